@@ -1,0 +1,171 @@
+/*
+ * The entry points of the CPython guest. A WASI "reactor": the interpreter
+ * stays alive between calls, and the host talks to it through one request
+ * function and one host call, both of which carry bytes.
+ *
+ * Exports
+ *   pd_init() -> 0 or 1          start the interpreter and import the driver
+ *   pd_alloc(n) -> address       memory for a request (0: out of memory)
+ *   pd_free(address)
+ *   pd_request(address, n) -> (address << 32) | length of the answer, or 0
+ *                                with pd_failure() saying why there is none
+ *   pd_failure() -> 1 out of memory, 2 interrupted, 3 anything else
+ *   pd_interrupts() -> address   what the host writes to raise
+ *                                KeyboardInterrupt: a count, then that many
+ *                                pairs (address, bits to set), all u32
+ * Imports, module "paddock"
+ *   call(address, n) -> length   one message to the host, its answer's length
+ *                                (negative: the host refused)
+ *   take(address, cap)           fetches that answer
+ *   tick()                       called by the instrumented loops
+ */
+#define PY_SSIZE_T_CLEAN
+#define Py_BUILD_CORE 1
+#include <Python.h>
+#include "internal/pycore_ceval.h"
+#include "internal/pycore_pystate.h"
+#include "internal/pycore_runtime.h"
+
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT(name) __attribute__((export_name(#name), visibility("default"))) name
+#define IMPORT(name) __attribute__((import_module("paddock"), import_name(#name)))
+
+int32_t IMPORT(call) host_call(const void *message, int32_t length);
+void IMPORT(take) host_take(void *answer, int32_t capacity);
+void IMPORT(tick) host_tick(void);
+
+/* Keeps the import alive: only the instrumented code calls it. */
+void EXPORT(pd_tick)(void) { host_tick(); }
+
+enum failure { FAILED_MEMORY = 1, FAILED_INTERRUPTED = 2, FAILED_OTHER = 3 };
+
+static PyObject *handle;   /* the driver's handle(bytes) -> bytes */
+static PyObject *answer;   /* the last answer, kept until the next request */
+static int32_t failure;
+static uint32_t interrupts[1 + 2 * 3];
+
+static PyObject *paddock_call(PyObject *self, PyObject *message)
+{
+    char *bytes;
+    Py_ssize_t length;
+    if (PyBytes_AsStringAndSize(message, &bytes, &length) < 0) {
+        return NULL;
+    }
+    int32_t n = host_call(bytes, (int32_t)length);
+    if (n < 0) {
+        PyErr_SetString(PyExc_OSError, "the host refused the call");
+        return NULL;
+    }
+    PyObject *result = PyBytes_FromStringAndSize(NULL, n);
+    if (result != NULL) {
+        host_take(PyBytes_AS_STRING(result), n);
+    }
+    return result;
+}
+
+static PyMethodDef methods[] = {
+    {"call", paddock_call, METH_O, "call(bytes) -> bytes: one message to the host"},
+    {NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_paddock", "The door to the host.", -1, methods,
+};
+
+static PyObject *init_module(void) { return PyModule_Create(&definition); }
+
+static int start(void)
+{
+    PyConfig config;
+    PyConfig_InitIsolatedConfig(&config);
+    config.install_signal_handlers = 1;
+    config.site_import = 0;
+    config.write_bytecode = 0;
+    config.user_site_directory = 0;
+    config.pathconfig_warnings = 0;
+    config.module_search_paths_set = 1;
+    PyWideStringList_Append(&config.module_search_paths, L"/lib/python");
+    PyConfig_SetString(&config, &config.home, L"/lib");
+    PyConfig_SetString(&config, &config.stdlib_dir, L"/lib/python");
+    PyConfig_SetString(&config, &config.program_name, L"python3");
+    PyConfig_SetString(&config, &config.stdio_encoding, L"utf-8");
+    PyConfig_SetString(&config, &config.filesystem_encoding, L"utf-8");
+    PyStatus status = Py_InitializeFromConfig(&config);
+    PyConfig_Clear(&config);
+    if (PyStatus_Exception(status)) {
+        fprintf(stderr, "python: %s\n", status.err_msg ? status.err_msg : "no reason given");
+        return 1;
+    }
+    PyObject *driver = PyImport_ImportModule("_paddock_driver");
+    if (driver != NULL) {
+        handle = PyObject_GetAttrString(driver, "handle");
+    }
+    if (handle == NULL) {
+        PyErr_Print();
+        return 1;
+    }
+    Py_DECREF(driver);
+    return 0;
+}
+
+int32_t EXPORT(pd_init)(void)
+{
+    PyImport_AppendInittab("_paddock", init_module);
+    return start();
+}
+
+void *EXPORT(pd_alloc)(int32_t n) { return malloc(n > 0 ? (size_t)n : 1); }
+
+void EXPORT(pd_free)(void *address) { free(address); }
+
+uint32_t EXPORT(pd_interrupts)(void)
+{
+    uint32_t *w = interrupts;
+    *w++ = 3;
+    *w++ = (uint32_t)(uintptr_t)&_PyRuntime.signals.handlers[SIGINT].tripped;
+    *w++ = 1;
+    *w++ = (uint32_t)(uintptr_t)&_PyRuntime.signals.is_tripped;
+    *w++ = 1;
+    *w++ = (uint32_t)(uintptr_t)&PyThreadState_Get()->eval_breaker;
+    *w++ = _PY_SIGNALS_PENDING_BIT;
+    return (uint32_t)(uintptr_t)interrupts;
+}
+
+/* An interrupt that came too late for the last run must not hit the next. */
+static void forget_interrupts(void)
+{
+    _PyRuntime.signals.handlers[SIGINT].tripped = 0;
+}
+
+int32_t EXPORT(pd_failure)(void) { return failure; }
+
+uint64_t EXPORT(pd_request)(const char *request, int32_t length)
+{
+    forget_interrupts();
+    Py_CLEAR(answer);
+    failure = 0;
+    PyObject *bytes = PyBytes_FromStringAndSize(request, length);
+    if (bytes != NULL) {
+        answer = PyObject_CallOneArg(handle, bytes);
+        Py_DECREF(bytes);
+    }
+    if (answer != NULL && PyBytes_CheckExact(answer)) {
+        forget_interrupts();
+        return (uint64_t)(uintptr_t)PyBytes_AS_STRING(answer) << 32 | (uint64_t)PyBytes_GET_SIZE(answer);
+    }
+    Py_CLEAR(answer);
+    failure = FAILED_OTHER;
+    if (PyErr_ExceptionMatches(PyExc_MemoryError)) {
+        failure = FAILED_MEMORY;
+    } else if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
+        failure = FAILED_INTERRUPTED;
+    }
+    PyErr_Clear();
+    forget_interrupts();
+    return 0;
+}

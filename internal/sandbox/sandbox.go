@@ -1,0 +1,246 @@
+// Package sandbox is the contract between sessions and isolation: what a
+// [Backend] can start, what one [Instance] runs, and how a run ended.
+//
+// A program's failure is an [Exit]; an error from this package's interfaces
+// means that the sandbox itself failed (or was asked for what it cannot do)
+// and is a fault. The zero [Spec] gives a program nothing: no network, no
+// calls to tools, no files. Instances have no queue, timer, retry or policy;
+// package session has them.
+//
+// The suite in sandboxtest is what every Backend passes.
+package sandbox
+
+import (
+	"context"
+	"io"
+	"time"
+)
+
+// Backend starts sandboxes of one kind of isolation. It is safe for
+// concurrent use.
+type Backend interface {
+	// Name is the isolation's name in results and configuration: "wasm", "linux".
+	Name() string
+	// Probe tells what works on this host. It is cheap after its first call.
+	Probe(ctx context.Context) Probe
+	// Start makes a fresh instance. ctx bounds only the start.
+	Start(ctx context.Context, spec Spec) (Instance, error)
+	// Close ends every instance and process of the backend and waits for them.
+	Close() error
+}
+
+// Instance is one live interpreter. Its variables live from one Run to the
+// next, until Close or until Done says that it is gone.
+type Instance interface {
+	// Run executes one command. A second Run while one is going on is a
+	// fault.Conflict. When ctx ends the program is interrupted, first gently,
+	// then by force, and Run returns its Exit: TimedOut if ctx's deadline
+	// passed, else Cancelled. An error means that the sandbox failed; the
+	// instance may be gone then.
+	Run(ctx context.Context, cmd Command) (Exit, error)
+	// Inspect tells what the interpreter holds. It waits for no Run: during
+	// one it is a fault.Conflict.
+	Inspect(ctx context.Context) (Inspection, error)
+	// Done is closed when the instance has ended, by Close or by itself.
+	Done() <-chan struct{}
+	// Close ends the instance, stopping what runs, and waits. It works twice
+	// and from several goroutines.
+	Close() error
+}
+
+// Probe is what a backend found out about this host.
+type Probe struct {
+	Available   bool
+	Reason      string       // why not, when it is not available
+	Hint        string       // what to change then
+	Engine      string       // what executes the guest's code: "wazero"
+	Runtimes    []Runtime    // what Start accepts
+	Protections []Protection // walls around the guest beside the isolation itself
+}
+
+// Runtime is one language interpreter that truly runs on this host.
+type Runtime struct {
+	Name        string // "python", "javascript": Spec.Runtime
+	Languages   []string
+	Version     string
+	Description string
+	Packages    []string // importable without installing anything, beyond the language's own library
+}
+
+// Protection is one wall and whether it stands.
+type Protection struct {
+	Name   string
+	Active bool
+	Detail string // what it does, or why it is missing
+}
+
+// Spec describes an instance. It is copied by Start.
+type Spec struct {
+	// Owner separates tenants: instances of different owners share no process.
+	Owner string
+	// Runtime is the Name of one of the Probe's Runtimes.
+	Runtime string
+	// Mounts are the folders the guest sees; none: no files but the language's
+	// own library.
+	Mounts []Mount
+	// Dir is the working directory, a guest path; empty: "/".
+	Dir string
+	// Env is the guest's environment, whole.
+	Env map[string]string
+	// Limits hold for the instance's life.
+	Limits Limits
+}
+
+// Mount shows a folder of the host to the guest. No path leaves Host,
+// whatever links the guest plants in it.
+type Mount struct {
+	Guest    string   // absolute guest path
+	Aliases  []string // further guest paths of the same folder
+	Host     string   // folder; must exist
+	ReadOnly bool
+	// DiskBytes bounds the sum of the files' sizes; zero allows no growth.
+	DiskBytes int64
+}
+
+// Limits of an instance. A zero means none of it.
+type Limits struct {
+	// MemoryBytes bounds the interpreter's memory, its own needs included
+	// (about 20 MiB for Python).
+	MemoryBytes int64
+}
+
+// Command is one program, or one piece of a session's program.
+type Command struct {
+	// Code is the source text.
+	Code string
+	// Language is one of the runtime's Languages; empty: the first.
+	Language string
+	// Name is the file's name in error reports; empty: "<cell>".
+	Name string
+	// Args become sys.argv[1:] and process.argv[2:].
+	Args []string
+	// Stdin is what the program may read; nil: nothing (end of file at once).
+	Stdin io.Reader
+	// Stdout and Stderr take what it prints, in order, each from one
+	// goroutine; nil discards. A writer's error stops the run as Cancelled.
+	Stdout, Stderr io.Writer
+	// Display takes each picture or document the program shows; nil discards.
+	Display func(Display)
+	// Limits hold for this run.
+	Limits RunLimits
+}
+
+// RunLimits bound one run; its time is bounded by Run's ctx. Zero means none
+// of it, except for Grace.
+type RunLimits struct {
+	// Fuel bounds the work: loop rounds and function calls of the interpreter.
+	Fuel uint64
+	// StdoutBytes and StderrBytes bound what is passed on; what goes beyond is
+	// cut and flagged. A program that prints sixty-four times as much is stopped.
+	StdoutBytes, StderrBytes int64
+	// DisplayBytes bounds what is displayed, all together.
+	DisplayBytes int64
+	// Grace is how long a program may take to end after the gentle interrupt
+	// before it is stopped by force; zero: 100 ms.
+	Grace time.Duration
+}
+
+// Display is something to look at that a program showed.
+type Display struct {
+	MIME string
+	Data []byte
+}
+
+// Cause is why a run ended. The zero value is none of them.
+type Cause uint8
+
+// The causes.
+const (
+	Exited         Cause = iota + 1 // by itself, whatever its exit code
+	Crashed                         // the interpreter trapped
+	Cancelled                       // ctx was cancelled
+	TimedOut                        // ctx's deadline passed
+	OutOfFuel                       // RunLimits.Fuel was used up
+	OutOfMemory                     // Limits.MemoryBytes was reached and the program did not cope
+	OutOfSpace                      // Mount.DiskBytes likewise
+	OutputExceeded                  // it printed far beyond its limit
+)
+
+var causes = [...]string{
+	"", "exited", "crashed", "cancelled", "timed out", "out of fuel", "out of memory", "out of space", "output exceeded",
+}
+
+// String names the cause in the words of this package.
+func (c Cause) String() string {
+	if c == 0 || int(c) >= len(causes) {
+		return "invalid cause"
+	}
+	return causes[c]
+}
+
+// State is what became of the interpreter's variables in a run.
+type State uint8
+
+// The states.
+const (
+	Kept     State = iota + 1 // everything up to the moment it stopped is there
+	Restored                  // as they were before the run
+	Fresh                     // gone; the next run begins with a fresh interpreter
+)
+
+var states = [...]string{"", "kept", "restored", "fresh"}
+
+// String gives the state's name in results.
+func (s State) String() string {
+	if s == 0 || int(s) >= len(states) {
+		return "invalid state"
+	}
+	return states[s]
+}
+
+// Exit is how a run ended.
+type Exit struct {
+	Cause Cause
+	// Code is 0 for success, 1 after an uncaught error, or what the program
+	// chose with sys.exit or process.exit.
+	Code int
+	// Result is the repr of the last expression's value; empty: none.
+	Result string
+	// Error is the uncaught error; nil after success.
+	Error *ProgramError
+	// State is what became of the interpreter.
+	State State
+	// StdoutTruncated and StderrTruncated tell that output was cut.
+	StdoutTruncated, StderrTruncated bool
+	Usage                            Usage
+}
+
+// ProgramError is an error that a program did not catch.
+type ProgramError struct {
+	Type      string // "ValueError", "TypeError"
+	Message   string
+	Line      int    // line in Command.Code, from 1; 0: not known
+	Hint      string // what to try next; may be empty
+	Traceback string // as the language prints it, with the user's lines only
+}
+
+// Usage is what a run cost.
+type Usage struct {
+	CPU    time.Duration // of the guest's thread
+	Fuel   uint64        // see RunLimits.Fuel
+	Memory int64         // bytes of linear memory at the end
+}
+
+// Inspection is what an interpreter holds.
+type Inspection struct {
+	Variables []Variable
+	Imports   []string
+	Memory    int64 // bytes that this instance has of its own
+}
+
+// Variable is one global name of the program.
+type Variable struct {
+	Name    string
+	Type    string
+	Preview string // a short repr
+}

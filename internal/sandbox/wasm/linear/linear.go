@@ -1,0 +1,203 @@
+// Package linear holds guests' linear memories: private copy-on-write
+// mappings of an image, which is a memory captured once and kept in a file.
+// A fresh interpreter is a new mapping; what it has of its own are the pages
+// that it wrote.
+//
+// Where the system has no such mapping the image's pages are copied: the same
+// behaviour, more slowly.
+package linear
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// PageSize is the unit in which memory is compared and saved, in bytes. It is
+// the system's page size or a part of it.
+const PageSize = 4096
+
+// wasmPage is the unit in which a linear memory grows.
+const wasmPage = 64 << 10
+
+// magic begins an image file; its digit is the format's version.
+const magic = "paddock image 1\n"
+
+// headRoom is where the memory begins in the file: after the magic, the
+// length of the notes (u32) and the notes, and a multiple of every system's
+// page size.
+const headRoom = 64 << 10
+
+// Notes are kept with an image: what the host has to know to go on with it.
+type Notes struct {
+	Bytes        uint64   `json:"bytes"`         // the memory's length
+	StackPointer uint64   `json:"stack_pointer"` // of the module's C stack
+	State        []uint64 `json:"state"`         // the language's own
+	Monotonic    int64    `json:"monotonic"`     // the guest's clock when it was captured, in ns
+}
+
+// Image is a captured memory. It is safe for concurrent use, and lives as
+// long as the process.
+type Image struct {
+	Notes
+	file *os.File
+	base []byte // the whole memory, shared and read-only; only where it is needed
+}
+
+// Write puts an image of memory at path, whole or not at all. Pages of zeros
+// take no room.
+func Write(path string, memory []byte, notes Notes) error {
+	notes.Bytes = uint64(len(memory))
+	text, err := json.Marshal(notes)
+	if err != nil {
+		return err
+	}
+	head := binary.LittleEndian.AppendUint32([]byte(magic), uint32(len(text)))
+	head = append(head, text...)
+	if len(head) > headRoom {
+		return errors.New("the image's notes are too long")
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".image-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // a no-op once it has its name
+	defer f.Close()
+	if err := f.Truncate(int64(headRoom + len(memory))); err != nil {
+		return err
+	}
+	if _, err := f.WriteAt(head, 0); err != nil {
+		return err
+	}
+	for at := 0; at < len(memory); at += PageSize {
+		page := memory[at:min(at+PageSize, len(memory))]
+		if isZero(page) {
+			continue
+		}
+		if _, err := f.WriteAt(page, int64(headRoom+at)); err != nil {
+			return err
+		}
+	}
+	if err := f.Chmod(0o444); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// Open opens the image at path.
+func Open(path string) (*Image, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	img, err := read(f)
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("image %s: %w", filepath.Base(path), err)
+	}
+	return img, nil
+}
+
+func read(f *os.File) (*Image, error) {
+	head := make([]byte, headRoom)
+	if _, err := io.ReadFull(f, head); err != nil {
+		return nil, err
+	}
+	rest, ok := bytes.CutPrefix(head, []byte(magic))
+	if !ok {
+		return nil, errors.New("it is not an image of this version")
+	}
+	n := binary.LittleEndian.Uint32(rest)
+	if int(n) > len(rest)-4 {
+		return nil, errors.New("its head is damaged")
+	}
+	img := &Image{file: f}
+	if err := json.Unmarshal(rest[4:4+n], &img.Notes); err != nil {
+		return nil, fmt.Errorf("its notes: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if img.Bytes%wasmPage != 0 || info.Size() != int64(headRoom+img.Bytes) {
+		return nil, errors.New("it is not complete")
+	}
+	return img, img.prepare()
+}
+
+func isZero(p []byte) bool {
+	for len(p) >= 8 {
+		if binary.NativeEndian.Uint64(p) != 0 {
+			return false
+		}
+		p = p[8:]
+	}
+	for _, b := range p {
+		if b != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Memory is one guest's linear memory. It is used by one goroutine at a time.
+type Memory struct {
+	all     []byte // the whole reservation
+	length  uint64
+	limit   uint64
+	image   *Image
+	refused bool
+}
+
+// New maps img, or zeros where img is nil, for a guest that may grow to limit
+// bytes.
+func New(img *Image, limit uint64) (*Memory, error) {
+	limit = limit / wasmPage * wasmPage
+	m := &Memory{limit: limit, image: img}
+	if img != nil {
+		if img.Bytes > limit {
+			return nil, fmt.Errorf("a limit of %d bytes is below the %d that the interpreter itself needs", limit, img.Bytes)
+		}
+		m.length = img.Bytes
+	}
+	return m, m.reserve()
+}
+
+// Bytes is the memory as long as it is now. It is valid until the next
+// Reallocate.
+func (m *Memory) Bytes() []byte { return m.all[:m.length:m.length] }
+
+// Reallocate makes the memory size bytes long; it never shrinks. Beyond the
+// limit it gives nil, which the guest sees as a failed allocation.
+func (m *Memory) Reallocate(size uint64) []byte {
+	if size > m.limit {
+		m.refused = true
+		return nil
+	}
+	m.length = max(m.length, size)
+	return m.all[:m.length:m.limit]
+}
+
+// Refused tells whether a growth has been refused since the last call.
+func (m *Memory) Refused() bool {
+	r := m.refused
+	m.refused = false
+	return r
+}
+
+// Page is page number n, for reading and writing.
+func (m *Memory) Page(n uint32) []byte {
+	at := uint64(n) * PageSize
+	return m.all[at : at+PageSize]
+}

@@ -1,0 +1,40 @@
+//go:build unix
+
+package linear
+
+import (
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// reserve maps the whole limit, which costs address space and nothing else
+// until it is written, and the image over its beginning.
+func (m *Memory) reserve() error {
+	size := max(m.limit, PageSize)
+	all, err := unix.MmapPtr(-1, 0, nil, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	if err != nil {
+		return fmt.Errorf("reserving %d bytes: %w", size, err)
+	}
+	m.all = unsafe.Slice((*byte)(all), size)
+	if m.image == nil || m.image.Bytes == 0 {
+		return nil
+	}
+	_, err = unix.MmapPtr(int(m.image.file.Fd()), headRoom, all, uintptr(m.image.Bytes),
+		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_FIXED|unix.MAP_NORESERVE)
+	if err != nil {
+		m.Free()
+		return fmt.Errorf("mapping the image: %w", err)
+	}
+	return nil
+}
+
+// Free gives the memory back. It works twice.
+func (m *Memory) Free() {
+	if m.all != nil {
+		// It can only fail for an address that is not mapped.
+		_ = unix.MunmapPtr(unsafe.Pointer(&m.all[0]), uintptr(len(m.all)))
+		m.all, m.length = nil, 0
+	}
+}

@@ -1,0 +1,185 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+)
+
+// Client is the server's end of a connection to one child. It is safe for
+// concurrent use. Its goroutine ends when the connection does.
+//
+// Lock order: Client.mu, then Instance.mu.
+type Client struct {
+	conn  *Conn
+	ended chan struct{} // closed when the reader has ended
+	ready chan Ready
+
+	mu        sync.Mutex // guards what follows
+	instances map[uint32]*Instance
+	last      uint32
+	cause     error // why the connection ended
+}
+
+// NewClient says hello to a child over stream and waits, as long as ctx
+// allows, until it is ready.
+func NewClient(ctx context.Context, stream io.ReadWriteCloser, setup any) (*Client, Ready, error) {
+	body, err := json.Marshal(setup)
+	if err != nil {
+		return nil, Ready{}, fmt.Errorf("encoding the set-up: %w", err)
+	}
+	c := &Client{
+		conn: NewConn(stream), ended: make(chan struct{}), ready: make(chan Ready, 1), instances: map[uint32]*Instance{},
+	}
+	go c.read()
+	if err := c.conn.WriteJSON(KindHello, 0, Hello{Version: Version, Setup: body}); err != nil {
+		c.Close()
+		return nil, Ready{}, fmt.Errorf("saying hello: %w", err)
+	}
+	select {
+	case r := <-c.ready:
+		if r.Version != Version {
+			err = fmt.Errorf("it speaks version %d of the protocol, not %d", r.Version, Version)
+		} else if r.Error != "" {
+			err = errors.New(r.Error)
+		} else {
+			return c, r, nil
+		}
+	case <-c.ended:
+		err = c.Err()
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	c.Close()
+	return nil, Ready{}, err
+}
+
+// Done is closed when the connection has ended.
+func (c *Client) Done() <-chan struct{} { return c.ended }
+
+// Err tells why the connection ended; nil while it lives.
+func (c *Client) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cause
+}
+
+// Close ends the connection and with it every instance. It works twice.
+func (c *Client) Close() {
+	c.fail(errors.New("the connection was closed"))
+	<-c.ended
+}
+
+// fail ends the connection because of err; the first one counts.
+func (c *Client) fail(err error) {
+	c.mu.Lock()
+	if c.cause == nil {
+		c.cause = err
+	}
+	c.mu.Unlock()
+	c.conn.Close()
+}
+
+func (c *Client) read() {
+	defer close(c.ended)
+	var err error
+	for err == nil {
+		var f Frame
+		if f, err = c.conn.Read(); err == nil {
+			err = c.dispatch(f)
+		}
+	}
+	c.fail(err)
+	c.mu.Lock()
+	all := c.instances
+	c.instances = map[uint32]*Instance{}
+	c.mu.Unlock()
+	for _, in := range all {
+		in.end(c.Err())
+	}
+}
+
+func (c *Client) dispatch(f Frame) error {
+	if f.Kind == KindReady {
+		var r Ready
+		if err := json.Unmarshal(f.Body, &r); err != nil {
+			return fmt.Errorf("ready: %w", err)
+		}
+		select {
+		case c.ready <- r:
+			return nil
+		default:
+			return errors.New("it said twice that it is ready")
+		}
+	}
+	c.mu.Lock()
+	in := c.instances[f.ID]
+	c.mu.Unlock()
+	if in == nil {
+		return nil // it was closed while the frame was under way
+	}
+	if f.Kind == KindGone {
+		var g GoneBody
+		_ = json.Unmarshal(f.Body, &g) // without a message it is gone all the same
+		c.forget(in)
+		in.end(errors.New(g.Message))
+		return nil
+	}
+	return in.deliver(f)
+}
+
+func (c *Client) forget(in *Instance) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.instances, in.id)
+}
+
+// Start asks the child for an instance.
+func (c *Client) Start(ctx context.Context, body StartBody) (*Instance, error) {
+	c.mu.Lock()
+	if c.cause != nil {
+		c.mu.Unlock()
+		return nil, gone(c.cause)
+	}
+	c.last++
+	in := &Instance{client: c, id: c.last, done: make(chan struct{}), news: make(chan struct{}, 1)}
+	c.instances[in.id] = in
+	c.mu.Unlock()
+
+	answer, err := in.ask(ctx, KindStart, body, KindStarted)
+	if err != nil {
+		in.Close()
+		return nil, err
+	}
+	var started StartedBody
+	if err := json.Unmarshal(answer, &started); err != nil {
+		in.Close()
+		return nil, fmt.Errorf("reading the answer to a start: %w", err)
+	}
+	if started.Kind != "" {
+		in.Close()
+		return nil, fault.New(fault.Kind(started.Kind), "%s", started.Message).WithHint("%s", started.Hint)
+	}
+	return in, nil
+}
+
+// Instances tells how many instances the child holds.
+func (c *Client) Instances() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.instances)
+}
+
+// gone is the fault of an instance whose process ended for cause.
+func gone(cause error) error {
+	return fault.New(fault.Unavailable, "the sandbox's process has ended").
+		WithHint("run it again: a fresh interpreter will be started; files in the workspace are there").WithCause(cause)
+}
+
+var _ sandbox.Instance = (*Instance)(nil)

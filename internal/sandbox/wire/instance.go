@@ -1,0 +1,324 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+)
+
+// forceAfter is how long the child may take to answer once a run should have
+// been stopped by force; then the child itself is taken to be broken.
+const forceAfter = 5 * time.Second
+
+// creditAt is how much output is passed on before the child is told.
+const creditAt = Window / 4
+
+var errClosed = errors.New("it was closed")
+
+// Instance is the server's half of an instance; it implements
+// sandbox.Instance.
+type Instance struct {
+	client *Client
+	id     uint32
+	done   chan struct{}
+	news   chan struct{} // holds one token when frames may be waiting
+
+	mu      sync.Mutex // guards what follows
+	busy    bool
+	frames  []Frame // for the goroutine that is busy with the instance
+	queued  int     // their bytes
+	room    int     // how many bytes may be queued now
+	closing bool    // Close was called
+	ended   bool
+	cause   error
+}
+
+// Done is closed when the instance has ended.
+func (in *Instance) Done() <-chan struct{} { return in.done }
+
+// Close ends the instance: the child stops what runs and says that it is gone.
+// A child that does not is taken to be broken, and its connection is ended.
+func (in *Instance) Close() error {
+	in.mu.Lock()
+	first := !in.closing && !in.ended
+	in.closing = true
+	in.mu.Unlock()
+	if first {
+		if err := in.client.conn.Write(KindClose, in.id); err != nil {
+			in.client.fail(err)
+		}
+	}
+	overdue := time.NewTimer(forceAfter)
+	defer overdue.Stop()
+	select {
+	case <-in.done:
+	case <-overdue.C:
+		in.client.fail(errors.New("it did not close an instance when told to"))
+		<-in.done
+	}
+	return nil
+}
+
+// end marks the instance as ended; the first cause counts.
+func (in *Instance) end(cause error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.ended {
+		return
+	}
+	if in.closing {
+		cause = errClosed
+	}
+	in.ended, in.cause = true, cause
+	close(in.done)
+}
+
+// deliver is called by the client's reader. An error ends the connection: the
+// child does not keep to the protocol.
+func (in *Instance) deliver(f Frame) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !in.busy {
+		return nil // what a run left behind
+	}
+	in.queued += len(f.Body)
+	if in.queued > in.room {
+		return errors.New("it sent more output than it may")
+	}
+	in.frames = append(in.frames, f)
+	select {
+	case in.news <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+func (in *Instance) take() []Frame {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	frames := in.frames
+	in.frames, in.queued = nil, 0
+	return frames
+}
+
+// begin makes the caller the one that is busy with the instance.
+func (in *Instance) begin(room int) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	switch {
+	case in.ended:
+		return gone(in.cause)
+	case in.closing:
+		return gone(errClosed)
+	case in.busy:
+		return fault.New(fault.Conflict, "the interpreter is busy with another call").WithHint("wait for it, or cancel it")
+	}
+	in.busy, in.frames, in.queued, in.room = true, nil, 0, room
+	return nil
+}
+
+func (in *Instance) finish() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.busy, in.frames = false, nil
+}
+
+// ask sends a frame and waits for the one that answers it.
+func (in *Instance) ask(ctx context.Context, kind Kind, body any, answer Kind) ([]byte, error) {
+	if err := in.begin(maxBody); err != nil {
+		return nil, err
+	}
+	defer in.finish()
+	if err := in.client.conn.WriteJSON(kind, in.id, body); err != nil {
+		return nil, gone(err)
+	}
+	for {
+		select {
+		case <-in.news:
+			for _, f := range in.take() {
+				if f.Kind == answer {
+					return f.Body, nil
+				}
+			}
+		case <-in.done:
+			return nil, gone(in.cause)
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Inspect tells what the interpreter holds.
+func (in *Instance) Inspect(ctx context.Context) (sandbox.Inspection, error) {
+	var found struct {
+		sandbox.Inspection
+		Error string
+	}
+	body, err := in.ask(ctx, KindInspect, struct{}{}, KindInspected)
+	if err != nil {
+		return sandbox.Inspection{}, err
+	}
+	if err := json.Unmarshal(body, &found); err != nil {
+		return sandbox.Inspection{}, fmt.Errorf("reading an inspection: %w", err)
+	}
+	if found.Error != "" {
+		return sandbox.Inspection{}, fault.New(fault.Unavailable, "the interpreter did not answer").WithCause(errors.New(found.Error))
+	}
+	return found.Inspection, nil
+}
+
+// Run executes one command.
+func (in *Instance) Run(ctx context.Context, cmd sandbox.Command) (sandbox.Exit, error) {
+	if err := in.begin(2*Window + int(cmd.Limits.DisplayBytes) + maxBody/4); err != nil {
+		return sandbox.Exit{}, err
+	}
+	defer in.finish()
+	r := &run{in: in, cmd: cmd}
+	defer r.cancelStdin()
+	return r.wait(ctx)
+}
+
+// run is one command under way, seen from the server.
+type run struct {
+	in     *Instance
+	cmd    sandbox.Command
+	owed   int // bytes passed on and not yet credited
+	broken error
+
+	stdinMu   sync.Mutex
+	stdinDone bool
+}
+
+func (r *run) wait(ctx context.Context) (sandbox.Exit, error) {
+	in, conn := r.in, r.in.client.conn
+	err := conn.WriteJSON(KindRun, in.id, RunBody{
+		Code: r.cmd.Code, Language: r.cmd.Language, Name: r.cmd.Name, Args: r.cmd.Args,
+		Stdin: r.cmd.Stdin != nil, Limits: r.cmd.Limits,
+	})
+	if err != nil {
+		return sandbox.Exit{}, gone(err)
+	}
+	stop, overdue := ctx.Done(), make(<-chan time.Time)
+	for {
+		select {
+		case <-in.news:
+			exit, done, err := r.handle(in.take())
+			if done || err != nil {
+				return exit, err
+			}
+			if r.broken != nil && stop != nil {
+				stop, overdue = nil, r.interrupt(sandbox.Cancelled)
+			}
+		case <-stop:
+			cause := sandbox.Cancelled
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				cause = sandbox.TimedOut
+			}
+			stop, overdue = nil, r.interrupt(cause)
+		case <-overdue:
+			in.client.fail(errors.New("it did not stop a run when told to"))
+			<-in.done
+			return sandbox.Exit{}, gone(in.cause)
+		case <-in.done:
+			return sandbox.Exit{}, gone(in.cause)
+		}
+	}
+}
+
+// interrupt tells the child to stop the run and gives the time by which it
+// must have done so.
+func (r *run) interrupt(cause sandbox.Cause) <-chan time.Time {
+	if err := r.in.client.conn.WriteJSON(KindInterrupt, r.in.id, InterruptBody{Cause: cause}); err != nil {
+		r.in.client.fail(err)
+	}
+	return time.After(r.cmd.Limits.Grace + forceAfter)
+}
+
+func (r *run) handle(frames []Frame) (exit sandbox.Exit, done bool, err error) {
+	for _, f := range frames {
+		switch f.Kind {
+		case KindStdout:
+			r.output(r.cmd.Stdout, f.Body)
+		case KindStderr:
+			r.output(r.cmd.Stderr, f.Body)
+		case KindDisplay:
+			r.display(f.Body)
+		case KindWantStdin:
+			r.feedStdin()
+		case KindDone:
+			if err := json.Unmarshal(f.Body, &exit); err != nil {
+				return exit, false, fmt.Errorf("reading how a run ended: %w", err)
+			}
+			if exit.Cause == 0 || exit.State == 0 {
+				return exit, false, errors.New("a run ended without a cause")
+			}
+			return exit, true, nil
+		}
+	}
+	return exit, false, nil
+}
+
+func (r *run) output(w io.Writer, p []byte) {
+	if w != nil && r.broken == nil {
+		if _, err := w.Write(p); err != nil {
+			r.broken = err
+		}
+	}
+	if r.owed += len(p); r.owed >= creditAt {
+		if err := r.in.client.conn.WriteJSON(KindCredit, r.in.id, CreditBody{Bytes: r.owed}); err != nil {
+			r.in.client.fail(err)
+		}
+		r.owed = 0
+	}
+}
+
+func (r *run) display(body []byte) {
+	head, data, _ := bytes.Cut(body, []byte("\n"))
+	var d DisplayBody
+	if json.Unmarshal(head, &d) == nil && r.cmd.Display != nil {
+		r.cmd.Display(sandbox.Display{MIME: d.MIME, Data: data})
+	}
+}
+
+// feedStdin reads one piece of the command's input and sends it. It does so
+// in a goroutine, for nobody knows how long a terminal takes; one that is
+// still reading when the run ends sends nothing any more.
+func (r *run) feedStdin() {
+	if r.cmd.Stdin == nil {
+		return
+	}
+	go func() {
+		piece := make([]byte, 64<<10)
+		n, err := 0, error(nil)
+		for n == 0 && err == nil {
+			n, err = r.cmd.Stdin.Read(piece)
+		}
+		r.stdinMu.Lock()
+		defer r.stdinMu.Unlock()
+		if r.stdinDone {
+			return
+		}
+		if n > 0 {
+			err = r.in.client.conn.Write(KindStdin, r.in.id, piece[:n])
+		} else if err != nil {
+			err = r.in.client.conn.Write(KindStdin, r.in.id)
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			r.in.client.fail(err)
+		}
+	}()
+}
+
+func (r *run) cancelStdin() {
+	r.stdinMu.Lock()
+	defer r.stdinMu.Unlock()
+	r.stdinDone = true
+}

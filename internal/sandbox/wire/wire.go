@@ -1,0 +1,216 @@
+// Package wire is the guest protocol between the server and the process that
+// holds its guests: the wasm worker, or the agent inside a Linux sandbox.
+//
+// The two ends share one byte stream that the child inherits. It carries
+// frames: a little-endian header of the body's length (u32), the kind (u8) and
+// the instance's id (u32, chosen by the server, 0 for the process itself),
+// then the body: JSON for everything but output, which is raw. The first
+// frame each way is [Hello] and [Ready], with the protocol's version.
+//
+// The server's end trusts nothing that it reads: a guest may have broken out
+// into the process at the other end.
+//
+//	server → guest   hello, start, run, stdin, credit, interrupt, inspect, close
+//	guest → server   ready, started, stdout, stderr, display, wantStdin, done,
+//	                 inspected, gone
+//
+// Output is bounded by credit: the guest's end may have [Window] bytes of
+// stdout and stderr under way in each run, and more once the server has passed
+// them on and says so. Displays have a limit of their own in [RunBody].
+package wire
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"paddock/internal/sandbox"
+)
+
+// Version is the protocol's version; both ends must have the same, and do,
+// being the same binary.
+const Version = 1
+
+// Window is how many bytes of output may be under way in one run.
+const Window = 1 << 20
+
+// maxBody bounds one frame: a program of a megabyte in JSON, or a display.
+const maxBody = 40 << 20
+
+// Kind says what a frame is.
+type Kind uint8
+
+// The kinds of frames.
+const (
+	KindHello Kind = iota + 1
+	KindStart
+	KindRun
+	KindStdin // raw; empty: end of input
+	KindCredit
+	KindInterrupt
+	KindInspect
+	KindClose
+	KindReady
+	KindStarted
+	KindStdout // raw
+	KindStderr // raw
+	KindDisplay
+	KindWantStdin
+	KindDone
+	KindInspected
+	KindGone
+)
+
+// Frame is one message.
+type Frame struct {
+	Kind Kind
+	ID   uint32
+	Body []byte
+}
+
+// Hello is the first frame to a child: how it is to set itself up. Setup is
+// the backend's own matter.
+type Hello struct {
+	Version int             `json:"version"`
+	Setup   json.RawMessage `json:"setup,omitempty"`
+}
+
+// Ready is its answer.
+type Ready struct {
+	Version     int                  `json:"version"`
+	Error       string               `json:"error,omitempty"`
+	Protections []sandbox.Protection `json:"protections,omitempty"`
+}
+
+// StartBody asks for an instance; it is answered by a [StartedBody].
+type StartBody struct {
+	Runtime     string            `json:"runtime"`
+	Mounts      []MountBody       `json:"mounts,omitempty"`
+	Dir         string            `json:"dir,omitempty"`
+	Env         map[string]string `json:"env,omitempty"`
+	MemoryBytes int64             `json:"memory_bytes,omitempty"`
+}
+
+// MountBody is a sandbox.Mount as the child sees it.
+type MountBody struct {
+	Guest     string   `json:"guest"`
+	Aliases   []string `json:"aliases,omitempty"`
+	Host      string   `json:"host"`
+	ReadOnly  bool     `json:"read_only,omitempty"`
+	DiskBytes int64    `json:"disk_bytes,omitempty"`
+}
+
+// StartedBody says whether an instance started.
+type StartedBody struct {
+	Kind    string `json:"kind,omitempty"` // a fault.Kind; empty: it started
+	Message string `json:"message,omitempty"`
+	Hint    string `json:"hint,omitempty"`
+}
+
+// RunBody is a sandbox.Command without its streams.
+type RunBody struct {
+	Code     string            `json:"code"`
+	Language string            `json:"language,omitempty"`
+	Name     string            `json:"name,omitempty"`
+	Args     []string          `json:"args,omitempty"`
+	Stdin    bool              `json:"stdin,omitempty"`
+	Limits   sandbox.RunLimits `json:"limits"`
+}
+
+// CreditBody allows more output.
+type CreditBody struct {
+	Bytes int `json:"bytes"`
+}
+
+// InterruptBody stops a run; Cause is what its Exit shall say.
+type InterruptBody struct {
+	Cause sandbox.Cause `json:"cause"`
+}
+
+// DisplayBody is a display's type; its data follows the JSON and a line feed.
+type DisplayBody struct {
+	MIME string `json:"mime"`
+}
+
+// GoneBody says why an instance ended by itself.
+type GoneBody struct {
+	Message string `json:"message"`
+}
+
+const headerSize = 9
+
+// Conn reads and writes frames. Write may be called from several goroutines,
+// Read from one.
+type Conn struct {
+	stream io.ReadWriteCloser
+	header [headerSize]byte
+
+	mu     sync.Mutex // guards writing
+	buffer []byte
+}
+
+// NewConn puts frames on stream, which it owns from then on.
+func NewConn(stream io.ReadWriteCloser) *Conn { return &Conn{stream: stream} }
+
+// Close closes the stream, which ends a Read and a Write under way.
+func (c *Conn) Close() error { return c.stream.Close() }
+
+// Read gives the next frame; its body is the caller's. io.EOF means that the
+// other end has closed the stream between two frames.
+func (c *Conn) Read() (Frame, error) {
+	if _, err := io.ReadFull(c.stream, c.header[:]); err != nil {
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return Frame{}, fmt.Errorf("reading a frame's header: %w", err)
+		}
+		return Frame{}, err
+	}
+	n := binary.LittleEndian.Uint32(c.header[:])
+	if n > maxBody {
+		return Frame{}, fmt.Errorf("a frame of %d bytes is over the limit of %d", n, maxBody)
+	}
+	f := Frame{Kind: Kind(c.header[4]), ID: binary.LittleEndian.Uint32(c.header[5:])}
+	if n == 0 {
+		return f, nil
+	}
+	f.Body = make([]byte, n)
+	if _, err := io.ReadFull(c.stream, f.Body); err != nil {
+		return Frame{}, fmt.Errorf("reading a frame's body: %w", err)
+	}
+	return f, nil
+}
+
+// Write sends one frame whose body is the parts one after the other.
+func (c *Conn) Write(kind Kind, id uint32, parts ...[]byte) error {
+	size := 0
+	for _, p := range parts {
+		size += len(p)
+	}
+	if size > maxBody {
+		return fmt.Errorf("a frame of %d bytes is over the limit of %d", size, maxBody)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.buffer = binary.LittleEndian.AppendUint32(c.buffer[:0], uint32(size))
+	c.buffer = append(c.buffer, byte(kind))
+	c.buffer = binary.LittleEndian.AppendUint32(c.buffer, id)
+	for _, p := range parts {
+		c.buffer = append(c.buffer, p...)
+	}
+	_, err := c.stream.Write(c.buffer)
+	if cap(c.buffer) > 4*Window {
+		c.buffer = nil
+	}
+	return err
+}
+
+// WriteJSON sends one frame with v as its body.
+func (c *Conn) WriteJSON(kind Kind, id uint32, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encoding a frame: %w", err)
+	}
+	return c.Write(kind, id, body)
+}

@@ -1,0 +1,123 @@
+package session
+
+import (
+	"io"
+	"time"
+
+	"paddock/internal/sandbox"
+)
+
+// Owner is who a session belongs to: a principal's stable name. The local
+// user on stdio and on the command line is [Local]. A session is reachable by
+// its owner alone; to everyone else it does not exist.
+type Owner string
+
+// Local is the owner of everything that the local user's own processes make.
+const Local Owner = "local"
+
+// ID names a session: 1 to 100 of A-Z, a-z, 0-9, - and _.
+type ID string
+
+// Settings are what a session was made with.
+type Settings struct {
+	// Language is what a caller meant it for; any of the runtime's languages
+	// runs in it all the same.
+	Language string `json:"language,omitempty"`
+	// Isolation is a backend's name; empty: the manager's default.
+	Isolation string `json:"isolation,omitempty"`
+	// Name is for people; it need not be unique.
+	Name string `json:"name,omitempty"`
+	// MemoryBytes bounds each interpreter; zero: the manager's default, which
+	// is also the most that may be asked for.
+	MemoryBytes int64 `json:"memory_bytes,omitempty"`
+	// TTL is how long the session may stay unused; zero: the manager's default.
+	TTL time.Duration `json:"ttl,omitempty"`
+}
+
+// State says what a session is doing.
+type State string
+
+// The states.
+const (
+	Idle    State = "idle"    // no interpreter lives, its files are there
+	Live    State = "live"    // an interpreter lives and waits
+	Running State = "running" // a program runs
+	Queued  State = "queued"  // a program runs and others wait for it
+)
+
+// Info is what there is to know about a session without waiting for it.
+type Info struct {
+	ID         ID        `json:"session_id"`
+	Owner      Owner     `json:"-"`
+	Settings   Settings  `json:"settings"`
+	Isolation  string    `json:"isolation"` // as results name it: "wasm"
+	State      State     `json:"state"`
+	CreatedAt  time.Time `json:"created_at"`
+	LastUsedAt time.Time `json:"last_used_at"`
+	ExpiresAt  time.Time `json:"expires_at"`
+	Executions int64     `json:"execution_count"`
+	// Process is the pid of the process that owns the session now; 0: none.
+	Process int `json:"process,omitempty"`
+}
+
+// Details are Info plus what has to be asked of files and interpreters.
+type Details struct {
+	Info
+	Variables []sandbox.Variable
+	Imports   []string
+	Files     []File
+	DiskBytes int64
+	Memory    int64
+}
+
+// File is one file of a workspace.
+type File struct {
+	Path     string    `json:"path"` // relative to the workspace, with slashes
+	Size     int64     `json:"size"`
+	Modified time.Time `json:"modified"`
+}
+
+// Request is one program to run in a session.
+type Request struct {
+	Code     string
+	Language string // "python", "javascript", "typescript"
+	Name     string // file name in error reports; empty: "<cell>"
+	Args     []string
+	Stdin    io.Reader
+	// Timeout is the wall limit; zero: the manager's default. What is above
+	// the manager's maximum is a fault.Invalid.
+	Timeout time.Duration
+	// Isolation must be empty or the session's own.
+	Isolation string
+	// Stdout and Stderr, when set, receive output while it is printed, besides
+	// what Result keeps.
+	Stdout, Stderr io.Writer
+	// Started is called, when set, with the execution's id once it leaves the
+	// queue.
+	Started func(execution string)
+	// Limits override the manager's defaults where they are not zero.
+	Limits sandbox.RunLimits
+}
+
+// Result is how a run ended and what it left.
+type Result struct {
+	Session   ID
+	Execution string
+	Isolation string
+	Exit      sandbox.Exit
+	// Stdout and Stderr are what was printed, up to the limits.
+	Stdout, Stderr string
+	Displays       []sandbox.Display
+	Changes        []Change
+	Wall           time.Duration
+	// Notice tells what the model has to know about its state before it goes
+	// on, such as an interpreter that had to be started afresh; empty: nothing.
+	Notice string
+}
+
+// Change is one file that a run added, modified or removed.
+type Change struct {
+	Path   string `json:"path"`
+	Change string `json:"change"` // "added", "modified", "removed"
+	Size   int64  `json:"size"`
+}
