@@ -107,6 +107,9 @@ func (w *writer) section(id byte, body reader) error {
 	return nil
 }
 
+// maxMemory bounds the initial memory: CPython's is 20 MiB.
+const maxMemory = 256 << 20
+
 // takeMemory copies the active segments to where instantiation would have.
 func (w *writer) takeMemory(r reader) error {
 	for n := r.u32(); n > 0 && r.err == nil; n-- {
@@ -121,7 +124,11 @@ func (w *writer) takeMemory(r reader) error {
 			return errors.New("a data segment whose offset is more than a constant")
 		}
 		data := r.take(int(r.u32()))
-		if end := offset + len(data); end > len(w.memory) {
+		end := offset + len(data)
+		if end > maxMemory {
+			return fmt.Errorf("a data segment that ends at %d", end)
+		}
+		if end > len(w.memory) {
 			w.memory = append(w.memory, make([]byte, end-len(w.memory))...)
 		}
 		copy(w.memory[offset:], data)

@@ -211,6 +211,9 @@ func (r *run) wait(ctx context.Context) (sandbox.Exit, error) {
 		select {
 		case <-in.news:
 			exit, done, err := r.handle(in.take())
+			if err != nil {
+				in.client.fail(err)
+			}
 			if done || err != nil {
 				return exit, err
 			}

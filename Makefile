@@ -1,0 +1,85 @@
+# paddock's build. `make` sets everything up and runs a first program,
+# `make check` tests all of it. Everything that is slow to make is kept outside
+# of the checkout, in $(PADDOCK_CACHE), by the digest of what it is made from.
+
+SHELL := /bin/bash
+export PADDOCK_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/paddock-build
+export CGO_ENABLED ?= 0
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.2.0
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X paddock/internal/cli.version=$(VERSION)
+GO_FILES := $(shell git ls-files -co --exclude-standard '*.go' go.mod go.sum)
+
+.PHONY: all
+all: guests bin/paddock first-run ## set up, build, and run a first program
+
+.PHONY: help
+help: ## what there is to make
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
+
+## Guests ---------------------------------------------------------------------
+
+GUEST_INPUTS := $(shell git ls-files -co --exclude-standard guest | grep -v '^guest/dist/')
+
+.PHONY: guests
+guests: guest/dist/stamp ## build the interpreters that run inside (minutes, once)
+
+guest/dist/stamp: $(GUEST_INPUTS)
+	@bash guest/build/guests.sh guest/dist
+
+.PHONY: guests-verify
+guests-verify: ## build the guests again from nothing and compare
+	@bash guest/build/verify.sh guest/dist
+
+## Binary ---------------------------------------------------------------------
+
+bin/paddock: $(GO_FILES) guest/dist/stamp
+	@echo "paddock: building bin/paddock"
+	@go build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/paddock
+
+.PHONY: prepare
+prepare: bin/paddock ## compile the guests for this machine, so that no program waits for it
+	@bin/paddock prepare
+
+.PHONY: first-run
+first-run: prepare
+	@echo "paddock: a first program:"
+	@bin/paddock run examples/hello.py
+
+## Tests ----------------------------------------------------------------------
+
+.PHONY: check
+check: lint bin/paddock prepare cross clients test ## everything that CI checks
+
+.PHONY: lint
+lint:
+	@echo "paddock: formatting, vet, staticcheck, known vulnerabilities"
+	@out=$$(gofmt -l $(filter %.go,$(GO_FILES))); [ -z "$$out" ] || { echo "not formatted (gofmt -w):"; echo "$$out"; exit 1; }
+	@go vet ./...
+	@go run $(STATICCHECK) ./...
+	@bash .ci/vulnerabilities $(GOVULNCHECK)
+
+.PHONY: cross
+cross: ## build for the other systems
+	@echo "paddock: building for macOS, Windows and arm64"
+	@for t in darwin/arm64 windows/amd64 linux/arm64; do GOOS=$${t%/*} GOARCH=$${t#*/} go build -o /dev/null ./... || exit 1; done
+
+.PHONY: clients
+clients: ## the MCP clients from npm that the tests use
+	@bash tests/clients/install.sh
+
+.PHONY: test
+test: guest/dist/stamp ## tests with the race detector, real guests included
+	@echo "paddock: tests"
+	@CGO_ENABLED=1 PADDOCK_BIN=$(CURDIR)/bin/paddock go test -race -timeout 25m ./...
+
+.PHONY: bench
+bench: bin/paddock prepare ## one table of measurements, each with its baseline
+	@PADDOCK_BIN=$(CURDIR)/bin/paddock bash tests/bench/bench.sh
+
+.PHONY: clean
+clean: ## remove what was built here; the cache stays
+	rm -rf bin guest/dist/*.zip guest/dist/stamp

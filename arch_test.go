@@ -1,0 +1,120 @@
+package paddock
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// mayImport is which package of this module may import which others of it.
+// To allow a new edge, change the table in the same commit and say why.
+var mayImport = map[string][]string{
+	"cmd/paddock":                   {"internal/cli", "internal/sandbox/wasm/worker"},
+	"guest":                         {"internal/fault"},
+	"guest/build/instrument":        {},
+	"guest/build/pack":              {"guest", "guest/build/instrument"},
+	"internal/cli":                  {"internal/cli/config", "internal/fault", "internal/mcpserver", "internal/sandbox", "internal/sandbox/wasm", "internal/session", "internal/workspace"},
+	"internal/cli/config":           {"internal/fault"},
+	"internal/fault":                {},
+	"internal/mcpserver":            {"internal/fault", "internal/sandbox", "internal/session", "internal/workspace"},
+	"internal/sandbox":              {},
+	"internal/sandbox/sandboxtest":  {"internal/fault", "internal/sandbox"},
+	"internal/sandbox/wasm":         {"guest", "internal/fault", "internal/sandbox", "internal/sandbox/wasm/confine", "internal/sandbox/wasm/worker", "internal/sandbox/wire"},
+	"internal/sandbox/wasm/confine": {"internal/sandbox"},
+	"internal/sandbox/wasm/linear":  {},
+	"internal/sandbox/wasm/wasi":    {},
+	"internal/sandbox/wasm/worker":  {"guest", "guest/build/instrument", "internal/fault", "internal/sandbox", "internal/sandbox/wasm/confine", "internal/sandbox/wasm/linear", "internal/sandbox/wasm/wasi", "internal/sandbox/wire"},
+	"internal/sandbox/wire":         {"internal/fault", "internal/sandbox"},
+	"internal/session":              {"internal/fault", "internal/sandbox", "internal/workspace"},
+	"internal/workspace":            {"internal/fault"},
+}
+
+// outside is where a module from outside may be imported, by the longest
+// prefix of the import's path. One that is not here may be imported nowhere.
+var outside = map[string][]string{
+	"github.com/BurntSushi/toml":             {"internal/cli/config"},
+	"github.com/bmatcuk/doublestar":          {"internal/workspace"},
+	"github.com/evanw/esbuild":               {"internal/sandbox/wasm/worker"},
+	"github.com/go-sourcemap/sourcemap":      {"internal/sandbox/wasm/worker"},
+	"github.com/gofrs/flock":                 {"internal/session"},
+	"github.com/google/jsonschema-go":        {"internal/mcpserver"},
+	"github.com/klauspost/compress":          {"guest", "guest/build/pack"},
+	"github.com/landlock-lsm/go-landlock":    {"internal/sandbox/wasm/confine"},
+	"github.com/modelcontextprotocol/go-sdk": {"internal/mcpserver"},
+	"github.com/spf13/cobra":                 {"internal/cli"},
+	"github.com/spf13/pflag":                 {"internal/cli"},
+	"github.com/tetratelabs/wazero":          {"internal/sandbox/wasm/worker"},
+	"golang.org/x/net/bpf":                   {"internal/sandbox/wasm/confine"},
+	"golang.org/x/sys":                       {"internal/sandbox/wasm", "internal/sandbox/wasm/confine", "internal/sandbox/wasm/linear", "internal/sandbox/wasm/wasi", "internal/sandbox/wasm/worker", "internal/workspace", "internal/session"},
+}
+
+func TestImportsFollowTheTable(t *testing.T) {
+	for _, goos := range []string{"linux", "darwin", "windows"} {
+		for _, p := range listPackages(t, goos) {
+			name, ok := strings.CutPrefix(p.ImportPath, "paddock/")
+			if !ok {
+				continue // the root package: this test
+			}
+			allowed, known := mayImport[name]
+			if !known {
+				t.Errorf("package %s is not in the table", name)
+			}
+			for _, path := range p.Imports {
+				if own, ok := strings.CutPrefix(path, "paddock/"); ok {
+					if !contains(allowed, own) {
+						t.Errorf("on %s, %s imports %s", goos, name, own)
+					}
+				} else if first, _, _ := strings.Cut(path, "/"); strings.Contains(first, ".") && !allowedOutside(name, path) {
+					t.Errorf("on %s, %s imports %s", goos, name, path)
+				}
+			}
+		}
+	}
+}
+
+func allowedOutside(name, path string) bool {
+	best := ""
+	for prefix := range outside {
+		if (path == prefix || strings.HasPrefix(path, prefix+"/")) && len(prefix) > len(best) {
+			best = prefix
+		}
+	}
+	return contains(outside[best], name)
+}
+
+func contains(list []string, s string) bool {
+	for _, e := range list {
+		if e == s {
+			return true
+		}
+	}
+	return false
+}
+
+type goPackage struct {
+	ImportPath string
+	Imports    []string
+}
+
+func listPackages(t *testing.T, goos string) []goPackage {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", "./...")
+	cmd.Env = append(cmd.Environ(), "GOOS="+goos, "CGO_ENABLED=0")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list for %s: %v", goos, err)
+	}
+	var all []goPackage
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p goPackage
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Builds both guests and packs them into DIR: guests.sh DIR
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+out=$(realpath -m "${1:?usage: guests.sh DIR}")
+export PADDOCK_CACHE=${PADDOCK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/paddock-build}
+work=$PADDOCK_CACHE/out
+mkdir -p "$work" "$out"
+bash "$here/python.sh" "$work/python"
+bash "$here/javascript.sh" "$work/javascript"
+cd "$here/../.."
+go run ./guest/build/pack -python "$(cat "$work/python/python.path")" -javascript "$work/javascript" -drivers guest/python -out "$out"
+touch "$out/stamp"

@@ -1,0 +1,234 @@
+// Package wasm is the isolation that works everywhere: interpreters compiled
+// to WebAssembly, in worker processes of one owner each. This package is the
+// server's half; package worker is the other.
+package wasm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"paddock/guest"
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/wasm/confine"
+	"paddock/internal/sandbox/wasm/worker"
+	"paddock/internal/sandbox/wire"
+)
+
+// Name is the isolation's name.
+const Name = "wasm"
+
+// Config sets a Backend up.
+type Config struct {
+	// CacheDir keeps compiled code and captured memories; it is made when it
+	// is missing. It may be shared by any number of processes.
+	CacheDir string
+	// OwnersDir holds a folder for each owner; a Spec's mounts lie in its
+	// owner's. An owner's worker process can change nothing outside of it.
+	OwnersDir string
+	// UID and GID are whom a worker becomes when this process runs as root;
+	// zero: 65534, nobody.
+	UID, GID int
+	// Log takes what the workers complain about; nil: nothing is logged.
+	Log *slog.Logger
+}
+
+// Backend runs guests in worker processes. It is safe for concurrent use.
+type Backend struct {
+	config Config
+
+	mu      sync.Mutex // guards what follows
+	workers map[string]*process
+	closed  bool
+
+	prepare sync.Mutex // held while the cache is being prepared
+}
+
+var _ sandbox.Backend = (*Backend)(nil)
+
+// New checks config; it starts nothing.
+func New(config Config) (*Backend, error) {
+	if config.CacheDir == "" || config.OwnersDir == "" {
+		return nil, errors.New("wasm: a cache folder and a folder for owners are needed")
+	}
+	for _, dir := range []*string{&config.CacheDir, &config.OwnersDir} {
+		abs, err := filepath.Abs(*dir)
+		if err != nil {
+			return nil, err
+		}
+		*dir = abs
+	}
+	if config.UID == 0 {
+		config.UID = 65534
+	}
+	if config.GID == 0 {
+		config.GID = 65534
+	}
+	if os.Geteuid() != 0 {
+		config.UID, config.GID = 0, 0
+	}
+	if config.Log == nil {
+		config.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Backend{config: config, workers: map[string]*process{}}, nil
+}
+
+// Name is "wasm".
+func (b *Backend) Name() string { return Name }
+
+// FileOwner is the user and group as whom guests touch files, so that what is
+// put into a workspace from outside belongs to them; zeros: this process's.
+func (b *Backend) FileOwner() (uid, gid int) { return b.config.UID, b.config.GID }
+
+// Probe tells what works here. It starts no process.
+func (b *Backend) Probe(context.Context) sandbox.Probe {
+	p := sandbox.Probe{Engine: "wazero", Protections: confine.Probe()}
+	for _, name := range guest.Names() {
+		g, err := guest.Open(name)
+		if err != nil {
+			f := fault.Of(err)
+			p.Reason, p.Hint = f.Message, f.Hint
+			continue
+		}
+		p.Runtimes = append(p.Runtimes, runtimeOf(g))
+	}
+	p.Available = len(p.Runtimes) > 0
+	return p
+}
+
+func runtimeOf(g *guest.Guest) sandbox.Runtime {
+	if g.Name == "python" {
+		return sandbox.Runtime{
+			Name: g.Name, Languages: []string{"python"}, Version: g.Version,
+			Description: "CPython " + g.Version + " with its standard library (sqlite3, zlib, lzma, hashlib, decimal, asyncio; no threads, sockets or subprocesses), top-level await",
+		}
+	}
+	return sandbox.Runtime{
+		Name: g.Name, Languages: []string{"javascript", "typescript"}, Version: g.Version,
+		Description: g.Version + ": ES2023 and later, modules, top-level await, timers, console, fs, path, URL, crypto.getRandomValues; TypeScript is translated",
+	}
+}
+
+// Prepare makes sure that the cache holds every guest's compiled code and
+// captured memory. The first time that takes seconds, then nothing.
+func (b *Backend) Prepare(ctx context.Context) error {
+	b.prepare.Lock()
+	defer b.prepare.Unlock()
+	for _, name := range guest.Names() {
+		g, err := guest.Open(name)
+		if err != nil {
+			return err
+		}
+		if _, err := os.Stat(worker.ImagePath(b.config.CacheDir, g)); err == nil {
+			continue
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("looking into the cache: %w", err)
+		}
+		b.config.Log.Info("preparing the guests, once", "cache", b.config.CacheDir)
+		if err := os.MkdirAll(b.config.CacheDir, 0o755); err != nil {
+			return fault.New(fault.Unavailable, "the cache folder cannot be made").WithHint("check that %s can be written", b.config.CacheDir).WithCause(err)
+		}
+		return prepareInChild(ctx, b.config)
+	}
+	return nil
+}
+
+// Start makes a fresh interpreter, in its owner's worker.
+func (b *Backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
+	if _, err := guest.Open(spec.Runtime); err != nil {
+		if fault.KindOf(err) == fault.Unavailable {
+			return nil, err
+		}
+		return nil, fault.New(fault.Unsupported, "there is no runtime called %q", spec.Runtime).WithHint("the runtimes are %s", strings.Join(guest.Names(), " and ")).WithCause(err)
+	}
+	folder, body, err := b.body(spec)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.Prepare(ctx); err != nil {
+		return nil, fmt.Errorf("preparing the guests: %w", err)
+	}
+	p, err := b.worker(ctx, spec.Owner, folder)
+	if err != nil {
+		return nil, err
+	}
+	in, err := p.client.Start(ctx, body)
+	if err != nil {
+		return nil, fmt.Errorf("starting an interpreter: %w", err)
+	}
+	return in, nil
+}
+
+// body translates spec for the worker and gives the owner's folder.
+func (b *Backend) body(spec sandbox.Spec) (string, wire.StartBody, error) {
+	body := wire.StartBody{Runtime: spec.Runtime, Dir: spec.Dir, Env: spec.Env, MemoryBytes: spec.Limits.MemoryBytes}
+	folder := ""
+	for _, m := range spec.Mounts {
+		rel, err := filepath.Rel(b.config.OwnersDir, m.Host)
+		first, rest, ok := strings.Cut(filepath.ToSlash(rel), "/")
+		if err != nil || !ok || first == ".." || folder != "" && first != folder {
+			return "", body, fault.New(fault.Invalid, "a mount lies outside of its owner's folder")
+		}
+		folder = first
+		body.Mounts = append(body.Mounts, wire.MountBody{
+			Guest: m.Guest, Aliases: m.Aliases, Host: rest, ReadOnly: m.ReadOnly, DiskBytes: m.DiskBytes,
+		})
+	}
+	if folder == "" {
+		folder = "none" // an owner without files has no use for a folder of its own
+	}
+	return folder, body, nil
+}
+
+// worker gives the owner's process, starting it where there is none. While
+// one owner's starts, the others wait: it takes a fraction of a second.
+func (b *Backend) worker(ctx context.Context, owner, folder string) (*process, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, fault.New(fault.Unavailable, "paddock is shutting down")
+	}
+	key := owner + "\x00" + folder
+	if p := b.workers[key]; p != nil {
+		select {
+		case <-p.client.Done():
+		default:
+			return p, nil
+		}
+	}
+	dir := filepath.Join(b.config.OwnersDir, folder)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the owner's folder: %w", err)
+	}
+	p, err := startProcess(ctx, b.config, dir)
+	if err != nil {
+		return nil, fault.New(fault.Unavailable, "the worker process did not start").WithHint("paddock doctor says what is missing").WithCause(err)
+	}
+	for _, w := range p.ready.Protections {
+		if !w.Active {
+			b.config.Log.Debug("a protection is not in force", "protection", w.Name, "detail", w.Detail)
+		}
+	}
+	b.workers[key] = p
+	return p, nil
+}
+
+// Close ends every worker and waits for them.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	workers := b.workers
+	b.workers = map[string]*process{}
+	b.mu.Unlock()
+	for _, p := range workers {
+		p.close()
+	}
+	return nil
+}

@@ -1,0 +1,247 @@
+package worker
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path"
+	"sync"
+
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/wasm/linear"
+	"paddock/internal/sandbox/wasm/wasi"
+	"paddock/internal/sandbox/wire"
+)
+
+// defaultMemory bounds an interpreter whose spec sets no limit.
+const defaultMemory = 256 << 20
+
+// instance is one live interpreter.
+//
+// use is held by whoever uses the guest: a run, an inspection, a checkpoint,
+// the closing. Everything below it belongs to its holder, but for ctl, out
+// and in, which the connection's reader reaches as well.
+type instance struct {
+	worker  *worker
+	id      uint32
+	program *program
+	start   wire.StartBody
+	log     io.Writer // takes what the interpreter prints outside of runs
+
+	ctl control
+	out *output
+	in  *input
+
+	use    sync.Mutex
+	vm     *vm
+	system *wasi.System
+	mounts []wasi.Mount
+	saved  checkpoint
+	meter  meter
+	words  []word // what to set in memory to interrupt the program
+	raised int    // how often that was done in this run
+	answer []byte // the host's answer that the guest will take
+	closed bool
+}
+
+// open makes the interpreter from the image.
+func (in *instance) open() error {
+	if err := in.revive(); err != nil {
+		return err
+	}
+	in.words = in.program.language.interrupts(in.vm)
+	return in.greet()
+}
+
+// revive makes the interpreter as it was at the last checkpoint, or as the
+// image is when there is none yet.
+func (in *instance) revive() error {
+	limit := uint64(in.start.MemoryBytes)
+	if limit == 0 {
+		limit = defaultMemory
+	}
+	memory, err := linear.New(in.program.image, limit)
+	if err != nil {
+		return err
+	}
+	if in.saved.pages != nil && !in.saved.restore(memory) {
+		memory.Free()
+		return errors.New("the saved memory is over the limit")
+	}
+	if in.system, err = in.newSystem(in.mounts); err != nil {
+		memory.Free()
+		return err
+	}
+	if in.saved.pages != nil {
+		if _, err := in.system.Restore(in.saved.files); err != nil {
+			memory.Free()
+			return fmt.Errorf("reopening files: %w", err)
+		}
+	}
+	if in.vm, err = in.worker.loader.engine.instantiate(in, in.program.compiled, memory); err != nil {
+		return err
+	}
+	in.vm.stack.Set(in.program.image.StackPointer)
+	in.vm.counter.Set(math.MaxInt32)
+	return nil
+}
+
+// greet gives a fresh interpreter its environment and its own seeds.
+func (in *instance) greet() error {
+	seed := make([]byte, 32)
+	rand.Read(seed) // never fails
+	_, err := in.ask(map[string]any{
+		"op": "start", "env": in.start.Env, "cwd": path.Clean("/" + in.start.Dir), "seed": hex.EncodeToString(seed),
+	})
+	return err
+}
+
+// drop frees the interpreter, dead or alive.
+func (in *instance) drop() {
+	if in.vm != nil {
+		in.vm.close()
+		in.vm = nil
+	}
+	if in.system != nil {
+		in.system.Close()
+		in.system = nil
+	}
+}
+
+func (in *instance) bytes() []byte { return in.vm.bytes() }
+
+// outcome is the driver's answer.
+type outcome struct {
+	Status   string   `json:"status"` // "ok", "done", "waiting"
+	Timeout  *float64 `json:"timeout"`
+	ExitCode int      `json:"exit_code"`
+	Result   string   `json:"result"`
+	Error    *struct {
+		Type      string `json:"type"`
+		Message   string `json:"message"`
+		Line      int    `json:"line"`
+		Hint      string `json:"hint"`
+		Traceback string `json:"traceback"`
+		Kind      string `json:"kind"`
+	} `json:"error"`
+	Variables []sandbox.Variable `json:"variables"`
+	Imports   []string           `json:"imports"`
+}
+
+// ask sends one request to the driver.
+func (in *instance) ask(request any) (outcome, error) {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return outcome{}, err
+	}
+	answer, err := in.program.language.request(in.vm, in.program.image.State, body)
+	if err != nil {
+		return outcome{}, err
+	}
+	var o outcome
+	if err := json.Unmarshal(answer, &o); err != nil {
+		return outcome{}, fmt.Errorf("the driver's answer: %w", err)
+	}
+	return o, nil
+}
+
+// message answers a guest's message: a line of JSON, a line feed, bytes.
+func (in *instance) message(message []byte) ([]byte, error) {
+	head, data, _ := bytes.Cut(message, []byte{'\n'})
+	var m struct {
+		Op   string `json:"op"`
+		MIME string `json:"mime"`
+	}
+	if err := json.Unmarshal(head, &m); err != nil {
+		return nil, fmt.Errorf("a message from the guest: %w", err)
+	}
+	switch m.Op {
+	case "display":
+		clean, err := json.Marshal(wire.DisplayBody{MIME: m.MIME})
+		if err != nil {
+			return nil, err
+		}
+		if !in.out.display(m.MIME, clean, data) {
+			return []byte(`{"error":"the pictures and documents shown in one call are over their limit"}`), nil
+		}
+		return []byte(`{}`), nil
+	default:
+		return nil, fmt.Errorf("a message of an unknown kind")
+	}
+}
+
+// inspect answers the server's question about the interpreter.
+func (in *instance) inspect() {
+	in.use.Lock()
+	defer in.use.Unlock()
+	if in.closed {
+		return
+	}
+	var found struct {
+		sandbox.Inspection
+		Error string
+	}
+	in.ctl.begin(0)
+	in.begin(wire.RunBody{})
+	stop := in.limitTime(inspectTime)
+	o, err := in.ask(map[string]string{"op": "inspect"})
+	stop()
+	in.end()
+	if err != nil {
+		found.Error = err.Error()
+		err = in.recover(err)
+	}
+	if err == nil {
+		found.Variables, found.Imports = o.Variables, o.Imports
+		if dirty, e := in.vm.memory.Dirty(nil); e == nil {
+			found.Memory = int64(len(dirty)) * linear.PageSize
+		}
+	}
+	in.worker.send(wire.KindInspected, in.id, found)
+	if err != nil {
+		in.gone(err)
+	}
+}
+
+// recover makes the interpreter anew after err, unless it survived it.
+func (in *instance) recover(err error) error {
+	if errors.Is(err, errMemory) || errors.Is(err, errInterrupted) {
+		return nil
+	}
+	in.drop()
+	if err := in.revive(); err != nil {
+		return err
+	}
+	if in.saved.pages == nil {
+		return in.greet()
+	}
+	return nil
+}
+
+// close ends the interpreter and tells the server.
+func (in *instance) close() {
+	in.ctl.force(sandbox.Cancelled)
+	in.use.Lock()
+	defer in.use.Unlock()
+	in.gone(errors.New("it was closed"))
+}
+
+// gone frees everything, once, and tells the server why.
+func (in *instance) gone(err error) {
+	if in.closed {
+		return
+	}
+	in.closed = true
+	in.drop()
+	for _, m := range in.mounts {
+		m.Close()
+	}
+	in.saved = checkpoint{}
+	in.worker.forget(in)
+	in.worker.send(wire.KindGone, in.id, wire.GoneBody{Message: err.Error()})
+}

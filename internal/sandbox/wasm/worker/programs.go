@@ -1,0 +1,183 @@
+package worker
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+
+	"github.com/tetratelabs/wazero"
+
+	"paddock/guest"
+	"paddock/internal/sandbox/wasm/linear"
+	"paddock/internal/sandbox/wasm/wasi"
+)
+
+// bootMemory is what an interpreter may use while it starts.
+const bootMemory = 256 << 20
+
+// imageVersion changes when the way of capturing does.
+const imageVersion = "1"
+
+// languages are the guests that the worker knows to drive.
+func languages(name string) language {
+	switch name {
+	case "python":
+		return python{}
+	case "javascript":
+		return &javascript{}
+	}
+	return nil
+}
+
+// program is one guest, compiled and captured, ready to be instantiated.
+type program struct {
+	guest    *guest.Guest
+	language language
+	compiled wazero.CompiledModule
+	image    *linear.Image
+	library  *wasi.Archive
+}
+
+// loader loads programs when they are first asked for. It is safe for
+// concurrent use.
+type loader struct {
+	engine *engine
+	dir    string // cache folder
+
+	mu       sync.Mutex // guards programs and engine.hosts
+	programs map[string]*program
+}
+
+// ImagePath is where in a cache folder the captured memory of g lies: it is
+// named by everything that the memory depends on.
+func ImagePath(cacheDir string, g *guest.Guest) string {
+	sum := sha256.Sum256([]byte(imageVersion + "\x00" + g.Digest + "\x00" + engineName + "\x00" + runtime.GOOS + "/" + runtime.GOARCH))
+	return filepath.Join(cacheDir, "images", g.Name+"-"+hex.EncodeToString(sum[:12])+".img")
+}
+
+func newLoader(ctx context.Context, cacheDir string) (*loader, error) {
+	e, err := newEngine(ctx, filepath.Join(cacheDir, "compiled"))
+	if err != nil {
+		return nil, err
+	}
+	return &loader{engine: e, dir: cacheDir, programs: map[string]*program{}}, nil
+}
+
+// load gives the program of a runtime. With capture it makes the image where
+// there is none; without, a missing image is an error.
+func (l *loader) load(ctx context.Context, name string, capture bool) (*program, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p := l.programs[name]; p != nil {
+		return p, nil
+	}
+	p, err := l.compile(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	path := ImagePath(l.dir, p.guest)
+	p.image, err = linear.Open(path)
+	if err != nil && capture {
+		if err = l.capture(p, path); err == nil {
+			p.image, err = linear.Open(path)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the %s image: %w", name, err)
+	}
+	l.programs[name] = p
+	return p, nil
+}
+
+func (l *loader) compile(ctx context.Context, name string) (*program, error) {
+	p := &program{language: languages(name)}
+	if p.language == nil {
+		return nil, fmt.Errorf("there is no runtime called %q", name)
+	}
+	var err error
+	if p.guest, err = guest.Open(name); err != nil {
+		return nil, err
+	}
+	if err := l.engine.provide(ctx, p.language.imports()); err != nil {
+		return nil, err
+	}
+	module, err := p.guest.Module()
+	if err != nil {
+		return nil, err
+	}
+	if p.compiled, err = l.engine.compile(ctx, module); err != nil {
+		return nil, err
+	}
+	p.library, err = wasi.NewArchive(p.guest.Library())
+	return p, err
+}
+
+// capture starts the interpreter once, from the module's own initial memory,
+// and keeps the memory as it is then.
+func (l *loader) capture(p *program, path string) error {
+	initial, err := p.guest.Memory()
+	if err != nil {
+		return err
+	}
+	memory, err := linear.New(nil, bootMemory)
+	if err != nil {
+		return err
+	}
+	size := (uint64(len(initial)) + 65535) / 65536 * 65536
+	if memory.Reallocate(size) == nil {
+		return errors.New("the initial memory is too large")
+	}
+	copy(memory.Bytes(), initial)
+	in := &instance{program: p, out: newOutput(nil, 0, &control{}), log: os.Stderr}
+	in.in = newInput(nil, 0, &in.ctl)
+	if in.system, err = in.newSystem(nil); err != nil {
+		return err
+	}
+	defer in.system.Close()
+	if in.vm, err = l.engine.instantiate(in, p.compiled, memory); err != nil {
+		return err
+	}
+	defer in.vm.close()
+	in.ctl.begin(0)
+	defer in.ctl.end()
+	in.vm.counter.Set(uint64(in.meter.portion()))
+	state, err := p.language.boot(in.vm)
+	if err != nil {
+		return fmt.Errorf("starting the interpreter: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return linear.Write(path, in.vm.bytes(), linear.Notes{
+		StackPointer: in.vm.stack.Get(), State: state, Monotonic: in.system.Monotonic(),
+	})
+}
+
+// Prepare compiles every guest in the binary and captures its image, so that
+// no program has to wait for it. It does nothing for what is there.
+func Prepare(ctx context.Context, cacheDir string) error {
+	l, err := newLoader(ctx, cacheDir)
+	if err != nil {
+		return err
+	}
+	for _, name := range guest.Names() {
+		g, err := guest.Open(name)
+		if err != nil {
+			return err
+		}
+		if _, err := os.Stat(ImagePath(cacheDir, g)); !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if _, err := l.load(ctx, name, true); err != nil {
+			return fmt.Errorf("preparing %s: %w", name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,222 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/wasm/wasi"
+	"paddock/internal/sandbox/wire"
+)
+
+// inspectTime bounds an inspection: a guest's driver answers in microseconds.
+const inspectTime = time.Second
+
+// begin sets everything up for the guest to run; ctl.begin has been called.
+func (in *instance) begin(body wire.RunBody) {
+	in.out.begin(body.Limits)
+	in.in.begin(body.Stdin)
+	in.meter = meter{limit: body.Limits.Fuel}
+	in.raised = 0
+	in.vm.memory.Refused()
+	in.vm.counter.Set(uint64(uint32(in.meter.portion())))
+}
+
+// end tells how the run was stopped, if it was.
+func (in *instance) end() sandbox.Cause {
+	in.meter.spend(in.counter())
+	if in.vm != nil {
+		in.vm.counter.Set(1<<31 - 1)
+	}
+	return in.ctl.end()
+}
+
+func (in *instance) counter() int32 {
+	if in.vm == nil {
+		return int32(in.meter.given) - 1
+	}
+	return int32(uint32(in.vm.counter.Get()))
+}
+
+// tick is called by the guest's code whenever its portion of fuel is used up.
+func (in *instance) tick() {
+	in.meter.spend(in.counter())
+	if in.meter.empty() {
+		in.ctl.interrupt(sandbox.OutOfFuel)
+	}
+	in.vm.counter.Set(uint64(uint32(in.meter.portion())))
+	in.poll()
+}
+
+// poll does what the run has been told: it raises the interrupt in the guest,
+// or unwinds it. It runs on the guest's goroutine.
+func (in *instance) poll() {
+	switch in.ctl.level.Load() {
+	case interrupted:
+		in.raise()
+	case killed:
+		panic(errKilled)
+	}
+}
+
+// raise interrupts the program, once: one that catches the interrupt may
+// clean up undisturbed until its grace is over.
+func (in *instance) raise() {
+	if in.raised > 0 {
+		return
+	}
+	in.raised++
+	memory := in.bytes()
+	for _, w := range in.words {
+		if b, err := slice(memory, w.address, 4); err == nil {
+			for k := range b {
+				b[k] |= byte(w.bits >> (8 * k))
+			}
+		}
+	}
+}
+
+// limitTime stops what the guest does after d, by force and at once.
+func (in *instance) limitTime(d time.Duration) (stop func()) {
+	t := time.AfterFunc(d, func() { in.ctl.force(sandbox.TimedOut) })
+	return func() { t.Stop() }
+}
+
+// run executes one command, tells the server how it ended, and keeps a
+// checkpoint of what it left.
+func (in *instance) run(body wire.RunBody) {
+	in.use.Lock()
+	defer in.use.Unlock()
+	if in.closed {
+		in.ctl.end()
+		return
+	}
+	exit, err := in.execute(body)
+	if err != nil {
+		in.gone(err)
+		return
+	}
+	in.worker.send(wire.KindDone, in.id, exit)
+	if exit.State != sandbox.Kept {
+		return
+	}
+	if err := in.saved.update(in.vm.memory, in.system); err != nil {
+		in.gone(fmt.Errorf("keeping a checkpoint: %w", err))
+	}
+}
+
+// execute runs one command to its end. An error means that the interpreter is
+// lost.
+func (in *instance) execute(body wire.RunBody) (sandbox.Exit, error) {
+	code, lines, failed := in.translate(body)
+	if failed != nil {
+		in.begin(body)
+		in.out.write(1, []byte(failed.Error.Traceback))
+		in.end()
+		return *failed, nil
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before := threadTime()
+	in.begin(body)
+	o, err := in.pursue(map[string]any{"op": "exec", "code": code, "name": body.Name, "args": body.Args})
+	cause := in.end()
+	refused := in.vm.memory.Refused()
+	exit := sandbox.Exit{
+		Cause: sandbox.Exited, Code: o.ExitCode, Result: o.Result, State: sandbox.Kept,
+		StdoutTruncated: in.out.streams[0].cut, StderrTruncated: in.out.streams[1].cut,
+		Usage: sandbox.Usage{Fuel: in.meter.used, Memory: int64(len(in.bytes()))},
+	}
+	if err != nil {
+		in.explain(&exit, err, refused)
+		if err := in.recover(err); err != nil {
+			return exit, err
+		}
+	} else {
+		in.report(&exit, o, lines)
+	}
+	if cause != 0 && (in.raised > 0 || exit.Cause == sandbox.Crashed || err != nil) {
+		exit.Cause = cause
+	}
+	if exit.Cause != sandbox.Exited && exit.Code == 0 {
+		exit.Code = 1
+	}
+	exit.Usage.CPU = threadTime() - before
+	return exit, nil
+}
+
+// pursue goes on with a run for as long as its driver waits for timers.
+func (in *instance) pursue(request any) (outcome, error) {
+	soft, _ := in.ctl.stops()
+	for {
+		o, err := in.ask(request)
+		if err != nil || o.Status != "waiting" {
+			return o, err
+		}
+		var timer <-chan time.Time
+		if o.Timeout != nil {
+			timer = time.After(time.Duration(max(*o.Timeout, 0) * float64(time.Second)))
+		}
+		request = map[string]string{"op": "resume"}
+		select {
+		case <-timer:
+		case <-soft:
+			if in.ctl.level.Load() == killed {
+				return o, errKilled
+			}
+			in.raised++ // told through the driver, not through memory
+			request = map[string]string{"op": "interrupt"}
+		}
+	}
+}
+
+// report fills in what the driver said.
+func (in *instance) report(exit *sandbox.Exit, o outcome, lines lineMap) {
+	if o.Error == nil {
+		return
+	}
+	exit.Error = &sandbox.ProgramError{
+		Type: o.Error.Type, Message: o.Error.Message, Line: lines.original(o.Error.Line), Hint: o.Error.Hint, Traceback: o.Error.Traceback,
+	}
+	switch o.Error.Kind {
+	case "memory":
+		exit.Cause = sandbox.OutOfMemory
+	case "space":
+		exit.Cause = sandbox.OutOfSpace
+	}
+}
+
+// explain says how a run ended that the interpreter did not survive.
+func (in *instance) explain(exit *sandbox.Exit, err error, refused bool) {
+	var ended *wasi.ExitError
+	exit.State = sandbox.Restored
+	switch {
+	case errors.Is(err, errKilled):
+		exit.Error = &sandbox.ProgramError{Type: "Stopped", Message: "the program did not end when it was interrupted and was stopped by force"}
+	case errors.As(err, &ended):
+		exit.Code = int(ended.Code)
+		return
+	case errors.Is(err, errMemory):
+		exit.State, exit.Cause = sandbox.Kept, sandbox.OutOfMemory
+		exit.Error = &sandbox.ProgramError{Type: "MemoryError", Message: "the program used all the memory it may have"}
+	case errors.Is(err, errInterrupted):
+		exit.State = sandbox.Kept
+		exit.Error = &sandbox.ProgramError{Type: "KeyboardInterrupt", Message: "the program was interrupted"}
+	case refused:
+		exit.Cause = sandbox.OutOfMemory
+		exit.Error = &sandbox.ProgramError{Type: "MemoryError", Message: "the program used all the memory it may have"}
+	default:
+		exit.Cause = sandbox.Crashed
+		exit.Error = &sandbox.ProgramError{Type: "Crash", Message: "the interpreter crashed: " + firstLine(err)}
+	}
+	exit.Code = 1
+}
+
+// firstLine is an error's text without the guest's stack.
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return strings.TrimSuffix(line, " (recovered by wazero)")
+}

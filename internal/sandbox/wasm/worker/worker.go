@@ -1,0 +1,225 @@
+// Package worker is the process in which guests run: the paddock binary in
+// another role, started by package wasm, with nothing in it to steal. It holds
+// the interpreters of one owner, and speaks the guest protocol of package wire
+// over its standard input.
+//
+// The life of a call here: worker.serve reads a frame, instance.run executes
+// it, instance.pursue asks the guest's driver, engine.go calls into the
+// WebAssembly module, control.go stops it when it must.
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/wasm/confine"
+	"paddock/internal/sandbox/wasm/linear"
+	"paddock/internal/sandbox/wire"
+)
+
+// Role is the process's name (argv[0]) in this role.
+const Role = "paddock-worker"
+
+// Setup is what the server tells a worker at first.
+type Setup struct {
+	// Owner is the one folder that the worker may change; its mounts lie in it.
+	Owner string `json:"owner"`
+	// Cache is the folder with compiled code and images, for reading.
+	Cache string `json:"cache"`
+	// UID and GID are whom to become when the process runs as root; 0: stay.
+	UID int `json:"uid,omitempty"`
+	GID int `json:"gid,omitempty"`
+}
+
+// Requested tells whether this process was started as a worker.
+func Requested(args []string) bool { return len(args) > 0 && args[0] == Role }
+
+// Main is the worker's whole life; it gives the process's exit code. With the
+// arguments "prepare" and a cache folder it calls Prepare instead.
+func Main(args []string) int {
+	var err error
+	if len(args) == 3 && args[1] == "prepare" {
+		err = Prepare(context.Background(), args[2])
+	} else {
+		var stream io.ReadWriteCloser
+		if stream, err = inherited(); err == nil {
+			err = serve(stream)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "paddock: worker:", err)
+		return 1
+	}
+	return 0
+}
+
+type worker struct {
+	conn   *wire.Conn
+	root   *os.Root
+	loader *loader
+
+	mu        sync.Mutex // guards instances
+	instances map[uint32]*instance
+}
+
+// serve answers the server until it hangs up.
+func serve(stream io.ReadWriteCloser) error {
+	w := &worker{conn: wire.NewConn(stream), instances: map[uint32]*instance{}}
+	f, err := w.conn.Read()
+	if err != nil {
+		return fmt.Errorf("waiting for the server's hello: %w", err)
+	}
+	var hello wire.Hello
+	var setup Setup
+	if err := errors.Join(json.Unmarshal(f.Body, &hello), json.Unmarshal(hello.Setup, &setup)); err != nil || f.Kind != wire.KindHello {
+		return fmt.Errorf("reading the server's hello: %w", err)
+	}
+	ready := wire.Ready{Version: wire.Version}
+	if ready.Protections, err = w.prepare(setup); err != nil {
+		ready.Error = err.Error()
+	}
+	w.send(wire.KindReady, 0, ready)
+	if err != nil {
+		return err
+	}
+	for {
+		f, err := w.conn.Read()
+		if err != nil {
+			return nil // the server is gone; everything ends with the process
+		}
+		if err := w.dispatch(f); err != nil {
+			return err
+		}
+	}
+}
+
+// prepare opens what the worker needs and then puts the walls up.
+func (w *worker) prepare(setup Setup) ([]sandbox.Protection, error) {
+	var err error
+	if w.root, err = os.OpenRoot(setup.Owner); err != nil {
+		return nil, fmt.Errorf("opening the owner's folder: %w", err)
+	}
+	if err := linear.Prepare(); err != nil {
+		return nil, err
+	}
+	if w.loader, err = newLoader(context.Background(), setup.Cache); err != nil {
+		return nil, err
+	}
+	if setup.UID != 0 {
+		// Once it is somebody else it may not reach the cache.
+		if err := w.loader.loadAll(context.Background()); err != nil {
+			return nil, err
+		}
+	}
+	return confine.Apply(policy(setup))
+}
+
+// dispatch hands a frame to whom it is for. What takes time gets a goroutine:
+// it ends with the instance, and all of them with the process.
+func (w *worker) dispatch(f wire.Frame) error {
+	if f.Kind == wire.KindStart {
+		var body wire.StartBody
+		if err := json.Unmarshal(f.Body, &body); err != nil {
+			return fmt.Errorf("reading a start: %w", err)
+		}
+		go w.start(f.ID, body)
+		return nil
+	}
+	w.mu.Lock()
+	in := w.instances[f.ID]
+	w.mu.Unlock()
+	if in == nil {
+		if f.Kind == wire.KindClose {
+			w.send(wire.KindGone, f.ID, wire.GoneBody{Message: "it was not there"})
+		}
+		return nil
+	}
+	return in.dispatch(f)
+}
+
+func (in *instance) dispatch(f wire.Frame) (err error) {
+	switch f.Kind {
+	case wire.KindRun:
+		var body wire.RunBody
+		if err = json.Unmarshal(f.Body, &body); err == nil {
+			in.ctl.begin(body.Limits.Grace) // here, so that an interrupt right behind finds the run
+			go in.run(body)
+		}
+	case wire.KindStdin:
+		in.in.push(f.Body)
+	case wire.KindCredit:
+		var body wire.CreditBody
+		if err = json.Unmarshal(f.Body, &body); err == nil {
+			in.out.grant(body.Bytes)
+		}
+	case wire.KindInterrupt:
+		var body wire.InterruptBody
+		if err = json.Unmarshal(f.Body, &body); err == nil {
+			in.ctl.interrupt(body.Cause)
+		}
+	case wire.KindInspect:
+		go in.inspect()
+	case wire.KindClose:
+		go in.close()
+	}
+	return err
+}
+
+func (w *worker) start(id uint32, body wire.StartBody) {
+	in, err := w.open(id, body)
+	if err != nil {
+		f := fault.Of(err)
+		if f.Kind == fault.Internal {
+			f = fault.New(fault.Unavailable, "the interpreter could not be started: %s", firstLine(err))
+		}
+		w.send(wire.KindStarted, id, wire.StartedBody{Kind: string(f.Kind), Message: f.Message, Hint: f.Hint})
+		return
+	}
+	w.mu.Lock()
+	w.instances[id] = in
+	w.mu.Unlock()
+	w.send(wire.KindStarted, id, wire.StartedBody{})
+}
+
+func (w *worker) open(id uint32, body wire.StartBody) (*instance, error) {
+	p, err := w.loader.load(context.Background(), body.Runtime, false)
+	if err != nil {
+		return nil, err
+	}
+	in := &instance{worker: w, id: id, program: p, start: body, log: io.Discard}
+	in.out, in.in = newOutput(w.conn, id, &in.ctl), newInput(w.conn, id, &in.ctl)
+	if in.mounts, err = w.openMounts(body.Mounts, p); err != nil {
+		return nil, err
+	}
+	if err := in.open(); err != nil {
+		in.drop()
+		for _, m := range in.mounts {
+			m.Close()
+		}
+		return nil, err
+	}
+	return in, nil
+}
+
+func (w *worker) forget(in *instance) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.instances, in.id)
+}
+
+// send tells the server something. When it cannot, the server is gone, and
+// serve is about to notice.
+func (w *worker) send(kind wire.Kind, id uint32, body any) {
+	_ = w.conn.WriteJSON(kind, id, body)
+}
+
+func policy(s Setup) confine.Policy {
+	return confine.Policy{Writable: []string{s.Owner}, Readable: []string{s.Cache}, UID: s.UID, GID: s.GID}
+}
