@@ -25,6 +25,17 @@ var dist embed.FS
 // Names lists the guests there are.
 func Names() []string { return []string{"python", "javascript"} }
 
+// Available lists those that this binary was built with.
+func Available() []string {
+	var there []string
+	for _, name := range Names() {
+		if _, err := fs.Stat(dist, "dist/"+name+".zip"); err == nil {
+			there = append(there, name)
+		}
+	}
+	return there
+}
+
 // Manifest describes a packed guest.
 type Manifest struct {
 	Name    string `json:"name"`

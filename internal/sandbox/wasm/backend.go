@@ -121,7 +121,7 @@ func runtimeOf(g *guest.Guest) sandbox.Runtime {
 func (b *Backend) Prepare(ctx context.Context) error {
 	b.prepare.Lock()
 	defer b.prepare.Unlock()
-	for _, name := range guest.Names() {
+	for _, name := range guest.Available() {
 		g, err := guest.Open(name)
 		if err != nil {
 			return err

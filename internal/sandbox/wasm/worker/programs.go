@@ -25,8 +25,8 @@ const bootMemory = 256 << 20
 // imageVersion changes when the way of capturing does.
 const imageVersion = "1"
 
-// languages are the guests that the worker knows to drive.
-func languages(name string) language {
+// languageOf is how the guest called name is driven; nil: not known.
+func languageOf(name string) language {
 	switch name {
 	case "python":
 		return python{}
@@ -97,7 +97,7 @@ func (l *loader) load(ctx context.Context, name string, capture bool) (*program,
 }
 
 func (l *loader) compile(ctx context.Context, name string) (*program, error) {
-	p := &program{language: languages(name)}
+	p := &program{language: languageOf(name)}
 	if p.language == nil {
 		return nil, fmt.Errorf("there is no runtime called %q", name)
 	}
@@ -167,7 +167,7 @@ func Prepare(ctx context.Context, cacheDir string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range guest.Names() {
+	for _, name := range guest.Available() {
 		g, err := guest.Open(name)
 		if err != nil {
 			return err

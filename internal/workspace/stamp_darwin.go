@@ -1,0 +1,14 @@
+package workspace
+
+import (
+	"io/fs"
+	"syscall"
+)
+
+func stampOf(info fs.FileInfo) stamp {
+	s := stamp{size: info.Size(), modified: info.ModTime().UnixNano()}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		s.meta, s.inode = st.Ctimespec.Nano(), st.Ino
+	}
+	return s
+}

@@ -1,0 +1,280 @@
+// Package workspace holds a session's files. Everything goes through an
+// os.Root: no path leaves the folder, whatever links a guest plants in it and
+// whenever it swaps them.
+package workspace
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"paddock/internal/fault"
+)
+
+// MaxFiles bounds what a listing, a search and a snapshot look at.
+const MaxFiles = 10_000
+
+// maxDepth bounds how deep folders are looked into.
+const maxDepth = 64
+
+// blockBytes is what a file or a folder counts at least towards the disk
+// limit: a million empty files are not free.
+const blockBytes = 4 << 10
+
+// tempPrefix begins the name of a file that is being written. Such a file is
+// not listed; it counts towards the disk limit.
+const tempPrefix = ".paddock-write-"
+
+// Options of a Tree.
+type Options struct {
+	// DiskBytes bounds the sum of the files' sizes, where each file and folder
+	// counts 4 KiB at least; zero allows no growth.
+	DiskBytes int64
+	// UID and GID are whom new files and folders are given to, so that a guest
+	// that runs as somebody else can change them; zero: nobody.
+	UID, GID int
+}
+
+// Tree is one folder of files. It is safe for concurrent use, also while a
+// guest changes the folder. Paths are what [Clean] accepts.
+type Tree struct {
+	root    *os.Root
+	options Options
+
+	writing sync.Mutex // held by whoever changes files, so that a quota and an edit hold
+}
+
+// File is one regular file.
+type File struct {
+	Path     string // relative to the folder, with slashes
+	Size     int64
+	Modified time.Time
+}
+
+// Open gives the tree of a folder, which must exist.
+func Open(dir string, o Options) (*Tree, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("opening a workspace: %w", err)
+	}
+	return &Tree{root: root, options: o}, nil
+}
+
+// Close lets go of the folder. Afterwards every method is a fault.NotFound.
+func (t *Tree) Close() error { return t.root.Close() }
+
+// Stat tells about one regular file.
+func (t *Tree) Stat(name string) (File, error) {
+	p, err := Clean(name)
+	if err != nil {
+		return File{}, err
+	}
+	info, err := t.root.Stat(p)
+	if err != nil {
+		return File{}, explain(err, p)
+	}
+	if err := regular(info, p); err != nil {
+		return File{}, err
+	}
+	return fileOf(p, info), nil
+}
+
+func fileOf(p string, info fs.FileInfo) File {
+	return File{Path: p, Size: info.Size(), Modified: info.ModTime()}
+}
+
+// List gives the regular files that match a glob (see [Glob]; empty: all),
+// sorted by path. Links are not followed and, like FIFOs, devices and sockets,
+// not listed. more tells that there are more than MaxFiles to look at.
+func (t *Tree) List(glob string) (files []File, more bool, err error) {
+	g, err := NewGlob(glob)
+	if err != nil {
+		return nil, false, err
+	}
+	seen := 0
+	err = t.walk(func(p string, info fs.FileInfo) error {
+		if !info.Mode().IsRegular() || hidden(p) {
+			return nil
+		}
+		if seen++; seen > MaxFiles {
+			more = true
+			return fs.SkipAll
+		}
+		if g.Match(p) {
+			files = append(files, fileOf(p, info))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	return files, more, nil
+}
+
+// DiskBytes is what counts towards the disk limit now.
+func (t *Tree) DiskBytes() (int64, error) {
+	sum := int64(0)
+	err := t.walk(func(_ string, info fs.FileInfo) error {
+		sum += weight(info)
+		return nil
+	})
+	return sum, err
+}
+
+func weight(info fs.FileInfo) int64 {
+	if info.Mode().IsRegular() {
+		return max(info.Size(), blockBytes)
+	}
+	return blockBytes
+}
+
+// Remove deletes one file, link or folder with everything in it.
+func (t *Tree) Remove(name string) error {
+	p, err := Clean(name)
+	if err != nil {
+		return err
+	}
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	if _, err := t.root.Lstat(p); err != nil {
+		return explain(err, p)
+	}
+	return explain(t.root.RemoveAll(p), p)
+}
+
+// Clear deletes everything and gives the number of regular files that were
+// there. The folder itself stays.
+func (t *Tree) Clear() (files int, err error) {
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	err = t.walk(func(_ string, info fs.FileInfo) error {
+		if info.Mode().IsRegular() {
+			files++
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	names, err := readNames(t.root)
+	if err != nil {
+		return 0, explain(err, ".")
+	}
+	for _, name := range names {
+		if err := t.root.RemoveAll(name); err != nil {
+			return 0, explain(err, name)
+		}
+	}
+	return files, nil
+}
+
+// walk calls visit for everything below the folder, folders before what is in
+// them, each folder's names in order. What vanishes meanwhile is left out, and
+// so is what may not be looked at. fs.SkipAll ends the walk.
+func (t *Tree) walk(visit func(p string, info fs.FileInfo) error) error {
+	err := walkIn(t.root, "", 0, visit)
+	if errors.Is(err, fs.SkipAll) {
+		return nil
+	}
+	return explain(err, ".")
+}
+
+// walkIn opens each folder once and asks for its entries relative to it: that
+// is cheaper than by their whole paths, and no link can get in between.
+func walkIn(root *os.Root, prefix string, depth int, visit func(string, fs.FileInfo) error) error {
+	names, err := readNames(root)
+	if err != nil {
+		if prefix != "" {
+			return nil
+		}
+		return err
+	}
+	for _, name := range names {
+		info, err := root.Lstat(name)
+		if err != nil {
+			continue
+		}
+		p := path.Join(prefix, name)
+		if err := visit(p, info); err != nil {
+			return err
+		}
+		if !info.IsDir() || depth == maxDepth {
+			continue
+		}
+		sub, err := root.OpenRoot(name)
+		if err != nil {
+			continue
+		}
+		err = walkIn(sub, p, depth+1, visit)
+		sub.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readNames(root *os.Root) ([]string, error) {
+	dir, err := root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	slices.Sort(names)
+	return names, err
+}
+
+func hidden(p string) bool { return strings.HasPrefix(path.Base(p), tempPrefix) }
+
+// regular refuses what cannot be read or edited as a file.
+func regular(info fs.FileInfo, p string) error {
+	switch {
+	case info.Mode().IsRegular():
+		return nil
+	case info.IsDir():
+		return fault.New(fault.Invalid, "%s is a folder", p).WithHint("list its files with the glob %s/**", p)
+	}
+	return fault.New(fault.Denied, "%s is neither a file nor a folder", p).WithHint("FIFOs, devices and sockets are not opened")
+}
+
+// explain makes a fault of what the system said about p.
+func explain(err error, p string) error {
+	var f *fault.Error
+	switch {
+	case err == nil || errors.As(err, &f):
+		return err
+	case errors.Is(err, os.ErrClosed):
+		return fault.New(fault.NotFound, "the workspace is gone").WithHint("its session was destroyed or has expired").WithCause(err)
+	case errors.Is(err, fs.ErrNotExist):
+		return fault.New(fault.NotFound, "there is no file %s", p).WithHint("list the files to see what there is").WithCause(err)
+	case errors.Is(err, syscall.ENOTDIR):
+		return fault.New(fault.Invalid, "a part of the path %s is a file and no folder", p).WithCause(err)
+	case errors.Is(err, syscall.EISDIR):
+		return fault.New(fault.Invalid, "%s is a folder", p).WithCause(err)
+	case errors.Is(err, syscall.ENAMETOOLONG):
+		return fault.New(fault.Invalid, "the path is too long").WithCause(err)
+	case errors.Is(err, syscall.ENOSPC):
+		return fault.New(fault.Exhausted, "the host's disk is full").WithCause(err)
+	case escapes(err):
+		return fault.New(fault.Denied, "%s leads out of the workspace", p).WithHint("a link on the way points outside; only files below /workspace can be reached").WithCause(err)
+	case errors.Is(err, fs.ErrPermission):
+		return fault.New(fault.Denied, "the file system does not allow this for %s", p).WithCause(err)
+	}
+	return fault.New(fault.Internal, "the file system refused to touch %s", p).WithHint("the server's log says more").WithCause(err)
+}
+
+// escapes recognises os.Root's refusal, which has no name of its own, and a
+// chain of links without an end.
+func escapes(err error) bool {
+	return strings.Contains(err.Error(), "escapes from parent") || errors.Is(err, syscall.ELOOP) ||
+		strings.Contains(err.Error(), "too many links") || strings.Contains(err.Error(), "too many levels")
+}
