@@ -262,6 +262,10 @@ func (r *fakeRun) call(name string, args []any) (any, error) {
 		if len(args) > 0 {
 			local[f.param] = args[0]
 		}
+		if r.depth++; r.depth > 100 {
+			return nil, &raised{kind: "RecursionError", message: "too deep"}
+		}
+		defer func() { r.depth-- }()
 		if err := r.spend(1); err != nil {
 			return nil, err
 		}
@@ -310,11 +314,13 @@ func init() {
 		"read":  {1, func(r *fakeRun, a []any) (any, error) { return r.readFile(text(a[0])) }},
 		"input": {0, func(r *fakeRun, _ []any) (any, error) { return r.input() }},
 		"env":   {1, func(r *fakeRun, a []any) (any, error) { return r.in.spec.Env[text(a[0])], nil }},
-		"envs":  {0, func(r *fakeRun, _ []any) (any, error) { return strings.Join(slices.Sorted(maps.Keys(r.in.spec.Env)), " "), nil }},
-		"args":  {0, func(r *fakeRun, _ []any) (any, error) { return strings.Join(r.cmd.Args, " "), nil }},
-		"str":   {1, func(_ *fakeRun, a []any) (any, error) { return text(a[0]), nil }},
-		"len":   {1, func(_ *fakeRun, a []any) (any, error) { return length(a[0]) }},
-		"sum":   {1, func(_ *fakeRun, a []any) (any, error) { return total(a[0]) }},
+		"envs": {0, func(r *fakeRun, _ []any) (any, error) {
+			return strings.Join(slices.Sorted(maps.Keys(r.in.spec.Env)), " "), nil
+		}},
+		"args": {0, func(r *fakeRun, _ []any) (any, error) { return strings.Join(r.cmd.Args, " "), nil }},
+		"str":  {1, func(_ *fakeRun, a []any) (any, error) { return text(a[0]), nil }},
+		"len":  {1, func(_ *fakeRun, a []any) (any, error) { return length(a[0]) }},
+		"sum":  {1, func(_ *fakeRun, a []any) (any, error) { return total(a[0]) }},
 	}
 }
 

@@ -31,6 +31,7 @@ type fakeRun struct {
 	shown   int64
 	broken  bool // a writer did not take the output
 	line    int
+	depth   int // of calls
 }
 
 // raised is an error of the program.

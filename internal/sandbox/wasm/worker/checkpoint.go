@@ -4,7 +4,7 @@ import (
 	"bytes"
 
 	"paddock/internal/sandbox/wasm/linear"
-	"paddock/internal/sandbox/wasm/wasi"
+	wasi "paddock/internal/sandbox/wasm/wasip1"
 )
 
 // checkpoint is an interpreter's state between two runs: the pages that it

@@ -14,7 +14,7 @@ import (
 
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/wasm/linear"
-	"paddock/internal/sandbox/wasm/wasi"
+	wasi "paddock/internal/sandbox/wasm/wasip1"
 	"paddock/internal/sandbox/wire"
 )
 
@@ -40,7 +40,7 @@ type instance struct {
 	use    sync.Mutex
 	vm     *vm
 	system *wasi.System
-	mounts []wasi.Mount
+	mounts []mount
 	saved  checkpoint
 	meter  meter
 	words  []word // what to set in memory to interrupt the program
@@ -73,7 +73,7 @@ func (in *instance) revive() error {
 		memory.Free()
 		return errors.New("the saved memory is over the limit")
 	}
-	if in.system, err = in.newSystem(in.mounts); err != nil {
+	if in.system, err = in.newSystem(); err != nil {
 		memory.Free()
 		return err
 	}
@@ -238,9 +238,7 @@ func (in *instance) gone(err error) {
 	}
 	in.closed = true
 	in.drop()
-	for _, m := range in.mounts {
-		m.Close()
-	}
+	in.worker.closeMounts(in.mounts)
 	in.saved = checkpoint{}
 	in.worker.forget(in)
 	in.worker.send(wire.KindGone, in.id, wire.GoneBody{Message: err.Error()})

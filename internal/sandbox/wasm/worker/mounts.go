@@ -2,8 +2,12 @@ package worker
 
 import (
 	"context"
+	"crypto/rand"
+	"fmt"
 
 	"paddock/guest"
+	wasi "paddock/internal/sandbox/wasm/wasip1"
+	"paddock/internal/sandbox/wire"
 )
 
 // libraryPath is where a guest finds its language's own library.
@@ -11,20 +15,102 @@ const libraryPath = "/lib/python"
 
 // loadAll loads every program there is.
 func (l *loader) loadAll(ctx context.Context) error {
-	errs := make(chan error)
-	names := guest.Available()
-	for _, name := range names {
-		go func() {
-			_, err := l.load(ctx, name, false)
-			errs <- err
-		}()
-	}
-	var first error
-	for range names {
-		if err := <-errs; err != nil && first == nil {
-			first = err
+	for _, name := range guest.Available() {
+		if _, err := l.load(ctx, name, false); err != nil {
+			return err
 		}
 	}
-	return first
+	return nil
 }
 
+// folders are the owner's folders that are mounted. One folder has one
+// wasi.Dir, so that its limit holds for all interpreters that share it. It
+// belongs to the worker and is guarded by its mu.
+type folders map[string]*sharedDir
+
+type sharedDir struct {
+	dir   *wasi.Dir
+	users int
+}
+
+// openMounts opens what an instance sees. On an error nothing stays open.
+func (w *worker) openMounts(bodies []wire.MountBody) (mounts []mount, err error) {
+	for _, b := range bodies {
+		m, err := w.openMount(b)
+		if err != nil {
+			w.closeMounts(mounts)
+			return nil, err
+		}
+		mounts = append(mounts, m)
+	}
+	return mounts, nil
+}
+
+// mount is a folder as one instance sees it.
+type mount struct {
+	wasi.Mount
+	key string
+}
+
+func (w *worker) openMount(b wire.MountBody) (mount, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := fmt.Sprintf("%s\x00%v\x00%d", b.Host, b.ReadOnly, b.DiskBytes)
+	shared := w.folders[key]
+	if shared == nil {
+		root, err := w.root.OpenRoot(b.Host)
+		if err != nil {
+			return mount{}, fmt.Errorf("opening the folder for %s: %w", b.Guest, err)
+		}
+		shared = &sharedDir{dir: wasi.NewDir(root, b.DiskBytes, b.ReadOnly)}
+		w.folders[key] = shared
+	}
+	shared.users++
+	return mount{wasi.Mount{Guest: b.Guest, Aliases: b.Aliases, Dir: shared.dir}, key}, nil
+}
+
+func (w *worker) closeMounts(mounts []mount) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range mounts {
+		shared := w.folders[m.key]
+		if shared.users--; shared.users == 0 {
+			delete(w.folders, m.key)
+			// Files that are open stay so; there is nothing to be done about an error.
+			_ = shared.dir.Close()
+		}
+	}
+}
+
+// newSystem makes the guest's world: its folders, and its language's library.
+func (in *instance) newSystem() (*wasi.System, error) {
+	mounts := []wasi.Mount{{Guest: libraryPath, Archive: in.program.library}}
+	for _, m := range in.mounts {
+		mounts = append(mounts, m.Mount)
+	}
+	config := wasi.Config{
+		Mounts: mounts,
+		Stdout: func(p []byte) { in.print(0, p) },
+		Stderr: func(p []byte) { in.print(1, p) },
+		Stdin:  in.in.read,
+		Random: rand.Reader,
+		Interrupted: func() <-chan struct{} {
+			soft, _ := in.ctl.stops()
+			return soft
+		},
+	}
+	if in.program.image != nil {
+		config.Monotonic = in.program.image.Monotonic
+	}
+	return wasi.New(config)
+}
+
+// print takes what the guest prints: the server's, but for what it prints
+// while the image is captured.
+func (in *instance) print(which int, p []byte) {
+	if in.worker == nil {
+		_, _ = in.log.Write(p) // the log of a preparation: nobody may be reading
+		return
+	}
+	in.out.write(which, p)
+}

@@ -16,7 +16,7 @@ import (
 
 	"paddock/guest"
 	"paddock/internal/sandbox/wasm/linear"
-	"paddock/internal/sandbox/wasm/wasi"
+	wasi "paddock/internal/sandbox/wasm/wasip1"
 )
 
 // bootMemory is what an interpreter may use while it starts.
@@ -137,7 +137,7 @@ func (l *loader) capture(p *program, path string) error {
 	copy(memory.Bytes(), initial)
 	in := &instance{program: p, out: newOutput(nil, 0, &control{}), log: os.Stderr}
 	in.in = newInput(nil, 0, &in.ctl)
-	if in.system, err = in.newSystem(nil); err != nil {
+	if in.system, err = in.newSystem(); err != nil {
 		return err
 	}
 	defer in.system.Close()

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"paddock/internal/sandbox"
-	"paddock/internal/sandbox/wasm/wasi"
+	wasi "paddock/internal/sandbox/wasm/wasip1"
 	"paddock/internal/sandbox/wire"
 )
 

@@ -65,13 +65,14 @@ type worker struct {
 	root   *os.Root
 	loader *loader
 
-	mu        sync.Mutex // guards instances
+	mu        sync.Mutex // guards what follows
 	instances map[uint32]*instance
+	folders   folders
 }
 
 // serve answers the server until it hangs up.
 func serve(stream io.ReadWriteCloser) error {
-	w := &worker{conn: wire.NewConn(stream), instances: map[uint32]*instance{}}
+	w := &worker{conn: wire.NewConn(stream), instances: map[uint32]*instance{}, folders: folders{}}
 	f, err := w.conn.Read()
 	if err != nil {
 		return fmt.Errorf("waiting for the server's hello: %w", err)
@@ -195,14 +196,12 @@ func (w *worker) open(id uint32, body wire.StartBody) (*instance, error) {
 	}
 	in := &instance{worker: w, id: id, program: p, start: body, log: io.Discard}
 	in.out, in.in = newOutput(w.conn, id, &in.ctl), newInput(w.conn, id, &in.ctl)
-	if in.mounts, err = w.openMounts(body.Mounts, p); err != nil {
+	if in.mounts, err = w.openMounts(body.Mounts); err != nil {
 		return nil, err
 	}
 	if err := in.open(); err != nil {
 		in.drop()
-		for _, m := range in.mounts {
-			m.Close()
-		}
+		w.closeMounts(in.mounts)
 		return nil, err
 	}
 	return in, nil

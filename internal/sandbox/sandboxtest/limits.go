@@ -1,0 +1,173 @@
+package sandboxtest
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"paddock/internal/sandbox"
+)
+
+// grace is what the suite gives programs to end after an interrupt.
+const grace = 200 * time.Millisecond
+
+// timed runs a program under a wall limit, and checks that it ends soon after.
+func (k *kit) timed(t *testing.T, in sandbox.Instance, src string, wall time.Duration) output {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), wall)
+	defer cancel()
+	began := time.Now()
+	o := runIn(ctx, t, in, sandbox.Command{Code: src, Limits: sandbox.RunLimits{Grace: grace}})
+	if took := time.Since(began); took < wall || took > wall+grace+patience/6 {
+		t.Errorf("it took %v under a limit of %v", took, wall)
+	}
+	return o
+}
+
+// testCancelled cancels a program that has printed something.
+func (k *kit) testCancelled(t *testing.T, in sandbox.Instance, src string, stdin io.Reader) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	printed, ended := make(signal, 1), make(chan result, 1)
+	go func() {
+		exit, err := in.Run(ctx, sandbox.Command{Code: src, Stdin: stdin, Stdout: printed, Limits: sandbox.RunLimits{Grace: grace}})
+		ended <- result{exit, err}
+	}()
+	await(t, "the first output", printed)
+	cancel()
+	if r := await(t, "the end of the run", ended); r.err != nil || r.exit.Cause != sandbox.Cancelled || r.exit.Code == 0 {
+		t.Errorf("it ended as %+v, %v", r.exit, r.err)
+	}
+	works(t, in, k.Print("goes on"), "goes on")
+}
+
+func (k *kit) testLimits(t *testing.T) {
+	for _, c := range []struct {
+		name, src string
+		kept      bool
+	}{
+		{"an endless loop", k.Loop, true},
+		{"a sleeping program", k.Sleep, true},
+		{"a program that catches everything", k.Stubborn, false},
+	} {
+		t.Run(c.name+" ends at its deadline", func(t *testing.T) {
+			in := k.start(t, k.spec(""))
+			works(t, in, k.Set("before", 1), "")
+			o := k.timed(t, in, lines(k.Set("during", 2), c.src), 300*time.Millisecond)
+			if o.Cause != sandbox.TimedOut || o.Code == 0 || o.Error == nil {
+				t.Errorf("it ended as %+v, error %+v", o.Exit, o.Error)
+			}
+			if !c.kept {
+				return
+			}
+			if o.State != sandbox.Kept {
+				t.Errorf("its state is %v", o.State)
+			}
+			works(t, in, k.Show("before"), "1")
+			works(t, in, k.Show("during"), "2")
+		})
+		t.Run(c.name+" ends when it is cancelled", func(t *testing.T) {
+			k.testCancelled(t, k.start(t, k.spec("")), lines(k.Print("on"), c.src), nil)
+		})
+	}
+	t.Run("a run whose context has already ended stops", func(t *testing.T) {
+		in := k.start(t, k.spec(""))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if o := runIn(ctx, t, in, sandbox.Command{Code: k.Loop, Limits: sandbox.RunLimits{Grace: grace}}); o.Cause != sandbox.Cancelled {
+			t.Errorf("it ended as %+v", o.Exit)
+		}
+		works(t, in, k.Print("goes on"), "goes on")
+	})
+	t.Run("a program that uses up its fuel stops and keeps its state", func(t *testing.T) {
+		in := k.start(t, k.spec(""))
+		o := run(t, in, sandbox.Command{Code: lines(k.Set("x", 1), k.Loop), Limits: sandbox.RunLimits{Fuel: 5_000_000, Grace: grace}})
+		if o.Cause != sandbox.OutOfFuel || o.Code == 0 || o.Usage.Fuel < 5_000_000 {
+			t.Errorf("it ended as %+v", o.Exit)
+		}
+		works(t, in, k.Show("x"), "1")
+	})
+	t.Run("a program that uses up its memory stops and keeps its state", func(t *testing.T) {
+		spec := k.spec("")
+		spec.Limits.MemoryBytes = 96 << 20
+		in := k.start(t, spec)
+		works(t, in, k.Set("x", 1), "")
+		o := run(t, in, code(k.Alloc(256<<20)))
+		if o.Cause != sandbox.OutOfMemory || o.Code == 0 || o.Error == nil {
+			t.Errorf("it ended as %+v, error %+v", o.Exit, o.Error)
+		}
+		if o.Usage.Memory > spec.Limits.MemoryBytes {
+			t.Errorf("it took %d bytes", o.Usage.Memory)
+		}
+		works(t, in, k.Show("x"), "1")
+	})
+	k.testDiskLimit(t)
+	k.testOutputLimits(t)
+}
+
+func (k *kit) testDiskLimit(t *testing.T) {
+	t.Run("a program that fills the disk stops at its limit", func(t *testing.T) {
+		dir := k.folder(t)
+		spec := k.spec(dir)
+		spec.Mounts[0].DiskBytes = 1 << 20
+		in := k.start(t, spec)
+		o := run(t, in, code(k.Fill("full")))
+		if o.Cause != sandbox.OutOfSpace || o.Code == 0 {
+			t.Errorf("it ended as %+v, error %+v", o.Exit, o.Error)
+		}
+		info, err := os.Stat(filepath.Join(dir, "full"))
+		if err != nil || info.Size() > 1<<20 || info.Size() == 0 {
+			t.Errorf("the file has %v, %v", info, err)
+		}
+		works(t, in, k.Print("goes on"), "goes on")
+	})
+	t.Run("a limit of zero allows no growth", func(t *testing.T) {
+		spec := k.spec(k.folder(t))
+		spec.Mounts[0].DiskBytes = 0
+		o := run(t, k.start(t, spec), code(k.Write("f", "x")))
+		if o.Cause != sandbox.OutOfSpace || o.Code == 0 {
+			t.Errorf("it ended as %+v, error %+v", o.Exit, o.Error)
+		}
+	})
+}
+
+func (k *kit) testOutputLimits(t *testing.T) {
+	in := k.start(t, k.spec(""))
+	long := strings.Repeat("0123456789", 20)
+	t.Run("output beyond the limit is cut and flagged", func(t *testing.T) {
+		o := run(t, in, sandbox.Command{
+			Code:   lines(k.Print(long), k.Print(long), k.PrintErr("short")),
+			Limits: sandbox.RunLimits{StdoutBytes: 300, StderrBytes: 300},
+		})
+		if want := (long + "\n" + long + "\n")[:300]; o.stdout != want || !o.StdoutTruncated || o.Cause != sandbox.Exited || o.Code != 0 {
+			t.Errorf("stdout %q, %+v", o.stdout, o.Exit)
+		}
+		if o.stderr != "short\n" || o.StderrTruncated {
+			t.Errorf("stderr %q, %+v", o.stderr, o.Exit)
+		}
+	})
+	t.Run("output up to the limit is whole and not flagged", func(t *testing.T) {
+		o := run(t, in, sandbox.Command{Code: k.Print(long), Limits: sandbox.RunLimits{StdoutBytes: 201}})
+		if o.stdout != long+"\n" || o.StdoutTruncated {
+			t.Errorf("stdout %q, %+v", o.stdout, o.Exit)
+		}
+	})
+	t.Run("stderr is cut as well", func(t *testing.T) {
+		o := run(t, in, sandbox.Command{Code: k.PrintErr(long), Limits: sandbox.RunLimits{StderrBytes: 10}})
+		if o.stderr != long[:10] || !o.StderrTruncated || o.StdoutTruncated {
+			t.Errorf("stderr %q, %+v", o.stderr, o.Exit)
+		}
+	})
+	t.Run("a flood of output is stopped", func(t *testing.T) {
+		o := run(t, in, sandbox.Command{Code: lines(k.Set("x", 1), k.Flood), Limits: sandbox.RunLimits{StdoutBytes: 10_000, Grace: grace}})
+		if o.Cause != sandbox.OutputExceeded || len(o.stdout) != 10_000 || !o.StdoutTruncated {
+			t.Errorf("%d bytes, %+v", len(o.stdout), o.Exit)
+		}
+		works(t, in, k.Print("goes on"), "goes on")
+	})
+}

@@ -1,0 +1,286 @@
+// Package sandboxtest holds what every backend has in common as tests: [Run]
+// is the suite that each of them passes, and [Fake] is one in memory that
+// passes it too, for the tests of those who use a backend.
+package sandboxtest
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+)
+
+// patience bounds what should take a fraction of a second; the machine may be
+// loaded.
+const patience = time.Minute
+
+// Suite is what [Run] needs to know of a backend.
+type Suite struct {
+	// New makes a backend, which the suite closes. Every mount of the suite lies
+	// in a folder of its own below owners/<owner>; the backend may ask for its
+	// files' owner with a method FileOwner() (uid, gid int).
+	New func(t *testing.T, owners string) sandbox.Backend
+	// Programs are the snippets for each runtime; every runtime that the Probe
+	// names needs some.
+	Programs map[string]Programs
+}
+
+// Run checks a backend against the contract of package sandbox, with every
+// runtime that it offers.
+func Run(t *testing.T, s Suite) {
+	t.Helper()
+	h := newHarness(t, s)
+	probe := h.backend.Probe(t.Context())
+	if !probe.Available {
+		t.Fatalf("the backend is not available: %s (%s)", probe.Reason, probe.Hint)
+	}
+	t.Run("the backend", func(t *testing.T) { testBackend(t, h, probe) })
+	for _, r := range probe.Runtimes {
+		p, ok := s.Programs[r.Name]
+		if !ok {
+			t.Errorf("the suite has no programs for the runtime %q", r.Name)
+			continue
+		}
+		t.Run(r.Name, func(t *testing.T) {
+			k := &kit{harness: h, Programs: p, runtime: r.Name}
+			t.Run("life", k.testLife)
+			t.Run("run", k.testRun)
+			t.Run("state", k.testState)
+			t.Run("limits", k.testLimits)
+			t.Run("escape", k.testEscape)
+			t.Run("concurrency", k.testConcurrency)
+			t.Run("leaks", k.testLeaks)
+		})
+	}
+}
+
+// harness is a backend and where its mounts lie.
+type harness struct {
+	suite    Suite
+	backend  sandbox.Backend
+	owners   string
+	uid, gid int
+}
+
+func newHarness(t *testing.T, s Suite) *harness {
+	t.Helper()
+	h := &harness{suite: s, owners: t.TempDir()}
+	h.backend = s.New(t, h.owners)
+	t.Cleanup(func() {
+		if err := h.backend.Close(); err != nil {
+			t.Errorf("closing the backend: %v", err)
+		}
+		if err := h.backend.Close(); err != nil {
+			t.Errorf("closing the backend again: %v", err)
+		}
+	})
+	if o, ok := h.backend.(interface{ FileOwner() (uid, gid int) }); ok {
+		h.uid, h.gid = o.FileOwner()
+	}
+	return h
+}
+
+func testBackend(t *testing.T, h *harness, probe sandbox.Probe) {
+	if h.backend.Name() == "" || len(probe.Runtimes) == 0 {
+		t.Errorf("it is called %q and has the runtimes %v", h.backend.Name(), probe.Runtimes)
+	}
+	for _, r := range probe.Runtimes {
+		if r.Name == "" || len(r.Languages) == 0 || r.Version == "" || r.Description == "" {
+			t.Errorf("the runtime %+v lacks something", r)
+		}
+	}
+	_, err := h.backend.Start(t.Context(), sandbox.Spec{Owner: "alice", Runtime: "cobol"})
+	wantFault(t, err, fault.Unsupported)
+	other := newHarness(t, h.suite)
+	if err := other.backend.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := other.backend.Start(t.Context(), sandbox.Spec{Owner: "alice", Runtime: probe.Runtimes[0].Name}); err == nil {
+		t.Error("a closed backend starts instances")
+	}
+}
+
+// kit is what the tests of one runtime use.
+type kit struct {
+	*harness
+	Programs
+	runtime string
+}
+
+// folder makes a folder of the host for a mount.
+func (k *kit) folder(t *testing.T) string {
+	t.Helper()
+	owner := filepath.Join(k.owners, "alice")
+	if err := os.MkdirAll(owner, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	outer, err := os.MkdirTemp(owner, "session-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(outer, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(outer, "workspace")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	k.give(t, dir)
+	return dir
+}
+
+// give makes a file or folder the guest's own.
+func (k *kit) give(t *testing.T, path string) {
+	t.Helper()
+	if k.uid != 0 {
+		if err := os.Lchown(path, k.uid, k.gid); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// put writes a file that the guest may change.
+func (k *kit) put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	k.give(t, path)
+}
+
+// spec describes an instance with a workspace, as sessions do.
+func (k *kit) spec(dir string) sandbox.Spec {
+	s := sandbox.Spec{Owner: "alice", Runtime: k.runtime, Limits: sandbox.Limits{MemoryBytes: 256 << 20}}
+	if dir != "" {
+		s.Dir = "/workspace"
+		s.Mounts = []sandbox.Mount{{Guest: "/workspace", Aliases: []string{"/app"}, Host: dir, DiskBytes: 16 << 20}}
+	}
+	return s
+}
+
+// start makes an instance that the test's end closes.
+func (k *kit) start(t *testing.T, spec sandbox.Spec) sandbox.Instance {
+	t.Helper()
+	in, err := k.backend.Start(t.Context(), spec)
+	if err != nil {
+		t.Fatalf("starting an instance: %v", err)
+	}
+	t.Cleanup(func() { in.Close() })
+	return in
+}
+
+// output is what a run printed and how it ended.
+type output struct {
+	sandbox.Exit
+	stdout, stderr string
+}
+
+// run executes a program that must not take the instance with it.
+func run(t *testing.T, in sandbox.Instance, cmd sandbox.Command) output {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	return runIn(ctx, t, in, cmd)
+}
+
+func runIn(ctx context.Context, t *testing.T, in sandbox.Instance, cmd sandbox.Command) output {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	if cmd.Stdout == nil {
+		cmd.Stdout = &stdout
+	}
+	if cmd.Stderr == nil {
+		cmd.Stderr = &stderr
+	}
+	exit, err := in.Run(ctx, cmd)
+	if err != nil {
+		t.Errorf("running a program: %v", err)
+	}
+	return output{exit, stdout.String(), stderr.String()}
+}
+
+func code(src string) sandbox.Command { return sandbox.Command{Code: src} }
+
+// works checks that a program ends well and prints what it should.
+func works(t *testing.T, in sandbox.Instance, src, want string) {
+	t.Helper()
+	o := run(t, in, code(src))
+	if o.Cause != sandbox.Exited || o.Code != 0 || o.Error != nil || o.State != sandbox.Kept {
+		t.Errorf("it %v with code %d, state %v, error %+v", o.Cause, o.Code, o.State, o.Error)
+	}
+	if got := strings.TrimRight(o.stdout, "\n"); got != want {
+		t.Errorf("it printed %q, want %q (stderr %q)", got, want, o.stderr)
+	}
+}
+
+// fails checks that a program ends with an error of its own, and stays so.
+func fails(t *testing.T, in sandbox.Instance, src string) output {
+	t.Helper()
+	o := run(t, in, code(src))
+	if o.Cause != sandbox.Exited || o.Code == 0 || o.Error == nil || o.Error.Type == "" {
+		t.Errorf("it %v with code %d and error %+v (stdout %.200q)", o.Cause, o.Code, o.Error, o.stdout)
+	}
+	return o
+}
+
+func wantFault(t *testing.T, err error, kinds ...fault.Kind) {
+	t.Helper()
+	got := fault.KindOf(err)
+	for _, k := range kinds {
+		if got == k {
+			return
+		}
+	}
+	t.Errorf("got the fault %q (%v), want one of %v", got, err, kinds)
+}
+
+// signal is a writer that tells when something has been printed.
+type signal chan struct{}
+
+func (s signal) Write(p []byte) (int, error) {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+	return len(p), nil
+}
+
+// background runs a program that prints something first, and returns when it
+// has; answer gives how the run ended.
+func background(ctx context.Context, t *testing.T, in sandbox.Instance, src string, limits sandbox.RunLimits) (answer <-chan result) {
+	t.Helper()
+	printed, ended := make(signal, 1), make(chan result, 1)
+	go func() {
+		exit, err := in.Run(ctx, sandbox.Command{Code: src, Stdout: printed, Limits: limits})
+		ended <- result{exit, err}
+	}()
+	select {
+	case <-printed:
+	case r := <-ended:
+		t.Fatalf("the program ended at once: %+v, %v", r.exit, r.err)
+	case <-time.After(patience):
+		t.Fatal("the program printed nothing")
+	}
+	return ended
+}
+
+type result struct {
+	exit sandbox.Exit
+	err  error
+}
+
+func await[T any](t *testing.T, what string, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(patience):
+		t.Fatalf("%s did not happen", what)
+	}
+	return v
+}

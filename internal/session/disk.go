@@ -1,0 +1,329 @@
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/workspace"
+)
+
+// The files and folders of a session's folder. Without its record a folder is
+// no session: it is being made or removed.
+const (
+	recordFile      = "session.json"
+	lockFile        = "lock"
+	workspaceFolder = "workspace"
+	tmpFolder       = "tmp"
+)
+
+// lockPatience is how long a session's lock is tried: others hold it for an
+// instant when they list sessions.
+const lockPatience = 200 * time.Millisecond
+
+const recordVersion = 1
+
+// record is what session.json holds.
+type record struct {
+	Version    int              `json:"version"`
+	ID         ID               `json:"session_id"`
+	Owner      Owner            `json:"owner"`
+	Settings   Settings         `json:"settings"`
+	Isolation  string           `json:"isolation"`
+	CreatedAt  time.Time        `json:"created_at"`
+	LastUsedAt time.Time        `json:"last_used_at"`
+	Executions int64            `json:"execution_count"`
+	Runtimes   map[string]int64 `json:"runtimes,omitempty"` // how often each was used
+	Process    int              `json:"process,omitempty"`  // who has it open; only true while the lock is held
+}
+
+func (m *Manager) ownerFolder(o Owner) string {
+	name := string(Local)
+	if o != Local {
+		sum := sha256.Sum256([]byte(o))
+		name = hex.EncodeToString(sum[:16])
+	}
+	return filepath.Join(m.config.Dir, "owners", name)
+}
+
+func (m *Manager) folder(k key) string { return filepath.Join(m.ownerFolder(k.owner), string(k.id)) }
+
+func (m *Manager) ttl(r record) time.Duration {
+	if r.Settings.TTL > 0 {
+		return r.Settings.TTL
+	}
+	return m.config.IdleTTL
+}
+
+func (m *Manager) expiresAt(r record) time.Time { return r.LastUsedAt.Add(m.ttl(r)) }
+
+// describe gives what a record tells; the state is the caller's to fill in.
+func (m *Manager) describe(r record) Info {
+	return Info{
+		ID: r.ID, Owner: r.Owner, Settings: r.Settings, Isolation: r.Isolation, State: Idle, CreatedAt: r.CreatedAt,
+		LastUsedAt: r.LastUsedAt, ExpiresAt: m.expiresAt(r), Executions: r.Executions, Process: r.Process,
+	}
+}
+
+// readRecord reads a session's record and checks that it is this session's:
+// where file names ignore case, another one's might be found.
+func readRecord(dir string, k key) (record, error) {
+	var r record
+	data, err := os.ReadFile(filepath.Join(dir, recordFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, errNotFound(k.id)
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &r)
+	}
+	switch {
+	case err != nil:
+		return r, fault.New(fault.Internal, "the session %q cannot be read", k.id).WithHint("create a new session; the server's log says more").WithCause(err)
+	case r.Version > recordVersion:
+		return r, fault.New(fault.Unsupported, "the session %q was made by a newer paddock", k.id).WithHint("update paddock, or create a new session")
+	case r.ID != k.id || r.Owner != k.owner:
+		return r, errNotFound(k.id)
+	}
+	return r, nil
+}
+
+// save replaces session.json. Only the first in line, the opening and the end
+// call it.
+func (s *session) save() error {
+	s.mu.Lock()
+	data, err := json.MarshalIndent(s.record, "", "  ")
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	temp := filepath.Join(s.dir, recordFile+"."+rand.Text())
+	if err := os.WriteFile(temp, append(data, '\n'), 0o600); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, filepath.Join(s.dir, recordFile)); err != nil {
+		_ = os.Remove(temp)
+		return err
+	}
+	return nil
+}
+
+// fileOwner is as whom the backend's guests touch files; zeros: as us.
+func fileOwner(b sandbox.Backend) (uid, gid int) {
+	if o, ok := b.(interface{ FileOwner() (uid, gid int) }); ok {
+		return o.FileOwner()
+	}
+	return 0, 0
+}
+
+// create makes the session's folder, which must not hold a session yet.
+func (s *session) create() error {
+	uid, gid := fileOwner(s.backend)
+	mode := fs.FileMode(0o700)
+	if uid != 0 {
+		mode = 0o711 // the guest's user reaches the folders in it, and sees nothing else
+	}
+	for _, dir := range []string{filepath.Dir(s.dir), s.dir} {
+		if err := errors.Join(os.MkdirAll(dir, mode), os.Chmod(dir, mode)); err != nil {
+			return unusable(err)
+		}
+	}
+	if err := s.acquire(); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(filepath.Join(s.dir, recordFile)); err == nil {
+		s.letGo()
+		return errExists(s.id)
+	}
+	for _, name := range []string{workspaceFolder, tmpFolder} {
+		dir := filepath.Join(s.dir, name)
+		// What is there was left by a session that was not removed entirely.
+		err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700))
+		if err == nil && uid != 0 {
+			err = os.Chown(dir, uid, gid)
+		}
+		if err != nil {
+			s.letGo()
+			return unusable(err)
+		}
+	}
+	return s.take()
+}
+
+// load opens the folder of a session that exists.
+func (s *session) load() error {
+	if _, err := readRecord(s.dir, s.key); err != nil {
+		return err
+	}
+	if err := s.acquire(); err != nil {
+		return err
+	}
+	r, err := readRecord(s.dir, s.key) // it may have been removed just now
+	if err != nil {
+		s.letGo()
+		return err
+	}
+	// Without its backend the session can still be read and destroyed.
+	s.backend, s.backendErr = s.manager.backend(r.Isolation)
+	s.record = r
+	for runtime := range r.Runtimes {
+		s.lost[runtime] = "paddock was started again since"
+	}
+	return s.take()
+}
+
+// take opens the trees and signs the record. It lets go after an error.
+func (s *session) take() error {
+	uid, gid := fileOwner(s.backend)
+	disk := s.manager.config.DiskBytes
+	var err error
+	s.tree, err = workspace.Open(filepath.Join(s.dir, workspaceFolder), workspace.Options{DiskBytes: disk, UID: uid, GID: gid})
+	if err == nil {
+		s.tmp, err = workspace.Open(filepath.Join(s.dir, tmpFolder), workspace.Options{DiskBytes: disk / 4, UID: uid, GID: gid})
+	}
+	if err == nil {
+		s.record.Process = os.Getpid()
+		err = s.save()
+	}
+	if err != nil {
+		s.letGo()
+		return unusable(err)
+	}
+	return nil
+}
+
+func unusable(err error) error {
+	return fault.New(fault.Unavailable, "the session's folder cannot be used").WithHint("the server's log says more").WithCause(err)
+}
+
+// acquire takes the session's lock.
+func (s *session) acquire() error {
+	path := filepath.Join(s.dir, lockFile)
+	lock := flock.New(path, flock.SetPermissions(0o600))
+	ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
+	defer cancel()
+	ok, err := lock.TryLockContext(ctx, 10*time.Millisecond)
+	if ok && !isAt(lock, path) {
+		_ = lock.Close() // the file is no longer there: nobody misses the lock
+		return s.errHeld()
+	}
+	switch {
+	case ok:
+		s.lock = lock
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return errNotFound(s.id)
+	case errors.Is(err, context.DeadlineExceeded):
+		return s.errHeld()
+	}
+	return unusable(fmt.Errorf("locking a session: %w", err))
+}
+
+// isAt tells whether a held lock is the one that others find at path: who
+// removes a session removes its lock.
+func isAt(lock *flock.Flock, path string) bool {
+	mine, err := lock.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(path)
+	return err == nil && os.SameFile(mine, there)
+}
+
+func (s *session) errHeld() error {
+	if r, err := readRecord(s.dir, s.key); err == nil && r.Process != 0 {
+		return fault.New(fault.Conflict, "the session %q is open in another process (pid %d)", s.id, r.Process).WithHint("end that process, or create a new session")
+	}
+	return fault.New(fault.Conflict, "the session %q is being opened or removed by another process", s.id).WithHint("try again, or create a new session")
+}
+
+// letGo closes what acquire and take opened; nil fields are left out.
+func (s *session) letGo() {
+	s.closeTrees()
+	s.unlock()
+}
+
+func (s *session) closeTrees() {
+	for _, t := range []*workspace.Tree{s.tree, s.tmp} {
+		if t != nil {
+			_ = t.Close() // a folder that was only looked up in
+		}
+	}
+}
+
+func (s *session) unlock() {
+	if s.lock != nil {
+		if err := s.lock.Close(); err != nil {
+			s.manager.log.Warn("a session's lock cannot be released", "session", s.id, "cause", err)
+		}
+	}
+}
+
+// idsOnDisk lists the owner's folders, sessions or not.
+func (m *Manager) idsOnDisk(o Owner) ([]ID, error) {
+	entries, err := os.ReadDir(m.ownerFolder(o))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, unusable(err)
+	}
+	var ids []ID
+	for _, e := range entries {
+		if id := ID(e.Name()); e.IsDir() && id.check() == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// infoOnDisk tells about a session that this process does not have open.
+func (m *Manager) infoOnDisk(k key) (Info, error) {
+	dir := m.folder(k)
+	r, err := readRecord(dir, k)
+	if err != nil {
+		return Info{}, err
+	}
+	if !held(dir) {
+		r.Process = 0
+	}
+	return m.describe(r), nil
+}
+
+// removeFolder deletes a session's folder, which exists no more as a session
+// and whose lock the caller holds and lets go of with unlock. Whoever makes a
+// session of the same name meanwhile keeps it.
+func removeFolder(dir string, unlock func()) error {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.Name() != lockFile {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
+	}
+	lock := filepath.Join(dir, lockFile)
+	held := os.Remove(lock) // not where an open file cannot be removed
+	unlock()
+	if held != nil {
+		err = errors.Join(err, os.Remove(lock))
+	}
+	if err == nil {
+		_ = os.Remove(dir) // fails when somebody uses it again
+	}
+	return err
+}
+
+// held tells whether a live process has the session of this folder open.
+func held(dir string) bool {
+	lock := flock.New(filepath.Join(dir, lockFile), flock.SetFlag(os.O_RDONLY))
+	defer lock.Close()
+	ok, err := lock.TryRLock()
+	return err == nil && !ok
+}

@@ -1,0 +1,294 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+)
+
+// Bounds of a Request.
+const (
+	maxCode = 1 << 20
+	maxName = 200
+	maxArgs = 1 << 20 // bytes, all together
+)
+
+var errStopped = fault.New(fault.Cancelled, "the execution was cancelled before it began")
+
+// plan is what a request comes to in its session.
+type plan struct {
+	runtime sandbox.Runtime
+	command sandbox.Command
+	timeout time.Duration
+}
+
+// Execute runs a program in a session, after all that came before it. The
+// program's own failure is in Result.Exit; an error says that it was not run,
+// or not to its end. When ctx ends, the program is stopped or leaves the queue.
+func (m *Manager) Execute(ctx context.Context, owner Owner, id ID, req Request) (Result, error) {
+	if err := m.checkRequest(req); err != nil {
+		return Result{}, err
+	}
+	s, err := m.find(owner, id)
+	if err != nil {
+		return Result{}, err
+	}
+	p, err := s.plan(ctx, req)
+	if err != nil {
+		return Result{}, err
+	}
+	t, err := s.join(ctx, mint("x-"), nil)
+	if err != nil {
+		return Result{}, fmt.Errorf("waiting in the session: %w", err)
+	}
+	defer s.leave(t)
+	if req.Started != nil {
+		req.Started(t.execution)
+	}
+	return s.execute(t, p, req)
+}
+
+func (m *Manager) checkRequest(req Request) error {
+	args := 0
+	for _, a := range req.Args {
+		args += len(a) + 1
+	}
+	switch {
+	case len(req.Code) > maxCode:
+		return fault.New(fault.Invalid, "the code has %d bytes, and %d are allowed", len(req.Code), maxCode).WithHint("write it to a file in the workspace and run that")
+	case !utf8.ValidString(req.Code):
+		return fault.New(fault.Invalid, "the code is not UTF-8")
+	case len(req.Name) > maxName || strings.ContainsAny(req.Name, "\x00\r\n"):
+		return fault.New(fault.Invalid, "the name has at most %d bytes, on one line", maxName)
+	case args > maxArgs:
+		return fault.New(fault.Invalid, "the arguments have more than %d bytes", maxArgs).WithHint("write them to a file in the workspace")
+	case slices.ContainsFunc(req.Args, func(a string) bool { return strings.ContainsRune(a, 0) }):
+		return fault.New(fault.Invalid, "an argument holds a NUL")
+	case req.Timeout < 0 || req.Timeout > m.config.MaxTimeout:
+		return fault.New(fault.Invalid, "the timeout lies between 0 and %v", m.config.MaxTimeout).WithHint("zero stands for %v", m.config.DefaultTimeout)
+	case negative(req.Limits):
+		return fault.New(fault.Invalid, "limits are not negative")
+	}
+	return nil
+}
+
+// checkSettings gives the backend that the settings ask for.
+func (m *Manager) checkSettings(ctx context.Context, set Settings) (sandbox.Backend, error) {
+	b, err := m.backend(set.Isolation)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case set.MemoryBytes < 0 || set.MemoryBytes > m.config.MemoryBytes:
+		return nil, fault.New(fault.Invalid, "the memory limit lies between 0 and %d bytes", m.config.MemoryBytes)
+	case set.TTL < 0:
+		return nil, fault.New(fault.Invalid, "the time to live is not negative")
+	case len(set.Name) > maxName || !utf8.ValidString(set.Name):
+		return nil, fault.New(fault.Invalid, "the name has at most %d bytes of UTF-8", maxName)
+	}
+	if set.Language != "" {
+		_, err = runtimeFor(ctx, b, set.Language)
+	}
+	return b, err
+}
+
+// runtimeFor finds the backend's runtime of a language; "" stands for the first.
+func runtimeFor(ctx context.Context, b sandbox.Backend, language string) (sandbox.Runtime, error) {
+	probe, err := guard("probing", func() (sandbox.Probe, error) { return b.Probe(ctx), nil })
+	if err != nil {
+		return sandbox.Runtime{}, err
+	}
+	if !probe.Available {
+		return sandbox.Runtime{}, fault.New(fault.Unavailable, "the isolation %q does not work here: %s", b.Name(), probe.Reason).WithHint("%s", probe.Hint)
+	}
+	var known []string
+	for _, r := range probe.Runtimes {
+		if language == "" || slices.Contains(r.Languages, language) {
+			return r, nil
+		}
+		known = append(known, r.Languages...)
+	}
+	return sandbox.Runtime{}, fault.New(fault.Unsupported, "the isolation %q does not run %q", b.Name(), language).WithHint("it runs %s", list(known))
+}
+
+// plan finds out what a request needs, before it waits for its turn.
+func (s *session) plan(ctx context.Context, req Request) (plan, error) {
+	if s.backend == nil {
+		return plan{}, s.backendErr
+	}
+	if req.Isolation != "" && req.Isolation != s.backend.Name() {
+		return plan{}, fault.New(fault.Conflict, "the session's isolation is %q and not %q", s.backend.Name(), req.Isolation).WithHint("create a session with that isolation, or leave it away")
+	}
+	language := req.Language
+	if language == "" {
+		language = s.language()
+	}
+	r, err := runtimeFor(ctx, s.backend, language)
+	if err != nil {
+		return plan{}, err
+	}
+	c := &s.manager.config
+	p := plan{runtime: r, timeout: req.Timeout, command: sandbox.Command{
+		Code: req.Code, Language: language, Name: req.Name, Args: slices.Clone(req.Args), Stdin: req.Stdin, Limits: merge(req.Limits, c.Limits),
+	}}
+	if p.timeout == 0 {
+		p.timeout = c.DefaultTimeout
+	}
+	return p, nil
+}
+
+// language is the one that the session was made for.
+func (s *session) language() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.record.Settings.Language
+}
+
+// execute runs the program; it is the caller's turn.
+func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
+	in, err := s.interpreter(t.ctx, p.runtime)
+	if err != nil {
+		return Result{}, err
+	}
+	before, err := s.tree.Snapshot()
+	if err != nil {
+		return Result{}, fmt.Errorf("looking at the workspace: %w", err)
+	}
+	stdout := recorder{limit: p.command.Limits.StdoutBytes, also: req.Stdout}
+	stderr := recorder{limit: p.command.Limits.StderrBytes, also: req.Stderr}
+	var shown displays
+	p.command.Stdout, p.command.Stderr, p.command.Display = &stdout, &stderr, shown.add
+	ctx, cancel := context.WithTimeout(t.ctx, p.timeout)
+	defer cancel()
+	began := time.Now()
+	exit, err := guard("running", func() (sandbox.Exit, error) { return in.Run(ctx, p.command) })
+	wall := time.Since(began)
+	s.tooLate(t)
+	if err != nil {
+		return Result{}, s.broken(t, p.runtime.Name, in, err)
+	}
+	exit.StdoutTruncated = exit.StdoutTruncated || stdout.cut
+	exit.StderrTruncated = exit.StderrTruncated || stderr.cut
+	res := Result{
+		Session: s.id, Execution: t.execution, Isolation: s.backend.Name(), Exit: exit,
+		Stdout: string(stdout.data), Stderr: string(stderr.data), Displays: shown.take(), Wall: wall, Notice: s.notice(p.runtime.Name, exit),
+	}
+	if after, err := s.tree.Snapshot(); err != nil {
+		s.manager.log.Warn("the workspace cannot be looked at", "session", s.id, "cause", causeOf(err))
+	} else {
+		for _, c := range before.Changes(after) {
+			res.Changes = append(res.Changes, Change{Path: c.Path, Change: c.Change, Size: c.Size})
+		}
+	}
+	s.account(p.runtime.Name, in, exit.State)
+	return res, nil
+}
+
+// account counts a run and keeps that on disk. A disk that does not take it
+// costs no result.
+func (s *session) account(runtime string, in sandbox.Instance, left sandbox.State) {
+	select {
+	case <-in.Done(): // the run took the interpreter with it
+		s.drop(runtime, in)
+		if left != sandbox.Fresh { // then the notice says so already
+			s.lost[runtime] = "the interpreter ended with an earlier call"
+		}
+	default:
+	}
+	s.mu.Lock()
+	s.record.Executions++
+	if s.record.Runtimes == nil {
+		s.record.Runtimes = map[string]int64{}
+	}
+	s.record.Runtimes[runtime]++
+	s.record.LastUsedAt = time.Now()
+	s.mu.Unlock()
+	if err := s.save(); err != nil {
+		s.manager.log.Warn("a session's record cannot be written", "session", s.id, "cause", err)
+	}
+}
+
+// Cancel stops an execution, running or waiting, or all of the session when
+// execution is "". It gives how many it stopped: 0 when it came too late.
+func (m *Manager) Cancel(owner Owner, id ID, execution string) (int, error) {
+	if err := id.check(); err != nil {
+		return 0, err
+	}
+	m.mu.Lock()
+	s := m.sessions[key{owner, id}]
+	m.mu.Unlock()
+	if s != nil {
+		<-s.opened
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.phase == free || s.phase == working {
+			return s.stopLocked(errStopped, execution), nil
+		}
+		return 0, errNotFound(id)
+	}
+	i, err := m.infoOnDisk(key{owner, id})
+	if err != nil {
+		return 0, err
+	}
+	if i.Process != 0 {
+		return 0, fault.New(fault.Conflict, "the session %q is open in another process (pid %d)", id, i.Process).WithHint("only that process can cancel its executions")
+	}
+	return 0, nil
+}
+
+// recorder keeps what was printed, up to a limit, and passes all of it on.
+type recorder struct {
+	limit int64
+	also  io.Writer
+	data  []byte
+	cut   bool
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	keep := p
+	if room := r.limit - int64(len(r.data)); int64(len(keep)) > room {
+		keep, r.cut = keep[:room], true
+	}
+	r.data = append(r.data, keep...)
+	if r.also != nil {
+		if n, err := r.also.Write(p); err != nil {
+			return n, err
+		}
+	}
+	return len(p), nil
+}
+
+// displays collects what was shown.
+type displays struct {
+	mu  sync.Mutex
+	all []sandbox.Display
+}
+
+func (d *displays) add(one sandbox.Display) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all = append(d.all, one)
+}
+
+func (d *displays) take() []sandbox.Display {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.all
+}
+
+// causeOf is what the operator should read.
+func causeOf(err error) error {
+	if cause := errors.Unwrap(fault.Of(err)); cause != nil {
+		return cause
+	}
+	return err
+}

@@ -1,0 +1,206 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+)
+
+// inspectTime bounds how long an interpreter may take to tell what it holds.
+const inspectTime = 2 * time.Second
+
+// guard calls a backend; its panic costs one call.
+func guard[T any](doing string, f func() (T, error)) (v T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fault.New(fault.Internal, "the sandbox made a mistake").WithHint("try again: a fresh interpreter will be started; the server's log says more").
+				WithCause(fmt.Errorf("%s: panic: %v\n%s", doing, p, debug.Stack()))
+		}
+	}()
+	return f()
+}
+
+// interpreter gives the live one of a runtime, starting it where there is none.
+func (s *session) interpreter(ctx context.Context, r sandbox.Runtime) (sandbox.Instance, error) {
+	s.mu.Lock()
+	in := s.interpreters[r.Name]
+	s.mu.Unlock()
+	if in != nil {
+		select {
+		case <-in.Done():
+			s.drop(r.Name, in)
+			s.lost[r.Name] = "the interpreter ended unexpectedly"
+			s.manager.log.Warn("an interpreter ended by itself", "session", s.id, "runtime", r.Name)
+		default:
+			return in, nil
+		}
+	}
+	in, err := guard("starting", func() (sandbox.Instance, error) { return s.backend.Start(ctx, s.spec(r.Name)) })
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, s.failed("starting an interpreter", err)
+	}
+	s.mu.Lock()
+	s.interpreters[r.Name] = in
+	s.mu.Unlock()
+	return in, nil
+}
+
+// spec describes an interpreter of the session.
+func (s *session) spec(runtime string) sandbox.Spec {
+	c := &s.manager.config
+	env := map[string]string{"HOME": "/workspace", "TMPDIR": "/tmp", "TZ": "UTC", "LANG": "C.UTF-8"}
+	maps.Copy(env, c.Env)
+	s.mu.Lock()
+	memory := cmp.Or(s.record.Settings.MemoryBytes, c.MemoryBytes)
+	s.mu.Unlock()
+	return sandbox.Spec{
+		Owner: string(s.owner), Runtime: runtime, Dir: "/workspace", Env: env, Limits: sandbox.Limits{MemoryBytes: memory},
+		Mounts: []sandbox.Mount{
+			{Guest: "/workspace", Aliases: []string{"/app"}, Host: filepath.Join(s.dir, workspaceFolder), DiskBytes: c.DiskBytes},
+			{Guest: "/tmp", Host: filepath.Join(s.dir, tmpFolder), DiskBytes: c.DiskBytes / 4},
+		},
+	}
+}
+
+// drop closes an interpreter and forgets it.
+func (s *session) drop(runtime string, in sandbox.Instance) {
+	if _, err := guard("closing", func() (struct{}, error) { return struct{}{}, in.Close() }); err != nil {
+		s.manager.log.Warn("an interpreter did not close well", "session", s.id, "cause", causeOf(err))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.interpreters, runtime)
+}
+
+// dropAll closes every interpreter.
+func (s *session) dropAll() {
+	s.mu.Lock()
+	all := maps.Clone(s.interpreters)
+	s.mu.Unlock()
+	for runtime, in := range all {
+		s.drop(runtime, in)
+	}
+}
+
+// broken deals with a run that did not come to an end, and gives the fault.
+func (s *session) broken(t *turn, runtime string, in sandbox.Instance, err error) error {
+	s.drop(runtime, in)
+	s.lost[runtime] = "its interpreter failed in an earlier call"
+	s.manager.log.Warn("an interpreter failed", "session", s.id, "execution", t.execution, "runtime", runtime, "cause", causeOf(err))
+	return s.failed("running a program", err)
+}
+
+// failed makes sure that what a backend returned is a fault.
+func (s *session) failed(doing string, err error) error {
+	var f *fault.Error
+	if errors.As(err, &f) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return fault.New(fault.Unavailable, "the sandbox failed").WithHint("try again: a fresh interpreter will be started; files in the workspace are there").
+		WithCause(fmt.Errorf("%s: %w", doing, err))
+}
+
+// notice tells what a model has to know about its variables after a run.
+func (s *session) notice(runtime string, exit sandbox.Exit) string {
+	earlier := ""
+	if why, ok := s.lost[runtime]; ok {
+		delete(s.lost, runtime)
+		earlier = fmt.Sprintf("This was a fresh %s interpreter: variables, functions and imports of earlier calls are gone, because %s. Files in /workspace are there.", runtime, why)
+	}
+	now := ""
+	switch exit.State {
+	case sandbox.Restored:
+		now = ended(exit.Cause) + " Variables are as they were before this call; changes to files remain."
+	case sandbox.Fresh:
+		now = ended(exit.Cause) + fmt.Sprintf(" The %s interpreter went with it: variables, functions and imports are gone. Files in /workspace are there.", runtime)
+	}
+	if earlier != "" && now != "" {
+		return earlier + " " + now
+	}
+	return earlier + now
+}
+
+// ended says how a program ended that did not leave its interpreter intact.
+func ended(c sandbox.Cause) string {
+	switch c {
+	case sandbox.Exited:
+		return "The program ended its interpreter."
+	case sandbox.Crashed:
+		return "The interpreter crashed."
+	}
+	return "The program did not stop when told to (" + c.String() + ") and was stopped by force."
+}
+
+// Details tells about a session what files and interpreters know. It waits for
+// no program: while one runs, there are no variables.
+func (m *Manager) Details(ctx context.Context, owner Owner, id ID) (Details, error) {
+	s, err := m.find(owner, id)
+	if err != nil {
+		return Details{}, err
+	}
+	var d Details
+	if d.Info, err = s.info(); err != nil {
+		return Details{}, err
+	}
+	files, _, err := s.tree.List("")
+	if err == nil {
+		d.DiskBytes, err = s.tree.DiskBytes()
+	}
+	if err != nil {
+		return Details{}, fmt.Errorf("looking at the workspace: %w", err)
+	}
+	for _, f := range files {
+		d.Files = append(d.Files, File{Path: f.Path, Size: f.Size, Modified: f.Modified})
+	}
+	if t := s.borrow(ctx); t != nil {
+		defer s.leave(t)
+		s.inspect(t.ctx, &d)
+	}
+	return d, nil
+}
+
+// borrow takes a turn if nobody is in line; nil when somebody is.
+func (s *session) borrow(ctx context.Context) *turn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase != free {
+		return nil
+	}
+	t := &turn{ready: make(chan struct{})}
+	t.ctx, t.cancel = context.WithCancelCause(ctx)
+	s.shiftLocked(working)
+	s.line = append(s.line, t)
+	close(t.ready)
+	return t
+}
+
+// inspect asks every interpreter what it holds.
+func (s *session) inspect(ctx context.Context, d *Details) {
+	ctx, cancel := context.WithTimeout(ctx, inspectTime)
+	defer cancel()
+	s.mu.Lock()
+	all := maps.Clone(s.interpreters)
+	s.mu.Unlock()
+	for _, runtime := range slices.Sorted(maps.Keys(all)) {
+		found, err := guard("inspecting", func() (sandbox.Inspection, error) { return all[runtime].Inspect(ctx) })
+		if err != nil {
+			s.manager.log.Warn("an interpreter cannot be inspected", "session", s.id, "runtime", runtime, "cause", causeOf(err))
+			continue
+		}
+		d.Variables = append(d.Variables, found.Variables...)
+		d.Imports = append(d.Imports, found.Imports...)
+		d.Memory += found.Memory
+	}
+}

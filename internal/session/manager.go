@@ -1,0 +1,380 @@
+// Package session is the heart of paddock: it opens sessions, runs programs in
+// them one after the other, and keeps, resets, expires and destroys them.
+//
+// A session is a workspace of files and one live interpreter for each
+// language runtime. It belongs to an owner, and to everyone else it does not
+// exist. On disk it is a folder below its owner's; a lock that dies with its
+// process makes it one process's at a time. When that process is gone the next
+// one finds the files; the variables are gone, and the first result says so.
+//
+// Locks, outermost first: Manager.mu, session.mu. Neither is held during disk
+// access or while a backend is called.
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/workspace"
+)
+
+// Config sets a Manager up. It is copied.
+type Config struct {
+	// Dir is the state folder; it is made when it is missing. Several processes
+	// may share it.
+	Dir string
+	// Backends run the programs; the first is the default isolation. They are
+	// not closed by the Manager, and must not be before it is.
+	Backends []sandbox.Backend
+	// DefaultTimeout is the wall limit of a run that asks for none; zero: 30 s.
+	// MaxTimeout is the longest that may be asked for; zero: 1 h.
+	DefaultTimeout, MaxTimeout time.Duration
+	// IdleTTL is how long a session may stay unused; zero: 24 h.
+	IdleTTL time.Duration
+	// MaxPerOwner bounds the sessions that an owner has open in this process;
+	// zero: 32. What earlier processes left does not count until it is opened.
+	MaxPerOwner int
+	// MemoryBytes bounds each interpreter; zero: 256 MiB.
+	MemoryBytes int64
+	// DiskBytes bounds a workspace; zero: 512 MiB. The guest's /tmp has a
+	// quarter of it besides.
+	DiskBytes int64
+	// Limits hold for a run that brings none; zero fields: 20e9 fuel, 1 MiB of
+	// stdout and of stderr, 16 MiB of displays.
+	Limits sandbox.RunLimits
+	// Env is added to every guest's environment.
+	Env map[string]string
+	// Log takes what an operator should see; nil: nothing is logged.
+	Log *slog.Logger
+}
+
+// Manager holds the sessions that this process has open. It is safe for
+// concurrent use.
+type Manager struct {
+	config Config
+	log    *slog.Logger
+
+	ctx  context.Context // ends with Close
+	stop context.CancelFunc
+	wake chan struct{} // holds a token when the janitor should look again
+	jobs sync.WaitGroup
+
+	mu       sync.Mutex // guards what follows
+	closed   bool
+	sessions map[key]*session
+}
+
+type key struct {
+	owner Owner
+	id    ID
+}
+
+// Runtime is a language runtime and the isolation that offers it.
+type Runtime struct {
+	sandbox.Runtime
+	Isolation string
+}
+
+var errShutdown = fault.New(fault.Unavailable, "paddock is shutting down")
+
+// New makes a Manager and the state folder, and begins to expire sessions.
+func New(config Config) (*Manager, error) {
+	if err := config.complete(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Join(config.Dir, "owners"), 0o700); err != nil {
+		return nil, fault.New(fault.Unavailable, "the state folder cannot be made").WithHint("check that %s can be written", config.Dir).WithCause(err)
+	}
+	m := &Manager{config: config, log: config.Log, wake: make(chan struct{}, 1), sessions: map[key]*session{}}
+	m.ctx, m.stop = context.WithCancel(context.Background())
+	m.jobs.Go(m.janitor)
+	return m, nil
+}
+
+// complete puts defaults in and reports all mistakes at once.
+func (c *Config) complete() error {
+	c.Backends, c.Env = slices.Clone(c.Backends), maps.Clone(c.Env)
+	c.MaxTimeout = cmp.Or(c.MaxTimeout, time.Hour)
+	c.DefaultTimeout = cmp.Or(c.DefaultTimeout, min(30*time.Second, c.MaxTimeout))
+	c.IdleTTL = cmp.Or(c.IdleTTL, 24*time.Hour)
+	c.MaxPerOwner = cmp.Or(c.MaxPerOwner, 32)
+	c.MemoryBytes = cmp.Or(c.MemoryBytes, 256<<20)
+	c.DiskBytes = cmp.Or(c.DiskBytes, 512<<20)
+	c.Limits = merge(c.Limits, sandbox.RunLimits{Fuel: 20e9, StdoutBytes: 1 << 20, StderrBytes: 1 << 20, DisplayBytes: 16 << 20})
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	var errs []error
+	if c.Dir == "" {
+		errs = append(errs, errors.New("session: a state folder is needed"))
+	} else if abs, err := filepath.Abs(c.Dir); err != nil {
+		errs = append(errs, err)
+	} else {
+		c.Dir = abs
+	}
+	if len(c.Backends) == 0 {
+		errs = append(errs, errors.New("session: a backend is needed"))
+	}
+	if c.DefaultTimeout < 0 || c.MaxTimeout < 0 || c.DefaultTimeout > c.MaxTimeout {
+		errs = append(errs, fmt.Errorf("session: the default timeout (%v) must lie between 0 and the maximum (%v)", c.DefaultTimeout, c.MaxTimeout))
+	}
+	if c.IdleTTL < 0 || c.MaxPerOwner < 0 || c.MemoryBytes < 0 || c.DiskBytes < 0 || negative(c.Limits) {
+		errs = append(errs, errors.New("session: limits are not negative"))
+	}
+	return errors.Join(errs...)
+}
+
+// merge takes from other what l leaves zero.
+func merge(l, other sandbox.RunLimits) sandbox.RunLimits {
+	return sandbox.RunLimits{
+		Fuel: cmp.Or(l.Fuel, other.Fuel), StdoutBytes: cmp.Or(l.StdoutBytes, other.StdoutBytes), StderrBytes: cmp.Or(l.StderrBytes, other.StderrBytes),
+		DisplayBytes: cmp.Or(l.DisplayBytes, other.DisplayBytes), Grace: cmp.Or(l.Grace, other.Grace),
+	}
+}
+
+func negative(l sandbox.RunLimits) bool {
+	return l.StdoutBytes < 0 || l.StderrBytes < 0 || l.DisplayBytes < 0 || l.Grace < 0
+}
+
+// backend gives the backend of a name; "" names the first.
+func (m *Manager) backend(name string) (sandbox.Backend, error) {
+	var names []string
+	for _, b := range m.config.Backends {
+		if name == "" || b.Name() == name {
+			return b, nil
+		}
+		names = append(names, b.Name())
+	}
+	return nil, fault.New(fault.Unsupported, "there is no isolation called %q here", name).WithHint("there is %s", list(names))
+}
+
+// Runtimes lists what can run here, by backend in their order.
+func (m *Manager) Runtimes(ctx context.Context) []Runtime {
+	var all []Runtime
+	for _, b := range m.config.Backends {
+		p, err := guard("probing", func() (sandbox.Probe, error) { return b.Probe(ctx), nil })
+		if err != nil {
+			m.log.Error("a backend cannot be probed", "isolation", b.Name(), "cause", causeOf(err))
+			continue
+		}
+		for _, r := range p.Runtimes {
+			all = append(all, Runtime{Runtime: r, Isolation: b.Name()})
+		}
+	}
+	return all
+}
+
+// Create opens a new session. An empty id is replaced by an unguessable one;
+// one that the owner has already is a fault.Conflict.
+func (m *Manager) Create(ctx context.Context, owner Owner, id ID, settings Settings) (Info, error) {
+	if id == "" {
+		id = ID(mint("s-"))
+	}
+	if err := id.check(); err != nil {
+		return Info{}, err
+	}
+	b, err := m.checkSettings(ctx, settings)
+	if err != nil {
+		return Info{}, err
+	}
+	s, err := m.reserve(key{owner, id})
+	if err != nil {
+		return Info{}, err
+	}
+	now := time.Now()
+	s.record = record{Version: recordVersion, ID: id, Owner: owner, Settings: settings, Isolation: b.Name(), CreatedAt: now, LastUsedAt: now}
+	s.backend = b
+	if err := m.opened(s, s.create()); err != nil {
+		return Info{}, err
+	}
+	m.log.Debug("session created", "session", id, "isolation", b.Name())
+	return s.info()
+}
+
+// reserve puts a session that is being made into the table.
+func (m *Manager) reserve(k key) (*session, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, errShutdown
+	}
+	if m.sessions[k] != nil {
+		return nil, errExists(k.id)
+	}
+	count := 0
+	for other := range m.sessions {
+		if other.owner == k.owner {
+			count++
+		}
+	}
+	if count >= m.config.MaxPerOwner {
+		return nil, fault.New(fault.Exhausted, "there are %d sessions already, and no more are allowed", count).WithHint("destroy one that is no longer needed")
+	}
+	s := newSession(m, k)
+	m.sessions[k] = s
+	return s, nil
+}
+
+func errExists(id ID) error {
+	return fault.New(fault.Conflict, "there is already a session %q", id).WithHint("use it, destroy it, or choose another id")
+}
+
+// opened tells everyone who waits for the session how its opening went.
+func (m *Manager) opened(s *session, err error) error {
+	m.mu.Lock()
+	if err != nil {
+		delete(m.sessions, s.key)
+	}
+	m.mu.Unlock()
+	s.mu.Lock()
+	if s.openErr = err; err != nil {
+		s.shiftLocked(gone)
+		close(s.closed)
+	} else {
+		s.shiftLocked(free)
+	}
+	s.mu.Unlock()
+	close(s.opened)
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+	return err
+}
+
+// find gives a session of the owner, opening its folder when this process has
+// not yet. It may be gone by the time it is used; its methods say so.
+func (m *Manager) find(owner Owner, id ID) (*session, error) {
+	if err := id.check(); err != nil {
+		return nil, err
+	}
+	k := key{owner, id}
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return nil, errShutdown
+	}
+	s := m.sessions[k]
+	first := s == nil
+	if first {
+		s = newSession(m, k)
+		m.sessions[k] = s
+	}
+	m.mu.Unlock()
+	if first {
+		return s, m.opened(s, s.load())
+	}
+	<-s.opened
+	return s, s.openErr
+}
+
+// Info tells about a session without opening it.
+func (m *Manager) Info(owner Owner, id ID) (Info, error) {
+	if err := id.check(); err != nil {
+		return Info{}, err
+	}
+	k := key{owner, id}
+	m.mu.Lock()
+	s, closed := m.sessions[k], m.closed
+	m.mu.Unlock()
+	if closed {
+		return Info{}, errShutdown
+	}
+	if s != nil {
+		if <-s.opened; s.openErr == nil {
+			return s.info()
+		}
+	}
+	return m.infoOnDisk(k)
+}
+
+// List tells about all sessions of the owner, in the order of their making:
+// those of this process, of others, and those that nobody has open.
+func (m *Manager) List(owner Owner) ([]Info, error) {
+	m.mu.Lock()
+	open := map[ID]bool{}
+	var mine []*session
+	for k, s := range m.sessions {
+		if k.owner == owner {
+			mine = append(mine, s)
+			open[k.id] = true
+		}
+	}
+	m.mu.Unlock()
+	var all []Info
+	for _, s := range mine {
+		<-s.opened
+		if i, err := s.info(); err == nil {
+			all = append(all, i)
+		} else {
+			delete(open, s.id) // its opening failed: another process may have it
+		}
+	}
+	ids, err := m.idsOnDisk(owner)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		if open[id] {
+			continue
+		}
+		i, err := m.infoOnDisk(key{owner, id})
+		switch {
+		case err == nil:
+			all = append(all, i)
+		case fault.KindOf(err) != fault.NotFound:
+			m.log.Warn("a session cannot be read", "session", id, "cause", causeOf(err))
+		}
+	}
+	slices.SortFunc(all, func(a, b Info) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
+	return all, nil
+}
+
+// Files gives the session's workspace. It lasts as long as the session.
+func (m *Manager) Files(owner Owner, id ID) (*workspace.Tree, error) {
+	s, err := m.find(owner, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.touch(); err != nil {
+		return nil, err
+	}
+	return s.tree, nil
+}
+
+// Close cancels what runs, ends every interpreter, and lets go of the
+// sessions, whose files stay. It waits, and works twice.
+func (m *Manager) Close() error {
+	m.mu.Lock()
+	m.closed = true
+	all := slices.Collect(maps.Values(m.sessions))
+	m.mu.Unlock()
+	m.stop()
+	var mine []*session
+	for _, s := range all {
+		if <-s.opened; s.end(errShutdown, nil) {
+			mine = append(mine, s)
+		}
+	}
+	for _, s := range mine {
+		m.dismantle(s, false)
+	}
+	for _, s := range all {
+		<-s.closed
+	}
+	m.jobs.Wait()
+	return nil
+}

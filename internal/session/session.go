@@ -1,0 +1,268 @@
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/workspace"
+)
+
+// maxWaiting bounds how many executions wait for the one that runs.
+const maxWaiting = 64
+
+// phase is what a session's slot, the right to work in it, is at.
+type phase uint8
+
+const (
+	opening phase = iota // its folder is being opened
+	free                 // nobody is at work
+	working              // the first in line is at work
+	leaving              // it ends: who is in line is stopped, and nobody may join
+	gone                 // it has ended, or was never opened
+)
+
+// following are the phases that may follow each.
+var following = [...][]phase{opening: {free, gone}, free: {working, leaving}, working: {working, free, leaving}, leaving: {gone}, gone: nil}
+
+// session is one session that this process has open. What belongs to the first
+// in line is used by it alone, and by the opening and the end.
+type session struct {
+	key
+	manager *Manager
+	dir     string
+
+	opened  chan struct{} // closed when opening is over
+	openErr error         // set before
+	drained chan struct{} // closed when nobody is in line any more after the end was ordered
+	closed  chan struct{} // closed at gone
+
+	// Set while it is opened:
+	backend    sandbox.Backend
+	backendErr error // why there is none
+	tree, tmp  *workspace.Tree
+	lock       *flock.Flock
+
+	mu           sync.Mutex // guards what follows
+	phase        phase
+	line         []*turn // in order of arrival; the first is at work
+	record       record
+	interpreters map[string]sandbox.Instance // by runtime; changed by the first in line
+	lost         map[string]string           // runtimes whose variables are gone, and why; belongs to the first in line
+	endErr       error                       // what was left undone at the end
+}
+
+// turn is one place in a session's line.
+type turn struct {
+	execution string // "" for what is not an execution
+	ready     chan struct{}
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	over      bool // too late to stop it: guarded by the session's mu
+}
+
+func newSession(m *Manager, k key) *session {
+	return &session{
+		key: k, manager: m, dir: m.folder(k),
+		opened: make(chan struct{}), drained: make(chan struct{}), closed: make(chan struct{}),
+		interpreters: map[string]sandbox.Instance{}, lost: map[string]string{},
+	}
+}
+
+var idPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
+
+func (id ID) check() error {
+	if !idPattern.MatchString(string(id)) {
+		return fault.New(fault.Invalid, "a session id has 1 to 100 letters, digits, - and _")
+	}
+	return nil
+}
+
+var lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// mint makes a name that cannot be guessed: 26 characters, 130 random bits.
+func mint(prefix string) string {
+	random := make([]byte, 17)
+	rand.Read(random) // never fails
+	return prefix + lower.EncodeToString(random)[:26]
+}
+
+// errNotFound says the same whether a session never was, is gone, or belongs
+// to somebody else.
+func errNotFound(id ID) error {
+	return fault.New(fault.NotFound, "there is no session %q", id).WithHint("it may have expired or been destroyed; create a new session")
+}
+
+// shiftLocked makes every change of the slot's phase.
+func (s *session) shiftLocked(to phase) {
+	if !slices.Contains(following[s.phase], to) {
+		panic("session: an impossible change of phase")
+	}
+	s.phase = to
+}
+
+// join gets in line and waits until it is the caller's turn. stop, when set,
+// stops every execution in line, and the bound of the line does not hold.
+// After an error the caller is not in line; else it calls leave.
+func (s *session) join(ctx context.Context, execution string, stop error) (*turn, error) {
+	t := &turn{execution: execution, ready: make(chan struct{})}
+	t.ctx, t.cancel = context.WithCancelCause(ctx)
+	if err := s.enter(t, stop); err != nil {
+		t.cancel(nil)
+		return nil, err
+	}
+	select {
+	case <-t.ready:
+	case <-t.ctx.Done():
+	}
+	if t.ctx.Err() != nil { // also when both happened: it does not begin
+		err := context.Cause(t.ctx)
+		s.leave(t)
+		return nil, err
+	}
+	return t, nil
+}
+
+func (s *session) enter(t *turn, stop error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.phase != free && s.phase != working:
+		return errNotFound(s.id)
+	case stop != nil:
+		s.stopLocked(stop, "")
+	case len(s.line) > maxWaiting:
+		full := *fault.New(fault.Exhausted, "%d executions are waiting in this session already", maxWaiting).WithHint("wait for them, cancel some, or use another session")
+		full.RetryAfter = time.Second
+		return &full
+	}
+	s.record.LastUsedAt = time.Now()
+	s.line = append(s.line, t)
+	if s.phase == free {
+		s.shiftLocked(working)
+		close(t.ready)
+	}
+	return nil
+}
+
+// leave gives the turn to the next in line, or steps out of it.
+func (s *session) leave(t *turn) {
+	t.cancel(nil)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := s.line[0] == t
+	s.line = slices.DeleteFunc(s.line, func(other *turn) bool { return other == t })
+	if first && t.execution != "" {
+		s.record.LastUsedAt = time.Now()
+	}
+	switch {
+	case s.phase == leaving:
+		if len(s.line) == 0 {
+			close(s.drained)
+		}
+	case len(s.line) == 0:
+		s.shiftLocked(free)
+	case first:
+		s.shiftLocked(working)
+		close(s.line[0].ready)
+	}
+}
+
+// tooLate marks a turn as one that can no longer be stopped.
+func (s *session) tooLate(t *turn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.over = true
+}
+
+// stopLocked stops the executions in line: one, or all when execution is "".
+// It gives how many were stopped that had not been before.
+func (s *session) stopLocked(cause error, execution string) (n int) {
+	for _, t := range s.line {
+		if t.over || t.execution == "" || execution != "" && t.execution != execution {
+			continue
+		}
+		n++
+		t.over = true
+		t.cancel(cause)
+	}
+	return n
+}
+
+// end orders the end of the session when it may end and still says yes to
+// allow (nil: always), which is asked under the lock. It tells whether the
+// caller is the one who has to dismantle it.
+func (s *session) end(cause error, allow func() bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase != free && s.phase != working || allow != nil && !allow() {
+		return false
+	}
+	s.shiftLocked(leaving)
+	for _, t := range s.line {
+		t.over = true
+		t.cancel(cause)
+	}
+	if len(s.line) == 0 {
+		close(s.drained)
+	}
+	return true
+}
+
+// touch makes the session used now.
+func (s *session) touch() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase != free && s.phase != working {
+		return errNotFound(s.id)
+	}
+	s.record.LastUsedAt = time.Now()
+	return nil
+}
+
+func (s *session) info() (Info, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase != free && s.phase != working {
+		return Info{}, errNotFound(s.id)
+	}
+	i := s.manager.describe(s.record)
+	i.State = Idle
+	switch {
+	case len(s.line) > 1:
+		i.State = Queued
+	case len(s.line) == 1:
+		i.State = Running
+	case s.liveLocked():
+		i.State = Live
+	}
+	return i, nil
+}
+
+// liveLocked tells whether any interpreter lives.
+func (s *session) liveLocked() bool {
+	for _, in := range s.interpreters {
+		select {
+		case <-in.Done():
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+func list(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
