@@ -113,16 +113,16 @@ build_native() {
 	mkdir build && cd build
 	../src/configure --prefix="$cache/native" --disable-test-modules --with-ensurepip=no
 	make -j"$jobs"
-	cd .. && mv src/Lib lib && cp build/python python && cp -r "build/$(cat build/pybuilddir.txt)" lib-dynload
-	cp -r build/build-details.json . 2>/dev/null || true
-	find lib -name __pycache__ -prune -exec rm -rf {} +
-	# Found by its neighbours: a pyvenv-free, movable layout.
-	mkdir -p dist/bin dist/lib/python3.13
-	mv python dist/bin/python3.13
-	cp -r lib/. dist/lib/python3.13
-	cp build/"$(cat build/pybuilddir.txt)"/_sysconfigdata*.py dist/lib/python3.13/
-	mkdir -p dist/lib/python3.13/lib-dynload && cp lib-dynload/*.so dist/lib/python3.13/lib-dynload/ 2>/dev/null || true
-	mkdir keep && mv dist keep/ && rm -rf src build lib lib-dynload && mv keep/dist/* . && rm -rf keep dist
+	cd ..
+	# A layout that finds its library beside itself, wherever it is moved.
+	mkdir -p bin lib
+	mv build/python bin/python3.13
+	mv src/Lib lib/python3.13
+	built=build/$(cat build/pybuilddir.txt)
+	mkdir -p lib/python3.13/lib-dynload
+	cp "$built"/_sysconfigdata*.py lib/python3.13/
+	cp -L "$built"/*.so lib/python3.13/lib-dynload/
+	rm -rf src build lib/python3.13/test
 }
 
 build_libraries() {
@@ -164,7 +164,6 @@ build_python() {
 		--prefix=/usr/local --disable-test-modules --with-ensurepip=no --without-readline
 	printf '*disabled*\n_ctypes\n_uuid\n' >Modules/Setup.local
 	make -j"$jobs" libpython3.13.a Modules/_decimal/libmpdec/libmpdec.a Modules/expat/libexpat.a Modules/_hacl/libHacl_Hash_SHA2.a
-	make "$(cat pybuilddir.txt 2>/dev/null || echo pybuilddir.txt)" || true
 	# shellcheck disable=SC2086
 	$cc $optimise $emulate -I../src/Include -I../src/Include/internal -I../src/Include/internal/mimalloc -I. -c "$glue" -o glue.o
 	$cc -mexec-model=reactor -O2 -Wl,--strip-debug -Wl,--gc-sections -z stack-size=8388608 -Wl,--stack-first -Wl,--initial-memory=20971520 \
@@ -182,12 +181,10 @@ build_python() {
 tools
 fetch
 versions=$(clang-19 --version | head -n 1; wasm-ld-19 --version)
-script=$(sha256sum <"$here/python.sh")
 sysroot=$(stage sysroot "$(source_of wasi-libc)" build_sysroot)
 native=$(stage native-python "$(source_of python3.13_)$(declare -f build_native)$(gcc --version | head -n 1)" build_native)
 libraries=$(stage libraries "$(cat "$here/sources.txt")$sysroot$versions$optimise$emulate$(declare -f build_libraries compiler unpack)" build_libraries)
 python=$(stage python "$native$libraries$sysroot$versions$optimise$emulate$(declare -f build_python unpack)$(cat "$glue" "$here/stdlib.py")" build_python)
-unset script
 mkdir -p "$out"
 printf '%s\n' "$python" >"$out/python.path"
 printf '%s\n' "$native" >"$out/native.path"

@@ -102,8 +102,8 @@ func fdStatGet(c *call) errno {
 	rights := uint64(math.MaxUint64) >> 34 // all there are
 	switch {
 	case d.kind == stdio:
-		b[0] = typeCharacter
-		rights &^= 1<<2 | 1<<5 // seek and tell: it is a terminal or a pipe
+		b[0] = typeUnknown // a pipe, as it were: no terminal, so no colours
+		rights &^= 1<<2 | 1<<5 // seek and tell
 	case d.isFolder():
 		b[0] = typeFolder
 	default:
@@ -137,7 +137,7 @@ func fdFilestat(c *call) errno {
 	}
 	switch d.kind {
 	case stdio:
-		c.putStat(c.u32(1), stat{kind: typeCharacter, links: 1})
+		c.putStat(c.u32(1), stat{kind: typeUnknown, links: 1})
 	case blob:
 		c.putStat(c.u32(1), stat{device: 1, number: d.number, kind: typeRegular, links: 1, size: int64(len(d.content))})
 	case file:

@@ -1,0 +1,273 @@
+"""The driver of the Python guest: answers the host's requests (guest/README.md).
+
+It runs in the same interpreter as the program, so it keeps what it needs in
+names of its own: a program that changes json, builtins or sys.stdout, or puts
+a json.py into its workspace, changes nothing here. A program that goes looking
+for the driver in memory can break its own session and nothing else.
+"""
+import ast
+import asyncio
+import builtins
+import contextvars
+import gc
+import inspect
+import json
+import linecache
+import os
+import random
+import sys
+import tempfile
+import types
+
+import _paddock_display
+import _paddock_errors
+import _paddock_loop
+
+# Imported when the image is captured, because programs use them most.
+PRELUDE = """
+    array base64 bisect calendar collections collections.abc colorsys contextlib copy csv dataclasses datetime decimal
+    difflib enum fnmatch fractions functools glob hashlib heapq html io itertools json logging math numbers operator
+    os.path pathlib pickle pprint random re secrets shutil sqlite3 statistics string struct tempfile textwrap time
+    traceback types typing unicodedata urllib.parse uuid zlib zoneinfo
+""".split()
+
+FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+SOURCES = 200          # how many cells' sources are kept for tracebacks
+SOURCE_BYTES = 2 << 20  # and how large they may be together
+VARIABLES = 200
+
+_loads = json.JSONDecoder().decode
+_dumps = json.JSONEncoder().encode
+_parse, _compile, _exec, _eval = ast.parse, compile, exec, eval
+_stdout, _stderr = sys.stdout, sys.stderr
+_CO_COROUTINE = inspect.CO_COROUTINE
+
+main = types.ModuleType("__main__")
+main.__dict__["__builtins__"] = builtins
+
+
+class _Quit:
+    def __init__(self, name):
+        self._name = name
+
+    def __repr__(self):
+        return f"Use {self._name}() to end the program"
+
+    def __call__(self, code=None):
+        raise SystemExit(code)
+
+
+class Driver:
+    def __init__(self):
+        self.cells = 0
+        self.sources = []
+        self.loop = None
+        self.task = None       # of the run that waits
+        self.label = ""
+        self.outcome = None    # of the present run, once it is known
+
+    # ── requests ────────────────────────────────────────────────────────
+
+    def start(self, request):
+        os.environ.clear()
+        os.environ.update(request.get("env") or {})
+        cwd = request.get("cwd") or "/"
+        try:
+            os.chdir(cwd)
+        except OSError:
+            cwd = "/"
+            os.chdir(cwd)
+        sys.path[:] = [cwd] + [p for p in sys.path if p.startswith("/lib/")]
+        random.seed(request["seed"] + os.urandom(16).hex())
+        tempfile._name_sequence = None
+        return {"status": "ok"}
+
+    def prelude(self, request):
+        for name in PRELUDE:
+            __import__(name)
+        sys.modules["__main__"] = main
+        builtins.display = _paddock_display.display
+        builtins.exit, builtins.quit = _Quit("exit"), _Quit("quit")
+        _stdout.reconfigure(line_buffering=True)
+        _stderr.reconfigure(line_buffering=True)
+        gc.collect()
+        gc.freeze()
+        return {"status": "ok"}
+
+    def exec(self, request):
+        self.cells += 1
+        name = request.get("name") or "<cell>"
+        self.label = f"<cell {self.cells}>" if name == "<cell>" else name
+        self.outcome = self.task = None
+        sys.argv = [name if name != "<cell>" else ""] + list(request.get("args") or [])
+        self.mend_streams()
+        self.remember(request["code"])
+        try:
+            code, last = self.compile(request["code"])
+            if not code.co_flags & _CO_COROUTINE and (last is None or not last.co_flags & _CO_COROUTINE):
+                _exec(code, main.__dict__)
+                self.finish(_eval(last, main.__dict__) if last else None)
+                return self.outcome
+            if self.loop is None or self.loop.is_closed():
+                self.loop = _paddock_loop.Loop()
+            self.task = self.loop.create_task(self.run(code, last), context=contextvars.copy_context())
+        except BaseException as error:
+            return self.fail(error)
+        return self.resume(request)
+
+    def resume(self, request):
+        """Goes on with a program that uses await at its top level."""
+        try:
+            wait = self.loop.step(self.task)
+            if wait is not None:
+                self.flush()
+                return {"status": "waiting", "timeout": wait}
+            self.finish(self.task.result())
+            return self.outcome
+        except asyncio.CancelledError as error:
+            return self.fail(error)
+        except BaseException as error:
+            if not self.task.done():
+                self.task.cancel()
+            return self.fail(error)
+
+    def interrupt(self, request):
+        """Ends a program that was left waiting."""
+        task, self.task = self.task, None
+        if task is None:
+            return self.fail(KeyboardInterrupt())
+        task.cancel()
+        try:
+            while self.loop.step(task) is not None:
+                pass  # it cleans up, and may wait for nothing more than that
+        except BaseException:
+            pass  # whatever it says now, it was interrupted
+        return self.fail(KeyboardInterrupt())
+
+    def inspect(self, request):
+        variables, imports = [], set()
+        for name, value in list(main.__dict__.items()):
+            if name.startswith("_"):
+                continue
+            if isinstance(value, types.ModuleType):
+                imports.add(value.__name__)
+                continue
+            if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
+                origin = getattr(value, "__module__", None)
+                if isinstance(origin, str) and origin != "__main__":
+                    imports.add(origin)
+                    continue
+            if len(variables) < VARIABLES:
+                variables.append({"name": name, "type": type(value).__name__, "preview": _paddock_display.preview_of(value)})
+        return {"status": "ok", "variables": variables, "imports": sorted(imports)}
+
+    # ── a run ───────────────────────────────────────────────────────────
+
+    def compile(self, source):
+        """The program, and its last statement where that is an expression."""
+        tree = _compile(source, self.label, "exec", FLAGS | ast.PyCF_ONLY_AST, True)
+        last = None
+        if tree.body and isinstance(tree.body[-1], ast.Expr):
+            last = _compile(ast.Expression(tree.body.pop().value), self.label, "eval", FLAGS, True)
+        return _compile(tree, self.label, "exec", FLAGS, True), last
+
+    async def run(self, code, last):
+        value = _eval(code, main.__dict__)
+        if code.co_flags & _CO_COROUTINE:
+            await value
+        if last is None:
+            return None
+        value = _eval(last, main.__dict__)
+        return await value if last.co_flags & _CO_COROUTINE else value
+
+    def finish(self, value):
+        outcome = {"status": "done", "exit_code": 0}
+        if value is not None:
+            main.__dict__["_"] = value
+            _paddock_display.show(value)
+            outcome["result"] = _paddock_display.result_of(value)
+        _paddock_display.show_figures()
+        self.outcome = outcome
+        self.flush()
+
+    def fail(self, error):
+        """The outcome of a program that raised error."""
+        if self.outcome is not None:  # an interrupt that came too late
+            return self.outcome
+        if isinstance(error, MemoryError):
+            error.__traceback__ = error.__context__ = None  # they hold what took the memory
+        if isinstance(error, SystemExit):
+            self.outcome = {"status": "done", "exit_code": self.exit_code(error.code)}
+        else:
+            found = _paddock_errors.describe(error, self.label)
+            text = found["traceback"] = _paddock_errors.text_of(error)
+            self.flush()
+            _stderr.write(text)
+            self.outcome = {"status": "done", "exit_code": 130 if found.get("kind") == "interrupted" else 1, "error": found}
+        self.flush()
+        return self.outcome
+
+    def exit_code(self, code):
+        if code is None:
+            return 0
+        if isinstance(code, int):
+            return code & 0xFF
+        print(code, file=_stderr)
+        return 1
+
+    # ── around it ───────────────────────────────────────────────────────
+
+    def remember(self, source):
+        """Keeps a cell's source, so that tracebacks show its lines."""
+        lines = source.splitlines(keepends=True)
+        linecache.cache[self.label] = (len(source), None, lines, self.label)
+        self.sources.append((self.label, len(source)))
+        while len(self.sources) > SOURCES or sum(size for _, size in self.sources) > SOURCE_BYTES and len(self.sources) > 1:
+            linecache.cache.pop(self.sources.pop(0)[0], None)
+
+    def mend_streams(self):
+        """Gives a program that closed or lost its output streams new ones."""
+        global _stdout, _stderr
+        if _stdout.closed:
+            _stdout = open(1, "w", buffering=1, encoding="utf-8", closefd=False)
+        if _stderr.closed:
+            _stderr = open(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
+        for name, stream in (("stdout", _stdout), ("stderr", _stderr)):
+            now = getattr(sys, name, None)
+            if now is None or getattr(now, "closed", False):
+                setattr(sys, name, stream)
+
+    def flush(self):
+        for stream in (sys.stdout, sys.stderr, _stdout, _stderr):
+            try:
+                stream.flush()
+            except KeyboardInterrupt:
+                raise
+            except BaseException:
+                pass  # the program's own stream, or one that it closed
+
+
+driver = Driver()
+REQUESTS = {
+    name: getattr(driver, name) for name in ("start", "prelude", "exec", "resume", "interrupt", "inspect")
+}
+
+
+def handle(request):
+    request = _loads(request.decode())
+    answer = None
+    for _ in range(3):  # an interrupt may hit the epilogue, and then once more
+        try:
+            if answer is None:
+                answer = REQUESTS[request["op"]](request)
+            return _dumps(answer).encode()
+        except KeyboardInterrupt as error:
+            if answer is None:
+                answer = driver.outcome
+            if answer is None:
+                try:
+                    answer = driver.fail(error)
+                except KeyboardInterrupt:
+                    answer = {"status": "done", "exit_code": 130, "error": {
+                        "type": "KeyboardInterrupt", "message": "", "line": 0, "kind": "interrupted"}}
+    return _dumps(answer).encode()

@@ -1,0 +1,196 @@
+// Package config is paddock's configuration: one table of keys (see [Keys])
+// says for each how it is called in paddock.toml, in the environment and as a
+// flag, what it may be and what it is when nobody says anything. A flag goes
+// before a variable, a variable before the file, the file before the default.
+package config
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"paddock/internal/fault"
+)
+
+// Config is what paddock is set up with. Every value is within its bounds.
+type Config struct {
+	// File is the configuration file that was read; empty: there was none.
+	File string
+
+	Server struct {
+		Name         string
+		Version      string // empty: paddock's own
+		Instructions string // empty: made from what runs here
+	}
+	Sessions struct {
+		DefaultTimeout, MaxTimeout time.Duration
+		MaxPerClient               int64
+		MemoryBytes, DiskBytes     int64
+		IdleTTL                    time.Duration
+	}
+	Logging struct {
+		Level      slog.Level
+		Structured bool
+	}
+	Policy struct {
+		Fuel                     int64
+		MemoryBytes              int64 // zero: Sessions.MemoryBytes alone decides
+		StdoutBytes, StderrBytes int64
+		Env                      map[string]string
+	}
+	Sandbox struct{ Isolation string }
+	Tools   struct{ Enabled []string }
+
+	origins map[string]string // by key; what is not here is a default
+}
+
+// Source is where Load looks.
+type Source struct {
+	// File is a configuration file that must be there; empty: Search.
+	File string
+	// Search are files of which the first that exists is read.
+	Search []string
+	// Environ is the environment, as os.Environ gives it.
+	Environ []string
+	// Flags are the flags that were given, by their name.
+	Flags map[string]string
+}
+
+// Load reads the configuration and checks all of it. Its error joins one
+// fault for each mistake, each saying where it stands; the Config has the
+// other values then, and defaults for the mistaken ones.
+func Load(src Source) (*Config, error) {
+	c := &Config{origins: map[string]string{}}
+	for _, k := range keys {
+		if err := k.fromText(c, k.Default); err != nil {
+			panic("config: the default of " + k.Name + ": " + err.Error())
+		}
+	}
+	mistakes := []error{c.readFile(src), c.readEnviron(src.Environ), c.readFlags(src.Flags)}
+	if c.Sessions.DefaultTimeout > c.Sessions.MaxTimeout {
+		mistakes = append(mistakes, c.conflict("sessions.default_timeout_seconds", "sessions.max_timeout_seconds"))
+	}
+	return c, errors.Join(mistakes...)
+}
+
+// conflict says that the value of small is above that of large, and where the
+// one stands that was set.
+func (c *Config) conflict(small, large string) error {
+	at := small
+	if !c.IsSet(small) {
+		at = large
+	}
+	s, _ := find(small)
+	l, _ := find(large)
+	return fault.New(fault.Invalid, "%s: %s (%s) is above %s (%s)", c.Origin(at), small, literal(s.data(c)), large, literal(l.data(c))).
+		WithHint("set %s too", map[string]string{small: large, large: small}[at])
+}
+
+// Memory is what an interpreter may take at most: the smaller of
+// sessions.max_memory_mb and policy.memory_bytes where both were set, else
+// the one that was.
+func (c *Config) Memory() int64 {
+	switch {
+	case c.Policy.MemoryBytes == 0:
+		return c.Sessions.MemoryBytes
+	case !c.IsSet("sessions.max_memory_mb"):
+		return c.Policy.MemoryBytes
+	}
+	return min(c.Policy.MemoryBytes, c.Sessions.MemoryBytes)
+}
+
+// IsSet tells whether somebody set the key.
+func (c *Config) IsSet(name string) bool { return c.origins[name] != "" }
+
+// Origin tells who set the key: "default", "FILE:LINE", "environment NAME" or
+// "flag --NAME".
+func (c *Config) Origin(name string) string {
+	if o := c.origins[name]; o != "" {
+		return o
+	}
+	return "default"
+}
+
+// Value is one key's value and where it comes from.
+type Value struct {
+	Key     string `json:"key"`
+	Value   any    `json:"value"`
+	Origin  string `json:"origin"`
+	Literal string `json:"-"` // Value as paddock.toml has it
+}
+
+// Values lists every key in the table's order.
+func (c *Config) Values() []Value {
+	var all []Value
+	for _, k := range keys {
+		data := k.data(c)
+		all = append(all, Value{Key: k.Name, Value: data, Origin: c.Origin(k.Name), Literal: literal(data)})
+	}
+	return all
+}
+
+func (c *Config) readFlags(flags map[string]string) error {
+	var mistakes []error
+	for _, k := range keys {
+		text, given := flags[k.Flag]
+		if k.Flag == "" || !given {
+			continue
+		}
+		if err := k.fromText(c, text); err != nil {
+			mistakes = append(mistakes, mistake("flag --"+k.Flag, k, err))
+			continue
+		}
+		c.origins[k.Name] = "flag --" + k.Flag
+	}
+	return errors.Join(mistakes...)
+}
+
+// readEnviron reads the keys' variables. An empty variable is none; one that
+// looks like a key's and is not is a mistake.
+func (c *Config) readEnviron(environ []string) error {
+	values, known := map[string]string{}, map[string]bool{}
+	for _, e := range environ {
+		if name, value, ok := strings.Cut(e, "="); ok && value != "" {
+			values[name] = value
+		}
+	}
+	var mistakes []error
+	for _, k := range keys {
+		for _, name := range k.Vars() {
+			known[name] = true
+			text, given := values[name]
+			if !given {
+				continue
+			}
+			if err := k.fromText(c, text); err != nil {
+				mistakes = append(mistakes, mistake("environment "+name, k, err))
+				continue
+			}
+			c.origins[k.Name] = "environment " + name
+		}
+	}
+	for _, name := range sortedKeys(values) {
+		if section := variableSection(name); section != "" && !known[name] {
+			mistakes = append(mistakes, fault.New(fault.Invalid, "environment %s: unknown variable", name).
+				WithHint("%s", suggest(name, sortedKeys(known))))
+		}
+	}
+	return errors.Join(mistakes...)
+}
+
+// variableSection gives the section that a variable's name begins with.
+func variableSection(name string) string {
+	i := slices.IndexFunc(sections(), func(s string) bool {
+		return strings.HasPrefix(name, variable(s)+"_")
+	})
+	if i < 0 {
+		return ""
+	}
+	return sections()[i]
+}
+
+func mistake(where string, k Key, err error) error {
+	return fault.New(fault.Invalid, "%s: %s: %v", where, k.Name, err).WithHint("%s: %s", k.Name, k.Doc)
+}

@@ -1,0 +1,210 @@
+package session_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/sandboxtest"
+	"paddock/internal/session"
+)
+
+// otherEnv makes the test binary another process that has a session open in
+// the folder it names, until it is killed.
+const otherEnv = "PADDOCK_TEST_OTHER_PROCESS"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(otherEnv); dir != "" {
+		if err := other(dir); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+func other(dir string) error {
+	m, err := session.New(session.Config{Dir: dir, Backends: []sandbox.Backend{sandboxtest.NewFake(sandboxtest.FakeConfig{})}})
+	if err != nil {
+		return err
+	}
+	if _, err := m.Create(context.Background(), alice, "shared", session.Settings{Name: "of another process"}); err != nil {
+		return err
+	}
+	_, err = m.Execute(context.Background(), alice, "shared", session.Request{Code: "x = 42\nwrite('f', 'hello')"})
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	_, err = io.Copy(io.Discard, os.Stdin) // until it is killed
+	return err
+}
+
+func TestASessionIsOneProcesssAtATimeAndOutlivesIt(t *testing.T) {
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), otherEnv+"="+dir)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if line != "ready\n" {
+		t.Fatalf("the other process said %q, %v", line, err)
+	}
+	m := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
+	all, err := m.List(alice)
+	if err != nil || len(all) != 1 || all[0].Process != cmd.Process.Pid || all[0].Executions != 1 || all[0].Settings.Name != "of another process" {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	_, err = m.Execute(t.Context(), alice, "shared", session.Request{Code: "1"})
+	wantKind(t, err, fault.Conflict)
+	if !strings.Contains(err.Error(), fmt.Sprint("pid ", cmd.Process.Pid)) {
+		t.Errorf("%v does not name the process", err)
+	}
+	_, err = m.Cancel(alice, "shared", "")
+	wantKind(t, err, fault.Conflict)
+	wantKind(t, m.Destroy(t.Context(), alice, "shared"), fault.Conflict)
+	_, err = m.Create(t.Context(), alice, "shared", session.Settings{})
+	wantKind(t, err, fault.Conflict)
+
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	if i, err := m.Info(alice, "shared"); err != nil || i.Process != 0 || i.State != session.Idle {
+		t.Errorf("%+v, %v", i, err)
+	}
+	r := prints(t, m, "shared", "print(read('f'))", "hello")
+	if !strings.Contains(r.Notice, "paddock was started again") || !strings.Contains(r.Notice, "gone") {
+		t.Errorf("the notice is %q", r.Notice)
+	}
+	if r := execute(t, m, "shared", "print(x)"); r.Exit.Error == nil || r.Notice != "" {
+		t.Errorf("%+v", r)
+	}
+	r, err = m.Execute(t.Context(), alice, "shared", session.Request{Code: "1", Language: "javascript"})
+	if err != nil || r.Notice != "" {
+		t.Errorf("a language that was not used has nothing to miss: %+v, %v", r, err)
+	}
+	if i, err := m.Info(alice, "shared"); err != nil || i.Executions != 4 || i.Process != os.Getpid() {
+		t.Errorf("%+v, %v", i, err)
+	}
+}
+
+func TestClosingLetsTheNextManagerGoOn(t *testing.T) {
+	dir := t.TempDir()
+	first := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
+	second := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
+	id := create(t, first, alice, "")
+	_, err := second.Files(alice, id)
+	wantKind(t, err, fault.Conflict)
+	first.Close()
+	if r := execute(t, second, id, "1"); r.Notice != "" {
+		t.Errorf("nothing ran before, but: %q", r.Notice)
+	}
+	_, err = second.Create(t.Context(), alice, id, session.Settings{})
+	wantKind(t, err, fault.Conflict)
+}
+
+func TestARecordThatIsNotUnderstoodIsNotTouched(t *testing.T) {
+	dir := t.TempDir()
+	m := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
+	for id, c := range map[session.ID]struct {
+		text string
+		want fault.Kind
+	}{
+		"broken": {"{", fault.Internal}, "newer": {`{"version":2,"session_id":"newer","owner":"local"}`, fault.Unsupported},
+		"stranger": {`{"version":1,"session_id":"stranger","owner":"mallory"}`, fault.NotFound},
+	} {
+		t.Run(string(id), func(t *testing.T) {
+			folder := filepath.Join(dir, "owners", "local", string(id))
+			path := filepath.Join(folder, "session.json")
+			if err := os.MkdirAll(folder, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := m.Execute(t.Context(), session.Local, id, session.Request{})
+			wantKind(t, err, c.want)
+			_, err = m.Create(t.Context(), session.Local, id, session.Settings{})
+			wantKind(t, err, fault.Conflict)
+			if got, err := os.ReadFile(path); err != nil || string(got) != c.text {
+				t.Errorf("it is now %q, %v", got, err)
+			}
+		})
+	}
+	if all, err := m.List(session.Local); err != nil || len(all) != 0 {
+		t.Errorf("%v, %v", all, err)
+	}
+}
+
+func TestTheRestOfARemovedSessionIsSwept(t *testing.T) {
+	dir := t.TempDir()
+	old, young := filepath.Join(dir, "owners", "local", "old"), filepath.Join(dir, "owners", "local", "young")
+	for _, folder := range []string{old, young} {
+		if err := os.MkdirAll(filepath.Join(folder, "workspace", "d"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, "lock"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chtimes(old, time.Time{}, time.Now().Add(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	m := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
+	deadline := time.After(10 * time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for there := true; there; {
+		select {
+		case <-tick.C:
+			_, err := os.Stat(old)
+			there = err == nil
+		case <-deadline:
+			t.Fatal("it is still there")
+		}
+	}
+	if _, err := os.Stat(young); err != nil {
+		t.Errorf("one that may be in the making was removed: %v", err)
+	}
+	if id := create(t, m, session.Local, "young"); id != "young" {
+		t.Errorf("its name cannot be used: %q", id)
+	}
+}
+
+func TestTheRecordIsWhatItSays(t *testing.T) {
+	dir := t.TempDir()
+	m := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
+	create(t, m, session.Local, "s")
+	data, err := os.ReadFile(filepath.Join(dir, "owners", "local", "s", "session.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got["version"] != 1.0 || got["session_id"] != "s" || got["owner"] != "local" || got["isolation"] != "fake" || got["process"] != float64(os.Getpid()) {
+		t.Errorf("it holds %s", data)
+	}
+}

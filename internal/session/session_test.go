@@ -1,0 +1,498 @@
+package session_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/sandboxtest"
+	"paddock/internal/session"
+)
+
+const alice = session.Owner("alice")
+
+// manager makes a Manager over a fake; both are closed at the test's end.
+func manager(t *testing.T, config session.Config, fake sandboxtest.FakeConfig) *session.Manager {
+	t.Helper()
+	if config.Dir == "" {
+		config.Dir = t.TempDir()
+	}
+	backend := sandboxtest.NewFake(fake)
+	config.Backends = append(config.Backends, backend)
+	m, err := session.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+		if n := backend.Live(); n != 0 {
+			t.Errorf("%d interpreters live on", n)
+		}
+		backend.Close()
+	})
+	return m
+}
+
+func create(t *testing.T, m *session.Manager, owner session.Owner, id session.ID) session.ID {
+	t.Helper()
+	i, err := m.Create(t.Context(), owner, id, session.Settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i.ID
+}
+
+func execute(t *testing.T, m *session.Manager, id session.ID, code string) session.Result {
+	t.Helper()
+	r, err := m.Execute(t.Context(), alice, id, session.Request{Code: code, Language: "python"})
+	if err != nil {
+		t.Fatalf("%s: %v", code, err)
+	}
+	return r
+}
+
+// prints checks what a program prints, and that it ends well.
+func prints(t *testing.T, m *session.Manager, id session.ID, code, want string) session.Result {
+	t.Helper()
+	r := execute(t, m, id, code)
+	if r.Exit.Cause != sandbox.Exited || r.Exit.Error != nil || strings.TrimSpace(r.Stdout) != want {
+		t.Errorf("%s printed %q, want %q (%+v)", code, r.Stdout, want, r.Exit.Error)
+	}
+	return r
+}
+
+func wantKind(t *testing.T, err error, want fault.Kind) {
+	t.Helper()
+	if got := fault.KindOf(err); got != want {
+		t.Errorf("got the fault %q (%v), want %q", got, err, want)
+	}
+}
+
+func TestConfigReportsAllMistakesAtOnce(t *testing.T) {
+	_, err := session.New(session.Config{DefaultTimeout: 2 * time.Hour, IdleTTL: -1})
+	for _, want := range []string{"state folder", "backend", "timeout", "negative"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not speak of %q", err, want)
+		}
+	}
+}
+
+func TestASessionKeepsVariablesAndFiles(t *testing.T) {
+	m := manager(t, session.Config{}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 42")
+	r := execute(t, m, id, "write('out.txt', 'hello')\nwrite('/tmp/scratch', 'y')\nprint(x)\neprint('warned')\ndisplay('text/html', 'page')\nx * 2")
+	want := session.Result{
+		Session: id, Execution: r.Execution, Isolation: "fake", Stdout: "42\n", Stderr: "warned\n", Exit: r.Exit, Wall: r.Wall,
+		Displays: []sandbox.Display{{MIME: "text/html", Data: []byte("page")}},
+		Changes:  []session.Change{{Path: "out.txt", Change: "added", Size: 5}},
+	}
+	if !reflect.DeepEqual(r, want) || r.Exit.Result != "84" {
+		t.Errorf("got  %+v\nwant %+v", r, want)
+	}
+	tree, err := m.Files(alice, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tree.Write("in.txt", []byte("from outside")); err != nil {
+		t.Fatal(err)
+	}
+	if r := prints(t, m, id, "print(read('/app/in.txt'))\nremove('out.txt')", "from outside"); len(r.Changes) != 1 || r.Changes[0].Change != "removed" {
+		t.Errorf("the changes are %v", r.Changes)
+	}
+}
+
+func TestEachRuntimeHasItsOwnInterpreter(t *testing.T) {
+	m := manager(t, session.Config{Env: map[string]string{"GREETING": "hi", "TZ": "Europe/Berlin"}}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "both")
+	execute(t, m, id, "x = 1")
+	for _, language := range []string{"javascript", "typescript"} {
+		r, err := m.Execute(t.Context(), alice, id, session.Request{Code: "x = 2\nprint(x)", Language: language})
+		if err != nil || r.Stdout != "2\n" {
+			t.Errorf("%s: %q, %v", language, r.Stdout, err)
+		}
+	}
+	prints(t, m, id, "print(x)", "1")
+	prints(t, m, id, "print(env('GREETING'), env('TZ'), env('HOME'))", "hi Europe/Berlin /workspace")
+	if i, err := m.Info(alice, id); err != nil || i.State != session.Live || i.Executions != 5 {
+		t.Errorf("%+v, %v", i, err)
+	}
+}
+
+func TestAFailingProgramIsAResult(t *testing.T) {
+	m := manager(t, session.Config{}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	r := execute(t, m, id, "x = 1\nraise ValueError('no')")
+	if r.Exit.Code != 1 || r.Exit.Error == nil || r.Exit.Error.Type != "ValueError" || r.Exit.Error.Line != 2 || r.Notice != "" {
+		t.Errorf("%+v, error %+v", r, r.Exit.Error)
+	}
+	prints(t, m, id, "print(x)", "1")
+}
+
+func TestARequestIsCheckedBeforeItWaits(t *testing.T) {
+	m := manager(t, session.Config{MaxTimeout: time.Minute}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "s")
+	for _, c := range []struct {
+		name string
+		id   session.ID
+		req  session.Request
+		want fault.Kind
+	}{
+		{"code of more than a mebibyte", id, session.Request{Code: strings.Repeat(" ", 1<<20+1)}, fault.Invalid},
+		{"code that is not UTF-8", id, session.Request{Code: "\xff"}, fault.Invalid},
+		{"a name over two lines", id, session.Request{Name: "a\nb"}, fault.Invalid},
+		{"too many arguments", id, session.Request{Args: make([]string, 1<<20+1)}, fault.Invalid},
+		{"an argument with a NUL", id, session.Request{Args: []string{"\x00"}}, fault.Invalid},
+		{"a timeout beyond the maximum", id, session.Request{Timeout: time.Minute + 1}, fault.Invalid},
+		{"a negative timeout", id, session.Request{Timeout: -1}, fault.Invalid},
+		{"a negative limit", id, session.Request{Limits: sandbox.RunLimits{StdoutBytes: -1}}, fault.Invalid},
+		{"an unknown language", id, session.Request{Language: "cobol"}, fault.Unsupported},
+		{"another isolation", id, session.Request{Isolation: "linux"}, fault.Conflict},
+		{"an unknown session", "unknown", session.Request{}, fault.NotFound},
+		{"a malformed session id", "../s", session.Request{}, fault.Invalid},
+		{"nothing wrong", id, session.Request{Code: strings.Repeat(" ", 1<<20), Timeout: time.Minute, Isolation: "fake"}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := m.Execute(t.Context(), alice, c.id, c.req)
+			wantKind(t, err, c.want)
+		})
+	}
+}
+
+func TestSettingsAreChecked(t *testing.T) {
+	m := manager(t, session.Config{MaxPerOwner: 2}, sandboxtest.FakeConfig{})
+	for _, c := range []struct {
+		name string
+		id   session.ID
+		set  session.Settings
+		want fault.Kind
+	}{
+		{"an id with a slash", "a/b", session.Settings{}, fault.Invalid},
+		{"an id that is too long", session.ID(strings.Repeat("x", 101)), session.Settings{}, fault.Invalid},
+		{"an unknown isolation", "", session.Settings{Isolation: "docker"}, fault.Unsupported},
+		{"an unknown language", "", session.Settings{Language: "cobol"}, fault.Unsupported},
+		{"more memory than there is", "", session.Settings{MemoryBytes: 1 << 40}, fault.Invalid},
+		{"a negative time to live", "", session.Settings{TTL: -1}, fault.Invalid},
+		{"all that works", "one", session.Settings{Isolation: "fake", Language: "typescript", Name: "my session", MemoryBytes: 1 << 20, TTL: time.Hour}, ""},
+		{"an id that is taken", "one", session.Settings{}, fault.Conflict},
+		{"a second session", "two", session.Settings{}, ""},
+		{"one more than allowed", "three", session.Settings{}, fault.Exhausted},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			i, err := m.Create(t.Context(), alice, c.id, c.set)
+			wantKind(t, err, c.want)
+			if err == nil && (i.ID != c.id || !reflect.DeepEqual(i.Settings, c.set) || i.Isolation != "fake" || i.State != session.Idle || !i.ExpiresAt.After(i.CreatedAt)) {
+				t.Errorf("%+v", i)
+			}
+		})
+	}
+	if _, err := m.Create(t.Context(), "bob", "one", session.Settings{}); err != nil {
+		t.Errorf("another owner's sessions count: %v", err)
+	}
+}
+
+func TestAnIsolationThatDoesNotWorkIsRefusedWithItsReason(t *testing.T) {
+	m := manager(t, session.Config{}, sandboxtest.FakeConfig{Unavailable: "the moon is full"})
+	_, err := m.Create(t.Context(), alice, "", session.Settings{Language: "python"})
+	wantKind(t, err, fault.Unavailable)
+	if !strings.Contains(err.Error(), "the moon is full") {
+		t.Error(err)
+	}
+}
+
+func TestMintedIDsCannotBeGuessed(t *testing.T) {
+	m := manager(t, session.Config{}, sandboxtest.FakeConfig{})
+	seen := map[string]bool{}
+	for range 20 {
+		id := create(t, m, alice, "")
+		if len(id) != 28 || !strings.HasPrefix(string(id), "s-") || strings.ToLower(string(id)) != string(id) {
+			t.Errorf("the id is %q", id)
+		}
+		r := execute(t, m, id, "1")
+		if seen[string(id)] || seen[r.Execution] || len(r.Execution) != 28 {
+			t.Errorf("%q or %q came before", id, r.Execution)
+		}
+		seen[string(id)], seen[r.Execution] = true, true
+	}
+}
+
+func TestToOthersASessionDoesNotExist(t *testing.T) {
+	m := manager(t, session.Config{}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "private")
+	ctx := t.Context()
+	calls := map[string]func(session.Owner, session.ID) error{
+		"Execute": func(o session.Owner, id session.ID) error {
+			_, err := m.Execute(ctx, o, id, session.Request{})
+			return err
+		},
+		"Info":    func(o session.Owner, id session.ID) error { _, err := m.Info(o, id); return err },
+		"Details": func(o session.Owner, id session.ID) error { _, err := m.Details(ctx, o, id); return err },
+		"Files":   func(o session.Owner, id session.ID) error { _, err := m.Files(o, id); return err },
+		"Cancel":  func(o session.Owner, id session.ID) error { _, err := m.Cancel(o, id, ""); return err },
+		"Reset":   func(o session.Owner, id session.ID) error { _, err := m.Reset(ctx, o, id); return err },
+		"Destroy": func(o session.Owner, id session.ID) error { return m.Destroy(ctx, o, id) },
+	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			for _, other := range []session.Owner{"bob", session.Local, ""} {
+				err, never := fault.Of(call(other, id)), fault.Of(call(other, "neverwas"))
+				if err == nil || err.Kind != fault.NotFound || strings.ReplaceAll(err.Error(), string(id), "neverwas") != never.Error() || err.Hint != never.Hint {
+					t.Errorf("%v differs from %v", err, never)
+				}
+			}
+		})
+	}
+	if all, err := m.List("bob"); err != nil || len(all) != 0 {
+		t.Errorf("bob sees %v, %v", all, err)
+	}
+	prints(t, m, id, "print('here')", "here")
+}
+
+func TestOutputIsKeptUpToItsLimitAndPassedOn(t *testing.T) {
+	m := manager(t, session.Config{Limits: sandbox.RunLimits{StdoutBytes: 10}}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	var out, errs bytes.Buffer
+	r, err := m.Execute(t.Context(), alice, id, session.Request{Code: "print('0123456789abc')\neprint('e')", Stdout: &out, Stderr: &errs})
+	if err != nil || r.Stdout != "0123456789" || !r.Exit.StdoutTruncated || out.String() != r.Stdout || errs.String() != "e\n" || r.Exit.StderrTruncated {
+		t.Errorf("%+v, %v; passed on %q and %q", r, err, out.String(), errs.String())
+	}
+	r, err = m.Execute(t.Context(), alice, id, session.Request{Code: "print('0123456789abc')", Limits: sandbox.RunLimits{StdoutBytes: 100}})
+	if err != nil || r.Stdout != "0123456789abc\n" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	r, err = m.Execute(t.Context(), alice, id, session.Request{Code: "flood", Stdout: brokenWriter{}, Limits: sandbox.RunLimits{StdoutBytes: 1 << 20}})
+	if err != nil || r.Exit.Cause != sandbox.Cancelled {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("the reader is gone") }
+
+func TestAnInterpreterThatIsLostIsReplacedAndTheModelTold(t *testing.T) {
+	for _, c := range []struct {
+		name, code string
+		forced     sandbox.State
+		kind       fault.Kind // of the call
+		now, later string     // what this call's notice says, and the next one's
+		after      string     // what x is then
+	}{
+		{"a program stopped by force, state restored", "x = 2\nspin", sandbox.Restored, "", "as they were before", "", "1"},
+		{"a program stopped by force, state lost", "x = 2\nspin", sandbox.Fresh, "", "are gone", "", ""},
+		{"a crash", "x = 2\ncrash", sandbox.Restored, "", "crashed", "", "1"},
+		{"an instance that goes away", "vanish", 0, fault.Unavailable, "", "its interpreter failed", ""},
+		{"a panic in the backend", "panic", 0, fault.Internal, "", "its interpreter failed", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := manager(t, session.Config{}, sandboxtest.FakeConfig{Forced: c.forced})
+			id := create(t, m, alice, "")
+			execute(t, m, id, "x = 1")
+			r, err := m.Execute(t.Context(), alice, id, session.Request{Code: c.code, Timeout: 20 * time.Millisecond})
+			wantKind(t, err, c.kind)
+			if !strings.Contains(r.Notice, c.now) || (c.now == "") != (r.Notice == "") {
+				t.Errorf("the notice is %q", r.Notice)
+			}
+			r = execute(t, m, id, "print(x)")
+			if strings.TrimSpace(r.Stdout) != c.after || !strings.Contains(r.Notice, c.later) || (c.later == "") != (r.Notice == "") {
+				t.Errorf("x is %q, the notice %q", r.Stdout, r.Notice)
+			}
+			if r := execute(t, m, id, "1"); r.Notice != "" {
+				t.Errorf("the notice comes again: %q", r.Notice)
+			}
+		})
+	}
+}
+
+func TestAStartThatFailsIsAFaultAndIsTriedAgain(t *testing.T) {
+	broken := true
+	m := manager(t, session.Config{}, sandboxtest.FakeConfig{OnStart: func(sandbox.Spec) error {
+		if broken {
+			return errors.New("no memory on the host")
+		}
+		return nil
+	}})
+	id := create(t, m, alice, "")
+	_, err := m.Execute(t.Context(), alice, id, session.Request{Code: "1"})
+	wantKind(t, err, fault.Unavailable)
+	if strings.Contains(err.Error(), "host") {
+		t.Errorf("the message tells the cause: %v", err)
+	}
+	broken = false
+	prints(t, m, id, "print(1)", "1")
+}
+
+func TestDetailsTellWhatFilesAndInterpretersKnow(t *testing.T) {
+	m := manager(t, session.Config{}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "import math\nx = 42\nwrite('d.txt', 'hello')")
+	d, err := m.Details(t.Context(), alice, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(d.Files) != 1 || d.Files[0].Path != "d.txt" || d.Files[0].Size != 5 || d.DiskBytes != 4096 || d.Memory == 0 {
+		t.Errorf("%+v", d)
+	}
+	if len(d.Variables) != 1 || d.Variables[0].Name != "x" || len(d.Imports) != 1 || d.State != session.Live {
+		t.Errorf("%+v", d)
+	}
+	started, ended := make(chan string, 1), make(chan error, 1)
+	go func() {
+		_, err := m.Execute(t.Context(), alice, id, session.Request{Code: "sleep(3600)", Started: func(x string) { started <- x }})
+		ended <- err
+	}()
+	<-started
+	d, err = m.Details(t.Context(), alice, id)
+	if err != nil || d.Variables != nil || d.State != session.Running || len(d.Files) != 1 {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if n, err := m.Cancel(alice, id, ""); n != 1 || err != nil {
+		t.Error(n, err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRuntimesNameTheirIsolation(t *testing.T) {
+	m := manager(t, session.Config{}, sandboxtest.FakeConfig{Name: "toy"})
+	var got []string
+	for _, r := range m.Runtimes(t.Context()) {
+		got = append(got, r.Isolation+"/"+r.Name)
+	}
+	if s := strings.Join(got, " "); s != "toy/python toy/javascript" {
+		t.Errorf("got %q", s)
+	}
+}
+
+func TestResetClearsFilesAndVariablesAndKeepsTheSession(t *testing.T) {
+	m := manager(t, session.Config{}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 1\nwrite('a', '')\nwrite('b', '')\nwrite('/tmp/c', '')")
+	n, err := m.Reset(t.Context(), alice, id)
+	if n != 2 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	r := execute(t, m, id, "print(x)")
+	if r.Exit.Error == nil || r.Notice != "" {
+		t.Errorf("%+v", r)
+	}
+	if r := execute(t, m, id, "read('/tmp/c')"); r.Exit.Error == nil {
+		t.Error("the temporary file is still there")
+	}
+	if i, err := m.Info(alice, id); err != nil || i.Executions != 3 {
+		t.Errorf("%+v, %v", i, err)
+	}
+}
+
+func TestDestroyRemovesEverything(t *testing.T) {
+	dir := t.TempDir()
+	m := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "gone")
+	execute(t, m, id, "write('a', 'secret')")
+	tree, err := m.Files(alice, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Destroy(t.Context(), alice, id); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "owners", "*", "*"))
+	if err != nil || len(left) != 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+	wantKind(t, m.Destroy(t.Context(), alice, id), fault.NotFound)
+	_, err = m.Execute(t.Context(), alice, id, session.Request{})
+	wantKind(t, err, fault.NotFound)
+	_, err = tree.Stat("a")
+	wantKind(t, err, fault.NotFound)
+	if r := execute(t, m, create(t, m, alice, "gone"), "read('a')"); r.Exit.Error == nil || r.Notice != "" {
+		t.Errorf("the next session of that name is not fresh: %+v", r)
+	}
+}
+
+func TestFoldersAreReadableByTheirOwnerAlone(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("folders have no modes here")
+	}
+	dir := filepath.Join(t.TempDir(), "state")
+	m := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
+	create(t, m, session.Local, "s")
+	for p, want := range map[string]os.FileMode{"": 0o700, "owners/local": 0o700, "owners/local/s": 0o700, "owners/local/s/workspace": 0o700, "owners/local/s/session.json": 0o600} {
+		if info, err := os.Stat(filepath.Join(dir, p)); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v", p, info, err)
+		}
+	}
+}
+
+func TestCloseEndsEverythingAndWorksTwice(t *testing.T) {
+	m := manager(t, session.Config{}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	var ended []chan error
+	started := make(chan string, 1)
+	for k := range 3 {
+		c := make(chan error, 1)
+		ended = append(ended, c)
+		go func() {
+			_, err := m.Execute(context.Background(), alice, id, session.Request{Code: "spin", Started: func(x string) { started <- x }})
+			c <- err
+		}()
+		if k == 0 {
+			<-started
+		}
+	}
+	for waiting := true; waiting; {
+		i, err := m.Info(alice, id)
+		waiting = err == nil && i.State != session.Queued
+		runtime.Gosched()
+	}
+	for range 2 {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := <-ended[0]; err != nil {
+		t.Errorf("the run ended with %v", err)
+	}
+	for _, c := range ended[1:] {
+		if k := fault.KindOf(<-c); k != fault.Unavailable && k != fault.NotFound {
+			t.Errorf("one that waited ended with %q", k)
+		}
+	}
+	_, err := m.Create(t.Context(), alice, "", session.Settings{})
+	wantKind(t, err, fault.Unavailable)
+	_, err = m.Execute(t.Context(), alice, id, session.Request{})
+	wantKind(t, err, fault.Unavailable)
+	_, err = m.Info(alice, id)
+	wantKind(t, err, fault.Unavailable)
+}
+
+func TestListTellsAllOfAnOwnersSessions(t *testing.T) {
+	m := manager(t, session.Config{}, sandboxtest.FakeConfig{})
+	for k := range 3 {
+		create(t, m, alice, session.ID(fmt.Sprint("s", k)))
+	}
+	create(t, m, "bob", "b")
+	execute(t, m, "s1", "1")
+	all, err := m.List(alice)
+	if err != nil || len(all) != 3 {
+		t.Fatal(all, err)
+	}
+	for k, want := range []session.State{session.Idle, session.Live, session.Idle} {
+		if i := all[k]; i.ID != session.ID(fmt.Sprint("s", k)) || i.State != want || i.Process != os.Getpid() || i.Owner != alice {
+			t.Errorf("%+v", i)
+		}
+	}
+}

@@ -1,0 +1,288 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/sandboxtest"
+	"paddock/internal/session"
+)
+
+// bubble runs a test in which time passes only while everyone waits.
+func bubble(t *testing.T, config session.Config, test func(t *testing.T, m *session.Manager)) {
+	config.Dir = t.TempDir()
+	synctest.Test(t, func(t *testing.T) { test(t, manager(t, config, sandboxtest.FakeConfig{})) })
+}
+
+// call is an execution under way.
+type call struct {
+	execution string
+	res       session.Result
+	err       error
+	done      chan struct{}
+}
+
+// begin starts an execution and waits until it runs or is queued.
+func begin(ctx context.Context, m *session.Manager, id session.ID, code string) *call {
+	c := &call{done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		c.res, c.err = m.Execute(ctx, alice, id, session.Request{Code: code, Started: func(x string) { c.execution = x }})
+	}()
+	synctest.Wait()
+	return c
+}
+
+func (c *call) ended() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestExecutionsRunInTheOrderOfTheirArrival(t *testing.T) {
+	bubble(t, session.Config{}, func(t *testing.T, m *session.Manager) {
+		id := create(t, m, alice, "")
+		first := begin(t.Context(), m, id, "order = ''\nsleep(10)")
+		var rest []*call
+		for k := range 20 {
+			rest = append(rest, begin(t.Context(), m, id, fmt.Sprintf("order = order + '%d '\nsleep(0.1)", k)))
+		}
+		if i, err := m.Info(alice, id); err != nil || i.State != session.Queued {
+			t.Errorf("%+v, %v", i, err)
+		}
+		for _, c := range append(rest, first) {
+			<-c.done
+		}
+		prints(t, m, id, "print(order)", "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19")
+	})
+}
+
+func TestTheQueueIsBounded(t *testing.T) {
+	bubble(t, session.Config{DefaultTimeout: time.Hour}, func(t *testing.T, m *session.Manager) {
+		id := create(t, m, alice, "")
+		var all []*call
+		for range 65 {
+			all = append(all, begin(t.Context(), m, id, "sleep(1)"))
+		}
+		over := begin(t.Context(), m, id, "1")
+		if f := fault.Of(over.err); !over.ended() || f == nil || f.Kind != fault.Exhausted || f.RetryAfter == 0 {
+			t.Errorf("one too many gave %+v", over.err)
+		}
+		for _, c := range all {
+			if <-c.done; c.err != nil {
+				t.Error(c.err)
+			}
+		}
+	})
+}
+
+func TestWhoIsCancelledWhileWaitingLeavesAtOnce(t *testing.T) {
+	bubble(t, session.Config{}, func(t *testing.T, m *session.Manager) {
+		id := create(t, m, alice, "")
+		running := begin(t.Context(), m, id, "x = 0\nsleep(10)")
+		ctx, cancel := context.WithCancel(t.Context())
+		waiting := begin(ctx, m, id, "x = 1")
+		cancel()
+		synctest.Wait()
+		if !waiting.ended() || !errors.Is(waiting.err, context.Canceled) || waiting.execution != "" || running.ended() {
+			t.Errorf("it ended %t with %v", waiting.ended(), waiting.err)
+		}
+		<-running.done
+		prints(t, m, id, "print(x)", "0")
+	})
+}
+
+func TestTheWallLimitStopsAProgramAndKeepsItsState(t *testing.T) {
+	bubble(t, session.Config{DefaultTimeout: 5 * time.Second}, func(t *testing.T, m *session.Manager) {
+		id := create(t, m, alice, "")
+		r := execute(t, m, id, "x = 1\nsleep(3600)")
+		if r.Exit.Cause != sandbox.TimedOut || r.Wall != 5*time.Second || r.Notice != "" {
+			t.Errorf("%+v", r)
+		}
+		prints(t, m, id, "print(x)", "1")
+		r, err := m.Execute(t.Context(), alice, id, session.Request{Code: "loop", Timeout: 2 * time.Second})
+		if err != nil || r.Exit.Cause != sandbox.TimedOut || r.Wall != 2*time.Second {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}
+
+func TestCancelStopsWhatItNamesAndNothingElse(t *testing.T) {
+	cancelled := func(t *testing.T, m *session.Manager, id session.ID, execution string, want int) {
+		t.Helper()
+		if n, err := m.Cancel(alice, id, execution); n != want || err != nil {
+			t.Errorf("cancelled %d, %v, want %d", n, err, want)
+		}
+	}
+	t.Run("all of a session", func(t *testing.T) {
+		bubble(t, session.Config{}, func(t *testing.T, m *session.Manager) {
+			id := create(t, m, alice, "")
+			a, b := begin(t.Context(), m, id, "x = 1\nsleep(10)"), begin(t.Context(), m, id, "x = 2")
+			cancelled(t, m, id, "", 2)
+			cancelled(t, m, id, "", 0)
+			<-a.done
+			<-b.done
+			if a.err != nil || a.res.Exit.Cause != sandbox.Cancelled {
+				t.Errorf("%+v, %v", a.res, a.err)
+			}
+			wantKind(t, b.err, fault.Cancelled)
+			cancelled(t, m, id, "", 0)
+			prints(t, m, id, "print(x)", "1")
+		})
+	})
+	t.Run("one by its id, once, and not the next", func(t *testing.T) {
+		bubble(t, session.Config{}, func(t *testing.T, m *session.Manager) {
+			id := create(t, m, alice, "")
+			a, b := begin(t.Context(), m, id, "sleep(10)"), begin(t.Context(), m, id, "sleep(10)")
+			cancelled(t, m, id, "x-unknown", 0)
+			cancelled(t, m, id, a.execution, 1)
+			cancelled(t, m, id, a.execution, 0)
+			<-a.done
+			synctest.Wait()
+			cancelled(t, m, id, a.execution, 0)
+			<-b.done
+			if a.res.Exit.Cause != sandbox.Cancelled || b.err != nil || b.res.Exit.Cause != sandbox.Exited {
+				t.Errorf("%+v; %+v, %v", a.res.Exit, b.res.Exit, b.err)
+			}
+		})
+	})
+	t.Run("nothing in a session where nothing runs", func(t *testing.T) {
+		bubble(t, session.Config{}, func(t *testing.T, m *session.Manager) {
+			cancelled(t, m, create(t, m, alice, ""), "", 0)
+		})
+	})
+}
+
+func TestResetAndDestroyStopWhatRunsAndWaits(t *testing.T) {
+	end := map[string]func(m *session.Manager, id session.ID) error{
+		"reset": func(m *session.Manager, id session.ID) error {
+			_, err := m.Reset(context.Background(), alice, id)
+			return err
+		},
+		"destroy": func(m *session.Manager, id session.ID) error { return m.Destroy(context.Background(), alice, id) },
+	}
+	for name, do := range end {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, session.Config{}, func(t *testing.T, m *session.Manager) {
+				id := create(t, m, alice, "")
+				a, b := begin(t.Context(), m, id, "spin"), begin(t.Context(), m, id, "write('late', '')")
+				if err := do(m, id); err != nil {
+					t.Error(err)
+				}
+				<-a.done
+				<-b.done
+				if a.err != nil || a.res.Exit.Cause != sandbox.Cancelled {
+					t.Errorf("%+v, %v", a.res, a.err)
+				}
+				wantKind(t, b.err, fault.Cancelled)
+			})
+		})
+	}
+}
+
+func TestAnUnusedSessionExpires(t *testing.T) {
+	bubble(t, session.Config{IdleTTL: time.Hour}, func(t *testing.T, m *session.Manager) {
+		id, short := create(t, m, alice, ""), session.ID("short")
+		if _, err := m.Create(t.Context(), alice, short, session.Settings{TTL: 10 * time.Second}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(11 * time.Second)
+		_, err := m.Execute(t.Context(), alice, short, session.Request{})
+		wantKind(t, err, fault.NotFound)
+		time.Sleep(50 * time.Minute)
+		prints(t, m, id, "print('used')", "used")
+		time.Sleep(59 * time.Minute)
+		if _, err := m.Info(alice, id); err != nil {
+			t.Errorf("it expired too early: %v", err)
+		}
+		time.Sleep(2 * time.Minute)
+		_, err = m.Info(alice, id)
+		wantKind(t, err, fault.NotFound)
+		if all, err := m.List(alice); err != nil || len(all) != 0 {
+			t.Errorf("left %v, %v", all, err)
+		}
+	})
+}
+
+func TestASessionThatRunsDoesNotExpire(t *testing.T) {
+	bubble(t, session.Config{IdleTTL: time.Minute}, func(t *testing.T, m *session.Manager) {
+		id := create(t, m, alice, "")
+		r, err := m.Execute(t.Context(), alice, id, session.Request{Code: "sleep(1800)\nprint('done')", Timeout: time.Hour})
+		if err != nil || r.Stdout != "done\n" {
+			t.Errorf("%+v, %v", r, err)
+		}
+		prints(t, m, id, "print('again')", "again")
+	})
+}
+
+func TestWhatADeadProcessLeftExpiresToo(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		first := manager(t, session.Config{Dir: dir, IdleTTL: time.Hour}, sandboxtest.FakeConfig{})
+		create(t, first, alice, "old")
+		first.Close()
+		second := manager(t, session.Config{Dir: dir, IdleTTL: time.Hour}, sandboxtest.FakeConfig{})
+		time.Sleep(30 * time.Minute)
+		if all, err := second.List(alice); err != nil || len(all) != 1 || all[0].Process != 0 {
+			t.Errorf("%+v, %v", all, err)
+		}
+		time.Sleep(time.Hour)
+		if all, err := second.List(alice); err != nil || len(all) != 0 {
+			t.Errorf("%+v, %v", all, err)
+		}
+	})
+}
+
+// TestCallsAtOnceNeverMixUp has everybody do everything to a few sessions,
+// with a time to live so short that they also expire meanwhile.
+func TestCallsAtOnceNeverMixUp(t *testing.T) {
+	m := manager(t, session.Config{MaxPerOwner: 100}, sandboxtest.FakeConfig{})
+	var all sync.WaitGroup
+	for w := range 8 {
+		all.Go(func() {
+			random := rand.New(rand.NewPCG(1, uint64(w)))
+			for range 60 {
+				id := session.ID(fmt.Sprint("s", random.IntN(3)))
+				if err := anything(t.Context(), m, id, random); err != nil {
+					switch fault.KindOf(err) {
+					case fault.NotFound, fault.Conflict, fault.Cancelled:
+					default:
+						t.Errorf("%v: %v", fault.KindOf(err), err)
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func anything(ctx context.Context, m *session.Manager, id session.ID, random *rand.Rand) (err error) {
+	switch random.IntN(10) {
+	case 0, 1:
+		_, err = m.Create(ctx, alice, id, session.Settings{TTL: time.Millisecond})
+	case 2:
+		_, err = m.Reset(ctx, alice, id)
+	case 3:
+		err = m.Destroy(ctx, alice, id)
+	case 4:
+		_, err = m.Cancel(alice, id, "")
+	case 5:
+		_, err = m.List(alice)
+	case 6:
+		_, err = m.Details(ctx, alice, id)
+	default:
+		_, err = m.Execute(ctx, alice, id, session.Request{Code: "x = 1\nwrite('f', 'x')\nprint(x)", Timeout: time.Second})
+	}
+	return err
+}
