@@ -55,6 +55,10 @@ func (k *kit) testLife(t *testing.T) {
 			await(t, "the end of the instance", in.Done())
 		})
 	}
+	k.testStart(t)
+}
+
+func (k *kit) testStart(t *testing.T) {
 	t.Run("a start whose context has ended gives no instance", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

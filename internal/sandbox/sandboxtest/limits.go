@@ -84,6 +84,12 @@ func (k *kit) testLimits(t *testing.T) {
 		}
 		works(t, in, k.Print("goes on"), "goes on")
 	})
+	k.testBudgets(t)
+	k.testDiskLimit(t)
+	k.testOutputLimits(t)
+}
+
+func (k *kit) testBudgets(t *testing.T) {
 	t.Run("a program that uses up its fuel stops and keeps its state", func(t *testing.T) {
 		in := k.start(t, k.spec(""))
 		o := run(t, in, sandbox.Command{Code: lines(k.Set("x", 1), k.Loop), Limits: sandbox.RunLimits{Fuel: 5_000_000, Grace: grace}})
@@ -106,8 +112,6 @@ func (k *kit) testLimits(t *testing.T) {
 		}
 		works(t, in, k.Show("x"), "1")
 	})
-	k.testDiskLimit(t)
-	k.testOutputLimits(t)
 }
 
 func (k *kit) testDiskLimit(t *testing.T) {

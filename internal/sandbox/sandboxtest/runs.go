@@ -70,6 +70,10 @@ func (k *kit) testRun(t *testing.T) {
 	k.testStreams(t, in)
 	k.testFiles(t)
 	k.testDisplay(t, in)
+	k.testEnvironment(t)
+}
+
+func (k *kit) testEnvironment(t *testing.T) {
 	t.Run("the environment is the spec's, whole", func(t *testing.T) {
 		t.Setenv("PADDOCK_SUITE_SECRET", "of the host")
 		spec := k.spec("")

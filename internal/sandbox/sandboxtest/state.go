@@ -48,6 +48,10 @@ func (k *kit) testState(t *testing.T) {
 		fails(t, b, k.Read("mine.txt"))
 		fails(t, b, k.Read("/workspace/mine.txt"))
 	})
+	k.testForced(t)
+}
+
+func (k *kit) testForced(t *testing.T) {
 	t.Run("after a stop by force the state is what the exit says", func(t *testing.T) {
 		in := k.start(t, k.spec(""))
 		works(t, in, k.Set("x", 1), "")

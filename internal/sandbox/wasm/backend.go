@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -142,11 +143,12 @@ func (b *Backend) Prepare(ctx context.Context) error {
 
 // Start makes a fresh interpreter, in its owner's worker.
 func (b *Backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
+	if !slices.Contains(guest.Names(), spec.Runtime) {
+		return nil, fault.New(fault.Unsupported, "there is no runtime called %q", spec.Runtime).
+			WithHint("the runtimes are %s", strings.Join(guest.Names(), " and "))
+	}
 	if _, err := guest.Open(spec.Runtime); err != nil {
-		if fault.KindOf(err) == fault.Unavailable {
-			return nil, err
-		}
-		return nil, fault.New(fault.Unsupported, "there is no runtime called %q", spec.Runtime).WithHint("the runtimes are %s", strings.Join(guest.Names(), " and ")).WithCause(err)
+		return nil, err
 	}
 	folder, body, err := b.body(spec)
 	if err != nil {

@@ -125,6 +125,12 @@ func (in *Instance) begin(room int) error {
 	return nil
 }
 
+func (in *Instance) isClosing() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.closing
+}
+
 func (in *Instance) finish() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -213,6 +219,9 @@ func (r *run) wait(ctx context.Context) (sandbox.Exit, error) {
 			exit, done, err := r.handle(in.take())
 			if err != nil {
 				in.client.fail(err)
+			}
+			if done && in.isClosing() {
+				return sandbox.Exit{}, gone(errClosed)
 			}
 			if done || err != nil {
 				return exit, err
