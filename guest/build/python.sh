@@ -163,7 +163,7 @@ build_python() {
 		../src/configure -C --host=wasm32-wasi --build="$(../src/config.guess)" --with-build-python="$native/bin/python3.13" \
 		--prefix=/usr/local --disable-test-modules --with-ensurepip=no --without-readline
 	printf '*disabled*\n_ctypes\n_uuid\n' >Modules/Setup.local
-	make -j"$jobs" libpython3.13.a Modules/_decimal/libmpdec/libmpdec.a Modules/expat/libexpat.a Modules/_hacl/libHacl_Hash_SHA2.a
+	make -j"$jobs" libpython3.13.a Modules/_decimal/libmpdec/libmpdec.a Modules/expat/libexpat.a Modules/_hacl/libHacl_Hash_SHA2.a pybuilddir.txt
 	# shellcheck disable=SC2086
 	$cc $optimise $emulate -I../src/Include -I../src/Include/internal -I../src/Include/internal/mimalloc -I. -c "$glue" -o glue.o
 	$cc -mexec-model=reactor -O2 -Wl,--strip-debug -Wl,--gc-sections -z stack-size=8388608 -Wl,--stack-first -Wl,--initial-memory=20971520 \

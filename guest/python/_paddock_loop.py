@@ -80,4 +80,7 @@ class Policy(asyncio.DefaultEventLoopPolicy):
     _loop_factory = Loop
 
 
+# The only loop there is, by whatever name a program asks for one.
+asyncio.DefaultEventLoopPolicy = Policy
+asyncio.EventLoop = asyncio.SelectorEventLoop = Loop
 asyncio.set_event_loop_policy(Policy())

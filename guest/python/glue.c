@@ -164,6 +164,8 @@ uint64_t EXPORT(pd_request)(const char *request, int32_t length)
         failure = FAILED_MEMORY;
     } else if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
         failure = FAILED_INTERRUPTED;
+    } else if (PyErr_Occurred()) {
+        PyErr_WriteUnraisable(handle); /* a mistake of the driver's: say which */
     }
     PyErr_Clear();
     forget_interrupts();

@@ -101,19 +101,25 @@ func (f *file) mistake(name string, err error) {
 
 func (f *file) section(section string, v any) {
 	table, isTable := v.(map[string]any)
+	known := slices.Contains(sections(), section)
+	var err *fault.Error
 	switch {
-	case !slices.Contains(sections(), section) && isTable:
-		f.mistake(section, fault.New(fault.Invalid, "%s: unknown section [%s]", f.at(section), section).
-			WithHint("%s", suggest(section, sections())))
+	case known && isTable:
+		for name, v := range table {
+			f.key(section+"."+name, v)
+		}
 		return
-	case !isTable:
-		f.mistake(section, fault.New(fault.Invalid, "%s: unknown key %q outside of a section", f.at(section), section).
-			WithHint("%s", suggest(section, names())))
-		return
+	case known:
+		err = fault.New(fault.Invalid, "%s: %s is a section, not a key", f.at(section), section).
+			WithHint("write [%s] on a line, and its keys below", section)
+	case isTable:
+		err = fault.New(fault.Invalid, "%s: unknown section [%s]", f.at(section), section).
+			WithHint("%s", suggest(section, sections()))
+	default:
+		err = fault.New(fault.Invalid, "%s: unknown key %q outside of a section", f.at(section), section).
+			WithHint("%s", suggest(section, names()))
 	}
-	for name, v := range table {
-		f.key(section+"."+name, v)
-	}
+	f.mistake(section, err)
 }
 
 func (f *file) key(name string, v any) {

@@ -7,18 +7,18 @@ import (
 
 // suggest says which of the known names an unknown one may have meant.
 func suggest(unknown string, known []string) string {
-	best, distance := "", len(unknown)+1
+	best, least := "", len(unknown)+1
 	for _, name := range known {
-		d := Distance(unknown, name)
+		d := distance(unknown, name)
 		// A name under the wrong section, or under none, is a mistake of its own.
 		if own := last(name); own != name && own == last(unknown) {
 			d = min(d, 1)
 		}
-		if d < distance {
-			best, distance = name, d
+		if d < least {
+			best, least = name, d
 		}
 	}
-	if best != "" && distance <= max(2, len(unknown)/3) {
+	if best != "" && least <= max(2, len(unknown)/3) {
 		return fmt.Sprintf("did you mean %s?", best)
 	}
 	if section, _, ok := strings.Cut(unknown, "."); ok {
@@ -36,9 +36,9 @@ func suggest(unknown string, known []string) string {
 // last is a key's name without its section.
 func last(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
 
-// Distance is how many letters have to be put in, left out or replaced to
+// distance is how many letters have to be put in, left out or replaced to
 // make one word of the other.
-func Distance(a, b string) int {
+func distance(a, b string) int {
 	from, to := []rune(a), []rune(b)
 	row := make([]int, len(to)+1) // from[:i] against to[:j]
 	for j := range row {

@@ -1,0 +1,380 @@
+package config
+
+import (
+	"errors"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"paddock/internal/fault"
+)
+
+// write puts a configuration file into the current folder, which is a fresh
+// one, so that mistakes name it as paddock.toml.
+func write(t *testing.T, text string) Source {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("paddock.toml", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Source{Search: []string{"paddock.toml"}}
+}
+
+func load(t *testing.T, src Source) *Config {
+	t.Helper()
+	c, err := Load(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// faults takes a joined error apart.
+func faults(err error) []*fault.Error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []*fault.Error
+		for _, e := range joined.Unwrap() {
+			all = append(all, faults(e)...)
+		}
+		return all
+	}
+	if err == nil {
+		return nil
+	}
+	return []*fault.Error{fault.Of(err)}
+}
+
+func TestWithoutAnythingEveryKeyHasItsDefault(t *testing.T) {
+	c := load(t, Source{})
+	if c.Sessions.DefaultTimeout != 30*time.Second || c.Sessions.MaxTimeout != time.Hour || c.Memory() != 256<<20 ||
+		c.Sessions.DiskBytes != 512<<20 || c.Policy.Fuel != 20e9 || c.Sandbox.Isolation != "wasm" || c.Logging.Level != slog.LevelWarn {
+		t.Errorf("the defaults are %+v", c)
+	}
+	if len(c.Values()) != len(Keys()) {
+		t.Errorf("%d values for %d keys", len(c.Values()), len(Keys()))
+	}
+	for _, v := range c.Values() {
+		if v.Origin != "default" {
+			t.Errorf("%s comes from %q", v.Key, v.Origin)
+		}
+	}
+}
+
+func TestEveryKeyReadsBackWhatIsShownOfIt(t *testing.T) {
+	text, section := "", ""
+	for _, v := range load(t, Source{Environ: []string{`PADDOCK_POLICY_ENV=A=1,B="x\`, "PADDOCK_SERVER_NAME=two\nlines\t\x01é"}}).Values() {
+		own, name, _ := strings.Cut(v.Key, ".")
+		if own != section {
+			section = own
+			text += "[" + section + "]\n"
+		}
+		text += name + " = " + v.Literal + "\n"
+	}
+	c := load(t, write(t, text))
+	if want := map[string]string{"A": "1", "B": `"x\`}; !maps.Equal(c.Policy.Env, want) {
+		t.Errorf("policy.env is %v, want %v", c.Policy.Env, want)
+	}
+	if c.Server.Name != "two\nlines\t\x01é" {
+		t.Errorf("server.name is %q", c.Server.Name)
+	}
+	for _, k := range Keys() {
+		if !c.IsSet(k.Name) {
+			t.Errorf("%s was not read from\n%s", k.Name, text)
+		}
+	}
+}
+
+func TestAFileOfTheSystemThatWeUniteIsRead(t *testing.T) {
+	c := load(t, write(t, `
+[server]
+name = "my sandbox"
+version = "1.2"
+instructions = """
+be kind
+"""
+
+[sessions]
+default_timeout_seconds = 10
+max_sessions_per_client = 5
+max_memory_mb = "1GiB"
+
+[logging]
+level = "INFO"
+structured = true
+
+[policy]
+fuel_budget = 10_000_000_000
+memory_bytes = 134217728
+stdout_max_bytes = "2MB"
+env = { PYTHONUTF8 = "1" }
+
+[tools]
+enabled = [
+  "files", # the other set is left out
+]
+`))
+	want := Config{File: "paddock.toml"}
+	want.Server.Name, want.Server.Version, want.Server.Instructions = "my sandbox", "1.2", "be kind\n"
+	want.Sessions.DefaultTimeout, want.Sessions.MaxTimeout = 10*time.Second, time.Hour
+	want.Sessions.MaxPerClient, want.Sessions.MemoryBytes = 5, 1<<30
+	want.Sessions.DiskBytes, want.Sessions.IdleTTL = 512<<20, 24*time.Hour
+	want.Logging.Level, want.Logging.Structured = slog.LevelInfo, true
+	want.Policy.Fuel, want.Policy.MemoryBytes = 10e9, 128<<20
+	want.Policy.StdoutBytes, want.Policy.StderrBytes = 2e6, 1<<20
+	want.Policy.Env = map[string]string{"PYTHONUTF8": "1"}
+	want.Sandbox.Isolation, want.Tools.Enabled = "wasm", []string{"files"}
+	got := *c
+	got.origins = nil
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	for key, origin := range map[string]string{
+		"server.instructions": "paddock.toml:5", "sessions.max_memory_mb": "paddock.toml:12", "policy.env": "paddock.toml:22",
+		"tools.enabled": "paddock.toml:25", "sessions.max_timeout_seconds": "default",
+	} {
+		if got := c.Origin(key); got != origin {
+			t.Errorf("%s comes from %q, want %q", key, got, origin)
+		}
+	}
+}
+
+func TestWhoGoesBeforeWhom(t *testing.T) {
+	file := "[logging]\nlevel = \"error\"\n"
+	for _, test := range []struct {
+		name          string
+		environ       []string
+		flags         map[string]string
+		level, origin string
+	}{
+		{"the file before the default", nil, nil, "error", "paddock.toml:2"},
+		{"a variable before the file", []string{"PADDOCK_LOGGING_LEVEL=info"}, nil, "info", "environment PADDOCK_LOGGING_LEVEL"},
+		{"the short variable before the long one", []string{"PADDOCK_LOG_LEVEL=debug", "PADDOCK_LOGGING_LEVEL=info"}, nil, "debug", "environment PADDOCK_LOG_LEVEL"},
+		{"an empty variable is none", []string{"PADDOCK_LOG_LEVEL="}, nil, "error", "paddock.toml:2"},
+		{"a flag before all", []string{"PADDOCK_LOG_LEVEL=debug"}, map[string]string{"log-level": "warn"}, "warn", "flag --log-level"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			src := write(t, file)
+			src.Environ, src.Flags = test.environ, test.flags
+			c := load(t, src)
+			if got := strings.ToLower(c.Logging.Level.String()); got != test.level || c.Origin("logging.level") != test.origin {
+				t.Errorf("the level is %s from %q, want %s from %q", got, c.Origin("logging.level"), test.level, test.origin)
+			}
+		})
+	}
+}
+
+func TestEveryKeyCanBeSetByItsVariable(t *testing.T) {
+	samples := map[string]string{
+		"server.version": "9", "server.instructions": "text", "policy.env": "A=b", "tools.enabled": "files", "sandbox.isolation": "wasm", "logging.structured": "true",
+		"policy.memory_bytes": "64MiB",
+	}
+	for _, k := range Keys() {
+		text := samples[k.Name]
+		if text == "" {
+			text = k.Default
+		}
+		for _, name := range k.Vars() {
+			c := load(t, Source{Environ: []string{name + "=" + text}})
+			if want := "environment " + name; c.Origin(k.Name) != want {
+				t.Errorf("%s comes from %q, want %q", k.Name, c.Origin(k.Name), want)
+			}
+		}
+	}
+}
+
+func TestSizesAndTimesAsPeopleWriteThem(t *testing.T) {
+	for _, test := range []struct {
+		flag, text string
+		key        string
+		want       any
+	}{
+		{"memory", "512", "sessions.max_memory_mb", int64(512)},
+		{"memory", "512MiB", "sessions.max_memory_mb", int64(512)},
+		{"memory", "1.5g", "sessions.max_memory_mb", int64(1536)},
+		{"memory", "100 MB", "sessions.max_memory_mb", "100000000B"},
+		{"max-output", "64MiB", "policy.stderr_max_bytes", int64(64 << 20)},
+		{"max-output", "10", "policy.stdout_max_bytes", int64(10)},
+		{"fuel", "5_000_000", "policy.fuel_budget", int64(5e6)},
+		{"timeout", "2", "sessions.default_timeout_seconds", int64(2)},
+		{"timeout", "2m", "sessions.default_timeout_seconds", int64(120)},
+		{"timeout", "1500ms", "sessions.default_timeout_seconds", 1.5},
+	} {
+		t.Run("--"+test.flag+" "+test.text, func(t *testing.T) {
+			c := load(t, Source{Flags: map[string]string{test.flag: test.text}})
+			all := c.Values()
+			i := slices.IndexFunc(all, func(v Value) bool { return v.Key == test.key })
+			if all[i].Value != test.want {
+				t.Errorf("%s is %v, want %v", test.key, all[i].Value, test.want)
+			}
+		})
+	}
+}
+
+func TestTheSmallerOfTwoMemoryLimitsCounts(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		environ []string
+		want    int64
+	}{
+		{"neither is set", nil, 256 << 20},
+		{"sessions.max_memory_mb alone", []string{"PADDOCK_SESSIONS_MAX_MEMORY_MB=1024"}, 1 << 30},
+		{"policy.memory_bytes alone, above the other's default", []string{"PADDOCK_POLICY_MEMORY_BYTES=1GiB"}, 1 << 30},
+		{"both", []string{"PADDOCK_SESSIONS_MAX_MEMORY_MB=100", "PADDOCK_POLICY_MEMORY_BYTES=1GiB"}, 100 << 20},
+		{"both, the other way round", []string{"PADDOCK_SESSIONS_MAX_MEMORY_MB=1024", "PADDOCK_POLICY_MEMORY_BYTES=64MiB"}, 64 << 20},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := load(t, Source{Environ: test.environ}).Memory(); got != test.want {
+				t.Errorf("it is %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+func TestMistakesSayWhereTheyStand(t *testing.T) {
+	for _, test := range []struct{ name, file, message, hint string }{
+		{"a misspelt key", "[sessions]\n\nmax_memory_bm = 1\n", `paddock.toml:3: unknown key "sessions.max_memory_bm"`, "did you mean sessions.max_memory_mb?"},
+		{"a key under the wrong section", "[policy]\nmax_memory_mb = 1\n", `paddock.toml:2: unknown key "policy.max_memory_mb"`, "did you mean sessions.max_memory_mb?"},
+		{"a key under no section", "idle_ttl_seconds = 1\n", `paddock.toml:1: unknown key "idle_ttl_seconds" outside of a section`, "did you mean sessions.idle_ttl_seconds?"},
+		{"a key like no other", "[tools]\nzzzzzz = 1\n", `paddock.toml:2: unknown key "tools.zzzzzz"`, "[tools] has enabled"},
+		{"a misspelt section", "# one\n[session]\nmax_disk_mb = 1\n", "paddock.toml:2: unknown section [session]", "did you mean sessions?"},
+		{"a section of a later time", "[transport_http]\nport = 1\n", "paddock.toml:1: unknown section [transport_http]", "known are server, sessions, logging, policy, sandbox, tools"},
+		{"a section that is a value", "sessions = 3\n", "paddock.toml:1: sessions is a section, not a key", "write [sessions] on a line, and its keys below"},
+		{"a dotted key", "sessions.max_disk_mb = \"all\"\n", `paddock.toml:1: sessions.max_disk_mb: "all" is not a size such as 256MiB`, ""},
+		{"a key in an inline table", "\nsessions = { max_disk_bm = 1 }\n", `paddock.toml:2: unknown key "sessions.max_disk_bm"`, ""},
+		{"a key behind a long text", "[server]\ninstructions = '''\n[policy]\nx = 1\n'''\nnmae = \"\"\n", `paddock.toml:6: unknown key "server.nmae"`, "did you mean server.name?"},
+		{"a text for an integer", "[policy]\nfuel_budget = \"lots\"\n", "paddock.toml:2: policy.fuel_budget: it is a text, not an integer", ""},
+		{"an integer for a text", "[server]\nname = 5\n", "paddock.toml:2: server.name: it is the integer 5, not a text", ""},
+		{"a number with a point for a size", "[policy]\nmemory_bytes = 1e9\n", `paddock.toml:2: policy.memory_bytes: it is a number with a point, not an integer or a size such as "256MiB"`, ""},
+		{"a text for a boolean", "[logging]\nstructured = \"yes\"\n", "paddock.toml:2: logging.structured: it is a text, not true or false", ""},
+		{"a text for a list", "[tools]\nenabled = \"core\"\n", "paddock.toml:2: tools.enabled: it is a text, not a list of texts", ""},
+		{"a number in a list", "[tools]\nenabled = [\"core\", 1]\n", "paddock.toml:2: tools.enabled: it is a list, not a list of texts", ""},
+		{"an unknown set of tools", "[tools]\nenabled = [\"core\", \"skills\"]\n", `paddock.toml:2: tools.enabled: "skills" is not one of core, files`, ""},
+		{"a set of tools twice", "[tools]\nenabled = [\"core\", \"core\"]\n", `paddock.toml:2: tools.enabled: "core" is there twice`, ""},
+		{"an unknown isolation", "[sandbox]\nisolation = \"none\"\n", `paddock.toml:2: sandbox.isolation: "none" is not one of wasm`, ""},
+		{"too little memory", "[sessions]\nmax_memory_mb = 1\n", "paddock.toml:2: sessions.max_memory_mb: it is not between 32MiB and 4GiB", "sessions.max_memory_mb: how much memory an interpreter may take, its own needs included"},
+		{"a negative size", "[policy]\nstdout_max_bytes = -1\n", "paddock.toml:2: policy.stdout_max_bytes: it is not between 1B and 1GiB", ""},
+		{"no time", "[sessions]\nmax_timeout_seconds = 0\n", "paddock.toml:2: sessions.max_timeout_seconds: 0 is not between 1 and 604800", ""},
+		{"a number that fits nowhere", "[sessions]\ndefault_timeout_seconds = 9223372036854775807\n", "paddock.toml:2: sessions.default_timeout_seconds: 9223372036854775807 is not between 1 and 86400", ""},
+		{"a time above its maximum", "[sessions]\ndefault_timeout_seconds = 60\nmax_timeout_seconds = 50\n", "paddock.toml:2: sessions.default_timeout_seconds (60) is above sessions.max_timeout_seconds (50)", "set sessions.max_timeout_seconds too"},
+		{"a maximum below the default time", "[sessions]\nmax_timeout_seconds = 5\n", "paddock.toml:2: sessions.default_timeout_seconds (30) is above sessions.max_timeout_seconds (5)", "set sessions.default_timeout_seconds too"},
+		{"an environment of numbers", "[policy.env]\nA = 1\n", "paddock.toml:1: policy.env: A is the integer 1, not a text", ""},
+		{"an environment with an odd name", "[policy.env]\n\"a b\" = \"\"\n", `paddock.toml:1: policy.env: "a b" is not a variable's name`, ""},
+		{"what is not TOML", "[sessions]\nmax_disk_mb 5\n", "paddock.toml:2: ", "the file is not TOML from there on"},
+		{"a key twice", "[sessions]\nmax_disk_mb = 5\nmax_disk_mb = 6\n", "paddock.toml:3: ", ""},
+		{"a huge file", strings.Repeat("# page\n", 10_000), "paddock.toml: it is larger than 64KiB", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := Load(write(t, test.file))
+			all := faults(err)
+			if len(all) != 1 {
+				t.Fatalf("got %d mistakes, want 1: %v", len(all), err)
+			}
+			if got := all[0].Message; got != test.message && !(strings.HasSuffix(test.message, ": ") && strings.HasPrefix(got, test.message)) {
+				t.Errorf("the message is\n%s\nwant\n%s", got, test.message)
+			}
+			if test.hint != "" && all[0].Hint != test.hint {
+				t.Errorf("the hint is %q, want %q", all[0].Hint, test.hint)
+			}
+			if all[0].Kind != fault.Invalid {
+				t.Errorf("the kind is %q", all[0].Kind)
+			}
+		})
+	}
+}
+
+func TestAllMistakesAreReportedAtOnceAndTheRestCounts(t *testing.T) {
+	src := write(t, "[sessions]\nmax_memory_mb = 1\nidle_ttl = 5\nmax_disk_mb = 7\n[what]\n")
+	src.Environ = []string{"PADDOCK_POLICY_FUEL=1", "PADDOCK_LOG_LEVEL=loud", "PADDOCK_TEST_REQUIRE=wasm", "PADDOCK_POLICY_ENV=A"}
+	src.Flags = map[string]string{"timeout": "soon", "max-output": "0"}
+	c, err := Load(src)
+	var got []string
+	for _, f := range faults(err) {
+		got = append(got, f.Message)
+	}
+	want := []string{
+		`paddock.toml:2: sessions.max_memory_mb: it is not between 32MiB and 4GiB`,
+		`paddock.toml:3: unknown key "sessions.idle_ttl"`,
+		`paddock.toml:5: unknown section [what]`,
+		`environment PADDOCK_LOG_LEVEL: logging.level: "loud" is not one of debug, info, warn, error`,
+		`environment PADDOCK_POLICY_ENV: policy.env: "A" is not of the form NAME=value`,
+		`environment PADDOCK_POLICY_FUEL: unknown variable`,
+		`flag --timeout: sessions.default_timeout_seconds: "soon" is neither seconds nor a duration such as 30s or 2m`,
+		`flag --max-output: policy.stdout_max_bytes: it is not between 1B and 1GiB`,
+		`flag --max-output: policy.stderr_max_bytes: it is not between 1B and 1GiB`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if c.Sessions.DiskBytes != 7<<20 || c.Memory() != 256<<20 || c.Sessions.DefaultTimeout != 30*time.Second {
+		t.Errorf("the rest is %+v", c.Sessions)
+	}
+}
+
+func TestWhichFileIsRead(t *testing.T) {
+	dir := t.TempDir()
+	first, second := filepath.Join(dir, "first.toml"), filepath.Join(dir, "second.toml")
+	for path, name := range map[string]string{first: "first", second: "second"} {
+		if err := os.WriteFile(path, []byte("[server]\nname = \""+name+"\"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		name string
+		src  Source
+		want string
+	}{
+		{"the first that is there", Source{Search: []string{filepath.Join(dir, "none.toml"), second, first}}, "second"},
+		{"no folder of that name", Source{Search: []string{dir, first}}, "first"},
+		{"the one that was asked for", Source{File: second, Search: []string{first}}, "second"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := load(t, test.src).Server.Name; got != test.want {
+				t.Errorf("it was the %s", got)
+			}
+		})
+	}
+	t.Run("one that was asked for has to be there", func(t *testing.T) {
+		if _, err := Load(Source{File: filepath.Join(dir, "none.toml"), Search: []string{first}}); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestDistanceCountsLetters(t *testing.T) {
+	for _, test := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0}, {"abc", "abd", 1}, {"abc", "ab", 1}, {"ab", "cab", 1}, {"kitten", "sitting", 3}, {"größe", "grösse", 2}} {
+		if got := distance(test.a, test.b); got != test.want {
+			t.Errorf("distance(%q, %q) is %d, want %d", test.a, test.b, got, test.want)
+		}
+	}
+}
+
+func FuzzFile(f *testing.F) {
+	f.Add("[sessions]\nmax_disk_mb = 7\n[policy.env]\nA = \"b\"\n")
+	f.Add("server = { name = 'x' }\na.b.c = [1,\n2]\n")
+	f.Add("[[policy]]\nenv = 1\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		path := filepath.Join(t.TempDir(), "paddock.toml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := Load(Source{File: path})
+		var e *fault.Error
+		if err != nil && !errors.As(err, &e) {
+			t.Errorf("the mistake is not a fault: %v", err)
+		}
+		for _, v := range c.Values() {
+			if v.Origin == path+":0" {
+				t.Errorf("%s stands in line 0 of\n%s", v.Key, text)
+			}
+		}
+	})
+}

@@ -1,0 +1,251 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/session"
+)
+
+// finding is one thing that the doctor looked at.
+type finding struct {
+	Name   string `json:"name"`
+	Status string `json:"status"` // good, weak or bad
+	Detail string `json:"detail"`
+	Hint   string `json:"hint,omitempty"` // what to change
+}
+
+// The statuses of a finding. Code can run unless something is bad.
+const (
+	good = "ok"
+	weak = "weak"
+	bad  = "bad"
+)
+
+// diagnosis is what the doctor found.
+type diagnosis struct {
+	OK         bool            `json:"ok"`
+	Build      buildInfo       `json:"build"`
+	ConfigFile string          `json:"config_file"`
+	StateDir   string          `json:"state_dir"`
+	CacheDir   string          `json:"cache_dir"`
+	Isolations []isolationJSON `json:"isolations"`
+	Findings   []finding       `json:"findings"`
+}
+
+type isolationJSON struct {
+	Name        string           `json:"name"`
+	Available   bool             `json:"available"`
+	Engine      string           `json:"engine"`
+	Runtimes    []runtimeJSON    `json:"runtimes"`
+	Protections []protectionJSON `json:"protections"`
+}
+
+type runtimeJSON struct {
+	Name        string   `json:"name"`
+	Languages   []string `json:"languages"`
+	Version     string   `json:"version"`
+	Description string   `json:"description"`
+}
+
+type protectionJSON struct {
+	Name   string `json:"name"`
+	Active bool   `json:"active"`
+	Detail string `json:"detail"`
+}
+
+func (p *program) doctorCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Tell what works on this machine, what does not, and what to change",
+		Long: `Looks at the configuration, the folders, the interpreters and the walls around
+them, and runs a small program in each interpreter. Each line is ok, weak
+(code runs, with less around it) or bad.
+
+Exit codes: 0 code can run, 1 it cannot, 2 wrong usage.`,
+		Args: count(0, 0, ""),
+		RunE: func(c *cobra.Command, _ []string) error { return p.doctor(c, asJSON) },
+	}
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func (p *program) doctor(c *cobra.Command, asJSON bool) error {
+	err := p.load(c)
+	if p.config == nil {
+		return err // there is no place to look at
+	}
+	d := &diagnosis{Build: build(), ConfigFile: p.config.File, StateDir: p.places.state, CacheDir: p.places.cache, Isolations: []isolationJSON{}}
+	if err == nil {
+		d.add("configuration", good, p.aboutConfig(), "")
+	} else {
+		for _, e := range apart(err) {
+			d.fail("configuration", e)
+		}
+	}
+	p.examine(c.Context(), d)
+	if c.Context().Err() != nil {
+		return context.Cause(c.Context())
+	}
+	d.OK = !slices.ContainsFunc(d.Findings, func(f finding) bool { return f.Status == bad })
+	if asJSON {
+		err = p.printJSON(d)
+	} else {
+		err = p.printDiagnosis(d)
+	}
+	if err == nil && !d.OK {
+		err = exit(exitFailed)
+	}
+	return err
+}
+
+func (d *diagnosis) add(name, status, detail, hint string) {
+	d.Findings = append(d.Findings, finding{Name: name, Status: status, Detail: detail, Hint: hint})
+}
+
+// fail adds what went wrong; here the operator reads the cause too.
+func (d *diagnosis) fail(name string, err error) {
+	detail, hint := err.Error(), ""
+	var f *fault.Error
+	if errors.As(err, &f) {
+		hint = f.Hint
+		if cause := errors.Unwrap(f); cause != nil {
+			detail += ": " + cause.Error()
+		}
+	}
+	d.add(name, bad, detail, hint)
+}
+
+// examine looks at everything that a program needs, in the order in which it
+// is needed; what cannot be looked at because of an earlier thing is left out.
+func (p *program) examine(ctx context.Context, d *diagnosis) {
+	if err := writable(p.places.state); err != nil {
+		d.add("state folder", bad, fmt.Sprintf("%s cannot be written: %v", p.places.state, err), "make it writable, or name another one with --state-dir")
+		return
+	}
+	d.add("state folder", good, p.places.state, "")
+	parts, err := p.open(nil)
+	if err != nil {
+		d.fail("sessions", err)
+		return
+	}
+	defer parts.close(p.log)
+	probe := parts.backend.Probe(ctx)
+	d.isolation(parts.backend.Name(), probe)
+	if !probe.Available {
+		d.add("isolation "+parts.backend.Name(), bad, probe.Reason, probe.Hint)
+		return
+	}
+	if probe.Reason != "" { // one of the interpreters is missing
+		d.add("isolation "+parts.backend.Name(), weak, probe.Reason, probe.Hint)
+	}
+	began := time.Now()
+	if err := p.prepare(ctx, parts.backend); err != nil {
+		d.fail("cache folder", err)
+		return
+	}
+	detail := p.places.cache
+	if took := time.Since(began); took > patience {
+		detail += fmt.Sprintf(" (prepared just now, in %.1f s)", took.Seconds())
+	}
+	d.add("cache folder", good, detail, "")
+	for _, r := range probe.Runtimes {
+		d.runtime(ctx, parts.sessions, parts.backend.Name(), r)
+	}
+	for _, w := range probe.Protections {
+		if w.Active {
+			d.add(w.Name, good, w.Detail, "")
+			continue
+		}
+		d.add(w.Name, weak, w.Detail, "")
+	}
+}
+
+// writable tries to write into a folder, which is made when it is missing.
+func writable(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".doctor-")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString("can it be written?\n")
+	return errors.Join(err, f.Close(), os.Remove(f.Name()))
+}
+
+func (d *diagnosis) isolation(name string, probe sandbox.Probe) {
+	i := isolationJSON{Name: name, Available: probe.Available, Engine: probe.Engine, Runtimes: []runtimeJSON{}, Protections: []protectionJSON{}}
+	for _, r := range probe.Runtimes {
+		i.Runtimes = append(i.Runtimes, runtimeJSON{Name: r.Name, Languages: r.Languages, Version: r.Version, Description: r.Description})
+	}
+	for _, w := range probe.Protections {
+		i.Protections = append(i.Protections, protectionJSON(w))
+	}
+	d.Isolations = append(d.Isolations, i)
+}
+
+// trials are programs that print 42, by language.
+var trials = map[string]string{"python": "print(6 * 7)", "javascript": "console.log(6 * 7)"}
+
+// runtime runs a small program.
+func (d *diagnosis) runtime(ctx context.Context, m *session.Manager, isolation string, r sandbox.Runtime) {
+	language := r.Languages[0]
+	trial, known := trials[language]
+	if !known {
+		d.add(r.Name, good, r.Version+" is there; it was not tried", "")
+		return
+	}
+	info, err := m.Create(ctx, session.Local, "", session.Settings{Language: language, Isolation: isolation, Name: "paddock doctor", TTL: leftoverTTL})
+	if err != nil {
+		d.fail(r.Name, err)
+		return
+	}
+	defer func() {
+		if err := m.Destroy(context.WithoutCancel(ctx), session.Local, info.ID); err != nil {
+			d.fail(r.Name, err)
+		}
+	}()
+	var out bytes.Buffer
+	began := time.Now()
+	res, err := m.Execute(ctx, session.Local, info.ID, session.Request{Code: trial, Language: language, Stdout: &out})
+	switch {
+	case err != nil:
+		d.fail(r.Name, err)
+	case res.Exit.Cause != sandbox.Exited || res.Exit.Code != 0 || strings.TrimSpace(out.String()) != "42":
+		d.add(r.Name, bad, fmt.Sprintf("a small program %s with exit code %d and printed %.40q", res.Exit.Cause, res.Exit.Code, out.String()), "this is a mistake of paddock's; please report it")
+	default:
+		d.add(r.Name, good, fmt.Sprintf("%s ran a small program in %.1f ms, its process included", r.Version, float64(time.Since(began).Microseconds())/1000), "")
+	}
+}
+
+func (p *program) printDiagnosis(d *diagnosis) error {
+	rows := [][]string{}
+	for _, f := range d.Findings {
+		rows = append(rows, []string{f.Status, f.Name, plain(f.Detail)})
+		if f.Hint != "" {
+			rows = append(rows, []string{"", "", "→ " + plain(f.Hint)})
+		}
+	}
+	fmt.Fprintln(p.stdout, d.Build)
+	if err := p.printTable(rows); err != nil {
+		return err
+	}
+	verdict := "code can run here"
+	if !d.OK {
+		verdict = "code cannot run here"
+	}
+	_, err := fmt.Fprintln(p.stdout, verdict)
+	return err
+}

@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/user"
+	"path/filepath"
+	"runtime"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"paddock/internal/cli/config"
+	"paddock/internal/fault"
+)
+
+// places are the folders and files that paddock uses of a user's.
+type places struct {
+	state  string
+	cache  string
+	config string   // the configuration that was asked for; empty: search
+	search []string // where it may be else
+}
+
+// keyFlag adds a flag that sets keys of the configuration.
+func keyFlag(flags *pflag.FlagSet, name, usage string) {
+	keys := config.Flags(name)
+	if len(keys) == 0 {
+		panic("cli: no key has the flag --" + name)
+	}
+	flags.String(name, "", fmt.Sprintf("%s (%s)", usage, keys[0].Name))
+}
+
+// load finds the places, reads the configuration and opens the log. Its error
+// joins every mistake in the configuration; what is right of it counts then.
+func (p *program) load(c *cobra.Command) error {
+	var err error
+	if p.places, err = findPlaces(c.Flags()); err != nil {
+		return err
+	}
+	given := map[string]string{}
+	c.Flags().Visit(func(f *pflag.Flag) {
+		if len(config.Flags(f.Name)) > 0 {
+			given[f.Name] = f.Value.String()
+		}
+	})
+	p.config, err = config.Load(config.Source{File: p.places.config, Search: p.places.search, Environ: os.Environ(), Flags: given})
+	options := &slog.HandlerOptions{Level: p.config.Logging.Level}
+	p.log = slog.New(slog.NewTextHandler(p.stderr, options))
+	if p.config.Logging.Structured {
+		p.log = slog.New(slog.NewJSONHandler(p.stderr, options))
+	}
+	return err
+}
+
+func findPlaces(flags *pflag.FlagSet) (places, error) {
+	var p places
+	home := homeFolder()
+	for _, place := range []struct {
+		to       *string
+		flag     string
+		variable string
+		fallback string
+	}{
+		{&p.state, "state-dir", "PADDOCK_STATE_DIR", stateFolder(home)},
+		{&p.cache, "cache-dir", "PADDOCK_CACHE_DIR", cacheFolder(home)},
+		{&p.config, "config", "PADDOCK_CONFIG", ""},
+	} {
+		*place.to = place.fallback
+		if v := os.Getenv(place.variable); v != "" {
+			*place.to = v
+		}
+		if v, err := flags.GetString(place.flag); err == nil && v != "" {
+			*place.to = v
+		}
+	}
+	for _, dir := range []*string{&p.state, &p.cache} {
+		if *dir == "" {
+			return p, fault.New(fault.Unavailable, "the user has no home folder").WithHint("say where to keep files with --state-dir and --cache-dir")
+		}
+		abs, err := filepath.Abs(*dir)
+		if err != nil {
+			return p, fmt.Errorf("finding the current folder: %w", err)
+		}
+		*dir = abs
+	}
+	p.search = []string{"paddock.toml"}
+	if dir := configFolder(home); dir != "" {
+		p.search = append(p.search, filepath.Join(dir, "paddock.toml"))
+	}
+	return p, nil
+}
+
+// homeFolder is the user's home folder, also where a client starts paddock
+// without any environment; empty: there is none.
+func homeFolder() string {
+	if home, err := os.UserHomeDir(); err == nil {
+		return home
+	}
+	if u, err := user.Current(); err == nil {
+		return u.HomeDir
+	}
+	return ""
+}
+
+// stateFolder is where the system keeps what a program has to remember.
+func stateFolder(home string) string {
+	return folder("XDG_STATE_HOME", home, map[string]string{
+		"windows": "AppData/Local/paddock/state",
+		"darwin":  "Library/Application Support/paddock",
+		"":        ".local/state/paddock",
+	})
+}
+
+// cacheFolder is where the system keeps what can be made again.
+func cacheFolder(home string) string {
+	return folder("XDG_CACHE_HOME", home, map[string]string{
+		"windows": "AppData/Local/paddock/cache",
+		"darwin":  "Library/Caches/paddock",
+		"":        ".cache/paddock",
+	})
+}
+
+func configFolder(home string) string {
+	return folder("XDG_CONFIG_HOME", home, map[string]string{
+		"windows": "AppData/Roaming/paddock",
+		"darwin":  "Library/Application Support/paddock",
+		"":        ".config/paddock",
+	})
+}
+
+// folder is paddock's folder below the one that a variable names, or below the
+// home folder, by system.
+func folder(variable, home string, below map[string]string) string {
+	if dir := os.Getenv(variable); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "paddock")
+	}
+	path, special := below[runtime.GOOS]
+	if !special {
+		path = below[""]
+	}
+	if home == "" {
+		return ""
+	}
+	return filepath.Join(home, filepath.FromSlash(path))
+}
+
+// terminal tells whether a person looks at w.
+func terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

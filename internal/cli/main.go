@@ -1,0 +1,253 @@
+// Package cli is paddock's command line. It is the only place that reads
+// flags, files and the environment, and the only one where the parts are
+// joined: a backend, a session manager, an MCP server.
+//
+// Results go to stdout and what people should know to stderr. Each command's
+// help lists its exit codes.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"paddock/internal/cli/config"
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+)
+
+// The exit codes of every command but run, which has its own.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// Main runs the command line args, without the program's name, and gives the
+// exit code. It reads the process's environment and takes its signals: the
+// first interrupt ends what runs, gently, and the second the process.
+func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, newBackend: newWasm}
+	return p.main(ctx, args)
+}
+
+// program is one run of the command line.
+type program struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	newBackend     func(places, *slog.Logger) (sandbox.Backend, error)
+
+	// What load fills in:
+	config *config.Config
+	places places
+	log    *slog.Logger
+}
+
+// exit is an error that has been reported already: only its code is left.
+type exit int
+
+func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// errUsage is the cause of a fault in the command line itself.
+var errUsage = errors.New("wrong usage")
+
+func usage(format string, args ...any) *fault.Error {
+	return fault.New(fault.Invalid, format, args...).WithCause(errUsage)
+}
+
+func (p *program) main(ctx context.Context, args []string) (code int) {
+	p.log = slog.New(slog.DiscardHandler)
+	root := p.root()
+	args, running := endFlags(root, args)
+	defer func() {
+		if v := recover(); v != nil {
+			p.panicked(v)
+			code = ownFailure(running, nil)
+		}
+	}()
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	defer context.AfterFunc(ctx, stop)() // a second signal does what it does without us
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var done exit
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &done):
+		return int(done)
+	}
+	p.report(err)
+	return ownFailure(running, err)
+}
+
+// ownFailure is the exit code of what went wrong in paddock, not in a program.
+func ownFailure(running bool, err error) int {
+	switch {
+	case running:
+		return exitRunFailed
+	case errors.Is(err, errUsage):
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// report tells a person every mistake in err.
+func (p *program) report(err error) {
+	for _, e := range apart(err) {
+		var f *fault.Error
+		switch {
+		case errors.As(e, &f):
+			p.say("error", f.Message)
+			if f.Hint != "" {
+				p.say("hint", f.Hint)
+			}
+			if cause := errors.Unwrap(f); cause != nil && cause != errUsage {
+				p.log.Debug("the cause", "error", e, "cause", cause)
+			}
+		case errors.Is(e, context.Canceled):
+			p.say("error", "cancelled")
+		default: // whoever types commands may know where it went wrong
+			p.say("error", e.Error())
+		}
+	}
+}
+
+// say prints one message for people.
+func (p *program) say(kind, message string) {
+	fmt.Fprintf(p.stderr, "paddock: %s: %s\n", kind, strings.TrimRight(message, "\n"))
+}
+
+// apart gives the errors that were joined in err.
+func apart(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, e := range joined.Unwrap() {
+		all = append(all, apart(e)...)
+	}
+	return all
+}
+
+func (p *program) panicked(v any) {
+	p.say("error", fmt.Sprintf("paddock made a mistake: %v", v))
+	if p.log.Enabled(context.Background(), slog.LevelDebug) {
+		fmt.Fprintf(p.stderr, "%s", debug.Stack())
+		return
+	}
+	p.say("hint", "the same with --log-level debug shows where; please report it")
+}
+
+// root makes the tree of commands.
+func (p *program) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "paddock",
+		Short: "A safe place to run code, for any MCP client",
+		Long: `paddock runs Python, JavaScript and TypeScript isolated, in WebAssembly
+interpreters inside an unprivileged process, for models (paddock mcp) and for
+people (paddock run).
+
+Each key of the configuration can be set in paddock.toml, by a variable and,
+some of them, by a flag: paddock config show lists them all.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage; paddock run has its own.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		CompletionOptions: cobra.CompletionOptions{
+			HiddenDefaultCmd: true,
+		},
+	}
+	root.SetIn(p.stdin)
+	root.SetOut(p.stdout)
+	root.SetErr(p.stderr)
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usage("%v", err).WithHint("%s --help lists the flags", c.CommandPath())
+	})
+	flags := root.PersistentFlags()
+	flags.String("config", "", "read the configuration from `FILE` (PADDOCK_CONFIG); else ./paddock.toml or the user's")
+	flags.String("state-dir", "", "keep sessions in `DIR` (PADDOCK_STATE_DIR)")
+	flags.String("cache-dir", "", "keep compiled interpreters in `DIR` (PADDOCK_CACHE_DIR)")
+	keyFlag(root.PersistentFlags(), "log-level", "log to stderr from `LEVEL` on: debug, info, warn or error")
+	root.AddCommand(p.runCommand(), p.mcpCommand(), p.sessionCommand(), p.doctorCommand(), p.prepareCommand(), p.configCommand(), p.versionCommand())
+	for _, c := range append(root.Commands(), root) {
+		if c.HasSubCommands() {
+			group(c)
+		}
+	}
+	return root
+}
+
+// group makes a command that only holds others: alone it prints its help, and
+// a word that names none of them is a mistake.
+func group(c *cobra.Command) {
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		err := usage("there is no command %q", c.CommandPath()+" "+args[0])
+		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+			return err.WithHint("did you mean %s?", strings.Join(near, " or "))
+		}
+		return err.WithHint("%s --help lists the commands", c.CommandPath())
+	}
+	c.SuggestionsMinimumDistance = 2
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+}
+
+// count checks how many arguments a command has; most < 0: any number.
+func count(least, most int, what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		switch {
+		case len(args) < least:
+			return usage("%s needs %s", c.CommandPath(), what).WithHint("%s", c.UseLine())
+		case most >= 0 && len(args) > most:
+			return usage("%s takes no %q", c.CommandPath(), args[most]).WithHint("%s", c.UseLine())
+		}
+		return nil
+	}
+}
+
+// endFlags finds out whether args are those of the command run; then it ends
+// the flags where the program's own arguments begin.
+func endFlags(root *cobra.Command, args []string) (ended []string, running bool) {
+	c, rest, err := root.Find(args)
+	if err != nil || c.Name() != "run" || c.Parent() != root {
+		return args, false
+	}
+	return append([]string{"run"}, endAfterCode(c, rest)...), true
+}
+
+// endAfterCode puts a -- behind -c CODE. Behind a FILE none is needed.
+func endAfterCode(c *cobra.Command, args []string) []string {
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		name, isLong := strings.CutPrefix(arg, "--")
+		name, _, hasValue := strings.Cut(name, "=")
+		switch {
+		case arg == "--" || arg == "-" || !strings.HasPrefix(arg, "-"):
+			return args
+		case strings.HasPrefix(arg, "-c") && !isLong, name == "code":
+			if arg == "-c" || isLong && !hasValue {
+				i++
+			}
+			return slices.Insert(slices.Clone(args), min(i+1, len(args)), "--")
+		case isLong && !hasValue:
+			f := c.Flag(name)
+			if f != nil && f.NoOptDefVal == "" {
+				i++ // its value
+			}
+		}
+	}
+	return args
+}

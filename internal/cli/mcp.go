@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"paddock/internal/mcpserver"
+)
+
+func (p *program) mcpCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "mcp",
+		Short: "Serve an MCP client over stdin and stdout",
+		Long: `Serves one MCP client that started paddock: requests on stdin, answers on
+stdout, the log on stderr. It ends when stdin does, and on a SIGTERM.
+
+Exit codes: 0 the client hung up, 1 failed, 2 wrong usage.`,
+		Example: `  {"mcpServers": {"paddock": {"command": "paddock", "args": ["mcp"]}}}`,
+		Args:    count(0, 0, ""),
+		RunE:    func(c *cobra.Command, _ []string) error { return p.mcp(c) },
+	}
+	keyFlag(c.Flags(), "tools", "offer these `SETS` of tools, with commas: core, files")
+	keyFlag(c.Flags(), "isolation", "run programs in this `KIND` of sandbox: wasm")
+	return c
+}
+
+func (p *program) mcp(c *cobra.Command) error {
+	if err := p.load(c); err != nil {
+		return err
+	}
+	parts, err := p.open(nil)
+	if err != nil {
+		return err
+	}
+	defer parts.close(p.log)
+	ctx, cancel := context.WithCancel(c.Context())
+	var preparing sync.WaitGroup
+	defer preparing.Wait()
+	defer cancel()
+	preparing.Go(func() {
+		// Whoever calls before it is done waits for it. Its failure is theirs
+		// too: here it is only seen early.
+		if err := p.prepare(ctx, parts.backend); err != nil && ctx.Err() == nil {
+			p.log.Error("the interpreters cannot be prepared", "cause", err)
+		}
+	})
+	version := p.config.Server.Version
+	if version == "" {
+		version = build().Version
+	}
+	server, err := mcpserver.New(mcpserver.Config{
+		Sessions: parts.sessions, Name: p.config.Server.Name, Version: version, Instructions: p.config.Server.Instructions,
+		Tools: p.config.Tools.Enabled, DefaultTimeout: p.config.Sessions.DefaultTimeout, MaxTimeout: p.config.Sessions.MaxTimeout, Log: p.log,
+	})
+	if err != nil {
+		return fmt.Errorf("making the MCP server: %w", err)
+	}
+	err = server.ServeStdio(ctx, readCloser(p.stdin), writeCloser(p.stdout))
+	if errors.Is(err, context.Canceled) && c.Context().Err() != nil {
+		return nil // it was told to end
+	}
+	return err
+}
+
+func readCloser(r io.Reader) io.ReadCloser {
+	if rc, ok := r.(io.ReadCloser); ok {
+		return rc
+	}
+	return io.NopCloser(r)
+}
+
+func writeCloser(w io.Writer) io.WriteCloser {
+	if wc, ok := w.(io.WriteCloser); ok {
+		return wc
+	}
+	return openEnded{w}
+}
+
+type openEnded struct{ io.Writer }
+
+func (openEnded) Close() error { return nil }

@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"time"
+
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/wasm"
+	"paddock/internal/session"
+)
+
+// newWasm makes the backend that programs run in.
+func newWasm(at places, log *slog.Logger) (sandbox.Backend, error) {
+	return wasm.New(wasm.Config{CacheDir: at.cache, OwnersDir: filepath.Join(at.state, "owners"), Log: log})
+}
+
+// preparer is a backend that has something to make once for each machine.
+type preparer interface{ Prepare(context.Context) error }
+
+// parts are a backend and the sessions that run in it.
+type parts struct {
+	backend  sandbox.Backend
+	sessions *session.Manager
+}
+
+// open joins the parts as the configuration says, after change (nil: nothing)
+// has had its say. They end with close.
+func (p *program) open(change func(*session.Config)) (*parts, error) {
+	b, err := p.newBackend(p.places, p.log)
+	if err != nil {
+		return nil, fmt.Errorf("making the backend: %w", err)
+	}
+	c := p.config
+	sc := session.Config{
+		Dir: p.places.state, Backends: []sandbox.Backend{b},
+		DefaultTimeout: c.Sessions.DefaultTimeout, MaxTimeout: c.Sessions.MaxTimeout, IdleTTL: c.Sessions.IdleTTL,
+		MaxPerOwner: int(c.Sessions.MaxPerClient), MemoryBytes: c.Memory(), DiskBytes: c.Sessions.DiskBytes,
+		Limits: sandbox.RunLimits{Fuel: uint64(c.Policy.Fuel), StdoutBytes: c.Policy.StdoutBytes, StderrBytes: c.Policy.StderrBytes},
+		Env:    maps.Clone(c.Policy.Env), Log: p.log,
+	}
+	if change != nil {
+		change(&sc)
+	}
+	m, err := session.New(sc)
+	if err != nil {
+		b.Close()
+		return nil, fmt.Errorf("opening the sessions: %w", err)
+	}
+	return &parts{backend: b, sessions: m}, nil
+}
+
+// close ends what runs and waits for it.
+func (o *parts) close(log *slog.Logger) {
+	for _, part := range []interface{ Close() error }{o.sessions, o.backend} {
+		if err := part.Close(); err != nil {
+			log.Warn("a part was not closed cleanly", "cause", err)
+		}
+	}
+}
+
+// patience is how long a person waits without being told why.
+const patience = 300 * time.Millisecond
+
+// prepare makes what a backend needs on this machine. The first time that
+// takes seconds, and a terminal is told so.
+func (p *program) prepare(ctx context.Context, b sandbox.Backend) error {
+	w, ok := b.(preparer)
+	if !ok {
+		return nil
+	}
+	if terminal(p.stderr) {
+		notice := time.AfterFunc(patience, func() {
+			fmt.Fprintln(p.stderr, "paddock: compiling the interpreters for this machine, once; it takes some seconds")
+		})
+		defer notice.Stop()
+	}
+	if err := w.Prepare(ctx); err != nil {
+		return fmt.Errorf("preparing the interpreters: %w", err)
+	}
+	return nil
+}

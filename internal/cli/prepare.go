@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func (p *program) prepareCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "prepare",
+		Short: "Compile the interpreters for this machine, so that no program waits for it",
+		Long: `Compiles the interpreters for this machine, starts each once and keeps a picture
+of its memory in the cache folder. The first program does the same; here it is
+done ahead. When it has been done already this takes no time.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage.`,
+		Args: count(0, 0, ""),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := p.load(c); err != nil {
+				return err
+			}
+			b, err := p.newBackend(p.places, p.log)
+			if err != nil {
+				return fmt.Errorf("making the backend: %w", err)
+			}
+			defer b.Close()
+			began := time.Now()
+			if err := p.prepare(c.Context(), b); err != nil {
+				return err
+			}
+			took := time.Since(began)
+			if asJSON {
+				return p.printJSON(map[string]any{"cache_dir": p.places.cache, "seconds": took.Seconds()})
+			}
+			_, err = fmt.Fprintf(p.stdout, "the interpreters are prepared in %s (%.1f s)\n", p.places.cache, took.Seconds())
+			return err
+		},
+	}
+	jsonFlag(c, &asJSON)
+	return c
+}

@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"paddock/internal/session"
+)
+
+func (p *program) sessionCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "session",
+		Short: "List, inspect and remove sessions",
+		Long: `Lists, inspects and removes the sessions that the user's own processes made:
+those of paddock run --keep and of MCP clients over stdio.`,
+	}
+	var listJSON, inspectJSON, removeJSON bool
+	ls := &cobra.Command{
+		Use: "ls", Aliases: []string{"list"}, Short: "List the sessions",
+		Long: "Lists the sessions, in the order of their making.\n\nExit codes: 0 done, 1 failed, 2 wrong usage.",
+		Args: count(0, 0, ""),
+		RunE: func(c *cobra.Command, _ []string) error { return p.listSessions(c, listJSON) },
+	}
+	inspect := &cobra.Command{
+		Use: "inspect ID", Short: "Tell what a session holds",
+		Long: "Tells what is known of a session, with its files.\n\nExit codes: 0 done, 1 failed or no such session, 2 wrong usage.",
+		Args: count(1, 1, "the id of a session"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.inspectSession(c, session.ID(args[0]), inspectJSON)
+		},
+	}
+	rm := &cobra.Command{
+		Use: "rm ID...", Aliases: []string{"remove"}, Short: "Remove sessions with their files",
+		Long: "Removes sessions with their files, and prints their ids.\n\nExit codes: 0 all were removed, 1 not all, 2 wrong usage.",
+		Args: count(1, -1, "the ids of sessions"),
+		RunE: func(c *cobra.Command, args []string) error { return p.removeSessions(c, args, removeJSON) },
+	}
+	jsonFlag(ls, &listJSON)
+	jsonFlag(inspect, &inspectJSON)
+	jsonFlag(rm, &removeJSON)
+	c.AddCommand(ls, inspect, rm)
+	return c
+}
+
+// withSessions calls f with the sessions; no program runs.
+func (p *program) withSessions(c *cobra.Command, f func(context.Context, *session.Manager) error) error {
+	if err := p.load(c); err != nil {
+		return err
+	}
+	parts, err := p.open(nil)
+	if err != nil {
+		return err
+	}
+	defer parts.close(p.log)
+	return f(c.Context(), parts.sessions)
+}
+
+// sessionJSON is a session as results show it.
+type sessionJSON struct {
+	ID         session.ID    `json:"session_id"`
+	Name       string        `json:"name,omitempty"`
+	Language   string        `json:"language"`
+	Isolation  string        `json:"isolation"`
+	State      session.State `json:"state"`
+	CreatedAt  time.Time     `json:"created_at"`
+	LastUsedAt time.Time     `json:"last_used_at"`
+	ExpiresAt  time.Time     `json:"expires_at"`
+	Executions int64         `json:"execution_count"`
+	Process    int           `json:"process,omitempty"` // that has it open
+}
+
+func sessionOf(i session.Info) sessionJSON {
+	return sessionJSON{
+		ID: i.ID, Name: i.Settings.Name, Language: i.Settings.Language, Isolation: i.Isolation, State: i.State,
+		CreatedAt: i.CreatedAt, LastUsedAt: i.LastUsedAt, ExpiresAt: i.ExpiresAt, Executions: i.Executions, Process: i.Process,
+	}
+}
+
+func (p *program) listSessions(c *cobra.Command, asJSON bool) error {
+	return p.withSessions(c, func(_ context.Context, m *session.Manager) error {
+		all, err := m.List(session.Local)
+		if err != nil {
+			return fmt.Errorf("listing the sessions: %w", err)
+		}
+		list := []sessionJSON{}
+		rows := [][]string{{"ID", "LANGUAGE", "STATE", "RUNS", "LAST USED", "EXPIRES", "PROCESS", "NAME"}}
+		for _, i := range all {
+			list = append(list, sessionOf(i))
+			process := "-"
+			if i.Process != 0 {
+				process = strconv.Itoa(i.Process)
+			}
+			rows = append(rows, []string{
+				string(i.ID), orDash(i.Settings.Language), string(i.State), strconv.FormatInt(i.Executions, 10),
+				moment(i.LastUsedAt), moment(i.ExpiresAt), process, plain(i.Settings.Name),
+			})
+		}
+		if asJSON {
+			return p.printJSON(map[string]any{"sessions": list})
+		}
+		return p.printTable(rows)
+	})
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return plain(s)
+}
+
+func (p *program) inspectSession(c *cobra.Command, id session.ID, asJSON bool) error {
+	return p.withSessions(c, func(ctx context.Context, m *session.Manager) error {
+		d, err := m.Details(ctx, session.Local, id)
+		if err != nil {
+			return fmt.Errorf("inspecting the session: %w", err)
+		}
+		if asJSON {
+			files := d.Files
+			if files == nil {
+				files = []session.File{}
+			}
+			return p.printJSON(struct {
+				sessionJSON
+				Files     []session.File `json:"files"`
+				DiskBytes int64          `json:"disk_bytes"`
+			}{sessionOf(d.Info), files, d.DiskBytes})
+		}
+		return p.printSession(d)
+	})
+}
+
+// printSession tells a person about a session that no other process has open:
+// there are no variables then.
+func (p *program) printSession(d session.Details) error {
+	rows := [][]string{
+		{"id", string(d.ID)},
+		{"name", orDash(d.Settings.Name)},
+		{"language", orDash(d.Settings.Language)},
+		{"isolation", d.Isolation},
+		{"made", moment(d.CreatedAt)},
+		{"last used", moment(d.LastUsedAt)},
+		{"expires", moment(d.ExpiresAt)},
+		{"runs", strconv.FormatInt(d.Executions, 10)},
+		{"disk", amount(d.DiskBytes)},
+		{"files", strconv.Itoa(len(d.Files))},
+	}
+	for _, f := range d.Files {
+		rows = append(rows, []string{"", plain(f.Path), amount(f.Size), moment(f.Modified)})
+	}
+	return p.printTable(rows)
+}
+
+func (p *program) removeSessions(c *cobra.Command, ids []string, asJSON bool) error {
+	return p.withSessions(c, func(ctx context.Context, m *session.Manager) error {
+		removed := []string{}
+		var mistakes []error
+		for _, id := range ids {
+			if err := m.Destroy(ctx, session.Local, session.ID(id)); err != nil {
+				mistakes = append(mistakes, err)
+				continue
+			}
+			removed = append(removed, id)
+			if !asJSON {
+				fmt.Fprintln(p.stdout, id)
+			}
+		}
+		if asJSON {
+			mistakes = append(mistakes, p.printJSON(map[string]any{"removed": removed}))
+		}
+		return errors.Join(mistakes...)
+	})
+}

@@ -1,0 +1,161 @@
+package mcpserver
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"paddock/internal/fault"
+	"paddock/internal/session"
+)
+
+// Caller is what a transport tells about who sent a request. What it put into
+// the context, such as a token's owner, is there as well.
+type Caller struct {
+	// SessionID is the transport's, such as Mcp-Session-Id; empty: none.
+	SessionID string
+	// Header is the HTTP request's; nil: there was none.
+	Header http.Header
+}
+
+// Bound is whose request it is and which session it has when it names none.
+type Bound struct {
+	Owner session.Owner
+	// Default names the owner's default session: requests with the same name
+	// share one, made by the first that needs it. Empty: every call that names
+	// no session gets one of its own, whose id is in the result.
+	Default string
+}
+
+// Binding decides about a request. Its error is the call's.
+type Binding func(context.Context, Caller) (Bound, error)
+
+// connection is one stdio connection.
+type connection struct {
+	bound    Bound
+	draining context.Context // ends when what runs shall stop
+}
+
+type connectionKey struct{}
+
+func (s *Server) bind(ctx context.Context, req mcp.Request) (Bound, error) {
+	if c, ok := ctx.Value(connectionKey{}).(*connection); ok {
+		return c.bound, nil
+	}
+	if s.config.Binding == nil {
+		return Bound{}, fault.New(fault.Denied, "nobody said whose request this is")
+	}
+	var c Caller
+	if ss, ok := req.GetSession().(*mcp.ServerSession); ok && ss != nil {
+		c.SessionID = ss.ID()
+	}
+	if extra := req.GetExtra(); extra != nil {
+		c.Header = extra.Header
+	}
+	return s.config.Binding(ctx, c)
+}
+
+// defaults are the default sessions by whose they are.
+type defaults struct {
+	mu    sync.Mutex // guards slots; taken after a slot's own, never before
+	slots map[Bound]*slot
+}
+
+// slot is one default session.
+type slot struct {
+	making sync.Mutex // held while the session is made, so that it is made once
+	id     session.ID // guarded by defaults.mu; empty: there is none
+}
+
+// get gives the default session of b; empty: there is none (yet).
+func (d *defaults) get(b Bound) session.ID {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s := d.slots[b]; s != nil {
+		return s.id
+	}
+	return ""
+}
+
+// make gives the default session of b, and creates it where there is none.
+func (d *defaults) make(b Bound, create func() (session.ID, error)) (session.ID, error) {
+	d.mu.Lock()
+	s := d.slots[b]
+	if s == nil {
+		if d.slots == nil {
+			d.slots = map[Bound]*slot{}
+		}
+		s = &slot{}
+		d.slots[b] = s
+	}
+	d.mu.Unlock()
+	s.making.Lock()
+	defer s.making.Unlock()
+	if id := d.get(b); id != "" {
+		return id, nil
+	}
+	id, err := create()
+	if err != nil {
+		return "", err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s.id = id
+	return id, nil
+}
+
+// forget drops the default session of b if it is still id; "" drops any.
+func (d *defaults) forget(b Bound, id session.ID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s := d.slots[b]; s != nil && (id == "" || s.id == id) {
+		s.id = ""
+	}
+}
+
+// inSession runs f in the session that a call named, or in its default one,
+// which is made with settings when there is none yet. A default session that
+// has gone meanwhile is replaced, and the result's notice says so.
+func (c *call) inSession(ctx context.Context, given session.ID, settings session.Settings, f func(session.ID) error) error {
+	if given != "" {
+		c.session = given
+		return f(given)
+	}
+	s := c.server
+	had := s.defaults.get(c.bound)
+	for {
+		id, err := c.open(ctx, settings)
+		if err != nil {
+			return err
+		}
+		c.session = id
+		err = f(id)
+		if id != had || fault.KindOf(err) != fault.NotFound || !s.gone(c.bound.Owner, id) {
+			return err
+		}
+		s.defaults.forget(c.bound, id)
+		had = ""
+		c.notice = "The session of the earlier calls has expired or been destroyed, with its variables and files. This is a new one."
+	}
+}
+
+// gone tells whether a session does not exist any more; otherwise it was
+// something in it that was not found.
+func (s *Server) gone(owner session.Owner, id session.ID) bool {
+	_, err := s.config.Sessions.Info(owner, id)
+	return fault.KindOf(err) == fault.NotFound
+}
+
+// open gives the call's default session, or a new one where it has no default.
+func (c *call) open(ctx context.Context, settings session.Settings) (session.ID, error) {
+	create := func() (session.ID, error) {
+		info, err := c.server.config.Sessions.Create(ctx, c.bound.Owner, "", settings)
+		return info.ID, err
+	}
+	if c.bound.Default == "" {
+		return create()
+	}
+	return c.server.defaults.make(c.bound, create)
+}

@@ -1,0 +1,89 @@
+package mcpserver
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// quirks are what a client needs that others do not. The zero quirks are the
+// form for everyone: structured content and, besides it, the same as text and
+// pictures. docs/clients.md tells where each comes from.
+type quirks struct {
+	// structuredHidesImages: given structured content, the client shows its
+	// model nothing else. A result with pictures has none then; its first text
+	// block is what would have been in it.
+	structuredHidesImages bool
+	// noResources: the client gives its model an embedded resource as raw JSON.
+	// Documents are text blocks then.
+	noResources bool
+}
+
+// clients is keyed by the beginning of the name that a client gives for itself;
+// bridges append theirs.
+var clients = []struct {
+	prefix string
+	quirks quirks
+}{
+	{"codex", quirks{structuredHidesImages: true, noResources: true}},
+}
+
+func quirksOf(i *mcp.Implementation) quirks {
+	if i != nil {
+		for _, c := range clients {
+			if strings.HasPrefix(strings.ToLower(i.Name), c.prefix) {
+				return c.quirks
+			}
+		}
+	}
+	return quirks{}
+}
+
+// result makes of an answer what this client shows best.
+func (q quirks) result(a answer) *mcp.CallToolResult {
+	res := &mcp.CallToolResult{StructuredContent: a.data, Content: []mcp.Content{}}
+	var shown []mcp.Content
+	pictured := false
+	for _, s := range a.shown {
+		if s.image != nil {
+			pictured = true
+		}
+		if c := q.content(s); c != nil {
+			shown = append(shown, c)
+		}
+	}
+	texts := a.texts
+	if pictured && q.structuredHidesImages {
+		res.StructuredContent, texts = nil, []string{string(a.data)}
+	} else if len(texts) == 0 && len(shown) == 0 {
+		texts = []string{string(a.data)}
+	}
+	for _, t := range texts {
+		res.Content = append(res.Content, &mcp.TextContent{Text: t})
+	}
+	res.Content = append(res.Content, shown...)
+	return res
+}
+
+// content is how one display is shown; nil: the texts tell why it is not.
+func (q quirks) content(s shown) mcp.Content {
+	switch {
+	case s.image != nil:
+		return &mcp.ImageContent{MIMEType: s.MIMEType, Data: s.image}
+	case s.Problem != "":
+		return nil
+	case q.noResources, s.MIMEType == "text/plain", s.MIMEType == "text/markdown":
+		return &mcp.TextContent{Text: s.Text}
+	}
+	return &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: s.uri, MIMEType: s.MIMEType, Text: s.Text}}
+}
+
+// encoded is JSON of what cannot fail to be encoded.
+func encoded(v any) json.RawMessage {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic("mcpserver: " + err.Error())
+	}
+	return data
+}

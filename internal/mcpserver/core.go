@@ -1,0 +1,252 @@
+package mcpserver
+
+import (
+	"context"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/session"
+)
+
+// aboutSession describes the session_id of most tools.
+const aboutSession = "Session to use; default: this connection's own"
+
+// Bounds of lists in results.
+const (
+	maxListed    = 500
+	maxVariables = 200
+)
+
+func (s *Server) coreTools(runtimes []session.Runtime) []tool {
+	langs, isos := languages(runtimes), isolations(runtimes)
+	destroys := hints{destructive: true, idempotent: true}
+	return []tool{
+		s.executeTool(langs, isos),
+		define("list_runtimes", "List languages", "What runs here: versions and preinstalled packages.", hints{readOnly: true},
+			func(*struct{}) []param { return nil }, listRuntimes),
+		define("create_session", "Create session",
+			"Make a separate session with its own variables and /workspace. Not needed for ordinary work: every connection has one.", hints{},
+			func(in *createInput) []param { return in.params(langs, isos) }, createSession),
+		define("destroy_session", "Destroy session", "Stop what runs in a session and delete it with its files.", destroys,
+			func(in *sessionInput) []param { return []param{sessionID(&in.session, "Session to delete").must()} }, destroySession),
+		define("cancel_execution", "Cancel execution", "Stop running code from another call; variables are kept.", hints{idempotent: true},
+			func(in *cancelInput) []param {
+				return []param{
+					sessionID(&in.session, aboutSession),
+					text("execution_id", &in.execution, 1, 100, "One execution; default: all of the session, waiting ones too"),
+				}
+			}, cancelExecution),
+		define("get_workspace_info", "Inspect session", "A session's variables, imports, files, limits and state.", hints{readOnly: true},
+			(*sessionInput).params, workspaceInfo),
+		define("reset_workspace", "Reset session", "Clear a session: variables and all files. The session stays.", destroys,
+			(*sessionInput).params, resetWorkspace),
+	}
+}
+
+// sessionInput names a session and nothing else.
+type sessionInput struct{ session session.ID }
+
+func (in *sessionInput) params() []param { return []param{sessionID(&in.session, aboutSession)} }
+
+type runtimeList struct {
+	Runtimes []runtimeInfo `json:"runtimes"`
+}
+
+type runtimeInfo struct {
+	Name        string   `json:"name"`
+	Languages   []string `json:"languages"`
+	Version     string   `json:"version"`
+	Description string   `json:"description"`
+	Isolation   string   `json:"isolation"`
+	Packages    []string `json:"packages"`
+}
+
+func listRuntimes(ctx context.Context, c *call, _ struct{}) (runtimeList, answer, error) {
+	out := runtimeList{Runtimes: []runtimeInfo{}}
+	for _, r := range c.server.config.Sessions.Runtimes(ctx) {
+		out.Runtimes = append(out.Runtimes, runtimeInfo{
+			Name: r.Name, Languages: listOf(r.Languages), Version: r.Version, Description: r.Description,
+			Isolation: r.Isolation, Packages: listOf(r.Packages),
+		})
+	}
+	return out, answer{}, nil
+}
+
+type createInput struct {
+	session                   session.ID
+	language, name, isolation string
+	memory, ttl               int64
+}
+
+func (in *createInput) params(langs, isos []string) []param {
+	return []param{
+		choice("language", &in.language, langs, "Its default language"),
+		sessionID(&in.session, "Id of your choice; default: a random one"),
+		text("name", &in.name, 0, 100, "Name for people"),
+		choice("isolation", &in.isolation, isos, "Kind of sandbox"),
+		number("memory_mb", &in.memory, 1, 1<<20, "Memory of each interpreter in MiB (Python needs 32)"),
+		number("ttl_seconds", &in.ttl, 1, 365*24*3600, "Time without use after which it expires"),
+	}
+}
+
+type created struct {
+	SessionID session.ID `json:"session_id"`
+	Language  string     `json:"language"`
+	Isolation string     `json:"isolation"`
+	CreatedAt string     `json:"created_at"`
+	ExpiresAt string     `json:"expires_at"`
+}
+
+func createSession(ctx context.Context, c *call, in createInput) (created, answer, error) {
+	info, err := c.server.config.Sessions.Create(ctx, c.bound.Owner, in.session, session.Settings{
+		Language: in.language, Name: in.name, Isolation: in.isolation,
+		MemoryBytes: in.memory << 20, TTL: time.Duration(in.ttl) * time.Second,
+	})
+	if err != nil {
+		return created{}, answer{}, err
+	}
+	c.session = info.ID
+	return created{
+		SessionID: info.ID, Language: info.Settings.Language, Isolation: info.Isolation,
+		CreatedAt: timestamp(info.CreatedAt), ExpiresAt: timestamp(info.ExpiresAt),
+	}, answer{}, nil
+}
+
+type destroyed struct {
+	Destroyed bool `json:"destroyed"`
+}
+
+func destroySession(ctx context.Context, c *call, in sessionInput) (destroyed, answer, error) {
+	c.session = in.session
+	if err := c.server.config.Sessions.Destroy(ctx, c.bound.Owner, in.session); err != nil {
+		return destroyed{}, answer{}, err
+	}
+	c.server.defaults.forget(c.bound, in.session)
+	return destroyed{Destroyed: true}, answer{}, nil
+}
+
+type cancelInput struct {
+	session   session.ID
+	execution string
+}
+
+type cancelled struct {
+	Cancelled bool   `json:"cancelled"`
+	Count     int    `json:"count"`
+	Reason    string `json:"reason,omitempty"`
+}
+
+// cancelExecution makes no session: where there is none nothing runs.
+func cancelExecution(_ context.Context, c *call, in cancelInput) (cancelled, answer, error) {
+	id := in.session
+	if id == "" {
+		id = c.server.defaults.get(c.bound)
+	}
+	if id == "" {
+		return cancelled{Reason: "nothing has run yet"}, answer{}, nil
+	}
+	c.session, c.execution = id, in.execution
+	n, err := c.server.config.Sessions.Cancel(c.bound.Owner, id, in.execution)
+	if err != nil && (in.session != "" || fault.KindOf(err) != fault.NotFound) {
+		return cancelled{}, answer{}, err
+	}
+	switch {
+	case n > 0:
+		return cancelled{Cancelled: true, Count: n}, answer{}, nil
+	case in.execution != "":
+		return cancelled{Reason: "no such execution runs or waits in this session"}, answer{}, nil
+	}
+	return cancelled{Reason: "nothing runs in this session"}, answer{}, nil
+}
+
+type workspace struct {
+	SessionID      session.ID    `json:"session_id"`
+	Name           string        `json:"name,omitempty"`
+	Language       string        `json:"language"`
+	Isolation      string        `json:"isolation"`
+	State          session.State `json:"state"`
+	CreatedAt      string        `json:"created_at"`
+	LastUsedAt     string        `json:"last_used_at"`
+	ExpiresAt      string        `json:"expires_at"`
+	ExecutionCount int64         `json:"execution_count"`
+	Variables      []variable    `json:"variables"`
+	Imports        []string      `json:"imports"`
+	Files          []file        `json:"files"`
+	More           bool          `json:"more,omitempty"` // there are more variables or files than are listed
+	Packages       []string      `json:"packages"`
+	Servers        []string      `json:"servers"`
+	Skills         []string      `json:"skills"`
+	DiskBytes      int64         `json:"disk_bytes"`
+	MemoryBytes    int64         `json:"memory_bytes"`
+	Notice         string        `json:"notice,omitempty"`
+}
+
+type variable struct {
+	Name    string `json:"name"`
+	Type    string `json:"type"`
+	Preview string `json:"preview"`
+}
+
+func workspaceInfo(ctx context.Context, c *call, in sessionInput) (out workspace, a answer, err error) {
+	var d session.Details
+	err = c.inSession(ctx, in.session, session.Settings{}, func(id session.ID) (err error) {
+		d, err = c.server.config.Sessions.Details(ctx, c.bound.Owner, id)
+		return err
+	})
+	if err != nil {
+		return workspace{}, answer{}, err
+	}
+	out = workspace{
+		SessionID: d.ID, Name: d.Settings.Name, Language: d.Settings.Language, Isolation: d.Isolation, State: d.State,
+		CreatedAt: timestamp(d.CreatedAt), LastUsedAt: timestamp(d.LastUsedAt), ExpiresAt: timestamp(d.ExpiresAt),
+		ExecutionCount: d.Executions, Variables: []variable{}, Imports: listOf(d.Imports), Files: []file{},
+		More: len(d.Variables) > maxVariables || len(d.Files) > maxListed,
+		// Nothing installs packages, binds servers or adds skills yet.
+		Packages: []string{}, Servers: []string{}, Skills: []string{},
+		DiskBytes: d.DiskBytes, MemoryBytes: d.Memory, Notice: c.notice,
+	}
+	for _, v := range d.Variables[:min(len(d.Variables), maxVariables)] {
+		out.Variables = append(out.Variables, variableOf(v))
+	}
+	for _, f := range d.Files[:min(len(d.Files), maxListed)] {
+		out.Files = append(out.Files, file{Path: f.Path, Size: f.Size, Modified: timestamp(f.Modified)})
+	}
+	return out, answer{}, nil
+}
+
+func variableOf(v sandbox.Variable) variable {
+	return variable{Name: cutAt(v.Name, 100), Type: cutAt(v.Type, 100), Preview: cutAt(v.Preview, 200)}
+}
+
+type reset struct {
+	SessionID    session.ID `json:"session_id"`
+	FilesDeleted int        `json:"files_deleted"`
+	Notice       string     `json:"notice,omitempty"`
+}
+
+func resetWorkspace(ctx context.Context, c *call, in sessionInput) (out reset, a answer, err error) {
+	err = c.inSession(ctx, in.session, session.Settings{}, func(id session.ID) (err error) {
+		out.SessionID = id
+		out.FilesDeleted, err = c.server.config.Sessions.Reset(ctx, c.bound.Owner, id)
+		return err
+	})
+	out.Notice = c.notice
+	return out, answer{}, err
+}
+
+// timestamp is a moment as results show it.
+func timestamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// listOf is a list that is never null.
+func listOf(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
+}

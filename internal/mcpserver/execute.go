@@ -1,0 +1,249 @@
+package mcpserver
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"paddock/internal/sandbox"
+	"paddock/internal/session"
+)
+
+type executeInput struct {
+	code, language, isolation string
+	timeout                   int64
+	session                   session.ID
+}
+
+func (s *Server) executeTool(langs, isos []string) tool {
+	timeout := fmt.Sprintf("Seconds until it is stopped; default %d", seconds(s.config.DefaultTimeout))
+	about := "Run code in a sandbox: no network, own files in /workspace. Variables, functions, imports and files stay for the next call. " +
+		"The last expression's value comes back as result; display(x) or a picture as the last expression shows it. " +
+		"Errors and timeouts keep the state. Write large output to a file and read parts of it."
+	return define("execute_code", "Run code", about, hints{destructive: true}, func(in *executeInput) []param {
+		return []param{
+			text("code", &in.code, 1, 1<<20, "Source text; top-level await works").must(),
+			choice("language", &in.language, langs, "Default: the session's"),
+			number("timeout", &in.timeout, 1, seconds(s.config.MaxTimeout), timeout),
+			sessionID(&in.session, aboutSession),
+			choice("isolation", &in.isolation, isos, "Default: the session's"),
+		}
+	}, executeCode)
+}
+
+func seconds(d time.Duration) int64 { return max(1, int64(d/time.Second)) }
+
+func executeCode(ctx context.Context, c *call, in executeInput) (Execution, answer, error) {
+	report := startProgress(ctx, c.req)
+	var res session.Result
+	err := c.inSession(ctx, in.session, session.Settings{Language: in.language, Isolation: in.isolation}, func(id session.ID) (err error) {
+		req := session.Request{
+			Code: in.code, Language: in.language, Isolation: in.isolation, Timeout: time.Duration(in.timeout) * time.Second,
+			Started: func(execution string) { c.execution = execution },
+		}
+		if report != nil {
+			req.Stdout, req.Stderr = &report.stdout, &report.stderr
+		}
+		res, err = c.server.config.Sessions.Execute(ctx, c.bound.Owner, id, req)
+		return err
+	})
+	report.stop() // before there is a result: nothing is reported after it
+	if err != nil {
+		return Execution{}, answer{}, err
+	}
+	c.execution = res.Execution
+	if c.notice != "" {
+		res.Notice = strings.TrimSpace(c.notice + " " + res.Notice)
+	}
+	out, shown := describe(res)
+	return out, answer{texts: out.texts(), shown: shown}, nil
+}
+
+// Execution is how a program's run looks in results.
+type Execution struct {
+	Stdout          string        `json:"stdout"`
+	Stderr          string        `json:"stderr"`
+	ExitCode        int           `json:"exit_code"`
+	Success         bool          `json:"success"`
+	ExecutionTimeMS float64       `json:"execution_time_ms"`
+	FuelConsumed    uint64        `json:"fuel_consumed"`
+	SessionID       session.ID    `json:"session_id"`
+	ExecutionID     string        `json:"execution_id"`
+	Isolation       string        `json:"isolation"`
+	Result          string        `json:"result"` // repr of the last expression
+	FilesChanged    []Change      `json:"files_changed"`
+	FilesOmitted    int           `json:"files_omitted,omitempty"` // changes beyond the list
+	StdoutTruncated bool          `json:"stdout_truncated"`
+	StderrTruncated bool          `json:"stderr_truncated"`
+	StoppedBy       string        `json:"stopped_by"`
+	State           string        `json:"state,omitempty"` // of the variables, when it was stopped
+	Error           *ProgramError `json:"error,omitempty"`
+	Notice          string        `json:"notice,omitempty"`
+	Displays        []Display     `json:"displays,omitempty"`
+	Usage           Usage         `json:"usage"`
+}
+
+// Change is one file that a run added, modified or removed.
+type Change struct {
+	Path   string `json:"path"`
+	Change string `json:"change"`
+	Size   int64  `json:"size"`
+}
+
+// ProgramError is an error that a program did not catch, or what stopped it.
+type ProgramError struct {
+	Type    string `json:"type"`
+	Message string `json:"message"`
+	Line    int    `json:"line"`
+	Hint    string `json:"hint"`
+}
+
+// Display is something that a program showed. Pictures are content blocks.
+type Display struct {
+	MIMEType string `json:"mime_type"`
+	Size     int    `json:"size"`
+	Text     string `json:"text,omitempty"`
+	Problem  string `json:"problem,omitempty"` // why it is not shown
+}
+
+// Usage is what a run cost.
+type Usage struct {
+	CPUMS       float64 `json:"cpu_ms"`
+	MemoryBytes int64   `json:"memory_bytes"`
+	EgressBytes int64   `json:"egress_bytes"`
+	ToolCalls   int64   `json:"tool_calls"`
+}
+
+// Bounds of one result. What a client shows its model is about 80 KB at most.
+const (
+	maxOutput  = 60 << 10 // stdout and stderr together
+	maxResult  = 18 << 10 // a repr, and an error's message
+	maxChanges = 200
+)
+
+// Describe makes of a run what clients see: bounded, and telling what was cut.
+func Describe(res session.Result) Execution {
+	out, _ := describe(res)
+	return out
+}
+
+func describe(res session.Result) (Execution, []shown) {
+	exit := res.Exit
+	out := Execution{
+		ExitCode: exit.Code, Success: exit.Cause == sandbox.Exited && exit.Code == 0 && exit.Error == nil,
+		ExecutionTimeMS: milliseconds(res.Wall), FuelConsumed: exit.Usage.Fuel,
+		SessionID: res.Session, ExecutionID: res.Execution, Isolation: res.Isolation,
+		Result: cutMiddle(exit.Result, maxResult), FilesChanged: []Change{},
+		StdoutTruncated: exit.StdoutTruncated, StderrTruncated: exit.StderrTruncated,
+		StoppedBy: stopped[exit.Cause], Error: errorOf(exit), Notice: res.Notice,
+		// Nothing here reaches the network or other tools.
+		Usage: Usage{CPUMS: milliseconds(exit.Usage.CPU), MemoryBytes: exit.Usage.Memory},
+	}
+	if out.StoppedBy != "" {
+		out.State = exit.State.String()
+	}
+	out.print(res.Stdout, res.Stderr)
+	for _, c := range res.Changes[:min(len(res.Changes), maxChanges)] {
+		out.FilesChanged = append(out.FilesChanged, Change{Path: c.Path, Change: c.Change, Size: c.Size})
+	}
+	out.FilesOmitted = len(res.Changes) - len(out.FilesChanged)
+	list := showAll(res.Session, res.Execution, res.Displays)
+	for _, s := range list {
+		out.Displays = append(out.Displays, s.Display)
+	}
+	return out, list
+}
+
+func milliseconds(d time.Duration) float64 {
+	return math.Round(float64(d)/float64(time.Millisecond)*100) / 100
+}
+
+// print puts what was printed in, within the bounds that the two streams share.
+// Bytes that are no UTF-8 are replaced.
+func (e *Execution) print(stdout, stderr string) {
+	stdout, stderr = strings.ToValidUTF8(stdout, "\uFFFD"), strings.ToValidUTF8(stderr, "\uFFFD")
+	forErr := min(len(stderr), max(maxOutput/3, maxOutput-len(stdout)))
+	e.Stdout, e.Stderr = cutMiddle(stdout, maxOutput-forErr), cutMiddle(stderr, forErr)
+	e.StdoutTruncated = e.StdoutTruncated || e.Stdout != stdout
+	e.StderrTruncated = e.StderrTruncated || e.Stderr != stderr
+}
+
+// advice is what to do about a program that was stopped.
+var advice = map[sandbox.Cause]ProgramError{
+	sandbox.TimedOut:       {Type: "Timeout", Message: "it was stopped at its time limit", Hint: "give a larger timeout, or do the work in steps: variables stay between calls"},
+	sandbox.OutOfFuel:      {Type: "OutOfFuel", Message: "it was stopped: its budget of work is used up", Hint: "do the work in steps, or with fewer rounds in loops"},
+	sandbox.OutOfMemory:    {Type: "OutOfMemory", Message: "it needed more memory than the session has", Hint: "work on parts of the data, or create a session with a larger memory_mb"},
+	sandbox.OutOfSpace:     {Type: "OutOfSpace", Message: "the workspace's disk limit is reached", Hint: "delete files that are no longer needed"},
+	sandbox.OutputExceeded: {Type: "OutputLimit", Message: "it was stopped: it printed far beyond its limit", Hint: "write large output to a file in /workspace and read parts of it"},
+	sandbox.Cancelled:      {Type: "Cancelled", Message: "it was stopped: the call was cancelled"},
+	sandbox.Crashed:        {Type: "Crash", Message: "the interpreter crashed", Hint: "the notice tells what became of the variables"},
+}
+
+// errorOf is the error that the program did not catch, or else what stopped it.
+func errorOf(exit sandbox.Exit) *ProgramError {
+	why, known := advice[exit.Cause]
+	e := exit.Error
+	switch {
+	case e == nil && !known:
+		return nil
+	case e == nil:
+		return &why
+	}
+	out := &ProgramError{Type: cutAt(e.Type, 200), Message: cutMiddle(e.Message, maxResult), Line: e.Line, Hint: cutAt(e.Hint, 1000)}
+	if out.Hint == "" {
+		out.Hint = why.Hint
+	}
+	return out
+}
+
+// texts are the text blocks: what was printed, then what there is to know.
+func (e *Execution) texts() []string {
+	printed := e.Stdout
+	if e.Stderr != "" {
+		if printed != "" && !strings.HasSuffix(printed, "\n") {
+			printed += "\n"
+		}
+		printed += "stderr:\n" + e.Stderr
+	}
+	var lines []string
+	if e.Result != "" {
+		lines = append(lines, "result: "+e.Result)
+	}
+	if e.Error != nil {
+		line := "error: " + e.Error.Type + ": " + e.Error.Message
+		if e.Error.Line > 0 {
+			line += fmt.Sprintf(" (line %d)", e.Error.Line)
+		}
+		if e.Error.Hint != "" {
+			line += "\nhint: " + e.Error.Hint
+		}
+		lines = append(lines, line)
+	} else if e.ExitCode != 0 {
+		lines = append(lines, fmt.Sprintf("exit code: %d", e.ExitCode))
+	}
+	if e.StoppedBy != "" {
+		lines = append(lines, "stopped by: "+e.StoppedBy+"; variables: "+e.State)
+	}
+	if e.Notice != "" {
+		lines = append(lines, "notice: "+e.Notice)
+	}
+	for _, d := range e.Displays {
+		if d.Problem != "" {
+			lines = append(lines, "not shown: "+d.Problem)
+		}
+	}
+	var blocks []string
+	if printed != "" {
+		blocks = append(blocks, printed)
+	}
+	if len(lines) > 0 {
+		blocks = append(blocks, strings.Join(lines, "\n"))
+	}
+	if len(blocks) == 0 && len(e.Displays) == 0 {
+		blocks = append(blocks, "(no output)")
+	}
+	return blocks
+}
+

@@ -1,0 +1,120 @@
+package mcpserver
+
+import (
+	"bytes"
+	"fmt"
+	"image"
+	_ "image/gif"  // so that image.DecodeConfig knows it
+	_ "image/jpeg" // likewise
+	_ "image/png"  // likewise
+	"net/http"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"paddock/internal/sandbox"
+	"paddock/internal/session"
+)
+
+// cutAt gives the first bytes of s, at most n, cut at a whole character.
+func cutAt(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// cutMiddle makes s about most bytes long: what begins and what ends it stays,
+// and a note says what is missing and how to get at it.
+func cutMiddle(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	head := cutAt(s, most*2/3)
+	if k := strings.LastIndexByte(head, '\n'); k > len(head)/2 {
+		head = head[:k+1]
+	}
+	from := len(s) - most/3
+	for from < len(s) && !utf8.RuneStart(s[from]) {
+		from++
+	}
+	if k := strings.IndexByte(s[from:], '\n'); k >= 0 && k < most/6 {
+		from += k + 1
+	}
+	note := fmt.Sprintf("[… %d bytes left out; to see all, write it to a file in /workspace and read_file parts of it (offset, limit) …]", from-len(head))
+	if !strings.HasSuffix(head, "\n") {
+		note = "\n" + note
+	}
+	return head + note + "\n" + s[from:]
+}
+
+// shown is one display with what it takes to show it.
+type shown struct {
+	Display
+	uri   string
+	image []byte // for MIMEType; nil when it is none or cannot be shown
+}
+
+// Bounds of what is displayed. A picture that a model's provider refuses makes
+// a whole conversation fail, so what exceeds its limits is not passed on.
+const (
+	maxPictures     = 10
+	maxPictureBytes = 3_700_000 // 5 MB as base64
+	maxPictureSide  = 8000
+	maxDocument     = 20 << 10 // all documents together
+)
+
+var pictures = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
+
+// showAll decides how each display of a run is shown.
+func showAll(id session.ID, execution string, displays []sandbox.Display) []shown {
+	var list []shown
+	count, room := 0, maxDocument
+	for k, d := range displays {
+		s := shown{
+			Display: Display{MIMEType: cutAt(strings.ToValidUTF8(d.MIME, "?"), 100), Size: len(d.Data)},
+			uri:     fmt.Sprintf("paddock://sessions/%s/executions/%s/displays/%d", id, execution, k+1),
+		}
+		switch {
+		case slices.Contains(pictures, s.MIMEType):
+			if count++; count > maxPictures {
+				s.Problem = fmt.Sprintf("more than %d pictures in one call", maxPictures)
+			} else if s.Problem = unfit(s.MIMEType, d.Data); s.Problem == "" {
+				s.image = d.Data
+			}
+		case !utf8.Valid(d.Data):
+			s.Problem = fmt.Sprintf("%s is neither text nor a picture that clients show", shortQuote(s.MIMEType))
+		case room <= 0:
+			s.Problem = "the documents of one call are too long; write them to files"
+		default:
+			s.Text = cutMiddle(string(d.Data), room)
+			room -= len(s.Text)
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// unfit says why bytes cannot be shown as a picture of that kind; "" when they can.
+func unfit(mime string, data []byte) string {
+	if http.DetectContentType(data) != mime {
+		return fmt.Sprintf("the %d bytes are no %s", len(data), mime)
+	}
+	if len(data) > maxPictureBytes {
+		return fmt.Sprintf("a picture of %d bytes is larger than %d; show it smaller, or save it to a file", len(data), maxPictureBytes)
+	}
+	if mime == "image/webp" {
+		return "" // there is no reader for it here; clients check it again
+	}
+	c, _, err := image.DecodeConfig(bytes.NewReader(data))
+	if err != nil {
+		return "the picture is damaged"
+	}
+	if c.Width > maxPictureSide || c.Height > maxPictureSide {
+		return fmt.Sprintf("a picture of %d x %d is larger than %d on a side", c.Width, c.Height, maxPictureSide)
+	}
+	return ""
+}

@@ -1,0 +1,327 @@
+package mcpserver
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"paddock/internal/fault"
+	"paddock/internal/session"
+)
+
+// drainTime is how long what runs may take to stop at the end of a connection.
+const drainTime = 5 * time.Second
+
+var errBufferFull = bufio.ErrBufferFull
+
+var errDraining = fault.New(fault.Cancelled, "paddock is shutting down")
+
+// ServeStdio serves the local user over a pair of streams, one message on each
+// line, and closes both. It returns nil when the input has ended or ctx has:
+// what runs is cancelled then, and after ctx its results are still sent; both
+// are waited for, a few seconds at most. The requests of one ServeStdio share
+// a default session. A line that is no message is answered with an error and
+// costs nothing else.
+func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
+	draining, drain := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer drain(nil)
+	owner := &connection{bound: Bound{Owner: session.Local, Default: "stdio-" + rand.Text()}, draining: draining}
+	l := newLines(in, out)
+	ss, err := s.mcp.Connect(context.WithValue(ctx, connectionKey{}, owner), l, nil)
+	if err != nil {
+		return errors.Join(fmt.Errorf("connecting over stdio: %w", err), l.Close())
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- ss.Wait() }()
+	select {
+	case err = <-ended:
+		return notTheEnd(err)
+	case <-l.ended: // the input: the SDK cancels what runs
+	case <-ctx.Done():
+		l.deafen()
+		drain(errDraining)
+		l.waitAnswered(drainTime)
+		go ss.Close() // waits for handlers, so it is not waited for
+	}
+	timer := time.NewTimer(drainTime)
+	defer timer.Stop()
+	select {
+	case err = <-ended:
+		return notTheEnd(err)
+	case <-timer.C:
+		return errors.Join(fault.New(fault.Unavailable, "some calls did not stop within %v", drainTime), l.Close())
+	}
+}
+
+// notTheEnd leaves out of an error what only says that the streams have ended.
+func notTheEnd(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, mcp.ErrConnectionClosed) {
+		return nil
+	}
+	return err
+}
+
+// lines is a transport and its one connection: a JSON-RPC message, or a batch
+// of them, on each line. In place of the SDK's own it answers what is no
+// message instead of ending the session.
+//
+// Locks: writing and mu are never held together.
+type lines struct {
+	in  io.ReadCloser
+	out io.WriteCloser
+
+	messages chan jsonrpc.Message
+	deaf     chan struct{} // closed when no more messages are passed on
+	closed   chan struct{}
+	ended    chan struct{} // closed when nothing more is read
+	readErr  error         // set before
+
+	deafOnce, closeOnce sync.Once
+	closeErr            error
+
+	writing sync.Mutex // held while a line is written
+
+	mu       sync.Mutex            // guards what follows
+	open     map[jsonrpc.ID]*batch // what has no answer yet; nil: it came alone
+	answered chan struct{}         // when set, closed once open is empty
+}
+
+// batch collects the answers to messages that came together.
+type batch struct {
+	waiting int
+	answers []json.RawMessage
+}
+
+var _ mcp.Transport = (*lines)(nil)
+var _ mcp.Connection = (*lines)(nil)
+
+func newLines(in io.ReadCloser, out io.WriteCloser) *lines {
+	return &lines{
+		in: in, out: out, messages: make(chan jsonrpc.Message), deaf: make(chan struct{}), closed: make(chan struct{}),
+		ended: make(chan struct{}), open: map[jsonrpc.ID]*batch{},
+	}
+}
+
+// Connect begins to read. The goroutine ends with the input; Close ends it
+// where the input's Close wakes up who reads it, which a terminal's does not.
+func (l *lines) Connect(context.Context) (mcp.Connection, error) {
+	go l.listen()
+	return l, nil
+}
+
+// SessionID is empty: stdio has none.
+func (l *lines) SessionID() string { return "" }
+
+// Read gives the next message.
+func (l *lines) Read(ctx context.Context) (jsonrpc.Message, error) {
+	select {
+	case m := <-l.messages:
+		return m, nil
+	case <-l.ended:
+		return nil, l.readErr
+	case <-l.closed:
+		return nil, io.EOF
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// deafen stops passing messages on, so that no new work begins.
+func (l *lines) deafen() { l.deafOnce.Do(func() { close(l.deaf) }) }
+
+// Close closes both streams. It works twice.
+func (l *lines) Close() error {
+	l.closeOnce.Do(func() {
+		close(l.closed)
+		l.closeErr = errors.Join(l.in.Close(), l.out.Close())
+	})
+	return l.closeErr
+}
+
+// listen reads line after line.
+func (l *lines) listen() {
+	defer close(l.ended)
+	for r := bufio.NewReaderSize(l.in, 64<<10); ; {
+		line, tooLong, err := readLine(r)
+		switch {
+		case tooLong:
+			l.answer(refuse(nil, jsonrpc.CodeInvalidRequest, "invalid request: a line of more than %d bytes", maxLine).line())
+		case len(line) > 0 && !l.accept(line):
+			err = io.EOF
+		}
+		if err != nil {
+			l.readErr = err
+			return
+		}
+	}
+}
+
+// accept takes one line, and tells whether anybody still listens.
+func (l *lines) accept(line []byte) bool {
+	if line[0] == '[' {
+		return l.acceptBatch(line)
+	}
+	m, no := decodeMessage(line)
+	if no == nil {
+		no = l.expect(m, nil)
+	}
+	if no != nil {
+		l.answer(no.line())
+		return true
+	}
+	return l.pass(m)
+}
+
+// acceptBatch takes several messages on one line; the answers go together.
+func (l *lines) acceptBatch(line []byte) bool {
+	var parts []json.RawMessage
+	if err := json.Unmarshal(line, &parts); err != nil {
+		l.answer(refuse(nil, jsonrpc.CodeParseError, "parse error: not JSON").line())
+		return true
+	}
+	if len(parts) == 0 || len(parts) > maxBatch {
+		l.answer(refuse(nil, jsonrpc.CodeInvalidRequest, "invalid request: a batch has 1 to %d messages", maxBatch).line())
+		return true
+	}
+	b := &batch{waiting: 1} // this function, so that it is not answered half read
+	var messages []jsonrpc.Message
+	for _, part := range parts {
+		m, no := decodeMessage(part)
+		if no == nil {
+			no = l.expect(m, b)
+		}
+		if no != nil {
+			b.answers = append(b.answers, no.line())
+		} else {
+			messages = append(messages, m)
+		}
+	}
+	for _, m := range messages {
+		if !l.pass(m) {
+			return false
+		}
+	}
+	l.mu.Lock()
+	done := b.settle(nil)
+	l.mu.Unlock()
+	if done != nil {
+		l.answer(done)
+	}
+	return true
+}
+
+// settle counts one answer of a batch, nil for none, and gives all of them
+// when they are complete. The lines' mu is held.
+func (b *batch) settle(answer json.RawMessage) json.RawMessage {
+	if answer != nil {
+		b.answers = append(b.answers, answer)
+	}
+	if b.waiting--; b.waiting > 0 || len(b.answers) == 0 {
+		return nil
+	}
+	return encoded(b.answers)
+}
+
+// expect remembers that a request needs an answer. An id that is still in use
+// is refused: its answers could not be told apart.
+func (l *lines) expect(m jsonrpc.Message, b *batch) *refusal {
+	req, ok := m.(*jsonrpc.Request)
+	if !ok || !req.IsCall() {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, used := l.open[req.ID]; used {
+		return refuse(encoded(req.ID.Raw()), jsonrpc.CodeInvalidRequest, "invalid request: the id is that of a request without an answer yet")
+	}
+	if l.open[req.ID] = b; b != nil {
+		b.waiting++
+	}
+	return nil
+}
+
+// pass hands a message over to who reads.
+func (l *lines) pass(m jsonrpc.Message) bool {
+	select {
+	case l.messages <- m:
+		return true
+	case <-l.deaf:
+	case <-l.closed:
+	}
+	if req, ok := m.(*jsonrpc.Request); ok {
+		l.forget(req.ID)
+	}
+	return false
+}
+
+// Write sends a message. An answer to one of a batch waits for the others.
+func (l *lines) Write(_ context.Context, m jsonrpc.Message) error {
+	data, err := jsonrpc.EncodeMessage(m)
+	if err != nil {
+		return fmt.Errorf("encoding a message: %w", err)
+	}
+	if res, ok := m.(*jsonrpc.Response); ok {
+		defer l.forget(res.ID) // after it has been written
+		l.mu.Lock()
+		if b := l.open[res.ID]; b != nil {
+			data = b.settle(data)
+		}
+		l.mu.Unlock()
+		if data == nil {
+			return nil
+		}
+	}
+	return l.writeLine(data)
+}
+
+// forget notes that an id needs no answer any more.
+func (l *lines) forget(id jsonrpc.ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.open, id)
+	if len(l.open) == 0 && l.answered != nil {
+		close(l.answered)
+		l.answered = nil
+	}
+}
+
+// waitAnswered waits until every request has its answer, or the time is over.
+func (l *lines) waitAnswered(most time.Duration) {
+	l.mu.Lock()
+	if len(l.open) == 0 {
+		l.mu.Unlock()
+		return
+	}
+	done := make(chan struct{})
+	l.answered = done
+	l.mu.Unlock()
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	case <-l.ended:
+	}
+}
+
+// answer sends what this transport says itself. A broken output shows with the
+// SDK's next message.
+func (l *lines) answer(line json.RawMessage) { _ = l.writeLine(line) }
+
+func (l *lines) writeLine(data []byte) error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	if _, err := l.out.Write(append(data, '\n')); err != nil {
+		return fmt.Errorf("writing a message: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,220 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/session"
+)
+
+// tool is one tool: its definition as clients see it, and what it does.
+type tool struct {
+	definition *mcp.Tool
+	run        func(context.Context, *call, json.RawMessage) (answer, error)
+}
+
+// hints tell what a tool does to its surroundings. No tool of these sets
+// reaches beyond them: what runs has no network.
+type hints struct{ readOnly, destructive, idempotent bool }
+
+// define makes a tool. params binds the arguments to an In; what run answers
+// as data is an Out, from which the output schema comes.
+func define[In, Out any](name, title, about string, h hints, params func(*In) []param, run func(context.Context, *call, In) (Out, answer, error)) tool {
+	open := false
+	t := &mcp.Tool{
+		Name: name, Title: title, Description: about,
+		Annotations: &mcp.ToolAnnotations{
+			ReadOnlyHint: h.readOnly, DestructiveHint: &h.destructive, IdempotentHint: h.idempotent, OpenWorldHint: &open,
+		},
+		InputSchema: inputSchema(params(new(In))), OutputSchema: outputSchema[Out](),
+	}
+	return tool{definition: t, run: func(ctx context.Context, c *call, raw json.RawMessage) (answer, error) {
+		var in In
+		if err := decode(raw, params(&in)); err != nil {
+			return answer{}, err
+		}
+		out, a, err := run(ctx, c, in)
+		if err != nil {
+			return answer{}, err
+		}
+		data, err := json.Marshal(out)
+		if err != nil {
+			return answer{}, fmt.Errorf("encoding the result: %w", err)
+		}
+		a.data = data
+		return a, nil
+	}}
+}
+
+// outputSchema describes an Out, or the error in its place.
+func outputSchema[Out any]() *jsonschema.Schema {
+	s, err := jsonschema.For[Out](nil)
+	if err != nil {
+		panic("mcpserver: " + err.Error()) // a mistake in this package's types
+	}
+	plain(s)
+	problem := &jsonschema.Schema{Type: "object"}
+	if _, ok := s.Properties["error"]; !ok {
+		s.PropertyOrder = append(s.PropertyOrder, "error")
+	}
+	s.Properties["error"] = problem
+	s.AnyOf = []*jsonschema.Schema{{Required: s.Required}, {Required: []string{"error"}}}
+	s.Required = nil
+	return s
+}
+
+// plain takes out of a schema what says nothing about these results: their
+// lists are never null, and what they may hold besides is for later versions.
+func plain(s *jsonschema.Schema) {
+	if s == nil {
+		return
+	}
+	if len(s.Types) == 2 && s.Types[0] == "null" {
+		s.Type, s.Types = s.Types[1], nil
+	}
+	s.AdditionalProperties, s.Minimum = nil, nil
+	plain(s.Items)
+	for _, p := range s.Properties {
+		plain(p)
+	}
+}
+
+// answer is what a tool has to say, in the forms from which a client's result
+// is made.
+type answer struct {
+	data   json.RawMessage // the structured content; set by define
+	texts  []string        // what a person would read; none: data
+	shown  []shown         // documents and pictures, after the texts
+	notice string          // what a model has to know about its session
+}
+
+// call is one request of a tool on its way through this package.
+type call struct {
+	server *Server
+	req    *mcp.CallToolRequest
+	bound  Bound
+	quirks quirks
+
+	session   session.ID // for the log, once it is known
+	execution string
+	notice    string // about the session, to be shown with the result
+}
+
+// handler makes what the SDK calls from a tool. Whatever happens, the answer is
+// a result: only the SDK's own checks are protocol errors.
+func (s *Server) handler(t tool) mcp.ToolHandler {
+	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		began := time.Now()
+		c := &call{server: s, req: req, quirks: quirksOf(req.ClientInfo())}
+		var a answer
+		var err error
+		if c.bound, err = s.bind(ctx, req); err == nil {
+			a, err = t.run(ctx, c, req.Params.Arguments)
+		}
+		s.record(ctx, t.definition.Name, c, time.Since(began), err)
+		if err != nil {
+			return failure(err), nil
+		}
+		return c.quirks.result(a), nil
+	}
+}
+
+// record logs a call once it is over: never what ran or what it printed.
+func (s *Server) record(ctx context.Context, name string, c *call, took time.Duration, err error) {
+	attrs := []slog.Attr{slog.String("tool", name), slog.Duration("took", took)}
+	if i := c.req.ClientInfo(); i != nil {
+		attrs = append(attrs, slog.String("client", cutAt(i.Name, 100)))
+	}
+	if c.session != "" {
+		attrs = append(attrs, slog.String("session", string(c.session)))
+	}
+	if c.execution != "" {
+		attrs = append(attrs, slog.String("execution", c.execution))
+	}
+	level := slog.LevelDebug
+	if f := fault.Of(err); f != nil {
+		attrs = append(attrs, slog.String("error", string(f.Kind)))
+		if cause := errors.Unwrap(f); cause != nil {
+			attrs = append(attrs, slog.Any("cause", cause))
+		}
+		if f.Kind == fault.Internal {
+			level = slog.LevelError
+		}
+	}
+	s.log.LogAttrs(ctx, level, "tool call", attrs...)
+}
+
+// problem is how a tool's failure looks in structured content.
+type problem struct {
+	Code      fault.Kind `json:"code"`
+	Message   string     `json:"message"`
+	Hint      string     `json:"hint"`
+	Retryable bool       `json:"retryable"`
+}
+
+func problemOf(err error) problem {
+	f := fault.Of(err)
+	return problem{Code: f.Kind, Message: f.Message, Hint: f.Hint, Retryable: f.Retryable()}
+}
+
+// line is the problem on one line.
+func (p problem) line() string {
+	s := string(p.Code) + ": " + p.Message
+	if p.Hint != "" {
+		s += " (" + p.Hint + ")"
+	}
+	return s
+}
+
+// failure is the result of a tool that failed. The cause is not in it.
+func failure(err error) *mcp.CallToolResult {
+	p := problemOf(err)
+	return &mcp.CallToolResult{
+		IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: p.line()}},
+		StructuredContent: map[string]problem{"error": p},
+	}
+}
+
+// languages lists what can run, in the runtimes' order and without repetition.
+func languages(runtimes []session.Runtime) []string {
+	var all []string
+	for _, r := range runtimes {
+		for _, l := range r.Languages {
+			if !slices.Contains(all, l) {
+				all = append(all, l)
+			}
+		}
+	}
+	return all
+}
+
+func isolations(runtimes []session.Runtime) []string {
+	var all []string
+	for _, r := range runtimes {
+		if !slices.Contains(all, r.Isolation) {
+			all = append(all, r.Isolation)
+		}
+	}
+	return all
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// stopped names what ended a run, in the words of the surface; "" for a
+// program that ended by itself, however. A full disk stops nothing: it is an
+// error that the program did not catch.
+var stopped = map[sandbox.Cause]string{
+	sandbox.TimedOut: "timeout", sandbox.OutOfFuel: "fuel", sandbox.OutOfMemory: "memory",
+	sandbox.OutputExceeded: "output", sandbox.Cancelled: "cancelled", sandbox.Crashed: "crash",
+}
