@@ -62,7 +62,7 @@ func (q quirks) result(a answer) *mcp.CallToolResult {
 	for _, t := range texts {
 		res.Content = append(res.Content, &mcp.TextContent{Text: t})
 	}
-	res.Content = append(res.Content, shown...)
+	res.Content = append(append(res.Content, shown...), a.extra...)
 	return res
 }
 

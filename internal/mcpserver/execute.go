@@ -246,4 +246,3 @@ func (e *Execution) texts() []string {
 	}
 	return blocks
 }
-

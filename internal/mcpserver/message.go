@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -48,21 +49,26 @@ func (r *refusal) line() json.RawMessage {
 
 // decodeMessage reads one JSON-RPC message that everybody would read the same:
 // UTF-8, one JSON value, no key twice in an object, an id that survives the
-// way through a floating point number.
+// way through a floating point number. Neither a message nor a refusal means
+// that it was an answer to nothing, which must not be answered in turn.
 func decodeMessage(data []byte) (jsonrpc.Message, *refusal) {
-	id, err := inspect(data)
+	h, err := inspect(data)
 	switch {
 	case errors.Is(err, errNotStrict):
-		return nil, refuse(usable(id), jsonrpc.CodeInvalidRequest, "invalid request: %v", err)
+		return nil, refuse(usable(h.id), jsonrpc.CodeInvalidRequest, "invalid request: %v", err)
 	case err != nil:
 		return nil, refuse(nil, jsonrpc.CodeParseError, "parse error: %v", err)
-	}
-	if id != nil && usable(id) == nil {
+	case h.reply && usable(h.id) == nil:
+		return nil, nil
+	case h.id != nil && usable(h.id) == nil:
 		return nil, refuse(nil, jsonrpc.CodeInvalidRequest, "invalid request: an id is a string or a whole number within 2^53")
 	}
 	msg, err := jsonrpc.DecodeMessage(data)
-	if err != nil {
-		return nil, refuse(id, jsonrpc.CodeInvalidRequest, "invalid request: not a JSON-RPC 2.0 message")
+	switch {
+	case err != nil && h.reply:
+		return nil, nil
+	case err != nil:
+		return nil, refuse(h.id, jsonrpc.CodeInvalidRequest, "invalid request: not a JSON-RPC 2.0 message")
 	}
 	return msg, nil
 }
@@ -90,53 +96,62 @@ type level struct {
 	wantKey bool
 }
 
-// inspect goes once through a JSON text and gives the "id" at its top level:
-// nil when there is none, "null" or the like when it is nothing sensible.
-func inspect(data []byte) (id json.RawMessage, err error) {
+// head is what stands at the top level of a message.
+type head struct {
+	id    json.RawMessage // nil: there is none; "null": it is nothing sensible
+	reply bool            // it has a result or an error, and no method
+}
+
+// inspect goes once through a JSON text.
+func inspect(data []byte) (h head, err error) {
 	if !utf8.Valid(data) {
-		return nil, errors.New("not UTF-8")
+		return h, errors.New("not UTF-8")
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
 	var open []level
+	top := map[string]bool{} // the keys of the outermost object
 	isID := false
 	for first := true; ; first = false {
 		tok, err := dec.Token()
 		if errors.Is(err, io.EOF) && !first && len(open) == 0 {
-			return id, nil
+			h.reply = !top["method"] && (top["result"] || top["error"])
+			return h, nil
 		}
 		if err != nil {
-			return id, errors.New("not JSON")
+			return h, errors.New("not JSON")
 		}
 		if !first && len(open) == 0 {
-			return id, errors.New("more than one JSON value on a line")
+			return h, errors.New("more than one JSON value on a line")
 		}
-		if len(open) > 0 && open[len(open)-1].wantKey {
-			if name, ok := tok.(string); ok {
-				top := &open[len(open)-1]
-				if top.keys[name] {
-					return id, fmt.Errorf("%w: the key %s stands twice in an object", errNotStrict, shortQuote(name))
-				}
-				top.keys[name], top.wantKey = true, false
-				isID = len(open) == 1 && name == "id"
-				continue
+		if k := len(open) - 1; k >= 0 && open[k].wantKey && tok != json.Delim('}') {
+			name, _ := tok.(string)
+			if open[k].keys[name] {
+				return h, fmt.Errorf("%w: the key %s stands twice in an object", errNotStrict, shortQuote(name))
 			}
+			open[k].keys[name], open[k].wantKey = true, false
+			isID = k == 0 && name == "id"
+			continue
 		}
 		if isID {
-			id, isID = idOf(tok), false
+			h.id, isID = idOf(tok), false
 		}
-		if open = follow(open, tok); len(open) > maxDepth {
-			return id, fmt.Errorf("%w: nested more than %d deep", errNotStrict, maxDepth)
+		if open = follow(open, tok, top); len(open) > maxDepth {
+			return h, fmt.Errorf("%w: nested more than %d deep", errNotStrict, maxDepth)
 		}
 	}
 }
 
 // follow opens and closes arrays and objects; after a value an object waits for
-// its next key.
-func follow(open []level, tok json.Token) []level {
+// its next key. The outermost object's keys go into top.
+func follow(open []level, tok json.Token, top map[string]bool) []level {
 	switch tok {
 	case json.Delim('{'):
-		return append(open, level{keys: map[string]bool{}, wantKey: true})
+		keys := map[string]bool{}
+		if len(open) == 0 {
+			keys = top
+		}
+		return append(open, level{keys: keys, wantKey: true})
 	case json.Delim('['):
 		return append(open, level{})
 	case json.Delim('}'), json.Delim(']'):
@@ -158,12 +173,10 @@ func idOf(tok json.Token) json.RawMessage {
 	return json.RawMessage("null")
 }
 
-// readLine reads a line without its end. One of more than maxLine bytes is
-// skipped and reported as too long. At the end of the input err is set, and
-// the line may hold what stood there.
-func readLine(r interface {
-	ReadSlice(byte) ([]byte, error)
-}) (line []byte, tooLong bool, err error) {
+// readLine reads a line without its end and the white space around it. One of
+// more than maxLine bytes is skipped and reported as too long. At the end of
+// the input err is set, and the line may hold what stood there.
+func readLine(r *bufio.Reader) (line []byte, tooLong bool, err error) {
 	for {
 		piece, err := r.ReadSlice('\n')
 		if tooLong = tooLong || len(line)+len(piece) > maxLine; tooLong {
@@ -171,9 +184,8 @@ func readLine(r interface {
 		} else {
 			line = append(line, piece...)
 		}
-		if !errors.Is(err, errBufferFull) {
+		if !errors.Is(err, bufio.ErrBufferFull) {
 			return bytes.TrimSpace(line), tooLong, err
 		}
 	}
 }
-

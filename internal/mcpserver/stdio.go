@@ -21,8 +21,6 @@ import (
 // drainTime is how long what runs may take to stop at the end of a connection.
 const drainTime = 5 * time.Second
 
-var errBufferFull = bufio.ErrBufferFull
-
 var errDraining = fault.New(fault.Cancelled, "paddock is shutting down")
 
 // ServeStdio serves the local user over a pair of streams, one message on each
@@ -92,7 +90,8 @@ type lines struct {
 
 	mu       sync.Mutex            // guards what follows
 	open     map[jsonrpc.ID]*batch // what has no answer yet; nil: it came alone
-	answered chan struct{}         // when set, closed once open is empty
+	sending  int                   // answers that are being written
+	answered chan struct{}         // when set, closed once there is none of either
 }
 
 // batch collects the answers to messages that came together.
@@ -159,13 +158,23 @@ func (l *lines) listen() {
 			err = io.EOF
 		}
 		if err != nil {
-			l.readErr = err
+			l.readErr = l.whyEnded(err)
 			return
 		}
 	}
 }
 
-// accept takes one line, and tells whether anybody still listens.
+// whyEnded leaves out that a stream which Close has closed cannot be read.
+func (l *lines) whyEnded(err error) error {
+	select {
+	case <-l.closed:
+		return io.EOF
+	default:
+		return err
+	}
+}
+
+// accept takes one line, and tells whether the connection is still there.
 func (l *lines) accept(line []byte) bool {
 	if line[0] == '[' {
 		return l.acceptBatch(line)
@@ -174,8 +183,11 @@ func (l *lines) accept(line []byte) bool {
 	if no == nil {
 		no = l.expect(m, nil)
 	}
-	if no != nil {
+	switch {
+	case no != nil:
 		l.answer(no.line())
+		return true
+	case m == nil:
 		return true
 	}
 	return l.pass(m)
@@ -199,9 +211,10 @@ func (l *lines) acceptBatch(line []byte) bool {
 		if no == nil {
 			no = l.expect(m, b)
 		}
-		if no != nil {
+		switch {
+		case no != nil:
 			b.answers = append(b.answers, no.line())
-		} else {
+		case m != nil:
 			messages = append(messages, m)
 		}
 	}
@@ -249,18 +262,21 @@ func (l *lines) expect(m jsonrpc.Message, b *batch) *refusal {
 	return nil
 }
 
-// pass hands a message over to who reads.
+// pass hands a message over to who reads, and tells whether the connection is
+// still there. One that drains refuses new requests.
 func (l *lines) pass(m jsonrpc.Message) bool {
 	select {
 	case l.messages <- m:
 		return true
-	case <-l.deaf:
 	case <-l.closed:
+		return false
+	case <-l.deaf:
 	}
-	if req, ok := m.(*jsonrpc.Request); ok {
-		l.forget(req.ID)
+	if req, ok := m.(*jsonrpc.Request); ok && req.IsCall() {
+		no := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: problemOf(errDraining).line()}
+		return l.Write(context.Background(), &jsonrpc.Response{ID: req.ID, Error: no}) == nil
 	}
-	return false
+	return true
 }
 
 // Write sends a message. An answer to one of a batch waits for the others.
@@ -270,25 +286,35 @@ func (l *lines) Write(_ context.Context, m jsonrpc.Message) error {
 		return fmt.Errorf("encoding a message: %w", err)
 	}
 	if res, ok := m.(*jsonrpc.Response); ok {
-		defer l.forget(res.ID) // after it has been written
-		l.mu.Lock()
-		if b := l.open[res.ID]; b != nil {
-			data = b.settle(data)
-		}
-		l.mu.Unlock()
-		if data == nil {
-			return nil
-		}
+		data = l.answering(res.ID, data)
+		defer l.sent()
+	}
+	if data == nil {
+		return nil
 	}
 	return l.writeLine(data)
 }
 
-// forget notes that an id needs no answer any more.
-func (l *lines) forget(id jsonrpc.ID) {
+// answering takes an id out of use, before its answer is written: from then on
+// the client may use it again. It gives what is to be written; nil: nothing yet.
+func (l *lines) answering(id jsonrpc.ID, answer json.RawMessage) json.RawMessage {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	b := l.open[id]
 	delete(l.open, id)
-	if len(l.open) == 0 && l.answered != nil {
+	l.sending++
+	if b != nil {
+		return b.settle(answer)
+	}
+	return answer
+}
+
+// sent counts an answer that has been written.
+func (l *lines) sent() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sending--
+	if len(l.open) == 0 && l.sending == 0 && l.answered != nil {
 		close(l.answered)
 		l.answered = nil
 	}
@@ -297,7 +323,7 @@ func (l *lines) forget(id jsonrpc.ID) {
 // waitAnswered waits until every request has its answer, or the time is over.
 func (l *lines) waitAnswered(most time.Duration) {
 	l.mu.Lock()
-	if len(l.open) == 0 {
+	if len(l.open) == 0 && l.sending == 0 {
 		l.mu.Unlock()
 		return
 	}

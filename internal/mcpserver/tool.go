@@ -93,10 +93,10 @@ func plain(s *jsonschema.Schema) {
 // answer is what a tool has to say, in the forms from which a client's result
 // is made.
 type answer struct {
-	data   json.RawMessage // the structured content; set by define
-	texts  []string        // what a person would read; none: data
-	shown  []shown         // documents and pictures, after the texts
-	notice string          // what a model has to know about its session
+	data  json.RawMessage // the structured content; set by define
+	texts []string        // what a person would read; none: data
+	shown []shown         // documents and pictures, after the texts
+	extra []mcp.Content   // blocks of another kind, at the end
 }
 
 // call is one request of a tool on its way through this package.

@@ -132,7 +132,7 @@ func (s *session) create() error {
 	uid, gid := fileOwner(s.backend)
 	mode := fs.FileMode(0o700)
 	if uid != 0 {
-		mode = 0o711 // the guest's user reaches the folders in it, and sees nothing else
+		mode = 0o755 // the guest's user opens each folder on the way to its own
 	}
 	for _, dir := range []string{filepath.Dir(s.dir), s.dir} {
 		if err := errors.Join(os.MkdirAll(dir, mode), os.Chmod(dir, mode)); err != nil {

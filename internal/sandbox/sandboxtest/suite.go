@@ -117,14 +117,14 @@ type kit struct {
 func (k *kit) folder(t *testing.T) string {
 	t.Helper()
 	owner := filepath.Join(k.owners, "alice")
-	if err := os.MkdirAll(owner, 0o711); err != nil {
+	if err := os.MkdirAll(owner, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	outer, err := os.MkdirTemp(owner, "session-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(outer, 0o711); err != nil {
+	if err := os.Chmod(outer, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(outer, "workspace")

@@ -1,0 +1,52 @@
+package mcpserver
+
+import (
+	"fmt"
+	"strings"
+
+	"paddock/internal/session"
+)
+
+// instructions tell a model what it has here, the important first: some clients
+// cut them off.
+func (s *Server) instructions(runtimes []session.Runtime) string {
+	var b strings.Builder
+	if len(runtimes) == 0 {
+		b.WriteString("No language can run on this host at present; list_runtimes and the server's log say more.\n")
+	} else {
+		fmt.Fprintf(&b, "execute_code runs %s in a sandbox that keeps its state.\n", strings.Join(languages(runtimes), ", "))
+	}
+	b.WriteString(`- Variables, functions and imports stay from call to call, one interpreter for each language runtime; files in /workspace (the working folder) are shared by all of them. A failed call loses nothing; a notice in the result says when something was lost.
+- Without session_id a call uses this connection's own session. create_session makes others, which share nothing.
+- The value of the last expression comes back as result: there is no need to print it.
+`)
+	if shows := showing(languages(runtimes)); shows != "" {
+		b.WriteString("- Pictures and documents are shown: " + shows + ".\n")
+	}
+	fmt.Fprintf(&b, `- There is no network, no subprocess, and nothing of the host but /workspace and /tmp. Installing packages is not possible; list_runtimes names what is there.
+- A call is stopped after %d seconds unless timeout (up to %d) says otherwise; work, memory, output and disk are limited too, and stopped_by tells which limit was reached.
+- Output beyond about 60 KB is cut in the middle: write it to a file, then read parts with read_file or find lines with search_files.
+`, seconds(s.config.DefaultTimeout), seconds(s.config.MaxTimeout))
+	for _, r := range runtimes {
+		fmt.Fprintf(&b, "%s (%s): %s.\n", r.Name, r.Isolation, cutAt(strings.TrimSuffix(r.Description, "."), 200))
+	}
+	text := b.String()
+	for len([]rune(text)) > maxInstructions { // many runtimes: the last lines go
+		text = text[:strings.LastIndexByte(strings.TrimSuffix(text, "\n"), '\n')+1]
+	}
+	return strings.TrimSuffix(text, "\n")
+}
+
+// showing says how a program shows something in the languages that there are.
+func showing(langs []string) string {
+	var ways []string
+	for _, l := range langs {
+		switch l {
+		case "python":
+			ways = append(ways, "in Python display(x), a last expression with _repr_png_, _repr_html_ or the like, and open matplotlib figures")
+		case "javascript":
+			ways = append(ways, "in JavaScript display({mime, data})")
+		}
+	}
+	return strings.Join(ways, "; ")
+}

@@ -1,0 +1,8 @@
+package confine
+
+import "golang.org/x/sys/unix"
+
+const auditArch = unix.AUDIT_ARCH_AARCH64
+
+// allowedHere is what only this architecture has.
+var allowedHere []uint32
