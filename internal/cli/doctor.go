@@ -20,7 +20,7 @@ import (
 // finding is one thing that the doctor looked at.
 type finding struct {
 	Name   string `json:"name"`
-	Status string `json:"status"` // good, weak or bad
+	Status string `json:"status"` // ok, weak or bad
 	Detail string `json:"detail"`
 	Hint   string `json:"hint,omitempty"` // what to change
 }

@@ -20,6 +20,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"paddock/internal/cli/config"
 	"paddock/internal/fault"
@@ -74,7 +75,7 @@ func (p *program) main(ctx context.Context, args []string) (code int) {
 			code = ownFailure(running, nil)
 		}
 	}()
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(ctx, endings()...)
 	defer stop()
 	defer context.AfterFunc(ctx, stop)() // a second signal does what it does without us
 	root.SetArgs(args)
@@ -88,6 +89,12 @@ func (p *program) main(ctx context.Context, args []string) (code int) {
 	}
 	p.report(err)
 	return ownFailure(running, err)
+}
+
+// endings are the signals that end what runs, without those that whoever
+// started paddock wants ignored (nohup, a shell's background).
+func endings() []os.Signal {
+	return slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}, signal.Ignored)
 }
 
 // ownFailure is the exit code of what went wrong in paddock, not in a program.
@@ -242,12 +249,11 @@ func endAfterCode(c *cobra.Command, args []string) []string {
 				i++
 			}
 			return slices.Insert(slices.Clone(args), min(i+1, len(args)), "--")
-		case isLong && !hasValue:
-			f := c.Flag(name)
-			if f != nil && f.NoOptDefVal == "" {
-				i++ // its value
-			}
+		case isLong && !hasValue && takesValue(c.Flag(name)), len(arg) == 2 && takesValue(c.Flags().ShorthandLookup(arg[1:])):
+			i++
 		}
 	}
 	return args
 }
+
+func takesValue(f *pflag.Flag) bool { return f != nil && f.NoOptDefVal == "" }

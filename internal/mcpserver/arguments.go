@@ -110,8 +110,8 @@ func wholeNumber(raw string) (int64, bool) {
 // maxExact is the largest whole number that every JSON reader keeps exactly.
 const maxExact = 1 << 53
 
-// flag is true or false.
-func flag(name string, to *bool, about string) param {
+// boolean is true or false.
+func boolean(name string, to *bool, about string) param {
 	return param{name: name, schema: &jsonschema.Schema{Type: "boolean", Description: about}, set: func(raw json.RawMessage) error {
 		switch string(raw) {
 		case "true", "false":

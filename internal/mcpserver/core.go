@@ -160,7 +160,7 @@ func cancelExecution(_ context.Context, c *call, in cancelInput) (cancelled, ans
 	return cancelled{Reason: "nothing runs in this session"}, answer{}, nil
 }
 
-type workspace struct {
+type sessionInfo struct {
 	SessionID      session.ID    `json:"session_id"`
 	Name           string        `json:"name,omitempty"`
 	Language       string        `json:"language"`
@@ -188,16 +188,16 @@ type variable struct {
 	Preview string `json:"preview"`
 }
 
-func workspaceInfo(ctx context.Context, c *call, in sessionInput) (out workspace, a answer, err error) {
+func workspaceInfo(ctx context.Context, c *call, in sessionInput) (out sessionInfo, a answer, err error) {
 	var d session.Details
 	err = c.inSession(ctx, in.session, session.Settings{}, func(id session.ID) (err error) {
 		d, err = c.server.config.Sessions.Details(ctx, c.bound.Owner, id)
 		return err
 	})
 	if err != nil {
-		return workspace{}, answer{}, err
+		return sessionInfo{}, answer{}, err
 	}
-	out = workspace{
+	out = sessionInfo{
 		SessionID: d.ID, Name: d.Settings.Name, Language: d.Settings.Language, Isolation: d.Isolation, State: d.State,
 		CreatedAt: timestamp(d.CreatedAt), LastUsedAt: timestamp(d.LastUsedAt), ExpiresAt: timestamp(d.ExpiresAt),
 		ExecutionCount: d.Executions, Variables: []variable{}, Imports: listOf(d.Imports), Files: []file{},

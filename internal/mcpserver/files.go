@@ -13,7 +13,7 @@ import (
 
 	"paddock/internal/fault"
 	"paddock/internal/session"
-	work "paddock/internal/workspace"
+	"paddock/internal/workspace"
 )
 
 // Bounds of the file tools.
@@ -48,7 +48,7 @@ func (s *Server) fileTools() []tool {
 }
 
 // withFiles runs f on the files of the call's session.
-func (c *call) withFiles(ctx context.Context, given session.ID, f func(*work.Tree) error) error {
+func (c *call) withFiles(ctx context.Context, given session.ID, f func(*workspace.Tree) error) error {
 	return c.inSession(ctx, given, session.Settings{}, func(id session.ID) error {
 		tree, err := c.server.config.Sessions.Files(c.bound.Owner, id)
 		if err != nil {
@@ -65,7 +65,7 @@ type file struct {
 	Modified string `json:"modified"`
 }
 
-func fileOf(f work.File) file {
+func fileOf(f workspace.File) file {
 	return file{Path: f.Path, Size: f.Size, Modified: timestamp(f.Modified)}
 }
 
@@ -81,7 +81,7 @@ func (in *readInput) params() []param {
 		text("path", &in.path, 1, 4096, aboutPath).must(),
 		number("offset", &in.offset, 0, maxExact, "First line, from 1; in bytes: how many to skip"),
 		number("limit", &in.limit, 1, 1<<20, "How many lines or bytes; default: what fits into a result"),
-		flag("bytes", &in.bytes, "Count a text in bytes"),
+		boolean("bytes", &in.bytes, "Count a text in bytes"),
 		sessionID(&in.session, aboutSession),
 	}
 }
@@ -104,10 +104,10 @@ type readOutput struct {
 }
 
 func readFile(ctx context.Context, c *call, in readInput) (readOutput, answer, error) {
-	var got work.Content
+	var got workspace.Content
 	var picture []byte
-	err := c.withFiles(ctx, in.session, func(tree *work.Tree) (err error) {
-		if got, err = tree.Read(in.path, work.Range{Offset: in.offset, Limit: in.limit, Bytes: in.bytes}); err != nil {
+	err := c.withFiles(ctx, in.session, func(tree *workspace.Tree) (err error) {
+		if got, err = tree.Read(in.path, workspace.Range{Offset: in.offset, Limit: in.limit, Bytes: in.bytes}); err != nil {
 			return err
 		}
 		if mime := mimeOf(got.Path, got.Text); !got.Text && in.offset == 0 && in.limit == 0 && slices.Contains(pictures, mime) {
@@ -135,7 +135,7 @@ func readFile(ctx context.Context, c *call, in readInput) (readOutput, answer, e
 }
 
 // fillText puts as many whole lines in as fit, and gives the text blocks.
-func (out *readOutput) fillText(got work.Content) []string {
+func (out *readOutput) fillText(got workspace.Content) []string {
 	data := got.Data
 	counted := got.FirstLine > 0
 	if len(data) > maxReadText {
@@ -170,7 +170,7 @@ func (out *readOutput) fillText(got work.Content) []string {
 }
 
 // fillBinary puts bytes in, which clients get as a resource.
-func (out *readOutput) fillBinary(got work.Content) answer {
+func (out *readOutput) fillBinary(got workspace.Content) answer {
 	data := got.Data
 	if len(data) > maxReadBinary {
 		data = data[:maxReadBinary]
@@ -230,8 +230,8 @@ func writeFile(ctx context.Context, c *call, in writeInput) (written, answer, er
 	if err != nil {
 		return written{}, answer{}, err
 	}
-	var f work.File
-	err = c.withFiles(ctx, in.session, func(tree *work.Tree) (err error) {
+	var f workspace.File
+	err = c.withFiles(ctx, in.session, func(tree *workspace.Tree) (err error) {
 		f, err = tree.Write(in.path, data)
 		return err
 	})
@@ -249,7 +249,7 @@ func (in *editInput) params() []param {
 		text("path", &in.path, 1, 4096, aboutPath).must(),
 		text("old", &in.old, 1, maxWrite, "Text to replace, with its white space").must(),
 		text("new", &in.new, 0, maxWrite, "Text to put in its place").must(),
-		flag("replace_all", &in.all, "Replace every occurrence"),
+		boolean("replace_all", &in.all, "Replace every occurrence"),
 		sessionID(&in.session, aboutSession),
 	}
 }
@@ -262,8 +262,8 @@ type edited struct {
 }
 
 func editFile(ctx context.Context, c *call, in editInput) (out edited, a answer, err error) {
-	err = c.withFiles(ctx, in.session, func(tree *work.Tree) (err error) {
-		if out.Path, err = work.Clean(in.path); err != nil {
+	err = c.withFiles(ctx, in.session, func(tree *workspace.Tree) (err error) {
+		if out.Path, err = workspace.Clean(in.path); err != nil {
 			return err
 		}
 		out.Replaced, err = tree.Edit(in.path, in.old, in.new, in.all)
@@ -286,9 +286,9 @@ type fileList struct {
 }
 
 func listFiles(ctx context.Context, c *call, in listInput) (fileList, answer, error) {
-	var all []work.File
+	var all []workspace.File
 	var more bool
-	err := c.withFiles(ctx, in.session, func(tree *work.Tree) (err error) {
+	err := c.withFiles(ctx, in.session, func(tree *workspace.Tree) (err error) {
 		all, more, err = tree.List(in.glob)
 		return err
 	})
@@ -326,8 +326,8 @@ type match struct {
 }
 
 func searchFiles(ctx context.Context, c *call, in listInput) (matches, answer, error) {
-	var found work.Matches
-	err := c.withFiles(ctx, in.session, func(tree *work.Tree) (err error) {
+	var found workspace.Matches
+	err := c.withFiles(ctx, in.session, func(tree *workspace.Tree) (err error) {
 		found, err = tree.Search(ctx, in.pattern, in.glob, maxMatches)
 		return err
 	})

@@ -1,0 +1,178 @@
+package mcpserver
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"paddock/internal/session"
+)
+
+var update = flag.Bool("update", false, "write the transcripts anew from what the server says")
+
+// TestTranscripts plays the client's part of every testdata/*.txtar and
+// compares what the server says with the server's part. In a transcript
+//
+//	> a line that the client sends, byte for byte
+//	< a line that the server has sent by the time it waits again
+//	+ a time that passes
+//	! the client closes its end
+//
+// and ids that differ from run to run are numbered: SESSION1, EXECUTION1.
+func TestTranscripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are no transcripts: %v", err)
+	}
+	for _, name := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for k := range archive.Files {
+				talk := &archive.Files[k]
+				t.Run(talk.Name, func(t *testing.T) {
+					var got string
+					synctest.Test(t, func(t *testing.T) { got = play(t, string(talk.Data)) })
+					if *update {
+						talk.Data = []byte(got)
+					} else if got != string(talk.Data) {
+						t.Errorf("the server said something else (-update writes it down):\n%s", differences(string(talk.Data), got))
+					}
+				})
+			}
+			if *update {
+				if err := os.WriteFile(name, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// play gives the transcript as it came out.
+func play(t *testing.T, script string) string {
+	w := serve(t, t.Context(), newServer(t, Config{Version: "1.0.0"}, sessionsForTranscripts))
+	var b strings.Builder
+	n := names{}
+	called := map[string]string{} // tools by the ids of their requests
+	for line := range strings.Lines(script) {
+		kind, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		switch kind {
+		case ">":
+			w.send(t, n.real(text)+"\n")
+			noteCall(called, text)
+		case "+":
+			d, err := time.ParseDuration(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(d)
+		case "!":
+			w.in.Close()
+		case "<":
+			continue
+		default:
+			b.WriteString(line) // a remark
+			continue
+		}
+		b.WriteString(line)
+		synctest.Wait()
+		for _, said := range w.received() {
+			checkResult(t, called, said)
+			fmt.Fprintf(&b, "< %s\n", n.stable(said))
+		}
+	}
+	return b.String()
+}
+
+func noteCall(called map[string]string, line string) {
+	var m struct {
+		ID     json.RawMessage
+		Params struct{ Name string }
+	}
+	if json.Unmarshal([]byte(line), &m) == nil && m.Params.Name != "" {
+		called[string(m.ID)] = m.Params.Name
+	}
+}
+
+// checkResult holds the structured content of a tool's result against its schema.
+func checkResult(t *testing.T, called map[string]string, line string) {
+	t.Helper()
+	var m struct {
+		ID     json.RawMessage
+		Result struct {
+			Content           []json.RawMessage
+			StructuredContent any
+		}
+	}
+	if json.Unmarshal([]byte(line), &m) != nil || m.Result.Content == nil {
+		return // a batch, or no tool's
+	}
+	if name := called[string(m.ID)]; m.Result.StructuredContent != nil {
+		checkSchema(t, outputSchemas(t)[name], m.Result.StructuredContent, name)
+	}
+}
+
+// names maps ids that differ from run to run to ones that do not, and back.
+type names map[string]string
+
+var (
+	minted = regexp.MustCompile(`\b(?:s|x)-[a-z2-7]{26}\b`)
+	moment = regexp.MustCompile(`"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"`)
+)
+
+func (n names) stable(s string) string {
+	s = minted.ReplaceAllStringFunc(s, func(id string) string {
+		if n[id] == "" {
+			word := map[byte]string{'s': "SESSION", 'x': "EXECUTION"}[id[0]]
+			count := 1
+			for _, name := range n {
+				if strings.HasPrefix(name, word) {
+					count++
+				}
+			}
+			n[id] = fmt.Sprint(word, count)
+		}
+		return n[id]
+	})
+	return moment.ReplaceAllString(s, `"TIME"`)
+}
+
+func (n names) real(s string) string {
+	for id, name := range n {
+		s = strings.ReplaceAll(s, name, id)
+	}
+	return s
+}
+
+// differences shows the first line that is not the same.
+func differences(want, got string) string {
+	a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for k := range max(len(a), len(b)) {
+		x, y := "(nothing)", "(nothing)"
+		if k < len(a) {
+			x = a[k]
+		}
+		if k < len(b) {
+			y = b[k]
+		}
+		if x != y {
+			return fmt.Sprintf("line %d\nwant %s\ngot  %s", k+1, x, y)
+		}
+	}
+	return "no difference"
+}
+
+// sessionsForTranscripts has small limits, so that they are reached.
+var sessionsForTranscripts = session.Config{MemoryBytes: 64 << 20, DiskBytes: 1 << 20}
