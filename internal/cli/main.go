@@ -248,7 +248,10 @@ func endAfterCode(c *cobra.Command, args []string) []string {
 			if arg == "-c" || isLong && !hasValue {
 				i++
 			}
-			return slices.Insert(slices.Clone(args), min(i+1, len(args)), "--")
+			if i+1 >= len(args) {
+				return args
+			}
+			return slices.Insert(slices.Clone(args), i+1, "--")
 		case isLong && !hasValue && takesValue(c.Flag(name)), len(arg) == 2 && takesValue(c.Flags().ShorthandLookup(arg[1:])):
 			i++
 		}

@@ -80,7 +80,7 @@ A second Ctrl-C ends paddock at once.`,
 	flags.SetInterspersed(false)
 	flags.StringVarP(&f.code, "code", "c", "", "run `CODE`")
 	flags.StringVarP(&f.language, "language", "l", "", "`LANGUAGE` of the program: python, javascript or typescript; else FILE's ending tells")
-	flags.StringVar(&f.session, "session", "", "run in the session `ID`, which stays")
+	flags.StringVar(&f.session, "session", "", "run in the session `ID`: its files are there, and stay")
 	flags.BoolVar(&f.keep, "keep", false, "keep the session, and print its id to stderr")
 	keyFlag(flags, "timeout", "stop the program after `TIME`, such as 30s or 2m")
 	keyFlag(flags, "memory", "let the interpreter take `SIZE` of memory, such as 256MiB")
@@ -239,9 +239,6 @@ func (p *program) explain(res session.Result) {
 	}
 	if n := len(res.Displays); n > 0 {
 		p.say("warning", fmt.Sprintf("the program displayed something that is not shown here (%d times, first %s)", n, plain(res.Displays[0].MIME)))
-	}
-	if res.Notice != "" && e.Cause == sandbox.Exited {
-		p.say("warning", res.Notice)
 	}
 }
 

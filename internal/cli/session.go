@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"time"
 
@@ -71,10 +72,13 @@ type sessionJSON struct {
 	LastUsedAt time.Time     `json:"last_used_at"`
 	ExpiresAt  time.Time     `json:"expires_at"`
 	Executions int64         `json:"execution_count"`
-	Process    int           `json:"process,omitempty"` // that has it open
+	Process    int           `json:"process,omitempty"` // another one that has it open
 }
 
 func sessionOf(i session.Info) sessionJSON {
+	if i.Process == os.Getpid() {
+		i.Process = 0
+	}
 	return sessionJSON{
 		ID: i.ID, Name: i.Settings.Name, Language: i.Settings.Language, Isolation: i.Isolation, State: i.State,
 		CreatedAt: i.CreatedAt, LastUsedAt: i.LastUsedAt, ExpiresAt: i.ExpiresAt, Executions: i.Executions, Process: i.Process,
@@ -90,14 +94,15 @@ func (p *program) listSessions(c *cobra.Command, asJSON bool) error {
 		list := []sessionJSON{}
 		rows := [][]string{{"ID", "LANGUAGE", "STATE", "RUNS", "LAST USED", "EXPIRES", "PROCESS", "NAME"}}
 		for _, i := range all {
-			list = append(list, sessionOf(i))
+			one := sessionOf(i)
+			list = append(list, one)
 			process := "-"
-			if i.Process != 0 {
-				process = strconv.Itoa(i.Process)
+			if one.Process != 0 {
+				process = strconv.Itoa(one.Process)
 			}
 			rows = append(rows, []string{
-				string(i.ID), orDash(i.Settings.Language), string(i.State), strconv.FormatInt(i.Executions, 10),
-				moment(i.LastUsedAt), moment(i.ExpiresAt), process, plain(i.Settings.Name),
+				string(one.ID), orDash(one.Language), string(one.State), strconv.FormatInt(one.Executions, 10),
+				moment(one.LastUsedAt), moment(one.ExpiresAt), process, plain(one.Name),
 			})
 		}
 		if asJSON {

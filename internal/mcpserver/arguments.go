@@ -122,7 +122,7 @@ func boolean(name string, to *bool, about string) param {
 	}}
 }
 
-const sessionPattern = "^[A-Za-z0-9_-]{1,100}$"
+const sessionPattern = `^[\w-]{1,100}$`
 
 var sessionName = regexp.MustCompile(sessionPattern)
 
@@ -187,12 +187,10 @@ func escapedRune(raw []byte) (rune, bool) {
 	return rune(v), err == nil
 }
 
-// inputSchema is the schema of a tool's arguments.
+// inputSchema is the schema of a tool's arguments. That there are no others is
+// not in it: some clients take that out, and decode says it better.
 func inputSchema(params []param) *jsonschema.Schema {
-	s := &jsonschema.Schema{
-		Type: "object", Properties: map[string]*jsonschema.Schema{},
-		AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}},
-	}
+	s := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}}
 	for _, p := range params {
 		s.Properties[p.name] = p.schema
 		s.PropertyOrder = append(s.PropertyOrder, p.name)

@@ -73,7 +73,7 @@ func (q quirks) content(s shown) mcp.Content {
 		return &mcp.ImageContent{MIMEType: s.MIMEType, Data: s.image}
 	case s.Problem != "":
 		return nil
-	case q.noResources, s.MIMEType == "text/plain", s.MIMEType == "text/markdown":
+	case q.noResources, s.Text == "", s.MIMEType == "text/plain", s.MIMEType == "text/markdown":
 		return &mcp.TextContent{Text: s.Text}
 	}
 	return &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: s.uri, MIMEType: s.MIMEType, Text: s.Text}}

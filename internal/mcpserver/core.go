@@ -10,7 +10,7 @@ import (
 )
 
 // aboutSession describes the session_id of most tools.
-const aboutSession = "Session to use; default: this connection's own"
+const aboutSession = "Default: this connection's"
 
 // Bounds of lists in results.
 const (
@@ -26,7 +26,7 @@ func (s *Server) coreTools(runtimes []session.Runtime) []tool {
 		define("list_runtimes", "List languages", "What runs here: versions and preinstalled packages.", hints{readOnly: true},
 			func(*struct{}) []param { return nil }, listRuntimes),
 		define("create_session", "Create session",
-			"Make a separate session with its own variables and /workspace. Not needed for ordinary work: every connection has one.", hints{},
+			"Make a separate session, with its own variables and files. Ordinary work needs none: every connection has one.", hints{},
 			func(in *createInput) []param { return in.params(langs, isos) }, createSession),
 		define("destroy_session", "Destroy session", "Stop what runs in a session and delete it with its files.", destroys,
 			func(in *sessionInput) []param { return []param{sessionID(&in.session, "Session to delete").must()} }, destroySession),
@@ -34,7 +34,7 @@ func (s *Server) coreTools(runtimes []session.Runtime) []tool {
 			func(in *cancelInput) []param {
 				return []param{
 					sessionID(&in.session, aboutSession),
-					text("execution_id", &in.execution, 1, 100, "One execution; default: all of the session, waiting ones too"),
+					text("execution_id", &in.execution, 1, 100, "Default: all of the session"),
 				}
 			}, cancelExecution),
 		define("get_workspace_info", "Inspect session", "A session's variables, imports, files, limits and state.", hints{readOnly: true},
@@ -82,7 +82,7 @@ type createInput struct {
 func (in *createInput) params(langs, isos []string) []param {
 	return []param{
 		choice("language", &in.language, langs, "Its default language"),
-		sessionID(&in.session, "Id of your choice; default: a random one"),
+		sessionID(&in.session, "Default: a random one"),
 		text("name", &in.name, 0, 100, "Name for people"),
 		choice("isolation", &in.isolation, isos, "Kind of sandbox"),
 		number("memory_mb", &in.memory, 1, 1<<20, "Memory of each interpreter in MiB (Python needs 32)"),

@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"strings"
 	"time"
@@ -18,38 +19,36 @@ type executeInput struct {
 }
 
 func (s *Server) executeTool(langs, isos []string) tool {
-	timeout := fmt.Sprintf("Seconds until it is stopped; default %d", seconds(s.config.DefaultTimeout))
 	about := "Run code in a sandbox: no network, own files in /workspace. Variables, functions, imports and files stay for the next call. " +
 		"The last expression's value comes back as result; display(x) or a picture as the last expression shows it. " +
 		"Errors and timeouts keep the state. Write large output to a file and read parts of it."
-	return define("execute_code", "Run code", about, hints{destructive: true}, func(in *executeInput) []param {
-		return []param{
-			text("code", &in.code, 1, 1<<20, "Source text; top-level await works").must(),
-			choice("language", &in.language, langs, "Default: the session's"),
-			number("timeout", &in.timeout, 1, seconds(s.config.MaxTimeout), timeout),
-			sessionID(&in.session, aboutSession),
-			choice("isolation", &in.isolation, isos, "Default: the session's"),
-		}
-	}, executeCode)
+	return define("execute_code", "Run code", about, hints{destructive: true},
+		func(in *executeInput) []param { return in.params(s, langs, isos) }, executeCode)
+}
+
+func (in *executeInput) params(s *Server, langs, isos []string) []param {
+	return []param{
+		text("code", &in.code, 1, 1<<20, "Source text; top-level await works").must(),
+		choice("language", &in.language, langs, "Default: the session's"),
+		number("timeout", &in.timeout, 1, seconds(s.config.MaxTimeout), fmt.Sprintf("Seconds until it is stopped; default %d", seconds(s.config.DefaultTimeout))),
+		sessionID(&in.session, aboutSession),
+		choice("isolation", &in.isolation, isos, "Default: the session's"),
+	}
 }
 
 func seconds(d time.Duration) int64 { return max(1, int64(d/time.Second)) }
 
 func executeCode(ctx context.Context, c *call, in executeInput) (Execution, answer, error) {
-	report := startProgress(ctx, c.req)
 	var res session.Result
-	err := c.inSession(ctx, in.session, session.Settings{Language: in.language, Isolation: in.isolation}, func(id session.ID) (err error) {
-		req := session.Request{
-			Code: in.code, Language: in.language, Isolation: in.isolation, Timeout: time.Duration(in.timeout) * time.Second,
-			Started: func(execution string) { c.execution = execution },
-		}
-		if report != nil {
-			req.Stdout, req.Stderr = &report.stdout, &report.stderr
-		}
-		res, err = c.server.config.Sessions.Execute(ctx, c.bound.Owner, id, req)
-		return err
+	err := reporting(ctx, c.req, func(stdout, stderr io.Writer) error {
+		return c.inSession(ctx, in.session, session.Settings{Language: in.language, Isolation: in.isolation}, func(id session.ID) (err error) {
+			res, err = c.server.config.Sessions.Execute(ctx, c.bound.Owner, id, session.Request{
+				Code: in.code, Language: in.language, Isolation: in.isolation, Timeout: time.Duration(in.timeout) * time.Second,
+				Stdout: stdout, Stderr: stderr, Started: func(execution string) { c.execution = execution },
+			})
+			return err
+		})
 	})
-	report.stop() // before there is a result: nothing is reported after it
 	if err != nil {
 		return Execution{}, answer{}, err
 	}

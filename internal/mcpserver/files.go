@@ -24,26 +24,15 @@ const (
 	maxWrite      = 8 << 20 // characters of content, as one argument
 )
 
-const aboutPath = "File in the workspace, such as data/a.csv"
+const aboutPath = "Such as data/a.csv"
 
 func (s *Server) fileTools() []tool {
 	return []tool{
 		define("read_file", "Read file", "Read a text by lines, a binary file by bytes (base64); pictures are shown.", hints{readOnly: true}, (*readInput).params, readFile),
 		define("write_file", "Write file", "Create or replace a file; folders are made.", hints{destructive: true, idempotent: true}, (*writeInput).params, writeFile),
 		define("edit_file", "Edit file", "Replace a text that stands exactly once in a file, or everywhere.", hints{destructive: true}, (*editInput).params, editFile),
-		define("list_files", "List files", "List files.", hints{readOnly: true}, func(in *listInput) []param {
-			return []param{
-				text("glob", &in.glob, 0, 256, "Such as *.csv or src/**; default: all"),
-				sessionID(&in.session, aboutSession),
-			}
-		}, listFiles),
-		define("search_files", "Search files", "Find the lines that match a regular expression (RE2).", hints{readOnly: true}, func(in *listInput) []param {
-			return []param{
-				text("pattern", &in.pattern, 1, 1000, "Regular expression").must(),
-				text("glob", &in.glob, 0, 256, "Files to search; default: all"),
-				sessionID(&in.session, aboutSession),
-			}
-		}, searchFiles),
+		define("list_files", "List files", "List the files of the workspace.", hints{readOnly: true}, (*listInput).globParams, listFiles),
+		define("search_files", "Search files", "Find the lines that match a regular expression (RE2).", hints{readOnly: true}, (*listInput).searchParams, searchFiles),
 	}
 }
 
@@ -79,8 +68,8 @@ type readInput struct {
 func (in *readInput) params() []param {
 	return []param{
 		text("path", &in.path, 1, 4096, aboutPath).must(),
-		number("offset", &in.offset, 0, maxExact, "First line, from 1; in bytes: how many to skip"),
-		number("limit", &in.limit, 1, 1<<20, "How many lines or bytes; default: what fits into a result"),
+		number("offset", &in.offset, 0, 1e12, "First line, from 1, or bytes to skip"),
+		number("limit", &in.limit, 1, 1<<20, "Lines or bytes; default: what fits"),
 		boolean("bytes", &in.bytes, "Count a text in bytes"),
 		sessionID(&in.session, aboutSession),
 	}
@@ -91,7 +80,7 @@ type readOutput struct {
 	Path       string     `json:"path"`
 	Size       int64      `json:"size"`
 	Text       bool       `json:"text"`
-	Content    string     `json:"content,omitempty"`        // of a text
+	Content    *string    `json:"content,omitempty"`        // of a text
 	Base64     string     `json:"content_base64,omitempty"` // of anything else
 	MIMEType   string     `json:"mime_type"`
 	FirstLine  int64      `json:"first_line,omitempty"`
@@ -145,7 +134,8 @@ func (out *readOutput) fillText(got workspace.Content) []string {
 		}
 		out.More = true
 	}
-	out.Content = string(data)
+	content := string(data)
+	out.Content = &content
 	partial := len(data) > 0 && data[len(data)-1] != '\n' && out.More
 	if counted {
 		out.LastLine = got.FirstLine + int64(bytes.Count(data, []byte{'\n'})) - 1
@@ -154,19 +144,19 @@ func (out *readOutput) fillText(got workspace.Content) []string {
 		}
 	}
 	if !out.More {
-		return []string{out.Content}
+		return []string{content}
 	}
 	if !counted || partial {
 		// Inside of a line only bytes tell where to go on.
 		out.NextOffset = got.Offset + int64(len(data))
-		return []string{out.Content, fmt.Sprintf("[%d of %d bytes up to here; go on with bytes: true, offset: %d]", out.NextOffset, got.Size, out.NextOffset)}
+		return []string{content, fmt.Sprintf("[%d of %d bytes up to here; go on with bytes: true, offset: %d]", out.NextOffset, got.Size, out.NextOffset)}
 	}
 	out.NextOffset = out.LastLine + 1
 	total := ""
 	if got.TotalLines > 0 {
 		total = fmt.Sprintf(" of %d", got.TotalLines)
 	}
-	return []string{out.Content, fmt.Sprintf("[lines %d to %d%s; go on with offset: %d]", got.FirstLine, out.LastLine, total, out.NextOffset)}
+	return []string{content, fmt.Sprintf("[lines %d to %d%s; go on with offset: %d]", got.FirstLine, out.LastLine, total, out.NextOffset)}
 }
 
 // fillBinary puts bytes in, which clients get as a resource.
@@ -276,6 +266,17 @@ func editFile(ctx context.Context, c *call, in editInput) (out edited, a answer,
 type listInput struct {
 	pattern, glob string
 	session       session.ID
+}
+
+func (in *listInput) globParams() []param {
+	return []param{
+		text("glob", &in.glob, 0, 256, "Such as *.csv or src/**; default: all"),
+		sessionID(&in.session, aboutSession),
+	}
+}
+
+func (in *listInput) searchParams() []param {
+	return append([]param{text("pattern", &in.pattern, 1, 1000, "Regular expression").must()}, in.globParams()...)
 }
 
 type fileList struct {

@@ -67,8 +67,11 @@ func decodeMessage(data []byte) (jsonrpc.Message, *refusal) {
 	switch {
 	case err != nil && h.reply:
 		return nil, nil
-	case err != nil:
+	case err != nil, !h.request && !h.reply: // the SDK takes the latter for a reply
 		return nil, refuse(h.id, jsonrpc.CodeInvalidRequest, "invalid request: not a JSON-RPC 2.0 message")
+	}
+	if req, ok := msg.(*jsonrpc.Request); ok && req.Method == "" {
+		return nil, refuse(h.id, jsonrpc.CodeInvalidRequest, "invalid request: the method is empty")
 	}
 	return msg, nil
 }
@@ -98,8 +101,9 @@ type level struct {
 
 // head is what stands at the top level of a message.
 type head struct {
-	id    json.RawMessage // nil: there is none; "null": it is nothing sensible
-	reply bool            // it has a result or an error, and no method
+	id      json.RawMessage // nil: there is none; "null": it is nothing sensible
+	request bool            // it has a method
+	reply   bool            // it has none, but a result or an error
 }
 
 // inspect goes once through a JSON text.
@@ -115,7 +119,8 @@ func inspect(data []byte) (h head, err error) {
 	for first := true; ; first = false {
 		tok, err := dec.Token()
 		if errors.Is(err, io.EOF) && !first && len(open) == 0 {
-			h.reply = !top["method"] && (top["result"] || top["error"])
+			h.request = top["method"]
+			h.reply = !h.request && (top["result"] || top["error"])
 			return h, nil
 		}
 		if err != nil {

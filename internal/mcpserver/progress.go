@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"bytes"
 	"context"
+	"io"
 	"strings"
 	"sync"
 	"time"
@@ -16,7 +17,7 @@ const (
 	// maxReport bounds what one notification says; what is printed beyond it in
 	// the meantime is left out: the result has it.
 	maxReport = 8 << 10
-	// maxLine is when a line that does not end is reported all the same.
+	// maxReportLine is when a line that does not end is reported all the same.
 	maxReportLine = 4 << 10
 )
 
@@ -36,17 +37,19 @@ type progress struct {
 	omitted int // of the pending ones
 }
 
-// startProgress reports about a call whose client asked for it; nil: it did not.
-func startProgress(ctx context.Context, req *mcp.CallToolRequest) *progress {
+// reporting runs f, and reports what it writes if the call's client asked for
+// that; the writers are nil if it did not. Nothing is reported afterwards.
+func reporting(ctx context.Context, req *mcp.CallToolRequest, f func(stdout, stderr io.Writer) error) error {
 	token := req.Params.GetProgressToken()
 	if token == nil {
-		return nil
+		return f(nil, nil)
 	}
 	p := newProgress(func(lines int, message string) {
 		// A client that is gone gets its result as little as this.
 		_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: float64(lines), Message: message})
 	})
-	return p
+	defer p.stop()
+	return f(&p.stdout, &p.stderr)
 }
 
 func newProgress(send func(int, string)) *progress {
@@ -56,22 +59,20 @@ func newProgress(send func(int, string)) *progress {
 	return p
 }
 
-// stop tells what is left and ends the reports. A nil progress has none.
+// stop tells what is left and ends the reports.
 func (p *progress) stop() {
-	if p == nil {
-		return
-	}
 	p.stdout.end()
 	p.stderr.end()
 	close(p.quit)
 	p.stopped.Wait()
 }
 
+// report waits a little once there is something to tell: what comes meanwhile
+// is told with it.
 func (p *progress) report() {
 	for {
 		select {
 		case <-p.wake:
-			p.flush()
 		case <-p.quit:
 			p.flush()
 			return
@@ -80,6 +81,7 @@ func (p *progress) report() {
 		case <-time.After(reportEvery):
 		case <-p.quit:
 		}
+		p.flush()
 	}
 }
 

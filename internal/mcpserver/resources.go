@@ -77,11 +77,9 @@ func (s *Server) readResource(ctx context.Context, req *mcp.ReadResourceRequest)
 	if err != nil {
 		return nil, wireError(err)
 	}
-	c := &mcp.ResourceContents{URI: req.Params.URI, MIMEType: mimeOf(got.Path, got.Text)}
-	if got.Text {
-		c.Text = string(got.Data)
-	} else {
-		c.Blob = got.Data
+	c := &mcp.ResourceContents{URI: req.Params.URI, MIMEType: mimeOf(got.Path, got.Text), Blob: got.Data}
+	if got.Text && len(got.Data) > 0 { // the SDK leaves an empty text away, but not an empty blob
+		c.Text, c.Blob = string(got.Data), nil
 	}
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{c}}, nil
 }

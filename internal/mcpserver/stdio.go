@@ -281,11 +281,15 @@ func (l *lines) pass(m jsonrpc.Message) bool {
 
 // Write sends a message. An answer to one of a batch waits for the others.
 func (l *lines) Write(_ context.Context, m jsonrpc.Message) error {
+	res, answer := m.(*jsonrpc.Response)
+	if answer {
+		res.Error = withCode(res.Error)
+	}
 	data, err := jsonrpc.EncodeMessage(m)
 	if err != nil {
 		return fmt.Errorf("encoding a message: %w", err)
 	}
-	if res, ok := m.(*jsonrpc.Response); ok {
+	if answer {
 		data = l.answering(res.ID, data)
 		defer l.sent()
 	}
@@ -293,6 +297,16 @@ func (l *lines) Write(_ context.Context, m jsonrpc.Message) error {
 		return nil
 	}
 	return l.writeLine(data)
+}
+
+// withCode gives an error of the SDK that has no code the one for requests that
+// do not fit.
+func withCode(err error) error {
+	var coded *jsonrpc.Error
+	if err == nil || errors.As(err, &coded) {
+		return err
+	}
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: err.Error()}
 }
 
 // answering takes an id out of use, before its answer is written: from then on

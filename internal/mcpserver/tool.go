@@ -34,10 +34,11 @@ func define[In, Out any](name, title, about string, h hints, params func(*In) []
 	open := false
 	t := &mcp.Tool{
 		Name: name, Title: title, Description: about,
-		Annotations: &mcp.ToolAnnotations{
-			ReadOnlyHint: h.readOnly, DestructiveHint: &h.destructive, IdempotentHint: h.idempotent, OpenWorldHint: &open,
-		},
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: h.readOnly, IdempotentHint: h.idempotent, OpenWorldHint: &open},
 		InputSchema: inputSchema(params(new(In))), OutputSchema: outputSchema[Out](),
+	}
+	if !h.readOnly { // for the others it means nothing
+		t.Annotations.DestructiveHint = &h.destructive
 	}
 	return tool{definition: t, run: func(ctx context.Context, c *call, raw json.RawMessage) (answer, error) {
 		var in In
@@ -57,37 +58,30 @@ func define[In, Out any](name, title, about string, h hints, params func(*In) []
 	}}
 }
 
-// outputSchema describes an Out, or the error in its place.
+// outputSchema describes an Out, or the error in its place: for that nothing
+// in it is required. What lists and objects hold is left to the results, and a
+// model reads less.
 func outputSchema[Out any]() *jsonschema.Schema {
 	s, err := jsonschema.For[Out](nil)
 	if err != nil {
 		panic("mcpserver: " + err.Error()) // a mistake in this package's types
 	}
-	plain(s)
-	problem := &jsonschema.Schema{Type: "object"}
-	if _, ok := s.Properties["error"]; !ok {
-		s.PropertyOrder = append(s.PropertyOrder, "error")
+	for name, field := range s.Properties {
+		s.Properties[name] = plain(field)
 	}
-	s.Properties["error"] = problem
-	s.AnyOf = []*jsonschema.Schema{{Required: s.Required}, {Required: []string{"error"}}}
-	s.Required = nil
-	return s
+	return &jsonschema.Schema{Type: "object", Properties: s.Properties, PropertyOrder: s.PropertyOrder}
 }
 
-// plain takes out of a schema what says nothing about these results: their
-// lists are never null, and what they may hold besides is for later versions.
-func plain(s *jsonschema.Schema) {
-	if s == nil {
-		return
-	}
+// plain keeps a field's type. No list or object in a result is null.
+func plain(s *jsonschema.Schema) *jsonschema.Schema {
 	if len(s.Types) == 2 && s.Types[0] == "null" {
-		s.Type, s.Types = s.Types[1], nil
+		s.Type = s.Types[1]
 	}
-	s.AdditionalProperties, s.Minimum = nil, nil
-	plain(s.Items)
-	for _, p := range s.Properties {
-		plain(p)
+	p := &jsonschema.Schema{Type: s.Type}
+	if s.Items != nil {
+		p.Items = plain(s.Items)
 	}
+	return p
 }
 
 // answer is what a tool has to say, in the forms from which a client's result

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -63,6 +64,7 @@ func TestTranscripts(t *testing.T) {
 // play gives the transcript as it came out.
 func play(t *testing.T, script string) string {
 	w := serve(t, t.Context(), newServer(t, Config{Version: "1.0.0"}, sessionsForTranscripts))
+	began, waited := time.Now(), time.Duration(0)
 	var b strings.Builder
 	n := names{}
 	called := map[string]string{} // tools by the ids of their requests
@@ -78,6 +80,7 @@ func play(t *testing.T, script string) string {
 				t.Fatal(err)
 			}
 			time.Sleep(d)
+			waited += d
 		case "!":
 			w.in.Close()
 		case "<":
@@ -88,12 +91,35 @@ func play(t *testing.T, script string) string {
 		}
 		b.WriteString(line)
 		synctest.Wait()
-		for _, said := range w.received() {
+		for _, said := range inOrder(w.received()) {
 			checkResult(t, called, said)
 			fmt.Fprintf(&b, "< %s\n", n.stable(said))
 		}
 	}
+	w.in.Close()
+	if err := <-w.ended; err != nil {
+		t.Errorf("serving ended with %v", err)
+	}
+	if time.Since(began) > waited {
+		t.Errorf("the end of the input was followed by a wait of %v", time.Since(began)-waited)
+	}
 	return b.String()
+}
+
+// inOrder sorts answers that came together, whose order is not promised.
+// Notifications stay where they are.
+func inOrder(lines []string) []string {
+	isAnswer := func(k int) bool { return strings.HasPrefix(lines[k], `{"jsonrpc":"2.0","id":`) }
+	for k := 0; k < len(lines); k++ {
+		from := k
+		for k < len(lines) && isAnswer(k) {
+			k++
+		}
+		if from < k {
+			slices.Sort(lines[from:k])
+		}
+	}
+	return lines
 }
 
 func noteCall(called map[string]string, line string) {
@@ -129,7 +155,7 @@ type names map[string]string
 
 var (
 	minted = regexp.MustCompile(`\b(?:s|x)-[a-z2-7]{26}\b`)
-	moment = regexp.MustCompile(`"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"`)
+	moment = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 )
 
 func (n names) stable(s string) string {
@@ -146,7 +172,7 @@ func (n names) stable(s string) string {
 		}
 		return n[id]
 	})
-	return moment.ReplaceAllString(s, `"TIME"`)
+	return moment.ReplaceAllString(s, "TIME")
 }
 
 func (n names) real(s string) string {
@@ -168,7 +194,12 @@ func differences(want, got string) string {
 			y = b[k]
 		}
 		if x != y {
-			return fmt.Sprintf("line %d\nwant %s\ngot  %s", k+1, x, y)
+			from := 0
+			for from < min(len(x), len(y)) && x[from] == y[from] {
+				from++
+			}
+			from = max(0, from-60)
+			return fmt.Sprintf("line %d\nwant …%.300s\ngot  …%.300s", k+1, x[min(from, len(x)):], y[min(from, len(y)):])
 		}
 	}
 	return "no difference"

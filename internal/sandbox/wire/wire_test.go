@@ -125,8 +125,10 @@ func TestTheContextsEndIsToldToTheChild(t *testing.T) {
 		end  func(context.Context) (context.Context, context.CancelFunc)
 		want sandbox.Cause
 	}{
-		"a cancel":   {context.WithCancel, sandbox.Cancelled},
-		"a deadline": {func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, time.Millisecond) }, sandbox.TimedOut},
+		"a cancel": {context.WithCancel, sandbox.Cancelled},
+		"a deadline": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Millisecond)
+		}, sandbox.TimedOut},
 	} {
 		t.Run(name, func(t *testing.T) {
 			running := make(chan struct{})

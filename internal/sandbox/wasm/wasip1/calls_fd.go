@@ -102,7 +102,7 @@ func fdStatGet(c *call) errno {
 	rights := uint64(math.MaxUint64) >> 34 // all there are
 	switch {
 	case d.kind == stdio:
-		b[0] = typeUnknown // a pipe, as it were: no terminal, so no colours
+		b[0] = typeUnknown     // a pipe, as it were: no terminal, so no colours
 		rights &^= 1<<2 | 1<<5 // seek and tell
 	case d.isFolder():
 		b[0] = typeFolder

@@ -234,11 +234,16 @@ func pathSymlink(c *call) errno {
 	if e != success {
 		return e
 	}
+	return c.link(d, p, target)
+}
+
+// link makes a symbolic link at p, in d.
+func (s *System) link(d *Dir, p place, target string) errno {
 	if target == "" {
 		return enoent
 	}
 	if path.IsAbs(target) {
-		q := c.space.find(path.Clean(target))
+		q := s.space.find(path.Clean(target))
 		if q.mount != p.mount {
 			return eperm
 		}

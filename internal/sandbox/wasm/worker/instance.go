@@ -46,7 +46,9 @@ type instance struct {
 	words  []word // what to set in memory to interrupt the program
 	raised int    // how often that was done in this run
 	answer []byte // the host's answer that the guest will take
-	closed bool
+	// exiting is set by a JavaScript program that ends itself.
+	exiting bool
+	closed  bool
 }
 
 // open makes the interpreter from the image.

@@ -31,7 +31,7 @@ func languageOf(name string) language {
 	case "python":
 		return python{}
 	case "javascript":
-		return &javascript{}
+		return javascript{}
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ func (in *instance) begin(body wire.RunBody) {
 	in.out.begin(body.Limits)
 	in.in.begin(body.Stdin)
 	in.meter = meter{limit: body.Limits.Fuel}
-	in.raised = 0
+	in.raised, in.exiting = 0, false
 	in.vm.memory.Refused()
 	in.vm.counter.Set(uint64(uint32(in.meter.portion())))
 }
@@ -65,8 +65,8 @@ func (in *instance) poll() {
 // raise interrupts the program, once: one that catches the interrupt may
 // clean up undisturbed until its grace is over.
 func (in *instance) raise() {
-	if in.raised > 0 {
-		return
+	if in.raised > 0 || len(in.words) == 0 {
+		return // raised already, or the language asks by itself
 	}
 	in.raised++
 	memory := in.bytes()

@@ -1,0 +1,79 @@
+// What is said about an error that a program did not catch.
+const MESSAGE_LIMIT = 4096;
+const TRACE_LIMIT = 16384;
+
+const NOT_HERE = {
+  fetch: "there is no network in this sandbox", XMLHttpRequest: "there is no network in this sandbox", WebSocket: "there is no network in this sandbox",
+  Worker: "there are no threads in this sandbox; promises work", document: "there is no browser here", window: "there is no browser here; use globalThis",
+};
+
+const cut = (text, limit) => text.length <= limit ? text : `${text.slice(0, limit)}… (${text.length - limit} more characters)`;
+
+const isError = (value) => typeof value === "object" && value !== null && value instanceof Error;
+
+function nameOf(error) {
+  try {
+    return isError(error) ? String(error.name || "Error") : "Error";
+  } catch {
+    return "Error";
+  }
+}
+
+function messageOf(error) {
+  try {
+    return cut(isError(error) ? String(error.message) : `uncaught ${typeof error === "string" ? JSON.stringify(error) : String(error)}`, MESSAGE_LIMIT);
+  } catch {
+    return "(its text cannot be shown)";
+  }
+}
+
+// frames are the lines of a stack that lie in the program.
+function frames(error) {
+  let stack = "";
+  try {
+    stack = isError(error) ? String(error.stack ?? "") : "";
+  } catch {
+    return [];
+  }
+  return stack.split("\n")
+    .filter((line) => /^\s+at /.test(line) && !line.includes("driver.js") && !line.includes("(native)"))
+    .map((line) => line.replace(/\?\d+(?=:\d)/, ""));
+}
+
+function lineOf(error, label) {
+  for (const line of frames(error)) {
+    const at = line.indexOf(label + ":");
+    if (at >= 0) return parseInt(line.slice(at + label.length + 1), 10) || 0;
+  }
+  return 0;
+}
+
+export function textOf(error, label) {
+  const first = isError(error) ? `${nameOf(error)}: ${messageOf(error)}` : messageOf(error);
+  let text = [first, ...frames(error)].join("\n") + "\n";
+  try {
+    if (isError(error) && error.cause !== undefined) text += `caused by ${textOf(error.cause, label)}`;
+  } catch { /* the program's own getter */ }
+  return cut(text, TRACE_LIMIT);
+}
+
+export function describe(error, label) {
+  const found = { type: nameOf(error), message: messageOf(error), line: lineOf(error, label) };
+  if (found.type === "Interrupted") found.kind = "interrupted";
+  if (found.type === "InternalError" && found.message === "out of memory") {
+    found.kind = "memory";
+    found.hint = "the interpreter's memory is limited; free what is not needed, or work in pieces";
+  }
+  if (error?.code === "ENOSPC") {
+    found.kind = "space";
+    found.hint = "the workspace's disk limit is reached; remove files that are not needed";
+  }
+  const undefinedName = /^(?:'?)(\w+)'? is not defined$/.exec(found.message)?.[1];
+  if (undefinedName && NOT_HERE[undefinedName]) found.hint = NOT_HERE[undefinedName];
+  const missing = /could not load module '([^']*)'/.exec(found.message)?.[1];
+  if (missing !== undefined) found.hint = `there is no module ${missing} here; fs, path, url, util, events, buffer, assert, os, timers/promises and files of the workspace can be imported`;
+  if (error?.code === "ENOENT" && typeof error.path === "string" && error.path[0] === "/" && !/^\/(workspace|app|tmp)\b/.test(error.path)) {
+    found.hint = "a program's files lie in /workspace";
+  }
+  return found;
+}

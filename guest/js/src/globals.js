@@ -1,0 +1,72 @@
+// What a program finds in the global scope beside the language itself.
+import { Buffer } from "buffer";
+import structuredCloneOf from "core-js-pure/actual/structured-clone";
+import URLOf from "core-js-pure/actual/url";
+import URLSearchParamsOf from "core-js-pure/actual/url-search-params";
+import atobOf from "core-js-pure/actual/atob";
+import btoaOf from "core-js-pure/actual/btoa";
+import { makeConsole } from "./console.js";
+import { decodeText, encodeText } from "./text.js";
+import { AbortControllerOf, AbortSignalOf, EventOf, EventTargetOf } from "./events.js";
+import { makeProcess } from "./process.js";
+
+export function installGlobals(scope, host, timers, exit) {
+  const define = (name, value) => Object.defineProperty(scope, name, { value, writable: true, configurable: true, enumerable: false });
+  const process = makeProcess(host, exit);
+  define("process", process);
+  define("console", makeConsole(host));
+  define("global", scope);
+  define("Buffer", Buffer);
+  define("setTimeout", timers.set);
+  define("setInterval", timers.repeat);
+  define("setImmediate", (callback, ...args) => timers.set(callback, 0, ...args));
+  for (const name of ["clearTimeout", "clearInterval", "clearImmediate"]) define(name, timers.remove);
+  if (!scope.queueMicrotask) define("queueMicrotask", (callback) => { Promise.resolve().then(callback); });
+  define("structuredClone", structuredCloneOf);
+  define("URL", URLOf);
+  define("URLSearchParams", URLSearchParamsOf);
+  define("atob", atobOf);
+  define("btoa", btoaOf);
+  define("TextEncoder", encodeText);
+  define("TextDecoder", decodeText);
+  define("Event", EventOf);
+  define("EventTarget", EventTargetOf);
+  define("AbortController", AbortControllerOf);
+  define("AbortSignal", AbortSignalOf);
+  define("crypto", makeCrypto(host));
+  const began = { at: undefined };
+  define("performance", { now: () => { began.at ??= host.now(); return host.now() - began.at; }, get timeOrigin() { return Date.now() - this.now(); } });
+  define("display", makeDisplay(host, scope));
+  return process;
+}
+
+function makeCrypto(host) {
+  const getRandomValues = (array) => {
+    if (!ArrayBuffer.isView(array) || array instanceof Float32Array || array instanceof Float64Array) throw new TypeError("getRandomValues needs an integer typed array");
+    if (array.byteLength > 65536) throw new RangeError("getRandomValues gives at most 65536 bytes at once");
+    new Uint8Array(array.buffer, array.byteOffset, array.byteLength).set(host.random(array.byteLength));
+    return array;
+  };
+  const randomUUID = () => {
+    const b = getRandomValues(new Uint8Array(16));
+    b[6] = b[6] & 15 | 64;
+    b[8] = b[8] & 63 | 128;
+    const hex = Array.from(b, (x) => x.toString(16).padStart(2, "0")).join("");
+    return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
+  };
+  return { getRandomValues, randomUUID };
+}
+
+// display({mime, data}) shows a picture or document; anything else as text.
+function makeDisplay(host, scope) {
+  return (...values) => {
+    for (const value of values) {
+      if (typeof value !== "object" || value === null || typeof value.mime !== "string") {
+        scope.console.log(value);
+        continue;
+      }
+      const answer = host.display(value.mime, value.data);
+      if (answer.error) host.print(2, `(a display is not shown: ${answer.error})\n`);
+    }
+  };
+}

@@ -1,0 +1,83 @@
+// The modules that a program can import or require without a file.
+import bufferModule from "buffer";
+import EventEmitter from "events";
+import { posix } from "path-browserify";
+import { makeAssert } from "./assert.js";
+import { makeFS } from "./fs.js";
+import { format, inspect } from "./inspect.js";
+
+const builtins = new Map();
+const slot = Symbol.for("paddock.builtin");
+
+export function installModules(scope, host, process, timers) {
+  const fs = makeFS(host, process);
+  const sleep = (ms, value) => new Promise((resolve) => { timers.set(() => resolve(value), ms); });
+  const path = Object.assign(posix, { posix });
+  const events = Object.assign(EventEmitter, { EventEmitter, once: (emitter, name) => new Promise((resolve, reject) => {
+    emitter.once(name, (...args) => resolve(args));
+    if (name !== "error") emitter.once("error", reject);
+  }) });
+  const assert = makeAssert();
+  const all = {
+    fs, "fs/promises": fs.promises, path, "path/posix": path, events, assert, "assert/strict": assert, buffer: bufferModule, process,
+    util: makeUtil(), url: { URL: scope.URL, URLSearchParams: scope.URLSearchParams, fileURLToPath: (u) => decodeURIComponent(new scope.URL(u).pathname), pathToFileURL: (p) => new scope.URL(`file://${posix.resolve(process.cwd(), p)}`) },
+    os: { EOL: "\n", platform: () => "wasi", type: () => "paddock", arch: () => "wasm32", release: () => "", hostname: () => "sandbox", tmpdir: () => "/tmp", homedir: () => process.env.HOME ?? "/workspace", cpus: () => [], totalmem: () => 0, freemem: () => 0 },
+    timers: { setTimeout: scope.setTimeout, setInterval: scope.setInterval, setImmediate: scope.setImmediate, clearTimeout: scope.clearTimeout, clearInterval: scope.clearInterval },
+    "timers/promises": { setTimeout: sleep, setImmediate: (value) => sleep(0, value), scheduler: { wait: sleep } },
+    perf_hooks: { performance: scope.performance }, crypto: { ...scope.crypto, webcrypto: scope.crypto, randomBytes: (n) => scope.Buffer.from(host.random(n)), randomInt: (low, high) => { if (high === undefined) [low, high] = [0, low]; return low + Math.floor(Math.random() * (high - low)); } },
+  };
+  for (const [name, module] of Object.entries(all)) builtins.set(name, module);
+  const get = (name) => {
+    process.noteImport(name);
+    return builtins.get(name);
+  };
+  Object.defineProperty(scope, slot, { value: get });
+  Object.defineProperty(scope, "require", { value: makeRequire(fs, process, get), writable: true, configurable: true });
+}
+
+// builtinSource is a module for the engine that exports what a built-in has.
+export function builtinSource(name) {
+  const module = builtins.get(name);
+  if (!module) return "";
+  const names = Object.keys(module).filter((k) => /^[A-Za-z_$][\w$]*$/.test(k) && k !== "default");
+  return `const m = globalThis[Symbol.for("paddock.builtin")](${JSON.stringify(name)});\nexport default m;\n` +
+    names.map((n) => `const x_${n} = m.${n}; export { x_${n} as ${n} };`).join("\n");
+}
+
+function makeRequire(fs, process, get) {
+  const cache = new Map();
+  const from = (dir) => {
+    const require = (name) => {
+      name = String(name).replace(/^node:/, "");
+      if (builtins.has(name)) return get(name);
+      if (!/^[./]/.test(name)) throw Object.assign(new Error(`could not load module '${name}'`), { code: "MODULE_NOT_FOUND" });
+      const base = posix.resolve(dir ?? process.cwd(), name);
+      const file = [base, `${base}.js`, `${base}.cjs`, `${base}.json`, `${base}/index.js`].find((f) => fs.existsSync(f) && fs.statSync(f).isFile());
+      if (!file) throw Object.assign(new Error(`could not load module '${name}'`), { code: "MODULE_NOT_FOUND" });
+      const version = fs.statSync(file).mtimeMs;
+      const known = cache.get(file);
+      if (known?.version === version) return known.module.exports;
+      const module = { exports: {}, id: file, filename: file };
+      cache.set(file, { version, module });
+      const text = fs.readFileSync(file, "utf8");
+      if (file.endsWith(".json")) return module.exports = JSON.parse(text);
+      new Function("exports", "require", "module", "__filename", "__dirname", text)(module.exports, from(posix.dirname(file)), module, file, posix.dirname(file));
+      return module.exports;
+    };
+    return require;
+  };
+  return from();
+}
+
+function makeUtil() {
+  const is = (type) => (v) => v instanceof type;
+  return {
+    inspect, format,
+    promisify: (f) => (...args) => new Promise((resolve, reject) => f(...args, (error, value) => error ? reject(error) : resolve(value))),
+    callbackify: (f) => (...args) => { const callback = args.pop(); f(...args).then((v) => callback(null, v), callback); },
+    inherits: (child, parent) => Object.setPrototypeOf(child.prototype, parent.prototype),
+    deprecate: (f) => f, isDeepStrictEqual: (a, b) => makeAssert.equal(a, b),
+    TextEncoder: globalThis.TextEncoder, TextDecoder: globalThis.TextDecoder,
+    types: { isDate: is(Date), isRegExp: is(RegExp), isMap: is(Map), isSet: is(Set), isPromise: is(Promise), isNativeError: is(Error), isTypedArray: (v) => ArrayBuffer.isView(v) && !(v instanceof DataView) },
+  };
+}

@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// paddock is the test binary as paddock.
+func paddock(t *testing.T, fake bool, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self)
+	cmd.Args = append([]string{"paddock"}, args...)
+	cmd.Env = append(os.Environ(), "PADDOCK_STATE_DIR="+t.TempDir(), "PADDOCK_CACHE_DIR="+cacheDir(t), "GORACE="+promptly)
+	if fake {
+		cmd.Env = append(cmd.Env, fakeEnv+"=1")
+	}
+	return cmd
+}
+
+// client is the other end of paddock mcp.
+type client struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout *bufio.Reader
+	hello  string // the answer to initialize
+}
+
+// startMCP starts paddock mcp with the fake and shakes hands.
+func startMCP(t *testing.T, args ...string) *client {
+	t.Helper()
+	c := &client{t: t, cmd: paddock(t, true, append([]string{"mcp"}, args...)...)}
+	c.cmd.Stderr = os.Stderr
+	var err error
+	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := c.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.stdout = bufio.NewReader(stdout)
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+	c.hello = c.receive()
+	c.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	return c
+}
+
+func (c *client) send(line string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c.stdin, line+"\n"); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// receive gives the next line, which has to be of the protocol.
+func (c *client) receive() string {
+	c.t.Helper()
+	line, err := c.stdout.ReadString('\n')
+	if err != nil || !json.Valid([]byte(line)) {
+		c.t.Fatalf("it printed %q: %v", line, err)
+	}
+	return line
+}
+
+// ends checks that nothing more comes, and that all was well.
+func (c *client) ends() {
+	c.t.Helper()
+	if rest, err := io.ReadAll(c.stdout); err != nil || len(rest) > 0 {
+		c.t.Errorf("at the end came %q, %v", rest, err)
+	}
+	if err := c.cmd.Wait(); err != nil {
+		c.t.Errorf("it ended with %v", err)
+	}
+}
+
+func TestMCPServesWhatTheConfigurationSays(t *testing.T) {
+	t.Setenv("PADDOCK_SERVER_NAME", "mine")
+	t.Setenv("PADDOCK_SERVER_VERSION", "7")
+	t.Setenv("PADDOCK_SERVER_INSTRUCTIONS", "be brief")
+	c := startMCP(t, "--tools", "files")
+	for _, want := range []string{`"name":"mine"`, `"version":"7"`, `"instructions":"be brief"`} {
+		if !strings.Contains(c.hello, want) {
+			t.Errorf("%s is not in %s", want, c.hello)
+		}
+	}
+	c.send(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+	if list := c.receive(); !strings.Contains(list, `"read_file"`) || strings.Contains(list, `"execute_code"`) {
+		t.Errorf("the tools are %s", list)
+	}
+	c.stdin.Close()
+	c.ends()
+}
+
+func TestMCPRunsCodeAndEndsWithItsInput(t *testing.T) {
+	c := startMCP(t, "--log-level", "error")
+	if !strings.Contains(c.hello, `"name":"paddock"`) {
+		t.Errorf("it is %s", c.hello)
+	}
+	for _, call := range []struct{ code, want string }{
+		{"x = 42", `"success":true`},
+		{"print(x * 2)", `"stdout":"84\n"`},
+	} {
+		code, err := json.Marshal(call.code)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"execute_code","arguments":{"language":"python","code":` + string(code) + `}}}`)
+		if got := c.receive(); !strings.Contains(got, call.want) {
+			t.Errorf("%s gives %s", call.code, got)
+		}
+	}
+	c.stdin.Close()
+	c.ends()
+}

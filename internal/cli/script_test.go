@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"paddock/internal/sandbox/sandboxtest"
+)
+
+// cacheDir is shared by all tests and kept between runs: compiling the guests
+// takes seconds. Paddock running as root hands its workers to another user,
+// who has to be able to read it.
+func cacheDir(t *testing.T) string {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return filepath.Join(os.TempDir(), "paddock-test-cache")
+	}
+	base, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(base, "paddock-test")
+}
+
+// promptly keeps processes with the race detector from resting a second before
+// they end.
+const promptly = "atexit_sleep_ms=0"
+
+// guests are the names of the interpreters that run here.
+func guests(t *testing.T) (names []string, reason string) {
+	t.Helper()
+	b, err := newWasm(places{state: t.TempDir(), cache: cacheDir(t)}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	p := b.Probe(t.Context())
+	for _, r := range p.Runtimes {
+		names = append(names, r.Name)
+	}
+	return names, p.Reason
+}
+
+// TestScripts runs testdata/script: each is a session with the command line.
+// "fake" at its top has programs run in the fake; a script for an interpreter
+// begins with [!python] skip or [!javascript] skip.
+func TestScripts(t *testing.T) {
+	there, _ := guests(t)
+	cache := cacheDir(t)
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("PADDOCK_STATE_DIR", filepath.Join(env.WorkDir, "state"))
+			env.Setenv("PADDOCK_CACHE_DIR", cache)
+			env.Setenv("GORACE", promptly)
+			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "userconfig"))
+			return nil
+		},
+		Condition: func(name string) (bool, error) {
+			if name != "python" && name != "javascript" {
+				return false, fmt.Errorf("there is no condition %q", name)
+			}
+			return slices.Contains(there, name), nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"fake": cmdFake, "code": cmdCode},
+	})
+}
+
+// TestTheInterpretersAreThere is where the scripts that were skipped for want
+// of one show up.
+func TestTheInterpretersAreThere(t *testing.T) {
+	there, reason := guests(t)
+	sandboxtest.Require(t, "wasm", len(there) == 2, reason)
+}
+
+func cmdFake(ts *testscript.TestScript, _ bool, _ []string) { ts.Setenv(fakeEnv, "1") }
+
+// cmdCode runs a command that has to end with an exit code: code 124 paddock …
+func cmdCode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: code N program args...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	var ended *exec.ExitError
+	if errors.As(err, &ended) {
+		got = ended.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("the exit code is %d, want %d", got, want)
+	}
+}

@@ -1,0 +1,184 @@
+package mcpserver
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/session"
+)
+
+func TestDefinitionsAreWhatClientsCanUse(t *testing.T) {
+	name := regexp.MustCompile(`^[a-z_]{1,40}$`)
+	for _, tool := range allTools() {
+		d := tool.definition
+		if !name.MatchString(d.Name) || d.Title == "" || d.Description == "" || len(d.Description) > 1024 || d.Annotations == nil {
+			t.Errorf("%s: the name, title, description or annotations do not do", d.Name)
+		}
+		if d.Annotations.ReadOnlyHint == (d.Annotations.DestructiveHint != nil) {
+			t.Errorf("%s: whether it destroys is to be said of tools that change something", d.Name)
+		}
+		schema := d.InputSchema.(*jsonschema.Schema)
+		for arg, s := range schema.Properties {
+			if s.Description == "" || s.Type == "" {
+				t.Errorf("%s: the argument %s has no description or type", d.Name, arg)
+			}
+			if bounded := s.Pattern != "" || s.Enum != nil || s.MaxLength != nil || s.Maximum != nil || s.Type == "boolean"; !bounded {
+				t.Errorf("%s: the argument %s has no bounds", d.Name, arg)
+			}
+		}
+	}
+}
+
+// A token is about four characters of JSON.
+func TestDefinitionsTakeLessThan3000Tokens(t *testing.T) {
+	total := 0
+	for _, tool := range allTools() {
+		n := len(encoded(tool.definition))
+		t.Logf("%s: %d characters", tool.definition.Name, n)
+		total += n
+	}
+	if t.Logf("%d characters", total); total/4 >= 3000 {
+		t.Errorf("the definitions take about %d tokens", total/4)
+	}
+}
+
+func TestInputSchemasSayWhatDecodingAccepts(t *testing.T) {
+	tests := []struct{ name, tool, args string }{
+		{"everything is given", "execute_code", `{"code":"1","language":"python","timeout":5,"session_id":"a-B_9","isolation":"wasm"}`},
+		{"only what is needed", "execute_code", `{"code":"1"}`},
+		{"code is missing", "execute_code", `{"language":"python"}`},
+		{"code is empty", "execute_code", `{"code":""}`},
+		{"code is a number", "execute_code", `{"code":1}`},
+		{"an unknown language", "execute_code", `{"code":"1","language":"perl"}`},
+		{"a timeout of zero", "execute_code", `{"code":"1","timeout":0}`},
+		{"a whole number written as a fraction", "execute_code", `{"code":"1","timeout":5.0}`},
+		{"half a second", "execute_code", `{"code":"1","timeout":0.5}`},
+		{"a timeout as text", "execute_code", `{"code":"1","timeout":"5"}`},
+		{"a number beyond all numbers", "execute_code", `{"code":"1","timeout":1e999}`},
+		{"a session id with a slash", "destroy_session", `{"session_id":"a/b"}`},
+		{"a session id of 100 characters", "destroy_session", `{"session_id":"` + strings.Repeat("a", 100) + `"}`},
+		{"a session id of 101 characters", "destroy_session", `{"session_id":"` + strings.Repeat("a", 101) + `"}`},
+		{"a session id with a line feed", "destroy_session", `{"session_id":"a\n"}`},
+		{"characters are counted, not bytes", "list_files", `{"glob":"` + strings.Repeat("ä", 256) + `"}`},
+		{"one character too many", "list_files", `{"glob":"` + strings.Repeat("ä", 257) + `"}`},
+		{"a flag", "edit_file", `{"path":"a","old":"b","new":"","replace_all":true}`},
+		{"a flag as text", "edit_file", `{"path":"a","old":"b","new":"","replace_all":"true"}`},
+		{"an array", "list_files", `[]`},
+		{"no arguments where there are none", "list_runtimes", `{}`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			k := slices.IndexFunc(allTools(), func(tool tool) bool { return tool.definition.Name == test.tool })
+			resolved, err := allTools()[k].definition.InputSchema.(*jsonschema.Schema).Resolve(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var value any
+			bySchema := json.Unmarshal([]byte(test.args), &value)
+			if bySchema == nil {
+				bySchema = resolved.Validate(value)
+			}
+			byDecoding := decode(json.RawMessage(test.args), paramsOf(test.tool))
+			if (bySchema == nil) != (byDecoding == nil) {
+				t.Errorf("the schema says %v, decoding says %v", bySchema, byDecoding)
+			}
+			if byDecoding != nil && fault.KindOf(byDecoding) != fault.Invalid {
+				t.Errorf("the fault is %v", fault.KindOf(byDecoding))
+			}
+		})
+	}
+}
+
+// paramsOf gives the params of a tool that the tests decode for.
+func paramsOf(tool string) []param {
+	langs, isos := []string{"python", "javascript", "typescript"}, []string{"wasm"}
+	switch tool {
+	case "execute_code":
+		return new(executeInput).params(&Server{config: Config{MaxTimeout: 3600e9}}, langs, isos)
+	case "destroy_session":
+		return []param{sessionID(new(session.ID), "").must()}
+	case "edit_file":
+		return new(editInput).params()
+	case "list_files":
+		return new(listInput).globParams()
+	}
+	return nil
+}
+
+func TestDecodingSaysWhatIsWrong(t *testing.T) {
+	tests := []struct{ name, args, want string }{
+		{"a name that is nearly right", `{"code":"1","langauge":"python"}`, `no argument "langauge" (did you mean "language"?)`},
+		{"a name in capitals", `{"Code":"1"}`, `code is missing; there is no argument "Code" (did you mean "code"?)`},
+		{"several mistakes at once", `{"timeout":-1,"session_id":"../x"}`, "code is missing; timeout is a whole number from 1 to 3600; session_id has 1 to 100"},
+		{"a key twice", `{"code":"1","code":"2"}`, `the arguments hold "code" twice`},
+		{"null where something is needed", `{"code":null}`, "code is a string"},
+		{"half a surrogate pair", `{"code":"a\ud800b"}`, "half of a character"},
+		{"half a surrogate pair after an escaped backslash", `{"code":"\\\ud800"}`, "half of a character"},
+		{"the second half alone", `{"code":"\udc00\ud800"}`, "half of a character"},
+		{"a number beyond 64 bits", `{"code":"1","timeout":99999999999999999999}`, "timeout is a whole number"},
+		{"text instead of an object", `"code"`, "not a JSON object"},
+		{"bytes that are no UTF-8", "{\"code\":\"\xff\"}", "not UTF-8"},
+		{"an argument with a name to fill a log", `{"` + strings.Repeat("A", 5000) + `":1,"code":"1"}`, `AAA…"`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			err := decode(json.RawMessage(test.args), paramsOf("execute_code"))
+			if err == nil || !strings.Contains(err.Error(), test.want) || len(err.Error()) > 500 {
+				t.Errorf("got %v, want something with %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestDecodingKeepsEveryDigitAndCharacter(t *testing.T) {
+	var n int64
+	var s string
+	params := []param{number("n", &n, -maxExact*512, maxExact*512, ""), text("s", &s, 0, 100, "")}
+	if err := decode(json.RawMessage(`{"n":4503599627370497001,"s":"\ud83d\ude00\\ud800"}`), params); err != nil {
+		t.Fatal(err)
+	}
+	if n != 4503599627370497001 || s != "😀\\ud800" {
+		t.Errorf("got %d and %q", n, s)
+	}
+	if err := decode(json.RawMessage(`{"n":null}`), params); err != nil {
+		t.Errorf("an optional argument that is null: %v", err)
+	}
+}
+
+func TestInstructionsFitAndNameWhatRuns(t *testing.T) {
+	many := make([]session.Runtime, 40)
+	for k := range many {
+		many[k] = session.Runtime{Isolation: "wasm", Runtime: sandbox.Runtime{Name: "python", Languages: []string{"python"}, Description: strings.Repeat("long ", 100)}}
+	}
+	s := &Server{config: Config{DefaultTimeout: 30e9, MaxTimeout: 3600e9}}
+	for name, runtimes := range map[string][]session.Runtime{"none": nil, "one": many[:1], "many": many} {
+		text := s.instructions(runtimes)
+		if n := utf8.RuneCountInString(text); n > maxInstructions {
+			t.Errorf("%s: the instructions have %d characters", name, n)
+		}
+		first, _, _ := strings.Cut(text, "\n")
+		if len(runtimes) > 0 != strings.Contains(first, "python") {
+			t.Errorf("%s: they begin with %q", name, first)
+		}
+	}
+}
+
+func FuzzArguments(f *testing.F) {
+	f.Add([]byte(`{"code":"print(1)","timeout":3,"session_id":"a"}`))
+	f.Add([]byte(`{"code":"\ud83d\ude00","timeout":1e2,"language":null}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var in executeInput
+		err := decode(data, in.params(&Server{config: Config{MaxTimeout: 3600e9}}, []string{"python"}, nil))
+		if err == nil && (in.code == "" || !utf8.ValidString(in.code) || in.timeout < 0 || in.timeout > 3600 || in.session != "" && !sessionName.MatchString(string(in.session))) {
+			t.Errorf("%q was decoded as %+v", data, in)
+		}
+	})
+}

@@ -1,0 +1,266 @@
+package mcpserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"image"
+	"image/png"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"paddock/internal/sandbox"
+	"paddock/internal/session"
+)
+
+func ran(stdout, stderr string, displays ...sandbox.Display) session.Result {
+	return session.Result{
+		Session: "s", Execution: "x", Isolation: "wasm", Stdout: stdout, Stderr: stderr, Displays: displays,
+		Exit: sandbox.Exit{Cause: sandbox.Exited, State: sandbox.Kept},
+	}
+}
+
+func TestLongOutputIsCutInTheMiddle(t *testing.T) {
+	line := strings.Repeat("x", 99) + "\n"
+	tests := []struct {
+		name           string
+		stdout, stderr string
+		cutOut, cutErr bool
+	}{
+		{"short output is whole", "a\n", "b\n", false, false},
+		{"just as much as fits", strings.Repeat("a", maxOutput-10), "0123456789", false, false},
+		{"long stdout leaves stderr whole", strings.Repeat(line, 5000), "why\n", true, false},
+		{"long stderr leaves stdout whole", "what\n", strings.Repeat(line, 5000), false, true},
+		{"both are long", strings.Repeat(line, 5000), strings.Repeat(line, 5000), true, true},
+		{"one line without an end", strings.Repeat("ä€😀", 50_000), "", true, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			e := Describe(ran("first\n"+test.stdout+"last\n", test.stderr))
+			if cut := e.Stdout != "first\n"+test.stdout+"last\n"; cut != e.StdoutTruncated || e.StdoutTruncated != test.cutOut {
+				if test.name != "just as much as fits" {
+					t.Errorf("stdout: cut %v, said %v", cut, e.StdoutTruncated)
+				}
+			}
+			if cut := e.Stderr != test.stderr; cut != e.StderrTruncated || cut != test.cutErr {
+				t.Errorf("stderr: cut %v, said %v", cut, e.StderrTruncated)
+			}
+			if len(e.Stdout)+len(e.Stderr) > maxOutput+1000 || !utf8.ValidString(e.Stdout) {
+				t.Errorf("there are %d and %d bytes", len(e.Stdout), len(e.Stderr))
+			}
+			if !strings.HasPrefix(e.Stdout, "first\n") || !strings.HasSuffix(e.Stdout, "last\n") {
+				t.Error("the beginning or the end is missing")
+			}
+			if e.StdoutTruncated && !strings.Contains(e.Stdout, "left out") {
+				t.Error("nothing says that something is missing")
+			}
+		})
+	}
+}
+
+func TestOutputThatIsNoTextStaysReadable(t *testing.T) {
+	e := Describe(ran(strings.Repeat("\x80", 1<<20)+"end", "\xff\n"))
+	if !utf8.ValidString(e.Stdout) || !strings.HasSuffix(e.Stdout, "end") || e.Stderr != "\uFFFD\n" {
+		t.Errorf("got %d bytes, valid %v, and %q", len(e.Stdout), utf8.ValidString(e.Stdout), e.Stderr)
+	}
+}
+
+func TestEveryCauseIsNamed(t *testing.T) {
+	tests := []struct {
+		cause   sandbox.Cause
+		stopped string
+	}{
+		{sandbox.Exited, ""}, {sandbox.Crashed, "crash"}, {sandbox.Cancelled, "cancelled"}, {sandbox.TimedOut, "timeout"},
+		{sandbox.OutOfFuel, "fuel"}, {sandbox.OutOfMemory, "memory"}, {sandbox.OutOfSpace, ""}, {sandbox.OutputExceeded, "output"},
+	}
+	for _, test := range tests {
+		res := ran("", "")
+		res.Exit.Cause = test.cause
+		e := Describe(res)
+		if e.StoppedBy != test.stopped || (e.State != "") != (test.stopped != "") {
+			t.Errorf("%v: stopped by %q, state %q", test.cause, e.StoppedBy, e.State)
+		}
+		if e.Success != (test.cause == sandbox.Exited) || (e.Error == nil) != e.Success {
+			t.Errorf("%v: success %v, error %v", test.cause, e.Success, e.Error)
+		}
+	}
+}
+
+func TestManyChangesAreCounted(t *testing.T) {
+	res := ran("", "")
+	res.Changes = make([]session.Change, 1000)
+	if e := Describe(res); len(e.FilesChanged)+e.FilesOmitted != 1000 || len(e.FilesChanged) > 500 {
+		t.Errorf("%d are listed and %d are not", len(e.FilesChanged), e.FilesOmitted)
+	}
+}
+
+func pngOf(t *testing.T, width, height int) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := png.Encode(&b, image.NewGray(image.Rect(0, 0, width, height))); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestOnlyPicturesThatClientsCanShowArePassedOn(t *testing.T) {
+	small := pngOf(t, 2, 2)
+	tests := []struct {
+		name    string
+		display sandbox.Display
+		shown   bool
+		problem string
+	}{
+		{"a png", sandbox.Display{MIME: "image/png", Data: small}, true, ""},
+		{"a png that says it is a jpeg", sandbox.Display{MIME: "image/jpeg", Data: small}, false, "no image/jpeg"},
+		{"text that says it is a png", sandbox.Display{MIME: "image/png", Data: []byte("hello")}, false, "no image/png"},
+		{"nothing that says it is a png", sandbox.Display{MIME: "image/png"}, false, "no image/png"},
+		{"a png with half a header", sandbox.Display{MIME: "image/png", Data: small[:20]}, false, "damaged"},
+		{"a png that is too wide", sandbox.Display{MIME: "image/png", Data: pngOf(t, 8001, 1)}, false, "8001 x 1"},
+		{"a png that is too large", sandbox.Display{MIME: "image/png", Data: append(bytes.Clone(small), make([]byte, maxPictureBytes)...)}, false, "larger than"},
+		{"a text", sandbox.Display{MIME: "text/html", Data: []byte("<b>")}, true, ""},
+		{"bytes of some other kind", sandbox.Display{MIME: "application/x-thing\n", Data: []byte{0xff}}, false, `"application/x-thing\n" is neither`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			list := showAll("s", "x", []sandbox.Display{test.display})
+			if len(list) != 1 || (list[0].image != nil || list[0].Text != "") != test.shown || !strings.Contains(list[0].Problem, test.problem) {
+				t.Errorf("got %+v", list)
+			}
+			if (list[0].Problem == "") != test.shown {
+				t.Errorf("the problem is %q", list[0].Problem)
+			}
+		})
+	}
+}
+
+func TestManyDisplaysAreBounded(t *testing.T) {
+	var all []sandbox.Display
+	for range 30 {
+		all = append(all, sandbox.Display{MIME: "image/png", Data: pngOf(t, 1, 1)}, sandbox.Display{MIME: "text/html", Data: bytes.Repeat([]byte("x"), 5000)})
+	}
+	pictures, texts := 0, 0
+	for _, s := range showAll("s", "x", all) {
+		if s.image != nil {
+			pictures++
+		}
+		texts += len(s.Text)
+	}
+	if pictures != maxPictures || texts > maxDocument+1000 || texts < maxDocument/2 {
+		t.Errorf("there are %d pictures and %d bytes of documents", pictures, texts)
+	}
+}
+
+// kinds names the blocks of a result's content.
+func kinds(res *mcp.CallToolResult) string {
+	var names []string
+	for _, c := range res.Content {
+		switch c.(type) {
+		case *mcp.TextContent:
+			names = append(names, "text")
+		case *mcp.ImageContent:
+			names = append(names, "image")
+		case *mcp.EmbeddedResource:
+			names = append(names, "resource")
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+func TestEachClientGetsTheFormItShows(t *testing.T) {
+	picture := sandbox.Display{MIME: "image/png", Data: pngOf(t, 1, 1)}
+	page := sandbox.Display{MIME: "text/html", Data: []byte("<b>page</b>")}
+	tests := []struct {
+		name, client string
+		displays     []sandbox.Display
+		kinds        string
+		structured   bool
+	}{
+		{"anybody gets everything twice", "anybody", []sandbox.Display{picture, page}, "text image resource", true},
+		{"a client without a name too", "", []sandbox.Display{page}, "text resource", true},
+		{"Codex gets no structured content with pictures", "codex-mcp-client", []sandbox.Display{picture}, "text image", false},
+		{"Codex gets it without pictures", "codex-mcp-client", nil, "text", true},
+		{"Codex gets documents as text", "codex-mcp-client", []sandbox.Display{page}, "text text", true},
+		{"a bridge keeps the client's name in front", "Codex-MCP-Client (via mcp-remote 1.0)", []sandbox.Display{picture}, "text image", false},
+		{"Claude Code keeps pictures beside structured content", "claude-code", []sandbox.Display{picture}, "text image", true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			e, shown := describe(ran("printed\n", "", test.displays...))
+			a := answer{data: encoded(e), texts: e.texts(), shown: shown}
+			res := quirksOf(&mcp.Implementation{Name: test.client}).result(a)
+			if got := kinds(res); got != test.kinds || (res.StructuredContent != nil) != test.structured {
+				t.Errorf("got %q, structured %v", got, res.StructuredContent != nil)
+			}
+			if res.StructuredContent == nil {
+				var back Execution
+				text := res.Content[0].(*mcp.TextContent).Text
+				if err := json.Unmarshal([]byte(text), &back); err != nil || back.Stdout != "printed\n" || back.SessionID != "s" {
+					t.Errorf("the text does not hold what is missing: %s", text)
+				}
+			}
+		})
+	}
+}
+
+// reports collects what progress sends.
+type reports struct {
+	mu       sync.Mutex
+	messages []string
+	lines    []int
+}
+
+func (r *reports) send(lines int, message string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.messages, r.lines = append(r.messages, message), append(r.lines, lines)
+}
+
+func TestProgressIsCoalesced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r reports
+		p := newProgress(r.send)
+		for range 1000 { // one second
+			p.stdout.Write([]byte("tick\n"))
+			time.Sleep(time.Millisecond)
+		}
+		p.stop()
+		if n := len(r.messages); n < 10 || n > 22 {
+			t.Errorf("there were %d notifications in a second", n)
+		}
+		if all := strings.Count(strings.Join(r.messages, "\n")+"\n", "tick\n"); all != 1000 {
+			t.Errorf("%d of 1000 lines arrived", all)
+		}
+		for k := 1; k < len(r.lines); k++ {
+			if r.lines[k] <= r.lines[k-1] {
+				t.Errorf("progress goes from %d to %d", r.lines[k-1], r.lines[k])
+			}
+		}
+	})
+}
+
+func TestProgressIsBoundedAndEndsWithStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		var r reports
+		p := newProgress(func(lines int, message string) { <-release; r.send(lines, message) })
+		for range 100 { // a client that does not read holds nobody up
+			p.stderr.Write(bytes.Repeat([]byte("y"), 10_000))
+			p.stdout.Write([]byte("line\r50%\r100%"))
+		}
+		close(release)
+		p.stop()
+		total := 0
+		for _, m := range r.messages {
+			total += len(m)
+		}
+		if total > 4*maxReport || !strings.Contains(strings.Join(r.messages, ""), "[…]") {
+			t.Errorf("%d bytes in %d messages", total, len(r.messages))
+		}
+	})
+}

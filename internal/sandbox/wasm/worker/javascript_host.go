@@ -1,0 +1,349 @@
+package worker
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	wasi "paddock/internal/sandbox/wasm/wasip1"
+)
+
+// nested is the machine for calls into a guest that is itself in a call to
+// the host: it takes a fresh entry each time, for an export that is active
+// cannot be called through the same one.
+type nested struct{ *vm }
+
+func (n nested) call(name string, args ...uint64) (uint64, error) {
+	f := n.module.ExportedFunction(name)
+	if f == nil {
+		return 0, fmt.Errorf("the guest has no export %s", name)
+	}
+	results, err := f.Call(n.ctx, args...)
+	if err != nil {
+		panic(err) // the guest is being unwound: go on with that
+	}
+	if len(results) == 0 {
+		return 0, nil
+	}
+	return results[0], nil
+}
+
+// hostCall answers a message of the driver: a line of JSON, and a payload
+// that is text, or bytes of which each is a character below 256.
+func hostCall(in *instance, stack []uint64) {
+	m := nested{in.vm}
+	answer := "!EINVAL"
+	if args, err := arguments(m, uint32(stack[3]), uint32(stack[4])); err == nil && len(args) > 0 {
+		payload := ""
+		if len(args) > 1 {
+			payload = args[1]
+		}
+		answer = in.serve(args[0], payload)
+	}
+	value, err := newString(m, answer)
+	if err != nil {
+		value = 0
+	}
+	stack[0] = value
+}
+
+func arguments(m machine, count, array uint32) ([]string, error) {
+	if count > 2 {
+		return nil, errors.New("too many arguments")
+	}
+	addresses, err := slice(m.bytes(), array, 4*count)
+	if err != nil {
+		return nil, err
+	}
+	values := make([]uint64, count)
+	for i := range values {
+		values[i] = uint64(binary.LittleEndian.Uint32(addresses[4*i:]))
+	}
+	texts := make([]string, count)
+	for i, v := range values {
+		if texts[i], err = getString(m, v); err != nil {
+			return nil, err
+		}
+	}
+	return texts, nil
+}
+
+// hostMessage is what the driver asks for.
+type hostMessage struct {
+	Op     string  `json:"op"`
+	Call   string  `json:"call"`
+	Path   string  `json:"path"`
+	To     string  `json:"to"`
+	FD     int     `json:"fd"`
+	Text   bool    `json:"text"`   // the content is UTF-8, not bytes
+	Append bool    `json:"append"` // of write
+	Create bool    `json:"create"` // of write: it must not be there
+	Follow bool    `json:"follow"`
+	Size   int64   `json:"size"`
+	Atime  float64 `json:"atime"` // ms
+	Mtime  float64 `json:"mtime"`
+	MIME   string  `json:"mime"`
+	Bytes  int     `json:"bytes"`
+}
+
+// serve gives "=" and the answer, or "!" and an error's name.
+func (in *instance) serve(head, payload string) string {
+	var m hostMessage
+	if err := json.Unmarshal([]byte(head), &m); err != nil {
+		return "!EINVAL"
+	}
+	switch m.Op {
+	case "print":
+		in.print(m.FD-1, []byte(payload))
+	case "exit":
+		in.exiting = true
+	case "random":
+		b := make([]byte, min(max(m.Bytes, 0), 1<<20))
+		in.system.Random(b)
+		return "=" + fromBytes(b)
+	case "now":
+		return fmt.Sprintf("=%d", in.system.Monotonic())
+	case "display":
+		data := []byte(payload)
+		if !m.Text {
+			data = toBytes(payload)
+		}
+		message, err := json.Marshal(map[string]string{"op": "display", "mime": m.MIME})
+		if err != nil {
+			return "!EINVAL"
+		}
+		answer, err := in.message(append(append(message, '\n'), data...))
+		if err != nil {
+			return "!EINVAL"
+		}
+		return "=" + string(answer)
+	case "stdin":
+		return in.readAll(m.Text)
+	case "fs":
+		answer, err := in.file(m, payload)
+		if err != nil {
+			return "!" + wasi.ErrorName(err)
+		}
+		return "=" + answer
+	default:
+		return "!ENOSYS"
+	}
+	return "="
+}
+
+func (in *instance) readAll(text bool) string {
+	var all []byte
+	piece := make([]byte, 64<<10)
+	for {
+		n, ok := in.in.read(piece)
+		if !ok {
+			return "!EINTR"
+		}
+		if n == 0 {
+			break
+		}
+		if all = append(all, piece[:n]...); len(all) > maxStdin {
+			return "!EFBIG"
+		}
+	}
+	return "=" + content(all, text)
+}
+
+// maxStdin bounds what is read of the input in one piece.
+const maxStdin = 64 << 20
+
+func content(b []byte, text bool) string {
+	if text {
+		return strings.ToValidUTF8(string(b), "\ufffd")
+	}
+	return fromBytes(b)
+}
+
+// file serves one call of the fs module, on the same files and by the same
+// rules as WASI's calls.
+func (in *instance) file(m hostMessage, payload string) (string, error) {
+	s := in.system
+	switch m.Call {
+	case "read":
+		b, err := s.ReadFile(m.Path)
+		return content(b, m.Text), err
+	case "write":
+		data := []byte(payload)
+		if !m.Text {
+			data = toBytes(payload)
+		}
+		return "", s.WriteFile(m.Path, data, wasi.WriteMode{Append: m.Append, Exclusive: m.Create})
+	case "stat":
+		info, err := s.Stat(m.Path, m.Follow)
+		return encode(info), err
+	case "readdir":
+		entries, err := s.ReadDir(m.Path)
+		return encode(entries), err
+	case "mkdir":
+		return "", s.Mkdir(m.Path)
+	case "unlink":
+		return "", s.Unlink(m.Path)
+	case "rmdir":
+		return "", s.Rmdir(m.Path)
+	case "rename":
+		return "", s.Rename(m.Path, m.To)
+	case "symlink":
+		return "", s.Symlink(m.To, m.Path)
+	case "readlink":
+		return s.Readlink(m.Path)
+	case "truncate":
+		return "", s.Truncate(m.Path, m.Size)
+	case "utimes":
+		return "", s.SetTimes(m.Path, int64(m.Atime*1e6), int64(m.Mtime*1e6))
+	}
+	return "", wasi.ErrUnknown
+}
+
+func encode(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return "null"
+	}
+	return string(b)
+}
+
+// fromBytes makes a character of each byte, toBytes the other way.
+func fromBytes(b []byte) string {
+	var s strings.Builder
+	s.Grow(len(b) + len(b)/2)
+	for _, c := range b {
+		s.WriteRune(rune(c))
+	}
+	return s.String()
+}
+
+func toBytes(s string) []byte {
+	b := make([]byte, 0, utf8.RuneCountInString(s))
+	for _, r := range s {
+		b = append(b, byte(r))
+	}
+	return b
+}
+
+// hostRejection tells the driver of a promise that was rejected and that
+// nobody handles, or that somebody handles after all.
+func hostRejection(in *instance, stack []uint64) {
+	m := nested{in.vm}
+	verb := "rejected"
+	if uint32(stack[2]) != 0 {
+		verb = "handled"
+	}
+	driver := in.driver()
+	if driver == 0 {
+		return
+	}
+	// Without memory for the note the run goes on without it.
+	if v, err := newString(m, verb); err == nil {
+		if result, err := callValue(m, driver, v, stack[0], stack[1]); err == nil {
+			_ = free(m, v, stack[0], stack[1], result)
+		}
+	}
+}
+
+// driver is the driver's function; 0 while the image is captured.
+func (in *instance) driver() uint64 {
+	if in.program.image == nil || len(in.program.image.State) == 0 {
+		return 0
+	}
+	return in.program.image.State[0]
+}
+
+// hostNormalize gives a module's full name: a file's path with its time, so
+// that a file that was changed is loaded anew, or a built-in's name.
+func hostNormalize(in *instance, stack []uint64) {
+	base, name := cString(in.bytes(), uint32(stack[0])), cString(in.bytes(), uint32(stack[1]))
+	m := nested{in.vm}
+	p, err := putString(m, in.moduleName(base, name))
+	if err != nil {
+		p = 0
+	}
+	stack[0] = p
+}
+
+func (in *instance) moduleName(base, name string) string {
+	name = strings.TrimPrefix(name, "file://")
+	if !strings.HasPrefix(name, "/") && !strings.HasPrefix(name, ".") {
+		return strings.TrimPrefix(name, "node:")
+	}
+	if !strings.HasPrefix(name, "/") {
+		dir := path.Clean("/" + in.start.Dir)
+		if strings.HasPrefix(base, "/") {
+			dir = path.Dir(base)
+		}
+		name = path.Join(dir, name)
+	}
+	info, err := in.system.Stat(name, true)
+	if err != nil {
+		return path.Clean(name)
+	}
+	return fmt.Sprintf("%s?%d", path.Clean(name), info.Modified)
+}
+
+// hostLoad gives a module's source.
+func hostLoad(in *instance, stack []uint64) {
+	m := nested{in.vm}
+	source, ok := in.moduleSource(m, cString(in.bytes(), uint32(stack[0])))
+	if !ok {
+		stack[0] = 0
+		return
+	}
+	p, err := putString(m, source)
+	if room, e := slice(in.bytes(), uint32(stack[1]), 4); err == nil && e == nil {
+		binary.LittleEndian.PutUint32(room, uint32(len(source)))
+		stack[0] = p
+		return
+	}
+	stack[0] = 0
+}
+
+func (in *instance) moduleSource(m machine, name string) (string, bool) {
+	if !strings.HasPrefix(name, "/") {
+		request, err := json.Marshal(map[string]string{"op": "builtin", "name": name})
+		if err != nil || in.driver() == 0 {
+			return "", false
+		}
+		answer, err := (javascript{}).ask(m, in.driver(), "handle", string(request))
+		var source string
+		if err != nil || json.Unmarshal(answer, &source) != nil || source == "" {
+			return "", false
+		}
+		return source, true
+	}
+	file, _, _ := strings.Cut(name, "?")
+	b, err := in.system.ReadFile(file)
+	if err != nil {
+		return "", false
+	}
+	text := strings.ToValidUTF8(string(b), "\ufffd")
+	switch path.Ext(file) {
+	case ".json":
+		return "export default " + text, json.Valid(b)
+	case ".ts", ".mts":
+		code, _, err := transform(text, path.Base(file))
+		return code, err == nil
+	}
+	return text, true
+}
+
+// cString is the text that ends at the first zero.
+func cString(memory []byte, address uint32) string {
+	if uint64(address) >= uint64(len(memory)) {
+		return ""
+	}
+	rest := memory[address:]
+	for i, c := range rest[:min(len(rest), 8192)] {
+		if c == 0 {
+			return string(rest[:i])
+		}
+	}
+	return ""
+}
