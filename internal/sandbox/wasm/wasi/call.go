@@ -106,11 +106,22 @@ func (c *call) slice(address, length uint32) []byte {
 	return c.memory[address:end:end]
 }
 
-// u32At is where parameter i points to; a result goes there. It is looked up
-// before a call does anything, so that a call with a bad address does nothing.
-func (c *call) u32At(i int) *result { return (*result)(c.slice(c.u32(i), 4)) }
+// u32At is where parameter i points to, for a result; nil where the guest has
+// no memory. It is looked up before a call does anything, so that a call with a bad address does nothing.
+func (c *call) u32At(i int) *result {
+	if b := c.slice(c.u32(i), 4); b != nil {
+		return (*result)(b)
+	}
+	return nil
+}
 
-func (c *call) u64At(i int) *longResult { return (*longResult)(c.slice(c.u32(i), 8)) }
+// u64At is u32At for a result of eight bytes.
+func (c *call) u64At(i int) *longResult {
+	if b := c.slice(c.u32(i), 8); b != nil {
+		return (*longResult)(b)
+	}
+	return nil
+}
 
 type (
 	result     [4]byte
