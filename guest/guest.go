@@ -98,8 +98,11 @@ func read(name string, pack []byte) (*Guest, error) {
 	if g.Name != name {
 		return nil, fmt.Errorf("the pack holds %q", g.Name)
 	}
-	g.lib, err = fs.Sub(files, "lib")
-	return g, err
+	if _, err := fs.Stat(files, "lib"); err == nil {
+		g.lib, err = fs.Sub(files, "lib")
+		return g, err
+	}
+	return g, nil
 }
 
 // Module is the instrumented WebAssembly module, without its memory.
@@ -118,7 +121,8 @@ func (g *Guest) Driver() (string, error) {
 	return string(b), err
 }
 
-// Library is the language's own library, as the guest sees it.
+// Library is the language's own library, as the guest sees it; nil for a guest
+// that has all of it in its driver.
 func (g *Guest) Library() fs.FS { return g.lib }
 
 func (g *Guest) file(name string) ([]byte, error) {

@@ -4,8 +4,6 @@ package main
 import (
 	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"paddock/internal/cli"
 	"paddock/internal/sandbox/wasm/worker"
@@ -13,9 +11,6 @@ import (
 
 func main() {
 	if worker.Requested(os.Args) {
-		// A terminal's Ctrl-C and a service manager's stop reach the worker as
-		// well; it ends when the server hangs up, which lets programs end first.
-		signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 		os.Exit(worker.Main(os.Args))
 	}
 	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))

@@ -84,7 +84,10 @@ func (w *worker) closeMounts(mounts []mount) {
 
 // newSystem makes the guest's world: its folders, and its language's library.
 func (in *instance) newSystem() (*wasi.System, error) {
-	mounts := []wasi.Mount{{Guest: libraryPath, Archive: in.program.library}}
+	var mounts []wasi.Mount
+	if in.program.library != nil {
+		mounts = append(mounts, wasi.Mount{Guest: libraryPath, Archive: in.program.library})
+	}
 	for _, m := range in.mounts {
 		mounts = append(mounts, m.Mount)
 	}

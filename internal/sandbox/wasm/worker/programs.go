@@ -115,7 +115,9 @@ func (l *loader) compile(ctx context.Context, name string) (*program, error) {
 	if p.compiled, err = l.engine.compile(ctx, module); err != nil {
 		return nil, err
 	}
-	p.library, err = wasi.NewArchive(p.guest.Library())
+	if library := p.guest.Library(); library != nil {
+		p.library, err = wasi.NewArchive(library)
+	}
 	return p, err
 }
 

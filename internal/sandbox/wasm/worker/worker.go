@@ -15,7 +15,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
@@ -44,6 +46,9 @@ func Requested(args []string) bool { return len(args) > 0 && args[0] == Role }
 // Main is the worker's whole life; it gives the process's exit code. With the
 // arguments "prepare" and a cache folder it calls Prepare instead.
 func Main(args []string) int {
+	// A terminal's Ctrl-C and a service manager's stop reach the worker as
+	// well; it ends when the server hangs up, which lets programs end first.
+	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	var err error
 	if len(args) == 3 && args[1] == "prepare" {
 		err = Prepare(context.Background(), args[2])
