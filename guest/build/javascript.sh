@@ -18,7 +18,7 @@ flock 9
 say() { printf 'paddock: guest: %s\n' "$*" >&2; }
 die() { printf 'paddock: error: %s\npaddock: hint: %s\n' "$1" "$2" >&2; exit 1; }
 
-modules=$cache/javascript-$(sha256sum "$js/package-lock.json" | cut -c1-16)
+modules=$cache/javascript-$(sha256sum "$js/driver/package-lock.json" | cut -c1-16)
 if [ ! -d "$modules" ]; then
 	if ! command -v npm >/dev/null; then
 		command -v apt-get >/dev/null || die "the JavaScript guest needs npm" "install it with your system's package manager, then run make again"
@@ -34,14 +34,14 @@ if [ ! -d "$modules" ]; then
 	fi
 	say "javascript: fetching QuickJS-NG and the driver's modules"
 	rm -rf "$cache/work/javascript" && mkdir -p "$cache/work/javascript"
-	cp "$js/package.json" "$js/package-lock.json" "$cache/work/javascript/"
+	cp "$js/driver/package.json" "$js/driver/package-lock.json" "$cache/work/javascript/"
 	(cd "$cache/work/javascript" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error 9>&- >&2) ||
 		die "npm could not fetch the modules" "check the network and npm's settings, then run make again"
 	mv -T "$cache/work/javascript" "$modules"
 fi
 
-# The driver is linked from there, so that its imports are found beside it.
-rm -rf "$modules/src" && cp -r "$js/src" "$modules/src"
+# The driver is copied there, so that its imports are found beside it.
+rm -rf "$modules/src" && mkdir "$modules/src" && cp "$js"/driver/*.js "$modules/src/"
 (cd "$here/../.." && go run github.com/evanw/esbuild/cmd/esbuild "$modules/src/driver.js" --bundle --format=iife \
 	--global-name=paddockInstall --target=es2023 --charset=utf8 --legal-comments=none --log-level=error \
 	--minify-whitespace --footer:js='paddockInstall.default' --outfile="$out/driver.js")

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -190,11 +191,10 @@ func errorOf(exit sandbox.Exit) *ProgramError {
 	case e == nil:
 		return &why
 	}
-	out := &ProgramError{Type: cutAt(e.Type, 200), Message: cutMiddle(e.Message, maxResult), Line: e.Line, Hint: cutAt(e.Hint, 1000)}
-	if out.Hint == "" {
-		out.Hint = why.Hint
+	return &ProgramError{
+		Type: cutAt(e.Type, 200), Message: cmp.Or(cutMiddle(e.Message, maxResult), why.Message),
+		Line: e.Line, Hint: cmp.Or(cutAt(e.Hint, 1000), why.Hint),
 	}
-	return out
 }
 
 // texts are the text blocks: what was printed, then what there is to know.
@@ -211,7 +211,10 @@ func (e *Execution) texts() []string {
 		lines = append(lines, "result: "+e.Result)
 	}
 	if e.Error != nil {
-		line := "error: " + e.Error.Type + ": " + e.Error.Message
+		line := "error: " + e.Error.Type
+		if e.Error.Message != "" {
+			line += ": " + e.Error.Message
+		}
 		if e.Error.Line > 0 {
 			line += fmt.Sprintf(" (line %d)", e.Error.Line)
 		}

@@ -33,7 +33,7 @@ func TestLongOutputIsCutInTheMiddle(t *testing.T) {
 		cutOut, cutErr bool
 	}{
 		{"short output is whole", "a\n", "b\n", false, false},
-		{"just as much as fits", strings.Repeat("a", maxOutput-10), "0123456789", false, false},
+		{"just as much as fits", strings.Repeat("a", maxOutput-len("first\nlast\n")-10), "0123456789", false, false},
 		{"long stdout leaves stderr whole", strings.Repeat(line, 5000), "why\n", true, false},
 		{"long stderr leaves stdout whole", "what\n", strings.Repeat(line, 5000), false, true},
 		{"both are long", strings.Repeat(line, 5000), strings.Repeat(line, 5000), true, true},
@@ -42,10 +42,8 @@ func TestLongOutputIsCutInTheMiddle(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			e := Describe(ran("first\n"+test.stdout+"last\n", test.stderr))
-			if cut := e.Stdout != "first\n"+test.stdout+"last\n"; cut != e.StdoutTruncated || e.StdoutTruncated != test.cutOut {
-				if test.name != "just as much as fits" {
-					t.Errorf("stdout: cut %v, said %v", cut, e.StdoutTruncated)
-				}
+			if cut := e.Stdout != "first\n"+test.stdout+"last\n"; cut != e.StdoutTruncated || cut != test.cutOut {
+				t.Errorf("stdout: cut %v, said %v", cut, e.StdoutTruncated)
 			}
 			if cut := e.Stderr != test.stderr; cut != e.StderrTruncated || cut != test.cutErr {
 				t.Errorf("stderr: cut %v, said %v", cut, e.StderrTruncated)
@@ -88,6 +86,20 @@ func TestEveryCauseIsNamed(t *testing.T) {
 		if e.Success != (test.cause == sandbox.Exited) || (e.Error == nil) != e.Success {
 			t.Errorf("%v: success %v, error %v", test.cause, e.Success, e.Error)
 		}
+	}
+}
+
+func TestAnErrorWithoutAMessageIsExplained(t *testing.T) {
+	res := ran("", "")
+	res.Exit = sandbox.Exit{Cause: sandbox.TimedOut, Code: 130, State: sandbox.Kept, Error: &sandbox.ProgramError{Type: "KeyboardInterrupt", Line: 3}}
+	e := Describe(res)
+	if text := e.texts()[0]; !strings.Contains(text, "error: KeyboardInterrupt: it was stopped at its time limit (line 3)") {
+		t.Errorf("got %q", text)
+	}
+	res.Exit = sandbox.Exit{Cause: sandbox.Exited, Code: 1, State: sandbox.Kept, Error: &sandbox.ProgramError{Type: "StopIteration"}}
+	e = Describe(res)
+	if text := e.texts()[0]; text != "error: StopIteration" {
+		t.Errorf("got %q", text)
 	}
 }
 

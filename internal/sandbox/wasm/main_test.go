@@ -56,7 +56,7 @@ func openBackend(t testing.TB, owners string) *wasm.Backend {
 		t.Fatal(err)
 	}
 	p := b.Probe(t.Context())
-	sandboxtest.Require(t, "wasm", p.Available && len(p.Runtimes) == 1, p.Reason)
+	sandboxtest.Require(t, "wasm", p.Available && len(p.Runtimes) == 2, p.Reason)
 	return b
 }
 

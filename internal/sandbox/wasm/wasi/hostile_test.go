@@ -219,9 +219,7 @@ func TestDescriptorsThatAreNotOpen(t *testing.T) {
 				stack[0], stack[1], stack[2] = buffer, 1, fd
 				w.memory[buffer] = 'x'
 			case "path_link", "path_open", "path_filestat_get", "path_filestat_set_times":
-				stack[1] = 0
-				stack[len(stack)-1] = 0
-				stack[4] = 0
+				stack[1], stack[4], stack[len(stack)-1], stack[len(stack)-2] = 0, 0, 0, 0
 			}
 			f.Call(w.System, w.memory, stack)
 			if errno(stack[0]) != ebadf {

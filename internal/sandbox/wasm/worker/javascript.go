@@ -200,15 +200,18 @@ func (j javascript) exec(m machine, driver uint64, request []byte) ([]byte, erro
 // by an exception that nothing catches.
 func stopped(m machine) bool {
 	v, ok := m.(*vm)
-	return ok && (v.ctx.in.exiting || v.ctx.in.raised > 0)
+	return ok && (v.ctx.in.exiting || v.ctx.in.raised > 0 || v.ctx.in.ctl.level.Load() != running)
 }
 
 // stop has the driver conclude a program that was ended.
 func (j javascript) stop(m machine, driver uint64) ([]byte, error) {
 	op := `{"op":"interrupt"}`
-	if v, ok := m.(*vm); ok && v.ctx.in.exiting {
-		v.ctx.in.exiting = false
-		op = `{"op":"exited"}`
+	if v, ok := m.(*vm); ok {
+		v.ctx.in.raised++ // nothing interrupts the driver now
+		if v.ctx.in.exiting {
+			v.ctx.in.exiting = false
+			op = `{"op":"exited"}`
+		}
 	}
 	return j.ask(m, driver, "handle", op)
 }

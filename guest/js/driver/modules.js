@@ -35,6 +35,12 @@ export function installModules(scope, host, process, timers) {
   Object.defineProperty(scope, "require", { value: makeRequire(fs, process, get), writable: true, configurable: true });
 }
 
+// isBuiltin tells whether a value is one of the modules.
+export function isBuiltin(value) {
+  for (const module of builtins.values()) if (module === value) return true;
+  return false;
+}
+
 // builtinSource is a module for the engine that exports what a built-in has.
 export function builtinSource(name) {
   const module = builtins.get(name);

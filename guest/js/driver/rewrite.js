@@ -3,17 +3,17 @@
 // imports must work. Positions stay as they are, line by line.
 import { parse } from "acorn";
 
-const interesting = /\b(?:const|let|class|import|export|using|function|var)\b/;
+const interesting = /\b(?:const|let|class|import|export)\b/;
 
-// rewrite gives {text, tree}. Code that cannot be parsed stays as it is: the
+// rewrite gives the code to evaluate. Code that cannot be parsed stays as it is: the
 // engine then says what is wrong.
 export function rewrite(code) {
-  if (!interesting.test(code)) return { text: code };
+  if (!interesting.test(code)) return code;
   let tree;
   try {
     tree = parse(code, { ecmaVersion: "latest", sourceType: "module", allowAwaitOutsideFunction: true, allowHashBang: true });
   } catch {
-    return { text: code };
+    return code;
   }
   const edits = [];
   for (const node of tree.body) edit(node, code, edits);
@@ -22,7 +22,7 @@ export function rewrite(code) {
     text += code.slice(at, start) + replacement + lines(code.slice(start, end), replacement);
     at = end;
   }
-  return { text: text + code.slice(at), tree };
+  return text + code.slice(at);
 }
 
 // lines gives back the line breaks that a replacement lost.
@@ -74,26 +74,4 @@ function importOf(node) {
   }
   if (whole) return `var ${whole} = ${from}${names.length ? `, {${names.join(", ")}} = ${whole}` : ""};`;
   return names.length ? `var {${names.join(", ")}} = ${from};` : `${from};`;
-}
-
-// declaredNames lists what a cell declares at its top level.
-export function declaredNames({ tree }) {
-  const names = [];
-  const pattern = (p) => {
-    if (!p) return;
-    switch (p.type) {
-      case "Identifier": names.push(p.name); return;
-      case "ObjectPattern": for (const q of p.properties) pattern(q.value ?? q.argument); return;
-      case "ArrayPattern": for (const q of p.elements) pattern(q); return;
-      case "AssignmentPattern": pattern(p.left); return;
-      case "RestElement": pattern(p.argument);
-    }
-  };
-  for (let node of tree?.body ?? []) {
-    if (node.type.startsWith("Export") && node.declaration) node = node.declaration;
-    if (node.type === "VariableDeclaration") for (const d of node.declarations) pattern(d.id);
-    else if (node.id && /Declaration$/.test(node.type)) names.push(node.id.name);
-    else if (node.type === "ExpressionStatement" && node.expression.type === "AssignmentExpression") pattern(node.expression.left);
-  }
-  return names;
 }

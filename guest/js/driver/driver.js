@@ -7,8 +7,8 @@
 import { describe, textOf } from "./errors.js";
 import { installGlobals } from "./globals.js";
 import { inspect } from "./inspect.js";
-import { builtinSource, installModules } from "./modules.js";
-import { declaredNames, rewrite } from "./rewrite.js";
+import { builtinSource, installModules, isBuiltin } from "./modules.js";
+import { rewrite } from "./rewrite.js";
 import { makeTimers } from "./timers.js";
 import { makeHost } from "./host.js";
 import { seedRandom } from "./random.js";
@@ -23,13 +23,15 @@ const VARIABLES = 200;
 export default function install(call) {
   const host = makeHost(call);
   const timers = makeTimers(() => host.now());
-  const state = { cell: 0, label: "<cell>", status: "idle", value: undefined, error: undefined, exit: 0, names: new Set(), rejected: new Map() };
+  const state = { cell: 0, label: "<cell>", status: "idle", value: undefined, error: undefined, exit: 0, rejected: new Map() };
   const process = installGlobals(globalThis, host, timers, (code) => {
     state.exit = code;
     host.exit();
     for (;;); // until the engine is told to stop
   });
   installModules(globalThis, host, process, timers);
+
+  const before = new Set(Object.getOwnPropertyNames(globalThis)); // what is not the program's
 
   const done = (outcome) => {
     timers.clear();
@@ -84,9 +86,7 @@ export default function install(call) {
       process.argv = ["node", named ? request.name : "", ...(request.args || [])];
       state.status = "pending";
       state.rejected.clear();
-      const code = rewrite(request.code);
-      for (const name of declaredNames(code)) state.names.add(name);
-      return stringify({ code: code.text, name: state.label });
+      return stringify({ code: rewrite(request.code), name: state.label });
     },
     poll,
     builtin: (request) => stringify(builtinSource(request.name)),
@@ -94,9 +94,10 @@ export default function install(call) {
     exited: () => done({ exit_code: state.exit & 255 }),
     inspect() {
       const variables = [];
-      for (const name of state.names) {
-        const value = globalThis[name];
-        if (value === undefined || variables.length >= VARIABLES) continue;
+      for (const name of Object.getOwnPropertyNames(globalThis)) {
+        if (before.has(name) || variables.length >= VARIABLES) continue;
+        const value = Object.getOwnPropertyDescriptor(globalThis, name).value;
+        if (value === undefined || isBuiltin(value)) continue;
         const type = value === null ? "null" : typeof value === "object" ? value.constructor?.name || "object" : typeof value;
         variables.push({ name, type: String(type), preview: inspect(value, { depth: 1, compact: true }).slice(0, PREVIEW_LIMIT) });
       }
