@@ -86,7 +86,9 @@ func TestNothingIsFree(t *testing.T) {
 			}
 			return e
 		},
-		"a folder": func(g *guest, n int) errno { return g.call("path_create_directory", rootFD, fmt.Sprint("/workspace/", n)) },
+		"a folder": func(g *guest, n int) errno {
+			return g.call("path_create_directory", rootFD, fmt.Sprint("/workspace/", n))
+		},
 		"a folder in a folder": func(g *guest, n int) errno {
 			return g.call("path_create_directory", rootFD, "/workspace"+strings.Repeat("/d", n+1))
 		},

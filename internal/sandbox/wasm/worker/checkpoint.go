@@ -4,7 +4,7 @@ import (
 	"bytes"
 
 	"paddock/internal/sandbox/wasm/linear"
-	wasi "paddock/internal/sandbox/wasm/wasip1"
+	"paddock/internal/sandbox/wasm/wasi"
 )
 
 // checkpoint is an interpreter's state between two runs: the pages that it

@@ -11,7 +11,7 @@ import (
 
 	"paddock/guest/build/instrument"
 	"paddock/internal/sandbox/wasm/linear"
-	wasi "paddock/internal/sandbox/wasm/wasip1"
+	"paddock/internal/sandbox/wasm/wasi"
 )
 
 // engineName is the engine in results and in the names of captured images:

@@ -14,7 +14,7 @@ import (
 
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/wasm/linear"
-	wasi "paddock/internal/sandbox/wasm/wasip1"
+	"paddock/internal/sandbox/wasm/wasi"
 	"paddock/internal/sandbox/wire"
 )
 

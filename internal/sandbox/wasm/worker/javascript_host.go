@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	wasi "paddock/internal/sandbox/wasm/wasip1"
+	"paddock/internal/sandbox/wasm/wasi"
 )
 
 // nested is the machine for calls into a guest that is itself in a call to
@@ -126,7 +126,7 @@ func (in *instance) serve(head, payload string) string {
 	case "fs":
 		answer, err := in.file(m, payload)
 		if err != nil {
-			return "!" + wasi.ErrorName(err)
+			return "!" + err.Error()
 		}
 		return "=" + answer
 	default:

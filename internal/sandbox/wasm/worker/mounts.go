@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"paddock/guest"
-	wasi "paddock/internal/sandbox/wasm/wasip1"
+	"paddock/internal/sandbox/wasm/wasi"
 	"paddock/internal/sandbox/wire"
 )
 

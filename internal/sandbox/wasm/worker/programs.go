@@ -16,7 +16,7 @@ import (
 
 	"paddock/guest"
 	"paddock/internal/sandbox/wasm/linear"
-	wasi "paddock/internal/sandbox/wasm/wasip1"
+	"paddock/internal/sandbox/wasm/wasi"
 )
 
 // bootMemory is what an interpreter may use while it starts.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"paddock/internal/sandbox"
-	wasi "paddock/internal/sandbox/wasm/wasip1"
+	"paddock/internal/sandbox/wasm/wasi"
 	"paddock/internal/sandbox/wire"
 )
 
