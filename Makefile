@@ -6,8 +6,8 @@ SHELL := /bin/bash
 export PADDOCK_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/paddock-build
 export CGO_ENABLED ?= 0
 
-STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
-GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.2.0
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X paddock/internal/cli.version=$(VERSION)

@@ -29,6 +29,8 @@ var mayImport = map[string][]string{
 	"internal/sandbox/wasm/worker":  {"guest", "guest/build/instrument", "internal/fault", "internal/sandbox", "internal/sandbox/wasm/confine", "internal/sandbox/wasm/linear", "internal/sandbox/wasm/wasi", "internal/sandbox/wire"},
 	"internal/sandbox/wire":         {"internal/fault", "internal/sandbox"},
 	"internal/session":              {"internal/fault", "internal/sandbox", "internal/workspace"},
+	"tests/bench":                   {"internal/sandbox", "internal/sandbox/wasm", "internal/sandbox/wasm/worker"},
+	"tests/clients":                 {},
 	"internal/workspace":            {"internal/fault"},
 }
 
@@ -43,7 +45,7 @@ var outside = map[string][]string{
 	"github.com/google/jsonschema-go":        {"internal/mcpserver"},
 	"github.com/klauspost/compress":          {"guest", "guest/build/pack"},
 	"github.com/landlock-lsm/go-landlock":    {"internal/sandbox/wasm/confine"},
-	"github.com/modelcontextprotocol/go-sdk": {"internal/mcpserver"},
+	"github.com/modelcontextprotocol/go-sdk": {"internal/mcpserver", "tests/bench"},
 	"github.com/spf13/cobra":                 {"internal/cli"},
 	"github.com/spf13/pflag":                 {"internal/cli"},
 	"github.com/tetratelabs/wazero":          {"internal/sandbox/wasm/worker"},

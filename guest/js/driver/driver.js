@@ -4,26 +4,36 @@
 //
 // What the driver needs of the language it takes at that time: a program that
 // changes JSON or Promise or an array's methods changes its own world only.
-import { describe, textOf } from "./errors.js";
+import { describe, plainly, textOf } from "./errors.js";
 import { installGlobals } from "./globals.js";
-import { inspect } from "./inspect.js";
+import { constructorName, inspect } from "./inspect.js";
 import { builtinSource, installModules, isBuiltin } from "./modules.js";
 import { rewrite } from "./rewrite.js";
 import { makeTimers } from "./timers.js";
 import { makeHost } from "./host.js";
+import { apply, parse, safeMap, stringify } from "./primordials.js";
 import { seedRandom } from "./random.js";
 
-const { parse, stringify } = JSON;
 const promiseThen = Promise.prototype.then;
-const apply = Reflect.apply;
+const { getOwnPropertyNames, getOwnPropertyDescriptor } = Object;
 const RESULT_LIMIT = 16384;
 const PREVIEW_LIMIT = 120;
 const VARIABLES = 200;
 
+const { slice } = String.prototype;
+const { concat } = Array.prototype;
+const cut = (text, limit) => apply(slice, text, [0, limit]);
+
+// typeName is what a variable is: its class, or the language's own word.
+function typeName(value) {
+  if (typeof value !== "object") return typeof value;
+  return value === null ? "null" : constructorName(value) || "object";
+}
+
 export default function install(call) {
   const host = makeHost(call);
   const timers = makeTimers(() => host.now());
-  const state = { cell: 0, label: "<cell>", status: "idle", value: undefined, error: undefined, exit: 0, rejected: new Map() };
+  const state = { cell: 0, label: "<cell>", status: "idle", value: undefined, error: undefined, exit: 0, rejected: safeMap() };
   const process = installGlobals(globalThis, host, timers, (code) => {
     state.exit = code;
     host.exit();
@@ -31,45 +41,52 @@ export default function install(call) {
   });
   installModules(globalThis, host, process, timers);
 
-  const before = new Set(Object.getOwnPropertyNames(globalThis)); // what is not the program's
+  const before = { __proto__: null }; // what is not the program's
+  for (const name of getOwnPropertyNames(globalThis)) before[name] = true;
 
   const done = (outcome) => {
     timers.clear();
     state.status = "idle";
-    return stringify({ status: "done", exit_code: 0, ...outcome });
+    outcome.status = "done";
+    return stringify(outcome);
   };
 
   const fail = (error) => {
-    const found = describe(error, state.label);
-    found.traceback = textOf(error, state.label);
+    let found;
+    try {
+      found = describe(error, state.label);
+      found.traceback = textOf(error, state.label);
+    } catch { // the program broke what describing needs
+      found = plainly(error);
+    }
     host.print(2, found.traceback);
     return done({ exit_code: found.kind === "interrupted" ? 130 : 1, error: found });
   };
 
-  const unhandled = () => {
-    for (const reason of state.rejected.values()) return { reason };
-    return undefined;
-  };
-
   const poll = () => {
-    const lost = unhandled();
-    if (lost) {
-      state.rejected.clear();
-      return fail(lost.reason);
-    }
     if (state.status === "failed") return fail(state.error);
-    if (timers.fire()) return '"again"';
+    const lost = state.rejected.values();
+    if (lost.length > 0) {
+      state.rejected.clear();
+      return fail(lost[0]);
+    }
+    if (timers.fire()) {
+      process.ticks();
+      return '"again"';
+    }
     const wait = timers.next();
     if (wait !== undefined) return stringify({ status: "waiting", timeout: wait / 1000 });
     if (state.status === "pending") {
       return fail(new Error("the program waits for something that can never happen: nothing is scheduled that could wake it"));
     }
-    const value = state.value;
+    const value = state.value, code = process.exitCode;
     state.value = undefined;
-    if (value === undefined) return done({});
-    let text = inspect(value);
-    if (text.length > RESULT_LIMIT) text = `${text.slice(0, RESULT_LIMIT)}… (${text.length - RESULT_LIMIT} more characters)`;
-    return done({ result: text });
+    const outcome = { exit_code: typeof code === "number" ? code & 255 : 0 };
+    if (value === undefined) return done(outcome);
+    outcome.result = inspect(value);
+    const more = outcome.result.length - RESULT_LIMIT;
+    if (more > 0) outcome.result = `${cut(outcome.result, RESULT_LIMIT)}… (${more} more characters)`;
+    return done(outcome);
   };
 
   const requests = {
@@ -83,7 +100,8 @@ export default function install(call) {
       state.cell++;
       const named = request.name && request.name !== "<cell>";
       state.label = named ? request.name : `<cell ${state.cell}>`;
-      process.argv = ["node", named ? request.name : "", ...(request.args || [])];
+      process.exitCode = undefined;
+      process.argv = apply(concat, ["node", named ? request.name : ""], [request.args || []]);
       state.status = "pending";
       state.rejected.clear();
       return stringify({ code: rewrite(request.code), name: state.label });
@@ -94,12 +112,13 @@ export default function install(call) {
     exited: () => done({ exit_code: state.exit & 255 }),
     inspect() {
       const variables = [];
-      for (const name of Object.getOwnPropertyNames(globalThis)) {
-        if (before.has(name) || variables.length >= VARIABLES) continue;
-        const value = Object.getOwnPropertyDescriptor(globalThis, name).value;
+      const names = getOwnPropertyNames(globalThis);
+      for (let i = 0; i < names.length && variables.length < VARIABLES; i++) {
+        if (before[names[i]]) continue;
+        const { value } = getOwnPropertyDescriptor(globalThis, names[i]);
         if (value === undefined || isBuiltin(value)) continue;
-        const type = value === null ? "null" : typeof value === "object" ? value.constructor?.name || "object" : typeof value;
-        variables.push({ name, type: String(type), preview: inspect(value, { depth: 1, compact: true }).slice(0, PREVIEW_LIMIT) });
+        const preview = cut(inspect(value, { depth: 1, compact: true }), PREVIEW_LIMIT);
+        variables[variables.length] = { name: names[i], type: typeName(value), preview };
       }
       return stringify({ status: "ok", variables, imports: process.imported() });
     },
@@ -116,6 +135,7 @@ export default function install(call) {
           (settled) => { if (state.status === "pending") { state.status = "settled"; state.value = settled?.value; } },
           (error) => { if (state.status === "pending") { state.status = "failed"; state.error = error; } },
         ]);
+        process.ticks();
         return "";
       case "threw":
         state.status = "failed";

@@ -1,9 +1,14 @@
 // What is said about an error that a program did not catch.
+import { constructorName } from "./inspect.js";
+
+const { getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
+
 const MESSAGE_LIMIT = 4096;
 const TRACE_LIMIT = 16384;
 
 const NOT_HERE = {
   fetch: "there is no network in this sandbox", XMLHttpRequest: "there is no network in this sandbox", WebSocket: "there is no network in this sandbox",
+  Intl: "there is no Intl here; toLocaleString of numbers groups digits as English does",
   Worker: "there are no threads in this sandbox; promises work", document: "there is no browser here", window: "there is no browser here; use globalThis",
 };
 
@@ -35,9 +40,14 @@ function frames(error) {
   } catch {
     return [];
   }
-  return stack.split("\n")
+  const lines = stack.split("\n")
     .filter((line) => /^\s+at /.test(line) && !line.includes("driver.js") && !line.includes("(native)"))
     .map((line) => line.replace(/\?\d+(?=:\d)/, ""));
+  // A class of errors is in the stack of each that it makes; where it was
+  // thrown counts.
+  const maker = `at ${constructorName(error)} (`;
+  while (lines.length > 1 && lines[0].trim().startsWith(maker)) lines.shift();
+  return lines;
 }
 
 function lineOf(error, label) {
@@ -55,6 +65,20 @@ export function textOf(error, label) {
     if (isError(error) && error.cause !== undefined) text += `caused by ${textOf(error.cause, label)}`;
   } catch { /* the program's own getter */ }
   return cut(text, TRACE_LIMIT);
+}
+
+// plainly is describe for a program that changed the language so far that
+// describe fails: it uses nothing that can be changed.
+export function plainly(error) {
+  const field = (name) => {
+    for (let o = error; typeof o === "object" && o !== null; o = getPrototypeOf(o)) {
+      const d = getOwnPropertyDescriptor(o, name);
+      if (d) return typeof d.value === "string" ? d.value : undefined;
+    }
+    return undefined;
+  };
+  const type = field("name") ?? "Error", message = field("message") ?? "";
+  return { type, message, line: 0, traceback: `${type}: ${message}\n` };
 }
 
 export function describe(error, label) {

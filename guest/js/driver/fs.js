@@ -2,7 +2,8 @@
 // the host's one file call.
 import { Buffer } from "buffer";
 import { posix } from "path-browserify";
-import { fromLatin1, toLatin1 } from "./host.js";
+import { addDescriptors } from "./fsopen.js";
+import { view } from "./host.js";
 
 const MESSAGES = {
   ENOENT: "no such file or directory", EEXIST: "file already exists", EISDIR: "illegal operation on a directory", ENOTDIR: "not a directory",
@@ -50,10 +51,11 @@ export function makeFS(host, process) {
 
   const ask = (syscall, call, path, more, payload) => {
     try {
-      return host.ask({ op: "fs", call, path: full(path), ...more }, payload);
+      return (more?.raw ? host.bytes : host.ask)({ op: "fs", call, path: path === undefined ? "" : full(path), ...more }, payload);
     } catch (error) {
       if (!error.code || error.constructor.name !== "HostError") throw error;
-      throw Object.assign(new Error(`${error.code}: ${MESSAGES[error.code] ?? "the operation failed"}, ${syscall} '${path}'`), { code: error.code, syscall, path: String(path), errno: -1 });
+      throw Object.assign(new Error(`${error.code}: ${MESSAGES[error.code] ?? "the operation failed"}, ${syscall}${path === undefined ? "" : ` '${path}'`}`),
+        { code: error.code, syscall, errno: -1, ...(path !== undefined && { path: String(path) }) });
     }
   };
 
@@ -61,16 +63,15 @@ export function makeFS(host, process) {
     constants: { F_OK: 0, R_OK: 4, W_OK: 2, X_OK: 1 },
     readFileSync(path, options) {
       const encoding = encodingOf(options);
-      if (path === 0) return isText(encoding) ? host.stdin(true) : decode(fromLatin1(host.stdin(false)), encoding);
-      const content = ask("open", "read", path, { text: isText(encoding) });
-      return isText(encoding) ? content : decode(fromLatin1(content), encoding);
+      if (path === 0 || path === "/dev/stdin") return decode(host.stdin(), encoding);
+      return isText(encoding) ? ask("open", "read", path) : decode(ask("open", "read", path, { raw: true }), encoding);
     },
     writeFileSync(path, data, options) {
       const flag = options?.flag ?? "w";
       if (path === 1 || path === 2) return host.print(path, String(data));
       const text = typeof data === "string" && (isText(encodingOf(options)) || encodingOf(options) === null);
-      const bytes = text ? data : toLatin1(typeof data === "string" ? Buffer.from(data, encodingOf(options)) : ArrayBuffer.isView(data) || data instanceof ArrayBuffer ? data : Buffer.from(String(data)));
-      ask("open", "write", path, { text, append: flag[0] === "a", create: flag.includes("x") }, bytes);
+      const bytes = text ? data : typeof data === "string" ? Buffer.from(data, encodingOf(options)) : ArrayBuffer.isView(data) || data instanceof ArrayBuffer ? view(data) : String(data);
+      ask("open", "write", path, { append: flag[0] === "a", create: flag.includes("x") }, bytes);
     },
     appendFileSync(path, data, options) { fs.writeFileSync(path, data, { ...(typeof options === "string" ? { encoding: options } : options), flag: "a" }); },
     existsSync(path) {
@@ -144,7 +145,11 @@ export function makeFS(host, process) {
     chmodSync(path) { fs.accessSync(path); },
   };
   const ms = (t) => t instanceof Date ? t.getTime() : Number(t) * 1000;
-  const decode = (bytes, encoding) => encoding ? Buffer.from(bytes).toString(encoding) : Buffer.from(bytes);
+  const decode = (bytes, encoding) => {
+    if (isText(encoding)) return host.decode(bytes);
+    const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    return encoding ? buffer.toString(encoding) : buffer;
+  };
   const stat = (syscall, path, follow, options) => {
     try {
       return new Stats(JSON.parse(ask(syscall, "stat", path, { follow })));
@@ -154,6 +159,7 @@ export function makeFS(host, process) {
     }
   };
 
+  addDescriptors(fs, host, ask);
   fs.promises = { constants: fs.constants };
   for (const name of Object.keys(fs)) {
     if (!name.endsWith("Sync")) continue;

@@ -5,13 +5,17 @@ import URLOf from "core-js-pure/actual/url";
 import URLSearchParamsOf from "core-js-pure/actual/url-search-params";
 import atobOf from "core-js-pure/actual/atob";
 import btoaOf from "core-js-pure/actual/btoa";
+import { inspect } from "./inspect.js";
 import { makeConsole } from "./console.js";
-import { decodeText, encodeText } from "./text.js";
+import { decodeText, encodeText, useHost } from "./text.js";
 import { AbortControllerOf, AbortSignalOf, EventOf, EventTargetOf } from "./events.js";
 import { makeProcess } from "./process.js";
 
 export function installGlobals(scope, host, timers, exit) {
   const define = (name, value) => Object.defineProperty(scope, name, { value, writable: true, configurable: true, enumerable: false });
+  inspect.promise = host.promise;
+  useHost(host);
+  installLocale();
   const process = makeProcess(host, exit);
   define("process", process);
   define("console", makeConsole(host));
@@ -55,6 +59,25 @@ function makeCrypto(host) {
     return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
   };
   return { getRandomValues, randomUUID };
+}
+
+// installLocale gives numbers the one locale there is: English.
+function installLocale() {
+  const locale = (value, options = {}) => {
+    const least = options.minimumFractionDigits ?? 0;
+    const most = options.maximumFractionDigits ?? Math.max(least, 3);
+    let [whole, part = ""] = (typeof value === "bigint" ? String(value) : value.toFixed(Math.min(most, 100))).split(".");
+    while (part.length > least && part.endsWith("0")) part = part.slice(0, -1);
+    whole = whole.replace(/\B(?=(?:\d{3})+$)/g, ",");
+    return part ? `${whole}.${part}` : whole;
+  };
+  const own = {
+    toLocaleString(_, options) {
+      const value = this.valueOf();
+      return typeof value === "number" && (!Number.isFinite(value) || Math.abs(value) >= 1e21) ? String(value) : locale(value, options);
+    },
+  };
+  for (const { prototype } of [Number, BigInt]) Object.defineProperty(prototype, "toLocaleString", { value: own.toLocaleString, writable: true, configurable: true });
 }
 
 // display({mime, data}) shows a picture or document; anything else as text.

@@ -1,41 +1,41 @@
 // The one door to the host, and what is asked through it.
-const { stringify, parse } = JSON;
+import { Buffer } from "buffer";
+import { parse, stringify } from "./primordials.js";
 
 export class HostError extends Error {}
 
+// view is the bytes of a buffer or of a view of one.
+export const view = (data) => data instanceof ArrayBuffer ? new Uint8Array(data) : new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+
 export function makeHost(call) {
-  // ask gives the answer's text, or throws an error with the host's code.
-  const ask = (message, payload) => {
-    const answer = payload === undefined ? call(stringify(message)) : call(stringify(message), payload);
-    if (answer[0] === "=") return answer.slice(1);
+  const send = (message, payload) => payload === undefined ? call(stringify(message)) : call(stringify(message), payload);
+  const fail = (answer) => {
     const error = new HostError(answer.slice(1));
     error.code = answer.slice(1);
     throw error;
   };
-  return {
-    ask,
-    print: (fd, text) => { call(stringify({ op: "print", fd }), text); },
-    exit: () => { ask({ op: "exit" }); },
-    random: (bytes) => fromLatin1(ask({ op: "random", bytes })),
-    now: () => Number(ask({ op: "now" })) / 1e6,
-    stdin: (text) => ask({ op: "stdin", text }),
-    display: (mime, data) => {
-      const text = typeof data === "string";
-      return parse(ask({ op: "display", mime, text }, text ? data : toLatin1(data)));
-    },
+  // ask gives the answer's text, bytes an answer that is bytes; both throw an
+  // error with the host's code. A payload is text or a Uint8Array.
+  const ask = (message, payload) => {
+    const answer = send(message, payload);
+    return answer[0] === "=" ? answer.slice(1) : fail(answer);
   };
-}
-
-// Bytes cross the door as text of which each character is a byte.
-export function toLatin1(bytes) {
-  const view = bytes instanceof ArrayBuffer ? new Uint8Array(bytes) : new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const pieces = [];
-  for (let at = 0; at < view.length; at += 8192) pieces.push(String.fromCharCode.apply(null, view.subarray(at, at + 8192)));
-  return pieces.join("");
-}
-
-export function fromLatin1(text) {
-  const bytes = new Uint8Array(text.length);
-  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
-  return bytes;
+  const bytes = (message, payload) => {
+    const answer = send({ ...message, raw: true }, payload);
+    return typeof answer === "string" ? fail(answer) : answer;
+  };
+  return {
+    ask, bytes,
+    print: (fd, what) => { send({ op: "print", fd }, what); },
+    exit: () => { ask({ op: "exit" }); },
+    random: (n) => bytes({ op: "random", bytes: n }),
+    now: () => Number(ask({ op: "now" })) / 1e6,
+    // promise gives [state, value] of a promise: 0 pending, 1 fulfilled, 2 rejected.
+    promise: (p) => { const state = call(true, p); return [state, state > 0 ? call(false, p) : undefined]; },
+    hash: (name, data, key) => bytes(key === undefined ? { op: "hash", name } : { op: "hash", name, key: Buffer.from(key).toString("base64") }, view(data)),
+    encode: (text) => bytes({ op: "encode" }, text),
+    decode: (data) => ask({ op: "decode" }, view(data)),
+    stdin: () => bytes({ op: "stdin" }),
+    display: (mime, data) => parse(ask({ op: "display", mime }, typeof data === "object" && data !== null ? view(data) : `${data}`)),
+  };
 }

@@ -3,8 +3,10 @@ import bufferModule from "buffer";
 import EventEmitter from "events";
 import { posix } from "path-browserify";
 import { makeAssert } from "./assert.js";
+import { makeCryptoModule } from "./crypto.js";
 import { makeFS } from "./fs.js";
 import { format, inspect } from "./inspect.js";
+import { makeReadline } from "./readline.js";
 
 const builtins = new Map();
 const slot = Symbol.for("paddock.builtin");
@@ -17,14 +19,20 @@ export function installModules(scope, host, process, timers) {
     emitter.once(name, (...args) => resolve(args));
     if (name !== "error") emitter.once("error", reject);
   }) });
+  // The bundler may have called them otherwise.
+  for (const [f, name] of [[EventEmitter, "EventEmitter"], [scope.Buffer, "Buffer"], [scope.URL, "URL"], [scope.URLSearchParams, "URLSearchParams"]]) {
+    Object.defineProperty(f, "name", { value: name, configurable: true });
+  }
   const assert = makeAssert();
+  const readline = makeReadline();
   const all = {
     fs, "fs/promises": fs.promises, path, "path/posix": path, events, assert, "assert/strict": assert, buffer: bufferModule, process,
     util: makeUtil(), url: { URL: scope.URL, URLSearchParams: scope.URLSearchParams, fileURLToPath: (u) => decodeURIComponent(new scope.URL(u).pathname), pathToFileURL: (p) => new scope.URL(`file://${posix.resolve(process.cwd(), p)}`) },
     os: { EOL: "\n", platform: () => "wasi", type: () => "paddock", arch: () => "wasm32", release: () => "", hostname: () => "sandbox", tmpdir: () => "/tmp", homedir: () => process.env.HOME ?? "/workspace", cpus: () => [], totalmem: () => 0, freemem: () => 0 },
     timers: { setTimeout: scope.setTimeout, setInterval: scope.setInterval, setImmediate: scope.setImmediate, clearTimeout: scope.clearTimeout, clearInterval: scope.clearInterval },
     "timers/promises": { setTimeout: sleep, setImmediate: (value) => sleep(0, value), scheduler: { wait: sleep } },
-    perf_hooks: { performance: scope.performance }, crypto: { ...scope.crypto, webcrypto: scope.crypto, randomBytes: (n) => scope.Buffer.from(host.random(n)), randomInt: (low, high) => { if (high === undefined) [low, high] = [0, low]; return low + Math.floor(Math.random() * (high - low)); } },
+    perf_hooks: { performance: scope.performance }, crypto: makeCryptoModule(host, scope.crypto),
+    readline, "readline/promises": readline.promises, string_decoder: { StringDecoder }, module: { builtinModules: [], createRequire: () => scope.require },
   };
   for (const [name, module] of Object.entries(all)) builtins.set(name, module);
   const get = (name) => {
@@ -73,6 +81,14 @@ function makeRequire(fs, process, get) {
     return require;
   };
   return from();
+}
+
+// StringDecoder puts together characters that were cut apart.
+class StringDecoder {
+  #decoder;
+  constructor(encoding = "utf8") { this.#decoder = new globalThis.TextDecoder(encoding); }
+  write(bytes) { return this.#decoder.decode(bytes, { stream: true }); }
+  end(bytes) { return this.#decoder.decode(bytes ?? new Uint8Array(0)); }
 }
 
 function makeUtil() {

@@ -1,31 +1,62 @@
 // process, as far as a program without an operating system has one.
+import { Buffer } from "buffer";
 import { posix } from "path-browserify";
+import { view } from "./host.js";
 
 export function makeProcess(host, exit) {
   let cwd = "/";
   const imports = new Set();
   const stream = (fd) => ({ fd, isTTY: false, writable: true, columns: 80, write: (text, ...rest) => {
-    host.print(fd, typeof text === "string" ? text : new TextDecoder().decode(text));
+    host.print(fd, typeof text === "string" ? text : view(text));
     rest.find((f) => typeof f === "function")?.();
     return true;
   } });
+  // What nextTick was given runs before the promises that are ready: the driver
+  // asks for it after each piece of the program.
+  let waiting = [];
+  const soon = queueMicrotask;
+  const ticks = () => {
+    for (let i = 0; i < waiting.length; i++) {
+      const [callback, args] = waiting[i];
+      try {
+        callback(...args);
+      } catch (error) {
+        waiting = waiting.slice(i + 1);
+        throw error;
+      }
+    }
+    waiting = [];
+  };
   const process = {
     argv: ["node", ""], argv0: "node", execArgv: [], env: {}, exitCode: undefined, pid: 1, ppid: 0, title: "paddock",
     platform: "wasi", arch: "wasm32", version: "v0.0.0-quickjs-ng", versions: { quickjs: "quickjs-ng" }, release: { name: "quickjs-ng" },
-    stdout: stream(1), stderr: stream(2), stdin: { fd: 0, isTTY: false, async *[Symbol.asyncIterator]() { yield host.stdin(true); } },
+    stdout: stream(1), stderr: stream(2), stdin: { fd: 0, isTTY: false, async *[Symbol.asyncIterator]() { yield Buffer.from(host.stdin()); } },
     cwd: () => cwd,
-    chdir: (to) => { cwd = posix.resolve(cwd, String(to)); },
+    chdir: (to) => {
+      to = posix.resolve(cwd, String(to));
+      try {
+        host.ask({ op: "fs", call: "readdir", path: to });
+      } catch ({ code }) {
+        throw Object.assign(new Error(`${code}: ${code === "ENOENT" ? "no such file or directory" : "the folder cannot be entered"}, chdir '${to}'`), { code, syscall: "chdir", path: to });
+      }
+      cwd = to;
+    },
     exit: (code) => exit(Number(code ?? process.exitCode ?? 0) | 0),
     hrtime: Object.assign((since) => {
       const ns = BigInt(Math.round(host.now() * 1e6)) - (since ? BigInt(since[0]) * 1000000000n + BigInt(since[1]) : 0n);
       return [Number(ns / 1000000000n), Number(ns % 1000000000n)];
     }, { bigint: () => BigInt(Math.round(host.now() * 1e6)) }),
     uptime: () => host.now() / 1000,
-    nextTick: (callback, ...args) => { queueMicrotask(() => callback(...args)); },
+    nextTick: (callback, ...args) => {
+      if (typeof callback !== "function") throw Object.assign(new TypeError("The \"callback\" argument must be of type function"), { code: "ERR_INVALID_ARG_TYPE" });
+      waiting[waiting.length] = [callback, args];
+      if (waiting.length === 1) soon(ticks);
+    },
     memoryUsage: () => ({ rss: 0, heapTotal: 0, heapUsed: 0, external: 0, arrayBuffers: 0 }),
     emitWarning: (warning) => host.print(2, `Warning: ${warning?.message ?? warning}\n`),
     on: () => process, once: () => process, off: () => process, emit: () => false,
   };
+  Object.defineProperty(process, "ticks", { value: ticks });
   Object.defineProperty(process, "imported", { value: () => [...imports].sort() });
   Object.defineProperty(process, "noteImport", { value: (name) => imports.add(name) });
   return process;

@@ -8,12 +8,19 @@ const interesting = /\b(?:const|let|class|import|export)\b/;
 // rewrite gives the code to evaluate. Code that cannot be parsed stays as it is: the
 // engine then says what is wrong.
 export function rewrite(code) {
-  if (!interesting.test(code)) return code;
+  try {
+    return interesting.test(code) ? rewritten(code) : code;
+  } catch { // it is for the engine to say what is wrong
+    return code;
+  }
+}
+
+function rewritten(code) {
   let tree;
   try {
     tree = parse(code, { ecmaVersion: "latest", sourceType: "module", allowAwaitOutsideFunction: true, allowHashBang: true });
-  } catch {
-    return code;
+  } catch { // perhaps it is sloppy code, which no module can be
+    tree = parse(code, { ecmaVersion: "latest", sourceType: "script", allowAwaitOutsideFunction: true, allowHashBang: true });
   }
   const edits = [];
   for (const node of tree.body) edit(node, code, edits);
@@ -33,7 +40,10 @@ function lines(old, replacement) {
 function edit(node, code, edits) {
   switch (node.type) {
     case "VariableDeclaration": // a const of one cell may be declared anew in the next
-      if (node.kind === "const" || node.kind === "let") edits.push([node.start, node.start + node.kind.length, "var".padEnd(node.kind.length)]);
+      if (node.kind === "const" || node.kind === "let") {
+        edits.push([node.start, node.start + node.kind.length, "var".padEnd(node.kind.length)]);
+        for (const d of node.declarations) if (!d.init) edits.push([d.end, d.end, " = undefined"]);
+      }
       return;
     case "ClassDeclaration":
       edits.push([node.start, node.start, `var ${node.id.name} = `], [node.end, node.end, ";"]);

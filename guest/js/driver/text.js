@@ -1,9 +1,13 @@
 // TextEncoder and TextDecoder: UTF-8, and for reading UTF-16 and Latin-1.
 import { Buffer } from "buffer";
 
+let door; // to the host, which knows UTF-8
+
+export const useHost = (host) => { door = host; };
+
 export class encodeText {
   get encoding() { return "utf-8"; }
-  encode(text = "") { return new Uint8Array(Buffer.from(String(text), "utf8")); }
+  encode(text = "") { return door.encode(String(text)); }
   encodeInto(text, target) {
     let read = 0, written = 0;
     for (const c of String(text)) {
@@ -41,8 +45,8 @@ export class decodeText {
     if (this.encoding === "windows-1252") text = Buffer.from(bytes).toString("latin1");
     else if (this.encoding === "utf-16le") text = Buffer.from(bytes).toString("utf16le");
     else {
-      text = Buffer.from(bytes).toString("utf8");
-      if (this.fatal && text.includes("\ufffd") && !same(Buffer.from(text, "utf8"), bytes)) throw new TypeError("The encoded data was not valid for encoding utf-8");
+      text = door.decode(bytes);
+      if (this.fatal && text.includes("\ufffd") && !same(door.encode(text), bytes)) throw new TypeError("The encoded data was not valid for encoding utf-8");
     }
     if (!this.#started && !this.ignoreBOM && text[0] === "\ufeff") text = text.slice(1);
     this.#started = stream;

@@ -1,4 +1,4 @@
-//go:build !linux
+//go:build !linux && !darwin
 
 package confine
 
@@ -8,14 +8,13 @@ import (
 	"paddock/internal/sandbox"
 )
 
-// apply puts up nothing: what there is to put up exists on Linux only.
-func apply(Policy) ([]sandbox.Protection, error) { return probe(), nil }
+var steps []step
 
-func probe() []sandbox.Protection {
-	why := "not available on " + runtime.GOOS + ": the guest is isolated by WebAssembly and lives in a process without environment"
+// look tells that there is nothing here.
+func look(Policy) []sandbox.Protection {
 	var walls []sandbox.Protection
-	for _, name := range []string{wallLimits, wallLandlock, wallUser, wallCapabilities, wallDump, wallSeccomp, wallPrivileges} {
-		walls = append(walls, missing(name, why))
+	for _, name := range []string{wallLimits, wallPrivileges, wallLandlock, wallUser, wallCapabilities, wallDump, wallSeccomp} {
+		walls = append(walls, missing(name, "not available on %s; here the guest is kept in by WebAssembly, in a process with nothing to steal", runtime.GOOS))
 	}
 	return walls
 }

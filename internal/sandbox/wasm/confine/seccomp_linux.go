@@ -1,6 +1,7 @@
 package confine
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -12,113 +13,159 @@ import (
 	"paddock/internal/sandbox"
 )
 
-// allowed is what Go's runtime, wazero (memory that becomes executable) and
-// files below an os.Root need. There are no sockets, no programs, no other
-// processes in it.
+// What the filter answers. A call that is not in its lists is refused like one
+// for which rights are missing; a program for another architecture's calls
+// cannot be ours and is ended.
+const (
+	allow  = unix.SECCOMP_RET_ALLOW
+	kill   = unix.SECCOMP_RET_KILL_PROCESS
+	refuse = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+)
+
+// allowed is what Go's runtime, wazero and files below an os.Root need,
+// whatever the arguments. There are no sockets, no programs, no other
+// processes in it, no way to change a file's rights or owner, and no ioctl.
 var allowed = append([]uint32{
-	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_READV, unix.SYS_WRITEV, unix.SYS_CLOSE,
-	unix.SYS_FSTAT, unix.SYS_NEWFSTATAT, unix.SYS_STATX, unix.SYS_LSEEK, unix.SYS_GETDENTS64,
-	unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_MKDIRAT, unix.SYS_UNLINKAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2,
-	unix.SYS_LINKAT, unix.SYS_SYMLINKAT, unix.SYS_READLINKAT, unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FACCESSAT,
-	unix.SYS_FACCESSAT2, unix.SYS_UTIMENSAT, unix.SYS_FTRUNCATE, unix.SYS_FALLOCATE, unix.SYS_FSYNC, unix.SYS_FDATASYNC,
-	unix.SYS_FCNTL, unix.SYS_DUP, unix.SYS_DUP3,
-	unix.SYS_MMAP, unix.SYS_MPROTECT, unix.SYS_MUNMAP, unix.SYS_MADVISE, unix.SYS_MREMAP, unix.SYS_BRK, unix.SYS_MINCORE,
-	unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK,
-	unix.SYS_FUTEX, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_CLOCK_GETTIME, unix.SYS_CLOCK_GETRES,
-	unix.SYS_GETTIMEOFDAY, unix.SYS_SCHED_YIELD, unix.SYS_SCHED_GETAFFINITY, unix.SYS_RESTART_SYSCALL, unix.SYS_MEMBARRIER,
-	unix.SYS_GETPID, unix.SYS_GETTID, unix.SYS_GETUID, unix.SYS_GETEUID, unix.SYS_GETGID, unix.SYS_GETEGID, unix.SYS_GETRUSAGE,
-	unix.SYS_EXIT, unix.SYS_EXIT_GROUP, unix.SYS_SET_ROBUST_LIST, unix.SYS_RSEQ, unix.SYS_GETRANDOM, unix.SYS_UNAME,
-	unix.SYS_EPOLL_CREATE1, unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_PWAIT2, unix.SYS_EVENTFD2, unix.SYS_PIPE2,
-	unix.SYS_PPOLL,
+	// Open files, an inherited socket among them.
+	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_READV, unix.SYS_WRITEV, unix.SYS_LSEEK, unix.SYS_CLOSE,
+	unix.SYS_FSTAT, unix.SYS_FTRUNCATE, unix.SYS_FALLOCATE, unix.SYS_FSYNC, unix.SYS_FDATASYNC, unix.SYS_GETDENTS64,
+	unix.SYS_EPOLL_CREATE1, unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT, unix.SYS_PPOLL, unix.SYS_EVENTFD2, unix.SYS_PIPE2,
+	// Paths; Landlock decides on them.
+	unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_NEWFSTATAT, unix.SYS_STATX, unix.SYS_FACCESSAT, unix.SYS_FACCESSAT2, unix.SYS_READLINKAT,
+	unix.SYS_MKDIRAT, unix.SYS_UNLINKAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_LINKAT, unix.SYS_SYMLINKAT, unix.SYS_UTIMENSAT,
+	// Memory.
+	unix.SYS_MMAP, unix.SYS_MPROTECT, unix.SYS_MUNMAP, unix.SYS_MADVISE, unix.SYS_MEMFD_CREATE,
+	// Threads and their signals; the C library's, under the race detector, have
+	// robust lists and restartable sequences.
+	unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK, unix.SYS_RESTART_SYSCALL,
+	unix.SYS_SCHED_YIELD, unix.SYS_SCHED_GETAFFINITY, unix.SYS_SET_ROBUST_LIST, unix.SYS_RSEQ, unix.SYS_EXIT, unix.SYS_EXIT_GROUP,
+	// Time, randomness, and who we are.
+	unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_CLOCK_GETTIME, unix.SYS_CLOCK_GETRES, unix.SYS_GETTIMEOFDAY,
+	unix.SYS_GETRANDOM, unix.SYS_GETRUSAGE, unix.SYS_UNAME,
+	unix.SYS_GETPID, unix.SYS_GETTID, unix.SYS_GETUID, unix.SYS_GETEUID, unix.SYS_GETGID, unix.SYS_GETEGID,
 }, allowedHere...)
 
-// Of struct seccomp_data.
+// rule allows a system call when the masked lower half of an argument has one
+// of some values. The kernel takes no more than that half of these arguments.
+type rule struct {
+	number, argument, mask uint32
+	values                 []uint32
+}
+
+const every = ^uint32(0)
+
+// rules are the calls that are harmless with some arguments only. pid is this
+// process.
+func rules(pid int) []rule {
+	const (
+		thread     = unix.CLONE_THREAD | unix.CLONE_VM | unix.CLONE_SIGHAND | unix.CLONE_FILES | unix.CLONE_FS | unix.CLONE_SYSVSEM
+		threadData = unix.CLONE_SETTLS | unix.CLONE_PARENT_SETTID | unix.CLONE_CHILD_SETTID | unix.CLONE_CHILD_CLEARTID
+	)
+	const ( // of the operation on a futex, from linux/futex.h
+		futexPrivate, futexRealtime                  = 128, 256
+		futexWait, futexWake, futexWaitSet, futexSet = 0, 1, 9, 10
+	)
+	return append([]rule{
+		// A new thread of this process, no new process and no namespace.
+		{unix.SYS_CLONE, 0, every &^ threadData, []uint32{thread}},
+		// Go preempts its own threads with signals.
+		{unix.SYS_TGKILL, 0, every, []uint32{uint32(pid)}},
+		// Not F_SETOWN, which has the kernel send signals to others.
+		{unix.SYS_FCNTL, 1, every, []uint32{
+			unix.F_DUPFD, unix.F_DUPFD_CLOEXEC, unix.F_GETFD, unix.F_SETFD, unix.F_GETFL, unix.F_SETFL, unix.F_ADD_SEALS, unix.F_GET_SEALS}},
+		// Not the operations on priorities.
+		{unix.SYS_FUTEX, 1, every &^ (futexPrivate | futexRealtime), []uint32{futexWait, futexWake, futexWaitSet, futexSet}},
+	}, rulesHere...)
+}
+
+// absent are the calls for which callers have another way and look for it only
+// when the kernel seems not to have them.
+var absent = []struct {
+	number uint32
+	answer unix.Errno
+}{
+	{unix.SYS_CLONE3, unix.ENOSYS}, // its flags lie in memory, where no filter sees them
+	{unix.SYS_COPY_FILE_RANGE, unix.ENOSYS}, {unix.SYS_SENDFILE, unix.ENOSYS}, {unix.SYS_SPLICE, unix.ENOSYS},
+	{unix.SYS_PRCTL, unix.EINVAL}, // Go's names for its memory, which it stops giving then
+}
+
+// Of struct seccomp_data, little-endian on all architectures that we know.
 const (
-	offsetNumber = 0
-	offsetArch   = 4
-	offsetArg0   = 16
+	offsetNumber    = 0
+	offsetArch      = 4
+	offsetArguments = 16
 )
 
-const (
-	retAllow = unix.SECCOMP_RET_ALLOW
-	retKill  = unix.SECCOMP_RET_KILL_PROCESS
-	retPerm  = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
-	retNoSys = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
-)
-
-// filter is the program that the kernel runs at each system call.
-func filter(pid int) ([]bpf.RawInstruction, error) {
+// filter is the program that the kernel runs at each system call of process
+// pid. What is allowed whatever its arguments comes first: for these the
+// kernel remembers the answer.
+func filter(pid int) []bpf.Instruction {
 	program := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offsetArch, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: auditArch, SkipTrue: 1},
-		bpf.RetConstant{Val: retKill},
+		bpf.RetConstant{Val: kill},
 		bpf.LoadAbsolute{Off: offsetNumber, Size: 4},
 		// The x32 numbers of amd64; no architecture has real ones up there.
 		bpf.JumpIf{Cond: bpf.JumpLessThan, Val: 0x40000000, SkipTrue: 1},
-		bpf.RetConstant{Val: retKill},
+		bpf.RetConstant{Val: kill},
 	}
 	for _, number := range allowed {
+		program = append(program, bpf.JumpIf{Cond: bpf.JumpEqual, Val: number, SkipFalse: 1}, bpf.RetConstant{Val: allow})
+	}
+	for _, r := range rules(pid) {
 		program = append(program,
-			bpf.JumpIf{Cond: bpf.JumpEqual, Val: number, SkipFalse: 1},
-			bpf.RetConstant{Val: retAllow})
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: r.number, SkipFalse: uint8(3 + 2*len(r.values))},
+			bpf.LoadAbsolute{Off: offsetArguments + 8*r.argument, Size: 4},
+			bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: r.mask})
+		for _, v := range r.values {
+			program = append(program, bpf.JumpIf{Cond: bpf.JumpEqual, Val: v, SkipFalse: 1}, bpf.RetConstant{Val: allow})
+		}
+		program = append(program, bpf.RetConstant{Val: refuse})
 	}
-	threads := uint32(unix.CLONE_THREAD | unix.CLONE_VM)
-	program = append(program,
-		// Go falls back to clone where there is no clone3, whose flags lie in memory.
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SYS_CLONE3, SkipFalse: 1},
-		bpf.RetConstant{Val: retNoSys},
-		// A new thread, not a new process.
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SYS_CLONE, SkipFalse: 5},
-		bpf.LoadAbsolute{Off: offsetArg0, Size: 4},
-		bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: threads},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: threads, SkipTrue: 1},
-		bpf.RetConstant{Val: retPerm},
-		bpf.RetConstant{Val: retAllow},
-		// Go preempts its own threads with signals.
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SYS_TGKILL, SkipFalse: 4},
-		bpf.LoadAbsolute{Off: offsetArg0, Size: 4},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(pid), SkipTrue: 1},
-		bpf.RetConstant{Val: retPerm},
-		bpf.RetConstant{Val: retAllow},
-		bpf.RetConstant{Val: retPerm})
-	return bpf.Assemble(program)
+	for _, a := range absent {
+		program = append(program,
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: a.number, SkipFalse: 1},
+			bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(a.answer)})
+	}
+	return append(program, bpf.RetConstant{Val: refuse})
 }
 
-// seccompWall tells whether the kernel has what applySeccomp needs.
-func seccompWall() sandbox.Protection {
-	action := uint32(unix.SECCOMP_RET_ERRNO)
+func lookSeccomp() sandbox.Protection {
+	action := uint32(kill)
 	_, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&action)))
-	if e != 0 {
-		return missing(wallSeccomp, "the kernel has no seccomp filters")
+	switch e {
+	case 0:
+		return standing(wallSeccomp, "%d system calls are left: no sockets, no programs, no other processes", len(allowed)+len(rules(0)))
+	case unix.EPERM, unix.EACCES:
+		return missing(wallSeccomp, "seccomp is refused: a container around paddock has to allow the system call")
 	}
-	return stands(wallSeccomp, fmt.Sprintf("%d system calls are allowed: no sockets, no programs, no other processes", len(allowed)+2))
+	return missing(wallSeccomp, "the kernel has no filters that can end a process (%v): they came with Linux 4.14, as the option CONFIG_SECCOMP_FILTER", e)
 }
 
-func applySeccomp(Policy) (sandbox.Protection, error) {
-	w := seccompWall()
-	if !w.Active {
-		return w, nil
-	}
-	raw, err := filter(os.Getpid())
+func installFilter(Policy) error {
+	raw, err := bpf.Assemble(filter(os.Getpid()))
 	if err != nil {
-		return w, err
+		return fmt.Errorf("assembling the filter: %w", err)
 	}
 	code := make([]unix.SockFilter, len(raw))
 	for i, r := range raw {
 		code[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
 	}
 	program := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
-	// The filter goes to all threads at once, and this one's renunciation of
-	// new privileges with it; so both have to come from the same thread.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return w, fmt.Errorf("renouncing new privileges: %w", err)
-	}
-	_, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program)))
+	stranger, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program)))
 	runtime.KeepAlive(code)
 	if e != 0 {
-		return w, e
+		return fmt.Errorf("installing the filter: %w", e)
 	}
-	return w, nil
+	if stranger != 0 {
+		return fmt.Errorf("thread %d has a filter of its own, so not all can have ours", stranger)
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		unix.Close(fd)
+	}
+	if !errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("the kernel took the filter and does not keep it: a socket could be made (%v)", err)
+	}
+	return nil
 }

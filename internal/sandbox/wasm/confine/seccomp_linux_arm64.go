@@ -4,5 +4,8 @@ import "golang.org/x/sys/unix"
 
 const auditArch = unix.AUDIT_ARCH_AARCH64
 
-// allowedHere is what only this architecture has.
-var allowedHere []uint32
+// allowedHere and rulesHere are what only this architecture has.
+var (
+	allowedHere []uint32
+	rulesHere   []rule
+)

@@ -107,7 +107,8 @@ func (c *call) slice(address, length uint32) []byte {
 }
 
 // u32At is where parameter i points to, for a result; nil where the guest has
-// no memory. It is looked up before a call does anything, so that a call with a bad address does nothing.
+// no memory. It is looked up before a call does anything, so that a call with
+// a bad address does nothing.
 func (c *call) u32At(i int) *result {
 	if b := c.slice(c.u32(i), 4); b != nil {
 		return (*result)(b)

@@ -98,6 +98,15 @@ func (s *System) getFile(fd uint32) (*descriptor, errno) {
 	return d, success
 }
 
+// getRoot is get for the one folder that is open from the beginning. By EBADF
+// for any other, even an open one, a guest learns that there are no more.
+func (s *System) getRoot(fd uint32) (*descriptor, errno) {
+	if fd != rootFD {
+		return nil, ebadf
+	}
+	return s.get(fd)
+}
+
 // getWritable is get for a file whose content may be changed.
 func (s *System) getWritable(fd uint32) (*hostFile, errno) {
 	d, e := s.get(fd)
@@ -167,7 +176,8 @@ func (s *System) open(p place, how opening, flags uint16) (*descriptor, errno) {
 // that has not changed is listed the same way each time.
 func (s *System) enumerate(d *descriptor) errno {
 	s.forget(d)
-	own, e := s.statAt(s.space.find(d.path), true)
+	p := s.space.find(d.path)
+	own, e := s.statAt(p, true)
 	if e != success {
 		return e
 	}
@@ -176,7 +186,6 @@ func (s *System) enumerate(d *descriptor) errno {
 	if e != success {
 		return e
 	}
-	p := s.space.find(d.path)
 	found, e := p.tree.list(p.name, maxListBytes-s.listed)
 	if e != success {
 		return e

@@ -207,31 +207,32 @@ func fdFilestatSetTimes(c *call) errno {
 }
 
 func fdPrestatGet(c *call) errno {
-	if c.u32(0) != rootFD {
-		return ebadf // also for what is open: this is how a guest finds the last one
+	d, e := c.getRoot(c.u32(0))
+	if e != success {
+		return e
 	}
 	b := c.slice(c.u32(1), 8)
 	if b == nil {
 		return efault
 	}
 	clear(b) // it is a folder
-	binary.LittleEndian.PutUint32(b[4:], uint32(len(c.table[rootFD].path)))
+	binary.LittleEndian.PutUint32(b[4:], uint32(len(d.path)))
 	return success
 }
 
 func fdPrestatDirName(c *call) errno {
-	if c.u32(0) != rootFD {
-		return ebadf
+	d, e := c.getRoot(c.u32(0))
+	if e != success {
+		return e
 	}
-	name := c.table[rootFD].path
 	b := c.slice(c.u32(1), c.u32(2))
 	switch {
 	case b == nil:
 		return efault
-	case len(b) < len(name):
+	case len(b) < len(d.path):
 		return enametoolong
 	}
-	copy(b, name)
+	copy(b, d.path)
 	return success
 }
 

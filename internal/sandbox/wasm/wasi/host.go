@@ -18,9 +18,12 @@ func (e FileError) Error() string { return string(e) }
 const ErrUnknown = FileError("ENOSYS")
 
 var errorNames = map[uint64]FileError{
-	2: "EACCES", 8: "EBADF", 20: "EEXIST", 21: "EFAULT", 22: "EFBIG", 27: "EINTR", 28: "EINVAL", 29: "EIO", 31: "EISDIR",
-	32: "ELOOP", 33: "EMFILE", 37: "ENAMETOOLONG", 44: "ENOENT", 51: "ENOSPC", 52: "ENOSYS", 54: "ENOTDIR", 55: "ENOTEMPTY",
-	58: "ENOTSUP", 63: "EPERM", 69: "EROFS", 70: "ESPIPE", 75: "EXDEV", 76: "EPERM",
+	uint64(eacces): "EACCES", uint64(eagain): "EAGAIN", uint64(ebadf): "EBADF", uint64(ebusy): "EBUSY", uint64(eexist): "EEXIST",
+	uint64(efault): "EFAULT", uint64(efbig): "EFBIG", uint64(eilseq): "EILSEQ", uint64(eintr): "EINTR", uint64(einval): "EINVAL",
+	uint64(eio): "EIO", uint64(eisdir): "EISDIR", uint64(eloop): "ELOOP", uint64(emfile): "EMFILE", uint64(emlink): "EMLINK",
+	uint64(enametoolong): "ENAMETOOLONG", uint64(enoent): "ENOENT", uint64(enomem): "ENOMEM", uint64(enospc): "ENOSPC",
+	uint64(enotdir): "ENOTDIR", uint64(enotempty): "ENOTEMPTY", uint64(enotsup): "ENOTSUP", uint64(eperm): "EPERM",
+	uint64(erofs): "EROFS", uint64(espipe): "ESPIPE", uint64(etxtbsy): "ETXTBSY", uint64(exdev): "EXDEV",
 }
 
 // The parts of the interface that are used here.

@@ -48,7 +48,10 @@ type instance struct {
 	answer []byte // the host's answer that the guest will take
 	// exiting is set by a JavaScript program that ends itself.
 	exiting bool
-	closed  bool
+	// draining is set while what such a program left behind runs out: it can
+	// do nothing any more.
+	draining bool
+	closed   bool
 }
 
 // open makes the interpreter from the image.

@@ -59,7 +59,9 @@ func hostInterrupt(in *instance, stack []uint64) {
 		return
 	}
 	stack[0] = 0
-	if in.exiting || in.ctl.level.Load() == interrupted && in.raised == 0 {
+	if in.draining {
+		stack[0] = 1
+	} else if in.exiting || in.ctl.level.Load() == interrupted && in.raised == 0 {
 		in.raised++
 		stack[0] = 1
 	}
@@ -167,6 +169,12 @@ func (j javascript) exec(m machine, driver uint64, request []byte) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
+	if stopped(m) {
+		return j.stop(m, driver)
+	}
+	if string(answer) == again { // it failed, and knows why
+		return j.pump(m, driver)
+	}
 	var prepared struct {
 		Code string `json:"code"`
 		Name string `json:"name"`
@@ -213,7 +221,38 @@ func (j javascript) stop(m machine, driver uint64) ([]byte, error) {
 			op = `{"op":"exited"}`
 		}
 	}
-	return j.ask(m, driver, "handle", op)
+	answer, err := j.ask(m, driver, "handle", op)
+	if err != nil {
+		return nil, err
+	}
+	return answer, drain(m)
+}
+
+// maxDrained bounds how many jobs of a program that was ended are run out.
+const maxDrained = 20_000
+
+// drain lets what the program's promises have in store run out, without output
+// and with an interrupt for whatever takes long: it may not go on within the
+// next program.
+func drain(m machine) error {
+	if v, ok := m.(*vm); ok {
+		v.ctx.in.draining = true
+		defer func() { v.ctx.in.draining = false }()
+	}
+	for range maxDrained {
+		ran, err := m.call("qjs_execute_pending_job")
+		if err != nil || ran == 0 {
+			return err
+		}
+		e, err := m.call("qjs_get_exception")
+		if err != nil {
+			return err
+		}
+		if err := free(m, e); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // pump runs what is pending until the driver knows the outcome, or only time

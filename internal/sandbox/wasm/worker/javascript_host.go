@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path"
 	"strings"
-	"unicode/utf8"
 
 	"paddock/internal/sandbox/wasm/wasi"
 )
@@ -32,19 +31,33 @@ func (n nested) call(name string, args ...uint64) (uint64, error) {
 	return results[0], nil
 }
 
-// hostCall answers a message of the driver: a line of JSON, and a payload
-// that is text, or bytes of which each is a character below 256.
+// hostCall answers a message of the driver: a line of JSON, and a payload that
+// is text or a Uint8Array. The answer is text that begins with "=", or with "!"
+// and an error's name; one that was asked for as bytes is a Uint8Array.
 func hostCall(in *instance, stack []uint64) {
 	m := nested{in.vm}
+	if value, ok := promiseOf(m, stack); ok {
+		stack[0] = value
+		return
+	}
 	answer := "!EINVAL"
+	var asked hostMessage
 	if args, err := arguments(m, uint32(stack[3]), uint32(stack[4])); err == nil && len(args) > 0 {
 		payload := ""
 		if len(args) > 1 {
 			payload = args[1]
 		}
-		answer = in.serve(args[0], payload)
+		if json.Unmarshal([]byte(args[0]), &asked) == nil {
+			answer = in.serve(asked, payload)
+		}
 	}
-	value, err := newString(m, answer)
+	var value uint64
+	var err error
+	if asked.Raw && answer[0] == '=' {
+		value, err = newArray(m, answer[1:])
+	} else {
+		value, err = newString(m, answer)
+	}
 	if err != nil {
 		value = 0
 	}
@@ -65,6 +78,13 @@ func arguments(m machine, count, array uint32) ([]string, error) {
 	}
 	texts := make([]string, count)
 	for i, v := range values {
+		if is, err := m.call("qjs_is_string", v); err != nil || is == 0 {
+			// Nothing of the program's is asked to become a text.
+			if texts[i], err = getBytes(m, v); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		if texts[i], err = getString(m, v); err != nil {
 			return nil, err
 		}
@@ -78,8 +98,8 @@ type hostMessage struct {
 	Call   string  `json:"call"`
 	Path   string  `json:"path"`
 	To     string  `json:"to"`
-	FD     int     `json:"fd"`
-	Text   bool    `json:"text"`   // the content is UTF-8, not bytes
+	FD     uint32  `json:"fd"`
+	Raw    bool    `json:"raw"`    // the answer shall be bytes
 	Append bool    `json:"append"` // of write
 	Create bool    `json:"create"` // of write: it must not be there
 	Follow bool    `json:"follow"`
@@ -88,41 +108,48 @@ type hostMessage struct {
 	Mtime  float64 `json:"mtime"`
 	MIME   string  `json:"mime"`
 	Bytes  int     `json:"bytes"`
+	Flags  string  `json:"flags"`  // of open: r, w, a (append), c (create), x (exclusive), t (truncate)
+	Offset *int64  `json:"offset"` // of fread and fwrite: none is where the descriptor is
+	Name   string  `json:"name"`   // of hash: the algorithm
+	Key    []byte  `json:"key"`    // of hash: an HMAC with this key
 }
 
 // serve gives "=" and the answer, or "!" and an error's name.
-func (in *instance) serve(head, payload string) string {
-	var m hostMessage
-	if err := json.Unmarshal([]byte(head), &m); err != nil {
-		return "!EINVAL"
+func (in *instance) serve(m hostMessage, payload string) string {
+	if in.draining {
+		return "!EINTR"
 	}
 	switch m.Op {
 	case "print":
-		in.print(m.FD-1, []byte(payload))
+		if m.FD == 1 || m.FD == 2 {
+			in.print(int(m.FD)-1, []byte(payload))
+		}
 	case "exit":
 		in.exiting = true
 	case "random":
 		b := make([]byte, min(max(m.Bytes, 0), 1<<20))
 		in.system.Random(b)
-		return "=" + fromBytes(b)
+		return "=" + string(b)
+	case "encode": // text to bytes and back: what the door does anyway
+		return "=" + payload
+	case "decode":
+		return "=" + string(validUTF8([]byte(payload)))
 	case "now":
 		return fmt.Sprintf("=%d", in.system.Monotonic())
 	case "display":
-		data := []byte(payload)
-		if !m.Text {
-			data = toBytes(payload)
-		}
 		message, err := json.Marshal(map[string]string{"op": "display", "mime": m.MIME})
 		if err != nil {
 			return "!EINVAL"
 		}
-		answer, err := in.message(append(append(message, '\n'), data...))
+		answer, err := in.message(append(append(message, '\n'), payload...))
 		if err != nil {
 			return "!EINVAL"
 		}
 		return "=" + string(answer)
 	case "stdin":
-		return in.readAll(m.Text)
+		return in.readAll()
+	case "hash":
+		return digest(m, []byte(payload))
 	case "fs":
 		answer, err := in.file(m, payload)
 		if err != nil {
@@ -135,7 +162,7 @@ func (in *instance) serve(head, payload string) string {
 	return "="
 }
 
-func (in *instance) readAll(text bool) string {
+func (in *instance) readAll() string {
 	var all []byte
 	piece := make([]byte, 64<<10)
 	for {
@@ -150,18 +177,11 @@ func (in *instance) readAll(text bool) string {
 			return "!EFBIG"
 		}
 	}
-	return "=" + content(all, text)
+	return "=" + string(all)
 }
 
 // maxStdin bounds what is read of the input in one piece.
 const maxStdin = 64 << 20
-
-func content(b []byte, text bool) string {
-	if text {
-		return strings.ToValidUTF8(string(b), "\ufffd")
-	}
-	return fromBytes(b)
-}
 
 // file serves one call of the fs module, on the same files and by the same
 // rules as WASI's calls.
@@ -170,13 +190,9 @@ func (in *instance) file(m hostMessage, payload string) (string, error) {
 	switch m.Call {
 	case "read":
 		b, err := s.ReadFile(m.Path)
-		return content(b, m.Text), err
+		return string(b), err
 	case "write":
-		data := []byte(payload)
-		if !m.Text {
-			data = toBytes(payload)
-		}
-		return "", s.WriteFile(m.Path, data, wasi.WriteMode{Append: m.Append, Exclusive: m.Create})
+		return "", s.WriteFile(m.Path, []byte(payload), wasi.WriteMode{Append: m.Append, Exclusive: m.Create})
 	case "stat":
 		info, err := s.Stat(m.Path, m.Follow)
 		return encode(info), err
@@ -200,7 +216,7 @@ func (in *instance) file(m hostMessage, payload string) (string, error) {
 	case "utimes":
 		return "", s.SetTimes(m.Path, int64(m.Atime*1e6), int64(m.Mtime*1e6))
 	}
-	return "", wasi.ErrUnknown
+	return in.descriptor(m, payload)
 }
 
 func encode(v any) string {
@@ -209,24 +225,6 @@ func encode(v any) string {
 		return "null"
 	}
 	return string(b)
-}
-
-// fromBytes makes a character of each byte, toBytes the other way.
-func fromBytes(b []byte) string {
-	var s strings.Builder
-	s.Grow(len(b) + len(b)/2)
-	for _, c := range b {
-		s.WriteRune(rune(c))
-	}
-	return s.String()
-}
-
-func toBytes(s string) []byte {
-	b := make([]byte, 0, utf8.RuneCountInString(s))
-	for _, r := range s {
-		b = append(b, byte(r))
-	}
-	return b
 }
 
 // hostRejection tells the driver of a promise that was rejected and that

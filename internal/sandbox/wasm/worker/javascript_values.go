@@ -2,7 +2,7 @@ package worker
 
 import (
 	"encoding/binary"
-	"strings"
+	"errors"
 	"unicode/utf8"
 )
 
@@ -81,7 +81,7 @@ func putString(m machine, text string) (uint64, error) {
 
 func newString(m machine, text string) (uint64, error) {
 	if !utf8.ValidString(text) {
-		text = strings.ToValidUTF8(text, "\ufffd")
+		text = string(validUTF8([]byte(text)))
 	}
 	p, err := putString(m, text)
 	if err != nil {
@@ -119,10 +119,55 @@ func getString(m machine, value uint64) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s := strings.ToValidUTF8(string(b), "\ufffd")
+	s := string(validUTF8(b))
 	if _, err := m.call("qjs_free_cstring", text); err != nil {
 		return "", err
 	}
 	_, err = m.call("wasm_free", length)
 	return s, err
+}
+
+// newArray makes a Uint8Array.
+func newArray(m machine, content string) (uint64, error) {
+	p, err := putString(m, content)
+	if err != nil {
+		return 0, err
+	}
+	value, err := m.call("qjs_new_uint8_array", p, uint64(len(content)))
+	if err != nil {
+		return 0, err
+	}
+	_, err = m.call("wasm_free", p)
+	return value, err
+}
+
+// getBytes gives what is in a Uint8Array; nothing when value is none.
+func getBytes(m machine, value uint64) (string, error) {
+	p, err := putString(m, string(make([]byte, 16))) // offset, length, size of an item, length of all
+	if err != nil {
+		return "", err
+	}
+	buffer, err := m.call("qjs_get_typed_array_buffer", value, p, p+4, p+8)
+	if err != nil {
+		return "", err
+	}
+	if is, err := m.call("qjs_is_exception", buffer); err != nil || is != 0 {
+		e, err2 := m.call("qjs_get_exception")
+		return "", errors.Join(err, err2, free(m, buffer, e))
+	}
+	start, err := m.call("qjs_get_array_buffer", buffer, p+12)
+	if err != nil {
+		return "", err
+	}
+	places, err := slice(m.bytes(), uint32(p), 8)
+	if err != nil {
+		return "", err
+	}
+	b, err := slice(m.bytes(), uint32(start)+binary.LittleEndian.Uint32(places), binary.LittleEndian.Uint32(places[4:]))
+	if err != nil {
+		return "", err
+	}
+	content := string(b)
+	_, err = m.call("wasm_free", p)
+	return content, errors.Join(err, free(m, buffer))
 }

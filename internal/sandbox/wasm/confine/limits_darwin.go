@@ -1,0 +1,4 @@
+package confine
+
+// limitsHere are the limits that only this system has.
+var limitsHere []limit

@@ -1,0 +1,104 @@
+package worker
+
+import (
+	"crypto/hmac"
+	"crypto/md5"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/binary"
+	"hash"
+	"strconv"
+	"strings"
+
+	"github.com/tetratelabs/wazero/api"
+
+	wasi "paddock/internal/sandbox/wasm/wasi"
+)
+
+// maxPiece bounds one read from a descriptor.
+const maxPiece = 16 << 20
+
+// descriptor serves the calls of the fs module on open files.
+func (in *instance) descriptor(m hostMessage, payload string) (string, error) {
+	s := in.system
+	offset := int64(-1)
+	if m.Offset != nil && *m.Offset >= 0 {
+		offset = *m.Offset
+	}
+	switch m.Call {
+	case "open":
+		has := func(flag string) bool { return strings.Contains(m.Flags, flag) }
+		fd, err := s.OpenFile(m.Path, wasi.OpenMode{
+			Read: has("r"), Write: has("w"), Append: has("a"), Create: has("c"), Exclusive: has("x"), Truncate: has("t"),
+		})
+		return strconv.FormatUint(uint64(fd), 10), err
+	case "close":
+		return "", s.CloseFD(m.FD)
+	case "fread":
+		b, err := s.ReadFD(m.FD, int(min(max(m.Size, 0), maxPiece)), offset)
+		return string(b), err
+	case "fwrite":
+		n, err := s.WriteFD(m.FD, []byte(payload), offset)
+		return strconv.Itoa(n), err
+	case "fsize":
+		n, err := s.SizeFD(m.FD)
+		return strconv.FormatInt(n, 10), err
+	case "ftruncate":
+		return "", s.TruncateFD(m.FD, m.Size)
+	}
+	return "", wasi.ErrUnknown
+}
+
+var hashes = map[string]func() hash.Hash{
+	"md5": md5.New, "sha1": sha1.New, "sha224": sha256.New224, "sha256": sha256.New, "sha384": sha512.New384, "sha512": sha512.New,
+}
+
+// digest is the hash of data, or its HMAC.
+func digest(m hostMessage, data []byte) string {
+	name := strings.ReplaceAll(strings.ToLower(m.Name), "-", "")
+	if hashes[name] == nil {
+		return "!EINVAL"
+	}
+	h := hashes[name]()
+	if m.Key != nil {
+		h = hmac.New(hashes[name], m.Key)
+	}
+	h.Write(data)
+	return "=" + string(h.Sum(nil))
+}
+
+// promiseOf answers the driver's other kind of question, which is not a
+// message: called with true and a promise, the host gives its state as a number
+// (0 pending, 1 fulfilled, 2 rejected, -1 when it is no promise), with false
+// and a promise what came of it.
+func promiseOf(m machine, stack []uint64) (value uint64, ok bool) {
+	if uint32(stack[3]) != 2 {
+		return 0, false
+	}
+	list, err := slice(m.bytes(), uint32(stack[4]), 8)
+	if err != nil {
+		return 0, false
+	}
+	which, promise := uint64(binary.LittleEndian.Uint32(list)), uint64(binary.LittleEndian.Uint32(list[4:]))
+	ask := func(name string, args ...uint64) uint64 {
+		result, e := m.call(name, args...)
+		if e != nil {
+			err = e
+		}
+		return result
+	}
+	if ask("qjs_is_bool", which) == 0 {
+		return 0, false
+	}
+	is := ask("qjs_is_promise", promise) != 0
+	switch {
+	case ask("qjs_get_bool", which) == 0 && is:
+		value = ask("qjs_promise_result", promise)
+	case is:
+		value = ask("qjs_new_number", api.EncodeF64(float64(int32(uint32(ask("qjs_promise_state", promise))))))
+	default:
+		value = ask("qjs_new_number", api.EncodeF64(-1))
+	}
+	return value, err == nil
+}
