@@ -8,18 +8,28 @@ import (
 	"unsafe"
 )
 
-// pagemap is this process's; it has to be open before the process gives up
-// the right to open files.
-var pagemap = sync.OnceValues(func() (*os.File, error) { return os.Open("/proc/self/pagemap") })
+// pagemap is this process's, or nil where the system does not show it. It has
+// to be open before the process gives up the right to open files.
+var pagemap = sync.OnceValue(func() *os.File {
+	f, err := os.Open("/proc/self/pagemap")
+	if err != nil {
+		return nil
+	}
+	return f
+})
 
 // Prepare opens what Dirty needs.
-func Prepare() error {
-	_, err := pagemap()
-	return err
+func Prepare() { pagemap() }
+
+// prepare loads what compare needs, where it is needed.
+func (img *Image) prepare() error {
+	if pagemap() != nil {
+		return nil
+	}
+	return img.loadBase()
 }
 
-func (img *Image) prepare() error { return nil }
-
+// What an entry of the page map says, from the kernel's pagemap.rst.
 const (
 	present = 1 << 63
 	swapped = 1 << 62
@@ -27,11 +37,12 @@ const (
 )
 
 // Dirty appends the numbers of the pages that this mapping has of its own:
-// those written since it was mapped. The kernel tells, in one read.
+// those written since it was mapped. The kernel tells, in one read; where it
+// does not, they are compared.
 func (m *Memory) Dirty(pages []uint32) ([]uint32, error) {
-	f, err := pagemap()
-	if err != nil {
-		return nil, err
+	f := pagemap()
+	if f == nil {
+		return m.compare(pages), nil
 	}
 	system := uint64(os.Getpagesize())
 	first := uint64(uintptr(unsafe.Pointer(&m.all[0]))) / system

@@ -38,3 +38,16 @@ func (m *Memory) Free() {
 		m.all, m.length = nil, 0
 	}
 }
+
+// loadBase maps the image a second time, shared and read-only, for comparing.
+func (img *Image) loadBase() error {
+	if img.Bytes == 0 {
+		return nil
+	}
+	base, err := unix.Mmap(int(img.file.Fd()), headRoom, int(img.Bytes), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("mapping it: %w", err)
+	}
+	img.base = base
+	return nil
+}

@@ -112,9 +112,7 @@ func (w *worker) prepare(setup Setup) ([]sandbox.Protection, error) {
 	if w.root, err = os.OpenRoot(setup.Owner); err != nil {
 		return nil, fmt.Errorf("opening the owner's folder: %w", err)
 	}
-	if err := linear.Prepare(); err != nil {
-		return nil, err
-	}
+	linear.Prepare()
 	if w.loader, err = newLoader(context.Background(), setup.Cache); err != nil {
 		return nil, err
 	}

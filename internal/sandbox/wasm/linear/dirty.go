@@ -1,10 +1,10 @@
-//go:build !linux
-
 package linear
 
 import "bytes"
 
-// compare finds the pages that differ from the image, by looking at each.
+// compare appends the numbers of the pages that differ from the image, by
+// looking at each. A page that was written and is again what it was counts as
+// unwritten, which is as good.
 func (m *Memory) compare(pages []uint32) []uint32 {
 	var base []byte
 	if m.image != nil {

@@ -1,0 +1,11 @@
+//go:build !linux
+
+package linear
+
+// Prepare opens what Dirty needs: nothing here.
+func Prepare() {}
+
+func (img *Image) prepare() error { return img.loadBase() }
+
+// Dirty appends the numbers of the pages that differ from the image.
+func (m *Memory) Dirty(pages []uint32) ([]uint32, error) { return m.compare(pages), nil }
