@@ -151,7 +151,7 @@ func TestAGuestOfAnotherUserOwnsTheWorkspaceAndNothingElse(t *testing.T) {
 	defer m.Close()
 	create(t, m, session.Local, "s")
 	for p, want := range map[string]string{
-		"..": "drwx------ 0", ".": "drwx--x--x 0", "s": "drwx--x--x 0", "s/workspace": "drwx------ 4321", "s/tmp": "drwx------ 4321", "s/session.json": "-rw------- 0", "s/lock": "-rw------- 0",
+		"..": "drwx------ 0", ".": "drwxr-xr-x 0", "s": "drwxr-xr-x 0", "s/workspace": "drwx------ 4321", "s/tmp": "drwx------ 4321", "s/session.json": "-rw------- 0", "s/lock": "-rw------- 0",
 	} {
 		info, err := os.Stat(filepath.Join(dir, "owners", "local", p))
 		if err != nil {
