@@ -21,12 +21,17 @@ import (
 // drainTime is how long what runs may take to stop at the end of a connection.
 const drainTime = 5 * time.Second
 
+// lastAnswersTime is how long the requests that came before the input's end may
+// take for their answers, so that `paddock mcp < requests` answers them all.
+// It is a call's default limit; a client that has crashed costs no more.
+const lastAnswersTime = 30 * time.Second
+
 var errDraining = fault.New(fault.Cancelled, "paddock is shutting down")
 
 // ServeStdio serves the local user over a pair of streams, one message on each
-// line, and closes both. It returns nil when the input has ended or ctx has:
-// what runs is cancelled then, and after ctx its results are still sent; both
-// are waited for, a few seconds at most. The requests of one ServeStdio share
+// line, and closes both. It returns nil when the input has ended and what came
+// before is answered, half a minute later at most. When ctx has ended what runs
+// is cancelled, and its results are still sent, a few seconds later at most. The requests of one ServeStdio share
 // a default session. A line that is no message is answered with an error and
 // costs nothing else.
 func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
@@ -43,7 +48,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteC
 	select {
 	case err = <-ended:
 		return notTheEnd(err)
-	case <-l.ended: // the input: the SDK cancels what runs
+	case <-l.ended: // the input, and what came is answered: the SDK cancels the rest
 	case <-ctx.Done():
 		l.deafen()
 		drain(errDraining)
@@ -91,7 +96,7 @@ type lines struct {
 	mu       sync.Mutex            // guards what follows
 	open     map[jsonrpc.ID]*batch // what has no answer yet; nil: it came alone
 	sending  int                   // answers that are being written
-	answered chan struct{}         // when set, closed once there is none of either
+	answered chan struct{}         // when set, somebody waits until there is none of either
 }
 
 // batch collects the answers to messages that came together.
@@ -159,6 +164,7 @@ func (l *lines) listen() {
 		}
 		if err != nil {
 			l.readErr = l.whyEnded(err)
+			l.waitAnswered(lastAnswersTime)
 			return
 		}
 	}
@@ -341,15 +347,17 @@ func (l *lines) waitAnswered(most time.Duration) {
 		l.mu.Unlock()
 		return
 	}
-	done := make(chan struct{})
-	l.answered = done
+	if l.answered == nil {
+		l.answered = make(chan struct{})
+	}
+	done := l.answered
 	l.mu.Unlock()
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
 	case <-done:
 	case <-timer.C:
-	case <-l.ended:
+	case <-l.closed:
 	}
 }
 

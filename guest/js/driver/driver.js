@@ -8,6 +8,7 @@ import { describe, plainly, textOf } from "./errors.js";
 import { installGlobals } from "./globals.js";
 import { constructorName, inspect } from "./inspect.js";
 import { builtinSource, installModules, isBuiltin } from "./modules.js";
+import { translated, untranslated } from "./positions.js";
 import { rewrite } from "./rewrite.js";
 import { makeTimers } from "./timers.js";
 import { makeHost } from "./host.js";
@@ -46,6 +47,7 @@ export default function install(call) {
 
   const done = (outcome) => {
     timers.clear();
+    process.forget();
     state.status = "idle";
     outcome.status = "done";
     return stringify(outcome);
@@ -100,13 +102,20 @@ export default function install(call) {
       state.cell++;
       const named = request.name && request.name !== "<cell>";
       state.label = named ? request.name : `<cell ${state.cell}>`;
+      if (request.map) translated(state.label, request.map);
+      else untranslated(state.label);
       process.exitCode = undefined;
+      process.forget();
       process.argv = apply(concat, ["node", named ? request.name : ""], [request.args || []]);
       state.status = "pending";
       state.rejected.clear();
       return stringify({ code: rewrite(request.code), name: state.label });
     },
     poll,
+    translated(request) {
+      translated(request.name, request.map);
+      return stringify({ status: "ok" });
+    },
     builtin: (request) => stringify(builtinSource(request.name)),
     interrupt: () => fail(Object.assign(new Error("the program was interrupted"), { name: "Interrupted" })),
     exited: () => done({ exit_code: state.exit & 255 }),

@@ -1,5 +1,6 @@
 // What is said about an error that a program did not catch.
 import { constructorName } from "./inspect.js";
+import { original } from "./positions.js";
 
 const { getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
 
@@ -42,7 +43,7 @@ function frames(error) {
   }
   const lines = stack.split("\n")
     .filter((line) => /^\s+at /.test(line) && !line.includes("driver.js") && !line.includes("(native)"))
-    .map((line) => line.replace(/\?\d+(?=:\d)/, ""));
+    .map((line) => original(line.replace(/\?\d+(?=:\d)/, "")));
   // A class of errors is in the stack of each that it makes; where it was
   // thrown counts.
   const maker = `at ${constructorName(error)} (`;

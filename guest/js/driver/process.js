@@ -2,6 +2,9 @@
 import { Buffer } from "buffer";
 import { posix } from "path-browserify";
 import { view } from "./host.js";
+import { apply } from "./primordials.js";
+
+const { slice } = Array.prototype;
 
 export function makeProcess(host, exit) {
   let cwd = "/";
@@ -13,20 +16,29 @@ export function makeProcess(host, exit) {
   } });
   // What nextTick was given runs before the promises that are ready: the driver
   // asks for it after each piece of the program.
-  let waiting = [];
+  let waiting = [], running = false;
   const soon = queueMicrotask;
   const ticks = () => {
-    for (let i = 0; i < waiting.length; i++) {
-      const [callback, args] = waiting[i];
-      try {
-        callback(...args);
-      } catch (error) {
-        waiting = waiting.slice(i + 1);
-        throw error;
+    running = true;
+    while (waiting.length > 0) {
+      const now = waiting;
+      waiting = [];
+      for (let i = 0; i < now.length; i++) {
+        try {
+          apply(now[i].callback, undefined, now[i].args);
+        } catch (error) {
+          for (let k = 0; k < waiting.length; k++) now[now.length] = waiting[k];
+          waiting = apply(slice, now, [i + 1]);
+          running = false;
+          throw error;
+        }
       }
     }
-    waiting = [];
+    running = false;
   };
+  // What a program that has ended left waiting is forgotten, also where it was
+  // stopped in the middle of it.
+  const forget = () => { waiting = []; running = false; };
   const process = {
     argv: ["node", ""], argv0: "node", execArgv: [], env: {}, exitCode: undefined, pid: 1, ppid: 0, title: "paddock",
     platform: "wasi", arch: "wasm32", version: "v0.0.0-quickjs-ng", versions: { quickjs: "quickjs-ng" }, release: { name: "quickjs-ng" },
@@ -49,14 +61,15 @@ export function makeProcess(host, exit) {
     uptime: () => host.now() / 1000,
     nextTick: (callback, ...args) => {
       if (typeof callback !== "function") throw Object.assign(new TypeError("The \"callback\" argument must be of type function"), { code: "ERR_INVALID_ARG_TYPE" });
-      waiting[waiting.length] = [callback, args];
-      if (waiting.length === 1) soon(ticks);
+      waiting[waiting.length] = { callback, args };
+      if (waiting.length === 1 && !running) soon(ticks);
     },
     memoryUsage: () => ({ rss: 0, heapTotal: 0, heapUsed: 0, external: 0, arrayBuffers: 0 }),
     emitWarning: (warning) => host.print(2, `Warning: ${warning?.message ?? warning}\n`),
     on: () => process, once: () => process, off: () => process, emit: () => false,
   };
   Object.defineProperty(process, "ticks", { value: ticks });
+  Object.defineProperty(process, "forget", { value: forget });
   Object.defineProperty(process, "imported", { value: () => [...imports].sort() });
   Object.defineProperty(process, "noteImport", { value: (name) => imports.add(name) });
   return process;

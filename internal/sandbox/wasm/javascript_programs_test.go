@@ -191,6 +191,11 @@ var javascriptPrograms = map[string][]cell{
 		{language: "typescript", code: "const a: number = 1;\nconst b: = 2;", fails: "SyntaxError: …", line: 2},
 		{language: "typescript", code: "import type { X } from './x'; import fs from 'fs'; const n = await Promise.resolve<number>(fs.readdirSync('.').length); n", result: "0"},
 		{language: "typescript", code: "const a: string = 'redeclared'; a", result: "'redeclared'"},
+		{language: "typescript", code: "interface P { x: number }\n\nfunction g(p: P): never {\n  throw new Error('at ' + p.x);\n}"},
+		{language: "typescript", code: "type Q = number;\n\ng({ x: 1 as Q })", fails: "Error: at 1", line: 3, err: "at g (<cell 5>:4:"},
+		{code: "require('fs').writeFileSync('lib.ts', 'export type T = number;\\n\\nexport function half(n: T): T {\\n  if (n % 2) throw new RangeError(/odd/.source);\\n  return n / 2;\\n}\\n')"},
+		{language: "typescript", code: "import { half } from './lib.ts';\nhalf(4)", result: "2"},
+		{language: "typescript", code: "half(3)", fails: "RangeError: odd", line: 1, err: "at half (/workspace/lib.ts:4:"},
 		{language: "python", code: "print(1)", fails: "…"},
 	},
 }

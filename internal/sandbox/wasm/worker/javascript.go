@@ -9,6 +9,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"paddock/guest"
+	"paddock/internal/sandbox/wasm/wasi"
 )
 
 // javascript drives the QuickJS guest through the C API that the module of
@@ -214,45 +215,55 @@ func stopped(m machine) bool {
 // stop has the driver conclude a program that was ended.
 func (j javascript) stop(m machine, driver uint64) ([]byte, error) {
 	op := `{"op":"interrupt"}`
+	exiting := false
 	if v, ok := m.(*vm); ok {
 		v.ctx.in.raised++ // nothing interrupts the driver now
-		if v.ctx.in.exiting {
-			v.ctx.in.exiting = false
-			op = `{"op":"exited"}`
-		}
+		exiting, v.ctx.in.exiting = v.ctx.in.exiting, false
+	}
+	if exiting {
+		op = `{"op":"exited"}`
 	}
 	answer, err := j.ask(m, driver, "handle", op)
 	if err != nil {
 		return nil, err
 	}
-	return answer, drain(m)
+	dry, err := drain(m, exiting)
+	if err != nil || dry {
+		return answer, err
+	}
+	var o outcome
+	if err := json.Unmarshal(answer, &o); err != nil {
+		return nil, err
+	}
+	return nil, &wasi.ExitError{Code: uint32(o.ExitCode)} // only a fresh interpreter is free of the rest
 }
 
-// maxDrained bounds how many jobs of a program that was ended are run out.
-const maxDrained = 20_000
+// maxDrained bounds how many jobs of a program that ended itself are run out;
+// one that was interrupted is bounded by its grace.
+const maxDrained = 100_000
 
 // drain lets what the program's promises have in store run out, without output
 // and with an interrupt for whatever takes long: it may not go on within the
-// next program.
-func drain(m machine) error {
+// next program. It tells whether nothing is left.
+func drain(m machine, bounded bool) (dry bool, err error) {
 	if v, ok := m.(*vm); ok {
 		v.ctx.in.draining = true
 		defer func() { v.ctx.in.draining = false }()
 	}
-	for range maxDrained {
+	for n := 0; n < maxDrained; n++ {
 		ran, err := m.call("qjs_execute_pending_job")
 		if err != nil || ran == 0 {
-			return err
+			return true, err
 		}
 		e, err := m.call("qjs_get_exception")
 		if err != nil {
-			return err
+			return false, err
 		}
 		if err := free(m, e); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // pump runs what is pending until the driver knows the outcome, or only time
@@ -260,13 +271,16 @@ func drain(m machine) error {
 func (j javascript) pump(m machine, driver uint64) ([]byte, error) {
 	for {
 		for ran := uint64(1); int32(ran) > 0; {
+			if stopped(m) { // before the next job: nothing would stop it
+				return j.stop(m, driver)
+			}
 			var err error
 			if ran, err = m.call("qjs_execute_pending_job"); err != nil {
 				return nil, err
 			}
-			if stopped(m) {
-				return j.stop(m, driver)
-			}
+		}
+		if stopped(m) {
+			return j.stop(m, driver)
 		}
 		answer, err := j.ask(m, driver, "handle", `{"op":"poll"}`)
 		if err != nil {

@@ -305,13 +305,9 @@ func hostLoad(in *instance, stack []uint64) {
 
 func (in *instance) moduleSource(m machine, name string) (string, bool) {
 	if !strings.HasPrefix(name, "/") {
-		request, err := json.Marshal(map[string]string{"op": "builtin", "name": name})
-		if err != nil || in.driver() == 0 {
-			return "", false
-		}
-		answer, err := (javascript{}).ask(m, in.driver(), "handle", string(request))
 		var source string
-		if err != nil || json.Unmarshal(answer, &source) != nil || source == "" {
+		answer := in.tell(m, map[string]string{"op": "builtin", "name": name})
+		if json.Unmarshal(answer, &source) != nil || source == "" {
 			return "", false
 		}
 		return source, true
@@ -326,10 +322,28 @@ func (in *instance) moduleSource(m machine, name string) (string, bool) {
 	case ".json":
 		return "export default " + text, json.Valid(b)
 	case ".ts", ".mts":
-		code, _, err := transform(text, path.Base(file))
-		return code, err == nil
+		code, sourceMap, err := transform(text, path.Base(file))
+		if err != nil {
+			return "", false
+		}
+		in.tell(m, map[string]string{"op": "translated", "name": file, "map": sourceMap})
+		return code, true
 	}
 	return text, true
+}
+
+// tell hands a request to the driver while it is itself waiting for the host.
+// What fails has no answer.
+func (in *instance) tell(m machine, request any) []byte {
+	text, err := json.Marshal(request)
+	if err != nil || in.driver() == 0 {
+		return nil
+	}
+	answer, err := (javascript{}).ask(m, in.driver(), "handle", string(text))
+	if err != nil {
+		return nil
+	}
+	return answer
 }
 
 // cString is the text that ends at the first zero.

@@ -111,7 +111,7 @@ func (in *instance) run(body wire.RunBody) {
 // execute runs one command to its end. An error means that the interpreter is
 // lost.
 func (in *instance) execute(body wire.RunBody) (sandbox.Exit, error) {
-	code, lines, failed := in.translate(body)
+	code, sourceMap, failed := in.translate(body)
 	if failed != nil {
 		in.begin(body)
 		in.out.write(1, []byte(failed.Error.Traceback))
@@ -122,7 +122,7 @@ func (in *instance) execute(body wire.RunBody) (sandbox.Exit, error) {
 	defer runtime.UnlockOSThread()
 	before := threadTime()
 	in.begin(body)
-	o, err := in.pursue(map[string]any{"op": "exec", "code": code, "name": body.Name, "args": body.Args})
+	o, err := in.pursue(map[string]any{"op": "exec", "code": code, "map": sourceMap, "name": body.Name, "args": body.Args})
 	cause := in.end()
 	refused := in.vm.memory.Refused()
 	exit := sandbox.Exit{
@@ -136,7 +136,7 @@ func (in *instance) execute(body wire.RunBody) (sandbox.Exit, error) {
 			return exit, err
 		}
 	} else {
-		in.report(&exit, o, lines)
+		in.report(&exit, o)
 	}
 	if cause != 0 && (in.raised > 0 || exit.Cause == sandbox.Crashed || err != nil) {
 		exit.Cause = cause
@@ -174,12 +174,12 @@ func (in *instance) pursue(request any) (outcome, error) {
 }
 
 // report fills in what the driver said.
-func (in *instance) report(exit *sandbox.Exit, o outcome, lines lineMap) {
+func (in *instance) report(exit *sandbox.Exit, o outcome) {
 	if o.Error == nil {
 		return
 	}
 	exit.Error = &sandbox.ProgramError{
-		Type: o.Error.Type, Message: o.Error.Message, Line: lines.original(o.Error.Line), Hint: o.Error.Hint, Traceback: o.Error.Traceback,
+		Type: o.Error.Type, Message: o.Error.Message, Line: o.Error.Line, Hint: o.Error.Hint, Traceback: o.Error.Traceback,
 	}
 	switch o.Error.Kind {
 	case "memory":

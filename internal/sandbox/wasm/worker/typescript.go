@@ -5,45 +5,29 @@ import (
 	"strings"
 
 	"github.com/evanw/esbuild/pkg/api"
-	"github.com/go-sourcemap/sourcemap"
 
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/wire"
 )
 
-// lineMap leads from the lines of translated code back to the user's. The
-// zero value is for code that was not translated.
-type lineMap struct{ consumer *sourcemap.Consumer }
-
-func (l lineMap) original(line int) int {
-	if l.consumer == nil || line <= 0 {
-		return line
-	}
-	for column := range 200 {
-		if _, _, original, _, ok := l.consumer.Source(line, column); ok {
-			return original
-		}
-	}
-	return line
-}
-
-// translate gives the code that the runtime can run. failed is how the run
+// translate gives the code that the runtime can run, and the source map that
+// leads back from it; empty: it is the code as it came. failed is how the run
 // ends when there is none.
-func (in *instance) translate(body wire.RunBody) (code string, lines lineMap, failed *sandbox.Exit) {
+func (in *instance) translate(body wire.RunBody) (code, sourceMap string, failed *sandbox.Exit) {
 	switch body.Language {
 	case "", in.program.guest.Name:
-		return body.Code, lines, nil
+		return body.Code, "", nil
 	case "typescript":
 		if in.program.guest.Name != "javascript" {
 			break
 		}
-		code, lines, problem := transform(body.Code, body.Name)
+		code, sourceMap, problem := transform(body.Code, body.Name)
 		if problem != nil {
-			return "", lines, &sandbox.Exit{Cause: sandbox.Exited, Code: 1, State: sandbox.Kept, Error: problem.program()}
+			return "", "", &sandbox.Exit{Cause: sandbox.Exited, Code: 1, State: sandbox.Kept, Error: problem.program()}
 		}
-		return code, lines, nil
+		return code, sourceMap, nil
 	}
-	return "", lines, &sandbox.Exit{Cause: sandbox.Exited, Code: 1, State: sandbox.Kept, Error: &sandbox.ProgramError{
+	return "", "", &sandbox.Exit{Cause: sandbox.Exited, Code: 1, State: sandbox.Kept, Error: &sandbox.ProgramError{
 		Type: "Unsupported", Message: fmt.Sprintf("the %s runtime does not run %s", in.program.guest.Name, body.Language),
 		Traceback: "this runtime does not run " + body.Language + "\n",
 	}}
@@ -64,9 +48,8 @@ func (p *problem) program() *sandbox.ProgramError {
 	}
 }
 
-// transform takes the types out of TypeScript code; everything else stays,
-// line breaks aside.
-func transform(code, name string) (string, lineMap, *problem) {
+// transform takes the types out of TypeScript code, and gives the source map.
+func transform(code, name string) (js, sourceMap string, failed *problem) {
 	r := api.Transform(code, api.TransformOptions{
 		Loader: api.LoaderTS, Target: api.ESNext, Sourcefile: name, Sourcemap: api.SourceMapExternal,
 		SourcesContent: api.SourcesContentExclude, LogLevel: api.LogLevelSilent,
@@ -78,11 +61,7 @@ func transform(code, name string) (string, lineMap, *problem) {
 		if l := first.Location; l != nil {
 			p.number, p.from, p.line = l.Line, min(l.Column, 200), l.LineText
 		}
-		return "", lineMap{}, p
+		return "", "", p
 	}
-	consumer, err := sourcemap.Parse("", r.Map)
-	if err != nil {
-		return string(r.Code), lineMap{}, nil
-	}
-	return string(r.Code), lineMap{consumer}, nil
+	return string(r.Code), string(r.Map), nil
 }
