@@ -84,10 +84,15 @@ def line_of(error, label):
     return line
 
 
+def too_deep(error):
+    """Tells whether a MemoryError is the parser's, which has memory but no stack."""
+    return isinstance(error, MemoryError) and message_of(error).startswith("Parser stack overflowed")
+
+
 def kind_of(error):
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) and not too_deep(error):
         return "memory"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "space"
@@ -109,6 +114,8 @@ def hint_of(error, text):
         name = error.filename if isinstance(error.filename, str) else ""
         if name.startswith("/") and not name.startswith(OWN):
             return "a program's files lie in /workspace"
+    if too_deep(error):
+        return "the code is nested too deeply; write it in several steps"
     if isinstance(error, MemoryError):
         return "the interpreter's memory is limited; free what is not needed, or work in pieces"
     if kind_of(error) == "space":

@@ -31,7 +31,10 @@ class _Idle:
         if timeout is None:
             raise Deadlock(NEVER)
         if timeout > 0:
-            _sleep(timeout)
+            try:
+                _sleep(timeout)
+            except OSError:
+                pass  # it was interrupted: the signal's handler says what comes of it
         return []
 
     def close(self):

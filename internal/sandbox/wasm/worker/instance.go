@@ -11,6 +11,7 @@ import (
 	"math"
 	"path"
 	"sync"
+	"time"
 
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/wasm/linear"
@@ -43,9 +44,11 @@ type instance struct {
 	mounts []mount
 	saved  checkpoint
 	meter  meter
-	words  []word // what to set in memory to interrupt the program
-	raised int    // how often that was done in this run
-	answer []byte // the host's answer that the guest will take
+	words  []word        // what to set in memory to interrupt the program
+	raised int           // how often that was done in this run
+	began  time.Duration // the thread's CPU time when this run began
+	cpu    time.Duration // what the runs before it took
+	answer []byte        // the host's answer that the guest will take
 	// exiting is set by a JavaScript program that ends itself.
 	exiting bool
 	// draining is set while what such a program left behind runs out: it can
@@ -218,6 +221,11 @@ func (in *instance) recover(err error) error {
 	if errors.Is(err, errMemory) || errors.Is(err, errInterrupted) {
 		return nil
 	}
+	return in.renew()
+}
+
+// renew makes the interpreter as it was at the last checkpoint.
+func (in *instance) renew() error {
 	in.drop()
 	if err := in.revive(); err != nil {
 		return err

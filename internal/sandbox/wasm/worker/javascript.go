@@ -50,6 +50,10 @@ func (javascript) imports() []hostFunc {
 // interrupts has none: QuickJS asks host_interrupt.
 func (javascript) interrupts(machine) []word { return nil }
 
+func (javascript) room(m machine, size uint64) (bool, error) {
+	return canAllocate(m, size, "wasm_malloc", "wasm_free")
+}
+
 // hostInterrupt is asked by QuickJS whether to stop the program, and called by
 // the instrumented code when its fuel is used up: only then is the counter
 // below zero.
@@ -250,7 +254,7 @@ func drain(m machine, bounded bool) (dry bool, err error) {
 		v.ctx.in.draining = true
 		defer func() { v.ctx.in.draining = false }()
 	}
-	for n := 0; n < maxDrained; n++ {
+	for n := 0; n < maxDrained || !bounded; n++ {
 		ran, err := m.call("qjs_execute_pending_job")
 		if err != nil || ran == 0 {
 			return true, err
@@ -263,7 +267,7 @@ func drain(m machine, bounded bool) (dry bool, err error) {
 			return false, err
 		}
 	}
-	return true, nil
+	return false, nil
 }
 
 // pump runs what is pending until the driver knows the outcome, or only time

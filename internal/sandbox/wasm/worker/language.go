@@ -26,6 +26,8 @@ type language interface {
 	// request sends one request of guest/README.md and gives the answer.
 	// errMemory and errInterrupted leave the guest usable, others do not.
 	request(m machine, state []uint64, request []byte) ([]byte, error)
+	// room tells whether the interpreter can allocate size bytes.
+	room(m machine, size uint64) (bool, error)
 	// interrupts are the words to set in memory to interrupt the program;
 	// none for a language that asks instance.interrupted by itself.
 	interrupts(m machine) []word
@@ -134,6 +136,20 @@ func failure(m machine) error {
 		return errInterrupted
 	}
 	return errors.New("the driver did not answer")
+}
+
+func (python) room(m machine, size uint64) (bool, error) {
+	return canAllocate(m, size, "pd_alloc", "pd_free")
+}
+
+// canAllocate asks an allocator and gives back what it gave.
+func canAllocate(m machine, size uint64, allocate, release string) (bool, error) {
+	address, err := m.call(allocate, size)
+	if err != nil || address == 0 {
+		return false, err
+	}
+	_, err = m.call(release, address)
+	return true, err
 }
 
 func (python) interrupts(m machine) []word {

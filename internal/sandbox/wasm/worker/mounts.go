@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"time"
 
 	"paddock/guest"
 	"paddock/internal/sandbox/wasm/wasi"
@@ -97,6 +98,7 @@ func (in *instance) newSystem() (*wasi.System, error) {
 		Stderr: func(p []byte) { in.print(1, p) },
 		Stdin:  in.in.read,
 		Random: rand.Reader,
+		CPU:    func() time.Duration { return in.cpu + threadTime() - in.began },
 		Interrupted: func() <-chan struct{} {
 			soft, _ := in.ctl.stops()
 			return soft

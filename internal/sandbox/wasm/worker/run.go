@@ -23,6 +23,9 @@ func (in *instance) begin(body wire.RunBody) {
 	in.raised, in.exiting = 0, false
 	in.vm.memory.Refused()
 	in.vm.counter.Set(uint64(uint32(in.meter.portion())))
+	for _, m := range in.mounts {
+		m.Dir.Changed() // between runs the server may have
+	}
 }
 
 // end tells how the run was stopped, if it was.
@@ -120,7 +123,7 @@ func (in *instance) execute(body wire.RunBody) (sandbox.Exit, error) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	before := threadTime()
+	in.began = threadTime()
 	in.begin(body)
 	o, err := in.pursue(map[string]any{"op": "exec", "code": code, "map": sourceMap, "name": body.Name, "args": body.Args})
 	cause := in.end()
@@ -138,14 +141,41 @@ func (in *instance) execute(body wire.RunBody) (sandbox.Exit, error) {
 	} else {
 		in.report(&exit, o)
 	}
+	if refused && exit.State == sandbox.Kept {
+		if err := in.makeRoom(&exit); err != nil {
+			return exit, err
+		}
+	}
 	if cause != 0 && (in.raised > 0 || exit.Cause == sandbox.Crashed || err != nil) {
 		exit.Cause = cause
 	}
 	if exit.Cause != sandbox.Exited && exit.Code == 0 {
 		exit.Code = 1
 	}
-	exit.Usage.CPU = threadTime() - before
+	exit.Usage.CPU = threadTime() - in.began
+	in.cpu += exit.Usage.CPU
 	return exit, nil
+}
+
+// reserve is the memory that a run has to leave: with less the next one could
+// not even begin, and nothing would ever free any.
+const reserve = 1 << 20
+
+// makeRoom takes a run back that left no memory to go on with.
+func (in *instance) makeRoom(exit *sandbox.Exit) error {
+	has, err := in.program.language.room(in.vm, reserve)
+	if has && err == nil {
+		return nil
+	}
+	exit.State, exit.Cause, exit.Result = sandbox.Restored, sandbox.OutOfMemory, ""
+	if exit.Error == nil {
+		exit.Error = memoryError()
+	}
+	return in.renew()
+}
+
+func memoryError() *sandbox.ProgramError {
+	return &sandbox.ProgramError{Type: "MemoryError", Message: "the program used all the memory it may have"}
 }
 
 // pursue goes on with a run for as long as its driver waits for timers.
@@ -201,13 +231,13 @@ func (in *instance) explain(exit *sandbox.Exit, err error, refused bool) {
 		return
 	case errors.Is(err, errMemory):
 		exit.State, exit.Cause = sandbox.Kept, sandbox.OutOfMemory
-		exit.Error = &sandbox.ProgramError{Type: "MemoryError", Message: "the program used all the memory it may have"}
+		exit.Error = memoryError()
 	case errors.Is(err, errInterrupted):
 		exit.State = sandbox.Kept
 		exit.Error = &sandbox.ProgramError{Type: "KeyboardInterrupt", Message: "the program was interrupted"}
 	case refused:
 		exit.Cause = sandbox.OutOfMemory
-		exit.Error = &sandbox.ProgramError{Type: "MemoryError", Message: "the program used all the memory it may have"}
+		exit.Error = memoryError()
 	default:
 		exit.Cause = sandbox.Crashed
 		exit.Error = &sandbox.ProgramError{Type: "Crash", Message: "the interpreter crashed: " + firstLine(err)}
