@@ -31,6 +31,7 @@ var mayImport = map[string][]string{
 	"internal/session":              {"internal/fault", "internal/sandbox", "internal/workspace"},
 	"tests/bench":                   {"internal/sandbox", "internal/sandbox/wasm", "internal/sandbox/wasm/worker"},
 	"tests/clients":                 {},
+	"tests/docs":                    {},
 	"internal/workspace":            {"internal/fault"},
 }
 
@@ -40,7 +41,6 @@ var outside = map[string][]string{
 	"github.com/BurntSushi/toml":             {"internal/cli/config"},
 	"github.com/bmatcuk/doublestar":          {"internal/workspace"},
 	"github.com/evanw/esbuild":               {"internal/sandbox/wasm/worker"},
-	"github.com/go-sourcemap/sourcemap":      {"internal/sandbox/wasm/worker"},
 	"github.com/gofrs/flock":                 {"internal/session"},
 	"github.com/google/jsonschema-go":        {"internal/mcpserver"},
 	"github.com/klauspost/compress":          {"guest", "guest/build/pack"},

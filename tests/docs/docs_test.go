@@ -1,0 +1,140 @@
+// Package docs runs what the documents show against the built binary.
+package docs
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const readme = "../../README.md"
+
+// shown are the lines of a document's indented blocks.
+func shown(t *testing.T, document string) (lines []string) {
+	t.Helper()
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if code, ok := strings.CutPrefix(strings.TrimRight(line, "\n"), "    "); ok {
+			lines = append(lines, code)
+		}
+	}
+	return lines
+}
+
+// checkout is a folder with bin/paddock in it: the one that make built, or a
+// fresh one.
+func checkout(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	built := os.Getenv("PADDOCK_BIN")
+	if built == "" {
+		built = filepath.Join(t.TempDir(), "paddock")
+		if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", built, "paddock/cmd/paddock").CombinedOutput(); err != nil {
+			t.Fatalf("building paddock: %v\n%s", err, out)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "bin"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(built, filepath.Join(dir, "bin", "paddock")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestTheCommandsOfTheReadme runs each "$ command" in one shell, but for make's,
+// and compares what it prints with the lines below it.
+func TestTheCommandsOfTheReadme(t *testing.T) {
+	dir := checkout(t)
+	ran, code := 0, "0"
+	lines := shown(t, readme)
+	for i := 0; i < len(lines); i++ {
+		command, ok := strings.CutPrefix(lines[i], "$ ")
+		if !ok || strings.HasPrefix(command, "make") {
+			continue
+		}
+		want := ""
+		for i+1 < len(lines) && !strings.HasPrefix(lines[i+1], "$ ") && !strings.HasPrefix(lines[i+1], "{") {
+			i++
+			want += lines[i] + "\n"
+		}
+		cmd := exec.CommandContext(t.Context(), "bash", "-c", "(exit "+code+"); "+command)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "PADDOCK_STATE_DIR="+filepath.Join(dir, "state"))
+		got, err := cmd.CombinedOutput()
+		if cmd.ProcessState == nil {
+			t.Fatal(err)
+		}
+		code = strings.TrimPrefix(cmd.ProcessState.String(), "exit status ")
+		if string(got) != want {
+			t.Errorf("$ %s\n%s\nREADME.md has\n%s", command, got, want)
+		}
+		ran++
+	}
+	if ran < 4 {
+		t.Errorf("only %d commands were found", ran)
+	}
+}
+
+// TestTheCallsOfTheReadme makes the calls behind each → over stdio, and looks
+// for what stands behind ← in the structured result.
+func TestTheCallsOfTheReadme(t *testing.T) {
+	dir := checkout(t)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "bin", "paddock"), "mcp")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "PADDOCK_STATE_DIR="+filepath.Join(dir, "state"))
+	client := mcp.NewClient(&mcp.Implementation{Name: "readme", Version: "1"}, nil)
+	conn, err := client.Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var got map[string]any
+	calls := 0
+	for _, line := range shown(t, readme) {
+		if call, ok := strings.CutPrefix(line, "→ "); ok {
+			tool, arguments, _ := strings.Cut(call, " ")
+			result, err := conn.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(arguments)})
+			if err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			got, _ = result.StructuredContent.(map[string]any)
+			calls++
+		}
+		if answer, ok := strings.CutPrefix(line, "← "); ok {
+			var want map[string]any
+			if err := json.NewDecoder(bytes.NewBufferString(strings.Replace(answer, ", …}", "}", 1))).Decode(&want); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			for name, w := range want {
+				if !matches(got[name], w) {
+					t.Errorf("%s is %v, the README has %v", name, got[name], w)
+				}
+			}
+		}
+	}
+	if calls < 4 {
+		t.Errorf("only %d calls were found", calls)
+	}
+}
+
+// matches compares a value with the one that a document shows, whose text may
+// be cut with "…".
+func matches(got, shown any) bool {
+	begin, cut := strings.CutSuffix(toText(shown), `…"`)
+	return toText(got) == toText(shown) || cut && strings.HasPrefix(toText(got), begin)
+}
+
+func toText(v any) string {
+	text, _ := json.Marshal(v)
+	return string(text)
+}
