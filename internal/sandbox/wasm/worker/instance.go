@@ -194,12 +194,7 @@ func (in *instance) inspect() {
 		sandbox.Inspection
 		Error string
 	}
-	in.ctl.begin(0)
-	in.begin(wire.RunBody{})
-	stop := in.limitTime(inspectTime)
-	o, err := in.ask(map[string]string{"op": "inspect"})
-	stop()
-	in.end()
+	o, err := in.briefly(map[string]any{"op": "inspect"})
 	if err != nil {
 		found.Error = err.Error()
 		err = in.recover(err)
@@ -214,6 +209,23 @@ func (in *instance) inspect() {
 	if err != nil {
 		in.gone(err)
 	}
+}
+
+// briefly asks the driver something between two runs.
+func (in *instance) briefly(request any) (outcome, error) {
+	in.ctl.begin(0)
+	in.begin(wire.RunBody{})
+	stop := in.limitTime(inspectTime)
+	o, err := in.ask(request)
+	stop()
+	in.end()
+	return o, err
+}
+
+// works tells whether the interpreter can still run a program.
+func (in *instance) works() bool {
+	_, err := in.briefly(map[string]any{"op": "exec", "code": "", "name": "", "args": nil})
+	return err == nil
 }
 
 // recover makes the interpreter anew after err, unless it survived it.

@@ -244,7 +244,7 @@ func (j javascript) stop(m machine, driver uint64) ([]byte, error) {
 
 // maxDrained bounds how many jobs of a program that ended itself are run out;
 // one that was interrupted is bounded by its grace.
-const maxDrained = 100_000
+const maxDrained = 20_000
 
 // drain lets what the program's promises have in store run out, without output
 // and with an interrupt for whatever takes long: it may not go on within the

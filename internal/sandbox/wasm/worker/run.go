@@ -152,6 +152,13 @@ func (in *instance) execute(body wire.RunBody) (sandbox.Exit, error) {
 	if exit.Cause != sandbox.Exited && exit.Code == 0 {
 		exit.Code = 1
 	}
+	if exit.Cause == sandbox.Crashed && !in.works() {
+		// Earlier runs broke it already, and the checkpoint holds that.
+		in.saved, exit.State = checkpoint{}, sandbox.Fresh
+		if err := in.renew(); err != nil {
+			return exit, err
+		}
+	}
 	exit.Usage.CPU = threadTime() - in.began
 	in.cpu += exit.Usage.CPU
 	return exit, nil
