@@ -189,6 +189,9 @@ func (m *Memory) Reallocate(size uint64) []byte {
 	return m.all[:m.length:m.limit]
 }
 
+// Room is by how many bytes the memory can still grow.
+func (m *Memory) Room() uint64 { return m.limit - m.length }
+
 // Refused tells whether a growth has been refused since the last call.
 func (m *Memory) Refused() bool {
 	r := m.refused

@@ -103,7 +103,10 @@ func (in *instance) run(body wire.RunBody) {
 		return
 	}
 	in.worker.send(wire.KindDone, in.id, exit)
-	if exit.State != sandbox.Kept {
+	if exit.State != sandbox.Kept { // after the answer: a large memory takes its time
+		if err := in.renew(); err != nil {
+			in.gone(err)
+		}
 		return
 	}
 	if err := in.saved.update(in.vm.memory, in.system); err != nil {
@@ -111,8 +114,8 @@ func (in *instance) run(body wire.RunBody) {
 	}
 }
 
-// execute runs one command to its end. An error means that the interpreter is
-// lost.
+// execute runs one command to its end. When the state is not kept, the
+// interpreter has yet to be made anew. An error means that it is lost.
 func (in *instance) execute(body wire.RunBody) (sandbox.Exit, error) {
 	code, sourceMap, failed := in.translate(body)
 	if failed != nil {
@@ -135,16 +138,11 @@ func (in *instance) execute(body wire.RunBody) (sandbox.Exit, error) {
 	}
 	if err != nil {
 		in.explain(&exit, err, refused)
-		if err := in.recover(err); err != nil {
-			return exit, err
-		}
 	} else {
 		in.report(&exit, o)
 	}
-	if refused && exit.State == sandbox.Kept {
-		if err := in.makeRoom(&exit); err != nil {
-			return exit, err
-		}
+	if exit.State == sandbox.Kept && (refused || in.vm.memory.Room() < reserve) {
+		in.makeRoom(&exit)
 	}
 	if cause != 0 && (in.raised > 0 || exit.Cause == sandbox.Crashed || err != nil) {
 		exit.Cause = cause
@@ -152,11 +150,12 @@ func (in *instance) execute(body wire.RunBody) (sandbox.Exit, error) {
 	if exit.Cause != sandbox.Exited && exit.Code == 0 {
 		exit.Code = 1
 	}
-	if exit.Cause == sandbox.Crashed && !in.works() {
-		// Earlier runs broke it already, and the checkpoint holds that.
-		in.saved, exit.State = checkpoint{}, sandbox.Fresh
+	if exit.Cause == sandbox.Crashed {
 		if err := in.renew(); err != nil {
 			return exit, err
+		}
+		if !in.works() { // earlier runs broke it already, and the checkpoint holds that
+			in.saved, exit.State = checkpoint{}, sandbox.Fresh
 		}
 	}
 	exit.Usage.CPU = threadTime() - in.began
@@ -169,16 +168,15 @@ func (in *instance) execute(body wire.RunBody) (sandbox.Exit, error) {
 const reserve = 1 << 20
 
 // makeRoom takes a run back that left no memory to go on with.
-func (in *instance) makeRoom(exit *sandbox.Exit) error {
+func (in *instance) makeRoom(exit *sandbox.Exit) {
 	has, err := in.program.language.room(in.vm, reserve)
 	if has && err == nil {
-		return nil
+		return
 	}
 	exit.State, exit.Cause, exit.Result = sandbox.Restored, sandbox.OutOfMemory, ""
 	if exit.Error == nil {
 		exit.Error = memoryError()
 	}
-	return in.renew()
 }
 
 func memoryError() *sandbox.ProgramError {
