@@ -1,10 +1,14 @@
 """Values as text, and things to look at."""
 import base64
+import io
+import itertools
 import reprlib
 import sys
 import types
 
 import _paddock
+
+__builtins__ = __builtins__.copy()  # what the program makes of them is its own affair
 
 RESULT_LIMIT = 16 << 10
 PREVIEW_LIMIT = 120
@@ -19,13 +23,54 @@ PLAIN = (type(None), bool, int, float, complex) + LARGE
 
 _call = _paddock.call
 _b64decode = base64.b64decode
+_modules = sys.modules
+_FunctionType = types.FunctionType
+_islice = itertools.islice
+_BytesIO = io.BytesIO
 
-_short = reprlib.Repr()
-_short.maxlevel, _short.maxlist, _short.maxtuple, _short.maxdict, _short.maxset = 4, 200, 200, 200, 200
+# A class's own names, whatever its metaclass says.
+name_of, _qualname_of, module_of = (type.__dict__[name].__get__ for name in ("__name__", "__qualname__", "__module__"))
+
+
+class _Bounded(reprlib.Repr):
+    """Looks at no more of a value than it shows, and shows it in its own order."""
+
+    def repr_dict(self, x, level):
+        if level <= 0 and x:
+            return "{...}"
+        pieces = [f"{self.repr1(k, level - 1)}: {self.repr1(v, level - 1)}" for k, v in _islice(x.items(), self.maxdict)]
+        return "{" + ", ".join(pieces + ["..."] * (len(x) > self.maxdict)) + "}"
+
+    def repr_set(self, x, level):
+        return self._repr_iterable(x, level, "{", "}", self.maxset) if x else "set()"
+
+    def repr_frozenset(self, x, level):
+        return self._repr_iterable(x, level, "frozenset({", "})", self.maxset) if x else "frozenset()"
+
+    def repr_bytes(self, x, level):
+        return repr(x) if len(x) <= self.maxstring else repr(x[:self.maxstring]) + "..."
+
+    repr_bytearray = repr_bytes
+
+    def repr_int(self, x, level):
+        bits = x.bit_length()
+        try:
+            return repr(x) if bits < 4 * self.maxlong else f"<int of {bits} bits>"
+        except ValueError:  # Python's own limit
+            return f"<int of {bits} bits>"
+
+
+class _Preview(_Bounded):
+    """Runs no code of the program's."""
+
+    def repr1(self, x, level):
+        return super().repr1(x, level) if _plain(x) else _about(x)
+
+
+_short = _Bounded(maxlevel=4, maxlist=200, maxtuple=200, maxdict=200, maxset=200)
 _short.maxstring = _short.maxother = _short.maxlong = RESULT_LIMIT // 2
 
-_tiny = reprlib.Repr()
-_tiny.maxlevel, _tiny.maxlist, _tiny.maxtuple, _tiny.maxdict, _tiny.maxset = 2, 8, 8, 6, 8
+_tiny = _Preview(maxlevel=2, maxlist=8, maxtuple=8, maxdict=6, maxset=8)
 _tiny.maxstring = _tiny.maxother = _tiny.maxlong = 60
 
 
@@ -36,10 +81,11 @@ def result_of(value):
             text = _short.repr(value)
         else:
             text = repr(value)
+        text = str.__str__(text)  # it may be of a class of the program's
     except (KeyboardInterrupt, MemoryError):
         raise
     except BaseException as error:
-        text = f"<repr failed: {type(error).__name__}>"
+        text = f"<repr failed: {name_of(type(error))}>"
     if len(text) > RESULT_LIMIT:
         text = f"{text[:RESULT_LIMIT]}… ({len(text) - RESULT_LIMIT} more characters)"
     return text
@@ -47,31 +93,26 @@ def result_of(value):
 
 def preview_of(value):
     """A few words about a value. No code of the program's is run for it."""
-    if type(value) in PLAIN:
-        if type(value) is int and value.bit_length() > 400:
-            return f"<int of {value.bit_length()} bits>"
-        if all(type(v) in PLAIN for v in _some(value)):
-            return _tiny.repr(value)[:PREVIEW_LIMIT]
-        return f"<{type(value).__name__} of {len(value)}>"
-    if isinstance(value, types.FunctionType):
-        code = value.__code__
-        return f"{value.__name__}({', '.join(code.co_varnames[:code.co_argcount])})"[:PREVIEW_LIMIT]
+    try:
+        return _tiny.repr(value)[:PREVIEW_LIMIT]
+    except (KeyboardInterrupt, MemoryError):
+        raise
+    except BaseException:
+        return "…"
+
+
+def _plain(value):
     kind = type(value)
-    return f"<{type.__getattribute__(kind, '__module__')}.{type.__getattribute__(kind, '__qualname__')} object>"[:PREVIEW_LIMIT]
+    return any(kind is k for k in PLAIN)  # "in" might ask the metaclass
 
 
-def _some(value):
-    if type(value) is dict:
-        for n, (k, v) in enumerate(value.items()):
-            if n == 8:
-                return
-            yield k
-            yield v
-    elif type(value) in (list, tuple, set, frozenset):
-        for n, v in enumerate(value):
-            if n == 8:
-                return
-            yield v
+def _about(value):
+    kind = type(value)
+    if kind is _FunctionType:
+        code = value.__code__
+        return f"{value.__name__}({', '.join(code.co_varnames[:code.co_argcount])})"
+    module = module_of(kind)
+    return f"<{module + '.' if type(module) is str else ''}{_qualname_of(kind)} object>"
 
 
 def send(mime, data):
@@ -112,12 +153,11 @@ def display(*values):
 
 def show_figures():
     """Shows the figures that matplotlib holds open, and closes them."""
-    pyplot = sys.modules.get("matplotlib.pyplot")
+    pyplot = _modules.get("matplotlib.pyplot")
     if pyplot is None:
         return
-    import io
     for number in pyplot.get_fignums():
-        picture = io.BytesIO()
+        picture = _BytesIO()
         pyplot.figure(number).savefig(picture, format="png")
         send("image/png", picture.getvalue())
     pyplot.close("all")

@@ -22,6 +22,10 @@ import types
 import _paddock_display
 import _paddock_errors
 import _paddock_loop
+from _paddock_display import module_of, name_of
+from _paddock_errors import is_a, safely
+
+__builtins__ = __builtins__.copy()  # what the program makes of them is its own affair
 
 # Imported when the image is captured, because programs use them most.
 PRELUDE = """
@@ -36,11 +40,18 @@ SOURCES = 200          # how many cells' sources are kept for tracebacks
 SOURCE_BYTES = 2 << 20  # and how large they may be together
 VARIABLES = 200
 
-_loads = json.JSONDecoder().decode
-_dumps = json.JSONEncoder().encode
-_parse, _compile, _exec, _eval = ast.parse, compile, exec, eval
+# The parts of json that are written in C and ask nothing of the program's.
+_scan = json.JSONDecoder().scan_once
+_encode = json.encoder.c_make_encoder(None, None, json.encoder.encode_basestring_ascii, None, ":", ",", False, False, False)
+_compile, _exec, _eval = compile, exec, eval
+_Expr, _Expression, _ONLY_AST = ast.Expr, ast.Expression, ast.PyCF_ONLY_AST
 _stdout, _stderr = sys.stdout, sys.stderr
+_sources = linecache.cache
 _CO_COROUTINE = inspect.CO_COROUTINE
+_CancelledError = asyncio.CancelledError
+_ModuleType = types.ModuleType
+_FunctionType, _BuiltinFunctionType = types.FunctionType, types.BuiltinFunctionType
+_names_in = types.ModuleType.__dict__["__dict__"].__get__  # asks no module for anything
 
 main = types.ModuleType("__main__")
 main.__dict__["__builtins__"] = builtins
@@ -60,7 +71,8 @@ class _Quit:
 class Driver:
     def __init__(self):
         self.cells = 0
-        self.sources = []
+        self.sources = {}      # label: size, of the cells whose source is kept
+        self.context = contextvars.copy_context()  # in which all of the program runs
         self.loop = None
         self.task = None       # of the run that waits
         self.label = ""
@@ -100,17 +112,19 @@ class Driver:
         self.label = f"<cell {self.cells}>" if name == "<cell>" else name
         self.outcome = self.task = None
         sys.argv = [name if name != "<cell>" else ""] + list(request.get("args") or [])
+        main.__dict__.setdefault("__name__", "__main__")  # a program may have cleared its globals
+        main.__dict__.setdefault("__builtins__", builtins)
         self.mend_streams()
         self.remember(request["code"])
         try:
             code, last = self.compile(request["code"])
             if not code.co_flags & _CO_COROUTINE and (last is None or not last.co_flags & _CO_COROUTINE):
-                _exec(code, main.__dict__)
-                self.finish(_eval(last, main.__dict__) if last else None)
+                self.context.run(_exec, code, main.__dict__)
+                self.finish(self.context.run(_eval, last, main.__dict__) if last else None)
                 return self.outcome
             if self.loop is None or self.loop.is_closed():
                 self.loop = _paddock_loop.Loop()
-            self.task = self.loop.create_task(self.run(code, last), context=contextvars.copy_context())
+            self.task = self.loop.create_task(self.run(code, last), context=self.context)
         except BaseException as error:
             return self.fail(error)
         return self.resume(request)
@@ -124,7 +138,7 @@ class Driver:
                 return {"status": "waiting", "timeout": wait}
             self.finish(self.task.result())
             return self.outcome
-        except asyncio.CancelledError as error:
+        except _CancelledError as error:
             return self.fail(error)
         except BaseException as error:
             if not self.task.done():
@@ -147,28 +161,29 @@ class Driver:
     def inspect(self, request):
         variables, imports = [], set()
         for name, value in list(main.__dict__.items()):
-            if name.startswith("_"):
+            if type(name) is not str or name.startswith("_"):
                 continue
-            if isinstance(value, types.ModuleType):
-                imports.add(value.__name__)
-                continue
-            if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
-                origin = getattr(value, "__module__", None)
-                if isinstance(origin, str) and origin != "__main__":
-                    imports.add(origin)
-                    continue
-            if len(variables) < VARIABLES:
-                variables.append({"name": name, "type": type(value).__name__, "preview": _paddock_display.preview_of(value)})
+            kind, origin = type(value), None
+            if issubclass(kind, _ModuleType):
+                origin = _names_in(value).get("__name__")
+            elif issubclass(kind, type):
+                origin = module_of(value)
+            elif kind is _FunctionType or kind is _BuiltinFunctionType:
+                origin = value.__module__
+            if type(origin) is str and origin != "__main__":
+                imports.add(origin)
+            elif len(variables) < VARIABLES:
+                variables.append({"name": name, "type": name_of(kind), "preview": _paddock_display.preview_of(value)})
         return {"status": "ok", "variables": variables, "imports": sorted(imports)}
 
     # ── a run ───────────────────────────────────────────────────────────
 
     def compile(self, source):
         """The program, and its last statement where that is an expression."""
-        tree = _compile(source, self.label, "exec", FLAGS | ast.PyCF_ONLY_AST, True)
+        tree = _compile(source, self.label, "exec", FLAGS | _ONLY_AST, True)
         last = None
-        if tree.body and isinstance(tree.body[-1], ast.Expr):
-            last = _compile(ast.Expression(tree.body.pop().value), self.label, "eval", FLAGS, True)
+        if tree.body and isinstance(tree.body[-1], _Expr):
+            last = _compile(_Expression(tree.body.pop().value), self.label, "eval", FLAGS, True)
         return _compile(tree, self.label, "exec", FLAGS, True), last
 
     async def run(self, code, last):
@@ -181,64 +196,83 @@ class Driver:
         return await value if last.co_flags & _CO_COROUTINE else value
 
     def finish(self, value):
+        self.outcome = self.context.run(self.shown, value)
+        self.flush()
+
+    def shown(self, value):
+        """The outcome of a program that ended well, with its value."""
         outcome = {"status": "done", "exit_code": 0}
         if value is not None:
             main.__dict__["_"] = value
             _paddock_display.show(value)
             outcome["result"] = _paddock_display.result_of(value)
         _paddock_display.show_figures()
-        self.outcome = outcome
-        self.flush()
+        return outcome
 
     def fail(self, error):
         """The outcome of a program that raised error."""
         if self.outcome is not None:  # an interrupt that came too late
             return self.outcome
-        if isinstance(error, MemoryError):
-            error.__traceback__ = error.__context__ = None  # they hold what took the memory
-        if isinstance(error, SystemExit):
-            self.outcome = {"status": "done", "exit_code": self.exit_code(error.code)}
+        if is_a(error, MemoryError):
+            _paddock_errors.forget_frames(error)  # they hold what took the memory
+        if is_a(error, SystemExit):
+            code, text = self.exit_code(error)
+            self.outcome = {"status": "done", "exit_code": code}
         else:
             found = _paddock_errors.describe(error, self.label)
             text = found["traceback"] = _paddock_errors.text_of(error)
-            self.flush()
-            _stderr.write(text)
             self.outcome = {"status": "done", "exit_code": 130 if found.get("kind") == "interrupted" else 1, "error": found}
         self.flush()
+        self.say(text)
         return self.outcome
 
-    def exit_code(self, code):
+    def exit_code(self, error):
+        """What a SystemExit stands for: a code, and what is said for one that is no number."""
+        code = safely(lambda error: error.code, error, 1)
         if code is None:
-            return 0
-        if isinstance(code, int):
-            return code & 0xFF
-        print(code, file=_stderr)
-        return 1
+            return 0, ""
+        if issubclass(type(code), int):
+            return int.__and__(code, 0xFF), ""
+        return 1, safely(str, code, _paddock_errors.UNKNOWN) + "\n"
 
     # ── around it ───────────────────────────────────────────────────────
 
     def remember(self, source):
         """Keeps a cell's source, so that tracebacks show its lines."""
         lines = source.splitlines(keepends=True)
-        linecache.cache[self.label] = (len(source), None, lines, self.label)
-        self.sources.append((self.label, len(source)))
-        while len(self.sources) > SOURCES or sum(size for _, size in self.sources) > SOURCE_BYTES and len(self.sources) > 1:
-            linecache.cache.pop(self.sources.pop(0)[0], None)
+        _sources[self.label] = (len(source), None, lines, self.label)
+        self.sources.pop(self.label, None)
+        self.sources[self.label] = len(source)
+        while len(self.sources) > SOURCES or sum(self.sources.values()) > SOURCE_BYTES and len(self.sources) > 1:
+            oldest = next(iter(self.sources))
+            del self.sources[oldest]
+            _sources.pop(oldest, None)
 
     def mend_streams(self):
         """Gives a program that closed or lost its output streams new ones."""
         global _stdout, _stderr
-        if _stdout.closed:
+        if _ended(_stdout):
             _stdout = open(1, "w", buffering=1, encoding="utf-8", closefd=False)
-        if _stderr.closed:
+        if _ended(_stderr):
             _stderr = open(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
         for name, stream in (("stdout", _stdout), ("stderr", _stderr)):
             now = getattr(sys, name, None)
-            if now is None or getattr(now, "closed", False):
+            if now is None or _ended(now):
                 setattr(sys, name, stream)
 
+    def say(self, text):
+        """Prints what is said about a program on what is left of its stderr."""
+        try:
+            self.mend_streams()
+            _stderr.write(text)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            pass  # it closed the descriptor; the outcome says it all
+        self.flush()
+
     def flush(self):
-        for stream in (sys.stdout, sys.stderr, _stdout, _stderr):
+        for stream in (getattr(sys, "stdout", None), getattr(sys, "stderr", None), _stdout, _stderr):
             try:
                 stream.flush()
             except KeyboardInterrupt:
@@ -247,20 +281,36 @@ class Driver:
                 pass  # the program's own stream, or one that it closed
 
 
+def _ended(stream):
+    """Tells whether a stream has been closed, or detached from what it wrote to."""
+    try:
+        return bool(stream.closed)
+    except ValueError:
+        return True
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return False  # the program's own stream: its own affair
+
+
 driver = Driver()
 REQUESTS = {
     name: getattr(driver, name) for name in ("start", "prelude", "exec", "resume", "interrupt", "inspect")
 }
 
 
+def _dumps(answer):
+    return "".join(_encode(answer, 0)).encode()
+
+
 def handle(request):
-    request = _loads(request.decode())
+    request, _ = _scan(request.decode(), 0)
     answer = None
     for _ in range(3):  # an interrupt may hit the epilogue, and then once more
         try:
             if answer is None:
                 answer = REQUESTS[request["op"]](request)
-            return _dumps(answer).encode()
+            return _dumps(answer)
         except KeyboardInterrupt as error:
             if answer is None:
                 answer = driver.outcome
@@ -270,4 +320,4 @@ def handle(request):
                 except KeyboardInterrupt:
                     answer = {"status": "done", "exit_code": 130, "error": {
                         "type": "KeyboardInterrupt", "message": "", "line": 0, "kind": "interrupted"}}
-    return _dumps(answer).encode()
+    return _dumps(answer)

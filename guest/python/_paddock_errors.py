@@ -3,14 +3,25 @@ import errno
 import linecache
 import traceback
 
+from _paddock_display import name_of
+
+__builtins__ = __builtins__.copy()  # what the program makes of them is its own affair
+
 MESSAGE_LIMIT = 4 << 10
 TRACEBACK_LIMIT = 16 << 10
+UNKNOWN = "(its text cannot be shown)"
 
 # Where a program's own code lies; everything else is the library or the driver.
 OWN = ("/workspace/", "/app/", "/tmp/", "/skills/", "/servers/")
 
 _TracebackException = traceback.TracebackException
 _StackSummary = traceback.StackSummary
+_sources = linecache.cache
+
+# What is asked of an error, whatever its class has put in the place of it.
+_traceback_of = BaseException.__dict__["__traceback__"].__get__
+_forget_context = BaseException.__dict__["__context__"].__set__
+_NO_SPACE, _NOT_SUPPORTED = (errno.ENOSPC, errno.EDQUOT), (errno.ENOTSUP, errno.ENOSYS)
 
 NOT_HERE = {
     "numpy": "it has native code, which this isolation cannot load; the statistics, array and math modules are there",
@@ -30,10 +41,11 @@ NOT_HERE = {
 
 def own(filename):
     """Tells whether a file's code is the program's."""
-    return filename.startswith("<cell") or filename in linecache.cache and not filename.startswith("/lib/") or filename.startswith(OWN)
+    return filename.startswith("<cell") or filename in _sources and not filename.startswith("/lib/") or filename.startswith(OWN)
 
 
 def cut(text, limit):
+    text = str.__str__(text)  # it may be of a class of the program's
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit} more characters)"
 
 
@@ -50,33 +62,44 @@ def _keep_own(summary, seen):
         _keep_own(inner, seen)
 
 
-def text_of(error):
+def safely(ask, error, default):
+    """What ask says about error, of which nothing is certain but that it was raised."""
     try:
-        summary = _TracebackException(type(error), error, error.__traceback__, compact=True)
-        _keep_own(summary, set())
-        return cut("".join(summary.format()), TRACEBACK_LIMIT)
+        return ask(error)
     except (KeyboardInterrupt, MemoryError):
         raise
     except BaseException:
-        return f"{type(error).__name__}: (its text cannot be shown)\n"
+        return default
+
+
+def is_a(error, kind):
+    """Is what isinstance is, but does not ask the error."""
+    return issubclass(type(error), kind)
+
+
+def forget_frames(error):
+    """Lets go of what an error holds: frames and what is in them."""
+    BaseException.with_traceback(error, None)
+    _forget_context(error, None)
+
+
+def text_of(error):
+    def text(error):
+        summary = _TracebackException(type(error), error, _traceback_of(error), compact=True)
+        _keep_own(summary, set())
+        return cut("".join(summary.format()), TRACEBACK_LIMIT)
+    return safely(text, error, f"{name_of(type(error))}: {UNKNOWN}\n")
 
 
 def message_of(error):
-    try:
-        if isinstance(error, SyntaxError):
-            return cut(str(error.msg), MESSAGE_LIMIT)
-        return cut(str(error), MESSAGE_LIMIT)
-    except (KeyboardInterrupt, MemoryError):
-        raise
-    except BaseException:
-        return "(its text cannot be shown)"
+    return cut(str(error.msg if is_a(error, SyntaxError) else error), MESSAGE_LIMIT)
 
 
 def line_of(error, label):
     """The innermost line of error in the code called label; 0: not known."""
-    if isinstance(error, SyntaxError) and error.filename == label:
-        return error.lineno or 0
-    line, frame = 0, error.__traceback__
+    if is_a(error, SyntaxError) and error.filename == label:
+        return error.lineno if type(error.lineno) is int else 0
+    line, frame = 0, _traceback_of(error)
     while frame is not None:
         if frame.tb_frame.f_code.co_filename == label:
             line = frame.tb_lineno or line
@@ -86,37 +109,37 @@ def line_of(error, label):
 
 def too_deep(error):
     """Tells whether a MemoryError is the parser's, which has memory but no stack."""
-    return isinstance(error, MemoryError) and message_of(error).startswith("Parser stack overflowed")
+    return is_a(error, MemoryError) and str(error).startswith("Parser stack overflowed")
 
 
 def kind_of(error):
-    if isinstance(error, KeyboardInterrupt):
+    if is_a(error, KeyboardInterrupt):
         return "interrupted"
-    if isinstance(error, MemoryError) and not too_deep(error):
+    if is_a(error, MemoryError) and not safely(too_deep, error, False):
         return "memory"
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if is_a(error, OSError) and error.errno in _NO_SPACE:
         return "space"
     return ""
 
 
-def hint_of(error, text):
-    if isinstance(error, ModuleNotFoundError):
+def hint_of(error):
+    if is_a(error, ModuleNotFoundError):
         name = (error.name or "").partition(".")[0]
         why = NOT_HERE.get(name)
         return f"{name} is not available: {why}" if why else f"{name} is not installed in this sandbox; Python's standard library is"
-    if isinstance(error, RuntimeError) and "start new thread" in text:
+    if is_a(error, RuntimeError) and "start new thread" in str(error):
         return "there are no threads in this sandbox; asyncio works"
-    if isinstance(error, EOFError) and "EOF when reading a line" in text:
+    if is_a(error, EOFError) and "EOF when reading a line" in str(error):
         return "there is no standard input here; put the values into the code"
-    if isinstance(error, OSError) and error.errno in (errno.ENOTSUP, errno.ENOSYS):
+    if is_a(error, OSError) and error.errno in _NOT_SUPPORTED:
         return "the sandbox has no sockets, processes or devices"
-    if isinstance(error, (FileNotFoundError, PermissionError)):
+    if is_a(error, (FileNotFoundError, PermissionError)):
         name = error.filename if isinstance(error.filename, str) else ""
         if name.startswith("/") and not name.startswith(OWN):
             return "a program's files lie in /workspace"
     if too_deep(error):
         return "the code is nested too deeply; write it in several steps"
-    if isinstance(error, MemoryError):
+    if is_a(error, MemoryError):
         return "the interpreter's memory is limited; free what is not needed, or work in pieces"
     if kind_of(error) == "space":
         return "the workspace's disk limit is reached; remove files that are not needed"
@@ -125,9 +148,11 @@ def hint_of(error, text):
 
 def describe(error, label):
     """An outcome's error, without its traceback."""
-    message = message_of(error)
-    found = {"type": type(error).__name__, "message": message, "line": line_of(error, label)}
-    hint, kind = hint_of(error, message), kind_of(error)
+    found = {
+        "type": name_of(type(error)), "message": safely(message_of, error, UNKNOWN),
+        "line": safely(lambda error: line_of(error, label), error, 0),
+    }
+    hint, kind = safely(hint_of, error, ""), safely(kind_of, error, "")
     if hint:
         found["hint"] = hint
     if kind:

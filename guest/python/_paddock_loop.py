@@ -9,6 +9,8 @@ import asyncio
 import asyncio.base_events
 import time
 
+__builtins__ = __builtins__.copy()  # what the program makes of them is its own affair
+
 _sleep = time.sleep
 
 NEVER = "the program waits for something that can never happen: nothing is scheduled that could wake it"

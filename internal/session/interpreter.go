@@ -139,6 +139,8 @@ func ended(c sandbox.Cause) string {
 		return "The program ended its interpreter."
 	case sandbox.Crashed:
 		return "The interpreter crashed."
+	case sandbox.OutOfMemory:
+		return "The program left no memory to go on with."
 	}
 	return "The program did not stop when told to (" + c.String() + ") and was stopped by force."
 }

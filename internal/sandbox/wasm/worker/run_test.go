@@ -1,0 +1,353 @@
+package worker
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tetratelabs/wazero/api"
+
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/wasm/linear"
+	"paddock/internal/sandbox/wasm/wasi"
+	"paddock/internal/sandbox/wire"
+)
+
+// counter stands for the global in which a guest counts its fuel.
+type counter struct {
+	api.MutableGlobal
+	value uint64
+}
+
+func (c *counter) Get() uint64  { return c.value }
+func (c *counter) Set(v uint64) { c.value = v }
+
+// script is a language whose driver is a function of the test.
+type script func(in *instance, request map[string]any) (string, error)
+
+type scripted struct {
+	language
+	in     *instance
+	answer script
+	asked  []string
+	full   bool // there is no room for another run
+}
+
+func (s *scripted) room(machine, uint64) (bool, error) { return !s.full, nil }
+
+func (s *scripted) request(_ machine, _ []uint64, body []byte) ([]byte, error) {
+	var request map[string]any
+	if err := json.Unmarshal(body, &request); err != nil {
+		return nil, err
+	}
+	s.asked = append(s.asked, request["op"].(string))
+	answer, err := s.answer(s.in, request)
+	return []byte(answer), err
+}
+
+// newScripted makes an instance without a guest: a memory, a counter and a
+// driver of the test's.
+func newScripted(t *testing.T, answer script) (*instance, *scripted) {
+	t.Helper()
+	memory, err := linear.New(nil, 4*reserve)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(memory.Free)
+	if memory.Reallocate(1<<16) == nil {
+		t.Fatal("there is no memory")
+	}
+	o, _ := newPrinter(sandbox.RunLimits{})
+	s := &scripted{answer: answer}
+	in := &instance{program: &program{language: s, image: &linear.Image{}}, vm: &vm{memory: memory, counter: &counter{}}}
+	in.out, in.in = newOutput(o.conn, 7, &in.ctl), newInput(o.conn, 7, &in.ctl)
+	s.in = in
+	return in, s
+}
+
+// use lets the guest run until it ticks.
+func (in *instance) useUp(n int32) {
+	in.vm.counter.Set(uint64(uint32(in.counter() - n)))
+}
+
+func TestFuelIsCountedAtEveryTickAndAtTheEnd(t *testing.T) {
+	in, _ := newScripted(t, nil)
+	in.ctl.begin(0)
+	in.begin(wire.RunBody{})
+	for range 3 {
+		in.useUp(quantum)
+		in.tick()
+	}
+	in.useUp(100)
+	if cause := in.end(); cause != 0 || in.meter.used != 3*quantum+100 {
+		t.Errorf("%d were counted, stopped because of %v", in.meter.used, cause)
+	}
+	if in.counter() < 1<<30 {
+		t.Error("the guest could tick outside of a run")
+	}
+}
+
+func TestAProgramWithoutFuelIsInterruptedOnce(t *testing.T) {
+	in, _ := newScripted(t, nil)
+	in.words = []word{{address: 16, bits: 1}, {address: 20, bits: 0x80000100}, {address: 1 << 30, bits: 1}, {address: 1<<32 - 2, bits: 1}}
+	binary.LittleEndian.PutUint32(in.bytes()[20:], 0x40)
+	raised := func() (uint32, uint32) {
+		return binary.LittleEndian.Uint32(in.bytes()[16:]), binary.LittleEndian.Uint32(in.bytes()[20:])
+	}
+	in.ctl.begin(time.Hour)
+	in.begin(wire.RunBody{Limits: sandbox.RunLimits{Fuel: quantum + 10}})
+	in.useUp(quantum)
+	in.tick()
+	if a, b := raised(); a != 0 || b != 0x40 {
+		t.Errorf("memory is %#x, %#x before the fuel is used up", a, b)
+	}
+	in.useUp(10)
+	in.tick()
+	if a, b := raised(); a != 1 || b != 0x80000140 {
+		t.Errorf("memory is %#x, %#x", a, b)
+	}
+	clear(in.bytes()[:64]) // the guest has seen it
+	in.useUp(quantum)
+	in.tick()
+	if a, b := raised(); a != 0 || b != 0 {
+		t.Error("a program that cleans up is interrupted again")
+	}
+	if cause := in.end(); cause != sandbox.OutOfFuel {
+		t.Errorf("it was stopped because of %v", cause)
+	}
+	in.ctl.begin(0)
+	in.begin(wire.RunBody{})
+	in.ctl.interrupt(sandbox.Cancelled)
+	in.poll()
+	if a, _ := raised(); a != 1 {
+		t.Error("the next run cannot be interrupted")
+	}
+	in.end()
+}
+
+func TestAProgramThatDoesNotEndIsUnwoundAtItsNextTick(t *testing.T) {
+	in, _ := newScripted(t, nil)
+	in.ctl.begin(0)
+	in.begin(wire.RunBody{})
+	in.poll()
+	in.ctl.force(sandbox.TimedOut)
+	defer func() {
+		if r := recover(); r != errKilled {
+			t.Errorf("it was unwound with %v", r)
+		}
+		in.end()
+	}()
+	in.useUp(quantum)
+	in.tick()
+	t.Error("it goes on")
+}
+
+func TestAWaitingProgramIsResumedWhenItsTimeHasCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		var resumed []time.Duration
+		in, s := newScripted(t, func(_ *instance, request map[string]any) (string, error) {
+			resumed = append(resumed, time.Since(begin))
+			switch len(resumed) {
+			case 1:
+				return `{"status":"waiting","timeout":1.5}`, nil
+			case 2:
+				return `{"status":"waiting","timeout":0}`, nil
+			case 3:
+				return `{"status":"waiting","timeout":-7}`, nil
+			}
+			return `{"status":"done","result":"5"}`, nil
+		})
+		in.ctl.begin(0)
+		exit, err := in.execute(wire.RunBody{Code: "x"})
+		if err != nil || exit.Cause != sandbox.Exited || exit.Result != "5" || exit.State != sandbox.Kept {
+			t.Errorf("%+v, %v", exit, err)
+		}
+		if fmt.Sprint(s.asked) != "[exec resume resume resume]" || fmt.Sprint(resumed) != "[0s 1.5s 1.5s 1.5s]" {
+			t.Errorf("the driver was asked for %v at %v", s.asked, resumed)
+		}
+	})
+}
+
+func TestAWaitingProgramIsInterruptedThroughItsDriver(t *testing.T) {
+	for name, timeout := range map[string]string{"for a timer": "3600", "for nothing": "null"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				in, s := newScripted(t, func(_ *instance, request map[string]any) (string, error) {
+					if request["op"] == "interrupt" {
+						return `{"status":"done","exit_code":130,"error":{"type":"KeyboardInterrupt","message":"","kind":"interrupted"}}`, nil
+					}
+					return `{"status":"waiting","timeout":` + timeout + `}`, nil
+				})
+				in.words = []word{{address: 16, bits: 1}}
+				in.ctl.begin(time.Hour)
+				time.AfterFunc(time.Minute, func() { in.ctl.interrupt(sandbox.TimedOut) })
+				exit, err := in.execute(wire.RunBody{Code: "x"})
+				if err != nil || exit.Cause != sandbox.TimedOut || exit.Code != 130 || exit.Error.Type != "KeyboardInterrupt" || exit.State != sandbox.Kept {
+					t.Errorf("%+v, %v", exit, err)
+				}
+				if fmt.Sprint(s.asked) != "[exec interrupt]" {
+					t.Errorf("the driver was asked for %v", s.asked)
+				}
+				if in.bytes()[16] != 0 {
+					t.Error("the interrupt lies in memory as well, and would hit the next run")
+				}
+			})
+		})
+	}
+}
+
+func TestHowARunEnded(t *testing.T) {
+	answers := func(answer string, err error) script {
+		return func(*instance, map[string]any) (string, error) { return answer, err }
+	}
+	for name, c := range map[string]struct {
+		answer script
+		want   sandbox.Exit
+	}{
+		"well":                  {answers(`{"status":"done","result":"1"}`, nil), sandbox.Exit{Cause: sandbox.Exited, Result: "1"}},
+		"with a code":           {answers(`{"status":"done","exit_code":3}`, nil), sandbox.Exit{Cause: sandbox.Exited, Code: 3}},
+		"with an error":         {answers(`{"status":"done","exit_code":1,"error":{"type":"E","line":4}}`, nil), sandbox.Exit{Cause: sandbox.Exited, Code: 1, Error: &sandbox.ProgramError{Type: "E", Line: 4}}},
+		"out of memory":         {answers(`{"status":"done","exit_code":1,"error":{"type":"MemoryError","kind":"memory"}}`, nil), sandbox.Exit{Cause: sandbox.OutOfMemory, Code: 1, Error: &sandbox.ProgramError{Type: "MemoryError"}}},
+		"out of space":          {answers(`{"status":"done","exit_code":1,"error":{"type":"OSError","kind":"space"}}`, nil), sandbox.Exit{Cause: sandbox.OutOfSpace, Code: 1, Error: &sandbox.ProgramError{Type: "OSError"}}},
+		"a kind without a code": {answers(`{"status":"done","error":{"type":"MemoryError","kind":"memory"}}`, nil), sandbox.Exit{Cause: sandbox.OutOfMemory, Code: 1, Error: &sandbox.ProgramError{Type: "MemoryError"}}},
+		"no memory to answer with": {answers("", errMemory), sandbox.Exit{
+			Cause: sandbox.OutOfMemory, Code: 1, Error: &sandbox.ProgramError{Type: "MemoryError", Message: "the program used all the memory it may have"}}},
+		"the driver was interrupted, by itself": {answers("", errInterrupted), sandbox.Exit{
+			Cause: sandbox.Exited, Code: 1, Error: &sandbox.ProgramError{Type: "KeyboardInterrupt", Message: "the program was interrupted"}}},
+		"the driver was interrupted": {
+			func(in *instance, _ map[string]any) (string, error) {
+				in.ctl.interrupt(sandbox.Cancelled)
+				return "", errInterrupted
+			}, sandbox.Exit{Cause: sandbox.Cancelled, Code: 1, Error: &sandbox.ProgramError{Type: "KeyboardInterrupt", Message: "the program was interrupted"}}},
+		"interrupted as it ended well: nobody saw it": {
+			func(in *instance, _ map[string]any) (string, error) {
+				in.ctl.interrupt(sandbox.TimedOut)
+				return `{"status":"done","result":"1"}`, nil
+			}, sandbox.Exit{Cause: sandbox.Exited, Result: "1"}},
+		"interrupted, and it ended well: too late all the same": {
+			func(in *instance, _ map[string]any) (string, error) {
+				in.words = []word{{16, 1}}
+				in.ctl.interrupt(sandbox.TimedOut)
+				in.poll()
+				return `{"status":"done","result":"1"}`, nil
+			}, sandbox.Exit{Cause: sandbox.TimedOut, Result: "1", Code: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in, _ := newScripted(t, c.answer)
+			in.ctl.begin(time.Hour)
+			exit, err := in.execute(wire.RunBody{Code: "x"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.want.State = sandbox.Kept
+			exit.Usage = sandbox.Usage{}
+			got, _ := json.Marshal(exit)
+			want, _ := json.Marshal(c.want)
+			if string(got) != string(want) {
+				t.Errorf("it is\n%s, want\n%s", got, want)
+			}
+		})
+	}
+}
+
+// A run that leaves nothing for the next one would leave a session dead.
+func TestARunThatLeavesNoMemoryIsTakenBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer string
+		full   bool
+		size   uint64
+		state  sandbox.State
+		cause  sandbox.Cause
+	}{
+		"there is room to grow":                {`{"status":"done","result":"1"}`, true, 2 * reserve, sandbox.Kept, sandbox.Exited},
+		"none, but there is room inside":       {`{"status":"done","result":"1"}`, false, 4 * reserve, sandbox.Kept, sandbox.Exited},
+		"none at all":                          {`{"status":"done","result":"1"}`, true, 4 * reserve, sandbox.Restored, sandbox.OutOfMemory},
+		"none at all, and an error of its own": {`{"status":"done","exit_code":1,"error":{"type":"MemoryError"}}`, true, 4 * reserve, sandbox.Restored, sandbox.OutOfMemory},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in, s := newScripted(t, func(*instance, map[string]any) (string, error) { return c.answer, nil })
+			s.full = c.full
+			if in.vm.memory.Reallocate(c.size) == nil {
+				t.Fatal("there is no memory")
+			}
+			in.ctl.begin(0)
+			exit, err := in.execute(wire.RunBody{Code: "x"})
+			if err != nil || exit.State != c.state || exit.Cause != c.cause {
+				t.Fatalf("it is %+v, %v", exit, err)
+			}
+			if failed := c.state != sandbox.Kept; failed != (exit.Code == 1) || failed != (exit.Result == "") || failed != (exit.Error != nil) {
+				t.Errorf("it is %+v", exit)
+			}
+		})
+	}
+}
+
+// What the interpreter does not survive is explained before it is made anew.
+func TestWhatTheInterpreterDoesNotSurvive(t *testing.T) {
+	for name, c := range map[string]struct {
+		err     error
+		refused bool
+		cause   sandbox.Cause
+		code    int
+		kind    string
+		message string
+	}{
+		"it was stopped by force": {fmt.Errorf("wasm: %w", errKilled), false, 0, 1, "Stopped", "the program did not end when it was interrupted and was stopped by force"},
+		"it ended itself":         {&wasi.ExitError{Code: 3}, false, 0, 3, "", ""},
+		"it crashed for want of memory": {errors.New("unreachable"), true, sandbox.OutOfMemory, 1, "MemoryError",
+			"the program used all the memory it may have"},
+		"it crashed": {errors.New("wasm error: unreachable (recovered by wazero)\nwasm stack trace:\n\tsecret"), false, sandbox.Crashed, 1, "Crash",
+			"the interpreter crashed: wasm error: unreachable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var exit sandbox.Exit
+			(&instance{}).explain(&exit, c.err, c.refused)
+			if exit.State != sandbox.Restored || exit.Cause != c.cause || exit.Code != c.code {
+				t.Errorf("it is %+v", exit)
+			}
+			if got := exit.Error; c.kind == "" && got != nil || c.kind != "" && (got == nil || got.Type != c.kind || got.Message != c.message) {
+				t.Errorf("the error is %+v", got)
+			}
+		})
+	}
+}
+
+func TestWhatTheGuestNamesIsInItsMemory(t *testing.T) {
+	memory := make([]byte, 100)
+	for _, c := range []struct {
+		address, length uint32
+		ok              bool
+	}{{0, 0, true}, {0, 100, true}, {100, 0, true}, {99, 1, true}, {0, 101, false}, {100, 1, false}, {101, 0, false}, {1<<32 - 1, 1, false}, {1, 1<<32 - 1, false}} {
+		b, err := slice(memory, c.address, c.length)
+		if (err == nil) != c.ok || c.ok && (len(b) != int(c.length) || cap(b) != len(b)) {
+			t.Errorf("%d bytes at %d: %d bytes, %v", c.length, c.address, len(b), err)
+		}
+	}
+}
+
+func TestMessagesFromTheGuest(t *testing.T) {
+	in, _ := newScripted(t, nil)
+	in.out.begin(sandbox.RunLimits{DisplayBytes: 3})
+	for name, c := range map[string]struct{ message, answer string }{
+		"a display":                {"{\"op\":\"display\",\"mime\":\"a/b\"}\nxyz", "{}"},
+		"no JSON":                  {"nonsense", ""},
+		"nothing":                  {"", ""},
+		"of an unknown kind":       {`{"op":"open"}`, ""},
+		"a type that is no string": {`{"op":"display","mime":5}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answer, err := in.message([]byte(c.message))
+			if string(answer) != c.answer || (err == nil) != (c.answer != "") {
+				t.Errorf("it was answered with %q, %v", answer, err)
+			}
+		})
+	}
+	if answer, err := in.message([]byte("{\"op\":\"display\",\"mime\":\"a/b\"}\nx")); err != nil || string(answer) == "{}" {
+		t.Errorf("one over the limit was answered with %q, %v", answer, err)
+	}
+}
