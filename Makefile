@@ -52,7 +52,7 @@ first-run: prepare
 ## Tests ----------------------------------------------------------------------
 
 .PHONY: check
-check: lint bin/paddock prepare cross clients test ## everything that CI checks
+check: lint bin/paddock prepare cross clients conformance test ## everything that CI checks
 
 .PHONY: lint
 lint:
@@ -70,6 +70,10 @@ cross: ## build for the other systems
 .PHONY: clients
 clients: ## the MCP clients from npm that the tests use
 	@bash tests/clients/install.sh
+
+.PHONY: conformance
+conformance: ## the tests of the JavaScript language, for the tests
+	@bash tests/conformance/fetch.sh >/dev/null
 
 .PHONY: test
 test: guest/dist/stamp ## tests with the race detector, real guests included

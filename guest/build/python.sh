@@ -21,8 +21,7 @@ mkdir -p "$cache"
 exec 9>"$cache/lock"
 flock 9
 
-say() { printf 'paddock: guest: %s\n' "$*" >&2; }
-die() { printf 'paddock: error: %s\n' "$1" >&2; [ $# -gt 1 ] && printf 'paddock: hint: %s\n' "$2" >&2; exit 1; }
+. "$here/lib.sh"
 digest() { sha256sum | cut -c1-16; }
 
 # stage NAME INPUTS FUNCTION: runs FUNCTION in an empty folder unless a folder
@@ -60,41 +59,12 @@ tools() {
 	command -v tclsh >/dev/null || missing+=(tcl)
 	command -v curl >/dev/null || missing+=(curl ca-certificates)
 	[ ${#missing[@]} -eq 0 ] && return
-	command -v apt-get >/dev/null || die "the guests need ${missing[*]}" "install them with your system's package manager, then run make again"
-	local sudo=
-	if [ "$(id -u)" != 0 ]; then
-		sudo -n true 2>/dev/null || die "the guests need the packages ${missing[*]}" "run as root, once: apt-get install ${missing[*]}"
-		sudo=sudo
-	fi
-	say "installing ${missing[*]} with apt"
-	$sudo apt-get update -qq >&2
-	DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" >"$cache/apt.log" 2>&1 ||
-		die "apt could not install ${missing[*]}" "see $cache/apt.log"
+	packages "the Python guest" "${missing[@]}"
 }
 
-# mirrors: the Debian mirrors this machine is set up with.
-mirrors() {
-	apt-get indextargets --format '$(SITE)' 2>/dev/null | sort -u | grep -v -e '-security$' || true
-}
-
-# fetch: every source, by its digest, from the machine's own mirror or else
-# from where upstream publishes the same bytes.
+# fetch: every source.
 fetch() {
-	local sum pool upstream file url
-	mkdir -p "$cache/sources"
-	grep -v '^#' "$here/sources.txt" | while read -r sum pool upstream; do
-		file=$cache/sources/$sum
-		[ -f "$file" ] && continue
-		say "fetching ${pool##*/}"
-		for url in $(mirrors | sed "s|\$|/${pool//+/%2b}|") "$upstream"; do
-			[ "$url" = - ] && continue
-			curl -fsSL --retry 3 --connect-timeout 20 -o "$file.part" "$url" || continue
-			echo "$sum  $file.part" | sha256sum -c --quiet - >/dev/null 2>&1 && mv "$file.part" "$file" && break
-			say "$url does not have the expected content"
-		done
-		rm -f "$file.part"
-		[ -f "$file" ] || die "could not fetch ${pool##*/}" "it is needed once; check the network, then run make again"
-	done
+	grep -v '^#' "$here/sources.txt" | while read -r sum pool upstream; do fetch_source "$sum" "$pool" "$upstream"; done
 }
 
 source_of() { printf '%s/sources/%s' "$cache" "$(awk -v n="$1" 'index($2, n) { print $1 }' "$here/sources.txt")"; }

@@ -1,25 +1,25 @@
 // What the driver needs of the language for its answers, taken before any
 // program ran: a program may change every method there is.
 const { apply, ownKeys, getOwnPropertyDescriptor } = Reflect;
-const { defineProperty, setPrototypeOf } = Object;
+const { defineProperty } = Object;
 const { isArray } = Array;
 const { parse, stringify: rawStringify } = JSON;
 export { apply, parse };
 
 // stringify is JSON.stringify for the driver's answers: no toJSON that a
-// program put on a prototype is asked, nor does anything inherited get in.
+// program put on a prototype is asked, nor does anything inherited get in. The
+// engine's own goes through objects with arrays that ask Array.prototype, so
+// it is given single values only.
 export function stringify(value) {
-  return rawStringify(bare(value));
-}
-
-function bare(value) {
-  if (typeof value !== "object" || value === null) return value;
-  const copy = setPrototypeOf(isArray(value) ? [] : {}, null);
-  const keys = ownKeys(value);
+  if (typeof value !== "object" || value === null) return rawStringify(value) ?? "null";
+  const list = isArray(value), keys = ownKeys(value);
+  let text = "";
   for (let i = 0; i < keys.length; i++) {
-    if (keys[i] !== "length" || !isArray(value)) put(copy, keys[i], bare(value[keys[i]]));
+    const key = keys[i];
+    if (list ? key === "length" : value[key] === undefined) continue;
+    text += (text && ",") + (list ? "" : rawStringify(key) + ":") + stringify(value[key]);
   }
-  return copy;
+  return list ? `[${text}]` : `{${text}}`;
 }
 
 // put sets a property without asking any setter.

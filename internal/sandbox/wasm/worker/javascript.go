@@ -177,7 +177,7 @@ func (j javascript) exec(m machine, driver uint64, request []byte) ([]byte, erro
 	if stopped(m) {
 		return j.stop(m, driver)
 	}
-	if string(answer) == again { // it failed, and knows why
+	if string(answer) == threwOnce {
 		return j.pump(m, driver)
 	}
 	var prepared struct {
@@ -231,6 +231,9 @@ func (j javascript) stop(m machine, driver uint64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if string(answer) == threwOnce {
+		return nil, errDriver
+	}
 	dry, err := drain(m, exiting)
 	if err != nil || dry {
 		return answer, err
@@ -273,7 +276,7 @@ func drain(m machine, bounded bool) (dry bool, err error) {
 // pump runs what is pending until the driver knows the outcome, or only time
 // can help.
 func (j javascript) pump(m machine, driver uint64) ([]byte, error) {
-	for {
+	for threw := false; ; {
 		for ran := uint64(1); int32(ran) > 0; {
 			if stopped(m) { // before the next job: nothing would stop it
 				return j.stop(m, driver)
@@ -293,15 +296,28 @@ func (j javascript) pump(m machine, driver uint64) ([]byte, error) {
 		if stopped(m) {
 			return j.stop(m, driver)
 		}
-		if string(answer) != again {
+		switch string(answer) {
+		case again:
+			threw = false
+		case threwOnce:
+			if threw {
+				return nil, errDriver
+			}
+			threw = true
+		default:
 			return answer, nil
 		}
 	}
 }
 
-// again is the driver's answer when it has done something and more may be
-// pending now.
-const again = `"again"`
+// What the driver answers in place of an outcome.
+const (
+	again     = `"again"` // it has done something, and more may be pending now
+	threwOnce = `"threw"` // it was thrown out of what it did, and knows why
+)
+
+// errDriver is for a program that broke the driver.
+var errDriver = errors.New("the driver did not answer")
 
 // ask calls the driver with a string.
 func (j javascript) ask(m machine, driver uint64, what, text string) ([]byte, error) {
@@ -344,7 +360,7 @@ func (j javascript) failed(m machine, driver uint64) ([]byte, error) {
 		return nil, err
 	}
 	if stopped(m) {
-		return []byte(again), nil
+		return []byte(threwOnce), nil
 	}
 	text, err := getString(m, e)
 	if err != nil {
@@ -356,5 +372,5 @@ func (j javascript) failed(m machine, driver uint64) ([]byte, error) {
 	if _, err := j.tell(m, driver, "threw", e); err != nil {
 		return nil, err
 	}
-	return []byte(again), nil
+	return []byte(threwOnce), nil
 }

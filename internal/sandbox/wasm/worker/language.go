@@ -135,7 +135,7 @@ func failure(m machine) error {
 	case why == 2:
 		return errInterrupted
 	}
-	return errors.New("the driver did not answer")
+	return errDriver
 }
 
 func (python) room(m machine, size uint64) (bool, error) {
