@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -49,7 +48,8 @@ type Backend struct {
 	workers map[string]*process
 	closed  bool
 
-	prepare sync.Mutex // held while the cache is being prepared
+	prepare  sync.Mutex // held while the cache is being prepared
+	prepared bool       // it was seen to be; guarded by prepare
 }
 
 var _ sandbox.Backend = (*Backend)(nil)
@@ -122,23 +122,25 @@ func runtimeOf(g *guest.Guest) sandbox.Runtime {
 func (b *Backend) Prepare(ctx context.Context) error {
 	b.prepare.Lock()
 	defer b.prepare.Unlock()
-	for _, name := range guest.Available() {
-		g, err := guest.Open(name)
-		if err != nil {
-			return err
-		}
-		if _, err := os.Stat(worker.ImagePath(b.config.CacheDir, g)); err == nil {
-			continue
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("looking into the cache: %w", err)
-		}
-		b.config.Log.Info("preparing the guests, once", "cache", b.config.CacheDir)
-		if err := os.MkdirAll(b.config.CacheDir, 0o755); err != nil {
-			return fault.New(fault.Unavailable, "the cache folder cannot be made").WithHint("check that %s can be written", b.config.CacheDir).WithCause(err)
-		}
-		return prepareInChild(ctx, b.config)
+	if b.prepared {
+		return nil
 	}
-	return nil
+	prepared, err := worker.Prepared(b.config.CacheDir)
+	if err == nil && !prepared {
+		err = b.repair(ctx)
+	}
+	b.prepared = err == nil
+	return err
+}
+
+// repair has the cache filled, and what is damaged in it made anew. prepare is
+// held.
+func (b *Backend) repair(ctx context.Context) error {
+	b.config.Log.Info("preparing the guests, once", "cache", b.config.CacheDir)
+	if err := os.MkdirAll(b.config.CacheDir, 0o755); err != nil {
+		return fault.New(fault.Unavailable, "the cache folder cannot be made").WithHint("check that %s can be written", b.config.CacheDir).WithCause(err)
+	}
+	return prepareInChild(ctx, b.config)
 }
 
 // Start makes a fresh interpreter, in its owner's worker.
@@ -210,6 +212,14 @@ func (b *Backend) worker(ctx context.Context, owner, folder string) (*process, e
 		return nil, fmt.Errorf("making the owner's folder: %w", err)
 	}
 	p, err := startProcess(ctx, b.config, dir)
+	if err != nil && ctx.Err() == nil { // perhaps its cache is damaged
+		b.prepare.Lock()
+		err = errors.Join(err, b.repair(ctx))
+		b.prepare.Unlock()
+		if again, e := startProcess(ctx, b.config, dir); e == nil {
+			p, err = again, nil
+		}
+	}
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, "the worker process did not start").WithHint("paddock doctor says what is missing").WithCause(err)
 	}

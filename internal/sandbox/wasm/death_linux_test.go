@@ -252,3 +252,36 @@ func TestOwnersSeeNothingOfEachOther(t *testing.T) {
 	}
 	prints(t, a, "import os; print(os.environ['OF_A'])", secret)
 }
+
+// What is damaged in the cache is made anew before anybody notices.
+func TestADamagedCacheIsMended(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	start := func() {
+		t.Helper()
+		owners := t.TempDir()
+		b, err := wasm.New(wasm.Config{CacheDir: dir, OwnersDir: owners})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		prints(t, startIn(t, b, "javascript", folder(t, owners, "o/w")), "console.log(1)", "1")
+	}
+	newBackend(t, t.TempDir()) // is there a guest at all?
+	start()
+	images, err := filepath.Glob(filepath.Join(dir, "images", "*.img"))
+	if err != nil || len(images) != 2 {
+		t.Fatal(images, err)
+	}
+	for _, image := range images {
+		if err := os.Remove(image); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(image, []byte("paddock image 1\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start()
+}

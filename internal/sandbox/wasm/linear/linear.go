@@ -41,8 +41,7 @@ type Notes struct {
 	Monotonic    int64    `json:"monotonic"`     // the guest's clock when it was captured, in ns
 }
 
-// Image is a captured memory. It is safe for concurrent use, and lives as
-// long as the process.
+// Image is a captured memory. It is safe for concurrent use.
 type Image struct {
 	Notes
 	file *os.File
@@ -135,6 +134,9 @@ func read(f *os.File) (*Image, error) {
 	}
 	return img, img.prepare()
 }
+
+// Close closes the image's file; memories that were mapped from it stay.
+func (img *Image) Close() error { return img.file.Close() }
 
 func isZero(p []byte) bool {
 	for len(p) >= 8 {

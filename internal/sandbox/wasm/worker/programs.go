@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -62,8 +61,11 @@ func ImagePath(cacheDir string, g *guest.Guest) string {
 	return filepath.Join(cacheDir, "images", g.Name+"-"+hex.EncodeToString(sum[:12])+".img")
 }
 
+// compiledDir is where in a cache folder wazero keeps compiled code.
+func compiledDir(cacheDir string) string { return filepath.Join(cacheDir, "compiled") }
+
 func newLoader(ctx context.Context, cacheDir string) (*loader, error) {
-	e, err := newEngine(ctx, filepath.Join(cacheDir, "compiled"))
+	e, err := newEngine(ctx, compiledDir(cacheDir))
 	if err != nil {
 		return nil, err
 	}
@@ -162,21 +164,43 @@ func (l *loader) capture(p *program, path string) error {
 	})
 }
 
+// Prepared tells whether the cache holds the image of every guest in the
+// binary.
+func Prepared(cacheDir string) (bool, error) {
+	for _, name := range guest.Available() {
+		g, err := guest.Open(name)
+		if err != nil {
+			return false, err
+		}
+		img, err := linear.Open(ImagePath(cacheDir, g))
+		if err != nil {
+			return false, nil // damaged or not there: it will be made
+		}
+		img.Close()
+	}
+	return true, nil
+}
+
 // Prepare compiles every guest in the binary and captures its image, so that
-// no program has to wait for it. It does nothing for what is there.
+// no program has to wait for it. What is there and whole stays; compiled code
+// that cannot be used is made anew.
 func Prepare(ctx context.Context, cacheDir string) error {
+	err := prepare(ctx, cacheDir)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	if e := os.RemoveAll(compiledDir(cacheDir)); e != nil {
+		return errors.Join(err, e)
+	}
+	return prepare(ctx, cacheDir)
+}
+
+func prepare(ctx context.Context, cacheDir string) error {
 	l, err := newLoader(ctx, cacheDir)
 	if err != nil {
 		return err
 	}
 	for _, name := range guest.Available() {
-		g, err := guest.Open(name)
-		if err != nil {
-			return err
-		}
-		if _, err := os.Stat(ImagePath(cacheDir, g)); !errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
 		if _, err := l.load(ctx, name, true); err != nil {
 			return fmt.Errorf("preparing %s: %w", name, err)
 		}
