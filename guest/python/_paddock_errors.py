@@ -122,6 +122,21 @@ def kind_of(error):
     return ""
 
 
+# What attributes a module lacks here (None: whichever), and why.
+_modules_without = {
+    "_socket": (None, "there is no network in this sandbox"),
+    "socket": (None, "there is no network in this sandbox"),
+    "os": (frozenset("fork forkpty system popen kill execv execve spawnv posix_spawn waitpid".split()), "there are no other processes in this sandbox"),
+}
+_ModuleType = type(errno)
+_names_in = _ModuleType.__dict__["__dict__"].__get__  # asks no module for anything
+
+
+def _name_in(module):
+    name = _names_in(module).get("__name__")
+    return name if type(name) is str else ""
+
+
 def hint_of(error):
     if is_a(error, ModuleNotFoundError):
         name = (error.name or "").partition(".")[0]
@@ -131,6 +146,10 @@ def hint_of(error):
         return "there are no threads in this sandbox; asyncio works"
     if is_a(error, EOFError) and "EOF when reading a line" in str(error):
         return "there is no standard input here; put the values into the code"
+    if is_a(error, AttributeError):
+        where = _modules_without.get(_name_in(error.obj)) if type(error.obj) is _ModuleType else None
+        if where and (where[0] is None or error.name in where[0]):
+            return where[1]
     if is_a(error, OSError) and error.errno in _NOT_SUPPORTED:
         return "the sandbox has no sockets, processes or devices"
     if is_a(error, (FileNotFoundError, PermissionError)):

@@ -98,6 +98,10 @@ func (l *loader) load(ctx context.Context, name string, capture bool) (*program,
 	return p, nil
 }
 
+// errCompiled is for a module that cannot be compiled, or whose compiled code
+// in the cache is damaged: wazero does not say which.
+var errCompiled = errors.New("compiling the guest")
+
 func (l *loader) compile(ctx context.Context, name string) (*program, error) {
 	p := &program{language: languageOf(name)}
 	if p.language == nil {
@@ -115,7 +119,7 @@ func (l *loader) compile(ctx context.Context, name string) (*program, error) {
 		return nil, err
 	}
 	if p.compiled, err = l.engine.compile(ctx, module); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errCompiled, err)
 	}
 	if library := p.guest.Library(); library != nil {
 		p.library, err = wasi.NewArchive(library)
@@ -186,7 +190,7 @@ func Prepared(cacheDir string) (bool, error) {
 // that cannot be used is made anew.
 func Prepare(ctx context.Context, cacheDir string) error {
 	err := prepare(ctx, cacheDir)
-	if err == nil || ctx.Err() != nil {
+	if !errors.Is(err, errCompiled) || ctx.Err() != nil {
 		return err
 	}
 	if e := os.RemoveAll(compiledDir(cacheDir)); e != nil {
