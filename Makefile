@@ -78,7 +78,9 @@ conformance: ## the tests of the JavaScript language, for the tests
 .PHONY: test
 test: guest/dist/stamp ## tests with the race detector, real guests included
 	@echo "paddock: tests"
-	@CGO_ENABLED=1 PADDOCK_BIN=$(CURDIR)/bin/paddock go test -race -timeout 25m ./...
+	@CGO_ENABLED=1 PADDOCK_BIN=$(CURDIR)/bin/paddock go test -race -timeout 25m -skip 'OwnTests$$' ./...
+	@echo "paddock: CPython's own tests and test262, in the guests"
+	@go test -timeout 25m -run 'OwnTests$$' ./internal/sandbox/wasm
 
 .PHONY: bench
 bench: bin/paddock prepare ## one table of measurements, each with its baseline

@@ -72,8 +72,8 @@ function installLocale() {
     return part ? `${whole}.${part}` : whole;
   };
   const own = {
-    toLocaleString(_, options) {
-      const value = this.valueOf();
+    toLocaleString() { // the language says that its length is 0
+      const value = this.valueOf(), options = arguments[1];
       return typeof value === "number" && (!Number.isFinite(value) || Math.abs(value) >= 1e21) ? String(value) : locale(value, options);
     },
   };
