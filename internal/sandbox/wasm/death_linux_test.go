@@ -270,6 +270,13 @@ func TestADamagedCacheIsMended(t *testing.T) {
 		prints(t, startIn(t, b, "javascript", folder(t, owners, "o/w")), "console.log(1)", "1")
 	}
 	newBackend(t, t.TempDir()) // is there a guest at all?
+	shared, err := cacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(shared, "compiled"), filepath.Join(dir, "compiled")); err != nil {
+		t.Fatal(err)
+	}
 	start()
 	images, err := filepath.Glob(filepath.Join(dir, "images", "*.img"))
 	if err != nil || len(images) != 2 {

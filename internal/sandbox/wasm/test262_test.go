@@ -26,11 +26,12 @@ import (
 // The subset of test262 that runs here: every eighth test, in the order of
 // their paths, of test/language and test/built-ins, in sloppy mode unless a
 // test asks for strict. Not among them are
-//   - what needs a host's $262: realms, agents, detached buffers;
+//   - what needs a host's $262 or shares memory: realms, agents, detached
+//     buffers, Atomics;
 //   - the top-level declarations of scripts, which a cell changes on purpose
 //     (RATIONALE.md), and modules, which have tests of their own;
 //   - the tables of Unicode 11, where the engine has a later Unicode;
-//   - proposals of 2019 that never became part of the language.
+//   - what was proposed in 2019 and never became part of the language.
 const (
 	test262Every = 8
 	test262Time  = 20 * time.Second // for one test; a few hundred milliseconds at most are needed
@@ -38,7 +39,7 @@ const (
 
 var test262Skips = []string{"test/language/global-code/", "test/language/module-code/", "test/built-ins/Atomics/", "test/built-ins/RegExp/property-escapes/generated/", "test/built-ins/SharedArrayBuffer/"}
 
-var test262Withdrawn = []string{"tail-call-optimization", "IsHTMLDDA", "class-fields-private-in", "cross-realm", "SharedArrayBuffer", "Atomics", "caller"}
+var test262Without = []string{"tail-call-optimization", "IsHTMLDDA", "cross-realm", "SharedArrayBuffer", "Atomics", "caller"}
 
 // TestTheLanguagesOwnTests runs them inside the guest. What fails there is
 // listed, each with its reason, in testdata/test262.txt; nothing else may, and
@@ -147,7 +148,7 @@ func parse262(t *testing.T, suite, path string) case262 {
 	flag := func(name string) bool { return slices.Contains(lists["flags"], name) }
 	c.async = flag("async")
 	c.skip = flag("module") || flag("CanBlockIsFalse") || strings.Contains(c.source, "$262") ||
-		slices.ContainsFunc(lists["features"], func(f string) bool { return slices.Contains(test262Withdrawn, f) })
+		slices.ContainsFunc(lists["features"], func(f string) bool { return slices.Contains(test262Without, f) })
 	if flag("onlyStrict") {
 		c.source = "\"use strict\";\n" + c.source
 	}
