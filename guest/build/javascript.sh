@@ -22,7 +22,9 @@ node_packages "$modules" "$js/driver" "the JavaScript guest"
 
 # The driver is copied there, so that its imports are found beside it.
 rm -rf "$modules/src" && mkdir "$modules/src" && cp "$js"/driver/*.js "$modules/src/"
-(cd "$here/../.." && go run github.com/evanw/esbuild/cmd/esbuild "$modules/src/driver.js" --bundle --format=iife \
+# esbuild writes paths into the bundle as they look from where it runs.
+(cd "$here/../.." && CGO_ENABLED=0 go build -o "$modules/esbuild" github.com/evanw/esbuild/cmd/esbuild)
+(cd "$modules" && ./esbuild src/driver.js --bundle --format=iife \
 	--global-name=paddockInstall --target=es2023 --charset=utf8 --legal-comments=none --log-level=error \
 	--minify-whitespace --footer:js='paddockInstall.default' --outfile="$out/driver.js")
 cp "$modules/node_modules/quickjs-wasi/quickjs.wasm" "$out/quickjs.wasm"
