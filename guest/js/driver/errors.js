@@ -1,5 +1,5 @@
 // What is said about an error that a program did not catch.
-import { constructorName } from "./inspect.js";
+import { constructorName, inspect } from "./inspect.js";
 import { original } from "./positions.js";
 
 const { getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
@@ -27,7 +27,7 @@ function nameOf(error) {
 
 function messageOf(error) {
   try {
-    return cut(isError(error) ? String(error.message) : `uncaught ${typeof error === "string" ? JSON.stringify(error) : String(error)}`, MESSAGE_LIMIT);
+    return cut(isError(error) ? String(error.message) : `uncaught ${inspect(error)}`, MESSAGE_LIMIT);
   } catch {
     return "(its text cannot be shown)";
   }

@@ -33,10 +33,12 @@ type Instance struct {
 
 	mu      sync.Mutex // guards what follows
 	busy    bool
-	frames  []Frame // for the goroutine that is busy with the instance
-	queued  int     // their bytes
-	room    int     // how many bytes may be queued now
-	closing bool    // Close was called
+	frames  []Frame       // for the goroutine that is busy with the instance
+	queued  int           // their bytes
+	room    int           // how many bytes may be queued now
+	owed    Kind          // the answer that nobody waits for any more; busy until it comes
+	settled chan struct{} // closed when it has
+	closing bool          // Close was called
 	ended   bool
 	cause   error
 }
@@ -89,6 +91,13 @@ func (in *Instance) deliver(f Frame) error {
 	if !in.busy {
 		return nil // what a run left behind
 	}
+	if in.owed != 0 {
+		if f.Kind == in.owed {
+			in.busy, in.owed = false, 0
+			close(in.settled)
+		}
+		return nil
+	}
 	in.queued += len(f.Body)
 	if in.queued > in.room {
 		return errors.New("it sent more output than it may")
@@ -109,10 +118,25 @@ func (in *Instance) take() []Frame {
 	return frames
 }
 
-// begin makes the caller the one that is busy with the instance.
-func (in *Instance) begin(room int) error {
+// begin makes the caller the one that is busy with the instance. Where an
+// answer is owed to somebody who has left, it waits for that: the child takes
+// one thing at a time, and an interrupt has to find what it is meant for.
+func (in *Instance) begin(ctx context.Context, room int) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	for in.owed != 0 && !in.ended && !in.closing {
+		settled := in.settled
+		in.mu.Unlock()
+		select {
+		case <-settled:
+		case <-in.done:
+		case <-ctx.Done():
+		}
+		in.mu.Lock()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
 	switch {
 	case in.ended:
 		return gone(in.cause)
@@ -131,6 +155,19 @@ func (in *Instance) isClosing() bool {
 	return in.closing
 }
 
+// abandon leaves an answer to nobody; the instance stays busy until it comes.
+func (in *Instance) abandon(answer Kind) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, f := range in.frames {
+		if f.Kind == answer { // it is there already
+			in.busy, in.frames = false, nil
+			return
+		}
+	}
+	in.owed, in.settled, in.frames = answer, make(chan struct{}), nil
+}
+
 func (in *Instance) finish() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -139,11 +176,11 @@ func (in *Instance) finish() {
 
 // ask sends a frame and waits for the one that answers it.
 func (in *Instance) ask(ctx context.Context, kind Kind, body any, answer Kind) ([]byte, error) {
-	if err := in.begin(maxBody); err != nil {
+	if err := in.begin(ctx, maxBody); err != nil {
 		return nil, err
 	}
-	defer in.finish()
 	if err := in.client.conn.WriteJSON(kind, in.id, body); err != nil {
+		in.finish()
 		return nil, gone(err)
 	}
 	for {
@@ -151,12 +188,15 @@ func (in *Instance) ask(ctx context.Context, kind Kind, body any, answer Kind) (
 		case <-in.news:
 			for _, f := range in.take() {
 				if f.Kind == answer {
+					in.finish()
 					return f.Body, nil
 				}
 			}
 		case <-in.done:
+			in.finish()
 			return nil, gone(in.cause)
 		case <-ctx.Done():
+			in.abandon(answer)
 			return nil, context.Cause(ctx)
 		}
 	}
@@ -183,7 +223,7 @@ func (in *Instance) Inspect(ctx context.Context) (sandbox.Inspection, error) {
 
 // Run executes one command.
 func (in *Instance) Run(ctx context.Context, cmd sandbox.Command) (sandbox.Exit, error) {
-	if err := in.begin(2*Window + int(cmd.Limits.DisplayBytes) + maxBody/4); err != nil {
+	if err := in.begin(ctx, 2*Window+int(cmd.Limits.DisplayBytes)+maxBody/4); err != nil {
 		return sandbox.Exit{}, err
 	}
 	defer in.finish()

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/wasm/linear"
 	"paddock/internal/sandbox/wasm/wasi"
@@ -73,11 +74,15 @@ func (in *instance) revive() error {
 	if limit == 0 {
 		limit = defaultMemory
 	}
+	if needs := in.program.image.Bytes; limit < needs+reserve {
+		return fault.New(fault.Invalid, "a memory limit of %d MiB is too low: the %s interpreter itself needs %d MiB", limit>>20, in.program.guest.Name, (needs+reserve)>>20).
+			WithHint("give it 64 MiB or more")
+	}
 	memory, err := linear.New(in.program.image, limit)
 	if err != nil {
 		return err
 	}
-	if in.saved.pages != nil && !in.saved.restore(memory) {
+	if in.saved.taken && !in.saved.restore(memory) {
 		memory.Free()
 		return errors.New("the saved memory is over the limit")
 	}
@@ -85,7 +90,7 @@ func (in *instance) revive() error {
 		memory.Free()
 		return err
 	}
-	if in.saved.pages != nil {
+	if in.saved.taken {
 		if _, err := in.system.Restore(in.saved.files); err != nil {
 			memory.Free()
 			return fmt.Errorf("reopening files: %w", err)
@@ -242,7 +247,7 @@ func (in *instance) renew() error {
 	if err := in.revive(); err != nil {
 		return err
 	}
-	if in.saved.pages == nil {
+	if !in.saved.taken {
 		return in.greet()
 	}
 	return nil
@@ -256,14 +261,19 @@ func (in *instance) close() {
 	in.gone(errors.New("it was closed"))
 }
 
+// discard frees what the instance holds of the worker.
+func (in *instance) discard() {
+	in.drop()
+	in.worker.closeMounts(in.mounts)
+}
+
 // gone frees everything, once, and tells the server why.
 func (in *instance) gone(err error) {
 	if in.closed {
 		return
 	}
 	in.closed = true
-	in.drop()
-	in.worker.closeMounts(in.mounts)
+	in.discard()
 	in.saved = checkpoint{}
 	in.worker.forget(in)
 	in.worker.send(wire.KindGone, in.id, wire.GoneBody{Message: err.Error()})

@@ -97,6 +97,10 @@ func (in *instance) run(body wire.RunBody) {
 		in.ctl.end()
 		return
 	}
+	if in.ctl.level.Load() != running { // it was stopped while the last one was being saved
+		in.worker.send(wire.KindDone, in.id, neverBegun(in.ctl.end()))
+		return
+	}
 	exit, err := in.execute(body)
 	if err != nil {
 		in.gone(err)
@@ -112,6 +116,13 @@ func (in *instance) run(body wire.RunBody) {
 	if err := in.saved.update(in.vm.memory, in.system); err != nil {
 		in.gone(fmt.Errorf("keeping a checkpoint: %w", err))
 	}
+}
+
+// neverBegun is how a run ends that was stopped before it began.
+func neverBegun(cause sandbox.Cause) sandbox.Exit {
+	return sandbox.Exit{Cause: cause, Code: 1, State: sandbox.Kept, Error: &sandbox.ProgramError{
+		Type: "Stopped", Message: "the program was stopped before it began",
+	}}
 }
 
 // execute runs one command to its end. When the state is not kept, the

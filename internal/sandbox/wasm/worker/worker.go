@@ -70,8 +70,8 @@ type worker struct {
 	root   *os.Root
 	loader *loader
 
-	mu        sync.Mutex // guards what follows
-	instances map[uint32]*instance
+	mu        sync.Mutex           // guards what follows
+	instances map[uint32]*instance // nil: being opened; absent once it was closed
 	folders   folders
 }
 
@@ -85,7 +85,7 @@ func serve(stream io.ReadWriteCloser) error {
 	var hello wire.Hello
 	var setup Setup
 	if err := errors.Join(json.Unmarshal(f.Body, &hello), json.Unmarshal(hello.Setup, &setup)); err != nil || f.Kind != wire.KindHello {
-		return fmt.Errorf("reading the server's hello: %w", err)
+		return fmt.Errorf("the first frame is of kind %d and no hello: %v", f.Kind, err)
 	}
 	ready := wire.Ready{Version: wire.Version}
 	if ready.Protections, err = w.prepare(setup); err != nil {
@@ -133,11 +133,17 @@ func (w *worker) dispatch(f wire.Frame) error {
 		if err := json.Unmarshal(f.Body, &body); err != nil {
 			return fmt.Errorf("reading a start: %w", err)
 		}
+		w.mu.Lock()
+		w.instances[f.ID] = nil
+		w.mu.Unlock()
 		go w.start(f.ID, body)
 		return nil
 	}
 	w.mu.Lock()
 	in := w.instances[f.ID]
+	if in == nil && f.Kind == wire.KindClose {
+		delete(w.instances, f.ID) // what is being opened will not be kept
+	}
 	w.mu.Unlock()
 	if in == nil {
 		if f.Kind == wire.KindClose {
@@ -179,6 +185,9 @@ func (in *instance) dispatch(f wire.Frame) (err error) {
 func (w *worker) start(id uint32, body wire.StartBody) {
 	in, err := w.open(id, body)
 	if err != nil {
+		w.mu.Lock()
+		delete(w.instances, id)
+		w.mu.Unlock()
 		f := fault.Of(err)
 		if f.Kind == fault.Internal {
 			f = fault.New(fault.Unavailable, "the interpreter could not be started: %s", firstLine(err))
@@ -187,8 +196,15 @@ func (w *worker) start(id uint32, body wire.StartBody) {
 		return
 	}
 	w.mu.Lock()
-	w.instances[id] = in
+	_, wanted := w.instances[id]
+	if wanted {
+		w.instances[id] = in
+	}
 	w.mu.Unlock()
+	if !wanted {
+		in.discard()
+		return
+	}
 	w.send(wire.KindStarted, id, wire.StartedBody{})
 }
 
@@ -203,8 +219,7 @@ func (w *worker) open(id uint32, body wire.StartBody) (*instance, error) {
 		return nil, err
 	}
 	if err := in.open(); err != nil {
-		in.drop()
-		w.closeMounts(in.mounts)
+		in.discard()
 		return nil, err
 	}
 	return in, nil
