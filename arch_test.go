@@ -50,7 +50,7 @@ var outside = map[string][]string{
 	"github.com/spf13/pflag":                 {"internal/cli"},
 	"github.com/tetratelabs/wazero":          {"internal/sandbox/wasm/worker"},
 	"golang.org/x/net/bpf":                   {"internal/sandbox/wasm/confine"},
-	"golang.org/x/sys":                       {"internal/sandbox/wasm", "internal/sandbox/wasm/confine", "internal/sandbox/wasm/linear", "internal/sandbox/wasm/wasi", "internal/sandbox/wasm/worker", "internal/workspace", "internal/session"},
+	"golang.org/x/sys":                       {"internal/mcpserver", "internal/sandbox/wasm", "internal/sandbox/wasm/confine", "internal/sandbox/wasm/linear", "internal/sandbox/wasm/wasi", "internal/sandbox/wasm/worker", "internal/workspace", "internal/session"},
 }
 
 func TestImportsFollowTheTable(t *testing.T) {

@@ -55,7 +55,7 @@ func (p *program) mcp(c *cobra.Command) error {
 	}
 	server, err := mcpserver.New(mcpserver.Config{
 		Sessions: parts.sessions, Name: p.config.Server.Name, Version: version, Instructions: p.config.Server.Instructions,
-		Tools: p.config.Tools.Enabled, DefaultTimeout: p.config.Sessions.DefaultTimeout, MaxTimeout: p.config.Sessions.MaxTimeout, Log: p.log,
+		Tools: p.config.Tools.Enabled, DefaultTimeout: p.config.Sessions.DefaultTimeout, MaxTimeout: p.config.Sessions.MaxTimeout, MemoryBytes: p.config.Memory(), Log: p.log,
 	})
 	if err != nil {
 		return fmt.Errorf("making the MCP server: %w", err)

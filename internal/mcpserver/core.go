@@ -27,7 +27,7 @@ func (s *Server) coreTools(runtimes []session.Runtime) []tool {
 			func(*struct{}) []param { return nil }, listRuntimes),
 		define("create_session", "Create session",
 			"Make a separate session, with its own variables and files. Ordinary work needs none: every connection has one.", hints{},
-			func(in *createInput) []param { return in.params(langs, isos) }, createSession),
+			func(in *createInput) []param { return in.params(s, langs, isos) }, createSession),
 		define("destroy_session", "Destroy session", "Stop what runs in a session and delete it with its files.", destroys,
 			func(in *sessionInput) []param { return []param{sessionID(&in.session, "Session to delete").must()} }, destroySession),
 		define("cancel_execution", "Cancel execution", "Stop running code from another call; variables are kept.", hints{idempotent: true},
@@ -79,13 +79,13 @@ type createInput struct {
 	memory, ttl               int64
 }
 
-func (in *createInput) params(langs, isos []string) []param {
+func (in *createInput) params(s *Server, langs, isos []string) []param {
 	return []param{
 		choice("language", &in.language, langs, "Its default language"),
 		sessionID(&in.session, "Default: a random one"),
 		text("name", &in.name, 0, 100, "Name for people"),
 		choice("isolation", &in.isolation, isos, "Kind of sandbox"),
-		number("memory_mb", &in.memory, 1, 1<<20, "Memory of each interpreter in MiB (Python needs 32)"),
+		number("memory_mb", &in.memory, 1, max(1, s.config.MemoryBytes>>20), "Memory of each interpreter in MiB (Python needs 32)"),
 		number("ttl_seconds", &in.ttl, 1, 365*24*3600, "Time without use after which it expires"),
 	}
 }

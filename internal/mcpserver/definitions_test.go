@@ -69,6 +69,8 @@ func TestInputSchemasSayWhatDecodingAccepts(t *testing.T) {
 		{"a session id with a line feed", "destroy_session", `{"session_id":"a\n"}`},
 		{"characters are counted, not bytes", "list_files", `{"glob":"` + strings.Repeat("ä", 256) + `"}`},
 		{"one character too many", "list_files", `{"glob":"` + strings.Repeat("ä", 257) + `"}`},
+		{"as much memory as there may be", "create_session", `{"memory_mb":256}`},
+		{"more memory than there may be", "create_session", `{"memory_mb":257}`},
 		{"a flag", "edit_file", `{"path":"a","old":"b","new":"","replace_all":true}`},
 		{"a flag as text", "edit_file", `{"path":"a","old":"b","new":"","replace_all":"true"}`},
 		{"an array", "list_files", `[]`},
@@ -103,6 +105,8 @@ func paramsOf(tool string) []param {
 	switch tool {
 	case "execute_code":
 		return new(executeInput).params(&Server{config: Config{MaxTimeout: 3600e9}}, langs, isos)
+	case "create_session":
+		return new(createInput).params(&Server{config: Config{MemoryBytes: 256 << 20}}, langs, isos)
 	case "destroy_session":
 		return []param{sessionID(new(session.ID), "").must()}
 	case "edit_file":

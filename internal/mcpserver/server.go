@@ -37,6 +37,8 @@ type Config struct {
 	// DefaultTimeout and MaxTimeout are the Sessions' own, for the descriptions;
 	// zero: 30 s, 1 h.
 	DefaultTimeout, MaxTimeout time.Duration
+	// MemoryBytes is the Sessions' own, likewise; zero: 256 MiB.
+	MemoryBytes int64
 	// Binding tells whose a request is that does not come over ServeStdio; nil:
 	// such requests are denied.
 	Binding Binding
@@ -111,6 +113,9 @@ func (c *Config) complete() error {
 	}
 	if c.MaxTimeout == 0 {
 		c.MaxTimeout = time.Hour
+	}
+	if c.MemoryBytes == 0 {
+		c.MemoryBytes = 256 << 20
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -29,7 +29,7 @@ func newServer(t *testing.T, config Config, sessions session.Config) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.Close(); backend.Close() })
-	config.Sessions = m
+	config.Sessions, config.MemoryBytes = m, sessions.MemoryBytes
 	s, err := New(config)
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ var outputSchemas = func() func(*testing.T) map[string]*jsonschema.Resolved {
 
 // allTools are the tools of every set as this host would offer them.
 func allTools() []tool {
-	s := &Server{log: slog.New(slog.DiscardHandler), config: Config{DefaultTimeout: 30 * time.Second, MaxTimeout: time.Hour}}
+	s := &Server{log: slog.New(slog.DiscardHandler), config: Config{DefaultTimeout: 30 * time.Second, MaxTimeout: time.Hour, MemoryBytes: 256 << 20}}
 	runtimes := []session.Runtime{
 		{Isolation: "wasm", Runtime: sandbox.Runtime{Name: "python", Languages: []string{"python"}}},
 		{Isolation: "wasm", Runtime: sandbox.Runtime{Name: "javascript", Languages: []string{"javascript", "typescript"}}},

@@ -26,14 +26,19 @@ const drainTime = 5 * time.Second
 // It is a call's default limit; a client that has crashed costs no more.
 const lastAnswersTime = 30 * time.Second
 
+// listenerRest is how often it is looked in that time whether anybody can still
+// read the answers.
+const listenerRest = 100 * time.Millisecond
+
 var errDraining = fault.New(fault.Cancelled, "paddock is shutting down")
 
 // ServeStdio serves the local user over a pair of streams, one message on each
 // line, and closes both. It returns nil when the input has ended and what came
-// before is answered, half a minute later at most. When ctx has ended what runs
-// is cancelled, and its results are still sent, a few seconds later at most. The requests of one ServeStdio share
-// a default session. A line that is no message is answered with an error and
-// costs nothing else.
+// before is answered; what takes longer than half a minute is cancelled then,
+// and what nobody can read the answer of (unheard) at once. When ctx has ended what runs is cancelled, and its results are still sent, a
+// few seconds later at most. The requests of one ServeStdio share a default
+// session. A line that is no message is answered with an error and costs
+// nothing else.
 func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	draining, drain := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer drain(nil)
@@ -52,7 +57,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteC
 	case <-ctx.Done():
 		l.deafen()
 		drain(errDraining)
-		l.waitAnswered(drainTime)
+		l.waitAnswered(drainTime, listenerRest)
 		go ss.Close() // waits for handlers, so it is not waited for
 	}
 	timer := time.NewTimer(drainTime)
@@ -164,7 +169,7 @@ func (l *lines) listen() {
 		}
 		if err != nil {
 			l.readErr = l.whyEnded(err)
-			l.waitAnswered(lastAnswersTime)
+			l.waitAnswered(lastAnswersTime, listenerRest)
 			return
 		}
 	}
@@ -340,8 +345,9 @@ func (l *lines) sent() {
 	}
 }
 
-// waitAnswered waits until every request has its answer, or the time is over.
-func (l *lines) waitAnswered(most time.Duration) {
+// waitAnswered waits until every request has its answer, the time is over, or
+// nobody can read answers any more, which it looks at once in every rest.
+func (l *lines) waitAnswered(most, rest time.Duration) {
 	l.mu.Lock()
 	if len(l.open) == 0 && l.sending == 0 {
 		l.mu.Unlock()
@@ -354,10 +360,18 @@ func (l *lines) waitAnswered(most time.Duration) {
 	l.mu.Unlock()
 	timer := time.NewTimer(most)
 	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-	case <-l.closed:
+	look := time.NewTicker(rest)
+	defer look.Stop()
+	for !unheard(l.out) {
+		select {
+		case <-done:
+			return
+		case <-timer.C:
+			return
+		case <-l.closed:
+			return
+		case <-look.C:
+		}
 	}
 }
 

@@ -89,7 +89,7 @@ func (m *Manager) checkSettings(ctx context.Context, set Settings) (sandbox.Back
 	}
 	switch {
 	case set.MemoryBytes < 0 || set.MemoryBytes > m.config.MemoryBytes:
-		return nil, fault.New(fault.Invalid, "the memory limit lies between 0 and %d bytes", m.config.MemoryBytes)
+		return nil, fault.New(fault.Invalid, "the memory limit lies between 0 and %d MiB", m.config.MemoryBytes>>20).WithHint("zero stands for the most")
 	case set.TTL < 0:
 		return nil, fault.New(fault.Invalid, "the time to live is not negative")
 	case len(set.Name) > maxName || !utf8.ValidString(set.Name):

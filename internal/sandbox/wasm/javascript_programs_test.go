@@ -163,7 +163,14 @@ var javascriptPrograms = map[string][]cell{
 		{code: "const n = randomInt(5, 7); n === 5 || n === 6", result: "true"},
 		{code: "const { createInterface } = require('readline'); const lines = []; for await (const l of createInterface({input: ['a\\nb', 'c\\n', 'd']})) lines.push(l); lines", result: "[ 'a', 'bc', 'd' ]"},
 	},
+	"what is thrown and no error": {
+		{code: "throw { a: 1 }", fails: "Error: uncaught { a: 1 }"},
+		{code: "throw 'text'", fails: "Error: uncaught 'text'"},
+		{code: "Promise.reject([1, 2])", fails: "Error: uncaught [ 1, 2 ]"},
+	},
 	"nothing that a program changes breaks the answers": {
+		{code: "Object.defineProperty(Array.prototype, '0', { get() { return 1 }, configurable: true }); undefined"},
+		{code: "delete Array.prototype[0]; [5]", result: "[ 5 ]"},
 		{code: "JSON.stringify = () => '{}'; JSON.parse = () => 1; Object.prototype.toJSON = () => 'forged'; 1", result: "1"},
 		{code: "Array.prototype[Symbol.iterator] = () => { throw 1 }; Array.prototype.map = 0; Array.prototype.push = 0; 2", result: "2"},
 		{code: "Promise.prototype.then = () => { throw 2 }; Map.prototype.values = 0; 3", result: "3"},

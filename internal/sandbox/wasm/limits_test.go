@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 )
 
@@ -382,4 +383,36 @@ func outputOf(t *testing.T, in sandbox.Instance, cmd sandbox.Command) (string, s
 		t.Fatalf("%s\n%v", cmd.Code, err)
 	}
 	return out.String(), exit
+}
+
+// An inspection that was given up, behind the saving of a large state, takes
+// nothing from the run after it.
+func TestLimitsHoldBehindAnInspectionThatWasGivenUp(t *testing.T) {
+	owners := t.TempDir()
+	b := newBackend(t, owners)
+	in, other := startIn(t, b, "python", folder(t, owners, "o/w")), startIn(t, b, "python", folder(t, owners, "o/x"))
+	prints(t, other, "kept = 1", "")
+	for range 5 {
+		prints(t, in, "b = bytearray(80 << 20); b[::4096] = b'1' * len(b[::4096])", "")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := in.Inspect(ctx); err == nil {
+			t.Error("an inspection that was given up gave something")
+		}
+		if exit := stopAtOutput(t, in, sandbox.Command{Code: "print(1)\nwhile True: pass"}, sandbox.TimedOut); exit.State != sandbox.Kept {
+			t.Errorf("%+v", exit)
+		}
+	}
+	prints(t, other, "print(kept)", "1")
+}
+
+func TestLimitsOfMemoryThatNoInterpreterFitsInto(t *testing.T) {
+	owners := t.TempDir()
+	b := newBackend(t, owners)
+	for _, s := range speeches {
+		_, err := b.Start(t.Context(), sandbox.Spec{Owner: "o", Runtime: s.runtime, Limits: sandbox.Limits{MemoryBytes: 1 << 20}})
+		if f := fault.Of(err); f.Kind != fault.Invalid || f.Hint == "" {
+			t.Errorf("%s: %+v", s.runtime, f)
+		}
+	}
 }

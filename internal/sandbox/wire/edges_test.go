@@ -309,3 +309,33 @@ func TestFramesThatAreNotWhole(t *testing.T) {
 		t.Error("something that is no JSON is sent")
 	}
 }
+
+// Whoever leaves before the answer leaves the child busy with it: a run waits,
+// so that its own interrupt cannot hit what came before.
+func TestARunWaitsForAnAnswerThatNobodyWaitsFor(t *testing.T) {
+	asked, answer := make(chan struct{}), make(chan struct{})
+	client := dial(t, func(c child) {
+		id := c.started()
+		c.expect(KindInspect)
+		close(asked)
+		<-answer
+		c.send(KindInspected, id, sandbox.Inspection{})
+		c.expect(KindRun)
+		c.send(KindDone, id, sandbox.Exit{Cause: sandbox.Exited, State: sandbox.Kept, Result: "42"})
+	})
+	in := start(t, client)
+	ctx, leave := context.WithCancel(t.Context())
+	go func() { <-asked; leave() }()
+	if _, err := in.Inspect(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatalf("the inspection ended with %v", err)
+	}
+	impatient, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := in.Run(impatient, sandbox.Command{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a run that is given up while it waits: %v", err)
+	}
+	close(answer)
+	if exit, err := in.Run(t.Context(), sandbox.Command{}); err != nil || exit.Result != "42" {
+		t.Errorf("%+v, %v", exit, err)
+	}
+}

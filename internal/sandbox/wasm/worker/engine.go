@@ -14,8 +14,7 @@ import (
 	"paddock/internal/sandbox/wasm/wasi"
 )
 
-// engineName is the engine in results and in the names of captured images:
-// compiled code and images belong to one version of it.
+// engineName is the engine in the names of captured images.
 const engineName = "wazero"
 
 // engine is wazero, holding the compiled guests. It is safe for concurrent

@@ -108,10 +108,10 @@ func (o *output) reserve(n int) int {
 
 // display sends something to look at, and tells whether the limit allowed it.
 func (o *output) display(mime string, head, data []byte) bool {
-	o.shown += int64(len(data))
-	if o.shown > o.show || len(mime) > 200 {
+	if int64(len(data)) > o.show-o.shown || len(mime) > 200 {
 		return false
 	}
+	o.shown += int64(len(data))
 	return o.conn.Write(wire.KindDisplay, o.id, head, []byte{'\n'}, data) == nil
 }
 
