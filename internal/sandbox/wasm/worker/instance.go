@@ -96,11 +96,11 @@ func (in *instance) revive() error {
 			return fmt.Errorf("reopening files: %w", err)
 		}
 	}
-	if in.vm, err = in.worker.loader.engine.instantiate(in, in.program.compiled, memory); err != nil {
+	if in.vm, err = newVM(in, in.program.code, memory); err != nil {
 		return err
 	}
-	in.vm.stack.Set(in.program.image.StackPointer)
-	in.vm.counter.Set(math.MaxInt32)
+	in.vm.setStackPointer(in.program.image.StackPointer)
+	in.vm.setCounter(math.MaxInt32)
 	return nil
 }
 

@@ -213,7 +213,7 @@ func (j javascript) exec(m machine, driver uint64, request []byte) ([]byte, erro
 // by an exception that nothing catches.
 func stopped(m machine) bool {
 	v, ok := m.(*vm)
-	return ok && (v.ctx.in.exiting || v.ctx.in.raised > 0 || v.ctx.in.ctl.level.Load() != running)
+	return ok && (v.in.exiting || v.in.raised > 0 || v.in.ctl.level.Load() != running)
 }
 
 // stop has the driver conclude a program that was ended.
@@ -221,8 +221,8 @@ func (j javascript) stop(m machine, driver uint64) ([]byte, error) {
 	op := `{"op":"interrupt"}`
 	exiting := false
 	if v, ok := m.(*vm); ok {
-		v.ctx.in.raised++ // nothing interrupts the driver now
-		exiting, v.ctx.in.exiting = v.ctx.in.exiting, false
+		v.in.raised++ // nothing interrupts the driver now
+		exiting, v.in.exiting = v.in.exiting, false
 	}
 	if exiting {
 		op = `{"op":"exited"}`
@@ -254,8 +254,8 @@ const maxDrained = 20_000
 // next program. It tells whether nothing is left.
 func drain(m machine, bounded bool) (dry bool, err error) {
 	if v, ok := m.(*vm); ok {
-		v.ctx.in.draining = true
-		defer func() { v.ctx.in.draining = false }()
+		v.in.draining = true
+		defer func() { v.in.draining = false }()
 	}
 	for n := 0; n < maxDrained || !bounded; n++ {
 		ran, err := m.call("qjs_execute_pending_job")

@@ -12,23 +12,15 @@ import (
 )
 
 // nested is the machine for calls into a guest that is itself in a call to
-// the host: it takes a fresh entry each time, for an export that is active
-// cannot be called through the same one.
+// the host.
 type nested struct{ *vm }
 
 func (n nested) call(name string, args ...uint64) (uint64, error) {
-	f := n.module.ExportedFunction(name)
-	if f == nil {
-		return 0, fmt.Errorf("the guest has no export %s", name)
-	}
-	results, err := f.Call(n.ctx, args...)
+	result, err := n.reenter(name, args...)
 	if err != nil {
 		panic(err) // the guest is being unwound: go on with that
 	}
-	if len(results) == 0 {
-		return 0, nil
-	}
-	return results[0], nil
+	return result, nil
 }
 
 // hostCall answers a message of the driver: a line of JSON, and a payload that

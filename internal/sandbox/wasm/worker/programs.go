@@ -11,8 +11,6 @@ import (
 	"runtime"
 	"sync"
 
-	"github.com/tetratelabs/wazero"
-
 	"paddock/guest"
 	"paddock/internal/sandbox/wasm/linear"
 	"paddock/internal/sandbox/wasm/wasi"
@@ -39,7 +37,7 @@ func languageOf(name string) language {
 type program struct {
 	guest    *guest.Guest
 	language language
-	compiled wazero.CompiledModule
+	code     code
 	image    *linear.Image
 	library  *wasi.Archive
 }
@@ -47,10 +45,10 @@ type program struct {
 // loader loads programs when they are first asked for. It is safe for
 // concurrent use.
 type loader struct {
-	engine *engine
+	engine engine
 	dir    string // cache folder
 
-	mu       sync.Mutex // guards programs and engine.hosts
+	mu       sync.Mutex // guards programs, and the engine while it loads
 	programs map[string]*program
 }
 
@@ -65,7 +63,7 @@ func ImagePath(cacheDir string, g *guest.Guest) string {
 func compiledDir(cacheDir string) string { return filepath.Join(cacheDir, "compiled") }
 
 func newLoader(ctx context.Context, cacheDir string) (*loader, error) {
-	e, err := newEngine(ctx, compiledDir(cacheDir))
+	e, err := newWazero(ctx, compiledDir(cacheDir))
 	if err != nil {
 		return nil, err
 	}
@@ -111,15 +109,8 @@ func (l *loader) compile(ctx context.Context, name string) (*program, error) {
 	if p.guest, err = guest.Open(name); err != nil {
 		return nil, err
 	}
-	if err := l.engine.provide(ctx, p.language.imports()); err != nil {
+	if p.code, err = l.engine.load(ctx, p.guest, p.language.imports()); err != nil {
 		return nil, err
-	}
-	module, err := p.guest.Module()
-	if err != nil {
-		return nil, err
-	}
-	if p.compiled, err = l.engine.compile(ctx, module); err != nil {
-		return nil, fmt.Errorf("%w: %w", errCompiled, err)
 	}
 	if library := p.guest.Library(); library != nil {
 		p.library, err = wasi.NewArchive(library)
@@ -149,13 +140,13 @@ func (l *loader) capture(p *program, path string) error {
 		return err
 	}
 	defer in.system.Close()
-	if in.vm, err = l.engine.instantiate(in, p.compiled, memory); err != nil {
+	if in.vm, err = newVM(in, p.code, memory); err != nil {
 		return err
 	}
 	defer in.vm.close()
 	in.ctl.begin(0)
 	defer in.ctl.end()
-	in.vm.counter.Set(uint64(in.meter.portion()))
+	in.vm.setCounter(in.meter.portion())
 	state, err := p.language.boot(in.vm)
 	if err != nil {
 		return fmt.Errorf("starting the interpreter: %w", err)
@@ -164,7 +155,7 @@ func (l *loader) capture(p *program, path string) error {
 		return err
 	}
 	return linear.Write(path, in.vm.bytes(), linear.Notes{
-		StackPointer: in.vm.stack.Get(), State: state, Monotonic: in.system.Monotonic(),
+		StackPointer: in.vm.stackPointer(), State: state, Monotonic: in.system.Monotonic(),
 	})
 }
 

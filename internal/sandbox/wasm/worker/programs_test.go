@@ -50,7 +50,7 @@ func loaderIn(t *testing.T, dir string) *loader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.engine.runtime.Close(context.Background()) })
+	t.Cleanup(func() { l.engine.(*wazeroEngine).runtime.Close(context.Background()) })
 	return l
 }
 
@@ -105,7 +105,7 @@ func compiledFile(t *testing.T, dir string) (path string, content []byte) {
 // runAnswer does in a fresh engine over the cache in dir what answer is for.
 func runAnswer(t *testing.T, dir string) (uint64, error) {
 	t.Helper()
-	e, err := newEngine(t.Context(), dir)
+	e, err := newWazero(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package worker
 import (
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"time"
@@ -22,7 +23,7 @@ func (in *instance) begin(body wire.RunBody) {
 	in.meter = meter{limit: body.Limits.Fuel}
 	in.raised, in.exiting = 0, false
 	in.vm.memory.Refused()
-	in.vm.counter.Set(uint64(uint32(in.meter.portion())))
+	in.vm.setCounter(in.meter.portion())
 	for _, m := range in.mounts {
 		m.Dir.Changed() // between runs the server may have
 	}
@@ -32,7 +33,7 @@ func (in *instance) begin(body wire.RunBody) {
 func (in *instance) end() sandbox.Cause {
 	in.meter.spend(in.counter())
 	if in.vm != nil {
-		in.vm.counter.Set(1<<31 - 1)
+		in.vm.setCounter(math.MaxInt32)
 	}
 	return in.ctl.end()
 }
@@ -41,7 +42,7 @@ func (in *instance) counter() int32 {
 	if in.vm == nil {
 		return int32(in.meter.given) - 1
 	}
-	return int32(uint32(in.vm.counter.Get()))
+	return in.vm.counter()
 }
 
 // tick is called by the guest's code whenever its portion of fuel is used up.
@@ -50,7 +51,7 @@ func (in *instance) tick() {
 	if in.meter.empty() {
 		in.ctl.interrupt(sandbox.OutOfFuel)
 	}
-	in.vm.counter.Set(uint64(uint32(in.meter.portion())))
+	in.vm.setCounter(in.meter.portion())
 	in.poll()
 }
 

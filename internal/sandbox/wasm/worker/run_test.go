@@ -9,22 +9,20 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tetratelabs/wazero/api"
-
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/wasm/linear"
 	"paddock/internal/sandbox/wasm/wasi"
 	"paddock/internal/sandbox/wire"
 )
 
-// counter stands for the global in which a guest counts its fuel.
+// counter is a module that can do nothing but count its fuel.
 type counter struct {
-	api.MutableGlobal
-	value uint64
+	module
+	value int32
 }
 
-func (c *counter) Get() uint64  { return c.value }
-func (c *counter) Set(v uint64) { c.value = v }
+func (c *counter) counter() int32     { return c.value }
+func (c *counter) setCounter(v int32) { c.value = v }
 
 // script is a language whose driver is a function of the test.
 type script func(in *instance, request map[string]any) (string, error)
@@ -63,7 +61,7 @@ func newScripted(t *testing.T, answer script) (*instance, *scripted) {
 	}
 	o, _ := newPrinter(sandbox.RunLimits{})
 	s := &scripted{answer: answer}
-	in := &instance{program: &program{language: s, image: &linear.Image{}}, vm: &vm{memory: memory, counter: &counter{}}}
+	in := &instance{program: &program{language: s, image: &linear.Image{}}, vm: &vm{module: &counter{}, memory: memory}}
 	in.out, in.in = newOutput(o.conn, 7, &in.ctl), newInput(o.conn, 7, &in.ctl)
 	s.in = in
 	return in, s
@@ -71,7 +69,7 @@ func newScripted(t *testing.T, answer script) (*instance, *scripted) {
 
 // use lets the guest run until it ticks.
 func (in *instance) useUp(n int32) {
-	in.vm.counter.Set(uint64(uint32(in.counter() - n)))
+	in.vm.setCounter(in.counter() - n)
 }
 
 func TestFuelIsCountedAtEveryTickAndAtTheEnd(t *testing.T) {
