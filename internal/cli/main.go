@@ -102,11 +102,14 @@ func ownFailure(running bool, err error) int {
 	switch {
 	case running:
 		return exitRunFailed
-	case errors.Is(err, errUsage):
+	case misused(err):
 		return exitUsage
 	}
 	return exitFailed
 }
+
+// misused tells whether there is a mistake in the command line itself.
+func misused(err error) bool { return errors.Is(err, errUsage) || errors.Is(err, config.ErrFlag) }
 
 // report tells a person every mistake in err.
 func (p *program) report(err error) {
@@ -118,7 +121,7 @@ func (p *program) report(err error) {
 			if f.Hint != "" {
 				p.say("hint", f.Hint)
 			}
-			if cause := errors.Unwrap(f); cause != nil && cause != errUsage {
+			if cause := errors.Unwrap(f); cause != nil && !misused(cause) {
 				p.log.Debug("the cause", "error", e, "cause", cause)
 			}
 		case errors.Is(e, context.Canceled):

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os/signal"
 	"sync"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -33,6 +35,9 @@ func (p *program) mcp(c *cobra.Command) error {
 	if err := p.load(c); err != nil {
 		return err
 	}
+	// A client that reads no more is the end of a connection, not a signal to die
+	// from: its sessions are let go of first.
+	signal.Ignore(syscall.SIGPIPE)
 	parts, err := p.open(nil)
 	if err != nil {
 		return err

@@ -31,6 +31,7 @@ type client struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
+	out    io.Closer // below stdout
 	stdout *bufio.Reader
 	hello  string // the answer to initialize
 }
@@ -48,7 +49,7 @@ func startMCP(t *testing.T, args ...string) *client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.stdout = bufio.NewReader(stdout)
+	c.out, c.stdout = stdout, bufio.NewReader(stdout)
 	if err := c.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

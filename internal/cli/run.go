@@ -164,7 +164,7 @@ func (p *program) execute(ctx context.Context, m *session.Manager, id session.ID
 			p.say("error", "the program was stopped: cancelled")
 			return exit(exitCancelled)
 		}
-		return err
+		return unknownSession(err)
 	}
 	for _, s := range []*sink{stdout, stderr} {
 		if errors.Is(s.err, syscall.EPIPE) {

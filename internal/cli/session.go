@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"paddock/internal/fault"
 	"paddock/internal/session"
 )
 
@@ -59,6 +60,14 @@ func (p *program) withSessions(c *cobra.Command, f func(context.Context, *sessio
 	}
 	defer parts.close(p.log)
 	return f(c.Context(), parts.sessions)
+}
+
+// unknownSession gives a session that is not there a hint for people.
+func unknownSession(err error) error {
+	if fault.KindOf(err) != fault.NotFound {
+		return err
+	}
+	return fault.Of(err).WithHint("paddock session ls lists those that there are")
 }
 
 // sessionJSON is a session as results show it.
@@ -123,7 +132,7 @@ func (p *program) inspectSession(c *cobra.Command, id session.ID, asJSON bool) e
 	return p.withSessions(c, func(ctx context.Context, m *session.Manager) error {
 		d, err := m.Details(ctx, session.Local, id)
 		if err != nil {
-			return fmt.Errorf("inspecting the session: %w", err)
+			return fmt.Errorf("inspecting the session: %w", unknownSession(err))
 		}
 		if asJSON {
 			files := d.Files
@@ -167,7 +176,7 @@ func (p *program) removeSessions(c *cobra.Command, ids []string, asJSON bool) er
 		var mistakes []error
 		for _, id := range ids {
 			if err := m.Destroy(ctx, session.Local, session.ID(id)); err != nil {
-				mistakes = append(mistakes, err)
+				mistakes = append(mistakes, unknownSession(err))
 				continue
 			}
 			removed = append(removed, id)

@@ -95,3 +95,24 @@ func TestMCPEndsWhenItIsTold(t *testing.T) {
 	}
 	c.ends()
 }
+
+// TestMCPEndsCleanlyWhenItsClientIsGone: what runs is stopped, and the session
+// is let go of, also when the output has no reader any more.
+func TestMCPEndsCleanlyWhenItsClientIsGone(t *testing.T) {
+	for name, gone := range map[string]func(c *client){
+		"both ends":        func(c *client) { c.out.Close(); c.stdin.Close() },
+		"first the output": func(c *client) { c.out.Close(); c.send(`{"jsonrpc":"2.0","id":3,"method":"ping"}`) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := startMCP(t)
+			c.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"execute_code","arguments":{"code":"print(1)\nloop","language":"python","timeout":600},"_meta":{"progressToken":"p"}}}`)
+			if line := c.receive(); !strings.Contains(line, "notifications/progress") {
+				t.Fatalf("instead of progress came %s", line)
+			}
+			gone(c)
+			if err := c.cmd.Wait(); err != nil {
+				t.Errorf("it ended with %v", err)
+			}
+		})
+	}
+}

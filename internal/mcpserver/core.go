@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"paddock/internal/fault"
@@ -204,7 +205,7 @@ func workspaceInfo(ctx context.Context, c *call, in sessionInput) (out sessionIn
 		More: len(d.Variables) > maxVariables || len(d.Files) > maxListed,
 		// Nothing installs packages, binds servers or adds skills yet.
 		Packages: []string{}, Servers: []string{}, Skills: []string{},
-		DiskBytes: d.DiskBytes, MemoryBytes: d.Memory, Notice: c.notice,
+		DiskBytes: d.DiskBytes, MemoryBytes: d.Memory, Notice: strings.TrimSpace(c.notice + " " + d.Notice),
 	}
 	for _, v := range d.Variables[:min(len(d.Variables), maxVariables)] {
 		out.Variables = append(out.Variables, variableOf(v))

@@ -25,6 +25,9 @@ func TestDefinitionsAreWhatClientsCanUse(t *testing.T) {
 		if d.Annotations.ReadOnlyHint == (d.Annotations.DestructiveHint != nil) {
 			t.Errorf("%s: whether it destroys is to be said of tools that change something", d.Name)
 		}
+		if d.Annotations.ReadOnlyHint && !d.Annotations.IdempotentHint {
+			t.Errorf("%s: what only reads can be repeated", d.Name)
+		}
 		schema := d.InputSchema.(*jsonschema.Schema)
 		for arg, s := range schema.Properties {
 			if s.Description == "" || s.Type == "" {

@@ -111,6 +111,26 @@ func TestALineThatTheInputEndsInIsRead(t *testing.T) {
 	})
 }
 
+// TestAClientsMistakesAreNoErrorsInTheLog: they would fill it.
+func TestAClientsMistakesAreNoErrorsInTheLog(t *testing.T) {
+	hello, ready, _ := strings.Cut(handshake, "\n")
+	for name, level := range map[string]slog.Level{"usually nothing": slog.LevelInfo, "at most debug lines": slog.LevelDebug} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			s := newServer(t, Config{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))}, session.Config{})
+			w := serve(t, t.Context(), s)
+			w.send(t, calling("list_files", "{}")+"\n"+ready+handshake+ready+strings.Replace(hello, `"init"`, `"again"`, 1)+"\n")
+			w.in.Close()
+			if err := <-w.ended; err != nil {
+				t.Error(err)
+			}
+			if text := log.String(); strings.Contains(text, "level=ERROR") || strings.Contains(text, "initializ") != (level == slog.LevelDebug) {
+				t.Errorf("the log is\n%s", text)
+			}
+		})
+	}
+}
+
 func TestAPanicCostsOneCall(t *testing.T) {
 	var log bytes.Buffer
 	s := newServer(t, Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, session.Config{})

@@ -76,7 +76,7 @@ func New(config Config) (*Server, error) {
 		// Neither list changes while the server runs, and nothing is subscribed to.
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}, Resources: &mcp.ResourceCapabilities{}},
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
-		Logger:       slog.New(onlyErrors{config.Log.Handler()}),
+		Logger:       slog.New(ofSDK{config.Log.Handler()}),
 	})
 	for _, set := range config.Tools {
 		for _, t := range sets[set](s, runtimes) {
@@ -174,9 +174,26 @@ func wireError(err error) error {
 	return &jsonrpc.Error{Code: code, Message: p.line(), Data: encoded(map[string]problem{"error": p})}
 }
 
-// onlyErrors keeps the SDK's chatter out of the log.
-type onlyErrors struct{ slog.Handler }
+// ofSDK keeps the SDK's chatter out of the log, and a client's mistakes too
+// unless everything is logged.
+type ofSDK struct{ slog.Handler }
 
-func (h onlyErrors) Enabled(ctx context.Context, l slog.Level) bool {
+// clientMistakes are what the SDK calls errors and a client can bring about.
+var clientMistakes = []string{
+	"method invalid during initialization", "initialized before initialize", "duplicate initialized notification",
+	"duplicate initialize request", "method removed in the new protocol",
+}
+
+func (h ofSDK) Enabled(ctx context.Context, l slog.Level) bool {
 	return l >= slog.LevelError && h.Handler.Enabled(ctx, l)
+}
+
+func (h ofSDK) Handle(ctx context.Context, r slog.Record) error {
+	if slices.Contains(clientMistakes, r.Message) {
+		if !h.Handler.Enabled(ctx, slog.LevelDebug) {
+			return nil
+		}
+		r.Level = slog.LevelDebug
+	}
+	return h.Handler.Handle(ctx, r)
 }

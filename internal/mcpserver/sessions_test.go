@@ -184,6 +184,9 @@ func TestOneExecutionIsCancelledByItsID(t *testing.T) {
 	}()
 	for { // until it runs
 		if res := use(t, cs, "get_workspace_info", map[string]any{"session_id": "mine"}); field[string](t, res, "state") == "running" {
+			if notice := field[string](t, res, "notice"); !strings.Contains(notice, "busy") {
+				t.Errorf("why there are no variables is told as %q", notice)
+			}
 			break
 		}
 	}

@@ -34,7 +34,7 @@ func define[In, Out any](name, title, about string, h hints, params func(*In) []
 	open := false
 	t := &mcp.Tool{
 		Name: name, Title: title, Description: about,
-		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: h.readOnly, IdempotentHint: h.idempotent, OpenWorldHint: &open},
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: h.readOnly, IdempotentHint: h.idempotent || h.readOnly, OpenWorldHint: &open},
 		InputSchema: inputSchema(params(new(In))), OutputSchema: outputSchema[Out](),
 	}
 	if !h.readOnly { // for the others it means nothing

@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ type between struct {
 	mu        sync.Mutex // guards what follows
 	instances []sandbox.Instance
 	exit      *sandbox.Exit // how the next run ends, whatever it does
+	silent    error         // why nobody can be inspected; nil: everybody can
 }
 
 type reached struct {
@@ -48,6 +50,16 @@ func (r reached) Run(ctx context.Context, cmd sandbox.Command) (sandbox.Exit, er
 	return exit, err
 }
 
+func (r reached) Inspect(ctx context.Context) (sandbox.Inspection, error) {
+	r.backend.mu.Lock()
+	silent := r.backend.silent
+	r.backend.mu.Unlock()
+	if silent != nil {
+		return sandbox.Inspection{}, silent
+	}
+	return r.Instance.Inspect(ctx)
+}
+
 func overBetween(t *testing.T) (*session.Manager, *between) {
 	t.Helper()
 	b := &between{Fake: sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "between"})}
@@ -62,7 +74,7 @@ func TestAnInterpreterThatEndsBetweenTwoCallsIsReplacedAndTheModelTold(t *testin
 		t.Fatal(err)
 	}
 	d, err := m.Details(t.Context(), alice, id)
-	if err != nil || d.State != session.Idle || len(d.Variables) != 0 || len(d.Files) != 1 {
+	if err != nil || d.State != session.Idle || len(d.Variables) != 0 || len(d.Files) != 1 || !strings.Contains(d.Notice, "(python) has ended") {
 		t.Errorf("the session is %+v, %v", d, err)
 	}
 	r := prints(t, m, id, "print(read('kept'))", "text")
@@ -98,6 +110,21 @@ func TestWhatIsSaidAboutARunThatLeftItsInterpreterOtherwise(t *testing.T) {
 				t.Errorf("the notice is %q, want %q", r.Notice, c.want)
 			}
 		})
+	}
+}
+
+func TestDetailsTellWhichInterpreterCannotBeInspected(t *testing.T) {
+	m, b := overBetween(t)
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 1")
+	b.silent = errors.New("it does not answer")
+	d, err := m.Details(t.Context(), alice, id)
+	if err != nil || d.State != session.Live || len(d.Variables) != 0 || !strings.Contains(d.Notice, "(python) cannot be inspected") {
+		t.Errorf("the session is %+v, %v", d, err)
+	}
+	b.silent = nil
+	if d, err = m.Details(t.Context(), alice, id); err != nil || len(d.Variables) != 1 || d.Notice != "" {
+		t.Errorf("the session is %+v, %v", d, err)
 	}
 }
 

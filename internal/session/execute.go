@@ -176,11 +176,15 @@ func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
 	if err != nil {
 		return Result{}, s.broken(t, p.runtime.Name, in, err)
 	}
+	notice := s.notice(p.runtime.Name, exit)
+	if gone := overtaken(context.Cause(t.ctx)); gone != "" {
+		exit.State, notice = sandbox.Fresh, gone
+	}
 	exit.StdoutTruncated = exit.StdoutTruncated || stdout.cut
 	exit.StderrTruncated = exit.StderrTruncated || stderr.cut
 	res := Result{
 		Session: s.id, Execution: t.execution, Isolation: s.backend.Name(), Exit: exit,
-		Stdout: string(stdout.data), Stderr: string(stderr.data), Displays: shown.take(), Wall: wall, Notice: s.notice(p.runtime.Name, exit),
+		Stdout: string(stdout.data), Stderr: string(stderr.data), Displays: shown.take(), Wall: wall, Notice: notice,
 	}
 	if after, err := s.tree.Snapshot(); err != nil {
 		s.manager.log.Warn("the workspace cannot be looked at", "session", s.id, "cause", causeOf(err))

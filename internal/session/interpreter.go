@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"paddock/internal/fault"
@@ -145,8 +146,23 @@ func ended(c sandbox.Cause) string {
 	return "The program did not stop when told to (" + c.String() + ") and was stopped by force."
 }
 
+// overtaken tells what became of a session whose end, or reset, ran into a
+// program; "" where it was nothing of the kind. Whatever the program left is
+// gone by the time that anybody can look.
+func overtaken(cause error) string {
+	switch cause {
+	case errReset:
+		return "The session was reset: its variables and files are gone."
+	case errDestroyed:
+		return "The session was destroyed, with its variables and files."
+	case errExpired:
+		return "The session has expired, with its variables and files."
+	}
+	return ""
+}
+
 // Details tells about a session what files and interpreters know. It waits for
-// no program: while one runs, there are no variables.
+// no program: while one runs there are no variables, and Notice says why.
 func (m *Manager) Details(ctx context.Context, owner Owner, id ID) (Details, error) {
 	s, err := m.find(owner, id)
 	if err != nil {
@@ -169,6 +185,8 @@ func (m *Manager) Details(ctx context.Context, owner Owner, id ID) (Details, err
 	if t := s.borrow(ctx); t != nil {
 		defer s.leave(t)
 		s.inspect(t.ctx, &d)
+	} else {
+		d.Notice = "The session is busy: its variables, imports and memory can be seen when what runs has ended."
 	}
 	return d, nil
 }
@@ -188,21 +206,38 @@ func (s *session) borrow(ctx context.Context) *turn {
 	return t
 }
 
-// inspect asks every interpreter what it holds.
+// inspect asks every interpreter what it holds. The notice names those that
+// cannot say.
 func (s *session) inspect(ctx context.Context, d *Details) {
 	ctx, cancel := context.WithTimeout(ctx, inspectTime)
 	defer cancel()
 	s.mu.Lock()
 	all := maps.Clone(s.interpreters)
 	s.mu.Unlock()
+	var silent, ended []string
 	for _, runtime := range slices.Sorted(maps.Keys(all)) {
 		found, err := guard("inspecting", func() (sandbox.Inspection, error) { return all[runtime].Inspect(ctx) })
+		select {
+		case <-all[runtime].Done():
+			ended = append(ended, runtime)
+			continue
+		default:
+		}
 		if err != nil {
 			s.manager.log.Warn("an interpreter cannot be inspected", "session", s.id, "runtime", runtime, "cause", causeOf(err))
+			silent = append(silent, runtime)
 			continue
 		}
 		d.Variables = append(d.Variables, found.Variables...)
 		d.Imports = append(d.Imports, found.Imports...)
 		d.Memory += found.Memory
 	}
+	var notices []string
+	if len(ended) > 0 {
+		notices = append(notices, fmt.Sprintf("An interpreter (%s) has ended unexpectedly: its variables and imports are gone.", list(ended)))
+	}
+	if len(silent) > 0 {
+		notices = append(notices, fmt.Sprintf("An interpreter (%s) cannot be inspected now: its variables, imports and memory are missing here.", list(silent)))
+	}
+	d.Notice = strings.Join(notices, " ")
 }

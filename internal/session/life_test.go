@@ -77,6 +77,7 @@ func TestFoldersAreReadableByTheirOwnerAlone(t *testing.T) {
 func TestCloseEndsEverythingAndWorksTwice(t *testing.T) {
 	m := manager(t, session.Config{}, sandboxtest.FakeConfig{})
 	id := create(t, m, alice, "")
+	execute(t, m, id, "1") // else it may not have its interpreter yet
 	var ended []chan error
 	started := make(chan string, 1)
 	for k := range 3 {

@@ -193,6 +193,9 @@ func TestSettingsAreChecked(t *testing.T) {
 			}
 		})
 	}
+	if _, err := m.Create(t.Context(), "bob", "", session.Settings{MemoryBytes: 1 << 40}); !strings.Contains(err.Error(), "between 0 and 256 MiB") {
+		t.Errorf("too much memory: %v", err)
+	}
 	if _, err := m.Create(t.Context(), "bob", "one", session.Settings{}); err != nil {
 		t.Errorf("another owner's sessions count: %v", err)
 	}
@@ -340,7 +343,7 @@ func TestDetailsTellWhatFilesAndInterpretersKnow(t *testing.T) {
 	if len(d.Files) != 1 || d.Files[0].Path != "d.txt" || d.Files[0].Size != 5 || d.DiskBytes != 4096 || d.Memory == 0 {
 		t.Errorf("%+v", d)
 	}
-	if len(d.Variables) != 1 || d.Variables[0].Name != "x" || len(d.Imports) != 1 || d.State != session.Live {
+	if len(d.Variables) != 1 || d.Variables[0].Name != "x" || len(d.Imports) != 1 || d.State != session.Live || d.Notice != "" {
 		t.Errorf("%+v", d)
 	}
 	started, ended := make(chan string, 1), make(chan error, 1)
@@ -350,7 +353,7 @@ func TestDetailsTellWhatFilesAndInterpretersKnow(t *testing.T) {
 	}()
 	<-started
 	d, err = m.Details(t.Context(), alice, id)
-	if err != nil || d.Variables != nil || d.State != session.Running || len(d.Files) != 1 {
+	if err != nil || d.Variables != nil || d.State != session.Running || len(d.Files) != 1 || !strings.Contains(d.Notice, "busy") {
 		t.Errorf("%+v, %v", d, err)
 	}
 	if n, err := m.Cancel(alice, id, ""); n != 1 || err != nil {

@@ -172,22 +172,32 @@ func TestResetAndDestroyStopWhatRunsAndWaits(t *testing.T) {
 		},
 		"destroy": func(m *session.Manager, id session.ID) error { return m.Destroy(context.Background(), alice, id) },
 	}
+	said := map[string]string{
+		"reset":   "The session was reset: its variables and files are gone.",
+		"destroy": "The session was destroyed, with its variables and files.",
+	}
 	for name, do := range end {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, session.Config{}, func(t *testing.T, m *session.Manager) {
-				id := create(t, m, alice, "")
-				a, b := begin(t.Context(), m, id, "spin"), begin(t.Context(), m, id, "write('late', '')")
-				if err := do(m, id); err != nil {
-					t.Error(err)
-				}
-				<-a.done
-				<-b.done
-				if a.err != nil || a.res.Exit.Cause != sandbox.Cancelled {
-					t.Errorf("%+v, %v", a.res, a.err)
-				}
-				wantKind(t, b.err, fault.Cancelled)
+		for _, code := range []string{"sleep(60)", "spin"} {
+			t.Run(name+" "+code, func(t *testing.T) {
+				bubble(t, session.Config{}, func(t *testing.T, m *session.Manager) {
+					id := create(t, m, alice, "")
+					execute(t, m, id, "x = 1")
+					a, b := begin(t.Context(), m, id, code), begin(t.Context(), m, id, "write('late', '')")
+					if err := do(m, id); err != nil {
+						t.Error(err)
+					}
+					<-a.done
+					<-b.done
+					if a.err != nil || a.res.Exit.Cause != sandbox.Cancelled {
+						t.Errorf("%+v, %v", a.res, a.err)
+					}
+					if a.res.Exit.State != sandbox.Fresh || a.res.Notice != said[name] {
+						t.Errorf("its variables are %v, and the notice is %q", a.res.Exit.State, a.res.Notice)
+					}
+					wantKind(t, b.err, fault.Cancelled)
+				})
 			})
-		})
+		}
 	}
 }
 

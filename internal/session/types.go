@@ -68,6 +68,9 @@ type Details struct {
 	Files     []File
 	DiskBytes int64
 	Memory    int64
+	// Notice tells why variables, imports and memory are missing; empty: they
+	// are not.
+	Notice string
 }
 
 // File is one file of a workspace.

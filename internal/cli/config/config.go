@@ -139,7 +139,7 @@ func (c *Config) readFlags(flags map[string]string) error {
 			continue
 		}
 		if err := k.fromText(c, text); err != nil {
-			mistakes = append(mistakes, mistake("flag --"+k.Flag, k, err))
+			mistakes = append(mistakes, mistake("flag --"+k.Flag, k, err).WithCause(ErrFlag))
 			continue
 		}
 		c.origins[k.Name] = "flag --" + k.Flag
@@ -191,6 +191,9 @@ func variableSection(name string) string {
 	return sections()[i]
 }
 
-func mistake(where string, k Key, err error) error {
+// ErrFlag is the cause of a mistake in a flag: in the command line itself.
+var ErrFlag = errors.New("a flag's value")
+
+func mistake(where string, k Key, err error) *fault.Error {
 	return fault.New(fault.Invalid, "%s: %s: %v", where, k.Name, err).WithHint("%s: %s", k.Name, k.Doc)
 }
