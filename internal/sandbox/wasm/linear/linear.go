@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"unsafe"
 )
 
 // PageSize is the unit in which memory is compared and saved, in bytes. It is
@@ -155,11 +156,12 @@ func isZero(p []byte) bool {
 
 // Memory is one guest's linear memory. It is used by one goroutine at a time.
 type Memory struct {
-	all     []byte // the whole reservation
+	all     []byte // what the memory may become
 	length  uint64
 	limit   uint64
 	image   *Image
 	refused bool
+	guard   uint64 // the whole reservation where what is beyond length is not there; else 0
 }
 
 // New maps img, or zeros where img is nil, for a guest that may grow to limit
@@ -176,6 +178,22 @@ func New(img *Image, limit uint64) (*Memory, error) {
 	return m, m.reserve()
 }
 
+// NewGuarded is New with a reservation of so many bytes, in which all that the
+// memory does not have faults when it is touched. Not every system can do it.
+func NewGuarded(img *Image, limit, reservation uint64) (*Memory, error) {
+	m := &Memory{limit: min(limit, reservation) / wasmPage * wasmPage, image: img, guard: reservation}
+	if img != nil {
+		if img.Bytes > m.limit {
+			return nil, fmt.Errorf("a limit of %d bytes is below the %d that the interpreter itself needs", limit, img.Bytes)
+		}
+		m.length = img.Bytes
+	}
+	return m, m.reserve()
+}
+
+// Base is where the memory begins; it never moves.
+func (m *Memory) Base() unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(m.all)) }
+
 // Bytes is the memory as long as it is now. It is valid until the next
 // Reallocate.
 func (m *Memory) Bytes() []byte { return m.all[:m.length:m.length] }
@@ -184,6 +202,10 @@ func (m *Memory) Bytes() []byte { return m.all[:m.length:m.length] }
 // limit it gives nil, which the guest sees as a failed allocation.
 func (m *Memory) Reallocate(size uint64) []byte {
 	if size > m.limit {
+		m.refused = true
+		return nil
+	}
+	if size > m.length && m.guard > 0 && m.open(m.length, size) != nil {
 		m.refused = true
 		return nil
 	}

@@ -2,6 +2,7 @@ package linear
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -230,5 +231,34 @@ func TestAnImageAppearsWholeOrNotAtAll(t *testing.T) {
 	}
 	if names, err := os.ReadDir(dir); err != nil || len(names) != 0 {
 		t.Errorf("left behind: %v (%v)", names, err)
+	}
+}
+
+func TestAGuardedMemoryGrowsWithinItsReservation(t *testing.T) {
+	for name, img := range map[string]*Image{"of an image": openImage(t, writeImage(t, 1)), "of nothing": nil} {
+		t.Run(name, func(t *testing.T) {
+			m, err := NewGuarded(img, 4*wasmPage, 1<<30)
+			if errors.Is(err, errors.ErrUnsupported) {
+				t.Skip("not on this system")
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Free()
+			base := m.Base()
+			for size := uint64(2 * wasmPage); size <= 4*wasmPage; size += wasmPage {
+				grown := m.Reallocate(size)
+				if uint64(len(grown)) != size || m.Base() != base {
+					t.Fatalf("it grew to %d", len(grown))
+				}
+				grown[size-1] = 1
+			}
+			if m.Reallocate(5*wasmPage) != nil || m.Room() != 0 {
+				t.Error("it grew beyond its limit")
+			}
+			if img != nil && m.Page(1)[0] != 1 {
+				t.Error("the image is not there")
+			}
+		})
 	}
 }

@@ -12,12 +12,18 @@ import (
 // reserve maps the whole limit, which costs address space and nothing else
 // until it is written, and the image over its beginning.
 func (m *Memory) reserve() error {
-	size := max(m.limit, PageSize)
-	all, err := unix.MmapPtr(-1, 0, nil, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	size, protection := max(m.limit, PageSize), unix.PROT_READ|unix.PROT_WRITE
+	if m.guard > 0 {
+		size, protection = m.guard, unix.PROT_NONE
+	}
+	all, err := unix.MmapPtr(-1, 0, nil, uintptr(size), protection, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
 		return fmt.Errorf("reserving %d bytes: %w", size, err)
 	}
-	m.all = unsafe.Slice((*byte)(all), size)
+	m.all = unsafe.Slice((*byte)(all), size)[:max(m.limit, PageSize)]
+	if m.guard > 0 && m.image == nil {
+		return nil
+	}
 	if m.image == nil || m.image.Bytes == 0 {
 		return nil
 	}
@@ -30,11 +36,16 @@ func (m *Memory) reserve() error {
 	return nil
 }
 
+// open makes a part of a guarded reservation usable.
+func (m *Memory) open(from, to uint64) error {
+	return unix.Mprotect(m.all[from:to], unix.PROT_READ|unix.PROT_WRITE)
+}
+
 // Free gives the memory back. It works twice.
 func (m *Memory) Free() {
 	if m.all != nil {
 		// It can only fail for an address that is not mapped.
-		_ = unix.MunmapPtr(unsafe.Pointer(&m.all[0]), uintptr(len(m.all)))
+		_ = unix.MunmapPtr(m.Base(), uintptr(max(uint64(len(m.all)), m.guard)))
 		m.all, m.length = nil, 0
 	}
 }

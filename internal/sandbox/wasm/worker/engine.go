@@ -18,7 +18,9 @@ type engine interface {
 
 // code is one guest, ready to be instantiated any number of times.
 type code interface {
-	// instantiate makes a module over memory, whose imports in serves.
+	// reserve gives the memory that a module needs: img, growing to limit.
+	reserve(img *linear.Image, limit uint64) (*linear.Memory, error)
+	// instantiate makes a module over such a memory, whose imports in serves.
 	instantiate(in *instance, memory *linear.Memory) (module, error)
 }
 
@@ -36,6 +38,10 @@ type module interface {
 	// stackPointer is the module's own, which a checkpoint has to hold.
 	stackPointer() uint64
 	setStackPointer(v uint64)
+	// attend has the guest interrupted and killed when the channels are closed,
+	// for the length of a run. It tells afterwards whether it interrupted. An
+	// engine whose guests tick need not: instance.poll does it.
+	attend(soft, hard <-chan struct{}, words []word) (leave func() (interrupted bool))
 	close()
 }
 

@@ -46,6 +46,7 @@ type instance struct {
 	saved  checkpoint
 	meter  meter
 	words  []word        // what to set in memory to interrupt the program
+	leave  func() bool   // ends what attends to the run; nil where the guest ticks
 	raised int           // how often that was done in this run
 	began  time.Duration // the thread's CPU time when this run began
 	cpu    time.Duration // what the runs before it took
@@ -78,7 +79,7 @@ func (in *instance) revive() error {
 		return fault.New(fault.Invalid, "a memory limit of %d MiB is too low: the %s interpreter itself needs %d MiB", limit>>20, in.program.guest.Name, (needs+reserve)>>20).
 			WithHint("give it 64 MiB or more")
 	}
-	memory, err := linear.New(in.program.image, limit)
+	memory, err := in.program.code.reserve(in.program.image, limit)
 	if err != nil {
 		return err
 	}

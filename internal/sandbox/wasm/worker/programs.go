@@ -63,7 +63,7 @@ func ImagePath(cacheDir string, g *guest.Guest) string {
 func compiledDir(cacheDir string) string { return filepath.Join(cacheDir, "compiled") }
 
 func newLoader(ctx context.Context, cacheDir string) (*loader, error) {
-	e, err := newWazero(ctx, compiledDir(cacheDir))
+	e, err := newEngine(ctx, compiledDir(cacheDir))
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (l *loader) capture(p *program, path string) error {
 	if err != nil {
 		return err
 	}
-	memory, err := linear.New(nil, bootMemory)
+	memory, err := p.code.reserve(nil, bootMemory)
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,8 @@ func (in *instance) begin(body wire.RunBody) {
 	in.meter = meter{limit: body.Limits.Fuel}
 	in.raised, in.exiting = 0, false
 	in.vm.memory.Refused()
+	soft, hard := in.ctl.stops()
+	in.leave = in.vm.attend(soft, hard, in.words)
 	in.vm.setCounter(in.meter.portion())
 	for _, m := range in.mounts {
 		m.Dir.Changed() // between runs the server may have
@@ -31,6 +33,10 @@ func (in *instance) begin(body wire.RunBody) {
 
 // end tells how the run was stopped, if it was.
 func (in *instance) end() sandbox.Cause {
+	if in.leave != nil && in.leave() {
+		in.raised++
+	}
+	in.leave = nil
 	in.meter.spend(in.counter())
 	if in.vm != nil {
 		in.vm.setCounter(math.MaxInt32)
@@ -69,7 +75,7 @@ func (in *instance) poll() {
 // raise interrupts the program, once: one that catches the interrupt may
 // clean up undisturbed until its grace is over.
 func (in *instance) raise() {
-	if in.raised > 0 || len(in.words) == 0 {
+	if in.raised > 0 || len(in.words) == 0 || in.leave != nil {
 		return // raised already, or the language asks by itself
 	}
 	in.raised++

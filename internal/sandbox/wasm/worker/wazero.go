@@ -137,6 +137,12 @@ func (c wazeroCode) instantiate(in *instance, memory *linear.Memory) (module, er
 	return m, nil
 }
 
+func (wazeroCode) reserve(img *linear.Image, limit uint64) (*linear.Memory, error) {
+	return linear.New(img, limit)
+}
+
+func (*wazeroModule) attend(_, _ <-chan struct{}, _ []word) func() bool { return nil }
+
 func (m *wazeroModule) call(name string, args ...uint64) (uint64, error) {
 	f := m.exports[name]
 	if f == nil {

@@ -1,0 +1,73 @@
+// Native turns what wabt's wasm2c made of the guests into C that a compiler can
+// take in parallel, with the doors to the host around it.
+//
+//	native -out DIR [-units N] NAME.c...   each with its NAME.h beside it
+//
+// For each guest it writes NAME.h, NAME_common.h and NAME_0.c to NAME_N.c, and
+// for all of them guests.c: the exports, the imports and their signatures.
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+func main() {
+	out := flag.String("out", "", "where the C goes")
+	units := flag.Int("units", 16, "how many files each guest becomes")
+	flag.Parse()
+	if err := run(*out, *units, flag.Args()); err != nil {
+		fmt.Fprintf(os.Stderr, "paddock: error: translating the guests: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(out string, units int, sources []string) error {
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
+	var guests []*module
+	for _, path := range sources {
+		name := strings.TrimSuffix(filepath.Base(path), ".c")
+		code, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		header, err := os.ReadFile(strings.TrimSuffix(path, ".c") + ".h")
+		if err != nil {
+			return err
+		}
+		files, err := split(name, string(code), units)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		files[name+".h"] = string(header)
+		m, err := parseHeader(name, string(header))
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		guests = append(guests, m)
+		for file, text := range files {
+			if err := write(filepath.Join(out, file), text); err != nil {
+				return err
+			}
+		}
+	}
+	text, err := doors(guests)
+	if err != nil {
+		return err
+	}
+	return write(filepath.Join(out, "guests.c"), text)
+}
+
+// write leaves a file alone that is what it should be.
+func write(path, text string) error {
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, []byte(text)) {
+		return nil
+	}
+	return os.WriteFile(path, []byte(text), 0o644)
+}
