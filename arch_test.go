@@ -15,7 +15,7 @@ var mayImport = map[string][]string{
 	"cmd/paddock":                   {"internal/cli", "internal/sandbox/wasm/worker"},
 	"guest":                         {"internal/fault"},
 	"guest/build/instrument":        {},
-	"guest/build/native":            {},
+	"guest/build/native":            {"guest/build/instrument"},
 	"guest/build/pack":              {"guest", "guest/build/instrument"},
 	"internal/cli":                  {"internal/cli/config", "internal/fault", "internal/mcpserver", "internal/sandbox", "internal/sandbox/wasm", "internal/session", "internal/workspace"},
 	"internal/cli/config":           {"internal/fault"},

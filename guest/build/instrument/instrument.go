@@ -1,7 +1,7 @@
 // Package instrument prepares a WebAssembly guest for the host: it takes the
 // initial memory out, so that the host can map a captured one in its place,
 // and makes every loop and every function give the host a word from time to
-// time.
+// time, where the engine needs that.
 //
 // It runs when a guest is built, on modules of our own making; it understands
 // the MVP plus the features that the guests' compilers use (bulk memory, sign
@@ -47,10 +47,17 @@ const (
 
 // Prepare takes the memory out of module and instruments its code.
 func Prepare(module []byte, tick Tick) (*Result, error) {
+	return (&writer{tick: &tick}).rewrite(module)
+}
+
+// Strip takes the memory out of module and leaves its code alone.
+func Strip(module []byte) (*Result, error) { return (&writer{}).rewrite(module) }
+
+func (w *writer) rewrite(module []byte) (*Result, error) {
 	if len(module) < 8 || !bytes.Equal(module[:8], []byte("\x00asm\x01\x00\x00\x00")) {
 		return nil, errors.New("not a WebAssembly module")
 	}
-	w := &writer{out: append([]byte{}, module[:8]...), tick: tick}
+	w.out = append(w.out, module[:8]...)
 	r := reader{b: module[8:]}
 	for len(r.b) > 0 && r.err == nil {
 		id := r.byte()
@@ -62,7 +69,7 @@ func Prepare(module []byte, tick Tick) (*Result, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
-	if !w.counted {
+	if w.tick != nil && !w.counted {
 		return nil, errors.New("the module has no globals or no code to instrument")
 	}
 	return &Result{Module: w.out, Memory: w.memory, Sites: w.sites}, nil
@@ -74,7 +81,7 @@ func Prepare(module []byte, tick Tick) (*Result, error) {
 type writer struct {
 	out       []byte
 	memory    []byte
-	tick      Tick
+	tick      *Tick // nil: the code does not count
 	tickIndex uint32
 	counter   uint32
 	counted   bool
@@ -84,18 +91,20 @@ type writer struct {
 func (w *writer) section(id byte, body reader) error {
 	b := body.b
 	var err error
-	switch id {
-	case sectionCustom, sectionDataCount:
+	switch {
+	case id == sectionCustom || id == sectionDataCount:
 		return nil
-	case sectionData:
+	case id == sectionData:
 		return w.takeMemory(body)
-	case sectionImport:
-		w.tickIndex, err = findImport(body, w.tick)
-	case sectionGlobal:
+	case w.tick == nil:
+		// as it is
+	case id == sectionImport:
+		w.tickIndex, err = findImport(body, *w.tick)
+	case id == sectionGlobal:
 		b = w.addCounter(body)
-	case sectionExport:
+	case id == sectionExport:
 		b = appendOne(body, exportOf(Counter, w.counter))
-	case sectionCode:
+	case id == sectionCode:
 		b, err = w.instrument(body)
 	}
 	if err != nil {

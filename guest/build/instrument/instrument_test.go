@@ -100,3 +100,21 @@ func FuzzPrepareNeverPanics(f *testing.F) {
 		}
 	})
 }
+
+func TestAStrippedModuleKeepsItsCode(t *testing.T) {
+	r, err := Strip(module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prepared, err := Prepare(module, Tick{Module: "t", Name: "tick"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(r.Memory, prepared.Memory) || r.Sites != 0 {
+		t.Error("its memory is another than that of the prepared one, or it counts")
+	}
+	body := module[bytes.Index(module, []byte{10, 18, 1, 16, 0}):][:20]
+	if !bytes.Contains(r.Module, body) || bytes.Contains(r.Module, []byte(Counter)) {
+		t.Error("its code was changed")
+	}
+}

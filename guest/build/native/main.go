@@ -1,7 +1,10 @@
-// Native turns what wabt's wasm2c made of the guests into C that a compiler can
-// take in parallel, with the doors to the host around it.
+// Native takes the guests' modules to C and back out of wabt's hands.
 //
+//	native -strip IN OUT                   takes a module's memory out, for wasm2c
 //	native -out DIR [-units N] NAME.c...   each with its NAME.h beside it
+//
+// The second turns what wasm2c made of the guests into C that a compiler can
+// take in parallel, with the doors to the host around it.
 //
 // For each guest it writes NAME.h, NAME_common.h and NAME_0.c to NAME_N.c, and
 // for all of them guests.c: the exports, the imports and their signatures.
@@ -14,16 +17,38 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"paddock/guest/build/instrument"
 )
 
 func main() {
 	out := flag.String("out", "", "where the C goes")
 	units := flag.Int("units", 16, "how many files each guest becomes")
+	strip := flag.String("strip", "", "the module whose memory is taken out")
 	flag.Parse()
+	if *strip != "" {
+		if err := stripTo(*strip, flag.Arg(0)); err != nil {
+			fmt.Fprintf(os.Stderr, "paddock: error: taking the memory out of %s: %v\n", *strip, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := run(*out, *units, flag.Args()); err != nil {
 		fmt.Fprintf(os.Stderr, "paddock: error: translating the guests: %v\n", err)
 		os.Exit(1)
 	}
+}
+
+func stripTo(in, out string) error {
+	module, err := os.ReadFile(in)
+	if err != nil {
+		return err
+	}
+	r, err := instrument.Strip(module)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(out, r.Module, 0o644)
 }
 
 func run(out string, units int, sources []string) error {
