@@ -71,8 +71,8 @@ type sample []time.Duration
 
 func (s sample) at(p float64) time.Duration { return s[min(len(s)-1, int(p*float64(len(s))))] }
 
-// measure runs f n times.
-func measure(n int, f func() error) (sample, error) {
+// measure runs f n times, and what comes after it outside of the time.
+func measure(n int, f func() error, after ...func() error) (sample, error) {
 	s := make(sample, 0, n)
 	for range n {
 		begin := time.Now()
@@ -80,6 +80,11 @@ func measure(n int, f func() error) (sample, error) {
 			return nil, err
 		}
 		s = append(s, time.Since(begin))
+		for _, g := range after {
+			if err := g(); err != nil {
+				return nil, err
+			}
+		}
 	}
 	slices.Sort(s)
 	return s, nil
