@@ -82,6 +82,11 @@ test: guest/dist/stamp ## tests with the race detector, real guests included
 	@echo "paddock: CPython's own tests and test262, in the guests"
 	@go test -timeout 25m -run 'OwnTests$$' ./internal/sandbox/wasm
 
+.PHONY: native
+native: guests ## translate the guests ahead of time, and test the backend on that engine (not yet in the binary)
+	@bash guest/build/native.sh internal/sandbox/wasm/native/lib
+	@CC=clang-19 CGO_ENABLED=1 go test -tags native -timeout 25m -skip 'OwnTests$$|TestTheBackendKeepsTheContract/.*/limits/.*fuel' ./internal/sandbox/wasm
+
 .PHONY: bench
 bench: bin/paddock prepare ## one table of measurements, each with its baseline
 	@PADDOCK_BIN=$(CURDIR)/bin/paddock bash tests/bench/bench.sh

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"sort"
@@ -20,18 +21,25 @@ type module struct {
 	exports  []function
 	hosts    []string // the import modules, in the order of the instantiation
 	pointers map[string]bool
+	pages    string // of its memory when it begins
 }
 
 var (
 	about = regexp.MustCompile(`^/\* (import|export): '([^']*)'(?: '([^']*)')? \*/$`)
 	proto = regexp.MustCompile(`^([\w ]+?\*?) ?(Z_\w+)\((.*)\);$`)
 	hosts = regexp.MustCompile(`^void Z_\w+_instantiate\((.*)\);$`)
+	pages = regexp.MustCompile(`wasm_rt_allocate_memory\(&instance->\w+, (\d+), \d+\);`)
 	names = regexp.MustCompile(`struct (Z_\w+_instance_t)\*`)
 )
 
-// parseHeader reads what wasm2c says in NAME.h.
-func parseHeader(name, header string) (*module, error) {
+// parse reads what wasm2c says in NAME.h, and in NAME.c of the memory.
+func parse(name, header, code string) (*module, error) {
 	m := &module{name: name, pointers: map[string]bool{}}
+	size := pages.FindStringSubmatch(code)
+	if size == nil {
+		return nil, errors.New("the guest has no memory")
+	}
+	m.pages = size[1]
 	lines := strings.Split(header, "\n")
 	for i, l := range lines {
 		if h := hosts.FindStringSubmatch(l); h != nil {
@@ -145,8 +153,8 @@ func (g *module) table(b *strings.Builder) {
 	}
 	b.WriteString("  {0}\n};\n")
 	fmt.Fprintf(b, "static void %s_instantiate(void *i, pd_guest *g) { Z_%s_instantiate(i%s); }\n", g.name, g.name, strings.Repeat(", (void *)g", len(g.hosts)))
-	fmt.Fprintf(b, "static const struct pd_module %s_module = {%q, sizeof(Z_%s_instance_t), Z_%s_init_module, %s_instantiate, (void *)Z_%s_free, (void *)Z_%sZ_memory, (void *)Z_%sZ___stack_pointer, %s_exports};\n",
-		g.name, g.name, g.name, g.name, g.name, g.name, g.name, g.name, g.name)
+	fmt.Fprintf(b, "static const struct pd_module %s_module = {%q, sizeof(Z_%s_instance_t), %s, Z_%s_init_module, %s_instantiate, (void *)Z_%s_free, (void *)Z_%sZ_memory, (void *)Z_%sZ___stack_pointer, %s_exports};\n",
+		g.name, g.name, g.name, g.pages, g.name, g.name, g.name, g.name, g.name, g.name)
 }
 
 func toWord(ctype, value string) string {

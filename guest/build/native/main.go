@@ -71,7 +71,7 @@ func run(out string, units int, sources []string) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		files[name+".h"] = string(header)
-		m, err := parseHeader(name, string(header))
+		m, err := parse(name, string(header), string(code))
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}

@@ -33,7 +33,8 @@ struct pd_import { const char *module, *name; int params; };
 struct pd_export { const char *name; void (*call)(void *instance, uint64_t *args); int params, result; };
 struct pd_module {
   const char *name;
-  size_t size; // of an instance
+  size_t size;    // of an instance
+  uint32_t pages; // of its memory when it begins
   void (*init)(void);
   void (*instantiate)(void *instance, pd_guest *);
   void (*free)(void *instance);

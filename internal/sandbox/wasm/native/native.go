@@ -3,8 +3,8 @@
 package native
 
 /*
-#cgo CFLAGS: -O2 -I${SRCDIR}/../../../../guest/dist/native
-#cgo LDFLAGS: ${SRCDIR}/../../../../guest/dist/native/libguests.a -lm
+#cgo CFLAGS: -O2 -I${SRCDIR}/lib
+#cgo LDFLAGS: ${SRCDIR}/lib/libguests.a -lm
 #include "guest.h"
 */
 import "C"
@@ -22,6 +22,9 @@ type Module struct {
 	c       *C.struct_pd_module
 	exports map[string]*C.struct_pd_export
 }
+
+// Pages is how large the memory is when the guest begins, in pages of 64 KiB.
+func (m *Module) Pages() uint32 { return uint32(m.c.pages) }
 
 // Import is a function that guests import; its position among the Imports is
 // how a Host is asked for it.

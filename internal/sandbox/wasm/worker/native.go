@@ -66,6 +66,9 @@ type nativeModule struct {
 
 func (c *nativeCode) instantiate(in *instance, memory *linear.Memory) (module, error) {
 	m := &nativeModule{code: c, in: in, vm: memory}
+	if memory.Reallocate(max(uint64(len(memory.Bytes())), uint64(c.module.Pages())<<16)) == nil {
+		return nil, errors.New("the guest does not fit into its memory limit")
+	}
 	var err error
 	pages := uint32(len(memory.Bytes()) >> 16)
 	m.guest, err = c.module.New(memory.Base(), reservation, pages, pages+uint32(memory.Room()>>16), m)

@@ -50,7 +50,9 @@ func loaderIn(t *testing.T, dir string) *loader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.engine.(*wazeroEngine).runtime.Close(context.Background()) })
+	if e, ok := l.engine.(*wazeroEngine); ok {
+		t.Cleanup(func() { e.runtime.Close(context.Background()) })
+	}
 	return l
 }
 
