@@ -98,9 +98,11 @@ static void set_base(pd_guest *g) { (void)g; }
 #endif
 
 static enum pd_status enter(pd_guest *g, void *to) {
+  static __thread int tid; // asking the kernel each time costs more than the rest
+  if (!tid) tid = (int)syscall(SYS_gettid);
   set_base(g);
   set_current(g);
-  __atomic_store_n(&g->tid, (int)syscall(SYS_gettid), __ATOMIC_SEQ_CST);
+  __atomic_store_n(&g->tid, tid, __ATOMIC_SEQ_CST);
   pd_switch(&g->host_sp, to);
   __atomic_store_n(&g->tid, 0, __ATOMIC_SEQ_CST);
   set_current(0);

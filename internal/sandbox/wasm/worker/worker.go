@@ -4,8 +4,8 @@
 // over its standard input.
 //
 // The life of a call here: worker.serve reads a frame, instance.run executes
-// it, instance.pursue asks the guest's driver, engine.go calls into the
-// WebAssembly module, control.go stops it when it must.
+// it, instance.pursue asks the guest's driver, a language calls into the
+// WebAssembly module through an engine, control.go stops it when it must.
 package worker
 
 import (
