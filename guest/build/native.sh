@@ -30,7 +30,7 @@ dir=$cache/native-$key
 if [ ! -d "$dir" ]; then
 	begin=$SECONDS
 	fetch_source "$wabt" pool/main/w/wabt/wabt_1.0.32-1_amd64.deb -
-	work=$cache/work/native
+	work=$cache/native.tmp
 	rm -rf "$work" && mkdir -p "$work/c"
 	say "native: translating the guests to C"
 	(cd "$work" && ar p "$cache/sources/$wabt" data.tar.xz | tar -xJ ./usr/bin/wasm2c ./usr/include/wasm-rt.h)
