@@ -34,9 +34,31 @@ guest/dist/stamp: $(GUEST_INPUTS)
 guests-verify: ## build the guests again from nothing and compare
 	@bash guest/build/verify.sh guest/dist
 
+## Native engine --------------------------------------------------------------
+
+# The guests translated ahead of time, in a worker that the binary carries.
+# NATIVE=0 leaves it out; elsewhere than on Linux it is not known.
+PLATFORM := $(shell go env GOOS)-$(shell go env GOARCH)
+NATIVE ?= $(if $(filter linux-amd64 linux-arm64,$(PLATFORM)),1,0)
+ENGINE := internal/sandbox/wasm/native/lib/libguests.a
+CARRIED := internal/sandbox/wasm/nativeworker/dist
+WORKER := $(CARRIED)/$(PLATFORM)/worker.sha256
+PROGRAM_FILES := $(filter-out %_test.go,$(GO_FILES))
+
+$(ENGINE): guest/dist/stamp $(wildcard guest/build/native/* internal/sandbox/wasm/native/guest.h)
+	@bash guest/build/native.sh $(@D)
+
+$(WORKER): $(ENGINE) $(PROGRAM_FILES) $(wildcard internal/sandbox/wasm/native/guest.*) bin/native-$(NATIVE)
+	@echo "paddock: building the worker with the native engine"
+	@bash guest/build/worker.sh $(@D)
+
+# What was chosen last.
+bin/native-$(NATIVE):
+	@mkdir -p bin && rm -f bin/native-* $(CARRIED)/*/worker.* && touch $@
+
 ## Binary ---------------------------------------------------------------------
 
-bin/paddock: $(GO_FILES) guest/dist/stamp
+bin/paddock: $(PROGRAM_FILES) guest/dist/stamp bin/native-$(NATIVE) $(if $(filter 1,$(NATIVE)),$(WORKER))
 	@echo "paddock: building bin/paddock"
 	@go build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/paddock
 
@@ -81,11 +103,6 @@ test: guest/dist/stamp ## tests with the race detector, real guests included
 	@CGO_ENABLED=1 PADDOCK_BIN=$(CURDIR)/bin/paddock go test -race -timeout 25m -skip 'OwnTests$$' ./...
 	@echo "paddock: CPython's own tests and test262, in the guests"
 	@go test -timeout 25m -run 'OwnTests$$' ./internal/sandbox/wasm
-
-.PHONY: native
-native: guests ## translate the guests ahead of time, and test the backend on that engine (not yet in the binary)
-	@bash guest/build/native.sh internal/sandbox/wasm/native/lib
-	@CC=clang-19 CGO_ENABLED=1 go test -tags native -timeout 25m -skip 'OwnTests$$|TestTheBackendKeepsTheContract/.*/limits/.*fuel' ./internal/sandbox/wasm
 
 .PHONY: bench
 bench: bin/paddock prepare ## one table of measurements, each with its baseline

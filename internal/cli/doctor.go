@@ -147,6 +147,7 @@ func (p *program) examine(ctx context.Context, d *diagnosis) {
 		d.add("isolation "+parts.backend.Name(), bad, probe.Reason, probe.Hint)
 		return
 	}
+	d.add("isolation "+parts.backend.Name(), good, "engine "+probe.Engine, "")
 	if probe.Reason != "" { // one of the interpreters is missing
 		d.add("isolation "+parts.backend.Name(), weak, probe.Reason, probe.Hint)
 	}

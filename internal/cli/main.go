@@ -45,7 +45,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 type program struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	newBackend     func(places, *slog.Logger) (sandbox.Backend, error)
+	newBackend     func(places, *config.Config, *slog.Logger) (sandbox.Backend, error)
 
 	// What load fills in:
 	config *config.Config

@@ -17,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 
+	"paddock/internal/cli/config"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
@@ -42,7 +43,7 @@ func TestMain(m *testing.M) {
 	}})
 }
 
-func newFake(places, *slog.Logger) (sandbox.Backend, error) {
+func newFake(places, *config.Config, *slog.Logger) (sandbox.Backend, error) {
 	return sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "wasm"}), nil
 }
 
@@ -53,7 +54,7 @@ type result struct {
 }
 
 // command runs a command line in this process, with folders of its own.
-func command(t *testing.T, newBackend func(places, *slog.Logger) (sandbox.Backend, error), args ...string) result {
+func command(t *testing.T, newBackend func(places, *config.Config, *slog.Logger) (sandbox.Backend, error), args ...string) result {
 	t.Helper()
 	dir := t.TempDir()
 	t.Setenv("PADDOCK_STATE_DIR", filepath.Join(dir, "state"))
@@ -67,7 +68,7 @@ func command(t *testing.T, newBackend func(places, *slog.Logger) (sandbox.Backen
 }
 
 func TestAPanicPrintsAShortMessage(t *testing.T) {
-	panics := func(places, *slog.Logger) (sandbox.Backend, error) { panic("a mistake") }
+	panics := func(places, *config.Config, *slog.Logger) (sandbox.Backend, error) { panic("a mistake") }
 	for _, test := range []struct {
 		name  string
 		args  []string

@@ -8,14 +8,19 @@ import (
 	"path/filepath"
 	"time"
 
+	"paddock/internal/cli/config"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/wasm"
 	"paddock/internal/session"
 )
 
 // newWasm makes the backend that programs run in.
-func newWasm(at places, log *slog.Logger) (sandbox.Backend, error) {
-	return wasm.New(wasm.Config{CacheDir: at.cache, OwnersDir: filepath.Join(at.state, "owners"), Log: log})
+func newWasm(at places, conf *config.Config, log *slog.Logger) (sandbox.Backend, error) {
+	c := wasm.Config{CacheDir: at.cache, OwnersDir: filepath.Join(at.state, "owners"), Log: log}
+	if conf.Policy.Fuel > 0 { // every session will be metered
+		c.Engine = wasm.Wazero
+	}
+	return wasm.New(c)
 }
 
 // preparer is a backend that has something to make once for each machine.
@@ -30,7 +35,7 @@ type parts struct {
 // open joins the parts as the configuration says, after change (nil: nothing)
 // has had its say. They end with close.
 func (p *program) open(change func(*session.Config)) (*parts, error) {
-	b, err := p.newBackend(p.places, p.log)
+	b, err := p.newBackend(p.places, p.config, p.log)
 	if err != nil {
 		return nil, fmt.Errorf("making the backend: %w", err)
 	}

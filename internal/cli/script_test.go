@@ -13,6 +13,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"paddock/internal/cli/config"
 	"paddock/internal/sandbox/sandboxtest"
 )
 
@@ -38,7 +39,7 @@ const promptly = "atexit_sleep_ms=0"
 // guests are the names of the interpreters that run here.
 func guests(t *testing.T) (names []string, reason string) {
 	t.Helper()
-	b, err := newWasm(places{state: t.TempDir(), cache: cacheDir(t)}, slog.New(slog.DiscardHandler))
+	b, err := newWasm(places{state: t.TempDir(), cache: cacheDir(t)}, new(config.Config), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,10 +68,12 @@ type Execution struct {
 	ExitCode        int           `json:"exit_code"`
 	Success         bool          `json:"success"`
 	ExecutionTimeMS float64       `json:"execution_time_ms"`
-	FuelConsumed    uint64        `json:"fuel_consumed"`
+	FuelConsumed    uint64        `json:"fuel_consumed"` // 0 where nothing counts it
+	FuelLimit       uint64        `json:"fuel_limit"`    // what was in force; 0: none
 	SessionID       session.ID    `json:"session_id"`
 	ExecutionID     string        `json:"execution_id"`
 	Isolation       string        `json:"isolation"`
+	Engine          string        `json:"engine"` // what executed it, for example "native"
 	Result          string        `json:"result"` // repr of the last expression
 	FilesChanged    []Change      `json:"files_changed"`
 	FilesOmitted    int           `json:"files_omitted,omitempty"` // changes beyond the list
@@ -134,7 +136,7 @@ func describe(res session.Result) (Execution, []shown) {
 	out := Execution{
 		ExitCode: exit.Code, Success: exit.Cause == sandbox.Exited && exit.Code == 0 && exit.Error == nil,
 		ExecutionTimeMS: milliseconds(res.Wall), FuelConsumed: exit.Usage.Fuel,
-		SessionID: res.Session, ExecutionID: res.Execution, Isolation: res.Isolation,
+		SessionID: res.Session, ExecutionID: res.Execution, Isolation: res.Isolation, Engine: exit.Engine, FuelLimit: exit.Usage.FuelLimit,
 		Result: cutMiddle(exit.Result, maxResult), FilesChanged: []Change{},
 		StdoutTruncated: exit.StdoutTruncated, StderrTruncated: exit.StderrTruncated,
 		StoppedBy: stopped[exit.Cause], Error: errorOf(exit), Notice: res.Notice,

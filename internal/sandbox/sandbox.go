@@ -53,7 +53,7 @@ type Probe struct {
 	Available   bool
 	Reason      string       // why not, when it is not available
 	Hint        string       // what to change then
-	Engine      string       // what executes the guest's code: "wazero"
+	Engine      string       // what executes the guest's code, as a rule: "native", "wazero"
 	Runtimes    []Runtime    // what Start accepts
 	Protections []Protection // walls around the guest beside the isolation itself
 }
@@ -107,6 +107,9 @@ type Limits struct {
 	// MemoryBytes bounds the interpreter's memory, its own needs included
 	// (about 20 MiB for Python).
 	MemoryBytes int64
+	// Metered lets runs have RunLimits.Fuel. Counting it may cost speed, so it is
+	// not done for everybody.
+	Metered bool
 }
 
 // Command is one program, or one piece of a session's program.
@@ -134,6 +137,7 @@ type Command struct {
 // of it, except for Grace.
 type RunLimits struct {
 	// Fuel bounds the work: loop rounds and function calls of the interpreter.
+	// In an instance that is not Metered it is a fault.Unsupported.
 	Fuel uint64
 	// StdoutBytes and StderrBytes bound what is passed on; what goes beyond is
 	// cut and flagged. A program that prints sixty-four times as much is stopped.
@@ -212,7 +216,9 @@ type Exit struct {
 	State State
 	// StdoutTruncated and StderrTruncated tell that output was cut.
 	StdoutTruncated, StderrTruncated bool
-	Usage                            Usage
+	// Engine is what executed it; see Probe.
+	Engine string
+	Usage  Usage
 }
 
 // ProgramError is an error that a program did not catch.
@@ -226,9 +232,11 @@ type ProgramError struct {
 
 // Usage is what a run cost.
 type Usage struct {
-	CPU    time.Duration // of the guest's thread
-	Fuel   uint64        // see RunLimits.Fuel
-	Memory int64         // bytes of linear memory at the end
+	CPU  time.Duration // of the guest's thread
+	Fuel uint64        // see RunLimits.Fuel; 0 where the engine does not count
+	// FuelLimit is the RunLimits.Fuel that was in force; 0: none.
+	FuelLimit uint64
+	Memory    int64 // bytes of linear memory at the end
 }
 
 // Inspection is what an interpreter holds.

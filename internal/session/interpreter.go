@@ -67,7 +67,8 @@ func (s *session) spec(runtime string) sandbox.Spec {
 	memory := cmp.Or(s.record.Settings.MemoryBytes, c.MemoryBytes)
 	s.mu.Unlock()
 	return sandbox.Spec{
-		Owner: string(s.owner), Runtime: runtime, Dir: "/workspace", Env: env, Limits: sandbox.Limits{MemoryBytes: memory},
+		Owner: string(s.owner), Runtime: runtime, Dir: "/workspace", Env: env,
+		Limits: sandbox.Limits{MemoryBytes: memory, Metered: c.Limits.Fuel > 0},
 		Mounts: []sandbox.Mount{
 			{Guest: "/workspace", Aliases: []string{"/app"}, Host: filepath.Join(s.dir, workspaceFolder), DiskBytes: c.DiskBytes},
 			{Guest: "/tmp", Host: filepath.Join(s.dir, tmpFolder), DiskBytes: c.DiskBytes / 4},

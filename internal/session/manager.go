@@ -50,8 +50,8 @@ type Config struct {
 	// DiskBytes bounds a workspace; zero: 512 MiB. The guest's /tmp has a
 	// quarter of it besides.
 	DiskBytes int64
-	// Limits hold for a run that brings none; zero fields: 20e9 fuel, 1 MiB of
-	// stdout and of stderr, 16 MiB of displays.
+	// Limits hold for a run that brings none; zero fields: fuel is not counted
+	// for anybody, 1 MiB of stdout and of stderr, 16 MiB of displays.
 	Limits sandbox.RunLimits
 	// Env is added to every guest's environment.
 	Env map[string]string
@@ -111,7 +111,7 @@ func (c *Config) complete() error {
 	c.MaxPerOwner = cmp.Or(c.MaxPerOwner, 32)
 	c.MemoryBytes = cmp.Or(c.MemoryBytes, 256<<20)
 	c.DiskBytes = cmp.Or(c.DiskBytes, 512<<20)
-	c.Limits = merge(c.Limits, sandbox.RunLimits{Fuel: 20e9, StdoutBytes: 1 << 20, StderrBytes: 1 << 20, DisplayBytes: 16 << 20})
+	c.Limits = merge(c.Limits, sandbox.RunLimits{StdoutBytes: 1 << 20, StderrBytes: 1 << 20, DisplayBytes: 16 << 20})
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

@@ -2,6 +2,7 @@
 // embeds.
 //
 //	pack -python DIR -javascript DIR -drivers DIR -out DIR
+//	pack -worker FILE -out DIR                              the native worker's program
 //
 // Its output depends on its input alone: two runs give the same bytes.
 package main
@@ -39,12 +40,41 @@ func main() {
 	python := flag.String("python", "", "folder with python.wasm, lib and licenses")
 	javascript := flag.String("javascript", "", "folder with quickjs.wasm, driver.js and licenses")
 	drivers := flag.String("drivers", "guest/python", "folder with the Python driver's modules")
+	worker := flag.String("worker", "", "the native worker's program")
 	out := flag.String("out", "guest/dist", "where the packed guests go")
 	flag.Parse()
-	if err := packAll(*python, *javascript, *drivers, *out); err != nil {
+	err := error(nil)
+	if *worker != "" {
+		err = packWorker(*worker, *out)
+	} else {
+		err = packAll(*python, *javascript, *drivers, *out)
+	}
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "paddock: error: packing the guests: %v\n", err)
 		os.Exit(1)
 	}
+}
+
+// packWorker leaves worker.zst and its content's digest, worker.sha256. The
+// digest is written last: without it nothing is there.
+func packWorker(path, out string) error {
+	program, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	packed, sum := filepath.Join(out, "worker.zst"), filepath.Join(out, "worker.sha256")
+	if err := os.RemoveAll(sum); err != nil {
+		return err
+	}
+	if err := os.WriteFile(packed, z.EncodeAll(program, nil), 0o644); err != nil {
+		return err
+	}
+	digest := sha256.Sum256(program)
+	return os.WriteFile(sum, []byte(hex.EncodeToString(digest[:])+"\n"), 0o644)
 }
 
 func packAll(python, javascript, drivers, out string) error {

@@ -53,7 +53,7 @@ func faults(err error) []*fault.Error {
 func TestWithoutAnythingEveryKeyHasItsDefault(t *testing.T) {
 	c := load(t, Source{})
 	if c.Sessions.DefaultTimeout != 30*time.Second || c.Sessions.MaxTimeout != time.Hour || c.Memory() != 256<<20 ||
-		c.Sessions.DiskBytes != 512<<20 || c.Policy.Fuel != 20e9 || c.Sandbox.Isolation != "wasm" || c.Logging.Level != slog.LevelWarn {
+		c.Sessions.DiskBytes != 512<<20 || c.Policy.Fuel != 0 || c.Sandbox.Isolation != "wasm" || c.Logging.Level != slog.LevelWarn {
 		t.Errorf("the defaults are %+v", c)
 	}
 	if len(c.Values()) != len(Keys()) {

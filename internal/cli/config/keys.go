@@ -135,7 +135,7 @@ var keys = []Key{
 	define("logging.level", "how much is logged to stderr", "warn", level(), func(c *Config) *slog.Level { return &c.Logging.Level }).flag("log-level").variable("PADDOCK_LOG_LEVEL"),
 	define("logging.structured", "whether the log is JSON", "false", boolean(), func(c *Config) *bool { return &c.Logging.Structured }),
 
-	define("policy.fuel_budget", "how much a program may do: loop rounds and calls of its interpreter", "20000000000", count(1, 1<<62), func(c *Config) *int64 { return &c.Policy.Fuel }).flag("fuel"),
+	define("policy.fuel_budget", "how much a program may do: loop rounds and calls of its interpreter; 0: they are not counted, which makes programs several times as fast", "0", count(0, 1<<62), func(c *Config) *int64 { return &c.Policy.Fuel }).flag("fuel"),
 	define("policy.memory_bytes", "as sessions.max_memory_mb, in bytes; of two that are set the smaller counts; 0: not set", "0", size(1, 0, mostMemory), func(c *Config) *int64 { return &c.Policy.MemoryBytes }),
 	define("policy.stdout_max_bytes", "how much of a program's standard output is passed on", "1048576", size(1, 1, mostOutput), func(c *Config) *int64 { return &c.Policy.StdoutBytes }).flag("max-output"),
 	define("policy.stderr_max_bytes", "how much of a program's standard error is passed on", "1048576", size(1, 1, mostOutput), func(c *Config) *int64 { return &c.Policy.StderrBytes }).flag("max-output"),

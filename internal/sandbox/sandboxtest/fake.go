@@ -83,7 +83,7 @@ func (b *Fake) Probe(context.Context) sandbox.Probe {
 	if b.config.Unavailable != "" {
 		return sandbox.Probe{Reason: b.config.Unavailable, Hint: "it is configured so"}
 	}
-	return sandbox.Probe{Available: true, Engine: "fake", Runtimes: slices.Clone(b.config.Runtimes)}
+	return sandbox.Probe{Available: true, Engine: fakeEngine, Runtimes: slices.Clone(b.config.Runtimes)}
 }
 
 // Live is how many instances have not ended.
@@ -237,12 +237,17 @@ func (in *fakeInstance) Inspect(context.Context) (sandbox.Inspection, error) {
 }
 
 // fakeOwnMemory is what an interpreter needs for itself.
+const fakeEngine = "fake"
+
 const fakeOwnMemory = 1 << 20
 
 func (in *fakeInstance) memory() int64 { return fakeOwnMemory + in.extra }
 
 // Run executes a program of the tiny language.
 func (in *fakeInstance) Run(ctx context.Context, cmd sandbox.Command) (sandbox.Exit, error) {
+	if cmd.Limits.Fuel > 0 && !in.spec.Limits.Metered {
+		return sandbox.Exit{}, fault.New(fault.Unsupported, "this instance is not metered")
+	}
 	if err := in.begin(); err != nil {
 		return sandbox.Exit{}, err
 	}
@@ -260,7 +265,7 @@ func (in *fakeInstance) Run(ctx context.Context, cmd sandbox.Command) (sandbox.E
 	case sandbox.Fresh:
 		in.vars, in.imports, in.extra = map[string]any{}, nil, 0
 	}
-	exit.Usage = sandbox.Usage{Fuel: r.fuel, Memory: in.memory()}
+	exit.Engine, exit.Usage = fakeEngine, sandbox.Usage{Fuel: r.fuel, FuelLimit: cmd.Limits.Fuel, Memory: in.memory()}
 	return exit, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 )
 
@@ -91,12 +92,26 @@ func (k *kit) testLimits(t *testing.T) {
 
 func (k *kit) testBudgets(t *testing.T) {
 	t.Run("a program that uses up its fuel stops and keeps its state", func(t *testing.T) {
-		in := k.start(t, k.spec(""))
+		spec := k.spec("")
+		spec.Limits.Metered = true
+		in := k.start(t, spec)
 		o := run(t, in, sandbox.Command{Code: lines(k.Set("x", 1), k.Loop), Limits: sandbox.RunLimits{Fuel: 5_000_000, Grace: grace}})
-		if o.Cause != sandbox.OutOfFuel || o.Code == 0 || o.Usage.Fuel < 5_000_000 {
+		if o.Cause != sandbox.OutOfFuel || o.Code == 0 || o.Usage.Fuel < 5_000_000 || o.Usage.FuelLimit != 5_000_000 {
 			t.Errorf("it ended as %+v", o.Exit)
 		}
 		works(t, in, k.Show("x"), "1")
+	})
+	t.Run("fuel is refused where it is not counted", func(t *testing.T) {
+		in := k.start(t, k.spec(""))
+		if exit, err := in.Run(t.Context(), sandbox.Command{Code: k.Print("ran"), Limits: sandbox.RunLimits{Fuel: 5_000_000}}); fault.KindOf(err) != fault.Unsupported {
+			t.Errorf("it ended as %+v, %v", exit, err)
+		}
+		works(t, in, k.Print("goes on"), "goes on")
+	})
+	t.Run("a result names its engine", func(t *testing.T) {
+		if o := run(t, k.start(t, k.spec("")), code(k.Print("on"))); o.Engine != k.backend.Probe(t.Context()).Engine || o.Engine == "" {
+			t.Errorf("it ended as %+v", o.Exit)
+		}
 	})
 	t.Run("a program that uses up its memory stops and keeps its state", func(t *testing.T) {
 		spec := k.spec("")

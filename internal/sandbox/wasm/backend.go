@@ -18,7 +18,6 @@ import (
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/wasm/confine"
-	"paddock/internal/sandbox/wasm/worker"
 	"paddock/internal/sandbox/wire"
 )
 
@@ -36,6 +35,9 @@ type Config struct {
 	// UID and GID are whom a worker becomes when this process runs as root;
 	// zero: 65534, nobody.
 	UID, GID int
+	// Engine is Native or Wazero; empty: Native where this binary and this
+	// machine have it, else Wazero. Metered instances run on Wazero always.
+	Engine string
 	// Log takes what the workers complain about; nil: nothing is logged.
 	Log *slog.Logger
 }
@@ -44,12 +46,13 @@ type Config struct {
 type Backend struct {
 	config Config
 
+	engine  *engine // for whoever has no special wishes
+	metered *engine // counts fuel
+	bounds  sandbox.Protection
+
 	mu      sync.Mutex // guards what follows
 	workers map[string]*process
 	closed  bool
-
-	prepare  sync.Mutex // held while the cache is being prepared
-	prepared bool       // it was seen to be; guarded by prepare
 }
 
 var _ sandbox.Backend = (*Backend)(nil)
@@ -78,7 +81,17 @@ func New(config Config) (*Backend, error) {
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Backend{config: config, workers: map[string]*process{}}, nil
+	name, why, err := chooseEngine(config.Engine, config.CacheDir)
+	if err != nil {
+		return nil, fmt.Errorf("choosing an engine: %w", err)
+	}
+	b := &Backend{config: config, workers: map[string]*process{}, bounds: bounds(name, why)}
+	b.metered = &engine{name: Wazero, cacheDir: config.CacheDir, log: config.Log}
+	b.engine = b.metered
+	if name != Wazero {
+		b.engine = &engine{name: name, cacheDir: config.CacheDir, log: config.Log}
+	}
+	return b, nil
 }
 
 // Name is "wasm".
@@ -90,7 +103,7 @@ func (b *Backend) FileOwner() (uid, gid int) { return b.config.UID, b.config.GID
 
 // Probe tells what works here. It starts no process.
 func (b *Backend) Probe(context.Context) sandbox.Probe {
-	p := sandbox.Probe{Engine: "wazero", Protections: confine.Probe()}
+	p := sandbox.Probe{Engine: b.engine.name, Protections: append([]sandbox.Protection{b.bounds}, confine.Probe()...)}
 	for _, name := range guest.Names() {
 		g, err := guest.Open(name)
 		if err != nil {
@@ -117,31 +130,10 @@ func runtimeOf(g *guest.Guest) sandbox.Runtime {
 	}
 }
 
-// Prepare makes sure that the cache holds every guest's compiled code and
-// captured memory. The first time that takes seconds, then nothing.
-func (b *Backend) Prepare(ctx context.Context) error {
-	b.prepare.Lock()
-	defer b.prepare.Unlock()
-	if b.prepared {
-		return nil
-	}
-	prepared, err := worker.Prepared(b.config.CacheDir)
-	if err == nil && !prepared {
-		err = b.repair(ctx)
-	}
-	b.prepared = err == nil
-	return err
-}
-
-// repair has the cache filled, and what is damaged in it made anew. prepare is
-// held.
-func (b *Backend) repair(ctx context.Context) error {
-	b.config.Log.Info("preparing the guests, once", "cache", b.config.CacheDir)
-	if err := os.MkdirAll(b.config.CacheDir, 0o755); err != nil {
-		return fault.New(fault.Unavailable, "the cache folder cannot be made").WithHint("check that %s can be written", b.config.CacheDir).WithCause(err)
-	}
-	return prepareInChild(ctx, b.config)
-}
+// Prepare makes sure that the cache holds what instances need that are not
+// metered: the guests' code and captured memories. The first time that takes
+// up to seconds, then nothing.
+func (b *Backend) Prepare(ctx context.Context) error { return b.engine.prepare(ctx) }
 
 // Start makes a fresh interpreter, in its owner's worker.
 func (b *Backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
@@ -156,10 +148,14 @@ func (b *Backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	if err != nil {
 		return nil, err
 	}
-	if err := b.Prepare(ctx); err != nil {
+	e := b.engine
+	if spec.Limits.Metered {
+		e = b.metered
+	}
+	if err := e.prepare(ctx); err != nil {
 		return nil, fmt.Errorf("preparing the guests: %w", err)
 	}
-	p, err := b.worker(ctx, spec.Owner, folder)
+	p, err := b.worker(ctx, e, spec.Owner, folder)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +163,25 @@ func (b *Backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	if err != nil {
 		return nil, fmt.Errorf("starting an interpreter: %w", err)
 	}
-	return in, nil
+	return &instance{in, e.name, spec.Limits.Metered}, nil
+}
+
+// instance is one in a worker.
+type instance struct {
+	*wire.Instance
+	engine  string
+	metered bool
+}
+
+// Run sees to it that fuel is counted where it is bounded.
+func (in *instance) Run(ctx context.Context, cmd sandbox.Command) (sandbox.Exit, error) {
+	if cmd.Limits.Fuel > 0 && !in.metered {
+		return sandbox.Exit{}, fault.New(fault.Unsupported, "fuel is not counted in this interpreter").
+			WithHint("it has to be asked for when the interpreter is started")
+	}
+	exit, err := in.Instance.Run(ctx, cmd)
+	exit.Engine, exit.Usage.FuelLimit = in.engine, cmd.Limits.Fuel
+	return exit, err
 }
 
 // body translates spec for the worker and gives the owner's folder.
@@ -191,15 +205,15 @@ func (b *Backend) body(spec sandbox.Spec) (string, wire.StartBody, error) {
 	return folder, body, nil
 }
 
-// worker gives the owner's process, starting it where there is none. While
+// worker gives the owner's process of an engine, starting it where there is none. While
 // one owner's starts, the others wait: it takes a fraction of a second.
-func (b *Backend) worker(ctx context.Context, owner, folder string) (*process, error) {
+func (b *Backend) worker(ctx context.Context, e *engine, owner, folder string) (*process, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
 		return nil, fault.New(fault.Unavailable, "paddock is shutting down")
 	}
-	key := owner + "\x00" + folder
+	key := owner + "\x00" + folder + "\x00" + e.name
 	if p := b.workers[key]; p != nil {
 		select {
 		case <-p.client.Done():
@@ -211,12 +225,10 @@ func (b *Backend) worker(ctx context.Context, owner, folder string) (*process, e
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the owner's folder: %w", err)
 	}
-	p, err := startProcess(ctx, b.config, dir)
+	p, err := startProcess(ctx, e, b.config, dir)
 	if err != nil && ctx.Err() == nil { // perhaps its cache is damaged
-		b.prepare.Lock()
-		err = errors.Join(err, b.repair(ctx))
-		b.prepare.Unlock()
-		if again, e := startProcess(ctx, b.config, dir); e == nil {
+		err = errors.Join(err, e.repair(ctx))
+		if again, failed := startProcess(ctx, e, b.config, dir); failed == nil {
 			p, err = again, nil
 		}
 	}

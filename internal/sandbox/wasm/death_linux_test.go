@@ -262,14 +262,14 @@ func TestADamagedCacheIsMended(t *testing.T) {
 	start := func() {
 		t.Helper()
 		owners := t.TempDir()
-		b, err := wasm.New(wasm.Config{CacheDir: dir, OwnersDir: owners})
+		b, err := wasm.New(wasm.Config{CacheDir: dir, OwnersDir: owners, Engine: *engine})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer b.Close()
 		prints(t, startIn(t, b, "javascript", folder(t, owners, "o/w")), "console.log(1)", "1")
 	}
-	newBackend(t, t.TempDir()) // is there a guest at all?
+	native := newBackend(t, t.TempDir()).Probe(t.Context()).Engine == wasm.Native // and is there a guest at all?
 	shared, err := cacheDir()
 	if err != nil {
 		t.Fatal(err)
@@ -278,17 +278,25 @@ func TestADamagedCacheIsMended(t *testing.T) {
 		t.Fatal(err)
 	}
 	start()
-	images, err := filepath.Glob(filepath.Join(dir, "images", "*.img"))
-	if err != nil || len(images) != 2 {
-		t.Fatal(images, err)
-	}
-	for _, image := range images {
-		if err := os.Remove(image); err != nil {
-			t.Fatal(err)
+	damage := func(pattern string, least int) {
+		t.Helper()
+		files, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil || len(files) < least {
+			t.Fatal(files, err)
 		}
-		if err := os.WriteFile(image, []byte("paddock image 1\n"), 0o644); err != nil {
-			t.Fatal(err)
+		for _, file := range files {
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte("paddock image 1\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
+	damage("images/*.img", 2)
 	start()
+	if native {
+		damage("native/*", 1) // the worker's program
+		start()
+	}
 }

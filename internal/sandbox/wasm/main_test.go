@@ -1,6 +1,7 @@
 package wasm_test
 
 import (
+	"flag"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,11 +14,14 @@ import (
 	"paddock/internal/sandbox/wasm/worker"
 )
 
+var engine = flag.String("engine", "", "the engine to test: native or wazero; empty: the backend's own choice")
+
 // TestMain lets the test binary be its own worker.
 func TestMain(m *testing.M) {
 	if worker.Requested(os.Args) {
 		os.Exit(worker.Main(os.Args))
 	}
+	flag.Parse()
 	os.Exit(m.Run())
 }
 
@@ -51,7 +55,7 @@ func openBackend(t testing.TB, owners string) *wasm.Backend {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := wasm.New(wasm.Config{CacheDir: cache, OwnersDir: owners, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	b, err := wasm.New(wasm.Config{CacheDir: cache, OwnersDir: owners, Engine: *engine, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

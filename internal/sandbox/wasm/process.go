@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"os/exec"
 	"sync"
 	"time"
@@ -29,24 +28,9 @@ type process struct {
 	once   sync.Once
 }
 
-// command is this binary in the worker's role, with nothing of our
-// environment.
-func command(log *slog.Logger, args ...string) (*exec.Cmd, error) {
-	self, err := executable()
-	if err != nil {
-		return nil, fmt.Errorf("finding paddock's own binary: %w", err)
-	}
-	cmd := exec.Command(self)
-	cmd.Args = append([]string{worker.Role}, args...)
-	cmd.Env = []string{}
-	cmd.Dir = "/"
-	cmd.Stderr = &logWriter{log: log}
-	cmd.WaitDelay = exitTime
-	return cmd, nil
-}
-
-func startProcess(ctx context.Context, config Config, dir string) (*process, error) {
-	cmd, err := command(config.Log)
+// startProcess starts a worker of an engine for the owner whose folder dir is.
+func startProcess(ctx context.Context, e *engine, config Config, dir string) (*process, error) {
+	cmd, err := e.command()
 	if err != nil {
 		return nil, err
 	}
@@ -93,27 +77,6 @@ func (p *process) reap() {
 	<-p.ended
 }
 
-// prepareInChild has the guests compiled and captured by another process: it
-// takes seconds and hundreds of megabytes, which this one need not keep.
-func prepareInChild(ctx context.Context, config Config) error {
-	cmd, err := command(config.Log, "prepare", config.CacheDir)
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("starting the preparation: %w", err)
-	}
-	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
-	defer stop()
-	if err := cmd.Wait(); err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return fmt.Errorf("the preparation: %w", err)
-	}
-	return nil
-}
-
 // logWriter logs each line of a worker's standard error.
 type logWriter struct {
 	log  *slog.Logger
@@ -134,13 +97,4 @@ func (w *logWriter) Write(p []byte) (int, error) {
 		w.rest = w.rest[:0]
 	}
 	return len(p), nil
-}
-
-// executable is the path of the running binary, also when it has been
-// replaced or removed since.
-func executable() (string, error) {
-	if _, err := os.Stat("/proc/self/exe"); err == nil {
-		return "/proc/self/exe", nil
-	}
-	return os.Executable()
 }

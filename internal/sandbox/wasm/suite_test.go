@@ -1,10 +1,12 @@
 package wasm_test
 
 import (
+	"fmt"
 	"testing"
 
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
+	"paddock/internal/sandbox/wasm"
 )
 
 func TestTheBackendKeepsTheContract(t *testing.T) {
@@ -15,4 +17,12 @@ func TestTheBackendKeepsTheContract(t *testing.T) {
 			"javascript": sandboxtest.JavaScript(),
 		},
 	})
+}
+
+func TestTheNativeEngineIsInForce(t *testing.T) {
+	if *engine == wasm.Wazero {
+		t.Skip("another engine is asked for")
+	}
+	p := newBackend(t, t.TempDir()).Probe(t.Context())
+	sandboxtest.Require(t, "native", p.Engine == wasm.Native, fmt.Sprint(p.Protections[0]))
 }

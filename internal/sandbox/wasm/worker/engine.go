@@ -2,13 +2,29 @@ package worker
 
 import (
 	"context"
+	"errors"
+	"math"
 
 	"paddock/guest"
 	"paddock/internal/sandbox/wasm/linear"
 )
 
-// engineName is the engine in the names of captured images.
-const engineName = "wazero"
+// reservation is what a guest of the native engine can reach: an index and an
+// offset of 32 bits each.
+const reservation = 8 << 30
+
+// Guarded tells why a process like this one cannot make such a reservation, or
+// nil: its address space may be limited.
+func Guarded() error {
+	if math.MaxInt == math.MaxInt32 {
+		return errors.ErrUnsupported
+	}
+	m, err := linear.NewGuarded(nil, 0, reservation)
+	if err == nil {
+		m.Free()
+	}
+	return err
+}
 
 // engine runs guests' code. It is safe for concurrent use.
 type engine interface {

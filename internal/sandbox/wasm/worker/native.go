@@ -17,15 +17,15 @@ import (
 	"paddock/internal/sandbox/wasm/wasi"
 )
 
+// EngineName is the engine of workers that are this very binary.
+const EngineName = "native"
+
 // newEngine is the engine of this binary.
 func newEngine(context.Context, string) (engine, error) { return nativeEngine{}, nil }
 
 // nativeEngine holds guests that were translated ahead of time. They do not
 // tick: there is no fuel.
 type nativeEngine struct{}
-
-// reservation is what a guest can reach: an index and an offset of 32 bits each.
-const reservation = 8 << 30
 
 type nativeCode struct {
 	module *native.Module
@@ -128,10 +128,11 @@ func (m *nativeModule) attend(soft, hard <-chan struct{}, words []word) func() b
 			case <-hard:
 				m.guest.Kill()
 			default:
-				// The guest changes such words without a lock, and may undo what
-				// was set; it is not raised anew once it has been seen.
+				// The guest changes the words after the first without a lock, and may
+				// undo what was set. The first says that it has not seen the
+				// interrupt yet; alone the others have no effect.
 				if nudged && atomic.LoadUint32(m.at(words[0]))&words[0].bits != 0 {
-					m.raise(words)
+					m.raise(words[1:])
 				}
 			}
 			select {

@@ -53,10 +53,19 @@ type loader struct {
 }
 
 // ImagePath is where in a cache folder the captured memory of g lies: it is
-// named by everything that the memory depends on.
+// named by everything that the memory depends on. The engines share it.
 func ImagePath(cacheDir string, g *guest.Guest) string {
-	sum := sha256.Sum256([]byte(imageVersion + "\x00" + g.Digest + "\x00" + engineName + "\x00" + runtime.GOOS + "/" + runtime.GOARCH))
-	return filepath.Join(cacheDir, "images", g.Name+"-"+hex.EncodeToString(sum[:12])+".img")
+	return filepath.Join(cacheDir, "images", g.Name+"-"+version(g)+".img")
+}
+
+// compiledPath is a file that is there once wazero's compiled code of g is.
+func compiledPath(cacheDir string, g *guest.Guest) string {
+	return filepath.Join(compiledDir(cacheDir), wazeroVersion()+"-"+g.Name+"-"+version(g))
+}
+
+func version(g *guest.Guest) string {
+	sum := sha256.Sum256([]byte(imageVersion + "\x00" + g.Digest + "\x00" + runtime.GOOS + "/" + runtime.GOARCH))
+	return hex.EncodeToString(sum[:12])
 }
 
 // compiledDir is where in a cache folder wazero keeps compiled code.
@@ -160,8 +169,8 @@ func (l *loader) capture(p *program, path string) error {
 }
 
 // Prepared tells whether the cache holds the image of every guest in the
-// binary.
-func Prepared(cacheDir string) (bool, error) {
+// binary, and its code where the engine compiles it.
+func Prepared(cacheDir, engine string) (bool, error) {
 	for _, name := range guest.Available() {
 		g, err := guest.Open(name)
 		if err != nil {
@@ -172,6 +181,9 @@ func Prepared(cacheDir string) (bool, error) {
 			return false, nil // damaged or not there: it will be made
 		}
 		img.Close()
+		if _, err := os.Stat(compiledPath(cacheDir, g)); err != nil && engine == wazeroName {
+			return false, nil
+		}
 	}
 	return true, nil
 }
@@ -196,7 +208,11 @@ func prepare(ctx context.Context, cacheDir string) error {
 		return err
 	}
 	for _, name := range guest.Available() {
-		if _, err := l.load(ctx, name, true); err != nil {
+		p, err := l.load(ctx, name, true)
+		if err == nil && EngineName == wazeroName {
+			err = os.WriteFile(compiledPath(cacheDir, p.guest), nil, 0o644)
+		}
+		if err != nil {
 			return fmt.Errorf("preparing %s: %w", name, err)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"runtime/debug"
+	"sync"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -14,6 +16,20 @@ import (
 	"paddock/internal/sandbox/wasm/linear"
 	"paddock/internal/sandbox/wasm/wasi"
 )
+
+const wazeroName = "wazero"
+
+// wazeroVersion is the version of the library: its compiled code fits no other.
+var wazeroVersion = sync.OnceValue(func() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range info.Deps {
+			if m.Path == "github.com/tetratelabs/wazero" {
+				return m.Version
+			}
+		}
+	}
+	return "unknown"
+})
 
 // wazeroEngine compiles guests when they are prepared; it works everywhere.
 type wazeroEngine struct {
