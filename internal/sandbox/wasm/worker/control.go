@@ -107,6 +107,25 @@ func (c *control) stops() (soft, hard <-chan struct{}) {
 	return c.soft, c.hard
 }
 
+// nudge sets a guest's words once. Whoever comes second finds them set. While
+// it is locked the guest is told in another way.
+type nudge struct {
+	sync.Mutex
+	done bool // guarded
+}
+
+// once tells whether it was this call that did it.
+func (n *nudge) once(set func()) bool {
+	n.Lock()
+	defer n.Unlock()
+	if n.done {
+		return false
+	}
+	n.done = true
+	set()
+	return true
+}
+
 // meter counts a run's fuel. It belongs to the goroutine that runs the guest.
 type meter struct {
 	limit uint64 // 0: none

@@ -2,8 +2,11 @@ package worker
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"math"
+	"sync/atomic"
+	"unsafe"
 
 	"paddock/guest"
 	"paddock/internal/sandbox/wasm/linear"
@@ -78,6 +81,32 @@ func newVM(in *instance, c code, memory *linear.Memory) (*vm, error) {
 }
 
 func (v *vm) bytes() []byte { return v.memory.Bytes() }
+
+// has tells whether a word is one that set and isSet can be asked for.
+func (v *vm) has(w word) bool {
+	_, err := slice(v.bytes(), w.address, 4)
+	return err == nil && w.address%4 == 0
+}
+
+// set sets these words in memory. The guest may be running.
+func (v *vm) set(words []word) {
+	for _, w := range words {
+		p, bits := v.at(w)
+		atomic.OrUint32(p, bits)
+	}
+}
+
+// isSet tells whether all bits of a word are set. The guest may be running.
+func (v *vm) isSet(w word) bool {
+	p, bits := v.at(w)
+	return atomic.LoadUint32(p)&bits == bits
+}
+
+// at is where a word lies, and its bits in the host's order.
+func (v *vm) at(w word) (*uint32, uint32) {
+	bits := binary.LittleEndian.AppendUint32(nil, w.bits)
+	return (*uint32)(unsafe.Add(v.memory.Base(), uintptr(w.address))), binary.NativeEndian.Uint32(bits)
+}
 
 func (v *vm) close() {
 	v.module.close()

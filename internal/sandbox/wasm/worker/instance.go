@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"path"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,7 +48,8 @@ type instance struct {
 	meter  meter
 	words  []word        // what to set in memory to interrupt the program
 	leave  func() bool   // ends what attends to the run; nil where the guest ticks
-	raised int           // how often that was done in this run
+	raised int           // how often it was interrupted in this run
+	nudge  *nudge        // what sets words in this run: we, or what attends to it
 	began  time.Duration // the thread's CPU time when this run began
 	cpu    time.Duration // what the runs before it took
 	answer []byte        // the host's answer that the guest will take
@@ -64,7 +66,7 @@ func (in *instance) open() error {
 	if err := in.revive(); err != nil {
 		return err
 	}
-	in.words = in.program.language.interrupts(in.vm)
+	in.words = slices.DeleteFunc(in.program.language.interrupts(in.vm), func(w word) bool { return !in.vm.has(w) })
 	return in.greet()
 }
 

@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"paddock/guest"
 	"paddock/internal/sandbox/wasm/linear"
@@ -109,7 +107,7 @@ func (m *nativeModule) reenter(name string, args ...uint64) (uint64, error) {
 // attend watches from another goroutine: the guest itself asks nobody.
 func (m *nativeModule) attend(soft, hard <-chan struct{}, words []word) func() bool {
 	done, left := make(chan struct{}), make(chan struct{})
-	nudged := false
+	nudged, nudge := false, m.in.nudge
 	go func() {
 		defer close(left)
 		select {
@@ -118,8 +116,7 @@ func (m *nativeModule) attend(soft, hard <-chan struct{}, words []word) func() b
 			return
 		}
 		if len(words) > 0 {
-			nudged = true
-			m.raise(words)
+			nudged = nudge.once(func() { m.in.vm.set(words) })
 		}
 		again := time.NewTicker(time.Millisecond)
 		defer again.Stop()
@@ -131,8 +128,8 @@ func (m *nativeModule) attend(soft, hard <-chan struct{}, words []word) func() b
 				// The guest changes the words after the first without a lock, and may
 				// undo what was set. The first says that it has not seen the
 				// interrupt yet; alone the others have no effect.
-				if nudged && atomic.LoadUint32(m.at(words[0]))&words[0].bits != 0 {
-					m.raise(words[1:])
+				if len(words) > 0 && m.in.vm.isSet(words[0]) {
+					m.in.vm.set(words[1:])
 				}
 			}
 			select {
@@ -146,16 +143,6 @@ func (m *nativeModule) attend(soft, hard <-chan struct{}, words []word) func() b
 		close(done)
 		<-left
 		return nudged
-	}
-}
-
-func (m *nativeModule) at(w word) *uint32 {
-	return (*uint32)(unsafe.Add(m.vm.Base(), uintptr(w.address)))
-}
-
-func (m *nativeModule) raise(words []word) {
-	for _, w := range words {
-		atomic.OrUint32(m.at(w), w.bits)
 	}
 }
 

@@ -22,6 +22,7 @@ func (in *instance) begin(body wire.RunBody) {
 	in.in.begin(body.Stdin)
 	in.meter = meter{limit: body.Limits.Fuel}
 	in.raised, in.exiting = 0, false
+	in.nudge = &nudge{}
 	in.vm.memory.Refused()
 	soft, hard := in.ctl.stops()
 	in.leave = in.vm.attend(soft, hard, in.words)
@@ -75,17 +76,8 @@ func (in *instance) poll() {
 // raise interrupts the program, once: one that catches the interrupt may
 // clean up undisturbed until its grace is over.
 func (in *instance) raise() {
-	if in.raised > 0 || len(in.words) == 0 || in.leave != nil {
-		return // raised already, or the language asks by itself
-	}
-	in.raised++
-	memory := in.bytes()
-	for _, w := range in.words {
-		if b, err := slice(memory, w.address, 4); err == nil {
-			for k := range b {
-				b[k] |= byte(w.bits >> (8 * k))
-			}
-		}
+	if in.nudge.once(func() { in.vm.set(in.words) }) && len(in.words) > 0 { // without words the language asks by itself
+		in.raised++
 	}
 }
 
@@ -209,20 +201,33 @@ func (in *instance) pursue(request any) (outcome, error) {
 		if err != nil || o.Status != "waiting" {
 			return o, err
 		}
-		var timer <-chan time.Time
-		if o.Timeout != nil {
-			timer = time.After(time.Duration(max(*o.Timeout, 0) * float64(time.Second)))
-		}
 		request = map[string]string{"op": "resume"}
-		select {
-		case <-timer:
-		case <-soft:
+		if in.interruptedIn(o.Timeout, soft) {
 			if in.ctl.level.Load() == killed {
 				return o, errKilled
 			}
-			in.raised++ // told through the driver, not through memory
+			in.raised++
 			request = map[string]string{"op": "interrupt"}
 		}
+	}
+}
+
+// interruptedIn waits for so many seconds (nil: for ever) and tells whether it
+// was interrupted. Then the program is told through its driver, not through
+// memory.
+func (in *instance) interruptedIn(seconds *float64, soft <-chan struct{}) bool {
+	in.nudge.Lock()
+	defer in.nudge.Unlock()
+	var timer <-chan time.Time
+	if seconds != nil {
+		timer = time.After(time.Duration(max(*seconds, 0) * float64(time.Second)))
+	}
+	select {
+	case <-timer:
+		return false
+	case <-soft:
+		in.nudge.done = true
+		return true
 	}
 }
 

@@ -93,7 +93,12 @@ func TestFuelIsCountedAtEveryTickAndAtTheEnd(t *testing.T) {
 
 func TestAProgramWithoutFuelIsInterruptedOnce(t *testing.T) {
 	in, _ := newScripted(t, nil)
-	in.words = []word{{address: 16, bits: 1}, {address: 20, bits: 0x80000100}, {address: 1 << 30, bits: 1}, {address: 1<<32 - 2, bits: 1}}
+	for _, w := range []word{{address: 1 << 30, bits: 1}, {address: 1<<32 - 2, bits: 1}, {address: 18, bits: 1}} {
+		if in.vm.has(w) {
+			t.Errorf("the guest has a word at %#x", w.address)
+		}
+	}
+	in.words = []word{{address: 16, bits: 1}, {address: 20, bits: 0x80000100}}
 	binary.LittleEndian.PutUint32(in.bytes()[20:], 0x40)
 	raised := func() (uint32, uint32) {
 		return binary.LittleEndian.Uint32(in.bytes()[16:]), binary.LittleEndian.Uint32(in.bytes()[20:])
