@@ -110,4 +110,4 @@ bench: bin/paddock prepare ## one table of measurements, each with its baseline
 
 .PHONY: clean
 clean: ## remove what was built here; the cache stays
-	rm -rf bin guest/dist/*.zip guest/dist/stamp
+	rm -rf bin guest/dist/*.zip guest/dist/*.json guest/dist/stamp $(CARRIED)/*/worker.* internal/sandbox/wasm/native/lib

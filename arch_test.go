@@ -35,25 +35,27 @@ var mayImport = map[string][]string{
 	"tests/bench":                        {"internal/sandbox", "internal/sandbox/wasm", "internal/sandbox/wasm/worker"},
 	"tests/clients":                      {},
 	"tests/docs":                         {},
+	"tests/engines":                      {},
 	"internal/workspace":                 {"internal/fault"},
 }
 
 // outside is where a module from outside may be imported, by the longest
 // prefix of the import's path. One that is not here may be imported nowhere.
 var outside = map[string][]string{
-	"github.com/BurntSushi/toml":             {"internal/cli/config"},
-	"github.com/bmatcuk/doublestar":          {"internal/workspace"},
-	"github.com/evanw/esbuild":               {"internal/sandbox/wasm/worker"},
-	"github.com/gofrs/flock":                 {"internal/session"},
-	"github.com/google/jsonschema-go":        {"internal/mcpserver"},
-	"github.com/klauspost/compress":          {"guest", "guest/build/pack", "internal/sandbox/wasm/nativeworker"},
-	"github.com/landlock-lsm/go-landlock":    {"internal/sandbox/wasm/confine"},
-	"github.com/modelcontextprotocol/go-sdk": {"internal/mcpserver", "tests/bench"},
-	"github.com/spf13/cobra":                 {"internal/cli"},
-	"github.com/spf13/pflag":                 {"internal/cli"},
-	"github.com/tetratelabs/wazero":          {"internal/sandbox/wasm/worker"},
-	"golang.org/x/net/bpf":                   {"internal/sandbox/wasm/confine"},
-	"golang.org/x/sys":                       {"internal/mcpserver", "internal/sandbox/wasm", "internal/sandbox/wasm/confine", "internal/sandbox/wasm/linear", "internal/sandbox/wasm/wasi", "internal/sandbox/wasm/worker", "internal/workspace", "internal/session"},
+	"github.com/BurntSushi/toml":                    {"internal/cli/config"},
+	"github.com/bmatcuk/doublestar":                 {"internal/workspace"},
+	"github.com/evanw/esbuild":                      {"internal/sandbox/wasm/worker"},
+	"github.com/gofrs/flock":                        {"internal/session"},
+	"github.com/google/jsonschema-go":               {"internal/mcpserver"},
+	"github.com/klauspost/compress":                 {"guest", "guest/build/pack", "internal/sandbox/wasm/nativeworker"},
+	"github.com/landlock-lsm/go-landlock":           {"internal/sandbox/wasm/confine"},
+	"github.com/modelcontextprotocol/go-sdk":        {"internal/mcpserver", "tests/bench"},
+	"github.com/spf13/cobra":                        {"internal/cli"},
+	"github.com/spf13/pflag":                        {"internal/cli"},
+	"github.com/tetratelabs/wazero":                 {"internal/sandbox/wasm/worker"},
+	"golang.org/x/net/bpf":                          {"internal/sandbox/wasm/confine"},
+	"kernel.org/pub/linux/libs/security/libcap/psx": {"internal/sandbox/wasm/confine"},
+	"golang.org/x/sys":                              {"internal/mcpserver", "internal/sandbox/wasm", "internal/sandbox/wasm/confine", "internal/sandbox/wasm/linear", "internal/sandbox/wasm/wasi", "internal/sandbox/wasm/worker", "internal/workspace", "internal/session"},
 }
 
 func TestImportsFollowTheTable(t *testing.T) {

@@ -29,7 +29,7 @@ func Names() []string { return []string{"python", "javascript"} }
 func Available() []string {
 	var there []string
 	for _, name := range Names() {
-		if _, err := fs.Stat(dist, "dist/"+name+".zip"); err == nil {
+		if _, err := fs.Stat(dist, "dist/"+name+".json"); err == nil {
 			there = append(there, name)
 		}
 	}
@@ -43,13 +43,16 @@ type Manifest struct {
 	// Digest is the SHA-256 of everything in the pack, in hex: two guests with
 	// the same digest behave the same and share captured memories.
 	Digest string `json:"digest"`
+	// HasLibrary tells whether there is a Library.
+	HasLibrary bool `json:"library,omitempty"`
 }
 
-// Guest is one packed guest. It is safe for concurrent use.
+// Guest is one packed guest. It is safe for concurrent use. Its pack is opened
+// when something of it is needed: a process that runs captured guests with
+// code of its own seldom needs any.
 type Guest struct {
 	Manifest
-	files *zip.Reader
-	lib   fs.FS
+	pack func() (*zip.Reader, error)
 }
 
 var (
@@ -65,44 +68,33 @@ func Open(name string) (*Guest, error) {
 	if g := open[name]; g != nil {
 		return g, nil
 	}
-	pack, err := dist.ReadFile("dist/" + name + ".zip")
+	manifest, err := dist.ReadFile("dist/" + name + ".json")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fault.New(fault.Unavailable, "this binary was built without the %s guest", name).
 			WithHint("run make in paddock's source folder; it builds the guests and a binary that holds them")
 	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the embedded %s guest: %w", name, err)
+	g := &Guest{pack: sync.OnceValues(func() (*zip.Reader, error) { return openPack(name) })}
+	if err == nil {
+		err = json.Unmarshal(manifest, &g.Manifest)
 	}
-	g, err := read(name, pack)
 	if err != nil {
-		return nil, fmt.Errorf("opening the embedded %s guest: %w", name, err)
+		return nil, fmt.Errorf("reading the embedded %s guest's manifest: %w", name, err)
 	}
 	open[name] = g
 	return g, nil
 }
 
-func read(name string, pack []byte) (*Guest, error) {
+func openPack(name string) (*zip.Reader, error) {
+	pack, err := dist.ReadFile("dist/" + name + ".zip")
+	if err != nil {
+		return nil, err
+	}
 	files, err := zip.NewReader(bytes.NewReader(pack), int64(len(pack)))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("opening the embedded %s guest: %w", name, err)
 	}
 	files.RegisterDecompressor(zstd.ZipMethodWinZip, zstd.ZipDecompressor())
-	g := &Guest{files: files}
-	manifest, err := g.file("manifest.json")
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(manifest, &g.Manifest); err != nil {
-		return nil, fmt.Errorf("manifest: %w", err)
-	}
-	if g.Name != name {
-		return nil, fmt.Errorf("the pack holds %q", g.Name)
-	}
-	if _, err := fs.Stat(files, "lib"); err == nil {
-		g.lib, err = fs.Sub(files, "lib")
-		return g, err
-	}
-	return g, nil
+	return files, nil
 }
 
 // Module is the instrumented WebAssembly module, without its memory.
@@ -121,12 +113,22 @@ func (g *Guest) Driver() (string, error) {
 	return string(b), err
 }
 
-// Library is the language's own library, as the guest sees it; nil for a guest
-// that has all of it in its driver.
-func (g *Guest) Library() fs.FS { return g.lib }
+// Library is the language's own library, as the guest sees it. A guest without
+// one has all of it in its driver.
+func (g *Guest) Library() (fs.FS, error) {
+	files, err := g.pack()
+	if err != nil {
+		return nil, err
+	}
+	return fs.Sub(files, "lib")
+}
 
 func (g *Guest) file(name string) ([]byte, error) {
-	f, err := g.files.Open(name)
+	files, err := g.pack()
+	if err != nil {
+		return nil, err
+	}
+	f, err := files.Open(name)
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -171,7 +172,10 @@ func (p *pack) write(out string) error {
 		fmt.Fprintf(sum, "%s\x00%d\x00", name, len(p.files[name]))
 		sum.Write(p.files[name])
 	}
-	manifest, err := json.Marshal(guest.Manifest{Name: p.name, Version: p.version, Digest: hex.EncodeToString(sum.Sum(nil))})
+	manifest, err := json.Marshal(guest.Manifest{
+		Name: p.name, Version: p.version, Digest: hex.EncodeToString(sum.Sum(nil)),
+		HasLibrary: slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "lib/") }),
+	})
 	if err != nil {
 		return err
 	}
@@ -179,9 +183,6 @@ func (p *pack) write(out string) error {
 	z := zip.NewWriter(&archive)
 	z.RegisterCompressor(zstd.ZipMethodWinZip, zstd.ZipCompressor(zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1)))
 	z.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, flate.BestCompression) })
-	if err := add(z, "manifest.json", manifest, zip.Store); err != nil {
-		return err
-	}
 	for _, name := range names {
 		method := zip.Deflate
 		if !strings.Contains(name, "/") { // the module, its memory, the driver: read whole, at every start
@@ -197,11 +198,19 @@ func (p *pack) write(out string) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
-	temp := filepath.Join(out, "."+p.name+".zip.tmp")
-	if err := os.WriteFile(temp, archive.Bytes(), 0o644); err != nil {
+	if err := write(filepath.Join(out, p.name+".zip"), archive.Bytes()); err != nil {
 		return err
 	}
-	return os.Rename(temp, filepath.Join(out, p.name+".zip"))
+	return write(filepath.Join(out, p.name+".json"), manifest)
+}
+
+// write puts a file in its place, whole or not at all.
+func write(path string, body []byte) error {
+	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
+	if err := os.WriteFile(temp, body, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(temp, path)
 }
 
 func add(z *zip.Writer, name string, body []byte, method uint16) error {

@@ -39,6 +39,9 @@ func lookPrivileges() sandbox.Protection {
 }
 
 func renouncePrivileges(Policy) error {
+	if set, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err == nil && set == 1 {
+		return nil // it is inherited: all threads have it
+	}
 	if err := llsys.AllThreadsPrctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
 	}

@@ -6,11 +6,11 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"syscall"
 	"unsafe"
 
 	llsys "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
+	"kernel.org/pub/linux/libs/security/libcap/psx"
 )
 
 // obstacle says what keeps root from becoming the policy's user, and what to
@@ -99,12 +99,9 @@ func dropCapabilities(Policy) error {
 	}
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var nothing capabilities
-	_, _, e := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&nothing)), 0)
+	_, _, e := psx.Syscall3(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&nothing)), 0)
 	runtime.KeepAlive(&head)
 	runtime.KeepAlive(&nothing)
-	if e == syscall.ENOTSUP {
-		return errors.New("paddock was built with cgo, which lets Go change one thread only; build it with CGO_ENABLED=0")
-	}
 	if e != 0 {
 		return fmt.Errorf("giving them up: %w", e)
 	}

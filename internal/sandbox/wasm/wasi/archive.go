@@ -9,11 +9,11 @@ import (
 )
 
 // Archive is a tree that is only read and never changes, such as a language's
-// library. It is safe for concurrent use. Names and sizes are read once, by
-// [NewArchive]; a file's content when it is opened first, and then kept.
+// library. It is safe for concurrent use. Names and sizes are read once, when
+// something is looked for; a file's content when it is opened first, and then
+// kept.
 type Archive struct {
-	fsys  fs.FS
-	nodes map[string]*node
+	nodes func() (map[string]*node, error)
 }
 
 // node is a folder or a file of an Archive, and the body of an open file.
@@ -28,9 +28,20 @@ type node struct {
 	e       errno
 }
 
-// NewArchive makes a tree of fsys, such as a zip archive. It has no links.
-func NewArchive(fsys fs.FS) (*Archive, error) {
-	a := &Archive{fsys: fsys, nodes: map[string]*node{}}
+// NewArchive makes a tree of what open gives, such as a zip archive. It has no
+// links. Should it not be readable, nothing in it is.
+func NewArchive(open func() (fs.FS, error)) *Archive {
+	return &Archive{sync.OnceValues(func() (map[string]*node, error) {
+		fsys, err := open()
+		if err != nil {
+			return nil, err
+		}
+		return readNames(fsys)
+	})}
+}
+
+func readNames(fsys fs.FS) (map[string]*node, error) {
+	nodes := map[string]*node{}
 	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -40,9 +51,9 @@ func NewArchive(fsys fs.FS) (*Archive, error) {
 			return err
 		}
 		n := &node{stat: plainStat(name, info), fsys: fsys, name: name}
-		n.inode = uint64(len(a.nodes)) + 1
-		a.nodes[name] = n
-		if parent := a.nodes[path.Dir(name)]; name != "." {
+		n.inode = uint64(len(nodes)) + 1
+		nodes[name] = n
+		if parent := nodes[path.Dir(name)]; name != "." {
 			parent.entries = append(parent.entries, entry{d.Name(), n.kind, n.inode})
 		}
 		return nil
@@ -50,20 +61,24 @@ func NewArchive(fsys fs.FS) (*Archive, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the names in an archive: %w", err)
 	}
-	for _, n := range a.nodes {
+	for _, n := range nodes {
 		n.accessed, n.modified, n.changed = max(n.accessed, 0), max(n.modified, 0), max(n.changed, 0)
 		slices.SortFunc(n.entries, byName)
 	}
-	return a, nil
+	return nodes, nil
 }
 
 // find tells a name that is not there from one below a file.
 func (a *Archive) find(name string) (*node, errno) {
-	if n := a.nodes[name]; n != nil {
+	nodes, err := a.nodes()
+	if err != nil {
+		return nil, eio
+	}
+	if n := nodes[name]; n != nil {
 		return n, success
 	}
 	for up := path.Dir(name); up != "."; up = path.Dir(up) {
-		if n := a.nodes[up]; n != nil && n.kind != typeFolder {
+		if n := nodes[up]; n != nil && n.kind != typeFolder {
 			return nil, enotdir
 		}
 	}

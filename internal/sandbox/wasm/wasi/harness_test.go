@@ -44,11 +44,10 @@ func (w *world) again(t testing.TB) *guest {
 	t.Helper()
 	ro := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(ro, "fixed"), []byte("fixed"), 0o644))
-	archive, err := NewArchive(fstest.MapFS{
+	archive := archiveOf(fstest.MapFS{
 		"os.py":           {Data: []byte("import sys\n")},
 		"json/decoder.py": {Data: []byte("class JSONDecoder: pass\n")},
 	})
-	must(t, err)
 	return newGuest(t, Config{
 		Args: []string{"python", "-c"}, Env: []string{"HOME=/workspace", "A="},
 		Mounts: []Mount{
@@ -58,6 +57,8 @@ func (w *world) again(t testing.TB) *guest {
 		},
 	})
 }
+
+func archiveOf(files fs.FS) *Archive { return NewArchive(func() (fs.FS, error) { return files, nil }) }
 
 func newDir(t testing.TB, host string, limit int64, readOnly bool) *Dir {
 	t.Helper()

@@ -281,8 +281,7 @@ func TestPathsAreResolvedByTheirText(t *testing.T) {
 }
 
 func TestMountsThatCannotBe(t *testing.T) {
-	archive, err := NewArchive(fstest.MapFS{})
-	must(t, err)
+	archive := archiveOf(fstest.MapFS{})
 	dir := newDir(t, t.TempDir(), 0, false)
 	for name, mounts := range map[string][]Mount{
 		"one at the root":                  {{Guest: "/", Dir: dir}},

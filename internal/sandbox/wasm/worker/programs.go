@@ -121,10 +121,10 @@ func (l *loader) compile(ctx context.Context, name string) (*program, error) {
 	if p.code, err = l.engine.load(ctx, p.guest, p.language.imports()); err != nil {
 		return nil, err
 	}
-	if library := p.guest.Library(); library != nil {
-		p.library, err = wasi.NewArchive(library)
+	if p.guest.HasLibrary {
+		p.library = wasi.NewArchive(p.guest.Library)
 	}
-	return p, err
+	return p, nil
 }
 
 // capture starts the interpreter once, from the module's own initial memory,
