@@ -62,7 +62,7 @@ func TestACacheFolderThatCannotBeUsedIsAnErrorThatNamesIt(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newLoader(t.Context(), file); err == nil || !strings.Contains(err.Error(), file) {
+	if _, err := newWazero(t.Context(), compiledDir(file)); err == nil || !strings.Contains(err.Error(), file) {
 		t.Errorf("a file in its place: %v", err)
 	}
 	readOnly := filepath.Join(dir, "readonly")
