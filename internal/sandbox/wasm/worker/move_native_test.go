@@ -3,6 +3,7 @@
 package worker
 
 import (
+	"context"
 	"io"
 	"os"
 	"path/filepath"
@@ -33,16 +34,7 @@ var moves = map[string][]struct{ code, want string }{
 // A state that one engine has left goes on in the other, again and again: each
 // step runs on the engine that the one before did not run on.
 func TestAStateMovesBetweenTheEngines(t *testing.T) {
-	dir := preparedCache(t)
-	compiler, err := newWazero(t.Context(), compiledDir(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { compiler.runtime.Close(t.Context()) })
-	loaders := []*loader{
-		{engine: nativeEngine{}, dir: dir, programs: map[string]*program{}},
-		{engine: compiler, dir: dir, programs: map[string]*program{}},
-	}
+	loaders := bothEngines(t)
 	for name, steps := range moves {
 		for first := range loaders {
 			t.Run(name+", begun on "+[]string{"native", wazeroName}[first], func(t *testing.T) {
@@ -68,6 +60,22 @@ func TestAStateMovesBetweenTheEngines(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// bothEngines gives the native engine and wazero over one cache, so that they
+// share the images.
+func bothEngines(t *testing.T) [2]*loader {
+	t.Helper()
+	dir := preparedCache(t)
+	compiler, err := newWazero(t.Context(), compiledDir(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { compiler.runtime.Close(context.Background()) })
+	return [2]*loader{
+		{engine: nativeEngine{}, dir: dir, programs: map[string]*program{}},
+		{engine: compiler, dir: dir, programs: map[string]*program{}},
 	}
 }
 

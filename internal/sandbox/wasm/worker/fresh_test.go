@@ -1,0 +1,58 @@
+package worker
+
+import (
+	"io"
+	"math"
+	"testing"
+	"time"
+
+	"paddock/internal/sandbox/wire"
+)
+
+// BenchmarkFresh is what a new interpreter, its first program and its end cost
+// within the worker, and which part of that is what.
+func BenchmarkFresh(b *testing.B) {
+	for name, code := range map[string]string{"python": "print(1)", "javascript": "console.log(1)"} {
+		b.Run(name, func(b *testing.B) {
+			l, err := newLoader(b.Context(), b.TempDir())
+			if err != nil {
+				b.Fatal(err)
+			}
+			p, err := l.load(b.Context(), name, true)
+			if err != nil {
+				b.Fatal(err)
+			}
+			var parts [5]time.Duration
+			for b.Loop() {
+				benchmarkFresh(b, p, code, &parts)
+			}
+			for i, unit := range []string{"revive", "greet", "run", "checkpoint", "drop"} {
+				b.ReportMetric(float64(parts[i].Microseconds())/float64(b.N), unit+"-µs")
+			}
+		})
+	}
+}
+
+func benchmarkFresh(b *testing.B, p *program, code string, parts *[5]time.Duration) {
+	in := &instance{program: p, out: newOutput(nil, 0, &control{}), log: io.Discard}
+	in.in = newInput(nil, 0, &in.ctl)
+	last := time.Now()
+	step := func(n int, err error) {
+		if err != nil {
+			b.Fatal(err)
+		}
+		now := time.Now()
+		parts[n] += now.Sub(last)
+		last = now
+	}
+	err := in.revive()
+	step(0, err)
+	in.words = in.program.language.interrupts(in.vm)
+	step(1, in.greet())
+	in.ctl.begin(math.MaxInt64)
+	_, err = in.execute(wire.RunBody{Code: code})
+	step(2, err)
+	step(3, in.saved.update(in.vm.memory, in.system))
+	in.drop()
+	step(4, nil)
+}
