@@ -32,7 +32,7 @@ var mayImport = map[string][]string{
 	"internal/sandbox/wasm/worker":       {"guest", "guest/build/instrument", "internal/fault", "internal/sandbox", "internal/sandbox/wasm/confine", "internal/sandbox/wasm/linear", "internal/sandbox/wasm/wasi", "internal/sandbox/wire"},
 	"internal/sandbox/wire":              {"internal/fault", "internal/sandbox"},
 	"internal/session":                   {"internal/fault", "internal/sandbox", "internal/workspace"},
-	"tests/bench":                        {"internal/sandbox", "internal/sandbox/wasm", "internal/sandbox/wasm/worker"},
+	"tests/bench":                        {"internal/fault", "internal/sandbox", "internal/sandbox/wasm", "internal/sandbox/wasm/worker"},
 	"tests/clients":                      {},
 	"tests/docs":                         {},
 	"tests/engines":                      {},

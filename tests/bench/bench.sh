@@ -1,11 +1,27 @@
 #!/usr/bin/env bash
-# Builds and runs the benchmarks; needs python3 and node as baselines.
+# Builds and runs the benchmarks. Their baselines are the machine's python3 and
+# node, for starting, and for CPU time a CPython of the guest's version, which
+# the guests' build leaves, and a QuickJS built here from Debian's source.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+cache=${PADDOCK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/paddock-build}
+. guest/build/lib.sh
 for tool in python3 node; do
-	command -v "$tool" >/dev/null || { echo "paddock: error: the benchmarks compare with the host's $tool" >&2; exit 1; }
+	command -v "$tool" >/dev/null || die "the benchmarks compare with the machine's $tool" "install it"
 done
+quickjs=ec81da5b3249ed648dbc7df4a1654988910e66a118d9b71cb63534216efcfbbe
+qjs=$cache/qjs-${quickjs:0:16}
+if [ ! -x "$qjs" ]; then
+	fetch_source "$quickjs" pool/main/q/quickjs/quickjs_2025.04.26.orig.tar.xz -
+	say "building a QuickJS for this machine"
+	work=$(mktemp -d)
+	tar -xf "$cache/sources/$quickjs" -C "$work" --strip-components=1
+	make -C "$work" CONFIG_CLANG=y CC=clang-19 HOST_CC=clang-19 AR=ar -j"$(nproc)" qjs >"$cache/qjs.log" 2>&1 || die "QuickJS cannot be built" "see $cache/qjs.log"
+	mv "$work/qjs" "$qjs"
+	rm -rf "$work"
+fi
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 go build -trimpath -o "$dir/bench" ./tests/bench
-"$dir/bench" -paddock "${PADDOCK_BIN:-bin/paddock}" -cache "$(bin/paddock doctor --json | sed -n 's/.*"cache_dir": *"\([^"]*\)".*/\1/p' | head -n 1)" "$@"
+"$dir/bench" -paddock "${PADDOCK_BIN:-bin/paddock}" -python "$(cat "$cache/out/python/native.path")/bin/python3.13" -qjs "$qjs" \
+	-cache "$(bin/paddock doctor --json | sed -n 's/.*"cache_dir": *"\([^"]*\)".*/\1/p' | head -n 1)" "$@"

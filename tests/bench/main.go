@@ -1,12 +1,15 @@
 // Bench measures paddock and prints one table: each figure beside a baseline
 // that was measured in the same run, on the same machine.
 //
-//	go run ./tests/bench -paddock bin/paddock -cache DIR
+//	go run ./tests/bench -paddock bin/paddock -cache DIR -python PATH -qjs PATH
+//
+// It measures the native engine, where the binary carries it, and wazero.
 package main
 
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -17,6 +20,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"paddock/internal/fault"
 	"paddock/internal/sandbox/wasm"
 	"paddock/internal/sandbox/wasm/worker"
 )
@@ -34,25 +38,37 @@ func main() {
 	binary := flag.String("paddock", "bin/paddock", "the binary to measure over MCP")
 	cache := flag.String("cache", "", "paddock's cache folder, prepared")
 	rounds := flag.Int("rounds", 200, "how often each latency is measured")
+	python := flag.String("python", "python3", "a CPython for this machine of the guest's version: the baseline of CPU time")
+	qjs := flag.String("qjs", "qjs", "a QuickJS for this machine: likewise")
 	flag.Parse()
+	natives = map[string]string{"python": *python, "javascript": *qjs}
 	if err := run(*binary, *cache, *rounds); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
+// natives are the same languages' interpreters, compiled for this machine.
+var natives map[string]string
+
 // table is what is printed at the end.
-type table struct{ rows [][]string }
+type table struct {
+	engine string
+	rows   [][]string
+}
 
 func (t *table) add(name string, value, baseline time.Duration, base, target string) {
+	if t.engine == wasm.Wazero { // it is there for where the other is not
+		target = ""
+	}
 	t.rows = append(t.rows, []string{
-		name, format(value), base, format(baseline), fmt.Sprintf("%.2fx", float64(value)/float64(baseline)), target,
+		t.engine, name, format(value), base, format(baseline), fmt.Sprintf("%.2fx", float64(value)/float64(baseline)), target,
 	})
 }
 
 func (t *table) print() {
 	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "WHAT\tVALUE\tBASELINE\tVALUE\tRATIO\tTARGET")
+	fmt.Fprintln(w, "ENGINE\tWHAT\tVALUE\tBASELINE\tVALUE\tRATIO\tTARGET")
 	for _, r := range t.rows {
 		fmt.Fprintln(w, strings.Join(r, "\t"))
 	}
@@ -99,27 +115,41 @@ func run(binary, cache string, rounds int) error {
 	if err := os.Chmod(owners, 0o755); err != nil {
 		return err
 	}
-	b, err := wasm.New(wasm.Config{CacheDir: cache, OwnersDir: filepath.Join(owners, "owners")})
-	if err != nil {
+	ctx, t := context.Background(), &table{}
+	for _, engine := range []string{wasm.Native, wasm.Wazero} {
+		b, err := wasm.New(wasm.Config{CacheDir: cache, OwnersDir: filepath.Join(owners, engine), Engine: engine})
+		if fault.KindOf(err) == fault.Unavailable {
+			fmt.Fprintf(os.Stderr, "bench: without the %s engine: %v\n", engine, err)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		t.engine = engine
+		if err := benchEngine(ctx, b, t, rounds); err != nil {
+			return errors.Join(err, b.Close())
+		}
+		if err := b.Close(); err != nil {
+			return err
+		}
+	}
+	t.engine = "mcp stdio"
+	if err := benchMCP(ctx, binary, owners, t, rounds); err != nil {
 		return err
 	}
-	defer b.Close()
-	ctx := context.Background()
+	t.print()
+	return nil
+}
+
+func benchEngine(ctx context.Context, b *wasm.Backend, t *table, rounds int) error {
 	if err := b.Prepare(ctx); err != nil {
 		return err
 	}
-	t := &table{}
-	for _, part := range []func(context.Context, *wasm.Backend, *table, int) error{
-		benchFresh, benchCrowd, benchMemory, benchCPU,
-		func(ctx context.Context, _ *wasm.Backend, t *table, n int) error {
-			return benchMCP(ctx, binary, owners, t, n)
-		},
-	} {
+	for _, part := range []func(context.Context, *wasm.Backend, *table, int) error{benchStart, benchFresh, benchCrowd, benchMemory, benchCPU} {
 		if err := part(ctx, b, t, rounds); err != nil {
 			return err
 		}
 	}
-	t.print()
 	return nil
 }
 
