@@ -45,7 +45,7 @@ CARRIED := internal/sandbox/wasm/nativeworker/dist
 WORKER := $(CARRIED)/$(PLATFORM)/worker.sha256
 PROGRAM_FILES := $(filter-out %_test.go,$(GO_FILES))
 
-$(ENGINE): guest/dist/stamp $(wildcard guest/build/native/* internal/sandbox/wasm/native/guest.h)
+$(ENGINE): guest/dist/stamp $(wildcard guest/build/native.sh guest/build/native/* guest/build/native/train/* internal/sandbox/wasm/native/guest.h)
 	@bash guest/build/native.sh $(@D)
 
 $(WORKER): $(ENGINE) $(PROGRAM_FILES) $(wildcard internal/sandbox/wasm/native/guest.*) bin/native-$(NATIVE)
@@ -74,7 +74,7 @@ first-run: prepare
 ## Tests ----------------------------------------------------------------------
 
 .PHONY: check
-check: lint bin/paddock prepare cross clients conformance test ## everything that CI checks
+check: lint bin/paddock prepare cross clients conformance engines test ## everything that CI checks
 
 .PHONY: lint
 lint:
@@ -97,12 +97,29 @@ clients: ## the MCP clients from npm that the tests use
 conformance: ## the tests of the JavaScript language, for the tests
 	@bash tests/conformance/fetch.sh >/dev/null
 
+.PHONY: engines
+engines: ## what takes any WebAssembly module through the native engine, for the tests
+ifeq ($(NATIVE),1)
+	@bash tests/engines/tools.sh >/dev/null
+endif
+
 .PHONY: test
-test: guest/dist/stamp ## tests with the race detector, real guests included
+test: guest/dist/stamp $(if $(filter 1,$(NATIVE)),$(WORKER)) ## tests with the race detector, real guests included
 	@echo "paddock: tests"
 	@CGO_ENABLED=1 PADDOCK_BIN=$(CURDIR)/bin/paddock go test -race -timeout 25m -skip 'OwnTests$$' ./...
 	@echo "paddock: CPython's own tests and test262, in the guests"
 	@go test -timeout 25m -run 'OwnTests$$' ./internal/sandbox/wasm
+ifeq ($(NATIVE),1)
+	@echo "paddock: the backend on the other engine"
+	@go test -timeout 25m ./internal/sandbox/wasm -args -engine wazero
+	@$(MAKE) --no-print-directory native
+endif
+
+.PHONY: native
+native: $(ENGINE) ## the backend's tests with the native engine inside the test, and the race detector
+	@echo "paddock: the native engine, with the race detector"
+	@CC=clang-19 CGO_ENABLED=1 go vet -tags native ./...
+	@CC=clang-19 CGO_ENABLED=1 go test -race -tags native -timeout 25m -skip 'OwnTests$$|TestTheBackendKeepsTheContract/.*/limits/.*fuel' ./internal/sandbox/wasm/...
 
 .PHONY: bench
 bench: bin/paddock prepare ## one table of measurements, each with its baseline

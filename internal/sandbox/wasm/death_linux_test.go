@@ -16,6 +16,7 @@ import (
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/wasm"
+	"paddock/internal/sandbox/wasm/worker"
 )
 
 // startFor starts an interpreter of an owner, whose folder is called like it.
@@ -255,6 +256,7 @@ func TestOwnersSeeNothingOfEachOther(t *testing.T) {
 
 // What is damaged in the cache is made anew before anybody notices.
 func TestADamagedCacheIsMended(t *testing.T) {
+	inForce := newBackend(t, t.TempDir()).Probe(t.Context()).Engine // and is there a guest at all?
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -262,14 +264,13 @@ func TestADamagedCacheIsMended(t *testing.T) {
 	start := func() {
 		t.Helper()
 		owners := t.TempDir()
-		b, err := wasm.New(wasm.Config{CacheDir: dir, OwnersDir: owners, Engine: *engine})
+		b, err := wasm.New(wasm.Config{CacheDir: dir, OwnersDir: owners, Engine: inForce})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer b.Close()
 		prints(t, startIn(t, b, "javascript", folder(t, owners, "o/w")), "console.log(1)", "1")
 	}
-	native := newBackend(t, t.TempDir()).Probe(t.Context()).Engine == wasm.Native // and is there a guest at all?
 	shared, err := cacheDir()
 	if err != nil {
 		t.Fatal(err)
@@ -295,7 +296,7 @@ func TestADamagedCacheIsMended(t *testing.T) {
 	}
 	damage("images/*.img", 2)
 	start()
-	if native {
+	if worker.EngineName == wasm.Wazero && inForce == wasm.Native {
 		damage("native/*", 1) // the worker's program
 		start()
 	}

@@ -28,7 +28,7 @@ func Digest() string {
 
 // Path is where in a cache folder the program lies.
 func Path(cacheDir string) string {
-	return filepath.Join(cacheDir, "native", Digest()[:24])
+	return filepath.Join(cacheDir, "native", "worker-"+Digest())
 }
 
 // errDamaged is for a file that is not the program.

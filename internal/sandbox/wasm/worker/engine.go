@@ -13,8 +13,8 @@ import (
 )
 
 // reservation is what a guest of the native engine can reach: an index and an
-// offset of 32 bits each.
-const reservation = 8 << 30
+// offset of 32 bits each, and what is read or written there.
+const reservation = 8<<30 + 64<<10
 
 // Guarded tells why a process like this one cannot make such a reservation, or
 // nil: its address space may be limited.
