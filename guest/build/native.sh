@@ -1,13 +1,18 @@
 #!/usr/bin/env bash
 # Translates the built guests ahead of time: native.sh DIR leaves
-# DIR/libguests.a and DIR/wasm-rt.h for the package internal/sandbox/wasm/native.
+# DIR/libguests.a and DIR/wasm-rt.h for the package internal/sandbox/wasm/native,
+# and beside DIR built.go, by which Go sees that they are others.
 #
 # wasm2c comes from Debian's package wabt, pinned by its digest; the compiler is
-# the one that built the guests. The result is kept in $PADDOCK_CACHE by the
-# digest of all that went into it.
+# the one that built the guests. What it makes is compiled twice: once to count
+# what the programs in native/train use of it, and then with that knowledge.
+# The clock and all random numbers are the same for these programs each time, so
+# the result is as well. It is kept in $PADDOCK_CACHE by the digest of all that
+# went into it. PADDOCK_JOBS sets how many compilers run at once.
 set -euo pipefail
 export LC_ALL=C
 here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
 out=$(realpath -m "${1:?usage: native.sh DIR}")
 cache=${PADDOCK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/paddock-build}
 jobs=${PADDOCK_JOBS:-$(nproc)}
@@ -16,44 +21,100 @@ exec 9>"$cache/native.lock"
 flock 9
 . "$here/lib.sh"
 
-wabt=f258a5cd377afac3361fc1dcb6fb10e813a88ab32c1895eba63fd7422801e9f1
-flags="-O2 -w -fno-strict-aliasing -ffp-contract=off"
-case $(uname -m) in
-x86_64) flags="$flags -DPD_SEGMENT" ;; # the memory's base in %gs
-esac
+. "$here/native/flags.sh"
+guests="python javascript"
+declare -A wasm=([python]=$(cat "$cache/out/python/python.path")/python.wasm [javascript]=$cache/out/javascript/quickjs.wasm)
+declare -A extension=([python]=py [javascript]=js)
 
-python=$(cat "$cache/out/python/python.path")/python.wasm
-javascript=$cache/out/javascript/quickjs.wasm
-key=$(cat "$python" "$javascript" "$here"/native/*.go "$here"/instrument/[ir]*.go "$here/../../internal/sandbox/wasm/native/guest.h" |
-	{ sha256sum; echo "$wabt $flags $(clang-19 --version | head -n 1) $(uname -m)"; } | sha256sum | cut -c1-16)
-dir=$cache/native-$key
-if [ ! -d "$dir" ]; then
-	begin=$SECONDS
-	fetch_source "$wabt" pool/main/w/wabt/wabt_1.0.32-1_amd64.deb -
-	work=$cache/native.tmp
-	rm -rf "$work" && mkdir -p "$work/c"
-	say "native: translating the guests to C"
-	(cd "$work" && ar p "$cache/sources/$wabt" data.tar.xz | tar -xJ ./usr/bin/wasm2c ./usr/include/wasm-rt.h)
-	(cd "$here/../.." && CGO_ENABLED=0 go build -o "$work/native" ./guest/build/native)
-	for guest in python javascript; do
-		"$work/native" -strip "${!guest}" "$work/$guest.wasm"
+# What the guests' C depends on, and then what the library does. The worker that
+# the training runs in is in neither: it serves the guests and does not decide
+# what they do.
+sources() { cat "${wasm[python]}" "${wasm[javascript]}" "$here"/native/*.{go,sh} "$here"/instrument/[ir]*.go "$root/internal/sandbox/wasm/native/guest.h"; }
+inputs() {
+	cat "$@" "$here"/native.sh "$here"/native/train/* "$root"/guest/dist/*.zip "$root/internal/sandbox/wasm/worker/train_test.go"
+	echo "$flags $(clang-19 --version | head -n 1) $(uname -m)"
+}
+digest() { sha256sum | cut -c1-16; }
+
+# translate: the guests' C into $work/c.
+translate() {
+	local guest
+	fetch_wasm2c "$work"
+	(cd "$root" && CGO_ENABLED=0 go build -o "$work/native" ./guest/build/native)
+	for guest in $guests; do
+		"$work/native" -strip "${wasm[$guest]}" "$work/$guest.wasm"
 		"$work/usr/bin/wasm2c" -n "$guest" "$work/$guest.wasm" -o "$work/$guest.c"
 	done
 	"$work/native" -out "$work/c" "$work/python.c" "$work/javascript.c"
-	cp "$work/usr/include/wasm-rt.h" "$here/../../internal/sandbox/wasm/native/guest.h" "$work/c/"
-	say "native: compiling (some minutes, once)"
-	# The largest first; one compiler takes up to 400 MB.
-	(cd "$work/c" && ls -S ./*.c | xargs -P "$jobs" -I{} clang-19 $flags -c {} -o {}.o) ||
+	cp "$work/usr/include/wasm-rt.h" "$root/internal/sandbox/wasm/native/guest.h" "$work/c/"
+}
+
+# compile OUT FLAGS...: $work/c into OUT/libguests.a. GUEST in the flags stands
+# for the guest's name. The largest unit comes first.
+compile() {
+	local guest to=$1
+	shift
+	mkdir "$to"
+	(cd "$work/c" && ls -S ./*.c | xargs -P "$jobs" -I{} bash -c 'guest=${1#./} to=$2 && shift 2 && clang-19 "${@//GUEST/${guest%%_*}}" -c "$guest" -o "$to/$guest.o"' - {} "$to" $flags "$@") ||
 		die "the translated guests cannot be compiled" "make NATIVE=0 goes on without them"
-	for guest in python javascript; do
-		# What the units of a guest share is nobody else's.
-		(cd "$work/c" && ld -r -o "$guest.o" "$guest"_*.c.o && llvm-objcopy-19 --localize-hidden "$guest.o")
+	for guest in $guests; do
+		# What the units of a guest share is nobody else's, but for how it is counted.
+		(cd "$to" && ld -r -o "$guest.o" "$guest"_*.c.o && llvm-objcopy-19 --localize-hidden \
+			--globalize-symbol=__llvm_profile_raw_version --weaken-symbol=__llvm_profile_raw_version "$guest.o")
 	done
-	mkdir "$work/done"
-	(cd "$work/c" && ar rcsD "$work/done/libguests.a" python.o javascript.o guests.c.o)
-	cp "$work/usr/include/wasm-rt.h" "$work/done/"
-	mv -T "$work/done" "$dir"
-	rm -rf "$work"
+	(cd "$to" && ar rcsD libguests.a python.o javascript.o guests.c.o && rm ./*.o && cp "$work/c/wasm-rt.h" .)
+}
+
+# train: what the programs use, into $work/GUEST.profile. It links what was
+# compiled to count in place of what lies in the package's folder.
+train() {
+	local guest
+	(cd "$root" && CC=clang-19 CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$work/counting" CGO_LDFLAGS="-L$work/counting -fprofile-generate" \
+		go test -c -tags 'native profile' -o "$work/train" ./internal/sandbox/wasm/worker)
+	for guest in $guests; do
+		(cd "$work" && PADDOCK_TRAIN="$here/native/train/*.${extension[$guest]}" PADDOCK_PROFILE="$work/$guest.raw" \
+			./train -test.run 'TestTrain$' >"$work/train.log" 2>&1) || {
+			cat "$work/train.log" >&2
+			die "the training programs did not run to their end" "make NATIVE=0 goes on without the native engine"
+		}
+		llvm-profdata-19 merge -o "$work/$guest.profile" "$work/$guest.raw"
+	done
+	llvm-profdata-19 merge -o "$work/guests.c.profile" "$work"/*.raw # the doors of both
+}
+
+# build DIR: the library, from the C in $work/c.
+build() {
+	local begin=$SECONDS
+	ls "$(clang-19 -print-file-name="libclang_rt.profile-$(uname -m).a")" >/dev/null 2>&1 || packages "the native engine" libclang-rt-19-dev
+	say "native: compiling the guests to count what is used (a few minutes, once)"
+	compile "$work/counting" -fprofile-generate
+	say "native: running the training programs, at $((SECONDS - begin)) s"
+	train
+	say "native: compiling with what they used, at $((SECONDS - begin)) s"
+	compile "$work/done" "-fprofile-use=$work/GUEST.profile"
+	mv -T "$work/done" "$1"
 	say "native: done in $((SECONDS - begin)) s"
+}
+
+# The same C, of other sources, is the same library.
+known=$cache/native-of-$(inputs <(sources) | digest)
+dir=$cache/$(cat "$known" 2>/dev/null || echo none)
+if [ ! -d "$dir" ]; then
+	work=$cache/native.tmp
+	rm -rf "$work" && mkdir -p "$work/c"
+	say "native: translating the guests to C"
+	translate
+	dir=$cache/native-$(inputs "$work"/c/* | digest)
+	[ -d "$dir" ] || build "$dir"
+	echo "${dir##*/}" >"$known"
+	rm -rf "$work"
 fi
 cp "$dir"/* "$out/"
+cat >"$out/../built.go" <<END
+//go:build native
+
+package native
+
+// Built names what the linked guests were built from.
+const Built = "${dir##*-}"
+END

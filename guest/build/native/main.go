@@ -2,6 +2,7 @@
 //
 //	native -strip IN OUT                   takes a module's memory out, for wasm2c
 //	native -out DIR [-units N] NAME.c...   each with its NAME.h beside it
+//	native -out DIR -any NAME.c...         for modules that are no guests
 //
 // The second turns what wasm2c made of the guests into C that a compiler can
 // take in parallel, with the doors to the host around it.
@@ -24,6 +25,7 @@ import (
 func main() {
 	out := flag.String("out", "", "where the C goes")
 	units := flag.Int("units", 16, "how many files each guest becomes")
+	loose := flag.Bool("any", false, "modules that are no guests")
 	strip := flag.String("strip", "", "the module whose memory is taken out")
 	flag.Parse()
 	if *strip != "" {
@@ -33,7 +35,11 @@ func main() {
 		}
 		return
 	}
-	if err := run(*out, *units, flag.Args()); err != nil {
+	kind := guestModule
+	if *loose {
+		kind, *units = anyModule, 0
+	}
+	if err := run(*out, *units, kind, flag.Args()); err != nil {
 		fmt.Fprintf(os.Stderr, "paddock: error: translating the guests: %v\n", err)
 		os.Exit(1)
 	}
@@ -51,7 +57,15 @@ func stripTo(in, out string) error {
 	return os.WriteFile(out, r.Module, 0o644)
 }
 
-func run(out string, units int, sources []string) error {
+// kind is what is expected of the modules.
+type kind int
+
+const (
+	guestModule kind = iota
+	anyModule
+)
+
+func run(out string, units int, kind kind, sources []string) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
@@ -75,6 +89,9 @@ func run(out string, units int, sources []string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
+		if err := m.become(kind); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
 		guests = append(guests, m)
 		for file, text := range files {
 			if err := write(filepath.Join(out, file), text); err != nil {
@@ -82,7 +99,7 @@ func run(out string, units int, sources []string) error {
 			}
 		}
 	}
-	text, err := doors(guests)
+	text, err := doors(guests, kind)
 	if err != nil {
 		return err
 	}

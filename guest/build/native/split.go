@@ -4,15 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
 var (
 	// wasm2c breaks a long head of a function over several lines.
-	headBegins = regexp.MustCompile(`^static \w+ w2c_[\w$]+\(`)
-	definition = regexp.MustCompile(`^static \w+ w2c_[\w$]+\(.*\) \{$`)
-	prototype  = regexp.MustCompile(`^static \w+ w2c_[\w$]+\(.*\);$`)
-	callee     = regexp.MustCompile(`instance->(\w+)\.data\[(\w+)\]\.module_instance`)
+	headBegins = regexp.MustCompile(`^static (?:struct )?\w+ w2c_[\w$]+\(`)
+	definition = regexp.MustCompile(`^static (?:struct )?\w+ w2c_[\w$]+\(.*\) \{$`)
+	prototype  = regexp.MustCompile(`^static (?:struct )?\w+ w2c_[\w$]+\(.*\);$`)
+	// What makes an instance begins with the first of these that there is.
+	instances = regexp.MustCompile(`^static (void init_(globals|memories|tables)\(|const (u8|wasm_elem_segment_expr_t) \w+_segment_\w+\[\])`)
+	callee    = regexp.MustCompile(`instance->(\w+)\.data\[(\w+)\]\.module_instance`)
 )
 
 // hidden is what the units of one guest share: the functions of another guest
@@ -20,20 +23,31 @@ var (
 const hidden = `__attribute__((visibility("hidden"))) `
 
 // split divides one generated file. What all units need goes into a header:
-// the helpers, the functions' prototypes, the macros that reach memory.
+// the helpers, the functions' prototypes, the macros that reach memory. With no
+// units everything else is one file.
 func split(name, code string, units int) (map[string]string, error) {
 	lines := joinHeads(strings.Split(code, "\n"))
 	first := -1
 	for i, l := range lines {
-		if strings.HasPrefix(l, "static void init_globals(") || definition.MatchString(l) {
+		if instances.MatchString(l) || definition.MatchString(l) {
 			first = i
 			break
 		}
+	}
+	if first < 0 && units == 0 {
+		first = slices.Index(lines, "static bool s_module_initialized = false;")
 	}
 	if first < 0 {
 		return nil, errors.New("it has no functions")
 	}
 	var common, rest, types []string
+	for i, l := range lines {
+		text, declared := passedVia(name, l)
+		if declared != "" {
+			lines[i] = text
+			common = append(common, declared)
+		}
+	}
 	for i := 0; i < first; i++ {
 		l := lines[i]
 		switch {
@@ -74,20 +88,28 @@ func split(name, code string, units int) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if t := fixedTable(rest, functions, units == 0); t != nil {
+		head += t.declare()
+		rest = append(t.without(rest), t.define())
+	}
 	include := fmt.Sprintf("#include %q\n", name+"_common.h")
 	files := map[string]string{
 		name + "_common.h": head,
 		name + "_0.c":      include + strings.Join(types, "\n") + "\n" + strings.Join(rest, "\n") + "\n",
 	}
-	texts := make([]strings.Builder, units)
+	texts := make([]strings.Builder, max(1, units))
 	done := 0
 	for _, body := range functions {
-		b := &texts[min(units-1, done*units/total)]
+		b := &texts[min(len(texts)-1, done*len(texts)/total)]
 		for _, l := range body {
 			b.WriteString(callee.ReplaceAllString(l, "instance"))
 			b.WriteByte('\n')
 			done += len(l)
 		}
+	}
+	if units == 0 {
+		files[name+"_0.c"] += texts[0].String()
+		return files, nil
 	}
 	for i := range texts {
 		files[fmt.Sprintf("%s_%d.c", name, i+1)] = include + texts[i].String()
@@ -113,18 +135,21 @@ func joinHeads(lines []string) []string {
 // segment replaces the macros that load and store: where PD_SEGMENT is set the
 // memory's base is in a segment register, which leaves one more register and
 // saves an addition at each access. A load that is not used may be dropped: it
-// could only have trapped.
-const segment = `#ifdef PD_SEGMENT
+// could only have trapped. PD_ACCESS as volatile keeps each where it stands.
+const segment = `#ifndef PD_ACCESS
+#define PD_ACCESS
+#endif
+#ifdef PD_SEGMENT
 #define DEFINE_LOAD(name, t1, t2, t3) \
   typedef struct __attribute__((packed, may_alias)) { t1 v; } name##_at; \
   static inline t3 name(wasm_rt_memory_t* mem, u64 addr) { \
-    t1 result = ((const name##_at __seg_gs*)(uintptr_t)addr)->v; \
+    t1 result = ((const PD_ACCESS name##_at __seg_gs*)(uintptr_t)addr)->v; \
     return (t3)(t2)result; \
   }
 #define DEFINE_STORE(name, t1, t2) \
   typedef struct __attribute__((packed, may_alias)) { t1 v; } name##_at; \
   static inline void name(wasm_rt_memory_t* mem, u64 addr, t2 value) { \
-    ((name##_at __seg_gs*)(uintptr_t)addr)->v = (t1)value; \
+    ((PD_ACCESS name##_at __seg_gs*)(uintptr_t)addr)->v = (t1)value; \
   }
 #else
 `

@@ -48,7 +48,7 @@ type Backend struct {
 
 	engine  *engine // for whoever has no special wishes
 	metered *engine // counts fuel
-	bounds  sandbox.Protection
+	probe   func() sandbox.Probe
 
 	mu      sync.Mutex // guards what follows
 	workers map[string]*process
@@ -85,7 +85,8 @@ func New(config Config) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("choosing an engine: %w", err)
 	}
-	b := &Backend{config: config, workers: map[string]*process{}, bounds: bounds(name, why)}
+	b := &Backend{config: config, workers: map[string]*process{}}
+	b.probe = sync.OnceValue(func() sandbox.Probe { return probe(name, why) })
 	b.metered = &engine{name: Wazero, cacheDir: config.CacheDir, log: config.Log}
 	b.engine = b.metered
 	if name != Wazero {
@@ -101,9 +102,15 @@ func (b *Backend) Name() string { return Name }
 // put into a workspace from outside belongs to them; zeros: this process's.
 func (b *Backend) FileOwner() (uid, gid int) { return b.config.UID, b.config.GID }
 
-// Probe tells what works here. It starts no process.
+// Probe tells what works here. It starts no process, and looks once.
 func (b *Backend) Probe(context.Context) sandbox.Probe {
-	p := sandbox.Probe{Engine: b.engine.name, Protections: append([]sandbox.Protection{b.bounds}, confine.Probe()...)}
+	p := b.probe()
+	p.Runtimes, p.Protections = slices.Clone(p.Runtimes), slices.Clone(p.Protections)
+	return p
+}
+
+func probe(engine, why string) sandbox.Probe {
+	p := sandbox.Probe{Engine: engine, Protections: append([]sandbox.Protection{bounds(engine, why)}, confine.Probe()...)}
 	for _, name := range guest.Names() {
 		g, err := guest.Open(name)
 		if err != nil {

@@ -1,7 +1,6 @@
 package linear
 
 import (
-	"encoding/binary"
 	"fmt"
 	"os"
 	"sync"
@@ -20,6 +19,9 @@ var pagemap = sync.OnceValue(func() *os.File {
 
 // Prepare opens what Dirty needs.
 func Prepare() { pagemap() }
+
+// exactDirty tells whether Dirty names every page that was written.
+func exactDirty() bool { return pagemap() != nil }
 
 // prepare loads what compare needs, where it is needed.
 func (img *Image) prepare() error {
@@ -46,18 +48,21 @@ func (m *Memory) Dirty(pages []uint32) ([]uint32, error) {
 	}
 	system := uint64(os.Getpagesize())
 	first := uint64(uintptr(unsafe.Pointer(&m.all[0]))) / system
-	entries := make([]byte, (m.length+system-1)/system*8)
-	if _, err := f.ReadAt(entries, int64(first*8)); err != nil {
-		return nil, fmt.Errorf("reading the page map: %w", err)
-	}
+	count := (m.length + system - 1) / system
 	per := uint32(system / PageSize)
-	for i := 0; i < len(entries); i += 8 {
-		e := binary.NativeEndian.Uint64(entries[i:])
-		if e&(present|swapped) == 0 || e&shared != 0 {
-			continue
+	var entries [1024]uint64
+	for at := uint64(0); at < count; at += uint64(len(entries)) {
+		part := entries[:min(count-at, uint64(len(entries)))]
+		if _, err := f.ReadAt(unsafe.Slice((*byte)(unsafe.Pointer(&part[0])), 8*len(part)), int64((first+at)*8)); err != nil {
+			return nil, fmt.Errorf("reading the page map: %w", err)
 		}
-		for k := range per {
-			pages = append(pages, uint32(i/8)*per+k)
+		for i, e := range part {
+			if e&(present|swapped) == 0 || e&shared != 0 {
+				continue
+			}
+			for k := range per {
+				pages = append(pages, (uint32(at)+uint32(i))*per+k)
+			}
 		}
 	}
 	return pages, nil

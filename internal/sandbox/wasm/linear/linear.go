@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"unsafe"
 )
 
@@ -46,7 +47,11 @@ type Notes struct {
 type Image struct {
 	Notes
 	file *os.File
-	base []byte // the whole memory, shared and read-only; only where it is needed
+
+	loading sync.Mutex // held while base is being loaded
+	base    []byte     // the whole memory, shared and read-only; only where it is needed
+
+	spares spares
 }
 
 // Write puts an image of memory at path, whole or not at all. Pages of zeros
@@ -137,7 +142,10 @@ func read(f *os.File) (*Image, error) {
 }
 
 // Close closes the image's file; memories that were mapped from it stay.
-func (img *Image) Close() error { return img.file.Close() }
+func (img *Image) Close() error {
+	img.spares.drop()
+	return img.file.Close()
+}
 
 func isZero(p []byte) bool {
 	for len(p) >= 8 {

@@ -33,3 +33,8 @@ func (img *Image) loadBase() error {
 	}
 	return nil
 }
+
+// spares are memories that can be used again: none here.
+type spares struct{}
+
+func (*spares) drop() {}

@@ -297,7 +297,7 @@ void wasm_rt_free_funcref_table(wasm_rt_funcref_table_t *t) { free(t->data); }
 
 // Types are the same if they look the same, in whichever guest.
 uint32_t wasm_rt_register_func_type(uint32_t params, uint32_t results, ...) {
-  enum { MOST = 512, WIDE = 32 };
+  enum { MOST = 512, WIDE = 104 };
   static struct { uint32_t params, results; int types[WIDE]; } known[MOST];
   static uint32_t count;
   if (params + results > WIDE) abort();

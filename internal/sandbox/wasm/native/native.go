@@ -4,7 +4,7 @@ package native
 
 /*
 #cgo CFLAGS: -O2 -I${SRCDIR}/lib
-#cgo LDFLAGS: ${SRCDIR}/lib/libguests.a -lm
+#cgo LDFLAGS: -L${SRCDIR}/lib -lguests -lm
 #include "guest.h"
 */
 import "C"
