@@ -25,15 +25,7 @@ func TestThePythonDriver(t *testing.T) {
 
 func nativePython(t *testing.T) string {
 	t.Helper()
-	cache := os.Getenv("PADDOCK_CACHE")
-	if cache == "" {
-		base, err := os.UserCacheDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cache = filepath.Join(base, "paddock-build")
-	}
-	path, err := os.ReadFile(filepath.Join(cache, "out", "python", "native.path"))
+	path, err := os.ReadFile(filepath.Join(sandboxtest.BuildCache(t), "out", "python", "native.path"))
 	sandboxtest.Require(t, "wasm", err == nil, "the guest was not built on this machine (make guests)")
 	return filepath.Join(strings.TrimSpace(string(path)), "bin", "python3.13")
 }

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"paddock/internal/sandbox/sandboxtest"
 )
 
 // paddock is the test binary as paddock.
@@ -19,7 +21,7 @@ func paddock(t *testing.T, fake bool, args ...string) *exec.Cmd {
 	}
 	cmd := exec.CommandContext(t.Context(), self)
 	cmd.Args = append([]string{"paddock"}, args...)
-	cmd.Env = append(os.Environ(), "PADDOCK_STATE_DIR="+t.TempDir(), "PADDOCK_CACHE_DIR="+cacheDir(t), "GORACE="+promptly)
+	cmd.Env = append(os.Environ(), "PADDOCK_STATE_DIR="+t.TempDir(), "PADDOCK_CACHE_DIR="+sandboxtest.PreparedCache(t), "GORACE="+promptly)
 	if fake {
 		cmd.Env = append(cmd.Env, fakeEnv+"=1")
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -17,21 +16,6 @@ import (
 	"paddock/internal/sandbox/sandboxtest"
 )
 
-// cacheDir is shared by all tests and kept between runs: compiling the guests
-// takes seconds. Paddock running as root hands its workers to another user,
-// who has to be able to read it.
-func cacheDir(t *testing.T) string {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return filepath.Join(os.TempDir(), "paddock-test-cache")
-	}
-	base, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(base, "paddock-test")
-}
-
 // promptly keeps processes with the race detector from resting a second before
 // they end.
 const promptly = "atexit_sleep_ms=0"
@@ -39,7 +23,7 @@ const promptly = "atexit_sleep_ms=0"
 // guests are the names of the interpreters that run here.
 func guests(t *testing.T) (names []string, reason string) {
 	t.Helper()
-	b, err := newWasm(places{state: t.TempDir(), cache: cacheDir(t)}, new(config.Config), slog.New(slog.DiscardHandler))
+	b, err := newWasm(places{state: t.TempDir(), cache: sandboxtest.PreparedCache(t)}, new(config.Config), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +40,7 @@ func guests(t *testing.T) (names []string, reason string) {
 // begins with [!python] skip or [!javascript] skip.
 func TestScripts(t *testing.T) {
 	there, _ := guests(t)
-	cache := cacheDir(t)
+	cache := sandboxtest.PreparedCache(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,

@@ -123,15 +123,7 @@ func report(t *testing.T, out string, failures map[string]string) int {
 // cpythonTests is the folder of the tests that the guest's build left.
 func cpythonTests(t *testing.T) string {
 	t.Helper()
-	cache := os.Getenv("PADDOCK_CACHE")
-	if cache == "" {
-		base, err := os.UserCacheDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cache = filepath.Join(base, "paddock-build")
-	}
-	path, err := os.ReadFile(filepath.Join(cache, "out", "python", "python.path"))
+	path, err := os.ReadFile(filepath.Join(sandboxtest.BuildCache(t), "out", "python", "python.path"))
 	sandboxtest.Require(t, "wasm", err == nil, "the guest was not built on this machine (make guests)")
 	return filepath.Join(strings.TrimSpace(string(path)), "tests", "test")
 }

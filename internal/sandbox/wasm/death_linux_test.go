@@ -15,6 +15,7 @@ import (
 
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/sandbox/wasm"
 	"paddock/internal/sandbox/wasm/worker"
 )
@@ -271,11 +272,7 @@ func TestADamagedCacheIsMended(t *testing.T) {
 		defer b.Close()
 		prints(t, startIn(t, b, "javascript", folder(t, owners, "o/w")), "console.log(1)", "1")
 	}
-	shared, err := cacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(filepath.Join(shared, "compiled"), filepath.Join(dir, "compiled")); err != nil {
+	if err := os.Symlink(filepath.Join(sandboxtest.PreparedCache(t), "compiled"), filepath.Join(dir, "compiled")); err != nil {
 		t.Fatal(err)
 	}
 	start()

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 
 	"paddock/internal/sandbox"
@@ -25,17 +24,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// cacheDir is shared by all tests and kept between runs: compiling the guests
-// takes seconds. Paddock running as root hands its workers to another user,
-// who has to be able to read it.
-var cacheDir = sync.OnceValues(func() (string, error) {
-	if os.Geteuid() == 0 {
-		return filepath.Join(os.TempDir(), "paddock-test-cache"), nil
-	}
-	base, err := os.UserCacheDir()
-	return filepath.Join(base, "paddock-test"), err
-})
-
 // newBackend makes a backend that the test's end closes.
 func newBackend(t testing.TB, owners string) *wasm.Backend {
 	t.Helper()
@@ -51,11 +39,7 @@ func newBackend(t testing.TB, owners string) *wasm.Backend {
 // openBackend makes a backend whose owners' folders lie in owners.
 func openBackend(t testing.TB, owners string) *wasm.Backend {
 	t.Helper()
-	cache, err := cacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := wasm.New(wasm.Config{CacheDir: cache, OwnersDir: owners, Engine: *engine, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	b, err := wasm.New(wasm.Config{CacheDir: sandboxtest.PreparedCache(t), OwnersDir: owners, Engine: *engine, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

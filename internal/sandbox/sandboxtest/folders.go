@@ -1,0 +1,37 @@
+package sandboxtest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// BuildCache is where make keeps what is slow to build: $PADDOCK_CACHE, or a
+// folder of the user's cache.
+func BuildCache(t testing.TB) string {
+	t.Helper()
+	if dir := os.Getenv("PADDOCK_CACHE"); dir != "" {
+		return dir
+	}
+	return userCache(t, "paddock-build")
+}
+
+// PreparedCache is a cache of prepared guests that all tests share and that is
+// kept between runs. Paddock running as root hands its workers to another
+// user, who has to be able to read it.
+func PreparedCache(t testing.TB) string {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return filepath.Join(os.TempDir(), "paddock-test-cache")
+	}
+	return userCache(t, "paddock-test")
+}
+
+func userCache(t testing.TB, name string) string {
+	t.Helper()
+	base, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(base, name)
+}
