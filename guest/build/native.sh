@@ -9,6 +9,10 @@
 # The clock and all random numbers are the same for these programs each time, so
 # the result is as well. It is kept in $PADDOCK_CACHE by the digest of all that
 # went into it. PADDOCK_JOBS sets how many compilers run at once.
+#
+# On two cores of an EPYC that takes 3.3 minutes (the first compilation 108 s,
+# the training 7 s, the second 76 s; 6 minutes of one core) and at most 0.5 GB
+# for each compiler. The folder needs 0.4 GB meanwhile, 13 MB afterwards.
 set -euo pipefail
 export LC_ALL=C
 here=$(cd "$(dirname "$0")" && pwd)
@@ -31,7 +35,8 @@ declare -A extension=([python]=py [javascript]=js)
 # what they do.
 sources() { cat "${wasm[python]}" "${wasm[javascript]}" "$here"/native/*.{go,sh} "$here"/instrument/[ir]*.go "$root/internal/sandbox/wasm/native/guest.h"; }
 inputs() {
-	cat "$@" "$here"/native.sh "$here"/native/train/* "$root"/guest/dist/*.zip "$root/internal/sandbox/wasm/worker/train_test.go"
+	cat "$@" "$here"/native/train/* "$root"/guest/dist/*.zip "$root/internal/sandbox/wasm/worker/train_test.go"
+	grep -v '^[[:space:]]*#' "$here/native.sh"
 	echo "$flags $(clang-19 --version | head -n 1) $(uname -m)"
 }
 digest() { sha256sum | cut -c1-16; }

@@ -16,13 +16,16 @@ func BuildCache(t testing.TB) string {
 	return userCache(t, "paddock-build")
 }
 
+// temporary is where it was before any test named another folder.
+var temporary = os.TempDir()
+
 // PreparedCache is a cache of prepared guests that all tests share and that is
 // kept between runs. Paddock running as root hands its workers to another
 // user, who has to be able to read it.
 func PreparedCache(t testing.TB) string {
 	t.Helper()
 	if os.Geteuid() == 0 {
-		return filepath.Join(os.TempDir(), "paddock-test-cache")
+		return filepath.Join(temporary, "paddock-test-cache")
 	}
 	return userCache(t, "paddock-test")
 }

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"sync"
 
 	"paddock/internal/sandbox/wasm/linear"
 	"paddock/internal/sandbox/wasm/wasi"
@@ -12,16 +13,22 @@ import (
 // remains when a run has to be stopped by force.
 type checkpoint struct {
 	taken  bool
-	pages  [][]byte // by their number; nil: as the image has it
-	saved  int      // how many there are
-	slab   []byte   // room for further pages
+	saved  []uint32 // by a page's number, which of the saved ones it is, from 1; 0: it is as the image has it
+	count  uint32   // how many are saved
+	slabs  []*slab  // where they are, one after the other
 	length uint64
 	files  wasi.State
 	dirty  []uint32 // scratch
 }
 
-// slabSize is how much room is taken at once: many pages come together.
-const slabSize = 256 << 10
+// slab is how much room is taken at once: many pages come together.
+type slab [slabPages * linear.PageSize]byte
+
+const slabPages = 16
+
+// slabs are those that nobody needs any more. Interpreters come and go by the
+// thousand; as garbage, their slabs would keep the collector busy.
+var slabs = sync.Pool{New: func() any { return new(slab) }}
 
 // update brings c up to the state of memory, copying only the pages that
 // changed since the last time.
@@ -30,14 +37,19 @@ func (c *checkpoint) update(memory *linear.Memory, system *wasi.System) error {
 	if err != nil {
 		return err
 	}
-	if most := len(memory.Bytes()) / linear.PageSize; most > len(c.pages) {
-		c.pages = append(c.pages, make([][]byte, most-len(c.pages))...)
+	if most := len(memory.Bytes()) / linear.PageSize; most > len(c.saved) {
+		c.saved = append(c.saved, make([]uint32, most-len(c.saved))...)
 	}
 	for _, n := range dirty {
-		page, saved := memory.Page(n), c.pages[n]
-		if saved == nil {
-			c.pages[n] = c.keep(page)
-		} else if !bytes.Equal(saved, page) {
+		page := memory.Page(n)
+		if c.saved[n] == 0 {
+			if c.count%slabPages == 0 {
+				c.slabs = append(c.slabs, slabs.Get().(*slab))
+			}
+			c.count++
+			c.saved[n] = c.count
+			copy(c.page(c.count), page)
+		} else if saved := c.page(c.saved[n]); !bytes.Equal(saved, page) {
 			copy(saved, page)
 		}
 	}
@@ -45,20 +57,18 @@ func (c *checkpoint) update(memory *linear.Memory, system *wasi.System) error {
 	return nil
 }
 
-// keep copies a page into a slab.
-func (c *checkpoint) keep(page []byte) []byte {
-	if len(c.slab) == 0 {
-		size := slabSize
-		if c.saved*linear.PageSize < slabSize { // a small state needs little
-			size /= 8
-		}
-		c.slab = make([]byte, size)
+// page is the saved page that is number which, from 1.
+func (c *checkpoint) page(which uint32) []byte {
+	which--
+	return c.slabs[which/slabPages][which%slabPages*linear.PageSize:][:linear.PageSize]
+}
+
+// drop forgets the state.
+func (c *checkpoint) drop() {
+	for _, s := range c.slabs {
+		slabs.Put(s)
 	}
-	saved := c.slab[:linear.PageSize:linear.PageSize]
-	c.slab = c.slab[linear.PageSize:]
-	copy(saved, page)
-	c.saved++
-	return saved
+	*c = checkpoint{}
 }
 
 // restore puts the saved pages into memory, which is a fresh mapping of the
@@ -67,9 +77,9 @@ func (c *checkpoint) restore(memory *linear.Memory) bool {
 	if memory.Reallocate(c.length) == nil {
 		return false
 	}
-	for n, page := range c.pages {
-		if page != nil {
-			copy(memory.Page(uint32(n)), page)
+	for n, which := range c.saved {
+		if which != 0 {
+			copy(memory.Page(uint32(n)), c.page(which))
 		}
 	}
 	return true

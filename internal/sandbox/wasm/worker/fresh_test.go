@@ -54,5 +54,6 @@ func benchmarkFresh(b *testing.B, p *program, code string, parts *[5]time.Durati
 	step(2, err)
 	step(3, in.saved.update(in.vm.memory, in.system))
 	in.drop()
+	in.saved.drop()
 	step(4, nil)
 }

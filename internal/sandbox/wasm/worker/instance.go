@@ -277,7 +277,7 @@ func (in *instance) gone(err error) {
 	}
 	in.closed = true
 	in.discard()
-	in.saved = checkpoint{}
+	in.saved.drop()
 	in.worker.forget(in)
 	in.worker.send(wire.KindGone, in.id, wire.GoneBody{Message: err.Error()})
 }

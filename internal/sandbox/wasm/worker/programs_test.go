@@ -179,15 +179,7 @@ func TestManyCompileIntoOneCacheAtOnce(t *testing.T) {
 func preparedCache(t *testing.T) string {
 	t.Helper()
 	sandboxtest.Require(t, "wasm", len(guest.Available()) == len(guest.Names()), "this binary was built without the guests (make guests)")
-	shared := filepath.Join(os.TempDir(), "paddock-test-cache")
-	if os.Geteuid() != 0 {
-		base, err := os.UserCacheDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		shared = filepath.Join(base, "paddock-test")
-	}
-	compiled := filepath.Join(shared, "compiled")
+	compiled := filepath.Join(sandboxtest.PreparedCache(t), "compiled")
 	if err := os.MkdirAll(compiled, 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -165,7 +165,8 @@ func (in *instance) execute(body wire.RunBody) (sandbox.Exit, error) {
 			return exit, err
 		}
 		if !in.works() { // earlier runs broke it already, and the checkpoint holds that
-			in.saved, exit.State = checkpoint{}, sandbox.Fresh
+			in.saved.drop()
+			exit.State = sandbox.Fresh
 		}
 	}
 	exit.Usage.CPU = threadTime() - in.began
