@@ -82,7 +82,7 @@ func newVM(in *instance, c code, memory *linear.Memory) (*vm, error) {
 
 func (v *vm) bytes() []byte { return v.memory.Bytes() }
 
-// has tells whether a word is one that set and isSet can be asked for.
+// has tells whether a word is one that set can be asked for.
 func (v *vm) has(w word) bool {
 	_, err := slice(v.bytes(), w.address, 4)
 	return err == nil && w.address%4 == 0
@@ -94,12 +94,6 @@ func (v *vm) set(words []word) {
 		p, bits := v.at(w)
 		atomic.OrUint32(p, bits)
 	}
-}
-
-// isSet tells whether all bits of a word are set. The guest may be running.
-func (v *vm) isSet(w word) bool {
-	p, bits := v.at(w)
-	return atomic.LoadUint32(p)&bits == bits
 }
 
 // at is where a word lies, and its bits in the host's order.
