@@ -42,6 +42,7 @@ var mayImport = map[string][]string{
 // outside is where a module from outside may be imported, by the longest
 // prefix of the import's path. One that is not here may be imported nowhere.
 var outside = map[string][]string{
+	"github.com/agnivade/levenshtein":               {"internal/cli/config", "internal/mcpserver"},
 	"github.com/BurntSushi/toml":                    {"internal/cli/config"},
 	"github.com/bmatcuk/doublestar":                 {"internal/workspace"},
 	"github.com/evanw/esbuild":                      {"internal/sandbox/wasm/worker"},

@@ -19,6 +19,8 @@ require (
 	golang.org/x/sys v0.49.0
 )
 
+require github.com/agnivade/levenshtein v1.2.1
+
 require (
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/segmentio/asm v1.1.3 // indirect

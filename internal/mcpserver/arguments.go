@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"github.com/agnivade/levenshtein"
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"paddock/internal/fault"
@@ -225,7 +227,7 @@ func decode(raw json.RawMessage, params []param) error {
 			}
 		}
 	}
-	for _, name := range sortedKeys(given) {
+	for _, name := range slices.Sorted(maps.Keys(given)) {
 		mistakes = append(mistakes, unknown(name, params))
 	}
 	if len(mistakes) == 0 {
@@ -292,7 +294,10 @@ func namesOf(params []param) []string {
 func unknown(name string, params []param) string {
 	best, bestAt := "", 3
 	for _, known := range namesOf(params) {
-		if d := distance(strings.ToLower(name), known); d < bestAt {
+		if len(name) > 64 { // far from every name, and costly to compare
+			break
+		}
+		if d := levenshtein.ComputeDistance(strings.ToLower(name), known); d < bestAt {
 			best, bestAt = known, d
 		}
 	}
@@ -300,31 +305,6 @@ func unknown(name string, params []param) string {
 		return "there is no argument " + shortQuote(name)
 	}
 	return fmt.Sprintf("there is no argument %s (did you mean %q?)", shortQuote(name), best)
-}
-
-// distance is how many characters have to be put in, taken out or changed to
-// make b of a; what is far from being a name counts as far away.
-func distance(a, b string) int {
-	if len(a) > 64 {
-		return len(a)
-	}
-	row := make([]int, len(b)+1)
-	for k := range row {
-		row[k] = k
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for k := range len(b) {
-			cost := diagonal
-			if a[i] != b[k] {
-				cost++
-			}
-			diagonal = row[k+1]
-			row[k+1] = min(cost, row[k]+1, row[k+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // shortQuote quotes what somebody else wrote, cut to a length that can be read.

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -106,7 +107,7 @@ func (c *Config) complete() error {
 		c.Version = "dev"
 	}
 	if c.Tools == nil {
-		c.Tools = sortedKeys(sets)
+		c.Tools = slices.Sorted(maps.Keys(sets))
 	}
 	if c.DefaultTimeout == 0 {
 		c.DefaultTimeout = 30 * time.Second
@@ -122,7 +123,7 @@ func (c *Config) complete() error {
 	}
 	for _, name := range c.Tools {
 		if sets[name] == nil {
-			return fault.New(fault.Invalid, "there is no set of tools called %q", name).WithHint("the sets are %s", strings.Join(sortedKeys(sets), ", "))
+			return fault.New(fault.Invalid, "there is no set of tools called %q", name).WithHint("the sets are %s", strings.Join(slices.Sorted(maps.Keys(sets)), ", "))
 		}
 	}
 	if n := utf8.RuneCountInString(c.Instructions); n > maxInstructions {

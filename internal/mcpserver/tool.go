@@ -203,8 +203,6 @@ func isolations(runtimes []session.Runtime) []string {
 	return all
 }
 
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
-
 // stopped names what ended a run, in the words of the surface; "" for a
 // program that ended by itself, however. A full disk stops nothing: it is an
 // error that the program did not catch.

@@ -346,17 +346,6 @@ func TestWhichFileIsRead(t *testing.T) {
 	})
 }
 
-func TestDistanceCountsLetters(t *testing.T) {
-	for _, test := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0}, {"abc", "abd", 1}, {"abc", "ab", 1}, {"ab", "cab", 1}, {"kitten", "sitting", 3}, {"größe", "grösse", 2}} {
-		if got := distance(test.a, test.b); got != test.want {
-			t.Errorf("distance(%q, %q) is %d, want %d", test.a, test.b, got, test.want)
-		}
-	}
-}
-
 func FuzzFile(f *testing.F) {
 	f.Add("[sessions]\nmax_disk_mb = 7\n[policy.env]\nA = \"b\"\n")
 	f.Add("server = { name = 'x' }\na.b.c = [1,\n2]\n")
