@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,7 +25,11 @@ var languages = []struct{ runtime, print, host, flag string }{
 
 // once starts an interpreter, runs code in it, and closes it.
 func once(ctx context.Context, b *wasm.Backend, runtime, code string) (string, error) {
-	in, err := b.Start(ctx, sandbox.Spec{Owner: "bench", Runtime: runtime})
+	return onceIn(ctx, b, sandbox.Spec{Owner: "bench", Runtime: runtime}, code)
+}
+
+func onceIn(ctx context.Context, b *wasm.Backend, spec sandbox.Spec, code string) (string, error) {
+	in, err := b.Start(ctx, spec)
 	if err != nil {
 		return "", err
 	}
@@ -207,32 +212,63 @@ func benchCPU(ctx context.Context, b *wasm.Backend, t *table, _ int) error {
 		runtime, code string
 		target        map[string]string
 	}{{"python", cpuPython, map[string]string{wasm.Native: "<= 1.3x"}}, {"javascript", cpuJavaScript, nil}} {
-		ours, theirs := timing{of: map[string]time.Duration{}}, timing{of: map[string]time.Duration{}}
-		for range 3 {
-			inside, err := once(ctx, b, c.runtime, c.code)
-			if err != nil {
-				return err
-			}
-			outside, err := natively(c.runtime, c.code)
-			if err != nil {
-				return err
-			}
-			ours.best(inside)
-			theirs.best(outside)
+		inside := func() (string, error) { return once(ctx, b, c.runtime, c.code) }
+		outside := func() (string, error) { return natively(c.runtime, c.code, "") }
+		if err := t.compare("cpu "+c.runtime, 3, inside, outside, "native "+c.runtime, c.target[t.engine]); err != nil {
+			return err
 		}
-		product := 1.0
-		for _, name := range ours.names {
-			t.add("cpu "+c.runtime+": "+name, ours.of[name], theirs.of[name], "native "+c.runtime, "")
-			product *= float64(ours.of[name]) / float64(theirs.of[name])
-		}
-		mean := math.Pow(product, 1/float64(len(ours.names)))
-		t.rows = append(t.rows, []string{t.engine, "cpu " + c.runtime + ": geometric mean", "", "native " + c.runtime, "", fmt.Sprintf("%.2fx", mean), c.target[t.engine]})
 	}
 	return nil
 }
 
-// natively runs a program in the machine's own interpreter.
-func natively(runtime, code string) (string, error) {
+// benchFiles runs the programs of files.py inside and outside, in one folder.
+func benchFiles(ctx context.Context, b *wasm.Backend, t *table, owners string) error {
+	dir := filepath.Join(owners, "bench", "files")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, d := range []string{filepath.Dir(dir), dir} { // guests may be other users
+		if err := os.Chmod(d, 0o777); err != nil {
+			return err
+		}
+	}
+	spec := sandbox.Spec{
+		Owner: "bench", Runtime: "python", Dir: "/workspace",
+		Mounts: []sandbox.Mount{{Guest: "/workspace", Host: dir, DiskBytes: 256 << 20}},
+	}
+	inside := func() (string, error) { return onceIn(ctx, b, spec, filesPython) }
+	outside := func() (string, error) { return natively("python", filesPython, dir) }
+	return t.compare("files python", 3, inside, outside, "native python", "")
+}
+
+// compare runs programs inside and outside, so often in turn, and adds a row
+// with the best of each, and one with the geometric mean.
+func (t *table) compare(group string, rounds int, inside, outside func() (string, error), base, target string) error {
+	ours, theirs := timing{of: map[string]time.Duration{}}, timing{of: map[string]time.Duration{}}
+	for range rounds {
+		out, err := inside()
+		if err != nil {
+			return err
+		}
+		ours.best(out)
+		if out, err = outside(); err != nil {
+			return err
+		}
+		theirs.best(out)
+	}
+	product := 1.0
+	for _, name := range ours.names {
+		t.add(group+": "+name, ours.of[name], theirs.of[name], base, "")
+		product *= float64(ours.of[name]) / float64(theirs.of[name])
+	}
+	mean := math.Pow(product, 1/float64(len(ours.names)))
+	t.rows = append(t.rows, []string{t.engine, group + ": geometric mean", "", base, "", fmt.Sprintf("%.2fx", mean), target})
+	return nil
+}
+
+// natively runs a program in the machine's own interpreter, in the folder dir
+// if there is one.
+func natively(runtime, code, dir string) (string, error) {
 	f, err := os.CreateTemp("", "paddock-bench-*."+map[string]string{"python": "py", "javascript": "js"}[runtime])
 	if err != nil {
 		return "", err
@@ -244,7 +280,9 @@ func natively(runtime, code string) (string, error) {
 	if err := f.Close(); err != nil {
 		return "", err
 	}
-	out, err := exec.Command(natives[runtime], f.Name()).Output()
+	cmd := exec.Command(natives[runtime], f.Name())
+	cmd.Dir = dir
+	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", natives[runtime], err)
 	}

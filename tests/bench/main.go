@@ -31,6 +31,9 @@ var cpuPython string
 //go:embed cpu.js
 var cpuJavaScript string
 
+//go:embed files.py
+var filesPython string
+
 func main() {
 	if worker.Requested(os.Args) {
 		os.Exit(worker.Main(os.Args))
@@ -126,7 +129,11 @@ func run(binary, cache string, rounds int) error {
 			return err
 		}
 		t.engine = engine
-		if err := benchEngine(ctx, b, t, rounds); err != nil {
+		err = benchEngine(ctx, b, t, rounds)
+		if err == nil {
+			err = benchFiles(ctx, b, t, filepath.Join(owners, engine))
+		}
+		if err != nil {
 			return errors.Join(err, b.Close())
 		}
 		if err := b.Close(); err != nil {

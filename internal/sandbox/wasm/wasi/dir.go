@@ -17,6 +17,7 @@ const entryBytes = 4096
 // Systems use it: the limit is kept by counting what goes through the Dir.
 type Dir struct {
 	root     *os.Root
+	top      top // root, for shorter ways to what is in it
 	limit    int64
 	readOnly bool
 
@@ -39,7 +40,10 @@ func NewDir(root *os.Root, limit int64, readOnly bool) *Dir {
 
 // Close closes the folder. Files that are open stay so until their Systems are
 // closed.
-func (d *Dir) Close() error { return d.root.Close() }
+func (d *Dir) Close() error {
+	d.top.close()
+	return d.root.Close()
+}
 
 // Changed tells the Dir that somebody else has changed the folder: what lies
 // there is counted again before anything grows.
@@ -169,7 +173,7 @@ func (d *Dir) goneLocked(s stat) {
 // hostFile is an open file of a Dir.
 type hostFile struct {
 	dir  *Dir
-	file *os.File
+	file *content
 	name string
 	id   fileID
 }

@@ -11,47 +11,15 @@ import (
 // This file is how a Dir is a tree, and what can be changed in one.
 
 func (d *Dir) stat(name string, follow bool) (stat, errno) {
-	look := d.root.Lstat
-	if follow {
-		look = d.root.Stat
-	}
-	info, err := look(name)
-	if err != nil {
-		return stat{}, errnoOf(err)
-	}
-	return statOf(name, info), success
+	at := d.at(name)
+	defer at.close()
+	return at.stat(follow)
 }
 
 func (d *Dir) list(name string, room int) ([]entry, errno) {
-	switch s, e := d.stat(name, true); {
-	case e != success:
-		return nil, e
-	case s.kind != typeFolder:
-		return nil, enotdir
-	}
-	f, err := d.root.OpenFile(name, os.O_RDONLY|openNonblock, 0)
-	if err != nil {
-		return nil, errnoOf(err)
-	}
-	defer f.Close()
-	var entries []entry
-	for {
-		some, err := f.ReadDir(256)
-		for _, x := range some {
-			info, err := x.Info()
-			if err != nil {
-				continue // it is gone meanwhile
-			}
-			s := statOf(path.Join(name, x.Name()), info)
-			entries = append(entries, entry{x.Name(), s.kind, s.inode})
-			if room -= entries[len(entries)-1].bytes(); room < 0 {
-				return nil, enomem
-			}
-		}
-		if len(some) == 0 || err != nil {
-			return entries, success
-		}
-	}
+	at := d.at(name)
+	defer at.close()
+	return at.list(room)
 }
 
 // readlink refuses a link that the host has made and whose target would tell
@@ -72,10 +40,12 @@ func (d *Dir) readlink(name string) (string, errno) {
 func (d *Dir) open(name string, how opening) (body, errno) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s, e := d.stat(name, !how.noFollow)
+	at := d.at(name)
+	defer at.close()
+	s, e := at.stat(!how.noFollow)
 	switch {
 	case e == enoent && how.create:
-		return d.createLocked(name, how)
+		return d.createLocked(at, how)
 	case e != success:
 		return nil, e
 	case how.create && how.exclusive:
@@ -93,7 +63,7 @@ func (d *Dir) open(name string, how opening) (body, errno) {
 	case d.readOnly && how.alters():
 		return nil, erofs
 	}
-	f, e := d.openLocked(name, how.flags())
+	f, e := d.openLocked(at, how.flags())
 	if e != success {
 		return nil, e
 	}
@@ -125,7 +95,7 @@ func (o opening) flags() int {
 // createLocked makes the file that was not there. A link at the end of the
 // name that leads to nothing is followed, within the folder, unless the file
 // has to be new.
-func (d *Dir) createLocked(name string, how opening) (body, errno) {
+func (d *Dir) createLocked(at spot, how opening) (body, errno) {
 	if d.readOnly {
 		return nil, erofs
 	}
@@ -139,7 +109,7 @@ func (d *Dir) createLocked(name string, how opening) (body, errno) {
 	if how.exclusive || how.noFollow {
 		flags |= os.O_EXCL
 	}
-	f, e := d.openLocked(name, flags)
+	f, e := d.openLocked(at, flags)
 	if e != success {
 		d.releaseLocked(entryBytes)
 		return nil, e
@@ -147,12 +117,12 @@ func (d *Dir) createLocked(name string, how opening) (body, errno) {
 	return f, success
 }
 
-func (d *Dir) openLocked(name string, flags int) (*hostFile, errno) {
-	file, err := d.root.OpenFile(name, flags, 0o666)
+func (d *Dir) openLocked(at spot, flags int) (*hostFile, errno) {
+	file, err := at.open(flags)
 	if err != nil {
 		return nil, errnoOf(err)
 	}
-	f := &hostFile{dir: d, file: file, name: name}
+	f := &hostFile{dir: d, file: file, name: at.name}
 	s, e := f.fstat()
 	if e == success && s.kind != typeRegular {
 		e = eacces // something else was put there meanwhile
@@ -167,10 +137,12 @@ func (d *Dir) openLocked(name string, flags int) (*hostFile, errno) {
 }
 
 // add makes something new at name.
-func (d *Dir) add(name string, create func() error) errno {
+func (d *Dir) add(name string, create func(at spot) error) errno {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, e := d.stat(name, false); e != enoent {
+	at := d.at(name)
+	defer at.close()
+	if _, e := at.stat(false); e != enoent {
 		if e == success {
 			e = eexist
 		}
@@ -182,7 +154,7 @@ func (d *Dir) add(name string, create func() error) errno {
 	if e := d.reserveLocked(entryBytes); e != success {
 		return e
 	}
-	err := create()
+	err := create(at)
 	if err != nil {
 		d.releaseLocked(entryBytes)
 	}
@@ -190,11 +162,11 @@ func (d *Dir) add(name string, create func() error) errno {
 }
 
 func (d *Dir) mkdir(name string) errno {
-	return d.add(name, func() error { return d.root.Mkdir(name, 0o777) })
+	return d.add(name, spot.mkdir)
 }
 
 func (d *Dir) symlink(target, name string) errno {
-	return d.add(name, func() error { return d.root.Symlink(filepath.FromSlash(target), name) })
+	return d.add(name, func(at spot) error { return at.symlink(filepath.FromSlash(target)) })
 }
 
 func (d *Dir) link(from, to string) errno {
@@ -204,14 +176,16 @@ func (d *Dir) link(from, to string) errno {
 	case s.kind != typeRegular && s.kind != typeSymlink:
 		return eperm
 	}
-	return d.add(to, func() error { return d.root.Link(from, to) })
+	return d.add(to, func(at spot) error { return at.linkFrom(from) })
 }
 
 // remove removes a folder, or something else.
 func (d *Dir) remove(name string, folder bool) errno {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s, e := d.stat(name, false)
+	at := d.at(name)
+	defer at.close()
+	s, e := at.stat(false)
 	switch {
 	case e != success:
 		return e
@@ -224,11 +198,11 @@ func (d *Dir) remove(name string, folder bool) errno {
 	case d.readOnly:
 		return erofs
 	}
-	return d.removeLocked(name, s)
+	return d.removeLocked(at, s)
 }
 
-func (d *Dir) removeLocked(name string, s stat) errno {
-	err := d.root.Remove(name)
+func (d *Dir) removeLocked(at spot, s stat) errno {
+	err := at.remove(s.kind == typeFolder)
 	if err == nil {
 		d.goneLocked(s)
 	}
@@ -239,7 +213,11 @@ func (d *Dir) removeLocked(name string, s stat) errno {
 func (d *Dir) rename(from, to string) errno {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s, e := d.stat(from, false)
+	source := d.at(from)
+	defer source.close()
+	target := source.beside(to)
+	defer target.close()
+	s, e := source.stat(false)
 	switch {
 	case e != success:
 		return e
@@ -250,7 +228,7 @@ func (d *Dir) rename(from, to string) errno {
 	case s.kind == typeFolder && strings.HasPrefix(to, from+"/"):
 		return einval
 	}
-	old, e := d.stat(to, false)
+	old, e := target.stat(false)
 	replaces := e == success
 	switch {
 	case e != success && e != enoent:
@@ -264,12 +242,12 @@ func (d *Dir) rename(from, to string) errno {
 		return success // two names of one file: nothing is to be done
 	case old.kind == typeFolder:
 		// The host's rename would do that, but not the one of os.Root.
-		if e := d.removeLocked(to, old); e != success {
+		if e := d.removeLocked(target, old); e != success {
 			return e
 		}
 		replaces = false
 	}
-	if err := d.root.Rename(from, to); err != nil {
+	if err := source.rename(target); err != nil {
 		return errnoOf(err)
 	}
 	if replaces {

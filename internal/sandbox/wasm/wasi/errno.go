@@ -56,8 +56,10 @@ func errnoOf(err error) errno {
 	if err == nil {
 		return success
 	}
-	var n syscall.Errno
-	numbered := errors.As(err, &n)
+	n, numbered := err.(syscall.Errno)
+	if !numbered {
+		numbered = errors.As(err, &n)
+	}
 	if numbered {
 		if e, ok := commonErrnos[n]; ok {
 			return e

@@ -3,7 +3,6 @@
 package wasi
 
 import (
-	"os"
 	"syscall"
 	"time"
 )
@@ -14,7 +13,7 @@ func timesOf(sys *syscall.Stat_t) (accessed, modified, changed int64) {
 
 // setFileTimes sets the times of an open file, in microseconds; the zero time
 // leaves one as it is.
-func setFileTimes(f *os.File, accessed, modified time.Time) error {
+func setFileTimes(f *content, accessed, modified time.Time) error {
 	now, err := fileStat("", f)
 	if err != nil {
 		return err

@@ -1,7 +1,6 @@
 package wasi
 
 import (
-	"os"
 	"syscall"
 	"time"
 	"unsafe"
@@ -14,7 +13,7 @@ func timesOf(sys *syscall.Stat_t) (accessed, modified, changed int64) {
 // setFileTimes sets the times of an open file; the zero time leaves one as it
 // is. The syscall package would look for the file in /proc, which a confined
 // process may not see.
-func setFileTimes(f *os.File, accessed, modified time.Time) error {
+func setFileTimes(f *content, accessed, modified time.Time) error {
 	const omit = 1<<30 - 2
 	times := [2]syscall.Timespec{{Nsec: omit}, {Nsec: omit}}
 	for i, t := range []time.Time{accessed, modified} {

@@ -4,7 +4,6 @@ package wasi
 
 import (
 	"io/fs"
-	"os"
 	"syscall"
 )
 
@@ -21,7 +20,7 @@ var hostErrnos = map[syscall.Errno]errno{syscall.ESTALE: eio}
 func validName([]byte) bool { return true }
 
 // fileStat asks the host about an open file.
-func fileStat(_ string, f *os.File) (stat, error) {
+func fileStat(_ string, f *content) (stat, error) {
 	var sys syscall.Stat_t
 	if err := syscall.Fstat(int(f.Fd()), &sys); err != nil {
 		return stat{}, err

@@ -3,7 +3,6 @@ package wasi
 import (
 	"bytes"
 	"io/fs"
-	"os"
 	"syscall"
 	"time"
 )
@@ -46,7 +45,7 @@ func validName(part []byte) bool {
 }
 
 // fileStat asks the host about an open file.
-func fileStat(name string, f *os.File) (stat, error) {
+func fileStat(name string, f *content) (stat, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return stat{}, err
@@ -71,7 +70,7 @@ func statOf(name string, info fs.FileInfo) stat {
 
 // setFileTimes sets the times of an open file; the zero time leaves one as it
 // is.
-func setFileTimes(f *os.File, accessed, modified time.Time) error {
+func setFileTimes(f *content, accessed, modified time.Time) error {
 	var times [2]*syscall.Filetime
 	for i, t := range []time.Time{accessed, modified} {
 		if !t.IsZero() {

@@ -211,6 +211,21 @@ func pathRename(c *call) errno {
 	if e != success {
 		return e
 	}
+	if from.dir == nil || from.dir != to.dir || from.folder || to.folder {
+		if e := c.renames(from, to); e != success {
+			return e
+		}
+	}
+	e = from.dir.rename(from.name, to.name)
+	if e == success {
+		c.moved(from, to)
+	}
+	return e
+}
+
+// renames tells whether from may become to by what is not asked when both are
+// plain names in one [Dir].
+func (c *call) renames(from, to place) errno {
 	s, e := c.statAt(from, false)
 	switch {
 	case e != success:
@@ -222,11 +237,7 @@ func pathRename(c *call) errno {
 	case to.folder && s.kind != typeFolder:
 		return enotdir
 	}
-	e = from.dir.rename(from.name, to.name)
-	if e == success {
-		c.moved(from, to)
-	}
-	return e
+	return success
 }
 
 // pathSymlink makes a link. An absolute target is meant as the guest sees the

@@ -6,14 +6,17 @@
 // The guest sees one preopened folder, "/". Folders are mounted below it; what
 // lies between them exists only to hold them and cannot be changed. A path is
 // made absolute and freed of "." and ".." by its text alone; what follows the
-// mount's own path is then resolved by [os.Root], which no link leaves.
+// mount's own path is then resolved by [os.Root], which no link leaves, or on
+// Linux, as long as there is no link, by the kernel at once (spot).
 //
 // An open folder is a name: it holds nothing of the host, and follows only the
 // renames of its own System. An open file is a file of the host. Both are
 // written down by [System.Save] and opened again by [System.Restore], so that
 // they move with the guest's memory.
 //
-// There is one lock, the one in [Dir]; it is held while a file grows.
+// There is one lock, the one in [Dir]; it is held while a file grows. On Linux
+// a second one, taken after it and once only, keeps the folder's descriptor
+// from being closed while it is used.
 package wasi
 
 import (
