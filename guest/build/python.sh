@@ -133,10 +133,14 @@ build_python() {
 		../src/configure -C --host=wasm32-wasi --build="$(../src/config.guess)" --with-build-python="$native/bin/python3.13" \
 		--prefix=/usr/local --disable-test-modules --with-ensurepip=no --without-readline
 	printf '*disabled*\n_ctypes\n_uuid\n' >Modules/Setup.local
-	make -j"$jobs" libpython3.13.a Modules/_decimal/libmpdec/libmpdec.a Modules/expat/libexpat.a Modules/_hacl/libHacl_Hash_SHA2.a pybuilddir.txt
+	# The glue takes the place of HACL's functions for whole blocks, so they may
+	# not be inlined there: only what is declared so.
+	make Modules/_hacl/libHacl_Hash_SHA2.a CCSHARED=-finline-hint-functions
+	make -j"$jobs" libpython3.13.a Modules/_decimal/libmpdec/libmpdec.a Modules/expat/libexpat.a pybuilddir.txt
 	# shellcheck disable=SC2086
 	$cc $optimise $emulate -I../src/Include -I../src/Include/internal -I../src/Include/internal/mimalloc -I. -c "$glue" -o glue.o
 	$cc -mexec-model=reactor -O2 -Wl,--strip-debug -Wl,--gc-sections -z stack-size=8388608 -Wl,--stack-first -Wl,--initial-memory=20971520 \
+		-Wl,--wrap=Hacl_Hash_SHA1_update_multi -Wl,--wrap=Hacl_Hash_SHA2_sha256_update_nblocks -Wl,--wrap=Hacl_Hash_SHA2_sha512_update_nblocks \
 		-Wl,--export=__stack_pointer glue.o libpython3.13.a \
 		Modules/_decimal/libmpdec/libmpdec.a Modules/expat/libexpat.a Modules/_hacl/libHacl_Hash_SHA2.a \
 		-L"$libraries/lib" -lsqlite3 -lz -lbz2 -llzma -ldl -lwasi-emulated-signal -lwasi-emulated-getpid -lwasi-emulated-process-clocks -lm -o ../python.wasm

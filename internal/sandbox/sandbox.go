@@ -136,7 +136,8 @@ type Command struct {
 // RunLimits bound one run; its time is bounded by Run's ctx. Zero means none
 // of it, except for Grace.
 type RunLimits struct {
-	// Fuel bounds the work: loop rounds and function calls of the interpreter.
+	// Fuel bounds the work: loop rounds and function calls of the interpreter,
+	// and what the host does for it, such as hashing.
 	// In an instance that is not Metered it is a fault.Unsupported.
 	Fuel uint64
 	// StdoutBytes and StderrBytes bound what is passed on; what goes beyond is

@@ -36,6 +36,8 @@ var endlessPrograms = map[string][]endless{
 		{name: "an error whose text never ends", code: "class E(KeyboardInterrupt):\n  def __str__(self):\n    while True: pass\ntry:\n  print(1)\n  while True: pass\nexcept BaseException:\n  raise E", stubborn: true},
 		{name: "a signal handler that swallows the interrupt", code: "import signal; signal.signal(signal.SIGINT, lambda *_: None)\nprint(1)\nwhile True: pass", stubborn: true},
 		{name: "a coroutine that swallows its cancellation", code: "import asyncio\nwhile True:\n  try:\n    print(1)\n    await asyncio.sleep(1e9)\n  except BaseException: pass", stubborn: true},
+		{name: "hashes of a large text", code: "import hashlib\ndata = bytes(100_000_000)\nwhile True: hashlib.sha256(data)"},
+		{name: "a hash without end", code: "import hashlib, itertools\ndata = bytes(100_000_000)\nany(itertools.chain(map(print, [1]), map(hashlib.sha256().update, itertools.repeat(data))))", stubborn: true},
 		{name: "a search in C that asks nobody", code: "import itertools; any(itertools.chain(map(print, [1]), itertools.repeat(0)))", stubborn: true},
 	},
 	"javascript": {

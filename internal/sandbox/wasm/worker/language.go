@@ -75,6 +75,13 @@ func (python) imports() []hostFunc {
 			}
 			in.answer = nil
 		}},
+		{"paddock", "blocks", []api.ValueType{i32, i32, i32, i32}, nil, func(in *instance, stack []uint64) {
+			if err := hashBlocks(in.bytes(), uint32(stack[0]), uint32(stack[1]), uint32(stack[2]), uint32(stack[3])); err != nil {
+				panic(err)
+			}
+			in.vm.setCounter(in.vm.counter() - int32(uint32(stack[3])/hashedByFuel))
+			in.poll()
+		}},
 	}
 }
 
