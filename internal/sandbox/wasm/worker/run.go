@@ -221,7 +221,7 @@ func (in *instance) interruptedIn(seconds *float64, soft <-chan struct{}) bool {
 	defer in.nudge.Unlock()
 	var timer <-chan time.Time
 	if seconds != nil {
-		timer = time.After(time.Duration(max(*seconds, 0) * float64(time.Second)))
+		timer = time.After(time.Duration(min(math.Ceil(max(*seconds, 0)*1e9), 1e18)))
 	}
 	select {
 	case <-timer:
