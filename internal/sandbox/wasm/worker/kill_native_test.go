@@ -1,0 +1,46 @@
+//go:build native
+
+package worker
+
+import (
+	"math/rand"
+	"testing"
+	"time"
+
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/wire"
+)
+
+// A guest is stopped wherever the interrupt and the signal find it: in its own
+// code, in the host's, or on the way between them.
+func TestAGuestIsStoppedWhereverItIs(t *testing.T) {
+	p, err := bothEngines(t)[0].load(t.Context(), "python", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := opened(t, p)
+	for n := range 400 {
+		in.ctl.begin(time.Duration(rand.Intn(3000)) * time.Microsecond)
+		fired := make(chan struct{})
+		time.AfterFunc(time.Duration(rand.Intn(3000))*time.Microsecond, func() { defer close(fired); in.ctl.interrupt(sandbox.TimedOut) })
+		code := []string{
+			"import itertools; any(itertools.repeat(0))",
+			"import time\nwhile True:\n  try:\n    while True: time.monotonic()\n  except BaseException: pass",
+			"import asyncio\nwhile True:\n  try:\n    await asyncio.sleep(0.00001)\n  except BaseException: pass",
+			"while True:\n  try:\n    while True: bytearray(300000)\n  except BaseException: pass",
+		}[n%4]
+		exit, err := in.execute(wire.RunBody{Code: code})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-fired
+		if exit.Cause != sandbox.TimedOut {
+			t.Fatalf("round %d ended as %+v, error %+v", n, exit, exit.Error)
+		}
+		if exit.State != sandbox.Kept {
+			if err := in.renew(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
