@@ -60,8 +60,11 @@ class Loop(asyncio.base_events.BaseEventLoop):
     def step(self, task):
         """Runs until task is done (returns None) or only time can help: returns the seconds to wait."""
         self._selector.stepping = True
-        self._run_forever_setup()
+        # An interrupt may have hit the last step's own end.
+        self._thread_id = None
+        asyncio.events._set_running_loop(None)
         try:
+            self._run_forever_setup()
             while not task.done():
                 if not self._ready:
                     wait = self._wait()

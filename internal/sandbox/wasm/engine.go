@@ -38,8 +38,12 @@ type engine struct {
 // chooseEngine gives the name of the engine for whoever has no special wishes,
 // and why it is not the native one if so.
 func chooseEngine(wish, cacheDir string) (name, why string, err error) {
-	if wish == Wazero {
+	switch wish {
+	case Wazero:
 		return Wazero, "asked for, as it counts fuel", nil
+	case Native, "":
+	default:
+		return "", "", fmt.Errorf("there is no engine %q", wish)
 	}
 	if nativeworker.Digest() == "" && worker.EngineName != Native {
 		why = "this binary was built without the native engine"
@@ -53,8 +57,6 @@ func chooseEngine(wish, cacheDir string) (name, why string, err error) {
 		return Native, "", nil
 	case wish == Native:
 		return "", "", fault.New(fault.Unavailable, "%s", why).WithHint("the engine wazero works everywhere")
-	case wish != "":
-		return "", "", fmt.Errorf("there is no engine %q", wish)
 	}
 	return Wazero, why, nil
 }

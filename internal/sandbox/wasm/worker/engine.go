@@ -16,13 +16,16 @@ import (
 // offset of 32 bits each, and what is read or written there.
 const reservation = 8<<30 + 64<<10
 
-// Guarded tells why a process like this one cannot make such a reservation, or
+// many is room for as many of them as a worker may hold at once.
+const many = 1 << 40
+
+// Guarded tells why a process like this one cannot make such reservations, or
 // nil: its address space may be limited.
 func Guarded() error {
 	if math.MaxInt == math.MaxInt32 {
 		return errors.ErrUnsupported
 	}
-	m, err := linear.NewGuarded(nil, 0, reservation)
+	m, err := linear.NewGuarded(nil, 0, many)
 	if err == nil {
 		m.Free()
 	}

@@ -79,7 +79,9 @@ func (python) imports() []hostFunc {
 			if err := hashBlocks(in.bytes(), uint32(stack[0]), uint32(stack[1]), uint32(stack[2]), uint32(stack[3])); err != nil {
 				panic(err)
 			}
-			in.vm.setCounter(in.vm.counter() - int32(uint32(stack[3])/hashedByFuel))
+			if in.leave == nil { // else nothing counts
+				in.vm.setCounter(in.vm.counter() - int32(uint32(stack[3])/hashedByFuel))
+			}
 			in.poll()
 		}},
 	}
