@@ -12,11 +12,8 @@ import (
 	"paddock/internal/sandbox/wasm/linear"
 )
 
-// reservation is what a guest of the native engine can reach: an index and an
-// offset of 32 bits each, and what is read or written there.
-const reservation = 8<<30 + 64<<10
-
-// many is room for as many of them as a worker may hold at once.
+// many is address space for as many reservations of the native engine as a
+// worker may hold at once.
 const many = 1 << 40
 
 // Guarded tells why a process like this one cannot make such reservations, or

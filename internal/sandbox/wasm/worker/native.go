@@ -22,6 +22,10 @@ const EngineName = "native"
 // newEngine is the engine of this binary.
 func newEngine(context.Context, string) (engine, error) { return nativeEngine{}, nil }
 
+// reservation is what a guest of the native engine can reach: an index and an
+// offset of 32 bits each, and what is read or written there.
+const reservation = 8<<30 + 64<<10
+
 // nativeEngine holds guests that were translated ahead of time. They do not
 // tick: there is no fuel.
 type nativeEngine struct{}
