@@ -48,7 +48,6 @@ _Expr, _Expression, _ONLY_AST = ast.Expr, ast.Expression, ast.PyCF_ONLY_AST
 _stdout, _stderr = sys.stdout, sys.stderr
 _sources = linecache.cache
 _CO_COROUTINE = inspect.CO_COROUTINE
-_CancelledError = asyncio.CancelledError
 _ModuleType = types.ModuleType
 _FunctionType, _BuiltinFunctionType = types.FunctionType, types.BuiltinFunctionType
 _names_in = types.ModuleType.__dict__["__dict__"].__get__  # asks no module for anything
@@ -107,10 +106,10 @@ class Driver:
         return {"status": "ok"}
 
     def exec(self, request):
+        self.abandon()  # what an interrupt kept from being ended
         self.cells += 1
         name = request.get("name") or "<cell>"
         self.label = f"<cell {self.cells}>" if name == "<cell>" else name
-        self.outcome = self.task = None
         sys.argv = [name if name != "<cell>" else ""] + list(request.get("args") or [])
         main.__dict__.setdefault("__name__", "__main__")  # a program may have cleared its globals
         main.__dict__.setdefault("__builtins__", builtins)
@@ -124,7 +123,7 @@ class Driver:
                 return self.outcome
             if self.loop is None or self.loop.is_closed():
                 self.loop = _paddock_loop.Loop()
-            self.task = self.loop.create_task(self.run(code, last), context=self.context)
+            self.task = self.loop.create_task(self.run(self.cells, code, last), context=self.context)
         except BaseException as error:
             return self.fail(error)
         return self.resume(request)
@@ -138,11 +137,7 @@ class Driver:
                 return {"status": "waiting", "timeout": wait}
             self.finish(self.task.result())
             return self.outcome
-        except _CancelledError as error:
-            return self.fail(error)
         except BaseException as error:
-            if not self.task.done():
-                self.task.cancel()
             return self.fail(error)
 
     def interrupt(self, request):
@@ -186,7 +181,9 @@ class Driver:
             last = _compile(_Expression(tree.body.pop().value), self.label, "eval", FLAGS, True)
         return _compile(tree, self.label, "exec", FLAGS, True), last
 
-    async def run(self, code, last):
+    async def run(self, cell, code, last):
+        if cell != self.cells:  # interrupted before it began
+            return None
         value = _eval(code, main.__dict__)
         if code.co_flags & _CO_COROUTINE:
             await value
@@ -213,6 +210,7 @@ class Driver:
         """The outcome of a program that raised error."""
         if self.outcome is not None:  # an interrupt that came too late
             return self.outcome
+        self.abandon()
         if is_a(error, MemoryError):
             _paddock_errors.forget_frames(error)  # they hold what took the memory
         if is_a(error, SystemExit):
@@ -225,6 +223,12 @@ class Driver:
         self.flush()
         self.say(text)
         return self.outcome
+
+    def abandon(self):
+        """Has the program's task end, when the loop goes on."""
+        task, self.task = self.task, None
+        if task is not None and not task.done():
+            task.cancel()
 
     def exit_code(self, error):
         """What a SystemExit stands for: a code, and what is said for one that is no number."""
@@ -305,6 +309,8 @@ def _dumps(answer):
 
 def handle(request):
     request, _ = _scan(request.decode(), 0)
+    if request["op"] == "exec":
+        driver.outcome = None
     answer = None
     for _ in range(3):  # an interrupt may hit the epilogue, and then once more
         try:
@@ -312,6 +318,9 @@ def handle(request):
                 answer = REQUESTS[request["op"]](request)
             return _dumps(answer)
         except KeyboardInterrupt as error:
+            if answer is not None and answer["status"] == "waiting":
+                request, answer = {"op": "interrupt"}, None
+                continue
             if answer is None:
                 answer = driver.outcome
             if answer is None:

@@ -186,17 +186,10 @@ uint32_t EXPORT(pd_interrupts)(void)
     return (uint32_t)(uintptr_t)interrupts;
 }
 
-/* An interrupt that came too late for the last run must not hit the next. */
-static void forget_interrupts(void)
-{
-    _PyRuntime.signals.handlers[SIGINT].tripped = 0;
-}
-
 int32_t EXPORT(pd_failure)(void) { return failure; }
 
 uint64_t EXPORT(pd_request)(const char *request, int32_t length)
 {
-    forget_interrupts();
     Py_CLEAR(answer);
     failure = 0;
     PyObject *bytes = PyBytes_FromStringAndSize(request, length);
@@ -205,7 +198,6 @@ uint64_t EXPORT(pd_request)(const char *request, int32_t length)
         Py_DECREF(bytes);
     }
     if (answer != NULL && PyBytes_CheckExact(answer)) {
-        forget_interrupts();
         return (uint64_t)(uintptr_t)PyBytes_AS_STRING(answer) << 32 | (uint64_t)PyBytes_GET_SIZE(answer);
     }
     Py_CLEAR(answer);
@@ -218,6 +210,5 @@ uint64_t EXPORT(pd_request)(const char *request, int32_t length)
         PyErr_WriteUnraisable(handle); /* a mistake of the driver's: say which */
     }
     PyErr_Clear();
-    forget_interrupts();
     return 0;
 }

@@ -2,9 +2,7 @@
 package clients
 
 import (
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -20,23 +18,10 @@ func TestTheOfficialTypeScriptClientOverStdio(t *testing.T) {
 	sandboxtest.Require(t, "node", err == nil, "the clients from npm cannot be installed here (make clients)")
 
 	state := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), node, "stdio.mjs", binary(t), state, strings.TrimSpace(string(install)))
+	cmd := exec.CommandContext(t.Context(), node, "stdio.mjs", sandboxtest.Binary(t), state, strings.TrimSpace(string(install)))
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {
 		t.Error(err)
 	}
-}
-
-// binary is the built paddock: the one that make built, or a fresh one.
-func binary(t *testing.T) string {
-	t.Helper()
-	if path := os.Getenv("PADDOCK_BIN"); path != "" {
-		return path
-	}
-	path := filepath.Join(t.TempDir(), "paddock")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "paddock/cmd/paddock").CombinedOutput(); err != nil {
-		t.Fatalf("building paddock: %v\n%s", err, out)
-	}
-	return path
 }

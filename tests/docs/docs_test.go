@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"paddock/internal/sandbox/sandboxtest"
 )
 
 const readme = "../../README.md"
@@ -36,17 +38,10 @@ func shown(t *testing.T, document string) (lines []string) {
 func checkout(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	built := os.Getenv("PADDOCK_BIN")
-	if built == "" {
-		built = filepath.Join(t.TempDir(), "paddock")
-		if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", built, "paddock/cmd/paddock").CombinedOutput(); err != nil {
-			t.Fatalf("building paddock: %v\n%s", err, out)
-		}
-	}
 	if err := os.Mkdir(filepath.Join(dir, "bin"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(built, filepath.Join(dir, "bin", "paddock")); err != nil {
+	if err := os.Symlink(sandboxtest.Binary(t), filepath.Join(dir, "bin", "paddock")); err != nil {
 		t.Fatal(err)
 	}
 	return dir

@@ -2,6 +2,7 @@ package sandboxtest
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 )
@@ -37,4 +38,17 @@ func userCache(t testing.TB, name string) string {
 		t.Fatal(err)
 	}
 	return filepath.Join(base, name)
+}
+
+// Binary is the built paddock: the one that make built, or a fresh one.
+func Binary(t testing.TB) string {
+	t.Helper()
+	if path := os.Getenv("PADDOCK_BIN"); path != "" {
+		return path
+	}
+	path := filepath.Join(t.TempDir(), "paddock")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "paddock/cmd/paddock").CombinedOutput(); err != nil {
+		t.Fatalf("building paddock: %v\n%s", err, out)
+	}
+	return path
 }

@@ -49,6 +49,24 @@ func TestAMemoryThatWasGivenBackIsTheImageAgain(t *testing.T) {
 	}
 }
 
+func TestAMemoryThatWasGivenBackIsTheNext(t *testing.T) {
+	if !exactDirty() {
+		t.Skip("what was written cannot be told here")
+	}
+	img := openImage(t, writeImage(t, 1))
+	defer img.Close()
+	m := newMemory(t, img, 4*wasmPage)
+	m.Bytes()[5]++
+	base := m.Base()
+	m.Free()
+	if again := newMemory(t, img, 4*wasmPage); again.Base() != base {
+		t.Error("it was made anew")
+	}
+	if other := newMemory(t, img, 4*wasmPage); other.Base() == base {
+		t.Error("it is used twice")
+	}
+}
+
 // spoil looks whether a memory is fresh, and then writes to it here and there.
 func spoil(t *testing.T, m *Memory, want []byte, random *rand.Rand) {
 	if !bytes.Equal(m.Bytes(), want) {

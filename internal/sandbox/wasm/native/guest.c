@@ -86,7 +86,7 @@ static void begin(void) {
 }
 
 #if defined(__x86_64__)
-static int has_fsgsbase;
+static int has_fsgsbase; // never with PD_NO_FSGSBASE, for the tests
 static void set_base(pd_guest *g) {
   if (has_fsgsbase)
     __asm__ volatile("wrgsbase %0" ::"r"(g->memory));
@@ -193,7 +193,7 @@ void pd_kill(pd_guest *g) {
 }
 
 int pd_start(void) {
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(PD_NO_FSGSBASE)
   has_fsgsbase = getauxval(AT_HWCAP2) >> 1 & 1;
 #endif
   kill_signal = SIGRTMAX - 3;

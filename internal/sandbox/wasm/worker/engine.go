@@ -96,6 +96,24 @@ func (v *vm) set(words []word) {
 	}
 }
 
+// seen tells whether the guest has seen that the words were set: it takes the
+// first one back when it does. The guest may be running.
+func (v *vm) seen(words []word) bool {
+	if len(words) == 0 {
+		return false
+	}
+	p, bits := v.at(words[0])
+	return atomic.LoadUint32(p)&bits == 0
+}
+
+// forget takes back what set did and the guest has not seen.
+func (v *vm) forget(words []word) {
+	if len(words) > 0 {
+		p, bits := v.at(words[0])
+		atomic.AndUint32(p, ^bits)
+	}
+}
+
 // at is where a word lies, and its bits in the host's order.
 func (v *vm) at(w word) (*uint32, uint32) {
 	bits := binary.LittleEndian.AppendUint32(nil, w.bits)

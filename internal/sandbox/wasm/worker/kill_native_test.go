@@ -44,3 +44,38 @@ func TestAGuestIsStoppedWhereverItIs(t *testing.T) {
 		}
 	}
 }
+
+// A session that was interrupted goes on, wherever the interrupt hit it: here
+// mostly between a program, its event loop and the driver.
+func TestASessionGoesOnAfterAnInterruptAnywhere(t *testing.T) {
+	p, err := bothEngines(t)[0].load(t.Context(), "python", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := opened(t, p)
+	run := func(code string, after time.Duration) sandbox.Exit {
+		t.Helper()
+		in.ctl.begin(time.Minute)
+		fired := make(chan struct{})
+		time.AfterFunc(after, func() { defer close(fired); in.ctl.interrupt(sandbox.TimedOut) })
+		exit, err := in.execute(wire.RunBody{Code: code})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after < time.Minute {
+			<-fired
+		}
+		return exit
+	}
+	run("import asyncio\nrounds = cleaned = 0", time.Hour)
+	for n := range 400 {
+		exit := run("try:\n  rounds += 1\n  while True:\n    await asyncio.sleep(0.00002)\nfinally:\n  cleaned += 1", time.Duration(rand.Intn(6000))*time.Microsecond)
+		if exit.Cause != sandbox.TimedOut || exit.State != sandbox.Kept {
+			t.Fatalf("round %d ended as %+v, error %+v", n, exit, exit.Error)
+		}
+		exit = run("await asyncio.sleep(0.00001, cleaned <= rounds)", time.Hour)
+		if exit.Result != "True" {
+			t.Fatalf("after round %d: %+v, error %+v", n, exit, exit.Error)
+		}
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync/atomic"
 	"time"
 
 	"paddock/guest"
@@ -131,9 +130,8 @@ func (m *nativeModule) attend(soft, hard <-chan struct{}, words []word) func() b
 				m.guest.Kill()
 			default:
 				// The guest changes the words after the first without a lock, and may
-				// undo what was set. The first says that it has not seen the
-				// interrupt yet; alone the others have no effect.
-				if len(words) > 0 && m.isSet(words[0]) {
+				// undo what was set. Alone they have no effect.
+				if len(words) > 0 && !m.in.vm.seen(words) {
 					m.in.vm.set(words[1:])
 				}
 			}
@@ -149,12 +147,6 @@ func (m *nativeModule) attend(soft, hard <-chan struct{}, words []word) func() b
 		<-left
 		return nudged
 	}
-}
-
-// isSet tells whether all bits of a word are set. The guest may be running.
-func (m *nativeModule) isSet(w word) bool {
-	p, bits := m.in.vm.at(w)
-	return atomic.LoadUint32(p)&bits == bits
 }
 
 func (m *nativeModule) counter() int32           { return m.ticks }

@@ -24,6 +24,7 @@ func (in *instance) begin(body wire.RunBody) {
 	in.raised, in.exiting = 0, false
 	in.nudge = &nudge{}
 	in.vm.memory.Refused()
+	in.vm.forget(in.words) // an interrupt that came too late for the last run
 	soft, hard := in.ctl.stops()
 	in.leave = in.vm.attend(soft, hard, in.words)
 	in.vm.setCounter(in.meter.portion())
@@ -196,14 +197,14 @@ func memoryError() *sandbox.ProgramError {
 
 // pursue goes on with a run for as long as its driver waits for timers.
 func (in *instance) pursue(request any) (outcome, error) {
-	soft, _ := in.ctl.stops()
+	soft, hard := in.ctl.stops()
 	for {
 		o, err := in.ask(request)
 		if err != nil || o.Status != "waiting" {
 			return o, err
 		}
 		request = map[string]string{"op": "resume"}
-		if in.interruptedIn(o.Timeout, soft) {
+		if in.interruptedIn(o.Timeout, soft, hard) {
 			if in.ctl.level.Load() == killed {
 				return o, errKilled
 			}
@@ -213,12 +214,15 @@ func (in *instance) pursue(request any) (outcome, error) {
 	}
 }
 
-// interruptedIn waits for so many seconds (nil: for ever) and tells whether it
-// was interrupted. Then the program is told through its driver, not through
-// memory.
-func (in *instance) interruptedIn(seconds *float64, soft <-chan struct{}) bool {
+// interruptedIn waits for so many seconds (nil: for ever) and tells whether the
+// program has to be interrupted now: through its driver, not through memory.
+// One that has seen the interrupt waits for something in its clean-up.
+func (in *instance) interruptedIn(seconds *float64, soft, hard <-chan struct{}) bool {
 	in.nudge.Lock()
 	defer in.nudge.Unlock()
+	if in.nudge.done && in.vm.seen(in.words) {
+		soft = hard
+	}
 	var timer <-chan time.Time
 	if seconds != nil {
 		timer = time.After(time.Duration(min(math.Ceil(max(*seconds, 0)*1e9), 1e18)))
@@ -228,6 +232,7 @@ func (in *instance) interruptedIn(seconds *float64, soft <-chan struct{}) bool {
 		return false
 	case <-soft:
 		in.nudge.done = true
+		in.vm.forget(in.words)
 		return true
 	}
 }

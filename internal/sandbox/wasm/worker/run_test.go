@@ -206,6 +206,48 @@ func TestAWaitingProgramIsInterruptedThroughItsDriver(t *testing.T) {
 	}
 }
 
+func TestAProgramIsInterruptedOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		sees bool
+		want string
+	}{
+		"seen in memory: it waits for its clean-up":              {true, "[exec resume]"},
+		"set in memory as it began to wait: its driver hears it": {false, "[exec interrupt]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				in, s := newScripted(t, func(in *instance, request map[string]any) (string, error) {
+					if request["op"] != "exec" {
+						return `{"status":"done","exit_code":130,"error":{"type":"KeyboardInterrupt","message":"","kind":"interrupted"}}`, nil
+					}
+					in.ctl.interrupt(sandbox.TimedOut)
+					in.poll()
+					if in.bytes()[16] != 1 {
+						t.Error("nothing was set")
+					}
+					if c.sees {
+						in.bytes()[16] = 0
+					}
+					return `{"status":"waiting","timeout":5}`, nil
+				})
+				in.words = []word{{address: 16, bits: 1}}
+				in.bytes()[16] = 1 // left from the last run
+				in.ctl.begin(time.Hour)
+				exit, err := in.execute(wire.RunBody{Code: "x"})
+				if err != nil || exit.Cause != sandbox.TimedOut || exit.Code != 130 || exit.State != sandbox.Kept {
+					t.Errorf("%+v, %v", exit, err)
+				}
+				if fmt.Sprint(s.asked) != c.want {
+					t.Errorf("the driver was asked for %v", s.asked)
+				}
+				if in.bytes()[16] != 0 {
+					t.Error("the interrupt would hit the next run")
+				}
+			})
+		})
+	}
+}
+
 func TestHowARunEnded(t *testing.T) {
 	answers := func(answer string, err error) script {
 		return func(*instance, map[string]any) (string, error) { return answer, err }
