@@ -19,6 +19,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// compiling is what only a worker needs that compiles its guests.
+func compiling() []try {
+	return []try{
+		{name: "compiling and running WebAssembly", do: runModule},
+		{name: "memory that becomes executable", do: executable},
+	}
+}
+
 // needs are what a worker does all day.
 func needs() []try {
 	return []try{
@@ -33,8 +41,6 @@ func needs() []try {
 		{name: "making, moving, linking and removing files", do: changeTree},
 		{name: "writing, cutting, syncing and dating a file", do: changeFile},
 		{name: "copying a file", do: copyFile},
-		{name: "compiling and running WebAssembly", do: runModule},
-		{name: "memory that becomes executable", do: executable},
 		{name: "a file in memory", do: memoryFile},
 		{name: "a private mapping of a file", do: privateMapping},
 		{name: "the page map opened before", do: readPagemap},

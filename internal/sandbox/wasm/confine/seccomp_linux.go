@@ -34,7 +34,7 @@ var allowed = append([]uint32{
 	unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_NEWFSTATAT, unix.SYS_STATX, unix.SYS_FACCESSAT, unix.SYS_FACCESSAT2, unix.SYS_READLINKAT,
 	unix.SYS_MKDIRAT, unix.SYS_UNLINKAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_LINKAT, unix.SYS_SYMLINKAT, unix.SYS_UTIMENSAT,
 	// Memory.
-	unix.SYS_MMAP, unix.SYS_BRK, unix.SYS_MPROTECT, unix.SYS_MUNMAP, unix.SYS_MADVISE, unix.SYS_MEMFD_CREATE,
+	unix.SYS_BRK, unix.SYS_MUNMAP, unix.SYS_MADVISE, unix.SYS_MEMFD_CREATE,
 	// Threads and their signals; the C library's, under the race detector, have
 	// robust lists and restartable sequences.
 	unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK, unix.SYS_RESTART_SYSCALL,
@@ -73,6 +73,8 @@ func rules(pid int) []rule {
 		// Not F_SETOWN, which has the kernel send signals to others.
 		{unix.SYS_FCNTL, 1, every, []uint32{
 			unix.F_DUPFD, unix.F_DUPFD_CLOEXEC, unix.F_GETFD, unix.F_SETFD, unix.F_GETFL, unix.F_SETFL, unix.F_ADD_SEALS, unix.F_GET_SEALS}},
+		// Code is made by wazero only.
+		{unix.SYS_MMAP, 2, neverExecutable, []uint32{0}}, {unix.SYS_MPROTECT, 2, neverExecutable, []uint32{0}},
 		// Not the operations on priorities.
 		{unix.SYS_FUTEX, 1, every &^ (futexPrivate | futexRealtime), []uint32{futexWait, futexWake, futexWaitSet, futexSet}},
 	}, rulesHere...)

@@ -57,6 +57,10 @@ func tries() []try {
 		}
 		return err
 	}}})
+	if neverExecutable == 0 {
+		return append(all, append(compiling(), needs()...)...)
+	}
+	add(wallSeccomp, syscall.EPERM, []try{{name: "memory that becomes executable", do: executable}})
 	return append(all, needs()...)
 }
 
