@@ -17,6 +17,7 @@ var mayImport = map[string][]string{
 	"guest/build/instrument":             {},
 	"guest/build/native":                 {"guest/build/instrument"},
 	"guest/build/pack":                   {"guest", "guest/build/instrument"},
+	"internal/auth": {"internal/fault"},
 	"internal/cli":                       {"internal/cli/config", "internal/fault", "internal/mcpserver", "internal/sandbox", "internal/sandbox/wasm", "internal/session", "internal/workspace"},
 	"internal/cli/config":                {"internal/fault"},
 	"internal/fault":                     {},
