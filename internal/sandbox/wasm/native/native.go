@@ -182,6 +182,10 @@ func (g *Guest) Call(name string, args ...uint64) (uint64, error) {
 // not hit.
 func (g *Guest) Kill() { C.pd_kill(g.c) }
 
+// Survive takes back a Kill that came too late for the call it was meant for;
+// none may be under way, and nobody may kill the guest at the same time.
+func (g *Guest) Survive() { g.c.killed = 0 }
+
 // StackPointer is the module's C stack pointer.
 func (g *Guest) StackPointer() uint64 { return uint64(C.pd_stack_pointer(g.c)) }
 

@@ -145,6 +145,7 @@ func (m *nativeModule) attend(soft, hard <-chan struct{}, words []word) func() b
 	return func() bool {
 		close(done)
 		<-left
+		m.guest.Survive()
 		return nudged
 	}
 }
