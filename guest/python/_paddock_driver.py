@@ -19,6 +19,7 @@ import sys
 import tempfile
 import types
 
+import _paddock
 import _paddock_display
 import _paddock_errors
 import _paddock_loop
@@ -98,6 +99,7 @@ class Driver:
             __import__(name)
         sys.modules["__main__"] = main
         builtins.display = _paddock_display.display
+        sys.unraisablehook = _paddock.unraisable
         builtins.exit, builtins.quit = _Quit("exit"), _Quit("quit")
         _stdout.reconfigure(line_buffering=True)
         _stderr.reconfigure(line_buffering=True)

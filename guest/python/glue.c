@@ -73,8 +73,28 @@ static PyObject *paddock_call(PyObject *self, PyObject *message)
     return result;
 }
 
+/*
+ * An interrupt that hits where Python can raise nothing, in a finalizer or a
+ * weak reference's callback, comes again: it is not lost there.
+ */
+static PyObject *unraisable(PyObject *self, PyObject *what)
+{
+    PyObject *type = PyObject_GetAttrString(what, "exc_type");
+    Py_XDECREF(type); /* it is alive while what is */
+    if (type == PyExc_KeyboardInterrupt) {
+        PyErr_SetInterrupt();
+        Py_RETURN_NONE;
+    }
+    PyObject *usual = PySys_GetObject("__unraisablehook__");
+    if (usual == NULL) {
+        Py_RETURN_NONE;
+    }
+    return PyObject_CallOneArg(usual, what);
+}
+
 static PyMethodDef methods[] = {
     {"call", paddock_call, METH_O, "call(bytes) -> bytes: one message to the host"},
+    {"unraisable", unraisable, METH_O, "sys.unraisablehook"},
     {NULL},
 };
 

@@ -30,6 +30,7 @@ PATIENCE = 60
 sys.path.insert(0, HERE)
 sys.modules["_paddock"] = types.ModuleType("_paddock")
 sys.modules["_paddock"].call = lambda message: host_call(message)
+sys.modules["_paddock"].unraisable = sys.unraisablehook
 
 import _paddock_driver
 import _paddock_errors
