@@ -71,6 +71,20 @@ first-run: prepare
 	@echo "paddock: a first program:"
 	@bin/paddock run examples/hello.py
 
+## Packages -------------------------------------------------------------------
+
+# v1.2.3 is the release 1.2.3; what has no tag comes before every release.
+RELEASE := $(or $(patsubst v%,%,$(filter v%,$(VERSION))),0.0.0-g$(VERSION))
+
+.PHONY: package
+package: bin/paddock ## an MCPB bundle and the registry's server.json, in dist/
+	@echo "paddock: packing dist/paddock.mcpb"
+	@mkdir -p dist/bin
+	@for t in linux-amd64 darwin-arm64 windows-amd64; do \
+		CGO_ENABLED=0 GOOS=$${t%-*} GOARCH=$${t#*-} go build -trimpath -ldflags '$(LDFLAGS)' -o dist/bin/$$t ./cmd/paddock || exit 1; \
+	done
+	@bash package/build.sh dist $(RELEASE) dist/bin/linux-amd64 dist/bin/darwin-arm64 dist/bin/windows-amd64
+
 ## Tests ----------------------------------------------------------------------
 
 .PHONY: check
@@ -130,4 +144,4 @@ bench: bin/paddock prepare ## one table of measurements, each with its baseline
 
 .PHONY: clean
 clean: ## remove what was built here; the cache stays
-	rm -rf bin guest/dist/*.zip guest/dist/*.json guest/dist/stamp $(CARRIED)/*/worker.* internal/sandbox/wasm/native/lib
+	rm -rf bin dist guest/dist/*.zip guest/dist/*.json guest/dist/stamp $(CARRIED)/*/worker.* internal/sandbox/wasm/native/lib

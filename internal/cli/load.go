@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 
 	"paddock/internal/cli/config"
 	"paddock/internal/fault"
+	"paddock/internal/telemetry"
 )
 
 // places are the folders and files that paddock uses of a user's.
@@ -47,11 +47,7 @@ func (p *program) load(c *cobra.Command) error {
 		}
 	})
 	p.config, err = config.Load(config.Source{File: p.places.config, Search: p.places.search, Environ: os.Environ(), Flags: given})
-	options := &slog.HandlerOptions{Level: p.config.Logging.Level}
-	p.log = slog.New(slog.NewTextHandler(p.stderr, options))
-	if p.config.Logging.Structured {
-		p.log = slog.New(slog.NewJSONHandler(p.stderr, options))
-	}
+	p.log = telemetry.NewLogger(p.stderr, p.config.Logging.Level, p.config.Logging.Structured)
 	return err
 }
 

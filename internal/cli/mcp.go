@@ -38,6 +38,7 @@ func (p *program) mcp(c *cobra.Command) error {
 	// A client that reads no more is the end of a connection, not a signal to die
 	// from: its sessions are let go of first.
 	signal.Ignore(syscall.SIGPIPE)
+	p.transport = overStdio
 	parts, err := p.open(nil)
 	if err != nil {
 		return err
@@ -60,7 +61,7 @@ func (p *program) mcp(c *cobra.Command) error {
 	}
 	server, err := mcpserver.New(mcpserver.Config{
 		Sessions: parts.sessions, Name: p.config.Server.Name, Version: version, Instructions: p.config.Server.Instructions,
-		Tools: p.config.Tools.Enabled, DefaultTimeout: p.config.Sessions.DefaultTimeout, MaxTimeout: p.config.Sessions.MaxTimeout, MemoryBytes: p.config.Memory(), Log: p.log,
+		Tools: p.config.Tools.Enabled, DefaultTimeout: p.config.Sessions.DefaultTimeout, MaxTimeout: p.config.Sessions.MaxTimeout, MemoryBytes: p.config.Memory(), Telemetry: parts.telemetry, Log: p.log,
 	})
 	if err != nil {
 		return fmt.Errorf("making the MCP server: %w", err)

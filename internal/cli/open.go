@@ -8,10 +8,13 @@ import (
 	"path/filepath"
 	"time"
 
+	"paddock/internal/audit"
 	"paddock/internal/cli/config"
+	"paddock/internal/limit"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/wasm"
 	"paddock/internal/session"
+	"paddock/internal/telemetry"
 )
 
 // newWasm makes the backend that programs run in.
@@ -26,17 +29,30 @@ func newWasm(at places, conf *config.Config, log *slog.Logger) (sandbox.Backend,
 // preparer is a backend that has something to make once for each machine.
 type preparer interface{ Prepare(context.Context) error }
 
-// parts are a backend and the sessions that run in it.
+// parts are a backend, the sessions that run in it, and what observes them.
 type parts struct {
-	backend  sandbox.Backend
-	sessions *session.Manager
+	backend   sandbox.Backend
+	sessions  *session.Manager
+	audit     *audit.Log
+	telemetry *telemetry.Telemetry
+	gate      *limit.Gate // of requests and executions
 }
 
 // open joins the parts as the configuration says, after change (nil: nothing)
 // has had its say. They end with close.
 func (p *program) open(change func(*session.Config)) (*parts, error) {
+	gate, err := newGate(p.config)
+	if err != nil {
+		return nil, err
+	}
+	t, err := p.openTelemetry(context.Background())
+	if err != nil {
+		return nil, fmt.Errorf("opening telemetry: %w", err)
+	}
+	log := p.openAudit(t)
 	b, err := p.newBackend(p.places, p.config, p.log)
 	if err != nil {
+		_ = t.Close() // there was nothing to send
 		return nil, fmt.Errorf("making the backend: %w", err)
 	}
 	c := p.config
@@ -45,22 +61,27 @@ func (p *program) open(change func(*session.Config)) (*parts, error) {
 		DefaultTimeout: c.Sessions.DefaultTimeout, MaxTimeout: c.Sessions.MaxTimeout, IdleTTL: c.Sessions.IdleTTL,
 		MaxPerOwner: int(c.Sessions.MaxPerClient), MemoryBytes: c.Memory(), DiskBytes: c.Sessions.DiskBytes,
 		Limits: sandbox.RunLimits{Fuel: uint64(c.Policy.Fuel), StdoutBytes: c.Policy.StdoutBytes, StderrBytes: c.Policy.StderrBytes},
-		Env:    maps.Clone(c.Policy.Env), Log: p.log,
+		Env:    maps.Clone(c.Policy.Env), Log: p.log, Record: observer(log, t), Tracer: t.Tracer(),
 	}
 	if change != nil {
 		change(&sc)
 	}
+	share(&sc, c, gate)
 	m, err := session.New(sc)
 	if err != nil {
 		b.Close()
+		_ = t.Close()
 		return nil, fmt.Errorf("opening the sessions: %w", err)
 	}
-	return &parts{backend: b, sessions: m}, nil
+	if err := t.Observe(func() telemetry.Live { return live(m.Stats()) }); err != nil {
+		p.log.Warn("what lives is not measured", "cause", err)
+	}
+	return &parts{backend: b, sessions: m, audit: log, telemetry: t, gate: gate}, nil
 }
 
 // close ends what runs and waits for it.
 func (o *parts) close(log *slog.Logger) {
-	for _, part := range []interface{ Close() error }{o.sessions, o.backend} {
+	for _, part := range []interface{ Close() error }{o.sessions, o.backend, o.audit, o.telemetry} {
 		if err := part.Close(); err != nil {
 			log.Warn("a part was not closed cleanly", "cause", err)
 		}

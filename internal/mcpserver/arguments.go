@@ -130,7 +130,7 @@ var sessionName = regexp.MustCompile(sessionPattern)
 
 // sessionID names a session.
 func sessionID(to *session.ID, about string) param {
-	s := &jsonschema.Schema{Type: "string", Description: about, Pattern: sessionPattern}
+	s := &jsonschema.Schema{Type: "string", Description: about, Pattern: sessionPattern, Extra: map[string]any{"x-mcp-header": sessionHeader}}
 	return param{name: "session_id", schema: s, set: func(raw json.RawMessage) error {
 		v, err := stringOf(raw)
 		if err != nil {

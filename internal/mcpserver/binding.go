@@ -23,8 +23,8 @@ type Caller struct {
 // Bound is whose request it is and which session it has when it names none.
 type Bound struct {
 	Owner session.Owner
-	// Default names the owner's default session: requests with the same name
-	// share one, made by the first that needs it. Empty: every call that names
+	// Default names the owner's default session, such as the transport's
+	// SessionID: requests with the same name share one, made by the first that needs it. Empty: every call that names
 	// no session gets one of its own, whose id is in the result.
 	Default string
 }
@@ -40,21 +40,25 @@ type connection struct {
 
 type connectionKey struct{}
 
-func (s *Server) bind(ctx context.Context, req mcp.Request) (Bound, error) {
+func (s *Server) bind(ctx context.Context, from Caller) (Bound, error) {
 	if c, ok := ctx.Value(connectionKey{}).(*connection); ok {
 		return c.bound, nil
 	}
 	if s.config.Binding == nil {
 		return Bound{}, fault.New(fault.Denied, "nobody said whose request this is")
 	}
-	var c Caller
+	return s.config.Binding(ctx, from)
+}
+
+// callerOf is who the SDK says a request is from.
+func callerOf(req mcp.Request) (c Caller) {
 	if ss, ok := req.GetSession().(*mcp.ServerSession); ok && ss != nil {
 		c.SessionID = ss.ID()
 	}
 	if extra := req.GetExtra(); extra != nil {
 		c.Header = extra.Header
 	}
-	return s.config.Binding(ctx, c)
+	return c
 }
 
 // defaults are the default sessions by whose they are.
@@ -113,6 +117,13 @@ func (d *defaults) forget(b Bound, id session.ID) {
 	if s := d.slots[b]; s != nil && (id == "" || s.id == id) {
 		s.id = ""
 	}
+}
+
+// drop forgets b altogether: nobody will ask for it again.
+func (d *defaults) drop(b Bound) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.slots, b)
 }
 
 // inSession runs f in the session that a call named, or in its default one,

@@ -167,7 +167,7 @@ func TestInstructionsFitAndNameWhatRuns(t *testing.T) {
 	}
 	s := &Server{config: Config{DefaultTimeout: 30e9, MaxTimeout: 3600e9}}
 	for name, runtimes := range map[string][]session.Runtime{"none": nil, "one": many[:1], "many": many} {
-		text := s.instructions(runtimes)
+		text := s.describe(runtimes)
 		if n := utf8.RuneCountInString(text); n > maxInstructions {
 			t.Errorf("%s: the instructions have %d characters", name, n)
 		}

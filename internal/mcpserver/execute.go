@@ -23,8 +23,10 @@ func (s *Server) executeTool(langs, isos []string) tool {
 	about := "Run code in a sandbox: no network, own files in /workspace. Variables, functions, imports and files stay for the next call. " +
 		"The last expression's value comes back as result; display(x) or a picture as the last expression shows it. " +
 		"Errors and timeouts keep the state. Write large output to a file and read parts of it."
-	return define("execute_code", "Run code", about, hints{destructive: true},
+	t := define("execute_code", "Run code", about, hints{destructive: true},
 		func(in *executeInput) []param { return in.params(s, langs, isos) }, executeCode)
+	t.mayTakeLong = true
+	return t
 }
 
 func (in *executeInput) params(s *Server, langs, isos []string) []param {
@@ -41,7 +43,7 @@ func seconds(d time.Duration) int64 { return max(1, int64(d/time.Second)) }
 
 func executeCode(ctx context.Context, c *call, in executeInput) (Execution, answer, error) {
 	var res session.Result
-	err := reporting(ctx, c.req, func(stdout, stderr io.Writer) error {
+	err := reporting(c.notify, func(stdout, stderr io.Writer) error {
 		return c.inSession(ctx, in.session, session.Settings{Language: in.language, Isolation: in.isolation}, func(id session.ID) (err error) {
 			res, err = c.server.config.Sessions.Execute(ctx, c.bound.Owner, id, session.Request{
 				Code: in.code, Language: in.language, Isolation: in.isolation, Timeout: time.Duration(in.timeout) * time.Second,

@@ -7,9 +7,9 @@ import (
 	"paddock/internal/session"
 )
 
-// instructions tell a model what it has here, the important first: some clients
+// describe tells a model what it has here, the important first: some clients
 // cut them off.
-func (s *Server) instructions(runtimes []session.Runtime) string {
+func (s *Server) describe(runtimes []session.Runtime) string {
 	var b strings.Builder
 	if len(runtimes) == 0 {
 		b.WriteString("No language can run on this host at present; list_runtimes and the server's log say more.\n")
@@ -17,7 +17,7 @@ func (s *Server) instructions(runtimes []session.Runtime) string {
 		fmt.Fprintf(&b, "execute_code runs %s in a sandbox that keeps its state.\n", strings.Join(languages(runtimes), ", "))
 	}
 	b.WriteString(`- Variables, functions and imports stay from call to call, one interpreter for each language runtime; files in /workspace (the working folder) are shared by all of them. A failed call loses nothing; a notice in the result says when something was lost.
-- Without session_id a call uses this connection's own session. create_session makes others, which share nothing.
+- Without session_id a call uses this connection's own session; over HTTP without Mcp-Session-Id each call gets a new one: pass the session_id of its result on. create_session makes others, which share nothing.
 - The value of the last expression comes back as result: there is no need to print it.
 `)
 	if shows := showing(languages(runtimes)); shows != "" {

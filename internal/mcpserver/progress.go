@@ -2,13 +2,10 @@ package mcpserver
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 const (
@@ -24,7 +21,7 @@ const (
 // progress tells a client what a program prints while it runs. A client that
 // reads slowly never holds the program up.
 type progress struct {
-	send           func(lines int, message string)
+	send           func(lines float64, message string)
 	stdout, stderr lineWriter
 
 	quit    chan struct{}
@@ -37,22 +34,18 @@ type progress struct {
 	omitted int // of the pending ones
 }
 
-// reporting runs f, and reports what it writes if the call's client asked for
-// that; the writers are nil if it did not. Nothing is reported afterwards.
-func reporting(ctx context.Context, req *mcp.CallToolRequest, f func(stdout, stderr io.Writer) error) error {
-	token := req.Params.GetProgressToken()
-	if token == nil {
+// reporting runs f, and reports through notify what it writes; without notify
+// the writers are nil. Nothing is reported afterwards.
+func reporting(notify func(float64, string), f func(stdout, stderr io.Writer) error) error {
+	if notify == nil {
 		return f(nil, nil)
 	}
-	p := newProgress(func(lines int, message string) {
-		// A client that is gone gets its result as little as this.
-		_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: float64(lines), Message: message})
-	})
+	p := newProgress(notify)
 	defer p.stop()
 	return f(&p.stdout, &p.stderr)
 }
 
-func newProgress(send func(int, string)) *progress {
+func newProgress(send func(float64, string)) *progress {
 	p := &progress{send: send, quit: make(chan struct{}), wake: make(chan struct{}, 1)}
 	p.stdout.progress, p.stderr.progress = p, p
 	p.stopped.Go(p.report)
@@ -96,7 +89,7 @@ func (p *progress) flush() {
 	p.omitted = 0
 	p.mu.Unlock()
 	if message != "" {
-		p.send(lines, strings.TrimSuffix(message, "\n"))
+		p.send(float64(lines), strings.TrimSuffix(message, "\n"))
 	}
 }
 

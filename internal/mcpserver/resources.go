@@ -24,8 +24,8 @@ const (
 
 // addResources makes every workspace file a resource. The list holds those of
 // the default session; any other session's can be read by its id.
-func (s *Server) addResources() {
-	s.mcp.AddResourceTemplate(&mcp.ResourceTemplate{
+func (s *Server) addResources(to *mcp.Server) {
+	to.AddResourceTemplate(&mcp.ResourceTemplate{
 		Name: "workspace file", Title: "Workspace file",
 		Description: "A file in a session's /workspace",
 		URITemplate: uriPrefix + "{session_id}" + uriFiles + "{+path}",
@@ -61,7 +61,7 @@ func parseURI(uri string) (session.ID, string, error) {
 }
 
 func (s *Server) readResource(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-	b, err := s.bind(ctx, req)
+	b, err := s.bind(ctx, callerOf(req))
 	if err != nil {
 		return nil, wireError(err)
 	}
@@ -87,7 +87,7 @@ func (s *Server) readResource(ctx context.Context, req *mcp.ReadResourceRequest)
 // listResources lists the default session's files, and makes no session.
 func (s *Server) listResources(ctx context.Context, req *mcp.ListResourcesRequest) (mcp.Result, error) {
 	res := &mcp.ListResourcesResult{Resources: []*mcp.Resource{}, Cacheable: mcp.Cacheable{CacheScope: "private"}}
-	b, err := s.bind(ctx, req)
+	b, err := s.bind(ctx, callerOf(req))
 	if err != nil {
 		return nil, wireError(err)
 	}

@@ -227,10 +227,10 @@ type reports struct {
 	lines    []int
 }
 
-func (r *reports) send(lines int, message string) {
+func (r *reports) send(lines float64, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.messages, r.lines = append(r.messages, message), append(r.lines, lines)
+	r.messages, r.lines = append(r.messages, message), append(r.lines, int(lines))
 }
 
 func TestProgressIsCoalesced(t *testing.T) {
@@ -260,7 +260,7 @@ func TestProgressIsBoundedAndEndsWithStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		var r reports
-		p := newProgress(func(lines int, message string) { <-release; r.send(lines, message) })
+		p := newProgress(func(lines float64, message string) { <-release; r.send(lines, message) })
 		for range 100 { // a client that does not read holds nobody up
 			p.stderr.Write(bytes.Repeat([]byte("y"), 10_000))
 			p.stdout.Write([]byte("line\r50%\r100%"))

@@ -14,6 +14,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -22,6 +23,7 @@ import (
 
 	"paddock/internal/fault"
 	"paddock/internal/session"
+	"paddock/internal/telemetry"
 )
 
 // Config sets a Server up. It is copied.
@@ -43,6 +45,10 @@ type Config struct {
 	// Binding tells whose a request is that does not come over ServeStdio; nil:
 	// such requests are denied.
 	Binding Binding
+	// Telemetry measures and traces the calls; nil: nothing does.
+	Telemetry *telemetry.Telemetry
+	// extend adds to each of the SDK's servers what only the tests have.
+	extend func(*mcp.Server)
 	// Log takes each call at debug level and paddock's own mistakes at error
 	// level; nil: nothing is logged.
 	Log *slog.Logger
@@ -51,10 +57,16 @@ type Config struct {
 // Server answers MCP requests. It is safe for concurrent use and serves any
 // number of connections.
 type Server struct {
-	config   Config
-	log      *slog.Logger
-	mcp      *mcp.Server
-	defaults defaults
+	config       Config
+	log          *slog.Logger
+	instructions string
+	tools        map[string]tool     // by name
+	sets         map[string][]string // the tools' names, by their set
+	mcp          *mcp.Server         // with all of them
+	defaults     defaults
+
+	mu       sync.Mutex // guards what follows
+	variants map[string]*mcp.Server
 }
 
 // maxInstructions is where a client cuts instructions off.
@@ -66,27 +78,67 @@ func New(config Config) (*Server, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	s := &Server{config: config, log: config.Log}
+	s := &Server{config: config, log: config.Log, tools: map[string]tool{}, sets: map[string][]string{}, variants: map[string]*mcp.Server{}}
 	runtimes := config.Sessions.Runtimes(context.Background())
-	instructions := config.Instructions
-	if instructions == "" {
-		instructions = s.instructions(runtimes)
+	if s.instructions = config.Instructions; s.instructions == "" {
+		s.instructions = s.describe(runtimes)
 	}
-	s.mcp = mcp.NewServer(&mcp.Implementation{Name: config.Name, Title: "paddock", Version: config.Version}, &mcp.ServerOptions{
-		Instructions: instructions,
-		// Neither list changes while the server runs, and nothing is subscribed to.
-		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}, Resources: &mcp.ResourceCapabilities{}},
-		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
-		Logger:       slog.New(ofSDK{config.Log.Handler()}),
-	})
 	for _, set := range config.Tools {
 		for _, t := range sets[set](s, runtimes) {
-			s.mcp.AddTool(t.definition, s.handler(t))
+			s.tools[t.definition.Name] = t
+			s.sets[set] = append(s.sets[set], t.definition.Name)
 		}
 	}
-	s.addResources()
-	s.mcp.AddReceivingMiddleware(s.protect)
+	s.mcp = s.with(nil, false)
 	return s, nil
+}
+
+// with gives the SDK's server that offers these sets, as far as there are any;
+// nil: all; with tasks, for clients that know them.
+func (s *Server) with(only []string, tasks bool) *mcp.Server {
+	var offered []string
+	for _, set := range s.config.Tools {
+		if only == nil || slices.Contains(only, set) {
+			offered = append(offered, set)
+		}
+	}
+	key := fmt.Sprint(tasks, offered)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v := s.variants[key]; v != nil {
+		return v
+	}
+	v := mcp.NewServer(s.implementation(), &mcp.ServerOptions{
+		Instructions: s.instructions,
+		// Neither list changes while the server runs, and nothing is subscribed to.
+		Capabilities: capabilitiesWith(tasks),
+		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
+		Logger:       slog.New(ofSDK{s.log.Handler()}),
+	})
+	for _, set := range offered {
+		for _, name := range s.sets[set] {
+			v.AddTool(s.tools[name].definition, s.handler(s.tools[name]))
+		}
+	}
+	s.addResources(v)
+	if s.config.extend != nil {
+		s.config.extend(v)
+	}
+	v.AddReceivingMiddleware(s.protect)
+	s.variants[key] = v
+	return v
+}
+
+func (s *Server) implementation() *mcp.Implementation {
+	return &mcp.Implementation{Name: s.config.Name, Title: "paddock", Version: s.config.Version}
+}
+
+func capabilitiesWith(tasks bool) *mcp.ServerCapabilities {
+	c := &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}, Resources: &mcp.ResourceCapabilities{}}
+	if tasks {
+		c.AddExtension(tasksExtension, map[string]any{})
+	}
+	return c
 }
 
 // sets are the tool sets by name.
@@ -132,10 +184,6 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// MCP gives the SDK's server, for a transport other than stdio. Requests that
-// arrive through it are bound by Config.Binding.
-func (s *Server) MCP() *mcp.Server { return s.mcp }
-
 // protect is around every request: a panic costs one call, and a connection
 // that drains cancels what runs.
 func (s *Server) protect(next mcp.MethodHandler) mcp.MethodHandler {
@@ -145,8 +193,7 @@ func (s *Server) protect(next mcp.MethodHandler) mcp.MethodHandler {
 			if p == nil {
 				return
 			}
-			s.log.ErrorContext(ctx, "a handler panicked", "method", method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			mistake := fault.Of(fmt.Errorf("panic: %v", p))
+			mistake := s.mistake(ctx, method, p)
 			if res, err = nil, wireError(mistake); method == "tools/call" {
 				res, err = failure(mistake), nil
 			}
@@ -162,6 +209,12 @@ func (s *Server) protect(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		return next(ctx, method, req)
 	}
+}
+
+// mistake logs a panic of a handler and gives the fault in its place.
+func (s *Server) mistake(ctx context.Context, handler string, p any) error {
+	s.log.ErrorContext(ctx, "a handler panicked", "handler", handler, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	return fault.Of(fmt.Errorf("panic: %v", p))
 }
 
 // wireError is a fault as a protocol error, for what is no tool.

@@ -49,7 +49,7 @@ func TestTheDefaultSessionIsMadeOnce(t *testing.T) {
 func inMemory(t *testing.T, s *Server) *mcp.ClientSession {
 	t.Helper()
 	clientEnd, serverEnd := mcp.NewInMemoryTransports()
-	ss, err := s.MCP().Connect(t.Context(), serverEnd, nil)
+	ss, err := s.mcp.Connect(t.Context(), serverEnd, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,12 +15,14 @@ import (
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
+	"paddock/internal/telemetry"
 )
 
 // tool is one tool: its definition as clients see it, and what it does.
 type tool struct {
-	definition *mcp.Tool
-	run        func(context.Context, *call, json.RawMessage) (answer, error)
+	definition  *mcp.Tool
+	run         func(context.Context, *call, json.RawMessage) (answer, error)
+	mayTakeLong bool // so that a call may become a task
 }
 
 // hints tell what a tool does to its surroundings. No tool of these sets
@@ -95,39 +97,68 @@ type answer struct {
 // call is one request of a tool on its way through this package.
 type call struct {
 	server *Server
-	req    *mcp.CallToolRequest
+	client *mcp.Implementation // nil: it did not say
 	bound  Bound
 	quirks quirks
+	// notify tells the client how far the call has come; nil: nobody asked.
+	notify func(done float64, message string)
+	meta   map[string]any // the request's _meta
 
 	session   session.ID // for the log, once it is known
 	execution string
 	notice    string // about the session, to be shown with the result
 }
 
-// handler makes what the SDK calls from a tool. Whatever happens, the answer is
-// a result: only the SDK's own checks are protocol errors.
+// handler makes what the SDK calls from a tool.
 func (s *Server) handler(t tool) mcp.ToolHandler {
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		began := time.Now()
-		c := &call{server: s, req: req, quirks: quirksOf(req.ClientInfo())}
-		var a answer
-		var err error
-		if c.bound, err = s.bind(ctx, req); err == nil {
-			a, err = t.run(ctx, c, req.Params.Arguments)
+		c := &call{server: s, client: req.ClientInfo(), meta: req.Params.GetMeta()}
+		if token := req.Params.GetProgressToken(); token != nil {
+			c.notify = func(done float64, message string) {
+				// A client that is gone gets its result as little as this.
+				_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: done, Message: message})
+			}
 		}
-		s.record(ctx, t.definition.Name, c, time.Since(began), err)
-		if err != nil {
-			return failure(err), nil
-		}
-		return c.quirks.result(a), nil
+		return c.serve(ctx, t, callerOf(req), req.Params.Arguments), nil
 	}
+}
+
+// serve runs a tool. Whatever happens, the answer is a result: only checks
+// before this are protocol errors.
+func (c *call) serve(ctx context.Context, t tool, from Caller, arguments json.RawMessage) *mcp.CallToolResult {
+	began := time.Now()
+	c.quirks = quirksOf(c.client)
+	ctx, span := c.server.config.Telemetry.StartCall(ctx, t.definition.Name, from.Header, c.meta)
+	if c.client != nil {
+		ctx = telemetry.WithClient(ctx, cutAt(c.client.Name, 100))
+	}
+	a, err := c.attempt(ctx, t, from, arguments)
+	span.End(ctx, string(c.session), c.execution, err)
+	c.server.record(ctx, t.definition.Name, c, time.Since(began), err)
+	if err != nil {
+		return failure(err)
+	}
+	return c.quirks.result(a)
+}
+
+// attempt runs a tool; a panic is a failure like others.
+func (c *call) attempt(ctx context.Context, t tool, from Caller, arguments json.RawMessage) (a answer, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = c.server.mistake(ctx, t.definition.Name, p)
+		}
+	}()
+	if c.bound, err = c.server.bind(ctx, from); err != nil {
+		return answer{}, err
+	}
+	return t.run(ctx, c, arguments)
 }
 
 // record logs a call once it is over: never what ran or what it printed.
 func (s *Server) record(ctx context.Context, name string, c *call, took time.Duration, err error) {
 	attrs := []slog.Attr{slog.String("tool", name), slog.Duration("took", took)}
-	if i := c.req.ClientInfo(); i != nil {
-		attrs = append(attrs, slog.String("client", cutAt(i.Name, 100)))
+	if c.client != nil {
+		attrs = append(attrs, slog.String("client", cutAt(c.client.Name, 100)))
 	}
 	if c.session != "" {
 		attrs = append(attrs, slog.String("session", string(c.session)))
@@ -209,3 +240,6 @@ var stopped = map[sandbox.Cause]string{
 	sandbox.TimedOut: "timeout", sandbox.OutOfFuel: "fuel", sandbox.OutOfMemory: "memory",
 	sandbox.OutputExceeded: "output", sandbox.Cancelled: "cancelled", sandbox.Crashed: "crash",
 }
+
+// StoppedBy gives the word that results have for what ended a run.
+func StoppedBy(c sandbox.Cause) string { return stopped[c] }

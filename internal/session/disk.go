@@ -180,17 +180,22 @@ func (s *session) load() error {
 	for runtime := range r.Runtimes {
 		s.lost[runtime] = "paddock was started again since"
 	}
-	return s.take()
+	if err := s.take(); err != nil {
+		return err
+	}
+	if err := s.tree.Sweep(); err != nil {
+		s.manager.log.Warn("what an interrupted write left cannot be removed", "session", s.id, "cause", causeOf(err))
+	}
+	return nil
 }
 
 // take opens the trees and signs the record. It lets go after an error.
 func (s *session) take() error {
-	uid, gid := fileOwner(s.backend)
 	disk := s.manager.config.DiskBytes
 	var err error
-	s.tree, err = workspace.Open(filepath.Join(s.dir, workspaceFolder), workspace.Options{DiskBytes: disk, UID: uid, GID: gid})
+	s.tree, err = workspace.Open(filepath.Join(s.dir, workspaceFolder), s.treeOptions(disk))
 	if err == nil {
-		s.tmp, err = workspace.Open(filepath.Join(s.dir, tmpFolder), workspace.Options{DiskBytes: disk / 4, UID: uid, GID: gid})
+		s.tmp, err = workspace.Open(filepath.Join(s.dir, tmpFolder), s.treeOptions(disk/4))
 	}
 	if err == nil {
 		s.record.Process = os.Getpid()

@@ -46,15 +46,28 @@ func (m *Manager) Execute(ctx context.Context, owner Owner, id ID, req Request) 
 	if err != nil {
 		return Result{}, err
 	}
+	_, queue := s.span(ctx, "session.queue")
+	defer queue.End() // the first End counts
+	began := time.Now()
 	t, err := s.join(ctx, mint("x-"), nil)
 	if err != nil {
 		return Result{}, fmt.Errorf("waiting in the session: %w", err)
 	}
 	defer s.leave(t)
+	if err := m.checkDisk(owner, 1); err != nil {
+		return Result{}, err
+	}
+	release, err := m.admit(t.ctx, owner)
+	if err != nil {
+		return Result{}, fmt.Errorf("waiting to run: %w", err)
+	}
+	defer release()
+	t.queued = time.Since(began)
+	queue.End()
 	if req.Started != nil {
 		req.Started(t.execution)
 	}
-	return s.execute(t, p, req)
+	return s.recorded(t, p, req)
 }
 
 func (m *Manager) checkRequest(req Request) error {
@@ -155,7 +168,7 @@ func (s *session) language() string {
 
 // execute runs the program; it is the caller's turn.
 func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
-	in, err := s.interpreter(t.ctx, p.runtime)
+	in, err := s.interpreter(t, p.runtime)
 	if err != nil {
 		return Result{}, err
 	}
@@ -169,9 +182,12 @@ func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
 	p.command.Stdout, p.command.Stderr, p.command.Display = &stdout, &stderr, shown.add
 	ctx, cancel := context.WithTimeout(t.ctx, p.timeout)
 	defer cancel()
+	ctx, running := s.span(ctx, "sandbox.run")
 	began := time.Now()
 	exit, err := guard("running", func() (sandbox.Exit, error) { return in.Run(ctx, p.command) })
 	wall := time.Since(began)
+	describeRun(running, p, exit)
+	endSpan(running, err)
 	s.tooLate(t)
 	if err != nil {
 		return Result{}, s.broken(t, p.runtime.Name, in, err)
@@ -186,24 +202,29 @@ func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
 		Session: s.id, Execution: t.execution, Isolation: s.backend.Name(), Exit: exit,
 		Stdout: string(stdout.data), Stderr: string(stderr.data), Displays: shown.take(), Wall: wall, Notice: notice,
 	}
+	_, keeping := s.span(t.ctx, "checkpoint")
+	defer keeping.End()
 	if after, err := s.tree.Snapshot(); err != nil {
-		s.manager.log.Warn("the workspace cannot be looked at", "session", s.id, "cause", causeOf(err))
+		s.manager.log.WarnContext(t.ctx, "the workspace cannot be looked at", "session", s.id, "execution", t.execution, "cause", causeOf(err))
 	} else {
 		for _, c := range before.Changes(after) {
 			res.Changes = append(res.Changes, Change{Path: c.Path, Change: c.Change, Size: c.Size})
 		}
 	}
-	s.account(p.runtime.Name, in, exit.State)
+	s.account(p.runtime.Name, in, exit)
 	return res, nil
 }
 
 // account counts a run and keeps that on disk. A disk that does not take it
 // costs no result.
-func (s *session) account(runtime string, in sandbox.Instance, left sandbox.State) {
+func (s *session) account(runtime string, in sandbox.Instance, exit sandbox.Exit) {
+	if exit.Usage.Memory > 0 { // else it counts what it may take
+		s.manager.memory.set(holder{s.key, runtime}, exit.Usage.Memory)
+	}
 	select {
 	case <-in.Done(): // the run took the interpreter with it
 		s.drop(runtime, in)
-		if left != sandbox.Fresh { // then the notice says so already
+		if exit.State != sandbox.Fresh { // then the notice says so already
 			s.lost[runtime] = "the interpreter ended with an earlier call"
 		}
 	default:

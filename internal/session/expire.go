@@ -42,6 +42,9 @@ func (m *Manager) Reset(ctx context.Context, owner Owner, id ID) (files int, err
 	defer s.leave(t)
 	s.dropAll()
 	clear(s.lost)
+	defer func() {
+		m.record(ctx, Event{Action: Resetting, Owner: owner, Session: id, Isolation: s.backendName(), Err: err})
+	}()
 	files, err = s.tree.Clear()
 	if err != nil {
 		return files, fmt.Errorf("clearing the workspace: %w", err)
@@ -70,10 +73,18 @@ func (m *Manager) Destroy(ctx context.Context, owner Owner, id ID) error {
 	}
 	select {
 	case <-s.closed:
-		return s.endErr
+		err = s.endErr
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		err = context.Cause(ctx)
 	}
+	m.record(ctx, Event{Action: Destroying, Owner: owner, Session: id, Isolation: s.backendName(), Err: err})
+	return err
+}
+
+// expired tells of a session that the janitor began to remove.
+func (m *Manager) expired(s *session) {
+	m.log.Info("session expired", "session", s.id)
+	m.record(m.ctx, Event{Action: Destroying, Expired: true, Owner: s.owner, Session: s.id, Isolation: s.backendName()})
 }
 
 // destroy begins to remove a session, unless it is ending already or allow
@@ -160,7 +171,7 @@ func (m *Manager) expire(now time.Time) time.Duration {
 	for _, s := range all {
 		overdue := func() bool { return s.phase == free && !now.Before(m.expiresAt(s.record)) }
 		if m.destroy(s, errExpired, overdue) {
-			m.log.Info("session expired", "session", s.id)
+			m.expired(s)
 			continue
 		}
 		s.mu.Lock()
@@ -198,7 +209,7 @@ func (m *Manager) sweep(now time.Time) {
 			continue // somebody else was faster
 		}
 		if m.destroy(s, errExpired, func() bool { return s.phase == free && !now.Before(m.expiresAt(s.record)) }) {
-			m.log.Info("session expired", "session", s.id)
+			m.expired(s)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func guard[T any](doing string, f func() (T, error)) (v T, err error) {
 }
 
 // interpreter gives the live one of a runtime, starting it where there is none.
-func (s *session) interpreter(ctx context.Context, r sandbox.Runtime) (sandbox.Instance, error) {
+func (s *session) interpreter(t *turn, r sandbox.Runtime) (sandbox.Instance, error) {
 	s.mu.Lock()
 	in := s.interpreters[r.Name]
 	s.mu.Unlock()
@@ -40,13 +40,25 @@ func (s *session) interpreter(ctx context.Context, r sandbox.Runtime) (sandbox.I
 		case <-in.Done():
 			s.drop(r.Name, in)
 			s.lost[r.Name] = "the interpreter ended unexpectedly"
-			s.manager.log.Warn("an interpreter ended by itself", "session", s.id, "runtime", r.Name)
+			s.manager.log.WarnContext(t.ctx, "an interpreter ended by itself", "session", s.id, "execution", t.execution, "runtime", r.Name)
 		default:
+			if err := s.reserveMemory(r.Name, s.spec(r.Name).Limits.MemoryBytes); err != nil {
+				return nil, err
+			}
 			return in, nil
 		}
 	}
-	in, err := guard("starting", func() (sandbox.Instance, error) { return s.backend.Start(ctx, s.spec(r.Name)) })
+	spec := s.spec(r.Name)
+	if err := s.reserveMemory(r.Name, spec.Limits.MemoryBytes); err != nil {
+		return nil, err
+	}
+	ctx, starting := s.span(t.ctx, "sandbox.start")
+	began := time.Now()
+	in, err := guard("starting", func() (sandbox.Instance, error) { return s.backend.Start(ctx, spec) })
+	t.start = time.Since(began)
+	endSpan(starting, err)
 	if err != nil {
+		s.manager.memory.set(holder{s.key, r.Name}, 0)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -81,6 +93,7 @@ func (s *session) drop(runtime string, in sandbox.Instance) {
 	if _, err := guard("closing", func() (struct{}, error) { return struct{}{}, in.Close() }); err != nil {
 		s.manager.log.Warn("an interpreter did not close well", "session", s.id, "cause", causeOf(err))
 	}
+	s.manager.memory.set(holder{s.key, runtime}, 0)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.interpreters, runtime)
@@ -100,7 +113,7 @@ func (s *session) dropAll() {
 func (s *session) broken(t *turn, runtime string, in sandbox.Instance, err error) error {
 	s.drop(runtime, in)
 	s.lost[runtime] = "its interpreter failed in an earlier call"
-	s.manager.log.Warn("an interpreter failed", "session", s.id, "execution", t.execution, "runtime", runtime, "cause", causeOf(err))
+	s.manager.log.WarnContext(t.ctx, "an interpreter failed", "session", s.id, "execution", t.execution, "runtime", runtime, "cause", causeOf(err))
 	return s.failed("running a program", err)
 }
 

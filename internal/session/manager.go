@@ -7,8 +7,8 @@
 // process makes it one process's at a time. When that process is gone the next
 // one finds the files; the variables are gone, and the first result says so.
 //
-// Locks, outermost first: Manager.mu, session.mu. Neither is held during disk
-// access or while a backend is called.
+// Locks, outermost first: Manager.mu, session.mu, memory.mu. None is held during
+// disk access or while a backend is called.
 package session
 
 import (
@@ -23,6 +23,9 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
@@ -45,16 +48,39 @@ type Config struct {
 	// MaxPerOwner bounds the sessions that an owner has open in this process;
 	// zero: 32. What earlier processes left does not count until it is opened.
 	MaxPerOwner int
+	// MaxSessions bounds the sessions of all owners that this process has open;
+	// zero: 1024.
+	MaxSessions int
 	// MemoryBytes bounds each interpreter; zero: 256 MiB.
 	MemoryBytes int64
+	// OwnerMemoryBytes and TotalMemoryBytes bound what the live interpreters of
+	// an owner, and of all, take together; zero: 32 and 64 times MemoryBytes.
+	// An idle one counts what it has, one that runs all that it may take.
+	OwnerMemoryBytes, TotalMemoryBytes int64
 	// DiskBytes bounds a workspace; zero: 512 MiB. The guest's /tmp has a
 	// quarter of it besides.
 	DiskBytes int64
+	// OwnerDiskBytes bounds the workspaces of an owner together; zero: eight
+	// times DiskBytes.
+	OwnerDiskBytes int64
+	// Admit waits until one more program of an owner may run, and says no where
+	// that would take too long; release is called when it has ended. It is
+	// called with the session's turn taken, and ctx ends with the execution.
+	// Nil: all may run at once.
+	Admit func(ctx context.Context, owner Owner) (release func(), err error)
 	// Limits hold for a run that brings none; zero fields: fuel is not counted
 	// for anybody, 1 MiB of stdout and of stderr, 16 MiB of displays.
 	Limits sandbox.RunLimits
 	// Env is added to every guest's environment.
 	Env map[string]string
+	// Record, when set, takes what happens in sessions, from any goroutine. Its
+	// error before a program runs is the execution's, and the program does not
+	// run; its error after something happened is logged. What never came to its
+	// turn is not told.
+	Record func(context.Context, Event) error
+	// Tracer makes the spans session.queue, sandbox.start, sandbox.run and
+	// checkpoint; nil: none are made.
+	Tracer trace.Tracer
 	// Log takes what an operator should see; nil: nothing is logged.
 	Log *slog.Logger
 }
@@ -69,6 +95,8 @@ type Manager struct {
 	stop context.CancelFunc
 	wake chan struct{} // holds a token when the janitor should look again
 	jobs sync.WaitGroup
+
+	memory memory
 
 	mu       sync.Mutex // guards what follows
 	closed   bool
@@ -111,7 +139,14 @@ func (c *Config) complete() error {
 	c.MaxPerOwner = cmp.Or(c.MaxPerOwner, 32)
 	c.MemoryBytes = cmp.Or(c.MemoryBytes, 256<<20)
 	c.DiskBytes = cmp.Or(c.DiskBytes, 512<<20)
+	c.MaxSessions = cmp.Or(c.MaxSessions, 1024)
+	c.OwnerMemoryBytes = cmp.Or(c.OwnerMemoryBytes, 32*c.MemoryBytes)
+	c.TotalMemoryBytes = cmp.Or(c.TotalMemoryBytes, 64*c.MemoryBytes)
+	c.OwnerDiskBytes = cmp.Or(c.OwnerDiskBytes, 8*c.DiskBytes)
 	c.Limits = merge(c.Limits, sandbox.RunLimits{StdoutBytes: 1 << 20, StderrBytes: 1 << 20, DisplayBytes: 16 << 20})
+	if c.Tracer == nil {
+		c.Tracer = noop.NewTracerProvider().Tracer("")
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -129,7 +164,10 @@ func (c *Config) complete() error {
 	if c.DefaultTimeout < 0 || c.MaxTimeout < 0 || c.DefaultTimeout > c.MaxTimeout {
 		errs = append(errs, fmt.Errorf("session: the default timeout (%v) must lie between 0 and the maximum (%v)", c.DefaultTimeout, c.MaxTimeout))
 	}
-	if c.IdleTTL < 0 || c.MaxPerOwner < 0 || c.MemoryBytes < 0 || c.DiskBytes < 0 || negative(c.Limits) {
+	if c.OwnerMemoryBytes < c.MemoryBytes || c.TotalMemoryBytes < c.MemoryBytes {
+		errs = append(errs, fmt.Errorf("session: an interpreter may take %d MiB, and all of them together fewer", c.MemoryBytes>>20))
+	}
+	if c.IdleTTL < 0 || c.MaxPerOwner < 0 || c.MaxSessions < 0 || c.MemoryBytes < 0 || c.DiskBytes < 0 || c.OwnerDiskBytes < 0 || negative(c.Limits) {
 		errs = append(errs, errors.New("session: limits are not negative"))
 	}
 	return errors.Join(errs...)
@@ -188,6 +226,9 @@ func (m *Manager) Create(ctx context.Context, owner Owner, id ID, settings Setti
 	if err != nil {
 		return Info{}, err
 	}
+	if err := m.checkDisk(owner, 1); err != nil {
+		return Info{}, err
+	}
 	s, err := m.reserve(key{owner, id})
 	if err != nil {
 		return Info{}, err
@@ -198,7 +239,8 @@ func (m *Manager) Create(ctx context.Context, owner Owner, id ID, settings Setti
 	if err := m.opened(s, s.create()); err != nil {
 		return Info{}, err
 	}
-	m.log.Debug("session created", "session", id, "isolation", b.Name())
+	m.log.DebugContext(ctx, "session created", "session", id, "isolation", b.Name())
+	m.record(ctx, Event{Action: Creating, Owner: owner, Session: id, Language: settings.Language, Isolation: b.Name()})
 	return s.info()
 }
 
@@ -220,6 +262,12 @@ func (m *Manager) reserve(k key) (*session, error) {
 	}
 	if count >= m.config.MaxPerOwner {
 		return nil, fault.New(fault.Exhausted, "there are %d sessions already, and no more are allowed", count).WithHint("destroy one that is no longer needed")
+	}
+	if len(m.sessions) >= m.config.MaxSessions {
+		full := *fault.New(fault.Exhausted, "the server has %d sessions open already, and no more are allowed", len(m.sessions)).
+			WithHint("use a session that you have, or try again later; who runs the server can raise limits.max_sessions")
+		full.RetryAfter = retrySoon
+		return nil, &full
 	}
 	s := newSession(m, k)
 	m.sessions[k] = s

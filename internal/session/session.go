@@ -68,6 +68,9 @@ type turn struct {
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
 	over      bool // too late to stop it: guarded by the session's mu
+	// How long it waited, and what starting an interpreter took; they belong to
+	// the first in line.
+	queued, start time.Duration
 }
 
 func newSession(m *Manager, k key) *session {

@@ -255,13 +255,9 @@ func (t *Tree) writeLocked(p string, data []byte) (File, error) {
 		}
 		old = weight(info)
 	}
-	used, err := t.DiskBytes()
-	if err != nil {
-		return File{}, err
-	}
 	growth := max(int64(len(data)), blockBytes) - old + t.missing(path.Dir(p))*blockBytes
-	if growth > 0 && used+growth > t.options.DiskBytes {
-		return File{}, fault.New(fault.Exhausted, "the workspace's disk limit of %d bytes is reached", t.options.DiskBytes).WithHint("delete files that are no longer needed")
+	if err := t.roomLocked(growth); err != nil {
+		return File{}, err
 	}
 	if err := t.makeFolders(path.Dir(p)); err != nil {
 		return File{}, err
@@ -274,6 +270,10 @@ func (t *Tree) writeLocked(p string, data []byte) (File, error) {
 	if err != nil {
 		_ = t.root.Remove(temp) // it may not be there
 		return File{}, explain(err, p)
+	}
+	t.used.Add(growth)
+	if renamed, err := t.root.Lstat(p); err == nil {
+		info = renamed // its time of change is another one
 	}
 	return fileOf(p, info), nil
 }

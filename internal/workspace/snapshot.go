@@ -38,7 +38,9 @@ type Change struct {
 // Of a tree with more than MaxFiles files it holds the first.
 func (t *Tree) Snapshot() (Snapshot, error) {
 	s := Snapshot{files: map[string]stamp{}}
+	sum := int64(0)
 	err := t.walk(func(p string, info fs.FileInfo) error {
+		sum += weight(info)
 		if !info.Mode().IsRegular() || hidden(p) {
 			return nil
 		}
@@ -49,6 +51,12 @@ func (t *Tree) Snapshot() (Snapshot, error) {
 		s.files[p] = stampOf(info)
 		return nil
 	})
+	switch {
+	case err == nil && s.more:
+		_, err = t.DiskBytes()
+	case err == nil:
+		t.measuredAs(sum)
+	}
 	return s, err
 }
 

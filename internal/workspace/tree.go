@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -40,6 +41,9 @@ type Options struct {
 	// UID and GID are whom new files and folders are given to, so that a guest
 	// that runs as somebody else can change them; zero: nobody.
 	UID, GID int
+	// Grow is asked, when set, before the files grow by so many bytes, with
+	// other writers of the tree kept out; its error is the write's.
+	Grow func(bytes int64) error
 }
 
 // Tree is one folder of files. It is safe for concurrent use, also while a
@@ -49,6 +53,10 @@ type Tree struct {
 	options Options
 
 	writing sync.Mutex // held by whoever changes files, so that a quota and an edit hold
+
+	leased   atomic.Int64 // what writers may still add; grows under writing
+	used     atomic.Int64 // what DiskBytes found last, and what was written since
+	measured atomic.Bool  // that it did
 }
 
 // File is one regular file.
@@ -56,6 +64,8 @@ type File struct {
 	Path     string // relative to the folder, with slashes
 	Size     int64
 	Modified time.Time
+
+	stamp stamp
 }
 
 // Open gives the tree of a folder, which must exist.
@@ -87,7 +97,7 @@ func (t *Tree) Stat(name string) (File, error) {
 }
 
 func fileOf(p string, info fs.FileInfo) File {
-	return File{Path: p, Size: info.Size(), Modified: info.ModTime()}
+	return File{Path: p, Size: info.Size(), Modified: info.ModTime(), stamp: stampOf(info)}
 }
 
 // List gives the regular files that match a glob (see [Glob]; empty: all),
@@ -126,7 +136,15 @@ func (t *Tree) DiskBytes() (int64, error) {
 		sum += weight(info)
 		return nil
 	})
+	if err == nil {
+		t.measuredAs(sum)
+	}
 	return sum, err
+}
+
+func (t *Tree) measuredAs(sum int64) {
+	t.used.Store(sum)
+	t.measured.Store(true)
 }
 
 func weight(info fs.FileInfo) int64 {
@@ -233,7 +251,9 @@ func readNames(root *os.Root) ([]string, error) {
 	return names, err
 }
 
-func hidden(p string) bool { return strings.HasPrefix(path.Base(p), tempPrefix) }
+func hidden(p string) bool {
+	return strings.HasPrefix(p, tempPrefix) || strings.HasPrefix(path.Base(p), tempPrefix)
+}
 
 // regular refuses what cannot be read or edited as a file.
 func regular(info fs.FileInfo, p string) error {

@@ -42,8 +42,40 @@ type Config struct {
 	}
 	Sandbox struct{ Isolation string }
 	Tools   struct{ Enabled []string }
+	HTTP    TransportHTTP
+	Limits  Limits
+	Auth    struct {
+		Issuer          string // empty: no access tokens
+		Audience        string // empty: the server's public URL
+		ScopesRequired  []string
+		AllowHTTPIssuer bool
+	}
+
+	Telemetry struct {
+		Endpoint                        string // empty: nothing is sent, but what the next two say
+		TracesEndpoint, MetricsEndpoint string
+		Service                         string
+		Disabled                        bool
+	}
+	Audit struct {
+		Mode              string // "required", "best_effort", "off"
+		KeepDays          int64  // zero: all
+		IncludeCode, Sync bool
+	}
 
 	origins map[string]string // by key; what is not here is a default
+}
+
+// Limits are what the clients of one process share. Zero is decided where it is
+// used, by what the machine has or by another limit.
+type Limits struct {
+	Requests, ConcurrentRequests   int64 // of all clients
+	Executions, ClientExecutions   int64
+	QueuedExecutions, QueuedClient int64
+	QueueTime                      time.Duration
+	Sessions                       int64
+	MemoryBytes, ClientMemoryBytes int64
+	ClientDiskBytes                int64
 }
 
 // Source is where Load looks.
@@ -72,6 +104,12 @@ func Load(src Source) (*Config, error) {
 	if c.Sessions.DefaultTimeout > c.Sessions.MaxTimeout {
 		mistakes = append(mistakes, c.conflict("sessions.default_timeout_seconds", "sessions.max_timeout_seconds"))
 	}
+	for key, most := range map[string]int64{"limits.max_memory_mb": c.Limits.MemoryBytes, "limits.max_memory_per_client_mb": c.Limits.ClientMemoryBytes} {
+		if most > 0 && c.Memory() > most {
+			mistakes = append(mistakes, c.conflict("sessions.max_memory_mb", key))
+		}
+	}
+	mistakes = append(mistakes, c.checkIssuer())
 	return c, errors.Join(mistakes...)
 }
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -118,6 +119,18 @@ env = { PYTHONUTF8 = "1" }
 enabled = [
   "files", # the other set is left out
 ]
+
+[transport_http]
+host = "0.0.0.0"
+port = 8080
+path = "/sandbox"
+cors_origins = ["http://localhost:3000"]
+auth_token = "0123456789abcdef"
+rate_limit_requests = 100
+rate_limit_window_seconds = 10
+max_concurrent_requests = 7
+request_timeout_seconds = 20
+max_request_size_mb = 5
 `))
 	want := Config{File: "paddock.toml"}
 	want.Server.Name, want.Server.Version, want.Server.Instructions = "my sandbox", "1.2", "be kind\n"
@@ -129,6 +142,13 @@ enabled = [
 	want.Policy.StdoutBytes, want.Policy.StderrBytes = 2e6, 1<<20
 	want.Policy.Env = map[string]string{"PYTHONUTF8": "1"}
 	want.Sandbox.Isolation, want.Tools.Enabled = "wasm", []string{"files"}
+	want.Telemetry.Service, want.Audit.Mode, want.Audit.KeepDays = "paddock", "required", 90
+	want.HTTP = TransportHTTP{
+		Host: "0.0.0.0", Port: 8080, Path: "/sandbox", AllowedHosts: []string{}, Origins: []string{"http://localhost:3000"}, TrustedProxies: []string{},
+		AuthToken: "0123456789abcdef", RateLimitRequests: 100, RateLimitWindow: 10 * time.Second, MaxConcurrentRequests: 7,
+		RequestTimeout: 20 * time.Second, ShutdownGrace: 30 * time.Second, MaxRequestBytes: 5 << 20,
+	}
+	want.Limits = load(t, Source{}).Limits // the united systems have none of them
 	got := *c
 	got.origins = nil
 	if !reflect.DeepEqual(got, want) {
@@ -172,7 +192,10 @@ func TestWhoGoesBeforeWhom(t *testing.T) {
 func TestEveryKeyCanBeSetByItsVariable(t *testing.T) {
 	samples := map[string]string{
 		"server.version": "9", "server.instructions": "text", "policy.env": "A=b", "tools.enabled": "files", "sandbox.isolation": "wasm", "logging.structured": "true",
-		"policy.memory_bytes": "64MiB",
+		"policy.memory_bytes": "64MiB", "auth.issuer": "https://issuer.test", "auth.audience": "https://here.test/mcp", "auth.scopes_required": "mcp",
+		"telemetry.endpoint": "http://127.0.0.1:4318", "telemetry.traces_endpoint": "http://127.0.0.1:4318/t", "telemetry.metrics_endpoint": "http://127.0.0.1:4318/m",
+		"transport_http.public_url": "https://here.test", "transport_http.allowed_hosts": "here.test", "transport_http.cors_origins": "*", "transport_http.trusted_proxies": "10.0.0.0/8,::1",
+		"transport_http.tls_cert": "cert.pem", "transport_http.tls_key": "key.pem", "transport_http.auth_token": "0123456789abcdef",
 	}
 	for _, k := range Keys() {
 		text := samples[k.Name]
@@ -243,7 +266,12 @@ func TestMistakesSayWhereTheyStand(t *testing.T) {
 		{"a key under no section", "idle_ttl_seconds = 1\n", `paddock.toml:1: unknown key "idle_ttl_seconds" outside of a section`, "did you mean sessions.idle_ttl_seconds?"},
 		{"a key like no other", "[tools]\nzzzzzz = 1\n", `paddock.toml:2: unknown key "tools.zzzzzz"`, "[tools] has enabled"},
 		{"a misspelt section", "# one\n[session]\nmax_disk_mb = 1\n", "paddock.toml:2: unknown section [session]", "did you mean sessions?"},
-		{"a section of a later time", "[transport_http]\nport = 1\n", "paddock.toml:1: unknown section [transport_http]", "known are server, sessions, logging, policy, sandbox, tools"},
+		{"a section of a later time", "[console]\nport = 1\n", "paddock.toml:1: unknown section [console]", ""},
+		{"a token that is too short, which is not repeated", "[transport_http]\nauth_token = \"abc\"\n", "paddock.toml:2: transport_http.auth_token: it has fewer than 16 characters", ""},
+		{"a token with a line's end", "[transport_http]\nauth_token = \"0123456789abcdef\\n\"\n", "paddock.toml:2: transport_http.auth_token: it holds a space, or what is not ASCII", ""},
+		{"an origin with a pattern", "[transport_http]\ncors_origins = [\"https://*.test\"]\n", `paddock.toml:2: transport_http.cors_origins: "https://*.test" is not of the form scheme://host[:port]`, ""},
+		{"a proxy by its name", "[transport_http]\ntrusted_proxies = [\"proxy\"]\n", `paddock.toml:2: transport_http.trusted_proxies: "proxy" is neither an address nor a prefix`, ""},
+		{"a host with a path", "[transport_http]\nallowed_hosts = [\"a/b\"]\n", `paddock.toml:2: transport_http.allowed_hosts: "a/b" is not a host`, ""},
 		{"a section that is a value", "sessions = 3\n", "paddock.toml:1: sessions is a section, not a key", "write [sessions] on a line, and its keys below"},
 		{"a dotted key", "sessions.max_disk_mb = \"all\"\n", `paddock.toml:1: sessions.max_disk_mb: "all" is not a size such as 256MiB`, ""},
 		{"a key in an inline table", "\nsessions = { max_disk_bm = 1 }\n", `paddock.toml:2: unknown key "sessions.max_disk_bm"`, ""},
@@ -263,8 +291,13 @@ func TestMistakesSayWhereTheyStand(t *testing.T) {
 		{"a number that fits nowhere", "[sessions]\ndefault_timeout_seconds = 9223372036854775807\n", "paddock.toml:2: sessions.default_timeout_seconds: 9223372036854775807 is not between 1 and 86400", ""},
 		{"a time above its maximum", "[sessions]\ndefault_timeout_seconds = 60\nmax_timeout_seconds = 50\n", "paddock.toml:2: sessions.default_timeout_seconds (60) is above sessions.max_timeout_seconds (50)", "set sessions.max_timeout_seconds too"},
 		{"a maximum below the default time", "[sessions]\nmax_timeout_seconds = 5\n", "paddock.toml:2: sessions.default_timeout_seconds (30) is above sessions.max_timeout_seconds (5)", "set sessions.default_timeout_seconds too"},
+		{"a share below what one interpreter may take", "[limits]\nmax_memory_per_client_mb = 100\n", "paddock.toml:2: sessions.max_memory_mb (256) is above limits.max_memory_per_client_mb (100)", "set sessions.max_memory_mb too"},
 		{"an environment of numbers", "[policy.env]\nA = 1\n", "paddock.toml:1: policy.env: A is the integer 1, not a text", ""},
 		{"an environment with an odd name", "[policy.env]\n\"a b\" = \"\"\n", `paddock.toml:1: policy.env: "a b" is not a variable's name`, ""},
+		{"an issuer without TLS", "[auth]\nissuer = \"http://issuer.test\"\n", `paddock.toml:2: auth.issuer: "http://issuer.test" cannot be the issuer of access tokens: it is not https`, "it is the https URL that stands in the tokens' iss, letter for letter; auth.allow_http_issuer lets in http on a loopback address"},
+		{"an issuer without TLS elsewhere", "[auth]\nissuer = \"http://issuer.test\"\nallow_http_issuer = true\n", `paddock.toml:2: auth.issuer: "http://issuer.test" cannot be the issuer of access tokens: plain http is for loopback addresses only`, ""},
+		{"an issuer with a query", "[auth]\nissuer = \"https://issuer.test/?a\"\n", `paddock.toml:2: auth.issuer: "https://issuer.test/?a" cannot be the issuer of access tokens: it has a query, a fragment or a user`, ""},
+		{"what is no scope", "[auth]\nscopes_required = [\"a b\"]\n", `paddock.toml:2: auth.scopes_required: "a b" is not a scope`, ""},
 		{"what is not TOML", "[sessions]\nmax_disk_mb 5\n", "paddock.toml:2: ", "the file is not TOML from there on"},
 		{"a key twice", "[sessions]\nmax_disk_mb = 5\nmax_disk_mb = 6\n", "paddock.toml:3: ", ""},
 		{"a huge file", strings.Repeat("# page\n", 10_000), "paddock.toml: it is larger than 64KiB", ""},
@@ -366,4 +399,16 @@ func FuzzFile(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestASecretIsNotShown(t *testing.T) {
+	c := load(t, write(t, "[transport_http]\nauth_token = \"0123456789abcdef\"\n"))
+	for _, v := range c.Values() {
+		if text := v.Literal + fmt.Sprint(v.Value); strings.Contains(text, "0123456789abcdef") {
+			t.Errorf("%s shows %s", v.Key, text)
+		}
+		if v.Key == "transport_http.auth_token" && (v.Value != "(hidden)" || v.Origin != "paddock.toml:2") {
+			t.Errorf("of the token is shown %+v", v)
+		}
+	}
 }

@@ -119,6 +119,9 @@ const (
 	day         = 24 * time.Hour
 )
 
+// ToolSets are the sets of tools that there are.
+var ToolSets = []string{"core", "files"}
+
 // keys is the table that everything else here comes from.
 var keys = []Key{
 	define("server.name", "what the server calls itself", "paddock", words(1, 100), func(c *Config) *string { return &c.Server.Name }),
@@ -142,7 +145,54 @@ var keys = []Key{
 	define("policy.env", "the environment that programs see", "", environment(), func(c *Config) *map[string]string { return &c.Policy.Env }),
 
 	define("sandbox.isolation", "what programs run in when nobody says", "wasm", oneOf("wasm"), func(c *Config) *string { return &c.Sandbox.Isolation }).flag("isolation"),
-	define("tools.enabled", "the sets of tools that clients see", "core,files", list("core", "files"), func(c *Config) *[]string { return &c.Tools.Enabled }).flag("tools"),
+	define("tools.enabled", "the sets of tools that clients see", "core,files", list(ToolSets...), func(c *Config) *[]string { return &c.Tools.Enabled }).flag("tools"),
+
+	define("transport_http.host", "the address that paddock serve listens at", "127.0.0.1", words(1, 253), func(c *Config) *string { return &c.HTTP.Host }).flag("host"),
+	define("transport_http.port", "its port; 0: any that is free", "5555", count(0, 65535), func(c *Config) *int64 { return &c.HTTP.Port }).flag("port"),
+	define("transport_http.path", "where the MCP endpoint is", "/mcp", words(1, 200), func(c *Config) *string { return &c.HTTP.Path }),
+	define("transport_http.public_url", "the address that clients know the server by, such as https://paddock.example.com; empty: the one that they call", "", words(0, 2048), func(c *Config) *string { return &c.HTTP.PublicURL }),
+	define("transport_http.allowed_hosts", "further names that the server may be called by", "", hosts(), func(c *Config) *[]string { return &c.HTTP.AllowedHosts }),
+	define("transport_http.cors_origins", "the web pages that may call the server; *: all; none: its own", "", origins(), func(c *Config) *[]string { return &c.HTTP.Origins }),
+	define("transport_http.trusted_proxies", "the proxies whose X-Forwarded-* headers are believed; they have to overwrite what clients send of them", "", prefixes(), func(c *Config) *[]string { return &c.HTTP.TrustedProxies }),
+	define("transport_http.tls_cert", "the PEM file of the certificate; it is read again when it changes; empty: plain HTTP", "", words(0, 4096), func(c *Config) *string { return &c.HTTP.TLSCert }),
+	define("transport_http.tls_key", "the PEM file of the certificate's key", "", words(0, 4096), func(c *Config) *string { return &c.HTTP.TLSKey }),
+	define("transport_http.allow_plain_http", "whether other machines may call without TLS", "false", boolean(), func(c *Config) *bool { return &c.HTTP.AllowPlain }).flag("insecure-http"),
+	define("transport_http.auth_token", "a token that clients may come in with, all as one", "", secret(), func(c *Config) *string { return &c.HTTP.AuthToken }),
+	define("transport_http.metrics_open", "whether /metrics asks for no token", "false", boolean(), func(c *Config) *bool { return &c.HTTP.MetricsOpen }),
+	define("transport_http.rate_limit_requests", "how many requests a client may make in each window", "6000", count(1, 1_000_000_000), func(c *Config) *int64 { return &c.HTTP.RateLimitRequests }),
+	define("transport_http.rate_limit_window_seconds", "how long that window is", "60", seconds(day), func(c *Config) *time.Duration { return &c.HTTP.RateLimitWindow }),
+	define("transport_http.max_concurrent_requests", "how many requests of a client are answered at once", "64", count(1, 1_000_000), func(c *Config) *int64 { return &c.HTTP.MaxConcurrentRequests }),
+	define("transport_http.request_timeout_seconds", "how long a request may take that is neither a tool call nor a stream", "600", seconds(day), func(c *Config) *time.Duration { return &c.HTTP.RequestTimeout }),
+	define("transport_http.max_request_size_mb", "how large a request may be that is no upload of a file", "10", size(1<<20, 1<<10, 1<<30), func(c *Config) *int64 { return &c.HTTP.MaxRequestBytes }),
+	define("transport_http.shutdown_grace_seconds", "how long running requests may go on when the server ends", "30", seconds(day), func(c *Config) *time.Duration { return &c.HTTP.ShutdownGrace }),
+
+	define("limits.max_requests", "how many requests all clients together may make in each window; 0: ten times what one may", "0", count(0, 1_000_000_000), func(c *Config) *int64 { return &c.Limits.Requests }),
+	define("limits.max_concurrent_requests", "how many requests of all clients are answered at once; 0: eight times what of one are", "0", count(0, 1_000_000), func(c *Config) *int64 { return &c.Limits.ConcurrentRequests }),
+	define("limits.max_executions", "how many programs of all clients run at once; 0: two for each CPU", "0", count(0, 10_000), func(c *Config) *int64 { return &c.Limits.Executions }),
+	define("limits.max_executions_per_client", "how many programs of a client run at once; 0: half of what of all do", "0", count(0, 10_000), func(c *Config) *int64 { return &c.Limits.ClientExecutions }),
+	define("limits.max_queued_executions", "how many programs of all clients may wait", "2048", count(1, 1_000_000), func(c *Config) *int64 { return &c.Limits.QueuedExecutions }),
+	define("limits.max_queued_executions_per_client", "how many programs of a client may wait", "256", count(1, 1_000_000), func(c *Config) *int64 { return &c.Limits.QueuedClient }),
+	define("limits.max_queue_seconds", "how long a program may wait", "60", seconds(day), func(c *Config) *time.Duration { return &c.Limits.QueueTime }),
+	define("limits.max_sessions", "how many sessions of all clients may be open", "1024", count(1, 1_000_000), func(c *Config) *int64 { return &c.Limits.Sessions }),
+	define("limits.max_memory_mb", "how much memory live interpreters may take together; 0: what the machine has", "0", size(1<<20, 0, 1<<50), func(c *Config) *int64 { return &c.Limits.MemoryBytes }),
+	define("limits.max_memory_per_client_mb", "how much memory a client's live interpreters may take; 0: half of what all may", "0", size(1<<20, 0, 1<<50), func(c *Config) *int64 { return &c.Limits.ClientMemoryBytes }),
+	define("limits.max_disk_per_client_mb", "how much the files of a client's open sessions may take; 0: eight times what one session's may", "0", size(1<<20, 0, 1<<50), func(c *Config) *int64 { return &c.Limits.ClientDiskBytes }),
+
+	define("auth.issuer", "whose OAuth access tokens are accepted: the https URL in their iss, letter for letter; empty: nobody's", "", words(0, 2048), func(c *Config) *string { return &c.Auth.Issuer }),
+	define("auth.audience", "what has to be in the aud of an access token; empty: the server's public URL", "", words(0, 2048), func(c *Config) *string { return &c.Auth.Audience }),
+	define("auth.scopes_required", "scopes that every access token needs; they reach all tools, unless a token has scopes of paddock's own; none: a token needs paddock, or paddock:SET", "", scopes(), func(c *Config) *[]string { return &c.Auth.ScopesRequired }),
+	define("auth.allow_http_issuer", "whether an issuer on a loopback address may do without TLS", "false", boolean(), func(c *Config) *bool { return &c.Auth.AllowHTTPIssuer }),
+
+	define("telemetry.endpoint", "the collector that traces and metrics are sent to over OTLP/HTTP, such as http://127.0.0.1:4318; empty: none", "", words(0, 2048), func(c *Config) *string { return &c.Telemetry.Endpoint }).variable("OTEL_EXPORTER_OTLP_ENDPOINT"),
+	define("telemetry.traces_endpoint", "the whole URL that traces are sent to; empty: telemetry.endpoint decides", "", words(0, 2048), func(c *Config) *string { return &c.Telemetry.TracesEndpoint }).variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"),
+	define("telemetry.metrics_endpoint", "the whole URL that metrics are sent to; empty: telemetry.endpoint decides", "", words(0, 2048), func(c *Config) *string { return &c.Telemetry.MetricsEndpoint }).variable("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"),
+	define("telemetry.service_name", "what the server calls itself in traces and metrics", "paddock", words(1, 100), func(c *Config) *string { return &c.Telemetry.Service }).variable("OTEL_SERVICE_NAME"),
+	define("telemetry.disabled", "whether nothing is sent whatever the endpoints say", "false", boolean(), func(c *Config) *bool { return &c.Telemetry.Disabled }).variable("OTEL_SDK_DISABLED"),
+
+	define("audit.mode", "what a record that cannot be written means: required: the program does not run; best_effort: it is logged; off: nothing is recorded", "required", oneOf("required", "best_effort", "off"), func(c *Config) *string { return &c.Audit.Mode }),
+	define("audit.keep_days", "how many days of the audit log are kept; 0: all", "90", count(0, 36500), func(c *Config) *int64 { return &c.Audit.KeepDays }),
+	define("audit.include_code", "whether the audit log holds the programs themselves besides their digests", "false", boolean(), func(c *Config) *bool { return &c.Audit.IncludeCode }),
+	define("audit.sync", "whether each record of the audit log waits until it is on the disk; else it may be lost with the machine's power", "false", boolean(), func(c *Config) *bool { return &c.Audit.Sync }),
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

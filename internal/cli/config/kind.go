@@ -246,8 +246,13 @@ func list(choice ...string) kind[[]string] {
 		}
 		return words, nil
 	}
+	return texts("some of "+strings.Join(choice, ", "), check)
+}
+
+// texts is a list of texts that check accepts.
+func texts(accepts string, check func([]string) ([]string, error)) kind[[]string] {
 	return kind[[]string]{
-		accepts: "some of " + strings.Join(choice, ", "),
+		accepts: accepts,
 		text:    func(s string) ([]string, error) { return check(splitList(s)) },
 		file: func(v any) ([]string, error) {
 			values, ok := v.([]any)
@@ -261,7 +266,7 @@ func list(choice ...string) kind[[]string] {
 			}
 			return check(words)
 		},
-		data: func(words []string) any { return words },
+		data: func(words []string) any { return slices.Concat([]string{}, words) },
 	}
 }
 

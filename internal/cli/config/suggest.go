@@ -35,5 +35,9 @@ func suggest(unknown string, known []string) string {
 	return "known are " + strings.Join(known, ", ")
 }
 
+// Suggest says which of the known words an unknown one may have meant, or
+// which there are.
+func Suggest(unknown string, known []string) string { return suggest(unknown, known) }
+
 // last is a key's name without its section.
 func last(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }

@@ -1,0 +1,119 @@
+package auth
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"paddock/internal/fault"
+)
+
+// lockFile is held by whoever changes a file of this package. Who reads needs
+// no lock: files are only ever replaced, whole.
+const lockFile = "auth.lock"
+
+// lockPatience is how long the lock is tried for what somebody asked for;
+// others hold it for milliseconds.
+const lockPatience = 5 * time.Second
+
+// maxFile bounds in bytes what is read. A thousand tokens take half of it.
+const maxFile = 1 << 20
+
+// locked calls f while no other process and nobody else here changes a file of
+// dir, which it makes if it is not there. It tries for as long as patience.
+func locked(dir string, patience time.Duration, f func() error) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return unusable(err)
+	}
+	lock := flock.New(filepath.Join(dir, lockFile), flock.SetPermissions(0o600))
+	defer lock.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if _, err := lock.TryLockContext(ctx, 5*time.Millisecond); err != nil {
+		return unusable(fmt.Errorf("locking the tokens: %w", err))
+	}
+	return f()
+}
+
+// unusable is what the state folder's own faults become. Clients read its
+// message, so it holds no path.
+func unusable(err error) error {
+	return fault.New(fault.Unavailable, "the tokens in the state folder cannot be read or changed").
+		WithHint("--log-level debug and the server's log say why").WithCause(err)
+}
+
+// readPrivate reads a file that only its user can read and change; fs.ErrNotExist:
+// there is none.
+func readPrivate(path string) ([]byte, fs.FileInfo, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, err
+	}
+	if err != nil {
+		return nil, nil, unusable(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, nil, unusable(err)
+	}
+	name := filepath.Base(path)
+	if why := exposed(info); why != "" {
+		return nil, nil, fault.New(fault.Unavailable, "the file %s in the state folder %s", name, why).
+			WithHint("if nobody else can have used it, make it yours alone: chown it and chmod 600; else remove it")
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, nil, unusable(err)
+	}
+	if len(data) > maxFile {
+		return nil, nil, damaged(name, errors.New("it is too large"))
+	}
+	return data, info, nil
+}
+
+// damaged is the fault of a file that is not what this package wrote. Nobody is
+// let in by what can still be read of it.
+func damaged(name string, err error) *fault.Error {
+	return fault.New(fault.Unavailable, "the file %s in the state folder is damaged", name).
+		WithHint("put a copy back, or remove it and make new tokens: those that it held are refused then").WithCause(err)
+}
+
+// replace writes a file whole, so that after a crash there is the old or the
+// new one. The caller has the lock.
+func replace(path string, data []byte) (err error) {
+	clear(path)
+	temp := path + "." + rand.Text()
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return unusable(err)
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(temp, path)
+	}
+	if err != nil {
+		_ = os.Remove(temp)
+		return unusable(err)
+	}
+	if err := syncFolder(filepath.Dir(path)); err != nil {
+		return unusable(err)
+	}
+	return nil
+}
+
+// clear removes what a process left that ended while it wrote.
+func clear(path string) {
+	left, _ := filepath.Glob(path + ".*")
+	for _, temp := range left {
+		_ = os.Remove(temp)
+	}
+}

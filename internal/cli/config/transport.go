@@ -1,0 +1,98 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// TransportHTTP is the section of the HTTP server.
+type TransportHTTP struct {
+	Host, Path, PublicURL                 string
+	Port                                  int64
+	AllowedHosts, Origins, TrustedProxies []string
+	TLSCert, TLSKey                       string // files; empty: no TLS
+	AllowPlain, MetricsOpen               bool
+	AuthToken                             string // secret; empty: none
+	RateLimitRequests                     int64  // in each RateLimitWindow
+	RateLimitWindow                       time.Duration
+	MaxConcurrentRequests                 int64
+	RequestTimeout, ShutdownGrace         time.Duration
+	MaxRequestBytes                       int64
+}
+
+// leastToken is how many characters a token of the operator's own has to have:
+// 16 of hexadecimal are 64 bits.
+const leastToken = 16
+
+// secret is a text that is never shown.
+func secret() kind[string] {
+	text := func(s string) (string, error) {
+		if strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return "", errors.New("it holds a space, or what is not ASCII")
+		}
+		if s != "" && len(s) < leastToken {
+			return "", fmt.Errorf("it has fewer than %d characters", leastToken)
+		}
+		return s, nil
+	}
+	return kind[string]{
+		accepts: fmt.Sprintf("a text of at least %d characters without spaces", leastToken),
+		text:    text, file: fromString(text), data: func(s string) any {
+			if s == "" {
+				return ""
+			}
+			return "(hidden)"
+		},
+	}
+}
+
+// prefixes is some IP addresses or prefixes, such as 10.0.0.0/8.
+func prefixes() kind[[]string] {
+	return each("IP addresses and prefixes", func(s string) error {
+		_, err := netip.ParseAddr(s)
+		if _, wide := netip.ParsePrefix(s); err != nil && wide != nil {
+			return fmt.Errorf("%q is neither an address nor a prefix", s)
+		}
+		return nil
+	})
+}
+
+// origins is some of those that browsers send, or * for all.
+func origins() kind[[]string] {
+	return each("origins of the form scheme://host[:port], or *", func(s string) error {
+		scheme, host, ok := strings.Cut(s, "://")
+		if s != "*" && (!ok || scheme == "" || scheme == "file" || host == "" || strings.ContainsAny(host, "/*?#@ ")) {
+			return fmt.Errorf("%q is not of the form scheme://host[:port]", s)
+		}
+		return nil
+	})
+}
+
+// hosts is some names and addresses.
+func hosts() kind[[]string] {
+	return each("hosts, with or without a port", func(s string) error {
+		if strings.ContainsAny(s, "/*?#@ ") {
+			return fmt.Errorf("%q is not a host", s)
+		}
+		return nil
+	})
+}
+
+// each is a list whose texts are each checked, and there once.
+func each(accepts string, check func(string) error) kind[[]string] {
+	return texts(accepts, func(all []string) ([]string, error) {
+		for i, s := range all {
+			if err := check(s); err != nil {
+				return nil, err
+			}
+			if slices.Contains(all[:i], s) {
+				return nil, fmt.Errorf("%q is there twice", s)
+			}
+		}
+		return all, nil
+	})
+}

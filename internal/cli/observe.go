@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"path/filepath"
+	"time"
+
+	"paddock/internal/audit"
+	"paddock/internal/fault"
+	"paddock/internal/mcpserver"
+	"paddock/internal/sandbox"
+	"paddock/internal/session"
+	"paddock/internal/telemetry"
+)
+
+// How a process is asked, in the audit log.
+const (
+	overCLI   = "cli"
+	overStdio = "stdio"
+	overHTTP  = "http"
+)
+
+// openTelemetry begins to measure as the configuration says. What serves HTTP
+// can be scraped.
+func (p *program) openTelemetry(ctx context.Context) (*telemetry.Telemetry, error) {
+	c := p.config.Telemetry
+	return telemetry.Open(ctx, telemetry.Config{
+		Service: c.Service, Version: build().Version, Endpoint: c.Endpoint, TracesEndpoint: c.TracesEndpoint, MetricsEndpoint: c.MetricsEndpoint,
+		Disabled: c.Disabled, Scrape: p.transport == overHTTP, Log: p.log,
+	})
+}
+
+func (p *program) auditFolder() string { return filepath.Join(p.places.state, "audit") }
+
+// openAudit makes the audit log; t counts what it does not take.
+func (p *program) openAudit(t *telemetry.Telemetry) *audit.Log {
+	c := p.config.Audit
+	return audit.New(audit.Config{
+		Dir: p.auditFolder(), Mode: audit.Mode(c.Mode), Transport: cmp.Or(p.transport, overCLI), KeepDays: int(c.KeepDays),
+		IncludeCode: c.IncludeCode, Sync: c.Sync, Failed: t.AuditFailed, Log: p.log,
+	})
+}
+
+// observer passes on what happens in sessions to who records and who measures
+// it. The audit log's error is the program's.
+func observer(log *audit.Log, t *telemetry.Telemetry) func(context.Context, session.Event) error {
+	return func(ctx context.Context, e session.Event) error {
+		if e.Action == session.Executing && !e.Begun {
+			t.Execution(ctx, measured(e))
+		}
+		return log.Write(ctx, recorded(e))
+	}
+}
+
+// outcome says how an action ended, in one word.
+func outcome(e session.Event) string {
+	switch {
+	case e.Err != nil:
+		return audit.Error
+	case e.Action == session.Executing && !ranWell(e.Exit):
+		return audit.Failure
+	}
+	return audit.Success
+}
+
+func ranWell(e sandbox.Exit) bool { return e.Cause == sandbox.Exited && e.Code == 0 && e.Error == nil }
+
+func measured(e session.Event) telemetry.Execution {
+	m := telemetry.Execution{
+		Language: e.Language, Isolation: e.Isolation, Engine: e.Exit.Engine, Outcome: outcome(e),
+		Queue: e.Queued, Start: e.Start, Run: e.Wall, CPU: e.Exit.Usage.CPU, Fuel: e.Exit.Usage.Fuel,
+	}
+	if by := mcpserver.StoppedBy(e.Exit.Cause); by != "" {
+		m.Outcome = by
+	}
+	return m
+}
+
+func recorded(e session.Event) audit.Record {
+	r := audit.Record{
+		Action: string(e.Action), Principal: string(e.Owner), Session: string(e.Session), Execution: e.Execution,
+		Language: e.Language, Isolation: e.Isolation, Code: e.Code,
+	}
+	switch {
+	case e.Begun:
+		r.Phase = audit.Begin
+		return r
+	case e.Action == session.Executing:
+		r.Phase = audit.End
+	}
+	r.Outcome = outcome(e)
+	if e.Expired {
+		r.Reason = "expired"
+	}
+	switch {
+	case e.Err != nil:
+		r.ErrorType = string(fault.KindOf(e.Err))
+	case e.Action == session.Executing:
+		r.Engine, r.StoppedBy = e.Exit.Engine, mcpserver.StoppedBy(e.Exit.Cause)
+		if e.Exit.Error != nil {
+			r.ErrorType = e.Exit.Error.Type
+		}
+		r.Usage = &audit.Usage{
+			CPUMS: milliseconds(e.Exit.Usage.CPU), WallMS: milliseconds(e.Wall), MemoryBytes: e.Exit.Usage.Memory, Fuel: e.Exit.Usage.Fuel,
+		}
+	}
+	return r
+}
+
+func live(s session.Stats) telemetry.Live {
+	return telemetry.Live{
+		Sessions: s.Sessions, Interpreters: s.Interpreters, Running: s.Running, Queued: s.Queued, MemoryBytes: s.Memory, DiskBytes: s.Disk,
+	}
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

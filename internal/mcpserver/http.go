@@ -1,0 +1,320 @@
+package mcpserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"paddock/internal/session"
+)
+
+// modern is the first version of the protocol without sessions: each request
+// stands for itself. What came before is called legacy here.
+const modern = "2026-07-28"
+
+// The headers of the protocol.
+const (
+	headerVersion = "Mcp-Protocol-Version"
+	headerSession = "Mcp-Session-Id"
+	headerMethod  = "Mcp-Method"
+	headerName    = "Mcp-Name"
+	headerParam   = "Mcp-Param-"
+	headerLast    = "Last-Event-ID"
+)
+
+// HTTPConfig sets a Handler up.
+type HTTPConfig struct {
+	// MaxBody bounds a request's body, in bytes; zero: 16 MiB.
+	MaxBody int64
+	// Tools gives the sets that a request may use; nil, or a nil list: all.
+	Tools func(context.Context) []string
+	// IdleTime is how long a client's MCP session is kept after its last
+	// request; zero: an hour. Its workspace stays, and has a time of its own.
+	IdleTime time.Duration
+	// MaxSessions bounds the MCP sessions of one owner; beyond it the longest
+	// unused one ends. Zero: 100.
+	MaxSessions int
+	// Patience is how long a call is waited for before it becomes a task, where
+	// the client knows tasks. Zero: 10 s.
+	Patience time.Duration
+	// TasksDir is where tasks are kept; empty: there are none.
+	TasksDir string
+}
+
+// Handler serves MCP over HTTP, to clients of every generation at one address:
+// legacy ones with a session, streams that can be resumed and a stream for
+// notifications; modern ones; and plain ones, which send one tools/call and
+// nothing before it. Who makes a request must be settled before: by
+// Config.Binding, from the request's context.
+//
+// Calls of paddock's own tools take a short way (httpcall.go): a run is worth
+// more than the SDK's decoding of it. All else, and whatever is unusual about
+// such a call, is the SDK's.
+type Handler struct {
+	server   *Server
+	config   HTTPConfig
+	sessions sessions
+	tasks    *tasks // nil: there are none
+
+	legacy, modern, plain http.Handler // the SDK's
+
+	ctx   context.Context // ends with Close
+	close context.CancelCauseFunc
+}
+
+// Handler makes one. It ends with Close.
+func (s *Server) Handler(config HTTPConfig) (*Handler, error) {
+	if config.MaxBody == 0 {
+		config.MaxBody = maxLine
+	}
+	if config.IdleTime == 0 {
+		config.IdleTime = time.Hour
+	}
+	if config.MaxSessions == 0 {
+		config.MaxSessions = 100
+	}
+	h := &Handler{server: s, config: config}
+	h.ctx, h.close = context.WithCancelCause(context.Background())
+	if config.TasksDir != "" {
+		var err error
+		if h.tasks, err = openTasks(h.ctx, config.TasksDir, s.log); err != nil {
+			return nil, err
+		}
+	}
+	server := func(r *http.Request) *mcp.Server { return s.with(h.allowed(r.Context()), h.tasks != nil) }
+	options := mcp.StreamableHTTPOptions{
+		MaxRequestBodyBytes: config.MaxBody, DisableLocalhostProtection: true, // both are the web server's
+		Logger: slog.New(ofSDK{s.log.Handler()}), PropagateRequestCancellation: true,
+	}
+	h.plain = mcp.NewStreamableHTTPHandler(server, changed(options, func(o *mcp.StreamableHTTPOptions) { o.Stateless, o.JSONResponse = true, true }))
+	h.modern = mcp.NewStreamableHTTPHandler(server, changed(options, func(o *mcp.StreamableHTTPOptions) { o.Stateless = true }))
+	store := mcp.NewMemoryEventStore(nil)
+	store.SetMaxBytes(64 << 20)
+	h.legacy = mcp.NewStreamableHTTPHandler(server, changed(options, func(o *mcp.StreamableHTTPOptions) { o.EventStore = store }))
+	go h.sweep()
+	return h, nil
+}
+
+func changed(o mcp.StreamableHTTPOptions, change func(*mcp.StreamableHTTPOptions)) *mcp.StreamableHTTPOptions {
+	change(&o)
+	return &o
+}
+
+// Close stops what runs, which ends as cancelled and keeps its sessions, and
+// ends the clients' MCP sessions.
+func (h *Handler) Close() {
+	h.close(errDraining)
+	for _, m := range h.sessions.all() {
+		h.end(m)
+	}
+}
+
+// allowed are the sets of tools that a request may use; nil: all.
+func (h *Handler) allowed(ctx context.Context) []string {
+	if h.config.Tools == nil {
+		return nil
+	}
+	return h.config.Tools(ctx)
+}
+
+// ServeHTTP serves one request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if isModern(r.Header.Get(headerVersion)) && r.Method != http.MethodPost {
+		w.Header().Set("Allow", "POST")
+		refuseHTTP(w, http.StatusMethodNotAllowed, refuse(nil, jsonrpc.CodeInvalidRequest, "invalid request: %s has POST only", modern))
+		return
+	}
+	switch r.Method {
+	case http.MethodPost:
+		h.post(w, r)
+	case http.MethodGet, http.MethodDelete:
+		h.ofSession(w, r)
+	default:
+		w.Header().Set("Allow", "GET, POST, DELETE")
+		refuseHTTP(w, http.StatusMethodNotAllowed, refuse(nil, jsonrpc.CodeInvalidRequest, "invalid request: the method is none of GET, POST and DELETE"))
+	}
+}
+
+// isModern compares versions, which are dates.
+func isModern(version string) bool { return version >= modern }
+
+func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
+	if mediaType(r.Header.Get("Content-Type")) != "application/json" {
+		refuseHTTP(w, http.StatusUnsupportedMediaType, refuse(nil, jsonrpc.CodeInvalidRequest, "invalid request: the Content-Type is not application/json"))
+		return
+	}
+	body, no := h.read(w, r)
+	if no != nil {
+		refuseHTTP(w, no.status(), no)
+		return
+	}
+	m, id, no := h.decode(body)
+	if no != nil {
+		refuseHTTP(w, no.status(), no)
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	owner, err := h.owner(r)
+	if err != nil {
+		refuseHTTP(w, http.StatusForbidden, refuse(id, jsonrpc.CodeInvalidRequest, "%s", problemOf(err).line()))
+		return
+	}
+	if isModern(r.Header.Get(headerVersion)) || m.isModern() {
+		h.postModern(w, r, m, owner)
+		return
+	}
+	h.postLegacy(w, r, m, owner)
+}
+
+func (h *Handler) postModern(w http.ResponseWriter, r *http.Request, m *message, owner session.Owner) {
+	r.Header.Del(headerSession) // it means nothing there
+	switch {
+	case h.callsOurs(r, m):
+		h.call(w, r, m, nil)
+	case h.tasks != nil && taskMethods[m.Method]:
+		h.tasks.serve(w, r, m, owner)
+	default:
+		acceptBoth(r)
+		h.modern.ServeHTTP(w, r)
+	}
+}
+
+func (h *Handler) postLegacy(w http.ResponseWriter, r *http.Request, m *message, owner session.Owner) {
+	given := r.Header.Get(headerSession)
+	if given == "" {
+		switch {
+		case m.Method == "initialize":
+			acceptBoth(r)
+			h.legacy.ServeHTTP(&opening{ResponseWriter: w, opened: func(id string) { h.open(id, owner, m) }}, r)
+		case h.callsOurs(r, m):
+			h.call(w, r, m, nil)
+		default:
+			acceptBoth(r)
+			h.plain.ServeHTTP(w, r)
+		}
+		return
+	}
+	ms := h.sessions.use(given, owner)
+	if ms == nil {
+		noSession(w, m.ID)
+		return
+	}
+	defer ms.release()
+	switch {
+	case m.Method == "notifications/cancelled" && ms.cancel(m.Params.RequestID):
+		w.WriteHeader(http.StatusAccepted)
+	case h.callsOurs(r, m):
+		h.call(w, r, m, ms)
+	default:
+		acceptBoth(r)
+		h.legacy.ServeHTTP(w, r)
+	}
+}
+
+// ofSession serves what has no body: the end of a session, its stream of
+// notifications, and the rest of a stream that broke.
+func (h *Handler) ofSession(w http.ResponseWriter, r *http.Request) {
+	given := r.Header.Get(headerSession)
+	if given == "" {
+		refuseHTTP(w, http.StatusBadRequest, refuse(nil, jsonrpc.CodeInvalidRequest, "invalid request: there is no %s", headerSession))
+		return
+	}
+	owner, err := h.owner(r)
+	if err != nil {
+		refuseHTTP(w, http.StatusForbidden, refuse(nil, jsonrpc.CodeInvalidRequest, "%s", problemOf(err).line()))
+		return
+	}
+	ms := h.sessions.use(given, owner)
+	if ms == nil {
+		noSession(w, nil)
+		return
+	}
+	defer ms.release()
+	switch {
+	case r.Method == http.MethodDelete:
+		h.end(ms)
+		w.WriteHeader(http.StatusNoContent)
+	case ms.resume(w, r):
+	default:
+		h.notifications(w, r)
+	}
+}
+
+// noSession tells a client to begin anew. What is another owner's does not exist.
+func noSession(w http.ResponseWriter, id []byte) {
+	refuseHTTP(w, http.StatusNotFound, refuse(id, jsonrpc.CodeInvalidRequest, "session not found: initialize again"))
+}
+
+// owner tells whose request it is.
+func (h *Handler) owner(r *http.Request) (session.Owner, error) {
+	b, err := h.server.bind(r.Context(), Caller{Header: r.Header})
+	return b.Owner, err
+}
+
+// read takes a request's body.
+func (h *Handler) read(w http.ResponseWriter, r *http.Request) ([]byte, *refusal) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.config.MaxBody))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, refuse(nil, codeTooLarge, "invalid request: a body of more than %d bytes", large.Limit)
+	case err != nil:
+		return nil, refuse(nil, jsonrpc.CodeParseError, "parse error: the body could not be read")
+	}
+	return bytes.TrimSpace(body), nil
+}
+
+// codeTooLarge marks, within this package, a refusal because of a body's length.
+const codeTooLarge = -413
+
+func (r *refusal) status() int {
+	if r.code == codeTooLarge {
+		r.code = jsonrpc.CodeInvalidRequest
+		return http.StatusRequestEntityTooLarge
+	}
+	return http.StatusBadRequest
+}
+
+func refuseHTTP(w http.ResponseWriter, status int, r *refusal) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(r.line()) // who is gone needs no answer
+}
+
+// acceptBoth has the SDK answer clients that do not say what they accept.
+func acceptBoth(r *http.Request) {
+	if a := r.Header.Values("Accept"); len(a) == 0 || len(a) == 1 && strings.HasPrefix(strings.TrimSpace(a[0]), "*/*") {
+		r.Header.Set("Accept", "application/json, text/event-stream")
+	}
+}
+
+func mediaType(v string) string {
+	v, _, _ = strings.Cut(v, ";")
+	return strings.ToLower(strings.TrimSpace(v))
+}
+
+// accepts tells which forms of an answer a client takes. Saying nothing is
+// taking JSON.
+func accepts(r *http.Request) (json, stream bool) {
+	for _, line := range r.Header.Values("Accept") {
+		for part := range strings.SplitSeq(line, ",") {
+			switch mediaType(part) {
+			case "application/json", "application/*":
+				json = true
+			case "text/event-stream", "text/*":
+				stream = true
+			case "*/*":
+				json = true
+			}
+		}
+	}
+	return json || !stream, stream
+}

@@ -1,0 +1,488 @@
+package mcpserver
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"paddock/internal/fault"
+	"paddock/internal/session"
+)
+
+type testOwner struct{}
+
+// overHTTP serves a server's Handler. The header Owner says whose a request is.
+func overHTTP(t *testing.T, s *Server, c HTTPConfig) (*Handler, string) {
+	t.Helper()
+	h, err := s.Handler(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), testOwner{}, r.Header.Get("Owner"))))
+	}))
+	t.Cleanup(func() { h.Close(); web.Close() })
+	return h, web.URL
+}
+
+// ownedByHeader is a Binding for overHTTP; nobody has no sessions.
+func ownedByHeader(ctx context.Context, c Caller) (Bound, error) {
+	owner, _ := ctx.Value(testOwner{}).(string)
+	if owner == "nobody" {
+		return Bound{}, fault.New(fault.Denied, "nobody may do nothing")
+	}
+	return Bound{Owner: session.Owner(owner), Default: c.SessionID}, nil
+}
+
+func newHTTP(t *testing.T, c HTTPConfig) (*Server, *Handler, string) {
+	t.Helper()
+	s := newServer(t, Config{Binding: ownedByHeader}, session.Config{})
+	h, url := overHTTP(t, s, c)
+	return s, h, url
+}
+
+// post sends one request with these headers, as "Name: value".
+func post(t *testing.T, url, body string, headers ...string) *http.Response {
+	t.Helper()
+	return send(t, http.MethodPost, url, body, append([]string{"Content-Type: application/json"}, headers...)...)
+}
+
+func send(t *testing.T, method, url, body string, headers ...string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Add(name, value)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+func bodyOf(t *testing.T, r *http.Response) string {
+	t.Helper()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// called is a tools/call of execute_code.
+func called(id int, code, more string) string {
+	arguments, _ := json.Marshal(map[string]any{"language": "python", "code": code})
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"execute_code","arguments":%s%s}}`, id, arguments, more)
+}
+
+const modernMeta = `,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{%s}}`
+
+func modernHeaders(method, name string) []string {
+	return []string{"MCP-Protocol-Version: 2026-07-28", "Mcp-Method: " + method, "Mcp-Name: " + name, "Accept: application/json, text/event-stream"}
+}
+
+// initialize opens a legacy session and gives the headers that go with it.
+func initialize(t *testing.T, url string, headers ...string) []string {
+	t.Helper()
+	r := post(t, url, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`, headers...)
+	if body := bodyOf(t, r); r.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s", r.Status, body)
+	}
+	headers = append([]string{"Mcp-Session-Id: " + r.Header.Get("Mcp-Session-Id"), "MCP-Protocol-Version: 2025-11-25", "Accept: application/json, text/event-stream"}, headers...)
+	if r = post(t, url, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, headers...); r.StatusCode != http.StatusAccepted {
+		t.Fatalf("%s: %s", r.Status, bodyOf(t, r))
+	}
+	return headers
+}
+
+func TestAPlainClientGetsItsAnswerAsJSON(t *testing.T) {
+	_, _, url := newHTTP(t, HTTPConfig{})
+	for name, headers := range map[string][]string{"nothing but a type": nil, "anything": {"Accept: */*"}, "a charset": {"Accept: application/json; charset=utf-8"}} {
+		r := post(t, url, called(7, "print('hi')\nx = 5", ""), headers...)
+		body := bodyOf(t, r)
+		if r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "application/json" || !strings.HasPrefix(body, `{"jsonrpc":"2.0","id":7,"result":{`) || !strings.Contains(body, `"stdout":"hi\n"`) {
+			t.Errorf("%s: %s %s", name, r.Status, body)
+		}
+	}
+	first := bodyOf(t, post(t, url, called(1, "y = 41", "")))
+	var answer struct {
+		Result struct {
+			StructuredContent struct {
+				SessionID string `json:"session_id"`
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(first), &answer); err != nil {
+		t.Fatal(err)
+	}
+	again := fmt.Sprintf(`{"jsonrpc":"2.0","id":"b","method":"tools/call","params":{"name":"execute_code","arguments":{"code":"y","session_id":%q}}}`, answer.Result.StructuredContent.SessionID)
+	if body := bodyOf(t, post(t, url, again)); !strings.Contains(body, `"result":"41"`) {
+		t.Errorf("the session's handle does not work: %s", body)
+	}
+	if body := bodyOf(t, post(t, url, again, "Owner: else")); !strings.Contains(body, `"code":"not_found"`) {
+		t.Errorf("somebody else's handle works: %s", body)
+	}
+	if body := bodyOf(t, post(t, url, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)); !strings.Contains(body, `"execute_code"`) {
+		t.Errorf("tools/list: %s", body)
+	}
+}
+
+func TestRequestsThatAreNone(t *testing.T) {
+	_, _, url := newHTTP(t, HTTPConfig{MaxBody: 4096})
+	for name, c := range map[string]struct {
+		body   string
+		status int
+		says   string
+	}{
+		"nothing":          {"", 400, "parse error"},
+		"no JSON":          {"{", 400, "parse error"},
+		"not UTF-8":        {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}", 400, "parse error"},
+		"a key twice":      {`{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}`, 400, "stands twice"},
+		"too deep":         {`{"jsonrpc":"2.0","id":1,"method":"ping","params":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}`, 400, "nested more than"},
+		"too large":        {`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + strings.Repeat("a", 5000) + `"}}`, 413, "more than 4096 bytes"},
+		"an id with parts": {`{"jsonrpc":"2.0","id":1.5,"method":"ping"}`, 400, "an id is"},
+		"a batch of 1000":  {"[" + strings.Repeat("{},", 999) + "{}]", 400, "1 to 100"},
+		"an empty batch":   {"[]", 400, "1 to 100"},
+		"upper case":       {`{"jsonrpc":"2.0","id":1,"Method":"tools/call","method":"nothing"}`, 400, ""},
+	} {
+		r := post(t, url, c.body)
+		if body := bodyOf(t, r); r.StatusCode != c.status || !strings.Contains(body, c.says) {
+			t.Errorf("%s: %s %s", name, r.Status, body)
+		}
+	}
+	if r := send(t, http.MethodPost, url, called(1, "x = 1", ""), "Content-Type: text/plain"); r.StatusCode != http.StatusUnsupportedMediaType {
+		t.Errorf("text/plain: %s", r.Status)
+	}
+	if r := send(t, http.MethodPut, url, ""); r.StatusCode != http.StatusMethodNotAllowed || r.Header.Get("Allow") == "" {
+		t.Errorf("PUT: %s", r.Status)
+	}
+	if r := post(t, url, called(1, "x = 1", ""), "Owner: nobody"); r.StatusCode != http.StatusForbidden {
+		t.Errorf("nobody: %s", r.Status)
+	}
+}
+
+func TestALegacySession(t *testing.T) {
+	s, h, url := newHTTP(t, HTTPConfig{})
+	one, two := initialize(t, url, "Owner: one"), initialize(t, url, "Owner: two")
+	post(t, url, called(1, "x = 5", ""), one...)
+	if body := bodyOf(t, post(t, url, called(2, "x", ""), one...)); !strings.Contains(body, `"result":"5"`) {
+		t.Errorf("its calls share no workspace: %s", body)
+	}
+	if body := bodyOf(t, post(t, url, called(1, "x", ""), two...)); !strings.Contains(body, "NameError") {
+		t.Errorf("two share a workspace: %s", body)
+	}
+	stolen := append([]string{one[0]}, two[1:]...)
+	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
+		if r := send(t, method, url, called(3, "x", ""), append([]string{"Content-Type: application/json"}, stolen...)...); r.StatusCode != http.StatusNotFound {
+			t.Errorf("%s in somebody else's session: %s", method, r.Status)
+		}
+	}
+	if r := send(t, http.MethodDelete, url, "", one...); r.StatusCode != http.StatusNoContent {
+		t.Errorf("DELETE: %s", r.Status)
+	}
+	if r := post(t, url, called(4, "x", ""), one...); r.StatusCode != http.StatusNotFound {
+		t.Errorf("a call after the session's end: %s", r.Status)
+	}
+	if n := len(h.sessions.all()); n != 1 {
+		t.Errorf("%d sessions are left", n)
+	}
+	if all, err := s.config.Sessions.List("one"); err != nil || len(all) != 1 {
+		t.Errorf("the workspace went with the session: %v, %v", all, err)
+	}
+}
+
+func TestTheLongestUnusedSessionMakesRoom(t *testing.T) {
+	_, h, url := newHTTP(t, HTTPConfig{MaxSessions: 2})
+	first := initialize(t, url)
+	initialize(t, url, "Owner: else")
+	initialize(t, url)
+	initialize(t, url)
+	if r := post(t, url, called(1, "x = 1", ""), first...); r.StatusCode != http.StatusNotFound {
+		t.Errorf("the first one: %s", r.Status)
+	}
+	if n := len(h.sessions.all()); n != 3 {
+		t.Errorf("there are %d", n)
+	}
+}
+
+// events reads a stream, one event after the other; "" at its end.
+type events struct {
+	t *testing.T
+	r *bufio.Reader
+}
+
+func (e events) next() (id, data string) {
+	e.t.Helper()
+	for {
+		line, err := e.r.ReadString('\n')
+		switch line = strings.TrimRight(line, "\n"); {
+		case err != nil:
+			return "", ""
+		case strings.HasPrefix(line, "id: "):
+			id = line[4:]
+		case strings.HasPrefix(line, "data: "):
+			data = line[6:]
+		case line == "" && (id != "" || data != ""):
+			return id, data
+		}
+	}
+}
+
+func TestACallThatTakesTimeIsAStream(t *testing.T) {
+	_, _, url := newHTTP(t, HTTPConfig{})
+	session := initialize(t, url)
+	for name, c := range map[string]struct {
+		body    string
+		headers []string
+		ids     bool
+	}{
+		"legacy": {called(1, "print('a')\nsleep(0.4)\nprint('b')", `,"_meta":{"progressToken":"p"}`), session, true},
+		"modern": {called(1, "print('a')\nsleep(0.4)\nprint('b')", fmt.Sprintf(strings.Replace(modernMeta, "{", `{"progressToken":"p",`, 1), "")), modernHeaders("tools/call", "execute_code"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := post(t, url, c.body, c.headers...)
+			if r.Header.Get("Content-Type") != "text/event-stream" || r.Header.Get("X-Accel-Buffering") != "no" {
+				t.Fatalf("%s: %s", r.Status, bodyOf(t, r))
+			}
+			all := bodyOf(t, r)
+			if strings.Count(all, `"progressToken":"p"`) < 2 || !strings.Contains(all, `"message":"a"`) || !strings.Contains(all, `"stdout":"a\nb\n"`) || strings.Contains(all, "id: ") != c.ids {
+				t.Errorf("%s", all)
+			}
+		})
+	}
+}
+
+func TestABrokenStreamIsResumed(t *testing.T) {
+	_, _, url := newHTTP(t, HTTPConfig{})
+	session := initialize(t, url)
+	ctx, hangUp := context.WithCancel(t.Context())
+	r, _ := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(called(1, "print('a')\nsleep(1)\nprint('b')", `,"_meta":{"progressToken":1}`)))
+	r.Header.Set("Content-Type", "application/json")
+	for _, h := range session {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Set(name, value)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, _ := events{t, bufio.NewReader(resp.Body)}.next() // the first has no data
+	hangUp()
+	resp.Body.Close()
+	again := send(t, http.MethodGet, url, "", append([]string{"Last-Event-ID: " + last}, session...)...)
+	stream := events{t, bufio.NewReader(again.Body)}
+	_, progress := stream.next()
+	var data string
+	for next := progress; next != ""; _, next = stream.next() {
+		data = next
+	}
+	if !strings.Contains(progress, `"message":"a"`) || !strings.Contains(data, `"stdout":"a\nb\n"`) {
+		t.Errorf("it goes on with %s and ends with %s", progress, data)
+	}
+	if all := bodyOf(t, send(t, http.MethodGet, url, "", append([]string{"Last-Event-ID: " + last}, session...)...)); !strings.Contains(all, `"stdout":"a\nb\n"`) {
+		t.Errorf("afterwards it is %s", all)
+	}
+}
+
+// waitFor waits until something has become true.
+func waitFor(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for range 500 {
+		if is() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("in vain: " + what)
+}
+
+func TestWhatStopsACall(t *testing.T) {
+	s, _, url := newHTTP(t, HTTPConfig{})
+	running := func(owner session.Owner) func() bool {
+		return func() bool {
+			all, err := s.config.Sessions.List(owner)
+			return err == nil && len(all) > 0 && all[0].State == session.Running
+		}
+	}
+	still := func(owner session.Owner) func() bool { return func() bool { return !running(owner)() } }
+	for name, c := range map[string]struct {
+		legacy bool
+		stop   func(headers []string, hangUp func())
+	}{
+		"a plain client hangs up":         {false, func(_ []string, hangUp func()) { hangUp() }},
+		"a client with a session ends it": {true, func(h []string, _ func()) { send(t, http.MethodDelete, url, "", h...) }},
+		"a client with a session cancels the call": {true, func(h []string, _ func()) {
+			if r := post(t, url, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, h...); r.StatusCode != http.StatusAccepted {
+				t.Errorf("cancelled: %s", r.Status)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			owner := strings.ReplaceAll(name, " ", "-")
+			headers := []string{"Owner: " + owner}
+			if c.legacy {
+				headers = initialize(t, url, headers...)
+			}
+			ctx, hangUp := context.WithCancel(t.Context())
+			defer hangUp()
+			r, _ := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(called(1, "x = 1\nsleep(20)", "")))
+			r.Header.Set("Content-Type", "application/json")
+			for _, h := range headers {
+				name, value, _ := strings.Cut(h, ": ")
+				r.Header.Set(name, value)
+			}
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				if resp, err := http.DefaultClient.Do(r); err == nil {
+					_, _ = io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+				}
+			}()
+			waitFor(t, "it runs", running(session.Owner(owner)))
+			c.stop(headers, hangUp)
+			<-done
+			waitFor(t, "it stops", still(session.Owner(owner)))
+		})
+	}
+}
+
+func TestTwoCallsWithOneIDAreRefused(t *testing.T) {
+	s, _, url := newHTTP(t, HTTPConfig{})
+	session := initialize(t, url)
+	go func() {
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(called(1, "sleep(20)", "")))
+		r.Header.Set("Content-Type", "application/json")
+		for _, h := range session {
+			name, value, _ := strings.Cut(h, ": ")
+			r.Header.Set(name, value)
+		}
+		if resp, err := http.DefaultClient.Do(r); err == nil {
+			resp.Body.Close()
+		}
+	}()
+	waitFor(t, "it runs", func() bool { all, _ := s.config.Sessions.List(""); return len(all) == 1 && all[0].State != "idle" })
+	if r := post(t, url, called(1, "x = 1", ""), session...); r.StatusCode != http.StatusBadRequest {
+		t.Errorf("the second one: %s", r.Status)
+	}
+}
+
+func TestModernRequests(t *testing.T) {
+	_, _, url := newHTTP(t, HTTPConfig{})
+	good := called(1, "x = 5", fmt.Sprintf(modernMeta, ""))
+	r := post(t, url, good, modernHeaders("tools/call", "execute_code")...)
+	if body := bodyOf(t, r); r.StatusCode != 200 || !strings.Contains(body, `"resultType":"complete"`) || !strings.Contains(body, "io.modelcontextprotocol/serverInfo") || r.Header.Get("Mcp-Session-Id") != "" {
+		t.Errorf("%s %s", r.Status, body)
+	}
+	for name, c := range map[string]struct {
+		body    string
+		headers []string
+		status  int
+		code    string
+	}{
+		"another method in the header":     {good, modernHeaders("tools/list", "execute_code"), 400, "-32020"},
+		"another name in the header":       {good, modernHeaders("tools/call", "read_file"), 400, "-32020"},
+		"no header":                        {good, []string{"Accept: application/json, text/event-stream"}, 400, "-32020"},
+		"another version in the header":    {good, []string{"MCP-Protocol-Version: 2025-11-25"}, 400, "-3202"},
+		"an unknown version":               {strings.ReplaceAll(good, "2026-07-28", "2030-01-01"), []string{"MCP-Protocol-Version: 2030-01-01", "Mcp-Method: tools/call", "Mcp-Name: execute_code"}, 400, "-32022"},
+		"no capabilities":                  {called(1, "x", `,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}`), modernHeaders("tools/call", "execute_code"), 400, "-32602"},
+		"an unknown method":                {`{"jsonrpc":"2.0","id":1,"method":"nothing/there","params":{"x":1` + fmt.Sprintf(modernMeta, "") + `}}`, modernHeaders("nothing/there", ""), 404, "-32601"},
+		"an argument without its header":   {strings.Replace(good, `"language"`, `"session_id":"s","language"`, 1), modernHeaders("tools/call", "execute_code"), 400, "-32020"},
+		"an argument and another's header": {strings.Replace(good, `"language"`, `"session_id":"s","language"`, 1), append(modernHeaders("tools/call", "execute_code"), "Mcp-Param-Session-Id: t"), 400, "-32020"},
+	} {
+		r := post(t, url, c.body, c.headers...)
+		if body := bodyOf(t, r); r.StatusCode != c.status || !strings.Contains(body, c.code) {
+			t.Errorf("%s: %s %s", name, r.Status, body)
+		}
+	}
+	named := append(modernHeaders("tools/call", "execute_code"), "Mcp-Param-Session-Id: s")
+	if body := bodyOf(t, post(t, url, strings.Replace(good, `"language"`, `"session_id":"s","language"`, 1), named...)); !strings.Contains(body, `"not_found"`) {
+		t.Errorf("a header that repeats the argument: %s", body)
+	}
+	if r := send(t, http.MethodGet, url, "", "MCP-Protocol-Version: 2026-07-28"); r.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("GET: %s", r.Status)
+	}
+}
+
+func TestTheSDKsClient(t *testing.T) {
+	_, _, url := newHTTP(t, HTTPConfig{})
+	for _, version := range []string{"2025-06-18", "2025-11-25", "2026-07-28"} {
+		t.Run(version, func(t *testing.T) {
+			progress := make(chan string, 10)
+			client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{
+				ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { progress <- r.Params.Message },
+			})
+			cs, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer cs.Close()
+			params := &mcp.CallToolParams{Name: "execute_code", Arguments: map[string]any{"language": "python", "code": "print('seen')\nsleep(0.3)\nx = 2"}}
+			params.SetProgressToken("t")
+			res, err := cs.CallTool(t.Context(), params)
+			if err != nil || res.IsError {
+				t.Fatalf("%+v, %v", res, err)
+			}
+			if m := <-progress; m != "seen" {
+				t.Errorf("the progress is %q", m)
+			}
+			if tools, err := cs.ListTools(t.Context(), nil); err != nil || len(tools.Tools) == 0 {
+				t.Errorf("%v, %v", tools, err)
+			}
+		})
+	}
+}
+
+func TestScopesDecideWhichToolsThereAre(t *testing.T) {
+	_, _, url := newHTTP(t, HTTPConfig{Tools: func(ctx context.Context) []string {
+		if owner, _ := ctx.Value(testOwner{}).(string); owner == "files" {
+			return []string{"files"}
+		}
+		return nil
+	}})
+	for _, headers := range [][]string{{"Owner: files"}, initialize(t, url, "Owner: files")} {
+		if body := bodyOf(t, post(t, url, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`, headers...)); strings.Contains(body, `"execute_code"`) || !strings.Contains(body, `"read_file"`) {
+			t.Errorf("it is offered %s", body)
+		}
+		if body := bodyOf(t, post(t, url, called(3, "x = 1", ""), headers...)); !strings.Contains(body, "unknown tool") {
+			t.Errorf("it may call: %s", body)
+		}
+	}
+}
+
+func TestClosingCancelsWhatRuns(t *testing.T) {
+	s, h, url := newHTTP(t, HTTPConfig{})
+	answer := make(chan string, 1)
+	go func() {
+		resp, err := http.Post(url, "application/json", strings.NewReader(called(1, "x = 1\nsleep(20)", "")))
+		if err != nil {
+			answer <- err.Error()
+			return
+		}
+		defer resp.Body.Close()
+		b, _ := io.ReadAll(resp.Body)
+		answer <- string(b)
+	}()
+	waitFor(t, "it runs", func() bool {
+		all, _ := s.config.Sessions.List("")
+		return len(all) == 1 && all[0].State == session.Running
+	})
+	h.Close()
+	if a := <-answer; !strings.Contains(a, `"stopped_by":"cancelled"`) {
+		t.Errorf("the client hears %s", a)
+	}
+}

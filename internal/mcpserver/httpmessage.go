@@ -1,0 +1,173 @@
+package mcpserver
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	parsing "github.com/segmentio/encoding/json"
+)
+
+// tasksExtension is what a client declares that knows tasks.
+const tasksExtension = "io.modelcontextprotocol/tasks"
+
+// message is what the short way has to know of a request. Of a batch, and of
+// what is not shaped like this, it is empty: the SDK has it.
+type message struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params struct {
+		// Of tools/call.
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
+		// Of what answers an input_required, which is not ours.
+		Responses json.RawMessage `json:"inputResponses"`
+		State     json.RawMessage `json:"requestState"`
+		// Of initialize.
+		Version string              `json:"protocolVersion"`
+		Client  *mcp.Implementation `json:"clientInfo"`
+		// Of notifications/cancelled.
+		RequestID json.RawMessage `json:"requestId"`
+		// Of tasks/get, tasks/update and tasks/cancel.
+		TaskID string `json:"taskId"`
+
+		Meta meta `json:"_meta"`
+	} `json:"params"`
+}
+
+// meta is what goes along with a request.
+type meta struct {
+	Token        json.RawMessage     `json:"progressToken"`
+	Version      string              `json:"io.modelcontextprotocol/protocolVersion"`
+	Client       *mcp.Implementation `json:"io.modelcontextprotocol/clientInfo"`
+	Capabilities *capabilities       `json:"io.modelcontextprotocol/clientCapabilities"`
+	TraceParent  string              `json:"traceparent"`
+	TraceState   string              `json:"tracestate"`
+	Baggage      string              `json:"baggage"`
+}
+
+// trace is what a client says of its trace, as telemetry takes it; nil: nothing.
+func (m *meta) trace() map[string]any {
+	if m.TraceParent == "" {
+		return nil
+	}
+	return map[string]any{"traceparent": m.TraceParent, "tracestate": m.TraceState, "baggage": m.Baggage}
+}
+
+type capabilities struct {
+	Extensions map[string]json.RawMessage `json:"extensions"`
+}
+
+func (m *message) isModern() bool { return isModern(m.Params.Meta.Version) }
+
+// knowsTasks tells whether the client declared tasks with this very request.
+func (m *message) knowsTasks() bool {
+	c := m.Params.Meta.Capabilities
+	return c != nil && c.Extensions[tasksExtension] != nil
+}
+
+// decode checks a body as stdio checks a line, and gives its message.
+func (h *Handler) decode(body []byte) (*message, json.RawMessage, *refusal) {
+	m := &message{}
+	if len(body) > 0 && body[0] == '[' {
+		return m, nil, h.checkBatch(body)
+	}
+	head, err := inspect(body)
+	if err != nil {
+		_, no := decodeMessage(body) // says what is wrong with it
+		return nil, nil, no
+	}
+	if id := usable(head.id); head.request && (head.id == nil || id != nil) {
+		if parseMessage(body, m) != nil {
+			*m = message{}
+		}
+		m.ID = id
+		return m, id, nil
+	}
+	_, no := decodeMessage(body)
+	return m, nil, no
+}
+
+func (h *Handler) checkBatch(body []byte) *refusal {
+	var parts []json.RawMessage
+	if _, err := inspect(body); err != nil || json.Unmarshal(body, &parts) != nil {
+		return refuse(nil, jsonrpc.CodeParseError, "parse error: not JSON that everybody reads the same")
+	}
+	if len(parts) == 0 || len(parts) > maxBatch {
+		return refuse(nil, jsonrpc.CodeInvalidRequest, "invalid request: a batch has 1 to %d messages", maxBatch)
+	}
+	return nil
+}
+
+// parseMessage decodes without Go's tolerance for a key's upper and lower case,
+// as the SDK does: both must read the same.
+func parseMessage(body []byte, m *message) error {
+	_, err := parsing.Parse(body, m, parsing.DontMatchCaseInsensitiveStructFields|parsing.DontCopyRawMessage|parsing.DontCopyString)
+	return err
+}
+
+// callsOurs tells whether a request is an ordinary call of one of paddock's own
+// tools. Whatever is wrong or special about it is not: the SDK says what.
+func (h *Handler) callsOurs(r *http.Request, m *message) bool {
+	if m.Method != "tools/call" || m.ID == nil || m.Params.Responses != nil || m.Params.State != nil {
+		return false
+	}
+	if !h.server.offers(m.Params.Name, h.allowed(r.Context())) {
+		return false
+	}
+	version := r.Header.Get(headerVersion)
+	if !isModern(version) {
+		return m.Params.Meta.Version == "" && (version == "" || legacyVersions[version])
+	}
+	return version == modern && m.Params.Meta.Version == modern && m.Params.Meta.Capabilities != nil &&
+		r.Header.Get(headerMethod) == m.Method && r.Header.Get(headerName) == m.Params.Name && sameParams(r.Header, m.Params.Arguments)
+}
+
+var legacyVersions = map[string]bool{"2024-11-05": true, "2025-03-26": true, "2025-06-18": true, "2025-11-25": true}
+
+// sameParams tells whether the headers repeat the arguments that they have to,
+// in the plainest way.
+func sameParams(h http.Header, arguments json.RawMessage) bool {
+	var in struct {
+		Session *string `json:"session_id"`
+	}
+	given := h.Values(headerParam + sessionHeader)
+	for name := range h {
+		if strings.HasPrefix(name, headerParam) && name != headerParam+sessionHeader {
+			return false
+		}
+	}
+	if len(arguments) > 0 {
+		if _, err := parsing.Parse(arguments, &in, parsing.DontMatchCaseInsensitiveStructFields); err != nil {
+			return false
+		}
+	}
+	if in.Session == nil {
+		return len(given) == 0
+	}
+	return len(given) == 1 && given[0] == *in.Session
+}
+
+// sessionHeader is under what name a modern client repeats a call's session in
+// a header, for whoever passes requests on by it.
+const sessionHeader = "Session-Id"
+
+// offers tells whether a tool is in one of these sets; nil: all.
+func (s *Server) offers(name string, only []string) bool {
+	if _, ok := s.tools[name]; !ok {
+		return false
+	}
+	if only == nil {
+		return true
+	}
+	for _, set := range only {
+		for _, n := range s.sets[set] {
+			if n == name {
+				return true
+			}
+		}
+	}
+	return false
+}

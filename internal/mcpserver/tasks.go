@@ -1,0 +1,307 @@
+package mcpserver
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"paddock/internal/fault"
+	"paddock/internal/session"
+)
+
+const (
+	// taskTTL is how long a task can be asked for after it was made, and as long
+	// as it runs.
+	taskTTL = 24 * time.Hour
+	// pollEvery is how often a client is told to ask.
+	pollEvery = time.Second
+	// mostTasks bounds the tasks of one owner.
+	mostTasks = 200
+)
+
+// The states of a task.
+const (
+	taskWorking   = "working"
+	taskCompleted = "completed"
+	taskFailed    = "failed"
+	taskCancelled = "cancelled"
+)
+
+// taskMethods are those of the tasks extension.
+var taskMethods = map[string]bool{"tasks/get": true, "tasks/update": true, "tasks/cancel": true}
+
+var (
+	errTaskCancelled = fault.New(fault.Cancelled, "the task was cancelled")
+	taskID           = regexp.MustCompile(`^[A-Z2-7]{26}$`)
+)
+
+// tasks are the calls that took longer than their clients waited for (the
+// extension io.modelcontextprotocol/tasks). Each is a file: a task that a client
+// has heard of is there after a restart, with its result or as one that failed.
+// It is safe for concurrent use.
+type tasks struct {
+	dir string
+	log *slog.Logger
+	ctx context.Context
+
+	mu   sync.Mutex // guards what follows, and the files
+	byID map[string]*task
+}
+
+// task is one of them. The result is in its file alone.
+type task struct {
+	taskRecord
+	cancel    context.CancelCauseFunc // nil: it has ended
+	cancelled bool
+}
+
+// taskRecord is a task's file.
+type taskRecord struct {
+	ID      string          `json:"id"`
+	Owner   session.Owner   `json:"owner"`
+	Tool    string          `json:"tool"`
+	Status  string          `json:"status"`
+	Created time.Time       `json:"created"`
+	Updated time.Time       `json:"updated"`
+	Result  json.RawMessage `json:"result,omitempty"`
+	Error   *taskError      `json:"error,omitempty"`
+}
+
+// taskError is what failed in place of a result: a JSON-RPC error.
+type taskError struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+}
+
+// openTasks reads the tasks of a folder, which is made when it is not there.
+// What ran when paddock ended has failed.
+func openTasks(ctx context.Context, dir string, log *slog.Logger) (*tasks, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the tasks' folder: %w", err)
+	}
+	t := &tasks{dir: dir, log: log, ctx: ctx, byID: map[string]*task{}}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("reading the tasks: %w", err)
+	}
+	for _, e := range entries {
+		id, ok := strings.CutSuffix(e.Name(), ".json")
+		if !ok || !taskID.MatchString(id) {
+			continue
+		}
+		k := &task{}
+		if k.taskRecord, err = t.read(id); err != nil {
+			log.Warn("a task cannot be read", "task", id, "cause", err)
+			continue
+		}
+		k.Result = nil
+		t.byID[id] = k
+		if k.Status == taskWorking {
+			k.Error = &taskError{jsonrpc.CodeInternalError, "paddock ended while it ran; the session is as the last finished run left it"}
+			if err := t.settle(k, taskFailed, nil); err != nil {
+				log.Warn("a task cannot be written", "task", id, "cause", err)
+			}
+		}
+	}
+	return t, nil
+}
+
+// create makes a task of a call that runs: done gives its result, once. When
+// create returns, the task is on disk.
+func (t *tasks) create(owner session.Owner, tool string, cancel context.CancelCauseFunc, done <-chan *mcp.CallToolResult) (map[string]any, error) {
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	k := &task{taskRecord: taskRecord{ID: rand.Text(), Owner: owner, Tool: tool, Status: taskWorking, Created: now, Updated: now}, cancel: cancel}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.makeRoom(owner, now); err != nil {
+		return nil, err
+	}
+	if err := t.write(k.taskRecord); err != nil {
+		return nil, fault.New(fault.Unavailable, "the task cannot be kept").WithCause(err)
+	}
+	t.byID[k.ID] = k
+	go t.follow(k, done)
+	res := k.fields()
+	res["resultType"] = "task"
+	return res, nil
+}
+
+// follow waits for a task's result.
+func (t *tasks) follow(k *task, done <-chan *mcp.CallToolResult) {
+	res := <-done
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k.cancel(nil)
+	k.cancel = nil
+	status, result := taskCompleted, wireOf(res)
+	out := &result
+	if k.cancelled {
+		status, out = taskCancelled, nil
+	}
+	if err := t.settle(k, status, out); err != nil {
+		t.log.Error("a task's result cannot be kept", "task", k.ID, "cause", err)
+		k.Status, k.Error = taskFailed, &taskError{jsonrpc.CodeInternalError, "the result could not be kept"}
+	}
+}
+
+// settle writes how a task ended; t.mu is held, or nobody else has t yet.
+func (t *tasks) settle(k *task, status string, result *wireResult) error {
+	k.Status, k.Updated = status, time.Now().UTC().Truncate(time.Millisecond)
+	record := k.taskRecord
+	if result != nil {
+		record.Result = encoded(result)
+	}
+	return t.write(record)
+}
+
+// makeRoom forgets what is over its time, and refuses more than mostTasks.
+func (t *tasks) makeRoom(owner session.Owner, now time.Time) error {
+	var own []*task
+	for _, k := range t.byID {
+		if k.cancel == nil && now.Sub(k.Created) > taskTTL {
+			t.forget(k)
+		} else if k.Owner == owner {
+			own = append(own, k)
+		}
+	}
+	if len(own) < mostTasks {
+		return nil
+	}
+	oldest := slices.MinFunc(own, func(a, b *task) int { return cmp.Compare(a.Created.UnixNano(), b.Created.UnixNano()) })
+	f := fault.New(fault.Exhausted, "there are %d tasks already", len(own)).WithHint("they are kept for %v", taskTTL)
+	f.RetryAfter = max(0, taskTTL-now.Sub(oldest.Created))
+	return f
+}
+
+func (t *tasks) forget(k *task) {
+	delete(t.byID, k.ID)
+	if err := os.Remove(t.path(k.ID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.log.Warn("a task cannot be removed", "task", k.ID, "cause", err)
+	}
+}
+
+func (t *tasks) path(id string) string { return filepath.Join(t.dir, id+".json") }
+
+func (t *tasks) read(id string) (r taskRecord, err error) {
+	data, err := os.ReadFile(t.path(id))
+	if err == nil {
+		err = json.Unmarshal(data, &r)
+	}
+	return r, err
+}
+
+// write puts a record in place, whole or not at all.
+func (t *tasks) write(r taskRecord) error {
+	f, err := os.CreateTemp(t.dir, "new-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(encoded(r))
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), t.path(r.ID))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return syncDir(t.dir)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrPermission) { // Windows cannot
+		return err
+	}
+	return nil
+}
+
+// fields are what every answer about a task holds.
+func (k *task) fields() map[string]any {
+	return map[string]any{
+		"taskId": k.ID, "status": k.Status, "createdAt": k.Created.Format(time.RFC3339Nano), "lastUpdatedAt": k.Updated.Format(time.RFC3339Nano),
+		"ttlMs": taskTTL.Milliseconds(), "pollIntervalMs": pollEvery.Milliseconds(),
+	}
+}
+
+// serve answers one request of the extension.
+func (t *tasks) serve(w http.ResponseWriter, r *http.Request, m *message, owner session.Owner) {
+	result, no := t.answer(r, m, owner)
+	w.Header().Set("Content-Type", "application/json")
+	if no != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = w.Write(encoded(map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": no})) // who is gone needs no answer
+		return
+	}
+	result["resultType"] = "complete"
+	_, _ = w.Write(encoded(response{JSONRPC: "2.0", ID: m.ID, Result: result}))
+}
+
+func (t *tasks) answer(r *http.Request, m *message, owner session.Owner) (map[string]any, *jsonrpc.Error) {
+	meta := m.Params.Meta
+	switch {
+	case m.ID == nil:
+		return nil, &jsonrpc.Error{Code: codeInvalidRequest, Message: "invalid request: it has no id"}
+	case meta.Version != modern, meta.Capabilities == nil:
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid params: _meta says neither the protocol's version nor the client's capabilities"}
+	case r.Header.Get(headerVersion) != modern, r.Header.Get(headerMethod) != m.Method, r.Header.Get(headerName) != m.Params.TaskID:
+		return nil, &jsonrpc.Error{Code: mcp.CodeHeaderMismatch, Message: fmt.Sprintf("%s, %s and %s do not repeat what the body says", headerVersion, headerMethod, headerName)}
+	case !m.knowsTasks():
+		return nil, &jsonrpc.Error{
+			Code: mcp.CodeMissingRequiredClientCapabilities, Message: "the client did not declare " + tasksExtension,
+			Data: encoded(map[string]any{"requiredCapabilities": map[string]any{"extensions": map[string]any{tasksExtension: map[string]any{}}}}),
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := t.byID[m.Params.TaskID]
+	if k == nil || k.Owner != owner { // what is another owner's does not exist
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no such task"}
+	}
+	switch m.Method {
+	case "tasks/get":
+		return t.get(k)
+	case "tasks/cancel":
+		if k.cancel != nil {
+			k.cancelled = true
+			k.cancel(errTaskCancelled)
+		}
+	}
+	return map[string]any{}, nil
+}
+
+// get is a task with what came of it; t.mu is held.
+func (t *tasks) get(k *task) (map[string]any, *jsonrpc.Error) {
+	res := k.fields()
+	switch k.Status {
+	case taskCompleted:
+		record, err := t.read(k.ID)
+		if err != nil {
+			t.log.Error("a task's result cannot be read", "task", k.ID, "cause", err)
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the task's result cannot be read"}
+		}
+		res["result"] = record.Result
+	case taskFailed:
+		res["error"] = k.Error
+	}
+	return res, nil
+}

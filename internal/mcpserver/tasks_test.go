@@ -1,0 +1,136 @@
+package mcpserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"paddock/internal/session"
+)
+
+const knowsTasks = `"extensions":{"io.modelcontextprotocol/tasks":{}}`
+
+// ofTask asks for a task.
+func ofTask(t *testing.T, url, method, id string, headers ...string) (status int, result map[string]any, code int) {
+	t.Helper()
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"taskId":%q`+modernMeta+`}}`, method, id, knowsTasks)
+	r := post(t, url, body, append(modernHeaders(method, id), headers...)...)
+	var answer struct {
+		Result map[string]any
+		Error  struct{ Code int }
+	}
+	if err := json.Unmarshal([]byte(bodyOf(t, r)), &answer); err != nil {
+		t.Fatal(err)
+	}
+	return r.StatusCode, answer.Result, answer.Error.Code
+}
+
+// asTask makes a call that becomes a task.
+func asTask(t *testing.T, url, code string) (id string) {
+	t.Helper()
+	r := post(t, url, called(1, code, fmt.Sprintf(modernMeta, knowsTasks)), modernHeaders("tools/call", "execute_code")...)
+	var answer struct{ Result map[string]any }
+	body := bodyOf(t, r)
+	if err := json.Unmarshal([]byte(body), &answer); err != nil || answer.Result["resultType"] != "task" || answer.Result["status"] != "working" {
+		t.Fatalf("%v: %s", err, body)
+	}
+	return answer.Result["taskId"].(string)
+}
+
+func settled(t *testing.T, url, id string) (result map[string]any) {
+	t.Helper()
+	waitFor(t, "it ends", func() bool {
+		_, result, _ = ofTask(t, url, "tasks/get", id)
+		return result["status"] != "working"
+	})
+	return result
+}
+
+func TestACallThatTakesLongBecomesATask(t *testing.T) {
+	_, _, url := newHTTP(t, HTTPConfig{TasksDir: t.TempDir(), Patience: 20 * time.Millisecond})
+	id := asTask(t, url, "print('a')\nsleep(0.3)\nprint('b')")
+	if status, res, _ := ofTask(t, url, "tasks/get", id); status != 200 || res["taskId"] != id || res["resultType"] != "complete" || res["result"] != nil {
+		t.Errorf("while it runs: %d %v", status, res)
+	}
+	res := settled(t, url, id)
+	if data, _ := json.Marshal(res["result"]); res["status"] != "completed" || !strings.Contains(string(data), `"stdout":"a\nb\n"`) {
+		t.Errorf("it ended as %v", res)
+	}
+	if _, res, _ := ofTask(t, url, "tasks/cancel", id); res["resultType"] != "complete" || len(res) != 1 {
+		t.Errorf("cancelling it then: %v", res)
+	}
+}
+
+func TestATaskIsCancelled(t *testing.T) {
+	s, _, url := newHTTP(t, HTTPConfig{TasksDir: t.TempDir(), Patience: 20 * time.Millisecond})
+	id := asTask(t, url, "x = 1\nsleep(20)")
+	if _, res, _ := ofTask(t, url, "tasks/cancel", id); res["resultType"] != "complete" || len(res) != 1 {
+		t.Errorf("the answer is %v", res)
+	}
+	if res := settled(t, url, id); res["status"] != "cancelled" || res["result"] != nil {
+		t.Errorf("it ended as %v", res)
+	}
+	if all, err := s.config.Sessions.List(""); err != nil || len(all) != 1 || all[0].State == session.Running {
+		t.Errorf("its session is %+v, %v", all, err)
+	}
+}
+
+func TestATaskIsItsOwners(t *testing.T) {
+	_, _, url := newHTTP(t, HTTPConfig{TasksDir: t.TempDir(), Patience: 20 * time.Millisecond})
+	id := asTask(t, url, "sleep(20)")
+	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
+		if status, _, code := ofTask(t, url, method, id, "Owner: else"); status != 400 || code != -32602 {
+			t.Errorf("%s by somebody else: %d %d", method, status, code)
+		}
+		if status, _, code := ofTask(t, url, method, "../../etc/passwd"); status != 400 || code != -32602 {
+			t.Errorf("%s of nothing: %d %d", method, status, code)
+		}
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"taskId":%q`+modernMeta+`}}`, method, id, "")
+		if r := post(t, url, body, modernHeaders(method, id)...); r.StatusCode != 400 || !strings.Contains(bodyOf(t, r), "-32021") {
+			t.Errorf("%s by who knows no tasks: %s", method, r.Status)
+		}
+		body = fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"taskId":%q`+modernMeta+`}}`, method, id, knowsTasks)
+		if r := post(t, url, body, modernHeaders(method, "another")...); r.StatusCode != 400 || !strings.Contains(bodyOf(t, r), "-32020") {
+			t.Errorf("%s with another name in the header: %s", method, r.Status)
+		}
+	}
+	if _, res, _ := ofTask(t, url, "tasks/get", id); res["status"] != "working" {
+		t.Errorf("it is %v now", res)
+	}
+}
+
+func TestATaskSurvivesARestart(t *testing.T) {
+	dir := t.TempDir()
+	c := HTTPConfig{TasksDir: dir, Patience: 20 * time.Millisecond}
+	s, _, url := newHTTP(t, c)
+	done, cut := asTask(t, url, "x = 1\nsleep(0.1)\nprint('kept')"), asTask(t, url, "sleep(20)")
+	settled(t, url, done)
+	if err := os.WriteFile(filepath.Join(dir, strings.Repeat("A", 26)+".json"), []byte(`{"id":`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, again := overHTTP(t, s, c)
+	if res := settled(t, again, done); res["status"] != "completed" || !strings.Contains(fmt.Sprint(res["result"]), "kept") {
+		t.Errorf("the one that had ended is %v", res)
+	}
+	res := settled(t, again, cut)
+	if e, _ := res["error"].(map[string]any); res["status"] != "failed" || e["code"] != -32603.0 {
+		t.Errorf("the one that ran is %v", res)
+	}
+}
+
+func TestWithoutTheExtensionThereAreNoTasks(t *testing.T) {
+	_, _, url := newHTTP(t, HTTPConfig{TasksDir: t.TempDir(), Patience: time.Millisecond})
+	body := bodyOf(t, post(t, url, called(1, "sleep(0.1)\nx = 1", fmt.Sprintf(modernMeta, "")), modernHeaders("tools/call", "execute_code")...))
+	if strings.Contains(body, "taskId") || !strings.Contains(body, `"resultType":"complete"`) {
+		t.Errorf("it is %s", body)
+	}
+	_, _, without := newHTTP(t, HTTPConfig{})
+	if status, _, code := ofTask(t, without, "tasks/get", "x"); status != http.StatusNotFound || code != -32601 {
+		t.Errorf("where there are none: %d %d", status, code)
+	}
+}

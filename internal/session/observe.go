@@ -1,0 +1,149 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+)
+
+// Action is what an Event tells of.
+type Action string
+
+// The actions.
+const (
+	Executing  Action = "execute"
+	Creating   Action = "create_session"
+	Destroying Action = "destroy_session"
+	Resetting  Action = "reset"
+)
+
+// Event is one action in a session, for a record of who did what.
+type Event struct {
+	Action Action
+	// Begun says that a program is about to run; another Event tells how it
+	// ended. The other actions have one Event, when they are over.
+	Begun               bool
+	Owner               Owner
+	Session             ID
+	Language, Isolation string
+	// Expired says that a session was destroyed because nobody used it.
+	Expired bool
+	// Err is why it did not come to its end; nil: it did.
+	Err error
+
+	// What follows tells of an execution.
+	Execution string
+	Code      string
+	// Queued is how long it waited in its session; Start what starting an
+	// interpreter took, zero where one lived.
+	Queued, Start time.Duration
+	// Wall and Exit tell how the program ended, where Err is nil.
+	Wall time.Duration
+	Exit sandbox.Exit
+}
+
+// Stats is what a Manager has at one moment.
+type Stats struct {
+	Sessions, Interpreters, Running, Queued int
+	// Memory and Disk are bytes, as the limits count them: an interpreter that
+	// runs has all that it may take, and what programs write counts when they
+	// have ended.
+	Memory, Disk int64
+}
+
+// Stats counts what this process has open. It asks no interpreter and looks at
+// no file.
+func (m *Manager) Stats() Stats {
+	all := m.open("")
+	sum := Stats{Sessions: len(all)}
+	m.memory.mu.Lock()
+	sum.Memory = m.memory.total
+	m.memory.mu.Unlock()
+	for _, s := range all {
+		sum.Disk += s.tree.Used()
+		s.mu.Lock()
+		sum.Interpreters += len(s.interpreters)
+		for _, t := range s.line {
+			if t.execution == "" {
+				continue
+			}
+			if t == s.line[0] {
+				sum.Running++
+			} else {
+				sum.Queued++
+			}
+		}
+		s.mu.Unlock()
+	}
+	return sum
+}
+
+// backendName is the isolation's name; the session may be without its backend.
+func (s *session) backendName() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.record.Isolation
+}
+
+// span begins a span below the one in ctx.
+func (s *session) span(ctx context.Context, name string) (context.Context, trace.Span) {
+	return s.manager.config.Tracer.Start(ctx, name)
+}
+
+// endSpan ends a span; err is why what it measured did not come to its end.
+func endSpan(span trace.Span, err error) {
+	if err != nil && span.IsRecording() {
+		kind := string(fault.KindOf(err))
+		span.SetAttributes(attribute.String("error.type", kind))
+		span.SetStatus(codes.Error, kind)
+	}
+	span.End()
+}
+
+// describeRun says in a span what ran and how it ended: in paddock's own words.
+func describeRun(span trace.Span, p plan, exit sandbox.Exit) {
+	if !span.IsRecording() {
+		return
+	}
+	span.SetAttributes(
+		attribute.String("paddock.language", p.command.Language), attribute.String("paddock.engine", exit.Engine),
+		attribute.String("paddock.cause", exit.Cause.String()), attribute.Int("process.exit.code", exit.Code),
+		attribute.Int64("paddock.fuel", int64(min(exit.Usage.Fuel, 1<<62))), attribute.Int64("paddock.memory", exit.Usage.Memory),
+	)
+}
+
+// recorded runs a program between the two Events about it.
+func (s *session) recorded(t *turn, p plan, req Request) (Result, error) {
+	record := s.manager.config.Record
+	if record == nil {
+		return s.execute(t, p, req)
+	}
+	e := Event{
+		Action: Executing, Begun: true, Owner: s.owner, Session: s.id, Execution: t.execution,
+		Language: p.command.Language, Isolation: s.backend.Name(), Code: p.command.Code, Queued: t.queued,
+	}
+	if err := record(t.ctx, e); err != nil {
+		return Result{}, fmt.Errorf("recording the execution: %w", err)
+	}
+	res, err := s.execute(t, p, req)
+	e.Begun, e.Start, e.Wall, e.Exit, e.Err = false, t.start, res.Wall, res.Exit, err
+	s.manager.record(t.ctx, e)
+	return res, err
+}
+
+// record passes on an Event of what is over: nothing can be undone any more.
+func (m *Manager) record(ctx context.Context, e Event) {
+	if m.config.Record == nil {
+		return
+	}
+	if err := m.config.Record(context.WithoutCancel(ctx), e); err != nil {
+		m.log.ErrorContext(ctx, "what happened was not recorded", "action", e.Action, "session", e.Session, "execution", e.Execution, "cause", causeOf(err))
+	}
+}

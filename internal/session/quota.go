@@ -1,0 +1,202 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/workspace"
+)
+
+// retrySoon is when to try again what others' sessions stand in the way of.
+const retrySoon = 5 * time.Second
+
+// memory is what the live interpreters take: what each had at the end of its
+// last run, and while one runs, or starts, all that it may take. Nothing else
+// is locked while mu is held.
+type memory struct {
+	mu     sync.Mutex // guards what follows
+	total  int64
+	owners map[Owner]int64
+	held   map[holder]int64
+}
+
+type holder struct {
+	key
+	runtime string
+}
+
+// set notes what an interpreter takes; zero: it is gone.
+func (m *memory) set(h holder, bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.setLocked(h, bytes)
+}
+
+func (m *memory) setLocked(h holder, bytes int64) {
+	if m.held == nil {
+		m.held, m.owners = map[holder]int64{}, map[Owner]int64{}
+	}
+	growth := bytes - m.held[h]
+	m.total += growth
+	if m.owners[h.owner] += growth; m.owners[h.owner] == 0 {
+		delete(m.owners, h.owner)
+	}
+	if m.held[h] = bytes; bytes == 0 {
+		delete(m.held, h)
+	}
+}
+
+// grow lets an interpreter take so much, unless its owner or all together
+// would have more than is theirs; alone tells whether it was the owner.
+func (m *memory) grow(h holder, bytes, most, mostOfAll int64) (alone, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	growth := bytes - m.held[h]
+	switch {
+	case growth <= 0:
+	case m.owners[h.owner]+growth > most:
+		return true, false
+	case m.total+growth > mostOfAll:
+		return false, false
+	}
+	m.setLocked(h, max(bytes, m.held[h]))
+	return false, true
+}
+
+// of gives what each session of an owner takes.
+func (m *memory) of(o Owner) map[ID]int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	sums := map[ID]int64{}
+	for h, bytes := range m.held {
+		if h.owner == o {
+			sums[h.id] += bytes
+		}
+	}
+	return sums
+}
+
+// admit waits until the owner may run one more program.
+func (m *Manager) admit(ctx context.Context, o Owner) (release func(), err error) {
+	if m.config.Admit == nil {
+		return func() {}, nil
+	}
+	return m.config.Admit(ctx, o)
+}
+
+// reserveMemory makes sure that there is memory for an interpreter to run
+// with. Nobody's variables are given up for it: who has to make room is told.
+func (s *session) reserveMemory(runtime string, bytes int64) error {
+	m, h := s.manager, holder{s.key, runtime}
+	alone, ok := m.memory.grow(h, bytes, m.config.OwnerMemoryBytes, m.config.TotalMemoryBytes)
+	if !ok {
+		m.forgetEnded()
+		alone, ok = m.memory.grow(h, bytes, m.config.OwnerMemoryBytes, m.config.TotalMemoryBytes)
+	}
+	if ok {
+		return nil
+	}
+	mine := largest(m.memory.of(s.owner), s.id)
+	f, limit := fault.New(fault.Exhausted, "the live interpreters of all sessions take as much memory as the server has for them"), "limits.max_memory_mb"
+	if alone {
+		limit = "limits.max_memory_per_client_mb"
+		f = fault.New(fault.Exhausted, "your sessions' live interpreters would take more than the %d MiB that they may", m.config.OwnerMemoryBytes>>20)
+	}
+	if mine != "" {
+		f = f.WithHint("destroy or reset sessions whose variables are no longer needed: %s; who runs the server can raise %s", mine, limit)
+	} else {
+		f = f.WithHint("try again later; who runs the server can raise %s", limit)
+	}
+	f.RetryAfter = retrySoon
+	return f
+}
+
+// forgetEnded stops counting interpreters that ended by themselves.
+func (m *Manager) forgetEnded() {
+	for _, s := range m.open("") {
+		s.mu.Lock()
+		for runtime, in := range s.interpreters {
+			select {
+			case <-in.Done():
+				m.memory.set(holder{s.key, runtime}, 0)
+			default:
+			}
+		}
+		s.mu.Unlock()
+	}
+}
+
+// open gives the sessions of an owner, or of all when it is "", that this
+// process has open.
+func (m *Manager) open(o Owner) []*session {
+	m.mu.Lock()
+	var all []*session
+	for k, s := range m.sessions {
+		if o == "" || k.owner == o {
+			all = append(all, s)
+		}
+	}
+	m.mu.Unlock()
+	return slices.DeleteFunc(all, func(s *session) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.phase != free && s.phase != working
+	})
+}
+
+// checkDisk refuses what would make the owner's files grow beyond what they
+// may take together. Files of sessions that this process does not have open
+// do not count, and what programs write counts from the end of their run on.
+func (m *Manager) checkDisk(o Owner, growth int64) error {
+	sum, most := int64(0), m.config.OwnerDiskBytes
+	mine := m.open(o)
+	for _, s := range mine {
+		sum += s.tree.Used()
+	}
+	if sum+growth <= most {
+		return nil
+	}
+	sum = 0 // what is known may be old: look again, at all of it
+	sizes := map[ID]int64{}
+	for _, s := range mine {
+		n, err := s.tree.DiskBytes()
+		if err != nil {
+			continue // it is ending
+		}
+		sizes[s.id] = n
+		sum += n
+	}
+	if sum+growth <= most {
+		return nil
+	}
+	return fault.New(fault.Exhausted, "the files of your sessions would take more than the %d MiB that they may", most>>20).
+		WithHint("delete files, or destroy or reset sessions that are no longer needed: %s; who runs the server can raise limits.max_disk_per_client_mb", largest(sizes, ""))
+}
+
+// largest names the few sessions that take most, all but one.
+func largest(sizes map[ID]int64, but ID) string {
+	delete(sizes, but)
+	ids := make([]ID, 0, len(sizes))
+	for id := range sizes {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b ID) int { return cmp.Or(cmp.Compare(sizes[b], sizes[a]), cmp.Compare(a, b)) })
+	const few = 5
+	var names []string
+	for _, id := range ids[:min(few, len(ids))] {
+		names = append(names, fmt.Sprintf("%s (%d MiB)", id, (sizes[id]+1<<20-1)>>20))
+	}
+	return strings.Join(names, ", ")
+}
+
+// treeOptions bound a session's files.
+func (s *session) treeOptions(disk int64) workspace.Options {
+	uid, gid := fileOwner(s.backend)
+	return workspace.Options{DiskBytes: disk, UID: uid, GID: gid, Grow: func(bytes int64) error { return s.manager.checkDisk(s.owner, bytes) }}
+}

@@ -1,0 +1,184 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/sandboxtest"
+	"paddock/internal/session"
+)
+
+const mib = 1 << 20
+
+// refused checks that running code in a session of the owner is a
+// fault.Exhausted whose hint says all of this.
+func refused(t *testing.T, m *session.Manager, owner session.Owner, id session.ID, hints ...string) {
+	t.Helper()
+	_, err := m.Execute(t.Context(), owner, id, session.Request{Code: "1"})
+	f := fault.Of(err)
+	if f == nil || f.Kind != fault.Exhausted {
+		t.Fatalf("got %v, want a fault.Exhausted", err)
+	}
+	for _, hint := range hints {
+		if !strings.Contains(f.Hint, hint) {
+			t.Errorf("the hint is %q, and does not say %q", f.Hint, hint)
+		}
+	}
+}
+
+func TestMemoryOfAnOwnerIsBoundedAndNoVariablesAreGivenUpForIt(t *testing.T) {
+	m := manager(t, session.Config{MemoryBytes: 10 * mib, OwnerMemoryBytes: 24 * mib}, sandboxtest.FakeConfig{})
+	first, second, third := create(t, m, alice, "first"), create(t, m, alice, "second"), create(t, m, alice, "third")
+	execute(t, m, first, "x = 1\nalloc(7000000)") // about 8 MiB live on
+	execute(t, m, second, "alloc(7000000)")
+	refused(t, m, alice, third, "first (", "second (", "who runs the server can raise limits.max_memory_per_client_mb")
+	prints(t, m, first, "print(x)", "1") // it may take 2 MiB more: there is room for that
+	if _, err := m.Reset(t.Context(), alice, second); err != nil {
+		t.Fatal(err)
+	}
+	prints(t, m, third, "print(1)", "1")
+	prints(t, m, first, "print(x)", "1")
+	if _, err := m.Create(t.Context(), "bob", "own", session.Settings{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Execute(t.Context(), "bob", "own", session.Request{Code: "1"}); err != nil {
+		t.Errorf("another owner: %v", err)
+	}
+}
+
+func TestMemoryOfAllIsBounded(t *testing.T) {
+	m := manager(t, session.Config{MemoryBytes: 10 * mib, OwnerMemoryBytes: 12 * mib, TotalMemoryBytes: 12 * mib}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "alloc(7000000)")
+	other := create(t, m, "bob", "")
+	refused(t, m, "bob", other, "try again later", "limits.max_memory_mb")
+	if err := m.Destroy(t.Context(), alice, id); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Execute(t.Context(), "bob", other, session.Request{Code: "1"}); err != nil {
+		t.Errorf("after the other has gone: %v", err)
+	}
+}
+
+func TestMemoryOfInterpretersThatEndedOrDidNotStartIsFree(t *testing.T) {
+	fails := errors.New("no")
+	b := &between{Fake: sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "between", OnStart: func(sandbox.Spec) error { return fails }})}
+	m := manager(t, session.Config{Backends: []sandbox.Backend{b}, MemoryBytes: 10 * mib, OwnerMemoryBytes: 12 * mib}, sandboxtest.FakeConfig{})
+	first, second := create(t, m, alice, ""), create(t, m, alice, "")
+	if _, err := m.Execute(t.Context(), alice, first, session.Request{Code: "1"}); err == nil {
+		t.Fatal("it started")
+	}
+	fails = nil
+	execute(t, m, second, "alloc(7000000)")
+	refused(t, m, alice, first)
+	if err := b.instances[0].Close(); err != nil { // its process was killed, say
+		t.Fatal(err)
+	}
+	execute(t, m, first, "1")
+}
+
+func TestSessionsOfAllAreBounded(t *testing.T) {
+	m := manager(t, session.Config{MaxSessions: 2}, sandboxtest.FakeConfig{})
+	create(t, m, alice, "")
+	id := create(t, m, "bob", "")
+	_, err := m.Create(t.Context(), "carol", "", session.Settings{})
+	wantKind(t, err, fault.Exhausted)
+	if f := fault.Of(err); f.RetryAfter == 0 || !strings.Contains(f.Hint, "limits.max_sessions") {
+		t.Errorf("the fault is %+v", f)
+	}
+	if err := m.Destroy(t.Context(), "bob", id); err != nil {
+		t.Fatal(err)
+	}
+	create(t, m, "carol", "")
+}
+
+func TestFilesOfAnOwnerAreBoundedTogether(t *testing.T) {
+	m := manager(t, session.Config{DiskBytes: 8 * mib, OwnerDiskBytes: 10 * mib}, sandboxtest.FakeConfig{})
+	first, second := create(t, m, alice, "first"), create(t, m, alice, "second")
+	files, err := m.Files(alice, first)
+	if err == nil {
+		_, err = files.Write("big", make([]byte, 6*mib))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err = m.Files(alice, second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = files.Write("more", make([]byte, 5*mib))
+	wantKind(t, err, fault.Exhausted)
+	if f := fault.Of(err); !strings.Contains(f.Hint, "first (6 MiB)") || !strings.Contains(f.Hint, "limits.max_disk_per_client_mb") {
+		t.Errorf("the hint is %q", f.Hint)
+	}
+	execute(t, m, second, "fill('big')") // a program is not stopped: the next one is
+	refused(t, m, alice, first, "second (")
+	_, err = m.Create(t.Context(), alice, "", session.Settings{})
+	wantKind(t, err, fault.Exhausted)
+	if err := files.Remove("big"); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, m, first, "1")
+}
+
+func TestWhoIsNotAdmittedDoesNotRun(t *testing.T) {
+	full := fault.New(fault.Exhausted, "no room")
+	m := manager(t, session.Config{Admit: func(context.Context, session.Owner) (func(), error) { return nil, full }}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	_, err := m.Execute(t.Context(), alice, id, session.Request{Code: "1", Started: func(string) { t.Error("it started") }})
+	if !errors.Is(err, full) {
+		t.Errorf("got %v", err)
+	}
+	if i, err := m.Info(alice, id); err != nil || i.State != session.Idle || i.Executions != 0 {
+		t.Errorf("the session is %+v, %v", i, err)
+	}
+}
+
+func TestAnExecutionThatWaitsToBeAdmittedCanBeCancelledAndGivesItsPlaceBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		held := 0
+		room := make(chan struct{}, 1)
+		m := manager(t, session.Config{Admit: func(ctx context.Context, o session.Owner) (func(), error) {
+			select {
+			case room <- struct{}{}:
+				held++
+				return func() { held--; <-room }, nil
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}}, sandboxtest.FakeConfig{})
+		first, second := create(t, m, alice, ""), create(t, m, alice, "")
+		done := make(chan error, 1)
+		go func() {
+			_, err := m.Execute(t.Context(), alice, first, session.Request{Code: "sleep(5)"})
+			done <- err
+		}()
+		synctest.Wait()
+		waiting := make(chan error, 1)
+		go func() {
+			_, err := m.Execute(t.Context(), alice, second, session.Request{Code: "1"})
+			waiting <- err
+		}()
+		synctest.Wait()
+		began := time.Now()
+		if n, err := m.Cancel(alice, second, ""); n != 1 || err != nil {
+			t.Fatalf("%d were cancelled, %v", n, err)
+		}
+		wantKind(t, <-waiting, fault.Cancelled)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("it waited on for %v", took)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if held != 0 {
+			t.Errorf("%d places are held", held)
+		}
+	})
+}

@@ -1,0 +1,56 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"paddock/internal/auth"
+	"paddock/internal/fault"
+)
+
+// authenticate finds out whose request it is; nil: it needs to be nobody's. A
+// refusal's challenge is in the header then.
+func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, rt route) (*auth.Principal, error) {
+	switch {
+	case rt.open, rt.upload && s.config.Signed != nil && s.config.Signed(r):
+		return nil, nil
+	case s.config.Dev:
+		return &auth.Principal{ID: auth.Local, Name: auth.Local}, nil
+	}
+	token, err := auth.BearerToken(r.Header)
+	if err == nil {
+		var p *auth.Principal
+		if p, err = s.config.Verifier.Verify(r.Context(), token); err == nil {
+			return p, nil
+		}
+	}
+	status, challenge := auth.Challenge(err, s.metadataURL(r), s.config.Scopes...)
+	if challenge != "" {
+		w.Header().Set("WWW-Authenticate", challenge)
+	}
+	return nil, refusal{fault.Of(err), status}
+}
+
+// carriesToken tells whether somebody put a token into a URL.
+func carriesToken(r *http.Request) bool {
+	if r.URL.RawQuery == "" {
+		return false
+	}
+	query, _ := url.ParseQuery(r.URL.RawQuery)
+	for name := range query {
+		switch strings.ToLower(name) {
+		case "access_token", "auth_token", "token", "bearer", "authorization", "api_key", "apikey":
+			return true
+		}
+	}
+	return false
+}
+
+// metadataURL is where a client finds the OAuth issuers; empty: there is nothing.
+func (s *Server) metadataURL(r *http.Request) string {
+	if s.config.Metadata == nil {
+		return ""
+	}
+	return BaseURL(r.Context()) + wellKnown + s.config.Path
+}

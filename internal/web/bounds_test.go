@@ -1,0 +1,295 @@
+package web
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"paddock/internal/fault"
+)
+
+const toLocal = "HTTP/1.1\nHost: localhost\nAuthorization: Bearer " + token + "\nContent-Type: application/json\n"
+
+// gone waits for the other end to close, and tells how long that took.
+func gone(t *testing.T, c net.Conn) (text string, after time.Duration) {
+	t.Helper()
+	began := time.Now()
+	content, err := io.ReadAll(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content), time.Since(began)
+}
+
+func write(t *testing.T, c net.Conn, text string) {
+	t.Helper()
+	if _, err := io.WriteString(c, strings.ReplaceAll(text, "\n", "\r\n")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSlowHeadersEndAConnection(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, s *timeless) {
+		c := s.dial(t)
+		write(t, c, "POST /mcp HTTP/1.1\nHost: localhost\nX-Slow: ")
+		if _, after := gone(t, c); after != 10*time.Second {
+			t.Errorf("it ended after %v", after)
+		}
+	})
+}
+
+func TestAnIdleConnectionEnds(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, s *timeless) {
+		c := s.dial(t)
+		if got := exchange(t, c, "GET /healthz "+toLocal+"\n"); got.status != 200 {
+			t.Errorf("got %+v", got)
+		}
+		if _, after := gone(t, c); after != 2*time.Minute {
+			t.Errorf("it ended after %v", after)
+		}
+	})
+}
+
+func TestASlowBodyIsNotWaitedFor(t *testing.T) {
+	for name, head := range map[string]string{
+		"of a call":             "POST /mcp " + toLocal,
+		"of an upload":          "PUT /v1/a " + toLocal,
+		"that nobody asked for": "POST /mcp HTTP/1.1\nHost: localhost\nContent-Type: application/json\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{}, func(t *testing.T, s *timeless) {
+				c := s.dial(t)
+				write(t, c, head+"Content-Length: 10\n\n{")
+				text, after := gone(t, c)
+				if after < 30*time.Second || after > 31*time.Second {
+					t.Errorf("it ended after %v", after)
+				}
+				if name != "that nobody asked for" && !strings.HasPrefix(text, "HTTP/1.1 408 ") {
+					t.Errorf("the answer is %q", text)
+				}
+			})
+		})
+	}
+}
+
+func TestAnUploadThatMovesIsWaitedFor(t *testing.T) {
+	for path, want := range map[string]int{"PUT /v1/a": 200, "POST /mcp": 408} {
+		inBubble(t, Config{}, func(t *testing.T, s *timeless) {
+			c := s.dial(t)
+			write(t, c, path+" "+toLocal+"Content-Length: 5\n\n")
+			var writing sync.WaitGroup
+			writing.Go(func() {
+				for range 5 {
+					time.Sleep(20 * time.Second)
+					if _, err := io.WriteString(c, "x"); err != nil {
+						return
+					}
+				}
+			})
+			if got := receive(t, bufio.NewReader(c)); got.status != want {
+				t.Errorf("%s gives %+v", path, got)
+			}
+			c.Close()
+			writing.Wait()
+		})
+	}
+}
+
+// TestALongCallOutlivesTheTimesOfItsPieces: neither the body's time nor a
+// write's ends a call, or the connection that it came on.
+func TestALongCallOutlivesTheTimesOfItsPieces(t *testing.T) {
+	inBubble(t, Config{MCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.ReadAll(r.Body); err != nil {
+			t.Error(err)
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		for range 3 {
+			select {
+			case <-r.Context().Done():
+				t.Error("it was cancelled")
+			case <-time.After(time.Hour):
+			}
+			io.WriteString(w, "data: 1\n\n")
+			w.(http.Flusher).Flush()
+		}
+		time.Sleep(time.Hour)
+	})}, func(t *testing.T, s *timeless) {
+		c := s.dial(t)
+		r := bufio.NewReader(c)
+		for range 2 {
+			write(t, c, "POST /mcp "+toLocal+"Content-Length: 2\n\n{}")
+			if got := receive(t, r); got.status != 200 || strings.Count(got.body, "data") != 3 {
+				t.Errorf("got %+v", got)
+			}
+		}
+	})
+}
+
+func TestAReaderThatStallsIsLeft(t *testing.T) {
+	var failed chan error
+	inBubble(t, Config{MCP: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for {
+			if _, err := w.Write(make([]byte, 1<<16)); err != nil {
+				failed <- err
+				return
+			}
+		}
+	})}, func(t *testing.T, s *timeless) {
+		failed = make(chan error, 1)
+		c := s.dial(t)
+		began := time.Now()
+		write(t, c, "GET /mcp "+toLocal+"\n")
+		err := <-failed
+		if after := time.Since(began); !errors.Is(err, os.ErrDeadlineExceeded) || after != 30*time.Second {
+			t.Errorf("after %v it failed with %v", after, err)
+		}
+		c.Close()
+	})
+}
+
+func TestARequestToAFileHasItsTime(t *testing.T) {
+	inBubble(t, Config{Files: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+	})}, func(t *testing.T, s *timeless) {
+		c := s.dial(t)
+		began := time.Now()
+		write(t, c, "GET /v1/a "+toLocal+"\n")
+		if _, err := io.ReadAll(c); err != nil {
+			t.Error(err)
+		}
+		if after := time.Since(began); after != 10*time.Minute {
+			t.Errorf("it ended after %v", after)
+		}
+	})
+}
+
+func TestLargeRequestsAreRefused(t *testing.T) {
+	s := start(t, Config{MaxBodyBytes: 100, MaxUploadBytes: 1000, MaxHeaderBytes: 4096})
+	long := strings.Repeat("x", 200)
+	for _, test := range []struct {
+		name, request string
+		want          int
+	}{
+		{"a body that says so", post("", long), 413},
+		{"one that does not", "POST /mcp " + withAuth + "Content-Type: application/json\nTransfer-Encoding: chunked\n\nc8\n" + long + "\n0\n\n", 413},
+		{"an upload may be larger", "PUT /v1/a " + withAuth + "Content-Length: 200\n\n" + long, 200},
+		{"an upload of a size to be believed", "PUT /v1/a " + withAuth + "Content-Length: 9223372036854775807\n\n", 413},
+		{"headers", "GET /mcp " + withAuth + "X-Long: " + strings.Repeat(long, 100) + "\n\n", 431},
+		{"a path", "GET /" + strings.Repeat(long, 100) + " " + withAuth + "\n", 431},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := s.raw(t, test.request)
+			if got.status != test.want {
+				t.Errorf("got %+v", got)
+			}
+			if got.status == 413 && strings.Contains(got.body, `"retryable":true`) {
+				t.Errorf("it says to try again: %s", got.body)
+			}
+		})
+	}
+}
+
+func TestABodysErrorIsAFault(t *testing.T) {
+	errs := make(chan error, 1)
+	s := start(t, Config{MaxBodyBytes: 10, MCP: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, err := io.ReadAll(r.Body)
+		errs <- err
+	})})
+	s.raw(t, "POST /mcp "+withAuth+"Content-Type: application/json\nTransfer-Encoding: chunked\n\nf\n123456789012345\n0\n\n")
+	err := <-errs
+	var large *http.MaxBytesError
+	if fault.KindOf(err) != fault.Exhausted || !errors.As(err, &large) {
+		t.Errorf("it is %v", err)
+	}
+}
+
+func TestConnectionsAreBounded(t *testing.T) {
+	log := &lines{}
+	s := start(t, Config{MaxConnections: 2, Log: log.logger()})
+	var held []net.Conn
+	for range 2 {
+		c, err := net.Dial("tcp", s.at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if got := exchange(t, c, "GET /healthz HTTP/1.1\nHost: "+s.at+"\n\n"); got.status != 200 {
+			t.Fatalf("got %+v", got)
+		}
+		held = append(held, c)
+	}
+	for range 3 {
+		c, err := net.Dial("tcp", s.at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := c.Read(make([]byte, 1)); err == nil {
+			t.Errorf("one too many got %d bytes", n)
+		}
+		c.Close()
+	}
+	if n := strings.Count(log.String(), "as many connections as there may be"); n != 1 {
+		t.Errorf("it was logged %d times", n)
+	}
+	held[0].Close()
+	for { // the server learns of it soon
+		c, err := net.Dial("tcp", s.at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: "+s.at+"\r\nConnection: close\r\n\r\n")
+		content, _ := io.ReadAll(c)
+		c.Close()
+		if len(content) > 0 {
+			return
+		}
+	}
+}
+
+func TestHeadersCannotBeInjected(t *testing.T) {
+	s := start(t, Config{MCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Echo", r.URL.Query().Get("v"))
+	})})
+	for name, request := range map[string]string{
+		"a decoded line end":        "GET /mcp?v=a%0d%0aX-Evil:1 " + withAuth + "\n",
+		"in the path":               "GET /%0d%0aX-Evil:1 " + withAuth + "\n",
+		"in the id":                 "GET /mcp " + withAuth + "X-Request-Id: a%0d%0aX-Evil:1\n\n",
+		"a bare line end":           "GET /mcp " + withAuth + "X-A: b\rX-Evil: 1\n\n",
+		"a length and chunks":       "POST /mcp " + withAuth + "Content-Type: application/json\nContent-Length: 3\nTransfer-Encoding: chunked\n\n0\n\n",
+		"a header's name with more": "GET /mcp " + withAuth + "X A: b\n\n",
+	} {
+		if got := s.raw(t, request); got.header.Get("X-Evil") != "" {
+			t.Errorf("%s: got %+v", name, got)
+		}
+	}
+}
+
+func TestAConnectionsPlaceIsFreedOnce(t *testing.T) {
+	inner, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inner.Close()
+	l := &bounded{TCPListener: inner, most: 1}
+	client, err := net.Dial("tcp", inner.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	c, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	c.Close()
+	if n := l.open.Load(); n != 0 {
+		t.Errorf("%d are open", n)
+	}
+}

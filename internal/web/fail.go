@@ -1,0 +1,96 @@
+package web
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+
+	"paddock/internal/fault"
+)
+
+// failure is an error as clients read it; seconds to wait, when that is known.
+type failure struct {
+	Code       fault.Kind `json:"code"`
+	Message    string     `json:"message"`
+	Hint       string     `json:"hint"`
+	Retryable  bool       `json:"retryable"`
+	RetryAfter int        `json:"retry_after,omitempty"`
+}
+
+// fail answers with an error, and logs what the operator should know of.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, rt route, err error) {
+	if f := fault.Of(err); f.Kind == fault.Internal || f.Kind == fault.Unavailable {
+		s.log.WarnContext(r.Context(), "a request failed", Attr(r.Context()), "error", f.Message, "cause", errors.Unwrap(f))
+	}
+	answer(w, r, rt, err)
+}
+
+// answer writes an error as JSON, and where JSON-RPC is spoken as an error of
+// no request.
+func answer(w http.ResponseWriter, r *http.Request, rt route, err error) {
+	f, status := fault.Of(err), 0
+	var own refusal
+	if errors.As(err, &own) {
+		status = own.status
+	} else {
+		status = statusOf(f.Kind)
+	}
+	e := failure{Code: f.Kind, Message: f.Message, Hint: f.Hint, Retryable: f.Retryable() && status != http.StatusRequestEntityTooLarge}
+	if f.RetryAfter > 0 {
+		e.RetryAfter = max(1, int(math.Ceil(f.RetryAfter.Seconds())))
+		w.Header().Set("Retry-After", strconv.Itoa(e.RetryAfter))
+	}
+	content := any(map[string]failure{"error": e})
+	if rt.mcp {
+		content = map[string]any{"jsonrpc": "2.0", "id": nil, "error": map[string]any{"code": rpcCode(f.Kind), "message": e.Message, "data": e}}
+	}
+	writeJSON(w, r, status, content)
+}
+
+// statusOf is the HTTP status of a kind of failure.
+func statusOf(k fault.Kind) int {
+	switch k {
+	case fault.Invalid:
+		return http.StatusBadRequest
+	case fault.NotFound:
+		return http.StatusNotFound
+	case fault.Conflict:
+		return http.StatusConflict
+	case fault.Denied:
+		return http.StatusForbidden
+	case fault.Exhausted:
+		return http.StatusTooManyRequests
+	case fault.Unsupported:
+		return http.StatusNotImplemented
+	case fault.Unavailable, fault.Cancelled:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+// rpcCode is JSON-RPC's: invalid request, internal error, or the server's own.
+func rpcCode(k fault.Kind) int {
+	switch k {
+	case fault.Invalid:
+		return -32600
+	case fault.Internal:
+		return -32603
+	}
+	return -32000
+}
+
+func writeJSON(w http.ResponseWriter, r *http.Request, status int, v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic("web: " + err.Error()) // of this package's own types
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(text)+1))
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(append(text, '\n')) // whoever does not read has gone
+	}
+}

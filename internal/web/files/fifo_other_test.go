@@ -1,0 +1,5 @@
+//go:build !unix
+
+package files
+
+func makeFIFO(string) bool { return false }

@@ -1,0 +1,119 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"paddock/internal/fault"
+)
+
+// place finds the address to listen at, and refuses to be open where it should
+// not be.
+func (s *Server) place() error {
+	c := &s.config
+	c.Host = strings.TrimSuffix(strings.TrimPrefix(c.Host, "["), "]")
+	at, err := net.ResolveTCPAddr("tcp", net.JoinHostPort(c.Host, strconv.Itoa(c.Port)))
+	if err != nil {
+		return fault.New(fault.Invalid, "%q with port %d is no address to listen at", c.Host, c.Port).WithCause(err).
+			WithHint("--host takes an address of this machine; 127.0.0.1 is for this machine alone, 0.0.0.0 for everybody")
+	}
+	s.bound = bound{address: at.String(), loopback: at.IP.IsLoopback()}
+	safe := c.CertFile != "" || c.AllowPlain
+	s.bound.local = !s.bound.loopback && !safe
+	switch {
+	case s.bound.loopback:
+		return nil
+	case c.Dev:
+		return fault.New(fault.Denied, "without a token %s would let the whole network in", c.Host).WithHint("leave --dev out, or listen at 127.0.0.1")
+	case !safe && len(c.TrustedProxies) == 0:
+		return fault.New(fault.Denied, "at %s tokens and programs would cross the network unencrypted", c.Host).
+			WithHint("set transport_http.tls_cert and tls_key, or trusted_proxies for a proxy that has TLS, or listen at 127.0.0.1; --insecure-http serves plain HTTP all the same")
+	}
+	return nil
+}
+
+// listen binds the address. From then on the server answers to its names.
+func (s *Server) listen(ctx context.Context) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", s.bound.address)
+	if err != nil {
+		return nil, s.cannotListen(err)
+	}
+	s.listensAt(l.Addr().(*net.TCPAddr).Port)
+	return &bounded{TCPListener: l.(*net.TCPListener), most: int64(s.config.MaxConnections), log: s.log}, nil
+}
+
+func (s *Server) cannotListen(err error) error {
+	switch {
+	case isErrno(err, syscall.EADDRINUSE, 10048):
+		return fault.New(fault.Conflict, "something listens at %s already", s.bound.address).WithCause(err).
+			WithHint("if it is another paddock, use that or end it; --port chooses another port, 0 any that is free")
+	case isErrno(err, syscall.EADDRNOTAVAIL, 10049):
+		return fault.New(fault.Invalid, "this machine has no address %s", s.config.Host).WithCause(err).
+			WithHint("127.0.0.1 is for this machine alone, 0.0.0.0 for everybody")
+	case isErrno(err, syscall.EACCES, 10013):
+		return fault.New(fault.Denied, "this user may not listen at port %d", s.config.Port).WithCause(err).
+			WithHint("choose a port above 1023, or let a proxy or the service manager open it")
+	}
+	return fault.New(fault.Unavailable, "listening at %s does not work: %v", s.bound.address, err).WithCause(err)
+}
+
+// isErrno tells whether err is a system's error; Windows' sockets have numbers
+// of their own.
+func isErrno(err error, e, windows syscall.Errno) bool {
+	if runtime.GOOS == "windows" {
+		e = windows
+	}
+	return errors.Is(err, e)
+}
+
+// bounded is a listener with so many open connections at most. What comes
+// beyond is closed at once: a client that waits would not know why.
+type bounded struct {
+	*net.TCPListener
+	most int64
+	log  *slog.Logger
+	open atomic.Int64
+	full atomic.Bool // it has been logged
+}
+
+// Accept waits for a connection that there is room for.
+func (l *bounded) Accept() (net.Conn, error) {
+	for {
+		c, err := l.AcceptTCP()
+		if err != nil {
+			return nil, err
+		}
+		if l.open.Add(1) <= l.most {
+			l.full.Store(false)
+			return &counted{TCPConn: c, leave: sync.OnceFunc(func() { l.open.Add(-1) })}, nil
+		}
+		l.open.Add(-1)
+		_ = c.Close()
+		if !l.full.Swap(true) {
+			l.log.Warn("there are as many connections as there may be; further ones are closed", "connections", l.most)
+		}
+	}
+}
+
+// counted is one of them. It can do what else a TCP connection can: net/http
+// ends one by halves, so that a refusal arrives before a reset does.
+type counted struct {
+	*net.TCPConn
+	leave func()
+}
+
+// Close may be called twice.
+
+func (c *counted) Close() error {
+	defer c.leave()
+	return c.TCPConn.Close()
+}

@@ -1,0 +1,170 @@
+package web
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"paddock/internal/fault"
+)
+
+// afterwards is how long requests have that were cancelled, to end.
+const afterwards = 5 * time.Second
+
+// Run listens, tells started the endpoint's URL (nil: nobody), and serves until
+// ctx ends. Then streams are told to end, other requests have Config.Grace,
+// and what runs still is cancelled. It returns when no handler runs any more:
+// nil when all of them could finish. It can be called once.
+func (s *Server) Run(ctx context.Context, started func(url string)) error {
+	l, err := s.listen(ctx)
+	if err != nil {
+		return err
+	}
+	if started != nil {
+		started(s.url(l.Addr().(*net.TCPAddr).Port))
+	}
+	return s.serve(ctx, l)
+}
+
+func (s *Server) serve(ctx context.Context, l net.Listener) error {
+	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	server := s.server(base)
+	failed := make(chan error, 1)
+	go func() {
+		if s.cert != nil {
+			failed <- server.ServeTLS(l, "", "")
+		} else {
+			failed <- server.Serve(l)
+		}
+	}()
+	select {
+	case err := <-failed:
+		s.beginDrain()
+		cancel(errEnding)
+		_ = server.Close()
+		s.running.wait(afterwards)
+		return fmt.Errorf("serving HTTP: %w", err)
+	case <-ctx.Done():
+	}
+	err := s.end(server, cancel)
+	<-failed
+	return err
+}
+
+func (s *Server) server(base context.Context) *http.Server {
+	c := s.config
+	server := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: c.HeaderTimeout,
+		IdleTimeout:       c.IdleTimeout,
+		MaxHeaderBytes:    c.MaxHeaderBytes,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 128, SendPingTimeout: c.IdleTimeout, PingTimeout: c.HeaderTimeout, WriteByteTimeout: c.WriteTimeout},
+		BaseContext:       func(net.Listener) context.Context { return base },
+		// What strangers' connections come to, such as a failed handshake.
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	if s.cert != nil {
+		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.cert.get}
+	}
+	return server
+}
+
+// end drains the server.
+func (s *Server) end(server *http.Server, cancel context.CancelCauseFunc) error {
+	s.log.Info("the server ends", "running", s.running.count(), "grace", s.config.Grace)
+	s.beginDrain()
+	grace, done := context.WithTimeout(context.Background(), s.config.Grace)
+	defer done()
+	if server.Shutdown(grace) == nil && s.running.wait(afterwards) {
+		return nil
+	}
+	cut := s.running.count()
+	cancel(errEnding)
+	more, doneToo := context.WithTimeout(context.Background(), afterwards)
+	defer doneToo()
+	err := server.Shutdown(more)
+	if err != nil {
+		err = server.Close()
+	}
+	if !s.running.wait(afterwards) {
+		err = errors.Join(err, fmt.Errorf("%d handlers still run", s.running.count()))
+	}
+	return fault.New(fault.Unavailable, "%d requests were cut off after %v", cut, s.config.Grace).WithCause(err).
+		WithHint("transport_http.shutdown_grace_seconds gives them longer")
+}
+
+func (s *Server) beginDrain() {
+	s.drain()
+	if s.config.OnDrain != nil {
+		s.config.OnDrain()
+	}
+}
+
+// url is the endpoint's for a person on this machine.
+func (s *Server) url(port int) string {
+	if s.config.PublicURL != "" {
+		return s.config.PublicURL + s.config.Path
+	}
+	scheme, host := "http", s.config.Host
+	if s.cert != nil {
+		scheme = "https"
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(port)) + s.config.Path
+}
+
+// running counts the requests that are under way.
+type running struct {
+	mu   sync.Mutex
+	n    int
+	idle chan struct{} // closed when n is zero again; nil: nobody waits
+}
+
+func (c *running) enter() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+}
+
+func (c *running) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n--; c.n == 0 && c.idle != nil {
+		close(c.idle)
+		c.idle = nil
+	}
+}
+
+func (c *running) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n
+}
+
+// wait tells whether nothing runs any more within so long. One may wait at a time.
+func (c *running) wait(most time.Duration) bool {
+	c.mu.Lock()
+	if c.n == 0 {
+		c.mu.Unlock()
+		return true
+	}
+	idle := make(chan struct{})
+	c.idle = idle
+	c.mu.Unlock()
+	select {
+	case <-idle:
+		return true
+	case <-time.After(most):
+		return false
+	}
+}

@@ -1,0 +1,216 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"mime"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"paddock/internal/auth"
+	"paddock/internal/fault"
+)
+
+// route is what lies at a path.
+type route struct {
+	handler http.Handler
+	methods []string // nil: the handler decides
+	open    bool     // no token is asked for
+	own     bool     // the server's own: there always is room for it
+	mcp     bool     // errors are JSON-RPC's; calls and streams take their time
+	upload  bool     // bodies may be large
+}
+
+// table lists the routes. A path that ends with a slash is a prefix.
+func (s *Server) table() map[string]route {
+	c, read := &s.config, []string{http.MethodGet, http.MethodHead}
+	table := map[string]route{
+		c.Path:     {handler: c.MCP, mcp: true},
+		"/healthz": {handler: http.HandlerFunc(s.healthz), methods: read, open: true, own: true},
+		"/readyz":  {handler: http.HandlerFunc(s.readyz), methods: read, open: true, own: true},
+		"/metrics": {handler: c.Metrics, methods: read, open: c.MetricsOpen, own: true},
+		"/v1/":     {handler: c.Files, upload: true},
+		wellKnown:  {handler: c.Metadata, methods: read, open: true, own: true},
+	}
+	table[wellKnown+c.Path] = table[wellKnown]
+	return table
+}
+
+const wellKnown = "/.well-known/oauth-protected-resource"
+
+// route finds what lies at a path; its handler is nil where nothing does.
+func (s *Server) route(path string) route {
+	if strings.HasPrefix(path, "/v1/") {
+		path = "/v1/"
+	}
+	return s.routes[path]
+}
+
+// refusal is an error with a status of its own.
+type refusal struct {
+	fault  *fault.Error
+	status int
+}
+
+func (r refusal) Error() string { return r.fault.Error() }
+
+// Unwrap leads to the fault.
+func (r refusal) Unwrap() error { return r.fault }
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	s.running.enter()
+	defer s.running.leave()
+	from := s.senderOf(r)
+	r = r.WithContext(s.contextOf(r, from))
+	w := newResponse(rw, s.config.WriteTimeout)
+	rt := s.route(r.URL.Path)
+	defer s.finish(w, r, rt, time.Now())
+	h := w.Header()
+	h.Set("X-Request-Id", from.id)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-store")
+	s.boundBody(rw, r, rt)
+	if err := s.checkCaller(r, from); err != nil {
+		s.fail(w, r, rt, err)
+		return
+	}
+	if s.cors.HandlerFunc(w, r); r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+		return // a preflight, which has been answered
+	}
+	if err := s.checkRequest(w, r, rt); err != nil {
+		s.fail(w, r, rt, err)
+		return
+	}
+	s.handle(w, r, rt, from)
+}
+
+func (s *Server) contextOf(r *http.Request, from *sender) context.Context {
+	ctx := context.WithValue(r.Context(), senderKey{}, from)
+	if s.config.Context != nil {
+		ctx = s.config.Context(ctx, from.id)
+	}
+	return ctx
+}
+
+// checkCaller decides about what a client cannot choose freely: the address
+// that it comes from, and with a browser the host and the origin.
+func (s *Server) checkCaller(r *http.Request, from *sender) error {
+	if s.bound.local && from.direct && !from.client.IsLoopback() {
+		return fault.New(fault.Denied, "this server speaks plain HTTP to its proxies only").WithHint("call it by its public address")
+	}
+	if err := s.checkHost(r, from); err != nil {
+		return err
+	}
+	if from.base = s.config.PublicURL; from.base == "" {
+		from.base = from.scheme + "://" + from.host
+	}
+	return s.checkOrigin(r, from)
+}
+
+// checkRequest decides about the request's line and headers.
+func (s *Server) checkRequest(w http.ResponseWriter, r *http.Request, rt route) error {
+	switch {
+	case rt.handler == nil:
+		return refusal{fault.New(fault.NotFound, "there is nothing at %s", printable(r.URL.EscapedPath())).WithHint("the MCP endpoint is %s", s.config.Path), http.StatusNotFound}
+	case rt.methods != nil && !slices.Contains(rt.methods, r.Method):
+		w.Header().Set("Allow", strings.Join(rt.methods, ", "))
+		return refusal{fault.New(fault.Invalid, "%s cannot be done here", r.Method), http.StatusMethodNotAllowed}
+	case rt.mcp && r.Method == http.MethodPost && !isJSON(r.Header):
+		// Whatever else a page may send across origins without being asked first.
+		return refusal{fault.New(fault.Invalid, "the body's type has to be application/json").WithHint("send Content-Type: application/json"), http.StatusUnsupportedMediaType}
+	case carriesToken(r):
+		return fault.New(fault.Invalid, "a token has no place in a URL, which ends up in logs").WithHint("send it as Authorization: Bearer, and have this one revoked")
+	case r.ContentLength > s.maxBody(rt):
+		return tooLarge(s.maxBody(rt))
+	}
+	return nil
+}
+
+func isJSON(h http.Header) bool {
+	types := h.Values("Content-Type")
+	if len(types) != 1 {
+		return false
+	}
+	t, _, err := mime.ParseMediaType(types[0])
+	return err == nil && t == "application/json"
+}
+
+// handle finds out who it is, sees whether there is room, and passes the
+// request on within its time.
+func (s *Server) handle(w *response, r *http.Request, rt route, from *sender) {
+	p, err := s.authenticate(w, r, rt)
+	if err != nil {
+		s.fail(w, r, rt, err)
+		return
+	}
+	ctx := r.Context()
+	if p != nil {
+		from.who = p.Name
+		ctx = auth.With(ctx, p)
+	}
+	if s.config.Admit != nil && !rt.own {
+		release, err := s.config.Admit(ctx, p, r)
+		if err != nil {
+			s.fail(w, r, rt, err)
+			return
+		}
+		defer release()
+	}
+	ctx, done := s.within(ctx, w, r, rt, p)
+	defer done()
+	rt.handler.ServeHTTP(w, r.WithContext(ctx))
+}
+
+var (
+	errEnding  = fault.New(fault.Unavailable, "the server is ending").WithHint("connect again")
+	errExpired = fault.New(fault.Denied, "the token has expired").WithHint("connect again with a new one")
+	errTooLong = fault.New(fault.Unavailable, "the request took longer than it was given")
+)
+
+// within bounds a request's time. A stream that a client only listens to ends
+// with the server, or when its token does; a call goes on till its answer.
+func (s *Server) within(ctx context.Context, w *response, r *http.Request, rt route, p *auth.Principal) (context.Context, func()) {
+	switch {
+	case !rt.mcp:
+		w.until = time.Now().Add(s.config.RequestTimeout)
+		return context.WithDeadlineCause(ctx, w.until, errTooLong)
+	case r.Method != http.MethodGet:
+		return ctx, func() {}
+	}
+	expiry := func() {}
+	if p != nil && !p.Expires.IsZero() {
+		ctx, expiry = context.WithDeadlineCause(ctx, p.Expires, errExpired)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.draining, func() { cancel(errEnding) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+		expiry()
+	}
+}
+
+// finish is deferred around a request: a panic costs the request alone, and
+// the log gets its line.
+func (s *Server) finish(w *response, r *http.Request, rt route, began time.Time) {
+	v := recover()
+	broken := v != nil && w.status != 0
+	if v != nil && v != http.ErrAbortHandler {
+		s.log.ErrorContext(r.Context(), "a handler panicked", Attr(r.Context()), "panic", printable(fmt.Sprint(v)), "stack", string(debug.Stack()))
+		if !broken {
+			answer(w, r, rt, fault.Of(fmt.Errorf("panic: %v", v)))
+		}
+	}
+	w.last()
+	from := r.Context().Value(senderKey{}).(*sender)
+	s.log.InfoContext(r.Context(), "request", Attr(r.Context()), "principal", printable(from.who), "method", r.Method, "path", printable(r.URL.EscapedPath()),
+		"status", w.outcome(r.Context()), "bytes", w.bytes, "duration", time.Since(began), "client", from.client)
+	if broken || v == http.ErrAbortHandler {
+		panic(http.ErrAbortHandler) // the client has to see that it is not whole
+	}
+}
