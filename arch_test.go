@@ -19,7 +19,7 @@ var mayImport = map[string][]string{
 	"guest/build/pack":                   {"guest", "guest/build/instrument"},
 	"internal/audit":                     {"internal/auth", "internal/fault", "internal/telemetry"},
 	"internal/auth": {"internal/fault"},
-	"internal/cli":                       {"internal/audit", "internal/auth", "internal/cli/config", "internal/fault", "internal/limit", "internal/mcpserver", "internal/sandbox", "internal/sandbox/wasm", "internal/session", "internal/setup", "internal/telemetry", "internal/web", "internal/workspace"},
+	"internal/cli":                       {"internal/audit", "internal/auth", "internal/cli/config", "internal/fault", "internal/limit", "internal/mcpserver", "internal/sandbox", "internal/sandbox/wasm", "internal/session", "internal/setup", "internal/telemetry", "internal/web", "internal/web/files", "internal/workspace"},
 	"internal/cli/config":                {"internal/auth", "internal/fault"},
 	"internal/fault":                     {},
 	"internal/limit":                     {"internal/fault"},
@@ -43,7 +43,7 @@ var mayImport = map[string][]string{
 	"tests/clients":                      {},
 	"tests/docs":                         {},
 	"tests/engines":                      {},
-	"internal/web":                       {"internal/audit", "internal/auth", "internal/fault", "internal/telemetry"},
+	"internal/web":                       {"internal/auth", "internal/fault"},
 	"internal/web/files":                 {"internal/auth", "internal/fault", "internal/session", "internal/workspace"},
 	"internal/workspace":                 {"internal/fault"},
 }

@@ -8,6 +8,7 @@ import (
 
 	"paddock/internal/audit"
 	"paddock/internal/fault"
+	"paddock/internal/limit"
 	"paddock/internal/mcpserver"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
@@ -108,9 +109,21 @@ func recorded(e session.Event) audit.Record {
 	return r
 }
 
-func live(s session.Stats) telemetry.Live {
+// live tells what there is. Who waits at the gate is first in a session's line.
+func live(s session.Stats, g limit.Load) telemetry.Live {
 	return telemetry.Live{
-		Sessions: s.Sessions, Interpreters: s.Interpreters, Running: s.Running, Queued: s.Queued, MemoryBytes: s.Memory, DiskBytes: s.Disk,
+		Sessions: s.Sessions, Interpreters: s.Interpreters, Running: g.Running, Queued: s.Queued + g.Waiting, MemoryBytes: s.Memory, DiskBytes: s.Disk,
+	}
+}
+
+// counted counts the executions that admit keeps out.
+func counted(admit func(context.Context, session.Owner) (func(), error), t *telemetry.Telemetry) func(context.Context, session.Owner) (func(), error) {
+	return func(ctx context.Context, o session.Owner) (func(), error) {
+		release, err := admit(ctx, o)
+		if fault.KindOf(err) == fault.Exhausted {
+			t.Rejected(ctx, "executions")
+		}
+		return release, err
 	}
 }
 

@@ -67,13 +67,14 @@ func (p *program) open(change func(*session.Config)) (*parts, error) {
 		change(&sc)
 	}
 	share(&sc, c, gate)
+	sc.Admit = counted(sc.Admit, t)
 	m, err := session.New(sc)
 	if err != nil {
 		b.Close()
 		_ = t.Close()
 		return nil, fmt.Errorf("opening the sessions: %w", err)
 	}
-	if err := t.Observe(func() telemetry.Live { return live(m.Stats()) }); err != nil {
+	if err := t.Observe(func() telemetry.Live { return live(m.Stats(), gate.Load()) }); err != nil {
 		p.log.Warn("what lives is not measured", "cause", err)
 	}
 	return &parts{backend: b, sessions: m, audit: log, telemetry: t, gate: gate}, nil

@@ -109,11 +109,14 @@ func changed(o mcp.StreamableHTTPOptions, change func(*mcp.StreamableHTTPOptions
 }
 
 // Close stops what runs, which ends as cancelled and keeps its sessions, and
-// ends the clients' MCP sessions.
+// ends the clients' MCP sessions. It waits until the tasks are on disk.
 func (h *Handler) Close() {
 	h.close(errDraining)
 	for _, m := range h.sessions.all() {
 		h.end(m)
+	}
+	if h.tasks != nil {
+		h.tasks.running.Wait()
 	}
 }
 

@@ -58,7 +58,9 @@ var (
 type tasks struct {
 	dir string
 	log *slog.Logger
-	ctx context.Context
+	ctx context.Context // what runs is cancelled at its end
+
+	running sync.WaitGroup // those that have not settled
 
 	mu   sync.Mutex // guards what follows, and the files
 	byID map[string]*task
@@ -136,7 +138,7 @@ func (t *tasks) create(owner session.Owner, tool string, cancel context.CancelCa
 		return nil, fault.New(fault.Unavailable, "the task cannot be kept").WithCause(err)
 	}
 	t.byID[k.ID] = k
-	go t.follow(k, done)
+	t.running.Go(func() { t.follow(k, done) })
 	res := k.fields()
 	res["resultType"] = "task"
 	return res, nil
@@ -144,10 +146,13 @@ func (t *tasks) create(owner session.Owner, tool string, cancel context.CancelCa
 
 // follow waits for a task's result.
 func (t *tasks) follow(k *task, done <-chan *mcp.CallToolResult) {
+	cancel := k.cancel
+	stop := context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })
 	res := <-done
+	stop()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	k.cancel(nil)
+	cancel(nil)
 	k.cancel = nil
 	status, result := taskCompleted, wireOf(res)
 	out := &result

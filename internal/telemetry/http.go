@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"cmp"
+	"context"
 	"io"
 	"net/http"
 	"slices"
@@ -41,25 +43,24 @@ func (t *Telemetry) Route(pattern string, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		began, m, ctx := time.Now(), t.metrics, r.Context()
-		method := r.Method
-		if !slices.Contains(methods, method) {
-			method = "_OTHER"
-		}
-		labels := []attribute.KeyValue{attribute.String("http.request.method", method), m.words.label("http.route", pattern)}
-		open := metric.WithAttributeSet(attribute.NewSet(labels...))
-		m.active.Add(ctx, 1, open)
+		began := time.Now()
 		s := &status{ResponseWriter: w}
-		defer func() { // a panic too
-			code := s.code
-			if code == 0 {
-				code = http.StatusOK
-			}
-			m.active.Add(ctx, -1, open)
-			m.requests.Record(ctx, time.Since(began).Seconds(), metric.WithAttributes(append(labels, attribute.Int("http.response.status_code", code))...))
-		}()
+		defer func() { t.Request(r.Context(), r.Method, pattern, cmp.Or(s.code, http.StatusOK), time.Since(began)) }() // after a panic too
 		next.ServeHTTP(s, r)
 	})
+}
+
+// Request counts an HTTP request that has been answered, for whom Route does
+// not fit. pattern is the route's, never a path that somebody asked for.
+func (t *Telemetry) Request(ctx context.Context, method, pattern string, code int, took time.Duration) {
+	if t == nil || t.metrics == nil {
+		return
+	}
+	if !slices.Contains(methods, method) {
+		method = "_OTHER"
+	}
+	t.metrics.requests.Record(ctx, took.Seconds(), metric.WithAttributes(
+		attribute.String("http.request.method", method), t.metrics.words.label("http.route", pattern), attribute.Int("http.response.status_code", code)))
 }
 
 // status remembers how a request was answered.

@@ -46,7 +46,6 @@ type metrics struct {
 	rejections metric.Int64Counter
 	audit      metric.Int64Counter
 	requests   metric.Float64Histogram
-	active     metric.Int64UpDownCounter
 	calls      metric.Float64Histogram
 	words      words
 }
@@ -95,8 +94,6 @@ func newMetrics(meter metric.Meter, version string) (*metrics, error) {
 	var err error
 	all.cpu, err = meter.Float64Counter("paddock.cpu.time", metric.WithDescription("Processor time of programs."), metric.WithUnit("s"))
 	made(&m, all.cpu, err)
-	all.active, err = meter.Int64UpDownCounter("http.server.active_requests", metric.WithDescription("HTTP requests that are being served."))
-	made(&m, all.active, err)
 	info, err := meter.Int64Gauge("paddock.build.info", metric.WithDescription("The version of paddock and of Go; always 1."))
 	if made(&m, info, err); m.err == nil {
 		info.Record(context.Background(), 1, metric.WithAttributes(attribute.String("version", version), attribute.String("goversion", runtime.Version())))

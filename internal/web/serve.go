@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"path"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -153,7 +154,7 @@ func (s *Server) handle(w *response, r *http.Request, rt route, from *sender) {
 		from.who = p.Name
 		ctx = auth.With(ctx, p)
 	}
-	if s.config.Admit != nil && !rt.own {
+	if s.config.Admit != nil && p != nil && !rt.own {
 		release, err := s.config.Admit(ctx, p, r)
 		if err != nil {
 			s.fail(w, r, rt, err)
@@ -195,6 +196,16 @@ func (s *Server) within(ctx context.Context, w *response, r *http.Request, rt ro
 	}
 }
 
+// shown is a request's path for the log. That of a signed request ends with
+// what it is signed by, which is not logged, and a query never is.
+func (s *Server) shown(r *http.Request, rt route) string {
+	p := printable(r.URL.EscapedPath())
+	if rt.upload && s.config.Signed != nil && s.config.Signed(r) {
+		p = path.Dir(p) + "/…"
+	}
+	return p
+}
+
 // finish is deferred around a request: a panic costs the request alone, and
 // the log gets its line.
 func (s *Server) finish(w *response, r *http.Request, rt route, began time.Time) {
@@ -208,7 +219,7 @@ func (s *Server) finish(w *response, r *http.Request, rt route, began time.Time)
 	}
 	w.last()
 	from := r.Context().Value(senderKey{}).(*sender)
-	s.log.InfoContext(r.Context(), "request", Attr(r.Context()), "principal", printable(from.who), "method", r.Method, "path", printable(r.URL.EscapedPath()),
+	s.log.InfoContext(r.Context(), "request", Attr(r.Context()), "principal", printable(from.who), "method", r.Method, "path", s.shown(r, rt),
 		"status", w.outcome(r.Context()), "bytes", w.bytes, "duration", time.Since(began), "client", from.client)
 	if broken || v == http.ErrAbortHandler {
 		panic(http.ErrAbortHandler) // the client has to see that it is not whole

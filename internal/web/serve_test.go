@@ -132,14 +132,25 @@ func TestWhatWasTakenIsGivenBack(t *testing.T) {
 }
 
 func TestASignedRequestNeedsNoToken(t *testing.T) {
-	s := start(t, Config{Signed: func(r *http.Request) bool { return r.URL.Query().Has("sig") }})
-	if got := s.raw(t, "GET /v1/a?sig=1 "+to+"\n"); got.status != 200 || got.body != "nobody: " {
+	log := &lines{}
+	s := start(t, Config{
+		Log:    log.logger(),
+		Signed: func(r *http.Request) bool { return strings.HasPrefix(r.URL.EscapedPath(), "/v1/links/") },
+		Admit: func(_ context.Context, p *auth.Principal, _ *http.Request) (func(), error) {
+			t.Errorf("it was asked about %v", p)
+			return func() {}, nil
+		},
+	})
+	if got := s.raw(t, "GET /v1/links/the-secret "+to+"\n"); got.status != 200 || got.body != "nobody: " {
 		t.Errorf("got %+v", got)
 	}
-	for _, path := range []string{"/v1/a", "/mcp?sig=1"} {
-		if got := s.raw(t, "GET "+path+" "+to+"\n"); got.status != 401 {
+	for _, path := range []string{"/v1/a", "/mcp/v1/links/a", "/v1//links/a"} {
+		if got := s.raw(t, "GET "+path+" "+to+"\n"); got.status/100 != 4 {
 			t.Errorf("%s gives %+v", path, got)
 		}
+	}
+	if text := log.String(); strings.Contains(text, "the-secret") || !strings.Contains(text, "/v1/links/…") {
+		t.Errorf("the log is\n%s", text)
 	}
 }
 

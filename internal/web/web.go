@@ -61,7 +61,8 @@ type Config struct {
 	// nil: nothing.
 	Scopes []string
 	// Admit says whether there is room for a request of p, and is told by release
-	// when it has ended; nil: there always is.
+	// when it has ended; nil: there always is. It is not asked about requests that
+	// nobody makes: open paths and signed ones.
 	Admit func(ctx context.Context, p *auth.Principal, r *http.Request) (release func(), err error)
 	// Context gives a context of the request with this id to what logs and traces;
 	// nil: only [RequestID] knows it.
@@ -69,8 +70,8 @@ type Config struct {
 	// Ready gives reasons why the server cannot work now. They are shown to
 	// anybody; nil: there are none.
 	Ready func(context.Context) []string
-	// Signed tells whether a request below /v1/ carries its own permission, so
-	// that no token is asked for; nil: none does.
+	// Signed tells whether a request below /v1/ carries its own permission in the
+	// last part of its path, so that no token is asked for; nil: none does.
 	Signed func(*http.Request) bool
 	// OnDrain is called once when the server begins to end, to end streams that
 	// it does not know of as such; nil: nothing.

@@ -23,7 +23,7 @@ const (
 	maxEntries = workspace.MaxFiles
 	// maxRatio is how much larger the files may be than what was sent, beyond the
 	// first freeBytes: texts are packed to a twentieth, a bomb to a thousandth.
-	maxRatio, freeBytes = 200, 32 << 20
+	maxRatio, freeBytes = 200, 8 << 20
 	// maxZip bounds a zip, whose table of contents stands at its end, and
 	// maxTable that: it is read into memory.
 	maxZip, maxTable = 256 << 20, 8 << 20

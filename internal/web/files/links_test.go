@@ -1,0 +1,270 @@
+package files
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/session"
+)
+
+// link asks for one as alice does.
+func (s *server) link(body string) Link {
+	s.Helper()
+	got := s.want(s.do("POST", "/v1/sessions/s/links", strings.NewReader(body), "Content-Type", "application/json"), 201, "")
+	var l Link
+	if err := json.Unmarshal([]byte(got.body), &l); err != nil {
+		s.Fatal(err)
+	}
+	return l
+}
+
+// anyone follows a link, as nobody in particular.
+func (s *server) anyone(method, url, body string) answered {
+	s.Helper()
+	return s.do(method, url, strings.NewReader(body), "X-Principal", "")
+}
+
+func TestALinkWorksOnceAndInOneDirection(t *testing.T) {
+	s := serve(t, nil)
+	s.put("a.txt", "hello")
+	down := s.link(`{"path":"/workspace/a.txt"}`)
+	if left := time.Until(down.Expires); down.Method != "GET" || down.Path != "a.txt" || left > DefaultTTL || left < DefaultTTL-time.Minute {
+		t.Errorf("the link is %+v", down)
+	}
+	s.want(s.anyone("PUT", down.URL, "evil"), 405, fault.Invalid)
+	s.want(s.anyone("HEAD", down.URL, ""), 405, "")
+	got := s.want(s.anyone("GET", down.URL, ""), 200, "")
+	if got.body != "hello" || !strings.HasPrefix(got.head.Get("Content-Disposition"), "attachment") || got.head.Get("Referrer-Policy") != "no-referrer" {
+		t.Errorf("got %+v", got)
+	}
+	s.want(s.anyone("GET", down.URL, ""), 403, fault.Denied)
+
+	up := s.link(`{"path":"sub/new.bin","method":"PUT","ttl_seconds":60}`)
+	s.want(s.anyone("GET", up.URL, ""), 405, fault.Invalid)
+	s.want(s.anyone("PUT", up.URL, "content"), 201, "")
+	s.want(s.anyone("PUT", up.URL, "again"), 403, fault.Denied)
+	if got := s.do("GET", "/v1/sessions/s/files/sub/new.bin", nil); got.body != "content" {
+		t.Errorf("the file has %q", got.body)
+	}
+}
+
+func TestALinkToAFileThatIsNotThereYetStaysGood(t *testing.T) {
+	s := serve(t, nil)
+	l := s.link(`{"path":"later"}`)
+	s.want(s.anyone("GET", l.URL, ""), 404, fault.NotFound)
+	s.put("later", "x")
+	s.want(s.anyone("GET", l.URL, ""), 200, "")
+}
+
+func TestOfManyWhoFollowALinkOneSucceeds(t *testing.T) {
+	s := serve(t, nil)
+	s.put("f", "x")
+	l := s.link(`{"path":"f"}`)
+	var won atomic.Int32
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if s.anyone("GET", l.URL, "").status == 200 {
+				won.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if n := won.Load(); n != 1 {
+		t.Errorf("%d succeeded", n)
+	}
+}
+
+func TestAUsedLinkIsRefusedAfterARestartAndByOthers(t *testing.T) {
+	s := serve(t, nil)
+	s.put("f", "x")
+	used, fresh := s.link(`{"path":"f"}`), s.link(`{"path":"f"}`)
+	s.want(s.anyone("GET", used.URL, ""), 200, "")
+	again, err := OpenLinks(s.state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for url, want := range map[string]fault.Kind{used.URL: fault.Denied, fresh.URL: ""} {
+		p, err := again.check(strings.TrimPrefix(url, linksPath))
+		if err == nil {
+			err = again.use(p)
+		}
+		if fault.KindOf(err) != want {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	s.want(s.anyone("GET", fresh.URL, ""), 403, fault.Denied)
+	if other, err := OpenLinks(t.TempDir()); err != nil {
+		t.Error(err)
+	} else if _, err := other.check(strings.TrimPrefix(used.URL, linksPath)); fault.KindOf(err) != fault.Denied {
+		t.Errorf("another server's key: %v", err)
+	}
+}
+
+func TestWhatIsWrongWithALinkIsNotTold(t *testing.T) {
+	s := serve(t, nil)
+	s.put("f", "mine")
+	s.put("g", "other")
+	token := strings.TrimPrefix(s.link(`{"path":"f"}`).URL, linksPath)
+	text, signature, _ := strings.Cut(token, ".")
+	content, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forge := func(old, replacement string) string {
+		changed := strings.Replace(string(content), old, replacement, 1)
+		if changed == string(content) {
+			t.Fatalf("%s is not in %s", old, content)
+		}
+		return base64.RawURLEncoding.EncodeToString([]byte(changed)) + "." + signature
+	}
+	refused := ""
+	for name, bad := range map[string]string{
+		"another file": forge(`"p":"f"`, `"p":"g"`), "another owner": forge(`"o":"alice"`, `"o":"mallory"`), "another session": forge(`"s":"s"`, `"s":"t"`),
+		"another method": forge(`"m":"GET"`, `"m":"PUT"`), "a later end": forge(`"e":1`, `"e":2`),
+		"no signature": text, "an empty signature": text + ".", "half a signature": text + "." + signature[:20], "more after it": token + "A", "a path after it": token + "/x",
+		"nothing": "", "rubbish": "%00", "only a dot": ".", "a huge one": strings.Repeat("A", 2*maxToken) + "." + signature,
+	} {
+		got := s.anyone("GET", linksPath+bad, "")
+		if refused == "" {
+			refused = got.body
+		}
+		if got.status != 403 || got.body != refused {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+	s.want(s.anyone("GET", linksPath+token, ""), 200, "")
+}
+
+func TestALinkExpiresAndItsUseIsForgottenThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		state := t.TempDir()
+		l, err := OpenLinks(state)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var permits []permit
+		for _, ttl := range []time.Duration{time.Minute, 0, time.Hour} {
+			made, err := l.New("alice", "s", "f", http.MethodGet, ttl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := l.check(strings.TrimPrefix(made.URL, linksPath))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.use(p); err != nil {
+				t.Fatal(err)
+			}
+			permits = append(permits, p)
+		}
+		late, err := l.New("alice", "s", "f", http.MethodGet, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if _, err := l.check(strings.TrimPrefix(late.URL, linksPath)); fault.KindOf(err) != fault.Denied {
+			t.Errorf("an expired link: %v", err)
+		}
+		time.Sleep(DefaultTTL)
+		if err := l.use(permits[2]); fault.KindOf(err) != fault.Denied {
+			t.Errorf("a used link: %v", err)
+		}
+		left, err := os.ReadDir(filepath.Join(state, usedFolder))
+		if err != nil || len(left) != 1 || left[0].Name() != fmt.Sprintf("%d-%s", permits[2].Expires, permits[2].ID) {
+			t.Errorf("remembered are %v, %v", left, err)
+		}
+	})
+}
+
+func TestLinksThatAreNotMade(t *testing.T) {
+	s := serve(t, nil)
+	for name, body := range map[string]string{
+		"a path out": `{"path":"../x"}`, "no path": `{}`, "another method": `{"path":"f","method":"DELETE"}`, "for too long": `{"path":"f","ttl_seconds":86401}`,
+		"for less than nothing": `{"path":"f","ttl_seconds":-1}`, "for ever": `{"path":"f","ttl_seconds":9223372036854775807}`, "an unknown field": `{"path":"f","x":1}`, "no JSON": `path=f`,
+		"too much": `{"path":"` + strings.Repeat("x", maxLinkRequest) + `"}`,
+	} {
+		if got := s.do("POST", "/v1/sessions/s/links", strings.NewReader(body), "Content-Type", "application/json"); got.status < 400 || got.status > 403 {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+	s.want(s.do("POST", "/v1/sessions/s/links", strings.NewReader(`{"path":"f"}`), "Content-Type", "text/plain"), 415, fault.Invalid)
+}
+
+func TestALinkOutlivesNeitherItsMakerNorItsSession(t *testing.T) {
+	s := serve(t, nil)
+	got := s.want(s.do("POST", "/v1/sessions/s/links", strings.NewReader(`{"path":"f","ttl_seconds":3600}`), "Content-Type", "application/json", "X-Principal", "brief"), 201, "")
+	var l Link
+	if err := json.Unmarshal([]byte(got.body), &l); err != nil || time.Until(l.Expires) > time.Minute {
+		t.Errorf("the link is %s, %v", got.body, err)
+	}
+	s.put("f", "x")
+	mine := s.link(`{"path":"f"}`)
+	if err := s.sessions.Destroy(t.Context(), "alice", "s"); err != nil {
+		t.Fatal(err)
+	}
+	s.want(s.anyone("GET", mine.URL, ""), 404, fault.NotFound)
+}
+
+func TestALinkCountsForItsOwner(t *testing.T) {
+	full := *fault.New(fault.Exhausted, "too many")
+	full.RetryAfter = 1500 * time.Millisecond
+	var asked session.Owner
+	s := serve(t, func(c *Config) {
+		c.Admit = func(o session.Owner) (func(), error) { asked = o; return nil, &full }
+	})
+	s.put("f", "x")
+	l := s.link(`{"path":"f"}`)
+	got := s.want(s.anyone("GET", l.URL, ""), 429, fault.Exhausted)
+	if asked != "alice" || got.head.Get("Retry-After") != "2" {
+		t.Errorf("asked for %q, to be tried again after %q", asked, got.head.Get("Retry-After"))
+	}
+}
+
+func TestTheKeyIsItsUsersAloneAndMadeOnce(t *testing.T) {
+	state := t.TempDir()
+	var all sync.WaitGroup
+	keys := make([]string, 8)
+	for k := range keys {
+		all.Go(func() {
+			l, err := OpenLinks(state)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			keys[k] = string(l.key)
+		})
+	}
+	all.Wait()
+	for _, key := range keys {
+		if len(key) != keyBytes || key != keys[0] {
+			t.Error("there are several keys")
+		}
+	}
+	info, err := os.Stat(filepath.Join(state, keyFile))
+	if err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("the key's mode is %v, %v", info.Mode(), err)
+	}
+	entries, err := os.ReadDir(state)
+	if err != nil || len(entries) != 2 {
+		t.Errorf("the folder has %v, %v", entries, err)
+	}
+	if err := os.WriteFile(filepath.Join(state, keyFile), []byte("short"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenLinks(state); fault.KindOf(err) != fault.Unavailable || !strings.Contains(fault.Of(err).Hint, "remove") {
+		t.Errorf("a broken key: %v", err)
+	}
+}
