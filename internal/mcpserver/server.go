@@ -112,7 +112,7 @@ func (s *Server) with(only []string, tasks bool) *mcp.Server {
 		Instructions: s.instructions,
 		// Neither list changes while the server runs, and nothing is subscribed to.
 		Capabilities: capabilitiesWith(tasks),
-		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
+		SetCacheable: cacheable,
 		Logger:       slog.New(ofSDK{s.log.Handler()}),
 	})
 	for _, set := range offered {
@@ -131,6 +131,19 @@ func (s *Server) with(only []string, tasks bool) *mcp.Server {
 
 func (s *Server) implementation() *mcp.Implementation {
 	return &mcp.Implementation{Name: s.config.Name, Title: "paddock", Version: s.config.Version}
+}
+
+// unchanged is how long a client may keep what changes with paddock alone. A
+// server that is updated meanwhile knows all that the earlier one offered.
+const unchanged = 5 * time.Minute
+
+// cacheable says how long an answer holds: what a token may use is its own, and
+// files change at any time.
+func cacheable(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
+	c.CacheScope = "private"
+	if _, file := req.(*mcp.ReadResourceRequest); !file {
+		c.TTLMs = int(unchanged.Milliseconds())
+	}
 }
 
 func capabilitiesWith(tasks bool) *mcp.ServerCapabilities {
