@@ -166,9 +166,10 @@ func TestWhereAnIssuersMetadataLies(t *testing.T) {
 
 func TestAnIssuersAnswersAreNotTrusted(t *testing.T) {
 	k := newKey(t, "one", jose.ES256)
-	evil := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	right := func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{k.Public()}})
-	}))
+	}
+	evil := httptest.NewTLSServer(http.HandlerFunc(right))
 	defer evil.Close()
 	plain := httptest.NewServer(evil.Config.Handler)
 	defer plain.Close()
@@ -177,7 +178,7 @@ func TestAnIssuersAnswersAreNotTrusted(t *testing.T) {
 		metadata map[string]any
 		keys     http.HandlerFunc
 	}{
-		{"metadata of another issuer", map[string]any{"issuer": "https://issuer.test"}, nil},
+		{"metadata of another issuer", map[string]any{"issuer": "https://issuer.test"}, right},
 		{"keys without TLS", map[string]any{"jwks_uri": plain.URL + "/keys"}, nil},
 		{"keys in a file", map[string]any{"jwks_uri": "file:///etc/passwd"}, nil},
 		{"keys nowhere", map[string]any{"jwks_uri": ""}, nil},
@@ -185,8 +186,9 @@ func TestAnIssuersAnswersAreNotTrusted(t *testing.T) {
 			http.Redirect(w, r, evil.URL, http.StatusTemporaryRedirect)
 		}},
 		{"keys that lead around in circles", nil, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/keys", http.StatusFound) }},
-		{"keys without end", nil, func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = w.Write([]byte(`{"keys":[` + strings.Repeat(" ", 2*maxDocument) + `]}`))
+		{"keys without end", nil, func(w http.ResponseWriter, r *http.Request) {
+			right(w, r)
+			_, _ = w.Write([]byte(strings.Repeat(" ", 2*maxDocument)))
 		}},
 		{"no keys", nil, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"keys":[]}`)) }},
 		{"only a secret", nil, func(w http.ResponseWriter, _ *http.Request) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -173,6 +174,25 @@ func TestOtherProcessesAreHeardAtOnce(t *testing.T) {
 		}
 		_, err := server.Verify(t.Context(), text)
 		refused(t, err, codeInvalidToken, "the token was revoked", text)
+	}
+}
+
+func TestTwoChangesWithinATickOfTheClock(t *testing.T) {
+	s := OpenTokens(t.TempDir())
+	create(t, s, Token{Name: "a"})
+	path, mtime := filepath.Join(s.dir, tokensFile), time.Now().Add(time.Hour)
+	for _, name := range []string{"b", "c"} { // the same file, size and time
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data = regexp.MustCompile(`"name": "."`).ReplaceAll(data, []byte(`"name": "`+name+`"`))
+		if err := errors.Join(os.WriteFile(path, data, 0o600), os.Chtimes(path, mtime, mtime)); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := s.List(); err != nil || all[0].Name != name {
+			t.Errorf("listed is %+v, %v, want %s", all, err, name)
+		}
 	}
 }
 

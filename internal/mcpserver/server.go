@@ -49,6 +49,8 @@ type Config struct {
 	Telemetry *telemetry.Telemetry
 	// extend adds to each of the SDK's servers what only the tests have.
 	extend func(*mcp.Server)
+	// options changes how each of the SDK's servers is made, likewise.
+	options func(*mcp.ServerOptions)
 	// Log takes each call at debug level and paddock's own mistakes at error
 	// level; nil: nothing is logged.
 	Log *slog.Logger
@@ -108,13 +110,17 @@ func (s *Server) with(only []string, tasks bool) *mcp.Server {
 	if v := s.variants[key]; v != nil {
 		return v
 	}
-	v := mcp.NewServer(s.implementation(), &mcp.ServerOptions{
+	options := &mcp.ServerOptions{
 		Instructions: s.instructions,
 		// Neither list changes while the server runs, and nothing is subscribed to.
 		Capabilities: capabilitiesWith(tasks),
 		SetCacheable: cacheable,
 		Logger:       slog.New(ofSDK{s.log.Handler()}),
-	})
+	}
+	if s.config.options != nil {
+		s.config.options(options)
+	}
+	v := mcp.NewServer(s.implementation(), options)
 	for _, set := range offered {
 		for _, name := range s.sets[set] {
 			v.AddTool(s.tools[name].definition, s.handler(s.tools[name]))

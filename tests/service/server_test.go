@@ -1,0 +1,246 @@
+// Package service tests `paddock serve` as its users have it: the built binary,
+// with real interpreters, over loopback.
+package service
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"paddock/internal/sandbox/sandboxtest"
+)
+
+// server is one `paddock serve`.
+type server struct {
+	t     *testing.T
+	state string
+	args  []string
+	cmd   *exec.Cmd
+	url   string // of MCP
+	token string
+	log   *bytes.Buffer // what it said after its address
+	done  chan struct{}
+
+	mu       sync.Mutex
+	sessions map[string]bool // that calls have made
+}
+
+// made remembers the session that a result is of.
+func (s *server) made(res map[string]any) string {
+	id, _ := res["session_id"].(string)
+	if id != "" {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.sessions[id] = true
+	}
+	return id
+}
+
+func (s *server) destroy(client *http.Client, id string) error {
+	s.mu.Lock()
+	delete(s.sessions, id)
+	s.mu.Unlock()
+	_, err := s.call(client, "destroy_session", map[string]any{"session_id": id}, nil)
+	return err
+}
+
+func (s *server) destroyAll(t *testing.T) {
+	t.Helper()
+	for len(s.sessions) > 0 {
+		for id := range s.sessions {
+			if err := s.destroy(http.DefaultClient, id); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// request is one for MCP.
+func (s *server) request(method, body string) (*http.Request, error) {
+	r, err := http.NewRequest(method, s.url, strings.NewReader(body))
+	if err == nil {
+		r.Header.Set("Authorization", "Bearer "+s.token)
+		r.Header.Set("Content-Type", "application/json")
+	}
+	return r, err
+}
+
+var (
+	addressLine = regexp.MustCompile(`served at (http\S+)`)
+	tokenLine   = regexp.MustCompile(`pdk_\S+`)
+)
+
+// start starts one with a state folder of its own.
+func start(t *testing.T, args ...string) *server {
+	t.Helper()
+	s := &server{t: t, state: t.TempDir(), sessions: map[string]bool{}, args: append([]string{"serve", "--port", "0"}, args...)}
+	s.start()
+	t.Cleanup(func() { s.stop() })
+	return s
+}
+
+func (s *server) start() {
+	s.t.Helper()
+	s.cmd = exec.Command(sandboxtest.Binary(s.t), s.args...)
+	s.cmd.Env = append(os.Environ(), "PADDOCK_STATE_DIR="+s.state, "PADDOCK_CACHE_DIR="+sandboxtest.PreparedCache(s.t))
+	out, err := s.cmd.StderrPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	said := ""
+	for s.url = ""; s.url == ""; {
+		line, err := lines.ReadString('\n')
+		said += line
+		if token := tokenLine.FindString(line); token != "" {
+			s.token = token
+		}
+		if m := addressLine.FindStringSubmatch(line); m != nil {
+			s.url = m[1]
+		}
+		if err != nil {
+			s.t.Fatalf("it does not serve: %v\n%s", err, said)
+		}
+	}
+	s.log, s.done = &bytes.Buffer{}, make(chan struct{})
+	go func(log io.Writer, done chan struct{}) {
+		defer close(done)
+		_, _ = io.Copy(log, lines) // until it ends
+	}(s.log, s.done)
+}
+
+// stop ends it gently and gives its exit code.
+func (s *server) stop() int {
+	if s.cmd == nil {
+		return 0
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	<-s.done
+	_ = s.cmd.Wait() // the code tells
+	code := s.cmd.ProcessState.ExitCode()
+	s.cmd = nil
+	return code
+}
+
+// base is the address without the path.
+func (s *server) base() string { return strings.TrimSuffix(s.url, "/mcp") }
+
+// metric is one number of /metrics.
+func (s *server) metric(name string) float64 {
+	s.t.Helper()
+	r, err := http.NewRequest(http.MethodGet, s.base()+"/metrics", nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+s.token)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
+			n, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			return n
+		}
+	}
+	s.t.Fatalf("%s is not in /metrics (%s)", name, resp.Status)
+	return 0
+}
+
+// processes is how many processes it has made that are still there.
+func (s *server) processes() int {
+	n := 0
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, path := range stats {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended meanwhile
+		}
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		if len(fields) > 1 && fields[1] == strconv.Itoa(s.cmd.Process.Pid) {
+			n++
+		}
+	}
+	return n
+}
+
+// disk is what its state takes, in bytes, without the audit log, which is meant
+// to grow.
+func (s *server) disk() (n int64) {
+	s.t.Helper()
+	err := filepath.WalkDir(s.state, func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() && d.Name() == "audit" {
+			return filepath.SkipDir
+		}
+		if err == nil && d.Type().IsRegular() {
+			if info, e := d.Info(); e == nil {
+				n += info.Size()
+			}
+		}
+		return nil // what has gone meanwhile
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+// call is one tools/call of a plain client.
+func (s *server) call(client *http.Client, tool string, arguments map[string]any, change func(*http.Request)) (map[string]any, error) {
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": tool, "arguments": arguments}})
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.request(http.MethodPost, string(body))
+	if err != nil {
+		return nil, err
+	}
+	if change != nil {
+		change(r)
+	}
+	resp, err := client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	var answer struct {
+		Result struct {
+			StructuredContent map[string]any
+		}
+		Error map[string]any
+	}
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	if resp.Header.Get("Content-Type") == "text/event-stream" { // its last event is the answer
+		_, last, _ := bytes.Cut(text[bytes.LastIndex(text, []byte("\ndata: "))+1:], []byte("data: "))
+		text = last
+	}
+	if err := json.Unmarshal(text, &answer); err != nil || answer.Error != nil {
+		return nil, fmt.Errorf("%s: %s", resp.Status, text)
+	}
+	return answer.Result.StructuredContent, nil
+}
