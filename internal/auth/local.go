@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	localFile = "local-token"
-	localID   = "local"
+	LocalTokenFile = "local-token"
+	localID        = "local"
 )
 
 // LocalToken gives the token of this machine's user, who is the principal
@@ -17,7 +17,7 @@ const (
 // that user can read; created tells that this was now. A file that others can
 // read, or that belongs to somebody else, is refused.
 func LocalToken(dir string) (token string, created bool, err error) {
-	path := filepath.Join(dir, localFile)
+	path := filepath.Join(dir, LocalTokenFile)
 	if token, err = readLocal(path); !errors.Is(err, fs.ErrNotExist) {
 		return token, false, err
 	}
@@ -42,7 +42,7 @@ func readLocal(path string) (string, error) {
 	}
 	token := strings.TrimSpace(string(data))
 	if id, _, ok := parseText(token); !ok || id != localID {
-		return "", damaged(localFile, errors.New("it holds no token")).
+		return "", damaged(LocalTokenFile, errors.New("it holds no token")).
 			WithHint("remove it: the next start makes a new one")
 	}
 	return token, nil

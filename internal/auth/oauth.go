@@ -23,6 +23,12 @@ import (
 // it is that of the set: paddock:files.
 const Scope = "paddock"
 
+// ScopeOf is the scope that gives one tool set.
+func ScopeOf(set string) string { return Scope + ":" + set }
+
+// OfIssuer begins the ID of every principal that an issuer vouches for.
+const OfIssuer = "oauth:"
+
 // leeway is how far the issuer's clock may be from ours.
 const leeway = 30 * time.Second
 
@@ -136,7 +142,7 @@ func (o *OAuth) Verify(ctx context.Context, text string) (*Principal, error) {
 		return nil, err
 	}
 	return &Principal{
-		ID: "oauth:" + subjectDigest(c.Issuer, c.Subject), Name: c.name(), Tools: tools,
+		ID: OfIssuer + subjectDigest(c.Issuer, c.Subject), Name: c.name(), Tools: tools,
 		Expires: c.Expiry.Time().Add(leeway),
 	}, nil
 }

@@ -361,12 +361,12 @@ func TestFilesAreTheirUsersAlone(t *testing.T) {
 			t.Errorf("%s has the mode %v", e.Name(), info.Mode())
 		}
 		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil || e.Name() != localFile && strings.Contains(string(data), text[15:79]) {
+		if err != nil || e.Name() != LocalTokenFile && strings.Contains(string(data), text[15:79]) {
 			t.Errorf("%s holds a token", e.Name())
 		}
 	}
 	for _, mode := range []fs.FileMode{0o644, 0o620, 0o604, 0o660} {
-		for _, name := range []string{tokensFile, localFile} {
+		for _, name := range []string{tokensFile, LocalTokenFile} {
 			if err := os.Chmod(filepath.Join(dir, name), mode); err != nil {
 				t.Fatal(err)
 			}
@@ -413,7 +413,7 @@ func TestTheLocalToken(t *testing.T) {
 	if p, err := v.Verify(t.Context(), token); err != nil || p.ID != Local {
 		t.Errorf("its bearer is %v, %v", p, err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, localFile), []byte(newText("other")), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, LocalTokenFile), []byte(newText("other")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := LocalToken(dir); fault.KindOf(err) != fault.Unavailable || !strings.Contains(fault.Of(err).Hint, "remove it") {

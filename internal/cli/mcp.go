@@ -3,15 +3,12 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os/signal"
 	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
-
-	"paddock/internal/mcpserver"
 )
 
 func (p *program) mcpCommand() *cobra.Command {
@@ -55,16 +52,9 @@ func (p *program) mcp(c *cobra.Command) error {
 			p.log.Error("the interpreters cannot be prepared", "cause", err)
 		}
 	})
-	version := p.config.Server.Version
-	if version == "" {
-		version = build().Version
-	}
-	server, err := mcpserver.New(mcpserver.Config{
-		Sessions: parts.sessions, Name: p.config.Server.Name, Version: version, Instructions: p.config.Server.Instructions,
-		Tools: p.config.Tools.Enabled, DefaultTimeout: p.config.Sessions.DefaultTimeout, MaxTimeout: p.config.Sessions.MaxTimeout, MemoryBytes: p.config.Memory(), Telemetry: parts.telemetry, Log: p.log,
-	})
+	server, err := p.newMCP(parts, nil)
 	if err != nil {
-		return fmt.Errorf("making the MCP server: %w", err)
+		return err
 	}
 	err = server.ServeStdio(ctx, readCloser(p.stdin), writeCloser(p.stdout))
 	if errors.Is(err, context.Canceled) && c.Context().Err() != nil {

@@ -36,6 +36,7 @@ type parts struct {
 	audit     *audit.Log
 	telemetry *telemetry.Telemetry
 	gate      *limit.Gate // of requests and executions
+	log       *slog.Logger
 }
 
 // open joins the parts as the configuration says, after change (nil: nothing)
@@ -77,7 +78,7 @@ func (p *program) open(change func(*session.Config)) (*parts, error) {
 	if err := t.Observe(func() telemetry.Live { return live(m.Stats(), gate.Load()) }); err != nil {
 		p.log.Warn("what lives is not measured", "cause", err)
 	}
-	return &parts{backend: b, sessions: m, audit: log, telemetry: t, gate: gate}, nil
+	return &parts{backend: b, sessions: m, audit: log, telemetry: t, gate: gate, log: p.log}, nil
 }
 
 // close ends what runs and waits for it.

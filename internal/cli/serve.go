@@ -7,12 +7,14 @@ import (
 	"net/http"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"paddock/internal/audit"
 	"paddock/internal/auth"
 	"paddock/internal/cli/config"
 	"paddock/internal/fault"
@@ -78,13 +80,13 @@ func (p *program) serve(c *cobra.Command, dev bool) error {
 	// Calls that run while the server ends may wait for it still.
 	ready := p.prepareFor(context.WithoutCancel(c.Context()), parts.backend)
 	defer ready.wait()
-	closeMCP, err := p.addHandlers(&wc, parts, ready)
+	var server *web.Server
+	closeMCP, err := p.addHandlers(&wc, parts, ready, func(w http.ResponseWriter, r *http.Request, err error) { server.Refuse(w, r, err) })
 	if err != nil {
 		return err
 	}
 	defer closeMCP()
-	server, err := web.New(wc)
-	if err != nil {
+	if server, err = web.New(wc); err != nil {
 		return err
 	}
 	return server.Run(c.Context(), func(url string) {
@@ -113,7 +115,7 @@ func (p *program) webConfig(dev bool) (web.Config, error) {
 	}
 	accepted := []auth.Verifier{auth.OpenTokens(p.places.state)}
 	if h.AuthToken != "" {
-		accepted = append(accepted, auth.Static(h.AuthToken, &auth.Principal{ID: "token:configured", Name: "configured"}))
+		accepted = append(accepted, auth.Static(h.AuthToken, &auth.Principal{ID: "token:auth-token", Name: "configured"}))
 	}
 	if a := p.config.Auth; a.Issuer != "" {
 		audience := a.Audience
@@ -145,9 +147,12 @@ func (p *program) localToken() (auth.Verifier, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a token: %w", err)
 	}
-	if created {
+	switch {
+	case created && terminal(p.stderr):
 		fmt.Fprintf(p.stderr, "paddock: the token of this machine's user, which is shown this once: %s\n", token)
 		p.say("hint", "paddock setup CLIENT --http gives it to a client; paddock token create makes others")
+	case created: // a log is no place for it
+		fmt.Fprintf(p.stderr, "paddock: a token for this machine's user was made: %s\n", filepath.Join(p.places.state, auth.LocalTokenFile))
 	}
 	return auth.Static(token, &auth.Principal{ID: auth.Local, Name: auth.Local}), nil
 }
@@ -165,12 +170,12 @@ func document(v any) http.Handler {
 }
 
 // addHandlers puts in what lies behind the paths; what it gives ends it.
-func (p *program) addHandlers(wc *web.Config, o *parts, ready *readiness) (end func(), err error) {
+func (p *program) addHandlers(wc *web.Config, o *parts, ready *readiness, refuse func(http.ResponseWriter, *http.Request, error)) (end func(), err error) {
 	server, err := p.newMCP(o, bindHTTP)
 	if err != nil {
 		return nil, err
 	}
-	handler, err := server.Handler(mcpserver.HTTPConfig{MaxBody: wc.MaxBodyBytes, Tools: toolsOf, TasksDir: filepath.Join(p.places.state, "tasks")})
+	handler, err := server.Handler(mcpserver.HTTPConfig{MaxBody: wc.MaxBodyBytes, Tools: toolsOf, TasksDir: filepath.Join(p.places.state, "tasks"), Beyond: beyondScope(refuse)})
 	if err != nil {
 		return nil, fmt.Errorf("making the MCP endpoint: %w", err)
 	}
@@ -179,25 +184,58 @@ func (p *program) addHandlers(wc *web.Config, o *parts, ready *readiness) (end f
 		handler.Close()
 		return nil, err
 	}
-	moved, err := files.New(files.Config{Sessions: o.sessions, Links: links, Base: web.BaseURL, Log: p.log, Admit: func(owner session.Owner) (func(), error) {
-		return o.admit(string(owner))
+	moved, err := files.New(files.Config{Sessions: o.sessions, Links: links, Base: web.BaseURL, Log: p.log, Moved: o.movedFile, Admit: func(owner session.Owner) (func(), error) {
+		return o.admit(context.Background(), string(owner))
 	}})
 	if err != nil {
 		handler.Close()
 		return nil, err
 	}
-	wc.MCP, wc.Files = o.telemetry.Route(wc.Path, handler), o.telemetry.Route("/v1/", moved)
-	wc.Metrics, wc.Ready = o.telemetry.Handler(), ready.reasons
-	wc.Admit = func(_ context.Context, who *auth.Principal, _ *http.Request) (func(), error) { return o.admit(who.ID) }
+	wc.MCP, wc.Files = telemetry.Joined(handler), telemetry.Joined(moved)
+	wc.Metrics, wc.Ready, wc.Answered, wc.OnDrain = o.telemetry.Handler(), ready.reasons, o.answered, handler.Drain
+	wc.Admit = func(ctx context.Context, who *auth.Principal, _ *http.Request) (func(), error) {
+		return o.admit(ctx, who.ID)
+	}
 	return handler.Close, nil
 }
 
 // admit counts one request of a principal, and takes it in hand.
-func (o *parts) admit(principal string) (release func(), err error) {
+func (o *parts) admit(ctx context.Context, principal string) (release func(), err error) {
 	if err := o.gate.Request(principal); err != nil {
+		o.telemetry.Rejected(ctx, "requests")
 		return nil, err
 	}
-	return o.gate.Hold(principal)
+	if release, err = o.gate.Hold(principal); err != nil {
+		o.telemetry.Rejected(ctx, "concurrent_requests")
+	}
+	return release, err
+}
+
+// answered measures a request, and records who could not come in.
+func (o *parts) answered(ctx context.Context, a web.Answered) {
+	o.telemetry.Request(ctx, a.Method, a.Route, a.Status, a.Took)
+	if a.Refused != nil {
+		o.note(ctx, audit.Record{Action: audit.AuthFailure, Outcome: audit.Error, ErrorType: string(fault.KindOf(a.Refused))})
+	}
+}
+
+// movedFile records who read or changed a file.
+func (o *parts) movedFile(ctx context.Context, m files.Moved) {
+	r := audit.Record{Action: audit.FileRead, Principal: string(m.Owner), Session: string(m.Session), Target: m.Path, Outcome: audit.Success}
+	if m.Write {
+		r.Action = audit.FileWrite
+	}
+	if m.Err != nil {
+		r.Outcome, r.ErrorType = audit.Error, string(fault.KindOf(m.Err))
+	}
+	o.note(ctx, r)
+}
+
+// note records what has happened already.
+func (o *parts) note(ctx context.Context, r audit.Record) {
+	if err := o.audit.Write(ctx, r); err != nil {
+		o.log.WarnContext(ctx, "the audit log did not take a record", "action", r.Action, "cause", err)
+	}
 }
 
 // newMCP makes the MCP server as the configuration says.
@@ -232,6 +270,19 @@ func toolsOf(ctx context.Context) []string {
 		return who.Tools
 	}
 	return []string{}
+}
+
+// beyondScope tells a client of an OAuth issuer which scope a tool needs. For
+// other tokens nothing can be granted: to them the tool does not exist.
+func beyondScope(refuse func(http.ResponseWriter, *http.Request, error)) func(http.ResponseWriter, *http.Request, string) bool {
+	return func(w http.ResponseWriter, r *http.Request, set string) bool {
+		who := auth.From(r.Context())
+		if who == nil || !strings.HasPrefix(who.ID, auth.OfIssuer) {
+			return false
+		}
+		refuse(w, r, auth.InsufficientScope(auth.ScopeOf(set)))
+		return true
+	}
 }
 
 // readiness is whether the interpreters have been prepared.

@@ -13,7 +13,7 @@ import (
 
 // fixtureOptions are what the suite wants of a server and paddock has no use for.
 func fixtureOptions(o *mcp.ServerOptions) {
-	o.Capabilities.Tools.ListChanged = true
+	o.Capabilities.Tools.ListChanged, o.Capabilities.Prompts.ListChanged = true, true
 	o.CompletionHandler = func(context.Context, *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
 		return &mcp.CompleteResult{Completion: mcp.CompletionResultDetails{Values: []string{"one"}, Total: 1}}, nil
 	}

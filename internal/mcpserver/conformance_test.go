@@ -5,7 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +13,7 @@ import (
 
 	"paddock/internal/fault"
 	"paddock/internal/session"
+	"paddock/internal/web"
 	"paddock/tests/mcp/suite"
 )
 
@@ -24,7 +25,7 @@ func TestConformanceWithFixtures(t *testing.T) {
 	packages := suite.Install(t)
 	for _, revision := range suite.Revisions {
 		t.Run(revision, func(t *testing.T) {
-			packages.Conformance(t, serveFixtures(t), revision, "testdata/conformance.yml")
+			packages.Conformance(t, serveFixtures(t), revision, "testdata/conformance")
 		})
 	}
 }
@@ -41,12 +42,36 @@ func serveFixtures(t *testing.T) (url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	web := httptest.NewServer(h)
-	t.Cleanup(func() { h.Close(); web.Close() })
-	if body := bodyOf(t, post(t, web.URL, called(1, "write('a.txt', 'here')", ""))); !json.Valid([]byte(body)) {
+	url = serveWeb(t, h)
+	if body := bodyOf(t, post(t, url, called(1, "write('a.txt', 'here')", ""))); !strings.Contains(body, `"success":true`) {
 		t.Fatal(body)
 	}
-	return web.URL
+	return url
+}
+
+// serveWeb puts paddock's own web server before it, which checks hosts.
+func serveWeb(t *testing.T, h *Handler) (url string) {
+	t.Helper()
+	server, err := web.New(web.Config{Dev: true, MCP: h})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	listening, ended := make(chan string, 1), make(chan error, 1)
+	go func() { ended <- server.Run(ctx, func(url string) { listening <- url }) }()
+	t.Cleanup(func() {
+		h.Close()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case url = <-listening:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	return url
 }
 
 // said is the structured result of every fixture.
@@ -89,7 +114,9 @@ func fixtures() []tool {
 				p.schema.Extra = map[string]any{"x-mcp-header": "Region"}
 				return []param{p}
 			},
-			func(_ context.Context, _ *call, region string) (said, answer, error) { return said{region}, answer{}, nil }),
+			func(_ context.Context, _ *call, region string) (said, answer, error) {
+				return said{region}, answer{}, nil
+			}),
 		{
 			definition: &mcp.Tool{Name: "json_schema_2020_12_tool", Description: "A tool with much of JSON Schema", InputSchema: json.RawMessage(fullSchema)},
 			run: func(_ context.Context, _ *call, raw json.RawMessage) (answer, error) {
@@ -103,7 +130,9 @@ func fixtures() []tool {
 func taskFixtures() []tool {
 	greet := define("greet", "Greet", "A tool that is quick", hints{readOnly: true},
 		func(name *string) []param { return []param{text("name", name, 0, 100, "Whom")} },
-		func(_ context.Context, _ *call, name string) (said, answer, error) { return said{"Hello, " + name + "!"}, answer{}, nil })
+		func(_ context.Context, _ *call, name string) (said, answer, error) {
+			return said{name}, answer{texts: []string{"Hello, " + name + "!"}}, nil
+		})
 	type seconds struct {
 		n     int64
 		label string
@@ -165,4 +194,3 @@ const fullSchema = `{
 	"else": {"required": ["email"]},
 	"additionalProperties": false
 }`
-

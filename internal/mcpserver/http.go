@@ -36,6 +36,9 @@ type HTTPConfig struct {
 	MaxBody int64
 	// Tools gives the sets that a request may use; nil, or a nil list: all.
 	Tools func(context.Context) []string
+	// Beyond answers a call of a tool of a set that the request may not use, and
+	// tells whether it did; nil: to who may not use it a tool does not exist.
+	Beyond func(w http.ResponseWriter, r *http.Request, set string) bool
 	// IdleTime is how long a client's MCP session is kept after its last
 	// request; zero: an hour. Its workspace stays, and has a time of its own.
 	IdleTime time.Duration
@@ -66,8 +69,10 @@ type Handler struct {
 
 	legacy, modern, plain http.Handler // the SDK's
 
-	ctx   context.Context // ends with Close
-	close context.CancelCauseFunc
+	ctx      context.Context // ends with Close
+	close    context.CancelCauseFunc
+	draining context.Context // ends with Drain
+	drain    context.CancelCauseFunc
 }
 
 // Handler makes one. It ends with Close.
@@ -83,6 +88,7 @@ func (s *Server) Handler(config HTTPConfig) (*Handler, error) {
 	}
 	h := &Handler{server: s, config: config}
 	h.ctx, h.close = context.WithCancelCause(context.Background())
+	h.draining, h.drain = context.WithCancelCause(h.ctx)
 	if config.TasksDir != "" {
 		var err error
 		if h.tasks, err = openTasks(h.ctx, config.TasksDir, s.log); err != nil {
@@ -107,6 +113,9 @@ func changed(o mcp.StreamableHTTPOptions, change func(*mcp.StreamableHTTPOptions
 	change(&o)
 	return &o
 }
+
+// Drain ends the streams by which clients only listen. Calls go on.
+func (h *Handler) Drain() { h.drain(errDraining) }
 
 // Close stops what runs, which ends as cancelled and keeps its sessions, and
 // ends the clients' MCP sessions. It waits until the tasks are on disk.
@@ -170,6 +179,9 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 		refuseHTTP(w, http.StatusForbidden, refuse(id, jsonrpc.CodeInvalidRequest, "%s", problemOf(err).line()))
 		return
 	}
+	if set := h.server.setOf(m.Params.Name); m.Method == "tools/call" && set != "" && h.config.Beyond != nil && !mayUse(h.allowed(r.Context()), set) && h.config.Beyond(w, r, set) {
+		return
+	}
 	if isModern(r.Header.Get(headerVersion)) || m.isModern() {
 		h.postModern(w, r, m, owner)
 		return
@@ -184,6 +196,8 @@ func (h *Handler) postModern(w http.ResponseWriter, r *http.Request, m *message,
 		h.call(w, r, m, nil)
 	case h.tasks != nil && taskMethods[m.Method]:
 		h.tasks.serve(w, r, m, owner)
+	case m.Method == "subscriptions/listen":
+		h.listen(w, r, h.modern)
 	default:
 		acceptBoth(r)
 		h.modern.ServeHTTP(w, r)
@@ -247,7 +261,7 @@ func (h *Handler) ofSession(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	case ms.resume(w, r):
 	default:
-		h.notifications(w, r)
+		h.listen(w, r, h.legacy)
 	}
 }
 

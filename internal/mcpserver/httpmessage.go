@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -43,14 +44,14 @@ type meta struct {
 	Version      string              `json:"io.modelcontextprotocol/protocolVersion"`
 	Client       *mcp.Implementation `json:"io.modelcontextprotocol/clientInfo"`
 	Capabilities *capabilities       `json:"io.modelcontextprotocol/clientCapabilities"`
-	TraceParent  string              `json:"traceparent"`
-	TraceState   string              `json:"tracestate"`
-	Baggage      string              `json:"baggage"`
+	TraceParent  any                 `json:"traceparent"` // whatever it is, it stops no call
+	TraceState   any                 `json:"tracestate"`
+	Baggage      any                 `json:"baggage"`
 }
 
 // trace is what a client says of its trace, as telemetry takes it; nil: nothing.
 func (m *meta) trace() map[string]any {
-	if m.TraceParent == "" {
+	if m.TraceParent == nil && m.Baggage == nil {
 		return nil
 	}
 	return map[string]any{"traceparent": m.TraceParent, "tracestate": m.TraceState, "baggage": m.Baggage}
@@ -156,18 +157,18 @@ const sessionHeader = "Session-Id"
 
 // offers tells whether a tool is in one of these sets; nil: all.
 func (s *Server) offers(name string, only []string) bool {
-	if _, ok := s.tools[name]; !ok {
-		return false
-	}
-	if only == nil {
-		return true
-	}
-	for _, set := range only {
-		for _, n := range s.sets[set] {
-			if n == name {
-				return true
-			}
+	set := s.setOf(name)
+	return set != "" && mayUse(only, set)
+}
+
+// setOf is the set that a tool is in; empty: there is no such tool.
+func (s *Server) setOf(name string) string {
+	for set, names := range s.sets {
+		if slices.Contains(names, name) {
+			return set
 		}
 	}
-	return false
+	return ""
 }
+
+func mayUse(only []string, set string) bool { return only == nil || slices.Contains(only, set) }

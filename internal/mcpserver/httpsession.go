@@ -275,16 +275,17 @@ func (h *Handler) sweep() {
 	}
 }
 
-// notifications serves the stream of an MCP session that belongs to no call.
-func (h *Handler) notifications(w http.ResponseWriter, r *http.Request) {
+// listen serves a stream by which a client only listens.
+func (h *Handler) listen(w http.ResponseWriter, r *http.Request, sdk http.Handler) {
+	acceptBoth(r)
 	w.Header().Set("X-Accel-Buffering", "no")
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	defer context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })()
+	defer context.AfterFunc(h.draining, func() { cancel(context.Cause(h.draining)) })()
 	alive := &keptAlive{ResponseWriter: w}
 	stop := alive.start()
 	defer stop()
-	h.legacy.ServeHTTP(alive, r.WithContext(ctx))
+	sdk.ServeHTTP(alive, r.WithContext(ctx))
 }
 
 // keptAlive says on a stream every now and then that it is there. The SDK

@@ -152,8 +152,10 @@ func cacheable(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
 	}
 }
 
+// capabilitiesWith declares prompts as well: the SDK answers prompts/list, that
+// there are none, and what a server answers it has to declare.
 func capabilitiesWith(tasks bool) *mcp.ServerCapabilities {
-	c := &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}, Resources: &mcp.ResourceCapabilities{}}
+	c := &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}, Resources: &mcp.ResourceCapabilities{}, Prompts: &mcp.PromptCapabilities{}}
 	if tasks {
 		c.AddExtension(tasksExtension, map[string]any{})
 	}

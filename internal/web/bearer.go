@@ -25,11 +25,21 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, rt route) 
 			return p, nil
 		}
 	}
+	return nil, s.challenge(w, r, err)
+}
+
+// challenge puts what a client can do about err into the header.
+func (s *Server) challenge(w http.ResponseWriter, r *http.Request, err error) refusal {
 	status, challenge := auth.Challenge(err, s.metadataURL(r), s.config.Scopes...)
 	if challenge != "" {
 		w.Header().Set("WWW-Authenticate", challenge)
 	}
-	return nil, refusal{fault.Of(err), status}
+	return refusal{fault.Of(err), status}
+}
+
+// Refuse answers in place of a handler: what is asked for is beyond the token.
+func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, err error) {
+	answer(w, r, s.route(r.URL.Path), s.challenge(w, r, err))
 }
 
 // carriesToken tells whether somebody put a token into a URL.

@@ -50,6 +50,17 @@ func (s *Server) route(path string) route {
 	return s.routes[path]
 }
 
+// pattern is the table's word for a path.
+func (s *Server) pattern(path string) string {
+	switch {
+	case s.route(path).handler == nil:
+		return "other"
+	case strings.HasPrefix(path, "/v1/"):
+		return "/v1/"
+	}
+	return path
+}
+
 // refusal is an error with a status of its own.
 type refusal struct {
 	fault  *fault.Error
@@ -146,6 +157,7 @@ func isJSON(h http.Header) bool {
 func (s *Server) handle(w *response, r *http.Request, rt route, from *sender) {
 	p, err := s.authenticate(w, r, rt)
 	if err != nil {
+		from.no = err
 		s.fail(w, r, rt, err)
 		return
 	}
@@ -221,6 +233,9 @@ func (s *Server) finish(w *response, r *http.Request, rt route, began time.Time)
 	from := r.Context().Value(senderKey{}).(*sender)
 	s.log.InfoContext(r.Context(), "request", Attr(r.Context()), "principal", printable(from.who), "method", r.Method, "path", s.shown(r, rt),
 		"status", w.outcome(r.Context()), "bytes", w.bytes, "duration", time.Since(began), "client", from.client)
+	if s.config.Answered != nil {
+		s.config.Answered(r.Context(), Answered{Route: s.pattern(r.URL.Path), Method: r.Method, Status: w.outcome(r.Context()), Took: time.Since(began), Refused: from.no})
+	}
 	if broken || v == http.ErrAbortHandler {
 		panic(http.ErrAbortHandler) // the client has to see that it is not whole
 	}

@@ -73,6 +73,8 @@ type Config struct {
 	// Signed tells whether a request below /v1/ carries its own permission in the
 	// last part of its path, so that no token is asked for; nil: none does.
 	Signed func(*http.Request) bool
+	// Answered is told of each request that has been answered; nil: nobody is.
+	Answered func(context.Context, Answered)
 	// OnDrain is called once when the server begins to end, to end streams that
 	// it does not know of as such; nil: nothing.
 	OnDrain func()
@@ -105,6 +107,16 @@ type Config struct {
 	// Log takes each request at info level and paddock's own mistakes at error
 	// level; nil: nothing is logged.
 	Log *slog.Logger
+}
+
+// Answered is how a request ended, in words of which there are few.
+type Answered struct {
+	Route  string // a path of the server's, or the beginning of one; "other" where nothing lies
+	Method string
+	Status int // 499: the client left before
+	Took   time.Duration
+	// Refused is why nobody knows who asked; nil: it was known, or not asked.
+	Refused error
 }
 
 // Server is one HTTP server. Its methods are safe for concurrent use.

@@ -38,8 +38,27 @@ type Config struct {
 	// Admit says whether there is room for a request by link, which is its
 	// owner's; nil: there always is. Other requests were let in before.
 	Admit func(owner session.Owner) (release func(), err error)
+	// Moved is told of each file or archive that was asked for and may be; nil:
+	// nobody is.
+	Moved func(context.Context, Moved)
 	// Log takes what went wrong on this side; nil: nothing is logged.
 	Log *slog.Logger
+}
+
+// Moved is one request for a session's files.
+type Moved struct {
+	Owner   session.Owner
+	Session session.ID
+	Path    string // empty: all of them
+	Write   bool   // or removed
+	Err     error  // nil: it was done
+}
+
+// moved tells that a request has been served.
+func (t target) moved(r *http.Request, err error) {
+	if t.config.Moved != nil {
+		t.config.Moved(r.Context(), Moved{t.owner, t.id, t.path, r.Method == http.MethodPut || r.Method == http.MethodDelete, err})
+	}
 }
 
 // Handler serves everything below /v1/. The principal comes from [auth.From].
@@ -141,7 +160,11 @@ func (t target) serve(w http.ResponseWriter, r *http.Request, what string) error
 	if err != nil {
 		return err
 	}
-	return do(w, r, tree)
+	err = do(w, r, tree)
+	if what == "archive" || t.path != "" {
+		t.moved(r, err)
+	}
+	return err
 }
 
 // only refuses other methods than these.

@@ -92,7 +92,9 @@ func (h *Handler) serveLink(w http.ResponseWriter, r *http.Request, token string
 		if err := h.config.Links.use(permit); err != nil {
 			return err
 		}
-		return t.put(w, r, tree)
+		err := t.put(w, r, tree)
+		t.moved(r, err)
+		return err
 	}
 	f, about, err := tree.OpenFile(t.path)
 	if err != nil {
@@ -102,5 +104,7 @@ func (h *Handler) serveLink(w http.ResponseWriter, r *http.Request, token string
 	if err := h.config.Links.use(permit); err != nil {
 		return err
 	}
-	return send(w, r, f, about)
+	err = send(w, r, f, about)
+	t.moved(r, err)
+	return err
 }
