@@ -48,8 +48,13 @@ func startServe(t *testing.T, args ...string) *service {
 		}
 		s.before += line
 	}
-	if found := regexp.MustCompile(`shown this once: (\S+)`).FindStringSubmatch(s.before); found != nil {
-		s.token = found[1]
+	// No terminal is told the token itself.
+	if found := regexp.MustCompile(`user was made: (\S+)`).FindStringSubmatch(s.before); found != nil {
+		token, err := os.ReadFile(found[1])
+		if err != nil || strings.Contains(s.before, strings.TrimSpace(string(token))) {
+			t.Fatalf("%v; it said %s", err, s.before)
+		}
+		s.token = strings.TrimSpace(string(token))
 	}
 	return s
 }

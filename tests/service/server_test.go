@@ -79,7 +79,6 @@ func (s *server) request(method, body string) (*http.Request, error) {
 
 var (
 	addressLine = regexp.MustCompile(`served at (http\S+)`)
-	tokenLine   = regexp.MustCompile(`pdk_\S+`)
 )
 
 // start starts one with a state folder of its own.
@@ -107,9 +106,6 @@ func (s *server) start() {
 	for s.url = ""; s.url == ""; {
 		line, err := lines.ReadString('\n')
 		said += line
-		if token := tokenLine.FindString(line); token != "" {
-			s.token = token
-		}
 		if m := addressLine.FindStringSubmatch(line); m != nil {
 			s.url = m[1]
 		}
@@ -117,6 +113,11 @@ func (s *server) start() {
 			s.t.Fatalf("it does not serve: %v\n%s", err, said)
 		}
 	}
+	token, err := os.ReadFile(filepath.Join(s.state, "local-token"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.token = strings.TrimSpace(string(token))
 	s.log, s.done = &bytes.Buffer{}, make(chan struct{})
 	go func(log io.Writer, done chan struct{}) {
 		defer close(done)
