@@ -18,7 +18,9 @@ func TestTheGoSDK(t *testing.T) {
 	s := serve(t)
 	client := &http.Client{Transport: bearer(s.token)}
 	for name, dial := range map[string]func(*testing.T) sdk.Transport{
-		"HTTP": func(*testing.T) sdk.Transport { return &sdk.StreamableClientTransport{Endpoint: s.url, HTTPClient: client} },
+		"HTTP": func(*testing.T) sdk.Transport {
+			return &sdk.StreamableClientTransport{Endpoint: s.url, HTTPClient: client}
+		},
 		"stdio": func(t *testing.T) sdk.Transport {
 			cmd := exec.Command(sandboxtest.Binary(t), "mcp")
 			cmd.Env = environment(t)

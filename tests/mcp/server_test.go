@@ -8,22 +8,24 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"regexp"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"paddock/internal/auth"
 	"paddock/internal/sandbox/sandboxtest"
 )
 
-// service is a running paddock serve.
+// service is a running paddock serve. It has a token unless it asks for none.
 type service struct{ url, token string }
 
-// serve starts one. With --dev there is no token.
+// serve starts one.
 func serve(t *testing.T, args ...string) service {
 	t.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), sandboxtest.Binary(t), append([]string{"serve", "--port", "0"}, args...)...)
-	cmd.Env = environment(t)
+	state := t.TempDir()
+	cmd.Env = append(os.Environ(), "PADDOCK_STATE_DIR="+state)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -45,18 +47,15 @@ func serve(t *testing.T, args ...string) service {
 		if err != nil {
 			t.Fatalf("paddock serve ended: %s", line)
 		}
-		if found := tokenShown.FindStringSubmatch(line); found != nil {
-			s.token = found[1]
+		if url, ok := strings.CutPrefix(line, "paddock: MCP is served at "); ok {
+			s.url = strings.TrimSpace(url)
 		}
-		s.url, _ = strings.CutPrefix(strings.TrimSpace(line), "paddock: MCP is served at ")
-		if !strings.HasPrefix(s.url, "http") {
-			s.url = ""
-		}
+	}
+	if token, err := os.ReadFile(filepath.Join(state, auth.LocalTokenFile)); err == nil {
+		s.token = strings.TrimSpace(string(token))
 	}
 	return s
 }
-
-var tokenShown = regexp.MustCompile(`shown this once: (\S+)`)
 
 // environment is one with a state of its own.
 func environment(t *testing.T) []string {
