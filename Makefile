@@ -88,7 +88,7 @@ package: bin/paddock ## an MCPB bundle and the registry's server.json, in dist/
 ## Tests ----------------------------------------------------------------------
 
 .PHONY: check
-check: lint bin/paddock prepare cross clients conformance engines test ## everything that CI checks
+check: lint bin/paddock prepare cross suites engines test ## everything that CI checks
 
 .PHONY: lint
 lint:
@@ -103,13 +103,15 @@ cross: ## build for the other systems
 	@echo "paddock: building for macOS, Windows and arm64"
 	@for t in darwin/arm64 windows/amd64 linux/arm64; do GOOS=$${t%/*} GOARCH=$${t#*/} go build -o /dev/null ./... || exit 1; done
 
-.PHONY: clients
-clients: ## the MCP clients from npm that the tests use
-	@bash tests/clients/install.sh
+.PHONY: suites
+suites: ## the official test suites of JavaScript and MCP, and MCP's clients, for the tests
+	@bash tests/conformance/fetch.sh >/dev/null
+	@bash tests/mcp/install.sh >/dev/null
 
 .PHONY: conformance
-conformance: ## the tests of the JavaScript language, for the tests
-	@bash tests/conformance/fetch.sh >/dev/null
+conformance: bin/paddock prepare suites ## MCP's official suite against paddock
+	@echo "paddock: MCP's conformance suite, with its fixtures and without"
+	@PADDOCK_BIN=$(CURDIR)/bin/paddock go test -count=1 -run Conformance -v ./internal/mcpserver ./tests/mcp
 
 .PHONY: engines
 engines: ## what takes any WebAssembly module through the native engine, for the tests

@@ -1,14 +1,14 @@
 // One of the official TypeScript SDKs as a client of the built binary: what a
 // client does, and the documented examples of the systems that paddock unites.
 //
-//   node client.mjs v1|v2 legacy|modern PACKAGES stdio PADDOCK STATE_DIR
+//   node client.mjs v1|v2 legacy|modern PACKAGES stdio PADDOCK
 //   node client.mjs v1|v2 legacy|modern PACKAGES http URL TOKEN
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import assert from "node:assert/strict";
 
-const [version, era, packages, transport, target, secret] = process.argv.slice(2);
+const [version, era, packages, transport, target, token] = process.argv.slice(2);
 const resolve = createRequire(join(packages, "package.json")).resolve;
 const load = (name) => import(pathToFileURL(resolve(name)).href);
 
@@ -35,8 +35,8 @@ const sdks = {
 const sdk = await sdks[version]();
 const client = sdk.make({ name: "paddock-tests", version: "1.0.0" });
 await client.connect(transport === "stdio"
-  ? new sdk.StdioClientTransport({ command: target, args: ["mcp"], stderr: "inherit", env: { ...process.env, PADDOCK_STATE_DIR: secret } })
-  : new sdk.StreamableHTTPClientTransport(new URL(target), { requestInit: { headers: { Authorization: `Bearer ${secret}` } } }));
+  ? new sdk.StdioClientTransport({ command: target, args: ["mcp"], stderr: "inherit", env: process.env })
+  : new sdk.StreamableHTTPClientTransport(new URL(target), { requestInit: { headers: { Authorization: `Bearer ${token}` } } }));
 
 // A modern client over HTTP has no session but the ones that it names.
 const named = transport === "http" && era === "modern";
@@ -148,7 +148,7 @@ await check("a run tells of itself, and is stopped when its request is cancelled
   };
   await assert.rejects(execute("import time\nprint('begun')\nz = 1\ntime.sleep(60)", "python", {}, { signal: abort.signal, onprogress }));
   assert.match(told, /begun/);
-  assert.equal((await execute("z")).result, "1");
+  assert.equal((await execute("z", "python", {}, { timeout: 20_000 })).result, "1");
 });
 
 await client.close();

@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"net/http"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -23,7 +24,7 @@ func TestTheGoSDK(t *testing.T) {
 		},
 		"stdio": func(t *testing.T) sdk.Transport {
 			cmd := exec.Command(sandboxtest.Binary(t), "mcp")
-			cmd.Env = environment(t)
+			cmd.Env = append(os.Environ(), environment(t, t.TempDir())...)
 			return &sdk.CommandTransport{Command: cmd}
 		},
 	} {
@@ -42,6 +43,9 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	r.Header.Set("Authorization", "Bearer "+string(b))
 	return http.DefaultTransport.RoundTrip(r)
 }
+
+// patience is how long a call may take here: less than a run is given.
+const patience = 20 * time.Second
 
 // goClient is one client, which names its session once it knows it.
 type goClient struct {
@@ -89,7 +93,9 @@ func (c *goClient) call(ctx context.Context, code string) (*sdk.CallToolResult, 
 
 func (c *goClient) run(t *testing.T, code string) map[string]any {
 	t.Helper()
-	res, err := c.call(t.Context(), code)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	res, err := c.call(ctx, code)
 	if err != nil || res.IsError {
 		t.Fatalf("%q: %v, %v", code, res, err)
 	}
@@ -110,7 +116,7 @@ func (c *goClient) isCancelled(t *testing.T) {
 		case message = <-c.progress:
 		case err := <-ended:
 			t.Fatalf("it ended with %v before it told of itself", err)
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("there is no progress")
 		}
 	}

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,27 +21,28 @@ func TestTheInspector(t *testing.T) {
 	} {
 		for _, era := range []string{"legacy", "modern"} {
 			t.Run(name+" "+era, func(t *testing.T) {
-				inspect := func(args ...string) string {
-					cmd := packages.Program(t.Context(), "mcp-inspector", append(append([]string{"--cli"}, target...), append(args, "--protocol-era", era, "--format", "json", "--quiet")...)...)
-					cmd.Env = append(append(environment(t), "HOME="+t.TempDir()), cmd.Env[len(cmd.Env)-1])
+				inspect := func(args ...string) (result, said string) {
+					args = slices.Concat([]string{"--cli"}, target, args, []string{"--protocol-era", era, "--format", "json"})
+					cmd := packages.Program(t.Context(), "mcp-inspector", args...)
+					cmd.Env = append(append(cmd.Env, environment(t, t.TempDir())...), "HOME="+t.TempDir())
 					var stderr strings.Builder
 					cmd.Stderr = &stderr
 					out, err := cmd.Output()
 					if err != nil {
 						t.Errorf("%s: %v\n%s", args, err, &stderr)
 					}
-					return string(out)
+					return string(out), stderr.String()
 				}
 				var listed struct {
 					Result struct{ Tools []struct{ Name string } }
 				}
-				if out := inspect("--method", "tools/list", "--strict"); json.Unmarshal([]byte(out), &listed) != nil || len(listed.Result.Tools) < 10 {
-					t.Errorf("tools/list: %s", out)
+				if out, said := inspect("--method", "tools/list", "--strict"); json.Unmarshal([]byte(out), &listed) != nil || len(listed.Result.Tools) < 10 || said != "" {
+					t.Errorf("tools/list: %s%s", said, out)
 				}
-				if out := inspect("--method", "tools/call", "--tool-name", "execute_code", "--tool-args-json", `{"language":"python","code":"print(6*7)"}`); !strings.Contains(out, `"stdout":"42\n"`) {
+				if out, _ := inspect("--method", "tools/call", "--tool-name", "execute_code", "--tool-args-json", `{"language":"python","code":"print(6*7)"}`); !strings.Contains(out, `"stdout":"42\n"`) {
 					t.Errorf("tools/call: %s", out)
 				}
-				if out := inspect("--method", "resources/list"); !strings.Contains(out, `"resources":[`) {
+				if out, _ := inspect("--method", "resources/list"); !strings.Contains(out, `"resources":[`) {
 					t.Errorf("resources/list: %s", out)
 				}
 			})

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what the tests of MCP use, as package-lock.json pins it, with a Node
-# to run it,
-# into the build cache; does nothing when they are there. Prints where.
+# Installs MCP's conformance suite, inspector and clients, and the Node that they
+# need, as package-lock.json pins them, into the build cache; does nothing when
+# they are there. Prints where.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${PADDOCK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/paddock-build}
@@ -10,5 +10,5 @@ exec 9>"$cache/mcp.lock"
 flock 9
 . "$here/../../guest/build/lib.sh"
 dir=$cache/mcp-$(sha256sum "$here/package-lock.json" | cut -c1-16)
-node_packages "$dir" "$here" "the tests"
+node_packages "$dir" "$here" "the tests of MCP"
 echo "$dir"

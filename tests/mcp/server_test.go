@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,15 +18,24 @@ import (
 	"paddock/internal/sandbox/sandboxtest"
 )
 
-// service is a running paddock serve. It has a token unless it asks for none.
-type service struct{ url, token string }
+// environment is what gives a paddock this state folder, and prepared guests.
+func environment(t *testing.T, state string) []string {
+	t.Helper()
+	return []string{"PADDOCK_STATE_DIR=" + state, "PADDOCK_CACHE_DIR=" + sandboxtest.PreparedCache(t)}
+}
 
-// serve starts one.
-func serve(t *testing.T, args ...string) service {
+// service is a running paddock serve.
+type service struct {
+	url   string
+	token string // empty: it asks for none
+}
+
+// serve starts one, which has to end well when the test does.
+func serve(t *testing.T, args ...string) (s service) {
 	t.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), sandboxtest.Binary(t), append([]string{"serve", "--port", "0"}, args...)...)
 	state := t.TempDir()
-	cmd.Env = append(os.Environ(), "PADDOCK_STATE_DIR="+state)
+	cmd.Env = append(os.Environ(), environment(t, state)...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -34,14 +44,6 @@ func serve(t *testing.T, args ...string) service {
 		t.Fatal(err)
 	}
 	said := bufio.NewReader(stderr)
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		rest, _ := io.ReadAll(said)
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("paddock serve ended with %v: %s", err, rest)
-		}
-	})
-	var s service
 	for s.url == "" {
 		line, err := said.ReadString('\n')
 		if err != nil {
@@ -51,14 +53,23 @@ func serve(t *testing.T, args ...string) service {
 			s.url = strings.TrimSpace(url)
 		}
 	}
+	rest := make(chan []byte, 1)
+	go func() {
+		all, _ := io.ReadAll(said) // to its end
+		rest <- all
+	}()
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+		said := <-rest
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("paddock serve ended with %v: %s", err, said)
+		}
+	})
 	if token, err := os.ReadFile(filepath.Join(state, auth.LocalTokenFile)); err == nil {
 		s.token = strings.TrimSpace(string(token))
 	}
 	return s
-}
-
-// environment is one with a state of its own.
-func environment(t *testing.T) []string {
-	t.Helper()
-	return append(os.Environ(), "PADDOCK_STATE_DIR="+t.TempDir())
 }

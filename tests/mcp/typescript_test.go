@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"path/filepath"
 	"testing"
 
 	"paddock/internal/sandbox/sandboxtest"
@@ -14,13 +13,11 @@ func TestTheTypeScriptSDKs(t *testing.T) {
 	packages := suite.Install(t)
 	s := serve(t)
 	for _, c := range []struct{ sdk, era string }{{"v1", "legacy"}, {"v2", "legacy"}, {"v2", "modern"}} {
-		for name, target := range map[string]func(*testing.T) []string{
-			"http":  func(*testing.T) []string { return []string{s.url, s.token} },
-			"stdio": func(t *testing.T) []string { return []string{sandboxtest.Binary(t), t.TempDir()} },
-		} {
-			t.Run(c.sdk+" "+c.era+" "+name, func(t *testing.T) {
-				script := filepath.Join(".", "client.mjs")
-				out, err := packages.Node(t.Context(), script, append([]string{c.sdk, c.era, packages.Dir, name}, target(t)...)...).CombinedOutput()
+		for transport, target := range map[string][]string{"http": {s.url, s.token}, "stdio": {sandboxtest.Binary(t)}} {
+			t.Run(c.sdk+" "+c.era+" "+transport, func(t *testing.T) {
+				cmd := packages.Node(t.Context(), "client.mjs", append([]string{c.sdk, c.era, packages.Dir, transport}, target...)...)
+				cmd.Env = append(cmd.Env, environment(t, t.TempDir())...)
+				out, err := cmd.CombinedOutput()
 				if t.Logf("%s", out); err != nil {
 					t.Error(err)
 				}

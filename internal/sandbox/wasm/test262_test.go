@@ -46,7 +46,7 @@ var test262Without = []string{"tail-call-optimization", "IsHTMLDDA", "cross-real
 // what is listed must.
 func TestTheLanguagesOwnTests(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "bash", "../../../tests/conformance/fetch.sh").Output()
-	sandboxtest.Require(t, "wasm", err == nil, "test262 cannot be fetched here (make conformance)")
+	sandboxtest.Require(t, "wasm", err == nil, "test262 cannot be fetched here (make suites)")
 	suite := strings.TrimSpace(string(out))
 	tests := test262Subset(t, suite)
 	b := newBackend(t, t.TempDir())
