@@ -52,7 +52,7 @@ func (p *program) mcp(c *cobra.Command) error {
 			p.log.Error("the interpreters cannot be prepared", "cause", err)
 		}
 	})
-	server, err := p.newMCP(parts, nil)
+	server, err := p.newMCP(parts, nil, nil)
 	if err != nil {
 		return err
 	}

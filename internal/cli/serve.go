@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -171,18 +172,17 @@ func document(v any) http.Handler {
 
 // addHandlers puts in what lies behind the paths; what it gives ends it.
 func (p *program) addHandlers(wc *web.Config, o *parts, ready *readiness, refuse func(http.ResponseWriter, *http.Request, error)) (end func(), err error) {
-	server, err := p.newMCP(o, bindHTTP)
+	links, err := files.OpenLinks(p.places.state)
+	if err != nil {
+		return nil, err
+	}
+	server, err := p.newMCP(o, bindHTTP, linkWith(links))
 	if err != nil {
 		return nil, err
 	}
 	handler, err := server.Handler(mcpserver.HTTPConfig{MaxBody: wc.MaxBodyBytes, Tools: toolsOf, TasksDir: filepath.Join(p.places.state, "tasks"), Beyond: beyondScope(refuse)})
 	if err != nil {
 		return nil, fmt.Errorf("making the MCP endpoint: %w", err)
-	}
-	links, err := files.OpenLinks(p.places.state)
-	if err != nil {
-		handler.Close()
-		return nil, err
 	}
 	moved, err := files.New(files.Config{Sessions: o.sessions, Links: links, Base: web.BaseURL, Log: p.log, Moved: o.movedFile, Admit: func(owner session.Owner) (func(), error) {
 		return o.admit(context.Background(), string(owner))
@@ -239,7 +239,7 @@ func (o *parts) note(ctx context.Context, r audit.Record) {
 }
 
 // newMCP makes the MCP server as the configuration says.
-func (p *program) newMCP(o *parts, bind mcpserver.Binding) (*mcpserver.Server, error) {
+func (p *program) newMCP(o *parts, bind mcpserver.Binding, link linkMaker) (*mcpserver.Server, error) {
 	c, version := p.config, p.config.Server.Version
 	if version == "" {
 		version = build().Version
@@ -247,12 +247,22 @@ func (p *program) newMCP(o *parts, bind mcpserver.Binding) (*mcpserver.Server, e
 	server, err := mcpserver.New(mcpserver.Config{
 		Sessions: o.sessions, Name: c.Server.Name, Version: version, Instructions: c.Server.Instructions, Tools: c.Tools.Enabled,
 		DefaultTimeout: c.Sessions.DefaultTimeout, MaxTimeout: c.Sessions.MaxTimeout, MemoryBytes: c.Memory(),
-		Binding: bind, Telemetry: o.telemetry, Log: p.log,
+		Binding: bind, Link: link, Telemetry: o.telemetry, Log: p.log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the MCP server: %w", err)
 	}
 	return server, nil
+}
+
+type linkMaker = func(context.Context, session.Owner, session.ID, string) (string, time.Time, error)
+
+// linkWith gives a file's one-time address, as the client knows this server.
+func linkWith(links *files.Links) linkMaker {
+	return func(ctx context.Context, owner session.Owner, id session.ID, path string) (string, time.Time, error) {
+		l, err := links.New(owner, id, path, http.MethodGet, 0)
+		return web.BaseURL(ctx) + l.URL, l.Expires, err
+	}
 }
 
 // bindHTTP gives a client's MCP session one workspace of its principal's.

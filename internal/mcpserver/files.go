@@ -28,7 +28,8 @@ const aboutPath = "Such as data/a.csv"
 
 func (s *Server) fileTools() []tool {
 	return []tool{
-		define("read_file", "Read file", "Read a text by lines, a binary file by bytes (base64); pictures are shown.", hints{readOnly: true}, (*readInput).params, readFile),
+		define("read_file", "Read file", "Read a text by lines, a binary file by bytes (base64); pictures are shown.", hints{readOnly: true},
+			func(in *readInput) []param { return in.params(s.config.Link != nil) }, readFile),
 		define("write_file", "Write file", "Create or replace a file; folders are made.", hints{destructive: true, idempotent: true}, (*writeInput).params, writeFile),
 		define("edit_file", "Edit file", "Replace a text that stands exactly once in a file, or everywhere.", hints{destructive: true}, (*editInput).params, editFile),
 		define("list_files", "List files", "List the files of the workspace.", hints{readOnly: true}, (*listInput).globParams, listFiles),
@@ -61,18 +62,22 @@ func fileOf(f workspace.File) file {
 type readInput struct {
 	path          string
 	offset, limit int64
-	bytes         bool
+	bytes, link   bool
 	session       session.ID
 }
 
-func (in *readInput) params() []param {
-	return []param{
+func (in *readInput) params(links bool) []param {
+	all := []param{
 		text("path", &in.path, 1, 4096, aboutPath).must(),
 		number("offset", &in.offset, 0, 1e12, "First line, from 1, or bytes to skip"),
 		number("limit", &in.limit, 1, 1<<20, "Lines or bytes; default: what fits"),
 		boolean("bytes", &in.bytes, "Count a text in bytes"),
 		sessionID(&in.session, aboutSession),
 	}
+	if links {
+		all = append(all, boolean("link", &in.link, "Give a URL for the user instead, good for one download"))
+	}
+	return all
 }
 
 type readOutput struct {
@@ -89,10 +94,33 @@ type readOutput struct {
 	Offset     int64      `json:"offset"`                // in bytes
 	More       bool       `json:"more"`                  // there is something after this
 	NextOffset int64      `json:"next_offset,omitempty"` // what to give as offset to go on
+	URL        string     `json:"download_url,omitempty"`
+	Expires    string     `json:"expires_at,omitempty"`
 	Notice     string     `json:"notice,omitempty"`
 }
 
+// linkTo gives a file's address in place of its content.
+func linkTo(ctx context.Context, c *call, in readInput) (readOutput, answer, error) {
+	var f workspace.File
+	err := c.withFiles(ctx, in.session, func(tree *workspace.Tree) (err error) {
+		f, err = tree.Stat(in.path)
+		return err
+	})
+	if err != nil {
+		return readOutput{}, answer{}, err
+	}
+	url, expires, err := c.server.config.Link(ctx, c.bound.Owner, c.session, f.Path)
+	if err != nil {
+		return readOutput{}, answer{}, err
+	}
+	out := readOutput{SessionID: c.session, Path: f.Path, Size: f.Size, MIMEType: mimeOf(f.Path, false), URL: url, Expires: timestamp(expires), Notice: c.notice}
+	return out, answer{texts: []string{fmt.Sprintf("%s can be downloaded once, until %s: %s", f.Path, out.Expires, url)}}, nil
+}
+
 func readFile(ctx context.Context, c *call, in readInput) (readOutput, answer, error) {
+	if in.link {
+		return linkTo(ctx, c, in)
+	}
 	var got workspace.Content
 	var picture []byte
 	err := c.withFiles(ctx, in.session, func(tree *workspace.Tree) (err error) {

@@ -47,6 +47,9 @@ type Config struct {
 	Binding Binding
 	// Telemetry measures and traces the calls; nil: nothing does.
 	Telemetry *telemetry.Telemetry
+	// Link makes an address under which anybody can have a file once; nil: there
+	// are none, and no tool offers them.
+	Link func(ctx context.Context, owner session.Owner, id session.ID, path string) (url string, expires time.Time, err error)
 	// extend adds to each of the SDK's servers what only the tests have.
 	extend func(*mcp.Server)
 	// options changes how each of the SDK's servers is made, likewise.

@@ -161,6 +161,26 @@ func TestOneTokensThingsAreNotAnothers(t *testing.T) {
 	}
 }
 
+// A tool's result can hand a file to the user: to whoever has the address, once.
+func TestALinkInAResult(t *testing.T) {
+	s := start(t)
+	_, _, body := s.ask("POST", "/mcp", s.token, execution("open('f.bin','wb').write(bytes(100000))", ""))
+	call := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read_file","arguments":{"path":"f.bin","link":true,"session_id":%q}}}`, sessionOf(t, body))
+	_, _, body = s.ask("POST", "/mcp", s.token, call)
+	_, rest, _ := strings.Cut(body, `"download_url":"`)
+	address, _, _ := strings.Cut(rest, `"`)
+	path, ok := strings.CutPrefix(address, s.base())
+	if !ok {
+		t.Fatalf("the result is %s", body)
+	}
+	if status, h, content := s.ask("GET", path, "", ""); status != 200 || len(content) != 100000 || !strings.HasPrefix(h.Get("Content-Disposition"), "attachment") {
+		t.Errorf("the first time: %d %v", status, h)
+	}
+	if status, _, _ := s.ask("GET", path, "", ""); status != 403 && status != 404 {
+		t.Errorf("the second time: %d", status)
+	}
+}
+
 // Attack 16 over HTTP: what is beyond a limit is told so, and the rest goes on.
 func TestAFloodOnOneSessionIsBounded(t *testing.T) {
 	s := start(t)
