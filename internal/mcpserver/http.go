@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"paddock/internal/fault"
 	"paddock/internal/session"
 )
 
@@ -283,19 +284,27 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) ([]byte, *refusal
 	switch {
 	case errors.As(err, &large):
 		return nil, refuse(nil, codeTooLarge, "invalid request: a body of more than %d bytes", large.Limit)
+	case fault.KindOf(err) == fault.Unavailable: // the web server's word for a slow one
+		return nil, refuse(nil, codeTooSlow, "invalid request: the body came too slowly")
 	case err != nil:
 		return nil, refuse(nil, jsonrpc.CodeParseError, "parse error: the body could not be read")
 	}
 	return bytes.TrimSpace(body), nil
 }
 
-// codeTooLarge marks, within this package, a refusal because of a body's length.
-const codeTooLarge = -413
+// These mark, within this package, refusals with a status of their own.
+const (
+	codeTooLarge = -http.StatusRequestEntityTooLarge
+	codeTooSlow  = -http.StatusRequestTimeout
+)
 
+// status is the refusal's in HTTP; afterwards its code is JSON-RPC's.
 func (r *refusal) status() int {
-	if r.code == codeTooLarge {
+	switch r.code {
+	case codeTooLarge, codeTooSlow:
+		status := -r.code
 		r.code = jsonrpc.CodeInvalidRequest
-		return http.StatusRequestEntityTooLarge
+		return status
 	}
 	return http.StatusBadRequest
 }
