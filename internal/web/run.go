@@ -69,7 +69,8 @@ func (s *Server) server(base context.Context) *http.Server {
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 128, SendPingTimeout: c.IdleTimeout, PingTimeout: c.HeaderTimeout, WriteByteTimeout: c.WriteTimeout},
 		BaseContext:       func(net.Listener) context.Context { return base },
 		// What strangers' connections come to, such as a failed handshake.
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ErrorLog:  slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ConnState: s.silent.watch,
 	}
 	if s.cert != nil {
 		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.cert.get}
@@ -81,6 +82,7 @@ func (s *Server) server(base context.Context) *http.Server {
 func (s *Server) end(server *http.Server, cancel context.CancelCauseFunc) error {
 	s.log.Info("the server ends", "running", s.running.count(), "grace", s.config.Grace)
 	s.beginDrain()
+	defer time.AfterFunc(firstWord, s.silent.close).Stop()
 	grace, done := context.WithTimeout(context.Background(), s.config.Grace)
 	defer done()
 	if server.Shutdown(grace) == nil && s.running.wait(afterwards) {
@@ -121,6 +123,38 @@ func (s *Server) url(port int) string {
 		host = "localhost"
 	}
 	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(port)) + s.config.Path
+}
+
+// firstWord is how long a connection without any request yet may hold up the
+// end: http.Server.Shutdown alone would wait for five seconds.
+const firstWord = 250 * time.Millisecond
+
+// silent are the connections on which nothing has come yet. Clients open some
+// ahead of time.
+type silent struct {
+	mu    sync.Mutex
+	conns map[net.Conn]struct{} // guarded
+}
+
+func (l *silent) watch(c net.Conn, state http.ConnState) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if state != http.StateNew {
+		delete(l.conns, c)
+		return
+	}
+	if l.conns == nil {
+		l.conns = map[net.Conn]struct{}{}
+	}
+	l.conns[c] = struct{}{}
+}
+
+func (l *silent) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.conns {
+		_ = c.Close() // nothing was said on it
+	}
 }
 
 // running counts the requests that are under way.

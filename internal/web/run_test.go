@@ -85,6 +85,19 @@ func TestRunningCallsEndBeforeTheServerDoesAndStreamsAtOnce(t *testing.T) {
 	})
 }
 
+// A client may have opened connections ahead of time.
+func TestAConnectionOnWhichNothingCameHoldsNothingUp(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, s *timeless) {
+		s.dial(t)
+		synctest.Wait()
+		began := time.Now()
+		s.cancel()
+		if err := <-s.ended; err != nil || time.Since(began) > time.Second {
+			t.Errorf("the server ended after %v with %v", time.Since(began), err)
+		}
+	})
+}
+
 func TestACallThatDoesNotEndIsCancelledWhenTheGraceIsOver(t *testing.T) {
 	k := &works{}
 	inBubble(t, Config{MCP: k, Grace: time.Minute}, func(t *testing.T, s *timeless) {

@@ -132,6 +132,7 @@ type Server struct {
 	bound   bound
 
 	running  running
+	silent   silent
 	draining context.Context // ends when no stream shall go on
 	drain    context.CancelFunc
 }
