@@ -127,7 +127,7 @@ test: guest/dist/stamp $(if $(filter 1,$(NATIVE)),$(WORKER)) ## tests with the r
 	@go test -timeout 25m -run 'OwnTests$$' ./internal/sandbox/wasm
 ifeq ($(NATIVE),1)
 	@echo "paddock: the backend on the other engine"
-	@go test -timeout 25m ./internal/sandbox/wasm -args -engine wazero
+	@go test -timeout 25m -skip 'OwnTests$$' ./internal/sandbox/wasm -args -engine wazero
 	@$(MAKE) --no-print-directory native
 endif
 
