@@ -79,7 +79,7 @@ func benchHandler(b *testing.B) *Handler {
 	t := define("noop", "Nothing", "Does nothing.", hints{readOnly: true},
 		func(i *in) []param { return []param{text("text", &i.text, 0, 100, "Text")} },
 		func(context.Context, *call, in) (struct{}, answer, error) { return struct{}{}, answer{}, nil })
-	s.tools["noop"] = t
+	s.tools["noop"], s.sets["core"] = t, append(s.sets["core"], "noop")
 	h, err := s.Handler(HTTPConfig{})
 	if err != nil {
 		b.Fatal(err)
