@@ -26,6 +26,7 @@ go build -trimpath -o "$dir/bench" ./tests/bench
 # How long a disk takes for a file varies more than what is measured.
 if [ -w /dev/shm ]; then export TMPDIR=${TMPDIR:-/dev/shm}; fi
 go test -run XXX -bench HTTP -benchtime 4000x ./internal/mcpserver | grep Benchmark
+PADDOCK_BIN=$(realpath "${PADDOCK_BIN:-bin/paddock}") go test -run XXX -bench Serve -benchtime 4000x ./tests/service | grep Benchmark
 go test -run XXX -bench "Flood|Enter" ./internal/limit | grep Benchmark
 "$dir/bench" -paddock "${PADDOCK_BIN:-bin/paddock}" -python "$(cat "$cache/out/python/native.path")/bin/python3.13" -qjs "$qjs" \
 	-cache "$(bin/paddock doctor --json | sed -n 's/.*"cache_dir": *"\([^"]*\)".*/\1/p' | head -n 1)" "$@"

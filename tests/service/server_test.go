@@ -24,7 +24,7 @@ import (
 
 // server is one `paddock serve`.
 type server struct {
-	t     *testing.T
+	t     testing.TB
 	state string
 	args  []string
 	cmd   *exec.Cmd
@@ -56,7 +56,7 @@ func (s *server) destroy(client *http.Client, id string) error {
 	return err
 }
 
-func (s *server) destroyAll(t *testing.T) {
+func (s *server) destroyAll(t testing.TB) {
 	t.Helper()
 	for len(s.sessions) > 0 {
 		for id := range s.sessions {
@@ -82,7 +82,7 @@ var (
 )
 
 // start starts one with a state folder of its own.
-func start(t *testing.T, args ...string) *server {
+func start(t testing.TB, args ...string) *server {
 	t.Helper()
 	s := &server{t: t, state: t.TempDir(), sessions: map[string]bool{}, args: append([]string{"serve", "--port", "0"}, args...)}
 	s.start()

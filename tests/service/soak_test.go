@@ -29,6 +29,16 @@ max_sessions_per_client = 1000
 mode = "best_effort"
 `
 
+// soakSettings is a file with settings under which no limit is reached.
+func soakSettings(t testing.TB) string {
+	t.Helper()
+	config := filepath.Join(t.TempDir(), "paddock.toml")
+	if err := os.WriteFile(config, []byte(soakConfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
 // usage is what a server holds.
 type usage struct {
 	goroutines, descriptors, memory float64
@@ -54,11 +64,7 @@ func TestASoakLeavesNothing(t *testing.T) {
 		t.Skip("it takes half a minute")
 	}
 	sandboxtest.Require(t, "wasm", true, "")
-	config := filepath.Join(t.TempDir(), "paddock.toml")
-	if err := os.WriteFile(config, []byte(soakConfig), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := start(t, "--config", config)
+	s := start(t, "--config", soakSettings(t))
 	s.soak(t, 300)
 	s.settle(t)
 	before := s.usage()
