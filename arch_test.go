@@ -59,7 +59,7 @@ var outside = map[string][]string{
 	"github.com/evanw/esbuild":                      {"internal/sandbox/wasm/worker"},
 	"github.com/go-jose/go-jose/v4":                 {"internal/auth"},
 	"github.com/go-logr/logr":                       {"internal/telemetry"},
-	"github.com/gofrs/flock":                        {"internal/auth", "internal/session"},
+	"github.com/gofrs/flock":                        {"internal/auth", "internal/mcpserver", "internal/session"},
 	"github.com/google/jsonschema-go":               {"internal/mcpserver", "package/bundle"},
 	"github.com/segmentio/encoding":                 {"internal/mcpserver"},
 	"github.com/klauspost/compress":                 {"guest", "guest/build/pack", "internal/sandbox/wasm/nativeworker"},

@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"context"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -119,11 +120,84 @@ func (d *defaults) forget(b Bound, id session.ID) {
 	}
 }
 
-// drop forgets b altogether: nobody will ask for it again.
-func (d *defaults) drop(b Bound) {
+// drop forgets b altogether, as nobody will ask for it again, and gives the
+// session that it had; empty: none.
+func (d *defaults) drop(b Bound) (id session.ID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if s := d.slots[b]; s != nil {
+		id = s.id
+	}
 	delete(d.slots, b)
+	return id
+}
+
+// passing are the sessions that a call got because it named none, and that no
+// call has named since. The client that passes no session_id on has no use for
+// them: they make room for others.
+type passing struct {
+	mu      sync.Mutex                     // guards byOwner
+	byOwner map[session.Owner][]session.ID // the oldest first
+}
+
+// mostPassing bounds how many are remembered of an owner.
+const mostPassing = 1000
+
+func (p *passing) add(owner session.Owner, id session.ID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.byOwner == nil {
+		p.byOwner = map[session.Owner][]session.ID{}
+	}
+	ids := append(p.byOwner[owner], id)
+	p.byOwner[owner] = ids[max(0, len(ids)-mostPassing):]
+}
+
+// named says that a client uses a session.
+func (p *passing) named(owner session.Owner, id session.ID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.setLocked(owner, slices.DeleteFunc(p.byOwner[owner], func(other session.ID) bool { return other == id }))
+}
+
+// take gives the oldest one of an owner, and forgets it.
+func (p *passing) take(owner session.Owner) (session.ID, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ids := p.byOwner[owner]
+	if len(ids) == 0 {
+		return "", false
+	}
+	p.setLocked(owner, ids[1:])
+	return ids[0], true
+}
+
+func (p *passing) setLocked(owner session.Owner, ids []session.ID) {
+	if len(ids) == 0 {
+		delete(p.byOwner, owner)
+	} else {
+		p.byOwner[owner] = ids
+	}
+}
+
+// makeRoom ends one of an owner's passing sessions in which nothing runs, and
+// tells whether there was one.
+func (s *Server) makeRoom(ctx context.Context, owner session.Owner) bool {
+	for range mostPassing {
+		id, ok := s.passing.take(owner)
+		if !ok {
+			return false
+		}
+		info, err := s.config.Sessions.Info(owner, id)
+		switch {
+		case err != nil: // it has gone
+		case info.State == session.Running || info.State == session.Queued:
+			s.passing.add(owner, id)
+		case s.config.Sessions.Destroy(ctx, owner, id) == nil:
+			return true
+		}
+	}
+	return false
 }
 
 // inSession runs f in the session that a call named, or in its default one,
@@ -132,6 +206,7 @@ func (d *defaults) drop(b Bound) {
 func (c *call) inSession(ctx context.Context, given session.ID, settings session.Settings, f func(session.ID) error) error {
 	if given != "" {
 		c.session = given
+		c.server.passing.named(c.bound.Owner, given)
 		return f(given)
 	}
 	s := c.server
@@ -161,12 +236,20 @@ func (s *Server) gone(owner session.Owner, id session.ID) bool {
 
 // open gives the call's default session, or a new one where it has no default.
 func (c *call) open(ctx context.Context, settings session.Settings) (session.ID, error) {
+	s, owner := c.server, c.bound.Owner
 	create := func() (session.ID, error) {
-		info, err := c.server.config.Sessions.Create(ctx, c.bound.Owner, "", settings)
+		info, err := s.config.Sessions.Create(ctx, owner, "", settings)
+		for fault.KindOf(err) == fault.Exhausted && s.makeRoom(ctx, owner) {
+			info, err = s.config.Sessions.Create(ctx, owner, "", settings)
+		}
 		return info.ID, err
 	}
 	if c.bound.Default == "" {
-		return create()
+		id, err := create()
+		if err == nil {
+			s.passing.add(owner, id)
+		}
+		return id, err
 	}
 	return c.server.defaults.make(c.bound, create)
 }

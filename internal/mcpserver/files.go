@@ -118,6 +118,7 @@ func linkTo(ctx context.Context, c *call, in readInput) (readOutput, answer, err
 }
 
 func readFile(ctx context.Context, c *call, in readInput) (readOutput, answer, error) {
+	c.path = in.path
 	if in.link {
 		return linkTo(ctx, c, in)
 	}
@@ -244,6 +245,7 @@ type written struct {
 }
 
 func writeFile(ctx context.Context, c *call, in writeInput) (written, answer, error) {
+	c.path = in.path
 	data, err := in.data()
 	if err != nil {
 		return written{}, answer{}, err
@@ -280,6 +282,7 @@ type edited struct {
 }
 
 func editFile(ctx context.Context, c *call, in editInput) (out edited, a answer, err error) {
+	c.path = in.path
 	err = c.withFiles(ctx, in.session, func(tree *workspace.Tree) (err error) {
 		if out.Path, err = workspace.Clean(in.path); err != nil {
 			return err

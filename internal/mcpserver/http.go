@@ -3,11 +3,14 @@ package mcpserver
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -51,6 +54,8 @@ type HTTPConfig struct {
 	Patience time.Duration
 	// TasksDir is where tasks are kept; empty: there are none.
 	TasksDir string
+	// Grace is how long after Drain tasks may go on; zero: not at all.
+	Grace time.Duration
 }
 
 // Handler serves MCP over HTTP, to clients of every generation at one address:
@@ -66,6 +71,8 @@ type Handler struct {
 	server   *Server
 	config   HTTPConfig
 	sessions sessions
+	bodies   bodies
+	kept     archive
 	tasks    *tasks // nil: there are none
 
 	legacy, modern, plain http.Handler // the SDK's
@@ -74,6 +81,7 @@ type Handler struct {
 	close    context.CancelCauseFunc
 	draining context.Context // ends with Drain
 	drain    context.CancelCauseFunc
+	drained  atomic.Int64 // when, in nanoseconds since 1970; 0: not yet
 }
 
 // Handler makes one. It ends with Close.
@@ -116,17 +124,25 @@ func changed(o mcp.StreamableHTTPOptions, change func(*mcp.StreamableHTTPOptions
 }
 
 // Drain ends the streams by which clients only listen. Calls go on.
-func (h *Handler) Drain() { h.drain(errDraining) }
+func (h *Handler) Drain() {
+	h.drain(errDraining)
+	h.drained.Store(time.Now().UnixNano())
+}
 
-// Close stops what runs, which ends as cancelled and keeps its sessions, and
-// ends the clients' MCP sessions. It waits until the tasks are on disk.
+// Close lets tasks go on for what is left of the grace, then stops what runs,
+// which ends as cancelled and keeps its sessions, and ends the clients' MCP
+// sessions. It waits until the tasks are on disk.
 func (h *Handler) Close() {
+	if at := h.drained.Load(); h.tasks != nil && at != 0 {
+		h.tasks.waitUntil(time.Unix(0, at).Add(h.config.Grace))
+	}
 	h.close(errDraining)
 	for _, m := range h.sessions.all() {
 		h.end(m)
 	}
 	if h.tasks != nil {
 		h.tasks.running.Wait()
+		_ = h.tasks.lock.Unlock() // the process's end does it too
 	}
 }
 
@@ -164,22 +180,29 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 		refuseHTTP(w, http.StatusUnsupportedMediaType, refuse(nil, jsonrpc.CodeInvalidRequest, "invalid request: the Content-Type is not application/json"))
 		return
 	}
+	owner, err := h.owner(r)
+	if err != nil {
+		refuseHTTP(w, http.StatusForbidden, refuse(nil, jsonrpc.CodeInvalidRequest, "%s", problemOf(err).line()))
+		return
+	}
+	release, ok := h.bodies.take(owner, r.ContentLength, h.config.MaxBody)
+	if !ok {
+		w.Header().Set("Retry-After", "1")
+		refuseHTTP(w, http.StatusTooManyRequests, refuse(nil, jsonrpc.CodeInvalidRequest, "exhausted: too many large requests at once; try again in a second"))
+		return
+	}
+	defer release()
 	body, no := h.read(w, r)
 	if no != nil {
 		refuseHTTP(w, no.status(), no)
 		return
 	}
-	m, id, no := h.decode(body)
+	m, no := h.decode(body)
 	if no != nil {
 		refuseHTTP(w, no.status(), no)
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	owner, err := h.owner(r)
-	if err != nil {
-		refuseHTTP(w, http.StatusForbidden, refuse(id, jsonrpc.CodeInvalidRequest, "%s", problemOf(err).line()))
-		return
-	}
 	if set := h.server.setOf(m.Params.Name); m.Method == "tools/call" && set != "" && h.config.Beyond != nil && !mayUse(h.allowed(r.Context()), set) && h.config.Beyond(w, r, set) {
 		return
 	}
@@ -192,6 +215,12 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 
 func (h *Handler) postModern(w http.ResponseWriter, r *http.Request, m *message, owner session.Owner) {
 	r.Header.Del(headerSession) // it means nothing there
+	for _, name := range []string{headerVersion, headerMethod, headerName, headerParam + sessionHeader} {
+		if len(r.Header.Values(name)) > 1 { // who passes requests on may read another one
+			refuseHTTP(w, http.StatusBadRequest, refuse(m.ID, mcp.CodeHeaderMismatch, "invalid request: the header %s stands twice", name))
+			return
+		}
+	}
 	switch {
 	case h.callsOurs(r, m):
 		h.call(w, r, m, nil)
@@ -201,7 +230,7 @@ func (h *Handler) postModern(w http.ResponseWriter, r *http.Request, m *message,
 		h.listen(w, r, h.modern)
 	default:
 		acceptBoth(r)
-		h.modern.ServeHTTP(w, r)
+		h.modern.ServeHTTP(&spoken{ResponseWriter: w, id: m.ID}, r)
 	}
 }
 
@@ -210,17 +239,16 @@ func (h *Handler) postLegacy(w http.ResponseWriter, r *http.Request, m *message,
 	if given == "" {
 		switch {
 		case m.Method == "initialize":
-			acceptBoth(r)
-			h.legacy.ServeHTTP(&opening{ResponseWriter: w, opened: func(id string) { h.open(id, owner, m) }}, r)
+			h.initialize(w, r, m, owner)
 		case h.callsOurs(r, m):
 			h.call(w, r, m, nil)
 		default:
 			acceptBoth(r)
-			h.plain.ServeHTTP(w, r)
+			h.plain.ServeHTTP(&spoken{ResponseWriter: w, id: m.ID}, r)
 		}
 		return
 	}
-	ms := h.sessions.use(given, owner)
+	ms := h.sessions.use(given, owner, h.scopeOf(r.Context()))
 	if ms == nil {
 		noSession(w, m.ID)
 		return
@@ -233,7 +261,7 @@ func (h *Handler) postLegacy(w http.ResponseWriter, r *http.Request, m *message,
 		h.call(w, r, m, ms)
 	default:
 		acceptBoth(r)
-		h.legacy.ServeHTTP(w, r)
+		h.legacy.ServeHTTP(&spoken{ResponseWriter: w, id: m.ID}, r)
 	}
 }
 
@@ -250,7 +278,7 @@ func (h *Handler) ofSession(w http.ResponseWriter, r *http.Request) {
 		refuseHTTP(w, http.StatusForbidden, refuse(nil, jsonrpc.CodeInvalidRequest, "%s", problemOf(err).line()))
 		return
 	}
-	ms := h.sessions.use(given, owner)
+	ms := h.sessions.use(given, owner, h.scopeOf(r.Context()))
 	if ms == nil {
 		noSession(w, nil)
 		return
@@ -266,6 +294,41 @@ func (h *Handler) ofSession(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// spoken has the SDK's errors, which are plain text, answered as everything else
+// here: as JSON-RPC.
+type spoken struct {
+	http.ResponseWriter
+	id    json.RawMessage
+	plain bool // an error in plain text is being written
+}
+
+// WriteHeader passes the headers on.
+func (s *spoken) WriteHeader(status int) {
+	if s.plain = status >= 400 && mediaType(s.Header().Get("Content-Type")) == "text/plain"; s.plain {
+		s.Header().Set("Content-Type", "application/json")
+		s.Header().Del("Content-Length")
+	}
+	s.ResponseWriter.WriteHeader(status)
+}
+
+// Write passes the body on. An error's text comes in one piece.
+func (s *spoken) Write(b []byte) (int, error) {
+	if !s.plain {
+		return s.ResponseWriter.Write(b)
+	}
+	code := int(jsonrpc.CodeInvalidRequest)
+	if bytes.Contains(b, []byte("not handled")) {
+		code = jsonrpc.CodeMethodNotFound
+	}
+	if _, err := s.ResponseWriter.Write(refuse(s.id, code, "%s", strings.TrimSpace(string(b))).line()); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// Unwrap is for http.ResponseController.
+func (s *spoken) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+
 // noSession tells a client to begin anew. What is another owner's does not exist.
 func noSession(w http.ResponseWriter, id []byte) {
 	refuseHTTP(w, http.StatusNotFound, refuse(id, jsonrpc.CodeInvalidRequest, "session not found: initialize again"))
@@ -275,6 +338,49 @@ func noSession(w http.ResponseWriter, id []byte) {
 func (h *Handler) owner(r *http.Request) (session.Owner, error) {
 	b, err := h.server.bind(r.Context(), Caller{Header: r.Header})
 	return b.Owner, err
+}
+
+// Bounds of the large bodies that are in hand at the same time, in bytes. One
+// that is larger than small costs its memory several times while it is decoded.
+const (
+	smallBody   = 64 << 10
+	ownerBodies = 32 << 20
+	allBodies   = 128 << 20
+)
+
+// bodies counts the large bodies in hand.
+type bodies struct {
+	mu    sync.Mutex // guards what follows
+	all   int64
+	owner map[session.Owner]int64
+}
+
+// take takes a body of so many bytes (-1: at most as many as may be) in hand.
+func (b *bodies) take(owner session.Owner, length, most int64) (release func(), ok bool) {
+	if length < 0 {
+		length = most
+	}
+	if length <= smallBody {
+		return func() {}, true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if own := b.owner[owner]; own > 0 && own+length > ownerBodies || b.all > 0 && b.all+length > allBodies {
+		return nil, false
+	}
+	if b.owner == nil {
+		b.owner = map[session.Owner]int64{}
+	}
+	b.all += length
+	b.owner[owner] += length
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.all -= length
+		if b.owner[owner] -= length; b.owner[owner] == 0 {
+			delete(b.owner, owner)
+		}
+	}, true
 }
 
 // read takes a request's body.

@@ -8,8 +8,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -157,12 +160,16 @@ func TestRequestsThatAreNone(t *testing.T) {
 		"an id with parts": {`{"jsonrpc":"2.0","id":1.5,"method":"ping"}`, 400, "an id is"},
 		"a batch of 1000":  {"[" + strings.Repeat("{},", 999) + "{}]", 400, "1 to 100"},
 		"an empty batch":   {"[]", 400, "1 to 100"},
+		"no method":        {`{"jsonrpc":"2.0","id":1,"method":"nope"}`, 400, `"id":1,"error":{"code":-32601`},
 		"upper case":       {`{"jsonrpc":"2.0","id":1,"Method":"tools/call","method":"nothing"}`, 400, ""},
 	} {
 		r := post(t, url, c.body)
 		if body := bodyOf(t, r); r.StatusCode != c.status || !strings.Contains(body, c.says) {
 			t.Errorf("%s: %s %s", name, r.Status, body)
 		}
+	}
+	if _, err := inspect([]byte(`[` + strings.Repeat("1,", maxParts) + "1,1]")); err == nil || !strings.Contains(err.Error(), "parts") {
+		t.Errorf("too many parts: %v", err)
 	}
 	if r := send(t, http.MethodPost, url, called(1, "x = 1", ""), "Content-Type: text/plain"); r.StatusCode != http.StatusUnsupportedMediaType {
 		t.Errorf("text/plain: %s", r.Status)
@@ -409,6 +416,9 @@ func TestModernRequests(t *testing.T) {
 			t.Errorf("%s: %s %s", name, r.Status, body)
 		}
 	}
+	if r := post(t, url, good, append(modernHeaders("tools/call", "execute_code"), "Mcp-Name: read_file")...); r.StatusCode != 400 {
+		t.Errorf("a name that stands twice: %s", r.Status)
+	}
 	named := append(modernHeaders("tools/call", "execute_code"), "Mcp-Param-Session-Id: s")
 	if body := bodyOf(t, post(t, url, strings.Replace(good, `"language"`, `"session_id":"s","language"`, 1), named...)); !strings.Contains(body, `"not_found"`) {
 		t.Errorf("a header that repeats the argument: %s", body)
@@ -484,5 +494,182 @@ func TestClosingCancelsWhatRuns(t *testing.T) {
 	h.Close()
 	if a := <-answer; !strings.Contains(a, `"stopped_by":"cancelled"`) && !strings.Contains(a, `"code":"cancelled"`) {
 		t.Errorf("the client hears %s", a)
+	}
+}
+
+// What is written by hand is what encoding/json makes of it.
+func TestTheResultsJSON(t *testing.T) {
+	for name, r := range map[string]wireResult{
+		"nothing":    {Content: []mcp.Content{}},
+		"texts":      {Content: []mcp.Content{&mcp.TextContent{Text: "a\"b\n<é\u2028>"}, &mcp.TextContent{}}, Structured: json.RawMessage(`{"x":[1,2]}`)},
+		"an error":   {Content: []mcp.Content{&mcp.TextContent{Text: "x", Meta: mcp.Meta{"a": 1}}}, Structured: map[string]any{"error": 1}, IsError: true},
+		"a picture":  {Content: []mcp.Content{&mcp.ImageContent{MIMEType: "image/png", Data: []byte{1, 2}}, &mcp.TextContent{Text: "y"}}, Type: "complete", Meta: map[string]any{"k": "v"}},
+		"no content": {Content: []mcp.Content{}, Structured: json.RawMessage(nil)},
+	} {
+		var got, want any
+		if err := json.Unmarshal(r.append(nil), &got); err != nil {
+			t.Errorf("%s: %v in %s", name, err, r.append(nil))
+			continue
+		}
+		if data, ok := r.Structured.(json.RawMessage); ok && len(data) == 0 {
+			r.Structured = nil
+		}
+		if err := json.Unmarshal(encoded(r), &want); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: it is %s, want %s", name, r.append(nil), encoded(r))
+		}
+	}
+}
+
+func TestASessionIsItsScopes(t *testing.T) {
+	h := &sessions{}
+	h.add(&mcpSession{id: "a", owner: "o", scope: "*"}, 10)
+	if h.use("a", "o", "files") != nil || h.use("a", "o", "*") == nil {
+		t.Error("a session of one scope is used with another")
+	}
+}
+
+// What the SDK runs for a session ends with it too: the taskId is of another
+// type than the short way takes.
+func TestTheSDKsCallsEndWithTheSession(t *testing.T) {
+	s, _, url := newHTTP(t, HTTPConfig{})
+	headers := initialize(t, url)
+	go func() {
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(strings.Replace(called(1, "sleep(20)", ""), `"name"`, `"taskId":5,"name"`, 1)))
+		r.Header.Set("Content-Type", "application/json")
+		for _, h := range headers {
+			name, value, _ := strings.Cut(h, ": ")
+			r.Header.Set(name, value)
+		}
+		if resp, err := http.DefaultClient.Do(r); err == nil {
+			resp.Body.Close()
+		}
+	}()
+	waitFor(t, "it runs", func() bool {
+		all, _ := s.config.Sessions.List("")
+		return len(all) == 1 && all[0].State == session.Running
+	})
+	send(t, http.MethodDelete, url, "", headers...)
+	waitFor(t, "it stops", func() bool {
+		all, _ := s.config.Sessions.List("")
+		return len(all) == 1 && all[0].State != session.Running
+	})
+}
+
+func TestAnIDIsTheSameHoweverItIsWritten(t *testing.T) {
+	m := &mcpSession{}
+	cancelled := false
+	m.begin(idOf([]byte(`"a&b"`)), func(error) { cancelled = true })
+	if !m.cancel(json.RawMessage("\"a\\u0026b\"")) || !cancelled {
+		t.Error("a call is not found by its id")
+	}
+}
+
+func TestAnAbandonedStreamIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, gone := newStream(), atomic.Bool{}
+		s.abandoned(func() { gone.Store(true) })
+		time.Sleep(resumeTime - time.Second)
+		s.reading(1)
+		time.Sleep(resumeTime)
+		if synctest.Wait(); gone.Load() {
+			t.Fatal("it was given up while somebody read")
+		}
+		s.reading(-1)
+		time.Sleep(resumeTime - time.Second)
+		if synctest.Wait(); gone.Load() {
+			t.Fatal("it was given up early")
+		}
+		time.Sleep(2 * time.Second)
+		if synctest.Wait(); !gone.Load() {
+			t.Error("it was not given up")
+		}
+	})
+}
+
+func TestKeptStreamsAreBounded(t *testing.T) {
+	var a archive
+	var all []*stream
+	for n := range 100 {
+		s := newStream()
+		s.add(make([]byte, 1<<20))
+		s.end()
+		a.keep(session.Owner(fmt.Sprint(n%2)), s)
+		all = append(all, s)
+	}
+	bytes := 0
+	for _, s := range all {
+		bytes += s.size()
+	}
+	if last := all[99].size(); bytes > 2*ownerKept || last != 1<<20 {
+		t.Errorf("%d bytes are kept, %d of the last", bytes, last)
+	}
+	if a.sweep(time.Now().Add(2 * keptFor)); a.all != 0 || len(a.owner) != 0 || len(a.streams) != 0 {
+		t.Errorf("afterwards: %+v", &a)
+	}
+}
+
+func TestLargeBodiesAreCounted(t *testing.T) {
+	var b bodies
+	var releases []func()
+	for {
+		release, ok := b.take("one", 10<<20, 1)
+		if !ok {
+			break
+		}
+		releases = append(releases, release)
+	}
+	if _, ok := b.take("two", 10<<20, 1); len(releases) != 3 || !ok {
+		t.Errorf("%d of 10 MiB are in hand, another owner's: %v", len(releases), ok)
+	}
+	if _, ok := b.take("one", 1000, 1); !ok {
+		t.Error("a small one is refused")
+	}
+	for _, release := range releases {
+		release()
+	}
+	if _, ok := b.take("one", -1, 10<<20); !ok {
+		t.Error("nothing was given back")
+	}
+}
+
+// A client that names no session on needs none of those that it got.
+func TestPlainCallsNeverRunOutOfSessions(t *testing.T) {
+	s := newServer(t, Config{Binding: ownedByHeader}, session.Config{MaxPerOwner: 4})
+	_, url := overHTTP(t, s, HTTPConfig{})
+	kept := bodyOf(t, post(t, url, called(1, "x = 1", "")))
+	_, rest, _ := strings.Cut(kept, `"session_id":"`)
+	id, _, _ := strings.Cut(rest, `"`)
+	again := fmt.Sprintf(`{"jsonrpc":"2.0","id":"b","method":"tools/call","params":{"name":"execute_code","arguments":{"code":"x","session_id":%q}}}`, id)
+	post(t, url, again)
+	for n := range 20 {
+		if body := bodyOf(t, post(t, url, called(n, "y = 1", ""))); !strings.Contains(body, `"success":true`) {
+			t.Fatalf("call %d: %s", n, body)
+		}
+	}
+	if body := bodyOf(t, post(t, url, again)); !strings.Contains(body, `"result":"1"`) {
+		t.Errorf("a session that was named is gone: %s", body)
+	}
+}
+
+func TestTheServersEndIsToldToClients(t *testing.T) {
+	s := newServer(t, Config{Binding: ownedByHeader}, session.Config{})
+	h, err := s.Handler(HTTPConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	ending, end := context.WithCancelCause(t.Context())
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(called(1, "sleep(20)", ""))).WithContext(ending)
+	r.Header.Set("Content-Type", "application/json")
+	done := make(chan struct{})
+	go func() { h.ServeHTTP(w, r); close(done) }()
+	waitFor(t, "it runs", func() bool {
+		all, _ := s.config.Sessions.List("")
+		return len(all) == 1 && all[0].State == session.Running
+	})
+	end(fault.New(fault.Unavailable, "the server is ending"))
+	if <-done; !strings.Contains(w.Body.String(), `"id":1`) {
+		t.Errorf("the client hears %q", w.Body)
 	}
 }

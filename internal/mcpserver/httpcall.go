@@ -35,6 +35,7 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request, m *message, ms *m
 	defer cancel(nil)
 	defer context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })()
 	a := newReply(w, r, m, ms)
+	a.kept = &h.kept
 	if m.isModern() {
 		a.serverInfo = h.server.implementation()
 	}
@@ -53,7 +54,13 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request, m *message, ms *m
 	if len(m.Params.Meta.Token) > 0 && a.canStream {
 		c.notify = a.progress
 	}
-	defer context.AfterFunc(r.Context(), func() { a.lost(func() { cancel(errGone) }) })()
+	defer context.AfterFunc(r.Context(), func() {
+		if cause := context.Cause(r.Context()); cause != context.Canceled { // the server has a reason: the client is there
+			cancel(cause)
+			return
+		}
+		a.lost(func() { cancel(errGone) })
+	})()
 	if h.tasks != nil && m.knowsTasks() && t.mayTakeLong {
 		h.asTask(ctx, a, c, t, from, m)
 		return
@@ -100,7 +107,7 @@ func (h *Handler) asTask(ctx context.Context, a *reply, c *call, t tool, from Ca
 		a.result(<-done)
 		return
 	}
-	a.write(created)
+	a.write(encoded(created))
 }
 
 // wireResult is a CallToolResult as it goes over the wire. The SDK keeps to
@@ -111,6 +118,39 @@ type wireResult struct {
 	Structured any            `json:"structuredContent,omitempty"`
 	IsError    bool           `json:"isError,omitempty"`
 	Type       string         `json:"resultType,omitempty"`
+}
+
+// append writes the result as JSON. Texts and structured content, which are
+// nearly everything, are not looked at twice.
+func (r wireResult) append(b []byte) json.RawMessage {
+	b = append(b, '{')
+	if r.Meta != nil {
+		b = append(append(append(b, `"_meta":`...), encoded(r.Meta)...), ',')
+	}
+	b = append(b, `"content":[`...)
+	for k, c := range r.Content {
+		if k > 0 {
+			b = append(b, ',')
+		}
+		if t, ok := c.(*mcp.TextContent); ok && t.Meta == nil && t.Annotations == nil {
+			b = append(append(append(b, `{"type":"text","text":`...), encoded(t.Text)...), '}')
+		} else {
+			b = append(b, encoded(c)...)
+		}
+	}
+	b = append(b, ']')
+	if data, ok := r.Structured.(json.RawMessage); ok && len(data) > 0 {
+		b = append(append(b, `,"structuredContent":`...), data...)
+	} else if !ok && r.Structured != nil {
+		b = append(append(b, `,"structuredContent":`...), encoded(r.Structured)...)
+	}
+	if r.IsError {
+		b = append(b, `,"isError":true`...)
+	}
+	if r.Type != "" {
+		b = append(append(append(b, `,"resultType":"`...), r.Type...), '"')
+	}
+	return append(b, '}')
 }
 
 func wireOf(res *mcp.CallToolResult) wireResult {

@@ -70,25 +70,25 @@ func (m *message) knowsTasks() bool {
 }
 
 // decode checks a body as stdio checks a line, and gives its message.
-func (h *Handler) decode(body []byte) (*message, json.RawMessage, *refusal) {
+func (h *Handler) decode(body []byte) (*message, *refusal) {
 	m := &message{}
 	if len(body) > 0 && body[0] == '[' {
-		return m, nil, h.checkBatch(body)
+		return m, h.checkBatch(body)
 	}
 	head, err := inspect(body)
 	if err != nil {
 		_, no := decodeMessage(body) // says what is wrong with it
-		return nil, nil, no
+		return nil, no
 	}
 	if id := usable(head.id); head.request && (head.id == nil || id != nil) {
 		if parseMessage(body, m) != nil {
 			*m = message{}
 		}
 		m.ID = id
-		return m, id, nil
+		return m, nil
 	}
 	_, no := decodeMessage(body)
-	return m, nil, no
+	return m, no
 }
 
 func (h *Handler) checkBatch(body []byte) *refusal {

@@ -21,6 +21,7 @@ type reply struct {
 	serverInfo         *mcp.Implementation // of a modern reply; nil: it is legacy
 	canJSON, canStream bool
 	session            *mcpSession // where its stream can be resumed; nil: nowhere
+	kept               *archive    // of what can be resumed after its end
 	primes             bool
 
 	mu     sync.Mutex // guards what follows
@@ -135,12 +136,14 @@ func (a *reply) result(res *mcp.CallToolResult) {
 	if a.serverInfo != nil {
 		wire.Type, wire.Meta = "complete", map[string]any{mcp.MetaKeyServerInfo: a.serverInfo}
 	}
-	a.write(wire)
+	a.write(wire.append(nil))
 }
 
 // write sends what stands behind "result", and ends the reply.
-func (a *reply) write(result any) {
-	data := encoded(response{JSONRPC: "2.0", ID: a.id, Result: result})
+func (a *reply) write(result json.RawMessage) {
+	data := make([]byte, 0, len(result)+len(a.id)+40)
+	data = append(append(append(data, `{"jsonrpc":"2.0","id":`...), a.id...), `,"result":`...)
+	data = append(append(data, result...), '}')
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.timer != nil {
@@ -154,6 +157,7 @@ func (a *reply) write(result any) {
 		a.eventLocked(data)
 		if a.stream != nil {
 			a.stream.end()
+			a.kept.keep(a.session.owner, a.stream)
 		}
 		return
 	}
@@ -176,6 +180,6 @@ func (a *reply) lost(giveUp func()) {
 	case s == nil:
 		giveUp()
 	default:
-		s.abandoned(resumeTime, giveUp)
+		s.abandoned(giveUp)
 	}
 }

@@ -1,10 +1,11 @@
 package mcpserver
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,7 +28,9 @@ var errEnded = fault.New(fault.Cancelled, "the client ended its MCP session")
 type mcpSession struct {
 	id     string
 	owner  session.Owner
+	scope  string // of the token that opened it, see scopeOf
 	client *mcp.Implementation
+	end    context.CancelCauseFunc // of what the SDK runs for it
 
 	mu      sync.Mutex // guards what follows
 	used    time.Time
@@ -67,11 +70,13 @@ func (s *sessions) add(m *mcpSession, most int) (surplus *mcpSession) {
 }
 
 // use finds an owner's session, which release lets go of; nil: there is none.
-func (s *sessions) use(id string, owner session.Owner) *mcpSession {
+// To another token of the owner's, with another scope, it does not exist: the
+// SDK keeps offering what the first one could use.
+func (s *sessions) use(id string, owner session.Owner, scope string) *mcpSession {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.byID[id]
-	if m == nil || m.owner != owner {
+	if m == nil || m.owner != owner || m.scope != scope {
 		return nil
 	}
 	m.mu.Lock()
@@ -139,8 +144,11 @@ func (m *mcpSession) done(id json.RawMessage) {
 
 // cancel cancels one of our calls, and tells whether it is one.
 func (m *mcpSession) cancel(id json.RawMessage) bool {
+	if len(id) == 0 {
+		return false
+	}
 	m.mu.Lock()
-	cancel := m.calls[string(bytes.TrimSpace(id))]
+	cancel := m.calls[string(idOf(id))]
 	m.mu.Unlock()
 	if cancel == nil {
 		return false
@@ -216,12 +224,38 @@ func (o *opening) begin() {
 	})
 }
 
-// open enters the session that the SDK has made for an initialize.
-func (h *Handler) open(id string, owner session.Owner, m *message) {
-	surplus := h.sessions.add(&mcpSession{id: id, owner: owner, client: m.Params.Client, used: time.Now()}, h.config.MaxSessions)
-	if surplus != nil {
-		go h.end(surplus)
+// endingKey is under what a request finds the context whose end is that of its
+// MCP session.
+type endingKey struct{}
+
+// initialize has the SDK open a session.
+func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, m *message, owner session.Owner) {
+	acceptBoth(r)
+	ending, end := context.WithCancelCause(h.ctx)
+	opened := false
+	h.legacy.ServeHTTP(&opening{ResponseWriter: w, opened: func(id string) {
+		opened = true
+		surplus := h.sessions.add(&mcpSession{
+			id: id, owner: owner, scope: h.scopeOf(r.Context()), client: m.Params.Client, end: end, used: time.Now(),
+		}, h.config.MaxSessions)
+		if surplus != nil {
+			go h.end(surplus)
+		}
+	}}, r.WithContext(context.WithValue(r.Context(), endingKey{}, ending)))
+	if !opened {
+		end(nil)
 	}
+}
+
+// scopeOf is what a request may use, in one word.
+func (h *Handler) scopeOf(ctx context.Context) string {
+	only := h.allowed(ctx)
+	if only == nil {
+		return "*"
+	}
+	only = slices.Clone(only)
+	slices.Sort(only)
+	return strings.Join(only, " ")
 }
 
 // end ends a session here and in the SDK. Its calls are cancelled first: the
@@ -235,7 +269,10 @@ func (h *Handler) end(m *mcpSession) {
 		cancel(errEnded)
 	}
 	m.mu.Unlock()
-	h.server.defaults.drop(Bound{Owner: m.owner, Default: m.id})
+	m.end(errEnded)
+	if id := h.server.defaults.drop(Bound{Owner: m.owner, Default: m.id}); id != "" {
+		h.server.passing.add(m.owner, id)
+	}
 	r, err := http.NewRequestWithContext(context.Background(), http.MethodDelete, "/", http.NoBody)
 	if err != nil {
 		return
@@ -263,6 +300,10 @@ func (h *Handler) sweep() {
 	for {
 		select {
 		case now := <-tick.C:
+			h.kept.sweep(now)
+			if h.tasks != nil {
+				h.tasks.sweep(now)
+			}
 			for _, m := range h.sessions.all() {
 				m.forgetStreams(now)
 				if now.Sub(m.lastUse()) > h.config.IdleTime {
@@ -282,7 +323,7 @@ func (h *Handler) listen(w http.ResponseWriter, r *http.Request, sdk http.Handle
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(h.draining, func() { cancel(context.Cause(h.draining)) })()
-	alive := &keptAlive{ResponseWriter: w}
+	alive := &keptAlive{ResponseWriter: &spoken{ResponseWriter: w}}
 	stop := alive.start()
 	defer stop()
 	sdk.ServeHTTP(alive, r.WithContext(ctx))

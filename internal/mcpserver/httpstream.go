@@ -3,10 +3,13 @@ package mcpserver
 import (
 	"crypto/rand"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"paddock/internal/session"
 )
 
 const (
@@ -17,7 +20,64 @@ const (
 	keptBytes = 1 << 20
 	// keptStreams bounds the streams that one MCP session keeps.
 	keptStreams = 32
+	// ownerKept and allKept bound, in bytes, what is kept of ended streams.
+	ownerKept = 32 << 20
+	allKept   = 256 << 20
 )
+
+// archive holds the ended streams of all sessions within bounds: the oldest are
+// emptied first.
+type archive struct {
+	mu      sync.Mutex // guards what follows; taken before a stream's own
+	streams []kept     // the oldest first
+	all     int
+	owner   map[session.Owner]int
+}
+
+type kept struct {
+	owner  session.Owner
+	stream *stream
+	bytes  int
+}
+
+// keep takes in a stream that has ended.
+func (a *archive) keep(owner session.Owner, s *stream) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.owner == nil {
+		a.owner = map[session.Owner]int{}
+	}
+	k := kept{owner, s, s.size()}
+	a.streams = append(a.streams, k)
+	a.all += k.bytes
+	a.owner[owner] += k.bytes
+	for i := 0; i < len(a.streams) && (a.owner[owner] > ownerKept || a.all > allKept); {
+		if old := a.streams[i]; old.owner == owner || a.all > allKept {
+			a.dropLocked(i)
+		} else {
+			i++
+		}
+	}
+}
+
+// sweep empties those that nobody can want any more.
+func (a *archive) sweep(now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for len(a.streams) > 0 && a.streams[0].stream.over(now) {
+		a.dropLocked(0)
+	}
+}
+
+func (a *archive) dropLocked(i int) {
+	k := a.streams[i]
+	a.streams = slices.Delete(a.streams, i, i+1)
+	a.all -= k.bytes
+	if a.owner[k.owner] -= k.bytes; a.owner[k.owner] == 0 {
+		delete(a.owner, k.owner)
+	}
+	k.stream.empty()
+}
 
 // stream is the events of one call, for a client whose connection breaks. It
 // is safe for concurrent use.
@@ -32,7 +92,8 @@ type stream struct {
 	endedAt time.Time
 	changed chan struct{} // closed at the next change
 	readers int
-	giveUp  *time.Timer
+	giveUp  *time.Timer // nil: somebody is there, or was from the start
+	give    func()      // what it calls
 }
 
 func newStream() *stream { return &stream{id: rand.Text(), changed: make(chan struct{})} }
@@ -57,6 +118,22 @@ func (s *stream) changeLocked() {
 	s.changed = make(chan struct{})
 }
 
+// size is what is kept of it, in bytes.
+func (s *stream) size() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes
+}
+
+// empty lets go of the events.
+func (s *stream) empty() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.first += len(s.events)
+	s.events, s.bytes = nil, 0
+	s.changeLocked()
+}
+
 // end says that the last event was the result.
 func (s *stream) end() {
 	s.mu.Lock()
@@ -72,21 +149,30 @@ func (s *stream) over(now time.Time) bool {
 	return s.ended && now.Sub(s.endedAt) > keptFor
 }
 
-// abandoned has giveUp called when nobody has resumed the stream after d.
-func (s *stream) abandoned(d time.Duration, giveUp func()) {
+// abandoned says that the call's own connection is gone: give is called when
+// nobody reads the stream for resumeTime before it has ended.
+func (s *stream) abandoned(give func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended || s.readers > 0 {
+	s.give = give
+	s.waitLocked()
+}
+
+// waitLocked begins the time in which somebody has to come.
+func (s *stream) waitLocked() {
+	if s.ended || s.readers > 0 || s.give == nil {
 		return
 	}
-	s.giveUp = time.AfterFunc(d, func() {
+	var timer *time.Timer
+	timer = time.AfterFunc(resumeTime, func() {
 		s.mu.Lock()
-		wanted := s.ended || s.readers > 0
+		wanted := s.ended || s.readers > 0 || s.giveUp != timer
 		s.mu.Unlock()
 		if !wanted {
-			giveUp()
+			s.give()
 		}
 	})
+	s.giveUp = timer
 }
 
 // after gives what came after event n, whether that was all, and when to look again.
@@ -101,6 +187,11 @@ func (s *stream) reading(by int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.readers += by
+	if s.giveUp != nil {
+		s.giveUp.Stop()
+		s.giveUp = nil
+	}
+	s.waitLocked()
 }
 
 // serve sends what came after event n, and what comes, to its end.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -15,8 +14,9 @@ import (
 // Bounds of what one line may hold.
 const (
 	maxLine  = 16 << 20
-	maxDepth = 256 // arrays and objects in each other
-	maxBatch = 100 // messages
+	maxDepth = 256    // arrays and objects in each other
+	maxParts = 50_000 // of all arrays and objects; no tool takes a hundredth of it
+	maxBatch = 100    // messages
 )
 
 // refusal is the answer to a message that the SDK never sees.
@@ -93,12 +93,6 @@ func usable(id json.RawMessage) json.RawMessage {
 // errNotStrict is about JSON that is well-formed and still not accepted.
 var errNotStrict = errors.New("not strict JSON")
 
-// level is one array or object that is open.
-type level struct {
-	keys    map[string]bool // nil for an array
-	wantKey bool
-}
-
 // head is what stands at the top level of a message.
 type head struct {
 	id      json.RawMessage // nil: there is none; "null": it is nothing sensible
@@ -106,74 +100,209 @@ type head struct {
 	reply   bool            // it has none, but a result or an error
 }
 
-// inspect goes once through a JSON text.
+// inspect goes once through a JSON text: everything that is sent to paddock
+// comes through here, so it makes no garbage of it.
 func inspect(data []byte) (h head, err error) {
 	if !utf8.Valid(data) {
 		return h, errors.New("not UTF-8")
 	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.UseNumber()
-	var open []level
-	top := map[string]bool{} // the keys of the outermost object
-	isID := false
-	for first := true; ; first = false {
-		tok, err := dec.Token()
-		if errors.Is(err, io.EOF) && !first && len(open) == 0 {
-			h.request = top["method"]
-			h.reply = !h.request && (top["result"] || top["error"])
-			return h, nil
-		}
-		if err != nil {
-			return h, errors.New("not JSON")
-		}
-		if !first && len(open) == 0 {
+	if err := bounded(data); err != nil {
+		return h, err
+	}
+	if !json.Valid(data) {
+		var first json.RawMessage
+		if json.NewDecoder(bytes.NewReader(data)).Decode(&first) == nil {
 			return h, errors.New("more than one JSON value on a line")
 		}
-		if k := len(open) - 1; k >= 0 && open[k].wantKey && tok != json.Delim('}') {
-			name, _ := tok.(string)
-			if open[k].keys[name] {
-				return h, fmt.Errorf("%w: the key %s stands twice in an object", errNotStrict, shortQuote(name))
+		return h, errors.New("not JSON")
+	}
+	s := scan{data: data}
+	err = s.value(1)
+	h = s.top
+	h.reply = h.reply && !h.request
+	return h, err
+}
+
+// bounded looks, at the cost of one pass over the bytes, whether a text that is
+// JSON is nested too deep or has too many parts: both cost far more than bytes.
+func bounded(data []byte) error {
+	depth, parts, quoted := 0, 0, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case quoted:
+			if c == '\\' {
+				i++
+			} else if c == '"' {
+				quoted = false
 			}
-			open[k].keys[name], open[k].wantKey = true, false
-			isID = k == 0 && name == "id"
-			continue
+		case c == '"':
+			quoted = true
+		case c == '{', c == '[':
+			if depth++; depth > maxDepth {
+				return errTooDeep
+			}
+		case c == '}', c == ']':
+			depth--
+		case c == ',':
+			if parts++; parts > maxParts {
+				return errTooMany
+			}
 		}
-		if isID {
-			h.id, isID = idOf(tok), false
+	}
+	return nil
+}
+
+// scan is on its way through valid JSON.
+type scan struct {
+	data []byte
+	at   int
+	top  head
+}
+
+// value goes over one value, which is nested so deep.
+func (s *scan) value(depth int) error {
+	switch s.space(); s.data[s.at] {
+	case '{':
+		return s.members(depth)
+	case '[':
+		return s.items(depth)
+	case '"':
+		s.text()
+	default: // a number or a word: it ends where something else begins
+		for s.at < len(s.data) && bytes.IndexByte([]byte(",]} \t\r\n"), s.data[s.at]) < 0 {
+			s.at++
 		}
-		if open = follow(open, tok, top); len(open) > maxDepth {
-			return h, fmt.Errorf("%w: nested more than %d deep", errNotStrict, maxDepth)
+	}
+	return nil
+}
+
+func (s *scan) items(depth int) error {
+	for s.at++; s.space() != ']'; {
+		if err := s.value(depth + 1); err != nil {
+			return err
 		}
+		if s.space() == ',' {
+			s.at++
+		}
+	}
+	s.at++
+	return nil
+}
+
+func (s *scan) members(depth int) error {
+	var known keys
+	for s.at++; s.space() != '}'; {
+		key := keyOf(s.text())
+		s.space()
+		s.at++ // the colon
+		s.space()
+		from := s.at
+		if known.has(key) {
+			return fmt.Errorf("%w: the key %s stands twice in an object", errNotStrict, shortQuote(string(key)))
+		}
+		if err := s.value(depth + 1); err != nil {
+			return err
+		}
+		if depth == 1 {
+			s.top.take(key, s.data[from:s.at])
+		}
+		if s.space() == ',' {
+			s.at++
+		}
+	}
+	s.at++
+	return nil
+}
+
+var (
+	errTooDeep = fmt.Errorf("%w: nested more than %d deep", errNotStrict, maxDepth)
+	errTooMany = fmt.Errorf("%w: it has more than %d parts", errNotStrict, maxParts)
+)
+
+// space goes over white space and gives what follows.
+func (s *scan) space() byte {
+	for s.at < len(s.data) {
+		switch c := s.data[s.at]; c {
+		case ' ', '\t', '\r', '\n':
+			s.at++
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// text goes over a string and gives it as it stands, with its quotes.
+func (s *scan) text() []byte {
+	from := s.at
+	for s.at++; s.data[s.at] != '"'; s.at++ {
+		if s.data[s.at] == '\\' {
+			s.at++
+		}
+	}
+	s.at++
+	return s.data[from:s.at]
+}
+
+// keyOf is what a string says.
+func keyOf(quoted []byte) []byte {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return quoted[1 : len(quoted)-1]
+	}
+	var key string
+	_ = json.Unmarshal(quoted, &key) // it is valid
+	return []byte(key)
+}
+
+// keys are those of one object.
+type keys struct {
+	few  [][]byte // while there are
+	many map[string]bool
+}
+
+// has tells whether a key was there before, and takes it in.
+func (k *keys) has(key []byte) bool {
+	if k.many == nil && len(k.few) < 16 {
+		for _, other := range k.few {
+			if bytes.Equal(other, key) {
+				return true
+			}
+		}
+		k.few = append(k.few, key)
+		return false
+	}
+	if k.many == nil {
+		k.many = map[string]bool{}
+		for _, other := range k.few {
+			k.many[string(other)] = true
+		}
+	}
+	if k.many[string(key)] {
+		return true
+	}
+	k.many[string(key)] = true
+	return false
+}
+
+// take looks at one member of the message itself.
+func (h *head) take(key, value []byte) {
+	switch string(key) {
+	case "method":
+		h.request = true
+	case "result", "error":
+		h.reply = true
+	case "id":
+		h.id = idOf(value)
 	}
 }
 
-// follow opens and closes arrays and objects; after a value an object waits for
-// its next key. The outermost object's keys go into top.
-func follow(open []level, tok json.Token, top map[string]bool) []level {
-	switch tok {
-	case json.Delim('{'):
-		keys := map[string]bool{}
-		if len(open) == 0 {
-			keys = top
-		}
-		return append(open, level{keys: keys, wantKey: true})
-	case json.Delim('['):
-		return append(open, level{})
-	case json.Delim('}'), json.Delim(']'):
-		open = open[:len(open)-1]
-	}
-	if n := len(open); n > 0 && open[n-1].keys != nil {
-		open[n-1].wantKey = true
-	}
-	return open
-}
-
-func idOf(tok json.Token) json.RawMessage {
-	switch v := tok.(type) {
-	case string:
-		return encoded(v)
-	case json.Number:
-		return json.RawMessage(v)
+// idOf gives an id in the one form that it has here; what cannot be one is null.
+func idOf(value []byte) json.RawMessage {
+	switch c := value[0]; {
+	case c == '"':
+		return encoded(string(keyOf(value)))
+	case c == '-', '0' <= c && c <= '9':
+		return json.RawMessage(value)
 	}
 	return json.RawMessage("null")
 }

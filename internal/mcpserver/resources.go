@@ -74,6 +74,9 @@ func (s *Server) readResource(ctx context.Context, req *mcp.ReadResourceRequest)
 		return nil, wireError(err)
 	}
 	got, err := tree.ReadAll(file, maxResource)
+	if s.config.Touched != nil {
+		s.config.Touched(ctx, b.Owner, id, file, false, err)
+	}
 	if err != nil {
 		return nil, wireError(err)
 	}

@@ -47,6 +47,9 @@ type Config struct {
 	Binding Binding
 	// Telemetry measures and traces the calls; nil: nothing does.
 	Telemetry *telemetry.Telemetry
+	// Touched is told of each file that a tool or a resource was asked for; nil:
+	// nobody is.
+	Touched func(ctx context.Context, owner session.Owner, id session.ID, path string, write bool, err error)
 	// Link makes an address under which anybody can have a file once; nil: there
 	// are none, and no tool offers them.
 	Link func(ctx context.Context, owner session.Owner, id session.ID, path string) (url string, expires time.Time, err error)
@@ -69,6 +72,7 @@ type Server struct {
 	sets         map[string][]string // the tools' names, by their set
 	mcp          *mcp.Server         // with all of them
 	defaults     defaults
+	passing      passing
 
 	mu       sync.Mutex // guards what follows
 	variants map[string]*mcp.Server
@@ -107,6 +111,7 @@ func (s *Server) with(only []string, tasks bool) *mcp.Server {
 			offered = append(offered, set)
 		}
 	}
+	files := slices.Contains(offered, "files") // a token without them reads no file as a resource either
 	key := fmt.Sprint(tasks, offered)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +121,7 @@ func (s *Server) with(only []string, tasks bool) *mcp.Server {
 	options := &mcp.ServerOptions{
 		Instructions: s.instructions,
 		// Neither list changes while the server runs, and nothing is subscribed to.
-		Capabilities: capabilitiesWith(tasks),
+		Capabilities: capabilitiesWith(tasks, files),
 		SetCacheable: cacheable,
 		Logger:       slog.New(ofSDK{s.log.Handler()}),
 	}
@@ -129,11 +134,13 @@ func (s *Server) with(only []string, tasks bool) *mcp.Server {
 			v.AddTool(s.tools[name].definition, s.handler(s.tools[name]))
 		}
 	}
-	s.addResources(v)
+	if files {
+		s.addResources(v)
+	}
 	if s.config.extend != nil {
 		s.config.extend(v)
 	}
-	v.AddReceivingMiddleware(s.protect)
+	v.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler { return s.protect(next, files) })
 	s.variants[key] = v
 	return v
 }
@@ -155,10 +162,13 @@ func cacheable(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
 	}
 }
 
-// capabilitiesWith declares prompts as well: the SDK answers prompts/list, that
+// capabilitiesWith tells what there is. It declares prompts as well: the SDK answers prompts/list, that
 // there are none, and what a server answers it has to declare.
-func capabilitiesWith(tasks bool) *mcp.ServerCapabilities {
-	c := &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}, Resources: &mcp.ResourceCapabilities{}, Prompts: &mcp.PromptCapabilities{}}
+func capabilitiesWith(tasks, files bool) *mcp.ServerCapabilities {
+	c := &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}, Prompts: &mcp.PromptCapabilities{}}
+	if files {
+		c.Resources = &mcp.ResourceCapabilities{}
+	}
 	if tasks {
 		c.AddExtension(tasksExtension, map[string]any{})
 	}
@@ -209,8 +219,8 @@ func (c *Config) complete() error {
 }
 
 // protect is around every request: a panic costs one call, and a connection
-// that drains cancels what runs.
-func (s *Server) protect(next mcp.MethodHandler) mcp.MethodHandler {
+// that ends cancels what runs.
+func (s *Server) protect(next mcp.MethodHandler, files bool) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
 		defer func() {
 			p := recover()
@@ -222,13 +232,13 @@ func (s *Server) protect(next mcp.MethodHandler) mcp.MethodHandler {
 				res, err = failure(mistake), nil
 			}
 		}()
-		if c, ok := ctx.Value(connectionKey{}).(*connection); ok {
+		if ending := endingOf(ctx); ending != nil {
 			cancellable, cancel := context.WithCancelCause(ctx)
 			defer cancel(nil)
-			defer context.AfterFunc(c.draining, func() { cancel(context.Cause(c.draining)) })()
+			defer context.AfterFunc(ending, func() { cancel(context.Cause(ending)) })()
 			ctx = cancellable
 		}
-		if list, ok := req.(*mcp.ListResourcesRequest); ok {
+		if list, ok := req.(*mcp.ListResourcesRequest); ok && files {
 			return s.listResources(ctx, list)
 		}
 		return next(ctx, method, req)
@@ -239,6 +249,16 @@ func (s *Server) protect(next mcp.MethodHandler) mcp.MethodHandler {
 func (s *Server) mistake(ctx context.Context, handler string, p any) error {
 	s.log.ErrorContext(ctx, "a handler panicked", "handler", handler, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	return fault.Of(fmt.Errorf("panic: %v", p))
+}
+
+// endingOf gives the context at whose end a request of this connection shall
+// stop; nil: there is none.
+func endingOf(ctx context.Context) context.Context {
+	if c, ok := ctx.Value(connectionKey{}).(*connection); ok {
+		return c.draining
+	}
+	ending, _ := ctx.Value(endingKey{}).(context.Context)
+	return ending
 }
 
 // wireError is a fault as a protocol error, for what is no tool.

@@ -1,7 +1,6 @@
 package mcpserver
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -18,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -31,9 +31,14 @@ const (
 	taskTTL = 24 * time.Hour
 	// pollEvery is how often a client is told to ask.
 	pollEvery = time.Second
-	// mostTasks bounds the tasks of one owner.
-	mostTasks = 200
+	// mostTasks and mostTaskBytes bound the tasks of one owner, and what their
+	// results take on disk together: beyond that the oldest results go.
+	mostTasks     = 200
+	mostTaskBytes = 64 << 20
 )
+
+// newTask begins the name of a file that is being written.
+const newTask = "new-"
 
 // The states of a task.
 const (
@@ -60,6 +65,7 @@ type tasks struct {
 	log *slog.Logger
 	ctx context.Context // what runs is cancelled at its end
 
+	lock    *flock.Flock   // held while this process lives, if it is the first on the folder
 	running sync.WaitGroup // those that have not settled
 
 	mu   sync.Mutex // guards what follows, and the files
@@ -71,6 +77,7 @@ type task struct {
 	taskRecord
 	cancel    context.CancelCauseFunc // nil: it has ended
 	cancelled bool
+	bytes     int64 // of its file
 }
 
 // taskRecord is a task's file.
@@ -92,28 +99,42 @@ type taskError struct {
 }
 
 // openTasks reads the tasks of a folder, which is made when it is not there.
-// What ran when paddock ended has failed.
+// What ran when paddock ended has failed, unless another process has the
+// folder: then it may run still, and is that one's.
 func openTasks(ctx context.Context, dir string, log *slog.Logger) (*tasks, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the tasks' folder: %w", err)
 	}
-	t := &tasks{dir: dir, log: log, ctx: ctx, byID: map[string]*task{}}
+	t := &tasks{dir: dir, log: log, ctx: ctx, byID: map[string]*task{}, lock: flock.New(filepath.Join(dir, "lock"))}
+	first, err := t.lock.TryLock()
+	if err != nil {
+		return nil, fault.New(fault.Unavailable, "the tasks' folder cannot be used").WithHint("check that %s can be written", dir).WithCause(err)
+	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("reading the tasks: %w", err)
 	}
 	for _, e := range entries {
 		id, ok := strings.CutSuffix(e.Name(), ".json")
+		if first && strings.HasPrefix(e.Name(), newTask) {
+			_ = os.Remove(filepath.Join(dir, e.Name())) // what a crash has left
+		}
 		if !ok || !taskID.MatchString(id) {
 			continue
 		}
 		k := &task{}
-		if k.taskRecord, err = t.read(id); err != nil {
+		if k.taskRecord, err = t.read(id); err != nil || k.ID != id {
 			log.Warn("a task cannot be read", "task", id, "cause", err)
+			continue
+		}
+		if k.Status == taskWorking && !first {
 			continue
 		}
 		k.Result = nil
 		t.byID[id] = k
+		if info, err := e.Info(); err == nil {
+			k.bytes = info.Size()
+		}
 		if k.Status == taskWorking {
 			k.Error = &taskError{jsonrpc.CodeInternalError, "paddock ended while it ran; the session is as the last finished run left it"}
 			if err := t.settle(k, taskFailed, nil); err != nil {
@@ -170,9 +191,52 @@ func (t *tasks) settle(k *task, status string, result *wireResult) error {
 	k.Status, k.Updated = status, time.Now().UTC().Truncate(time.Millisecond)
 	record := k.taskRecord
 	if result != nil {
-		record.Result = encoded(result)
+		record.Result = result.append(nil)
 	}
+	k.bytes = int64(len(record.Result))
+	t.fit(k)
 	return t.write(record)
+}
+
+// fit forgets the oldest ended tasks of k's owner that are too many bytes with
+// it.
+func (t *tasks) fit(k *task) {
+	var ended []*task
+	bytes := k.bytes
+	for _, other := range t.byID {
+		if other.Owner == k.Owner && other != k && other.cancel == nil {
+			ended, bytes = append(ended, other), bytes+other.bytes
+		}
+	}
+	slices.SortFunc(ended, func(a, b *task) int { return a.Created.Compare(b.Created) })
+	for _, old := range ended {
+		if bytes <= mostTaskBytes {
+			return
+		}
+		bytes -= old.bytes
+		t.forget(old)
+	}
+}
+
+// sweep forgets what is over its time.
+func (t *tasks) sweep(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, k := range t.byID {
+		if k.cancel == nil && now.Sub(k.Created) > taskTTL {
+			t.forget(k)
+		}
+	}
+}
+
+// waitUntil waits for what runs, but not beyond that time.
+func (t *tasks) waitUntil(end time.Time) {
+	done := make(chan struct{})
+	go func() { t.running.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(time.Until(end)):
+	}
 }
 
 // makeRoom forgets what is over its time, and refuses more than mostTasks.
@@ -188,7 +252,7 @@ func (t *tasks) makeRoom(owner session.Owner, now time.Time) error {
 	if len(own) < mostTasks {
 		return nil
 	}
-	oldest := slices.MinFunc(own, func(a, b *task) int { return cmp.Compare(a.Created.UnixNano(), b.Created.UnixNano()) })
+	oldest := slices.MinFunc(own, func(a, b *task) int { return a.Created.Compare(b.Created) })
 	f := fault.New(fault.Exhausted, "there are %d tasks already", len(own)).WithHint("they are kept for %v", taskTTL)
 	f.RetryAfter = max(0, taskTTL-now.Sub(oldest.Created))
 	return f
@@ -213,7 +277,7 @@ func (t *tasks) read(id string) (r taskRecord, err error) {
 
 // write puts a record in place, whole or not at all.
 func (t *tasks) write(r taskRecord) error {
-	f, err := os.CreateTemp(t.dir, "new-*")
+	f, err := os.CreateTemp(t.dir, newTask+"*")
 	if err != nil {
 		return err
 	}

@@ -107,10 +107,20 @@ func TestATaskIsItsOwners(t *testing.T) {
 func TestATaskSurvivesARestart(t *testing.T) {
 	dir := t.TempDir()
 	c := HTTPConfig{TasksDir: dir, Patience: 20 * time.Millisecond}
-	s, _, url := newHTTP(t, c)
+	s, h, url := newHTTP(t, c)
 	done, cut := asTask(t, url, "x = 1\nsleep(0.1)\nprint('kept')"), asTask(t, url, "sleep(20)")
 	settled(t, url, done)
 	if err := os.WriteFile(filepath.Join(dir, strings.Repeat("A", 26)+".json"), []byte(`{"id":`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, beside := overHTTP(t, s, c) // another process on the folder
+	if _, res, _ := ofTask(t, url, "tasks/get", cut); res["status"] != "working" {
+		t.Errorf("another process made it %v", res)
+	}
+	if _, res, _ := ofTask(t, beside, "tasks/get", done); res["status"] != "completed" {
+		t.Errorf("to another process it is %v", res)
+	}
+	if err := h.tasks.lock.Unlock(); err != nil { // as when it is killed
 		t.Fatal(err)
 	}
 	_, again := overHTTP(t, s, c)

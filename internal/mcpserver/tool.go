@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"time"
 
@@ -106,6 +107,7 @@ type call struct {
 
 	session   session.ID // for the log, once it is known
 	execution string
+	path      string // of the file that the call is about; empty: of none
 	notice    string // about the session, to be shown with the result
 }
 
@@ -133,6 +135,9 @@ func (c *call) serve(ctx context.Context, t tool, from Caller, arguments json.Ra
 		ctx = telemetry.WithClient(ctx, cutAt(c.client.Name, 100))
 	}
 	a, err := c.attempt(ctx, t, from, arguments)
+	if touched := c.server.config.Touched; touched != nil && c.path != "" {
+		touched(ctx, c.bound.Owner, c.session, c.path, !t.definition.Annotations.ReadOnlyHint, err)
+	}
 	span.End(ctx, string(c.session), c.execution, err)
 	c.server.record(ctx, t.definition.Name, c, time.Since(began), err)
 	if err != nil {
@@ -185,11 +190,17 @@ type problem struct {
 	Message   string     `json:"message"`
 	Hint      string     `json:"hint"`
 	Retryable bool       `json:"retryable"`
+	// RetryAfter are the seconds after which trying again makes sense; 0: not known.
+	RetryAfter int `json:"retry_after,omitempty"`
 }
 
 func problemOf(err error) problem {
 	f := fault.Of(err)
-	return problem{Code: f.Kind, Message: f.Message, Hint: f.Hint, Retryable: f.Retryable()}
+	p := problem{Code: f.Kind, Message: f.Message, Hint: f.Hint, Retryable: f.Retryable()}
+	if f.RetryAfter > 0 {
+		p.RetryAfter = max(1, int(math.Ceil(f.RetryAfter.Seconds())))
+	}
+	return p
 }
 
 // line is the problem on one line.
