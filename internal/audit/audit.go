@@ -53,8 +53,9 @@ const (
 	CreateSession  = "create_session"
 	DestroySession = "destroy_session"
 	Reset          = "reset"
-	FileRead       = "file_read"  // over HTTP
-	FileWrite      = "file_write" // over HTTP; removing too
+	FileRead       = "file_read"
+	FileWrite      = "file_write" // removing too
+	LinkCreate     = "link_create"
 	TokenCreate    = "token_create"
 	TokenRevoke    = "token_revoke"
 	AuthFailure    = "auth_failure"
@@ -92,7 +93,8 @@ type Record struct {
 	CodeSHA256 string    `json:"code_sha256,omitempty"`
 	CodeBytes  int       `json:"code_bytes,omitempty"`
 	Code       string    `json:"code,omitempty"`   // only with Config.IncludeCode
-	Target     string    `json:"target,omitempty"` // a file's path, a token's id
+	Target     string    `json:"target,omitempty"` // a file's path, a token's id, an address
+	Count      int       `json:"count,omitempty"`  // how many of its kind it stands for; zero: one
 	Reason     string    `json:"reason,omitempty"` // why, where nobody asked for it: "expired"
 	Outcome    string    `json:"outcome,omitempty"`
 	ErrorType  string    `json:"error_type,omitempty"` // a fault's kind, or the program's exception
@@ -344,6 +346,18 @@ func (l *Log) removeOld(now time.Time) {
 	if err != nil {
 		l.log.Warn("old files of the audit log cannot be removed", "cause", err)
 	}
+}
+
+// Check says whether a record could be written now, as far as that is known
+// before there is one: its error is what Write's cause would be. It opens the
+// day's file.
+func (l *Log) Check() error {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.openLocked(time.Now().UTC())
 }
 
 // Close lets go of the file. It works twice; what is written afterwards fails.

@@ -296,6 +296,37 @@ func TestAFolderThatCannotBeMadeIsAFault(t *testing.T) {
 	}
 }
 
+func TestWhetherItCanBeWrittenIsKnownAhead(t *testing.T) {
+	l, dir := newLog(t, audit.Config{})
+	if err := l.Check(); err != nil {
+		t.Error(err)
+	}
+	if n, err := count(dir); n != 0 || err != nil {
+		t.Errorf("there are %d records, %v", n, err)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := audit.New(audit.Config{Dir: filepath.Join(file, "audit")}).Check(); err == nil {
+		t.Error("a folder that cannot be made is none")
+	}
+	if err := audit.New(audit.Config{Mode: audit.Off}).Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// count tells how many records a folder holds.
+func count(dir string) (n int, err error) {
+	for _, err := range audit.Read(dir, audit.Filter{}) {
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
 func TestDaysGoOnAndOldOnesAreRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "audit")
 	synctest.Test(t, func(t *testing.T) {

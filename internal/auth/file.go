@@ -33,6 +33,9 @@ func locked(dir string, patience time.Duration, f func() error) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return unusable(err)
 	}
+	if err := CheckFolder(dir); err != nil {
+		return err
+	}
 	lock := flock.New(filepath.Join(dir, lockFile), flock.SetPermissions(0o600))
 	defer lock.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -47,23 +50,31 @@ func locked(dir string, patience time.Duration, f func() error) error {
 // message, so it holds no path.
 func unusable(err error) error {
 	return fault.New(fault.Unavailable, "the tokens in the state folder cannot be read or changed").
-		WithHint("--log-level debug and the server's log say why").WithCause(err)
+		WithHint("the server's log says why").WithCause(err)
 }
 
-// readPrivate reads a file that only its user can read and change; fs.ErrNotExist:
-// there is none.
+// readPrivate reads a file of this package; fs.ErrNotExist: there is none.
 func readPrivate(path string) ([]byte, fs.FileInfo, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, err
+	data, info, err := ReadPrivate(path)
+	var said *fault.Error
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.As(err, &said) {
+		err = unusable(err)
 	}
+	return data, info, err
+}
+
+// ReadPrivate reads a file of the state folder that holds a secret. One that
+// others can read or change, or that belongs to somebody else, is a
+// fault.Unavailable; that it cannot be read is the system's own error.
+func ReadPrivate(path string) ([]byte, fs.FileInfo, error) {
+	f, err := os.Open(path)
 	if err != nil {
-		return nil, nil, unusable(err)
+		return nil, nil, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, nil, unusable(err)
+		return nil, nil, err
 	}
 	name := filepath.Base(path)
 	if why := exposed(info); why != "" {
@@ -72,7 +83,7 @@ func readPrivate(path string) ([]byte, fs.FileInfo, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
-		return nil, nil, unusable(err)
+		return nil, nil, err
 	}
 	if len(data) > maxFile {
 		return nil, nil, damaged(name, errors.New("it is too large"))

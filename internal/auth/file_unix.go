@@ -6,7 +6,11 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/user"
+	"strconv"
 	"syscall"
+
+	"paddock/internal/fault"
 )
 
 // exposed says why a file is not its user's alone; empty: it is.
@@ -20,6 +24,32 @@ func exposed(info fs.FileInfo) string {
 		return "can be read or changed by other users"
 	}
 	return ""
+}
+
+// CheckFolder refuses to have root write into a state folder of another user's,
+// who could not read the files then and would let nobody in. One that is not
+// there is nobody's.
+func CheckFolder(dir string) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return unusable(err)
+	}
+	s, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || s.Uid == 0 {
+		return nil
+	}
+	owner := strconv.FormatUint(uint64(s.Uid), 10)
+	if u, err := user.LookupId(owner); err == nil {
+		owner = u.Username
+	}
+	return fault.New(fault.Denied, "the state folder belongs to the user %s, and files that root makes there are of no use to it", owner).
+		WithHint("do it as that user: runuser -u %s -- paddock …", owner)
 }
 
 // syncFolder makes a rename in dir last.

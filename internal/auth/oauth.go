@@ -81,7 +81,7 @@ func NewOAuth(c OAuthConfig) (*OAuth, error) {
 		mistakes = append(mistakes, err)
 	}
 	if c.Audience == "" {
-		mistakes = append(mistakes, fault.New(fault.Invalid, "access tokens need an audience").WithHint("it is this server's public URL"))
+		mistakes = append(mistakes, fault.New(fault.Invalid, "access tokens need an audience").WithHint("set auth.audience or transport_http.public_url: it is this server's public URL"))
 	}
 	if err := errors.Join(mistakes...); err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -67,6 +68,9 @@ type Tokens struct {
 }
 
 var _ Verifier = (*Tokens)(nil)
+
+// OfToken begins the ID of every principal that has a token of ours.
+const OfToken = "token:"
 
 // OpenTokens gives the tokens of a state folder. Nothing is read before the
 // first use; a folder or file that is not there holds none.
@@ -182,6 +186,21 @@ func (s *Tokens) Verify(_ context.Context, text string) (*Principal, error) {
 	}
 	s.note(r.ID, now)
 	return r.principal(), nil
+}
+
+// Alive says whether the bearer of one of these tokens may still act: the
+// principal's ID is "token:" and a token's id. That they may not is a
+// fault.Denied.
+func (s *Tokens) Alive(principal string) error {
+	id, _ := strings.CutPrefix(principal, OfToken)
+	r, err := s.find(id)
+	switch {
+	case err != nil:
+		return err
+	case r.ID == "" || !r.Valid(time.Now()):
+		return invalid("the token is not valid any more")
+	}
+	return nil
 }
 
 // find gives the record of an id, one without an id when there is none.

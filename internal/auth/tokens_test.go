@@ -266,6 +266,34 @@ func TestRevocationAmongManyRequests(t *testing.T) {
 	}
 }
 
+func TestABearerIsAliveWhileTheTokenIsValid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := OpenTokens(t.TempDir())
+		_, made := create(t, s, Token{Name: "a"})
+		_, brief := create(t, s, Token{Name: "b", Expires: time.Now().Add(time.Hour)})
+		for _, id := range []string{made.ID, brief.ID} {
+			if err := s.Alive(OfToken + id); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := OpenTokens(s.dir).Revoke("a"); err != nil { // another process
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		for name, id := range map[string]string{"a revoked one": made.ID, "an expired one": brief.ID, "one that never was": "abc", "nothing": ""} {
+			if err := s.Alive(OfToken + id); fault.KindOf(err) != fault.Denied {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(s.dir, tokensFile), []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Alive(OfToken + made.ID); fault.KindOf(err) != fault.Unavailable {
+			t.Errorf("a damaged file: %v", err)
+		}
+	})
+}
+
 func TestADamagedFileRefusesEverybody(t *testing.T) {
 	s := OpenTokens(t.TempDir())
 	text, _ := create(t, s, Token{Name: "a"})

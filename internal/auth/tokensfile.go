@@ -41,7 +41,7 @@ func (r record) clone() record {
 
 func (r record) principal() *Principal {
 	r = r.clone()
-	return &Principal{ID: "token:" + r.ID, Name: r.Name, Tools: r.Tools, Namespaces: r.Namespaces, Expires: r.Expires}
+	return &Principal{ID: OfToken + r.ID, Name: r.Name, Tools: r.Tools, Namespaces: r.Namespaces, Expires: r.Expires}
 }
 
 // snapshot is the file as it was read once.

@@ -1,13 +1,18 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"paddock/internal/audit"
+	"paddock/internal/fault"
 )
 
 func (p *program) auditCommand() *cobra.Command {
@@ -39,7 +44,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	}
 	ls.Flags().StringVar(&since, "since", "", "only from `TIME` on: 2h, 2026-07-01, or 2026-07-01T12:00:00Z")
 	ls.Flags().StringVar(&filter.Session, "session", "", "only in the session `ID`")
-	ls.Flags().StringVar(&filter.Principal, "principal", "", "only by the principal `ID`")
+	ls.Flags().StringVar(&filter.Principal, "principal", "", "only by the principal `ID`, or by the tokens of that name")
 	verify := &cobra.Command{
 		Use: "verify", Short: "Check that no record was changed or taken out",
 		Long: `Checks every chain of records. Records that were cut short by a crash or a full
@@ -47,7 +52,7 @@ disk are told, and are no fault; neither are executions whose end is missing.
 The digests at the chains' ends are in what --json prints: who keeps them in
 another place finds out about a log that was written anew.
 
-Exit codes: 0 nothing was changed, 1 something was or the log cannot be read,
+Exit codes: 0 nothing was changed, 1 something was, or there is no log to read,
 2 wrong usage.`,
 		Args: count(0, 0, ""),
 		RunE: func(c *cobra.Command, _ []string) error { return p.verifyAudit(c, verifyJSON) },
@@ -79,11 +84,22 @@ func (p *program) listAudit(c *cobra.Command, f audit.Filter, asJSON bool) error
 	if err := p.load(c); err != nil {
 		return err
 	}
+	var by []string // nil: whoever it was
+	if f.Principal != "" {
+		var err error
+		if by, err = p.principals(f.Principal); err != nil {
+			return err
+		}
+		f.Principal = ""
+	}
 	records := []audit.Record{}
 	at := map[string]int{} // where an execution's begin stands
 	for r, err := range audit.Read(p.auditFolder(), f) {
 		if err != nil {
 			return err
+		}
+		if by != nil && !slices.Contains(by, r.Principal) {
+			continue
 		}
 		if i, begun := at[r.Execution]; begun && !asJSON && r.Phase == audit.End {
 			r.Time = records[i].Time
@@ -102,10 +118,19 @@ func (p *program) listAudit(c *cobra.Command, f audit.Filter, asJSON bool) error
 	for _, r := range records {
 		rows = append(rows, []string{
 			moment(r.Time), plain(r.Action), ending(r), orDash(r.Principal), orDash(r.Transport), orDash(r.Session), orDash(r.Execution),
-			orDash(r.Language), orDash(r.CodeSHA256[:min(12, len(r.CodeSHA256))]), orDash(strings.TrimSpace(r.Target + " " + r.Reason)),
+			orDash(r.Language), orDash(r.CodeSHA256[:min(12, len(r.CodeSHA256))]), orDash(about(r)),
 		})
 	}
 	return p.printTable(rows)
+}
+
+// about is what a record is about, besides who and where.
+func about(r audit.Record) string {
+	text := strings.TrimSpace(r.Target + " " + r.Reason)
+	if r.Count > 1 {
+		text = strings.TrimSpace(fmt.Sprintf("%s (%d times)", text, r.Count))
+	}
+	return text
 }
 
 // ending says in a few words how an action ended.
@@ -124,6 +149,10 @@ func ending(r audit.Record) string {
 func (p *program) verifyAudit(c *cobra.Command, asJSON bool) error {
 	if err := p.load(c); err != nil {
 		return err
+	}
+	if _, err := os.Stat(p.auditFolder()); errors.Is(err, fs.ErrNotExist) {
+		return fault.New(fault.NotFound, "there is no audit log at %s", p.auditFolder()).
+			WithHint("nothing was recorded yet, or the state folder is another one: --state-dir says which")
 	}
 	report, err := audit.Verify(p.auditFolder())
 	if err != nil {

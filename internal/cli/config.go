@@ -1,12 +1,17 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"paddock/internal/cli/config"
+	"paddock/internal/fault"
+	"paddock/internal/web"
 )
 
 func (p *program) configCommand() *cobra.Command {
@@ -20,7 +25,11 @@ also the variable PADDOCK_SECTION_KEY.`,
 	var checkJSON, showJSON bool
 	check := &cobra.Command{
 		Use: "check", Short: "Check the configuration",
-		Long: "Checks the configuration and lists every mistake with where it stands.\n\nExit codes: 0 it is right, 1 it has mistakes, 2 wrong usage.",
+		Long: `Checks the configuration and lists every mistake with where it stands, also what
+only paddock serve would refuse: an address without TLS, or a file that is not
+there. Nothing is made or started.
+
+Exit codes: 0 it is right, 1 it has mistakes, 2 wrong usage.`,
 		Args: count(0, 0, ""),
 		RunE: func(c *cobra.Command, _ []string) error { return p.checkConfig(c, checkJSON) },
 	}
@@ -41,14 +50,69 @@ Exit codes: 0 done, 1 the configuration has mistakes, 2 wrong usage.`,
 }
 
 func (p *program) checkConfig(c *cobra.Command, asJSON bool) error {
-	if err := p.load(c); err != nil {
+	err := p.load(c)
+	if err == nil {
+		err = p.checkServe()
+	}
+	switch {
+	case p.config == nil:
+		return err
+	case err != nil && asJSON:
+		return p.printMistakes(err)
+	case err != nil:
 		return err
 	}
+	p.warnOfSecrets()
 	if asJSON {
 		return p.printJSON(map[string]any{"ok": true, "file": p.config.File})
 	}
-	_, err := fmt.Fprintln(p.stdout, p.aboutConfig())
+	_, err = fmt.Fprintln(p.stdout, p.aboutConfig())
 	return err
+}
+
+// checkServe finds what paddock serve would refuse to start with. Nothing is
+// made or opened for it.
+func (p *program) checkServe() error {
+	wc, _, err := p.webConfig(false)
+	if err == nil {
+		_, err = web.New(wc)
+	}
+	if err == nil {
+		_, err = newGate(p.config)
+	}
+	return err
+}
+
+// mistakeJSON is one mistake in the configuration.
+type mistakeJSON struct {
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+}
+
+// printMistakes prints what is wrong as JSON, and gives it back to be reported.
+func (p *program) printMistakes(err error) error {
+	all := []mistakeJSON{}
+	for _, e := range apart(err) {
+		one := mistakeJSON{Message: e.Error()}
+		if f := fault.Of(e); f.Kind != fault.Internal {
+			one = mistakeJSON{Message: f.Message, Hint: f.Hint}
+		}
+		all = append(all, one)
+	}
+	return errors.Join(err, p.printJSON(map[string]any{"ok": false, "file": p.config.File, "mistakes": all}))
+}
+
+// warnOfSecrets says when every user of this machine can read a token in the
+// configuration.
+func (p *program) warnOfSecrets() {
+	file := p.config.File
+	if file == "" || runtime.GOOS == "windows" || !strings.HasPrefix(p.config.Origin("transport_http.auth_token"), file+":") {
+		return
+	}
+	if info, err := os.Stat(file); err == nil && info.Mode()&0o004 != 0 {
+		p.say("warning", file+" has transport_http.auth_token, and every user of this machine can read it")
+		p.say("hint", "chmod 600 "+file)
+	}
 }
 
 // aboutConfig says which configuration counts.
@@ -70,6 +134,9 @@ type keyJSON struct {
 
 func (p *program) showConfig(c *cobra.Command, asJSON bool) error {
 	if err := p.load(c); err != nil {
+		if asJSON && p.config != nil {
+			return p.printMistakes(err)
+		}
 		return err
 	}
 	values := p.config.Values()

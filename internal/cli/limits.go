@@ -14,6 +14,7 @@ func newGate(c *config.Config) (*limit.Gate, error) {
 	return limit.New(limit.Config{
 		Requests: int(c.HTTP.RateLimitRequests), TotalRequests: int(l.Requests), Window: c.HTTP.RateLimitWindow,
 		Concurrent: int(c.HTTP.MaxConcurrentRequests), TotalConcurrent: int(l.ConcurrentRequests),
+		Streams: int(l.ClientStreams), TotalStreams: int(l.Streams),
 		Executions: int(l.ClientExecutions), TotalExecutions: int(l.Executions),
 		Queue: int(l.QueuedClient), TotalQueue: int(l.QueuedExecutions), Wait: l.QueueTime,
 	})

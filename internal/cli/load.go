@@ -103,7 +103,7 @@ func homeFolder() string {
 
 // stateFolder is where the system keeps what a program has to remember.
 func stateFolder(home string) string {
-	return folder("XDG_STATE_HOME", home, map[string]string{
+	return userFolder("XDG_STATE_HOME", home, map[string]string{
 		"windows": "AppData/Local/paddock/state",
 		"darwin":  "Library/Application Support/paddock",
 		"":        ".local/state/paddock",
@@ -112,7 +112,7 @@ func stateFolder(home string) string {
 
 // cacheFolder is where the system keeps what can be made again.
 func cacheFolder(home string) string {
-	return folder("XDG_CACHE_HOME", home, map[string]string{
+	return userFolder("XDG_CACHE_HOME", home, map[string]string{
 		"windows": "AppData/Local/paddock/cache",
 		"darwin":  "Library/Caches/paddock",
 		"":        ".cache/paddock",
@@ -120,16 +120,16 @@ func cacheFolder(home string) string {
 }
 
 func configFolder(home string) string {
-	return folder("XDG_CONFIG_HOME", home, map[string]string{
+	return userFolder("XDG_CONFIG_HOME", home, map[string]string{
 		"windows": "AppData/Roaming/paddock",
 		"darwin":  "Library/Application Support/paddock",
 		"":        ".config/paddock",
 	})
 }
 
-// folder is paddock's folder below the one that a variable names, or below the
+// userFolder is paddock's folder below the one that a variable names, or below the
 // home folder, by system.
-func folder(variable, home string, below map[string]string) string {
+func userFolder(variable, home string, below map[string]string) string {
 	if dir := os.Getenv(variable); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "paddock")
 	}

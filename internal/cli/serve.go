@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,8 +19,8 @@ import (
 	"paddock/internal/auth"
 	"paddock/internal/cli/config"
 	"paddock/internal/fault"
+	"paddock/internal/limit"
 	"paddock/internal/mcpserver"
-	"paddock/internal/sandbox"
 	"paddock/internal/session"
 	"paddock/internal/telemetry"
 	"paddock/internal/web"
@@ -45,9 +45,11 @@ transport_http.shutdown_grace_seconds later; a second one at once.
 
 Exit codes: 0 it was told to end, and nothing was cut off; 1 failed, 2 wrong
 usage.`,
-		Example: "  paddock serve\n  paddock serve --host 0.0.0.0 --port 443",
-		Args:    count(0, 0, ""),
-		RunE:    func(c *cobra.Command, _ []string) error { return p.serve(c, dev) },
+		Example: `  paddock serve
+  PADDOCK_TRANSPORT_HTTP_TLS_CERT=cert.pem PADDOCK_TRANSPORT_HTTP_TLS_KEY=key.pem \
+      paddock serve --host 0.0.0.0 --port 8443`,
+		Args: count(0, 0, ""),
+		RunE: func(c *cobra.Command, _ []string) error { return p.serve(c, dev) },
 	}
 	keyFlag(c.Flags(), "host", "listen at this `ADDRESS`")
 	keyFlag(c.Flags(), "port", "listen at this `PORT`; 0: any that is free")
@@ -64,8 +66,10 @@ func (p *program) serve(c *cobra.Command, dev bool) error {
 		return err
 	}
 	signal.Ignore(syscall.SIGPIPE) // who reads our messages may leave
+	boundHeap(limit.MachineMemory())
 	p.transport = overHTTP
-	wc, err := p.webConfig(dev)
+	p.warnOfSecrets()
+	wc, local, err := p.webConfig(dev)
 	if err != nil {
 		return err
 	}
@@ -78,6 +82,9 @@ func (p *program) serve(c *cobra.Command, dev bool) error {
 		return err
 	}
 	defer parts.close(p.log)
+	if err := p.checkAudit(parts.audit); err != nil {
+		return err
+	}
 	// Calls that run while the server ends may wait for it still.
 	ready := p.prepareFor(context.WithoutCancel(c.Context()), parts.backend)
 	defer ready.wait()
@@ -87,23 +94,85 @@ func (p *program) serve(c *cobra.Command, dev bool) error {
 		return err
 	}
 	defer closeMCP()
+	drain := wc.OnDrain
+	wc.OnDrain = func() {
+		p.tellEnding(parts.sessions.Stats())
+		drain()
+	}
 	if server, err = web.New(wc); err != nil {
 		return err
 	}
-	return server.Run(c.Context(), func(url string) {
+	ctx, stop := context.WithCancelCause(c.Context())
+	defer stop(nil)
+	err = server.Run(ctx, func(url string) {
+		if local != nil {
+			if err := p.openLocal(local); err != nil {
+				stop(err)
+				return
+			}
+		}
 		fmt.Fprintf(p.stderr, "paddock: MCP is served at %s\n", url)
 		if dev {
 			p.say("warning", "every program on this machine can run code here: no token is asked for")
 		}
 	})
+	if failed := context.Cause(ctx); failed != nil && c.Context().Err() == nil {
+		return failed
+	}
+	return err
+}
+
+// tellEnding says what the end waits for.
+func (p *program) tellEnding(s session.Stats) {
+	switch n := s.Running + s.Queued; n {
+	case 0:
+	case 1:
+		fmt.Fprintln(p.stderr, "paddock: ending; 1 call still runs (a second Ctrl-C ends at once)")
+	default:
+		fmt.Fprintf(p.stderr, "paddock: ending; %d calls still run (a second Ctrl-C ends at once)\n", n)
+	}
+}
+
+// leastHeap is what a server may use in any case, in bytes.
+const leastHeap = 512 << 20
+
+// boundHeap trades memory for time, unless the environment says how: little
+// lives here and much comes and goes, so that the heap may grow to five times
+// what lives. Should much live all the same, such as answers that nobody reads,
+// the limit has the collector work more before the server takes a quarter of
+// the machine, which is the programs'. They run in processes of their own.
+// Zero for the machine's memory: it is not known, and there is no limit.
+func boundHeap(machine int64) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" && machine > 0 {
+		debug.SetMemoryLimit(max(machine/4, leastHeap))
+	}
+}
+
+// checkAudit says before anybody calls that the audit log cannot be written.
+// Where it has to be, no program could run.
+func (p *program) checkAudit(log *audit.Log) error {
+	err := log.Check()
+	if err == nil {
+		return nil
+	}
+	f := fault.New(fault.Unavailable, "the audit log cannot be written in %s", p.auditFolder()).
+		WithHint("let this user write there; audit.mode = \"best_effort\" runs programs unrecorded").WithCause(err)
+	if audit.Mode(p.config.Audit.Mode) == audit.Required {
+		return f
+	}
+	p.say("warning", f.Message)
+	return nil
 }
 
 // webConfig is what the configuration says of the HTTP server; what lies behind
-// its paths is missing. The token of this machine's user is made where nothing
-// else was set up for clients to come in with.
-func (p *program) webConfig(dev bool) (web.Config, error) {
+// its paths is missing. Where nothing else was set up for clients to come in
+// with, this machine's user may: local is to be opened then, else it is nil.
+func (p *program) webConfig(dev bool) (wc web.Config, local *localUser, err error) {
 	h := p.config.HTTP
-	wc := web.Config{
+	wc = web.Config{
 		Host: h.Host, Port: int(h.Port), Path: h.Path, PublicURL: h.PublicURL,
 		AllowedHosts: h.AllowedHosts, Origins: h.Origins, TrustedProxies: h.TrustedProxies,
 		CertFile: h.TLSCert, KeyFile: h.TLSKey, AllowPlain: h.AllowPlain, Dev: dev, MetricsOpen: h.MetricsOpen,
@@ -112,11 +181,15 @@ func (p *program) webConfig(dev bool) (web.Config, error) {
 		Context: telemetry.WithRequestID, Signed: files.Signed, Log: p.log,
 	}
 	if dev {
-		return wc, nil
+		return wc, nil, nil
 	}
-	accepted := []auth.Verifier{auth.OpenTokens(p.places.state)}
+	tokens := auth.OpenTokens(p.places.state)
+	if _, err := tokens.List(); err != nil { // all of their bearers would be refused, and not know why
+		return wc, nil, err
+	}
+	accepted := []auth.Verifier{tokens}
 	if h.AuthToken != "" {
-		accepted = append(accepted, auth.Static(h.AuthToken, &auth.Principal{ID: "token:auth-token", Name: "configured"}))
+		accepted = append(accepted, auth.Static(h.AuthToken, &auth.Principal{ID: configured, Name: "configured"}))
 	}
 	if a := p.config.Auth; a.Issuer != "" {
 		audience := a.Audience
@@ -125,37 +198,33 @@ func (p *program) webConfig(dev bool) (web.Config, error) {
 		}
 		issuer, err := auth.NewOAuth(auth.OAuthConfig{Issuer: a.Issuer, AllowHTTP: a.AllowHTTPIssuer, Audience: audience, Required: a.ScopesRequired, Sets: config.ToolSets, Log: p.log})
 		if err != nil {
-			return wc, err
+			return wc, nil, err
 		}
 		accepted = append(accepted, issuer)
 		wc.Scopes, wc.Metadata = issuer.Scopes(), document(issuer.Metadata())
 	}
 	if len(accepted) == 1 {
-		local, err := p.localToken()
-		if err != nil {
-			return wc, err
-		}
+		local = &localUser{dir: p.places.state}
 		accepted = append(accepted, local)
 	}
 	wc.Verifier = auth.Any(accepted...)
-	return wc, nil
+	return wc, local, nil
 }
 
-// localToken accepts the token of this machine's user, and shows it when it was
-// made just now.
-func (p *program) localToken() (auth.Verifier, error) {
-	token, created, err := auth.LocalToken(p.places.state)
-	if err != nil {
-		return nil, fmt.Errorf("making a token: %w", err)
+// configured is the ID of whoever comes in with the configuration's token.
+const configured = auth.OfToken + "auth-token"
+
+// alive says whether an owner may still act. Of an issuer's nobody knows that
+// without their token.
+func (p *program) alive() func(session.Owner) error {
+	tokens := auth.OpenTokens(p.places.state)
+	return func(owner session.Owner) error {
+		id := string(owner)
+		if !strings.HasPrefix(id, auth.OfToken) || id == configured && p.config.HTTP.AuthToken != "" {
+			return nil
+		}
+		return tokens.Alive(id)
 	}
-	switch {
-	case created && terminal(p.stderr):
-		fmt.Fprintf(p.stderr, "paddock: the token of this machine's user, which is shown this once: %s\n", token)
-		p.say("hint", "paddock setup CLIENT --http gives it to a client; paddock token create makes others")
-	case created: // a log is no place for it
-		fmt.Fprintf(p.stderr, "paddock: a token for this machine's user was made: %s\n", filepath.Join(p.places.state, auth.LocalTokenFile))
-	}
-	return auth.Static(token, &auth.Principal{ID: auth.Local, Name: auth.Local}), nil
 }
 
 // document serves a value as JSON.
@@ -176,59 +245,89 @@ func (p *program) addHandlers(wc *web.Config, o *parts, ready *readiness, refuse
 	if err != nil {
 		return nil, err
 	}
-	server, err := p.newMCP(o, bindHTTP, linkWith(links))
+	server, err := p.newMCP(o, bindHTTP, linkWith(o, links))
 	if err != nil {
 		return nil, err
 	}
-	handler, err := server.Handler(mcpserver.HTTPConfig{MaxBody: wc.MaxBodyBytes, Tools: toolsOf, TasksDir: filepath.Join(p.places.state, "tasks"), Beyond: beyondScope(refuse)})
+	handler, err := server.Handler(mcpserver.HTTPConfig{MaxBody: wc.MaxBodyBytes, Tools: toolsOf, TasksDir: filepath.Join(p.places.state, "tasks"), Beyond: beyondScope(refuse), Grace: wc.Grace})
 	if err != nil {
 		return nil, fmt.Errorf("making the MCP endpoint: %w", err)
 	}
-	moved, err := files.New(files.Config{Sessions: o.sessions, Links: links, Base: web.BaseURL, Log: p.log, Moved: o.movedFile, Admit: func(owner session.Owner) (func(), error) {
-		return o.admit(context.Background(), string(owner))
-	}})
+	moved, err := files.New(files.Config{
+		Sessions: o.sessions, Links: links, Base: web.BaseURL, Log: p.log, Moved: o.movedFile, Alive: p.alive(), Beyond: beyondScope(refuse),
+		Admit: func(owner session.Owner) (func(), error) { return o.admit(context.Background(), string(owner), false) },
+	})
 	if err != nil {
 		handler.Close()
 		return nil, err
 	}
 	wc.MCP, wc.Files = telemetry.Joined(handler), telemetry.Joined(moved)
 	wc.Metrics, wc.Ready, wc.Answered, wc.OnDrain = o.telemetry.Handler(), ready.reasons, o.answered, handler.Drain
-	wc.Admit = func(ctx context.Context, who *auth.Principal, _ *http.Request) (func(), error) {
-		return o.admit(ctx, who.ID)
+	path := wc.Path
+	wc.Failed, wc.Listens = o.failed, listens
+	wc.Admit = func(ctx context.Context, who *auth.Principal, r *http.Request) (func(), error) {
+		return o.admit(ctx, who.ID, r.URL.Path == path && listens(r))
 	}
 	return handler.Close, nil
 }
 
+// listens tells whether a request to the MCP endpoint is for a stream that its
+// client only listens to. A call that says so is counted and ended like one.
+func listens(r *http.Request) bool {
+	return r.Method == http.MethodGet || r.Method == http.MethodPost && r.Header.Get("Mcp-Method") == "subscriptions/listen"
+}
+
 // admit counts one request of a principal, and takes it in hand.
-func (o *parts) admit(ctx context.Context, principal string) (release func(), err error) {
+func (o *parts) admit(ctx context.Context, principal string, listens bool) (release func(), err error) {
 	if err := o.gate.Request(principal); err != nil {
 		o.telemetry.Rejected(ctx, "requests")
 		return nil, err
 	}
-	if release, err = o.gate.Hold(principal); err != nil {
-		o.telemetry.Rejected(ctx, "concurrent_requests")
+	take, of := o.gate.Hold, "concurrent_requests"
+	if listens {
+		take, of = o.gate.Listen, "streams"
+	}
+	if release, err = take(principal); err != nil {
+		o.telemetry.Rejected(ctx, of)
 	}
 	return release, err
 }
 
-// answered measures a request, and records who could not come in.
+// answered measures a request.
 func (o *parts) answered(ctx context.Context, a web.Answered) {
 	o.telemetry.Request(ctx, a.Method, a.Route, a.Status, a.Took)
-	if a.Refused != nil {
-		o.note(ctx, audit.Record{Action: audit.AuthFailure, Outcome: audit.Error, ErrorType: string(fault.KindOf(a.Refused))})
-	}
 }
 
-// movedFile records who read or changed a file.
+// failed records from where somebody could not come in, and how often.
+func (o *parts) failed(ctx context.Context, f web.Failures) {
+	r := audit.Record{Action: audit.AuthFailure, Outcome: audit.Error, ErrorType: string(fault.KindOf(f.Last))}
+	if f.From.IsValid() {
+		r.Target = f.From.String()
+	}
+	if f.Count > 1 {
+		r.Count = f.Count
+	}
+	o.note(ctx, r)
+}
+
+// movedFile records who read or changed a file, or made a link to it.
 func (o *parts) movedFile(ctx context.Context, m files.Moved) {
 	r := audit.Record{Action: audit.FileRead, Principal: string(m.Owner), Session: string(m.Session), Target: m.Path, Outcome: audit.Success}
-	if m.Write {
+	switch {
+	case m.Link:
+		r.Action = audit.LinkCreate
+	case m.Write:
 		r.Action = audit.FileWrite
 	}
 	if m.Err != nil {
 		r.Outcome, r.ErrorType = audit.Error, string(fault.KindOf(m.Err))
 	}
 	o.note(ctx, r)
+}
+
+// touchedFile records which file a tool or a resource read or changed.
+func (o *parts) touchedFile(ctx context.Context, owner session.Owner, id session.ID, path string, write bool, err error) {
+	o.movedFile(ctx, files.Moved{Owner: owner, Session: id, Path: path, Write: write, Err: err})
 }
 
 // note records what has happened already.
@@ -247,7 +346,7 @@ func (p *program) newMCP(o *parts, bind mcpserver.Binding, link linkMaker) (*mcp
 	server, err := mcpserver.New(mcpserver.Config{
 		Sessions: o.sessions, Name: c.Server.Name, Version: version, Instructions: c.Server.Instructions, Tools: c.Tools.Enabled,
 		DefaultTimeout: c.Sessions.DefaultTimeout, MaxTimeout: c.Sessions.MaxTimeout, MemoryBytes: c.Memory(),
-		Binding: bind, Link: link, Telemetry: o.telemetry, Log: p.log,
+		Binding: bind, Link: link, Touched: o.touchedFile, Telemetry: o.telemetry, Log: p.log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the MCP server: %w", err)
@@ -258,9 +357,10 @@ func (p *program) newMCP(o *parts, bind mcpserver.Binding, link linkMaker) (*mcp
 type linkMaker = func(context.Context, session.Owner, session.ID, string) (string, time.Time, error)
 
 // linkWith gives a file's one-time address, as the client knows this server.
-func linkWith(links *files.Links) linkMaker {
+func linkWith(o *parts, links *files.Links) linkMaker {
 	return func(ctx context.Context, owner session.Owner, id session.ID, path string) (string, time.Time, error) {
 		l, err := links.New(owner, id, path, http.MethodGet, 0)
+		o.movedFile(ctx, files.Moved{Owner: owner, Session: id, Path: path, Link: true, Err: err})
 		return web.BaseURL(ctx) + l.URL, l.Expires, err
 	}
 }
@@ -293,45 +393,4 @@ func beyondScope(refuse func(http.ResponseWriter, *http.Request, error)) func(ht
 		refuse(w, r, auth.InsufficientScope(auth.ScopeOf(set)))
 		return true
 	}
-}
-
-// readiness is whether the interpreters have been prepared.
-type readiness struct {
-	reason atomic.Pointer[string] // nil: they have
-	cancel context.CancelFunc
-	done   sync.WaitGroup
-}
-
-// prepareFor prepares the interpreters, until wait is called at the latest.
-// Whoever calls before it is done waits for it, and gets its failure too: here
-// it is only seen early.
-func (p *program) prepareFor(ctx context.Context, b sandbox.Backend) *readiness {
-	r := &readiness{}
-	r.set("the interpreters are being prepared")
-	ctx, r.cancel = context.WithCancel(ctx)
-	r.done.Go(func() {
-		err := p.prepare(ctx, b)
-		switch {
-		case err == nil:
-			r.reason.Store(nil)
-		case ctx.Err() == nil:
-			p.log.Error("the interpreters cannot be prepared", "cause", err)
-			r.set("the interpreters cannot be prepared")
-		}
-	})
-	return r
-}
-
-func (r *readiness) set(reason string) { r.reason.Store(&reason) }
-
-func (r *readiness) wait() {
-	r.cancel()
-	r.done.Wait()
-}
-
-func (r *readiness) reasons(context.Context) []string {
-	if reason := r.reason.Load(); reason != nil {
-		return []string{*reason}
-	}
-	return nil
 }

@@ -4,15 +4,19 @@ package cli
 
 import (
 	"bufio"
+	"errors"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 
+	"paddock/internal/auth"
 	"paddock/internal/sandbox/sandboxtest"
 )
 
@@ -126,8 +130,10 @@ func TestServeAsksForTheTokenThatItMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := bufio.NewReader(stderr)
-	if line, err := lines.ReadString('\n'); !strings.HasPrefix(line, "paddock: MCP is served at ") {
-		t.Errorf("the second time it says %q first, %v", line, err)
+	for _, want := range []string{"paddock: the token of this machine's user is in ", "paddock: MCP is served at "} {
+		if line, err := lines.ReadString('\n'); !strings.HasPrefix(line, want) {
+			t.Errorf("the second time it says %q, %v", line, err)
+		}
 	}
 	if err := again.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -189,11 +195,56 @@ func TestServeEndsWhenItsCallsAreDone(t *testing.T) {
 	if text := first + string(rest); err != nil || !strings.Contains(text, `"stopped_by":"timeout"`) {
 		t.Errorf("the call gives %s, %v", text, err)
 	}
-	if _, err := io.ReadAll(s.stderr); err != nil {
-		t.Fatal(err)
+	said, err := io.ReadAll(s.stderr)
+	if want := "paddock: ending; 1 call still runs (a second Ctrl-C ends at once)\n"; err != nil || !strings.Contains(string(said), want) {
+		t.Errorf("it said %s, %v", said, err)
 	}
 	if err := s.cmd.Wait(); err != nil {
 		t.Errorf("it ended with %v", err)
+	}
+}
+
+// TestAStartThatFailsMakesNoToken: it would not be shown again.
+func TestAStartThatFailsMakesNoToken(t *testing.T) {
+	s := startServe(t, "--dev")
+	port := s.url[strings.LastIndexByte(s.url, ':')+1 : strings.LastIndexByte(s.url, '/')]
+	r := command(t, newFake, "serve", "--port", port)
+	if r.code != exitFailed || !strings.HasPrefix(r.stderr, "paddock: error: something listens at ") {
+		t.Errorf("it ended with %d and said\n%s", r.code, r.stderr)
+	}
+	if _, err := os.Stat(filepath.Join(os.Getenv("PADDOCK_STATE_DIR"), auth.LocalTokenFile)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("there is a token: %v", err)
+	}
+	s.ends()
+}
+
+func TestServeFailsWhereItsTokenCannotBeHad(t *testing.T) {
+	state := t.TempDir()
+	if err := os.WriteFile(filepath.Join(state, auth.LocalTokenFile), []byte("no token"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := command(t, newFake, "serve", "--port", "0", "--state-dir", state)
+	if r.code != exitFailed || !strings.HasPrefix(r.stderr, "paddock: error: the file local-token in the state folder is damaged: it holds no token\n") {
+		t.Errorf("it ended with %d and said\n%s", r.code, r.stderr)
+	}
+}
+
+// TestSetupAsksTheServerThatRuns: one with another state folder refuses the
+// token that the client would get.
+func TestSetupAsksTheServerThatRuns(t *testing.T) {
+	s := startServe(t)
+	state := filepath.Dir(regexp.MustCompile(`user was made: (\S+)`).FindStringSubmatch(s.before)[1])
+	t.Setenv("HOME", t.TempDir())
+	refused := "paddock: warning: the paddock that answers at " + s.url + " refuses this token\npaddock: hint: "
+	if r := command(t, newFake, "setup", "cursor", "--http", s.url); r.code != 0 || !strings.HasPrefix(r.stderr, refused) {
+		t.Errorf("with another state folder it ended with %d and said\n%s", r.code, r.stderr)
+	}
+	if r := command(t, newFake, "setup", "cursor", "--http", s.url, "--state-dir", state); r.code != 0 || r.stderr != "" {
+		t.Errorf("with the server's it ended with %d and said\n%s", r.code, r.stderr)
+	}
+	s.ends()
+	if r := command(t, newFake, "setup", "cursor", "--http", s.url); r.code != 0 || r.stderr != "" {
+		t.Errorf("when no server runs it ended with %d and said\n%s", r.code, r.stderr)
 	}
 }
 

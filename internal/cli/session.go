@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"paddock/internal/auth"
 	"paddock/internal/fault"
 	"paddock/internal/session"
 )
@@ -19,32 +21,39 @@ func (p *program) sessionCommand() *cobra.Command {
 		Use:   "session",
 		Short: "List, inspect and remove sessions",
 		Long: `Lists, inspects and removes the sessions that the user's own processes made:
-those of paddock run --keep and of MCP clients over stdio.`,
+those of paddock run --keep and of MCP clients over stdio; with --all or
+--principal also those of the clients of paddock serve in this state folder. What
+another process has open can be seen, and is removed by that process alone.`,
 	}
-	var listJSON, inspectJSON, removeJSON bool
+	var listJSON, inspectJSON, removeJSON, all bool
+	var principal string // of the command that runs
 	ls := &cobra.Command{
 		Use: "ls", Aliases: []string{"list"}, Short: "List the sessions",
-		Long: "Lists the sessions, in the order of their making.\n\nExit codes: 0 done, 1 failed, 2 wrong usage.",
+		Long: "Lists the sessions of each principal, in the order of their making.\n\nExit codes: 0 done, 1 failed, 2 wrong usage.",
 		Args: count(0, 0, ""),
-		RunE: func(c *cobra.Command, _ []string) error { return p.listSessions(c, listJSON) },
+		RunE: func(c *cobra.Command, _ []string) error { return p.listSessions(c, principal, all, listJSON) },
 	}
 	inspect := &cobra.Command{
 		Use: "inspect ID", Short: "Tell what a session holds",
 		Long: "Tells what is known of a session, with its files.\n\nExit codes: 0 done, 1 failed or no such session, 2 wrong usage.",
 		Args: count(1, 1, "the id of a session"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return p.inspectSession(c, session.ID(args[0]), inspectJSON)
+			return p.inspectSession(c, principal, session.ID(args[0]), inspectJSON)
 		},
 	}
 	rm := &cobra.Command{
 		Use: "rm ID...", Aliases: []string{"remove"}, Short: "Remove sessions with their files",
 		Long: "Removes sessions with their files, and prints their ids.\n\nExit codes: 0 all were removed, 1 not all, 2 wrong usage.",
 		Args: count(1, -1, "the ids of sessions"),
-		RunE: func(c *cobra.Command, args []string) error { return p.removeSessions(c, args, removeJSON) },
+		RunE: func(c *cobra.Command, args []string) error { return p.removeSessions(c, principal, args, removeJSON) },
 	}
 	jsonFlag(ls, &listJSON)
 	jsonFlag(inspect, &inspectJSON)
 	jsonFlag(rm, &removeJSON)
+	for _, one := range []*cobra.Command{ls, inspect, rm} {
+		one.Flags().StringVar(&principal, "principal", "", "those of the principal `ID`, or of the tokens of that name")
+	}
+	ls.Flags().BoolVar(&all, "all", false, "those of all principals")
 	c.AddCommand(ls, inspect, rm)
 	return c
 }
@@ -62,6 +71,31 @@ func (p *program) withSessions(c *cobra.Command, f func(context.Context, *sessio
 	return f(c.Context(), parts.sessions)
 }
 
+// owners are whose sessions a command is about: the user's own, where no
+// principal was named.
+func (p *program) owners(principal string) ([]session.Owner, error) {
+	if principal == "" {
+		return []session.Owner{session.Local}, nil
+	}
+	ids, err := p.principals(principal)
+	var all []session.Owner
+	for _, id := range ids {
+		all = append(all, session.Owner(id))
+	}
+	return all, err
+}
+
+// ofOne calls f with each owner until one of them has the session.
+func ofOne(owners []session.Owner, f func(session.Owner) error) error {
+	var err error
+	for _, o := range owners {
+		if err = f(o); fault.KindOf(err) != fault.NotFound {
+			return err
+		}
+	}
+	return unknownSession(err)
+}
+
 // unknownSession gives a session that is not there a hint for people.
 func unknownSession(err error) error {
 	if fault.KindOf(err) != fault.NotFound {
@@ -73,6 +107,7 @@ func unknownSession(err error) error {
 // sessionJSON is a session as results show it.
 type sessionJSON struct {
 	ID         session.ID    `json:"session_id"`
+	Principal  session.Owner `json:"principal"`
 	Name       string        `json:"name,omitempty"`
 	Language   string        `json:"language"`
 	Isolation  string        `json:"isolation"`
@@ -89,36 +124,61 @@ func sessionOf(i session.Info) sessionJSON {
 		i.Process = 0
 	}
 	return sessionJSON{
-		ID: i.ID, Name: i.Settings.Name, Language: i.Settings.Language, Isolation: i.Isolation, State: i.State,
+		ID: i.ID, Principal: i.Owner, Name: i.Settings.Name, Language: i.Settings.Language, Isolation: i.Isolation, State: i.State,
 		CreatedAt: i.CreatedAt, LastUsedAt: i.LastUsedAt, ExpiresAt: i.ExpiresAt, Executions: i.Executions, Process: i.Process,
 	}
 }
 
-func (p *program) listSessions(c *cobra.Command, asJSON bool) error {
+func (p *program) listSessions(c *cobra.Command, principal string, all, asJSON bool) error {
+	if all && principal != "" {
+		return usage("--all and --principal are two things").WithHint("give one of them")
+	}
 	return p.withSessions(c, func(_ context.Context, m *session.Manager) error {
-		all, err := m.List(session.Local)
+		owners, err := p.owners(principal)
+		if all {
+			owners, err = m.Owners()
+		}
 		if err != nil {
-			return fmt.Errorf("listing the sessions: %w", err)
+			return err
 		}
 		list := []sessionJSON{}
-		rows := [][]string{{"ID", "LANGUAGE", "STATE", "RUNS", "LAST USED", "EXPIRES", "PROCESS", "NAME"}}
-		for _, i := range all {
-			one := sessionOf(i)
-			list = append(list, one)
-			process := "-"
-			if one.Process != 0 {
-				process = strconv.Itoa(one.Process)
+		for _, o := range owners {
+			infos, err := m.List(o)
+			if err != nil {
+				return fmt.Errorf("listing the sessions: %w", err)
 			}
-			rows = append(rows, []string{
-				string(one.ID), orDash(one.Language), string(one.State), strconv.FormatInt(one.Executions, 10),
-				moment(one.LastUsedAt), moment(one.ExpiresAt), process, plain(one.Name),
-			})
+			for _, i := range infos {
+				list = append(list, sessionOf(i))
+			}
 		}
 		if asJSON {
 			return p.printJSON(map[string]any{"sessions": list})
 		}
-		return p.printTable(rows)
+		return p.printTable(sessionRows(list, all || principal != ""))
 	})
+}
+
+// sessionRows makes a table of sessions; withOwners: it says whose they are.
+func sessionRows(list []sessionJSON, withOwners bool) [][]string {
+	rows := [][]string{{"ID", "LANGUAGE", "STATE", "RUNS", "LAST USED", "EXPIRES", "PROCESS", "NAME"}}
+	for _, one := range list {
+		process := "-"
+		if one.Process != 0 {
+			process = strconv.Itoa(one.Process)
+		}
+		rows = append(rows, []string{
+			string(one.ID), orDash(one.Language), string(one.State), strconv.FormatInt(one.Executions, 10),
+			moment(one.LastUsedAt), moment(one.ExpiresAt), process, plain(one.Name),
+		})
+	}
+	if !withOwners {
+		return rows
+	}
+	rows[0] = slices.Insert(rows[0], 1, "PRINCIPAL")
+	for i, one := range list {
+		rows[i+1] = slices.Insert(rows[i+1], 1, plain(string(one.Principal)))
+	}
+	return rows
 }
 
 func orDash(s string) string {
@@ -128,11 +188,19 @@ func orDash(s string) string {
 	return plain(s)
 }
 
-func (p *program) inspectSession(c *cobra.Command, id session.ID, asJSON bool) error {
+func (p *program) inspectSession(c *cobra.Command, principal string, id session.ID, asJSON bool) error {
 	return p.withSessions(c, func(ctx context.Context, m *session.Manager) error {
-		d, err := m.Details(ctx, session.Local, id)
+		owners, err := p.owners(principal)
 		if err != nil {
-			return fmt.Errorf("inspecting the session: %w", unknownSession(err))
+			return err
+		}
+		var d session.Details
+		err = ofOne(owners, func(o session.Owner) (err error) {
+			d, err = m.Details(ctx, o, id)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("inspecting the session: %w", err)
 		}
 		if asJSON {
 			files := d.Files
@@ -154,6 +222,7 @@ func (p *program) inspectSession(c *cobra.Command, id session.ID, asJSON bool) e
 func (p *program) printSession(d session.Details) error {
 	rows := [][]string{
 		{"id", string(d.ID)},
+		{"principal", plain(string(d.Owner))},
 		{"name", orDash(d.Settings.Name)},
 		{"language", orDash(d.Settings.Language)},
 		{"isolation", d.Isolation},
@@ -170,13 +239,20 @@ func (p *program) printSession(d session.Details) error {
 	return p.printTable(rows)
 }
 
-func (p *program) removeSessions(c *cobra.Command, ids []string, asJSON bool) error {
+func (p *program) removeSessions(c *cobra.Command, principal string, ids []string, asJSON bool) error {
 	return p.withSessions(c, func(ctx context.Context, m *session.Manager) error {
+		owners, err := p.owners(principal)
+		if err != nil {
+			return err
+		}
+		if err := auth.CheckFolder(p.places.state); err != nil {
+			return err // what root records there its owner could not go on with
+		}
 		removed := []string{}
 		var mistakes []error
 		for _, id := range ids {
-			if err := m.Destroy(ctx, session.Local, session.ID(id)); err != nil {
-				mistakes = append(mistakes, unknownSession(err))
+			if err := ofOne(owners, func(o session.Owner) error { return m.Destroy(ctx, o, session.ID(id)) }); err != nil {
+				mistakes = append(mistakes, err)
 				continue
 			}
 			removed = append(removed, id)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -103,7 +104,7 @@ func (p *program) setup(c *cobra.Command, args []string, f setupFlags) error {
 	case f.print:
 		return p.printEntry(client, server, did, f)
 	}
-	return p.updateClient(client, server, did, f)
+	return p.updateClient(c.Context(), client, server, did, f)
 }
 
 // serverFor is what the client is to start or to connect to, but for the token.
@@ -123,8 +124,23 @@ func (p *program) serverFor(c *cobra.Command, client *setup.Client, f setupFlags
 		if _, err = client.Print(s); err == nil {
 			err = checkURL(s, f.scope)
 		}
+		if err == nil && s.TokenEnv == "" && s.URL == servedURL(p.config) {
+			err = p.checkLocalToken()
+		}
 	}
 	return s, err
+}
+
+// checkLocalToken refuses the token of this machine's user where the server of
+// this configuration does.
+func (p *program) checkLocalToken() error {
+	for _, key := range []string{"transport_http.auth_token", "auth.issuer"} {
+		if p.config.IsSet(key) {
+			return fault.New(fault.Conflict, "%s is set (%s), and such a server does not accept this machine's own token", key, p.config.Origin(key)).
+				WithHint("--token-env NAME says in which variable the client finds a token; paddock token create makes one")
+		}
+	}
+	return nil
 }
 
 // servedURL is where a client on this machine reaches the paddock serve of a
@@ -189,8 +205,7 @@ func checkURL(s setup.Server, scope string) error {
 	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https" {
 		return usage("--http wants the whole URL of a paddock serve").WithHint("such as http://127.0.0.1:5555/mcp")
 	}
-	ip := net.ParseIP(u.Hostname())
-	local := u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+	local := loopback(u)
 	switch {
 	case !local && u.Scheme != "https":
 		return fault.New(fault.Denied, "a token would go to %s in the clear", u.Host).WithHint("use https")
@@ -214,7 +229,7 @@ func (p *program) printEntry(client *setup.Client, server setup.Server, did setu
 		if f.showToken {
 			token, _, err := auth.LocalToken(p.places.state)
 			if err != nil {
-				return err
+				return p.explainTokens(err)
 			}
 			server.Token = token
 		}
@@ -236,7 +251,7 @@ func (p *program) printSetup(did setupJSON, f setupFlags) error {
 }
 
 // updateClient writes the configuration and says what to do next.
-func (p *program) updateClient(client *setup.Client, server setup.Server, did setupJSON, f setupFlags) error {
+func (p *program) updateClient(ctx context.Context, client *setup.Client, server setup.Server, did setupJSON, f setupFlags) error {
 	mode := fs.FileMode(0o600)
 	if f.scope == string(setup.Project) {
 		mode = 0o644
@@ -248,7 +263,7 @@ func (p *program) updateClient(client *setup.Client, server setup.Server, did se
 		if server.URL != "" && server.TokenEnv == "" {
 			token, _, err := auth.LocalToken(p.places.state)
 			if err != nil {
-				return nil, err
+				return nil, p.explainTokens(err)
 			}
 			server.Token = token
 		}
@@ -264,6 +279,10 @@ func (p *program) updateClient(client *setup.Client, server setup.Server, did se
 	if server.Token != "" && change.Shared {
 		p.say("warning", did.File+" has a token now, and other users of this machine may read it")
 		p.say("hint", "chmod 600 "+did.File)
+	}
+	if server.Token != "" && refusesToken(ctx, server.URL, server.Token) {
+		p.say("warning", "the paddock that answers at "+server.URL+" refuses this token")
+		p.say("hint", "its state folder is another one: say which with --state-dir, or have paddock token create make a token there and give its variable with --token-env")
 	}
 	if f.asJSON {
 		return p.printJSON(did)

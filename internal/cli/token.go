@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"regexp"
 	"slices"
 	"strconv"
@@ -10,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"paddock/internal/audit"
 	"paddock/internal/auth"
 	"paddock/internal/cli/config"
 	"paddock/internal/fault"
@@ -104,7 +108,52 @@ func (p *program) tokens(c *cobra.Command) (*auth.Tokens, error) {
 	if err := p.load(c); err != nil {
 		return nil, err
 	}
+	if err := auth.CheckFolder(p.places.state); err != nil {
+		return nil, p.explainTokens(err)
+	}
 	return auth.OpenTokens(p.places.state), nil
+}
+
+// explainTokens tells who typed a command what clients are not told: where the
+// tokens are, and why they cannot be had.
+func (p *program) explainTokens(err error) error {
+	f := fault.Of(err)
+	cause := errors.Unwrap(f)
+	if f.Kind != fault.Unavailable || cause == nil {
+		return err
+	}
+	explained := fault.New(f.Kind, "%s: %v", f.Message, cause).WithCause(cause)
+	var at *fs.PathError
+	if errors.As(cause, &at) {
+		return explained.WithHint("the state folder is %s: it has to be a folder of yours that can be written", p.places.state)
+	}
+	return explained.WithHint("%s; the state folder is %s", f.Hint, p.places.state)
+}
+
+// noteToken records what was done with a token.
+func (p *program) noteToken(ctx context.Context, action string, t auth.Token) error {
+	log := p.openAudit(nil)
+	err := log.Write(ctx, audit.Record{Action: action, Principal: auth.Local, Target: t.ID, Outcome: audit.Success})
+	return errors.Join(err, log.Close())
+}
+
+// principals are the IDs of who is called so: it is an ID itself, or the name or
+// id of tokens.
+func (p *program) principals(which string) ([]string, error) {
+	all := []string{which}
+	if strings.Contains(which, ":") { // no token is called so
+		return all, nil
+	}
+	tokens, err := auth.OpenTokens(p.places.state).List()
+	if err != nil {
+		return nil, p.explainTokens(err)
+	}
+	for _, t := range tokens {
+		if t.Name == which || t.ID == which {
+			all = append(all, auth.OfToken+t.ID)
+		}
+	}
+	return all, nil
 }
 
 // tokenJSON is a token as results show it.
@@ -132,8 +181,15 @@ func (p *program) createToken(c *cobra.Command, t auth.Token, asJSON bool) error
 		return err
 	}
 	text, made, err := tokens.Create(t)
+	if fault.KindOf(err) == fault.Invalid { // it is only the name: the rest was checked
+		return fault.Of(err).WithCause(errUsage).WithHint("such as laptop or ci.2")
+	}
 	if err != nil {
-		return err
+		return p.explainTokens(err)
+	}
+	if err := p.noteToken(c.Context(), audit.TokenCreate, made); err != nil {
+		_, undone := tokens.Revoke(made.ID)
+		return errors.Join(err, undone)
 	}
 	if asJSON {
 		result := tokenOf(made)
@@ -156,7 +212,7 @@ func (p *program) listTokens(c *cobra.Command, asJSON bool) error {
 	}
 	all, err := tokens.List()
 	if err != nil {
-		return err
+		return p.explainTokens(err)
 	}
 	list := []tokenJSON{}
 	rows := [][]string{{"ID", "NAME", "STATE", "TOOLS", "NAMESPACES", "CREATED", "EXPIRES", "LAST USED"}}
@@ -187,6 +243,11 @@ func (p *program) revokeToken(c *cobra.Command, which string, asJSON bool) error
 	}
 	revoked, err := tokens.Revoke(which)
 	if err != nil {
+		return p.explainTokens(err)
+	}
+	// That it was not recorded gives the token no life again.
+	if err := p.noteToken(c.Context(), audit.TokenRevoke, revoked); err != nil {
+		p.say("warning", "the token is revoked, and that is not recorded")
 		return err
 	}
 	if asJSON {

@@ -30,6 +30,10 @@ type Config struct {
 	// Concurrent is how many requests of a principal may be in hand,
 	// TotalConcurrent of all; zero: 64 and eight times Concurrent.
 	Concurrent, TotalConcurrent int
+	// Streams is how many streams a principal may listen to, TotalStreams all
+	// together; zero: 256 and four times Streams. They are no requests in hand:
+	// a client that only listens keeps none of its calls out.
+	Streams, TotalStreams int
 	// Executions is how many programs of a principal run at once,
 	// TotalExecutions of all. Zero: half of the total, so that nobody alone can
 	// make all others wait; the total: two for each CPU, and two at least.
@@ -43,7 +47,7 @@ type Config struct {
 
 // complete puts the defaults in.
 func (c *Config) complete() error {
-	for _, n := range []int{c.Requests, c.TotalRequests, c.Concurrent, c.TotalConcurrent, c.Executions, c.TotalExecutions, c.Queue, c.TotalQueue, int(c.Window), int(c.Wait)} {
+	for _, n := range []int{c.Requests, c.TotalRequests, c.Concurrent, c.TotalConcurrent, c.Streams, c.TotalStreams, c.Executions, c.TotalExecutions, c.Queue, c.TotalQueue, int(c.Window), int(c.Wait)} {
 		if n < 0 {
 			return errors.New("limit: limits are not negative")
 		}
@@ -53,6 +57,8 @@ func (c *Config) complete() error {
 	c.Window = cmp.Or(c.Window, time.Minute)
 	c.Concurrent = cmp.Or(c.Concurrent, 64)
 	c.TotalConcurrent = cmp.Or(c.TotalConcurrent, 8*c.Concurrent)
+	c.Streams = cmp.Or(c.Streams, 256)
+	c.TotalStreams = cmp.Or(c.TotalStreams, 4*c.Streams)
 	c.TotalExecutions = cmp.Or(c.TotalExecutions, max(2, 2*runtime.NumCPU()))
 	c.Executions = cmp.Or(c.Executions, max(1, c.TotalExecutions/2))
 	c.Queue = cmp.Or(c.Queue, 256)
@@ -85,6 +91,7 @@ type Gate struct {
 // Load is what a Gate has in hand now.
 type Load struct {
 	Requests int // that Hold let in
+	Streams  int // that Listen let in
 	Running  int // executions
 	Waiting  int // executions
 }
@@ -96,6 +103,7 @@ type principal struct {
 	bucket   *rate.Limiter
 	used     time.Time // when the last request was made
 	requests int
+	streams  int
 	running  int
 	waiting  list.List     // of *waiter, the first to come first
 	idle     *list.Element // in Gate.idle; nil: something is in hand
@@ -164,15 +172,38 @@ func (g *Gate) Hold(name string) (release func(), err error) {
 		return nil, exhausted(soon, "the server answers %d requests already", g.load.Requests).
 			WithHint("try again; who runs the server can raise limits.max_concurrent_requests")
 	}
-	p.requests++
-	g.load.Requests++
+	return g.takeLocked(p, &p.requests, &g.load.Requests), nil
+}
+
+// Listen does for a stream that a principal only listens to what Hold does for
+// other requests.
+func (g *Gate) Listen(name string) (release func(), err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p := g.principalLocked(name, time.Now())
+	defer g.restLocked(p)
+	switch {
+	case p.streams >= g.config.Streams:
+		return nil, exhausted(soon, "%d streams are open already, and no more are allowed at once", p.streams).
+			WithHint("close one of them; who runs the server can raise limits.max_streams_per_client")
+	case g.load.Streams >= g.config.TotalStreams:
+		return nil, exhausted(soon, "the server has %d streams open already", g.load.Streams).
+			WithHint("try again; who runs the server can raise limits.max_streams")
+	}
+	return g.takeLocked(p, &p.streams, &g.load.Streams), nil
+}
+
+// takeLocked counts one more of a principal's and of all, until it is released.
+func (g *Gate) takeLocked(p *principal, own, all *int) (release func()) {
+	*own++
+	*all++
 	return sync.OnceFunc(func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		p.requests--
-		g.load.Requests--
+		*own--
+		*all--
 		g.restLocked(p)
-	}), nil
+	})
 }
 
 // principalLocked gives a principal, who is not idle from here to restLocked.
@@ -192,7 +223,7 @@ func (g *Gate) principalLocked(name string, now time.Time) *principal {
 
 // restLocked notes that a principal has nothing in hand, if that is so.
 func (g *Gate) restLocked(p *principal) {
-	if p.idle == nil && p.requests == 0 && p.running == 0 && p.waiting.Len() == 0 {
+	if p.idle == nil && p.requests == 0 && p.streams == 0 && p.running == 0 && p.waiting.Len() == 0 {
 		p.idle = g.idle.PushBack(p)
 	}
 }

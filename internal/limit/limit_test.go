@@ -116,6 +116,37 @@ func TestRequestsInHandAreBounded(t *testing.T) {
 	}
 }
 
+func TestStreamsHaveALimitOfTheirOwn(t *testing.T) {
+	g := gate(t, Config{Concurrent: 1, TotalConcurrent: 1, Streams: 2, TotalStreams: 3})
+	var held []func()
+	for _, name := range []string{"a", "a", "b"} {
+		release, err := g.Listen(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, release)
+	}
+	_, err := g.Listen("a")
+	wantExhausted(t, err, "limits.max_streams_per_client")
+	_, err = g.Listen("b")
+	wantExhausted(t, err, "limits.max_streams")
+	request, err := g.Hold("a")
+	if err != nil {
+		t.Fatalf("who listens cannot call: %v", err)
+	}
+	request()
+	if l := g.Load(); l != (Load{Streams: 3}) {
+		t.Errorf("the load is %+v", l)
+	}
+	for _, release := range held {
+		release()
+		release() // counts once
+	}
+	if l := g.Load(); l != (Load{}) || g.idle.Len() != 2 {
+		t.Errorf("the load is %+v in the end, and %d principals are idle", l, g.idle.Len())
+	}
+}
+
 func TestIdlePrincipalsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gate(t, Config{TotalRequests: 1 << 30})

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -288,6 +289,26 @@ func (m *Manager) idsOnDisk(o Owner) ([]ID, error) {
 		}
 	}
 	return ids, nil
+}
+
+// Owners lists who has sessions in the state folder, this process's or not, in
+// the order of their IDs.
+func (m *Manager) Owners() ([]Owner, error) {
+	folders, err := filepath.Glob(filepath.Join(m.config.Dir, "owners", "*", "*", recordFile))
+	if err != nil {
+		return nil, unusable(err)
+	}
+	var all []Owner
+	for _, path := range folders {
+		var r record
+		data, err := os.ReadFile(path)
+		if err != nil || json.Unmarshal(data, &r) != nil || m.ownerFolder(r.Owner) != filepath.Dir(filepath.Dir(path)) {
+			continue // it was removed just now, or it is nobody's
+		}
+		all = append(all, r.Owner)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
 }
 
 // infoOnDisk tells about a session that this process does not have open.

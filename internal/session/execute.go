@@ -149,6 +149,9 @@ func (s *session) plan(ctx context.Context, req Request) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
+	if language == "" { // what is recorded is what runs
+		language = r.Languages[0]
+	}
 	c := &s.manager.config
 	p := plan{runtime: r, timeout: req.Timeout, command: sandbox.Command{
 		Code: req.Code, Language: language, Name: req.Name, Args: slices.Clone(req.Args), Stdin: req.Stdin, Limits: merge(req.Limits, c.Limits),

@@ -261,7 +261,7 @@ func (m *Manager) reserve(k key) (*session, error) {
 		}
 	}
 	if count >= m.config.MaxPerOwner {
-		return nil, fault.New(fault.Exhausted, "there are %d sessions already, and no more are allowed", count).WithHint("destroy one that is no longer needed")
+		return nil, fault.New(fault.Exhausted, "there are %d sessions already, and no more are allowed", count).WithHint("destroy one that is no longer needed; who runs the server can raise sessions.max_sessions_per_client")
 	}
 	if len(m.sessions) >= m.config.MaxSessions {
 		full := *fault.New(fault.Exhausted, "the server has %d sessions open already, and no more are allowed", len(m.sessions)).

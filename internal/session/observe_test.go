@@ -75,6 +75,18 @@ func TestWhatHappensIsTold(t *testing.T) {
 	}
 }
 
+func TestALanguageThatNobodyNamedIsTold(t *testing.T) {
+	var w witness
+	m := manager(t, session.Config{Record: w.record}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	if _, err := m.Execute(t.Context(), alice, id, session.Request{Code: "print(1)"}); err != nil {
+		t.Fatal(err)
+	}
+	if all := w.take(); len(all) != 3 || all[1].Language != "python" || all[2].Language != "python" {
+		t.Errorf("told were %+v", all)
+	}
+}
+
 func TestWhatCannotBeRecordedDoesNotRun(t *testing.T) {
 	w := witness{refuse: fault.New(fault.Unavailable, "the disk is full")}
 	m := manager(t, session.Config{Record: w.record}, sandboxtest.FakeConfig{})

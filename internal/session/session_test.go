@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -372,5 +373,29 @@ func TestRuntimesNameTheirIsolation(t *testing.T) {
 	}
 	if s := strings.Join(got, " "); s != "toy/python toy/javascript" {
 		t.Errorf("got %q", s)
+	}
+}
+
+func TestOwnersAreThoseWhoHaveSessions(t *testing.T) {
+	m := manager(t, session.Config{}, sandboxtest.FakeConfig{})
+	for _, o := range []session.Owner{"bob", alice, alice, session.Local} {
+		create(t, m, o, "")
+	}
+	gone := create(t, m, "carol", "")
+	if err := m.Destroy(t.Context(), "carol", gone); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := m.Owners(); err != nil || !slices.Equal(all, []session.Owner{alice, "bob", session.Local}) {
+		t.Errorf("owners are %q, %v", all, err)
+	}
+}
+
+func TestWhoHasTooManySessionsIsToldTheKey(t *testing.T) {
+	m := manager(t, session.Config{MaxPerOwner: 1}, sandboxtest.FakeConfig{})
+	create(t, m, alice, "")
+	_, err := m.Create(t.Context(), alice, "", session.Settings{})
+	wantKind(t, err, fault.Exhausted)
+	if hint := fault.Of(err).Hint; !strings.Contains(hint, "sessions.max_sessions_per_client") {
+		t.Errorf("the hint is %q", hint)
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
 	"paddock/internal/fault"
@@ -70,9 +69,23 @@ func (c *Call) End(ctx context.Context, session, execution string, err error) {
 	if c.t == nil || c.t.metrics == nil {
 		return
 	}
-	labels := []attribute.KeyValue{attribute.String(methodName, toolsCall), c.t.metrics.words.label(toolName, c.tool)}
-	if err != nil {
-		labels = append(labels, c.t.metrics.words.label(errorType, outcome))
+	if err == nil {
+		outcome = ""
 	}
-	c.t.metrics.calls.Record(ctx, time.Since(c.began).Seconds(), metric.WithAttributes(labels...))
+	c.t.metrics.calls.Record(ctx, time.Since(c.began).Seconds(), c.t.metrics.known(callLabels{c.tool, outcome}, func() []attribute.KeyValue {
+		labels := []attribute.KeyValue{attribute.String(methodName, toolsCall), c.t.metrics.words.label(toolName, c.tool)}
+		if outcome != "" {
+			labels = append(labels, c.t.metrics.words.label(errorType, outcome))
+		}
+		return labels
+	}))
 }
+
+// callLabels and requestLabels are what sets of labels are known by.
+type (
+	callLabels    struct{ tool, failed string }
+	requestLabels struct {
+		method, pattern string
+		code            int
+	}
+)

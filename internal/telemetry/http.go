@@ -8,7 +8,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
 )
 
 // scrapeTime and maxScrapes bound what scraping may cost.
@@ -49,6 +48,9 @@ func (t *Telemetry) Request(ctx context.Context, method, pattern string, code in
 	if !slices.Contains(methods, method) {
 		method = "_OTHER"
 	}
-	t.metrics.requests.Record(ctx, took.Seconds(), metric.WithAttributes(
-		attribute.String("http.request.method", method), t.metrics.words.label("http.route", pattern), attribute.Int("http.response.status_code", code)))
+	t.metrics.requests.Record(ctx, took.Seconds(), t.metrics.known(requestLabels{method, pattern, code}, func() []attribute.KeyValue {
+		return []attribute.KeyValue{
+			attribute.String("http.request.method", method), t.metrics.words.label("http.route", pattern), attribute.Int("http.response.status_code", code),
+		}
+	}))
 }

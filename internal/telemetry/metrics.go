@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,6 +37,9 @@ type Live struct {
 
 // metrics are the instruments.
 type metrics struct {
+	ready sync.Map // metric.MeasurementOption, by callLabels and requestLabels
+	count atomic.Int64
+
 	meter      metric.Meter
 	executions metric.Int64Counter
 	queue      metric.Float64Histogram
@@ -178,6 +182,22 @@ func (t *Telemetry) Observe(live func() Live) error {
 // maxWords is how many values one label may have. The words are paddock's own;
 // this is for the day when one is not.
 const maxWords = 32
+
+// mostKnown bounds the sets of labels that are kept ready.
+const mostKnown = 1024
+
+// known gives a set of labels, made once for each key: sorting and hashing them
+// costs more than counting.
+func (m *metrics) known(key any, labels func() []attribute.KeyValue) metric.MeasurementOption {
+	if ready, ok := m.ready.Load(key); ok {
+		return ready.(metric.MeasurementOption)
+	}
+	made := metric.WithAttributeSet(attribute.NewSet(labels()...))
+	if m.count.Add(1) <= mostKnown {
+		m.ready.Store(key, made)
+	}
+	return made
+}
 
 // words keeps labels few.
 type words struct {

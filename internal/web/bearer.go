@@ -1,9 +1,11 @@
 package web
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"paddock/internal/auth"
 	"paddock/internal/fault"
@@ -11,21 +13,53 @@ import (
 
 // authenticate finds out whose request it is; nil: it needs to be nobody's. A
 // refusal's challenge is in the header then.
-func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, rt route) (*auth.Principal, error) {
+func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, rt route, from *sender) (*auth.Principal, error) {
 	switch {
 	case rt.open, rt.upload && s.config.Signed != nil && s.config.Signed(r):
 		return nil, nil
 	case s.config.Dev:
 		return &auth.Principal{ID: auth.Local, Name: auth.Local}, nil
 	}
+	if err := s.failures.refuse(from.client, time.Now()); err != nil {
+		return nil, err
+	}
 	token, err := auth.BearerToken(r.Header)
 	if err == nil {
 		var p *auth.Principal
 		if p, err = s.config.Verifier.Verify(r.Context(), token); err == nil {
+			from.token = token
 			return p, nil
 		}
 	}
+	s.failed(r.Context(), from, err)
 	return nil, s.challenge(w, r, err)
+}
+
+// recheckEvery is how often it is asked whether the token of a call or a stream
+// that is under way is still good.
+const recheckEvery = 10 * time.Second
+
+// recheck cancels a request of p when its token is refused while it is under
+// way. That nobody can tell now ends nothing, and a call whose token expires
+// goes on till its answer.
+func (s *Server) recheck(ctx context.Context, from *sender, p *auth.Principal, cancel context.CancelCauseFunc) (stop func() bool) {
+	check := func() {
+		s.checks.enter()
+		defer s.checks.leave()
+		tick := time.NewTicker(recheckEvery)
+		defer tick.Stop()
+		for ctx.Err() == nil && (p.Expires.IsZero() || time.Now().Before(p.Expires)) {
+			if _, err := s.config.Verifier.Verify(ctx, from.token); ctx.Err() == nil && fault.KindOf(err) == fault.Denied {
+				cancel(errRevoked)
+				return
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+		}
+	}
+	return time.AfterFunc(recheckEvery, check).Stop // most are answered by then
 }
 
 // challenge puts what a client can do about err into the header.

@@ -154,6 +154,30 @@ func TestAReaderThatStallsIsLeft(t *testing.T) {
 	})
 }
 
+func TestAReaderThatIsSlowIsWaitedFor(t *testing.T) {
+	const size = 4 << 20
+	inBubble(t, Config{MCP: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if n, err := w.Write(make([]byte, size)); n != size || err != nil {
+			t.Errorf("%d bytes were written, %v", n, err)
+		}
+	})}, func(t *testing.T, s *timeless) {
+		c := s.dial(t)
+		began := time.Now()
+		write(t, c, "GET /mcp "+toLocal+"Connection: close\n\n")
+		n := int64(0)
+		for {
+			some, err := io.CopyN(io.Discard, c, 1<<14)
+			if n += some; err != nil {
+				break
+			}
+			time.Sleep(time.Second)
+		}
+		if n < size || time.Since(began) < 4*time.Minute {
+			t.Errorf("%d bytes came in %v", n, time.Since(began))
+		}
+	})
+}
+
 func TestARequestToAFileHasItsTime(t *testing.T) {
 	inBubble(t, Config{Files: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()

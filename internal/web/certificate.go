@@ -40,7 +40,7 @@ func (s *Server) readCertificate() error {
 	case c.certFile == "" && c.keyFile == "":
 		return nil
 	case c.certFile == "" || c.keyFile == "":
-		return fault.New(fault.Invalid, "TLS needs a certificate and its key").WithHint("set both files, or none")
+		return fault.New(fault.Invalid, "TLS needs a certificate and its key").WithHint("set both transport_http.tls_cert and transport_http.tls_key, or none")
 	}
 	c.stamp, c.checked = c.look(), time.Now()
 	var err error

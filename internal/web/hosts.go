@@ -49,11 +49,11 @@ func (s *Server) readHosts() error {
 	if s.config.PublicURL != "" {
 		u, err := url.Parse(s.config.PublicURL)
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
-			return errors.Join(append(mistakes, fault.New(fault.Invalid, "the public URL %q is not of the form https://host[:port]", s.config.PublicURL))...)
+			return errors.Join(append(mistakes, fault.New(fault.Invalid, "the public URL %q is not of the form https://host[:port]", s.config.PublicURL).WithHint("transport_http.public_url is the address that clients know, such as https://paddock.example.com"))...)
 		}
 		name, port, ok := splitHost(u.Host)
 		if !ok {
-			return errors.Join(append(mistakes, fault.New(fault.Invalid, "the public URL %q has no right host", s.config.PublicURL))...)
+			return errors.Join(append(mistakes, fault.New(fault.Invalid, "the public URL %q has no right host", s.config.PublicURL).WithHint("transport_http.public_url is the address that clients know, such as https://paddock.example.com"))...)
 		}
 		s.config.PublicURL = u.Scheme + "://" + u.Host
 		s.hosts.allow(name, orDefault(port, u.Scheme))

@@ -13,7 +13,7 @@ import (
 type response struct {
 	http.ResponseWriter
 	control *http.ResponseController
-	stall   time.Duration // for each write
+	stall   time.Duration // for each piece of a write
 	until   time.Time     // for all of them; zero: no end
 	status  int           // zero: nothing was written yet
 	bytes   int64
@@ -37,14 +37,23 @@ func (w *response) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-func (w *response) Write(p []byte) (int, error) {
+// piece is how much of a write has a time of its own, in bytes: a client that
+// reads slowly makes progress all the same.
+const piece = 64 << 10
+
+func (w *response) Write(p []byte) (written int, err error) {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
-	defer w.deadline()()
-	n, err := w.ResponseWriter.Write(p)
-	w.bytes += int64(n)
-	return n, err
+	defer w.lift()
+	for first := true; first || len(p) > 0 && err == nil; first = false {
+		w.last()
+		var n int
+		n, err = w.ResponseWriter.Write(p[:min(len(p), piece)])
+		written, p = written+n, p[n:]
+	}
+	w.bytes += int64(written)
+	return written, err
 }
 
 // FlushError is how [http.ResponseController] flushes.
@@ -52,19 +61,17 @@ func (w *response) FlushError() error {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
-	defer w.deadline()()
+	defer w.lift()
+	w.last()
 	return w.control.Flush()
 }
 
 // Flush is [http.Flusher]'s.
 func (w *response) Flush() { _ = w.FlushError() }
 
-// deadline bounds one write. It is lifted afterwards: over HTTP/2 one that
-// passes ends the stream though nothing waits to be written.
-func (w *response) deadline() (lift func()) {
-	w.last()
-	return func() { _ = w.control.SetWriteDeadline(time.Time{}) }
-}
+// lift takes a write's deadline away: over HTTP/2 one that passes ends the
+// stream though nothing waits to be written.
+func (w *response) lift() { _ = w.control.SetWriteDeadline(time.Time{}) }
 
 // last bounds what is still to be written when the handler is done.
 func (w *response) last() {

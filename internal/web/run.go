@@ -35,8 +35,12 @@ func (s *Server) Run(ctx context.Context, started func(url string)) error {
 
 func (s *Server) serve(ctx context.Context, l net.Listener) error {
 	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer cancel(nil)
 	server := s.server(base)
+	defer s.checks.wait(afterwards)
+	var telling sync.WaitGroup
+	defer telling.Wait()
+	defer cancel(nil)
+	telling.Go(func() { s.tellFailures(base) })
 	failed := make(chan error, 1)
 	go func() {
 		if s.cert != nil {
@@ -83,17 +87,17 @@ func (s *Server) end(server *http.Server, cancel context.CancelCauseFunc) error 
 	s.log.Info("the server ends", "running", s.running.count(), "grace", s.config.Grace)
 	s.beginDrain()
 	defer time.AfterFunc(firstWord, s.silent.close).Stop()
-	grace, done := context.WithTimeout(context.Background(), s.config.Grace)
-	defer done()
-	if server.Shutdown(grace) == nil && s.running.wait(afterwards) {
+	soon := min(s.config.Grace, time.Second)
+	err := shutdown(server, soon)
+	if s.running.wait(s.config.Grace - soon) {
+		if err != nil && shutdown(server, afterwards) != nil {
+			_ = server.Close() // on what is open there is no whole request
+		}
 		return nil
 	}
 	cut := s.running.count()
 	cancel(errEnding)
-	more, doneToo := context.WithTimeout(context.Background(), afterwards)
-	defer doneToo()
-	err := server.Shutdown(more)
-	if err != nil {
+	if err = shutdown(server, afterwards); err != nil {
 		err = server.Close()
 	}
 	if !s.running.wait(afterwards) {
@@ -101,6 +105,13 @@ func (s *Server) end(server *http.Server, cancel context.CancelCauseFunc) error 
 	}
 	return fault.New(fault.Unavailable, "%d requests were cut off after %v", cut, s.config.Grace).WithCause(err).
 		WithHint("transport_http.shutdown_grace_seconds gives them longer")
+}
+
+// shutdown takes no new connection and waits so long for the others to end.
+func shutdown(server *http.Server, most time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	return server.Shutdown(ctx)
 }
 
 func (s *Server) beginDrain() {

@@ -98,6 +98,49 @@ func TestAConnectionOnWhichNothingCameHoldsNothingUp(t *testing.T) {
 	})
 }
 
+// Whoever sends half a request has nothing that could be cut off.
+func TestHalfARequestHoldsNothingUp(t *testing.T) {
+	for name, text := range map[string]string{
+		"half of the headers":          "POST /mcp HTTP/1.1\nHost: local",
+		"half of a call":               "POST /mcp " + toLocal + "Content-Length: 10\n\n{",
+		"half of an upload":            "PUT /v1/a " + toLocal + "Content-Length: 10\n\n{",
+		"half of what nobody asks for": "POST /mcp HTTP/1.1\nHost: localhost\nContent-Type: application/json\nContent-Length: 10\n\n{",
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, Config{BodyTimeout: time.Hour, HeaderTimeout: time.Hour}, func(t *testing.T, s *timeless) {
+				c := s.dial(t)
+				write(t, c, text)
+				go io.Copy(io.Discard, c)
+				synctest.Wait()
+				began := time.Now()
+				s.cancel()
+				if err := <-s.ended; err != nil || time.Since(began) > 10*time.Second {
+					t.Errorf("the server ended after %v with %v", time.Since(began), err)
+				}
+			})
+		})
+	}
+}
+
+func TestAnUploadThatMovesIsFinishedWhenTheServerEnds(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, s *timeless) {
+		c := s.dial(t)
+		write(t, c, "PUT /v1/a "+toLocal+"Content-Length: 20\n\n")
+		synctest.Wait()
+		s.cancel()
+		for range 20 {
+			time.Sleep(time.Second)
+			write(t, c, "x")
+		}
+		if got := receive(t, bufio.NewReader(c)); got.status != 200 || got.body != "ann: xxxxxxxxxxxxxxxxxxxx" {
+			t.Errorf("got %+v", got)
+		}
+		if err := <-s.ended; err != nil {
+			t.Errorf("the server ended with %v", err)
+		}
+	})
+}
+
 func TestACallThatDoesNotEndIsCancelledWhenTheGraceIsOver(t *testing.T) {
 	k := &works{}
 	inBubble(t, Config{MCP: k, Grace: time.Minute}, func(t *testing.T, s *timeless) {
@@ -163,22 +206,25 @@ func (b brief) Verify(context.Context, string) (*auth.Principal, error) {
 
 func TestAStreamEndsWithItsToken(t *testing.T) {
 	k := &works{}
-	synctest.Test(t, func(t *testing.T) {
-		k.inside()
-		s := create(t, Config{MCP: k, Verifier: brief{time.Now().Add(time.Hour)}})
-		s.listensAt(80)
-		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://localhost/mcp", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Host = "localhost"
-		r.Header.Set("Authorization", "Bearer "+token)
-		began := time.Now()
-		s.ServeHTTP(discard{http.Header{}}, r)
-		if err := <-k.ended; !errors.Is(err, errExpired) || time.Since(began) != time.Hour {
-			t.Errorf("after %v it ended because of %v", time.Since(began), err)
-		}
-	})
+	for method, listens := range map[string]func(*http.Request) bool{"GET": nil, "POST": func(r *http.Request) bool { return r.Header.Get("X-Listen") != "" }} {
+		synctest.Test(t, func(t *testing.T) {
+			k.inside()
+			s := create(t, Config{MCP: k, Verifier: brief{time.Now().Add(time.Hour)}, Listens: listens})
+			s.listensAt(80)
+			r, err := http.NewRequestWithContext(t.Context(), method, "http://localhost/mcp", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Host = "localhost"
+			r.Header = http.Header{"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}, "X-Listen": {"1"}}
+			time.AfterFunc(2*time.Hour, func() { close(k.done) })
+			began := time.Now()
+			s.ServeHTTP(discard{http.Header{}}, r)
+			if err := <-k.ended; !errors.Is(err, errExpired) || time.Since(began) != time.Hour {
+				t.Errorf("after %v the %s ended because of %v", time.Since(began), method, err)
+			}
+		})
+	}
 }
 
 type discard struct{ header http.Header }

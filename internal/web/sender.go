@@ -20,7 +20,7 @@ type sender struct {
 	host   string     // host[:port] as the client wrote it; not checked yet
 	base   string     // scheme://host as clients should write it, once host is checked
 	who    string     // the principal's name, for the log; empty: not known yet
-	no     error      // why it is not known
+	token  string     // what they came in with; empty: none was asked for
 }
 
 // senderOf finds out where a request comes from.

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"mime"
 	"net/http"
 	"path"
@@ -86,7 +87,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-store")
-	s.boundBody(rw, r, rt)
+	defer s.boundBody(rw, r, rt)()
 	if err := s.checkCaller(r, from); err != nil {
 		s.fail(w, r, rt, err)
 		return
@@ -155,9 +156,8 @@ func isJSON(h http.Header) bool {
 // handle finds out who it is, sees whether there is room, and passes the
 // request on within its time.
 func (s *Server) handle(w *response, r *http.Request, rt route, from *sender) {
-	p, err := s.authenticate(w, r, rt)
+	p, err := s.authenticate(w, r, rt, from)
 	if err != nil {
-		from.no = err
 		s.fail(w, r, rt, err)
 		return
 	}
@@ -174,7 +174,7 @@ func (s *Server) handle(w *response, r *http.Request, rt route, from *sender) {
 		}
 		defer release()
 	}
-	ctx, done := s.within(ctx, w, r, rt, p)
+	ctx, done := s.within(ctx, w, r, rt, from, p)
 	defer done()
 	rt.handler.ServeHTTP(w, r.WithContext(ctx))
 }
@@ -182,26 +182,33 @@ func (s *Server) handle(w *response, r *http.Request, rt route, from *sender) {
 var (
 	errEnding  = fault.New(fault.Unavailable, "the server is ending").WithHint("connect again")
 	errExpired = fault.New(fault.Denied, "the token has expired").WithHint("connect again with a new one")
+	errRevoked = fault.New(fault.Denied, "the token is not valid any more").WithHint("connect again with another one")
 	errTooLong = fault.New(fault.Unavailable, "the request took longer than it was given")
 )
 
 // within bounds a request's time. A stream that a client only listens to ends
-// with the server, or when its token does; a call goes on till its answer.
-func (s *Server) within(ctx context.Context, w *response, r *http.Request, rt route, p *auth.Principal) (context.Context, func()) {
-	switch {
-	case !rt.mcp:
+// with the server, or when its token does; a call goes on till its answer,
+// unless its token is revoked.
+func (s *Server) within(ctx context.Context, w *response, r *http.Request, rt route, from *sender, p *auth.Principal) (context.Context, func()) {
+	if !rt.mcp {
 		w.until = time.Now().Add(s.config.RequestTimeout)
 		return context.WithDeadlineCause(ctx, w.until, errTooLong)
-	case r.Method != http.MethodGet:
-		return ctx, func() {}
 	}
-	expiry := func() {}
-	if p != nil && !p.Expires.IsZero() {
+	listens := s.config.Listens(r)
+	nothing := func() bool { return false }
+	expiry, stop, unwatched := func() {}, nothing, nothing
+	if listens && !p.Expires.IsZero() {
 		ctx, expiry = context.WithDeadlineCause(ctx, p.Expires, errExpired)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.draining, func() { cancel(errEnding) })
+	if listens {
+		stop = context.AfterFunc(s.draining, func() { cancel(errEnding) })
+	}
+	if from.token != "" {
+		unwatched = s.recheck(ctx, from, p, cancel)
+	}
 	return ctx, func() {
+		unwatched()
 		stop()
 		cancel(nil)
 		expiry()
@@ -231,10 +238,12 @@ func (s *Server) finish(w *response, r *http.Request, rt route, began time.Time)
 	}
 	w.last()
 	from := r.Context().Value(senderKey{}).(*sender)
-	s.log.InfoContext(r.Context(), "request", Attr(r.Context()), "principal", printable(from.who), "method", r.Method, "path", s.shown(r, rt),
-		"status", w.outcome(r.Context()), "bytes", w.bytes, "duration", time.Since(began), "client", from.client)
+	if s.log.Enabled(r.Context(), slog.LevelInfo) {
+		s.log.InfoContext(r.Context(), "request", Attr(r.Context()), "principal", printable(from.who), "method", r.Method, "path", s.shown(r, rt),
+			"status", w.outcome(r.Context()), "bytes", w.bytes, "duration", time.Since(began), "client", from.client)
+	}
 	if s.config.Answered != nil {
-		s.config.Answered(r.Context(), Answered{Route: s.pattern(r.URL.Path), Method: r.Method, Status: w.outcome(r.Context()), Took: time.Since(began), Refused: from.no})
+		s.config.Answered(r.Context(), Answered{Route: s.pattern(r.URL.Path), Method: r.Method, Status: w.outcome(r.Context()), Took: time.Since(began)})
 	}
 	if broken || v == http.ErrAbortHandler {
 		panic(http.ErrAbortHandler) // the client has to see that it is not whole

@@ -73,8 +73,15 @@ type Config struct {
 	// Signed tells whether a request below /v1/ carries its own permission in the
 	// last part of its path, so that no token is asked for; nil: none does.
 	Signed func(*http.Request) bool
+	// Listens tells whether a request to Path is for a stream that its client
+	// only listens to; nil: GET requests are.
+	Listens func(*http.Request) bool
 	// Answered is told of each request that has been answered; nil: nobody is.
 	Answered func(context.Context, Answered)
+	// Failed is told of requests that had no valid token: of an address's first
+	// one at once, and of those that follow within a minute together; nil: nobody
+	// is.
+	Failed func(context.Context, Failures)
 	// OnDrain is called once when the server begins to end, to end streams that
 	// it does not know of as such; nil: nothing.
 	OnDrain func()
@@ -93,7 +100,7 @@ type Config struct {
 	// zero: 2048.
 	MaxConnections int
 	// HeaderTimeout, BodyTimeout and WriteTimeout are how long the headers may
-	// take, the body (below /v1/: each piece of it), and each write that a client
+	// take, the body (below /v1/: each piece of it), and each 64 KiB that a client
 	// does not read; zero: 10 s, 30 s, 30 s. IdleTimeout is how long a connection
 	// may wait for the next request; zero: 2 min.
 	HeaderTimeout, BodyTimeout, WriteTimeout, IdleTimeout time.Duration
@@ -115,8 +122,6 @@ type Answered struct {
 	Method string
 	Status int // 499: the client left before
 	Took   time.Duration
-	// Refused is why nobody knows who asked; nil: it was known, or not asked.
-	Refused error
 }
 
 // Server is one HTTP server. Its methods are safe for concurrent use.
@@ -132,6 +137,8 @@ type Server struct {
 	bound   bound
 
 	running  running
+	checks   running // of tokens, beside their requests
+	failures failures
 	silent   silent
 	draining context.Context // ends when no stream shall go on
 	drain    context.CancelFunc
@@ -152,9 +159,9 @@ func New(config Config) (*Server, error) {
 	s.draining, s.drain = context.WithCancel(context.Background())
 	mistakes := []error{s.readProxies(), s.readOrigins(), s.readHosts(), s.readCertificate(), s.place(), s.checkAccess()}
 	if !endpoint.MatchString(config.Path) || path.Clean(config.Path) != config.Path {
-		mistakes = append(mistakes, fault.New(fault.Invalid, "%q is not a path for the MCP endpoint", config.Path).WithHint("/mcp is what clients expect"))
+		mistakes = append(mistakes, fault.New(fault.Invalid, "%q is not a path for the MCP endpoint", config.Path).WithHint("transport_http.path begins with a slash; /mcp is what clients expect"))
 	} else if s.routes = s.table(); !s.route(config.Path).mcp {
-		mistakes = append(mistakes, fault.New(fault.Invalid, "the MCP endpoint cannot be at %s", config.Path).WithHint("something else is there; /mcp is what clients expect"))
+		mistakes = append(mistakes, fault.New(fault.Invalid, "the MCP endpoint cannot be at %s", config.Path).WithHint("something else is there; transport_http.path chooses another, and /mcp is what clients expect"))
 	}
 	s.cors = cors.New(cors.Options{
 		// Whether an origin may call has been decided by then.
@@ -186,6 +193,9 @@ func (c *Config) complete() {
 	set(&c.IdleTimeout, 2*time.Minute)
 	set(&c.RequestTimeout, 10*time.Minute)
 	set(&c.Grace, 30*time.Second)
+	if c.Listens == nil {
+		c.Listens = func(r *http.Request) bool { return r.Method == http.MethodGet }
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

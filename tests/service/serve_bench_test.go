@@ -1,10 +1,14 @@
 package service
 
 import (
+	"bufio"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,14 +17,14 @@ import (
 	"time"
 )
 
-// BenchmarkServe tells what a call of a tool that does next to nothing costs
-// through all of `paddock serve` (another process, with its token, limits, log
-// and measurements) beyond a bare net/http server in this one that answers as
-// much. Both take turns.
-func BenchmarkServe(b *testing.B) {
-	s := start(b, "--config", soakSettings(b))
-	const body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_runtimes","arguments":{}}}`
-	_, _, answer := s.ask(http.MethodPost, "/mcp", s.token, body)
+// floorEnv makes this program a bare net/http server that answers with its value.
+const floorEnv = "PADDOCK_TEST_FLOOR"
+
+func TestMain(m *testing.M) {
+	answer := os.Getenv(floorEnv)
+	if answer == "" {
+		os.Exit(m.Run())
+	}
 	floor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var m map[string]any
 		got, _ := io.ReadAll(r.Body)
@@ -28,7 +32,42 @@ func BenchmarkServe(b *testing.B) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, answer)
 	}))
-	defer floor.Close()
+	fmt.Println(floor.URL)
+	_, _ = io.Copy(io.Discard, os.Stdin) // until who started it has gone
+}
+
+// startFloor gives a floor's address.
+func startFloor(b *testing.B, answer string) string {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), floorEnv+"="+answer)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { in.Close(); _ = cmd.Wait() })
+	url, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	return strings.TrimSpace(url)
+}
+
+// BenchmarkServe tells what a call of a tool that does next to nothing costs
+// through all of `paddock serve`, with its token, limits, log and measurements,
+// beyond a bare net/http server that decodes the request and answers as much.
+// Both are processes of their own and take turns.
+func BenchmarkServe(b *testing.B) {
+	s := start(b, "--config", soakSettings(b))
+	const body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_runtimes","arguments":{}}}`
+	_, _, answer := s.ask(http.MethodPost, "/mcp", s.token, body)
+	floor := startFloor(b, answer)
 	for _, clients := range []int{1, 8, 32} {
 		b.Run(strconv.Itoa(clients), func(b *testing.B) {
 			client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
@@ -36,7 +75,7 @@ func BenchmarkServe(b *testing.B) {
 			var took [2][]time.Duration
 			var whole [2]time.Duration
 			for range 4 {
-				for k, url := range []string{floor.URL, s.url} {
+				for k, url := range []string{floor, s.url} {
 					each, all := load(b, client, clients, max(b.N/4, clients), url, s.token, body)
 					took[k], whole[k] = append(took[k], each...), whole[k]+all
 				}

@@ -70,6 +70,7 @@ type Config struct {
 // used, by what the machine has or by another limit.
 type Limits struct {
 	Requests, ConcurrentRequests   int64 // of all clients
+	Streams, ClientStreams         int64
 	Executions, ClientExecutions   int64
 	QueuedExecutions, QueuedClient int64
 	QueueTime                      time.Duration
@@ -109,8 +110,21 @@ func Load(src Source) (*Config, error) {
 			mistakes = append(mistakes, c.conflict("sessions.max_memory_mb", key))
 		}
 	}
-	mistakes = append(mistakes, c.checkIssuer())
+	mistakes = append(mistakes, c.checkIssuer(), c.checkTools())
 	return c, errors.Join(mistakes...)
+}
+
+// checkTools refuses to offer nothing at all.
+func (c *Config) checkTools() error {
+	if len(c.Tools.Enabled) > 0 {
+		return nil
+	}
+	at := c.Origin("tools.enabled")
+	f := fault.New(fault.Invalid, "%s: tools.enabled: it names no set of tools", at).WithHint("known are %s", strings.Join(ToolSets, ", "))
+	if strings.HasPrefix(at, "flag ") {
+		f = f.WithCause(ErrFlag)
+	}
+	return f
 }
 
 // conflict says that the value of small is above that of large, and where the

@@ -168,6 +168,8 @@ var keys = []Key{
 
 	define("limits.max_requests", "how many requests all clients together may make in each window; 0: ten times what one may", "0", count(0, 1_000_000_000), func(c *Config) *int64 { return &c.Limits.Requests }),
 	define("limits.max_concurrent_requests", "how many requests of all clients are answered at once; 0: eight times what of one are", "0", count(0, 1_000_000), func(c *Config) *int64 { return &c.Limits.ConcurrentRequests }),
+	define("limits.max_streams", "how many streams of all clients may be open that are only listened to", "1024", count(1, 1_000_000), func(c *Config) *int64 { return &c.Limits.Streams }),
+	define("limits.max_streams_per_client", "how many of those a client may have open", "256", count(1, 1_000_000), func(c *Config) *int64 { return &c.Limits.ClientStreams }),
 	define("limits.max_executions", "how many programs of all clients run at once; 0: two for each CPU", "0", count(0, 10_000), func(c *Config) *int64 { return &c.Limits.Executions }),
 	define("limits.max_executions_per_client", "how many programs of a client run at once; 0: half of what of all do", "0", count(0, 10_000), func(c *Config) *int64 { return &c.Limits.ClientExecutions }),
 	define("limits.max_queued_executions", "how many programs of all clients may wait", "2048", count(1, 1_000_000), func(c *Config) *int64 { return &c.Limits.QueuedExecutions }),

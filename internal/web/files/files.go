@@ -38,26 +38,33 @@ type Config struct {
 	// Admit says whether there is room for a request by link, which is its
 	// owner's; nil: there always is. Other requests were let in before.
 	Admit func(owner session.Owner) (release func(), err error)
-	// Moved is told of each file or archive that was asked for and may be; nil:
-	// nobody is.
+	// Alive says whether an owner may still act, whose link is used: what they
+	// made with a token that was revoked since is refused. Nil: all may.
+	Alive func(owner session.Owner) error
+	// Beyond answers a request that needs a tool set which its token does not
+	// reach, and tells whether it has; nil: nobody does, and it is refused here.
+	Beyond func(w http.ResponseWriter, r *http.Request, set string) bool
+	// Moved is told of each file or archive that was asked for and may be, and of
+	// each link that is made; nil: nobody is.
 	Moved func(context.Context, Moved)
 	// Log takes what went wrong on this side; nil: nothing is logged.
 	Log *slog.Logger
 }
 
-// Moved is one request for a session's files.
+// Moved is one request for a session's files, or for a link to one.
 type Moved struct {
 	Owner   session.Owner
 	Session session.ID
 	Path    string // empty: all of them
 	Write   bool   // or removed
+	Link    bool   // nothing was moved: whoever has the link may
 	Err     error  // nil: it was done
 }
 
 // moved tells that a request has been served.
 func (t target) moved(r *http.Request, err error) {
 	if t.config.Moved != nil {
-		t.config.Moved(r.Context(), Moved{t.owner, t.id, t.path, r.Method == http.MethodPut || r.Method == http.MethodDelete, err})
+		t.config.Moved(r.Context(), Moved{Owner: t.owner, Session: t.id, Path: t.path, Write: r.Method == http.MethodPut || r.Method == http.MethodDelete, Err: err})
 	}
 }
 
@@ -106,6 +113,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 		return errNowhere
 	}
 	owner, err := ownerOf(r.Context())
+	if errors.Is(err, errBeyond) && h.config.Beyond != nil && h.config.Beyond(w, r, toolSet) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -118,6 +128,8 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 
 var errNowhere = fault.New(fault.NotFound, "there is nothing at this path").WithHint("files are at /v1/sessions/{id}/files/{path}, all of them at /v1/sessions/{id}/archive")
 
+var errBeyond = fault.New(fault.Denied, "the token is not good for files").WithHint("use one whose tool sets have %q", toolSet)
+
 // ownerOf gives whose sessions a request may see.
 func ownerOf(ctx context.Context) (session.Owner, error) {
 	p := auth.From(ctx)
@@ -125,7 +137,7 @@ func ownerOf(ctx context.Context) (session.Owner, error) {
 		return "", fault.New(fault.Denied, "nobody knows who asks").WithHint("send a bearer token")
 	}
 	if !p.MayUse(toolSet) {
-		return "", fault.New(fault.Denied, "the token is not good for files").WithHint("use one whose tool sets have %q", toolSet)
+		return "", errBeyond
 	}
 	return session.Owner(p.ID), nil
 }

@@ -47,6 +47,9 @@ func (t target) newLink(w http.ResponseWriter, r *http.Request, _ *workspace.Tre
 		ttl = min(ttl, time.Until(p.Expires))
 	}
 	link, err := t.config.Links.New(t.owner, t.id, ask.Path, ask.Method, ttl)
+	if t.config.Moved != nil {
+		t.config.Moved(r.Context(), Moved{Owner: t.owner, Session: t.id, Path: ask.Path, Write: ask.Method == http.MethodPut, Link: true, Err: err})
+	}
 	if err != nil {
 		return err
 	}
@@ -69,6 +72,14 @@ func (h *Handler) serveLink(w http.ResponseWriter, r *http.Request, token string
 	permit, err := h.config.Links.check(token)
 	if err != nil {
 		return err
+	}
+	if h.config.Alive != nil {
+		switch err := h.config.Alive(permit.Owner); {
+		case fault.KindOf(err) == fault.Denied:
+			return errLink
+		case err != nil:
+			return err
+		}
 	}
 	if err := only(w, r, permit.Method); err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"paddock/internal/auth"
 	"paddock/internal/fault"
 	"paddock/internal/session"
 	"paddock/internal/workspace"
@@ -68,13 +69,18 @@ type permit struct {
 }
 
 // OpenLinks reads the key of a state folder, and makes it when there is none.
+// One that others can read or change is refused: with it they could make links.
 func OpenLinks(state string) (*Links, error) {
 	l := &Links{dir: filepath.Join(state, usedFolder)}
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return nil, fault.New(fault.Unavailable, "the folder of used links cannot be made").WithHint("check that %s can be written", state).WithCause(err)
 	}
 	var err error
-	if l.key, err = readKey(filepath.Join(state, keyFile)); err != nil {
+	l.key, err = readKey(filepath.Join(state, keyFile))
+	if said := (*fault.Error)(nil); errors.As(err, &said) {
+		return nil, said
+	}
+	if err != nil {
 		return nil, fault.New(fault.Unavailable, "the key that signs links cannot be used").
 			WithHint("remove %s: a new one will be made, and links that were given out will not work any more", filepath.Join(state, keyFile)).WithCause(err)
 	}
@@ -89,7 +95,7 @@ func readKey(file string) ([]byte, error) {
 			return nil, err
 		}
 	}
-	key, err := os.ReadFile(file)
+	key, _, err := auth.ReadPrivate(file)
 	if err == nil && len(key) != keyBytes {
 		err = fmt.Errorf("it has %d bytes and not %d", len(key), keyBytes)
 	}

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -216,6 +217,69 @@ func TestALinkOutlivesNeitherItsMakerNorItsSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.want(s.anyone("GET", mine.URL, ""), 404, fault.NotFound)
+}
+
+func TestALinkOfARevokedTokenIsRefused(t *testing.T) {
+	var alive error
+	var asked session.Owner
+	s := serve(t, func(c *Config) {
+		c.Alive = func(o session.Owner) error { asked = o; return alive }
+	})
+	s.put("f", "x")
+	l := s.link(`{"path":"f"}`)
+	alive = fault.New(fault.Denied, "the token was revoked")
+	if got := s.want(s.anyone("GET", l.URL, ""), 403, fault.Denied); asked != "alice" || strings.Contains(got.body, "revoked") {
+		t.Errorf("asked was about %q, and answered %s", asked, got.body)
+	}
+	alive = fault.New(fault.Unavailable, "the tokens cannot be read")
+	s.want(s.anyone("GET", l.URL, ""), 503, fault.Unavailable)
+	alive = nil // neither has used it
+	s.want(s.anyone("GET", l.URL, ""), 200, "")
+}
+
+func TestTheMakingOfALinkIsTold(t *testing.T) {
+	var told []Moved
+	s := serve(t, func(c *Config) { c.Moved = func(_ context.Context, m Moved) { told = append(told, m) } })
+	s.link(`{"path":"f","method":"PUT"}`)
+	s.do("POST", "/v1/sessions/s/links", strings.NewReader(`{"path":"../f"}`), "Content-Type", "application/json")
+	if len(told) != 2 || told[0] != (Moved{Owner: "alice", Session: "s", Path: "f", Write: true, Link: true}) || told[1].Path != "../f" || told[1].Err == nil {
+		t.Errorf("told was %+v", told)
+	}
+}
+
+func TestATokenThatDoesNotReachFilesIsAnsweredByWhoKnowsIt(t *testing.T) {
+	known := true
+	s := serve(t, func(c *Config) {
+		c.Beyond = func(w http.ResponseWriter, _ *http.Request, set string) bool {
+			if known {
+				http.Error(w, set, http.StatusTeapot)
+			}
+			return known
+		}
+	})
+	ask := func() answered { return s.do("GET", "/v1/sessions/s/files/f", nil, "X-Principal", "no files") }
+	if got := ask(); got.status != http.StatusTeapot || strings.TrimSpace(got.body) != toolSet {
+		t.Errorf("got %+v", got)
+	}
+	known = false
+	s.want(ask(), 403, fault.Denied)
+}
+
+func TestAKeyThatOthersCanReadIsRefused(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("modes say nothing there")
+	}
+	state := t.TempDir()
+	if _, err := OpenLinks(state); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(state, keyFile), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	_, err := OpenLinks(state)
+	if f := fault.Of(err); f == nil || f.Kind != fault.Unavailable || f.Message != "the file link-key in the state folder can be read or changed by other users" || f.Hint == "" {
+		t.Errorf("it says %v", err)
+	}
 }
 
 func TestALinkCountsForItsOwner(t *testing.T) {

@@ -1,0 +1,34 @@
+//go:build unix
+
+package auth
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"paddock/internal/fault"
+)
+
+// TestRootMakesNothingInTheFolderOfAnother: its owner could not read it, and
+// would let nobody in.
+func TestRootMakesNothingInTheFolderOfAnother(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives folders away")
+	}
+	dir := t.TempDir()
+	if err := os.Chown(dir, 4321, 4321); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := OpenTokens(dir).Create(Token{Name: "laptop"})
+	if fault.KindOf(err) != fault.Denied || !strings.Contains(err.Error(), "4321") {
+		t.Errorf("a token: %v", err)
+	}
+	if _, _, err := LocalToken(dir); fault.KindOf(err) != fault.Denied {
+		t.Errorf("the local token: %v", err)
+	}
+	if made, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(made) > 0 {
+		t.Errorf("there are %q, %v", made, err)
+	}
+}

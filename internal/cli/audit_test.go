@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"paddock/internal/audit"
+	"paddock/internal/auth"
+	"paddock/internal/sandbox/sandboxtest"
+)
+
+func TestAuditFindsWhatATokenDidByItsName(t *testing.T) {
+	state := t.TempDir()
+	_, made, err := auth.OpenTokens(state).Create(auth.Token{Name: "laptop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := audit.New(audit.Config{Dir: filepath.Join(state, "audit"), Transport: "http"})
+	for _, by := range []string{auth.OfToken + made.ID, "token:other", auth.Local} {
+		if err := log.Write(t.Context(), audit.Record{Action: audit.FileRead, Principal: by, Outcome: audit.Success}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, who := range []string{"laptop", made.ID, auth.OfToken + made.ID} {
+		r := command(t, newFake, "audit", "ls", "--principal", who, "--state-dir", state)
+		if r.code != 0 || strings.Count(r.stdout, "file_read") != 1 || !strings.Contains(r.stdout, auth.OfToken+made.ID) {
+			t.Errorf("by %s: got %+v", who, r)
+		}
+	}
+}
+
+// TestRootLeavesTheFolderOfAnotherAlone: the service could not go on with files
+// that root makes there.
+func TestRootLeavesTheFolderOfAnotherAlone(t *testing.T) {
+	sandboxtest.Require(t, "root", runtime.GOOS != "windows" && os.Geteuid() == 0, "only root gives folders away")
+	state := t.TempDir()
+	if err := os.Chown(state, 4321, 4321); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"token", "create", "laptop"}, {"token", "ls"}, {"session", "rm", "one"}} {
+		r := command(t, newFake, append(args, "--state-dir", state)...)
+		if r.code != exitFailed || !strings.HasPrefix(r.stderr, "paddock: error: the state folder belongs to the user 4321") || !strings.Contains(r.stderr, "runuser -u 4321") {
+			t.Errorf("%q: got %+v", args, r)
+		}
+	}
+	for _, name := range []string{"tokens.json", "auth.lock", "audit"} {
+		if _, err := os.Stat(filepath.Join(state, name)); err == nil {
+			t.Errorf("%s was made", name)
+		}
+	}
+}
