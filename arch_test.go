@@ -46,7 +46,7 @@ var mayImport = map[string][]string{
 	"tests/mcp/suite":                    {"internal/sandbox/sandboxtest"},
 	"tests/service":                      {},
 	"internal/web":                       {"internal/auth", "internal/fault"},
-	"internal/web/files":                 {"internal/auth", "internal/fault", "internal/session", "internal/workspace"},
+	"internal/web/files":                 {"internal/auth", "internal/fault", "internal/session", "internal/web", "internal/workspace"},
 	"internal/workspace":                 {"internal/fault"},
 }
 

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -97,4 +98,33 @@ func KindOf(err error) Kind {
 		return e.Kind
 	}
 	return ""
+}
+
+// Problem is a fault as programs and models read it.
+type Problem struct {
+	Code      Kind   `json:"code"`
+	Message   string `json:"message"`
+	Hint      string `json:"hint"`
+	Retryable bool   `json:"retryable"`
+	// RetryAfter are the seconds after which trying again makes sense; 0: not known.
+	RetryAfter int `json:"retry_after,omitempty"`
+}
+
+// ProblemOf describes an error. The cause is not in it.
+func ProblemOf(err error) Problem {
+	e := Of(err)
+	p := Problem{Code: e.Kind, Message: e.Message, Hint: e.Hint, Retryable: e.Retryable()}
+	if e.RetryAfter > 0 {
+		p.RetryAfter = max(1, int(math.Ceil(e.RetryAfter.Seconds())))
+	}
+	return p
+}
+
+// Line is the problem on one line.
+func (p Problem) Line() string {
+	s := string(p.Code) + ": " + p.Message
+	if p.Hint != "" {
+		s += " (" + p.Hint + ")"
+	}
+	return s
 }

@@ -182,7 +182,7 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 	}
 	owner, err := h.owner(r)
 	if err != nil {
-		refuseHTTP(w, http.StatusForbidden, refuse(nil, jsonrpc.CodeInvalidRequest, "%s", problemOf(err).line()))
+		refuseHTTP(w, http.StatusForbidden, refuse(nil, jsonrpc.CodeInvalidRequest, "%s", fault.ProblemOf(err).Line()))
 		return
 	}
 	release, ok := h.bodies.take(owner, r.ContentLength, h.config.MaxBody)
@@ -275,7 +275,7 @@ func (h *Handler) ofSession(w http.ResponseWriter, r *http.Request) {
 	}
 	owner, err := h.owner(r)
 	if err != nil {
-		refuseHTTP(w, http.StatusForbidden, refuse(nil, jsonrpc.CodeInvalidRequest, "%s", problemOf(err).line()))
+		refuseHTTP(w, http.StatusForbidden, refuse(nil, jsonrpc.CodeInvalidRequest, "%s", fault.ProblemOf(err).Line()))
 		return
 	}
 	ms := h.sessions.use(given, owner, h.scopeOf(r.Context()))

@@ -263,13 +263,13 @@ func endingOf(ctx context.Context) context.Context {
 
 // wireError is a fault as a protocol error, for what is no tool.
 func wireError(err error) error {
-	p := problemOf(err)
+	p := fault.ProblemOf(err)
 	code := int64(jsonrpc.CodeInternalError)
 	switch p.Code {
 	case fault.Invalid, fault.NotFound, fault.Denied, fault.Exhausted, fault.Unsupported:
 		code = jsonrpc.CodeInvalidParams
 	}
-	return &jsonrpc.Error{Code: code, Message: p.line(), Data: encoded(map[string]problem{"error": p})}
+	return &jsonrpc.Error{Code: code, Message: p.Line(), Data: encoded(map[string]fault.Problem{"error": p})}
 }
 
 // ofSDK keeps the SDK's chatter out of the log, and a client's mistakes too

@@ -285,7 +285,7 @@ func (l *lines) pass(m jsonrpc.Message) bool {
 	case <-l.deaf:
 	}
 	if req, ok := m.(*jsonrpc.Request); ok && req.IsCall() {
-		no := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: problemOf(errDraining).line()}
+		no := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fault.ProblemOf(errDraining).Line()}
 		return l.Write(context.Background(), &jsonrpc.Response{ID: req.ID, Error: no}) == nil
 	}
 	return true

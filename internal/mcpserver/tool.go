@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"slices"
 	"time"
 
@@ -184,40 +183,12 @@ func (s *Server) record(ctx context.Context, name string, c *call, took time.Dur
 	s.log.LogAttrs(ctx, level, "tool call", attrs...)
 }
 
-// problem is how a tool's failure looks in structured content.
-type problem struct {
-	Code      fault.Kind `json:"code"`
-	Message   string     `json:"message"`
-	Hint      string     `json:"hint"`
-	Retryable bool       `json:"retryable"`
-	// RetryAfter are the seconds after which trying again makes sense; 0: not known.
-	RetryAfter int `json:"retry_after,omitempty"`
-}
-
-func problemOf(err error) problem {
-	f := fault.Of(err)
-	p := problem{Code: f.Kind, Message: f.Message, Hint: f.Hint, Retryable: f.Retryable()}
-	if f.RetryAfter > 0 {
-		p.RetryAfter = max(1, int(math.Ceil(f.RetryAfter.Seconds())))
-	}
-	return p
-}
-
-// line is the problem on one line.
-func (p problem) line() string {
-	s := string(p.Code) + ": " + p.Message
-	if p.Hint != "" {
-		s += " (" + p.Hint + ")"
-	}
-	return s
-}
-
 // failure is the result of a tool that failed. The cause is not in it.
 func failure(err error) *mcp.CallToolResult {
-	p := problemOf(err)
+	p := fault.ProblemOf(err)
 	return &mcp.CallToolResult{
-		IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: p.line()}},
-		StructuredContent: map[string]problem{"error": p},
+		IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: p.Line()}},
+		StructuredContent: map[string]fault.Problem{"error": p},
 	}
 }
 

@@ -30,28 +30,28 @@ func TestEachClientsFileIsWhereItLooks(t *testing.T) {
 		{"claude-code", linux, "", "", "/home/me/.claude.json"},
 		{"claude-code", darwin, "CLAUDE_CONFIG_DIR=/c", "", "/c/.claude.json"},
 		{"claude-code", windows, "", "", `C:\Users\me\.claude.json`},
-		{"claude-code project", linux, "CLAUDE_CONFIG_DIR=/c", "", "/work/.mcp.json"},
+		{"claude-code project", linux, "CLAUDE_CONFIG_DIR=/c", "", "/project/.mcp.json"},
 		{"cursor", windows, `APPDATA=D:\roam`, "", `C:\Users\me\.cursor\mcp.json`},
-		{"cursor project", darwin, "", "", "/work/.cursor/mcp.json"},
+		{"cursor project", darwin, "", "", "/project/.cursor/mcp.json"},
 		{"vscode", linux, "", "", "/home/me/.config/Code/User/mcp.json"},
 		{"vscode", linux, "VSCODE_APPDATA=/v", "", "/v/Code/User/mcp.json"},
 		{"vscode", linux, "VSCODE_APPDATA=/v,VSCODE_PORTABLE=/p", "", "/p/user-data/User/mcp.json"},
 		{"vscode", darwin, "XDG_CONFIG_HOME=/x", "", "/Users/me/Library/Application Support/Code/User/mcp.json"},
 		{"vscode", windows, "", "", `C:\Users\me\AppData\Roaming\Code\User\mcp.json`},
-		{"vscode project", linux, "VSCODE_PORTABLE=/p", "", "/work/.vscode/mcp.json"},
+		{"vscode project", linux, "VSCODE_PORTABLE=/p", "", "/project/.vscode/mcp.json"},
 		{"codex", darwin, "", "", "/Users/me/.codex/config.toml"},
 		{"codex", linux, "CODEX_HOME=/c", "", "/c/config.toml"},
-		{"codex project", linux, "CODEX_HOME=/c", "", "/work/.codex/config.toml"},
+		{"codex project", linux, "CODEX_HOME=/c", "", "/project/.codex/config.toml"},
 		{"gemini", windows, "", "", `C:\Users\me\.gemini\settings.json`},
 		{"gemini", linux, "GEMINI_CLI_HOME=/g", "", "/g/.gemini/settings.json"},
-		{"gemini project", linux, "", "", "/work/.gemini/settings.json"},
+		{"gemini project", linux, "", "", "/project/.gemini/settings.json"},
 	} {
 		name, scope, _ := strings.Cut(c.client, " ")
 		if scope == "" {
 			scope = string(User)
 		}
 		place := Place{
-			Folder: "/work",
+			Folder: "/project",
 			Getenv: func(name string) string {
 				for e := range strings.SplitSeq(c.env, ",") {
 					if value, ok := strings.CutPrefix(e, name+"="); ok {

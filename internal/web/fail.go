@@ -3,21 +3,11 @@ package web
 import (
 	"encoding/json"
 	"errors"
-	"math"
 	"net/http"
 	"strconv"
 
 	"paddock/internal/fault"
 )
-
-// failure is an error as clients read it; seconds to wait, when that is known.
-type failure struct {
-	Code       fault.Kind `json:"code"`
-	Message    string     `json:"message"`
-	Hint       string     `json:"hint"`
-	Retryable  bool       `json:"retryable"`
-	RetryAfter int        `json:"retry_after,omitempty"`
-}
 
 // fail answers with an error, and logs what the operator should know of.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, rt route, err error) {
@@ -35,22 +25,29 @@ func answer(w http.ResponseWriter, r *http.Request, rt route, err error) {
 	if errors.As(err, &own) {
 		status = own.status
 	} else {
-		status = statusOf(f.Kind)
+		status = StatusOf(f.Kind)
 	}
-	e := failure{Code: f.Kind, Message: f.Message, Hint: f.Hint, Retryable: f.Retryable() && status != http.StatusRequestEntityTooLarge}
-	if f.RetryAfter > 0 {
-		e.RetryAfter = max(1, int(math.Ceil(f.RetryAfter.Seconds())))
-		w.Header().Set("Retry-After", strconv.Itoa(e.RetryAfter))
-	}
-	content := any(map[string]failure{"error": e})
+	e := Describe(w, err, status)
+	content := any(map[string]fault.Problem{"error": e})
 	if rt.mcp {
 		content = map[string]any{"jsonrpc": "2.0", "id": nil, "error": map[string]any{"code": rpcCode(f.Kind), "message": e.Message, "data": e}}
 	}
 	writeJSON(w, r, status, content)
 }
 
-// statusOf is the HTTP status of a kind of failure.
-func statusOf(k fault.Kind) int {
+// Describe gives an error as it stands in an answer with this status, and puts
+// into the header when to try again.
+func Describe(w http.ResponseWriter, err error, status int) fault.Problem {
+	p := fault.ProblemOf(err)
+	p.Retryable = p.Retryable && status != http.StatusRequestEntityTooLarge
+	if p.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(p.RetryAfter))
+	}
+	return p
+}
+
+// StatusOf is the HTTP status of a kind of failure.
+func StatusOf(k fault.Kind) int {
 	switch k {
 	case fault.Invalid:
 		return http.StatusBadRequest

@@ -4,12 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"math"
 	"net/http"
 	"os"
 	"strconv"
 
 	"paddock/internal/fault"
+	"paddock/internal/web"
 )
 
 // refusal is a fault with a status of its own.
@@ -23,15 +23,6 @@ func (r refusal) Error() string { return r.fault.Error() }
 // Unwrap leads to the fault.
 func (r refusal) Unwrap() error { return r.fault }
 
-// failure is an error as clients read it; retry_after are seconds.
-type failure struct {
-	Code       fault.Kind `json:"code"`
-	Message    string     `json:"message"`
-	Hint       string     `json:"hint"`
-	Retryable  bool       `json:"retryable"`
-	RetryAfter int        `json:"retry_after,omitempty"`
-}
-
 // fail answers with an error; what is the operator's business is logged.
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	f := fault.Of(err)
@@ -39,12 +30,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 		h.config.Log.WarnContext(r.Context(), "moving files failed", "error", f.Message, "cause", cause)
 	}
 	status := statusOf(err)
-	e := failure{Code: f.Kind, Message: f.Message, Hint: f.Hint, Retryable: f.Retryable() && status != http.StatusRequestEntityTooLarge}
-	if f.RetryAfter > 0 {
-		e.RetryAfter = max(1, int(math.Ceil(f.RetryAfter.Seconds())))
-		w.Header().Set("Retry-After", strconv.Itoa(e.RetryAfter))
-	}
-	answer(w, r, status, map[string]failure{"error": e})
+	answer(w, r, status, map[string]fault.Problem{"error": web.Describe(w, err, status)})
 }
 
 // statusOf is the HTTP status of an error: a limit that time lifts is 429, one
@@ -61,26 +47,10 @@ func statusOf(err error) int {
 		return http.StatusRequestTimeout
 	}
 	f := fault.Of(err)
-	switch f.Kind {
-	case fault.Invalid:
-		return http.StatusBadRequest
-	case fault.Denied:
-		return http.StatusForbidden
-	case fault.NotFound:
-		return http.StatusNotFound
-	case fault.Conflict:
-		return http.StatusConflict
-	case fault.Exhausted:
-		if f.RetryAfter > 0 {
-			return http.StatusTooManyRequests
-		}
+	if f.Kind == fault.Exhausted && f.RetryAfter == 0 {
 		return http.StatusInsufficientStorage
-	case fault.Unsupported:
-		return http.StatusNotImplemented
-	case fault.Unavailable, fault.Cancelled:
-		return http.StatusServiceUnavailable
 	}
-	return http.StatusInternalServerError
+	return web.StatusOf(f.Kind)
 }
 
 // answer writes JSON. What a handler said about a file's content goes.

@@ -87,9 +87,9 @@ type answered struct {
 }
 
 // fault gives the error that a response holds.
-func (a answered) fault(t *testing.T) failure {
+func (a answered) fault(t *testing.T) fault.Problem {
 	t.Helper()
-	var e struct{ Error failure }
+	var e struct{ Error fault.Problem }
 	if err := json.Unmarshal([]byte(a.body), &e); err != nil || e.Error.Code == "" || e.Error.Message == "" || a.head.Get("Content-Type") != "application/json" {
 		t.Errorf("no error: %d %s", a.status, a.body)
 	}
