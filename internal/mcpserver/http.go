@@ -229,9 +229,18 @@ func (h *Handler) postModern(w http.ResponseWriter, r *http.Request, m *message,
 	case m.Method == "subscriptions/listen":
 		h.listen(w, r, h.modern)
 	default:
-		acceptBoth(r)
-		h.modern.ServeHTTP(&spoken{ResponseWriter: w, id: m.ID}, r)
+		h.alone(w, r, m, h.modern)
 	}
+}
+
+// alone has the SDK serve a request that belongs to no session. What it runs
+// ends with the request, and with h.
+func (h *Handler) alone(w http.ResponseWriter, r *http.Request, m *message, sdk http.Handler) {
+	acceptBoth(r)
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	defer context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })()
+	sdk.ServeHTTP(&spoken{ResponseWriter: w, id: m.ID}, r.WithContext(context.WithValue(ctx, endingKey{}, ctx)))
 }
 
 func (h *Handler) postLegacy(w http.ResponseWriter, r *http.Request, m *message, owner session.Owner) {
@@ -243,8 +252,7 @@ func (h *Handler) postLegacy(w http.ResponseWriter, r *http.Request, m *message,
 		case h.callsOurs(r, m):
 			h.call(w, r, m, nil)
 		default:
-			acceptBoth(r)
-			h.plain.ServeHTTP(&spoken{ResponseWriter: w, id: m.ID}, r)
+			h.alone(w, r, m, h.plain)
 		}
 		return
 	}

@@ -329,24 +329,26 @@ func TestWhatStopsACall(t *testing.T) {
 	for name, c := range map[string]struct {
 		legacy bool
 		stop   func(headers []string, hangUp func())
+		odd    string // what makes the call the SDK's
 	}{
-		"a plain client hangs up":         {false, func(_ []string, hangUp func()) { hangUp() }},
-		"a client with a session ends it": {true, func(h []string, _ func()) { send(t, http.MethodDelete, url, "", h...) }},
+		"a plain client hangs up whose call is the SDK's": {false, func(_ []string, hangUp func()) { hangUp() }, `"taskId":5,`},
+		"a plain client hangs up":                         {false, func(_ []string, hangUp func()) { hangUp() }, ""},
+		"a client with a session ends it":                 {true, func(h []string, _ func()) { send(t, http.MethodDelete, url, "", h...) }, ""},
 		"a client with a session cancels the call": {true, func(h []string, _ func()) {
 			if r := post(t, url, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, h...); r.StatusCode != http.StatusAccepted {
 				t.Errorf("cancelled: %s", r.Status)
 			}
-		}},
+		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			owner := strings.ReplaceAll(name, " ", "-")
+			owner := strings.NewReplacer(" ", "-", "'", "").Replace(name)
 			headers := []string{"Owner: " + owner}
 			if c.legacy {
 				headers = initialize(t, url, headers...)
 			}
 			ctx, hangUp := context.WithCancel(t.Context())
 			defer hangUp()
-			r, _ := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(called(1, "x = 1\nsleep(20)", "")))
+			r, _ := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(strings.Replace(called(1, "x = 1\nsleep(20)", ""), `"name"`, c.odd+`"name"`, 1)))
 			r.Header.Set("Content-Type", "application/json")
 			for _, h := range headers {
 				name, value, _ := strings.Cut(h, ": ")

@@ -90,8 +90,8 @@ func (h *Handler) asTask(ctx context.Context, a *reply, c *call, t tool, from Ca
 		return
 	case <-timer.C:
 	}
-	if !stop() { // the client has gone meanwhile
-		<-done
+	if !stop() { // it is being stopped
+		a.result(<-done)
 		return
 	}
 	owner, err := h.server.bind(ctx, from)
