@@ -20,9 +20,6 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, rt route, 
 	case s.config.Dev:
 		return &auth.Principal{ID: auth.Local, Name: auth.Local}, nil
 	}
-	if err := s.failures.refuse(from.client, time.Now()); err != nil {
-		return nil, err
-	}
 	token, err := auth.BearerToken(r.Header)
 	if err == nil {
 		var p *auth.Principal
@@ -31,7 +28,11 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, rt route, 
 			return p, nil
 		}
 	}
+	full := s.failures.refuse(from.client, time.Now())
 	s.failed(r.Context(), from, err)
+	if full != nil && fault.KindOf(err) == fault.Denied {
+		return nil, full
+	}
 	return nil, s.challenge(w, r, err)
 }
 

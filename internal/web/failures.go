@@ -11,7 +11,8 @@ import (
 
 const (
 	// maxFailures is how many requests of an address may be refused in a minute
-	// before nothing that comes from it is looked at any more.
+	// before the answer is to wait. Who has a token comes in all the same: an
+	// address is shared by all of a machine, or of a house.
 	maxFailures = 300
 	// maxFailing bounds the addresses that are remembered; further ones count as
 	// one. An IPv6 address counts with all of its network of 64 bits, which
