@@ -42,7 +42,7 @@ func TestJavaScriptPrograms(t *testing.T) {
 
 func (c cell) run(t *testing.T, in sandbox.Instance) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	exit, err := in.Run(ctx, sandbox.Command{Code: c.code, Language: c.language, Stdout: &stdout, Stderr: &stderr})
