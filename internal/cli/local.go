@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"paddock/internal/auth"
+	"paddock/internal/fault"
 )
 
 // localUser lets this machine's user in, with the token of the state folder.
@@ -18,6 +19,9 @@ type localUser struct {
 
 // Verify implements [auth.Verifier].
 func (l *localUser) Verify(ctx context.Context, token string) (*auth.Principal, error) {
+	if l.token == nil { // it could not be had, and the server ends
+		return nil, fault.New(fault.Unavailable, "the server is ending")
+	}
 	return l.token.Verify(ctx, token)
 }
 

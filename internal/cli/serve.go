@@ -254,6 +254,7 @@ func (p *program) addHandlers(wc *web.Config, o *parts, ready *readiness, refuse
 		return nil, fmt.Errorf("making the MCP endpoint: %w", err)
 	}
 	moved, err := files.New(files.Config{
+		Named:    server.Named,
 		Sessions: o.sessions, Links: links, Base: web.BaseURL, Log: p.log, Moved: o.movedFile, Alive: p.alive(), Beyond: beyondScope(refuse),
 		Admit: func(owner session.Owner) (func(), error) { return o.admit(context.Background(), string(owner), false) },
 	})

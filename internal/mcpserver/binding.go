@@ -72,6 +72,7 @@ type defaults struct {
 type slot struct {
 	making sync.Mutex // held while the session is made, so that it is made once
 	id     session.ID // guarded by defaults.mu; empty: there is none
+	named  bool       // likewise: a client has named it
 }
 
 // get gives the default session of b; empty: there is none (yet).
@@ -107,7 +108,7 @@ func (d *defaults) make(b Bound, create func() (session.ID, error)) (session.ID,
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s.id = id
+	s.id, s.named = id, false
 	return id, nil
 }
 
@@ -120,12 +121,23 @@ func (d *defaults) forget(b Bound, id session.ID) {
 	}
 }
 
+// named says that a client has named a session, which may be somebody's default.
+func (d *defaults) named(owner session.Owner, id session.ID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for b, s := range d.slots {
+		if b.Owner == owner && s.id == id {
+			s.named = true
+		}
+	}
+}
+
 // drop forgets b altogether, as nobody will ask for it again, and gives the
-// session that it had; empty: none.
+// session that it had, unless a client has named that; empty: none.
 func (d *defaults) drop(b Bound) (id session.ID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if s := d.slots[b]; s != nil {
+	if s := d.slots[b]; s != nil && !s.named {
 		id = s.id
 	}
 	delete(d.slots, b)
@@ -160,16 +172,24 @@ func (p *passing) named(owner session.Owner, id session.ID) {
 	p.setLocked(owner, slices.DeleteFunc(p.byOwner[owner], func(other session.ID) bool { return other == id }))
 }
 
-// take gives the oldest one of an owner, and forgets it.
-func (p *passing) take(owner session.Owner) (session.ID, bool) {
+// of gives those of an owner, the oldest first.
+func (p *passing) of(owner session.Owner) []session.ID {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.byOwner[owner])
+}
+
+// claim forgets one, and tells whether nobody has named it meanwhile.
+func (p *passing) claim(owner session.Owner, id session.ID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	ids := p.byOwner[owner]
-	if len(ids) == 0 {
-		return "", false
+	i := slices.Index(ids, id)
+	if i < 0 {
+		return false
 	}
-	p.setLocked(owner, ids[1:])
-	return ids[0], true
+	p.setLocked(owner, slices.Delete(ids, i, i+1))
+	return true
 }
 
 func (p *passing) setLocked(owner session.Owner, ids []session.ID) {
@@ -180,20 +200,22 @@ func (p *passing) setLocked(owner session.Owner, ids []session.ID) {
 	}
 }
 
+// Named says that a client uses a session by its id, in whatever way: it never
+// makes room for others.
+func (s *Server) Named(owner session.Owner, id session.ID) {
+	s.passing.named(owner, id)
+	s.defaults.named(owner, id)
+}
+
 // makeRoom ends one of an owner's passing sessions in which nothing runs, and
 // tells whether there was one.
 func (s *Server) makeRoom(ctx context.Context, owner session.Owner) bool {
-	for range mostPassing {
-		id, ok := s.passing.take(owner)
-		if !ok {
-			return false
-		}
+	for _, id := range s.passing.of(owner) {
 		info, err := s.config.Sessions.Info(owner, id)
-		switch {
-		case err != nil: // it has gone
-		case info.State == session.Running || info.State == session.Queued:
-			s.passing.add(owner, id)
-		case s.config.Sessions.Destroy(ctx, owner, id) == nil:
+		if err == nil && (info.State == session.Running || info.State == session.Queued) {
+			continue
+		}
+		if s.passing.claim(owner, id) && err == nil && s.config.Sessions.Destroy(ctx, owner, id) == nil {
 			return true
 		}
 	}
@@ -206,7 +228,7 @@ func (s *Server) makeRoom(ctx context.Context, owner session.Owner) bool {
 func (c *call) inSession(ctx context.Context, given session.ID, settings session.Settings, f func(session.ID) error) error {
 	if given != "" {
 		c.session = given
-		c.server.passing.named(c.bound.Owner, given)
+		c.server.Named(c.bound.Owner, given)
 		return f(given)
 	}
 	s := c.server
@@ -217,6 +239,9 @@ func (c *call) inSession(ctx context.Context, given session.ID, settings session
 			return err
 		}
 		c.session = id
+		if c.bound.Default == "" {
+			defer s.passing.add(c.bound.Owner, id) // not before: it is in use
+		}
 		err = f(id)
 		if id != had || fault.KindOf(err) != fault.NotFound || !s.gone(c.bound.Owner, id) {
 			return err
@@ -245,11 +270,7 @@ func (c *call) open(ctx context.Context, settings session.Settings) (session.ID,
 		return info.ID, err
 	}
 	if c.bound.Default == "" {
-		id, err := create()
-		if err == nil {
-			s.passing.add(owner, id)
-		}
-		return id, err
+		return create()
 	}
 	return c.server.defaults.make(c.bound, create)
 }

@@ -147,6 +147,9 @@ func cancelExecution(_ context.Context, c *call, in cancelInput) (cancelled, ans
 	if id == "" {
 		return cancelled{Reason: "nothing has run yet"}, answer{}, nil
 	}
+	if in.session != "" {
+		c.server.Named(c.bound.Owner, id)
+	}
 	c.session, c.execution = id, in.execution
 	n, err := c.server.config.Sessions.Cancel(c.bound.Owner, id, in.execution)
 	if err != nil && (in.session != "" || fault.KindOf(err) != fault.NotFound) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -142,7 +143,7 @@ func (h *Handler) Close() {
 	}
 	if h.tasks != nil {
 		h.tasks.running.Wait()
-		_ = h.tasks.lock.Unlock() // the process's end does it too
+		_ = errors.Join(h.tasks.lock.Unlock(), os.Remove(h.tasks.lock.Path())) // the next process does it too
 	}
 }
 
@@ -191,11 +192,17 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 		refuseHTTP(w, http.StatusTooManyRequests, refuse(nil, jsonrpc.CodeInvalidRequest, "exhausted: too many large requests at once; try again in a second"))
 		return
 	}
-	defer release()
+	defer func() { release() }()
 	body, no := h.read(w, r)
 	if no != nil {
 		refuseHTTP(w, no.status(), no)
 		return
+	}
+	if r.ContentLength < 0 { // now it is known how long it is
+		release()
+		if release, ok = h.bodies.take(owner, int64(len(body)), h.config.MaxBody); !ok {
+			release = func() {} // it is here already
+		}
 	}
 	m, no := h.decode(body)
 	if no != nil {

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"reflect"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -650,6 +651,72 @@ func TestPlainCallsNeverRunOutOfSessions(t *testing.T) {
 	}
 	if body := bodyOf(t, post(t, url, again)); !strings.Contains(body, `"result":"1"`) {
 		t.Errorf("a session that was named is gone: %s", body)
+	}
+}
+
+func TestNoCallLosesItsSessionToAnother(t *testing.T) {
+	s := newServer(t, Config{Binding: ownedByHeader}, session.Config{MaxPerOwner: 8})
+	_, url := overHTTP(t, s, HTTPConfig{})
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			for range 30 {
+				body := bodyOf(t, post(t, url, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write_file","arguments":{"path":"a","content":"b"}}}`))
+				if strings.Contains(body, `"isError":true`) {
+					t.Error(body)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// A session that was read by its id, or named while it was an MCP session's, is
+// in use.
+func TestWhatIsNamedMakesNoRoom(t *testing.T) {
+	s := newServer(t, Config{Binding: ownedByHeader}, session.Config{MaxPerOwner: 3})
+	_, url := overHTTP(t, s, HTTPConfig{})
+	write := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write_file","arguments":{"path":"a","content":"b"%s}}}`
+	idOfResult := func(body string) string {
+		_, rest, _ := strings.Cut(body, `"session_id":"`)
+		id, _, _ := strings.Cut(rest, `"`)
+		return id
+	}
+	read := idOfResult(bodyOf(t, post(t, url, fmt.Sprintf(write, ""))))
+	reading := `{"jsonrpc":"2.0","id":2,"method":"resources/read","params":{"uri":"paddock://sessions/` + read + `/files/a"}}`
+	post(t, url, reading)
+	legacy := initialize(t, url)
+	named := idOfResult(bodyOf(t, post(t, url, fmt.Sprintf(write, ""), legacy...)))
+	post(t, url, fmt.Sprintf(write, `,"session_id":"`+named+`"`), legacy...)
+	send(t, http.MethodDelete, url, "", legacy...)
+	for range 5 {
+		post(t, url, fmt.Sprintf(write, ""))
+	}
+	if body := bodyOf(t, post(t, url, reading)); !strings.Contains(body, `"contents"`) {
+		t.Errorf("what was read is gone: %s", body)
+	}
+	if body := bodyOf(t, post(t, url, fmt.Sprintf(write, `,"session_id":"`+named+`"`))); strings.Contains(body, `"isError":true`) {
+		t.Errorf("what was named is gone: %s", body)
+	}
+}
+
+func TestABodyOfUnknownLengthIsHeldForWhatItIs(t *testing.T) {
+	s, h, url := newHTTP(t, HTTPConfig{})
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, url, io.MultiReader(strings.NewReader(called(1, "sleep(20)", ""))))
+	r.Header.Set("Content-Type", "application/json")
+	go func() {
+		if resp, err := http.DefaultClient.Do(r); err == nil {
+			resp.Body.Close()
+		}
+	}()
+	waitFor(t, "it runs", func() bool {
+		all, _ := s.config.Sessions.List("")
+		return len(all) == 1 && all[0].State == session.Running
+	})
+	h.bodies.mu.Lock()
+	defer h.bodies.mu.Unlock()
+	if h.bodies.all != 0 {
+		t.Errorf("%d bytes are in hand", h.bodies.all)
 	}
 }
 

@@ -73,6 +73,7 @@ func (s *Server) readResource(ctx context.Context, req *mcp.ReadResourceRequest)
 	if err != nil {
 		return nil, wireError(err)
 	}
+	s.Named(b.Owner, id)
 	got, err := tree.ReadAll(file, maxResource)
 	if s.config.Touched != nil {
 		s.config.Touched(ctx, b.Owner, id, file, false, err)

@@ -37,8 +37,12 @@ const (
 	mostTaskBytes = 64 << 20
 )
 
-// newTask begins the name of a file that is being written.
-const newTask = "new-"
+// What is not a task begins so, and goes on with the name of its process: a file
+// that is being written, and a lock.
+const (
+	newTask  = "new-"
+	taskLock = "lock-"
+)
 
 // The states of a task.
 const (
@@ -65,7 +69,8 @@ type tasks struct {
 	log *slog.Logger
 	ctx context.Context // what runs is cancelled at its end
 
-	lock    *flock.Flock   // held while this process lives, if it is the first on the folder
+	writer  string         // this process's name in records
+	lock    *flock.Flock   // writer's, held while this process lives
 	running sync.WaitGroup // those that have not settled
 
 	mu   sync.Mutex // guards what follows, and the files
@@ -84,6 +89,7 @@ type task struct {
 type taskRecord struct {
 	ID      string          `json:"id"`
 	Owner   session.Owner   `json:"owner"`
+	Writer  string          `json:"writer"` // whose process it runs in
 	Tool    string          `json:"tool"`
 	Status  string          `json:"status"`
 	Created time.Time       `json:"created"`
@@ -99,15 +105,15 @@ type taskError struct {
 }
 
 // openTasks reads the tasks of a folder, which is made when it is not there.
-// What ran when paddock ended has failed, unless another process has the
-// folder: then it may run still, and is that one's.
+// What ran in a process that has ended has failed; what runs in another one is
+// that one's.
 func openTasks(ctx context.Context, dir string, log *slog.Logger) (*tasks, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the tasks' folder: %w", err)
 	}
-	t := &tasks{dir: dir, log: log, ctx: ctx, byID: map[string]*task{}, lock: flock.New(filepath.Join(dir, "lock"))}
-	first, err := t.lock.TryLock()
-	if err != nil {
+	t := &tasks{dir: dir, log: log, ctx: ctx, byID: map[string]*task{}, writer: rand.Text()}
+	t.lock = flock.New(t.lockOf(t.writer))
+	if ok, err := t.lock.TryLock(); err != nil || !ok {
 		return nil, fault.New(fault.Unavailable, "the tasks' folder cannot be used").WithHint("check that %s can be written", dir).WithCause(err)
 	}
 	entries, err := os.ReadDir(dir)
@@ -116,10 +122,10 @@ func openTasks(ctx context.Context, dir string, log *slog.Logger) (*tasks, error
 	}
 	for _, e := range entries {
 		id, ok := strings.CutSuffix(e.Name(), ".json")
-		if first && strings.HasPrefix(e.Name(), newTask) {
-			_ = os.Remove(filepath.Join(dir, e.Name())) // what a crash has left
-		}
 		if !ok || !taskID.MatchString(id) {
+			if writer := writerOf(e.Name()); writer != "" && t.dead(writer) {
+				_ = os.Remove(filepath.Join(dir, e.Name())) // what it has left
+			}
 			continue
 		}
 		k := &task{}
@@ -127,7 +133,7 @@ func openTasks(ctx context.Context, dir string, log *slog.Logger) (*tasks, error
 			log.Warn("a task cannot be read", "task", id, "cause", err)
 			continue
 		}
-		if k.Status == taskWorking && !first {
+		if k.Status == taskWorking && !t.dead(k.Writer) {
 			continue
 		}
 		k.Result = nil
@@ -145,11 +151,40 @@ func openTasks(ctx context.Context, dir string, log *slog.Logger) (*tasks, error
 	return t, nil
 }
 
+// writerOf gives the process that a file which is no task belongs to; empty: none.
+func writerOf(name string) string {
+	for _, prefix := range []string{newTask, taskLock} {
+		if rest, ok := strings.CutPrefix(name, prefix); ok {
+			writer, _, _ := strings.Cut(rest, "-")
+			return writer
+		}
+	}
+	return ""
+}
+
+func (t *tasks) lockOf(writer string) string { return filepath.Join(t.dir, taskLock+writer) }
+
+// dead tells whether a process has ended: its lock can be had.
+func (t *tasks) dead(writer string) bool {
+	if writer == t.writer {
+		return false
+	}
+	if !taskID.MatchString(writer) {
+		return true
+	}
+	l := flock.New(t.lockOf(writer))
+	ok, err := l.TryLock()
+	if ok {
+		_ = errors.Join(l.Unlock(), os.Remove(t.lockOf(writer))) // nobody asks for it again
+	}
+	return ok && err == nil
+}
+
 // create makes a task of a call that runs: done gives its result, once. When
 // create returns, the task is on disk.
 func (t *tasks) create(owner session.Owner, tool string, cancel context.CancelCauseFunc, done <-chan *mcp.CallToolResult) (map[string]any, error) {
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	k := &task{taskRecord: taskRecord{ID: rand.Text(), Owner: owner, Tool: tool, Status: taskWorking, Created: now, Updated: now}, cancel: cancel}
+	k := &task{taskRecord: taskRecord{ID: rand.Text(), Owner: owner, Writer: t.writer, Tool: tool, Status: taskWorking, Created: now, Updated: now}, cancel: cancel}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := t.makeRoom(owner, now); err != nil {
@@ -277,7 +312,7 @@ func (t *tasks) read(id string) (r taskRecord, err error) {
 
 // write puts a record in place, whole or not at all.
 func (t *tasks) write(r taskRecord) error {
-	f, err := os.CreateTemp(t.dir, newTask+"*")
+	f, err := os.CreateTemp(t.dir, newTask+t.writer+"-*")
 	if err != nil {
 		return err
 	}
@@ -342,7 +377,7 @@ func (t *tasks) answer(r *http.Request, m *message, owner session.Owner) (map[st
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	k := t.byID[m.Params.TaskID]
+	k := t.find(m.Params.TaskID)
 	if k == nil || k.Owner != owner { // what is another owner's does not exist
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no such task"}
 	}
@@ -356,6 +391,19 @@ func (t *tasks) answer(r *http.Request, m *message, owner session.Owner) (map[st
 		}
 	}
 	return map[string]any{}, nil
+}
+
+// find gives a task, also one of another process's, which only that one can
+// cancel; nil: there is none. t.mu is held.
+func (t *tasks) find(id string) *task {
+	if k := t.byID[id]; k != nil || !taskID.MatchString(id) {
+		return k
+	}
+	r, err := t.read(id)
+	if err != nil || r.ID != id {
+		return nil
+	}
+	return &task{taskRecord: r}
 }
 
 // get is a task with what came of it; t.mu is held.

@@ -44,6 +44,9 @@ type Config struct {
 	// Beyond answers a request that needs a tool set which its token does not
 	// reach, and tells whether it has; nil: nobody does, and it is refused here.
 	Beyond func(w http.ResponseWriter, r *http.Request, set string) bool
+	// Named is told of each session that a request is about, before it is served;
+	// nil: nobody is.
+	Named func(session.Owner, session.ID)
 	// Moved is told of each file or archive that was asked for and may be, and of
 	// each link that is made; nil: nobody is.
 	Moved func(context.Context, Moved)
@@ -168,7 +171,7 @@ func (t target) serve(w http.ResponseWriter, r *http.Request, what string) error
 	if err := only(w, r, methods...); err != nil {
 		return err
 	}
-	tree, err := t.config.Sessions.Files(t.owner, t.id)
+	tree, err := t.files()
 	if err != nil {
 		return err
 	}
@@ -177,6 +180,15 @@ func (t target) serve(w http.ResponseWriter, r *http.Request, what string) error
 		t.moved(r, err)
 	}
 	return err
+}
+
+// files are those of the session.
+func (t target) files() (*workspace.Tree, error) {
+	tree, err := t.config.Sessions.Files(t.owner, t.id)
+	if err == nil && t.config.Named != nil {
+		t.config.Named(t.owner, t.id)
+	}
+	return tree, err
 }
 
 // only refuses other methods than these.

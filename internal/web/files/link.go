@@ -91,11 +91,11 @@ func (h *Handler) serveLink(w http.ResponseWriter, r *http.Request, token string
 		}
 		defer release()
 	}
-	tree, err := h.config.Sessions.Files(permit.Owner, permit.Session)
+	t := target{Handler: h, owner: permit.Owner, id: permit.Session, path: permit.Path}
+	tree, err := t.files()
 	if err != nil {
 		return err
 	}
-	t := target{Handler: h, owner: permit.Owner, id: permit.Session, path: permit.Path}
 	if r.Method == http.MethodPut {
 		if err := checkUpload(r); err != nil {
 			return err
