@@ -1,0 +1,50 @@
+package mcpserver
+
+import (
+	"sync"
+
+	"paddock/internal/session"
+)
+
+// Bounds of the large bodies that are in hand at the same time, in bytes. One
+// that is larger than small costs its memory several times while it is decoded.
+const (
+	smallBody   = 64 << 10
+	ownerBodies = 32 << 20
+	allBodies   = 128 << 20
+)
+
+// bodies counts the large bodies in hand.
+type bodies struct {
+	mu    sync.Mutex // guards what follows
+	all   int64
+	owner map[session.Owner]int64
+}
+
+// take takes a body of so many bytes (-1: at most as many as may be) in hand.
+func (b *bodies) take(owner session.Owner, length, most int64) (release func(), ok bool) {
+	if length < 0 {
+		length = most
+	}
+	if length <= smallBody {
+		return func() {}, true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if own := b.owner[owner]; own > 0 && own+length > ownerBodies || b.all > 0 && b.all+length > allBodies {
+		return nil, false
+	}
+	if b.owner == nil {
+		b.owner = map[session.Owner]int64{}
+	}
+	b.all += length
+	b.owner[owner] += length
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.all -= length
+		if b.owner[owner] -= length; b.owner[owner] == 0 {
+			delete(b.owner, owner)
+		}
+	}, true
+}
