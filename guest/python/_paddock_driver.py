@@ -5,8 +5,8 @@ names of its own: a program that changes json, builtins or sys.stdout, or puts
 a json.py into its workspace, changes nothing here. A program that goes looking
 for the driver in memory can break its own session and nothing else.
 """
+import _random
 import ast
-import asyncio
 import builtins
 import contextvars
 import gc
@@ -18,6 +18,7 @@ import random
 import sys
 import tempfile
 import types
+import uuid
 
 import _paddock
 import _paddock_display
@@ -52,6 +53,10 @@ _CO_COROUTINE = inspect.CO_COROUTINE
 _ModuleType = types.ModuleType
 _FunctionType, _BuiltinFunctionType = types.FunctionType, types.BuiltinFunctionType
 _names_in = types.ModuleType.__dict__["__dict__"].__get__  # asks no module for anything
+_modules, _urandom, _set = sys.modules, os.urandom, object.__setattr__
+_generator, _seed = random._inst, _random.Random.seed
+_reseed_sqlite, _give_up = _paddock.reseed, _paddock_loop.give_up
+_seeded = {"random": random, "uuid": uuid, "tempfile": tempfile}
 
 main = types.ModuleType("__main__")
 main.__dict__["__builtins__"] = builtins
@@ -90,8 +95,14 @@ class Driver:
             cwd = "/"
             os.chdir(cwd)
         sys.path[:] = [cwd] + [p for p in sys.path if p.startswith("/lib/")]
-        random.seed(request["seed"] + os.urandom(16).hex())
-        tempfile._name_sequence = None
+        reseed(request["seed"])
+        return {"status": "ok"}
+
+    def awaken(self, request):
+        """Makes an interpreter that is a copy of an earlier one, or of another, one of its own."""
+        reseed(request["seed"])
+        self.abandon()
+        _give_up()
         return {"status": "ok"}
 
     def prelude(self, request):
@@ -287,6 +298,39 @@ class Driver:
                 pass  # the program's own stream, or one that it closed
 
 
+def reseed(seed):
+    """Has everything that draws random numbers, or remembers some, begin anew."""
+    _reseed_sqlite()
+    _seed_generator(_generator, seed)
+    for name, module in _seeded.items():
+        try:
+            now = _modules.get(name)
+            for each in (module,) if now is module else (module, now):  # a program may have imported it again
+                _begin_anew(each, seed)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            pass  # what the program put there is no module, or has other names
+
+
+def _begin_anew(module, seed):
+    names = _names_in(module)
+    for name in "_node", "_last_timestamp", "_name_sequence":
+        if name in names:
+            names[name] = None
+    generator = names.get("_inst")
+    if generator is not None and generator is not _generator:
+        _seed_generator(generator, seed)
+
+
+def _seed_generator(generator, seed):
+    _seed(generator, int(seed + _urandom(32).hex(), 16))
+    try:
+        _set(generator, "gauss_next", None)
+    except BaseException:
+        pass  # the program forbade it
+
+
 def _ended(stream):
     """Tells whether a stream has been closed, or detached from what it wrote to."""
     try:
@@ -301,7 +345,7 @@ def _ended(stream):
 
 driver = Driver()
 REQUESTS = {
-    name: getattr(driver, name) for name in ("start", "prelude", "exec", "resume", "interrupt", "inspect")
+    name: getattr(driver, name) for name in ("start", "awaken", "prelude", "exec", "resume", "interrupt", "inspect")
 }
 
 
@@ -323,6 +367,8 @@ def handle(request):
             if answer is not None and answer["status"] == "waiting":
                 request, answer = {"op": "interrupt"}, None
                 continue
+            if request["op"] == "awaken":
+                continue  # it has to come to its end
             if answer is None:
                 answer = driver.outcome
             if answer is None:

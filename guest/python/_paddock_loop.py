@@ -7,11 +7,18 @@ nothing of the host.
 """
 import asyncio
 import asyncio.base_events
+import asyncio.events
 import time
+import weakref
 
 __builtins__ = __builtins__.copy()  # what the program makes of them is its own affair
 
-_sleep = time.sleep
+_sleep, _ref = time.sleep, weakref.ref
+_all_tasks, _Task = asyncio.all_tasks, asyncio.Task
+_set_running_loop = asyncio.events._set_running_loop
+_loops = []  # references to those that are alive
+
+ROUNDS = 100  # of a loop: how long tasks that are given up may clean up
 
 NEVER = "the program waits for something that can never happen: nothing is scheduled that could wake it"
 
@@ -47,6 +54,7 @@ class Loop(asyncio.base_events.BaseEventLoop):
     def __init__(self):
         super().__init__()
         self._selector = _Idle()
+        _loops[:] = [ref for ref in _loops if ref() is not None] + [_ref(self)]
 
     def _process_events(self, events):
         pass
@@ -62,7 +70,7 @@ class Loop(asyncio.base_events.BaseEventLoop):
         self._selector.stepping = True
         # An interrupt may have hit the last step's own end.
         self._thread_id = None
-        asyncio.events._set_running_loop(None)
+        _set_running_loop(None)
         try:
             self._run_forever_setup()
             while not task.done():
@@ -82,6 +90,78 @@ class Loop(asyncio.base_events.BaseEventLoop):
         if not self._scheduled:
             raise Deadlock(NEVER)
         return self._scheduled[0].when() - self.time()
+
+
+def give_up():
+    """Ends whatever waits in any loop: of what is pending now nothing runs later.
+
+    Tasks are cancelled and may clean up as far as that needs no waiting; timers
+    and callbacks are forgotten. Nothing that a program did makes it fail.
+    """
+    for ref in list(_loops):
+        loop = ref()
+        if loop is None:
+            continue
+        tasks = []
+        try:
+            tasks = [task for task in _all_tasks(loop) if not task.done()]
+            _forget(loop, but=_is_step)
+            for task in tasks:
+                task.cancel()
+            _run(loop)
+        except BaseException:
+            pass  # the program's code, what it made of asyncio, or an interrupt: they end all the same
+        for task in tasks:
+            _close(task)
+        try:
+            _forget(loop)
+        except BaseException:
+            pass  # it has no such lists any more: nothing can run in it
+
+
+def _forget(loop, but=None):
+    """Takes all timers out of a loop, and the callbacks that are ready but for some."""
+    loop._scheduled.clear()
+    loop._timer_cancelled_count = 0
+    stay = [handle for handle in loop._ready if but and but(handle)]
+    loop._ready.clear()
+    loop._ready.extend(stay)
+
+
+def _is_step(handle):
+    """Tells whether a callback goes on with a task: one that is cancelled needs it."""
+    try:
+        return issubclass(type(handle._callback.__self__), _Task)
+    except AttributeError:
+        return False
+
+
+def _run(loop):
+    if not loop._ready:
+        return
+    loop._thread_id = None
+    _set_running_loop(None)
+    selector = loop._selector
+    selector.stepping = True
+    try:
+        loop._run_forever_setup()
+        for _ in range(ROUNDS):
+            if not loop._ready:
+                break
+            loop._run_once()
+    finally:
+        loop._run_forever_cleanup()
+        selector.stepping = False
+
+
+def _close(task):
+    """Ends a task that did not take being cancelled for an end."""
+    try:
+        if not task.done():
+            task._log_destroy_pending = False
+            task.get_coro().close()
+    except BaseException:
+        pass  # it does not take this either: its loop has forgotten it
 
 
 class Policy(asyncio.DefaultEventLoopPolicy):

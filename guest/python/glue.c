@@ -31,10 +31,12 @@
 #include "internal/pycore_runtime.h"
 
 #include <signal.h>
+#include <sqlite3.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define EXPORT(name) __attribute__((export_name(#name), visibility("default"))) name
 #define IMPORT(name) __attribute__((import_module("paddock"), import_name(#name)))
@@ -92,8 +94,41 @@ static PyObject *unraisable(PyObject *self, PyObject *what)
     return PyObject_CallOneArg(usual, what);
 }
 
+/*
+ * SQLite would take its seed from /dev/urandom, which is not here, and for lack
+ * of that from the second: two interpreters drew the same numbers. Now it asks
+ * the host.
+ */
+static int random_bytes(sqlite3_vfs *vfs, int n, char *to)
+{
+    enum { AT_ONCE = 256 }; /* what getentropy gives */
+    for (int done = 0; done < n; done += AT_ONCE) {
+        if (getentropy(to + done, n - done < AT_ONCE ? n - done : AT_ONCE) != 0) {
+            abort(); /* never: WASI has it */
+        }
+    }
+    return n;
+}
+
+static int seed_sqlite(void)
+{
+    sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
+    if (vfs == NULL) {
+        return 1;
+    }
+    vfs->xRandomness = random_bytes;
+    return 0;
+}
+
+static PyObject *reseed(PyObject *self, PyObject *none)
+{
+    sqlite3_randomness(0, NULL);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"call", paddock_call, METH_O, "call(bytes) -> bytes: one message to the host"},
+    {"reseed", reseed, METH_NOARGS, "has SQLite draw a new seed"},
     {"unraisable", unraisable, METH_O, "sys.unraisablehook"},
     {NULL},
 };
@@ -186,7 +221,7 @@ static int start(void)
 int32_t EXPORT(pd_init)(void)
 {
     PyImport_AppendInittab("_paddock", init_module);
-    return start();
+    return seed_sqlite() || start();
 }
 
 void *EXPORT(pd_alloc)(int32_t n) { return malloc(n > 0 ? (size_t)n : 1); }

@@ -31,6 +31,7 @@ sys.path.insert(0, HERE)
 sys.modules["_paddock"] = types.ModuleType("_paddock")
 sys.modules["_paddock"].call = lambda message: host_call(message)
 sys.modules["_paddock"].unraisable = sys.unraisablehook
+sys.modules["_paddock"].reseed = lambda: None
 
 import _paddock_driver
 import _paddock_errors
@@ -787,6 +788,170 @@ await asyncio.sleep(0)""")
     def test_a_task_factory_of_the_programs(self):
         self.gives("import asyncio\nasyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory); await asyncio.sleep(0)")
         self.gives("await asyncio.sleep(0.001, 3)", "3")
+
+
+class Awaken(Case):
+    """An interpreter that is a copy of an earlier one, or of another."""
+
+    def awaken(self, seed="00" * 32):
+        outcome = self.guest.ask(op="awaken", seed=seed)
+        self.assertEqual(outcome, {"status": "ok"})
+        return outcome
+
+    def test_random_numbers_are_others(self):
+        self.exec("""
+import random, tempfile, uuid
+next(tempfile._get_candidate_names()); random.gauss(); random.seed(5); random.gauss()
+state, names, clock = random.getstate(), tempfile._name_sequence, (12345, 67890)
+names._rng = random.Random(7)""")
+        code = "random.random(), random.gauss(), random.getrandbits(48), next(tempfile._get_candidate_names()), uuid._node is clock[0], uuid._last_timestamp is clock[1]"
+        earlier = "random.setstate(state); tempfile._name_sequence = names; uuid._node, uuid._last_timestamp = clock"
+        self.exec(earlier)
+        drawn = [self.exec(code)["result"]]
+        for _ in range(2):
+            self.exec(earlier)
+            self.awaken()  # even with one seed
+            drawn.append(self.exec(code)["result"])
+        values = list(zip(*map(eval, drawn)))
+        for each in values[:4]:
+            self.assertEqual(len(set(each)), 3, drawn)
+        self.assertEqual(values[4:], [(True, False, False)] * 2)
+
+    def test_a_generator_of_the_program_keeps_its_numbers(self):
+        self.exec("import random\nown = random.Random(7); again = random.Random(7)")
+        self.awaken()
+        self.gives("own.random() == again.random()", "True")
+
+    def test_it_seeds_what_a_program_has_imported_again(self):
+        self.exec("import sys, random\nfirst = random; del sys.modules['random']; import random\nfirst is random", "False")
+        self.exec("first.seed(1); random.seed(1); del random.Random.__setstate__")
+        self.awaken()
+        self.gives("first.random() != random.random(), first.random() != __import__('random').Random(1).random()", "(True, True)")
+
+    def test_environment_folder_and_variables_stay(self):
+        self.exec("import os, sys\nos.environ['A'] = 'b'; os.mkdir('in'); os.chdir('in'); x = [1]; sys.argv = ['own']; sys.path.append('/own')")
+        self.awaken()
+        self.gives("os.environ['A'], os.path.basename(os.getcwd()), x, sys.argv == [''], sys.path[-1], __import__('asyncio').get_event_loop_policy() is not None",
+                   "('b', 'in', [1], True, '/own', True)")
+
+    def test_what_waits_is_given_up(self):
+        """Its finally runs, but nothing of it comes later, whatever the program then waits for."""
+        self.exec("""
+import asyncio
+log = []
+async def work(name, event=None):
+    try:
+        await (event.wait() if event else asyncio.sleep(0.01))
+        log.append(name + ' worked')
+    finally:
+        log.append(name + ' ended')
+event = asyncio.Event()
+sleeps, waits = asyncio.create_task(work('sleeps')), asyncio.create_task(work('waits', event))
+gathers = asyncio.gather(work('one'), work('two', event))
+loop = asyncio.get_running_loop()
+await asyncio.sleep(0)
+fresh = asyncio.create_task(work('fresh'))
+loop.call_later(0.01, log.append, 'a timer')
+loop.call_soon(log.append, 'soon')
+ready = asyncio.create_task(asyncio.sleep(0)); ready.add_done_callback(lambda _: log.append('called back'))""")
+        outcome = self.awaken()
+        self.assertEqual((outcome.stdout, outcome.stderr), ("", ""))
+        self.gives("sorted(log)", str(["called back", "one ended", "sleeps ended", "two ended", "waits ended"]))
+        self.gives("log.clear(); event.set(); await asyncio.sleep(0.05); log", "[]")
+        self.gives("[t.cancelled() for t in (sleeps, waits, fresh)]", "[True, True, True]")
+        self.fails("await gathers", "CancelledError")
+        self.fails("await waits", "CancelledError")
+        self.gives("await asyncio.sleep(0.001, 'goes on'), asyncio.get_running_loop() is loop", "('goes on', True)")
+        self.assertEqual(self.exec("import gc; del sleeps, waits, gathers, fresh, ready; gc.collect(); None").stderr, "")
+
+    def test_tasks_that_will_not_end_are_ended(self):
+        self.exec("""
+import asyncio
+log = []
+event = asyncio.Event()
+async def stubborn():
+    while True:
+        try:
+            await event.wait()
+            log.append('worked')
+        except asyncio.CancelledError:
+            log.append('cancelled')
+async def busy():
+    while True:
+        try: await asyncio.sleep(0)
+        except BaseException: pass
+async def slow():
+    try: await asyncio.sleep(3600)
+    finally: asyncio.get_running_loop().call_later(0.01, log.append, 'a timer'); await asyncio.sleep(0.01); log.append('slow')
+tasks = [asyncio.create_task(f()) for f in (stubborn, busy, slow)]
+await asyncio.sleep(0)""")
+        self.awaken()
+        outcome = self.run_to_end("event.set(); await asyncio.sleep(0.05); log")
+        self.assertEqual((outcome["result"], outcome.stdout), ("['cancelled']", ""))
+        self.lives()
+
+    def test_loops_of_the_program_are_given_up_too(self):
+        self.exec("""
+import asyncio
+log = []
+async def main():
+    asyncio.get_running_loop().call_later(0.01, log.append, 'a timer')
+    main.task = asyncio.create_task(asyncio.sleep(0.01))
+runner = asyncio.Runner(); runner.run(main())""")
+        self.awaken()
+        self.gives("runner.run(asyncio.sleep(0.05)); log, main.task.cancelled()", "([], True)")
+
+    def test_an_interrupt_ends_what_takes_long(self):
+        self.guest.host = lambda message: message
+        self.exec("""
+import asyncio, _paddock, random
+log = []
+async def endless():
+    try: await asyncio.sleep(3600)
+    finally:
+        _paddock.call(b'interrupt')
+        while True: pass
+async def other():
+    await asyncio.sleep(0.01); log.append('other')
+tasks = [asyncio.create_task(f()) for f in (endless, other)]
+await asyncio.sleep(0)
+random.seed(1); first = random.random(); random.seed(1)""")
+        self.awaken()
+        self.gives("random.random() != first", "True")
+        self.gives("await asyncio.sleep(0.05); log", "[]")
+        self.lives()
+
+    def test_an_interrupt_in_between_keeps_it_from_nothing(self):
+        self.exec("""
+import _thread, asyncio, random, uuid
+class Last: __del__ = staticmethod(_thread.interrupt_main)
+uuid._node = Last()
+task = asyncio.create_task(asyncio.sleep(3600)); await asyncio.sleep(0)
+random.seed(1); first = random.random(); random.seed(1)""")
+        self.awaken()
+        self.gives("uuid._node, random.random() != first, task.cancelled()", "(None, True, True)")
+
+    def test_whatever_a_program_did_to_what_it_needs(self):
+        for name, code in {
+            "modules": "import random, uuid, asyncio, tempfile\nfor m in random, uuid, asyncio, asyncio.events, asyncio.tasks, asyncio.base_events, tempfile:\n    m.__dict__.clear()",
+            "no modules": "import sys\nfor m in 'random', 'uuid', 'tempfile': sys.modules[m] = 5",
+            "random": "import random\nrandom._inst = 5; random.Random.__setattr__ = random.Random.seed = None",
+            "generator": "import random\nrandom.Random.gauss_next = property(lambda s: 1 / 0); random._inst.__class__ = type('C', (random.Random,), {'__getattribute__': None})",
+            "os": "import os\nos.urandom = None",
+            "builtins": "import builtins\nfor n in 'int', 'isinstance', 'issubclass', 'list', 'type', 'getattr': delattr(builtins, n)",
+            "loop": "import asyncio\nl = asyncio.get_running_loop()\nl._scheduled = l._ready = None; await asyncio.sleep(0)",
+            "class": "import asyncio\nl = asyncio.get_running_loop(); c = asyncio.create_task(asyncio.sleep(9)); type(l)._run_once = type(l)._run_forever_setup = None",
+            "lists": "import asyncio\nl = asyncio.get_running_loop(); c = asyncio.create_task(asyncio.sleep(9))\ndel l._scheduled, l._ready, l._selector",
+            "tasks": "import asyncio\nasyncio.tasks._scheduled_tasks.data = None",
+            "callback": "import asyncio\nclass C:\n    def __getattribute__(self, n): raise SystemExit\n    def __call__(self): 1 / 0\nasyncio.get_running_loop().call_soon(C()); 1; await asyncio.sleep(0)\nasyncio.get_running_loop().call_soon(C())",
+        }.items():
+            with self.subTest(name):
+                self.guest = self.start()
+                self.exec("import random; random.seed(1); first = random.Random(1).random(); draw = random.random")
+                self.run_to_end(code)
+                outcome = self.awaken()
+                self.assertEqual((outcome.stdout, outcome.stderr), ("", ""))
+                self.gives("draw() != first", "True")
 
 
 class Main(Case):

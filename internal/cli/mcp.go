@@ -5,10 +5,13 @@ import (
 	"errors"
 	"io"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"paddock/internal/cli/config"
 )
 
 func (p *program) mcpCommand() *cobra.Command {
@@ -23,7 +26,7 @@ Exit codes: 0 the client hung up, 1 failed, 2 wrong usage.`,
 		Args:    count(0, 0, ""),
 		RunE:    func(c *cobra.Command, _ []string) error { return p.mcp(c) },
 	}
-	keyFlag(c.Flags(), "tools", "offer these `SETS` of tools, with commas: core, files")
+	keyFlag(c.Flags(), "tools", "offer these `SETS` of tools, with commas: "+strings.Join(config.ToolSets, ", "))
 	keyFlag(c.Flags(), "isolation", "run programs in this `KIND` of sandbox: wasm")
 	return c
 }

@@ -60,9 +60,13 @@ func (p *program) open(change func(*session.Config)) (*parts, error) {
 	sc := session.Config{
 		Dir: p.places.state, Backends: []sandbox.Backend{b},
 		DefaultTimeout: c.Sessions.DefaultTimeout, MaxTimeout: c.Sessions.MaxTimeout, IdleTTL: c.Sessions.IdleTTL,
-		MaxPerOwner: int(c.Sessions.MaxPerClient), MemoryBytes: c.Memory(), DiskBytes: c.Sessions.DiskBytes,
+		MaxPerOwner: int(c.Sessions.MaxPerClient), MaxStored: int(c.Sessions.MaxStored), Checkpoints: int(c.Sessions.MaxCheckpoints),
+		SleepAfter: time.Duration(c.Sessions.SleepAfter) * time.Second, KeepLater: c.Sessions.Checkpoint == config.AfterAnswer, MemoryBytes: c.Memory(), DiskBytes: c.Sessions.DiskBytes,
 		Limits: sandbox.RunLimits{Fuel: uint64(c.Policy.Fuel), StdoutBytes: c.Policy.StdoutBytes, StderrBytes: c.Policy.StderrBytes},
 		Env:    maps.Clone(c.Policy.Env), Log: p.log, Record: observer(log, t), Tracer: t.Tracer(),
+	}
+	if sc.SleepAfter == 0 {
+		sc.SleepAfter = -1 // until its place is needed
 	}
 	if change != nil {
 		change(&sc)

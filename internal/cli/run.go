@@ -134,7 +134,7 @@ func (p *program) sessionFor(ctx context.Context, m *session.Manager, f runFlags
 	}
 	set := session.Settings{Language: language, Isolation: p.config.Sandbox.Isolation, Name: "paddock run"}
 	if !f.keep {
-		set.TTL = leftoverTTL
+		set.TTL, set.Passing = leftoverTTL, true
 	}
 	info, err := m.Create(ctx, session.Local, "", set)
 	if err != nil {

@@ -19,11 +19,11 @@ import (
 func (p *program) sessionCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "session",
-		Short: "List, inspect and remove sessions",
-		Long: `Lists, inspects and removes the sessions that the user's own processes made:
+		Short: "List, inspect, undo, copy, move and remove sessions",
+		Long: `Lists, inspects and changes the sessions that the user's own processes made:
 those of paddock run --keep and of MCP clients over stdio; with --all or
 --principal also those of the clients of paddock serve in this state folder. What
-another process has open can be seen, and is removed by that process alone.`,
+another process has open can be seen, and is changed by that process alone.`,
 	}
 	var listJSON, inspectJSON, removeJSON, all bool
 	var principal string // of the command that runs
@@ -51,10 +51,11 @@ another process has open can be seen, and is removed by that process alone.`,
 	jsonFlag(inspect, &inspectJSON)
 	jsonFlag(rm, &removeJSON)
 	for _, one := range []*cobra.Command{ls, inspect, rm} {
-		one.Flags().StringVar(&principal, "principal", "", "those of the principal `ID`, or of the tokens of that name")
+		principalFlag(one, &principal)
 	}
 	ls.Flags().BoolVar(&all, "all", false, "those of all principals")
-	c.AddCommand(ls, inspect, rm)
+	c.AddCommand(ls, inspect, rm, p.exportCommand(), p.importCommand(), p.collectCommand())
+	c.AddCommand(p.historyCommands()...)
 	return c
 }
 
@@ -116,7 +117,9 @@ type sessionJSON struct {
 	LastUsedAt time.Time     `json:"last_used_at"`
 	ExpiresAt  time.Time     `json:"expires_at"`
 	Executions int64         `json:"execution_count"`
-	Process    int           `json:"process,omitempty"` // another one that has it open
+	// Checkpoints is how many it can go back to; 0: not known, as it is not open.
+	Checkpoints int `json:"checkpoint_count,omitempty"`
+	Process     int `json:"process,omitempty"` // another one that has it open
 }
 
 func sessionOf(i session.Info) sessionJSON {
@@ -125,7 +128,7 @@ func sessionOf(i session.Info) sessionJSON {
 	}
 	return sessionJSON{
 		ID: i.ID, Principal: i.Owner, Name: i.Settings.Name, Language: i.Settings.Language, Isolation: i.Isolation, State: i.State,
-		CreatedAt: i.CreatedAt, LastUsedAt: i.LastUsedAt, ExpiresAt: i.ExpiresAt, Executions: i.Executions, Process: i.Process,
+		CreatedAt: i.CreatedAt, LastUsedAt: i.LastUsedAt, ExpiresAt: i.ExpiresAt, Executions: i.Executions, Checkpoints: i.Checkpoints, Process: i.Process,
 	}
 }
 
@@ -195,8 +198,13 @@ func (p *program) inspectSession(c *cobra.Command, principal string, id session.
 			return err
 		}
 		var d session.Details
-		err = ofOne(owners, func(o session.Owner) (err error) {
+		err = ofOne(owners, func(o session.Owner) error {
+			found, err := m.Info(o, id)
+			if err != nil {
+				return err
+			}
 			d, err = m.Details(ctx, o, id)
+			d.State = found.State // looking wakes it
 			return err
 		})
 		if err != nil {
@@ -218,7 +226,7 @@ func (p *program) inspectSession(c *cobra.Command, principal string, id session.
 }
 
 // printSession tells a person about a session that no other process has open:
-// there are no variables then.
+// no interpreter lives that could be asked for variables.
 func (p *program) printSession(d session.Details) error {
 	rows := [][]string{
 		{"id", string(d.ID)},
@@ -229,7 +237,9 @@ func (p *program) printSession(d session.Details) error {
 		{"made", moment(d.CreatedAt)},
 		{"last used", moment(d.LastUsedAt)},
 		{"expires", moment(d.ExpiresAt)},
+		{"state", string(d.State)},
 		{"runs", strconv.FormatInt(d.Executions, 10)},
+		{"checkpoints", strconv.Itoa(d.Checkpoints)},
 		{"disk", amount(d.DiskBytes)},
 		{"files", strconv.Itoa(len(d.Files))},
 	}

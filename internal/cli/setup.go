@@ -76,7 +76,7 @@ Exit codes: 0 done or nothing to do, 1 failed, 2 wrong usage.`, strings.Join(set
 	flags.StringVar(&f.scope, "scope", string(setup.User), "whose configuration: the `user`'s or this project's")
 	flags.StringVar(&f.name, "name", "paddock", "call the entry `NAME`")
 	flags.StringVar(&f.tokenEnv, "token-env", "", "have the client take the token from the variable `NAME`")
-	keyFlag(flags, "tools", "have the client start it with these `SETS` of tools, with commas: core, files")
+	keyFlag(flags, "tools", "have the client start it with these `SETS` of tools, with commas: "+strings.Join(config.ToolSets, ", "))
 	jsonFlag(c, &f.asJSON)
 	return c
 }

@@ -264,7 +264,7 @@ func (c *call) open(ctx context.Context, settings session.Settings) (session.ID,
 	s, owner := c.server, c.bound.Owner
 	create := func() (session.ID, error) {
 		info, err := s.config.Sessions.Create(ctx, owner, "", settings)
-		for fault.KindOf(err) == fault.Exhausted && s.makeRoom(ctx, owner) {
+		for full(err) && s.makeRoom(ctx, owner) {
 			info, err = s.config.Sessions.Create(ctx, owner, "", settings)
 		}
 		return info.ID, err
@@ -273,4 +273,11 @@ func (c *call) open(ctx context.Context, settings session.Settings) (session.ID,
 		return create()
 	}
 	return c.server.defaults.make(c.bound, create)
+}
+
+// full tells whether there is no room for a session until another one goes.
+// What waiting helps against, such as too many in use at once, is none of that.
+func full(err error) bool {
+	f := fault.Of(err)
+	return f != nil && f.Kind == fault.Exhausted && f.RetryAfter == 0
 }

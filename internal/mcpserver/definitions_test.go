@@ -41,15 +41,26 @@ func TestDefinitionsAreWhatClientsCanUse(t *testing.T) {
 }
 
 // A token is about four characters of JSON.
-func TestDefinitionsTakeLessThan3000Tokens(t *testing.T) {
-	total := 0
-	for _, tool := range allTools() {
-		n := len(encoded(tool.definition))
-		t.Logf("%s: %d characters", tool.definition.Name, n)
-		total += n
-	}
-	if t.Logf("%d characters", total); total/4 >= 3000 {
-		t.Errorf("the definitions take about %d tokens", total/4)
+func TestDefinitionsTakeFewTokens(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		sets []string
+		most int
+	}{
+		{"the usual sets", usual, 3000},
+		{"history", []string{"history"}, 1000},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			total := 0
+			for _, tool := range toolsOf(test.sets...) {
+				n := len(encoded(tool.definition))
+				t.Logf("%s: %d characters", tool.definition.Name, n)
+				total += n
+			}
+			if t.Logf("%d characters", total); total == 0 || total/4 >= test.most {
+				t.Errorf("the definitions take about %d tokens", total/4)
+			}
+		})
 	}
 }
 

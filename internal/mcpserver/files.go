@@ -40,10 +40,11 @@ func (s *Server) fileTools() []tool {
 // withFiles runs f on the files of the call's session.
 func (c *call) withFiles(ctx context.Context, given session.ID, f func(*workspace.Tree) error) error {
 	return c.inSession(ctx, given, session.Settings{}, func(id session.ID) error {
-		tree, err := c.server.config.Sessions.Files(c.bound.Owner, id)
+		tree, done, err := c.server.config.Sessions.Files(c.bound.Owner, id)
 		if err != nil {
 			return err
 		}
+		defer done()
 		return f(tree)
 	})
 }

@@ -637,7 +637,7 @@ func TestLargeBodiesAreCounted(t *testing.T) {
 
 // A client that names no session on needs none of those that it got.
 func TestPlainCallsNeverRunOutOfSessions(t *testing.T) {
-	s := newServer(t, Config{Binding: ownedByHeader}, session.Config{MaxPerOwner: 4})
+	s := newServer(t, Config{Binding: ownedByHeader}, session.Config{MaxPerOwner: 2, MaxStored: 4})
 	_, url := overHTTP(t, s, HTTPConfig{})
 	kept := bodyOf(t, post(t, url, called(1, "x = 1", "")))
 	_, rest, _ := strings.Cut(kept, `"session_id":"`)
@@ -655,7 +655,7 @@ func TestPlainCallsNeverRunOutOfSessions(t *testing.T) {
 }
 
 func TestNoCallLosesItsSessionToAnother(t *testing.T) {
-	s := newServer(t, Config{Binding: ownedByHeader}, session.Config{MaxPerOwner: 8})
+	s := newServer(t, Config{Binding: ownedByHeader}, session.Config{MaxPerOwner: 4, MaxStored: 8})
 	_, url := overHTTP(t, s, HTTPConfig{})
 	var all sync.WaitGroup
 	for range 3 {
@@ -674,7 +674,7 @@ func TestNoCallLosesItsSessionToAnother(t *testing.T) {
 // A session that was read by its id, or named while it was an MCP session's, is
 // in use.
 func TestWhatIsNamedMakesNoRoom(t *testing.T) {
-	s := newServer(t, Config{Binding: ownedByHeader}, session.Config{MaxPerOwner: 3})
+	s := newServer(t, Config{Binding: ownedByHeader}, session.Config{MaxPerOwner: 2, MaxStored: 3})
 	_, url := overHTTP(t, s, HTTPConfig{})
 	write := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write_file","arguments":{"path":"a","content":"b"%s}}}`
 	idOfResult := func(body string) string {

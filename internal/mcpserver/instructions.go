@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"paddock/internal/session"
@@ -22,6 +23,9 @@ func (s *Server) describe(runtimes []session.Runtime) string {
 `)
 	if shows := showing(languages(runtimes)); shows != "" {
 		b.WriteString("- Pictures and documents are shown: " + shows + ".\n")
+	}
+	if slices.Contains(s.config.Tools, "history") {
+		b.WriteString("- Each run and each change of files can be taken back: undo, or list_checkpoints and restore_session. fork_session copies a session to try something out.\n")
 	}
 	fmt.Fprintf(&b, `- There is no network, no subprocess, and nothing of the host but /workspace and /tmp. Installing packages is not possible; list_runtimes names what is there.
 - A call is stopped after %d seconds unless timeout (up to %d) says otherwise; work, memory, output and disk are limited too, and stopped_by tells which limit was reached.

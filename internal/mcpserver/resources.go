@@ -69,10 +69,11 @@ func (s *Server) readResource(ctx context.Context, req *mcp.ReadResourceRequest)
 	if err != nil {
 		return nil, wireError(err)
 	}
-	tree, err := s.config.Sessions.Files(b.Owner, id)
+	tree, done, err := s.config.Sessions.Files(b.Owner, id)
 	if err != nil {
 		return nil, wireError(err)
 	}
+	defer done()
 	s.Named(b.Owner, id)
 	got, err := tree.ReadAll(file, maxResource)
 	if s.config.Touched != nil {
@@ -99,12 +100,13 @@ func (s *Server) listResources(ctx context.Context, req *mcp.ListResourcesReques
 	if b.Default == "" || id == "" {
 		return res, nil
 	}
-	tree, err := s.config.Sessions.Files(b.Owner, id)
+	tree, done, err := s.config.Sessions.Files(b.Owner, id)
 	if fault.KindOf(err) == fault.NotFound {
 		return res, nil // it has expired: there is nothing any more
 	} else if err != nil {
 		return nil, wireError(err)
 	}
+	defer done()
 	files, _, err := tree.List("")
 	if err != nil {
 		return nil, wireError(err)

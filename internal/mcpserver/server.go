@@ -35,7 +35,8 @@ type Config struct {
 	// Instructions are what models are told, 2048 characters at most; empty:
 	// made from what runs here.
 	Instructions string
-	// Tools are the sets that clients see: "core", "files"; nil: both.
+	// Tools are the sets that clients see: "core", "files", "history"; nil: the
+	// first two.
 	Tools []string
 	// DefaultTimeout and MaxTimeout are the Sessions' own, for the descriptions;
 	// zero: 30 s, 1 h.
@@ -177,9 +178,13 @@ func capabilitiesWith(tasks, files bool) *mcp.ServerCapabilities {
 
 // sets are the tool sets by name.
 var sets = map[string]func(*Server, []session.Runtime) []tool{
-	"core":  (*Server).coreTools,
-	"files": func(s *Server, _ []session.Runtime) []tool { return s.fileTools() },
+	"core":    (*Server).coreTools,
+	"files":   func(s *Server, _ []session.Runtime) []tool { return s.fileTools() },
+	"history": func(s *Server, _ []session.Runtime) []tool { return s.historyTools() },
 }
+
+// usual are the sets that clients see when nobody says.
+var usual = []string{"core", "files"}
 
 // complete puts defaults in and reports the first mistake.
 func (c *Config) complete() error {
@@ -193,7 +198,7 @@ func (c *Config) complete() error {
 		c.Version = "dev"
 	}
 	if c.Tools == nil {
-		c.Tools = slices.Sorted(maps.Keys(sets))
+		c.Tools = slices.Clone(usual)
 	}
 	if c.DefaultTimeout == 0 {
 		c.DefaultTimeout = 30 * time.Second

@@ -162,14 +162,17 @@ var outputSchemas = func() func(*testing.T) map[string]*jsonschema.Resolved {
 }()
 
 // allTools are the tools of every set as this host would offer them.
-func allTools() []tool {
+func allTools() []tool { return toolsOf(slices.Sorted(maps.Keys(sets))...) }
+
+// toolsOf are those of some sets.
+func toolsOf(names ...string) []tool {
 	s := &Server{log: slog.New(slog.DiscardHandler), config: Config{DefaultTimeout: 30 * time.Second, MaxTimeout: time.Hour, MemoryBytes: 256 << 20}}
 	runtimes := []session.Runtime{
 		{Isolation: "wasm", Runtime: sandbox.Runtime{Name: "python", Languages: []string{"python"}}},
 		{Isolation: "wasm", Runtime: sandbox.Runtime{Name: "javascript", Languages: []string{"javascript", "typescript"}}},
 	}
 	var all []tool
-	for _, name := range slices.Sorted(maps.Keys(sets)) {
+	for _, name := range names {
 		all = append(all, sets[name](s, runtimes)...)
 	}
 	return all

@@ -28,7 +28,8 @@ var update = flag.Bool("update", false, "write the transcripts anew from what th
 //	+ a time that passes
 //	! the client closes its end
 //
-// and ids that differ from run to run are numbered: SESSION1, EXECUTION1.
+// and ids that differ from run to run are numbered: SESSION1, EXECUTION1. A line
+// "tools: SETS" at a file's top offers these sets in place of the usual ones.
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -44,7 +45,7 @@ func TestTranscripts(t *testing.T) {
 				talk := &archive.Files[k]
 				t.Run(talk.Name, func(t *testing.T) {
 					var got string
-					synctest.Test(t, func(t *testing.T) { got = play(t, string(talk.Data)) })
+					synctest.Test(t, func(t *testing.T) { got = play(t, setsIn(archive.Comment), string(talk.Data)) })
 					if *update {
 						talk.Data = []byte(got)
 					} else if got != string(talk.Data) {
@@ -61,9 +62,19 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
+// setsIn are the sets of tools that a transcript's top names; nil: it does not.
+func setsIn(comment []byte) []string {
+	for line := range strings.Lines(string(comment)) {
+		if names, ok := strings.CutPrefix(line, "tools: "); ok {
+			return strings.Split(strings.TrimSpace(names), ",")
+		}
+	}
+	return nil
+}
+
 // play gives the transcript as it came out.
-func play(t *testing.T, script string) string {
-	w := serve(t, t.Context(), newServer(t, Config{Version: "1.0.0"}, sessionsForTranscripts))
+func play(t *testing.T, tools []string, script string) string {
+	w := serve(t, t.Context(), newServer(t, Config{Version: "1.0.0", Tools: tools}, sessionsForTranscripts))
 	began, waited := time.Now(), time.Duration(0)
 	var b strings.Builder
 	n := names{}

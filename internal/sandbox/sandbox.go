@@ -48,6 +48,67 @@ type Instance interface {
 	Close() error
 }
 
+// Snapshotter is an Instance whose state can be kept outside of it. Its methods
+// wait for no Run: during one they are a fault.Conflict.
+type Snapshotter interface {
+	// Snapshot writes to w what of the state changed since the snapshot before,
+	// or all that sets it apart from a fresh interpreter; what it writes is
+	// opaque, and a state that did not change writes nothing. After an error, or
+	// when what was written was not kept, the next one has to be Whole. The
+	// instance goes on; what ends it by force later takes it back to here.
+	Snapshot(ctx context.Context, w io.Writer, o SnapshotOptions) (Snapshot, error)
+	// Rewind makes the state what it was at an earlier snapshot that the
+	// instance still has at hand; a fault.NotFound means that it has not, and
+	// changes nothing. Files are the caller's to bring back, before it calls.
+	Rewind(ctx context.Context, mark string) error
+}
+
+// Forker is an Instance that can be doubled without its state leaving memory.
+type Forker interface {
+	// Fork starts an instance with the state of a snapshot that this one still
+	// has at hand (else it is a fault.NotFound), and with what spec says; its
+	// Owner and Runtime must be the same, and its Resume nil.
+	Fork(ctx context.Context, mark string, spec Spec) (Instance, error)
+}
+
+// SnapshotOptions say what a Snapshot is to be.
+type SnapshotOptions struct {
+	// Whole asks for all of the state and not for what changed.
+	Whole bool
+	// Portable makes it Whole, and independent of what this machine prepared.
+	Portable bool
+	// Mark names it for Rewind and Fork; empty: neither will be asked for it.
+	Mark string
+}
+
+// Snapshot tells about one that was written.
+type Snapshot struct {
+	// Whole tells that what was written needs no other before it: always so in
+	// the first of a fresh instance.
+	Whole bool
+	// State is what else is needed to resume: opaque, a few KiB at most.
+	State []byte
+	// Bytes is how much memory it holds, before it was made small; 0: nothing
+	// changed, and nothing was written.
+	Bytes int64
+	// Inspection is what the interpreter holds; Known is false where it did not say.
+	Inspection Inspection
+	Known      bool
+}
+
+// Resume is a state to begin with, from an instance of the same runtime.
+type Resume struct {
+	// State is the last snapshot's.
+	State []byte
+	// Layers open what the snapshots wrote, the oldest first: a Whole one and
+	// what changed after it, in the order of their taking, without gaps.
+	Layers []func() (io.ReadCloser, error)
+	// Anew says that this is not simply going on: the state has been here
+	// before, or is somewhere else as well. The instance gets seeds of its own,
+	// and what waited in the background is given up.
+	Anew bool
+}
+
 // Probe is what a backend found out about this host.
 type Probe struct {
 	Available   bool
@@ -89,6 +150,13 @@ type Spec struct {
 	Env map[string]string
 	// Limits hold for the instance's life.
 	Limits Limits
+	// Resume is the state to begin with; nil: a fresh interpreter. One that cannot
+	// be resumed, as it was made by another build of the runtime or is damaged, is
+	// a fault.Unsupported.
+	Resume *Resume
+	// Snapshots says that Snapshot will be called after each Run, so that the
+	// instance need not keep the state by itself.
+	Snapshots bool
 }
 
 // Mount shows a folder of the host to the guest. No path leaves Host,

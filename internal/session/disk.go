@@ -16,7 +16,9 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"paddock/internal/blob"
 	"paddock/internal/fault"
+	"paddock/internal/history"
 	"paddock/internal/sandbox"
 	"paddock/internal/workspace"
 )
@@ -46,8 +48,11 @@ type record struct {
 	CreatedAt  time.Time        `json:"created_at"`
 	LastUsedAt time.Time        `json:"last_used_at"`
 	Executions int64            `json:"execution_count"`
-	Runtimes   map[string]int64 `json:"runtimes,omitempty"` // how often each was used
-	Process    int              `json:"process,omitempty"`  // who has it open; only true while the lock is held
+	Runtimes   map[string]int64 `json:"runtimes,omitempty"`   // how often each was used
+	Process    int              `json:"process,omitempty"`    // who has it open; only true while the lock is held
+	TreeBytes  int64            `json:"tree_bytes,omitempty"` // what its files took at its last checkpoint
+
+	checkpoints int64 // how many there are, where it is known
 }
 
 func (m *Manager) ownerFolder(o Owner) string {
@@ -100,6 +105,22 @@ func readRecord(dir string, k key) (record, error) {
 	return r, nil
 }
 
+// sign says in session.json that this process has the session, or with false
+// that none has. It is on disk when it returns: whoever finds a session signed
+// and its process gone knows that a program may have been running.
+func (s *session) sign(mine bool) error {
+	s.mu.Lock()
+	if s.record.Process = 0; mine {
+		s.record.Process = os.Getpid()
+	}
+	data, err := json.MarshalIndent(s.record, "", "  ")
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return blob.WriteFile(s.manager.config.files(), filepath.Join(s.dir, recordFile), append(data, '\n'))
+}
+
 // save replaces session.json. Only the first in line, the opening and the end
 // call it.
 func (s *session) save() error {
@@ -128,8 +149,9 @@ func fileOwner(b sandbox.Backend) (uid, gid int) {
 	return 0, 0
 }
 
-// create makes the session's folder, which must not hold a session yet.
-func (s *session) create() error {
+// create makes the session's folder, which must not hold a session yet, and its
+// first checkpoint, which fill fills; nil: an empty one.
+func (s *session) create(fill func(*draft) error) error {
 	uid, gid := fileOwner(s.backend)
 	mode := fs.FileMode(0o700)
 	if uid != 0 {
@@ -159,7 +181,60 @@ func (s *session) create() error {
 			return unusable(err)
 		}
 	}
-	return s.take()
+	err := s.openTrees()
+	if err == nil {
+		err = history.RemoveAll(s.manager.checkpointsFolder(s.key), s.manager.config.files())
+	}
+	if err == nil {
+		err = s.openKept()
+	}
+	if err == nil {
+		err = s.begin(fill)
+	}
+	if err == nil {
+		err = s.sign(true) // from now on it exists
+	}
+	if err != nil {
+		s.letGo()
+		return unusable(err)
+	}
+	return nil
+}
+
+// begin makes the first checkpoint.
+func (s *session) begin(fill func(*draft) error) error {
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	if s.passing() {
+		s.kept.head = new(history.Manifest)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
+	defer cancel()
+	d, err := s.draft(ctx, causeCreate)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	if fill == nil {
+		err = d.capture(nil)
+	} else {
+		err = fill(d)
+	}
+	if err != nil {
+		return err
+	}
+	return d.commit(ctx)
+}
+
+// openKept opens what is on disk of the session's line.
+func (s *session) openKept() (err error) {
+	s.kept.unsure = map[string]bool{}
+	if s.kept.blobs, err = s.manager.blobs(s.owner); err != nil {
+		return err
+	}
+	s.kept.line, err = history.Open(s.manager.checkpointsFolder(s.key), s.manager.config.files())
+	return err
 }
 
 // load opens the folder of a session that exists.
@@ -178,29 +253,18 @@ func (s *session) load() error {
 	// Without its backend the session can still be read and destroyed.
 	s.backend, s.backendErr = s.manager.backend(r.Isolation)
 	s.record = r
-	for runtime := range r.Runtimes {
-		s.lost[runtime] = "paddock was started again since"
-	}
-	if err := s.take(); err != nil {
-		return err
-	}
-	if err := s.tree.Sweep(); err != nil {
-		s.manager.log.Warn("what an interrupted write left cannot be removed", "session", s.id, "cause", causeOf(err))
-	}
-	return nil
-}
-
-// take opens the trees and signs the record. It lets go after an error.
-func (s *session) take() error {
-	disk := s.manager.config.DiskBytes
-	var err error
-	s.tree, err = workspace.Open(filepath.Join(s.dir, workspaceFolder), s.treeOptions(disk))
+	err = s.openTrees()
 	if err == nil {
-		s.tmp, err = workspace.Open(filepath.Join(s.dir, tmpFolder), s.treeOptions(disk/4))
+		if err := s.tree.Sweep(); err != nil {
+			s.manager.log.Warn("what an interrupted write left cannot be removed", "session", s.id, "cause", causeOf(err))
+		}
+		err = s.openKept()
 	}
 	if err == nil {
-		s.record.Process = os.Getpid()
-		err = s.save()
+		err = s.recover(r.Process == 0)
+	}
+	if err == nil {
+		err = s.sign(true)
 	}
 	if err != nil {
 		s.letGo()
@@ -209,7 +273,23 @@ func (s *session) take() error {
 	return nil
 }
 
+// openTrees opens the session's folders of files.
+func (s *session) openTrees() (err error) {
+	disk := s.manager.config.DiskBytes
+	options := s.treeOptions(disk)
+	options.Keep = s.keepPaths
+	if s.tree, err = workspace.Open(filepath.Join(s.dir, workspaceFolder), options); err != nil {
+		return err
+	}
+	s.tmp, err = workspace.Open(filepath.Join(s.dir, tmpFolder), s.treeOptions(disk/4))
+	return err
+}
+
 func unusable(err error) error {
+	var f *fault.Error
+	if errors.As(err, &f) && f.Kind != fault.Internal {
+		return err
+	}
 	return fault.New(fault.Unavailable, "the session's folder cannot be used").WithHint("the server's log says more").WithCause(err)
 }
 
@@ -318,10 +398,20 @@ func (m *Manager) infoOnDisk(k key) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	if !held(dir) {
+	return m.describeOnDisk(r), nil
+}
+
+// describeOnDisk is describe for a session that this process does not have open.
+func (m *Manager) describeOnDisk(r record) Info {
+	if !held(m.folder(key{r.Owner, r.ID})) {
 		r.Process = 0
 	}
-	return m.describe(r), nil
+	i := m.describe(r)
+	if r.Process == 0 {
+		i.State = Asleep
+	}
+	i.Checkpoints = int(r.checkpoints)
+	return i
 }
 
 // removeFolder deletes a session's folder, which exists no more as a session

@@ -13,6 +13,7 @@ import (
 
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
+	"paddock/internal/workspace"
 )
 
 // Bounds of a Request.
@@ -34,14 +35,28 @@ type plan struct {
 // Execute runs a program in a session, after all that came before it. The
 // program's own failure is in Result.Exit; an error says that it was not run,
 // or not to its end. When ctx ends, the program is stopped or leaves the queue.
+// What the program left is on disk when Execute returns, but for
+// Config.KeepLater; where it could not be kept, the result's notice says so.
 func (m *Manager) Execute(ctx context.Context, owner Owner, id ID, req Request) (Result, error) {
 	if err := m.checkRequest(req); err != nil {
 		return Result{}, err
 	}
-	s, err := m.find(owner, id)
-	if err != nil {
-		return Result{}, err
+	for {
+		s, err := m.find(owner, id)
+		if err != nil {
+			return Result{}, err
+		}
+		res, err := s.inTurn(ctx, req)
+		if !errors.Is(err, errAsleep) {
+			return res, err
+		}
+		<-s.closed // it is opened again
 	}
+}
+
+// inTurn runs a program when its turn has come.
+func (s *session) inTurn(ctx context.Context, req Request) (Result, error) {
+	m := s.manager
 	p, err := s.plan(ctx, req)
 	if err != nil {
 		return Result{}, err
@@ -53,11 +68,11 @@ func (m *Manager) Execute(ctx context.Context, owner Owner, id ID, req Request) 
 	if err != nil {
 		return Result{}, fmt.Errorf("waiting in the session: %w", err)
 	}
-	defer s.leave(t)
-	if err := m.checkDisk(owner, 1); err != nil {
+	defer func() { s.finish(t) }()
+	if err := m.shed(t.ctx, s.owner); err != nil {
 		return Result{}, err
 	}
-	release, err := m.admit(t.ctx, owner)
+	release, err := m.admit(t.ctx, s.owner)
 	if err != nil {
 		return Result{}, fmt.Errorf("waiting to run: %w", err)
 	}
@@ -68,6 +83,18 @@ func (m *Manager) Execute(ctx context.Context, owner Owner, id ID, req Request) 
 		req.Started(t.execution)
 	}
 	return s.recorded(t, p, req)
+}
+
+// finish ends a turn, after what is left to do in it.
+func (s *session) finish(t *turn) {
+	if t.later == nil {
+		s.leave(t)
+		return
+	}
+	go func() { // the session's end waits for the turn's
+		t.later()
+		s.leave(t)
+	}()
 }
 
 func (m *Manager) checkRequest(req Request) error {
@@ -175,9 +202,11 @@ func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	before, err := s.tree.Snapshot()
-	if err != nil {
-		return Result{}, fmt.Errorf("looking at the workspace: %w", err)
+	var before workspace.Snapshot
+	if s.manager.config.KeepLater || s.passing() {
+		if before, err = s.tree.Snapshot(); err != nil {
+			return Result{}, fmt.Errorf("looking at the workspace: %w", err)
+		}
 	}
 	stdout := recorder{limit: p.command.Limits.StdoutBytes, also: req.Stdout}
 	stderr := recorder{limit: p.command.Limits.StderrBytes, also: req.Stderr}
@@ -195,8 +224,10 @@ func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
 	if err != nil {
 		return Result{}, s.broken(t, p.runtime.Name, in, err)
 	}
-	notice := s.notice(p.runtime.Name, exit)
-	if gone := overtaken(context.Cause(t.ctx)); gone != "" {
+	gone, notice := overtaken(context.Cause(t.ctx)), ""
+	if gone == "" {
+		notice = s.notice(p.runtime.Name, exit, s.takeFilesBack(t, exit))
+	} else {
 		exit.State, notice = sandbox.Fresh, gone
 	}
 	exit.StdoutTruncated = exit.StdoutTruncated || stdout.cut
@@ -205,32 +236,74 @@ func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
 		Session: s.id, Execution: t.execution, Isolation: s.backend.Name(), Exit: exit,
 		Stdout: string(stdout.data), Stderr: string(stderr.data), Displays: shown.take(), Wall: wall, Notice: notice,
 	}
-	_, keeping := s.span(t.ctx, "checkpoint")
-	defer keeping.End()
-	if after, err := s.tree.Snapshot(); err != nil {
-		s.manager.log.WarnContext(t.ctx, "the workspace cannot be looked at", "session", s.id, "execution", t.execution, "cause", causeOf(err))
-	} else {
-		for _, c := range before.Changes(after) {
-			res.Changes = append(res.Changes, Change{Path: c.Path, Change: c.Change, Size: c.Size})
-		}
+	live := s.account(p.runtime.Name, in, exit)
+	if gone == "" {
+		s.keepRun(t, p, live, before, &res)
 	}
-	s.account(p.runtime.Name, in, exit)
 	return res, nil
 }
 
-// account counts a run and keeps that on disk. A disk that does not take it
-// costs no result.
-func (s *session) account(runtime string, in sandbox.Instance, exit sandbox.Exit) {
+// keepRun makes the checkpoint after a run, now or later, and fills in what it
+// says.
+func (s *session) keepRun(t *turn, p plan, live map[string]sandbox.Instance, before workspace.Snapshot, res *Result) {
+	keep := func() ([]workspace.Change, error) {
+		_, keeping := s.span(t.ctx, "checkpoint")
+		files, err := s.keep(t.ctx, note{cause: causeExecute, execution: t.execution, language: p.command.Language, code: p.command.Code}, live)
+		endSpan(keeping, err)
+		if err := s.save(); err != nil {
+			s.manager.log.Warn("a session's record cannot be written", "session", s.id, "cause", err)
+		}
+		return files, err
+	}
+	if !s.manager.config.KeepLater && !s.passing() {
+		files, err := keep()
+		res.Changes = changesOf(files)
+		if err != nil {
+			res.Notice = join(res.Notice, s.notKept(t, err))
+		}
+		return
+	}
+	if after, err := s.tree.Snapshot(); err != nil {
+		s.manager.log.WarnContext(t.ctx, "the workspace cannot be looked at", "session", s.id, "execution", t.execution, "cause", causeOf(err))
+	} else {
+		res.Changes = changesOf(before.Changes(after))
+	}
+	if s.passing() {
+		return
+	}
+	t.later = func() {
+		if _, err := keep(); err != nil {
+			s.news = s.notKept(t, err)
+		}
+	}
+}
+
+// join puts two notices into one.
+func join(a, b string) string { return strings.TrimSpace(a + " " + b) }
+
+// account counts a run, and gives the interpreter whose state is to be kept:
+// itself, nil for one whose state is gone, or none where the state on disk is
+// still good.
+func (s *session) account(runtime string, in sandbox.Instance, exit sandbox.Exit) map[string]sandbox.Instance {
 	if exit.Usage.Memory > 0 { // else it counts what it may take
 		s.manager.memory.set(holder{s.key, runtime}, exit.Usage.Memory)
 	}
+	live := map[string]sandbox.Instance{runtime: in}
 	select {
 	case <-in.Done(): // the run took the interpreter with it
 		s.drop(runtime, in)
-		if exit.State != sandbox.Fresh { // then the notice says so already
-			s.lost[runtime] = "the interpreter ended with an earlier call"
+		s.anew[runtime] = true
+		if delete(live, runtime); exit.State == sandbox.Fresh { // the notice says so already
+			live[runtime] = nil
+		} else {
+			s.ended(runtime, "the interpreter ended with an earlier call")
 		}
 	default:
+		if exit.State == sandbox.Fresh {
+			s.keeping.Lock()
+			s.kept.unsure[runtime] = true
+			s.keeping.Unlock()
+		}
 	}
 	s.mu.Lock()
 	s.record.Executions++
@@ -240,9 +313,7 @@ func (s *session) account(runtime string, in sandbox.Instance, exit sandbox.Exit
 	s.record.Runtimes[runtime]++
 	s.record.LastUsedAt = time.Now()
 	s.mu.Unlock()
-	if err := s.save(); err != nil {
-		s.manager.log.Warn("a session's record cannot be written", "session", s.id, "cause", err)
-	}
+	return live
 }
 
 // Cancel stops an execution, running or waiting, or all of the session when

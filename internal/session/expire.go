@@ -12,7 +12,9 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"paddock/internal/blob"
 	"paddock/internal/fault"
+	"paddock/internal/history"
 )
 
 const (
@@ -20,6 +22,8 @@ const (
 	minRest, maxRest = 100 * time.Millisecond, time.Minute
 	// sweepEvery is how often it looks at what other processes left.
 	sweepEvery = 10 * time.Minute
+	// searchEvery is how often it searches all folders for that.
+	searchEvery = time.Hour
 )
 
 var (
@@ -31,26 +35,16 @@ var (
 // Reset stops what runs or waits, ends the interpreters and deletes all files.
 // The session and its settings stay. It gives the number of files deleted.
 func (m *Manager) Reset(ctx context.Context, owner Owner, id ID) (files int, err error) {
-	s, err := m.find(owner, id)
-	if err != nil {
-		return 0, err
-	}
-	t, err := s.join(ctx, "", errReset)
+	s, t, err := m.join(ctx, owner, id, errReset)
 	if err != nil {
 		return 0, fmt.Errorf("waiting to reset the session: %w", err)
 	}
 	defer s.leave(t)
+	defer func() { m.told(ctx, Resetting, s, err) }()
 	s.dropAll()
 	clear(s.lost)
-	defer func() {
-		m.record(ctx, Event{Action: Resetting, Owner: owner, Session: id, Isolation: s.backendName(), Err: err})
-	}()
-	files, err = s.tree.Clear()
-	if err != nil {
+	if files, err = s.empty(t.ctx); err != nil {
 		return files, fmt.Errorf("clearing the workspace: %w", err)
-	}
-	if _, err := s.tmp.Clear(); err != nil {
-		return files, fmt.Errorf("clearing the folder for temporary files: %w", err)
 	}
 	s.mu.Lock()
 	s.record.Runtimes = nil // there is nothing of them to miss
@@ -61,24 +55,116 @@ func (m *Manager) Reset(ctx context.Context, owner Owner, id ID) (files int, err
 	return files, nil
 }
 
-// Destroy stops what runs or waits and removes the session and its files.
-// ctx bounds the wait; what has begun is ended all the same.
-func (m *Manager) Destroy(ctx context.Context, owner Owner, id ID) error {
-	s, err := m.find(owner, id)
+// empty deletes all files and makes that a checkpoint, which can be undone. It
+// gives the number of files of the workspace. All interpreters have ended.
+func (s *session) empty(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTime)
+	defer cancel()
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	d, err := s.draft(ctx, causeReset)
 	if err != nil {
+		return 0, err
+	}
+	defer d.close()
+	for name := range s.trees() {
+		if _, err := d.apply(name, blob.Ref{}, nil); err != nil {
+			return 0, err
+		}
+	}
+	clear(d.next.Interpreters)
+	if s.passing() {
+		return len(d.files), nil
+	}
+	if err := d.commit(ctx); err != nil {
+		d.undo()
+		return 0, err
+	}
+	clear(s.kept.unsure)
+	s.setKept(nil)
+	return len(d.files), nil
+}
+
+// Destroy stops what runs or waits and removes the session with its files and
+// checkpoints. ctx bounds the wait; what has begun is ended all the same.
+func (m *Manager) Destroy(ctx context.Context, owner Owner, id ID) error {
+	if err := id.check(); err != nil {
 		return err
 	}
-	if !m.destroy(s, errDestroyed, nil) {
-		return errNotFound(id)
+	k := key{owner, id}
+	for {
+		m.mu.Lock()
+		s, closed := m.sessions[k], m.closed
+		m.mu.Unlock()
+		if closed {
+			return errShutdown
+		}
+		if s == nil {
+			return m.remove(ctx, k, errDestroyed, nil)
+		}
+		if <-s.opened; s.openErr != nil {
+			continue
+		}
+		if !m.destroy(s, errDestroyed, nil) {
+			if !s.isSleeping() {
+				return errNotFound(id)
+			}
+			<-s.closed
+			continue
+		}
+		var err error
+		select {
+		case <-s.closed:
+			err = s.endErr
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		m.told(ctx, Destroying, s, err)
+		return err
 	}
-	select {
-	case <-s.closed:
-		err = s.endErr
-	case <-ctx.Done():
-		err = context.Cause(ctx)
+}
+
+// remove removes a session that nobody has open, unless allow says no when its
+// record is read. It need not be whole for that.
+func (m *Manager) remove(ctx context.Context, k key, cause error, allow func(record) bool) (err error) {
+	s := newSession(m, k)
+	if s.record, err = readRecord(s.dir, k); err != nil && fault.KindOf(err) == fault.NotFound {
+		return err
 	}
-	m.record(ctx, Event{Action: Destroying, Owner: owner, Session: id, Isolation: s.backendName(), Err: err})
+	if err := s.acquire(); err != nil {
+		return err
+	}
+	r, err := readRecord(s.dir, k) // it may have been removed, or used, just now
+	if fault.KindOf(err) == fault.NotFound || allow != nil && (err != nil || !allow(r)) {
+		s.unlock()
+		return errNotFound(k.id)
+	}
+	s.record = r
+	err = s.erase()
+	m.record(ctx, Event{Action: Destroying, Expired: cause == errExpired, Owner: k.owner, Session: k.id, Isolation: r.Isolation, Err: err})
 	return err
+}
+
+// erase removes what is on disk of a session whose lock we hold, and lets go of
+// that. The record goes first: from then on the session does not exist, whatever
+// is left of it.
+func (s *session) erase() error {
+	m := s.manager
+	err := os.Remove(filepath.Join(s.dir, recordFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.unlock()
+	} else {
+		err = history.RemoveAll(m.checkpointsFolder(s.key), m.config.files())
+		err = errors.Join(err, removeFolder(s.dir, s.unlock))
+	}
+	m.index.DeleteSession(string(s.owner), string(s.id))
+	m.forgetUsage(s.owner)
+	m.littered(s.owner)
+	if err != nil {
+		m.log.Warn("a session was not removed whole", "session", s.id, "cause", err)
+		return fault.New(fault.Unavailable, "the session's files cannot be removed").WithHint("the server's log says more").WithCause(err)
+	}
+	return nil
 }
 
 // expired tells of a session that the janitor began to remove.
@@ -104,27 +190,25 @@ func (m *Manager) destroy(s *session, cause error, allow func() bool) bool {
 	return true
 }
 
-// dismantle takes a session apart whose end was ordered. The record goes
-// first: from then on the session does not exist, whatever is left of it.
+// dismantle takes a session apart whose end was ordered.
 func (m *Manager) dismantle(s *session, remove bool) {
 	<-s.drained
+	if !remove {
+		s.lastKeep()
+	}
 	s.dropAll()
 	s.closeTrees()
 	var err error
-	if !remove {
-		s.mu.Lock()
-		s.record.Process = 0
-		s.mu.Unlock()
-		err = s.save()
-		s.unlock()
-	} else if err = os.Remove(filepath.Join(s.dir, recordFile)); err == nil {
-		err = removeFolder(s.dir, s.unlock)
+	if remove {
+		err = s.erase()
 	} else {
+		if err = s.sign(false); err != nil {
+			m.log.Warn("a session was not ended cleanly", "session", s.id, "cause", err)
+		}
+		if !s.passing() {
+			m.index.PutSession(s.rowNow())
+		}
 		s.unlock()
-	}
-	if err != nil {
-		m.log.Warn("a session was not ended cleanly", "session", s.id, "removed", remove, "cause", err)
-		err = fault.New(fault.Unavailable, "the session's files cannot be removed").WithHint("the server's log says more").WithCause(err)
 	}
 	m.mu.Lock()
 	delete(m.sessions, s.key)
@@ -136,17 +220,21 @@ func (m *Manager) dismantle(s *session, remove bool) {
 	close(s.closed)
 }
 
-// janitor destroys sessions that were not used for too long. It ends with the
-// Manager.
+// janitor destroys sessions that were not used for too long, and puts others to
+// sleep. It ends with the Manager.
 func (m *Manager) janitor() {
-	swept := time.Time{}
+	swept, searched := time.Time{}, time.Now()
 	for {
 		now := time.Now()
 		if now.Sub(swept) >= sweepEvery {
-			m.sweep(now)
-			swept = now
+			whole := now.Sub(searched) >= searchEvery
+			m.sweep(now, whole)
+			m.tidy(whole)
+			if swept = now; whole {
+				searched = now
+			}
 		}
-		rest := time.NewTimer(m.expire(now))
+		rest := time.NewTimer(min(m.expire(now), m.rest(now)))
 		select {
 		case <-rest.C:
 		case <-m.wake:
@@ -169,7 +257,7 @@ func (m *Manager) expire(now time.Time) time.Duration {
 	m.mu.Unlock()
 	rest := maxRest
 	for _, s := range all {
-		overdue := func() bool { return s.phase == free && !now.Before(m.expiresAt(s.record)) }
+		overdue := func() bool { return s.phase == free && s.users == 0 && !now.Before(m.expiresAt(s.record)) }
 		if m.destroy(s, errExpired, overdue) {
 			m.expired(s)
 			continue
@@ -183,16 +271,50 @@ func (m *Manager) expire(now time.Time) time.Duration {
 	return max(rest, minRest)
 }
 
-// sweep destroys the expired sessions that nobody has open, and removes
-// folders that hold no session any more.
-func (m *Manager) sweep(now time.Time) {
-	records, err := filepath.Glob(filepath.Join(m.config.Dir, "owners", "*", "*", lockFile))
+// sweep destroys the expired sessions that nobody has open, which the index
+// names, or a search through the folders where it does not know or whole is
+// asked for; that removes folders that hold no session any more, too. It gives
+// how many sessions it destroyed.
+func (m *Manager) sweep(now time.Time, whole bool) (expired int) {
+	rows, err := m.index.Expired(now, mostExpired)
+	if whole || err != nil {
+		return m.search(now)
+	}
+	for _, r := range rows {
+		if m.ctx.Err() != nil {
+			break
+		}
+		if m.removeExpired(key{Owner(r.Owner), ID(r.ID)}, now) {
+			expired++
+		} else if _, err := os.Lstat(m.folder(key{Owner(r.Owner), ID(r.ID)})); errors.Is(err, fs.ErrNotExist) {
+			m.index.DeleteSession(r.Owner, r.ID)
+		}
+	}
+	return expired
+}
+
+// mostExpired bounds what one sweep destroys by the index.
+const mostExpired = 10_000
+
+func (m *Manager) removeExpired(k key, now time.Time) bool {
+	if held(m.folder(k)) {
+		return false
+	}
+	err := m.remove(m.ctx, k, errExpired, func(r record) bool { return !now.Before(m.expiresAt(r)) })
+	if err == nil {
+		m.log.Info("session expired", "session", k.id)
+	}
+	return err == nil
+}
+
+func (m *Manager) search(now time.Time) (expired int) {
+	locks, err := filepath.Glob(filepath.Join(m.config.Dir, "owners", "*", "*", lockFile))
 	if err != nil {
 		m.log.Error("the state folder cannot be searched", "cause", err)
 	}
-	for _, path := range records {
+	for _, path := range locks {
 		if m.ctx.Err() != nil {
-			return
+			return expired
 		}
 		dir := filepath.Dir(path)
 		data, err := os.ReadFile(filepath.Join(dir, recordFile))
@@ -201,17 +323,25 @@ func (m *Manager) sweep(now time.Time) {
 			continue
 		}
 		var r record
-		if err != nil || json.Unmarshal(data, &r) != nil || now.Before(m.expiresAt(r)) || held(dir) {
+		if err != nil || json.Unmarshal(data, &r) != nil || now.Before(m.expiresAt(r)) {
 			continue
 		}
-		s, err := m.find(r.Owner, r.ID)
-		if err != nil {
-			continue // somebody else was faster
-		}
-		if m.destroy(s, errExpired, func() bool { return s.phase == free && !now.Before(m.expiresAt(s.record)) }) {
-			m.expired(s)
+		if k := (key{r.Owner, r.ID}); m.folder(k) == dir && m.removeExpired(k, now) {
+			expired++
 		}
 	}
+	return expired
+}
+
+// tryLock takes a session's lock that nobody has; nil: somebody has it.
+func tryLock(path string, flag int) (unlock func(), err error) {
+	lock := flock.New(path, flock.SetFlag(flag), flock.SetPermissions(0o600))
+	unlock = func() { _ = lock.Close() } // it goes away with its file
+	if ok, err := lock.TryLock(); err != nil || !ok {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
 }
 
 // sweepRest removes what is left of a session whose removal was interrupted.
@@ -220,10 +350,8 @@ func (m *Manager) sweepRest(dir string, now time.Time) {
 	if err != nil || now.Sub(info.ModTime()) < sweepEvery {
 		return // it may be in the making
 	}
-	lock := flock.New(filepath.Join(dir, lockFile), flock.SetFlag(os.O_RDWR))
-	unlock := func() { _ = lock.Close() } // it goes away with its file
-	if ok, err := lock.TryLock(); err != nil || !ok {
-		unlock()
+	unlock, err := tryLock(filepath.Join(dir, lockFile), os.O_RDWR)
+	if err != nil || unlock == nil {
 		return
 	}
 	if _, err := os.Lstat(filepath.Join(dir, recordFile)); err == nil {

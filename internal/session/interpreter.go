@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"paddock/internal/blob"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 )
@@ -39,7 +40,7 @@ func (s *session) interpreter(t *turn, r sandbox.Runtime) (sandbox.Instance, err
 		select {
 		case <-in.Done():
 			s.drop(r.Name, in)
-			s.lost[r.Name] = "the interpreter ended unexpectedly"
+			s.ended(r.Name, "the interpreter ended unexpectedly")
 			s.manager.log.WarnContext(t.ctx, "an interpreter ended by itself", "session", s.id, "execution", t.execution, "runtime", r.Name)
 		default:
 			if err := s.reserveMemory(r.Name, s.spec(r.Name).Limits.MemoryBytes); err != nil {
@@ -54,7 +55,7 @@ func (s *session) interpreter(t *turn, r sandbox.Runtime) (sandbox.Instance, err
 	}
 	ctx, starting := s.span(t.ctx, "sandbox.start")
 	began := time.Now()
-	in, err := guard("starting", func() (sandbox.Instance, error) { return s.backend.Start(ctx, spec) })
+	in, err := s.start(ctx, spec)
 	t.start = time.Since(began)
 	endSpan(starting, err)
 	if err != nil {
@@ -70,16 +71,57 @@ func (s *session) interpreter(t *turn, r sandbox.Runtime) (sandbox.Instance, err
 	return in, nil
 }
 
+// start starts an interpreter with the state that is on disk. One that cannot
+// be gone on with is replaced by a fresh one, and the next result says so.
+func (s *session) start(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
+	start := func() (sandbox.Instance, error) {
+		return guard("starting", func() (sandbox.Instance, error) { return s.backend.Start(ctx, spec) })
+	}
+	spec.Resume = s.resume(spec.Runtime)
+	in, err := start()
+	if spec.Resume == nil || !unresumable(err) {
+		if err == nil {
+			delete(s.anew, spec.Runtime)
+		}
+		return in, err
+	}
+	s.manager.log.Warn("an interpreter's state cannot be resumed", "session", s.id, "runtime", spec.Runtime, "cause", err)
+	why := fault.Of(err).Message
+	spec.Resume = nil
+	if in, err = start(); err == nil {
+		s.lost[spec.Runtime] = "what was kept of it cannot be resumed (" + why + ")"
+	}
+	return in, err
+}
+
+// unresumable tells whether a state is of no use any more: it is damaged, not
+// all there, or of another build of the runtime.
+func unresumable(err error) bool {
+	return fault.KindOf(err) == fault.Unsupported || errors.Is(err, blob.ErrMissing) || errors.Is(err, blob.ErrDamaged)
+}
+
+// ended notes that an interpreter is gone between two checkpoints. What the last
+// one holds is gone on from.
+func (s *session) ended(runtime, why string) {
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	_, there := s.kept.head.Interpreters[runtime]
+	if !there || s.kept.unsure[runtime] {
+		s.lost[runtime] = why
+	}
+	delete(s.kept.unsure, runtime)
+}
+
 // spec describes an interpreter of the session.
 func (s *session) spec(runtime string) sandbox.Spec {
 	c := &s.manager.config
 	env := map[string]string{"HOME": "/workspace", "TMPDIR": "/tmp", "TZ": "UTC", "LANG": "C.UTF-8"}
 	maps.Copy(env, c.Env)
 	s.mu.Lock()
-	memory := cmp.Or(s.record.Settings.MemoryBytes, c.MemoryBytes)
+	memory, passing := cmp.Or(s.record.Settings.MemoryBytes, c.MemoryBytes), s.record.Settings.Passing
 	s.mu.Unlock()
 	return sandbox.Spec{
-		Owner: string(s.owner), Runtime: runtime, Dir: "/workspace", Env: env,
+		Owner: string(s.owner), Runtime: runtime, Dir: "/workspace", Env: env, Snapshots: !passing,
 		Limits: sandbox.Limits{MemoryBytes: memory, Metered: c.Limits.Fuel > 0},
 		Mounts: []sandbox.Mount{
 			{Guest: "/workspace", Aliases: []string{"/app"}, Host: filepath.Join(s.dir, workspaceFolder), DiskBytes: c.DiskBytes},
@@ -112,7 +154,8 @@ func (s *session) dropAll() {
 // broken deals with a run that did not come to an end, and gives the fault.
 func (s *session) broken(t *turn, runtime string, in sandbox.Instance, err error) error {
 	s.drop(runtime, in)
-	s.lost[runtime] = "its interpreter failed in an earlier call"
+	s.ended(runtime, "its interpreter failed in an earlier call")
+	s.anew[runtime] = true
 	s.manager.log.WarnContext(t.ctx, "an interpreter failed", "session", s.id, "execution", t.execution, "runtime", runtime, "cause", causeOf(err))
 	return s.failed("running a program", err)
 }
@@ -127,24 +170,27 @@ func (s *session) failed(doing string, err error) error {
 		WithCause(fmt.Errorf("%s: %w", doing, err))
 }
 
-// notice tells what a model has to know about its variables after a run.
-func (s *session) notice(runtime string, exit sandbox.Exit) string {
-	earlier := ""
+// notice tells what a model has to know about its variables and files after a
+// run; back: its files are as they were before it.
+func (s *session) notice(runtime string, exit sandbox.Exit, back bool) string {
+	earlier := s.news
+	s.news = ""
 	if why, ok := s.lost[runtime]; ok {
 		delete(s.lost, runtime)
-		earlier = fmt.Sprintf("This was a fresh %s interpreter: variables, functions and imports of earlier calls are gone, because %s. Files in /workspace are there.", runtime, why)
+		earlier = join(earlier, fmt.Sprintf("This was a fresh %s interpreter: variables, functions and imports of earlier calls are gone, because %s. Files in /workspace are there.", runtime, why))
 	}
 	now := ""
-	switch exit.State {
-	case sandbox.Restored:
+	switch {
+	case exit.State == sandbox.Restored && back:
+		now = ended(exit.Cause) + " Variables and files are as they were before this call."
+	case exit.State == sandbox.Restored:
 		now = ended(exit.Cause) + " Variables are as they were before this call; changes to files remain."
-	case sandbox.Fresh:
+	case exit.State == sandbox.Fresh && back:
+		now = ended(exit.Cause) + fmt.Sprintf(" The %s interpreter went with it: variables, functions and imports are gone. Files in /workspace are as they were before this call.", runtime)
+	case exit.State == sandbox.Fresh:
 		now = ended(exit.Cause) + fmt.Sprintf(" The %s interpreter went with it: variables, functions and imports are gone. Files in /workspace are there.", runtime)
 	}
-	if earlier != "" && now != "" {
-		return earlier + " " + now
-	}
-	return earlier + now
+	return join(earlier, now)
 }
 
 // ended says how a program ended that did not leave its interpreter intact.
@@ -178,10 +224,11 @@ func overtaken(cause error) string {
 // Details tells about a session what files and interpreters know. It waits for
 // no program: while one runs there are no variables, and Notice says why.
 func (m *Manager) Details(ctx context.Context, owner Owner, id ID) (Details, error) {
-	s, err := m.find(owner, id)
+	s, done, err := m.use(owner, id)
 	if err != nil {
 		return Details{}, err
 	}
+	defer done()
 	var d Details
 	if d.Info, err = s.info(); err != nil {
 		return Details{}, err
@@ -220,8 +267,8 @@ func (s *session) borrow(ctx context.Context) *turn {
 	return t
 }
 
-// inspect asks every interpreter what it holds. The notice names those that
-// cannot say.
+// inspect asks every live interpreter what it holds; of the others the last
+// checkpoint tells. The notice names those that cannot say.
 func (s *session) inspect(ctx context.Context, d *Details) {
 	ctx, cancel := context.WithTimeout(ctx, inspectTime)
 	defer cancel()
@@ -246,6 +293,7 @@ func (s *session) inspect(ctx context.Context, d *Details) {
 		d.Imports = append(d.Imports, found.Imports...)
 		d.Memory += found.Memory
 	}
+	ended = s.recall(d, all, ended)
 	var notices []string
 	if len(ended) > 0 {
 		notices = append(notices, fmt.Sprintf("An interpreter (%s) has ended unexpectedly: its variables and imports are gone.", list(ended)))
@@ -254,4 +302,25 @@ func (s *session) inspect(ctx context.Context, d *Details) {
 		notices = append(notices, fmt.Sprintf("An interpreter (%s) cannot be inspected now: its variables, imports and memory are missing here.", list(silent)))
 	}
 	d.Notice = strings.Join(notices, " ")
+}
+
+// recall adds what the last checkpoint knows of interpreters that do not live,
+// and gives those of ended of which it knows nothing.
+func (s *session) recall(d *Details, live map[string]sandbox.Instance, ended []string) (unknown []string) {
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	for runtime, in := range s.kept.head.Interpreters {
+		if _, there := live[runtime]; there && !slices.Contains(ended, runtime) {
+			continue
+		}
+		if s.kept.unsure[runtime] {
+			continue
+		}
+		ended = slices.DeleteFunc(ended, func(other string) bool { return other == runtime })
+		for _, v := range in.Variables {
+			d.Variables = append(d.Variables, sandbox.Variable{Name: v.Name, Type: v.Type, Preview: v.Preview})
+		}
+		d.Imports = append(d.Imports, in.Imports...)
+	}
+	return ended
 }

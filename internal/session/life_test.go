@@ -39,10 +39,11 @@ func TestDestroyRemovesEverything(t *testing.T) {
 	m := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
 	id := create(t, m, alice, "gone")
 	execute(t, m, id, "write('a', 'secret')")
-	tree, err := m.Files(alice, id)
+	tree, done, err := m.Files(alice, id)
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer done()
 	if err := m.Destroy(t.Context(), alice, id); err != nil {
 		t.Fatal(err)
 	}

@@ -4,11 +4,17 @@
 // A session is a workspace of files and one live interpreter for each
 // language runtime. It belongs to an owner, and to everyone else it does not
 // exist. On disk it is a folder below its owner's; a lock that dies with its
-// process makes it one process's at a time. When that process is gone the next
-// one finds the files; the variables are gone, and the first result says so.
+// process makes it one process's at a time.
 //
-// Locks, outermost first: Manager.mu, session.mu, memory.mu. None is held during
-// disk access or while a backend is called.
+// After every run, and after every write to its files, a session has a new
+// checkpoint on disk: what its files are and what its interpreters hold, of one
+// moment (keep.go). So it may be put to sleep when nobody uses it (sleep.go),
+// opened by the next process when this one is gone (disk.go), taken back
+// (past.go), doubled (fork.go) and carried away (archive.go).
+//
+// Locks, outermost first: session.keeping, Manager.mu, session.mu, memory.mu,
+// Manager.storing. But for keeping, which is there for that, and storing, none is
+// held during disk access or while a backend is called.
 package session
 
 import (
@@ -27,8 +33,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"paddock/internal/blob"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
+	"paddock/internal/store"
 	"paddock/internal/workspace"
 )
 
@@ -46,11 +54,27 @@ type Config struct {
 	// IdleTTL is how long a session may stay unused; zero: 24 h.
 	IdleTTL time.Duration
 	// MaxPerOwner bounds the sessions that an owner has open in this process;
-	// zero: 32. What earlier processes left does not count until it is opened.
+	// zero: 32. For one more, another that nobody uses just now is put to sleep.
 	MaxPerOwner int
 	// MaxSessions bounds the sessions of all owners that this process has open;
 	// zero: 1024.
 	MaxSessions int
+	// MaxStored bounds the sessions that an owner has, asleep or not; zero:
+	// 10,000.
+	MaxStored int
+	// SleepAfter is how long a session stays in memory unused; zero: 10 min;
+	// negative: until its place is needed.
+	SleepAfter time.Duration
+	// Checkpoints is how many checkpoints without a label a session keeps; zero:
+	// 100.
+	Checkpoints int
+	// KeepLater has a run's result given before its checkpoint is on disk, which
+	// is made right after, before anything else happens in the session. What is
+	// killed in between is lost, although it was answered.
+	KeepLater bool
+	// Files are the file operations of blobs and checkpoints; nil: the system's.
+	// Tests put faults in.
+	Files blob.Files
 	// MemoryBytes bounds each interpreter; zero: 256 MiB.
 	MemoryBytes int64
 	// OwnerMemoryBytes and TotalMemoryBytes bound what the live interpreters of
@@ -98,6 +122,13 @@ type Manager struct {
 
 	memory memory
 
+	index *store.Store
+
+	storing sync.Mutex // guards what follows
+	stores  map[Owner]*blob.Store
+	used    map[Owner]usage
+	garbage map[Owner]bool // who has blobs that nothing refers to
+
 	mu       sync.Mutex // guards what follows
 	closed   bool
 	sessions map[key]*session
@@ -124,9 +155,14 @@ func New(config Config) (*Manager, error) {
 	if err := os.MkdirAll(filepath.Join(config.Dir, "owners"), 0o700); err != nil {
 		return nil, fault.New(fault.Unavailable, "the state folder cannot be made").WithHint("check that %s can be written", config.Dir).WithCause(err)
 	}
-	m := &Manager{config: config, log: config.Log, wake: make(chan struct{}, 1), sessions: map[key]*session{}}
+	if err := checkFormat(config.Dir, config.files()); err != nil {
+		return nil, err
+	}
+	m := &Manager{config: config, log: config.Log, wake: make(chan struct{}, 1), sessions: map[key]*session{}, stores: map[Owner]*blob.Store{}, used: map[Owner]usage{}, garbage: map[Owner]bool{}}
+	m.index = store.Open(filepath.Join(config.Dir, indexFile), config.Log)
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	m.jobs.Go(m.janitor)
+	m.jobs.Go(m.rebuild)
 	return m, nil
 }
 
@@ -140,6 +176,9 @@ func (c *Config) complete() error {
 	c.MemoryBytes = cmp.Or(c.MemoryBytes, 256<<20)
 	c.DiskBytes = cmp.Or(c.DiskBytes, 512<<20)
 	c.MaxSessions = cmp.Or(c.MaxSessions, 1024)
+	c.MaxStored = cmp.Or(c.MaxStored, 10_000)
+	c.SleepAfter = cmp.Or(c.SleepAfter, 10*time.Minute)
+	c.Checkpoints = cmp.Or(c.Checkpoints, 100)
 	c.OwnerMemoryBytes = cmp.Or(c.OwnerMemoryBytes, 32*c.MemoryBytes)
 	c.TotalMemoryBytes = cmp.Or(c.TotalMemoryBytes, 64*c.MemoryBytes)
 	c.OwnerDiskBytes = cmp.Or(c.OwnerDiskBytes, 8*c.DiskBytes)
@@ -167,7 +206,7 @@ func (c *Config) complete() error {
 	if c.OwnerMemoryBytes < c.MemoryBytes || c.TotalMemoryBytes < c.MemoryBytes {
 		errs = append(errs, fmt.Errorf("session: an interpreter may take %d MiB, and all of them together fewer", c.MemoryBytes>>20))
 	}
-	if c.IdleTTL < 0 || c.MaxPerOwner < 0 || c.MaxSessions < 0 || c.MemoryBytes < 0 || c.DiskBytes < 0 || c.OwnerDiskBytes < 0 || negative(c.Limits) {
+	if c.IdleTTL < 0 || c.MaxPerOwner < 0 || c.MaxSessions < 0 || c.MaxStored < 0 || c.Checkpoints < 0 || c.MemoryBytes < 0 || c.DiskBytes < 0 || c.OwnerDiskBytes < 0 || negative(c.Limits) {
 		errs = append(errs, errors.New("session: limits are not negative"))
 	}
 	return errors.Join(errs...)
@@ -226,52 +265,55 @@ func (m *Manager) Create(ctx context.Context, owner Owner, id ID, settings Setti
 	if err != nil {
 		return Info{}, err
 	}
-	if err := m.checkDisk(owner, 1); err != nil {
-		return Info{}, err
-	}
-	s, err := m.reserve(key{owner, id})
+	s, err := m.make(key{owner, id}, b, nil, settings, nil)
 	if err != nil {
-		return Info{}, err
-	}
-	now := time.Now()
-	s.record = record{Version: recordVersion, ID: id, Owner: owner, Settings: settings, Isolation: b.Name(), CreatedAt: now, LastUsedAt: now}
-	s.backend = b
-	if err := m.opened(s, s.create()); err != nil {
 		return Info{}, err
 	}
 	m.log.DebugContext(ctx, "session created", "session", id, "isolation", b.Name())
 	m.record(ctx, Event{Action: Creating, Owner: owner, Session: id, Language: settings.Language, Isolation: b.Name()})
-	return s.info()
+	return m.Info(owner, s.id) // it may be asleep already
 }
 
 // reserve puts a session that is being made into the table.
 func (m *Manager) reserve(k key) (*session, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return nil, errShutdown
-	}
-	if m.sessions[k] != nil {
-		return nil, errExists(k.id)
-	}
-	count := 0
-	for other := range m.sessions {
-		if other.owner == k.owner {
-			count++
+	for {
+		m.mu.Lock()
+		there := m.sessions[k]
+		s, closed := m.placeLocked(k)
+		m.mu.Unlock()
+		switch {
+		case closed:
+			return nil, errShutdown
+		case there != nil:
+			if there.isSleeping() {
+				<-there.closed // on disk it is there all the same, as the caller will see
+				continue
+			}
+			return nil, errExists(k.id)
+		case s != nil:
+			return s, nil
+		}
+		if err := m.room(k.owner); err != nil {
+			return nil, err
 		}
 	}
-	if count >= m.config.MaxPerOwner {
-		return nil, fault.New(fault.Exhausted, "there are %d sessions already, and no more are allowed", count).WithHint("destroy one that is no longer needed; who runs the server can raise sessions.max_sessions_per_client")
+}
+
+// placeLocked puts a session into the table where it is not there and there is
+// room for it; else it gives nil.
+func (m *Manager) placeLocked(k key) (s *session, closed bool) {
+	mine := 0
+	for other := range m.sessions {
+		if other.owner == k.owner {
+			mine++
+		}
 	}
-	if len(m.sessions) >= m.config.MaxSessions {
-		full := *fault.New(fault.Exhausted, "the server has %d sessions open already, and no more are allowed", len(m.sessions)).
-			WithHint("use a session that you have, or try again later; who runs the server can raise limits.max_sessions")
-		full.RetryAfter = retrySoon
-		return nil, &full
+	if m.closed || m.sessions[k] != nil || mine >= m.config.MaxPerOwner || len(m.sessions) >= m.config.MaxSessions {
+		return nil, m.closed
 	}
-	s := newSession(m, k)
+	s = newSession(m, k)
 	m.sessions[k] = s
-	return s, nil
+	return s, false
 }
 
 func errExists(id ID) error {
@@ -308,23 +350,31 @@ func (m *Manager) find(owner Owner, id ID) (*session, error) {
 		return nil, err
 	}
 	k := key{owner, id}
-	m.mu.Lock()
-	if m.closed {
+	for {
+		m.mu.Lock()
+		s := m.sessions[k]
+		made, closed := m.placeLocked(k)
 		m.mu.Unlock()
-		return nil, errShutdown
+		switch {
+		case closed:
+			return nil, errShutdown
+		case made != nil:
+			return made, m.opened(made, made.load())
+		case s == nil:
+			// Before others are put to sleep for it.
+			if _, err := readRecord(m.folder(k), k); err != nil {
+				return nil, err
+			}
+			if err := m.room(owner); err != nil {
+				return nil, err
+			}
+		case s.isSleeping():
+			<-s.closed
+		default:
+			<-s.opened
+			return s, s.openErr
+		}
 	}
-	s := m.sessions[k]
-	first := s == nil
-	if first {
-		s = newSession(m, k)
-		m.sessions[k] = s
-	}
-	m.mu.Unlock()
-	if first {
-		return s, m.opened(s, s.load())
-	}
-	<-s.opened
-	return s, s.openErr
 }
 
 // Info tells about a session without opening it.
@@ -341,7 +391,9 @@ func (m *Manager) Info(owner Owner, id ID) (Info, error) {
 	}
 	if s != nil {
 		if <-s.opened; s.openErr == nil {
-			return s.info()
+			if i, err := s.info(); !errors.Is(err, errAsleep) {
+				return i, err
+			}
 		}
 	}
 	return m.infoOnDisk(k)
@@ -369,20 +421,13 @@ func (m *Manager) List(owner Owner) ([]Info, error) {
 			delete(open, s.id) // its opening failed: another process may have it
 		}
 	}
-	ids, err := m.idsOnDisk(owner)
+	records, err := m.records(owner)
 	if err != nil {
 		return nil, err
 	}
-	for _, id := range ids {
-		if open[id] {
-			continue
-		}
-		i, err := m.infoOnDisk(key{owner, id})
-		switch {
-		case err == nil:
-			all = append(all, i)
-		case fault.KindOf(err) != fault.NotFound:
-			m.log.Warn("a session cannot be read", "session", id, "cause", causeOf(err))
+	for _, r := range records {
+		if !open[r.ID] {
+			all = append(all, m.describeOnDisk(r))
 		}
 	}
 	slices.SortFunc(all, func(a, b Info) int {
@@ -391,16 +436,14 @@ func (m *Manager) List(owner Owner) ([]Info, error) {
 	return all, nil
 }
 
-// Files gives the session's workspace. It lasts as long as the session.
-func (m *Manager) Files(owner Owner, id ID) (*workspace.Tree, error) {
-	s, err := m.find(owner, id)
+// Files gives the session's workspace, for as long as done has not been called:
+// until then the session does not fall asleep. done works twice.
+func (m *Manager) Files(owner Owner, id ID) (tree *workspace.Tree, done func(), err error) {
+	s, done, err := m.use(owner, id)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := s.touch(); err != nil {
-		return nil, err
-	}
-	return s.tree, nil
+	return s.tree, done, nil
 }
 
 // Close cancels what runs, ends every interpreter, and lets go of the
@@ -424,5 +467,5 @@ func (m *Manager) Close() error {
 		<-s.closed
 	}
 	m.jobs.Wait()
-	return nil
+	return m.index.Close()
 }

@@ -18,10 +18,15 @@ type Action string
 
 // The actions.
 const (
-	Executing  Action = "execute"
-	Creating   Action = "create_session"
-	Destroying Action = "destroy_session"
-	Resetting  Action = "reset"
+	Executing     Action = "execute"
+	Creating      Action = "create_session"
+	Destroying    Action = "destroy_session"
+	Resetting     Action = "reset"
+	Checkpointing Action = "checkpoint"
+	Restoring     Action = "restore"
+	Forking       Action = "fork"
+	Exporting     Action = "export"
+	Importing     Action = "import"
 )
 
 // Event is one action in a session, for a record of who did what.

@@ -114,7 +114,7 @@ func TestClosingLetsTheNextManagerGoOn(t *testing.T) {
 	first := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
 	second := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
 	id := create(t, first, alice, "")
-	_, err := second.Files(alice, id)
+	_, _, err := second.Files(alice, id)
 	wantKind(t, err, fault.Conflict)
 	first.Close()
 	if r := execute(t, second, id, "1"); r.Notice != "" {

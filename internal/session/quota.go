@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -90,26 +91,39 @@ func (m *Manager) admit(ctx context.Context, o Owner) (release func(), err error
 	return m.config.Admit(ctx, o)
 }
 
-// reserveMemory makes sure that there is memory for an interpreter to run
-// with. Nobody's variables are given up for it: who has to make room is told.
+// reserveMemory makes sure that there is memory for an interpreter to run with:
+// sessions that nobody uses just now are put to sleep for it.
 func (s *session) reserveMemory(runtime string, bytes int64) error {
 	m, h := s.manager, holder{s.key, runtime}
-	alone, ok := m.memory.grow(h, bytes, m.config.OwnerMemoryBytes, m.config.TotalMemoryBytes)
+	grow := func() (alone, ok bool) {
+		return m.memory.grow(h, bytes, m.config.OwnerMemoryBytes, m.config.TotalMemoryBytes)
+	}
+	alone, ok := grow()
 	if !ok {
 		m.forgetEnded()
-		alone, ok = m.memory.grow(h, bytes, m.config.OwnerMemoryBytes, m.config.TotalMemoryBytes)
+		alone, ok = grow()
+	}
+	for !ok {
+		who := Owner("")
+		if alone {
+			who = s.owner
+		}
+		if !m.makeRoom(who, s) {
+			break
+		}
+		alone, ok = grow()
 	}
 	if ok {
 		return nil
 	}
 	mine := largest(m.memory.of(s.owner), s.id)
-	f, limit := fault.New(fault.Exhausted, "the live interpreters of all sessions take as much memory as the server has for them"), "limits.max_memory_mb"
+	f, limit := fault.New(fault.Exhausted, "the programs that run take as much memory as the server has for them"), "limits.max_memory_mb"
 	if alone {
 		limit = "limits.max_memory_per_client_mb"
-		f = fault.New(fault.Exhausted, "your sessions' live interpreters would take more than the %d MiB that they may", m.config.OwnerMemoryBytes>>20)
+		f = fault.New(fault.Exhausted, "your programs that run would take more than the %d MiB that they may", m.config.OwnerMemoryBytes>>20)
 	}
 	if mine != "" {
-		f = f.WithHint("destroy or reset sessions whose variables are no longer needed: %s; who runs the server can raise %s", mine, limit)
+		f = f.WithHint("wait for what runs in other sessions, or cancel it: %s; who runs the server can raise %s", mine, limit)
 	} else {
 		f = f.WithHint("try again later; who runs the server can raise %s", limit)
 	}
@@ -150,34 +164,56 @@ func (m *Manager) open(o Owner) []*session {
 	})
 }
 
-// checkDisk refuses what would make the owner's files grow beyond what they
-// may take together. Files of sessions that this process does not have open
-// do not count, and what programs write counts from the end of their run on.
+// checkDisk refuses what would make what an owner has on disk grow beyond what
+// it may take: the files of all sessions, asleep or not, and what is kept of
+// them. What programs write counts from the end of their run on.
 func (m *Manager) checkDisk(o Owner, growth int64) error {
-	sum, most := int64(0), m.config.OwnerDiskBytes
-	mine := m.open(o)
-	for _, s := range mine {
-		sum += s.tree.Used()
+	most := m.config.OwnerDiskBytes
+	u, err := m.usage(o)
+	if err != nil || u.bytes+u.blobs+growth <= most {
+		return err
 	}
-	if sum+growth <= most {
-		return nil
-	}
-	sum = 0 // what is known may be old: look again, at all of it
-	sizes := map[ID]int64{}
-	for _, s := range mine {
-		n, err := s.tree.DiskBytes()
-		if err != nil {
+	for _, s := range m.open(o) { // what is known may be old: look again
+		if _, err := s.tree.DiskBytes(); err != nil {
 			continue // it is ending
 		}
-		sizes[s.id] = n
-		sum += n
 	}
-	if sum+growth <= most {
-		return nil
+	m.forgetUsage(o)
+	if u, err = m.usage(o); err != nil || u.bytes+u.blobs+growth <= most {
+		return err
 	}
-	return fault.New(fault.Exhausted, "the files of your sessions would take more than the %d MiB that they may", most>>20).
-		WithHint("delete files, or destroy or reset sessions that are no longer needed: %s; who runs the server can raise limits.max_disk_per_client_mb", largest(sizes, ""))
+	for _, s := range m.open(o) {
+		u.trees[s.id] = s.tree.Used() + s.tmp.Used()
+	}
+	return fault.New(fault.Exhausted, "your sessions would take more than the %d MiB of disk that they may: %d MiB of files, %d MiB of checkpoints", most>>20, u.bytes>>20, u.blobs>>20).
+		WithHint("delete files, or destroy sessions that are no longer needed: %s; who runs the server can raise limits.max_disk_per_client_mb", largest(u.trees, ""))
 }
+
+// shed makes room on an owner's disk, where there is too little: the oldest
+// checkpoints of open sessions go, and what nothing refers to. It tells whether
+// there is enough then.
+func (m *Manager) shed(ctx context.Context, o Owner) error {
+	err := m.checkDisk(o, 1)
+	if fault.KindOf(err) != fault.Exhausted {
+		return err
+	}
+	for _, keep := range []int{m.config.Checkpoints, fewCheckpoints} {
+		for _, s := range m.open(o) {
+			s.pruneTo(keep)
+		}
+		if _, _, err := m.collectOwner(ctx, filepath.Base(m.ownerFolder(o))); err != nil {
+			return err
+		}
+		m.forgetUsage(o)
+		if err = m.checkDisk(o, 1); fault.KindOf(err) != fault.Exhausted {
+			return err
+		}
+	}
+	return err
+}
+
+// fewCheckpoints is how many are left where disk is short.
+const fewCheckpoints = 5
 
 // largest names the few sessions that take most, all but one.
 func largest(sizes map[ID]int64, but ID) string {

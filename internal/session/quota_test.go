@@ -101,17 +101,19 @@ func TestSessionsOfAllAreBounded(t *testing.T) {
 func TestFilesOfAnOwnerAreBoundedTogether(t *testing.T) {
 	m := manager(t, session.Config{DiskBytes: 8 * mib, OwnerDiskBytes: 10 * mib}, sandboxtest.FakeConfig{})
 	first, second := create(t, m, alice, "first"), create(t, m, alice, "second")
-	files, err := m.Files(alice, first)
+	files, done, err := m.Files(alice, first)
 	if err == nil {
 		_, err = files.Write("big", make([]byte, 6*mib))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err = m.Files(alice, second)
+	done()
+	files, done, err = m.Files(alice, second)
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer done()
 	_, err = files.Write("more", make([]byte, 5*mib))
 	wantKind(t, err, fault.Exhausted)
 	if f := fault.Of(err); !strings.Contains(f.Hint, "first (6 MiB)") || !strings.Contains(f.Hint, "limits.max_disk_per_client_mb") {

@@ -52,12 +52,20 @@ type session struct {
 	tree, tmp  *workspace.Tree
 	lock       *flock.Flock
 
+	keeping sync.Mutex // held by whoever makes a checkpoint or reads them; guards kept
+	kept    kept
+
 	mu           sync.Mutex // guards what follows
 	phase        phase
+	sleeping     bool    // it leaves only to be opened again
+	loose        bool    // what lives is not on disk as it is: it does not sleep
+	users        int     // who uses its files: it does not sleep meanwhile
 	line         []*turn // in order of arrival; the first is at work
 	record       record
 	interpreters map[string]sandbox.Instance // by runtime; changed by the first in line
 	lost         map[string]string           // runtimes whose variables are gone, and why; belongs to the first in line
+	anew         map[string]bool             // runtimes whose state on disk has been gone on from; likewise
+	news         string                      // what the next result has to tell; likewise
 	endErr       error                       // what was left undone at the end
 }
 
@@ -71,13 +79,14 @@ type turn struct {
 	// How long it waited, and what starting an interpreter took; they belong to
 	// the first in line.
 	queued, start time.Duration
+	later         func() // what is left to do before the next turn; nil: nothing
 }
 
 func newSession(m *Manager, k key) *session {
 	return &session{
 		key: k, manager: m, dir: m.folder(k),
 		opened: make(chan struct{}), drained: make(chan struct{}), closed: make(chan struct{}),
-		interpreters: map[string]sandbox.Instance{}, lost: map[string]string{},
+		interpreters: map[string]sandbox.Instance{}, lost: map[string]string{}, anew: map[string]bool{},
 	}
 }
 
@@ -138,9 +147,10 @@ func (s *session) join(ctx context.Context, execution string, stop error) (*turn
 func (s *session) enter(t *turn, stop error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.awakeLocked(); err != nil {
+		return err
+	}
 	switch {
-	case s.phase != free && s.phase != working:
-		return errNotFound(s.id)
 	case stop != nil:
 		s.stopLocked(stop, "")
 	case len(s.line) > maxWaiting:
@@ -221,25 +231,14 @@ func (s *session) end(cause error, allow func() bool) bool {
 	return true
 }
 
-// touch makes the session used now.
-func (s *session) touch() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.phase != free && s.phase != working {
-		return errNotFound(s.id)
-	}
-	s.record.LastUsedAt = time.Now()
-	return nil
-}
-
 func (s *session) info() (Info, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.phase != free && s.phase != working {
-		return Info{}, errNotFound(s.id)
+	if err := s.awakeLocked(); err != nil {
+		return Info{}, err
 	}
 	i := s.manager.describe(s.record)
-	i.State = Idle
+	i.State, i.Checkpoints = Idle, int(s.record.checkpoints)
 	switch {
 	case len(s.line) > 1:
 		i.State = Queued

@@ -3,6 +3,7 @@ package session_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -98,10 +99,11 @@ func TestASessionKeepsVariablesAndFiles(t *testing.T) {
 	if !reflect.DeepEqual(r, want) || r.Exit.Result != "84" {
 		t.Errorf("got  %+v\nwant %+v", r, want)
 	}
-	tree, err := m.Files(alice, id)
+	tree, done, err := m.Files(alice, id)
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer done()
 	if _, err := tree.Write("in.txt", []byte("from outside")); err != nil {
 		t.Fatal(err)
 	}
@@ -236,12 +238,18 @@ func TestToOthersASessionDoesNotExist(t *testing.T) {
 			_, err := m.Execute(ctx, o, id, session.Request{})
 			return err
 		},
-		"Info":    func(o session.Owner, id session.ID) error { _, err := m.Info(o, id); return err },
-		"Details": func(o session.Owner, id session.ID) error { _, err := m.Details(ctx, o, id); return err },
-		"Files":   func(o session.Owner, id session.ID) error { _, err := m.Files(o, id); return err },
-		"Cancel":  func(o session.Owner, id session.ID) error { _, err := m.Cancel(o, id, ""); return err },
-		"Reset":   func(o session.Owner, id session.ID) error { _, err := m.Reset(ctx, o, id); return err },
-		"Destroy": func(o session.Owner, id session.ID) error { return m.Destroy(ctx, o, id) },
+		"Info":        func(o session.Owner, id session.ID) error { _, err := m.Info(o, id); return err },
+		"Details":     func(o session.Owner, id session.ID) error { _, err := m.Details(ctx, o, id); return err },
+		"Files":       func(o session.Owner, id session.ID) error { _, _, err := m.Files(o, id); return err },
+		"Cancel":      func(o session.Owner, id session.ID) error { _, err := m.Cancel(o, id, ""); return err },
+		"Undo":        func(o session.Owner, id session.ID) error { _, err := m.Undo(ctx, o, id); return err },
+		"Restore":     func(o session.Owner, id session.ID) error { _, err := m.Restore(ctx, o, id, "1"); return err },
+		"Fork":        func(o session.Owner, id session.ID) error { _, err := m.Fork(ctx, o, id, "", 1); return err },
+		"Export":      func(o session.Owner, id session.ID) error { return m.Export(ctx, o, id, io.Discard) },
+		"Sleep":       func(o session.Owner, id session.ID) error { return m.Sleep(o, id) },
+		"Checkpoints": func(o session.Owner, id session.ID) error { _, err := m.Checkpoints(o, id); return err },
+		"Reset":       func(o session.Owner, id session.ID) error { _, err := m.Reset(ctx, o, id); return err },
+		"Destroy":     func(o session.Owner, id session.ID) error { return m.Destroy(ctx, o, id) },
 	}
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {

@@ -32,6 +32,9 @@ type Settings struct {
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 	// TTL is how long the session may stay unused; zero: the manager's default.
 	TTL time.Duration `json:"ttl,omitempty"`
+	// Passing says that the session ends with what it was made for: there are no
+	// checkpoints of it, and it does not sleep.
+	Passing bool `json:"passing,omitempty"`
 }
 
 // State says what a session is doing.
@@ -39,7 +42,8 @@ type State string
 
 // The states.
 const (
-	Idle    State = "idle"    // no interpreter lives, its files are there
+	Asleep  State = "asleep"  // no process has it open; the next call wakes it
+	Idle    State = "idle"    // it is open, and no interpreter lives
 	Live    State = "live"    // an interpreter lives and waits
 	Running State = "running" // a program runs
 	Queued  State = "queued"  // a program runs and others wait for it
@@ -56,6 +60,9 @@ type Info struct {
 	LastUsedAt time.Time `json:"last_used_at"`
 	ExpiresAt  time.Time `json:"expires_at"`
 	Executions int64     `json:"execution_count"`
+	// Checkpoints is how many there are to go back to; zero: not known without
+	// opening the session.
+	Checkpoints int `json:"checkpoints,omitempty"`
 	// Process is the pid of the process that owns the session now; 0: none.
 	Process int `json:"process,omitempty"`
 }

@@ -239,9 +239,15 @@ func (t *Tree) Write(name string, data []byte) (File, error) {
 	if err != nil {
 		return File{}, err
 	}
-	t.writing.Lock()
-	defer t.writing.Unlock()
-	return t.writeLocked(p, data)
+	var f File
+	err = t.change(func() (_ []string, err error) {
+		f, err = t.writeLocked(p, data)
+		return []string{p}, err
+	})
+	if err != nil {
+		return File{}, err
+	}
+	return f, nil
 }
 
 func (t *Tree) writeLocked(p string, data []byte) (File, error) {

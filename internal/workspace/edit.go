@@ -22,8 +22,17 @@ func (t *Tree) Edit(name, old, replacement string, all bool) (count int, err err
 	if old == replacement {
 		return 0, fault.New(fault.Invalid, "the text to replace and its replacement are the same")
 	}
-	t.writing.Lock()
-	defer t.writing.Unlock()
+	err = t.change(func() (_ []string, err error) {
+		count, err = t.editLocked(p, old, replacement, all)
+		return []string{p}, err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return count, nil
+}
+
+func (t *Tree) editLocked(p, old, replacement string, all bool) (count int, err error) {
 	c, err := t.ReadAll(p, maxText)
 	if err != nil {
 		return 0, err

@@ -176,14 +176,19 @@ func (s *Stage) extend(bytes int64) error {
 // first is; only a failing disk, or a guest that changes folders meanwhile,
 // leaves some in place and some not.
 func (s *Stage) Commit(allow func() error) error {
-	t := s.tree
-	t.writing.Lock()
-	defer t.writing.Unlock()
-	if allow != nil {
-		if err := allow(); err != nil {
-			return err
+	return s.tree.change(func() ([]string, error) {
+		if allow != nil {
+			if err := allow(); err != nil {
+				return nil, err
+			}
 		}
-	}
+		files := s.files
+		return files, s.placeLocked()
+	})
+}
+
+func (s *Stage) placeLocked() error {
+	t := s.tree
 	for _, p := range s.files {
 		if err := t.placeable(p); err != nil {
 			return err

@@ -12,3 +12,11 @@ func stampOf(info fs.FileInfo) stamp {
 	}
 	return s
 }
+
+// namesOf is how many names the file has.
+func namesOf(info fs.FileInfo) uint64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Nlink)
+	}
+	return 1
+}

@@ -85,21 +85,21 @@ func (t *Tree) RemoveFile(name string, allow func(File) error) error {
 	if err != nil {
 		return err
 	}
-	t.writing.Lock()
-	defer t.writing.Unlock()
-	info, err := t.root.Lstat(p)
-	if err != nil {
-		return explain(err, p)
-	}
-	if info.IsDir() {
-		return regular(info, p)
-	}
-	if allow != nil {
-		if err := allow(fileOf(p, info)); err != nil {
-			return err
+	return t.change(func() ([]string, error) {
+		info, err := t.root.Lstat(p)
+		if err != nil {
+			return nil, explain(err, p)
 		}
-	}
-	return explain(t.root.Remove(p), p)
+		if info.IsDir() {
+			return nil, regular(info, p)
+		}
+		if allow != nil {
+			if err := allow(fileOf(p, info)); err != nil {
+				return nil, err
+			}
+		}
+		return []string{p}, explain(t.root.Remove(p), p)
+	})
 }
 
 // Receive puts what src gives into a file, whole or not at all, without

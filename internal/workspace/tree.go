@@ -22,8 +22,9 @@ import (
 // MaxFiles bounds what a listing, a search and a snapshot look at.
 const MaxFiles = 10_000
 
-// maxDepth bounds how deep folders are looked into.
-const maxDepth = 64
+// maxDepth bounds how deep folders are looked into: as deep as the sandbox lets
+// a program name anything (package wasi). Each holds a descriptor meanwhile.
+const maxDepth = 200
 
 // blockBytes is what a file or a folder counts at least towards the disk
 // limit: a million empty files are not free.
@@ -44,6 +45,12 @@ type Options struct {
 	// Grow is asked, when set, before the files grow by so many bytes, with
 	// other writers of the tree kept out; its error is the write's.
 	Grow func(bytes int64) error
+	// Keep is told, when set, after each change that was made through the Tree,
+	// and before the method that made it returns, which files or folders are
+	// others now, or gone: what [Tree.CapturePaths] takes. Its error is the
+	// method's, although the change has been made. No lock of the Tree is held
+	// meanwhile, so there may be newer changes already.
+	Keep func(paths []string) error
 }
 
 // Tree is one folder of files. It is safe for concurrent use, also while a
@@ -160,38 +167,62 @@ func (t *Tree) Remove(name string) error {
 	if err != nil {
 		return err
 	}
+	return t.change(func() ([]string, error) {
+		if _, err := t.root.Lstat(p); err != nil {
+			return nil, explain(err, p)
+		}
+		return []string{p}, explain(t.root.RemoveAll(p), p)
+	})
+}
+
+// change makes a change with all other writers kept out, and then has it kept.
+func (t *Tree) change(do func() (paths []string, err error)) error {
+	paths, err := t.alone(do)
+	if err != nil || t.options.Keep == nil || len(paths) == 0 {
+		return err
+	}
+	return t.options.Keep(paths)
+}
+
+func (t *Tree) alone(do func() ([]string, error)) ([]string, error) {
 	t.writing.Lock()
 	defer t.writing.Unlock()
-	if _, err := t.root.Lstat(p); err != nil {
-		return explain(err, p)
-	}
-	return explain(t.root.RemoveAll(p), p)
+	return do()
 }
 
 // Clear deletes everything and gives the number of regular files that were
 // there. The folder itself stays.
 func (t *Tree) Clear() (files int, err error) {
-	t.writing.Lock()
-	defer t.writing.Unlock()
+	err = t.change(func() (names []string, err error) {
+		files, names, err = t.clear()
+		return names, err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return files, nil
+}
+
+// clear deletes everything, and gives also what was in the folder.
+func (t *Tree) clear() (files int, names []string, err error) {
 	err = t.walk(func(_ string, info fs.FileInfo) error {
 		if info.Mode().IsRegular() {
 			files++
 		}
 		return nil
 	})
-	if err != nil {
-		return 0, err
+	if err == nil {
+		names, err = readNames(t.root)
 	}
-	names, err := readNames(t.root)
 	if err != nil {
-		return 0, explain(err, ".")
+		return 0, nil, explain(err, ".")
 	}
 	for _, name := range names {
 		if err := t.root.RemoveAll(name); err != nil {
-			return 0, explain(err, name)
+			return 0, nil, explain(err, name)
 		}
 	}
-	return files, nil
+	return files, names, nil
 }
 
 // walk calls visit for everything below the folder, folders before what is in

@@ -47,12 +47,22 @@ func checkout(t *testing.T) string {
 	return dir
 }
 
-// TestTheCommandsOfTheReadme runs each "$ command" in one shell, but for make's,
-// and compares what it prints with the lines below it.
-func TestTheCommandsOfTheReadme(t *testing.T) {
+// TestTheCommandsOfTheDocuments runs each "$ command" of a document, but for
+// make's, and compares what it prints with the lines below it. There … stands for
+// anything on its line, and spaces count as one; in a command s-… is the session
+// that was named last.
+func TestTheCommandsOfTheDocuments(t *testing.T) {
+	for document, least := range map[string]int{readme: 4, "../../docs/state.md": 12} {
+		t.Run(filepath.Base(document), func(t *testing.T) { runCommands(t, document, least) })
+	}
+}
+
+var sessionName = regexp.MustCompile(`\bs-[a-z2-7]{26}\b`)
+
+func runCommands(t *testing.T, document string, least int) {
 	dir := checkout(t)
-	ran, code := 0, "0"
-	lines := shown(t, readme)
+	ran, code, session := 0, "0", "s-…"
+	lines := shown(t, document)
 	for i := 0; i < len(lines); i++ {
 		command, ok := strings.CutPrefix(lines[i], "$ ")
 		if !ok || strings.HasPrefix(command, "make") {
@@ -63,7 +73,7 @@ func TestTheCommandsOfTheReadme(t *testing.T) {
 			i++
 			want += lines[i] + "\n"
 		}
-		cmd := exec.CommandContext(t.Context(), "bash", "-c", "(exit "+code+"); "+command)
+		cmd := exec.CommandContext(t.Context(), "bash", "-c", "(exit "+code+"); "+strings.ReplaceAll(command, "s-…", session))
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "PADDOCK_STATE_DIR="+filepath.Join(dir, "state"))
 		got, err := cmd.CombinedOutput()
@@ -71,15 +81,28 @@ func TestTheCommandsOfTheReadme(t *testing.T) {
 			t.Fatal(err)
 		}
 		code = strings.TrimPrefix(cmd.ProcessState.String(), "exit status ")
-		if string(got) != want {
-			t.Errorf("$ %s\n%s\nREADME.md has\n%s", command, got, want)
+		if !prints(string(got), want) {
+			t.Errorf("$ %s\n%s\n%s has\n%s", command, got, document, want)
+		}
+		if name := sessionName.FindString(string(got)); name != "" {
+			session = name
 		}
 		ran++
 	}
-	if ran < 4 {
+	if ran < least {
 		t.Errorf("only %d commands were found", ran)
 	}
 }
+
+// prints compares what a command printed with what a document shows.
+func prints(got, shown string) bool {
+	pattern := strings.ReplaceAll(regexp.QuoteMeta(oneSpaced(shown)), "…", ".*")
+	return regexp.MustCompile("^" + pattern + "$").MatchString(oneSpaced(got))
+}
+
+var spaces = regexp.MustCompile(" +")
+
+func oneSpaced(s string) string { return spaces.ReplaceAllString(s, " ") }
 
 // TestTheCallsOfTheReadme makes the calls behind each → over stdio, and looks
 // for what stands behind ← in the structured result.

@@ -13,7 +13,7 @@ import { rewrite } from "./rewrite.js";
 import { makeTimers } from "./timers.js";
 import { makeHost } from "./host.js";
 import { apply, parse, safeMap, stringify } from "./primordials.js";
-import { seedRandom } from "./random.js";
+import { installRandom } from "./random.js";
 
 const promiseThen = Promise.prototype.then;
 const { getOwnPropertyNames, getOwnPropertyDescriptor } = Object;
@@ -34,6 +34,7 @@ function typeName(value) {
 export default function install(call) {
   const host = makeHost(call);
   const timers = makeTimers(() => host.now());
+  const seedRandom = installRandom(Math);
   const state = { cell: 0, label: "<cell>", status: "idle", value: undefined, error: undefined, exit: 0, rejected: safeMap() };
   const process = installGlobals(globalThis, host, timers, (code) => {
     state.exit = code;
@@ -93,9 +94,20 @@ export default function install(call) {
 
   const requests = {
     start(request) {
-      seedRandom(Math, request.seed);
+      seedRandom(request.seed);
       process.env = { ...request.env };
       process.chdir(request.cwd || "/");
+      return stringify({ status: "ok" });
+    },
+    // awaken is for a copy of an earlier interpreter, or of another: it draws
+    // numbers of its own, and what waited in the other one does not go on here.
+    awaken(request) {
+      seedRandom(request.seed);
+      timers.clear();
+      process.forget();
+      state.rejected.clear();
+      state.status = "idle";
+      state.value = state.error = undefined;
       return stringify({ status: "ok" });
     },
     exec(request) {

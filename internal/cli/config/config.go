@@ -29,6 +29,10 @@ type Config struct {
 		MaxPerClient               int64
 		MemoryBytes, DiskBytes     int64
 		IdleTTL                    time.Duration
+		MaxStored                  int64
+		SleepAfter                 int64 // seconds; zero: when the place is needed
+		MaxCheckpoints             int64
+		Checkpoint                 string // BeforeAnswer or AfterAnswer
 	}
 	Logging struct {
 		Level      slog.Level
@@ -65,6 +69,12 @@ type Config struct {
 
 	origins map[string]string // by key; what is not here is a default
 }
+
+// When a call's checkpoint is on disk.
+const (
+	BeforeAnswer = "before_answer"
+	AfterAnswer  = "after_answer"
+)
 
 // Limits are what the clients of one process share. Zero is decided where it is
 // used, by what the machine has or by another limit.

@@ -137,6 +137,7 @@ max_request_size_mb = 5
 	want.Sessions.DefaultTimeout, want.Sessions.MaxTimeout = 10*time.Second, time.Hour
 	want.Sessions.MaxPerClient, want.Sessions.MemoryBytes = 5, 1<<30
 	want.Sessions.DiskBytes, want.Sessions.IdleTTL = 512<<20, 24*time.Hour
+	want.Sessions.MaxStored, want.Sessions.SleepAfter, want.Sessions.MaxCheckpoints, want.Sessions.Checkpoint = 10_000, 600, 100, BeforeAnswer
 	want.Logging.Level, want.Logging.Structured = slog.LevelInfo, true
 	want.Policy.Fuel, want.Policy.MemoryBytes = 10e9, 128<<20
 	want.Policy.StdoutBytes, want.Policy.StderrBytes = 2e6, 1<<20
@@ -282,7 +283,7 @@ func TestMistakesSayWhereTheyStand(t *testing.T) {
 		{"a text for a boolean", "[logging]\nstructured = \"yes\"\n", "paddock.toml:2: logging.structured: it is a text, not true or false", ""},
 		{"a text for a list", "[tools]\nenabled = \"core\"\n", "paddock.toml:2: tools.enabled: it is a text, not a list of texts", ""},
 		{"a number in a list", "[tools]\nenabled = [\"core\", 1]\n", "paddock.toml:2: tools.enabled: it is a list, not a list of texts", ""},
-		{"an unknown set of tools", "[tools]\nenabled = [\"core\", \"skills\"]\n", `paddock.toml:2: tools.enabled: "skills" is not one of core, files`, ""},
+		{"an unknown set of tools", "[tools]\nenabled = [\"core\", \"skills\"]\n", `paddock.toml:2: tools.enabled: "skills" is not one of core, files, history`, ""},
 		{"a set of tools twice", "[tools]\nenabled = [\"core\", \"core\"]\n", `paddock.toml:2: tools.enabled: "core" is there twice`, ""},
 		{"an unknown isolation", "[sandbox]\nisolation = \"none\"\n", `paddock.toml:2: sandbox.isolation: "none" is not one of wasm`, ""},
 		{"too little memory", "[sessions]\nmax_memory_mb = 1\n", "paddock.toml:2: sessions.max_memory_mb: it is not between 32MiB and 4GiB", "sessions.max_memory_mb: how much memory an interpreter may take, its own needs included"},

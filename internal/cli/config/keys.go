@@ -120,7 +120,7 @@ const (
 )
 
 // ToolSets are the sets of tools that there are.
-var ToolSets = []string{"core", "files"}
+var ToolSets = []string{"core", "files", "history"}
 
 // keys is the table that everything else here comes from.
 var keys = []Key{
@@ -130,10 +130,15 @@ var keys = []Key{
 
 	define("sessions.default_timeout_seconds", "how long a program may run when the call does not say", "30", seconds(day), func(c *Config) *time.Duration { return &c.Sessions.DefaultTimeout }).flag("timeout"),
 	define("sessions.max_timeout_seconds", "how long a call may ask for", "3600", seconds(7*day), func(c *Config) *time.Duration { return &c.Sessions.MaxTimeout }),
-	define("sessions.max_sessions_per_client", "how many sessions a client may have", "32", count(1, 10_000), func(c *Config) *int64 { return &c.Sessions.MaxPerClient }),
+	define("sessions.max_sessions_per_client", "how many sessions of a client are in memory at once: for one more another is put to sleep", "32", count(1, 10_000), func(c *Config) *int64 { return &c.Sessions.MaxPerClient }),
 	define("sessions.max_memory_mb", "how much memory an interpreter may take, its own needs included", "256", size(1<<20, leastMemory, mostMemory), func(c *Config) *int64 { return &c.Sessions.MemoryBytes }).flag("memory"),
 	define("sessions.max_disk_mb", "how much a session's files may take", "512", size(1<<20, 1<<20, mostDisk), func(c *Config) *int64 { return &c.Sessions.DiskBytes }).flag("disk"),
 	define("sessions.idle_ttl_seconds", "how long a session is kept after its last use", "86400", seconds(365*day), func(c *Config) *time.Duration { return &c.Sessions.IdleTTL }),
+
+	define("sessions.max_stored_per_client", "how many sessions a client may have, asleep or not", "10000", count(1, 1_000_000), func(c *Config) *int64 { return &c.Sessions.MaxStored }),
+	define("sessions.sleep_after_seconds", "how long an unused session stays in memory; then it is on disk alone, and the next call wakes it; 0: until its place is needed", "600", count(0, 365*86400), func(c *Config) *int64 { return &c.Sessions.SleepAfter }),
+	define("sessions.max_checkpoints", "how many checkpoints a session keeps that have no label", "100", count(1, 100_000), func(c *Config) *int64 { return &c.Sessions.MaxCheckpoints }),
+	define("sessions.checkpoint", "whether a call is answered before or after what it left is safe on disk: after_answer is quicker, and what is killed in between is lost", BeforeAnswer, oneOf(BeforeAnswer, AfterAnswer), func(c *Config) *string { return &c.Sessions.Checkpoint }),
 
 	define("logging.level", "how much is logged to stderr", "warn", level(), func(c *Config) *slog.Level { return &c.Logging.Level }).flag("log-level").variable("PADDOCK_LOG_LEVEL"),
 	define("logging.structured", "whether the log is JSON", "false", boolean(), func(c *Config) *bool { return &c.Logging.Structured }),

@@ -3,6 +3,7 @@ package sandboxtest
 import (
 	"context"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -41,7 +42,7 @@ type FakeConfig struct {
 //	import math               remembered, for inspections
 //	raise ValueError("no")    throw new Error("no") too
 //	read(path) write(path, s) files below the mounts; append, remove, symlink, fill
-//	env(name) envs() args() input() sum(l) len(l) str(x)
+//	env(name) envs() args() input() sum(l) len(l) str(x) random()
 //	sleep(seconds) loop flood alloc(bytes) display(mime, data) exit(code)
 //	connect(host, port)       always an error: there is no network
 //	spin                      runs until it is stopped by force
@@ -93,8 +94,14 @@ func (b *Fake) Live() int {
 	return len(b.instances)
 }
 
-// Start makes an interpreter without variables.
+// Start makes an interpreter without variables, or with those of spec.Resume.
 func (b *Fake) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
+	return b.start(ctx, spec, nil)
+}
+
+// start makes an interpreter that begins with a moment of another, if there is
+// one.
+func (b *Fake) start(ctx context.Context, spec sandbox.Spec, from *fakeMoment) (sandbox.Instance, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -106,8 +113,12 @@ func (b *Fake) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, 
 			return nil, err
 		}
 	}
-	in := &fakeInstance{backend: b, done: make(chan struct{}), kill: make(chan struct{}), spec: spec, vars: map[string]any{}}
-	in.spec.Env = maps.Clone(spec.Env)
+	in := &fakeInstance{backend: b, done: make(chan struct{}), kill: make(chan struct{}), spec: spec}
+	in.spec.Env, in.spec.Resume = maps.Clone(spec.Env), nil
+	in.fakeState = fakeState{vars: map[string]any{}, random: rand.Uint64()}
+	if err := in.beginWith(spec, from); err != nil {
+		return nil, err
+	}
 	for _, m := range spec.Mounts {
 		root, err := os.OpenRoot(m.Host)
 		if err != nil {
@@ -138,8 +149,8 @@ func (b *Fake) Close() error {
 	return nil
 }
 
-// fakeInstance is one interpreter. vars, imports and extra belong to whoever
-// has set busy.
+// fakeInstance is one interpreter. Its state, and what was kept of it, belong
+// to whoever has set busy.
 type fakeInstance struct {
 	backend *Fake
 	spec    sandbox.Spec
@@ -147,14 +158,28 @@ type fakeInstance struct {
 	done    chan struct{}
 	kill    chan struct{} // closed when the program has to stop at once, for good
 
-	vars    map[string]any
-	imports []string
-	extra   int64 // bytes that alloc took
+	fakeState
+	newest  *fakeMoment // that a snapshot was made of; nil: none yet
+	written bool        // and its layers lead to it
 
 	mu      sync.Mutex // guards what follows
 	busy    bool
 	closing bool
 	ended   bool
+	marks   []fakeMark
+}
+
+// fakeState is what an interpreter holds. The values in vars are never changed.
+type fakeState struct {
+	vars    map[string]any
+	imports []string
+	extra   int64  // bytes that alloc took
+	random  uint64 // where random() is
+}
+
+func (s fakeState) clone() fakeState {
+	s.vars, s.imports = maps.Clone(s.vars), slices.Clone(s.imports)
+	return s
 }
 
 var _ sandbox.Instance = (*fakeInstance)(nil)
@@ -229,11 +254,15 @@ func (in *fakeInstance) Inspect(context.Context) (sandbox.Inspection, error) {
 		return sandbox.Inspection{}, err
 	}
 	defer in.finish()
+	return in.inspection(), nil
+}
+
+func (in *fakeInstance) inspection() sandbox.Inspection {
 	found := sandbox.Inspection{Imports: slices.Clone(in.imports), Memory: in.memory()}
 	for _, name := range slices.Sorted(maps.Keys(in.vars)) {
 		found.Variables = append(found.Variables, sandbox.Variable{Name: name, Type: typeName(in.vars[name]), Preview: repr(in.vars[name])})
 	}
-	return found, nil
+	return found
 }
 
 // fakeOwnMemory is what an interpreter needs for itself.
@@ -252,7 +281,7 @@ func (in *fakeInstance) Run(ctx context.Context, cmd sandbox.Command) (sandbox.E
 		return sandbox.Exit{}, err
 	}
 	defer in.finish()
-	vars, imports, extra := maps.Clone(in.vars), slices.Clone(in.imports), in.extra
+	before := in.fakeState.clone()
 	r := &fakeRun{in: in, ctx: ctx, cmd: cmd}
 	exit, err := r.execute()
 	if err != nil {
@@ -261,9 +290,10 @@ func (in *fakeInstance) Run(ctx context.Context, cmd sandbox.Command) (sandbox.E
 	}
 	switch exit.State {
 	case sandbox.Restored:
-		in.vars, in.imports, in.extra = vars, imports, extra
+		in.fakeState = before
+		in.random = rand.Uint64()
 	case sandbox.Fresh:
-		in.vars, in.imports, in.extra = map[string]any{}, nil, 0
+		in.fakeState = fakeState{vars: map[string]any{}, random: rand.Uint64()}
 	}
 	exit.Engine, exit.Usage = fakeEngine, sandbox.Usage{Fuel: r.fuel, FuelLimit: cmd.Limits.Fuel, Memory: in.memory()}
 	return exit, nil

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// function is def name(param): return body.
-type function struct{ param, body string }
+// function is def name(Param): return Body.
+type function struct{ Param, Body string }
 
 var (
 	comment    = regexp.MustCompile(`^(#|//)`)
@@ -47,7 +47,7 @@ func (r *fakeRun) statement(line string) (any, error) {
 		return nil, nil
 	}
 	if m := definition.FindStringSubmatch(line); m != nil {
-		r.in.vars[m[1]] = &function{param: m[2], body: m[3]}
+		r.in.vars[m[1]] = &function{Param: m[2], Body: m[3]}
 		return nil, nil
 	}
 	if m := raising.FindStringSubmatch(line); m != nil {
@@ -260,7 +260,7 @@ func (r *fakeRun) call(name string, args []any) (any, error) {
 	if f, ok := r.in.vars[name].(*function); ok {
 		local := map[string]any{}
 		if len(args) > 0 {
-			local[f.param] = args[0]
+			local[f.Param] = args[0]
 		}
 		if r.depth++; r.depth > 100 {
 			return nil, &raised{kind: "RecursionError", message: "too deep"}
@@ -269,7 +269,7 @@ func (r *fakeRun) call(name string, args []any) (any, error) {
 		if err := r.spend(1); err != nil {
 			return nil, err
 		}
-		return r.evaluate(f.body, local)
+		return r.evaluate(f.Body, local)
 	}
 	f, ok := builtins[name]
 	if !ok {
@@ -318,9 +318,13 @@ func init() {
 			return strings.Join(slices.Sorted(maps.Keys(r.in.spec.Env)), " "), nil
 		}},
 		"args": {0, func(r *fakeRun, _ []any) (any, error) { return strings.Join(r.cmd.Args, " "), nil }},
-		"str":  {1, func(_ *fakeRun, a []any) (any, error) { return text(a[0]), nil }},
-		"len":  {1, func(_ *fakeRun, a []any) (any, error) { return length(a[0]) }},
-		"sum":  {1, func(_ *fakeRun, a []any) (any, error) { return total(a[0]) }},
+		"random": {0, func(r *fakeRun, _ []any) (any, error) {
+			r.in.random = r.in.random*6364136223846793005 + 1442695040888963407
+			return int64(r.in.random >> 16), nil
+		}},
+		"str": {1, func(_ *fakeRun, a []any) (any, error) { return text(a[0]), nil }},
+		"len": {1, func(_ *fakeRun, a []any) (any, error) { return length(a[0]) }},
+		"sum": {1, func(_ *fakeRun, a []any) (any, error) { return total(a[0]) }},
 	}
 }
 

@@ -53,6 +53,12 @@ type Programs struct {
 	Connect func(host string, port int) string
 	// Display shows a text as text/html.
 	Display func(text string) string
+	// Random prints a number from the language's usual generator, on a line.
+	Random string
+	// Open opens a file and reads its first four bytes; ReadOn prints what
+	// follows them.
+	Open   func(path string) string
+	ReadOn string
 }
 
 // Tiny are the snippets of the [Fake]'s language.
@@ -89,6 +95,7 @@ func Tiny() Programs {
 			return "print(\"refused\")" // the language has no way to ask
 		},
 		Display: func(text string) string { return fmt.Sprintf("display(\"text/html\", %q)", text) },
+		Random:  "print(random())",
 	}
 }
 
@@ -136,6 +143,9 @@ func Python() Programs {
 		Display: func(text string) string {
 			return fmt.Sprintf("class Page:\n    def _repr_html_(self):\n        return %q\ndisplay(Page())", text)
 		},
+		Random: "import random\nprint(random.random())",
+		Open:   func(path string) string { return fmt.Sprintf("opened = open(%q)\nfour = opened.read(4)", path) },
+		ReadOn: "print(opened.read())",
 	}
 }
 
@@ -184,5 +194,10 @@ func JavaScript() Programs {
 			return strings.ReplaceAll("try { await fetch('URL'); console.log('connected'); } catch (e) { console.log('refused'); }", "URL", url)
 		},
 		Display: func(text string) string { return fmt.Sprintf("display({ mime: 'text/html', data: %q });", text) },
+		Random:  "console.log(Math.random());",
+		Open: func(path string) string {
+			return fmt.Sprintf("globalThis.opened = require('fs').openSync(%q); require('fs').readSync(opened, new Uint8Array(4));", path)
+		},
+		ReadOn: "{ const b = new Uint8Array(100); const n = require('fs').readSync(opened, b); console.log(new TextDecoder().decode(b.subarray(0, n))); }",
 	}
 }

@@ -1,7 +1,9 @@
 package sandboxtest_test
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"testing"
 
 	"paddock/internal/fault"
@@ -66,4 +68,32 @@ func TestAVanishedInstanceIsGone(t *testing.T) {
 		t.Error(err)
 	}
 	<-in.Done()
+}
+
+func TestTheFakeKeepsEveryKindOfValue(t *testing.T) {
+	fake := sandboxtest.NewFake(sandboxtest.FakeConfig{})
+	defer fake.Close()
+	in, err := fake.Start(t.Context(), sandbox.Spec{Runtime: "python"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const code = "n = print()\nl = [1, 'two', [print()]]\ndef f(x): return x * 2\ns = 'text'"
+	if _, err := in.Run(t.Context(), sandbox.Command{Code: code}); err != nil {
+		t.Fatal(err)
+	}
+	var layer bytes.Buffer
+	kept, err := in.(sandbox.Snapshotter).Snapshot(t.Context(), &layer, sandbox.SnapshotOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := fake.Start(t.Context(), sandbox.Spec{Runtime: "python", Resume: &sandbox.Resume{
+		State: kept.State, Layers: []func() (io.ReadCloser, error){func() (io.ReadCloser, error) { return io.NopCloser(&layer), nil }},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exit, err := again.Run(t.Context(), sandbox.Command{Code: "[n, l, f(2), s]"})
+	if want := "[None, [1, 'two', [None]], 4, 'text']"; err != nil || exit.Result != want {
+		t.Errorf("it is %s, %v", exit.Result, err)
+	}
 }

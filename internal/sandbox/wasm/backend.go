@@ -142,15 +142,8 @@ func runtimeOf(g *guest.Guest) sandbox.Runtime {
 // up to seconds, then nothing.
 func (b *Backend) Prepare(ctx context.Context) error { return b.engine.prepare(ctx) }
 
-// Start makes a fresh interpreter, in its owner's worker.
+// Start makes an interpreter in its owner's worker.
 func (b *Backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
-	if !slices.Contains(guest.Names(), spec.Runtime) {
-		return nil, fault.New(fault.Unsupported, "there is no runtime called %q", spec.Runtime).
-			WithHint("the runtimes are %s", strings.Join(guest.Names(), " and "))
-	}
-	if _, err := guest.Open(spec.Runtime); err != nil {
-		return nil, err
-	}
 	folder, body, err := b.body(spec)
 	if err != nil {
 		return nil, err
@@ -166,18 +159,56 @@ func (b *Backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	if err != nil {
 		return nil, err
 	}
-	in, err := p.client.Start(ctx, body)
+	var layers []wire.Layer
+	if spec.Resume != nil {
+		body.Resume = &wire.ResumeBody{State: spec.Resume.State, Anew: spec.Resume.Anew}
+		layers = spec.Resume.Layers
+	}
+	return b.startIn(ctx, p, e, spec, folder, body, layers...)
+}
+
+func (b *Backend) startIn(ctx context.Context, p *process, e *engine, spec sandbox.Spec, folder string, body wire.StartBody, layers ...wire.Layer) (sandbox.Instance, error) {
+	in, err := p.client.Start(ctx, body, layers...)
 	if err != nil {
 		return nil, fmt.Errorf("starting an interpreter: %w", err)
 	}
-	return &instance{in, e.name, spec.Limits.Metered}, nil
+	return &instance{
+		Instance: in, backend: b, process: p, engine: e,
+		owner: spec.Owner, folder: folder, runtime: spec.Runtime, metered: spec.Limits.Metered,
+	}, nil
 }
 
 // instance is one in a worker.
 type instance struct {
 	*wire.Instance
-	engine  string
-	metered bool
+	backend                *Backend
+	process                *process
+	engine                 *engine
+	owner, folder, runtime string
+	metered                bool
+}
+
+var (
+	_ sandbox.Snapshotter = (*instance)(nil)
+	_ sandbox.Forker      = (*instance)(nil)
+)
+
+// Fork starts an interpreter in the same worker. One whose fuel shall be
+// counted otherwise needs another engine, in which nothing is at hand.
+func (in *instance) Fork(ctx context.Context, mark string, spec sandbox.Spec) (sandbox.Instance, error) {
+	folder, body, err := in.backend.body(spec)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case spec.Owner != in.owner || folder != in.folder || spec.Runtime != in.runtime || spec.Resume != nil:
+		return nil, fault.New(fault.Invalid, "a fork has the owner and the runtime of what it is forked from, and no other state")
+	case spec.Limits.Metered != in.metered:
+		return nil, fault.New(fault.NotFound, "the engine that the fork needs has that state not at hand").
+			WithHint("it can be resumed from its snapshots")
+	}
+	body.Fork = &wire.ForkBody{ID: in.ID(), Mark: mark}
+	return in.backend.startIn(ctx, in.process, in.engine, spec, folder, body)
 }
 
 // Run sees to it that fuel is counted where it is bounded.
@@ -187,13 +218,23 @@ func (in *instance) Run(ctx context.Context, cmd sandbox.Command) (sandbox.Exit,
 			WithHint("it has to be asked for when the interpreter is started")
 	}
 	exit, err := in.Instance.Run(ctx, cmd)
-	exit.Engine, exit.Usage.FuelLimit = in.engine, cmd.Limits.Fuel
+	exit.Engine, exit.Usage.FuelLimit = in.engine.name, cmd.Limits.Fuel
 	return exit, err
 }
 
-// body translates spec for the worker and gives the owner's folder.
+// body translates spec for the worker, but for where the state comes from, and
+// gives the owner's folder.
 func (b *Backend) body(spec sandbox.Spec) (string, wire.StartBody, error) {
-	body := wire.StartBody{Runtime: spec.Runtime, Dir: spec.Dir, Env: spec.Env, MemoryBytes: spec.Limits.MemoryBytes}
+	body := wire.StartBody{
+		Runtime: spec.Runtime, Dir: spec.Dir, Env: spec.Env, MemoryBytes: spec.Limits.MemoryBytes, Snapshots: spec.Snapshots,
+	}
+	if !slices.Contains(guest.Names(), spec.Runtime) {
+		return "", body, fault.New(fault.Unsupported, "there is no runtime called %q", spec.Runtime).
+			WithHint("the runtimes are %s", strings.Join(guest.Names(), " and "))
+	}
+	if _, err := guest.Open(spec.Runtime); err != nil {
+		return "", body, err
+	}
 	folder := ""
 	for _, m := range spec.Mounts {
 		rel, err := filepath.Rel(b.config.OwnersDir, m.Host)

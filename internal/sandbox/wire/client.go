@@ -140,33 +140,48 @@ func (c *Client) forget(in *Instance) {
 	delete(c.instances, in.id)
 }
 
-// Start asks the child for an instance.
-func (c *Client) Start(ctx context.Context, body StartBody) (*Instance, error) {
+// Start asks the child for an instance. The layers are those that body.Resume
+// speaks of: each is opened when its turn comes, and closed.
+func (c *Client) Start(ctx context.Context, body StartBody, layers ...Layer) (*Instance, error) {
+	if body.Resume != nil {
+		if len(layers) > MaxLayers || len(body.Resume.State) > MaxState {
+			return nil, fault.New(fault.Unsupported, "the state of the interpreter is not one of this version").WithHint("%s", freshHint)
+		}
+		body.Resume.Layers = len(layers)
+	}
 	c.mu.Lock()
 	if c.cause != nil {
 		c.mu.Unlock()
 		return nil, gone(c.cause)
 	}
 	c.last++
-	in := &Instance{client: c, id: c.last, done: make(chan struct{}), news: make(chan struct{}, 1)}
+	in := &Instance{client: c, id: c.last, memory: body.Memory(), done: make(chan struct{}), news: make(chan struct{}, 1)}
 	c.instances[in.id] = in
 	c.mu.Unlock()
 
-	answer, err := in.ask(ctx, KindStart, body, KindStarted)
-	if err != nil {
+	if err := in.start(ctx, body, layers); err != nil {
 		in.Close()
 		return nil, err
 	}
-	var started StartedBody
-	if err := json.Unmarshal(answer, &started); err != nil {
-		in.Close()
-		return nil, fmt.Errorf("reading the answer to a start: %w", err)
-	}
-	if started.Kind != "" {
-		in.Close()
-		return nil, fault.New(fault.Kind(started.Kind), "%s", started.Message).WithHint("%s", started.Hint)
-	}
 	return in, nil
+}
+
+func (in *Instance) start(ctx context.Context, body StartBody, layers []Layer) error {
+	var answer []byte
+	var err error
+	if body.Resume == nil {
+		answer, err = in.ask(ctx, KindStart, body, KindStarted)
+	} else {
+		answer, err = in.resume(ctx, body, layers)
+	}
+	if err != nil {
+		return err
+	}
+	var started AnswerBody
+	if err := json.Unmarshal(answer, &started); err != nil {
+		return fmt.Errorf("reading the answer to a start: %w", err)
+	}
+	return started.err()
 }
 
 // Instances tells how many instances the child holds.
@@ -182,4 +197,7 @@ func gone(cause error) error {
 		WithHint("run it again: a fresh interpreter will be started; files in the workspace are there").WithCause(cause)
 }
 
-var _ sandbox.Instance = (*Instance)(nil)
+var (
+	_ sandbox.Instance    = (*Instance)(nil)
+	_ sandbox.Snapshotter = (*Instance)(nil)
+)

@@ -63,8 +63,8 @@ func TestAStartThatFails(t *testing.T) {
 		kind          fault.Kind
 		message, hint string
 	}{
-		"for a reason":        {StartedBody{Kind: string(fault.Unsupported), Message: "no cobol", Hint: "try python"}, fault.Unsupported, "no cobol", "try python"},
-		"with a percent sign": {StartedBody{Kind: string(fault.Unavailable), Message: "100% full", Hint: "%s"}, fault.Unavailable, "100% full", "%s"},
+		"for a reason":        {AnswerBody{Kind: string(fault.Unsupported), Message: "no cobol", Hint: "try python"}, fault.Unsupported, "no cobol", "try python"},
+		"with a percent sign": {AnswerBody{Kind: string(fault.Unavailable), Message: "100% full", Hint: "%s"}, fault.Unavailable, "100% full", "%s"},
 		"with no JSON at all": {[]byte("{"), fault.Internal, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestAStartThatIsGivenUpIsTakenBack(t *testing.T) {
 		id := c.expect(KindStart).ID
 		close(asked)
 		c.expect(KindClose)
-		c.send(KindStarted, id, StartedBody{}) // too late
+		c.send(KindStarted, id, AnswerBody{}) // too late
 		c.send(KindGone, id, GoneBody{})
 	})
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -24,10 +24,11 @@ const creditAt = Window / 4
 var errClosed = errors.New("it was closed")
 
 // Instance is the server's half of an instance; it implements
-// sandbox.Instance.
+// sandbox.Instance and sandbox.Snapshotter.
 type Instance struct {
 	client *Client
 	id     uint32
+	memory int64 // its limit
 	done   chan struct{}
 	news   chan struct{} // holds one token when frames may be waiting
 
@@ -39,9 +40,13 @@ type Instance struct {
 	owed    Kind          // the answer that nobody waits for any more; busy until it comes
 	settled chan struct{} // closed when it has
 	closing bool          // Close was called
+	torn    bool          // the last snapshot did not end well: the next one has to be whole
 	ended   bool
 	cause   error
 }
+
+// ID is the instance's number in its child.
+func (in *Instance) ID() uint32 { return in.id }
 
 // Done is closed when the instance has ended.
 func (in *Instance) Done() <-chan struct{} { return in.done }

@@ -10,13 +10,21 @@
 // The server's end trusts nothing that it reads: a guest may have broken out
 // into the process at the other end.
 //
-//	server → guest   hello, start, run, stdin, credit, interrupt, inspect, close
+//	server → guest   hello, start, run, stdin, credit, interrupt, inspect, close,
+//	                 layer, snapshot, taken, rewind
 //	guest → server   ready, started, stdout, stderr, display, wantStdin, done,
-//	                 inspected, gone
+//	                 inspected, gone, wantLayer, data, saved, rewound
 //
 // Output is bounded by credit: the guest's end may have [Window] bytes of
 // stdout and stderr under way in each run, and more once the server has passed
 // them on and says so. Displays have a limit of their own in [RunBody].
+//
+// A start that resumes a state is followed by the state's layers: raw frames,
+// an empty one at the end of each. The server may have [Window] bytes of them
+// under way, and more once the guest's end has taken them and says so
+// (wantLayer); when it has an answer to the start it sends no more. A snapshot
+// is data frames and then saved, under the same kind of credit (taken); an
+// interrupt gives it up.
 package wire
 
 import (
@@ -27,15 +35,27 @@ import (
 	"io"
 	"sync"
 
+	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 )
 
 // Version is the protocol's version; both ends must have the same, and do,
 // being the same binary.
-const Version = 1
+const Version = 2
 
-// Window is how many bytes of output may be under way in one run.
+// Window is how many bytes of output may be under way in one run, of a snapshot,
+// and of a state's layers.
 const Window = 1 << 20
+
+// DefaultMemory bounds an instance whose start sets no limit, in bytes.
+const DefaultMemory = 256 << 20
+
+// MaxState is how long a snapshot's State may be, and MaxLayers how many layers
+// a start may bring.
+const (
+	MaxState  = 64 << 10
+	MaxLayers = 1 << 16
+)
 
 // maxBody bounds one frame: a program of a megabyte in JSON, or a display.
 const maxBody = 40 << 20
@@ -62,6 +82,14 @@ const (
 	KindDone
 	KindInspected
 	KindGone
+	KindLayer // raw; empty: end of one
+	KindSnapshot
+	KindTaken
+	KindRewind
+	KindWantLayer
+	KindData // raw
+	KindSaved
+	KindRewound
 )
 
 // Frame is one message.
@@ -85,13 +113,38 @@ type Ready struct {
 	Protections []sandbox.Protection `json:"protections,omitempty"`
 }
 
-// StartBody asks for an instance; it is answered by a [StartedBody].
+// StartBody asks for an instance; it is answered by an [AnswerBody]. At most one
+// of Resume and Fork is there.
 type StartBody struct {
 	Runtime     string            `json:"runtime"`
 	Mounts      []MountBody       `json:"mounts,omitempty"`
 	Dir         string            `json:"dir,omitempty"`
 	Env         map[string]string `json:"env,omitempty"`
 	MemoryBytes int64             `json:"memory_bytes,omitempty"`
+	Snapshots   bool              `json:"snapshots,omitempty"`
+	Resume      *ResumeBody       `json:"resume,omitempty"`
+	Fork        *ForkBody         `json:"fork,omitempty"`
+}
+
+// Memory is the instance's limit, in bytes.
+func (b StartBody) Memory() int64 {
+	if b.MemoryBytes > 0 {
+		return b.MemoryBytes
+	}
+	return DefaultMemory
+}
+
+// ResumeBody is a sandbox.Resume; so many layers follow the start.
+type ResumeBody struct {
+	State  []byte `json:"state"`
+	Layers int    `json:"layers"`
+	Anew   bool   `json:"anew,omitempty"`
+}
+
+// ForkBody names a state that another instance of the same child has at hand.
+type ForkBody struct {
+	ID   uint32 `json:"id"`
+	Mark string `json:"mark"`
 }
 
 // MountBody is a sandbox.Mount as the child sees it.
@@ -103,11 +156,41 @@ type MountBody struct {
 	DiskBytes int64    `json:"disk_bytes,omitempty"`
 }
 
-// StartedBody says whether an instance started.
-type StartedBody struct {
-	Kind    string `json:"kind,omitempty"` // a fault.Kind; empty: it started
+// AnswerBody says whether what was asked for was done.
+type AnswerBody struct {
+	Kind    string `json:"kind,omitempty"` // a fault.Kind; empty: it was
 	Message string `json:"message,omitempty"`
 	Hint    string `json:"hint,omitempty"`
+}
+
+// Refusal is the answer for a fault.
+func Refusal(f *fault.Error) AnswerBody {
+	return AnswerBody{Kind: string(f.Kind), Message: f.Message, Hint: f.Hint}
+}
+
+func (a AnswerBody) err() error {
+	if a.Kind == "" {
+		return nil
+	}
+	return fault.New(fault.Kind(a.Kind), "%s", a.Message).WithHint("%s", a.Hint)
+}
+
+// SnapshotBody asks for a snapshot; data and a [SavedBody] answer it.
+type SnapshotBody struct {
+	Whole    bool   `json:"whole,omitempty"`
+	Portable bool   `json:"portable,omitempty"`
+	Mark     string `json:"mark,omitempty"`
+}
+
+// SavedBody ends a snapshot.
+type SavedBody struct {
+	AnswerBody
+	Snapshot sandbox.Snapshot `json:"snapshot"`
+}
+
+// RewindBody asks for an earlier state; an [AnswerBody] answers it.
+type RewindBody struct {
+	Mark string `json:"mark"`
 }
 
 // RunBody is a sandbox.Command without its streams.
@@ -120,7 +203,7 @@ type RunBody struct {
 	Limits   sandbox.RunLimits `json:"limits"`
 }
 
-// CreditBody allows more output.
+// CreditBody allows more: output, a snapshot's data, layers.
 type CreditBody struct {
 	Bytes int `json:"bytes"`
 }

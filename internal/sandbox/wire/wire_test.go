@@ -78,7 +78,7 @@ func start(t *testing.T, client *Client) *Instance {
 
 func (c child) started() uint32 {
 	id := c.expect(KindStart).ID
-	c.send(KindStarted, id, StartedBody{})
+	c.send(KindStarted, id, AnswerBody{})
 	return id
 }
 

@@ -90,10 +90,11 @@ func (s *server) unpack(archive []byte) answered {
 // paths lists the files of the session.
 func (s *server) paths() string {
 	s.Helper()
-	files, err := s.sessions.Files("alice", "s")
+	files, done, err := s.sessions.Files("alice", "s")
 	if err != nil {
 		s.Fatal(err)
 	}
+	defer done()
 	all, _, err := files.List("")
 	if err != nil {
 		s.Fatal(err)

@@ -171,10 +171,11 @@ func (t target) serve(w http.ResponseWriter, r *http.Request, what string) error
 	if err := only(w, r, methods...); err != nil {
 		return err
 	}
-	tree, err := t.files()
+	tree, done, err := t.files()
 	if err != nil {
 		return err
 	}
+	defer done()
 	err = do(w, r, tree)
 	if what == "archive" || t.path != "" {
 		t.moved(r, err)
@@ -182,13 +183,14 @@ func (t target) serve(w http.ResponseWriter, r *http.Request, what string) error
 	return err
 }
 
-// files are those of the session.
-func (t target) files() (*workspace.Tree, error) {
-	tree, err := t.config.Sessions.Files(t.owner, t.id)
+// files are those of the session, which stays awake until done is called: for as
+// long as something moves.
+func (t target) files() (tree *workspace.Tree, done func(), err error) {
+	tree, done, err = t.config.Sessions.Files(t.owner, t.id)
 	if err == nil && t.config.Named != nil {
 		t.config.Named(t.owner, t.id)
 	}
-	return tree, err
+	return tree, done, err
 }
 
 // only refuses other methods than these.

@@ -352,10 +352,11 @@ func TestNoPathLeavesTheWorkspace(t *testing.T) {
 	if err := os.WriteFile(outside, []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	files, err := s.sessions.Files("alice", "s")
+	files, done, err := s.sessions.Files("alice", "s")
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer done()
 	if _, err := files.Write("real", []byte("x")); err != nil {
 		t.Fatal(err)
 	}

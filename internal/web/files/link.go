@@ -92,10 +92,11 @@ func (h *Handler) serveLink(w http.ResponseWriter, r *http.Request, token string
 		defer release()
 	}
 	t := target{Handler: h, owner: permit.Owner, id: permit.Session, path: permit.Path}
-	tree, err := t.files()
+	tree, done, err := t.files()
 	if err != nil {
 		return err
 	}
+	defer done()
 	if r.Method == http.MethodPut {
 		if err := checkUpload(r); err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/wasm/linear"
 )
 
 // childRole is the name (argv[0]) of the test binary as a child that confines
@@ -131,6 +132,7 @@ func (c *confined) prepare() (err error) {
 	if c.pagemap, err = os.Open("/proc/self/pagemap"); err != nil {
 		return err
 	}
+	linear.Prepare()
 	raw, err := c.conn.(*net.UnixConn).SyscallConn()
 	if err != nil {
 		return err

@@ -69,6 +69,11 @@ func TestTheFilterLooksAtArguments(t *testing.T) {
 		{"waiting on a futex", auditArch, unix.SYS_FUTEX, []uint64{0, 128}, allow},
 		{"waiting on a futex until a time of day", auditArch, unix.SYS_FUTEX, []uint64{0, 9 | 128 | 256}, allow},
 		{"moving waiters to a futex with priorities", auditArch, unix.SYS_FUTEX, []uint64{0, 12 | 128}, refuse},
+		{"searching the page map", auditArch, unix.SYS_IOCTL, []uint64{3, 0xc0606610}, allow},
+		{"searching it with other bits above", auditArch, unix.SYS_IOCTL, []uint64{3, 1<<32 | 0xc0606610}, allow},
+		{"arming memory", auditArch, unix.SYS_IOCTL, []uint64{3, 0xc020aa00}, allow},
+		{"moving a page into memory where it faults", auditArch, unix.SYS_IOCTL, []uint64{3, 0xc028aa03}, refuse},
+		{"typing into a terminal", auditArch, unix.SYS_IOCTL, []uint64{0, unix.TIOCSTI}, refuse},
 		{"setting a process's attributes", auditArch, unix.SYS_PRCTL, []uint64{unix.PR_SET_DUMPABLE, 1}, invalid},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,8 @@ import (
 
 	"github.com/tetratelabs/wazero"
 	"golang.org/x/sys/unix"
+
+	"paddock/internal/sandbox/wasm/linear"
 )
 
 // compiling is what only a worker needs that compiles its guests.
@@ -44,6 +47,7 @@ func needs() []try {
 		{name: "a file in memory", do: memoryFile},
 		{name: "a private mapping of a file", do: privateMapping},
 		{name: "the page map opened before", do: readPagemap},
+		{name: "a memory that knows what was written since it was marked", do: markMemory},
 		{name: "a pipe", do: pipe},
 		{name: "a deadline on the inherited socket", do: func(c *confined) error {
 			if err := c.conn.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
@@ -271,6 +275,34 @@ func readPagemap(c *confined) error {
 	return errors.Join(err,
 		equal(binary.NativeEndian.Uint64(entries)&present, 0), equal(binary.NativeEndian.Uint64(entries[8:])&present, present),
 		unix.Munmap(b))
+}
+
+// markMemory finds one page of many, where the kernel can tell it.
+func markMemory(*confined) error {
+	m, err := linear.New(nil, 16<<20)
+	if err != nil {
+		return err
+	}
+	defer m.Free()
+	memory := m.Reallocate(16 << 20)
+	for at := 0; at < len(memory); at += linear.PageSize {
+		memory[at] = 1
+	}
+	all, err := m.Changed(nil)
+	if err != nil {
+		return err
+	}
+	m.Mark()
+	memory[5*linear.PageSize] = 2
+	changed, err := m.Changed(nil)
+	want := []uint32{5}
+	if !linear.Marks() {
+		want = all
+	}
+	if !slices.Equal(changed, want) {
+		return fmt.Errorf("it tells %d pages, want %d", len(changed), len(want))
+	}
+	return err
 }
 
 func pipe(*confined) error {

@@ -24,7 +24,7 @@ const (
 
 // allowed is what Go's runtime, wazero and files below an os.Root need,
 // whatever the arguments. There are no sockets, no programs, no other
-// processes in it, no way to change a file's rights or owner, and no ioctl.
+// processes in it, and no way to change a file's rights or owner.
 var allowed = append([]uint32{
 	// Open files, an inherited socket among them.
 	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_READV, unix.SYS_WRITEV, unix.SYS_LSEEK, unix.SYS_CLOSE,
@@ -54,6 +54,9 @@ type rule struct {
 
 const every = ^uint32(0)
 
+// The commands of linux/fs.h and linux/userfaultfd.h that are left.
+const pagemapScan, uffdRegister, uffdUnregister = 0xc0606610, 0xc020aa00, 0x8010aa01
+
 // rules are the calls that are harmless with some arguments only. pid is this
 // process.
 func rules(pid int) []rule {
@@ -75,6 +78,10 @@ func rules(pid int) []rule {
 			unix.F_DUPFD, unix.F_DUPFD_CLOEXEC, unix.F_GETFD, unix.F_SETFD, unix.F_GETFL, unix.F_SETFL, unix.F_ADD_SEALS, unix.F_GET_SEALS}},
 		// Code is made by wazero only.
 		{unix.SYS_MMAP, 2, neverExecutable, []uint32{0}}, {unix.SYS_MPROTECT, 2, neverExecutable, []uint32{0}},
+		// Which pages of memory were written (package linear): searching a page map
+		// and arming ranges, both by descriptors that were opened before, and no
+		// other command to any file or device.
+		{unix.SYS_IOCTL, 1, every, []uint32{pagemapScan, uffdRegister, uffdUnregister}},
 		// Not the operations on priorities.
 		{unix.SYS_FUTEX, 1, every &^ (futexPrivate | futexRealtime), []uint32{futexWait, futexWake, futexWaitSet, futexSet}},
 	}, rulesHere...)

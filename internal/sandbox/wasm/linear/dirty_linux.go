@@ -17,8 +17,11 @@ var pagemap = sync.OnceValue(func() *os.File {
 	return f
 })
 
-// Prepare opens what Dirty needs.
-func Prepare() { pagemap() }
+// Prepare opens what Dirty and Mark need.
+func Prepare() {
+	pagemap()
+	tracker()
+}
 
 // exactDirty tells whether Dirty names every page that was written.
 func exactDirty() bool { return pagemap() != nil }
@@ -39,13 +42,22 @@ const (
 )
 
 // Dirty appends the numbers of the pages that this mapping has of its own:
-// those written since it was mapped. The kernel tells, in one read; where it
+// those written since it was mapped. The kernel tells, in one call; where it
 // does not, they are compared.
-func (m *Memory) Dirty(pages []uint32) ([]uint32, error) {
-	f := pagemap()
-	if f == nil {
+func (m *Memory) Dirty(pages []uint32) (dirty []uint32, err error) {
+	defer func() { m.own = len(dirty) - len(pages) }()
+	if pagemap() == nil {
 		return m.compare(pages), nil
 	}
+	if dirty, err := m.scan(ownPages(false), 0, m.length, pages); err == nil {
+		return dirty, nil
+	}
+	return m.readMap(pages)
+}
+
+// readMap is Dirty for a kernel that cannot search its page maps.
+func (m *Memory) readMap(pages []uint32) ([]uint32, error) {
+	f := pagemap()
 	system := uint64(os.Getpagesize())
 	first := uint64(uintptr(unsafe.Pointer(&m.all[0]))) / system
 	count := (m.length + system - 1) / system

@@ -9,7 +9,9 @@ package linear
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,7 +30,7 @@ const PageSize = 4096
 const wasmPage = 64 << 10
 
 // magic begins an image file; its digit is the format's version.
-const magic = "paddock image 1\n"
+const magic = "paddock image 2\n"
 
 // headRoom is where the memory begins in the file: after the magic, the
 // length of the notes (u32) and the notes, and a multiple of every system's
@@ -40,12 +42,21 @@ type Notes struct {
 	Bytes        uint64   `json:"bytes"`         // the memory's length
 	StackPointer uint64   `json:"stack_pointer"` // of the module's C stack
 	State        []uint64 `json:"state"`         // the language's own
-	Monotonic    int64    `json:"monotonic"`     // the guest's clock when it was captured, in ns
+}
+
+// head is what the file begins with, after the magic.
+type head struct {
+	Notes
+	Digest string `json:"digest"`
 }
 
 // Image is a captured memory. It is safe for concurrent use.
 type Image struct {
 	Notes
+	// Digest is the hex SHA-256 of the notes and the memory, from when it was
+	// written: where it is the same, so are all pages. Opening does not check it.
+	Digest string
+
 	file *os.File
 
 	loading sync.Mutex // held while base is being loaded
@@ -58,13 +69,13 @@ type Image struct {
 // take no room.
 func Write(path string, memory []byte, notes Notes) error {
 	notes.Bytes = uint64(len(memory))
-	text, err := json.Marshal(notes)
+	text, err := json.Marshal(head{notes, digest(memory, notes)})
 	if err != nil {
 		return err
 	}
-	head := binary.LittleEndian.AppendUint32([]byte(magic), uint32(len(text)))
-	head = append(head, text...)
-	if len(head) > headRoom {
+	begin := binary.LittleEndian.AppendUint32([]byte(magic), uint32(len(text)))
+	begin = append(begin, text...)
+	if len(begin) > headRoom {
 		return errors.New("the image's notes are too long")
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".image-*")
@@ -76,7 +87,7 @@ func Write(path string, memory []byte, notes Notes) error {
 	if err := f.Truncate(int64(headRoom + len(memory))); err != nil {
 		return err
 	}
-	if _, err := f.WriteAt(head, 0); err != nil {
+	if _, err := f.WriteAt(begin, 0); err != nil {
 		return err
 	}
 	for at := 0; at < len(memory); at += PageSize {
@@ -100,6 +111,17 @@ func Write(path string, memory []byte, notes Notes) error {
 	return os.Rename(f.Name(), path)
 }
 
+// digest names a memory and its notes.
+func digest(memory []byte, notes Notes) string {
+	h := sha256.New()
+	about := []uint64{notes.Bytes, notes.StackPointer, uint64(len(notes.State))}
+	for _, n := range append(about, notes.State...) {
+		h.Write(binary.LittleEndian.AppendUint64(nil, n))
+	}
+	h.Write(memory)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
 // Open opens the image at path.
 func Open(path string) (*Image, error) {
 	f, err := os.Open(path)
@@ -115,11 +137,11 @@ func Open(path string) (*Image, error) {
 }
 
 func read(f *os.File) (*Image, error) {
-	head := make([]byte, headRoom)
-	if _, err := io.ReadFull(f, head); err != nil {
+	begin := make([]byte, headRoom)
+	if _, err := io.ReadFull(f, begin); err != nil {
 		return nil, err
 	}
-	rest, ok := bytes.CutPrefix(head, []byte(magic))
+	rest, ok := bytes.CutPrefix(begin, []byte(magic))
 	if !ok {
 		return nil, errors.New("it is not an image of this version")
 	}
@@ -127,10 +149,11 @@ func read(f *os.File) (*Image, error) {
 	if int(n) > len(rest)-4 {
 		return nil, errors.New("its head is damaged")
 	}
-	img := &Image{file: f}
-	if err := json.Unmarshal(rest[4:4+n], &img.Notes); err != nil {
+	var notes head
+	if err := json.Unmarshal(rest[4:4+n], &notes); err != nil {
 		return nil, fmt.Errorf("its notes: %w", err)
 	}
+	img := &Image{Notes: notes.Notes, Digest: notes.Digest, file: f}
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
@@ -170,6 +193,7 @@ type Memory struct {
 	image   *Image
 	refused bool
 	guard   uint64 // the whole reservation where what is beyond length is not there; else 0
+	marks
 }
 
 // New maps img, or zeros where img is nil, for a guest that may grow to limit

@@ -19,7 +19,7 @@ func writeImage(t *testing.T, filled ...byte) string {
 		fill(memory[int(n)*PageSize:][:PageSize], n)
 	}
 	path := filepath.Join(t.TempDir(), "image")
-	if err := Write(path, memory, Notes{StackPointer: 7, State: []uint64{1, 2}, Monotonic: 9}); err != nil {
+	if err := Write(path, memory, Notes{StackPointer: 7, State: []uint64{1, 2}}); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -52,7 +52,7 @@ func newMemory(t *testing.T, img *Image, limit uint64) *Memory {
 
 func TestAnImageIsWhatWasWritten(t *testing.T) {
 	img := openImage(t, writeImage(t, 1, 17))
-	if img.Bytes != 2*wasmPage || img.StackPointer != 7 || !slices.Equal(img.State, []uint64{1, 2}) || img.Monotonic != 9 {
+	if img.Bytes != 2*wasmPage || img.StackPointer != 7 || !slices.Equal(img.State, []uint64{1, 2}) {
 		t.Errorf("the notes are %+v", img.Notes)
 	}
 	m := newMemory(t, img, 4*wasmPage)

@@ -20,14 +20,14 @@ const (
 func (s *System) now(clock uint32) (int64, errno) {
 	switch clock {
 	case clockReal:
-		return time.Now().UnixNano(), success
+		return s.config.Now().UnixNano(), success
 	case clockMonotonic:
 		return s.Monotonic(), success
 	case clockProcess, clockThread:
 		if s.config.CPU != nil {
 			return int64(s.config.CPU()), success
 		}
-		return int64(time.Since(s.begun)), success
+		return int64(s.since()), success
 	}
 	return 0, einval
 }

@@ -62,6 +62,8 @@ type Config struct {
 	// Interrupted gives a channel that is closed when a waiting guest shall
 	// stop waiting; it is asked for at each wait. nil: never.
 	Interrupted func() <-chan struct{}
+	// Now is the time that all clocks but CPU go by; nil: the system's.
+	Now func() time.Time
 	// Monotonic is where the guest's monotonic clock begins, in ns.
 	Monotonic int64
 	// CPU is the processor time that the guest has used; nil: the time that
@@ -98,7 +100,10 @@ func New(config Config) (*System, error) {
 	if config.Random == nil {
 		config.Random = rand.Reader
 	}
-	s := &System{config: config, space: space, begun: time.Now()}
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	s := &System{config: config, space: space, begun: config.Now()}
 	s.call.System = s
 	for fd := range streams {
 		s.table[fd] = &descriptor{kind: stream, stream: fd}
@@ -117,7 +122,10 @@ func (s *System) Close() error {
 }
 
 // Monotonic is what the guest's monotonic clock shows, in ns.
-func (s *System) Monotonic() int64 { return s.config.Monotonic + int64(time.Since(s.begun)) }
+func (s *System) Monotonic() int64 { return s.config.Monotonic + int64(s.since()) }
+
+// since is the time that has passed since New.
+func (s *System) since() time.Duration { return s.config.Now().Sub(s.begun) }
 
 // Full tells whether a call has ended with "no space left" since Full was
 // asked last.

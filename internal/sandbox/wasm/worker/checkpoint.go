@@ -2,85 +2,364 @@ package worker
 
 import (
 	"bytes"
-	"sync"
+	"container/list"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"time"
 
 	"paddock/internal/sandbox/wasm/linear"
 	"paddock/internal/sandbox/wasm/wasi"
 )
 
-// checkpoint is an interpreter's state between two runs: the pages that it
-// has of its own, and its open descriptors. It lies in memory, and is what
-// remains when a run has to be stopped by force.
-type checkpoint struct {
-	taken  bool
-	saved  []uint32 // by a page's number, which of the saved ones it is, from 1; 0: it is as the image has it
-	count  uint32   // how many are saved
-	slabs  []*slab  // where they are, one after the other
+// moment is an interpreter's state between two runs: the pages in which its
+// memory differs from the image, and its open descriptors. It is not changed
+// once it is made, so that several instances may have it.
+type moment struct {
+	id     string // random; layers name the moments that they lead from and to
+	pages  table
 	length uint64
 	files  wasi.State
-	dirty  []uint32 // scratch
+	cpu    time.Duration
+	users  int // guarded by pages.mu
 }
 
-// slab is how much room is taken at once: many pages come together.
-type slab [slabPages * linear.PageSize]byte
+// mark is a moment that can be gone back to by name.
+type mark struct {
+	name  string
+	to    *moment
+	owner *history
+	place *list.Element // in pages.marks
+}
 
-const slabPages = 16
+// history is what is kept of one instance. It belongs to the holder of the
+// instance's use, but for the marks, which are guarded by pages.mu.
+type history struct {
+	pages  *pages
+	newest *moment // where a stop by force leads back to; nil: nowhere yet
+	// written is what the layers that were written lead to; nil: the next one
+	// has to be whole.
+	written *moment
+	marks   []*mark
+	changed []uint32 // scratch
+}
 
-// slabs are those that nobody needs any more. Interpreters come and go by the
-// thousand; as garbage, their slabs would keep the collector busy.
-var slabs = sync.Pool{New: func() any { return new(slab) }}
+// taken tells whether there is anything to go back to.
+func (h *history) taken() bool { return h.newest != nil }
 
-// update brings c up to the state of memory, copying only the pages that
-// changed since the last time.
-func (c *checkpoint) update(memory *linear.Memory, system *wasi.System) error {
-	dirty, err := memory.Dirty(c.dirty[:0])
+// batch is how many pages are taken at once.
+const batch = 64
+
+// take keeps the state of memory as the newest moment. Only the pages that
+// changed since the last time are looked at.
+func (h *history) take(memory *linear.Memory, img *linear.Image, files wasi.State, cpu time.Duration) error {
+	changed, err := memory.Changed(h.changed[:0])
 	if err != nil {
 		return err
 	}
-	if most := len(memory.Bytes()) / linear.PageSize; most > len(c.saved) {
-		c.saved = append(c.saved, make([]uint32, most-len(c.saved))...)
+	h.changed = changed
+	base, err := baseOf(img)
+	if err != nil {
+		return err
 	}
-	for _, n := range dirty {
-		page := memory.Page(n)
-		if c.saved[n] == 0 {
-			if c.count%slabPages == 0 {
-				c.slabs = append(c.slabs, slabs.Get().(*slab))
+	var before moment
+	if h.newest != nil {
+		before = *h.newest
+	}
+	now := &moment{id: before.id, length: uint64(len(memory.Bytes())), files: files, cpu: cpu}
+	now.pages = make(table, 0, len(before.pages)+len(changed)/4)
+	rest, fresh, anew := before.pages, []pageID(nil), false
+	for _, n := range changed {
+		for len(rest) > 0 && rest[0].n < n {
+			now.pages, rest = append(now.pages, rest[0]), rest[1:]
+		}
+		old := base.page(n)
+		had := len(rest) > 0 && rest[0].n == n
+		if had {
+			old = h.pages.at(rest[0].id)
+		}
+		if page := memory.Page(n); !same(old, page) {
+			if len(fresh) == 0 {
+				fresh = h.pages.take(batch)
 			}
-			c.count++
-			c.saved[n] = c.count
-			copy(c.page(c.count), page)
-		} else if saved := c.page(c.saved[n]); !bytes.Equal(saved, page) {
-			copy(saved, page)
+			id := fresh[0]
+			fresh = fresh[1:]
+			copy(h.pages.at(id), page)
+			now.pages, anew = append(now.pages, entry{n, id}), true
+		} else if had {
+			now.pages = append(now.pages, rest[0])
+		}
+		if had {
+			rest = rest[1:]
 		}
 	}
-	c.taken, c.dirty, c.length, c.files = true, dirty, uint64(len(memory.Bytes())), system.Save()
+	now.pages = append(now.pages, rest...)
+	if anew || now.id == "" {
+		now.id = momentID()
+	}
+	h.settle(now, before.pages, fresh)
+	memory.Mark()
 	return nil
 }
 
-// page is the saved page that is number which, from 1.
-func (c *checkpoint) page(which uint32) []byte {
-	which--
-	return c.slabs[which/slabPages][which%slabPages*linear.PageSize:][:linear.PageSize]
-}
-
-// drop forgets the state.
-func (c *checkpoint) drop() {
-	for _, s := range c.slabs {
-		slabs.Put(s)
-	}
-	*c = checkpoint{}
-}
-
-// restore puts the saved pages into memory, which is a fresh mapping of the
-// image that c began with.
-func (c *checkpoint) restore(memory *linear.Memory) bool {
-	if memory.Reallocate(c.length) == nil {
-		return false
-	}
-	for n, which := range c.saved {
-		if which != 0 {
-			copy(memory.Page(uint32(n)), c.page(which))
+// settle makes now the newest moment. Its pages that are not in before have
+// their reference already; fresh are those that were not needed.
+func (h *history) settle(now *moment, before table, fresh []pageID) {
+	h.pages.mu.Lock()
+	defer h.pages.mu.Unlock()
+	for _, e := range now.pages {
+		for len(before) > 0 && before[0].n < e.n {
+			before = before[1:]
+		}
+		if len(before) > 0 && before[0] == e {
+			h.pages.keepLocked(e.id)
 		}
 	}
+	for _, id := range fresh {
+		h.pages.dropLocked(id)
+	}
+	h.moveLocked(now)
+}
+
+func momentID() string {
+	var id [16]byte
+	rand.Read(id[:]) // never fails
+	return hex.EncodeToString(id[:])
+}
+
+// base is an image's memory, read-only.
+type base []byte
+
+func baseOf(img *linear.Image) (base, error) {
+	if img == nil || img.Bytes == 0 {
+		return nil, nil
+	}
+	return img.Base()
+}
+
+// page is nil where the image has only zeros because it ends before.
+func (b base) page(n uint32) []byte {
+	at := uint64(n) * linear.PageSize
+	if at >= uint64(len(b)) {
+		return nil
+	}
+	return b[at : at+linear.PageSize]
+}
+
+var zeros [linear.PageSize]byte
+
+// same compares a page with what it was; nil: zeros.
+func same(old, page []byte) bool {
+	if old == nil {
+		old = zeros[:]
+	}
+	return bytes.Equal(old, page)
+}
+
+// moveLocked makes m, nil for none, the newest moment.
+func (h *history) moveLocked(m *moment) {
+	old := h.newest
+	h.newest = m
+	if m != nil {
+		m.users++
+		h.pages.newest += len(m.pages)
+	}
+	if old != nil {
+		h.pages.newest -= len(old.pages)
+		h.pages.leaveLocked(old)
+	}
+}
+
+// leaveLocked gives a moment up for one of its users.
+func (p *pages) leaveLocked(m *moment) {
+	if m.users--; m.users > 0 {
+		return
+	}
+	for _, e := range m.pages {
+		p.dropLocked(e.id)
+	}
+}
+
+// wrote notes that the layers lead to the newest moment; with ok false that
+// they lead nowhere.
+func (h *history) wrote(ok bool) {
+	h.pages.mu.Lock()
+	defer h.pages.mu.Unlock()
+	old := h.written
+	h.written = nil
+	if ok {
+		h.written = h.newest
+		h.written.users++
+	}
+	if old != nil {
+		h.pages.leaveLocked(old)
+	}
+}
+
+// name gives the newest moment a name to go back to it by. What is too much
+// for the worker's memory is forgotten, the oldest first.
+func (h *history) name(name string) {
+	p := h.pages
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range h.marks {
+		if m.name == name {
+			p.forgetLocked(m)
+			break
+		}
+	}
+	m := &mark{name: name, to: h.newest, owner: h}
+	m.to.users++
+	m.place = p.marks.PushBack(m)
+	h.marks = append(h.marks, m)
+	if len(h.marks) > mostMarks {
+		p.forgetLocked(h.marks[0])
+	}
+	for p.used-p.newest > p.most && p.marks.Len() > 1 {
+		p.forgetLocked(p.marks.Front().Value.(*mark))
+	}
+}
+
+func (p *pages) forgetLocked(m *mark) {
+	for i, other := range m.owner.marks {
+		if other == m {
+			m.owner.marks = append(m.owner.marks[:i:i], m.owner.marks[i+1:]...)
+			break
+		}
+	}
+	p.marks.Remove(m.place)
+	p.leaveLocked(m.to)
+}
+
+// find gives the moment called name, with a reference that the caller has to
+// give up; nil: there is none. It may be called by anybody.
+func (h *history) find(name string) *moment {
+	h.pages.mu.Lock()
+	defer h.pages.mu.Unlock()
+	for _, m := range h.marks {
+		if m.name == name {
+			m.to.users++
+			return m.to
+		}
+	}
+	return nil
+}
+
+// leave gives up the reference that find gave.
+func (h *history) leave(m *moment) {
+	h.pages.mu.Lock()
+	defer h.pages.mu.Unlock()
+	h.pages.leaveLocked(m)
+}
+
+// begin makes a moment that find or a reading of layers gave the newest, and
+// what layers lead to; it takes over the reference.
+func (h *history) begin(m *moment) {
+	h.pages.mu.Lock()
+	h.moveLocked(m)
+	h.pages.leaveLocked(m)
+	h.pages.mu.Unlock()
+	h.wrote(true)
+}
+
+// drop forgets everything.
+func (h *history) drop() {
+	if h.pages == nil {
+		return // it never had any
+	}
+	h.wrote(false)
+	h.pages.mu.Lock()
+	defer h.pages.mu.Unlock()
+	h.moveLocked(nil)
+	for len(h.marks) > 0 {
+		h.pages.forgetLocked(h.marks[0])
+	}
+}
+
+var errSize = errors.New("the saved memory is over the limit")
+
+// restore puts the newest moment into memory, which is a fresh mapping of the
+// image.
+func (h *history) restore(memory *linear.Memory) error {
+	if memory.Reallocate(h.newest.length) == nil {
+		return errSize
+	}
+	for _, e := range h.newest.pages {
+		copy(memory.Page(e.n), h.pages.at(e.id))
+	}
+	memory.Mark()
+	return nil
+}
+
+// back puts a moment into memory, whose content is what it was at the newest
+// one but for what changed since. It tells whether it could: a memory does not
+// become smaller.
+func (h *history) back(to *moment, memory *linear.Memory, img *linear.Image) bool {
+	if uint64(len(memory.Bytes())) != to.length {
+		return false
+	}
+	base, err := baseOf(img)
+	if err != nil {
+		return false
+	}
+	h.changed, err = memory.Changed(h.changed[:0])
+	if err != nil {
+		return false
+	}
+	pages := to.pages
+	put := func(n uint32) {
+		for len(pages) > 0 && pages[0].n < n {
+			pages = pages[1:]
+		}
+		page, want := memory.Page(n), base.page(n)
+		if len(pages) > 0 && pages[0].n == n {
+			want = h.pages.at(pages[0].id)
+		}
+		if want == nil {
+			want = zeros[:]
+		}
+		if !bytes.Equal(page, want) {
+			copy(page, want)
+		}
+	}
+	differing := differ(h.newest.pages, to.pages)
+	for _, n := range merged(h.changed, differing) {
+		put(n)
+	}
+	memory.Mark()
 	return true
+}
+
+// differ gives the numbers of the pages in which two moments may differ.
+func differ(a, b table) (numbers []uint32) {
+	for len(a) > 0 || len(b) > 0 {
+		switch {
+		case len(b) == 0 || len(a) > 0 && a[0].n < b[0].n:
+			numbers, a = append(numbers, a[0].n), a[1:]
+		case len(a) == 0 || b[0].n < a[0].n:
+			numbers, b = append(numbers, b[0].n), b[1:]
+		default:
+			if a[0].id != b[0].id {
+				numbers = append(numbers, a[0].n)
+			}
+			a, b = a[1:], b[1:]
+		}
+	}
+	return numbers
+}
+
+// merged gives what is in one of two ascending lists.
+func merged(a, b []uint32) []uint32 {
+	all := make([]uint32, 0, len(a)+len(b))
+	for len(a) > 0 || len(b) > 0 {
+		switch {
+		case len(b) == 0 || len(a) > 0 && a[0] < b[0]:
+			all, a = append(all, a[0]), a[1:]
+		case len(a) == 0 || b[0] < a[0]:
+			all, b = append(all, b[0]), b[1:]
+		default:
+			all, a, b = append(all, a[0]), a[1:], b[1:]
+		}
+	}
+	return all
 }

@@ -63,7 +63,7 @@ func behaviour(t *testing.T, p *program, code string) (seen string) {
 		o, printed := newPrinter(sandbox.RunLimits{StdoutBytes: 1 << 20, StderrBytes: 1 << 20})
 		in := &instance{program: p, worker: &worker{folders: folders{}}}
 		in.out, in.in = newOutput(o.conn, 7, &in.ctl), newInput(o.conn, 7, &in.ctl)
-		if err := in.open(); err != nil {
+		if err := in.open(false); err != nil {
 			t.Fatal(err)
 		}
 		defer in.discard()

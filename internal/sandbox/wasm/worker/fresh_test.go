@@ -45,14 +45,15 @@ func benchmarkFresh(b *testing.B, p *program, code string, parts *[5]time.Durati
 		parts[n] += now.Sub(last)
 		last = now
 	}
-	err := in.revive()
+	in.saved.pages = newPages()
+	err := in.revive(nil)
 	step(0, err)
 	in.words = in.program.language.interrupts(in.vm)
 	step(1, in.greet())
 	in.ctl.begin(math.MaxInt64)
 	_, err = in.execute(wire.RunBody{Code: code})
 	step(2, err)
-	step(3, in.saved.update(in.vm.memory, in.system))
+	step(3, in.take())
 	in.drop()
 	in.saved.drop()
 	step(4, nil)

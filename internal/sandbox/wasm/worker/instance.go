@@ -2,8 +2,6 @@ package worker
 
 import (
 	"bytes"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"paddock/internal/fault"
@@ -21,14 +20,13 @@ import (
 	"paddock/internal/sandbox/wire"
 )
 
-// defaultMemory bounds an interpreter whose spec sets no limit.
-const defaultMemory = 256 << 20
-
 // instance is one live interpreter.
 //
-// use is held by whoever uses the guest: a run, an inspection, a checkpoint,
-// the closing. Everything below it belongs to its holder, but for ctl, out
-// and in, which the connection's reader reaches as well.
+// use is held by whoever uses the guest: a run, an inspection, a snapshot, the
+// closing. Everything below it belongs to its holder. The connection's reader
+// reaches what is above it as well.
+//
+// Lock order: use, worker.mu, pages.mu.
 type instance struct {
 	worker  *worker
 	id      uint32
@@ -40,11 +38,18 @@ type instance struct {
 	out *output
 	in  *input
 
+	saving atomic.Pointer[saving] // the snapshot that is under way
+
 	use    sync.Mutex
 	vm     *vm
 	system *wasi.System
 	mounts []mount
-	saved  checkpoint
+	saved  history
+	// touched tells that the state is not the newest moment's: a program ran, or
+	// there are new seeds. unkept tells the former, where it still has to be kept.
+	touched, unkept bool
+	// found is what the newest moment holds, once it has been asked for.
+	found  *sandbox.Inspection
 	meter  meter
 	words  []word        // what to set in memory to interrupt the program
 	leave  func() bool   // ends what attends to the run; nil where the guest ticks
@@ -61,40 +66,43 @@ type instance struct {
 	closed   bool
 }
 
-// open makes the interpreter from the image.
-func (in *instance) open() error {
-	if err := in.revive(); err != nil {
+// open makes the interpreter: from the image, or as it was at the moment from
+// which it goes on. One that has been there before is told so with anew.
+func (in *instance) open(anew bool) error {
+	in.touched = !in.saved.taken()
+	if !in.touched {
+		in.cpu = in.saved.newest.cpu
+	}
+	if err := in.revive(nil); err != nil {
 		return err
 	}
 	in.words = slices.DeleteFunc(in.program.language.interrupts(in.vm), func(w word) bool { return !in.vm.has(w) })
-	return in.greet()
+	switch {
+	case !in.saved.taken():
+		return in.greet()
+	case anew:
+		return in.awaken()
+	}
+	return nil
 }
 
-// revive makes the interpreter as it was at the last checkpoint, or as the
-// image is when there is none yet.
-func (in *instance) revive() error {
-	limit := uint64(in.start.MemoryBytes)
-	if limit == 0 {
-		limit = defaultMemory
-	}
-	if needs := in.program.image.Bytes; limit < needs+reserve {
-		return fault.New(fault.Invalid, "a memory limit of %d MiB is too low: the %s interpreter itself needs %d MiB", limit>>20, in.program.guest.Name, (needs+reserve)>>20).
-			WithHint("give it 64 MiB or more")
-	}
-	memory, err := in.program.code.reserve(in.program.image, limit)
-	if err != nil {
-		return err
-	}
-	if in.saved.taken && !in.saved.restore(memory) {
-		memory.Free()
-		return errors.New("the saved memory is over the limit")
+// limit is how large the memory may become.
+func (in *instance) limit() uint64 { return uint64(in.start.Memory()) }
+
+// revive makes the interpreter as it was at the newest moment, or as the image
+// is when there is none yet. Memory, if it is not nil, is that already.
+func (in *instance) revive(memory *linear.Memory) (err error) {
+	if memory == nil {
+		if memory, err = in.memory(); err != nil {
+			return err
+		}
 	}
 	if in.system, err = in.newSystem(); err != nil {
 		memory.Free()
 		return err
 	}
-	if in.saved.taken {
-		if _, err := in.system.Restore(in.saved.files); err != nil {
+	if in.saved.taken() {
+		if _, err := in.system.Restore(in.saved.newest.files); err != nil {
 			memory.Free()
 			return fmt.Errorf("reopening files: %w", err)
 		}
@@ -107,26 +115,49 @@ func (in *instance) revive() error {
 	return nil
 }
 
+// memory maps the image and puts the newest moment into it.
+func (in *instance) memory() (*linear.Memory, error) {
+	limit := in.limit()
+	if needs := in.program.image.Bytes; limit < needs+reserve {
+		return nil, fault.New(fault.Invalid, "a memory limit of %d MiB is too low: the %s interpreter itself needs %d MiB", limit>>20, in.program.guest.Name, (needs+reserve)>>20).
+			WithHint("give it 64 MiB or more")
+	}
+	memory, err := in.program.code.reserve(in.program.image, limit)
+	if err == nil && in.saved.taken() {
+		if err = in.saved.restore(memory); err != nil {
+			memory.Free()
+		}
+	}
+	return memory, err
+}
+
 // greet gives a fresh interpreter its environment and its own seeds.
 func (in *instance) greet() error {
-	seed := make([]byte, 32)
-	rand.Read(seed) // never fails
 	_, err := in.ask(map[string]any{
-		"op": "start", "env": in.start.Env, "cwd": path.Clean("/" + in.start.Dir), "seed": hex.EncodeToString(seed),
+		"op": "start", "env": in.start.Env, "cwd": path.Clean("/" + in.start.Dir), "seed": newSeed(),
 	})
 	return err
 }
 
 // drop frees the interpreter, dead or alive.
 func (in *instance) drop() {
+	if memory := in.halt(); memory != nil {
+		memory.Free()
+	}
+}
+
+// halt ends the interpreter, dead or alive, but for its memory, if it has one.
+func (in *instance) halt() (memory *linear.Memory) {
 	if in.vm != nil {
-		in.vm.close()
+		memory = in.vm.memory
+		in.vm.module.close()
 		in.vm = nil
 	}
 	if in.system != nil {
 		in.system.Close()
 		in.system = nil
 	}
+	return memory
 }
 
 func (in *instance) bytes() []byte { return in.vm.bytes() }
@@ -202,7 +233,7 @@ func (in *instance) inspect() {
 		sandbox.Inspection
 		Error string
 	}
-	o, err := in.briefly(map[string]any{"op": "inspect"})
+	o, err := in.briefly(map[string]any{"op": "inspect"}, inspectTime)
 	if err != nil {
 		found.Error = err.Error()
 		err = in.recover(err)
@@ -220,10 +251,10 @@ func (in *instance) inspect() {
 }
 
 // briefly asks the driver something between two runs.
-func (in *instance) briefly(request any) (outcome, error) {
+func (in *instance) briefly(request any, atMost time.Duration) (outcome, error) {
 	in.ctl.begin(0)
 	in.begin(wire.RunBody{})
-	stop := in.limitTime(inspectTime)
+	stop := in.limitTime(atMost)
 	o, err := in.ask(request)
 	stop()
 	in.end()
@@ -232,7 +263,7 @@ func (in *instance) briefly(request any) (outcome, error) {
 
 // works tells whether the interpreter can still run a program.
 func (in *instance) works() bool {
-	_, err := in.briefly(map[string]any{"op": "exec", "code": "", "name": "", "args": nil})
+	_, err := in.briefly(map[string]any{"op": "exec", "code": "", "name": "", "args": nil}, inspectTime)
 	return err == nil
 }
 
@@ -244,20 +275,31 @@ func (in *instance) recover(err error) error {
 	return in.renew()
 }
 
-// renew makes the interpreter as it was at the last checkpoint.
+// renew makes the interpreter as it was at the newest moment, with seeds of its
+// own: it has been there before.
 func (in *instance) renew() error {
-	in.drop()
-	if err := in.revive(); err != nil {
-		return err
-	}
-	if !in.saved.taken {
+	in.unkept = false
+	if !in.saved.taken() {
+		in.drop()
+		if err := in.revive(nil); err != nil {
+			return err
+		}
+		in.touched, in.found = true, nil
 		return in.greet()
 	}
-	return nil
+	memory := in.halt()
+	if memory != nil && !in.saved.back(in.saved.newest, memory, in.program.image) {
+		memory.Free()
+		memory = nil
+	}
+	return in.again(memory)
 }
 
 // close ends the interpreter and tells the server.
 func (in *instance) close() {
+	if s := in.saving.Load(); s != nil {
+		s.cancel()
+	}
 	in.ctl.force(sandbox.Cancelled)
 	in.use.Lock()
 	defer in.use.Unlock()
@@ -267,6 +309,7 @@ func (in *instance) close() {
 // discard frees what the instance holds of the worker.
 func (in *instance) discard() {
 	in.drop()
+	in.saved.drop()
 	in.worker.closeMounts(in.mounts)
 }
 
@@ -277,7 +320,6 @@ func (in *instance) gone(err error) {
 	}
 	in.closed = true
 	in.discard()
-	in.saved.drop()
 	in.worker.forget(in)
 	in.worker.send(wire.KindGone, in.id, wire.GoneBody{Message: err.Error()})
 }

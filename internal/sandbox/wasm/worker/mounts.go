@@ -104,8 +104,8 @@ func (in *instance) newSystem() (*wasi.System, error) {
 			return soft
 		},
 	}
-	if in.program.image != nil {
-		config.Monotonic = in.program.image.Monotonic
+	if in.program.image == nil {
+		still(&config)
 	}
 	return wasi.New(config)
 }

@@ -50,11 +50,11 @@ func TestAStateMovesBetweenTheEngines(t *testing.T) {
 						in.program = p
 						in.renewed(t)
 					}
-					o, err := in.briefly(map[string]any{"op": "exec", "code": step.code, "name": "<cell>", "args": nil})
+					o, err := in.briefly(map[string]any{"op": "exec", "code": step.code, "name": "<cell>", "args": nil}, inspectTime)
 					if err != nil || o.Error != nil || o.Result != step.want {
 						t.Fatalf("step %d gives %q, not %q: %+v, %v", n, o.Result, step.want, o.Error, err)
 					}
-					if err := in.saved.update(in.vm.memory, in.system); err != nil {
+					if err := in.take(); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -98,7 +98,8 @@ func opened(t *testing.T, p *program) *instance {
 	}
 	t.Cleanup(in.discard)
 	in.out, in.in = newOutput(o.conn, 7, &in.ctl), newInput(o.conn, 7, &in.ctl)
-	if err := in.open(); err != nil {
+	in.saved.pages = newPages()
+	if err := in.open(false); err != nil {
 		t.Fatal(err)
 	}
 	return in

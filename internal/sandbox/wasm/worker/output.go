@@ -1,8 +1,6 @@
 package worker
 
 import (
-	"sync"
-
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/wire"
 )
@@ -24,10 +22,7 @@ type output struct {
 	streams [2]stream // stdout, stderr
 	shown   int64     // bytes of displays
 	show    int64     // their limit; 0: none
-
-	mu     sync.Mutex // guards credit and news
-	credit int
-	news   chan struct{} // holds one token when credit may have come
+	*window
 }
 
 type stream struct {
@@ -37,27 +32,14 @@ type stream struct {
 }
 
 func newOutput(conn *wire.Conn, id uint32, ctl *control) *output {
-	return &output{conn: conn, id: id, ctl: ctl, news: make(chan struct{}, 1)}
+	return &output{conn: conn, id: id, ctl: ctl, window: newWindow()}
 }
 
 // begin sets the limits of a run.
 func (o *output) begin(limits sandbox.RunLimits) {
 	o.streams = [2]stream{{kind: wire.KindStdout, limit: limits.StdoutBytes}, {kind: wire.KindStderr, limit: limits.StderrBytes}}
 	o.shown, o.show = 0, limits.DisplayBytes
-	o.mu.Lock()
-	o.credit = wire.Window
-	o.mu.Unlock()
-}
-
-// grant is called when the server has passed on n bytes.
-func (o *output) grant(n int) {
-	o.mu.Lock()
-	o.credit = min(o.credit+max(n, 0), wire.Window)
-	o.mu.Unlock()
-	select {
-	case o.news <- struct{}{}:
-	default:
-	}
+	o.open()
 }
 
 // write takes what the program printed on stdout (0) or stderr (1). It takes
@@ -72,8 +54,9 @@ func (o *output) write(which int, p []byte) {
 			o.ctl.interrupt(sandbox.OutputExceeded)
 		}
 	}
+	_, hard := o.ctl.stops()
 	for len(p) > 0 {
-		n := o.reserve(min(len(p), piece))
+		n := o.reserve(min(len(p), piece), hard)
 		if n == 0 {
 			s.cut = true
 			return
@@ -82,27 +65,6 @@ func (o *output) write(which int, p []byte) {
 			return // the server is gone, and the process soon will be
 		}
 		p = p[n:]
-	}
-}
-
-// reserve waits until something may be sent, and gives how much; 0 when the
-// run was stopped by force meanwhile.
-func (o *output) reserve(n int) int {
-	_, hard := o.ctl.stops()
-	for {
-		o.mu.Lock()
-		if o.credit > 0 {
-			n = min(n, o.credit)
-			o.credit -= n
-			o.mu.Unlock()
-			return n
-		}
-		o.mu.Unlock()
-		select {
-		case <-o.news:
-		case <-hard:
-			return 0
-		}
 	}
 }
 

@@ -6,10 +6,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
 	"sync"
+	"time"
 
 	"paddock/guest"
 	"paddock/internal/sandbox/wasm/linear"
@@ -20,7 +22,7 @@ import (
 const bootMemory = 256 << 20
 
 // imageVersion changes when the way of capturing does.
-const imageVersion = "1"
+const imageVersion = "2"
 
 // languageOf is how the guest called name is driven; nil: not known.
 func languageOf(name string) language {
@@ -53,18 +55,19 @@ type loader struct {
 }
 
 // ImagePath is where in a cache folder the captured memory of g lies: it is
-// named by everything that the memory depends on. The engines share it.
+// named by everything that the memory depends on, which the machine and the
+// engine are not.
 func ImagePath(cacheDir string, g *guest.Guest) string {
 	return filepath.Join(cacheDir, "images", g.Name+"-"+version(g)+".img")
 }
 
 // compiledPath is a file that is there once wazero's compiled code of g is.
 func compiledPath(cacheDir string, g *guest.Guest) string {
-	return filepath.Join(compiledDir(cacheDir), wazeroVersion()+"-"+g.Name+"-"+version(g))
+	return filepath.Join(compiledDir(cacheDir), wazeroVersion()+"-"+runtime.GOOS+"-"+runtime.GOARCH+"-"+g.Name+"-"+version(g))
 }
 
 func version(g *guest.Guest) string {
-	sum := sha256.Sum256([]byte(imageVersion + "\x00" + g.Digest + "\x00" + runtime.GOOS + "/" + runtime.GOARCH))
+	sum := sha256.Sum256([]byte(imageVersion + "\x00" + g.Digest))
 	return hex.EncodeToString(sum[:12])
 }
 
@@ -128,7 +131,9 @@ func (l *loader) compile(ctx context.Context, name string) (*program, error) {
 }
 
 // capture starts the interpreter once, from the module's own initial memory,
-// and keeps the memory as it is then.
+// and keeps the memory as it is then: the same whenever and wherever that is
+// done, because what is saved later are only the differences to it. So the
+// world in which it starts stands still.
 func (l *loader) capture(p *program, path string) error {
 	initial, err := p.guest.Memory()
 	if err != nil {
@@ -164,8 +169,23 @@ func (l *loader) capture(p *program, path string) error {
 		return err
 	}
 	return linear.Write(path, in.vm.bytes(), linear.Notes{
-		StackPointer: in.vm.stackPointer(), State: state, Monotonic: in.system.Monotonic(),
+		StackPointer: in.vm.stackPointer(), State: state,
 	})
+}
+
+// captureTime is what the clock shows while an image is captured: 2025-01-01,
+// as when the guests are built.
+var captureTime = time.Unix(1735689600, 0)
+
+// still makes a world the same each time: no clock goes, and the random bytes
+// are always these. So no interpreter may use what it drew at its capture: the
+// request start seeds it anew. What cannot be seeded anew, Python's secret for
+// hashing strings, is the same in every paddock; it keeps no one from anything
+// but slowing down the own interpreter.
+func still(config *wasi.Config) {
+	config.Random = rand.NewChaCha8([32]byte{})
+	config.Now = func() time.Time { return captureTime }
+	config.CPU = func() time.Duration { return 0 }
 }
 
 // Prepared tells whether the cache holds the image of every guest in the

@@ -88,8 +88,8 @@ func (in *instance) limitTime(d time.Duration) (stop func()) {
 	return func() { t.Stop() }
 }
 
-// run executes one command, tells the server how it ended, and keeps a
-// checkpoint of what it left.
+// run executes one command, tells the server how it ended, and keeps the state
+// that it left, unless a request for a snapshot will follow.
 func (in *instance) run(body wire.RunBody) {
 	in.use.Lock()
 	defer in.use.Unlock()
@@ -101,20 +101,27 @@ func (in *instance) run(body wire.RunBody) {
 		in.worker.send(wire.KindDone, in.id, neverBegun(in.ctl.end()))
 		return
 	}
+	if in.unkept { // nobody asked for a snapshot of the last one
+		if err := in.take(); err != nil {
+			in.gone(fmt.Errorf("keeping the state: %w", err))
+			return
+		}
+	}
 	exit, err := in.execute(body)
 	if err != nil {
 		in.gone(err)
 		return
 	}
+	in.touched, in.unkept = true, true
 	in.worker.send(wire.KindDone, in.id, exit)
-	if exit.State != sandbox.Kept { // after the answer: a large memory takes its time
-		if err := in.renew(); err != nil {
-			in.gone(err)
-		}
-		return
+	switch { // after the answer: a large memory takes its time
+	case exit.State != sandbox.Kept:
+		err = in.renew()
+	case !in.start.Snapshots:
+		err = in.take()
 	}
-	if err := in.saved.update(in.vm.memory, in.system); err != nil {
-		in.gone(fmt.Errorf("keeping a checkpoint: %w", err))
+	if err != nil {
+		in.gone(fmt.Errorf("keeping the state: %w", err))
 	}
 }
 

@@ -135,9 +135,15 @@ type wazeroModule struct {
 	exports map[string]api.Function
 }
 
+// lent is a memory that outlives the module.
+type lent struct{ *linear.Memory }
+
+// Free is what wazero does when the module is closed.
+func (lent) Free() {}
+
 func (c wazeroCode) instantiate(in *instance, memory *linear.Memory) (module, error) {
 	ctx := &callContext{context.Background(), in}
-	give := experimental.MemoryAllocatorFunc(func(_, _ uint64) experimental.LinearMemory { return memory })
+	give := experimental.MemoryAllocatorFunc(func(_, _ uint64) experimental.LinearMemory { return lent{memory} })
 	config := wazero.NewModuleConfig().WithName("").WithStartFunctions()
 	instantiated, err := c.engine.runtime.InstantiateModule(experimental.WithMemoryAllocator(ctx, give), c.compiled, config)
 	if err != nil {

@@ -19,7 +19,6 @@ import (
 	"sync"
 	"syscall"
 
-	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/wasm/confine"
 	"paddock/internal/sandbox/wasm/linear"
@@ -70,14 +69,24 @@ type worker struct {
 	root   *os.Root
 	loader *loader
 
+	pages *pages // of the states that are kept
+
 	mu        sync.Mutex           // guards what follows
 	instances map[uint32]*instance // nil: being opened; absent once it was closed
+	opening   map[uint32]*arriving // the states of those that are being opened
 	folders   folders
+}
+
+func newWorker(stream io.ReadWriteCloser) *worker {
+	return &worker{
+		conn: wire.NewConn(stream), pages: newPages(),
+		instances: map[uint32]*instance{}, opening: map[uint32]*arriving{}, folders: folders{},
+	}
 }
 
 // serve answers the server until it hangs up.
 func serve(stream io.ReadWriteCloser) error {
-	w := &worker{conn: wire.NewConn(stream), instances: map[uint32]*instance{}, folders: folders{}}
+	w := newWorker(stream)
 	f, err := w.conn.Read()
 	if err != nil {
 		return fmt.Errorf("waiting for the server's hello: %w", err)
@@ -133,19 +142,25 @@ func (w *worker) dispatch(f wire.Frame) error {
 		if err := json.Unmarshal(f.Body, &body); err != nil {
 			return fmt.Errorf("reading a start: %w", err)
 		}
+		layers := newArriving(func(n int) { w.send(wire.KindWantLayer, f.ID, wire.CreditBody{Bytes: n}) })
 		w.mu.Lock()
-		w.instances[f.ID] = nil
+		w.instances[f.ID], w.opening[f.ID] = nil, layers
 		w.mu.Unlock()
-		go w.start(f.ID, body)
+		go w.start(f.ID, body, layers)
 		return nil
 	}
 	w.mu.Lock()
-	in := w.instances[f.ID]
+	in, layers := w.instances[f.ID], w.opening[f.ID]
 	if in == nil && f.Kind == wire.KindClose {
 		delete(w.instances, f.ID) // what is being opened will not be kept
 	}
 	w.mu.Unlock()
 	if in == nil {
+		if layers != nil && f.Kind == wire.KindLayer {
+			layers.push(f.Body)
+		} else if layers != nil && f.Kind == wire.KindClose {
+			layers.close()
+		}
 		if f.Kind == wire.KindClose {
 			w.send(wire.KindGone, f.ID, wire.GoneBody{Message: "it was not there"})
 		}
@@ -169,10 +184,33 @@ func (in *instance) dispatch(f wire.Frame) (err error) {
 		if err = json.Unmarshal(f.Body, &body); err == nil {
 			in.out.grant(body.Bytes)
 		}
+	case wire.KindTaken:
+		var body wire.CreditBody
+		if err = json.Unmarshal(f.Body, &body); err == nil {
+			if s := in.saving.Load(); s != nil {
+				s.grant(body.Bytes)
+			}
+		}
 	case wire.KindInterrupt:
 		var body wire.InterruptBody
 		if err = json.Unmarshal(f.Body, &body); err == nil {
-			in.ctl.interrupt(body.Cause)
+			if s := in.saving.Load(); s != nil {
+				s.cancel()
+			} else {
+				in.ctl.interrupt(body.Cause)
+			}
+		}
+	case wire.KindSnapshot:
+		var body wire.SnapshotBody
+		if err = json.Unmarshal(f.Body, &body); err == nil {
+			s := newSaving(in.worker.conn, in.id)
+			in.saving.Store(s) // here, so that an interrupt right behind finds it
+			go in.snapshot(body, s)
+		}
+	case wire.KindRewind:
+		var body wire.RewindBody
+		if err = json.Unmarshal(f.Body, &body); err == nil {
+			go in.rewind(body)
 		}
 	case wire.KindInspect:
 		go in.inspect()
@@ -182,43 +220,51 @@ func (in *instance) dispatch(f wire.Frame) (err error) {
 	return err
 }
 
-func (w *worker) start(id uint32, body wire.StartBody) {
-	in, err := w.open(id, body)
-	if err != nil {
-		w.mu.Lock()
-		delete(w.instances, id)
-		w.mu.Unlock()
-		f := fault.Of(err)
-		if f.Kind == fault.Internal {
-			f = fault.New(fault.Unavailable, "the interpreter could not be started: %s", firstLine(err))
-		}
-		w.send(wire.KindStarted, id, wire.StartedBody{Kind: string(f.Kind), Message: f.Message, Hint: f.Hint})
-		return
-	}
+func (w *worker) start(id uint32, body wire.StartBody, layers *arriving) {
+	in, err := w.open(id, body, layers)
 	w.mu.Lock()
+	delete(w.opening, id)
 	_, wanted := w.instances[id]
-	if wanted {
+	if wanted && err == nil {
 		w.instances[id] = in
+	} else {
+		delete(w.instances, id)
 	}
 	w.mu.Unlock()
+	if err != nil {
+		w.send(wire.KindStarted, id, wire.Refusal(refusalOf(err, "the interpreter could not be started")))
+		return
+	}
 	if !wanted {
 		in.discard()
 		return
 	}
-	w.send(wire.KindStarted, id, wire.StartedBody{})
+	w.send(wire.KindStarted, id, wire.AnswerBody{})
 }
 
-func (w *worker) open(id uint32, body wire.StartBody) (*instance, error) {
+func (w *worker) open(id uint32, body wire.StartBody, layers *arriving) (*instance, error) {
 	p, err := w.loader.load(context.Background(), body.Runtime, false)
 	if err != nil {
 		return nil, err
 	}
 	in := &instance{worker: w, id: id, program: p, start: body, log: io.Discard}
+	in.saved.pages = w.pages
 	in.out, in.in = newOutput(w.conn, id, &in.ctl), newInput(w.conn, id, &in.ctl)
-	if in.mounts, err = w.openMounts(body.Mounts); err != nil {
-		return nil, err
+	anew := body.Fork != nil
+	if body.Resume != nil {
+		anew = body.Resume.Anew
+		err = in.resumeFrom(*body.Resume, layers)
+	} else if anew {
+		err = in.forkFrom(*body.Fork)
 	}
-	if err := in.open(); err != nil {
+	in.start.Resume = nil // it may be long
+	if err == nil {
+		in.mounts, err = w.openMounts(body.Mounts)
+	}
+	if err == nil {
+		err = in.open(anew)
+	}
+	if err != nil {
 		in.discard()
 		return nil, err
 	}

@@ -1,0 +1,182 @@
+package blobtest
+
+import (
+	"io/fs"
+	"os"
+	"slices"
+
+	"paddock/internal/blob"
+)
+
+// Create makes a file.
+func (d *Disk) Create(name string) (f blob.File, err error) {
+	return d.open("create", name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
+}
+
+// Open opens a file.
+func (d *Disk) Open(name string) (blob.File, error) { return d.open("open", name, os.O_RDONLY) }
+
+// Append opens a file at its end.
+func (d *Disk) Append(name string) (blob.File, error) {
+	return d.open("append", name, os.O_RDWR|os.O_CREATE|os.O_APPEND)
+}
+
+func (d *Disk) open(kind, name string, flag int) (blob.File, error) {
+	var f *file
+	err := d.do(kind, name, func() error {
+		real, err := os.OpenFile(name, flag, 0o600)
+		if err != nil {
+			return err
+		}
+		f = &file{disk: d, real: real, name: name, life: d.life}
+		if flag != os.O_RDONLY {
+			f.node = d.nodeLocked(name, false)
+		}
+		return nil
+	})
+	if err != nil {
+		if f != nil {
+			_ = f.real.Close() // nobody gets it
+		}
+		return nil, err
+	}
+	return f, nil
+}
+
+// Rename renames a file.
+func (d *Disk) Rename(from, to string) error {
+	return d.do("rename", from, func() error {
+		if err := os.Rename(from, to); err != nil {
+			return err
+		}
+		a, old := d.atLocked(from)
+		b, new := d.atLocked(to)
+		b.names[new] = a.names[old]
+		delete(a.names, old)
+		return nil
+	})
+}
+
+// Remove removes a file or an empty folder.
+func (d *Disk) Remove(name string) error {
+	return d.do("remove", name, func() error {
+		if err := os.Remove(name); err != nil {
+			return err
+		}
+		at, base := d.atLocked(name)
+		delete(at.names, base)
+		return nil
+	})
+}
+
+// Mkdir makes a folder.
+func (d *Disk) Mkdir(name string) error {
+	return d.do("mkdir", name, func() error {
+		if err := os.Mkdir(name, 0o700); err != nil {
+			return err
+		}
+		at, base := d.atLocked(name)
+		at.names[base] = newFolder()
+		return nil
+	})
+}
+
+// ReadDir lists a folder.
+func (d *Disk) ReadDir(name string) (entries []fs.DirEntry, err error) {
+	err = d.do("readdir", name, func() (err error) {
+		entries, err = os.ReadDir(name)
+		return err
+	})
+	return entries, err
+}
+
+// Stat tells about a file or folder.
+func (d *Disk) Stat(name string) (info fs.FileInfo, err error) {
+	err = d.do("stat", name, func() (err error) {
+		info, err = os.Stat(name)
+		return err
+	})
+	return info, err
+}
+
+// SyncDir makes the names in a folder survive.
+func (d *Disk) SyncDir(name string) error {
+	return d.do("syncdir", name, func() error {
+		if _, err := os.Stat(name); err != nil {
+			return err
+		}
+		n := d.nodeLocked(name, true)
+		clear(n.safeNames)
+		for base, child := range n.names {
+			n.safeNames[base] = child
+		}
+		return nil
+	})
+}
+
+// file is an open file of a Disk.
+type file struct {
+	disk *Disk
+	real *os.File
+	name string
+	node *node // nil: it is only read
+	life int
+}
+
+// do is one operation on the file.
+func (f *file) do(kind string, act func(fault error) error) error {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	if f.life != f.disk.life {
+		return &fs.PathError{Op: kind, Path: f.name, Err: ErrCut}
+	}
+	done, fault := f.disk.beginLocked(kind, f.name)
+	if done {
+		if err := act(fault); err != nil {
+			return err
+		}
+	}
+	if fault != nil {
+		return &fs.PathError{Op: kind, Path: f.name, Err: fault}
+	}
+	return nil
+}
+
+func (f *file) Read(p []byte) (n int, err error) {
+	err = f.do("read", func(error) (err error) { n, err = f.real.Read(p); return err })
+	return n, err
+}
+
+func (f *file) ReadAt(p []byte, at int64) (n int, err error) {
+	err = f.do("read", func(error) (err error) { n, err = f.real.ReadAt(p, at); return err })
+	return n, err
+}
+
+func (f *file) Write(p []byte) (n int, err error) {
+	err = f.do("write", func(fault error) (err error) {
+		if fault != nil {
+			p = p[:len(p)/2]
+		}
+		n, err = f.real.Write(p)
+		f.node.content = append(f.node.content, p[:n]...)
+		return err
+	})
+	return n, err
+}
+
+func (f *file) Stat() (info fs.FileInfo, err error) {
+	err = f.do("stat", func(error) (err error) { info, err = f.real.Stat(); return err })
+	return info, err
+}
+
+func (f *file) Sync() error {
+	return f.do("sync", func(fault error) error {
+		if f.node != nil && fault == nil {
+			f.node.safe = slices.Clip(f.node.content)
+		}
+		return nil
+	})
+}
+
+// Close works whatever happened, so that tests leak nothing.
+func (f *file) Close() error { return f.real.Close() }

@@ -1,0 +1,153 @@
+package blob
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"paddock/internal/fault"
+)
+
+// Files is the file system as those use it who write what must survive: [OS],
+// or in tests a disk that fails and loses power (package blobtest). Its methods
+// may be called from several goroutines, and their errors are those of package
+// os. Only what was synced outlasts a power cut: a file's content by its Sync,
+// a name by SyncDir of the folder that it is in.
+type Files interface {
+	// Create makes a file that must not be there, for writing.
+	Create(name string) (File, error)
+	// Open opens a file for reading.
+	Open(name string) (File, error)
+	// Append opens a file for reading and for writing at its end, and makes it
+	// where there is none. Each Write is one piece, also among processes.
+	Append(name string) (File, error)
+	// Rename replaces what is called to. After a crash there is either.
+	Rename(from, to string) error
+	// Remove removes a file or an empty folder.
+	Remove(name string) error
+	// Mkdir makes a folder.
+	Mkdir(name string) error
+	// ReadDir lists a folder, sorted by name.
+	ReadDir(name string) ([]fs.DirEntry, error)
+	// Stat tells about a file or folder.
+	Stat(name string) (fs.FileInfo, error)
+	// SyncDir makes the names in a folder outlast a power cut.
+	SyncDir(name string) error
+}
+
+// File is an open file of [Files].
+type File interface {
+	io.ReadWriteCloser
+	io.ReaderAt
+	Stat() (fs.FileInfo, error)
+	// Sync makes the content outlast a power cut. After an error it is not known
+	// what does, and a second Sync would not say either.
+	Sync() error
+}
+
+// OS is the operating system's file system. New files are for us alone (0600),
+// and so are new folders (0700).
+var OS Files = system{}
+
+type system struct{}
+
+func (system) Create(name string) (File, error) {
+	return opened(os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600))
+}
+func (system) Open(name string) (File, error) { return opened(os.Open(name)) }
+func (system) Append(name string) (File, error) {
+	return opened(os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600))
+}
+func (system) Rename(from, to string) error               { return os.Rename(from, to) }
+func (system) Remove(name string) error                   { return os.Remove(name) }
+func (system) Mkdir(name string) error                    { return os.Mkdir(name, 0o700) }
+func (system) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) }
+func (system) Stat(name string) (fs.FileInfo, error)      { return os.Stat(name) }
+func (system) SyncDir(name string) error                  { return syncDir(name) }
+
+// opened keeps a nil *os.File from becoming a File that is not nil.
+func opened(f *os.File, err error) (File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// TempPrefix begins the names of files that [WriteFile] did not bring to an
+// end. Who knows that nobody writes in their folder may remove them.
+const TempPrefix = ".new-"
+
+// WriteFile makes data the content of a file, durably: once it returned nil the
+// file outlasts a power cut, and whatever happens before, there is the old file
+// or the new one and nothing between.
+func WriteFile(files Files, name string, data []byte) error {
+	const doing = "writing a part of the state"
+	dir := filepath.Dir(name)
+	temp := filepath.Join(dir, TempPrefix+rand.Text())
+	f, err := files.Create(temp)
+	if err != nil {
+		return Explain(err, doing)
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = files.Rename(temp, name)
+	}
+	if err != nil {
+		_ = files.Remove(temp) // it may have been renamed after all
+		return Explain(err, doing)
+	}
+	return Explain(files.SyncDir(dir), doing)
+}
+
+// MakeFolder makes a folder, with those above it that are missing, durably.
+// The topmost that is there may have been made by somebody who has not synced
+// its name yet: it is synced here. That of what is above it is not.
+func MakeFolder(files Files, dir string) error {
+	const doing = "making a folder for the state"
+	info, err := files.Stat(dir)
+	switch {
+	case err == nil && !info.IsDir():
+		return fault.New(fault.Invalid, "the state needs a folder where there is a file").WithHint("the server's log says where").
+			WithCause(&fs.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOTDIR})
+	case errors.Is(err, fs.ErrNotExist) && filepath.Dir(dir) != dir:
+		if err := MakeFolder(files, filepath.Dir(dir)); err != nil {
+			return err
+		}
+		if err := files.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
+			return Explain(err, doing)
+		}
+	case err != nil:
+		return Explain(err, doing)
+	default:
+		if err := files.SyncDir(filepath.Dir(dir)); !errors.Is(err, fs.ErrPermission) {
+			return Explain(err, doing)
+		}
+		return nil // it is somebody else's, who made dir for us
+	}
+	return Explain(files.SyncDir(filepath.Dir(dir)), doing)
+}
+
+// Explain makes a fault of what a disk said; doing names what was being done,
+// as in "reading a checkpoint". A fault and the end of a context stay what they
+// are, and nil stays nil.
+func Explain(err error, doing string) error {
+	var f *fault.Error
+	switch {
+	case err == nil || errors.As(err, &f) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+		return err
+	case full(err):
+		return fault.New(fault.Exhausted, "the host's disk is full").
+			WithHint("make room on the disk that holds paddock's state, or destroy sessions; what was kept before is still there").WithCause(err)
+	case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS):
+		return fault.New(fault.Unavailable, "paddock's state folder does not allow %s", doing).WithHint("the server's log says where").WithCause(err)
+	}
+	return fault.New(fault.Internal, "the host's disk failed at %s", doing).WithHint("the server's log says more").WithCause(err)
+}

@@ -1,0 +1,215 @@
+package history
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"paddock/internal/blob"
+	"paddock/internal/fault"
+)
+
+// ErrDamaged is for a manifest that is not what was written.
+var ErrDamaged = errors.New("the checkpoint is damaged")
+
+// Line is one session's checkpoints: files in a folder of their own, whose
+// names are their numbers, and end in ".kept" where they have a label. It is for
+// one goroutine at a time of the process that has the session.
+type Line struct {
+	dir      string
+	files    blob.Files
+	numbers  []int64        // of what is there, in order
+	labelled map[int64]bool // which of them have a label
+	last     int64          // the highest number that was ever seen
+}
+
+const keptSuffix = ".kept"
+
+// Open finds what a folder holds, which need not exist. Nothing is read.
+func Open(dir string, files blob.Files) (*Line, error) {
+	l := &Line{dir: dir, files: files, labelled: map[int64]bool{}}
+	names, err := files.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("listing the checkpoints: %w", err)
+	}
+	for _, e := range names {
+		digits, labelled := strings.CutSuffix(e.Name(), keptSuffix)
+		n, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil || n < 1 || strconv.FormatInt(n, 10) != digits {
+			continue // what an interrupted write left
+		}
+		l.numbers = append(l.numbers, n)
+		if labelled {
+			l.labelled[n] = true
+		}
+	}
+	slices.Sort(l.numbers)
+	if len(l.numbers) > 0 {
+		l.last = l.numbers[len(l.numbers)-1]
+	}
+	return l, nil
+}
+
+// Labelled tells whether a checkpoint has a label, and so stays.
+func (l *Line) Labelled(number int64) bool { return l.labelled[number] }
+
+// Labels is how many have one.
+func (l *Line) Labels() int { return len(l.labelled) }
+
+// Len is how many there are.
+func (l *Line) Len() int { return len(l.numbers) }
+
+// Numbers gives the numbers of what is there, in order.
+func (l *Line) Numbers() []int64 { return slices.Clone(l.numbers) }
+
+// Next is the number of the next one.
+func (l *Line) Next() int64 { return l.last + 1 }
+
+// Get reads one; a fault.NotFound says that it is not there.
+func (l *Line) Get(number int64) (*Manifest, error) {
+	if _, ok := slices.BinarySearch(l.numbers, number); !ok {
+		return nil, fault.New(fault.NotFound, "there is no checkpoint %d", number).WithHint("list the checkpoints; old ones without a label are given up")
+	}
+	return read(l.path(number), l.files)
+}
+
+func (l *Line) path(number int64) string {
+	name := strconv.FormatInt(number, 10)
+	if l.labelled[number] {
+		name += keptSuffix
+	}
+	return filepath.Join(l.dir, name)
+}
+
+func read(path string, files blob.Files) (*Manifest, error) {
+	f, err := files.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading a checkpoint: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading a checkpoint: %w", err)
+	}
+	m, err := decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("reading the checkpoint %s: %w", filepath.Base(path), err)
+	}
+	return m, nil
+}
+
+// Head is the last one that is whole and that usable agrees with; nil: none.
+// skipped are those after it, and why nil was not the answer to them.
+func (l *Line) Head(usable func(*Manifest) error) (head *Manifest, skipped error, err error) {
+	for _, n := range slices.Backward(l.numbers) {
+		m, err := l.Get(n)
+		if err == nil {
+			err = usable(m)
+		}
+		switch {
+		case err == nil:
+			return m, skipped, nil
+		case errors.Is(err, ErrDamaged), errors.Is(err, blob.ErrMissing), errors.Is(err, blob.ErrDamaged):
+			skipped = errors.Join(skipped, fmt.Errorf("checkpoint %d: %w", n, err))
+		default:
+			return nil, nil, err // it may be there: the disk or an older paddock says no
+		}
+	}
+	return nil, skipped, nil
+}
+
+// Append writes the next one, whose number it sets, and Of where that is zero.
+// When it returns it is on the disk; after an error it is not there.
+func (l *Line) Append(m *Manifest) error {
+	m.Version, m.Number = Version, l.Next()
+	m.Of = cmp.Or(m.Of, m.Number)
+	data, err := encode(m)
+	if err != nil {
+		return err
+	}
+	if len(data) > maxBytes {
+		return fault.New(fault.Exhausted, "what there is to know of a checkpoint takes %d MiB", len(data)>>20).WithHint("fork fewer times, or reset the session")
+	}
+	if l.last == 0 {
+		if err := blob.MakeFolder(l.files, l.dir); err != nil {
+			return fmt.Errorf("making the folder of the checkpoints: %w", err)
+		}
+	}
+	if m.Label != "" {
+		l.labelled[m.Number] = true
+	}
+	if err := blob.WriteFile(l.files, l.path(m.Number), data); err != nil {
+		delete(l.labelled, m.Number)
+		return fmt.Errorf("writing a checkpoint: %w", err)
+	}
+	m.Bytes += int64(len(data))
+	l.last = m.Number
+	l.numbers = append(l.numbers, m.Number)
+	return nil
+}
+
+// Remove deletes some. What is gone already is no error.
+func (l *Line) Remove(numbers ...int64) error {
+	var errs []error
+	for _, n := range numbers {
+		if err := l.files.Remove(l.path(n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+			continue
+		}
+		delete(l.labelled, n)
+		l.numbers = slices.DeleteFunc(l.numbers, func(other int64) bool { return other == n })
+	}
+	return errors.Join(errs...)
+}
+
+// RemoveAll deletes a session's folder of checkpoints. The newest goes last, so
+// that what is interrupted leaves a line that can be read.
+func RemoveAll(dir string, files blob.Files) error {
+	l, err := Open(dir, files)
+	if err != nil {
+		return err
+	}
+	if err := l.Remove(l.Numbers()...); err != nil {
+		return err
+	}
+	return os.RemoveAll(dir) // with what an interrupted write left
+}
+
+// Each calls visit with every manifest below an owner's folder of checkpoints
+// (one folder for each session). A damaged one is left out: nothing can be
+// restored from it. Another error, such as a disk that does not answer, ends it.
+func Each(dir string, files blob.Files, visit func(*Manifest) error) error {
+	sessions, err := files.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("listing the sessions with checkpoints: %w", err)
+	}
+	for _, session := range sessions {
+		l, err := Open(filepath.Join(dir, session.Name()), files)
+		if err != nil {
+			return err
+		}
+		for _, n := range l.numbers {
+			m, err := l.Get(n)
+			if errors.Is(err, ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err == nil {
+				err = visit(m)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

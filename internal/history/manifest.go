@@ -1,0 +1,181 @@
+// Package history holds sessions' checkpoints on disk: for each one a manifest,
+// which says what the session was at that moment and which blobs hold it.
+//
+// A manifest is one small file that describes itself: whoever finds it needs
+// nothing else but the owner's blobs. It is written whole and synced, after the
+// blobs that it names, so that what can be read is what was.
+package history
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"paddock/internal/blob"
+	"paddock/internal/fault"
+)
+
+// Version is that of the manifests that are written; later ones are refused.
+const Version = 1
+
+// Manifest is one checkpoint.
+type Manifest struct {
+	Version int    `json:"version"`
+	Owner   string `json:"owner"`
+	Session string `json:"session"`
+	// Number is its place in the session's line, from 1.
+	Number int64 `json:"number"`
+	// Of is the number of the checkpoint whose state this is: its own, or that of
+	// an earlier one that was gone back to.
+	Of int64 `json:"of"`
+	// Previous is the checkpoint that undo goes back to; 0: there is none.
+	Previous int64     `json:"previous,omitempty"`
+	At       time.Time `json:"at"`
+	Label    string    `json:"label,omitempty"`
+	Cause    string    `json:"cause"`
+
+	// Of an execution: its id, its language and the first line of its code.
+	Execution string `json:"execution,omitempty"`
+	Language  string `json:"language,omitempty"`
+	Code      string `json:"code,omitempty"`
+
+	// Record is what else there is to know of the session, for whoever finds
+	// nothing but this.
+	Record json.RawMessage `json:"record,omitempty"`
+	// Trees are the listings of the session's folders, by their names.
+	Trees map[string]blob.Ref `json:"trees,omitempty"`
+	// Interpreters are what each runtime held.
+	Interpreters map[string]Interpreter `json:"interpreters,omitempty"`
+
+	// What changed since Previous, as lists for people, and how many bytes of
+	// disk it took.
+	Variables []Change `json:"variables,omitempty"`
+	Files     []Change `json:"files,omitempty"`
+	Bytes     int64    `json:"bytes"`
+}
+
+// Change is one variable or file that is different.
+type Change struct {
+	Name   string `json:"name"`
+	Change string `json:"change"` // "added", "modified", "removed"
+	Size   int64  `json:"size,omitempty"`
+}
+
+// Interpreter is one runtime's state.
+type Interpreter struct {
+	// State and Layers are a sandbox.Resume's; all layers are blobs.
+	State  []byte     `json:"state"`
+	Layers []blob.Ref `json:"layers"`
+	// Mark is how the instance that wrote it knows the last layer.
+	Mark string `json:"mark,omitempty"`
+	// Anew says that this state has been gone on from already, here or in
+	// another session: who resumes it needs new seeds.
+	Anew bool `json:"anew,omitempty"`
+	// What it held; Known is false where it did not say.
+	Known     bool       `json:"known"`
+	Variables []Variable `json:"variables,omitempty"`
+	Imports   []string   `json:"imports,omitempty"`
+	Memory    int64      `json:"memory,omitempty"`
+}
+
+// Variable is one global name of a program.
+type Variable struct {
+	Name    string `json:"name"`
+	Type    string `json:"type"`
+	Preview string `json:"preview"`
+}
+
+// Refs gives every blob that the manifest needs.
+func (m *Manifest) Refs() iter.Seq[blob.Ref] {
+	return func(yield func(blob.Ref) bool) {
+		for _, r := range m.Trees {
+			if !yield(r) {
+				return
+			}
+		}
+		for _, in := range m.Interpreters {
+			for _, r := range in.Layers {
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Clone copies what a later checkpoint may change of its own: the maps.
+func (m *Manifest) Clone() Manifest {
+	c := *m
+	c.Trees, c.Interpreters = maps.Clone(m.Trees), maps.Clone(m.Interpreters)
+	c.Variables, c.Files = slices.Clone(m.Variables), slices.Clone(m.Files)
+	return c
+}
+
+// magic begins a manifest's file; its digit is the format's version. The SHA-256
+// of the rest follows in hexadecimal, a line feed, and the manifest as JSON in
+// zstd.
+const magic = "paddock checkpoint 1 "
+
+// maxBytes bounds a manifest when it is read: two hundred variables of each
+// runtime and some hundred layers take less than a tenth of it.
+const maxBytes = 8 << 20
+
+var (
+	encoder, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+	decoder, _ = zstd.NewReader(nil, zstd.WithDecoderMaxMemory(maxBytes), zstd.WithDecoderConcurrency(0))
+)
+
+// encode gives the file of a manifest.
+func encode(m *Manifest) ([]byte, error) {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a checkpoint: %w", err)
+	}
+	body := encoder.EncodeAll(text, nil)
+	sum := sha256.Sum256(body)
+	head := magic + hex.EncodeToString(sum[:]) + "\n"
+	return append([]byte(head), body...), nil
+}
+
+// decode reads the file of a manifest and checks that it is whole. What is
+// damaged is an ErrDamaged, what a newer paddock wrote a fault.Unsupported.
+func decode(data []byte) (*Manifest, error) {
+	rest, ok := bytes.CutPrefix(data, []byte(magic))
+	if !ok {
+		if bytes.HasPrefix(data, []byte("paddock checkpoint ")) {
+			return nil, newer()
+		}
+		return nil, fmt.Errorf("%w: it is no checkpoint", ErrDamaged)
+	}
+	sum, body, ok := bytes.Cut(rest, []byte("\n"))
+	if own := sha256.Sum256(body); !ok || string(sum) != hex.EncodeToString(own[:]) {
+		return nil, fmt.Errorf("%w: its checksum does not fit", ErrDamaged)
+	}
+	text, err := decoder.DecodeAll(body, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	m := new(Manifest)
+	if err := json.Unmarshal(text, m); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if m.Version > Version {
+		return nil, newer()
+	}
+	if m.Version < 1 || m.Number < 1 || m.Of < 1 || m.Of > m.Number || m.Previous < 0 || m.Previous >= m.Number {
+		return nil, fmt.Errorf("%w: its numbers make no sense", ErrDamaged)
+	}
+	return m, nil
+}
+
+func newer() error {
+	return fault.New(fault.Unsupported, "the checkpoint was made by a newer paddock").WithHint("update paddock")
+}

@@ -1,0 +1,18 @@
+//go:build !linux
+
+package linear
+
+// marks is nothing here.
+type marks struct{}
+
+// Marks tells whether the system can tell what was written since a Mark.
+func Marks() bool { return false }
+
+// Mark begins anew what Changed tells: here it does nothing.
+func (m *Memory) Mark() {}
+
+func (m *Memory) unmark() {}
+
+// Changed appends the numbers of the pages that may have been written since
+// the last Mark, in ascending order: here these are Dirty's.
+func (m *Memory) Changed(pages []uint32) ([]uint32, error) { return m.Dirty(pages) }

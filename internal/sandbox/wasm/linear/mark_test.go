@@ -1,0 +1,200 @@
+package linear
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+)
+
+// large is a memory, of an image or of none, with more pages of its own than
+// are worth marking.
+func large(t *testing.T, guarded, ofImage bool) *Memory {
+	t.Helper()
+	var img *Image
+	if ofImage {
+		img = openImage(t, writeImage(t, 1, 17))
+		t.Cleanup(func() { img.Close() })
+	}
+	limit := uint64(300 * wasmPage)
+	m, err := New(img, limit)
+	if guarded {
+		m, err = NewGuarded(img, limit, 1<<30)
+	}
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip("not on this system")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Free)
+	grown := m.Reallocate(200 * wasmPage)
+	for at := 2 * wasmPage; at < len(grown); at += PageSize {
+		grown[at] = 1
+	}
+	return m
+}
+
+func changed(t *testing.T, m *Memory) []uint32 {
+	t.Helper()
+	pages, err := m.Changed(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages
+}
+
+// everyKind runs a test with each kind of memory that is worth marking.
+func everyKind(t *testing.T, test func(t *testing.T, m *Memory)) {
+	for name, guarded := range map[string]bool{"guarded": true, "not guarded": false} {
+		for kind, ofImage := range map[string]bool{"of an image": true, "of nothing": false} {
+			t.Run(name+", "+kind, func(t *testing.T) { test(t, large(t, guarded, ofImage)) })
+		}
+	}
+}
+
+// requireMarks marks a memory, and skips where the system cannot tell what was
+// written since.
+func requireMarks(t *testing.T, m *Memory) {
+	t.Helper()
+	if !Marks() {
+		t.Skip("what was written since cannot be told here")
+	}
+	changed(t, m)
+	m.Mark()
+	if got := changed(t, m); len(got) > 0 {
+		t.Fatalf("a marked memory tells %d pages", len(got))
+	}
+}
+
+func TestWhatWasWrittenSinceTheMarkIsToldWhoeverWroteIt(t *testing.T) {
+	file, err := os.Open(writeImage(t, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	everyKind(t, func(t *testing.T, m *Memory) {
+		first := changed(t, m)
+		dirty, err := m.Dirty(nil)
+		if err != nil || !slices.Equal(first, dirty) {
+			t.Fatalf("before the first mark it tells %d pages, Dirty %d (%v)", len(first), len(dirty), err)
+		}
+		m.Mark()
+		random := rand.New(rand.NewPCG(1, 2))
+		for round := range 20 {
+			if round == 10 {
+				m.Reallocate(250 * wasmPage)
+			}
+			var want []uint32
+			for range random.IntN(50) {
+				n := uint32(random.IntN(len(m.Bytes()) / PageSize))
+				want = append(want, n)
+				switch random.IntN(3) {
+				case 0:
+					m.Page(n)[random.IntN(PageSize)]++
+				case 1: // the kernel writes it
+					if _, err := file.ReadAt(m.Page(n), headRoom); err != nil {
+						t.Fatal(err)
+					}
+				case 2:
+					copy(m.Page(n), bytes.Repeat([]byte{byte(round)}, PageSize))
+				}
+				_ = m.Page(uint32(random.IntN(len(m.Bytes()) / PageSize)))[0] // what is read is not told
+			}
+			slices.Sort(want)
+			want = slices.Compact(want)
+			got := changed(t, m)
+			if !slices.IsSorted(got) {
+				t.Fatalf("round %d: they are not in order: %v", round, got)
+			}
+			for _, n := range want {
+				if !slices.Contains(got, n) {
+					t.Errorf("round %d: page %d was written and is not told", round, n)
+				}
+			}
+			if again := changed(t, m); !slices.Equal(again, got) {
+				t.Errorf("round %d: asked again it tells %d pages, not %d", round, len(again), len(got))
+			}
+			m.Mark()
+		}
+	})
+}
+
+func TestNothingElseIsToldWhereTheSystemCanTell(t *testing.T) {
+	if os.Getpagesize() != PageSize {
+		t.Skip("a page of the system is told as a whole")
+	}
+	everyKind(t, func(t *testing.T, m *Memory) {
+		requireMarks(t, m)
+		for n := range uint32(len(m.Bytes()) / PageSize) {
+			_ = m.Page(n)[5]
+		}
+		if got := changed(t, m); len(got) != 0 {
+			t.Errorf("after reading: %v", got)
+		}
+		m.Page(3)[0], m.Page(1500)[0] = 1, 1
+		m.Reallocate(201 * wasmPage)
+		m.Page(3202)[0] = 1
+		if got, want := changed(t, m), []uint32{3, 1500, 3202}; !slices.Equal(got, want) {
+			t.Errorf("it tells %v, want %v", got, want)
+		}
+		m.Mark()
+		m.Page(3203)[0] = 1
+		if got, want := changed(t, m), []uint32{3203}; !slices.Equal(got, want) {
+			t.Errorf("then it tells %v, want %v", got, want)
+		}
+	})
+}
+
+func TestASmallMemoryIsNotMarked(t *testing.T) {
+	m := newMemory(t, openImage(t, writeImage(t, 1)), 4*wasmPage)
+	m.Page(1)[0], m.Page(5)[0] = 7, 7
+	before := changed(t, m)
+	m.Mark()
+	m.Page(6)[0] = 7
+	if got := changed(t, m); !slices.Equal(got, append(before, 6)) {
+		t.Errorf("it tells %v", got)
+	}
+}
+
+// The next memory may be the one that was given back.
+func TestAMarkEndsWithItsMemory(t *testing.T) {
+	img := openImage(t, writeImage(t, 1, 17))
+	defer img.Close()
+	for range 3 {
+		m := newMemory(t, img, 300*wasmPage)
+		if dirty := changed(t, m); exactDirty() && len(dirty) > 64 {
+			t.Fatalf("a fresh memory tells %d pages", len(dirty))
+		}
+		m.Page(2)[0] = 1
+		if !slices.Contains(changed(t, m), 2) {
+			t.Error("a fresh memory does not tell what was written")
+		}
+		grown := m.Reallocate(200 * wasmPage)
+		for at := 0; at < len(grown); at += PageSize {
+			grown[at]++
+		}
+		changed(t, m)
+		m.Mark()
+		m.Page(9)[0]++
+		m.Free()
+	}
+}
+
+func TestWhereTheSystemRefusesAllThatIsDirtyIsTold(t *testing.T) {
+	m := large(t, false, true)
+	requireMarks(t, m)
+	m.Page(4)[0] = 1
+	m.unmark() // as after an error
+	dirty, err := m.Dirty(nil)
+	if got := changed(t, m); err != nil || !slices.Equal(got, dirty) {
+		t.Errorf("it tells %d pages, Dirty %d (%v)", len(got), len(dirty), err)
+	}
+	m.Mark()
+	m.Page(5)[0] = 1
+	if got := changed(t, m); !slices.Contains(got, 5) {
+		t.Errorf("marked again it tells %v", got)
+	}
+}

@@ -1,0 +1,355 @@
+package worker
+
+import (
+	"bytes"
+	"crypto/subtle"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math/bits"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+
+	"paddock/internal/sandbox/wasm/linear"
+)
+
+// A layer leads from one moment to another, or from nothing to one. It is
+//
+//	the magic, whose digit is the format's version
+//	the length of the head (u32), and the head as JSON
+//	chunks: how many pages (u16, not 0), how they are written (u8), the length
+//	  of what follows the numbers (u32), the pages' numbers (u32 each), ascending
+//	  in all of the layer, and the pages' changes
+//	the end: 0 pages (u16), and the CRC-32C of all that went before (u32)
+//
+// all numbers little-endian. A page's change is the page XORed with what it was
+// before, in blocks of 64 bytes: first comes for each page which of them are not
+// zeros (u64, a bit for each, the lowest for the first), then come those.
+const layerMagic = "paddock layer 1\n"
+
+// How the pages of a chunk are written.
+const (
+	asTheyAre = iota
+	asZstd
+)
+
+// chunkPages is how many pages are compressed together.
+const chunkPages = 64
+
+const (
+	blockBytes = linear.PageSize / 64
+	chunkMaps  = 8 * chunkPages
+	chunkBytes = chunkMaps + chunkPages*linear.PageSize // at most
+	chunkHead  = 7
+	maxHead    = 4 << 10
+	// chunkWindow is zstd's, a power of two that a chunk fits in.
+	chunkWindow = 512 << 10
+)
+
+// layerHead says what a layer is.
+type layerHead struct {
+	// From and To are moments. Without From it is whole: its pages build on the
+	// image with this digest, or on zeros where Image is empty.
+	From  string `json:"from,omitempty"`
+	To    string `json:"to"`
+	Image string `json:"image,omitempty"`
+	// PageSize is linear.PageSize, Bytes the memory's length.
+	PageSize int    `json:"page_size"`
+	Bytes    uint64 `json:"bytes"`
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// layerWriter writes a layer. Its buffers are used again.
+type layerWriter struct {
+	w       io.Writer
+	encoder *zstd.Encoder
+	sum     uint32
+	numbers []uint32
+	blocks  []uint64 // which are in the chunk, for each page
+	change  []byte   // a page's
+	chunk   []byte   // room for blocks, and then those
+	out     []byte
+	dense   bool // the last chunk could not be made smaller
+	pages   int
+}
+
+var layerWriters = sync.Pool{New: func() any {
+	// It can only fail for options that are wrong.
+	e, _ := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(chunkWindow), zstd.WithEncoderCRC(false), zstd.WithZeroFrames(true))
+	return &layerWriter{
+		encoder: e, change: make([]byte, linear.PageSize), chunk: make([]byte, 0, chunkBytes), out: make([]byte, 0, chunkBytes+chunkBytes/64),
+	}
+}}
+
+// begin writes the head. The writer has to be given back with end.
+func newLayer(w io.Writer, head layerHead) (*layerWriter, error) {
+	l := layerWriters.Get().(*layerWriter)
+	l.w, l.sum, l.numbers, l.chunk, l.dense, l.pages = w, 0, l.numbers[:0], l.chunk[:chunkMaps], false, 0
+	head.PageSize = linear.PageSize
+	text, err := json.Marshal(head)
+	if err != nil {
+		return l, err
+	}
+	l.out = binary.LittleEndian.AppendUint32(append(l.out[:0], layerMagic...), uint32(len(text)))
+	l.out = append(l.out, text...)
+	return l, l.flush()
+}
+
+// page adds a page, before which nil stands for zeros.
+func (l *layerWriter) page(n uint32, before, now []byte) error {
+	l.numbers = append(l.numbers, n)
+	if before != nil {
+		subtle.XORBytes(l.change, before, now)
+		now = l.change
+	}
+	blocks := uint64(0)
+	for i := range 64 {
+		if block := (*[blockBytes]byte)(now[i*blockBytes:]); *block != [blockBytes]byte{} {
+			blocks |= 1 << i
+			l.chunk = append(l.chunk, block[:]...)
+		}
+	}
+	l.blocks = append(l.blocks, blocks)
+	l.pages++
+	if len(l.numbers) == chunkPages {
+		return l.writeChunk()
+	}
+	return nil
+}
+
+func (l *layerWriter) writeChunk() error {
+	if len(l.numbers) == 0 {
+		return nil
+	}
+	le := binary.LittleEndian
+	chunk := l.chunk[chunkMaps-8*len(l.blocks):]
+	for i, b := range l.blocks {
+		le.PutUint64(chunk[8*i:], b)
+	}
+	head := chunkHead + 4*len(l.numbers)
+	l.out = l.out[:head]
+	kind := byte(asZstd)
+	if !l.worthIt(chunk) {
+		kind = asTheyAre
+	} else if l.out = l.encoder.EncodeAll(chunk, l.out); len(l.out)-head > len(chunk)-len(chunk)/32 {
+		kind, l.dense = asTheyAre, true
+	} else {
+		l.dense = false
+	}
+	if kind == asTheyAre {
+		l.out = append(l.out[:head], chunk...)
+	}
+	le.PutUint16(l.out, uint16(len(l.numbers)))
+	l.out[2] = kind
+	le.PutUint32(l.out[3:], uint32(len(l.out)-head))
+	for i, n := range l.numbers {
+		le.PutUint32(l.out[chunkHead+4*i:], n)
+	}
+	l.numbers, l.blocks, l.chunk = l.numbers[:0], l.blocks[:0], l.chunk[:chunkMaps]
+	return l.flush()
+}
+
+// worthIt tells whether compressing the chunk is tried: after one that could
+// not be made smaller, only when a part of it can be.
+func (l *layerWriter) worthIt(chunk []byte) bool {
+	if !l.dense {
+		return true
+	}
+	part := chunk[len(chunk)-min(len(chunk), linear.PageSize):]
+	at := len(l.out)
+	l.out = l.encoder.EncodeAll(part, l.out)
+	small := len(l.out)-at < len(part)*7/8
+	l.out = l.out[:at]
+	return small
+}
+
+func (l *layerWriter) flush() error {
+	l.sum = crc32.Update(l.sum, castagnoli, l.out)
+	_, err := l.w.Write(l.out)
+	l.out = l.out[:0]
+	return err
+}
+
+// end completes the layer.
+func (l *layerWriter) end() error {
+	if err := l.writeChunk(); err != nil {
+		return err
+	}
+	l.out = append(l.out, 0, 0)
+	sum := crc32.Update(l.sum, castagnoli, l.out)
+	l.out = binary.LittleEndian.AppendUint32(l.out, sum)
+	return l.flush()
+}
+
+// release gives the buffers back.
+func (l *layerWriter) release() {
+	l.w = nil
+	layerWriters.Put(l)
+}
+
+// errDamaged is for a layer that is not what was written.
+var errDamaged = errors.New("a layer of the state is damaged")
+
+func damaged(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errDamaged, fmt.Sprintf(format, args...))
+}
+
+// layerReader reads a layer from anybody.
+type layerReader struct {
+	r     io.Reader
+	sum   uint32
+	head  layerHead
+	next  uint64 // the lowest number that the next page may have
+	data  []byte // of a chunk, with its numbers
+	chunk []byte
+}
+
+var decoder = sync.OnceValue(func() *zstd.Decoder {
+	// It can only fail for options that are wrong.
+	d, _ := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(chunkBytes), zstd.WithDecoderMaxWindow(chunkWindow))
+	return d
+})
+
+// openLayer reads a layer's head. An error of r comes back as it is.
+func openLayer(r io.Reader) (*layerReader, error) {
+	l := &layerReader{r: r}
+	begin := make([]byte, len(layerMagic)+4)
+	if err := l.read(begin); err != nil {
+		return nil, err
+	}
+	n := binary.LittleEndian.Uint32(begin[len(layerMagic):])
+	if string(begin[:len(layerMagic)]) != layerMagic || n > maxHead {
+		return nil, damaged("it is not one of this version")
+	}
+	text := make([]byte, n)
+	if err := l.read(text); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(text, &l.head); err != nil || l.head.PageSize != linear.PageSize || l.head.To == "" {
+		return nil, damaged("its head is not one")
+	}
+	return l, nil
+}
+
+// read fills p. The end of r in between is damage.
+func (l *layerReader) read(p []byte) error {
+	_, err := io.ReadFull(l.r, p)
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return damaged("it ends too early")
+	}
+	l.sum = crc32.Update(l.sum, castagnoli, p)
+	return err
+}
+
+// each calls put with every page, for put to keep nothing of it, and checks
+// what is left. Until it has returned without an error nothing of the layer may
+// be trusted.
+func (l *layerReader) each(put func(n uint32, change []byte) error) error {
+	var head [chunkHead]byte
+	for {
+		if err := l.read(head[:2]); err != nil {
+			return err
+		}
+		n := int(binary.LittleEndian.Uint16(head[:]))
+		if n == 0 {
+			return l.finish()
+		}
+		if n > chunkPages {
+			return damaged("a chunk of %d pages", n)
+		}
+		if err := l.read(head[2:]); err != nil {
+			return err
+		}
+		if err := l.readChunk(n, head[2], binary.LittleEndian.Uint32(head[3:]), put); err != nil {
+			return err
+		}
+	}
+}
+
+func (l *layerReader) readChunk(n int, kind byte, size uint32, put func(n uint32, change []byte) error) error {
+	if size > chunkBytes {
+		return damaged("a chunk of %d bytes", size)
+	}
+	if l.data == nil {
+		l.data, l.chunk = make([]byte, 4*chunkPages+chunkBytes), make([]byte, 0, chunkBytes)
+	}
+	numbers, data := l.data[:4*n], l.data[4*n:][:size]
+	if err := l.read(l.data[:4*n+int(size)]); err != nil {
+		return err
+	}
+	switch kind {
+	case asTheyAre:
+	case asZstd:
+		var err error
+		if data, err = decoder().DecodeAll(data, l.chunk[:0]); err != nil {
+			return damaged("a chunk cannot be decompressed")
+		}
+	default:
+		return damaged("a chunk of kind %d", kind)
+	}
+	if len(data) < 8*n {
+		return damaged("a chunk ends too early")
+	}
+	maps, blocks, change := data[:8*n], data[8*n:], make([]byte, linear.PageSize)
+	for i := range n {
+		page := binary.LittleEndian.Uint32(numbers[4*i:])
+		if uint64(page) < l.next || (uint64(page)+1)*linear.PageSize > l.head.Bytes {
+			return damaged("page %d", page)
+		}
+		l.next = uint64(page) + 1
+		var ok bool
+		if blocks, ok = cutChange(blocks, binary.LittleEndian.Uint64(maps[8*i:]), change); !ok {
+			return damaged("a chunk ends too early")
+		}
+		if err := put(page, change); err != nil {
+			return err
+		}
+	}
+	if len(blocks) != 0 {
+		return damaged("a chunk is too long")
+	}
+	return nil
+}
+
+// cutChange takes a page's change off the blocks; ok is false where they end
+// before.
+func cutChange(blocks []byte, which uint64, change []byte) (rest []byte, ok bool) {
+	if len(blocks) < bits.OnesCount64(which)*blockBytes {
+		return nil, false
+	}
+	clear(change)
+	for ; which != 0; which &= which - 1 {
+		copy(change[bits.TrailingZeros64(which)*blockBytes:], blocks[:blockBytes])
+		blocks = blocks[blockBytes:]
+	}
+	return blocks, true
+}
+
+// finish checks the sum, and that nothing comes behind it.
+func (l *layerReader) finish() error {
+	want := l.sum
+	var sum, more [4]byte
+	if err := l.read(sum[:]); err != nil {
+		return err
+	}
+	if binary.LittleEndian.Uint32(sum[:]) != want {
+		return damaged("its checksum is another")
+	}
+	n, err := io.ReadFull(l.r, more[:])
+	if err == io.EOF {
+		return nil
+	}
+	if n > 0 {
+		return damaged("something comes behind it")
+	}
+	return err
+}
+
+// isZero tells whether a page holds nothing.
+func isZero(page []byte) bool { return bytes.Equal(page, zeros[:len(page)]) }

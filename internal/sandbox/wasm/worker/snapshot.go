@@ -1,0 +1,355 @@
+package worker
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/wasm/linear"
+	"paddock/internal/sandbox/wasm/wasi"
+	"paddock/internal/sandbox/wire"
+)
+
+// glanceTime bounds the inspection that is part of a snapshot, and what a
+// driver does with new seeds: fractions of a millisecond as a rule, but some of
+// it may be the program's code.
+const glanceTime = 250 * time.Millisecond
+
+// saving is a snapshot on its way to the server. Its methods may be called by
+// anybody.
+type saving struct {
+	*window
+	conn *wire.Conn
+	id   uint32
+	once sync.Once
+	over chan struct{} // closed when nobody wants it any more
+}
+
+func newSaving(conn *wire.Conn, id uint32) *saving {
+	return &saving{window: newWindow(), conn: conn, id: id, over: make(chan struct{})}
+}
+
+var errGivenUp = errors.New("the snapshot was given up")
+
+// cancel gives the snapshot up.
+func (s *saving) cancel() { s.once.Do(func() { close(s.over) }) }
+
+// Write sends p as the server takes it.
+func (s *saving) Write(p []byte) (int, error) {
+	sent := 0
+	for sent < len(p) {
+		select {
+		case <-s.over:
+			return sent, errGivenUp
+		default:
+		}
+		n := s.reserve(min(len(p)-sent, piece), s.over)
+		if n == 0 {
+			return sent, errGivenUp
+		}
+		if err := s.conn.Write(wire.KindData, s.id, p[sent:sent+n]); err != nil {
+			return sent, err
+		}
+		sent += n
+	}
+	return sent, nil
+}
+
+// snapshot answers the server's request for one.
+func (in *instance) snapshot(body wire.SnapshotBody, s *saving) {
+	in.use.Lock()
+	defer in.use.Unlock()
+	if in.closed {
+		return
+	}
+	saved, err := in.keep(body, s)
+	in.saving.CompareAndSwap(s, nil) // an interrupt is meant for what comes next
+	answer := wire.SavedBody{Snapshot: saved}
+	if err != nil {
+		answer = wire.SavedBody{AnswerBody: wire.Refusal(refusalOf(err, "the state could not be kept"))}
+	}
+	if err == nil || errors.Is(err, errGivenUp) {
+		in.worker.send(wire.KindSaved, in.id, answer)
+		return
+	}
+	in.gone(fmt.Errorf("making a snapshot: %w", err))
+}
+
+// refusalOf is a fault as it is, and for anything else one that says what was
+// to be done.
+func refusalOf(err error, message string) *fault.Error {
+	f := fault.Of(err)
+	if f.Kind == fault.Internal {
+		f = fault.New(fault.Unavailable, "%s: %s", message, firstLine(err))
+	}
+	return f
+}
+
+// keep keeps the state, writes what changed, and looks at what the interpreter
+// holds, which can no longer lose anything. An error other than errGivenUp means
+// that the instance is lost.
+func (in *instance) keep(body wire.SnapshotBody, w io.Writer) (sandbox.Snapshot, error) {
+	h := &in.saved
+	if in.touched || !h.taken() {
+		if err := in.take(); err != nil {
+			return sandbox.Snapshot{}, err
+		}
+	}
+	out := sandbox.Snapshot{Whole: body.Whole || body.Portable || h.written == nil}
+	type result struct {
+		pages int
+		err   error
+	}
+	written := make(chan result, 1)
+	if out.Whole || h.written.id != h.newest.id {
+		go func() {
+			n, err := in.writeLayer(w, out.Whole, body.Portable)
+			written <- result{n, err}
+		}()
+	} else {
+		written <- result{}
+	}
+	lost := in.glance(&out)
+	r := <-written
+	out.Bytes = int64(r.pages) * linear.PageSize
+	if r.err != nil {
+		h.wrote(false)
+		return out, errors.Join(r.err, lost)
+	}
+	h.wrote(true)
+	if body.Mark != "" {
+		h.name(body.Mark)
+	}
+	out.State = in.state()
+	return out, lost
+}
+
+// take keeps the state as it is now.
+func (in *instance) take() error {
+	err := in.saved.take(in.vm.memory, in.program.image, in.system.Save(), in.cpu)
+	if err == nil {
+		in.touched, in.unkept, in.found = false, false, nil
+	}
+	return err
+}
+
+// writeLayer writes what leads to the newest moment, from the one that was
+// written last or from nothing, and gives the number of pages. The pages do not
+// change any more, so the interpreter may go on meanwhile.
+func (in *instance) writeLayer(w io.Writer, whole, portable bool) (n int, err error) {
+	h, img := &in.saved, in.program.image
+	head := layerHead{To: h.newest.id, Bytes: h.newest.length}
+	base, err := baseOf(img)
+	if err != nil {
+		return 0, err
+	}
+	if !whole {
+		head.From = h.written.id
+	} else if !portable {
+		head.Image = img.Digest
+	}
+	l, err := newLayer(w, head)
+	defer l.release()
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case portable:
+		err = in.everyPage(base, l.page)
+	case whole:
+		for _, e := range h.newest.pages {
+			if err = l.page(e.n, base.page(e.n), h.pages.at(e.id)); err != nil {
+				break
+			}
+		}
+	default:
+		err = h.changes(base, l.page)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return l.pages, l.end()
+}
+
+// everyPage gives every page of the newest moment that is not zeros.
+func (in *instance) everyPage(base base, put func(n uint32, before, now []byte) error) error {
+	h := &in.saved
+	pages := h.newest.pages
+	for n := uint32(0); uint64(n)*linear.PageSize < h.newest.length; n++ {
+		page := base.page(n)
+		if len(pages) > 0 && pages[0].n == n {
+			page = h.pages.at(pages[0].id)
+			pages = pages[1:]
+		}
+		if page == nil || isZero(page) {
+			continue
+		}
+		if err := put(n, nil, page); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// changes gives the pages in which the newest moment differs from the written
+// one.
+func (h *history) changes(base base, put func(n uint32, before, now []byte) error) error {
+	before, now := h.written.pages, h.newest.pages
+	for _, n := range differ(before, now) {
+		if err := put(n, h.content(&before, base, n), h.content(&now, base, n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// content is page n of the moment whose table t is the rest of; nil: zeros.
+func (h *history) content(t *table, base base, n uint32) []byte {
+	for len(*t) > 0 && (*t)[0].n < n {
+		*t = (*t)[1:]
+	}
+	if len(*t) > 0 && (*t)[0].n == n {
+		return h.pages.at((*t)[0].id)
+	}
+	return base.page(n)
+}
+
+// glance notes what the interpreter holds. One that does not survive it is
+// made anew from what was just kept; an error means that this failed.
+func (in *instance) glance(out *sandbox.Snapshot) error {
+	if in.found == nil {
+		o, err := in.briefly(map[string]any{"op": "inspect"}, glanceTime)
+		if err != nil {
+			return in.recover(err)
+		}
+		in.found = &sandbox.Inspection{Variables: o.Variables, Imports: o.Imports}
+	}
+	out.Inspection, out.Known = *in.found, true
+	out.Inspection.Memory = int64(len(in.saved.newest.pages)) * linear.PageSize
+	return nil
+}
+
+// stateVersion changes when a state cannot be read as before.
+const stateVersion = 1
+
+// savedState is a Snapshot's State.
+type savedState struct {
+	Version int           `json:"version"`
+	Runtime string        `json:"runtime"`
+	Guest   string        `json:"guest"`  // the digest of the guest's build
+	Moment  string        `json:"moment"` // that the layers lead to
+	Bytes   uint64        `json:"bytes"`  // the memory's length
+	CPU     time.Duration `json:"cpu"`
+	Files   wasi.State    `json:"files"`
+}
+
+// state describes the newest moment. What would make it too long is left out:
+// how far a folder was listed, and then the last of the open descriptors, which
+// give an error when they are used.
+func (in *instance) state() []byte {
+	m := in.saved.newest
+	s := savedState{
+		Version: stateVersion, Runtime: in.program.guest.Name, Guest: in.program.guest.Digest,
+		Moment: m.id, Bytes: m.length, CPU: m.cpu, Files: m.files,
+	}
+	for {
+		text, err := json.Marshal(s)
+		if err == nil && len(text) <= wire.MaxState {
+			return text
+		}
+		s.Files.Descriptors = fewer(s.Files.Descriptors)
+	}
+}
+
+// fewer takes something from a list of descriptors.
+func fewer(all []wasi.Descriptor) []wasi.Descriptor {
+	kept := append([]wasi.Descriptor(nil), all...)
+	listed := false
+	for i := range kept {
+		listed = listed || kept[i].Names != nil
+		kept[i].Names = nil
+	}
+	if listed {
+		return kept
+	}
+	for i := len(kept) - 1; i >= 0; i-- {
+		if kept[i].Kind == wasi.KindFile || kept[i].Kind == wasi.KindFolder {
+			kept[i] = wasi.Descriptor{FD: kept[i].FD, Kind: wasi.KindDead}
+			return kept
+		}
+	}
+	return nil
+}
+
+// rewind answers the server's request for an earlier state.
+func (in *instance) rewind(body wire.RewindBody) {
+	in.use.Lock()
+	defer in.use.Unlock()
+	if in.closed {
+		return
+	}
+	to := in.saved.find(body.Mark)
+	if to == nil {
+		in.worker.send(wire.KindRewound, in.id, wire.Refusal(notAtHand()))
+		return
+	}
+	err := in.goBack(to)
+	answer := wire.AnswerBody{}
+	if err != nil {
+		answer = wire.Refusal(refusalOf(err, "the earlier state could not be brought back"))
+	}
+	in.worker.send(wire.KindRewound, in.id, answer)
+	if err != nil {
+		in.gone(err)
+	}
+}
+
+func notAtHand() *fault.Error {
+	return fault.New(fault.NotFound, "the interpreter has that state no longer at hand").WithHint("it can be resumed from its snapshots")
+}
+
+// goBack makes the interpreter what it was at a moment, whose reference it
+// takes over.
+func (in *instance) goBack(to *moment) error {
+	memory := in.halt()
+	if !in.saved.back(to, memory, in.program.image) {
+		memory.Free()
+		memory = nil
+	}
+	in.unkept = false
+	in.saved.begin(to)
+	return in.again(memory)
+}
+
+// again revives the interpreter at the newest moment, and tells it that it has
+// been there before.
+func (in *instance) again(memory *linear.Memory) error {
+	if err := in.revive(memory); err != nil {
+		return err
+	}
+	in.found = nil
+	return in.awaken()
+}
+
+// awaken gives an interpreter seeds of its own, and has it give up what waited
+// in the background.
+func (in *instance) awaken() error {
+	in.touched = true
+	if _, err := in.briefly(map[string]any{"op": "awaken", "seed": newSeed()}, glanceTime); err != nil {
+		return fmt.Errorf("giving the interpreter new seeds: %w", err)
+	}
+	return nil
+}
+
+func newSeed() string {
+	seed := make([]byte, 32)
+	rand.Read(seed) // never fails
+	return hex.EncodeToString(seed)
+}

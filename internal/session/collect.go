@@ -1,0 +1,229 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"paddock/internal/blob"
+	"paddock/internal/fault"
+	"paddock/internal/history"
+)
+
+// prune gives up the oldest checkpoints that have no label, where there are too
+// many. The caller holds s.keeping; what it cannot remove it removes later.
+func (s *session) prune() { s.pruneLocked(s.manager.config.Checkpoints) }
+
+// pruneTo is prune for who does not hold s.keeping.
+func (s *session) pruneTo(most int) {
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	s.pruneLocked(most)
+}
+
+func (s *session) pruneLocked(most int) {
+	line := s.kept.line
+	for line.Len()-line.Labels() > most {
+		oldest := s.oldest()
+		if oldest == 0 {
+			return
+		}
+		if err := line.Remove(oldest); err != nil {
+			s.manager.log.Warn("an old checkpoint cannot be removed", "session", s.id, "checkpoint", oldest, "cause", err)
+			return
+		}
+		s.manager.index.DeleteCheckpoints(string(s.owner), string(s.id), oldest)
+		s.manager.littered(s.owner)
+	}
+}
+
+// oldest is the first checkpoint that may be given up; 0: none. Where the
+// session is, and where undo leads, stays.
+func (s *session) oldest() int64 {
+	head := s.kept.head
+	for _, n := range s.kept.line.Numbers() {
+		if !s.kept.line.Labelled(n) && n != head.Number && n != head.Of && n != head.Previous {
+			return n
+		}
+	}
+	return 0
+}
+
+// littered notes that an owner has something to collect.
+func (m *Manager) littered(o Owner) {
+	m.storing.Lock()
+	defer m.storing.Unlock()
+	m.garbage[o] = true
+}
+
+// tidy collects what this process left of those who have something to collect;
+// whole: what any process left. What does not work now is done the next time.
+func (m *Manager) tidy(whole bool) {
+	m.storing.Lock()
+	litter := m.garbage
+	m.garbage = map[Owner]bool{}
+	m.storing.Unlock()
+	folders := map[string]bool{}
+	for o := range litter {
+		folders[filepath.Base(m.ownerFolder(o))] = true
+	}
+	if whole {
+		for _, f := range m.ownerFolders() {
+			folders[f] = true
+		}
+	}
+	for f := range folders {
+		_, err := m.removeOrphans(f)
+		if err == nil {
+			_, _, err = m.collectOwner(m.ctx, f)
+		}
+		if err != nil && m.ctx.Err() == nil {
+			m.log.Info("what is no longer needed was not collected", "cause", causeOf(err))
+		}
+	}
+	for o := range litter {
+		m.forgetUsage(o)
+	}
+}
+
+// Collect removes expired sessions and what no checkpoint refers to any more,
+// beside running processes.
+func (m *Manager) Collect(ctx context.Context) (Collected, error) {
+	var sum Collected
+	sum.Sessions = m.sweep(time.Now(), true)
+	var errs []error
+	for _, folder := range m.ownerFolders() {
+		if err := context.Cause(ctx); err != nil {
+			return sum, errors.Join(append(errs, err)...)
+		}
+		n, err := m.removeOrphans(folder)
+		sum.Checkpoints += n
+		if err == nil {
+			var blobs int
+			var bytes int64
+			blobs, bytes, err = m.collectOwner(ctx, folder)
+			sum.Blobs, sum.Bytes = sum.Blobs+blobs, sum.Bytes+bytes
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return sum, errors.Join(errs...)
+}
+
+// ownerFolders are the names of the owners' folders that hold blobs or
+// checkpoints.
+func (m *Manager) ownerFolders() []string {
+	var names []string
+	for _, kind := range []string{"blobs", "checkpoints"} {
+		entries, _ := os.ReadDir(filepath.Join(m.config.Dir, kind)) // what cannot be read is not collected
+		for _, e := range entries {
+			if e.IsDir() {
+				names = append(names, e.Name())
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// collectOwner removes the blobs that no checkpoint of an owner refers to.
+func (m *Manager) collectOwner(ctx context.Context, folder string) (n int, bytes int64, err error) {
+	store, err := blob.Open(filepath.Join(m.config.Dir, "blobs", folder), blob.Options{Files: m.config.Files})
+	if err != nil {
+		return 0, 0, unusable(err)
+	}
+	n, bytes, err = store.Collect(ctx, func(keep func(blob.Digest)) error {
+		return m.mark(store, filepath.Join(m.config.Dir, "checkpoints", folder), keep)
+	})
+	if err != nil {
+		return n, bytes, fmt.Errorf("collecting what is no longer needed: %w", err)
+	}
+	return n, bytes, nil
+}
+
+// mark names every blob that the checkpoints below dir need: what their
+// manifests name, and the files in the lists of these.
+func (m *Manager) mark(store *blob.Store, dir string, keep func(blob.Digest)) error {
+	seen := map[blob.Digest]bool{}
+	return history.Each(dir, m.config.files(), func(c *history.Manifest) error {
+		for ref := range c.Refs() {
+			keep(ref.Digest)
+		}
+		for _, ref := range c.Trees {
+			if seen[ref.Digest] {
+				continue
+			}
+			seen[ref.Digest] = true
+			if err := markFiles(store, ref, keep); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func markFiles(store *blob.Store, ref blob.Ref, keep func(blob.Digest)) error {
+	list, err := readListing(store, ref)
+	if errors.Is(err, blob.ErrDamaged) || errors.Is(err, blob.ErrMissing) || errors.Is(err, history.ErrDamaged) {
+		return nil // nobody can find its files any more
+	}
+	if err != nil {
+		return err
+	}
+	for ref := range list.Refs() {
+		keep(ref.Digest)
+	}
+	return nil
+}
+
+// removeOrphans removes checkpoints of an owner whose session is not there.
+func (m *Manager) removeOrphans(folder string) (n int, err error) {
+	dir := filepath.Join(m.config.Dir, "checkpoints", folder)
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, unusable(err)
+	}
+	for _, e := range entries {
+		home := filepath.Join(m.config.Dir, "owners", folder, e.Name())
+		if _, err := os.Lstat(filepath.Join(home, recordFile)); err == nil || ID(e.Name()).check() != nil {
+			continue
+		}
+		k, err := m.removeOrphan(home, filepath.Join(dir, e.Name()))
+		if n += k; err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// removeOrphan removes a folder of checkpoints unless somebody is about to make
+// a session that it belongs to: whoever does has the session's lock.
+func (m *Manager) removeOrphan(home, checkpoints string) (int, error) {
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return 0, unusable(err)
+	}
+	unlock, err := tryLock(filepath.Join(home, lockFile), os.O_RDWR|os.O_CREATE)
+	if err != nil || unlock == nil {
+		return 0, err
+	}
+	if _, err := os.Lstat(filepath.Join(home, recordFile)); err == nil {
+		unlock()
+		return 0, nil
+	}
+	line, err := history.Open(checkpoints, m.config.files())
+	n := 0
+	if err == nil {
+		n, err = line.Len(), history.RemoveAll(checkpoints, m.config.files())
+	}
+	err = errors.Join(err, removeFolder(home, unlock))
+	if err != nil {
+		return 0, fault.New(fault.Unavailable, "the rest of a removed session cannot be removed").WithHint("the server's log says more").WithCause(err)
+	}
+	return n, nil
+}

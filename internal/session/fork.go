@@ -1,0 +1,171 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/history"
+	"paddock/internal/sandbox"
+)
+
+// maxForks bounds how many sessions one Fork makes.
+const maxForks = 100
+
+// Fork makes new sessions that begin with the state of a session at a
+// checkpoint, "" for the current one: all of them, or none. It waits for no
+// program: one that runs has no part in it yet.
+func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint string, count int) (forks []Info, err error) {
+	if count < 1 || count > maxForks {
+		return nil, fault.New(fault.Invalid, "a session is forked 1 to %d times at once", maxForks)
+	}
+	s, done, err := m.use(owner, id)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if s.passing() {
+		return nil, errPassing
+	}
+	defer func() { m.told(ctx, Forking, s, err) }()
+	// While it is held, nothing that the checkpoint refers to is collected.
+	batch, err := s.kept.blobs.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer batch.Close()
+	target, err := s.target(checkpoint)
+	if err != nil {
+		return nil, err
+	}
+	var made []*session
+	defer func() {
+		for _, one := range made {
+			if err != nil {
+				err = errors.Join(err, m.Destroy(context.WithoutCancel(ctx), owner, one.id))
+			}
+		}
+	}()
+	for range count {
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+		one, err := m.forkOf(ctx, s, target)
+		if err != nil {
+			return nil, fmt.Errorf("forking the session: %w", err)
+		}
+		made = append(made, one)
+		i, err := m.Info(owner, one.id) // it may be asleep already
+		if err != nil {
+			return nil, err
+		}
+		forks = append(forks, i)
+	}
+	return forks, nil
+}
+
+// target is the checkpoint to fork from, checked for being whole.
+func (s *session) target(name string) (*history.Manifest, error) {
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	if name == "" && s.kept.failed != nil {
+		return nil, fault.New(fault.Unavailable, "the session's last call could not be kept, so it cannot be forked").
+			WithHint("run something in it, which tries again, or fork an earlier checkpoint").WithCause(s.kept.failed)
+	}
+	target := s.kept.head
+	if name != "" {
+		var err error
+		if target, err = s.find(name); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.usable(target); err != nil {
+		return nil, damaged(err)
+	}
+	return target, nil
+}
+
+// forkOf makes one.
+func (m *Manager) forkOf(ctx context.Context, from *session, target *history.Manifest) (*session, error) {
+	from.mu.Lock()
+	settings := from.record.Settings
+	from.mu.Unlock()
+	s, err := m.make(key{from.owner, ID(mint("s-"))}, from.backend, from.backendErr, settings, func(d *draft) error {
+		d.next.Cause = causeFork
+		return d.begin(target)
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.record(ctx, Event{Action: Creating, Owner: s.owner, Session: s.id, Language: settings.Language, Isolation: s.backendName()})
+	if t := s.borrow(ctx); t != nil {
+		s.adopt(t, from, target)
+		s.leave(t)
+	}
+	return s, nil
+}
+
+// begin fills a new session's first checkpoint with the state of another one's.
+func (d *draft) begin(target *history.Manifest) error {
+	for name := range d.s.trees() {
+		if _, err := d.apply(name, target.Trees[name], nil); err != nil {
+			return err
+		}
+	}
+	d.files = nil // all of them are new here, and nobody asks
+	d.next.Interpreters = maps.Clone(target.Interpreters)
+	for runtime, in := range d.next.Interpreters {
+		in.Anew = true
+		d.next.Interpreters[runtime] = in
+	}
+	return nil
+}
+
+// adopt doubles the live interpreters of the session that this one was forked
+// from, so that the first call need not wait for them. What cannot be doubled is
+// read from disk then.
+func (s *session) adopt(t *turn, from *session, target *history.Manifest) {
+	for runtime, in := range from.live() {
+		want, there := target.Interpreters[runtime]
+		forker, can := in.(sandbox.Forker)
+		spec := s.spec(runtime)
+		if !there || !can || s.reserveMemory(runtime, spec.Limits.MemoryBytes) != nil {
+			continue
+		}
+		spec.Resume = nil
+		double, err := guard("forking", func() (sandbox.Instance, error) { return forker.Fork(t.ctx, want.Mark, spec) })
+		if err != nil {
+			s.manager.memory.set(holder{s.key, runtime}, 0)
+			if fault.KindOf(err) != fault.NotFound && fault.KindOf(err) != fault.Conflict && !errors.Is(err, context.Canceled) {
+				s.manager.log.Warn("an interpreter could not be doubled", "session", s.id, "cause", causeOf(err))
+			}
+			continue
+		}
+		s.mu.Lock()
+		s.interpreters[runtime] = double
+		s.mu.Unlock()
+		s.manager.memory.set(holder{s.key, runtime}, max(want.Memory, 1))
+	}
+}
+
+// make makes a session whose first checkpoint fill fills; nil: an empty one.
+func (m *Manager) make(k key, b sandbox.Backend, backendErr error, settings Settings, fill func(*draft) error) (*session, error) {
+	if b == nil {
+		return nil, backendErr
+	}
+	if err := cmp.Or(m.checkDisk(k.owner, 1), m.checkStored(k.owner)); err != nil {
+		return nil, err
+	}
+	s, err := m.reserve(k)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	s.record = record{Version: recordVersion, ID: k.id, Owner: k.owner, Settings: settings, Isolation: b.Name(), CreatedAt: now, LastUsedAt: now}
+	s.backend = b
+	return s, m.opened(s, s.create(fill))
+}

@@ -1,0 +1,224 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/history"
+	"paddock/internal/store"
+)
+
+// indexFile is the index of sessions and checkpoints in the state folder. The
+// folders are the truth, and are read where it does not know.
+const indexFile = "index.db"
+
+// row is what the index holds of a session. The caller holds s.keeping.
+func (s *session) row() store.Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.manager.row(s.record, int64(s.kept.line.Len()), s.kept.head.Number)
+}
+
+func (m *Manager) row(r record, checkpoints, head int64) store.Session {
+	data, _ := json.Marshal(r) // it is plain data, and was unmarshalled or will be
+	return store.Session{
+		Owner: string(r.Owner), ID: string(r.ID), Folder: string(r.ID), Isolation: r.Isolation, Language: r.Settings.Language, Name: r.Settings.Name,
+		CreatedAt: r.CreatedAt, LastUsedAt: r.LastUsedAt, ExpiresAt: m.expiresAt(r), Executions: r.Executions,
+		TreeBytes: r.TreeBytes, Checkpoints: checkpoints, Head: head, Record: data,
+	}
+}
+
+// rowNow is row for who does not hold s.keeping.
+func (s *session) rowNow() store.Session {
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	return s.row()
+}
+
+// index tells the index of the checkpoint that was just made.
+func (s *session) index() {
+	s.mu.Lock()
+	s.record.TreeBytes, s.record.checkpoints = s.tree.Used()+s.tmp.Used(), int64(s.kept.line.Len())
+	s.mu.Unlock()
+	s.manager.index.PutSession(s.row())
+	s.manager.index.PutCheckpoint(checkpointRow(s.kept.head))
+}
+
+func checkpointRow(c *history.Manifest) store.Checkpoint {
+	return store.Checkpoint{
+		Owner: c.Owner, Session: c.Session, Number: c.Number, Previous: c.Previous, At: c.At, Label: c.Label, Cause: c.Cause,
+		Execution: c.Execution, Bytes: c.Bytes,
+	}
+}
+
+// rebuild fills the index from the folders, if it is not complete.
+func (m *Manager) rebuild() {
+	if m.index.Complete() {
+		return
+	}
+	if err := m.rebuildIndex(m.ctx); err != nil && m.ctx.Err() == nil {
+		m.log.Warn("the index of sessions cannot be rebuilt", "cause", causeOf(err))
+	}
+}
+
+func (m *Manager) rebuildIndex(ctx context.Context) error {
+	r, err := m.index.Rebuild(ctx)
+	if err != nil {
+		return err
+	}
+	owners, err := m.Owners()
+	if err != nil {
+		return err
+	}
+	for _, o := range owners {
+		ids, err := m.idsOnDisk(o)
+		if err != nil {
+			return err
+		}
+		var sessions []store.Session
+		var checkpoints []store.Checkpoint
+		for _, id := range ids {
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			rec, err := readRecord(m.folder(key{o, id}), key{o, id})
+			if err != nil {
+				continue // it is being made or removed, or is a newer paddock's
+			}
+			line, rows, err := m.checkpointRows(key{o, id})
+			if err != nil {
+				return err
+			}
+			head := int64(0)
+			if n := line.Numbers(); len(n) > 0 {
+				head = n[len(n)-1]
+			}
+			sessions = append(sessions, m.row(rec, int64(line.Len()), head))
+			checkpoints = append(checkpoints, rows...)
+		}
+		if err := r.Owner(ctx, string(o), sessions, checkpoints); err != nil {
+			return err
+		}
+	}
+	return r.Finish(ctx)
+}
+
+func (m *Manager) checkpointRows(k key) (line *history.Line, rows []store.Checkpoint, err error) {
+	if line, err = history.Open(m.checkpointsFolder(k), m.config.files()); err != nil {
+		return nil, nil, err
+	}
+	for _, n := range line.Numbers() {
+		c, err := line.Get(n)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, history.ErrDamaged) || fault.KindOf(err) == fault.NotFound {
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		rows = append(rows, checkpointRow(c))
+	}
+	return line, rows, nil
+}
+
+// records gives the records of an owner's sessions on disk, from the index where
+// it has them.
+func (m *Manager) records(o Owner) (all []record, err error) {
+	ids, err := m.idsOnDisk(o)
+	if err != nil {
+		return nil, err
+	}
+	known := map[ID]record{}
+	if rows, err := m.index.Sessions(string(o)); err == nil {
+		for _, row := range rows {
+			var r record
+			if json.Unmarshal(row.Record, &r) == nil {
+				r.checkpoints = row.Checkpoints
+				known[ID(row.ID)] = r
+			}
+		}
+	}
+	for _, id := range ids {
+		dir := m.folder(key{o, id})
+		if r, ok := known[id]; ok {
+			if _, err := os.Lstat(filepath.Join(dir, recordFile)); err == nil {
+				all = append(all, r)
+			}
+			continue
+		}
+		r, err := readRecord(dir, key{o, id})
+		switch {
+		case err == nil:
+			all = append(all, r)
+		case fault.KindOf(err) != fault.NotFound:
+			m.log.Warn("a session cannot be read", "session", id, "cause", causeOf(err))
+		}
+	}
+	return all, nil
+}
+
+// usage is what an owner has on disk, asleep or not.
+type usage struct {
+	at    time.Time
+	trees map[ID]int64 // the sessions' files
+	bytes int64        // of all of them
+	blobs int64        // what is kept of them
+}
+
+// usageTime is how long a usage counts as good.
+const usageTime = 2 * time.Second
+
+// usage tells what an owner takes. Sessions that are open here count as they are
+// now; the others as they were when somebody looked last.
+func (m *Manager) usage(o Owner) (usage, error) {
+	m.storing.Lock()
+	u, ok := m.used[o]
+	m.storing.Unlock()
+	if !ok || time.Since(u.at) > usageTime {
+		var err error
+		if u, err = m.measure(o); err != nil {
+			return u, err
+		}
+		m.storing.Lock()
+		m.used[o] = u
+		m.storing.Unlock()
+	}
+	for _, s := range m.open(o) {
+		now := s.tree.Used() + s.tmp.Used()
+		u.bytes += now - u.trees[s.id]
+	}
+	return u, nil
+}
+
+func (m *Manager) measure(o Owner) (usage, error) {
+	u := usage{at: time.Now(), trees: map[ID]int64{}}
+	all, err := m.records(o)
+	if err != nil {
+		return u, err
+	}
+	for _, r := range all {
+		u.trees[r.ID] = r.TreeBytes
+		u.bytes += r.TreeBytes
+	}
+	blobs, err := m.blobs(o)
+	if err != nil {
+		return u, err
+	}
+	if u.blobs, err = blobs.Bytes(); err != nil {
+		return u, fmt.Errorf("measuring what is kept: %w", err)
+	}
+	return u, nil
+}
+
+// forgetUsage has what an owner takes looked at anew.
+func (m *Manager) forgetUsage(o Owner) {
+	m.storing.Lock()
+	defer m.storing.Unlock()
+	delete(m.used, o)
+}

@@ -1,0 +1,220 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"paddock/internal/fault"
+)
+
+// errAsleep says that a session has been put to sleep, or is being: whoever
+// opens it again finds it as it was.
+var errAsleep = errors.New("session: it is asleep")
+
+// join finds a session and waits for a turn in it that is no execution. See
+// session.join.
+func (m *Manager) join(ctx context.Context, owner Owner, id ID, stop error) (*session, *turn, error) {
+	for {
+		s, err := m.find(owner, id)
+		if err != nil {
+			return nil, nil, err
+		}
+		t, err := s.join(ctx, "", stop)
+		if !errors.Is(err, errAsleep) {
+			return s, t, err
+		}
+		<-s.closed
+	}
+}
+
+// use finds a session and keeps it awake until done is called, which works
+// twice.
+func (m *Manager) use(owner Owner, id ID) (s *session, done func(), err error) {
+	for {
+		if s, err = m.find(owner, id); err != nil {
+			return nil, nil, err
+		}
+		if done, err = s.hold(); !errors.Is(err, errAsleep) {
+			return s, done, err
+		}
+		<-s.closed
+	}
+}
+
+// hold keeps an open session awake.
+func (s *session) hold() (done func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.awakeLocked(); err != nil {
+		return nil, err
+	}
+	s.record.LastUsedAt = time.Now()
+	s.users++
+	held := true
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if held {
+			held = false
+			s.users--
+			s.record.LastUsedAt = time.Now()
+		}
+	}, nil
+}
+
+// awakeLocked tells why a session cannot be used; nil: it can.
+func (s *session) awakeLocked() error {
+	switch {
+	case s.phase == free || s.phase == working:
+		return nil
+	case s.sleeping:
+		return errAsleep
+	}
+	return errNotFound(s.id)
+}
+
+// restful tells under the lock whether a session may be put to sleep: nothing
+// runs or waits, nobody uses its files, and all of it is on disk.
+func (s *session) restfulLocked() bool {
+	return s.phase == free && s.users == 0 && !s.loose && !s.record.Settings.Passing
+}
+
+// sleep lets go of a session that may rest: its interpreters end, and what it
+// is stays on disk. It tells whether it did, and has waited for it.
+func (m *Manager) sleep(s *session, allow func() bool) bool {
+	if !s.end(nil, func() bool {
+		if !s.restfulLocked() || allow != nil && !allow() {
+			return false
+		}
+		s.sleeping = true
+		return true
+	}) {
+		return false
+	}
+	m.dismantle(s, false)
+	m.log.Debug("session asleep", "session", s.id)
+	return true
+}
+
+// Sleep puts a session to sleep that is open here: its interpreters leave
+// memory, and the next call wakes it. It is a fault.Conflict while something runs
+// in it or its files are in use.
+func (m *Manager) Sleep(owner Owner, id ID) error {
+	if err := id.check(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	s := m.sessions[key{owner, id}]
+	m.mu.Unlock()
+	if s == nil {
+		_, err := m.infoOnDisk(key{owner, id})
+		return err
+	}
+	if <-s.opened; s.openErr != nil {
+		return s.openErr
+	}
+	if !m.sleep(s, nil) {
+		return fault.New(fault.Conflict, "the session %q is in use", id).WithHint("wait for what runs in it")
+	}
+	return nil
+}
+
+// rest puts those to sleep that nobody has used for long, and gives the time
+// until it should look again.
+func (m *Manager) rest(now time.Time) time.Duration {
+	next := maxRest
+	if m.config.SleepAfter < 0 {
+		return next
+	}
+	for _, s := range m.open("") {
+		due := func() time.Time { return s.record.LastUsedAt.Add(m.config.SleepAfter) }
+		if m.sleep(s, func() bool { return !now.Before(due()) }) {
+			continue
+		}
+		s.mu.Lock()
+		if s.restfulLocked() {
+			next = min(next, due().Sub(now))
+		}
+		s.mu.Unlock()
+	}
+	return next
+}
+
+// makeRoom puts the session to sleep that was not used for longest, of an owner
+// or of all when it is "", and tells whether there was one.
+func (m *Manager) makeRoom(o Owner, but *session) bool {
+	all := slices.DeleteFunc(m.open(o), func(s *session) bool { return s == but })
+	used := map[*session]time.Time{}
+	for _, s := range all {
+		s.mu.Lock()
+		used[s] = s.record.LastUsedAt
+		s.mu.Unlock()
+	}
+	slices.SortFunc(all, func(a, b *session) int { return cmp.Or(used[a].Compare(used[b]), cmp.Compare(a.id, b.id)) })
+	return slices.ContainsFunc(all, func(s *session) bool { return m.sleep(s, nil) })
+}
+
+// room makes sure that one more session may be open, putting others to sleep
+// for it. It does not hold the place.
+func (m *Manager) room(o Owner) error {
+	for {
+		mine, all := m.counts(o)
+		switch {
+		case mine >= m.config.MaxPerOwner:
+			if m.makeRoom(o, nil) {
+				continue
+			}
+			full := *fault.New(fault.Exhausted, "%d sessions are in use at once, and no more are allowed", mine).
+				WithHint("wait until what runs in one of them has ended; who runs the server can raise sessions.max_sessions_per_client")
+			full.RetryAfter = retrySoon
+			return &full
+		case all >= m.config.MaxSessions:
+			if m.makeRoom("", nil) {
+				continue
+			}
+			full := *fault.New(fault.Exhausted, "the server has %d sessions in use already, and no more are allowed", all).
+				WithHint("use a session that you have, or try again later; who runs the server can raise limits.max_sessions")
+			full.RetryAfter = retrySoon
+			return &full
+		}
+		return nil
+	}
+}
+
+// counts tells how many sessions are open, of an owner and of all.
+func (m *Manager) counts(o Owner) (mine, all int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for k := range m.sessions {
+		if k.owner == o {
+			mine++
+		}
+	}
+	return mine, len(m.sessions)
+}
+
+// checkStored refuses one session more than an owner may have, asleep or not.
+func (m *Manager) checkStored(o Owner) error {
+	u, err := m.usage(o)
+	if err != nil {
+		return err
+	}
+	if n := len(u.trees); n >= m.config.MaxStored {
+		if u, err = m.measure(o); err != nil || len(u.trees) < m.config.MaxStored {
+			return err
+		}
+		return fault.New(fault.Exhausted, "there are %d sessions already, and no more are allowed", n).
+			WithHint("destroy those that are no longer needed; who runs the server can raise sessions.max_stored_per_client")
+	}
+	return nil
+}
+
+// isSleeping tells whether a session is going to sleep, or has.
+func (s *session) isSleeping() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sleeping && (s.phase == leaving || s.phase == gone)
+}

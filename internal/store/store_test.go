@@ -1,0 +1,561 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"paddock/internal/fault"
+)
+
+// fresh opens an index in a new folder and marks it as complete.
+func fresh(t *testing.T) *Store {
+	t.Helper()
+	s := opened(t, filepath.Join(t.TempDir(), "index.db"))
+	complete(t, s)
+	return s
+}
+
+func opened(t *testing.T, path string) *Store {
+	t.Helper()
+	s := Open(path, logger(t))
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func logger(t *testing.T) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }
+
+// complete rebuilds the index from nothing.
+func complete(t *testing.T, s *Store) {
+	t.Helper()
+	rebuild(t, s, nil)
+	if !s.Complete() {
+		t.Fatal("it is not complete after a rebuild")
+	}
+}
+
+func rebuild(t *testing.T, s *Store, owners map[string][]Session) {
+	t.Helper()
+	r, err := s.Rebuild(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for owner, sessions := range owners {
+		if err := r.Owner(t.Context(), owner, sessions, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.Finish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func flush(t *testing.T, s *Store) {
+	t.Helper()
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func sessions(t *testing.T, s *Store, owner string) []Session {
+	t.Helper()
+	all, err := s.Sessions(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func ids(t *testing.T, s *Store, owner string) (all []string) {
+	t.Helper()
+	for _, r := range sessions(t, s, owner) {
+		all = append(all, r.ID)
+	}
+	return all
+}
+
+func wantIDs(t *testing.T, s *Store, owner string, want ...string) {
+	t.Helper()
+	if got := ids(t, s, owner); !slices.Equal(got, want) {
+		t.Errorf("%s has %q, want %q", owner, got, want)
+	}
+}
+
+func TestWhatIsPutComesBack(t *testing.T) {
+	s := fresh(t)
+	for _, owner := range []string{"local", "", "a'b\"c;--", "nul\x00in it", "not UTF-8 \xff\xfe", strings.Repeat("long", 1000)} {
+		want := Session{
+			Owner: owner, ID: owner + "1", Folder: "f\x00", Isolation: "wasm", Language: "python", Name: "⚙ 'name'",
+			CreatedAt: time.Date(2026, 10, 1, 1, 2, 3, 4, time.UTC), LastUsedAt: time.Date(2026, 10, 1, 1, 2, 3, 5, time.UTC),
+			ExpiresAt: time.Unix(0, 1<<63-1).UTC(), Executions: 1<<63 - 1, TreeBytes: -1, Checkpoints: 2, Head: 7, Record: []byte("\x00\xff{}"),
+		}
+		s.PutSession(want)
+		if got := sessions(t, s, owner); len(got) != 1 || !reflect.DeepEqual(got[0], want) {
+			t.Errorf("of %q came back %+v, want %+v", owner, got, want)
+		}
+		p := Checkpoint{Owner: owner, Session: owner + "1", Number: 7, Previous: 6, At: want.CreatedAt, Label: "l\x00", Cause: "execute", Execution: "x-1", Bytes: 12}
+		s.PutCheckpoint(p)
+		if got, err := s.Checkpoints(owner, owner+"1"); err != nil || len(got) != 1 || got[0] != p {
+			t.Errorf("of %q came back %+v, %v, want %+v", owner, got, err, p)
+		}
+	}
+	s.PutSession(Session{Owner: "zero", ID: "z"})
+	if got := sessions(t, s, "zero"); len(got) != 1 || !reflect.DeepEqual(got[0], Session{Owner: "zero", ID: "z"}) {
+		t.Errorf("the zero row came back as %+v", got)
+	}
+	if owners, err := s.Owners(); err != nil || len(owners) != 7 || !slices.IsSorted(owners) {
+		t.Errorf("the owners are %q, %v", owners, err)
+	}
+}
+
+func TestTimesOutsideOfNanosecondsAreTheNearest(t *testing.T) {
+	for _, c := range []struct{ in, want time.Time }{
+		{time.Time{}, time.Time{}},
+		{time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), time.Unix(0, 1<<63-1)},
+		{time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC), time.Unix(0, 1)},
+		{time.Unix(0, 1<<62), time.Unix(0, 1<<62)},
+	} {
+		if got := unstamp(stamp(c.in)); !got.Equal(c.want) {
+			t.Errorf("%v becomes %v, want %v", c.in, got, c.want)
+		}
+	}
+}
+
+func TestARecordIsCopied(t *testing.T) {
+	s := fresh(t)
+	r := example("local", 1)
+	r.Record = []byte("before")
+	s.PutSession(r)
+	copy(r.Record, "after!")
+	if got := sessions(t, s, "local"); string(got[0].Record) != "before" {
+		t.Errorf("it is %q", got[0].Record)
+	}
+}
+
+func TestSessionsAreInTheOrderOfTheirMaking(t *testing.T) {
+	s := fresh(t)
+	for i, id := range []string{"c", "a", "b", "d"} {
+		s.PutSession(Session{Owner: "local", ID: id, CreatedAt: time.Unix(int64([]int{2, 3, 2, 1}[i]), 0), ExpiresAt: time.Unix(int64(10*(i+1)), 0), TreeBytes: int64(i), Checkpoints: 2, Head: int64(i)})
+	}
+	s.PutSession(Session{Owner: "bob", ID: "never", TreeBytes: 100})
+	wantIDs(t, s, "local", "d", "b", "c", "a")
+	wantIDs(t, s, "bob", "never")
+	wantIDs(t, s, "nobody")
+	for _, c := range []struct {
+		at    int64
+		limit int
+		want  string
+	}{{9, 9, ""}, {10, 9, "c"}, {35, 9, "c a b"}, {35, 2, "c a"}, {1000, 9, "c a b d"}} {
+		var got []string
+		all, err := s.Expired(time.Unix(c.at, 0), c.limit)
+		for _, r := range all {
+			got = append(got, r.ID)
+		}
+		if err != nil || strings.Join(got, " ") != c.want {
+			t.Errorf("at %d have expired %v, %v, want %s", c.at, got, err, c.want)
+		}
+	}
+	if got, err := s.Totals("local"); err != nil || got != (Totals{Sessions: 4, TreeBytes: 6, Checkpoints: 8}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := s.Totals("nobody"); err != nil || got != (Totals{}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := s.Heads("local"); err != nil || !maps.Equal(got, map[string]int64{"c": 0, "a": 1, "b": 2, "d": 3}) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+func TestTheNewerOfTwoRowsStays(t *testing.T) {
+	row := func(made, head, used int64) Session {
+		return Session{Owner: "local", ID: "s", CreatedAt: time.Unix(made, 0), Head: head, LastUsedAt: time.Unix(used, 0)}
+	}
+	for name, c := range map[string]struct {
+		first, second Session
+		stays         bool // the first
+	}{
+		"a greater head":                       {row(1, 1, 9), row(1, 2, 1), false},
+		"a later use":                          {row(1, 1, 1), row(1, 1, 2), false},
+		"the same":                             {row(1, 1, 1), row(1, 1, 1), false},
+		"a smaller head":                       {row(1, 2, 1), row(1, 1, 9), true},
+		"an earlier use":                       {row(1, 2, 2), row(1, 2, 1), true},
+		"another session of the same name":     {row(1, 9, 9), row(2, 1, 1), false},
+		"another one, with a time of long ago": {row(2, 9, 9), row(1, 1, 1), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := fresh(t)
+			s.PutSession(c.first)
+			flush(t, s)
+			s.PutSession(c.second)
+			want := c.second
+			if c.stays {
+				want = c.first
+			}
+			if got := sessions(t, s, "local"); len(got) != 1 || got[0].Head != want.Head || !got[0].LastUsedAt.Equal(want.LastUsedAt) || !got[0].CreatedAt.Equal(want.CreatedAt) {
+				t.Errorf("there is %+v", got)
+			}
+		})
+	}
+}
+
+// model is what an index should hold.
+type model struct {
+	sessions    map[key]int64          // their heads
+	checkpoints map[key]map[int64]bool // by session
+}
+
+func TestAnySequenceOfChangesGivesWhatAMapWould(t *testing.T) {
+	dice := rand.New(rand.NewPCG(1, 2))
+	s := fresh(t)
+	m := model{map[key]int64{}, map[key]map[int64]bool{}}
+	head := int64(0)
+	for range 3000 {
+		k := key{fmt.Sprint("owner ", dice.IntN(3)), fmt.Sprint("s-", dice.IntN(4))}
+		switch dice.IntN(12) {
+		case 0, 1, 2:
+			head++
+			s.PutSession(Session{Owner: k.owner, ID: k.id, Head: head})
+			m.sessions[k] = head
+		case 3:
+			s.DeleteSession(k.owner, k.id)
+			delete(m.sessions, k)
+			delete(m.checkpoints, k)
+		case 4, 5, 6:
+			n := dice.Int64N(5)
+			s.PutCheckpoint(Checkpoint{Owner: k.owner, Session: k.id, Number: n})
+			if m.checkpoints[k] == nil {
+				m.checkpoints[k] = map[int64]bool{}
+			}
+			m.checkpoints[k][n] = true
+		case 7:
+			n := dice.Int64N(5)
+			s.DeleteCheckpoints(k.owner, k.id, n, n+1)
+			delete(m.checkpoints[k], n)
+			delete(m.checkpoints[k], n+1)
+		case 8:
+			if dice.IntN(4) == 0 {
+				s.DeleteCheckpoints(k.owner, k.id)
+				delete(m.checkpoints, k)
+			}
+		case 9:
+			m.compare(t, s, k)
+		case 10:
+			if dice.IntN(20) == 0 {
+				path := s.path
+				s.Close()
+				s = opened(t, path)
+			}
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func (m model) compare(t *testing.T, s *Store, k key) {
+	t.Helper()
+	want := map[string]int64{}
+	for other, head := range m.sessions {
+		if other.owner == k.owner {
+			want[other.id] = head
+		}
+	}
+	if got, err := s.Heads(k.owner); err != nil || !maps.Equal(got, want) {
+		t.Errorf("%s has %v, %v, want %v", k.owner, got, err, want)
+	}
+	var numbers []int64
+	all, err := s.Checkpoints(k.owner, k.id)
+	for _, p := range all {
+		numbers = append(numbers, p.Number)
+	}
+	if err != nil || !slices.Equal(numbers, slices.Sorted(maps.Keys(m.checkpoints[k]))) {
+		t.Errorf("%v has the checkpoints %v, %v, want %v", k, numbers, err, m.checkpoints[k])
+	}
+}
+
+func TestANewIndexIsNotCompleteAndARebuiltOneStaysComplete(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "index.db")
+	s, other := opened(t, path), opened(t, path)
+	s.PutSession(example("local", 1))
+	if s.Complete() || other.Complete() {
+		t.Error("a new index calls itself complete")
+	}
+	_, err := s.Sessions("local")
+	if !errors.Is(err, ErrIncomplete) || fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("reading it gives %v", err)
+	}
+	rebuild(t, s, map[string][]Session{"local": {example("local", 1), example("local", 2)}})
+	wantIDs(t, other, "local", "s-00001", "s-00002")
+	s.Close()
+	other.Close()
+	for _, suffix := range []string{walSuffix, shmSuffix, ".new", ".damaged"} {
+		if _, err := os.Lstat(path + suffix); err == nil {
+			t.Errorf("index.db%s is left", suffix)
+		}
+	}
+	if again := opened(t, path); !again.Complete() {
+		t.Error("it is no longer complete when it is opened again")
+	} else {
+		wantIDs(t, again, "local", "s-00001", "s-00002")
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o077 != 0 && filepath.Separator == '/' {
+		t.Errorf("others may read it: %v, %v", info.Mode(), err)
+	}
+}
+
+func TestARebuildDoesNotUndoWhatHappensMeanwhile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "index.db")
+	s, other := opened(t, path), opened(t, path)
+	for i := range 6 {
+		s.PutSession(example("local", i))
+		s.PutCheckpoint(Checkpoint{Owner: "local", Session: example("local", i).ID, Number: int64(i)})
+	}
+	s.PutSession(example("ghost", 1)) // an owner who has nothing any more
+	s.PutCheckpoint(Checkpoint{Owner: "ghost", Session: "s-00001", Number: 1})
+	r, err := s.Rebuild(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var truth []Session
+	var checkpoints []Checkpoint
+	for i := range 10 { // 0 is gone, 6 and more were not known
+		row := example("", i)
+		row.Name = "as it was read"
+		if i > 0 {
+			truth = append(truth, row)
+			checkpoints = append(checkpoints, Checkpoint{Session: row.ID, Number: int64(i), Label: "as it was read"})
+		}
+	}
+	other.DeleteSession("local", "s-00001") // which the index had
+	other.DeleteSession("local", "s-00009") // which it had not
+	newer := example("local", 2)
+	newer.Head, newer.Name = 100, "put meanwhile"
+	other.PutSession(newer)
+	other.PutCheckpoint(Checkpoint{Owner: "local", Session: newer.ID, Number: 100, Label: "put meanwhile"})
+	other.PutSession(example("local", 50))
+	other.PutSession(example("new", 1))
+	flush(t, other)
+	if err := r.Owner(t.Context(), "local", truth, checkpoints); err != nil {
+		t.Fatal(err)
+	}
+	if s.Complete() {
+		t.Error("it calls itself complete before the rebuild has finished")
+	}
+	if err := r.Finish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantIDs(t, s, "local", "s-00002", "s-00003", "s-00004", "s-00005", "s-00006", "s-00007", "s-00008", "s-00050")
+	wantIDs(t, s, "ghost")
+	wantIDs(t, s, "new", "s-00001")
+	for i, r := range sessions(t, s, "local")[:7] {
+		if want := map[bool]string{true: "put meanwhile", false: "as it was read"}[i == 0]; r.Name != want {
+			t.Errorf("%s is %q, want %q", r.ID, r.Name, want)
+		}
+	}
+	for k, want := range map[key]string{
+		{"local", "s-00000"}: "", {"local", "s-00001"}: "", {"local", "s-00002"}: "2 as it was read, 100 put meanwhile, ",
+		{"local", "s-00003"}: "3 as it was read, ", {"local", "s-00009"}: "", {"ghost", "s-00001"}: "",
+	} {
+		got := ""
+		all, err := s.Checkpoints(k.owner, k.id)
+		for _, p := range all {
+			got += fmt.Sprint(p.Number, " ", p.Label, ", ")
+		}
+		if err != nil || got != want {
+			t.Errorf("the checkpoints of %v are %q, %v, want %q", k, got, err, want)
+		}
+	}
+}
+
+func TestARebuildOfAFileThatWasLostIsDoneAgain(t *testing.T) {
+	s := opened(t, filepath.Join(t.TempDir(), "index.db"))
+	r, err := s.Rebuild(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	remove(t, s.path)
+	if err := r.Finish(t.Context()); fault.KindOf(err) != fault.Conflict {
+		t.Errorf("finishing gives %v", err)
+	}
+	if s.Complete() {
+		t.Error("the new file calls itself complete")
+	}
+	complete(t, s)
+}
+
+func TestManyGoroutinesAndStoresUseOneFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "index.db")
+	complete(t, opened(t, path))
+	var jobs sync.WaitGroup
+	for w := range 4 {
+		jobs.Go(func() {
+			s := Open(path, logger(t))
+			defer s.Close()
+			for i := range 50 {
+				r := example(fmt.Sprint("owner ", w), i)
+				s.PutSession(r)
+				if got, err := s.Heads(r.Owner); err == nil && got[r.ID] != r.Head {
+					t.Errorf("what was put is not read: %v", got)
+				}
+			}
+		})
+	}
+	jobs.Wait()
+	s := opened(t, path)
+	for w := range 4 {
+		if got := sessions(t, s, fmt.Sprint("owner ", w)); len(got) != 50 {
+			t.Errorf("of 50 sessions there are %d", len(got))
+		}
+	}
+}
+
+func TestAClosedStoreTakesAndReadsNothing(t *testing.T) {
+	s := fresh(t)
+	s.PutSession(example("local", 1))
+	r, err := s.Rebuild(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.Close(), s.Close()); err != nil {
+		t.Error(err)
+	}
+	s.PutSession(example("local", 2))
+	s.DeleteSession("local", "s-00001")
+	for name, err := range map[string]error{"Flush": s.Flush(t.Context()), "Finish": r.Finish(t.Context())} {
+		if !errors.Is(err, ErrUnavailable) {
+			t.Errorf("%s gives %v", name, err)
+		}
+	}
+	if _, err := s.Sessions("local"); !errors.Is(err, ErrUnavailable) || s.Complete() {
+		t.Errorf("reading gives %v", err)
+	}
+	wantIDs(t, opened(t, s.path), "local", "s-00001")
+}
+
+// block holds the right to write, as another process's long transaction does.
+func block(t *testing.T, s *Store) (release func()) {
+	t.Helper()
+	c, err := dial(s.path, "rw", time.Second)
+	if err == nil {
+		err = c.exec(beginWrite)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := c.exec(commit); err != nil {
+			t.Error(err)
+		}
+		s.release(c)
+	}
+}
+
+// hasty is a fresh index that waits for nothing long.
+func hasty(t *testing.T) *Store {
+	t.Helper()
+	s := fresh(t)
+	s.Close()
+	s = open(s.path, logger(t), terms{migrations, 20 * time.Millisecond, 10 * time.Millisecond, time.Millisecond, time.Millisecond, time.Millisecond})
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// settle flushes until that gives want.
+func settle(t *testing.T, s *Store, want error) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(20 * time.Second)
+	for !errors.Is(s.Flush(t.Context()), want) {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("flushing does not come to give %v", want)
+		}
+	}
+}
+
+func TestALongTransactionOfOthersHoldsNobodyUp(t *testing.T) {
+	s := hasty(t)
+	s.PutSession(example("local", 1))
+	wantIDs(t, s, "local", "s-00001")
+	release := block(t, s)
+	wantIDs(t, s, "local", "s-00001") // who reads waits for no writer
+	s.PutSession(example("local", 2))
+	if _, err := s.Sessions("local"); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("reading what is not written gives %v", err)
+	}
+	settle(t, s, ErrUnavailable) // the writer has tried
+	release()
+	settle(t, s, nil)
+	wantIDs(t, s, "local", "s-00001", "s-00002")
+}
+
+func TestFlushEndsWithItsContext(t *testing.T) {
+	s := fresh(t)
+	defer block(t, s)()
+	s.PutSession(example("local", 1))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Flush(ctx); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("it gives %v", err)
+	}
+}
+
+func TestWhatCannotBeWrittenForLongIsDroppedAndTheIndexRebuilt(t *testing.T) {
+	s := hasty(t)
+	s.PutSession(example("local", 0))
+	flush(t, s)
+	r, err := s.Rebuild(t.Context()) // which cannot know that something will be missing
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := block(t, s)
+	for i := range 10 * maxQueued { // the writer may have the first of them in hand
+		s.PutCheckpoint(Checkpoint{Owner: "local", Session: "s-00000", Number: int64(i)})
+		if i%1000 == 0 && errors.Is(s.Flush(t.Context()), ErrIncomplete) {
+			break
+		}
+	}
+	if _, err := s.Sessions("local"); !errors.Is(err, ErrIncomplete) {
+		t.Errorf("reading gives %v", err)
+	}
+	release()
+	settle(t, s, nil)
+	if _, err := s.Sessions("local"); !errors.Is(err, ErrIncomplete) {
+		t.Errorf("reading gives %v after changes were dropped", err)
+	}
+	if other := opened(t, s.path); other.Complete() {
+		t.Error("the file calls itself complete")
+	}
+	if err := r.Finish(t.Context()); fault.KindOf(err) != fault.Conflict {
+		t.Errorf("the rebuild that began before ends with %v", err)
+	}
+	complete(t, s)
+}
+
+func TestSessionsThatArePutAgainAndAgainDoNotFillTheQueue(t *testing.T) {
+	s := hasty(t)
+	release := block(t, s)
+	for i := range 2 * maxQueued {
+		r := example("local", i%10)
+		r.Head = int64(i)
+		s.PutSession(r)
+	}
+	release()
+	settle(t, s, nil)
+	if got, err := s.Heads("local"); err != nil || len(got) != 10 || got["s-00007"] < 2*maxQueued-10 {
+		t.Errorf("%v, %v", got, err)
+	}
+}

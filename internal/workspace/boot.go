@@ -1,0 +1,15 @@
+package workspace
+
+import (
+	"crypto/rand"
+	"sync"
+)
+
+// thisBoot names this run of the operating system; where that is not known,
+// this process.
+var thisBoot = sync.OnceValue(func() string {
+	if id := bootID(); id != "" && len(id) <= maxBoot {
+		return id
+	}
+	return rand.Text()
+})

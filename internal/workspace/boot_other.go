@@ -1,0 +1,5 @@
+//go:build !linux && !darwin
+
+package workspace
+
+func bootID() string { return "" }
