@@ -92,11 +92,11 @@ func TestWhatIsSaidAboutARunThatLeftItsInterpreterOtherwise(t *testing.T) {
 		state sandbox.State
 		want  string // what the notice begins with
 	}{
-		"it ended itself":              {sandbox.Exited, sandbox.Restored, "The program ended its interpreter. Variables are as they were before this call"},
-		"it crashed":                   {sandbox.Crashed, sandbox.Restored, "The interpreter crashed. Variables are"},
+		"it ended itself":              {sandbox.Exited, sandbox.Restored, "The program ended its interpreter. Variables are as they were before this call; changes to files remain"},
+		"it crashed":                   {sandbox.Crashed, sandbox.Restored, "The interpreter crashed. Variables and files are as they were before this call."},
 		"it crashed, and all is gone":  {sandbox.Crashed, sandbox.Fresh, "The interpreter crashed. The python interpreter went with it: variables, functions and imports are gone."},
-		"it used all memory":           {sandbox.OutOfMemory, sandbox.Restored, "The program left no memory to go on with. Variables are as they were before this call"},
-		"it did not stop in time":      {sandbox.TimedOut, sandbox.Restored, "The program did not stop when told to (timed out) and was stopped by force. Variables are"},
+		"it used all memory":           {sandbox.OutOfMemory, sandbox.Restored, "The program left no memory to go on with. Variables and files are as they were before this call"},
+		"it did not stop in time":      {sandbox.TimedOut, sandbox.Restored, "The program did not stop when told to (timed out) and was stopped by force. Variables and files are"},
 		"it did not stop when told to": {sandbox.Cancelled, sandbox.Fresh, "The program did not stop when told to (cancelled) and was stopped by force. The python interpreter"},
 		"nothing special":              {sandbox.Exited, sandbox.Kept, ""},
 		"an error that left it whole":  {sandbox.OutOfMemory, sandbox.Kept, ""},

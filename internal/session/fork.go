@@ -167,5 +167,9 @@ func (m *Manager) make(k key, b sandbox.Backend, backendErr error, settings Sett
 	now := time.Now()
 	s.record = record{Version: recordVersion, ID: k.id, Owner: k.owner, Settings: settings, Isolation: b.Name(), CreatedAt: now, LastUsedAt: now}
 	s.backend = b
-	return s, m.opened(s, s.create(fill))
+	err = m.opened(s, s.create(fill))
+	if err == nil {
+		m.counted(k)
+	}
+	return s, err
 }

@@ -165,55 +165,78 @@ func (m *Manager) records(o Owner) (all []record, err error) {
 
 // usage is what an owner has on disk, asleep or not.
 type usage struct {
-	at    time.Time
-	trees map[ID]int64 // the sessions' files
-	bytes int64        // of all of them
-	blobs int64        // what is kept of them
+	sessions int
+	files    int64 // of all sessions together, in bytes
+	blobs    int64 // what is kept of them
 }
 
-// usageTime is how long a usage counts as good.
+// measured is a usage as it was when somebody looked.
+type measured struct {
+	at    time.Time
+	files map[ID]int64 // of each session
+	sum   int64
+	blobs int64
+}
+
+// usageTime is how long what was measured counts as good.
 const usageTime = 2 * time.Second
 
 // usage tells what an owner takes. Sessions that are open here count as they are
 // now; the others as they were when somebody looked last.
 func (m *Manager) usage(o Owner) (usage, error) {
 	m.storing.Lock()
-	u, ok := m.used[o]
+	known, ok := m.used[o]
 	m.storing.Unlock()
-	if !ok || time.Since(u.at) > usageTime {
+	if !ok || time.Since(known.at) > usageTime {
 		var err error
-		if u, err = m.measure(o); err != nil {
-			return u, err
+		if known, err = m.measure(o); err != nil {
+			return usage{}, err
 		}
 		m.storing.Lock()
-		m.used[o] = u
+		m.used[o] = known
 		m.storing.Unlock()
 	}
+	open := map[ID]int64{}
 	for _, s := range m.open(o) {
-		now := s.tree.Used() + s.tmp.Used()
-		u.bytes += now - u.trees[s.id]
+		open[s.id] = s.tree.Used() + s.tmp.Used()
+	}
+	m.storing.Lock()
+	defer m.storing.Unlock()
+	u := usage{sessions: len(known.files), files: known.sum, blobs: known.blobs}
+	for id, now := range open {
+		u.files += now - known.files[id]
 	}
 	return u, nil
 }
 
-func (m *Manager) measure(o Owner) (usage, error) {
-	u := usage{at: time.Now(), trees: map[ID]int64{}}
+// measure looks at what an owner has on disk.
+func (m *Manager) measure(o Owner) (*measured, error) {
+	u := &measured{at: time.Now(), files: map[ID]int64{}}
 	all, err := m.records(o)
 	if err != nil {
-		return u, err
+		return nil, err
 	}
 	for _, r := range all {
-		u.trees[r.ID] = r.TreeBytes
-		u.bytes += r.TreeBytes
+		u.files[r.ID] = r.TreeBytes
+		u.sum += r.TreeBytes
 	}
 	blobs, err := m.blobs(o)
 	if err != nil {
-		return u, err
+		return nil, err
 	}
 	if u.blobs, err = blobs.Bytes(); err != nil {
-		return u, fmt.Errorf("measuring what is kept: %w", err)
+		return nil, fmt.Errorf("measuring what is kept: %w", err)
 	}
 	return u, nil
+}
+
+// counted adds a new session to what is known of its owner.
+func (m *Manager) counted(k key) {
+	m.storing.Lock()
+	defer m.storing.Unlock()
+	if known := m.used[k.owner]; known != nil {
+		known.files[k.id] += 0
+	}
 }
 
 // forgetUsage has what an owner takes looked at anew.

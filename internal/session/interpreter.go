@@ -156,8 +156,14 @@ func (s *session) broken(t *turn, runtime string, in sandbox.Instance, err error
 	s.drop(runtime, in)
 	s.ended(runtime, "its interpreter failed in an earlier call")
 	s.anew[runtime] = true
+	back := s.takeFilesBack(t, sandbox.Exit{Cause: sandbox.Crashed, State: sandbox.Restored})
 	s.manager.log.WarnContext(t.ctx, "an interpreter failed", "session", s.id, "execution", t.execution, "runtime", runtime, "cause", causeOf(err))
-	return s.failed("running a program", err)
+	err = s.failed("running a program", err)
+	var f *fault.Error
+	if _, lost := s.lost[runtime]; back && !lost && errors.As(err, &f) {
+		err = f.WithHint("run it again: variables and files are as they were before this call")
+	}
+	return err
 }
 
 // failed makes sure that what a backend returned is a fault.

@@ -126,7 +126,7 @@ type Manager struct {
 
 	storing sync.Mutex // guards what follows
 	stores  map[Owner]*blob.Store
-	used    map[Owner]usage
+	used    map[Owner]*measured
 	garbage map[Owner]bool // who has blobs that nothing refers to
 
 	mu       sync.Mutex // guards what follows
@@ -158,7 +158,7 @@ func New(config Config) (*Manager, error) {
 	if err := checkFormat(config.Dir, config.files()); err != nil {
 		return nil, err
 	}
-	m := &Manager{config: config, log: config.Log, wake: make(chan struct{}, 1), sessions: map[key]*session{}, stores: map[Owner]*blob.Store{}, used: map[Owner]usage{}, garbage: map[Owner]bool{}}
+	m := &Manager{config: config, log: config.Log, wake: make(chan struct{}, 1), sessions: map[key]*session{}, stores: map[Owner]*blob.Store{}, used: map[Owner]*measured{}, garbage: map[Owner]bool{}}
 	m.index = store.Open(filepath.Join(config.Dir, indexFile), config.Log)
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	m.jobs.Go(m.janitor)

@@ -170,23 +170,25 @@ func (m *Manager) open(o Owner) []*session {
 func (m *Manager) checkDisk(o Owner, growth int64) error {
 	most := m.config.OwnerDiskBytes
 	u, err := m.usage(o)
-	if err != nil || u.bytes+u.blobs+growth <= most {
+	if err != nil || u.files+u.blobs+growth <= most {
 		return err
 	}
 	for _, s := range m.open(o) { // what is known may be old: look again
-		if _, err := s.tree.DiskBytes(); err != nil {
-			continue // it is ending
-		}
+		_, _ = s.tree.DiskBytes() // one that is ending takes what it took
 	}
 	m.forgetUsage(o)
-	if u, err = m.usage(o); err != nil || u.bytes+u.blobs+growth <= most {
+	if u, err = m.usage(o); err != nil || u.files+u.blobs+growth <= most {
 		return err
 	}
-	for _, s := range m.open(o) {
-		u.trees[s.id] = s.tree.Used() + s.tmp.Used()
+	sizes := map[ID]int64{}
+	if known, err := m.measure(o); err == nil {
+		sizes = known.files
 	}
-	return fault.New(fault.Exhausted, "your sessions would take more than the %d MiB of disk that they may: %d MiB of files, %d MiB of checkpoints", most>>20, u.bytes>>20, u.blobs>>20).
-		WithHint("delete files, or destroy sessions that are no longer needed: %s; who runs the server can raise limits.max_disk_per_client_mb", largest(u.trees, ""))
+	for _, s := range m.open(o) {
+		sizes[s.id] = s.tree.Used() + s.tmp.Used()
+	}
+	return fault.New(fault.Exhausted, "your sessions would take more than the %d MiB of disk that they may: they have %d MiB of files and %d MiB of checkpoints", most>>20, u.files>>20, u.blobs>>20).
+		WithHint("delete files, or destroy sessions that are no longer needed: %s; who runs the server can raise limits.max_disk_per_client_mb", largest(sizes, ""))
 }
 
 // shed makes room on an owner's disk, where there is too little: the oldest

@@ -32,18 +32,29 @@ func refused(t *testing.T, m *session.Manager, owner session.Owner, id session.I
 	}
 }
 
-func TestMemoryOfAnOwnerIsBoundedAndNoVariablesAreGivenUpForIt(t *testing.T) {
+// inUse keeps a session from falling asleep until free is called.
+func inUse(t *testing.T, m *session.Manager, owner session.Owner, id session.ID) (free func()) {
+	t.Helper()
+	_, free, err := m.Files(owner, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return free
+}
+
+func TestMemoryOfAnOwnerIsBoundedAndNoVariablesAreLostForIt(t *testing.T) {
 	m := manager(t, session.Config{MemoryBytes: 10 * mib, OwnerMemoryBytes: 24 * mib}, sandboxtest.FakeConfig{})
 	first, second, third := create(t, m, alice, "first"), create(t, m, alice, "second"), create(t, m, alice, "third")
 	execute(t, m, first, "x = 1\nalloc(7000000)") // about 8 MiB live on
 	execute(t, m, second, "alloc(7000000)")
-	refused(t, m, alice, third, "first (", "second (", "who runs the server can raise limits.max_memory_per_client_mb")
-	prints(t, m, first, "print(x)", "1") // it may take 2 MiB more: there is room for that
-	if _, err := m.Reset(t.Context(), alice, second); err != nil {
-		t.Fatal(err)
-	}
-	prints(t, m, third, "print(1)", "1")
+	prints(t, m, third, "print(1)", "1") // another one sleeps for it
 	prints(t, m, first, "print(x)", "1")
+	execute(t, m, second, "1")
+	free, also := inUse(t, m, alice, first), inUse(t, m, alice, second)
+	refused(t, m, alice, third, "first (", "second (", "who runs the server can raise limits.max_memory_per_client_mb")
+	free()
+	also()
+	prints(t, m, third, "print(1)", "1")
 	if _, err := m.Create(t.Context(), "bob", "own", session.Settings{}); err != nil {
 		t.Fatal(err)
 	}
@@ -57,6 +68,7 @@ func TestMemoryOfAllIsBounded(t *testing.T) {
 	id := create(t, m, alice, "")
 	execute(t, m, id, "alloc(7000000)")
 	other := create(t, m, "bob", "")
+	defer inUse(t, m, alice, id)()
 	refused(t, m, "bob", other, "try again later", "limits.max_memory_mb")
 	if err := m.Destroy(t.Context(), alice, id); err != nil {
 		t.Fatal(err)
@@ -76,6 +88,7 @@ func TestMemoryOfInterpretersThatEndedOrDidNotStartIsFree(t *testing.T) {
 	}
 	fails = nil
 	execute(t, m, second, "alloc(7000000)")
+	defer inUse(t, m, alice, second)()
 	refused(t, m, alice, first)
 	if err := b.instances[0].Close(); err != nil { // its process was killed, say
 		t.Fatal(err)
@@ -85,8 +98,9 @@ func TestMemoryOfInterpretersThatEndedOrDidNotStartIsFree(t *testing.T) {
 
 func TestSessionsOfAllAreBounded(t *testing.T) {
 	m := manager(t, session.Config{MaxSessions: 2}, sandboxtest.FakeConfig{})
-	create(t, m, alice, "")
+	defer inUse(t, m, alice, create(t, m, alice, ""))()
 	id := create(t, m, "bob", "")
+	defer inUse(t, m, "bob", id)()
 	_, err := m.Create(t.Context(), "carol", "", session.Settings{})
 	wantKind(t, err, fault.Exhausted)
 	if f := fault.Of(err); f.RetryAfter == 0 || !strings.Contains(f.Hint, "limits.max_sessions") {

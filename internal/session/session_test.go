@@ -170,7 +170,7 @@ func TestARequestIsCheckedBeforeItWaits(t *testing.T) {
 }
 
 func TestSettingsAreChecked(t *testing.T) {
-	m := manager(t, session.Config{MaxPerOwner: 2}, sandboxtest.FakeConfig{})
+	m := manager(t, session.Config{MaxStored: 2}, sandboxtest.FakeConfig{})
 	for _, c := range []struct {
 		name string
 		id   session.ID
@@ -300,8 +300,8 @@ func TestAnInterpreterThatIsLostIsReplacedAndTheModelTold(t *testing.T) {
 		{"a program stopped by force, state restored", "x = 2\nspin", sandbox.Restored, "", "as they were before", "", "1"},
 		{"a program stopped by force, state lost", "x = 2\nspin", sandbox.Fresh, "", "are gone", "", ""},
 		{"a crash", "x = 2\ncrash", sandbox.Restored, "", "crashed", "", "1"},
-		{"an instance that goes away", "vanish", 0, fault.Unavailable, "", "its interpreter failed", ""},
-		{"a panic in the backend", "panic", 0, fault.Internal, "", "its interpreter failed", ""},
+		{"an instance that goes away", "vanish", 0, fault.Unavailable, "", "", "1"},
+		{"a panic in the backend", "panic", 0, fault.Internal, "", "", "1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := manager(t, session.Config{}, sandboxtest.FakeConfig{Forced: c.forced})
@@ -309,6 +309,9 @@ func TestAnInterpreterThatIsLostIsReplacedAndTheModelTold(t *testing.T) {
 			execute(t, m, id, "x = 1")
 			r, err := m.Execute(t.Context(), alice, id, session.Request{Code: c.code, Timeout: 20 * time.Millisecond})
 			wantKind(t, err, c.kind)
+			if err != nil && !strings.Contains(fault.Of(err).Hint, "as they were before this call") {
+				t.Errorf("the hint is %q", fault.Of(err).Hint)
+			}
 			if !strings.Contains(r.Notice, c.now) || (c.now == "") != (r.Notice == "") {
 				t.Errorf("the notice is %q", r.Notice)
 			}
@@ -399,11 +402,13 @@ func TestOwnersAreThoseWhoHaveSessions(t *testing.T) {
 }
 
 func TestWhoHasTooManySessionsIsToldTheKey(t *testing.T) {
-	m := manager(t, session.Config{MaxPerOwner: 1}, sandboxtest.FakeConfig{})
-	create(t, m, alice, "")
-	_, err := m.Create(t.Context(), alice, "", session.Settings{})
-	wantKind(t, err, fault.Exhausted)
-	if hint := fault.Of(err).Hint; !strings.Contains(hint, "sessions.max_sessions_per_client") {
-		t.Errorf("the hint is %q", hint)
+	for key, config := range map[string]session.Config{"sessions.max_sessions_per_client": {MaxPerOwner: 1}, "sessions.max_stored_per_client": {MaxStored: 1}} {
+		m := manager(t, config, sandboxtest.FakeConfig{})
+		defer inUse(t, m, alice, create(t, m, alice, ""))()
+		_, err := m.Create(t.Context(), alice, "", session.Settings{})
+		wantKind(t, err, fault.Exhausted)
+		if err != nil && !strings.Contains(fault.Of(err).Hint, key) {
+			t.Errorf("the hint is %q", fault.Of(err).Hint)
+		}
 	}
 }

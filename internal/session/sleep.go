@@ -199,17 +199,15 @@ func (m *Manager) counts(o Owner) (mine, all int) {
 // checkStored refuses one session more than an owner may have, asleep or not.
 func (m *Manager) checkStored(o Owner) error {
 	u, err := m.usage(o)
-	if err != nil {
+	if err != nil || u.sessions < m.config.MaxStored {
 		return err
 	}
-	if n := len(u.trees); n >= m.config.MaxStored {
-		if u, err = m.measure(o); err != nil || len(u.trees) < m.config.MaxStored {
-			return err
-		}
-		return fault.New(fault.Exhausted, "there are %d sessions already, and no more are allowed", n).
-			WithHint("destroy those that are no longer needed; who runs the server can raise sessions.max_stored_per_client")
+	m.forgetUsage(o)
+	if u, err = m.usage(o); err != nil || u.sessions < m.config.MaxStored {
+		return err
 	}
-	return nil
+	return fault.New(fault.Exhausted, "there are %d sessions already, and no more are allowed", u.sessions).
+		WithHint("destroy those that are no longer needed; who runs the server can raise sessions.max_stored_per_client")
 }
 
 // isSleeping tells whether a session is going to sleep, or has.

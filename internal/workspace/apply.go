@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -140,8 +141,8 @@ func (a *apply) folder(dir *os.Root, prefix string, want, now branch) error {
 // file system takes its name for another one's: one that is not among the names
 // of the folder, and yet is there.
 func (a *apply) check(s *place, present bool) error {
-	if _, err := filepath.Localize(s.name); err != nil {
-		return cannotHold(s.path(), err)
+	if !filepath.IsLocal(s.name) || strings.ContainsRune(s.name, filepath.Separator) {
+		return cannotHold(s.path(), errors.New("it is no name of a file here"))
 	}
 	if err := s.look(); err != nil || s.info == nil || present {
 		return err

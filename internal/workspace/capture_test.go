@@ -188,8 +188,9 @@ func TestATreeIsBroughtBack(t *testing.T) {
 	g.plant("odd/\x1b[31mred", "x")
 	old := time.Date(2001, 2, 3, 4, 5, 6, 789_000_000, time.UTC)
 	err := errors.Join(os.Mkdir(g.path("nothing"), 0o700), os.Chmod(g.path("a.txt"), 0o640), os.Chmod(g.path("data"), 0o711),
-		os.Chmod(g.path("empty"), 0), os.Chtimes(g.path("a.txt"), old, old), os.Chtimes(g.path("data"), old, old),
-		os.Symlink("../outside/secret", g.path("out")), os.Symlink("a.txt", g.path("data/in")), os.Symlink("nowhere", g.path("odd/dangling")))
+		os.Chmod(g.path("empty"), 0), os.Chtimes(g.path("a.txt"), old, old),
+		os.Symlink("../outside/secret", g.path("out")), os.Symlink("a.txt", g.path("data/in")), os.Symlink("nowhere", g.path("odd/dangling")),
+		os.Chtimes(g.path("data"), old, old))
 	if err != nil {
 		t.Fatal(err)
 	}

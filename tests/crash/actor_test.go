@@ -84,7 +84,17 @@ func unkept(notice string) bool { return strings.Contains(notice, "could not be 
 
 // try makes a call that changes a session. Not ok: nobody knows whether it did.
 func (a *actor) try(p *process, s *session, do func(*state), tool string, arguments map[string]any) (*answer, bool) {
-	return a.answered(p, s, do, tool, p.begin(tool, arguments))
+	return a.answered(p, s, do, tool, a.send(p, tool, arguments))
+}
+
+// send sends what changes something.
+func (a *actor) send(p *process, tool string, arguments map[string]any) <-chan []byte {
+	waits := p.begin(tool, arguments)
+	select {
+	case p.sent <- struct{}{}:
+	default:
+	}
+	return waits
 }
 
 // answered waits for the answer to a call that changes a session.
@@ -257,9 +267,9 @@ func (a *actor) beside(p *process, s *session) {
 	op, c := a.w.op(), content{a.w.op(), 500}
 	code := fmt.Sprintf("const end = Date.now() + 30\nfor (let i = 0; i < 10; i++) require('fs').writeFileSync(`/workspace/js${i}.txt`, '%d '.repeat(100))\nwhile (Date.now() < end) {}\n", op)
 	// Its braces keep end from being declared twice.
-	run := p.begin("execute_code", execution(s.id, "javascript", javascript(op, "{"+code+"}")))
+	run := a.send(p, "execute_code", execution(s.id, "javascript", javascript(op, "{"+code+"}")))
 	time.Sleep(time.Duration(a.rng.IntN(20)) * time.Millisecond)
-	written := p.begin("write_file", map[string]any{"session_id": s.id, "path": "beside.txt", "content": c.text()})
+	written := a.send(p, "write_file", map[string]any{"session_id": s.id, "path": "beside.txt", "content": c.text()})
 	a.answered(p, s, put("/workspace/beside.txt", c), "write_file", written)
 	a.answered(p, s, func(s *state) {
 		s.javascript.log = append(s.javascript.log, op)

@@ -71,7 +71,6 @@ func (w *world) round(rng *rand.Rand) {
 	}
 	w.tolerant.Store(false)
 	p := w.start()
-	p.sent = make(chan struct{}, 100)
 	stop := make(chan struct{})
 	var players, others sync.WaitGroup
 	for _, a := range w.actors {
@@ -83,10 +82,10 @@ func (w *world) round(rng *rand.Rand) {
 	}
 	switch n := rng.IntN(100); {
 	case n < 50: // at any time
-		time.Sleep(time.Duration(rng.IntN(500)) * time.Millisecond)
+		time.Sleep(time.Duration(rng.IntN(800)) * time.Millisecond)
 		p.kill()
 		w.count("kill")
-	case n < 80: // while a certain call is on its way
+	case n < 80: // while a certain change is on its way
 		after, more := 1+rng.IntN(12), time.Duration(rng.IntN(5000))*time.Microsecond
 		w.await(p, after)
 		time.Sleep(more)
@@ -108,7 +107,7 @@ func (w *world) round(rng *rand.Rand) {
 	w.settle()
 }
 
-// await waits until so many calls were sent, or the process has ended.
+// await waits until so many changes were sent, or the process has ended.
 func (w *world) await(p *process, calls int) {
 	late := time.After(mostWait)
 	for range calls {

@@ -114,7 +114,7 @@ func (a *actor) fork(p *process, s *session) {
 			arguments["checkpoint"], from = c.Checkpoint, known
 		}
 	}
-	got, err := p.call("fork_session", arguments)
+	got, err := p.answer(a.send(p, "fork_session", arguments))
 	if err != nil || got.failed() != nil {
 		a.forking = &forking{from, count}
 		a.bad(p, s, "fork_session", got, err)
@@ -136,7 +136,7 @@ func (a *actor) fork(p *process, s *session) {
 func (a *actor) create(p *process) {
 	s := newSession(fmt.Sprintf("%s-%d", a.name, a.w.op()), nil, empty())
 	a.sessions = append(a.sessions, s)
-	got, err := p.call("create_session", map[string]any{"session_id": s.id, "name": a.name})
+	got, err := p.answer(a.send(p, "create_session", map[string]any{"session_id": s.id, "name": a.name}))
 	if err != nil || got.failed() != nil {
 		a.bad(p, s, "create_session", got, err)
 		return
@@ -146,7 +146,7 @@ func (a *actor) create(p *process) {
 }
 
 func (a *actor) destroy(p *process, s *session) {
-	got, err := p.call("destroy_session", map[string]any{"session_id": s.id})
+	got, err := p.answer(a.send(p, "destroy_session", map[string]any{"session_id": s.id}))
 	if err != nil || got.failed() != nil {
 		s.may = append(s.may, nil)
 		a.bad(p, s, "destroy_session", got, err)

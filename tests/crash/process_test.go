@@ -89,7 +89,7 @@ type process struct {
 	in    io.WriteCloser
 	ready chan struct{} // closed when it has greeted
 	dead  chan struct{} // closed when all that it said has been read
-	sent  chan struct{} // gets one for each call that was sent; nil: nobody counts
+	sent  chan struct{} // gets one for each change that was sent, unless it is full
 
 	sending sync.Mutex // held while a message is written
 
@@ -115,7 +115,7 @@ func (c *process) said() string {
 // start starts one, and waits for nothing.
 func (p *place) start() *process {
 	p.t.Helper()
-	c := &process{cmd: p.command("mcp", "--tools", "core,files,history"), ready: make(chan struct{}), dead: make(chan struct{}), waiting: map[int]chan []byte{}}
+	c := &process{cmd: p.command("mcp", "--tools", "core,files,history"), ready: make(chan struct{}), dead: make(chan struct{}), sent: make(chan struct{}, 100), waiting: map[int]chan []byte{}}
 	c.cmd.Stderr = c
 	var err error
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
@@ -246,14 +246,7 @@ func (c *process) call(tool string, arguments map[string]any) (*answer, error) {
 
 // begin is call without the wait.
 func (c *process) begin(tool string, arguments map[string]any) <-chan []byte {
-	answer := c.request("tools/call", map[string]any{"name": tool, "arguments": arguments})
-	if c.sent != nil {
-		select {
-		case c.sent <- struct{}{}:
-		default:
-		}
-	}
-	return answer
+	return c.request("tools/call", map[string]any{"name": tool, "arguments": arguments})
 }
 
 func (c *process) answer(waits <-chan []byte) (*answer, error) {

@@ -104,7 +104,7 @@ func (in *instance) revive(memory *linear.Memory) (err error) {
 	if in.saved.taken() {
 		if _, err := in.system.Restore(in.saved.newest.files); err != nil {
 			memory.Free()
-			return fmt.Errorf("reopening files: %w", err)
+			return unsupported("the open files of the kept state cannot be read").WithCause(err)
 		}
 	}
 	if in.vm, err = newVM(in, in.program.code, memory); err != nil {

@@ -18,7 +18,7 @@ func TestAGuestIsStoppedWhereverItIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := opened(t, p)
+	in := openedIn(t, p, t.TempDir(), &taken{})
 	for n := range 400 {
 		in.ctl.begin(time.Duration(rand.Intn(3000)) * time.Microsecond)
 		fired := make(chan struct{})
@@ -52,7 +52,7 @@ func TestASessionGoesOnAfterAnInterruptAnywhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := opened(t, p)
+	in := openedIn(t, p, t.TempDir(), &taken{})
 	run := func(code string, after time.Duration) sandbox.Exit {
 		t.Helper()
 		in.ctl.begin(time.Minute)

@@ -4,12 +4,8 @@ package worker
 
 import (
 	"context"
-	"io"
-	"os"
-	"path/filepath"
 	"testing"
 
-	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/wire"
 )
 
@@ -45,10 +41,12 @@ func TestAStateMovesBetweenTheEngines(t *testing.T) {
 						t.Fatal(err)
 					}
 					if in == nil {
-						in = opened(t, p)
+						in = openedIn(t, p, t.TempDir(), &taken{})
 					} else {
 						in.program = p
-						in.renewed(t)
+						if err := in.renew(); err != nil {
+							t.Fatal(err)
+						}
 					}
 					o, err := in.briefly(map[string]any{"op": "exec", "code": step.code, "name": "<cell>", "args": nil}, inspectTime)
 					if err != nil || o.Error != nil || o.Result != step.want {
@@ -57,6 +55,35 @@ func TestAStateMovesBetweenTheEngines(t *testing.T) {
 					if err := in.take(); err != nil {
 						t.Fatal(err)
 					}
+				}
+			})
+		}
+	}
+}
+
+// A state that one engine has written goes on in the other as well, layer after
+// layer.
+func TestLayersMoveBetweenTheEngines(t *testing.T) {
+	loaders := bothEngines(t)
+	for name, steps := range moves {
+		for first := range loaders {
+			t.Run(name+", begun on "+[]string{"native", wazeroName}[first], func(t *testing.T) {
+				var l taken
+				dir := t.TempDir()
+				for n, step := range steps {
+					p, err := loaders[(first+n)%2].load(t.Context(), name, true)
+					if err != nil {
+						t.Fatal(err)
+					}
+					in := openedIn(t, p, dir, &l)
+					if got := in.gives(t, step.code); got != step.want {
+						t.Fatalf("step %d gives %q, not %q", n, got, step.want)
+					}
+					in.touched = true
+					l.keep(t, in, wire.SnapshotBody{})
+				}
+				if len(l.layers) != len(steps) {
+					t.Errorf("there are %d layers", len(l.layers))
 				}
 			})
 		}
@@ -76,38 +103,5 @@ func bothEngines(t *testing.T) [2]*loader {
 	return [2]*loader{
 		{engine: nativeEngine{}, dir: dir, programs: map[string]*program{}},
 		{engine: compiler, dir: dir, programs: map[string]*program{}},
-	}
-}
-
-// opened starts an interpreter that the test's end frees.
-func opened(t *testing.T, p *program) *instance {
-	t.Helper()
-	o, _ := newPrinter(sandbox.RunLimits{})
-	dir := t.TempDir()
-	root, err := os.OpenRoot(dir)
-	if err == nil {
-		err = os.Mkdir(filepath.Join(dir, "files"), 0o755)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { root.Close() })
-	in := &instance{program: p, log: io.Discard, worker: &worker{root: root, folders: folders{}}}
-	if in.mounts, err = in.worker.openMounts([]wire.MountBody{{Guest: "/tmp", Host: "files", DiskBytes: 1 << 20}}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(in.discard)
-	in.out, in.in = newOutput(o.conn, 7, &in.ctl), newInput(o.conn, 7, &in.ctl)
-	in.saved.pages = newPages()
-	if err := in.open(false); err != nil {
-		t.Fatal(err)
-	}
-	return in
-}
-
-func (in *instance) renewed(t *testing.T) {
-	t.Helper()
-	if err := in.renew(); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -1,0 +1,318 @@
+package workspace
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"paddock/internal/blob"
+	"paddock/internal/fault"
+)
+
+// Two runs of random changes jump between the trees that they have seen.
+func TestAnyTreeIsMadeOfAnyOther(t *testing.T) {
+	names := []string{"a", "b", "a-b", "A b", "é", "c\nd", "x\xffy"}
+	for seed := range uint64(6) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		g := newGrove(t, Options{})
+		type moment struct {
+			listing *Listing
+			tree    string
+		}
+		now, _ := g.capture(nil)
+		moments := []moment{{now, describe(t, g.dir)}}
+		for range 60 {
+			for range 1 + r.IntN(4) {
+				g.mutate(r, names)
+			}
+			var before *Listing
+			if r.IntN(3) > 0 {
+				before = again(t, now)
+			}
+			l, changes := g.capture(before)
+			if want := before.Changes(l); !reflect.DeepEqual(changes, want) {
+				t.Fatalf("seed %d: the changes are %v, want %v", seed, changes, want)
+			}
+			now = l
+			moments = append(moments, moment{again(t, l), describe(t, g.dir)})
+			if r.IntN(2) == 0 {
+				continue
+			}
+			g.mutate(r, names) // what nobody has looked at
+			to := moments[r.IntN(len(moments))]
+			if r.IntN(3) == 0 {
+				now = nil
+			}
+			now, _ = g.apply(to.listing, now)
+			if got := describe(t, g.dir); withoutSpecial(got) != withoutSpecial(to.tree) || got != withoutSpecial(got) {
+				t.Fatalf("seed %d: the tree became\n%s, want\n%s", seed, got, to.tree)
+			}
+			if !now.Same(to.listing) {
+				t.Fatalf("seed %d: the listing that was given is not the one that was wanted", seed)
+			}
+		}
+		g.checkOutside()
+	}
+}
+
+// withoutSpecial leaves out the lines of FIFOs.
+func withoutSpecial(s string) string {
+	lines := strings.SplitAfter(s, "\n")
+	return strings.Join(slices.DeleteFunc(lines, func(l string) bool { return strings.Contains(l, `" p`) }), "")
+}
+
+// mutate changes the tree as a guest might.
+func (g *grove) mutate(r *rand.Rand, names []string) {
+	p := g.path(names[r.IntN(len(names))])
+	for r.IntN(2) == 0 {
+		p = filepath.Join(p, names[r.IntN(len(names))])
+	}
+	_ = os.MkdirAll(filepath.Dir(p), 0o755) // something may be in the way, as in what follows
+	other := g.path(names[r.IntN(len(names))])
+	switch r.IntN(10) {
+	case 0:
+		_ = os.RemoveAll(p)
+	case 1:
+		_ = os.Mkdir(p, 0o700)
+	case 2:
+		_ = os.Symlink([]string{"../outside", "a", ".", "nowhere"}[r.IntN(4)], p)
+	case 3:
+		_ = mkfifo(p)
+	case 4:
+		_ = os.Rename(other, p)
+	case 5:
+		_ = os.Link(other, p)
+	case 6:
+		if info, err := os.Lstat(p); err == nil && (info.Mode().IsRegular() || info.IsDir()) {
+			_ = os.Chmod(p, 0o700|os.FileMode(r.IntN(0o100)))
+		}
+	case 7:
+		if info, err := os.Lstat(p); err == nil && info.Mode().IsRegular() {
+			old := time.Unix(int64(r.IntN(1000)), 0)
+			_ = os.Chtimes(p, old, old)
+		}
+	default:
+		if info, err := os.Lstat(p); err != nil || info.Mode().IsRegular() {
+			_ = os.WriteFile(p, fmt.Append(nil, r.IntN(20)), 0o644)
+		}
+	}
+}
+
+func TestADamagedContentLeavesTheOldFile(t *testing.T) {
+	for name, open := range map[string]func(g *grove, r blob.Ref) (io.ReadCloser, error){
+		"other bytes": func(_ *grove, r blob.Ref) (io.ReadCloser, error) {
+			return io.NopCloser(strings.NewReader(strings.Repeat("x", int(r.Size)))), nil
+		},
+		"too few":  func(*grove, blob.Ref) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("wan")), nil },
+		"too many": func(*grove, blob.Ref) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("wanted, not")), nil },
+		"an error at the end": func(*grove, blob.Ref) (io.ReadCloser, error) {
+			return io.NopCloser(io.MultiReader(strings.NewReader("wanted"), readerOf(func([]byte) (int, error) {
+				return 0, fault.New(fault.Internal, "damaged").WithCause(blob.ErrDamaged)
+			}))), nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGrove(t, Options{})
+			g.plant("d/file", "wanted")
+			want, _ := g.capture(nil)
+			g.plant("d/file", "the old one")
+			_, _, err := g.Apply(want, nil, func(r blob.Ref) (io.ReadCloser, error) { return open(g, r) })
+			if !errors.Is(err, blob.ErrDamaged) || !strings.Contains(fault.Of(err).Message, "d/file") {
+				t.Errorf("got %v", err)
+			}
+			if data, err := os.ReadFile(g.path("d/file")); err != nil || string(data) != "the old one" {
+				t.Errorf("the file is %q, %v", data, err)
+			}
+			if names, err := os.ReadDir(g.path("d")); err != nil || len(names) != 1 {
+				t.Errorf("there are %v, %v", names, err)
+			}
+		})
+	}
+}
+
+func TestAnApplyCanBeInterruptedAndDoneAgain(t *testing.T) {
+	g := newGrove(t, Options{})
+	for k := range 6 {
+		g.plant(fmt.Sprintf("d%d/f", k), fmt.Sprint("one ", k))
+	}
+	one, _ := g.capture(nil)
+	treeOne := describe(t, g.dir)
+	if err := os.RemoveAll(g.path("d3")); err != nil {
+		t.Fatal(err)
+	}
+	for k := range 6 {
+		g.plant(fmt.Sprintf("d%d/f", (k+1)%7), fmt.Sprint("two ", k))
+	}
+	g.plant("d2/g/h", "two")
+	two, _ := g.capture(one)
+	settle(one)
+	settle(two)
+	stop := errors.New("the disk was taken out")
+	last, stopped := two, 0
+	for k := range 8 {
+		want := one
+		n := 0
+		_, _, err := g.Apply(want, last, func(r blob.Ref) (io.ReadCloser, error) {
+			if n++; n > k {
+				return nil, stop
+			}
+			return g.shelf.open(r)
+		})
+		if err != nil {
+			stopped++
+		}
+		if err != nil && !errors.Is(err, stop) {
+			t.Fatal(err)
+		}
+		used := g.Used()
+		if really, err := g.DiskBytes(); err != nil || used != really {
+			t.Errorf("%d bytes are counted, and there are %d, %v", used, really, err)
+		}
+		if k%2 == 0 {
+			last, _ = g.apply(two, last) // somewhere else, with what was known before
+			continue
+		}
+		last, _ = g.apply(one, last)
+		if got := describe(t, g.dir); got != treeOne {
+			t.Errorf("the tree became\n%s, want\n%s", got, treeOne)
+		}
+		last, _ = g.apply(two, last)
+	}
+	if stopped < 4 || stopped == 8 {
+		t.Errorf("it was interrupted %d times", stopped)
+	}
+}
+
+func TestNoLimitRefusesToGoBack(t *testing.T) {
+	g := newGrove(t, Options{DiskBytes: blockBytes, Grow: func(int64) error { return fault.New(fault.Exhausted, "no") }})
+	g.plant("a", strings.Repeat("x", 5*blockBytes))
+	want, _ := g.capture(nil)
+	if _, err := g.Clear(); err != nil {
+		t.Fatal(err)
+	}
+	g.apply(want, nil)
+	if used := g.Used(); used != 5*blockBytes {
+		t.Errorf("%d bytes are counted", used)
+	}
+	_, err := g.Write("b", nil)
+	wantFault(t, err, fault.Exhausted)
+	g.apply(nil, nil)
+	if left := describe(t, g.dir); left != "" {
+		t.Errorf("of nothing wanted there is left %s", left)
+	}
+}
+
+// A guest that swaps a folder for a link all the time leads nobody outside.
+func TestNobodyIsLedOutside(t *testing.T) {
+	g := newGrove(t, Options{})
+	g.plant("d/secret", "inside")
+	g.plant("d/e/f", "inside")
+	want, _ := g.capture(nil)
+	stop := make(chan struct{})
+	var guest sync.WaitGroup
+	guest.Go(func() {
+		for k := 0; ; k++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			_ = os.Rename(g.path("d"), g.path("was"))
+			_ = os.Symlink([]string{"../outside", "was", "d"}[k%3], g.path("d"))
+			_ = os.Remove(g.path("d"))
+			_ = os.Rename(g.path("was"), g.path("d"))
+		}
+	})
+	for range 200 {
+		_, _, err := g.Apply(want, nil, g.shelf.open)
+		if k := fault.KindOf(err); err != nil && k != fault.Conflict && k != fault.NotFound && k != fault.Denied && k != fault.Invalid && k != fault.Internal {
+			t.Error(err)
+		}
+		l, _, err := g.Capture(nil, g.put)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for r := range l.Refs() {
+			if g.contents[r.Digest] == "outside" {
+				t.Error("what lies outside was kept")
+			}
+		}
+	}
+	close(stop)
+	guest.Wait()
+	g.checkOutside()
+	g.apply(want, nil)
+	if data, err := os.ReadFile(g.path("d/secret")); err != nil || string(data) != "inside" {
+		t.Errorf("it became %q, %v", data, err)
+	}
+}
+
+func TestDeepFoldersAreBroughtBack(t *testing.T) {
+	g := newGrove(t, Options{})
+	deep := path.Join(slices.Repeat([]string{"d"}, maxDepth)...)
+	g.plant(deep+"/at", "the deepest")
+	g.plant(path.Dir(deep)+"/above", "it")
+	if err := os.MkdirAll(g.path(deep+"/d/d/d"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	want, _ := g.capture(nil)
+	if unknown := want.Unknown(); !slices.Equal(unknown, []string{deep + "/d"}) || want.Files() != 2 {
+		t.Errorf("unknown are %q of %d files", unknown, want.Files())
+	}
+	g.plant(deep+"/d/d/kept", "x")
+	g.plant(deep+"/at", "other")
+	g.apply(again(t, want), nil)
+	if data, err := os.ReadFile(g.path(deep + "/at")); err != nil || string(data) != "the deepest" {
+		t.Errorf("it became %q, %v", data, err)
+	}
+	if _, err := os.Stat(g.path(deep + "/d/d/kept")); err != nil {
+		t.Errorf("what is too deep to be known: %v", err)
+	}
+	if _, changes := g.apply(nil, nil); len(changes) != 2 {
+		t.Errorf("the changes are %v", changes)
+	}
+	back, _ := g.apply(again(t, want), nil)
+	if back.Files() != 2 || len(back.Unknown()) != 0 {
+		t.Errorf("from nothing: %d files, unknown %v", back.Files(), back.Unknown())
+	}
+}
+
+func TestManyFilesAreBroughtBack(t *testing.T) {
+	g := newGrove(t, Options{})
+	const many = MaxFiles + 500
+	for k := range 10 {
+		if err := os.Mkdir(g.path(fmt.Sprint(k)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for k := range many {
+		if err := os.WriteFile(g.path(fmt.Sprintf("%d/%d", k%10, k)), fmt.Append(nil, k%100), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, changes := g.capture(nil)
+	if l.Files() != many || len(changes) != MaxFiles {
+		t.Errorf("there are %d files and %d changes", l.Files(), len(changes))
+	}
+	if err := os.RemoveAll(g.path("3")); err != nil {
+		t.Fatal(err)
+	}
+	g.plant("5/5", "another")
+	if _, changes := g.apply(again(t, l), nil); len(changes) != many/10+1 {
+		t.Errorf("there are %d changes", len(changes))
+	}
+	if after, changes := g.capture(settle(l)); len(changes) != 0 || !after.Same(l) {
+		t.Errorf("there are %d changes", len(changes))
+	}
+}

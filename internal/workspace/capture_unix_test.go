@@ -1,0 +1,226 @@
+//go:build unix
+
+package workspace
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func mkfifo(p string) error { return syscall.Mkfifo(p, 0o600) }
+
+func TestFIFOsAndSocketsAreNeitherWaitedForNorKept(t *testing.T) {
+	g := newGrove(t, Options{})
+	g.plant("d/a", "x")
+	if err := errors.Join(mkfifo(g.path("fifo")), mkfifo(g.path("d/fifo"))); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: g.path("s"), Net: "unix"})
+	if err == nil { // its path may be too long
+		l.SetUnlinkOnClose(false)
+		l.Close()
+	}
+	want, changes := g.capture(nil)
+	if want.Files() != 1 || !reflect.DeepEqual(changes, []Change{{Path: "d/a", Change: Added, Size: 1}}) {
+		t.Errorf("there are the changes %v", changes)
+	}
+	g.plant("f", "a file where a FIFO will be")
+	with, _ := g.capture(nil)
+	if err := errors.Join(os.Remove(g.path("f")), mkfifo(g.path("f"))); err != nil {
+		t.Fatal(err)
+	}
+	g.apply(with, nil)
+	g.apply(want, nil)
+	if got := describe(t, g.dir); strings.Count(got, "\n") != 2 {
+		t.Errorf("there is left\n%s", got)
+	}
+}
+
+// asUser runs the test that calls it again, as an ordinary user and in a folder
+// of that user's, and tells whether this is that run.
+func asUser(t *testing.T) (there bool) {
+	t.Helper()
+	const nobody = 65534
+	if os.Geteuid() != 0 {
+		return true
+	}
+	dir, err := os.MkdirTemp("", "paddock-user")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	test := filepath.Join(dir, "test")
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Skip("the test cannot be started again here:", err)
+	}
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(test, self, 0o755), os.Chmod(test, 0o755), os.Mkdir(filepath.Join(dir, "tmp"), 0o777), os.Chmod(filepath.Join(dir, "tmp"), 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), test, "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Dir = filepath.Join(dir, "tmp")
+	cmd.Env = append(cmd.Environ(), "TMPDIR="+cmd.Dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
+		t.Errorf("as an ordinary user: %v\n%s", err, out)
+	}
+	return false
+}
+
+func TestWhatItsOwnerMayNotReadIsKeptAllTheSame(t *testing.T) {
+	if !asUser(t) {
+		return
+	}
+	g := newGrove(t, Options{})
+	g.plant("closed/d/f", "in a closed folder")
+	g.plant("file", "that nobody may read")
+	forbid := func() error {
+		return errors.Join(os.Chmod(g.path("file"), 0), os.Chmod(g.path("closed/d"), 0o300), os.Chmod(g.path("closed"), 0))
+	}
+	allow := func() error {
+		return errors.Join(os.Chmod(g.path("closed"), 0o700), os.Chmod(g.path("closed/d"), 0o700), os.Chmod(g.path("file"), 0o600))
+	}
+	defer allow() // so that the folder can be removed
+	modes := func() (all []os.FileMode) {
+		for _, p := range []string{"closed", "file"} {
+			info, err := os.Lstat(g.path(p))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, info.Mode().Perm())
+		}
+		return all
+	}
+	if err := forbid(); err != nil {
+		t.Fatal(err)
+	}
+	want, _ := g.capture(nil)
+	if want.Files() != 2 || len(want.Unknown()) != 0 || want.Bytes() != int64(len("in a closed folder")+len("that nobody may read")) {
+		t.Errorf("there are %d files with %d bytes, unknown %v", want.Files(), want.Bytes(), want.Unknown())
+	}
+	if got := modes(); !slices.Equal(got, []os.FileMode{0, 0}) {
+		t.Errorf("the modes became %v", got)
+	}
+	if again, changes := g.capture(settle(want)); len(changes) != 0 || !again.Same(want) || len(g.puts) != 2 {
+		t.Errorf("a second look has the changes %v, and kept %q", changes, g.puts)
+	}
+	// The guest removes nothing that it closed, but changes it.
+	if err := errors.Join(allow(), os.WriteFile(g.path("closed/d/f"), []byte("x"), 0o600), os.WriteFile(g.path("closed/d/g"), []byte("x"), 0), os.RemoveAll(g.path("file")),
+		os.MkdirAll(g.path("file/more"), 0o755), os.WriteFile(g.path("file/more/f"), nil, 0), os.Chmod(g.path("file/more"), 0), os.Chmod(g.path("file"), 0), forbid()); err != nil {
+		t.Fatal(err)
+	}
+	after, changes := g.apply(want, want)
+	if want := "closed/d/f closed/d/g file file/more/f"; paths(changes) != want {
+		t.Errorf("the changes are %v", changes)
+	}
+	if got := modes(); !slices.Equal(got, []os.FileMode{0, 0}) || !after.Same(want) {
+		t.Errorf("the modes became %v", got)
+	}
+	if err := allow(); err != nil {
+		t.Fatal(err)
+	}
+	for p, text := range map[string]string{"closed/d/f": "in a closed folder", "file": "that nobody may read"} {
+		if data, err := os.ReadFile(g.path(p)); err != nil || string(data) != text {
+			t.Errorf("%s became %q, %v", p, data, err)
+		}
+	}
+	if err := forbid(); err != nil {
+		t.Fatal(err)
+	}
+	g.apply(nil, nil)
+	if left, err := os.ReadDir(g.dir); err != nil || len(left) != 0 {
+		t.Errorf("there is left %v, %v", left, err)
+	}
+	if err := errors.Join(os.Mkdir(g.path("closed"), 0o700), os.Mkdir(g.path("closed/d"), 0o700), os.WriteFile(g.path("file"), nil, 0o600)); err != nil {
+		t.Fatal(err) // for allow
+	}
+}
+
+func paths(changes []Change) string {
+	var all []string
+	for _, c := range changes {
+		all = append(all, c.Path)
+	}
+	return strings.Join(all, " ")
+}
+
+// What is somebody else's and closed to us is said not to be known.
+func TestWhatNobodyCanReadIsSaidToBeUnknown(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make files of others")
+	}
+	g := newGrove(t, Options{})
+	g.plant("theirs", "secret")
+	g.plant("folder/f", "secret")
+	g.plant("ours", "x")
+	const nobody = 65534
+	err := errors.Join(os.Chmod(filepath.Dir(g.dir), 0o755), os.Chmod(filepath.Dir(filepath.Dir(g.dir)), 0o755),
+		os.Chmod(g.path("theirs"), 0), os.Chmod(g.path("folder"), 0), os.Chmod(g.dir, 0o777))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The file system asks for the thread's user: become somebody else in this
+	// thread alone, which the runtime gives up afterwards.
+	asThread(t, nobody, func() {
+		want, _ := g.capture(nil)
+		if unknown := want.Unknown(); !slices.Equal(unknown, []string{"folder", "theirs"}) || want.Files() != 2 {
+			t.Errorf("unknown are %q of %d files", unknown, want.Files())
+		}
+		want = again(t, want)
+		if _, changes := g.capture(want); len(changes) != 0 {
+			t.Errorf("a second look has the changes %v", changes)
+		}
+		g.plant("new", "x")
+		after, changes := g.apply(want, want)
+		if paths(changes) != "new" || !slices.Equal(after.Unknown(), []string{"folder", "theirs"}) {
+			t.Errorf("the changes are %v, unknown are %q", changes, after.Unknown())
+		}
+	})
+	if data, err := os.ReadFile(g.path("folder/f")); err != nil || string(data) != "secret" {
+		t.Errorf("it became %q, %v", data, err)
+	}
+}
+
+func TestWhatIsBroughtBackBelongsToTheGuest(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+	const guest = 12345
+	g := newGrove(t, Options{UID: guest, GID: guest + 1})
+	g.plant("d/f", "x")
+	if err := errors.Join(os.Symlink("../../outside/secret", g.path("d/l")), os.Chmod(g.path("d/f"), 0o4755|os.ModeSetuid)); err != nil {
+		t.Fatal(err)
+	}
+	want, _ := g.capture(nil)
+	g.apply(nil, nil)
+	g.apply(want, nil)
+	for _, p := range []string{"d", "d/f", "d/l"} {
+		info, err := os.Lstat(g.path(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st := info.Sys().(*syscall.Stat_t); st.Uid != guest || st.Gid != guest+1 {
+			t.Errorf("%s belongs to %d:%d", p, st.Uid, st.Gid)
+		}
+		if info.Mode()&(os.ModeSetuid|os.ModeSetgid|os.ModeSticky) != 0 {
+			t.Errorf("%s is %v", p, info.Mode())
+		}
+	}
+	info, err := os.Stat(filepath.Join(filepath.Dir(g.dir), "outside", "secret"))
+	if err != nil || info.Sys().(*syscall.Stat_t).Uid != 0 {
+		t.Errorf("what a link leads to was given away: %v, %v", info, err)
+	}
+}
