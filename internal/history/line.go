@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"paddock/internal/blob"
 	"paddock/internal/fault"
@@ -77,7 +78,11 @@ func (l *Line) Get(number int64) (*Manifest, error) {
 	if _, ok := slices.BinarySearch(l.numbers, number); !ok {
 		return nil, fault.New(fault.NotFound, "there is no checkpoint %d", number).WithHint("list the checkpoints; old ones without a label are given up")
 	}
-	return read(l.path(number), l.files)
+	m, err := read(l.path(number), l.files)
+	if err == nil && m.Number != number {
+		return nil, fmt.Errorf("reading the checkpoint %d: %w: it is number %d", number, ErrDamaged, m.Number)
+	}
+	return m, err
 }
 
 func (l *Line) path(number int64) string {
@@ -126,7 +131,8 @@ func (l *Line) Head(usable func(*Manifest) error) (head *Manifest, skipped error
 }
 
 // Append writes the next one, whose number it sets, and Of where that is zero.
-// When it returns it is on the disk; after an error it is not there.
+// When it returns it is on the disk; after an error it is not there, and its
+// number is not used again.
 func (l *Line) Append(m *Manifest) error {
 	m.Version, m.Number = Version, l.Next()
 	m.Of = cmp.Or(m.Of, m.Number)
@@ -137,7 +143,7 @@ func (l *Line) Append(m *Manifest) error {
 	if len(data) > maxBytes {
 		return fault.New(fault.Exhausted, "what there is to know of a checkpoint takes %d MiB", len(data)>>20).WithHint("fork fewer times, or reset the session")
 	}
-	if l.last == 0 {
+	if len(l.numbers) == 0 {
 		if err := blob.MakeFolder(l.files, l.dir); err != nil {
 			return fmt.Errorf("making the folder of the checkpoints: %w", err)
 		}
@@ -146,7 +152,9 @@ func (l *Line) Append(m *Manifest) error {
 		l.labelled[m.Number] = true
 	}
 	if err := blob.WriteFile(l.files, l.path(m.Number), data); err != nil {
+		_ = l.files.Remove(l.path(m.Number)) // as far as it got its name, before that was synced
 		delete(l.labelled, m.Number)
+		l.last = m.Number // where it cannot be removed either, a later one is right
 		return fmt.Errorf("writing a checkpoint: %w", err)
 	}
 	m.Bytes += int64(len(data))
@@ -180,6 +188,39 @@ func RemoveAll(dir string, files blob.Files) error {
 		return err
 	}
 	return os.RemoveAll(dir) // with what an interrupted write left
+}
+
+// Latest is when the newest checkpoint of a folder was made; zero: there is none.
+func Latest(dir string, files blob.Files) (time.Time, error) {
+	l, err := Open(dir, files)
+	if err != nil || len(l.numbers) == 0 {
+		return time.Time{}, err
+	}
+	m, err := l.Get(l.last)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return m.At, nil
+}
+
+// SyncAll makes what was removed below an owner's folder of checkpoints stay so
+// after a power cut.
+func SyncAll(dir string, files blob.Files) error {
+	sessions, err := files.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, session := range sessions {
+		if err == nil && session.IsDir() {
+			if err = files.SyncDir(filepath.Join(dir, session.Name())); errors.Is(err, fs.ErrNotExist) {
+				err = nil
+			}
+		}
+	}
+	if err == nil {
+		err = files.SyncDir(dir)
+	}
+	return err
 }
 
 // Each calls visit with every manifest below an owner's folder of checkpoints

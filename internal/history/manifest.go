@@ -133,6 +133,8 @@ var (
 	decoder, _ = zstd.NewReader(nil, zstd.WithDecoderMaxMemory(maxBytes), zstd.WithDecoderConcurrency(0))
 )
 
+func init() { _ = encoder.EncodeAll(nil, nil) } // what it makes then is made here, and not in a test's bubble
+
 // encode gives the file of a manifest.
 func encode(m *Manifest) ([]byte, error) {
 	text, err := json.Marshal(m)

@@ -131,16 +131,16 @@ func listCheckpoints(_ context.Context, c *call, in historyInput) (checkpointLis
 		return checkpointList{}, answer{}, err
 	}
 	out := checkpointList{SessionID: id, Checkpoints: []checkpoint{}}
-	var b strings.Builder
+	var lines []string
 	for _, one := range worthTelling(all) {
 		told := checkpointOf(one)
 		out.Checkpoints = append(out.Checkpoints, told)
-		b.WriteString(told.line() + "\n")
+		lines = append(lines, told.line())
 	}
 	if out.Omitted = len(all) - len(out.Checkpoints); out.Omitted > 0 {
-		fmt.Fprintf(&b, "[%d older ones are not listed; they can be restored too]", out.Omitted)
+		lines = append(lines, fmt.Sprintf("[%d older ones are not listed; they can be restored too]", out.Omitted))
 	}
-	return out, answer{texts: []string{cmp.Or(b.String(), "(no checkpoints)")}}, nil
+	return out, answer{texts: []string{cmp.Or(strings.Join(lines, "\n"), "(no checkpoints)")}}, nil
 }
 
 // worthTelling gives the newest first, and no more than a list holds: the oldest
@@ -203,16 +203,17 @@ func (p checkpoint) line() string {
 	if p.Code != "" {
 		words = append(words, fmt.Sprintf("%q", p.Code))
 	}
+	parts := []string{strings.Join(words, " ")}
 	if len(p.Variables) > 0 {
-		words = append(words, "variables: "+strings.Join(p.Variables, ", "))
+		parts = append(parts, "variables: "+strings.Join(p.Variables, ", "))
 	}
 	if len(p.Files) > 0 {
-		words = append(words, "files: "+strings.Join(p.Files, ", "))
+		parts = append(parts, "files: "+strings.Join(p.Files, ", "))
 	}
 	if p.Omitted > 0 {
-		words = append(words, fmt.Sprintf("and %d more", p.Omitted))
+		parts = append(parts, fmt.Sprintf("and %d more", p.Omitted))
 	}
-	return strings.Join(words, " ")
+	return strings.Join(parts, "; ")
 }
 
 type restored struct {

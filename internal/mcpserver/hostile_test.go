@@ -73,7 +73,7 @@ func TestHostileLinesAreContained(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				w := serve(t, t.Context(), newServer(t, Config{}, session.Config{}))
 				w.send(t, handshake)
 				synctest.Wait()
@@ -98,7 +98,7 @@ func TestHostileLinesAreContained(t *testing.T) {
 }
 
 func TestALineThatTheInputEndsInIsRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		w := serve(t, t.Context(), newServer(t, Config{}, session.Config{}))
 		w.send(t, handshake+`{"jsonrpc":"2.0","id":1,"meth`)
 		w.in.Close()
@@ -195,7 +195,7 @@ func TestNothingForeignGetsIntoTheLog(t *testing.T) {
 }
 
 func TestWhatRunsIsCancelledWhenServingEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		w := serve(t, ctx, newServer(t, Config{}, session.Config{}))
 		w.send(t, handshake+calling("execute_code", `{"language":"python","code":"print(1)\nsleep(600)","timeout":900}`)+"\n")
@@ -217,7 +217,7 @@ func TestWhatRunsIsCancelledWhenServingEnds(t *testing.T) {
 }
 
 func TestServingEndsEvenIfACallDoesNot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		s := newServer(t, Config{}, session.Config{})
 		release := make(chan struct{})
 		s.mcp.AddTool(&mcp.Tool{Name: "stubborn", InputSchema: map[string]string{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -243,7 +243,7 @@ func (b blocked) Write([]byte) (int, error) { <-b.closed; return 0, io.ErrClosed
 func (b blocked) Close() error              { close(b.closed); return nil }
 
 func TestAClientThatDoesNotReadIsLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		s := newServer(t, Config{}, session.Config{})
 		in, toServer := io.Pipe()
 		ended := make(chan error, 1)

@@ -182,6 +182,7 @@ type names map[string]string
 var (
 	minted = regexp.MustCompile(`\b(?:s|x)-[a-z2-7]{26}\b`)
 	moment = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
+	onDisk = regexp.MustCompile(`(\\?"bytes\\?":)[1-9]\d*`) // compressed, with what is named by chance
 )
 
 func (n names) stable(s string) string {
@@ -198,7 +199,7 @@ func (n names) stable(s string) string {
 		}
 		return n[id]
 	})
-	return moment.ReplaceAllString(s, "TIME")
+	return onDisk.ReplaceAllString(moment.ReplaceAllString(s, "TIME"), "${1}BYTES")
 }
 
 func (n names) real(s string) string {

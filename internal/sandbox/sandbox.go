@@ -53,13 +53,21 @@ type Instance interface {
 type Snapshotter interface {
 	// Snapshot writes to w what of the state changed since the snapshot before,
 	// or all that sets it apart from a fresh interpreter; what it writes is
-	// opaque, and a state that did not change writes nothing. After an error, or
-	// when what was written was not kept, the next one has to be Whole. The
-	// instance goes on; what ends it by force later takes it back to here.
+	// opaque, and a state that did not change writes nothing. An instance that was
+	// resumed, rewound or forked goes on from what it began with: its next one is
+	// a layer upon the layers of that.
+	//
+	// After an error the next one is Whole; where what was written was not kept
+	// the caller has to ask for that. When ctx ends, Snapshot returns at once, and
+	// the instance can be used when it has given the snapshot up. The instance
+	// goes on; what ends it by force later takes it back to here.
 	Snapshot(ctx context.Context, w io.Writer, o SnapshotOptions) (Snapshot, error)
 	// Rewind makes the state what it was at an earlier snapshot that the
-	// instance still has at hand; a fault.NotFound means that it has not, and
-	// changes nothing. Files are the caller's to bring back, before it calls.
+	// instance still has at hand, earlier or later than where it is; a
+	// fault.NotFound means that it has not, and changes nothing. Files are the
+	// caller's to bring back, before it calls. The instance gets seeds of its
+	// own, as with Resume.Anew. After any other error it is gone, or may have gone
+	// back or not (when ctx ended): it has to be closed.
 	Rewind(ctx context.Context, mark string) error
 }
 
@@ -67,7 +75,8 @@ type Snapshotter interface {
 type Forker interface {
 	// Fork starts an instance with the state of a snapshot that this one still
 	// has at hand (else it is a fault.NotFound), and with what spec says; its
-	// Owner and Runtime must be the same, and its Resume nil.
+	// Owner and Runtime must be the same, and its Resume nil. It waits for nothing
+	// that this one does. The new one has nothing at hand to go back to.
 	Fork(ctx context.Context, mark string, spec Spec) (Instance, error)
 }
 
@@ -76,8 +85,11 @@ type SnapshotOptions struct {
 	// Whole asks for all of the state and not for what changed.
 	Whole bool
 	// Portable makes it Whole, and independent of what this machine prepared.
+	// Where nothing changed since the snapshot before, it may be given away: the
+	// next one is a layer upon either.
 	Portable bool
-	// Mark names it for Rewind and Fork; empty: neither will be asked for it.
+	// Mark names it for Rewind and Fork; empty: neither will be asked for it. A
+	// name that is used again is the latest's.
 	Mark string
 }
 
@@ -86,7 +98,8 @@ type Snapshot struct {
 	// Whole tells that what was written needs no other before it: always so in
 	// the first of a fresh instance.
 	Whole bool
-	// State is what else is needed to resume: opaque, a few KiB at most.
+	// State is what else is needed to resume: opaque, a few KiB as a rule and 64
+	// at most. It may be new where nothing was written.
 	State []byte
 	// Bytes is how much memory it holds, before it was made small; 0: nothing
 	// changed, and nothing was written.
@@ -96,12 +109,14 @@ type Snapshot struct {
 	Known      bool
 }
 
-// Resume is a state to begin with, from an instance of the same runtime.
+// Resume is a state to begin with, from an instance of the same runtime. The
+// environment and the working folder are that instance's, not the Spec's.
 type Resume struct {
 	// State is the last snapshot's.
 	State []byte
 	// Layers open what the snapshots wrote, the oldest first: a Whole one and
-	// what changed after it, in the order of their taking, without gaps.
+	// what changed after it, in the order of their taking, without gaps. Each is
+	// opened when its turn comes, and closed; one that cannot be is Start's error.
 	Layers []func() (io.ReadCloser, error)
 	// Anew says that this is not simply going on: the state has been here
 	// before, or is somewhere else as well. The instance gets seeds of its own,
@@ -152,7 +167,7 @@ type Spec struct {
 	Limits Limits
 	// Resume is the state to begin with; nil: a fresh interpreter. One that cannot
 	// be resumed, as it was made by another build of the runtime or is damaged, is
-	// a fault.Unsupported.
+	// a fault.Unsupported; one that needs more memory than the limit a fault.Invalid.
 	Resume *Resume
 	// Snapshots says that Snapshot will be called after each Run, so that the
 	// instance need not keep the state by itself.

@@ -124,13 +124,13 @@ func (s *session) carry(t *turn, runtime string, was history.Interpreter, batch 
 	}
 	w := batch.Writer(blob.Packed)
 	defer w.Discard()
-	s.keeping.Lock()
-	s.kept.unsure[runtime] = true // what is written next is not in the line
-	s.keeping.Unlock()
 	got, err := guard("exporting", func() (sandbox.Snapshot, error) {
 		return snapshotter.Snapshot(t.ctx, w, sandbox.SnapshotOptions{Portable: true})
 	})
 	if err != nil {
+		s.keeping.Lock()
+		defer s.keeping.Unlock()
+		s.kept.unsure[runtime] = true
 		return was, err
 	}
 	ref, err := w.Close()
@@ -251,7 +251,7 @@ func (m *Manager) adopt(ctx context.Context, k key, a archive) (*session, error)
 	if err != nil {
 		return nil, err
 	}
-	s, err := m.make(k, b, nil, set, func(d *draft) error {
+	s, err := m.make(k, b, nil, set, "", func(d *draft) error {
 		d.next.Cause = causeImport
 		return d.begin(&a.Checkpoint)
 	})

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,8 +17,17 @@ import (
 )
 
 // prune gives up the oldest checkpoints that have no label, where there are too
-// many. The caller holds s.keeping; what it cannot remove it removes later.
-func (s *session) prune() { s.pruneLocked(s.manager.config.Checkpoints) }
+// many, and was, the head before this one, if that only repeated another: nobody
+// goes back to it. The caller holds s.keeping; what it cannot remove it removes
+// later.
+func (s *session) prune(was *history.Manifest) {
+	if was != nil && was.Of != was.Number && was.Number != s.kept.head.Number {
+		if err := s.kept.line.Remove(was.Number); err == nil {
+			s.manager.index.DeleteCheckpoints(string(s.owner), string(s.id), was.Number)
+		}
+	}
+	s.pruneLocked(s.manager.config.Checkpoints)
+}
 
 // pruneTo is prune for who does not hold s.keeping.
 func (s *session) pruneTo(most int) {
@@ -139,6 +149,10 @@ func (m *Manager) collectOwner(ctx context.Context, folder string) (n int, bytes
 		return 0, 0, unusable(err)
 	}
 	n, bytes, err = store.Collect(ctx, func(keep func(blob.Digest)) error {
+		// What was removed must not come back without its blobs.
+		if err := history.SyncAll(filepath.Join(m.config.Dir, "checkpoints", folder), m.config.files()); err != nil {
+			return err
+		}
 		return m.mark(store, filepath.Join(m.config.Dir, "checkpoints", folder), keep)
 	})
 	if err != nil {
@@ -182,24 +196,60 @@ func markFiles(store *blob.Store, ref blob.Ref, keep func(blob.Digest)) error {
 	return nil
 }
 
-// removeOrphans removes checkpoints of an owner whose session is not there.
+// removeOrphans removes what belongs to no session of an owner: checkpoints,
+// folders that were left in the making, and the markers of forks that stand for
+// themselves by now. It gives the number of checkpoints.
 func (m *Manager) removeOrphans(folder string) (n int, err error) {
-	dir := filepath.Join(m.config.Dir, "checkpoints", folder)
-	entries, err := os.ReadDir(dir)
+	markers, err := m.config.files().ReadDir(m.groupsFolder(folder))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, unusable(err)
 	}
-	for _, e := range entries {
-		home := filepath.Join(m.config.Dir, "owners", folder, e.Name())
-		if _, err := os.Lstat(filepath.Join(home, recordFile)); err == nil || ID(e.Name()).check() != nil {
+	names := map[string]bool{}
+	for _, kind := range []string{"checkpoints", "owners"} {
+		entries, err := os.ReadDir(filepath.Join(m.config.Dir, kind, folder))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return 0, unusable(err)
+		}
+		for _, e := range entries {
+			names[e.Name()] = true
+		}
+	}
+	groups := map[string]bool{}
+	for name := range names {
+		if ID(name).check() != nil {
 			continue
 		}
-		k, err := m.removeOrphan(home, filepath.Join(dir, e.Name()))
+		home := filepath.Join(m.config.Dir, "owners", folder, name)
+		if r, there := m.recordIn(home); there {
+			groups[r.Group] = true
+			continue
+		}
+		k, err := m.removeOrphan(home, filepath.Join(m.config.Dir, "checkpoints", folder, name))
 		if n += k; err != nil {
 			return n, err
 		}
 	}
+	for _, e := range markers {
+		if !groups[e.Name()] {
+			if err := m.config.files().Remove(filepath.Join(m.groupsFolder(folder), e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return n, unusable(err)
+			}
+		}
+	}
 	return n, nil
+}
+
+// recordIn reads the record in a session's folder, and tells whether the session
+// is there: also where its record cannot be read.
+func (m *Manager) recordIn(home string) (r record, there bool) {
+	data, err := os.ReadFile(filepath.Join(home, recordFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, false
+	}
+	if err != nil || json.Unmarshal(data, &r) != nil {
+		return r, true
+	}
+	return r, m.committed(r)
 }
 
 // removeOrphan removes a folder of checkpoints unless somebody is about to make
@@ -212,9 +262,13 @@ func (m *Manager) removeOrphan(home, checkpoints string) (int, error) {
 	if err != nil || unlock == nil {
 		return 0, err
 	}
-	if _, err := os.Lstat(filepath.Join(home, recordFile)); err == nil {
+	if _, there := m.recordIn(home); there {
 		unlock()
 		return 0, nil
+	}
+	if err := os.Remove(filepath.Join(home, recordFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		unlock()
+		return 0, unusable(err)
 	}
 	line, err := history.Open(checkpoints, m.config.files())
 	n := 0

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -48,9 +49,12 @@ type record struct {
 	CreatedAt  time.Time        `json:"created_at"`
 	LastUsedAt time.Time        `json:"last_used_at"`
 	Executions int64            `json:"execution_count"`
-	Runtimes   map[string]int64 `json:"runtimes,omitempty"`   // how often each was used
-	Process    int              `json:"process,omitempty"`    // who has it open; only true while the lock is held
-	TreeBytes  int64            `json:"tree_bytes,omitempty"` // what its files took at its last checkpoint
+	Runtimes   map[string]int64 `json:"runtimes,omitempty"` // how often each was used
+	Process    int              `json:"process,omitempty"`  // who has it open; only true while the lock is held
+	// Group names the forks that are there together or not at all: they are when
+	// its marker is.
+	Group     string `json:"group,omitempty"`
+	TreeBytes int64  `json:"tree_bytes,omitempty"` // what its files took at its last checkpoint
 
 	checkpoints int64 // how many there are, where it is known
 }
@@ -84,24 +88,48 @@ func (m *Manager) describe(r record) Info {
 }
 
 // readRecord reads a session's record and checks that it is this session's:
-// where file names ignore case, another one's might be found.
-func readRecord(dir string, k key) (record, error) {
+// where file names ignore case, another one's might be found. The newest
+// checkpoint holds it as well, for where a power cut has damaged it.
+func (m *Manager) readRecord(k key) (record, error) {
 	var r record
-	data, err := os.ReadFile(filepath.Join(dir, recordFile))
+	data, err := os.ReadFile(filepath.Join(m.folder(k), recordFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, errNotFound(k.id)
 	}
 	if err == nil {
 		err = json.Unmarshal(data, &r)
 	}
+	if err != nil {
+		if again, e := m.keptRecord(k); e == nil {
+			r, err = again, nil
+		}
+	}
 	switch {
 	case err != nil:
 		return r, fault.New(fault.Internal, "the session %q cannot be read", k.id).WithHint("create a new session; the server's log says more").WithCause(err)
 	case r.Version > recordVersion:
 		return r, fault.New(fault.Unsupported, "the session %q was made by a newer paddock", k.id).WithHint("update paddock, or create a new session")
-	case r.ID != k.id || r.Owner != k.owner:
+	case r.ID != k.id || r.Owner != k.owner || !m.committed(r):
 		return r, errNotFound(k.id)
 	}
+	return r, nil
+}
+
+// keptRecord is what the newest checkpoint of a session says of it, as a process
+// left it that did not let go of it.
+func (m *Manager) keptRecord(k key) (r record, err error) {
+	line, err := history.Open(m.checkpointsFolder(k), m.config.files())
+	if err != nil {
+		return r, err
+	}
+	head, _, err := line.Head(func(*history.Manifest) error { return nil })
+	if err != nil || head == nil {
+		return r, cmp.Or(err, fs.ErrNotExist)
+	}
+	if err := json.Unmarshal(head.Record, &r); err != nil {
+		return r, err
+	}
+	r.Process = cmp.Or(r.Process, 1)
 	return r, nil
 }
 
@@ -112,6 +140,8 @@ func (s *session) sign(mine bool) error {
 	s.mu.Lock()
 	if s.record.Process = 0; mine {
 		s.record.Process = os.Getpid()
+	} else if s.manager.committed(s.record) {
+		s.record.Group = "" // from now on it stands for itself
 	}
 	data, err := json.MarshalIndent(s.record, "", "  ")
 	s.mu.Unlock()
@@ -157,13 +187,18 @@ func (s *session) create(fill func(*draft) error) error {
 	if uid != 0 {
 		mode = 0o755 // the guest's user opens each folder on the way to its own
 	}
-	for _, dir := range []string{filepath.Dir(s.dir), s.dir} {
-		if err := errors.Join(os.MkdirAll(dir, mode), os.Chmod(dir, mode)); err != nil {
+	for try := 0; ; try++ {
+		err := errors.Join(blob.MakeFolder(s.manager.config.files(), s.dir), os.Chmod(filepath.Dir(s.dir), mode), os.Chmod(s.dir, mode))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return unusable(err)
 		}
-	}
-	if err := s.acquire(); err != nil {
-		return err
+		err = s.acquire()
+		if err == nil {
+			break
+		}
+		if fault.KindOf(err) != fault.NotFound || try == 5 { // else what was left of another session was swept just now
+			return err
+		}
 	}
 	if _, err := os.Lstat(filepath.Join(s.dir, recordFile)); err == nil {
 		s.letGo()
@@ -239,13 +274,13 @@ func (s *session) openKept() (err error) {
 
 // load opens the folder of a session that exists.
 func (s *session) load() error {
-	if _, err := readRecord(s.dir, s.key); err != nil {
+	if _, err := s.manager.readRecord(s.key); err != nil {
 		return err
 	}
 	if err := s.acquire(); err != nil {
 		return err
 	}
-	r, err := readRecord(s.dir, s.key) // it may have been removed just now
+	r, err := s.manager.readRecord(s.key) // it may have been removed just now
 	if err != nil {
 		s.letGo()
 		return err
@@ -328,7 +363,7 @@ func isAt(lock *flock.Flock, path string) bool {
 }
 
 func (s *session) errHeld() error {
-	if r, err := readRecord(s.dir, s.key); err == nil && r.Process != 0 {
+	if r, err := s.manager.readRecord(s.key); err == nil && r.Process != 0 {
 		return fault.New(fault.Conflict, "the session %q is open in another process (pid %d)", s.id, r.Process).WithHint("end that process, or create a new session")
 	}
 	return fault.New(fault.Conflict, "the session %q is being opened or removed by another process", s.id).WithHint("try again, or create a new session")
@@ -393,8 +428,7 @@ func (m *Manager) Owners() ([]Owner, error) {
 
 // infoOnDisk tells about a session that this process does not have open.
 func (m *Manager) infoOnDisk(k key) (Info, error) {
-	dir := m.folder(k)
-	r, err := readRecord(dir, k)
+	r, err := m.readRecord(k)
 	if err != nil {
 		return Info{}, err
 	}

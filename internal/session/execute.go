@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,7 +70,7 @@ func (s *session) inTurn(ctx context.Context, req Request) (Result, error) {
 		return Result{}, fmt.Errorf("waiting in the session: %w", err)
 	}
 	defer func() { s.finish(t) }()
-	if err := m.shed(t.ctx, s.owner); err != nil {
+	if err := cmp.Or(s.whole(), m.shed(t.ctx, s.owner)); err != nil {
 		return Result{}, err
 	}
 	release, err := m.admit(t.ctx, s.owner)

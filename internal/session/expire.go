@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -128,13 +127,13 @@ func (m *Manager) Destroy(ctx context.Context, owner Owner, id ID) error {
 // record is read. It need not be whole for that.
 func (m *Manager) remove(ctx context.Context, k key, cause error, allow func(record) bool) (err error) {
 	s := newSession(m, k)
-	if s.record, err = readRecord(s.dir, k); err != nil && fault.KindOf(err) == fault.NotFound {
+	if s.record, err = m.readRecord(k); err != nil && fault.KindOf(err) == fault.NotFound {
 		return err
 	}
 	if err := s.acquire(); err != nil {
 		return err
 	}
-	r, err := readRecord(s.dir, k) // it may have been removed, or used, just now
+	r, err := m.readRecord(k) // it may have been removed, or used, just now
 	if fault.KindOf(err) == fault.NotFound || allow != nil && (err != nil || !allow(r)) {
 		s.unlock()
 		return errNotFound(k.id)
@@ -151,7 +150,13 @@ func (m *Manager) remove(ctx context.Context, k key, cause error, allow func(rec
 func (s *session) erase() error {
 	m := s.manager
 	err := os.Remove(filepath.Join(s.dir, recordFile))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err == nil { // or it might come back, without what belongs to it
+		err = m.config.files().SyncDir(s.dir)
+	}
+	if err != nil {
 		s.unlock()
 	} else {
 		err = history.RemoveAll(m.checkpointsFolder(s.key), m.config.files())
@@ -300,7 +305,14 @@ func (m *Manager) removeExpired(k key, now time.Time) bool {
 	if held(m.folder(k)) {
 		return false
 	}
-	err := m.remove(m.ctx, k, errExpired, func(r record) bool { return !now.Before(m.expiresAt(r)) })
+	err := m.remove(m.ctx, k, errExpired, func(r record) bool {
+		// The record does not know of what was written from outside of programs
+		// before a crash.
+		if at, err := history.Latest(m.checkpointsFolder(k), m.config.files()); err == nil && at.After(r.LastUsedAt) {
+			r.LastUsedAt = at
+		}
+		return !now.Before(m.expiresAt(r))
+	})
 	if err == nil {
 		m.log.Info("session expired", "session", k.id)
 	}
@@ -317,13 +329,12 @@ func (m *Manager) search(now time.Time) (expired int) {
 			return expired
 		}
 		dir := filepath.Dir(path)
-		data, err := os.ReadFile(filepath.Join(dir, recordFile))
-		if errors.Is(err, fs.ErrNotExist) {
+		r, there := m.recordIn(dir)
+		if !there {
 			m.sweepRest(dir, now)
 			continue
 		}
-		var r record
-		if err != nil || json.Unmarshal(data, &r) != nil || now.Before(m.expiresAt(r)) {
+		if r.ID == "" || now.Before(m.expiresAt(r)) {
 			continue
 		}
 		if k := (key{r.Owner, r.ID}); m.folder(k) == dir && m.removeExpired(k, now) {
@@ -354,7 +365,7 @@ func (m *Manager) sweepRest(dir string, now time.Time) {
 	if err != nil || unlock == nil {
 		return
 	}
-	if _, err := os.Lstat(filepath.Join(dir, recordFile)); err == nil {
+	if _, there := m.recordIn(dir); there {
 		unlock()
 		return
 	}

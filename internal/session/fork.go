@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"time"
 
+	"paddock/internal/blob"
 	"paddock/internal/fault"
 	"paddock/internal/history"
 	"paddock/internal/sandbox"
@@ -42,6 +44,10 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 	if err != nil {
 		return nil, err
 	}
+	group := ""
+	if count > 1 {
+		group = mint("g-")
+	}
 	var made []*session
 	defer func() {
 		for _, one := range made {
@@ -54,11 +60,16 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
-		one, err := m.forkOf(ctx, s, target)
+		one, err := m.forkOf(ctx, s, target, group)
 		if err != nil {
 			return nil, fmt.Errorf("forking the session: %w", err)
 		}
 		made = append(made, one)
+	}
+	if err := m.commit(owner, group); err != nil {
+		return nil, err
+	}
+	for _, one := range made {
 		i, err := m.Info(owner, one.id) // it may be asleep already
 		if err != nil {
 			return nil, err
@@ -66,6 +77,40 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 		forks = append(forks, i)
 	}
 	return forks, nil
+}
+
+// groupPath is the marker of the forks of a group, which are there when it is.
+func (m *Manager) groupPath(o Owner, group string) string {
+	return filepath.Join(m.groupsFolder(filepath.Base(m.ownerFolder(o))), group)
+}
+
+func (m *Manager) groupsFolder(folder string) string {
+	return filepath.Join(m.config.Dir, "checkpoints", folder, ".groups")
+}
+
+// commit makes the forks of a group be there, all at once. Group "" is one
+// session, which is there already.
+func (m *Manager) commit(o Owner, group string) error {
+	if group == "" {
+		return nil
+	}
+	path, files := m.groupPath(o, group), m.config.files()
+	if err := blob.MakeFolder(files, filepath.Dir(path)); err != nil {
+		return err
+	}
+	return blob.WriteFile(files, path, nil)
+}
+
+// committed tells whether a record is of a session that is there.
+func (m *Manager) committed(r record) bool {
+	if r.Group == "" {
+		return true
+	}
+	if filepath.Base(r.Group) != r.Group {
+		return false
+	}
+	_, err := m.config.files().Stat(m.groupPath(r.Owner, r.Group))
+	return err == nil
 }
 
 // target is the checkpoint to fork from, checked for being whole.
@@ -90,11 +135,11 @@ func (s *session) target(name string) (*history.Manifest, error) {
 }
 
 // forkOf makes one.
-func (m *Manager) forkOf(ctx context.Context, from *session, target *history.Manifest) (*session, error) {
+func (m *Manager) forkOf(ctx context.Context, from *session, target *history.Manifest, group string) (*session, error) {
 	from.mu.Lock()
 	settings := from.record.Settings
 	from.mu.Unlock()
-	s, err := m.make(key{from.owner, ID(mint("s-"))}, from.backend, from.backendErr, settings, func(d *draft) error {
+	s, err := m.make(key{from.owner, ID(mint("s-"))}, from.backend, from.backendErr, settings, group, func(d *draft) error {
 		d.next.Cause = causeFork
 		return d.begin(target)
 	})
@@ -152,8 +197,9 @@ func (s *session) adopt(t *turn, from *session, target *history.Manifest) {
 	}
 }
 
-// make makes a session whose first checkpoint fill fills; nil: an empty one.
-func (m *Manager) make(k key, b sandbox.Backend, backendErr error, settings Settings, fill func(*draft) error) (*session, error) {
+// make makes a session, of a group of forks or of none, whose first checkpoint
+// fill fills; nil: an empty one.
+func (m *Manager) make(k key, b sandbox.Backend, backendErr error, settings Settings, group string, fill func(*draft) error) (*session, error) {
 	if b == nil {
 		return nil, backendErr
 	}
@@ -165,7 +211,7 @@ func (m *Manager) make(k key, b sandbox.Backend, backendErr error, settings Sett
 		return nil, err
 	}
 	now := time.Now()
-	s.record = record{Version: recordVersion, ID: k.id, Owner: k.owner, Settings: settings, Isolation: b.Name(), CreatedAt: now, LastUsedAt: now}
+	s.record = record{Version: recordVersion, ID: k.id, Owner: k.owner, Settings: settings, Isolation: b.Name(), CreatedAt: now, LastUsedAt: now, Group: group}
 	s.backend = b
 	err = m.opened(s, s.create(fill))
 	if err == nil {

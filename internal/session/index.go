@@ -88,7 +88,7 @@ func (m *Manager) rebuildIndex(ctx context.Context) error {
 			if err := context.Cause(ctx); err != nil {
 				return err
 			}
-			rec, err := readRecord(m.folder(key{o, id}), key{o, id})
+			rec, err := m.readRecord(key{o, id})
 			if err != nil {
 				continue // it is being made or removed, or is a newer paddock's
 			}
@@ -146,13 +146,13 @@ func (m *Manager) records(o Owner) (all []record, err error) {
 	}
 	for _, id := range ids {
 		dir := m.folder(key{o, id})
-		if r, ok := known[id]; ok {
+		if r, ok := known[id]; ok && r.Group == "" {
 			if _, err := os.Lstat(filepath.Join(dir, recordFile)); err == nil {
 				all = append(all, r)
 			}
 			continue
 		}
-		r, err := readRecord(dir, key{o, id})
+		r, err := m.readRecord(key{o, id})
 		switch {
 		case err == nil:
 			all = append(all, r)

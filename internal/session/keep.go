@@ -55,6 +55,9 @@ type kept struct {
 	// because keeping it failed.
 	unsure map[string]bool
 	failed error // why; nil: all is kept
+	// torn says that the files are neither what head says nor anything else that
+	// was, as a restore failed in the middle, and so did taking it back.
+	torn bool
 }
 
 // trees are the session's folders by their names in checkpoints.
@@ -78,6 +81,9 @@ type draft struct {
 // draft begins one that is as head is. The caller holds s.keeping, and ends it
 // with close.
 func (s *session) draft(ctx context.Context, cause string) (*draft, error) {
+	if err := s.mend(); err != nil {
+		return nil, err
+	}
 	batch, err := s.kept.blobs.Begin(ctx)
 	if err != nil {
 		return nil, err
@@ -178,14 +184,17 @@ func (d *draft) snapshot(ctx context.Context, runtime string, in sandbox.Instanc
 	if got.Bytes == 0 && !got.Whole && !had.Anew {
 		return nil
 	}
-	ref, err := w.Close()
-	if err != nil {
-		return fmt.Errorf("keeping an interpreter: %w", err)
-	}
-	d.bytes += ref.Stored
-	now := history.Interpreter{State: got.State, Layers: []blob.Ref{ref}, Mark: mark, Known: got.Known, Imports: got.Inspection.Imports, Memory: got.Inspection.Memory}
+	now := history.Interpreter{State: got.State, Mark: mark, Known: got.Known, Imports: got.Inspection.Imports, Memory: got.Inspection.Memory}
 	if !got.Whole {
-		now.Layers = append(slices.Clone(had.Layers), ref)
+		now.Layers = slices.Clone(had.Layers)
+	}
+	if got.Bytes > 0 || got.Whole {
+		ref, err := w.Close()
+		if err != nil {
+			return fmt.Errorf("keeping an interpreter: %w", err)
+		}
+		d.bytes += ref.Stored
+		now.Layers = append(now.Layers, ref)
 	}
 	for _, v := range got.Inspection.Variables {
 		now.Variables = append(now.Variables, history.Variable{Name: v.Name, Type: v.Type, Preview: v.Preview})
@@ -228,9 +237,9 @@ func (d *draft) commit(ctx context.Context) error {
 	if err := s.kept.line.Append(&d.next); err != nil {
 		return err
 	}
-	head := d.next
+	head, was := d.next, s.kept.head
 	s.kept.head, s.kept.lists = &head, d.lists
-	s.prune()
+	s.prune(was)
 	s.index()
 	return nil
 }

@@ -265,7 +265,7 @@ func (m *Manager) Create(ctx context.Context, owner Owner, id ID, settings Setti
 	if err != nil {
 		return Info{}, err
 	}
-	s, err := m.make(key{owner, id}, b, nil, settings, nil)
+	s, err := m.make(key{owner, id}, b, nil, settings, "", nil)
 	if err != nil {
 		return Info{}, err
 	}
@@ -362,7 +362,7 @@ func (m *Manager) find(owner Owner, id ID) (*session, error) {
 			return made, m.opened(made, made.load())
 		case s == nil:
 			// Before others are put to sleep for it.
-			if _, err := readRecord(m.folder(k), k); err != nil {
+			if _, err := m.readRecord(k); err != nil {
 				return nil, err
 			}
 			if err := m.room(owner); err != nil {

@@ -93,7 +93,7 @@ func (m *Manager) Checkpoints(owner Owner, id ID) ([]Checkpoint, error) {
 	defer s.keeping.Unlock()
 	var all []Checkpoint
 	for _, n := range s.kept.line.Numbers() {
-		c, err := s.kept.line.Get(n)
+		c, err := s.checkpoint(n)
 		switch {
 		case errors.Is(err, history.ErrDamaged):
 			m.log.Warn("a checkpoint cannot be read", "session", s.id, "checkpoint", n, "cause", err)
@@ -151,25 +151,45 @@ func (m *Manager) Undo(ctx context.Context, owner Owner, id ID) (Restored, error
 		if s.kept.head.Previous == 0 {
 			return nil, fault.New(fault.Conflict, "there is nothing to undo").WithHint("the session is at its first checkpoint")
 		}
-		target, err := s.kept.line.Get(s.kept.head.Previous)
+		target, err := s.checkpoint(s.kept.head.Previous)
 		if fault.KindOf(err) == fault.NotFound {
 			return nil, fault.New(fault.Conflict, "the checkpoint before this one is no longer kept").WithHint("restore one that is listed")
+		}
+		if errors.Is(err, history.ErrDamaged) {
+			return nil, damaged(err)
 		}
 		return target, err
 	})
 }
 
+// checkpoint reads one of the session's; one of another session is a
+// history.ErrDamaged. The caller holds s.keeping.
+func (s *session) checkpoint(number int64) (*history.Manifest, error) {
+	m, err := s.kept.line.Get(number)
+	if err == nil {
+		err = s.mine(m)
+	}
+	return m, err
+}
+
+func (s *session) mine(m *history.Manifest) error {
+	if m.Owner != string(s.owner) || m.Session != string(s.id) {
+		return fmt.Errorf("%w: it is another session's", history.ErrDamaged)
+	}
+	return nil
+}
+
 // find gives the checkpoint that is called so. The caller holds s.keeping.
 func (s *session) find(name string) (*history.Manifest, error) {
 	if n, err := strconv.ParseInt(name, 10, 64); err == nil {
-		target, err := s.kept.line.Get(n)
+		target, err := s.checkpoint(n)
 		if errors.Is(err, history.ErrDamaged) {
 			return nil, damaged(err)
 		}
 		return target, err
 	}
 	for _, n := range slices.Backward(s.kept.line.Numbers()) {
-		if target, err := s.kept.line.Get(n); err == nil && target.Label == name && target.Of == n {
+		if target, err := s.checkpoint(n); err == nil && target.Label == name && target.Of == n {
 			return target, nil
 		}
 	}
@@ -204,6 +224,9 @@ func (m *Manager) back(ctx context.Context, owner Owner, id ID, choose func(*ses
 		return Restored{}, damaged(err)
 	}
 	was := s.kept.head
+	if s.kept.torn { // whatever the files are, they become target's
+		s.kept.torn, s.kept.lists = false, map[string]*workspace.Listing{}
+	}
 	d, err := s.draft(ctx, causeRestore)
 	if err != nil {
 		return Restored{}, err
@@ -229,8 +252,8 @@ func (m *Manager) back(ctx context.Context, owner Owner, id ID, choose func(*ses
 
 // usable tells whether all that a checkpoint needs is there.
 func (s *session) usable(m *history.Manifest) error {
-	if m.Owner != string(s.owner) || m.Session != string(s.id) {
-		return fmt.Errorf("%w: it is another session's", history.ErrDamaged)
+	if err := s.mine(m); err != nil {
+		return err
 	}
 	return s.kept.blobs.Check(slices.Collect(m.Refs()))
 }
@@ -273,18 +296,35 @@ func (d *draft) apply(name string, ref blob.Ref, now *workspace.Listing) ([]work
 
 // undo makes the files again what they were before the draft.
 func (d *draft) undo() {
-	for name, tree := range d.s.trees() {
-		want := d.s.kept.lists[name]
-		if want == nil {
-			continue
-		}
-		list, _, err := tree.Apply(want, nil, d.s.kept.blobs.Open)
-		if err != nil {
-			d.s.manager.log.Error("files could not be brought back after a restore that failed", "session", d.s.id, "cause", causeOf(err))
-			continue
-		}
-		d.s.kept.lists[name] = list
+	d.s.kept.torn = true
+	if err := d.s.mend(); err != nil {
+		d.s.manager.log.Error("files could not be brought back after a restore that failed", "session", d.s.id, "cause", causeOf(err))
 	}
+}
+
+// mend brings files back to the head that a failure left torn. The caller holds
+// s.keeping.
+func (s *session) mend() error {
+	if !s.kept.torn {
+		return nil
+	}
+	for name, tree := range s.trees() {
+		list, _, err := tree.Apply(s.kept.lists[name], nil, s.kept.blobs.Open)
+		if err != nil {
+			return fault.New(fault.Unavailable, "the session's files are not whole since a restore failed, and cannot be brought back now").
+				WithHint("try again; restore another checkpoint if it stays so; the server's log says more").WithCause(err)
+		}
+		s.kept.lists[name] = list
+	}
+	s.kept.torn = false
+	return nil
+}
+
+// whole is mend for who does not hold s.keeping.
+func (s *session) whole() error {
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	return s.mend()
 }
 
 // listing reads a kept one; that of the zero Ref is empty.

@@ -61,6 +61,8 @@ func (s *Store) connect(patience time.Duration, first bool) (c *conn, err error)
 				err = errors.Join(err, s.setAsideLocked("damaged", err, nil))
 			case what == retire && first:
 				err = errors.Join(err, s.setAsideLocked("newer", err, nil))
+			case what == forget: // which is no verdict on what was to be written
+				return fmt.Errorf("opening the index: %v", err)
 			case !errors.Is(err, fs.ErrNotExist): // else it was deleted just now
 				return err
 			}

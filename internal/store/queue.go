@@ -153,13 +153,14 @@ func (s *Store) attempt(c **conn) time.Duration {
 		}
 		return 0
 	}
-	s.trouble(err)
-	switch remedyOf(err) {
-	case retire:
+	what := remedyOf(err)
+	if what == retire {
 		s.retire()
 		s.settleUp(upTo, nil, false)
 		return 0
-	case forget:
+	}
+	s.trouble(err)
+	if what == forget {
 		s.settleUp(upTo, nil, true)
 		return s.terms.otherRest
 	}

@@ -461,12 +461,14 @@ func block(t *testing.T, s *Store) (release func()) {
 	}
 }
 
+var hastyTerms = terms{migrations, 20 * time.Millisecond, 10 * time.Millisecond, time.Millisecond, time.Millisecond, time.Millisecond}
+
 // hasty is a fresh index that waits for nothing long.
 func hasty(t *testing.T) *Store {
 	t.Helper()
 	s := fresh(t)
 	s.Close()
-	s = open(s.path, logger(t), terms{migrations, 20 * time.Millisecond, 10 * time.Millisecond, time.Millisecond, time.Millisecond, time.Millisecond})
+	s = open(s.path, logger(t), hastyTerms)
 	t.Cleanup(func() { s.Close() })
 	return s
 }

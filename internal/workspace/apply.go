@@ -144,17 +144,17 @@ func (a *apply) check(s *place, present bool) error {
 	if !filepath.IsLocal(s.name) || strings.ContainsRune(s.name, filepath.Separator) {
 		return cannotHold(s.path(), errors.New("it is no name of a file here"))
 	}
-	if err := s.look(); err != nil || s.info == nil || present {
-		return err
+	for range attempts {
+		if err := s.look(); err != nil || s.info == nil || present {
+			return err
+		}
+		names, err := readNames(s.dir)
+		if err != nil {
+			return explain(err, cmp.Or(s.prefix, "."))
+		}
+		_, present = slices.BinarySearch(names, s.name) // somebody made it now
 	}
-	names, err := readNames(s.dir)
-	if err != nil {
-		return explain(err, cmp.Or(s.prefix, "."))
-	}
-	if _, made := slices.BinarySearch(names, s.name); !made {
-		return cannotHold(s.path(), errors.New("another file has this name"))
-	}
-	return nil
+	return cannotHold(s.path(), errors.New("another file has this name"))
 }
 
 // remove takes away what is there, whatever it is, with all that is in it.

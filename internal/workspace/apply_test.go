@@ -77,7 +77,10 @@ func (g *grove) mutate(r *rand.Rand, names []string) {
 	for r.IntN(2) == 0 {
 		p = filepath.Join(p, names[r.IntN(len(names))])
 	}
-	_ = os.MkdirAll(filepath.Dir(p), 0o755) // something may be in the way, as in what follows
+	if real, err := filepath.EvalSymlinks(filepath.Dir(p)); err == nil && !strings.HasPrefix(real, g.dir) {
+		return // a guest cannot change what its links lead to
+	}
+	_ = os.Mkdir(filepath.Dir(p), 0o755) // something may be in the way, as in what follows
 	other := g.path(names[r.IntN(len(names))])
 	switch r.IntN(10) {
 	case 0:
@@ -235,7 +238,7 @@ func TestNobodyIsLedOutside(t *testing.T) {
 	})
 	for range 200 {
 		_, _, err := g.Apply(want, nil, g.shelf.open)
-		if k := fault.KindOf(err); err != nil && k != fault.Conflict && k != fault.NotFound && k != fault.Denied && k != fault.Invalid && k != fault.Internal {
+		if f := (*fault.Error)(nil); err != nil && !errors.As(err, &f) {
 			t.Error(err)
 		}
 		l, _, err := g.Capture(nil, g.put)
@@ -296,8 +299,13 @@ func TestManyFilesAreBroughtBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for k := range many {
-		if err := os.WriteFile(g.path(fmt.Sprintf("%d/%d", k%10, k)), fmt.Append(nil, k%100), 0o644); err != nil {
+	for k := range many { // few files with many names: that is faster
+		name := g.path(fmt.Sprintf("%d/%d", k%10, k))
+		err := os.Link(g.path(fmt.Sprintf("%d/%d", k%10, k%10)), name)
+		if k < 10 || err != nil {
+			err = os.WriteFile(name, fmt.Append(nil, k%10), 0o644)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -306,6 +314,9 @@ func TestManyFilesAreBroughtBack(t *testing.T) {
 		t.Errorf("there are %d files and %d changes", l.Files(), len(changes))
 	}
 	if err := os.RemoveAll(g.path("3")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(g.path("5/5")); err != nil {
 		t.Fatal(err)
 	}
 	g.plant("5/5", "another")

@@ -6,6 +6,8 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"runtime"
+	"sync"
 	"time"
 
 	"paddock/internal/sandbox/wasm/linear"
@@ -66,26 +68,17 @@ func (h *history) take(memory *linear.Memory, img *linear.Image, files wasi.Stat
 	if h.newest != nil {
 		before = *h.newest
 	}
+	kept := h.copies(before.pages, changed, memory, base)
 	now := &moment{id: before.id, length: uint64(len(memory.Bytes())), files: files, cpu: cpu}
 	now.pages = make(table, 0, len(before.pages)+len(changed)/4)
-	rest, fresh, anew := before.pages, []pageID(nil), false
-	for _, n := range changed {
+	rest, anew := before.pages, false
+	for i, n := range changed {
 		for len(rest) > 0 && rest[0].n < n {
 			now.pages, rest = append(now.pages, rest[0]), rest[1:]
 		}
-		old := base.page(n)
 		had := len(rest) > 0 && rest[0].n == n
-		if had {
-			old = h.pages.at(rest[0].id)
-		}
-		if page := memory.Page(n); !same(old, page) {
-			if len(fresh) == 0 {
-				fresh = h.pages.take(batch)
-			}
-			id := fresh[0]
-			fresh = fresh[1:]
-			copy(h.pages.at(id), page)
-			now.pages, anew = append(now.pages, entry{n, id}), true
+		if kept[i] != 0 {
+			now.pages, anew = append(now.pages, entry{n, kept[i]}), true
 		} else if had {
 			now.pages = append(now.pages, rest[0])
 		}
@@ -97,14 +90,73 @@ func (h *history) take(memory *linear.Memory, img *linear.Image, files wasi.Stat
 	if anew || now.id == "" {
 		now.id = momentID()
 	}
-	h.settle(now, before.pages, fresh)
+	h.settle(now, before.pages)
 	memory.Mark()
 	return nil
 }
 
+// copies compares the pages of memory that may have changed with what they were,
+// and keeps those that have; 0 stands for the others.
+func (h *history) copies(before table, changed []uint32, memory *linear.Memory, base base) []pageID {
+	kept := before.find(changed)
+	spread(len(changed), func(from, to int) {
+		var fresh []pageID
+		for i, n := range changed[from:to] {
+			old := base.page(n)
+			if id := kept[from+i]; id != 0 {
+				old = h.pages.at(id)
+			}
+			page := memory.Page(n)
+			if kept[from+i] = 0; same(old, page) {
+				continue
+			}
+			if len(fresh) == 0 {
+				fresh = h.pages.take(min(batch, to-from-i))
+			}
+			copy(h.pages.at(fresh[0]), page)
+			kept[from+i], fresh = fresh[0], fresh[1:]
+		}
+		h.pages.giveBack(fresh)
+	})
+	return kept
+}
+
+// find gives for each of some ascending numbers the page of the table; 0: it has
+// none.
+func (t table) find(numbers []uint32) []pageID {
+	found := make([]pageID, len(numbers))
+	for i, n := range numbers {
+		for len(t) > 0 && t[0].n < n {
+			t = t[1:]
+		}
+		if len(t) > 0 && t[0].n == n {
+			found[i] = t[0].id
+		}
+	}
+	return found
+}
+
+const (
+	// spreadFrom is from how many pages on they are looked at by several at once:
+	// one takes a quarter of a millisecond for so many.
+	spreadFrom = 1024
+	mostSpread = 4
+)
+
+// spread does something with n pages, and waits until it is done.
+func spread(n int, do func(from, to int)) {
+	parts := min(1+n/spreadFrom, mostSpread, runtime.GOMAXPROCS(0))
+	var all sync.WaitGroup
+	for i := 1; i < parts; i++ {
+		all.Go(func() { do(n*i/parts, n*(i+1)/parts) })
+	}
+	do(0, n/parts)
+	all.Wait()
+}
+
 // settle makes now the newest moment. Its pages that are not in before have
-// their reference already; fresh are those that were not needed.
-func (h *history) settle(now *moment, before table, fresh []pageID) {
+// their reference already.
+func (h *history) settle(now *moment, before table) {
 	h.pages.mu.Lock()
 	defer h.pages.mu.Unlock()
 	for _, e := range now.pages {
@@ -114,9 +166,6 @@ func (h *history) settle(now *moment, before table, fresh []pageID) {
 		if len(before) > 0 && before[0] == e {
 			h.pages.keepLocked(e.id)
 		}
-	}
-	for _, id := range fresh {
-		h.pages.dropLocked(id)
 	}
 	h.moveLocked(now)
 }
@@ -284,11 +333,33 @@ func (h *history) restore(memory *linear.Memory) error {
 	if memory.Reallocate(h.newest.length) == nil {
 		return errSize
 	}
-	for _, e := range h.newest.pages {
-		copy(memory.Page(e.n), h.pages.at(e.id))
-	}
+	pages := h.newest.pages
+	spread(len(pages), func(from, to int) {
+		for run := pages[from:to]; len(run) > 0; {
+			n := run.together()
+			if n >= worthExpecting {
+				memory.Expect(run[0].n, uint32(n))
+			}
+			for _, e := range run[:n] {
+				copy(memory.Page(e.n), h.pages.at(e.id))
+			}
+			run = run[n:]
+		}
+	})
 	memory.Mark()
 	return nil
+}
+
+// worthExpecting is from how many pages in a row on a memory is told of them.
+const worthExpecting = 16
+
+// together is how many of the first pages follow one another, at most batch.
+func (t table) together() int {
+	n := 1
+	for n < len(t) && n < batch && t[n].n == t[0].n+uint32(n) {
+		n++
+	}
+	return n
 }
 
 // back puts a moment into memory, whose content is what it was at the newest
@@ -306,26 +377,21 @@ func (h *history) back(to *moment, memory *linear.Memory, img *linear.Image) boo
 	if err != nil {
 		return false
 	}
-	pages := to.pages
-	put := func(n uint32) {
-		for len(pages) > 0 && pages[0].n < n {
-			pages = pages[1:]
+	numbers := merged(h.changed, differ(h.newest.pages, to.pages))
+	found := to.pages.find(numbers)
+	spread(len(numbers), func(from, to int) {
+		for i, n := range numbers[from:to] {
+			want := base.page(n)
+			if id := found[from+i]; id != 0 {
+				want = h.pages.at(id)
+			} else if want == nil {
+				want = zeros[:]
+			}
+			if page := memory.Page(n); !bytes.Equal(page, want) {
+				copy(page, want)
+			}
 		}
-		page, want := memory.Page(n), base.page(n)
-		if len(pages) > 0 && pages[0].n == n {
-			want = h.pages.at(pages[0].id)
-		}
-		if want == nil {
-			want = zeros[:]
-		}
-		if !bytes.Equal(page, want) {
-			copy(page, want)
-		}
-	}
-	differing := differ(h.newest.pages, to.pages)
-	for _, n := range merged(h.changed, differing) {
-		put(n)
-	}
+	})
 	memory.Mark()
 	return true
 }

@@ -44,7 +44,8 @@ func TestAStateMovesBetweenTheEngines(t *testing.T) {
 						in = openedIn(t, p, t.TempDir(), &taken{})
 					} else {
 						in.program = p
-						if err := in.renew(); err != nil {
+						in.drop() // and not renew, which gives it new seeds
+						if err := in.revive(nil); err != nil {
 							t.Fatal(err)
 						}
 					}

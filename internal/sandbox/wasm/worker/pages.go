@@ -99,6 +99,20 @@ func (p *pages) growLocked() {
 	p.open = append(p.open, where)
 }
 
+// giveBack gives up a reference to each page; 0 is none.
+func (p *pages) giveBack(ids []pageID) {
+	if len(ids) == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, id := range ids {
+		if id != 0 {
+			p.dropLocked(id)
+		}
+	}
+}
+
 // keepLocked takes a further reference to a page.
 func (p *pages) keepLocked(id pageID) {
 	(*p.slabs.Load())[id/linear.SlabPages].count[id%linear.SlabPages]++

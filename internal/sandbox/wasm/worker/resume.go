@@ -291,26 +291,13 @@ func (r *restoring) compare() error {
 			needless, r.ids[n] = append(needless, id), 0
 		}
 	}
-	r.giveBack(needless)
+	r.pages.giveBack(needless)
 	return nil
 }
 
 // release gives back the pages that are not in a moment.
 func (r *restoring) release() {
-	r.giveBack(r.spare)
-	r.giveBack(r.ids)
+	r.pages.giveBack(r.spare)
+	r.pages.giveBack(r.ids)
 	r.spare, r.ids = nil, nil
-}
-
-func (r *restoring) giveBack(ids []pageID) {
-	if len(ids) == 0 {
-		return
-	}
-	r.pages.mu.Lock()
-	defer r.pages.mu.Unlock()
-	for _, id := range ids {
-		if id != 0 {
-			r.pages.dropLocked(id)
-		}
-	}
 }

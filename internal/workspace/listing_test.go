@@ -1,0 +1,143 @@
+package workspace
+
+import (
+	"bytes"
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	"paddock/internal/blob"
+	"paddock/internal/fault"
+)
+
+// sample is a listing with one of everything.
+func sample() *Listing {
+	ref := blob.Ref{Digest: blob.Digest{1, 2, 3}, Size: 5, Stored: 13}
+	s := stamp{size: 5, modified: 1_700_000_000_123_456_789, meta: 1_700_000_000_200_000_000, inode: 1 << 40}
+	return &Listing{boot: "this boot", entries: []entry{
+		{name: "a\xff\n", end: 1, mode: 0o644, stamp: s, ref: ref},
+		{name: "d", end: 5, kind: isFolder, mode: 0o755, stamp: stamp{modified: -5}},
+		{name: "e", end: 4, kind: isFolder, stamp: stamp{modified: 7}},
+		{name: "closed", end: 4, mode: 0, stamp: s, unknown: true},
+		{name: "f", end: 5, mode: 0o7, stamp: stamp{}, ref: blob.Ref{}, racy: true},
+		{name: "d-2", end: 6, kind: isFolder, unknown: true},
+		{name: "l", end: 7, kind: isLink, stamp: s, target: "../../outside"},
+	}}
+}
+
+func TestAListingIsEncodedTheSameWayEachTime(t *testing.T) {
+	l := sample()
+	data, err := l.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := &Listing{}
+	if err := back.UnmarshalBinary(data); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := back.MarshalBinary(); err != nil || !bytes.Equal(again, data) || !back.Same(l) {
+		t.Errorf("it came back as %+v, %v", back, err)
+	}
+	var refs []blob.Ref
+	for r := range back.Refs() {
+		refs = append(refs, r)
+	}
+	if len(refs) != 2 || refs[0] != l.entries[0].ref {
+		t.Errorf("it refers to %v", refs)
+	}
+	// A listing that is on a disk has to be readable for ever.
+	const want = "x"
+	if got := hex.EncodeToString(data); got != want {
+		t.Errorf("it is %s, want %s", got, want)
+	}
+	for _, empty := range []*Listing{nil, {}} {
+		data, err := empty.MarshalBinary()
+		if err != nil || back.UnmarshalBinary(data) != nil || len(back.entries) != 0 || back.Files() != 0 {
+			t.Errorf("an empty listing: %x, %v", data, err)
+		}
+	}
+}
+
+func TestOnlyWhatIsAListingIsTaken(t *testing.T) {
+	change := func(do func(*Listing)) []byte {
+		l := sample()
+		do(l)
+		data, err := l.MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	whole := change(func(*Listing) {})
+	for name, data := range map[string][]byte{
+		"nothing":             nil,
+		"something else":      []byte("PK\x03\x04"),
+		"a newer one":         append([]byte("pdtree2"), whole[7:]...),
+		"bytes after it":      append(bytes.Clone(whole), 0),
+		"the folder above":    change(func(l *Listing) { l.entries[0].name = ".." }),
+		"the folder itself":   change(func(l *Listing) { l.entries[0].name = "." }),
+		"a path":              change(func(l *Listing) { l.entries[0].name = "a/b" }),
+		"an absolute path":    change(func(l *Listing) { l.entries[0].name = "/etc" }),
+		"a NUL":               change(func(l *Listing) { l.entries[0].name = "a\x00" }),
+		"no name":             change(func(l *Listing) { l.entries[0].name = "" }),
+		"a name of ours":      change(func(l *Listing) { l.entries[0].name = ".paddock-write-X" }),
+		"a long name":         change(func(l *Listing) { l.entries[0].name = strings.Repeat("a", 256) }),
+		"a name twice":        change(func(l *Listing) { l.entries[0].name = "d" }),
+		"names out of order":  change(func(l *Listing) { l.entries[0].name = "z" }),
+		"another kind":        change(func(l *Listing) { l.entries[6].kind = 3 }),
+		"setuid":              change(func(l *Listing) { l.entries[0].mode = 0o4755 }),
+		"a negative size":     change(func(l *Listing) { l.entries[0].ref.Size = -1 }),
+		"a link to nowhere":   change(func(l *Listing) { l.entries[6].target = "" }),
+		"a link with a NUL":   change(func(l *Listing) { l.entries[6].target = "a\x00b" }),
+		"a long link":         change(func(l *Listing) { l.entries[6].target = strings.Repeat("a", maxPath+1) }),
+		"folders without end": append([]byte(listingMagic+"\x00"), bytes.Repeat([]byte("\x01\x01d\x01\x00\x00"), maxDepth+2)...),
+		"more names than fit": []byte(listingMagic + "\x00\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x01a"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &Listing{}
+			wantFault(t, l.UnmarshalBinary(data), fault.Invalid)
+			if len(l.entries) != 0 {
+				t.Errorf("it was taken as %+v", l)
+			}
+		})
+	}
+	for k := range whole {
+		if err := new(Listing).UnmarshalBinary(whole[:k]); err == nil {
+			t.Errorf("it was taken without its last %d bytes", len(whole)-k)
+		}
+	}
+}
+
+func FuzzListing(f *testing.F) {
+	data, err := sample().MarshalBinary()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add([]byte(listingMagic + "\x00\x00"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		l := &Listing{}
+		if l.UnmarshalBinary(data) != nil {
+			return
+		}
+		last := ""
+		l.top().visit("", func(p string, e *entry) bool {
+			if e.end < 1 || e.end > len(l.entries) || strings.Count(p, "/") > maxDepth || !goodName(e.name) || "/"+p == last {
+				t.Errorf("%q: %+v", p, e)
+			}
+			last = "/" + p
+			return true
+		})
+		first, err := l.MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		back := &Listing{}
+		if err := back.UnmarshalBinary(first); err != nil || !back.Same(l) || len(back.Changes(l)) != 0 {
+			t.Errorf("%x came back as %+v, %v", data, back, err)
+		}
+		if second, err := back.MarshalBinary(); err != nil || !bytes.Equal(first, second) {
+			t.Errorf("%x became %x, then %x", data, first, second)
+		}
+	})
+}
