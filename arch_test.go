@@ -37,6 +37,7 @@ var mayImport = map[string][]string{
 	"internal/sandbox/wire":              {"internal/fault", "internal/sandbox"},
 	"internal/session":                   {"internal/blob", "internal/fault", "internal/history", "internal/sandbox", "internal/store", "internal/workspace"},
 	"internal/setup":                     {"internal/fault"},
+	"internal/store":                     {"internal/fault"},
 	"internal/telemetry":                 {"internal/auth", "internal/fault"},
 	"package":                            {},
 	"package/bundle":                     {},
@@ -60,7 +61,7 @@ var outside = map[string][]string{
 	"github.com/evanw/esbuild":                      {"internal/sandbox/wasm/worker"},
 	"github.com/go-jose/go-jose/v4":                 {"internal/auth"},
 	"github.com/go-logr/logr":                       {"internal/telemetry"},
-	"github.com/gofrs/flock":                        {"internal/auth", "internal/mcpserver", "internal/session"},
+	"github.com/gofrs/flock":                        {"internal/auth", "internal/mcpserver", "internal/session", "internal/store"},
 	"github.com/google/jsonschema-go":               {"internal/mcpserver", "package/bundle"},
 	"github.com/segmentio/encoding":                 {"internal/mcpserver"},
 	"github.com/klauspost/compress":                 {"guest", "guest/build/pack", "internal/history", "internal/session", "internal/sandbox/wasm/nativeworker"},
@@ -80,6 +81,7 @@ var outside = map[string][]string{
 	"kernel.org/pub/linux/libs/security/libcap/psx": {"internal/sandbox/wasm/confine"},
 	"golang.org/x/sys":                              {"internal/mcpserver", "internal/sandbox/wasm", "internal/sandbox/wasm/confine", "internal/sandbox/wasm/linear", "internal/sandbox/wasm/wasi", "internal/sandbox/wasm/worker", "internal/workspace", "internal/session", "internal/limit"},
 	"golang.org/x/time":                             {"internal/limit"},
+	"modernc.org/sqlite":                            {"internal/store"},
 }
 
 func TestImportsFollowTheTable(t *testing.T) {

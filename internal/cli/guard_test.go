@@ -149,7 +149,7 @@ func TestWhatHappensToFilesAndAtTheDoorIsRecorded(t *testing.T) {
 func TestFilesBeyondAnIssuersTokenNameTheScope(t *testing.T) {
 	var server *web.Server
 	beyond := beyondScope(func(w http.ResponseWriter, r *http.Request, err error) { server.Refuse(w, r, err) })
-	backend, _ := newFake(places{}, nil, nil)
+	backend, _ := newFake(places{}, nil, nil, nil)
 	defer backend.Close()
 	m, err := session.New(session.Config{Dir: t.TempDir(), Backends: []sandbox.Backend{backend}})
 	if err != nil {

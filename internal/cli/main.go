@@ -25,6 +25,7 @@ import (
 	"paddock/internal/cli/config"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
+	"paddock/internal/session"
 )
 
 // The exit codes of every command but run, which has its own.
@@ -45,7 +46,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 type program struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	newBackend     func(places, *config.Config, *slog.Logger) (sandbox.Backend, error)
+	newBackend     func(places, *config.Config, *session.Life, *slog.Logger) (sandbox.Backend, error)
 
 	transport string // how the process is asked; empty: by its command line
 

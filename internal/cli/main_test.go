@@ -22,6 +22,7 @@ import (
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/sandbox/wasm/worker"
+	"paddock/internal/session"
 )
 
 // fakeEnv makes the paddock of the tests run programs in the fake, whose tiny
@@ -43,7 +44,7 @@ func TestMain(m *testing.M) {
 	}})
 }
 
-func newFake(places, *config.Config, *slog.Logger) (sandbox.Backend, error) {
+func newFake(places, *config.Config, *session.Life, *slog.Logger) (sandbox.Backend, error) {
 	return sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "wasm"}), nil
 }
 
@@ -54,7 +55,7 @@ type result struct {
 }
 
 // command runs a command line in this process, with folders of its own.
-func command(t *testing.T, newBackend func(places, *config.Config, *slog.Logger) (sandbox.Backend, error), args ...string) result {
+func command(t *testing.T, newBackend func(places, *config.Config, *session.Life, *slog.Logger) (sandbox.Backend, error), args ...string) result {
 	t.Helper()
 	dir := t.TempDir()
 	t.Setenv("PADDOCK_STATE_DIR", filepath.Join(dir, "state"))
@@ -68,7 +69,7 @@ func command(t *testing.T, newBackend func(places, *config.Config, *slog.Logger)
 }
 
 func TestAPanicPrintsAShortMessage(t *testing.T) {
-	panics := func(places, *config.Config, *slog.Logger) (sandbox.Backend, error) { panic("a mistake") }
+	panics := func(places, *config.Config, *session.Life, *slog.Logger) (sandbox.Backend, error) { panic("a mistake") }
 	for _, test := range []struct {
 		name  string
 		args  []string

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -18,8 +19,8 @@ import (
 )
 
 // newWasm makes the backend that programs run in.
-func newWasm(at places, conf *config.Config, log *slog.Logger) (sandbox.Backend, error) {
-	c := wasm.Config{CacheDir: at.cache, OwnersDir: filepath.Join(at.state, "owners"), Log: log}
+func newWasm(at places, conf *config.Config, life *session.Life, log *slog.Logger) (sandbox.Backend, error) {
+	c := wasm.Config{CacheDir: at.cache, OwnersDir: filepath.Join(at.state, "owners"), Inherit: life.File(), Log: log}
 	if conf.Policy.Fuel > 0 { // every session will be metered
 		c.Engine = wasm.Wazero
 	}
@@ -32,6 +33,7 @@ type preparer interface{ Prepare(context.Context) error }
 // parts are a backend, the sessions that run in it, and what observes them.
 type parts struct {
 	backend   sandbox.Backend
+	life      *session.Life
 	sessions  *session.Manager
 	audit     *audit.Log
 	telemetry *telemetry.Telemetry
@@ -51,9 +53,14 @@ func (p *program) open(change func(*session.Config)) (*parts, error) {
 		return nil, fmt.Errorf("opening telemetry: %w", err)
 	}
 	log := p.openAudit(t)
-	b, err := p.newBackend(p.places, p.config, p.log)
+	life, err := session.NewLife(p.places.state)
 	if err != nil {
 		_ = t.Close() // there was nothing to send
+		return nil, err
+	}
+	b, err := p.newBackend(p.places, p.config, life, p.log)
+	if err != nil {
+		_ = errors.Join(t.Close(), life.Close()) // there was nothing to send
 		return nil, fmt.Errorf("making the backend: %w", err)
 	}
 	c := p.config
@@ -63,7 +70,7 @@ func (p *program) open(change func(*session.Config)) (*parts, error) {
 		MaxPerOwner: int(c.Sessions.MaxPerClient), MaxStored: int(c.Sessions.MaxStored), Checkpoints: int(c.Sessions.MaxCheckpoints),
 		SleepAfter: time.Duration(c.Sessions.SleepAfter) * time.Second, KeepLater: c.Sessions.Checkpoint == config.AfterAnswer, MemoryBytes: c.Memory(), DiskBytes: c.Sessions.DiskBytes,
 		Limits: sandbox.RunLimits{Fuel: uint64(c.Policy.Fuel), StdoutBytes: c.Policy.StdoutBytes, StderrBytes: c.Policy.StderrBytes},
-		Env:    maps.Clone(c.Policy.Env), Log: p.log, Record: observer(log, t), Tracer: t.Tracer(),
+		Env:    maps.Clone(c.Policy.Env), Log: p.log, Record: observer(log, t), Tracer: t.Tracer(), Life: life,
 	}
 	if sc.SleepAfter == 0 {
 		sc.SleepAfter = -1 // until its place is needed
@@ -76,18 +83,18 @@ func (p *program) open(change func(*session.Config)) (*parts, error) {
 	m, err := session.New(sc)
 	if err != nil {
 		b.Close()
-		_ = t.Close()
+		_ = errors.Join(t.Close(), life.Close())
 		return nil, fmt.Errorf("opening the sessions: %w", err)
 	}
 	if err := t.Observe(func() telemetry.Live { return live(m.Stats(), gate.Load()) }); err != nil {
 		p.log.Warn("what lives is not measured", "cause", err)
 	}
-	return &parts{backend: b, sessions: m, audit: log, telemetry: t, gate: gate, log: p.log}, nil
+	return &parts{backend: b, life: life, sessions: m, audit: log, telemetry: t, gate: gate, log: p.log}, nil
 }
 
 // close ends what runs and waits for it.
 func (o *parts) close(log *slog.Logger) {
-	for _, part := range []interface{ Close() error }{o.sessions, o.backend, o.audit, o.telemetry} {
+	for _, part := range []interface{ Close() error }{o.sessions, o.backend, o.life, o.audit, o.telemetry} {
 		if err := part.Close(); err != nil {
 			log.Warn("a part was not closed cleanly", "cause", err)
 		}

@@ -23,7 +23,7 @@ const promptly = "atexit_sleep_ms=0"
 // guests are the names of the interpreters that run here.
 func guests(t *testing.T) (names []string, reason string) {
 	t.Helper()
-	b, err := newWasm(places{state: t.TempDir(), cache: sandboxtest.PreparedCache(t)}, new(config.Config), slog.New(slog.DiscardHandler))
+	b, err := newWasm(places{state: t.TempDir(), cache: sandboxtest.PreparedCache(t)}, new(config.Config), nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

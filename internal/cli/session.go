@@ -203,8 +203,12 @@ func (p *program) inspectSession(c *cobra.Command, principal string, id session.
 			if err != nil {
 				return err
 			}
-			d, err = m.Details(ctx, o, id)
+			if d, err = m.Details(ctx, o, id); err != nil {
+				return err
+			}
 			d.State = found.State // looking wakes it
+			past, err := m.Checkpoints(o, id)
+			d.Checkpoints = len(past)
 			return err
 		})
 		if err != nil {

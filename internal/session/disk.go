@@ -51,6 +51,8 @@ type record struct {
 	Executions int64            `json:"execution_count"`
 	Runtimes   map[string]int64 `json:"runtimes,omitempty"` // how often each was used
 	Process    int              `json:"process,omitempty"`  // who has it open; only true while the lock is held
+	Boot       string           `json:"boot,omitempty"`     // when it was let go of: files that nobody synced are there as long as that lasts
+	Life       string           `json:"life,omitempty"`     // its Life, likewise
 	// Group names the forks that are there together or not at all: they are when
 	// its marker is.
 	Group     string `json:"group,omitempty"`
@@ -138,10 +140,14 @@ func (m *Manager) keptRecord(k key) (r record, err error) {
 // and its process gone knows that a program may have been running.
 func (s *session) sign(mine bool) error {
 	s.mu.Lock()
-	if s.record.Process = 0; mine {
-		s.record.Process = os.Getpid()
-	} else if s.manager.committed(s.record) {
-		s.record.Group = "" // from now on it stands for itself
+	if s.record.Process, s.record.Life = 0, ""; mine {
+		s.record.Process, s.record.Life = os.Getpid(), s.manager.config.Life.name()
+		s.record.Boot = ""
+	} else {
+		s.record.Boot = workspace.Boot()
+		if s.manager.committed(s.record) {
+			s.record.Group = "" // from now on it stands for itself
+		}
 	}
 	data, err := json.MarshalIndent(s.record, "", "  ")
 	s.mu.Unlock()
@@ -288,6 +294,10 @@ func (s *session) load() error {
 	// Without its backend the session can still be read and destroyed.
 	s.backend, s.backendErr = s.manager.backend(r.Isolation)
 	s.record = r
+	if err := s.manager.waitForEnd(r); err != nil {
+		s.unlock()
+		return err
+	}
 	err = s.openTrees()
 	if err == nil {
 		if err := s.tree.Sweep(); err != nil {
@@ -296,7 +306,7 @@ func (s *session) load() error {
 		err = s.openKept()
 	}
 	if err == nil {
-		err = s.recover(r.Process == 0)
+		err = s.recover(r.Process == 0 && r.Boot == workspace.Boot())
 	}
 	if err == nil {
 		err = s.sign(true)

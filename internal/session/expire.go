@@ -149,7 +149,7 @@ func (m *Manager) remove(ctx context.Context, k key, cause error, allow func(rec
 // is left of it.
 func (s *session) erase() error {
 	m := s.manager
-	err := os.Remove(filepath.Join(s.dir, recordFile))
+	err := m.config.files().Remove(filepath.Join(s.dir, recordFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}

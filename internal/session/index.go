@@ -175,14 +175,13 @@ type measured struct {
 	at    time.Time
 	files map[ID]int64 // of each session
 	sum   int64
-	blobs int64
 }
 
 // usageTime is how long what was measured counts as good.
 const usageTime = 2 * time.Second
 
 // usage tells what an owner takes. Sessions that are open here count as they are
-// now; the others as they were when somebody looked last.
+// now, and so do blobs; the others as they were when somebody looked last.
 func (m *Manager) usage(o Owner) (usage, error) {
 	m.storing.Lock()
 	known, ok := m.used[o]
@@ -200,9 +199,17 @@ func (m *Manager) usage(o Owner) (usage, error) {
 	for _, s := range m.open(o) {
 		open[s.id] = s.tree.Used() + s.tmp.Used()
 	}
+	blobs, err := m.blobs(o)
+	if err != nil {
+		return usage{}, err
+	}
+	kept, err := blobs.Bytes()
+	if err != nil {
+		return usage{}, fmt.Errorf("measuring what is kept: %w", err)
+	}
 	m.storing.Lock()
 	defer m.storing.Unlock()
-	u := usage{sessions: len(known.files), files: known.sum, blobs: known.blobs}
+	u := usage{sessions: len(known.files), files: known.sum, blobs: kept}
 	for id, now := range open {
 		u.files += now - known.files[id]
 	}
@@ -219,13 +226,6 @@ func (m *Manager) measure(o Owner) (*measured, error) {
 	for _, r := range all {
 		u.files[r.ID] = r.TreeBytes
 		u.sum += r.TreeBytes
-	}
-	blobs, err := m.blobs(o)
-	if err != nil {
-		return nil, err
-	}
-	if u.blobs, err = blobs.Bytes(); err != nil {
-		return nil, fmt.Errorf("measuring what is kept: %w", err)
 	}
 	return u, nil
 }

@@ -72,6 +72,9 @@ type Config struct {
 	// is made right after, before anything else happens in the session. What is
 	// killed in between is lost, although it was answered.
 	KeepLater bool
+	// Life is this process's, which the backends' processes inherit; the Manager
+	// does not close it. Nil: no process is started that could outlive this one.
+	Life *Life
 	// Files are the file operations of blobs and checkpoints; nil: the system's.
 	// Tests put faults in.
 	Files blob.Files

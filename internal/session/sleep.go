@@ -137,6 +137,8 @@ func (m *Manager) rest(now time.Time) time.Duration {
 		s.mu.Lock()
 		if s.restfulLocked() {
 			next = min(next, due().Sub(now))
+		} else if !s.record.Settings.Passing {
+			next = min(next, m.config.SleepAfter) // it is in use, and may rest by then
 		}
 		s.mu.Unlock()
 	}

@@ -13,3 +13,7 @@ var thisBoot = sync.OnceValue(func() string {
 	}
 	return rand.Text()
 })
+
+// Boot names this run of the operating system: what was written and not synced
+// is there as long as it lasts. Where that is not known, it names this process.
+func Boot() string { return thisBoot() }

@@ -19,7 +19,7 @@ import (
 // asleep waits until every session is, and gives how many there are.
 func (p *place) asleep() int {
 	p.t.Helper()
-	for late := time.Now().Add(mostWait); ; time.Sleep(100 * time.Millisecond) {
+	for late := time.Now().Add(mostWait / 3); ; time.Sleep(100 * time.Millisecond) {
 		all, err := p.list()
 		if err != nil {
 			p.t.Fatal(err)

@@ -38,6 +38,9 @@ type Config struct {
 	// Engine is Native or Wazero; empty: Native where this binary and this
 	// machine have it, else Wazero. Metered instances run on Wazero always.
 	Engine string
+	// Inherit is a file that every worker has open for as long as it lives, so that
+	// a lock on it shows that one does; nil: none.
+	Inherit *os.File
 	// Log takes what the workers complain about; nil: nothing is logged.
 	Log *slog.Logger
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"os/exec"
 	"sync"
 	"time"
@@ -33,6 +34,9 @@ func startProcess(ctx context.Context, e *engine, config Config, dir string) (*p
 	cmd, err := e.command()
 	if err != nil {
 		return nil, err
+	}
+	if config.Inherit != nil {
+		cmd.ExtraFiles = []*os.File{config.Inherit}
 	}
 	stream, started, err := connect(cmd)
 	if err != nil {

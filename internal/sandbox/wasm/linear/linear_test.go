@@ -266,3 +266,31 @@ func TestAGuardedMemoryGrowsWithinItsReservation(t *testing.T) {
 		})
 	}
 }
+
+func TestADigestNamesAMemoryAndItsNotes(t *testing.T) {
+	digest := func(memory []byte, notes Notes) string {
+		path := filepath.Join(t.TempDir(), "image")
+		if err := Write(path, memory, notes); err != nil {
+			t.Fatal(err)
+		}
+		return openImage(t, path).Digest
+	}
+	memory, notes := make([]byte, wasmPage), Notes{StackPointer: 7, State: []uint64{1, 2}}
+	one := digest(memory, notes)
+	if len(one) != 64 || digest(bytes.Clone(memory), notes) != one {
+		t.Errorf("it is %q, and another one for the same", one)
+	}
+	other := bytes.Clone(memory)
+	other[wasmPage-1] = 1
+	for name, got := range map[string]string{
+		"a byte":            digest(other, notes),
+		"the length":        digest(make([]byte, 2*wasmPage), notes),
+		"the stack pointer": digest(memory, Notes{StackPointer: 8, State: notes.State}),
+		"the state":         digest(memory, Notes{StackPointer: 7, State: []uint64{2, 1}}),
+		"less state":        digest(memory, Notes{StackPointer: 7, State: []uint64{1}}),
+	} {
+		if got == one {
+			t.Errorf("with %s changed it is the same", name)
+		}
+	}
+}

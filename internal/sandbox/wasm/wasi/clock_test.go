@@ -76,6 +76,15 @@ func TestClocks(t *testing.T) {
 		if g.u64at(out) != 7 {
 			t.Errorf("the processor time is %d", g.u64at(out))
 		}
+		still := time.Unix(5, 6)
+		g = newGuest(t, Config{Now: func() time.Time { return still }, Monotonic: 9})
+		time.Sleep(time.Hour)
+		for clock, want := range []int64{still.UnixNano(), 9, 0, 0} {
+			g.ok(g.call("clock_time_get", clock, 0, out))
+			if got := g.u64at(out); got != uint64(want) {
+				t.Errorf("of a time that stands still clock %d shows %d, not %d", clock, got, want)
+			}
+		}
 	})
 }
 

@@ -2,8 +2,8 @@ package worker
 
 import (
 	"io"
-	"strings"
 	"testing"
+	"time"
 )
 
 // alone makes an interpreter that has no server and no folders.
@@ -18,11 +18,20 @@ func alone(t *testing.T, p *program) *instance {
 	return in
 }
 
+// exec executes code until it ends or waits.
+func (in *instance) exec(code string) (outcome, error) {
+	return in.briefly(map[string]any{"op": "exec", "code": code, "name": "<cell>", "args": nil}, inspectTime)
+}
+
 // gives executes code, until nothing of it waits, and gives its last value.
 func (in *instance) gives(t *testing.T, code string) string {
 	t.Helper()
-	o, err := in.briefly(map[string]any{"op": "exec", "code": code, "name": "<cell>", "args": nil}, inspectTime)
-	for err == nil && o.Status == "waiting" {
+	o, err := in.exec(code)
+	for n := 0; err == nil && o.Status == "waiting"; n++ {
+		if n == 1000 {
+			t.Fatalf("it still waits: %s", code)
+		}
+		time.Sleep(time.Duration(*o.Timeout * float64(time.Second)))
 		o, err = in.briefly(map[string]any{"op": "resume"}, inspectTime)
 	}
 	if err != nil || o.Error != nil {
@@ -31,10 +40,10 @@ func (in *instance) gives(t *testing.T, code string) string {
 	return o.Result
 }
 
-// awake sends the request awaken, with one seed for all.
+// awake sends the request awaken.
 func (in *instance) awake(t *testing.T) {
 	t.Helper()
-	o, err := in.briefly(map[string]any{"op": "awaken", "seed": strings.Repeat("5a", 32)}, inspectTime)
+	o, err := in.briefly(map[string]any{"op": "awaken", "seed": newSeed()}, inspectTime)
 	if err != nil || o.Status != "ok" {
 		t.Fatalf("%v %+v", err, o)
 	}
@@ -99,7 +108,7 @@ func TestWhatWaitsIsGivenUpInACopy(t *testing.T) {
 			"import asyncio\nlog = []\nasync def later(): await asyncio.sleep(0.001); log.append('task')\ntasks = [asyncio.create_task(later())]\nasyncio.get_running_loop().call_later(0.001, log.append, 'timer')\nawait asyncio.sleep(0)",
 			"await asyncio.sleep(0.02); log", "[]"},
 		"javascript": {
-			"globalThis.log = []; const t = setInterval(() => log.push('timer'), 1); t.unref(); setTimeout(() => log.push('once'), 1).unref(); AbortSignal.timeout(1).onabort = () => log.push('abort'); process.nextTick(() => 0); 1",
+			"globalThis.log = []; setInterval(() => log.push('timer'), 1); AbortSignal.timeout(1).onabort = () => log.push('abort'); await new Promise((r) => setTimeout(r, 1e6)); log.push('went on')",
 			"await new Promise((r) => setTimeout(r, 20)); log", "[]"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,7 +117,9 @@ func TestWhatWaitsIsGivenUpInACopy(t *testing.T) {
 				t.Fatal(err)
 			}
 			in := alone(t, p)
-			in.gives(t, test.leave)
+			if o, err := in.exec(test.leave); err != nil || o.Error != nil {
+				t.Fatalf("%v %+v", err, o.Error)
+			}
 			in.awake(t)
 			if got := in.gives(t, test.look); got != test.want {
 				t.Errorf("it gives %s, want %s", got, test.want)

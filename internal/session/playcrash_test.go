@@ -1,0 +1,188 @@
+package session_test
+
+import (
+	"errors"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"paddock/internal/blob/blobtest"
+	"paddock/internal/session"
+)
+
+// kill goes on with a copy of the state folder as it is, as after a SIGKILL
+// between two calls: nobody let go of anything.
+func (p *play) kill(*twin) {
+	open := p.awake()
+	there := p.t.TempDir()
+	p.must(copyFolder(there, p.dir))
+	p.must(p.m.Close())
+	p.dir = there
+	if p.r.IntN(2) == 0 {
+		p.loseIndex()
+	}
+	damaged := p.r.IntN(2) == 0
+	p.note("kill, %d were open, files damaged: %v", len(open), damaged)
+	for _, w := range open {
+		w.crashed(damaged && p.damage(w))
+	}
+	p.open()
+}
+
+// awake are the twins of the sessions that are open.
+func (p *play) awake() (open []*twin) {
+	for _, w := range p.twins {
+		i, err := p.m.Info(w.owner, w.id)
+		p.must(err)
+		if i.State != session.Asleep {
+			open = append(open, w)
+		}
+	}
+	return open
+}
+
+// damage changes a session's files as a program does that is cut short, or a
+// disk that loses power, and tells whether it did.
+func (p *play) damage(w *twin) (did bool) {
+	home := p.home(w)
+	for path, text := range w.now().files {
+		name := filepath.Join(home, filepath.FromSlash(path))
+		switch p.r.IntN(4) {
+		case 0:
+			p.must(os.Remove(name))
+			did = true
+		case 1:
+			p.must(os.WriteFile(name, make([]byte, len(text)), 0o600))
+			did = did || text != ""
+		}
+	}
+	if p.r.IntN(2) == 0 {
+		p.must(os.WriteFile(filepath.Join(home, "workspace", "half"), []byte("x"), 0o600))
+		did = true
+	}
+	return did
+}
+
+// cutPower loses what was not synced, and begins a new process.
+func (p *play) cutPower(*twin) {
+	open := p.awake()
+	p.disk.SetFault(blobtest.From(0, blobtest.ErrCut))
+	p.must(p.m.Close())
+	p.must(cutPower(p.disk, p.dir, p.r))
+	p.note("cut power, %d were open", len(open))
+	for _, w := range p.twins {
+		p.returned(w)
+	}
+	for _, w := range open {
+		w.crashed(p.damage(w))
+	}
+	p.open()
+	for _, w := range p.twins { // counts are not synced with every call
+		i, err := p.m.Info(w.owner, w.id)
+		p.must(err)
+		if i.Executions > w.runs {
+			p.fail("%s had %d executions, want %d at most", w.id, i.Executions, w.runs)
+		}
+		w.runs = i.Executions
+	}
+}
+
+// cutPower loses power of a disk under a state folder, of which the sessions'
+// own files survive: they are written past the disk.
+func cutPower(disk *blobtest.Disk, dir string, r *rand.Rand) error {
+	away, err := os.MkdirTemp(filepath.Dir(dir), "cut")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(away)
+	trees, err := filepath.Glob(filepath.Join(dir, "owners", "*", "*", "*"))
+	if err != nil {
+		return err
+	}
+	saved := map[string]string{}
+	for _, tree := range trees {
+		if base := filepath.Base(tree); base != "workspace" && base != "tmp" {
+			continue
+		}
+		to := filepath.Join(away, filepath.Base(filepath.Dir(tree))+"."+filepath.Base(tree))
+		if err := os.Rename(tree, to); err != nil {
+			return err
+		}
+		saved[tree] = to
+	}
+	if err := disk.Cut(r); err != nil {
+		return err
+	}
+	for tree, from := range saved {
+		if err := os.RemoveAll(tree); err != nil {
+			return err
+		}
+		if err := os.Rename(from, tree); err != nil && !errors.Is(err, fs.ErrNotExist) { // its session is gone
+			return err
+		}
+	}
+	return nil
+}
+
+// copyFolder copies a folder into an empty one, with its times.
+func copyFolder(to, from string) error {
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		return err
+	}
+	var folders []string
+	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			folders = append(folders, path)
+			return nil
+		}
+		return copyTime(to, from, path)
+	})
+	for _, path := range slices.Backward(folders) {
+		err = errors.Join(err, copyTime(to, from, path))
+	}
+	return err
+}
+
+func copyTime(to, from, path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	rel, err := filepath.Rel(from, path)
+	if err != nil {
+		return err
+	}
+	return os.Chtimes(filepath.Join(to, rel), time.Time{}, info.ModTime())
+}
+
+// returned sees that all of a session's checkpoints are there after a power
+// cut. Some that were given up may be there again.
+func (p *play) returned(w *twin) {
+	found, err := filepath.Glob(filepath.Join(p.dir, "checkpoints", "*", string(w.id), "*"))
+	p.must(err)
+	numbers := map[int64]bool{}
+	for _, path := range found {
+		if n, err := strconv.ParseInt(strings.TrimSuffix(filepath.Base(path), ".kept"), 10, 64); err == nil {
+			numbers[n] = true
+		}
+	}
+	for _, o := range w.line {
+		if !numbers[o.number] {
+			p.fail("the checkpoint %d of %s is lost", o.number, w.id)
+		}
+		delete(numbers, o.number)
+	}
+	for n := range numbers {
+		if n > w.last || !w.returns(n) {
+			p.fail("a checkpoint %d of %s is there", n, w.id)
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"paddock/internal/fault"
+)
+
+// block holds the right to write, as another process's long transaction does.
+func block(t *testing.T, s *Store) (release func()) {
+	t.Helper()
+	c, err := dial(s.path, "rw", time.Second)
+	if err == nil {
+		err = c.exec(beginWrite)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := c.exec(commit); err != nil {
+			t.Error(err)
+		}
+		s.release(c)
+	}
+}
+
+var hastyTerms = terms{migrations, 20 * time.Millisecond, 10 * time.Millisecond, time.Millisecond, time.Millisecond, time.Millisecond}
+
+// hasty is a fresh index that waits for nothing long.
+func hasty(t *testing.T) *Store {
+	t.Helper()
+	s := fresh(t)
+	s.Close()
+	s = open(s.path, logger(t), hastyTerms)
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// settle flushes until that gives want.
+func settle(t *testing.T, s *Store, want error) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(20 * time.Second)
+	for !errors.Is(s.Flush(t.Context()), want) {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("flushing does not come to give %v", want)
+		}
+	}
+}
+
+func TestALongTransactionOfOthersHoldsNobodyUp(t *testing.T) {
+	s := hasty(t)
+	s.PutSession(example("local", 1))
+	wantIDs(t, s, "local", "s-00001")
+	release := block(t, s)
+	wantIDs(t, s, "local", "s-00001") // who reads waits for no writer
+	s.PutSession(example("local", 2))
+	if _, err := s.Sessions("local"); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("reading what is not written gives %v", err)
+	}
+	settle(t, s, ErrUnavailable) // the writer has tried
+	release()
+	settle(t, s, nil)
+	wantIDs(t, s, "local", "s-00001", "s-00002")
+}
+
+func TestFlushEndsWithItsContext(t *testing.T) {
+	s := fresh(t)
+	defer block(t, s)()
+	s.PutSession(example("local", 1))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Flush(ctx); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("it gives %v", err)
+	}
+}
+
+func TestWhatCannotBeWrittenForLongIsDroppedAndTheIndexRebuilt(t *testing.T) {
+	s := hasty(t)
+	s.PutSession(example("local", 0))
+	flush(t, s)
+	r, err := s.Rebuild(t.Context()) // which cannot know that something will be missing
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := block(t, s)
+	for i := range 10 * maxQueued { // the writer may have the first of them in hand
+		s.PutCheckpoint(Checkpoint{Owner: "local", Session: "s-00000", Number: int64(i)})
+		if i%1000 == 0 && errors.Is(s.Flush(t.Context()), ErrIncomplete) {
+			break
+		}
+	}
+	if _, err := s.Sessions("local"); !errors.Is(err, ErrIncomplete) {
+		t.Errorf("reading gives %v", err)
+	}
+	release()
+	settle(t, s, nil)
+	if _, err := s.Sessions("local"); !errors.Is(err, ErrIncomplete) {
+		t.Errorf("reading gives %v after changes were dropped", err)
+	}
+	if other := opened(t, s.path); other.Complete() {
+		t.Error("the file calls itself complete")
+	}
+	if err := r.Finish(t.Context()); fault.KindOf(err) != fault.Conflict {
+		t.Errorf("the rebuild that began before ends with %v", err)
+	}
+	complete(t, s)
+}
+
+func TestSessionsThatArePutAgainAndAgainDoNotFillTheQueue(t *testing.T) {
+	s := hasty(t)
+	release := block(t, s)
+	for i := range 2 * maxQueued {
+		r := example("local", i%10)
+		r.Head = int64(i)
+		s.PutSession(r)
+	}
+	release()
+	settle(t, s, nil)
+	if got, err := s.Heads("local"); err != nil || len(got) != 10 || got["s-00007"] < 2*maxQueued-10 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
