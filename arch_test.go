@@ -19,6 +19,8 @@ var mayImport = map[string][]string{
 	"guest/build/pack":                   {"guest", "guest/build/instrument"},
 	"internal/audit":                     {"internal/auth", "internal/fault", "internal/telemetry"},
 	"internal/auth":                      {"internal/fault"},
+	"internal/blob":                      {"internal/fault"},
+	"internal/blob/blobtest":             {"internal/blob"},
 	"internal/cli":                       {"internal/audit", "internal/auth", "internal/cli/config", "internal/fault", "internal/limit", "internal/mcpserver", "internal/sandbox", "internal/sandbox/wasm", "internal/session", "internal/setup", "internal/telemetry", "internal/web", "internal/web/files", "internal/workspace"},
 	"internal/cli/config":                {"internal/auth", "internal/fault"},
 	"internal/fault":                     {},
@@ -49,7 +51,7 @@ var mayImport = map[string][]string{
 	"tests/service":                      {},
 	"internal/web":                       {"internal/auth", "internal/fault"},
 	"internal/web/files":                 {"internal/auth", "internal/fault", "internal/session", "internal/web", "internal/workspace"},
-	"internal/workspace":                 {"internal/fault"},
+	"internal/workspace":                 {"internal/blob", "internal/fault"},
 }
 
 // outside is where a module from outside may be imported, by the longest
@@ -61,10 +63,10 @@ var outside = map[string][]string{
 	"github.com/evanw/esbuild":                      {"internal/sandbox/wasm/worker"},
 	"github.com/go-jose/go-jose/v4":                 {"internal/auth"},
 	"github.com/go-logr/logr":                       {"internal/telemetry"},
-	"github.com/gofrs/flock":                        {"internal/auth", "internal/mcpserver", "internal/session", "internal/store"},
+	"github.com/gofrs/flock":                        {"internal/auth", "internal/blob", "internal/mcpserver", "internal/session", "internal/store"},
 	"github.com/google/jsonschema-go":               {"internal/mcpserver", "package/bundle"},
 	"github.com/segmentio/encoding":                 {"internal/mcpserver"},
-	"github.com/klauspost/compress":                 {"guest", "guest/build/pack", "internal/history", "internal/session", "internal/sandbox/wasm/nativeworker"},
+	"github.com/klauspost/compress":                 {"guest", "guest/build/pack", "internal/blob", "internal/history", "internal/sandbox/wasm/nativeworker", "internal/session"},
 	"github.com/landlock-lsm/go-landlock":           {"internal/sandbox/wasm/confine"},
 	"github.com/modelcontextprotocol/go-sdk":        {"internal/mcpserver", "tests/bench"},
 	"github.com/prometheus":                         {"internal/telemetry"},
@@ -79,7 +81,7 @@ var outside = map[string][]string{
 	"go.opentelemetry.io/otel/trace":                {"internal/session", "internal/telemetry"},
 	"golang.org/x/net/bpf":                          {"internal/sandbox/wasm/confine"},
 	"kernel.org/pub/linux/libs/security/libcap/psx": {"internal/sandbox/wasm/confine"},
-	"golang.org/x/sys":                              {"internal/mcpserver", "internal/sandbox/wasm", "internal/sandbox/wasm/confine", "internal/sandbox/wasm/linear", "internal/sandbox/wasm/wasi", "internal/sandbox/wasm/worker", "internal/workspace", "internal/session", "internal/limit"},
+	"golang.org/x/sys":                              {"internal/mcpserver", "internal/sandbox/wasm", "internal/sandbox/wasm/confine", "internal/sandbox/wasm/linear", "internal/sandbox/wasm/wasi", "internal/sandbox/wasm/worker", "internal/workspace", "internal/session", "internal/limit", "internal/blob"},
 	"golang.org/x/time":                             {"internal/limit"},
 	"modernc.org/sqlite":                            {"internal/store"},
 }

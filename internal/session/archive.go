@@ -124,13 +124,13 @@ func (s *session) carry(t *turn, runtime string, was history.Interpreter, batch 
 	}
 	w := batch.Writer(blob.Packed)
 	defer w.Discard()
+	s.keeping.Lock()
+	s.kept.apart[runtime] = true
+	s.keeping.Unlock()
 	got, err := guard("exporting", func() (sandbox.Snapshot, error) {
 		return snapshotter.Snapshot(t.ctx, w, sandbox.SnapshotOptions{Portable: true})
 	})
 	if err != nil {
-		s.keeping.Lock()
-		defer s.keeping.Unlock()
-		s.kept.unsure[runtime] = true
 		return was, err
 	}
 	ref, err := w.Close()

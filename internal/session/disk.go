@@ -55,7 +55,9 @@ type record struct {
 	Life       string           `json:"life,omitempty"`     // its Life, likewise
 	// Group names the forks that are there together or not at all: they are when
 	// its marker is.
-	Group     string `json:"group,omitempty"`
+	Group string `json:"group,omitempty"`
+	// News is what the next result has to tell.
+	News      string `json:"news,omitempty"`
 	TreeBytes int64  `json:"tree_bytes,omitempty"` // what its files took at its last checkpoint
 
 	checkpoints int64 // how many there are, where it is known
@@ -140,6 +142,7 @@ func (m *Manager) keptRecord(k key) (r record, err error) {
 // and its process gone knows that a program may have been running.
 func (s *session) sign(mine bool) error {
 	s.mu.Lock()
+	s.record.News = s.news
 	if s.record.Process, s.record.Life = 0, ""; mine {
 		s.record.Process, s.record.Life = os.Getpid(), s.manager.config.Life.name()
 		s.record.Boot = ""
@@ -270,7 +273,7 @@ func (s *session) begin(fill func(*draft) error) error {
 
 // openKept opens what is on disk of the session's line.
 func (s *session) openKept() (err error) {
-	s.kept.unsure = map[string]bool{}
+	s.kept.unsure, s.kept.apart = map[string]bool{}, map[string]bool{}
 	if s.kept.blobs, err = s.manager.blobs(s.owner); err != nil {
 		return err
 	}
@@ -293,7 +296,7 @@ func (s *session) load() error {
 	}
 	// Without its backend the session can still be read and destroyed.
 	s.backend, s.backendErr = s.manager.backend(r.Isolation)
-	s.record = r
+	s.record, s.news = r, r.News
 	if err := s.manager.waitForEnd(r); err != nil {
 		s.unlock()
 		return err

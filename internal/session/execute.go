@@ -259,7 +259,7 @@ func (s *session) keepRun(t *turn, p plan, live map[string]sandbox.Instance, bef
 	if !s.manager.config.KeepLater && !s.passing() {
 		files, err := keep()
 		res.Changes = changesOf(files)
-		if err != nil {
+		if err != nil && !s.died(t, p.runtime.Name, live, res) {
 			res.Notice = join(res.Notice, s.notKept(t, err))
 		}
 		return
@@ -279,31 +279,50 @@ func (s *session) keepRun(t *turn, p plan, live map[string]sandbox.Instance, bef
 	}
 }
 
+// died tells whether an interpreter ended before what its run left was kept. Then
+// all is as it was before the run, and the result says so.
+func (s *session) died(t *turn, runtime string, live map[string]sandbox.Instance, res *Result) bool {
+	in := live[runtime]
+	if in == nil {
+		return false
+	}
+	select {
+	case <-in.Done():
+	default:
+		return false
+	}
+	s.drop(runtime, in)
+	s.anew[runtime] = true
+	s.ended(t.ctx, runtime, "its interpreter ended before what it held was kept")
+	s.news = ""
+	res.Exit.State, res.Changes = sandbox.Restored, nil
+	res.Notice = join(res.Notice, "The interpreter ended right after the program, before what that left could be kept: variables and files are as they were before this call.")
+	if _, lost := s.lost[runtime]; lost {
+		res.Exit.State = sandbox.Fresh
+		delete(s.lost, runtime)
+	}
+	return true
+}
+
 // join puts two notices into one.
 func join(a, b string) string { return strings.TrimSpace(a + " " + b) }
 
-// account counts a run, and gives the interpreter whose state is to be kept:
-// itself, nil for one whose state is gone, or none where the state on disk is
-// still good.
+// account counts a run, and gives the interpreter whose state is to be kept: nil
+// for one that is gone with its state.
 func (s *session) account(runtime string, in sandbox.Instance, exit sandbox.Exit) map[string]sandbox.Instance {
 	if exit.Usage.Memory > 0 { // else it counts what it may take
 		s.manager.memory.set(holder{s.key, runtime}, exit.Usage.Memory)
 	}
 	live := map[string]sandbox.Instance{runtime: in}
-	select {
-	case <-in.Done(): // the run took the interpreter with it
-		s.drop(runtime, in)
-		s.anew[runtime] = true
-		if delete(live, runtime); exit.State == sandbox.Fresh { // the notice says so already
+	if exit.State == sandbox.Fresh {
+		s.keeping.Lock()
+		s.kept.unsure[runtime] = true
+		s.keeping.Unlock()
+		select {
+		case <-in.Done(): // the run took the interpreter with it
+			s.drop(runtime, in)
 			live[runtime] = nil
-		} else {
-			s.ended(runtime, "the interpreter ended with an earlier call")
-		}
-	default:
-		if exit.State == sandbox.Fresh {
-			s.keeping.Lock()
-			s.kept.unsure[runtime] = true
-			s.keeping.Unlock()
+		default:
 		}
 	}
 	s.mu.Lock()

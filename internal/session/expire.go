@@ -61,13 +61,14 @@ func (s *session) empty(ctx context.Context) (int, error) {
 	defer cancel()
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	d, err := s.draft(ctx, causeReset)
+	d, err := s.draftOver(ctx, causeReset)
 	if err != nil {
 		return 0, err
 	}
 	defer d.close()
 	for name := range s.trees() {
 		if _, err := d.apply(name, blob.Ref{}, nil); err != nil {
+			d.undo()
 			return 0, err
 		}
 	}

@@ -405,7 +405,7 @@ func TestARunThatIsCutShortLeavesNothing(t *testing.T) {
 	}
 	m = manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
 	r := prints(t, m, id, "print(x, read('f'))", "1 before")
-	if !strings.Contains(r.Notice, "interrupted") {
+	if !strings.Contains(r.Notice, "ended unexpectedly") {
 		t.Errorf("the notice is %q", r.Notice)
 	}
 	if d, err := m.Details(context.Background(), alice, id); err != nil || len(d.Files) != 1 {

@@ -40,7 +40,7 @@ func (s *session) interpreter(t *turn, r sandbox.Runtime) (sandbox.Instance, err
 		select {
 		case <-in.Done():
 			s.drop(r.Name, in)
-			s.ended(r.Name, "the interpreter ended unexpectedly")
+			s.ended(t.ctx, r.Name, "the interpreter ended unexpectedly")
 			s.manager.log.WarnContext(t.ctx, "an interpreter ended by itself", "session", s.id, "execution", t.execution, "runtime", r.Name)
 		default:
 			if err := s.reserveMemory(r.Name, s.spec(r.Name).Limits.MemoryBytes); err != nil {
@@ -100,16 +100,26 @@ func unresumable(err error) bool {
 	return fault.KindOf(err) == fault.Unsupported || errors.Is(err, blob.ErrMissing) || errors.Is(err, blob.ErrDamaged)
 }
 
-// ended notes that an interpreter is gone between two checkpoints. What the last
-// one holds is gone on from.
-func (s *session) ended(runtime, why string) {
+// ended notes that an interpreter is gone by itself. The next call goes on from
+// the last checkpoint; where that lacks a call that was answered, its files go
+// back as well, and the next result says so.
+func (s *session) ended(ctx context.Context, runtime, why string) {
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	_, there := s.kept.head.Interpreters[runtime]
-	if !there || s.kept.unsure[runtime] {
+	if _, there := s.kept.head.Interpreters[runtime]; !there {
 		s.lost[runtime] = why
 	}
+	if !s.kept.unsure[runtime] {
+		return
+	}
 	delete(s.kept.unsure, runtime)
+	s.news = join(s.news, "What an earlier call left could not be kept, and its interpreter has ended: variables and files are as they were before that call.")
+	if err := s.filesBack(); err != nil {
+		s.manager.log.ErrorContext(ctx, "files could not be brought back", "session", s.id, "cause", causeOf(err))
+		s.kept.torn = true
+		return
+	}
+	s.setKept(nil)
 }
 
 // spec describes an interpreter of the session.
@@ -154,7 +164,7 @@ func (s *session) dropAll() {
 // broken deals with a run that did not come to an end, and gives the fault.
 func (s *session) broken(t *turn, runtime string, in sandbox.Instance, err error) error {
 	s.drop(runtime, in)
-	s.ended(runtime, "its interpreter failed in an earlier call")
+	s.ended(t.ctx, runtime, "its interpreter failed in an earlier call")
 	s.anew[runtime] = true
 	back := s.takeFilesBack(t, sandbox.Exit{Cause: sandbox.Crashed, State: sandbox.Restored})
 	s.manager.log.WarnContext(t.ctx, "an interpreter failed", "session", s.id, "execution", t.execution, "runtime", runtime, "cause", causeOf(err))

@@ -54,6 +54,9 @@ type kept struct {
 	// unsure are the runtimes whose live interpreter is not what head says,
 	// because keeping it failed.
 	unsure map[string]bool
+	// apart are the runtimes whose live interpreter wrote something that is not in
+	// the line: what it writes next has to be whole.
+	apart  map[string]bool
 	failed error // why; nil: all is kept
 	// torn says that the files are neither what head says nor anything else that
 	// was, as a restore failed in the middle, and so did taking it back.
@@ -84,12 +87,18 @@ func (s *session) draft(ctx context.Context, cause string) (*draft, error) {
 	if err := s.mend(); err != nil {
 		return nil, err
 	}
+	return s.draftOver(ctx, cause)
+}
+
+// draftOver is draft for what makes other files of all anyway: they may be torn,
+// and are no more once it is committed.
+func (s *session) draftOver(ctx context.Context, cause string) (*draft, error) {
 	batch, err := s.kept.blobs.Begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	d := &draft{s: s, lists: maps.Clone(s.kept.lists), batch: batch}
-	if d.lists == nil {
+	if d.lists == nil || s.kept.torn {
 		d.lists = map[string]*workspace.Listing{}
 	}
 	if head := s.kept.head; head != nil {
@@ -172,7 +181,7 @@ func (d *draft) snapshot(ctx context.Context, runtime string, in sandbox.Instanc
 	}
 	had := d.next.Interpreters[runtime]
 	mark := string(d.s.id) + "." + strconv.FormatInt(d.s.kept.line.Next(), 10)
-	whole := d.s.kept.unsure[runtime] || tooLong(had.Layers)
+	whole := d.s.kept.unsure[runtime] || d.s.kept.apart[runtime] || tooLong(had.Layers)
 	w := d.batch.Writer(blob.Packed)
 	defer w.Discard()
 	got, err := guard("keeping an interpreter", func() (sandbox.Snapshot, error) {
@@ -238,7 +247,7 @@ func (d *draft) commit(ctx context.Context) error {
 		return err
 	}
 	head, was := d.next, s.kept.head
-	s.kept.head, s.kept.lists = &head, d.lists
+	s.kept.head, s.kept.lists, s.kept.torn = &head, d.lists, false
 	s.prune(was)
 	s.index()
 	return nil
@@ -334,6 +343,7 @@ func (s *session) keep(ctx context.Context, n note, live map[string]sandbox.Inst
 	}
 	for runtime := range live {
 		delete(s.kept.unsure, runtime)
+		delete(s.kept.apart, runtime)
 	}
 	return d.files, nil
 }

@@ -45,7 +45,7 @@ type twin struct {
 	gone  []point // given up
 	last  int64
 	runs  int64
-	told  string // what the next result's notice has to say
+	told  string // what the next result's notice may say, unless the session sleeps before
 }
 
 // begun is a new session's twin.

@@ -108,7 +108,7 @@ func TestTheEndIsToldOfWhatWasCancelledAndOfWhatFailed(t *testing.T) {
 	m := manager(t, session.Config{Record: w.record}, sandboxtest.FakeConfig{})
 	id := create(t, m, alice, "")
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := m.Execute(ctx, alice, id, session.Request{Code: "loop", Started: func(string) { time.AfterFunc(time.Millisecond, cancel) }}); err != nil {
+	if _, err := m.Execute(ctx, alice, id, session.Request{Code: "loop", Started: func(string) { time.AfterFunc(50*time.Millisecond, cancel) }}); err != nil {
 		t.Fatal(err)
 	}
 	if all := w.take(); len(all) != 3 || all[2].Exit.Cause != sandbox.Cancelled || all[2].Err != nil {

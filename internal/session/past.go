@@ -27,7 +27,7 @@ func (m *Manager) Checkpoint(ctx context.Context, owner Owner, id ID, label stri
 	if !utf8.ValidString(label) || utf8.RuneCountInString(label) > maxLabel {
 		return Checkpoint{}, fault.New(fault.Invalid, "a label has at most %d characters", maxLabel)
 	}
-	if n, err := strconv.ParseInt(label, 10, 64); err == nil && n >= 0 {
+	if _, err := strconv.ParseInt(label, 10, 64); err == nil {
 		return Checkpoint{}, fault.New(fault.Invalid, "a label that is a number would be taken for a checkpoint's id").WithHint("put a word into it")
 	}
 	s, t, err := m.join(ctx, owner, id, nil)
@@ -183,13 +183,25 @@ func (s *session) mine(m *history.Manifest) error {
 func (s *session) find(name string) (*history.Manifest, error) {
 	if n, err := strconv.ParseInt(name, 10, 64); err == nil {
 		target, err := s.checkpoint(n)
-		if errors.Is(err, history.ErrDamaged) {
+		switch {
+		case errors.Is(err, history.ErrDamaged):
 			return nil, damaged(err)
+		case err == nil && target.Of != n: // it only says that the session went back
+			return nil, fault.New(fault.NotFound, "there is no checkpoint %d", n).WithHint("list the checkpoints")
 		}
 		return target, err
 	}
 	for _, n := range slices.Backward(s.kept.line.Numbers()) {
-		if target, err := s.checkpoint(n); err == nil && target.Label == name && target.Of == n {
+		if !s.kept.line.Labelled(n) {
+			continue
+		}
+		target, err := s.checkpoint(n)
+		switch {
+		case errors.Is(err, history.ErrDamaged):
+			return nil, damaged(err) // its label may be this one
+		case err != nil:
+			return nil, unusable(err)
+		case target.Label == name:
 			return target, nil
 		}
 	}
@@ -224,10 +236,7 @@ func (m *Manager) back(ctx context.Context, owner Owner, id ID, choose func(*ses
 		return Restored{}, damaged(err)
 	}
 	was := s.kept.head
-	if s.kept.torn { // whatever the files are, they become target's
-		s.kept.torn, s.kept.lists = false, map[string]*workspace.Listing{}
-	}
-	d, err := s.draft(ctx, causeRestore)
+	d, err := s.draftOver(ctx, causeRestore)
 	if err != nil {
 		return Restored{}, err
 	}
@@ -375,6 +384,7 @@ func (s *session) goBack(ctx context.Context, was, target *history.Manifest) {
 		s.drop(runtime, in)
 	}
 	clear(s.kept.unsure)
+	clear(s.lost) // what was gone is here again, or was not here yet
 }
 
 // changesOf are changes as results show them.

@@ -88,7 +88,7 @@ func (p *play) open() {
 
 func (p *play) fail(format string, args ...any) {
 	p.t.Helper()
-	p.t.Fatalf("%s\nafter:\n  %s", fmt.Sprintf(format, args...), strings.Join(p.log[max(0, len(p.log)-25):], "\n  "))
+	p.t.Fatalf("%s\nafter:\n  %s", fmt.Sprintf(format, args...), strings.Join(p.log[max(0, len(p.log)-60):], "\n  "))
 }
 
 func (p *play) note(format string, args ...any) {
@@ -161,25 +161,26 @@ func (p *play) create() {
 func (p *play) run(w *twin) {
 	prog := write(p.r, w.now(), p.step)
 	p.note("run in %s: %.300q", w.id, prog.lines)
-	left, notice, ok := prog.leaves(w.now(), p.forced)
-	res, err := p.m.Execute(p.t.Context(), w.owner, w.id, prog.request())
-	if !ok {
-		if err == nil {
-			p.fail("it ended with %+v", res.Exit)
+	res, err := prog.run(p.t, p.m, w)
+	if prog.ends == "vanish" {
+		p.refused(err, fault.Unavailable)
+		if w.now().vars[prog.language] == nil {
+			w.told = "its interpreter failed in an earlier call"
 		}
 		return
 	}
 	p.must(err)
-	if w.told != "" && !w.slept && !strings.Contains(res.Notice, w.told) || !strings.Contains(res.Notice, notice) || w.told+notice == "" && res.Notice != "" {
+	left, notice := prog.leaves(w.now(), res.Exit, p.forced)
+	if !strings.Contains(res.Notice, notice) || w.told+notice == "" && res.Notice != "" {
 		p.fail("the notice is %q, want %q and %q", res.Notice, w.told, notice)
 	}
-	if prog.ends == "raise" == (res.Exit.Error == nil) && prog.ends == "well" || prog.ends == "well" && res.Exit.Error != nil {
+	if (res.Exit.Error == nil) != (prog.ends == "well" || prog.ends == "exit") {
 		p.fail("it ended with %+v, error %+v", res.Exit, res.Exit.Error)
 	}
 	if got, want := changed(res.Changes), difference(w.now().under("workspace"), left.under("workspace")); !subset(want, got) {
 		p.fail("the changes are %q, want %q", got, want)
 	}
-	w.told, w.slept = "", false
+	w.told = ""
 	w.runs++
 	w.commit("execute", "", left)
 }

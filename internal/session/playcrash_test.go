@@ -32,6 +32,14 @@ func (p *play) kill(*twin) {
 		w.crashed(damaged && p.damage(w))
 	}
 	p.open()
+	p.checkAll()
+}
+
+// checkAll opens every session once.
+func (p *play) checkAll() {
+	for _, w := range p.twins {
+		p.check(w)
+	}
 }
 
 // awake are the twins of the sessions that are open.
@@ -90,6 +98,7 @@ func (p *play) cutPower(*twin) {
 		}
 		w.runs = i.Executions
 	}
+	p.checkAll()
 }
 
 // cutPower loses power of a disk under a state folder, of which the sessions'

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
+	"testing"
 	"time"
 
 	"paddock/internal/sandbox"
@@ -101,35 +103,53 @@ func (p *program) end(r *rand.Rand) {
 		p.lines = append(p.lines, "raise ValueError('no')")
 	case "exit":
 		p.lines = append(p.lines, "exit(3)")
+	case "loop", "spin":
+		p.lines = append(p.lines, "print('now')", p.ends)
 	default:
 		p.lines = append(p.lines, p.ends)
 	}
 }
 
-// request is how it is run.
-func (p *program) request() session.Request {
+// run runs it, and cancels it where it does not end by itself, once it has done
+// everything else.
+func (p *program) run(t *testing.T, m *session.Manager, w *twin) (session.Result, error) {
 	q := session.Request{Code: strings.Join(p.lines, "\n"), Language: p.language}
+	var stopping sync.WaitGroup
+	defer stopping.Wait()
 	if p.ends == "loop" || p.ends == "spin" {
-		q.Timeout, q.Limits.Grace = 5*time.Millisecond, time.Millisecond
+		q.Limits.Grace = time.Millisecond
+		q.Stdout = writerFunc(func(b []byte) (int, error) {
+			stopping.Go(func() {
+				time.Sleep(time.Millisecond) // so that it has mostly begun to spin
+				if _, err := m.Cancel(w.owner, w.id, ""); err != nil {
+					t.Error(err)
+				}
+			})
+			return len(b), nil
+		})
 	}
-	return q
+	return m.Execute(t.Context(), w.owner, w.id, q)
 }
 
-// leaves gives what a session holds after it, and what the notice says. ok is
-// false where there is no result at all.
-func (p *program) leaves(from moment, forced sandbox.State) (left moment, notice string, ok bool) {
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// leaves gives what a session holds after it ended so, and what the notice says.
+func (p *program) leaves(from moment, exit sandbox.Exit, forced sandbox.State) (left moment, notice string) {
 	switch p.ends {
-	case "vanish":
-		return from, "", false
 	case "spin", "crash":
+		if p.ends == "spin" && exit.State == sandbox.Kept {
+			return p.after, "" // it was cancelled before it began to spin
+		}
 		left = from.clone()
 		if left.vars[p.language] == nil || forced == sandbox.Fresh {
 			left.vars[p.language] = map[string]int64{}
 		}
 		if forced == sandbox.Fresh {
-			return left, "are gone", true
+			return left, "are gone"
 		}
-		return left, "as they were before this call", true
+		return left, "as they were before this call"
 	}
-	return p.after, "", true
+	return p.after, ""
 }

@@ -70,16 +70,25 @@ func (s *session) takeFilesBack(t *turn, exit sandbox.Exit) bool {
 	}
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
+	if err := s.filesBack(); err != nil {
+		s.manager.log.ErrorContext(t.ctx, "files could not be brought back after a run", "session", s.id, "execution", t.execution, "cause", causeOf(err))
+		s.kept.torn = true
+		return false
+	}
+	return true
+}
+
+// filesBack makes the files what they are at head. The caller holds s.keeping.
+func (s *session) filesBack() error {
 	for name, tree := range s.trees() {
 		want := s.kept.lists[name]
 		list, _, err := tree.Apply(want, want, s.kept.blobs.Open)
 		if err != nil {
-			s.manager.log.ErrorContext(t.ctx, "files could not be brought back after a run", "session", s.id, "execution", t.execution, "cause", causeOf(err))
-			return false
+			return err
 		}
 		s.kept.lists[name] = list
 	}
-	return true
+	return nil
 }
 
 // readLists reads what the trees were at head. A list that is damaged is as
@@ -120,7 +129,7 @@ func (s *session) takeBack(d *draft, head *history.Manifest) error {
 		list, changes, err := tree.Apply(want, want, s.kept.blobs.Open)
 		if errors.Is(err, blob.ErrDamaged) || errors.Is(err, blob.ErrMissing) {
 			s.manager.log.Error("a file cannot be brought back", "session", s.id, "cause", causeOf(err))
-			s.news = "A call was interrupted by the end of the server, and not all files could be brought back: some are as that call left them."
+			s.news = "The server ended unexpectedly, and not all files could be brought back: some are as they were found."
 			if err := d.capture(nil); err != nil {
 				return err
 			}
@@ -135,7 +144,7 @@ func (s *session) takeBack(d *draft, head *history.Manifest) error {
 				return err
 			}
 			if s.news == "" {
-				s.news = "A call was interrupted by the end of the server: files and variables are as they were before it."
+				s.news = "The server ended unexpectedly: files and variables are as they were after the last call that was answered."
 			}
 		}
 	}

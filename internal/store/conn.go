@@ -180,11 +180,12 @@ func (c *conn) checkVersion(version int) error {
 // it forward to the present schema. thorough looks at all of it.
 func (c *conn) fit(schema []migration, thorough bool) error {
 	var id, version int
-	if err := errors.Join(c.one(&id, `PRAGMA application_id`), c.one(&version, userVersion)); err != nil {
+	var mode string
+	if err := errors.Join(c.one(&id, `PRAGMA application_id`), c.one(&version, userVersion), c.one(&mode, `PRAGMA journal_mode`)); err != nil {
 		return err
 	}
 	switch {
-	case id != applicationID:
+	case id != applicationID || mode != "wal":
 		return errForeign
 	case version > len(schema):
 		return errNewer

@@ -131,6 +131,10 @@ func TestAFileThatIsNoGoodIsKeptAndMadeAnew(t *testing.T) {
 			copy(data[68:], "\x00\x00\x00\x01")
 			return data
 		},
+		"one that keeps no log": func(data []byte) []byte {
+			data[18], data[19] = 1, 1
+			return data
+		},
 		"a table is missing": func(data []byte) []byte { return bytes.Replace(data, []byte("checkpoint"), []byte("chickpoint"), -1) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -150,6 +154,22 @@ func TestAFileThatIsNoGoodIsKeptAndMadeAnew(t *testing.T) {
 			s.PutSession(example("local", 7))
 			wantIDs(t, s, "local", "s-00007")
 		})
+	}
+}
+
+func TestWhatWasLeftInTheMakingIsSwept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "index.db")
+	for _, suffix := range []string{newSuffix + "ABC", newSuffix + "ABC-wal", walSuffix, shmSuffix, "-journal", ".mine", ".new"} {
+		if err := os.WriteFile(path+suffix, []byte("rest"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	complete(t, opened(t, path))
+	sound(t, path)
+	for suffix, stays := range map[string]bool{newSuffix + "ABC": false, newSuffix + "ABC-wal": false, "-journal": false, ".mine": true, ".new": true} {
+		if _, err := os.Lstat(path + suffix); (err == nil) != stays {
+			t.Errorf("index.db%s: %v", suffix, err)
+		}
 	}
 }
 
@@ -305,11 +325,11 @@ func TestANewerIndexIsSetAsideWhenAnOlderPaddockStarts(t *testing.T) {
 	}
 	remove(t, path+".lock") // Windows cannot rename what is open, either
 	older := opened(t, path)
-	if _, err := os.Stat(path + ".newer"); err != nil {
-		t.Error(err)
-	}
 	if older.Complete() {
 		t.Error("the older one calls its new file complete")
+	}
+	if _, err := os.Stat(path + ".newer"); err != nil {
+		t.Error(err)
 	}
 	if newer.Complete() {
 		t.Error("the newer one calls the new file complete")

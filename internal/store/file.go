@@ -2,11 +2,13 @@ package store
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -16,8 +18,9 @@ import (
 const lockPatience = 2 * time.Second
 
 // locked runs f while no other process makes, opens, closes or sets aside the
-// index. Transactions do not need it.
-func (s *Store) locked(f func() error) error {
+// index. Transactions do not need it. Where somebody deletes the lock's file
+// meanwhile that is no longer so, and held is false.
+func (s *Store) locked(f func(held func() bool) error) error {
 	path := s.path + ".lock"
 	ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
 	defer cancel()
@@ -29,7 +32,7 @@ func (s *Store) locked(f func() error) error {
 		}
 		if isAt(lock, path) {
 			defer lock.Close() // which lets go of it
-			return f()
+			return f(func() bool { return isAt(lock, path) })
 		}
 		_ = lock.Close() // somebody deleted the file: nobody else has this lock
 	}
@@ -50,9 +53,9 @@ func isAt(lock *flock.Flock, path string) bool {
 // (later it would be taken from that paddock again and again), and only then
 // all of the file is looked at.
 func (s *Store) connect(patience time.Duration, first bool) (c *conn, err error) {
-	err = s.locked(func() error {
+	err = s.locked(func(held func() bool) error {
 		for range 3 {
-			if c, err = s.connectLocked(patience, first); err == nil {
+			if c, err = s.connectLocked(held, patience, first); err == nil {
 				return nil
 			}
 			what := remedyOf(err)
@@ -72,10 +75,10 @@ func (s *Store) connect(patience time.Duration, first bool) (c *conn, err error)
 	return c, err
 }
 
-func (s *Store) connectLocked(patience time.Duration, thorough bool) (*conn, error) {
+func (s *Store) connectLocked(held func() bool, patience time.Duration, thorough bool) (*conn, error) {
 	before, err := os.Lstat(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := s.makeLocked(); err != nil {
+		if err := s.makeLocked(held); err != nil {
 			return nil, fmt.Errorf("making the index: %w", err)
 		}
 		before, err = os.Lstat(s.path)
@@ -115,22 +118,11 @@ func (s *Store) missing() error {
 // makeLocked makes an empty index under another name, so that there is only
 // ever a whole one under its own. A log that was left of one that was deleted
 // goes first: SQLite would take it for the new one's.
-func (s *Store) makeLocked() error {
-	fresh := s.path + ".new"
-	var errs []error
-	for _, name := range []string{s.path, fresh} {
-		for _, suffix := range []string{"", walSuffix, shmSuffix, "-journal"} {
-			if name+suffix == s.path {
-				continue
-			}
-			if err := os.Remove(name + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				errs = append(errs, err)
-			}
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
+func (s *Store) makeLocked(held func() bool) error {
+	if err := s.sweepLocked(); err != nil {
 		return err
 	}
+	fresh := s.path + newSuffix + rand.Text()
 	f, err := os.OpenFile(fresh, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600) // SQLite's own files get its mode
 	if err != nil {
 		return err
@@ -139,27 +131,51 @@ func (s *Store) makeLocked() error {
 		return err
 	}
 	c, err := dial(fresh, "rwc", s.terms.writePatience)
-	if err != nil {
-		return err
-	}
-	err = c.run(fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA journal_mode = WAL`, applicationID))
 	if err == nil {
-		err = c.migrate(s.terms.schema)
+		if err = c.run(fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA journal_mode = WAL`, applicationID)); err == nil {
+			err = c.migrate(s.terms.schema)
+		}
+		c.close()
 	}
-	c.close()
+	if err == nil && !held() {
+		err = errors.New("the lock was deleted")
+	}
 	if err == nil {
 		err = os.Rename(fresh, s.path)
 	}
 	if err != nil {
-		_ = os.Remove(fresh) // the next one tries too
+		_ = os.Remove(fresh) // the next one sweeps
 	}
 	return err
+}
+
+// newSuffix begins what is added to the name of an index in the making.
+const newSuffix = ".new-"
+
+// sweepLocked removes what is left of an index that is gone, and of those in
+// whose making somebody was killed.
+func (s *Store) sweepLocked() error {
+	dir, name := filepath.Split(s.path)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		rest, ok := strings.CutPrefix(e.Name(), name)
+		if !ok || rest != walSuffix && rest != shmSuffix && rest != "-journal" && !strings.HasPrefix(rest, newSuffix) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // setAside keeps a file that is no good under another name, unless somebody
 // else has put another one in its place: bad is which one it was.
 func (s *Store) setAside(cause error, bad fs.FileInfo) error {
-	return s.locked(func() error { return s.setAsideLocked("damaged", cause, bad) })
+	return s.locked(func(func() bool) error { return s.setAsideLocked("damaged", cause, bad) })
 }
 
 func (s *Store) setAsideLocked(why string, cause error, bad fs.FileInfo) error {
@@ -221,7 +237,7 @@ func (s *Store) release(c *conn) {
 		return
 	}
 	closed := false
-	err := s.locked(func() error {
+	err := s.locked(func(func() bool) error {
 		c.close()
 		closed = true
 		return nil

@@ -148,7 +148,7 @@ func TestWhatWasFlushedIsThereAfterAKill(t *testing.T) {
 	for round := range rounds {
 		owner := fmt.Sprint("round-", round)
 		cmd, said := start(t, "forever", owner, path)
-		most := 1 + rand.IntN(300)
+		most := 1 + rand.IntN(100)
 		acknowledged := 0
 		for acknowledged < most && said.Scan() {
 			acknowledged++

@@ -93,8 +93,13 @@ func (s *Store) nudge() {
 	}
 }
 
-// run writes until the Store is closed.
-func (s *Store) run(c *conn) {
+// run opens the file, and writes until the Store is closed.
+func (s *Store) run() {
+	c, err := s.connect(s.terms.writePatience, true)
+	if err != nil {
+		s.trouble(err)
+	}
+	close(s.opened)
 	defer func() { s.release(c) }()
 	var rest *time.Timer
 	var rested <-chan time.Time

@@ -124,6 +124,11 @@ func (s *Store) Checkpoints(owner, session string) (all []Checkpoint, err error)
 func (s *Store) read(f change) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.terms.readPatience)
 	defer cancel()
+	select {
+	case <-s.opened:
+	case <-ctx.Done():
+		return unavailable("opening the index")
+	}
 	if err := s.await(ctx); err != nil {
 		return err
 	}

@@ -56,6 +56,7 @@ type Store struct {
 
 	stop   context.CancelFunc // ends the writer
 	ctx    context.Context
+	opened chan struct{} // closed when the file has been opened, or that was tried
 	wake   chan struct{} // holds a token when there is something to write
 	writer sync.WaitGroup
 
@@ -70,9 +71,9 @@ type Store struct {
 	queue    queue
 }
 
-// Open opens the index at path, and makes it when it is missing; log may be
-// nil. It always gives a Store: one whose file cannot be used reads nothing
-// and tries again. A file that is damaged, newer, or no index is kept under
+// Open begins to open the index at path, and to make it when it is missing; log
+// may be nil. It always gives a Store, at once: one whose file cannot be used
+// reads nothing and tries again. A file that is damaged, newer, or no index is kept under
 // another name (".damaged", ".newer").
 func Open(path string, log *slog.Logger) *Store { return open(path, log, usual) }
 
@@ -97,13 +98,9 @@ func open(path string, log *slog.Logger, terms terms) *Store {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
 	}
-	s := &Store{path: path, log: log, terms: terms, wake: make(chan struct{}, 1), queue: newQueue()}
+	s := &Store{path: path, log: log, terms: terms, opened: make(chan struct{}), wake: make(chan struct{}, 1), queue: newQueue()}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	c, err := s.connect(terms.writePatience, true)
-	if err != nil {
-		s.trouble(err)
-	}
-	s.writer.Go(func() { s.run(c) })
+	s.writer.Go(s.run)
 	return s
 }
 

@@ -100,15 +100,16 @@ func (a *apply) folder(dir *os.Root, prefix string, want, now branch) error {
 	}
 	unwanted := want
 	for _, name := range names {
-		s := place{dir: dir, prefix: prefix, name: name}
-		if err := s.look(); err != nil {
-			return err
+		if w, _ := unwanted.find(name); w != nil {
+			continue
 		}
-		if hidden(name) {
-			if s.info != nil {
-				a.sum += weighAll(dir, s.info)
-			}
-		} else if w, _ := unwanted.find(name); w == nil {
+		s := place{dir: dir, prefix: prefix, name: name}
+		switch err := s.look(); {
+		case err != nil:
+			return err
+		case s.info != nil && hidden(name):
+			a.sum += weighAll(dir, s.info)
+		case s.info != nil:
 			if err := a.remove(&s); err != nil {
 				return err
 			}

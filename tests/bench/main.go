@@ -152,7 +152,7 @@ func benchEngine(ctx context.Context, b *wasm.Backend, t *table, rounds int) err
 	if err := b.Prepare(ctx); err != nil {
 		return err
 	}
-	for _, part := range []func(context.Context, *wasm.Backend, *table, int) error{benchStart, benchFresh, benchCrowd, benchMemory, benchCPU} {
+	for _, part := range []func(context.Context, *wasm.Backend, *table, int) error{benchStart, benchFresh, benchCrowd, benchMemory, benchStates, benchCPU} {
 		if err := part(ctx, b, t, rounds); err != nil {
 			return err
 		}

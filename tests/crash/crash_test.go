@@ -48,17 +48,15 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		if w.failed() {
 			t.Fatalf("given up after round %d", k)
 		}
-		w.mu.Lock()
-		w.doing = fmt.Sprintf("round %d of seed %d", k, s)
-		w.mu.Unlock()
-		w.round(rng)
+		w.round(rng, fmt.Sprintf("round %d of seed %d", k, s))
 	}
 	w.finish()
 	t.Logf("%d rounds in %v: %s", n, time.Since(began).Round(time.Second), w.summary())
 }
 
 // round starts a process, has the actors use it, and ends it in some way.
-func (w *world) round(rng *rand.Rand) {
+func (w *world) round(rng *rand.Rand, name string) {
+	w.say(name)
 	if rng.IntN(10) == 0 { // the index may be lost at any time
 		for _, name := range []string{"index.db", "index.db-wal", "index.db-shm"} {
 			if err := os.Remove(filepath.Join(w.state, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -77,10 +75,12 @@ func (w *world) round(rng *rand.Rand) {
 		players.Go(func() { a.play(p, stop) })
 	}
 	if rng.IntN(4) == 0 {
-		after, life := time.Duration(rng.IntN(300))*time.Millisecond, time.Duration(rng.IntN(200))*time.Millisecond
+		after, life := time.Duration(rng.IntN(300))*time.Millisecond, w.life(rng)
 		others.Go(func() { w.collect(after, life) })
 	}
-	switch n := rng.IntN(100); {
+	n := rng.IntN(100)
+	w.say(name + ", " + ending(n))
+	switch {
 	case n < 50: // at any time
 		time.Sleep(time.Duration(rng.IntN(800)) * time.Millisecond)
 		p.kill()
@@ -105,6 +105,19 @@ func (w *world) round(rng *rand.Rand) {
 	players.Wait()
 	others.Wait()
 	w.settle()
+}
+
+// ending says how a round ends.
+func ending(n int) string {
+	switch {
+	case n < 50:
+		return "killed at any time"
+	case n < 80:
+		return "killed during a change"
+	case n < 92:
+		return "workers killed"
+	}
+	return "not killed"
 }
 
 // await waits until so many changes were sent, or the process has ended.
@@ -205,7 +218,7 @@ func (w *world) life(rng *rand.Rand) time.Duration {
 // finish looks at every session and every checkpoint that is known once more,
 // and destroys all: then nothing may be left.
 func (w *world) finish() {
-	w.doing = "in the end"
+	w.say("in the end")
 	w.tolerant.Store(false)
 	p := w.start()
 	<-p.ready

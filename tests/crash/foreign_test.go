@@ -171,33 +171,57 @@ func TestSomebodyElsesPastIsOutOfReach(t *testing.T) {
 	attack(two, "destroyed")
 }
 
+// full tells whether a call was refused as a quota is used up.
+func full(a *answer) bool {
+	p := a.failed()
+	return p != nil && p.Code == "exhausted" && p.Hint != ""
+}
+
 // Attack 66: what sleeps counts against the quotas.
 func TestNobodySleepsPastAQuota(t *testing.T) {
-	s := serve(t, "[sessions]\nsleep_after_seconds = 1\nmax_sessions_per_client = 2\nmax_stored_per_client = 4\nmax_disk_mb = 2\n[limits]\nmax_disk_per_client_mb = 4\n")
+	s := serve(t, "[sessions]\nsleep_after_seconds = 1\nmax_sessions_per_client = 2\nmax_stored_per_client = 4\n")
 	one, two := s.token("one"), s.token("two")
 	var ids []string
-	for range 2 {
-		ids = append(ids, s.fine(one, "create_session", map[string]any{}).ID)
-		got := s.fine(one, "execute_code", execution(ids[len(ids)-1], "python", "import os; open('f', 'wb').write(os.urandom(1900 << 10)); print('written')"))
-		if got.Stdout != "written\n" {
-			t.Fatalf("it cannot write: %+v", got)
-		}
-	}
-	for len(ids) < 4 { // others are put to sleep for them
+	for range 4 { // others are put to sleep for them
 		ids = append(ids, s.fine(one, "create_session", map[string]any{}).ID)
 	}
-	if got := s.call(one, "create_session", map[string]any{}); got.failed() == nil || got.failed().Code != "exhausted" || got.failed().Hint == "" {
+	if got := s.call(one, "create_session", map[string]any{}); !full(got) {
 		t.Errorf("the fifth session: %+v", got)
 	}
-	if got := s.call(one, "fork_session", map[string]any{"session_id": ids[0]}); got.failed() == nil || got.failed().Code != "exhausted" || got.failed().Hint == "" {
+	if got := s.call(one, "fork_session", map[string]any{"session_id": ids[0]}); !full(got) {
 		t.Errorf("a fork as the fifth session: %+v", got)
 	}
-	got := s.call(one, "write_file", map[string]any{"session_id": ids[3], "path": "f", "content": strings.Repeat("x", 900<<10)})
-	if got.failed() == nil || got.failed().Code != "exhausted" || got.failed().Hint == "" {
-		t.Errorf("more files than all sessions may have: %+v", got)
-	}
 	s.fine(two, "create_session", map[string]any{}) // another's are another's
-	s.fine(one, "destroy_session", map[string]any{"session_id": ids[1]})
-	s.fine(one, "write_file", map[string]any{"session_id": ids[3], "path": "f", "content": strings.Repeat("x", 900<<10)})
-	s.fine(one, "create_session", map[string]any{})
+	s.fine(one, "destroy_session", map[string]any{"session_id": ids[0]})
+	s.fine(one, "fork_session", map[string]any{"session_id": ids[1]})
+}
+
+// The same of the disk.
+func TestSleepersFilesCount(t *testing.T) {
+	const limit = 16
+	s := serve(t, fmt.Sprintf("[sessions]\nmax_sessions_per_client = 2\nmax_disk_mb = 2\n[limits]\nmax_disk_per_client_mb = %d\n", limit))
+	one, two := s.token("one"), s.token("two")
+	file := strings.Repeat("a line of sixteen", 100_000)
+	var ids []string
+	for {
+		made := s.call(one, "create_session", map[string]any{})
+		if full(made) {
+			break
+		}
+		ids = append(ids, made.ID)
+		if got := s.call(one, "write_file", map[string]any{"session_id": made.ID, "path": "f", "content": file}); full(got) {
+			break
+		}
+		if len(ids) > limit {
+			t.Fatalf("there are %d sessions with files of %d bytes", len(ids), len(file))
+		}
+	}
+	if len(ids) < 3 || len(ids)*len(file) < limit<<19 {
+		t.Errorf("it is full with %d sessions", len(ids))
+	}
+	s.fine(two, "write_file", map[string]any{"session_id": s.fine(two, "create_session", map[string]any{}).ID, "path": "f", "content": file})
+	for _, id := range ids[2:] {
+		s.fine(one, "destroy_session", map[string]any{"session_id": id})
+	}
+	s.fine(one, "write_file", map[string]any{"session_id": ids[0], "path": "g", "content": file[:100_000]})
 }

@@ -72,6 +72,14 @@ func (a *actor) back(p *process, s *session) {
 	if !ok {
 		return
 	}
+	if s.points[current.Previous] == nil && a.rng.IntN(2) == 0 { // then to where it is now
+		if a.python(p, s); s.known() == nil {
+			return
+		}
+		if all, current, ok = a.checkpoints(p, s); !ok {
+			return
+		}
+	}
 	if target := s.points[current.Previous]; target != nil && a.rng.IntN(2) == 0 {
 		got, ok := a.try(p, s, become(target), "undo", map[string]any{"session_id": s.id})
 		if ok && got.Checkpoint != current.Previous {

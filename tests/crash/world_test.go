@@ -32,6 +32,13 @@ func newWorld(p *place) *world {
 
 func (w *world) op() int { return int(w.ops.Add(1)) }
 
+// say begins a part of the test.
+func (w *world) say(doing string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.doing = doing
+}
+
 func (w *world) count(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

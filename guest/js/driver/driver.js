@@ -6,7 +6,7 @@
 // changes JSON or Promise or an array's methods changes its own world only.
 import { describe, plainly, textOf } from "./errors.js";
 import { installGlobals } from "./globals.js";
-import { constructorName, inspect } from "./inspect.js";
+import { constructorName, inspect, preview } from "./inspect.js";
 import { builtinSource, installModules, isBuiltin } from "./modules.js";
 import { translated, untranslated } from "./positions.js";
 import { rewrite } from "./rewrite.js";
@@ -18,7 +18,6 @@ import { installRandom } from "./random.js";
 const promiseThen = Promise.prototype.then;
 const { getOwnPropertyNames, getOwnPropertyDescriptor } = Object;
 const RESULT_LIMIT = 16384;
-const PREVIEW_LIMIT = 120;
 const VARIABLES = 200;
 
 const { slice } = String.prototype;
@@ -138,8 +137,7 @@ export default function install(call) {
         if (before[names[i]]) continue;
         const { value } = getOwnPropertyDescriptor(globalThis, names[i]);
         if (value === undefined || isBuiltin(value)) continue;
-        const preview = cut(inspect(value, { depth: 1, compact: true }), PREVIEW_LIMIT);
-        variables[variables.length] = { name: names[i], type: typeName(value), preview };
+        variables[variables.length] = { name: names[i], type: typeName(value), preview: preview(value) };
       }
       return stringify({ status: "ok", variables, imports: process.imported() });
     },

@@ -7,6 +7,8 @@ const WIDTH = 76; // of what stands on one line
 const NESTED = 3; // how many levels may stand on one line
 const GROUPED = 6; // arrays with more items than this are put into columns
 
+const PREVIEW = 120; // characters
+const BRIEFLY = { depth: 1, compact: true, limit: PREVIEW };
 const MANY = 10000; // items of an array whose other properties are looked at
 
 const identifier = /^[A-Za-z_$][\w$]*$/;
@@ -23,12 +25,21 @@ export function inspect(value, options = {}) {
     return "<cannot be shown>";
   }
 }
+
+// preview is the beginning of a value's text, on one line, for as little work
+// as that takes: however large the value is, hardly more is looked at.
+export function preview(value) {
+  const simple = value === null || typeof value !== "object" && typeof value !== "function";
+  const text = simple ? brief.show(value, 0) : inspect(value, BRIEFLY);
+  return text.length > PREVIEW ? text.slice(0, PREVIEW) : text;
+}
+
 inspect.custom = Symbol.for("nodejs.util.inspect.custom");
 inspect.defaultOptions = {};
 
 class Inspector {
-  constructor({ depth = 2, compact = false, showHidden = false, breakLength = 80, sorted = false, maxArrayLength = MAX_ITEMS }) {
-    Object.assign(this, { depth: depth ?? Infinity, compact: compact === true, showHidden, width: breakLength - (80 - WIDTH), sorted, most: maxArrayLength ?? Infinity });
+  constructor({ depth = 2, compact = false, showHidden = false, breakLength = 80, sorted = false, maxArrayLength = MAX_ITEMS, limit = Infinity }) {
+    Object.assign(this, { limit, depth: depth ?? Infinity, compact: compact === true, showHidden, width: breakLength - (80 - WIDTH), sorted, most: maxArrayLength ?? Infinity });
     this.seen = [];
     this.circular = new Map();
     this.indent = 0;
@@ -48,6 +59,7 @@ class Inspector {
 
   // text breaks a long string in an object at its line breaks.
   text(value, level) {
+    if (value.length > this.limit) value = value.slice(0, this.limit);
     if (level > 0 && !this.compact && value.length > 16 && value.length > this.width - this.indent - 4 && value.includes("\n")) {
       return value.split(/(?<=\n)/).map(quote).join(` +\n${" ".repeat(this.indent + 2)}`);
     }
@@ -65,14 +77,16 @@ class Inspector {
       return `[Circular *${this.circular.get(o)}]`;
     }
     const form = this.form(o, level);
-    if (level > this.depth && !form.plain && !this.empty(o, form)) {
+    const keys = this.keys(o, form);
+    const empty = !keys.length && (!form.parts || (o.length ?? o.size) === 0);
+    if (level > this.depth && !form.plain && !empty) {
       return Array.isArray(o) ? "[Array]" : `[${constructorName(o) || "Object: null prototype"}]`;
     }
     this.seen.push(o);
-    if (!this.empty(o, form)) this.inner = level;
+    if (!empty) this.inner = level;
     const parts = form.parts ? form.parts() : [];
-    const keys = this.keys(o, form);
-    for (const key of keys) parts.push(this.property(o, key, level, form.array));
+    const enough = this.enough();
+    for (let i = 0; i < keys.length && !enough(parts); i++) parts.push(this.property(o, keys[i], level));
     this.seen.pop();
     let { head } = form;
     const mark = this.circular.get(o);
@@ -86,7 +100,7 @@ class Inspector {
   // brackets, and what is in them beside its own properties.
   form(o, level) {
     const name = constructorName(o);
-    const kind = classOf(o);
+    const kind = classOf(o, this.limit < Infinity);
     const tag = typedTag(o, name);
     const titled = (title, size) => `${name === null ? `[${title}${size}: null prototype]` : `${name || title}${size}`}${tag}`;
     const next = (value) => this.within(() => this.show(value, level + 1));
@@ -111,9 +125,13 @@ class Inspector {
     return { head: name === "Object" && !tag ? "" : name === null ? `[Object: null prototype]${tag}` : `${name}${tag}`, open: "{", close: "}" };
   }
 
-  empty(o, form) {
-    if (this.keys(o, form).length) return false;
-    return form.parts ? (o.length ?? o.size) === 0 : true;
+  // enough tells whether the last of the parts made them longer than the limit.
+  enough() {
+    let length = 0, seen = 0;
+    return (parts) => {
+      for (; seen < parts.length; seen++) length += parts[seen].length;
+      return length > this.limit;
+    };
   }
 
   within(show) {
@@ -143,8 +161,9 @@ class Inspector {
   }
 
   keys(o, form) {
-    if (form.array > MANY) return [];
+    if (form.array > Math.min(MANY, this.limit)) return [];
     let keys = this.showHidden ? Object.getOwnPropertyNames(o) : Object.keys(o);
+    if (keys.length > this.limit) keys.length = this.limit;
     if (form.array !== undefined) keys = keys.filter((k) => !/^(?:0|[1-9]\d*)$/.test(k));
     if (form.skip) keys = keys.filter((k) => !form.skip.includes(k));
     if (this.sorted) keys.sort();
@@ -162,7 +181,8 @@ class Inspector {
   items(list, level) {
     const out = [];
     let i = 0;
-    for (; i < list.length && out.length < this.most; i++) {
+    const enough = this.enough();
+    for (; i < list.length && out.length < this.most && !enough(out); i++) {
       if (i in list) {
         out.push(this.within(() => this.show(list[i], level + 1)));
         continue;
@@ -176,10 +196,10 @@ class Inspector {
   }
 
   some(iterator, size, show) {
-    const out = [];
+    const out = [], enough = this.enough();
     for (const x of iterator) {
-      if (out.length >= this.most) {
-        out.push(`... ${size - this.most} more item${size - this.most > 1 ? "s" : ""}`);
+      if (out.length >= this.most || enough(out)) {
+        out.push(`... ${size - out.length} more item${size - out.length > 1 ? "s" : ""}`);
         break;
       }
       out.push(show(x));
@@ -201,6 +221,8 @@ class Inspector {
     return `${start}\n${pad}  ${lines.join(`,\n${pad}  `)}\n${pad}${close}`;
   }
 }
+
+const brief = new Inspector(BRIEFLY);
 
 // columns puts the short items of a long array below each other; the parts
 // themselves when some of them are long.

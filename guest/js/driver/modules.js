@@ -6,9 +6,11 @@ import { makeAssert } from "./assert.js";
 import { makeCryptoModule } from "./crypto.js";
 import { makeFS } from "./fs.js";
 import { format, inspect } from "./inspect.js";
+import { safeMap } from "./primordials.js";
 import { makeReadline } from "./readline.js";
 
 const builtins = new Map();
+const own = safeMap(); // the modules themselves
 const slot = Symbol.for("paddock.builtin");
 
 export function installModules(scope, host, process, timers) {
@@ -34,7 +36,10 @@ export function installModules(scope, host, process, timers) {
     perf_hooks: { performance: scope.performance }, crypto: makeCryptoModule(host, scope.crypto),
     readline, "readline/promises": readline.promises, string_decoder: { StringDecoder }, module: { builtinModules: [], createRequire: () => scope.require },
   };
-  for (const [name, module] of Object.entries(all)) builtins.set(name, module);
+  for (const [name, module] of Object.entries(all)) {
+    builtins.set(name, module);
+    own.set(module, true);
+  }
   const get = (name) => {
     process.noteImport(name);
     return builtins.get(name);
@@ -45,8 +50,7 @@ export function installModules(scope, host, process, timers) {
 
 // isBuiltin tells whether a value is one of the modules.
 export function isBuiltin(value) {
-  for (const module of builtins.values()) if (module === value) return true;
-  return false;
+  return (typeof value === "object" || typeof value === "function") && own.get(value) === true;
 }
 
 // builtinSource is a module for the engine that exports what a built-in has.

@@ -21,22 +21,31 @@ const isDate = brand((o) => Date.prototype.getTime.call(o));
 const isRegExp = (o) => o !== RegExp.prototype && o instanceof RegExp;
 const kindOfView = getter(view, Symbol.toStringTag);
 
-export function classOf(o) {
+// With quick, what has lost its prototype may be taken for an object: asking it
+// what it is without that costs an exception each time.
+export function classOf(o, quick = false) {
+  const is = (type, brand) => (!quick || o instanceof type) && brand(o);
   if (typeof o === "function") return "Function";
   if (Array.isArray(o)) return "Array";
+  if (quick && Object.getPrototypeOf(o) === Object.prototype) return taggedClass(o);
   if (ArrayBuffer.isView(o)) return kindOfView(o) === undefined ? "DataView" : "TypedArray";
   if (o instanceof Error) return "Error";
-  if (isMap(o)) return "Map";
-  if (isSet(o)) return "Set";
-  if (isDate(o)) return "Date";
+  if (is(Map, isMap)) return "Map";
+  if (is(Set, isSet)) return "Set";
+  if (is(Date, isDate)) return "Date";
   if (isRegExp(o)) return "RegExp";
-  if (isBuffer(o)) return "ArrayBuffer";
+  if (is(ArrayBuffer, isBuffer)) return "ArrayBuffer";
   if (o instanceof Promise) return "Promise";
   if (o instanceof WeakMap) return "WeakMap";
   if (o instanceof WeakSet) return "WeakSet";
   if (o instanceof WeakRef) return "WeakRef";
   if (o instanceof Number || o instanceof String || o instanceof Boolean || o instanceof Symbol || o instanceof BigInt) return "Boxed";
+  return taggedClass(o);
+}
+
+function taggedClass(o) {
   const tag = Object.prototype.toString.call(o);
+  if (tag === "[object Object]") return "Object";
   if (tag === "[object Arguments]") return "Arguments";
   return / Iterator\]$/.test(tag) ? "Iterator" : "Object";
 }

@@ -86,6 +86,11 @@ func (k *kit) testGoingBack(t *testing.T) {
 		rewind(t, in, "here")
 		works(t, in, k.Show("x"), "2")
 	})
+	k.testWhatGoesBack(t)
+}
+
+// testWhatGoesBack looks at what else than variables there is.
+func (k *kit) testWhatGoesBack(t *testing.T) {
 	t.Run("random numbers do not come again", func(t *testing.T) {
 		in, l := k.keeper(t), &line{}
 		run(t, in, code(k.Random))
@@ -129,25 +134,27 @@ func (k *kit) testGoingBack(t *testing.T) {
 	})
 }
 
-func (k *kit) testForks(t *testing.T) {
-	fork := func(t *testing.T, in sandbox.Instance, mark string) sandbox.Instance {
-		t.Helper()
-		f, ok := in.(sandbox.Forker)
-		if !ok {
-			t.Skip("this backend forks nothing")
-		}
-		spec := k.spec("")
-		spec.Snapshots = true
-		child, err := f.Fork(t.Context(), mark, spec)
-		if err != nil {
-			t.Fatalf("forking at %s: %v", mark, err)
-		}
-		t.Cleanup(func() { child.Close() })
-		return child
+// fork makes one that the test's end closes.
+func (k *kit) fork(t *testing.T, in sandbox.Instance, mark string) sandbox.Instance {
+	t.Helper()
+	f, ok := in.(sandbox.Forker)
+	if !ok {
+		t.Skip("this backend forks nothing")
 	}
+	spec := k.spec("")
+	spec.Snapshots = true
+	child, err := f.Fork(t.Context(), mark, spec)
+	if err != nil {
+		t.Fatalf("forking at %s: %v", mark, err)
+	}
+	t.Cleanup(func() { child.Close() })
+	return child
+}
+
+func (k *kit) testForks(t *testing.T) {
 	t.Run("go their own ways", func(t *testing.T) {
 		in, all := k.marked(t)
-		a, b := fork(t, in, "m2"), fork(t, in, "m3")
+		a, b := k.fork(t, in, "m2"), k.fork(t, in, "m3")
 		works(t, a, k.Show("x"), "2")
 		works(t, b, k.Show("x"), "3")
 		works(t, a, k.Set("x", 20), "")
@@ -161,11 +168,11 @@ func (k *kit) testForks(t *testing.T) {
 		}
 		in.Close()
 		works(t, k.resumed(t, all[2]), k.Show("x"), "20")
-		works(t, fork(t, a, "m"), k.Show("x"), "20")
+		works(t, k.fork(t, a, "m"), k.Show("x"), "20")
 	})
 	t.Run("at what is not there", func(t *testing.T) {
 		in, _ := k.marked(t)
-		fork(t, in, "m1")
+		k.fork(t, in, "m1")
 		_, err := in.(sandbox.Forker).Fork(t.Context(), "unknown", k.spec(""))
 		wantFault(t, err, fault.NotFound)
 		other := k.spec("")
@@ -179,7 +186,7 @@ func (k *kit) testForks(t *testing.T) {
 		l.snapshot(t, in, sandbox.SnapshotOptions{Mark: "m"})
 		seen := map[string]bool{run(t, in, code(k.Random)).stdout: true}
 		for range 3 {
-			seen[run(t, fork(t, in, "m"), code(k.Random)).stdout] = true
+			seen[run(t, k.fork(t, in, "m"), code(k.Random)).stdout] = true
 		}
 		if len(seen) != 4 {
 			t.Errorf("they are %v", seen)
@@ -188,7 +195,7 @@ func (k *kit) testForks(t *testing.T) {
 	t.Run("need not wait for a run", func(t *testing.T) {
 		in, _ := k.marked(t)
 		ended := background(t.Context(), t, in, k.Print("on")+"\n"+k.Sleep, sandbox.RunLimits{})
-		works(t, fork(t, in, "m2"), k.Show("x"), "2")
+		works(t, k.fork(t, in, "m2"), k.Show("x"), "2")
 		in.Close()
 		await(t, "the end of the run", ended)
 	})

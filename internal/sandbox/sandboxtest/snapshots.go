@@ -107,30 +107,7 @@ func (k *kit) testSnapshots(t *testing.T) {
 		l.snapshot(t, in, sandbox.SnapshotOptions{})
 		works(t, k.resumed(t, l), k.Print("here"), "here")
 	})
-	t.Run("a portable one serves another backend alone", func(t *testing.T) {
-		in, l := k.keeper(t), &line{}
-		works(t, in, k.Set("x", 1), "")
-		l.snapshot(t, in, sandbox.SnapshotOptions{})
-		portable := l.clone()
-		if s := portable.snapshot(t, in, sandbox.SnapshotOptions{Portable: true}); !s.Whole {
-			t.Error("it is not whole")
-		}
-		works(t, in, k.Set("x", 2), "")
-		if s := l.snapshot(t, in, sandbox.SnapshotOptions{}); s.Whole { // nothing had changed: the line goes on
-			t.Error("the next one is whole")
-		}
-		works(t, k.resumed(t, l), k.Show("x"), "2")
-		other := &kit{harness: newHarness(t, k.suite), Programs: k.Programs, runtime: k.runtime}
-		again := other.resumed(t, portable)
-		works(t, again, k.Show("x"), "1")
-		works(t, again, k.Set("y", 3), "")
-		if s := portable.snapshot(t, again, sandbox.SnapshotOptions{}); s.Whole {
-			t.Error("what comes after it is whole")
-		}
-		again = other.resumed(t, portable)
-		works(t, again, k.Show("x"), "1")
-		works(t, again, k.Show("y"), "3")
-	})
+	t.Run("a portable one serves another backend alone", k.testPortable)
 	t.Run("during a run it is a conflict", func(t *testing.T) {
 		in := k.keeper(t)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -145,24 +122,51 @@ func (k *kit) testSnapshots(t *testing.T) {
 	t.Run("a program goes on as if nothing had been", k.testGoesOn)
 	t.Run("one that fails", k.testTorn)
 	t.Run("a state that cannot be resumed", k.testUnresumable)
-	t.Run("what is stopped by force goes back to the last one", func(t *testing.T) {
-		in, l := k.keeper(t), &line{}
-		works(t, in, k.Set("x", 1), "")
-		l.snapshot(t, in, sandbox.SnapshotOptions{})
-		works(t, in, k.Set("x", 2), "")
-		l.snapshot(t, in, sandbox.SnapshotOptions{})
-		o := k.timed(t, in, lines(k.Set("x", 3), k.Stubborn), 300*time.Millisecond)
-		if o.State == sandbox.Restored {
-			works(t, in, k.Show("x"), "2")
-		}
-		works(t, in, k.Set("y", 5), "")
-		l.snapshot(t, in, sandbox.SnapshotOptions{})
-		again := k.resumed(t, l)
-		works(t, again, k.Show("y"), "5")
-		if o.State == sandbox.Restored {
-			works(t, again, k.Show("x"), "2")
-		}
-	})
+	t.Run("what is stopped by force goes back to the last one", k.testForcedBack)
+}
+
+func (k *kit) testPortable(t *testing.T) {
+	in, l := k.keeper(t), &line{}
+	works(t, in, k.Set("x", 1), "")
+	l.snapshot(t, in, sandbox.SnapshotOptions{})
+	portable := l.clone()
+	if s := portable.snapshot(t, in, sandbox.SnapshotOptions{Portable: true}); !s.Whole {
+		t.Error("it is not whole")
+	}
+	works(t, in, k.Set("x", 2), "")
+	if s := l.snapshot(t, in, sandbox.SnapshotOptions{}); s.Whole { // nothing had changed: the line goes on
+		t.Error("the next one is whole")
+	}
+	works(t, k.resumed(t, l), k.Show("x"), "2")
+	other := &kit{harness: newHarness(t, k.suite), Programs: k.Programs, runtime: k.runtime}
+	again := other.resumed(t, portable)
+	works(t, again, k.Show("x"), "1")
+	works(t, again, k.Set("y", 3), "")
+	if s := portable.snapshot(t, again, sandbox.SnapshotOptions{}); s.Whole {
+		t.Error("what comes after it is whole")
+	}
+	again = other.resumed(t, portable)
+	works(t, again, k.Show("x"), "1")
+	works(t, again, k.Show("y"), "3")
+}
+
+func (k *kit) testForcedBack(t *testing.T) {
+	in, l := k.keeper(t), &line{}
+	works(t, in, k.Set("x", 1), "")
+	l.snapshot(t, in, sandbox.SnapshotOptions{})
+	works(t, in, k.Set("x", 2), "")
+	l.snapshot(t, in, sandbox.SnapshotOptions{})
+	o := k.timed(t, in, lines(k.Set("x", 3), k.Stubborn), 300*time.Millisecond)
+	if o.State == sandbox.Restored {
+		works(t, in, k.Show("x"), "2")
+	}
+	works(t, in, k.Set("y", 5), "")
+	l.snapshot(t, in, sandbox.SnapshotOptions{})
+	again := k.resumed(t, l)
+	works(t, again, k.Show("y"), "5")
+	if o.State == sandbox.Restored {
+		works(t, again, k.Show("x"), "2")
+	}
 }
 
 func (k *kit) testChain(t *testing.T) {
@@ -357,6 +361,12 @@ func (k *kit) testUnresumable(t *testing.T) {
 			}
 		})
 	}
+	k.testUnfit(t, l)
+	works(t, k.resumed(t, l), k.Show("x"), "2")
+}
+
+// testUnfit tries to resume what is whole where it does not fit.
+func (k *kit) testUnfit(t *testing.T, l *line) {
 	t.Run("a layer cannot be read", func(t *testing.T) {
 		spec := k.spec("")
 		spec.Resume = l.resume()
@@ -385,5 +395,4 @@ func (k *kit) testUnresumable(t *testing.T) {
 		_, err := k.backend.Start(t.Context(), spec)
 		wantFault(t, err, fault.Invalid, fault.Exhausted)
 	})
-	works(t, k.resumed(t, l), k.Show("x"), "2")
 }

@@ -3,6 +3,7 @@ package linear
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -196,5 +197,58 @@ func TestWhereTheSystemRefusesAllThatIsDirtyIsTold(t *testing.T) {
 	m.Page(5)[0] = 1
 	if got := changed(t, m); !slices.Contains(got, 5) {
 		t.Errorf("marked again it tells %v", got)
+	}
+}
+
+// BenchmarkFinding is what finding the pages costs that a small program wrote
+// in a memory of so many of its own: by their marks, the writes to marked pages
+// among it, and by looking at all of them.
+func BenchmarkFinding(b *testing.B) {
+	const written = 130
+	for _, own := range []int{256, 1024, 2048, 5120, 16384} {
+		for _, marked := range []bool{true, false} {
+			name := "by looking"
+			if marked {
+				name = "by marks"
+			}
+			b.Run(fmt.Sprintf("%d pages %s", own, name), func(b *testing.B) { benchmarkFinding(b, own, written, marked) })
+		}
+	}
+}
+
+func benchmarkFinding(b *testing.B, own, written int, marked bool) {
+	if marked && !Marks() {
+		b.Skip("what was written since cannot be told here")
+	}
+	m, err := New(nil, uint64(own)*PageSize)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer m.Free()
+	memory := m.Reallocate(uint64(own) * PageSize)
+	for n := range own {
+		memory[n*PageSize] = 1
+	}
+	kept := bytes.Clone(memory)
+	if marked {
+		m.own = worthMarking
+		m.Mark()
+	}
+	random, pages := rand.New(rand.NewPCG(1, 2)), []uint32(nil)
+	for b.Loop() {
+		for range written {
+			memory[random.IntN(own)*PageSize]++
+		}
+		if pages, err = m.Changed(pages[:0]); err != nil {
+			b.Fatal(err)
+		}
+		for _, n := range pages {
+			if saved := kept[n*PageSize:][:PageSize]; !bytes.Equal(saved, m.Page(n)) {
+				copy(saved, m.Page(n))
+			}
+		}
+		if marked {
+			m.Mark()
+		}
 	}
 }

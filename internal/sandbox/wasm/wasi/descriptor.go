@@ -79,7 +79,7 @@ func (s *System) get(fd uint32) (*descriptor, errno) {
 		return nil, ebadf
 	}
 	if s.table[fd].kind == dead {
-		return nil, eio
+		return nil, estale
 	}
 	return s.table[fd], success
 }

@@ -37,6 +37,7 @@ const (
 	eperm        errno = 63
 	erofs        errno = 69
 	espipe       errno = 70
+	estale       errno = 72
 	etxtbsy      errno = 74
 	exdev        errno = 75
 )

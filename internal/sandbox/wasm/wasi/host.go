@@ -23,7 +23,7 @@ var errorNames = map[uint64]FileError{
 	uint64(eio): "EIO", uint64(eisdir): "EISDIR", uint64(eloop): "ELOOP", uint64(emfile): "EMFILE", uint64(emlink): "EMLINK",
 	uint64(enametoolong): "ENAMETOOLONG", uint64(enoent): "ENOENT", uint64(enomem): "ENOMEM", uint64(enospc): "ENOSPC",
 	uint64(enotdir): "ENOTDIR", uint64(enotempty): "ENOTEMPTY", uint64(enotsup): "ENOTSUP", uint64(eperm): "EPERM",
-	uint64(erofs): "EROFS", uint64(espipe): "ESPIPE", uint64(etxtbsy): "ETXTBSY", uint64(exdev): "EXDEV",
+	uint64(erofs): "EROFS", uint64(espipe): "ESPIPE", uint64(estale): "ESTALE", uint64(etxtbsy): "ETXTBSY", uint64(exdev): "EXDEV",
 }
 
 // The parts of the interface that are used here.

@@ -80,10 +80,10 @@ func TestADyingFileIsSavedAsDead(t *testing.T) {
 		t.Errorf("lost: %v", lost)
 	}
 	for _, fd := range lost {
-		if _, e := g.read(fd, 1); e != eio {
+		if _, e := g.read(fd, 1); e != estale {
 			t.Errorf("errno %d", e)
 		}
-		if _, e := g.write(fd, "x"); e != eio {
+		if _, e := g.write(fd, "x"); e != estale {
 			t.Errorf("errno %d", e)
 		}
 	}

@@ -83,7 +83,7 @@ func (s *System) named(d *descriptor) bool {
 
 // Restore opens what was open when state was saved, with the same numbers,
 // offsets and lists; nothing is made or emptied. What cannot be opened any more
-// stays in the table, gives EIO, and can be closed; lost lists it. The
+// stays in the table, gives ESTALE, and can be closed; lost lists it. The
 // monotonic clock goes on from where it was, if it is behind.
 //
 // After an error, which only a damaged state gives, streams and files are

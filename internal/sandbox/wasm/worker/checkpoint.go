@@ -143,9 +143,12 @@ const (
 	mostSpread = 4
 )
 
+// helpers is how many others help with n pages.
+func helpers(n int) int { return min(n/spreadFrom, mostSpread-1, runtime.GOMAXPROCS(0)-1) }
+
 // spread does something with n pages, and waits until it is done.
 func spread(n int, do func(from, to int)) {
-	parts := min(1+n/spreadFrom, mostSpread, runtime.GOMAXPROCS(0))
+	parts := 1 + helpers(n)
 	var all sync.WaitGroup
 	for i := 1; i < parts; i++ {
 		all.Go(func() { do(n*i/parts, n*(i+1)/parts) })

@@ -11,6 +11,7 @@ import (
 	"io"
 	"math/bits"
 	"sync"
+	"sync/atomic"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -64,133 +65,192 @@ type layerHead struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// layerWriter writes a layer. Its buffers are used again.
+// changes are the pages of a layer. page gives the i-th of them, in ascending
+// order of their numbers: what it was before, nil for zeros, and what it is. It
+// is called from several goroutines.
+type changes struct {
+	count int
+	page  func(i int) (n uint32, before, now []byte)
+}
+
+// writeLayer writes a layer. Its chunks are made by several goroutines where
+// there are many, and written in order.
+func writeLayer(w io.Writer, head layerHead, pages changes) error {
+	head.PageSize = linear.PageSize
+	text, err := json.Marshal(head)
+	if err != nil {
+		return err
+	}
+	begin := binary.LittleEndian.AppendUint32([]byte(layerMagic), uint32(len(text)))
+	l := &layerWriter{w: w}
+	if pages.count <= chunkPages {
+		c := chunkers.Get().(*chunker)
+		defer chunkers.Put(c)
+		c.out = append(append(c.out[:0], begin...), text...)
+		if pages.count > 0 {
+			c.append(pages, 0)
+		}
+		return l.end(c.out)
+	}
+	if err := l.write(append(begin, text...)); err != nil {
+		return err
+	}
+	count := (pages.count + chunkPages - 1) / chunkPages
+	if err := l.chunks(pages, count); err != nil {
+		return err
+	}
+	return l.end(nil)
+}
+
+// layerWriter writes the parts of a layer.
 type layerWriter struct {
-	w       io.Writer
+	w   io.Writer
+	sum uint32
+
+	mu   sync.Mutex // guards what follows, and the writing of chunks
+	turn *sync.Cond
+	next int // the chunk that is to be written
+	err  error
+}
+
+func (l *layerWriter) write(p []byte) error {
+	l.sum = crc32.Update(l.sum, castagnoli, p)
+	_, err := l.w.Write(p)
+	return err
+}
+
+// chunks makes and writes all of a layer's.
+func (l *layerWriter) chunks(pages changes, count int) error {
+	l.turn = sync.NewCond(&l.mu)
+	var taken atomic.Int64
+	work := func() {
+		c := chunkers.Get().(*chunker)
+		defer chunkers.Put(c)
+		for i := int(taken.Add(1)) - 1; i < count; i = int(taken.Add(1)) - 1 {
+			c.out = c.out[:0]
+			c.append(pages, i)
+			if !l.inTurn(i, c.out) {
+				return
+			}
+		}
+	}
+	var all sync.WaitGroup
+	for range helpers(pages.count) {
+		all.Go(work)
+	}
+	work()
+	all.Wait()
+	return l.err
+}
+
+// inTurn writes chunk i after those before it, and tells whether to go on.
+func (l *layerWriter) inTurn(i int, chunk []byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.next != i && l.err == nil {
+		l.turn.Wait()
+	}
+	if l.err == nil {
+		l.err = l.write(chunk)
+	}
+	l.next++
+	l.turn.Broadcast()
+	return l.err == nil
+}
+
+// end completes the layer, of which last has still to be written.
+func (l *layerWriter) end(last []byte) error {
+	last = append(last, 0, 0)
+	sum := crc32.Update(l.sum, castagnoli, last)
+	_, err := l.w.Write(binary.LittleEndian.AppendUint32(last, sum))
+	return err
+}
+
+// chunker makes chunks. Its buffers are used again.
+type chunker struct {
 	encoder *zstd.Encoder
-	sum     uint32
-	numbers []uint32
 	blocks  []uint64 // which are in the chunk, for each page
 	change  []byte   // a page's
 	chunk   []byte   // room for blocks, and then those
 	out     []byte
 	dense   bool // the last chunk could not be made smaller
-	pages   int
 }
 
-var layerWriters = sync.Pool{New: func() any {
+var chunkers = sync.Pool{New: func() any {
 	// It can only fail for options that are wrong.
 	e, _ := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
 		zstd.WithWindowSize(chunkWindow), zstd.WithEncoderCRC(false), zstd.WithZeroFrames(true))
-	return &layerWriter{
+	return &chunker{
 		encoder: e, change: make([]byte, linear.PageSize), chunk: make([]byte, 0, chunkBytes), out: make([]byte, 0, chunkBytes+chunkBytes/64),
 	}
 }}
 
-// begin writes the head. The writer has to be given back with end.
-func newLayer(w io.Writer, head layerHead) (*layerWriter, error) {
-	l := layerWriters.Get().(*layerWriter)
-	l.w, l.sum, l.numbers, l.chunk, l.dense, l.pages = w, 0, l.numbers[:0], l.chunk[:chunkMaps], false, 0
-	head.PageSize = linear.PageSize
-	text, err := json.Marshal(head)
-	if err != nil {
-		return l, err
+// append appends chunk i of a layer to what is put out.
+func (c *chunker) append(pages changes, i int) {
+	le := binary.LittleEndian
+	first := i * chunkPages
+	n := min(pages.count-first, chunkPages)
+	head := len(c.out)
+	c.out = append(c.out, make([]byte, chunkHead+4*n)...)
+	c.blocks, c.chunk = c.blocks[:0], c.chunk[:chunkMaps]
+	for k := range n {
+		number, before, now := pages.page(first + k)
+		le.PutUint32(c.out[head+chunkHead+4*k:], number)
+		c.add(before, now)
 	}
-	l.out = binary.LittleEndian.AppendUint32(append(l.out[:0], layerMagic...), uint32(len(text)))
-	l.out = append(l.out, text...)
-	return l, l.flush()
+	chunk := c.chunk[chunkMaps-8*n:]
+	for k, b := range c.blocks {
+		le.PutUint64(chunk[8*k:], b)
+	}
+	data := len(c.out)
+	kind := c.compress(chunk)
+	le.PutUint16(c.out[head:], uint16(n))
+	c.out[head+2] = kind
+	le.PutUint32(c.out[head+3:], uint32(len(c.out)-data))
 }
 
-// page adds a page, before which nil stands for zeros.
-func (l *layerWriter) page(n uint32, before, now []byte) error {
-	l.numbers = append(l.numbers, n)
+// add adds a page's change to the chunk.
+func (c *chunker) add(before, now []byte) {
 	if before != nil {
-		subtle.XORBytes(l.change, before, now)
-		now = l.change
+		subtle.XORBytes(c.change, before, now)
+		now = c.change
 	}
 	blocks := uint64(0)
 	for i := range 64 {
 		if block := (*[blockBytes]byte)(now[i*blockBytes:]); *block != [blockBytes]byte{} {
 			blocks |= 1 << i
-			l.chunk = append(l.chunk, block[:]...)
+			c.chunk = append(c.chunk, block[:]...)
 		}
 	}
-	l.blocks = append(l.blocks, blocks)
-	l.pages++
-	if len(l.numbers) == chunkPages {
-		return l.writeChunk()
-	}
-	return nil
+	c.blocks = append(c.blocks, blocks)
 }
 
-func (l *layerWriter) writeChunk() error {
-	if len(l.numbers) == 0 {
-		return nil
+// compress puts the chunk out, smaller if it can be, and tells how.
+func (c *chunker) compress(chunk []byte) byte {
+	at := len(c.out)
+	if c.worthIt(chunk) {
+		c.out = c.encoder.EncodeAll(chunk, c.out)
+		c.dense = len(c.out)-at > len(chunk)-len(chunk)/32
+		if !c.dense {
+			return asZstd
+		}
 	}
-	le := binary.LittleEndian
-	chunk := l.chunk[chunkMaps-8*len(l.blocks):]
-	for i, b := range l.blocks {
-		le.PutUint64(chunk[8*i:], b)
-	}
-	head := chunkHead + 4*len(l.numbers)
-	l.out = l.out[:head]
-	kind := byte(asZstd)
-	if !l.worthIt(chunk) {
-		kind = asTheyAre
-	} else if l.out = l.encoder.EncodeAll(chunk, l.out); len(l.out)-head > len(chunk)-len(chunk)/32 {
-		kind, l.dense = asTheyAre, true
-	} else {
-		l.dense = false
-	}
-	if kind == asTheyAre {
-		l.out = append(l.out[:head], chunk...)
-	}
-	le.PutUint16(l.out, uint16(len(l.numbers)))
-	l.out[2] = kind
-	le.PutUint32(l.out[3:], uint32(len(l.out)-head))
-	for i, n := range l.numbers {
-		le.PutUint32(l.out[chunkHead+4*i:], n)
-	}
-	l.numbers, l.blocks, l.chunk = l.numbers[:0], l.blocks[:0], l.chunk[:chunkMaps]
-	return l.flush()
+	c.out = append(c.out[:at], chunk...)
+	return asTheyAre
 }
 
 // worthIt tells whether compressing the chunk is tried: after one that could
 // not be made smaller, only when a part of it can be.
-func (l *layerWriter) worthIt(chunk []byte) bool {
-	if !l.dense {
+func (c *chunker) worthIt(chunk []byte) bool {
+	if !c.dense {
 		return true
 	}
 	part := chunk[len(chunk)-min(len(chunk), linear.PageSize):]
-	at := len(l.out)
-	l.out = l.encoder.EncodeAll(part, l.out)
-	small := len(l.out)-at < len(part)*7/8
-	l.out = l.out[:at]
+	at := len(c.out)
+	c.out = c.encoder.EncodeAll(part, c.out)
+	small := len(c.out)-at < len(part)*7/8
+	c.out = c.out[:at]
 	return small
-}
-
-func (l *layerWriter) flush() error {
-	l.sum = crc32.Update(l.sum, castagnoli, l.out)
-	_, err := l.w.Write(l.out)
-	l.out = l.out[:0]
-	return err
-}
-
-// end completes the layer.
-func (l *layerWriter) end() error {
-	if err := l.writeChunk(); err != nil {
-		return err
-	}
-	l.out = append(l.out, 0, 0)
-	sum := crc32.Update(l.sum, castagnoli, l.out)
-	l.out = binary.LittleEndian.AppendUint32(l.out, sum)
-	return l.flush()
-}
-
-// release gives the buffers back.
-func (l *layerWriter) release() {
-	l.w = nil
-	layerWriters.Put(l)
 }
 
 // errDamaged is for a layer that is not what was written.

@@ -19,17 +19,8 @@ import (
 func layerOf(t testing.TB, head layerHead, numbers []uint32, before, now map[uint32][]byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	l, err := newLayer(&b, head)
-	defer l.release()
-	for _, n := range numbers {
-		if err == nil {
-			err = l.page(n, before[n], now[n])
-		}
-	}
-	if err == nil {
-		err = l.end()
-	}
-	if err != nil {
+	pages := changes{len(numbers), func(i int) (uint32, []byte, []byte) { return numbers[i], before[numbers[i]], now[numbers[i]] }}
+	if err := writeLayer(&b, head, pages); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -71,7 +62,7 @@ func somePages(r *rand.Rand, numbers []uint32) map[uint32][]byte {
 
 func TestALayerIsReadAsItWasWritten(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for _, count := range []int{0, 1, chunkPages - 1, chunkPages, chunkPages + 1, 5 * chunkPages} {
+	for _, count := range []int{0, 1, chunkPages - 1, chunkPages, chunkPages + 1, 5 * chunkPages, 3*spreadFrom + 7} {
 		var numbers []uint32
 		for n := uint32(0); len(numbers) < count; n += 1 + r.Uint32N(3) {
 			numbers = append(numbers, n)
@@ -82,7 +73,7 @@ func TestALayerIsReadAsItWasWritten(t *testing.T) {
 				delete(before, n)
 			}
 		}
-		want := layerHead{From: "a", To: "b", Bytes: 1 << 24, PageSize: linear.PageSize}
+		want := layerHead{From: "a", To: "b", Bytes: 1 << 26, PageSize: linear.PageSize}
 		head, changes, err := readLayer(layerOf(t, want, numbers, before, now))
 		if err != nil || head != want || len(changes) != count {
 			t.Fatalf("%d pages: %+v with %d pages, %v", count, head, len(changes), err)
@@ -98,6 +89,33 @@ func TestALayerIsReadAsItWasWritten(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What cannot be written ends all who write it.
+func TestALayerThatCannotBeWritten(t *testing.T) {
+	page := make([]byte, linear.PageSize)
+	pages := changes{4 * spreadFrom, func(i int) (uint32, []byte, []byte) { return uint32(i), nil, page }}
+	var size counting
+	if err := writeLayer(&size, layerHead{To: "b"}, pages); err != nil {
+		t.Fatal(err)
+	}
+	for _, most := range []int{0, 1, int(size) / 2, int(size) - 1} {
+		if err := writeLayer(&narrow{most}, layerHead{To: "b"}, pages); !errors.Is(err, errNarrow) {
+			t.Errorf("after %d bytes it gives %v", most, err)
+		}
+	}
+}
+
+// narrow is a writer that takes no more than so many bytes.
+type narrow struct{ left int }
+
+var errNarrow = errors.New("there is no room")
+
+func (n *narrow) Write(p []byte) (int, error) {
+	if n.left -= len(p); n.left < 0 {
+		return 0, errNarrow
+	}
+	return len(p), nil
 }
 
 func TestNoiseIsNotMadeLarger(t *testing.T) {

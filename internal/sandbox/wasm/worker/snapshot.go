@@ -145,80 +145,64 @@ func (in *instance) take() error {
 // change any more, so the interpreter may go on meanwhile.
 func (in *instance) writeLayer(w io.Writer, whole, portable bool) (n int, err error) {
 	h, img := &in.saved, in.program.image
-	head := layerHead{To: h.newest.id, Bytes: h.newest.length}
 	base, err := baseOf(img)
 	if err != nil {
 		return 0, err
 	}
-	if !whole {
-		head.From = h.written.id
-	} else if !portable {
-		head.Image = img.Digest
-	}
-	l, err := newLayer(w, head)
-	defer l.release()
-	if err != nil {
-		return 0, err
-	}
+	var pages changes
+	head := layerHead{To: h.newest.id, Bytes: h.newest.length}
 	switch {
 	case portable:
-		err = in.everyPage(base, l.page)
+		pages = h.everything(base)
 	case whole:
-		for _, e := range h.newest.pages {
-			if err = l.page(e.n, base.page(e.n), h.pages.at(e.id)); err != nil {
-				break
-			}
-		}
+		head.Image, pages = img.Digest, h.own(base)
 	default:
-		err = h.changes(base, l.page)
+		head.From, pages = h.written.id, h.changes(base)
 	}
-	if err != nil {
-		return 0, err
-	}
-	return l.pages, l.end()
+	return pages.count, writeLayer(w, head, pages)
 }
 
-// everyPage gives every page of the newest moment that is not zeros.
-func (in *instance) everyPage(base base, put func(n uint32, before, now []byte) error) error {
-	h := &in.saved
-	pages := h.newest.pages
+// everything is every page of the newest moment that is not zeros.
+func (h *history) everything(base base) changes {
+	var all [][]byte
+	var numbers []uint32
+	own := h.newest.pages
 	for n := uint32(0); uint64(n)*linear.PageSize < h.newest.length; n++ {
 		page := base.page(n)
-		if len(pages) > 0 && pages[0].n == n {
-			page = h.pages.at(pages[0].id)
-			pages = pages[1:]
+		if len(own) > 0 && own[0].n == n {
+			page, own = h.pages.at(own[0].id), own[1:]
 		}
-		if page == nil || isZero(page) {
-			continue
-		}
-		if err := put(n, nil, page); err != nil {
-			return err
+		if page != nil && !isZero(page) {
+			all, numbers = append(all, page), append(numbers, n)
 		}
 	}
-	return nil
+	return changes{len(all), func(i int) (uint32, []byte, []byte) { return numbers[i], nil, all[i] }}
 }
 
-// changes gives the pages in which the newest moment differs from the written
-// one.
-func (h *history) changes(base base, put func(n uint32, before, now []byte) error) error {
-	before, now := h.written.pages, h.newest.pages
-	for _, n := range differ(before, now) {
-		if err := put(n, h.content(&before, base, n), h.content(&now, base, n)); err != nil {
-			return err
-		}
-	}
-	return nil
+// own is the pages in which the newest moment differs from the image.
+func (h *history) own(base base) changes {
+	t := h.newest.pages
+	return changes{len(t), func(i int) (uint32, []byte, []byte) { return t[i].n, base.page(t[i].n), h.pages.at(t[i].id) }}
 }
 
-// content is page n of the moment whose table t is the rest of; nil: zeros.
-func (h *history) content(t *table, base base, n uint32) []byte {
-	for len(*t) > 0 && (*t)[0].n < n {
-		*t = (*t)[1:]
+// changes are the pages in which the newest moment differs from the written one.
+func (h *history) changes(base base) changes {
+	numbers := differ(h.written.pages, h.newest.pages)
+	before, now := h.written.pages.find(numbers), h.newest.pages.find(numbers)
+	content := func(n uint32, id pageID) []byte {
+		if id != 0 {
+			return h.pages.at(id)
+		}
+		return base.page(n)
 	}
-	if len(*t) > 0 && (*t)[0].n == n {
-		return h.pages.at((*t)[0].id)
-	}
-	return base.page(n)
+	return changes{len(numbers), func(i int) (uint32, []byte, []byte) {
+		n := numbers[i]
+		is := content(n, now[i])
+		if is == nil {
+			is = zeros[:]
+		}
+		return n, content(n, before[i]), is
+	}}
 }
 
 // glance notes what the interpreter holds. One that does not survive it is

@@ -51,7 +51,7 @@ func train(t *testing.T, l *loader, path string) {
 	in := &instance{program: p, out: newOutput(nil, 0, &control{}), log: io.Discard}
 	in.in = newInput(nil, 0, &in.ctl)
 	defer in.drop()
-	if err := in.open(); err != nil {
+	if err := in.open(false); err != nil {
 		t.Fatal(err)
 	}
 	in.ctl.begin(0)
