@@ -1,34 +1,36 @@
 package blob
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"path/filepath"
 )
 
-// The file changesFile tells other processes by how much the store grew: a
-// number of 8 bytes for each batch. Nothing but Bytes relies on it, so it is
-// not synced. When it has become long a collection begins another, whose first
-// number is random and tells the two apart.
+// The file changesFile tells every process how large the store is: a head that
+// says what it took when the file was begun, and by how much it grew since, a
+// number of 8 bytes for each batch. Nothing but Bytes relies on it, so it is not
+// synced: what a power cut or a full disk left of it is recognised by its head
+// or its length, and it is begun anew. So it is by every collection.
 const (
-	changeBytes = 8
-	maxChanges  = 64 << 10
+	changesMagic = "pdsizes1"
+	idBytes      = 8 // random, to tell one such file from the next
+	changeBytes  = 8
+	changesHead  = len(changesMagic) + idBytes + changeBytes
 )
 
 // tally is what is known of the store's size.
 type tally struct {
-	known bool
-	bytes int64             // what the store takes
-	read  int64             // how much of changesFile is in that
-	first [changeBytes]byte // what changesFile began with, when read is not zero
+	id    [idBytes]byte // of the file that was read
+	bytes int64         // what the store takes
+	read  int64         // how much of the file is in that; zero: nothing is known
 }
 
-// Bytes is what the store's contents take on disk, each rounded up to 4 KiB.
-// The first call of a process reads the store's folders. Later ones read what
-// batches and collections told since, of other processes too, in a few
-// microseconds; the figure is off by what a process did not live to tell,
-// until somebody collects.
+// Bytes is what the store's contents take on disk, each rounded up to 4 KiB, as
+// batches and collections of all processes have told; that takes some
+// microseconds. The figure is off by what a process did not live to tell, until
+// somebody collects. Where nobody has told anything it reads the store's folders.
 func (s *Store) Bytes() (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,42 +45,70 @@ func (s *Store) followLocked() error {
 		return err
 	}
 	defer log.Close()
-	t := &s.tally
 	info, err := log.Stat()
 	if err != nil {
 		return err
 	}
-	var first [changeBytes]byte
-	if info.Size() >= changeBytes {
-		if _, err := log.ReadAt(first[:], 0); err != nil {
-			return err
+	size := info.Size()
+	if size < int64(changesHead) || (size-int64(changesHead))%changeBytes != 0 {
+		return s.measureLocked()
+	}
+	var head [changesHead]byte
+	if _, err := log.ReadAt(head[:], 0); err != nil {
+		return err
+	}
+	id := [idBytes]byte(head[len(changesMagic):])
+	if t := &s.tally; t.read == 0 || id != t.id || size < t.read {
+		if !bytes.HasPrefix(head[:], []byte(changesMagic)) {
+			return s.measureLocked()
 		}
+		*t = tally{id: id, read: int64(changesHead), bytes: int64(binary.LittleEndian.Uint64(head[changesHead-changeBytes:]))}
 	}
-	switch {
-	case !t.known, info.Size() < t.read, t.read == 0 && info.Size() > 0, t.read > 0 && first != t.first:
-		return s.measureLocked(info.Size(), first)
-	case info.Size() == t.read:
-		return nil
-	}
-	news := make([]byte, (info.Size()-t.read)/changeBytes*changeBytes)
-	if _, err := log.ReadAt(news, t.read); err != nil {
+	news := make([]byte, size-s.tally.read)
+	if _, err := log.ReadAt(news, s.tally.read); len(news) > 0 && err != nil {
 		return err
 	}
 	for k := 0; k < len(news); k += changeBytes {
-		t.bytes += int64(binary.LittleEndian.Uint64(news[k:]))
+		s.tally.bytes += int64(binary.LittleEndian.Uint64(news[k:]))
 	}
-	t.read += int64(len(news))
+	if s.tally.read = size; s.tally.bytes < 0 {
+		return s.measureLocked()
+	}
 	return nil
 }
 
-// measureLocked counts; read is how much had been told before.
-func (s *Store) measureLocked(read int64, first [changeBytes]byte) error {
-	bytes, err := s.eachBlob(func(Digest, int64) error { return nil })
+// measureLocked counts, and tells everybody.
+func (s *Store) measureLocked() error {
+	sum, err := s.eachBlob(func(Digest, int64) error { return nil })
 	if err != nil {
 		return err
 	}
-	s.tally = tally{known: true, bytes: bytes, read: read / changeBytes * changeBytes, first: first}
+	s.tellLocked(sum)
+	s.tally.bytes = sum
 	return nil
+}
+
+// tellLocked begins the file anew. Where that cannot be done the next Bytes measures.
+func (s *Store) tellLocked(sum int64) {
+	s.tally = tally{}
+	head := append(make([]byte, 0, changesHead), changesMagic...)
+	head = head[:len(changesMagic)+idBytes]
+	_, _ = rand.Read(head[len(changesMagic):]) // never fails
+	head = binary.LittleEndian.AppendUint64(head, uint64(sum))
+	temp := filepath.Join(s.dir, newFolder, rand.Text())
+	log, err := s.files.Create(temp)
+	if err != nil {
+		return
+	}
+	_, err = log.Write(head)
+	if err = errors.Join(err, log.Close()); err == nil {
+		err = s.files.Rename(temp, filepath.Join(s.dir, changesFile))
+	}
+	if err != nil {
+		_ = s.files.Remove(temp) // a collection removes it, too
+		return
+	}
+	s.tally = tally{id: [idBytes]byte(head[len(changesMagic):]), bytes: sum, read: int64(changesHead)}
 }
 
 // grew tells everybody. Who cannot be told finds out when somebody collects.
@@ -97,31 +127,22 @@ func (s *Store) grew(by int64) {
 	}
 }
 
-// forget makes the next Bytes measure.
+// forget makes the next Bytes look again.
 func (s *Store) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tally = tally{}
 }
 
-// collected begins to tell anew, so that whoever has read before measures
-// again. The caller keeps all others out; bytes is what the store takes, if sure.
+// collected begins to tell anew. The caller keeps all others out; bytes is what
+// the store takes, if sure.
 func (s *Store) collected(bytes int64, sure bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if sure {
+		s.tellLocked(bytes)
+		return
+	}
 	s.tally = tally{}
-	var first [changeBytes]byte
-	_, _ = rand.Read(first[:]) // never fails
-	temp := filepath.Join(s.dir, newFolder, rand.Text())
-	log, err := s.files.Create(temp)
-	if err != nil {
-		return // the next Bytes measures
-	}
-	_, err = log.Write(first[:])
-	if err = errors.Join(err, log.Close()); err == nil {
-		err = s.files.Rename(temp, filepath.Join(s.dir, changesFile))
-	}
-	if err == nil && sure {
-		s.tally = tally{known: true, bytes: bytes, read: changeBytes, first: first}
-	}
+	_ = s.files.Remove(filepath.Join(s.dir, changesFile)) // the next Bytes measures
 }

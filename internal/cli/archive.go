@@ -111,7 +111,7 @@ func writeWhole(file string, write func(io.Writer) error) error {
 // what was to be written.
 func unwritable(file string, own, other error) error {
 	if own == nil {
-		return fmt.Errorf("exporting: %w", other)
+		return other
 	}
 	if errors.Is(own, syscall.ENOSPC) || errors.Is(own, syscall.EDQUOT) {
 		return fault.New(fault.Exhausted, "there is no room for %s", file).WithHint("free some, or write it elsewhere").WithCause(own)
@@ -162,7 +162,7 @@ func (p *program) importSession(c *cobra.Command, t target, file string) error {
 		}
 		info, notice, err := m.Import(ctx, owner, t.id, in)
 		if err != nil {
-			return fmt.Errorf("importing: %w", err)
+			return err
 		}
 		if t.json {
 			return p.printJSON(struct {

@@ -306,6 +306,12 @@ func (s *session) keep(ctx context.Context, n note, live map[string]sandbox.Inst
 	}
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
+	live = maps.Clone(live)
+	for runtime, in := range s.live() { // what an earlier call could not keep
+		if _, there := live[runtime]; !there && s.kept.unsure[runtime] {
+			live[runtime] = in
+		}
+	}
 	defer func() {
 		if s.setKept(err); err == nil {
 			return

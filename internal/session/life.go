@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"time"
 
+	"paddock/internal/blob"
 	"paddock/internal/fault"
 )
 
@@ -39,27 +40,42 @@ func NewLife(dir string) (*Life, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, fault.New(fault.Unavailable, "the state folder cannot be made").WithHint("check that %s can be written", dir).WithCause(err)
 	}
-	entries, _ := os.ReadDir(folder) // what cannot be read is left
-	for _, e := range entries {
-		path := filepath.Join(folder, e.Name())
-		if f, err := os.Open(path); err == nil {
-			if lockFileOf(f) == nil {
-				_ = os.Remove(path) // somebody else was faster
-			}
-			f.Close()
-		}
-	}
+	removeEnded(folder)
 	l := &Life{path: filepath.Join(folder, rand.Text())}
-	var err error
+	// It has its name when it is locked: else whoever begins just now removes it.
 	// A worker can do nothing with it: it is open for reading, and empty.
-	if l.file, err = os.OpenFile(l.path, os.O_RDONLY|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+	temp := filepath.Join(folder, blob.TempPrefix+rand.Text())
+	var err error
+	if l.file, err = os.OpenFile(temp, os.O_RDONLY|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
 		err = lockFileOf(l.file)
 	}
+	if err == nil {
+		err = os.Rename(temp, l.path)
+	}
 	if err != nil {
+		_ = os.Remove(temp)
 		l.Close()
 		return nil, fault.New(fault.Unavailable, "a lock in the state folder cannot be taken").WithHint("the state folder has to be on a local disk").WithCause(err)
 	}
 	return l, nil
+}
+
+// removeEnded removes the files of lives that have ended.
+func removeEnded(folder string) {
+	entries, _ := os.ReadDir(folder) // what cannot be read is left
+	for _, e := range entries {
+		path := filepath.Join(folder, e.Name())
+		info, err := e.Info()
+		if err != nil || !lifeName.MatchString(e.Name()) && time.Since(info.ModTime()) < time.Hour {
+			continue
+		}
+		if f, err := os.Open(path); err == nil {
+			if lockFileOf(f) == nil {
+				_ = os.Remove(path) // or somebody else was faster
+			}
+			f.Close()
+		}
+	}
 }
 
 // File is what processes have to inherit that may write into sessions' files;

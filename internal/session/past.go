@@ -223,6 +223,7 @@ func (m *Manager) back(ctx context.Context, owner Owner, id ID, choose func(*ses
 		return Restored{}, errPassing
 	}
 	defer func() { m.told(ctx, Restoring, s, err) }()
+	s.lastKeep() // so that undo leads to before what was done last
 	// What has begun is done whole, whoever hangs up.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), keepTime)
 	defer cancel()
@@ -318,7 +319,11 @@ func (s *session) mend() error {
 		return nil
 	}
 	for name, tree := range s.trees() {
-		list, _, err := tree.Apply(s.kept.lists[name], nil, s.kept.blobs.Open)
+		want := s.kept.lists[name]
+		if want == nil {
+			continue // what it was cannot be read: nil would be an empty tree's
+		}
+		list, _, err := tree.Apply(want, nil, s.kept.blobs.Open)
 		if err != nil {
 			return fault.New(fault.Unavailable, "the session's files are not whole since a restore failed, and cannot be brought back now").
 				WithHint("try again; restore another checkpoint if it stays so; the server's log says more").WithCause(err)

@@ -70,6 +70,9 @@ func (s *session) takeFilesBack(t *turn, exit sandbox.Exit) bool {
 	}
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
+	if s.kept.failed != nil {
+		return false // head is older than what the interpreter went back to
+	}
 	if err := s.filesBack(); err != nil {
 		s.manager.log.ErrorContext(t.ctx, "files could not be brought back after a run", "session", s.id, "execution", t.execution, "cause", causeOf(err))
 		s.kept.torn = true
@@ -82,6 +85,9 @@ func (s *session) takeFilesBack(t *turn, exit sandbox.Exit) bool {
 func (s *session) filesBack() error {
 	for name, tree := range s.trees() {
 		want := s.kept.lists[name]
+		if want == nil {
+			continue // what it was cannot be read: nil would be an empty tree's
+		}
 		list, _, err := tree.Apply(want, want, s.kept.blobs.Open)
 		if err != nil {
 			return err

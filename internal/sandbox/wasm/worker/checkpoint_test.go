@@ -18,23 +18,28 @@ type subject struct {
 	was    map[string][]byte
 }
 
-const subjectBytes = 1 << 20
+const (
+	subjectBytes = 1 << 20
+	largeBytes   = 16 << 20 // so many pages that what was written is not looked for by comparing, where it need not be
+)
 
-func newMemory(t *testing.T) *linear.Memory {
+func newMemory(t *testing.T, size uint64) *linear.Memory {
 	t.Helper()
-	m, err := linear.New(nil, subjectBytes)
+	m, err := linear.New(nil, size)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(m.Free)
-	if m.Reallocate(subjectBytes) == nil {
+	if m.Reallocate(size) == nil {
 		t.Fatal("there is no memory")
 	}
 	return m
 }
 
-func newSubject(t *testing.T, p *pages) *subject {
-	return &subject{history: history{pages: p}, memory: newMemory(t), now: make([]byte, subjectBytes), was: map[string][]byte{}}
+func newSubject(t *testing.T, p *pages) *subject { return newSized(t, p, subjectBytes) }
+
+func newSized(t *testing.T, p *pages, size uint64) *subject {
+	return &subject{history: history{pages: p}, memory: newMemory(t, size), now: make([]byte, size), was: map[string][]byte{}}
 }
 
 // scribble changes some pages.
@@ -127,6 +132,35 @@ func TestWhatWasKeptIsWhatItWas(t *testing.T) {
 		if s != nil {
 			t.Error("a slab is held for nothing")
 		}
+	}
+}
+
+// The same for a memory of many pages, of which few change.
+func TestALargeMemoryGoesBackAndForth(t *testing.T) {
+	linear.Prepare()
+	s := newSized(t, newPages(), largeBytes)
+	fillPages(s, 1)
+	s.keep(t, "0")
+	for n := 1; n < 6; n++ {
+		for i := range 10 {
+			at := (n*i*977 + n) % largeBytes
+			s.memory.Bytes()[at], s.now[at] = byte(n+1), byte(n+1)
+		}
+		s.keep(t, fmt.Sprint(n))
+	}
+	for _, name := range []string{"3", "0", "5", "5", "1"} {
+		s.memory.Bytes()[12345] = 77
+		m := s.find(name)
+		if m == nil || !s.back(m, s.memory, nil) {
+			t.Fatal("it does not go back")
+		}
+		s.begin(m)
+		s.now = bytes.Clone(s.was[name])
+		s.check(t, "the memory at "+name)
+	}
+	s.drop()
+	if s.pages.used != 0 {
+		t.Errorf("%d pages are left", s.pages.used)
 	}
 }
 

@@ -250,13 +250,19 @@ func (in *instance) inspect() {
 	}
 }
 
-// briefly asks the driver something between two runs.
+// briefly asks the driver something between two runs. After so much time it is
+// stopped by force.
 func (in *instance) briefly(request any, atMost time.Duration) (outcome, error) {
-	in.ctl.begin(0)
+	return in.bounded(request, atMost, 0, in.ctl.force)
+}
+
+// bounded asks the driver something and calls stop after so much time.
+func (in *instance) bounded(request any, atMost, grace time.Duration, stop func(sandbox.Cause)) (outcome, error) {
+	in.ctl.begin(grace)
 	in.begin(wire.RunBody{})
-	stop := in.limitTime(atMost)
+	t := time.AfterFunc(atMost, func() { stop(sandbox.TimedOut) })
 	o, err := in.ask(request)
-	stop()
+	t.Stop()
 	in.end()
 	return o, err
 }

@@ -10,6 +10,7 @@ import (
 	"hash/crc32"
 	"io"
 	"math/bits"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -262,12 +263,10 @@ func damaged(format string, args ...any) error {
 
 // layerReader reads a layer from anybody.
 type layerReader struct {
-	r     io.Reader
-	sum   uint32
-	head  layerHead
-	next  uint64 // the lowest number that the next page may have
-	data  []byte // of a chunk, with its numbers
-	chunk []byte
+	r    io.Reader
+	sum  uint32
+	head layerHead
+	next uint64 // the lowest number that the next page may have
 }
 
 var decoder = sync.OnceValue(func() *zstd.Decoder {
@@ -308,68 +307,120 @@ func (l *layerReader) read(p []byte) error {
 }
 
 // each calls put with every page, for put to keep nothing of it, and checks
-// what is left. Until it has returned without an error nothing of the layer may
-// be trusted.
-func (l *layerReader) each(put func(n uint32, change []byte) error) error {
-	var head [chunkHead]byte
-	for {
-		if err := l.read(head[:2]); err != nil {
-			return err
-		}
-		n := int(binary.LittleEndian.Uint16(head[:]))
-		if n == 0 {
+// what is left. It calls from several goroutines where there are many pages.
+// Until it has returned without an error nothing of the layer may be trusted.
+func (l *layerReader) each(put func(n uint32, change []byte)) error {
+	var others sync.WaitGroup
+	var failed atomic.Pointer[error]
+	free := make(chan struct{}, min(mostSpread, runtime.GOMAXPROCS(0))-1) // takes one for each helper
+	for first := true; ; first = false {
+		c, err := l.readChunk()
+		if err == nil && c == nil {
+			others.Wait()
+			if e := failed.Load(); e != nil {
+				return *e
+			}
 			return l.finish()
 		}
-		if n > chunkPages {
-			return damaged("a chunk of %d pages", n)
+		apply := func() {
+			defer readers.Put(c)
+			if e := c.apply(put); e != nil {
+				failed.Store(&e)
+			}
 		}
-		if err := l.read(head[2:]); err != nil {
+		switch {
+		case err != nil || failed.Load() != nil:
+			others.Wait()
+			if e := failed.Load(); e != nil {
+				err = *e
+			}
 			return err
-		}
-		if err := l.readChunk(n, head[2], binary.LittleEndian.Uint32(head[3:]), put); err != nil {
-			return err
+		case first:
+			apply()
+		default:
+			select {
+			case free <- struct{}{}:
+				others.Go(func() { apply(); <-free })
+			default:
+				apply()
+			}
 		}
 	}
 }
 
-func (l *layerReader) readChunk(n int, kind byte, size uint32, put func(n uint32, change []byte) error) error {
+// readChunk reads the next chunk and checks its numbers; nil at the end.
+func (l *layerReader) readChunk() (*chunkReader, error) {
+	var head [chunkHead]byte
+	if err := l.read(head[:2]); err != nil {
+		return nil, err
+	}
+	n := int(binary.LittleEndian.Uint16(head[:]))
+	if n == 0 {
+		return nil, nil
+	}
+	if n > chunkPages {
+		return nil, damaged("a chunk of %d pages", n)
+	}
+	if err := l.read(head[2:]); err != nil {
+		return nil, err
+	}
+	size := binary.LittleEndian.Uint32(head[3:])
 	if size > chunkBytes {
-		return damaged("a chunk of %d bytes", size)
+		return nil, damaged("a chunk of %d bytes", size)
 	}
-	if l.data == nil {
-		l.data, l.chunk = make([]byte, 4*chunkPages+chunkBytes), make([]byte, 0, chunkBytes)
+	c := readers.Get().(*chunkReader)
+	c.pages, c.kind, c.read = n, head[2], c.read[:4*n+int(size)]
+	if err := l.read(c.read); err != nil {
+		return nil, err
 	}
-	numbers, data := l.data[:4*n], l.data[4*n:][:size]
-	if err := l.read(l.data[:4*n+int(size)]); err != nil {
-		return err
+	for i := range n {
+		page := c.number(i)
+		if uint64(page) < l.next || (uint64(page)+1)*linear.PageSize > l.head.Bytes {
+			return nil, damaged("page %d", page)
+		}
+		l.next = uint64(page) + 1
 	}
-	switch kind {
+	return c, nil
+}
+
+// chunkReader is a chunk that was read. Its buffers are used again.
+type chunkReader struct {
+	pages  int
+	kind   byte
+	read   []byte // the numbers and the data
+	plain  []byte
+	change []byte // a page's
+}
+
+var readers = sync.Pool{New: func() any {
+	return &chunkReader{read: make([]byte, 4*chunkPages+chunkBytes), plain: make([]byte, 0, chunkBytes), change: make([]byte, linear.PageSize)}
+}}
+
+func (c *chunkReader) number(i int) uint32 { return binary.LittleEndian.Uint32(c.read[4*i:]) }
+
+// apply puts the chunk's pages.
+func (c *chunkReader) apply(put func(n uint32, change []byte)) error {
+	data := c.read[4*c.pages:]
+	switch c.kind {
 	case asTheyAre:
 	case asZstd:
 		var err error
-		if data, err = decoder().DecodeAll(data, l.chunk[:0]); err != nil {
+		if data, err = decoder().DecodeAll(data, c.plain[:0]); err != nil {
 			return damaged("a chunk cannot be decompressed")
 		}
 	default:
-		return damaged("a chunk of kind %d", kind)
+		return damaged("a chunk of kind %d", c.kind)
 	}
-	if len(data) < 8*n {
+	if len(data) < 8*c.pages {
 		return damaged("a chunk ends too early")
 	}
-	maps, blocks, change := data[:8*n], data[8*n:], make([]byte, linear.PageSize)
-	for i := range n {
-		page := binary.LittleEndian.Uint32(numbers[4*i:])
-		if uint64(page) < l.next || (uint64(page)+1)*linear.PageSize > l.head.Bytes {
-			return damaged("page %d", page)
-		}
-		l.next = uint64(page) + 1
+	maps, blocks := data[:8*c.pages], data[8*c.pages:]
+	for i := range c.pages {
 		var ok bool
-		if blocks, ok = cutChange(blocks, binary.LittleEndian.Uint64(maps[8*i:]), change); !ok {
+		if blocks, ok = cutChange(blocks, binary.LittleEndian.Uint64(maps[8*i:]), c.change); !ok {
 			return damaged("a chunk ends too early")
 		}
-		if err := put(page, change); err != nil {
-			return err
-		}
+		put(c.number(i), c.change)
 	}
 	if len(blocks) != 0 {
 		return damaged("a chunk is too long")

@@ -190,9 +190,11 @@ type restoring struct {
 	base  base     // what the first layer builds on
 	based bool     // that is the image
 	ids   []pageID // by number; 0: it is as base has it
-	spare []pageID
-	at    string // the moment that the layers have led to
+	at    string   // the moment that the layers have led to
 	bytes uint64
+
+	taking sync.Mutex // guards spare
+	spare  []pageID
 }
 
 // layer applies the next layer.
@@ -222,12 +224,13 @@ func (r *restoring) layer(from io.Reader) error {
 	return l.each(r.change)
 }
 
-// change applies the change of one page.
-func (r *restoring) change(n uint32, change []byte) error {
+// change applies the change of one page. It is called from several goroutines,
+// once for each page.
+func (r *restoring) change(n uint32, change []byte) {
 	if id := r.ids[n]; id != 0 {
 		page := r.pages.at(id)
 		subtle.XORBytes(page, page, change)
-		return nil
+		return
 	}
 	id := r.room()
 	r.ids[n] = id
@@ -236,11 +239,12 @@ func (r *restoring) change(n uint32, change []byte) error {
 	} else {
 		copy(r.pages.at(id), change)
 	}
-	return nil
 }
 
 // room is a page to fill.
 func (r *restoring) room() pageID {
+	r.taking.Lock()
+	defer r.taking.Unlock()
 	if len(r.spare) == 0 {
 		r.spare = r.pages.take(batch)
 	}

@@ -82,12 +82,6 @@ func (in *instance) raise() {
 	}
 }
 
-// limitTime stops what the guest does after d, by force and at once.
-func (in *instance) limitTime(d time.Duration) (stop func()) {
-	t := time.AfterFunc(d, func() { in.ctl.force(sandbox.TimedOut) })
-	return func() { t.Stop() }
-}
-
 // run executes one command, tells the server how it ended, and keeps the state
 // that it left, unless a request for a snapshot will follow.
 func (in *instance) run(body wire.RunBody) {

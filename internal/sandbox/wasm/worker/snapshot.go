@@ -323,11 +323,16 @@ func (in *instance) again(memory *linear.Memory) error {
 }
 
 // awaken gives an interpreter seeds of its own, and has it give up what waited
-// in the background.
+// in the background. What that does to clean up is interrupted when it takes
+// long. An interpreter that does not take the seeds cannot be a copy.
 func (in *instance) awaken() error {
 	in.touched = true
-	if _, err := in.briefly(map[string]any{"op": "awaken", "seed": newSeed()}, glanceTime); err != nil {
-		return fmt.Errorf("giving the interpreter new seeds: %w", err)
+	o, err := in.bounded(map[string]any{"op": "awaken", "seed": newSeed()}, glanceTime, glanceTime, in.ctl.interrupt)
+	if err == nil && o.Status != "ok" {
+		err = fmt.Errorf("it answers %q", o.Status)
+	}
+	if err != nil {
+		return unsupported("the interpreter does not take seeds of its own").WithCause(err)
 	}
 	return nil
 }

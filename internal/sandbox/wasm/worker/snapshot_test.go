@@ -132,21 +132,54 @@ func TestARunThatNobodyKeptIsNotLost(t *testing.T) {
 	in := openedIn(t, testProgram(t, "python"), t.TempDir(), &taken{})
 	in.start.Snapshots = true
 	in.worker.conn = in.out.conn
-	do := func(code string) {
-		t.Helper()
-		in.ctl.begin(time.Millisecond)
-		if strings.Contains(code, "while") {
-			in.ctl.interrupt(sandbox.TimedOut)
-		}
-		in.run(wire.RunBody{Code: code, Limits: sandbox.RunLimits{Grace: time.Millisecond}})
-	}
 	(&taken{}).keep(t, in, wire.SnapshotBody{})
-	do("x = 1")
+	in.ctl.begin(0)
+	in.run(wire.RunBody{Code: "x = 1"})
 	if !in.unkept {
 		t.Fatal("it was kept without being asked for")
 	}
-	do("while True:\n  try:\n    while True: pass\n  except BaseException: pass")
+	in.ctl.begin(time.Millisecond)
+	stop := time.AfterFunc(20*time.Millisecond, func() { in.ctl.force(sandbox.TimedOut) })
+	defer stop.Stop()
+	in.run(wire.RunBody{Code: "x = 2\nwhile True:\n  try:\n    while True: pass\n  except BaseException: pass"})
 	if got := in.gives(t, "x"); got != "1" {
+		t.Errorf("x is %s", got)
+	}
+}
+
+// What waits in the background is given up when the interpreter goes back, and
+// its clean-up does not keep it from that.
+func TestACleanUpThatTakesLongIsInterrupted(t *testing.T) {
+	in := openedIn(t, testProgram(t, "python"), t.TempDir(), &taken{})
+	in.gives(t, "import asyncio, time\nx = 1\nasync def slow():\n  try: await asyncio.sleep(100)\n  finally: time.sleep(100)\nt = asyncio.create_task(slow())\nawait asyncio.sleep(0)")
+	in.touched = true
+	(&taken{}).keep(t, in, wire.SnapshotBody{Mark: "m"})
+	in.gives(t, "x = 2")
+	if err := in.goBack(in.saved.find("m")); err != nil {
+		t.Fatal(err)
+	}
+	if got := in.gives(t, "x"); got != "1" {
+		t.Errorf("x is %s", got)
+	}
+}
+
+// A snapshot that could not be written leads nowhere.
+func TestAfterASnapshotThatFailedTheNextIsWhole(t *testing.T) {
+	in := openedIn(t, testProgram(t, "javascript"), t.TempDir(), &taken{})
+	var l taken
+	l.keep(t, in, wire.SnapshotBody{Mark: "good"})
+	in.gives(t, "let x = 41; 0")
+	in.touched = true
+	if _, err := in.keep(wire.SnapshotBody{Mark: "torn"}, &narrow{100}); !errors.Is(err, errNarrow) {
+		t.Fatalf("it gives %v", err)
+	}
+	if in.saved.find("torn") != nil {
+		t.Error("it can be gone back to")
+	}
+	if s := l.keep(t, in, wire.SnapshotBody{}); !s.Whole {
+		t.Error("the next one is not whole")
+	}
+	if got := openedIn(t, in.program, t.TempDir(), &l).gives(t, "x + 1"); got != "42" {
 		t.Errorf("x is %s", got)
 	}
 }
