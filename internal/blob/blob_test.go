@@ -416,6 +416,27 @@ func TestBytesFollowsAllProcesses(t *testing.T) {
 		keep(t, b, "four")
 		want(8 << 10)
 	}
+	// Who did not look while much was told is not confused by what is told now.
+	idle, err := blob.Open(dir, blob.Options{})
+	if err == nil {
+		_, err = idle.Bytes()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := b.Collect(t.Context(), func(func(blob.Digest)) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	keep(t, a, "four", "five")
+	keep(t, a, "six")
+	if got, err := idle.Bytes(); err != nil || got != 12<<10 {
+		t.Errorf("who was idle finds %d bytes, %v", got, err)
+	}
+	if _, _, err := b.Collect(t.Context(), func(keep func(blob.Digest)) error { keep(refs[0].Digest); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	refs = keep(t, a, "one", "four")
+	want(8 << 10)
 	if err := os.Remove(filepath.Join(dir, "changes")); err != nil {
 		t.Fatal(err)
 	}

@@ -289,6 +289,41 @@ func TestThePowerMayGoAtAnyOperation(t *testing.T) {
 	}
 }
 
+// A name that another batch gave and did not sync is synced by who relies on it.
+func TestAnotherBatchsNameIsNotTrustedToLast(t *testing.T) {
+	for seed := range uint64(10) {
+		w := newWorld(t)
+		s, err := w.open()
+		if err == nil {
+			err = blob.MakeFolder(w.disk, w.manifests())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		keep(t, s, "a") // the folder of "a" is there for good
+		if _, _, err := s.Collect(t.Context(), func(func(blob.Digest)) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		w.disk.SetFault(func(op blobtest.Op) error {
+			if op.Kind == "syncdir" {
+				return syscall.EIO
+			}
+			return nil
+		})
+		if err := w.commit(s, "1", "a"); err == nil {
+			t.Fatal("it was synced")
+		}
+		w.disk.SetFault(nil)
+		if err := w.commit(s, "2", "a"); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.disk.Cut(rand.New(rand.NewPCG(seed, 3))); err != nil {
+			t.Fatal(err)
+		}
+		w.check()
+	}
+}
+
 func TestADisksFaultsAreExplained(t *testing.T) {
 	for _, c := range []struct {
 		name, op string

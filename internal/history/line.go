@@ -107,6 +107,7 @@ func read(path string, files blob.Files) (*Manifest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the checkpoint %s: %w", filepath.Base(path), err)
 	}
+	m.Bytes += int64(len(data))
 	return m, nil
 }
 

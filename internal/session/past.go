@@ -306,10 +306,23 @@ func (d *draft) apply(name string, ref blob.Ref, now *workspace.Listing) ([]work
 
 // undo makes the files again what they were before the draft.
 func (d *draft) undo() {
-	d.s.kept.torn = true
-	if err := d.s.mend(); err != nil {
-		d.s.manager.log.Error("files could not be brought back after a restore that failed", "session", d.s.id, "cause", causeOf(err))
+	s := d.s
+	s.kept.torn = true
+	if err := s.mend(); err != nil {
+		s.manager.log.Error("files could not be brought back after a restore that failed", "session", s.id, "cause", causeOf(err))
 	}
+	if s.kept.failed == nil {
+		return
+	}
+	// What an earlier call left is not in head, so it is not in the files either.
+	for runtime, in := range s.live() {
+		if s.kept.unsure[runtime] {
+			s.drop(runtime, in)
+		}
+	}
+	clear(s.kept.unsure)
+	s.news = join(s.news, "What an earlier call left could not be kept, and is gone: variables and files are as they were before that call.")
+	s.setKept(nil)
 }
 
 // mend brings files back to the head that a failure left torn. The caller holds

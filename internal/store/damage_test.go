@@ -82,7 +82,7 @@ func TestAnIndexThatIsDeletedWhileItIsOpenIsMadeAnew(t *testing.T) {
 // sound checks a file that nobody has to have closed.
 func sound(t *testing.T, path string) {
 	t.Helper()
-	s := &Store{path: path, log: logger(t), terms: usual}
+	s := &Store{path: path, log: logger(t), terms: patient(migrations)}
 	c, err := s.connect(time.Second, false)
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestAFolderInTheIndexsPlaceIsKeptToo(t *testing.T) {
 		if err := os.MkdirAll(filepath.Join(path, "d"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		s := Open(path, logger(t))
+		s := open(path, logger(t), patient(migrations))
 		complete(t, s)
 		s.Close()
 		if err := os.Remove(path); err != nil {
@@ -259,7 +259,7 @@ func TestALogThatIsCutAnywhereGivesAnEarlierState(t *testing.T) {
 		if err := errors.Join(os.WriteFile(path, data, 0o600), os.WriteFile(path+walSuffix, torn, 0o600)); err != nil {
 			t.Fatal(err)
 		}
-		again := Open(path, logger(t))
+		again := open(path, logger(t), patient(migrations))
 		if again.Complete() { // the rebuild may not have been in the file yet
 			all := sessions(t, again, "local")
 			seen[len(all)] = true
@@ -286,19 +286,13 @@ func TestALogThatIsCutAnywhereGivesAnEarlierState(t *testing.T) {
 // second is a schema of the future.
 func second(c *conn) error { return c.run(`ALTER TABLE session ADD COLUMN mood TEXT`) }
 
-func withSchema(schema []migration) terms {
-	t := usual
-	t.schema = schema
-	return t
-}
-
 func TestAnOlderIndexIsBroughtForward(t *testing.T) {
 	path, _ := closedFile(t)
 	older := opened(t, path) // a process that goes on beside
 	if !older.Complete() {
 		t.Fatal("it is not complete")
 	}
-	newer := open(path, logger(t), withSchema(append(migrations[:1:1], second)))
+	newer := open(path, logger(t), patient(append(migrations[:1:1], second)))
 	defer newer.Close()
 	if all := sessions(t, newer, "local"); len(all) != 200 {
 		t.Errorf("of 200 sessions are left %d", len(all))
@@ -318,7 +312,7 @@ func TestAnOlderIndexIsBroughtForward(t *testing.T) {
 
 func TestANewerIndexIsSetAsideWhenAnOlderPaddockStarts(t *testing.T) {
 	path, _ := closedFile(t)
-	newer := open(path, logger(t), withSchema(append(migrations[:1:1], second)))
+	newer := open(path, logger(t), patient(append(migrations[:1:1], second)))
 	defer newer.Close()
 	if !newer.Complete() {
 		t.Fatal("it is not complete")
@@ -345,7 +339,7 @@ func TestAMigrationThatFailsChangesNothing(t *testing.T) {
 	broken := func(c *conn) error {
 		return errors.Join(second(c), c.run(`INSERT INTO nowhere VALUES (1)`))
 	}
-	s := open(path, logger(t), withSchema(append(migrations[:1:1], broken)))
+	s := open(path, logger(t), patient(append(migrations[:1:1], broken)))
 	if s.Complete() {
 		t.Error("it is used")
 	}

@@ -137,7 +137,7 @@ func uncompleted(t *testing.T, s *Store, owner string) map[key]state {
 
 func TestWhatWasFlushedIsThereAfterAKill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "index.db")
-	s := Open(path, logger(t))
+	s := open(path, logger(t), patient(migrations))
 	complete(t, s)
 	s.Close()
 	rounds := 50
@@ -161,7 +161,7 @@ func TestWhatWasFlushedIsThereAfterAKill(t *testing.T) {
 		}
 		_ = cmd.Wait() // it was killed
 		total += acknowledged
-		s := Open(path, logger(t))
+		s := open(path, logger(t), patient(migrations))
 		all := sessions(t, s, owner)
 		if len(all) < min(acknowledged, 1000) {
 			t.Errorf("round %d: of %d sessions there are %d", round, acknowledged, len(all))

@@ -28,9 +28,16 @@ func fresh(t *testing.T) *Store {
 
 func opened(t *testing.T, path string) *Store {
 	t.Helper()
-	s := Open(path, logger(t))
+	s := open(path, logger(t), patient(migrations))
 	t.Cleanup(func() { s.Close() })
 	return s
+}
+
+// patient are terms for tests on a machine that has other things to do.
+func patient(schema []migration) terms {
+	t := usual
+	t.schema, t.readPatience = schema, time.Minute
+	return t
 }
 
 func logger(t *testing.T) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }
@@ -436,7 +443,7 @@ func TestManyGoroutinesAndStoresUseOneFile(t *testing.T) {
 	var jobs sync.WaitGroup
 	for w := range 4 {
 		jobs.Go(func() {
-			s := Open(path, logger(t))
+			s := open(path, logger(t), patient(migrations))
 			defer s.Close()
 			for i := range 50 {
 				r := example(fmt.Sprint("owner ", w), i)

@@ -213,9 +213,8 @@ func (c *capture) file(dir *os.Root, prefix string, info fs.FileInfo, e *entry, 
 	if err != nil {
 		return false, explain(err, join(prefix, e.name))
 	}
-	changed := stampOf(second) != e.stamp
-	e.racy = changed || racy(e.stamp, now)
-	return changed && !last, nil
+	e.racy = racy(e.stamp, now)
+	return stampOf(second) != e.stamp && !last, nil
 }
 
 // keep gives what refers to the first so many bytes of f. What may be as before

@@ -281,11 +281,11 @@ func (a *actor) beside(p *process, s *session) {
 
 // resolve finds out in which of its states a session is.
 func (a *actor) resolve(p *process, s *session) {
-	py, ok := a.look(p, s, "python", pythonTells+"tell()\n")
+	py, first, ok := a.look(p, s, "python", pythonTells+"tell()\n")
 	if !ok {
 		return
 	}
-	js, ok := a.look(p, s, "javascript", javascriptTells+"tell()\n")
+	js, second, ok := a.look(p, s, "javascript", javascriptTells+"tell()\n")
 	if !ok {
 		return
 	}
@@ -304,30 +304,30 @@ func (a *actor) resolve(p *process, s *session) {
 		}
 		wrong = append(wrong, differs)
 	}
-	a.w.fail("%s is in none of the %d states that it may be in:\n\t%s", s.id, len(wrong), strings.Join(wrong, "\n\t"))
+	a.w.fail("%s is in none of the %d states that it may be in:\n\t%s\nnotices: %q %q\n%s", s.id, len(wrong), strings.Join(wrong, "\n\t"), first, second, last(p.said()))
 	a.drop(p, s)
 }
 
 // look runs a program that changes nothing.
-func (a *actor) look(p *process, s *session, language, code string) (now seen, ok bool) {
+func (a *actor) look(p *process, s *session, language, code string) (now seen, notice string, ok bool) {
 	got, err := p.call("execute_code", execution(s.id, language, code))
 	switch {
 	case err == nil && got.failed() == nil && !unkept(got.Notice):
 	case err == nil && got.failed() != nil && got.failed().Code == "not_found" && s.mayBeGone():
 		a.forget(s)
-		return now, false
+		return now, "", false
 	default:
 		a.bad(p, s, "look", got, err)
-		return now, false
+		return now, "", false
 	}
 	if now, err = told(got); err != nil {
 		a.w.fail("%s in %s: %v", language, s.id, err)
 		a.drop(p, s)
-		return now, false
+		return now, "", false
 	}
 	a.w.draw(s.id, now.Drawn)
 	a.w.count("look")
-	return now, true
+	return now, got.Notice, true
 }
 
 func newRand(seed, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }

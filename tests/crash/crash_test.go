@@ -74,11 +74,15 @@ func (w *world) round(rng *rand.Rand, name string) {
 	for _, a := range w.actors {
 		players.Go(func() { a.play(p, stop) })
 	}
-	if rng.IntN(4) == 0 {
+	beside := rng.IntN(4) == 0
+	if beside {
 		after, life := time.Duration(rng.IntN(300))*time.Millisecond, w.life(rng)
 		others.Go(func() { w.collect(after, life) })
 	}
 	n := rng.IntN(100)
+	if beside {
+		name += ", with a collection beside"
+	}
 	w.say(name + ", " + ending(n))
 	switch {
 	case n < 50: // at any time

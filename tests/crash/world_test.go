@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -53,7 +55,12 @@ func (w *world) fail(format string, args ...any) {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.failures++; w.failures <= mostFailures {
+	if w.failures++; w.failures == 1 { // with -artifacts it stays
+		if err := os.CopyFS(filepath.Join(w.t.ArtifactDir(), "state"), os.DirFS(w.state)); err != nil {
+			w.t.Logf("the state is not copied whole: %v", err)
+		}
+	}
+	if w.failures <= mostFailures {
 		w.t.Errorf("%s: %s", w.doing, fmt.Sprintf(format, args...))
 	}
 }
