@@ -300,8 +300,11 @@ func TestAnotherBatchsNameIsNotTrustedToLast(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		keep(t, s, "a") // the folder of "a" is there for good
+		ref := keep(t, s, "a")[0] // its folder is there for good
 		if _, _, err := s.Collect(t.Context(), func(func(blob.Digest)) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.disk.SyncDir(filepath.Dir(stored(filepath.Join(w.dir, "blobs", "owner"), ref))); err != nil {
 			t.Fatal(err)
 		}
 		w.disk.SetFault(func(op blobtest.Op) error {

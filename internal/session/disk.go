@@ -59,6 +59,7 @@ type record struct {
 	// News is what the next result has to tell.
 	News      string `json:"news,omitempty"`
 	TreeBytes int64  `json:"tree_bytes,omitempty"` // what its files took at its last checkpoint
+	Head      int64  `json:"head,omitempty"`       // its newest checkpoint when this was written; zero: not known
 
 	checkpoints int64 // how many there are, where it is known
 }

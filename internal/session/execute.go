@@ -295,7 +295,10 @@ func (s *session) died(t *turn, runtime string, live map[string]sandbox.Instance
 	s.anew[runtime] = true
 	s.ended(t.ctx, runtime, "its interpreter ended before what it held was kept")
 	s.news = ""
-	res.Exit.State, res.Changes = sandbox.Restored, nil
+	res.Exit.Cause, res.Exit.Code, res.Exit.State, res.Changes = sandbox.Crashed, max(res.Exit.Code, 1), sandbox.Restored, nil
+	if res.Exit.Error == nil {
+		res.Exit.Error = &sandbox.ProgramError{Type: "Crash", Message: "the interpreter ended right after the program"}
+	}
 	res.Notice = join(res.Notice, "The interpreter ended right after the program, before what that left could be kept: variables and files are as they were before this call.")
 	if _, lost := s.lost[runtime]; lost {
 		res.Exit.State = sandbox.Fresh

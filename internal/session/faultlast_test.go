@@ -207,6 +207,7 @@ func TestAFaultWhileASessionIsOpenedIsOverWithTheNextCall(t *testing.T) {
 			if _, err := r.holds(); err != nil {
 				r.clear(err)
 			}
+			r.disk.SetFault(nil)
 			r.log = append(r.log, "FAULT at "+hit)
 			r.is(r.now)
 			if !r.take(counts(9)) && !r.take(counts(9)) {
@@ -258,6 +259,9 @@ func TestDamageIsToldOf(t *testing.T) {
 					t.Fatal(err)
 				}
 				damage(t, filepath.Join(d.dir, rel))
+				if k%2 == 1 {
+					d.signed()
+				}
 				d.damaged(held)
 			})
 		}
@@ -289,6 +293,19 @@ func changedFile(change func([]byte) []byte) func(*testing.T, string) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// signed makes the session look as if its process had died.
+func (r *rig) signed() {
+	p := play{t: r.t, dir: r.dir}
+	name := filepath.Join(p.home(&twin{id: r.id}), "session.json")
+	record, err := os.ReadFile(name)
+	if err == nil {
+		err = os.WriteFile(name, []byte(strings.Replace(string(record), `"session_id"`, `"process": 4000000, "session_id"`, 1)), 0o600)
+	}
+	if err != nil {
+		r.fail("%v", err)
 	}
 }
 

@@ -248,6 +248,9 @@ func (d *draft) commit(ctx context.Context) error {
 	}
 	head, was := d.next, s.kept.head
 	s.kept.head, s.kept.lists, s.kept.torn = &head, d.lists, false
+	s.mu.Lock()
+	s.record.Head = head.Number
+	s.mu.Unlock()
 	s.prune(was)
 	s.index()
 	return nil

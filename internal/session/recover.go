@@ -29,6 +29,9 @@ func (s *session) recover(clean bool) error {
 	if err != nil {
 		return err
 	}
+	if last := s.record.Head; skipped == nil && (head == nil && last > 0 || head != nil && last > head.Number) {
+		skipped = fmt.Errorf("checkpoint %d: %w: it is not there", last, history.ErrDamaged)
+	}
 	if skipped != nil {
 		s.manager.log.Error("a session's newest checkpoint is damaged", "session", s.id, "cause", skipped)
 		s.news = "The session's newest checkpoint is damaged: this is its state of an earlier call, as far as that is there."

@@ -118,8 +118,10 @@ func TestADamagedContentLeavesTheOldFile(t *testing.T) {
 		"other bytes": func(_ *grove, r blob.Ref) (io.ReadCloser, error) {
 			return io.NopCloser(strings.NewReader(strings.Repeat("x", int(r.Size)))), nil
 		},
-		"too few":  func(*grove, blob.Ref) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("wan")), nil },
-		"too many": func(*grove, blob.Ref) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("wanted, not")), nil },
+		"too few": func(*grove, blob.Ref) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("wan")), nil },
+		"too many": func(*grove, blob.Ref) (io.ReadCloser, error) {
+			return io.NopCloser(strings.NewReader("wanted, not")), nil
+		},
 		"an error at the end": func(*grove, blob.Ref) (io.ReadCloser, error) {
 			return io.NopCloser(io.MultiReader(strings.NewReader("wanted"), readerOf(func([]byte) (int, error) {
 				return 0, fault.New(fault.Internal, "damaged").WithCause(blob.ErrDamaged)

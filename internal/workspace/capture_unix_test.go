@@ -45,6 +45,50 @@ func TestFIFOsAndSocketsAreNeitherWaitedForNorKept(t *testing.T) {
 	}
 }
 
+func TestWhatWasSwappedIsNotOpened(t *testing.T) {
+	g := newGrove(t, Options{})
+	g.plant("other/f", "inside")
+	for name, swap := range map[string]func(p string) error{
+		"another":               func(p string) error { return os.Rename(g.path("new"), p) },
+		"a link to the inside":  func(p string) error { return os.Symlink("other", p) },
+		"a link to a file":      func(p string) error { return os.Symlink("other/f", p) },
+		"a link to the outside": func(p string) error { return os.Symlink("../outside", p) },
+		"a link to itself":      func(p string) error { return os.Symlink(filepath.Base(p), p) },
+		"a FIFO":                mkfifo,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, folder := range []bool{true, false} {
+				make := func(p string) error { return os.WriteFile(p, nil, 0o644) }
+				if folder {
+					make = func(p string) error { return os.Mkdir(p, 0o755) }
+				}
+				p := g.path("it")
+				if err := errors.Join(os.RemoveAll(p), os.RemoveAll(g.path("new")), make(p), make(g.path("new"))); err != nil {
+					t.Fatal(err)
+				}
+				info, err := os.Lstat(p)
+				if err == nil {
+					err = errors.Join(os.Rename(p, g.path("was")), swap(p))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if folder {
+					_, _, err = openFolder(g.root, "it", info, 0)
+				} else {
+					_, err = openFile(g.root, "it", info)
+				}
+				if !errors.Is(err, errSwapped) {
+					t.Errorf("folder %t: got %v", folder, err)
+				}
+				if err := errors.Join(os.RemoveAll(p), os.RemoveAll(g.path("was"))); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 // asUser runs the test that calls it again, as an ordinary user and in a folder
 // of that user's, and tells whether this is that run.
 func asUser(t *testing.T) (there bool) {

@@ -82,6 +82,11 @@ func (a *actor) step(p *process) {
 // unkept tells whether a notice says that a call was done and not kept.
 func unkept(notice string) bool { return strings.Contains(notice, "could not be kept") }
 
+// undone tells whether a notice says that what was done was taken back at once.
+func undone(notice string) bool {
+	return strings.Contains(notice, "variables and files are as they were before this call")
+}
+
 // try makes a call that changes a session. Not ok: nobody knows whether it did.
 func (a *actor) try(p *process, s *session, do func(*state), tool string, arguments map[string]any) (*answer, bool) {
 	return a.answered(p, s, do, tool, a.send(p, tool, arguments))
@@ -100,6 +105,10 @@ func (a *actor) send(p *process, tool string, arguments map[string]any) <-chan [
 // answered waits for the answer to a call that changes a session.
 func (a *actor) answered(p *process, s *session, do func(*state), tool string, waits <-chan []byte) (*answer, bool) {
 	got, err := p.answer(waits)
+	if err == nil && got.failed() == nil && undone(got.Notice) && a.w.tolerant.Load() {
+		a.w.count("undone " + tool)
+		return nil, false
+	}
 	if err == nil && got.failed() == nil && !unkept(got.Notice) {
 		s.done(do)
 		a.w.count(tool)

