@@ -165,6 +165,7 @@ func (s *session) sign(mine bool) error {
 // call it.
 func (s *session) save() error {
 	s.mu.Lock()
+	s.record.News = s.news
 	data, err := json.MarshalIndent(s.record, "", "  ")
 	s.mu.Unlock()
 	if err != nil {

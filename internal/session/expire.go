@@ -345,11 +345,16 @@ func (m *Manager) search(now time.Time) (expired int) {
 	return expired
 }
 
-// tryLock takes a session's lock that nobody has; nil: somebody has it.
+// tryLock takes a session's lock that nobody has; nil: somebody has it, or has
+// just removed it.
 func tryLock(path string, flag int) (unlock func(), err error) {
 	lock := flock.New(path, flock.SetFlag(flag), flock.SetPermissions(0o600))
 	unlock = func() { _ = lock.Close() } // it goes away with its file
-	if ok, err := lock.TryLock(); err != nil || !ok {
+	ok, err := lock.TryLock()
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err != nil || !ok || !isAt(lock, path) {
 		unlock()
 		return nil, err
 	}

@@ -45,7 +45,8 @@ type twin struct {
 	gone  []point // given up
 	last  int64
 	runs  int64
-	told  string // what the next result's notice may say, unless the session sleeps before
+	told  string // what the next result's notice has to say
+	may   string // what it may say
 }
 
 // begun is a new session's twin.
@@ -123,7 +124,7 @@ func (w *twin) unlabelled() (n int) {
 // point is begun from once more.
 func (w *twin) crashed(damaged bool) {
 	if damaged {
-		w.told = "interrupted"
+		w.told = "The server ended unexpectedly"
 	}
 	if damaged || len(w.now().vars) > 0 {
 		w.back(w.head())
