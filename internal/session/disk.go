@@ -346,13 +346,14 @@ func unusable(err error) error {
 // acquire takes the session's lock.
 func (s *session) acquire() error {
 	path := filepath.Join(s.dir, lockFile)
-	lock := flock.New(path, flock.SetPermissions(0o600))
 	ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
 	defer cancel()
+	lock := flock.New(path, flock.SetPermissions(0o600))
 	ok, err := lock.TryLockContext(ctx, 10*time.Millisecond)
-	if ok && !isAt(lock, path) {
+	for ok && !isAt(lock, path) {
 		_ = lock.Close() // the file is no longer there: nobody misses the lock
-		return s.errHeld()
+		lock = flock.New(path, flock.SetPermissions(0o600))
+		ok, err = lock.TryLockContext(ctx, 10*time.Millisecond)
 	}
 	switch {
 	case ok:

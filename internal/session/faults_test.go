@@ -37,8 +37,11 @@ type rig struct {
 	was, after moment
 	blind      bool       // after an error it cannot be looked at
 	copy       session.ID // made by fork
-	saved      bytes.Buffer
-	log        []string
+	// made is how many sessions there are; doubtful is how many of them may have
+	// been destroyed although that was an error.
+	made, doubtful int
+	saved          bytes.Buffer
+	log            []string
 }
 
 func newRig(t *testing.T) *rig {
@@ -130,7 +133,7 @@ func (r *rig) begin() error {
 			r.fail("creating again: %v", err)
 		}
 	}
-	r.id = i.ID
+	r.id, r.made = i.ID, 1
 	r.twin = begun(alice, r.id, 100, "create", nothing())
 	return errors.Join(err, createErr)
 }
@@ -230,6 +233,11 @@ func oneFault(t *testing.T, f func(blobtest.Op) error) {
 		r.fail("it does not go on")
 	}
 	r.reopened()
+	all, err := r.m.List(alice)
+	if err != nil || len(all) > r.made || len(all) < r.made-r.doubtful {
+		r.fail("there are %+v, want %d, %v", all, r.made, err)
+	}
+	r.others()
 }
 
 // reopened sees that all is there in a new process, and that every checkpoint
@@ -256,8 +264,5 @@ func (r *rig) reopened() {
 			r.fail("restoring %s: %v", c.ID, err)
 		}
 		r.is(known...)
-	}
-	if n, err := r.m.List(alice); err != nil || len(n) > 5 {
-		r.fail("there are %+v, %v", n, err)
 	}
 }

@@ -134,6 +134,7 @@ var forks = aside("fork", func(r *rig) error {
 	made, err := r.m.Fork(r.t.Context(), alice, r.id, "", 2)
 	if err == nil {
 		r.copy = made[1].ID
+		r.made += 2
 	}
 	return err
 })
@@ -148,6 +149,9 @@ var imports = aside("import", func(r *rig) error {
 		return nil
 	}
 	_, _, err := r.m.Import(r.t.Context(), alice, "", bytes.NewReader(r.saved.Bytes()))
+	if err == nil {
+		r.made++
+	}
 	return err
 })
 
@@ -155,7 +159,13 @@ var destroys = aside("destroy", func(r *rig) error {
 	if r.copy == "" {
 		return nil
 	}
-	return r.m.Destroy(r.t.Context(), alice, r.copy)
+	err := r.m.Destroy(r.t.Context(), alice, r.copy)
+	if err == nil {
+		r.made--
+	} else {
+		r.doubtful++
+	}
+	return err
 })
 
 var collects = aside("collect", func(r *rig) error { _, err := r.m.Collect(r.t.Context()); return err })

@@ -120,11 +120,14 @@ func (w *twin) unlabelled() (n int) {
 	return n
 }
 
+// unexpected is what results say after a crash that damaged files.
+const unexpected = "The server ended unexpectedly"
+
 // crashed is what opening does after a process that did not let go: the last
 // point is begun from once more.
 func (w *twin) crashed(damaged bool) {
 	if damaged {
-		w.told = "The server ended unexpectedly"
+		w.told = unexpected
 	}
 	if damaged || len(w.now().vars) > 0 {
 		w.back(w.head())

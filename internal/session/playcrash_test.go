@@ -23,9 +23,6 @@ func (p *play) kill(*twin) {
 	p.must(copyFolder(there, p.dir))
 	p.must(p.m.Close())
 	p.dir = there
-	if p.r.IntN(2) == 0 {
-		p.loseIndex()
-	}
 	damaged := p.r.IntN(2) == 0
 	p.note("kill, %d were open, files damaged: %v", len(open), damaged)
 	for _, w := range open {
@@ -84,6 +81,7 @@ func (p *play) cutPower(*twin) {
 	p.must(cutPower(p.disk, p.dir, p.r))
 	p.note("cut power, %d were open", len(open))
 	for _, w := range p.twins {
+		w.may = unexpected // that it was told is not synced
 		p.returned(w)
 	}
 	for _, w := range open {
@@ -138,38 +136,44 @@ func cutPower(disk *blobtest.Disk, dir string, r *rand.Rand) error {
 	return nil
 }
 
-// copyFolder copies a folder into an empty one, with its times.
+// copyFolder copies a state folder into an empty one, with times and modes, and
+// without the index, which is written all the time and can be lost.
 func copyFolder(to, from string) error {
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		return err
-	}
 	var folders []string
 	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || strings.HasPrefix(filepath.Base(path), "index.db") {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
 		if d.IsDir() {
 			folders = append(folders, path)
-			return nil
+			return os.MkdirAll(counterpart(to, from, path), 0o700)
 		}
-		return copyTime(to, from, path)
+		data, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(counterpart(to, from, path), data, 0o600)
+		}
+		return errors.Join(err, copyInfo(to, from, path))
 	})
 	for _, path := range slices.Backward(folders) {
-		err = errors.Join(err, copyTime(to, from, path))
+		err = errors.Join(err, copyInfo(to, from, path))
 	}
 	return err
 }
 
-func copyTime(to, from, path string) error {
+func copyInfo(to, from, path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
-	rel, err := filepath.Rel(from, path)
-	if err != nil {
-		return err
-	}
-	return os.Chtimes(filepath.Join(to, rel), time.Time{}, info.ModTime())
+	return errors.Join(os.Chmod(counterpart(to, from, path), info.Mode().Perm()), os.Chtimes(counterpart(to, from, path), time.Time{}, info.ModTime()))
+}
+
+// counterpart is where a path below one folder is below another.
+func counterpart(to, from, path string) string {
+	return to + strings.TrimPrefix(path, from)
 }
 
 // returned sees that all of a session's checkpoints are there after a power

@@ -89,6 +89,16 @@ func TestWhatWasSwappedIsNotOpened(t *testing.T) {
 	}
 }
 
+func TestATreeIsAFolder(t *testing.T) {
+	g := newGrove(t, Options{})
+	if err := mkfifo(g.path("fifo")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(g.path("fifo"), Options{}); err == nil {
+		t.Error("a FIFO was opened")
+	}
+}
+
 // asUser runs the test that calls it again, as an ordinary user and in a folder
 // of that user's, and tells whether this is that run.
 func asUser(t *testing.T) (there bool) {

@@ -17,13 +17,18 @@ func swapped(err error) bool {
 	return errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENXIO) || escapes(err)
 }
 
+// enter opens a folder in another. [os.Root.OpenRoot] itself would wait for the
+// other end of a FIFO that was put in the folder's place: what is above the last
+// part of its path is opened as a folder and as nothing else.
+func enter(dir *os.Root, name string) (*os.Root, error) { return dir.OpenRoot(name + "/.") }
+
 // openFolder opens a folder that was looked at. What of the permissions in need
 // its owner took away is given to it until done is called, so that we are not
 // kept out either.
 func openFolder(dir *os.Root, name string, info fs.FileInfo, need fs.FileMode) (sub *os.Root, done func(), err error) {
 	perm := info.Mode().Perm()
 	lent := perm&need != need && dir.Chmod(name, perm|need) == nil
-	sub, err = dir.OpenRoot(name)
+	sub, err = enter(dir, name)
 	if err == nil {
 		var now fs.FileInfo
 		if now, err = sub.Stat("."); err == nil && !os.SameFile(info, now) {
@@ -82,7 +87,7 @@ func weighAll(dir *os.Root, info fs.FileInfo) int64 {
 	if !info.IsDir() {
 		return sum
 	}
-	sub, err := dir.OpenRoot(info.Name())
+	sub, err := enter(dir, info.Name())
 	if err != nil {
 		return sum
 	}

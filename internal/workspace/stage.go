@@ -40,7 +40,7 @@ func (t *Tree) Stage() (*Stage, error) {
 		s.Close()
 		return nil, err
 	}
-	root, err := t.root.OpenRoot(s.folder)
+	root, err := enter(t.root, s.folder)
 	if err != nil {
 		s.Close()
 		return nil, explain(err, s.folder)

@@ -77,7 +77,7 @@ type File struct {
 
 // Open gives the tree of a folder, which must exist.
 func Open(dir string, o Options) (*Tree, error) {
-	root, err := os.OpenRoot(dir)
+	root, err := os.OpenRoot(dir + "/.") // see enter
 	if err != nil {
 		return nil, fmt.Errorf("opening a workspace: %w", err)
 	}
@@ -258,7 +258,7 @@ func walkIn(root *os.Root, prefix string, depth int, visit func(string, fs.FileI
 		if !info.IsDir() || depth == maxDepth {
 			continue
 		}
-		sub, err := root.OpenRoot(name)
+		sub, err := enter(root, name)
 		if err != nil {
 			continue
 		}

@@ -12,7 +12,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -54,71 +53,95 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	t.Logf("%d rounds in %v: %s", n, time.Since(began).Round(time.Second), w.summary())
 }
 
-// round starts a process, has the actors use it, and ends it in some way.
+// round starts a process, or two, has the actors use them, and ends them in some
+// way.
 func (w *world) round(rng *rand.Rand, name string) {
 	w.say(name)
-	if rng.IntN(10) == 0 { // the index may be lost at any time
-		for _, name := range []string{"index.db", "index.db-wal", "index.db-shm"} {
-			if err := os.Remove(filepath.Join(w.state, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				w.fail("%v", err)
-			}
-		}
-	}
-	if rng.IntN(8) == 0 {
-		w.carry(rng)
-	}
+	w.disturb(rng)
 	w.tolerant.Store(false)
 	p := w.start()
-	stop := make(chan struct{})
-	var players, others sync.WaitGroup
-	for _, a := range w.actors {
-		players.Go(func() { a.play(p, stop) })
+	processes := []*process{p, p, p} // one for each actor
+	if rng.IntN(3) == 0 {
+		processes[2] = w.start()
+		name += ", with two processes"
 	}
-	beside := rng.IntN(4) == 0
-	if beside {
+	var players, others sync.WaitGroup
+	if rng.IntN(4) == 0 {
 		after, life := time.Duration(rng.IntN(300))*time.Millisecond, w.life(rng)
 		others.Go(func() { w.collect(after, life) })
+		name += ", with a collection"
 	}
 	n := rng.IntN(100)
-	if beside {
-		name += ", with a collection beside"
-	}
 	w.say(name + ", " + ending(n))
-	switch {
-	case n < 50: // at any time
-		time.Sleep(time.Duration(rng.IntN(800)) * time.Millisecond)
-		p.kill()
-		w.count("kill")
-	case n < 80: // while a certain change is on its way
-		after, more := 1+rng.IntN(12), time.Duration(rng.IntN(5000))*time.Microsecond
-		w.await(p, after)
-		time.Sleep(more)
-		p.kill()
-		w.count("aimed kill")
-	case n < 92: // first its workers
-		w.killWorkers(p, rng)
-		time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
-		p.kill()
-	default: // nobody is in the midst of anything: all is acknowledged
+	stop := make(chan struct{})
+	for k, a := range w.actors {
+		players.Go(func() { a.play(processes[k], stop) })
+	}
+	if n >= quietly {
 		time.Sleep(time.Duration(rng.IntN(400)) * time.Millisecond)
 		close(stop)
-		players.Wait()
+		players.Wait() // all is acknowledged
 		p.hangUp()
+		processes[2].hangUp()
 		w.count("end")
+	} else {
+		w.kill(p, rng, n)
+		time.Sleep(time.Duration(rng.IntN(50)) * time.Millisecond)
+		processes[2].kill()
 	}
 	players.Wait()
 	others.Wait()
 	w.settle()
 }
 
+// How a round ends, as parts of a hundred.
+const (
+	duringChange = 50
+	workersFirst = 80
+	quietly      = 92
+)
+
+// kill kills a process in one of three ways.
+func (w *world) kill(p *process, rng *rand.Rand, way int) {
+	switch {
+	case way < duringChange:
+		time.Sleep(time.Duration(rng.IntN(800)) * time.Millisecond)
+		w.count("kill")
+	case way < workersFirst:
+		after, more := 1+rng.IntN(12), time.Duration(rng.IntN(5000))*time.Microsecond
+		w.await(p, after)
+		time.Sleep(more)
+		w.count("aimed kill")
+	default:
+		w.killWorkers(p, rng)
+		time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
+	}
+	p.kill()
+}
+
+// disturb does what may happen between two processes.
+func (w *world) disturb(rng *rand.Rand) {
+	if rng.IntN(10) == 0 { // the index may be lost at any time
+		for _, name := range []string{"index.db", "index.db-wal", "index.db-shm"} {
+			if err := os.Remove(filepath.Join(w.state, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				w.fail("%v", err)
+			}
+		}
+		w.count("lost index")
+	}
+	if rng.IntN(8) == 0 {
+		w.carry(rng)
+	}
+}
+
 // ending says how a round ends.
 func ending(n int) string {
 	switch {
-	case n < 50:
+	case n < duringChange:
 		return "killed at any time"
-	case n < 80:
+	case n < workersFirst:
 		return "killed during a change"
-	case n < 92:
+	case n < quietly:
 		return "workers killed"
 	}
 	return "not killed"
@@ -145,7 +168,7 @@ func (w *world) killWorkers(p *process, rng *rand.Rand) {
 	for range 1 + rng.IntN(3) {
 		time.Sleep(time.Duration(100+rng.IntN(150)) * time.Millisecond)
 		for _, pid := range children(p.cmd.Process.Pid) {
-			if syscall.Kill(pid, syscall.SIGKILL) == nil {
+			if worker, err := os.FindProcess(pid); err == nil && worker.Kill() == nil {
 				w.count("kill of a worker")
 			}
 		}
