@@ -238,7 +238,9 @@ func (s *session) create(fill func(*draft) error) error {
 		err = s.begin(fill)
 	}
 	if err == nil {
-		err = s.sign(true) // from now on it exists
+		if err = s.sign(true); err != nil { // from now on it exists
+			_ = s.manager.config.files().Remove(filepath.Join(s.dir, recordFile)) // as far as it got its name
+		}
 	}
 	if err != nil {
 		s.letGo()
