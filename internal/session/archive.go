@@ -86,6 +86,7 @@ func (s *session) portable(ctx context.Context, batch *blob.Batch) (archive, err
 		return archive{}, err
 	}
 	defer s.leave(t)
+	s.bury(t)
 	if s.lastKeep(); s.backend == nil {
 		return archive{}, s.backendErr
 	}

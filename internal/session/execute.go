@@ -199,6 +199,7 @@ func (s *session) language() string {
 
 // execute runs the program; it is the caller's turn.
 func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
+	s.bury(t)
 	in, err := s.interpreter(t, p.runtime)
 	if err != nil {
 		return Result{}, err

@@ -201,6 +201,7 @@ func (m *Manager) dismantle(s *session, remove bool) {
 	<-s.drained
 	if !remove {
 		s.lastKeep()
+		m.counted(s.key, s.tree.Used()+s.tmp.Used())
 	}
 	s.dropAll()
 	s.closeTrees()

@@ -215,7 +215,7 @@ func (m *Manager) make(k key, b sandbox.Backend, backendErr error, settings Sett
 	s.backend = b
 	err = m.opened(s, s.create(fill))
 	if err == nil {
-		m.counted(k)
+		m.counted(k, s.tree.Used()+s.tmp.Used())
 	}
 	return s, err
 }

@@ -230,12 +230,13 @@ func (m *Manager) measure(o Owner) (*measured, error) {
 	return u, nil
 }
 
-// counted adds a new session to what is known of its owner.
-func (m *Manager) counted(k key) {
+// counted notes what a session takes that is new or is let go of.
+func (m *Manager) counted(k key, bytes int64) {
 	m.storing.Lock()
 	defer m.storing.Unlock()
 	if known := m.used[k.owner]; known != nil {
-		known.files[k.id] += 0
+		known.sum += bytes - known.files[k.id]
+		known.files[k.id] = bytes
 	}
 }
 

@@ -31,23 +31,30 @@ func guard[T any](doing string, f func() (T, error)) (v T, err error) {
 	return f()
 }
 
+// bury deals with interpreters that ended since the last call.
+func (s *session) bury(t *turn) {
+	for runtime, in := range s.live() {
+		select {
+		case <-in.Done():
+			s.drop(runtime, in)
+			s.ended(t.ctx, runtime, "the interpreter ended unexpectedly")
+			s.manager.log.WarnContext(t.ctx, "an interpreter ended by itself", "session", s.id, "execution", t.execution, "runtime", runtime)
+		default:
+		}
+	}
+}
+
 // interpreter gives the live one of a runtime, starting it where there is none.
+// The dead are buried.
 func (s *session) interpreter(t *turn, r sandbox.Runtime) (sandbox.Instance, error) {
 	s.mu.Lock()
 	in := s.interpreters[r.Name]
 	s.mu.Unlock()
 	if in != nil {
-		select {
-		case <-in.Done():
-			s.drop(r.Name, in)
-			s.ended(t.ctx, r.Name, "the interpreter ended unexpectedly")
-			s.manager.log.WarnContext(t.ctx, "an interpreter ended by itself", "session", s.id, "execution", t.execution, "runtime", r.Name)
-		default:
-			if err := s.reserveMemory(r.Name, s.spec(r.Name).Limits.MemoryBytes); err != nil {
-				return nil, err
-			}
-			return in, nil
+		if err := s.reserveMemory(r.Name, s.spec(r.Name).Limits.MemoryBytes); err != nil {
+			return nil, err
 		}
+		return in, nil
 	}
 	spec := s.spec(r.Name)
 	if err := s.reserveMemory(r.Name, spec.Limits.MemoryBytes); err != nil {
@@ -112,7 +119,14 @@ func (s *session) ended(ctx context.Context, runtime, why string) {
 	if !s.kept.unsure[runtime] {
 		return
 	}
-	delete(s.kept.unsure, runtime)
+	// All that is newer than the checkpoint goes with it, whosever it is.
+	for other, in := range s.live() {
+		if s.kept.unsure[other] && other != runtime {
+			s.drop(other, in)
+			s.anew[other] = true
+		}
+	}
+	clear(s.kept.unsure)
 	s.news = join(s.news, "What an earlier call left could not be kept, and its interpreter has ended: variables and files are as they were before that call.")
 	if err := s.filesBack(); err != nil {
 		s.manager.log.ErrorContext(ctx, "files could not be brought back", "session", s.id, "cause", causeOf(err))

@@ -39,6 +39,7 @@ func (m *Manager) Checkpoint(ctx context.Context, owner Owner, id ID, label stri
 		return Checkpoint{}, errPassing
 	}
 	defer func() { m.told(ctx, Checkpointing, s, err) }()
+	s.bury(t)
 	if err := s.checkLabels(label); err != nil {
 		return Checkpoint{}, err
 	}

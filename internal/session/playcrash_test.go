@@ -155,7 +155,13 @@ func copyFolder(to, from string) error {
 		if err == nil {
 			err = os.WriteFile(counterpart(to, from, path), data, 0o600)
 		}
-		return errors.Join(err, copyInfo(to, from, path))
+		if err == nil {
+			err = copyInfo(to, from, path)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // it was collected just now
+		}
+		return err
 	})
 	for _, path := range slices.Backward(folders) {
 		err = errors.Join(err, copyInfo(to, from, path))

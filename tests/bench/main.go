@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -43,9 +44,13 @@ func main() {
 	rounds := flag.Int("rounds", 200, "how often each latency is measured")
 	python := flag.String("python", "python3", "a CPython for this machine of the guest's version: the baseline of CPU time")
 	qjs := flag.String("qjs", "qjs", "a QuickJS for this machine: likewise")
+	disk := flag.String("disk", "", "a folder on the disk that sessions are to be kept on; empty: where temporary files are")
+	only := flag.String("only", "", "what to measure, with commas between: "+strings.Join(partNames, ", ")+"; empty: all of it")
+	profile := flag.String("cpuprofile", "", "a `FILE` for a profile of this process, which is the server's part")
 	flag.Parse()
 	natives = map[string]string{"python": *python, "javascript": *qjs}
-	if err := run(*binary, *cache, *rounds); err != nil {
+	b := bench{binary: *binary, cache: *cache, disk: *disk, rounds: *rounds, only: *only}
+	if err := b.profiled(context.Background(), *profile); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -88,6 +93,11 @@ func format(d time.Duration) string {
 // sample is a sorted set of durations.
 type sample []time.Duration
 
+func (s sample) sorted() sample {
+	slices.Sort(s)
+	return s
+}
+
 func (s sample) at(p float64) time.Duration { return s[min(len(s)-1, int(p*float64(len(s))))] }
 
 // measure runs f n times, and what comes after it outside of the time.
@@ -109,18 +119,65 @@ func measure(n int, f func() error, after ...func() error) (sample, error) {
 	return s, nil
 }
 
-func run(binary, cache string, rounds int) error {
-	owners, err := os.MkdirTemp("", "paddock-bench-")
+// bench is what is to be measured.
+type bench struct {
+	binary, cache, disk, only string
+	rounds                    int
+}
+
+// The parts of the benchmark.
+const (
+	partBackend  = "backend"
+	partStates   = "states"
+	partCPU      = "cpu"
+	partFiles    = "files"
+	partSessions = "sessions"
+	partMCP      = "mcp"
+)
+
+var partNames = []string{partBackend, partStates, partCPU, partFiles, partSessions, partMCP}
+
+func (b bench) wants(part string) bool {
+	return b.only == "" || slices.Contains(strings.Split(b.only, ","), part)
+}
+
+// profiled is run with a profile in the file; empty: none.
+func (b bench) profiled(ctx context.Context, file string) error {
+	for part := range strings.SplitSeq(b.only, ",") {
+		if part != "" && !slices.Contains(partNames, part) {
+			return fmt.Errorf("there is no part %q", part)
+		}
+	}
+	if file == "" {
+		return b.run(ctx)
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return err
+	}
+	defer pprof.StopCPUProfile()
+	return b.run(ctx)
+}
+
+func (b bench) run(ctx context.Context) error {
+	owners, err := folder("", "paddock-bench-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(owners)
-	if err := os.Chmod(owners, 0o755); err != nil {
+	disk, err := folder(b.disk, "paddock-bench-")
+	if err != nil {
 		return err
 	}
-	ctx, t := context.Background(), &table{}
+	defer os.RemoveAll(disk)
+	t := &table{}
+	defer t.print() // what there is, also after an error
 	for _, engine := range []string{wasm.Native, wasm.Wazero} {
-		b, err := wasm.New(wasm.Config{CacheDir: cache, OwnersDir: filepath.Join(owners, engine), Engine: engine})
+		w, err := wasm.New(wasm.Config{CacheDir: b.cache, OwnersDir: filepath.Join(owners, engine), Engine: engine})
 		if fault.KindOf(err) == fault.Unavailable {
 			fmt.Fprintf(os.Stderr, "bench: without the %s engine: %v\n", engine, err)
 			continue
@@ -129,32 +186,47 @@ func run(binary, cache string, rounds int) error {
 			return err
 		}
 		t.engine = engine
-		err = benchEngine(ctx, b, t, rounds)
-		if err == nil {
-			err = benchFiles(ctx, b, t, filepath.Join(owners, engine))
-		}
-		if err != nil {
-			return errors.Join(err, b.Close())
-		}
-		if err := b.Close(); err != nil {
+		if err := errors.Join(b.engine(ctx, w, t, filepath.Join(owners, engine)), w.Close()); err != nil {
 			return err
 		}
 	}
-	t.engine = "mcp stdio"
-	if err := benchMCP(ctx, binary, owners, t, rounds); err != nil {
-		return err
+	if b.wants(partSessions) { // with the engine that they have here
+		t.engine = "session"
+		if err := benchSessions(ctx, b.cache, b.binary, disk, t, b.rounds); err != nil {
+			return err
+		}
 	}
-	t.print()
+	if b.wants(partMCP) {
+		t.engine = "mcp stdio"
+		return benchMCP(ctx, b.binary, owners, t, b.rounds)
+	}
 	return nil
 }
 
-func benchEngine(ctx context.Context, b *wasm.Backend, t *table, rounds int) error {
-	if err := b.Prepare(ctx); err != nil {
+// engine measures one of them.
+func (b bench) engine(ctx context.Context, w *wasm.Backend, t *table, owners string) error {
+	if err := w.Prepare(ctx); err != nil {
 		return err
 	}
-	for _, part := range []func(context.Context, *wasm.Backend, *table, int) error{benchStart, benchFresh, benchCrowd, benchMemory, benchStates, benchCPU} {
-		if err := part(ctx, b, t, rounds); err != nil {
-			return err
+	type measuring = func(context.Context, *wasm.Backend, *table, int) error
+	for _, part := range []struct {
+		name string
+		do   []measuring
+	}{
+		{partBackend, []measuring{benchStart, benchFresh, benchCrowd, benchMemory}},
+		{partStates, []measuring{benchSmallState, benchLargeStates}},
+		{partCPU, []measuring{benchCPU}},
+		{partFiles, []measuring{func(ctx context.Context, w *wasm.Backend, t *table, _ int) error {
+			return benchFiles(ctx, w, t, owners)
+		}}},
+	} {
+		for _, do := range part.do {
+			if !b.wants(part.name) {
+				break
+			}
+			if err := do(ctx, w, t, b.rounds); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

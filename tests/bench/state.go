@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"paddock/internal/sandbox"
@@ -63,16 +62,6 @@ func (k *kept) resume() *sandbox.Resume {
 	return r
 }
 
-// benchStates is what keeping the state costs, and what it gives back.
-func benchStates(ctx context.Context, b *wasm.Backend, t *table, n int) error {
-	for _, part := range []func(context.Context, *wasm.Backend, *table, int) error{benchSmallState, benchSession, benchLargeStates} {
-		if err := part(ctx, b, t, n); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // benchSmallState is a run that does next to nothing, with a snapshot and without.
 func benchSmallState(ctx context.Context, b *wasm.Backend, t *table, n int) error {
 	begin := map[string]string{"python": "x = 0", "javascript": "globalThis.x = 0"}
@@ -105,115 +94,114 @@ func benchSmallState(ctx context.Context, b *wasm.Backend, t *table, n int) erro
 	return nil
 }
 
-// steps are what a session does, again and again.
-var steps = []string{
-	"import json, re, statistics",
-	"rows = [{'id': i, 'name': f'item {i}', 'price': i * 1.5} for i in range(500 + %d)]",
-	"total = sum(r['price'] for r in rows); total",
-	"by_name = {r['name']: r for r in rows}",
-	"text = json.dumps(rows)",
-	"words = re.findall(r'[a-z]+', text); len(words)",
-	"def mean(key): return statistics.mean(r[key] for r in rows)",
-	"mean('price'), mean('id')",
-	"rows.sort(key=lambda r: -r['price']); rows[:3]",
-	"print(len(text), %d)",
-}
+// sizes are how many MiB are touched.
+var sizes = []int{1, 16, 64}
 
-// benchSession is how much the snapshots of a session write.
-func benchSession(ctx context.Context, b *wasm.Backend, t *table, _ int) error {
-	const calls = 50
-	in, err := startKept(ctx, b, "python", nil)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	written, large := 0, 0
-	for n := range calls {
-		code := steps[n%len(steps)]
-		if strings.Contains(code, "%d") {
-			code = fmt.Sprintf(code, n)
-		}
-		if err := in.run(ctx, code); err != nil {
-			return err
-		}
-		if err := in.snapshot(ctx, "", true); err != nil {
-			return err
-		}
-		size := len(in.layers[len(in.layers)-1])
-		written, large = written+size, max(large, size)
-	}
-	t.rows = append(t.rows, []string{
-		t.engine, fmt.Sprintf("bytes of a snapshot, mean of %d calls", calls), fmt.Sprintf("%.1f KiB", float64(written)/calls/1024), "the largest",
-		fmt.Sprintf("%.1f KiB", float64(large)/1024), "", "",
-	})
-	return nil
-}
+// touching is a way to change all of a buffer.
+type touching struct{ name, code string }
 
-// touch changes all of a buffer: half of it can be made smaller, half cannot.
-const touch = `import random
+// touches are with bytes that cannot be made smaller and with such as can.
+var touches = []touching{
+	{"random bytes", `import random
 def touch(b):
-  noise, text = random.randbytes(1 << 19), str(random.random()).encode() * 30000
-  for i in range(0, len(b), 1 << 20):
-    b[i:i + (1 << 19)] = noise[i %% 7919:] + noise[:i %% 7919]
-    b[i + (1 << 19):i + (1 << 20)] = text[:1 << 19]
-b = bytearray(%d)
-touch(b)`
+  noise = random.randbytes(1 << 20)
+  for i in range(0, len(b), 1 << 20): b[i:i + (1 << 20)] = noise[(i >> 8) % 7919:] + noise[:(i >> 8) % 7919]`},
+	{"text", `import itertools
+more = (str(i) for i in itertools.count())
+def touch(b):
+  line = ' '.join(itertools.islice(more, 20000)).encode()
+  for i in range(0, len(b), len(line)): b[i:i + len(line)] = line[:len(b) - i]`},
+}
+
+// begin makes a buffer b and fills it; "touch(b)" changes all of it.
+func (k touching) begin(mib int) string {
+	return fmt.Sprintf("%s\nb = bytearray(%d)\ntouch(b)", k.code, mib<<20)
+}
 
 func benchLargeStates(ctx context.Context, b *wasm.Backend, t *table, n int) error {
-	for _, mib := range []int{1, 16, 64} {
-		if err := benchLargeState(ctx, b, t, mib, max(n/10, 5)); err != nil {
-			return err
+	for _, kind := range touches {
+		for _, mib := range sizes {
+			if err := benchLargeState(ctx, b, t, kind, mib, max(n/10, 5)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-func benchLargeState(ctx context.Context, b *wasm.Backend, t *table, mib, n int) error {
+// arrival discards what is written, and notes when the first of it came: the
+// state has been taken by then, and the program could go on.
+type arrival struct{ at time.Time }
+
+func (a *arrival) Write(p []byte) (int, error) {
+	if a.at.IsZero() {
+		a.at = time.Now()
+	}
+	return len(p), nil
+}
+
+// large are the times of a state in which much changed.
+type large struct{ taken, written, rewound, forked, resumed sample }
+
+func benchLargeState(ctx context.Context, b *wasm.Backend, t *table, kind touching, mib, n int) error {
 	in, err := startKept(ctx, b, "python", nil)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	if err := in.run(ctx, fmt.Sprintf(touch, mib<<20)); err != nil {
+	m, err := in.large(ctx, b, kind.begin(mib), n)
+	if err != nil {
 		return err
 	}
-	if err := in.snapshot(ctx, "m", true); err != nil {
-		return err
+	var target [4]string
+	if mib == 64 {
+		target = [4]string{"<= 10 ms", "", "<= 5 ms", "<= 10 ms"}
 	}
-	again := func() error { return in.run(ctx, "touch(b)") }
-	back := func() error { return in.Instance.(sandbox.Snapshotter).Rewind(ctx, "m") }
-	snap := func() error { return in.snapshot(ctx, "n", false) }
+	d, what, name := copying(mib, n), fmt.Sprintf("copying %d MiB (p50)", mib), fmt.Sprintf("%d MiB of %s touched: ", mib, kind.name)
+	t.add(name+"taken, in memory (p50)", m.taken.at(0.5), d, what, target[0])
+	t.add(name+"written, to nowhere (p50)", m.written.at(0.5), d, what, target[1])
+	t.add(name+"rewind (p50)", m.rewound.at(0.5), d, what, target[2])
+	t.add(name+"fork to its first result (p50)", m.forked.at(0.5), d, what, target[3])
+	t.add(name+"resume from memory to its first result (p50)", m.resumed.at(0.5), d, what, "")
+	return nil
+}
+
+func (k *kept) large(ctx context.Context, b *wasm.Backend, begin string, n int) (m large, err error) {
+	if err := k.run(ctx, begin); err != nil {
+		return m, err
+	}
+	if err := k.snapshot(ctx, "m", true); err != nil {
+		return m, err
+	}
+	again := func() error { return k.run(ctx, "touch(b)") }
+	back := func() error { return k.Instance.(sandbox.Snapshotter).Rewind(ctx, "m") }
 	if err := again(); err != nil {
-		return err
+		return m, err
 	}
-	snapped, err := measure(n, snap, back, again)
+	m.written, err = measure(n, func() error {
+		begin, first := time.Now(), arrival{}
+		_, err := k.Instance.(sandbox.Snapshotter).Snapshot(ctx, &first, sandbox.SnapshotOptions{Mark: "n"})
+		m.taken = append(m.taken, first.at.Sub(begin))
+		return err
+	}, back, again)
 	if err != nil {
-		return err
+		return m, err
 	}
-	rewound, err := measure(n, back, again)
-	if err != nil {
-		return err
+	if m.rewound, err = measure(n, back, again); err != nil {
+		return m, err
 	}
-	forked, err := firstResult(ctx, n, func() (sandbox.Instance, error) {
-		return in.Instance.(sandbox.Forker).Fork(ctx, "m", sandbox.Spec{Owner: "bench", Runtime: "python", Limits: sandbox.Limits{MemoryBytes: 512 << 20}})
+	m.forked, err = firstResult(ctx, n, func() (sandbox.Instance, error) {
+		return k.Instance.(sandbox.Forker).Fork(ctx, "m", sandbox.Spec{Owner: "bench", Runtime: "python", Limits: sandbox.Limits{MemoryBytes: 512 << 20}})
 	})
 	if err != nil {
-		return err
+		return m, err
 	}
-	resumed, err := firstResult(ctx, n, func() (sandbox.Instance, error) {
-		k, err := startKept(ctx, b, "python", in.resume())
+	m.resumed, err = firstResult(ctx, n, func() (sandbox.Instance, error) {
+		k, err := startKept(ctx, b, "python", k.resume())
 		return k.Instance, err
 	})
-	if err != nil {
-		return err
-	}
-	target := map[int][3]string{64: {"<= 10 ms in memory", "<= 5 ms", "<= 10 ms"}}[mib]
-	d, what, name := copying(mib, n), fmt.Sprintf("copying %d MiB (p50)", mib), fmt.Sprintf("%d MiB touched: ", mib)
-	t.add(name+"a snapshot to nowhere (p50)", snapped.at(0.5), d, what, target[0])
-	t.add(name+"rewind (p50)", rewound.at(0.5), d, what, target[1])
-	t.add(name+"fork to its first result (p50)", forked.at(0.5), d, what, target[2])
-	t.add(name+"resume from memory to its first result (p50)", resumed.at(0.5), d, what, "")
-	return nil
+	m.taken = m.taken.sorted()
+	return m, err
 }
 
 // firstResult is the time from no instance to the result of its first program.
