@@ -64,11 +64,37 @@ func (s *session) oldest() int64 {
 	return 0
 }
 
+// muchLitter is how many checkpoints and sessions of an owner are removed before
+// it is tidied up after them, at most every tidyEvery; fewer wait for the sweep.
+const (
+	muchLitter = 1000
+	tidyEvery  = 30 * time.Second
+)
+
 // littered notes that an owner has something to collect.
 func (m *Manager) littered(o Owner) {
 	m.storing.Lock()
+	m.garbage[o]++
+	much := m.garbage[o] == muchLitter
+	m.storing.Unlock()
+	if much {
+		select {
+		case m.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// messy tells whether somebody has much to collect.
+func (m *Manager) messy() bool {
+	m.storing.Lock()
 	defer m.storing.Unlock()
-	m.garbage[o] = true
+	for _, n := range m.garbage {
+		if n >= muchLitter {
+			return true
+		}
+	}
+	return false
 }
 
 // tidy collects what this process left of those who have something to collect;
@@ -76,7 +102,7 @@ func (m *Manager) littered(o Owner) {
 func (m *Manager) tidy(whole bool) {
 	m.storing.Lock()
 	litter := m.garbage
-	m.garbage = map[Owner]bool{}
+	m.garbage = map[Owner]int{}
 	m.storing.Unlock()
 	folders := map[string]bool{}
 	for o := range litter {

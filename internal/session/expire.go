@@ -230,16 +230,19 @@ func (m *Manager) dismantle(s *session, remove bool) {
 // janitor destroys sessions that were not used for too long, and puts others to
 // sleep. It ends with the Manager.
 func (m *Manager) janitor() {
-	swept, searched := time.Time{}, time.Now()
+	swept, searched, tidied := time.Time{}, time.Now(), time.Now()
 	for {
 		now := time.Now()
+		whole := now.Sub(searched) >= searchEvery
 		if now.Sub(swept) >= sweepEvery {
-			whole := now.Sub(searched) >= searchEvery
 			m.sweep(now, whole)
 			m.tidy(whole)
-			if swept = now; whole {
+			if swept, tidied = now, now; whole {
 				searched = now
 			}
+		} else if now.Sub(tidied) >= tidyEvery && m.messy() {
+			m.tidy(false)
+			tidied = time.Now()
 		}
 		rest := time.NewTimer(min(m.expire(now), m.rest(now)))
 		select {

@@ -130,7 +130,7 @@ type Manager struct {
 	storing sync.Mutex // guards what follows
 	stores  map[Owner]*blob.Store
 	used    map[Owner]*measured
-	garbage map[Owner]bool // who has blobs that nothing refers to
+	garbage map[Owner]int // how much was removed of whose, since it was collected
 
 	mu       sync.Mutex // guards what follows
 	closed   bool
@@ -161,7 +161,7 @@ func New(config Config) (*Manager, error) {
 	if err := checkFormat(config.Dir, config.files()); err != nil {
 		return nil, err
 	}
-	m := &Manager{config: config, log: config.Log, wake: make(chan struct{}, 1), sessions: map[key]*session{}, stores: map[Owner]*blob.Store{}, used: map[Owner]*measured{}, garbage: map[Owner]bool{}}
+	m := &Manager{config: config, log: config.Log, wake: make(chan struct{}, 1), sessions: map[key]*session{}, stores: map[Owner]*blob.Store{}, used: map[Owner]*measured{}, garbage: map[Owner]int{}}
 	m.index = store.Open(filepath.Join(config.Dir, indexFile), config.Log)
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	m.jobs.Go(m.janitor)

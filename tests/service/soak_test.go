@@ -87,10 +87,12 @@ func TestASoakLeavesNothing(t *testing.T) {
 	}
 }
 
-// settle destroys all sessions and waits until nothing runs.
+// settle destroys all sessions, collects what is left of them, and waits until
+// nothing runs.
 func (s *server) settle(t *testing.T) {
 	t.Helper()
 	s.destroyAll(t)
+	s.paddock("session", "gc")
 	for range 100 {
 		if s.metric("paddock_sessions") == 0 && s.processes() <= 1 {
 			break

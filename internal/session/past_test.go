@@ -1,0 +1,145 @@
+package session_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"paddock/internal/blob/blobtest"
+	"paddock/internal/fault"
+	"paddock/internal/sandbox/sandboxtest"
+	"paddock/internal/session"
+)
+
+func TestWhatWasRestoredIsNotSaidToBeGone(t *testing.T) {
+	m := manager(t, session.Config{}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	if _, err := m.Execute(t.Context(), alice, id, session.Request{Code: "y = 1", Language: "javascript"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := m.Execute(t.Context(), alice, id, session.Request{Code: "write('half', 'x')\nvanish", Language: "python"})
+	wantKind(t, err, fault.Unavailable)
+	undo(t, m, id)
+	if r := execute(t, m, id, "x = 1"); r.Notice != "" {
+		t.Errorf("the notice is %q", r.Notice)
+	}
+}
+
+func TestOnlyWhatIsListedCanBeGoneBackTo(t *testing.T) {
+	m := manager(t, session.Config{}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 1")
+	execute(t, m, id, "x = 2")
+	undo(t, m, id) // what tells that has a number of its own
+	listed := map[string]bool{}
+	for _, c := range checkpoints(t, m, id) {
+		listed[c.ID] = true
+	}
+	for n := range 6 {
+		name := fmt.Sprint(n)
+		if _, err := m.Restore(t.Context(), alice, id, name); (err == nil) != listed[name] {
+			t.Errorf("restoring %s: %v", name, err)
+		}
+	}
+	for _, label := range []string{"-1", "+5", "007"} { // they could not be found again
+		_, err := m.Checkpoint(t.Context(), alice, id, label)
+		wantKind(t, err, fault.Invalid)
+	}
+}
+
+// Of two checkpoints with a label the later is meant. Where it cannot be read,
+// the earlier is not taken for it.
+func TestADamagedLabelIsNotTakenForAnEarlierOne(t *testing.T) {
+	dir := t.TempDir()
+	m := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	var last session.Checkpoint
+	for n := range 2 {
+		execute(t, m, id, fmt.Sprintf("x = %d", n))
+		var err error
+		if last, err = m.Checkpoint(t.Context(), alice, id, "here"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	execute(t, m, id, "x = 2")
+	folder, _ := line(t, dir, id)
+	if err := os.Truncate(filepath.Join(folder, last.ID+".kept"), 50); err != nil {
+		t.Fatal(err)
+	}
+	_, err := m.Restore(t.Context(), alice, id, "here")
+	wantKind(t, err, fault.Unavailable)
+	prints(t, m, id, "print(x)", "2")
+}
+
+// A session that was only used through its files has been used, also where its
+// process was killed.
+func TestASessionInUseDoesNotExpireWithItsProcess(t *testing.T) {
+	dir := t.TempDir()
+	config := session.Config{Dir: dir, IdleTTL: time.Hour}
+	m := manager(t, config, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	if err := (bout{t: t, m: m}).put(alice, id, "f", "just now"); err != nil {
+		t.Fatal(err)
+	}
+	there := t.TempDir()
+	if err := copyFolder(there, dir); err != nil {
+		t.Fatal(err)
+	}
+	found, err := filepath.Glob(filepath.Join(there, "owners", "*", string(id), "session.json"))
+	if err != nil || len(found) != 1 {
+		t.Fatal(found, err)
+	}
+	data, err := os.ReadFile(found[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := map[string]any{}
+	if err := json.Unmarshal(data, &record); err != nil {
+		t.Fatal(err)
+	}
+	record["last_used_at"] = time.Now().Add(-2 * time.Hour) // when it was made
+	if data, err = json.Marshal(record); err == nil {
+		err = os.WriteFile(found[0], data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Dir = there
+	m = manager(t, config, sandboxtest.FakeConfig{})
+	if got, err := m.Collect(t.Context()); err != nil || got.Sessions != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	prints(t, m, id, "print(read('f'))", "just now")
+}
+
+// An interpreter of one language is not forgotten when the next call that can be
+// kept is another's.
+func TestWhatCouldNotBeKeptIsKeptWithTheNextCallWhateverItsLanguage(t *testing.T) {
+	r := newRig(t)
+	if err := r.begin(); err != nil {
+		t.Fatal(err)
+	}
+	armed := true
+	r.disk.SetFault(func(op blobtest.Op) error {
+		if armed && op.Kind == "rename" && strings.Contains(filepath.ToSlash(op.Name), "/checkpoints/") {
+			armed = false
+			return syscall.EIO
+		}
+		return nil
+	})
+	if r.take(counts(1)) || armed {
+		t.Fatal("it was kept")
+	}
+	if !r.take(runs("j = 1", "javascript", func(m moment) { m.vars["javascript"]["j"] = 1 })) {
+		t.Fatal("it was not kept")
+	}
+	if err := r.m.Sleep(alice, r.id); err != nil {
+		t.Fatal(err)
+	}
+	r.reopened()
+}
