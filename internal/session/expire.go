@@ -230,12 +230,17 @@ func (m *Manager) dismantle(s *session, remove bool) {
 // janitor destroys sessions that were not used for too long, and puts others to
 // sleep. It ends with the Manager.
 func (m *Manager) janitor() {
-	swept, searched, tidied := time.Time{}, time.Now(), time.Now()
+	began := time.Now()
+	var wall clock
+	swept, searched, tidied := time.Time{}, began, began
 	for {
 		now := time.Now()
 		whole := now.Sub(searched) >= searchEvery
+		believed := wall.believable(now, now.Sub(began))
 		if now.Sub(swept) >= sweepEvery {
-			m.sweep(now, whole)
+			if believed {
+				m.sweep(now, whole)
+			}
 			m.tidy(whole)
 			if swept, tidied = now, now; whole {
 				searched = now

@@ -1,0 +1,120 @@
+package history
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"paddock/internal/blob/blobtest"
+)
+
+// grown is a line on a disk that can fail, with n checkpoints.
+func grown(t *testing.T, n int) (dir string, disk *blobtest.Disk, l *Line) {
+	t.Helper()
+	root := t.TempDir()
+	disk, err := blobtest.New(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = filepath.Join(root, "checkpoints", "s")
+	if l, err = Open(dir, disk); err != nil {
+		t.Fatal(err)
+	}
+	for k := range n {
+		if err := l.Append(&Manifest{Cause: "execute", Code: fmt.Sprint(k + 1)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir, disk, l
+}
+
+// Whatever operation fails, the line goes on, and a later checkpoint is the head:
+// never one that was refused.
+func TestACheckpointThatWasRefusedIsNotTheHead(t *testing.T) {
+	faults := map[string]error{"an error": syscall.EIO, "an error after it was done": blobtest.Torn{Err: syscall.EIO}}
+	for name, fails := range faults {
+		for n := range 8 {
+			for _, last := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s at operation %d, nothing follows: %v", name, n, last), func(t *testing.T) {
+					dir, disk, l := grown(t, 2)
+					disk.SetFault(blobtest.At(disk.Ops()+1+n, fails))
+					refused := l.Append(&Manifest{Cause: "execute", Code: "refused", Label: "it has a label"})
+					disk.SetFault(nil)
+					want := "2"
+					if refused == nil {
+						want = "refused"
+					}
+					if !last {
+						if err := l.Append(&Manifest{Cause: "execute", Code: "later"}); err != nil {
+							t.Fatal(err)
+						}
+						want = "later"
+					}
+					again, err := Open(dir, disk)
+					if err != nil {
+						t.Fatal(err)
+					}
+					head, skipped, err := again.Head(usable)
+					if err != nil || skipped != nil || head.Code != want {
+						t.Errorf("the head is %+v, %v, %v; want %q", head, skipped, err, want)
+					}
+					if again.Next() < l.Next() && refused == nil {
+						t.Errorf("the number %d was used already", again.Next())
+					}
+				})
+			}
+		}
+	}
+}
+
+// What Append acknowledged outlasts a power cut.
+func TestAPowerCutLeavesTheLineThatWasAcknowledged(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		dir, disk, l := grown(t, 1)
+		disk.SetFault(blobtest.From(disk.Ops()+1+r.IntN(40), blobtest.ErrCut))
+		acknowledged := "1"
+		for k := 2; ; k++ {
+			if err := l.Append(&Manifest{Cause: "execute", Code: fmt.Sprint(k)}); err != nil {
+				break
+			}
+			acknowledged = fmt.Sprint(k)
+		}
+		if err := disk.Cut(r); err != nil {
+			t.Fatal(err)
+		}
+		again, err := Open(dir, disk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, skipped, err := again.Head(usable)
+		if err != nil || skipped != nil || head.Code != acknowledged && again.Len() != l.Len()+1 {
+			t.Errorf("seed %d: the head is %+v, %v, %v; want %s", seed, head, skipped, err, acknowledged)
+		}
+	}
+}
+
+func TestAManifestUnderAnotherNumberIsDamaged(t *testing.T) {
+	dir, disk, _ := grown(t, 3)
+	data, err := os.ReadFile(filepath.Join(dir, "1"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "3"), data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := Open(dir, disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := l.Get(3); !errors.Is(err, ErrDamaged) {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if head, skipped, err := l.Head(usable); err != nil || head.Number != 2 || !errors.Is(skipped, ErrDamaged) {
+		t.Errorf("%+v, %v, %v", head, skipped, err)
+	}
+}
