@@ -88,7 +88,7 @@ func (r *rig) reborn(maybe []moment) {
 // What was acknowledged is there after a power cut anywhere, and what was under
 // way is there whole or not at all.
 func TestAPowerCutLosesNothingThatWasAcknowledged(t *testing.T) {
-	rounds := 40
+	rounds := 20
 	if testing.Short() {
 		rounds = 8
 	}
@@ -167,7 +167,7 @@ func (r *rig) others() {
 // While a session is opened after a crash any operation may fail: the call says
 // so, and the next one opens it.
 func TestAFaultWhileASessionIsOpenedIsOverWithTheNextCall(t *testing.T) {
-	stride := 3
+	stride := 6
 	if testing.Short() {
 		stride = 20
 	}

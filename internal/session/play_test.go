@@ -25,8 +25,8 @@ import (
 
 var (
 	modelSeed   = flag.Uint64("model.seed", 0, "the seed of the model test; 0: another one each time")
-	modelLength = flag.Int("model.length", 120, "how many operations a round of the model test has")
-	modelRounds = flag.Int("model.rounds", 12, "how many rounds the model test has")
+	modelLength = flag.Int("model.length", 100, "how many operations a round of the model test has")
+	modelRounds = flag.Int("model.rounds", 8, "how many rounds the model test has")
 )
 
 // Sessions do what a simple model of them says, whatever is done to them in
