@@ -91,6 +91,11 @@ def result_of(value):
     return text
 
 
+def cut(text, limit):
+    """The beginning of a text, of at most limit characters. It may be of a class of the program's."""
+    return str.__getitem__(text, slice(limit - 1)) + "…" if str.__len__(text) > limit else text
+
+
 def preview_of(value):
     """A few words about a value. No code of the program's is run for it."""
     try:

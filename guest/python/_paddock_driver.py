@@ -24,7 +24,7 @@ import _paddock
 import _paddock_display
 import _paddock_errors
 import _paddock_loop
-from _paddock_display import module_of, name_of
+from _paddock_display import cut, module_of, name_of
 from _paddock_errors import is_a, safely
 
 __builtins__ = __builtins__.copy()  # what the program makes of them is its own affair
@@ -40,7 +40,10 @@ PRELUDE = """
 FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 SOURCES = 200          # how many cells' sources are kept for tracebacks
 SOURCE_BYTES = 2 << 20  # and how large they may be together
-VARIABLES = 200
+
+# What an inspection tells at most (package wire has the same numbers).
+VARIABLES = IMPORTS = 200
+NAME_LIMIT, TYPE_LIMIT, IMPORT_LIMIT = 256, 100, 200
 
 # The parts of json that are written in C and ask nothing of the program's.
 _scan = json.JSONDecoder().scan_once
@@ -54,6 +57,9 @@ _ModuleType = types.ModuleType
 _FunctionType, _BuiltinFunctionType = types.FunctionType, types.BuiltinFunctionType
 _names_in = types.ModuleType.__dict__["__dict__"].__get__  # asks no module for anything
 _modules, _urandom, _set = sys.modules, os.urandom, object.__setattr__
+_collects, _stop_collecting, _go_on_collecting = gc.isenabled, gc.disable, gc.enable
+_bases_of, _names_in_class = type.__dict__["__mro__"].__get__, type.__dict__["__dict__"].__get__
+_outdated = []  # what the program may have put in the place of something remembered
 _generator, _seed = random._inst, _random.Random.seed
 _reseed_sqlite, _give_up = _paddock.reseed, _paddock_loop.give_up
 _seeded = {"random": random, "uuid": uuid, "tempfile": tempfile}
@@ -99,10 +105,20 @@ class Driver:
         return {"status": "ok"}
 
     def awaken(self, request):
-        """Makes an interpreter that is a copy of an earlier one, or of another, one of its own."""
-        reseed(request["seed"])
-        self.abandon()
-        _give_up()
+        """Makes an interpreter that is a copy of an earlier one, or of another, one of its own.
+
+        Nothing of the program runs, so that nothing of it makes this fail: neither
+        what waits nor, by the collector, what it would do when something goes away.
+        """
+        collects = _collects()
+        _stop_collecting()
+        try:
+            reseed(request["seed"])
+            self.task = None
+            _give_up()
+        finally:
+            if collects:
+                _go_on_collecting()
         return {"status": "ok"}
 
     def prelude(self, request):
@@ -179,9 +195,11 @@ class Driver:
             elif kind is _FunctionType or kind is _BuiltinFunctionType:
                 origin = value.__module__
             if type(origin) is str and origin != "__main__":
-                imports.add(origin)
+                if len(imports) < IMPORTS:
+                    imports.add(cut(origin, IMPORT_LIMIT))
             elif len(variables) < VARIABLES:
-                variables.append({"name": name, "type": name_of(kind), "preview": _paddock_display.preview_of(value)})
+                variables.append({
+                    "name": cut(name, NAME_LIMIT), "type": cut(name_of(kind), TYPE_LIMIT), "preview": _paddock_display.preview_of(value)})
         return {"status": "ok", "variables": variables, "imports": sorted(imports)}
 
     # ── a run ───────────────────────────────────────────────────────────
@@ -317,6 +335,8 @@ def _begin_anew(module, seed):
     names = _names_in(module)
     for name in "_node", "_last_timestamp", "_name_sequence":
         if name in names:
+            if names[name] is not None:
+                _outdated.append(names[name])
             names[name] = None
     generator = names.get("_inst")
     if generator is not None and generator is not _generator:
@@ -325,10 +345,14 @@ def _begin_anew(module, seed):
 
 def _seed_generator(generator, seed):
     _seed(generator, int(seed + _urandom(32).hex(), 16))
+    if any("gauss_next" in _names_in_class(c) for c in _bases_of(type(generator))):
+        return  # the program's own: it is asked for nothing
     try:
         _set(generator, "gauss_next", None)
+    except KeyboardInterrupt:
+        raise
     except BaseException:
-        pass  # the program forbade it
+        pass  # it has no such name
 
 
 def _ended(stream):

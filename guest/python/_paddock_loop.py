@@ -8,17 +8,25 @@ nothing of the host.
 import asyncio
 import asyncio.base_events
 import asyncio.events
+import collections
 import time
 import weakref
 
 __builtins__ = __builtins__.copy()  # what the program makes of them is its own affair
 
 _sleep, _ref = time.sleep, weakref.ref
-_all_tasks, _Task = asyncio.all_tasks, asyncio.Task
+_deque = collections.deque
+_Task, _Future = asyncio.Task, asyncio.Future
+_tasks_names = asyncio.tasks._scheduled_tasks.__dict__  # "data" are references to all that are alive
 _set_running_loop = asyncio.events._set_running_loop
-_loops = []  # references to those that are alive
+_loops = []     # references to those that are alive
+_given_up = []  # what waited in them
 
-ROUNDS = 100  # of a loop: how long tasks that are given up may clean up
+# What asks no class of the program's, and no method that it put there. A task is
+# cancelled as the future that it is: that runs nothing of its coroutine.
+_names_of = asyncio.AbstractEventLoop.__dict__["__dict__"].__get__
+_is_done, _cancel = _Future.done, _Future.cancel
+_awaited_by, _coroutine_of = _Task.__dict__["_fut_waiter"].__get__, _Task.get_coro
 
 NEVER = "the program waits for something that can never happen: nothing is scheduled that could wake it"
 
@@ -93,75 +101,54 @@ class Loop(asyncio.base_events.BaseEventLoop):
 
 
 def give_up():
-    """Ends whatever waits in any loop: of what is pending now nothing runs later.
+    """Ends whatever waits in any loop, without running any of it: neither now nor later.
 
-    Tasks are cancelled and may clean up as far as that needs no waiting; timers
-    and callbacks are forgotten. Nothing that a program did makes it fail.
+    Tasks count as cancelled, but what they would do to clean up is not done; timers
+    and callbacks are forgotten. All of it is kept where the program does not reach it,
+    as the collector would close the coroutines, and so run what they have in `finally`.
     """
+    for task in _pending():
+        _cut_off(task)
     for ref in list(_loops):
         loop = ref()
-        if loop is None:
-            continue
-        tasks = []
-        try:
-            tasks = [task for task in _all_tasks(loop) if not task.done()]
-            _forget(loop, but=_is_step)
-            for task in tasks:
-                task.cancel()
-            _run(loop)
-        except BaseException:
-            pass  # the program's code, what it made of asyncio, or an interrupt: they end all the same
-        for task in tasks:
-            _close(task)
-        try:
-            _forget(loop)
-        except BaseException:
-            pass  # it has no such lists any more: nothing can run in it
+        if loop is not None:
+            _empty(loop)
 
 
-def _forget(loop, but=None):
-    """Takes all timers out of a loop, and the callbacks that are ready but for some."""
-    loop._scheduled.clear()
-    loop._timer_cancelled_count = 0
-    stay = [handle for handle in loop._ready if but and but(handle)]
-    loop._ready.clear()
-    loop._ready.extend(stay)
-
-
-def _is_step(handle):
-    """Tells whether a callback goes on with a task: one that is cancelled needs it."""
+def _empty(loop):
+    """Gives a loop new lists in the place of those with what is ready and with timers."""
     try:
-        return issubclass(type(handle._callback.__self__), _Task)
-    except AttributeError:
-        return False
-
-
-def _run(loop):
-    if not loop._ready:
-        return
-    loop._thread_id = None
-    _set_running_loop(None)
-    selector = loop._selector
-    selector.stepping = True
-    try:
-        loop._run_forever_setup()
-        for _ in range(ROUNDS):
-            if not loop._ready:
-                break
-            loop._run_once()
-    finally:
-        loop._run_forever_cleanup()
-        selector.stepping = False
-
-
-def _close(task):
-    """Ends a task that did not take being cancelled for an end."""
-    try:
-        if not task.done():
-            task._log_destroy_pending = False
-            task.get_coro().close()
+        names = _names_of(loop)
+        _given_up.append((names.get("_ready"), names.get("_scheduled")))
+        names["_ready"], names["_scheduled"], names["_timer_cancelled_count"] = _deque(), [], 0
+        names["_thread_id"] = None  # an interrupt may have hit the last step's own end
+    except KeyboardInterrupt:
+        raise
     except BaseException:
-        pass  # it does not take this either: its loop has forgotten it
+        pass  # the program made something else of it
+
+
+def _pending():
+    """All tasks that have not ended, of whatever loop."""
+    refs = _tasks_names.get("data")
+    if type(refs) is not set:
+        return []  # the program broke it: no loop has these tasks
+    tasks = [ref() for ref in refs if type(ref) is _ref]
+    return [task for task in tasks if issubclass(type(task), _Task) and not _is_done(task)]
+
+
+def _cut_off(task):
+    """Has a task and what it waits for count as cancelled. Whom that would wake is in a loop that gives it up."""
+    try:
+        awaited = _awaited_by(task)
+        _given_up.append((task, _coroutine_of(task), awaited))
+        _cancel(task)
+        if issubclass(type(awaited), _Future):
+            _cancel(awaited)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        pass  # its loop is closed, or the program's: nothing can run in the one, and the other is its own affair
 
 
 class Policy(asyncio.DefaultEventLoopPolicy):

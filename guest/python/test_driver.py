@@ -835,7 +835,7 @@ names._rng = random.Random(7)""")
                    "('b', 'in', [1], True, '/own', True)")
 
     def test_what_waits_is_given_up(self):
-        """Its finally runs, but nothing of it comes later, whatever the program then waits for."""
+        """Nothing of it runs, now or later, whatever the program then waits for."""
         self.exec("""
 import asyncio
 log = []
@@ -856,15 +856,16 @@ loop.call_soon(log.append, 'soon')
 ready = asyncio.create_task(asyncio.sleep(0)); ready.add_done_callback(lambda _: log.append('called back'))""")
         outcome = self.awaken()
         self.assertEqual((outcome.stdout, outcome.stderr), ("", ""))
-        self.gives("sorted(log)", str(["called back", "one ended", "sleeps ended", "two ended", "waits ended"]))
-        self.gives("log.clear(); event.set(); await asyncio.sleep(0.05); log", "[]")
-        self.gives("[t.cancelled() for t in (sleeps, waits, fresh)]", "[True, True, True]")
-        self.fails("await gathers", "CancelledError")
+        self.gives("event.set(); await asyncio.sleep(0.05); log", "[]")
+        self.gives("[t.cancelled() for t in (sleeps, waits, fresh)], asyncio.all_tasks(loop)", "([True, True, True], set())")
         self.fails("await waits", "CancelledError")
+        self.gives("sleeps.cancel(), waits.cancel()", "(False, False)")
+        self.fails("await gathers", "Deadlock")
         self.gives("await asyncio.sleep(0.001, 'goes on'), asyncio.get_running_loop() is loop", "('goes on', True)")
-        self.assertEqual(self.exec("import gc; del sleeps, waits, gathers, fresh, ready; gc.collect(); None").stderr, "")
+        self.assertEqual(self.exec("import gc; del sleeps, waits, gathers, fresh, ready, event; gc.collect(); None").stderr, "")
+        self.gives("log", "[]")
 
-    def test_tasks_that_will_not_end_are_ended(self):
+    def test_tasks_that_will_not_end_are_given_up(self):
         self.exec("""
 import asyncio
 log = []
@@ -887,7 +888,7 @@ tasks = [asyncio.create_task(f()) for f in (stubborn, busy, slow)]
 await asyncio.sleep(0)""")
         self.awaken()
         outcome = self.run_to_end("event.set(); await asyncio.sleep(0.05); log")
-        self.assertEqual((outcome["result"], outcome.stdout), ("['cancelled']", ""))
+        self.assertEqual((outcome["result"], outcome.stdout), ("[]", ""))
         self.lives()
 
     def test_loops_of_the_program_are_given_up_too(self):
@@ -899,36 +900,57 @@ async def main():
     main.task = asyncio.create_task(asyncio.sleep(0.01))
 runner = asyncio.Runner(); runner.run(main())""")
         self.awaken()
-        self.gives("runner.run(asyncio.sleep(0.05)); log, main.task.cancelled()", "([], True)")
+        self.gives("runner.run(asyncio.sleep(0.05)); log, main.task.cancelled(), runner.close()", "([], True, None)")
 
-    def test_an_interrupt_ends_what_takes_long(self):
-        self.guest.host = lambda message: message
+    def test_nothing_of_the_program_runs(self):
+        """Whatever could: clean-up that takes for ever, the program's classes, what the collector finds."""
         self.exec("""
-import asyncio, _paddock, random
-log = []
+import asyncio, gc, random, uuid
+log, event = [], asyncio.Event()
+class Noisy:
+    def __del__(self): log.append('deleted')
+class Task(asyncio.Task):
+    def done(self): log.append('asked'); return super().done()
+    def cancel(self, msg=None): log.append('cancelled'); return super().cancel(msg)
+    def get_coro(self): log.append('asked'); return super().get_coro()
 async def endless():
-    try: await asyncio.sleep(3600)
+    noisy = Noisy()
+    try: await event.wait()
     finally:
-        _paddock.call(b'interrupt')
+        log.append('cleaned up')
         while True: pass
-async def other():
-    await asyncio.sleep(0.01); log.append('other')
-tasks = [asyncio.create_task(f()) for f in (endless, other)]
-await asyncio.sleep(0)
-random.seed(1); first = random.random(); random.seed(1)""")
+async def opened():
+    async with asyncio.timeout(3600), asyncio.TaskGroup() as group: group.create_task(endless())
+loop = asyncio.get_running_loop()
+loop.set_task_factory(lambda loop, coro, **more: Task(coro, loop=loop, **more))
+tasks = [loop.create_task(f()) for f in (endless, opened)]
+loop.set_task_factory(None)
+tasks[0].add_done_callback(log.append)
+await asyncio.sleep(0.001)
+uuid._node = Noisy(); random._inst.gauss_next = Noisy()
+cycle = Noisy(); cycle.cycle = cycle; del cycle
+gc.callbacks.append(lambda *a: log.append('collected')); gc.set_threshold(1); log.clear(); None""")
         self.awaken()
-        self.gives("random.random() != first", "True")
-        self.gives("await asyncio.sleep(0.05); log", "[]")
+        self.gives("gc.callbacks.clear(); gc.set_threshold(700); log[:1] in ([], ['collected']) and set(log) & {'asked', 'cancelled', 'cleaned up'}", "set()")
+        self.gives("gc.isenabled(), uuid._node, [asyncio.Task.done(t) for t in tasks]", "(True, None, [True, True])")
+        self.gives("gc.collect(); log.clear(); del tasks; gc.collect(); event.set(); await asyncio.sleep(0.01); log", "[]")
         self.lives()
+
+    def test_the_collector_stays_off_where_the_program_has_it_so(self):
+        self.exec("import gc; gc.disable()")
+        self.awaken()
+        self.gives("gc.isenabled()", "False")
 
     def test_an_interrupt_in_between_keeps_it_from_nothing(self):
         self.exec("""
 import _thread, asyncio, random, uuid
-class Last: __del__ = staticmethod(_thread.interrupt_main)
-uuid._node = Last()
 task = asyncio.create_task(asyncio.sleep(3600)); await asyncio.sleep(0)
+class Loop(asyncio.EventLoop):
+    def call_soon(self, *a, **k): _thread.interrupt_main(); return super().call_soon(*a, **k)
+loop = asyncio.get_running_loop(); old = type(loop); loop.__class__ = Loop; asyncio.gather(task)
 random.seed(1); first = random.random(); random.seed(1)""")
         self.awaken()
+        self.exec("loop.__class__ = old")
         self.gives("uuid._node, random.random() != first, task.cancelled()", "(None, True, True)")
 
     def test_whatever_a_program_did_to_what_it_needs(self):

@@ -43,26 +43,7 @@ const (
 	maxWindow = 8 << 20
 )
 
-// Encoders and decoders cost more to make than to use, and work in the
-// goroutine that calls them.
-var (
-	encoders = sync.Pool{New: func() any {
-		e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
-			zstd.WithWindowSize(window), zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true))
-		if err != nil {
-			panic(err) // the options are constants
-		}
-		return e
-	}}
-	decoders = sync.Pool{New: func() any {
-		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
-		if err != nil {
-			panic(err)
-		}
-		return d
-	}}
-	heads = sync.Pool{New: func() any { return new([headBytes]byte) }}
-)
+var heads = sync.Pool{New: func() any { return new([headBytes]byte) }}
 
 // Writer takes one content of a [Batch], from one goroutine. It ends with Close
 // or Discard.
@@ -156,7 +137,7 @@ func (w *Writer) spill() error {
 	way := byte(raw)
 	if w.form == Plain && shrinks(w.buffer[:w.head]) {
 		way = packed
-		w.encoder = encoders.Get().(*zstd.Encoder)
+		w.encoder = encoders.get()
 	}
 	if _, err := w.put(append([]byte(magic), way)); err != nil {
 		return err
@@ -193,8 +174,8 @@ func (w *Writer) write(p []byte) (err error) {
 // shrinks tells whether a content of which this is the beginning is worth
 // compressing: by a sixteenth at least.
 func shrinks(head []byte) bool {
-	e := encoders.Get().(*zstd.Encoder)
-	defer encoders.Put(e)
+	e := encoders.get()
+	defer encoders.put(e)
 	return len(e.EncodeAll(head, make([]byte, 0, len(head)))) < len(head)-len(head)/16
 }
 
@@ -232,9 +213,9 @@ func (w *Writer) writeHead() (err error) {
 	content := w.buffer[:w.head]
 	whole := append(append(make([]byte, 0, headerBytes+len(content)), magic...), raw)
 	if w.form == Plain {
-		e := encoders.Get().(*zstd.Encoder)
+		e := encoders.get()
 		small := e.EncodeAll(content, whole)
-		encoders.Put(e)
+		encoders.put(e)
 		if len(small)-headerBytes < len(content)-len(content)/16 {
 			small[len(magic)] = packed
 			whole = small
@@ -259,7 +240,7 @@ func (w *Writer) Discard() {
 	}
 	if w.encoder != nil {
 		w.encoder.Reset(nil)
-		encoders.Put(w.encoder)
+		encoders.put(w.encoder)
 		w.encoder = nil
 	}
 	if w.file != nil {
@@ -275,10 +256,10 @@ func (w *Writer) Discard() {
 // decoder gives back the plain content of a zstd frame; put has to be called
 // when it is no longer read.
 func decoder(r io.Reader) (d *zstd.Decoder, put func(), err error) {
-	d = decoders.Get().(*zstd.Decoder)
+	d = decoders.get()
 	put = func() {
 		_ = d.Reset(bytes.NewReader(nil)) // it lets go of r
-		decoders.Put(d)
+		decoders.put(d)
 	}
 	if err := d.Reset(r); err != nil {
 		put()

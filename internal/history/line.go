@@ -141,9 +141,6 @@ func (l *Line) Append(m *Manifest) error {
 	if err != nil {
 		return err
 	}
-	if len(data) > maxBytes {
-		return fault.New(fault.Exhausted, "what there is to know of a checkpoint takes %d MiB", len(data)>>20).WithHint("fork fewer times, or reset the session")
-	}
 	if len(l.numbers) == 0 {
 		if err := blob.MakeFolder(l.files, l.dir); err != nil {
 			return fmt.Errorf("making the folder of the checkpoints: %w", err)
@@ -225,9 +222,11 @@ func SyncAll(dir string, files blob.Files) error {
 }
 
 // Each calls visit with every manifest below an owner's folder of checkpoints
-// (one folder for each session). A damaged one is left out: nothing can be
-// restored from it. Another error, such as a disk that does not answer, ends it.
-func Each(dir string, files blob.Files, visit func(*Manifest) error) error {
+// (one folder for each session), and tells which is its session's newest. A
+// damaged one is left out, as nothing can be restored from it, but for a newest
+// one: what comes after it may need what it names. That, and any other error, such
+// as a disk that does not answer, ends it.
+func Each(dir string, files blob.Files, visit func(m *Manifest, newest bool) error) error {
 	sessions, err := files.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -236,20 +235,24 @@ func Each(dir string, files blob.Files, visit func(*Manifest) error) error {
 		return fmt.Errorf("listing the sessions with checkpoints: %w", err)
 	}
 	for _, session := range sessions {
+		if !session.IsDir() {
+			continue
+		}
 		l, err := Open(filepath.Join(dir, session.Name()), files)
 		if err != nil {
 			return err
 		}
 		for _, n := range l.numbers {
+			newest := n == l.last
 			m, err := l.Get(n)
-			if errors.Is(err, ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrDamaged) && !newest {
 				continue
 			}
 			if err == nil {
-				err = visit(m)
+				err = visit(m, newest)
 			}
 			if err != nil {
-				return err
+				return fmt.Errorf("session %s: %w", session.Name(), err)
 			}
 		}
 	}

@@ -166,11 +166,11 @@ func TestEachVisitsAllThatCanBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	if err := Each(dir, blob.OS, func(*Manifest) error { n++; return nil }); err != nil || n != 4 {
+	if err := Each(dir, blob.OS, func(*Manifest, bool) error { n++; return nil }); err != nil || n != 4 {
 		t.Errorf("%d were visited, %v", n, err)
 	}
 	no := errors.New("no")
-	if err := Each(dir, blob.OS, func(*Manifest) error { return no }); !errors.Is(err, no) {
+	if err := Each(dir, blob.OS, func(*Manifest, bool) error { return no }); !errors.Is(err, no) {
 		t.Errorf("%v", err)
 	}
 	if err := Each(filepath.Join(dir, "nowhere"), blob.OS, nil); err != nil {

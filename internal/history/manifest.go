@@ -133,13 +133,16 @@ var (
 	decoder, _ = zstd.NewReader(nil, zstd.WithDecoderMaxMemory(maxBytes), zstd.WithDecoderConcurrency(0))
 )
 
-func init() { _ = encoder.EncodeAll(nil, nil) } // what it makes then is made here, and not in a test's bubble
+func init() { _ = encoder.EncodeAll([]byte{0}, nil) } // what it makes then is made here, and not in a test's bubble
 
 // encode gives the file of a manifest.
 func encode(m *Manifest) ([]byte, error) {
 	text, err := json.Marshal(m)
 	if err != nil {
 		return nil, fmt.Errorf("encoding a checkpoint: %w", err)
+	}
+	if len(text) > maxBytes { // it could not be read
+		return nil, fault.New(fault.Exhausted, "what there is to know of a checkpoint takes %d MiB", len(text)>>20).WithHint("give variables shorter names, or reset the session")
 	}
 	body := encoder.EncodeAll(text, nil)
 	sum := sha256.Sum256(body)

@@ -37,6 +37,9 @@ func (s *session) pruneTo(most int) {
 }
 
 func (s *session) pruneLocked(most int) {
+	if s.kept.closed {
+		return
+	}
 	line := s.kept.line
 	for line.Len()-line.Labels() > most {
 		oldest := s.oldest()
@@ -191,7 +194,7 @@ func (m *Manager) collectOwner(ctx context.Context, folder string) (n int, bytes
 // manifests name, and the files in the lists of these.
 func (m *Manager) mark(store *blob.Store, dir string, keep func(blob.Digest)) error {
 	seen := map[blob.Digest]bool{}
-	return history.Each(dir, m.config.files(), func(c *history.Manifest) error {
+	return history.Each(dir, m.config.files(), func(c *history.Manifest, newest bool) error {
 		for ref := range c.Refs() {
 			keep(ref.Digest)
 		}
@@ -200,7 +203,7 @@ func (m *Manager) mark(store *blob.Store, dir string, keep func(blob.Digest)) er
 				continue
 			}
 			seen[ref.Digest] = true
-			if err := markFiles(store, ref, keep); err != nil {
+			if err := markFiles(store, ref, newest, keep); err != nil {
 				return err
 			}
 		}
@@ -208,9 +211,9 @@ func (m *Manager) mark(store *blob.Store, dir string, keep func(blob.Digest)) er
 	})
 }
 
-func markFiles(store *blob.Store, ref blob.Ref, keep func(blob.Digest)) error {
+func markFiles(store *blob.Store, ref blob.Ref, newest bool, keep func(blob.Digest)) error {
 	list, err := readListing(store, ref)
-	if errors.Is(err, blob.ErrDamaged) || errors.Is(err, blob.ErrMissing) || errors.Is(err, history.ErrDamaged) {
+	if !newest && (errors.Is(err, blob.ErrDamaged) || errors.Is(err, blob.ErrMissing) || errors.Is(err, history.ErrDamaged)) {
 		return nil // nobody can find its files any more
 	}
 	if err != nil {
@@ -240,7 +243,7 @@ func (m *Manager) removeOrphans(folder string) (n int, err error) {
 			names[e.Name()] = true
 		}
 	}
-	groups := map[string]bool{}
+	groups, unknown := map[string]bool{}, false
 	for name := range names {
 		if ID(name).check() != nil {
 			continue
@@ -248,6 +251,7 @@ func (m *Manager) removeOrphans(folder string) (n int, err error) {
 		home := filepath.Join(m.config.Dir, "owners", folder, name)
 		if r, there := m.recordIn(home); there {
 			groups[r.Group] = true
+			unknown = unknown || r.ID == ""
 			continue
 		}
 		k, err := m.removeOrphan(home, filepath.Join(m.config.Dir, "checkpoints", folder, name))
@@ -256,7 +260,7 @@ func (m *Manager) removeOrphans(folder string) (n int, err error) {
 		}
 	}
 	for _, e := range markers {
-		if !groups[e.Name()] {
+		if !groups[e.Name()] && !unknown {
 			if err := m.config.files().Remove(filepath.Join(m.groupsFolder(folder), e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return n, unusable(err)
 			}
@@ -265,17 +269,26 @@ func (m *Manager) removeOrphans(folder string) (n int, err error) {
 	return n, nil
 }
 
+// inTheMaking is how long the forks of a group are let be that is not complete:
+// while it is made some of them may be asleep.
+const inTheMaking = time.Hour
+
 // recordIn reads the record in a session's folder, and tells whether the session
 // is there: also where its record cannot be read.
 func (m *Manager) recordIn(home string) (r record, there bool) {
-	data, err := os.ReadFile(filepath.Join(home, recordFile))
+	path := filepath.Join(home, recordFile)
+	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, false
 	}
 	if err != nil || json.Unmarshal(data, &r) != nil {
+		return record{}, true
+	}
+	if m.committed(r) {
 		return r, true
 	}
-	return r, m.committed(r)
+	info, err := os.Stat(path)
+	return r, err == nil && time.Since(info.ModTime()) < inTheMaking
 }
 
 // removeOrphan removes a folder of checkpoints unless somebody is about to make

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,10 +57,12 @@ type record struct {
 	// Group names the forks that are there together or not at all: they are when
 	// its marker is.
 	Group string `json:"group,omitempty"`
-	// News is what the next result has to tell.
-	News      string `json:"news,omitempty"`
-	TreeBytes int64  `json:"tree_bytes,omitempty"` // what its files took at its last checkpoint
-	Head      int64  `json:"head,omitempty"`       // its newest checkpoint when this was written; zero: not known
+	// Anew are the runtimes whose next interpreter needs new seeds; News is what
+	// the next result has to tell.
+	Anew      []string `json:"anew,omitempty"`
+	News      string   `json:"news,omitempty"`
+	TreeBytes int64    `json:"tree_bytes,omitempty"` // what its files took at its last checkpoint
+	Head      int64    `json:"head,omitempty"`       // its newest checkpoint when this was written; zero: not known
 
 	checkpoints int64 // how many there are, where it is known
 }
@@ -138,44 +141,59 @@ func (m *Manager) keptRecord(k key) (r record, err error) {
 	return r, nil
 }
 
-// sign says in session.json that this process has the session, or with false
-// that none has. It is on disk when it returns: whoever finds a session signed
-// and its process gone knows that a program may have been running.
-func (s *session) sign(mine bool) error {
+// sign says in session.json that this process has the session. It is on disk
+// when it returns: whoever finds a session signed and its process gone knows that
+// a program may have been running.
+func (s *session) sign() error {
 	s.mu.Lock()
-	s.record.News = s.news
-	if s.record.Process, s.record.Life = 0, ""; mine {
-		s.record.Process, s.record.Life = os.Getpid(), s.manager.config.Life.name()
-		s.record.Boot = ""
-	} else {
-		s.record.Boot = workspace.Boot()
-		if s.manager.committed(s.record) {
-			s.record.Group = "" // from now on it stands for itself
-		}
-	}
-	data, err := json.MarshalIndent(s.record, "", "  ")
+	r := &s.record
+	r.Process, r.Life, r.Boot = os.Getpid(), s.manager.config.Life.name(), ""
 	s.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	return blob.WriteFile(s.manager.config.files(), filepath.Join(s.dir, recordFile), append(data, '\n'))
+	return s.write(true)
 }
 
-// save replaces session.json. Only the first in line, the opening and the end
-// call it.
-func (s *session) save() error {
+// letGoOf says that no process has it any more; clean: that what is on disk is
+// what it was.
+func (s *session) letGoOf(clean bool) error {
 	s.mu.Lock()
-	s.record.News = s.news
+	r := s.record
+	s.mu.Unlock()
+	settled := s.manager.committed(r)
+	s.mu.Lock()
+	s.record.Process, s.record.Life, s.record.Boot = 0, "", ""
+	if clean {
+		s.record.Boot = workspace.Boot()
+	}
+	if settled {
+		s.record.Group = "" // from now on it stands for itself
+	}
+	s.mu.Unlock()
+	return s.write(true)
+}
+
+// save replaces session.json, and does not wait for the disk. Only the first in
+// line, the opening and the end call it.
+func (s *session) save() error { return s.write(false) }
+
+// write writes session.json: durably, or so that only a power cut can take it
+// back.
+func (s *session) write(durably bool) error {
+	s.mu.Lock()
+	s.record.News, s.record.Anew = s.news, slices.Sorted(maps.Keys(s.anew))
 	data, err := json.MarshalIndent(s.record, "", "  ")
 	s.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	temp := filepath.Join(s.dir, recordFile+"."+rand.Text())
-	if err := os.WriteFile(temp, append(data, '\n'), 0o600); err != nil {
+	path, data := filepath.Join(s.dir, recordFile), append(data, '\n')
+	if durably {
+		return blob.WriteFile(s.manager.config.files(), path, data)
+	}
+	temp := path + "." + rand.Text()
+	if err := os.WriteFile(temp, data, 0o600); err != nil {
 		return err
 	}
-	if err := os.Rename(temp, filepath.Join(s.dir, recordFile)); err != nil {
+	if err := os.Rename(temp, path); err != nil {
 		_ = os.Remove(temp)
 		return err
 	}
@@ -238,7 +256,7 @@ func (s *session) create(fill func(*draft) error) error {
 		err = s.begin(fill)
 	}
 	if err == nil {
-		if err = s.sign(true); err != nil { // from now on it exists
+		if err = s.sign(); err != nil { // from now on it exists
 			_ = s.manager.config.files().Remove(filepath.Join(s.dir, recordFile)) // as far as it got its name
 		}
 	}
@@ -301,6 +319,10 @@ func (s *session) load() error {
 	// Without its backend the session can still be read and destroyed.
 	s.backend, s.backendErr = s.manager.backend(r.Isolation)
 	s.record, s.news = r, r.News
+	s.record.Group = "" // it is there, so the others of it are
+	for _, runtime := range r.Anew {
+		s.anew[runtime] = true
+	}
 	if err := s.manager.waitForEnd(r); err != nil {
 		s.unlock()
 		return err
@@ -316,7 +338,7 @@ func (s *session) load() error {
 		err = s.recover(r.Process == 0 && r.Boot == workspace.Boot())
 	}
 	if err == nil {
-		err = s.sign(true)
+		err = s.sign()
 	}
 	if err != nil {
 		s.letGo()
@@ -455,8 +477,10 @@ func (m *Manager) infoOnDisk(k key) (Info, error) {
 
 // describeOnDisk is describe for a session that this process does not have open.
 func (m *Manager) describeOnDisk(r record) Info {
-	if !held(m.folder(key{r.Owner, r.ID})) {
+	if k := (key{r.Owner, r.ID}); !held(m.folder(k)) {
 		r.Process = 0
+	} else if now, err := m.readRecord(k); err == nil { // the index knows no processes
+		r.Process = now.Process
 	}
 	i := m.describe(r)
 	if r.Process == 0 {

@@ -199,7 +199,7 @@ func (s *session) language() string {
 
 // execute runs the program; it is the caller's turn.
 func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
-	s.bury(t)
+	s.bury(t.ctx)
 	in, err := s.interpreter(t, p.runtime)
 	if err != nil {
 		return Result{}, err
@@ -250,7 +250,9 @@ func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
 func (s *session) keepRun(t *turn, p plan, live map[string]sandbox.Instance, before workspace.Snapshot, res *Result) {
 	keep := func() ([]workspace.Change, error) {
 		_, keeping := s.span(t.ctx, "checkpoint")
-		files, err := s.keep(t.ctx, note{cause: causeExecute, execution: t.execution, language: p.command.Language, code: p.command.Code}, live)
+		ctx, cancel := lasting(t.ctx)
+		defer cancel()
+		files, err := s.keep(ctx, note{cause: causeExecute, execution: t.execution, language: p.command.Language, code: p.command.Code}, live)
 		endSpan(keeping, err)
 		if err := s.save(); err != nil {
 			s.manager.log.Warn("a session's record cannot be written", "session", s.id, "cause", err)

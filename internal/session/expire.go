@@ -199,8 +199,9 @@ func (m *Manager) destroy(s *session, cause error, allow func() bool) bool {
 // dismantle takes a session apart whose end was ordered.
 func (m *Manager) dismantle(s *session, remove bool) {
 	<-s.drained
+	clean := false
 	if !remove {
-		s.lastKeep()
+		clean = s.atLast()
 		m.counted(s.key, s.tree.Used()+s.tmp.Used())
 	}
 	s.dropAll()
@@ -209,7 +210,7 @@ func (m *Manager) dismantle(s *session, remove bool) {
 	if remove {
 		err = s.erase()
 	} else {
-		if err = s.sign(false); err != nil {
+		if err = s.letGoOf(clean); err != nil {
 			m.log.Warn("a session was not ended cleanly", "session", s.id, "cause", err)
 		}
 		if !s.passing() {

@@ -211,7 +211,7 @@ func TestAFaultWhileASessionIsOpenedIsOverWithTheNextCall(t *testing.T) {
 			r.disk.SetFault(nil)
 			r.log = append(r.log, "FAULT at "+hit)
 			r.is(r.now)
-			if !r.take(counts(9)) && !r.take(counts(9)) {
+			if !r.take(counts(9)) {
 				r.fail("it does not go on")
 			}
 			r.reopened()

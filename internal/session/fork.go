@@ -34,6 +34,9 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 		return nil, errPassing
 	}
 	defer func() { m.told(ctx, Forking, s, err) }()
+	if err := m.shed(ctx, owner); err != nil {
+		return nil, err
+	}
 	// While it is held, nothing that the checkpoint refers to is collected.
 	batch, err := s.kept.blobs.Begin(ctx)
 	if err != nil {
@@ -70,6 +73,7 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 		return nil, err
 	}
 	for _, one := range made {
+		one.settle()
 		i, err := m.Info(owner, one.id) // it may be asleep already
 		if err != nil {
 			return nil, err
@@ -77,6 +81,23 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 		forks = append(forks, i)
 	}
 	return forks, nil
+}
+
+// settle has a fork whose group is there stand for itself, as far as the disk
+// takes that now.
+func (s *session) settle() {
+	t := s.borrow(context.Background())
+	if t == nil {
+		return // it is asleep or in use, and does so later
+	}
+	defer s.leave(t)
+	s.mu.Lock()
+	s.record.Group = ""
+	s.mu.Unlock()
+	// Durably: the marker goes when no record names it.
+	if err := s.write(true); err != nil {
+		s.manager.log.Warn("a session's record cannot be written", "session", s.id, "cause", err)
+	}
 }
 
 // groupPath is the marker of the forks of a group, which are there when it is.

@@ -32,13 +32,13 @@ func guard[T any](doing string, f func() (T, error)) (v T, err error) {
 }
 
 // bury deals with interpreters that ended since the last call.
-func (s *session) bury(t *turn) {
+func (s *session) bury(ctx context.Context) {
 	for runtime, in := range s.live() {
 		select {
 		case <-in.Done():
 			s.drop(runtime, in)
-			s.ended(t.ctx, runtime, "the interpreter ended unexpectedly")
-			s.manager.log.WarnContext(t.ctx, "an interpreter ended by itself", "session", s.id, "execution", t.execution, "runtime", runtime)
+			s.ended(ctx, runtime, "the interpreter ended unexpectedly")
+			s.manager.log.WarnContext(ctx, "an interpreter ended by itself", "session", s.id, "runtime", runtime)
 		default:
 		}
 	}
@@ -133,6 +133,7 @@ func (s *session) ended(ctx context.Context, runtime, why string) {
 		s.kept.torn = true
 		return
 	}
+	s.refresh(ctx)
 	s.setKept(nil)
 }
 

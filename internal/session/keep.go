@@ -58,6 +58,8 @@ type kept struct {
 	// the line: what it writes next has to be whole.
 	apart  map[string]bool
 	failed error // why; nil: all is kept
+	// closed says that the session is let go of: nothing is written any more.
+	closed bool
 	// torn says that the files are neither what head says nor anything else that
 	// was, as a restore failed in the middle, and so did taking it back.
 	torn bool
@@ -93,6 +95,9 @@ func (s *session) draft(ctx context.Context, cause string) (*draft, error) {
 // draftOver is draft for what makes other files of all anyway: they may be torn,
 // and are no more once it is committed.
 func (s *session) draftOver(ctx context.Context, cause string) (*draft, error) {
+	if s.kept.closed {
+		return nil, errNotFound(s.id)
+	}
 	batch, err := s.kept.blobs.Begin(ctx)
 	if err != nil {
 		return nil, err
@@ -181,7 +186,7 @@ func (d *draft) snapshot(ctx context.Context, runtime string, in sandbox.Instanc
 	}
 	had := d.next.Interpreters[runtime]
 	mark := string(d.s.id) + "." + strconv.FormatInt(d.s.kept.line.Next(), 10)
-	whole := d.s.kept.unsure[runtime] || d.s.kept.apart[runtime] || tooLong(had.Layers)
+	whole := d.s.kept.blobs.Check(had.Layers) != nil || d.s.kept.unsure[runtime] || d.s.kept.apart[runtime] || tooLong(had.Layers)
 	w := d.batch.Writer(blob.Packed)
 	defer w.Discard()
 	got, err := guard("keeping an interpreter", func() (sandbox.Snapshot, error) {
@@ -302,8 +307,6 @@ type note struct {
 // runtimes; nil stands for one that is gone. Where nothing changed there is
 // none. It is the caller's turn.
 func (s *session) keep(ctx context.Context, n note, live map[string]sandbox.Instance) (files []workspace.Change, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTime)
-	defer cancel()
 	if s.passing() {
 		return nil, nil
 	}
@@ -364,6 +367,11 @@ func (s *session) passing() bool {
 	return s.record.Settings.Passing
 }
 
+// lasting is a context for what is done whole once it has begun, whoever hangs up.
+func lasting(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), keepTime)
+}
+
 // setKept says whether what lives is on disk as it is; err is why not. The
 // caller holds s.keeping.
 func (s *session) setKept(err error) {
@@ -375,16 +383,35 @@ func (s *session) setKept(err error) {
 
 // lastKeep tries again to keep what an earlier call could not, before the
 // interpreters end.
-func (s *session) lastKeep() {
+func (s *session) lastKeep(ctx context.Context) error {
+	s.bury(ctx)
 	s.mu.Lock()
 	loose := s.loose
 	s.mu.Unlock()
 	if !loose {
-		return
+		return nil
 	}
-	if _, err := s.keep(context.Background(), note{cause: causeAsked}, s.live()); err != nil {
+	_, err := s.keep(ctx, note{cause: causeAsked}, s.live())
+	return err
+}
+
+// lastTime bounds what is tried at the end of a session.
+const lastTime = 20 * time.Second
+
+// atLast is lastKeep before a session is let go of. It tells whether what is on
+// disk is what the session was; where it is not, the next result says so.
+func (s *session) atLast() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), lastTime)
+	defer cancel()
+	err := s.lastKeep(ctx)
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	s.kept.closed = true
+	if err != nil {
 		s.manager.log.Error("the last state of a session is lost", "session", s.id, "cause", causeOf(err))
+		s.news = join(s.news, "What the last call left could not be kept: files and variables are as they were before it.")
 	}
+	return err == nil && !s.kept.torn
 }
 
 // firstLine is what a list shows of a program.

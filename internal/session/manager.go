@@ -130,7 +130,8 @@ type Manager struct {
 	storing sync.Mutex // guards what follows
 	stores  map[Owner]*blob.Store
 	used    map[Owner]*measured
-	garbage map[Owner]int // how much was removed of whose, since it was collected
+	sheds   map[Owner]time.Time // when it was last tried to make room on whose disk
+	garbage map[Owner]int       // how much was removed of whose, since it was collected
 
 	mu       sync.Mutex // guards what follows
 	closed   bool
@@ -161,7 +162,7 @@ func New(config Config) (*Manager, error) {
 	if err := checkFormat(config.Dir, config.files()); err != nil {
 		return nil, err
 	}
-	m := &Manager{config: config, log: config.Log, wake: make(chan struct{}, 1), sessions: map[key]*session{}, stores: map[Owner]*blob.Store{}, used: map[Owner]*measured{}, garbage: map[Owner]int{}}
+	m := &Manager{config: config, log: config.Log, wake: make(chan struct{}, 1), sessions: map[key]*session{}, stores: map[Owner]*blob.Store{}, used: map[Owner]*measured{}, garbage: map[Owner]int{}, sheds: map[Owner]time.Time{}}
 	m.index = store.Open(filepath.Join(config.Dir, indexFile), config.Log)
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	m.jobs.Go(m.janitor)
@@ -266,6 +267,9 @@ func (m *Manager) Create(ctx context.Context, owner Owner, id ID, settings Setti
 	}
 	b, err := m.checkSettings(ctx, settings)
 	if err != nil {
+		return Info{}, err
+	}
+	if err := m.shed(ctx, owner); err != nil {
 		return Info{}, err
 	}
 	s, err := m.make(key{owner, id}, b, nil, settings, "", nil)
@@ -446,8 +450,13 @@ func (m *Manager) Files(owner Owner, id ID) (tree *workspace.Tree, done func(), 
 	if err != nil {
 		return nil, nil, err
 	}
+	_ = m.shed(m.ctx, owner) // reading needs no room; who writes is told
 	return s.tree, done, nil
 }
+
+// atOnce is how many sessions are let go of at once at the end: each waits for
+// the disk.
+const atOnce = 16
 
 // Close cancels what runs, ends every interpreter, and lets go of the
 // sessions, whose files stay. It waits, and works twice.
@@ -463,9 +472,16 @@ func (m *Manager) Close() error {
 			mine = append(mine, s)
 		}
 	}
+	var ends sync.WaitGroup
+	few := make(chan struct{}, atOnce)
 	for _, s := range mine {
-		m.dismantle(s, false)
+		few <- struct{}{}
+		ends.Go(func() {
+			m.dismantle(s, false)
+			<-few
+		})
 	}
+	ends.Wait()
 	for _, s := range all {
 		<-s.closed
 	}

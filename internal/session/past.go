@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -39,11 +38,13 @@ func (m *Manager) Checkpoint(ctx context.Context, owner Owner, id ID, label stri
 		return Checkpoint{}, errPassing
 	}
 	defer func() { m.told(ctx, Checkpointing, s, err) }()
-	s.bury(t)
+	s.bury(t.ctx)
 	if err := s.checkLabels(label); err != nil {
 		return Checkpoint{}, err
 	}
-	if _, err := s.keep(t.ctx, note{cause: causeAsked, label: label, always: true}, s.live()); err != nil {
+	lasting, cancel := lasting(t.ctx)
+	defer cancel()
+	if _, err := s.keep(lasting, note{cause: causeAsked, label: label, always: true}, s.live()); err != nil {
 		return Checkpoint{}, err
 	}
 	s.keeping.Lock()
@@ -224,7 +225,7 @@ func (m *Manager) back(ctx context.Context, owner Owner, id ID, choose func(*ses
 		return Restored{}, errPassing
 	}
 	defer func() { m.told(ctx, Restoring, s, err) }()
-	s.lastKeep() // so that undo leads to before what was done last
+	_ = s.lastKeep(t.ctx) // so that undo leads to before what was done last, if it can be kept
 	// What has begun is done whole, whoever hangs up.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), keepTime)
 	defer cancel()
@@ -255,6 +256,7 @@ func (m *Manager) back(ctx context.Context, owner Owner, id ID, choose func(*ses
 		return Restored{}, err
 	}
 	s.goBack(ctx, was, target)
+	s.refresh(ctx)
 	s.setKept(nil)
 	s.news = ""
 	r = Restored{Checkpoint: describeCheckpoint(target, s.kept.head), Undone: strconv.FormatInt(was.Of, 10), Changes: changesOf(d.files), Variables: variableChangesOf(s.kept.head.Variables)}
@@ -363,17 +365,15 @@ func (s *session) listing(ref blob.Ref) (*workspace.Listing, error) {
 	return readListing(s.kept.blobs, ref)
 }
 
+// maxListing bounds a list of files: some hundred thousand of usual names.
+const maxListing = 64 << 20
+
 func readListing(store *blob.Store, ref blob.Ref) (*workspace.Listing, error) {
-	r, err := store.Open(ref)
+	data, err := store.Load(ref, maxListing)
 	if err != nil {
 		return nil, fmt.Errorf("reading a list of files: %w", err)
 	}
-	defer r.Close()
 	list := new(workspace.Listing)
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return nil, fmt.Errorf("reading a list of files: %w", err)
-	}
 	if err := list.UnmarshalBinary(data); err != nil {
 		return nil, fmt.Errorf("reading a list of files: %w: %w", history.ErrDamaged, err)
 	}

@@ -196,15 +196,18 @@ func (m *Manager) checkDisk(o Owner, growth int64) error {
 // there is enough then.
 func (m *Manager) shed(ctx context.Context, o Owner) error {
 	err := m.checkDisk(o, 1)
-	if fault.KindOf(err) != fault.Exhausted {
+	if fault.KindOf(err) != fault.Exhausted || !m.mayShed(o) {
 		return err
 	}
 	for _, keep := range []int{m.config.Checkpoints, fewCheckpoints} {
 		for _, s := range m.open(o) {
 			s.pruneTo(keep)
 		}
+		if keep == fewCheckpoints {
+			m.pruneAsleep(o, keep)
+		}
 		if _, _, err := m.collectOwner(ctx, filepath.Base(m.ownerFolder(o))); err != nil {
-			return err
+			m.log.InfoContext(ctx, "what is no longer needed was not collected", "cause", causeOf(err))
 		}
 		m.forgetUsage(o)
 		if err = m.checkDisk(o, 1); fault.KindOf(err) != fault.Exhausted {
@@ -212,6 +215,55 @@ func (m *Manager) shed(ctx context.Context, o Owner) error {
 		}
 	}
 	return err
+}
+
+// shedEvery is how often it is tried to make room on an owner's disk.
+const shedEvery = 10 * time.Second
+
+func (m *Manager) mayShed(o Owner) bool {
+	m.storing.Lock()
+	defer m.storing.Unlock()
+	if last, ok := m.sheds[o]; ok && time.Since(last) < shedEvery {
+		return false
+	}
+	m.sheds[o] = time.Now()
+	return true
+}
+
+// pruneAsleep gives up old checkpoints of the sessions that no process has open.
+func (m *Manager) pruneAsleep(o Owner, most int) {
+	ids, err := m.idsOnDisk(o)
+	if err != nil {
+		return // the next call tries again
+	}
+	for _, id := range ids {
+		if k := (key{o, id}); !held(m.folder(k)) {
+			m.pruneOnDisk(k, most)
+		}
+	}
+}
+
+// pruneOnDisk prunes one, if nobody opens it meanwhile.
+func (m *Manager) pruneOnDisk(k key, most int) {
+	if _, err := m.readRecord(k); err != nil {
+		return
+	}
+	s := newSession(m, k)
+	if s.acquire() != nil {
+		return
+	}
+	defer s.unlock()
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	if s.openKept() != nil {
+		return
+	}
+	head, _, err := s.kept.line.Head(s.usable)
+	if err != nil || head == nil {
+		return
+	}
+	s.kept.head = head
+	s.pruneLocked(most)
 }
 
 // fewCheckpoints is how many are left where disk is short.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	"paddock/internal/blob"
 	"paddock/internal/history"
@@ -37,6 +38,9 @@ func (s *session) recover(clean bool) error {
 		s.news = "The session's newest checkpoint is damaged: this is its state of an earlier call, as far as that is there."
 	}
 	s.kept.head = head
+	if head != nil && head.At.After(s.record.LastUsedAt) { // or it expires before the call that opens it
+		s.record.LastUsedAt = head.At
+	}
 	if err := s.readLists(); err != nil {
 		return err
 	}
@@ -81,8 +85,38 @@ func (s *session) takeFilesBack(t *turn, exit sandbox.Exit) bool {
 		s.kept.torn = true
 		return false
 	}
+	s.refresh(t.ctx)
 	return true
 }
+
+// refresh has live interpreters open their files anew, after files were brought
+// back: what they have open may be what lay there before. One that cannot ends,
+// and the next call goes on from the checkpoint. The caller holds s.keeping.
+func (s *session) refresh(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refreshTime)
+	defer cancel()
+	for runtime, in := range s.live() {
+		snapshotter, ok := in.(sandbox.Snapshotter)
+		if !ok {
+			continue
+		}
+		_, err := guard("refreshing", func() (struct{}, error) { return struct{}{}, snapshotter.Refresh(ctx) })
+		if err == nil {
+			continue
+		}
+		s.manager.log.WarnContext(ctx, "an interpreter could not open its files anew", "session", s.id, "runtime", runtime, "cause", causeOf(err))
+		if s.kept.unsure[runtime] {
+			s.news = join(s.news, "What the last call left in an interpreter ("+runtime+") is gone: its variables are as they were before it.")
+			delete(s.kept.unsure, runtime)
+		}
+		s.drop(runtime, in)
+		s.anew[runtime] = true
+	}
+}
+
+// refreshTime bounds how long an interpreter may take to open its files anew: it
+// may be being made anew just now.
+const refreshTime = 10 * time.Second
 
 // filesBack makes the files what they are at head. The caller holds s.keeping.
 func (s *session) filesBack() error {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"strings"
 	"time"
 
@@ -91,8 +92,11 @@ const attempts = 3
 func (c *capture) entry(dir *os.Root, prefix, name string, depth int, old *entry, below branch) error {
 	for attempt := 1; ; attempt++ {
 		info, err := dir.Lstat(name)
-		if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
 			return nil // it vanished
+		}
+		if err != nil {
+			return explain(err, path.Join(prefix, name))
 		}
 		e := entry{name: name, mode: info.Mode().Perm(), stamp: stampOf(info)}
 		again := false

@@ -108,11 +108,15 @@ func (e *encoder) folder(b branch) {
 // is a fault.Invalid, whoever made it: one that was taken names nothing outside
 // of a tree, and nothing twice.
 func (l *Listing) UnmarshalBinary(data []byte) error {
+	return l.read(data, 0)
+}
+
+func (l *Listing) read(data []byte, most int) error {
 	rest, ok := strings.CutPrefix(string(data), listingMagic)
 	if !ok {
 		return broken(errors.New("it does not begin as it should"))
 	}
-	d := decoder{rest: rest}
+	d := decoder{rest: rest, most: most}
 	boot := d.text(maxBoot)
 	d.folder(0)
 	if d.err == nil && d.rest != "" {
@@ -134,6 +138,7 @@ func broken(err error) error {
 type decoder struct {
 	rest    string
 	last    int64
+	most    int // how many entries there may be; zero: as many as there are
 	entries []entry
 	err     error
 }
@@ -236,6 +241,10 @@ func (d *decoder) entry(x entry, depth int) {
 		d.fail("an entry is of no kind")
 	}
 	k := len(d.entries)
+	if d.most > 0 && k >= d.most {
+		d.tooMany()
+		return
+	}
 	d.entries = append(d.entries, x)
 	if x.kind == isFolder {
 		d.folder(depth + 1)

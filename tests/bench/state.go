@@ -106,10 +106,10 @@ var touches = []touching{
 def touch(b):
   noise = random.randbytes(1 << 20)
   for i in range(0, len(b), 1 << 20): b[i:i + (1 << 20)] = noise[(i >> 8) % 7919:] + noise[:(i >> 8) % 7919]`},
-	{"text", `import itertools
-more = (str(i) for i in itertools.count())
+	{"text", `import random
+words = [f'word{i * 7919 % 1000}' for i in range(500)]
 def touch(b):
-  line = ' '.join(itertools.islice(more, 20000)).encode()
+  line = ' '.join(random.choices(words, k=20000)).encode()
   for i in range(0, len(b), len(line)): b[i:i + len(line)] = line[:len(b) - i]`},
 }
 
@@ -187,7 +187,11 @@ func (k *kept) large(ctx context.Context, b *wasm.Backend, begin string, n int) 
 	if err != nil {
 		return m, err
 	}
-	if m.rewound, err = measure(n, back, again); err != nil {
+	snap := func() error { return k.snapshot(ctx, "n", false) } // as after every call of a session
+	if err := snap(); err != nil {
+		return m, err
+	}
+	if m.rewound, err = measure(n, back, again, snap); err != nil {
 		return m, err
 	}
 	m.forked, err = firstResult(ctx, n, func() (sandbox.Instance, error) {

@@ -89,7 +89,7 @@ func TestHundredsSleepAndWake(t *testing.T) {
 	p := newPlace(t, sleepy)
 	n := 300
 	if testing.Short() {
-		n = 60
+		n = 120
 	}
 	c := p.start()
 	one := func(k int) string { return fmt.Sprintf("sleeper%d", k) }
@@ -100,7 +100,7 @@ func TestHundredsSleepAndWake(t *testing.T) {
 			c.must(t, "execute_code", execution(one(k), "javascript", fmt.Sprintf("globalThis.x = %d", k)))
 		}
 	}
-	first := n / 3 // by then it has as much as it takes to have some awake
+	first := max(n/3, 50) // more than are awake at once: it takes no more than it has then
 	each(first, nap)
 	p.asleep()
 	fds, memory := held(t, c)

@@ -18,16 +18,22 @@ import { installRandom } from "./random.js";
 const promiseThen = Promise.prototype.then;
 const { getOwnPropertyNames, getOwnPropertyDescriptor } = Object;
 const RESULT_LIMIT = 16384;
-const VARIABLES = 200;
+
+// What an inspection tells at most (package wire has the same numbers).
+const VARIABLES = 200, NAME_LIMIT = 256, TYPE_LIMIT = 100;
 
 const { slice } = String.prototype;
 const { concat } = Array.prototype;
 const cut = (text, limit) => apply(slice, text, [0, limit]);
 
+const brief = (text, limit) => text.length > limit ? cut(text, limit - 1) + "…" : text;
+
 // typeName is what a variable is: its class, or the language's own word.
 function typeName(value) {
   if (typeof value !== "object") return typeof value;
-  return value === null ? "null" : constructorName(value) || "object";
+  if (value === null) return "null";
+  const name = constructorName(value);
+  return typeof name === "string" ? name : "object";
 }
 
 export default function install(call) {
@@ -137,7 +143,7 @@ export default function install(call) {
         if (before[names[i]]) continue;
         const { value } = getOwnPropertyDescriptor(globalThis, names[i]);
         if (value === undefined || isBuiltin(value)) continue;
-        variables[variables.length] = { name: names[i], type: typeName(value), preview: preview(value) };
+        variables[variables.length] = { name: brief(names[i], NAME_LIMIT), type: brief(typeName(value), TYPE_LIMIT), preview: preview(value) };
       }
       return stringify({ status: "ok", variables, imports: process.imported() });
     },

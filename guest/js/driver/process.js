@@ -5,6 +5,8 @@ import { view } from "./host.js";
 import { apply } from "./primordials.js";
 
 const { slice } = Array.prototype;
+const { slice: cut } = String.prototype;
+const IMPORTS = 200; // how many are told, of so many characters
 
 export function makeProcess(host, exit) {
   let cwd = "/";
@@ -39,6 +41,9 @@ export function makeProcess(host, exit) {
   // What a program that has ended left waiting is forgotten, also where it was
   // stopped in the middle of it.
   const forget = () => { waiting = []; running = false; };
+  const note = (name) => {
+    if (imports.size < IMPORTS) imports.add(name.length > IMPORTS ? `${apply(cut, name, [0, IMPORTS - 1])}…` : `${name}`);
+  };
   const process = {
     argv: ["node", ""], argv0: "node", execArgv: [], env: {}, exitCode: undefined, pid: 1, ppid: 0, title: "paddock",
     platform: "wasi", arch: "wasm32", version: "v0.0.0-quickjs-ng", versions: { quickjs: "quickjs-ng" }, release: { name: "quickjs-ng" },
@@ -71,6 +76,6 @@ export function makeProcess(host, exit) {
   Object.defineProperty(process, "ticks", { value: ticks });
   Object.defineProperty(process, "forget", { value: forget });
   Object.defineProperty(process, "imported", { value: () => [...imports].sort() });
-  Object.defineProperty(process, "noteImport", { value: (name) => imports.add(name) });
+  Object.defineProperty(process, "noteImport", { value: note });
   return process;
 }

@@ -142,6 +142,15 @@ func (in *fakeInstance) Rewind(_ context.Context, mark string) error {
 	return nil
 }
 
+// Refresh has nothing to do: the fake's programs hold no file open.
+func (in *fakeInstance) Refresh(context.Context) error {
+	if err := in.begin(); err != nil {
+		return err
+	}
+	in.finish()
+	return nil
+}
+
 // beginAt takes the state of a moment, which the layers lead to.
 func (in *fakeInstance) beginAt(m *fakeMoment, anew bool) {
 	in.newest, in.written, in.fakeState = m, true, m.fakeState.clone()

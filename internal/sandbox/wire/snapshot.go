@@ -169,15 +169,26 @@ func (s *snapshot) end(saved *SavedBody) (sandbox.Snapshot, error) {
 // Rewind has the child bring an earlier state back. When ctx ends meanwhile, it
 // may have done so or not.
 func (in *Instance) Rewind(ctx context.Context, mark string) error {
-	body, err := in.ask(ctx, KindRewind, RewindBody{Mark: mark}, KindRewound)
+	return in.command(ctx, KindRewind, RewindBody{Mark: mark}, KindRewound)
+}
+
+// Refresh has the child open anew what the program has open. When ctx ends
+// meanwhile, it may have done so or not.
+func (in *Instance) Refresh(ctx context.Context) error {
+	return in.command(ctx, KindRefresh, struct{}{}, KindRefreshed)
+}
+
+// command asks for something that is answered by an AnswerBody.
+func (in *Instance) command(ctx context.Context, kind Kind, body any, answer Kind) error {
+	text, err := in.ask(ctx, kind, body, answer)
 	if err != nil {
 		return err
 	}
-	var rewound AnswerBody
-	if err := json.Unmarshal(body, &rewound); err != nil {
-		return fmt.Errorf("reading the answer to a rewind: %w", err)
+	var done AnswerBody
+	if err := json.Unmarshal(text, &done); err != nil {
+		return fmt.Errorf("reading whether it was done: %w", err)
 	}
-	return rewound.err()
+	return done.err()
 }
 
 // resume asks for the instance and sends the layers, as the child takes them.

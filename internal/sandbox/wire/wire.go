@@ -11,9 +11,9 @@
 // into the process at the other end.
 //
 //	server → guest   hello, start, run, stdin, credit, interrupt, inspect, close,
-//	                 layer, snapshot, taken, rewind
+//	                 layer, snapshot, taken, rewind, refresh
 //	guest → server   ready, started, stdout, stderr, display, wantStdin, done,
-//	                 inspected, gone, wantLayer, data, saved, rewound
+//	                 inspected, gone, wantLayer, data, saved, rewound, refreshed
 //
 // Output is bounded by credit: the guest's end may have [Window] bytes of
 // stdout and stderr under way in each run, and more once the server has passed
@@ -41,7 +41,7 @@ import (
 
 // Version is the protocol's version; both ends must have the same, and do,
 // being the same binary.
-const Version = 2
+const Version = 3
 
 // Window is how many bytes of output may be under way in one run, of a snapshot,
 // and of a state's layers.
@@ -90,6 +90,8 @@ const (
 	KindData // raw
 	KindSaved
 	KindRewound
+	KindRefresh
+	KindRefreshed // an [AnswerBody]
 )
 
 // Frame is one message.

@@ -92,10 +92,41 @@ func (m *Memory) Mark() {
 		return
 	}
 	if m.arm(tracker()) != nil {
-		m.unmark()
+		m.Unmark()
 		return
 	}
 	m.marked, m.told = m.length, m.told[:0]
+}
+
+// Renew is Changed and then Mark, in one go: until the caller has kept what it is
+// told nothing may write to the memory.
+func (m *Memory) Renew(pages []uint32) ([]uint32, error) {
+	if m.marked > 0 {
+		found, err := m.rearm(pages)
+		if err == nil {
+			return found, nil
+		}
+		m.Unmark() // some may be armed that nobody was told of
+	}
+	pages, err := m.Changed(pages)
+	if err == nil {
+		m.Mark()
+	}
+	return pages, err
+}
+
+// rearm is Renew for a memory that is marked.
+func (m *Memory) rearm(pages []uint32) ([]uint32, error) {
+	if err := m.register(tracker()); err != nil {
+		return nil, err
+	}
+	q := ownPages(true)
+	q.flags = scanArm | scanOnlyArmed
+	found, err := m.scan(q, 0, m.length, pages)
+	if err == nil {
+		m.marked, m.told = m.length, m.told[:0]
+	}
+	return found, err
 }
 
 // farApart is how many pages may lie between two that are armed in one call.
@@ -104,12 +135,8 @@ const farApart = 64
 // arm write-protects the pages that Changed has told; at first all that the
 // memory has of its own. What is not armed is told again.
 func (m *Memory) arm(fd int) error {
-	if m.registered < m.length {
-		more := struct{ from, length, mode, ioctls uint64 }{uint64(uintptr(m.Base())) + m.registered, m.length - m.registered, modeWriteProtect, 0}
-		if _, err := ioctl(fd, uffdRegister, unsafe.Pointer(&more)); err != nil {
-			return fmt.Errorf("marking memory: %w", err)
-		}
-		m.registered = m.length
+	if err := m.register(fd); err != nil {
+		return err
 	}
 	if m.marked == 0 {
 		return m.armBetween(0, m.length)
@@ -125,6 +152,19 @@ func (m *Memory) arm(fd int) error {
 	return nil
 }
 
+// register makes all of the memory such that it can be armed.
+func (m *Memory) register(fd int) error {
+	if m.registered == m.length {
+		return nil
+	}
+	more := struct{ from, length, mode, ioctls uint64 }{uint64(uintptr(m.Base())) + m.registered, m.length - m.registered, modeWriteProtect, 0}
+	if _, err := ioctl(fd, uffdRegister, unsafe.Pointer(&more)); err != nil {
+		return fmt.Errorf("marking memory: %w", err)
+	}
+	m.registered = m.length
+	return nil
+}
+
 // armBetween write-protects what lies between two addresses, multiples of the
 // system's page, and is the memory's own.
 func (m *Memory) armBetween(from, to uint64) (err error) {
@@ -134,9 +174,12 @@ func (m *Memory) armBetween(from, to uint64) (err error) {
 	return err
 }
 
-// unmark ends what Mark began: a memory that can be armed takes longer to fault
-// the image's pages in.
-func (m *Memory) unmark() {
+// Unmark ends what Mark began, until the next one: Changed tells what Dirty does.
+// It is for a memory of which much is about to be written, since the first write
+// to an armed page takes longer than to find out later that it is as it was; and
+// for one that is done, since the image's pages are faulted in more slowly into
+// what can be armed.
+func (m *Memory) Unmark() {
 	m.marked = 0
 	if m.registered == 0 {
 		return
@@ -155,7 +198,7 @@ func (m *Memory) Changed(pages []uint32) ([]uint32, error) {
 			m.told = append(m.told[:0], found[len(pages):]...)
 			return found, nil
 		}
-		m.unmark()
+		m.Unmark()
 	}
 	return m.Dirty(pages)
 }

@@ -149,6 +149,54 @@ func TestNothingElseIsToldWhereTheSystemCanTell(t *testing.T) {
 	})
 }
 
+func TestRenewingTellsAndMarksAtOnce(t *testing.T) {
+	everyKind(t, func(t *testing.T, m *Memory) {
+		renewed := func() []uint32 {
+			t.Helper()
+			pages, err := m.Renew(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pages
+		}
+		dirty, err := m.Dirty(nil)
+		if first := renewed(); err != nil || !slices.Equal(first, dirty) {
+			t.Fatalf("at first it tells %d pages, Dirty %d (%v)", len(first), len(dirty), err)
+		}
+		if !Marks() || os.Getpagesize() != PageSize {
+			t.Skip("what was written since cannot be told here, or not page by page")
+		}
+		for round := range 3 {
+			if got := renewed(); len(got) != 0 {
+				t.Errorf("round %d: where nothing was written it tells %v", round, got)
+			}
+			m.Reallocate(uint64(201+round) * wasmPage)
+			grown := uint32(200+round) * wasmPage / PageSize
+			m.Page(3)[0]++
+			m.Page(1500)[0]++
+			m.Page(grown)[0]++
+			if got, want := renewed(), []uint32{3, 1500, grown}; !slices.Equal(got, want) {
+				t.Errorf("round %d: it tells %v, want %v", round, got, want)
+			}
+		}
+		m.Page(9)[0]++
+		if got := changed(t, m); !slices.Equal(got, []uint32{9}) {
+			t.Errorf("after it %v is told, want page 9", got)
+		}
+		m.Unmark()
+		if dirty, err = m.Dirty(nil); err != nil || !slices.Equal(changed(t, m), dirty) {
+			t.Errorf("without a mark not all that is dirty is told (%v)", err)
+		}
+		if got := renewed(); !slices.Equal(got, dirty) {
+			t.Errorf("marked again it tells %d pages, not %d", len(got), len(dirty))
+		}
+		m.Page(7)[0]++
+		if got := renewed(); !slices.Equal(got, []uint32{7}) {
+			t.Errorf("then it tells %v, want page 7", got)
+		}
+	})
+}
+
 func TestASmallMemoryIsNotMarked(t *testing.T) {
 	m := newMemory(t, openImage(t, writeImage(t, 1)), 4*wasmPage)
 	m.Page(1)[0], m.Page(5)[0] = 7, 7
@@ -188,7 +236,7 @@ func TestWhereTheSystemRefusesAllThatIsDirtyIsTold(t *testing.T) {
 	m := large(t, false, true)
 	requireMarks(t, m)
 	m.Page(4)[0] = 1
-	m.unmark() // as after an error
+	m.Unmark() // as after an error
 	dirty, err := m.Dirty(nil)
 	if got := changed(t, m); err != nil || !slices.Equal(got, dirty) {
 		t.Errorf("it tells %d pages, Dirty %d (%v)", len(got), len(dirty), err)

@@ -11,8 +11,12 @@ func Marks() bool { return false }
 // Mark begins anew what Changed tells: here it does nothing.
 func (m *Memory) Mark() {}
 
-func (m *Memory) unmark() {}
+// Unmark ends what Mark began: here it does nothing.
+func (m *Memory) Unmark() {}
 
 // Changed appends the numbers of the pages that may have been written since
 // the last Mark, in ascending order: here these are Dirty's.
 func (m *Memory) Changed(pages []uint32) ([]uint32, error) { return m.Dirty(pages) }
+
+// Renew is Changed and then Mark.
+func (m *Memory) Renew(pages []uint32) ([]uint32, error) { return m.Changed(pages) }

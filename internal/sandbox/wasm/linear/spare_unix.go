@@ -88,7 +88,7 @@ func (m *Memory) spare(size uint64) bool {
 	if m.image == nil || !exactDirty() || m.image.loadBase() != nil {
 		return false
 	}
-	m.unmark()
+	m.Unmark()
 	written, err := m.Dirty(nil)
 	if err != nil || len(written) > mostWritten {
 		return false

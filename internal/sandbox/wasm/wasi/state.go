@@ -39,7 +39,13 @@ const (
 var errState = errors.New("the saved descriptors are not valid")
 
 // Save writes down what is open. It changes nothing.
-func (s *System) Save() State {
+func (s *System) Save() State { return s.list(s.named) }
+
+// Listed is Save for when files were changed from outside: a file that its path
+// does not lead to any more is not dead in it.
+func (s *System) Listed() State { return s.list(func(*descriptor) bool { return true }) }
+
+func (s *System) list(named func(*descriptor) bool) State {
 	state := State{Monotonic: s.Monotonic()}
 	for fd, d := range s.table {
 		if d == nil || d.kind == root {
@@ -56,7 +62,7 @@ func (s *System) Save() State {
 			}
 		case file:
 			saved.Kind = KindFile
-			if !s.named(d) {
+			if !named(d) {
 				saved.Kind = KindDead
 			}
 		default:

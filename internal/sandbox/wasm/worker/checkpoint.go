@@ -55,15 +55,15 @@ const batch = 64
 // take keeps the state of memory as the newest moment. Only the pages that
 // changed since the last time are looked at.
 func (h *history) take(memory *linear.Memory, img *linear.Image, files wasi.State, cpu time.Duration) error {
-	changed, err := memory.Changed(h.changed[:0])
-	if err != nil {
-		return err
-	}
-	h.changed = changed
 	base, err := baseOf(img)
 	if err != nil {
 		return err
 	}
+	changed, err := memory.Renew(h.changed[:0])
+	if err != nil {
+		return err
+	}
+	h.changed = changed
 	var before moment
 	if h.newest != nil {
 		before = *h.newest
@@ -91,7 +91,6 @@ func (h *history) take(memory *linear.Memory, img *linear.Image, files wasi.Stat
 		now.id = momentID()
 	}
 	h.settle(now, before.pages)
-	memory.Mark()
 	return nil
 }
 
@@ -382,6 +381,11 @@ func (h *history) back(to *moment, memory *linear.Memory, img *linear.Image) boo
 	}
 	numbers := merged(h.changed, differ(h.newest.pages, to.pages))
 	found := to.pages.find(numbers)
+	// What is written over whole is written again soon, as a rule.
+	large := len(numbers) >= spreadFrom
+	if large {
+		memory.Unmark()
+	}
 	spread(len(numbers), func(from, to int) {
 		for i, n := range numbers[from:to] {
 			want := base.page(n)
@@ -395,7 +399,9 @@ func (h *history) back(to *moment, memory *linear.Memory, img *linear.Image) boo
 			}
 		}
 	})
-	memory.Mark()
+	if !large {
+		memory.Mark()
+	}
 	return true
 }
 

@@ -164,6 +164,32 @@ func TestALargeMemoryGoesBackAndForth(t *testing.T) {
 	}
 }
 
+// And for one of which all changed: what it is afterwards is kept as well.
+func TestWhatIsWrittenAfterALargeStepBackIsKept(t *testing.T) {
+	linear.Prepare()
+	s := newSized(t, newPages(), largeBytes)
+	for n := range 3 {
+		fillPages(s, byte(n+1))
+		s.keep(t, fmt.Sprint(n))
+	}
+	for n, name := range []string{"0", "2", "1", "a", "2", "b"} {
+		m := s.find(name)
+		if m == nil || !s.back(m, s.memory, nil) {
+			t.Fatal("it does not go back")
+		}
+		s.begin(m)
+		s.now = bytes.Clone(s.was[name])
+		s.check(t, "the memory at "+name)
+		at := n * 5 * linear.PageSize
+		s.memory.Bytes()[at], s.now[at] = 'x', 'x'
+		s.keep(t, string(rune('a'+n)))
+	}
+	s.drop()
+	if s.pages.used != 0 {
+		t.Errorf("%d pages are left", s.pages.used)
+	}
+}
+
 func fillPages(s *subject, b byte) {
 	for i := range s.now {
 		s.memory.Bytes()[i], s.now[i] = b, b

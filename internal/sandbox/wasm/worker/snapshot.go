@@ -295,6 +295,41 @@ func (in *instance) rewind(body wire.RewindBody) {
 	}
 }
 
+// refresh answers the server's word that it has changed files.
+func (in *instance) refresh() {
+	in.use.Lock()
+	defer in.use.Unlock()
+	if in.closed {
+		return
+	}
+	err := in.reopen()
+	answer := wire.AnswerBody{}
+	if err != nil {
+		answer = wire.Refusal(refusalOf(err, "the program's open files could not be opened anew"))
+	}
+	in.worker.send(wire.KindRefreshed, in.id, answer)
+	if err != nil {
+		in.gone(err)
+	}
+}
+
+// reopen opens what is open anew, by its path. Where nothing ran since the newest
+// moment that is what the moment lists: it knows which files had no name even
+// before the server changed any, and must not be taken for what has their name now.
+func (in *instance) reopen() error {
+	for _, m := range in.mounts {
+		m.Dir.Changed()
+	}
+	files := in.system.Listed()
+	if in.saved.taken() && !in.unkept {
+		files = in.saved.newest.files
+	}
+	if _, err := in.system.Restore(files); err != nil {
+		return fmt.Errorf("opening the program's files anew: %w", err)
+	}
+	return nil
+}
+
 func notAtHand() *fault.Error {
 	return fault.New(fault.NotFound, "the interpreter has that state no longer at hand").WithHint("it can be resumed from its snapshots")
 }

@@ -212,6 +212,8 @@ func (in *instance) dispatch(f wire.Frame) (err error) {
 		if err = json.Unmarshal(f.Body, &body); err == nil {
 			go in.rewind(body)
 		}
+	case wire.KindRefresh:
+		go in.refresh()
 	case wire.KindInspect:
 		go in.inspect()
 	case wire.KindClose:

@@ -1,0 +1,183 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/history"
+	"paddock/internal/sandbox"
+)
+
+// Import makes a session of an archive; id "" makes a new name. What cannot be
+// gone on with here, such as variables of another build of an interpreter, is a
+// fault.Unsupported, and then no session is made and nothing is left. Of the
+// settings its name, its language and, as far as it may be so here, its memory
+// limit and time to live are taken over; the notice tells what is not, and is
+// empty where all is. r is read to its end first: however long it takes, nobody
+// waits for it. It takes what the owner may have on disk at most.
+func (m *Manager) Import(ctx context.Context, owner Owner, id ID, r io.Reader) (info Info, notice string, err error) {
+	if id == "" {
+		id = ID(mint("s-"))
+	}
+	if err := id.check(); err != nil {
+		return Info{}, "", err
+	}
+	k := key{owner, id}
+	if _, err := m.readRecord(k); err == nil {
+		return Info{}, "", errExists(id)
+	}
+	if err := cmp.Or(m.shed(ctx, owner), m.checkStored(owner)); err != nil {
+		return Info{}, "", err
+	}
+	file, err := m.scratch()
+	if err != nil {
+		return Info{}, "", err
+	}
+	defer file.Close()
+	if err := m.spool(ctx, owner, r, file); err != nil {
+		return Info{}, "", err
+	}
+	s, notice, err := m.unpack(ctx, k, file.reader())
+	if err != nil {
+		return Info{}, "", fmt.Errorf("importing the session: %w", err)
+	}
+	m.told(ctx, Importing, s, nil)
+	info, err = m.Info(owner, s.id)
+	return info, notice, err
+}
+
+// spoolBytes is how much of an archive is read between two looks at the limits.
+const spoolBytes = 1 << 20
+
+// spool reads an archive into a file.
+func (m *Manager) spool(ctx context.Context, owner Owner, r io.Reader, to *scratch) error {
+	from := &bounded{ctx, r, m.config.OwnerDiskBytes + 1}
+	for {
+		_, err := io.CopyN(to, from, spoolBytes)
+		if errors.Is(err, errTooLong) || to.size > m.config.OwnerDiskBytes {
+			return m.errTooMuch()
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("reading the archive: %w", err)
+		}
+		if full := m.checkDisk(owner, to.size); full != nil {
+			return full
+		}
+		if err != nil {
+			return nil
+		}
+	}
+}
+
+func (m *Manager) errTooMuch() error {
+	return fault.New(fault.Exhausted, "the session takes more than the %d MiB that yours may take together", m.config.OwnerDiskBytes>>20).
+		WithHint("who runs the server can raise limits.max_disk_per_client_mb")
+}
+
+// unpack makes a session of an archive. Until it is there nothing is collected;
+// where it cannot be made, what was put is.
+func (m *Manager) unpack(ctx context.Context, k key, r io.Reader) (s *session, notice string, err error) {
+	store, err := m.blobs(k.owner)
+	if err != nil {
+		return nil, "", err
+	}
+	batch, err := store.Begin(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	defer batch.Close()
+	a, err := m.readArchive(ctx, k.owner, batch, r)
+	if err != nil {
+		return nil, "", err // closing the batch takes away what it put
+	}
+	if err = batch.Sync(ctx); err == nil {
+		s, notice, err = m.adopt(ctx, k, a)
+	}
+	if err != nil {
+		_ = batch.Close() // its contents are not wanted
+		m.giveBack(ctx, k.owner)
+		return nil, "", err
+	}
+	return s, notice, nil
+}
+
+// giveBackTime bounds how long what a refused import put is being removed.
+const giveBackTime = 5 * time.Second
+
+// giveBack removes what nothing of an owner's refers to, now or, where others
+// write just then, later.
+func (m *Manager) giveBack(ctx context.Context, o Owner) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTime)
+	defer cancel()
+	if _, _, err := m.collectOwner(ctx, filepath.Base(m.ownerFolder(o))); err != nil {
+		m.littered(o)
+	}
+	m.forgetUsage(o)
+}
+
+// adopt makes the session of an archive whose contents are in the store.
+func (m *Manager) adopt(ctx context.Context, k key, a archive) (s *session, notice string, err error) {
+	set, notice := m.settingsOf(a)
+	b, err := m.checkSettings(ctx, set)
+	if err != nil {
+		return nil, "", err
+	}
+	s, err = m.make(k, b, nil, set, "", func(d *draft) error {
+		d.next.Cause = causeImport
+		return d.begin(&a.Checkpoint)
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	if err := s.tryAll(ctx, a.Checkpoint.Interpreters); err != nil {
+		if m.destroy(s, errDestroyed, nil) {
+			<-s.closed
+		}
+		return nil, "", err
+	}
+	return s, notice, nil
+}
+
+// settingsOf gives what is taken over of an archive's settings, and says what is
+// not. How long it may live and what it may take is decided here.
+func (m *Manager) settingsOf(a archive) (Settings, string) {
+	was := a.Settings
+	set := Settings{Name: was.Name, Language: was.Language, Isolation: a.Isolation, MemoryBytes: was.MemoryBytes, TTL: was.TTL}
+	var not []string
+	if most := m.config.MemoryBytes; set.MemoryBytes < 0 || set.MemoryBytes > most {
+		set.MemoryBytes = 0
+		not = append(not, fmt.Sprintf("an interpreter may take %d MiB here, and not %d", most>>20, was.MemoryBytes>>20))
+	}
+	if most := m.config.IdleTTL; set.TTL < 0 || set.TTL > most {
+		set.TTL = 0
+		not = append(not, fmt.Sprintf("it expires when it was not used for %v, and not for %v", most, was.TTL))
+	}
+	return set, strings.Join(not, "; ")
+}
+
+// tryAll starts every interpreter of a new session, to see that it can be gone
+// on with.
+func (s *session) tryAll(ctx context.Context, all map[string]history.Interpreter) error {
+	t := s.borrow(ctx)
+	if t == nil {
+		return nil // it ends already
+	}
+	defer s.leave(t)
+	for runtime := range all {
+		if _, err := s.interpreter(t, sandbox.Runtime{Name: runtime}); err != nil {
+			return err
+		}
+		if why, lost := s.lost[runtime]; lost {
+			return fault.New(fault.Unsupported, "the variables of the %s interpreter cannot be taken over here: %s", runtime, why).
+				WithHint("import it with the paddock that exported it, or one with the same interpreters (paddock version)")
+		}
+	}
+	return nil
+}
