@@ -112,6 +112,7 @@ func (m *Manager) tidy(whole bool) {
 		folders[filepath.Base(m.ownerFolder(o))] = true
 	}
 	if whole {
+		m.sweepScratch()
 		for _, f := range m.ownerFolders() {
 			folders[f] = true
 		}
@@ -135,6 +136,7 @@ func (m *Manager) tidy(whole bool) {
 func (m *Manager) Collect(ctx context.Context) (Collected, error) {
 	var sum Collected
 	sum.Sessions = m.sweep(time.Now(), true)
+	m.sweepScratch()
 	var errs []error
 	for _, folder := range m.ownerFolders() {
 		if err := context.Cause(ctx); err != nil {

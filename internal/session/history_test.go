@@ -167,6 +167,37 @@ func TestFilesThatAreWrittenFromOutsideAreKeptAndUndone(t *testing.T) {
 	prints(t, m, id, "print(x, read('c'))", "1 third")
 }
 
+func TestFoldersAndLinksAloneAreKeptToo(t *testing.T) {
+	dir := t.TempDir()
+	m := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	home, err := filepath.Glob(filepath.Join(dir, "owners", "*", string(id), "workspace"))
+	if err != nil || len(home) != 1 {
+		t.Fatalf("%v, %v", home, err)
+	}
+	if err := os.Mkdir(filepath.Join(home[0], "empty"), 0o755); err != nil { // as a program might
+		t.Fatal(err)
+	}
+	if err := os.Symlink("empty", filepath.Join(home[0], "link")); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, m, id, "x = 1")
+	if err := os.Remove(filepath.Join(home[0], "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(home[0], "empty")); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, m, id, "x = 2")
+	undo(t, m, id)
+	if info, err := os.Lstat(filepath.Join(home[0], "empty")); err != nil || !info.IsDir() {
+		t.Errorf("the folder: %v", err)
+	}
+	if to, err := os.Readlink(filepath.Join(home[0], "link")); err != nil || to != "empty" {
+		t.Errorf("the link leads to %q, %v", to, err)
+	}
+}
+
 func TestAResetCanBeUndone(t *testing.T) {
 	m := manager(t, session.Config{}, sandboxtest.FakeConfig{})
 	id := create(t, m, alice, "")

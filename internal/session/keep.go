@@ -150,11 +150,12 @@ func (d *draft) capture(paths []string) error {
 		if err != nil {
 			return fmt.Errorf("keeping the files: %w", err)
 		}
+		was := d.lists[name]
 		d.lists[name] = list
 		if name == workspaceFolder {
 			d.files = changes
 		}
-		if _, there := d.next.Trees[name]; there && len(changes) == 0 {
+		if _, there := d.next.Trees[name]; there && was != nil && was.Same(list) {
 			continue
 		}
 		if err := d.list(name, list); err != nil {
@@ -169,6 +170,9 @@ func (d *draft) list(name string, list *workspace.Listing) error {
 	data, err := list.MarshalBinary()
 	if err != nil {
 		return fmt.Errorf("keeping the files: %w", err)
+	}
+	if len(data) > maxListing {
+		return fault.New(fault.Exhausted, "the session's files are too many, or their names too long: to list them takes %d MiB", len(data)>>20).WithHint("delete some")
 	}
 	ref, err := d.put(name, bytes.NewReader(data))
 	if err != nil {

@@ -225,7 +225,10 @@ func (m *Manager) back(ctx context.Context, owner Owner, id ID, choose func(*ses
 		return Restored{}, errPassing
 	}
 	defer func() { m.told(ctx, Restoring, s, err) }()
-	_ = s.lastKeep(t.ctx) // so that undo leads to before what was done last, if it can be kept
+	notice := ""
+	if s.lastKeep(t.ctx) != nil { // else undo leads to before what was done last
+		notice = "What the call before this left could not be kept: it is gone, and cannot be restored."
+	}
 	// What has begun is done whole, whoever hangs up.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), keepTime)
 	defer cancel()
@@ -259,7 +262,7 @@ func (m *Manager) back(ctx context.Context, owner Owner, id ID, choose func(*ses
 	s.refresh(ctx)
 	s.setKept(nil)
 	s.news = ""
-	r = Restored{Checkpoint: describeCheckpoint(target, s.kept.head), Undone: strconv.FormatInt(was.Of, 10), Changes: changesOf(d.files), Variables: variableChangesOf(s.kept.head.Variables)}
+	r = Restored{Checkpoint: describeCheckpoint(target, s.kept.head), Undone: strconv.FormatInt(was.Of, 10), Changes: changesOf(d.files), Variables: variableChangesOf(s.kept.head.Variables), Notice: notice}
 	return r, nil
 }
 

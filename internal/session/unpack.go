@@ -145,7 +145,10 @@ func (m *Manager) maxTree(name string) int64 {
 func (u *unpacking) lists() error {
 	c := &u.a.Checkpoint
 	for _, ref := range c.Trees {
-		if err := u.wants(ref, maxListing); err != nil {
+		if ref.Size > maxListing {
+			return errArchive("its list of files is too long")
+		}
+		if err := u.wants(ref); err != nil {
 			return err
 		}
 	}
@@ -167,14 +170,14 @@ func (u *unpacking) lists() error {
 	}
 	for _, list := range lists {
 		for ref := range list.Refs() {
-			if err := u.wants(ref, u.m.config.DiskBytes); err != nil {
+			if err := u.wants(ref); err != nil {
 				return err
 			}
 		}
 	}
 	for _, in := range c.Interpreters {
 		for _, ref := range in.Layers {
-			if err := u.wants(ref, u.m.config.OwnerDiskBytes); err != nil {
+			if err := u.wants(ref); err != nil {
 				return err
 			}
 		}
@@ -202,8 +205,8 @@ func (u *unpacking) list(digest blob.Digest, data []byte) (list *workspace.Listi
 	return list, nil
 }
 
-// wants notes that a content is needed, of so many bytes at most.
-func (u *unpacking) wants(ref blob.Ref, most int64) error {
+// wants notes that a content is needed.
+func (u *unpacking) wants(ref blob.Ref) error {
 	if there, ok := u.got[ref.Digest]; ok {
 		if there.Size != ref.Size {
 			return errArchive("it does not agree on the size of a content")
@@ -213,7 +216,7 @@ func (u *unpacking) wants(ref blob.Ref, most int64) error {
 	if size, ok := u.want[ref.Digest]; ref.Size < 0 || ok && size != ref.Size {
 		return errArchive("it does not agree on the size of a content")
 	}
-	if ref.Size > most {
+	if ref.Size > u.m.config.OwnerDiskBytes {
 		return u.m.errTooMuch()
 	}
 	u.want[ref.Digest] = ref.Size

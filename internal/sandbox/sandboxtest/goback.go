@@ -2,6 +2,7 @@ package sandboxtest
 
 import (
 	"fmt"
+	"os"
 	"testing"
 
 	"paddock/internal/fault"
@@ -118,6 +119,7 @@ func (k *kit) testWhatGoesBack(t *testing.T) {
 		rewind(t, in, "m")
 		works(t, in, k.ReadOn, "two")
 	})
+	t.Run("files that were changed under it are opened anew", k.testRefresh)
 	t.Run("memory that it took is given up", func(t *testing.T) {
 		in, l := k.keeper(t), &line{}
 		works(t, in, k.Set("x", 1), "")
@@ -132,6 +134,48 @@ func (k *kit) testWhatGoesBack(t *testing.T) {
 		}
 		works(t, k.resumed(t, l), k.Show("x"), "2")
 	})
+}
+
+// testRefresh puts other files in the place of those that a program has open, as
+// going back does: by new ones that take their names.
+func (k *kit) testRefresh(t *testing.T) {
+	if k.Open == nil {
+		t.Skip("the language opens no files")
+	}
+	spec := k.spec(k.folder(t))
+	spec.Snapshots = true
+	path := spec.Mounts[0].Host + "/f.txt"
+	k.put(t, path, "one two")
+	in, l := k.start(t, spec), &line{}
+	works(t, in, k.Set("x", 1), "")
+	works(t, in, k.Open("f.txt"), "")
+	l.snapshot(t, in, sandbox.SnapshotOptions{})
+	refresh := func(text string) {
+		t.Helper()
+		k.put(t, path+".new", text)
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+		if err := in.(sandbox.Snapshotter).Refresh(t.Context()); err != nil {
+			t.Fatalf("opening its files anew: %v", err)
+		}
+	}
+	refresh("one three")
+	works(t, in, k.ReadOn, "three")
+	refresh("one three, and more")
+	works(t, in, k.ReadOn, ", and more")
+	works(t, in, k.Show("x"), "1")
+	if s := l.snapshot(t, in, sandbox.SnapshotOptions{}); s.Whole {
+		t.Error("its next snapshot is whole")
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := in.(sandbox.Snapshotter).Refresh(t.Context()); err != nil {
+		t.Fatalf("where the file is gone: %v", err)
+	}
+	fails(t, in, k.ReadOn)
+	works(t, in, k.Show("x"), "1")
 }
 
 // fork makes one that the test's end closes.

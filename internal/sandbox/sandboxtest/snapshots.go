@@ -116,6 +116,7 @@ func (k *kit) testSnapshots(t *testing.T) {
 		_, err := in.(sandbox.Snapshotter).Snapshot(t.Context(), io.Discard, sandbox.SnapshotOptions{})
 		wantFault(t, err, fault.Conflict)
 		wantFault(t, in.(sandbox.Snapshotter).Rewind(t.Context(), "m"), fault.Conflict)
+		wantFault(t, in.(sandbox.Snapshotter).Refresh(t.Context()), fault.Conflict)
 		cancel()
 		await(t, "the end of the run", ended)
 	})

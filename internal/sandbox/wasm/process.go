@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"runtime"
 	"sync"
 	"time"
 
@@ -42,28 +43,43 @@ func startProcess(ctx context.Context, e *engine, config Config, dir string) (*p
 	if err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
-		started()
+	p := &process{cmd: cmd, ended: make(chan struct{})}
+	err = p.start()
+	started()
+	if err != nil {
 		stream.Close()
 		return nil, fmt.Errorf("starting the worker: %w", err)
 	}
-	started()
-	p := &process{cmd: cmd, ended: make(chan struct{})}
-	go func() {
-		// How it ended is seen by whoever waits for an answer.
-		_ = cmd.Wait()
-		close(p.ended)
-	}()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTime)
 	defer cancel()
 	p.client, p.ready, err = wire.NewClient(ctx, stream, worker.Setup{
-		Owner: dir, Cache: config.CacheDir, UID: config.UID, GID: config.GID,
+		Owner: dir, Cache: config.CacheDir, UID: config.UID, GID: config.GID, Parent: os.Getpid(),
 	})
 	if err != nil {
 		p.reap()
 		return nil, fmt.Errorf("the worker is not ready: %w", err)
 	}
 	return p, nil
+}
+
+// start starts the process and waits for its end in the background. Both are one
+// thread's, which nobody else has meanwhile: on Linux a worker is killed when the
+// thread that started it ends (confine.Policy.Parent), and threads of Go end when
+// a goroutine that has locked one does.
+func (p *process) start() error {
+	begun := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.cmd.Start()
+		begun <- err
+		if err == nil {
+			// How it ended is seen by whoever waits for an answer.
+			_ = p.cmd.Wait()
+			close(p.ended)
+		}
+	}()
+	return <-begun
 }
 
 // close hangs up and waits until the process is gone.

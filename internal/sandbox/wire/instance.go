@@ -207,25 +207,6 @@ func (in *Instance) ask(ctx context.Context, kind Kind, body any, answer Kind) (
 	}
 }
 
-// Inspect tells what the interpreter holds.
-func (in *Instance) Inspect(ctx context.Context) (sandbox.Inspection, error) {
-	var found struct {
-		sandbox.Inspection
-		Error string
-	}
-	body, err := in.ask(ctx, KindInspect, struct{}{}, KindInspected)
-	if err != nil {
-		return sandbox.Inspection{}, err
-	}
-	if err := json.Unmarshal(body, &found); err != nil {
-		return sandbox.Inspection{}, fmt.Errorf("reading an inspection: %w", err)
-	}
-	if found.Error != "" {
-		return sandbox.Inspection{}, fault.New(fault.Unavailable, "the interpreter did not answer").WithCause(errors.New(found.Error))
-	}
-	return found.Inspection, nil
-}
-
 // Run executes one command.
 func (in *Instance) Run(ctx context.Context, cmd sandbox.Command) (sandbox.Exit, error) {
 	if err := in.begin(ctx, 2*Window+int(cmd.Limits.DisplayBytes)+maxBody/4); err != nil {

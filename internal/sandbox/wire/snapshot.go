@@ -19,6 +19,12 @@ const piece = 64 << 10
 // the inspection is.
 const snapshotRoom = 2*Window + maxBody/4
 
+// silence is how long a child may say nothing while it makes a snapshot: then it
+// is taken to be broken, and everything in it is lost. Before the first data it
+// may have to make the interpreter anew (awakenTime in package worker: 5 s) and to
+// look through its memory (a second for a few GiB); after that it sends all the time.
+const silence = 30 * time.Second
+
 const freshHint = "a fresh interpreter can be started: the files are there, variables are not"
 
 // Layer opens what a snapshot wrote.
@@ -30,7 +36,8 @@ func (in *Instance) bound() int64 { return in.memory + in.memory/64 + Window }
 
 // Snapshot has the child write the instance's state to w, which is called from
 // this goroutine. When ctx ends it returns at once; the instance can be used
-// when the child has given the snapshot up.
+// when the child has given the snapshot up. A child that says nothing for 30 s is
+// taken to be broken: the connection ends.
 func (in *Instance) Snapshot(ctx context.Context, w io.Writer, o sandbox.SnapshotOptions) (sandbox.Snapshot, error) {
 	if err := in.begin(ctx, snapshotRoom); err != nil {
 		return sandbox.Snapshot{}, err
@@ -60,11 +67,14 @@ type snapshot struct {
 
 func (s *snapshot) wait(ctx context.Context) (sandbox.Snapshot, error) {
 	in, overdue := s.in, make(<-chan time.Time)
+	silent := time.NewTimer(silence)
+	defer silent.Stop()
 	for {
 		select {
 		case <-in.news:
 			told := s.broken != nil
 			saved, err := s.handle(in.take())
+			silent.Reset(silence) // from here on: the time until here was the writer's
 			if err != nil {
 				in.finish()
 				in.client.fail(err)
@@ -79,6 +89,9 @@ func (s *snapshot) wait(ctx context.Context) (sandbox.Snapshot, error) {
 			}
 		case <-overdue:
 			in.client.fail(errors.New("it did not give up a snapshot when told to"))
+			<-in.done
+		case <-silent.C:
+			in.client.fail(fmt.Errorf("it said nothing for %v while it made a snapshot", silence))
 			<-in.done
 		case <-in.done:
 			in.finish()
@@ -163,6 +176,7 @@ func (s *snapshot) end(saved *SavedBody) (sandbox.Snapshot, error) {
 	if err != nil {
 		return sandbox.Snapshot{}, err
 	}
+	saved.Snapshot.Inspection = Brief(saved.Snapshot.Inspection)
 	return saved.Snapshot, nil
 }
 

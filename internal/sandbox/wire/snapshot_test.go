@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
@@ -290,6 +291,54 @@ func TestARewind(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestARefresh(t *testing.T) {
+	client := dial(t, func(c child) {
+		id := c.started()
+		c.expect(KindRefresh)
+		c.send(KindRefreshed, id, AnswerBody{})
+		c.expect(KindRefresh)
+		c.send(KindRefreshed, id, AnswerBody{Kind: string(fault.Unavailable)})
+	})
+	in := start(t, client)
+	if err := in.Refresh(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := in.Refresh(t.Context()); fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("it gives %v", err)
+	}
+}
+
+// A child that is stuck holds nobody for long; a slow disk is not the child's fault.
+func TestAChildThatSaysNothingWhileItMakesASnapshotIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := dialDeaf(t, func(c child, id uint32) {
+			c.expectSnapshot()
+			for range 3 {
+				time.Sleep(silence - time.Second)
+				c.send(KindData, id, []byte("one"))
+			}
+			c.send(KindSaved, id, saved(sandbox.Snapshot{Whole: true, State: state, Bytes: 1}))
+			c.expectSnapshot()
+			c.send(KindData, id, []byte("one"))
+		})
+		in := start(t, client)
+		slow := writerFunc(func(p []byte) (int, error) { time.Sleep(2 * silence); return len(p), nil })
+		if _, err := in.Snapshot(t.Context(), slow, sandbox.SnapshotOptions{}); err != nil {
+			t.Fatalf("one that comes slowly: %v", err)
+		}
+		began := time.Now() // of the bubble's clock
+		if _, err := in.Snapshot(t.Context(), io.Discard, sandbox.SnapshotOptions{}); fault.KindOf(err) != fault.Unavailable || client.Err() == nil {
+			t.Errorf("it gives %v; the connection: %v", err, client.Err())
+		}
+		if took := time.Since(began); took != silence {
+			t.Errorf("that took %v", took)
+		}
+		if err := in.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func layers(all ...string) (opened []Layer) {

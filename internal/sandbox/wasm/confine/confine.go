@@ -13,7 +13,9 @@
 //  4. The bounding set of capabilities, which only root may empty; then the
 //     user; then what capabilities are left; then the mark against core dumps
 //     and tracing, which a change of user would reset.
-//  5. The filter of system calls, last, for it forbids all of the above.
+//  5. The kernel's promise to kill the process when its parent ends, which a
+//     change of user would take back.
+//  6. The filter of system calls, last, for it forbids all of the above.
 //
 // Files opened before stay usable. A path below a descriptor, as [os.Root]
 // uses it, is checked by Landlock at each opening, so the folders that the
@@ -44,6 +46,9 @@ type Policy struct {
 	// UID and GID are whom to become, either both or none. They count only when
 	// the process runs as root; zero: it stays who it is.
 	UID, GID int
+	// Parent is the process that has started this one, and that it may not outlive;
+	// zero: it may.
+	Parent int
 	// MaxOpenFiles bounds how many files may be open; zero: 8192.
 	MaxOpenFiles uint64
 	// MaxFileSize bounds how large the process may make a file, in bytes,
@@ -118,6 +123,7 @@ const (
 	wallUser         = "unprivileged user"
 	wallCapabilities = "no capabilities"
 	wallDump         = "no core dumps or tracing"
+	wallParent       = "no life after the server"
 	wallSeccomp      = "seccomp"
 )
 

@@ -12,6 +12,6 @@ func look(p Policy) []sandbox.Protection {
 	const isLinux = "exists on Linux only; here the guest is kept in by WebAssembly, in a process with nothing to steal"
 	return []sandbox.Protection{
 		lookLimits(p), missing(wallPrivileges, isLinux), missing(wallLandlock, isLinux), lookUser(p),
-		missing(wallCapabilities, isLinux), missing(wallDump, "core dumps are off by the resource limits; tracing is left to the system's own rules"), missing(wallSeccomp, isLinux),
+		missing(wallCapabilities, isLinux), missing(wallDump, "core dumps are off by the resource limits; tracing is left to the system's own rules"), missing(wallParent, "exists on Linux only; here a worker ends when its connection to the server does"), missing(wallSeccomp, isLinux),
 	}
 }

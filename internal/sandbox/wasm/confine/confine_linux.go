@@ -19,6 +19,7 @@ var steps = []step{
 	{wallUser, becomeUser},
 	{wallCapabilities, dropCapabilities},
 	{wallDump, forbidDumps},
+	{wallParent, endWithParent},
 	{wallSeccomp, installFilter},
 }
 
@@ -27,6 +28,7 @@ func look(p Policy) []sandbox.Protection {
 		lookLimits(p), lookPrivileges(), lookLandlock(), lookUser(p),
 		standing(wallCapabilities, "the worker has none of root's rights"),
 		standing(wallDump, "other processes of its user cannot read the worker's memory, and none is ever written to disk"),
+		standing(wallParent, "the kernel kills the worker when the server ends in whatever way, and does not ask it"),
 		lookSeccomp(),
 	}
 }
@@ -56,3 +58,20 @@ func renouncePrivileges(Policy) error {
 }
 
 func forbidDumps(Policy) error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
+
+// endWithParent has the kernel kill the process when the thread that started it
+// ends, which has to live as long as that process; whoever asks for this sees to
+// it. A parent that ended before is found out by who has taken its place.
+func endWithParent(p Policy) error {
+	if p.Parent == 0 {
+		return nil
+	}
+	// Each thread has its own; any will do.
+	if err := llsys.AllThreadsPrctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return err
+	}
+	if now := unix.Getppid(); now != p.Parent {
+		return fmt.Errorf("the parent is process %d and not %d: that has ended", now, p.Parent)
+	}
+	return nil
+}

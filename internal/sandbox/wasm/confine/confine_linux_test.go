@@ -142,7 +142,7 @@ func (s situation) start(t *testing.T) (*child, order) {
 	_, _, e := syscall.AllThreadsSyscall(unix.SYS_GETPID, 0, 0, 0)
 	sandboxtest.Require(t, "no-cgo", e == 0 || !s.keeps, "with cgo, Go cannot drop capabilities on all threads")
 	o := newOrder(t)
-	o.Policy.UID, o.Policy.GID = s.become, s.become
+	o.Policy.UID, o.Policy.GID, o.Policy.Parent = s.become, s.become, os.Getpid()
 	c := start(t, o, s.attributes)
 	if c.err != "" {
 		t.Fatalf("Apply: %s", c.err)
@@ -312,6 +312,7 @@ func TestApplyRefuses(t *testing.T) {
 	}{
 		{"a folder to write that is not there", func(p *Policy) { p.Writable = []string{"/no/such/folder"} }, wallLandlock, "landlock: "},
 		{"a folder to read that is not there", func(p *Policy) { p.Readable = []string{"/no/such/folder"} }, wallLandlock, "landlock: "},
+		{"a parent that has ended", func(p *Policy) { p.Parent = 1 << 22 }, wallParent, "no life after the server: the parent is process"},
 		{"half a user", func(p *Policy) { p.UID, p.GID = nobody, 0 }, "", "a user to become needs a group"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -12,7 +12,7 @@ func TestProbeNamesEveryWallOnceAndSaysSomethingOfEach(t *testing.T) {
 			t.Errorf("%q has no detail", w.Name)
 		}
 	}
-	for _, name := range []string{wallLimits, wallPrivileges, wallLandlock, wallUser, wallCapabilities, wallDump, wallSeccomp} {
+	for _, name := range []string{wallLimits, wallPrivileges, wallLandlock, wallUser, wallCapabilities, wallDump, wallParent, wallSeccomp} {
 		if seen[name] != 1 {
 			t.Errorf("%q is named %d times, want once", name, seen[name])
 		}

@@ -39,38 +39,38 @@ const (
 var errState = errors.New("the saved descriptors are not valid")
 
 // Save writes down what is open. It changes nothing.
-func (s *System) Save() State { return s.list(s.named) }
-
-// Listed is Save for when files were changed from outside: a file that its path
-// does not lead to any more is not dead in it.
-func (s *System) Listed() State { return s.list(func(*descriptor) bool { return true }) }
-
-func (s *System) list(named func(*descriptor) bool) State {
+func (s *System) Save() State {
 	state := State{Monotonic: s.Monotonic()}
 	for fd, d := range s.table {
 		if d == nil || d.kind == root {
 			continue
 		}
-		saved := Descriptor{FD: fd, Path: d.path, Read: d.read, Write: d.write, Flags: d.flags, Offset: d.offset}
-		switch d.kind {
-		case stream:
-			saved.Kind, saved.Stream = KindStream, d.stream
-		case folder:
-			saved.Kind = KindFolder
-			for _, e := range d.entries {
-				saved.Names = append(saved.Names, e.name)
-			}
-		case file:
-			saved.Kind = KindFile
-			if !named(d) {
-				saved.Kind = KindDead
-			}
-		default:
+		saved := d.describe(fd)
+		if d.kind == file && !s.named(d) {
 			saved.Kind = KindDead
 		}
 		state.Descriptors = append(state.Descriptors, saved)
 	}
 	return state
+}
+
+// describe writes down what d is, supposing that its path leads to it.
+func (d *descriptor) describe(fd int) Descriptor {
+	saved := Descriptor{FD: fd, Path: d.path, Read: d.read, Write: d.write, Flags: d.flags, Offset: d.offset}
+	switch d.kind {
+	case stream:
+		saved.Kind, saved.Stream = KindStream, d.stream
+	case folder:
+		saved.Kind = KindFolder
+		for _, e := range d.entries {
+			saved.Names = append(saved.Names, e.name)
+		}
+	case file:
+		saved.Kind = KindFile
+	default:
+		saved.Kind = KindDead
+	}
+	return saved
 }
 
 // named tells whether the path of an open file still leads to it.
@@ -118,6 +118,32 @@ func (s *System) Restore(state State) (lost []int, err error) {
 		s.table[saved.FD] = d
 	}
 	return lost, nil
+}
+
+// Refresh opens anew, by their paths, the files and folders that are open: they
+// were changed from outside, and others may be there now. What is not there any
+// more gives ESTALE, and what was not there for a while is open again. Before is
+// what Save gave before the change, or State{}: by it a file is known that had no
+// name even then, and that stays as it is.
+func (s *System) Refresh(before State) {
+	known := map[int]Descriptor{}
+	for _, saved := range before.Descriptors {
+		known[saved.FD] = saved
+	}
+	for fd, d := range s.table {
+		if d == nil || d.kind == root || d.kind == stream {
+			continue
+		}
+		was, same := known[fd], known[fd].Path == d.path
+		switch {
+		case d.kind != dead && same && was.Kind == KindDead, d.kind == dead && !same:
+			continue
+		case d.kind != dead:
+			was = d.describe(fd)
+		}
+		_ = s.drop(fd) // what could not be written there is gone with the file
+		s.table[fd] = s.reopen(was)
+	}
 }
 
 func (saved Descriptor) valid() bool {

@@ -145,6 +145,64 @@ func TestRestoringReplacesWhatWasOpen(t *testing.T) {
 	}
 }
 
+// What takes a file's name is what a refreshed descriptor leads to.
+func TestRefreshedFilesAreThoseThatHaveTheNamesNow(t *testing.T) {
+	w := newWorld(t, noSpaceLimit)
+	replace := func(name, text string) {
+		t.Helper()
+		must(t, os.WriteFile(filepath.Join(w.host, "new"), []byte(text), 0o644))
+		must(t, os.Rename(filepath.Join(w.host, "new"), filepath.Join(w.host, name)))
+	}
+	for _, name := range []string{"f", "log", "gone", "back", "nameless"} {
+		replace(name, "hello world")
+	}
+	file := w.mustOpen("/app/f", 0, both)
+	w.ok(w.call("fd_seek", file, 6, 0, out))
+	log, e := w.open("/workspace/log", 0, writing, flagAppend)
+	w.ok(e)
+	gone, back := w.mustOpen("/workspace/gone", 0, both), w.mustOpen("/workspace/back", 0, reading)
+	nameless := w.mustOpen("/workspace/nameless", 0, both)
+	w.ok(w.call("path_unlink_file", rootFD, "/workspace/nameless"))
+	folder := w.mustOpen("/workspace", openFolder, both)
+	w.ok(w.call("fd_readdir", folder, buffer, 100, 0, out))
+	before := w.Save()
+
+	must(t, os.Remove(filepath.Join(w.host, "back")))
+	w.Refresh(before) // as a System that was made anew finds it
+	w.want(w.call("fd_filestat_get", back, out), estale)
+	for _, name := range []string{"f", "log", "back", "nameless"} {
+		replace(name, "HELLO there")
+	}
+	must(t, os.Remove(filepath.Join(w.host, "gone")))
+	w.Refresh(before)
+
+	for fd, want := range map[int]string{file: "there", back: "HELLO there", nameless: "hello world"} {
+		if s, e := w.read(fd, 100); s != want || e != success {
+			t.Errorf("%q, %d, want %q", s, e, want)
+		}
+	}
+	for fd, name := range map[int]string{file: "/workspace/f", log: "/workspace/log"} {
+		_, e := w.write(fd, "!")
+		w.ok(e)
+		if got := w.content(name); got != "HELLO there!" {
+			t.Errorf("%s holds %q", name, got)
+		}
+	}
+	w.want(w.call("fd_filestat_get", gone, out), estale)
+	w.close(gone)
+	w.ok(w.call("fd_readdir", folder, buffer, 100, 5, out))
+	if got := string(w.memory[buffer+24 : buffer+24+w.u32at(buffer+16)]); got != "log" {
+		t.Errorf("cookie 5 is %s", got)
+	}
+	if _, e := w.write(1, "x"); e != success {
+		t.Errorf("stdout: errno %d", e)
+	}
+	w.Refresh(State{})
+	if s, e := w.read(nameless, 100); s != "" || e != success { // nobody knows that it had no name
+		t.Errorf("%q, %d", s, e)
+	}
+}
+
 func TestDamagedStatesAreRefused(t *testing.T) {
 	for name, d := range map[string]Descriptor{
 		"a negative number":       {FD: -1, Kind: KindDead},

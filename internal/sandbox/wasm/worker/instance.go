@@ -239,7 +239,7 @@ func (in *instance) inspect() {
 		err = in.recover(err)
 	}
 	if err == nil {
-		found.Variables, found.Imports = o.Variables, o.Imports
+		found.Inspection = wire.Brief(sandbox.Inspection{Variables: o.Variables, Imports: o.Imports})
 		if dirty, e := in.vm.memory.Dirty(nil); e == nil {
 			found.Memory = int64(len(dirty)) * linear.PageSize
 		}
@@ -253,14 +253,9 @@ func (in *instance) inspect() {
 // briefly asks the driver something between two runs. After so much time it is
 // stopped by force.
 func (in *instance) briefly(request any, atMost time.Duration) (outcome, error) {
-	return in.bounded(request, atMost, 0, in.ctl.force)
-}
-
-// bounded asks the driver something and calls stop after so much time.
-func (in *instance) bounded(request any, atMost, grace time.Duration, stop func(sandbox.Cause)) (outcome, error) {
-	in.ctl.begin(grace)
+	in.ctl.begin(0)
 	in.begin(wire.RunBody{})
-	t := time.AfterFunc(atMost, func() { stop(sandbox.TimedOut) })
+	t := time.AfterFunc(atMost, func() { in.ctl.force(sandbox.TimedOut) })
 	o, err := in.ask(request)
 	t.Stop()
 	in.end()

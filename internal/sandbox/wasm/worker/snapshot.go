@@ -17,10 +17,13 @@ import (
 	"paddock/internal/sandbox/wire"
 )
 
-// glanceTime bounds the inspection that is part of a snapshot, and what a
-// driver does with new seeds: fractions of a millisecond as a rule, but some of
-// it may be the program's code.
+// glanceTime bounds the inspection that is part of a snapshot: fractions of a
+// millisecond as a rule, but some of it may be the program's code.
 const glanceTime = 250 * time.Millisecond
+
+// awakenTime bounds what a driver does with new seeds. That is a millisecond, and
+// none of it the program's code: what takes longer is the machine.
+const awakenTime = 5 * time.Second
 
 // saving is a snapshot on its way to the server. Its methods may be called by
 // anybody.
@@ -213,7 +216,8 @@ func (in *instance) glance(out *sandbox.Snapshot) error {
 		if err != nil {
 			return in.recover(err)
 		}
-		in.found = &sandbox.Inspection{Variables: o.Variables, Imports: o.Imports}
+		found := wire.Brief(sandbox.Inspection{Variables: o.Variables, Imports: o.Imports})
+		in.found = &found
 	}
 	out.Inspection, out.Known = *in.found, true
 	out.Inspection.Memory = int64(len(in.saved.newest.pages)) * linear.PageSize
@@ -295,39 +299,28 @@ func (in *instance) rewind(body wire.RewindBody) {
 	}
 }
 
-// refresh answers the server's word that it has changed files.
+// refresh answers the server's word that it has changed files. It may have to wait
+// for an interpreter that is being made anew.
 func (in *instance) refresh() {
 	in.use.Lock()
 	defer in.use.Unlock()
 	if in.closed {
 		return
 	}
-	err := in.reopen()
-	answer := wire.AnswerBody{}
-	if err != nil {
-		answer = wire.Refusal(refusalOf(err, "the program's open files could not be opened anew"))
-	}
-	in.worker.send(wire.KindRefreshed, in.id, answer)
-	if err != nil {
-		in.gone(err)
-	}
+	in.reopen()
+	in.worker.send(wire.KindRefreshed, in.id, wire.AnswerBody{})
 }
 
-// reopen opens what is open anew, by its path. Where nothing ran since the newest
-// moment that is what the moment lists: it knows which files had no name even
-// before the server changed any, and must not be taken for what has their name now.
-func (in *instance) reopen() error {
+// reopen opens what is open anew.
+func (in *instance) reopen() {
 	for _, m := range in.mounts {
 		m.Dir.Changed()
 	}
-	files := in.system.Listed()
-	if in.saved.taken() && !in.unkept {
-		files = in.saved.newest.files
+	var before wasi.State
+	if in.saved.taken() {
+		before = in.saved.newest.files
 	}
-	if _, err := in.system.Restore(files); err != nil {
-		return fmt.Errorf("opening the program's files anew: %w", err)
-	}
-	return nil
+	in.system.Refresh(before)
 }
 
 func notAtHand() *fault.Error {
@@ -358,15 +351,19 @@ func (in *instance) again(memory *linear.Memory) error {
 }
 
 // awaken gives an interpreter seeds of its own, and has it give up what waited
-// in the background. What that does to clean up is interrupted when it takes
-// long. An interpreter that does not take the seeds cannot be a copy.
+// in the background; nothing of the program runs for that. An interpreter that
+// does not take the seeds cannot be a copy.
 func (in *instance) awaken() error {
 	in.touched = true
-	o, err := in.bounded(map[string]any{"op": "awaken", "seed": newSeed()}, glanceTime, glanceTime, in.ctl.interrupt)
+	o, err := in.briefly(map[string]any{"op": "awaken", "seed": newSeed()}, awakenTime)
 	if err == nil && o.Status != "ok" {
 		err = fmt.Errorf("it answers %q", o.Status)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, errKilled):
+		return fault.New(fault.Unavailable, "the interpreter took too long to begin with seeds of its own").
+			WithHint("the machine may be overloaded: try again").WithCause(err)
+	case err != nil:
 		return unsupported("the interpreter does not take seeds of its own").WithCause(err)
 	}
 	return nil

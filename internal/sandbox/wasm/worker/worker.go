@@ -37,6 +37,8 @@ type Setup struct {
 	// UID and GID are whom to become when the process runs as root; 0: stay.
 	UID int `json:"uid,omitempty"`
 	GID int `json:"gid,omitempty"`
+	// Parent is the server's process, which the worker may not outlive.
+	Parent int `json:"parent"`
 }
 
 // Requested tells whether this process was started as a worker.
@@ -286,5 +288,5 @@ func (w *worker) send(kind wire.Kind, id uint32, body any) {
 }
 
 func policy(s Setup) confine.Policy {
-	return confine.Policy{Writable: []string{s.Owner}, Readable: []string{s.Cache}, UID: s.UID, GID: s.GID}
+	return confine.Policy{Writable: []string{s.Owner}, Readable: []string{s.Cache}, UID: s.UID, GID: s.GID, Parent: s.Parent}
 }

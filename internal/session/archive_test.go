@@ -1,0 +1,467 @@
+package session_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/sandboxtest"
+	"paddock/internal/session"
+)
+
+// piece is one entry of an archive.
+type piece struct {
+	name string
+	data []byte
+}
+
+// exported makes a session with code and gives its archive.
+func exported(t testing.TB, m *session.Manager, code string, set session.Settings) []byte {
+	t.Helper()
+	i, err := m.Create(t.Context(), alice, "", set)
+	if err == nil {
+		var r session.Result
+		r, err = m.Execute(t.Context(), alice, i.ID, session.Request{Code: code, Language: "python"})
+		if err == nil && r.Stderr != "" {
+			t.Fatal(r.Stderr)
+		}
+	}
+	var archive bytes.Buffer
+	if err == nil {
+		err = m.Export(t.Context(), alice, i.ID, &archive)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return archive.Bytes()
+}
+
+// plain gives the tar in an archive.
+func plain(t testing.TB, archive []byte) []byte {
+	t.Helper()
+	z, err := zstd.NewReader(bytes.NewReader(archive), zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer z.Close()
+	data, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func pieces(t testing.TB, archive []byte) (all []piece) {
+	t.Helper()
+	in := tar.NewReader(bytes.NewReader(plain(t, archive)))
+	for {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		data, readErr := io.ReadAll(in)
+		if err := errors.Join(err, readErr); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, piece{h.Name, data})
+	}
+}
+
+// packed is a tar in zstd, with what follows it.
+func packed(t testing.TB, tail int, all ...piece) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	z, err := zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := tar.NewWriter(z)
+	for _, p := range all {
+		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: p.name, Mode: 0o600, Size: int64(len(p.data))}))
+		_, writeErr := w.Write(p.data)
+		err = errors.Join(err, writeErr)
+	}
+	err = errors.Join(err, w.Close())
+	zeros := make([]byte, 1<<20)
+	for ; tail > 0 && err == nil; tail -= len(zeros) {
+		_, err = z.Write(zeros[:min(tail, len(zeros))])
+	}
+	if err := errors.Join(err, z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// content is a piece that is what its name says.
+func content(data string) piece {
+	sum := sha256.Sum256([]byte(data))
+	return piece{"blobs/" + hex.EncodeToString(sum[:]), []byte(data)}
+}
+
+// edited changes what an archive says of itself.
+func edited(t testing.TB, all []piece, change func(head map[string]any)) []piece {
+	t.Helper()
+	var head map[string]any
+	err := json.Unmarshal(all[0].data, &head)
+	if err == nil {
+		change(head)
+		all = slices.Clone(all)
+		all[0].data, err = json.Marshal(head)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// counted says in the end how many contents there are.
+func counted(all []piece) []piece {
+	all = slices.Clone(all)
+	n := 0
+	for _, p := range all {
+		if strings.HasPrefix(p.name, "blobs/") {
+			n++
+		}
+	}
+	all[len(all)-1].data = fmt.Appendf(nil, `{"blobs": %d}`, n)
+	return all
+}
+
+// within puts pieces before the end.
+func within(all []piece, more ...piece) []piece {
+	return counted(slices.Concat(all[:len(all)-1], more, all[len(all)-1:]))
+}
+
+// contents are the files of a state folder that hold contents, or may have.
+func contents(t testing.TB, dir string) (n int) {
+	t.Helper()
+	for _, pattern := range []string{"blobs/*/??/*", "blobs/*/new/*", "scratch/*"} {
+		found, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += len(found)
+	}
+	return n
+}
+
+// interpreter is what a head says of the Python interpreter.
+func interpreter(head map[string]any) map[string]any {
+	return head["checkpoint"].(map[string]any)["interpreters"].(map[string]any)["python"].(map[string]any)
+}
+
+func TestNoArchiveTakesMoreThanItMay(t *testing.T) {
+	source := manager(t, session.Config{}, sandboxtest.FakeConfig{})
+	whole := pieces(t, exported(t, source, "x = 1\nwrite('f', 'text')\nwrite('g', 'more')", session.Settings{}))
+	bomb := func(code string) []piece { return pieces(t, exported(t, source, code, session.Settings{})) }
+	many := func(n int, write string) string {
+		var code strings.Builder
+		for k := range n {
+			fmt.Fprintf(&code, write+"\n", k)
+		}
+		return code.String()
+	}
+	padding := bytes.Repeat([]byte(" "), 128<<20)
+	kinds := map[string]struct {
+		all  []piece
+		tail int
+		want fault.Kind
+	}{
+		"a large end":            {all: slices.Concat(whole[:len(whole)-1], []piece{{whole[len(whole)-1].name, padding}}), want: fault.Invalid},
+		"a large head":           {all: slices.Concat([]piece{{whole[0].name, padding}}, whole[1:]), want: fault.Invalid},
+		"zeros without end":      {all: whole, tail: 512 << 20, want: fault.Invalid},
+		"something after it":     {all: append(slices.Clone(whole), content("more")), want: fault.Invalid},
+		"a content unasked for":  {all: within(whole, content("unasked for")), want: fault.Invalid},
+		"a content twice":        {all: within(whole, whole[1]), want: fault.Invalid},
+		"a large content":        {all: within(whole, content(string(padding))), want: fault.Invalid},
+		"many empty files":       {all: bomb(many(70, "write('f%d', '')")), want: fault.Exhausted},
+		"many links":             {all: bomb(many(70, "symlink('nowhere', 'l%d')") + "write('f', '')"), want: fault.Exhausted},
+		"many files in /tmp":     {all: bomb(many(20, "write('/tmp/f%d', '')")), want: fault.Exhausted},
+		"a file of many zeros":   {all: bomb("write('f', '" + strings.Repeat("0", mib/2) + "')"), want: fault.Exhausted},
+		"one content many times": {all: bomb(many(40, "write('f%d', '"+strings.Repeat("0", 8000)+"')")), want: fault.Exhausted},
+	}
+	for _, name := range slices.Sorted(maps.Keys(kinds)) {
+		t.Run(name, func(t *testing.T) {
+			dir, k := t.TempDir(), kinds[name]
+			archive := packed(t, k.tail, k.all...)
+			m := manager(t, session.Config{Dir: dir, DiskBytes: mib / 4, OwnerDiskBytes: 64 * mib}, sandboxtest.FakeConfig{})
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, _, err := m.Import(t.Context(), alice, "", bytes.NewReader(archive))
+			runtime.ReadMemStats(&after)
+			wantKind(t, err, k.want)
+			if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 64 {
+				t.Errorf("it took %d MiB of memory", took)
+			}
+			if n := contents(t, dir); n != 0 {
+				t.Errorf("%d files are left", n)
+			}
+			if all, err := m.List(alice); err != nil || len(all) != 0 {
+				t.Errorf("there are %+v, %v", all, err)
+			}
+		})
+	}
+}
+
+func TestWhatAnArchiveSaysOfItselfIsNotBelieved(t *testing.T) {
+	source := manager(t, session.Config{}, sandboxtest.FakeConfig{})
+	whole := pieces(t, exported(t, source, "x = 1\nwrite('f', 'text')", session.Settings{}))
+	trees := func(head map[string]any) map[string]any {
+		return head["checkpoint"].(map[string]any)["trees"].(map[string]any)
+	}
+	kinds := map[string]struct {
+		change func(head map[string]any)
+		want   fault.Kind
+	}{
+		"another folder":     {func(h map[string]any) { trees(h)["../x"] = trees(h)["tmp"] }, fault.Invalid},
+		"a list's size":      {func(h map[string]any) { trees(h)["workspace"].(map[string]any)["size"] = 1 }, fault.Invalid},
+		"a list's huge size": {func(h map[string]any) { trees(h)["workspace"].(map[string]any)["size"] = 1 << 40 }, fault.Invalid},
+		"a negative size":    {func(h map[string]any) { trees(h)["workspace"].(map[string]any)["size"] = -1 }, fault.Invalid},
+		"no list at all":     {func(h map[string]any) { delete(trees(h), "workspace") }, fault.Invalid},
+		"a file as a list":   {func(h map[string]any) { trees(h)["tmp"] = interpreter(h)["layers"].([]any)[0] }, fault.Invalid},
+		"a huge state":       {func(h map[string]any) { interpreter(h)["state"] = make([]byte, 1<<20) }, fault.Invalid},
+		"no state":           {func(h map[string]any) { interpreter(h)["state"] = nil }, fault.Unsupported},
+		"many layers": {func(h map[string]any) {
+			interpreter(h)["layers"] = slices.Repeat(interpreter(h)["layers"].([]any), 1000)
+		}, fault.Invalid},
+		"many interpreters": {func(h map[string]any) {
+			for k := range 100 {
+				h["checkpoint"].(map[string]any)["interpreters"].(map[string]any)[fmt.Sprint(k)] = map[string]any{}
+			}
+		}, fault.Invalid},
+		"an unknown interpreter": {func(h map[string]any) {
+			h["checkpoint"].(map[string]any)["interpreters"].(map[string]any)["perl"] = interpreter(h)
+		}, fault.Unsupported},
+		"what grows when it is written": {func(h map[string]any) { interpreter(h)["imports"] = []string{strings.Repeat("\u2028", 1<<20)} }, fault.Invalid},
+		"a later format":                {func(h map[string]any) { h["format"] = 2 }, fault.Unsupported},
+		"another isolation":             {func(h map[string]any) { h["isolation"] = "other" }, fault.Unsupported},
+	}
+	for _, name := range slices.Sorted(maps.Keys(kinds)) {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			m := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
+			_, _, err := m.Import(t.Context(), alice, "", bytes.NewReader(packed(t, 0, edited(t, whole, kinds[name].change)...)))
+			wantKind(t, err, kinds[name].want)
+			if n := contents(t, dir); n != 0 {
+				t.Errorf("%d files are left", n)
+			}
+		})
+	}
+}
+
+func TestOfSettingsAnImportTakesOverWhatMayBeHere(t *testing.T) {
+	source := manager(t, session.Config{}, sandboxtest.FakeConfig{})
+	whole := pieces(t, exported(t, source, "x = 1", session.Settings{Name: "work", Language: "python", MemoryBytes: 64 * mib, TTL: time.Hour}))
+	m := manager(t, session.Config{MemoryBytes: 32 * mib, IdleTTL: 30 * time.Minute}, sandboxtest.FakeConfig{})
+	kinds := map[string]struct {
+		change func(set map[string]any)
+		want   session.Settings
+		notice []string
+	}{
+		"lower limits here": {func(map[string]any) {}, session.Settings{Name: "work", Language: "python"}, []string{"64", "32", "30m", "1h"}},
+		"what may be": {func(set map[string]any) { set["memory_bytes"], set["ttl"] = 16*mib, time.Minute },
+			session.Settings{Name: "work", Language: "python", MemoryBytes: 16 * mib, TTL: time.Minute}, nil},
+		"one that never ends": {func(set map[string]any) {
+			set["passing"] = true
+			delete(set, "memory_bytes")
+			set["ttl"] = int64(1<<63 - 1)
+		},
+			session.Settings{Name: "work", Language: "python"}, []string{"30m"}},
+		"negative ones": {func(set map[string]any) { set["memory_bytes"], set["ttl"] = -1, -1 },
+			session.Settings{Name: "work", Language: "python"}, []string{"32", "30m"}},
+	}
+	for name, k := range kinds {
+		t.Run(name, func(t *testing.T) {
+			forged := edited(t, whole, func(head map[string]any) {
+				k.change(head["settings"].(map[string]any))
+				interpreter(head)["mark"], interpreter(head)["memory"] = "mark", -5
+			})
+			i, notice, err := m.Import(t.Context(), alice, "", bytes.NewReader(packed(t, 0, forged...)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i.Settings.Isolation = ""; i.Settings != k.want {
+				t.Errorf("it has %+v, want %+v", i.Settings, k.want)
+			}
+			if (notice == "") != (k.notice == nil) {
+				t.Errorf("it says %q", notice)
+			}
+			for _, part := range k.notice {
+				if !strings.Contains(notice, part) {
+					t.Errorf("it says %q, and nothing of %s", notice, part)
+				}
+			}
+			if err := m.Sleep(alice, i.ID); err != nil {
+				t.Errorf("it does not sleep: %v", err)
+			}
+			prints(t, m, i.ID, "print(x)", "1")
+		})
+	}
+}
+
+// slowly is a stranger who takes or gives a little at a time, and sees to it
+// meanwhile that others are not held up.
+type slowly struct {
+	t      *testing.T
+	others func()
+	data   *bytes.Buffer
+	times  int
+}
+
+func (s *slowly) Write(p []byte) (int, error) {
+	s.look()
+	return s.data.Write(p)
+}
+
+func (s *slowly) Read(p []byte) (int, error) {
+	s.look()
+	return s.data.Read(p[:min(len(p), 1+s.data.Len()/2)])
+}
+
+func (s *slowly) look() {
+	if s.times++; s.times < 3 {
+		s.others()
+	}
+}
+
+func TestNobodyWaitsForWhoReadsOrWritesAnArchive(t *testing.T) {
+	dir := t.TempDir()
+	m := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 1\nwrite('f', 'text')")
+	runs := 0
+	s := &slowly{t: t, data: new(bytes.Buffer), others: func() {
+		runs++
+		execute(t, m, id, fmt.Sprintf("write('f', '%d')", runs))
+		if _, err := m.Collect(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}}
+	if err := m.Export(t.Context(), alice, id, s); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Destroy(t.Context(), alice, id); err != nil {
+		t.Fatal(err)
+	}
+	id = create(t, m, alice, "")
+	i, _, err := m.Import(t.Context(), alice, "", s)
+	if err != nil || runs == 0 || s.times < 3 {
+		t.Fatalf("%v, after %d looks", err, s.times)
+	}
+	prints(t, m, i.ID, "print(x, read('f'))", "1 text")
+	if left, err := os.ReadDir(filepath.Join(dir, "scratch")); err != nil || len(left) != 0 {
+		t.Errorf("there is left %v, %v", left, err)
+	}
+}
+
+func TestAnExportLeavesNothingInTheStore(t *testing.T) {
+	dir := t.TempDir()
+	m := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 1\nwrite('f', 'text')")
+	execute(t, m, id, "x = 2")
+	before := contents(t, dir)
+	if err := m.Export(t.Context(), alice, id, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if after := contents(t, dir); after != before {
+		t.Errorf("there were %d files, and are %d", before, after)
+	}
+}
+
+func TestWhatADeadProcessLeftOfAnArchiveIsRemoved(t *testing.T) {
+	dir := t.TempDir()
+	m := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
+	archive := exported(t, m, "x = 1", session.Settings{})
+	left := filepath.Join(dir, "scratch", "LEFT")
+	if err := os.WriteFile(left, []byte("half an archive"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := m.Import(t.Context(), alice, "", bytes.NewReader(archive)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := os.ReadDir(filepath.Dir(left)); err != nil || len(n) != 0 {
+		t.Errorf("there is %v, %v", n, err)
+	}
+}
+
+func TestAnArchiveThatDoesNotEndIsReadAsFarAsTheDiskGoes(t *testing.T) {
+	dir := t.TempDir()
+	m := manager(t, session.Config{Dir: dir, DiskBytes: mib, OwnerDiskBytes: 4 * mib}, sandboxtest.FakeConfig{})
+	read := 0
+	_, _, err := m.Import(t.Context(), alice, "", endless(func(n int) { read += n }))
+	wantKind(t, err, fault.Exhausted)
+	if read > 6*mib {
+		t.Errorf("%d bytes were read", read)
+	}
+	if n := contents(t, dir); n != 0 {
+		t.Errorf("%d files are left", n)
+	}
+}
+
+type endless func(int)
+
+func (e endless) Read(p []byte) (int, error) {
+	e(len(p))
+	return len(p), nil
+}
+
+// FuzzImport gives the reader any tar: it is imported and works, or leaves nothing.
+func FuzzImport(f *testing.F) {
+	dir := f.TempDir()
+	backend := sandboxtest.NewFake(sandboxtest.FakeConfig{})
+	m, err := session.New(session.Config{Dir: dir, DiskBytes: mib, OwnerDiskBytes: 4 * mib, Backends: []sandbox.Backend{backend}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() {
+		if err := errors.Join(m.Close(), backend.Close()); err != nil {
+			f.Error(err)
+		}
+	})
+	archive := exported(f, m, "x = 1\nwrite('f', 'text')", session.Settings{})
+	all := pieces(f, archive)
+	f.Add(plain(f, archive))
+	f.Add(plain(f, packed(f, 0, all[1:]...)))
+	f.Add(plain(f, packed(f, 0, within(all, content("more"))...)))
+	f.Add(plain(f, packed(f, 1000, all[:2]...)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		i, _, err := m.Import(t.Context(), "bob", "", bytes.NewReader(z.EncodeAll(data, nil)))
+		if err == nil {
+			if _, err := m.Details(t.Context(), "bob", i.ID); err != nil {
+				t.Error(err)
+			}
+			if err := m.Destroy(t.Context(), "bob", i.ID); err != nil {
+				t.Error(err)
+			}
+			return
+		}
+		if k := fault.KindOf(err); k != fault.Invalid && k != fault.Unsupported && k != fault.Exhausted {
+			t.Errorf("it is %v: %v", k, err)
+		}
+		if all, err := m.List("bob"); err != nil || len(all) != 0 {
+			t.Errorf("there are %+v, %v", all, err)
+		}
+	})
+}
