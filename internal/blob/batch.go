@@ -210,7 +210,8 @@ func (b *Batch) syncLocked(ctx context.Context) (grown int64, err error) {
 	if err := b.syncOpenLocked(); err != nil {
 		return 0, err
 	}
-	if err := b.linkShardsLocked(); err != nil {
+	fresh, err := b.makeShardsLocked()
+	if err != nil {
 		return 0, err
 	}
 	for len(b.waiting) > 0 {
@@ -230,18 +231,22 @@ func (b *Batch) syncLocked(ctx context.Context) (grown int64, err error) {
 			dirs = append(dirs, b.store.shard(byte(k)))
 		}
 	}
+	if len(fresh) > 0 {
+		dirs = append(dirs, b.store.dir)
+	}
 	if err := each(dirs, b.store.files.SyncDir); err != nil {
 		return grown, err
 	}
+	b.store.linkedAre(fresh)
 	b.shards = [256]bool{}
 	return grown, nil
 }
 
-// linkShardsLocked makes the folders that the batch needs, durably. Another
-// process may have made one without syncing it, so each is seen to once.
-func (b *Batch) linkShardsLocked() error {
+// makeShardsLocked makes the folders that the batch needs, and gives those whose
+// names this process has not made durable yet: another one may have made them
+// without syncing them.
+func (b *Batch) makeShardsLocked() (fresh []byte, err error) {
 	s := b.store
-	var fresh []byte
 	s.mu.Lock()
 	for k, touched := range b.shards {
 		if touched && !s.linked[k] {
@@ -249,23 +254,21 @@ func (b *Batch) linkShardsLocked() error {
 		}
 	}
 	s.mu.Unlock()
-	if len(fresh) == 0 {
-		return nil
-	}
 	for _, k := range fresh {
 		if err := s.files.Mkdir(s.shard(k)); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
+			return nil, err
 		}
 	}
-	if err := s.files.SyncDir(s.dir); err != nil {
-		return err
-	}
+	return fresh, nil
+}
+
+// linkedAre notes that the names of these folders are durable.
+func (s *Store) linkedAre(fresh []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range fresh {
 		s.linked[k] = true
 	}
-	return nil
 }
 
 // placeLocked gives a synced file its name, and tells by how much the store

@@ -23,7 +23,7 @@ const indexFile = "index.db"
 func (s *session) row() store.Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.manager.row(s.record, int64(s.kept.line.Len()), s.kept.head.Number)
+	return s.manager.row(s.record, s.kept.count(), s.kept.head.Number)
 }
 
 func (m *Manager) row(r record, checkpoints, head int64) store.Session {
@@ -33,6 +33,16 @@ func (m *Manager) row(r record, checkpoints, head int64) store.Session {
 		CreatedAt: r.CreatedAt, LastUsedAt: r.LastUsedAt, ExpiresAt: m.expiresAt(r), Executions: r.Executions,
 		TreeBytes: r.TreeBytes, Checkpoints: checkpoints, Head: head, Record: data,
 	}
+}
+
+// count is how many checkpoints there are to go back to: a head that repeats
+// another is none.
+func (k *kept) count() int64 {
+	n := int64(k.line.Len())
+	if k.head != nil && k.head.Of != k.head.Number {
+		n--
+	}
+	return n
 }
 
 // rowNow is row for who does not hold s.keeping.
@@ -45,7 +55,7 @@ func (s *session) rowNow() store.Session {
 // index tells the index of the checkpoint that was just made.
 func (s *session) index() {
 	s.mu.Lock()
-	s.record.TreeBytes, s.record.checkpoints = s.tree.Used()+s.tmp.Used(), int64(s.kept.line.Len())
+	s.record.TreeBytes, s.record.checkpoints = s.tree.Used()+s.tmp.Used(), s.kept.count()
 	s.mu.Unlock()
 	s.manager.index.PutSession(s.row())
 	s.manager.index.PutCheckpoint(checkpointRow(s.kept.head))

@@ -145,7 +145,7 @@ func (k *kit) testRefresh(t *testing.T) {
 	spec := k.spec(k.folder(t))
 	spec.Snapshots = true
 	path := spec.Mounts[0].Host + "/f.txt"
-	k.put(t, path, "one two")
+	k.put(t, path, "one ") // nothing that the language could read ahead
 	in, l := k.start(t, spec), &line{}
 	works(t, in, k.Set("x", 1), "")
 	works(t, in, k.Open("f.txt"), "")

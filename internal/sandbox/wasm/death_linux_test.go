@@ -36,6 +36,11 @@ func startFor(t *testing.T, b *wasm.Backend, owners, owner, runtime string, env 
 // been waited for.
 func children(t *testing.T) map[int]bool {
 	t.Helper()
+	return childrenOf(t, os.Getpid())
+}
+
+func childrenOf(t *testing.T, parent int) map[int]bool {
+	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +54,7 @@ func children(t *testing.T) map[int]bool {
 		// The second field, in parentheses, may hold anything; the parent's id
 		// is the second after it.
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && len(fields) > 1 && string(fields[1]) == strconv.Itoa(os.Getpid()) {
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && len(fields) > 1 && string(fields[1]) == strconv.Itoa(parent) {
 			found[pid] = true
 		}
 	}

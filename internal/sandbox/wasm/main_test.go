@@ -1,10 +1,13 @@
 package wasm_test
 
 import (
+	"context"
 	"flag"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"paddock/internal/sandbox"
@@ -20,8 +23,39 @@ func TestMain(m *testing.M) {
 	if worker.Requested(os.Args) {
 		os.Exit(worker.Main(os.Args))
 	}
+	if len(os.Args) > 0 && os.Args[0] == serverRole {
+		os.Exit(serverMain(os.Args[1:]))
+	}
 	flag.Parse()
 	os.Exit(m.Run())
+}
+
+// serverRole is the name (argv[0]) of the test binary as a server that will be
+// killed: its arguments are the cache, the owners' folder and the engine.
+const serverRole = "paddock-test-server"
+
+// serverMain starts an interpreter, says so, and waits.
+func serverMain(args []string) int {
+	b, err := wasm.New(wasm.Config{CacheDir: args[0], OwnersDir: args[1], Engine: args[2]})
+	if err == nil {
+		_, err = b.Start(context.Background(), sandbox.Spec{Owner: "o", Runtime: "python"})
+	}
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	// Threads that other goroutines end are none that the worker depends on.
+	for range 50 {
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			runtime.LockOSThread()
+		}()
+		<-ended
+	}
+	fmt.Println("ready")
+	_, _ = os.Stdin.Read(make([]byte, 1))
+	return 0
 }
 
 // newBackend makes a backend that the test's end closes.

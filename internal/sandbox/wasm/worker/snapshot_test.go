@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
@@ -148,18 +149,110 @@ func TestARunThatNobodyKeptIsNotLost(t *testing.T) {
 }
 
 // What waits in the background is given up when the interpreter goes back, and
-// its clean-up does not keep it from that.
-func TestACleanUpThatTakesLongIsInterrupted(t *testing.T) {
+// clean-up that takes no end does not keep it from that: it is not done.
+func TestNoCleanUpKeepsAnInterpreterFromGoingBack(t *testing.T) {
 	in := openedIn(t, testProgram(t, "python"), t.TempDir(), &taken{})
-	in.gives(t, "import asyncio, time\nx = 1\nasync def slow():\n  try: await asyncio.sleep(100)\n  finally: time.sleep(100)\nt = asyncio.create_task(slow())\nawait asyncio.sleep(0)")
+	in.gives(t, `
+import asyncio
+x, log, event = 1, [], asyncio.Event()
+async def stubborn():
+  try: await event.wait()
+  finally:
+    log.append("cleaned up")
+    while True:
+      try:
+        while True: pass
+      except BaseException: pass
+t = asyncio.create_task(stubborn())
+await asyncio.sleep(0)`)
 	in.touched = true
-	(&taken{}).keep(t, in, wire.SnapshotBody{Mark: "m"})
+	var l taken
+	l.keep(t, in, wire.SnapshotBody{Mark: "m"})
 	in.gives(t, "x = 2")
 	if err := in.goBack(in.saved.find("m")); err != nil {
 		t.Fatal(err)
 	}
-	if got := in.gives(t, "x"); got != "1" {
-		t.Errorf("x is %s", got)
+	again, err := resumedIn(t, in.program, t.TempDir(), &l, wire.ResumeBody{State: l.state, Layers: 1, Anew: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, each := range []*instance{in, again} {
+		if got := each.gives(t, "event.set(); await asyncio.sleep(0.01); x, log, t.cancelled()"); got != "(1, [], True)" {
+			t.Errorf("it gives %s", got)
+		}
+	}
+}
+
+// A machine that is too slow says nothing about what was kept.
+func TestAnInterpreterThatTakesTooLongToAwakenIsNotCalledUnusable(t *testing.T) {
+	in := openedIn(t, testProgram(t, "python"), t.TempDir(), &taken{})
+	in.gives(t, `
+import _paddock_driver
+def endless(seed):
+  while True:
+    try:
+      while True: pass
+    except BaseException: pass
+_paddock_driver.reseed = endless`)
+	f := fault.Of(in.awaken())
+	if f == nil || f.Kind != fault.Unavailable || f.Hint == "" {
+		t.Errorf("it gives %+v", f)
+	}
+}
+
+// A name that a program chooses is no reason for a state that cannot be kept.
+func TestNamesInAnInspectionAreBounded(t *testing.T) {
+	for name, code := range map[string]string{
+		"python": `
+import sys, types
+long = "a" * 9_000_000
+globals()[long] = 1
+C = type(long, (), {"__module__": long}); c = C()
+m = types.ModuleType(long)
+many = {f"module{n}": types.ModuleType(f"m{n}") for n in range(1000)}
+globals().update(many)
+del long`,
+		"javascript": `
+globalThis["a".repeat(500_000)] = 1;
+globalThis.c = new ({ ["b".repeat(500_000)]: class {} })["b".repeat(500_000)];
+globalThis.odd = new (class { static name = { toString() { return "Odd"; } } });
+process.noteImport("c".repeat(500_000));
+for (let n = 0; n < 1000; n++) process.noteImport("m" + n); 0`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := openedIn(t, testProgram(t, name), t.TempDir(), &taken{})
+			in.gives(t, code)
+			o, err := in.briefly(map[string]any{"op": "inspect"}, inspectTime)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := json.Marshal(o)
+			if err != nil || len(text) > 200<<10 {
+				t.Errorf("the driver tells %d bytes (%v)", len(text), err)
+			}
+			if len(o.Variables) < 2 || len(o.Imports) < 200 || len(o.Imports) > 200 {
+				t.Errorf("there are %d variables, %d imports", len(o.Variables), len(o.Imports))
+			}
+			cut := 0
+			for _, v := range o.Variables {
+				if n := utf8.RuneCountInString(v.Name); n > 256 {
+					t.Errorf("a name has %d characters", n)
+				} else if n == 256 && strings.HasSuffix(v.Name, "a…") {
+					cut++
+				}
+				if n := utf8.RuneCountInString(v.Type); n > 100 {
+					t.Errorf("a type has %d characters", n)
+				}
+			}
+			if cut != 1 {
+				t.Errorf("the long name is told %d times", cut)
+			}
+			for _, v := range o.Imports {
+				if n := utf8.RuneCountInString(v); n > 200 {
+					t.Errorf("an import has %d characters", n)
+				}
+			}
+		})
 	}
 }
 
