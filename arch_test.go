@@ -44,7 +44,7 @@ var mayImport = map[string][]string{
 	"package":                            {},
 	"package/bundle":                     {},
 	"tests/crash":                        {},
-	"tests/bench":                        {"internal/fault", "internal/sandbox", "internal/sandbox/wasm", "internal/sandbox/wasm/worker"},
+	"tests/bench":                        {"internal/blob", "internal/fault", "internal/sandbox", "internal/sandbox/wasm", "internal/sandbox/wasm/worker", "internal/session"},
 	"tests/docs":                         {},
 	"tests/engines":                      {},
 	"tests/mcp":                          {},

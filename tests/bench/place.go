@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"paddock/internal/sandbox"
@@ -120,7 +119,8 @@ func synced(dir string, bytes int64, n int) (time.Duration, error) {
 	return s.at(0.5), nil
 }
 
-// onDisk is what lies below a folder, in blocks of the disk.
+// onDisk is what lies below a folder, each file and folder in blocks of 4 KiB as
+// disks have them.
 func onDisk(dir string) (bytes int64, err error) {
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -130,11 +130,8 @@ func onDisk(dir string) (bytes int64, err error) {
 		if err != nil {
 			return err
 		}
-		if s, ok := info.Sys().(*syscall.Stat_t); ok {
-			bytes += s.Blocks * 512
-		} else {
-			bytes += info.Size()
-		}
+		const block = 4 << 10
+		bytes += (info.Size() + block - 1) / block * block
 		return nil
 	})
 	return bytes, err

@@ -313,18 +313,24 @@ func TestARefresh(t *testing.T) {
 // A child that is stuck holds nobody for long; a slow disk is not the child's fault.
 func TestAChildThatSaysNothingWhileItMakesASnapshotIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		written := make(chan struct{}, 3)
 		client := dialDeaf(t, func(c child, id uint32) {
 			c.expectSnapshot()
 			for range 3 {
 				time.Sleep(silence - time.Second)
 				c.send(KindData, id, []byte("one"))
+				<-written
 			}
 			c.send(KindSaved, id, saved(sandbox.Snapshot{Whole: true, State: state, Bytes: 1}))
 			c.expectSnapshot()
 			c.send(KindData, id, []byte("one"))
 		})
 		in := start(t, client)
-		slow := writerFunc(func(p []byte) (int, error) { time.Sleep(2 * silence); return len(p), nil })
+		slow := writerFunc(func(p []byte) (int, error) {
+			time.Sleep(2 * silence)
+			written <- struct{}{}
+			return len(p), nil
+		})
 		if _, err := in.Snapshot(t.Context(), slow, sandbox.SnapshotOptions{}); err != nil {
 			t.Fatalf("one that comes slowly: %v", err)
 		}

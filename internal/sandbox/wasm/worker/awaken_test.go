@@ -105,11 +105,11 @@ func TestNoTwoCopiesDrawTheSame(t *testing.T) {
 func TestWhatWaitsIsGivenUpInACopy(t *testing.T) {
 	for name, test := range map[string]struct{ leave, look, want string }{
 		"python": {
-			"import asyncio\nlog = []\nasync def later(): await asyncio.sleep(0.001); log.append('task')\ntasks = [asyncio.create_task(later())]\nasyncio.get_running_loop().call_later(0.001, log.append, 'timer')\nawait asyncio.sleep(0)",
-			"await asyncio.sleep(0.02); log", "[]"},
+			"import asyncio\nlog = []\nasync def later(): await asyncio.sleep(0.1); log.append('task')\ntasks = [asyncio.create_task(later())]\nasyncio.get_running_loop().call_later(0.1, log.append, 'timer')\nawait asyncio.sleep(0)",
+			"await asyncio.sleep(0.2); log", "[]"},
 		"javascript": {
-			"globalThis.log = []; setInterval(() => log.push('timer'), 1); AbortSignal.timeout(1).onabort = () => log.push('abort'); await new Promise((r) => setTimeout(r, 1e6)); log.push('went on')",
-			"await new Promise((r) => setTimeout(r, 20)); log", "[]"},
+			"globalThis.log = []; setInterval(() => log.push('timer'), 100); AbortSignal.timeout(100).onabort = () => log.push('abort'); await new Promise((r) => setTimeout(r, 1e6)); log.push('went on')",
+			"await new Promise((r) => setTimeout(r, 200)); log", "[]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := loaderIn(t, preparedCache(t)).load(t.Context(), name, true)
