@@ -262,7 +262,7 @@ func (m *Manager) removeOrphans(folder string) (n int, err error) {
 		}
 	}
 	for _, e := range markers {
-		if !groups[e.Name()] && !unknown {
+		if !groups[e.Name()] && !unknown && !locked(filepath.Join(m.groupsFolder(folder), e.Name())) {
 			if err := m.config.files().Remove(filepath.Join(m.groupsFolder(folder), e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return n, unusable(err)
 			}
@@ -271,15 +271,10 @@ func (m *Manager) removeOrphans(folder string) (n int, err error) {
 	return n, nil
 }
 
-// inTheMaking is how long the forks of a group are let be that is not complete:
-// while it is made some of them may be asleep.
-const inTheMaking = time.Hour
-
 // recordIn reads the record in a session's folder, and tells whether the session
 // is there: also where its record cannot be read.
 func (m *Manager) recordIn(home string) (r record, there bool) {
-	path := filepath.Join(home, recordFile)
-	data, err := os.ReadFile(path)
+	data, err := os.ReadFile(filepath.Join(home, recordFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, false
 	}
@@ -289,8 +284,8 @@ func (m *Manager) recordIn(home string) (r record, there bool) {
 	if m.committed(r) {
 		return r, true
 	}
-	info, err := os.Stat(path)
-	return r, err == nil && time.Since(info.ModTime()) < inTheMaking
+	making := filepath.Join(m.groupsFolder(filepath.Base(filepath.Dir(home))), filepath.Base(r.Group)+makingSuffix)
+	return r, locked(making)
 }
 
 // removeOrphan removes a folder of checkpoints unless somebody is about to make

@@ -513,8 +513,11 @@ func removeFolder(dir string, unlock func()) error {
 }
 
 // held tells whether a live process has the session of this folder open.
-func held(dir string) bool {
-	lock := flock.New(filepath.Join(dir, lockFile), flock.SetFlag(os.O_RDONLY))
+func held(dir string) bool { return locked(filepath.Join(dir, lockFile)) }
+
+// locked tells whether a live process has a file locked.
+func locked(path string) bool {
+	lock := flock.New(path, flock.SetFlag(os.O_RDONLY))
 	defer lock.Close()
 	ok, err := lock.TryRLock()
 	return err == nil && !ok

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -50,6 +51,11 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 	group := ""
 	if count > 1 {
 		group = mint("g-")
+		done, err := m.making(owner, group)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
 	}
 	var made []*session
 	defer func() {
@@ -107,6 +113,30 @@ func (m *Manager) groupPath(o Owner, group string) string {
 
 func (m *Manager) groupsFolder(folder string) string {
 	return filepath.Join(m.config.Dir, "checkpoints", folder, ".groups")
+}
+
+// makingSuffix ends the name of a file that is locked while a group is made: some
+// of its forks may be asleep by then, and nobody has theirs.
+const makingSuffix = ".making"
+
+func (m *Manager) making(o Owner, group string) (done func(), err error) {
+	path := m.groupPath(o, group) + makingSuffix
+	if err := blob.MakeFolder(m.config.files(), filepath.Dir(path)); err != nil {
+		return nil, err
+	}
+	var unlock func()
+	for began := time.Now(); unlock == nil; { // who tidies up looks at it for an instant
+		if unlock, err = tryLock(path, os.O_RDWR|os.O_CREATE); err != nil {
+			return nil, unusable(err)
+		}
+		if unlock == nil && time.Since(began) > lockPatience {
+			return nil, unusable(errors.New("a lock for the forks cannot be taken"))
+		}
+	}
+	return func() {
+		_ = os.Remove(path) // what stays is removed when somebody tidies up
+		unlock()
+	}, nil
 }
 
 // commit makes the forks of a group be there, all at once. Group "" is one

@@ -195,6 +195,9 @@ func (s *server) disk() (n int64) {
 		if err == nil && d.IsDir() && d.Name() == "audit" {
 			return filepath.SkipDir
 		}
+		if err == nil && strings.HasPrefix(d.Name(), "index.db") {
+			return nil // its log grows to 4 MB before it is begun again
+		}
 		if err == nil && d.Type().IsRegular() {
 			if info, e := d.Info(); e == nil {
 				n += info.Size()
