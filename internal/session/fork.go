@@ -208,9 +208,19 @@ func (m *Manager) forkOf(ctx context.Context, from *session, target *history.Man
 // begin fills a new session's first checkpoint with the state of another one's.
 func (d *draft) begin(target *history.Manifest) error {
 	for name := range d.s.trees() {
-		if _, err := d.apply(name, target.Trees[name], nil); err != nil {
+		ref := target.Trees[name]
+		if _, err := d.bring(name, ref, nil); err != nil {
 			return err
 		}
+		if ref == (blob.Ref{}) {
+			if err := d.list(name, d.lists[name]); err != nil {
+				return err
+			}
+			continue
+		}
+		// It says how the files looked elsewhere: whoever opens the session next
+		// compares what they hold, once.
+		d.next.Trees[name], d.changed = ref, true
 	}
 	d.files = nil // all of them are new here, and nobody asks
 	d.next.Interpreters = maps.Clone(target.Interpreters)

@@ -295,6 +295,15 @@ func (d *draft) become(target, was *history.Manifest) error {
 // apply makes a tree what a listing says that is kept as ref; the zero Ref is
 // an empty tree's. now is what is known of the tree; nil: nothing.
 func (d *draft) apply(name string, ref blob.Ref, now *workspace.Listing) ([]workspace.Change, error) {
+	changes, err := d.bring(name, ref, now)
+	if err != nil {
+		return nil, err
+	}
+	return changes, d.list(name, d.lists[name])
+}
+
+// bring is apply without keeping how the files look now.
+func (d *draft) bring(name string, ref blob.Ref, now *workspace.Listing) ([]workspace.Change, error) {
 	want, err := d.s.listing(ref)
 	if err != nil {
 		return nil, err
@@ -307,7 +316,7 @@ func (d *draft) apply(name string, ref blob.Ref, now *workspace.Listing) ([]work
 	if name == workspaceFolder {
 		d.files = changes
 	}
-	return changes, d.list(name, list)
+	return changes, nil
 }
 
 // undo makes the files again what they were before the draft.
