@@ -229,6 +229,9 @@ func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
 	gone, notice := overtaken(context.Cause(t.ctx)), ""
 	if gone == "" {
 		notice = s.notice(p.runtime.Name, exit, s.takeFilesBack(t, exit))
+		if context.Cause(t.ctx) == errRestored {
+			notice = join(notice, "The session was then taken back to an earlier state.")
+		}
 	} else {
 		exit.State, notice = sandbox.Fresh, gone
 	}

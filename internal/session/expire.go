@@ -57,7 +57,7 @@ func (m *Manager) Reset(ctx context.Context, owner Owner, id ID) (files int, err
 // empty deletes all files and makes that a checkpoint, which can be undone. It
 // gives the number of files of the workspace. All interpreters have ended.
 func (s *session) empty(ctx context.Context) (int, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTime)
+	ctx, cancel := lasting(ctx)
 	defer cancel()
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
@@ -250,7 +250,7 @@ func (m *Manager) janitor() {
 			m.tidy(false)
 			tidied = time.Now()
 		}
-		rest := time.NewTimer(min(m.expire(now), m.rest(now)))
+		rest := time.NewTimer(max(min(m.expire(now), m.rest(now)), minRest))
 		select {
 		case <-rest.C:
 		case <-m.wake:
@@ -284,7 +284,7 @@ func (m *Manager) expire(now time.Time) time.Duration {
 		}
 		s.mu.Unlock()
 	}
-	return max(rest, minRest)
+	return rest
 }
 
 // sweep destroys the expired sessions that nobody has open, which the index

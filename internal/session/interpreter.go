@@ -128,7 +128,7 @@ func (s *session) ended(ctx context.Context, runtime, why string) {
 	}
 	clear(s.kept.unsure)
 	s.news = join(s.news, "What an earlier call left could not be kept, and its interpreter has ended: variables and files are as they were before that call.")
-	if err := s.filesBack(); err != nil {
+	if err := s.filesBack(true); err != nil {
 		s.manager.log.ErrorContext(ctx, "files could not be brought back", "session", s.id, "cause", causeOf(err))
 		s.kept.torn = true
 		return
@@ -168,10 +168,7 @@ func (s *session) drop(runtime string, in sandbox.Instance) {
 
 // dropAll closes every interpreter.
 func (s *session) dropAll() {
-	s.mu.Lock()
-	all := maps.Clone(s.interpreters)
-	s.mu.Unlock()
-	for runtime, in := range all {
+	for runtime, in := range s.live() {
 		s.drop(runtime, in)
 	}
 }

@@ -10,7 +10,7 @@
 // checkpoint on disk: what its files are and what its interpreters hold, of one
 // moment (keep.go). So it may be put to sleep when nobody uses it (sleep.go),
 // opened by the next process when this one is gone (disk.go), taken back
-// (past.go), doubled (fork.go) and carried away (archive.go).
+// (past.go), doubled (fork.go) and carried away (export.go, import.go).
 //
 // Locks, outermost first: session.keeping, Manager.mu, session.mu, memory.mu,
 // Manager.storing. But for keeping, which is there for that, and storing, none is

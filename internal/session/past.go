@@ -230,7 +230,7 @@ func (m *Manager) back(ctx context.Context, owner Owner, id ID, choose func(*ses
 		notice = "What the call before this left could not be kept: it is gone, and cannot be restored."
 	}
 	// What has begun is done whole, whoever hangs up.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), keepTime)
+	ctx, cancel := lasting(t.ctx)
 	defer cancel()
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
@@ -261,7 +261,7 @@ func (m *Manager) back(ctx context.Context, owner Owner, id ID, choose func(*ses
 	s.goBack(ctx, was, target)
 	s.refresh(ctx)
 	s.setKept(nil)
-	s.news = ""
+	notice, s.news = join(s.news, notice), ""
 	r = Restored{Checkpoint: describeCheckpoint(target, s.kept.head), Undone: strconv.FormatInt(was.Of, 10), Changes: changesOf(d.files), Variables: variableChangesOf(s.kept.head.Variables), Notice: notice}
 	return r, nil
 }
@@ -274,89 +274,15 @@ func (s *session) usable(m *history.Manifest) error {
 	return s.kept.blobs.Check(slices.Collect(m.Refs()))
 }
 
-// become makes the files and the draft what they are in target.
-func (d *draft) become(target, was *history.Manifest) error {
-	d.next.Of, d.next.Previous = target.Of, target.Previous
-	for name := range d.s.trees() {
-		if _, err := d.apply(name, target.Trees[name], d.lists[name]); err != nil {
-			return err
-		}
-	}
-	d.next.Interpreters = maps.Clone(target.Interpreters)
-	for runtime, in := range d.next.Interpreters {
-		if d.s.kept.unsure[runtime] || !sameState(in, was.Interpreters[runtime]) {
-			in.Anew = true
-			d.next.Interpreters[runtime] = in
-		}
-	}
-	return nil
-}
-
-// apply makes a tree what a listing says that is kept as ref; the zero Ref is
-// an empty tree's. now is what is known of the tree; nil: nothing.
-func (d *draft) apply(name string, ref blob.Ref, now *workspace.Listing) ([]workspace.Change, error) {
-	changes, err := d.bring(name, ref, now)
-	if err != nil {
-		return nil, err
-	}
-	return changes, d.list(name, d.lists[name])
-}
-
-// bring is apply without keeping how the files look now.
-func (d *draft) bring(name string, ref blob.Ref, now *workspace.Listing) ([]workspace.Change, error) {
-	want, err := d.s.listing(ref)
-	if err != nil {
-		return nil, err
-	}
-	list, changes, err := d.s.trees()[name].Apply(want, now, d.s.kept.blobs.Open)
-	if err != nil {
-		return nil, fmt.Errorf("bringing the files back: %w", err)
-	}
-	d.lists[name] = list
-	if name == workspaceFolder {
-		d.files = changes
-	}
-	return changes, nil
-}
-
-// undo makes the files again what they were before the draft.
-func (d *draft) undo() {
-	s := d.s
-	s.kept.torn = true
-	if err := s.mend(); err != nil {
-		s.manager.log.Error("files could not be brought back after a restore that failed", "session", s.id, "cause", causeOf(err))
-	}
-	if s.kept.failed == nil {
-		return
-	}
-	// What an earlier call left is not in head, so it is not in the files either.
-	for runtime, in := range s.live() {
-		if s.kept.unsure[runtime] {
-			s.drop(runtime, in)
-		}
-	}
-	clear(s.kept.unsure)
-	s.news = join(s.news, "What an earlier call left could not be kept, and is gone: variables and files are as they were before that call.")
-	s.setKept(nil)
-}
-
 // mend brings files back to the head that a failure left torn. The caller holds
 // s.keeping.
 func (s *session) mend() error {
 	if !s.kept.torn {
 		return nil
 	}
-	for name, tree := range s.trees() {
-		want := s.kept.lists[name]
-		if want == nil {
-			continue // what it was cannot be read: nil would be an empty tree's
-		}
-		list, _, err := tree.Apply(want, nil, s.kept.blobs.Open)
-		if err != nil {
-			return fault.New(fault.Unavailable, "the session's files are not whole since a restore failed, and cannot be brought back now").
-				WithHint("try again; restore another checkpoint if it stays so; the server's log says more").WithCause(err)
-		}
-		s.kept.lists[name] = list
+	if err := s.filesBack(false); err != nil {
+		return fault.New(fault.Unavailable, "the session's files are not whole since a restore failed, and cannot be brought back now").
+			WithHint("try again; restore another checkpoint if it stays so; the server's log says more").WithCause(err)
 	}
 	s.kept.torn = false
 	return nil

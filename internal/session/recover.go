@@ -80,7 +80,7 @@ func (s *session) takeFilesBack(t *turn, exit sandbox.Exit) bool {
 	if s.kept.failed != nil {
 		return false // head is older than what the interpreter went back to
 	}
-	if err := s.filesBack(); err != nil {
+	if err := s.filesBack(true); err != nil {
 		s.manager.log.ErrorContext(t.ctx, "files could not be brought back after a run", "session", s.id, "execution", t.execution, "cause", causeOf(err))
 		s.kept.torn = true
 		return false
@@ -118,14 +118,19 @@ func (s *session) refresh(ctx context.Context) {
 // may be being made anew just now.
 const refreshTime = 10 * time.Second
 
-// filesBack makes the files what they are at head. The caller holds s.keeping.
-func (s *session) filesBack() error {
+// filesBack makes the files what they are at head; untorn: what looks as it did
+// then is what it was then. The caller holds s.keeping.
+func (s *session) filesBack(untorn bool) error {
 	for name, tree := range s.trees() {
 		want := s.kept.lists[name]
 		if want == nil {
 			continue // what it was cannot be read: nil would be an empty tree's
 		}
-		list, _, err := tree.Apply(want, want, s.kept.blobs.Open)
+		var known *workspace.Listing
+		if untorn {
+			known = want
+		}
+		list, _, err := tree.Apply(want, known, s.kept.blobs.Open)
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -161,6 +162,23 @@ func TestCancelStopsWhatItNamesAndNothingElse(t *testing.T) {
 		bubble(t, session.Config{}, func(t *testing.T, m *session.Manager) {
 			cancelled(t, m, create(t, m, alice, ""), "", 0)
 		})
+	})
+}
+
+func TestAnUndoStopsWhatRunsAndBothAreTold(t *testing.T) {
+	bubble(t, session.Config{}, func(t *testing.T, m *session.Manager) {
+		id := create(t, m, alice, "")
+		execute(t, m, id, "x = 1")
+		a := begin(t.Context(), m, id, "x = 2\nsleep(10)")
+		r, err := m.Undo(t.Context(), alice, id)
+		if err != nil || r.Notice != "" {
+			t.Errorf("%+v, %v", r, err)
+		}
+		<-a.done
+		if a.err != nil || a.res.Exit.Cause != sandbox.Cancelled || !strings.Contains(a.res.Notice, "taken back to an earlier state") {
+			t.Errorf("it was told %+v, %v", a.res, a.err)
+		}
+		prints(t, m, id, "print(x)", "1")
 	})
 }
 
