@@ -263,7 +263,8 @@ func (d *draft) become(target, was *history.Manifest) error {
 	}
 	d.next.Interpreters = maps.Clone(target.Interpreters)
 	for runtime, in := range d.next.Interpreters {
-		if d.s.kept.unsure[runtime] || !sameState(in, was.Interpreters[runtime]) {
+		// At the same state it may be for the second time.
+		if before := was.Interpreters[runtime]; d.s.kept.unsure[runtime] || before.Anew || !sameState(in, before) {
 			in.Anew = true
 			d.next.Interpreters[runtime] = in
 		}
@@ -312,6 +313,7 @@ func (d *draft) undo() {
 	for runtime, in := range s.live() {
 		if s.kept.unsure[runtime] {
 			s.drop(runtime, in)
+			s.anew[runtime] = true
 		}
 	}
 	clear(s.kept.unsure)

@@ -330,6 +330,7 @@ func (s *session) account(runtime string, in sandbox.Instance, exit sandbox.Exit
 		select {
 		case <-in.Done(): // the run took the interpreter with it
 			s.drop(runtime, in)
+			s.anew[runtime] = true
 			live[runtime] = nil
 		default:
 		}

@@ -59,7 +59,7 @@ func (b bout) run(owner session.Owner, id session.ID, code string) (string, erro
 	switch {
 	case err != nil:
 		return "", err
-	case res.Exit.Cause == sandbox.Cancelled: // somebody went back meanwhile
+	case res.Exit.Cause == sandbox.Cancelled, strings.Contains(res.Notice, "then taken back"): // by others, meanwhile or right after
 		return "", fault.New(fault.Cancelled, "it was cancelled")
 	case res.Exit.Error != nil:
 		return "", fmt.Errorf("%s: %+v", code, res.Exit.Error)

@@ -119,6 +119,7 @@ func (s *session) ended(ctx context.Context, runtime, why string) {
 	if !s.kept.unsure[runtime] {
 		return
 	}
+	s.anew[runtime] = true
 	// All that is newer than the checkpoint goes with it, whosever it is.
 	for other, in := range s.live() {
 		if s.kept.unsure[other] && other != runtime {

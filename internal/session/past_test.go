@@ -30,6 +30,34 @@ func TestWhatWasRestoredIsNotSaidToBeGone(t *testing.T) {
 	}
 }
 
+// However often a session goes back to one state, and wherever it is woken, what
+// it draws there comes only once.
+func TestWhatIsDrawnAfterGoingBackIsNew(t *testing.T) {
+	dir := t.TempDir()
+	m := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 1")
+	if _, err := m.Checkpoint(t.Context(), alice, id, "here"); err != nil {
+		t.Fatal(err)
+	}
+	drawn := map[string]bool{}
+	for range 3 {
+		number := execute(t, m, id, "print(random())").Stdout
+		if drawn[number] {
+			t.Errorf("%s came again", number)
+		}
+		drawn[number] = true
+		for range 2 { // the second time it is there already
+			if _, err := m.Restore(t.Context(), alice, id, "here"); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Sleep(alice, id); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 func TestOnlyWhatIsListedCanBeGoneBackTo(t *testing.T) {
 	m := manager(t, session.Config{}, sandboxtest.FakeConfig{})
 	id := create(t, m, alice, "")

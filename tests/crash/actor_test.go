@@ -79,8 +79,11 @@ func (a *actor) step(p *process) {
 	}
 }
 
-// unkept tells whether a notice says that a call was done and not kept.
-func unkept(notice string) bool { return strings.Contains(notice, "could not be kept") }
+// unkept tells whether a notice says that a call was done and not kept: this one,
+// and not an earlier one, of which a restore tells as well.
+func unkept(notice string) bool {
+	return strings.Contains(notice, "What this call left is in memory only: it could not be kept")
+}
 
 // undone tells whether a notice says that what was done was taken back at once.
 func undone(notice string) bool {
