@@ -84,8 +84,10 @@ const TempPrefix = ".new-"
 
 // WriteFile makes data the content of a file, durably: once it returned nil the
 // file outlasts a power cut, and whatever happens before, there is the old file
-// or the new one and nothing between.
-func WriteFile(files Files, name string, data []byte) error {
+// or the new one and nothing between. What before does is done before the file
+// has its name, at the same time as its content is synced, each in a goroutine of
+// its own; an error of that is one of WriteFile.
+func WriteFile(files Files, name string, data []byte, before ...func() error) error {
 	const doing = "writing a part of the state"
 	dir := filepath.Dir(name)
 	temp := filepath.Join(dir, TempPrefix+rand.Text())
@@ -95,7 +97,7 @@ func WriteFile(files Files, name string, data []byte) error {
 	}
 	_, err = f.Write(data)
 	if err == nil {
-		err = f.Sync()
+		err = each(append([]func() error{f.Sync}, before...), func(do func() error) error { return do() })
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = files.Rename(temp, name)
@@ -111,28 +113,53 @@ func WriteFile(files Files, name string, data []byte) error {
 // The topmost that is there may have been made by somebody who has not synced
 // its name yet: it is synced here. That of what is above it is not.
 func MakeFolder(files Files, dir string) error {
-	const doing = "making a folder for the state"
+	sync, err := PlaceFolder(files, dir)
+	if err != nil {
+		return err
+	}
+	return sync()
+}
+
+// PlaceFolder makes a folder as MakeFolder does, but for the waiting: it outlasts
+// a power cut once sync has returned nil.
+func PlaceFolder(files Files, dir string) (sync func() error, err error) {
+	names, err := placeFolder(files, dir)
+	if err != nil {
+		return nil, Explain(err, makingFolder)
+	}
+	top := names[0]
+	return func() error {
+		return Explain(each(names, func(name string) error {
+			err := files.SyncDir(filepath.Dir(name))
+			if name == top && errors.Is(err, fs.ErrPermission) {
+				return nil // it is somebody else's, who made what is there for us
+			}
+			return err
+		}), makingFolder)
+	}, nil
+}
+
+const makingFolder = "making a folder for the state"
+
+// placeFolder gives the folders whose names are to be synced: the topmost that
+// was there already, and those that were made.
+func placeFolder(files Files, dir string) (names []string, err error) {
 	info, err := files.Stat(dir)
 	switch {
 	case err == nil && !info.IsDir():
-		return fault.New(fault.Invalid, "the state needs a folder where there is a file").WithHint("the server's log says where").
+		return nil, fault.New(fault.Invalid, "the state needs a folder where there is a file").WithHint("the server's log says where").
 			WithCause(&fs.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOTDIR})
 	case errors.Is(err, fs.ErrNotExist) && filepath.Dir(dir) != dir:
-		if err := MakeFolder(files, filepath.Dir(dir)); err != nil {
-			return err
+		if names, err = placeFolder(files, filepath.Dir(dir)); err != nil {
+			return nil, err
 		}
 		if err := files.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
-			return Explain(err, doing)
+			return nil, err
 		}
 	case err != nil:
-		return Explain(err, doing)
-	default:
-		if err := files.SyncDir(filepath.Dir(dir)); !errors.Is(err, fs.ErrPermission) {
-			return Explain(err, doing)
-		}
-		return nil // it is somebody else's, who made dir for us
+		return nil, err
 	}
-	return Explain(files.SyncDir(filepath.Dir(dir)), doing)
+	return append(names, dir), nil
 }
 
 // Explain makes a fault of what a disk said; doing names what was being done,

@@ -61,17 +61,26 @@ func (p *program) historyCommands() []*cobra.Command {
 
 func (p *program) checkpointCommand() *cobra.Command {
 	var t target
-	var label string
+	var label, remove string
 	c := &cobra.Command{
 		Use: "checkpoint ID", Short: "Keep a session's state under a label",
 		Long: `Keeps what a session holds now, variables and files, as a checkpoint that stays
 until the session goes, and prints its number. Every run makes a checkpoint by
 itself; of those without a label the oldest go when there are many.
 
-Exit codes: 0 done, 1 failed or no such session, 2 wrong usage.`,
+With --remove no checkpoint is made, but a label taken off, of all checkpoints
+that have it; their numbers are printed. A number stands for that checkpoint alone.
+
+Exit codes: 0 done, 1 failed or no such session or label, 2 wrong usage.`,
 		Args: count(1, 1, "the id of a session"),
 		RunE: func(c *cobra.Command, args []string) error {
 			t.id = session.ID(args[0])
+			if c.Flags().Changed("remove") {
+				if c.Flags().Changed("label") || remove == "" {
+					return usage("flag --remove: it takes the label to take off, and no --label")
+				}
+				return p.removeLabel(c, &t, remove)
+			}
 			return p.withSession(c, &t, func(ctx context.Context, m *session.Manager, o session.Owner) error {
 				made, err := m.Checkpoint(ctx, o, t.id, label)
 				if err != nil {
@@ -86,7 +95,29 @@ Exit codes: 0 done, 1 failed or no such session, 2 wrong usage.`,
 		},
 	}
 	c.Flags().StringVar(&label, "label", "", "call it `LABEL`")
+	c.Flags().StringVar(&remove, "remove", "", "take `LABEL` off, and make no checkpoint")
 	return t.flags(c)
+}
+
+func (p *program) removeLabel(c *cobra.Command, t *target, label string) error {
+	return p.withSession(c, t, func(ctx context.Context, m *session.Manager, o session.Owner) error {
+		ids, err := m.Unlabel(ctx, o, t.id, label)
+		if err != nil {
+			return fmt.Errorf("taking a label off: %w", err)
+		}
+		if t.json {
+			return p.printJSON(struct {
+				ID        session.ID `json:"session_id"`
+				Unlabeled []string   `json:"unlabeled"`
+			}{t.id, ids})
+		}
+		for _, id := range ids {
+			if _, err := fmt.Fprintln(p.stdout, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func (p *program) checkpointsCommand() *cobra.Command {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"paddock/internal/blob"
@@ -133,8 +134,10 @@ func (l *Line) Head(usable func(*Manifest) error) (head *Manifest, skipped error
 
 // Append writes the next one, whose number it sets, and Of where that is zero.
 // When it returns it is on the disk; after an error it is not there, and its
-// number is not used again.
-func (l *Line) Append(m *Manifest) error {
+// number is not used again once it may have been. What has to be on the disk
+// before it is there, as what it names, is brought there by before, at the same
+// time as its own content.
+func (l *Line) Append(m *Manifest, before ...func() error) error {
 	m.Version, m.Number = Version, l.Next()
 	m.Of = cmp.Or(m.Of, m.Number)
 	data, err := encode(m)
@@ -142,17 +145,32 @@ func (l *Line) Append(m *Manifest) error {
 		return err
 	}
 	if len(l.numbers) == 0 {
-		if err := blob.MakeFolder(l.files, l.dir); err != nil {
+		sync, err := blob.PlaceFolder(l.files, l.dir)
+		if err != nil {
 			return fmt.Errorf("making the folder of the checkpoints: %w", err)
 		}
+		before = append(before, sync)
 	}
 	if m.Label != "" {
 		l.labelled[m.Number] = true
 	}
-	if err := blob.WriteFile(l.files, l.path(m.Number), data); err != nil {
-		_ = l.files.Remove(l.path(m.Number)) // as far as it got its name, before that was synced
+	var nameless atomic.Bool // it did not come so far
+	noted := make([]func() error, 0, len(before))
+	for _, do := range before {
+		noted = append(noted, func() error {
+			err := do()
+			if err != nil {
+				nameless.Store(true)
+			}
+			return err
+		})
+	}
+	if err := blob.WriteFile(l.files, l.path(m.Number), data, noted...); err != nil {
+		if !nameless.Load() {
+			_ = l.files.Remove(l.path(m.Number)) // as far as it got its name, before that was synced
+			l.last = m.Number                    // where it cannot be removed either, a later one is right
+		}
 		delete(l.labelled, m.Number)
-		l.last = m.Number // where it cannot be removed either, a later one is right
 		return fmt.Errorf("writing a checkpoint: %w", err)
 	}
 	m.Bytes += int64(len(data))

@@ -129,3 +129,36 @@ func TestAManifestUnderAnotherNumberIsDamaged(t *testing.T) {
 		t.Errorf("%+v, %v, %v", head, skipped, err)
 	}
 }
+
+// What has to be there before is done before the checkpoint is there; where that
+// fails the checkpoint never was, and its number is the next one's.
+func TestACheckpointWaitsForWhatComesBefore(t *testing.T) {
+	for _, n := range []int{0, 2} { // the first one makes the folder as well
+		dir, disk, l := grown(t, n)
+		refusal := errors.New("not yet")
+		absent := func() error {
+			if found, err := Open(dir, disk); err != nil || found.Len() != n {
+				t.Errorf("there are %d already, %v", found.Len(), err)
+			}
+			return nil
+		}
+		refused := l.Append(&Manifest{Cause: "execute", Label: "refused"}, absent, func() error { return refusal })
+		if !errors.Is(refused, refusal) || l.Next() != int64(n+1) || l.Labels() != 0 {
+			t.Errorf("after %v the next one is %d, and %d have a label", refused, l.Next(), l.Labels())
+		}
+		if err := absent(); err != nil {
+			t.Error(err)
+		}
+		m := &Manifest{Cause: "execute", Code: "taken"}
+		if err := l.Append(m, absent); err != nil || m.Number != int64(n+1) {
+			t.Errorf("it is number %d, %v", m.Number, err)
+		}
+		again, err := Open(dir, disk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if head, skipped, err := again.Head(usable); err != nil || skipped != nil || head.Code != "taken" {
+			t.Errorf("the head is %+v, %v, %v", head, skipped, err)
+		}
+	}
+}

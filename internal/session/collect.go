@@ -23,9 +23,7 @@ import (
 // later.
 func (s *session) prune(was *history.Manifest) {
 	if was != nil && was.Of != was.Number && was.Number != s.kept.head.Number {
-		if err := s.kept.line.Remove(was.Number); err == nil {
-			s.manager.index.DeleteCheckpoints(string(s.owner), string(s.id), was.Number)
-		}
+		_ = s.kept.line.Remove(was.Number) // or as one of the oldest
 	}
 	s.pruneLocked(s.manager.config.Checkpoints)
 }
@@ -51,7 +49,6 @@ func (s *session) pruneLocked(most int) {
 			s.manager.log.Warn("an old checkpoint cannot be removed", "session", s.id, "checkpoint", oldest, "cause", err)
 			return
 		}
-		s.manager.index.DeleteCheckpoints(string(s.owner), string(s.id), oldest)
 		s.manager.littered(s.owner)
 	}
 }

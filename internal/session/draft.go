@@ -3,7 +3,7 @@ package session
 import (
 	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -25,7 +25,7 @@ const mostLayers = 48
 
 // draft is a checkpoint in the making.
 type draft struct {
-	s     *session
+	k     *kept
 	next  history.Manifest
 	lists map[string]*workspace.Listing
 	batch *blob.Batch
@@ -36,34 +36,33 @@ type draft struct {
 	files   []workspace.Change
 }
 
-// draft begins one that is as head is. The caller holds s.keeping, and ends it
-// with close.
-func (s *session) draft(ctx context.Context, cause string) (*draft, error) {
-	if err := s.mend(); err != nil {
+// draft begins one that is as head is; who began it ends it with close.
+func (k *kept) draft(ctx context.Context, cause string) (*draft, error) {
+	if err := k.mend(); err != nil {
 		return nil, err
 	}
-	return s.draftOver(ctx, cause)
+	return k.draftOver(ctx, cause)
 }
 
 // draftOver is draft for what makes other files of all anyway: they may be torn,
-// and are no more once it is committed.
-func (s *session) draftOver(ctx context.Context, cause string) (*draft, error) {
-	if s.kept.closed {
-		return nil, errNotFound(s.id)
+// and are no more once it is persisted.
+func (k *kept) draftOver(ctx context.Context, cause string) (*draft, error) {
+	if k.closed {
+		return nil, errNotFound(k.id)
 	}
-	batch, err := s.kept.blobs.Begin(ctx)
+	batch, err := k.blobs.Begin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	d := &draft{s: s, lists: maps.Clone(s.kept.lists), batch: batch}
-	if d.lists == nil || s.kept.torn {
+	d := &draft{k: k, lists: maps.Clone(k.lists), batch: batch}
+	if d.lists == nil || k.torn {
 		d.lists = map[string]*workspace.Listing{}
 	}
-	if head := s.kept.head; head != nil {
+	if head := k.head; head != nil {
 		d.next = head.Clone()
 		d.next.Previous = head.Of
 	}
-	d.next.Owner, d.next.Session, d.next.Cause = string(s.owner), string(s.id), cause
+	d.next.Owner, d.next.Session, d.next.Cause = string(k.owner), string(k.id), cause
 	d.next.Of, d.next.At, d.next.Label, d.next.Bytes = 0, time.Now().UTC(), "", 0
 	d.next.Execution, d.next.Language, d.next.Code = "", "", ""
 	d.next.Variables, d.next.Files = nil, nil
@@ -88,7 +87,7 @@ func (d *draft) put(_ string, r io.Reader) (blob.Ref, error) {
 // capture takes the files up. paths nil: all of both trees; else these of the
 // workspace, and nothing else is looked at.
 func (d *draft) capture(paths []string) error {
-	for name, tree := range d.s.trees() {
+	for name, tree := range d.k.trees {
 		var list *workspace.Listing
 		var changes []workspace.Change
 		var err error
@@ -111,15 +110,15 @@ func (d *draft) capture(paths []string) error {
 		if _, there := d.next.Trees[name]; there && was != nil && was.Same(list) {
 			continue
 		}
-		if err := d.list(name, list); err != nil {
+		if err := d.keepListing(name, list); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// list keeps a tree's listing.
-func (d *draft) list(name string, list *workspace.Listing) error {
+// keepListing keeps a tree's listing.
+func (d *draft) keepListing(name string, list *workspace.Listing) error {
 	data, err := list.MarshalBinary()
 	if err != nil {
 		return fmt.Errorf("keeping the files: %w", err)
@@ -142,8 +141,8 @@ func (d *draft) snapshot(ctx context.Context, runtime string, in sandbox.Instanc
 		return nil
 	}
 	had := d.next.Interpreters[runtime]
-	mark := string(d.s.id) + "." + strconv.FormatInt(d.s.kept.line.Next(), 10)
-	whole := d.s.kept.blobs.Check(had.Layers) != nil || d.s.kept.unsure[runtime] || d.s.kept.apart[runtime] || tooLong(had.Layers)
+	mark := string(d.k.id) + "." + strconv.FormatInt(d.k.line.Next(), 10)
+	whole := d.k.blobs.Check(had.Layers) != nil || d.k.unsure[runtime] || d.k.apart[runtime] || tooLong(had.Layers)
 	w := d.batch.Writer(blob.Packed)
 	defer w.Discard()
 	got, err := guard("keeping an interpreter", func() (sandbox.Snapshot, error) {
@@ -186,35 +185,26 @@ func tooLong(layers []blob.Ref) bool {
 	return len(layers) > 1 && changes > 2*layers[0].Stored+1<<20
 }
 
-// commit makes the checkpoint the session's head. It is on the disk then.
-func (d *draft) commit(ctx context.Context) error {
-	s := d.s
-	if head := s.kept.head; head != nil {
-		d.next.Variables = variableChanges(head.Interpreters, d.next.Interpreters)
+// persist makes the checkpoint the session's head. It is on the disk then.
+func (d *draft) persist(ctx context.Context) error {
+	k := d.k
+	if k.head != nil {
+		d.next.Variables = variableChanges(k.head.Interpreters, d.next.Interpreters)
 	}
 	for _, c := range d.files[:min(len(d.files), mostChanges)] {
 		d.next.Files = append(d.next.Files, history.Change{Name: c.Path, Change: c.Change, Size: c.Size})
 	}
-	s.mu.Lock()
-	record, err := json.Marshal(s.record)
-	s.mu.Unlock()
+	record, err := k.record()
 	if err != nil {
 		return err
 	}
 	d.next.Record, d.next.Bytes = record, d.bytes
-	if err := d.batch.Sync(ctx); err != nil {
-		return fmt.Errorf("keeping a checkpoint: %w", err)
-	}
-	if err := s.kept.line.Append(&d.next); err != nil {
+	if err := k.line.Append(&d.next, func() error { return d.batch.Sync(ctx) }); err != nil {
 		return err
 	}
-	head, was := d.next, s.kept.head
-	s.kept.head, s.kept.lists, s.kept.torn = &head, d.lists, false
-	s.mu.Lock()
-	s.record.Head = head.Number
-	s.mu.Unlock()
-	s.prune(was)
-	s.index()
+	head, was := d.next, k.head
+	k.head, k.lists, k.torn = &head, d.lists, false
+	k.moved(was)
 	return nil
 }
 
@@ -256,7 +246,7 @@ func variablesOf(all map[string]history.Interpreter) map[[2]string]history.Varia
 // become makes the files and the draft what they are in target.
 func (d *draft) become(target, was *history.Manifest) error {
 	d.next.Of, d.next.Previous = target.Of, target.Previous
-	for name := range d.s.trees() {
+	for name := range d.k.trees {
 		if _, err := d.apply(name, target.Trees[name], d.lists[name]); err != nil {
 			return err
 		}
@@ -264,7 +254,7 @@ func (d *draft) become(target, was *history.Manifest) error {
 	d.next.Interpreters = maps.Clone(target.Interpreters)
 	for runtime, in := range d.next.Interpreters {
 		// At the same state it may be for the second time.
-		if before := was.Interpreters[runtime]; d.s.kept.unsure[runtime] || before.Anew || !sameState(in, before) {
+		if before := was.Interpreters[runtime]; d.k.unsure[runtime] || before.Anew || !sameState(in, before) {
 			in.Anew = true
 			d.next.Interpreters[runtime] = in
 		}
@@ -279,16 +269,16 @@ func (d *draft) apply(name string, ref blob.Ref, now *workspace.Listing) ([]work
 	if err != nil {
 		return nil, err
 	}
-	return changes, d.list(name, d.lists[name])
+	return changes, d.keepListing(name, d.lists[name])
 }
 
 // bring is apply without keeping how the files look now.
 func (d *draft) bring(name string, ref blob.Ref, now *workspace.Listing) ([]workspace.Change, error) {
-	want, err := d.s.listing(ref)
+	want, err := d.k.listing(ref)
 	if err != nil {
 		return nil, err
 	}
-	list, changes, err := d.s.trees()[name].Apply(want, now, d.s.kept.blobs.Open)
+	list, changes, err := d.k.trees[name].Apply(want, now, d.k.blobs.Open)
 	if err != nil {
 		return nil, fmt.Errorf("bringing the files back: %w", err)
 	}
@@ -299,24 +289,55 @@ func (d *draft) bring(name string, ref blob.Ref, now *workspace.Listing) ([]work
 	return changes, nil
 }
 
-// undo makes the files again what they were before the draft.
+// undo makes the files again what they were before the draft; where that fails
+// they are torn.
 func (d *draft) undo() {
-	s := d.s
-	s.kept.torn = true
-	if err := s.mend(); err != nil {
-		s.manager.log.Error("files could not be brought back after a restore that failed", "session", s.id, "cause", causeOf(err))
+	d.k.torn = true
+	if err := d.k.mend(); err != nil {
+		d.k.log.Error("files could not be brought back after a restore that failed", "cause", causeOf(err))
 	}
-	if s.kept.failed == nil {
-		return
-	}
-	// What an earlier call left is not in head, so it is not in the files either.
-	for runtime, in := range s.live() {
-		if s.kept.unsure[runtime] {
-			s.drop(runtime, in)
-			s.anew[runtime] = true
+}
+
+// rollBack makes the files what head says, after a process that did not end as
+// it should. changed tells that they were different, partly that not all of them
+// could be brought back: then they are taken up as they were found. What the
+// interpreters drew from their generators of random numbers since may be out, so
+// they get new seeds.
+func (d *draft) rollBack() (changed, partly bool, err error) {
+	head := d.k.head
+	d.next.Cause, d.next.Of, d.next.Previous = causeRecover, head.Of, head.Previous
+	for name, tree := range d.k.trees {
+		want := d.k.lists[name]
+		if want == nil {
+			if err := d.capture(nil); err != nil {
+				return changed, partly, err
+			}
+			break
+		}
+		list, changes, err := tree.Apply(want, want, d.k.blobs.Open)
+		if errors.Is(err, blob.ErrDamaged) || errors.Is(err, blob.ErrMissing) {
+			d.k.log.Error("a file cannot be brought back", "cause", causeOf(err))
+			partly = true
+			if err := d.capture(nil); err != nil {
+				return changed, partly, err
+			}
+			break
+		}
+		if err != nil {
+			return changed, partly, fmt.Errorf("bringing the files back: %w", err)
+		}
+		d.lists[name] = list
+		if len(changes) > 0 {
+			changed = true
+			if err := d.keepListing(name, list); err != nil {
+				return changed, partly, err
+			}
 		}
 	}
-	clear(s.kept.unsure)
-	s.news = join(s.news, "What an earlier call left could not be kept, and is gone: variables and files are as they were before that call.")
-	s.setKept(nil)
+	d.next.Interpreters = maps.Clone(head.Interpreters)
+	for runtime, in := range d.next.Interpreters {
+		in.Anew = true
+		d.next.Interpreters[runtime], d.changed = in, true
+	}
+	return changed, partly, nil
 }

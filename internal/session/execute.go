@@ -65,7 +65,7 @@ func (s *session) inTurn(ctx context.Context, req Request) (Result, error) {
 	_, queue := s.span(ctx, "session.queue")
 	defer queue.End() // the first End counts
 	began := time.Now()
-	t, err := s.join(ctx, mint("x-"), nil)
+	t, err := s.takeTurn(ctx, mint("x-"), nil)
 	if err != nil {
 		return Result{}, fmt.Errorf("waiting in the session: %w", err)
 	}
@@ -158,7 +158,7 @@ func runtimeFor(ctx context.Context, b sandbox.Backend, language string) (sandbo
 		}
 		known = append(known, r.Languages...)
 	}
-	return sandbox.Runtime{}, fault.New(fault.Unsupported, "the isolation %q does not run %q", b.Name(), language).WithHint("it runs %s", list(known))
+	return sandbox.Runtime{}, fault.New(fault.Unsupported, "the isolation %q does not run %q", b.Name(), language).WithHint("it runs %s", enumerate(known))
 }
 
 // plan finds out what a request needs, before it waits for its turn.
@@ -228,9 +228,9 @@ func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
 	}
 	gone, notice := overtaken(context.Cause(t.ctx)), ""
 	if gone == "" {
-		notice = s.notice(p.runtime.Name, exit, s.takeFilesBack(t, exit))
+		notice = s.notice(p.runtime.Name, exit, s.rollBackFiles(t, exit))
 		if context.Cause(t.ctx) == errRestored {
-			notice = join(notice, "The session was then taken back to an earlier state.")
+			notice = joinNotices(notice, "The session was then taken back to an earlier state.")
 		}
 	} else {
 		exit.State, notice = sandbox.Fresh, gone
@@ -266,7 +266,7 @@ func (s *session) keepRun(t *turn, p plan, live map[string]sandbox.Instance, bef
 		files, err := keep()
 		res.Changes = changesOf(files)
 		if err != nil && !s.died(t, p.runtime.Name, live, res) {
-			res.Notice = join(res.Notice, s.notKept(t, err))
+			res.Notice = joinNotices(res.Notice, s.notKept(t, err))
 		}
 		return
 	}
@@ -299,13 +299,13 @@ func (s *session) died(t *turn, runtime string, live map[string]sandbox.Instance
 	}
 	s.drop(runtime, in)
 	s.anew[runtime] = true
-	s.ended(t.ctx, runtime, "its interpreter ended before what it held was kept")
+	s.lose(t.ctx, runtime, "its interpreter ended before what it held was kept")
 	s.news = ""
 	res.Exit.Cause, res.Exit.Code, res.Exit.State, res.Changes = sandbox.Crashed, max(res.Exit.Code, 1), sandbox.Restored, nil
 	if res.Exit.Error == nil {
 		res.Exit.Error = &sandbox.ProgramError{Type: "Crash", Message: "the interpreter ended right after the program"}
 	}
-	res.Notice = join(res.Notice, "The interpreter ended right after the program, before what that left could be kept: variables and files are as they were before this call.")
+	res.Notice = joinNotices(res.Notice, "The interpreter ended right after the program, before what that left could be kept: variables and files are as they were before this call.")
 	if _, lost := s.lost[runtime]; lost {
 		res.Exit.State = sandbox.Fresh
 		delete(s.lost, runtime)
@@ -313,8 +313,8 @@ func (s *session) died(t *turn, runtime string, live map[string]sandbox.Instance
 	return true
 }
 
-// join puts two notices into one.
-func join(a, b string) string { return strings.TrimSpace(a + " " + b) }
+// joinNotices puts two notices into one.
+func joinNotices(a, b string) string { return strings.TrimSpace(a + " " + b) }
 
 // account counts a run, and gives the interpreter whose state is to be kept: nil
 // for one that is gone with its state.

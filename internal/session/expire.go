@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/gofrs/flock"
-
 	"paddock/internal/blob"
 	"paddock/internal/fault"
 	"paddock/internal/history"
@@ -34,7 +32,7 @@ var (
 // Reset stops what runs or waits, ends the interpreters and deletes all files.
 // The session and its settings stay. It gives the number of files deleted.
 func (m *Manager) Reset(ctx context.Context, owner Owner, id ID) (files int, err error) {
-	s, t, err := m.join(ctx, owner, id, errReset)
+	s, t, err := m.takeTurn(ctx, owner, id, errReset)
 	if err != nil {
 		return 0, fmt.Errorf("waiting to reset the session: %w", err)
 	}
@@ -61,14 +59,14 @@ func (s *session) empty(ctx context.Context) (int, error) {
 	defer cancel()
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	d, err := s.draftOver(ctx, causeReset)
+	d, err := s.kept.draftOver(ctx, causeReset)
 	if err != nil {
 		return 0, err
 	}
 	defer d.close()
-	for name := range s.trees() {
+	for name := range s.kept.trees {
 		if _, err := d.apply(name, blob.Ref{}, nil); err != nil {
-			d.undo()
+			s.undo(d)
 			return 0, err
 		}
 	}
@@ -76,8 +74,8 @@ func (s *session) empty(ctx context.Context) (int, error) {
 	if s.passing() {
 		return len(d.files), nil
 	}
-	if err := d.commit(ctx); err != nil {
-		d.undo()
+	if err := d.persist(ctx); err != nil {
+		s.undo(d)
 		return 0, err
 	}
 	clear(s.kept.unsure)
@@ -353,22 +351,6 @@ func (m *Manager) search(now time.Time) (expired int) {
 		}
 	}
 	return expired
-}
-
-// tryLock takes a session's lock that nobody has; nil: somebody has it, or has
-// just removed it.
-func tryLock(path string, flag int) (unlock func(), err error) {
-	lock := flock.New(path, flock.SetFlag(flag), flock.SetPermissions(0o600))
-	unlock = func() { _ = lock.Close() } // it goes away with its file
-	ok, err := lock.TryLock()
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	if err != nil || !ok || !isAt(lock, path) {
-		unlock()
-		return nil, err
-	}
-	return unlock, nil
 }
 
 // sweepRest removes what is left of a session whose removal was interrupted.

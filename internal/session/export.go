@@ -1,26 +1,29 @@
 package session
 
 import (
-	"archive/tar"
 	"context"
-	"crypto/sha256"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"math"
-	"slices"
-	"strings"
+	"path/filepath"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
-
+	"paddock/internal/archive"
 	"paddock/internal/blob"
 	"paddock/internal/fault"
 	"paddock/internal/history"
 	"paddock/internal/sandbox"
 )
+
+// scratchFolder is where archives lie while they are written and read, in the
+// state folder.
+const scratchFolder = "scratch"
+
+func (m *Manager) scratch() archive.Scratch {
+	return archive.Scratch{Files: m.config.files(), Dir: filepath.Join(m.config.Dir, scratchFolder)}
+}
+
+// sweepScratch removes what processes left there that are gone.
+func (m *Manager) sweepScratch() { m.scratch().Sweep() }
 
 // Export writes a session as one archive that another paddock can import, also
 // on another system: its files and variables as they are now, without its
@@ -36,7 +39,7 @@ func (m *Manager) Export(ctx context.Context, owner Owner, id ID, w io.Writer) (
 		return errPassing
 	}
 	defer func() { m.told(ctx, Exporting, s, err) }()
-	file, err := m.scratch()
+	file, err := m.scratch().File()
 	if err == nil {
 		defer file.Close()
 		err = s.pack(ctx, file)
@@ -45,7 +48,7 @@ func (m *Manager) Export(ctx context.Context, owner Owner, id ID, w io.Writer) (
 		return fmt.Errorf("exporting the session: %w", err)
 	}
 	done() // the archive does not need it
-	if _, err := io.Copy(w, &bounded{ctx, file.reader(), math.MaxInt64}); err != nil {
+	if err := file.Copy(ctx, w); err != nil {
 		return fmt.Errorf("exporting the session: %w", err)
 	}
 	return nil
@@ -53,29 +56,25 @@ func (m *Manager) Export(ctx context.Context, owner Owner, id ID, w io.Writer) (
 
 // pack writes the session's archive. Meanwhile nothing is collected.
 func (s *session) pack(ctx context.Context, to io.Writer) error {
-	p := &parcel{s: s, ctx: ctx, layers: map[blob.Digest]*scratch{}}
+	p := &parcel{s: s}
 	defer p.close()
-	if err := p.take(); err != nil {
+	if err := p.take(ctx); err != nil {
 		return err
 	}
-	return p.write(to)
+	return archive.Write(ctx, to, p.head, archive.Contents{Store: s.kept.blobs, Listing: s.kept.listing, Layers: p.layers})
 }
 
 // parcel is what an archive is made of.
 type parcel struct {
 	s      *session
-	ctx    context.Context
-	head   archive
-	batch  *blob.Batch              // while it is open, nothing that head names is collected
-	layers map[blob.Digest]*scratch // what is in no store
-	opened []*scratch               // all that have to be closed
-	named  map[blob.Digest]blob.Ref // contents of the store, but for lists
-	lists  []blob.Ref
+	head   archive.Head
+	batch  *blob.Batch // while it is open, nothing that head names is collected
+	layers []*archive.Layer
 }
 
 func (p *parcel) close() {
-	for _, f := range p.opened {
-		_ = f.Close() // nobody needs it any more
+	for _, l := range p.layers {
+		_ = l.Close() // nobody needs it any more
 	}
 	if p.batch != nil {
 		_ = p.batch.Close() // nothing was put
@@ -84,9 +83,9 @@ func (p *parcel) close() {
 
 // take takes the session's state up in a form that depends on nothing here. It
 // is the session's turn as long as that lasts.
-func (p *parcel) take() error {
+func (p *parcel) take(ctx context.Context) error {
 	s := p.s
-	t, err := s.join(p.ctx, "", nil)
+	t, err := s.takeTurn(ctx, "", nil)
 	if err != nil {
 		return err
 	}
@@ -101,7 +100,7 @@ func (p *parcel) take() error {
 		return err
 	}
 	s.mu.Lock()
-	p.head = archive{Format: archiveFormat, ExportedAt: time.Now().UTC(), Isolation: s.record.Isolation, Settings: s.record.Settings}
+	p.head = archive.Head{ExportedAt: time.Now().UTC(), Isolation: s.record.Isolation, Settings: archive.Settings(s.record.Settings)}
 	s.mu.Unlock()
 	s.keeping.Lock()
 	c := s.kept.head.Clone()
@@ -112,8 +111,6 @@ func (p *parcel) take() error {
 		}
 		c.Interpreters[runtime] = in
 	}
-	// What only says how it came to this.
-	c.Record, c.Owner, c.Variables, c.Files = nil, "", nil, nil
 	p.head.Checkpoint = c
 	return nil
 }
@@ -132,108 +129,20 @@ func (p *parcel) carry(t *turn, runtime string, was history.Interpreter) (histor
 	if !ok {
 		return was, fault.New(fault.Unsupported, "the isolation %q cannot give its interpreters away", s.backendName())
 	}
-	file, err := s.manager.scratch()
+	layer, err := s.manager.scratch().Layer()
 	if err != nil {
 		return was, err
 	}
-	p.opened = append(p.opened, file)
+	p.layers = append(p.layers, layer)
 	s.keeping.Lock()
 	s.kept.apart[runtime] = true
 	s.keeping.Unlock()
-	hash := sha256.New()
 	got, err := guard("exporting", func() (sandbox.Snapshot, error) {
-		return snapshotter.Snapshot(t.ctx, io.MultiWriter(file, hash), sandbox.SnapshotOptions{Portable: true})
+		return snapshotter.Snapshot(t.ctx, layer, sandbox.SnapshotOptions{Portable: true})
 	})
 	if err != nil {
 		return was, err
 	}
-	ref := blob.Ref{Digest: blob.Digest(hash.Sum(nil)), Size: file.size, Stored: file.size}
-	p.layers[ref.Digest] = file
-	was.State, was.Layers, was.Mark, was.Anew = got.State, []blob.Ref{ref}, "", true
+	was.State, was.Layers, was.Mark, was.Anew = got.State, []blob.Ref{layer.Ref()}, "", true
 	return was, nil
-}
-
-// find finds out what the archive has to hold besides layers.
-func (p *parcel) find() error {
-	p.named = map[blob.Digest]blob.Ref{}
-	for _, ref := range p.head.Checkpoint.Trees {
-		list, err := p.s.listing(ref)
-		if err != nil {
-			return err
-		}
-		if !slices.Contains(p.lists, ref) {
-			p.lists = append(p.lists, ref)
-		}
-		for ref := range list.Refs() {
-			p.named[ref.Digest] = ref
-		}
-	}
-	for _, ref := range p.lists {
-		delete(p.named, ref.Digest)
-	}
-	for digest := range p.layers {
-		delete(p.named, digest)
-	}
-	return nil
-}
-
-func (p *parcel) write(to io.Writer) error {
-	if err := p.find(); err != nil {
-		return err
-	}
-	z, err := zstd.NewWriter(to, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(archiveWindow))
-	if err != nil {
-		return err
-	}
-	defer z.Close()
-	out := tar.NewWriter(z)
-	if err := p.writeJSON(out, archiveHead, p.head); err != nil {
-		return err
-	}
-	for _, ref := range slices.Concat(p.lists, slices.SortedFunc(maps.Values(p.named), byDigest)) {
-		if err := p.writeBlob(out, ref); err != nil {
-			return err
-		}
-	}
-	for digest, file := range p.layers {
-		if err := p.writeContent(out, digest, file.size, file.reader()); err != nil {
-			return err
-		}
-	}
-	err = p.writeJSON(out, archiveEnd, ending{Blobs: len(p.lists) + len(p.named) + len(p.layers)})
-	return errors.Join(err, out.Close(), z.Close())
-}
-
-func byDigest(a, b blob.Ref) int { return strings.Compare(a.Digest.String(), b.Digest.String()) }
-
-func (p *parcel) writeJSON(out *tar.Writer, name string, v any) error {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	if len(data) > maxHead {
-		return fault.New(fault.Unsupported, "the interpreters say too much of themselves for an archive").WithHint("delete variables with long names, and run something")
-	}
-	if err := out.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(data)), ModTime: p.head.ExportedAt}); err != nil {
-		return err
-	}
-	_, err = out.Write(data)
-	return err
-}
-
-func (p *parcel) writeBlob(out *tar.Writer, ref blob.Ref) error {
-	r, err := p.s.kept.blobs.Open(ref)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	return p.writeContent(out, ref.Digest, ref.Size, r)
-}
-
-func (p *parcel) writeContent(out *tar.Writer, digest blob.Digest, size int64, from io.Reader) error {
-	if err := out.WriteHeader(&tar.Header{Name: blobFolder + digest.String(), Mode: 0o600, Size: size, ModTime: p.head.ExportedAt}); err != nil {
-		return err
-	}
-	_, err := io.Copy(out, &bounded{p.ctx, from, math.MaxInt64})
-	return err
 }

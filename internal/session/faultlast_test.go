@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -88,9 +89,9 @@ func (r *rig) reborn(maybe []moment) {
 // What was acknowledged is there after a power cut anywhere, and what was under
 // way is there whole or not at all.
 func TestAPowerCutLosesNothingThatWasAcknowledged(t *testing.T) {
-	rounds := 20
+	rounds := 10
 	if testing.Short() {
-		rounds = 8
+		rounds = 4
 	}
 	seed := rand.Uint64N(1e9)
 	if *modelSeed != 0 {
@@ -247,12 +248,14 @@ func TestDamageIsToldOf(t *testing.T) {
 		}
 		names = append(names, found...)
 	}
+	stride := cmp.Or(*faultStride, 3)
+	turn := rand.IntN(stride)
 	for k, name := range names {
 		rel, _ := filepath.Rel(r.dir, name)
 		for _, kind := range slices.Sorted(maps.Keys(damages)) {
 			for _, died := range []bool{false, true} {
 				blobs := strings.HasPrefix(rel, "blobs")
-				if blobs && died == (k%2 == 0) || testing.Short() && (k+len(kind))%4 != 0 {
+				if turn++; blobs && died == (k%2 == 0) || turn%stride != 0 {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s %s, its process died: %v", kind, rel, died), func(t *testing.T) {

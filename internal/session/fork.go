@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"paddock/internal/blob"
@@ -79,7 +80,9 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 		return nil, err
 	}
 	for _, one := range made {
-		one.settle()
+		if group != "" {
+			one.settle()
+		}
 		i, err := m.Info(owner, one.id) // it may be asleep already
 		if err != nil {
 			return nil, err
@@ -175,11 +178,11 @@ func (s *session) target(name string) (*history.Manifest, error) {
 	target := s.kept.head
 	if name != "" {
 		var err error
-		if target, err = s.find(name); err != nil {
+		if target, err = s.kept.named(name); err != nil {
 			return nil, err
 		}
 	}
-	if err := s.usable(target); err != nil {
+	if err := s.kept.usable(target); err != nil {
 		return nil, damaged(err)
 	}
 	return target, nil
@@ -190,30 +193,32 @@ func (m *Manager) forkOf(ctx context.Context, from *session, target *history.Man
 	from.mu.Lock()
 	settings := from.record.Settings
 	from.mu.Unlock()
-	s, err := m.make(key{from.owner, ID(mint("s-"))}, from.backend, from.backendErr, settings, group, func(d *draft) error {
+	var doubling sync.WaitGroup
+	fill := func(s *session, d *draft) error {
 		d.next.Cause = causeFork
-		return d.begin(target)
-	})
+		if err := d.startFrom(target); err != nil {
+			return err
+		}
+		doubling.Go(func() { s.double(ctx, from, target) }) // while the disk is waited for
+		return nil
+	}
+	s, err := m.make(key{from.owner, ID(mint("s-"))}, from.backend, from.backendErr, settings, group, fill, doubling.Wait)
 	if err != nil {
 		return nil, err
 	}
 	m.record(ctx, Event{Action: Creating, Owner: s.owner, Session: s.id, Language: settings.Language, Isolation: s.backendName()})
-	if t := s.borrow(ctx); t != nil {
-		s.adopt(t, from, target)
-		s.leave(t)
-	}
 	return s, nil
 }
 
-// begin fills a new session's first checkpoint with the state of another one's.
-func (d *draft) begin(target *history.Manifest) error {
-	for name := range d.s.trees() {
+// startFrom fills a new session's first checkpoint with the state of another one's.
+func (d *draft) startFrom(target *history.Manifest) error {
+	for name := range d.k.trees {
 		ref := target.Trees[name]
 		if _, err := d.bring(name, ref, nil); err != nil {
 			return err
 		}
 		if ref == (blob.Ref{}) {
-			if err := d.list(name, d.lists[name]); err != nil {
+			if err := d.keepListing(name, d.lists[name]); err != nil {
 				return err
 			}
 			continue
@@ -231,10 +236,10 @@ func (d *draft) begin(target *history.Manifest) error {
 	return nil
 }
 
-// adopt doubles the live interpreters of the session that this one was forked
+// double doubles the live interpreters of the session that this one is forked
 // from, so that the first call need not wait for them. What cannot be doubled is
-// read from disk then.
-func (s *session) adopt(t *turn, from *session, target *history.Manifest) {
+// read from disk then. Nobody else has the session yet.
+func (s *session) double(ctx context.Context, from *session, target *history.Manifest) {
 	for runtime, in := range from.live() {
 		want, there := target.Interpreters[runtime]
 		forker, can := in.(sandbox.Forker)
@@ -243,7 +248,7 @@ func (s *session) adopt(t *turn, from *session, target *history.Manifest) {
 			continue
 		}
 		spec.Resume = nil
-		double, err := guard("forking", func() (sandbox.Instance, error) { return forker.Fork(t.ctx, want.Mark, spec) })
+		double, err := guard("forking", func() (sandbox.Instance, error) { return forker.Fork(ctx, want.Mark, spec) })
 		if err != nil {
 			s.manager.memory.set(holder{s.key, runtime}, 0)
 			if fault.KindOf(err) != fault.NotFound && fault.KindOf(err) != fault.Conflict && !errors.Is(err, context.Canceled) {
@@ -259,8 +264,9 @@ func (s *session) adopt(t *turn, from *session, target *history.Manifest) {
 }
 
 // make makes a session, of a group of forks or of none, whose first checkpoint
-// fill fills; nil: an empty one.
-func (m *Manager) make(k key, b sandbox.Backend, backendErr error, settings Settings, group string, fill func(*draft) error) (*session, error) {
+// fill fills; nil: an empty one. It is there for others when what fill began in
+// the background has ended, for which these wait.
+func (m *Manager) make(k key, b sandbox.Backend, backendErr error, settings Settings, group string, fill func(*session, *draft) error, wait ...func()) (*session, error) {
 	if b == nil {
 		return nil, backendErr
 	}
@@ -274,8 +280,14 @@ func (m *Manager) make(k key, b sandbox.Backend, backendErr error, settings Sett
 	now := time.Now()
 	s.record = record{Version: recordVersion, ID: k.id, Owner: k.owner, Settings: settings, Isolation: b.Name(), CreatedAt: now, LastUsedAt: now, Group: group}
 	s.backend = b
-	err = m.opened(s, s.create(fill))
-	if err == nil {
+	err = s.create(fill)
+	for _, w := range wait {
+		w()
+	}
+	if err != nil {
+		s.dropAll()
+	}
+	if err = m.opened(s, err); err == nil {
 		m.counted(k, s.tree.Used()+s.tmp.Used())
 	}
 	return s, err

@@ -3,13 +3,13 @@ package session
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"paddock/internal/archive"
 	"paddock/internal/fault"
 	"paddock/internal/history"
 	"paddock/internal/sandbox"
@@ -36,15 +36,16 @@ func (m *Manager) Import(ctx context.Context, owner Owner, id ID, r io.Reader) (
 	if err := cmp.Or(m.shed(ctx, owner), m.checkStored(owner)); err != nil {
 		return Info{}, "", err
 	}
-	file, err := m.scratch()
+	file, err := m.scratch().File()
 	if err != nil {
 		return Info{}, "", err
 	}
 	defer file.Close()
-	if err := m.spool(ctx, owner, r, file); err != nil {
+	limits := m.archiveLimits(owner)
+	if err := file.Spool(ctx, r, limits); err != nil {
 		return Info{}, "", err
 	}
-	s, notice, err := m.unpack(ctx, k, file.reader())
+	s, notice, err := m.unpack(ctx, k, file.Reader(), limits)
 	if err != nil {
 		return Info{}, "", fmt.Errorf("importing the session: %w", err)
 	}
@@ -53,37 +54,19 @@ func (m *Manager) Import(ctx context.Context, owner Owner, id ID, r io.Reader) (
 	return info, notice, err
 }
 
-// spoolBytes is how much of an archive is read between two looks at the limits.
-const spoolBytes = 1 << 20
-
-// spool reads an archive into a file.
-func (m *Manager) spool(ctx context.Context, owner Owner, r io.Reader, to *scratch) error {
-	from := &bounded{ctx, r, m.config.OwnerDiskBytes + 1}
-	for {
-		_, err := io.CopyN(to, from, spoolBytes)
-		if errors.Is(err, errTooLong) || to.size > m.config.OwnerDiskBytes {
-			return m.errTooMuch()
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("reading the archive: %w", err)
-		}
-		if full := m.checkDisk(owner, to.size); full != nil {
-			return full
-		}
-		if err != nil {
-			return nil
-		}
+// archiveLimits are what an archive may bring that an owner imports.
+func (m *Manager) archiveLimits(owner Owner) archive.Limits {
+	return archive.Limits{
+		Bytes:   m.config.OwnerDiskBytes,
+		Room:    func(bytes int64) error { return m.checkDisk(owner, bytes) },
+		Trees:   map[string]int64{workspaceFolder: m.config.DiskBytes, tmpFolder: m.config.DiskBytes / 4},
+		Listing: maxListing, Layers: mostLayers, Memory: m.config.MemoryBytes,
 	}
-}
-
-func (m *Manager) errTooMuch() error {
-	return fault.New(fault.Exhausted, "the session takes more than the %d MiB that yours may take together", m.config.OwnerDiskBytes>>20).
-		WithHint("who runs the server can raise limits.max_disk_per_client_mb")
 }
 
 // unpack makes a session of an archive. Until it is there nothing is collected;
 // where it cannot be made, what was put is.
-func (m *Manager) unpack(ctx context.Context, k key, r io.Reader) (s *session, notice string, err error) {
+func (m *Manager) unpack(ctx context.Context, k key, r io.Reader, limits archive.Limits) (s *session, notice string, err error) {
 	store, err := m.blobs(k.owner)
 	if err != nil {
 		return nil, "", err
@@ -93,12 +76,12 @@ func (m *Manager) unpack(ctx context.Context, k key, r io.Reader) (s *session, n
 		return nil, "", err
 	}
 	defer batch.Close()
-	a, err := m.readArchive(ctx, k.owner, batch, r)
+	head, err := archive.Read(ctx, r, batch, limits)
 	if err != nil {
 		return nil, "", err // closing the batch takes away what it put
 	}
 	if err = batch.Sync(ctx); err == nil {
-		s, notice, err = m.adopt(ctx, k, a)
+		s, notice, err = m.makeFromArchive(ctx, k, head)
 	}
 	if err != nil {
 		_ = batch.Close() // its contents are not wanted
@@ -122,16 +105,16 @@ func (m *Manager) giveBack(ctx context.Context, o Owner) {
 	m.forgetUsage(o)
 }
 
-// adopt makes the session of an archive whose contents are in the store.
-func (m *Manager) adopt(ctx context.Context, k key, a archive) (s *session, notice string, err error) {
+// makeFromArchive makes the session of an archive whose contents are in the store.
+func (m *Manager) makeFromArchive(ctx context.Context, k key, a archive.Head) (s *session, notice string, err error) {
 	set, notice := m.settingsOf(a)
 	b, err := m.checkSettings(ctx, set)
 	if err != nil {
 		return nil, "", err
 	}
-	s, err = m.make(k, b, nil, set, "", func(d *draft) error {
+	s, err = m.make(k, b, nil, set, "", func(_ *session, d *draft) error {
 		d.next.Cause = causeImport
-		return d.begin(&a.Checkpoint)
+		return d.startFrom(&a.Checkpoint)
 	})
 	if err != nil {
 		return nil, "", err
@@ -147,7 +130,7 @@ func (m *Manager) adopt(ctx context.Context, k key, a archive) (s *session, noti
 
 // settingsOf gives what is taken over of an archive's settings, and says what is
 // not. How long it may live and what it may take is decided here.
-func (m *Manager) settingsOf(a archive) (Settings, string) {
+func (m *Manager) settingsOf(a archive.Head) (Settings, string) {
 	was := a.Settings
 	set := Settings{Name: was.Name, Language: was.Language, Isolation: a.Isolation, MemoryBytes: was.MemoryBytes, TTL: was.TTL}
 	var not []string

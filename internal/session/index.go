@@ -3,20 +3,16 @@ package session
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"paddock/internal/fault"
 	"paddock/internal/history"
 	"paddock/internal/store"
 )
 
-// indexFile is the index of sessions and checkpoints in the state folder. The
-// folders are the truth, and are read where it does not know.
+// indexFile is the index of sessions in the state folder. The folders are the
+// truth, and are read where it does not know.
 const indexFile = "index.db"
 
 // row is what the index holds of a session. The caller holds s.keeping.
@@ -58,14 +54,22 @@ func (s *session) index() {
 	s.record.TreeBytes, s.record.checkpoints = s.tree.Used()+s.tmp.Used(), s.kept.count()
 	s.mu.Unlock()
 	s.manager.index.PutSession(s.row())
-	s.manager.index.PutCheckpoint(checkpointRow(s.kept.head))
 }
 
-func checkpointRow(c *history.Manifest) store.Checkpoint {
-	return store.Checkpoint{
-		Owner: c.Owner, Session: c.Session, Number: c.Number, Previous: c.Previous, At: c.At, Label: c.Label, Cause: c.Cause,
-		Execution: c.Execution, Bytes: c.Bytes,
+// rebuildSoon begins a rebuild of the index where none is under way.
+func (m *Manager) rebuildSoon() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed || m.rebuilding {
+		return
 	}
+	m.rebuilding = true
+	m.jobs.Go(func() {
+		m.rebuild()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.rebuilding = false
+	})
 }
 
 // rebuild fills the index from the folders, if it is not complete.
@@ -93,7 +97,6 @@ func (m *Manager) rebuildIndex(ctx context.Context) error {
 			return err
 		}
 		var sessions []store.Session
-		var checkpoints []store.Checkpoint
 		for _, id := range ids {
 			if err := context.Cause(ctx); err != nil {
 				return err
@@ -102,39 +105,32 @@ func (m *Manager) rebuildIndex(ctx context.Context) error {
 			if err != nil {
 				continue // it is being made or removed, or is a newer paddock's
 			}
-			line, rows, err := m.checkpointRows(key{o, id})
+			checkpoints, head, err := m.lineOnDisk(key{o, id})
 			if err != nil {
 				return err
 			}
-			head := int64(0)
-			if n := line.Numbers(); len(n) > 0 {
-				head = n[len(n)-1]
-			}
-			sessions = append(sessions, m.row(rec, int64(line.Len()), head))
-			checkpoints = append(checkpoints, rows...)
+			sessions = append(sessions, m.row(rec, checkpoints, head))
 		}
-		if err := r.Owner(ctx, string(o), sessions, checkpoints); err != nil {
+		if err := r.Owner(ctx, string(o), sessions); err != nil {
 			return err
 		}
 	}
 	return r.Finish(ctx)
 }
 
-func (m *Manager) checkpointRows(k key) (line *history.Line, rows []store.Checkpoint, err error) {
-	if line, err = history.Open(m.checkpointsFolder(k), m.config.files()); err != nil {
-		return nil, nil, err
+// lineOnDisk gives how many checkpoints a session has to go back to, and the
+// number of its newest one.
+func (m *Manager) lineOnDisk(k key) (count, head int64, err error) {
+	var l kept
+	if l.line, err = history.Open(m.checkpointsFolder(k), m.config.files()); err != nil {
+		return 0, 0, err
 	}
-	for _, n := range line.Numbers() {
-		c, err := line.Get(n)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, history.ErrDamaged) || fault.KindOf(err) == fault.NotFound {
-			continue
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		rows = append(rows, checkpointRow(c))
+	if numbers := l.line.Numbers(); len(numbers) > 0 {
+		head = numbers[len(numbers)-1]
+		// One that cannot be read may be gone by now: the session's next row is right.
+		l.head, _ = l.line.Get(head)
 	}
-	return line, rows, nil
+	return l.count(), head, nil
 }
 
 // records gives the records of an owner's sessions on disk, from the index where
@@ -171,88 +167,4 @@ func (m *Manager) records(o Owner) (all []record, err error) {
 		}
 	}
 	return all, nil
-}
-
-// usage is what an owner has on disk, asleep or not.
-type usage struct {
-	sessions int
-	files    int64 // of all sessions together, in bytes
-	blobs    int64 // what is kept of them
-}
-
-// measured is a usage as it was when somebody looked.
-type measured struct {
-	at    time.Time
-	files map[ID]int64 // of each session
-	sum   int64
-}
-
-// usageTime is how long what was measured counts as good.
-const usageTime = 2 * time.Second
-
-// usage tells what an owner takes. Sessions that are open here count as they are
-// now, and so do blobs; the others as they were when somebody looked last.
-func (m *Manager) usage(o Owner) (usage, error) {
-	m.storing.Lock()
-	known, ok := m.used[o]
-	m.storing.Unlock()
-	if !ok || time.Since(known.at) > usageTime {
-		var err error
-		if known, err = m.measure(o); err != nil {
-			return usage{}, err
-		}
-		m.storing.Lock()
-		m.used[o] = known
-		m.storing.Unlock()
-	}
-	open := map[ID]int64{}
-	for _, s := range m.open(o) {
-		open[s.id] = s.tree.Used() + s.tmp.Used()
-	}
-	blobs, err := m.blobs(o)
-	if err != nil {
-		return usage{}, err
-	}
-	kept, err := blobs.Bytes()
-	if err != nil {
-		return usage{}, fmt.Errorf("measuring what is kept: %w", err)
-	}
-	m.storing.Lock()
-	defer m.storing.Unlock()
-	u := usage{sessions: len(known.files), files: known.sum, blobs: kept}
-	for id, now := range open {
-		u.files += now - known.files[id]
-	}
-	return u, nil
-}
-
-// measure looks at what an owner has on disk.
-func (m *Manager) measure(o Owner) (*measured, error) {
-	u := &measured{at: time.Now(), files: map[ID]int64{}}
-	all, err := m.records(o)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range all {
-		u.files[r.ID] = r.TreeBytes
-		u.sum += r.TreeBytes
-	}
-	return u, nil
-}
-
-// counted notes what a session takes that is new or is let go of.
-func (m *Manager) counted(k key, bytes int64) {
-	m.storing.Lock()
-	defer m.storing.Unlock()
-	if known := m.used[k.owner]; known != nil {
-		known.sum += bytes - known.files[k.id]
-		known.files[k.id] = bytes
-	}
-}
-
-// forgetUsage has what an owner takes looked at anew.
-func (m *Manager) forgetUsage(o Owner) {
-	m.storing.Lock()
-	defer m.storing.Unlock()
-	delete(m.used, o)
 }

@@ -37,7 +37,7 @@ func (s *session) bury(ctx context.Context) {
 		select {
 		case <-in.Done():
 			s.drop(runtime, in)
-			s.ended(ctx, runtime, "the interpreter ended unexpectedly")
+			s.lose(ctx, runtime, "the interpreter ended unexpectedly")
 			s.manager.log.WarnContext(ctx, "an interpreter ended by itself", "session", s.id, "runtime", runtime)
 		default:
 		}
@@ -107,10 +107,10 @@ func unresumable(err error) bool {
 	return fault.KindOf(err) == fault.Unsupported || errors.Is(err, blob.ErrMissing) || errors.Is(err, blob.ErrDamaged)
 }
 
-// ended notes that an interpreter is gone by itself. The next call goes on from
-// the last checkpoint; where that lacks a call that was answered, its files go
+// lose notes that an interpreter is gone by itself, and why. The next call goes on
+// from the last checkpoint; where that lacks a call that was answered, its files go
 // back as well, and the next result says so.
-func (s *session) ended(ctx context.Context, runtime, why string) {
+func (s *session) lose(ctx context.Context, runtime, why string) {
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
 	if _, there := s.kept.head.Interpreters[runtime]; !there {
@@ -120,16 +120,9 @@ func (s *session) ended(ctx context.Context, runtime, why string) {
 		return
 	}
 	s.anew[runtime] = true
-	// All that is newer than the checkpoint goes with it, whosever it is.
-	for other, in := range s.live() {
-		if s.kept.unsure[other] && other != runtime {
-			s.drop(other, in)
-			s.anew[other] = true
-		}
-	}
-	clear(s.kept.unsure)
-	s.news = join(s.news, "What an earlier call left could not be kept, and its interpreter has ended: variables and files are as they were before that call.")
-	if err := s.filesBack(true); err != nil {
+	s.giveUpUnsure(runtime) // all that is newer than the checkpoint goes with it, whosever it is
+	s.news = joinNotices(s.news, "What an earlier call left could not be kept, and its interpreter has ended: variables and files are as they were before that call.")
+	if err := s.kept.restoreFiles(true); err != nil {
 		s.manager.log.ErrorContext(ctx, "files could not be brought back", "session", s.id, "cause", causeOf(err))
 		s.kept.torn = true
 		return
@@ -177,13 +170,13 @@ func (s *session) dropAll() {
 // broken deals with a run that did not come to an end, and gives the fault.
 func (s *session) broken(t *turn, runtime string, in sandbox.Instance, err error) error {
 	s.drop(runtime, in)
-	s.ended(t.ctx, runtime, "its interpreter failed in an earlier call")
+	s.lose(t.ctx, runtime, "its interpreter failed in an earlier call")
 	s.anew[runtime] = true
-	back := s.takeFilesBack(t, sandbox.Exit{Cause: sandbox.Crashed, State: sandbox.Restored})
+	rolledBack := s.rollBackFiles(t, sandbox.Exit{Cause: sandbox.Crashed, State: sandbox.Restored})
 	s.manager.log.WarnContext(t.ctx, "an interpreter failed", "session", s.id, "execution", t.execution, "runtime", runtime, "cause", causeOf(err))
 	err = s.failed("running a program", err)
 	var f *fault.Error
-	if _, lost := s.lost[runtime]; back && !lost && errors.As(err, &f) {
+	if _, lost := s.lost[runtime]; rolledBack && !lost && errors.As(err, &f) {
 		err = f.WithHint("run it again: variables and files are as they were before this call")
 	}
 	return err
@@ -200,30 +193,30 @@ func (s *session) failed(doing string, err error) error {
 }
 
 // notice tells what a model has to know about its variables and files after a
-// run; back: its files are as they were before it.
-func (s *session) notice(runtime string, exit sandbox.Exit, back bool) string {
+// run; rolledBack: its files are as they were before it.
+func (s *session) notice(runtime string, exit sandbox.Exit, rolledBack bool) string {
 	earlier := s.news
 	s.news = ""
 	if why, ok := s.lost[runtime]; ok {
 		delete(s.lost, runtime)
-		earlier = join(earlier, fmt.Sprintf("This was a fresh %s interpreter: variables, functions and imports of earlier calls are gone, because %s. Files in /workspace are there.", runtime, why))
+		earlier = joinNotices(earlier, fmt.Sprintf("This was a fresh %s interpreter: variables, functions and imports of earlier calls are gone, because %s. Files in /workspace are there.", runtime, why))
 	}
 	now := ""
 	switch {
-	case exit.State == sandbox.Restored && back:
-		now = ended(exit.Cause) + " Variables and files are as they were before this call."
+	case exit.State == sandbox.Restored && rolledBack:
+		now = describeEnd(exit.Cause) + " Variables and files are as they were before this call."
 	case exit.State == sandbox.Restored:
-		now = ended(exit.Cause) + " Variables are as they were before this call; changes to files remain."
-	case exit.State == sandbox.Fresh && back:
-		now = ended(exit.Cause) + fmt.Sprintf(" The %s interpreter went with it: variables, functions and imports are gone. Files in /workspace are as they were before this call.", runtime)
+		now = describeEnd(exit.Cause) + " Variables are as they were before this call; changes to files remain."
+	case exit.State == sandbox.Fresh && rolledBack:
+		now = describeEnd(exit.Cause) + fmt.Sprintf(" The %s interpreter went with it: variables, functions and imports are gone. Files in /workspace are as they were before this call.", runtime)
 	case exit.State == sandbox.Fresh:
-		now = ended(exit.Cause) + fmt.Sprintf(" The %s interpreter went with it: variables, functions and imports are gone. Files in /workspace are there.", runtime)
+		now = describeEnd(exit.Cause) + fmt.Sprintf(" The %s interpreter went with it: variables, functions and imports are gone. Files in /workspace are there.", runtime)
 	}
-	return join(earlier, now)
+	return joinNotices(earlier, now)
 }
 
-// ended says how a program ended that did not leave its interpreter intact.
-func ended(c sandbox.Cause) string {
+// describeEnd says how a program ended that did not leave its interpreter intact.
+func describeEnd(c sandbox.Cause) string {
 	switch c {
 	case sandbox.Exited:
 		return "The program ended its interpreter."
@@ -281,7 +274,7 @@ func (m *Manager) Details(ctx context.Context, owner Owner, id ID) (Details, err
 	return d, nil
 }
 
-// borrow takes a turn if nobody is in line; nil when somebody is.
+// borrow takes a turn if nobody is in the queue; nil when somebody is.
 func (s *session) borrow(ctx context.Context) *turn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -291,7 +284,7 @@ func (s *session) borrow(ctx context.Context) *turn {
 	t := &turn{ready: make(chan struct{})}
 	t.ctx, t.cancel = context.WithCancelCause(ctx)
 	s.shiftLocked(working)
-	s.line = append(s.line, t)
+	s.queue = append(s.queue, t)
 	close(t.ready)
 	return t
 }
@@ -325,10 +318,10 @@ func (s *session) inspect(ctx context.Context, d *Details) {
 	ended = s.recall(d, all, ended)
 	var notices []string
 	if len(ended) > 0 {
-		notices = append(notices, fmt.Sprintf("An interpreter (%s) has ended unexpectedly: its variables and imports are gone.", list(ended)))
+		notices = append(notices, fmt.Sprintf("An interpreter (%s) has ended unexpectedly: its variables and imports are gone.", enumerate(ended)))
 	}
 	if len(silent) > 0 {
-		notices = append(notices, fmt.Sprintf("An interpreter (%s) cannot be inspected now: its variables, imports and memory are missing here.", list(silent)))
+		notices = append(notices, fmt.Sprintf("An interpreter (%s) cannot be inspected now: its variables, imports and memory are missing here.", enumerate(silent)))
 	}
 	d.Notice = strings.Join(notices, " ")
 }

@@ -3,12 +3,9 @@ package session
 import (
 	"context"
 	"errors"
-	"io"
 	"maps"
 	"path/filepath"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"paddock/internal/blob"
 	"paddock/internal/fault"
@@ -17,60 +14,63 @@ import (
 	"paddock/internal/workspace"
 )
 
-// What a checkpoint was made after.
-const (
-	causeCreate  = "create"
-	causeExecute = "execute"
-	causeFiles   = "files"
-	causeReset   = "reset"
-	causeAsked   = "checkpoint"
-	causeFork    = "fork"
-	causeImport  = "import"
-	causeRecover = "recover"
-	causeRestore = "restore"
-)
-
 // keepTime bounds how long keeping a checkpoint may take: gigabytes on a slow
 // disk.
 const keepTime = 5 * time.Minute
 
-// kept is what of a session is on disk: its line of checkpoints. It belongs to
-// whoever holds session.keeping.
-type kept struct {
-	blobs *blob.Store
-	line  *history.Line
-	head  *history.Manifest             // where the session is; nil: nothing is kept yet
-	lists map[string]*workspace.Listing // what the trees were at head, and how their files looked
-	// unsure are the runtimes whose live interpreter is not what head says,
-	// because keeping it failed.
-	unsure map[string]bool
-	// apart are the runtimes whose live interpreter wrote something that is not in
-	// the line: what it writes next has to be whole.
-	apart  map[string]bool
-	failed error // why; nil: all is kept
-	// closed says that the session is let go of: nothing is written any more.
-	closed bool
-	// torn says that the files are neither what head says nor anything else that
-	// was, as a restore failed in the middle, and so did taking it back.
-	torn bool
+// openKept opens what is on disk of the session's line.
+func (s *session) openKept() error {
+	k := &s.kept
+	k.key, k.trees = s.key, map[string]*workspace.Tree{workspaceFolder: s.tree, tmpFolder: s.tmp}
+	k.record, k.moved, k.log = s.encodeRecord, s.moved, s.manager.log.With("session", s.id)
+	store, err := s.manager.blobs(s.owner)
+	if err != nil {
+		return err
+	}
+	return k.open(store, s.manager.checkpointsFolder(s.key), s.manager.config.files())
 }
 
-// trees are the session's folders by their names in checkpoints.
-func (s *session) trees() map[string]*workspace.Tree {
-	return map[string]*workspace.Tree{workspaceFolder: s.tree, tmpFolder: s.tmp}
+// moved deals with a new head. The caller holds s.keeping.
+func (s *session) moved(was *history.Manifest) {
+	s.mu.Lock()
+	s.record.Head = s.kept.head.Number
+	s.mu.Unlock()
+	s.prune(was)
+	s.index()
 }
 
-// note is what a checkpoint says of the call that it was made after.
-type note struct {
-	cause, label              string
-	execution, language, code string
-	always                    bool // also when nothing changed
+// usable is kept's. The caller holds s.keeping.
+func (s *session) usable(m *history.Manifest) error { return s.kept.usable(m) }
+
+// firstCheckpoint makes a new session's, which fill fills; nil: of what is there.
+func (s *session) firstCheckpoint(fill func(*session, *draft) error) error {
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	if s.passing() {
+		s.kept.head = new(history.Manifest)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
+	defer cancel()
+	d, err := s.kept.draft(ctx, causeCreate)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	if fill == nil {
+		err = d.capture(nil)
+	} else {
+		err = fill(s, d)
+	}
+	if err != nil {
+		return err
+	}
+	return d.persist(ctx)
 }
 
-// keep makes a checkpoint of the files and of these live interpreters, by their
-// runtimes; nil stands for one that is gone. Where nothing changed there is
-// none. It is the caller's turn.
-func (s *session) keep(ctx context.Context, n note, live map[string]sandbox.Instance) (files []workspace.Change, err error) {
+// keep makes a checkpoint of the files and of these live interpreters; see
+// [kept.keep]. It is the caller's turn.
+func (s *session) keep(ctx context.Context, n note, live map[string]sandbox.Instance) ([]workspace.Change, error) {
 	if s.passing() {
 		return nil, nil
 	}
@@ -82,46 +82,22 @@ func (s *session) keep(ctx context.Context, n note, live map[string]sandbox.Inst
 			live[runtime] = in
 		}
 	}
-	defer func() {
-		if s.setKept(err); err == nil {
-			return
-		}
-		for runtime := range live {
-			s.kept.unsure[runtime] = true
-		}
-	}()
-	d, err := s.draft(ctx, n.cause)
-	if err != nil {
-		return nil, err
+	files, err := s.kept.keep(ctx, n, live)
+	s.setKept(err)
+	return files, err
+}
+
+// keepPaths makes a checkpoint of files that were written from outside of
+// programs; one may be running.
+func (s *session) keepPaths(paths []string) error {
+	if s.passing() {
+		return nil
 	}
-	defer d.close()
-	if err := d.capture(nil); err != nil {
-		return nil, err
-	}
-	for runtime, in := range live {
-		if in != nil {
-			err = d.snapshot(ctx, runtime, in)
-		} else if _, there := d.next.Interpreters[runtime]; there {
-			delete(d.next.Interpreters, runtime)
-			d.changed = true
-		}
-		if err != nil {
-			return d.files, err
-		}
-	}
-	if d.changed || n.always {
-		d.next.Label, d.next.Execution, d.next.Language, d.next.Code = n.label, n.execution, n.language, firstLine(n.code)
-		if err := d.commit(ctx); err != nil {
-			return d.files, err
-		}
-	} else {
-		s.kept.lists = d.lists
-	}
-	for runtime := range live {
-		delete(s.kept.unsure, runtime)
-		delete(s.kept.apart, runtime)
-	}
-	return d.files, nil
+	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
+	defer cancel()
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	return s.kept.keepPaths(ctx, paths)
 }
 
 // passing tells whether nothing of the session is kept.
@@ -173,41 +149,9 @@ func (s *session) atLast() bool {
 	s.kept.closed = true
 	if err != nil {
 		s.manager.log.Error("the last state of a session is lost", "session", s.id, "cause", causeOf(err))
-		s.news = join(s.news, "What the last call left could not be kept: files and variables are as they were before it.")
+		s.news = joinNotices(s.news, "What the last call left could not be kept: files and variables are as they were before it.")
 	}
 	return err == nil && !s.kept.torn
-}
-
-// firstLine is what a list shows of a program.
-func firstLine(code string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(code), "\n")
-	line = strings.TrimSpace(line)
-	const most = 80
-	if utf8.RuneCountInString(line) > most {
-		line = string([]rune(line)[:most-1]) + "…"
-	}
-	return line
-}
-
-// keepPaths makes a checkpoint of files that were written from outside of
-// programs; one may be running. Interpreters and other files stay as at head.
-func (s *session) keepPaths(paths []string) error {
-	if s.passing() {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
-	defer cancel()
-	s.keeping.Lock()
-	defer s.keeping.Unlock()
-	d, err := s.draft(ctx, causeFiles)
-	if err != nil {
-		return err
-	}
-	defer d.close()
-	if err := d.capture(paths); err != nil || !d.changed {
-		return err
-	}
-	return d.commit(ctx)
 }
 
 // unkept says what a model has to know when its call could not be kept.
@@ -230,17 +174,9 @@ func (s *session) notKept(t *turn, err error) string {
 func (s *session) resume(runtime string) *sandbox.Resume {
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	if s.kept.head == nil {
-		return nil
-	}
-	in, ok := s.kept.head.Interpreters[runtime]
-	if !ok {
-		return nil
-	}
-	r := &sandbox.Resume{State: in.State, Anew: in.Anew || s.anew[runtime]}
-	for _, ref := range in.Layers {
-		blobs := s.kept.blobs
-		r.Layers = append(r.Layers, func() (io.ReadCloser, error) { return blobs.Open(ref) })
+	r := s.kept.state(runtime)
+	if r != nil {
+		r.Anew = r.Anew || s.anew[runtime]
 	}
 	return r
 }

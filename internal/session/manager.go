@@ -8,7 +8,7 @@
 //
 // After every run, and after every write to its files, a session has a new
 // checkpoint on disk: what its files are and what its interpreters hold, of one
-// moment (keep.go). So it may be put to sleep when nobody uses it (sleep.go),
+// moment (keep.go, kept.go). So it may be put to sleep when nobody uses it (sleep.go),
 // opened by the next process when this one is gone (disk.go), taken back
 // (past.go), doubled (fork.go) and carried away (export.go, import.go).
 //
@@ -21,7 +21,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -30,87 +29,12 @@ import (
 	"sync"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
-	"go.opentelemetry.io/otel/trace/noop"
-
 	"paddock/internal/blob"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/store"
 	"paddock/internal/workspace"
 )
-
-// Config sets a Manager up. It is copied.
-type Config struct {
-	// Dir is the state folder; it is made when it is missing. Several processes
-	// may share it.
-	Dir string
-	// Backends run the programs; the first is the default isolation. They are
-	// not closed by the Manager, and must not be before it is.
-	Backends []sandbox.Backend
-	// DefaultTimeout is the wall limit of a run that asks for none; zero: 30 s.
-	// MaxTimeout is the longest that may be asked for; zero: 1 h.
-	DefaultTimeout, MaxTimeout time.Duration
-	// IdleTTL is how long a session may stay unused; zero: 24 h.
-	IdleTTL time.Duration
-	// MaxPerOwner bounds the sessions that an owner has open in this process;
-	// zero: 32. For one more, another that nobody uses just now is put to sleep.
-	MaxPerOwner int
-	// MaxSessions bounds the sessions of all owners that this process has open;
-	// zero: 1024.
-	MaxSessions int
-	// MaxStored bounds the sessions that an owner has, asleep or not; zero:
-	// 10,000.
-	MaxStored int
-	// SleepAfter is how long a session stays in memory unused; zero: 10 min;
-	// negative: until its place is needed.
-	SleepAfter time.Duration
-	// Checkpoints is how many checkpoints without a label a session keeps; zero:
-	// 100.
-	Checkpoints int
-	// KeepLater has a run's result given before its checkpoint is on disk, which
-	// is made right after, before anything else happens in the session. What is
-	// killed in between is lost, although it was answered.
-	KeepLater bool
-	// Life is this process's, which the backends' processes inherit; the Manager
-	// does not close it. Nil: no process is started that could outlive this one.
-	Life *Life
-	// Files are the file operations of blobs and checkpoints; nil: the system's.
-	// Tests put faults in.
-	Files blob.Files
-	// MemoryBytes bounds each interpreter; zero: 256 MiB.
-	MemoryBytes int64
-	// OwnerMemoryBytes and TotalMemoryBytes bound what the live interpreters of
-	// an owner, and of all, take together; zero: 32 and 64 times MemoryBytes.
-	// An idle one counts what it has, one that runs all that it may take.
-	OwnerMemoryBytes, TotalMemoryBytes int64
-	// DiskBytes bounds a workspace; zero: 512 MiB. The guest's /tmp has a
-	// quarter of it besides.
-	DiskBytes int64
-	// OwnerDiskBytes bounds the workspaces of an owner together; zero: eight
-	// times DiskBytes.
-	OwnerDiskBytes int64
-	// Admit waits until one more program of an owner may run, and says no where
-	// that would take too long; release is called when it has ended. It is
-	// called with the session's turn taken, and ctx ends with the execution.
-	// Nil: all may run at once.
-	Admit func(ctx context.Context, owner Owner) (release func(), err error)
-	// Limits hold for a run that brings none; zero fields: fuel is not counted
-	// for anybody, 1 MiB of stdout and of stderr, 16 MiB of displays.
-	Limits sandbox.RunLimits
-	// Env is added to every guest's environment.
-	Env map[string]string
-	// Record, when set, takes what happens in sessions, from any goroutine. Its
-	// error before a program runs is the execution's, and the program does not
-	// run; its error after something happened is logged. What never came to its
-	// turn is not told.
-	Record func(context.Context, Event) error
-	// Tracer makes the spans session.queue, sandbox.start, sandbox.run and
-	// checkpoint; nil: none are made.
-	Tracer trace.Tracer
-	// Log takes what an operator should see; nil: nothing is logged.
-	Log *slog.Logger
-}
 
 // Manager holds the sessions that this process has open. It is safe for
 // concurrent use.
@@ -133,9 +57,10 @@ type Manager struct {
 	sheds   map[Owner]time.Time // when it was last tried to make room on whose disk
 	garbage map[Owner]int       // how much was removed of whose, since it was collected
 
-	mu       sync.Mutex // guards what follows
-	closed   bool
-	sessions map[key]*session
+	mu         sync.Mutex // guards what follows
+	closed     bool
+	sessions   map[key]*session
+	rebuilding bool // the index is
 }
 
 type key struct {
@@ -166,66 +91,8 @@ func New(config Config) (*Manager, error) {
 	m.index = store.Open(filepath.Join(config.Dir, indexFile), config.Log)
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	m.jobs.Go(m.janitor)
-	m.jobs.Go(m.rebuild)
+	m.rebuildSoon()
 	return m, nil
-}
-
-// complete puts defaults in and reports all mistakes at once.
-func (c *Config) complete() error {
-	c.Backends, c.Env = slices.Clone(c.Backends), maps.Clone(c.Env)
-	c.MaxTimeout = cmp.Or(c.MaxTimeout, time.Hour)
-	c.DefaultTimeout = cmp.Or(c.DefaultTimeout, min(30*time.Second, c.MaxTimeout))
-	c.IdleTTL = cmp.Or(c.IdleTTL, 24*time.Hour)
-	c.MaxPerOwner = cmp.Or(c.MaxPerOwner, 32)
-	c.MemoryBytes = cmp.Or(c.MemoryBytes, 256<<20)
-	c.DiskBytes = cmp.Or(c.DiskBytes, 512<<20)
-	c.MaxSessions = cmp.Or(c.MaxSessions, 1024)
-	c.MaxStored = cmp.Or(c.MaxStored, 10_000)
-	c.SleepAfter = cmp.Or(c.SleepAfter, 10*time.Minute)
-	c.Checkpoints = cmp.Or(c.Checkpoints, 100)
-	c.OwnerMemoryBytes = cmp.Or(c.OwnerMemoryBytes, 32*c.MemoryBytes)
-	c.TotalMemoryBytes = cmp.Or(c.TotalMemoryBytes, 64*c.MemoryBytes)
-	c.OwnerDiskBytes = cmp.Or(c.OwnerDiskBytes, 8*c.DiskBytes)
-	c.Limits = merge(c.Limits, sandbox.RunLimits{StdoutBytes: 1 << 20, StderrBytes: 1 << 20, DisplayBytes: 16 << 20})
-	if c.Tracer == nil {
-		c.Tracer = noop.NewTracerProvider().Tracer("")
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-	var errs []error
-	if c.Dir == "" {
-		errs = append(errs, errors.New("session: a state folder is needed"))
-	} else if abs, err := filepath.Abs(c.Dir); err != nil {
-		errs = append(errs, err)
-	} else {
-		c.Dir = abs
-	}
-	if len(c.Backends) == 0 {
-		errs = append(errs, errors.New("session: a backend is needed"))
-	}
-	if c.DefaultTimeout < 0 || c.MaxTimeout < 0 || c.DefaultTimeout > c.MaxTimeout {
-		errs = append(errs, fmt.Errorf("session: the default timeout (%v) must lie between 0 and the maximum (%v)", c.DefaultTimeout, c.MaxTimeout))
-	}
-	if c.OwnerMemoryBytes < c.MemoryBytes || c.TotalMemoryBytes < c.MemoryBytes {
-		errs = append(errs, fmt.Errorf("session: an interpreter may take %d MiB, and all of them together fewer", c.MemoryBytes>>20))
-	}
-	if c.IdleTTL < 0 || c.MaxPerOwner < 0 || c.MaxSessions < 0 || c.MaxStored < 0 || c.Checkpoints < 0 || c.MemoryBytes < 0 || c.DiskBytes < 0 || c.OwnerDiskBytes < 0 || negative(c.Limits) {
-		errs = append(errs, errors.New("session: limits are not negative"))
-	}
-	return errors.Join(errs...)
-}
-
-// merge takes from other what l leaves zero.
-func merge(l, other sandbox.RunLimits) sandbox.RunLimits {
-	return sandbox.RunLimits{
-		Fuel: cmp.Or(l.Fuel, other.Fuel), StdoutBytes: cmp.Or(l.StdoutBytes, other.StdoutBytes), StderrBytes: cmp.Or(l.StderrBytes, other.StderrBytes),
-		DisplayBytes: cmp.Or(l.DisplayBytes, other.DisplayBytes), Grace: cmp.Or(l.Grace, other.Grace),
-	}
-}
-
-func negative(l sandbox.RunLimits) bool {
-	return l.StdoutBytes < 0 || l.StderrBytes < 0 || l.DisplayBytes < 0 || l.Grace < 0
 }
 
 // backend gives the backend of a name; "" names the first.
@@ -237,7 +104,7 @@ func (m *Manager) backend(name string) (sandbox.Backend, error) {
 		}
 		names = append(names, b.Name())
 	}
-	return nil, fault.New(fault.Unsupported, "there is no isolation called %q here", name).WithHint("there is %s", list(names))
+	return nil, fault.New(fault.Unsupported, "there is no isolation called %q here", name).WithHint("there is %s", enumerate(names))
 }
 
 // Runtimes lists what can run here, by backend in their order.

@@ -23,6 +23,7 @@ const (
 	Destroying    Action = "destroy_session"
 	Resetting     Action = "reset"
 	Checkpointing Action = "checkpoint"
+	Unlabelling   Action = "remove_label"
 	Restoring     Action = "restore"
 	Forking       Action = "fork"
 	Exporting     Action = "export"
@@ -75,11 +76,11 @@ func (m *Manager) Stats() Stats {
 		sum.Disk += s.tree.Used()
 		s.mu.Lock()
 		sum.Interpreters += len(s.interpreters)
-		for _, t := range s.line {
+		for _, t := range s.queue {
 			if t.execution == "" {
 				continue
 			}
-			if t == s.line[0] {
+			if t == s.queue[0] {
 				sum.Running++
 			} else {
 				sum.Queued++

@@ -2,7 +2,9 @@ package session_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,6 +56,37 @@ func TestWhatIsDrawnAfterGoingBackIsNew(t *testing.T) {
 			if err := m.Sleep(alice, id); err != nil {
 				t.Fatal(err)
 			}
+		}
+	}
+}
+
+// What a killed process left half written is gone from all folders of a session
+// when it is opened again.
+func TestWhatWasHalfWrittenIsRemoved(t *testing.T) {
+	dir := t.TempDir()
+	m := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 1")
+	if err := m.Sleep(alice, id); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, folder := range []string{"workspace", "tmp"} {
+		home, err := filepath.Glob(filepath.Join(dir, "owners", "*", string(id), folder))
+		if err != nil || len(home) != 1 {
+			t.Fatal(home, err)
+		}
+		left = append(left, filepath.Join(home[0], ".paddock-write-X"))
+	}
+	for _, name := range left {
+		if err := os.WriteFile(name, []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	prints(t, m, id, "print(x)", "1")
+	for _, name := range left {
+		if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", filepath.Base(filepath.Dir(name)), err)
 		}
 	}
 }

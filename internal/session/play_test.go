@@ -26,7 +26,7 @@ import (
 var (
 	modelSeed   = flag.Uint64("model.seed", 0, "the seed of the model test; 0: another one each time")
 	modelLength = flag.Int("model.length", 100, "how many operations a round of the model test has")
-	modelRounds = flag.Int("model.rounds", 8, "how many rounds the model test has")
+	modelRounds = flag.Int("model.rounds", 5, "how many rounds the model test has")
 )
 
 // Sessions do what a simple model of them says, whatever is done to them in
@@ -211,7 +211,7 @@ func (p *play) writeFiles(w *twin) {
 	switch kind := p.r.IntN(4); {
 	case kind == 0 && there:
 		p.note("remove %s in %s", path, w.id)
-		p.must(tree.Remove(path))
+		p.must(tree.RemoveFile(path, nil))
 		delete(at.files, "workspace/"+path)
 	case kind == 1 && there && at.files["workspace/"+path] != "":
 		p.note("edit %s in %s", path, w.id)
@@ -221,8 +221,8 @@ func (p *play) writeFiles(w *twin) {
 		at.files["workspace/"+path] = text
 	case kind == 2 && len(at.under("workspace/d")) > 0:
 		p.note("remove d in %s", w.id)
-		p.must(tree.Remove("d"))
 		for name := range at.under("workspace/d") {
+			p.must(tree.RemoveFile("d/"+name, nil))
 			delete(at.files, "workspace/d/"+name)
 		}
 	default:

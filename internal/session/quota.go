@@ -176,16 +176,9 @@ func (m *Manager) checkDisk(o Owner, growth int64) error {
 	for _, s := range m.open(o) { // what is known may be old: look again
 		_, _ = s.tree.DiskBytes() // one that is ending takes what it took
 	}
-	m.forgetUsage(o)
-	if u, err = m.usage(o); err != nil || u.files+u.blobs+growth <= most {
+	u, sizes, err := m.usageNow(o)
+	if err != nil || u.files+u.blobs+growth <= most {
 		return err
-	}
-	sizes := map[ID]int64{}
-	if known, err := m.measure(o); err == nil {
-		sizes = known.files
-	}
-	for _, s := range m.open(o) {
-		sizes[s.id] = s.tree.Used() + s.tmp.Used()
 	}
 	return fault.New(fault.Exhausted, "your sessions would take more than the %d MiB of disk that they may: they have %d MiB of files and %d MiB of checkpoints", most>>20, u.files>>20, u.blobs>>20).
 		WithHint("delete files, or destroy sessions that are no longer needed: %s; who runs the server can raise limits.max_disk_per_client_mb", largest(sizes, ""))

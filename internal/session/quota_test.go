@@ -137,7 +137,7 @@ func TestFilesOfAnOwnerAreBoundedTogether(t *testing.T) {
 	refused(t, m, alice, first, "second (")
 	_, err = m.Create(t.Context(), alice, "", session.Settings{})
 	wantKind(t, err, fault.Exhausted)
-	if err := files.Remove("big"); err != nil {
+	if err := files.RemoveFile("big", nil); err != nil {
 		t.Fatal(err)
 	}
 	execute(t, m, first, "1")

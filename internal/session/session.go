@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gofrs/flock"
-
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/workspace"
@@ -26,8 +24,8 @@ type phase uint8
 const (
 	opening phase = iota // its folder is being opened
 	free                 // nobody is at work
-	working              // the first in line is at work
-	leaving              // it ends: who is in line is stopped, and nobody may join
+	working              // the first in the queue is at work
+	leaving              // it ends: who is in the queue is stopped, and nobody may enter
 	gone                 // it has ended, or was never opened
 )
 
@@ -35,7 +33,7 @@ const (
 var following = [...][]phase{opening: {free, gone}, free: {working, leaving}, working: {working, free, leaving}, leaving: {gone}, gone: nil}
 
 // session is one session that this process has open. What belongs to the first
-// in line is used by it alone, and by the opening and the end.
+// in the queue is used by it alone, and by the opening and the end.
 type session struct {
 	key
 	manager *Manager
@@ -43,14 +41,14 @@ type session struct {
 
 	opened  chan struct{} // closed when opening is over
 	openErr error         // set before
-	drained chan struct{} // closed when nobody is in line any more after the end was ordered
+	drained chan struct{} // closed when the queue is empty after the end was ordered
 	closed  chan struct{} // closed at gone
 
 	// Set while it is opened:
 	backend    sandbox.Backend
 	backendErr error // why there is none
 	tree, tmp  *workspace.Tree
-	lock       *flock.Flock
+	release    func() error // lets go of the lock; nil: it is not held
 
 	keeping sync.Mutex // held by whoever makes a checkpoint or reads them; guards kept
 	kept    kept
@@ -60,16 +58,16 @@ type session struct {
 	sleeping     bool    // it leaves only to be opened again
 	loose        bool    // what lives is not on disk as it is: it does not sleep
 	users        int     // who uses its files: it does not sleep meanwhile
-	line         []*turn // in order of arrival; the first is at work
+	queue        []*turn // in order of arrival; the first is at work
 	record       record
-	interpreters map[string]sandbox.Instance // by runtime; changed by the first in line
-	lost         map[string]string           // runtimes whose variables are gone, and why; belongs to the first in line
+	interpreters map[string]sandbox.Instance // by runtime; changed by the first in the queue
+	lost         map[string]string           // runtimes whose variables are gone, and why; belongs to the first in the queue
 	anew         map[string]bool             // runtimes whose state on disk has been gone on from; likewise
 	news         string                      // what the next result has to tell; likewise
 	endErr       error                       // what was left undone at the end
 }
 
-// turn is one place in a session's line.
+// turn is one place in a session's queue.
 type turn struct {
 	execution string // "" for what is not an execution
 	ready     chan struct{}
@@ -77,7 +75,7 @@ type turn struct {
 	cancel    context.CancelCauseFunc
 	over      bool // too late to stop it: guarded by the session's mu
 	// How long it waited, and what starting an interpreter took; they belong to
-	// the first in line.
+	// the first in the queue.
 	queued, start time.Duration
 	later         func() // what is left to do before the next turn; nil: nothing
 }
@@ -122,10 +120,10 @@ func (s *session) shiftLocked(to phase) {
 	s.phase = to
 }
 
-// join gets in line and waits until it is the caller's turn. stop, when set,
-// stops every execution in line, and the bound of the line does not hold.
-// After an error the caller is not in line; else it calls leave.
-func (s *session) join(ctx context.Context, execution string, stop error) (*turn, error) {
+// takeTurn gets in the queue and waits until it is the caller's turn. stop, when
+// set, stops every execution in the queue, whose bound does not hold then. After
+// an error the caller is not in the queue; else it calls leave.
+func (s *session) takeTurn(ctx context.Context, execution string, stop error) (*turn, error) {
 	t := &turn{execution: execution, ready: make(chan struct{})}
 	t.ctx, t.cancel = context.WithCancelCause(ctx)
 	if err := s.enter(t, stop); err != nil {
@@ -153,13 +151,13 @@ func (s *session) enter(t *turn, stop error) error {
 	switch {
 	case stop != nil:
 		s.stopLocked(stop, "")
-	case len(s.line) > maxWaiting:
+	case len(s.queue) > maxWaiting:
 		full := *fault.New(fault.Exhausted, "%d executions are waiting in this session already", maxWaiting).WithHint("wait for them, cancel some, or use another session")
 		full.RetryAfter = time.Second
 		return &full
 	}
 	s.record.LastUsedAt = time.Now()
-	s.line = append(s.line, t)
+	s.queue = append(s.queue, t)
 	if s.phase == free {
 		s.shiftLocked(working)
 		close(t.ready)
@@ -167,26 +165,26 @@ func (s *session) enter(t *turn, stop error) error {
 	return nil
 }
 
-// leave gives the turn to the next in line, or steps out of it.
+// leave gives the turn to the next in the queue, or steps out of it.
 func (s *session) leave(t *turn) {
 	t.cancel(nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	first := s.line[0] == t
-	s.line = slices.DeleteFunc(s.line, func(other *turn) bool { return other == t })
+	first := s.queue[0] == t
+	s.queue = slices.DeleteFunc(s.queue, func(other *turn) bool { return other == t })
 	if first && t.execution != "" {
 		s.record.LastUsedAt = time.Now()
 	}
 	switch {
 	case s.phase == leaving:
-		if len(s.line) == 0 {
+		if len(s.queue) == 0 {
 			close(s.drained)
 		}
-	case len(s.line) == 0:
+	case len(s.queue) == 0:
 		s.shiftLocked(free)
 	case first:
 		s.shiftLocked(working)
-		close(s.line[0].ready)
+		close(s.queue[0].ready)
 	}
 }
 
@@ -197,10 +195,10 @@ func (s *session) tooLate(t *turn) {
 	t.over = true
 }
 
-// stopLocked stops the executions in line: one, or all when execution is "".
+// stopLocked stops the executions in the queue: one, or all when execution is "".
 // It gives how many were stopped that had not been before.
 func (s *session) stopLocked(cause error, execution string) (n int) {
-	for _, t := range s.line {
+	for _, t := range s.queue {
 		if t.over || t.execution == "" || execution != "" && t.execution != execution {
 			continue
 		}
@@ -221,11 +219,11 @@ func (s *session) end(cause error, allow func() bool) bool {
 		return false
 	}
 	s.shiftLocked(leaving)
-	for _, t := range s.line {
+	for _, t := range s.queue {
 		t.over = true
 		t.cancel(cause)
 	}
-	if len(s.line) == 0 {
+	if len(s.queue) == 0 {
 		close(s.drained)
 	}
 	return true
@@ -240,9 +238,9 @@ func (s *session) info() (Info, error) {
 	i := s.manager.describe(s.record)
 	i.State, i.Checkpoints = Idle, int(s.record.checkpoints)
 	switch {
-	case len(s.line) > 1:
+	case len(s.queue) > 1:
 		i.State = Queued
-	case len(s.line) == 1:
+	case len(s.queue) == 1:
 		i.State = Running
 	case s.liveLocked():
 		i.State = Live
@@ -262,7 +260,8 @@ func (s *session) liveLocked() bool {
 	return false
 }
 
-func list(names []string) string {
+// enumerate gives names as a sentence holds them.
+func enumerate(names []string) string {
 	if len(names) == 0 {
 		return "none"
 	}

@@ -14,15 +14,15 @@ import (
 // opens it again finds it as it was.
 var errAsleep = errors.New("session: it is asleep")
 
-// join finds a session and waits for a turn in it that is no execution. See
-// session.join.
-func (m *Manager) join(ctx context.Context, owner Owner, id ID, stop error) (*session, *turn, error) {
+// takeTurn finds a session and waits for a turn in it that is no execution. See
+// [session.takeTurn].
+func (m *Manager) takeTurn(ctx context.Context, owner Owner, id ID, stop error) (*session, *turn, error) {
 	for {
 		s, err := m.find(owner, id)
 		if err != nil {
 			return nil, nil, err
 		}
-		t, err := s.join(ctx, "", stop)
+		t, err := s.takeTurn(ctx, "", stop)
 		if !errors.Is(err, errAsleep) {
 			return s, t, err
 		}
@@ -204,8 +204,7 @@ func (m *Manager) checkStored(o Owner) error {
 	if err != nil || u.sessions < m.config.MaxStored {
 		return err
 	}
-	m.forgetUsage(o)
-	if u, err = m.usage(o); err != nil || u.sessions < m.config.MaxStored {
+	if u, _, err = m.usageNow(o); err != nil || u.sessions < m.config.MaxStored {
 		return err
 	}
 	return fault.New(fault.Exhausted, "there are %d sessions already, and no more are allowed", u.sessions).

@@ -20,23 +20,19 @@ func example(owner string, i int) Session {
 	}
 }
 
-// filled gives a complete index of n sessions, with m checkpoints each.
-func filled(b testing.TB, n, m int) *Store {
+// filled gives a complete index of n sessions.
+func filled(b testing.TB, n int) *Store {
 	s := Open(filepath.Join(b.TempDir(), "index.db"), nil)
 	b.Cleanup(func() { s.Close() })
 	var sessions []Session
-	var checkpoints []Checkpoint
 	for i := range n {
 		sessions = append(sessions, example("local", i))
-		for j := range m {
-			checkpoints = append(checkpoints, Checkpoint{Owner: "local", Session: sessions[i].ID, Number: int64(j), At: sessions[i].CreatedAt, Cause: "execute"})
-		}
 	}
 	r, err := s.Rebuild(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := r.Owner(b.Context(), "local", sessions, checkpoints); err != nil {
+	if err := r.Owner(b.Context(), "local", sessions); err != nil {
 		b.Fatal(err)
 	}
 	if err := r.Finish(b.Context()); err != nil {
@@ -47,17 +43,16 @@ func filled(b testing.TB, n, m int) *Store {
 
 // BenchmarkPutSession is what a run pays, and what the writer does behind it.
 func BenchmarkPutSession(b *testing.B) {
-	s := filled(b, 10000, 0)
+	s := filled(b, 10000)
 	b.Run("call", func(b *testing.B) {
 		b.ReportAllocs()
 		for i := range b.N {
 			r := example("local", i%1000)
 			r.Head = int64(i) + 20000
 			s.PutSession(r)
-			s.PutCheckpoint(Checkpoint{Owner: "local", Session: r.ID, Number: int64(i)})
 			if i%1000 == 999 { // a queue that is not bounded by anything but its writer
 				b.StopTimer()
-				if err := s.Flush(b.Context()); err != nil {
+				if err := s.await(b.Context()); err != nil {
 					b.Fatal(err)
 				}
 				b.StartTimer()
@@ -69,8 +64,7 @@ func BenchmarkPutSession(b *testing.B) {
 			r := example("local", i*7919%10000)
 			r.Head = int64(i) + 1<<40
 			s.PutSession(r)
-			s.PutCheckpoint(Checkpoint{Owner: "local", Session: r.ID, Number: int64(i)})
-			if err := s.Flush(b.Context()); err != nil {
+			if err := s.await(b.Context()); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -78,7 +72,7 @@ func BenchmarkPutSession(b *testing.B) {
 }
 
 func BenchmarkRead10000(b *testing.B) {
-	s := filled(b, 10000, 10)
+	s := filled(b, 10000)
 	for name, read := range map[string]func() error{
 		"Complete": func() error {
 			if !s.Complete() {
@@ -87,11 +81,9 @@ func BenchmarkRead10000(b *testing.B) {
 			return nil
 		},
 		"Sessions":    func() error { _, err := s.Sessions("local"); return err },
-		"Heads":       func() error { _, err := s.Heads("local"); return err },
-		"Owners":      func() error { _, err := s.Owners(); return err },
-		"Totals":      func() error { _, err := s.Totals("local"); return err },
+		"Totals":      func() error { _, _, err := s.Totals("local", "s-00077"); return err },
+		"Sizes":       func() error { _, err := s.Sizes("local"); return err },
 		"Expired 100": func() error { _, err := s.Expired(time.Now().AddDate(9, 0, 0), 100); return err },
-		"Checkpoints": func() error { _, err := s.Checkpoints("local", "s-00077"); return err },
 	} {
 		b.Run(name, func(b *testing.B) {
 			for range b.N {
@@ -105,7 +97,7 @@ func BenchmarkRead10000(b *testing.B) {
 
 func BenchmarkRebuild10000(b *testing.B) {
 	for range b.N {
-		filled(b, 10000, 10)
+		filled(b, 10000)
 	}
 }
 
@@ -118,7 +110,7 @@ func BenchmarkOpen(b *testing.B) {
 	})
 	for _, n := range []int{0, 100, 10000} {
 		b.Run(fmt.Sprint("with ", n), func(b *testing.B) {
-			s := filled(b, n, 10)
+			s := filled(b, n)
 			s.Close()
 			for b.Loop() {
 				Open(s.path, nil).Close()

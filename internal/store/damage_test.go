@@ -236,7 +236,6 @@ func TestALogThatIsCutAnywhereGivesAnEarlierState(t *testing.T) {
 	const puts = 60
 	for i := range puts {
 		s.PutSession(verified("local", i))
-		s.PutCheckpoint(Checkpoint{Owner: "local", Session: "s-00000", Number: int64(i)})
 		flush(t, s)
 	}
 	data, err := os.ReadFile(s.path)
@@ -299,7 +298,7 @@ func TestAnOlderIndexIsBroughtForward(t *testing.T) {
 	}
 	older.PutSession(example("local", 300))
 	_, err := older.Sessions("local")
-	if !errors.Is(err, ErrUnavailable) || older.Complete() || older.Flush(t.Context()) == nil {
+	if !errors.Is(err, ErrUnavailable) || older.Complete() || older.await(t.Context()) == nil {
 		t.Errorf("the older one goes on: %v", err)
 	}
 	if _, err := older.Rebuild(t.Context()); !errors.Is(err, ErrUnavailable) {
@@ -361,7 +360,7 @@ func TestWithoutAFolderEverythingGoesOnAndComesBackWithIt(t *testing.T) {
 		if _, err := s.Sessions("local"); !errors.Is(err, ErrUnavailable) || s.Complete() {
 			t.Errorf("reading gives %v", err)
 		}
-		if err := s.Flush(t.Context()); !errors.Is(err, ErrUnavailable) {
+		if err := s.await(t.Context()); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("flushing gives %v", err)
 		}
 		if _, err := s.Rebuild(t.Context()); err == nil {
@@ -393,7 +392,7 @@ func TestAFullFileLosesNothing(t *testing.T) {
 		for i := range 100 {
 			s.PutSession(example("local", i))
 		}
-		if err := s.Flush(t.Context()); !errors.Is(err, ErrUnavailable) {
+		if err := s.await(t.Context()); !errors.Is(err, ErrUnavailable) {
 			t.Fatalf("flushing gives %v", err)
 		}
 		if _, err := s.Sessions("local"); !errors.Is(err, ErrUnavailable) {
@@ -411,7 +410,7 @@ func TestAFullFileLosesNothing(t *testing.T) {
 func TestAChangeThatIsNoGoodDoesNotStandInTheWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := fresh(t)
-		s.change(func(c *conn) error { return c.run(`INSERT INTO nowhere VALUES (1)`) })
+		write(s, func(c *conn) error { return c.run(`INSERT INTO nowhere VALUES (1)`) })
 		s.PutSession(example("local", 1))
 		time.Sleep(time.Minute)
 		s.PutSession(example("local", 2))

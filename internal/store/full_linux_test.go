@@ -42,7 +42,7 @@ func TestAFullDiskLosesNothingThatTheNextSpaceDoesNotBringBack(t *testing.T) {
 	fill(t, filepath.Join(dir, "filler"))
 	other := open(filepath.Join(dir, "another.db"), logger(t), hastyTerms) // there is no room to make one
 	other.PutSession(example("local", 1))
-	if err := other.Flush(t.Context()); !errors.Is(err, ErrUnavailable) {
+	if err := other.await(t.Context()); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("an index is made on a full disk: %v", err)
 	}
 	if err := os.Remove(filepath.Join(dir, "filler")); err != nil {

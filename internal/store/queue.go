@@ -64,9 +64,6 @@ func (s *Store) end(k key, c change) {
 	})
 }
 
-// change queues what does not touch sessions' rows.
-func (s *Store) change(c change) { s.enqueue(func(q *queue) { q.add(c) }) }
-
 func (s *Store) enqueue(add func(*queue)) {
 	s.mu.Lock()
 	if s.closed || s.retired {
@@ -226,8 +223,9 @@ func apply(c *conn, batch []change, lost bool) error {
 	return spoil(c)
 }
 
-// await waits until all that was put before has been written; after an error
-// of the writer it does not wait.
+// await waits until all that was put before is in the file, where a kill does not
+// undo it. Its error says that it is not, but will be tried again: the writer
+// could not write it now, or that took longer than ctx.
 func (s *Store) await(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,10 +253,6 @@ func (s *Store) await(ctx context.Context) error {
 		}
 	}
 }
-
-// Flush waits until everything that was put before is in the file, where a kill
-// does not undo it. Its error says that it is not: it will be tried again.
-func (s *Store) Flush(ctx context.Context) error { return s.await(ctx) }
 
 // do has the writer run a transaction, after everything that was put before.
 func (s *Store) do(ctx context.Context, f change) error {

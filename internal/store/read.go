@@ -55,69 +55,47 @@ func (s *Store) sessions(text string, args ...any) (all []Session, err error) {
 	return all, nil
 }
 
-// Owners lists who has sessions, in the order of their names.
-func (s *Store) Owners() (all []string, err error) {
+// Totals adds up an owner's sessions, which takes as long for ten thousand as for
+// one. sizes are the TreeBytes in it of those of the ids that it has.
+func (s *Store) Totals(owner string, ids ...string) (t Totals, sizes map[string]int64, err error) {
 	err = s.read(func(c *conn) error {
-		all = nil
-		return c.each(func(scan func(...any) error) error {
-			var owner string
-			err := scan(&owner)
-			all = append(all, owner)
-			return err
-		}, getOwners)
+		t, sizes = Totals{}, make(map[string]int64, len(ids))
+		err := c.each(func(scan func(...any) error) error { return scan(&t.Sessions, &t.TreeBytes, &t.NameSum) }, getTotals, owner)
+		for _, id := range ids {
+			if err != nil {
+				break
+			}
+			err = c.each(func(scan func(...any) error) error {
+				var bytes int64
+				err := scan(&bytes)
+				sizes[id] = bytes
+				return err
+			}, getSize, owner, id)
+		}
+		return err
 	})
 	if err != nil {
-		return nil, err
+		return Totals{}, nil, err
 	}
-	return all, nil
+	return t, sizes, nil
 }
 
-// Heads gives the number of the current checkpoint of each of an owner's
-// sessions, by id: enough to see which rows are missing or behind.
-func (s *Store) Heads(owner string) (heads map[string]int64, err error) {
+// Sizes gives the TreeBytes of each of an owner's sessions, by id.
+func (s *Store) Sizes(owner string) (sizes map[string]int64, err error) {
 	err = s.read(func(c *conn) error {
-		heads = map[string]int64{}
+		sizes = map[string]int64{}
 		return c.each(func(scan func(...any) error) error {
 			var id string
-			var head int64
-			err := scan(&id, &head)
-			heads[id] = head
+			var bytes int64
+			err := scan(&id, &bytes)
+			sizes[id] = bytes
 			return err
-		}, getHeads, owner)
+		}, getSizes, owner)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return heads, nil
-}
-
-// Totals adds up an owner's sessions.
-func (s *Store) Totals(owner string) (t Totals, err error) {
-	err = s.read(func(c *conn) error {
-		return c.each(func(scan func(...any) error) error {
-			return scan(&t.Sessions, &t.TreeBytes, &t.Checkpoints)
-		}, getTotals, owner)
-	})
-	if err != nil {
-		return Totals{}, err
-	}
-	return t, nil
-}
-
-// Checkpoints lists the checkpoints of a session, by number.
-func (s *Store) Checkpoints(owner, session string) (all []Checkpoint, err error) {
-	err = s.read(func(c *conn) error {
-		all = nil
-		return c.each(func(scan func(...any) error) error {
-			r, err := scanCheckpoint(scan)
-			all = append(all, r)
-			return err
-		}, getCheckpoints, owner, session)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
+	return sizes, nil
 }
 
 // read runs f on one state of a complete index. f may be called again.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"maps"
 	"time"
 
 	"paddock/internal/fault"
@@ -75,9 +76,9 @@ func states(c *conn, text string, args ...any) (map[key]state, error) {
 	return all, err
 }
 
-// Owner replaces all that is known of an owner's sessions and their
-// checkpoints, in one transaction. Their Owner fields are not looked at.
-func (r *Rebuild) Owner(ctx context.Context, owner string, sessions []Session, checkpoints []Checkpoint) error {
+// Owner replaces all that is known of an owner's sessions, in one transaction.
+// Their Owner fields are not looked at.
+func (r *Rebuild) Owner(ctx context.Context, owner string, sessions []Session) error {
 	err := r.do(ctx, func(c *conn) error {
 		now, err := states(c, getOwnerStates, owner)
 		if err != nil {
@@ -86,15 +87,13 @@ func (r *Rebuild) Owner(ctx context.Context, owner string, sessions []Session, c
 		if err := r.forget(c, now); err != nil {
 			return err
 		}
-		heads := map[string]int64{}
 		for _, s := range sessions {
 			s.Owner = owner
 			if err := c.exec(restoreSession, append(s.values(), stamp(r.began))...); err != nil {
 				return err
 			}
-			heads[s.ID] = s.Head
 		}
-		return restoreCheckpoints(c, owner, heads, checkpoints)
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("rebuilding the index: %w", err)
@@ -116,52 +115,18 @@ func (r *Rebuild) forget(c *conn, rows map[key]state) error {
 	return nil
 }
 
-// restoreCheckpoints replaces the checkpoints up to the sessions' heads as they
-// were read: later ones were put meanwhile.
-func restoreCheckpoints(c *conn, owner string, heads map[string]int64, checkpoints []Checkpoint) error {
-	for _, p := range checkpoints {
-		heads[p.Session] = max(heads[p.Session], p.Number)
-	}
-	for id, head := range heads {
-		if err := c.exec(deleteCheckpointsTo, owner, id, head); err != nil {
-			return err
-		}
-	}
-	for _, p := range checkpoints {
-		p.Owner = owner
-		if err := c.exec(putCheckpoint, p.values()...); err != nil {
-			return err
-		}
-	}
-	return c.exec(deleteCheckpointRest, owner)
-}
-
 // Finish forgets the owners that were not replaced, and marks the index as
 // complete. A fault.Conflict says that the file was lost or had to be begun
 // anew meanwhile: the rebuild has to be done again.
 func (r *Rebuild) Finish(ctx context.Context) error {
 	err := r.do(ctx, func(c *conn) error {
-		others := map[string]map[key]state{}
-		now, err := states(c, getStates)
+		others, err := states(c, getStates)
 		if err != nil {
 			return err
 		}
-		for k, s := range now {
-			if r.owners[k.owner] {
-				continue
-			}
-			if others[k.owner] == nil {
-				others[k.owner] = map[key]state{}
-			}
-			others[k.owner][k] = s
-		}
-		for owner, rows := range others {
-			if err := r.forget(c, rows); err != nil {
-				return err
-			}
-			if err := c.exec(deleteCheckpointRest, owner); err != nil {
-				return err
-			}
+		maps.DeleteFunc(others, func(k key, _ state) bool { return r.owners[k.owner] })
+		if err := r.forget(c, others); err != nil {
+			return err
 		}
 		return c.exec(setMeta, metaComplete, "1")
 	})

@@ -1,6 +1,10 @@
 package store
 
-import "time"
+import (
+	"hash/fnv"
+	"io"
+	"time"
+)
 
 // Session is what the index holds of a session.
 type Session struct {
@@ -18,22 +22,20 @@ type Session struct {
 	Record []byte
 }
 
-// Checkpoint is what the index holds of a checkpoint.
-type Checkpoint struct {
-	Owner, Session string
-	Number         int64
-	Previous       int64 // zero: none
-	At             time.Time
-	Label, Cause   string
-	Execution      string
-	Bytes          int64 // what it added to the disk
+// Totals are sums over an owner's sessions.
+type Totals struct {
+	Sessions  int64
+	TreeBytes int64
+	// NameSum is the sum of [NameSum] over their ids: who has other ids has
+	// another one, but for one case in four billion.
+	NameSum int64
 }
 
-// Totals are sums over sessions.
-type Totals struct {
-	Sessions    int64
-	TreeBytes   int64
-	Checkpoints int64
+// NameSum is what a session's id adds to its owner's sum.
+func NameSum(id string) int64 {
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, id) // never fails
+	return int64(h.Sum32())
 }
 
 // key names a session.
@@ -61,11 +63,11 @@ func unstamp(n int64) time.Time {
 	return time.Unix(0, n).UTC()
 }
 
-// values are a session's, in the order of the columns.
+// values are a session's, in the order of the columns, and the sum of its name.
 func (r *Session) values() []any {
 	return []any{
 		r.Owner, r.ID, r.Folder, r.Isolation, r.Language, r.Name, stamp(r.CreatedAt), stamp(r.LastUsedAt), stamp(r.ExpiresAt),
-		r.Executions, r.TreeBytes, r.Checkpoints, r.Head, r.Record,
+		r.Executions, r.TreeBytes, r.Checkpoints, r.Head, r.Record, NameSum(r.ID),
 	}
 }
 
@@ -74,16 +76,5 @@ func scanSession(scan func(...any) error) (r Session, err error) {
 	err = scan(&r.Owner, &r.ID, &r.Folder, &r.Isolation, &r.Language, &r.Name, &created, &used, &expires,
 		&r.Executions, &r.TreeBytes, &r.Checkpoints, &r.Head, &r.Record)
 	r.CreatedAt, r.LastUsedAt, r.ExpiresAt = unstamp(created), unstamp(used), unstamp(expires)
-	return r, err
-}
-
-func (r *Checkpoint) values() []any {
-	return []any{r.Owner, r.Session, r.Number, r.Previous, stamp(r.At), r.Label, r.Cause, r.Execution, r.Bytes}
-}
-
-func scanCheckpoint(scan func(...any) error) (r Checkpoint, err error) {
-	var at int64
-	err = scan(&r.Owner, &r.Session, &r.Number, &r.Previous, &at, &r.Label, &r.Cause, &r.Execution, &r.Bytes)
-	r.At = unstamp(at)
 	return r, err
 }

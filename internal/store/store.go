@@ -1,5 +1,5 @@
-// Package store keeps the index of sessions and checkpoints: a SQLite file in
-// the state folder that several processes share.
+// Package store keeps the index of sessions: a SQLite file in the state folder
+// that several processes share.
 //
 // The truth is in the folders, in sessions' records and checkpoints'
 // manifests; the index only makes it quick to find. So it is never in the way.
@@ -17,10 +17,10 @@
 // What the index does not know, a reader has to expect. After a kill the rows
 // of the last instant may be missing, after a loss of power those of the last
 // seconds: a row may then be of a session that is gone, show an older state of
-// it, or not be there at all. [Store.Heads] beside the names in the folders
-// shows that cheaply. A row that is older than the truth heals with the
-// session's next put; who destroys what [Store.Expired] gives asks the truth
-// first.
+// it, or not be there at all. [Totals.NameSum] beside the names in the folders
+// shows cheaply whether a session is missing or too many. A row that is older
+// than the truth heals with the session's next put; who destroys what
+// [Store.Expired] gives asks the truth first.
 //
 // SQLite's locks and its log's index need a local file system.
 //
@@ -123,16 +123,12 @@ func (s *Store) Close() error {
 // PutSession adds a session or replaces what is known of it, unless that is
 // newer: of the same session (by CreatedAt) a greater Head is newer, and with
 // the same Head a later LastUsedAt.
-//
-// Who makes a session puts it, and calls [Store.Flush], before the session's
-// folder is there; who removes one deletes it after. Then no session is unknown
-// after a kill.
 func (s *Store) PutSession(r Session) {
 	r.Record = bytes.Clone(r.Record)
 	s.put(key{r.Owner, r.ID}, func(c *conn) error { return c.exec(putSession, r.values()...) })
 }
 
-// DeleteSession forgets a session and its checkpoints.
+// DeleteSession forgets a session.
 func (s *Store) DeleteSession(owner, id string) {
 	now := time.Now()
 	s.end(key{owner, id}, func(c *conn) error {
@@ -140,28 +136,7 @@ func (s *Store) DeleteSession(owner, id string) {
 		// takes a day.
 		return errors.Join(
 			c.exec(putGone, owner, id, stamp(now)), c.exec(deleteGone, stamp(now.Add(-24*time.Hour))),
-			c.exec(deleteSession, owner, id), c.exec(deleteCheckpoints, owner, id))
-	})
-}
-
-// PutCheckpoint adds a checkpoint or replaces what is known of it.
-func (s *Store) PutCheckpoint(r Checkpoint) {
-	s.change(func(c *conn) error { return c.exec(putCheckpoint, r.values()...) })
-}
-
-// DeleteCheckpoints forgets checkpoints of a session: those of the numbers, or
-// all when none is given.
-func (s *Store) DeleteCheckpoints(owner, session string, numbers ...int64) {
-	s.change(func(c *conn) error {
-		if len(numbers) == 0 {
-			return c.exec(deleteCheckpoints, owner, session)
-		}
-		for _, n := range numbers {
-			if err := c.exec(deleteCheckpoint, owner, session, n); err != nil {
-				return err
-			}
-		}
-		return nil
+			c.exec(deleteSession, owner, id))
 	})
 }
 

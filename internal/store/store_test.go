@@ -58,7 +58,7 @@ func rebuild(t *testing.T, s *Store, owners map[string][]Session) {
 		t.Fatal(err)
 	}
 	for owner, sessions := range owners {
-		if err := r.Owner(t.Context(), owner, sessions, nil); err != nil {
+		if err := r.Owner(t.Context(), owner, sessions); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -69,9 +69,19 @@ func rebuild(t *testing.T, s *Store, owners map[string][]Session) {
 
 func flush(t *testing.T, s *Store) {
 	t.Helper()
-	if err := s.Flush(t.Context()); err != nil {
+	if err := s.await(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// heads are the numbers of the current checkpoints of an owner's sessions.
+func heads(t *testing.T, s *Store, owner string) map[string]int64 {
+	t.Helper()
+	all := map[string]int64{}
+	for _, r := range sessions(t, s, owner) {
+		all[r.ID] = r.Head
+	}
+	return all
 }
 
 func sessions(t *testing.T, s *Store, owner string) []Session {
@@ -110,18 +120,13 @@ func TestWhatIsPutComesBack(t *testing.T) {
 		if got := sessions(t, s, owner); len(got) != 1 || !reflect.DeepEqual(got[0], want) {
 			t.Errorf("of %q came back %+v, want %+v", owner, got, want)
 		}
-		p := Checkpoint{Owner: owner, Session: owner + "1", Number: 7, Previous: 6, At: want.CreatedAt, Label: "l\x00", Cause: "execute", Execution: "x-1", Bytes: 12}
-		s.PutCheckpoint(p)
-		if got, err := s.Checkpoints(owner, owner+"1"); err != nil || len(got) != 1 || got[0] != p {
-			t.Errorf("of %q came back %+v, %v, want %+v", owner, got, err, p)
+		if got, sizes, err := s.Totals(owner, want.ID, "another"); err != nil || got != (Totals{1, -1, NameSum(want.ID)}) || !maps.Equal(sizes, map[string]int64{want.ID: -1}) {
+			t.Errorf("the totals of %q are %+v with %v, %v", owner, got, sizes, err)
 		}
 	}
 	s.PutSession(Session{Owner: "zero", ID: "z"})
 	if got := sessions(t, s, "zero"); len(got) != 1 || !reflect.DeepEqual(got[0], Session{Owner: "zero", ID: "z"}) {
 		t.Errorf("the zero row came back as %+v", got)
-	}
-	if owners, err := s.Owners(); err != nil || len(owners) != 7 || !slices.IsSorted(owners) {
-		t.Errorf("the owners are %q, %v", owners, err)
 	}
 }
 
@@ -172,15 +177,6 @@ func TestSessionsAreInTheOrderOfTheirMaking(t *testing.T) {
 			t.Errorf("at %d have expired %v, %v, want %s", c.at, got, err, c.want)
 		}
 	}
-	if got, err := s.Totals("local"); err != nil || got != (Totals{Sessions: 4, TreeBytes: 6, Checkpoints: 8}) {
-		t.Errorf("%+v, %v", got, err)
-	}
-	if got, err := s.Totals("nobody"); err != nil || got != (Totals{}) {
-		t.Errorf("%+v, %v", got, err)
-	}
-	if got, err := s.Heads("local"); err != nil || !maps.Equal(got, map[string]int64{"c": 0, "a": 1, "b": 2, "d": 3}) {
-		t.Errorf("%v, %v", got, err)
-	}
 }
 
 func TestTheNewerOfTwoRowsStays(t *testing.T) {
@@ -215,39 +211,19 @@ func TestTheNewerOfTwoRowsStays(t *testing.T) {
 	}
 }
 
-// model is what an index should hold.
-type model struct {
-	sessions    map[key]int64          // their heads
-	checkpoints map[key]map[int64]bool // by session
-}
+// model is what an index should hold: sessions' heads, which are their TreeBytes
+// too.
+type model map[key]int64
 
 // play makes a random change to a random session of a few.
 func (m model) play(s *Store, dice *rand.Rand, head int64) key {
 	k := key{fmt.Sprint("owner ", dice.IntN(3)), fmt.Sprint("s-", dice.IntN(4))}
-	n := dice.Int64N(5)
-	switch dice.IntN(9) {
-	case 0, 1, 2:
-		s.PutSession(Session{Owner: k.owner, ID: k.id, Head: head})
-		m.sessions[k] = head
-	case 3:
+	if dice.IntN(3) == 0 {
 		s.DeleteSession(k.owner, k.id)
-		delete(m.sessions, k)
-		delete(m.checkpoints, k)
-	case 4, 5, 6:
-		s.PutCheckpoint(Checkpoint{Owner: k.owner, Session: k.id, Number: n})
-		if m.checkpoints[k] == nil {
-			m.checkpoints[k] = map[int64]bool{}
-		}
-		m.checkpoints[k][n] = true
-	case 7:
-		s.DeleteCheckpoints(k.owner, k.id, n, n+1)
-		delete(m.checkpoints[k], n)
-		delete(m.checkpoints[k], n+1)
-	case 8:
-		if n == 0 {
-			s.DeleteCheckpoints(k.owner, k.id)
-			delete(m.checkpoints, k)
-		}
+		delete(m, k)
+	} else {
+		s.PutSession(Session{Owner: k.owner, ID: k.id, Head: head, TreeBytes: head})
+		m[k] = head
 	}
 	return k
 }
@@ -255,7 +231,7 @@ func (m model) play(s *Store, dice *rand.Rand, head int64) key {
 func TestAnySequenceOfChangesGivesWhatAMapWould(t *testing.T) {
 	dice := rand.New(rand.NewPCG(1, 2))
 	s := fresh(t)
-	m := model{map[key]int64{}, map[key]map[int64]bool{}}
+	m := model{}
 	for i := range 3000 {
 		k := m.play(s, dice, int64(i))
 		switch {
@@ -275,7 +251,7 @@ func TestAnySequenceOfChangesGivesWhatAMapWould(t *testing.T) {
 func TestWhatCouldNotBeWrittenIsWrittenInItsOrder(t *testing.T) {
 	dice := rand.New(rand.NewPCG(3, 4))
 	s := hasty(t)
-	m := model{map[key]int64{}, map[key]map[int64]bool{}}
+	m := model{}
 	for i := range 100 {
 		head := int64(100 * i)
 		play := func() {
@@ -286,7 +262,7 @@ func TestWhatCouldNotBeWrittenIsWrittenInItsOrder(t *testing.T) {
 		}
 		failed := make(chan struct{})
 		play()
-		s.change(func(*conn) error {
+		write(s, func(*conn) error {
 			select {
 			case <-failed:
 				return nil
@@ -311,23 +287,26 @@ func TestWhatCouldNotBeWrittenIsWrittenInItsOrder(t *testing.T) {
 func (m model) compare(t *testing.T, s *Store, k key) {
 	t.Helper()
 	want := map[string]int64{}
-	for other, head := range m.sessions {
+	var sum Totals
+	for other, head := range m {
 		if other.owner == k.owner {
 			want[other.id] = head
+			sum = Totals{sum.Sessions + 1, sum.TreeBytes + head, sum.NameSum + NameSum(other.id)}
 		}
 	}
-	if got, err := s.Heads(k.owner); err != nil || !maps.Equal(got, want) {
-		t.Errorf("%s has %v, %v, want %v", k.owner, got, err, want)
+	if got := heads(t, s, k.owner); !maps.Equal(got, want) {
+		t.Errorf("%s has %v, want %v", k.owner, got, want)
 	}
-	var numbers []int64
-	all, err := s.Checkpoints(k.owner, k.id)
-	for _, p := range all {
-		numbers = append(numbers, p.Number)
+	if got, err := s.Sizes(k.owner); err != nil || !maps.Equal(got, want) {
+		t.Errorf("%s has the sizes %v, %v, want %v", k.owner, got, err, want)
 	}
-	if err != nil || !slices.Equal(numbers, slices.Sorted(maps.Keys(m.checkpoints[k]))) {
-		t.Errorf("%v has the checkpoints %v, %v, want %v", k, numbers, err, m.checkpoints[k])
+	if got, _, err := s.Totals(k.owner); err != nil || got != sum {
+		t.Errorf("%s has the totals %v, %v, want %v", k.owner, got, err, sum)
 	}
 }
+
+// write queues any change.
+func write(s *Store, c change) { s.enqueue(func(q *queue) { q.add(c) }) }
 
 func TestANewIndexIsNotCompleteAndARebuiltOneStaysComplete(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "index.db")
@@ -362,22 +341,18 @@ func TestARebuildDoesNotUndoWhatHappensMeanwhile(t *testing.T) {
 	s, other := opened(t, path), opened(t, path)
 	for i := range 6 {
 		s.PutSession(example("local", i))
-		s.PutCheckpoint(Checkpoint{Owner: "local", Session: example("local", i).ID, Number: int64(i)})
 	}
 	s.PutSession(example("ghost", 1)) // an owner who has nothing any more
-	s.PutCheckpoint(Checkpoint{Owner: "ghost", Session: "s-00001", Number: 1})
 	r, err := s.Rebuild(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var truth []Session
-	var checkpoints []Checkpoint
 	for i := range 10 { // 0 is gone, 6 and more were not known
 		row := example("", i)
 		row.Name = "as it was read"
 		if i > 0 {
 			truth = append(truth, row)
-			checkpoints = append(checkpoints, Checkpoint{Session: row.ID, Number: int64(i), Label: "as it was read"})
 		}
 	}
 	other.DeleteSession("local", "s-00001") // which the index had
@@ -385,11 +360,10 @@ func TestARebuildDoesNotUndoWhatHappensMeanwhile(t *testing.T) {
 	newer := example("local", 2)
 	newer.Head, newer.Name = 100, "put meanwhile"
 	other.PutSession(newer)
-	other.PutCheckpoint(Checkpoint{Owner: "local", Session: newer.ID, Number: 100, Label: "put meanwhile"})
 	other.PutSession(example("local", 50))
 	other.PutSession(example("new", 1))
 	flush(t, other)
-	if err := r.Owner(t.Context(), "local", truth, checkpoints); err != nil {
+	if err := r.Owner(t.Context(), "local", truth); err != nil {
 		t.Fatal(err)
 	}
 	if s.Complete() {
@@ -406,17 +380,13 @@ func TestARebuildDoesNotUndoWhatHappensMeanwhile(t *testing.T) {
 			t.Errorf("%s is %q, want %q", r.ID, r.Name, want)
 		}
 	}
-	for k, want := range map[key]string{
-		{"local", "s-00000"}: "", {"local", "s-00001"}: "", {"local", "s-00002"}: "2 as it was read, 100 put meanwhile, ",
-		{"local", "s-00003"}: "3 as it was read, ", {"local", "s-00009"}: "", {"ghost", "s-00001"}: "",
-	} {
-		got := ""
-		all, err := s.Checkpoints(k.owner, k.id)
-		for _, p := range all {
-			got += fmt.Sprint(p.Number, " ", p.Label, ", ")
-		}
-		if err != nil || got != want {
-			t.Errorf("the checkpoints of %v are %q, %v, want %q", k, got, err, want)
+	want := Totals{Sessions: 8}
+	for _, r := range sessions(t, s, "local") {
+		want.TreeBytes, want.NameSum = want.TreeBytes+r.TreeBytes, want.NameSum+NameSum(r.ID)
+	}
+	for owner, want := range map[string]Totals{"local": want, "ghost": {}, "nobody": {}} {
+		if got, _, err := s.Totals(owner); err != nil || got != want {
+			t.Errorf("the totals of %s are %v, %v, want %v", owner, got, err, want)
 		}
 	}
 }
@@ -448,7 +418,7 @@ func TestManyGoroutinesAndStoresUseOneFile(t *testing.T) {
 			for i := range 50 {
 				r := example(fmt.Sprint("owner ", w), i)
 				s.PutSession(r)
-				if got, err := s.Heads(r.Owner); err == nil && got[r.ID] != r.Head {
+				if got, _, err := s.Totals(r.Owner); err == nil && got.Sessions != int64(i)+1 {
 					t.Errorf("what was put is not read: %v", got)
 				}
 			}
@@ -475,7 +445,7 @@ func TestAClosedStoreTakesAndReadsNothing(t *testing.T) {
 	}
 	s.PutSession(example("local", 2))
 	s.DeleteSession("local", "s-00001")
-	for name, err := range map[string]error{"Flush": s.Flush(t.Context()), "Finish": r.Finish(t.Context())} {
+	for name, err := range map[string]error{"await": s.await(t.Context()), "Finish": r.Finish(t.Context())} {
 		if !errors.Is(err, ErrUnavailable) {
 			t.Errorf("%s gives %v", name, err)
 		}

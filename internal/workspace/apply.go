@@ -30,10 +30,10 @@ type OpenFunc func(blob.Ref) (io.ReadCloser, error)
 //
 // It gives a listing of the tree as it is now, and the files that it added,
 // removed and modified (by content or mode), sorted by path, MaxFiles at most.
-// What want does not know (see [Listing.Unknown]) stays if it is there. After an
-// error some of the tree is changed and the file that the error names is not;
-// the same Apply can be done again, and so can any other. No limit refuses it:
-// it goes back to what there was.
+// What could not be read when want was made stays if it is there. After an error
+// some of the tree is changed and the file that the error names is not; the same
+// Apply can be done again, and so can any other. No limit refuses it: it goes
+// back to what there was.
 func (t *Tree) Apply(want, now *Listing, open OpenFunc) (*Listing, []Change, error) {
 	t.writing.Lock()
 	defer t.writing.Unlock()

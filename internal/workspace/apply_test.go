@@ -204,7 +204,7 @@ func TestNoLimitRefusesToGoBack(t *testing.T) {
 	g := newGrove(t, Options{DiskBytes: blockBytes, Grow: func(int64) error { return fault.New(fault.Exhausted, "no") }})
 	g.plant("a", strings.Repeat("x", 5*blockBytes))
 	want, _ := g.capture(nil)
-	if _, err := g.Clear(); err != nil {
+	if err := g.clear(); err != nil {
 		t.Fatal(err)
 	}
 	g.apply(want, nil)
@@ -274,8 +274,8 @@ func TestDeepFoldersAreBroughtBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, _ := g.capture(nil)
-	if unknown := want.Unknown(); !slices.Equal(unknown, []string{deep + "/d"}) || want.Files() != 2 {
-		t.Errorf("unknown are %q of %d files", unknown, want.Files())
+	if unknown := want.unknown(); !slices.Equal(unknown, []string{deep + "/d"}) || want.files() != 2 {
+		t.Errorf("unknown are %q of %d files", unknown, want.files())
 	}
 	g.plant(deep+"/d/d/kept", "x")
 	g.plant(deep+"/at", "other")
@@ -290,8 +290,8 @@ func TestDeepFoldersAreBroughtBack(t *testing.T) {
 		t.Errorf("the changes are %v", changes)
 	}
 	back, _ := g.apply(again(t, want), nil)
-	if back.Files() != 2 || len(back.Unknown()) != 0 {
-		t.Errorf("from nothing: %d files, unknown %v", back.Files(), back.Unknown())
+	if back.files() != 2 || len(back.unknown()) != 0 {
+		t.Errorf("from nothing: %d files, unknown %v", back.files(), back.unknown())
 	}
 }
 
@@ -314,8 +314,8 @@ func TestManyFilesAreBroughtBack(t *testing.T) {
 		}
 	}
 	l, changes := g.capture(nil)
-	if l.Files() != many || len(changes) != MaxFiles {
-		t.Errorf("there are %d files and %d changes", l.Files(), len(changes))
+	if l.files() != many || len(changes) != MaxFiles {
+		t.Errorf("there are %d files and %d changes", l.files(), len(changes))
 	}
 	if err := os.RemoveAll(g.path("3")); err != nil {
 		t.Fatal(err)

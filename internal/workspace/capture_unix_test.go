@@ -30,7 +30,7 @@ func TestFIFOsAndSocketsAreNeitherWaitedForNorKept(t *testing.T) {
 		l.Close()
 	}
 	want, changes := g.capture(nil)
-	if want.Files() != 1 || !reflect.DeepEqual(changes, []Change{{Path: "d/a", Change: Added, Size: 1}}) {
+	if want.files() != 1 || !reflect.DeepEqual(changes, []Change{{Path: "d/a", Change: Added, Size: 1}}) {
 		t.Errorf("there are the changes %v", changes)
 	}
 	g.plant("f", "a file where a FIFO will be")
@@ -162,8 +162,8 @@ func TestWhatItsOwnerMayNotReadIsKeptAllTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, _ := g.capture(nil)
-	if want.Files() != 2 || len(want.Unknown()) != 0 || want.Bytes() != int64(len("in a closed folder")+len("that nobody may read")) {
-		t.Errorf("there are %d files with %d bytes, unknown %v", want.Files(), want.Bytes(), want.Unknown())
+	if want.files() != 2 || len(want.unknown()) != 0 || want.bytes() != int64(len("in a closed folder")+len("that nobody may read")) {
+		t.Errorf("there are %d files with %d bytes, unknown %v", want.files(), want.bytes(), want.unknown())
 	}
 	if got := modes(); !slices.Equal(got, []os.FileMode{0, 0}) {
 		t.Errorf("the modes became %v", got)
@@ -230,8 +230,8 @@ func TestWhatNobodyCanReadIsSaidToBeUnknown(t *testing.T) {
 	// thread alone, which the runtime gives up afterwards.
 	asThread(t, nobody, func() {
 		want, _ := g.capture(nil)
-		if unknown := want.Unknown(); !slices.Equal(unknown, []string{"folder", "theirs"}) || want.Files() != 2 {
-			t.Errorf("unknown are %q of %d files", unknown, want.Files())
+		if unknown := want.unknown(); !slices.Equal(unknown, []string{"folder", "theirs"}) || want.files() != 2 {
+			t.Errorf("unknown are %q of %d files", unknown, want.files())
 		}
 		want = again(t, want)
 		if _, changes := g.capture(want); len(changes) != 0 {
@@ -239,8 +239,8 @@ func TestWhatNobodyCanReadIsSaidToBeUnknown(t *testing.T) {
 		}
 		g.plant("new", "x")
 		after, changes := g.apply(want, want)
-		if paths(changes) != "new" || !slices.Equal(after.Unknown(), []string{"folder", "theirs"}) {
-			t.Errorf("the changes are %v, unknown are %q", changes, after.Unknown())
+		if paths(changes) != "new" || !slices.Equal(after.unknown(), []string{"folder", "theirs"}) {
+			t.Errorf("the changes are %v, unknown are %q", changes, after.unknown())
 		}
 	})
 	if data, err := os.ReadFile(g.path("folder/f")); err != nil || string(data) != "secret" {

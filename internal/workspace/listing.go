@@ -118,37 +118,6 @@ func (l *Listing) Refs() iter.Seq[blob.Ref] {
 	}
 }
 
-// Files is the number of regular files.
-func (l *Listing) Files() (n int) {
-	for k := range l.top().all {
-		if l.entries[k].kind == isFile {
-			n++
-		}
-	}
-	return n
-}
-
-// Bytes is the sum of the files' sizes.
-func (l *Listing) Bytes() (n int64) {
-	for r := range l.Refs() {
-		n += r.Size
-	}
-	return n
-}
-
-// Unknown are the paths of files whose content is not in the listing, as they
-// could not be read, and of folders of which that is so of what is in them:
-// they cannot be brought back. It gives MaxFiles at most.
-func (l *Listing) Unknown() (paths []string) {
-	l.top().visit("", func(p string, e *entry) bool {
-		if e.unknown {
-			paths = append(paths, p)
-		}
-		return len(paths) < MaxFiles
-	})
-	return paths
-}
-
 // Same tells whether two listings are of trees that nobody can tell apart by
 // their files, folders and links; the times of folders do not count.
 func (l *Listing) Same(o *Listing) bool {

@@ -161,20 +161,6 @@ func weight(info fs.FileInfo) int64 {
 	return blockBytes
 }
 
-// Remove deletes one file, link or folder with everything in it.
-func (t *Tree) Remove(name string) error {
-	p, err := Clean(name)
-	if err != nil {
-		return err
-	}
-	return t.change(func() ([]string, error) {
-		if _, err := t.root.Lstat(p); err != nil {
-			return nil, explain(err, p)
-		}
-		return []string{p}, explain(t.root.RemoveAll(p), p)
-	})
-}
-
 // change makes a change with all other writers kept out, and then has it kept.
 func (t *Tree) change(do func() (paths []string, err error)) error {
 	paths, err := t.alone(do)
@@ -188,41 +174,6 @@ func (t *Tree) alone(do func() ([]string, error)) ([]string, error) {
 	t.writing.Lock()
 	defer t.writing.Unlock()
 	return do()
-}
-
-// Clear deletes everything and gives the number of regular files that were
-// there. The folder itself stays.
-func (t *Tree) Clear() (files int, err error) {
-	err = t.change(func() (names []string, err error) {
-		files, names, err = t.clear()
-		return names, err
-	})
-	if err != nil {
-		return 0, err
-	}
-	return files, nil
-}
-
-// clear deletes everything, and gives also what was in the folder.
-func (t *Tree) clear() (files int, names []string, err error) {
-	err = t.walk(func(_ string, info fs.FileInfo) error {
-		if info.Mode().IsRegular() {
-			files++
-		}
-		return nil
-	})
-	if err == nil {
-		names, err = readNames(t.root)
-	}
-	if err != nil {
-		return 0, nil, explain(err, ".")
-	}
-	for _, name := range names {
-		if err := t.root.RemoveAll(name); err != nil {
-			return 0, nil, explain(err, name)
-		}
-	}
-	return files, names, nil
 }
 
 // walk calls visit for everything below the folder, folders before what is in

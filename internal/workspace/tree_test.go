@@ -205,7 +205,7 @@ func TestNothingLeavesTheFolderThroughLinks(t *testing.T) {
 	t.Run("writing through a linked folder is denied", func(t *testing.T) {
 		_, err := tree.Write("dir/planted", []byte("x"))
 		wantKind(t, err, fault.Denied)
-		if err := tree.Remove("dir/secret"); fault.KindOf(err) != fault.Denied {
+		if err := tree.RemoveFile("dir/secret", nil); fault.KindOf(err) != fault.Denied {
 			t.Error(err)
 		}
 	})
@@ -220,8 +220,10 @@ func TestNothingLeavesTheFolderThroughLinks(t *testing.T) {
 		}
 	})
 	t.Run("removing links leaves their targets", func(t *testing.T) {
-		if _, err := tree.Clear(); err != nil {
-			t.Fatal(err)
+		for _, p := range []string{"dir", "leaf"} {
+			if err := tree.RemoveFile(p, nil); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 	if got, err := os.ReadFile(filepath.Join(filepath.Dir(dir), "secret")); err != nil || string(got) != "outside" {
@@ -284,23 +286,6 @@ func TestAClosedTreeSaysThatItIsGone(t *testing.T) {
 	wantKind(t, err, fault.NotFound)
 	_, _, err = tree.List("")
 	wantKind(t, err, fault.NotFound)
-}
-
-func TestClearCountsFilesAndKeepsTheFolder(t *testing.T) {
-	tree, dir := open(t, 1<<20)
-	for _, p := range []string{"a", "b/c", "b/d/e"} {
-		put(t, dir, p, "x")
-	}
-	n, err := tree.Clear()
-	if n != 3 || err != nil {
-		t.Errorf("got %d, %v", n, err)
-	}
-	if names, err := os.ReadDir(dir); err != nil || len(names) != 0 {
-		t.Errorf("left %v, %v", names, err)
-	}
-	if _, err := tree.Write("again", nil); err != nil {
-		t.Error(err)
-	}
 }
 
 func TestANewFileBelongsToTheOwnerThatWasGiven(t *testing.T) {

@@ -260,3 +260,9 @@ func (m *Memory) Page(n uint32) []byte {
 	at := uint64(n) * PageSize
 	return m.all[at : at+PageSize]
 }
+
+// Pages are count pages from number n on, for reading and writing.
+func (m *Memory) Pages(n uint32, count int) []byte {
+	at := uint64(n) * PageSize
+	return m.all[at : at+uint64(count)*PageSize]
+}

@@ -300,3 +300,106 @@ func benchmarkFinding(b *testing.B, own, written int, marked bool) {
 		}
 	}
 }
+
+func TestWhatIsLeftOutOfAMarkIsToldAgain(t *testing.T) {
+	everyKind(t, func(t *testing.T, m *Memory) {
+		if !Marks() {
+			t.Skip("what was written since cannot be told here")
+		}
+		all := changed(t, m)
+		for range 2 { // the first mark arms everything, the second what was told
+			left := all[300:700]
+			m.MarkBut(left)
+			if got := changed(t, m); !slices.Equal(got, left) {
+				t.Fatalf("of %d pages that were left out it tells %d", len(left), len(got))
+			}
+			m.Page(all[10])[0]++
+			m.Page(all[800])[0]++
+			m.Page(all[350])[0]++
+			want := slices.Concat(all[10:11], left, all[800:801])
+			if got := changed(t, m); !slices.Equal(got, want) {
+				t.Fatalf("it tells %d pages, not %d", len(got), len(want))
+			}
+		}
+		m.Mark()
+		if got := changed(t, m); len(got) > 0 {
+			t.Errorf("marked wholly it tells %d pages", len(got))
+		}
+	})
+}
+
+func TestRenewingWhatIsNotMarkedTellsAllOfItOnce(t *testing.T) {
+	everyKind(t, func(t *testing.T, m *Memory) {
+		requireMarks(t, m)
+		m.Unmark()
+		dirty, err := m.Dirty(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := m.Renew([]uint32{7}); err != nil || !slices.Equal(got[1:], dirty) || got[0] != 7 {
+			t.Errorf("it tells %d pages, Dirty %d (%v)", len(got)-1, len(dirty), err)
+		}
+		m.Page(33)[0]++
+		if got, err := m.Renew(nil); err != nil || !slices.Equal(got, []uint32{33}) {
+			t.Errorf("then it tells %v, %v", got, err)
+		}
+	})
+}
+
+// Where the system makes large pages of them, they are told one by one all the same.
+func TestWhatIsToBeFilledIsToldPageByPage(t *testing.T) {
+	img := openImage(t, writeImage(t, 1, 17))
+	defer img.Close()
+	base, err := img.Base()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := New(img, 16<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Free()
+	grown := m.Reallocate(16 << 20)
+	m.Fill(0, uint32(len(grown)/PageSize))
+	if dirty, err := m.Dirty(nil); err != nil || exactDirty() && len(dirty) > 0 {
+		t.Fatalf("nothing is written, and %d pages are told (%v)", len(dirty), err)
+	}
+	if !bytes.Equal(grown[:len(base)], base) || !isZero(grown[len(base):]) {
+		t.Fatal("it is no longer what it was")
+	}
+	first := uint32(len(base) / PageSize)
+	count := uint32(len(grown)/PageSize) - first
+	m.Expect(first, count)
+	for n := first; n < first+count; n++ {
+		m.Page(n)[1] = byte(n)
+	}
+	requireMarks(t, m)
+	m.Page(first + 700)[0]++
+	m.Page(first + 701)[0]++
+	m.Page(first + 2222)[0]++
+	if got, want := changed(t, m), []uint32{first + 700, first + 701, first + 2222}; !slices.Equal(got, want) {
+		t.Errorf("it tells %v, not %v", got, want)
+	}
+	for n := first; n < first+count; n++ {
+		if m.Page(n)[1] != byte(n) {
+			t.Fatalf("page %d lost what was written", n)
+		}
+	}
+}
+
+// A run that is shorter than a large page stays small pages, wherever it lies.
+func TestAShortRunIsFilledWithSmallPages(t *testing.T) {
+	m, err := New(nil, 8<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Free()
+	m.Reallocate(8 << 20)
+	for n := uint32(0); n < 2048-510; n += 64 {
+		m.Fill(n, 511)
+	}
+	m.Page(700)[0] = 1
+	if dirty, err := m.Dirty(nil); err != nil || os.Getpagesize() == PageSize && !slices.Equal(dirty, []uint32{700}) {
+		t.Errorf("%d pages were written (%v)", len(dirty), err)
+	}
+}

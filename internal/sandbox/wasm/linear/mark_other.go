@@ -11,6 +11,9 @@ func Marks() bool { return false }
 // Mark begins anew what Changed tells: here it does nothing.
 func (m *Memory) Mark() {}
 
+// MarkBut is Mark but for some pages: here it does nothing.
+func (m *Memory) MarkBut([]uint32) {}
+
 // Unmark ends what Mark began: here it does nothing.
 func (m *Memory) Unmark() {}
 

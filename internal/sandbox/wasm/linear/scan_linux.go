@@ -50,8 +50,25 @@ func ownPages(written bool) query {
 const regionsAtOnce = 256
 
 // scan appends the numbers of the pages between two addresses of the memory
-// for which q holds.
+// for which q, one of ownPages, holds.
 func (m *Memory) scan(q query, from, to uint64, pages []uint32) ([]uint32, error) {
+	if m.image != nil && from < m.image.Bytes {
+		end := min(to, m.image.Bytes)
+		found, err := m.search(q, from, end, pages)
+		if err != nil || end == to {
+			return found, err
+		}
+		from, pages = end, found
+	}
+	// What lies beyond the image is no file's. Not to ask saves the kernel a look at
+	// each page's own record, which is most of what it does.
+	q.inverted &^= isFile
+	q.mask &^= isFile
+	return m.search(q, from, to, pages)
+}
+
+// search is scan for what lies in the image, or beyond it.
+func (m *Memory) search(q query, from, to uint64, pages []uint32) ([]uint32, error) {
 	f := pagemap()
 	if f == nil {
 		return pages, errors.ErrUnsupported

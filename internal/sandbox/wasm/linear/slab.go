@@ -32,6 +32,22 @@ func NewSlab() *Slab { return slabs.take() }
 // Bytes are the slab's own until Free.
 func (s *Slab) Bytes() []byte { return s.bytes }
 
+// Follows tells whether the slab lies right behind other, so that other's Through
+// reaches it.
+func (s *Slab) Follows(other *Slab) bool {
+	return s.chunk != nil && s.chunk == other.chunk && s.n == other.n+1
+}
+
+// Through gives the bytes from the slab's first to last's last. All between them
+// have to follow one another.
+func (s *Slab) Through(last *Slab) []byte {
+	if s == last {
+		return s.bytes
+	}
+	from, to := s.n*slabBytes, (last.n+1)*slabBytes
+	return s.chunk.room[from:to:to]
+}
+
 // Free gives the slab back. It works twice.
 func (s *Slab) Free() {
 	if c := s.chunk; c != nil {

@@ -139,3 +139,42 @@ func BenchmarkKeeping(b *testing.B) {
 		}
 	})
 }
+
+func TestSlabsThatFollowOneAnotherAreOneRoom(t *testing.T) {
+	var all []*Slab
+	for range 3 * chunkSlabs {
+		all = append(all, NewSlab())
+	}
+	defer func() {
+		for _, s := range all {
+			s.Free()
+		}
+	}()
+	followed := 0
+	for i, s := range all {
+		if got := s.Through(s); &got[0] != &s.Bytes()[0] || len(got) != slabBytes {
+			t.Fatal("a slab by itself is not its bytes")
+		}
+		for _, other := range all {
+			behind := s.chunk == other.chunk && uintptr(unsafe.Pointer(&other.Bytes()[0])) == uintptr(unsafe.Pointer(&s.Bytes()[0]))+slabBytes
+			if other.Follows(s) != behind {
+				t.Fatalf("slab %d: it is %v that another lies behind it", i, behind)
+			}
+			if !behind {
+				continue
+			}
+			followed++
+			two := s.Through(other)
+			if len(two) != 2*slabBytes || &two[0] != &s.Bytes()[0] || &two[slabBytes] != &other.Bytes()[0] {
+				t.Fatal("two slabs are not one room")
+			}
+		}
+	}
+	if followed < 2*(chunkSlabs-1) {
+		t.Errorf("of %d slabs %d follow another", len(all), followed)
+	}
+	heap := &Slab{bytes: make([]byte, slabBytes)}
+	if heap.Follows(heap) || len(heap.Through(heap)) != slabBytes {
+		t.Error("a slab of the heap is more than itself")
+	}
+}

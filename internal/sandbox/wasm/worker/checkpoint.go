@@ -44,13 +44,14 @@ type history struct {
 	written *moment
 	marks   []*mark
 	changed []uint32 // scratch
+	// last are the pages that the last run changed, where these were many; hot are
+	// those of them that the run before it changed as well: these are not marked, as
+	// the next one is expected to change them again.
+	last, hot []uint32
 }
 
 // taken tells whether there is anything to go back to.
 func (h *history) taken() bool { return h.newest != nil }
-
-// batch is how many pages are taken at once.
-const batch = 64
 
 // take keeps the state of memory as the newest moment. Only the pages that
 // changed since the last time are looked at.
@@ -59,7 +60,11 @@ func (h *history) take(memory *linear.Memory, img *linear.Image, files wasi.Stat
 	if err != nil {
 		return err
 	}
-	changed, err := memory.Renew(h.changed[:0])
+	renew := memory.Renew
+	if h.last != nil {
+		renew = memory.Changed // what is hot is known later
+	}
+	changed, err := renew(h.changed[:0])
 	if err != nil {
 		return err
 	}
@@ -91,7 +96,50 @@ func (h *history) take(memory *linear.Memory, img *linear.Image, files wasi.Stat
 		now.id = momentID()
 	}
 	h.settle(now, before.pages)
+	h.heat(memory, kept)
 	return nil
+}
+
+// heat finds out what is hot once h.changed are the pages that may have changed and
+// kept tells which of them have, and marks the others.
+func (h *history) heat(memory *linear.Memory, kept []pageID) {
+	var now []uint32
+	for i, n := range h.changed {
+		if kept[i] != 0 {
+			now = append(now, n)
+		}
+	}
+	before := h.last
+	h.last, h.hot = nil, nil
+	if len(now) >= spreadFrom {
+		h.last = now
+	}
+	if before == nil {
+		return // all are marked already
+	}
+	for run := both(now, before); len(run) > 0; {
+		n := together(run)
+		if n >= longRun/linear.PageSize {
+			h.hot = append(h.hot, run[:n]...)
+		}
+		run = run[n:]
+	}
+	memory.MarkBut(h.hot)
+}
+
+// both gives what is in each of two ascending lists.
+func both(a, b []uint32) (common []uint32) {
+	for len(a) > 0 && len(b) > 0 {
+		switch {
+		case a[0] < b[0]:
+			a = a[1:]
+		case b[0] < a[0]:
+			b = b[1:]
+		default:
+			common, a, b = append(common, a[0]), a[1:], b[1:]
+		}
+	}
+	return common
 }
 
 // copies compares the pages of memory that may have changed with what they were,
@@ -99,25 +147,35 @@ func (h *history) take(memory *linear.Memory, img *linear.Image, files wasi.Stat
 func (h *history) copies(before table, changed []uint32, memory *linear.Memory, base base) []pageID {
 	kept := before.find(changed)
 	spread(len(changed), func(from, to int) {
-		var fresh []pageID
-		for i, n := range changed[from:to] {
-			old := base.page(n)
-			if id := kept[from+i]; id != 0 {
-				old = h.pages.at(id)
-			}
-			page := memory.Page(n)
-			if kept[from+i] = 0; same(old, page) {
-				continue
-			}
-			if len(fresh) == 0 {
-				fresh = h.pages.take(min(batch, to-from-i))
-			}
-			copy(h.pages.at(fresh[0]), page)
-			kept[from+i], fresh = fresh[0], fresh[1:]
+		for ; from < to; from += batch {
+			end := min(from+batch, to)
+			h.copy(changed[from:end], kept[from:end], memory, base)
 		}
-		h.pages.giveBack(fresh)
 	})
 	return kept
+}
+
+// batch is how many pages are taken at once, so that they lie together: 8 MiB.
+const batch = 2048
+
+// copy is copies for some pages. kept has what they were, and then what they are.
+func (h *history) copy(numbers []uint32, kept []pageID, memory *linear.Memory, base base) {
+	var where []int
+	var differ []uint32
+	for i, n := range numbers {
+		old := base.page(n)
+		if id := kept[i]; id != 0 {
+			old = h.pages.at(id)
+		}
+		if kept[i] = 0; !same(old, memory.Page(n)) {
+			where, differ = append(where, i), append(differ, n)
+		}
+	}
+	fresh := h.pages.take(len(differ))
+	h.pages.runs(differ, fresh, func(n uint32, room []byte) { copy(room, memory.Pages(n, len(room)/linear.PageSize)) })
+	for k, i := range where {
+		kept[i] = fresh[k]
+	}
 }
 
 // find gives for each of some ascending numbers the page of the table; 0: it has
@@ -335,18 +393,20 @@ func (h *history) restore(memory *linear.Memory) error {
 	if memory.Reallocate(h.newest.length) == nil {
 		return errSize
 	}
-	pages := h.newest.pages
-	spread(len(pages), func(from, to int) {
-		for run := pages[from:to]; len(run) > 0; {
-			n := run.together()
-			if n >= worthExpecting {
-				memory.Expect(run[0].n, uint32(n))
+	numbers, ids := h.newest.pages.split()
+	for rest := numbers; len(rest) > 0; {
+		n := together(rest)
+		memory.Fill(rest[0], uint32(n))
+		rest = rest[n:]
+	}
+	spread(len(numbers), func(from, to int) {
+		h.pages.runs(numbers[from:to], ids[from:to], func(n uint32, content []byte) {
+			count := len(content) / linear.PageSize
+			if count >= worthExpecting {
+				memory.Expect(n, uint32(count))
 			}
-			for _, e := range run[:n] {
-				copy(memory.Page(e.n), h.pages.at(e.id))
-			}
-			run = run[n:]
-		}
+			copy(memory.Pages(n, count), content)
+		})
 	})
 	memory.Mark()
 	return nil
@@ -355,13 +415,22 @@ func (h *history) restore(memory *linear.Memory) error {
 // worthExpecting is from how many pages in a row on a memory is told of them.
 const worthExpecting = 16
 
-// together is how many of the first pages follow one another, at most batch.
-func (t table) together() int {
+// together is how many of the first pages follow one another.
+func together(numbers []uint32) int {
 	n := 1
-	for n < len(t) && n < batch && t[n].n == t[0].n+uint32(n) {
+	for n < len(numbers) && numbers[n] == numbers[0]+uint32(n) {
 		n++
 	}
 	return n
+}
+
+// split gives the numbers and the pages of a table by themselves.
+func (t table) split() (numbers []uint32, ids []pageID) {
+	numbers, ids = make([]uint32, len(t)), make([]pageID, len(t))
+	for i, e := range t {
+		numbers[i], ids[i] = e.n, e.id
+	}
+	return numbers, ids
 }
 
 // back puts a moment into memory, whose content is what it was at the newest
@@ -383,26 +452,39 @@ func (h *history) back(to *moment, memory *linear.Memory, img *linear.Image) boo
 	found := to.pages.find(numbers)
 	// What is written over whole is written again soon, as a rule.
 	large := len(numbers) >= spreadFrom
-	if large {
+	if large && len(numbers)-len(both(numbers, h.hot)) >= spreadFrom {
 		memory.Unmark()
 	}
 	spread(len(numbers), func(from, to int) {
-		for i, n := range numbers[from:to] {
-			want := base.page(n)
-			if id := found[from+i]; id != 0 {
-				want = h.pages.at(id)
-			} else if want == nil {
-				want = zeros[:]
-			}
-			if page := memory.Page(n); !bytes.Equal(page, want) {
-				copy(page, want)
-			}
-		}
+		h.pages.runs(numbers[from:to], found[from:to], func(n uint32, content []byte) { overwrite(memory, n, content, base) })
 	})
 	if !large {
-		memory.Mark()
+		memory.MarkBut(h.hot)
 	}
 	return true
+}
+
+// longRun is from how many bytes on a run of pages is not compared before it is
+// written: copying so much at once goes past the cache.
+const longRun = 1 << 20
+
+// overwrite makes the pages from number n on what content is; nil: one page what
+// base has.
+func overwrite(memory *linear.Memory, n uint32, content []byte, base base) {
+	switch {
+	case len(content) >= longRun:
+		copy(memory.Pages(n, len(content)/linear.PageSize), content)
+		return
+	case content == nil:
+		if content = base.page(n); content == nil {
+			content = zeros[:]
+		}
+	}
+	for ; len(content) > 0; n, content = n+1, content[linear.PageSize:] {
+		if page := memory.Page(n); !bytes.Equal(page, content[:linear.PageSize]) {
+			copy(page, content)
+		}
+	}
 }
 
 // differ gives the numbers of the pages in which two moments may differ.

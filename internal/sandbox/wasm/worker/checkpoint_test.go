@@ -272,3 +272,49 @@ func TestWhatDidNotChangeIsTheSameMoment(t *testing.T) {
 	}
 	s.drop()
 }
+
+// A memory of which much changes again and again, and then little: what is hot is
+// not marked, and whatever was gone back to is what it was.
+func TestAMemoryOfWhichMuchChangesGoesBackAndForth(t *testing.T) {
+	linear.Prepare()
+	r := rand.New(rand.NewPCG(3, 4))
+	s := newSized(t, newPages(), largeBytes)
+	heats, cools := 0, 0
+	for n := range 60 {
+		was := len(s.hot)
+		switch {
+		case n%20 < 10: // all but something at both ends
+			from, to := r.IntN(1<<20), largeBytes-r.IntN(1<<20)
+			for at := from; at < to; at += linear.PageSize {
+				s.memory.Bytes()[at], s.now[at] = byte(n+1), byte(n+1)
+			}
+		default:
+			for range 20 {
+				at := r.IntN(largeBytes)
+				s.memory.Bytes()[at], s.now[at] = byte(n+1), byte(n+1)
+			}
+		}
+		if n == 0 || r.IntN(3) > 0 {
+			s.keep(t, fmt.Sprint(n))
+		}
+		if len(s.hot) > was {
+			heats++
+		} else if len(s.hot) < was {
+			cools++
+		}
+		if r.IntN(2) == 0 {
+			name := s.marks[r.IntN(len(s.marks))].name
+			m := s.find(name)
+			if !s.back(m, s.memory, nil) {
+				t.Fatal("it does not go back")
+			}
+			s.begin(m)
+			s.now = bytes.Clone(s.was[name])
+		}
+		s.check(t, fmt.Sprint("the memory in round ", n))
+	}
+	if heats == 0 || cools == 0 {
+		t.Errorf("pages became hot %d times, and cool %d times", heats, cools)
+	}
+	s.drop()
+}

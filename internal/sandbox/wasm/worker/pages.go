@@ -57,6 +57,37 @@ func (p *pages) at(id pageID) []byte {
 	return s.bytes[int(id%linear.SlabPages)*linear.PageSize:][:linear.PageSize:linear.PageSize]
 }
 
+// runs calls do for each run of the ids' pages that lie one behind another here
+// and whose numbers do as well: with the first one's number and the content of all.
+// An id of 0 is a run by itself, without content. The caller has a reference to
+// each page.
+func (p *pages) runs(numbers []uint32, ids []pageID, do func(n uint32, content []byte)) {
+	slabs := *p.slabs.Load()
+	for len(ids) > 0 {
+		if ids[0] == 0 {
+			do(numbers[0], nil)
+			numbers, ids = numbers[1:], ids[1:]
+			continue
+		}
+		first := slabs[ids[0]/linear.SlabPages]
+		n, last := 1, first
+		for n < len(ids) && ids[n] != 0 && numbers[n] == numbers[0]+uint32(n) {
+			next := slabs[ids[n]/linear.SlabPages]
+			if within := next == last && ids[n] == ids[n-1]+1; !within {
+				begins := ids[n]%linear.SlabPages == 0 && ids[n-1]%linear.SlabPages == linear.SlabPages-1
+				if !begins || !next.memory.Follows(last.memory) {
+					break
+				}
+				last = next
+			}
+			n++
+		}
+		content := first.memory.Through(last.memory)[ids[0]%linear.SlabPages*linear.PageSize:]
+		do(numbers[0], content[:n*linear.PageSize])
+		numbers, ids = numbers[n:], ids[n:]
+	}
+}
+
 // take gives n pages to fill, with a reference to each.
 func (p *pages) take(n int) []pageID {
 	p.mu.Lock()

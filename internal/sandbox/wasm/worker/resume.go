@@ -246,7 +246,7 @@ func (r *restoring) room() pageID {
 	r.taking.Lock()
 	defer r.taking.Unlock()
 	if len(r.spare) == 0 {
-		r.spare = r.pages.take(batch)
+		r.spare = r.pages.take(chunkPages)
 	}
 	id := r.spare[0]
 	r.spare = r.spare[1:]

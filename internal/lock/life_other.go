@@ -1,0 +1,12 @@
+//go:build !unix
+
+package lock
+
+import (
+	"errors"
+	"os"
+)
+
+const inherited = false
+
+func lockOpen(*os.File) error { return errors.ErrUnsupported }

@@ -1,0 +1,209 @@
+package session_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox/sandboxtest"
+	"paddock/internal/session"
+)
+
+func TestWhatNobodyHereHasOpenIsListedWithoutOpeningIt(t *testing.T) {
+	dir := t.TempDir()
+	mine := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
+	other := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
+	id := create(t, mine, alice, "")
+	for n := range 3 {
+		execute(t, mine, id, fmt.Sprint("x = ", n))
+	}
+	if _, err := mine.Checkpoint(t.Context(), alice, id, "three"); err != nil {
+		t.Fatal(err)
+	}
+	undo(t, mine, id)
+	want := checkpoints(t, mine, id)
+	if len(want) != 5 || !want[3].Current || want[4].Label != "three" {
+		t.Fatalf("there are %+v", want)
+	}
+	if got := checkpoints(t, other, id); !reflect.DeepEqual(got, want) {
+		t.Errorf("while another has it there are %+v, want %+v", got, want)
+	}
+	if err := mine.Sleep(alice, id); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []*session.Manager{mine, other} {
+		if got := checkpoints(t, m, id); !reflect.DeepEqual(got, want) {
+			t.Errorf("asleep there are %+v, want %+v", got, want)
+		}
+		if i, err := m.Info(alice, id); err != nil || i.State != session.Asleep {
+			t.Errorf("listing woke it: %+v, %v", i, err)
+		}
+	}
+	if err := mine.Destroy(t.Context(), alice, id); err != nil {
+		t.Fatal(err)
+	}
+	_, err := other.Checkpoints(alice, id)
+	wantKind(t, err, fault.NotFound)
+}
+
+func TestARebuiltIndexCountsWhatCanBeGoneBackTo(t *testing.T) {
+	dir := t.TempDir()
+	config := session.Config{Dir: dir}
+	m := manager(t, config, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 1")
+	undo(t, m, id) // which is no checkpoint of its own
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "index.db")); err != nil {
+		t.Fatal(err)
+	}
+	m = manager(t, config, sandboxtest.FakeConfig{})
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for known := 0; known == 0; <-tick.C {
+		all, err := m.List(alice)
+		if err != nil || len(all) != 1 || t.Context().Err() != nil {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		if known = all[0].Checkpoints; known != 0 && known != 2 {
+			t.Errorf("it counts %d", known)
+		}
+	}
+}
+
+// Whatever the process that has it does meanwhile, a list is of one moment.
+func TestAListIsWholeWhileAnotherProcessGivesCheckpointsUp(t *testing.T) {
+	dir := t.TempDir()
+	mine := manager(t, session.Config{Dir: dir, Checkpoints: 3}, sandboxtest.FakeConfig{})
+	other := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
+	id := create(t, mine, alice, "")
+	execute(t, mine, id, "x = 0")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for n := range 40 {
+			label := strings.Repeat("l", n%2)
+			if _, err := mine.Checkpoint(t.Context(), alice, id, label); err != nil {
+				t.Error(err)
+				return
+			}
+			if _, err := mine.Undo(t.Context(), alice, id); err != nil {
+				t.Error(err)
+			}
+			if label == "" {
+				continue
+			}
+			if _, err := mine.Unlabel(t.Context(), alice, id, label); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	for over := false; !over; {
+		select {
+		case <-done:
+			over = true
+		default:
+		}
+		all, err := other.Checkpoints(alice, id)
+		if fault.KindOf(err) == fault.Conflict {
+			continue
+		}
+		current := 0
+		for _, c := range all {
+			if c.Current {
+				current++
+			}
+		}
+		if err != nil || current != 1 || len(all) < 2 {
+			t.Fatalf("the list is %+v, %v", all, err)
+		}
+	}
+}
+
+func TestALabelIsTakenOff(t *testing.T) {
+	dir := t.TempDir()
+	config := session.Config{Dir: dir, Checkpoints: 4}
+	m := manager(t, config, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	var ids []string
+	for n, label := range []string{"twice", "once", "twice"} {
+		execute(t, m, id, fmt.Sprint("x = ", n))
+		c, err := m.Checkpoint(t.Context(), alice, id, label)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, c.ID)
+	}
+	unlabel := func(name string, want ...string) {
+		t.Helper()
+		if got, err := m.Unlabel(t.Context(), alice, id, name); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%q was taken off %q, %v, want %q", name, got, err, want)
+		}
+	}
+	labels := func() (all []string) {
+		for _, c := range checkpoints(t, m, id) {
+			if c.Label != "" {
+				all = append(all, c.ID+" "+c.Label)
+			}
+		}
+		return all
+	}
+	unlabel("twice", ids[0], ids[2])
+	if got := labels(); !reflect.DeepEqual(got, []string{ids[1] + " once"}) {
+		t.Errorf("there are the labels %q", got)
+	}
+	for _, name := range []string{"twice", ids[0], "1", "999", "nothing"} {
+		_, err := m.Unlabel(t.Context(), alice, id, name)
+		wantKind(t, err, fault.NotFound)
+	}
+	_, err := m.Unlabel(t.Context(), alice, id, "")
+	wantKind(t, err, fault.Invalid)
+	_, err = m.Restore(t.Context(), alice, id, "twice")
+	wantKind(t, err, fault.NotFound)
+	if all := checkpoints(t, m, id); len(all) != 5 {
+		t.Errorf("with a label and four others there are %+v", all)
+	}
+	m = reopened(t, m, dir, config)
+	if got := labels(); !reflect.DeepEqual(got, []string{ids[1] + " once"}) {
+		t.Errorf("the next process finds the labels %q", got)
+	}
+	unlabel(ids[1], ids[1]) // by its id
+	prints(t, m, id, "print(x)", "2")
+	for n := range 4 {
+		execute(t, m, id, fmt.Sprint("x = ", 10+n))
+	}
+	for _, c := range checkpoints(t, m, id) {
+		if c.ID == ids[1] || c.Label != "" {
+			t.Errorf("there still is %+v", c)
+		}
+	}
+	_, err = m.Unlabel(t.Context(), "bob", id, "once")
+	wantKind(t, err, fault.NotFound)
+}
+
+func TestWhoHasTooManyLabelsTakesOneOff(t *testing.T) {
+	m := manager(t, session.Config{}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	var err error
+	made := 0
+	for ; err == nil && made < 1000; made++ {
+		_, err = m.Checkpoint(t.Context(), alice, id, fmt.Sprint("l", made))
+	}
+	wantKind(t, err, fault.Exhausted)
+	if f := fault.Of(err); made != 201 || !strings.Contains(f.Hint, "--remove LABEL") {
+		t.Errorf("the label %d is refused: %q", made, f.Hint)
+	}
+	if _, err := m.Unlabel(t.Context(), alice, id, "l7"); err != nil {
+		t.Error(err)
+	}
+	if _, err := m.Checkpoint(t.Context(), alice, id, "another"); err != nil {
+		t.Error(err)
+	}
+}
