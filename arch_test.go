@@ -12,7 +12,7 @@ import (
 // mayImport is which package of this module may import which others of it.
 // To allow a new edge, change the table in the same commit and say why.
 var mayImport = map[string][]string{
-	"cmd/paddock":                        {"internal/cli", "internal/sandbox/wasm/worker"},
+	"cmd/paddock":                        {"internal/cli", "internal/sandbox/linux", "internal/sandbox/linux/agent", "internal/sandbox/wasm/worker"},
 	"guest":                              {"internal/fault"},
 	"guest/build/instrument":             {},
 	"guest/build/native":                 {"guest/build/instrument"},
@@ -28,6 +28,7 @@ var mayImport = map[string][]string{
 	"internal/limit":                     {"internal/fault"},
 	"internal/mcpserver":                 {"internal/fault", "internal/sandbox", "internal/session", "internal/telemetry", "internal/workspace"},
 	"internal/sandbox":                   {},
+	"internal/sandbox/linux":             {"internal/fault", "internal/sandbox", "internal/sandbox/linux/agent", "internal/sandbox/wire"},
 	"internal/sandbox/sandboxtest":       {"internal/fault", "internal/sandbox"},
 	"internal/sandbox/wasm":              {"guest", "internal/fault", "internal/sandbox", "internal/sandbox/wasm/confine", "internal/sandbox/wasm/nativeworker", "internal/sandbox/wasm/worker", "internal/sandbox/wire"},
 	"internal/sandbox/wasm/confine":      {"internal/sandbox"},
@@ -81,8 +82,11 @@ var outside = map[string][]string{
 	"go.opentelemetry.io/otel/codes":                {"internal/session", "internal/telemetry"},
 	"go.opentelemetry.io/otel/trace":                {"internal/session", "internal/telemetry"},
 	"golang.org/x/net/bpf":                          {"internal/sandbox/wasm/confine"},
-	"kernel.org/pub/linux/libs/security/libcap/psx": {"internal/sandbox/wasm/confine"},
-	"golang.org/x/sys":                              {"internal/mcpserver", "internal/sandbox/wasm", "internal/sandbox/wasm/confine", "internal/sandbox/wasm/linear", "internal/sandbox/wasm/wasi", "internal/sandbox/wasm/worker", "internal/workspace", "internal/session", "internal/limit", "internal/blob"},
+	"github.com/google/subcommands":                 {"internal/sandbox/linux"},
+	"github.com/opencontainers/runtime-spec":        {"internal/sandbox/linux"},
+	"gvisor.dev/gvisor":                             {"internal/sandbox/linux"},
+	"kernel.org/pub/linux/libs/security/libcap/psx": {"internal/sandbox/linux", "internal/sandbox/wasm/confine"},
+	"golang.org/x/sys":                              {"internal/sandbox/linux", "internal/mcpserver", "internal/sandbox/wasm", "internal/sandbox/wasm/confine", "internal/sandbox/wasm/linear", "internal/sandbox/wasm/wasi", "internal/sandbox/wasm/worker", "internal/workspace", "internal/session", "internal/limit", "internal/blob"},
 	"golang.org/x/time":                             {"internal/limit"},
 	"modernc.org/sqlite":                            {"internal/store"},
 }
