@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
@@ -45,7 +46,10 @@ type Backend struct {
 	closed   bool
 }
 
-var _ sandbox.Backend = (*Backend)(nil)
+var (
+	_ sandbox.Backend  = (*Backend)(nil)
+	_ sandbox.Machines = (*Backend)(nil)
+)
 
 // New checks config and removes what a server has left that was killed; it starts
 // nothing.
@@ -128,7 +132,7 @@ func (b *Backend) machine(ctx context.Context, spec sandbox.Spec) (*machine, err
 		go m.boot(b) // close waits for it
 	} else if !m.same(spec) {
 		b.mu.Unlock()
-		return nil, fault.New(fault.Conflict, "the machine %q is running with other folders, another image or another memory limit", spec.Box).
+		return nil, fault.New(fault.Conflict, "the machine %q is running with other folders, another image or other limits", spec.Box).
 			WithHint("end what runs in it first")
 	}
 	m.users++
@@ -193,6 +197,7 @@ type machine struct {
 	stop   context.CancelFunc
 	ctx    context.Context // ends when nobody wants it any more
 	booted chan struct{}   // closed when what follows is there
+	since  time.Time
 	failed error
 	box    *box
 	client *wire.Client
@@ -202,17 +207,27 @@ type machine struct {
 
 func newMachine(key string, spec sandbox.Spec) *machine {
 	m := &machine{key: key, booted: make(chan struct{})}
-	m.spec = sandbox.Spec{Image: spec.Image, Mounts: slices.Clone(spec.Mounts), Limits: spec.Limits}
+	m.spec = sandbox.Spec{Image: spec.Image, CPUs: spec.CPUs, Mounts: slices.Clone(spec.Mounts), Limits: spec.Limits}
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	return m
 }
 
 // same tells whether the machine is what spec wants.
 func (m *machine) same(spec sandbox.Spec) bool {
-	return m.spec.Image == spec.Image && m.spec.Limits.MemoryBytes == spec.Limits.MemoryBytes &&
+	return m.spec.Image == spec.Image && m.spec.CPUs == spec.CPUs && m.spec.Limits.MemoryBytes == spec.Limits.MemoryBytes &&
 		slices.EqualFunc(m.spec.Mounts, spec.Mounts, func(a, b sandbox.Mount) bool {
 			return a.Guest == b.Guest && a.Host == b.Host && a.ReadOnly == b.ReadOnly && a.DiskBytes == b.DiskBytes && slices.Equal(a.Aliases, b.Aliases)
 		})
+}
+
+// running tells whether the machine has booted and not ended.
+func (m *machine) running() bool {
+	select {
+	case <-m.booted:
+		return !m.over()
+	default:
+		return false
+	}
 }
 
 // over tells whether the machine has ended or could not be booted.
@@ -239,7 +254,9 @@ func (m *machine) boot(b *Backend) {
 	ctx, cancel := context.WithTimeout(m.ctx, bootTime)
 	defer cancel()
 	if err := m.start(ctx, b); err != nil {
-		b.config.Log.Warn("a box did not boot", "cause", err)
+		if m.ctx.Err() == nil { // somebody still wants it
+			b.config.Log.Warn("a box did not boot", "cause", err)
+		}
 		if fault.KindOf(err) == fault.Internal {
 			err = fault.New(fault.Unavailable, "the Linux machine did not start").WithHint("paddock doctor says what is missing").WithCause(err)
 		}
@@ -253,7 +270,7 @@ func (m *machine) start(ctx context.Context, b *Backend) error {
 	if err != nil {
 		return err
 	}
-	cg, err := b.cgroups.make(p.id, bounds{memory: p.memory, processes: b.config.Processes, cpus: b.config.CPUs})
+	cg, err := b.cgroups.make(p.id, bounds{memory: p.memory, processes: b.config.Processes, cpus: cmp.Or(m.spec.CPUs, b.config.CPUs)})
 	if err != nil {
 		p.root.release()
 		return err
@@ -262,6 +279,7 @@ func (m *machine) start(ctx context.Context, b *Backend) error {
 		return err
 	}
 	setup := agent.Setup{Env: p.root.env, Processes: uint64(b.config.Processes), OpenFiles: uint64(b.config.OpenFiles)}
+	m.since = time.Now()
 	if m.client, m.ready, err = wire.NewClient(ctx, m.box.stream, setup); err != nil {
 		said := m.box.close()
 		return fmt.Errorf("the box's first program is not ready: %w %s", err, said)

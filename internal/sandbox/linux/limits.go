@@ -241,13 +241,14 @@ func (c *cgroups) make(id string, b bounds) (*cgroup, error) {
 }
 
 // sweep removes the cgroups of servers that have died, which are named. One in
-// which something still lives stays.
+// which something still lives after a moment stays.
 func (c *cgroups) sweep(dead []string) {
+	deadline := time.Now().Add(removeTime)
 	for _, dir := range c.dirs {
 		for _, name := range dead {
 			left, _ := filepath.Glob(filepath.Join(dir, cgroupPrefix+name+"-*"))
 			for _, g := range left {
-				_ = os.Remove(g)
+				removeGroup(g, deadline)
 			}
 		}
 	}
@@ -312,9 +313,14 @@ func (g *cgroup) remove() {
 	g.once.Do(func() {
 		deadline := time.Now().Add(removeTime)
 		for _, dir := range g.dirs {
-			for errors.Is(os.Remove(dir), unix.EBUSY) && time.Now().Before(deadline) {
-				time.Sleep(time.Millisecond)
-			}
+			removeGroup(dir, deadline)
 		}
 	})
+}
+
+// removeGroup tries until the deadline.
+func removeGroup(dir string, deadline time.Time) {
+	for errors.Is(os.Remove(dir), unix.EBUSY) && time.Now().Before(deadline) {
+		time.Sleep(time.Millisecond)
+	}
 }

@@ -84,7 +84,7 @@ func bootBox(t testing.TB, l *launcher, p *plan) *box {
 	t.Helper()
 	b, err := l.boot(t.Context(), p, nil)
 	if err != nil {
-		sandboxtest.Require(t, "linux", hint(err) == "", fmt.Sprintf("a box does not boot: %v", err))
+		sandboxtest.Require(t, "linux", false, fmt.Sprintf("a box does not boot: %v (%s)", err, hint(err)))
 	}
 	t.Cleanup(func() { b.close() })
 	return b

@@ -3,6 +3,7 @@
 package linux
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -31,9 +32,7 @@ func (b *Backend) plan(ctx context.Context, spec sandbox.Spec) (*plan, error) {
 	if len(spec.Mounts) > 0 {
 		p.overlayBytes = b.config.RootBytes
 	}
-	if b.config.CPUs > 0 {
-		p.cpus = int(math.Ceil(b.config.CPUs))
-	}
+	p.cpus = int(math.Ceil(cmp.Or(spec.CPUs, b.config.CPUs)))
 	seen := map[string]bool{"/": true, "/proc": true, "/sys": true, "/dev": true}
 	for _, m := range spec.Mounts {
 		for _, guest := range append([]string{m.Guest}, m.Aliases...) {

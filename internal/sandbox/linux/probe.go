@@ -40,7 +40,10 @@ func (b *Backend) probe(ctx context.Context) sandbox.Probe {
 		return p
 	}
 	defer b.leave(m)
-	p.Runtimes = m.ready.Runtimes
+	if p.Runtimes, err = m.client.Runtimes(ctx); err != nil {
+		p.Reason, p.Hint = "what is in the image cannot be found out: "+rootCause(err), hint(err)
+		return p
+	}
 	p.Protections = append(b.walls(), b.cgroups.protections()...)
 	p.Protections = append(p.Protections, m.ready.Protections...)
 	if p.Available = len(p.Runtimes) > 0; !p.Available {

@@ -141,13 +141,21 @@ func (w *watch) look() {
 // lookAtMemory ends the box when its programs have more than they may: nobody
 // can tell which of them has to go. The agent, which can, has a lower limit.
 func (w *watch) lookAtMemory() (over bool) {
-	used := blocksOf(w.memory)
+	used := w.used()
 	if used <= w.limit {
 		return false
 	}
 	w.cancel(overrun{sandbox.OutOfMemory, fmt.Sprintf("the programs took %d MiB of memory, of %d that they may have", used>>20, w.limit>>20)})
 	w.machine.box.close()
 	return true
+}
+
+// used is the memory of the box's programs, in bytes; 0 where it is not known.
+func (w *watch) used() int64 {
+	if w.memory == nil {
+		return 0
+	}
+	return blocksOf(w.memory)
 }
 
 // lookAtFolders stops what runs when a folder has grown over its limit. It counts
