@@ -134,10 +134,10 @@ type Image struct {
 	// Digest is what pins it in the registry: of the manifest, or of the index
 	// that its name led to. Empty: it was imported.
 	Digest   string    `json:"digest,omitempty"`
-	Created  time.Time `json:"created"` // as it says itself
-	Added    time.Time `json:"added"`   // when it came here
-	Layers   []string  `json:"layers"`  // their digests, the lowest first
-	Bytes    int64     `json:"bytes"`   // of all its layers, unpacked
+	Created  time.Time `json:"created,omitzero"` // as it says itself
+	Added    time.Time `json:"added"`            // when it came here
+	Layers   []string  `json:"layers"`           // their digests, the lowest first
+	Bytes    int64     `json:"bytes"`            // of all its layers, unpacked
 	Entries  int64     `json:"entries"`
 	LeftOut  LeftOut   `json:"left_out"`
 	Settings Settings  `json:"settings"`

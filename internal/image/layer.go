@@ -137,11 +137,11 @@ func (u *unpacked) keep() error {
 	if err == nil {
 		err = u.store.settle(u.dir, u.store.layer(u.digest))
 	}
-	if errors.Is(err, fs.ErrExist) {
-		err = nil // another process had the same, by another way
-	}
 	if err != nil {
 		_ = os.RemoveAll(u.dir) // or the next sweep does
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return nil // the same is there by another way
 	}
 	return err
 }

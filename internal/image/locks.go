@@ -57,10 +57,11 @@ func (s *Store) take(ctx context.Context, name string, patience time.Duration, h
 // adding holds the store while something is put into it: until it is closed
 // nothing is removed.
 func (s *Store) adding(ctx context.Context) (*flock.Flock, error) {
-	if lock, err := s.lock(ctx, contentLock, time.Nanosecond); err == nil { // nobody else adds: what lies there is of those who were killed
+	alone := flock.New(s.path(contentLock), flock.SetPermissions(0o600))
+	if ok, err := alone.TryLock(); ok && err == nil { // nobody else adds: what lies there is of those who were killed
 		s.sweep()
-		_ = lock.Close()
 	}
+	_ = alone.Close()
 	lock, err := s.take(ctx, contentLock, patience, (*flock.Flock).TryRLockContext)
 	if err != nil {
 		return nil, err
