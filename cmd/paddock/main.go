@@ -6,10 +6,19 @@ import (
 	"os"
 
 	"paddock/internal/cli"
+	"paddock/internal/sandbox/linux"
+	"paddock/internal/sandbox/linux/agent"
 	"paddock/internal/sandbox/wasm/worker"
 )
 
 func main() {
+	// Parts of a box, and its first program: before anything else is done.
+	if linux.Requested(os.Args) {
+		os.Exit(linux.Main(os.Args))
+	}
+	if agent.Requested(os.Args) {
+		os.Exit(agent.Main(os.Args))
+	}
 	if worker.Requested(os.Args) {
 		os.Exit(worker.Main(os.Args))
 	}

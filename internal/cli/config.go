@@ -70,8 +70,8 @@ func (p *program) checkConfig(c *cobra.Command, asJSON bool) error {
 	return err
 }
 
-// checkServe finds what paddock serve would refuse to start with. Nothing is
-// made or opened for it.
+// checkServe finds what paddock serve would refuse to start with, and references
+// that are none. Nothing is made or opened for it.
 func (p *program) checkServe() error {
 	wc, _, err := p.webConfig(false)
 	if err == nil {
@@ -80,7 +80,7 @@ func (p *program) checkServe() error {
 	if err == nil {
 		_, err = newGate(p.config)
 	}
-	return err
+	return errors.Join(err, checkImages(p.config))
 }
 
 // mistakeJSON is one mistake in the configuration.
@@ -102,16 +102,22 @@ func (p *program) printMistakes(err error) error {
 	return errors.Join(err, p.printJSON(map[string]any{"ok": false, "file": p.config.File, "mistakes": all}))
 }
 
-// warnOfSecrets says when every user of this machine can read a token in the
+// warnOfSecrets says when every user of this machine can read a secret in the
 // configuration.
 func (p *program) warnOfSecrets() {
 	file := p.config.File
-	if file == "" || runtime.GOOS == "windows" || !strings.HasPrefix(p.config.Origin("transport_http.auth_token"), file+":") {
+	if file == "" || runtime.GOOS == "windows" {
 		return
 	}
-	if info, err := os.Stat(file); err == nil && info.Mode()&0o004 != 0 {
-		p.say("warning", file+" has transport_http.auth_token, and every user of this machine can read it")
-		p.say("hint", "chmod 600 "+file)
+	info, err := os.Stat(file)
+	if err != nil || info.Mode()&0o004 == 0 {
+		return
+	}
+	for _, key := range []string{"transport_http.auth_token", "registries.credentials"} {
+		if strings.HasPrefix(p.config.Origin(key), file+":") {
+			p.say("warning", file+" has "+key+", and every user of this machine can read it")
+			p.say("hint", "chmod 600 "+file)
+		}
 	}
 }
 
@@ -150,15 +156,16 @@ func (p *program) showConfig(c *cobra.Command, asJSON bool) error {
 	section := ""
 	var rows [][]string
 	for _, v := range values {
-		own, name, _ := strings.Cut(v.Key, ".")
-		if own != section {
+		if own, _, _ := strings.Cut(v.Key, "."); own != section {
 			if section != "" {
 				rows = append(rows, nil)
 			}
 			section = own
 			rows = append(rows, []string{"[" + section + "]"})
 		}
-		rows = append(rows, []string{name + " = " + v.Literal, "# " + v.Origin})
+		for _, line := range v.Lines() {
+			rows = append(rows, []string{line, "# " + v.Origin})
+		}
 	}
 	return p.printTable(rows)
 }

@@ -44,11 +44,20 @@ type Config struct {
 		StdoutBytes, StderrBytes int64
 		Env                      map[string]string
 	}
-	Sandbox struct{ Isolation string }
-	Tools   struct{ Enabled []string }
-	HTTP    TransportHTTP
-	Limits  Limits
-	Auth    struct {
+	Sandbox struct {
+		Isolation              string
+		Image                  string
+		ImageBytes, ImageFiles int64 // at most, of each image
+	}
+	Images     map[string]string // references, by the names that they have here
+	Registries struct {
+		Credentials map[string]string // secret: USER:PASSWORD, by the registry's host
+		Insecure    []string
+	}
+	Tools  struct{ Enabled []string }
+	HTTP   TransportHTTP
+	Limits Limits
+	Auth   struct {
 		Issuer          string // empty: no access tokens
 		Audience        string // empty: the server's public URL
 		ScopesRequired  []string
@@ -181,6 +190,20 @@ type Value struct {
 	Value   any    `json:"value"`
 	Origin  string `json:"origin"`
 	Literal string `json:"-"` // Value as paddock.toml has it
+}
+
+// Lines are the key with its value as paddock.toml has it in its section.
+func (v Value) Lines() []string {
+	_, name, ok := strings.Cut(v.Key, ".")
+	if ok {
+		return []string{name + " = " + v.Literal}
+	}
+	table, _ := v.Value.(map[string]string) // the section itself
+	var lines []string
+	for _, name := range sortedKeys(table) {
+		lines = append(lines, quote(name)+" = "+quote(table[name]))
+	}
+	return lines
 }
 
 // Values lists every key in the table's order.

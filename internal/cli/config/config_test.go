@@ -69,17 +69,21 @@ func TestWithoutAnythingEveryKeyHasItsDefault(t *testing.T) {
 
 func TestEveryKeyReadsBackWhatIsShownOfIt(t *testing.T) {
 	text, section := "", ""
-	for _, v := range load(t, Source{Environ: []string{`PADDOCK_POLICY_ENV=A=1,B="x\`, "PADDOCK_SERVER_NAME=two\nlines\t\x01é"}}).Values() {
-		own, name, _ := strings.Cut(v.Key, ".")
-		if own != section {
+	for _, v := range load(t, Source{Environ: []string{`PADDOCK_POLICY_ENV=A=1,B="x\`, "PADDOCK_SERVER_NAME=two\nlines\t\x01é", "PADDOCK_IMAGES=data=python:3,microsandbox/node=node:22"}}).Values() {
+		if own, _, _ := strings.Cut(v.Key, "."); own != section {
 			section = own
 			text += "[" + section + "]\n"
 		}
-		text += name + " = " + v.Literal + "\n"
+		for _, line := range v.Lines() {
+			text += line + "\n"
+		}
 	}
 	c := load(t, write(t, text))
 	if want := map[string]string{"A": "1", "B": `"x\`}; !maps.Equal(c.Policy.Env, want) {
 		t.Errorf("policy.env is %v, want %v", c.Policy.Env, want)
+	}
+	if want := map[string]string{"data": "python:3", "microsandbox/node": "node:22"}; !maps.Equal(c.Images, want) {
+		t.Errorf("[images] is %v, want %v", c.Images, want)
 	}
 	if c.Server.Name != "two\nlines\t\x01é" {
 		t.Errorf("server.name is %q", c.Server.Name)
@@ -143,6 +147,8 @@ max_request_size_mb = 5
 	want.Policy.StdoutBytes, want.Policy.StderrBytes = 2e6, 1<<20
 	want.Policy.Env = map[string]string{"PYTHONUTF8": "1"}
 	want.Sandbox.Isolation, want.Tools.Enabled = "wasm", []string{"files"}
+	want.Sandbox.Image, want.Sandbox.ImageBytes, want.Sandbox.ImageFiles = "host", 16<<30, 1<<20
+	want.Images, want.Registries.Credentials, want.Registries.Insecure = map[string]string{}, map[string]string{}, []string{}
 	want.Telemetry.Service, want.Audit.Mode, want.Audit.KeepDays = "paddock", "required", 90
 	want.HTTP = TransportHTTP{
 		Host: "0.0.0.0", Port: 8080, Path: "/sandbox", AllowedHosts: []string{}, Origins: []string{"http://localhost:3000"}, TrustedProxies: []string{},
@@ -193,7 +199,7 @@ func TestWhoGoesBeforeWhom(t *testing.T) {
 func TestEveryKeyCanBeSetByItsVariable(t *testing.T) {
 	samples := map[string]string{
 		"server.version": "9", "server.instructions": "text", "policy.env": "A=b", "tools.enabled": "files", "sandbox.isolation": "wasm", "logging.structured": "true",
-		"policy.memory_bytes": "64MiB", "auth.issuer": "https://issuer.test", "auth.audience": "https://here.test/mcp", "auth.scopes_required": "mcp",
+		"policy.memory_bytes": "64MiB", "images": "data=python:3", "registries.credentials": "registry.test=me:secret", "registries.insecure": "registry.test:5000", "auth.issuer": "https://issuer.test", "auth.audience": "https://here.test/mcp", "auth.scopes_required": "mcp",
 		"telemetry.endpoint": "http://127.0.0.1:4318", "telemetry.traces_endpoint": "http://127.0.0.1:4318/t", "telemetry.metrics_endpoint": "http://127.0.0.1:4318/m",
 		"transport_http.public_url": "https://here.test", "transport_http.allowed_hosts": "here.test", "transport_http.cors_origins": "*", "transport_http.trusted_proxies": "10.0.0.0/8,::1",
 		"transport_http.tls_cert": "cert.pem", "transport_http.tls_key": "key.pem", "transport_http.auth_token": "0123456789abcdef",
@@ -299,6 +305,10 @@ func TestMistakesSayWhereTheyStand(t *testing.T) {
 		{"an issuer without TLS elsewhere", "[auth]\nissuer = \"http://issuer.test\"\nallow_http_issuer = true\n", `paddock.toml:2: auth.issuer: "http://issuer.test" cannot be the issuer of access tokens: plain http is for loopback addresses only`, ""},
 		{"an issuer with a query", "[auth]\nissuer = \"https://issuer.test/?a\"\n", `paddock.toml:2: auth.issuer: "https://issuer.test/?a" cannot be the issuer of access tokens: it has a query, a fragment or a user`, ""},
 		{"what is no scope", "[auth]\nscopes_required = [\"a b\"]\n", `paddock.toml:2: auth.scopes_required: "a b" is not a scope`, ""},
+		{"an image with a name that it cannot have", "[images]\nhost = \"x\"\n", `paddock.toml:1: images: "host" cannot be the name of an image`, ""},
+		{"an image that is a number", "[images]\nx = 1\n", "paddock.toml:1: images: x is the integer 1, not a text", ""},
+		{"images that are no section", "images = 1\n", "paddock.toml:1: images is a section, not a key", ""},
+		{"credentials without a password, which are not repeated", "[registries]\ncredentials = { \"a.test\" = \"secret\" }\n", "paddock.toml:2: registries.credentials: what it has for a.test is not of the form USER:PASSWORD", ""},
 		{"what is not TOML", "[sessions]\nmax_disk_mb 5\n", "paddock.toml:2: ", "the file is not TOML from there on"},
 		{"a key twice", "[sessions]\nmax_disk_mb = 5\nmax_disk_mb = 6\n", "paddock.toml:3: ", ""},
 		{"a huge file", strings.Repeat("# page\n", 10_000), "paddock.toml: it is larger than 64KiB", ""},

@@ -103,7 +103,11 @@ func (f *file) section(section string, v any) {
 	table, isTable := v.(map[string]any)
 	known := slices.Contains(sections(), section)
 	var err *fault.Error
+	_, whole := find(section)
 	switch {
+	case whole && isTable:
+		f.key(section, v)
+		return
 	case known && isTable:
 		for name, v := range table {
 			f.key(section+"."+name, v)

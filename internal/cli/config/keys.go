@@ -10,7 +10,8 @@ import (
 
 // Key is one setting.
 type Key struct {
-	// Name is its section and its name in paddock.toml, with a dot between.
+	// Name is its section and its name in paddock.toml, with a dot between; without
+	// one it is a section whose keys are the user's own.
 	Name string
 	// Doc says in a few words what it decides.
 	Doc string
@@ -150,6 +151,13 @@ var keys = []Key{
 	define("policy.env", "the environment that programs see", "", environment(), func(c *Config) *map[string]string { return &c.Policy.Env }),
 
 	define("sandbox.isolation", "what programs run in when nobody says", "wasm", oneOf("wasm"), func(c *Config) *string { return &c.Sandbox.Isolation }).flag("isolation"),
+	define("sandbox.image", "the image of Linux sandboxes for which nobody names one: a reference, a name of [images], or host: this machine's own programs, read-only", "host", words(1, 512), func(c *Config) *string { return &c.Sandbox.Image }),
+	define("sandbox.max_image_mb", "how much an image may take when it is unpacked", "16384", size(1<<20, 1<<20, mostDisk), func(c *Config) *int64 { return &c.Sandbox.ImageBytes }),
+	define("sandbox.max_image_files", "how many files and folders an image may have", "1048576", count(1, 1<<30), func(c *Config) *int64 { return &c.Sandbox.ImageFiles }),
+	define("images", "names for images, with the reference that each stands for; microsandbox/python and microsandbox/node are sandbox.image unless they are here", "", references(), func(c *Config) *map[string]string { return &c.Images }),
+	define("registries.credentials", "USER:PASSWORD for registries, by their host; for others those of docker login are used", "", credentials(), func(c *Config) *map[string]string { return &c.Registries.Credentials }),
+	define("registries.insecure", "registries that are spoken to without TLS; those on loopback addresses always may be", "", hosts(), func(c *Config) *[]string { return &c.Registries.Insecure }),
+
 	define("tools.enabled", "the sets of tools that clients see", "core,files", list(ToolSets...), func(c *Config) *[]string { return &c.Tools.Enabled }).flag("tools"),
 
 	define("transport_http.host", "the address that paddock serve listens at", "127.0.0.1", words(1, 253), func(c *Config) *string { return &c.HTTP.Host }).flag("host"),

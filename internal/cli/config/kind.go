@@ -279,46 +279,56 @@ var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // environment is a table of variables; as a flag or variable NAME=value,…
 func environment() kind[map[string]string] {
-	check := func(env map[string]string) (map[string]string, error) {
-		for _, name := range sortedKeys(env) {
-			if !variableName.MatchString(name) {
-				return nil, fmt.Errorf("%q is not a variable's name", name)
-			}
-			if strings.ContainsRune(env[name], 0) {
-				return nil, fmt.Errorf("the value of %s holds a zero byte", name)
+	return table("a table of texts; as a variable NAME=value,NAME=value", func(name, value string) error {
+		if !variableName.MatchString(name) {
+			return fmt.Errorf("%q is not a variable's name", name)
+		}
+		if strings.ContainsRune(value, 0) {
+			return fmt.Errorf("the value of %s holds a zero byte", name)
+		}
+		return nil
+	})
+}
+
+// table is one of texts, each of which check accepts with its name.
+func table(accepts string, check func(name, value string) error) kind[map[string]string] {
+	checkAll := func(all map[string]string) (map[string]string, error) {
+		for _, name := range sortedKeys(all) {
+			if err := check(name, all[name]); err != nil {
+				return nil, err
 			}
 		}
-		return env, nil
+		return all, nil
 	}
 	return kind[map[string]string]{
-		accepts: "a table of texts; as a variable NAME=value,NAME=value",
+		accepts: accepts,
 		text: func(s string) (map[string]string, error) {
-			env := map[string]string{}
+			all := map[string]string{}
 			for pair := range strings.SplitSeq(s, ",") {
 				name, value, ok := strings.Cut(pair, "=")
 				if !ok && s != "" {
 					return nil, fmt.Errorf("%q is not of the form NAME=value", pair)
 				}
 				if ok {
-					env[strings.TrimSpace(name)] = value
+					all[strings.TrimSpace(name)] = value
 				}
 			}
-			return check(env)
+			return checkAll(all)
 		},
 		file: func(v any) (map[string]string, error) {
 			table, ok := v.(map[string]any)
 			if !ok {
 				return nil, fmt.Errorf("it is %s, not a table of texts", describe(v))
 			}
-			env := map[string]string{}
+			all := map[string]string{}
 			for name, value := range table {
-				if env[name], ok = value.(string); !ok {
+				if all[name], ok = value.(string); !ok {
 					return nil, fmt.Errorf("%s is %s, not a text", name, describe(value))
 				}
 			}
-			return check(env)
+			return checkAll(all)
 		},
-		data: func(env map[string]string) any { return env },
+		data: func(all map[string]string) any { return all },
 	}
 }
 
@@ -352,6 +362,9 @@ func describe(v any) string {
 	return "a list"
 }
 
+// bareKey is what TOML takes as a key without quotes.
+var bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
 // literal writes a kind's data as paddock.toml has it.
 func literal(v any) string {
 	switch v := v.(type) {
@@ -366,7 +379,11 @@ func literal(v any) string {
 	case map[string]string:
 		var pairs []string
 		for _, name := range sortedKeys(v) {
-			pairs = append(pairs, name+" = "+quote(v[name]))
+			key := name
+			if !bareKey.MatchString(name) {
+				key = quote(name)
+			}
+			pairs = append(pairs, key+" = "+quote(v[name]))
 		}
 		return "{" + strings.Join(pairs, ", ") + "}"
 	}

@@ -1,0 +1,332 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"paddock/internal/auth"
+	"paddock/internal/cli/config"
+	"paddock/internal/fault"
+	"paddock/internal/image"
+)
+
+func (p *program) imageCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "image",
+		Short: "Pull, import, list and remove the images of Linux sandboxes",
+		Long: `Pulls, imports, lists and removes the images that Linux sandboxes run in. They are
+in the state folder, unpacked, and all sandboxes share them read-only.
+
+A name is a reference as container tools have them (python:3.12, a registry's host
+before it, a digest behind it), or one of [images] in the configuration. The name
+host is this machine's own programs, which need no image.`,
+	}
+	c.AddCommand(p.imagePullCommand(), p.imageImportCommand(), p.imageListCommand(), p.imageRemoveCommand(), p.imagePruneCommand())
+	return c
+}
+
+func (p *program) imagePullCommand() *cobra.Command {
+	var asJSON bool
+	var digest string
+	c := &cobra.Command{
+		Use: "pull NAME", Short: "Bring an image from its registry",
+		Long: `Brings an image from its registry, for this machine's platform. What is there
+already is not fetched again; a pull that is cut short leaves nothing half, and the
+next one goes on from the layers that are whole. It prints the image's id.
+
+Credentials are those of registries.credentials, else those of docker login or podman
+login. Plain http is for loopback addresses and what registries.insecure names.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage.`,
+		Example: `  paddock image pull python:3.12
+  paddock image pull registry.example.com/team/tools@sha256:…`,
+		Args: count(1, 1, "the name of an image"),
+		RunE: func(c *cobra.Command, args []string) error { return p.pullImage(c, args[0], digest, asJSON) },
+	}
+	c.Flags().StringVar(&digest, "digest", "", "take it only if it is `sha256:…`")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func (p *program) imageImportCommand() *cobra.Command {
+	var asJSON bool
+	var called string
+	c := &cobra.Command{
+		Use: "import FILE|DIR --name NAME", Short: "Take an image from a file or folder",
+		Long: `Takes an image from a file or folder: what docker save wrote, an OCI layout (a
+folder, or a tar of one), or the tar of a root file system. Tars may be compressed
+with gzip or zstd. It prints the image's id.
+
+Exit codes: 0 done, 1 failed or it is no image, 2 wrong usage.`,
+		Args: count(1, 1, "the file or folder of an image"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if called == "" {
+				return usage("an image needs a name").WithHint("paddock image import %s --name NAME", args[0])
+			}
+			return p.importImage(c, args[0], called, asJSON)
+		},
+	}
+	c.Flags().StringVar(&called, "name", "", "call it `NAME`")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func (p *program) imageListCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "ls", Aliases: []string{"list"}, Short: "List the images",
+		Long: `Lists the images. One without a name was replaced under its name, and goes with
+paddock image prune.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage.`,
+		Args: count(0, 0, ""),
+		RunE: func(c *cobra.Command, _ []string) error { return p.listImages(c, asJSON) },
+	}
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func (p *program) imageRemoveCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "rm NAME...", Aliases: []string{"remove"}, Short: "Remove images",
+		Long: `Takes names away from their images; an image without a name goes, with what of it
+no other image has. What a sandbox runs in stays. An id (sha256:…) is for all names of
+the image. It prints the names.
+
+Exit codes: 0 all were removed, 1 not all, 2 wrong usage.`,
+		Args: count(1, -1, "the names of images"),
+		RunE: func(c *cobra.Command, args []string) error { return p.removeImages(c, args, asJSON) },
+	}
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func (p *program) imagePruneCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "prune", Short: "Remove what no image needs any more",
+		Long: `Removes images that have no name any more and that no sandbox runs in, layers that no
+image has, and what was left of pulls that were cut short.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage.`,
+		Args: count(0, 0, ""),
+		RunE: func(c *cobra.Command, _ []string) error { return p.pruneImages(c, asJSON) },
+	}
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+// newImages opens the store of images.
+func newImages(at places, c *config.Config) (*image.Store, error) {
+	return image.Open(image.Config{
+		Dir: filepath.Join(at.state, "images"), Credentials: c.Registries.Credentials, Insecure: c.Registries.Insecure,
+		Bytes: c.Sandbox.ImageBytes, Entries: c.Sandbox.ImageFiles,
+	})
+}
+
+// imageNames are what images are called in the configuration.
+func imageNames(c *config.Config) image.Names {
+	return image.Names{Default: c.Sandbox.Image, Table: c.Images}
+}
+
+// checkImages finds references in the configuration that are none.
+func checkImages(c *config.Config) error {
+	var mistakes []error
+	check := func(key, ref string) {
+		if _, named := c.Images[ref]; ref == image.Host || key == "sandbox.image" && named {
+			return
+		}
+		if err := image.CheckReference(ref); err != nil {
+			f := fault.Of(err)
+			mistakes = append(mistakes, fault.New(fault.Invalid, "%s: %s: %s", c.Origin(key), key, f.Message).WithHint("%s", f.Hint))
+		}
+	}
+	check("sandbox.image", c.Sandbox.Image)
+	for _, name := range slices.Sorted(maps.Keys(c.Images)) {
+		check("images", c.Images[name])
+	}
+	return errors.Join(mistakes...)
+}
+
+// withImages calls f with the store; change says that it will be changed.
+func (p *program) withImages(c *cobra.Command, change bool, f func(context.Context, *image.Store) error) error {
+	if err := p.load(c); err != nil {
+		return err
+	}
+	if err := checkImages(p.config); err != nil {
+		return err
+	}
+	s, err := newImages(p.places, p.config)
+	if err != nil {
+		return err
+	}
+	if change {
+		if err := auth.CheckFolder(p.places.state); err != nil {
+			return err // what root unpacks there its owner could not remove
+		}
+	}
+	return f(c.Context(), s)
+}
+
+func (p *program) pullImage(c *cobra.Command, called, digest string, asJSON bool) error {
+	return p.withImages(c, true, func(ctx context.Context, s *image.Store) error {
+		told := p.tellProgress("pulling " + called)
+		img, err := s.Pull(ctx, image.Request{Reference: imageNames(p.config).Resolve(called), Digest: digest, Progress: told.tell})
+		told.end()
+		if err != nil {
+			return err
+		}
+		return p.printImage(img, asJSON)
+	})
+}
+
+func (p *program) importImage(c *cobra.Command, file, called string, asJSON bool) error {
+	return p.withImages(c, true, func(ctx context.Context, s *image.Store) error {
+		told := p.tellProgress("importing " + filepath.Base(file))
+		img, err := s.Import(ctx, file, called, told.tell)
+		told.end()
+		if err != nil {
+			return err
+		}
+		return p.printImage(img, asJSON)
+	})
+}
+
+// printImage prints an image that was added, and tells people what of it is
+// missing.
+func (p *program) printImage(img image.Image, asJSON bool) error {
+	if l := img.LeftOut; l.Owners > 0 {
+		p.say("notice", fmt.Sprintf("%d files belong to you and not to whom the image says: only root can give files away", l.Owners))
+	}
+	if asJSON {
+		return p.printJSON(img)
+	}
+	_, err := fmt.Fprintln(p.stdout, img.ID)
+	return err
+}
+
+func (p *program) listImages(c *cobra.Command, asJSON bool) error {
+	return p.withImages(c, false, func(_ context.Context, s *image.Store) error {
+		all, err := s.List()
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return p.printJSON(map[string]any{"images": slices.Concat([]image.Image{}, all)})
+		}
+		rows := [][]string{{"NAME", "ID", "ADDED", "LAYERS", "SIZE", "DIGEST"}}
+		for _, img := range all {
+			names := img.Names
+			if len(names) == 0 {
+				names = []string{"-"}
+			}
+			for _, name := range names {
+				digest := img.Digest
+				if len(digest) > 19 {
+					digest = digest[:19] + "…"
+				}
+				rows = append(rows, []string{plain(name), img.ID[:19], moment(img.Added), strconv.Itoa(len(img.Layers)), amount(img.Bytes), orDash(digest)})
+			}
+		}
+		return p.printTable(rows)
+	})
+}
+
+func (p *program) removeImages(c *cobra.Command, names []string, asJSON bool) error {
+	return p.withImages(c, true, func(ctx context.Context, s *image.Store) error {
+		sum := struct {
+			Names []string `json:"names"`
+			image.Removed
+		}{Names: []string{}, Removed: image.Removed{Images: []string{}}}
+		var mistakes []error
+		for _, called := range names {
+			removed, err := s.Remove(ctx, imageNames(p.config).Resolve(called))
+			if err != nil {
+				mistakes = append(mistakes, err)
+				continue
+			}
+			sum.Names = append(sum.Names, called)
+			sum.Images = append(sum.Images, removed.Images...)
+			sum.Layers += removed.Layers
+			sum.Bytes += removed.Bytes
+			if !asJSON {
+				fmt.Fprintln(p.stdout, called)
+			}
+		}
+		if asJSON {
+			mistakes = append(mistakes, p.printJSON(sum))
+		}
+		return errors.Join(mistakes...)
+	})
+}
+
+func (p *program) pruneImages(c *cobra.Command, asJSON bool) error {
+	return p.withImages(c, true, func(ctx context.Context, s *image.Store) error {
+		removed, err := s.Prune(ctx, nil)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return p.printJSON(removed)
+		}
+		return p.printTable([][]string{
+			{"images", strconv.Itoa(len(removed.Images))}, {"layers", strconv.Itoa(removed.Layers)}, {"given back", amount(removed.Bytes)},
+		})
+	})
+}
+
+// teller shows on a terminal how far something is.
+type teller struct {
+	p      *program
+	doing  string
+	shown  bool
+	mu     sync.Mutex
+	next   time.Time // when to show it again
+	silent bool
+}
+
+// showEvery is how often a terminal is told.
+const showEvery = 100 * time.Millisecond
+
+func (p *program) tellProgress(doing string) *teller {
+	return &teller{p: p, doing: plain(doing), silent: !terminal(p.stderr), next: time.Now().Add(patience)}
+}
+
+// tell shows it, from time to time.
+func (t *teller) tell(now image.Progress) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.silent || time.Now().Before(t.next) {
+		return
+	}
+	t.next, t.shown = time.Now().Add(showEvery), true
+	text := fmt.Sprintf("paddock: %s: %s", t.doing, amount(now.Done))
+	if now.Total > 0 {
+		text += fmt.Sprintf(" of %s", amount(now.Total))
+	}
+	if now.Layers > 1 {
+		text += fmt.Sprintf(", %d of %d layers", now.LayersDone, now.Layers)
+	}
+	fmt.Fprintf(t.p.stderr, "\r\x1b[K%s", strings.TrimSpace(text))
+}
+
+// end takes the line away again.
+func (t *teller) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.shown {
+		fmt.Fprint(t.p.stderr, "\r\x1b[K")
+	}
+	t.silent = true
+}

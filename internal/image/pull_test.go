@@ -1,0 +1,615 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"paddock/internal/fault"
+)
+
+// shelf is a registry on loopback, of which a test may change what it does.
+type shelf struct {
+	host string
+	mu   sync.Mutex
+	// answer, if not nil, may answer a request; else the registry does.
+	answer func(w http.ResponseWriter, r *http.Request) (done bool)
+	blobs  atomic.Int64 // how many were asked for
+}
+
+// shelve starts a registry.
+func shelve(t testing.TB) *shelf {
+	t.Helper()
+	s := &shelf{}
+	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "/blobs/sha256:") && r.Method == http.MethodGet {
+			s.blobs.Add(1)
+		}
+		s.mu.Lock()
+		answer := s.answer
+		s.mu.Unlock()
+		if answer == nil || !answer(w, r) {
+			inner.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	s.host = strings.TrimPrefix(server.URL, "http://")
+	return s
+}
+
+func (s *shelf) answers(f func(http.ResponseWriter, *http.Request) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = f
+}
+
+// push puts an image into the registry and gives its reference.
+func (s *shelf) push(t testing.TB, called string, img v1.Image) string {
+	t.Helper()
+	ref, err := name.ParseReference(s.host + "/" + called)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(ref, img); err != nil {
+		t.Fatal(err)
+	}
+	return ref.Name()
+}
+
+// hasty makes a store try again at once.
+func hasty(c *Config) {
+	c.retry = remote.Backoff{Duration: time.Microsecond, Factor: 1, Steps: 3}
+	c.Entries, c.Bytes = 10_000, 64<<20
+}
+
+// twoLayers has a whiteout, an opaque folder, and files of both layers.
+func twoLayers(t testing.TB) v1.Image {
+	return imageWith(t,
+		tarOf(t, file("a", "1"), file("b/c", "2"), file("b/d", "3"), dirOf("o"), file("o/old", "4"), symlink("l", "b"), file("f", "5")),
+		tarOf(t, file("a", "new"), file("b/.wh.d", ""), file("o/.wh..wh..opq", ""), file("o/new", "6"), file(".wh.f", ""), dirOf("l"), file("l/x", "7")))
+}
+
+var twoLayersTree = []string{
+	"a -rw-r--r-- new", "b drwxr-xr-x", "b/c -rw-r--r-- 2", "l drwxr-xr-x", "l/x -rw-r--r-- 7", "o drwxr-xr-x", "o/new -rw-r--r-- 6",
+}
+
+func isBlob(r *http.Request) bool {
+	return r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/")
+}
+
+func TestAnImageIsPulled(t *testing.T) {
+	shelf, s := shelve(t), store(t, hasty)
+	made := twoLayers(t)
+	ref := shelf.push(t, "team/tools:1", made)
+	digest, err := made.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last Progress
+	img, err := s.Pull(t.Context(), Request{Reference: ref, Progress: func(p Progress) { last = p }})
+	if err != nil {
+		t.Fatal(err, cause(err))
+	}
+	checkTree(t, rootTree(t, s, img), twoLayersTree...)
+	if img.Digest != digest.String() || !slices.Equal(img.Names, []string{ref}) || len(img.Layers) != 2 || img.Entries != 13 {
+		t.Errorf("%+v", img)
+	}
+	if last.Done != last.Total || last.Total == 0 || last.LayersDone != 2 || last.Layers != 2 {
+		t.Errorf("the last progress is %+v", last)
+	}
+	for _, called := range []string{ref, shelf.host + "/team/tools@" + digest.String(), img.ID} {
+		r, release, err := s.Rootfs(t.Context(), called)
+		if err != nil {
+			t.Errorf("%s: %v", called, err)
+			continue
+		}
+		release()
+		release()
+		if r.ID != img.ID || r.Settings.User != "1000:1000" || r.Settings.WorkingDir != "/w" || r.Settings.Env[0] != "A=1" || r.Settings.Labels["l"] != "1" {
+			t.Errorf("%s is %+v", called, r)
+		}
+	}
+	_, _, err = s.Rootfs(t.Context(), shelf.host+"/team/tools:2")
+	if f := fault.Of(err); f == nil || f.Kind != fault.NotFound || !strings.Contains(f.Hint, "paddock image pull "+shelf.host+"/team/tools:2") {
+		t.Errorf("another tag is %v", err)
+	}
+	asked := shelf.blobs.Load()
+	again, err := s.Pull(t.Context(), Request{Reference: ref})
+	if err != nil || again.ID != img.ID {
+		t.Errorf("the second time it is %+v, %v", again, err)
+	}
+	if n := shelf.blobs.Load() - asked; n > 1 { // the configuration
+		t.Errorf("the second pull asked for %d contents", n)
+	}
+}
+
+func TestADigestPins(t *testing.T) {
+	shelf, s := shelve(t), store(t, hasty)
+	old := imageWith(t, tarOf(t, file("a", "old")))
+	ref := shelf.push(t, "tools:1", old)
+	oldDigest, _ := old.Digest()
+	shelf.push(t, "tools:1", imageWith(t, tarOf(t, file("a", "new"))))
+	img, err := s.Pull(t.Context(), Request{Reference: ref, Digest: oldDigest.String()})
+	if err != nil {
+		t.Fatal(err, cause(err))
+	}
+	checkTree(t, rootTree(t, s, img), "a -rw-r--r-- old")
+	pinned := shelf.host + "/tools@" + oldDigest.String()
+	if img, err = s.Pull(t.Context(), Request{Reference: pinned}); err != nil || !slices.Contains(img.Names, pinned) || !slices.Contains(img.Names, ref) {
+		t.Errorf("%+v, %v", img.Names, err)
+	}
+	other := digestPrefix + strings.Repeat("0", 64)
+	if _, err := s.Pull(t.Context(), Request{Reference: pinned, Digest: other}); fault.KindOf(err) != fault.Invalid {
+		t.Errorf("two digests give %v", err)
+	}
+	if _, err := s.Pull(t.Context(), Request{Reference: ref, Digest: other}); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("a digest that is not there gives %v", err)
+	}
+	shelf.answers(func(w http.ResponseWriter, r *http.Request) bool { // the registry lies
+		if strings.HasSuffix(r.URL.Path, "/manifests/"+other) {
+			http.Redirect(w, r, "/v2/tools/manifests/1", http.StatusFound)
+			return true
+		}
+		return false
+	})
+	if _, err := s.Pull(t.Context(), Request{Reference: ref, Digest: other}); fault.KindOf(err) != fault.Invalid {
+		t.Errorf("a registry that lies gives %v: %v", err, cause(err))
+	}
+}
+
+func TestAnIndexGivesTheImageOfThisMachine(t *testing.T) {
+	shelf, s := shelve(t), store(t, hasty)
+	mine, other := imageWith(t, tarOf(t, file("a", "mine"))), imageWith(t, tarOf(t, file("a", "other")))
+	c, _ := mine.ConfigFile()
+	ref, _ := name.ParseReference(shelf.host + "/many:1")
+	push := func(adds ...mutate.IndexAddendum) {
+		if err := remote.WriteIndex(ref, mutate.AppendManifests(empty.Index, adds...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	foreign := mutate.IndexAddendum{Add: other, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "s390x"}}}
+	push(foreign, mutate.IndexAddendum{Add: mine, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: c.Architecture}}})
+	img, err := s.Pull(t.Context(), Request{Reference: ref.Name()})
+	if err != nil {
+		t.Fatal(err, cause(err))
+	}
+	checkTree(t, rootTree(t, s, img), "a -rw-r--r-- mine")
+	push(foreign)
+	if _, err := s.Pull(t.Context(), Request{Reference: ref.Name()}); fault.KindOf(err) != fault.Unsupported {
+		t.Errorf("without one for this machine it is %v: %v", err, cause(err))
+	}
+}
+
+// TestARegistryThatWantsCredentials has each of the two ways of asking for them.
+func TestARegistryThatWantsCredentials(t *testing.T) {
+	const user, password = "robot", "sesame:open"
+	for way, challenge := range map[string]string{"a password": `Basic realm="r"`, "a token": `Bearer realm="http://%s/token",service="s"`} {
+		t.Run(way, func(t *testing.T) {
+			t.Setenv("HOME", t.TempDir()) // where docker login leaves credentials
+			t.Setenv("DOCKER_CONFIG", t.TempDir())
+			shelf := shelve(t)
+			ref := shelf.push(t, "private:1", twoLayers(t))
+			shelf.answers(func(w http.ResponseWriter, r *http.Request) bool {
+				u, p, ok := r.BasicAuth()
+				known := ok && u == user && p == password
+				switch {
+				case r.URL.Path == "/token" && known:
+					fmt.Fprint(w, `{"token":"t"}`)
+					return true
+				case way == "a password" && known, r.Header.Get("Authorization") == "Bearer t":
+					return false
+				}
+				if strings.Contains(challenge, "%s") {
+					w.Header().Set("WWW-Authenticate", fmt.Sprintf(challenge, shelf.host))
+				} else {
+					w.Header().Set("WWW-Authenticate", challenge)
+				}
+				w.WriteHeader(http.StatusUnauthorized)
+				return true
+			})
+			for name, test := range map[string]struct {
+				credentials map[string]string
+				login       string
+				want        fault.Kind
+			}{
+				"none":                  {nil, "", fault.Denied},
+				"another registry's":    {map[string]string{"other.test": user + ":" + password}, "", fault.Denied},
+				"wrong ones":            {map[string]string{shelf.host: user + ":no"}, "", fault.Denied},
+				"the configuration's":   {map[string]string{shelf.host: user + ":" + password}, "", ""},
+				"those of docker login": {nil, `{"auths":{"` + shelf.host + `":{"username":"` + user + `","password":"` + password + `"}}}`, ""},
+			} {
+				t.Run(name, func(t *testing.T) {
+					file := filepath.Join(os.Getenv("DOCKER_CONFIG"), "config.json")
+					if test.login != "" {
+						if err := os.WriteFile(file, []byte(test.login), 0o600); err != nil {
+							t.Fatal(err)
+						}
+						defer os.Remove(file)
+					}
+					s := store(t, func(c *Config) { hasty(c); c.Credentials = test.credentials })
+					_, err := s.Pull(t.Context(), Request{Reference: ref})
+					if fault.KindOf(err) != test.want {
+						t.Errorf("it is %v: %v", err, cause(err))
+					}
+					if err != nil && strings.Contains(fmt.Sprint(err, fault.Of(err).Hint, cause(err)), "sesame") {
+						t.Errorf("the password is in %v", err)
+					}
+				})
+			}
+		})
+	}
+}
+
+func TestCredentialsGoToTheirRegistryAlone(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	shelf := shelve(t)
+	ref := shelf.push(t, "tools:1", twoLayers(t))
+	var leaked atomic.Bool
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" {
+			leaked.Store(true)
+		}
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	defer elsewhere.Close()
+	// Another name for loopback: to an address the library would not follow.
+	to := strings.Replace(elsewhere.URL, "127.0.0.1", "localhost", 1)
+	var sent atomic.Bool
+	shelf.answers(func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case r.Header.Get("Authorization") == "":
+			w.Header().Set("WWW-Authenticate", `Basic realm="r"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		case isBlob(r):
+			sent.Store(true)
+			http.Redirect(w, r, to, http.StatusTemporaryRedirect)
+		default:
+			return false
+		}
+		return true
+	})
+	s := store(t, func(c *Config) { hasty(c); c.Credentials = map[string]string{shelf.host: "u:p"} })
+	if _, err := s.Pull(t.Context(), Request{Reference: ref}); err == nil || !sent.Load() || leaked.Load() {
+		t.Errorf("sent %v, leaked %v, %v", sent.Load(), leaked.Load(), err)
+	}
+}
+
+// TestWhatARegistryMayDoWrong leaves nothing, or whole layers, and says what it is.
+func TestWhatARegistryMayDoWrong(t *testing.T) {
+	var tries atomic.Int64
+	status := func(code int) func(http.ResponseWriter, *http.Request) bool {
+		return func(w http.ResponseWriter, r *http.Request) bool { w.WriteHeader(code); return true }
+	}
+	// onLayers changes what is answered for contents that are no JSON.
+	onLayers := func(change func(w http.ResponseWriter, data []byte)) func(*shelf) func(http.ResponseWriter, *http.Request) bool {
+		return func(s *shelf) func(http.ResponseWriter, *http.Request) bool {
+			return func(w http.ResponseWriter, r *http.Request) bool {
+				if !isBlob(r) || r.Header.Get("X-Inside") != "" {
+					return false
+				}
+				inside, _ := http.NewRequestWithContext(r.Context(), http.MethodGet, "http://"+s.host+r.URL.Path, nil)
+				inside.Header.Set("X-Inside", "1")
+				resp, err := http.DefaultClient.Do(inside)
+				if err != nil {
+					return false
+				}
+				defer resp.Body.Close()
+				data, _ := io.ReadAll(resp.Body)
+				if bytes.HasPrefix(data, []byte("{")) {
+					_, _ = w.Write(data)
+					return true
+				}
+				change(w, data)
+				return true
+			}
+		}
+	}
+	always := func(f func(http.ResponseWriter, *http.Request) bool) func(*shelf) func(http.ResponseWriter, *http.Request) bool {
+		return func(*shelf) func(http.ResponseWriter, *http.Request) bool { return f }
+	}
+	for _, test := range []struct {
+		name   string
+		answer func(*shelf) func(http.ResponseWriter, *http.Request) bool
+		want   fault.Kind
+	}{
+		{"500 for everything", always(status(500)), fault.Unavailable},
+		{"503 for layers", onLayers(func(w http.ResponseWriter, _ []byte) { w.WriteHeader(503) }), fault.Unavailable},
+		{"429 for everything", always(status(429)), fault.Unavailable},
+		{"403 for everything", always(status(403)), fault.Denied},
+		{"404 for layers", onLayers(func(w http.ResponseWriter, _ []byte) { w.WriteHeader(404) }), fault.NotFound},
+		{"layers that are cut", onLayers(func(w http.ResponseWriter, data []byte) {
+			w.Header().Set("Content-Length", fmt.Sprint(len(data)))
+			_, _ = w.Write(data[:len(data)/2])
+		}), fault.Unavailable},
+		{"layers that end early without saying so", onLayers(func(w http.ResponseWriter, data []byte) {
+			w.(http.Flusher).Flush()
+			_, _ = w.Write(data[:len(data)/2])
+		}), fault.Invalid},
+		{"layers with one byte changed", onLayers(func(w http.ResponseWriter, data []byte) {
+			data = bytes.Clone(data)
+			data[len(data)-5] ^= 1
+			_, _ = w.Write(data)
+		}), fault.Invalid},
+		{"layers of others", onLayers(func(w http.ResponseWriter, data []byte) {
+			_, _ = w.Write(gzipped(t, tarOf(t, file("evil", "x"))))
+		}), fault.Invalid},
+		{"layers that never end", onLayers(func(w http.ResponseWriter, data []byte) {
+			w.(http.Flusher).Flush()
+			for range 1000 {
+				if _, err := w.Write(make([]byte, 1<<16)); err != nil {
+					return
+				}
+			}
+		}), fault.Invalid},
+		{"a manifest that is HTML", always(func(w http.ResponseWriter, r *http.Request) bool {
+			if strings.Contains(r.URL.Path, "/manifests/") {
+				fmt.Fprint(w, "<html>")
+				return true
+			}
+			return false
+		}), fault.Invalid},
+		{"a configuration of others", always(func(w http.ResponseWriter, r *http.Request) bool {
+			if isBlob(r) {
+				fmt.Fprint(w, `{"rootfs":{"diff_ids":[]}}`)
+				return true
+			}
+			return false
+		}), fault.Invalid},
+		{"redirects without an end", always(func(w http.ResponseWriter, r *http.Request) bool {
+			if isBlob(r) {
+				http.Redirect(w, r, r.URL.Path+"?"+fmt.Sprint(tries.Add(1)), http.StatusFound)
+				return true
+			}
+			return false
+		}), fault.Unavailable},
+		{"a redirect to plain http elsewhere", always(func(w http.ResponseWriter, r *http.Request) bool {
+			if isBlob(r) {
+				http.Redirect(w, r, "http://elsewhere.test/blob", http.StatusFound)
+				return true
+			}
+			return false
+		}), fault.Denied},
+		{"a redirect to where machines keep credentials", always(func(w http.ResponseWriter, r *http.Request) bool {
+			if isBlob(r) {
+				http.Redirect(w, r, "http://169.254.169.254/latest", http.StatusFound)
+				return true
+			}
+			return false
+		}), fault.Unavailable},
+		{"a token from plain http elsewhere", always(func(w http.ResponseWriter, r *http.Request) bool {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="http://elsewhere.test/token"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return true
+		}), fault.Denied},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			shelf, s := shelve(t), store(t, hasty)
+			ref := shelf.push(t, "tools:1", twoLayers(t))
+			shelf.answers(test.answer(shelf))
+			if _, err := s.Pull(t.Context(), Request{Reference: ref}); fault.KindOf(err) != test.want || fault.Of(err).Hint == "" {
+				t.Errorf("it is %q: %v (%s): %v", fault.KindOf(err), err, fault.Of(err).Hint, cause(err))
+			}
+			checkClean(t, s)
+			shelf.answers(nil)
+			img, err := s.Pull(t.Context(), Request{Reference: ref})
+			if err != nil {
+				t.Fatalf("when all is well again it is %v: %v", err, cause(err))
+			}
+			checkTree(t, rootTree(t, s, img), twoLayersTree...)
+		})
+	}
+}
+
+func TestAConnectionThatBreaksOnceIsTriedAgain(t *testing.T) {
+	shelf, s := shelve(t), store(t, hasty)
+	ref := shelf.push(t, "tools:1", twoLayers(t))
+	var broke atomic.Bool
+	shelf.answers(func(w http.ResponseWriter, r *http.Request) bool {
+		if !isBlob(r) || broke.Swap(true) {
+			return false
+		}
+		w.Header().Set("Content-Length", "100000")
+		_, _ = w.Write([]byte("short"))
+		return true
+	})
+	// The first content that is asked for is the configuration, which is small.
+	if _, err := s.Pull(t.Context(), Request{Reference: ref}); err == nil {
+		t.Error("a configuration of another length was taken")
+	}
+	broke.Store(false)
+	shelf.answers(func(w http.ResponseWriter, r *http.Request) bool {
+		if !isBlob(r) || r.Header.Get("X-Inside") != "" {
+			return false
+		}
+		inside, _ := http.NewRequestWithContext(r.Context(), http.MethodGet, "http://"+shelf.host+r.URL.Path, nil)
+		inside.Header.Set("X-Inside", "1")
+		resp, err := http.DefaultClient.Do(inside)
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		data, _ := io.ReadAll(resp.Body)
+		w.Header().Set("Content-Length", fmt.Sprint(len(data)))
+		if !bytes.HasPrefix(data, []byte("{")) && !broke.Swap(true) {
+			data = data[:len(data)/2]
+		}
+		_, _ = w.Write(data)
+		return true
+	})
+	var mu sync.Mutex
+	var last Progress
+	img, err := s.Pull(t.Context(), Request{Reference: ref, Progress: func(p Progress) { mu.Lock(); last = p; mu.Unlock() }})
+	if err != nil || !broke.Load() {
+		t.Fatal(err, cause(err))
+	}
+	checkTree(t, rootTree(t, s, img), twoLayersTree...)
+	if last.Done != last.Total {
+		t.Errorf("at the end it is %+v", last)
+	}
+}
+
+func TestNothingComesForTooLong(t *testing.T) {
+	shelf := shelve(t)
+	s := store(t, func(c *Config) { hasty(c); c.stall = 50 * time.Millisecond })
+	ref := shelf.push(t, "tools:1", twoLayers(t))
+	shelf.answers(func(w http.ResponseWriter, r *http.Request) bool {
+		if !isBlob(r) {
+			return false
+		}
+		w.Header().Set("Content-Length", "100000")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+		return true
+	})
+	_, err := s.Pull(t.Context(), Request{Reference: ref})
+	if fault.KindOf(err) != fault.Unavailable && fault.KindOf(err) != fault.Invalid {
+		t.Errorf("it is %v: %v", err, cause(err))
+	}
+}
+
+func TestAPullThatIsCancelledLeavesWholeLayersAlone(t *testing.T) {
+	shelf, s := shelve(t), store(t, hasty)
+	img := imageWith(t, tarOf(t, file("a", "1")), tarOf(t, file("b", strings.Repeat("2", 1<<20))))
+	ref := shelf.push(t, "tools:1", img)
+	layers, _ := img.Layers()
+	second, _ := layers[1].Digest()
+	first := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	shelf.answers(func(w http.ResponseWriter, r *http.Request) bool {
+		if !isBlob(r) || !strings.HasSuffix(r.URL.Path, second.Hex) {
+			return false
+		}
+		<-first
+		cancel()
+		<-r.Context().Done()
+		return true
+	})
+	var once sync.Once
+	_, err := s.Pull(ctx, Request{Reference: ref, Progress: func(p Progress) {
+		if p.LayersDone == 1 {
+			once.Do(func() { close(first) })
+		}
+	}})
+	if fault.KindOf(err) != fault.Cancelled {
+		t.Errorf("it is %v", err)
+	}
+	left, _ := os.ReadDir(s.path(layersFolder))
+	temp, _ := os.ReadDir(s.path(tempFolder))
+	if len(left) != 1 || len(temp) != 0 {
+		t.Errorf("%d layers and %d unfinished ones are left", len(left), len(temp))
+	}
+	shelf.answers(nil)
+	asked := shelf.blobs.Load()
+	if _, err := s.Pull(t.Context(), Request{Reference: ref}); err != nil || shelf.blobs.Load()-asked != 2 { // the configuration, and one layer
+		t.Errorf("again: %v, and %d contents were asked for", err, shelf.blobs.Load()-asked)
+	}
+}
+
+func TestPlainHTTPIsForLoopbackAndForWhatIsNamed(t *testing.T) {
+	var asked []string
+	inner := roundTrip(func(r *http.Request) (*http.Response, error) {
+		asked = append(asked, r.URL.Scheme+"://"+r.URL.Host)
+		return &http.Response{StatusCode: http.StatusTeapot, Body: io.NopCloser(strings.NewReader("")), Request: r}, nil
+	})
+	s := store(t, func(c *Config) { c.Transport, c.Insecure = inner, []string{"old.test:5000"} })
+	for url, want := range map[string]bool{
+		"https://anywhere.test/": true, "http://anywhere.test/": false, "http://127.0.0.1:5000/": true, "http://127.9.9.9/": true, "http://[::1]:5000/": true,
+		"http://localhost:5000/": true, "http://old.test:5000/": true, "http://old.test/": false, "http://10.0.0.1:5000/": false, "http://[fe80::1]/": false,
+		"http://127.0.0.1.evil.test/": false, "http://localhost.evil.test/": false, "http://2130706433/": false, "http://0.0.0.0/": false,
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := len(asked)
+		resp, err := s.guard().RoundTrip(r)
+		if err == nil {
+			resp.Body.Close()
+		}
+		if got := err == nil && len(asked) == before+1; got != want || err != nil && fault.KindOf(err) != fault.Denied {
+			t.Errorf("%s: %v, %v", url, got, err)
+		}
+	}
+	for ref, want := range map[string]bool{"old.test:5000/a": true, "10.1.2.3:5000/a": false, "other.test/a": false} {
+		asked = nil
+		_, _ = s.Pull(t.Context(), Request{Reference: ref})
+		if got := slices.ContainsFunc(asked, func(u string) bool { return strings.HasPrefix(u, "http:") }); got != want {
+			t.Errorf("%s was asked for at %q", ref, asked)
+		}
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestAnArtifactIsNoImage(t *testing.T) {
+	shelf, s := shelve(t), store(t, hasty)
+	ref := shelf.push(t, "nothing:1", empty.Image)
+	if _, err := s.Pull(t.Context(), Request{Reference: ref}); fault.KindOf(err) != fault.Invalid {
+		t.Errorf("an image without layers is %v", err)
+	}
+	checkClean(t, s)
+}
+
+func TestNamesThatCannotBePulled(t *testing.T) {
+	s := store(t, nil)
+	for called, want := range map[string]fault.Kind{
+		Host: fault.Invalid, "": fault.Invalid, "UPPER CASE": fault.Invalid, "../../etc": fault.Invalid, digestPrefix + strings.Repeat("0", 64): fault.Invalid,
+		"a@sha256:short": fault.Invalid, "a/b:c:d": fault.Invalid, strings.Repeat("x", 10_000): fault.Invalid, "a\x00b": fault.Invalid, "127.0.0.1:1/a": fault.Unavailable,
+	} {
+		if _, err := s.Pull(t.Context(), Request{Reference: called}); fault.KindOf(err) != want || fault.Of(err).Hint == "" {
+			t.Errorf("%.40q is %v", called, err)
+		}
+	}
+}
+
+func TestNamesOfTheConfiguration(t *testing.T) {
+	table := map[string]string{"data": "registry.test/data@sha256:" + strings.Repeat("1", 64), "microsandbox/node": "node:22", "me": "me"}
+	for _, test := range []struct {
+		names        Names
+		called, want string
+	}{
+		{Names{}, "", Host},
+		{Names{}, "python:3.12", "python:3.12"},
+		{Names{}, "microsandbox/python", Host},
+		{Names{Default: "tools"}, "", "tools"},
+		{Names{Default: "tools"}, "microsandbox/node", "tools"},
+		{Names{Default: "data", Table: table}, "", table["data"]},
+		{Names{Default: "data", Table: table}, "microsandbox/python", table["data"]},
+		{Names{Default: "data", Table: table}, "microsandbox/node", "node:22"},
+		{Names{Table: table}, "me", "me"},
+		{Names{Default: "tools"}, Host, Host},
+	} {
+		if got := test.names.Resolve(test.called); got != test.want {
+			t.Errorf("%+v: %q is %q, want %q", test.names, test.called, got, test.want)
+		}
+	}
+	for full, want := range map[string]string{
+		name.DefaultRegistry + "/library/python:3": "python:3", name.DefaultRegistry + "/a/b:latest": "a/b:latest", "registry.test/library/x:1": "registry.test/library/x:1",
+	} {
+		if got := familiar(full); got != want {
+			t.Errorf("%s is called %s", full, got)
+		}
+	}
+}

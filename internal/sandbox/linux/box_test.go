@@ -1,0 +1,105 @@
+//go:build linux && (amd64 || arm64)
+
+package linux
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestABoxRunsAProgramOfTheHost(t *testing.T) {
+	b := bootBox(t, newLauncher(t), newPlan(t, "/bin/echo", "hello from inside"))
+	if got := output(t, b); got != "hello from inside" {
+		t.Errorf("it printed %q; %s", got, b.close())
+	}
+}
+
+func TestAProgramInABoxIsNobodyInParticular(t *testing.T) {
+	b := bootBox(t, newLauncher(t), newPlan(t, "/bin/sh", "-c", "id -u; id -g; hostname; grep -h ^Cap /proc/self/status; env | sort"))
+	want := strings.Fields("1000 1000 paddock CapInh: 0000000000000000 CapPrm: 0000000000000000 CapEff: 0000000000000000 CapBnd: 0000000000000000 PATH= PWD=/")
+	for _, w := range want {
+		if got := output(t, b); !strings.Contains(got, w) && got != "" {
+			t.Errorf("%q lacks %q", got, w)
+		}
+	}
+}
+
+// A box with the host's userland sees programs and libraries, and nothing that
+// tells about the host's users or what runs on it.
+func TestABoxSeesNothingOfTheHostsSecrets(t *testing.T) {
+	for _, path := range []string{"/root/secret", "/home/secret", "/var/secret", "/run/secret", "/etc/shadow", "/etc/ssl/private/key", "/tmp/secret", "/srv/secret", "/opt/secret"} {
+		if _, err := os.Lstat(filepath.Dir(path)); err != nil {
+			t.Logf("%s is not there anyway", path)
+		}
+	}
+	b := bootBox(t, newLauncher(t), newPlan(t, "/bin/sh", "-c", "ls -A /root /home /var /run /tmp /srv /opt /mnt; cat /etc/shadow; ls /etc/ssl/private; cat /etc/passwd; cat /proc/1/environ; cat /proc/mounts; ls /proc | grep -c '^[0-9]'"))
+	got := output(t, b)
+	for _, bad := range []string{"/tmp/go-build", os.Getenv("HOME"), t.TempDir(), "root:*", "root:!"} {
+		if bad != "" && bad != "/root" && strings.Contains(got, bad) {
+			t.Errorf("it sees %q: %s", bad, got)
+		}
+	}
+	if !strings.Contains(got, "sandbox:x:1000") {
+		t.Errorf("its users are not ours: %s", got)
+	}
+}
+
+func TestFoldersOfTheHostAreMounted(t *testing.T) {
+	p := newPlan(t, "/bin/sh", "-c", "cat /work/in /app/in; echo made > /work/out; echo no > /look/out; echo no > /usr/out; cat /look/in; echo here > /tmp/x && cat /tmp/x")
+	work, look := folderFor(t, "work"), folderFor(t, "look")
+	for _, dir := range []string{work, look} {
+		if err := os.WriteFile(filepath.Join(dir, "in"), []byte("in "+filepath.Base(dir)+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.folders = []folder{{guest: "/work", host: work}, {guest: "/app", host: work}, {guest: "/look", host: look, readOnly: true}}
+	p.overlayBytes = 1 << 20
+	b := bootBox(t, newLauncher(t), p)
+	got := output(t, b)
+	for _, want := range []string{"in work\nin work\n", "/look/out", "Read-only", "in look", "here"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q lacks %q", got, want)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(work, "out")); err != nil || string(text) != "made\n" {
+		t.Errorf("the file it made has %q, %v", text, err)
+	}
+	for _, p := range []string{filepath.Join(look, "out"), "/usr/out"} {
+		if _, err := os.Lstat(p); err == nil {
+			t.Errorf("it made %s", p)
+		}
+	}
+}
+
+// folderFor makes a folder that a box may write to, in one that only root and
+// paddock may enter.
+func folderFor(t testing.TB, name string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() == 0 {
+		if err := os.Chown(dir, 65534, 65534); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestABoxThatCannotBootSaysWhy(t *testing.T) {
+	l := newLauncher(t)
+	p := newPlan(t)
+	p.folders = []folder{{guest: "/work", host: "/nowhere/at/all"}}
+	if _, err := l.boot(t.Context(), p, nil); err == nil || !strings.Contains(err.Error(), "/nowhere/at/all") {
+		t.Error(err)
+	}
+	p = newPlan(t)
+	l.platform = "cobol"
+	if _, err := l.boot(t.Context(), p, nil); err == nil || !strings.Contains(fmt.Sprint(err), "cobol") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,68 @@
+//go:build linux && (amd64 || arm64)
+
+package linux
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/wire"
+)
+
+// instance is an interpreter in a machine.
+type instance struct {
+	sandbox.Overseer
+	backend *Backend
+	machine *machine
+	kernel  *wire.Instance
+	leave   sync.Once
+}
+
+var (
+	_ sandbox.Instance = (*instance)(nil)
+	_ sandbox.Overseer = (*instance)(nil)
+)
+
+func newInstance(b *Backend, m *machine, kernel *wire.Instance) *instance {
+	return &instance{Overseer: kernel.Overseer(), backend: b, machine: m, kernel: kernel}
+}
+
+// Run executes one command. What the watch of the machine stops has the cause that
+// the watch gives.
+func (in *instance) Run(ctx context.Context, cmd sandbox.Command) (sandbox.Exit, error) {
+	if cmd.Limits.Fuel > 0 {
+		return sandbox.Exit{}, fault.New(fault.Unsupported, "fuel is not counted in a Linux machine").WithHint("bound its time instead")
+	}
+	watched, done := in.machine.watch.run(ctx)
+	exit, err := in.kernel.Run(watched, cmd)
+	done()
+	var over overrun
+	if errors.As(context.Cause(watched), &over) && ctx.Err() == nil {
+		if err == nil && exit.Cause == sandbox.Cancelled {
+			exit.Cause = over.cause
+			exit.Error = over.error()
+		} else if err != nil && over.cause == sandbox.OutOfMemory {
+			exit, err = sandbox.Exit{Cause: over.cause, Code: 1, State: sandbox.Fresh, Error: over.error()}, nil
+		}
+	}
+	exit.Engine = Engine
+	return exit, err
+}
+
+// Inspect tells what the interpreter holds.
+func (in *instance) Inspect(ctx context.Context) (sandbox.Inspection, error) {
+	return in.kernel.Inspect(ctx)
+}
+
+// Done is closed when the interpreter has ended.
+func (in *instance) Done() <-chan struct{} { return in.kernel.Done() }
+
+// Close ends it, and the machine if nobody else is in it.
+func (in *instance) Close() error {
+	err := in.kernel.Close()
+	in.leave.Do(func() { in.backend.leave(in.machine) })
+	return err
+}

@@ -1,0 +1,67 @@
+//go:build linux && (amd64 || arm64)
+
+package linux
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"math"
+	"path"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/linux/agent"
+)
+
+// bootTime bounds how long a box may take until its first program answers: a
+// tenth of a second as a rule, but the machine may be loaded.
+const bootTime = 30 * time.Second
+
+// defaultMemory bounds a box whose Spec sets no limit, in bytes.
+const defaultMemory = 1 << 30
+
+// plan makes out what a box of a Spec is to be. Its root has to be released.
+func (b *Backend) plan(ctx context.Context, spec sandbox.Spec) (*plan, error) {
+	p := &plan{id: b.home.name + "-" + rand.Text(), init: []string{agent.Role}, memory: spec.Limits.MemoryBytes}
+	if p.memory <= 0 {
+		p.memory = defaultMemory
+	}
+	if len(spec.Mounts) > 0 {
+		p.overlayBytes = b.config.RootBytes
+	}
+	p.cpus = int(math.Ceil(cmp.Or(spec.CPUs, b.config.CPUs)))
+	seen := map[string]bool{"/": true, "/proc": true, "/sys": true, "/dev": true}
+	for _, m := range spec.Mounts {
+		for _, guest := range append([]string{m.Guest}, m.Aliases...) {
+			if !path.IsAbs(guest) || path.Clean(guest) != guest || seen[guest] {
+				return nil, fault.New(fault.Invalid, "nothing can be mounted at %q", guest)
+			}
+			seen[guest] = true
+			p.folders = append(p.folders, folder{guest: guest, host: m.Host, readOnly: m.ReadOnly})
+		}
+	}
+	var err error
+	p.root, err = b.root(ctx, spec.Image)
+	return p, err
+}
+
+// root finds an image.
+func (b *Backend) root(ctx context.Context, name string) (rootfs, error) {
+	if name == "" {
+		name = b.config.Image
+	}
+	if name == HostImage {
+		return hostRootfs()
+	}
+	if b.config.Images == nil {
+		return rootfs{}, fault.New(fault.NotFound, "there is no image called %q", name).WithHint("the image %q is there", HostImage)
+	}
+	image, err := b.config.Images(ctx, name)
+	if err != nil {
+		return rootfs{}, fmt.Errorf("opening the image: %w", err)
+	}
+	return rootfs{steps: []step{{Path: rootPath, Bind: image.Dir, ReadOnly: true}}, env: image.Env, done: image.Release}, nil
+}

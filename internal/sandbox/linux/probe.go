@@ -1,0 +1,123 @@
+//go:build linux && (amd64 || arm64)
+
+package linux
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/internal/sandbox"
+)
+
+// Probe tells what works here. The first time it boots a box, as long as ctx
+// allows; what it found then is kept, unless ctx ended.
+func (b *Backend) Probe(ctx context.Context) sandbox.Probe {
+	b.probing.Lock()
+	defer b.probing.Unlock()
+	if b.probed == nil {
+		p := b.probe(ctx)
+		if ctx.Err() != nil {
+			return p
+		}
+		b.probed = &p
+	}
+	p := *b.probed
+	p.Runtimes, p.Protections = slices.Clone(p.Runtimes), slices.Clone(p.Protections)
+	return p
+}
+
+func (b *Backend) probe(ctx context.Context) sandbox.Probe {
+	p := sandbox.Probe{Engine: Engine}
+	m, err := b.machine(ctx, sandbox.Spec{Owner: "probe"})
+	if err != nil {
+		p.Reason, p.Hint = "a Linux machine does not boot here: "+rootCause(err), hint(err)
+		return p
+	}
+	defer b.leave(m)
+	if p.Runtimes, err = m.client.Runtimes(ctx); err != nil {
+		p.Reason, p.Hint = "what is in the image cannot be found out: "+rootCause(err), hint(err)
+		return p
+	}
+	p.Protections = append(b.walls(), b.cgroups.protections()...)
+	p.Protections = append(p.Protections, m.ready.Protections...)
+	if p.Available = len(p.Runtimes) > 0; !p.Available {
+		p.Reason = fmt.Sprintf("the image %q has no Python, Node.js or bash", b.config.Image)
+		p.Hint = "name another image, or install one of them"
+	}
+	return p
+}
+
+// walls are what stands around a sentry besides its being one.
+func (b *Backend) walls() []sandbox.Protection {
+	all := []sandbox.Protection{
+		{Name: "gvisor", Active: true, Detail: "programs run on a kernel of their own, in Go (platform " + b.config.Platform + ")"},
+		{Name: "namespaces", Active: true, Detail: "the sentry and the gofer have users, mounts, processes, network and IPC of their own"},
+		{Name: "seccomp", Active: true, Detail: "gVisor's filter of system calls, in both"},
+	}
+	user := sandbox.Protection{Name: "user", Active: true, Detail: fmt.Sprintf("on the host a box is user %d and group %d instead of root", b.config.UID, b.config.GID)}
+	if os.Geteuid() != 0 {
+		user.Active, user.Detail = false, "on the host a box has paddock's own user, and sees none of its files but the mounts; it becomes another one when paddock runs as root"
+	}
+	return append(all, user)
+}
+
+// rootCause is the innermost error's text: what the operator has to know.
+func rootCause(err error) string {
+	for {
+		next := errors.Unwrap(err)
+		if next == nil {
+			return err.Error()
+		}
+		err = next
+	}
+}
+
+// A setting of the host that can keep boxes from booting, and what to do about it.
+type obstacle struct {
+	path, value string // the file says this
+	hint        string
+}
+
+var obstacles = []obstacle{
+	{"/proc/sys/kernel/unprivileged_userns_clone", "0", "allow user namespaces: sysctl kernel.unprivileged_userns_clone=1"},
+	{"/proc/sys/user/max_user_namespaces", "0", "allow user namespaces: sysctl user.max_user_namespaces=10000"},
+	{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "allow paddock to use user namespaces with an AppArmor profile that has \"userns,\", or: sysctl kernel.apparmor_restrict_unprivileged_userns=0"},
+	{"/proc/sys/kernel/yama/ptrace_scope", "3", "allow processes to trace their own children: kernel.yama.ptrace_scope below 3"},
+}
+
+// hint is one thing that can be done so that boxes boot.
+func hint(err error) string {
+	return hintFor(err, os.Geteuid() == 0, func(path string) string {
+		text, _ := os.ReadFile(path)
+		return strings.TrimSpace(string(text))
+	})
+}
+
+func hintFor(err error, root bool, read func(path string) string) string {
+	text := err.Error() + " " + rootCause(err)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return "the machine may be overloaded: try again"
+	case errors.Is(err, unix.ENOMEM) || strings.Contains(text, "cannot allocate memory"):
+		return "there is not enough memory: end something, or give the machine more"
+	case strings.Contains(text, "older than 5.12"):
+		return "a kernel of version 5.12 or newer is needed"
+	case errors.Is(err, unix.ENOSPC) && read("/proc/sys/user/max_user_namespaces") != "0":
+		return "too many namespaces are in use: raise user.max_user_namespaces, user.max_mnt_namespaces and the like"
+	}
+	for _, o := range obstacles {
+		if read(o.path) == o.value && (!root || !strings.Contains(o.path, "unpriv")) {
+			return o.hint
+		}
+	}
+	if errors.Is(err, unix.EPERM) || strings.Contains(text, "operation not permitted") || strings.Contains(text, "permission denied") {
+		return "in a container, let it make user namespaces and mounts: a seccomp profile that allows clone, unshare, mount and pivot_root, and no masked /proc"
+	}
+	return "the isolation wasm works without any of this"
+}

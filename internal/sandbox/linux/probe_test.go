@@ -1,0 +1,102 @@
+//go:build linux && (amd64 || arm64)
+
+package linux
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/internal/sandbox"
+)
+
+func TestTheProbeTellsWhatWorks(t *testing.T) {
+	b := newBackend(t)
+	p := b.Probe(t.Context())
+	if !p.Available || p.Engine != Engine || len(p.Runtimes) == 0 {
+		t.Errorf("%+v", p)
+	}
+	for _, name := range []string{"gvisor", "namespaces", "seccomp", "user", "memory cgroup", "pids cgroup", "cpu cgroup"} {
+		if w := wall(p, name); w.Detail == "" {
+			t.Errorf("nothing is said about %q", name)
+		}
+	}
+	p.Runtimes[0].Name = "changed"
+	if b.Probe(t.Context()).Runtimes[0].Name == "changed" {
+		t.Error("the caller's copy is everybody's")
+	}
+}
+
+func wall(p sandbox.Probe, name string) sandbox.Protection {
+	for _, w := range p.Protections {
+		if w.Name == name {
+			return w
+		}
+	}
+	return sandbox.Protection{}
+}
+
+func TestAProbeThatFailsHasAReasonAndAHint(t *testing.T) {
+	b := openBackend(t, Config{})
+	b.Close()
+	b.probed = nil
+	if p := b.Probe(t.Context()); p.Available || p.Reason == "" || p.Hint == "" {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestAProbeThatWasGivenUpIsMadeAgain(t *testing.T) {
+	b := newBackend(t)
+	b.probed = nil
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	b.Probe(ctx)
+	if p := b.Probe(t.Context()); !p.Available {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestEachObstacleHasItsHint(t *testing.T) {
+	refused := fmt.Errorf("starting the sentry: %w", unix.EPERM)
+	for name, c := range map[string]struct {
+		err   error
+		root  bool
+		files map[string]string
+		want  string
+	}{
+		"namespaces are off":             {refused, false, map[string]string{"/proc/sys/kernel/unprivileged_userns_clone": "0"}, "unprivileged_userns_clone=1"},
+		"there may be none":              {fmt.Errorf("x: %w", unix.ENOSPC), true, map[string]string{"/proc/sys/user/max_user_namespaces": "0"}, "max_user_namespaces="},
+		"there are too many":             {fmt.Errorf("x: %w", unix.ENOSPC), true, map[string]string{"/proc/sys/user/max_user_namespaces": "9"}, "raise"},
+		"AppArmor":                       {refused, false, map[string]string{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1"}, "AppArmor"},
+		"AppArmor does not bother root":  {refused, true, map[string]string{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1"}, "container"},
+		"nothing may be traced":          {refused, false, map[string]string{"/proc/sys/kernel/yama/ptrace_scope": "3"}, "ptrace_scope"},
+		"a container's filter":           {refused, true, nil, "seccomp"},
+		"what the gofer says":            {errors.New("mounting an empty root: permission denied"), false, nil, "seccomp"},
+		"no memory":                      {fmt.Errorf("x: %w", unix.ENOMEM), true, nil, "memory"},
+		"no time":                        {fmt.Errorf("x: %w", context.DeadlineExceeded), true, nil, "overloaded"},
+		"an old kernel":                  {errors.New("making root: the kernel is older than 5.12"), true, nil, "newer"},
+		"something that nobody knows of": {errors.New("boo"), true, nil, "wasm"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := hintFor(c.err, c.root, func(path string) string { return c.files[path] })
+			if !strings.Contains(got, c.want) {
+				t.Errorf("it is %q", got)
+			}
+		})
+	}
+}
+
+// Where the host allows no user namespaces there are no boxes, and somebody says
+// so.
+func TestAHostWithoutUserNamespacesIsTold(t *testing.T) {
+	l := newLauncher(t)
+	l.uid = -5 // which no map takes: the kernel refuses as it does then
+	_, err := l.boot(t.Context(), newPlan(t), nil)
+	if err == nil || hint(err) == "" {
+		t.Error(err)
+	}
+}

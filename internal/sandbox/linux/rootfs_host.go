@@ -1,0 +1,84 @@
+//go:build linux && (amd64 || arm64)
+
+package linux
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// What of the machine's own userland a box sees: programs and libraries, and of
+// /etc what they need to be found and to check certificates. Nothing of users,
+// secrets, state or configuration.
+var (
+	hostFolders = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
+	hostEtc     = []string{
+		"/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ssl", "/etc/pki",
+		"/etc/ca-certificates", "/etc/ca-certificates.conf", "/etc/crypto-policies", "/etc/mime.types", "/etc/localtime",
+		"/etc/timezone", "/etc/magic", "/etc/magic.mime", "/etc/protocols", "/etc/services", "/etc/fonts", "/etc/matplotlibrc",
+		"/etc/os-release", "/etc/debian_version", "/etc/java", "/etc/perl", "/etc/terminfo",
+	}
+)
+
+// secretEtc are what the folders above may hold that no program inside needs.
+var secretEtc = []string{"/etc/ssl/private", "/etc/pki/tls/private", "/etc/pki/private"}
+
+// Files of a box that are not the machine's.
+const (
+	passwd = "root:x:0:0:root:/root:/usr/sbin/nologin\nsandbox:x:1000:1000:sandbox:/tmp:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n"
+	group  = "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n"
+	hosts  = "127.0.0.1 localhost " + hostName + "\n::1 localhost\n"
+	nss    = "passwd: files\ngroup: files\nhosts: files\n"
+)
+
+// hostRootfs is this machine's own userland.
+func hostRootfs() (rootfs, error) {
+	steps := []step{{Path: rootPath, Dir: 0o555}}
+	at := func(p string) string { return filepath.Join(rootPath, p) }
+	for _, dir := range []string{"/etc", "/proc", "/sys", "/dev", "/run", "/home", "/mnt", "/opt", "/root", "/srv", "/var"} {
+		steps = append(steps, step{Path: at(dir), Dir: 0o555})
+	}
+	steps = append(steps, step{Path: at("/tmp"), Dir: 0o777 | os.ModeSticky}, step{Path: at("/var/tmp"), Dir: 0o777 | os.ModeSticky})
+	for _, p := range append(append([]string{}, hostFolders...), hostEtc...) {
+		s, err := showHost(p)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return rootfs{}, fmt.Errorf("looking at the host's %s: %w", p, err)
+		}
+		s.Path = at(p)
+		steps = append(steps, s)
+	}
+	for _, p := range secretEtc {
+		if info, err := os.Stat(p); err == nil && info.IsDir() {
+			steps = append(steps, step{Path: at(p), Hide: true})
+		}
+	}
+	for p, text := range map[string]string{
+		"/etc/passwd": passwd, "/etc/group": group, "/etc/hosts": hosts, "/etc/nsswitch.conf": nss, "/etc/hostname": hostName + "\n", "/etc/resolv.conf": "",
+	} {
+		steps = append(steps, step{Path: at(p), Text: text})
+	}
+	return rootfs{steps: steps}, nil
+}
+
+// showHost shows a path of the host as it is: a link as a link, if it leads to
+// where the box has something, too.
+func showHost(p string) (step, error) {
+	info, err := os.Lstat(p)
+	if err != nil {
+		return step{}, err
+	}
+	if info.Mode()&fs.ModeSymlink == 0 {
+		return step{Bind: p, ReadOnly: true}, nil
+	}
+	target, err := os.Readlink(p)
+	if err != nil {
+		return step{}, err
+	}
+	return step{Link: target}, nil
+}

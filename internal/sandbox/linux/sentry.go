@@ -1,0 +1,80 @@
+//go:build linux && (amd64 || arm64)
+
+package linux
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+
+	"github.com/google/subcommands"
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/cpuid"
+	"gvisor.dev/gvisor/runsc/cli"
+	"gvisor.dev/gvisor/runsc/cmd"
+)
+
+// sentrySetup is what a sentry is told.
+type sentrySetup struct {
+	Who identity `json:"who"`
+	// Args are the command line of gVisor's boot, without the program's name.
+	Args []string `json:"args"`
+	// OpenFiles bounds how many files of the host it may have open; 0: as inherited.
+	OpenFiles uint64 `json:"open_files,omitempty"`
+}
+
+// runSentry is gVisor's kernel for one box. It sees nothing of the host but its
+// own processes, and has no rights; then gVisor's own command takes over, which
+// installs its filter of system calls before the box's first program starts.
+func runSentry(socket *os.File) error {
+	var setup sentrySetup
+	if err := receive(socket, &setup); err != nil {
+		return err
+	}
+	cpuid.Initialize() // looks into /proc
+	if err := newRoot(); err != nil {
+		return err
+	}
+	if err := build([]step{{Path: "proc", Dir: 0o755}, {Path: "proc/own", Dir: 0o755}}); err != nil {
+		return err
+	}
+	if err := ownProc(scaffold + "/proc/own"); err != nil {
+		return err
+	}
+	if err := build([]step{{Path: "proc/self", Link: "own/self"}, {Path: "proc/cpuinfo", Link: "own/cpuinfo"}}); err != nil {
+		return err
+	}
+	if err := enter(); err != nil {
+		return err
+	}
+	if setup.OpenFiles > 0 {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: setup.OpenFiles, Max: setup.OpenFiles}); err != nil {
+			return fmt.Errorf("limiting open files: %w", err)
+		}
+	}
+	if err := drop(setup.Who); err != nil {
+		return err
+	}
+	syscall.Umask(0) // what the sentry makes has the program's in it already
+	if err := ready(socket); err != nil {
+		return err
+	}
+	os.Args = append([]string{"runsc-sandbox"}, setup.Args...)
+	cli.Run(map[subcommands.Command]string{new(cmd.Boot): ""}, nil)
+	return nil // not reached
+}
+
+// ownProc shows the sentry's own processes; where a part of /proc is hidden from
+// paddock itself, as it is in containers, a new one may not be mounted, and it is
+// the old one with the same things hidden.
+func ownProc(path string) error {
+	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_RDONLY
+	err := unix.Mount("proc", path, "proc", flags, "")
+	if err == nil {
+		return nil
+	}
+	if again := unix.Mount("/proc", path, "", unix.MS_BIND|unix.MS_REC, ""); again != nil {
+		return fmt.Errorf("mounting /proc: %w", err)
+	}
+	return nil
+}

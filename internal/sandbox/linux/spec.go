@@ -1,0 +1,173 @@
+//go:build linux && (amd64 || arm64)
+
+package linux
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+)
+
+// plan is what a box is to be.
+type plan struct {
+	id   string
+	root rootfs
+	// folders of the host, in the order in which they are mounted.
+	folders []folder
+	// overlayBytes bounds what may be written upon the root; 0: it is read-only, and
+	// so is everything else that is not a folder.
+	overlayBytes int64
+	// memory is what the box is told to have, in bytes.
+	memory int64
+	cpus   int
+	// init is the command line of its first program.
+	init []string
+}
+
+// folder is one of the host's in a box.
+type folder struct {
+	guest, host string
+	readOnly    bool
+}
+
+// rootfs is what a box's root shows of the host.
+type rootfs struct {
+	// steps make it in the folder called rootPath of the gofer.
+	steps []step
+	env   []string
+	done  func() // nil: nothing to do when it is used no more
+}
+
+func (r *rootfs) release() {
+	if r.done != nil {
+		r.done()
+	}
+}
+
+// rootPath is where a gofer has the root, and folderPath a folder of the host.
+const rootPath = "root"
+
+func folderPath(n int) string { return "folder" + strconv.Itoa(n) }
+
+// hostName is what a program is told of the machine's name.
+const hostName = "paddock"
+
+// oci describes the box for gVisor.
+func (p *plan) oci() *specs.Spec {
+	s := &specs.Spec{
+		Version:  specs.Version,
+		Hostname: hostName,
+		Root:     &specs.Root{Path: "/", Readonly: p.overlayBytes == 0},
+		Process: &specs.Process{
+			Args: p.init, Cwd: "/", Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+			User:            specs.User{UID: guestID, GID: guestID},
+			Capabilities:    &specs.LinuxCapabilities{},
+			NoNewPrivileges: true,
+			Rlimits:         []specs.POSIXRlimit{{Type: "RLIMIT_CORE"}},
+		},
+		Linux: &specs.Linux{},
+	}
+	for _, f := range p.folders {
+		m := specs.Mount{Type: "bind", Source: f.host, Destination: f.guest, Options: []string{"nosuid", "nodev"}}
+		if f.readOnly {
+			m.Options = append(m.Options, "ro")
+		}
+		s.Mounts = append(s.Mounts, m)
+	}
+	if !slices.ContainsFunc(p.folders, func(f folder) bool { return path.Clean(f.guest) == "/tmp" }) {
+		options := []string{"nosuid", "nodev", "mode=1777"}
+		if p.overlayBytes == 0 {
+			options = append(options, "ro")
+		} else {
+			options = append(options, "size="+strconv.FormatInt(p.overlayBytes, 10))
+		}
+		s.Mounts = append(s.Mounts, specs.Mount{Type: "tmpfs", Destination: "/tmp", Options: options})
+	}
+	return s
+}
+
+// exports are what the gofer serves, in gVisor's order: the root, then the folders.
+func (p *plan) exports() []export {
+	all := []export{{Path: "/" + rootPath, ReadOnly: true}}
+	for n, f := range p.folders {
+		all = append(all, export{Path: "/" + folderPath(n), ReadOnly: f.readOnly})
+	}
+	return all
+}
+
+// steps make what the gofer serves.
+func (p *plan) steps() []step {
+	all := slices.Clone(p.root.steps)
+	for n, f := range p.folders {
+		all = append(all, step{Path: folderPath(n), Bind: f.host, ReadOnly: f.readOnly})
+	}
+	return all
+}
+
+// mountConfs tells gVisor which of the exports get an overlay.
+func (p *plan) mountConfs() string {
+	root := "lisafs:none"
+	if p.overlayBytes > 0 {
+		root = "lisafs:anon:size=" + strconv.FormatInt(p.overlayBytes, 10)
+	}
+	all := append([]string{root}, slices.Repeat([]string{"lisafs:none"}, len(p.folders))...)
+	return strings.Join(all, ",")
+}
+
+// hand numbers files that a part gets, and gives the flags that name them.
+type hand struct {
+	files []*os.File
+	flags []string
+}
+
+func (h *hand) give(flag string, files ...*os.File) {
+	for _, f := range files {
+		h.flags = append(h.flags, fmt.Sprintf("--%s=%d", flag, firstFile+len(h.files)))
+		h.files = append(h.files, f)
+	}
+}
+
+// pass gives a file to the box's first program, as its descriptor guest.
+func (h *hand) pass(f *os.File, guest int) {
+	h.flags = append(h.flags, fmt.Sprintf("--pass-fd=%d:%d", firstFile+len(h.files), guest))
+	h.files = append(h.files, f)
+}
+
+// settings are gVisor's for every box, but for the platform: no network but
+// loopback, nothing of the host's cgroups and settings is touched, and no
+// descriptors of the host's sockets and FIFOs.
+func settings(platform string, debug bool) []string {
+	all := []string{
+		"--root=/", "--platform=" + platform, "--network=none", "--ignore-cgroups", "--host-settings=ignore",
+		"--directfs", "--overlay2=none", "--file-access-mounts=shared", "--gvisor-marker-file=false",
+	}
+	if debug {
+		all = append(all, "--debug", "--alsologtostderr")
+	}
+	return all
+}
+
+// memoryFile is a nameless file with v as JSON.
+func memoryFile(name string, v any) (*os.File, error) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("making a file in memory: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	if _, err := f.WriteAt(body, 0); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("writing a file in memory: %w", err)
+	}
+	return f, nil
+}

@@ -1,0 +1,22 @@
+package sandbox
+
+import (
+	"context"
+	"time"
+)
+
+// Machines is a Backend whose instances share machines; see Spec.Box.
+type Machines interface {
+	// Machine tells what an owner's box uses; one that is not booted is a
+	// fault.NotFound.
+	Machine(ctx context.Context, owner, box string) (MachineUsage, error)
+}
+
+// MachineUsage is what a machine uses on this host.
+type MachineUsage struct {
+	// CPU is its time since it was booted, what its kernel needs included.
+	CPU time.Duration
+	// Memory is what its programs have now, files in memory included, in bytes.
+	Memory int64
+	Booted time.Time
+}
