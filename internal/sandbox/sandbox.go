@@ -162,6 +162,17 @@ type Protection struct {
 type Spec struct {
 	// Owner separates tenants: instances of different owners share no process.
 	Owner string
+	// Box names the machine that this instance shares with others of its owner:
+	// processes, folders beside the Mounts, memory. All of them have to have the
+	// same Image, CPUs, Mounts and MemoryBytes, and the machine ends with the last
+	// of them. Empty: one of its own. An isolation without machines takes no notice.
+	Box string
+	// Image names what the machine's programs and libraries are; empty: the
+	// isolation's own choice. An isolation without images takes no notice.
+	Image string
+	// CPUs bounds the machine's share of the processors; 0: the isolation's own
+	// bound. An isolation without machines takes no notice.
+	CPUs float64
 	// Runtime is the Name of one of the Probe's Runtimes.
 	Runtime string
 	// Mounts are the folders the guest sees; none: no files but the language's
@@ -328,7 +339,11 @@ type Usage struct {
 	Fuel uint64        // see RunLimits.Fuel; 0 where the engine does not count
 	// FuelLimit is the RunLimits.Fuel that was in force; 0: none.
 	FuelLimit uint64
-	Memory    int64 // bytes of linear memory at the end
+	Memory    int64 // bytes of linear memory, or resident ones, at the end
+	// Peak is the most resident memory that was seen; 0 where nobody looks.
+	Peak int64
+	// Wall is how long the run took where it ran; 0: not known.
+	Wall time.Duration
 }
 
 // Inspection is what an interpreter holds.

@@ -194,10 +194,10 @@ func (c *cgroups) set(controller, dir string, b bounds) error {
 	case controller == "memory" && b.memory > 0 && c.v2:
 		_ = write("memory.swap.max", "0") // where there is no swap, there is no such file
 		_ = write("memory.oom.group", "1")
-		return write("memory.max", strconv.FormatInt(b.memory+sentryMemory, 10))
+		return write("memory.max", strconv.FormatInt(b.memory+agentMemory+sentryMemory, 10))
 	case controller == "memory" && b.memory > 0:
 		_ = write("memory.swappiness", "0")
-		return write("memory.limit_in_bytes", strconv.FormatInt(b.memory+sentryMemory, 10))
+		return write("memory.limit_in_bytes", strconv.FormatInt(b.memory+agentMemory+sentryMemory, 10))
 	case controller == "pids" && b.processes > 0:
 		return write("pids.max", strconv.Itoa(sentryTasks+processTasks*b.processes))
 	case controller == "cpu" && b.cpus > 0 && c.v2:

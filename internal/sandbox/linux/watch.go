@@ -26,8 +26,12 @@ import (
 // two looks a program can go over its limit by what it writes meanwhile.
 const watchEvery = 25 * time.Millisecond
 
-// sentryMemory is what a box needs beside its programs' memory, in bytes.
-const sentryMemory = 128 << 20
+// What a box needs beside its programs' memory, in bytes: the agent, in the box,
+// and the sentry and the gofer around it.
+const (
+	agentMemory  = 64 << 20
+	sentryMemory = 128 << 20
+)
 
 // overrun is why a watch stopped a program.
 type overrun struct {
@@ -70,7 +74,7 @@ type watched struct {
 }
 
 func newWatch(m *machine, b *Backend) *watch {
-	w := &watch{machine: m, limit: m.box.plan.memory, stop: make(chan struct{}), stopped: make(chan struct{}), runs: map[int]context.CancelCauseFunc{}}
+	w := &watch{machine: m, limit: m.box.plan.memory + agentMemory, stop: make(chan struct{}), stopped: make(chan struct{}), runs: map[int]context.CancelCauseFunc{}}
 	var err error
 	if w.memory, err = m.box.memoryFile(); err != nil {
 		b.config.Log.Warn("a box's memory cannot be watched", "cause", err)
@@ -145,7 +149,7 @@ func (w *watch) lookAtMemory() (over bool) {
 	if used <= w.limit {
 		return false
 	}
-	w.cancel(overrun{sandbox.OutOfMemory, fmt.Sprintf("the programs took %d MiB of memory, of %d that they may have", used>>20, w.limit>>20)})
+	w.cancel(overrun{sandbox.OutOfMemory, fmt.Sprintf("the programs took %d MiB of memory, of %d that they may have", used>>20, w.machine.box.plan.memory>>20)})
 	w.machine.box.close()
 	return true
 }

@@ -201,3 +201,42 @@ func JavaScript() Programs {
 		ReadOn: "{ const b = new Uint8Array(100); const n = require('fs').readSync(opened, b); console.log(new TextDecoder().decode(b.subarray(0, n))); }",
 	}
 }
+
+// Bash are the snippets for GNU bash with coreutils. What a program holds in
+// memory is not bash's.
+func Bash() Programs {
+	return Programs{
+		Set:        func(name string, n int) string { return fmt.Sprintf("%s=%d", name, n) },
+		Show:       func(name string) string { return fmt.Sprintf("echo \"${%s?is not set}\"", name) },
+		Print:      func(text string) string { return fmt.Sprintf("echo '%s'", text) },
+		PrintErr:   func(text string) string { return fmt.Sprintf("echo '%s' >&2", text) },
+		Define:     "double() { echo $(( $1 * 2 )); }",
+		UseDefined: "double 21",
+		Import:     "source <(echo 'three() { echo 3; }')",
+		UseImport:  "three",
+		Raise:      "y=1\n\n: \"${missing?on purpose}\"",
+		RaiseType:  "CommandError",
+		Malformed:  "if then",
+		Exit:       func(code int) string { return fmt.Sprintf("exit %d\necho unreachable", code) },
+		Args:       "echo \"$@\"",
+		Stdin:      "cat; echo end",
+		Env:        func(name string) string { return fmt.Sprintf("echo \"${%s-}\"", name) },
+		Envs:       "compgen -e | sort | tr '\\n' ' '",
+		Read:       func(path string) string { return fmt.Sprintf("cat '%s'", path) },
+		Write:      func(path, text string) string { return fmt.Sprintf("printf %%s '%s' > '%s'", text, path) },
+		Link:       func(target, path string) string { return fmt.Sprintf("ln -s '%s' '%s' || true", target, path) },
+		Fill: func(path string) string {
+			return fmt.Sprintf("while head -c 65536 /dev/zero >> '%s'; do :; done; false", path)
+		},
+		Loop:     "while :; do :; done",
+		Sleep:    "sleep 3600",
+		Stubborn: "trap '' INT; while :; do :; done",
+		Flood:    "while :; do echo 'flood flood flood flood flood flood flood flood'; done",
+		Connect: func(host string, port int) string {
+			return fmt.Sprintf("if (exec 3<>/dev/tcp/%s/%d) 2>/dev/null; then echo connected; else echo refused; fi", host, port)
+		},
+		Random: "echo $RANDOM$RANDOM$RANDOM",
+		Open:   func(path string) string { return fmt.Sprintf("exec 7< '%s'; read -r -N 4 four <&7", path) },
+		ReadOn: "cat <&7",
+	}
+}

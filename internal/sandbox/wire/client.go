@@ -24,6 +24,8 @@ type Client struct {
 	mu        sync.Mutex // guards what follows
 	instances map[uint32]*Instance
 	last      uint32
+	asked     map[uint32]chan ManagedBody // who waits for which answer
+	question  uint32
 	cause     error // why the connection ended
 }
 
@@ -36,6 +38,7 @@ func NewClient(ctx context.Context, stream io.ReadWriteCloser, setup any) (*Clie
 	}
 	c := &Client{
 		conn: NewConn(stream), ended: make(chan struct{}), ready: make(chan Ready, 1), instances: map[uint32]*Instance{},
+		asked: map[uint32]chan ManagedBody{},
 	}
 	go c.read()
 	if err := c.conn.WriteJSON(KindHello, 0, Hello{Version: Version, Setup: body}); err != nil {
@@ -117,6 +120,9 @@ func (c *Client) dispatch(f Frame) error {
 		default:
 			return errors.New("it said twice that it is ready")
 		}
+	}
+	if f.Kind == KindManaged {
+		return c.managed(f.Body)
 	}
 	c.mu.Lock()
 	in := c.instances[f.ID]

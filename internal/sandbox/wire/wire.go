@@ -11,9 +11,10 @@
 // into the process at the other end.
 //
 //	server → guest   hello, start, run, stdin, credit, interrupt, inspect, close,
-//	                 layer, snapshot, taken, rewind, refresh
+//	                 layer, snapshot, taken, rewind, refresh, manage
 //	guest → server   ready, started, stdout, stderr, display, wantStdin, done,
-//	                 inspected, gone, wantLayer, data, saved, rewound, refreshed
+//	                 inspected, gone, wantLayer, data, saved, rewound, refreshed,
+//	                 managed
 //
 // Output is bounded by credit: the guest's end may have [Window] bytes of
 // stdout and stderr under way in each run, and more once the server has passed
@@ -41,7 +42,7 @@ import (
 
 // Version is the protocol's version; both ends must have the same, and do,
 // being the same binary.
-const Version = 3
+const Version = 4
 
 // Window is how many bytes of output may be under way in one run, of a snapshot,
 // and of a state's layers.
@@ -92,6 +93,8 @@ const (
 	KindRewound
 	KindRefresh
 	KindRefreshed // an [AnswerBody]
+	KindManage    // a [ManageBody], for instance 0
+	KindManaged   // a [ManagedBody], likewise
 )
 
 // Frame is one message.
@@ -126,6 +129,10 @@ type StartBody struct {
 	Snapshots   bool              `json:"snapshots,omitempty"`
 	Resume      *ResumeBody       `json:"resume,omitempty"`
 	Fork        *ForkBody         `json:"fork,omitempty"`
+	// UID and GID are whom the instance's processes become; zeros: whoever the
+	// child is.
+	UID int `json:"uid,omitempty"`
+	GID int `json:"gid,omitempty"`
 }
 
 // Memory is the instance's limit, in bytes.

@@ -1,0 +1,311 @@
+//go:build linux
+
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/linux/agent"
+	"paddock/internal/sandbox/sandboxtest"
+	"paddock/internal/sandbox/wire"
+)
+
+// rootVariable has, for a test's agent, what its file system is to be.
+const rootVariable = "PADDOCK_TEST_ROOT"
+
+func TestMain(m *testing.M) {
+	if agent.Requested(os.Args) {
+		if text := os.Getenv(rootVariable); text != "" {
+			if err := enter(text); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+		}
+		os.Exit(agent.Main(os.Args))
+	}
+	os.Exit(m.Run())
+}
+
+// root is a file system made of folders of the host: not a wall, but enough for
+// programs to find what they look for. It takes the place of a box.
+type root struct {
+	Dir     string // an empty folder
+	Mounts  []sandbox.Mount
+	Private bool // no network
+}
+
+// shared is what of the host a root has.
+var shared = []string{"/usr", "/bin", "/lib", "/lib64", "/sbin", "/dev", "/proc"}
+
+// enter makes this process's root what text says. It is in namespaces of its own.
+func enter(text string) error {
+	var r root
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return err
+	}
+	if err := errors.Join(unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""), unix.Mount("root", r.Dir, "tmpfs", 0, "mode=755")); err != nil {
+		return err
+	}
+	bind := func(from, to string, flags uintptr) error {
+		to = filepath.Join(r.Dir, to)
+		if err := os.MkdirAll(to, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(from, to, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+			return fmt.Errorf("binding %s: %w", from, err)
+		}
+		if flags == 0 {
+			return nil
+		}
+		return unix.Mount("", to, "", unix.MS_BIND|unix.MS_REMOUNT|flags, "")
+	}
+	folders := append([]string{}, shared...)
+	if more := os.Getenv("PADDOCK_TEST_FOLDERS"); more != "" {
+		folders = append(folders, filepath.SplitList(more)...)
+	}
+	for _, dir := range folders {
+		if _, err := os.Stat(dir); err != nil {
+			continue
+		}
+		if err := bind(dir, dir, 0); err != nil {
+			return err
+		}
+	}
+	for _, m := range r.Mounts {
+		var flags uintptr
+		if m.ReadOnly {
+			flags = unix.MS_RDONLY
+		}
+		for _, guest := range append([]string{m.Guest}, m.Aliases...) {
+			if err := bind(m.Host, guest, flags); err != nil {
+				return err
+			}
+		}
+	}
+	os.Unsetenv(rootVariable)
+	return errors.Join(unix.Chroot(r.Dir), unix.Chdir("/"), unix.Mount("", "/", "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+}
+
+// backend runs an agent without a box for each instance.
+type backend struct {
+	t *testing.T
+
+	mu     sync.Mutex
+	agents map[*process]bool
+	closed bool
+	probe  sandbox.Probe
+}
+
+// process is one agent.
+type process struct {
+	client *wire.Client
+	cmd    *exec.Cmd
+	log    *strings.Builder
+	dir    string
+	ended  chan struct{}
+}
+
+func setup() agent.Setup {
+	path := "/usr/local/bin:/usr/bin:/bin"
+	if first := os.Getenv("PADDOCK_TEST_PATH"); first != "" {
+		path = first + ":" + path
+	}
+	return agent.Setup{Env: []string{"PATH=" + path, "HOME=/tmp"}, OpenFiles: 1024}
+}
+
+// startAgent starts one; root may be nil.
+func startAgent(ctx context.Context, r *root) (*process, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.SetNonblock(fds[0], true); err != nil {
+		return nil, err
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "agent"), os.NewFile(uintptr(fds[1]), "agent")
+	defer theirs.Close()
+	p := &process{cmd: exec.Command("/proc/self/exe"), log: &strings.Builder{}, ended: make(chan struct{})}
+	p.cmd.Args = []string{agent.Role}
+	p.cmd.ExtraFiles = []*os.File{theirs}
+	p.cmd.Stderr = p.log
+	p.cmd.Env = append(os.Environ(), rootVariable+"=")
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: 0}
+	if r != nil {
+		if p.dir, err = os.MkdirTemp("", "root-"); err != nil {
+			return nil, err
+		}
+		r.Dir = p.dir
+		text, err := json.Marshal(r)
+		if err != nil {
+			return nil, err
+		}
+		p.cmd.Env = append(os.Environ(), rootVariable+"="+string(text))
+		p.cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWNS
+		if r.Private {
+			p.cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWNET
+		}
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.ended)
+	}()
+	p.client, _, err = wire.NewClient(ctx, ours, setup())
+	if err != nil {
+		p.close()
+		return nil, fmt.Errorf("%w\n%s", err, p.log)
+	}
+	return p, nil
+}
+
+func (p *process) close() {
+	if p.client != nil {
+		p.client.Close()
+	}
+	select {
+	case <-p.ended:
+	case <-time.After(20 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+	}
+	os.Remove(p.dir)
+}
+
+func newBackend(t *testing.T) *backend {
+	return &backend{t: t, agents: map[*process]bool{}}
+}
+
+func (b *backend) Name() string { return "linux" }
+
+func (b *backend) Probe(ctx context.Context) sandbox.Probe {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.probe.Available {
+		return b.probe
+	}
+	p, err := startAgent(ctx, nil)
+	if err != nil {
+		return sandbox.Probe{Reason: err.Error()}
+	}
+	defer p.close()
+	b.probe = sandbox.Probe{Available: true, Engine: "linux"}
+	if b.probe.Runtimes, err = p.client.Runtimes(ctx); err != nil {
+		return sandbox.Probe{Reason: err.Error()}
+	}
+	return b.probe
+}
+
+func (b *backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
+	if spec.Limits.Metered {
+		return nil, fault.New(fault.Unsupported, "fuel is not counted")
+	}
+	b.mu.Lock()
+	closed := b.closed
+	b.mu.Unlock()
+	if closed {
+		return nil, fault.New(fault.Unavailable, "closed")
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	p, err := startAgent(context.WithoutCancel(ctx), &root{Mounts: spec.Mounts, Private: true})
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	b.agents[p] = true
+	b.mu.Unlock()
+	in, err := p.client.Start(ctx, bodyOf(spec))
+	if err != nil {
+		b.end(p)
+		return nil, err
+	}
+	return &instance{in: in, backend: b, process: p, Overseer: in.Overseer()}, nil
+}
+
+func bodyOf(spec sandbox.Spec) wire.StartBody {
+	body := wire.StartBody{Runtime: spec.Runtime, Dir: spec.Dir, Env: spec.Env, MemoryBytes: spec.Limits.MemoryBytes}
+	for _, m := range spec.Mounts {
+		body.Mounts = append(body.Mounts, wire.MountBody{Guest: m.Guest, ReadOnly: m.ReadOnly, DiskBytes: m.DiskBytes})
+	}
+	return body
+}
+
+func (b *backend) end(p *process) {
+	p.close()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.agents, p)
+}
+
+func (b *backend) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	var all []*process
+	for p := range b.agents {
+		all = append(all, p)
+	}
+	b.mu.Unlock()
+	for _, p := range all {
+		b.end(p)
+	}
+	return nil
+}
+
+// instance is one in an agent of its own.
+type instance struct {
+	sandbox.Overseer
+	in      *wire.Instance
+	backend *backend
+	process *process
+}
+
+func (i *instance) Run(ctx context.Context, cmd sandbox.Command) (sandbox.Exit, error) {
+	if cmd.Limits.Fuel > 0 {
+		return sandbox.Exit{}, fault.New(fault.Unsupported, "fuel is not counted")
+	}
+	exit, err := i.in.Run(ctx, cmd)
+	exit.Engine = "linux"
+	return exit, err
+}
+
+func (i *instance) Inspect(ctx context.Context) (sandbox.Inspection, error) { return i.in.Inspect(ctx) }
+func (i *instance) Done() <-chan struct{}                                   { return i.in.Done() }
+
+func (i *instance) Close() error {
+	err := i.in.Close()
+	i.backend.end(i.process)
+	return err
+}
+
+func requireRoot(t *testing.T) {
+	sandboxtest.Require(t, "root", os.Geteuid() == 0, "a file system of the test's own needs root")
+}
+
+func TestAnAgentWithoutABoxKeepsTheContract(t *testing.T) {
+	requireRoot(t)
+	sandboxtest.Run(t, sandboxtest.Suite{
+		New:     func(t *testing.T, _ string) sandbox.Backend { return newBackend(t) },
+		Machine: true,
+		Programs: map[string]sandboxtest.Programs{
+			"python": sandboxtest.Python(), "javascript": sandboxtest.JavaScript(), "bash": sandboxtest.Bash(),
+		},
+	})
+}

@@ -1,0 +1,266 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/internal/sandbox"
+)
+
+// What agent and kernel say to each other. A frame is its kind, a number and the
+// length of what follows (u8, u32, u32, little-endian). A kernel sends messages
+// while it has a request to answer, and waits for the reply to each.
+const (
+	frameRequest = 'q' // to the kernel: JSON, as guest/README.md describes it
+	frameBegun   = 'b' // from it, with the request's number: it can be interrupted
+	frameAnswer  = 'a' // from it, with the request's number: JSON
+	frameMessage = 'm' // from it: a line of JSON, and bytes
+	frameReply   = 'r' // to it, with the message's number
+)
+
+const frameHeader = 9
+
+// mostOf is how long what a kernel says may be.
+var mostOf = map[byte]uint32{frameBegun: 0, frameAnswer: 4 << 20, frameMessage: 33 << 20}
+
+// errBroken ends a kernel that does not keep to this.
+var errBroken = errors.New("the program broke the interpreter's connection to the sandbox")
+
+// channel is the agent's end of the connection to one kernel. What comes from it
+// is the program's word, for the program can reach the other end.
+type channel struct {
+	sockets []*os.File // the first takes requests; messages may come over any
+	speech
+	gone    chan struct{} // closed when a socket has ended
+	readers sync.WaitGroup
+
+	mu     sync.Mutex // guards what follows
+	number uint32     // of the latest request
+	answer chan []byte
+	begun  chan struct{} // closed when the program can be interrupted
+	failed error         // why it ended
+}
+
+// speech is how a kernel is spoken with.
+type speech struct {
+	// encode makes a frame of a request.
+	encode func(number uint32, r request) ([]byte, error)
+	// read reads what comes until the socket ends; errBroken is for what makes no
+	// sense.
+	read func(c *channel, s *os.File) error
+	// message answers what the kernel asks while it runs a program; when stop is
+	// closed nobody waits for it any more.
+	message func(body []byte, stop <-chan struct{}) []byte
+}
+
+// request is what a driver is asked for. Its fields are those of guest/README.md.
+type request struct {
+	Op    string   `json:"op"`
+	Code  string   `json:"code"`
+	Map   string   `json:"map,omitempty"`
+	Name  string   `json:"name,omitempty"`
+	Args  []string `json:"args"`
+	Stdin string   `json:"stdin,omitempty"` // a path, for the shell
+}
+
+// newChannel makes one with so many sockets, and gives the kernel's ends.
+func newChannel(sockets int, speech speech) (c *channel, theirs []*os.File, err error) {
+	c = &channel{speech: speech, gone: make(chan struct{})}
+	for range sockets {
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err == nil {
+			err = unix.SetNonblock(fds[0], true)
+		}
+		if err != nil {
+			closeAll(append(c.sockets, theirs...))
+			return nil, nil, fmt.Errorf("making a connection to an interpreter: %w", err)
+		}
+		c.sockets, theirs = append(c.sockets, os.NewFile(uintptr(fds[0]), "channel")), append(theirs, os.NewFile(uintptr(fds[1]), "channel"))
+	}
+	for _, s := range c.sockets {
+		c.readers.Go(func() { c.fail(c.speech.read(c, s)) })
+	}
+	return c, theirs, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+// close ends it and waits for its goroutines.
+func (c *channel) close() {
+	c.fail(os.ErrClosed)
+	c.readers.Wait()
+}
+
+func (c *channel) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failed == nil {
+		c.failed = err
+		closeAll(c.sockets)
+		close(c.gone)
+	}
+}
+
+// broken tells whether the kernel is what ended it, by saying what makes no sense.
+func (c *channel) broken() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return errors.Is(c.failed, errBroken)
+}
+
+// readFrames reads what a driver in Python or JavaScript says.
+func readFrames(c *channel, s *os.File) error {
+	var header [frameHeader]byte
+	end := func() {} // gives the message up that is being answered
+	defer func() { end() }()
+	for {
+		if _, err := io.ReadFull(s, header[:]); err != nil {
+			return err
+		}
+		kind, number, length := header[0], binary.LittleEndian.Uint32(header[1:]), binary.LittleEndian.Uint32(header[5:])
+		if most, ok := mostOf[kind]; !ok || length > most {
+			return errBroken
+		}
+		// It grows as the bytes come: a length alone costs nothing.
+		var body bytes.Buffer
+		if _, err := io.CopyN(&body, s, int64(length)); err != nil {
+			return err
+		}
+		end()
+		end = func() {}
+		switch kind {
+		case frameBegun:
+			c.began(number)
+		case frameAnswer:
+			c.answered(number, body.Bytes())
+		default:
+			end = c.reply(s, number, body.Bytes())
+		}
+	}
+}
+
+// reply answers a message in the background, and gives what ends that.
+func (c *channel) reply(s *os.File, number uint32, body []byte) (end func()) {
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		if _, err := s.Write(frame(frameReply, number, c.message(body, stop))); err != nil {
+			c.fail(err)
+		}
+	}()
+	return func() {
+		close(stop)
+		<-done
+	}
+}
+
+func (c *channel) began(number uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if number == c.number && c.begun != nil && !isClosed(c.begun) {
+		close(c.begun)
+	}
+}
+
+// interruptible is closed when the program of the latest request can be
+// interrupted.
+func (c *channel) interruptible() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.begun
+}
+
+// answered hands an answer to whom it is for; a late one is for nobody.
+func (c *channel) answered(number uint32, body []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.answer != nil && number == c.number {
+		c.answer <- body
+		c.answer = nil
+	}
+}
+
+// ask sends a request and gives where its answer will be.
+func (c *channel) ask(r request) (<-chan []byte, error) {
+	answer := make(chan []byte, 1)
+	c.mu.Lock()
+	c.number++
+	number := c.number
+	c.answer, c.begun = answer, make(chan struct{})
+	c.mu.Unlock()
+	f, err := c.encode(number, r)
+	if err == nil {
+		_, err = c.sockets[0].Write(f)
+	}
+	return answer, err
+}
+
+// encodeFrame is for a driver in Python or JavaScript.
+func encodeFrame(number uint32, r request) ([]byte, error) {
+	text, err := json.Marshal(r)
+	return frame(frameRequest, number, text), err
+}
+
+func frame(kind byte, number uint32, body []byte) []byte {
+	f := make([]byte, 0, frameHeader+len(body))
+	f = append(f, kind)
+	f = binary.LittleEndian.AppendUint32(f, number)
+	f = binary.LittleEndian.AppendUint32(f, uint32(len(body)))
+	return append(f, body...)
+}
+
+// outcome is a driver's answer.
+type outcome struct {
+	Status   string  `json:"status"` // "ok", "done"
+	ExitCode int     `json:"exit_code"`
+	Result   string  `json:"result"`
+	Error    *failed `json:"error"`
+	// PID is the kernel's process, where that is another one now.
+	PID       int                `json:"pid"`
+	Variables []sandbox.Variable `json:"variables"`
+	Imports   []string           `json:"imports"`
+}
+
+type failed struct {
+	Type      string `json:"type"`
+	Message   string `json:"message"`
+	Line      int    `json:"line"`
+	Hint      string `json:"hint"`
+	Traceback string `json:"traceback"`
+	Kind      string `json:"kind"` // "interrupted", "memory", "space"
+}
+
+// What an outcome says at most, in bytes. The drivers stay below that.
+const (
+	maxResult      = 128 << 10
+	maxMessageText = 64 << 10
+)
+
+// outcomeOf reads an answer, and cuts what is longer than any has to be.
+func outcomeOf(answer []byte) (outcome, error) {
+	var o outcome
+	if err := json.Unmarshal(answer, &o); err != nil {
+		return o, errBroken
+	}
+	o.ExitCode &= 0xFF
+	o.Result = o.Result[:min(len(o.Result), maxResult)]
+	if e := o.Error; e != nil {
+		for _, text := range []*string{&e.Type, &e.Message, &e.Hint, &e.Traceback} {
+			*text = (*text)[:min(len(*text), maxMessageText)]
+		}
+		e.Line = max(e.Line, 0)
+	}
+	return o, nil
+}

@@ -1,0 +1,356 @@
+"""The Python kernel on Linux: what the driver of the WebAssembly guest (SOURCES)
+needs in the place of WebAssembly, and its connection to the agent.
+
+Executed by `python3 -c` as it starts, before anything of a program's. The text
+comes over descriptor 3, the connection is descriptor 4.
+"""
+import sys
+
+sys.path[:] = [p for p in sys.path if p]  # no json.py of the program's is the driver's
+
+import errno
+import fcntl
+import io
+import os
+import reprlib
+import resource
+import signal
+import socket
+import struct
+import traceback
+import types
+
+import _posixsubprocess
+import _thread
+
+__builtins__ = __builtins__.copy() if type(__builtins__) is dict else vars(__builtins__).copy()
+
+HEADER = struct.Struct("<cII")
+FIRST = 200            # descriptors from here on are the driver's
+READ_AHEAD = 1 << 16
+
+_pack, _unpack, _Error, _KeyboardInterrupt = HEADER.pack, HEADER.unpack, OSError, KeyboardInterrupt
+_getpid, _exit, _set_signal, _get_signal = os.getpid, os._exit, signal.signal, signal.getsignal
+_SIGINT = signal.SIGINT
+_ident = _thread.get_ident
+MAIN = _ident()
+_get_limit, _set_limit, _AS, _DATA = resource.getrlimit, resource.setrlimit, resource.RLIMIT_AS, resource.RLIMIT_DATA
+
+
+class Connection:
+    """The socket to the agent: frames of a kind, a number and bytes."""
+
+    def __init__(self, fd):
+        high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST)
+        os.close(fd)
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=high)
+        self.receive_into, self.send_all = self.socket.recv_into, self.socket.sendall
+        self.pid = _getpid()
+        self.number = 0
+        self.lock = _thread.allocate_lock()
+
+    def receive(self):
+        kind, number, length = _unpack(self.exactly(HEADER.size))
+        return kind, number, bytes(self.exactly(length))
+
+    def exactly(self, n):
+        data = bytearray(n)
+        view, at = memoryview(data), 0
+        while at < n:
+            got = self.receive_into(view[at:])
+            if got == 0:
+                _exit(0)  # the agent is gone
+            at += got
+        return data
+
+    def send(self, kind, number, body):
+        self.send_all(_pack(kind, number, len(body)) + body)
+
+    def call(self, message):
+        """Sends the agent a message and gives its reply."""
+        if _getpid() != self.pid:
+            return b'{"error":"not from here"}'  # a child of the program's
+        if _ident() != MAIN:
+            with self.lock:
+                return self.talk(message)
+        # An interrupt between two bytes would lose the rest. The agent replies at
+        # once when it interrupts.
+        state.held = True
+        try:
+            with self.lock:
+                reply = self.talk(message)
+        finally:
+            state.held = False
+        if state.pending:
+            state.pending = False
+            raise _KeyboardInterrupt
+        return reply
+
+    def talk(self, message):
+        self.number = (self.number + 1) & 0xFFFFFFFF
+        self.send(b"m", self.number, message)
+        while True:
+            kind, number, body = self.receive()
+            if kind == b"r" and number == self.number:
+                return body
+
+
+class State:
+    busy = False     # a program runs, and can be interrupted
+    held = False     # it has to wait
+    pending = False  # one came while it was held
+
+
+state = State()
+connection = Connection(4)
+
+
+def interrupted(number, frame):
+    if not state.busy:
+        return  # it came too late
+    if state.held:
+        state.pending = True
+        return
+    raise _KeyboardInterrupt
+
+
+class Stdin(io.RawIOBase):
+    """What the program reads, asked for when it does."""
+
+    def __init__(self):
+        self.rest, self.ended = b"", False
+
+    def readable(self):
+        return True
+
+    def fileno(self):
+        return 0
+
+    def readinto(self, to):
+        if not self.rest and not self.ended:
+            self.rest = connection.call(b'{"op":"stdin"}\n') if _getpid() == connection.pid else b""
+            self.ended = not self.rest
+        n = min(len(to), len(self.rest))
+        to[:n], self.rest = self.rest[:n], self.rest[n:]
+        return n
+
+
+class Loop:
+    """asyncio's own loop, which runs while the program waits and stands still between calls."""
+
+    def __init__(self):
+        import asyncio
+        self.asyncio = asyncio
+        self.loop = asyncio.new_event_loop()
+
+    def is_closed(self):
+        return self.loop.is_closed()
+
+    def create_task(self, coroutine, context):
+        if sys.version_info >= (3, 11):
+            return self.loop.create_task(coroutine, context=context)
+        return context.run(self.loop.create_task, coroutine)
+
+    def step(self, task):
+        self.asyncio.set_event_loop(self.loop)
+        task.add_done_callback(self.stop)
+        try:
+            self.run(task)
+        except _KeyboardInterrupt:
+            task.cancel()
+            self.run(task)  # it cleans up, for as long as its grace lasts
+            raise
+        finally:
+            task.remove_done_callback(self.stop)
+        return None
+
+    def run(self, task):
+        while not task.done():
+            self.loop.run_forever()
+
+    def stop(self, task):
+        self.loop.stop()
+
+
+def unraisable(what):
+    """An interrupt that hits where Python can raise nothing comes again."""
+    if what.exc_type is _KeyboardInterrupt:
+        os.kill(_getpid(), _SIGINT)
+    else:
+        sys.__unraisablehook__(what)
+
+
+def module(name, **names):
+    made = types.ModuleType(name)
+    made.__dict__.update(names)
+    sys.modules[name] = made
+    return made
+
+
+def load(name):
+    made = module(name)
+    exec(compile(SOURCES[name], name + ".py", "exec"), made.__dict__)
+    return made
+
+
+module("_paddock", call=connection.call, unraisable=unraisable, reseed=lambda: None)
+module("_paddock_loop", Loop=Loop, give_up=lambda: None)
+_Repr = reprlib.Repr
+if sys.version_info < (3, 12):
+    class Repr(_Repr):
+        def __init__(self, **limits):
+            super().__init__()
+            self.__dict__.update(limits)
+
+    reprlib.Repr = Repr
+display, errors = load("_paddock_display"), load("_paddock_errors")
+reprlib.Repr = _Repr
+driver = load("_paddock_driver")
+del SOURCES
+
+# ── what is otherwise here than in WebAssembly ──────────────────────────────
+
+LIBRARY = tuple({os.path.dirname(os.__file__), sys.prefix, sys.base_prefix, "/usr/", "<frozen", "<paddock>", "_paddock_"})
+
+
+def own(filename):
+    """Tells whether a file's code is the program's."""
+    return filename.startswith("<cell") or filename in driver.driver.sources or not filename.startswith(LIBRARY) and filename[:1] != "<"
+
+
+def hint_of(error):
+    is_a = errors.is_a
+    if is_a(error, ModuleNotFoundError):
+        name = (error.name or "").partition(".")[0]
+        return f"{name} is not installed in this image; the image's Python packages and the standard library are there"
+    if is_a(error, EOFError) and "EOF when reading a line" in str(error):
+        return "there is no standard input here; put the values into the code"
+    if errors.too_deep(error):
+        return "the code is nested too deeply; write it in several steps"
+    if is_a(error, MemoryError):
+        return "the interpreter's memory is limited; free what is not needed, or work in pieces"
+    if errors.kind_of(error) == "space":
+        return "the disk limit is reached; remove files that are not needed"
+    return ""
+
+
+errors.own, errors.hint_of = own, hint_of
+errors._NO_SPACE += (errno.EFBIG,)  # a limit of one file's size
+if sys.version_info < (3, 10):
+    class TracebackException(traceback.TracebackException):
+        def __init__(self, *args, compact=False, **rest):
+            super().__init__(*args, **rest)
+
+    errors._TracebackException = TracebackException
+if not hasattr(traceback.TracebackException, "exceptions"):
+    traceback.TracebackException.exceptions = None
+
+_show = display.show
+SPECS = (  # of charts: the module that makes them, a method, its type
+    ("plotly.", "to_json", "application/vnd.plotly.v1+json"),
+    ("altair.", "to_json", "application/vnd.vegalite.v5+json"),
+)
+
+
+def show(value):
+    """Sends charts as what they are made from, everything else as its best picture or document."""
+    kind = type(value)
+    name = display.module_of(kind)
+    for prefix, method, mime in SPECS:
+        if type(name) is str and name.startswith(prefix) and hasattr(kind, method):
+            display.send(mime, getattr(value, method)())
+            return True
+    return _show(value)
+
+
+display.show = show
+
+
+def without_limit(start):
+    """What the program starts has the limits of the box, and not those of the interpreter's memory."""
+    def started(*args):
+        limits = _get_limit(_AS), _get_limit(_DATA)
+        try:
+            for which, (_, most) in zip((_AS, _DATA), limits):
+                _set_limit(which, (most, most))
+            return start(*args)
+        finally:
+            for which, limit in zip((_AS, _DATA), limits):
+                _set_limit(which, limit)
+    return started
+
+
+def in_child():
+    """A child of the program's is not the kernel."""
+    os.close(connection.socket.detach())
+    _set_signal(_SIGINT, signal.default_int_handler)
+    for which in _AS, _DATA:
+        _set_limit(which, (_get_limit(which)[1],) * 2)
+
+
+def prepare():
+    import builtins
+    import warnings
+    _posixsubprocess.fork_exec = without_limit(_posixsubprocess.fork_exec)
+    os.system = without_limit(os.system)
+    os.register_at_fork(after_in_child=in_child)
+    sys.modules["__main__"] = driver.main
+    builtins.display = display.display
+    builtins.exit, builtins.quit = driver._Quit("exit"), driver._Quit("quit")
+    sys.unraisablehook = unraisable
+    sys.stdout.reconfigure(line_buffering=True)
+    sys.stderr.reconfigure(line_buffering=True)
+    sys.argv = [""]
+    sys.path.insert(0, os.getcwd())
+    warnings.filterwarnings("ignore", message=".*non-interactive, and thus cannot be shown")
+
+
+_stdin = None
+
+
+def fresh_stdin():
+    """Gives a run input of its own, unless the program has put something else there."""
+    global _stdin
+    if _stdin is None or sys.stdin is _stdin:
+        _stdin = sys.stdin = sys.__stdin__ = io.TextIOWrapper(
+            io.BufferedReader(Stdin(), READ_AHEAD), encoding="utf-8", errors="replace")
+
+
+HELLO = b'{"op":"hello",'
+LATE = b'{"status":"done","exit_code":130,"error":{"type":"KeyboardInterrupt","message":"","line":0,"kind":"interrupted"}}'
+
+
+def answer(number, body):
+    """The driver's answer, which an interrupt may cut short but not prevent."""
+    done = None
+    try:
+        if _get_signal(_SIGINT) is not interrupted:
+            _set_signal(_SIGINT, interrupted)  # a program's own handler is of one run
+        fresh_stdin()
+        state.held, state.pending, state.busy = False, False, True
+        connection.send(b"b", number, b"")
+        done = driver.handle(body)
+        state.busy = False
+    except _KeyboardInterrupt:
+        state.busy = False
+    return done or LATE
+
+
+def serve():
+    prepare()
+    _set_signal(_SIGINT, interrupted)
+    while True:
+        kind, number, body = connection.receive()
+        if kind != b"q":
+            continue  # a reply that nobody waits for any more
+        if body.startswith(HELLO):
+            connection.send(b"a", number, b'{"status":"ok"}')
+            continue
+        done = answer(number, body)
+        if _getpid() != connection.pid:  # the program doubled itself, and this is the other one
+            _exit(driver.driver.outcome["exit_code"] if driver.driver.outcome else 1)
+        connection.send(b"a", number, done)
+
+
+if __name__ == "_paddock_boot":
+    serve()

@@ -1,0 +1,642 @@
+// The Node.js kernel: runs programs in this process's own global scope, whose
+// variables stay. Evaluated once, as it starts: the text comes over descriptor 3,
+// requests over 4, and what a program asks for while it runs goes over 5.
+// Node gives none of them to the program's children.
+(() => {
+"use strict";
+const fs = require("fs"), net = require("net"), path = require("path"), url = require("url"), util = require("util"), vm = require("vm");
+const nodeModule = require("module"), { Readable, Writable } = require("stream");
+const acorn = require("internal/deps/acorn/acorn/dist/acorn");
+fs.closeSync(3);
+
+// What the driver needs of the language it takes now: a program that changes
+// JSON or an array's methods changes its own world only.
+const { apply, ownKeys, getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
+const { parse, stringify: rawStringify } = JSON;
+const { isArray } = Array;
+const { inspect } = util;
+const { readSync, writeSync, readFileSync, statSync } = fs;
+const { from: bufferFrom, alloc, concat } = Buffer;
+const { byteLength } = Buffer;
+const tick = process._tickCallback;
+const RESULT = 16384, MESSAGE = 4096, TRACE = 16384, VARIABLES = 200, NAME = 256, TYPE = 100, PREVIEW = 120, IMPORTS = 200, DISPLAY = 8 << 20;
+
+const cut = (text, limit) => text.length <= limit ? text : `${text.slice(0, limit)}… (${text.length - limit} more characters)`;
+const brief = (text, limit) => text.length > limit ? text.slice(0, limit - 1) + "…" : text;
+
+// stringify asks nothing of what a program put on a prototype.
+function stringify(value) {
+  if (typeof value !== "object" || value === null) return rawStringify(value) ?? "null";
+  const list = isArray(value), keys = ownKeys(value);
+  let text = "";
+  for (let i = 0; i < keys.length; i++) {
+    const key = keys[i];
+    if (list ? key === "length" : value[key] === undefined) continue;
+    text += (text && ",") + (list ? "" : rawStringify(key) + ":") + stringify(value[key]);
+  }
+  return list ? `[${text}]` : `{${text}}`;
+}
+
+// ── the connection ──────────────────────────────────────────────────────────
+
+const frame = (kind, number, body) => {
+  const head = alloc(9);
+  head.writeUInt8(kind.charCodeAt(0), 0);
+  head.writeUInt32LE(number, 1);
+  head.writeUInt32LE(body.length, 5);
+  return concat([head, body]);
+};
+
+function exactly(fd, n) {
+  const to = alloc(n);
+  for (let at = 0; at < n;) {
+    let got;
+    try {
+      got = readSync(fd, to, at, n - at, null);
+    } catch (error) {
+      if (error.code === "EINTR") continue;
+      throw error;
+    }
+    if (got === 0) throw new Error("the sandbox is gone");
+    at += got;
+  }
+  return to;
+}
+
+let messages = 0;
+
+// call sends the agent a message and gives its reply.
+function call(head, data) {
+  const number = ++messages >>> 0;
+  const body = concat([bufferFrom(stringify(head) + "\n"), data ?? alloc(0)]);
+  const whole = frame("m", number, body);
+  for (let at = 0; at < whole.length;) at += writeSync(5, whole, at, whole.length - at);
+  for (;;) {
+    const got = exactly(5, 9);
+    const reply = exactly(5, got.readUInt32LE(5));
+    if (got.readUInt32LE(1) === number) return reply;
+  }
+}
+
+const socket = new net.Socket({ fd: 4, readable: true, writable: true });
+let received = alloc(0);
+socket.on("data", (piece) => {
+  received = received.length ? concat([received, piece]) : piece;
+  while (received.length >= 9) {
+    const length = received.readUInt32LE(5);
+    if (received.length < 9 + length) return;
+    const number = received.readUInt32LE(1), body = received.subarray(9, 9 + length);
+    received = received.subarray(9 + length);
+    handle(number, body);
+  }
+});
+socket.on("close", () => really(0));
+socket.on("error", () => really(0));
+const really = process.reallyExit.bind(process);
+
+// ── programs ────────────────────────────────────────────────────────────────
+
+const state = { number: 0, cell: 0, label: "<cell>", running: false, inside: false, exiting: undefined, value: undefined, settled: false };
+const maps = new Map(); // of programs that were translated, by their names
+const imports = new Set();
+const hidden = Object.create(null); // the names that are not the program's
+const interesting = /\b(?:const|let|class|import|export|await|for)\b/;
+
+// rewrite gives the code to evaluate as a script in the global scope: what it
+// declares is there in the next one, and may be declared again; imports work. A
+// program that waits becomes a function, whose declarations go outside.
+function rewrite(code) {
+  if (!interesting.test(code)) return { code };
+  let tree;
+  const options = { ecmaVersion: "latest", allowAwaitOutsideFunction: true, allowHashBang: true };
+  try {
+    tree = acorn.parse(code, { ...options, sourceType: "module" });
+  } catch {
+    try { // perhaps it is sloppy code, which no module can be
+      tree = acorn.parse(code, { ...options, sourceType: "script" });
+    } catch {
+      return { code }; // it is for the engine to say what is wrong
+    }
+  }
+  const edits = [];
+  for (const node of tree.body) edit(node, code, edits);
+  const waits = tree.body.some(hasAwait);
+  if (!waits) return { code: edited(code, edits) };
+  const names = [];
+  for (const node of tree.body) hoist(node, code, edits, names);
+  const last = tree.body.at(-1);
+  if (last?.type === "ExpressionStatement") {
+    edits.push([last.start, last.start, "return { value: ("], [last.expression.end, last.end, ") }; "]);
+  }
+  const body = edited(code, edits);
+  return { code: `${names.length ? `var ${[...new Set(names)].join(", ")}; ` : ""}(async () => { ${body}\n})()`, waits: true };
+}
+
+function edited(code, edits) {
+  edits.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+  let text = "", at = 0;
+  for (const [start, end, replacement] of edits) {
+    const old = code.slice(start, end);
+    text += code.slice(at, start) + replacement + "\n".repeat(Math.max(0, old.split("\n").length - replacement.split("\n").length));
+    at = end;
+  }
+  return text + code.slice(at);
+}
+
+function edit(node, code, edits) {
+  switch (node.type) {
+    case "VariableDeclaration":
+      if (node.kind === "const" || node.kind === "let") {
+        edits.push([node.start, node.start + node.kind.length, "var".padEnd(node.kind.length)]);
+        for (const d of node.declarations) if (!d.init) edits.push([d.end, d.end, " = undefined"]);
+      }
+      return;
+    case "ClassDeclaration":
+      edits.push([node.start, node.start, `var ${node.id.name} = `], [node.end, node.end, ";"]);
+      return;
+    case "ImportDeclaration":
+      edits.push([node.start, node.end, imported(node)]);
+      return;
+    case "ExportNamedDeclaration":
+      if (!node.declaration) edits.push([node.start, node.end, ";"]);
+      else {
+        edits.push([node.start, node.declaration.start, ""]);
+        edit(node.declaration, code, edits);
+      }
+      return;
+    case "ExportDefaultDeclaration":
+      if (/^(?:Function|Class)Declaration$/.test(node.declaration.type) && node.declaration.id) {
+        edits.push([node.start, node.declaration.start, ""]);
+        edit(node.declaration, code, edits);
+      } else edits.push([node.start, node.declaration.start, "("], [node.declaration.end, node.declaration.end, ")"]);
+      return;
+    case "ExportAllDeclaration":
+      edits.push([node.start, node.end, `await import(${node.source.raw});`]);
+  }
+}
+
+// imported is a static import as a dynamic one.
+function imported(node) {
+  const from = `await import(${node.source.raw})`;
+  const names = [];
+  let whole;
+  for (const s of node.specifiers) {
+    if (s.type === "ImportNamespaceSpecifier") whole = s.local.name;
+    else if (s.type === "ImportDefaultSpecifier") names.push(`default: ${s.local.name}`);
+    else names.push(`${s.imported.name ?? s.imported.raw}: ${s.local.name}`);
+  }
+  if (whole) return `var ${whole} = ${from}${names.length ? `, {${names.join(", ")}} = ${whole}` : ""};`;
+  return names.length ? `var {${names.join(", ")}} = ${from};` : `${from};`;
+}
+
+// hasAwait tells whether code waits where it stands, outside of any function.
+function hasAwait(node) {
+  if (typeof node !== "object" || node === null) return false;
+  if (isArray(node)) return node.some(hasAwait);
+  if (/Function|^(?:MethodDefinition|PropertyDefinition|StaticBlock)$/.test(node.type ?? "") && node.type !== "ExportDefaultDeclaration") return false;
+  if (node.type === "AwaitExpression" || node.type === "ImportDeclaration" || node.type === "ExportAllDeclaration" || node.type === "ForOfStatement" && node.await) return true;
+  for (const key in node) if (key !== "type" && typeof node[key] === "object" && hasAwait(node[key])) return true;
+  return false;
+}
+
+// hoist makes assignments of what a program that waits declares, so that the
+// names can stand outside of the function that it becomes.
+function hoist(node, code, edits, names) {
+  switch (node.type) {
+    case "ImportDeclaration": {
+      const at = edits.find((e) => e[0] === node.start && e[1] === node.end);
+      for (const s of node.specifiers) names.push(s.local.name);
+      at[2] = at[2].replace(/^var (.*);$/s, (_, rest) => ` (${rest}); `.replace(/, \{(.*)\} = (\w+)\)/s, ", {$1} = $2)"));
+      return;
+    }
+    case "ExportNamedDeclaration":
+    case "ExportDefaultDeclaration":
+      if (node.declaration) hoist(node.declaration, code, edits, names);
+      return;
+    case "ClassDeclaration": {
+      const at = edits.find((e) => e[0] === node.start && e[2].startsWith("var "));
+      if (at) at[2] = `${node.id.name} = `;
+      names.push(node.id.name);
+      return;
+    }
+    case "FunctionDeclaration":
+      names.push(node.id.name);
+      edits.push([node.start, node.start, `${node.id.name} = `], [node.end, node.end, ";"]);
+      return;
+    case "VariableDeclaration":
+      variables(node, edits, names, "; ");
+      return;
+    default:
+      vars(node, edits, names);
+  }
+}
+
+// variables turns a declaration into an expression that assigns.
+function variables(node, edits, names, end) {
+  const at = edits.find((e) => e[0] === node.start && e[2].startsWith("var"));
+  if (at) at[2] = "(".padStart(node.kind.length);
+  else edits.push([node.start, node.start + 3, "  ("]);
+  for (const d of node.declarations) {
+    bound(d.id, names);
+    if (!d.init && node.kind === "var") edits.push([d.start, d.end, "0"]);
+  }
+  edits.push([node.declarations.at(-1).end, node.end, `)${end}`]);
+}
+
+// vars finds the declarations with var in the blocks of a program.
+function vars(node, edits, names) {
+  if (typeof node !== "object" || node === null) return;
+  if (isArray(node)) {
+    for (const n of node) vars(n, edits, names);
+    return;
+  }
+  if (/Function|Class/.test(node.type ?? "")) return;
+  if (/^For(?:In|Of)Statement$/.test(node.type) && node.left.type === "VariableDeclaration" && node.left.kind === "var") {
+    bound(node.left.declarations[0].id, names);
+    edits.push([node.left.start, node.left.start + 3, "   "]);
+    vars(node.body, edits, names);
+    return;
+  }
+  if (node.type === "VariableDeclaration") {
+    if (node.kind === "var") variables(node, edits, names, "");
+    return;
+  }
+  for (const key in node) if (key !== "type" && typeof node[key] === "object") vars(node[key], edits, names);
+}
+
+// bound are the names that a pattern binds.
+function bound(pattern, names) {
+  switch (pattern?.type) {
+    case "Identifier": names.push(pattern.name); return;
+    case "ObjectPattern": for (const p of pattern.properties) bound(p.value ?? p.argument, names); return;
+    case "ArrayPattern": for (const p of pattern.elements) bound(p, names); return;
+    case "AssignmentPattern": bound(pattern.left, names); return;
+    case "RestElement": bound(pattern.argument, names);
+  }
+}
+
+const note = (name) => { if (imports.size < IMPORTS) imports.add(brief(String(name), IMPORTS)); };
+
+// load is import() from where the program's folder is.
+async function load(name, _, attributes) {
+  const options = attributes && Object.keys(attributes).length ? { with: attributes } : undefined;
+  if (nodeModule.isBuiltin(name)) note(name.replace(/^node:/, ""));
+  if (/^(?:\.{0,2}\/)/.test(name)) {
+    const file = path.resolve(process.cwd(), name);
+    let version = 0;
+    try {
+      version = statSync(file).mtimeMs;
+    } catch { /* it is for import to say so */ }
+    const at = url.pathToFileURL(file);
+    if (file.endsWith(".json")) return { __proto__: null, default: parse(readFileSync(file, "utf8")) };
+    if (version) at.search = `?${version}`; // a file that was changed is read again
+    return import(at.href);
+  }
+  try {
+    return await import(name, options);
+  } catch (error) {
+    if (error?.code !== "ERR_MODULE_NOT_FOUND") throw error;
+    return import(url.pathToFileURL(nodeModule.createRequire(path.join(process.cwd(), "x")).resolve(name)).href);
+  }
+}
+
+const versions = new Map();
+
+function require_(name) {
+  const require = nodeModule.createRequire(path.join(process.cwd(), "x"));
+  if (nodeModule.isBuiltin(name)) note(name.replace(/^node:/, ""));
+  else if (/^[./]/.test(name)) {
+    const file = require.resolve(name), version = statSync(file).mtimeMs;
+    if (versions.has(file) && versions.get(file) !== version) delete require.cache[file];
+    versions.set(file, version);
+  }
+  return require(name);
+}
+
+function handle(number, body) {
+  const request = parse(body.toString("utf8"));
+  if (request.op === "inspect") return answer(number, inspection());
+  if (request.op !== "exec") return answer(number, { status: "ok" });
+  state.number = number;
+  state.cell++;
+  state.label = request.name && request.name !== "<cell>" ? request.name : `<cell ${state.cell}>`;
+  if (request.map) maps.set(state.label, request.map);
+  else maps.delete(state.label);
+  if (maps.size > 200) maps.delete(maps.keys().next().value);
+  process.argv = ["node", state.label.startsWith("<cell") ? "" : state.label, ...(request.args ?? [])];
+  process.exitCode = undefined;
+  Object.assign(state, { request, running: true, exiting: undefined, value: undefined, settled: false });
+  stdin.renew();
+  socket.unref(); // the program has ended when nothing else is left
+  state.inside = true;
+  let failed, error;
+  try {
+    vm.runInThisContext("globalThis[Symbol.for('paddock.run')]()", { breakOnSigint: true, filename: "paddock" });
+  } catch (e) {
+    failed = true;
+    error = e;
+  }
+  state.inside = false;
+  if (failed) return ended(error);
+}
+
+// run is called where it can be interrupted: it evaluates the program, and what
+// of it is ready to go on.
+function run(request) {
+  writeSync(4, frame("b", state.number, alloc(0)));
+  const { code, waits } = rewrite(request.code);
+  const script = new vm.Script(code, { filename: state.label, importModuleDynamically: load });
+  const value = script.runInThisContext({ displayErrors: false });
+  if (waits) {
+    value.then((v) => { state.settled = true; state.value = v?.value; }, (e) => { state.settled = true; if (state.running) ended(e); });
+  } else {
+    state.settled = true;
+    state.value = value;
+  }
+  tick();
+}
+
+process.on("beforeExit", () => {
+  if (!state.running) return;
+  if (!state.settled) return ended(new Error("the program waits for something that can never happen: nothing is scheduled that could wake it"));
+  const code = process.exitCode, outcome = { status: "done", exit_code: typeof code === "number" ? code & 255 : 0 };
+  const { value } = state;
+  if (value !== undefined) {
+    try {
+      outcome.result = cut(shown(value), RESULT);
+    } catch (e) {
+      return ended(e);
+    }
+  }
+  finish(outcome);
+});
+
+// ended finishes a run that failed, or was told to end.
+function ended(error) {
+  if (!state.running) return;
+  for (const t of timers.keys()) t.cancel();
+  timers.clear();
+  if (state.exiting !== undefined) return finish({ status: "done", exit_code: state.exiting & 255 });
+  if (error?.code === "ERR_SCRIPT_EXECUTION_INTERRUPTED" || error === interruption) {
+    return finish({ status: "done", exit_code: 130, error: { type: "Interrupted", message: "the program was interrupted", kind: "interrupted", line: 0 } });
+  }
+  let found;
+  try {
+    found = describe(error);
+  } catch {
+    found = plainly(error);
+  }
+  try {
+    writeAll(2, found.traceback);
+  } catch { /* it closed the descriptor */ }
+  finish({ status: "done", exit_code: 1, error: found });
+}
+
+function writeAll(fd, data) {
+  const bytes = typeof data === "string" ? bufferFrom(data) : data;
+  for (let at = 0; at < bytes.length;) at += writeSync(fd, bytes, at);
+}
+
+function finish(outcome) {
+  state.running = false;
+  state.value = undefined;
+  answer(state.number, outcome);
+}
+
+function answer(number, outcome) {
+  socket.ref();
+  socket.write(frame("a", number, bufferFrom(stringify(outcome))));
+}
+
+// ── errors ──────────────────────────────────────────────────────────────────
+
+const isError = (value) => util.types.isNativeError(value) || value instanceof Error;
+const nameOf = (error) => isError(error) ? String(error.name || "Error") : "Error";
+const messageOf = (error) => cut(isError(error) ? String(error.message) : `uncaught ${inspect(error)}`, MESSAGE);
+
+// original leads a position in translated code back to the code that was written.
+function original(line) {
+  return line.replace(/(?<=\(|at )([^()]+):(\d+):(\d+)(?=\)?$)/, (text, name, row, column) => {
+    let map = maps.get(name);
+    if (map === undefined) return text;
+    if (typeof map === "string") maps.set(name, map = new nodeModule.SourceMap(parse(map)));
+    const found = map.findEntry(Number(row) - 1, Number(column) - 1);
+    return found.originalLine === undefined ? text : `${name}:${found.originalLine + 1}:${found.originalColumn + 1}`;
+  });
+}
+
+function frames(error) {
+  const stack = isError(error) ? String(error.stack ?? "") : "";
+  return stack.split("\n").filter((line) => /^\s+at /.test(line) && !/[( ](?:node:|evalmachine|paddock|\[eval|internal\/)|<anonymous>\)?$|\(native\)/.test(line)).map((line) => original(line.replace(/(file:\/\/[^?]*)\?[\d.]+(?=:\d)/, (_, at) => url.fileURLToPath(at)).replace(/file:\/\/[^:)]*/, (at) => url.fileURLToPath(at))));
+}
+
+function describe(error) {
+  const all = frames(error), label = state.label;
+  let line = 0;
+  for (const f of all) {
+    const at = f.indexOf(label + ":");
+    if (at >= 0) {
+      line = parseInt(f.slice(at + label.length + 1), 10) || 0;
+      break;
+    }
+  }
+  const found = { type: nameOf(error), message: messageOf(error), line };
+  if (!line && isError(error)) { // what does not compile: the stack begins with where
+    const first = String(error.stack).split("\n")[0], at = first.lastIndexOf(label + ":");
+    if (at >= 0) found.line = parseInt(original(`at ${first}:1`).slice(at + 3 + label.length + 1), 10) || 0;
+  }
+  const hint = hintOf(error);
+  if (hint) found.hint = hint;
+  if (error?.code === "ENOSPC" || error?.code === "EDQUOT" || error?.code === "EFBIG") found.kind = "space";
+  found.traceback = textOf(error, all);
+  return found;
+}
+
+function textOf(error, all) {
+  let text = [isError(error) ? `${nameOf(error)}: ${messageOf(error)}` : messageOf(error), ...all].join("\n") + "\n";
+  if (isError(error) && error.cause !== undefined) text += `caused by ${textOf(error.cause, frames(error.cause))}`;
+  return cut(text, TRACE);
+}
+
+function hintOf(error) {
+  if (error?.code === "MODULE_NOT_FOUND" || error?.code === "ERR_MODULE_NOT_FOUND") return "it is not installed in this image; npm install puts it into the workspace, where there is a network";
+  if (error?.code === "ENOSPC" || error?.code === "EDQUOT" || error?.code === "EFBIG") return "the disk limit is reached; remove files that are not needed";
+  return "";
+}
+
+// plainly is describe for a program that changed the language so far that
+// describe fails.
+function plainly(error) {
+  const field = (name) => {
+    for (let o = error; typeof o === "object" && o !== null; o = getPrototypeOf(o)) {
+      const d = getOwnPropertyDescriptor(o, name);
+      if (d) return typeof d.value === "string" ? d.value : undefined;
+    }
+    return undefined;
+  };
+  const type = field("name") ?? "Error", message = field("message") ?? "";
+  return { type, message, line: 0, traceback: `${type}: ${message}\n` };
+}
+
+// ── what a program finds ────────────────────────────────────────────────────
+
+const shown = (value) => inspect(value, { depth: 2, maxArrayLength: 100, maxStringLength: 10000, breakLength: 80 });
+
+function inspection() {
+  const variables = [];
+  for (const name of Object.getOwnPropertyNames(globalThis)) {
+    if (variables.length >= VARIABLES) break;
+    if (hidden[name]) continue;
+    const { value } = getOwnPropertyDescriptor(globalThis, name);
+    if (value === undefined) continue;
+    let preview = "…";
+    try {
+      preview = inspect(value, { depth: 1, compact: true, breakLength: Infinity, customInspect: false, getters: false, showProxy: true, maxArrayLength: 20, maxStringLength: PREVIEW });
+    } catch { /* it is broken */ }
+    const type = value === null ? "null" : typeof value !== "object" ? typeof value : kindOf(value);
+    variables.push({ name: brief(name, NAME), type: brief(type, TYPE), preview: preview.slice(0, PREVIEW) });
+  }
+  return { status: "ok", variables, imports: [...imports].sort() };
+}
+
+function kindOf(value) {
+  if (util.types.isProxy(value)) return "Proxy";
+  for (let p = getPrototypeOf(value); p !== null; p = getPrototypeOf(p)) {
+    const d = getOwnPropertyDescriptor(p, "constructor");
+    if (typeof d?.value === "function") {
+      const n = getOwnPropertyDescriptor(d.value, "name")?.value;
+      return typeof n === "string" && n ? n : "object";
+    }
+  }
+  return "object";
+}
+
+// exit ends the program and not the process: where the engine can be told to
+// stop, at once; in what it does later, by an error that says so.
+const interruption = new Error("interrupted"), exiting = new Error("process.exit");
+process.exit = process.reallyExit = (code) => {
+  if (!state.running) return really(code ?? 0);
+  state.exiting = Number(code ?? process.exitCode ?? 0) | 0;
+  if (state.inside) {
+    process.kill(process.pid, "SIGINT");
+    for (;;);
+  }
+  ended(exiting);
+  throw exiting;
+};
+// A signal may be one of an earlier run: the agent knows.
+process.on("SIGINT", () => { if (state.running && !state.inside && call({ op: "interrupted" }).length === 3) ended(interruption); });
+process.on("uncaughtException", (error) => { if (error !== exiting) ended(error); });
+process.on("unhandledRejection", (error) => { if (error !== exiting) ended(error); });
+
+// Timers that a program leaves when it fails or is ended do nothing more.
+const timers = new Map();
+const track = (make, repeat) => {
+  const wrapped = { [make.name]: (callback, ...rest) => {
+    if (typeof callback !== "function") return make(callback, ...rest);
+    const held = { cancel() { clearTimeout_(timer); clearImmediate_(timer); } };
+    const timer = make((...args) => {
+      if (!repeat) timers.delete(held);
+      callback(...args);
+    }, ...rest);
+    timers.set(held, true);
+    if (timers.size > 100000) timers.delete(timers.keys().next().value);
+    return timer;
+  } }[make.name];
+  if (make[util.promisify.custom]) Object.defineProperty(wrapped, util.promisify.custom, { value: make[util.promisify.custom] });
+  return wrapped;
+};
+const clearTimeout_ = clearTimeout, clearImmediate_ = clearImmediate;
+for (const name of ["setTimeout", "setInterval", "setImmediate"]) {
+  const wrapped = track(globalThis[name], name === "setInterval");
+  globalThis[name] = require("timers")[name] = wrapped;
+}
+
+// Output is written before a call of the program's returns, so that the end of a
+// run comes after it.
+const output = (fd) => {
+  const stream = new Writable();
+  stream.write = (chunk, encoding, done) => {
+    writeAll(fd, typeof chunk === "string" ? bufferFrom(chunk, typeof encoding === "string" ? encoding : "utf8") : chunk);
+    done = typeof encoding === "function" ? encoding : done;
+    if (typeof done === "function") process.nextTick(done);
+    return true;
+  };
+  stream.end = stream.destroy = () => stream;
+  return Object.assign(stream, { fd, isTTY: false, columns: 80 });
+};
+for (const [name, fd] of [["stdout", 1], ["stderr", 2]]) {
+  Object.defineProperty(process, name, { configurable: true, enumerable: true, writable: true, value: output(fd) });
+}
+
+// What a program reads is asked for when it does.
+const stdin = {
+  rest: alloc(0), ended: false, stream: undefined,
+  renew() { this.rest = alloc(0); this.ended = false; this.stream = undefined; },
+  more() {
+    if (this.rest.length === 0 && !this.ended) {
+      this.rest = call({ op: "stdin" });
+      this.ended = this.rest.length === 0;
+    }
+    return this.rest;
+  },
+  take(n) {
+    const piece = this.more().subarray(0, n);
+    this.rest = this.rest.subarray(piece.length);
+    return piece;
+  },
+  all() {
+    const pieces = [];
+    for (let p = this.take(Infinity); p.length > 0; p = this.take(Infinity)) pieces.push(p);
+    return concat(pieces);
+  },
+};
+const isInput = (file) => file === 0 || file === "/dev/stdin";
+const original_ = { readFileSync: fs.readFileSync, readSync: fs.readSync, createReadStream: fs.createReadStream };
+fs.readFileSync = (file, options) => {
+  if (!isInput(file)) return original_.readFileSync(file, options);
+  const encoding = typeof options === "string" ? options : options?.encoding;
+  return encoding ? stdin.all().toString(encoding) : stdin.all();
+};
+fs.readSync = (fd, buffer, offset, length, ...rest) => {
+  if (fd !== 0) return original_.readSync(fd, buffer, offset, length, ...rest);
+  if (typeof offset === "object" && offset !== null) ({ offset, length } = offset);
+  offset ??= 0;
+  length ??= buffer.byteLength - offset;
+  const piece = stdin.take(length);
+  new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength).set(piece, offset);
+  return piece.length;
+};
+fs.createReadStream = (file, ...rest) => isInput(file) ? input() : original_.createReadStream(file, ...rest);
+nodeModule.syncBuiltinESMExports();
+const input = () => {
+  const stream = new Readable({ read() { const p = stdin.take(65536); this.push(p.length ? p : null); } });
+  return Object.assign(stream, { fd: 0, isTTY: false });
+};
+Object.defineProperty(process, "stdin", { configurable: true, enumerable: true, get: () => stdin.stream ??= input() });
+
+// display({mime, data}) shows a picture or document; anything else as text.
+const display = (...values) => {
+  for (const value of values) {
+    if (typeof value !== "object" || value === null || typeof value.mime !== "string") {
+      console.log(value);
+      continue;
+    }
+    const data = typeof value.data === "string" ? bufferFrom(value.data) : bufferFrom(value.data.buffer ?? value.data, value.data.byteOffset, value.data.byteLength);
+    if (data.length > DISPLAY || call({ op: "display", mime: value.mime }, data).includes('"error"')) {
+      writeAll(2, "(a display is not shown: it is over the limit)\n");
+    }
+  }
+};
+const define = (name, value) => Object.defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });
+define("display", display);
+define("require", Object.assign(require_, { resolve: (name) => nodeModule.createRequire(path.join(process.cwd(), "x")).resolve(name), cache: require.cache }));
+delete globalThis.module;
+delete globalThis.exports;
+delete globalThis.__filename;
+delete globalThis.__dirname;
+process.execArgv = [];
+
+Object.defineProperty(globalThis, Symbol.for("paddock.run"), { value: () => { if (state.inside) run(state.request); } });
+for (const name of Object.getOwnPropertyNames(globalThis)) hidden[name] = true;
+})();

@@ -1,0 +1,69 @@
+# The bash kernel: reads requests over descriptor 4, each a text for eval with its
+# length before it, and runs programs where they stand: at the top level of this
+# very shell, whose variables, functions and folder stay. Read once, at the start.
+exec 200>&4 201>&1 202>&2 3<&- 4>&-
+__pd_defaults=$(builtin set +o)
+# The line of the program's eval is the first of the text: bash counts from there.
+__pd_loop='while LC_ALL=C IFS= builtin read -r -N 8 -u 200 __pd_text && LC_ALL=C IFS= builtin read -r -N "$__pd_text" -u 200 __pd_text; do builtin eval "$__pd_text"; case $__pd_op in exec) __pd_explicit=; builtin trap __pd_stop INT; builtin printf "b %s\n" "$__pd_number" >&200; builtin eval "$__pd_code" <"$__pd_in" >&201 2>&202 200>&- 201>&- 202>&-
+{ __pd_status=$?; builtin eval "$__pd_defaults"; } 2>/dev/null; __pd_end ;; inspect) __pd_inspect ;; hello) builtin printf "a %s 0 %s inspected\n" "$__pd_number" "$BASHPID" >&200 ;; esac; done'
+# Whatever ends the shell comes here: exit, an error of an expansion, set -e, an
+# interrupt. A copy of the shell goes on where it was, and the shell itself ends.
+__pd_exit='{ __pd_status=${__pd_chosen:-$?}; __pd_chosen=; builtin eval "$__pd_defaults"; } 2>/dev/null; builtin set -m; { builtin set +m; builtin trap "builtin eval \"\$__pd_exit\"" EXIT; __pd_self=$BASHPID; __pd_ended=1; __pd_end; builtin eval "$__pd_loop"; builtin trap - EXIT; builtin exit 0; } & builtin set +m'
+__pd_stop() { __pd_explicit=interrupted; exit 130; }
+__pd_end() {
+  builtin trap '' INT
+  builtin trap - DEBUG ERR RETURN
+  if [[ -n $__pd_trap ]]; then
+    local __pd_do=$__pd_trap
+    __pd_trap=
+    builtin eval "$__pd_do" </dev/null >&201 2>&202 200>&- 201>&- 202>&-
+  fi
+  builtin printf 'a %s %s %s %s\n' "$__pd_number" "$__pd_status" "$BASHPID" "${__pd_explicit:-${__pd_ended:+ended}}" >&200
+  __pd_ended=
+}
+# exit is a choice of the program's, and no error of it.
+# It ends the shell as an error of an expansion does, which undoes redirections on
+# the way, unlike exit itself; a copy of the shell simply exits.
+exit() {
+  builtin set -- "${1-$?}"
+  [[ $BASHPID == "$__pd_self" ]] || builtin exit "$1"
+  [[ $1 == *[!0-9]* ]] && __pd_chosen=2 || __pd_chosen=$(( 10#$1 & 255 ))
+  [[ -n $__pd_explicit ]] || __pd_explicit=exit
+  { : "${__pd_never?}"; } 2>/dev/null
+}
+# What a program traps EXIT with is done when the program ends, not the shell.
+trap() {
+  if [[ $BASHPID != "$__pd_self" || $# -lt 2 || $1 == -[lp] ]]; then
+    builtin trap "$@"
+    return
+  fi
+  local __pd_arg=$1 __pd_signal
+  [[ $1 != -- ]] || { builtin shift; __pd_arg=$1; }
+  builtin shift
+  for __pd_signal; do
+    case $__pd_signal in
+      EXIT | exit | 0) [[ $__pd_arg == - ]] && __pd_trap= || __pd_trap=$__pd_arg ;;
+      *) builtin trap -- "$__pd_arg" "$__pd_signal" || return ;;
+    esac
+  done
+}
+# Tells of each variable that the shell did not have at first.
+__pd_inspect() {
+  local __pd_name __pd_kind __pd_count=0 __pd_value
+  while IFS= builtin read -r __pd_name; do
+    [[ $__pd_known != *" $__pd_name "* && $__pd_name != __pd_* ]] || continue
+    (( __pd_count++ < 200 )) || break
+    __pd_kind=${!__pd_name@a} __pd_value=
+    case $__pd_kind in
+      *[aA]*) builtin declare -n __pd_all=$__pd_name; __pd_value="(${#__pd_all[@]} elements) ${__pd_all[*]:0:20}"; builtin unset -n __pd_all ;;
+      *) __pd_value=${!__pd_name} ;;
+    esac
+    builtin printf 'v %s %s %s %q\n' "$__pd_number" "$__pd_name" "${__pd_kind:--}" "${__pd_value:0:119}" >&200
+  done < <(builtin compgen -v)
+  builtin printf 'a %s 0 %s inspected\n' "$__pd_number" "$BASHPID" >&200
+}
+__pd_chosen= __pd_trap= __pd_ended= __pd_explicit= __pd_op= __pd_number= __pd_in= __pd_code= __pd_status= __pd_text= __pd_self=$BASHPID
+__pd_known=" $(builtin compgen -v) BASH_REMATCH PIPESTATUS MAPFILE REPLY OLDPWD _ FUNCNAME " __pd_known=${__pd_known//$'\n'/ }
+builtin unset __pd_boot
+builtin trap 'builtin eval "$__pd_exit"' EXIT
+builtin trap '' INT

@@ -1,0 +1,59 @@
+package agent
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"path"
+	"strings"
+	"sync"
+
+	"paddock/guest"
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/typescript"
+)
+
+var (
+	//go:embed driver/boot.py
+	bootPython []byte
+	//go:embed driver/driver.js
+	bootJavaScript []byte
+	//go:embed driver/driver.sh
+	bootBash []byte
+)
+
+// pythonDriver is the text that a Python kernel executes: the driver of the
+// WebAssembly guest as it is, and what that needs on Linux.
+var pythonDriver = sync.OnceValues(func() ([]byte, error) {
+	sources := map[string]string{}
+	files, err := guest.PythonDriver.ReadDir("python")
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		text, err := guest.PythonDriver.ReadFile(path.Join("python", f.Name()))
+		if err != nil {
+			return nil, err
+		}
+		sources[strings.TrimSuffix(f.Name(), ".py")] = string(text)
+	}
+	table, err := json.Marshal(sources) // which is a literal of Python as well
+	if err != nil {
+		return nil, err
+	}
+	return bytes.Join([][]byte{[]byte("SOURCES = "), table, []byte("\n"), bootPython}, nil), nil
+})
+
+func javascriptDriver() ([]byte, error) { return bootJavaScript, nil }
+
+func bashDriver() ([]byte, error) { return bootBash, nil }
+
+// typescriptRequest is a request for a program in TypeScript.
+func typescriptRequest(r request) (request, *sandbox.ProgramError) {
+	code, sourceMap, failed := typescript.Strip(r.Code, r.Name)
+	if failed != nil {
+		return r, failed
+	}
+	r.Code, r.Map = code, sourceMap
+	return r, nil
+}

@@ -1,0 +1,327 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/wire"
+)
+
+// inspectTime bounds an inspection: a driver answers in milliseconds, but the
+// program may have other threads.
+const inspectTime = 5 * time.Second
+
+// defaultPath is where programs are looked for when nobody says.
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// instance is one interpreter, or one place where commands are run.
+//
+// use is held by whoever uses the kernel: a run, an inspection, the closing.
+type instance struct {
+	agent    *agent
+	id       uint32
+	start    wire.StartBody
+	language *language // nil: every run is a command, a process of its own
+	dir      string
+	environ  []string
+	path     string
+
+	ctl control
+	out *output
+	in  *input
+
+	use    sync.Mutex
+	closed bool
+	ran    time.Duration // CPU time of the kernel's children when it was last looked at
+
+	mu     sync.Mutex // guards what follows; it is held shortly
+	kernel *kernel    // nil: none is alive
+	past   []*kernel  // those that are gone, whose processes may go on
+}
+
+// open makes an instance and starts its kernel.
+func (a *agent) open(id uint32, body wire.StartBody) (*instance, error) {
+	in := &instance{agent: a, id: id, start: body, dir: body.Dir, language: languages[body.Runtime]}
+	if in.language == nil && body.Runtime != Command {
+		return nil, fault.New(fault.Unsupported, "there is no runtime called %q", body.Runtime).
+			WithHint("the runtimes are %s", strings.Join(slices.Sorted(maps.Keys(languages)), ", "))
+	}
+	if in.dir == "" {
+		in.dir = "/"
+	}
+	if body.Resume != nil || body.Fork != nil {
+		return nil, fault.New(fault.Unsupported, "the agent resumes no states")
+	}
+	in.setEnvironment()
+	in.out, in.in = newOutput(a.conn, id, &in.ctl), newInput(a.conn, id)
+	if in.language == nil {
+		return in, nil
+	}
+	k, err := startKernel(in)
+	if err != nil {
+		return nil, err
+	}
+	in.kernel = k
+	return in, nil
+}
+
+// setEnvironment puts together what the instance's processes have in theirs.
+func (in *instance) setEnvironment() {
+	env := map[string]string{}
+	for _, pair := range in.agent.setup.Env {
+		if name, value, ok := strings.Cut(pair, "="); ok {
+			env[name] = value
+		}
+	}
+	maps.Copy(env, in.start.Env)
+	for name, value := range map[string]string{"PATH": defaultPath, "HOME": "/tmp", "LANG": "C.UTF-8"} {
+		if env[name] == "" {
+			env[name] = value
+		}
+	}
+	in.path = env["PATH"]
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		if name != "" && !strings.ContainsAny(name+env[name], "\x00") && !strings.Contains(name, "=") {
+			in.environ = append(in.environ, name+"="+env[name])
+		}
+	}
+}
+
+// pid is the living kernel's process; 0: there is none.
+func (in *instance) pid() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.kernel == nil {
+		return 0
+	}
+	return in.kernel.child.pid
+}
+
+// sessions are those in which the instance's processes are as a rule.
+func (in *instance) sessions() []int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	var all []int
+	for _, k := range in.past {
+		all = append(all, k.session)
+	}
+	if in.kernel != nil {
+		all = append(all, in.kernel.session)
+	}
+	return all
+}
+
+func (in *instance) setKernel(k *kernel) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.kernel = k
+}
+
+// maxPast is how many kernels may be remembered for what they left.
+const maxPast = 16
+
+// bury takes the kernel away. What its programs left goes on; what that prints
+// is read as before, but belongs to no run.
+func (in *instance) bury() {
+	in.mu.Lock()
+	k := in.kernel
+	in.kernel = nil
+	in.mu.Unlock()
+	if k == nil {
+		return
+	}
+	k.kill()
+	if k.channel != nil {
+		k.channel.close()
+	}
+	for _, p := range k.pumps {
+		p.divert()
+	}
+	in.mu.Lock()
+	in.past = append(in.past, k)
+	var gone []*kernel
+	in.past = slices.DeleteFunc(in.past, func(k *kernel) bool {
+		over := isClosed(k.pumps[0].done) && isClosed(k.pumps[1].done)
+		if over {
+			gone = append(gone, k)
+		}
+		return over
+	})
+	if len(in.past) > maxPast {
+		gone, in.past = append(gone, in.past[0]), in.past[1:]
+	}
+	in.mu.Unlock()
+	for _, k := range gone {
+		k.closePumps()
+	}
+}
+
+// spaceBeyond is what a process may have of addresses beyond its memory: shared
+// libraries, threads' stacks.
+const spaceBeyond = 128 << 20
+
+// bound sets the limits of a kernel's process, before anything of the program
+// runs in it.
+func (in *instance) bound(pid int) error {
+	set := func(resource int, n int64) error {
+		var old unix.Rlimit
+		if err := unix.Prlimit(pid, resource, nil, &old); err != nil {
+			return err
+		}
+		return unix.Prlimit(pid, resource, &unix.Rlimit{Cur: min(uint64(n), old.Max), Max: old.Max}, nil)
+	}
+	var errs []error
+	if n := in.start.MemoryBytes; n > 0 && in.language != nil && in.language.spaceLimited {
+		errs = append(errs, set(unix.RLIMIT_DATA, n), set(unix.RLIMIT_AS, n+spaceBeyond))
+	}
+	if n := in.largestFile(); n >= 0 {
+		errs = append(errs, set(unix.RLIMIT_FSIZE, n))
+	}
+	return errors.Join(errs...)
+}
+
+// largestFile is how long a file may become, where mounts have limits; -1: any.
+func (in *instance) largestFile() int64 {
+	n := int64(-1)
+	for _, m := range in.start.Mounts {
+		if !m.ReadOnly {
+			n = max(n, m.DiskBytes)
+		}
+	}
+	return n
+}
+
+// message answers what a kernel asks for while it runs a program: a line of
+// JSON, a line feed, bytes.
+func (in *instance) message(message []byte, stop <-chan struct{}) []byte {
+	head, data, _ := bytes.Cut(message, []byte{'\n'})
+	var m struct {
+		Op   string `json:"op"`
+		MIME string `json:"mime"`
+	}
+	if json.Unmarshal(head, &m) != nil {
+		return []byte(`{"error":"the message makes no sense"}`)
+	}
+	switch m.Op {
+	case "display":
+		clean, err := json.Marshal(wire.DisplayBody{MIME: m.MIME})
+		if err != nil || !in.out.display(m.MIME, clean, data) {
+			return []byte(`{"error":"the pictures and documents shown in one call are over their limit"}`)
+		}
+		return []byte(`{}`)
+	case "interrupted":
+		if soft, _ := in.ctl.stops(); isClosed(soft) {
+			return []byte("yes")
+		}
+		return []byte("no")
+	case "stdin":
+		soft, _ := in.ctl.stops()
+		either := make(chan struct{})
+		done := make(chan struct{})
+		defer close(done)
+		go func() {
+			defer close(either)
+			select {
+			case <-soft:
+			case <-stop:
+			case <-done:
+			}
+		}()
+		return in.in.read(either)
+	}
+	return []byte(`{"error":"the message is of an unknown kind"}`)
+}
+
+// inspect answers the server's question about the interpreter.
+func (in *instance) inspect() {
+	in.use.Lock()
+	defer in.use.Unlock()
+	if in.closed {
+		return
+	}
+	var found struct {
+		sandbox.Inspection
+		Error string
+	}
+	k := in.kernel
+	switch {
+	case k == nil && in.language == nil:
+	case k == nil || k.dead():
+		found.Error = "it ended after the last call"
+	default:
+		hard := make(chan struct{})
+		t := time.AfterFunc(inspectTime, func() { close(hard) })
+		o, err := k.ask(request{Op: "inspect"}, hard)
+		t.Stop()
+		if err != nil {
+			found.Error = err.Error()
+		}
+		found.Inspection = wire.Brief(sandbox.Inspection{Variables: o.Variables, Imports: o.Imports})
+		if p, err := readProc(k.child.pid); err == nil {
+			found.Memory = p.memory
+		}
+	}
+	in.agent.send(wire.KindInspected, in.id, found)
+}
+
+// close ends the instance and its processes, and tells the server.
+func (in *instance) close() {
+	in.ctl.force(sandbox.Cancelled)
+	in.use.Lock()
+	defer in.use.Unlock()
+	in.gone(errors.New("it was closed"))
+}
+
+// gone ends everything, once, and tells the server why.
+func (in *instance) gone(err error) {
+	if in.closed {
+		return
+	}
+	in.closed = true
+	in.discard()
+	in.agent.send(wire.KindGone, in.id, wire.GoneBody{Message: err.Error()})
+}
+
+// discard ends the instance's processes and lets go of it all.
+func (in *instance) discard() {
+	in.agent.mu.Lock()
+	in.agent.instances[in.id] = in // its processes are still known as its own
+	in.agent.mu.Unlock()
+	if in.kernel != nil {
+		in.kernel.child.signal(syscall.SIGSTOP) // it starts nothing more
+	}
+	in.agent.killOf(in, math.MinInt64)
+	in.bury()
+	in.agent.killOf(in, math.MinInt64)
+	in.agent.mu.Lock()
+	delete(in.agent.instances, in.id)
+	in.agent.mu.Unlock()
+	for _, k := range in.past {
+		k.closePumps()
+	}
+	in.past = nil
+}
+
+// scratch is a folder for pipes with names.
+func (a *agent) scratch() string {
+	if a.setup.Scratch != "" {
+		return a.setup.Scratch
+	}
+	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() && unix.Access("/dev/shm", unix.W_OK) == nil {
+		return "/dev/shm"
+	}
+	return os.TempDir()
+}

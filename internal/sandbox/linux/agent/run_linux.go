@@ -1,0 +1,320 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/wire"
+)
+
+// insistEvery is how often an interrupt is repeated where it may be missed.
+const insistEvery = 20 * time.Millisecond
+
+// run executes one command and tells the server how it ended. A kernel that did
+// not survive it is replaced after that.
+func (in *instance) run(body wire.RunBody) {
+	in.use.Lock()
+	defer in.use.Unlock()
+	if in.closed {
+		in.ctl.end()
+		return
+	}
+	var exit sandbox.Exit
+	soft, _ := in.ctl.stops()
+	switch {
+	case isClosed(soft):
+		exit = sandbox.Exit{Cause: in.ctl.end(), State: sandbox.Kept, Code: 1, Error: &sandbox.ProgramError{
+			Type: "Stopped", Message: "the program was stopped before it began",
+		}}
+	case in.language == nil:
+		exit = in.command(body)
+	case in.kernel == nil || in.kernel.dead():
+		in.ctl.end()
+		exit = sandbox.Exit{Cause: sandbox.Crashed, State: sandbox.Fresh, Code: 1, Error: &sandbox.ProgramError{
+			Type: "Crash", Message: "the interpreter ended after the last call, by something that was left running in it",
+			Hint: "the program was not run; run it again, in a fresh interpreter",
+		}}
+	default:
+		exit = in.execute(body)
+	}
+	if in.language == nil || exit.State == sandbox.Kept {
+		in.agent.send(wire.KindDone, in.id, exit)
+		return
+	}
+	in.bury()
+	in.agent.send(wire.KindDone, in.id, exit)
+	k, err := startKernel(in)
+	if err != nil {
+		in.gone(fmt.Errorf("starting a fresh interpreter: %w", err))
+		return
+	}
+	in.setKernel(k)
+}
+
+// measure is what a run costs, as it goes.
+type measure struct {
+	began time.Time
+	since int64 // ticks since the machine started
+	first process
+	cpu   time.Duration // of the kernel's process when it began
+	peak  atomic.Int64
+	over  atomic.Bool // something took more memory than it may have
+}
+
+func begin(pid int) *measure {
+	m := &measure{began: time.Now(), since: int64(sinceBoot() / (time.Second / ticks)), cpu: cpuOf(pid)}
+	m.first, _ = readProc(pid)
+	return m
+}
+
+// usage is what it cost; the kernel may have ended.
+func (m *measure) usage(k *kernel) sandbox.Usage {
+	u := sandbox.Usage{Wall: time.Since(m.began)}
+	if isClosed(k.child.ended) {
+		r := k.child.usage
+		u.CPU = time.Duration(r.Utime.Nano()+r.Stime.Nano()) - m.cpu
+		u.Memory = r.Maxrss << 10
+	} else {
+		p, _ := readProc(k.child.pid)
+		u.CPU, u.Memory = cpuOf(k.child.pid)-m.cpu+p.waited-m.first.waited, p.memory
+	}
+	u.CPU, u.Peak = max(u.CPU, 0), max(m.peak.Load(), u.Memory)
+	return u
+}
+
+// cpuOf is the CPU time that a process has taken, in nanoseconds.
+func cpuOf(pid int) time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(int32(^pid)<<3|2, &t); err != nil {
+		p, _ := readProc(pid)
+		return p.cpu
+	}
+	return time.Duration(t.Nano())
+}
+
+// execute runs one command in the kernel. Where the exit's state is not kept,
+// the kernel has yet to be replaced.
+func (in *instance) execute(body wire.RunBody) sandbox.Exit {
+	r, failed := in.translate(body)
+	in.out.begin(body.Limits)
+	if failed != nil {
+		in.out.write(1, []byte(failed.Traceback))
+		in.out.end()
+		in.ctl.end()
+		return sandbox.Exit{Cause: sandbox.Exited, Code: 1, State: sandbox.Kept, Error: failed}
+	}
+	k := in.kernel
+	in.in.begin(body.Stdin)
+	if in.language.files {
+		r.Stdin = "/dev/null"
+		if body.Stdin {
+			f, err := newFeed(in.agent.scratch(), in.start.UID, in.start.GID, in.in.read)
+			if err != nil {
+				in.out.write(1, []byte("paddock: there is no input: "+err.Error()+"\n"))
+			} else {
+				defer f.close()
+				r.Stdin = f.path
+			}
+		}
+	}
+	m := begin(k.child.pid)
+	told, leave := in.attend(k, m)
+	_, hard := in.ctl.stops()
+	o, err := k.ask(r, hard)
+	leave()
+	if o.PID > 0 && o.PID != k.child.pid {
+		k.child = in.agent.reap.adopt(o.PID, k.session)
+	}
+	exit := sandbox.Exit{Cause: sandbox.Exited, Code: o.ExitCode, Result: o.Result, State: sandbox.Kept}
+	if err != nil {
+		in.explain(&exit, k, m, err)
+	} else {
+		k.drain()
+	}
+	exit.Usage = m.usage(k)
+	var tail string
+	exit.StdoutTruncated, exit.StderrTruncated, tail = in.out.end()
+	if err == nil {
+		report(&exit, o, tail, in.language)
+	}
+	if m.over.Load() && (exit.Error != nil || exit.Code != 0) {
+		exit.Cause = sandbox.OutOfMemory
+	}
+	if cause := in.ctl.end(); cause != 0 && (told.Load() || exit.Cause == sandbox.Crashed || err != nil) {
+		exit.Cause = cause
+	}
+	if exit.Cause != sandbox.Exited && exit.Code == 0 {
+		exit.Code = 1
+	}
+	return exit
+}
+
+// attend looks after a run while its kernel works: interrupts it when it has to
+// be, and watches its memory. told says whether it was interrupted; leave ends
+// and waits.
+func (in *instance) attend(k *kernel, m *measure) (told *atomic.Bool, leave func()) {
+	told = &atomic.Bool{}
+	done := make(chan struct{})
+	var all sync.WaitGroup
+	soft, _ := in.ctl.stops()
+	all.Go(func() {
+		select {
+		case <-soft:
+		case <-done:
+			return
+		}
+		if k.channel != nil {
+			select { // until then there is nobody who would hear of it
+			case <-k.channel.interruptible():
+			case <-done:
+				return
+			}
+		}
+		told.Store(true)
+		in.interrupt(k, m.since, done)
+	})
+	all.Go(func() { in.watch(k, m, done) })
+	return told, func() {
+		close(done)
+		all.Wait()
+	}
+}
+
+// interrupt tells the kernel, and what was started in this run.
+func (in *instance) interrupt(k *kernel, since int64, done <-chan struct{}) {
+	for {
+		k.child.signal(syscall.SIGINT)
+		for _, p := range in.agent.owned()[in.id] {
+			if p.pid != k.child.pid && p.started >= since {
+				_ = syscall.Kill(p.pid, syscall.SIGINT)
+			}
+		}
+		if in.language == nil || !in.language.insist {
+			return
+		}
+		select {
+		case <-time.After(insistEvery):
+		case <-done:
+			return
+		}
+	}
+}
+
+// watchEvery is how often the kernel's memory is looked at, and othersEvery how
+// many such times it takes until all of its processes are.
+const (
+	watchEvery  = 25 * time.Millisecond
+	othersEvery = 10
+)
+
+// watch ends a process of the instance's that takes more memory than it may
+// have, before it becomes the whole box's trouble.
+func (in *instance) watch(k *kernel, m *measure, done <-chan struct{}) {
+	limit := in.start.MemoryBytes
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+		}
+		p, err := readProc(k.child.pid)
+		if err == nil && p.memory > m.peak.Load() {
+			m.peak.Store(p.memory)
+		}
+		if limit <= 0 {
+			continue
+		}
+		if p.memory > limit {
+			m.over.Store(true)
+			k.child.signal(syscall.SIGKILL)
+			return
+		}
+		if n%othersEvery > 0 {
+			continue
+		}
+		for _, p := range in.agent.owned()[in.id] {
+			if p.memory > limit && p.pid != k.child.pid {
+				m.over.Store(true)
+				_ = syscall.Kill(p.pid, syscall.SIGKILL)
+			}
+		}
+	}
+}
+
+// report fills in what the driver said.
+func report(exit *sandbox.Exit, o outcome, tail string, l *language) {
+	if o.Error == nil {
+		return
+	}
+	if l.explain != nil {
+		l.explain(&o, tail)
+		exit.Code = o.ExitCode
+	}
+	exit.Error = &sandbox.ProgramError{
+		Type: o.Error.Type, Message: o.Error.Message, Line: o.Error.Line, Hint: o.Error.Hint, Traceback: o.Error.Traceback,
+	}
+	switch o.Error.Kind {
+	case "memory":
+		exit.Cause = sandbox.OutOfMemory
+	case "space":
+		exit.Cause = sandbox.OutOfSpace
+	}
+}
+
+// explain says how a run ended that the kernel did not survive, and ends what
+// was started in it.
+func (in *instance) explain(exit *sandbox.Exit, k *kernel, m *measure, err error) {
+	k.kill()
+	in.agent.killOf(in, m.since)
+	k.drain()
+	exit.State, exit.Code = sandbox.Fresh, 1
+	status := k.child.status
+	switch {
+	case errors.Is(err, errKilled):
+		exit.Error = &sandbox.ProgramError{Type: "Stopped", Message: "the program did not end when it was interrupted and was stopped by force"}
+	case errors.Is(err, errBroken):
+		exit.Cause = sandbox.Crashed
+		exit.Error = &sandbox.ProgramError{Type: "Crash", Message: errBroken.Error()}
+	case m.over.Load() || ranOut(in.out):
+		exit.Cause = sandbox.OutOfMemory
+		exit.Error = &sandbox.ProgramError{Type: "MemoryError", Message: "the program used all the memory it may have, and the interpreter with it"}
+	case status.Exited():
+		exit.Code = status.ExitStatus()
+	default:
+		exit.Cause = sandbox.Crashed
+		exit.Error = &sandbox.ProgramError{Type: "Crash", Message: "the interpreter was ended by the signal " + unix.SignalName(status.Signal())}
+	}
+}
+
+// ranOut tells whether an interpreter's last words are that it has no memory left.
+func ranOut(out *output) bool {
+	out.mu.Lock()
+	defer out.mu.Unlock()
+	tail := string(out.tail)
+	return strings.Contains(tail, "heap out of memory") || strings.Contains(tail, ": out of memory") || strings.Contains(tail, "cannot allocate")
+}
+
+// translate makes the driver's request of a run, or says why there is none.
+func (in *instance) translate(body wire.RunBody) (request, *sandbox.ProgramError) {
+	r := request{Op: "exec", Code: body.Code, Name: body.Name, Args: body.Args}
+	switch {
+	case body.Language == "" || body.Language == in.language.name:
+		return r, nil
+	case body.Language == "typescript" && in.language.name == "javascript":
+		return typescriptRequest(r)
+	}
+	return r, &sandbox.ProgramError{
+		Type: "Unsupported", Message: fmt.Sprintf("the %s runtime does not run %s", in.language.name, body.Language),
+		Traceback: "this runtime does not run " + body.Language + "\n",
+	}
+}
