@@ -141,28 +141,40 @@ func (p *program) examine(ctx context.Context, d *diagnosis) {
 		return
 	}
 	defer parts.close(p.log)
-	probe := parts.backend.Probe(ctx)
-	d.isolation(parts.backend.Name(), probe)
-	if !probe.Available {
-		d.add("isolation "+parts.backend.Name(), bad, probe.Reason, probe.Hint)
-		return
-	}
-	d.add("isolation "+parts.backend.Name(), good, "engine "+probe.Engine, "")
-	if probe.Reason != "" { // one of the interpreters is missing
-		d.add("isolation "+parts.backend.Name(), weak, probe.Reason, probe.Hint)
-	}
 	began := time.Now()
-	if err := p.prepare(ctx, parts.backend); err != nil {
+	if err := p.prepare(ctx, parts.backends); err != nil {
 		d.fail("cache folder", err)
+	} else {
+		detail := p.places.cache
+		if took := time.Since(began); took > patience {
+			detail += fmt.Sprintf(" (prepared just now, in %.1f s)", took.Seconds())
+		}
+		d.add("cache folder", good, detail, "")
+	}
+	for k, b := range parts.backends {
+		p.examineBackend(ctx, d, parts.sessions, b, k == 0)
+	}
+}
+
+// examineBackend looks at one isolation and tries what runs in it. Without the
+// first, which programs have that name none, paddock is of no use.
+func (p *program) examineBackend(ctx context.Context, d *diagnosis, m *session.Manager, b sandbox.Backend, first bool) {
+	probe := b.Probe(ctx)
+	d.isolation(b.Name(), probe)
+	if !probe.Available {
+		status := weak
+		if first {
+			status = bad
+		}
+		d.add("isolation "+b.Name(), status, probe.Reason, probe.Hint)
 		return
 	}
-	detail := p.places.cache
-	if took := time.Since(began); took > patience {
-		detail += fmt.Sprintf(" (prepared just now, in %.1f s)", took.Seconds())
+	d.add("isolation "+b.Name(), good, "engine "+probe.Engine, "")
+	if probe.Reason != "" { // one of the interpreters is missing
+		d.add("isolation "+b.Name(), weak, probe.Reason, probe.Hint)
 	}
-	d.add("cache folder", good, detail, "")
 	for _, r := range probe.Runtimes {
-		d.runtime(ctx, parts.sessions, parts.backend.Name(), r)
+		d.runtime(ctx, m, b.Name(), r)
 	}
 	for _, w := range probe.Protections {
 		if w.Active {
@@ -198,7 +210,7 @@ func (d *diagnosis) isolation(name string, probe sandbox.Probe) {
 }
 
 // trials are programs that print 42, by language.
-var trials = map[string]string{"python": "print(6 * 7)", "javascript": "console.log(6 * 7)"}
+var trials = map[string]string{"python": "print(6 * 7)", "javascript": "console.log(6 * 7)", "bash": "echo $((6 * 7))"}
 
 // runtime runs a small program.
 func (d *diagnosis) runtime(ctx context.Context, m *session.Manager, isolation string, r sandbox.Runtime) {

@@ -38,7 +38,7 @@ const (
 // exit code. It reads the process's environment and takes its signals: the
 // first interrupt ends what runs, gently, and the second the process.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, newBackend: newWasm}
+	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, newBackends: newBackends}
 	return p.main(ctx, args)
 }
 
@@ -46,7 +46,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 type program struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	newBackend     func(places, *config.Config, *session.Life, *slog.Logger) (sandbox.Backend, error)
+	newBackends    makeBackends
 
 	transport string // how the process is asked; empty: by its command line
 

@@ -27,7 +27,7 @@ Exit codes: 0 the client hung up, 1 failed, 2 wrong usage.`,
 		RunE:    func(c *cobra.Command, _ []string) error { return p.mcp(c) },
 	}
 	keyFlag(c.Flags(), "tools", "offer these `SETS` of tools, with commas: "+strings.Join(config.ToolSets, ", "))
-	keyFlag(c.Flags(), "isolation", "run programs in this `KIND` of sandbox: wasm")
+	keyFlag(c.Flags(), "isolation", "run programs in this `KIND` of sandbox: wasm or linux")
 	return c
 }
 
@@ -51,7 +51,7 @@ func (p *program) mcp(c *cobra.Command) error {
 	preparing.Go(func() {
 		// Whoever calls before it is done waits for it. Its failure is theirs
 		// too: here it is only seen early.
-		if err := p.prepare(ctx, parts.backend); err != nil && ctx.Err() == nil {
+		if err := p.prepare(ctx, parts.backends); err != nil && ctx.Err() == nil {
 			p.log.Error("the interpreters cannot be prepared", "cause", err)
 		}
 	})

@@ -4,35 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
-	"path/filepath"
 	"time"
 
 	"paddock/internal/audit"
 	"paddock/internal/cli/config"
 	"paddock/internal/limit"
 	"paddock/internal/sandbox"
-	"paddock/internal/sandbox/wasm"
 	"paddock/internal/session"
 	"paddock/internal/telemetry"
 )
 
-// newWasm makes the backend that programs run in.
-func newWasm(at places, conf *config.Config, life *session.Life, log *slog.Logger) (sandbox.Backend, error) {
-	c := wasm.Config{CacheDir: at.cache, OwnersDir: filepath.Join(at.state, "owners"), Inherit: life.File(), Log: log}
-	if conf.Policy.Fuel > 0 { // every session will be metered
-		c.Engine = wasm.Wazero
-	}
-	return wasm.New(c)
-}
-
 // preparer is a backend that has something to make once for each machine.
 type preparer interface{ Prepare(context.Context) error }
 
-// parts are a backend, the sessions that run in it, and what observes them.
+// parts are the backends, the sessions that run in them, and what observes them.
 type parts struct {
-	backend   sandbox.Backend
+	backends  backends
 	life      *session.Life
 	sessions  *session.Manager
 	audit     *audit.Log
@@ -58,14 +46,14 @@ func (p *program) open(change func(*session.Config)) (*parts, error) {
 		_ = t.Close() // there was nothing to send
 		return nil, err
 	}
-	b, err := p.newBackend(p.places, p.config, life, p.log)
-	if err != nil {
+	var all backends
+	if all, err = p.newBackends(p.places, p.config, life, p.log); err != nil {
 		_ = errors.Join(t.Close(), life.Close()) // there was nothing to send
-		return nil, fmt.Errorf("making the backend: %w", err)
+		return nil, fmt.Errorf("making the backends: %w", err)
 	}
 	c := p.config
 	sc := session.Config{
-		Dir: p.places.state, Backends: []sandbox.Backend{b},
+		Dir: p.places.state, Backends: all,
 		DefaultTimeout: c.Sessions.DefaultTimeout, MaxTimeout: c.Sessions.MaxTimeout, IdleTTL: c.Sessions.IdleTTL,
 		MaxPerOwner: int(c.Sessions.MaxPerClient), MaxStored: int(c.Sessions.MaxStored), Checkpoints: int(c.Sessions.MaxCheckpoints),
 		SleepAfter: time.Duration(c.Sessions.SleepAfter) * time.Second, KeepLater: c.Sessions.Checkpoint == config.AfterAnswer, MemoryBytes: c.Memory(), DiskBytes: c.Sessions.DiskBytes,
@@ -82,19 +70,18 @@ func (p *program) open(change func(*session.Config)) (*parts, error) {
 	sc.Admit = counted(sc.Admit, t)
 	m, err := session.New(sc)
 	if err != nil {
-		b.Close()
-		_ = errors.Join(t.Close(), life.Close())
+		_ = errors.Join(all.Close(), t.Close(), life.Close())
 		return nil, fmt.Errorf("opening the sessions: %w", err)
 	}
 	if err := t.Observe(func() telemetry.Live { return live(m.Stats(), gate.Load()) }); err != nil {
 		p.log.Warn("what lives is not measured", "cause", err)
 	}
-	return &parts{backend: b, life: life, sessions: m, audit: log, telemetry: t, gate: gate, log: p.log}, nil
+	return &parts{backends: all, life: life, sessions: m, audit: log, telemetry: t, gate: gate, log: p.log}, nil
 }
 
 // close ends what runs and waits for it.
 func (o *parts) close(log *slog.Logger) {
-	for _, part := range []interface{ Close() error }{o.sessions, o.backend, o.life, o.audit, o.telemetry} {
+	for _, part := range []interface{ Close() error }{o.sessions, o.backends, o.life, o.audit, o.telemetry} {
 		if err := part.Close(); err != nil {
 			log.Warn("a part was not closed cleanly", "cause", err)
 		}
@@ -104,11 +91,16 @@ func (o *parts) close(log *slog.Logger) {
 // patience is how long a person waits without being told why.
 const patience = 300 * time.Millisecond
 
-// prepare makes what a backend needs on this machine. The first time that
+// prepare makes what the backends need on this machine. The first time that
 // takes seconds, and a terminal is told so.
-func (p *program) prepare(ctx context.Context, b sandbox.Backend) error {
-	w, ok := b.(preparer)
-	if !ok {
+func (p *program) prepare(ctx context.Context, all backends) error {
+	var work []preparer
+	for _, b := range all {
+		if w, ok := b.(preparer); ok {
+			work = append(work, w)
+		}
+	}
+	if len(work) == 0 {
 		return nil
 	}
 	if terminal(p.stderr) {
@@ -117,8 +109,10 @@ func (p *program) prepare(ctx context.Context, b sandbox.Backend) error {
 		})
 		defer notice.Stop()
 	}
-	if err := w.Prepare(ctx); err != nil {
-		return fmt.Errorf("preparing the interpreters: %w", err)
+	for _, w := range work {
+		if err := w.Prepare(ctx); err != nil {
+			return fmt.Errorf("preparing the interpreters: %w", err)
+		}
 	}
 	return nil
 }

@@ -22,9 +22,9 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 			if err := p.load(c); err != nil {
 				return err
 			}
-			b, err := p.newBackend(p.places, p.config, nil, p.log)
+			b, err := p.newBackends(p.places, p.config, nil, p.log)
 			if err != nil {
-				return fmt.Errorf("making the backend: %w", err)
+				return fmt.Errorf("making the backends: %w", err)
 			}
 			defer b.Close()
 			began := time.Now()

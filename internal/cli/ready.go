@@ -5,8 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"paddock/internal/sandbox"
 )
 
 // readiness is whether the interpreters have been prepared, and whether the
@@ -21,12 +19,12 @@ type readiness struct {
 // prepareFor prepares the interpreters, until wait is called at the latest.
 // Whoever calls before it is done waits for it, and gets its failure too: here
 // it is only seen early.
-func (p *program) prepareFor(ctx context.Context, b sandbox.Backend) *readiness {
+func (p *program) prepareFor(ctx context.Context, all backends) *readiness {
 	r := &readiness{state: stateWriter{dir: p.places.state}}
 	r.set("the interpreters are being prepared")
 	ctx, r.cancel = context.WithCancel(ctx)
 	r.done.Go(func() {
-		err := p.prepare(ctx, b)
+		err := p.prepare(ctx, all)
 		switch {
 		case err == nil:
 			r.reason.Store(nil)

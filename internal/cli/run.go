@@ -79,7 +79,7 @@ A second Ctrl-C ends paddock at once.`,
 	flags := c.Flags()
 	flags.SetInterspersed(false)
 	flags.StringVarP(&f.code, "code", "c", "", "run `CODE`")
-	flags.StringVarP(&f.language, "language", "l", "", "`LANGUAGE` of the program: python, javascript or typescript; else FILE's ending tells")
+	flags.StringVarP(&f.language, "language", "l", "", "`LANGUAGE` of the program: python, javascript, typescript or bash; else FILE's ending tells")
 	flags.StringVar(&f.session, "session", "", "run in the session `ID`: its files are there, and stay")
 	flags.BoolVar(&f.keep, "keep", false, "keep the session, and print its id to stderr")
 	keyFlag(flags, "timeout", "stop the program after `TIME`, such as 30s or 2m")
@@ -87,7 +87,7 @@ A second Ctrl-C ends paddock at once.`,
 	keyFlag(flags, "fuel", "stop the program after `N` loop rounds and calls of its interpreter")
 	keyFlag(flags, "max-output", "pass on `SIZE` of stdout and of stderr; 64MiB when no key is set")
 	keyFlag(flags, "disk", "let files take `SIZE`, such as 512MiB")
-	keyFlag(flags, "isolation", "run in this `KIND` of sandbox: wasm")
+	keyFlag(flags, "isolation", "run in this `KIND` of sandbox: wasm or linux")
 	jsonFlag(c, &f.json)
 	return c
 }
@@ -116,7 +116,7 @@ func (p *program) run(c *cobra.Command, f runFlags, args []string) error {
 	}
 	defer parts.close(p.log)
 	ctx := c.Context()
-	if err := p.prepare(ctx, parts.backend); err != nil {
+	if err := p.prepare(ctx, parts.backends); err != nil {
 		return err
 	}
 	id, done, err := p.sessionFor(ctx, parts.sessions, f, req.Language)

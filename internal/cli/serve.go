@@ -54,7 +54,7 @@ usage.`,
 	keyFlag(c.Flags(), "host", "listen at this `ADDRESS`")
 	keyFlag(c.Flags(), "port", "listen at this `PORT`; 0: any that is free")
 	keyFlag(c.Flags(), "tools", "offer these `SETS` of tools, with commas: "+strings.Join(config.ToolSets, ", "))
-	keyFlag(c.Flags(), "isolation", "run programs in this `KIND` of sandbox: wasm")
+	keyFlag(c.Flags(), "isolation", "run programs in this `KIND` of sandbox: wasm or linux")
 	keyFlag(c.Flags(), "insecure-http", "let other machines call without TLS")
 	c.Flags().Lookup("insecure-http").NoOptDefVal = "true"
 	c.Flags().BoolVar(&dev, "dev", false, "ask for no token; on a loopback address only")
@@ -86,7 +86,7 @@ func (p *program) serve(c *cobra.Command, dev bool) error {
 		return err
 	}
 	// Calls that run while the server ends may wait for it still.
-	ready := p.prepareFor(context.WithoutCancel(c.Context()), parts.backend)
+	ready := p.prepareFor(context.WithoutCancel(c.Context()), parts.backends)
 	defer ready.wait()
 	var server *web.Server
 	closeMCP, err := p.addHandlers(&wc, parts, ready, func(w http.ResponseWriter, r *http.Request, err error) { server.Refuse(w, r, err) })

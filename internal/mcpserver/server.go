@@ -181,6 +181,7 @@ var sets = map[string]func(*Server, []session.Runtime) []tool{
 	"core":    (*Server).coreTools,
 	"files":   func(s *Server, _ []session.Runtime) []tool { return s.fileTools() },
 	"history": func(s *Server, _ []session.Runtime) []tool { return s.historyTools() },
+	"sandbox": func(s *Server, _ []session.Runtime) []tool { return s.sandboxTools() },
 }
 
 // usual are the sets that clients see when nobody says.

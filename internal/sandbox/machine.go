@@ -20,3 +20,7 @@ type MachineUsage struct {
 	Memory int64
 	Booted time.Time
 }
+
+// CommandRuntime is the runtime of a machine that runs its programs: a Command's
+// Code is the program's name and Args are its arguments. No Probe lists it.
+const CommandRuntime = "command"

@@ -100,10 +100,14 @@ func (s *session) finish(t *turn) {
 
 func (m *Manager) checkRequest(req Request) error {
 	args := 0
-	for _, a := range req.Args {
+	for _, a := range slices.Concat(req.Command, req.Args) {
 		args += len(a) + 1
 	}
 	switch {
+	case len(req.Command) > 0 && (req.Code != "" || req.Language != "" || len(req.Args) > 0):
+		return fault.New(fault.Invalid, "a command has no code, language or arguments besides")
+	case len(req.Command) > 0 && (req.Command[0] == "" || slices.ContainsFunc(req.Command, func(a string) bool { return strings.ContainsRune(a, 0) })):
+		return fault.New(fault.Invalid, "a command has a name, and no NUL in it")
 	case len(req.Code) > maxCode:
 		return fault.New(fault.Invalid, "the code has %d bytes, and %d are allowed", len(req.Code), maxCode).WithHint("write it to a file in the workspace and run that")
 	case !utf8.ValidString(req.Code):
@@ -135,15 +139,18 @@ func (m *Manager) checkSettings(ctx context.Context, set Settings) (sandbox.Back
 		return nil, fault.New(fault.Invalid, "the time to live is not negative")
 	case len(set.Name) > maxName || !utf8.ValidString(set.Name):
 		return nil, fault.New(fault.Invalid, "the name has at most %d bytes of UTF-8", maxName)
+	case set.Machine != nil && !hasMachines(b):
+		return nil, fault.New(fault.Unsupported, "the isolation %q has no machines: no images, processors, volumes, ports or variables can be asked for", b.Name()).
+			WithHint("leave them away, or use an isolation that has: see list_runtimes")
 	}
 	if set.Language != "" {
-		_, err = runtimeFor(ctx, b, set.Language)
+		_, err = m.runtimeFor(ctx, b, set.Language)
 	}
 	return b, err
 }
 
 // runtimeFor finds the backend's runtime of a language; "" stands for the first.
-func runtimeFor(ctx context.Context, b sandbox.Backend, language string) (sandbox.Runtime, error) {
+func (m *Manager) runtimeFor(ctx context.Context, b sandbox.Backend, language string) (sandbox.Runtime, error) {
 	probe, err := guard("probing", func() (sandbox.Probe, error) { return b.Probe(ctx), nil })
 	if err != nil {
 		return sandbox.Runtime{}, err
@@ -158,7 +165,11 @@ func runtimeFor(ctx context.Context, b sandbox.Backend, language string) (sandbo
 		}
 		known = append(known, r.Languages...)
 	}
-	return sandbox.Runtime{}, fault.New(fault.Unsupported, "the isolation %q does not run %q", b.Name(), language).WithHint("it runs %s", enumerate(known))
+	f := fault.New(fault.Unsupported, "the isolation %q does not run %q", b.Name(), language)
+	if other := m.whoRuns(ctx, language); other != "" {
+		return sandbox.Runtime{}, f.WithHint("the isolation %q does: create a session with it; this one runs %s", other, enumerate(known))
+	}
+	return sandbox.Runtime{}, f.WithHint("it runs %s", enumerate(known))
 }
 
 // plan finds out what a request needs, before it waits for its turn.
@@ -169,11 +180,22 @@ func (s *session) plan(ctx context.Context, req Request) (plan, error) {
 	if req.Isolation != "" && req.Isolation != s.backend.Name() {
 		return plan{}, fault.New(fault.Conflict, "the session's isolation is %q and not %q", s.backend.Name(), req.Isolation).WithHint("create a session with that isolation, or leave it away")
 	}
+	if err := s.running(); err != nil {
+		return plan{}, err
+	}
 	language := req.Language
 	if language == "" {
 		language = s.language()
 	}
-	r, err := runtimeFor(ctx, s.backend, language)
+	var r sandbox.Runtime
+	var err error
+	if len(req.Command) > 0 {
+		if r, err = s.commands(); err == nil {
+			language, req.Code, req.Args = r.Name, req.Command[0], req.Command[1:]
+		}
+	} else {
+		r, err = s.manager.runtimeFor(ctx, s.backend, language)
+	}
 	if err != nil {
 		return plan{}, err
 	}
@@ -257,6 +279,7 @@ func (s *session) keepRun(t *turn, p plan, live map[string]sandbox.Instance, bef
 		defer cancel()
 		files, err := s.keep(ctx, note{cause: causeExecute, execution: t.execution, language: p.command.Language, code: p.command.Code}, live)
 		endSpan(keeping, err)
+		s.noteUnkept()
 		if err := s.save(); err != nil {
 			s.manager.log.Warn("a session's record cannot be written", "session", s.id, "cause", err)
 		}
@@ -320,7 +343,7 @@ func joinNotices(a, b string) string { return strings.TrimSpace(a + " " + b) }
 // for one that is gone with its state.
 func (s *session) account(runtime string, in sandbox.Instance, exit sandbox.Exit) map[string]sandbox.Instance {
 	if exit.Usage.Memory > 0 { // else it counts what it may take
-		s.manager.memory.set(holder{s.key, runtime}, exit.Usage.Memory)
+		s.manager.memory.set(s.holder(runtime), s.memoryNow(exit.Usage.Memory))
 	}
 	live := map[string]sandbox.Instance{runtime: in}
 	if exit.State == sandbox.Fresh {

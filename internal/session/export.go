@@ -101,6 +101,7 @@ func (p *parcel) take(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	p.head = archive.Head{ExportedAt: time.Now().UTC(), Isolation: s.record.Isolation, Settings: archive.Settings(s.record.Settings)}
+	p.head.Settings.Machine = p.head.Settings.Machine.Portable()
 	s.mu.Unlock()
 	s.keeping.Lock()
 	c := s.kept.head.Clone()

@@ -199,6 +199,9 @@ func (m *Manager) forkOf(ctx context.Context, from *session, target *history.Man
 		if err := d.startFrom(target); err != nil {
 			return err
 		}
+		for _, runtime := range from.forgetfuls() {
+			s.lost[runtime] = "the session is a fork, and " + filesOnly
+		}
 		doubling.Go(func() { s.double(ctx, from, target) }) // while the disk is waited for
 		return nil
 	}
@@ -250,7 +253,7 @@ func (s *session) double(ctx context.Context, from *session, target *history.Man
 		spec.Resume = nil
 		double, err := guard("forking", func() (sandbox.Instance, error) { return forker.Fork(ctx, want.Mark, spec) })
 		if err != nil {
-			s.manager.memory.set(holder{s.key, runtime}, 0)
+			s.releaseMemory(runtime)
 			if fault.KindOf(err) != fault.NotFound && fault.KindOf(err) != fault.Conflict && !errors.Is(err, context.Canceled) {
 				s.manager.log.Warn("an interpreter could not be doubled", "session", s.id, "cause", causeOf(err))
 			}
@@ -259,7 +262,7 @@ func (s *session) double(ctx context.Context, from *session, target *history.Man
 		s.mu.Lock()
 		s.interpreters[runtime] = double
 		s.mu.Unlock()
-		s.manager.memory.set(holder{s.key, runtime}, max(want.Memory, 1))
+		s.manager.memory.set(s.holder(runtime), max(want.Memory, 1))
 	}
 }
 

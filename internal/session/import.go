@@ -132,7 +132,7 @@ func (m *Manager) makeFromArchive(ctx context.Context, k key, a archive.Head) (s
 // not. How long it may live and what it may take is decided here.
 func (m *Manager) settingsOf(a archive.Head) (Settings, string) {
 	was := a.Settings
-	set := Settings{Name: was.Name, Language: was.Language, Isolation: a.Isolation, MemoryBytes: was.MemoryBytes, TTL: was.TTL}
+	set := Settings{Name: was.Name, Language: was.Language, Isolation: a.Isolation, MemoryBytes: was.MemoryBytes, TTL: was.TTL, Machine: was.Machine.Portable()}
 	var not []string
 	if most := m.config.MemoryBytes; set.MemoryBytes < 0 || set.MemoryBytes > most {
 		set.MemoryBytes = 0

@@ -66,7 +66,7 @@ func (s *session) interpreter(t *turn, r sandbox.Runtime) (sandbox.Instance, err
 	t.start = time.Since(began)
 	endSpan(starting, err)
 	if err != nil {
-		s.manager.memory.set(holder{s.key, r.Name}, 0)
+		s.releaseMemory(r.Name)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -138,8 +138,9 @@ func (s *session) spec(runtime string) sandbox.Spec {
 	maps.Copy(env, c.Env)
 	s.mu.Lock()
 	memory, passing := cmp.Or(s.record.Settings.MemoryBytes, c.MemoryBytes), s.record.Settings.Passing
+	machine := s.record.Settings.Machine
 	s.mu.Unlock()
-	return sandbox.Spec{
+	spec := sandbox.Spec{
 		Owner: string(s.owner), Runtime: runtime, Dir: "/workspace", Env: env, Snapshots: !passing,
 		Limits: sandbox.Limits{MemoryBytes: memory, Metered: c.Limits.Fuel > 0},
 		Mounts: []sandbox.Mount{
@@ -147,6 +148,10 @@ func (s *session) spec(runtime string) sandbox.Spec {
 			{Guest: "/tmp", Host: filepath.Join(s.dir, tmpFolder), DiskBytes: c.DiskBytes / 4},
 		},
 	}
+	if hasMachines(s.backend) {
+		s.inMachine(&spec, machine)
+	}
+	return spec
 }
 
 // drop closes an interpreter and forgets it.
@@ -154,10 +159,10 @@ func (s *session) drop(runtime string, in sandbox.Instance) {
 	if _, err := guard("closing", func() (struct{}, error) { return struct{}{}, in.Close() }); err != nil {
 		s.manager.log.Warn("an interpreter did not close well", "session", s.id, "cause", causeOf(err))
 	}
-	s.manager.memory.set(holder{s.key, runtime}, 0)
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	delete(s.interpreters, runtime)
+	s.mu.Unlock()
+	s.releaseMemory(runtime)
 }
 
 // dropAll closes every interpreter.

@@ -144,6 +144,7 @@ func (s *session) atLast() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), lastTime)
 	defer cancel()
 	err := s.lastKeep(ctx)
+	s.noteUnkept()
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
 	s.kept.closed = true

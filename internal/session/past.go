@@ -227,7 +227,11 @@ func sameState(a, b history.Interpreter) bool { return slices.Equal(a.Layers, b.
 // rewind brings the live interpreters to where the session is now. One that
 // cannot go there by itself ends: the next call begins from what is on disk.
 func (s *session) rewind(ctx context.Context, was, target *history.Manifest) {
+	var forgotten []string
 	for runtime, in := range s.live() {
+		if forgetful(runtime, in) {
+			forgotten = append(forgotten, runtime)
+		}
 		want, there := target.Interpreters[runtime]
 		if there && !s.kept.unsure[runtime] && sameState(want, was.Interpreters[runtime]) {
 			continue
@@ -245,6 +249,9 @@ func (s *session) rewind(ctx context.Context, was, target *history.Manifest) {
 	}
 	clear(s.kept.unsure)
 	clear(s.lost) // what was gone is here again, or was not here yet
+	for _, runtime := range forgotten {
+		s.lost[runtime] = "the session went back to an earlier state, and " + filesOnly
+	}
 }
 
 // changesOf are changes as results show them.

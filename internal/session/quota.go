@@ -94,7 +94,7 @@ func (m *Manager) admit(ctx context.Context, o Owner) (release func(), err error
 // reserveMemory makes sure that there is memory for an interpreter to run with:
 // sessions that nobody uses just now are put to sleep for it.
 func (s *session) reserveMemory(runtime string, bytes int64) error {
-	m, h := s.manager, holder{s.key, runtime}
+	m, h := s.manager, s.holder(runtime)
 	grow := func() (alone, ok bool) {
 		return m.memory.grow(h, bytes, m.config.OwnerMemoryBytes, m.config.TotalMemoryBytes)
 	}
@@ -135,10 +135,13 @@ func (s *session) reserveMemory(runtime string, bytes int64) error {
 func (m *Manager) forgetEnded() {
 	for _, s := range m.open("") {
 		s.mu.Lock()
+		lives := s.liveLocked()
 		for runtime, in := range s.interpreters {
 			select {
 			case <-in.Done():
-				m.memory.set(holder{s.key, runtime}, 0)
+				if !lives || !hasMachines(s.backend) { // a machine is there for the others
+					m.memory.set(s.holder(runtime), 0)
+				}
 			default:
 			}
 		}

@@ -44,6 +44,11 @@ type record struct {
 	TreeBytes int64    `json:"tree_bytes,omitempty"` // what its files took at its last checkpoint
 	Head      int64    `json:"head,omitempty"`       // its newest checkpoint when this was written; zero: not known
 
+	Halted bool `json:"halted,omitempty"` // nothing runs in it until it is booted
+	// Unkept are the runtimes that hold variables of which no checkpoint knows:
+	// their isolation keeps files only.
+	Unkept []string `json:"unkept,omitempty"`
+
 	checkpoints int64 // how many there are, where it is known
 }
 
@@ -60,7 +65,7 @@ func (m *Manager) expiresAt(r record) time.Time { return r.LastUsedAt.Add(m.ttl(
 func (m *Manager) describe(r record) Info {
 	return Info{
 		ID: r.ID, Owner: r.Owner, Settings: r.Settings, Isolation: r.Isolation, State: Idle, CreatedAt: r.CreatedAt,
-		LastUsedAt: r.LastUsedAt, ExpiresAt: m.expiresAt(r), Executions: r.Executions, Process: r.Process,
+		LastUsedAt: r.LastUsedAt, ExpiresAt: m.expiresAt(r), Executions: r.Executions, Process: r.Process, Halted: r.Halted, DiskBytes: r.TreeBytes,
 	}
 }
 

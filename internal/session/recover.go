@@ -34,6 +34,9 @@ func (s *session) recoverState(clean bool) error {
 	if head := s.kept.head; head != nil && head.At.After(s.record.LastUsedAt) { // or it expires before the call that opens it
 		s.record.LastUsedAt = head.At
 	}
+	for _, runtime := range s.record.Unkept {
+		s.lost[runtime] = "the session was not in memory meanwhile, and " + filesOnly
+	}
 	d, err := s.kept.draft(ctx, causeFiles)
 	if err != nil {
 		return err

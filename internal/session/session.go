@@ -65,6 +65,7 @@ type session struct {
 	anew         map[string]bool             // runtimes whose state on disk has been gone on from; likewise
 	news         string                      // what the next result has to tell; likewise
 	endErr       error                       // what was left undone at the end
+	metered      metered                     // what its machine had used when somebody last looked
 }
 
 // turn is one place in a session's queue.

@@ -35,6 +35,9 @@ type Settings struct {
 	// Passing says that the session ends with what it was made for: there are no
 	// checkpoints of it, and it does not sleep.
 	Passing bool `json:"passing,omitempty"`
+	// Machine is what the session's machine is like, where its isolation gives it
+	// one; nil: as by default.
+	Machine *Machine `json:"machine,omitempty"`
 }
 
 // State says what a session is doing.
@@ -65,6 +68,10 @@ type Info struct {
 	Checkpoints int `json:"checkpoints,omitempty"`
 	// Process is the pid of the process that owns the session now; 0: none.
 	Process int `json:"process,omitempty"`
+	// DiskBytes is what its files took at its last checkpoint.
+	DiskBytes int64 `json:"-"`
+	// Halted tells that nothing runs in it until it is booted.
+	Halted bool `json:"halted,omitempty"`
 }
 
 // Details are Info plus what has to be asked of files and interpreters.
@@ -90,10 +97,13 @@ type File struct {
 // Request is one program to run in a session.
 type Request struct {
 	Code     string
-	Language string // "python", "javascript", "typescript"
-	Name     string // file name in error reports; empty: "<cell>"
-	Args     []string
-	Stdin    io.Reader
+	Language string // "python", "javascript", "typescript", "bash"
+	// Command is a program of the session's machine with its arguments, in place of
+	// Code and Language.
+	Command []string
+	Name    string // file name in error reports; empty: "<cell>"
+	Args    []string
+	Stdin   io.Reader
 	// Timeout is the wall limit; zero: the manager's default. What is above
 	// the manager's maximum is a fault.Invalid.
 	Timeout time.Duration

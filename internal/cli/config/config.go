@@ -45,9 +45,11 @@ type Config struct {
 		Env                      map[string]string
 	}
 	Sandbox struct {
-		Isolation              string
-		Image                  string
-		ImageBytes, ImageFiles int64 // at most, of each image
+		Isolation                  string
+		Image                      string
+		ImageBytes, ImageFiles     int64 // at most, of each image
+		CPUs, Processes, RootBytes int64
+		Volumes                    []string // folders of this machine
 	}
 	Images     map[string]string // references, by the names that they have here
 	Registries struct {

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"strings"
 )
@@ -53,4 +54,14 @@ func credentials() kind[map[string]string] {
 		return all, err
 	}
 	return k
+}
+
+// folders is some absolute paths.
+func folders() kind[[]string] {
+	return each("absolute paths", func(s string) error {
+		if !filepath.IsAbs(s) {
+			return fmt.Errorf("%q is not an absolute path", s)
+		}
+		return nil
+	})
 }

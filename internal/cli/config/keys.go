@@ -121,7 +121,7 @@ const (
 )
 
 // ToolSets are the sets of tools that there are.
-var ToolSets = []string{"core", "files", "history"}
+var ToolSets = []string{"core", "files", "history", "sandbox"}
 
 // keys is the table that everything else here comes from.
 var keys = []Key{
@@ -150,10 +150,14 @@ var keys = []Key{
 	define("policy.stderr_max_bytes", "how much of a program's standard error is passed on", "1048576", size(1, 1, mostOutput), func(c *Config) *int64 { return &c.Policy.StderrBytes }).flag("max-output"),
 	define("policy.env", "the environment that programs see", "", environment(), func(c *Config) *map[string]string { return &c.Policy.Env }),
 
-	define("sandbox.isolation", "what programs run in when nobody says", "wasm", oneOf("wasm"), func(c *Config) *string { return &c.Sandbox.Isolation }).flag("isolation"),
+	define("sandbox.isolation", "what programs run in when nobody says", "wasm", oneOf("wasm", "linux"), func(c *Config) *string { return &c.Sandbox.Isolation }).flag("isolation"),
 	define("sandbox.image", "the image of Linux sandboxes for which nobody names one: a reference, a name of [images], or host: this machine's own programs, read-only", "host", words(1, 512), func(c *Config) *string { return &c.Sandbox.Image }),
 	define("sandbox.max_image_mb", "how much an image may take when it is unpacked", "16384", size(1<<20, 1<<20, mostDisk), func(c *Config) *int64 { return &c.Sandbox.ImageBytes }),
 	define("sandbox.max_image_files", "how many files and folders an image may have", "1048576", count(1, 1<<30), func(c *Config) *int64 { return &c.Sandbox.ImageFiles }),
+	define("sandbox.cpus", "how many processors' time a Linux sandbox may take where nobody says; 0: all", "0", count(0, 1024), func(c *Config) *int64 { return &c.Sandbox.CPUs }),
+	define("sandbox.max_processes", "how many processes a Linux sandbox may have", "256", count(8, 1<<20), func(c *Config) *int64 { return &c.Sandbox.Processes }),
+	define("sandbox.max_root_mb", "how much a Linux sandbox may write beside its workspace: upon its image, in memory", "256", size(1<<20, 1<<20, mostMemory), func(c *Config) *int64 { return &c.Sandbox.RootBytes }),
+	define("sandbox.volumes", "folders of this machine that sandbox_start may give to sandboxes, with what is in them", "", folders(), func(c *Config) *[]string { return &c.Sandbox.Volumes }),
 	define("images", "names for images, with the reference that each stands for; microsandbox/python and microsandbox/node are sandbox.image unless they are here", "", references(), func(c *Config) *map[string]string { return &c.Images }),
 	define("registries.credentials", "USER:PASSWORD for registries, by their host; for others those of docker login are used", "", credentials(), func(c *Config) *map[string]string { return &c.Registries.Credentials }),
 	define("registries.insecure", "registries that are spoken to without TLS; those on loopback addresses always may be", "", hosts(), func(c *Config) *[]string { return &c.Registries.Insecure }),

@@ -55,7 +55,8 @@ type Config struct {
 
 // Image is the root of a box: a folder that is only read, and what belongs to it.
 type Image struct {
-	Dir     string
+	Dir     string   // not used with Host
+	Host    bool     // the name stands for HostImage
 	Env     []string // "NAME=value"
 	Release func()   // nil: nothing to release
 }

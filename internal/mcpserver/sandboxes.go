@@ -1,0 +1,236 @@
+package mcpserver
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"paddock/internal/fault"
+	"paddock/internal/microsandbox"
+)
+
+// sandboxTools are microsandbox's, with its names, parameters and results.
+func (s *Server) sandboxTools() []tool {
+	start := define("sandbox_start", "Start sandbox", "Start a Linux sandbox, or a stopped one again with its files. Stop it when you are done.", hints{idempotent: true},
+		func(in *sandboxInput) []param { return append(in.name(), in.configParam()) }, sandboxStart)
+	start.mayTakeLong = true // an image may have to be unpacked
+	run := define("sandbox_run_code", "Run code in sandbox", "Run code in a started sandbox. Variables stay from call to call.", hints{destructive: true},
+		func(in *sandboxInput) []param {
+			return append(in.name(),
+				text("code", &in.code, 0, maxCodeBytes, "Program").must(),
+				choice("language", &in.language, []string{"python", "nodejs"}, "Its language").must())
+		}, sandboxRunCode)
+	command := define("sandbox_run_command", "Run command in sandbox", "Run a program with arguments in a started sandbox; no shell reads them.", hints{destructive: true},
+		func(in *sandboxInput) []param {
+			return append(in.name(),
+				text("command", &in.command, 1, 4096, "Program, such as ls").must(),
+				texts("args", &in.args, maxArguments, "Its arguments"))
+		}, sandboxRunCommand)
+	run.mayTakeLong, command.mayTakeLong = true, true
+	return []tool{
+		start,
+		define("sandbox_stop", "Stop sandbox", "End all that runs in a sandbox. Its files stay.", hints{destructive: true, idempotent: true},
+			func(in *sandboxInput) []param { return in.name() }, sandboxStop),
+		run, command,
+		define("sandbox_get_metrics", "Measure sandboxes", "Whether sandboxes run, and what they take of processor (%), memory (MiB) and disk (bytes).", hints{readOnly: true},
+			func(in *sandboxInput) []param {
+				return []param{
+					text("namespace", &in.Namespace, 1, 63, "Namespace; * for all").must(),
+					text("sandbox", &in.Sandbox, 1, 63, "Default: all of the namespace"),
+				}
+			}, sandboxMetrics),
+	}
+}
+
+// Bounds of what the sandbox tools take.
+const (
+	maxArguments = 1000
+	maxCodeBytes = 1 << 20
+)
+
+// sandboxInput is what they are asked for, each a part of it.
+type sandboxInput struct {
+	microsandbox.Name
+	config         microsandbox.Settings
+	configured     bool
+	code, language string
+	command        string
+	args           []string
+}
+
+func (in *sandboxInput) name() []param {
+	return []param{
+		text("sandbox", &in.Sandbox, 1, 63, "Its name").must(),
+		text("namespace", &in.Namespace, 1, 63, "Its namespace, such as default").must(),
+	}
+}
+
+func (in *sandboxInput) configParam() param {
+	c := &in.config
+	return object("config", []param{
+		text("image", &c.Image, 0, 500, "Image, such as microsandbox/python or microsandbox/node"),
+		number("memory", &c.Memory, 0, math.MaxInt32, "MiB"),
+		number("cpus", &c.CPUs, 0, 256, "Processors"),
+		texts("volumes", &c.Volumes, 64, "host:guest[:ro]"),
+		texts("ports", &c.Ports, 64, "host:guest"),
+		texts("envs", &c.Envs, 64, "NAME=value"),
+	}, "Settings").noting(&in.configured)
+}
+
+type sandboxStatus struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	Running   bool   `json:"running"`
+	Image     string `json:"image"`
+}
+
+func statusOf(st microsandbox.Status) sandboxStatus {
+	return sandboxStatus{Name: st.Sandbox, Namespace: st.Namespace, Running: st.Running, Image: st.Image}
+}
+
+// sandboxes gives the service, which is there where the set is offered.
+func (c *call) sandboxes() (*microsandbox.Service, error) {
+	if c.server.config.Sandboxes == nil {
+		return nil, fault.New(fault.Unsupported, "there are no named sandboxes here").WithHint("who runs the server can say why: paddock doctor")
+	}
+	return c.server.config.Sandboxes, nil
+}
+
+func sandboxStart(ctx context.Context, c *call, in sandboxInput) (sandboxStatus, answer, error) {
+	boxes, err := c.sandboxes()
+	if err != nil {
+		return sandboxStatus{}, answer{}, err
+	}
+	var settings *microsandbox.Settings
+	if in.configured {
+		settings = &in.config
+	}
+	st, err := boxes.Start(ctx, c.bound.Owner, in.Name, settings)
+	if err != nil {
+		return sandboxStatus{}, answer{}, err
+	}
+	return statusOf(st), answer{texts: []string{fmt.Sprintf("Sandbox %s started successfully", in.Sandbox)}}, nil
+}
+
+func sandboxStop(ctx context.Context, c *call, in sandboxInput) (sandboxStatus, answer, error) {
+	boxes, err := c.sandboxes()
+	if err != nil {
+		return sandboxStatus{}, answer{}, err
+	}
+	st, err := boxes.Stop(ctx, c.bound.Owner, in.Name)
+	if err != nil {
+		return sandboxStatus{}, answer{}, err
+	}
+	return statusOf(st), answer{texts: []string{fmt.Sprintf("Sandbox %s stopped successfully", in.Sandbox)}}, nil
+}
+
+func sandboxRunCode(ctx context.Context, c *call, in sandboxInput) (microsandbox.CodeTold, answer, error) {
+	res, err := c.runInSandbox(ctx, in.Name, microsandbox.Request{Language: in.language, Code: in.code})
+	if err != nil {
+		return microsandbox.CodeTold{}, answer{}, err
+	}
+	return microsandbox.TellCode(in.language, res), sandboxAnswer(res), nil
+}
+
+func sandboxRunCommand(ctx context.Context, c *call, in sandboxInput) (microsandbox.CommandTold, answer, error) {
+	res, err := c.runInSandbox(ctx, in.Name, microsandbox.Request{Command: in.command, Args: in.args})
+	if err != nil {
+		return microsandbox.CommandTold{}, answer{}, err
+	}
+	return microsandbox.TellCommand(in.command, in.args, res), sandboxAnswer(res), nil
+}
+
+func (c *call) runInSandbox(ctx context.Context, name microsandbox.Name, req microsandbox.Request) (microsandbox.Result, error) {
+	boxes, err := c.sandboxes()
+	if err != nil {
+		return microsandbox.Result{}, err
+	}
+	res, err := boxes.Run(ctx, c.bound.Owner, name, req)
+	c.session, c.execution = res.Session, res.Execution
+	return res, err
+}
+
+// sandboxAnswer shows what was printed, and what was displayed.
+func sandboxAnswer(res microsandbox.Result) answer {
+	var b strings.Builder
+	for _, line := range res.Output {
+		b.WriteString(line.Text + "\n")
+	}
+	return answer{texts: []string{cmp.Or(strings.TrimSuffix(b.String(), "\n"), "(no output)")}}
+}
+
+type sandboxList struct {
+	Sandboxes []microsandbox.MetricsTold `json:"sandboxes"`
+}
+
+func sandboxMetrics(ctx context.Context, c *call, in sandboxInput) (sandboxList, answer, error) {
+	boxes, err := c.sandboxes()
+	if err != nil {
+		return sandboxList{}, answer{}, err
+	}
+	all, err := boxes.Metrics(ctx, c.bound.Owner, in.Namespace, in.Sandbox)
+	if err != nil {
+		return sandboxList{}, answer{}, err
+	}
+	return sandboxList{Sandboxes: microsandbox.TellMetrics(all)}, answer{}, nil
+}
+
+// sandboxPrompts are microsandbox's two, by name, with the image of each.
+var sandboxPrompts = map[string][2]string{
+	"create_python_sandbox": {"Python", "microsandbox/python"},
+	"create_node_sandbox":   {"Node.js", "microsandbox/node"},
+}
+
+func addSandboxPrompts(s *mcp.Server) {
+	for name, about := range sandboxPrompts {
+		s.AddPrompt(&mcp.Prompt{
+			Name: name, Description: "Create a " + about[0] + " sandbox",
+			Arguments: []*mcp.PromptArgument{
+				{Name: "sandbox_name", Description: "Name of the new sandbox", Required: true},
+				{Name: "namespace", Description: "Its namespace", Required: true},
+			},
+		}, func(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+			args := req.Params.Arguments
+			text := fmt.Sprintf("Start a %s sandbox called %q in the namespace %q with sandbox_start: image %s, 512 MiB of memory, 1 processor. Work in /workspace. Stop it with sandbox_stop when you are done.",
+				about[0], cmp.Or(args["sandbox_name"], "sandbox"), cmp.Or(args["namespace"], "default"), about[1])
+			return &mcp.GetPromptResult{Description: "Create a " + about[0] + " sandbox", Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: text}}}}, nil
+		})
+	}
+}
+
+// texts is a list of at most so many strings.
+func texts(name string, to *[]string, most int, about string) param {
+	s := &jsonschema.Schema{Type: "array", Description: about, Items: &jsonschema.Schema{Type: "string"}, MaxItems: &most}
+	return param{name: name, schema: s, set: func(raw json.RawMessage) error {
+		var all []json.RawMessage
+		if json.Unmarshal(raw, &all) != nil || len(all) > most {
+			return fmt.Errorf("is a list of at most %d strings", most)
+		}
+		for _, one := range all {
+			v, err := stringOf(one)
+			if err != nil {
+				return fmt.Errorf("holds something that %w", err)
+			}
+			*to = append(*to, v)
+		}
+		return nil
+	}}
+}
+
+// object is an object of some params.
+func object(name string, params []param, about string) param {
+	s := inputSchema(params)
+	s.Description = about
+	return param{name: name, schema: s, set: func(raw json.RawMessage) error {
+		if err := decode(raw, params); err != nil {
+			return fmt.Errorf("is wrong: %w", err)
+		}
+		return nil
+	}}
+}

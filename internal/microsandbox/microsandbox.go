@@ -1,0 +1,289 @@
+// Package microsandbox gives sessions the shape that microsandbox's users know:
+// named sandboxes in namespaces, that are started with an image, run code and
+// commands, are measured and stopped. Its MCP tools are in package mcpserver; its
+// JSON-RPC is [RPC].
+//
+// A sandbox is a session of the isolation linux whose id follows from its name, so
+// everything that holds for sessions holds for it: it is its owner's alone, its
+// files stay when it is stopped, and idle ones leave memory by themselves.
+package microsandbox
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/session"
+)
+
+// Isolation is what every sandbox has.
+const Isolation = "linux"
+
+// AllNamespaces asks [Service.Metrics] for the sandboxes of all of them.
+const AllNamespaces = "*"
+
+// Config sets a Service up.
+type Config struct {
+	Sessions *session.Manager
+	// Volumes are the folders of this machine that sandboxes may be given, with
+	// what is in them; none: no volumes.
+	Volumes []string
+}
+
+// Service starts, runs and stops sandboxes. It is safe for concurrent use.
+type Service struct {
+	sessions *session.Manager
+	volumes  []string
+}
+
+// New makes a Service. Folders among the volumes that are not there are refused
+// when somebody asks for them.
+func New(c Config) *Service { return &Service{sessions: c.Sessions, volumes: slices.Clone(c.Volumes)} }
+
+// Name is what a sandbox is called; it is unique for its owner.
+type Name struct{ Namespace, Sandbox string }
+
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
+
+func (n Name) check() error {
+	for what, name := range map[string]string{"sandbox": n.Sandbox, "namespace": n.Namespace} {
+		if !namePattern.MatchString(name) {
+			return fault.New(fault.Invalid, "the name of a %s has 1 to 63 letters, digits, - and _, and begins with a letter or digit", what)
+		}
+	}
+	return nil
+}
+
+// idPrefix begins the ids of sandboxes' sessions.
+const idPrefix = "sb-"
+
+// id is the session's: short, readable, and no other name's.
+func (n Name) id() session.ID {
+	sum := sha256.Sum256([]byte(n.Namespace + "\x00" + n.Sandbox))
+	return session.ID(idPrefix + n.Sandbox + "-" + hex.EncodeToString(sum[:8]))
+}
+
+// Status tells about a sandbox.
+type Status struct {
+	Name
+	Running bool
+	Image   string // as it was asked for; empty: the default
+}
+
+// Start makes a sandbox, or starts a stopped one with the files that it had. With
+// settings, these are what it has from now on; nil leaves what it had. One that
+// runs already stays as it is: other settings are a fault.Conflict then.
+func (s *Service) Start(ctx context.Context, owner session.Owner, name Name, settings *Settings) (Status, error) {
+	want, err := s.machine(name, settings)
+	if err != nil {
+		return Status{}, err
+	}
+	info, err := s.sessions.Create(ctx, owner, name.id(), session.Settings{Name: name.Sandbox, Isolation: Isolation, MemoryBytes: settings.memory(), Machine: want})
+	if fault.KindOf(err) == fault.Conflict { // it is there
+		if info, err = s.again(ctx, owner, name, settings, want); err != nil {
+			return Status{}, err
+		}
+	} else if err != nil {
+		return Status{}, err
+	}
+	if err := s.sessions.Boot(ctx, owner, info.ID); err != nil {
+		return Status{}, err
+	}
+	return statusOf(info, true), nil
+}
+
+// again gives a sandbox that is there, with other settings where these are asked
+// for.
+func (s *Service) again(ctx context.Context, owner session.Owner, name Name, settings *Settings, want *session.Machine) (session.Info, error) {
+	info, err := s.find(owner, name)
+	if err != nil || settings == nil {
+		return info, err
+	}
+	had := info.Settings
+	want.Sandbox = had.Machine.Sandbox
+	if settings.memory() == had.MemoryBytes && want.Same(had.Machine) {
+		return info, nil
+	}
+	if running(info) {
+		return info, fault.New(fault.Conflict, "the sandbox %q runs with other settings", name.Sandbox).
+			WithHint("stop it with sandbox_stop and start it again: its files stay; or leave config away")
+	}
+	had.MemoryBytes, had.Machine = settings.memory(), want
+	return s.sessions.Configure(ctx, owner, info.ID, had)
+}
+
+// Stop ends all that runs in a sandbox. Its files stay, and a later start finds
+// them. One that is stopped already stays so.
+func (s *Service) Stop(ctx context.Context, owner session.Owner, name Name) (Status, error) {
+	info, err := s.find(owner, name)
+	if err != nil {
+		return Status{}, err
+	}
+	if err := s.sessions.Halt(ctx, owner, info.ID); err != nil {
+		return Status{}, err
+	}
+	return statusOf(info, false), nil
+}
+
+// find gives the session of a sandbox that was started once.
+func (s *Service) find(owner session.Owner, name Name) (session.Info, error) {
+	if err := name.check(); err != nil {
+		return session.Info{}, err
+	}
+	info, err := s.sessions.Info(owner, name.id())
+	if fault.KindOf(err) == fault.NotFound || err == nil && (info.Settings.Machine == nil || info.Settings.Machine.Sandbox == nil) {
+		return session.Info{}, fault.New(fault.NotFound, "there is no sandbox %q in the namespace %q", name.Sandbox, name.Namespace).
+			WithHint("start it with sandbox_start")
+	}
+	return info, err
+}
+
+// Request is a program, or a command with its arguments.
+type Request struct {
+	Language, Code string // "python" or "nodejs"
+	Command        string
+	Args           []string
+	Timeout        time.Duration // zero: the default
+	// Limit bounds what is kept of the output, in bytes; zero: 1 MiB.
+	Limit int64
+}
+
+// Result is how a program or command ended.
+type Result struct {
+	session.Result
+	// Output is what was printed, line by line, in the order of printing, and at
+	// its end what a program's last line is worth, or its error.
+	Output []Line
+}
+
+// Success tells whether it ended well.
+func (r Result) Success() bool {
+	return r.Exit.Cause == sandbox.Exited && r.Exit.Code == 0 && r.Exit.Error == nil
+}
+
+// Run runs a program or a command in a sandbox that was started; else it is a
+// fault that says to start it.
+func (s *Service) Run(ctx context.Context, owner session.Owner, name Name, req Request) (Result, error) {
+	info, err := s.find(owner, name)
+	if err != nil {
+		return Result{}, err
+	}
+	if !running(info) {
+		return Result{}, fault.New(fault.Conflict, "the sandbox %q is not started", name.Sandbox).WithHint("start it with sandbox_start; its files are there")
+	}
+	out := lines{limit: cmp.Or(req.Limit, 1<<20)}
+	run := session.Request{Timeout: req.Timeout, Stdout: out.stream("stdout"), Stderr: out.stream("stderr")}
+	if req.Command != "" {
+		run.Command = append([]string{req.Command}, req.Args...)
+	} else if run.Language, err = languageOf(req.Language); err != nil {
+		return Result{}, err
+	} else {
+		run.Code = req.Code
+	}
+	res, err := s.sessions.Execute(ctx, owner, info.ID, run)
+	if err != nil {
+		return Result{}, err
+	}
+	return Result{Result: res, Output: out.take(res)}, nil
+}
+
+// languageOf gives our name of a language.
+func languageOf(name string) (string, error) {
+	switch strings.ToLower(name) {
+	case "python", "python3":
+		return "python", nil
+	case "nodejs", "node", "javascript":
+		return "javascript", nil
+	}
+	return "", fault.New(fault.Invalid, "there is no language %q in a sandbox", name).WithHint("there are python and nodejs; use sandbox_run_command for others")
+}
+
+// Metrics are what a sandbox takes. What is nil is not known: nothing runs.
+type Metrics struct {
+	Name
+	Running bool
+	CPU     *float64 // percent of one processor since the last look, or since the start
+	Memory  *int64   // MiB
+	Disk    *int64   // bytes
+}
+
+// Metrics gives those of a namespace, or [AllNamespaces], ordered by name; of
+// one sandbox where it is named.
+func (s *Service) Metrics(ctx context.Context, owner session.Owner, namespace, sandbox string) ([]Metrics, error) {
+	if sandbox != "" && namespace != AllNamespaces {
+		info, err := s.find(owner, Name{namespace, sandbox})
+		if err != nil {
+			return nil, err
+		}
+		return []Metrics{s.measure(ctx, info)}, nil
+	}
+	if namespace != AllNamespaces {
+		if err := (Name{namespace, "x"}).check(); err != nil {
+			return nil, err
+		}
+	}
+	infos, err := s.sessions.List(owner)
+	if err != nil {
+		return nil, err
+	}
+	all := []Metrics{}
+	for _, listed := range infos {
+		if !strings.HasPrefix(string(listed.ID), idPrefix) {
+			continue
+		}
+		info, err := s.sessions.Info(owner, listed.ID) // a list does not tell all
+		if err != nil {
+			continue // it is gone by now
+		}
+		if m := info.Settings.Machine; m == nil || m.Sandbox == nil ||
+			namespace != AllNamespaces && m.Sandbox.Namespace != namespace || sandbox != "" && m.Sandbox.Name != sandbox {
+			continue
+		}
+		all = append(all, s.measure(ctx, info))
+	}
+	slices.SortFunc(all, func(a, b Metrics) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Sandbox, b.Sandbox))
+	})
+	return all, nil
+}
+
+func (s *Service) measure(ctx context.Context, info session.Info) Metrics {
+	m := Metrics{Name: nameOf(info), Running: running(info)}
+	usage, err := s.sessions.Usage(ctx, info.Owner, info.ID)
+	if err != nil {
+		return m
+	}
+	m.Disk = &usage.Disk
+	if usage.Booted.IsZero() {
+		return m
+	}
+	memory := usage.Memory >> 20
+	m.Memory, m.CPU = &memory, &usage.CPU
+	return m
+}
+
+func nameOf(info session.Info) Name {
+	if m := info.Settings.Machine; m != nil && m.Sandbox != nil {
+		return Name{m.Sandbox.Namespace, m.Sandbox.Name}
+	}
+	return Name{}
+}
+
+// running tells whether a sandbox was started and not stopped. Its machine may
+// be asleep, and wakes with the next run.
+func running(info session.Info) bool { return !info.Halted }
+
+func statusOf(info session.Info, running bool) Status {
+	st := Status{Name: nameOf(info), Running: running}
+	if m := info.Settings.Machine; m != nil {
+		st.Image = m.Image
+	}
+	return st
+}

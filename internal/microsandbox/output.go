@@ -1,0 +1,102 @@
+package microsandbox
+
+import (
+	"io"
+	"strings"
+	"sync"
+
+	"paddock/internal/sandbox"
+	"paddock/internal/session"
+)
+
+// Line is a line of output, without its end.
+type Line struct {
+	Stream string `json:"stream"` // "stdout", "stderr"
+	Text   string `json:"text"`
+}
+
+// lines collects what is printed on both streams, line by line in the order of
+// printing, up to a limit in bytes.
+type lines struct {
+	limit int64
+
+	mu   sync.Mutex // guards what follows
+	all  []Line
+	open map[string]*strings.Builder // what has no end of line yet
+	size int64
+	cut  bool
+}
+
+// stream gives the writer of one of them.
+func (l *lines) stream(name string) io.Writer { return lineWriter{l, name} }
+
+type lineWriter struct {
+	lines *lines
+	name  string
+}
+
+func (w lineWriter) Write(p []byte) (int, error) {
+	l := w.lines
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	keep := p
+	if room := l.limit - l.size; int64(len(keep)) > room {
+		keep, l.cut = keep[:max(room, 0)], true
+	}
+	l.size += int64(len(keep))
+	l.addLocked(w.name, string(keep))
+	return len(p), nil
+}
+
+func (l *lines) addLocked(stream, text string) {
+	if l.open == nil {
+		l.open = map[string]*strings.Builder{}
+	}
+	open := l.open[stream]
+	if open == nil {
+		open = &strings.Builder{}
+		l.open[stream] = open
+	}
+	for text != "" {
+		line, rest, whole := strings.Cut(text, "\n")
+		open.WriteString(line)
+		if text = rest; whole {
+			l.all = append(l.all, Line{stream, strings.ToValidUTF8(open.String(), "\uFFFD")})
+			open.Reset()
+		}
+	}
+}
+
+// take gives all lines, with how the program ended after them.
+func (l *lines) take(res session.Result) []Line {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, stream := range []string{"stdout", "stderr"} {
+		if open := l.open[stream]; open != nil && open.Len() > 0 {
+			l.addLocked(stream, "\n")
+		}
+	}
+	if l.cut {
+		l.addLocked("stderr", "[more was printed, and is not shown]\n")
+	}
+	if res.Exit.Result != "" {
+		l.addLocked("stdout", res.Exit.Result+"\n")
+	}
+	if e := res.Exit.Error; e != nil {
+		l.addLocked("stderr", strings.TrimSuffix(errorText(e), "\n")+"\n")
+	}
+	if res.Notice != "" {
+		l.addLocked("stderr", "["+res.Notice+"]\n")
+	}
+	if l.all == nil {
+		return []Line{}
+	}
+	return l.all
+}
+
+func errorText(e *sandbox.ProgramError) string {
+	if e.Traceback != "" {
+		return e.Traceback
+	}
+	return e.Type + ": " + e.Message
+}

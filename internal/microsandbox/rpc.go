@@ -1,0 +1,194 @@
+package microsandbox
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/session"
+)
+
+// Paths are where microsandbox's clients look for it.
+const (
+	HealthPath = "/api/v1/health"
+	RPCPath    = "/api/v1/rpc"
+)
+
+// maxRequest bounds a request's body, in bytes: a program of a megabyte in JSON.
+const maxRequest = 8 << 20
+
+// Codes of JSON-RPC errors.
+const (
+	codeParse    = -32700
+	codeRequest  = -32600
+	codeMethod   = -32601
+	codeParams   = -32602
+	codeInternal = -32603
+)
+
+// RPC serves microsandbox's JSON-RPC: sandbox.start, sandbox.stop,
+// sandbox.repl.run, sandbox.command.run and sandbox.metrics.get. owner says whose
+// request it is.
+func (s *Service) RPC(owner func(*http.Request) (session.Owner, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			w.Header().Set("Allow", http.MethodPost)
+			http.Error(w, "this is JSON-RPC: use POST", http.StatusMethodNotAllowed)
+			return
+		}
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+		if err != nil {
+			reply(w, nil, nil, &rpcError{Code: codeRequest, Message: "the request cannot be read, or has more than 8 MiB"})
+			return
+		}
+		var req rpcRequest
+		if err := json.Unmarshal(body, &req); err != nil {
+			reply(w, nil, nil, &rpcError{Code: codeParse, Message: "the request is not JSON"})
+			return
+		}
+		if req.Version != "2.0" || req.Method == "" {
+			reply(w, req.ID, nil, &rpcError{Code: codeRequest, Message: `a request has "jsonrpc": "2.0", a method and params`})
+			return
+		}
+		who, err := owner(r)
+		var result any
+		if err == nil {
+			result, err = s.call(r.Context(), who, req)
+		}
+		if req.ID == nil { // a notification
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		if err != nil {
+			reply(w, req.ID, nil, errorOf(err))
+			return
+		}
+		reply(w, req.ID, result, nil)
+	})
+}
+
+// Health answers that the server works.
+func Health(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, `{"message":"Service is healthy"}`+"\n") // a client that is gone needs no answer
+}
+
+type rpcRequest struct {
+	Version string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"`
+	Method  string          `json:"method"`
+	Params  json.RawMessage `json:"params"`
+}
+
+type rpcError struct {
+	Code    int            `json:"code"`
+	Message string         `json:"message"`
+	Data    *fault.Problem `json:"data,omitempty"`
+}
+
+func reply(w http.ResponseWriter, id json.RawMessage, result any, failed *rpcError) {
+	answer := struct {
+		Version string          `json:"jsonrpc"`
+		Result  any             `json:"result,omitempty"`
+		Error   *rpcError       `json:"error,omitempty"`
+		ID      json.RawMessage `json:"id"`
+	}{"2.0", result, failed, id}
+	if id == nil {
+		answer.ID = json.RawMessage("null")
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(answer) // likewise
+}
+
+// errUnknown is for a method that is not there.
+var errUnknown = errors.New("there is no such method")
+
+func errorOf(err error) *rpcError {
+	if errors.Is(err, errUnknown) {
+		return &rpcError{Code: codeMethod, Message: "there is no such method; there are sandbox.start, sandbox.stop, sandbox.repl.run, sandbox.command.run and sandbox.metrics.get"}
+	}
+	p := fault.ProblemOf(err)
+	code := codeInternal
+	if fault.KindOf(err) == fault.Invalid {
+		code = codeParams
+	}
+	return &rpcError{Code: code, Message: p.Line(), Data: &p}
+}
+
+// params are those of all methods.
+type params struct {
+	Sandbox   string     `json:"sandbox"`
+	Namespace string     `json:"namespace"`
+	Config    *rpcConfig `json:"config"`
+	Language  string     `json:"language"`
+	Code      string     `json:"code"`
+	Command   string     `json:"command"`
+	Args      []string   `json:"args"`
+	Timeout   float64    `json:"timeout"` // seconds
+}
+
+// rpcConfig is a sandbox's. Fields that paddock has no use for are not read.
+type rpcConfig struct {
+	Image   string   `json:"image"`
+	Memory  int64    `json:"memory"`
+	CPUs    int64    `json:"cpus"`
+	Volumes []string `json:"volumes"`
+	Ports   []string `json:"ports"`
+	Envs    []string `json:"envs"`
+}
+
+func (s *Service) call(ctx context.Context, owner session.Owner, req rpcRequest) (any, error) {
+	var p params
+	if raw := bytes.TrimSpace(req.Params); len(raw) > 0 {
+		if err := json.Unmarshal(raw, &p); err != nil {
+			return nil, fault.New(fault.Invalid, "the params are not what the method takes: %v", err)
+		}
+	}
+	name := Name{p.Namespace, p.Sandbox}
+	switch req.Method {
+	case "sandbox.start":
+		var c *Settings
+		if p.Config != nil {
+			c = &Settings{Image: p.Config.Image, Memory: p.Config.Memory, CPUs: p.Config.CPUs, Volumes: p.Config.Volumes, Ports: p.Config.Ports, Envs: p.Config.Envs}
+		}
+		if _, err := s.Start(ctx, owner, name, c); err != nil {
+			return nil, err
+		}
+		return "Sandbox " + p.Sandbox + " started successfully", nil
+	case "sandbox.stop":
+		if _, err := s.Stop(ctx, owner, name); err != nil {
+			return nil, err
+		}
+		return "Sandbox " + p.Sandbox + " stopped successfully", nil
+	case "sandbox.repl.run", "sandbox.command.run":
+		return s.runCall(ctx, owner, name, req.Method == "sandbox.command.run", p)
+	case "sandbox.metrics.get":
+		all, err := s.Metrics(ctx, owner, p.Namespace, p.Sandbox)
+		return map[string]any{"sandboxes": TellMetrics(all)}, err
+	}
+	return nil, errUnknown
+}
+
+func (s *Service) runCall(ctx context.Context, owner session.Owner, name Name, command bool, p params) (any, error) {
+	req := Request{Timeout: time.Duration(p.Timeout * float64(time.Second))}
+	if command {
+		if req.Command, req.Args = p.Command, p.Args; p.Command == "" {
+			return nil, fault.New(fault.Invalid, "no command is given")
+		}
+	} else {
+		req.Language, req.Code = p.Language, p.Code
+	}
+	res, err := s.Run(ctx, owner, name, req)
+	if err != nil {
+		return nil, err
+	}
+	if command {
+		return TellCommand(p.Command, p.Args, res), nil
+	}
+	return TellCode(p.Language, res), nil
+}

@@ -1,0 +1,284 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"paddock/internal/archive"
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+)
+
+// Machine is what a session's own machine is like; it travels in archives, but
+// for what belongs to one host.
+type (
+	Machine     = archive.Machine
+	SandboxName = archive.SandboxName
+	Volume      = archive.Volume
+	Port        = archive.Port
+)
+
+// hasMachines tells whether a backend gives each session a machine.
+func hasMachines(b sandbox.Backend) bool {
+	_, ok := b.(sandbox.Machines)
+	return ok
+}
+
+// inMachine completes the description of an interpreter that shares the
+// session's machine; machine nil: one as by default.
+func (s *session) inMachine(spec *sandbox.Spec, machine *Machine) {
+	spec.Box = string(s.id)
+	if machine == nil {
+		return
+	}
+	spec.Image, spec.CPUs = machine.Image, machine.CPUs
+	maps.Copy(spec.Env, machine.Env)
+	for _, v := range machine.Volumes {
+		// It is not counted: it is no file of the session.
+		spec.Mounts = append(spec.Mounts, sandbox.Mount{Guest: v.Guest, Host: v.Host, ReadOnly: v.ReadOnly, DiskBytes: volumeBytes})
+	}
+}
+
+// volumeBytes bounds what a volume may grow to: in practice its disk does.
+const volumeBytes = 1 << 50
+
+// filesOnly is why variables are gone where an interpreter cannot be kept.
+const filesOnly = "its isolation keeps files only"
+
+// forgetful tells whether an interpreter holds what no checkpoint does.
+func forgetful(runtime string, in sandbox.Instance) bool {
+	_, keeps := in.(sandbox.Snapshotter)
+	return !keeps && runtime != sandbox.CommandRuntime
+}
+
+// forgetfuls are the runtimes whose live interpreters are so.
+func (s *session) forgetfuls() (all []string) {
+	for runtime, in := range s.live() {
+		if forgetful(runtime, in) {
+			all = append(all, runtime)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// noteUnkept has the record tell which variables would be gone if the session
+// were opened anew.
+func (s *session) noteUnkept() {
+	all := s.forgetfuls()
+	for runtime := range s.lost { // nobody was told yet
+		if hasMachines(s.backend) && !slices.Contains(all, runtime) {
+			all = append(all, runtime)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.record.Unkept = all
+}
+
+// holder is whose memory an interpreter's is: the machine's, where there is one.
+func (s *session) holder(runtime string) holder {
+	if hasMachines(s.backend) {
+		runtime = ""
+	}
+	return holder{s.key, runtime}
+}
+
+// releaseMemory stops counting an interpreter that is gone; a machine counts
+// until the last of its is.
+func (s *session) releaseMemory(runtime string) {
+	if hasMachines(s.backend) && len(s.live()) > 0 {
+		return
+	}
+	s.manager.memory.set(s.holder(runtime), 0)
+}
+
+// memoryNow is what counts after a run that ended with so many bytes in its
+// interpreter: all of the machine's, where there is one.
+func (s *session) memoryNow(interpreter int64) int64 {
+	machines, ok := s.backend.(sandbox.Machines)
+	if !ok {
+		return interpreter
+	}
+	at, err := machines.Machine(context.Background(), string(s.owner), string(s.id))
+	if err != nil {
+		return interpreter
+	}
+	return max(at.Memory, 1)
+}
+
+// commands is the runtime that runs programs of the machine.
+func (s *session) commands() (sandbox.Runtime, error) {
+	if !hasMachines(s.backend) {
+		return sandbox.Runtime{}, fault.New(fault.Unsupported, "the isolation %q runs no commands", s.backend.Name()).
+			WithHint("create a session with an isolation that has a shell: see list_runtimes")
+	}
+	return sandbox.Runtime{Name: sandbox.CommandRuntime}, nil
+}
+
+// whoRuns names another isolation that runs a language here; empty: none.
+func (m *Manager) whoRuns(ctx context.Context, language string) string {
+	for _, r := range m.Runtimes(ctx) {
+		if language != "" && slices.Contains(r.Languages, language) {
+			return r.Isolation
+		}
+	}
+	return ""
+}
+
+var errHalted = fault.New(fault.Cancelled, "the session was stopped")
+
+// running tells why nothing can run in the session; nil: it can.
+func (s *session) running() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.record.Halted {
+		return nil
+	}
+	return fault.New(fault.Conflict, "the session %q is stopped", s.id).WithHint("start it again; its files are there")
+}
+
+// Boot makes a session ready to run, also one that was halted: its machine is up
+// when Boot returns, where its isolation has machines, and else an interpreter of
+// its language.
+func (m *Manager) Boot(ctx context.Context, owner Owner, id ID) error {
+	s, t, err := m.takeTurn(ctx, owner, id, nil)
+	if err != nil {
+		return fmt.Errorf("waiting to start the session: %w", err)
+	}
+	defer s.leave(t)
+	if s.backend == nil {
+		return s.backendErr
+	}
+	s.bury(t.ctx)
+	r, err := s.commands()
+	if err != nil {
+		r, err = m.runtimeFor(t.ctx, s.backend, s.language())
+	}
+	if err == nil {
+		_, err = s.interpreter(t, r)
+	}
+	if err != nil {
+		return err
+	}
+	return s.setHalted(false)
+}
+
+// Halt ends all that runs in a session, and what it holds but its files; nothing
+// runs in it until it is booted.
+func (m *Manager) Halt(ctx context.Context, owner Owner, id ID) error {
+	s, t, err := m.takeTurn(ctx, owner, id, errHalted)
+	if err != nil {
+		return fmt.Errorf("waiting to stop the session: %w", err)
+	}
+	defer s.leave(t)
+	err = s.lastKeep(t.ctx)
+	s.dropAll()
+	clear(s.lost)
+	s.mu.Lock()
+	s.record.Runtimes, s.record.Unkept = nil, nil // whoever stops it does not miss them
+	s.mu.Unlock()
+	return errors.Join(err, s.setHalted(true))
+}
+
+// setHalted says durably whether anything may run.
+func (s *session) setHalted(halted bool) error {
+	s.mu.Lock()
+	same := s.record.Halted == halted
+	s.record.Halted = halted
+	s.mu.Unlock()
+	if same {
+		return nil
+	}
+	if err := s.write(true); err != nil {
+		return unusable(err)
+	}
+	s.index()
+	return nil
+}
+
+// Configure changes the memory and the machine of a session in which nothing
+// lives: it was halted, or never used.
+func (m *Manager) Configure(ctx context.Context, owner Owner, id ID, settings Settings) (Info, error) {
+	if _, err := m.checkSettings(ctx, settings); err != nil {
+		return Info{}, err
+	}
+	s, t, err := m.takeTurn(ctx, owner, id, nil)
+	if err != nil {
+		return Info{}, fmt.Errorf("waiting to change the session: %w", err)
+	}
+	defer s.leave(t)
+	s.mu.Lock()
+	lives := s.liveLocked()
+	if !lives {
+		s.record.Settings.MemoryBytes, s.record.Settings.Machine = settings.MemoryBytes, settings.Machine
+	}
+	s.mu.Unlock()
+	if lives {
+		return Info{}, fault.New(fault.Conflict, "the session %q is running", id).WithHint("stop it first")
+	}
+	if err := s.write(true); err != nil {
+		return Info{}, unusable(err)
+	}
+	s.index()
+	return s.info()
+}
+
+// Usage is what a session takes.
+type Usage struct {
+	Disk   int64 // bytes of its files
+	Memory int64 // bytes that its machine has now
+	// CPU is the percentage of one processor that its machine took since it was
+	// last asked, or since it was booted.
+	CPU    float64
+	Booted time.Time // zero: no machine runs
+}
+
+// Usage measures a session. It does not wake it, and waits for nothing.
+func (m *Manager) Usage(ctx context.Context, owner Owner, id ID) (Usage, error) {
+	i, err := m.Info(owner, id)
+	if err != nil {
+		return Usage{}, err
+	}
+	u := Usage{Disk: i.DiskBytes}
+	m.mu.Lock()
+	s := m.sessions[key{owner, id}]
+	m.mu.Unlock()
+	if s == nil {
+		return u, nil
+	}
+	if <-s.opened; s.openErr != nil {
+		return u, nil
+	}
+	machines, ok := s.backend.(sandbox.Machines)
+	if !ok {
+		return u, nil
+	}
+	now := time.Now()
+	at, err := machines.Machine(ctx, string(owner), string(id))
+	if err != nil {
+		return u, nil // it is not booted
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	since, before := at.Booted, time.Duration(0)
+	if s.metered.at.After(at.Booted) {
+		since, before = s.metered.at, s.metered.cpu
+	}
+	if wall := now.Sub(since); wall > 0 {
+		u.CPU = 100 * float64(at.CPU-before) / float64(wall)
+	}
+	s.metered = metered{now, at.CPU}
+	u.Memory, u.Booted = at.Memory, at.Booted
+	return u, nil
+}
+
+// metered is what a machine had used when it was last measured.
+type metered struct {
+	at  time.Time
+	cpu time.Duration
+}
