@@ -31,6 +31,7 @@ CREATE TABLE session (
 CREATE UNIQUE INDEX session_key ON session (owner, id);
 CREATE INDEX session_expires ON session (expires_at);
 CREATE TABLE gone (owner TEXT NOT NULL, id TEXT NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (owner, id)) WITHOUT ROWID;
+CREATE INDEX gone_at ON gone (at);
 CREATE TABLE total (owner TEXT PRIMARY KEY, sessions INTEGER NOT NULL, tree_bytes INTEGER NOT NULL, name_sums INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TRIGGER session_added AFTER INSERT ON session BEGIN
   INSERT INTO total VALUES (new.owner, 1, new.tree_bytes, new.name_sum) ON CONFLICT (owner) DO UPDATE SET
