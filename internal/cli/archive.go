@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -50,7 +49,6 @@ func (p *program) exportSession(c *cobra.Command, t *target, file string) error 
 	if file == standard && person(p.stdout) {
 		return usage("an archive is nothing for a terminal").WithHint("name a FILE, or send stdout to one")
 	}
-	signal.Ignore(syscall.SIGPIPE) // a reader that goes away is an error like others
 	return p.withSession(c, t, func(ctx context.Context, m *session.Manager, o session.Owner) error {
 		export := func(w io.Writer) error { return m.Export(ctx, o, t.id, w) }
 		if file != standard {

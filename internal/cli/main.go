@@ -24,8 +24,6 @@ import (
 
 	"paddock/internal/cli/config"
 	"paddock/internal/fault"
-	"paddock/internal/sandbox"
-	"paddock/internal/session"
 )
 
 // The exit codes of every command but run, which has its own.

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os/signal"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -35,9 +33,6 @@ func (p *program) mcp(c *cobra.Command) error {
 	if err := p.load(c); err != nil {
 		return err
 	}
-	// A client that reads no more is the end of a connection, not a signal to die
-	// from: its sessions are let go of first.
-	signal.Ignore(syscall.SIGPIPE)
 	p.transport = overStdio
 	parts, err := p.open(nil)
 	if err != nil {

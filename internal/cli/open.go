@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"paddock/internal/audit"
 	"paddock/internal/cli/config"
 	"paddock/internal/limit"
+	"paddock/internal/microsandbox"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
 	"paddock/internal/telemetry"
@@ -23,6 +27,7 @@ type parts struct {
 	backends  backends
 	life      *session.Life
 	sessions  *session.Manager
+	sandboxes *microsandbox.Service
 	audit     *audit.Log
 	telemetry *telemetry.Telemetry
 	gate      *limit.Gate // of requests and executions
@@ -32,6 +37,9 @@ type parts struct {
 // open joins the parts as the configuration says, after change (nil: nothing)
 // has had its say. They end with close.
 func (p *program) open(change func(*session.Config)) (*parts, error) {
+	// A reader that goes away is an error of ours to handle, not a signal to die
+	// from: sessions are let go of first.
+	signal.Ignore(syscall.SIGPIPE)
 	gate, err := newGate(p.config)
 	if err != nil {
 		return nil, err
@@ -76,7 +84,7 @@ func (p *program) open(change func(*session.Config)) (*parts, error) {
 	if err := t.Observe(func() telemetry.Live { return live(m.Stats(), gate.Load()) }); err != nil {
 		p.log.Warn("what lives is not measured", "cause", err)
 	}
-	return &parts{backends: all, life: life, sessions: m, audit: log, telemetry: t, gate: gate, log: p.log}, nil
+	return &parts{backends: all, life: life, sessions: m, sandboxes: microsandbox.New(microsandbox.Config{Sessions: m, Volumes: c.Sandbox.Volumes}), audit: log, telemetry: t, gate: gate, log: p.log}, nil
 }
 
 // close ends what runs and waits for it.

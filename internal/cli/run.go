@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -100,9 +99,6 @@ func (p *program) run(c *cobra.Command, f runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	// A reader that goes away is an error of ours to handle, not a signal to
-	// die from: the session has to be taken away first.
-	signal.Ignore(syscall.SIGPIPE)
 	parts, err := p.open(func(sc *session.Config) {
 		if !p.config.IsSet("policy.stdout_max_bytes") {
 			sc.Limits.StdoutBytes = runOutput

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +20,7 @@ import (
 	"paddock/internal/fault"
 	"paddock/internal/limit"
 	"paddock/internal/mcpserver"
+	"paddock/internal/microsandbox"
 	"paddock/internal/session"
 	"paddock/internal/telemetry"
 	"paddock/internal/web"
@@ -65,7 +65,6 @@ func (p *program) serve(c *cobra.Command, dev bool) error {
 	if err := p.load(c); err != nil {
 		return err
 	}
-	signal.Ignore(syscall.SIGPIPE) // who reads our messages may leave
 	boundHeap(limit.MachineMemory())
 	p.transport = overHTTP
 	p.warnOfSecrets()
@@ -264,12 +263,30 @@ func (p *program) addHandlers(wc *web.Config, o *parts, ready *readiness, refuse
 	}
 	wc.MCP, wc.Files = telemetry.Joined(handler), telemetry.Joined(moved)
 	wc.Metrics, wc.Ready, wc.Answered, wc.OnDrain = o.telemetry.Handler(), ready.reasons, o.answered, handler.Drain
+	if slices.Contains(p.config.Tools.Enabled, sandboxSet) {
+		wc.RPC, wc.Health = telemetry.Joined(o.sandboxes.RPC(sandboxOwner)), http.HandlerFunc(microsandbox.Health)
+	}
 	path := wc.Path
 	wc.Failed, wc.Listens = o.failed, listens
 	wc.Admit = func(ctx context.Context, who *auth.Principal, r *http.Request) (func(), error) {
 		return o.admit(ctx, who.ID, r.URL.Path == path && listens(r))
 	}
 	return handler.Close, nil
+}
+
+// sandboxSet is the set of tools that microsandbox's JSON-RPC belongs to.
+const sandboxSet = "sandbox"
+
+// sandboxOwner says whose request it is, of those who may use the set.
+func sandboxOwner(r *http.Request) (session.Owner, error) {
+	who := auth.From(r.Context())
+	if who == nil {
+		return "", fault.New(fault.Denied, "nobody said whose request this is")
+	}
+	if sets := toolsOf(r.Context()); sets != nil && !slices.Contains(sets, sandboxSet) {
+		return "", fault.New(fault.Denied, "this token may not use named sandboxes").WithHint("who runs the server can make one that may: paddock token create --tools %s", sandboxSet)
+	}
+	return session.Owner(who.ID), nil
 }
 
 // listens tells whether a request to the MCP endpoint is for a stream that its
@@ -345,7 +362,7 @@ func (p *program) newMCP(o *parts, bind mcpserver.Binding, link linkMaker) (*mcp
 		version = build().Version
 	}
 	server, err := mcpserver.New(mcpserver.Config{
-		Sessions: o.sessions, Name: c.Server.Name, Version: version, Instructions: c.Server.Instructions, Tools: c.Tools.Enabled,
+		Sessions: o.sessions, Sandboxes: o.sandboxes, Name: c.Server.Name, Version: version, Instructions: c.Server.Instructions, Tools: c.Tools.Enabled,
 		DefaultTimeout: c.Sessions.DefaultTimeout, MaxTimeout: c.Sessions.MaxTimeout, MemoryBytes: c.Memory(),
 		Binding: bind, Link: link, Touched: o.touchedFile, Telemetry: o.telemetry, Log: p.log,
 	})

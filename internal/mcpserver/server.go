@@ -22,6 +22,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/fault"
+	"paddock/internal/microsandbox"
 	"paddock/internal/session"
 	"paddock/internal/telemetry"
 )
@@ -30,12 +31,15 @@ import (
 type Config struct {
 	// Sessions is where everything happens; it is not closed by the Server.
 	Sessions *session.Manager
+	// Sandboxes are the named ones, for the set "sandbox"; nil: there are none. It
+	// is not closed by the Server.
+	Sandboxes *microsandbox.Service
 	// Name and Version are what the server calls itself; empty: "paddock", "dev".
 	Name, Version string
 	// Instructions are what models are told, 2048 characters at most; empty:
 	// made from what runs here.
 	Instructions string
-	// Tools are the sets that clients see: "core", "files", "history"; nil: the
+	// Tools are the sets that clients see: "core", "files", "history", "sandbox"; nil: the
 	// first two.
 	Tools []string
 	// DefaultTimeout and MaxTimeout are the Sessions' own, for the descriptions;
@@ -138,6 +142,9 @@ func (s *Server) with(only []string, tasks bool) *mcp.Server {
 	if files {
 		s.addResources(v)
 	}
+	if slices.Contains(offered, "sandbox") {
+		addSandboxPrompts(v)
+	}
 	if s.config.extend != nil {
 		s.config.extend(v)
 	}
@@ -163,8 +170,9 @@ func cacheable(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
 	}
 }
 
-// capabilitiesWith tells what there is. It declares prompts as well: the SDK answers prompts/list, that
-// there are none, and what a server answers it has to declare.
+// capabilitiesWith tells what there is. It always declares prompts: the SDK answers
+// prompts/list, even where there are none, and what a server answers it has to
+// declare.
 func capabilitiesWith(tasks, files bool) *mcp.ServerCapabilities {
 	c := &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}, Prompts: &mcp.PromptCapabilities{}}
 	if files {

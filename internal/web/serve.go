@@ -35,6 +35,8 @@ func (s *Server) table() map[string]route {
 		"/readyz":  {handler: http.HandlerFunc(s.readyz), methods: read, open: true, own: true},
 		"/metrics": {handler: c.Metrics, methods: read, open: c.MetricsOpen, own: true},
 		"/v1/":     {handler: c.Files, upload: true},
+		rpcPath:    {handler: c.RPC, methods: []string{http.MethodPost}},
+		healthPath: {handler: c.Health, methods: read, open: true, own: true},
 		wellKnown:  {handler: c.Metadata, methods: read, open: true, own: true},
 	}
 	table[wellKnown+c.Path] = table[wellKnown]
@@ -42,6 +44,12 @@ func (s *Server) table() map[string]route {
 }
 
 const wellKnown = "/.well-known/oauth-protected-resource"
+
+// Where microsandbox's clients look.
+const (
+	rpcPath    = "/api/v1/rpc"
+	healthPath = "/api/v1/health"
+)
 
 // route finds what lies at a path; its handler is nil where nothing does.
 func (s *Server) route(path string) route {

@@ -90,6 +90,9 @@ type Config struct {
 	// Metadata the OAuth protected resource's; nil: 404. The principal is in the
 	// context ([auth.From]).
 	MCP, Files, Metrics, Metadata http.Handler
+	// RPC is what lies behind /api/v1/rpc, and Health behind /api/v1/health, where
+	// nobody needs a token; nil: 404.
+	RPC, Health http.Handler
 
 	// MaxBodyBytes bounds a body, but below /v1/ MaxUploadBytes does; zero: 10 MiB
 	// and 1 GiB.
