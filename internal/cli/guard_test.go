@@ -18,7 +18,6 @@ import (
 	"paddock/internal/cli/config"
 	"paddock/internal/fault"
 	"paddock/internal/limit"
-	"paddock/internal/sandbox"
 	"paddock/internal/session"
 	"paddock/internal/web"
 	"paddock/internal/web/files"
@@ -45,7 +44,7 @@ func TestServeSaysAtTheStartWhatNobodyCouldUse(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // of a server that starts all the same
 			defer cancel()
 			var stdout, stderr bytes.Buffer
-			p := &program{stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr, newBackend: newFake}
+			p := &program{stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr, newBackends: newFake}
 			if code := p.main(ctx, []string{"serve", "--port", "0"}); code != exitFailed || !strings.HasPrefix(stderr.String(), test.want) || !strings.Contains(stderr.String(), "paddock: hint: ") {
 				t.Errorf("it ended with %d and said\n%s", code, &stderr)
 			}
@@ -151,7 +150,7 @@ func TestFilesBeyondAnIssuersTokenNameTheScope(t *testing.T) {
 	beyond := beyondScope(func(w http.ResponseWriter, r *http.Request, err error) { server.Refuse(w, r, err) })
 	backend, _ := newFake(places{}, nil, nil, nil)
 	defer backend.Close()
-	m, err := session.New(session.Config{Dir: t.TempDir(), Backends: []sandbox.Backend{backend}})
+	m, err := session.New(session.Config{Dir: t.TempDir(), Backends: backend})
 	if err != nil {
 		t.Fatal(err)
 	}

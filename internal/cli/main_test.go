@@ -20,6 +20,8 @@ import (
 	"paddock/internal/cli/config"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/linux"
+	"paddock/internal/sandbox/linux/agent"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/sandbox/wasm/worker"
 	"paddock/internal/session"
@@ -31,6 +33,12 @@ const fakeEnv = "PADDOCK_FAKE"
 
 // TestMain lets the test binary be paddock, and its own worker.
 func TestMain(m *testing.M) {
+	if linux.Requested(os.Args) {
+		os.Exit(linux.Main(os.Args))
+	}
+	if agent.Requested(os.Args) {
+		os.Exit(agent.Main(os.Args))
+	}
 	if worker.Requested(os.Args) {
 		signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 		os.Exit(worker.Main(os.Args))
@@ -39,13 +47,13 @@ func TestMain(m *testing.M) {
 		if os.Getenv(fakeEnv) == "" {
 			os.Exit(Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 		}
-		p := &program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, newBackend: newFake}
+		p := &program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, newBackends: newFake}
 		os.Exit(p.main(context.Background(), os.Args[1:]))
 	}})
 }
 
-func newFake(places, *config.Config, *session.Life, *slog.Logger) (sandbox.Backend, error) {
-	return sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "wasm"}), nil
+func newFake(places, *config.Config, *session.Life, *slog.Logger) (backends, error) {
+	return backends{sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "wasm"})}, nil
 }
 
 // result is what one command line did, in this process.
@@ -55,7 +63,7 @@ type result struct {
 }
 
 // command runs a command line in this process, with folders of its own.
-func command(t *testing.T, newBackend func(places, *config.Config, *session.Life, *slog.Logger) (sandbox.Backend, error), args ...string) result {
+func command(t *testing.T, newBackends makeBackends, args ...string) result {
 	t.Helper()
 	dir := t.TempDir()
 	t.Setenv("PADDOCK_STATE_DIR", filepath.Join(dir, "state"))
@@ -63,13 +71,13 @@ func command(t *testing.T, newBackend func(places, *config.Config, *session.Life
 	t.Setenv("XDG_CONFIG_HOME", dir)
 	t.Chdir(dir)
 	var stdout, stderr bytes.Buffer
-	p := &program{stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr, newBackend: newBackend}
+	p := &program{stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr, newBackends: newBackends}
 	code := p.main(t.Context(), args)
 	return result{code, stdout.String(), stderr.String()}
 }
 
 func TestAPanicPrintsAShortMessage(t *testing.T) {
-	panics := func(places, *config.Config, *session.Life, *slog.Logger) (sandbox.Backend, error) { panic("a mistake") }
+	panics := func(places, *config.Config, *session.Life, *slog.Logger) (backends, error) { panic("a mistake") }
 	for _, test := range []struct {
 		name  string
 		args  []string
@@ -182,7 +190,7 @@ func TestEveryCommandTellsItsExitCodes(t *testing.T) {
 }
 
 func TestOutputThatNobodyReadsEndsTheProgram(t *testing.T) {
-	p := &program{stdin: strings.NewReader(""), stdout: broken{syscall.EPIPE}, stderr: io.Discard, newBackend: newFake}
+	p := &program{stdin: strings.NewReader(""), stdout: broken{syscall.EPIPE}, stderr: io.Discard, newBackends: newFake}
 	t.Setenv("PADDOCK_STATE_DIR", t.TempDir())
 	t.Setenv("PADDOCK_CACHE_DIR", t.TempDir())
 	if code := p.main(t.Context(), []string{"run", "--timeout", "60s", "-c", "print(1)\nloop"}); code != exitNoReader {

@@ -124,6 +124,37 @@ func boolean(name string, to *bool, about string) param {
 	}}
 }
 
+// texts is a list of at most so many strings.
+func texts(name string, to *[]string, most int, about string) param {
+	s := &jsonschema.Schema{Type: "array", Description: about, Items: &jsonschema.Schema{Type: "string"}, MaxItems: &most}
+	return param{name: name, schema: s, set: func(raw json.RawMessage) error {
+		var all []json.RawMessage
+		if json.Unmarshal(raw, &all) != nil || len(all) > most {
+			return fmt.Errorf("is a list of at most %d strings", most)
+		}
+		for _, one := range all {
+			v, err := stringOf(one)
+			if err != nil {
+				return fmt.Errorf("holds something that %w", err)
+			}
+			*to = append(*to, v)
+		}
+		return nil
+	}}
+}
+
+// nested is an object of some params.
+func nested(name string, params []param, about string) param {
+	s := inputSchema(params)
+	s.Description = about
+	return param{name: name, schema: s, set: func(raw json.RawMessage) error {
+		if err := decode(raw, params); err != nil {
+			return fmt.Errorf("is wrong: %w", err)
+		}
+		return nil
+	}}
+}
+
 const sessionPattern = `^[\w-]{1,100}$`
 
 var sessionName = regexp.MustCompile(sessionPattern)

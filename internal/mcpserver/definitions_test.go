@@ -28,14 +28,23 @@ func TestDefinitionsAreWhatClientsCanUse(t *testing.T) {
 		if d.Annotations.ReadOnlyHint && !d.Annotations.IdempotentHint {
 			t.Errorf("%s: what only reads can be repeated", d.Name)
 		}
-		schema := d.InputSchema.(*jsonschema.Schema)
-		for arg, s := range schema.Properties {
-			if s.Description == "" || s.Type == "" {
-				t.Errorf("%s: the argument %s has no description or type", d.Name, arg)
-			}
-			if bounded := s.Pattern != "" || s.Enum != nil || s.MaxLength != nil || s.Maximum != nil || s.Type == "boolean"; !bounded {
-				t.Errorf("%s: the argument %s has no bounds", d.Name, arg)
-			}
+		boundedArguments(t, d.Name, d.InputSchema.(*jsonschema.Schema))
+	}
+}
+
+// boundedArguments sees that a schema describes and bounds what it takes.
+func boundedArguments(t *testing.T, tool string, schema *jsonschema.Schema) {
+	t.Helper()
+	for arg, s := range schema.Properties {
+		if s.Description == "" || s.Type == "" {
+			t.Errorf("%s: the argument %s has no description or type", tool, arg)
+		}
+		if s.Type == "object" {
+			boundedArguments(t, tool, s)
+			continue
+		}
+		if bounded := s.Pattern != "" || s.Enum != nil || s.MaxLength != nil || s.MaxItems != nil || s.Maximum != nil || s.Type == "boolean"; !bounded {
+			t.Errorf("%s: the argument %s has no bounds", tool, arg)
 		}
 	}
 }
@@ -49,6 +58,7 @@ func TestDefinitionsTakeFewTokens(t *testing.T) {
 	}{
 		{"the usual sets", usual, 3000},
 		{"history", []string{"history"}, 1000},
+		{"sandbox", []string{"sandbox"}, 1200},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			total := 0

@@ -3,12 +3,10 @@ package mcpserver
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
 
-	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/fault"
@@ -73,7 +71,7 @@ func (in *sandboxInput) name() []param {
 
 func (in *sandboxInput) configParam() param {
 	c := &in.config
-	return object("config", []param{
+	return nested("config", []param{
 		text("image", &c.Image, 0, 500, "Image, such as microsandbox/python or microsandbox/node"),
 		number("memory", &c.Memory, 0, math.MaxInt32, "MiB"),
 		number("cpus", &c.CPUs, 0, 256, "Processors"),
@@ -202,35 +200,4 @@ func addSandboxPrompts(s *mcp.Server) {
 			return &mcp.GetPromptResult{Description: "Create a " + about[0] + " sandbox", Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: text}}}}, nil
 		})
 	}
-}
-
-// texts is a list of at most so many strings.
-func texts(name string, to *[]string, most int, about string) param {
-	s := &jsonschema.Schema{Type: "array", Description: about, Items: &jsonschema.Schema{Type: "string"}, MaxItems: &most}
-	return param{name: name, schema: s, set: func(raw json.RawMessage) error {
-		var all []json.RawMessage
-		if json.Unmarshal(raw, &all) != nil || len(all) > most {
-			return fmt.Errorf("is a list of at most %d strings", most)
-		}
-		for _, one := range all {
-			v, err := stringOf(one)
-			if err != nil {
-				return fmt.Errorf("holds something that %w", err)
-			}
-			*to = append(*to, v)
-		}
-		return nil
-	}}
-}
-
-// object is an object of some params.
-func object(name string, params []param, about string) param {
-	s := inputSchema(params)
-	s.Description = about
-	return param{name: name, schema: s, set: func(raw json.RawMessage) error {
-		if err := decode(raw, params); err != nil {
-			return fmt.Errorf("is wrong: %w", err)
-		}
-		return nil
-	}}
 }

@@ -82,7 +82,7 @@ func (l *lines) take(res session.Result) []Line {
 	if res.Exit.Result != "" {
 		l.addLocked("stdout", res.Exit.Result+"\n")
 	}
-	if e := res.Exit.Error; e != nil {
+	if e := res.Exit.Error; e != nil && !strings.Contains(res.Stderr, e.Message) { // else it was printed
 		l.addLocked("stderr", strings.TrimSuffix(errorText(e), "\n")+"\n")
 	}
 	if res.Notice != "" {

@@ -148,6 +148,8 @@ max_request_size_mb = 5
 	want.Policy.Env = map[string]string{"PYTHONUTF8": "1"}
 	want.Sandbox.Isolation, want.Tools.Enabled = "wasm", []string{"files"}
 	want.Sandbox.Image, want.Sandbox.ImageBytes, want.Sandbox.ImageFiles = "host", 16<<30, 1<<20
+	want.Sandbox.Processes, want.Sandbox.RootBytes = 256, 256<<20
+	want.Sandbox.Volumes = []string{}
 	want.Images, want.Registries.Credentials, want.Registries.Insecure = map[string]string{}, map[string]string{}, []string{}
 	want.Telemetry.Service, want.Audit.Mode, want.Audit.KeepDays = "paddock", "required", 90
 	want.HTTP = TransportHTTP{
@@ -199,7 +201,7 @@ func TestWhoGoesBeforeWhom(t *testing.T) {
 func TestEveryKeyCanBeSetByItsVariable(t *testing.T) {
 	samples := map[string]string{
 		"server.version": "9", "server.instructions": "text", "policy.env": "A=b", "tools.enabled": "files", "sandbox.isolation": "wasm", "logging.structured": "true",
-		"policy.memory_bytes": "64MiB", "images": "data=python:3", "registries.credentials": "registry.test=me:secret", "registries.insecure": "registry.test:5000", "auth.issuer": "https://issuer.test", "auth.audience": "https://here.test/mcp", "auth.scopes_required": "mcp",
+		"policy.memory_bytes": "64MiB", "images": "data=python:3", "sandbox.volumes": "/data", "registries.credentials": "registry.test=me:secret", "registries.insecure": "registry.test:5000", "auth.issuer": "https://issuer.test", "auth.audience": "https://here.test/mcp", "auth.scopes_required": "mcp",
 		"telemetry.endpoint": "http://127.0.0.1:4318", "telemetry.traces_endpoint": "http://127.0.0.1:4318/t", "telemetry.metrics_endpoint": "http://127.0.0.1:4318/m",
 		"transport_http.public_url": "https://here.test", "transport_http.allowed_hosts": "here.test", "transport_http.cors_origins": "*", "transport_http.trusted_proxies": "10.0.0.0/8,::1",
 		"transport_http.tls_cert": "cert.pem", "transport_http.tls_key": "key.pem", "transport_http.auth_token": "0123456789abcdef",
@@ -289,9 +291,9 @@ func TestMistakesSayWhereTheyStand(t *testing.T) {
 		{"a text for a boolean", "[logging]\nstructured = \"yes\"\n", "paddock.toml:2: logging.structured: it is a text, not true or false", ""},
 		{"a text for a list", "[tools]\nenabled = \"core\"\n", "paddock.toml:2: tools.enabled: it is a text, not a list of texts", ""},
 		{"a number in a list", "[tools]\nenabled = [\"core\", 1]\n", "paddock.toml:2: tools.enabled: it is a list, not a list of texts", ""},
-		{"an unknown set of tools", "[tools]\nenabled = [\"core\", \"skills\"]\n", `paddock.toml:2: tools.enabled: "skills" is not one of core, files, history`, ""},
+		{"an unknown set of tools", "[tools]\nenabled = [\"core\", \"skills\"]\n", `paddock.toml:2: tools.enabled: "skills" is not one of core, files, history, sandbox`, ""},
 		{"a set of tools twice", "[tools]\nenabled = [\"core\", \"core\"]\n", `paddock.toml:2: tools.enabled: "core" is there twice`, ""},
-		{"an unknown isolation", "[sandbox]\nisolation = \"none\"\n", `paddock.toml:2: sandbox.isolation: "none" is not one of wasm`, ""},
+		{"an unknown isolation", "[sandbox]\nisolation = \"none\"\n", `paddock.toml:2: sandbox.isolation: "none" is not one of wasm, linux`, ""},
 		{"too little memory", "[sessions]\nmax_memory_mb = 1\n", "paddock.toml:2: sessions.max_memory_mb: it is not between 32MiB and 4GiB", "sessions.max_memory_mb: how much memory an interpreter may take, its own needs included"},
 		{"a negative size", "[policy]\nstdout_max_bytes = -1\n", "paddock.toml:2: policy.stdout_max_bytes: it is not between 1B and 1GiB", ""},
 		{"no time", "[sessions]\nmax_timeout_seconds = 0\n", "paddock.toml:2: sessions.max_timeout_seconds: 0 is not between 1 and 604800", ""},
