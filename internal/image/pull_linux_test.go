@@ -3,6 +3,7 @@ package image
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log"
@@ -232,11 +233,32 @@ func TestWhatARegistryMayDoWrong(t *testing.T) {
 	always := func(f func(http.ResponseWriter, *http.Request) bool) func(*shelf) func(http.ResponseWriter, *http.Request) bool {
 		return func(*shelf) func(http.ResponseWriter, *http.Request) bool { return f }
 	}
+	// manifest serves the image's manifest with a change.
+	manifest := func(change func(*v1.Manifest)) func(*shelf) func(http.ResponseWriter, *http.Request) bool {
+		m, err := twoLayers(t).Manifest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m = m.DeepCopy()
+		change(m)
+		return always(func(w http.ResponseWriter, r *http.Request) bool {
+			if strings.Contains(r.URL.Path, "/manifests/") {
+				w.Header().Set("Content-Type", string(m.MediaType))
+				_ = json.NewEncoder(w).Encode(m)
+				return true
+			}
+			return false
+		})
+	}
 	for _, test := range []struct {
 		name   string
 		answer func(*shelf) func(http.ResponseWriter, *http.Request) bool
 		want   fault.Kind
 	}{
+		{"a configuration that says it is huge", manifest(func(m *v1.Manifest) { m.Config.Size = maxConfig + 1 }), fault.Invalid},
+		{"layers that are somewhere else", manifest(func(m *v1.Manifest) { m.Layers[0].URLs = []string{"https://elsewhere.test/layer"} }), fault.Invalid},
+		{"a layer too few", manifest(func(m *v1.Manifest) { m.Layers = m.Layers[:1] }), fault.Invalid},
+		{"layers in another order", manifest(func(m *v1.Manifest) { slices.Reverse(m.Layers) }), fault.Invalid},
 		{"500 for everything", always(status(500)), fault.Unavailable},
 		{"503 for layers", onLayers(func(w http.ResponseWriter, _ []byte) { w.WriteHeader(503) }), fault.Unavailable},
 		{"429 for everything", always(status(429)), fault.Unavailable},
@@ -313,6 +335,9 @@ func TestWhatARegistryMayDoWrong(t *testing.T) {
 			shelf.answers(test.answer(shelf))
 			if _, err := s.Pull(t.Context(), Request{Reference: ref}); fault.KindOf(err) != test.want || fault.Of(err).Hint == "" {
 				t.Errorf("it is %q: %v (%s): %v", fault.KindOf(err), err, fault.Of(err).Hint, cause(err))
+			}
+			if n := shelf.blobs.Load(); n > 0 && strings.Contains(test.name, "huge") {
+				t.Errorf("%d contents were asked for", n) // it would be read into memory
 			}
 			checkClean(t, s)
 			shelf.answers(nil)
