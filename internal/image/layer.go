@@ -118,10 +118,7 @@ func (s *Store) unpackLayer(ctx context.Context, l layer, room *room, p *meter) 
 	if u.contents, err = unpack(ctx, tree, text, mine); err != nil {
 		return nil, packed.explain(err)
 	}
-	if _, err = io.Copy(io.Discard, text); err == nil { // what stands behind the end mark counts in the digest
-		_, err = io.Copy(io.Discard, packed) // and in that of what was sent
-	}
-	if err != nil {
+	if _, err = io.Copy(io.Discard, text); err != nil { // what stands behind the end mark counts in the digest
 		return nil, packed.explain(err)
 	}
 	u.digest = digestPrefix + hex.EncodeToString(sum.Sum(nil))

@@ -33,11 +33,8 @@ func (s *share) entry() error {
 	return nil
 }
 
-// grow takes so many bytes of disk.
+// grow takes so many bytes of disk, which are no more than an image may have.
 func (s *share) grow(n int64) error {
-	if n < 0 || n > s.of.maxBytes {
-		return s.of.tooMuch()
-	}
 	s.bytes += n
 	if s.of.bytes.Add(n) > s.of.maxBytes {
 		return s.of.tooMuch()

@@ -278,8 +278,10 @@ func (u *unpacker) mkdir(dir *os.Root, base string) error {
 
 // grow counts what something takes on the disk.
 func (u *unpacker) grow(size int64) error {
-	size = (size + blockBytes - 1) / blockBytes * blockBytes
-	size = max(size, blockBytes)
+	if size < 0 || size > u.room.of.maxBytes { // before it is rounded, which could overflow
+		return u.room.of.tooMuch()
+	}
+	size = max((size+blockBytes-1)/blockBytes*blockBytes, blockBytes)
 	if err := u.room.grow(size); err != nil {
 		return err
 	}

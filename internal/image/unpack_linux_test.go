@@ -3,7 +3,6 @@ package image
 import (
 	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/klauspost/compress/gzip"
 
 	"paddock/internal/fault"
 )
@@ -48,6 +49,7 @@ const secret = "outside"
 var attacks = []attack{
 	{"a path that leads upwards", []entry{file("../escaped", "x")}, fault.Invalid, nil},
 	{"a path that goes down and up again", []entry{file("a/../../escaped", "x")}, fault.Invalid, nil},
+	{"a path that goes up and stays within", []entry{file("a/../b", "x")}, fault.Invalid, nil},
 	{"a folder that is called two dots", []entry{dirOf("a/..")}, fault.Invalid, nil},
 	{"an absolute name is one below the root", []entry{file("/etc/passwd", "x")}, "", gives("etc drwxr-xr-x", "etc/passwd -rw-r--r-- x")},
 	{"slashes and dots between", []entry{file(".//a///./b", "x")}, "", gives("a drwxr-xr-x", "a/b -rw-r--r-- x")},
@@ -192,6 +194,7 @@ func TestATarThatLiesAboutItself(t *testing.T) {
 		want fault.Kind
 	}{
 		{"a file of holes that is larger than any disk", sparse("1152921504606846976"), fault.Exhausted},
+		{"a file of holes that is larger than any number", sparse("9223372036854775807"), fault.Exhausted},
 		{"a file of holes of a negative size", sparse("-5"), fault.Invalid},
 		{"a file that is cut", tarOf(t, file("a", strings.Repeat("x", 5000)))[:3000], fault.Invalid},
 		{"a header that is cut", tarOf(t, file("a", "x"))[:300], fault.Invalid},
@@ -242,10 +245,10 @@ func writeRaw(b *bytes.Buffer, kind byte, name, content string) {
 	b.Write(make([]byte, (512-len(content)%512)%512))
 }
 
-// TestABombIsNotUnpackedToItsEnd has a megabyte that would become a gigabyte.
+// TestABombIsNotUnpackedToItsEnd has a megabyte that would become 256.
 func TestABombIsNotUnpackedToItsEnd(t *testing.T) {
 	var packed bytes.Buffer
-	z, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	z, err := gzip.NewWriterLevel(&packed, gzip.BestSpeed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +267,7 @@ func TestABombIsNotUnpackedToItsEnd(t *testing.T) {
 		"a file that says how large it is": packed.Bytes(),
 		"what stands behind the tar": func() []byte {
 			var b bytes.Buffer
-			z := gzip.NewWriter(&b)
+			z, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed)
 			_, _ = z.Write(tarOf(t, file("a", "x")))
 			_, _ = io.CopyN(z, zeros{}, size)
 			_ = z.Close()
@@ -393,4 +396,18 @@ func FuzzUnpack(f *testing.F) {
 			t.Errorf("there are %d entries, and %d were counted", seen-1, c.Entries)
 		}
 	})
+}
+
+func TestWhatATryTookIsThereForTheNext(t *testing.T) {
+	room := &room{maxBytes: 2 * blockBytes, maxEntries: 2}
+	for range 3 {
+		mine := room.share()
+		if err := errors.Join(mine.grow(2*blockBytes), mine.entry(), mine.entry()); err != nil {
+			t.Fatal(err)
+		}
+		if mine.entry() == nil || mine.grow(1) == nil {
+			t.Error("there is more room than there should be")
+		}
+		mine.giveBack()
+	}
 }

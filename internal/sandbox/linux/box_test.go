@@ -47,6 +47,21 @@ func TestABoxSeesNothingOfTheHostsSecrets(t *testing.T) {
 	}
 }
 
+func TestAProgramInABoxInheritsNothing(t *testing.T) {
+	b := bootBox(t, newLauncher(t), newPlan(t, "/bin/ls", "/proc/self/fd"))
+	// Those of the command itself, and of the folder that it lists.
+	if got := strings.Join(strings.Fields(output(t, b)), " "); got != "0 1 2 3 4" && got != "0 1 2 3" {
+		t.Errorf("it has %s", got)
+	}
+}
+
+func TestSharedMemoryIsForEverybody(t *testing.T) {
+	b := bootBox(t, newLauncher(t), newPlan(t, "/bin/sh", "-c", "echo shared > /dev/shm/f; cat /dev/shm/f; head -c 1000000000 /dev/zero > /dev/shm/g"))
+	if got := output(t, b); !strings.HasPrefix(got, "shared\n") || !strings.Contains(got, "No space left") {
+		t.Errorf("it printed %q", got)
+	}
+}
+
 func TestFoldersOfTheHostAreMounted(t *testing.T) {
 	p := newPlan(t, "/bin/sh", "-c", "cat /work/in /app/in; echo made > /work/out; echo no > /look/out; echo no > /usr/out; cat /look/in; echo here > /tmp/x && cat /tmp/x")
 	work, look := folderFor(t, "work"), folderFor(t, "look")

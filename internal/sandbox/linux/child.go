@@ -25,8 +25,9 @@ import (
 // the gofer in their user namespace.
 const guestID = 1000
 
-// executable is this program, even where its file has been replaced since.
-const executable = "/proc/self/exe"
+// executable is this program, even where its file has been replaced since. Tests
+// change it, before anything is started.
+var executable = "/proc/self/exe"
 
 // parent starts processes that end with this one. The kernel ties them to the
 // thread that starts them, so it is one that does nothing else; its zero value

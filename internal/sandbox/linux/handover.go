@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"runtime"
 	"syscall"
@@ -15,6 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 	"kernel.org/pub/linux/libs/security/libcap/psx"
 )
+
+// gVisor's gofer client opens a pipe when its package is initialized, without
+// closing it in children: each program that paddock or an agent starts would have
+// it. Nothing that is open now is meant for a child.
+func init() {
+	if unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) == nil {
+		return
+	}
+	for fd := 3; fd < 64; fd++ { // Linux before 5.11
+		unix.CloseOnExec(fd)
+	}
+}
 
 // The names (argv[0]) of the paddock binary as a part of a box.
 const (

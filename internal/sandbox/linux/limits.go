@@ -240,15 +240,23 @@ func (c *cgroups) make(id string, b bounds) (*cgroup, error) {
 	return g, nil
 }
 
-// sweep removes the cgroups of servers that have died, which are named. One in
-// which something still lives after a moment stays.
+// forgotten is how old a cgroup is in which nothing lives and which nobody is
+// about to use: between its making and its first process lie milliseconds.
+const forgotten = time.Minute
+
+// sweep removes the cgroups of servers that have died: at once of those that are
+// named, and what others, with folders of their own, have forgotten. One in which
+// something lives cannot be removed.
 func (c *cgroups) sweep(dead []string) {
 	deadline := time.Now().Add(removeTime)
 	for _, dir := range c.dirs {
-		for _, name := range dead {
-			left, _ := filepath.Glob(filepath.Join(dir, cgroupPrefix+name+"-*"))
-			for _, g := range left {
+		all, _ := filepath.Glob(filepath.Join(dir, cgroupPrefix+"*-*"))
+		for _, g := range all {
+			name, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(g), cgroupPrefix), "-")
+			if slices.Contains(dead, name) {
 				removeGroup(g, deadline)
+			} else if info, err := os.Stat(g); err == nil && time.Since(info.ModTime()) > forgotten {
+				_ = os.Remove(g)
 			}
 		}
 	}

@@ -74,6 +74,9 @@ func (p *plan) oci() *specs.Spec {
 		},
 		Linux: &specs.Linux{},
 	}
+	s.Mounts = append(s.Mounts, specs.Mount{Type: "tmpfs", Destination: "/dev/shm", Options: []string{
+		"nosuid", "nodev", "noexec", "mode=1777", "size=" + strconv.FormatInt(p.memory/2, 10),
+	}})
 	for _, f := range p.folders {
 		m := specs.Mount{Type: "bind", Source: f.host, Destination: f.guest, Options: []string{"nosuid", "nodev"}}
 		if f.readOnly {

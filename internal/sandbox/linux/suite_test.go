@@ -12,7 +12,7 @@ import (
 func TestTheBackendKeepsTheContract(t *testing.T) {
 	newBackend(t) // or the test is skipped
 	sandboxtest.Run(t, sandboxtest.Suite{
-		New: func(t *testing.T, _ string) sandbox.Backend { return openBackend(t, Config{}) },
+		New:     func(t *testing.T, _ string) sandbox.Backend { return openBackend(t, Config{}) },
 		Machine: true,
 		Programs: map[string]sandboxtest.Programs{
 			"python":     sandboxtest.Python(),

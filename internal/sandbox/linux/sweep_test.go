@@ -65,7 +65,6 @@ func startServer(t *testing.T, dir string) (*exec.Cmd, told) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), executable)
 	cmd.Args = []string{serverRole, dir}
-	cmd.Path, _ = os.Executable()
 	hold, err := cmd.StdinPipe() // it ends by itself when this is closed
 	if err != nil {
 		t.Fatal(err)

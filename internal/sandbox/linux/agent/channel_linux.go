@@ -45,7 +45,7 @@ type channel struct {
 	mu     sync.Mutex // guards what follows
 	number uint32     // of the latest request
 	answer chan []byte
-	begun  chan struct{} // closed when the program can be interrupted
+	begun  chan struct{} // see expect
 	failed error         // why it ended
 }
 
@@ -174,11 +174,12 @@ func (c *channel) began(number uint32) {
 	}
 }
 
-// interruptible is closed when the program of the latest request can be
-// interrupted.
-func (c *channel) interruptible() <-chan struct{} {
+// expect is called before a program is asked for. What it gives is closed when
+// the program is about to run: it can be interrupted, and has opened its input.
+func (c *channel) expect() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.begun = make(chan struct{})
 	return c.begun
 }
 
@@ -198,7 +199,7 @@ func (c *channel) ask(r request) (<-chan []byte, error) {
 	c.mu.Lock()
 	c.number++
 	number := c.number
-	c.answer, c.begun = answer, make(chan struct{})
+	c.answer = answer
 	c.mu.Unlock()
 	f, err := c.encode(number, r)
 	if err == nil {

@@ -39,7 +39,9 @@ func (in *instance) command(body wire.RunBody) sandbox.Exit {
 	if bound != nil {
 		k.kill() // unless it has ended already
 	}
-	told, leave := in.attend(k, m)
+	begun := make(chan struct{})
+	close(begun)
+	told, leave := in.attend(k, m, begun)
 	_, hard := in.ctl.stops()
 	select {
 	case <-k.child.ended:

@@ -45,7 +45,6 @@ type instance struct {
 
 	use    sync.Mutex
 	closed bool
-	ran    time.Duration // CPU time of the kernel's children when it was last looked at
 
 	mu     sync.Mutex // guards what follows; it is held shortly
 	kernel *kernel    // nil: none is alive

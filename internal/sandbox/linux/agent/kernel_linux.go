@@ -43,7 +43,7 @@ var languages = map[string]*language{
 	},
 	"javascript": {
 		name: "javascript", program: []string{"node", "nodejs"},
-		args:   []string{"--expose-internals", "--no-warnings", "-e", `eval(require("fs").readFileSync(3, "utf8"))`},
+		args:   []string{"--expose-internals", "--experimental-vm-modules", "--no-warnings", "-e", `eval(require("fs").readFileSync(3, "utf8"))`},
 		driver: javascriptDriver, sockets: 2, speech: speech{encode: encodeFrame, read: readFrames}, insist: true,
 	},
 	"bash": {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"sync"
 	"syscall"
 
@@ -27,6 +28,7 @@ func Main(args []string) int {
 	// This is ignored, also there: a file that grows beyond its limit is an error
 	// of the write.
 	signal.Ignore(syscall.SIGXFSZ)
+	closeOnExec()
 	stream, err := inherited(args)
 	if err == nil {
 		err = serve(stream)
@@ -36,6 +38,19 @@ func Main(args []string) int {
 		return 1
 	}
 	return 0
+}
+
+// closeOnExec keeps whatever the agent inherited from what it starts.
+func closeOnExec() {
+	names, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return // a box without /proc has no programs to speak of
+	}
+	for _, n := range names {
+		if fd, err := strconv.Atoi(n.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
 }
 
 // inherited opens the connection to the server.

@@ -113,10 +113,11 @@ func (in *instance) execute(body wire.RunBody) sandbox.Exit {
 	}
 	k := in.kernel
 	in.in.begin(body.Stdin)
+	begun := k.channel.expect()
 	if in.language.files {
 		r.Stdin = "/dev/null"
 		if body.Stdin {
-			f, err := newFeed(in.agent.scratch(), in.start.UID, in.start.GID, in.in.read)
+			f, err := newFeed(in.agent.scratch(), in.start.UID, in.start.GID, begun, in.in.read)
 			if err != nil {
 				in.out.write(1, []byte("paddock: there is no input: "+err.Error()+"\n"))
 			} else {
@@ -126,7 +127,7 @@ func (in *instance) execute(body wire.RunBody) sandbox.Exit {
 		}
 	}
 	m := begin(k.child.pid)
-	told, leave := in.attend(k, m)
+	told, leave := in.attend(k, m, begun)
 	_, hard := in.ctl.stops()
 	o, err := k.ask(r, hard)
 	leave()
@@ -157,10 +158,10 @@ func (in *instance) execute(body wire.RunBody) sandbox.Exit {
 	return exit
 }
 
-// attend looks after a run while its kernel works: interrupts it when it has to
-// be, and watches its memory. told says whether it was interrupted; leave ends
+// attend looks after a run while its kernel works: once it has begun, interrupts
+// it when it has to be; and watches its memory. told says whether it was interrupted; leave ends
 // and waits.
-func (in *instance) attend(k *kernel, m *measure) (told *atomic.Bool, leave func()) {
+func (in *instance) attend(k *kernel, m *measure, begun <-chan struct{}) (told *atomic.Bool, leave func()) {
 	told = &atomic.Bool{}
 	done := make(chan struct{})
 	var all sync.WaitGroup
@@ -171,12 +172,10 @@ func (in *instance) attend(k *kernel, m *measure) (told *atomic.Bool, leave func
 		case <-done:
 			return
 		}
-		if k.channel != nil {
-			select { // until then there is nobody who would hear of it
-			case <-k.channel.interruptible():
-			case <-done:
-				return
-			}
+		select { // until then there is nobody who would hear of it
+		case <-begun:
+		case <-done:
+			return
 		}
 		told.Store(true)
 		in.interrupt(k, m.since, done)

@@ -31,7 +31,7 @@ READ_AHEAD = 1 << 16
 
 _pack, _unpack, _Error, _KeyboardInterrupt = HEADER.pack, HEADER.unpack, OSError, KeyboardInterrupt
 _getpid, _exit, _set_signal, _get_signal = os.getpid, os._exit, signal.signal, signal.getsignal
-_SIGINT = signal.SIGINT
+_SIGINT, _SIGKILL, _kill = signal.SIGINT, signal.SIGKILL, os.kill
 _ident = _thread.get_ident
 MAIN = _ident()
 _get_limit, _set_limit, _AS, _DATA = resource.getrlimit, resource.setrlimit, resource.RLIMIT_AS, resource.RLIMIT_DATA
@@ -59,7 +59,7 @@ class Connection:
         while at < n:
             got = self.receive_into(view[at:])
             if got == 0:
-                _exit(0)  # the agent is gone
+                _kill(_getpid(), _SIGKILL)  # the agent is gone
             at += got
         return data
 
@@ -339,6 +339,13 @@ def answer(number, body):
 def serve():
     prepare()
     _set_signal(_SIGINT, interrupted)
+    try:
+        listen()
+    except _Error:  # the program closed the connection
+        _kill(_getpid(), _SIGKILL)
+
+
+def listen():
     while True:
         kind, number, body = connection.receive()
         if kind != b"q":

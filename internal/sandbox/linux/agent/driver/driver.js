@@ -90,8 +90,11 @@ socket.on("data", (piece) => {
     handle(number, body);
   }
 });
-socket.on("close", () => really(0));
-socket.on("error", () => really(0));
+// Without the connection there is nothing to do.
+const lost = () => kill(process.pid, "SIGKILL");
+const kill = process.kill.bind(process);
+socket.on("close", lost);
+socket.on("error", lost);
 const really = process.reallyExit.bind(process);
 
 // ── programs ────────────────────────────────────────────────────────────────
@@ -224,7 +227,7 @@ function hoist(node, code, edits, names) {
       edits.push([node.start, node.start, `${node.id.name} = `], [node.end, node.end, ";"]);
       return;
     case "VariableDeclaration":
-      variables(node, edits, names, "; ");
+      variables(node, edits, names, ");");
       return;
     default:
       vars(node, edits, names);
@@ -240,7 +243,7 @@ function variables(node, edits, names, end) {
     bound(d.id, names);
     if (!d.init && node.kind === "var") edits.push([d.start, d.end, "0"]);
   }
-  edits.push([node.declarations.at(-1).end, node.end, `)${end}`]);
+  edits.push([node.declarations.at(-1).end, node.end, end]);
 }
 
 // vars finds the declarations with var in the blocks of a program.
@@ -258,7 +261,12 @@ function vars(node, edits, names) {
     return;
   }
   if (node.type === "VariableDeclaration") {
-    if (node.kind === "var") variables(node, edits, names, "");
+    if (node.kind === "var") variables(node, edits, names, ");");
+    return;
+  }
+  if (node.type === "ForStatement" && node.init?.type === "VariableDeclaration" && node.init.kind === "var") {
+    variables(node.init, edits, names, ")");
+    vars(node.body, edits, names);
     return;
   }
   for (const key in node) if (key !== "type" && typeof node[key] === "object") vars(node[key], edits, names);
@@ -288,7 +296,7 @@ async function load(name, _, attributes) {
       version = statSync(file).mtimeMs;
     } catch { /* it is for import to say so */ }
     const at = url.pathToFileURL(file);
-    if (file.endsWith(".json")) return { __proto__: null, default: parse(readFileSync(file, "utf8")) };
+    if (file.endsWith(".json")) return json(at.href, readFileSync(file, "utf8"));
     if (version) at.search = `?${version}`; // a file that was changed is read again
     return import(at.href);
   }
@@ -298,6 +306,14 @@ async function load(name, _, attributes) {
     if (error?.code !== "ERR_MODULE_NOT_FOUND") throw error;
     return import(url.pathToFileURL(nodeModule.createRequire(path.join(process.cwd(), "x")).resolve(name)).href);
   }
+}
+
+// json is a module that has what a file says, as bundlers give it.
+async function json(name, text) {
+  const module = new vm.SyntheticModule(["default"], () => module.setExport("default", parse(text)), { identifier: name });
+  await module.link(() => {});
+  await module.evaluate();
+  return module.namespace;
 }
 
 const versions = new Map();

@@ -1,0 +1,108 @@
+package image
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"paddock/internal/fault"
+)
+
+// TestARegistryThatWantsCredentials has each of the two ways of asking for them.
+func TestARegistryThatWantsCredentials(t *testing.T) {
+	const user, password = "robot", "sesame:open"
+	for way, challenge := range map[string]string{"a password": `Basic realm="r"`, "a token": `Bearer realm="http://%s/token",service="s"`} {
+		t.Run(way, func(t *testing.T) {
+			t.Setenv("HOME", t.TempDir()) // where docker login leaves credentials
+			t.Setenv("DOCKER_CONFIG", t.TempDir())
+			shelf := shelve(t)
+			ref := shelf.push(t, "private:1", twoLayers(t))
+			shelf.answers(func(w http.ResponseWriter, r *http.Request) bool {
+				u, p, ok := r.BasicAuth()
+				known := ok && u == user && p == password
+				switch {
+				case r.URL.Path == "/token" && known:
+					fmt.Fprint(w, `{"token":"t"}`)
+					return true
+				case way == "a password" && known, r.Header.Get("Authorization") == "Bearer t":
+					return false
+				}
+				if strings.Contains(challenge, "%s") {
+					w.Header().Set("WWW-Authenticate", fmt.Sprintf(challenge, shelf.host))
+				} else {
+					w.Header().Set("WWW-Authenticate", challenge)
+				}
+				w.WriteHeader(http.StatusUnauthorized)
+				return true
+			})
+			for name, test := range map[string]struct {
+				credentials map[string]string
+				login       string
+				want        fault.Kind
+			}{
+				"none":                  {nil, "", fault.Denied},
+				"another registry's":    {map[string]string{"other.test": user + ":" + password}, "", fault.Denied},
+				"wrong ones":            {map[string]string{shelf.host: user + ":no"}, "", fault.Denied},
+				"the configuration's":   {map[string]string{shelf.host: user + ":" + password}, "", ""},
+				"those of docker login": {nil, `{"auths":{"` + shelf.host + `":{"username":"` + user + `","password":"` + password + `"}}}`, ""},
+			} {
+				t.Run(name, func(t *testing.T) {
+					file := filepath.Join(os.Getenv("DOCKER_CONFIG"), "config.json")
+					if test.login != "" {
+						if err := os.WriteFile(file, []byte(test.login), 0o600); err != nil {
+							t.Fatal(err)
+						}
+						defer os.Remove(file)
+					}
+					s := store(t, func(c *Config) { hasty(c); c.Credentials = test.credentials })
+					_, err := s.Pull(t.Context(), Request{Reference: ref})
+					if fault.KindOf(err) != test.want {
+						t.Errorf("it is %v: %v", err, cause(err))
+					}
+					if err != nil && strings.Contains(fmt.Sprint(err, fault.Of(err).Hint, cause(err)), "sesame") {
+						t.Errorf("the password is in %v", err)
+					}
+				})
+			}
+		})
+	}
+}
+
+func TestCredentialsGoToTheirRegistryAlone(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	shelf := shelve(t)
+	ref := shelf.push(t, "tools:1", twoLayers(t))
+	var leaked atomic.Bool
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" {
+			leaked.Store(true)
+		}
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	defer elsewhere.Close()
+	// Another name for loopback: to an address the library would not follow.
+	to := strings.Replace(elsewhere.URL, "127.0.0.1", "localhost", 1)
+	var sent atomic.Bool
+	shelf.answers(func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case r.Header.Get("Authorization") == "":
+			w.Header().Set("WWW-Authenticate", `Basic realm="r"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		case isBlob(r):
+			sent.Store(true)
+			http.Redirect(w, r, to, http.StatusTemporaryRedirect)
+		default:
+			return false
+		}
+		return true
+	})
+	s := store(t, func(c *Config) { hasty(c); c.Credentials = map[string]string{shelf.host: "u:p"} })
+	if _, err := s.Pull(t.Context(), Request{Reference: ref}); err == nil || !sent.Load() || leaked.Load() {
+		t.Errorf("sent %v, leaked %v, %v", sent.Load(), leaked.Load(), err)
+	}
+}

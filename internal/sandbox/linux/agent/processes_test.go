@@ -1,0 +1,294 @@
+//go:build linux
+
+package agent_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/wire"
+)
+
+// until asks again and again until the answer is yes.
+func until(t *testing.T, what string, yes func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(patience)
+	for !yes() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("%s did not happen", what)
+		}
+	}
+}
+
+func listOf(t *testing.T, in *wire.Instance) []sandbox.Process {
+	t.Helper()
+	list, err := in.Overseer().Processes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// find gives the process whose command begins with text, once it is there.
+func find(t *testing.T, in *wire.Instance, text string) (found sandbox.Process) {
+	t.Helper()
+	until(t, "the process "+text, func() bool {
+		for _, p := range listOf(t, in) {
+			if strings.HasPrefix(p.Command, text) {
+				found = p
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+func gone(t *testing.T, in *wire.Instance, pid int) {
+	t.Helper()
+	until(t, "the end of the process", func() bool {
+		for _, p := range listOf(t, in) {
+			if p.PID == pid {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func TestProcessesThatAProgramLeavesAreListedReadAndStopped(t *testing.T) {
+	p, _ := testAgent(t)
+	for runtime, start := range map[string]string{
+		"bash":       "sleep 1111 & while sleep 0.01; do echo tick; done & disown -a",
+		"python":     "import subprocess\nfor c in 'exec sleep 1111', 'while sleep 0.01; do echo tick; done': p = subprocess.Popen(c, shell=True)",
+		"javascript": "const { spawn } = require('child_process'); for (const c of ['exec sleep 1111', 'while sleep 0.01; do echo tick; done']) spawn('sh', ['-c', c], { stdio: 'inherit', detached: true }).unref();",
+	} {
+		t.Run(runtime, func(t *testing.T) {
+			in := startIn(t, p, runtime)
+			defer in.Close()
+			if list := listOf(t, in); len(list) != 0 {
+				t.Errorf("at first there are %+v", list)
+			}
+			cell{code: start}.check(t, in)
+			sleeper := find(t, in, "sleep 1111")
+			if sleeper.Loose || time.Since(sleeper.Started) > patience || time.Since(sleeper.Started) < -time.Second {
+				t.Errorf("it is %+v", sleeper)
+			}
+			var said sandbox.Printed
+			until(t, "output between runs", func() bool {
+				var err error
+				if said, err = in.Overseer().Printed(t.Context(), 0); err != nil {
+					t.Fatal(err)
+				}
+				return bytes.Contains(said.Data, []byte("tick\n"))
+			})
+			if more, err := in.Overseer().Printed(t.Context(), said.From+int64(len(said.Data))); err != nil || more.From < said.From+int64(len(said.Data)) {
+				t.Errorf("what follows is %+v, %v", more, err)
+			}
+			if err := in.Overseer().Signal(t.Context(), sleeper.PID, "TERM"); err != nil {
+				t.Error(err)
+			}
+			gone(t, in, sleeper.PID)
+			for _, wrong := range []struct {
+				pid    int
+				signal string
+				kind   fault.Kind
+			}{{sleeper.PID, "TERM", fault.NotFound}, {1, "KILL", fault.NotFound}, {os.Getpid(), "KILL", fault.NotFound}, {sleeper.PID, "NOPE", fault.Invalid}} {
+				if err := in.Overseer().Signal(t.Context(), wrong.pid, wrong.signal); fault.KindOf(err) != wrong.kind {
+					t.Errorf("signalling %+v: %v", wrong, err)
+				}
+			}
+		})
+	}
+}
+
+func TestWhatLeftItsSessionIsListedAsLoose(t *testing.T) {
+	p, _ := testAgent(t)
+	in := startIn(t, p, "bash")
+	cell{code: "(setsid setsid sleep 2222 &) ; (setsid -f sleep 3333)"}.check(t, in)
+	loose := find(t, in, "sleep 3333")
+	if err := in.Overseer().Signal(t.Context(), loose.PID, "KILL"); err != nil {
+		t.Error(err)
+	}
+	gone(t, in, loose.PID)
+	in.Close()
+}
+
+func TestAStoppedRunTakesWhatItStartedAndLeavesTheRest(t *testing.T) {
+	p, _ := testAgent(t)
+	in := startIn(t, p, "bash")
+	defer in.Close()
+	cell{code: "sleep 4444 & disown"}.check(t, in)
+	before := find(t, in, "sleep 4444")
+	time.Sleep(20 * time.Millisecond) // the kernel counts starts in hundredths
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	exit, err := in.Run(ctx, sandbox.Command{Code: "trap '' INT; (trap '' INT; sleep 5555) & while :; do :; done", Limits: sandbox.RunLimits{Grace: 100 * time.Millisecond}})
+	if err != nil || exit.Cause != sandbox.TimedOut || exit.State != sandbox.Fresh {
+		t.Fatalf("it ended as %+v, %v", exit, err)
+	}
+	cell{code: "echo on", out: "on"}.check(t, in)
+	if p := find(t, in, "sleep 4444"); p.PID != before.PID {
+		t.Errorf("it is %+v", p)
+	}
+	for _, p := range listOf(t, in) {
+		if strings.Contains(p.Command, "5555") {
+			t.Errorf("%+v is left", p)
+		}
+	}
+}
+
+func TestClosingAnInstanceEndsItsProcessesAndNoOthers(t *testing.T) {
+	p, _ := testAgent(t)
+	a, b := startIn(t, p, "bash"), startIn(t, p, "python")
+	cell{code: "for n in 1 2 3 4 5; do (while :; do sleep 0.01; done) & done; sleep 6666 & disown -a; exit 0"}.check(t, a)
+	cell{code: "import subprocess; p = subprocess.Popen(['sleep', '7777'])"}.check(t, b)
+	find(t, a, "sleep 6666")
+	other := find(t, b, "sleep 7777")
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	list := listOf(t, b)
+	if len(list) != 1 || list[0].PID != other.PID {
+		t.Errorf("left are %+v", list)
+	}
+	cell{code: "p.poll() is None", result: "True"}.check(t, b)
+	p.close()
+	if _, err := os.Stat("/proc/" + strconv.Itoa(other.PID)); err == nil {
+		t.Error("a process outlived the agent")
+	}
+}
+
+func TestAForkBombEndsWithItsInstance(t *testing.T) {
+	p, _ := testAgent(t)
+	in := startIn(t, p, "bash")
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	// Each has two others, until there are too many; they live on when it ends.
+	exit, err := in.Run(ctx, sandbox.Command{Code: "ulimit -u 1000; b() { [[ $1 -gt 6 ]] || { b $(($1 + 1)) & b $(($1 + 1)) & }; sleep 8888; }; b 0"})
+	if err != nil || exit.Cause != sandbox.TimedOut {
+		t.Errorf("it ended as %+v, %v", exit, err)
+	}
+	in.Close()
+	other := startIn(t, p, "bash")
+	defer other.Close()
+	if list := listOf(t, other); len(list) != 0 {
+		t.Errorf("%d are left", len(list))
+	}
+}
+
+func TestCommands(t *testing.T) {
+	p, _ := testAgent(t)
+	ctx := t.Context()
+	in, err := p.client.Start(ctx, wire.StartBody{Runtime: "command", Dir: "/tmp", Env: map[string]string{"A": "b c"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	for _, c := range []cell{
+		{code: "echo", args: []string{"a  b", "*"}, out: "a  b *"},
+		{code: "sh", args: []string{"-c", "pwd; echo $A; echo err >&2; exit 3"}, out: "/tmp\nb c", err: "err\n", exit: 3},
+		{code: "cat", stdin: "some\ninput", out: "some\ninput"},
+		{code: "wc", args: []string{"-c"}, stdin: strings.Repeat("x", 1<<20), out: "1048576"},
+		{code: "true", stdin: strings.Repeat("x", 1<<20)},
+		{code: "cat"},
+		{code: "/bin/true"},
+		{code: "no-such-program", exit: 127, fails: "NotFound: there is no no-such-program in this image"},
+		{code: "./nothing", exit: 127, fails: "NotFound: …"},
+		{code: "sh", args: []string{"-c", "kill -SEGV $$"}, exit: 139, fails: "Signal: the program was ended by the signal SIGSEGV"},
+		{code: "sleep", args: []string{"3600"}, wall: 200 * time.Millisecond, cause: sandbox.TimedOut, exit: 130, fails: "Signal: …"},
+		{code: "sh", args: []string{"-c", "sleep 9999 & echo started"}, out: "started"},
+	} {
+		c.check(t, in)
+	}
+	if left := find(t, in, "sleep 9999"); left.PID == 0 {
+		t.Error("what it left is not there")
+	}
+	if exit, err := in.Run(ctx, sandbox.Command{Code: "sh", Args: []string{"-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"}}); err != nil || exit.Usage.CPU <= 0 || exit.Usage.Wall < exit.Usage.CPU/4 || exit.Usage.Memory <= 0 {
+		t.Errorf("it cost %+v, %v", exit.Usage, err)
+	}
+}
+
+func TestManyInstancesShareAnAgent(t *testing.T) {
+	p, _ := testAgent(t)
+	var all sync.WaitGroup
+	for n := range 12 {
+		all.Go(func() {
+			runtime := []string{"python", "bash", "javascript"}[n%3]
+			in := startIn(t, p, runtime)
+			defer in.Close()
+			for i := range 5 {
+				set := []string{"x = %d", "x=%d", "globalThis.x = %d; undefined"}[n%3]
+				show := []string{"print(x)", "echo $x", "console.log(x)"}[n%3]
+				cell{code: fmt.Sprintf(set, 10*n+i)}.check(t, in)
+				cell{code: show, out: fmt.Sprint(10*n + i)}.check(t, in)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestAKernelThatEndedBetweenRunsIsTold(t *testing.T) {
+	p, _ := testAgent(t)
+	in := startIn(t, p, "python")
+	defer in.Close()
+	cell{code: "x = 1\nimport os, threading\nthreading.Timer(0.05, lambda: os._exit(3)).start()"}.check(t, in)
+	time.Sleep(300 * time.Millisecond)
+	cell{code: "print('not run')", cause: sandbox.Crashed, state: sandbox.Fresh, exit: 1, fails: "Crash: the interpreter ended after the last call…"}.check(t, in)
+	cell{code: "'x' in globals()", result: "False"}.check(t, in)
+}
+
+func TestMemoryBeyondTheLimitEndsTheKernelAndNotTheAgent(t *testing.T) {
+	p, _ := testAgent(t)
+	for runtime, code := range map[string]string{
+		"javascript": "const all = []; for (;;) all.push(new Uint8Array(1 << 20).fill(1))",
+		"bash":       "x=$(head -c 300000000 /dev/zero | tr '\\0' x); sleep 1; echo no; false",
+	} {
+		t.Run(runtime, func(t *testing.T) {
+			in, err := p.client.Start(t.Context(), wire.StartBody{Runtime: runtime, MemoryBytes: 200 << 20})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer in.Close()
+			r := cell{code: code}.run(t, in)
+			if r.Cause != sandbox.OutOfMemory || r.Code == 0 || r.Error == nil {
+				t.Errorf("it ended as %+v, error %+v, printed %q", r.Exit, r.Error, r.out)
+			}
+			r = cell{code: ""}.run(t, in)
+			if r.Cause != sandbox.Exited {
+				t.Errorf("then it ended as %+v, error %+v", r.Exit, r.Error)
+			}
+		})
+	}
+}
+
+func TestUsageIsTold(t *testing.T) {
+	p, _ := testAgent(t)
+	in := startIn(t, p, "python")
+	defer in.Close()
+	r := cell{code: "import time\nt = time.process_time()\nwhile time.process_time() - t < 0.05: pass\nb = bytearray(50 << 20); time.sleep(0.1); del b"}.run(t, in)
+	if u := r.Usage; u.CPU < 40*time.Millisecond || u.Wall < 100*time.Millisecond || u.Memory < 5<<20 || u.Peak < 50<<20 || u.Peak < u.Memory {
+		t.Errorf("it cost %+v", u)
+	}
+	r = cell{code: "import subprocess; subprocess.run(['sh', '-c', 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'])"}.run(t, in)
+	if r.Usage.CPU < 30*time.Millisecond {
+		t.Errorf("a child's time is not counted: %+v", r.Usage)
+	}
+	r = cell{code: "1"}.run(t, in)
+	if r.Usage.CPU > 30*time.Millisecond {
+		t.Errorf("the next run cost %+v", r.Usage)
+	}
+}

@@ -1,0 +1,144 @@
+//go:build linux && (amd64 || arm64)
+
+package linux
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"paddock/internal/sandbox"
+)
+
+// shell gives an instance that runs bash, or skips the test.
+func shell(t testing.TB, b *Backend, spec sandbox.Spec) *instance {
+	t.Helper()
+	spec.Owner, spec.Runtime = "alice", "bash"
+	return start(t, b, spec)
+}
+
+func runs(t testing.TB, in *instance, code string) sandbox.Exit {
+	t.Helper()
+	exit, err := in.Run(t.Context(), sandbox.Command{Code: code})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exit
+}
+
+// One file is bounded by the agent; this is about many.
+func TestFilesThatGrowTogetherOverTheLimitStopTheProgram(t *testing.T) {
+	b := newBackend(t)
+	dir := folderFor(t, "work")
+	const limit = 8 << 20
+	in := shell(t, b, sandbox.Spec{Mounts: []sandbox.Mount{{Guest: "/work", Host: dir, DiskBytes: limit}}, Dir: "/work"})
+	exit := runs(t, in, "for i in $(seq 1000); do head -c 1000000 /dev/zero > f$i; done")
+	if exit.Cause != sandbox.OutOfSpace || exit.Code == 0 || exit.Error == nil {
+		t.Errorf("it ended as %+v", exit)
+	}
+	if n := sizeOf(dir); n < limit || n > 16*limit {
+		t.Errorf("the files have %d bytes", n)
+	}
+	// Over the limit a program that writes nothing more goes on, and one that removes.
+	if exit := runs(t, in, "cat f1 > /dev/null; rm f*; ls | wc -l"); exit.Cause != sandbox.Exited || exit.Code != 0 {
+		t.Errorf("it ended as %+v", exit)
+	}
+	if exit := runs(t, in, "head -c 1000000 /dev/zero > f"); exit.Cause != sandbox.Exited || exit.Code != 0 {
+		t.Errorf("with room it ended as %+v", exit)
+	}
+}
+
+func TestProgramsThatTakeTooMuchMemoryTogetherEndTheMachine(t *testing.T) {
+	b := newBackend(t)
+	in := shell(t, b, sandbox.Spec{Limits: sandbox.Limits{MemoryBytes: 64 << 20}})
+	// None of them has much: no limit of a process finds them.
+	exit, err := in.Run(t.Context(), sandbox.Command{Code: "for i in $(seq 60); do sh -c 'x=$(head -c 4000000 /dev/zero | tr \"\\000\" x); sleep 1000' & done; wait"})
+	if err != nil || exit.Cause != sandbox.OutOfMemory || exit.State != sandbox.Fresh || exit.Error == nil {
+		t.Errorf("it ended as %+v, %v", exit, err)
+	}
+	<-in.Done()
+	again := shell(t, b, sandbox.Spec{})
+	if exit := runs(t, again, "true"); exit.Code != 0 {
+		t.Errorf("the next one does not work: %+v", exit)
+	}
+}
+
+func TestAMachineTellsWhatItUses(t *testing.T) {
+	b := newBackend(t)
+	if _, err := b.Machine(t.Context(), "alice", "one"); err == nil {
+		t.Error("one that is not there does")
+	}
+	in := shell(t, b, sandbox.Spec{Box: "one"})
+	before, err := b.Machine(t.Context(), "alice", "one")
+	if err != nil || before.CPU <= 0 || before.Memory <= 0 || before.Booted.IsZero() {
+		t.Errorf("%+v, %v", before, err)
+	}
+	runs(t, in, "head -c 20000000 /dev/zero > /dev/shm/f; for i in $(seq 100000); do :; done")
+	after, err := b.Machine(t.Context(), "alice", "one")
+	if err != nil || after.CPU <= before.CPU || after.Memory < before.Memory+5_000_000 {
+		t.Errorf("%+v became %+v, %v", before, after, err)
+	}
+}
+
+// What one box has, another does not see, whoever has it.
+func TestBoxesShareNothing(t *testing.T) {
+	b := newBackend(t)
+	one, other := shell(t, b, sandbox.Spec{}), shell(t, b, sandbox.Spec{})
+	runs(t, one, "echo here > /dev/shm/f; sleep 1000 & exec 7<>/dev/tcp/127.0.0.1/1 || true")
+	for _, code := range []string{"cat /dev/shm/f", "pgrep sleep || grep -l sleep /proc/[0-9]*/comm"} {
+		if exit := runs(t, other, code); exit.Code == 0 {
+			t.Errorf("%q works in the other box: %+v", code, exit)
+		}
+	}
+}
+
+func TestAnImageIsOnlyRead(t *testing.T) {
+	image := t.TempDir()
+	for _, dir := range []string{"usr", "bin", "lib", "lib64", "tmp", "own"} {
+		if err := os.Mkdir(filepath.Join(image, dir), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(filepath.Join(image, dir), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(image, "own", "f"), []byte("before"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	root := rootfs{steps: []step{{Path: rootPath, Bind: image, ReadOnly: true}}}
+	for _, dir := range []string{"usr", "bin", "lib", "lib64"} {
+		if _, err := os.Stat("/" + dir); err == nil {
+			root.steps = append(root.steps, step{Path: rootPath + "/" + dir, Bind: "/" + dir, ReadOnly: true})
+		}
+	}
+	for name, overlay := range map[string]int64{"as it is": 0, "under an overlay": 1 << 20} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlan(t, "/bin/sh", "-c", "echo after > /own/f; echo new > /own/new; rm /own/f; mv /own /other; mkdir /made /work; cat /own/f")
+			p.root, p.overlayBytes = root, overlay
+			got := output(t, bootBox(t, newLauncher(t), p))
+			if overlay == 0 && !strings.Contains(got, "Read-only") {
+				t.Errorf("it printed %q", got)
+			}
+			text, err := os.ReadFile(filepath.Join(image, "own", "f"))
+			if err != nil || string(text) != "before" {
+				t.Errorf("the file has %q, %v", text, err)
+			}
+			entries, _ := os.ReadDir(image)
+			inside, _ := os.ReadDir(filepath.Join(image, "own"))
+			if len(entries) != 6 || len(inside) != 1 {
+				t.Errorf("the image has %v and %v", entries, inside)
+			}
+		})
+	}
+}
+
+// The overlay's file is on the host's disk: it must not fill it.
+func TestWhatIsWrittenUponTheRootIsBounded(t *testing.T) {
+	p := newPlan(t, "/bin/sh", "-c", "head -c 100000000 /dev/zero > /tmp/f; ls -s /tmp/f; head -c 100000000 /dev/zero > /var/tmp/f; ls -s /var/tmp/f")
+	p.overlayBytes = 1 << 20
+	got := output(t, bootBox(t, newLauncher(t), p))
+	if strings.Count(got, "No space left") != 2 {
+		t.Errorf("it printed %q", got)
+	}
+}
