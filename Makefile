@@ -88,7 +88,7 @@ package: bin/paddock ## an MCPB bundle and the registry's server.json, in dist/
 ## Tests ----------------------------------------------------------------------
 
 .PHONY: check
-check: lint bin/paddock prepare cross suites engines test ## everything that CI checks
+check: lint bin/paddock prepare cross suites images engines test ## everything that CI checks
 
 .PHONY: lint
 lint:
@@ -107,6 +107,13 @@ cross: ## build for the other systems
 suites: ## the official test suites of JavaScript and MCP, and MCP's clients, for the tests
 	@bash tests/conformance/fetch.sh >/dev/null
 	@bash tests/mcp/install.sh >/dev/null
+
+.PHONY: images
+images: ## real images for the tests of Linux sandboxes, from Debian's packages
+ifeq ($(shell uname -s)-$(shell id -u),Linux-0)
+	@echo "paddock: the images of the tests"
+	@bash tests/image/build.sh >/dev/null
+endif
 
 .PHONY: conformance
 conformance: bin/paddock prepare suites ## MCP's official suite against paddock
