@@ -40,6 +40,9 @@ func (s *session) pruneLocked(most int) {
 		return
 	}
 	line := s.kept.line
+	if head := s.kept.head; head.Of != head.Number {
+		most++ // it is no further one: opening a session, or going back, gives nothing up
+	}
 	for line.Len()-line.Labels() > most {
 		oldest := s.oldest()
 		if oldest == 0 {

@@ -79,7 +79,11 @@ func (w *twin) add(p point) {
 	}
 	w.line = append(w.line, p)
 	w.last = p.number
-	for w.unlabelled() > w.most {
+	most := w.most
+	if p.of != p.number {
+		most++ // it only repeats another
+	}
+	for w.unlabelled() > most {
 		k := slices.IndexFunc(w.line, func(o point) bool {
 			return o.label == "" && o.number != p.number && o.number != p.of && o.number != p.previous
 		})

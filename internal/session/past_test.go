@@ -91,6 +91,28 @@ func TestWhatWasHalfWrittenIsRemoved(t *testing.T) {
 	}
 }
 
+// What is listed of a session that is not open can be gone back to, also where
+// its process was killed and it has as many checkpoints as are kept.
+func TestWhatIsListedOfASleepingSessionIsNotGivenUpByOpeningIt(t *testing.T) {
+	dir := t.TempDir()
+	config := session.Config{Dir: dir, Checkpoints: 3}
+	m := manager(t, config, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	for n := range 6 {
+		execute(t, m, id, fmt.Sprint("x = ", n))
+	}
+	copied := t.TempDir() // as a process leaves it that is killed
+	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	config.Dir = copied
+	other := manager(t, config, sandboxtest.FakeConfig{})
+	listed := checkpoints(t, other, id)
+	if _, err := other.Restore(t.Context(), alice, id, listed[0].ID); err != nil {
+		t.Errorf("the oldest of %d: %v", len(listed), err)
+	}
+}
+
 func TestOnlyWhatIsListedCanBeGoneBackTo(t *testing.T) {
 	m := manager(t, session.Config{}, sandboxtest.FakeConfig{})
 	id := create(t, m, alice, "")
