@@ -44,7 +44,7 @@ func (in *instance) Run(ctx context.Context, cmd sandbox.Command) (sandbox.Exit,
 		if err == nil && exit.Cause == sandbox.Cancelled {
 			exit.Cause = over.cause
 			exit.Error = over.error()
-		} else if err != nil && over.cause == sandbox.OutOfMemory {
+		} else if err != nil { // the machine was ended
 			exit, err = sandbox.Exit{Cause: over.cause, Code: 1, State: sandbox.Fresh, Error: over.error()}, nil
 		}
 	}

@@ -40,7 +40,7 @@ func (b *Backend) plan(ctx context.Context, spec sandbox.Spec) (*plan, error) {
 				return nil, fault.New(fault.Invalid, "nothing can be mounted at %q", guest)
 			}
 			seen[guest] = true
-			p.folders = append(p.folders, folder{guest: guest, host: m.Host, readOnly: m.ReadOnly})
+			p.folders = append(p.folders, folder{guest: guest, host: m.Host, readOnly: m.ReadOnly, noLinks: m.NoLinks})
 		}
 	}
 	var err error

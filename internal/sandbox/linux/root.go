@@ -21,8 +21,9 @@ type step struct {
 	Dir os.FileMode `json:"dir,omitempty"`
 	// Bind shows a file or folder of the host.
 	Bind string `json:"bind,omitempty"`
-	// ReadOnly is about Bind.
+	// ReadOnly is about Bind, and so is NoLinks: there is no symbolic link on the way.
 	ReadOnly bool `json:"read_only,omitempty"`
+	NoLinks  bool `json:"no_links,omitempty"`
 	// Link makes a symbolic link to it.
 	Link string `json:"link,omitempty"`
 	// Hide covers a folder with an empty one.
@@ -62,7 +63,7 @@ func build(steps []step) error {
 		case s.Link != "":
 			err = os.Symlink(s.Link, path)
 		case s.Bind != "":
-			err = bind(s.Bind, path, s.ReadOnly)
+			err = bind(s, path)
 		case s.Hide:
 			err = unix.Mount("paddock", path, "tmpfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "mode=0555,size=4k")
 		default:
@@ -83,9 +84,19 @@ func build(steps []step) error {
 	return nil
 }
 
-// bind shows source at path, with everything that is mounted below it, and
-// without set-user-id programs and devices.
-func bind(source, path string, readOnly bool) error {
+// bind shows a step's source at path, with everything that is mounted below it,
+// and without set-user-id programs and devices.
+func bind(s step, path string) error {
+	source, readOnly := s.Bind, s.ReadOnly
+	if s.NoLinks {
+		// What is opened is what is mounted, whatever lies at the path by then.
+		fd, err := unix.Openat2(unix.AT_FDCWD, source, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+		if err != nil {
+			return fmt.Errorf("opening %s: %w", source, err)
+		}
+		defer unix.Close(fd)
+		source = fmt.Sprintf("/proc/self/fd/%d", fd)
+	}
 	info, err := os.Stat(source)
 	if err != nil {
 		return err

@@ -35,6 +35,7 @@ type plan struct {
 type folder struct {
 	guest, host string
 	readOnly    bool
+	noLinks     bool // there may be none on the way to host
 }
 
 // rootfs is what a box's root shows of the host.
@@ -109,7 +110,7 @@ func (p *plan) exports() []export {
 func (p *plan) steps() []step {
 	all := slices.Clone(p.root.steps)
 	for n, f := range p.folders {
-		all = append(all, step{Path: folderPath(n), Bind: f.host, ReadOnly: f.readOnly})
+		all = append(all, step{Path: folderPath(n), Bind: f.host, ReadOnly: f.readOnly, NoLinks: f.noLinks})
 	}
 	return all
 }

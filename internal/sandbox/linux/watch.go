@@ -3,14 +3,10 @@
 package linux
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
+	"log/slog"
 	"os"
-	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
@@ -55,6 +51,8 @@ type watch struct {
 	memory  *os.File // the sentry's, of which only the size is asked; nil: not known
 	limit   int64    // of it, in bytes
 	folders []*watched
+	pace    pace // of looking at them
+	log     *slog.Logger
 	stop    chan struct{}
 	stopped chan struct{}
 	end     sync.Once
@@ -65,27 +63,13 @@ type watch struct {
 	begins bool // a run has begun since the last look
 }
 
-// watched is a folder with a limit.
-type watched struct {
-	mount sandbox.Mount
-	bytes int64 // when it was looked at last
-	wrote int64 // what the box had written then
-	base  int64 // what it may have: its limit, or more if it had that when a run began
-}
-
 func newWatch(m *machine, b *Backend) *watch {
-	w := &watch{machine: m, limit: m.box.plan.memory + agentMemory, stop: make(chan struct{}), stopped: make(chan struct{}), runs: map[int]context.CancelCauseFunc{}}
+	w := &watch{machine: m, limit: m.box.plan.memory + agentMemory, log: b.config.Log, stop: make(chan struct{}), stopped: make(chan struct{}), runs: map[int]context.CancelCauseFunc{}}
 	var err error
 	if w.memory, err = m.box.memoryFile(); err != nil {
 		b.config.Log.Warn("a box's memory cannot be watched", "cause", err)
 	}
-	for _, mount := range m.spec.Mounts {
-		if !mount.ReadOnly {
-			f := &watched{mount: mount, bytes: sizeOf(mount.Host)}
-			f.base = max(mount.DiskBytes, f.bytes)
-			w.folders = append(w.folders, f)
-		}
-	}
+	w.folders = watchFolders(m)
 	go w.look()
 	return w
 }
@@ -135,10 +119,9 @@ func (w *watch) look() {
 			return
 		case <-tick.C:
 		}
-		if w.memory != nil && w.lookAtMemory() {
+		if w.lookAtMemory() || w.lookAtFolders() {
 			return
 		}
-		w.lookAtFolders()
 	}
 }
 
@@ -146,10 +129,11 @@ func (w *watch) look() {
 // can tell which of them has to go. The agent, which can, has a lower limit.
 func (w *watch) lookAtMemory() (over bool) {
 	used := w.used()
-	if used <= w.limit {
+	kernel := residentOf(w.machine.box.sentry.cmd.Process.Pid) + residentOf(w.machine.box.gofer.cmd.Process.Pid)
+	if used <= w.limit && used+kernel <= w.limit+sentryMemory {
 		return false
 	}
-	w.cancel(overrun{sandbox.OutOfMemory, fmt.Sprintf("the programs took %d MiB of memory, of %d that they may have", used>>20, w.machine.box.plan.memory>>20)})
+	w.cancel(overrun{sandbox.OutOfMemory, fmt.Sprintf("the programs took %d MiB of memory, and what is kept for them %d, of %d that they may have", used>>20, kernel>>20, w.machine.box.plan.memory>>20)})
 	w.machine.box.close()
 	return true
 }
@@ -160,60 +144,6 @@ func (w *watch) used() int64 {
 		return 0
 	}
 	return blocksOf(w.memory)
-}
-
-// lookAtFolders stops what runs when a folder has grown over its limit. It counts
-// files only when the box has written enough to get there.
-func (w *watch) lookAtFolders() {
-	w.mu.Lock()
-	begins, runs := w.begins, len(w.runs)
-	w.begins = false
-	w.mu.Unlock()
-	if runs == 0 && !begins {
-		return
-	}
-	wrote, err := writtenBy(w.machine.box.sentry.cmd.Process.Pid)
-	for _, f := range w.folders {
-		if err == nil && wrote-f.wrote <= max(f.base-f.bytes, 0) && !begins {
-			continue
-		}
-		f.bytes, f.wrote = sizeOf(f.mount.Host), wrote
-		if begins {
-			f.base = max(f.mount.DiskBytes, f.bytes)
-		}
-		if f.bytes > f.base {
-			w.cancel(overrun{sandbox.OutOfSpace, fmt.Sprintf("the files in %s have %d bytes, of %d that they may have", f.mount.Guest, f.bytes, f.mount.DiskBytes)})
-		}
-	}
-}
-
-// writtenBy tells how many bytes a process has written to files and sockets.
-func writtenBy(pid int) (int64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range bytes.Lines(text) {
-		if n, ok := bytes.CutPrefix(line, []byte("wchar: ")); ok {
-			return strconv.ParseInt(string(bytes.TrimSpace(n)), 10, 64)
-		}
-	}
-	return 0, errors.New("the kernel does not say")
-}
-
-// sizeOf sums up the files below a folder, a file with several names once for
-// each. What cannot be looked at counts nothing.
-func sizeOf(dir string) (sum int64) {
-	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return nil
-		}
-		if info, err := d.Info(); err == nil {
-			sum += info.Size()
-		}
-		return nil
-	})
-	return sum
 }
 
 // blocksOf tells how much of a file is there, in bytes.

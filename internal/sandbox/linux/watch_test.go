@@ -37,7 +37,7 @@ func TestFilesThatGrowTogetherOverTheLimitStopTheProgram(t *testing.T) {
 	if exit.Cause != sandbox.OutOfSpace || exit.Code == 0 || exit.Error == nil {
 		t.Errorf("it ended as %+v", exit)
 	}
-	if n := sizeOf(dir); n < limit || n > 16*limit {
+	if n := mustSize(t, dir); n < limit || n > 16*limit {
 		t.Errorf("the files have %d bytes", n)
 	}
 	// Over the limit a program that writes nothing more goes on, and one that removes.
@@ -141,4 +141,13 @@ func TestWhatIsWrittenUponTheRootIsBounded(t *testing.T) {
 	if strings.Count(got, "No space left") != 2 {
 		t.Errorf("it printed %q", got)
 	}
+}
+
+func mustSize(t testing.TB, dir string) int64 {
+	t.Helper()
+	n, err := sizeOf(dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

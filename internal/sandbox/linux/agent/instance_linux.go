@@ -2,12 +2,15 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"maps"
 	"math"
 	"os"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -86,7 +89,11 @@ func (in *instance) setEnvironment() {
 		}
 	}
 	maps.Copy(env, in.start.Env)
-	for name, value := range map[string]string{"PATH": defaultPath, "HOME": "/tmp", "LANG": "C.UTF-8"} {
+	for name, value := range map[string]string{
+		"PATH": defaultPath, "HOME": "/tmp", "LANG": "C.UTF-8",
+		"XDG_CACHE_HOME":       cmp.Or(env["TMPDIR"], "/tmp") + "/.cache", // what can be made again is no file of the program's
+		"OPENBLAS_NUM_THREADS": strconv.FormatInt(in.blasThreads(), 10),
+	} {
 		if env[name] == "" {
 			env[name] = value
 		}
@@ -97,6 +104,16 @@ func (in *instance) setEnvironment() {
 			in.environ = append(in.environ, name+"="+env[name])
 		}
 	}
+}
+
+// blasThreads is how many threads OpenBLAS may have, which takes about 128 MiB of
+// addresses for each of them when it is loaded.
+func (in *instance) blasThreads() int64 {
+	n := int64(runtime.NumCPU())
+	if in.start.MemoryBytes > 0 {
+		n = min(n, max(1, in.start.MemoryBytes>>27))
+	}
+	return n
 }
 
 // pid is the living kernel's process; 0: there is none.
@@ -168,8 +185,8 @@ func (in *instance) bury() {
 	}
 }
 
-// spaceBeyond is what a process may have of addresses beyond its memory: shared
-// libraries, threads' stacks.
+// spaceBeyond is what a process may have of addresses beyond its memory, until it
+// is first looked at: shared libraries, threads' stacks.
 const spaceBeyond = 128 << 20
 
 // bound sets the limits of a kernel's process, before anything of the program
@@ -190,6 +207,20 @@ func (in *instance) bound(pid int) error {
 		errs = append(errs, set(unix.RLIMIT_FSIZE, n))
 	}
 	return errors.Join(errs...)
+}
+
+// giveSpace lets a kernel's process have as many addresses more as its memory may
+// still grow by. Libraries and threads reserve what they do not use, and some
+// (OpenBLAS) wait for ever when they cannot, so that no fixed limit is right.
+func (in *instance) giveSpace(p process) {
+	var old unix.Rlimit
+	if unix.Prlimit(p.pid, unix.RLIMIT_AS, nil, &old) != nil {
+		return // it has ended
+	}
+	now := min(uint64(p.space+in.start.MemoryBytes-p.memory), old.Max)
+	if now != old.Cur {
+		_ = unix.Prlimit(p.pid, unix.RLIMIT_AS, &unix.Rlimit{Cur: now, Max: old.Max}, nil) // it may have ended
+	}
 }
 
 // largestFile is how long a file may become, where mounts have limits; -1: any.

@@ -98,6 +98,8 @@ type agent struct {
 	conn  *wire.Conn
 	setup Setup
 	reap  *reaper
+	// What connects to ports of the box.
+	streams *wire.Streams
 
 	mu        sync.Mutex // guards what follows
 	instances map[uint32]*instance
@@ -112,6 +114,7 @@ func serve(stream io.ReadWriteCloser) error {
 	a := &agent{
 		conn: wire.NewConn(stream), instances: map[uint32]*instance{}, opening: map[uint32]bool{}, known: map[life]uint32{},
 	}
+	a.streams = wire.NewStreams(a.conn)
 	defer a.conn.Close()
 	f, err := a.conn.Read()
 	if err != nil {
@@ -189,6 +192,8 @@ func (a *agent) dispatch(f wire.Frame) error {
 		}
 		a.work.Go(func() { a.send(wire.KindManaged, 0, a.manage(body)) })
 		return nil
+	case wire.KindDial, wire.KindStreamData, wire.KindStreamEnd, wire.KindStreamCredit, wire.KindStreamClose:
+		return a.stream(f)
 	}
 	a.mu.Lock()
 	in := a.instances[f.ID]
@@ -260,6 +265,7 @@ func (a *agent) end() {
 	all := a.instances
 	a.instances = map[uint32]*instance{}
 	a.mu.Unlock()
+	a.streams.End(errHungUp)
 	for _, in := range all {
 		in.close()
 	}

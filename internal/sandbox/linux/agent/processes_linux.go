@@ -29,6 +29,7 @@ type process struct {
 	cpu                         time.Duration
 	waited                      time.Duration // CPU time of its children that it has waited for
 	memory                      int64         // resident bytes
+	space                       int64         // bytes of addresses
 }
 
 // life is what no two processes share, one after the other included.
@@ -58,7 +59,7 @@ func readProc(pid int) (process, error) {
 	return process{
 		pid: pid, parent: int(number(4)), group: int(number(5)), session: int(number(6)), zombie: fields[0] == "Z" || fields[0] == "X",
 		started: number(22), cpu: time.Duration(number(14)+number(15)) * time.Second / ticks,
-		waited: time.Duration(number(16)+number(17)) * time.Second / ticks, memory: number(24) * int64(os.Getpagesize()),
+		waited: time.Duration(number(16)+number(17)) * time.Second / ticks, memory: number(24) * int64(os.Getpagesize()), space: number(23),
 	}, nil
 }
 

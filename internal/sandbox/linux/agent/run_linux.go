@@ -238,6 +238,9 @@ func (in *instance) watch(k *kernel, m *measure, done <-chan struct{}) {
 			k.child.signal(syscall.SIGKILL)
 			return
 		}
+		if err == nil && in.language != nil && in.language.spaceLimited {
+			in.giveSpace(p)
+		}
 		if n%othersEvery > 0 {
 			continue
 		}

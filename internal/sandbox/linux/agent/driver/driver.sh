@@ -8,7 +8,7 @@ __pd_loop='while LC_ALL=C IFS= builtin read -r -N 8 -u 200 __pd_text && LC_ALL=C
 { __pd_status=$?; builtin eval "$__pd_defaults"; } 2>/dev/null; __pd_end ;; inspect) __pd_inspect ;; hello) builtin printf "a %s 0 %s inspected\n" "$__pd_number" "$BASHPID" >&200 ;; esac; done'
 # Whatever ends the shell comes here: exit, an error of an expansion, set -e, an
 # interrupt. A copy of the shell goes on where it was, and the shell itself ends.
-__pd_exit='{ __pd_status=${__pd_chosen:-$?}; __pd_chosen=; builtin eval "$__pd_defaults"; } 2>/dev/null; builtin set -m; { builtin set +m; builtin trap "builtin eval \"\$__pd_exit\"" EXIT; __pd_self=$BASHPID; __pd_ended=1; __pd_end; builtin eval "$__pd_loop"; builtin trap - EXIT; builtin exit 0; } & builtin set +m'
+__pd_exit='{ __pd_status=${__pd_chosen:-$?}; __pd_chosen=; builtin eval "$__pd_defaults"; } 2>/dev/null; builtin set -m; { builtin set -m; builtin set +m; builtin trap "builtin eval \"\$__pd_exit\"" EXIT; __pd_self=$BASHPID; __pd_ended=1; __pd_end; builtin eval "$__pd_loop"; builtin trap - EXIT; builtin exit 0; } & builtin set +m'
 __pd_stop() { __pd_explicit=interrupted; exit 130; }
 __pd_end() {
   builtin trap '' INT
