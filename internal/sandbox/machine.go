@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"io"
 	"time"
 )
 
@@ -24,3 +25,19 @@ type MachineUsage struct {
 // CommandRuntime is the runtime of a machine that runs its programs: a Command's
 // Code is the program's name and Args are its arguments. No Probe lists it.
 const CommandRuntime = "command"
+
+// Dialer is a Machines whose programs can be connected to.
+type Dialer interface {
+	// Dial connects to a TCP port at the loopback address of an owner's box; ctx
+	// bounds only that. A box that is not booted is a fault.NotFound, a port at
+	// which nobody listens a fault.Unavailable.
+	Dial(ctx context.Context, owner, box string, port uint16) (Stream, error)
+}
+
+// Stream is a connection. Read and Write may be called at the same time; Close
+// ends both, and works twice.
+type Stream interface {
+	io.ReadWriteCloser
+	// CloseWrite says that nothing more will be sent.
+	CloseWrite() error
+}

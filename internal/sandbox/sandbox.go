@@ -200,9 +200,16 @@ type Mount struct {
 	Aliases  []string // further guest paths of the same folder
 	Host     string   // folder; must exist
 	ReadOnly bool
-	// DiskBytes bounds the sum of the files' sizes; zero allows no growth.
+	// DiskBytes bounds the sum of the files' sizes; zero allows no growth. From
+	// Unbounded on nobody counts them.
 	DiskBytes int64
+	// NoLinks refuses a Host with a symbolic link anywhere on its way: a guest may
+	// have put it there. An isolation without machines takes no notice.
+	NoLinks bool
 }
+
+// Unbounded is a Mount's DiskBytes where its disk is the only bound.
+const Unbounded = 1 << 50
 
 // Limits of an instance. A zero means none of it.
 type Limits struct {

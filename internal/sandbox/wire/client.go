@@ -17,15 +17,18 @@ import (
 //
 // Lock order: Client.mu, then Instance.mu.
 type Client struct {
-	conn  *Conn
-	ended chan struct{} // closed when the reader has ended
-	ready chan Ready
+	conn    *Conn
+	streams *Streams
+	ended   chan struct{} // closed when the reader has ended
+	ready   chan Ready
 
 	mu        sync.Mutex // guards what follows
 	instances map[uint32]*Instance
 	last      uint32
 	asked     map[uint32]chan ManagedBody // who waits for which answer
 	question  uint32
+	dialling  map[uint32]chan AnswerBody // likewise, of streams
+	dialled   uint32
 	cause     error // why the connection ended
 }
 
@@ -38,8 +41,9 @@ func NewClient(ctx context.Context, stream io.ReadWriteCloser, setup any) (*Clie
 	}
 	c := &Client{
 		conn: NewConn(stream), ended: make(chan struct{}), ready: make(chan Ready, 1), instances: map[uint32]*Instance{},
-		asked: map[uint32]chan ManagedBody{},
+		asked: map[uint32]chan ManagedBody{}, dialling: map[uint32]chan AnswerBody{},
 	}
+	c.streams = NewStreams(c.conn)
 	go c.read()
 	if err := c.conn.WriteJSON(KindHello, 0, Hello{Version: Version, Setup: body}); err != nil {
 		c.Close()
@@ -99,6 +103,7 @@ func (c *Client) read() {
 		}
 	}
 	c.fail(err)
+	c.streams.End(gone(c.Err()))
 	c.mu.Lock()
 	all := c.instances
 	c.instances = map[uint32]*Instance{}
@@ -121,8 +126,13 @@ func (c *Client) dispatch(f Frame) error {
 			return errors.New("it said twice that it is ready")
 		}
 	}
-	if f.Kind == KindManaged {
+	switch f.Kind {
+	case KindManaged:
 		return c.managed(f.Body)
+	case KindDialed:
+		return c.answered(f)
+	case KindStreamData, KindStreamEnd, KindStreamCredit, KindStreamClose:
+		return c.streams.Deliver(f)
 	}
 	c.mu.Lock()
 	in := c.instances[f.ID]

@@ -11,10 +11,11 @@
 // into the process at the other end.
 //
 //	server → guest   hello, start, run, stdin, credit, interrupt, inspect, close,
-//	                 layer, snapshot, taken, rewind, refresh, manage
+//	                 layer, snapshot, taken, rewind, refresh, manage, dial
 //	guest → server   ready, started, stdout, stderr, display, wantStdin, done,
 //	                 inspected, gone, wantLayer, data, saved, rewound, refreshed,
-//	                 managed
+//	                 managed, dialed
+//	both ways        streamData, streamEnd, streamCredit, streamClose
 //
 // Output is bounded by credit: the guest's end may have [Window] bytes of
 // stdout and stderr under way in each run, and more once the server has passed
@@ -26,6 +27,9 @@
 // (wantLayer); when it has an answer to the start it sends no more. A snapshot
 // is data frames and then saved, under the same kind of credit (taken); an
 // interrupt gives it up.
+//
+// Where the child has a machine of its own, a dial connects a stream of bytes to
+// a port of the machine: see [Stream].
 package wire
 
 import (
@@ -42,7 +46,7 @@ import (
 
 // Version is the protocol's version; both ends must have the same, and do,
 // being the same binary.
-const Version = 4
+const Version = 5
 
 // Window is how many bytes of output may be under way in one run, of a snapshot,
 // and of a state's layers.
@@ -95,6 +99,13 @@ const (
 	KindRefreshed // an [AnswerBody]
 	KindManage    // a [ManageBody], for instance 0
 	KindManaged   // a [ManagedBody], likewise
+	// What follows is about a [Stream], whose number is the frame's ID.
+	KindDial         // a [DialBody]
+	KindDialed       // an [AnswerBody]
+	KindStreamData   // raw
+	KindStreamEnd    // nothing more comes from there
+	KindStreamCredit // a [CreditBody]
+	KindStreamClose  // it is over, in both directions
 )
 
 // Frame is one message.
