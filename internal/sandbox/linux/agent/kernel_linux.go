@@ -56,7 +56,8 @@ type kernel struct {
 	child   *child
 	channel *channel
 	pumps   [2]*pump
-	session int // what descends from it is in, unless it leaves it
+	session int   // what descends from it is in, unless it leaves it
+	needs   int64 // bytes that the interpreter itself took before any program
 }
 
 // startKernel starts an interpreter for the instance.
@@ -101,6 +102,8 @@ func startKernel(in *instance) (*kernel, error) {
 		k.close()
 		return nil, in.notBooted(err)
 	}
+	p, _ := readProc(k.child.pid)
+	k.needs = p.memory
 	return k, nil
 }
 

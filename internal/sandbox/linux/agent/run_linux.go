@@ -201,10 +201,17 @@ const (
 	othersEvery = 10
 )
 
+// leastOwn is what a program may take in any case: some interpreters need more
+// than a low limit by themselves.
+const leastOwn = 32 << 20
+
 // watch ends a process of the instance's that takes more memory than it may
 // have, before it becomes the whole box's trouble.
 func (in *instance) watch(k *kernel, m *measure, done <-chan struct{}) {
 	limit := in.start.MemoryBytes
+	if limit > 0 {
+		limit = max(limit, k.needs+leastOwn)
+	}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for n := 1; ; n++ {
