@@ -32,6 +32,8 @@ func TestMain(m *testing.M) {
 		os.Exit(agent.Main(os.Args))
 	case os.Args[0] == commandRole:
 		os.Exit(commandMain(os.Args[1:]))
+	case os.Args[0] == refusedRole:
+		os.Exit(refusedMain(os.Args[1:]))
 	case os.Args[0] == serverRole:
 		os.Exit(serverMain(os.Args[1:]))
 	}

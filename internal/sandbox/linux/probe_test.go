@@ -4,9 +4,13 @@ package linux
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -90,13 +94,41 @@ func TestEachObstacleHasItsHint(t *testing.T) {
 	}
 }
 
-// Where the host allows no user namespaces there are no boxes, and somebody says
-// so.
+// refusedRole is the name (argv[0]) of the test binary in a user namespace that
+// allows no further ones: it prints what the probe finds.
+const refusedRole = "paddock-test-refused"
+
+func refusedMain(args []string) int {
+	err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0)
+	if err == nil {
+		var b *Backend
+		if b, err = New(Config{Dir: args[0]}); err == nil {
+			_ = json.NewEncoder(os.Stdout).Encode(b.Probe(context.Background()))
+			err = b.Close()
+		}
+	}
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	return 0
+}
+
 func TestAHostWithoutUserNamespacesIsTold(t *testing.T) {
-	l := newLauncher(t)
-	l.uid = -5 // which no map takes: the kernel refuses as it does then
-	_, err := l.boot(t.Context(), newPlan(t), nil)
-	if err == nil || hint(err) == "" {
-		t.Error(err)
+	newBackend(t) // or the test is skipped
+	cmd := exec.CommandContext(t.Context(), executable)
+	cmd.Args = []string{refusedRole, t.TempDir()}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}},
+	}
+	out, err := cmd.Output()
+	var p sandbox.Probe
+	if err != nil || json.Unmarshal(out, &p) != nil {
+		t.Fatal(err, string(out))
+	}
+	if p.Available || p.Reason == "" || !strings.Contains(p.Hint, "user.max_user_namespaces") {
+		t.Errorf("%+v", p)
 	}
 }

@@ -11,8 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -30,7 +28,7 @@ const serverRole = "paddock-test-server"
 type told struct {
 	Error   string
 	Home    string
-	Parts   []int
+	Parts   []int // and what they have started
 	Cgroups []string
 }
 
@@ -46,7 +44,9 @@ func serverMain(args []string) int {
 				break
 			}
 			box := in.(*instance).machine.box
-			t.Parts = append(t.Parts, box.sentry.cmd.Process.Pid, box.gofer.cmd.Process.Pid)
+			for _, p := range append(family(box.sentry.cmd.Process.Pid), family(box.gofer.cmd.Process.Pid)...) {
+				t.Parts = append(t.Parts, p.pid)
+			}
 			if box.cgroup != nil {
 				t.Cgroups = append(t.Cgroups, box.cgroup.dirs...)
 			}
@@ -86,29 +86,16 @@ func startServer(t *testing.T, dir string) (*exec.Cmd, told) {
 	return cmd, server
 }
 
-// livingOf counts the processes that a part has started, and the part itself: they
-// are in one session.
+// livingOf counts the processes that parts and their families have.
 func livingOf(parts ...int) (n int) {
-	for _, f := range stats() {
-		for _, part := range parts {
-			if len(f) > 3 && f[3] == strconv.Itoa(part) && f[0] != "Z" {
+	for _, part := range parts {
+		for _, p := range family(part) {
+			if !p.ended {
 				n++
 			}
 		}
 	}
 	return n
-}
-
-// stats are the fields of each process's stat after its name: its state, its
-// parent, its process group, its session.
-func stats() (all [][]string) {
-	paths, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, p := range paths {
-		if text, err := os.ReadFile(p); err == nil { // or it has ended meanwhile
-			all = append(all, strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])))
-		}
-	}
-	return all
 }
 
 // eventually waits until ok, which the kernel needs a moment for.
@@ -131,7 +118,7 @@ func TestAKilledServersBoxesEndAndItsRestIsSwept(t *testing.T) {
 	dir := t.TempDir()
 	lives, server := startServer(t, dir)
 	killed, other := startServer(t, dir)
-	if n := livingOf(other.Parts...); n < 4 {
+	if n := len(other.Parts); n < 6 {
 		t.Errorf("two boxes have %d processes", n)
 	}
 	if err := killed.Process.Signal(unix.SIGKILL); err != nil {
@@ -175,12 +162,7 @@ type used struct{ processes, mounts, descriptors, files, cgroups int }
 
 func (b *Backend) used(t *testing.T) (u used) {
 	t.Helper()
-	mine := strconv.Itoa(os.Getpid())
-	for _, f := range stats() {
-		if len(f) > 1 && f[1] == mine {
-			u.processes++
-		}
-	}
+	u.processes = len(family(os.Getpid()))
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		t.Fatal(err)

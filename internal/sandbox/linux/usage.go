@@ -28,27 +28,66 @@ func (b *Backend) Machine(_ context.Context, owner, box string) (sandbox.Machine
 // tick is the unit of time in /proc: the same on every Linux that Go runs on.
 const tick = time.Second / 100
 
-// cpuOf sums up the time of a part, of the processes that it has started (they are
-// in its session), and of those that have ended.
-func cpuOf(part int) (sum time.Duration) {
-	session := strconv.Itoa(part)
+// process is what /proc says of one.
+type process struct {
+	pid, parent int
+	ended       bool // and has not been waited for
+	cpu         time.Duration
+}
+
+// family gives a part's process and everything that descends from it. The programs
+// of a box are processes of the host that the sentry has started.
+func family(part int) (all []process) {
+	children := map[int][]process{}
 	paths, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range paths {
 		stat, err := os.ReadFile(path)
 		if err != nil {
 			continue // it has ended meanwhile
 		}
-		// The name, in parentheses, may hold anything. After it come the state, the
-		// parent, the group and the session, and as the twelfth to the fifteenth the
-		// time of the process and of its children, in user and in kernel mode.
-		f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-		if len(f) < 15 || string(f[3]) != session {
+		p, ok := parseStat(stat)
+		if !ok {
 			continue
 		}
-		for _, text := range f[11:15] {
-			n, _ := strconv.ParseInt(string(text), 10, 64) // the kernel writes numbers
-			sum += time.Duration(n) * tick
+		children[p.parent] = append(children[p.parent], p)
+		if p.pid == part {
+			all = append(all, p)
 		}
+	}
+	for n := 0; n < len(all); n++ {
+		all = append(all, children[all[n].pid]...)
+	}
+	return all
+}
+
+// parseStat reads the number first; the name, in parentheses, may hold anything.
+// After it come the state, the parent, and as the twelfth to the fifteenth the time
+// of the process and of its children that have ended, in user and in kernel mode.
+func parseStat(stat []byte) (p process, ok bool) {
+	number, _, ok := bytes.Cut(stat, []byte(" "))
+	f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if !ok || len(f) < 15 {
+		return p, false
+	}
+	var err error
+	if p.pid, err = strconv.Atoi(string(number)); err != nil {
+		return p, false
+	}
+	if p.parent, err = strconv.Atoi(string(f[1])); err != nil {
+		return p, false
+	}
+	p.ended = string(f[0]) == "Z" || string(f[0]) == "X"
+	for _, text := range f[11:15] {
+		n, _ := strconv.ParseInt(string(text), 10, 64) // the kernel writes numbers
+		p.cpu += time.Duration(n) * tick
+	}
+	return p, true
+}
+
+// cpuOf sums up the time of a part's family, those that have ended included.
+func cpuOf(part int) (sum time.Duration) {
+	for _, p := range family(part) {
+		sum += p.cpu
 	}
 	return sum
 }

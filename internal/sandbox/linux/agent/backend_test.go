@@ -50,7 +50,7 @@ type root struct {
 }
 
 // shared is what of the host a root has.
-var shared = []string{"/usr", "/bin", "/lib", "/lib64", "/sbin", "/dev", "/proc"}
+var shared = []string{"/usr", "/bin", "/lib", "/lib64", "/sbin"}
 
 // enter makes this process's root what text says. It is in namespaces of its own.
 func enter(text string) error {
@@ -74,14 +74,21 @@ func enter(text string) error {
 		}
 		return unix.Mount("", to, "", unix.MS_BIND|unix.MS_REMOUNT|flags, "")
 	}
+	image := os.Getenv("PADDOCK_TEST_ROOTFS") // an unpacked image, in the place of the host's
 	folders := append([]string{}, shared...)
-	if more := os.Getenv("PADDOCK_TEST_FOLDERS"); more != "" {
-		folders = append(folders, filepath.SplitList(more)...)
+	if image != "" {
+		folders = append(folders, "/etc", "/var")
 	}
 	for _, dir := range folders {
-		if _, err := os.Stat(dir); err != nil {
+		from := filepath.Join(image, dir)
+		if _, err := os.Stat(from); err != nil {
 			continue
 		}
+		if err := bind(from, dir, 0); err != nil {
+			return err
+		}
+	}
+	for _, dir := range append(filepath.SplitList(os.Getenv("PADDOCK_TEST_FOLDERS")), "/dev", "/proc") {
 		if err := bind(dir, dir, 0); err != nil {
 			return err
 		}
@@ -188,6 +195,15 @@ func (p *process) close() {
 	os.Remove(p.dir)
 }
 
+// quiet fails the test when the agent complained of anything, which the race
+// detector does in it as well.
+func (p *process) quiet(t *testing.T) {
+	t.Helper()
+	if said := p.log.String(); said != "" {
+		t.Errorf("the agent said: %s", said)
+	}
+}
+
 func newBackend(t *testing.T) *backend {
 	return &backend{t: t, agents: map[*process]bool{}}
 }
@@ -250,6 +266,7 @@ func bodyOf(spec sandbox.Spec) wire.StartBody {
 
 func (b *backend) end(p *process) {
 	p.close()
+	p.quiet(b.t)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.agents, p)

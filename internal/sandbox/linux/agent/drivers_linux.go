@@ -16,6 +16,8 @@ import (
 var (
 	//go:embed driver/boot.py
 	bootPython []byte
+	//go:embed driver/rewrite.js
+	rewriteJavaScript []byte
 	//go:embed driver/driver.js
 	bootJavaScript []byte
 	//go:embed driver/driver.sh
@@ -44,7 +46,9 @@ var pythonDriver = sync.OnceValues(func() ([]byte, error) {
 	return bytes.Join([][]byte{[]byte("SOURCES = "), table, []byte("\n"), bootPython}, nil), nil
 })
 
-func javascriptDriver() ([]byte, error) { return bootJavaScript, nil }
+func javascriptDriver() ([]byte, error) {
+	return bytes.Join([][]byte{rewriteJavaScript, bootJavaScript}, nil), nil
+}
 
 func bashDriver() ([]byte, error) { return bootBash, nil }
 

@@ -114,6 +114,10 @@ var javascriptPrograms = map[string][]cell{
 		{code: "JSON.stringify = () => '{}'; JSON.parse = () => 1; Object.prototype.toJSON = () => 'forged'; 1", result: "1"},
 		{code: "Promise.prototype.then = () => { throw 2 }; Buffer.from = 0; Reflect.apply = 0; globalThis.console = 0; 4", result: "4"},
 		{code: "throw new TypeError('still told')", fails: "TypeError: still told"},
+		{code: "Array.prototype[Symbol.iterator] = () => { throw 1 }; Array.prototype.map = 0; Array.prototype.push = 0; 2", result: "2"},
+		{code: "Promise.prototype.then = () => { throw 2 }; Map.prototype.values = 0; 3", result: "3"},
+		{code: "String.prototype.split = 0; RegExp.prototype.exec = 0; Reflect.apply = 0; Object.keys = 0; 4", result: "4"},
+		{code: "throw new TypeError('still told')", fails: "TypeError: still told"},
 	},
 	"TypeScript": {
 		{language: "typescript", code: "interface P { x: number }\nconst p: P = { x: 1 };\nenum E { A, B }\nconsole.log(p.x as number, E.B)", out: "1 1"},

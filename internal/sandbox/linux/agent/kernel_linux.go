@@ -27,10 +27,7 @@ type language struct {
 	speech  speech
 	// spaceLimited tells that the memory limit is one of the address space as well.
 	spaceLimited bool
-	// insist tells that an interrupt may be missed, and be repeated: it cannot be
-	// caught.
-	insist bool
-	files  bool // the run's input is a file, see feed
+	files        bool // the run's input is a file, see feed
 	// explain finds out more about an error from the end of stderr.
 	explain func(o *outcome, tail string)
 }
@@ -38,13 +35,13 @@ type language struct {
 var languages = map[string]*language{
 	"python": {
 		name: "python", program: []string{"python3", "python"},
-		args:   []string{"-B", "-X", "utf8", "-c", `exec(compile(open(3, encoding="utf-8").read(), "<paddock>", "exec"), {"__name__": "_paddock_boot"})`},
+		args:   []string{"-B", "-X", "utf8", "-c", `exec(compile(open(3, encoding="utf-8").read(), "<paddock>", "exec"), {"__name__": "_paddock_boot", "__builtins__": vars(__import__("builtins")).copy()})`},
 		driver: pythonDriver, sockets: 1, speech: speech{encode: encodeFrame, read: readFrames}, spaceLimited: true,
 	},
 	"javascript": {
 		name: "javascript", program: []string{"node", "nodejs"},
-		args:   []string{"--expose-internals", "--experimental-vm-modules", "--no-warnings", "-e", `eval(require("fs").readFileSync(3, "utf8"))`},
-		driver: javascriptDriver, sockets: 2, speech: speech{encode: encodeFrame, read: readFrames}, insist: true,
+		args:   []string{"--expose-internals", "--experimental-vm-modules", "--no-warnings", "-e", `require("vm").runInNewContext(require("fs").readFileSync(3, "utf8"))(require, process, globalThis, (name, options) => import(name, options))`},
+		driver: javascriptDriver, sockets: 2, speech: speech{encode: encodeFrame, read: readFrames},
 	},
 	"bash": {
 		name: "bash", program: []string{"bash"},
@@ -59,7 +56,8 @@ type kernel struct {
 	child   *child
 	channel *channel
 	pumps   [2]*pump
-	session int // what descends from it is in, unless it leaves it
+	session int   // what descends from it is in, unless it leaves it
+	needs   int64 // bytes that the interpreter itself took before any program
 }
 
 // startKernel starts an interpreter for the instance.
@@ -104,6 +102,8 @@ func startKernel(in *instance) (*kernel, error) {
 		k.close()
 		return nil, in.notBooted(err)
 	}
+	p, _ := readProc(k.child.pid)
+	k.needs = p.memory
 	return k, nil
 }
 

@@ -43,7 +43,10 @@ func testAgent(t *testing.T) (p *process, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(p.close)
+	t.Cleanup(func() {
+		p.close()
+		p.quiet(t)
+	})
 	return p, dir
 }
 
@@ -180,7 +183,7 @@ var pythonPrograms = map[string][]cell{
 		{code: "task = asyncio.create_task(f(9)); 1", fails: "RuntimeError: no running event loop", line: 1, errHas: "never awaited"},
 		{code: "await asyncio.sleep(0); task = asyncio.create_task(f(9))"},
 		{code: "await task", result: "9"},
-		{code: "await asyncio.to_thread(lambda: 5)", result: "5"},
+		{code: "await asyncio.get_running_loop().run_in_executor(None, lambda: 5)", result: "5"},
 		{code: "p = await asyncio.create_subprocess_exec('echo', 'child', stdout=asyncio.subprocess.PIPE); (await p.communicate())[0]", result: `b'child\n'`},
 		{code: "asyncio.run(f(4))", result: "4"},
 		{code: "await f(5)", result: "5"},

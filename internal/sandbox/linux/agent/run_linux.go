@@ -15,9 +15,6 @@ import (
 	"paddock/internal/sandbox/wire"
 )
 
-// insistEvery is how often an interrupt is repeated where it may be missed.
-const insistEvery = 20 * time.Millisecond
-
 // run executes one command and tells the server how it ended. A kernel that did
 // not survive it is replaced after that.
 func (in *instance) run(body wire.RunBody) {
@@ -178,7 +175,7 @@ func (in *instance) attend(k *kernel, m *measure, begun <-chan struct{}) (told *
 			return
 		}
 		told.Store(true)
-		in.interrupt(k, m.since, done)
+		in.interrupt(k, m.since)
 	})
 	all.Go(func() { in.watch(k, m, done) })
 	return told, func() {
@@ -188,21 +185,11 @@ func (in *instance) attend(k *kernel, m *measure, begun <-chan struct{}) (told *
 }
 
 // interrupt tells the kernel, and what was started in this run.
-func (in *instance) interrupt(k *kernel, since int64, done <-chan struct{}) {
-	for {
-		k.child.signal(syscall.SIGINT)
-		for _, p := range in.agent.owned()[in.id] {
-			if p.pid != k.child.pid && p.started >= since {
-				_ = syscall.Kill(p.pid, syscall.SIGINT)
-			}
-		}
-		if in.language == nil || !in.language.insist {
-			return
-		}
-		select {
-		case <-time.After(insistEvery):
-		case <-done:
-			return
+func (in *instance) interrupt(k *kernel, since int64) {
+	k.child.signal(syscall.SIGINT)
+	for _, p := range in.agent.owned()[in.id] {
+		if p.pid != k.child.pid && p.started >= since {
+			_ = syscall.Kill(p.pid, syscall.SIGINT)
 		}
 	}
 }
@@ -214,10 +201,17 @@ const (
 	othersEvery = 10
 )
 
+// leastOwn is what a program may take in any case: some interpreters need more
+// than a low limit by themselves.
+const leastOwn = 32 << 20
+
 // watch ends a process of the instance's that takes more memory than it may
 // have, before it becomes the whole box's trouble.
 func (in *instance) watch(k *kernel, m *measure, done <-chan struct{}) {
 	limit := in.start.MemoryBytes
+	if limit > 0 {
+		limit = max(limit, k.needs+leastOwn)
+	}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for n := 1; ; n++ {

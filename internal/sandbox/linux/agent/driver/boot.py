@@ -1,8 +1,9 @@
 """The Python kernel on Linux: what the driver of the WebAssembly guest (SOURCES)
 needs in the place of WebAssembly, and its connection to the agent.
 
-Executed by `python3 -c` as it starts, before anything of a program's. The text
-comes over descriptor 3, the connection is descriptor 4.
+Executed by `python3 -c` as it starts, before anything of a program's, with
+builtins of its own. The text comes over descriptor 3, the connection is
+descriptor 4.
 """
 import sys
 
@@ -22,8 +23,6 @@ import types
 
 import _posixsubprocess
 import _thread
-
-__builtins__ = __builtins__.copy() if type(__builtins__) is dict else vars(__builtins__).copy()
 
 HEADER = struct.Struct("<cII")
 FIRST = 200            # descriptors from here on are the driver's

@@ -1,23 +1,26 @@
-// The Node.js kernel: runs programs in this process's own global scope, whose
-// variables stay. Evaluated once, as it starts: the text comes over descriptor 3,
-// requests over 4, and what a program asks for while it runs goes over 5.
-// Node gives none of them to the program's children.
-(() => {
+// The Node.js kernel: runs programs in this process's own global scope, the
+// world, whose variables stay. Called once, as it starts: requests come over
+// descriptor 4, and what a program asks for while it runs goes over 5. Node gives
+// neither of them to the program's children.
+//
+// This text is evaluated in a context of its own: a program that changes JSON or
+// an array's methods changes its own world only. What is taken from there is
+// taken at once.
+(require, process, world, importModule) => {
 "use strict";
 const fs = require("fs"), net = require("net"), path = require("path"), url = require("url"), util = require("util"), vm = require("vm");
 const nodeModule = require("module"), { Readable, Writable } = require("stream");
 const acorn = require("internal/deps/acorn/acorn/dist/acorn");
-fs.closeSync(3);
 
-// What the driver needs of the language it takes now: a program that changes
-// JSON or an array's methods changes its own world only.
 const { apply, ownKeys, getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
 const { parse, stringify: rawStringify } = JSON;
 const { isArray } = Array;
 const { inspect } = util;
 const { readSync, writeSync, readFileSync, statSync } = fs;
+const { Buffer, clearTimeout, clearImmediate } = world;
 const { from: bufferFrom, alloc, concat } = Buffer;
-const { byteLength } = Buffer;
+const { then } = world.Promise.prototype;
+const WorldError = world.Error;
 const tick = process._tickCallback;
 const RESULT = 16384, MESSAGE = 4096, TRACE = 16384, VARIABLES = 200, NAME = 256, TYPE = 100, PREVIEW = 120, IMPORTS = 200, DISPLAY = 8 << 20;
 
@@ -103,185 +106,7 @@ const state = { number: 0, cell: 0, label: "<cell>", running: false, inside: fal
 const maps = new Map(); // of programs that were translated, by their names
 const imports = new Set();
 const hidden = Object.create(null); // the names that are not the program's
-const interesting = /\b(?:const|let|class|import|export|await|for)\b/;
-
-// rewrite gives the code to evaluate as a script in the global scope: what it
-// declares is there in the next one, and may be declared again; imports work. A
-// program that waits becomes a function, whose declarations go outside.
-function rewrite(code) {
-  if (!interesting.test(code)) return { code };
-  let tree;
-  const options = { ecmaVersion: "latest", allowAwaitOutsideFunction: true, allowHashBang: true };
-  try {
-    tree = acorn.parse(code, { ...options, sourceType: "module" });
-  } catch {
-    try { // perhaps it is sloppy code, which no module can be
-      tree = acorn.parse(code, { ...options, sourceType: "script" });
-    } catch {
-      return { code }; // it is for the engine to say what is wrong
-    }
-  }
-  const edits = [];
-  for (const node of tree.body) edit(node, code, edits);
-  const waits = tree.body.some(hasAwait);
-  if (!waits) return { code: edited(code, edits) };
-  const names = [];
-  for (const node of tree.body) hoist(node, code, edits, names);
-  const last = tree.body.at(-1);
-  if (last?.type === "ExpressionStatement") {
-    edits.push([last.start, last.start, "return { value: ("], [last.expression.end, last.end, ") }; "]);
-  }
-  const body = edited(code, edits);
-  return { code: `${names.length ? `var ${[...new Set(names)].join(", ")}; ` : ""}(async () => { ${body}\n})()`, waits: true };
-}
-
-function edited(code, edits) {
-  edits.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
-  let text = "", at = 0;
-  for (const [start, end, replacement] of edits) {
-    const old = code.slice(start, end);
-    text += code.slice(at, start) + replacement + "\n".repeat(Math.max(0, old.split("\n").length - replacement.split("\n").length));
-    at = end;
-  }
-  return text + code.slice(at);
-}
-
-function edit(node, code, edits) {
-  switch (node.type) {
-    case "VariableDeclaration":
-      if (node.kind === "const" || node.kind === "let") {
-        edits.push([node.start, node.start + node.kind.length, "var".padEnd(node.kind.length)]);
-        for (const d of node.declarations) if (!d.init) edits.push([d.end, d.end, " = undefined"]);
-      }
-      return;
-    case "ClassDeclaration":
-      edits.push([node.start, node.start, `var ${node.id.name} = `], [node.end, node.end, ";"]);
-      return;
-    case "ImportDeclaration":
-      edits.push([node.start, node.end, imported(node)]);
-      return;
-    case "ExportNamedDeclaration":
-      if (!node.declaration) edits.push([node.start, node.end, ";"]);
-      else {
-        edits.push([node.start, node.declaration.start, ""]);
-        edit(node.declaration, code, edits);
-      }
-      return;
-    case "ExportDefaultDeclaration":
-      if (/^(?:Function|Class)Declaration$/.test(node.declaration.type) && node.declaration.id) {
-        edits.push([node.start, node.declaration.start, ""]);
-        edit(node.declaration, code, edits);
-      } else edits.push([node.start, node.declaration.start, "("], [node.declaration.end, node.declaration.end, ")"]);
-      return;
-    case "ExportAllDeclaration":
-      edits.push([node.start, node.end, `await import(${node.source.raw});`]);
-  }
-}
-
-// imported is a static import as a dynamic one.
-function imported(node) {
-  const from = `await import(${node.source.raw})`;
-  const names = [];
-  let whole;
-  for (const s of node.specifiers) {
-    if (s.type === "ImportNamespaceSpecifier") whole = s.local.name;
-    else if (s.type === "ImportDefaultSpecifier") names.push(`default: ${s.local.name}`);
-    else names.push(`${s.imported.name ?? s.imported.raw}: ${s.local.name}`);
-  }
-  if (whole) return `var ${whole} = ${from}${names.length ? `, {${names.join(", ")}} = ${whole}` : ""};`;
-  return names.length ? `var {${names.join(", ")}} = ${from};` : `${from};`;
-}
-
-// hasAwait tells whether code waits where it stands, outside of any function.
-function hasAwait(node) {
-  if (typeof node !== "object" || node === null) return false;
-  if (isArray(node)) return node.some(hasAwait);
-  if (/Function|^(?:MethodDefinition|PropertyDefinition|StaticBlock)$/.test(node.type ?? "") && node.type !== "ExportDefaultDeclaration") return false;
-  if (node.type === "AwaitExpression" || node.type === "ImportDeclaration" || node.type === "ExportAllDeclaration" || node.type === "ForOfStatement" && node.await) return true;
-  for (const key in node) if (key !== "type" && typeof node[key] === "object" && hasAwait(node[key])) return true;
-  return false;
-}
-
-// hoist makes assignments of what a program that waits declares, so that the
-// names can stand outside of the function that it becomes.
-function hoist(node, code, edits, names) {
-  switch (node.type) {
-    case "ImportDeclaration": {
-      const at = edits.find((e) => e[0] === node.start && e[1] === node.end);
-      for (const s of node.specifiers) names.push(s.local.name);
-      at[2] = at[2].replace(/^var (.*);$/s, (_, rest) => ` (${rest}); `.replace(/, \{(.*)\} = (\w+)\)/s, ", {$1} = $2)"));
-      return;
-    }
-    case "ExportNamedDeclaration":
-    case "ExportDefaultDeclaration":
-      if (node.declaration) hoist(node.declaration, code, edits, names);
-      return;
-    case "ClassDeclaration": {
-      const at = edits.find((e) => e[0] === node.start && e[2].startsWith("var "));
-      if (at) at[2] = `${node.id.name} = `;
-      names.push(node.id.name);
-      return;
-    }
-    case "FunctionDeclaration":
-      names.push(node.id.name);
-      edits.push([node.start, node.start, `${node.id.name} = `], [node.end, node.end, ";"]);
-      return;
-    case "VariableDeclaration":
-      variables(node, edits, names, ");");
-      return;
-    default:
-      vars(node, edits, names);
-  }
-}
-
-// variables turns a declaration into an expression that assigns.
-function variables(node, edits, names, end) {
-  const at = edits.find((e) => e[0] === node.start && e[2].startsWith("var"));
-  if (at) at[2] = "(".padStart(node.kind.length);
-  else edits.push([node.start, node.start + 3, "  ("]);
-  for (const d of node.declarations) {
-    bound(d.id, names);
-    if (!d.init && node.kind === "var") edits.push([d.start, d.end, "0"]);
-  }
-  edits.push([node.declarations.at(-1).end, node.end, end]);
-}
-
-// vars finds the declarations with var in the blocks of a program.
-function vars(node, edits, names) {
-  if (typeof node !== "object" || node === null) return;
-  if (isArray(node)) {
-    for (const n of node) vars(n, edits, names);
-    return;
-  }
-  if (/Function|Class/.test(node.type ?? "")) return;
-  if (/^For(?:In|Of)Statement$/.test(node.type) && node.left.type === "VariableDeclaration" && node.left.kind === "var") {
-    bound(node.left.declarations[0].id, names);
-    edits.push([node.left.start, node.left.start + 3, "   "]);
-    vars(node.body, edits, names);
-    return;
-  }
-  if (node.type === "VariableDeclaration") {
-    if (node.kind === "var") variables(node, edits, names, ");");
-    return;
-  }
-  if (node.type === "ForStatement" && node.init?.type === "VariableDeclaration" && node.init.kind === "var") {
-    variables(node.init, edits, names, ")");
-    vars(node.body, edits, names);
-    return;
-  }
-  for (const key in node) if (key !== "type" && typeof node[key] === "object") vars(node[key], edits, names);
-}
-
-// bound are the names that a pattern binds.
-function bound(pattern, names) {
-  switch (pattern?.type) {
-    case "Identifier": names.push(pattern.name); return;
-    case "ObjectPattern": for (const p of pattern.properties) bound(p.value ?? p.argument, names); return;
-    case "ArrayPattern": for (const p of pattern.elements) bound(p, names); return;
-    case "AssignmentPattern": bound(pattern.left, names); return;
-    case "RestElement": bound(pattern.argument, names);
-  }
-}
+const rewrite = makeRewrite(acorn);
 
 const note = (name) => { if (imports.size < IMPORTS) imports.add(brief(String(name), IMPORTS)); };
 
@@ -298,13 +123,13 @@ async function load(name, _, attributes) {
     const at = url.pathToFileURL(file);
     if (file.endsWith(".json")) return json(at.href, readFileSync(file, "utf8"));
     if (version) at.search = `?${version}`; // a file that was changed is read again
-    return import(at.href);
+    return importModule(at.href);
   }
   try {
-    return await import(name, options);
+    return await importModule(name, options);
   } catch (error) {
     if (error?.code !== "ERR_MODULE_NOT_FOUND") throw error;
-    return import(url.pathToFileURL(nodeModule.createRequire(path.join(process.cwd(), "x")).resolve(name)).href);
+    return importModule(url.pathToFileURL(nodeModule.createRequire(path.join(process.cwd(), "x")).resolve(name)).href);
   }
 }
 
@@ -364,7 +189,7 @@ function run(request) {
   const script = new vm.Script(code, { filename: state.label, importModuleDynamically: load });
   const value = script.runInThisContext({ displayErrors: false });
   if (waits) {
-    value.then((v) => { state.settled = true; state.value = v?.value; }, (e) => { state.settled = true; if (state.running) ended(e); });
+    apply(then, value, [(v) => { state.settled = true; state.value = v?.value; }, (e) => { state.settled = true; if (state.running) ended(e); }]);
   } else {
     state.settled = true;
     state.value = value;
@@ -426,7 +251,7 @@ function answer(number, outcome) {
 
 // ── errors ──────────────────────────────────────────────────────────────────
 
-const isError = (value) => util.types.isNativeError(value) || value instanceof Error;
+const isError = (value) => util.types.isNativeError(value) || value instanceof WorldError;
 const nameOf = (error) => isError(error) ? String(error.name || "Error") : "Error";
 const messageOf = (error) => cut(isError(error) ? String(error.message) : `uncaught ${inspect(error)}`, MESSAGE);
 
@@ -500,10 +325,10 @@ const shown = (value) => inspect(value, { depth: 2, maxArrayLength: 100, maxStri
 
 function inspection() {
   const variables = [];
-  for (const name of Object.getOwnPropertyNames(globalThis)) {
+  for (const name of Object.getOwnPropertyNames(world)) {
     if (variables.length >= VARIABLES) break;
     if (hidden[name]) continue;
-    const { value } = getOwnPropertyDescriptor(globalThis, name);
+    const { value } = getOwnPropertyDescriptor(world, name);
     if (value === undefined) continue;
     let preview = "…";
     try {
@@ -550,7 +375,7 @@ const timers = new Map();
 const track = (make, repeat) => {
   const wrapped = { [make.name]: (callback, ...rest) => {
     if (typeof callback !== "function") return make(callback, ...rest);
-    const held = { cancel() { clearTimeout_(timer); clearImmediate_(timer); } };
+    const held = { cancel() { clearTimeout(timer); clearImmediate(timer); } };
     const timer = make((...args) => {
       if (!repeat) timers.delete(held);
       callback(...args);
@@ -562,10 +387,9 @@ const track = (make, repeat) => {
   if (make[util.promisify.custom]) Object.defineProperty(wrapped, util.promisify.custom, { value: make[util.promisify.custom] });
   return wrapped;
 };
-const clearTimeout_ = clearTimeout, clearImmediate_ = clearImmediate;
 for (const name of ["setTimeout", "setInterval", "setImmediate"]) {
-  const wrapped = track(globalThis[name], name === "setInterval");
-  globalThis[name] = require("timers")[name] = wrapped;
+  const wrapped = track(world[name], name === "setInterval");
+  world[name] = require("timers")[name] = wrapped;
 }
 
 // Output is written before a call of the program's returns, so that the end of a
@@ -635,7 +459,7 @@ Object.defineProperty(process, "stdin", { configurable: true, enumerable: true, 
 const display = (...values) => {
   for (const value of values) {
     if (typeof value !== "object" || value === null || typeof value.mime !== "string") {
-      console.log(value);
+      world.console.log(value);
       continue;
     }
     const data = typeof value.data === "string" ? bufferFrom(value.data) : bufferFrom(value.data.buffer ?? value.data, value.data.byteOffset, value.data.byteLength);
@@ -644,15 +468,15 @@ const display = (...values) => {
     }
   }
 };
-const define = (name, value) => Object.defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });
+const define = (name, value) => Object.defineProperty(world, name, { value, writable: true, configurable: true, enumerable: false });
 define("display", display);
 define("require", Object.assign(require_, { resolve: (name) => nodeModule.createRequire(path.join(process.cwd(), "x")).resolve(name), cache: require.cache }));
-delete globalThis.module;
-delete globalThis.exports;
-delete globalThis.__filename;
-delete globalThis.__dirname;
+delete world.module;
+delete world.exports;
+delete world.__filename;
+delete world.__dirname;
 process.execArgv = [];
 
-Object.defineProperty(globalThis, Symbol.for("paddock.run"), { value: () => { if (state.inside) run(state.request); } });
-for (const name of Object.getOwnPropertyNames(globalThis)) hidden[name] = true;
-})();
+Object.defineProperty(world, Symbol.for("paddock.run"), { value: () => { if (state.inside) run(state.request); } });
+for (const name of Object.getOwnPropertyNames(world)) hidden[name] = true;
+}
