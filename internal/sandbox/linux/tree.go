@@ -17,13 +17,6 @@ import (
 // empty one takes room on the disk, too.
 const entryBytes = 4 << 10
 
-// maxDepth is how deep folders are counted; no tree that programs need is deeper,
-// and what is below it would cost the host more and more to find.
-const maxDepth = 500
-
-// errTooDeep tells that folders lie deeper than maxDepth.
-var errTooDeep = errors.New("folders are nested too deep")
-
 // sizeOf sums up what is below a folder that a program may be changing meanwhile:
 // no link is followed, and no folder is left out because the program took the right
 // to read it away. It stops when there is more than most; zero: never.
@@ -33,54 +26,102 @@ func sizeOf(dir string, most int64) (sum int64, err error) {
 		return 0, fmt.Errorf("opening a folder: %w", err)
 	}
 	defer unix.Close(root)
-	type place struct {
-		path  string
-		depth int
-	}
-	for left := []place{{".", 0}}; len(left) > 0; {
+	w := &walk{most: most}
+	defer w.close()
+	top := w.hold(root)
+	for left := []place{{top, ".", 0}}; len(left) > 0 && !w.enough(); {
 		at := left[len(left)-1]
-		left = left[:len(left)-1]
-		folder, err := openBeneath(root, at.path)
-		if err != nil {
-			continue // it has gone meanwhile, or is something else now
-		}
-		for {
-			names, _ := folder.Readdirnames(1000)
-			for _, name := range names {
-				var s unix.Stat_t
-				if unix.Fstatat(int(folder.Fd()), name, &s, unix.AT_SYMLINK_NOFOLLOW) != nil {
-					continue
-				}
-				if sum += weight(&s); s.Mode&unix.S_IFMT == unix.S_IFDIR {
-					if at.depth == maxDepth {
-						err = errTooDeep
-					}
-					left = append(left, place{at.path + "/" + name, at.depth + 1})
-				}
-			}
-			if len(names) == 0 || err != nil || most > 0 && sum > most {
-				break
-			}
-		}
-		folder.Close()
-		if err != nil || most > 0 && sum > most {
-			return sum, err
-		}
+		left = w.look(at, left[:len(left)-1])
+		w.release(at.from)
 	}
-	return sum, nil
+	return w.sum, nil
 }
 
-// weight is what a file or folder counts. What is reserved beyond its end counts
-// where it is more than the file systems do by themselves.
+// walk counts files. Folders are opened from an anchor not far above them: one at
+// any depth costs no more than others.
+type walk struct {
+	sum, most int64
+	anchors   map[*anchor]struct{} // the open ones
+}
+
+// anchor is an open folder, until nothing below it is left to be looked at.
+type anchor struct{ fd, below int }
+
+// place is a folder that has to be looked at.
+type place struct {
+	from  *anchor
+	path  string
+	depth int // below the anchor
+}
+
+// anchorEvery is how many folders are between anchors at most. Names have 255
+// bytes: the path stays short enough for the kernel.
+const anchorEvery = 15
+
+// hold makes an anchor, for the place that is pushed next.
+func (w *walk) hold(dir int) *anchor {
+	fd, err := unix.FcntlInt(uintptr(dir), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		fd = -1 // what is below it cannot be opened
+	}
+	if w.anchors == nil {
+		w.anchors = map[*anchor]struct{}{}
+	}
+	a := &anchor{fd: fd, below: 1}
+	w.anchors[a] = struct{}{}
+	return a
+}
+
+func (w *walk) release(a *anchor) {
+	if a.below--; a.below == 0 {
+		unix.Close(a.fd)
+		delete(w.anchors, a)
+	}
+}
+
+func (w *walk) close() {
+	for a := range w.anchors {
+		unix.Close(a.fd)
+	}
+}
+
+func (w *walk) enough() bool { return w.most > 0 && w.sum > w.most }
+
+// look counts what is in a folder, and adds its folders to those that are left.
+func (w *walk) look(at place, left []place) []place {
+	folder, err := openBeneath(at.from.fd, at.path)
+	if err != nil {
+		return left // it has gone meanwhile, or is something else now
+	}
+	defer folder.Close()
+	from, path, depth := at.from, at.path+"/", at.depth+1
+	if from.below++; depth > anchorEvery {
+		w.release(from)
+		from, path, depth = w.hold(int(folder.Fd())), "", 1
+	}
+	defer func() { w.release(from) }()
+	for names := []string{""}; len(names) > 0 && !w.enough(); {
+		names, _ = folder.Readdirnames(1000)
+		for _, name := range names {
+			var s unix.Stat_t
+			if unix.Fstatat(int(folder.Fd()), name, &s, unix.AT_SYMLINK_NOFOLLOW) != nil {
+				continue
+			}
+			if w.sum += weight(&s); s.Mode&unix.S_IFMT == unix.S_IFDIR {
+				from.below++
+				left = append(left, place{from, path + name, depth})
+			}
+		}
+	}
+	return left
+}
+
+// weight is what a file or folder counts.
 func weight(s *unix.Stat_t) int64 {
 	if s.Mode&unix.S_IFMT != unix.S_IFREG {
 		return entryBytes
 	}
-	n := max(s.Size, entryBytes)
-	if taken := s.Blocks * 512; taken > 2*n+64<<10 {
-		return taken
-	}
-	return n
+	return max(s.Size, entryBytes)
 }
 
 // openBeneath opens a folder below another. One that may not be read is lent the
