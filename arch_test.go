@@ -90,6 +90,8 @@ var outside = map[string][]string{
 	"go.opentelemetry.io/otel/attribute":            {"internal/session", "internal/telemetry"},
 	"go.opentelemetry.io/otel/codes":                {"internal/session", "internal/telemetry"},
 	"go.opentelemetry.io/otel/trace":                {"internal/session", "internal/telemetry"},
+	"golang.org/x/image":                            {"internal/mcpserver"},
+	"golang.org/x/net/html":                         {"internal/mcpserver"},
 	"golang.org/x/net/bpf":                          {"internal/sandbox/wasm/confine"},
 	"github.com/google/subcommands":                 {"internal/sandbox/linux"},
 	"github.com/opencontainers/runtime-spec":        {"internal/sandbox/linux"},

@@ -2,6 +2,7 @@
 import base64
 import io
 import itertools
+import json
 import reprlib
 import sys
 import types
@@ -12,17 +13,20 @@ __builtins__ = __builtins__.copy()  # what the program makes of them is its own 
 
 RESULT_LIMIT = 16 << 10
 PREVIEW_LIMIT = 120
-DISPLAY_LIMIT = 8 << 20
+DISPLAY_LIMIT = 32 << 20
+BEGINNING = 1000       # characters of a text that is too long for a result
 
 FORMATS = (
     ("_repr_png_", "image/png"), ("_repr_jpeg_", "image/jpeg"), ("_repr_svg_", "image/svg+xml"),
     ("_repr_html_", "text/html"), ("_repr_markdown_", "text/markdown"),
 )
+PICTURES = ("image/png", "image/jpeg")
 LARGE = (str, bytes, bytearray, list, tuple, dict, set, frozenset)
 PLAIN = (type(None), bool, int, float, complex) + LARGE
 
 _call = _paddock.call
 _b64decode = base64.b64decode
+_dumps = json.dumps
 _modules = sys.modules
 _FunctionType = types.FunctionType
 _islice = itertools.islice
@@ -91,6 +95,18 @@ def result_of(value):
     return text
 
 
+def text_of(value):
+    """A text that is too long for a result goes whole, as a document, where it can; this
+    gives what is said of it. None: value is no such text."""
+    if type(value) is not str or len(value) <= RESULT_LIMIT:
+        return None
+    whole = len(value) <= DISPLAY_LIMIT
+    if whole:
+        send("text/plain", value)
+    shown = BEGINNING // 10 if whole else BEGINNING
+    return f"{value[:shown]!r}… ({len(value) - shown} more characters)"
+
+
 def cut(text, limit):
     """The beginning of a text, of at most limit characters. It may be of a class of the program's."""
     return str.__getitem__(text, slice(limit - 1)) + "…" if str.__len__(text) > limit else text
@@ -121,10 +137,10 @@ def _about(value):
 
 
 def send(mime, data):
-    if isinstance(data, str):
+    if isinstance(data, str) and len(data) <= DISPLAY_LIMIT:
         data = data.encode("utf-8", "replace")
     if len(data) > DISPLAY_LIMIT:
-        print(f"(a display of {len(data)} bytes is over the limit of {DISPLAY_LIMIT} and is not shown)", file=sys.stderr)
+        print(f"(a display of {len(data)} bytes is over the limit of {DISPLAY_LIMIT} and is not shown; write it to a file)", file=sys.stderr)
         return
     answer = _call(b'{"op":"display","mime":"' + mime.encode() + b'"}\n' + bytes(data))
     if b'"error"' in answer:
@@ -134,6 +150,11 @@ def send(mime, data):
 def show(value):
     """Sends the best picture or document that value offers; tells whether it offers one."""
     kind = type(value)
+    method = getattr(kind, "_repr_mimebundle_", None)
+    best = None if method is None else _bundled(value, method)
+    if best is not None:
+        send(best[0], _bytes_of(*best))
+        return True
     for name, mime in FORMATS:
         method = getattr(kind, name, None)
         if method is None:
@@ -141,12 +162,31 @@ def show(value):
         data = method(value)
         if isinstance(data, tuple):
             data = data[0]
-        if isinstance(data, str) and mime in ("image/png", "image/jpeg"):
-            data = _b64decode(data)
         if data:
-            send(mime, data)
+            send(mime, _bytes_of(mime, data))
             return True
     return False
+
+
+def _bytes_of(mime, data):
+    if isinstance(data, str) and mime in PICTURES:
+        return _b64decode(data)
+    return data if isinstance(data, (str, bytes, bytearray)) else _dumps(data)
+
+
+def _bundled(value, method):
+    """The best of what an object offers in several forms at once: pictures, then a
+    chart as what it is made from, then documents. None: nothing of these."""
+    bundle = method(value)
+    if isinstance(bundle, tuple):
+        bundle = bundle[0]
+    if not isinstance(bundle, dict):
+        return None
+    charts = [mime for mime in bundle if isinstance(mime, str) and mime.startswith("application/vnd.") and mime.endswith("json")]
+    for mime in [*PICTURES, *charts, *(mime for _, mime in FORMATS)]:
+        if bundle.get(mime):
+            return mime, bundle[mime]
+    return None
 
 
 def display(*values):

@@ -233,7 +233,7 @@ class Driver:
         if value is not None:
             main.__dict__["_"] = value
             _paddock_display.show(value)
-            outcome["result"] = _paddock_display.result_of(value)
+            outcome["result"] = _paddock_display.text_of(value) or _paddock_display.result_of(value)
         _paddock_display.show_figures()
         return outcome
 

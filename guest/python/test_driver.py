@@ -1069,9 +1069,32 @@ class Displays(Case):
         self.assertEqual((outcome["result"], outcome.stderr), ("5", "(a display is not shown: the displays of one call are over their limit)\n"))
 
     def test_one_that_is_too_large(self):
-        self.assertEqual(self.shown("class P:\n    def _repr_png_(self): return bytes(9 << 20)\ndisplay(P())"), [])
+        self.assertEqual(self.shown("class P:\n    def _repr_png_(self): return bytes(33 << 20)\ndisplay(P())"), [])
         outcome = self.exec("display(P())")
         self.assertIn("over the limit", outcome.stderr)
+
+    def test_several_forms_at_once(self):
+        chart, text = "'application/vnd.plotly.v1+json': {'data': [1]}", "'text/plain': 'C'"
+        for bundle, shown in (
+            (f"{{{text}, {chart}, 'text/html': '<p>'}}", [("application/vnd.plotly.v1+json", b'{"data": [1]}')]),
+            (f"({{{chart}, 'image/png': 'aGVsbG8='}}, {{}})", [("image/png", b"hello")]),
+            ("{'application/vnd.vegalite.v5+json': '{}', 'text/html': '<p>'}", [("application/vnd.vegalite.v5+json", b"{}")]),
+            (f"{{{text}, 'text/html': '<p>', 'image/svg+xml': '<svg>'}}", [("image/svg+xml", b"<svg>")]),
+            (f"{{{text}}}", [("text/markdown", b"# x")]),
+            ("{'application/vnd.x+json': None, 3: 4}", [("text/markdown", b"# x")]),
+            ("None", [("text/markdown", b"# x")]),
+        ):
+            with self.subTest(bundle):
+                self.assertEqual(self.shown(
+                    f"class C:\n    def _repr_mimebundle_(self, include=None, exclude=None): return {bundle}\n"
+                    "    def _repr_markdown_(self): return '# x'\n    def __repr__(self): return 'C'\nC()"), shown)
+
+    def test_a_text_that_is_too_long_for_a_result(self):
+        self.assertEqual(self.shown("'ü' * 20_000"), [("text/plain", "ü".encode() * 20_000)])
+        self.assertEqual(self.exec("'ü' * 20_000")["result"], repr("ü" * 100) + "… (19900 more characters)")
+        self.guest.displays.clear()
+        outcome = self.exec("'x' * (33 << 20)")
+        self.assertEqual((self.guest.displays, outcome["result"]), ([], repr("x" * 1000) + f"… ({(33 << 20) - 1000} more characters)"))
 
     def test_one_that_is_broken(self):
         for body in "1 / 0", "return 5", "return 'no base64'", "raise SystemExit(3)":

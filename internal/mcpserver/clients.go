@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -70,10 +71,12 @@ func (q quirks) result(a answer) *mcp.CallToolResult {
 func (q quirks) content(s shown) mcp.Content {
 	switch {
 	case s.image != nil:
-		return &mcp.ImageContent{MIMEType: s.MIMEType, Data: s.image}
+		return &mcp.ImageContent{MIMEType: cmp.Or(s.shownAs, s.MIMEType), Data: s.image}
 	case s.Problem != "":
 		return nil
-	case q.noResources, s.Text == "", s.MIMEType == "text/plain", s.MIMEType == "text/markdown":
+	case s.Path != "" && s.Text == "":
+		return nil
+	case q.noResources, s.Path != "", s.Text == "", s.MIMEType == "text/plain", s.MIMEType == "text/markdown":
 		return &mcp.TextContent{Text: s.Text}
 	}
 	return &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: s.uri, MIMEType: s.MIMEType, Text: s.Text}}

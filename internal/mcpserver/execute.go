@@ -43,11 +43,13 @@ func seconds(d time.Duration) int64 { return max(1, int64(d/time.Second)) }
 
 func executeCode(ctx context.Context, c *call, in executeInput) (Execution, answer, error) {
 	var res session.Result
+	var kept filed
 	err := reporting(c.notify, func(stdout, stderr io.Writer) error {
 		return c.inSession(ctx, in.session, session.Settings{Language: in.language, Isolation: in.isolation}, func(id session.ID) (err error) {
 			res, err = c.server.config.Sessions.Execute(ctx, c.bound.Owner, id, session.Request{
 				Code: in.code, Language: in.language, Isolation: in.isolation, Timeout: time.Duration(in.timeout) * time.Second,
 				Stdout: stdout, Stderr: stderr, Started: func(execution string) { c.execution = execution },
+				Ended: func(res session.Result, put session.PutFunc) { kept = putAway(res, put) },
 			})
 			return err
 		})
@@ -59,7 +61,7 @@ func executeCode(ctx context.Context, c *call, in executeInput) (Execution, answ
 	if c.notice != "" {
 		res.Notice = strings.TrimSpace(c.notice + " " + res.Notice)
 	}
-	out, shown := describe(res)
+	out, shown := describe(res, kept)
 	return out, answer{texts: out.texts(), shown: shown}, nil
 }
 
@@ -89,11 +91,13 @@ type Execution struct {
 	Usage           Usage         `json:"usage"`
 }
 
-// Change is one file that a run added, modified or removed.
+// Change is one file that a run added, modified or removed; or a folder, with so
+// many Files below it.
 type Change struct {
 	Path   string `json:"path"`
 	Change string `json:"change"`
 	Size   int64  `json:"size"`
+	Files  int    `json:"files,omitempty"`
 }
 
 // ProgramError is an error that a program did not catch, or what stopped it.
@@ -109,6 +113,7 @@ type Display struct {
 	MIMEType string `json:"mime_type"`
 	Size     int    `json:"size"`
 	Text     string `json:"text,omitempty"`
+	Path     string `json:"path,omitempty"`    // the file with all of it; what is shown is a preview
 	Problem  string `json:"problem,omitempty"` // why it is not shown
 }
 
@@ -129,11 +134,11 @@ const (
 
 // Describe makes of a run what clients see: bounded, and telling what was cut.
 func Describe(res session.Result) Execution {
-	out, _ := describe(res)
+	out, _ := describe(res, filed{})
 	return out
 }
 
-func describe(res session.Result) (Execution, []shown) {
+func describe(res session.Result, kept filed) (Execution, []shown) {
 	exit := res.Exit
 	out := Execution{
 		ExitCode: exit.Code, Success: exit.Cause == sandbox.Exited && exit.Code == 0 && exit.Error == nil,
@@ -148,13 +153,14 @@ func describe(res session.Result) (Execution, []shown) {
 	if out.StoppedBy != "" {
 		out.State = exit.State.String()
 	}
-	out.print(res.Stdout, res.Stderr)
-	for _, c := range res.Changes[:min(len(res.Changes), maxChanges)] {
-		out.FilesChanged = append(out.FilesChanged, Change{Path: c.Path, Change: c.Change, Size: c.Size})
-	}
-	out.FilesOmitted = len(res.Changes) - len(out.FilesChanged)
+	out.print(res.Stdout, res.Stderr, kept)
+	changes := fold(res.Changes)
+	out.FilesChanged = append(out.FilesChanged, changes[:min(len(changes), maxChanges)]...)
+	out.FilesOmitted = len(changes) - len(out.FilesChanged)
 	list := showAll(res.Session, res.Execution, res.Displays)
-	for _, s := range list {
+	for k, s := range list {
+		kept.displays[k].apply(&list[k], res.Displays[k])
+		s = list[k]
 		out.Displays = append(out.Displays, s.Display)
 	}
 	return out, list
@@ -164,12 +170,24 @@ func milliseconds(d time.Duration) float64 {
 	return math.Round(float64(d)/float64(time.Millisecond)*100) / 100
 }
 
+// shares divides room between the two streams.
+func shares(stdout, stderr string, room int) (forOut, forErr int) {
+	forErr = min(len(stderr), max(room/3, room-len(stdout)))
+	return room - forErr, forErr
+}
+
 // print puts what was printed in, within the bounds that the two streams share.
-// Bytes that are no UTF-8 are replaced.
-func (e *Execution) print(stdout, stderr string) {
+// Bytes that are no UTF-8 are replaced. What is in a file is shown in extracts.
+func (e *Execution) print(stdout, stderr string, kept filed) {
 	stdout, stderr = strings.ToValidUTF8(stdout, "\uFFFD"), strings.ToValidUTF8(stderr, "\uFFFD")
-	forErr := min(len(stderr), max(maxOutput/3, maxOutput-len(stdout)))
-	e.Stdout, e.Stderr = cutMiddle(stdout, maxOutput-forErr), cutMiddle(stderr, forErr)
+	forOut, forErr := shares(stdout, stderr, maxOutput)
+	if kept.stdout.path != "" {
+		forOut = min(forOut, previewOutput)
+	}
+	if kept.stderr.path != "" {
+		forErr = min(forErr, previewOutput)
+	}
+	e.Stdout, e.Stderr = kept.stdout.cut(stdout, forOut), kept.stderr.cut(stderr, forErr)
 	e.StdoutTruncated = e.StdoutTruncated || e.Stdout != stdout
 	e.StderrTruncated = e.StderrTruncated || e.Stderr != stderr
 }
@@ -236,7 +254,10 @@ func (e *Execution) texts() []string {
 		lines = append(lines, "notice: "+e.Notice)
 	}
 	for _, d := range e.Displays {
-		if d.Problem != "" {
+		switch {
+		case d.Path != "":
+			lines = append(lines, fmt.Sprintf("in a file: %s (%s, %d bytes); what is shown is a preview", d.Path, d.MIMEType, d.Size))
+		case d.Problem != "":
 			lines = append(lines, "not shown: "+d.Problem)
 		}
 	}

@@ -30,6 +30,11 @@ func cutAt(s string, n int) string {
 // cutMiddle makes s about most bytes long: what begins and what ends it stays,
 // and a note says what is missing and how to get at it.
 func cutMiddle(s string, most int) string {
+	return cutWith(s, most, "to see all, write it to a file in /workspace and read_file parts of it (offset, limit)")
+}
+
+// cutWith is cutMiddle with a word of its own about how to see all.
+func cutWith(s string, most int, how string) string {
 	if len(s) <= most {
 		return s
 	}
@@ -44,7 +49,7 @@ func cutMiddle(s string, most int) string {
 	if k := strings.IndexByte(s[from:], '\n'); k >= 0 && k < most/6 {
 		from += k + 1
 	}
-	note := fmt.Sprintf("[… %d bytes left out; to see all, write it to a file in /workspace and read_file parts of it (offset, limit) …]", from-len(head))
+	note := fmt.Sprintf("[… %d bytes left out; %s …]", from-len(head), how)
 	if !strings.HasSuffix(head, "\n") {
 		note = "\n" + note
 	}
@@ -54,8 +59,12 @@ func cutMiddle(s string, most int) string {
 // shown is one display with what it takes to show it.
 type shown struct {
 	Display
-	uri   string
-	image []byte // for MIMEType; nil when it is none or cannot be shown
+	uri     string
+	image   []byte // nil when it is none or cannot be shown
+	shownAs string // the image's type, where it is not MIMEType
+	// large tells that it could be seen in a file, and small that it is a picture
+	// that could be shown smaller then.
+	large, small bool
 }
 
 // Bounds of what is displayed. A picture that a model's provider refuses makes
@@ -81,21 +90,32 @@ func showAll(id session.ID, execution string, displays []sandbox.Display) []show
 		switch {
 		case slices.Contains(pictures, s.MIMEType):
 			if count++; count > maxPictures {
-				s.Problem = fmt.Sprintf("more than %d pictures in one call", maxPictures)
-			} else if s.Problem = unfit(s.MIMEType, d.Data); s.Problem == "" {
+				s.Problem, s.large = fmt.Sprintf("more than %d pictures in one call", maxPictures), unfit(s.MIMEType, d.Data) == ""
+			} else if s.Problem, s.large = unfit(s.MIMEType, d.Data), tooLarge(s.MIMEType, d.Data); s.Problem == "" {
 				s.image = d.Data
 			}
+			s.small = s.large && count <= maxPictures
 		case !utf8.Valid(d.Data):
 			s.Problem = fmt.Sprintf("%s is neither text nor a picture that clients show", shortQuote(s.MIMEType))
+			s.large = len(d.Data) > 0
 		case room <= 0:
-			s.Problem = "the documents of one call are too long; write them to files"
+			s.Problem, s.large = "the documents of one call are too long; write them to files", len(d.Data) > 0
 		default:
-			s.Text = cutMiddle(string(d.Data), room)
+			s.Text, s.large = cutMiddle(string(d.Data), room), len(d.Data) > room
 			room -= len(s.Text)
 		}
 		list = append(list, s)
 	}
 	return list
+}
+
+// tooLarge tells whether a picture is unfit for no other reason than its size.
+func tooLarge(mime string, data []byte) bool {
+	if http.DetectContentType(data) != mime {
+		return false
+	}
+	c, _, err := image.DecodeConfig(bytes.NewReader(data))
+	return len(data) > maxPictureBytes && (err == nil || mime == "image/webp") || err == nil && max(c.Width, c.Height) > maxPictureSide
 }
 
 // unfit says why bytes cannot be shown as a picture of that kind; "" when they can.

@@ -113,8 +113,13 @@ func TestManyChangesAreCounted(t *testing.T) {
 
 func pngOf(t *testing.T, width, height int) []byte {
 	t.Helper()
+	return encodePNG(t, image.NewGray(image.Rect(0, 0, width, height)))
+}
+
+func encodePNG(t *testing.T, m image.Image) []byte {
+	t.Helper()
 	var b bytes.Buffer
-	if err := png.Encode(&b, image.NewGray(image.Rect(0, 0, width, height))); err != nil {
+	if err := png.Encode(&b, m); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -203,7 +208,7 @@ func TestEachClientGetsTheFormItShows(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			e, shown := describe(ran("printed\n", "", test.displays...))
+			e, shown := describe(ran("printed\n", "", test.displays...), filed{})
 			a := answer{data: encoded(e), texts: e.texts(), shown: shown}
 			res := quirksOf(&mcp.Implementation{Name: test.client}).result(a)
 			if got := kinds(res); got != test.kinds || (res.StructuredContent != nil) != test.structured {

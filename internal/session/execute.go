@@ -265,9 +265,22 @@ func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
 	}
 	live := s.account(p.runtime.Name, in, exit)
 	if gone == "" {
+		if req.Ended != nil {
+			req.Ended(res, s.put)
+		}
 		s.keepRun(t, p, live, before, &res)
 	}
 	return res, nil
+}
+
+// put writes a file that shows what the present execution, which is counted
+// already, printed or showed.
+func (s *session) put(name string, data []byte) (string, error) {
+	s.mu.Lock()
+	number := s.record.Executions
+	s.mu.Unlock()
+	f, err := s.tree.Put(fmt.Sprintf("%s/%d-%s", Shown, number, name), data)
+	return f.Path, err
 }
 
 // keepRun makes the checkpoint after a run, now or later, and fills in what it

@@ -115,9 +115,22 @@ type Request struct {
 	// Started is called, when set, with the execution's id once it leaves the
 	// queue.
 	Started func(execution string)
+	// Ended is called, when set, once the program has ended and before what it left
+	// is kept, but for a session that was taken away meanwhile. The result has no
+	// Changes yet. What put writes belongs to the run: it is a file of the workspace,
+	// below [Shown], whose name begins with the number of the execution.
+	Ended func(res Result, put PutFunc)
 	// Limits override the manager's defaults where they are not zero.
 	Limits sandbox.RunLimits
 }
+
+// Shown is the folder of a workspace with what executions showed and was too large
+// for their results.
+const Shown = ".paddock"
+
+// PutFunc writes a file, and gives its path in the workspace. What would go beyond
+// the disk limit is a fault.Exhausted.
+type PutFunc func(name string, data []byte) (path string, err error)
 
 // Result is how a run ended and what it left.
 type Result struct {

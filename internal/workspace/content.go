@@ -250,6 +250,19 @@ func (t *Tree) Write(name string, data []byte) (File, error) {
 	return f, nil
 }
 
+// Put is Write for a caller who keeps what is there itself: Options.Keep is not told.
+func (t *Tree) Put(name string, data []byte) (f File, err error) {
+	p, err := Clean(name)
+	if err != nil {
+		return File{}, err
+	}
+	_, err = t.alone(func() (_ []string, err error) {
+		f, err = t.writeLocked(p, data)
+		return nil, err
+	})
+	return f, err
+}
+
 func (t *Tree) writeLocked(p string, data []byte) (File, error) {
 	mode, old := fs.FileMode(0o644), int64(0)
 	if info, err := t.root.Lstat(p); err == nil {

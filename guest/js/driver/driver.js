@@ -18,6 +18,7 @@ import { installRandom } from "./random.js";
 const promiseThen = Promise.prototype.then;
 const { getOwnPropertyNames, getOwnPropertyDescriptor } = Object;
 const RESULT_LIMIT = 16384;
+const DISPLAY_LIMIT = 15 << 20, BEGINNING = 1000;
 
 // What an inspection tells at most (package wire has the same numbers).
 const VARIABLES = 200, NAME_LIMIT = 256, TYPE_LIMIT = 100;
@@ -91,6 +92,13 @@ export default function install(call) {
     state.value = undefined;
     const outcome = { exit_code: typeof code === "number" ? code & 255 : 0 };
     if (value === undefined) return done(outcome);
+    if (typeof value === "string" && value.length > RESULT_LIMIT) {
+      // It goes whole, as a document, where it can.
+      const whole = value.length <= DISPLAY_LIMIT, n = whole ? BEGINNING / 10 : BEGINNING;
+      if (whole) host.display("text/plain", value);
+      outcome.result = `${inspect(cut(value, n))}… (${value.length - n} more characters)`;
+      return done(outcome);
+    }
     outcome.result = inspect(value);
     const more = outcome.result.length - RESULT_LIMIT;
     if (more > 0) outcome.result = `${cut(outcome.result, RESULT_LIMIT)}… (${more} more characters)`;

@@ -123,6 +123,9 @@ func shellAnswer(status, pid, how string, variables []sandbox.Variable) ([]byte,
 // line, and what is wrong.
 var shellLine = regexp.MustCompile(`^(?:bash|environment|main): (?:eval: )?line (\d+): (.*)$`)
 
+// noNetwork is what programs say that miss one.
+var noNetwork = regexp.MustCompile(`(?i)could not resolve host|temporary failure in name resolution|network is unreachable|unable to resolve host`)
+
 // shellError finds out from the end of stderr what went wrong, as far as the
 // shell said so itself.
 func shellError(o *outcome, tail string) {
@@ -151,6 +154,9 @@ func shellError(o *outcome, tail string) {
 	last := lines[len(lines)-1]
 	if e.Line == 0 && last != "" && len(last) < 1<<10 {
 		e.Message += ": " + last
+	}
+	if noNetwork.MatchString(tail) {
+		e.Hint = "there is no network in this sandbox; only what listens in it can be reached, on 127.0.0.1"
 	}
 	if strings.Contains(last, "No space left on device") || strings.Contains(last, "Disk quota exceeded") || strings.Contains(last, "File too large") {
 		e.Kind = "space"

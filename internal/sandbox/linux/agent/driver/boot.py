@@ -214,7 +214,9 @@ LIBRARY = tuple({os.path.dirname(os.__file__), sys.prefix, sys.base_prefix, "/us
 
 def own(filename):
     """Tells whether a file's code is the program's."""
-    return filename.startswith("<cell") or filename in driver.driver.sources or not filename.startswith(LIBRARY) and filename[:1] != "<"
+    if filename.startswith("<cell") or filename in driver.driver.sources:
+        return True
+    return filename[:1] == "/" and not filename.startswith(LIBRARY)  # compiled modules name sources that are not here
 
 
 def hint_of(error):
@@ -230,7 +232,24 @@ def hint_of(error):
         return "the interpreter's memory is limited; free what is not needed, or work in pieces"
     if errors.kind_of(error) == "space":
         return "the disk limit is reached; remove files that are not needed"
+    if unreachable(error):
+        return "there is no network in this sandbox; only what listens in it can be reached, on 127.0.0.1"
     return ""
+
+
+NO_NETWORK = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN)
+
+
+def unreachable(error):
+    """Tells whether an error, or one that it comes from, is that there is no network."""
+    for _ in range(10):
+        if errors.is_a(error, socket.gaierror) or errors.is_a(error, _Error) and error.errno in NO_NETWORK:
+            return True
+        reason = getattr(error, "reason", None)
+        error = reason if errors.is_a(reason, _Error) else error.__cause__ or error.__context__
+        if error is None:
+            return False
+    return False
 
 
 errors.own, errors.hint_of = own, hint_of

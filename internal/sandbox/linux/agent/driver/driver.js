@@ -22,7 +22,7 @@ const { from: bufferFrom, alloc, concat } = Buffer;
 const { then } = world.Promise.prototype;
 const WorldError = world.Error;
 const tick = process._tickCallback;
-const RESULT = 16384, MESSAGE = 4096, TRACE = 16384, VARIABLES = 200, NAME = 256, TYPE = 100, PREVIEW = 120, IMPORTS = 200, DISPLAY = 8 << 20;
+const RESULT = 16384, MESSAGE = 4096, TRACE = 16384, VARIABLES = 200, NAME = 256, TYPE = 100, PREVIEW = 120, IMPORTS = 200, DISPLAY = 32 << 20, BEGINNING = 1000;
 
 const cut = (text, limit) => text.length <= limit ? text : `${text.slice(0, limit)}… (${text.length - limit} more characters)`;
 const brief = (text, limit) => text.length > limit ? text.slice(0, limit - 1) + "…" : text;
@@ -204,13 +204,22 @@ process.on("beforeExit", () => {
   const { value } = state;
   if (value !== undefined) {
     try {
-      outcome.result = cut(shown(value), RESULT);
+      outcome.result = wholeText(value) ?? cut(shown(value), RESULT);
     } catch (e) {
       return ended(e);
     }
   }
   finish(outcome);
 });
+
+// wholeText has a text that is too long for a result shown whole, as a document,
+// where that can be, and gives what is said of it.
+function wholeText(value) {
+  if (typeof value !== "string" || value.length <= RESULT) return undefined;
+  const whole = value.length <= DISPLAY, n = whole ? BEGINNING / 10 : BEGINNING;
+  if (whole) display({ mime: "text/plain", data: value });
+  return `${shown(value.slice(0, n))}… (${value.length - n} more characters)`;
+}
 
 // ended finishes a run that failed, or was told to end.
 function ended(error) {
@@ -299,9 +308,14 @@ function textOf(error, all) {
   return cut(text, TRACE);
 }
 
+const UNREACHABLE = new Set(["EAI_AGAIN", "ENOTFOUND", "ENETUNREACH", "EHOSTUNREACH"]);
+
 function hintOf(error) {
   if (error?.code === "MODULE_NOT_FOUND" || error?.code === "ERR_MODULE_NOT_FOUND") return "it is not installed in this image; npm install puts it into the workspace, where there is a network";
   if (error?.code === "ENOSPC" || error?.code === "EDQUOT" || error?.code === "EFBIG") return "the disk limit is reached; remove files that are not needed";
+  for (let e = error, n = 0; isError(e) && n < 10; e = e.cause, n++) {
+    if (UNREACHABLE.has(e.code)) return "there is no network in this sandbox; only what listens in it can be reached, on 127.0.0.1";
+  }
   return "";
 }
 

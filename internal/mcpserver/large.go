@@ -1,0 +1,198 @@
+package mcpserver
+
+import (
+	"bytes"
+	"fmt"
+	"image"
+	"image/png"
+	"mime"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"golang.org/x/image/draw"
+	"golang.org/x/net/html"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/session"
+)
+
+// Bounds of what is shown of something that became a file.
+const (
+	previewOutput   = 16 << 10 // of stdout, and of stderr
+	previewDocument = 1 << 10
+	previewSide     = 768
+	// maxPreviewed is how many pixels a picture may have to be shown smaller: each
+	// takes up to eight bytes meanwhile.
+	maxPreviewed = 24_000_000
+)
+
+// filed is what of a run's output became files.
+type filed struct {
+	displays       map[int]place // by their place in the list
+	stdout, stderr place
+}
+
+// place tells where something is; the zero value: nowhere.
+type place struct {
+	path    string
+	problem string // why it could not be written
+	smaller []byte // a picture as a smaller PNG; nil: there is none
+}
+
+// cut makes a stream about most bytes long, and says where all of it is.
+func (f place) cut(s string, most int) string {
+	switch {
+	case f.path != "":
+		return cutWith(s, most, "all of it is in "+f.path+": read_file it in parts (offset, limit), or search_files")
+	case f.problem != "":
+		return cutWith(s, most, "it could not be written to a file: "+f.problem)
+	}
+	return cutMiddle(s, most)
+}
+
+// putAway writes what of a run's output is too large for its result into files.
+func putAway(res session.Result, put session.PutFunc) filed {
+	kept := filed{displays: map[int]place{}}
+	write := func(name string, data []byte) (f place) {
+		var err error
+		if f.path, err = put(name, data); err != nil {
+			f.problem = fault.ProblemOf(err).Message
+		}
+		return f
+	}
+	forOut, forErr := shares(res.Stdout, res.Stderr, maxOutput)
+	if len(res.Stdout) > forOut {
+		kept.stdout = write("stdout.txt", []byte(res.Stdout))
+	}
+	if len(res.Stderr) > forErr {
+		kept.stderr = write("stderr.txt", []byte(res.Stderr))
+	}
+	for k, s := range showAll(res.Session, res.Execution, res.Displays) {
+		if !s.large {
+			continue
+		}
+		data := res.Displays[k].Data
+		f := write(fmt.Sprintf("%d%s", k+1, extension(s.MIMEType)), data)
+		if f.path != "" && s.small {
+			f.smaller = smaller(data)
+		}
+		kept.displays[k] = f
+	}
+	return kept
+}
+
+// extension is what files of a type end with.
+func extension(kind string) string {
+	switch kind {
+	case "image/jpeg":
+		return ".jpg"
+	case "text/plain":
+		return ".txt"
+	case "text/html":
+		return ".html"
+	case "text/markdown":
+		return ".md"
+	}
+	base, _, err := mime.ParseMediaType(kind)
+	_, sub, ok := strings.Cut(base, "/")
+	if i := strings.LastIndexAny(sub, "+."); i >= 0 {
+		sub = sub[i+1:]
+	}
+	if err != nil || !ok || sub == "" || len(sub) > 8 || strings.Trim(sub, "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
+		return ".bin"
+	}
+	return "." + sub
+}
+
+// apply makes of a display that is too large what is shown of one in a file.
+func (f place) apply(s *shown, d sandbox.Display) {
+	if f.problem != "" {
+		s.Problem += "; it could not be written to a file: " + f.problem
+	}
+	if f.path == "" {
+		return
+	}
+	s.Path, s.Problem, s.Text, s.image = f.path, "", "", f.smaller
+	if f.smaller != nil {
+		s.shownAs = "image/png"
+	} else if !s.small {
+		s.Text = previewOf(s.MIMEType, d.Data)
+	}
+}
+
+// previewOf is the beginning of a document; empty: it is none. Of HTML it is what
+// one would read.
+func previewOf(kind string, data []byte) string {
+	if !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0 {
+		return ""
+	}
+	text := string(data[:min(len(data), 64<<10)])
+	if kind == "text/html" {
+		text = textOf(text)
+	}
+	short := cutAt(strings.ToValidUTF8(text, ""), previewDocument)
+	if len(short) < len(data) {
+		short += "…"
+	}
+	return short
+}
+
+// textOf is the text of an HTML document: a line of it for each row of a table.
+func textOf(document string) string {
+	var b strings.Builder
+	hidden := 0
+	for z := html.NewTokenizer(strings.NewReader(document)); ; {
+		kind := z.Next()
+		if kind == html.ErrorToken {
+			break
+		}
+		name, _ := z.TagName()
+		tag := string(name)
+		switch {
+		case kind == html.TextToken && hidden == 0:
+			if words := strings.Join(strings.Fields(string(z.Text())), " "); words != "" {
+				b.WriteString(words + " ")
+			}
+		case tag == "script" || tag == "style":
+			if kind == html.StartTagToken {
+				hidden++
+			} else if hidden > 0 {
+				hidden--
+			}
+		case kind == html.EndTagToken && (tag == "tr" || tag == "p" || tag == "div" || tag == "li" || tag == "h1" || tag == "h2"):
+			b.WriteByte('\n')
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// oneAtATime bounds the memory that pictures take while they are made smaller.
+var oneAtATime sync.Mutex
+
+// smaller makes a picture fit into previewSide; nil: it cannot be read, or has too
+// many pixels.
+func smaller(data []byte) []byte {
+	c, _, err := image.DecodeConfig(bytes.NewReader(data))
+	if err != nil || c.Width <= 0 || c.Height <= 0 || c.Width > maxPreviewed/c.Height {
+		return nil
+	}
+	oneAtATime.Lock()
+	defer oneAtATime.Unlock()
+	whole, _, err := image.Decode(bytes.NewReader(data))
+	if err != nil {
+		return nil
+	}
+	w, h := c.Width, c.Height
+	if long := max(w, h); long > previewSide {
+		w, h = max(1, w*previewSide/long), max(1, h*previewSide/long)
+	}
+	to := image.NewNRGBA(image.Rect(0, 0, w, h))
+	draw.ApproxBiLinear.Scale(to, to.Bounds(), whole, whole.Bounds(), draw.Src, nil)
+	var b bytes.Buffer
+	if err := png.Encode(&b, to); err != nil || b.Len() > maxPictureBytes {
+		return nil
+	}
+	return b.Bytes()
+}

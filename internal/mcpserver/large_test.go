@@ -1,0 +1,177 @@
+package mcpserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"image"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/session"
+)
+
+// noisy is a picture that does not get small, as PNG.
+func noisy(t *testing.T, width, height int) []byte {
+	t.Helper()
+	m := image.NewNRGBA(image.Rect(0, 0, width, height))
+	source := rand.New(rand.NewPCG(1, 2))
+	for k := range m.Pix {
+		m.Pix[k] = byte(source.Uint32())
+	}
+	return encodePNG(t, m)
+}
+
+// away is putAway into a map.
+func away(res session.Result) (filed, map[string][]byte) {
+	files := map[string][]byte{}
+	return putAway(res, func(name string, data []byte) (string, error) {
+		files[name] = data
+		return ".paddock/1-" + name, nil
+	}), files
+}
+
+func TestWhatIsTooLargeForAResultBecomesAFileWithAPreview(t *testing.T) {
+	table := "<style>p{}</style><table>" + strings.Repeat("<tr><td>one</td><td>two</td></tr>\n", 2000) + "</table>"
+	for _, test := range []struct {
+		name    string
+		display sandbox.Display
+		file    string // empty: it is shown whole, or not at all
+		preview string // what the text begins with
+		image   bool
+	}{
+		{"a picture that clients show", sandbox.Display{MIME: "image/png", Data: pngOf(t, 20, 20)}, "", "", true},
+		{"a picture of many bytes", sandbox.Display{MIME: "image/png", Data: noisy(t, 1100, 1000)}, "1.png", "", true},
+		{"a picture of many pixels on a side", sandbox.Display{MIME: "image/png", Data: pngOf(t, 8001, 10)}, "1.png", "", true},
+		{"a picture of too many pixels for any preview", sandbox.Display{MIME: "image/png", Data: pngOf(t, 8001, 3000)}, "1.png", "", false},
+		{"a picture with half a header", sandbox.Display{MIME: "image/png", Data: pngOf(t, 2, 2)[:20]}, "", "", false},
+		{"a short document", sandbox.Display{MIME: "text/html", Data: []byte("<p>")}, "", "<p>", false},
+		{"a long table", sandbox.Display{MIME: "text/html", Data: []byte(table)}, "1.html", "one two \none two \n", false},
+		{"a long text", sandbox.Display{MIME: "text/plain", Data: bytes.Repeat([]byte("ä"), maxDocument)}, "1.txt", "ää", false},
+		{"a large chart", sandbox.Display{MIME: "application/vnd.vegalite.v5+json", Data: []byte(`{"a":"` + strings.Repeat("x", maxDocument) + `"}`)}, "1.json", `{"a":"xx`, false},
+		{"bytes of some other kind", sandbox.Display{MIME: "application/pdf", Data: []byte("%PDF\xff")}, "1.pdf", "", false},
+		{"bytes of a kind with a strange name", sandbox.Display{MIME: "application/../../x", Data: []byte("\xff")}, "1.bin", "", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			res := ran("", "", test.display)
+			kept, files := away(res)
+			e, list := describe(res, kept)
+			d := e.Displays[0]
+			if test.file == "" {
+				if len(files) != 0 || d.Path != "" {
+					t.Errorf("it is in %v", d.Path)
+				}
+			} else if !bytes.Equal(files[test.file], test.display.Data) || d.Path != ".paddock/1-"+test.file || d.Problem != "" || d.Size != len(test.display.Data) {
+				t.Errorf("there are %d files, %+v", len(files), d)
+			}
+			if !strings.HasPrefix(d.Text, test.preview) || test.file != "" && (test.preview == "") != (d.Text == "") || len(d.Text) > previewDocument+10 {
+				t.Errorf("the preview is %.60q, of %d bytes", d.Text, len(d.Text))
+			}
+			if (list[0].image != nil) != test.image {
+				t.Errorf("it has an image: %v", list[0].image != nil)
+			}
+			if test.file != "" && test.image {
+				c, _, err := image.DecodeConfig(bytes.NewReader(list[0].image))
+				if err != nil || max(c.Width, c.Height) != previewSide {
+					t.Errorf("the preview is %d x %d, %v", c.Width, c.Height, err)
+				}
+			}
+			if got := strings.Join(e.texts(), "\n"); (test.file != "") != strings.Contains(got, "in a file: .paddock/1-") {
+				t.Errorf("the text says %q", got)
+			}
+		})
+	}
+}
+
+func TestLongOutputIsInAFileAndFewOfItIsShown(t *testing.T) {
+	long := strings.Repeat("a line of output\n", 10_000)
+	for _, test := range []struct {
+		name           string
+		stdout, stderr string
+		files          string
+	}{
+		{"short output is in none", "out\n", "err\n", ""},
+		{"what just fits is in none", long[:maxOutput], "", ""},
+		{"long stdout", long, "why\n", "stdout.txt"},
+		{"long stderr leaves stdout as it is", long[:30<<10], long, "stderr.txt"},
+		{"both", long, long, "stdout.txt stderr.txt"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			res := ran(test.stdout, test.stderr)
+			kept, files := away(res)
+			e, _ := describe(res, kept)
+			for _, s := range []struct{ name, whole, shown string }{{"stdout.txt", test.stdout, e.Stdout}, {"stderr.txt", test.stderr, e.Stderr}} {
+				if !strings.Contains(test.files, s.name) {
+					if s.shown != s.whole || files[s.name] != nil {
+						t.Errorf("%s: %d of %d bytes are shown", s.name, len(s.shown), len(s.whole))
+					}
+					continue
+				}
+				if string(files[s.name]) != s.whole || len(s.shown) > previewOutput+200 || !strings.Contains(s.shown, "all of it is in .paddock/1-"+s.name) {
+					t.Errorf("%s has %d bytes, and %d are shown", s.name, len(files[s.name]), len(s.shown))
+				}
+			}
+		})
+	}
+}
+
+func TestWhatNoFileCanTakeIsShownAsFarAsItGoes(t *testing.T) {
+	res := ran(strings.Repeat("out\n", maxOutput), "", sandbox.Display{MIME: "application/pdf", Data: []byte("\xff")})
+	kept := putAway(res, func(string, []byte) (string, error) {
+		return "", fault.New(fault.Exhausted, "the disk limit is reached")
+	})
+	e, _ := describe(res, kept)
+	if len(e.Stdout) < maxOutput/2 || !strings.Contains(e.Stdout, "not be written to a file: the disk limit is reached") || !e.StdoutTruncated {
+		t.Errorf("stdout has %d bytes", len(e.Stdout))
+	}
+	if d := e.Displays[0]; d.Path != "" || !strings.Contains(d.Problem, "the disk limit is reached") {
+		t.Errorf("got %+v", d)
+	}
+}
+
+func TestAFileOfARunIsReadAndUndoneWithIt(t *testing.T) {
+	s := newServer(t, Config{Tools: []string{"core", "files", "history"}}, session.Config{})
+	cs := connect(t, s, "test", nil)
+	use(t, cs, "execute_code", map[string]any{"code": "x = 1"})
+	page := "<p>" + strings.Repeat("word ", maxDocument)
+	res := use(t, cs, "execute_code", map[string]any{"code": fmt.Sprintf("display('text/html', '%s')", page)})
+	const path = ".paddock/2-1.html"
+	var out Execution
+	if err := json.Unmarshal(encoded(res.StructuredContent), &out); err != nil {
+		t.Fatal(err)
+	}
+	if shown := out.Displays; len(shown) != 1 || shown[0].Path != path || !strings.HasPrefix(shown[0].Text, "word word") {
+		t.Fatalf("the displays are %.300v", shown)
+	}
+	if changes := out.FilesChanged; len(changes) != 1 || changes[0].Path != path || changes[0].Change != "added" {
+		t.Errorf("the changes are %v", changes)
+	}
+	if read := use(t, cs, "read_file", map[string]any{"path": path, "bytes": true, "limit": 8}); field[string](t, read, "content") != page[:8] {
+		t.Errorf("the file is %v", read.StructuredContent)
+	}
+	use(t, cs, "undo", map[string]any{})
+	if read := use(t, cs, "read_file", map[string]any{"path": path}); !read.IsError {
+		t.Error("the file is there after an undo")
+	}
+}
+
+func TestChangesInCrowdedFoldersAreOne(t *testing.T) {
+	change := func(path, kind string) session.Change { return session.Change{Path: path, Change: kind, Size: 10} }
+	all := []session.Change{change("a.txt", "added"), change("r/.git/HEAD", "added"), change("r/__pycache__/m.pyc", "added")}
+	for k := range 30 {
+		all = append(all, change(fmt.Sprintf("r/.git/objects/%d", k), "added"), change(fmt.Sprintf("node_modules/p%d/node_modules/x.js", k), "modified"))
+	}
+	all = append(all, change("r/.git/index", "removed"), change("node_modules", "added"))
+	got := fold(all)
+	want := []Change{
+		{Path: "a.txt", Change: "added", Size: 10}, {Path: "r/.git/", Change: "modified", Size: 320, Files: 32},
+		{Path: "r/__pycache__/m.pyc", Change: "added", Size: 10}, {Path: "node_modules/", Change: "modified", Size: 300, Files: 30},
+		{Path: "node_modules", Change: "added", Size: 10},
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
