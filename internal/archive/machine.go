@@ -49,6 +49,17 @@ func (m *Machine) Portable() *Machine {
 	return &Machine{Image: m.Image, CPUs: m.CPUs}
 }
 
+// Another is a machine of the same owner on the same host that is made alike. It
+// has no name and no ports, which only one can have. Nil stays nil.
+func (m *Machine) Another() *Machine {
+	if m == nil {
+		return nil
+	}
+	other := *m
+	other.Sandbox, other.Ports = nil, nil
+	return &other
+}
+
 // Same tells whether two machines are made alike, whatever they are called. Nil
 // is the zero Machine.
 func (m *Machine) Same(other *Machine) bool {

@@ -13,6 +13,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -41,6 +43,7 @@ type Config struct {
 type Service struct {
 	sessions *session.Manager
 	volumes  []string
+	changes  turns // of who starts and stops a sandbox
 }
 
 // New makes a Service. Folders among the volumes that are not there are refused
@@ -53,12 +56,17 @@ type Name struct{ Namespace, Sandbox string }
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 
 func (n Name) check() error {
-	for what, name := range map[string]string{"sandbox": n.Sandbox, "namespace": n.Namespace} {
-		if !namePattern.MatchString(name) {
-			return fault.New(fault.Invalid, "the name of a %s has 1 to 63 letters, digits, - and _, and begins with a letter or digit", what)
-		}
+	switch {
+	case !namePattern.MatchString(n.Sandbox):
+		return badName("sandbox")
+	case !namePattern.MatchString(n.Namespace):
+		return badName("namespace")
 	}
 	return nil
+}
+
+func badName(what string) error {
+	return fault.New(fault.Invalid, "the name of a %s has 1 to 63 letters, digits, - and _, and begins with a letter or digit", what)
 }
 
 // idPrefix begins the ids of sandboxes' sessions.
@@ -79,32 +87,54 @@ type Status struct {
 
 // Start makes a sandbox, or starts a stopped one with the files that it had. With
 // settings, these are what it has from now on; nil leaves what it had. One that
-// runs already stays as it is: other settings are a fault.Conflict then.
+// runs already stays as it is: other settings are a fault.Conflict then. After an
+// error it is what it was: not there, or stopped.
 func (s *Service) Start(ctx context.Context, owner session.Owner, name Name, settings *Settings) (Status, error) {
 	want, err := s.machine(name, settings)
 	if err != nil {
 		return Status{}, err
 	}
+	done, err := s.changes.take(ctx, owner, name)
+	if err != nil {
+		return Status{}, err
+	}
+	defer done()
 	info, err := s.sessions.Create(ctx, owner, name.id(), session.Settings{Name: name.Sandbox, Isolation: Isolation, MemoryBytes: settings.memory(), Machine: want})
+	made := err == nil
 	if fault.KindOf(err) == fault.Conflict { // it is there
-		if info, err = s.again(ctx, owner, name, settings, want); err != nil {
-			return Status{}, err
-		}
-	} else if err != nil {
+		info, err = s.again(ctx, owner, name, settings, want)
+	}
+	if err != nil {
 		return Status{}, err
 	}
 	if err := s.sessions.Boot(ctx, owner, info.ID); err != nil {
+		if made {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
+			defer cancel()
+			err = errors.Join(err, s.sessions.Destroy(ctx, owner, info.ID))
+		}
 		return Status{}, err
 	}
 	return statusOf(info, true), nil
 }
 
+// cleanTime bounds how long a sandbox that could not be started may take to be
+// removed.
+const cleanTime = 10 * time.Second
+
 // again gives a sandbox that is there, with other settings where these are asked
 // for.
 func (s *Service) again(ctx context.Context, owner session.Owner, name Name, settings *Settings, want *session.Machine) (session.Info, error) {
 	info, err := s.find(owner, name)
-	if err != nil || settings == nil {
+	if fault.KindOf(err) == fault.NotFound {
+		return info, fault.New(fault.Conflict, "the session %q is no sandbox, and has the id that this one would have", name.id()).
+			WithHint("choose another name, or destroy that session")
+	}
+	if err != nil {
 		return info, err
+	}
+	if settings == nil {
+		return info, s.stillAllowed(info)
 	}
 	had := info.Settings
 	want.Sandbox = had.Machine.Sandbox
@@ -122,9 +152,17 @@ func (s *Service) again(ctx context.Context, owner session.Owner, name Name, set
 // Stop ends all that runs in a sandbox. Its files stay, and a later start finds
 // them. One that is stopped already stays so.
 func (s *Service) Stop(ctx context.Context, owner session.Owner, name Name) (Status, error) {
-	info, err := s.find(owner, name)
+	if err := name.check(); err != nil {
+		return Status{}, err
+	}
+	done, err := s.changes.take(ctx, owner, name)
 	if err != nil {
 		return Status{}, err
+	}
+	defer done()
+	info, err := s.find(owner, name)
+	if err != nil || !running(info) {
+		return statusOf(info, false), err
 	}
 	if err := s.sessions.Halt(ctx, owner, info.ID); err != nil {
 		return Status{}, err
@@ -153,6 +191,10 @@ type Request struct {
 	Timeout        time.Duration // zero: the default
 	// Limit bounds what is kept of the output, in bytes; zero: 1 MiB.
 	Limit int64
+	// Stdout and Stderr, when set, receive all output while it is printed.
+	Stdout, Stderr io.Writer
+	// Started is called, when set, with the execution's id when it begins.
+	Started func(execution string)
 }
 
 // Result is how a program or command ended.
@@ -176,10 +218,13 @@ func (s *Service) Run(ctx context.Context, owner session.Owner, name Name, req R
 		return Result{}, err
 	}
 	if !running(info) {
-		return Result{}, fault.New(fault.Conflict, "the sandbox %q is not started", name.Sandbox).WithHint("start it with sandbox_start; its files are there")
+		return Result{}, errNotStarted(name)
+	}
+	if err := s.stillAllowed(info); err != nil {
+		return Result{}, err
 	}
 	out := lines{limit: cmp.Or(req.Limit, 1<<20)}
-	run := session.Request{Timeout: req.Timeout, Stdout: out.stream("stdout"), Stderr: out.stream("stderr")}
+	run := session.Request{Timeout: req.Timeout, Stdout: out.stream("stdout", req.Stdout), Stderr: out.stream("stderr", req.Stderr), Started: req.Started}
 	if req.Command != "" {
 		run.Command = append([]string{req.Command}, req.Args...)
 	} else if run.Language, err = languageOf(req.Language); err != nil {
@@ -189,9 +234,27 @@ func (s *Service) Run(ctx context.Context, owner session.Owner, name Name, req R
 	}
 	res, err := s.sessions.Execute(ctx, owner, info.ID, run)
 	if err != nil {
+		if now, e := s.find(owner, name); e == nil && !running(now) && fault.KindOf(err) == fault.Conflict {
+			err = errNotStarted(name) // it was stopped just now
+		}
 		return Result{}, err
 	}
 	return Result{Result: res, Output: out.take(res)}, nil
+}
+
+func errNotStarted(name Name) error {
+	return fault.New(fault.Conflict, "the sandbox %q is not started", name.Sandbox).WithHint("start it with sandbox_start; its files are there")
+}
+
+// stillAllowed refuses a sandbox with folders of this machine that nobody may be
+// given any more, or that lead elsewhere by now: it is about to be booted.
+func (s *Service) stillAllowed(info session.Info) error {
+	for _, v := range info.Settings.Machine.Volumes {
+		if real, ok := s.allowed(v.Host); !ok || real != v.Host {
+			return errFolder(v.Host)
+		}
+	}
+	return nil
 }
 
 // languageOf gives our name of a language.
@@ -217,6 +280,9 @@ type Metrics struct {
 // Metrics gives those of a namespace, or [AllNamespaces], ordered by name; of
 // one sandbox where it is named.
 func (s *Service) Metrics(ctx context.Context, owner session.Owner, namespace, sandbox string) ([]Metrics, error) {
+	if sandbox != "" && !namePattern.MatchString(sandbox) {
+		return nil, badName("sandbox")
+	}
 	if sandbox != "" && namespace != AllNamespaces {
 		info, err := s.find(owner, Name{namespace, sandbox})
 		if err != nil {
@@ -238,7 +304,7 @@ func (s *Service) Metrics(ctx context.Context, owner session.Owner, namespace, s
 		if !strings.HasPrefix(string(listed.ID), idPrefix) {
 			continue
 		}
-		info, err := s.sessions.Info(owner, listed.ID) // a list does not tell all
+		info, err := s.sessions.Info(owner, listed.ID) // a list may be older
 		if err != nil {
 			continue // it is gone by now
 		}

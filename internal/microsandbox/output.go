@@ -27,16 +27,23 @@ type lines struct {
 	cut  bool
 }
 
-// stream gives the writer of one of them.
-func (l *lines) stream(name string) io.Writer { return lineWriter{l, name} }
+// stream gives the writer of one of them; what it is given goes to also as well,
+// where that is set.
+func (l *lines) stream(name string, also io.Writer) io.Writer { return lineWriter{l, name, also} }
 
 type lineWriter struct {
 	lines *lines
 	name  string
+	also  io.Writer
 }
 
 func (w lineWriter) Write(p []byte) (int, error) {
 	l := w.lines
+	if w.also != nil {
+		if n, err := w.also.Write(p); err != nil {
+			return n, err
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	keep := p
@@ -77,13 +84,16 @@ func (l *lines) take(res session.Result) []Line {
 		}
 	}
 	if l.cut {
-		l.addLocked("stderr", "[more was printed, and is not shown]\n")
+		l.addLocked("stderr", "[more was printed, and is not shown: write large output to a file in /workspace]\n")
 	}
 	if res.Exit.Result != "" {
 		l.addLocked("stdout", res.Exit.Result+"\n")
 	}
-	if e := res.Exit.Error; e != nil && !strings.Contains(res.Stderr, e.Message) { // else it was printed
+	if e := res.Exit.Error; e != nil && !strings.Contains(res.Stderr, e.Type) { // else it was printed
 		l.addLocked("stderr", strings.TrimSuffix(errorText(e), "\n")+"\n")
+	}
+	if c := res.Exit.Cause; c != sandbox.Exited {
+		l.addLocked("stderr", "["+c.String()+"]\n")
 	}
 	if res.Notice != "" {
 		l.addLocked("stderr", "["+res.Notice+"]\n")
@@ -94,6 +104,7 @@ func (l *lines) take(res session.Result) []Line {
 	return l.all
 }
 
+// errorText is what a program would have printed of its error.
 func errorText(e *sandbox.ProgramError) string {
 	if e.Traceback != "" {
 		return e.Traceback

@@ -22,6 +22,9 @@ const (
 // maxRequest bounds a request's body, in bytes: a program of a megabyte in JSON.
 const maxRequest = 8 << 20
 
+// maxTimeout bounds a timeout, in seconds: a week.
+const maxTimeout = 7 * 86400
+
 // Codes of JSON-RPC errors.
 const (
 	codeParse    = -32700
@@ -29,6 +32,7 @@ const (
 	codeMethod   = -32601
 	codeParams   = -32602
 	codeInternal = -32603
+	codeDenied   = -32002 // whoever asks may not
 )
 
 // RPC serves microsandbox's JSON-RPC: sandbox.start, sandbox.stop,
@@ -46,13 +50,9 @@ func (s *Service) RPC(owner func(*http.Request) (session.Owner, error)) http.Han
 			reply(w, nil, nil, &rpcError{Code: codeRequest, Message: "the request cannot be read, or has more than 8 MiB"})
 			return
 		}
-		var req rpcRequest
-		if err := json.Unmarshal(body, &req); err != nil {
-			reply(w, nil, nil, &rpcError{Code: codeParse, Message: "the request is not JSON"})
-			return
-		}
-		if req.Version != "2.0" || req.Method == "" {
-			reply(w, req.ID, nil, &rpcError{Code: codeRequest, Message: `a request has "jsonrpc": "2.0", a method and params`})
+		req, mistake := read(body)
+		if mistake != nil {
+			reply(w, req.ID, nil, mistake)
 			return
 		}
 		who, err := owner(r)
@@ -70,6 +70,21 @@ func (s *Service) RPC(owner func(*http.Request) (session.Owner, error)) http.Han
 		}
 		reply(w, req.ID, result, nil)
 	})
+}
+
+// read reads one request.
+func read(body []byte) (req rpcRequest, mistake *rpcError) {
+	if !json.Valid(body) {
+		return req, &rpcError{Code: codeParse, Message: "the request is not JSON"}
+	}
+	err := json.Unmarshal(body, &req)
+	if id := bytes.TrimSpace(req.ID); len(id) > 0 && (id[0] == '{' || id[0] == '[' || id[0] == 't' || id[0] == 'f') {
+		req.ID, err = nil, errors.New("it is no id")
+	}
+	if err != nil || req.Version != "2.0" || req.Method == "" {
+		return req, &rpcError{Code: codeRequest, Message: `a request is one object with "jsonrpc": "2.0", a method, params and an id that is a text or a number`}
+	}
+	return req, nil
 }
 
 // Health answers that the server works.
@@ -114,8 +129,11 @@ func errorOf(err error) *rpcError {
 	}
 	p := fault.ProblemOf(err)
 	code := codeInternal
-	if fault.KindOf(err) == fault.Invalid {
+	switch fault.KindOf(err) {
+	case fault.Invalid:
 		code = codeParams
+	case fault.Denied:
+		code = codeDenied
 	}
 	return &rpcError{Code: code, Message: p.Line(), Data: &p}
 }
@@ -169,12 +187,18 @@ func (s *Service) call(ctx context.Context, owner session.Owner, req rpcRequest)
 		return s.runCall(ctx, owner, name, req.Method == "sandbox.command.run", p)
 	case "sandbox.metrics.get":
 		all, err := s.Metrics(ctx, owner, p.Namespace, p.Sandbox)
-		return map[string]any{"sandboxes": TellMetrics(all)}, err
+		if err != nil {
+			return nil, err
+		}
+		return map[string]any{"sandboxes": TellMetrics(all)}, nil
 	}
 	return nil, errUnknown
 }
 
 func (s *Service) runCall(ctx context.Context, owner session.Owner, name Name, command bool, p params) (any, error) {
+	if !(p.Timeout >= 0 && p.Timeout <= maxTimeout) {
+		return nil, fault.New(fault.Invalid, "the timeout lies between 0 and %d seconds", maxTimeout)
+	}
 	req := Request{Timeout: time.Duration(p.Timeout * float64(time.Second))}
 	if command {
 		if req.Command, req.Args = p.Command, p.Args; p.Command == "" {
@@ -190,5 +214,5 @@ func (s *Service) runCall(ctx context.Context, owner session.Owner, name Name, c
 	if command {
 		return TellCommand(p.Command, p.Args, res), nil
 	}
-	return TellCode(p.Language, res), nil
+	return replyCode(p.Language, res), nil
 }

@@ -3,6 +3,7 @@ package microsandbox
 import (
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,7 +24,11 @@ type Settings struct {
 // Bounds of Settings.
 const (
 	maxCPUs    = 256
-	maxEntries = 64 // volumes, ports and variables, each
+	leastPort  = 1024    // of this machine: those below are its own services'
+	maxMemory  = 1 << 30 // MiB
+	maxEntries = 64      // volumes, ports and variables, each
+	// maxVariable bounds a variable, in bytes.
+	maxVariable = 32 << 10
 )
 
 func (c *Settings) memory() int64 {
@@ -43,7 +48,7 @@ func (s *Service) machine(name Name, c *Settings) (*session.Machine, error) {
 		return m, nil
 	}
 	var errs []error
-	if m.Image = c.Image; c.CPUs < 0 || c.CPUs > maxCPUs || c.Memory < 0 {
+	if m.Image = c.Image; c.CPUs < 0 || c.CPUs > maxCPUs || c.Memory < 0 || c.Memory > maxMemory {
 		errs = append(errs, fault.New(fault.Invalid, "cpus lies between 1 and %d, and memory is not negative", maxCPUs))
 	}
 	m.CPUs = float64(c.CPUs)
@@ -52,16 +57,22 @@ func (s *Service) machine(name Name, c *Settings) (*session.Machine, error) {
 	}
 	for _, text := range c.Volumes {
 		v, err := s.volume(text)
+		if slices.ContainsFunc(m.Volumes, func(other session.Volume) bool { return other.Guest == v.Guest }) && err == nil {
+			err = fault.New(fault.Invalid, "two volumes lie at %s in the sandbox", v.Guest)
+		}
 		m.Volumes, errs = append(m.Volumes, v), append(errs, err)
 	}
 	for _, text := range c.Ports {
 		p, err := portOf(text)
+		if slices.ContainsFunc(m.Ports, func(other session.Port) bool { return other.Host == p.Host }) && err == nil {
+			err = fault.New(fault.Invalid, "the port %d of this machine is asked for twice", p.Host)
+		}
 		m.Ports, errs = append(m.Ports, p), append(errs, err)
 	}
 	for _, text := range c.Envs {
 		key, value, ok := strings.Cut(text, "=")
-		if !ok || key == "" || strings.ContainsRune(text, 0) {
-			errs = append(errs, fault.New(fault.Invalid, "%q is no variable: one is NAME=value", text))
+		if !ok || key == "" || strings.ContainsRune(text, 0) || len(text) > maxVariable {
+			errs = append(errs, fault.New(fault.Invalid, "%s is no variable: one is NAME=value", quoted(text)))
 			continue
 		}
 		if m.Env == nil {
@@ -86,13 +97,28 @@ func (s *Service) volume(text string) (session.Volume, error) {
 	case reserved(guest):
 		return session.Volume{}, fault.New(fault.Invalid, "no volume can lie at %s in a sandbox", guest).WithHint("choose another folder, such as /data")
 	}
-	for _, allowed := range s.volumes {
-		if real, ok := within(host, allowed); ok {
-			return session.Volume{Host: real, Guest: guest, ReadOnly: readOnly}, nil
+	real, ok := s.allowed(host)
+	if !ok {
+		return session.Volume{}, errFolder(host)
+	}
+	return session.Volume{Host: real, Guest: guest, ReadOnly: readOnly}, nil
+}
+
+// errFolder says the same of a folder that is not there and of one that is: who
+// asks shall not learn what this machine has.
+func errFolder(host string) error {
+	return fault.New(fault.Denied, "the folder %s of this machine may not be given to a sandbox", host).
+		WithHint("who runs the server can allow it with sandbox.volumes; files can be brought into /workspace instead")
+}
+
+// allowed tells where a path leads, and whether an operator allowed that.
+func (s *Service) allowed(host string) (real string, ok bool) {
+	for _, folder := range s.volumes {
+		if real, ok := within(host, folder); ok {
+			return real, true
 		}
 	}
-	return session.Volume{}, fault.New(fault.Denied, "the folder %s of this machine may not be given to a sandbox", host).
-		WithHint("who runs the server can allow it with sandbox.volumes; files can be brought into /workspace instead")
+	return "", false
 }
 
 // within gives where a path really leads, if that is a folder that was allowed or
@@ -121,12 +147,23 @@ func reserved(guest string) bool {
 	return false
 }
 
+// quoted is what somebody wrote, short enough to be told.
+func quoted(text string) string {
+	if len(text) > 100 {
+		text = strings.ToValidUTF8(text[:100], "") + "…"
+	}
+	return strconv.Quote(text)
+}
+
 func portOf(text string) (session.Port, error) {
 	host, guest, ok := strings.Cut(text, ":")
 	h, errHost := strconv.ParseUint(host, 10, 16)
 	g, errGuest := strconv.ParseUint(guest, 10, 16)
 	if !ok || errHost != nil || errGuest != nil || h == 0 || g == 0 {
-		return session.Port{}, fault.New(fault.Invalid, "%s is no port: one is host:guest, as in 8080:80", strconv.Quote(text))
+		return session.Port{}, fault.New(fault.Invalid, "%s is no port: one is host:guest, as in 8080:80", quoted(text))
+	}
+	if h < leastPort {
+		return session.Port{}, fault.New(fault.Denied, "a sandbox gets no port of this machine below %d, and %d is one", leastPort, h).WithHint("choose another one, as in %d:%d", 8000+h, g)
 	}
 	return session.Port{Host: uint16(h), Guest: uint16(g)}, nil
 }

@@ -17,6 +17,25 @@ func TellCode(language string, r Result) CodeTold {
 	return CodeTold{Status: status, Language: language, Output: r.Output}
 }
 
+// CodeReply is a program's result over JSON-RPC. Some clients read what was
+// printed as lines, others look for these two besides.
+type CodeReply struct {
+	CodeTold
+	Error    string `json:"error"` // what was printed on stderr
+	HasError bool   `json:"has_error"`
+}
+
+// replyCode gives a program's result.
+func replyCode(language string, r Result) CodeReply {
+	told := CodeReply{CodeTold: TellCode(language, r), HasError: !r.Success()}
+	for _, line := range r.Output {
+		if line.Stream == "stderr" {
+			told.Error += line.Text + "\n"
+		}
+	}
+	return told
+}
+
 // CommandTold is how a command's result looks.
 type CommandTold struct {
 	Command  string   `json:"command"`

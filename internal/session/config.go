@@ -58,6 +58,13 @@ type Config struct {
 	Files blob.Files
 	// MemoryBytes bounds each interpreter; zero: 256 MiB.
 	MemoryBytes int64
+	// MachineMemoryBytes bounds a machine for which nobody says, where the
+	// isolation gives sessions machines; zero: MemoryBytes. MaxMachineMemoryBytes is
+	// the most that may be asked for; zero: MachineMemoryBytes.
+	MachineMemoryBytes, MaxMachineMemoryBytes int64
+	// MaxLifetime is how long a machine runs at most, also while its programs work
+	// in the background; the next call boots a new one. Zero: as long as it is used.
+	MaxLifetime time.Duration
 	// OwnerMemoryBytes and TotalMemoryBytes bound what the live interpreters of
 	// an owner, and of all, take together; zero: 32 and 64 times MemoryBytes.
 	// An idle one counts what it has, one that runs all that it may take.
@@ -103,10 +110,15 @@ func (c *Config) complete() error {
 	c.MaxStored = cmp.Or(c.MaxStored, 10_000)
 	c.SleepAfter = cmp.Or(c.SleepAfter, 10*time.Minute)
 	c.Checkpoints = cmp.Or(c.Checkpoints, 100)
+	c.MachineMemoryBytes = cmp.Or(c.MachineMemoryBytes, c.MemoryBytes)
+	c.MaxMachineMemoryBytes = cmp.Or(c.MaxMachineMemoryBytes, c.MachineMemoryBytes)
 	c.OwnerMemoryBytes = cmp.Or(c.OwnerMemoryBytes, 32*c.MemoryBytes)
 	c.TotalMemoryBytes = cmp.Or(c.TotalMemoryBytes, 64*c.MemoryBytes)
 	c.OwnerDiskBytes = cmp.Or(c.OwnerDiskBytes, 8*c.DiskBytes)
 	c.Limits = merge(c.Limits, sandbox.RunLimits{StdoutBytes: 1 << 20, StderrBytes: 1 << 20, DisplayBytes: 40 << 20})
+	// One machine can always run.
+	c.MaxMachineMemoryBytes = min(c.MaxMachineMemoryBytes, c.OwnerMemoryBytes, c.TotalMemoryBytes)
+	c.MachineMemoryBytes = min(c.MachineMemoryBytes, c.MaxMachineMemoryBytes)
 	if c.Tracer == nil {
 		c.Tracer = noop.NewTracerProvider().Tracer("")
 	}
@@ -130,7 +142,7 @@ func (c *Config) complete() error {
 	if c.OwnerMemoryBytes < c.MemoryBytes || c.TotalMemoryBytes < c.MemoryBytes {
 		errs = append(errs, fmt.Errorf("session: an interpreter may take %d MiB, and all of them together fewer", c.MemoryBytes>>20))
 	}
-	if c.IdleTTL < 0 || c.MaxPerOwner < 0 || c.MaxSessions < 0 || c.MaxStored < 0 || c.Checkpoints < 0 || c.MemoryBytes < 0 || c.DiskBytes < 0 || c.OwnerDiskBytes < 0 || negative(c.Limits) {
+	if c.IdleTTL < 0 || c.MaxPerOwner < 0 || c.MaxSessions < 0 || c.MaxStored < 0 || c.Checkpoints < 0 || c.MemoryBytes < 0 || c.MachineMemoryBytes < 0 || c.MaxLifetime < 0 || c.DiskBytes < 0 || c.OwnerDiskBytes < 0 || negative(c.Limits) {
 		errs = append(errs, errors.New("session: limits are not negative"))
 	}
 	return errors.Join(errs...)

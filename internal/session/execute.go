@@ -70,7 +70,7 @@ func (s *session) inTurn(ctx context.Context, req Request) (Result, error) {
 		return Result{}, fmt.Errorf("waiting in the session: %w", err)
 	}
 	defer func() { s.finish(t) }()
-	if err := cmp.Or(s.whole(), m.shed(t.ctx, s.owner)); err != nil {
+	if err := cmp.Or(s.running(), s.whole(), m.shed(t.ctx, s.owner)); err != nil { // it may have been stopped meanwhile
 		return Result{}, err
 	}
 	release, err := m.admit(t.ctx, s.owner)
@@ -132,9 +132,10 @@ func (m *Manager) checkSettings(ctx context.Context, set Settings) (sandbox.Back
 	if err != nil {
 		return nil, err
 	}
+	usual, most := m.memoryOf(b)
 	switch {
-	case set.MemoryBytes < 0 || set.MemoryBytes > m.config.MemoryBytes:
-		return nil, fault.New(fault.Invalid, "the memory limit lies between 0 and %d MiB", m.config.MemoryBytes>>20).WithHint("zero stands for the most")
+	case set.MemoryBytes < 0 || set.MemoryBytes > most:
+		return nil, fault.New(fault.Invalid, "the memory limit lies between 0 and %d MiB", most>>20).WithHint("zero stands for %d", usual>>20)
 	case set.TTL < 0:
 		return nil, fault.New(fault.Invalid, "the time to live is not negative")
 	case len(set.Name) > maxName || !utf8.ValidString(set.Name):
@@ -222,6 +223,7 @@ func (s *session) language() string {
 // execute runs the program; it is the caller's turn.
 func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
 	s.bury(t.ctx)
+	s.retire(t.ctx, time.Now())
 	in, err := s.interpreter(t, p.runtime)
 	if err != nil {
 		return Result{}, err
@@ -251,8 +253,11 @@ func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
 	gone, notice := overtaken(context.Cause(t.ctx)), ""
 	if gone == "" {
 		notice = s.notice(p.runtime.Name, exit, s.rollBackFiles(t, exit))
-		if context.Cause(t.ctx) == errRestored {
+		switch context.Cause(t.ctx) {
+		case errRestored:
 			notice = joinNotices(notice, "The session was then taken back to an earlier state.")
+		case errHalted:
+			notice = joinNotices(notice, "The session was then stopped: nothing runs in it any more. Files in /workspace are there.")
 		}
 	} else {
 		exit.State, notice = sandbox.Fresh, gone
@@ -360,9 +365,11 @@ func (s *session) account(runtime string, in sandbox.Instance, exit sandbox.Exit
 	}
 	live := map[string]sandbox.Instance{runtime: in}
 	if exit.State == sandbox.Fresh {
-		s.keeping.Lock()
-		s.kept.unsure[runtime] = true
-		s.keeping.Unlock()
+		if keeps(in) {
+			s.keeping.Lock()
+			s.kept.unsure[runtime] = true
+			s.keeping.Unlock()
+		}
 		select {
 		case <-in.Done(): // the run took the interpreter with it
 			s.drop(runtime, in)

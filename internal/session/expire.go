@@ -44,7 +44,7 @@ func (m *Manager) Reset(ctx context.Context, owner Owner, id ID) (files int, err
 		return files, fmt.Errorf("clearing the workspace: %w", err)
 	}
 	s.mu.Lock()
-	s.record.Runtimes = nil // there is nothing of them to miss
+	s.record.Runtimes, s.record.Unkept = nil, nil // there is nothing of them to miss
 	s.mu.Unlock()
 	if err := s.save(); err != nil {
 		return files, unusable(err)
@@ -200,6 +200,7 @@ func (m *Manager) dismantle(s *session, remove bool) {
 	clean := false
 	if !remove {
 		clean = s.atLast()
+		s.partWithProcesses("The session left memory")
 		m.counted(s.key, s.tree.Used()+s.tmp.Used())
 	}
 	s.dropAll()
@@ -248,7 +249,7 @@ func (m *Manager) janitor() {
 			m.tidy(false)
 			tidied = time.Now()
 		}
-		rest := time.NewTimer(max(min(m.expire(now), m.rest(now)), minRest))
+		rest := time.NewTimer(max(min(m.expire(now), m.retire(now), m.rest(now)), minRest))
 		select {
 		case <-rest.C:
 		case <-m.wake:

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -192,16 +193,24 @@ func (s *session) target(name string) (*history.Manifest, error) {
 func (m *Manager) forkOf(ctx context.Context, from *session, target *history.Manifest, group string) (*session, error) {
 	from.mu.Lock()
 	settings := from.record.Settings
+	forgotten := slices.Clone(from.record.Unkept) // of which nobody was told yet
 	from.mu.Unlock()
+	settings.Machine = settings.Machine.Another()
+	for _, runtime := range from.forgetfuls() {
+		if !slices.Contains(forgotten, runtime) {
+			forgotten = append(forgotten, runtime)
+		}
+	}
 	var doubling sync.WaitGroup
 	fill := func(s *session, d *draft) error {
 		d.next.Cause = causeFork
 		if err := d.startFrom(target); err != nil {
 			return err
 		}
-		for _, runtime := range from.forgetfuls() {
+		for _, runtime := range forgotten {
 			s.lost[runtime] = "the session is a fork, and " + filesOnly
 		}
+		s.record.Unkept = forgotten
 		doubling.Go(func() { s.double(ctx, from, target) }) // while the disk is waited for
 		return nil
 	}

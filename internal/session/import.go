@@ -134,9 +134,13 @@ func (m *Manager) settingsOf(a archive.Head) (Settings, string) {
 	was := a.Settings
 	set := Settings{Name: was.Name, Language: was.Language, Isolation: a.Isolation, MemoryBytes: was.MemoryBytes, TTL: was.TTL, Machine: was.Machine.Portable()}
 	var not []string
-	if most := m.config.MemoryBytes; set.MemoryBytes < 0 || set.MemoryBytes > most {
+	most := m.config.MemoryBytes
+	if b, err := m.backend(set.Isolation); err == nil { // else no session is made of it
+		_, most = m.memoryOf(b)
+	}
+	if set.MemoryBytes < 0 || set.MemoryBytes > most {
 		set.MemoryBytes = 0
-		not = append(not, fmt.Sprintf("an interpreter may take %d MiB here, and not %d", most>>20, was.MemoryBytes>>20))
+		not = append(not, fmt.Sprintf("%d MiB of memory are the most that there are here, and not %d", most>>20, was.MemoryBytes>>20))
 	}
 	if most := m.config.IdleTTL; set.TTL < 0 || set.TTL > most {
 		set.TTL = 0

@@ -57,7 +57,11 @@ func (s *session) interpreter(t *turn, r sandbox.Runtime) (sandbox.Instance, err
 		return in, nil
 	}
 	spec := s.spec(r.Name)
+	if err := s.publish(t.ctx); err != nil {
+		return nil, err
+	}
 	if err := s.reserveMemory(r.Name, spec.Limits.MemoryBytes); err != nil {
+		s.machineLess()
 		return nil, err
 	}
 	ctx, starting := s.span(t.ctx, "sandbox.start")
@@ -67,6 +71,7 @@ func (s *session) interpreter(t *turn, r sandbox.Runtime) (sandbox.Instance, err
 	endSpan(starting, err)
 	if err != nil {
 		s.releaseMemory(r.Name)
+		s.machineLess()
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -74,7 +79,14 @@ func (s *session) interpreter(t *turn, r sandbox.Runtime) (sandbox.Instance, err
 	}
 	s.mu.Lock()
 	s.interpreters[r.Name] = in
+	first := s.booted.IsZero() && hasMachines(s.backend)
+	if first {
+		s.booted = began
+	}
 	s.mu.Unlock()
+	if first {
+		s.manager.machineUp()
+	}
 	return in, nil
 }
 
@@ -137,7 +149,8 @@ func (s *session) spec(runtime string) sandbox.Spec {
 	env := map[string]string{"HOME": "/workspace", "TMPDIR": "/tmp", "TZ": "UTC", "LANG": "C.UTF-8"}
 	maps.Copy(env, c.Env)
 	s.mu.Lock()
-	memory, passing := cmp.Or(s.record.Settings.MemoryBytes, c.MemoryBytes), s.record.Settings.Passing
+	usual, _ := s.manager.memoryOf(s.backend)
+	memory, passing := cmp.Or(s.record.Settings.MemoryBytes, usual), s.record.Settings.Passing
 	machine := s.record.Settings.Machine
 	s.mu.Unlock()
 	spec := sandbox.Spec{
@@ -163,6 +176,7 @@ func (s *session) drop(runtime string, in sandbox.Instance) {
 	delete(s.interpreters, runtime)
 	s.mu.Unlock()
 	s.releaseMemory(runtime)
+	s.machineLess()
 }
 
 // dropAll closes every interpreter.
@@ -270,6 +284,7 @@ func (m *Manager) Details(ctx context.Context, owner Owner, id ID) (Details, err
 	for _, f := range files {
 		d.Files = append(d.Files, File{Path: f.Path, Size: f.Size, Modified: f.Modified})
 	}
+	s.lookBeside(ctx, &d)
 	if t := s.borrow(ctx); t != nil {
 		defer s.leave(t)
 		s.inspect(t.ctx, &d)

@@ -114,9 +114,9 @@ type note struct {
 // none. After an error these interpreters are unsure.
 func (k *kept) keep(ctx context.Context, n note, live map[string]sandbox.Instance) (files []workspace.Change, err error) {
 	defer func() {
-		for runtime := range live {
+		for runtime, in := range live {
 			if err != nil {
-				k.unsure[runtime] = true
+				k.unsure[runtime] = in == nil || keeps(in) // of others head says nothing
 				continue
 			}
 			delete(k.unsure, runtime)

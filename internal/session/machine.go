@@ -39,20 +39,32 @@ func (s *session) inMachine(spec *sandbox.Spec, machine *Machine) {
 	maps.Copy(spec.Env, machine.Env)
 	for _, v := range machine.Volumes {
 		// It is not counted: it is no file of the session.
-		spec.Mounts = append(spec.Mounts, sandbox.Mount{Guest: v.Guest, Host: v.Host, ReadOnly: v.ReadOnly, DiskBytes: volumeBytes})
+		spec.Mounts = append(spec.Mounts, sandbox.Mount{Guest: v.Guest, Host: v.Host, ReadOnly: v.ReadOnly, DiskBytes: sandbox.Unbounded, NoLinks: true})
 	}
 }
 
-// volumeBytes bounds what a volume may grow to: in practice its disk does.
-const volumeBytes = 1 << 50
+// memoryOf gives what an interpreter, or a machine, of a backend may take where
+// nobody says, and the most that may be asked for; nil: a backend that is not here.
+func (m *Manager) memoryOf(b sandbox.Backend) (usual, most int64) {
+	if hasMachines(b) {
+		return m.config.MachineMemoryBytes, m.config.MaxMachineMemoryBytes
+	}
+	return m.config.MemoryBytes, m.config.MemoryBytes
+}
 
 // filesOnly is why variables are gone where an interpreter cannot be kept.
-const filesOnly = "its isolation keeps files only"
+const filesOnly = "its isolation keeps only files in /workspace and /tmp"
 
-// forgetful tells whether an interpreter holds what no checkpoint does.
+// forgetful tells whether an interpreter holds what no checkpoint does, for as long
+// as it lives.
 func forgetful(runtime string, in sandbox.Instance) bool {
-	_, keeps := in.(sandbox.Snapshotter)
-	return !keeps && runtime != sandbox.CommandRuntime
+	return !keeps(in) && runtime != sandbox.CommandRuntime
+}
+
+// keeps tells whether an interpreter's state can be kept.
+func keeps(in sandbox.Instance) bool {
+	_, ok := in.(sandbox.Snapshotter)
+	return ok
 }
 
 // forgetfuls are the runtimes whose live interpreters are so.
@@ -69,6 +81,9 @@ func (s *session) forgetfuls() (all []string) {
 // noteUnkept has the record tell which variables would be gone if the session
 // were opened anew.
 func (s *session) noteUnkept() {
+	if s.backend == nil {
+		return // nothing lived; what there was to tell still is
+	}
 	all := s.forgetfuls()
 	for runtime := range s.lost { // nobody was told yet
 		if hasMachines(s.backend) && !slices.Contains(all, runtime) {
@@ -92,6 +107,7 @@ func (s *session) holder(runtime string) holder {
 // until the last of its is.
 func (s *session) releaseMemory(runtime string) {
 	if hasMachines(s.backend) && len(s.live()) > 0 {
+		s.manager.memory.set(s.holder(runtime), s.memoryNow(1))
 		return
 	}
 	s.manager.memory.set(s.holder(runtime), 0)
@@ -132,7 +148,8 @@ func (m *Manager) whoRuns(ctx context.Context, language string) string {
 
 var errHalted = fault.New(fault.Cancelled, "the session was stopped")
 
-// running tells why nothing can run in the session; nil: it can.
+// running tells why nothing can run in the session; nil: it can. Nothing does
+// while it is stopped, and what was waiting then does not begin.
 func (s *session) running() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,6 +172,7 @@ func (m *Manager) Boot(ctx context.Context, owner Owner, id ID) error {
 		return s.backendErr
 	}
 	s.bury(t.ctx)
+	s.retire(t.ctx, time.Now())
 	r, err := s.commands()
 	if err != nil {
 		r, err = m.runtimeFor(t.ctx, s.backend, s.language())
@@ -165,11 +183,15 @@ func (m *Manager) Boot(ctx context.Context, owner Owner, id ID) error {
 	if err != nil {
 		return err
 	}
+	if hasMachines(s.backend) { // it runs nothing yet
+		m.memory.set(s.holder(r.Name), s.memoryNow(1))
+	}
 	return s.setHalted(false)
 }
 
-// Halt ends all that runs in a session, and what it holds but its files; nothing
-// runs in it until it is booted.
+// Halt ends all that runs and lives in a session; nothing runs in it until it is
+// booted. What its checkpoints hold is there then: its files, and variables where
+// its isolation keeps them.
 func (m *Manager) Halt(ctx context.Context, owner Owner, id ID) error {
 	s, t, err := m.takeTurn(ctx, owner, id, errHalted)
 	if err != nil {
@@ -178,9 +200,9 @@ func (m *Manager) Halt(ctx context.Context, owner Owner, id ID) error {
 	defer s.leave(t)
 	err = s.lastKeep(t.ctx)
 	s.dropAll()
-	clear(s.lost)
+	clear(s.lost) // whoever stops it does not miss them
 	s.mu.Lock()
-	s.record.Runtimes, s.record.Unkept = nil, nil // whoever stops it does not miss them
+	s.record.Unkept = nil
 	s.mu.Unlock()
 	return errors.Join(err, s.setHalted(true))
 }
@@ -194,9 +216,16 @@ func (s *session) setHalted(halted bool) error {
 	if same {
 		return nil
 	}
+	return s.settled()
+}
+
+// settled writes what was changed of the record.
+func (s *session) settled() error {
 	if err := s.write(true); err != nil {
 		return unusable(err)
 	}
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
 	s.index()
 	return nil
 }
@@ -221,10 +250,9 @@ func (m *Manager) Configure(ctx context.Context, owner Owner, id ID, settings Se
 	if lives {
 		return Info{}, fault.New(fault.Conflict, "the session %q is running", id).WithHint("stop it first")
 	}
-	if err := s.write(true); err != nil {
-		return Info{}, unusable(err)
+	if err := s.settled(); err != nil {
+		return Info{}, err
 	}
-	s.index()
 	return s.info()
 }
 
@@ -258,8 +286,8 @@ func (m *Manager) Usage(ctx context.Context, owner Owner, id ID) (Usage, error) 
 	if !ok {
 		return u, nil
 	}
-	now := time.Now()
 	at, err := machines.Machine(ctx, string(owner), string(id))
+	now := time.Now()
 	if err != nil {
 		return u, nil // it is not booted
 	}
@@ -270,7 +298,7 @@ func (m *Manager) Usage(ctx context.Context, owner Owner, id ID) (Usage, error) 
 		since, before = s.metered.at, s.metered.cpu
 	}
 	if wall := now.Sub(since); wall > 0 {
-		u.CPU = 100 * float64(at.CPU-before) / float64(wall)
+		u.CPU = max(100*float64(at.CPU-before)/float64(wall), 0)
 	}
 	s.metered = metered{now, at.CPU}
 	u.Memory, u.Booted = at.Memory, at.Booted

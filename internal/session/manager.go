@@ -51,6 +51,8 @@ type Manager struct {
 
 	index *store.Store
 
+	desk desk
+
 	storing sync.Mutex // guards what follows
 	stores  map[Owner]*blob.Store
 	used    map[Owner]*measured
@@ -333,6 +335,7 @@ func (m *Manager) Close() error {
 	all := slices.Collect(maps.Values(m.sessions))
 	m.mu.Unlock()
 	m.stop()
+	m.closeDesk()
 	var mine []*session
 	for _, s := range all {
 		if <-s.opened; s.end(errShutdown, nil) {

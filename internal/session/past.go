@@ -156,6 +156,10 @@ func (m *Manager) restoreTo(ctx context.Context, owner Owner, id ID, choose func
 		return Restored{}, damaged(err)
 	}
 	was := s.kept.head
+	if hasMachines(s.backend) {
+		// First: what its programs write meanwhile would be among the files.
+		notice = joinNotices(notice, s.endMachine("the session went back to an earlier state, and "+filesOnly))
+	}
 	files, err := s.become(ctx, target, was)
 	if err != nil {
 		return Restored{}, err
@@ -227,11 +231,10 @@ func sameState(a, b history.Interpreter) bool { return slices.Equal(a.Layers, b.
 // rewind brings the live interpreters to where the session is now. One that
 // cannot go there by itself ends: the next call begins from what is on disk.
 func (s *session) rewind(ctx context.Context, was, target *history.Manifest) {
-	var forgotten []string
+	if hasMachines(s.backend) {
+		return // none lives, and what is lost has to be told
+	}
 	for runtime, in := range s.live() {
-		if forgetful(runtime, in) {
-			forgotten = append(forgotten, runtime)
-		}
 		want, there := target.Interpreters[runtime]
 		if there && !s.kept.unsure[runtime] && sameState(want, was.Interpreters[runtime]) {
 			continue
@@ -249,9 +252,6 @@ func (s *session) rewind(ctx context.Context, was, target *history.Manifest) {
 	}
 	clear(s.kept.unsure)
 	clear(s.lost) // what was gone is here again, or was not here yet
-	for _, runtime := range forgotten {
-		s.lost[runtime] = "the session went back to an earlier state, and " + filesOnly
-	}
 }
 
 // changesOf are changes as results show them.

@@ -35,7 +35,7 @@ func (s *session) recoverState(clean bool) error {
 		s.record.LastUsedAt = head.At
 	}
 	for _, runtime := range s.record.Unkept {
-		s.lost[runtime] = "the session was not in memory meanwhile, and " + filesOnly
+		s.lost[runtime] = "its machine was stopped meanwhile, and " + filesOnly
 	}
 	d, err := s.kept.draft(ctx, causeFiles)
 	if err != nil {
@@ -67,6 +67,8 @@ func (s *session) rollBack(d *draft) error {
 	switch {
 	case partly:
 		s.news = "The server ended unexpectedly, and not all files could be brought back: some are as they were found."
+	case changed && s.news == "" && hasMachines(s.backend):
+		s.news = "The server ended unexpectedly: files are as they were after the last call that was answered."
 	case changed && s.news == "":
 		s.news = "The server ended unexpectedly: files and variables are as they were after the last call that was answered."
 	}

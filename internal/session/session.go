@@ -66,6 +66,8 @@ type session struct {
 	news         string                      // what the next result has to tell; likewise
 	endErr       error                       // what was left undone at the end
 	metered      metered                     // what its machine had used when somebody last looked
+	booted       time.Time                   // when its machine began; zero: it has none
+	ports        *ports                      // of its machine; belongs to the first in the queue
 }
 
 // turn is one place in a session's queue.

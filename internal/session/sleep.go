@@ -131,6 +131,10 @@ func (m *Manager) rest(now time.Time) time.Duration {
 	}
 	for _, s := range m.open("") {
 		due := func() time.Time { return s.record.LastUsedAt.Add(m.config.SleepAfter) }
+		if s.worksBeside(m.ctx, func() bool { return s.restfulLocked() && !now.Before(due()) }) {
+			next = min(next, m.config.SleepAfter) // it may be done by then
+			continue
+		}
 		if m.sleep(s, func() bool { return !now.Before(due()) }) {
 			continue
 		}

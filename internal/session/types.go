@@ -27,8 +27,8 @@ type Settings struct {
 	Isolation string `json:"isolation,omitempty"`
 	// Name is for people; it need not be unique.
 	Name string `json:"name,omitempty"`
-	// MemoryBytes bounds each interpreter; zero: the manager's default, which
-	// is also the most that may be asked for.
+	// MemoryBytes bounds each interpreter, or the session's machine where it has
+	// one; zero: the manager's default.
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 	// TTL is how long the session may stay unused; zero: the manager's default.
 	TTL time.Duration `json:"ttl,omitempty"`
@@ -82,6 +82,10 @@ type Details struct {
 	Files     []File
 	DiskBytes int64
 	Memory    int64
+	// Processes are what programs left running in the session's machine; Printed
+	// is the end of what they printed while no call was going on.
+	Processes []Process
+	Printed   string
 	// Notice tells why variables, imports and memory are missing; empty: they
 	// are not.
 	Notice string

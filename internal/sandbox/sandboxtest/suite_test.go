@@ -27,6 +27,18 @@ func TestTheFakePassesTheSuite(t *testing.T) {
 	}
 }
 
+func TestTheFakeWithMachinesPassesTheSuite(t *testing.T) {
+	sandboxtest.Run(t, sandboxtest.Suite{
+		New: func(*testing.T, string) sandbox.Backend {
+			return sandboxtest.NewFakeMachines(sandboxtest.FakeConfig{
+				Runtimes: []sandbox.Runtime{{Name: "tiny", Languages: []string{"tiny"}, Version: "1", Description: "a tiny language"}},
+			})
+		},
+		Machine:  true,
+		Programs: map[string]sandboxtest.Programs{"tiny": sandboxtest.Tiny()},
+	})
+}
+
 func TestTheFakeSpeaksALittleOfEachLanguage(t *testing.T) {
 	fake := sandboxtest.NewFake(sandboxtest.FakeConfig{})
 	defer fake.Close()

@@ -1,0 +1,185 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+)
+
+// besideTime bounds how long a machine may take to tell what runs in it.
+const besideTime = 2 * time.Second
+
+// machineUp does what there is to do when a machine has been booted.
+func (m *Manager) machineUp() {
+	m.openDesk()
+	select {
+	case m.wake <- struct{}{}: // the janitor has to know when it has to end
+	default:
+	}
+}
+
+// machineLess does what is left to do when no interpreter of a machine lives any
+// more, and the machine with it has ended.
+func (s *session) machineLess() {
+	if len(s.live()) > 0 {
+		return
+	}
+	s.mu.Lock()
+	s.booted = time.Time{}
+	s.mu.Unlock()
+	s.unpublish()
+}
+
+// endMachine ends the machine with all that lives in it. The next result of each
+// interpreter says that its variables are gone, because of why; what is given says
+// that they are, and which processes were stopped. It is the caller's turn.
+func (s *session) endMachine(why string) string {
+	variables := s.forgetfuls()
+	processes := s.namedProcesses()
+	s.dropAll()
+	for _, runtime := range variables {
+		s.lost[runtime] = why
+	}
+	notice := ""
+	if len(variables) > 0 {
+		notice = "Variables are gone (" + enumerate(variables) + "): " + filesOnly + "."
+	}
+	if processes != "" {
+		notice = joinNotices(notice, "Processes in the background were stopped: "+processes+".")
+	}
+	return notice
+}
+
+// outlivedLocked tells whether the machine has run for as long as it may.
+func (s *session) outlivedLocked(now time.Time) bool {
+	most := s.manager.config.MaxLifetime
+	return most > 0 && !s.booted.IsZero() && now.Sub(s.booted) >= most
+}
+
+// retire ends a machine that has run for as long as it may: the next interpreter
+// starts in a new one, and the next result says so. It is the caller's turn.
+func (s *session) retire(ctx context.Context, now time.Time) {
+	s.mu.Lock()
+	over := s.outlivedLocked(now)
+	s.mu.Unlock()
+	if !over {
+		return
+	}
+	most := s.manager.config.MaxLifetime
+	s.manager.log.InfoContext(ctx, "a machine has run for as long as it may", "session", s.id)
+	s.endMachineQuietly(fmt.Sprintf("The session's machine was stopped when it had run for %v, the most that is allowed", most),
+		fmt.Sprintf("its machine had run for %v, the most that is allowed", most))
+	s.noteUnkept()
+	if err := s.save(); err != nil {
+		s.manager.log.WarnContext(ctx, "a session's record cannot be written", "session", s.id, "cause", err)
+	}
+}
+
+// endMachineQuietly is endMachine where nobody is there to be told: the next
+// result tells.
+func (s *session) endMachineQuietly(what, why string) {
+	s.partWithProcesses(what)
+	s.endMachine(why)
+}
+
+// retire ends the machines that have run for as long as they may, and gives the
+// time until it should look again. One in which a program runs is ended when that
+// has ended.
+func (m *Manager) retire(now time.Time) time.Duration {
+	next := maxRest
+	if m.config.MaxLifetime <= 0 {
+		return next
+	}
+	for _, s := range m.open("") {
+		s.mu.Lock()
+		over, booted := s.outlivedLocked(now), s.booted
+		s.mu.Unlock()
+		if booted.IsZero() {
+			continue
+		}
+		if !over {
+			next = min(next, booted.Add(m.config.MaxLifetime).Sub(now))
+			continue
+		}
+		if t := s.borrow(m.ctx); t != nil {
+			s.retire(t.ctx, now)
+			s.leave(t)
+		}
+	}
+	return next
+}
+
+// worksBeside tells whether programs of a session that is due work on in the
+// background: then it does not fall asleep by itself. due is asked under the lock.
+func (s *session) worksBeside(ctx context.Context, due func() bool) bool {
+	if !hasMachines(s.backend) {
+		return false
+	}
+	s.mu.Lock()
+	ask := due()
+	s.mu.Unlock()
+	return ask && len(s.beside(ctx)) > 0
+}
+
+// partWithProcesses has the next result name the processes that are about to be
+// stopped; what is said before that.
+func (s *session) partWithProcesses(what string) {
+	if names := s.namedProcesses(); names != "" {
+		s.news = joinNotices(s.news, what+": processes in the background were stopped ("+names+").")
+	}
+}
+
+// mostNamed is how many processes a notice names.
+const mostNamed = 5
+
+// namedProcesses names what works in the background; "" where nothing does.
+func (s *session) namedProcesses() string {
+	all := s.beside(context.Background())
+	var names []string
+	for _, p := range all[:min(len(all), mostNamed)] {
+		name := p.Command
+		if len(name) > 60 {
+			name = strings.ToValidUTF8(name[:60], "") + "…"
+		}
+		names = append(names, name)
+	}
+	if more := len(all) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return enumerate(names)
+}
+
+// overseers are the live interpreters that can tell of processes, by runtime.
+func (s *session) overseers() map[string]sandbox.Overseer {
+	all := map[string]sandbox.Overseer{}
+	for runtime, in := range s.live() {
+		if o, ok := in.(sandbox.Overseer); ok {
+			select {
+			case <-in.Done():
+			default:
+				all[runtime] = o
+			}
+		}
+	}
+	return all
+}
+
+// beside lists what works in the background of a machine, as far as it answers in
+// time. It waits for no program.
+func (s *session) beside(ctx context.Context) []Process {
+	if s.backend == nil || !hasMachines(s.backend) {
+		return nil
+	}
+	all, err := s.processes(ctx)
+	if err != nil && fault.KindOf(err) != fault.Unavailable {
+		s.manager.log.Debug("a machine does not tell what runs in it", "session", s.id, "cause", causeOf(err))
+	}
+	return all
+}

@@ -1,0 +1,637 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/sandboxtest"
+	"paddock/internal/session"
+)
+
+// machines makes a Manager whose sessions have machines.
+func machines(t *testing.T, config session.Config) (*session.Manager, *sandboxtest.FakeMachines) {
+	t.Helper()
+	if config.Dir == "" {
+		config.Dir = t.TempDir()
+	}
+	b := sandboxtest.NewFakeMachines(sandboxtest.FakeConfig{Name: "machines"})
+	config.Backends = []sandbox.Backend{b}
+	m, err := session.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+		if n := b.Live(); n != 0 {
+			t.Errorf("%d interpreters live on", n)
+		}
+		b.Close()
+	})
+	return m, b
+}
+
+// waitFor asks until the answer is yes.
+func waitFor(t *testing.T, yes func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(20 * time.Second)
+	for !yes() {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatal("it does not become so")
+		}
+	}
+}
+
+func command(t *testing.T, m *session.Manager, id session.ID, words ...string) session.Result {
+	t.Helper()
+	r, err := m.Execute(t.Context(), alice, id, session.Request{Command: words})
+	if err != nil {
+		t.Fatalf("%v: %v", words, err)
+	}
+	return r
+}
+
+// says checks that a notice speaks of all of these, and of nothing of what follows "".
+func says(t *testing.T, notice string, words ...string) {
+	t.Helper()
+	want := true
+	for _, w := range words {
+		if w == "" {
+			want = false
+		} else if strings.Contains(notice, w) != want {
+			t.Errorf("the notice is %q: whether it speaks of %q is %v", notice, w, !want)
+		}
+	}
+}
+
+func TestInterpretersAndCommandsShareTheSessionsMachine(t *testing.T) {
+	var specs []sandbox.Spec
+	b := sandboxtest.NewFakeMachines(sandboxtest.FakeConfig{OnStart: func(s sandbox.Spec) error { specs = append(specs, s); return nil }})
+	m, err := session.New(session.Config{Dir: t.TempDir(), Backends: []sandbox.Backend{b}, MemoryBytes: 64 << 20, MachineMemoryBytes: 128 << 20, MaxMachineMemoryBytes: 512 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	defer m.Close()
+	volume := t.TempDir()
+	i, err := m.Create(t.Context(), alice, "", session.Settings{MemoryBytes: 300 << 20, Machine: &session.Machine{
+		Image: "some", CPUs: 2, Env: map[string]string{"A": "1", "TZ": "Asia/Tokyo"}, Volumes: []session.Volume{{Host: volume, Guest: "/data", ReadOnly: true}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, m, i.ID, "x = 1")
+	if r := command(t, m, i.ID, "echo", "a", "b"); r.Stdout != "a b\n" || r.Exit.Code != 0 {
+		t.Errorf("the command gave %+v", r)
+	}
+	if r := command(t, m, i.ID, "nothing"); r.Exit.Code != 127 || r.Exit.Error == nil {
+		t.Errorf("a command that is not there gave %+v", r.Exit)
+	}
+	if len(specs) != 2 || specs[0].Box != specs[1].Box || specs[0].Box == "" || specs[1].Runtime != sandbox.CommandRuntime {
+		t.Fatalf("the specs are %+v", specs)
+	}
+	s := specs[0]
+	if s.Image != "some" || s.CPUs != 2 || s.Env["A"] != "1" || s.Env["TZ"] != "Asia/Tokyo" || s.Limits.MemoryBytes != 300<<20 {
+		t.Errorf("the spec is %+v", s)
+	}
+	if v := s.Mounts[len(s.Mounts)-1]; v.Host != volume || v.Guest != "/data" || !v.ReadOnly || !v.NoLinks {
+		t.Errorf("the volume is %+v", v)
+	}
+	if _, err := m.Create(t.Context(), alice, "", session.Settings{MemoryBytes: 513 << 20}); fault.KindOf(err) != fault.Invalid {
+		t.Errorf("more memory than a machine may have: %v", err)
+	}
+	u, err := m.Usage(t.Context(), alice, i.ID)
+	if err != nil || u.Booted.IsZero() || u.Memory != 2<<20 || u.CPU <= 0 {
+		t.Errorf("it uses %+v, %v", u, err)
+	}
+	if s := m.Stats(); s.Memory != 2<<20 {
+		t.Errorf("%d bytes are counted", s.Memory)
+	}
+	_, err = m.Usage(t.Context(), "bob", i.ID)
+	wantKind(t, err, fault.NotFound)
+}
+
+func TestAnIsolationWithoutMachinesRefusesWhatNeedsOne(t *testing.T) {
+	m := manager(t, session.Config{}, sandboxtest.FakeConfig{})
+	_, err := m.Create(t.Context(), alice, "", session.Settings{Machine: &session.Machine{Image: "some"}})
+	wantKind(t, err, fault.Unsupported)
+	id := create(t, m, alice, "")
+	_, err = m.Execute(t.Context(), alice, id, session.Request{Command: []string{"ls"}})
+	wantKind(t, err, fault.Unsupported)
+	if list, err := m.Processes(t.Context(), alice, id); len(list) != 0 || err != nil {
+		t.Errorf("processes are %v, %v", list, err)
+	}
+}
+
+func TestAStoppedSessionRunsNothingUntilItIsBooted(t *testing.T) {
+	m, b := machines(t, session.Config{})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 1\nwrite('kept', 'text')")
+	for range 2 {
+		if err := m.Halt(t.Context(), alice, id); err != nil {
+			t.Fatal(err)
+		}
+		if i, err := m.Info(alice, id); err != nil || !i.Halted || b.Live() != 0 {
+			t.Errorf("it is %+v, %v, with %d interpreters", i, err, b.Live())
+		}
+	}
+	_, err := m.Execute(t.Context(), alice, id, session.Request{Code: "1"})
+	wantKind(t, err, fault.Conflict)
+	_, err = m.Execute(t.Context(), alice, id, session.Request{Command: []string{"echo"}})
+	wantKind(t, err, fault.Conflict)
+	if u, err := m.Usage(t.Context(), alice, id); err != nil || !u.Booted.IsZero() || u.Disk == 0 {
+		t.Errorf("it uses %+v, %v", u, err)
+	}
+	for range 2 {
+		if err := m.Boot(t.Context(), alice, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := prints(t, m, id, "print(read('kept'))", "text")
+	if says(t, r.Notice, "", "fresh"); execute(t, m, id, "x").Exit.Error == nil {
+		t.Error("a variable is there again")
+	}
+	wantKind(t, m.Halt(t.Context(), "bob", id), fault.NotFound)
+	wantKind(t, m.Boot(t.Context(), "bob", id), fault.NotFound)
+}
+
+func TestStoppingEndsWhatRunsAndWhatWaits(t *testing.T) {
+	m, b := machines(t, session.Config{})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "write('kept', 'text')")
+	started := make(chan string, 2)
+	results, errs := make(chan session.Result, 1), make(chan error, 1)
+	go func() {
+		r, err := m.Execute(t.Context(), alice, id, session.Request{Code: "loop", Started: func(x string) { started <- x }})
+		if err != nil {
+			t.Error(err)
+		}
+		results <- r
+	}()
+	<-started
+	go func() {
+		_, err := m.Execute(t.Context(), alice, id, session.Request{Code: "write('never', '')"})
+		errs <- err
+	}()
+	waitFor(t, func() bool { return m.Stats().Queued == 1 })
+	if err := m.Halt(t.Context(), alice, id); err != nil {
+		t.Fatal(err)
+	}
+	r := <-results
+	if says(t, r.Notice, "then stopped"); r.Exit.Cause != sandbox.Cancelled {
+		t.Errorf("what ran ended with %v", r.Exit.Cause)
+	}
+	wantKind(t, <-errs, fault.Cancelled)
+	if b.Live() != 0 {
+		t.Error("something lives")
+	}
+	if d, err := m.Details(t.Context(), alice, id); err != nil || len(d.Files) != 1 {
+		t.Errorf("its files are %+v, %v", d.Files, err)
+	}
+}
+
+// What has passed every check but its turn must not boot a stopped machine.
+func TestWhatCameInWhileItWasBeingStoppedDoesNotBootIt(t *testing.T) {
+	m, b := machines(t, session.Config{})
+	id := create(t, m, alice, "")
+	var ends []chan error
+	for range 20 {
+		execute(t, m, id, "1")
+		end := make(chan error, 2)
+		ends = append(ends, end)
+		go func() { _, err := m.Execute(t.Context(), alice, id, session.Request{Code: "2"}); end <- err }()
+		go func() { end <- m.Halt(t.Context(), alice, id) }()
+		<-end
+		<-end
+		if i, err := m.Info(alice, id); err != nil || !i.Halted || b.Live() != 0 {
+			t.Fatalf("after it was stopped it is %+v, %v, with %d interpreters", i, err, b.Live())
+		}
+		if err := m.Boot(t.Context(), alice, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAMachineIsChangedOnlyWhileNothingLives(t *testing.T) {
+	var last sandbox.Spec
+	b := sandboxtest.NewFakeMachines(sandboxtest.FakeConfig{OnStart: func(s sandbox.Spec) error { last = s; return nil }})
+	m, err := session.New(session.Config{Dir: t.TempDir(), Backends: []sandbox.Backend{b}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	defer m.Close()
+	id := create(t, m, alice, "")
+	execute(t, m, id, "1")
+	other := session.Settings{Machine: &session.Machine{Image: "other"}, MemoryBytes: 32 << 20}
+	_, err = m.Configure(t.Context(), alice, id, other)
+	wantKind(t, err, fault.Conflict)
+	if err := m.Halt(t.Context(), alice, id); err != nil {
+		t.Fatal(err)
+	}
+	if i, err := m.Configure(t.Context(), alice, id, other); err != nil || i.Settings.Machine.Image != "other" {
+		t.Fatal(i, err)
+	}
+	if err := m.Boot(t.Context(), alice, id); err != nil || last.Image != "other" || last.Limits.MemoryBytes != 32<<20 {
+		t.Errorf("it was booted as %+v, %v", last, err)
+	}
+	_, err = m.Configure(t.Context(), alice, id, session.Settings{MemoryBytes: 1 << 50})
+	wantKind(t, err, fault.Invalid)
+}
+
+func TestStoppedAndRunningSessionsAreSoAfterARestart(t *testing.T) {
+	dir := t.TempDir()
+	open := func() (*session.Manager, *sandboxtest.FakeMachines, func()) {
+		b := sandboxtest.NewFakeMachines(sandboxtest.FakeConfig{Name: "machines"})
+		m, err := session.New(session.Config{Dir: dir, Backends: []sandbox.Backend{b}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m, b, func() { m.Close(); b.Close() }
+	}
+	m, _, end := open()
+	stopped, runs := create(t, m, alice, "stopped"), create(t, m, alice, "runs")
+	execute(t, m, stopped, "x = 1")
+	execute(t, m, runs, "x = 1\nwrite('kept', 'text')")
+	command(t, m, runs, "spawn", "server", "8000")
+	if err := m.Halt(t.Context(), alice, stopped); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	m, b, end := open()
+	defer end()
+	if i, err := m.Info(alice, stopped); err != nil || !i.Halted {
+		t.Errorf("the stopped one is %+v, %v", i, err)
+	}
+	if i, err := m.Info(alice, runs); err != nil || i.Halted || i.State != session.Asleep || b.Live() != 0 {
+		t.Errorf("the other one is %+v, %v", i, err)
+	}
+	r := command(t, m, runs, "echo", "on")
+	says(t, r.Notice, "server 8000", "were stopped", "", "fresh")
+	r = prints(t, m, runs, "print(read('kept'))", "text")
+	says(t, r.Notice, "fresh python interpreter", "its machine was stopped meanwhile", "keeps only files", "", "server 8000")
+	says(t, prints(t, m, runs, "print(1)", "1").Notice, "", "fresh", "stopped")
+}
+
+// copyState gives the state folder as it is when its process is killed now.
+func copyState(t *testing.T, dir string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "state")
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil && !errors.Is(err, os.ErrInvalid) {
+		t.Fatal(err)
+	}
+	return to
+}
+
+func TestAfterACrashTheTruthIsToldAboutVariablesAndFiles(t *testing.T) {
+	dir := t.TempDir()
+	m, _ := machines(t, session.Config{Dir: dir})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 1\nwrite('kept', 'text')")
+	folders, err := filepath.Glob(filepath.Join(dir, "owners", "*", string(id), "workspace"))
+	if err != nil || len(folders) != 1 {
+		t.Fatal(folders, err)
+	}
+	// What the background left since the last call was answered to nobody.
+	if err := os.WriteFile(filepath.Join(folders[0], "late"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	next, _ := machines(t, session.Config{Dir: withoutDesks(t, dir)})
+	r := prints(t, next, id, "print(read('kept'))", "text")
+	says(t, r.Notice, "fresh python interpreter", "its machine was stopped meanwhile", "files are as they were", "", "files and variables are as they were")
+}
+
+// withoutDesks is copyState without sockets, which cannot be copied.
+func withoutDesks(t *testing.T, dir string) string {
+	t.Helper()
+	if err := os.RemoveAll(filepath.Join(dir, "desks")); err != nil {
+		t.Fatal(err)
+	}
+	return copyState(t, dir)
+}
+
+func TestGoingBackEndsTheMachineAndBringsFilesBack(t *testing.T) {
+	m, b := machines(t, session.Config{})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 1\nwrite('a', '1')")
+	execute(t, m, id, "x = 2\nwrite('a', '2')")
+	command(t, m, id, "spawn", "writer")
+	for name, back := range map[string]func() (session.Restored, error){
+		"undo":    func() (session.Restored, error) { return m.Undo(t.Context(), alice, id) },
+		"restore": func() (session.Restored, error) { return m.Restore(t.Context(), alice, id, "1") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			execute(t, m, id, "x = 3\nwrite('a', '3')")
+			command(t, m, id, "spawn", "writer")
+			restored, err := back()
+			if err != nil {
+				t.Fatal(err)
+			}
+			says(t, restored.Notice, "Variables are gone (python)", "writer")
+			if b.Live() != 0 {
+				t.Errorf("%d interpreters live", b.Live())
+			}
+			r := execute(t, m, id, "x")
+			if says(t, r.Notice, "fresh python interpreter", "went back to an earlier state"); r.Exit.Error == nil {
+				t.Error("a variable is there")
+			}
+		})
+	}
+}
+
+func TestAForkHasFilesButNoVariablesNameOrPorts(t *testing.T) {
+	m, _ := machines(t, session.Config{})
+	i, err := m.Create(t.Context(), alice, "", session.Settings{Machine: &session.Machine{
+		Sandbox: &session.SandboxName{Namespace: "n", Name: "s"}, Image: "some", Ports: []session.Port{{Host: freePort(t), Guest: 80}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, m, i.ID, "x = 1\nwrite('kept', 'text')")
+	forks, err := m.Fork(t.Context(), alice, i.ID, "", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range forks {
+		if mc := f.Settings.Machine; mc.Sandbox != nil || mc.Ports != nil || mc.Image != "some" {
+			t.Errorf("its machine is %+v", mc)
+		}
+		r := prints(t, m, f.ID, "print(read('kept'))", "text")
+		says(t, r.Notice, "fresh python interpreter", "the session is a fork")
+	}
+	if err := m.Sleep(alice, i.ID); err != nil {
+		t.Fatal(err)
+	}
+	later, err := m.Fork(t.Context(), alice, i.ID, "", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	says(t, execute(t, m, later[0].ID, "1").Notice, "the session is a fork")
+}
+
+func TestAnArchiveHasFilesAndNothingOfItsHost(t *testing.T) {
+	m, _ := machines(t, session.Config{})
+	i, err := m.Create(t.Context(), alice, "", session.Settings{Machine: &session.Machine{
+		Sandbox: &session.SandboxName{Namespace: "n", Name: "s"}, Image: "some", CPUs: 2, Env: map[string]string{"SECRET": "s3cret"},
+		Volumes: []session.Volume{{Host: t.TempDir(), Guest: "/data"}}, Ports: []session.Port{{Host: freePort(t), Guest: 80}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, m, i.ID, "x = 1\nwrite('kept', 'text')")
+	r, w := io.Pipe()
+	go func() { w.CloseWithError(m.Export(t.Context(), alice, i.ID, w)) }()
+	got, _, err := m.Import(t.Context(), "bob", "", r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mc := got.Settings.Machine; mc == nil || mc.Image != "some" || mc.CPUs != 2 || mc.Env != nil || mc.Volumes != nil || mc.Ports != nil || mc.Sandbox != nil {
+		t.Errorf("the machine is %+v", mc)
+	}
+	res, err := m.Execute(t.Context(), "bob", got.ID, session.Request{Code: "print(read('kept'))", Language: "python"})
+	if err != nil || res.Stdout != "text\n" {
+		t.Errorf("the file is %q, %v", res.Stdout, err)
+	}
+}
+
+func TestProcessesAreListedReadAndStopped(t *testing.T) {
+	m, _ := machines(t, session.Config{})
+	id := create(t, m, alice, "")
+	command(t, m, id, "spawn", "one")
+	execute(t, m, id, "spawn two")
+	list, err := m.Processes(t.Context(), alice, id)
+	if err != nil || len(list) != 2 || list[0].Command != "one" || list[0].Runtime != "command" || list[1].Runtime != "python" {
+		t.Fatalf("the processes are %+v, %v", list, err)
+	}
+	printed, err := m.Printed(t.Context(), alice, id)
+	if err != nil || len(printed) != 2 || string(printed[0].Data) != "one has begun\n" {
+		t.Errorf("they printed %+v, %v", printed, err)
+	}
+	d, err := m.Details(t.Context(), alice, id)
+	if err != nil || len(d.Processes) != 2 || !strings.Contains(d.Printed, "two has begun") {
+		t.Errorf("the details are %+v, %v", d, err)
+	}
+	for range 2 {
+		err = m.Signal(t.Context(), alice, id, list[1].PID, "TERM")
+		if list, _ := m.Processes(t.Context(), alice, id); len(list) != 1 {
+			t.Errorf("the processes are %+v", list)
+		}
+	}
+	wantKind(t, err, fault.NotFound)
+	_, err = m.Processes(t.Context(), "bob", id)
+	wantKind(t, err, fault.NotFound)
+	wantKind(t, m.Signal(t.Context(), "bob", id, list[0].PID, "KILL"), fault.NotFound)
+	if err := m.Sleep(alice, id); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := m.Processes(t.Context(), alice, id); len(list) != 0 || err != nil {
+		t.Errorf("asleep its processes are %+v, %v", list, err)
+	}
+	if i, _ := m.Info(alice, id); i.State != session.Asleep {
+		t.Error("asking woke it")
+	}
+}
+
+func TestAnotherProcessSeesAndStopsWhatWorksInTheBackground(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("there are machines on Linux alone")
+	}
+	dir := filepath.Join(t.TempDir(), strings.Repeat("long", 30))
+	m, _ := machines(t, session.Config{Dir: dir})
+	other, _ := machines(t, session.Config{Dir: dir})
+	id := create(t, m, alice, "")
+	if list, err := other.Processes(t.Context(), alice, id); len(list) != 0 || err != nil {
+		t.Errorf("without a machine: %+v, %v", list, err)
+	}
+	command(t, m, id, "spawn", "one")
+	list, err := other.Processes(t.Context(), alice, id)
+	if err != nil || len(list) != 1 || list[0].Command != "one" {
+		t.Fatalf("the processes are %+v, %v", list, err)
+	}
+	if printed, err := other.Printed(t.Context(), alice, id); err != nil || len(printed) != 1 || string(printed[0].Data) != "one has begun\n" {
+		t.Errorf("it printed %+v, %v", printed, err)
+	}
+	if err := other.Signal(t.Context(), alice, id, list[0].PID, "TERM"); err != nil {
+		t.Error(err)
+	}
+	wantKind(t, other.Signal(t.Context(), alice, id, list[0].PID, "TERM"), fault.NotFound)
+	_, err = other.Processes(t.Context(), "bob", id)
+	wantKind(t, err, fault.NotFound)
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := os.ReadDir(filepath.Join(dir, "desks")); len(left) != 0 {
+		t.Errorf("%v is left", left)
+	}
+}
+
+func TestASessionWithProcessesFallsAsleepOnlyWhenItsPlaceIsNeeded(t *testing.T) {
+	m, b := machines(t, session.Config{SleepAfter: 150 * time.Millisecond, MaxPerOwner: 2})
+	busy, idle := create(t, m, alice, "busy"), create(t, m, alice, "idle")
+	command(t, m, busy, "spawn", "server")
+	execute(t, m, idle, "1")
+	waitFor(t, func() bool { i, err := m.Info(alice, idle); return err == nil && i.State == session.Asleep })
+	if i, err := m.Info(alice, busy); err != nil || i.State != session.Live {
+		t.Fatalf("it is %+v, %v", i, err)
+	}
+	create(t, m, alice, "a")
+	create(t, m, alice, "b")
+	waitFor(t, func() bool { i, err := m.Info(alice, busy); return err == nil && i.State == session.Asleep })
+	if b.Live() != 0 {
+		t.Errorf("%d interpreters live", b.Live())
+	}
+	says(t, command(t, m, busy, "echo").Notice, "server", "The session left memory")
+}
+
+func TestNoMachineRunsForEver(t *testing.T) {
+	m, b := machines(t, session.Config{SleepAfter: -1, MaxLifetime: 300 * time.Millisecond})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 1\nwrite('kept', 'text')")
+	command(t, m, id, "spawn", "server")
+	waitFor(t, func() bool { return b.Live() == 0 })
+	if i, err := m.Info(alice, id); err != nil || i.State != session.Idle || i.Halted {
+		t.Errorf("it is %+v, %v", i, err)
+	}
+	r := prints(t, m, id, "print(read('kept'))", "text")
+	says(t, r.Notice, "server", "fresh python interpreter", "300ms, the most that is allowed")
+}
+
+// Whoever calls without a pause leaves the janitor no time.
+func TestAMachineThatIsNeverIdleIsReplacedBetweenTwoCalls(t *testing.T) {
+	m, _ := machines(t, session.Config{MaxLifetime: 100 * time.Millisecond})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 1")
+	waitFor(t, func() bool { return strings.Contains(execute(t, m, id, "1").Notice, "the most that is allowed") })
+}
+
+func freePort(t *testing.T) uint16 {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return uint16(l.Addr().(*net.TCPAddr).Port)
+}
+
+func TestPortsArePublishedWhileTheMachineLives(t *testing.T) {
+	m, _ := machines(t, session.Config{})
+	port := freePort(t)
+	at := net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port)))
+	i, err := m.Create(t.Context(), alice, "", session.Settings{Machine: &session.Machine{Ports: []session.Port{{Host: port, Guest: 80}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reach := func() (string, error) {
+		conn, err := net.Dial("tcp", at)
+		if err != nil {
+			return "", err
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, "hello"); err != nil {
+			return "", err
+		}
+		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+			return "", err
+		}
+		all, err := io.ReadAll(conn)
+		return string(all), err
+	}
+	if _, err := reach(); err == nil {
+		t.Error("it is reached before it was booted")
+	}
+	if err := m.Boot(t.Context(), alice, i.ID); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := reach(); got != "" {
+		t.Errorf("where nobody listens there is %q", got)
+	}
+	command(t, m, i.ID, "serve", "80")
+	for range 3 {
+		if got, err := reach(); got != "hello" || err != nil {
+			t.Errorf("it says %q, %v", got, err)
+		}
+	}
+	open, err := net.Dial("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	if err := m.Halt(t.Context(), alice, i.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open.Read(make([]byte, 1)); err == nil {
+		t.Error("a connection outlives the machine")
+	}
+	if _, err := reach(); err == nil {
+		t.Error("it is reached after it was stopped")
+	}
+}
+
+func TestAPortThatIsTakenIsOneClearErrorAndLeavesNothing(t *testing.T) {
+	m, b := machines(t, session.Config{})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	free, taken := freePort(t), uint16(l.Addr().(*net.TCPAddr).Port)
+	i, err := m.Create(t.Context(), alice, "", session.Settings{Machine: &session.Machine{Ports: []session.Port{{Host: free, Guest: 80}, {Host: taken, Guest: 81}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = m.Boot(t.Context(), alice, i.ID)
+	wantKind(t, err, fault.Conflict)
+	if f := fault.Of(err); !strings.Contains(f.Message, strconv.Itoa(int(taken))) || f.Hint == "" || b.Live() != 0 {
+		t.Errorf("it says %q, hint %q", f.Message, f.Hint)
+	}
+	again, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(free))))
+	if err != nil {
+		t.Fatalf("the other port is still taken: %v", err)
+	}
+	again.Close()
+	l.Close()
+	if err := m.Boot(t.Context(), alice, i.ID); err != nil {
+		t.Errorf("once it is free: %v", err)
+	}
+}
+
+func TestTheContextOfABootEndsOnlyTheBoot(t *testing.T) {
+	m, _ := machines(t, session.Config{})
+	port := freePort(t)
+	i, err := m.Create(t.Context(), alice, "", session.Settings{Machine: &session.Machine{Ports: []session.Port{{Host: port, Guest: 80}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := m.Boot(ctx, alice, i.ID); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	command(t, m, i.ID, "serve", "80")
+	conn, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	if i, err := m.List(alice); err != nil || !slices.ContainsFunc(i, func(i session.Info) bool { return i.State == session.Live }) {
+		t.Errorf("the sessions are %+v, %v", i, err)
+	}
+}

@@ -1,0 +1,163 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+)
+
+// Process is one that a program left running in its session's machine.
+type Process struct {
+	sandbox.Process
+	// Runtime is the interpreter whose program started it: "command" for commands,
+	// empty where nobody can tell.
+	Runtime string
+}
+
+// Printed is the end of what the programs of one interpreter printed while no
+// call was going on, in the background.
+type Printed struct {
+	Runtime string
+	sandbox.Printed
+}
+
+// Processes lists what works in the background of a session, the oldest first. It
+// waits for no program, and wakes no session: in one that is asleep nothing works.
+func (m *Manager) Processes(ctx context.Context, owner Owner, id ID) (all []Process, err error) {
+	err = m.overseeing(ctx, owner, id, question{Op: opProcesses}, func(s *session) (err error) {
+		all, err = s.processes(ctx)
+		return err
+	}, func(a answer) { all = a.Processes })
+	return all, err
+}
+
+// Signal sends a signal, by its name, to one of a session's processes.
+func (m *Manager) Signal(ctx context.Context, owner Owner, id ID, pid int, signal string) error {
+	return m.overseeing(ctx, owner, id, question{Op: opSignal, PID: pid, Signal: signal}, func(s *session) error {
+		return s.signal(ctx, pid, signal)
+	}, func(answer) {})
+}
+
+// Printed gives what a session's programs printed in the background, by runtime.
+func (m *Manager) Printed(ctx context.Context, owner Owner, id ID) (all []Printed, err error) {
+	err = m.overseeing(ctx, owner, id, question{Op: opPrinted}, func(s *session) (err error) {
+		all, err = s.printed(ctx)
+		return err
+	}, func(a answer) { all = a.Printed })
+	return all, err
+}
+
+// overseeing does something about the processes of a session: here when it is open
+// here; by asking the process that has it; and not at all where it is asleep.
+func (m *Manager) overseeing(ctx context.Context, owner Owner, id ID, q question, here func(*session) error, there func(answer)) error {
+	if err := id.check(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, remoteTime)
+	defer cancel()
+	m.mu.Lock()
+	_, open := m.sessions[key{owner, id}]
+	m.mu.Unlock()
+	if open {
+		s, done, err := m.use(owner, id)
+		if err != nil {
+			return err
+		}
+		defer done()
+		return here(s)
+	}
+	i, err := m.infoOnDisk(key{owner, id})
+	switch {
+	case err != nil:
+		return err
+	case i.Process == 0 && q.Op == opSignal:
+		return errNoProcess(q.PID)
+	case i.Process == 0:
+		return nil
+	}
+	q.Owner, q.ID = owner, id
+	a, err := m.ask(ctx, i.Process, q)
+	if err == nil {
+		there(a)
+	}
+	return err
+}
+
+// errNoProcess says that there is none.
+func errNoProcess(pid int) error {
+	return fault.New(fault.NotFound, "there is no process %d in the session", pid).WithHint("it may have ended; list the processes again")
+}
+
+// processes asks the machine. Whatever one interpreter does not know, another may.
+func (s *session) processes(ctx context.Context) ([]Process, error) {
+	ctx, cancel := context.WithTimeout(ctx, besideTime)
+	defer cancel()
+	var all []Process
+	var errs []error
+	for runtime, o := range s.overseers() {
+		list, err := guard("listing processes", func() ([]sandbox.Process, error) { return o.Processes(ctx) })
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for _, p := range list {
+			if !p.Loose {
+				all = append(all, Process{p, runtime})
+			} else if !slices.ContainsFunc(all, func(other Process) bool { return other.PID == p.PID }) {
+				all = append(all, Process{p, ""}) // each of them tells of it
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b Process) int { return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.PID, b.PID)) })
+	return all, errors.Join(errs...)
+}
+
+func (s *session) signal(ctx context.Context, pid int, signal string) error {
+	for _, o := range s.overseers() {
+		_, err := guard("signalling", func() (struct{}, error) { return struct{}{}, o.Signal(ctx, pid, signal) })
+		if fault.KindOf(err) != fault.NotFound {
+			return err
+		}
+	}
+	return errNoProcess(pid)
+}
+
+func (s *session) printed(ctx context.Context) ([]Printed, error) {
+	var all []Printed
+	var errs []error
+	for runtime, o := range s.overseers() {
+		p, err := guard("reading", func() (sandbox.Printed, error) { return o.Printed(ctx, 0) })
+		if err != nil {
+			errs = append(errs, err)
+		} else if len(p.Data) > 0 {
+			all = append(all, Printed{runtime, p})
+		}
+	}
+	slices.SortFunc(all, func(a, b Printed) int { return cmp.Compare(a.Runtime, b.Runtime) })
+	return all, errors.Join(errs...)
+}
+
+// mostPrinted is how much of what was printed in the background Details tell, in
+// bytes.
+const mostPrinted = 4 << 10
+
+// lookBeside fills in what works in the background of the session.
+func (s *session) lookBeside(ctx context.Context, d *Details) {
+	if d.Processes = s.beside(ctx); s.backend == nil || !hasMachines(s.backend) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, besideTime)
+	defer cancel()
+	all, _ := s.printed(ctx) // what does not tell is left out, as with variables
+	var texts []string
+	for _, p := range all {
+		data := p.Data[max(0, len(p.Data)-mostPrinted/len(all)):]
+		texts = append(texts, strings.ToValidUTF8(string(data), "\uFFFD"))
+	}
+	d.Printed = strings.Join(texts, "\n")
+}
