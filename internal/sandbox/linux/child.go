@@ -119,6 +119,8 @@ func (p *parent) startPart(role string, attr *syscall.SysProcAttr, files []*os.F
 		ours.Close()
 		return nil, fmt.Errorf("starting the %s: %w", strings.TrimPrefix(role, "paddock-"), err)
 	}
+	// Where the machine has no memory left a box goes, not the server.
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", cmd.Process.Pid), []byte("500"), 0)
 	go func() {
 		defer close(c.ended)
 		_ = cmd.Wait() // how it ended is seen by whoever waits for an answer

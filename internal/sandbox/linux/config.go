@@ -27,6 +27,9 @@ type Config struct {
 	// nameless; it is made when it is missing. It may be shared by any number of
 	// processes.
 	Dir string
+	// CacheDir keeps what Probe found out, so that not every process boots a box for
+	// it; empty: nothing does.
+	CacheDir string
 	// Image is what a box has where its Spec names none; empty: HostImage.
 	Image string
 	// Images finds an image by its name; nil: there is none but HostImage. The box

@@ -85,11 +85,11 @@ func receive(socket *os.File, setup any) error {
 	return json.Unmarshal(body, setup)
 }
 
-// ready tells the server that everything stands, and waits for its word. From
-// before this on the process ends with the server.
+// ready tells the server that everything stands, and waits for its word. The
+// process ends with the server.
 func ready(socket *os.File) error {
-	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
-		return fmt.Errorf("asking to end with the server: %w", err)
+	if err := tie(); err != nil {
+		return err
 	}
 	if _, err := socket.Write([]byte{0}); err != nil {
 		return err
@@ -99,6 +99,19 @@ func ready(socket *os.File) error {
 		return errors.New("the server has gone")
 	}
 	return socket.Close()
+}
+
+// tie lets this process end with the server, which the kernel forgets at a change
+// of user. Where the server has gone already it is an error.
+func tie() error {
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("asking to end with the server: %w", err)
+	}
+	hangup := []unix.PollFd{{Fd: setupFD}}
+	if n, err := unix.Poll(hangup, 0); err != nil || n > 0 {
+		return errors.New("the server has gone")
+	}
+	return nil
 }
 
 // drop gives up every right on all threads, for good.
@@ -112,6 +125,11 @@ func drop(who identity) error {
 		}
 		if err := syscall.Setresuid(who.ID, who.ID, who.ID); err != nil {
 			return fmt.Errorf("changing the user: %w", err)
+		}
+		// At once: what follows takes every thread, and whoever waits for one that
+		// does not come must not wait for ever.
+		if err := tie(); err != nil {
+			return err
 		}
 	}
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -131,6 +149,11 @@ func drop(who identity) error {
 	}
 	if os.Getuid() != who.ID || os.Geteuid() != who.ID || os.Getgid() != who.ID || os.Getegid() != who.ID {
 		return errors.New("the system took the change of user and did not make it")
+	}
+	// No core dump, also none that a program of the host takes: to that, one byte is
+	// none, and zero is no limit.
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1}); err != nil {
+		return fmt.Errorf("giving up core dumps: %w", err)
 	}
 	// A change of user makes a process one that cannot be looked into, not even
 	// by itself; the sentry traces its own children.

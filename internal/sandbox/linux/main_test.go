@@ -34,6 +34,8 @@ func TestMain(m *testing.M) {
 		os.Exit(commandMain(os.Args[1:]))
 	case os.Args[0] == refusedRole:
 		os.Exit(refusedMain(os.Args[1:]))
+	case os.Args[0] == stormRole:
+		os.Exit(stormMain(os.Args[1:]))
 	case os.Args[0] == serverRole:
 		os.Exit(serverMain(os.Args[1:]))
 	}

@@ -16,14 +16,24 @@ import (
 )
 
 // Probe tells what works here. The first time it boots a box, as long as ctx
-// allows; what it found then is kept, unless ctx ended.
-func (b *Backend) Probe(ctx context.Context) sandbox.Probe {
+// allows; what it found then is kept, in the cache folder also for the processes
+// that come after, unless ctx ended.
+func (b *Backend) Probe(ctx context.Context) sandbox.Probe { return b.probeOnce(ctx, true) }
+
+// ProbeAnew is Probe that believes nothing that was found before.
+func (b *Backend) ProbeAnew(ctx context.Context) sandbox.Probe { return b.probeOnce(ctx, false) }
+
+func (b *Backend) probeOnce(ctx context.Context, believe bool) sandbox.Probe {
 	b.probing.Lock()
 	defer b.probing.Unlock()
-	if b.probed == nil {
-		p := b.probe(ctx)
-		if ctx.Err() != nil {
-			return p
+	if b.probed == nil || !believe {
+		p, path, known := b.remembered(ctx)
+		if !known || !believe {
+			p = b.probe(ctx)
+			if ctx.Err() != nil {
+				return p
+			}
+			b.remember(path, p)
 		}
 		b.probed = &p
 	}

@@ -76,5 +76,9 @@ func ownProc(path string) error {
 	if again := unix.Mount("/proc", path, "", unix.MS_BIND|unix.MS_REC, ""); again != nil {
 		return fmt.Errorf("mounting /proc: %w", err)
 	}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC | unix.MOUNT_ATTR_RDONLY}
+	if err := unix.MountSetattr(unix.AT_FDCWD, path, unix.AT_RECURSIVE, &attr); err != nil {
+		return fmt.Errorf("protecting /proc: %w", err)
+	}
 	return nil
 }
