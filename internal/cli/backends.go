@@ -22,6 +22,11 @@ type makeBackends func(at places, conf *config.Config, life *session.Life, log *
 // backends are those that programs run in, the default isolation first.
 type backends []sandbox.Backend
 
+// runs tells whether one of them has this name.
+func (all backends) runs(name string) bool {
+	return slices.ContainsFunc(all, func(b sandbox.Backend) bool { return b.Name() == name })
+}
+
 // Close ends all of them.
 func (all backends) Close() error {
 	var errs []error
@@ -79,7 +84,7 @@ func newLinux(at places, conf *config.Config, life *session.Life, log *slog.Logg
 		return linux.Image{Dir: root.Dir, Env: root.Settings.Env, Release: release}, nil
 	}
 	c := linux.Config{
-		Dir: filepath.Join(at.state, "boxes"), Image: names.Resolve(""), Images: find, Inherit: life.File(), Log: log,
+		Dir: filepath.Join(at.state, "boxes"), CacheDir: at.cache, Image: names.Resolve(""), Images: find, Inherit: life.File(), Log: log,
 		CPUs: float64(conf.Sandbox.CPUs), Processes: int(conf.Sandbox.Processes), RootBytes: conf.Sandbox.RootBytes,
 	}
 	b, err := linux.New(c)

@@ -159,7 +159,7 @@ func (p *program) examine(ctx context.Context, d *diagnosis) {
 // examineBackend looks at one isolation and tries what runs in it. Without the
 // first, which programs have that name none, paddock is of no use.
 func (p *program) examineBackend(ctx context.Context, d *diagnosis, m *session.Manager, b sandbox.Backend, first bool) {
-	probe := b.Probe(ctx)
+	probe := probeAnew(ctx, b)
 	d.isolation(b.Name(), probe)
 	if !probe.Available {
 		status := weak
@@ -183,6 +183,16 @@ func (p *program) examineBackend(ctx context.Context, d *diagnosis, m *session.M
 		}
 		d.add(w.Name, weak, w.Detail, "")
 	}
+}
+
+// probeAnew looks at what works now, and not at what was found out earlier.
+func probeAnew(ctx context.Context, b sandbox.Backend) sandbox.Probe {
+	if anew, ok := b.(interface {
+		ProbeAnew(context.Context) sandbox.Probe
+	}); ok {
+		return anew.ProbeAnew(ctx)
+	}
+	return b.Probe(ctx)
 }
 
 // writable tries to write into a folder, which is made when it is missing.

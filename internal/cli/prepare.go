@@ -31,6 +31,9 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 			if err := p.prepare(c.Context(), b); err != nil {
 				return err
 			}
+			for _, one := range b {
+				one.Probe(c.Context()) // what it finds out is kept for those who come after
+			}
 			took := time.Since(began)
 			if asJSON {
 				return p.printJSON(map[string]any{"cache_dir": p.places.cache, "seconds": took.Seconds()})

@@ -277,6 +277,9 @@ func (p *program) addHandlers(wc *web.Config, o *parts, ready *readiness, refuse
 // sandboxSet is the set of tools that microsandbox's JSON-RPC belongs to.
 const sandboxSet = "sandbox"
 
+// sandboxIsolation is what named sandboxes run in.
+const sandboxIsolation = microsandbox.Isolation
+
 // sandboxOwner says whose request it is, of those who may use the set.
 func sandboxOwner(r *http.Request) (session.Owner, error) {
 	who := auth.From(r.Context())
@@ -361,9 +364,13 @@ func (p *program) newMCP(o *parts, bind mcpserver.Binding, link linkMaker) (*mcp
 	if version == "" {
 		version = build().Version
 	}
+	memory := c.Memory()
+	if _, most := c.MachineMemory(); o.backends.runs(sandboxIsolation) {
+		memory = max(memory, most)
+	}
 	server, err := mcpserver.New(mcpserver.Config{
 		Sessions: o.sessions, Sandboxes: o.sandboxes, Name: c.Server.Name, Version: version, Instructions: c.Server.Instructions, Tools: c.Tools.Enabled,
-		DefaultTimeout: c.Sessions.DefaultTimeout, MaxTimeout: c.Sessions.MaxTimeout, MemoryBytes: c.Memory(),
+		DefaultTimeout: c.Sessions.DefaultTimeout, MaxTimeout: c.Sessions.MaxTimeout, MemoryBytes: memory,
 		Binding: bind, Link: link, Touched: o.touchedFile, Telemetry: o.telemetry, Log: p.log,
 	})
 	if err != nil {

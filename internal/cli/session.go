@@ -55,6 +55,7 @@ another process has open can be seen, and is changed by that process alone.`,
 	}
 	ls.Flags().BoolVar(&all, "all", false, "those of all principals")
 	c.AddCommand(ls, inspect, rm, p.exportCommand(), p.importCommand(), p.collectCommand())
+	c.AddCommand(p.processCommands()...)
 	c.AddCommand(p.historyCommands()...)
 	return c
 }
@@ -120,6 +121,9 @@ type sessionJSON struct {
 	// Checkpoints is how many it can go back to; 0: not known, as it is not open.
 	Checkpoints int `json:"checkpoint_count,omitempty"`
 	Process     int `json:"process,omitempty"` // another one that has it open
+	// Stopped tells that it was stopped by name, and runs nothing until it is started.
+	Stopped bool   `json:"stopped,omitempty"`
+	Image   string `json:"image,omitempty"`
 }
 
 func sessionOf(i session.Info) sessionJSON {
@@ -129,6 +133,7 @@ func sessionOf(i session.Info) sessionJSON {
 	return sessionJSON{
 		ID: i.ID, Principal: i.Owner, Name: i.Settings.Name, Language: i.Settings.Language, Isolation: i.Isolation, State: i.State,
 		CreatedAt: i.CreatedAt, LastUsedAt: i.LastUsedAt, ExpiresAt: i.ExpiresAt, Executions: i.Executions, Checkpoints: i.Checkpoints, Process: i.Process,
+		Stopped: i.Halted, Image: imageOf(i.Settings),
 	}
 }
 
@@ -238,6 +243,7 @@ func (p *program) printSession(d session.Details) error {
 		{"name", orDash(d.Settings.Name)},
 		{"language", orDash(d.Settings.Language)},
 		{"isolation", d.Isolation},
+		{"image", orDash(imageOf(d.Settings))},
 		{"made", moment(d.CreatedAt)},
 		{"last used", moment(d.LastUsedAt)},
 		{"expires", moment(d.ExpiresAt)},
@@ -251,6 +257,14 @@ func (p *program) printSession(d session.Details) error {
 		rows = append(rows, []string{"", plain(f.Path), amount(f.Size), moment(f.Modified)})
 	}
 	return p.printTable(rows)
+}
+
+// imageOf is the image that was asked for; empty: none, or the default.
+func imageOf(s session.Settings) string {
+	if s.Machine == nil {
+		return ""
+	}
+	return s.Machine.Image
 }
 
 func (p *program) removeSessions(c *cobra.Command, principal string, ids []string, asJSON bool) error {

@@ -1,11 +1,14 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"time"
 
 	"paddock/internal/fault"
+	"paddock/internal/microsandbox"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
 )
@@ -17,6 +20,7 @@ const aboutSession = "Default: this connection's"
 const (
 	maxListed    = 500
 	maxVariables = 200
+	maxProcesses = 100
 )
 
 func (s *Server) coreTools(runtimes []session.Runtime) []tool {
@@ -75,13 +79,13 @@ func listRuntimes(ctx context.Context, c *call, _ struct{}) (runtimeList, answer
 }
 
 type createInput struct {
-	session                   session.ID
-	language, name, isolation string
-	memory, ttl               int64
+	session                          session.ID
+	language, name, isolation, image string
+	memory, ttl                      int64
 }
 
 func (in *createInput) params(s *Server, langs, isos []string) []param {
-	return []param{
+	all := []param{
 		choice("language", &in.language, langs, "Its default language"),
 		sessionID(&in.session, "Default: a random one"),
 		text("name", &in.name, 0, 100, "Name for people"),
@@ -89,6 +93,24 @@ func (in *createInput) params(s *Server, langs, isos []string) []param {
 		number("memory_mb", &in.memory, 1, max(1, s.config.MemoryBytes>>20), "Memory of each interpreter in MiB (Python needs 32)"),
 		number("ttl_seconds", &in.ttl, 1, 365*24*3600, "Time without use after which it expires"),
 	}
+	if slices.Contains(isos, imaged) {
+		all = append(all, text("image", &in.image, 1, 512, "Image of a "+imaged+" session"))
+	}
+	return all
+}
+
+// imaged is the isolation whose sessions have images.
+const imaged = microsandbox.Isolation
+
+// settings are what the session is made with.
+func (in *createInput) settings() session.Settings {
+	set := session.Settings{
+		Language: in.language, Name: in.name, Isolation: in.isolation, MemoryBytes: in.memory << 20, TTL: time.Duration(in.ttl) * time.Second,
+	}
+	if in.image != "" {
+		set.Isolation, set.Machine = cmp.Or(set.Isolation, imaged), &session.Machine{Image: in.image}
+	}
+	return set
 }
 
 type created struct {
@@ -100,10 +122,7 @@ type created struct {
 }
 
 func createSession(ctx context.Context, c *call, in createInput) (created, answer, error) {
-	info, err := c.server.config.Sessions.Create(ctx, c.bound.Owner, in.session, session.Settings{
-		Language: in.language, Name: in.name, Isolation: in.isolation,
-		MemoryBytes: in.memory << 20, TTL: time.Duration(in.ttl) * time.Second,
-	})
+	info, err := c.server.config.Sessions.Create(ctx, c.bound.Owner, in.session, in.settings())
 	if err != nil {
 		return created{}, answer{}, err
 	}
@@ -183,7 +202,20 @@ type sessionInfo struct {
 	Skills         []string      `json:"skills"`
 	DiskBytes      int64         `json:"disk_bytes"`
 	MemoryBytes    int64         `json:"memory_bytes"`
-	Notice         string        `json:"notice,omitempty"`
+	// What programs left running in the background, where they can, and the end of
+	// what that printed.
+	Processes  []process `json:"processes,omitempty"`
+	Background string    `json:"background_output,omitempty"`
+	Image      string    `json:"image,omitempty"`
+	Notice     string    `json:"notice,omitempty"`
+}
+
+type process struct {
+	PID         int    `json:"pid"`
+	Command     string `json:"command"`
+	StartedAt   string `json:"started_at"`
+	CPUMS       int64  `json:"cpu_ms"`
+	MemoryBytes int64  `json:"memory_bytes"`
 }
 
 type variable struct {
@@ -215,6 +247,14 @@ func workspaceInfo(ctx context.Context, c *call, in sessionInput) (out sessionIn
 	}
 	for _, f := range d.Files[:min(len(d.Files), maxListed)] {
 		out.Files = append(out.Files, file{Path: f.Path, Size: f.Size, Modified: timestamp(f.Modified)})
+	}
+	for _, p := range d.Processes[:min(len(d.Processes), maxProcesses)] {
+		out.Processes = append(out.Processes, process{
+			PID: p.PID, Command: cutAt(p.Command, 200), StartedAt: timestamp(p.Started), CPUMS: p.CPU.Milliseconds(), MemoryBytes: p.Memory,
+		})
+	}
+	if out.Background = d.Printed; d.Settings.Machine != nil {
+		out.Image = d.Settings.Machine.Image
 	}
 	return out, answer{}, nil
 }

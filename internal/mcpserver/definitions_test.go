@@ -125,7 +125,7 @@ func TestInputSchemasSayWhatDecodingAccepts(t *testing.T) {
 
 // paramsOf gives the params of a tool that the tests decode for.
 func paramsOf(tool string) []param {
-	langs, isos := []string{"python", "javascript", "typescript"}, []string{"wasm"}
+	langs, isos := []string{"python", "javascript", "typescript"}, []string{"wasm", "linux"}
 	switch tool {
 	case "execute_code":
 		return new(executeInput).params(&Server{config: Config{MaxTimeout: 3600e9}}, langs, isos)

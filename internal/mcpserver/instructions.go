@@ -27,7 +27,12 @@ func (s *Server) describe(runtimes []session.Runtime) string {
 	if slices.Contains(s.config.Tools, "history") {
 		b.WriteString("- Each run and each change of files can be taken back: undo, or list_checkpoints and restore_session. fork_session copies a session to try something out.\n")
 	}
-	fmt.Fprintf(&b, `- There is no network, no subprocess, and nothing of the host but /workspace and /tmp. Installing packages is not possible; list_runtimes names what is there.
+	subprocess := "no subprocess, "
+	if isos := isolations(runtimes); slices.Contains(isos, imaged) {
+		subprocess = ""
+		fmt.Fprintf(&b, "- Isolation %s is a whole Linux machine: bash, subprocesses, compiled packages, background processes (get_workspace_info lists them). Ask for it by isolation in the first call of a session, or in create_session. When its machine stops, or the session goes back, files stay and variables do not; a notice says so.\n", imaged)
+	}
+	fmt.Fprintf(&b, `- There is no network, `+subprocess+`and nothing of the host but /workspace and /tmp. Installing packages is not possible; list_runtimes names what is there.
 - A call is stopped after %d seconds unless timeout (up to %d) says otherwise; work, memory, output and disk are limited too, and stopped_by tells which limit was reached.
 - Output beyond about 60 KB is cut in the middle: write it to a file, then read parts with read_file or find lines with search_files.
 `, seconds(s.config.DefaultTimeout), seconds(s.config.MaxTimeout))

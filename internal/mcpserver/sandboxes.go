@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 
 	"paddock/internal/fault"
 	"paddock/internal/microsandbox"
+	"paddock/internal/session"
 )
 
 // sandboxTools are microsandbox's, with its names, parameters and results.
@@ -129,38 +131,54 @@ func sandboxStop(ctx context.Context, c *call, in sandboxInput) (sandboxStatus, 
 }
 
 func sandboxRunCode(ctx context.Context, c *call, in sandboxInput) (microsandbox.CodeTold, answer, error) {
-	res, err := c.runInSandbox(ctx, in.Name, microsandbox.Request{Language: in.language, Code: in.code})
+	res, a, err := c.runInSandbox(ctx, in.Name, microsandbox.Request{Language: in.language, Code: in.code})
 	if err != nil {
 		return microsandbox.CodeTold{}, answer{}, err
 	}
-	return microsandbox.TellCode(in.language, res), sandboxAnswer(res), nil
+	return microsandbox.TellCode(in.language, res), a, nil
 }
 
 func sandboxRunCommand(ctx context.Context, c *call, in sandboxInput) (microsandbox.CommandTold, answer, error) {
-	res, err := c.runInSandbox(ctx, in.Name, microsandbox.Request{Command: in.command, Args: in.args})
+	res, a, err := c.runInSandbox(ctx, in.Name, microsandbox.Request{Command: in.command, Args: in.args})
 	if err != nil {
 		return microsandbox.CommandTold{}, answer{}, err
 	}
-	return microsandbox.TellCommand(in.command, in.args, res), sandboxAnswer(res), nil
+	return microsandbox.TellCommand(in.command, in.args, res), a, nil
 }
 
-func (c *call) runInSandbox(ctx context.Context, name microsandbox.Name, req microsandbox.Request) (microsandbox.Result, error) {
+// runInSandbox runs a program or a command, and reports what it prints meanwhile.
+// What is too large for the result is in files of the sandbox's workspace.
+func (c *call) runInSandbox(ctx context.Context, name microsandbox.Name, req microsandbox.Request) (res microsandbox.Result, a answer, err error) {
 	boxes, err := c.sandboxes()
 	if err != nil {
-		return microsandbox.Result{}, err
+		return res, a, err
 	}
-	res, err := boxes.Run(ctx, c.bound.Owner, name, req)
+	var kept filed
+	req.Limit = maxOutput
+	req.Started = func(execution string) { c.execution = execution }
+	req.Ended = func(res session.Result, put session.PutFunc) { kept = putAway(res, put) }
+	err = reporting(c.notify, func(stdout, stderr io.Writer) (err error) {
+		if c.notify != nil {
+			req.Stdout, req.Stderr = stdout, stderr
+		}
+		res, err = boxes.Run(ctx, c.bound.Owner, name, req)
+		return err
+	})
+	if err != nil {
+		return res, a, err
+	}
 	c.session, c.execution = res.Session, res.Execution
-	return res, err
-}
-
-// sandboxAnswer shows what was printed, and what was displayed.
-func sandboxAnswer(res microsandbox.Result) answer {
+	for _, file := range []place{kept.stdout, kept.stderr} {
+		if file.path != "" {
+			res.Output = append(res.Output, microsandbox.Line{Stream: "stderr", Text: "[all of it is in " + file.path + "]"})
+		}
+	}
 	var b strings.Builder
 	for _, line := range res.Output {
 		b.WriteString(line.Text + "\n")
 	}
-	return answer{texts: []string{cmp.Or(strings.TrimSuffix(b.String(), "\n"), "(no output)")}}
+	_, shown := describe(res.Result, kept)
+	return res, answer{texts: []string{cmp.Or(strings.TrimSuffix(b.String(), "\n"), "(no output)")}, shown: shown}, nil
 }
 
 type sandboxList struct {

@@ -170,6 +170,7 @@ func toolsOf(names ...string) []tool {
 	runtimes := []session.Runtime{
 		{Isolation: "wasm", Runtime: sandbox.Runtime{Name: "python", Languages: []string{"python"}}},
 		{Isolation: "wasm", Runtime: sandbox.Runtime{Name: "javascript", Languages: []string{"javascript", "typescript"}}},
+		{Isolation: "linux", Runtime: sandbox.Runtime{Name: "bash", Languages: []string{"bash"}}},
 	}
 	var all []tool
 	for _, name := range names {

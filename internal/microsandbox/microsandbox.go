@@ -195,6 +195,8 @@ type Request struct {
 	Stdout, Stderr io.Writer
 	// Started is called, when set, with the execution's id when it begins.
 	Started func(execution string)
+	// Ended is as in session.Request.
+	Ended func(session.Result, session.PutFunc)
 }
 
 // Result is how a program or command ended.
@@ -224,7 +226,7 @@ func (s *Service) Run(ctx context.Context, owner session.Owner, name Name, req R
 		return Result{}, err
 	}
 	out := lines{limit: cmp.Or(req.Limit, 1<<20)}
-	run := session.Request{Timeout: req.Timeout, Stdout: out.stream("stdout", req.Stdout), Stderr: out.stream("stderr", req.Stderr), Started: req.Started}
+	run := session.Request{Timeout: req.Timeout, Stdout: out.stream("stdout", req.Stdout), Stderr: out.stream("stderr", req.Stderr), Started: req.Started, Ended: req.Ended}
 	if req.Command != "" {
 		run.Command = append([]string{req.Command}, req.Args...)
 	} else if run.Language, err = languageOf(req.Language); err != nil {

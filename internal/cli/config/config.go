@@ -45,11 +45,13 @@ type Config struct {
 		Env                      map[string]string
 	}
 	Sandbox struct {
-		Isolation                  string
-		Image                      string
-		ImageBytes, ImageFiles     int64 // at most, of each image
-		CPUs, Processes, RootBytes int64
-		Volumes                    []string // folders of this machine
+		Isolation                   string
+		Image                       string
+		ImageBytes, ImageFiles      int64 // at most, of each image
+		CPUs, Processes, RootBytes  int64
+		MemoryBytes, MaxMemoryBytes int64    // of a machine
+		MaxLifetime                 int64    // seconds; zero: for as long as it is used
+		Volumes                     []string // folders of this machine
 	}
 	Images     map[string]string // references, by the names that they have here
 	Registries struct {
@@ -126,6 +128,9 @@ func Load(src Source) (*Config, error) {
 	if c.Sessions.DefaultTimeout > c.Sessions.MaxTimeout {
 		mistakes = append(mistakes, c.conflict("sessions.default_timeout_seconds", "sessions.max_timeout_seconds"))
 	}
+	if c.Sandbox.MemoryBytes > c.Sandbox.MaxMemoryBytes {
+		mistakes = append(mistakes, c.conflict("sandbox.memory_mb", "sandbox.max_memory_mb"))
+	}
 	for key, most := range map[string]int64{"limits.max_memory_mb": c.Limits.MemoryBytes, "limits.max_memory_per_client_mb": c.Limits.ClientMemoryBytes} {
 		if most > 0 && c.Memory() > most {
 			mistakes = append(mistakes, c.conflict("sessions.max_memory_mb", key))
@@ -172,6 +177,17 @@ func (c *Config) Memory() int64 {
 		return c.Policy.MemoryBytes
 	}
 	return min(c.Policy.MemoryBytes, c.Sessions.MemoryBytes)
+}
+
+// MachineMemory is what a Linux sandbox may take where nobody says, and the most
+// that may be asked for. What a flag says of interpreters holds for it as well.
+func (c *Config) MachineMemory() (usual, most int64) {
+	usual, most = c.Sandbox.MemoryBytes, c.Sandbox.MaxMemoryBytes
+	if strings.HasPrefix(c.Origin("sessions.max_memory_mb"), "flag ") {
+		usual = max(c.Sessions.MemoryBytes, leastMachine)
+		most = max(most, usual)
+	}
+	return usual, most
 }
 
 // IsSet tells whether somebody set the key.

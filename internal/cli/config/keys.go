@@ -116,8 +116,11 @@ const (
 	leastMemory = 32 << 20
 	mostMemory  = 4 << 30
 	mostDisk    = 1 << 40
-	mostOutput  = 1 << 30
-	day         = 24 * time.Hour
+	// Of a Linux machine, with an interpreter and what it runs on.
+	leastMachine = 64 << 20
+	mostMachine  = 1 << 40
+	mostOutput   = 1 << 30
+	day          = 24 * time.Hour
 )
 
 // ToolSets are the sets of tools that there are.
@@ -157,6 +160,9 @@ var keys = []Key{
 	define("sandbox.cpus", "how many processors' time a Linux sandbox may take where nobody says; 0: all", "0", count(0, 1024), func(c *Config) *int64 { return &c.Sandbox.CPUs }),
 	define("sandbox.max_processes", "how many processes a Linux sandbox may have", "256", count(8, 1<<20), func(c *Config) *int64 { return &c.Sandbox.Processes }),
 	define("sandbox.max_root_mb", "how much a Linux sandbox may write beside its workspace: upon its image, in memory", "256", size(1<<20, 1<<20, mostMemory), func(c *Config) *int64 { return &c.Sandbox.RootBytes }),
+	define("sandbox.memory_mb", "how much memory a Linux sandbox may take where nobody says, with all that runs in it", "512", size(1<<20, leastMachine, mostMachine), func(c *Config) *int64 { return &c.Sandbox.MemoryBytes }),
+	define("sandbox.max_memory_mb", "how much memory may be asked for", "4096", size(1<<20, leastMachine, mostMachine), func(c *Config) *int64 { return &c.Sandbox.MaxMemoryBytes }),
+	define("sandbox.max_lifetime_seconds", "how long a Linux sandbox runs at most, also while programs work in its background; then it is stopped, its files stay, and the next call boots a new one; 0: for as long as it is used", "86400", count(0, 365*86400), func(c *Config) *int64 { return &c.Sandbox.MaxLifetime }),
 	define("sandbox.volumes", "folders of this machine that sandbox_start may give to sandboxes, with what is in them", "", folders(), func(c *Config) *[]string { return &c.Sandbox.Volumes }),
 	define("images", "names for images, with the reference that each stands for; microsandbox/python and microsandbox/node are sandbox.image unless they are here", "", references(), func(c *Config) *map[string]string { return &c.Images }),
 	define("registries.credentials", "USER:PASSWORD for registries, by their host; for others those of docker login are used", "", credentials(), func(c *Config) *map[string]string { return &c.Registries.Credentials }),
