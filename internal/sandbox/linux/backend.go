@@ -255,7 +255,7 @@ func (m *machine) boot(b *Backend) {
 	defer cancel()
 	if err := m.start(ctx, b); err != nil {
 		if m.ctx.Err() == nil { // somebody still wants it
-			b.config.Log.Warn("a box did not boot", "cause", err)
+			b.config.Log.Info("a box did not boot", "cause", err) // who wants it is told
 		}
 		if fault.KindOf(err) == fault.Internal {
 			err = fault.New(fault.Unavailable, "the Linux machine did not start").WithHint("paddock doctor says what is missing").WithCause(err)
