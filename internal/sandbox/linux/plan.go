@@ -63,5 +63,5 @@ func (b *Backend) root(ctx context.Context, name string) (rootfs, error) {
 	if err != nil {
 		return rootfs{}, fmt.Errorf("opening the image: %w", err)
 	}
-	return rootfs{steps: []step{{Path: rootPath, Bind: image.Dir, ReadOnly: true}}, env: image.Env, done: image.Release}, nil
+	return imageRootfs(image)
 }
