@@ -104,58 +104,52 @@ func (b *box) start(ctx context.Context, l *launcher) error {
 }
 
 // startSentry gives the end of a pipe that tells when it has booted.
-func (b *box) startSentry(l *launcher, folders []*os.File, control *os.File) (*os.File, error) {
-	var open []io.Closer
-	defer func() {
-		for _, c := range open {
-			c.Close()
-		}
-	}()
-	spec, err := memoryFile("spec", b.plan.oci())
-	if err != nil {
-		return nil, err
-	}
-	open = append(open, spec)
-	stream, theirs, err := socketPair()
-	if err != nil {
-		return nil, err
-	}
-	b.stream = stream
-	open = append(open, theirs)
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return nil, err
-	}
-	open = append(open, null)
-	program, err := os.Open(executable)
-	if err != nil {
-		return nil, err
-	}
-	open = append(open, program)
-	booted, sync, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	open = append(open, sync)
+func (b *box) startSentry(l *launcher, folders []*os.File, control *os.File) (booted *os.File, err error) {
 	var h hand
+	defer h.close()
 	h.give("io-fds", folders...)
-	h.give("stdio-fds", null, null, null)
-	h.give("spec-fd", spec)
 	h.give("controller-fd", control)
-	h.give("start-sync-fd", sync)
-	h.give("exec-fd", program)
-	h.pass(theirs, wireFD)
-	if b.plan.overlayBytes > 0 {
-		store, err := l.nameless()
-		if err != nil {
-			booted.Close()
-			return nil, err
+	open := func(flag string, f *os.File, failed error) {
+		if err = errors.Join(err, failed); failed == nil {
+			h.own = append(h.own, f)
+			h.give(flag, f)
 		}
-		open = append(open, store)
-		h.give("gofer-filestore-fds", store)
 	}
+	for range 3 {
+		null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+		open("stdio-fds", null, err)
+	}
+	spec, failed := memoryFile("spec", b.plan.oci())
+	open("spec-fd", spec, failed)
+	program, failed := os.Open(executable)
+	open("exec-fd", program, failed)
+	booted, sync, failed := os.Pipe()
+	open("start-sync-fd", sync, failed)
+	if b.plan.overlayBytes > 0 {
+		store, failed := l.nameless()
+		open("gofer-filestore-fds", store, failed)
+	}
+	stream, theirs, failed := socketPair()
+	if err = errors.Join(err, failed); failed == nil {
+		b.stream = stream
+		h.own = append(h.own, theirs)
+		h.pass(theirs, wireFD)
+	}
+	if err == nil {
+		who, attr := identities(l.uid, l.gid)
+		b.sentry, err = l.parent.startPart(sentryRole, attr, h.files, l.inherit, l.debug, sentrySetup{Who: who, Args: b.bootArgs(l, h.flags)})
+	}
+	if err != nil {
+		booted.Close() // also none
+		return nil, err
+	}
+	return booted, nil
+}
+
+// bootArgs are the command line of gVisor's boot.
+func (b *box) bootArgs(l *launcher, files []string) []string {
 	args := append(settings(l.platform, l.debug != nil), "boot", "--bundle=/", "--gofer-mount-confs="+b.plan.mountConfs())
-	args = append(args, h.flags...)
+	args = append(args, files...)
 	if b.plan.cpus > 0 {
 		args = append(args, "--cpu-num="+strconv.Itoa(b.plan.cpus))
 	}
@@ -163,13 +157,7 @@ func (b *box) startSentry(l *launcher, folders []*os.File, control *os.File) (*o
 		memory := strconv.FormatInt(b.plan.memory, 10)
 		args = append(args, "--total-memory="+memory, "--total-host-memory="+memory)
 	}
-	who, attr := identities(l.uid, l.gid)
-	b.sentry, err = l.parent.startPart(sentryRole, attr, h.files, l.inherit, l.debug, sentrySetup{Who: who, Args: append(args, b.plan.id)})
-	if err != nil {
-		booted.Close()
-		return nil, err
-	}
-	return booted, nil
+	return append(args, b.plan.id)
 }
 
 // proceed waits for both parts, gives them their bounds and lets them go on.

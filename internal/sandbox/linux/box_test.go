@@ -18,23 +18,22 @@ func TestABoxRunsAProgramOfTheHost(t *testing.T) {
 }
 
 func TestAProgramInABoxIsNobodyInParticular(t *testing.T) {
-	b := bootBox(t, newLauncher(t), newPlan(t, "/bin/sh", "-c", "id -u; id -g; hostname; grep -h ^Cap /proc/self/status; env | sort"))
-	want := strings.Fields("1000 1000 paddock CapInh: 0000000000000000 CapPrm: 0000000000000000 CapEff: 0000000000000000 CapBnd: 0000000000000000 PATH= PWD=/")
-	for _, w := range want {
-		if got := output(t, b); !strings.Contains(got, w) && got != "" {
-			t.Errorf("%q lacks %q", got, w)
+	t.Setenv("PADDOCK_TEST_SECRET", "nobody inside may know this")
+	b := bootBox(t, newLauncher(t), newPlan(t, "/bin/sh", "-c", "id -u; id -g; hostname; grep -h ^Cap /proc/self/status; env | sort; cat /proc/1/environ"))
+	got := output(t, b)
+	for _, want := range strings.Split("1000\n1000\npaddock\nCapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\nCapBnd:\t0000000000000000\nPATH=", "\n") {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q lacks %q", got, want)
 		}
+	}
+	if strings.Contains(got, "SECRET") {
+		t.Errorf("it has paddock's environment: %q", got)
 	}
 }
 
 // A box with the host's userland sees programs and libraries, and nothing that
 // tells about the host's users or what runs on it.
 func TestABoxSeesNothingOfTheHostsSecrets(t *testing.T) {
-	for _, path := range []string{"/root/secret", "/home/secret", "/var/secret", "/run/secret", "/etc/shadow", "/etc/ssl/private/key", "/tmp/secret", "/srv/secret", "/opt/secret"} {
-		if _, err := os.Lstat(filepath.Dir(path)); err != nil {
-			t.Logf("%s is not there anyway", path)
-		}
-	}
 	b := bootBox(t, newLauncher(t), newPlan(t, "/bin/sh", "-c", "ls -A /root /home /var /run /tmp /srv /opt /mnt; cat /etc/shadow; ls /etc/ssl/private; cat /etc/passwd; cat /proc/1/environ; cat /proc/mounts; ls /proc | grep -c '^[0-9]'"))
 	got := output(t, b)
 	for _, bad := range []string{"/tmp/go-build", os.Getenv("HOME"), t.TempDir(), "root:*", "root:!"} {

@@ -66,5 +66,5 @@ func (b *Backend) root(ctx context.Context, name string) (rootfs, error) {
 	if image.Host {
 		return hostRootfs()
 	}
-	return rootfs{steps: []step{{Path: rootPath, Bind: image.Dir, ReadOnly: true}}, env: image.Env, done: image.Release}, nil
+	return imageRootfs(image)
 }

@@ -28,8 +28,11 @@ var secretEtc = []string{"/etc/ssl/private", "/etc/pki/tls/private", "/etc/pki/p
 
 // Files of a box that are not the machine's.
 const (
-	passwd = "root:x:0:0:root:/root:/usr/sbin/nologin\nsandbox:x:1000:1000:sandbox:/tmp:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n"
-	group  = "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n"
+	passwdEntry = "sandbox:x:1000:1000:sandbox:/tmp:/bin/sh"
+	groupEntry  = "sandbox:x:1000:"
+
+	passwd = "root:x:0:0:root:/root:/usr/sbin/nologin\n" + passwdEntry + "\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n"
+	group  = "root:x:0:\n" + groupEntry + "\nnogroup:x:65534:\n"
 	hosts  = "127.0.0.1 localhost " + hostName + "\n::1 localhost\n"
 	nss    = "passwd: files\ngroup: files\nhosts: files\n"
 )

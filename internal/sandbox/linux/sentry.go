@@ -73,6 +73,10 @@ func ownProc(path string) error {
 	if err == nil {
 		return nil
 	}
+	// What is shown of /proc must not hold the new root again.
+	if err := unix.Mount("", scaffold, "", unix.MS_UNBINDABLE, ""); err != nil {
+		return fmt.Errorf("keeping the new root apart: %w", err)
+	}
 	if again := unix.Mount("/proc", path, "", unix.MS_BIND|unix.MS_REC, ""); again != nil {
 		return fmt.Errorf("mounting /proc: %w", err)
 	}

@@ -129,6 +129,13 @@ func (p *plan) mountConfs() string {
 type hand struct {
 	files []*os.File
 	flags []string
+	own   []*os.File // to be closed here when the part has them
+}
+
+func (h *hand) close() {
+	for _, f := range h.own {
+		f.Close()
+	}
 }
 
 func (h *hand) give(flag string, files ...*os.File) {

@@ -3,8 +3,6 @@
 package linux
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -90,46 +88,6 @@ func TestBoxesShareNothing(t *testing.T) {
 		if exit := runs(t, other, code); exit.Code == 0 {
 			t.Errorf("%q works in the other box: %+v", code, exit)
 		}
-	}
-}
-
-func TestAnImageIsOnlyRead(t *testing.T) {
-	image := t.TempDir()
-	for _, dir := range []string{"usr", "bin", "lib", "lib64", "tmp", "own"} {
-		if err := os.Mkdir(filepath.Join(image, dir), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(filepath.Join(image, dir), 0o777); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(image, "own", "f"), []byte("before"), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	root := rootfs{steps: []step{{Path: rootPath, Bind: image, ReadOnly: true}}}
-	for _, dir := range []string{"usr", "bin", "lib", "lib64"} {
-		if _, err := os.Stat("/" + dir); err == nil {
-			root.steps = append(root.steps, step{Path: rootPath + "/" + dir, Bind: "/" + dir, ReadOnly: true})
-		}
-	}
-	for name, overlay := range map[string]int64{"as it is": 0, "under an overlay": 1 << 20} {
-		t.Run(name, func(t *testing.T) {
-			p := newPlan(t, "/bin/sh", "-c", "echo after > /own/f; echo new > /own/new; rm /own/f; mv /own /other; mkdir /made /work; cat /own/f")
-			p.root, p.overlayBytes = root, overlay
-			got := output(t, bootBox(t, newLauncher(t), p))
-			if overlay == 0 && !strings.Contains(got, "Read-only") {
-				t.Errorf("it printed %q", got)
-			}
-			text, err := os.ReadFile(filepath.Join(image, "own", "f"))
-			if err != nil || string(text) != "before" {
-				t.Errorf("the file has %q, %v", text, err)
-			}
-			entries, _ := os.ReadDir(image)
-			inside, _ := os.ReadDir(filepath.Join(image, "own"))
-			if len(entries) != 6 || len(inside) != 1 {
-				t.Errorf("the image has %v and %v", entries, inside)
-			}
-		})
 	}
 }
 
