@@ -274,7 +274,7 @@ class Driver:
 
     def remember(self, source):
         """Keeps a cell's source, so that tracebacks show its lines."""
-        lines = source.splitlines(keepends=True)
+        lines = (source if source.endswith("\n") else source + "\n").splitlines(keepends=True)  # as linecache has them
         _sources[self.label] = (len(source), None, lines, self.label)
         self.sources.pop(self.label, None)
         self.sources[self.label] = len(source)

@@ -1012,13 +1012,13 @@ P(1), E.A, N(1)""", "(P(x=1, z=[]), <E.A: 1>, N(a=1, b='b'))")
     def test_sources(self):
         self.gives("def f(a,\n      b=1):\n    return a\n\ng = lambda x: x")
         self.gives("import inspect\ninspect.getsource(f)", repr("def f(a,\n      b=1):\n    return a\n"))
-        self.gives("inspect.getsource(g)", repr("g = lambda x: x"))
+        self.gives("inspect.getsource(g)", repr("g = lambda x: x\n"))
         self.gives("inspect.getsource(f), inspect.getfile(f)", repr(("def f(a,\n      b=1):\n    return a\n", "<cell 1>")))
 
     def test_functions_of_two_cells_have_their_own_source(self):
         self.gives("def f(): return 1")
         self.gives("old = f\ndef f(): return 2")
-        self.gives("import inspect; inspect.getsource(old), inspect.getsource(f)", repr(("def f(): return 1", "def f(): return 2")))
+        self.gives("import inspect; inspect.getsource(old), inspect.getsource(f)", repr(("def f(): return 1\n", "def f(): return 2\n")))
 
     def test_doctest(self):
         self.gives('import doctest\ndef f():\n    """\n    >>> f()\n    1\n    """\n    return 1\ndoctest.testmod()', "TestResults(failed=0, attempted=1)")

@@ -165,7 +165,7 @@ var pythonPrograms = map[string][]cell{
 		{code: "x = 6\nx * 7", result: "42"}, {code: "_", result: "42"}, {code: "x", result: "6"}, {code: "None"},
 		{code: "class C: pass\nC", result: "<class '__main__.C'>"},
 		{code: "import pickle; type(pickle.loads(pickle.dumps(C()))) is C", result: "True"},
-		{code: "'x' * 100000", result: "'xxx…"},
+		{code: "'x' * 100000", result: "'xxx…", displays: "text/plain …"},
 		{code: "list(range(100000))", result: "[0, 1, 2…"},
 	},
 	"tracebacks show the program's lines": {

@@ -102,7 +102,7 @@ const really = process.reallyExit.bind(process);
 
 // ── programs ────────────────────────────────────────────────────────────────
 
-const state = { number: 0, cell: 0, label: "<cell>", running: false, inside: false, exiting: undefined, value: undefined, settled: false };
+const state = { number: 0, cell: 0, label: "<cell>", running: false, inside: false, lines: 0, exiting: undefined, value: undefined, settled: false };
 const maps = new Map(); // of programs that were translated, by their names
 const imports = new Set();
 const hidden = Object.create(null); // the names that are not the program's
@@ -185,8 +185,9 @@ function handle(number, body) {
 // of it is ready to go on.
 function run(request) {
   writeSync(4, frame("b", state.number, alloc(0)));
-  const { code, waits } = rewrite(request.code);
-  const script = new vm.Script(code, { filename: state.label, importModuleDynamically: load });
+  const { code, waits, before = 0 } = rewrite(request.code);
+  state.lines = request.code.split("\n").length;
+  const script = new vm.Script(code, { filename: state.label, columnOffset: -before, importModuleDynamically: load });
   const value = script.runInThisContext({ displayErrors: false });
   if (waits) {
     apply(then, value, [(v) => { state.settled = true; state.value = v?.value; }, (e) => { state.settled = true; if (state.running) ended(e); }]);
@@ -228,6 +229,9 @@ function ended(error) {
   timers.clear();
   if (state.exiting !== undefined) return finish({ status: "done", exit_code: state.exiting & 255 });
   if (error?.code === "ERR_SCRIPT_EXECUTION_INTERRUPTED" || error === interruption) {
+    try {
+      writeAll(2, "Interrupted: the program was interrupted\n");
+    } catch { /* it closed the descriptor */ }
     return finish({ status: "done", exit_code: 130, error: { type: "Interrupted", message: "the program was interrupted", kind: "interrupted", line: 0 } });
   }
   let found;
@@ -275,9 +279,15 @@ function original(line) {
   });
 }
 
+// around tells of a frame that is none of the program's lines, but what waits for them.
+function around(line) {
+  const at = line.lastIndexOf(state.label + ":");
+  return at >= 0 && parseInt(line.slice(at + state.label.length + 1), 10) > state.lines;
+}
+
 function frames(error) {
   const stack = isError(error) ? String(error.stack ?? "") : "";
-  return stack.split("\n").filter((line) => /^\s+at /.test(line) && !/[( ](?:node:|evalmachine|paddock|\[eval|internal\/)|<anonymous>\)?$|\(native\)/.test(line)).map((line) => original(line.replace(/(file:\/\/[^?]*)\?[\d.]+(?=:\d)/, (_, at) => url.fileURLToPath(at)).replace(/file:\/\/[^:)]*/, (at) => url.fileURLToPath(at))));
+  return stack.split("\n").filter((line) => /^\s+at /.test(line) && !/[( ](?:node:|evalmachine|paddock|\[eval|internal\/)|<anonymous>\)?$|\(native\)/.test(line) && !around(line)).map((line) => original(line.replace(/(file:\/\/[^?]*)\?[\d.]+(?=:\d)/, (_, at) => url.fileURLToPath(at)).replace(/file:\/\/[^:)]*/, (at) => url.fileURLToPath(at))));
 }
 
 function describe(error) {

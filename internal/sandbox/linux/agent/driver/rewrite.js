@@ -31,8 +31,8 @@ function rewrite(code) {
   if (last?.type === "ExpressionStatement") {
     edits.push([last.start, last.start, "return { value: ("], [last.expression.end, last.end, ") }; "]);
   }
-  const body = edited(code, edits);
-  return { code: `${names.length ? `var ${[...new Set(names)].join(", ")}; ` : ""}(async () => { ${body}\n})()`, waits: true };
+  const before = `${names.length ? `var ${[...new Set(names)].join(", ")}; ` : ""}(async () => { `;
+  return { code: `${before}${edited(code, edits)}\n})()`, waits: true, before: before.length };
 }
 
 function edited(code, edits) {

@@ -1,0 +1,126 @@
+package linux
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// endless are programs that keep a variable, tell of themselves and do not end, and
+// how the variable is asked for.
+var endless = []struct{ name, language, code, ask string }{
+	{"a loop of Python's", "python", "x = 41\nprint('begun', flush=True)\nwhile True: pass", "print(x)"},
+	{"sleep of Python's", "python", "import time\nx = 41\nprint('begun', flush=True)\ntime.sleep(600)", "print(x)"},
+	{"numpy", "python", "import numpy as np\nx = 41\nprint('begun', flush=True)\na = np.ones((700, 700))\nwhile True: a = a @ a / 700", "print(x)"},
+	{"await of Python's", "python", "import asyncio\nx = 41\nprint('begun', flush=True)\nawait asyncio.sleep(600)", "print(x)"},
+	{"a program that Python waits for", "python", "import subprocess\nx = 41\nprint('begun', flush=True)\nsubprocess.run(['sleep', '600'])", "print(x)"},
+	{"a loop of Node's", "javascript", "var x = 41; console.log('begun'); while (true);", "console.log(x)"},
+	{"await of Node's", "javascript", "var x = 41; console.log('begun'); await new Promise(done => setTimeout(done, 600_000))", "console.log(x)"},
+	{"a loop of bash's", "bash", "x=41; echo begun; while :; do :; done", "echo $x"},
+	{"a pipeline of bash's", "bash", "x=41; echo begun; sleep 600 | cat", "echo $x"},
+}
+
+func TestATimeoutKeepsWhatWasThere(t *testing.T) {
+	c := connect(t, "linux")
+	for _, p := range endless {
+		t.Run(p.name, func(t *testing.T) {
+			r := c.run(t, p.language, p.code, "timeout", 2)
+			if r.StoppedBy != "timeout" || r.State != "kept" || r.Success || r.Stdout != "begun\n" || r.Error == nil || r.Error.Hint == "" {
+				t.Errorf("stopped by %q, state %q, stdout %q, error %+v, notice %q", r.StoppedBy, r.State, r.Stdout, r.Error, r.Notice)
+			}
+			if r := c.run(t, p.language, p.ask); r.Stdout != "41\n" {
+				t.Errorf("then: %q %q", r.Stdout, r.Stderr)
+			}
+		})
+	}
+}
+
+// begin starts a program, and gives its call's end once it has told of itself.
+func (c *client) begin(t *testing.T, ctx context.Context, language, code string) chan error {
+	t.Helper()
+	params := &sdk.CallToolParams{Name: "execute_code", Arguments: map[string]any{"language": language, "code": code}}
+	params.SetProgressToken(code)
+	ended := make(chan error, 1)
+	go func() {
+		res, err := c.CallTool(ctx, params)
+		if err == nil {
+			err = fmt.Errorf("it ended: %v", res.StructuredContent)
+		}
+		ended <- err
+	}()
+	for message := ""; !strings.Contains(message, "begun"); {
+		select {
+		case message = <-c.progress:
+		case err := <-ended:
+			t.Fatalf("before it told of itself: %v", err)
+		case <-time.After(patience):
+			t.Fatal("there is no progress")
+		}
+	}
+	return ended
+}
+
+func TestACancelledCallAndACancelledExecutionKeepWhatWasThere(t *testing.T) {
+	c := connect(t, "linux")
+	for _, p := range endless {
+		t.Run(p.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := c.begin(t, ctx, p.language, p.code)
+			cancel()
+			<-ended
+			if r := c.run(t, p.language, p.ask); r.Stdout != "41\n" {
+				t.Errorf("after a cancelled call: %q %q", r.Stdout, r.Stderr)
+			}
+			ended = c.begin(t, t.Context(), p.language, p.code)
+			var out struct{ Cancelled bool }
+			if c.call(t, "cancel_execution", nil, &out); !out.Cancelled {
+				t.Error("nothing was cancelled")
+			}
+			if err := <-ended; !strings.Contains(err.Error(), "stopped_by:cancelled") || !strings.Contains(err.Error(), "state:kept") {
+				t.Error(err)
+			}
+			if r := c.run(t, p.language, p.ask); r.Stdout != "41\n" {
+				t.Errorf("after a cancelled execution: %q %q", r.Stdout, r.Stderr)
+			}
+		})
+	}
+}
+
+func TestAProcessInTheBackgroundOutlivesItsCall(t *testing.T) {
+	c := connect(t, "linux")
+	for _, p := range []struct{ name, language, start, look, stop, gone string }{
+		{"of Python", "python", "import subprocess\np = subprocess.Popen('while :; do date +%s%N > tick; sleep 0.05; done', shell=True)", "import time\nbefore = open('tick').read()\nwhile open('tick').read() in (before, ''): time.sleep(0.02)\np.poll()", "p.kill()\np.wait()", "p.poll()"},
+		{"of bash", "bash", "while :; do date +%s%N > tock; sleep 0.05; done & pid=$!", "before=$(cat tock); while [ \"$(cat tock)\" = \"$before\" ]; do sleep 0.02; done; kill -0 $pid && echo lives", "kill $pid; wait $pid 2>/dev/null", "kill -0 $pid 2>/dev/null || echo gone"},
+	} {
+		t.Run(p.name, func(t *testing.T) {
+			c.run(t, p.language, p.start)
+			if r := c.run(t, p.language, p.look); !r.Success || r.Stdout != map[string]string{"bash": "lives\n"}[p.language] {
+				t.Errorf("it does not go on: %+v", r.Execution)
+			}
+			c.run(t, p.language, p.stop)
+			if r := c.run(t, p.language, p.gone); r.Result != map[string]string{"python": "-9"}[p.language] || r.Stdout != map[string]string{"bash": "gone\n"}[p.language] {
+				t.Errorf("it is not gone: %+v", r.Execution)
+			}
+		})
+	}
+}
+
+func TestUsageIsTold(t *testing.T) {
+	c := connect(t, "linux")
+	r := c.run(t, "python", "n = 0\nfor k in range(3_000_000): n += k\nblob = bytearray(64 << 20)")
+	if r.Usage.CPUMS < 10 || r.Usage.MemoryBytes < 64<<20 || r.ExecutionTimeMS < r.Usage.CPUMS/2 {
+		t.Errorf("usage %+v in %v ms", r.Usage, r.ExecutionTimeMS)
+	}
+	r = c.run(t, "python", "bytearray(2 << 30)")
+	if r.StoppedBy != "memory" || r.State != "kept" || r.Error == nil || r.Error.Type != "MemoryError" {
+		t.Errorf("beyond its memory: %+v", r.Execution)
+	}
+	if r := c.run(t, "python", "len(blob)"); r.Result != fmt.Sprint(64<<20) {
+		t.Errorf("after it: %+v", r.Execution)
+	}
+}
