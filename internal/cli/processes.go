@@ -80,18 +80,25 @@ type processJSON struct {
 	MemoryBytes int64     `json:"memory_bytes"`
 }
 
+func processesOf(all []session.Process) []processJSON {
+	list := []processJSON{}
+	for _, one := range all {
+		list = append(list, processJSON{
+			PID: one.PID, Runtime: one.Runtime, Command: one.Command, StartedAt: one.Started, CPUMS: one.CPU.Milliseconds(), MemoryBytes: one.Memory,
+		})
+	}
+	return list
+}
+
 func (p *program) listProcesses(c *cobra.Command, principal string, id session.ID, asJSON bool) error {
 	return p.ofSession(c, principal, func(ctx context.Context, m *session.Manager, o session.Owner) error {
 		all, err := m.Processes(ctx, o, id)
 		if err != nil {
 			return err
 		}
-		list := []processJSON{}
+		list := processesOf(all)
 		rows := [][]string{{"PID", "STARTED", "CPU", "MEMORY", "OF", "COMMAND"}}
 		for _, one := range all {
-			list = append(list, processJSON{
-				PID: one.PID, Runtime: one.Runtime, Command: one.Command, StartedAt: one.Started, CPUMS: one.CPU.Milliseconds(), MemoryBytes: one.Memory,
-			})
 			rows = append(rows, []string{
 				strconv.Itoa(one.PID), moment(one.Started), one.CPU.Round(10 * time.Millisecond).String(), amount(one.Memory), orDash(one.Runtime), plain(one.Command),
 			})

@@ -407,6 +407,14 @@ func toolsOf(ctx context.Context) []string {
 	return []string{}
 }
 
+// namespacesOf are those of sandboxes that a request's token reaches; nil: all.
+func namespacesOf(ctx context.Context) []string {
+	if who := auth.From(ctx); who != nil {
+		return who.Namespaces
+	}
+	return nil
+}
+
 // beyondScope tells a client of an OAuth issuer which scope a tool needs. For
 // other tokens nothing can be granted: to them the tool does not exist.
 func beyondScope(refuse func(http.ResponseWriter, *http.Request, error)) func(http.ResponseWriter, *http.Request, string) bool {

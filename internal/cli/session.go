@@ -208,7 +208,11 @@ func (p *program) inspectSession(c *cobra.Command, principal string, id session.
 			if err != nil {
 				return err
 			}
-			if d, err = m.Details(ctx, o, id); err != nil {
+			if d, err = m.Details(ctx, o, id); fault.KindOf(err) == fault.Conflict && found.Process != 0 {
+				d, err = inspectElsewhere(ctx, m, found) // another process has it open
+				return err
+			}
+			if err != nil {
 				return err
 			}
 			d.State = found.State // looking wakes it
@@ -228,10 +232,20 @@ func (p *program) inspectSession(c *cobra.Command, principal string, id session.
 				sessionJSON
 				Files     []session.File `json:"files"`
 				DiskBytes int64          `json:"disk_bytes"`
-			}{sessionOf(d.Info), files, d.DiskBytes})
+				Processes []processJSON  `json:"processes,omitempty"`
+				Notice    string         `json:"notice,omitempty"`
+			}{sessionOf(d.Info), files, d.DiskBytes, processesOf(d.Processes), d.Notice})
 		}
 		return p.printSession(d)
 	})
+}
+
+// inspectElsewhere tells what can be known of a session that another process has
+// open.
+func inspectElsewhere(ctx context.Context, m *session.Manager, found session.Info) (d session.Details, err error) {
+	d = session.Details{Info: found, DiskBytes: found.DiskBytes, Notice: fmt.Sprintf("another process (pid %d) has the session open", found.Process)}
+	d.Processes, err = m.Processes(ctx, found.Owner, found.ID)
+	return d, err
 }
 
 // printSession tells a person about a session that no other process has open:
@@ -252,6 +266,12 @@ func (p *program) printSession(d session.Details) error {
 		{"checkpoints", strconv.Itoa(d.Checkpoints)},
 		{"disk", amount(d.DiskBytes)},
 		{"files", strconv.Itoa(len(d.Files))},
+	}
+	if d.Notice != "" {
+		rows[len(rows)-1] = []string{"files", "not known: " + d.Notice}
+	}
+	for _, p := range d.Processes {
+		rows = append(rows, []string{"process", strconv.Itoa(p.PID) + " " + plain(p.Command)})
 	}
 	for _, f := range d.Files {
 		rows = append(rows, []string{"", plain(f.Path), amount(f.Size), moment(f.Modified)})

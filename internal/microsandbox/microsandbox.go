@@ -37,18 +37,45 @@ type Config struct {
 	// Volumes are the folders of this machine that sandboxes may be given, with
 	// what is in them; none: no volumes.
 	Volumes []string
+	// Namespaces are those that whoever calls may use; it gives nil for all. A nil
+	// Namespaces does so, too.
+	Namespaces func(context.Context) []string
 }
 
 // Service starts, runs and stops sandboxes. It is safe for concurrent use.
 type Service struct {
 	sessions *session.Manager
 	volumes  []string
+	reach    func(context.Context) []string
 	changes  turns // of who starts and stops a sandbox
 }
 
 // New makes a Service. Folders among the volumes that are not there are refused
 // when somebody asks for them.
-func New(c Config) *Service { return &Service{sessions: c.Sessions, volumes: slices.Clone(c.Volumes)} }
+func New(c Config) *Service {
+	if c.Namespaces == nil {
+		c.Namespaces = func(context.Context) []string { return nil }
+	}
+	return &Service{sessions: c.Sessions, volumes: slices.Clone(c.Volumes), reach: c.Namespaces}
+}
+
+// reaches tells whether whoever calls may use a namespace.
+func (s *Service) reaches(ctx context.Context, namespace string) bool {
+	all := s.reach(ctx)
+	return all == nil || slices.Contains(all, namespace)
+}
+
+// check refuses a name that cannot be one, or that whoever calls may not use.
+func (s *Service) check(ctx context.Context, name Name) error {
+	if err := name.check(); err != nil {
+		return err
+	}
+	if !s.reaches(ctx, name.Namespace) {
+		return fault.New(fault.Denied, "the namespace %q may not be used with this token", name.Namespace).
+			WithHint("it may use %s", strings.Join(s.reach(ctx), ", "))
+	}
+	return nil
+}
 
 // Name is what a sandbox is called; it is unique for its owner.
 type Name struct{ Namespace, Sandbox string }
@@ -90,6 +117,9 @@ type Status struct {
 // runs already stays as it is: other settings are a fault.Conflict then. After an
 // error it is what it was: not there, or stopped.
 func (s *Service) Start(ctx context.Context, owner session.Owner, name Name, settings *Settings) (Status, error) {
+	if err := s.check(ctx, name); err != nil {
+		return Status{}, err
+	}
 	want, err := s.machine(name, settings)
 	if err != nil {
 		return Status{}, err
@@ -152,7 +182,7 @@ func (s *Service) again(ctx context.Context, owner session.Owner, name Name, set
 // Stop ends all that runs in a sandbox. Its files stay, and a later start finds
 // them. One that is stopped already stays so.
 func (s *Service) Stop(ctx context.Context, owner session.Owner, name Name) (Status, error) {
-	if err := name.check(); err != nil {
+	if err := s.check(ctx, name); err != nil {
 		return Status{}, err
 	}
 	done, err := s.changes.take(ctx, owner, name)
@@ -172,9 +202,6 @@ func (s *Service) Stop(ctx context.Context, owner session.Owner, name Name) (Sta
 
 // find gives the session of a sandbox that was started once.
 func (s *Service) find(owner session.Owner, name Name) (session.Info, error) {
-	if err := name.check(); err != nil {
-		return session.Info{}, err
-	}
 	info, err := s.sessions.Info(owner, name.id())
 	if fault.KindOf(err) == fault.NotFound || err == nil && (info.Settings.Machine == nil || info.Settings.Machine.Sandbox == nil) {
 		return session.Info{}, fault.New(fault.NotFound, "there is no sandbox %q in the namespace %q", name.Sandbox, name.Namespace).
@@ -215,6 +242,9 @@ func (r Result) Success() bool {
 // Run runs a program or a command in a sandbox that was started; else it is a
 // fault that says to start it.
 func (s *Service) Run(ctx context.Context, owner session.Owner, name Name, req Request) (Result, error) {
+	if err := s.check(ctx, name); err != nil {
+		return Result{}, err
+	}
 	info, err := s.find(owner, name)
 	if err != nil {
 		return Result{}, err
@@ -282,6 +312,11 @@ type Metrics struct {
 // Metrics gives those of a namespace, or [AllNamespaces], ordered by name; of
 // one sandbox where it is named.
 func (s *Service) Metrics(ctx context.Context, owner session.Owner, namespace, sandbox string) ([]Metrics, error) {
+	if namespace != AllNamespaces {
+		if err := s.check(ctx, Name{namespace, "x"}); err != nil {
+			return nil, err
+		}
+	}
 	if sandbox != "" && !namePattern.MatchString(sandbox) {
 		return nil, badName("sandbox")
 	}
@@ -291,11 +326,6 @@ func (s *Service) Metrics(ctx context.Context, owner session.Owner, namespace, s
 			return nil, err
 		}
 		return []Metrics{s.measure(ctx, info)}, nil
-	}
-	if namespace != AllNamespaces {
-		if err := (Name{namespace, "x"}).check(); err != nil {
-			return nil, err
-		}
 	}
 	infos, err := s.sessions.List(owner)
 	if err != nil {
@@ -311,7 +341,7 @@ func (s *Service) Metrics(ctx context.Context, owner session.Owner, namespace, s
 			continue // it is gone by now
 		}
 		if m := info.Settings.Machine; m == nil || m.Sandbox == nil ||
-			namespace != AllNamespaces && m.Sandbox.Namespace != namespace || sandbox != "" && m.Sandbox.Name != sandbox {
+			namespace != AllNamespaces && m.Sandbox.Namespace != namespace || sandbox != "" && m.Sandbox.Name != sandbox || !s.reaches(ctx, m.Sandbox.Namespace) {
 			continue
 		}
 		all = append(all, s.measure(ctx, info))

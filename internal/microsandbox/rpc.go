@@ -117,7 +117,9 @@ func reply(w http.ResponseWriter, id json.RawMessage, result any, failed *rpcErr
 		answer.ID = json.RawMessage("null")
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(answer) // likewise
+	to := json.NewEncoder(w)
+	to.SetEscapeHTML(false)
+	_ = to.Encode(answer) // likewise
 }
 
 // errUnknown is for a method that is not there.

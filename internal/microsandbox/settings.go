@@ -40,9 +40,6 @@ func (c *Settings) memory() int64 {
 
 // machine reads settings, and reports all mistakes at once.
 func (s *Service) machine(name Name, c *Settings) (*session.Machine, error) {
-	if err := name.check(); err != nil {
-		return nil, err
-	}
 	m := &session.Machine{Sandbox: &session.SandboxName{Namespace: name.Namespace, Name: name.Sandbox}}
 	if c == nil {
 		return m, nil

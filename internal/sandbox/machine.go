@@ -11,6 +11,9 @@ type Machines interface {
 	// Machine tells what an owner's box uses; one that is not booted is a
 	// fault.NotFound.
 	Machine(ctx context.Context, owner, box string) (MachineUsage, error)
+	// Memory is what a box's programs have now, in bytes; 0: it is not booted. It
+	// costs next to nothing.
+	Memory(owner, box string) int64
 }
 
 // MachineUsage is what a machine uses on this host.

@@ -80,7 +80,7 @@ func (s *session) create(fill func(*session, *draft) error) error {
 	for _, name := range []string{workspaceFolder, tmpFolder} {
 		dir := filepath.Join(s.dir, name)
 		// What is there was left by a session that was not removed entirely.
-		err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700))
+		err := errors.Join(workspace.RemoveAll(dir), os.Mkdir(dir, 0o700))
 		if err == nil && uid != 0 {
 			err = os.Chown(dir, uid, gid)
 		}
@@ -287,7 +287,7 @@ func removeFolder(dir string, unlock func()) error {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
 		if e.Name() != lockFile {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+			err = errors.Join(err, workspace.RemoveAll(filepath.Join(dir, e.Name())))
 		}
 	}
 	file := filepath.Join(dir, lockFile)

@@ -120,11 +120,7 @@ func (s *session) memoryNow(interpreter int64) int64 {
 	if !ok {
 		return interpreter
 	}
-	at, err := machines.Machine(context.Background(), string(s.owner), string(s.id))
-	if err != nil {
-		return interpreter
-	}
-	return max(at.Memory, 1)
+	return max(machines.Memory(string(s.owner), string(s.id)), 1)
 }
 
 // commands is the runtime that runs programs of the machine.

@@ -33,8 +33,13 @@ type service struct {
 // serve starts one, which has to end well when the test does.
 func serve(t *testing.T, args ...string) (s service) {
 	t.Helper()
+	return serveIn(t, t.TempDir(), args...)
+}
+
+// serveIn is serve with a state folder.
+func serveIn(t *testing.T, state string, args ...string) (s service) {
+	t.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), sandboxtest.Binary(t), append([]string{"serve", "--port", "0"}, args...)...)
-	state := t.TempDir()
 	cmd.Env = append(os.Environ(), environment(t, state)...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {

@@ -25,6 +25,17 @@ func (b *Backend) Machine(_ context.Context, owner, box string) (sandbox.Machine
 	return sandbox.MachineUsage{CPU: cpuOf(m.box.sentry.cmd.Process.Pid), Memory: m.watch.used(), Booted: m.since}, nil
 }
 
+// Memory tells what the programs of an owner's box have now.
+func (b *Backend) Memory(owner, box string) int64 {
+	b.mu.Lock()
+	m := b.machines[owner+"\x00"+box]
+	b.mu.Unlock()
+	if m == nil || !m.running() {
+		return 0
+	}
+	return m.watch.used()
+}
+
 // tick is the unit of time in /proc: the same on every Linux that Go runs on.
 const tick = time.Second / 100
 

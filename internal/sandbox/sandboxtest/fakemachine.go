@@ -76,6 +76,16 @@ func (b *FakeMachines) Machine(_ context.Context, owner, box string) (sandbox.Ma
 	return sandbox.MachineUsage{CPU: time.Since(m.booted) / 2, Memory: int64(m.users) << 20, Booted: m.booted}, nil
 }
 
+// Memory is a MiB for each instance.
+func (b *FakeMachines) Memory(owner, box string) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if m := b.boxes[owner+"\x00"+box]; m != nil {
+		return int64(m.users) << 20
+	}
+	return 0
+}
+
 // Dial connects to a port that a program serves.
 func (b *FakeMachines) Dial(_ context.Context, owner, box string, port uint16) (sandbox.Stream, error) {
 	b.mu.Lock()
