@@ -22,7 +22,7 @@ type executeInput struct {
 func (s *Server) executeTool(langs, isos []string) tool {
 	about := "Run code in a sandbox: no network, own files in /workspace. Variables, functions, imports and files stay for the next call. " +
 		"The last expression's value comes back as result; display(x) or a picture as the last expression shows it. " +
-		"Errors and timeouts keep the state. Write large output to a file and read parts of it."
+		"Errors and timeouts keep the state. Large output becomes a file; read_file gives parts of it."
 	t := define("execute_code", "Run code", about, hints{destructive: true},
 		func(in *executeInput) []param { return in.params(s, langs, isos) }, executeCode)
 	t.mayTakeLong = true

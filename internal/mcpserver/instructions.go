@@ -34,7 +34,7 @@ func (s *Server) describe(runtimes []session.Runtime) string {
 	}
 	fmt.Fprintf(&b, `- There is no network, `+subprocess+`and nothing of the host but /workspace and /tmp. Installing packages is not possible; list_runtimes names what is there.
 - A call is stopped after %d seconds unless timeout (up to %d) says otherwise; work, memory, output and disk are limited too, and stopped_by tells which limit was reached.
-- Output beyond about 60 KB is cut in the middle: write it to a file, then read parts with read_file or find lines with search_files.
+- Output beyond about 60 KB, long texts and large pictures become files below .paddock, and the result shows a part: go on with read_file (offset, limit) or search_files.
 `, seconds(s.config.DefaultTimeout), seconds(s.config.MaxTimeout))
 	for _, r := range runtimes {
 		fmt.Fprintf(&b, "%s (%s): %s.\n", r.Name, r.Isolation, cutAt(strings.TrimSuffix(r.Description, "."), 200))

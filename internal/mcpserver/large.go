@@ -24,8 +24,8 @@ const (
 	previewDocument = 1 << 10
 	previewSide     = 768
 	// maxPreviewed is how many pixels a picture may have to be shown smaller: each
-	// takes up to eight bytes meanwhile.
-	maxPreviewed = 24_000_000
+	// may take fifteen bytes meanwhile.
+	maxPreviewed = 12_000_000
 )
 
 // filed is what of a run's output became files.

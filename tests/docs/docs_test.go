@@ -104,9 +104,16 @@ var spaces = regexp.MustCompile(" +")
 
 func oneSpaced(s string) string { return spaces.ReplaceAllString(s, " ") }
 
-// TestTheCallsOfTheReadme makes the calls behind each → over stdio, and looks
-// for what stands behind ← in the structured result.
-func TestTheCallsOfTheReadme(t *testing.T) {
+// TestTheCallsOfTheDocuments makes the calls behind each → over stdio, in one
+// session for each document, and looks for what stands behind ← in the structured
+// result.
+func TestTheCallsOfTheDocuments(t *testing.T) {
+	for document, least := range map[string]int{readme: 4, "../../docs/data.md": 8} {
+		t.Run(filepath.Base(document), func(t *testing.T) { makeCalls(t, document, least) })
+	}
+}
+
+func makeCalls(t *testing.T, document string, least int) {
 	dir := checkout(t)
 	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "bin", "paddock"), "mcp")
 	cmd.Dir = dir
@@ -119,7 +126,7 @@ func TestTheCallsOfTheReadme(t *testing.T) {
 	defer conn.Close()
 	var got map[string]any
 	calls := 0
-	for _, line := range shown(t, readme) {
+	for _, line := range shown(t, document) {
 		if call, ok := strings.CutPrefix(line, "→ "); ok {
 			tool, arguments, _ := strings.Cut(call, " ")
 			result, err := conn.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(arguments)})
@@ -136,12 +143,12 @@ func TestTheCallsOfTheReadme(t *testing.T) {
 			}
 			for name, w := range want {
 				if !matches(got[name], w) {
-					t.Errorf("%s is %v, the README has %v", name, got[name], w)
+					t.Errorf("%s is %.300v, %s has %v", name, got[name], document, w)
 				}
 			}
 		}
 	}
-	if calls < 4 {
+	if calls < least {
 		t.Errorf("only %d calls were found", calls)
 	}
 }
