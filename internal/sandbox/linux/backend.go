@@ -118,6 +118,11 @@ func (b *Backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 func (b *Backend) machine(ctx context.Context, spec sandbox.Spec) (*machine, error) {
 	key := spec.Owner + "\x00" + spec.Box
 	b.mu.Lock()
+	if m := b.machines[key]; m != nil && m.lost() {
+		b.mu.Unlock()
+		m.box.close() // nothing of it goes on beside the next one
+		b.mu.Lock()
+	}
 	if b.closed {
 		b.mu.Unlock()
 		return nil, fault.New(fault.Unavailable, "paddock is shutting down")
@@ -243,9 +248,39 @@ func (m *machine) over() bool {
 	select {
 	case <-m.box.done:
 		return true
+	case <-m.client.Done(): // the box ends, or is of no use any more
+		return true
 	default:
 		return false
 	}
+}
+
+// lost tells whether nobody can speak with the machine any more.
+func (m *machine) lost() bool {
+	select {
+	case <-m.booted:
+	default:
+		return false
+	}
+	if m.failed != nil {
+		return false
+	}
+	select {
+	case <-m.client.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// starved tells whether the machine has ended, or ends, because the kernel found
+// that it has too much memory.
+func (m *machine) starved() bool {
+	if !m.lost() {
+		return false
+	}
+	m.box.close()
+	return m.box.starved
 }
 
 // boot does the work; booted tells when it is done.

@@ -34,6 +34,7 @@ type box struct {
 	cgroup  *cgroup // nil: none
 	done    chan struct{}
 	end     sync.Once
+	starved bool // the kernel ended processes of it, for they had too much memory; known when it is done
 }
 
 // launcher is what all boxes of a backend have in common.
@@ -219,6 +220,7 @@ func (b *box) close() (said string) {
 		if b.control != nil {
 			b.control.Close()
 		}
+		b.starved = b.cgroup.starved()
 		b.cgroup.remove()
 		b.plan.root.release()
 	})

@@ -22,7 +22,7 @@ const idleEvery = 250 * time.Millisecond
 
 // A watch spends at most one part in so many of its time with counting files,
 // unless the box may have written as much as it has room.
-const countingShare = 20
+const countingShare = 10
 
 // watched is a folder with a limit.
 type watched struct {

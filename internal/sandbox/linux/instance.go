@@ -5,6 +5,7 @@ package linux
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"paddock/internal/fault"
@@ -47,6 +48,10 @@ func (in *instance) Run(ctx context.Context, cmd sandbox.Command) (sandbox.Exit,
 		} else if err != nil { // the machine was ended
 			exit, err = sandbox.Exit{Cause: over.cause, Code: 1, State: sandbox.Fresh, Error: over.error()}, nil
 		}
+	}
+	if err != nil && ctx.Err() == nil && in.machine.starved() {
+		o := overrun{sandbox.OutOfMemory, fmt.Sprintf("the programs took more than the %d MiB of memory that they may have", in.machine.box.plan.memory>>20)}
+		exit, err = sandbox.Exit{Cause: o.cause, Code: 1, State: sandbox.Fresh, Error: o.error()}, nil
 	}
 	exit.Engine = Engine
 	return exit, err

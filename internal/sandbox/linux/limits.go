@@ -309,6 +309,21 @@ func (g *cgroup) add(pid int) error {
 	return nil
 }
 
+// starved tells whether the kernel ended one of its processes for want of memory.
+func (g *cgroup) starved() bool {
+	if g == nil {
+		return false
+	}
+	for _, dir := range g.dirs {
+		for line := range strings.Lines(readText(dir, "memory.events") + readText(dir, "memory.oom_control")) {
+			if f := strings.Fields(line); len(f) == 2 && f[0] == "oom_kill" && f[1] != "0" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // removeTime bounds how long the kernel may take to let go of a cgroup whose
 // processes have ended; one that stays is removed by the next server.
 const removeTime = time.Second

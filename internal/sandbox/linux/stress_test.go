@@ -50,8 +50,8 @@ func stormMain(args []string) int {
 	return 0
 }
 
-// kills is how many servers are killed at random moments: STRESS=hundreds asks for
-// more.
+// kills is how many servers are killed at random moments; PADDOCK_TEST_KILLS asks
+// for more.
 func kills() int {
 	if n, err := strconv.Atoi(os.Getenv("PADDOCK_TEST_KILLS")); err == nil {
 		return n
@@ -59,7 +59,7 @@ func kills() int {
 	if testing.Short() {
 		return 5
 	}
-	return 25
+	return 10
 }
 
 // ownProgram gives the test binary another name, by which its processes are told

@@ -117,6 +117,9 @@ func (w *watch) look() {
 			return
 		case <-w.machine.box.done:
 			return
+		case <-w.machine.client.Done():
+			w.machine.box.close()
+			return
 		case <-tick.C:
 		}
 		if w.lookAtMemory() || w.lookAtFolders() {
