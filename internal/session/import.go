@@ -137,6 +137,9 @@ func (m *Manager) settingsOf(a archive.Head) (Settings, string) {
 	most := m.config.MemoryBytes
 	if b, err := m.backend(set.Isolation); err == nil { // else no session is made of it
 		_, most = m.memoryOf(b)
+		if hasMachines(b) {
+			not = append(not, "there are no variables in it: "+filesOnly)
+		}
 	}
 	if set.MemoryBytes < 0 || set.MemoryBytes > most {
 		set.MemoryBytes = 0

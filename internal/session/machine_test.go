@@ -211,11 +211,9 @@ func TestStoppingEndsWhatRunsAndWhatWaits(t *testing.T) {
 func TestWhatCameInWhileItWasBeingStoppedDoesNotBootIt(t *testing.T) {
 	m, b := machines(t, session.Config{})
 	id := create(t, m, alice, "")
-	var ends []chan error
 	for range 20 {
 		execute(t, m, id, "1")
 		end := make(chan error, 2)
-		ends = append(ends, end)
 		go func() { _, err := m.Execute(t.Context(), alice, id, session.Request{Code: "2"}); end <- err }()
 		go func() { end <- m.Halt(t.Context(), alice, id) }()
 		<-end
@@ -398,10 +396,11 @@ func TestAnArchiveHasFilesAndNothingOfItsHost(t *testing.T) {
 	execute(t, m, i.ID, "x = 1\nwrite('kept', 'text')")
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(m.Export(t.Context(), alice, i.ID, w)) }()
-	got, _, err := m.Import(t.Context(), "bob", "", r)
+	got, notice, err := m.Import(t.Context(), "bob", "", r)
 	if err != nil {
 		t.Fatal(err)
 	}
+	says(t, notice, "no variables")
 	if mc := got.Settings.Machine; mc == nil || mc.Image != "some" || mc.CPUs != 2 || mc.Env != nil || mc.Volumes != nil || mc.Ports != nil || mc.Sandbox != nil {
 		t.Errorf("the machine is %+v", mc)
 	}
@@ -505,10 +504,10 @@ func TestNoMachineRunsForEver(t *testing.T) {
 	id := create(t, m, alice, "")
 	execute(t, m, id, "x = 1\nwrite('kept', 'text')")
 	command(t, m, id, "spawn", "server")
-	waitFor(t, func() bool { return b.Live() == 0 })
-	if i, err := m.Info(alice, id); err != nil || i.State != session.Idle || i.Halted {
-		t.Errorf("it is %+v, %v", i, err)
-	}
+	waitFor(t, func() bool {
+		i, err := m.Info(alice, id)
+		return err == nil && b.Live() == 0 && i.State == session.Idle && !i.Halted
+	})
 	r := prints(t, m, id, "print(read('kept'))", "text")
 	says(t, r.Notice, "server", "fresh python interpreter", "300ms, the most that is allowed")
 }

@@ -67,6 +67,38 @@ func TestMicrosandboxUsers(t *testing.T) {
 	t.Run("other tokens", func(t *testing.T) { otherTokens(t, s, full, core, team) })
 	t.Run("ports and background", func(t *testing.T) { inTheBackground(t, s, state) })
 	t.Run("languages and images", func(t *testing.T) { languages(t, s, full) })
+	t.Run("after a crash", func(t *testing.T) { afterACrash(t, state) })
+}
+
+// afterACrash kills a server whose sandbox works in the background.
+func afterACrash(t *testing.T, state string) {
+	open := func() (user, *exec.Cmd) {
+		cmd := exec.Command(sandboxtest.Binary(t), "mcp", "--tools", "core,sandbox")
+		cmd.Env = append(os.Environ(), environment(t, state)...)
+		c, err := sdk.NewClient(&sdk.Implementation{Name: "paddock-tests", Version: "1"}, nil).Connect(t.Context(), &sdk.CommandTransport{Command: cmd}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return user{c}, cmd
+	}
+	u, server := open()
+	u.call(t, false, "sandbox_start", of("crash"))
+	u.call(t, false, "sandbox_run_code", of("crash", "language", "python", "code", "x = 1\nopen('kept.txt', 'w').write('text')"))
+	u.call(t, false, "sandbox_run_command", of("crash", "command", "sh", "args", []string{"-c", "while sleep 0.01; do echo late > late.txt; done & sleep 0.1"}))
+	if err := server.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	u.Close()
+	u, _ = open()
+	out := u.call(t, false, "sandbox_run_code", of("crash", "language", "python", "code", "print(open('kept.txt').read())\n'x' in globals()"))
+	if text := printed(out); !strings.HasPrefix(text, "text\nFalse\n") || !strings.Contains(text, "fresh python interpreter") || strings.Contains(text, "files and variables are") {
+		t.Errorf("after the crash: %v", out)
+	}
+	if out := u.call(t, false, "sandbox_run_command", of("crash", "command", "sh", "args", []string{"-c", "rm -f late.txt; sleep 0.1; ls"})); printed(out) != "kept.txt" {
+		t.Errorf("something works on: %v", out)
+	}
+	u.call(t, false, "sandbox_stop", of("crash"))
 }
 
 // user is a client of MCP.
