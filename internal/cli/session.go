@@ -23,7 +23,8 @@ func (p *program) sessionCommand() *cobra.Command {
 		Long: `Lists, inspects and changes the sessions that the user's own processes made:
 those of paddock run --keep and of MCP clients over stdio; with --all or
 --principal also those of the clients of paddock serve in this state folder. What
-another process has open can be seen, and is changed by that process alone.`,
+another process has open can be seen, and is changed by that process alone; what
+works in its background can be listed, read and stopped (ps, logs, kill).`,
 	}
 	var listJSON, inspectJSON, removeJSON, all bool
 	var principal string // of the command that runs
