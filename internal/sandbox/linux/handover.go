@@ -108,10 +108,14 @@ func tie() error {
 		return fmt.Errorf("asking to end with the server: %w", err)
 	}
 	hangup := []unix.PollFd{{Fd: setupFD}}
-	if n, err := unix.Poll(hangup, 0); err != nil || n > 0 {
-		return errors.New("the server has gone")
+	n, err := unix.Poll(hangup, 0)
+	for errors.Is(err, unix.EINTR) {
+		n, err = unix.Poll(hangup, 0)
 	}
-	return nil
+	if err == nil && n > 0 {
+		err = errors.New("the server has gone")
+	}
+	return err
 }
 
 // drop gives up every right on all threads, for good.
