@@ -67,3 +67,28 @@ func TestLargeValuesBecomeFiles(t *testing.T) {
 			result: "([2000000, 208890], (3200, 3200))"},
 	})
 }
+
+// OpenBLAS waits for ever when it cannot reserve what it wants, and nothing stops it.
+func TestNumpyAndMatplotlibWorkInLittleMemory(t *testing.T) {
+	c := connect(t, "linux")
+	var made struct {
+		ID string `json:"session_id"`
+	}
+	c.call(t, "create_session", map[string]any{"language": "python", "memory_mb": 256}, &made)
+	for _, code := range []string{
+		"import numpy as np\nimport matplotlib.pyplot as plt\nimport pandas as pd",
+		"plt.plot(np.linalg.inv(np.eye(50) * 3).sum(axis=0))",
+		"a = np.random.default_rng(1).random((400, 400))\n(a @ a).shape",
+	} {
+		if r := c.run(t, "python", code, "session_id", made.ID); !r.Success {
+			t.Fatalf("%q: %+v", code, r.Execution)
+		}
+	}
+	r := c.run(t, "python", "parts = []\nwhile True: parts.append(bytearray(1 << 20))", "session_id", made.ID)
+	if r.StoppedBy != "memory" || r.State == "" || r.Usage.MemoryBytes > 320<<20 {
+		t.Errorf("what takes all memory: stopped by %q, state %q, %d MiB", r.StoppedBy, r.State, r.Usage.MemoryBytes>>20)
+	}
+	if r := c.run(t, "python", "1 + 1", "session_id", made.ID); r.Result != "2" {
+		t.Errorf("and then: %+v", r.Execution)
+	}
+}

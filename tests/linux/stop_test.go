@@ -94,8 +94,8 @@ func TestACancelledCallAndACancelledExecutionKeepWhatWasThere(t *testing.T) {
 func TestAProcessInTheBackgroundOutlivesItsCall(t *testing.T) {
 	c := connect(t, "linux")
 	for _, p := range []struct{ name, language, start, look, stop, gone string }{
-		{"of Python", "python", "import subprocess\np = subprocess.Popen('while :; do date +%s%N > tick; sleep 0.05; done', shell=True)", "import time\nbefore = open('tick').read()\nwhile open('tick').read() in (before, ''): time.sleep(0.02)\np.poll()", "p.kill()\np.wait()", "p.poll()"},
-		{"of bash", "bash", "while :; do date +%s%N > tock; sleep 0.05; done & pid=$!", "before=$(cat tock); while [ \"$(cat tock)\" = \"$before\" ]; do sleep 0.02; done; kill -0 $pid && echo lives", "kill $pid; wait $pid 2>/dev/null", "kill -0 $pid 2>/dev/null || echo gone"},
+		{"of Python", "python", "import subprocess\np = subprocess.Popen('while :; do date +%s%N > tick; sleep 0.05; done', shell=True)\nimport os, time\nwhile not os.path.exists('tick'): time.sleep(0.02)", "before = open('tick').read()\nwhile open('tick').read() in (before, ''): time.sleep(0.02)\np.poll()", "p.kill()\np.wait()", "p.poll()"},
+		{"of bash", "bash", "while :; do date +%s%N > tock; sleep 0.05; done & pid=$!; until [ -s tock ]; do sleep 0.02; done", "before=$(cat tock); while [ \"$(cat tock)\" = \"$before\" ]; do sleep 0.02; done; kill -0 $pid && echo lives", "kill $pid; wait $pid 2>/dev/null", "kill -0 $pid 2>/dev/null || echo gone"},
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			c.run(t, p.language, p.start)
@@ -107,6 +107,48 @@ func TestAProcessInTheBackgroundOutlivesItsCall(t *testing.T) {
 				t.Errorf("it is not gone: %+v", r.Execution)
 			}
 		})
+	}
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
+}
+
+func TestWhatWorksInTheBackgroundIsListedReadAndStopped(t *testing.T) {
+	c := connect(t, "linux")
+	r := c.run(t, "bash", "(while :; do echo tick; sleep 0.05; done) & sleep 0.2; echo $!")
+	type info struct {
+		Processes []struct {
+			PID     int
+			Command string
+		}
+		Printed string `json:"background_output"`
+	}
+	look := func() (i info) {
+		c.call(t, "get_workspace_info", nil, &i)
+		return i
+	}
+	i := look()
+	for !strings.Contains(i.Printed, "tick") { // the test has a deadline
+		i = look()
+	}
+	if len(i.Processes) == 0 {
+		t.Fatalf("nothing is listed: %+v", i)
+	}
+	id := string(r.SessionID)
+	if out, err := paddock(t, "session", "ps", id).CombinedOutput(); err != nil || !strings.Contains(string(out), lastLine(r.Stdout)) {
+		t.Errorf("a person sees %s, %v", out, err)
+	}
+	if out, err := paddock(t, "session", "logs", id).CombinedOutput(); err != nil || !strings.Contains(string(out), "tick\n") {
+		t.Errorf("a person reads %s, %v", out, err)
+	}
+	pid := lastLine(r.Stdout)
+	if out, err := paddock(t, "session", "kill", "--signal", "KILL", id, pid).CombinedOutput(); err != nil {
+		t.Errorf("a person cannot stop it: %s, %v", out, err)
+	}
+	if r := c.run(t, "bash", "wait; jobs; echo all"); !strings.HasSuffix(r.Stdout, "all\n") || !strings.Contains(r.Stdout+r.Stderr, "Killed") && strings.Contains(r.Stdout, "Running") {
+		t.Errorf("then: %q", r.Stdout)
 	}
 }
 

@@ -106,12 +106,12 @@ func (in *instance) setEnvironment() {
 	}
 }
 
-// blasThreads is how many threads OpenBLAS may have, which takes about 128 MiB of
-// addresses for each of them when it is loaded.
+// blasThreads is how many threads OpenBLAS may have: each of them takes about 128 MiB
+// of addresses as soon as it is loaded.
 func (in *instance) blasThreads() int64 {
 	n := int64(runtime.NumCPU())
 	if in.start.MemoryBytes > 0 {
-		n = min(n, max(1, in.start.MemoryBytes>>27))
+		n = min(n, max(1, in.start.MemoryBytes>>28))
 	}
 	return n
 }
@@ -209,16 +209,34 @@ func (in *instance) bound(pid int) error {
 	return errors.Join(errs...)
 }
 
-// giveSpace lets a kernel's process have as many addresses more as its memory may
-// still grow by. Libraries and threads reserve what they do not use, and some
-// (OpenBLAS) wait for ever when they cannot, so that no fixed limit is right.
-func (in *instance) giveSpace(p process) {
+// blasSpace is what OpenBLAS reserves for each thread that calculates, all at once,
+// when that calls it for the first time.
+const blasSpace = 136 << 20
+
+// rooms is how a kernel's process is given addresses.
+type rooms struct {
+	seen int64 // how many it had when it was last looked at what they are for
+	blas bool  // OpenBLAS is among it
+}
+
+// give lets a kernel's process have as many addresses more as its memory may still
+// grow by. Libraries and threads reserve what they do not use, so that no fixed
+// limit is right; and OpenBLAS waits for ever when it cannot reserve what it wants.
+func (r *rooms) give(p process, limit int64) {
+	if !r.blas && p.space-r.seen > 16<<20 {
+		r.seen = p.space
+		maps, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/maps")
+		r.blas = err == nil && bytes.Contains(maps, []byte("openblas"))
+	}
+	more := limit - p.memory
+	if r.blas && more > blasSpace/2 {
+		more += blasSpace
+	}
 	var old unix.Rlimit
 	if unix.Prlimit(p.pid, unix.RLIMIT_AS, nil, &old) != nil {
 		return // it has ended
 	}
-	now := min(uint64(p.space+in.start.MemoryBytes-p.memory), old.Max)
-	if now != old.Cur {
+	if now := min(uint64(p.space+more), old.Max); now != old.Cur {
 		_ = unix.Prlimit(p.pid, unix.RLIMIT_AS, &unix.Rlimit{Cur: now, Max: old.Max}, nil) // it may have ended
 	}
 }

@@ -212,6 +212,7 @@ func (in *instance) watch(k *kernel, m *measure, done <-chan struct{}) {
 	if limit > 0 {
 		limit = max(limit, k.needs+leastOwn)
 	}
+	var space rooms
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for n := 1; ; n++ {
@@ -233,7 +234,7 @@ func (in *instance) watch(k *kernel, m *measure, done <-chan struct{}) {
 			return
 		}
 		if err == nil && in.language != nil && in.language.spaceLimited {
-			in.giveSpace(p)
+			space.give(p, in.start.MemoryBytes)
 		}
 		if n%othersEvery > 0 {
 			continue

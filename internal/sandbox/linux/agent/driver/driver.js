@@ -106,6 +106,7 @@ const state = { number: 0, cell: 0, label: "<cell>", running: false, inside: fal
 const maps = new Map(); // of programs that were translated, by their names
 const imports = new Set();
 const hidden = Object.create(null); // the names that are not the program's
+const foreign = Object.create(null); // those that stand for what was imported
 const rewrite = makeRewrite(acorn);
 
 const note = (name) => { if (imports.size < IMPORTS) imports.add(brief(String(name), IMPORTS)); };
@@ -185,7 +186,8 @@ function handle(number, body) {
 // of it is ready to go on.
 function run(request) {
   writeSync(4, frame("b", state.number, alloc(0)));
-  const { code, waits, before = 0 } = rewrite(request.code);
+  const { code, waits, before = 0, bound = [] } = rewrite(request.code);
+  for (const name of bound) foreign[name] = true;
   state.lines = request.code.split("\n").length;
   const script = new vm.Script(code, { filename: state.label, columnOffset: -before, importModuleDynamically: load });
   const value = script.runInThisContext({ displayErrors: false });
@@ -351,9 +353,9 @@ function inspection() {
   const variables = [];
   for (const name of Object.getOwnPropertyNames(world)) {
     if (variables.length >= VARIABLES) break;
-    if (hidden[name]) continue;
+    if (hidden[name] || foreign[name]) continue;
     const { value } = getOwnPropertyDescriptor(world, name);
-    if (value === undefined) continue;
+    if (value === undefined || value === nodeModule) continue; // node itself gives it to what it evaluates
     let preview = "…";
     try {
       preview = inspect(value, { depth: 1, compact: true, breakLength: Infinity, customInspect: false, getters: false, showProxy: true, maxArrayLength: 20, maxStringLength: PREVIEW });

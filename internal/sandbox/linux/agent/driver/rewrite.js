@@ -31,8 +31,9 @@ function rewrite(code) {
   if (last?.type === "ExpressionStatement") {
     edits.push([last.start, last.start, "return { value: ("], [last.expression.end, last.end, ") }; "]);
   }
+  const bound = tree.body.flatMap((node) => node.type === "ImportDeclaration" ? node.specifiers.map((s) => s.local.name) : []);
   const before = `${names.length ? `var ${[...new Set(names)].join(", ")}; ` : ""}(async () => { `;
-  return { code: `${before}${edited(code, edits)}\n})()`, waits: true, before: before.length };
+  return { code: `${before}${edited(code, edits)}\n})()`, waits: true, before: before.length, bound };
 }
 
 function edited(code, edits) {
