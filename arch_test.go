@@ -56,6 +56,7 @@ var mayImport = map[string][]string{
 	"tests/engines":                      {},
 	"tests/image":                        {},
 	"tests/image/pack":                   {},
+	"tests/linux":                        {},
 	"tests/mcp":                          {},
 	"tests/mcp/suite":                    {"internal/sandbox/sandboxtest"},
 	"tests/service":                      {},
