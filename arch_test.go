@@ -54,7 +54,6 @@ var mayImport = map[string][]string{
 	"tests/bench":                        {"internal/blob", "internal/fault", "internal/sandbox", "internal/sandbox/wasm", "internal/sandbox/wasm/worker", "internal/session"},
 	"tests/docs":                         {},
 	"tests/engines":                      {},
-	"tests/linux":                        {},
 	"tests/image":                        {},
 	"tests/image/pack":                   {},
 	"tests/linux":                        {},
