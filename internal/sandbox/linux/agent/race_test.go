@@ -1,0 +1,5 @@
+//go:build race && linux
+
+package agent_test
+
+const raceEnabled = true
