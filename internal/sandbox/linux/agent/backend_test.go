@@ -318,13 +318,11 @@ func requireRoot(t *testing.T) {
 
 func TestAnAgentWithoutABoxKeepsTheContract(t *testing.T) {
 	requireRoot(t)
-	programs := map[string]sandboxtest.Programs{"python": sandboxtest.Python()}
-	if !raceEnabled { // it takes minutes with it, and boxes run all of them
-		programs["javascript"], programs["bash"] = sandboxtest.JavaScript(), sandboxtest.Bash()
-	}
 	sandboxtest.Run(t, sandboxtest.Suite{
-		New:      func(t *testing.T, _ string) sandbox.Backend { return newBackend(t) },
-		Machine:  true,
-		Programs: programs,
+		New:     func(t *testing.T, _ string) sandbox.Backend { return newBackend(t) },
+		Machine: true,
+		Programs: map[string]sandboxtest.Programs{
+			"python": sandboxtest.Python(), "javascript": sandboxtest.JavaScript(), "bash": sandboxtest.Bash(),
+		},
 	})
 }

@@ -1,5 +1,0 @@
-//go:build race && linux
-
-package agent_test
-
-const raceEnabled = true
