@@ -42,20 +42,20 @@ def none(*fs):
 `
 
 // attempts are what SECURITY.md names, by the number there; each is in a box of its
-// own, with /work and the read-only /look.
+// own, with /mine and the read-only /look.
 var attempts = map[string][]attempt{
 	"20 paths": {
-		{"python", "none(*[lambda p=p: open(p).read() for p in ('/work/../../etc/shadow', '/etc/shadow', '//etc//shadow', '/proc/self/root/etc/shadow', '/proc/1/root/../../etc/shadow', '/proc/self/cwd/../../../etc/shadow', '/look/../../secret', 'SECRET')])", ""},
+		{"python", "none(*[lambda p=p: open(p).read() for p in ('/mine/../../etc/shadow', '/etc/shadow', '//etc//shadow', '/proc/self/root/etc/shadow', '/proc/1/root/../../etc/shadow', '/proc/self/cwd/../../../etc/shadow', '/look/../../secret', 'SECRET')])", ""},
 	},
 	"21 links out": {
-		{"bash", "cd /work; ln -s SECRET l; ln -s / up; cat l; cat up/SECRET up/../SECRET; ln -s ../../../../SECRET d; cat d; echo x > l; ls up/home up/root", "up/home:\n\nup/root:\n"},
+		{"bash", "cd /mine; ln -s SECRET l; ln -s / up; cat l; cat up/SECRET up/../SECRET; ln -s ../../../../SECRET d; cat d; echo x > l; ls up/home up/root", "up/home:\n\nup/root:\n"},
 	},
 	"22 hard links and renames": {
-		{"bash", "ln /etc/passwd /work/p; ln /look/in /work/in; mv /work /w2; mv /look /work/l; mv /usr/bin/env /work/e; rm -f /work/e; cd /work; mkdir -p a/b; cd a/b; mv /work/a /work/a/b/c; ls /work", "a\nl\n"},
+		{"bash", "ln /etc/passwd /mine/p; ln /look/in /mine/in; mv /mine /w2; mv /look /mine/l; mv /usr/bin/env /mine/e; rm -f /mine/e; cd /mine; mkdir -p a/b; cd a/b; mv /mine/a /mine/a/b/c; ls /mine", "a\nl\n"},
 	},
 	"24 special files": {
-		{"bash", "mknod /work/d c 1 3; mknod /work/b b 8 0; mknod /dev/shm/m c 1 1; unshare -Ur mknod /work/u c 1 3; ls /work", ""},
-		{"python", "os.mkfifo('/work/fifo'); s = socket.socket(socket.AF_UNIX); s.bind('/work/sock')", ""},
+		{"bash", "mknod /mine/d c 1 3; mknod /mine/b b 8 0; mknod /dev/shm/m c 1 1; unshare -Ur mknod /mine/u c 1 3; ls /mine", ""},
+		{"python", "os.mkfifo('/mine/fifo'); s = socket.socket(socket.AF_UNIX); s.bind('/mine/sock')", ""},
 	},
 	"25 the host through /proc, /sys and /dev": {
 		{"python", "none(*[lambda p=p: open(p, 'rb').read(1) for p in ('/dev/mem', '/dev/kvm', '/dev/kmsg', '/dev/vda', '/dev/sda', '/dev/fuse', '/dev/net/tun', '/proc/kcore', '/proc/kmsg', '/proc/kallsyms', '/proc/1/mem', '/proc/1/fd/3', '/sys/kernel/security/lsm', '/proc/sys/kernel/core_pattern')])", ""},
@@ -85,16 +85,16 @@ var attempts = map[string][]attempt{
 		// io_uring_setup, bpf, perf_event_open, kexec_load, userfaultfd, keyctl, add_key, init_module, fanotify_init, open_by_handle_at.
 		{"python", "b = ctypes.create_string_buffer(256)\nnone(lambda: call(425, 8, b), lambda: call(321, 0, b, 64), lambda: call(298, b, 0, -1, -1, 0), lambda: call(246, 0, 0, 0, 0), lambda: call(323, 0), lambda: call(248, b'user', b'k', b'v', 1, -2), lambda: call(175, b, 10, b''), lambda: call(313, 0, b'', 0), lambda: call(300, 0, 0), lambda: call(304, -100, b, 0))", ""},
 		// mount, umount, pivot_root, swapon, reboot, settimeofday, clock_settime, adjtimex, sethostname, ioperm, iopl, setns, mknod, chroot, acct, quotactl.
-		{"python", "b = ctypes.create_string_buffer(256)\nnone(lambda: call(165, b'none', b'/work', b'tmpfs', 0, 0), lambda: call(166, b'/look', 2), lambda: call(155, b'/', b'/'), lambda: call(167, b'/work/x', 0), lambda: call(169, 0xfee1dead, 672274793, 0x1234567, 0), lambda: call(164, b, 0), lambda: call(227, 0, b), lambda: call(170, b'x', 1), lambda: call(173, 0, 1, 1), lambda: call(172, 3), lambda: call(308, os.open('/proc/1/ns/user', 0), 0), lambda: call(161, b'/work'), lambda: call(163, b'/work/a'), lambda: call(430, b'proc', 0), lambda: call(428, -100, b'/', 1))", ""},
-		{"python", "none(lambda: os.setuid(0), lambda: os.setgid(0), lambda: os.setgroups([0]), lambda: os.setresuid(0, 0, 0), lambda: os.chown('/work', 0, 0), lambda: __import__('resource').setrlimit(7, (1 << 20, 1 << 20)), lambda: __import__('resource').setrlimit(6, (1 << 20, 1 << 20)))", ""},
+		{"python", "b = ctypes.create_string_buffer(256)\nnone(lambda: call(165, b'none', b'/mine', b'tmpfs', 0, 0), lambda: call(166, b'/look', 2), lambda: call(155, b'/', b'/'), lambda: call(167, b'/mine/x', 0), lambda: call(169, 0xfee1dead, 672274793, 0x1234567, 0), lambda: call(164, b, 0), lambda: call(227, 0, b), lambda: call(170, b'x', 1), lambda: call(173, 0, 1, 1), lambda: call(172, 3), lambda: call(308, os.open('/proc/1/ns/user', 0), 0), lambda: call(161, b'/mine'), lambda: call(163, b'/mine/a'), lambda: call(430, b'proc', 0), lambda: call(428, -100, b'/', 1))", ""},
+		{"python", "none(lambda: os.setuid(0), lambda: os.setgid(0), lambda: os.setgroups([0]), lambda: os.setresuid(0, 0, 0), lambda: os.chown('/mine', 0, 0), lambda: __import__('resource').setrlimit(7, (1 << 20, 1 << 20)), lambda: __import__('resource').setrlimit(6, (1 << 20, 1 << 20)))", ""},
 	},
 	"56 set-user-id programs": {
-		{"bash", "su -c id < /dev/null; newgrp root < /dev/null; mount -t tmpfs none /work; cp /usr/bin/id /work/id; chmod 6755 /work/id; /work/id -u; grep -h -e ^Cap /proc/self/status | tr -d '\\t'", "1000\nCapInh:0000000000000000\nCapPrm:0000000000000000\nCapEff:0000000000000000\nCapBnd:0000000000000000\n"},
+		{"bash", "su -c id < /dev/null; newgrp root < /dev/null; mount -t tmpfs none /mine; cp /usr/bin/id /mine/id; chmod 6755 /mine/id; /mine/id -u; grep -h -e ^Cap /proc/self/status | tr -d '\\t'", "1000\nCapInh:0000000000000000\nCapPrm:0000000000000000\nCapEff:0000000000000000\nCapBnd:0000000000000000\n"},
 	},
 	// Rights in a user namespace of the box's are gVisor's own, and none of the host's.
 	"56 user namespaces": {
-		{"bash", "unshare -Urm bash -c 'mount -o remount,rw,bind /look; mount -o remount,rw /look; echo x > /look/planted; mknod /work/d b 8 0; mount -t proc proc /look; mount -t tmpfs none /work && echo x > /work/covered; mount --move /work /look; cat /etc/shadow; echo x > /usr/bin/planted; hostname evil; chroot /work' > /dev/null; ls /work /look; hostname; echo on", "/look:\nin\n\n/work:\npaddock\non\n"},
-		{"python", "call(272, 0x10000000)\nnone(lambda: call(101, 16, 1, 0, 0), lambda: open('/proc/1/mem', 'r+b').read(1), lambda: open('/look/planted', 'w'), lambda: socket.socket(17, 3, 3), lambda: os.chown('/work', 0, 0), lambda: call(227, 0, ctypes.create_string_buffer(16)))", ""},
+		{"bash", "unshare -Urm bash -c 'mount -o remount,rw,bind /look; mount -o remount,rw /look; echo x > /look/planted; mknod /mine/d b 8 0; mount -t proc proc /look; mount -t tmpfs none /mine && echo x > /mine/covered; mount --move /mine /look; cat /etc/shadow; echo x > /usr/bin/planted; hostname evil; chroot /mine' > /dev/null; ls /mine /look; hostname; echo on", "/look:\nin\n\n/mine:\npaddock\non\n"},
+		{"python", "call(272, 0x10000000)\nnone(lambda: call(101, 16, 1, 0, 0), lambda: open('/proc/1/mem', 'r+b').read(1), lambda: open('/look/planted', 'w'), lambda: socket.socket(17, 3, 3), lambda: os.chown('/mine', 0, 0), lambda: call(227, 0, ctypes.create_string_buffer(16)))", ""},
 	},
 	"56 descriptors": {
 		// What another process sends over a socket is what it has, and nobody has the server's.
@@ -102,7 +102,7 @@ var attempts = map[string][]attempt{
 		{"python", "found = [os.readlink('/proc/self/fd/' + f) for f in os.listdir('/proc/self/fd') if os.path.lexists('/proc/self/fd/' + f)]\nprint([f for f in found if f.startswith('host:')])", "[]\n"},
 	},
 	"57 pickle": {
-		{"python", "import pickle\nclass E:\n    def __reduce__(self): return (eval, ('open(\"/work/ran\", \"w\").write(\"only here\")',))\npickle.loads(pickle.dumps(E())); print(open('/work/ran').read())", "only here\n"},
+		{"python", "import pickle\nclass E:\n    def __reduce__(self): return (eval, ('open(\"/mine/ran\", \"w\").write(\"only here\")',))\npickle.loads(pickle.dumps(E())); print(open('/mine/ran').read())", "only here\n"},
 	},
 }
 
@@ -156,8 +156,8 @@ func TestAttacksFromTheInside(t *testing.T) {
 			in := map[string]*instance{}
 			for _, a := range all {
 				if in[a.runtime] == nil {
-					in[a.runtime] = start(t, b, sandbox.Spec{Owner: "eve", Runtime: a.runtime, Box: name, Dir: "/work", Mounts: []sandbox.Mount{
-						{Guest: "/work", Host: work, DiskBytes: 16 << 20}, {Guest: "/look", Host: look, ReadOnly: true},
+					in[a.runtime] = start(t, b, sandbox.Spec{Owner: "eve", Runtime: a.runtime, Box: name, Dir: "/mine", Mounts: []sandbox.Mount{
+						{Guest: "/mine", Host: work, DiskBytes: 16 << 20}, {Guest: "/look", Host: look, ReadOnly: true},
 					}})
 				}
 				code := fill.Replace(a.code)

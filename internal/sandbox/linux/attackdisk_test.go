@@ -21,7 +21,7 @@ const diskLimit = 4 << 20
 func inFolder(t *testing.T, b *Backend) (in *instance, dir string) {
 	t.Helper()
 	dir = folderFor(t, "work")
-	return shell(t, b, sandbox.Spec{Mounts: []sandbox.Mount{{Guest: "/work", Host: dir, DiskBytes: diskLimit}}, Dir: "/work"}), dir
+	return shell(t, b, sandbox.Spec{Mounts: []sandbox.Mount{{Guest: "/mine", Host: dir, DiskBytes: diskLimit}}, Dir: "/mine"}), dir
 }
 
 // Attack 11: what fills a disk, with and without writing. Each program would go on
@@ -76,7 +76,7 @@ func TestNothingFillsTheDiskFromTheBackground(t *testing.T) {
 		t.Errorf("the files take %d bytes", n)
 	}
 	in.Close()
-	again := shell(t, b, sandbox.Spec{Mounts: []sandbox.Mount{{Guest: "/work", Host: dir, DiskBytes: diskLimit}}, Dir: "/work"})
+	again := shell(t, b, sandbox.Spec{Mounts: []sandbox.Mount{{Guest: "/mine", Host: dir, DiskBytes: diskLimit}}, Dir: "/mine"})
 	if exit := runs(t, again, "rm f*; ls | wc -l"); exit.Cause != sandbox.Exited || exit.Code != 0 {
 		t.Errorf("files cannot be removed: %+v", exit)
 	}

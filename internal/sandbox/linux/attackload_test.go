@@ -74,13 +74,13 @@ func TestNothingMultipliesWithoutEnd(t *testing.T) {
 		"a fork bomb in bash": {"bash", ":(){ :|:& };:; wait; sleep 100", ends},
 		"threads":             {"python", "import threading, time\nwhile True:\n  try: threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n  except RuntimeError: break", ends},
 		"daemons":             {"python", "import os\nfor n in range(1000):\n  try:\n    if os.fork() == 0:\n      os.setsid()\n      if os.fork() == 0:\n        while True: pass\n      os._exit(0)\n    os.wait()\n  except OSError: break", ends},
-		"descriptors":         {"python", "import os\nfs = []\ntry:\n  while True: fs.append(os.open('/work/f', 66))\nexcept OSError as e: assert e.errno == 24 and len(fs) < 257, (e, len(fs))", []sandbox.Cause{sandbox.Exited}},
-		"many's descriptors":  {"python", "import os, time\nfor n in range(40):\n  if os.fork() == 0:\n    fs = []\n    try:\n      while True: fs.append(os.open('/work/f', 66))\n    except OSError: time.sleep(1000)\ntime.sleep(1)", ends},
+		"descriptors":         {"python", "import os\nfs = []\ntry:\n  while True: fs.append(os.open('/mine/f', 66))\nexcept OSError as e: assert e.errno == 24 and len(fs) < 257, (e, len(fs))", []sandbox.Cause{sandbox.Exited}},
+		"many's descriptors":  {"python", "import os, time\nfor n in range(40):\n  if os.fork() == 0:\n    fs = []\n    try:\n      while True: fs.append(os.open('/mine/f', 66))\n    except OSError: time.sleep(1000)\ntime.sleep(1)", ends},
 		"sockets and epolls":  {"python", "import select, socket\nfs = []\ntry:\n  while True: fs += [*socket.socketpair(), select.epoll()]\nexcept OSError: pass", []sandbox.Cause{sandbox.Exited}},
 		"children in Node.js": {"javascript", "const c = require('child_process'); for (let n = 0; n < 300; n++) c.spawn('sleep', ['100']).on('error', () => {}); await new Promise((r) => setTimeout(r, 1000))", ends},
 	} {
 		t.Run(name, func(t *testing.T) {
-			spec := sandbox.Spec{Owner: "eve", Runtime: l.runtime, Box: name, Mounts: []sandbox.Mount{{Guest: "/work", Host: folderFor(t, "work"), DiskBytes: 1 << 20}}}
+			spec := sandbox.Spec{Owner: "eve", Runtime: l.runtime, Box: name, Mounts: []sandbox.Mount{{Guest: "/mine", Host: folderFor(t, "work"), DiskBytes: 1 << 20}}}
 			in := start(t, b, spec)
 			pid := in.machine.box.sentry.cmd.Process.Pid
 			l.over(t, in, 2*time.Second)
@@ -189,7 +189,7 @@ func TestOddSystemCallsHarmTheirBoxAlone(t *testing.T) {
 	for range 2 {
 		seed := rand.Uint32()
 		t.Logf("seed %d", seed)
-		spec := sandbox.Spec{Owner: "eve", Runtime: "python", Mounts: []sandbox.Mount{{Guest: "/work", Host: folderFor(t, "work"), DiskBytes: 1 << 20}}, Dir: "/work"}
+		spec := sandbox.Spec{Owner: "eve", Runtime: "python", Mounts: []sandbox.Mount{{Guest: "/mine", Host: folderFor(t, "work"), DiskBytes: 1 << 20}}, Dir: "/mine"}
 		in := start(t, b, spec)
 		load{"python", fmt.Sprintf(oddCalls, seed), []sandbox.Cause{0, sandbox.Exited, sandbox.Crashed, sandbox.TimedOut, sandbox.OutOfMemory, sandbox.OutOfSpace, sandbox.OutputExceeded}}.over(t, in, 10*time.Second)
 		worksAgain(t, b, in, spec)
@@ -208,7 +208,7 @@ r = random.Random(%d)
 c = ctypes.CDLL(None, use_errno=True)
 end = time.time() + 2
 room = ctypes.create_string_buffer(bytes(r.getrandbits(8) for _ in range(1 << 16)), 1 << 16)
-names = [ctypes.create_string_buffer(n) for n in (b'/work/f', b'/proc/self/mem', b'/proc/self/maps', b'/dev/shm/f', b'/', b'', b'/dev/ptmx', b'/sys', b'/work', b'tmpfs', b'/proc/self/fd/3')]
+names = [ctypes.create_string_buffer(n) for n in (b'/mine/f', b'/proc/self/mem', b'/proc/self/maps', b'/dev/shm/f', b'/', b'', b'/dev/ptmx', b'/sys', b'/mine', b'tmpfs', b'/proc/self/fd/3')]
 def argument():
     k = r.randrange(8)
     if k == 0: return r.randrange(-2, 32)
@@ -225,7 +225,7 @@ while time.time() < end:
     if child == 0:
         signal.alarm(1)
         os.closerange(3, 200)
-        for n in range(3, 20): os.dup2(os.open(r.choice(['/work/f', '/dev/null', '/dev/zero', '/dev/shm/g', '/proc/self/status', '/']) if n %% 2 else '/dev/shm/h', os.O_RDONLY if n %% 2 else os.O_RDWR | os.O_CREAT), n)
+        for n in range(3, 20): os.dup2(os.open(r.choice(['/mine/f', '/dev/null', '/dev/zero', '/dev/shm/g', '/proc/self/status', '/']) if n %% 2 else '/dev/shm/h', os.O_RDONLY if n %% 2 else os.O_RDWR | os.O_CREAT), n)
         for _ in range(200):
             n = r.randrange(470)
             if n not in ends: c.syscall(n, *[ctypes.c_long(ctypes.c_int64(argument() & (1 << 64) - 1).value) for _ in range(6)])

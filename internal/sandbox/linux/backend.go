@@ -248,10 +248,8 @@ func (m *machine) over() bool {
 	select {
 	case <-m.box.done:
 		return true
-	case <-m.client.Done(): // the box ends, or is of no use any more
-		return true
 	default:
-		return false
+		return m.client.Err() != nil // the box ends, or is of no use any more
 	}
 }
 
@@ -262,15 +260,8 @@ func (m *machine) lost() bool {
 	default:
 		return false
 	}
-	if m.failed != nil {
-		return false
-	}
-	select {
-	case <-m.client.Done():
-		return true
-	default:
-		return false
-	}
+	// Err and not Done, which comes later than the last instance's end.
+	return m.failed == nil && m.client.Err() != nil
 }
 
 // starved tells whether the machine has ended, or ends, because the kernel found

@@ -69,7 +69,7 @@ func TestABoxIsWhatItsFirstInstanceAskedFor(t *testing.T) {
 	spec.Box = "one"
 	start(t, b, spec)
 	for name, change := range map[string]func(*sandbox.Spec){
-		"folders": func(s *sandbox.Spec) { s.Mounts = []sandbox.Mount{{Guest: "/work", Host: folderFor(t, "w")}} },
+		"folders": func(s *sandbox.Spec) { s.Mounts = []sandbox.Mount{{Guest: "/mine", Host: folderFor(t, "w")}} },
 		"memory":  func(s *sandbox.Spec) { s.Limits.MemoryBytes = 100 << 20 },
 		"image":   func(s *sandbox.Spec) { s.Image = "other" },
 	} {

@@ -62,14 +62,14 @@ func TestSharedMemoryIsForEverybody(t *testing.T) {
 }
 
 func TestFoldersOfTheHostAreMounted(t *testing.T) {
-	p := newPlan(t, "/bin/sh", "-c", "cat /work/in /app/in; echo made > /work/out; echo no > /look/out; echo no > /usr/out; cat /look/in; echo here > /tmp/x && cat /tmp/x")
+	p := newPlan(t, "/bin/sh", "-c", "cat /mine/in /app/in; echo made > /mine/out; echo no > /look/out; echo no > /usr/out; cat /look/in; echo here > /tmp/x && cat /tmp/x")
 	work, look := folderFor(t, "work"), folderFor(t, "look")
 	for _, dir := range []string{work, look} {
 		if err := os.WriteFile(filepath.Join(dir, "in"), []byte("in "+filepath.Base(dir)+"\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p.folders = []folder{{guest: "/work", host: work}, {guest: "/app", host: work}, {guest: "/look", host: look, readOnly: true}}
+	p.folders = []folder{{guest: "/mine", host: work}, {guest: "/app", host: work}, {guest: "/look", host: look, readOnly: true}}
 	p.overlayBytes = 1 << 20
 	b := bootBox(t, newLauncher(t), p)
 	got := output(t, b)
@@ -107,7 +107,7 @@ func folderFor(t testing.TB, name string) string {
 func TestABoxThatCannotBootSaysWhy(t *testing.T) {
 	l := newLauncher(t)
 	p := newPlan(t)
-	p.folders = []folder{{guest: "/work", host: "/nowhere/at/all"}}
+	p.folders = []folder{{guest: "/mine", host: "/nowhere/at/all"}}
 	if _, err := l.boot(t.Context(), p, nil); err == nil || !strings.Contains(err.Error(), "/nowhere/at/all") {
 		t.Error(err)
 	}

@@ -39,7 +39,7 @@ func TestAnImageIsOnlyRead(t *testing.T) {
 	}
 	for name, overlay := range map[string]int64{"as it is": 0, "under an overlay": 1 << 20} {
 		t.Run(name, func(t *testing.T) {
-			p := newPlan(t, "/bin/sh", "-c", "id -un; id -gn; cat /etc/passwd /etc/hosts; echo bad > /etc/passwd; echo after > /own/f; echo new > /own/new; rm /own/f; mv /own /other; mkdir /made /work; cat /own/f")
+			p := newPlan(t, "/bin/sh", "-c", "id -un; id -gn; cat /etc/passwd /etc/hosts; echo bad > /etc/passwd; echo after > /own/f; echo new > /own/new; rm /own/f; mv /own /other; mkdir /made /mine; cat /own/f")
 			p.root, p.overlayBytes = root, overlay
 			got := output(t, bootBox(t, newLauncher(t), p))
 			if overlay == 0 && !strings.Contains(got, "Read-only") {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -58,6 +59,7 @@ func serverMain(args []string) int {
 	}
 	_ = json.NewEncoder(os.Stdout).Encode(t)
 	_, _ = os.Stdin.Read(make([]byte, 1))
+	runtime.KeepAlive(b) // what holds its home is closed with the last use of it
 	return 0
 }
 
@@ -193,7 +195,7 @@ func TestManyBoxesLeaveNothingBehind(t *testing.T) {
 	sandboxtest.Require(t, "linux-lives", !testing.Short(), "it takes half a minute")
 	b := newBackend(t)
 	spec := specFor(t, b)
-	spec.Mounts = []sandbox.Mount{{Guest: "/work", Host: folderFor(t, "work"), DiskBytes: 1 << 20}}
+	spec.Mounts = []sandbox.Mount{{Guest: "/mine", Host: folderFor(t, "work"), DiskBytes: 1 << 20}}
 	before := b.used(t)
 	for n := range *lives {
 		in := start(t, b, spec)

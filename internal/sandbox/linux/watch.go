@@ -8,9 +8,9 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/sentry/control"
 	"gvisor.dev/gvisor/runsc/boot"
 
@@ -149,13 +149,13 @@ func (w *watch) used() int64 {
 	return blocksOf(w.memory)
 }
 
-// blocksOf tells how much of a file is there, in bytes.
+// blocksOf tells how much of a file is there, in bytes; 0 of one that is closed.
 func blocksOf(f *os.File) int64 {
-	var stat unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &stat); err != nil {
+	info, err := f.Stat() // and no descriptor of it, which may be another file's meanwhile
+	if err != nil {
 		return 0
 	}
-	return stat.Blocks * 512
+	return info.Sys().(*syscall.Stat_t).Blocks * 512
 }
 
 // memoryFile is the file that holds the memory of a box's programs. Nothing in it

@@ -30,7 +30,7 @@ func TestFilesThatGrowTogetherOverTheLimitStopTheProgram(t *testing.T) {
 	b := newBackend(t)
 	dir := folderFor(t, "work")
 	const limit = 8 << 20
-	in := shell(t, b, sandbox.Spec{Mounts: []sandbox.Mount{{Guest: "/work", Host: dir, DiskBytes: limit}}, Dir: "/work"})
+	in := shell(t, b, sandbox.Spec{Mounts: []sandbox.Mount{{Guest: "/mine", Host: dir, DiskBytes: limit}}, Dir: "/mine"})
 	exit := runs(t, in, "for i in $(seq 1000); do head -c 1000000 /dev/zero > f$i; done")
 	if exit.Cause != sandbox.OutOfSpace || exit.Code == 0 || exit.Error == nil {
 		t.Errorf("it ended as %+v", exit)
