@@ -70,7 +70,7 @@ func (s *session) inTurn(ctx context.Context, req Request) (Result, error) {
 		return Result{}, fmt.Errorf("waiting in the session: %w", err)
 	}
 	defer func() { s.finish(t) }()
-	if err := cmp.Or(s.running(), s.whole(), m.shed(t.ctx, s.owner)); err != nil { // it may have been stopped meanwhile
+	if err := cmp.Or(s.running(), m.shed(t.ctx, s.owner)); err != nil { // it may have been stopped meanwhile
 		return Result{}, err
 	}
 	release, err := m.admit(t.ctx, s.owner)
@@ -222,8 +222,9 @@ func (s *session) language() string {
 
 // execute runs the program; it is the caller's turn.
 func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
-	s.bury(t.ctx)
-	s.retire(t.ctx, time.Now())
+	if err := s.catchUp(t.ctx); err != nil {
+		return Result{}, err
+	}
 	in, err := s.interpreter(t, p.runtime)
 	if err != nil {
 		return Result{}, err
@@ -276,6 +277,14 @@ func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
 		s.keepRun(t, p, live, before, &res)
 	}
 	return res, nil
+}
+
+// catchUp deals with what ended or failed since the last call: after that a program
+// finds interpreters and files that belong together.
+func (s *session) catchUp(ctx context.Context) error {
+	s.bury(ctx)
+	s.retire(ctx, time.Now())
+	return s.whole(ctx)
 }
 
 // put writes a file that shows what the present execution, which is counted

@@ -66,7 +66,7 @@ func (s *session) empty(ctx context.Context) (int, error) {
 	defer d.close()
 	for name := range s.kept.trees {
 		if _, err := d.apply(name, blob.Ref{}, nil); err != nil {
-			s.undo(d)
+			s.undo(ctx, d)
 			return 0, err
 		}
 	}
@@ -75,7 +75,7 @@ func (s *session) empty(ctx context.Context) (int, error) {
 		return len(d.files), nil
 	}
 	if err := d.persist(ctx); err != nil {
-		s.undo(d)
+		s.undo(ctx, d)
 		return 0, err
 	}
 	clear(s.kept.unsure)

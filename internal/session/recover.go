@@ -102,6 +102,7 @@ func (s *session) rollBackFiles(t *turn, exit sandbox.Exit) bool {
 func (s *session) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refreshTime)
 	defer cancel()
+	s.kept.mended = false
 	for runtime, in := range s.live() {
 		snapshotter, ok := in.(sandbox.Snapshotter)
 		if !ok {
