@@ -38,11 +38,13 @@ func (m *Manager) Reset(ctx context.Context, owner Owner, id ID) (files int, err
 	}
 	defer s.leave(t)
 	defer func() { m.told(ctx, Resetting, s, err) }()
-	s.dropAll()
-	clear(s.lost)
+	stopped := s.endMachine("its machine was stopped to reset the session, and " + filesOnly)
 	if files, err = s.empty(t.ctx); err != nil {
+		s.news = joinNotices(s.news, stopped)
 		return files, fmt.Errorf("clearing the workspace: %w", err)
 	}
+	clear(s.lost)
+	s.news = "" // of what was before
 	s.mu.Lock()
 	s.record.Runtimes, s.record.Unkept = nil, nil // there is nothing of them to miss
 	s.mu.Unlock()

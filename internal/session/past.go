@@ -155,15 +155,17 @@ func (m *Manager) restoreTo(ctx context.Context, owner Owner, id ID, choose func
 	if err := s.kept.usable(target); err != nil {
 		return Restored{}, damaged(err)
 	}
-	was := s.kept.head
+	was, stopped := s.kept.head, ""
 	if hasMachines(s.backend) {
 		// First: what its programs write meanwhile would be among the files.
-		notice = joinNotices(notice, s.endMachine("the session went back to an earlier state, and "+filesOnly))
+		stopped = s.endMachine("its machine was stopped to go back to an earlier state, and " + filesOnly)
 	}
 	files, err := s.become(ctx, target, was)
 	if err != nil {
+		s.news = joinNotices(s.news, stopped)
 		return Restored{}, err
 	}
+	notice = joinNotices(notice, stopped)
 	s.rewind(ctx, was, target)
 	s.refresh(ctx)
 	s.setKept(nil)

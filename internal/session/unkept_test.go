@@ -187,3 +187,40 @@ func TestInterpretersOpenTheirFilesAnewAfterGoingBackFailed(t *testing.T) {
 		})
 	}
 }
+
+// The machine is stopped before the files are touched.
+func TestAStoppedMachineIsToldOfAlsoWhereTheRestFailed(t *testing.T) {
+	for name, do := range map[string]func(*session.Manager, session.ID) error{
+		"undo":  func(m *session.Manager, id session.ID) error { _, err := m.Undo(t.Context(), alice, id); return err },
+		"reset": func(m *session.Manager, id session.ID) error { _, err := m.Reset(t.Context(), alice, id); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			disk, err := blobtest.New(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, _ := machines(t, session.Config{Dir: dir, Files: disk})
+			id := create(t, m, alice, "")
+			execute(t, m, id, "x = 1\nwrite('a', '1')")
+			command(t, m, id, "spawn", "server")
+			disk.SetFault(func(op blobtest.Op) error {
+				if op.Kind == "create" {
+					return syscall.EIO
+				}
+				return nil
+			})
+			if err := do(m, id); err == nil {
+				t.Fatal("it worked")
+			}
+			disk.SetFault(nil)
+			says(t, prints(t, m, id, "print(read('a'))", "1").Notice, "server", "fresh python interpreter", "its machine was stopped to")
+			if err := do(m, id); err != nil {
+				t.Fatal(err)
+			}
+			if name == "reset" {
+				says(t, execute(t, m, id, "1").Notice, "", "server", "fresh")
+			}
+		})
+	}
+}
