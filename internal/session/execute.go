@@ -330,7 +330,7 @@ func (s *session) keepRun(t *turn, p plan, live map[string]sandbox.Instance, bef
 	}
 	t.later = func() {
 		if _, err := keep(); err != nil {
-			s.news = s.notKept(t, err)
+			s.tell(s.notKept(t, err))
 		}
 	}
 }
@@ -365,6 +365,13 @@ func (s *session) died(t *turn, runtime string, live map[string]sandbox.Instance
 
 // joinNotices puts two notices into one.
 func joinNotices(a, b string) string { return strings.TrimSpace(a + " " + b) }
+
+// tell has the next result say this, once. It is the caller's turn.
+func (s *session) tell(news string) {
+	if !strings.Contains(s.news, news) {
+		s.news = joinNotices(s.news, news)
+	}
+}
 
 // account counts a run, and gives the interpreter whose state is to be kept: nil
 // for one that is gone with its state.

@@ -40,7 +40,7 @@ func (m *Manager) Reset(ctx context.Context, owner Owner, id ID) (files int, err
 	defer func() { m.told(ctx, Resetting, s, err) }()
 	stopped := s.endMachine("its machine was stopped to reset the session, and " + filesOnly)
 	if files, err = s.empty(t.ctx); err != nil {
-		s.news = joinNotices(s.news, stopped)
+		s.tell(stopped)
 		return files, fmt.Errorf("clearing the workspace: %w", err)
 	}
 	clear(s.lost)

@@ -133,7 +133,7 @@ func (s *session) lose(ctx context.Context, runtime, why string) {
 	}
 	s.anew[runtime] = true
 	s.giveUpUnsure(runtime) // all that is newer than the checkpoint goes with it, whosever it is
-	s.news = joinNotices(s.news, "What an earlier call left could not be kept, and its interpreter has ended: variables and files are as they were before that call.")
+	s.tell("What an earlier call left could not be kept, and its interpreter has ended: variables and files are as they were before that call.")
 	s.bringBack(ctx)
 }
 
@@ -146,7 +146,7 @@ func (s *session) giveUp(ctx context.Context) {
 		return
 	}
 	s.giveUpUnsure("")
-	s.news = joinNotices(s.news, "What an earlier call left could not be kept, and is gone: variables and files are as they were before that call.")
+	s.tell("What an earlier call left could not be kept, and is gone: variables and files are as they were before that call.")
 	s.bringBack(ctx)
 }
 

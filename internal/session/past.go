@@ -162,7 +162,7 @@ func (m *Manager) restoreTo(ctx context.Context, owner Owner, id ID, choose func
 	}
 	files, err := s.become(ctx, target, was)
 	if err != nil {
-		s.news = joinNotices(s.news, stopped)
+		s.tell(stopped)
 		return Restored{}, err
 	}
 	notice = joinNotices(notice, stopped)
@@ -207,7 +207,7 @@ func (s *session) undo(ctx context.Context, d *draft) {
 		return
 	}
 	s.giveUpUnsure("")
-	s.news = joinNotices(s.news, "What an earlier call left could not be kept, and is gone: variables and files are as they were before that call.")
+	s.tell("What an earlier call left could not be kept, and is gone: variables and files are as they were before that call.")
 	s.setKept(nil)
 }
 

@@ -27,9 +27,9 @@ func (s *session) recoverState(clean bool) error {
 	}
 	switch {
 	case damaged:
-		s.news = joinNotices(s.news, "The list of this session's files is damaged: the files are as they were found.")
+		s.tell("The list of this session's files is damaged: the files are as they were found.")
 	case skipped != nil:
-		s.news = joinNotices(s.news, "The session's newest checkpoint is damaged: this is its state of an earlier call, as far as that is there.")
+		s.tell("The session's newest checkpoint is damaged: this is its state of an earlier call, as far as that is there.")
 	}
 	if head := s.kept.head; head != nil && head.At.After(s.record.LastUsedAt) { // or it expires before the call that opens it
 		s.record.LastUsedAt = head.At
@@ -75,7 +75,7 @@ func (s *session) rollBack(d *draft, said bool) error {
 	default:
 		now = "The server ended unexpectedly: files and variables are as they were after the last call that was answered."
 	}
-	s.news = joinNotices(s.news, now)
+	s.tell(now)
 	return err
 }
 
@@ -118,7 +118,7 @@ func (s *session) refresh(ctx context.Context) {
 		}
 		s.manager.log.WarnContext(ctx, "an interpreter could not open its files anew", "session", s.id, "runtime", runtime, "cause", causeOf(err))
 		if s.kept.unsure[runtime] {
-			s.news = joinNotices(s.news, "What the last call left in an interpreter ("+runtime+") is gone: its variables are as they were before it.")
+			s.tell("What the last call left in an interpreter (" + runtime + ") is gone: its variables are as they were before it.")
 			delete(s.kept.unsure, runtime)
 		}
 		s.drop(runtime, in)
