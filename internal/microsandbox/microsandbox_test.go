@@ -406,7 +406,7 @@ func rpc(t *testing.T, h http.Handler, body string) (answer struct {
 }) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, microsandbox.RPCPath, strings.NewReader(body)))
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)))
 	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != http.StatusOK {
 		t.Fatalf("%s: %d %s", body, w.Code, w.Body)
 	}
@@ -450,12 +450,12 @@ func TestJSONRPC(t *testing.T) {
 	}
 	denied = nil
 	recorder := httptest.NewRecorder()
-	h.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, microsandbox.RPCPath, strings.NewReader(`{"jsonrpc":"2.0","method":"sandbox.start","params":{"sandbox":"quiet","namespace":"default"}}`)))
+	h.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"jsonrpc":"2.0","method":"sandbox.start","params":{"sandbox":"quiet","namespace":"default"}}`)))
 	if recorder.Code != http.StatusNoContent || recorder.Body.Len() != 0 {
 		t.Errorf("a notification is answered with %d %s", recorder.Code, recorder.Body)
 	}
 	recorder = httptest.NewRecorder()
-	h.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, microsandbox.RPCPath, nil))
+	h.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/", nil))
 	if recorder.Code != http.StatusMethodNotAllowed {
 		t.Errorf("GET is answered with %d", recorder.Code)
 	}
@@ -463,7 +463,7 @@ func TestJSONRPC(t *testing.T) {
 		t.Errorf("a body of 9 MiB: %+v", a.Error)
 	}
 	recorder = httptest.NewRecorder()
-	microsandbox.Health(recorder, httptest.NewRequest(http.MethodGet, microsandbox.HealthPath, nil))
+	microsandbox.Health(recorder, httptest.NewRequest(http.MethodGet, "/", nil))
 	if recorder.Body.String() != `{"message":"Service is healthy"}`+"\n" {
 		t.Errorf("its health is %s", recorder.Body)
 	}

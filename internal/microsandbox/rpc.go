@@ -13,12 +13,6 @@ import (
 	"paddock/internal/session"
 )
 
-// Paths are where microsandbox's clients look for it.
-const (
-	HealthPath = "/api/v1/health"
-	RPCPath    = "/api/v1/rpc"
-)
-
 // maxRequest bounds a request's body, in bytes: a program of a megabyte in JSON.
 const maxRequest = 8 << 20
 
