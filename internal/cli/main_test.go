@@ -22,6 +22,7 @@ import (
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/linux"
 	"paddock/internal/sandbox/linux/agent"
+	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/sandbox/wasm/worker"
 	"paddock/internal/session"
@@ -254,5 +255,14 @@ func TestWhereThingsAreKept(t *testing.T) {
 	}
 	if got := find().state; !filepath.IsAbs(got) || !strings.Contains(filepath.ToSlash(got), "/paddock") {
 		t.Errorf("without any the state folder is %s", got)
+	}
+}
+
+func TestRunTellsWhatASessionHasLost(t *testing.T) {
+	var stderr bytes.Buffer
+	p := &program{stderr: &stderr}
+	p.explain(session.Result{Notice: "variables are gone", Exit: sandbox.Exit{Cause: sandbox.Exited}})
+	if want := "paddock: notice: variables are gone\n"; stderr.String() != want {
+		t.Errorf("it says %q", &stderr)
 	}
 }
