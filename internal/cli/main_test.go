@@ -22,7 +22,6 @@ import (
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/linux"
 	"paddock/internal/sandbox/linux/agent"
-	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/sandbox/wasm/worker"
 	"paddock/internal/session"

@@ -444,6 +444,11 @@ func TestJSONRPC(t *testing.T) {
 			t.Errorf("%s: %+v, want %d", body, a.Error, want)
 		}
 	}
+	for params, want := range map[string]string{`{"config":{"image":5}}`: "config.image cannot be number", `{"args":"-la"}`: "args cannot be string", `7`: "params is an object"} {
+		if a := rpc(t, h, `{"jsonrpc":"2.0","id":1,"method":"sandbox.start","params":`+params+`}`); a.Error.Code != -32602 || !strings.Contains(a.Error.Message, want) {
+			t.Errorf("%s: %+v", params, a.Error)
+		}
+	}
 	denied = fault.New(fault.Denied, "no")
 	if a := rpc(t, h, request("sandbox.start", "")); a.Error.Code != -32002 {
 		t.Errorf("who may not is told %+v", a.Error)
