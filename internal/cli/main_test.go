@@ -256,12 +256,3 @@ func TestWhereThingsAreKept(t *testing.T) {
 		t.Errorf("without any the state folder is %s", got)
 	}
 }
-
-func TestRunTellsWhatASessionHasLost(t *testing.T) {
-	var stderr bytes.Buffer
-	p := &program{stderr: &stderr}
-	p.explain(session.Result{Notice: "variables are gone", Exit: sandbox.Exit{Cause: sandbox.Exited}})
-	if want := "paddock: notice: variables are gone\n"; stderr.String() != want {
-		t.Errorf("it says %q", &stderr)
-	}
-}

@@ -219,9 +219,6 @@ var advice = map[sandbox.Cause]string{
 
 // explain says to a person what cannot be seen from the output.
 func (p *program) explain(res session.Result) {
-	if res.Notice != "" {
-		p.say("notice", res.Notice)
-	}
 	e := res.Exit
 	switch e.Cause {
 	case sandbox.Exited:
