@@ -265,3 +265,12 @@ func outcomeOf(answer []byte) (outcome, error) {
 	}
 	return o, nil
 }
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
