@@ -4,6 +4,7 @@ package agent_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,6 +40,23 @@ func TestAProgramThatReachesForTheConnectionHarmsOnlyItself(t *testing.T) {
 			cell{Code: ""}.Check(t, in)
 		})
 	}
+	cell{Code: "x", Result: "1"}.Check(t, other)
+}
+
+// TestAKernelThatDoesNotListenIsStopped gives a kernel that is busy with what the
+// last program left in it more than its connection holds.
+func TestAKernelThatDoesNotListenIsStopped(t *testing.T) {
+	p, _ := testAgent(t)
+	other, in := startIn(t, p, "javascript"), startIn(t, p, "javascript")
+	defer other.Close()
+	defer in.Close()
+	cell{Code: "const x = 1"}.Check(t, other)
+	cell{Code: "const y = 1; setTimeout(() => { for (;;); }, 20).unref(); undefined"}.Check(t, in)
+	cell{
+		Code: "await new Promise((done) => setTimeout(done, 30)); // " + strings.Repeat("x", 2<<20), Wall: 300 * time.Millisecond,
+		Cause: sandbox.TimedOut, State: sandbox.Fresh, Fails: "Stopped: …",
+	}.Check(t, in)
+	cell{Code: "typeof y", Result: "'undefined'"}.Check(t, in)
 	cell{Code: "x", Result: "1"}.Check(t, other)
 }
 
