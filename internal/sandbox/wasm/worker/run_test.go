@@ -379,7 +379,7 @@ func TestWhatTheGuestNamesIsInItsMemory(t *testing.T) {
 
 func TestMessagesFromTheGuest(t *testing.T) {
 	in, _ := newScripted(t, nil)
-	in.ends.Out.Begin(sandbox.RunLimits{DisplayBytes: 3})
+	in.ends.Out.Begin(sandbox.RunLimits{DisplayBytes: 1 << 10})
 	for name, c := range map[string]struct{ message, answer string }{
 		"a display":                {"{\"op\":\"display\",\"mime\":\"a/b\"}\nxyz", "{}"},
 		"no JSON":                  {"nonsense", ""},

@@ -150,9 +150,10 @@ func (o *Output) cut(which int, run chan struct{}) bool {
 func (o *Output) Display(mime string, data []byte) bool {
 	head, err := json.Marshal(wire.DisplayBody{MIME: mime})
 	o.mu.Lock()
-	allowed := err == nil && o.over != nil && int64(len(data)) <= o.show-o.shown && len(mime) <= maxMIME
+	n := wire.DisplayBytes(len(data))
+	allowed := err == nil && o.over != nil && n <= o.show-o.shown && len(mime) <= maxMIME
 	if allowed {
-		o.shown += int64(len(data))
+		o.shown += n
 	}
 	o.mu.Unlock()
 	return allowed && o.conn.Write(wire.KindDisplay, o.id, head, []byte{'\n'}, data) == nil

@@ -126,11 +126,11 @@ func TestAFloodStopsTheProgram(t *testing.T) {
 }
 
 func TestTheNextRunBeginsWithNewLimits(t *testing.T) {
-	o, p := newPrinter(sandbox.RunLimits{StdoutBytes: 3, DisplayBytes: 3})
+	o, p := newPrinter(sandbox.RunLimits{StdoutBytes: 3, DisplayBytes: 1 << 10})
 	o.Write(0, []byte("12345"))
 	o.Display("a/b", []byte("123"))
 	p.Frames(t)
-	o.Begin(sandbox.RunLimits{StdoutBytes: 4, DisplayBytes: 3})
+	o.Begin(sandbox.RunLimits{StdoutBytes: 4, DisplayBytes: 1 << 10})
 	o.Write(0, []byte("1234"))
 	if got := wiretest.Text(p.Frames(t), wire.KindStdout); got != "1234" || o.streams[0].cut {
 		t.Errorf("%q came, cut: %v", got, o.streams[0].cut)
@@ -220,7 +220,7 @@ func TestCreditOfTheLastRunIsNotCountedTwice(t *testing.T) {
 }
 
 func TestAServerThatIsGoneHoldsNobodyUp(t *testing.T) {
-	o, p := newPrinter(sandbox.RunLimits{DisplayBytes: 100})
+	o, p := newPrinter(sandbox.RunLimits{DisplayBytes: 1 << 10})
 	p.Fail(errors.New("gone"))
 	o.Write(0, make([]byte, 3*wire.Window)) // would wait for credit for ever
 	if o.Display("image/png", []byte("x")) {
@@ -234,26 +234,27 @@ func TestAServerThatIsGoneHoldsNobodyUp(t *testing.T) {
 }
 
 func TestDisplays(t *testing.T) {
-	o, p := newPrinter(sandbox.RunLimits{DisplayBytes: 10})
+	o, p := newPrinter(sandbox.RunLimits{DisplayBytes: 10 << 10})
 	for _, c := range []struct {
 		name, mime string
 		size       int
 		shown      bool
 	}{
-		{"one", "image/png", 6, true},
-		{"up to the limit", "image/png", 4, true},
-		{"an empty one", "text/html", 0, true},
-		{"one over it", "image/png", 1, false},
+		{"one", "image/png", 6 << 10, true},
+		{"an empty one", "text/html", 0, true}, // which counts a KiB
+		{"one over the limit", "image/png", 3<<10 + 1, false},
+		{"up to it", "image/png", 3 << 10, true},
+		{"an empty one over it", "image/png", 0, false},
 	} {
 		if got := o.Display(c.mime, make([]byte, c.size)); got != c.shown {
 			t.Errorf("%s: shown: %v", c.name, got)
 		}
 	}
 	frames := p.Frames(t)
-	if len(frames) != 3 || string(frames[0].Body) != "{\"mime\":\"image/png\"}\n\x00\x00\x00\x00\x00\x00" {
-		t.Errorf("%d frames came, the first %q", len(frames), frames[0].Body)
+	if len(frames) != 3 || string(frames[1].Body) != "{\"mime\":\"text/html\"}\n" {
+		t.Errorf("%d frames came, the second %q", len(frames), frames[1].Body)
 	}
-	o.Begin(sandbox.RunLimits{DisplayBytes: 10})
+	o.Begin(sandbox.RunLimits{DisplayBytes: 10 << 10})
 	if o.Display(strings.Repeat("x", 201), nil) {
 		t.Error("a type of 201 bytes is shown")
 	}
@@ -276,7 +277,7 @@ func TestWhatIsPrintedWithoutARunIsGivenBack(t *testing.T) {
 			t.Error("something is shown without a run")
 		}
 		e.Control.Begin(time.Hour)
-		e.Out.Begin(sandbox.RunLimits{DisplayBytes: 5})
+		e.Out.Begin(sandbox.RunLimits{DisplayBytes: 1 << 10})
 		rest := make(chan int)
 		go func() { rest <- len(e.Out.Write(0, make([]byte, wire.Window+10))) }()
 		synctest.Wait()
