@@ -41,8 +41,8 @@ type Instance struct {
 	mu      sync.Mutex // guards what follows
 	busy    bool
 	frames  []Frame       // for the goroutine that is busy with the instance
-	queued  int           // their bytes, and something for each that is no output
-	printed int           // the bytes of those that are
+	queued  int           // their bytes, and something for each, of those that print nothing
+	printed int           // the bytes of those that print
 	room    int           // how many bytes may be queued now
 	owed    Kind          // the answer that nobody waits for any more; busy until it comes
 	settled chan struct{} // closed when it has
@@ -110,8 +110,8 @@ func (in *Instance) deliver(f Frame) error {
 		}
 		return nil
 	}
-	if f.Kind == KindStdout || f.Kind == KindStderr {
-		in.printed += max(len(f.Body), 1)
+	if (f.Kind == KindStdout || f.Kind == KindStderr) && len(f.Body) > 0 {
+		in.printed += len(f.Body)
 	} else {
 		in.queued += len(f.Body) + frameCost
 	}
