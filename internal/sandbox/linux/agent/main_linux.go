@@ -173,18 +173,19 @@ func (a *agent) Start(id uint32, body wire.StartBody) func() (*instance, *wire.A
 }
 
 // Frame takes what is for no instance: questions about processes, and streams.
-func (a *agent) Frame(f wire.Frame) error {
+func (a *agent) Frame(f wire.Frame) (taken bool, err error) {
 	switch f.Kind {
 	case wire.KindManage:
 		var body wire.ManageBody
 		if err := json.Unmarshal(f.Body, &body); err != nil {
-			return err
+			return true, err
 		}
 		a.loop.Go(func() { a.send(wire.KindManaged, 0, a.manage(body)) })
+		return true, nil
 	case wire.KindDial, wire.KindStreamData, wire.KindStreamEnd, wire.KindStreamCredit, wire.KindStreamClose:
-		return a.stream(f)
+		return true, a.stream(f)
 	}
-	return nil
+	return false, nil
 }
 
 // end stops everything and waits: the server is gone.

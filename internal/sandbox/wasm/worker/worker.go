@@ -126,8 +126,11 @@ func (w *worker) Start(id uint32, body wire.StartBody) func() (*instance, *wire.
 	}
 }
 
-// Frame takes what comes for an instance that is being opened.
-func (w *worker) Frame(f wire.Frame) error {
+// Frame takes the layers of an instance that is being opened.
+func (w *worker) Frame(f wire.Frame) (taken bool, err error) {
+	if f.Kind != wire.KindLayer && f.Kind != wire.KindClose {
+		return false, nil
+	}
 	w.mu.Lock()
 	layers := w.opening[f.ID]
 	w.mu.Unlock()
@@ -135,10 +138,10 @@ func (w *worker) Frame(f wire.Frame) error {
 	case layers == nil:
 	case f.Kind == wire.KindLayer:
 		layers.push(f.Body)
-	case f.Kind == wire.KindClose:
+	default:
 		layers.close()
 	}
-	return nil
+	return f.Kind == wire.KindLayer, nil
 }
 
 // Frame takes what is about the instance's states; an interrupt is a snapshot's

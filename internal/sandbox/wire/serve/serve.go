@@ -54,8 +54,9 @@ type Process[I Instance] interface {
 	// Start is told of an instance that is asked for, before anything else comes
 	// for it. What it gives makes it, in a goroutine of its own.
 	Start(id uint32, body wire.StartBody) func() (I, *wire.AnswerBody)
-	// Frame takes what is for no instance that is there.
-	Frame(f wire.Frame) error
+	// Frame is shown every other frame first, and tells whether it took it: frames
+	// that are about no instance have numbers of their own.
+	Frame(f wire.Frame) (taken bool, err error)
 }
 
 // Loop answers the server. Its methods may be called by anybody but for Run, which
@@ -125,6 +126,9 @@ func (l *Loop[I]) dispatch(f wire.Frame) error {
 		l.Go(func() { l.start(f.ID, open) })
 		return nil
 	}
+	if taken, err := l.process.Frame(f); taken || err != nil {
+		return err
+	}
 	l.mu.Lock()
 	in, ok := l.instances[f.ID]
 	if _, opening := l.opening[f.ID]; opening && f.Kind == wire.KindClose {
@@ -137,7 +141,7 @@ func (l *Loop[I]) dispatch(f wire.Frame) error {
 	if f.Kind == wire.KindClose { // here, for it may take long until it is open
 		Send(l.conn, wire.KindGone, f.ID, wire.GoneBody{Message: "it was not there"})
 	}
-	return l.process.Frame(f)
+	return nil
 }
 
 // forward hands an instance what is for it.

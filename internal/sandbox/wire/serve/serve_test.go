@@ -24,9 +24,8 @@ type echo struct {
 	opened   chan struct{} // instances are made when it gives something; nil: at once
 	prepared error
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards closed
 	closed int
-	frames []wire.Kind // those of no instance
 }
 
 func (e *echo) Prepare(setup json.RawMessage) ([]sandbox.Protection, error) {
@@ -46,13 +45,15 @@ func (e *echo) Start(id uint32, body wire.StartBody) func() (*echoed, *wire.Answ
 	}
 }
 
-func (e *echo) Frame(f wire.Frame) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.frames = append(e.frames, f.Kind); f.Kind == wire.KindManage {
-		return errors.New("not in this process")
+func (e *echo) Frame(f wire.Frame) (bool, error) {
+	switch f.Kind {
+	case wire.KindManage:
+		return true, errors.New("not in this process")
+	case wire.KindDial:
+		Send(e.conn, wire.KindDialed, f.ID, wire.Refusal(fault.New(fault.Unavailable, "nobody is there")))
+		return true, nil
 	}
-	return nil
+	return false, nil
 }
 
 type echoed struct {
@@ -170,6 +171,9 @@ func TestALoopServesAClient(t *testing.T) {
 		}
 		if seen, err := in.Inspect(t.Context()); err != nil || !slices.Equal(seen.Imports, []string{"echo"}) {
 			t.Errorf("it holds %v, %v", seen, err)
+		}
+		if _, err := c.Dial(t.Context(), 80); fault.KindOf(err) != fault.Unavailable { // with the number of the instance
+			t.Errorf("a connection is %v", err)
 		}
 		if _, err := c.Start(t.Context(), wire.StartBody{Runtime: "other"}); fault.KindOf(err) != fault.Unsupported {
 			t.Errorf("another runtime: %v", err)
