@@ -99,7 +99,7 @@ func (s *session) start(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	if in := s.useSpare(spec.Runtime); in != nil {
 		return in, nil
 	}
-	s.manager.pool.starting()
+	defer s.manager.pool.starting()()
 	spec.Resume = s.resume(spec.Runtime)
 	in, err := start()
 	if spec.Resume == nil || !unresumable(err) {

@@ -21,9 +21,10 @@ const (
 	poolLately = 10 * time.Minute
 	// poolForgets is how long after the last session a machine is kept ready.
 	poolForgets = 30 * time.Minute
-	// poolPause is how long nobody may have begun a machine before one is booted
-	// ahead, and poolPatience how long that is waited for at most.
-	poolPause, poolPatience = 250 * time.Millisecond, 5 * time.Second
+	// poolPause is how long no session may have begun, or booted a machine of its
+	// own, before one is booted ahead; poolPatience how long that is waited for at
+	// most.
+	poolPause, poolPatience = 100 * time.Millisecond, 5 * time.Second
 	// poolRetry is when to try again what did not boot, or had no memory; later
 	// after each further time.
 	poolRetry = time.Minute
@@ -45,7 +46,8 @@ type pool struct {
 	mu     sync.Mutex // guards what follows
 	kinds  map[string]*slotKind
 	known  map[string]string // runtimes by isolation and language, as far as something was booted
-	busy   time.Time         // when a session last began a machine
+	busy   time.Time         // when a session last began, or had its machine
+	boots  int               // sessions that boot a machine of their own just now
 	closed bool
 	hits   int64 // sessions that got a slot
 	misses int64 // those that could have
@@ -91,7 +93,7 @@ func (p *pool) kindLocked(s *session) *slotKind {
 		return nil
 	}
 	language := s.language()
-	name := kindName(cmp.Or(p.known[s.backend.Name()+" "+language], language), machine)
+	name := p.nameLocked(s.backend.Name(), language, machine)
 	if p.kinds[name] == nil {
 		p.forgetLocked()
 		set := &s.record.Settings
@@ -99,8 +101,6 @@ func (p *pool) kindLocked(s *session) *slotKind {
 	}
 	return p.kinds[name]
 }
-
-func kindName(runtime, machine string) string { return runtime + " " + machine }
 
 // forgetLocked makes room for one more kind: of those that have nothing ready the
 // one goes that was asked for longest ago.
@@ -173,11 +173,19 @@ func (p *pool) take(s *session) *slot {
 	return nil
 }
 
-// starting tells the pool that a session begins a machine: it waits with its own.
-func (p *pool) starting() {
-	if p != nil {
+// starting has the pool wait with its own machines until done is called: a session
+// begins one.
+func (p *pool) starting() (done func()) {
+	if p == nil {
+		return func() {}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.boots++
+	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		p.boots--
 		p.busy = time.Now()
 	}
 }
@@ -352,7 +360,11 @@ func (p *pool) look(now time.Time) (surplus []*slot, missing *slotKind, next tim
 func (p *pool) pause(now, since time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return min(poolPause-now.Sub(p.busy), poolPatience-now.Sub(since))
+	left := poolPause - now.Sub(p.busy)
+	if p.boots > 0 {
+		left = poolPause
+	}
+	return min(left, poolPatience-now.Sub(since))
 }
 
 // fill boots one slot in a new folder.
@@ -390,21 +402,29 @@ func (p *pool) fill(ctx context.Context, k *slotKind, dir string) {
 
 var errNoRoom = errors.New("the sessions need the memory")
 
-// settleLocked has a kind have one more slot. Its runtime is known now, so it is one
-// with the kind that has the same.
+// settleLocked has a kind have one more slot. What runs its language is known now, so
+// all kinds are one that have the same runtime in the same machine.
 func (p *pool) settleLocked(k *slotKind, sl *slot) {
 	for _, language := range append(sl.runtime.Languages, k.language) {
 		p.known[k.backend.Name()+" "+language] = sl.runtime.Name
 	}
-	maps.DeleteFunc(p.kinds, func(_ string, other *slotKind) bool { return other == k })
-	name := kindName(sl.runtime.Name, k.machine)
-	there := p.kinds[name]
-	if there == nil {
-		p.kinds[name], there = k, k
-	} else {
-		there.asked = append(there.asked, k.asked...)
+	k.ready = append(k.ready, sl)
+	was := p.kinds
+	p.kinds = map[string]*slotKind{}
+	for _, one := range was {
+		name := p.nameLocked(one.backend.Name(), one.language, one.machine)
+		there := p.kinds[name]
+		if there == nil {
+			p.kinds[name] = one
+			continue
+		}
+		there.asked, there.ready = append(there.asked, one.asked...), append(there.ready, one.ready...)
 		slices.SortFunc(there.asked, time.Time.Compare)
-		there.ready = append(k.ready, there.ready...)
 	}
-	there.ready = append(there.ready, sl)
+}
+
+// nameLocked is what a kind is called: the same for all languages of a runtime, once
+// that is known.
+func (p *pool) nameLocked(isolation, language, machine string) string {
+	return cmp.Or(p.known[isolation+" "+language], language) + " " + machine
 }
