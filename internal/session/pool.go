@@ -410,6 +410,9 @@ func (p *pool) settleLocked(k *slotKind, sl *slot) {
 	}
 	k.ready = append(k.ready, sl)
 	was := p.kinds
+	if !slices.Contains(slices.Collect(maps.Values(was)), k) {
+		was[""] = k // it was forgotten meanwhile
+	}
 	p.kinds = map[string]*slotKind{}
 	for _, one := range was {
 		name := p.nameLocked(one.backend.Name(), one.language, one.machine)
