@@ -45,6 +45,13 @@ func (b *ahead) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Instance,
 	return in, err
 }
 
+// last is the instance that was started last.
+func (b *ahead) last() sandbox.Instance {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.instances[len(b.instances)-1]
+}
+
 // set changes how starts go.
 func (b *ahead) set(fails error, takes time.Duration) {
 	b.mu.Lock()
@@ -297,7 +304,7 @@ func TestAMachineServesWhoWantsAnotherLanguage(t *testing.T) {
 func TestAMachineThatDiedIsNobodys(t *testing.T) {
 	pooled(t, session.Config{Pool: 1}, func(t *testing.T, m *session.Manager, b *ahead) {
 		pass(time.Second)
-		b.instances[0].Close()
+		b.last().Close()
 		id := create(t, m, alice, "")
 		prints(t, m, id, "print(1)", "1")
 		if s := m.Stats(); s.PoolHits != 0 || s.PoolMisses != 1 {
@@ -307,7 +314,7 @@ func TestAMachineThatDiedIsNobodys(t *testing.T) {
 		wantReady(t, m, 1)
 		// And one that dies when it is a session's already, before anything ran.
 		other := create(t, m, alice, "")
-		b.instances[len(b.instances)-1].Close()
+		b.last().Close()
 		if r := prints(t, m, other, "print(2)", "2"); r.Notice != "" {
 			t.Errorf("the notice is %q", r.Notice)
 		}
@@ -334,8 +341,8 @@ func TestAnUnusedMachineGoesWithoutAWord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pooled(t, session.Config{Pool: 1, MachineMemoryBytes: 64 << 20, MaxMachineMemoryBytes: 1 << 30}, func(t *testing.T, m *session.Manager, b *ahead) {
 				pass(time.Second)
+				booted := b.last()
 				id := create(t, m, alice, "")
-				booted := b.instances[0]
 				if err := end(t.Context(), m, id); err != nil {
 					t.Fatal(err)
 				}
@@ -355,8 +362,8 @@ func TestAnUnusedMachineGoesWithoutAWord(t *testing.T) {
 func TestASessionsMachineLivesNoLongerThanItMay(t *testing.T) {
 	pooled(t, session.Config{Pool: 1, MaxLifetime: time.Hour}, func(t *testing.T, m *session.Manager, b *ahead) {
 		pass(time.Second)
+		booted := b.last()
 		create(t, m, alice, "")
-		booted := b.instances[0]
 		pass(50 * time.Minute)
 		select {
 		case <-booted.Done():
