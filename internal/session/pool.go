@@ -64,6 +64,7 @@ type slotKind struct {
 	ready    []*slot      // likewise
 	notYet   time.Time    // before when none is booted
 	failures int          // to boot one, in a row
+	stale    bool         // what is ready is not what would be booted now
 }
 
 // newPool makes a Manager's, and expects sessions like the default.
@@ -214,6 +215,16 @@ func (p *pool) giveUp() bool {
 	return true
 }
 
+// renew has the slots replaced that are like one that could not be used.
+func (p *pool) renew(like *slot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, k := range p.kinds {
+		k.stale = k.stale || k.machine == like.machine
+	}
+	p.signal()
+}
+
 // counts tells how many slots are ready, and how many sessions have got one or
 // could have.
 func (p *pool) counts() (ready int, hits, misses int64) {
@@ -331,12 +342,13 @@ func (p *pool) look(now time.Time) (surplus []*slot, missing *slotKind, next tim
 		want := min(k.want(now), room)
 		room -= want
 		k.ready = slices.DeleteFunc(k.ready, func(sl *slot) bool {
-			ended := sl.ended()
+			ended := k.stale || sl.ended()
 			if ended {
 				surplus = append(surplus, sl)
 			}
 			return ended
 		})
+		k.stale = false
 		if more := len(k.ready) - want; more > 0 {
 			surplus = append(surplus, k.ready[:more]...)
 			k.ready = slices.Delete(k.ready, 0, more)
@@ -370,7 +382,7 @@ func (p *pool) pause(now, since time.Time) time.Duration {
 // fill boots one slot in a new folder.
 func (p *pool) fill(ctx context.Context, k *slotKind, dir string) {
 	m := p.m
-	sl := &slot{manager: m, backend: k.backend.(sandbox.Adopter), dir: dir, spec: k.spec}
+	sl := &slot{manager: m, backend: k.backend.(sandbox.Adopter), machine: k.machine, dir: dir, spec: k.spec}
 	sl.spec.Box = filepath.Base(filepath.Dir(dir)) + "-" + filepath.Base(dir) // also where Managers share a backend
 	sl.holder.key = key{poolOwner, ID(sl.spec.Box)}
 	err := errNoRoom

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
@@ -28,6 +29,7 @@ type ahead struct {
 	instances []sandbox.Instance
 	fails     error         // what the next starts give
 	takes     time.Duration // how long they take
+	other     bool          // no machine can be adopted
 }
 
 func (b *ahead) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
@@ -50,6 +52,23 @@ func (b *ahead) last() sandbox.Instance {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.instances[len(b.instances)-1]
+}
+
+// changed says whether machines are no longer what would be booted now.
+func (b *ahead) changed(yes bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.other = yes
+}
+
+func (b *ahead) Adopt(ctx context.Context, in sandbox.Instance, spec sandbox.Spec) error {
+	b.mu.Lock()
+	other := b.other
+	b.mu.Unlock()
+	if other {
+		return fault.New(fault.Conflict, "it is another machine")
+	}
+	return b.FakeMachines.Adopt(ctx, in, spec)
 }
 
 // set changes how starts go.
@@ -318,6 +337,28 @@ func TestAMachineThatDiedIsNobodys(t *testing.T) {
 		if r := prints(t, m, other, "print(2)", "2"); r.Notice != "" {
 			t.Errorf("the notice is %q", r.Notice)
 		}
+	})
+}
+
+// A machine that is not what would be booted now, as its image has changed, is
+// nobody's, and neither are those like it.
+func TestMachinesOfYesterdaysImageAreReplaced(t *testing.T) {
+	pooled(t, session.Config{Pool: 3}, func(t *testing.T, m *session.Manager, b *ahead) {
+		for range 4 {
+			create(t, m, alice, "")
+		}
+		pass(time.Second)
+		wantReady(t, m, 3)
+		b.changed(true)
+		id := create(t, m, alice, "")
+		b.changed(false)
+		wantReady(t, m, 0)
+		prints(t, m, id, "print(1)", "1")
+		if n := b.Memory(string(alice), string(id)); n != 1<<20 {
+			t.Errorf("its machine has %d bytes", n)
+		}
+		pass(time.Second)
+		wantReady(t, m, 3)
 	})
 }
 

@@ -21,6 +21,7 @@ import (
 type slot struct {
 	manager  *Manager
 	backend  sandbox.Adopter
+	machine  string // its slotKind's
 	dir      string // has the two folders; removed with the slot
 	holder   holder // of its memory
 	runtime  sandbox.Runtime
@@ -124,10 +125,11 @@ func (s *session) adopt(from *slot) {
 		from.discard()
 		return
 	}
-	if err := from.backend.Adopt(from.instance, s.spec(from.runtime.Name)); err != nil {
+	if err := from.backend.Adopt(m.ctx, from.instance, s.spec(from.runtime.Name)); err != nil {
 		m.log.Info("a machine that was kept ready could not be used", "session", s.id, "cause", causeOf(err))
 		from.discard()
 		m.memory.set(h, 0)
+		m.pool.renew(from)
 		return
 	}
 	_ = os.Remove(from.dir) // it is empty; or whoever sweeps removes it

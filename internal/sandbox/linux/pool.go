@@ -3,6 +3,8 @@
 package linux
 
 import (
+	"context"
+	"fmt"
 	"slices"
 
 	"paddock/internal/fault"
@@ -14,12 +16,17 @@ var _ sandbox.Adopter = (*Backend)(nil)
 // Adopt gives a machine to an owner. What is mounted in it follows a folder that is
 // renamed, so nothing of it changes but what it is called, and where its folders
 // are counted.
-func (b *Backend) Adopt(in sandbox.Instance, spec sandbox.Spec) error {
+func (b *Backend) Adopt(ctx context.Context, in sandbox.Instance, spec sandbox.Spec) error {
 	one, ok := in.(*instance)
 	if !ok || one.backend != b {
 		return fault.New(fault.Conflict, "the interpreter is another backend's")
 	}
 	m := one.machine
+	root, err := b.root(ctx, spec.Image)
+	if err != nil {
+		return fmt.Errorf("looking at the image: %w", err)
+	}
+	root.release() // the machine holds its own
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	key := spec.Owner + "\x00" + spec.Box
@@ -30,7 +37,7 @@ func (b *Backend) Adopt(in sandbox.Instance, spec sandbox.Spec) error {
 		return fault.New(fault.Unavailable, "the machine has ended").WithHint("start another one")
 	case there != nil:
 		return fault.New(fault.Conflict, "there is a machine %q already", spec.Box)
-	case m.users != 1 || !m.same(rehoused(spec, m.spec.Mounts)):
+	case m.users != 1 || root.tree != m.box.plan.root.tree || !m.same(rehoused(spec, m.spec.Mounts)):
 		return fault.New(fault.Conflict, "the machine is not what is asked for").WithHint("start another one")
 	}
 	if b.machines[m.key] == m {

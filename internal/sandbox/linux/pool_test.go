@@ -3,6 +3,7 @@
 package linux
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -39,7 +40,7 @@ func TestAnAdoptedMachineIsItsOwnersWithTheFoldersThatItHad(t *testing.T) {
 	b := newBackend(t)
 	in, ahead := bootAhead(t, b, 1<<20)
 	spec := moved(t, ahead, "alice")
-	if err := b.Adopt(in, spec); err != nil {
+	if err := b.Adopt(t.Context(), in, spec); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(spec.Mounts[0].Host, "in"), []byte("from outside"), 0o644); err != nil {
@@ -67,7 +68,7 @@ func TestAnAdoptedMachineIsItsOwnersWithTheFoldersThatItHad(t *testing.T) {
 func TestAnAdoptedMachinesFilesAreCounted(t *testing.T) {
 	b := newBackend(t)
 	in, ahead := bootAhead(t, b, 1<<20)
-	if err := b.Adopt(in, moved(t, ahead, "alice")); err != nil {
+	if err := b.Adopt(t.Context(), in, moved(t, ahead, "alice")); err != nil {
 		t.Fatal(err)
 	}
 	exit, err := in.Run(t.Context(), sandbox.Command{Code: "f = open('f', 'wb')\nwhile True: f.write(bytes(1 << 16)); f.flush()"})
@@ -77,7 +78,9 @@ func TestAnAdoptedMachinesFilesAreCounted(t *testing.T) {
 }
 
 func TestAMachineIsAdoptedOnlyAsItIs(t *testing.T) {
-	b := newBackend(t)
+	image := Image{Host: true}
+	b := openBackend(t, Config{Image: "some", Images: func(context.Context, string) (Image, error) { return image, nil }})
+	t.Cleanup(func() { b.Close() })
 	in, ahead := bootAhead(t, b, 1<<20)
 	spec := moved(t, ahead, "alice")
 	for name, change := range map[string]func(*sandbox.Spec){
@@ -95,24 +98,29 @@ func TestAMachineIsAdoptedOnlyAsItIs(t *testing.T) {
 	} {
 		other := spec
 		change(&other)
-		if err := b.Adopt(in, other); fault.KindOf(err) != fault.Conflict {
+		if err := b.Adopt(t.Context(), in, other); fault.KindOf(err) != fault.Conflict {
 			t.Errorf("with %s: %v", name, err)
 		}
 	}
 	foreign := newBackend(t)
-	if err := foreign.Adopt(in, spec); fault.KindOf(err) != fault.Conflict {
+	if err := foreign.Adopt(t.Context(), in, spec); fault.KindOf(err) != fault.Conflict {
 		t.Errorf("by another backend: %v", err)
 	}
 	second := start(t, b, ahead)
-	if err := b.Adopt(in, spec); fault.KindOf(err) != fault.Conflict {
+	if err := b.Adopt(t.Context(), in, spec); fault.KindOf(err) != fault.Conflict {
 		t.Errorf("with somebody else in it: %v", err)
 	}
 	second.Close()
-	if err := b.Adopt(in, spec); err != nil {
+	image = Image{Dir: t.TempDir()}
+	if err := b.Adopt(t.Context(), in, spec); fault.KindOf(err) != fault.Conflict {
+		t.Errorf("when its image is another one: %v", err)
+	}
+	image = Image{Host: true}
+	if err := b.Adopt(t.Context(), in, spec); err != nil {
 		t.Errorf("as it is: %v", err)
 	}
 	in.machine.box.close()
-	if err := b.Adopt(in, spec); fault.KindOf(err) != fault.Unavailable {
+	if err := b.Adopt(t.Context(), in, spec); fault.KindOf(err) != fault.Unavailable {
 		t.Errorf("when it has ended: %v", err)
 	}
 }
@@ -134,7 +142,7 @@ func BenchmarkAdopt(b *testing.B) {
 				began := time.Now()
 				var err error
 				if ahead {
-					err = backend.Adopt(in, spec)
+					err = backend.Adopt(b.Context(), in, spec)
 				} else {
 					in, err = backend.Start(b.Context(), spec)
 				}

@@ -145,7 +145,7 @@ func sameMachine(a, b sandbox.Spec) bool {
 }
 
 // Adopt gives a machine another name, and its folders other places.
-func (b *FakeMachines) Adopt(in sandbox.Instance, spec sandbox.Spec) error {
+func (b *FakeMachines) Adopt(_ context.Context, in sandbox.Instance, spec sandbox.Spec) error {
 	one, ok := in.(*fakeTenant)
 	if !ok {
 		return fault.New(fault.Conflict, "it is another backend's")
