@@ -46,7 +46,7 @@ import (
 
 // Version is the protocol's version; both ends must have the same, and do,
 // being the same binary.
-const Version = 5
+const Version = 6
 
 // Window is how many bytes of output may be under way in one run, of a snapshot,
 // and of a state's layers.
@@ -106,6 +106,13 @@ const (
 	KindStreamEnd    // nothing more comes from there
 	KindStreamCredit // a [CreditBody]
 	KindStreamClose  // it is over, in both directions
+	// What follows is about a child that is saved with its machine, see
+	// [Client.Hold]. The first three have the number of the hold as ID.
+	KindHold
+	KindHeld     // a [HeldBody]
+	KindGoOn     // after a hold
+	KindRestored // or this: a [RestoredBody]
+	KindSurvived // a [SurvivedBody]
 )
 
 // Frame is one message.
@@ -296,6 +303,14 @@ func (c *Conn) Write(kind Kind, id uint32, parts ...[]byte) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.writeLocked(kind, id, parts...)
+}
+
+func (c *Conn) writeLocked(kind Kind, id uint32, parts ...[]byte) error {
+	size := 0
+	for _, p := range parts {
+		size += len(p)
+	}
 	c.buffer = binary.LittleEndian.AppendUint32(c.buffer[:0], uint32(size))
 	c.buffer = append(c.buffer, byte(kind))
 	c.buffer = binary.LittleEndian.AppendUint32(c.buffer, id)

@@ -192,6 +192,8 @@ func (a *agent) dispatch(f wire.Frame) error {
 		}
 		a.work.Go(func() { a.send(wire.KindManaged, 0, a.manage(body)) })
 		return nil
+	case wire.KindHold:
+		return a.hold(f.ID)
 	case wire.KindDial, wire.KindStreamData, wire.KindStreamEnd, wire.KindStreamCredit, wire.KindStreamClose:
 		return a.stream(f)
 	}
