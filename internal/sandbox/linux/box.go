@@ -186,14 +186,15 @@ func (b *box) startRoot(ctx context.Context, l *launcher, path string) error {
 	if b.control, err = l.connect(path); err != nil {
 		return fmt.Errorf("connecting to the sentry: %w", err)
 	}
-	stop := context.AfterFunc(ctx, func() { b.control.Close() })
+	control := b.control
+	stop := context.AfterFunc(ctx, func() { control.Close() })
 	defer stop()
 	links := boot.CreateLinksAndRoutesArgs{LoopbackLinks: []boot.LoopbackLink{boot.DefaultLoopbackLink}}
 	if err := b.control.Call(boot.NetworkCreateLinksAndRoutes, &links, nil); err != nil {
 		return fmt.Errorf("making the loopback network: %w", errors.Join(context.Cause(ctx), err))
 	}
 	if b.plan.state != nil {
-		return b.restore(ctx)
+		return b.restore(ctx, l, path)
 	}
 	if err := b.control.Call(boot.ContMgrRootContainerStart, &b.plan.id, nil); err != nil {
 		return fmt.Errorf("starting the first program: %w", errors.Join(context.Cause(ctx), err))

@@ -56,6 +56,7 @@ type folder struct {
 type rootfs struct {
 	// steps make it in the folder called rootPath of the gofer.
 	steps []step
+	name  string // of the image, another one for other files
 	env   []string
 	done  func() // nil: nothing to do when it is used no more
 }

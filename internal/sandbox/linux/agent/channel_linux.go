@@ -69,6 +69,7 @@ type request struct {
 	Name  string   `json:"name,omitempty"`
 	Args  []string `json:"args"`
 	Stdin string   `json:"stdin,omitempty"` // a path, for the shell
+	Seed  string   `json:"seed,omitempty"`  // 64 hexadecimal digits, for awaken
 }
 
 // newChannel makes one with so many sockets, and gives the kernel's ends.
