@@ -5,10 +5,14 @@ package linux
 import (
 	"bytes"
 	"io"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 )
 
@@ -106,19 +110,105 @@ func TestTwoThatGoOnFromOneStateDrawOtherNumbers(t *testing.T) {
 			state := saved(t, b)
 			in.Close()
 			seen := map[string]bool{}
-			for _, anew := range []bool{true, true, false} {
+			for n, anew := range []bool{false, false, true, true} {
 				spec.Machine = &sandbox.MachineState{State: state.State, Open: state.Open, Anew: anew}
 				in := start(t, b, spec)
-				got := says(t, in, code)
-				t.Log(anew, got)
+				got, again := says(t, in, code), 0
 				for word := range strings.FieldsFuncSeq(got, func(r rune) bool { return strings.ContainsRune(" [],'\n", r) }) {
-					if anew && len(word) > 5 && seen[word] {
-						t.Errorf("both drew %s", word)
+					if len(word) > 5 && seen[word] {
+						again++
 					}
 					seen[word] = true
+				}
+				if (again > 0) != (n == 1) {
+					t.Errorf("number %d drew %d of its numbers again: %s", n, again, got)
 				}
 				in.Close()
 			}
 		})
+	}
+}
+
+func TestWhatASavedBoxCannotGoOnWithIsRefusedAndNothingIsLeft(t *testing.T) {
+	b := newBackend(t)
+	spec := keptSpec(t, "python")
+	in := start(t, b, spec)
+	says(t, in, "f = open('/workspace/open', 'w'); x = 1")
+	state := saved(t, b)
+	in.Close()
+	r, err := state.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := func(change func([]byte) []byte) *sandbox.MachineState {
+		text := change(bytes.Clone(data))
+		return &sandbox.MachineState{State: state.State, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }}
+	}
+	origin := func(from, to string) *sandbox.MachineState {
+		if !bytes.Contains(state.State, []byte(from)) {
+			t.Fatalf("%s has no %s", state.State, from)
+		}
+		return &sandbox.MachineState{State: bytes.Replace(state.State, []byte(from), []byte(to), 1), Open: state.Open}
+	}
+	file := filepath.Join(spec.Mounts[0].Host, "open")
+	for name, c := range map[string]struct {
+		change func(*sandbox.Spec)
+		why    string
+	}{
+		"another build":    {func(s *sandbox.Spec) { s.Machine = origin(`"build":"`, `"build":"0`) }, "another build"},
+		"another image":    {func(s *sandbox.Spec) { s.Machine = origin(`"image":"host"`, `"image":"guest"`) }, "image"},
+		"another platform": {func(s *sandbox.Spec) { s.Machine = origin(`systrap`, `kvm`) }, "kind of machine"},
+		"other folders":    {func(s *sandbox.Spec) { s.Mounts[0].Guest = "/elsewhere" }, "folders"},
+		"another limit":    {func(s *sandbox.Spec) { s.Limits.MemoryBytes = 600 << 20 }, "limits"},
+		"no origin":        {func(s *sandbox.Spec) { s.Machine = &sandbox.MachineState{Open: state.Open} }, "damaged"},
+		"half of it":       {func(s *sandbox.Spec) { s.Machine = content(func(p []byte) []byte { return p[:len(p)/2] }) }, "does not fit"},
+		"nothing":          {func(s *sandbox.Spec) { s.Machine = content(func(p []byte) []byte { return nil }) }, "does not fit"},
+		"something else": {func(s *sandbox.Spec) {
+			s.Machine = content(func(p []byte) []byte { return bytes.Repeat([]byte("x"), 1<<20) })
+		}, "does not fit"},
+		"other bytes in it": {func(s *sandbox.Spec) {
+			s.Machine = content(func(p []byte) []byte { clear(p[1<<15 : 1<<16]); return p })
+		}, "does not fit"},
+		"a file is not there": {func(s *sandbox.Spec) { rename(t, file, file+"-away") }, "does not fit"},
+		"a file is a folder":  {func(s *sandbox.Spec) { rename(t, file, file+"-away"); makeFolder(t, file) }, "does not fit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := spec
+			spec.Mounts = slices.Clone(spec.Mounts)
+			spec.Machine = state
+			c.change(&spec)
+			if in, err := b.Start(t.Context(), spec); fault.KindOf(err) != fault.Unsupported || !strings.Contains(err.Error(), c.why) {
+				t.Errorf("it gave %v, %v", in, err)
+			}
+			if len(b.machines) != 0 || len(b.all) != 0 {
+				t.Errorf("%d machines are left", len(b.all))
+			}
+			if _, err := os.Stat(file + "-away"); err == nil {
+				os.RemoveAll(file)
+				rename(t, file+"-away", file)
+			}
+		})
+	}
+	spec.Machine = state
+	if got := says(t, start(t, b, spec), "f.write('x'), x"); got != "(1, 1)" {
+		t.Errorf("after all that it gives %s", got)
+	}
+}
+
+func rename(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func makeFolder(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Mkdir(path, 0o755); err != nil {
+		t.Fatal(err)
 	}
 }
