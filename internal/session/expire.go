@@ -71,6 +71,7 @@ func (s *session) empty(ctx context.Context) (int, error) {
 		}
 	}
 	clear(d.next.Interpreters)
+	d.next.Machine = nil
 	if s.passing() {
 		return len(d.files), nil
 	}
@@ -197,10 +198,11 @@ func (m *Manager) destroy(s *session, cause error, allow func() bool) bool {
 // dismantle takes a session apart whose end was ordered.
 func (m *Manager) dismantle(s *session, remove bool) {
 	<-s.drained
-	clean := false
+	clean, saved := false, false
 	if !remove {
-		clean = s.atLast()
-		s.partWithProcesses("The session left memory")
+		if clean, saved = s.atLast(); !saved {
+			s.partWithProcesses("The session left memory")
+		}
 		m.counted(s.key, s.tree.Used()+s.tmp.Used())
 	}
 	s.dropAll()
