@@ -75,14 +75,14 @@ func TestForksGoOnFromOneMachineAndDrawOtherNumbers(t *testing.T) {
 	id := newSession(t, c)
 	remember(t, c, id)
 	var forked struct {
-		Sessions []string `json:"session_ids"`
+		Forks []string `json:"forks"`
 	}
 	c.call(t, "fork_session", map[string]any{"session_id": id, "count": 2}, &forked)
-	if len(forked.Sessions) != 2 {
+	if len(forked.Forks) != 2 {
 		t.Fatalf("%+v", forked)
 	}
 	seen := map[string]bool{}
-	for _, one := range append(forked.Sessions, id) {
+	for _, one := range append(forked.Forks, id) {
 		remembers(t, c, one)
 		for _, p := range [][2]string{
 			{"python", "import random; print(uuid.uuid4(), random.random(), np.random.random())"},

@@ -26,6 +26,10 @@ var _ sandbox.Keeper = (*Backend)(nil)
 // what was written upon its root aside, the sentry's own tables.
 const savedBeyond = 128 << 20
 
+// mostNameless bounds the files in a folder that were deleted and are still open, in
+// bytes: a saved box has them in it.
+const mostNameless = 32 << 20
+
 // SaveMachine writes a box as its sentry describes it. Nothing of that is looked at
 // here: the sentry may belong to its guest, and only another one reads it.
 func (b *Backend) SaveMachine(ctx context.Context, owner, box string, most int64, w io.Writer, still func() error) (sandbox.SavedMachine, error) {
@@ -41,6 +45,14 @@ func (b *Backend) SaveMachine(ctx context.Context, owner, box string, most int64
 	}
 	if used := m.watch.used(); used > most {
 		return sandbox.SavedMachine{}, tooLarge(used, most)
+	}
+	// What has no name any more its sentry reads into its own memory.
+	nameless, _ := unnamed(m.box.sentry.cmd.Process.Pid)
+	for n := range m.box.plan.folders {
+		if bytes := nameless[folderPath(n)]; bytes > mostNameless {
+			return sandbox.SavedMachine{}, fault.New(fault.Exhausted, "a program has files open that were deleted, of %d MiB, and machines with more than %d are not saved", bytes>>20, mostNameless>>20).
+				WithHint("close them")
+		}
 	}
 	state, err := json.Marshal(from)
 	if err != nil {

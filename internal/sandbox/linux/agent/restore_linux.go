@@ -165,4 +165,3 @@ func (a *agent) mounted(path string) bool {
 	}
 	return false
 }
-
