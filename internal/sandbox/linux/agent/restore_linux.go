@@ -62,11 +62,9 @@ func (a *agent) restored(f wire.Frame, programs map[string]mark, write func(wire
 	if body.Anew && answer.Error == "" {
 		a.awaken()
 	}
-	a.mu.Lock()
-	for id, in := range a.instances {
-		answer.Instances = append(answer.Instances, wire.Survivor{ID: id, Runtime: in.start.Runtime, Memory: in.start.MemoryBytes})
+	for _, in := range a.loop.Instances() {
+		answer.Instances = append(answer.Instances, wire.Survivor{ID: in.id, Runtime: in.start.Runtime, Memory: in.start.MemoryBytes})
 	}
-	a.mu.Unlock()
 	return write(wire.KindSurvived, 0, answer)
 }
 
@@ -76,11 +74,8 @@ const awakenTime = 5 * time.Second
 // awaken gives every interpreter seeds of its own. One that does not take them ends:
 // what it draws would be what another one draws.
 func (a *agent) awaken() {
-	a.mu.Lock()
-	all := slices.Collect(maps.Values(a.instances))
-	a.mu.Unlock()
 	var work sync.WaitGroup
-	for _, in := range all {
+	for _, in := range a.loop.Instances() {
 		work.Go(in.awaken)
 	}
 	work.Wait()
@@ -154,9 +149,7 @@ func (a *agent) programs() map[string]mark {
 
 // mounted tells whether a path is in a mount of an instance.
 func (a *agent) mounted(path string) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, in := range a.instances {
+	for _, in := range a.loop.Instances() {
 		if slices.ContainsFunc(in.start.Mounts, func(m wire.MountBody) bool {
 			return slices.ContainsFunc(append(m.Aliases[:len(m.Aliases):len(m.Aliases)], m.Guest), func(guest string) bool { return strings.HasPrefix(path, guest+"/") })
 		}) {
