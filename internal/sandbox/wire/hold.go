@@ -6,15 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 
 	"paddock/internal/fault"
 )
-
-// HeldBody answers a hold: the child sends nothing more until it is told to go on,
-// or that it was restored. Kind is set where it cannot be held.
-type HeldBody struct {
-	AnswerBody
-}
 
 // RestoredBody tells a child that it has been restored: what it goes on with was
 // saved while it was held, maybe somewhere else, and the connection is a new one.
@@ -128,14 +123,14 @@ func (c *Client) takeAll(ctx context.Context) (free func(), err error) {
 // held hands the answer to a hold to whom it is for. One that nobody waits for is
 // late.
 func (c *Client) held(f Frame) error {
-	var a HeldBody
+	var a AnswerBody
 	if err := json.Unmarshal(f.Body, &a); err != nil {
 		return fmt.Errorf("reading the answer to a hold: %w", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.holding != nil && c.holdNumber == f.ID {
-		c.holding <- a.AnswerBody
+		c.holding <- a
 		c.holding = nil
 	}
 	return nil
@@ -147,6 +142,9 @@ func (c *Client) held(f Frame) error {
 func NewRestoredClient(ctx context.Context, stream io.ReadWriteCloser, body RestoredBody) (*Client, []Survivor, error) {
 	body.Version = Version
 	c := newClient(stream)
+	// What the child was about to answer when it was saved is for nobody: its numbers
+	// are not those of this connection.
+	c.question, c.dialled = rand.Uint32(), rand.Uint32()
 	answer := make(chan SurvivedBody, 1)
 	c.survived = answer
 	go c.read()

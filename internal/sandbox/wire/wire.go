@@ -11,10 +11,11 @@
 // into the process at the other end.
 //
 //	server → guest   hello, start, run, stdin, credit, interrupt, inspect, close,
-//	                 layer, snapshot, taken, rewind, refresh, manage, dial
+//	                 layer, snapshot, taken, rewind, refresh, manage, dial, hold,
+//	                 goOn, restored
 //	guest → server   ready, started, stdout, stderr, display, wantStdin, done,
 //	                 inspected, gone, wantLayer, data, saved, rewound, refreshed,
-//	                 managed, dialed
+//	                 managed, dialed, held, survived
 //	both ways        streamData, streamEnd, streamCredit, streamClose
 //
 // Output is bounded by credit: the guest's end may have [Window] bytes of
@@ -29,7 +30,10 @@
 // interrupt gives it up.
 //
 // Where the child has a machine of its own, a dial connects a stream of bytes to
-// a port of the machine: see [Stream].
+// a port of the machine: see [Stream]. A hold silences it until goOn, so that the
+// machine can be saved between two frames. What goes on from there later, on another
+// connection, is told so by restored in the place of goOn, and says by survived which
+// instances it has.
 package wire
 
 import (
@@ -109,7 +113,7 @@ const (
 	// What follows is about a child that is saved with its machine, see
 	// [Client.Hold]. The first three have the number of the hold as ID.
 	KindHold
-	KindHeld     // a [HeldBody]
+	KindHeld     // an [AnswerBody]
 	KindGoOn     // after a hold
 	KindRestored // or this: a [RestoredBody]
 	KindSurvived // a [SurvivedBody]
@@ -294,13 +298,6 @@ func (c *Conn) Read() (Frame, error) {
 
 // Write sends one frame whose body is the parts one after the other.
 func (c *Conn) Write(kind Kind, id uint32, parts ...[]byte) error {
-	size := 0
-	for _, p := range parts {
-		size += len(p)
-	}
-	if size > maxBody {
-		return fmt.Errorf("a frame of %d bytes is over the limit of %d", size, maxBody)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.writeLocked(kind, id, parts...)
@@ -310,6 +307,9 @@ func (c *Conn) writeLocked(kind Kind, id uint32, parts ...[]byte) error {
 	size := 0
 	for _, p := range parts {
 		size += len(p)
+	}
+	if size > maxBody {
+		return fmt.Errorf("a frame of %d bytes is over the limit of %d", size, maxBody)
 	}
 	c.buffer = binary.LittleEndian.AppendUint32(c.buffer[:0], uint32(size))
 	c.buffer = append(c.buffer, byte(kind))
