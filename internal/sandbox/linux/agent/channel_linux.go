@@ -39,8 +39,8 @@ var errBroken = errors.New("the program broke the interpreter's connection to th
 type channel struct {
 	sockets []*os.File // the first takes requests; messages may come over any
 	speech
-	gone    chan struct{} // closed when a socket has ended
-	work    sync.WaitGroup // the readers, and requests on their way
+	gone chan struct{}  // closed when a socket has ended
+	work sync.WaitGroup // the readers, and requests on their way
 
 	mu     sync.Mutex // guards what follows
 	number uint32     // of the latest request
@@ -69,6 +69,7 @@ type request struct {
 	Name  string   `json:"name,omitempty"`
 	Args  []string `json:"args"`
 	Stdin string   `json:"stdin,omitempty"` // a path, for the shell
+	Seed  string   `json:"seed,omitempty"`  // 64 hexadecimal digits, for awaken
 }
 
 // newChannel makes one with so many sockets, and gives the kernel's ends.

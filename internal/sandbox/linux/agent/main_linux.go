@@ -182,6 +182,8 @@ func (a *agent) Frame(f wire.Frame) (taken bool, err error) {
 		}
 		a.loop.Go(func() { a.send(wire.KindManaged, 0, a.manage(body)) })
 		return true, nil
+	case wire.KindHold:
+		return true, a.hold(f.ID)
 	case wire.KindDial, wire.KindStreamData, wire.KindStreamEnd, wire.KindStreamCredit, wire.KindStreamClose:
 		return true, a.stream(f)
 	}
