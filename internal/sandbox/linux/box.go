@@ -182,7 +182,8 @@ func (b *box) startRoot(ctx context.Context, l *launcher, path string) error {
 	if b.control, err = l.connect(path); err != nil {
 		return fmt.Errorf("connecting to the sentry: %w", err)
 	}
-	stop := context.AfterFunc(ctx, func() { b.control.Close() })
+	// A call waits for its answer, or for the end of the sentry, and for nothing else.
+	stop := context.AfterFunc(ctx, func() { _ = b.sentry.cmd.Process.Kill() })
 	defer stop()
 	links := boot.CreateLinksAndRoutesArgs{LoopbackLinks: []boot.LoopbackLink{boot.DefaultLoopbackLink}}
 	if err := b.control.Call(boot.NetworkCreateLinksAndRoutes, &links, nil); err != nil {
