@@ -51,7 +51,7 @@ var mayImport = map[string][]string{
 	"package":                            {},
 	"package/bundle":                     {},
 	"tests/crash":                        {},
-	"tests/bench":                        {"internal/blob", "internal/fault", "internal/sandbox", "internal/sandbox/wasm", "internal/sandbox/wasm/worker", "internal/session"},
+	"tests/bench":                        {"internal/blob", "internal/fault", "internal/image", "internal/sandbox", "internal/sandbox/linux", "internal/sandbox/linux/agent", "internal/sandbox/wasm", "internal/sandbox/wasm/worker", "internal/session"},
 	"tests/docs":                         {},
 	"tests/engines":                      {},
 	"tests/image":                        {},
