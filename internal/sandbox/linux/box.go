@@ -248,7 +248,9 @@ func (l *launcher) listen(id string) (socket *os.File, path string, err error) {
 }
 
 func (l *launcher) connect(path string) (c *urpc.Client, err error) {
-	err = l.short(path, func(short string) error { c, err = client.ConnectTo(short); return err })
+	err = ownFiles(func() error {
+		return l.short(path, func(short string) error { c, err = client.ConnectTo(short); return err })
+	})
 	return c, err
 }
 
