@@ -186,8 +186,8 @@ func (b *box) startRoot(ctx context.Context, l *launcher, path string) error {
 	if b.control, err = l.connect(path); err != nil {
 		return fmt.Errorf("connecting to the sentry: %w", err)
 	}
-	control := b.control
-	stop := context.AfterFunc(ctx, func() { control.Close() })
+	// A call waits for its answer, or for the end of the sentry, and for nothing else.
+	stop := context.AfterFunc(ctx, func() { _ = b.sentry.cmd.Process.Kill() })
 	defer stop()
 	links := boot.CreateLinksAndRoutesArgs{LoopbackLinks: []boot.LoopbackLink{boot.DefaultLoopbackLink}}
 	if err := b.control.Call(boot.NetworkCreateLinksAndRoutes, &links, nil); err != nil {
@@ -255,7 +255,9 @@ func (l *launcher) listen(id string) (socket *os.File, path string, err error) {
 }
 
 func (l *launcher) connect(path string) (c *urpc.Client, err error) {
-	err = l.short(path, func(short string) error { c, err = client.ConnectTo(short); return err })
+	err = ownFiles(func() error {
+		return l.short(path, func(short string) error { c, err = client.ConnectTo(short); return err })
+	})
 	return c, err
 }
 

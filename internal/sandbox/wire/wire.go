@@ -37,6 +37,7 @@
 package wire
 
 import (
+	"bufio"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -260,6 +261,7 @@ const headerSize = 9
 // Read from one.
 type Conn struct {
 	stream io.ReadWriteCloser
+	in     *bufio.Reader // of stream
 	header [headerSize]byte
 
 	mu     sync.Mutex // guards writing
@@ -267,7 +269,12 @@ type Conn struct {
 }
 
 // NewConn puts frames on stream, which it owns from then on.
-func NewConn(stream io.ReadWriteCloser) *Conn { return &Conn{stream: stream} }
+func NewConn(stream io.ReadWriteCloser) *Conn {
+	return &Conn{stream: stream, in: bufio.NewReaderSize(stream, readAhead)}
+}
+
+// readAhead is how much of what comes is read at once: a frame of a run as a rule.
+const readAhead = 4 << 10
 
 // Close closes the stream, which ends a Read and a Write under way.
 func (c *Conn) Close() error { return c.stream.Close() }
@@ -275,7 +282,7 @@ func (c *Conn) Close() error { return c.stream.Close() }
 // Read gives the next frame; its body is the caller's. io.EOF means that the
 // other end has closed the stream between two frames.
 func (c *Conn) Read() (Frame, error) {
-	if _, err := io.ReadFull(c.stream, c.header[:]); err != nil {
+	if _, err := io.ReadFull(c.in, c.header[:]); err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			return Frame{}, fmt.Errorf("reading a frame's header: %w", err)
 		}
@@ -290,7 +297,7 @@ func (c *Conn) Read() (Frame, error) {
 		return f, nil
 	}
 	f.Body = make([]byte, n)
-	if _, err := io.ReadFull(c.stream, f.Body); err != nil {
+	if _, err := io.ReadFull(c.in, f.Body); err != nil {
 		return Frame{}, fmt.Errorf("reading a frame's body: %w", err)
 	}
 	return f, nil
