@@ -233,16 +233,17 @@ func (s *session) settled() error {
 }
 
 // Configure changes the memory and the machine of a session in which nothing
-// lives: it was halted, or never used.
+// lives: it was halted, or never used. What else settings say is not looked at.
 func (m *Manager) Configure(ctx context.Context, owner Owner, id ID, settings Settings) (Info, error) {
-	if _, err := m.checkSettings(ctx, settings); err != nil {
-		return Info{}, err
-	}
 	s, t, err := m.takeTurn(ctx, owner, id, nil)
 	if err != nil {
 		return Info{}, fmt.Errorf("waiting to change the session: %w", err)
 	}
 	defer s.leave(t)
+	asked := Settings{Isolation: s.backendName(), MemoryBytes: settings.MemoryBytes, Machine: settings.Machine}
+	if _, err := m.checkSettings(ctx, asked); err != nil {
+		return Info{}, err
+	}
 	s.mu.Lock()
 	lives := s.liveLocked()
 	if !lives {

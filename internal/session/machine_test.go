@@ -208,13 +208,14 @@ func TestWhatCameInWhileItWasBeingStoppedDoesNotBootIt(t *testing.T) {
 func TestAMachineIsChangedOnlyWhileNothingLives(t *testing.T) {
 	var last sandbox.Spec
 	b := sandboxtest.NewFakeMachines(sandboxtest.FakeConfig{OnStart: func(s sandbox.Spec) error { last = s; return nil }})
-	m, err := session.New(session.Config{Dir: t.TempDir(), Backends: []sandbox.Backend{b}})
+	plain := sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "plain"}) // the default has no machines
+	defer plain.Close()
+	m := over(t, session.Config{Backends: []sandbox.Backend{plain}}, b)
+	i, err := m.Create(t.Context(), alice, "", session.Settings{Isolation: b.Name()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.Close()
-	defer m.Close()
-	id := create(t, m, alice, "")
+	id := i.ID
 	execute(t, m, id, "1")
 	other := session.Settings{Machine: &session.Machine{Image: "other"}, MemoryBytes: 32 << 20}
 	_, err = m.Configure(t.Context(), alice, id, other)
