@@ -342,6 +342,7 @@ func (p *play) reset(w *twin) {
 		p.fail("%d files were deleted, want %d", n, want)
 	}
 	w.commit("reset", "", nothing())
+	w.told = "" // of what was before
 }
 
 // carry exports a session and imports it for somebody.
