@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"paddock/internal/archive"
 	"paddock/internal/fault"
@@ -21,6 +22,19 @@ type (
 	Volume      = archive.Volume
 	Port        = archive.Port
 )
+
+// maxCPUs bounds the processors of a machine: no host has more.
+const maxCPUs = 1024
+
+// possible tells whether there can be such a machine; what is wanted of one may come
+// from an archive. Volumes and ports do not.
+func possible(m *Machine) bool {
+	return m == nil || m.CPUs >= 0 && m.CPUs <= maxCPUs && len(m.Image) <= maxImage && utf8.ValidString(m.Image)
+}
+
+// maxImage bounds the name of an image, in bytes: a registry's name, a path and a
+// digest have fewer.
+const maxImage = 1000
 
 // hasMachines tells whether a backend gives each session a machine.
 func hasMachines(b sandbox.Backend) bool {
@@ -237,16 +251,17 @@ func (s *session) settled() error {
 }
 
 // Configure changes the memory and the machine of a session in which nothing
-// lives: it was halted, or never used.
+// lives: it was halted, or never used. What else settings say is not looked at.
 func (m *Manager) Configure(ctx context.Context, owner Owner, id ID, settings Settings) (Info, error) {
-	if _, err := m.checkSettings(ctx, settings); err != nil {
-		return Info{}, err
-	}
 	s, t, err := m.takeTurn(ctx, owner, id, nil)
 	if err != nil {
 		return Info{}, fmt.Errorf("waiting to change the session: %w", err)
 	}
 	defer s.leave(t)
+	asked := Settings{Isolation: s.backendName(), MemoryBytes: settings.MemoryBytes, Machine: settings.Machine}
+	if _, err := m.checkSettings(ctx, asked); err != nil {
+		return Info{}, err
+	}
 	s.mu.Lock()
 	lives := s.liveLocked()
 	if !lives {
