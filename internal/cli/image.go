@@ -18,6 +18,7 @@ import (
 	"paddock/internal/cli/config"
 	"paddock/internal/fault"
 	"paddock/internal/image"
+	"paddock/internal/session"
 )
 
 func (p *program) imageCommand() *cobra.Command {
@@ -117,7 +118,8 @@ func (p *program) imagePruneCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "prune", Short: "Remove what no image needs any more",
 		Long: `Removes images that have no name any more and that no sandbox runs in, layers that no
-image has, and what was left of pulls that were cut short.
+image has, and what was left of pulls that were cut short. An image that a session has
+by its id stays, also while the session is asleep.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		Args: count(0, 0, ""),
@@ -273,7 +275,16 @@ func (p *program) removeImages(c *cobra.Command, names []string, asJSON bool) er
 
 func (p *program) pruneImages(c *cobra.Command, asJSON bool) error {
 	return p.withImages(c, true, func(ctx context.Context, s *image.Store) error {
-		removed, err := s.Prune(ctx, nil)
+		parts, err := p.open(nil)
+		if err != nil {
+			return err
+		}
+		defer parts.close(p.log)
+		needed, err := neededImages(parts.sessions)
+		if err != nil {
+			return err
+		}
+		removed, err := s.Prune(ctx, func(id string) bool { return needed[id] })
 		if err != nil {
 			return err
 		}
@@ -284,6 +295,26 @@ func (p *program) pruneImages(c *cobra.Command, asJSON bool) error {
 			{"images", strconv.Itoa(len(removed.Images))}, {"layers", strconv.Itoa(removed.Layers)}, {"given back", amount(removed.Bytes)},
 		})
 	})
+}
+
+// neededImages are what sessions, asleep or not, call their images: names and ids,
+// and an image that has lost its name is found by its id alone.
+func neededImages(m *session.Manager) (map[string]bool, error) {
+	owners, err := m.Owners()
+	if err != nil {
+		return nil, err
+	}
+	needed := map[string]bool{}
+	for _, o := range owners {
+		infos, err := m.List(o)
+		if err != nil {
+			return nil, fmt.Errorf("listing the sessions: %w", err)
+		}
+		for _, i := range infos {
+			needed[imageOf(i.Settings)] = true
+		}
+	}
+	return needed, nil
 }
 
 // teller shows on a terminal how far something is.

@@ -165,9 +165,10 @@ func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "paddock",
 		Short: "A safe place to run code, for any MCP client",
-		Long: `paddock runs Python, JavaScript and TypeScript isolated, in WebAssembly
-interpreters inside an unprivileged process, for models (paddock mcp) and for
-people (paddock run).
+		Long: `paddock runs programs isolated, for models (paddock mcp) and for people (paddock
+run): Python, JavaScript and TypeScript in WebAssembly interpreters inside an
+unprivileged process, and on Linux hosts whatever an image has, in a machine of its
+own (--isolation linux).
 
 Each key of the configuration can be set in paddock.toml, by a variable and,
 some of them, by a flag: paddock config show lists them all.

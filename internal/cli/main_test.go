@@ -70,6 +70,16 @@ func command(t *testing.T, newBackends makeBackends, args ...string) result {
 	t.Setenv("PADDOCK_CACHE_DIR", filepath.Join(dir, "cache"))
 	t.Setenv("XDG_CONFIG_HOME", dir)
 	t.Chdir(dir)
+	return run(t, newBackends, args...)
+}
+
+// again runs one more command line in the folders of the last command, with fakes.
+func again(t *testing.T, args ...string) result {
+	t.Helper()
+	return run(t, newFake, args...)
+}
+
+func run(t *testing.T, newBackends makeBackends, args ...string) result {
 	var stdout, stderr bytes.Buffer
 	p := &program{stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr, newBackends: newBackends}
 	code := p.main(t.Context(), args)

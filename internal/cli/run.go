@@ -183,6 +183,9 @@ func (p *program) execute(ctx context.Context, m *session.Manager, id session.ID
 		}
 	} else {
 		p.explain(res)
+		if res.Notice != "" && (f.session != "" || f.keep) { // else nothing of it is left anyway
+			p.say("notice", res.Notice)
+		}
 	}
 	if code := exitCode(res.Exit); code != 0 {
 		return exit(code)
@@ -255,6 +258,7 @@ func (s *sink) Write(b []byte) (int, error) {
 // languages are the endings of files.
 var languages = map[string]string{
 	".py": "python", ".js": "javascript", ".mjs": "javascript", ".cjs": "javascript", ".ts": "typescript", ".mts": "typescript",
+	".sh": "bash", ".bash": "bash",
 }
 
 // request is what the command line asks for. Its time limit is the
@@ -276,7 +280,7 @@ func (p *program) request(f runFlags, hasCode bool, args []string) (session.Requ
 		req.Name, req.Args = fileName(args[0]), args[1:]
 		if req.Language == "" {
 			if req.Language = languages[strings.ToLower(filepath.Ext(args[0]))]; req.Language == "" {
-				return req, usage("the ending of %q tells no language", args[0]).WithHint("say --language python, javascript or typescript")
+				return req, usage("the ending of %q tells no language", args[0]).WithHint("say --language python, javascript, typescript or bash")
 			}
 		}
 		req.Code, err = sourceFile(args[0])

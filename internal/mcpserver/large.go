@@ -2,12 +2,15 @@ package mcpserver
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"image"
 	"image/png"
+	"io"
 	"mime"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/image/draw"
@@ -26,6 +29,9 @@ const (
 	// maxPreviewed is how many pixels a picture may have to be shown smaller: each
 	// may take fifteen bytes meanwhile.
 	maxPreviewed = 12_000_000
+	// previewTime bounds how long the pictures of a run are read and made smaller: one
+	// of that many pixels takes a tenth of it.
+	previewTime = 3 * time.Second
 )
 
 // filed is what of a run's output became files.
@@ -69,6 +75,7 @@ func putAway(res session.Result, put session.PutFunc) filed {
 	if len(res.Stderr) > forErr {
 		kept.stderr = write("stderr.txt", []byte(res.Stderr))
 	}
+	until := time.Now().Add(previewTime)
 	for k, s := range showAll(res.Session, res.Execution, res.Displays) {
 		if !s.large {
 			continue
@@ -76,7 +83,7 @@ func putAway(res session.Result, put session.PutFunc) filed {
 		data := res.Displays[k].Data
 		f := write(fmt.Sprintf("%d%s", k+1, extension(s.MIMEType)), data)
 		if f.path != "" && s.small {
-			f.smaller = smaller(data)
+			f.smaller = smaller(data, until)
 		}
 		kept.displays[k] = f
 	}
@@ -171,16 +178,16 @@ func textOf(document string) string {
 // oneAtATime bounds the memory that pictures take while they are made smaller.
 var oneAtATime sync.Mutex
 
-// smaller makes a picture fit into previewSide; nil: it cannot be read, or has too
-// many pixels.
-func smaller(data []byte) []byte {
+// smaller makes a picture fit into previewSide; nil: it cannot be read, has too many
+// pixels, or takes until then.
+func smaller(data []byte, until time.Time) []byte {
 	c, _, err := image.DecodeConfig(bytes.NewReader(data))
 	if err != nil || c.Width <= 0 || c.Height <= 0 || c.Width > maxPreviewed/c.Height {
 		return nil
 	}
 	oneAtATime.Lock()
 	defer oneAtATime.Unlock()
-	whole, _, err := image.Decode(bytes.NewReader(data))
+	whole, _, err := image.Decode(&hurried{data, until})
 	if err != nil {
 		return nil
 	}
@@ -195,4 +202,23 @@ func smaller(data []byte) []byte {
 		return nil
 	}
 	return b.Bytes()
+}
+
+// hurried reads a guest's picture until its time is up. In a JPEG 24 bytes can cost
+// the work of all of its pixels once more, so it hands out few bytes at a time.
+type hurried struct {
+	data  []byte
+	until time.Time
+}
+
+func (h *hurried) Read(p []byte) (int, error) {
+	if time.Now().After(h.until) {
+		return 0, errors.New("the picture takes too long to read")
+	}
+	if len(h.data) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p[:min(len(p), 256)], h.data)
+	h.data = h.data[n:]
+	return n, nil
 }

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"image"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
@@ -83,6 +85,38 @@ func TestWhatIsTooLargeForAResultBecomesAFileWithAPreview(t *testing.T) {
 				t.Errorf("the text says %q", got)
 			}
 		})
+	}
+}
+
+// manyScans is a JPEG of 12 million pixels that are to be gone through n times, for
+// 24 bytes each time.
+func manyScans(n int) []byte {
+	var b bytes.Buffer
+	b.WriteString("\xff\xd8\xff\xc2\x00\x0b\x08\x0b\xb8\x0f\xa0\x01\x01\x11\x00\xff\xdb\x00\x43\x00" + strings.Repeat("\x01", 64))
+	// One code, of one bit: so many thousand blocks are as they were.
+	b.WriteString("\xff\xc4\x00\x14\x10\x01" + strings.Repeat("\x00", 15) + "\xe0")
+	run, bits := "", ""
+	for range 7 { // 7 runs of 30,000 blocks
+		bits += fmt.Sprintf("0%014b", 30_000-1<<14)
+	}
+	for bits += "1111111"; len(bits) >= 8; bits = bits[8:] {
+		v, _ := strconv.ParseUint(bits[:8], 2, 8)
+		run += string([]byte{byte(v)})
+	}
+	for range n {
+		b.WriteString("\xff\xda\x00\x08\x01\x01\x00\x01\x3f\x00" + run)
+	}
+	b.WriteString("\xff\xd9")
+	return b.Bytes()
+}
+
+func TestAPictureThatTakesLongToReadHasNoPreview(t *testing.T) {
+	few, many := manyScans(2), manyScans(100_000) // these take half an hour
+	if smaller(few, time.Now().Add(time.Minute)) == nil {
+		t.Error("one that takes its time has none")
+	}
+	if smaller(many, time.Now().Add(50*time.Millisecond)) != nil {
+		t.Error("it has one")
 	}
 }
 

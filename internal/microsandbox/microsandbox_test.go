@@ -406,7 +406,7 @@ func rpc(t *testing.T, h http.Handler, body string) (answer struct {
 }) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, microsandbox.RPCPath, strings.NewReader(body)))
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)))
 	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != http.StatusOK {
 		t.Fatalf("%s: %d %s", body, w.Code, w.Body)
 	}
@@ -444,18 +444,23 @@ func TestJSONRPC(t *testing.T) {
 			t.Errorf("%s: %+v, want %d", body, a.Error, want)
 		}
 	}
+	for params, want := range map[string]string{`{"config":{"image":5}}`: "config.image cannot be number", `{"args":"-la"}`: "args cannot be string", `7`: "params is an object"} {
+		if a := rpc(t, h, `{"jsonrpc":"2.0","id":1,"method":"sandbox.start","params":`+params+`}`); a.Error.Code != -32602 || !strings.Contains(a.Error.Message, want) {
+			t.Errorf("%s: %+v", params, a.Error)
+		}
+	}
 	denied = fault.New(fault.Denied, "no")
 	if a := rpc(t, h, request("sandbox.start", "")); a.Error.Code != -32002 {
 		t.Errorf("who may not is told %+v", a.Error)
 	}
 	denied = nil
 	recorder := httptest.NewRecorder()
-	h.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, microsandbox.RPCPath, strings.NewReader(`{"jsonrpc":"2.0","method":"sandbox.start","params":{"sandbox":"quiet","namespace":"default"}}`)))
+	h.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"jsonrpc":"2.0","method":"sandbox.start","params":{"sandbox":"quiet","namespace":"default"}}`)))
 	if recorder.Code != http.StatusNoContent || recorder.Body.Len() != 0 {
 		t.Errorf("a notification is answered with %d %s", recorder.Code, recorder.Body)
 	}
 	recorder = httptest.NewRecorder()
-	h.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, microsandbox.RPCPath, nil))
+	h.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/", nil))
 	if recorder.Code != http.StatusMethodNotAllowed {
 		t.Errorf("GET is answered with %d", recorder.Code)
 	}
@@ -463,7 +468,7 @@ func TestJSONRPC(t *testing.T) {
 		t.Errorf("a body of 9 MiB: %+v", a.Error)
 	}
 	recorder = httptest.NewRecorder()
-	microsandbox.Health(recorder, httptest.NewRequest(http.MethodGet, microsandbox.HealthPath, nil))
+	microsandbox.Health(recorder, httptest.NewRequest(http.MethodGet, "/", nil))
 	if recorder.Body.String() != `{"message":"Service is healthy"}`+"\n" {
 		t.Errorf("its health is %s", recorder.Body)
 	}

@@ -13,12 +13,6 @@ import (
 	"paddock/internal/session"
 )
 
-// Paths are where microsandbox's clients look for it.
-const (
-	HealthPath = "/api/v1/health"
-	RPCPath    = "/api/v1/rpc"
-)
-
 // maxRequest bounds a request's body, in bytes: a program of a megabyte in JSON.
 const maxRequest = 8 << 20
 
@@ -166,7 +160,7 @@ func (s *Service) call(ctx context.Context, owner session.Owner, req rpcRequest)
 	var p params
 	if raw := bytes.TrimSpace(req.Params); len(raw) > 0 {
 		if err := json.Unmarshal(raw, &p); err != nil {
-			return nil, fault.New(fault.Invalid, "the params are not what the method takes: %v", err)
+			return nil, mistyped(err)
 		}
 	}
 	name := Name{p.Namespace, p.Sandbox}
@@ -195,6 +189,15 @@ func (s *Service) call(ctx context.Context, owner session.Owner, req rpcRequest)
 		return map[string]any{"sandboxes": TellMetrics(all)}, nil
 	}
 	return nil, errUnknown
+}
+
+// mistyped says which of the params is of the wrong type.
+func mistyped(err error) error {
+	var t *json.UnmarshalTypeError
+	if !errors.As(err, &t) || t.Field == "" {
+		return fault.New(fault.Invalid, "params is an object")
+	}
+	return fault.New(fault.Invalid, "%s cannot be %s", t.Field, t.Value).WithHint("docs/linux.md shows what the methods take")
 }
 
 func (s *Service) runCall(ctx context.Context, owner session.Owner, name Name, command bool, p params) (any, error) {

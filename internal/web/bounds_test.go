@@ -105,7 +105,7 @@ func TestAnUploadThatMovesIsWaitedFor(t *testing.T) {
 // TestALongCallOutlivesTheTimesOfItsPieces: neither the body's time nor a
 // write's ends a call, or the connection that it came on.
 func TestALongCallOutlivesTheTimesOfItsPieces(t *testing.T) {
-	inBubble(t, Config{MCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.ReadAll(r.Body); err != nil {
 			t.Error(err)
 		}
@@ -120,11 +120,12 @@ func TestALongCallOutlivesTheTimesOfItsPieces(t *testing.T) {
 			w.(http.Flusher).Flush()
 		}
 		time.Sleep(time.Hour)
-	})}, func(t *testing.T, s *timeless) {
+	})
+	inBubble(t, Config{MCP: slow, RPC: slow}, func(t *testing.T, s *timeless) {
 		c := s.dial(t)
 		r := bufio.NewReader(c)
-		for range 2 {
-			write(t, c, "POST /mcp "+toLocal+"Content-Length: 2\n\n{}")
+		for _, path := range []string{"/mcp", "/mcp", "/api/v1/rpc"} {
+			write(t, c, "POST "+path+" "+toLocal+"Content-Length: 2\n\n{}")
 			if got := receive(t, r); got.status != 200 || strings.Count(got.body, "data") != 3 {
 				t.Errorf("got %+v", got)
 			}

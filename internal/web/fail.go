@@ -29,8 +29,8 @@ func answer(w http.ResponseWriter, r *http.Request, rt route, err error) {
 	}
 	e := Describe(w, err, status)
 	content := any(map[string]fault.Problem{"error": e})
-	if rt.mcp {
-		content = map[string]any{"jsonrpc": "2.0", "id": nil, "error": map[string]any{"code": rpcCode(f.Kind), "message": e.Message, "data": e}}
+	if rt.rpc {
+		content = map[string]any{"jsonrpc": "2.0", "id": nil, "error": map[string]any{"code": rt.code(f.Kind), "message": e.Message, "data": e}}
 	}
 	writeJSON(w, r, status, content)
 }
@@ -67,9 +67,11 @@ func StatusOf(k fault.Kind) int {
 	return http.StatusInternalServerError
 }
 
-// rpcCode is JSON-RPC's: invalid request, internal error, or the server's own.
-func rpcCode(k fault.Kind) int {
+// code is JSON-RPC's: invalid request, internal error, or the server's own.
+func (rt route) code(k fault.Kind) int {
 	switch k {
+	case fault.Denied:
+		return rt.denied
 	case fault.Invalid:
 		return -32600
 	case fault.Internal:

@@ -27,13 +27,13 @@ func (v *revocable) Verify(context.Context, string) (*auth.Principal, error) {
 }
 
 func TestARevokedTokenEndsWhatItBegan(t *testing.T) {
-	for _, method := range []string{"GET", "POST"} {
-		t.Run(method, func(t *testing.T) {
+	for _, line := range []string{"GET /mcp", "POST /mcp", "POST /api/v1/rpc"} {
+		t.Run(line, func(t *testing.T) {
 			k, v := &works{}, &revocable{}
-			inBubble(t, Config{MCP: k, Verifier: v}, func(t *testing.T, s *timeless) {
+			inBubble(t, Config{MCP: k, RPC: k, Verifier: v}, func(t *testing.T, s *timeless) {
 				k.inside()
 				c := s.dial(t)
-				write(t, c, method+" /mcp "+toLocal+"Content-Length: 0\n\n")
+				write(t, c, line+" "+toLocal+"Content-Length: 0\n\n")
 				answer := make(chan reply, 1)
 				go func() { answer <- receive(t, bufio.NewReader(c)) }()
 				<-k.begun

@@ -22,7 +22,8 @@ type route struct {
 	methods []string // nil: the handler decides
 	open    bool     // no token is asked for
 	own     bool     // the server's own: there always is room for it
-	mcp     bool     // errors are JSON-RPC's; calls and streams take their time
+	rpc     bool     // bodies and errors are JSON-RPC's; calls and streams take their time
+	denied  int      // the code of JSON-RPC for who may not
 	upload  bool     // bodies may be large
 }
 
@@ -30,12 +31,12 @@ type route struct {
 func (s *Server) table() map[string]route {
 	c, read := &s.config, []string{http.MethodGet, http.MethodHead}
 	table := map[string]route{
-		c.Path:     {handler: c.MCP, mcp: true},
+		c.Path:     {handler: c.MCP, rpc: true, denied: -32000},
 		"/healthz": {handler: http.HandlerFunc(s.healthz), methods: read, open: true, own: true},
 		"/readyz":  {handler: http.HandlerFunc(s.readyz), methods: read, open: true, own: true},
 		"/metrics": {handler: c.Metrics, methods: read, open: c.MetricsOpen, own: true},
 		"/v1/":     {handler: c.Files, upload: true},
-		rpcPath:    {handler: c.RPC, methods: []string{http.MethodPost}},
+		rpcPath:    {handler: c.RPC, methods: []string{http.MethodPost}, rpc: true, denied: -32002},
 		healthPath: {handler: c.Health, methods: read, open: true, own: true},
 		wellKnown:  {handler: c.Metadata, methods: read, open: true, own: true},
 	}
@@ -141,7 +142,7 @@ func (s *Server) checkRequest(w http.ResponseWriter, r *http.Request, rt route) 
 	case rt.methods != nil && !slices.Contains(rt.methods, r.Method):
 		w.Header().Set("Allow", strings.Join(rt.methods, ", "))
 		return refusal{fault.New(fault.Invalid, "%s cannot be done here", r.Method), http.StatusMethodNotAllowed}
-	case rt.mcp && r.Method == http.MethodPost && !isJSON(r.Header):
+	case rt.rpc && r.Method == http.MethodPost && !isJSON(r.Header):
 		// Whatever else a page may send across origins without being asked first.
 		return refusal{fault.New(fault.Invalid, "the body's type has to be application/json").WithHint("send Content-Type: application/json"), http.StatusUnsupportedMediaType}
 	case carriesToken(r):
@@ -198,7 +199,7 @@ var (
 // with the server, or when its token does; a call goes on till its answer,
 // unless its token is revoked.
 func (s *Server) within(ctx context.Context, w *response, r *http.Request, rt route, from *sender, p *auth.Principal) (context.Context, func()) {
-	if !rt.mcp {
+	if !rt.rpc {
 		w.until = time.Now().Add(s.config.RequestTimeout)
 		return context.WithDeadlineCause(ctx, w.until, errTooLong)
 	}

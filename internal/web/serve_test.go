@@ -24,7 +24,7 @@ const (
 
 func TestWhatIsAnsweredToWhom(t *testing.T) {
 	metadata := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "metadata") })
-	s := start(t, Config{Metadata: metadata, Metrics: http.HandlerFunc(echo)})
+	s := start(t, Config{Metadata: metadata, Metrics: http.HandlerFunc(echo), RPC: http.HandlerFunc(echo), Health: http.HandlerFunc(echo)})
 	for _, test := range []struct {
 		name, request string
 		status        int
@@ -54,6 +54,11 @@ func TestWhatIsAnsweredToWhom(t *testing.T) {
 		{"another method", "POST /healthz " + to + "Content-Length: 0\n\n", 405, `"invalid"`},
 		{"the metadata", "GET /.well-known/oauth-protected-resource " + to + "\n", 200, "metadata"},
 		{"the metadata of the endpoint", "GET /.well-known/oauth-protected-resource/mcp " + to + "\n", 200, "metadata"},
+		{"microsandbox's JSON-RPC", "POST /api/v1/rpc " + withAuth + "Content-Type: application/json\nContent-Length: 2\n\n{}", 200, "ann: {}"},
+		{"it without a token", "POST /api/v1/rpc " + to + "Content-Type: application/json\nContent-Length: 2\n\n{}", 401, `{"error":{"code":-32002,"data":{"code":"denied",`},
+		{"it as a text", "POST /api/v1/rpc " + withAuth + "Content-Type: text/plain\nContent-Length: 2\n\n{}", 415, `"jsonrpc":"2.0"`},
+		{"it with another method", "GET /api/v1/rpc " + withAuth + "\n", 405, `"code":-32600`},
+		{"its health", "GET /api/v1/health " + to + "\n", 200, "nobody: "},
 		{"nothing", "GET / " + withAuth + "\n", 404, "the MCP endpoint is /mcp"},
 		{"another way to write a path", "GET //mcp " + withAuth + "\n", 404, ""},
 		{"a profiler", "GET /debug/pprof/ " + withAuth + "\n", 404, ""},

@@ -90,8 +90,9 @@ type Config struct {
 	// Metadata the OAuth protected resource's; nil: 404. The principal is in the
 	// context ([auth.From]).
 	MCP, Files, Metrics, Metadata http.Handler
-	// RPC is what lies behind /api/v1/rpc, and Health behind /api/v1/health, where
-	// nobody needs a token; nil: 404.
+	// RPC is what lies behind /api/v1/rpc: calls of JSON-RPC like MCP's, with the
+	// errors of microsandbox. Health is behind /api/v1/health, where nobody needs a
+	// token; nil: 404.
 	RPC, Health http.Handler
 
 	// MaxBodyBytes bounds a body, but below /v1/ MaxUploadBytes does; zero: 10 MiB
@@ -107,8 +108,8 @@ type Config struct {
 	// does not read; zero: 10 s, 30 s, 30 s. IdleTimeout is how long a connection
 	// may wait for the next request; zero: 2 min.
 	HeaderTimeout, BodyTimeout, WriteTimeout, IdleTimeout time.Duration
-	// RequestTimeout is how long a request may take that is not to Path; zero:
-	// 10 min.
+	// RequestTimeout is how long a request may take that is neither to MCP nor to
+	// RPC; zero: 10 min.
 	RequestTimeout time.Duration
 	// Grace is how long running requests may go on when the server ends; zero:
 	// 30 s.
@@ -163,7 +164,7 @@ func New(config Config) (*Server, error) {
 	mistakes := []error{s.readProxies(), s.readOrigins(), s.readHosts(), s.readCertificate(), s.place(), s.checkAccess()}
 	if !endpoint.MatchString(config.Path) || path.Clean(config.Path) != config.Path {
 		mistakes = append(mistakes, fault.New(fault.Invalid, "%q is not a path for the MCP endpoint", config.Path).WithHint("transport_http.path begins with a slash; /mcp is what clients expect"))
-	} else if s.routes = s.table(); !s.route(config.Path).mcp {
+	} else if s.routes = s.table(); !s.route(config.Path).rpc || config.Path == rpcPath {
 		mistakes = append(mistakes, fault.New(fault.Invalid, "the MCP endpoint cannot be at %s", config.Path).WithHint("something else is there; transport_http.path chooses another, and /mcp is what clients expect"))
 	}
 	s.cors = cors.New(cors.Options{

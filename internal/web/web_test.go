@@ -188,6 +188,7 @@ func TestAnythingButALocalServerWithATokenHasToBeAskedFor(t *testing.T) {
 		{"an odd host", Config{Verifier: verifier, Host: "a b"}, `"a b" with port 0 is no address to listen at`},
 		{"a path that is taken", Config{Verifier: verifier, Path: "/healthz"}, "the MCP endpoint cannot be at /healthz"},
 		{"a path below the files", Config{Verifier: verifier, Path: "/v1/mcp"}, "the MCP endpoint cannot be at /v1/mcp"},
+		{"the path of the other calls", Config{Verifier: verifier, Path: "/api/v1/rpc"}, "the MCP endpoint cannot be at /api/v1/rpc"},
 		{"a path that is none", Config{Verifier: verifier, Path: "mcp"}, `"mcp" is not a path for the MCP endpoint`},
 		{"a proxy by its name", Config{Verifier: verifier, TrustedProxies: []string{"proxy"}}, `the trusted proxy "proxy" is neither an address nor a prefix`},
 		{"a host with a path", Config{Verifier: verifier, AllowedHosts: []string{"a/b"}}, `the allowed host "a/b" is not a host`},

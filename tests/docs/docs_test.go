@@ -164,29 +164,3 @@ func toText(v any) string {
 	text, _ := json.Marshal(v)
 	return string(text)
 }
-
-// TestTheVerdictsNameTests looks for each test that SECURITY.md refers to.
-func TestTheVerdictsNameTests(t *testing.T) {
-	text, err := os.ReadFile("../../SECURITY.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	there, err := exec.CommandContext(t.Context(), "git", "-C", "../..", "grep", "-hoE", "--untracked", `^func (Test|Fuzz)\w+`, "--", "*_test.go").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	known := map[string]bool{}
-	for line := range strings.Lines(string(there)) {
-		known[strings.TrimPrefix(strings.TrimSpace(line), "func ")] = true
-	}
-	found := 0
-	for _, name := range regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`).FindAllString(string(text), -1) {
-		found++
-		if !known[name] {
-			t.Errorf("there is no %s", name)
-		}
-	}
-	if found < 20 {
-		t.Errorf("only %d tests are named", found)
-	}
-}

@@ -270,8 +270,9 @@ func overRPC(t *testing.T, s service, token string) {
 }
 
 func otherTokens(t *testing.T, s service, full, core, team string) {
-	if status, _ := rpc(t, s, "", "sandbox.metrics.get", map[string]any{"namespace": "*"}); status != http.StatusUnauthorized {
-		t.Errorf("without a token: %d", status)
+	status, answer := rpc(t, s, "", "sandbox.metrics.get", map[string]any{"namespace": "*"})
+	if failed, _ := answer["error"].(map[string]any); status != http.StatusUnauthorized || failed["code"] != -32002.0 {
+		t.Errorf("without a token: %d %v", status, answer)
 	}
 	code := func(token, method string, params map[string]any) any {
 		_, answer := rpc(t, s, token, method, params)

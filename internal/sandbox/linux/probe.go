@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 )
 
@@ -45,6 +46,11 @@ func (b *Backend) probeOnce(ctx context.Context, believe bool) sandbox.Probe {
 func (b *Backend) probe(ctx context.Context) sandbox.Probe {
 	p := sandbox.Probe{Engine: Engine}
 	m, err := b.machine(ctx, sandbox.Spec{Owner: "probe"})
+	var known *fault.Error // such as an image that is not there
+	if errors.As(err, &known) && known.Kind != fault.Unavailable {
+		p.Reason, p.Hint = known.Message, known.Hint
+		return p
+	}
 	if err != nil {
 		p.Reason, p.Hint = "a Linux machine does not boot here: "+rootCause(err), hint(err)
 		return p

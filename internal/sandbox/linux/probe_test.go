@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 )
 
@@ -49,6 +50,16 @@ func TestAProbeThatFailsHasAReasonAndAHint(t *testing.T) {
 	b.Close()
 	b.probed = nil
 	if p := b.Probe(t.Context()); p.Available || p.Reason == "" || p.Hint == "" {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestAnImageThatIsNotThereIsToldAsSuch(t *testing.T) {
+	newBackend(t) // or the test is skipped
+	b := openBackend(t, Config{Image: "missing", Images: func(context.Context, string) (Image, error) {
+		return Image{}, fault.New(fault.NotFound, "there is no image").WithHint("pull it")
+	}})
+	if p := b.Probe(t.Context()); p.Available || p.Reason != "there is no image" || p.Hint != "pull it" {
 		t.Errorf("%+v", p)
 	}
 }

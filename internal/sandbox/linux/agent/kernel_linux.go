@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -112,14 +113,27 @@ const bootTime = 30 * time.Second
 
 // notBooted says why a kernel did not begin to answer: what it printed last.
 func (in *instance) notBooted(err error) error {
-	said := strings.TrimSpace(strings.ToValidUTF8(string(in.out.printed(0).Data), "\ufffd"))
-	said = said[max(0, len(said)-1<<10):]
+	said := lastWord(string(in.out.printed(0).Data))
 	f := fault.New(fault.Unavailable, "%s does not start in this image: %s", in.language.program[0], said).
 		WithHint("the image's interpreter has to work, with its own standard library; try another image").WithCause(err)
 	if in.start.MemoryBytes > 0 && in.start.MemoryBytes < smallMemory {
 		f = f.WithHint("its memory limit of %d MiB may be too low", in.start.MemoryBytes>>20)
 	}
 	return f
+}
+
+// lastWord is the line that says most of what an interpreter printed as it failed:
+// the last one that names an error, else the last one.
+func lastWord(printed string) string {
+	lines := strings.Split(strings.TrimSpace(strings.ToValidUTF8(printed, "\ufffd")), "\n")
+	said := lines[len(lines)-1]
+	for _, line := range slices.Backward(lines) {
+		if strings.Contains(line, "Error") {
+			said = line
+			break
+		}
+	}
+	return strings.ToValidUTF8(said[:min(len(said), 1<<10)], "")
 }
 
 // smallMemory is with how much the interpreters start for certain.
