@@ -114,6 +114,7 @@ func (m *Manager) tidy(whole bool) {
 	}
 	if whole {
 		m.sweepScratch()
+		m.sweepPools()
 		for _, f := range m.ownerFolders() {
 			folders[f] = true
 		}
@@ -138,6 +139,7 @@ func (m *Manager) Collect(ctx context.Context) (Collected, error) {
 	var sum Collected
 	sum.Sessions = m.sweep(time.Now(), true)
 	m.sweepScratch()
+	m.sweepPools()
 	var errs []error
 	for _, folder := range m.ownerFolders() {
 		if err := context.Cause(ctx); err != nil {

@@ -96,6 +96,10 @@ func (s *session) start(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	start := func() (sandbox.Instance, error) {
 		return guard("starting", func() (sandbox.Instance, error) { return s.backend.Start(ctx, spec) })
 	}
+	if in := s.useSpare(spec.Runtime); in != nil {
+		return in, nil
+	}
+	defer s.manager.pool.starting()()
 	spec.Resume = s.resume(spec.Runtime)
 	in, err := start()
 	if spec.Resume == nil || !unresumable(err) {
@@ -203,6 +207,7 @@ func (s *session) dropAll() {
 	for runtime, in := range s.live() {
 		s.drop(runtime, in)
 	}
+	s.dropSpare()
 }
 
 // broken deals with a run that did not come to an end, and gives the fault.

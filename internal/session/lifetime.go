@@ -28,6 +28,7 @@ func (s *session) machineLess() {
 	if len(s.live()) > 0 {
 		return
 	}
+	s.dropSpare()
 	s.mu.Lock()
 	s.booted = time.Time{}
 	s.mu.Unlock()

@@ -252,6 +252,7 @@ func (m *Manager) Configure(ctx context.Context, owner Owner, id ID, settings Se
 	if lives {
 		return Info{}, fault.New(fault.Conflict, "the session %q is running", id).WithHint("stop it first")
 	}
+	s.dropSpare() // it is as the settings were
 	if err := s.settled(); err != nil {
 		return Info{}, err
 	}

@@ -43,6 +43,7 @@ type rootfs struct {
 	// steps make it in the folder called rootPath of the gofer.
 	steps []step
 	env   []string
+	tree  string // the image's folder, another one where its name stands for another by now; empty: the host's
 	done  func() // nil: nothing to do when it is used no more
 }
 

@@ -60,7 +60,8 @@ type watch struct {
 	mu     sync.Mutex // guards what follows
 	runs   map[int]context.CancelCauseFunc
 	last   int
-	begins bool // a run has begun since the last look
+	begins bool              // a run has begun since the last look
+	hosts  map[string]string // where folders are that were renamed, by where the guest has them
 }
 
 // newWatch begins to look after a machine; ctx bounds what is asked of the sentry.

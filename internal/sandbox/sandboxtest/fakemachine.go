@@ -38,6 +38,7 @@ var (
 	_ sandbox.Backend  = (*FakeMachines)(nil)
 	_ sandbox.Machines = (*FakeMachines)(nil)
 	_ sandbox.Dialer   = (*FakeMachines)(nil)
+	_ sandbox.Adopter  = (*FakeMachines)(nil)
 )
 
 // fakeBox is a machine. It belongs to whoever holds FakeMachines.mu.
@@ -141,6 +142,33 @@ func sameMachine(a, b sandbox.Spec) bool {
 	return a.Image == b.Image && a.CPUs == b.CPUs && a.Limits == b.Limits && slices.EqualFunc(a.Mounts, b.Mounts, func(a, b sandbox.Mount) bool {
 		return a.Guest == b.Guest && a.Host == b.Host && a.ReadOnly == b.ReadOnly
 	})
+}
+
+// Adopt gives a machine another name, and its folders other places.
+func (b *FakeMachines) Adopt(_ context.Context, in sandbox.Instance, spec sandbox.Spec) error {
+	one, ok := in.(*fakeTenant)
+	if !ok {
+		return fault.New(fault.Conflict, "it is another backend's")
+	}
+	select {
+	case <-one.Done():
+		return fault.New(fault.Unavailable, "it has ended")
+	default:
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	name, same := spec.Owner+"\x00"+spec.Box, spec
+	same.Mounts = slices.Clone(spec.Mounts)
+	for n := range min(len(same.Mounts), len(one.box.spec.Mounts)) {
+		same.Mounts[n].Host = one.box.spec.Mounts[n].Host
+	}
+	if b.boxes[name] != nil || one.box.users != 1 || !sameMachine(one.box.spec, same) {
+		return fault.New(fault.Conflict, "it is another machine")
+	}
+	delete(b.boxes, one.name)
+	one.name, one.box.spec = name, spec
+	b.boxes[name] = one.box
+	return nil
 }
 
 // fakeTenant is an interpreter in a machine.

@@ -11,6 +11,7 @@
 const fs = require("fs"), net = require("net"), path = require("path"), url = require("url"), util = require("util"), vm = require("vm");
 const nodeModule = require("module"), { Readable, Writable } = require("stream");
 const acorn = require("internal/deps/acorn/acorn/dist/acorn");
+const { timerListMap: waiting, kRefed: holds } = require("internal/timers");
 
 const { apply, ownKeys, getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
 const { parse, stringify: rawStringify } = JSON;
@@ -167,22 +168,47 @@ function handle(number, body) {
   if (maps.size > 200) maps.delete(maps.keys().next().value);
   process.argv = ["node", state.label.startsWith("<cell") ? "" : state.label, ...(request.args ?? [])];
   process.exitCode = undefined;
-  Object.assign(state, { request, running: true, exiting: undefined, value: undefined, settled: false });
+  Object.assign(state, { request, running: true, exiting: undefined, value: undefined, settled: false, begun: false });
   stdin.renew();
   socket.unref(); // the program has ended when nothing else is left
-  state.inside = true;
-  let failed, error;
-  try {
-    vm.runInThisContext("globalThis[Symbol.for('paddock.run')]()", { breakOnSigint: true, filename: "paddock" });
-  } catch (e) {
-    failed = true;
-    error = e;
+  for (;;) {
+    state.inside = true;
+    let failed, error;
+    try {
+      vm.runInThisContext("globalThis[Symbol.for('paddock.run')]()", { breakOnSigint: true, filename: "paddock" });
+    } catch (e) {
+      failed = true;
+      error = e;
+    }
+    state.inside = false;
+    let interrupted = failed && error?.code === "ERR_SCRIPT_EXECUTION_INTERRUPTED";
+    if (interrupted && !state.begun && !meant()) continue; // it was meant for an earlier program
+    if (!failed && goesOn() && meant()) {
+      interrupted = failed = true;
+      error = interruption;
+    }
+    if (interrupted && state.exiting === undefined) settle();
+    if (failed) ended(error, interrupted);
+    return;
   }
-  state.inside = false;
-  if (failed) return ended(error);
 }
 
-// run is called where it can be interrupted: it evaluates the program, and what
+// goesOn tells whether something of the program is still to come.
+const goesOn = () => !state.settled || timers.size > 0 || activeHandles().length > 0;
+
+// settle takes in what is left of an interrupt: one that comes as vm returns is lost,
+// and node's thread for interrupts stops the next program instead of this one.
+function settle() {
+  try {
+    vm.runInThisContext("globalThis[Symbol.for('paddock.run')]()", { breakOnSigint: true, filename: "paddock" });
+  } catch { /* it was left */ }
+}
+const still = new Int32Array(new SharedArrayBuffer(4));
+
+// meant asks the agent whether it is this run that was interrupted.
+const meant = () => call({ op: "interrupted" }).length === 3;
+
+// run is called where it can be interrupted, once for each program: it evaluates the program, and what
 // of it is ready to go on.
 function run(request) {
   writeSync(4, frame("b", state.number, alloc(0)));
@@ -190,6 +216,7 @@ function run(request) {
   for (const name of bound) foreign[name] = true;
   state.lines = request.code.split("\n").length;
   const script = new vm.Script(code, { filename: state.label, columnOffset: -before, importModuleDynamically: load });
+  state.begun = true;
   const value = script.runInThisContext({ displayErrors: false });
   if (waits) {
     apply(then, value, [(v) => { state.settled = true; state.value = v?.value; }, (e) => { state.settled = true; if (state.running) ended(e); }]);
@@ -224,11 +251,11 @@ function wholeText(value) {
   return `${shown(value.slice(0, n))}… (${value.length - n} more characters)`;
 }
 
-// ended finishes a run that failed, or was told to end.
-function ended(error) {
+// ended finishes a run that failed, or was told to end; interrupted: in the midst of
+// what it did at first.
+function ended(error, interrupted) {
   if (!state.running) return;
-  for (const t of timers.keys()) t.cancel();
-  timers.clear();
+  abandon(interrupted);
   if (state.exiting !== undefined) return finish({ status: "done", exit_code: state.exiting & 255 });
   if (error?.code === "ERR_SCRIPT_EXECUTION_INTERRUPTED" || error === interruption) {
     try {
@@ -392,23 +419,56 @@ process.exit = process.reallyExit = (code) => {
   throw exiting;
 };
 // A signal may be one of an earlier run: the agent knows.
-process.on("SIGINT", () => { if (state.running && !state.inside && call({ op: "interrupted" }).length === 3) ended(interruption); });
+process.on("SIGINT", () => { if (state.running && !state.inside && meant()) ended(interruption); });
 process.on("uncaughtException", (error) => { if (error !== exiting) ended(error); });
 process.on("unhandledRejection", (error) => { if (error !== exiting) ended(error); });
 
-// Timers that a program leaves when it fails or is ended do nothing more.
+// Timers that a program leaves when it fails or is ended do nothing more, and what
+// else it leaves holds up no later program. An interrupt that came while node was
+// making a timer may have left one that nobody was given, a list of them at which
+// node does not look, or one that is counted and not there.
 const timers = new Map();
+const { _getActiveHandles: activeHandles, getActiveResourcesInfo: activeResources } = process;
+function abandon(interrupted) {
+  for (const t of timers.keys()) t.cancel();
+  timers.clear();
+  for (const after in waiting) {
+    const list = waiting[after];
+    for (let t = list._idlePrev, next; t && t !== list; t = next) {
+      next = t._idlePrev;
+      if (t[holds]) clearTimeout(t);
+    }
+    if (list.priorityQueuePosition === null) delete waiting[after];
+  }
+  const resources = activeResources(), handles = activeHandles();
+  for (let i = 0; interrupted && i < resources.length; i++) if (resources[i] === "Timeout") uncount();
+  for (let i = 0; i < handles.length; i++) {
+    try {
+      if (handles[i] !== socket) handles[i].unref?.();
+    } catch { /* the program made it so */ }
+  }
+}
+
+// uncount has node count one timer less that it waits for.
+function uncount() {
+  const t = setTimeout_(() => {}, 1e9).unref();
+  t[holds] = true;
+  t.unref();
+  clearTimeout(t);
+}
+
+const setTimeout_ = world.setTimeout;
 const track = (make, repeat) => {
   const wrapped = { [make.name]: (callback, ...rest) => {
     if (typeof callback !== "function") return make(callback, ...rest);
-    const held = { cancel() { clearTimeout(timer); clearImmediate(timer); } };
-    const timer = make((...args) => {
+    const held = { over: false, timer: undefined, cancel() { this.over = true; clearTimeout(this.timer); clearImmediate(this.timer); } };
+    timers.set(held, true); // first, for what follows may be interrupted
+    held.timer = make(function (...args) {
       if (!repeat) timers.delete(held);
-      callback(...args);
+      if (!held.over) apply(callback, this, args);
     }, ...rest);
-    timers.set(held, true);
     if (timers.size > 100000) timers.delete(timers.keys().next().value);
-    return timer;
+    return held.timer;
   } }[make.name];
   if (make[util.promisify.custom]) Object.defineProperty(wrapped, util.promisify.custom, { value: make[util.promisify.custom] });
   return wrapped;
@@ -503,6 +563,6 @@ delete world.__filename;
 delete world.__dirname;
 process.execArgv = [];
 
-Object.defineProperty(world, Symbol.for("paddock.run"), { value: () => { if (state.inside) run(state.request); } });
+Object.defineProperty(world, Symbol.for("paddock.run"), { value: () => { if (state.inside) run(state.request); else Atomics.wait(still, 0, 0, 5); } });
 for (const name of Object.getOwnPropertyNames(world)) hidden[name] = true;
 }
