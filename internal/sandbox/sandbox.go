@@ -260,10 +260,11 @@ type RunLimits struct {
 	// StdoutBytes and StderrBytes bound what is passed on; what goes beyond is
 	// cut and flagged. A program that prints sixty-four times as much is stopped.
 	StdoutBytes, StderrBytes int64
-	// DisplayBytes bounds what is displayed, all together.
+	// DisplayBytes bounds what is displayed, all together; each counts at least a
+	// KiB.
 	DisplayBytes int64
 	// Grace is how long a program may take to end after the gentle interrupt
-	// before it is stopped by force; zero: 100 ms.
+	// before it is stopped by force; zero: half a second.
 	Grace time.Duration
 }
 

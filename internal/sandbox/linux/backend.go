@@ -336,7 +336,12 @@ func (m *machine) start(ctx context.Context, b *Backend) error {
 		said := m.box.close()
 		return fmt.Errorf("the box's first program is not ready: %w %s", err, said)
 	}
-	m.watch = newWatch(m, b)
+	if m.watch = newWatch(ctx, m, b); ctx.Err() != nil { // without its memory known it is not watched
+		m.client.Close()
+		m.box.close()
+		m.watch.close()
+		return context.Cause(ctx)
+	}
 	return nil
 }
 
