@@ -21,6 +21,10 @@ FORMATS = (
     ("_repr_html_", "text/html"), ("_repr_markdown_", "text/markdown"),
 )
 PICTURES = ("image/png", "image/jpeg")
+CHARTS = (  # the module that makes them, the method that gives what they are made from, its type
+    ("plotly.", "to_json", "application/vnd.plotly.v1+json"),
+    ("altair.", "to_json", "application/vnd.vegalite.v5+json"),
+)
 LARGE = (str, bytes, bytearray, list, tuple, dict, set, frozenset)
 PLAIN = (type(None), bool, int, float, complex) + LARGE
 
@@ -71,11 +75,15 @@ class _Preview(_Bounded):
         return super().repr1(x, level) if _plain(x) else _about(x)
 
 
-_short = _Bounded(maxlevel=4, maxlist=200, maxtuple=200, maxdict=200, maxset=200)
-_short.maxstring = _short.maxother = _short.maxlong = RESULT_LIMIT // 2
+def _limited(shown, level, items, pairs, text):
+    shown.maxlevel, shown.maxdict = level, pairs  # older ones take no arguments
+    shown.maxlist = shown.maxtuple = shown.maxset = items
+    shown.maxstring = shown.maxother = shown.maxlong = text
+    return shown
 
-_tiny = _Preview(maxlevel=2, maxlist=8, maxtuple=8, maxdict=6, maxset=8)
-_tiny.maxstring = _tiny.maxother = _tiny.maxlong = 60
+
+_short = _limited(_Bounded(), 4, 200, 200, RESULT_LIMIT // 2)
+_tiny = _limited(_Preview(), 2, 8, 6, 60)
 
 
 def result_of(value):
@@ -148,8 +156,14 @@ def send(mime, data):
 
 
 def show(value):
-    """Sends the best picture or document that value offers; tells whether it offers one."""
+    """Sends the best picture or document that value offers, and a chart as what it is made
+    from; tells whether it offers one."""
     kind = type(value)
+    module = module_of(kind)
+    for prefix, method, mime in CHARTS:
+        if type(module) is str and module.startswith(prefix) and hasattr(kind, method):
+            send(mime, getattr(value, method)())
+            return True
     method = getattr(kind, "_repr_mimebundle_", None)
     best = None if method is None else _bundled(value, method)
     if best is not None:

@@ -124,15 +124,19 @@ class Driver:
     def prelude(self, request):
         for name in PRELUDE:
             __import__(name)
+        self.furnish()
+        gc.collect()
+        gc.freeze()
+        return {"status": "ok"}
+
+    def furnish(self):
+        """Puts what a program finds into its place, before the first one."""
         sys.modules["__main__"] = main
         builtins.display = _paddock_display.display
         sys.unraisablehook = _paddock.unraisable
         builtins.exit, builtins.quit = _Quit("exit"), _Quit("quit")
         _stdout.reconfigure(line_buffering=True)
         _stderr.reconfigure(line_buffering=True)
-        gc.collect()
-        gc.freeze()
-        return {"status": "ok"}
 
     def exec(self, request):
         self.abandon()  # what an interrupt kept from being ended

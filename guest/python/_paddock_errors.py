@@ -1,8 +1,8 @@
 """What is said about an error that a program did not catch."""
-import errno
-import linecache
+import sys
 import traceback
 
+import _paddock_place
 from _paddock_display import name_of
 
 __builtins__ = __builtins__.copy()  # what the program makes of them is its own affair
@@ -11,37 +11,15 @@ MESSAGE_LIMIT = 4 << 10
 TRACEBACK_LIMIT = 16 << 10
 UNKNOWN = "(its text cannot be shown)"
 
-# Where a program's own code lies; everything else is the library or the driver.
-OWN = ("/workspace/", "/app/", "/tmp/", "/skills/", "/servers/")
-
 _TracebackException = traceback.TracebackException
 _StackSummary = traceback.StackSummary
-_sources = linecache.cache
 
 # What is asked of an error, whatever its class has put in the place of it.
 _traceback_of = BaseException.__dict__["__traceback__"].__get__
 _forget_context = BaseException.__dict__["__context__"].__set__
-_NO_SPACE, _NOT_SUPPORTED = (errno.ENOSPC, errno.EDQUOT), (errno.ENOTSUP, errno.ENOSYS)
+_COMPACT = {"compact": True} if sys.version_info >= (3, 10) else {}
 
-NOT_HERE = {
-    "numpy": "it has native code, which this isolation cannot load; the statistics, array and math modules are there",
-    "pandas": "it has native code, which this isolation cannot load; the csv, sqlite3 and statistics modules are there",
-    "requests": "there is no network in this sandbox",
-    "httpx": "there is no network in this sandbox",
-    "ctypes": "native code cannot be called in this isolation",
-    "_ctypes": "native code cannot be called in this isolation",
-    "ssl": "there is no network in this sandbox",
-    "_ssl": "there is no network in this sandbox",
-    "tkinter": "there is no screen in this sandbox",
-    "curses": "there is no terminal in this sandbox",
-    "venv": "packages cannot be installed this way in this sandbox",
-    "pip": "packages cannot be installed this way in this sandbox",
-}
-
-
-def own(filename):
-    """Tells whether a file's code is the program's."""
-    return filename.startswith("<cell") or filename in _sources and not filename.startswith("/lib/") or filename.startswith(OWN)
+own, _hint_here, _NO_SPACE = _paddock_place.own, _paddock_place.hint_of, _paddock_place.NO_SPACE
 
 
 def cut(text, limit):
@@ -58,7 +36,7 @@ def _keep_own(summary, seen):
     summary.stack = _StackSummary.from_list(frames)
     _keep_own(summary.__cause__, seen)
     _keep_own(summary.__context__, seen)
-    for inner in summary.exceptions or ():
+    for inner in getattr(summary, "exceptions", None) or ():
         _keep_own(inner, seen)
 
 
@@ -85,7 +63,7 @@ def forget_frames(error):
 
 def text_of(error):
     def text(error):
-        summary = _TracebackException(type(error), error, _traceback_of(error), compact=True)
+        summary = _TracebackException(type(error), error, _traceback_of(error), **_COMPACT)
         _keep_own(summary, set())
         return cut("".join(summary.format()), TRACEBACK_LIMIT)
     return safely(text, error, f"{name_of(type(error))}: {UNKNOWN}\n")
@@ -122,47 +100,16 @@ def kind_of(error):
     return ""
 
 
-# What attributes a module lacks here (None: whichever), and why.
-_modules_without = {
-    "_socket": (None, "there is no network in this sandbox"),
-    "socket": (None, "there is no network in this sandbox"),
-    "os": (frozenset("fork forkpty system popen kill execv execve spawnv posix_spawn waitpid".split()), "there are no other processes in this sandbox"),
-}
-_ModuleType = type(errno)
-_names_in = _ModuleType.__dict__["__dict__"].__get__  # asks no module for anything
-
-
-def _name_in(module):
-    name = _names_in(module).get("__name__")
-    return name if type(name) is str else ""
-
-
 def hint_of(error):
-    if is_a(error, ModuleNotFoundError):
-        name = (error.name or "").partition(".")[0]
-        why = NOT_HERE.get(name)
-        return f"{name} is not available: {why}" if why else f"{name} is not installed in this sandbox; Python's standard library is"
-    if is_a(error, RuntimeError) and "start new thread" in str(error):
-        return "there are no threads in this sandbox; asyncio works"
     if is_a(error, EOFError) and "EOF when reading a line" in str(error):
         return "there is no standard input here; put the values into the code"
-    if is_a(error, AttributeError):
-        where = _modules_without.get(_name_in(error.obj)) if type(error.obj) is _ModuleType else None
-        if where and (where[0] is None or error.name in where[0]):
-            return where[1]
-    if is_a(error, OSError) and error.errno in _NOT_SUPPORTED:
-        return "the sandbox has no sockets, processes or devices"
-    if is_a(error, (FileNotFoundError, PermissionError)):
-        name = error.filename if isinstance(error.filename, str) else ""
-        if name.startswith("/") and not name.startswith(OWN):
-            return "a program's files lie in /workspace"
     if too_deep(error):
         return "the code is nested too deeply; write it in several steps"
     if is_a(error, MemoryError):
         return "the interpreter's memory is limited; free what is not needed, or work in pieces"
     if kind_of(error) == "space":
-        return "the workspace's disk limit is reached; remove files that are not needed"
-    return ""
+        return "the disk limit is reached; remove files that are not needed"
+    return _hint_here(error)
 
 
 def describe(error, label):

@@ -18,6 +18,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"paddock/internal/archive"
+	"paddock/internal/archive/archivetest"
 	"paddock/internal/blob"
 	"paddock/internal/fault"
 	"paddock/internal/history"
@@ -253,68 +254,20 @@ func TestAnArchiveThatIsCutAnywhereIsRefusedAndLeavesNothing(t *testing.T) {
 	f.wantStored(t, false)
 }
 
-// entry is one of an archive's.
-type entry struct {
-	name string
-	data []byte
-}
-
-// entries takes an archive apart; packed puts one together, with what follows it.
-func entries(t *testing.T, data []byte) (all []entry) {
-	t.Helper()
-	z, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer z.Close()
-	for in := tar.NewReader(z); ; {
-		h, err := in.Next()
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		data, readErr := io.ReadAll(in)
-		if err := errors.Join(err, readErr); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, entry{h.Name, data})
-	}
-}
-
-func packed(t *testing.T, all []entry, after []byte) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	z, err := zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := tar.NewWriter(z)
-	for _, e := range all {
-		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: e.name, Mode: 0o600, Size: int64(len(e.data))}))
-		_, writeErr := w.Write(e.data)
-		err = errors.Join(err, writeErr)
-	}
-	err = errors.Join(err, w.Close())
-	_, writeErr := z.Write(after)
-	if err := errors.Join(err, writeErr, z.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
-}
-
 func TestAForgedArchiveIsRefusedAndLeavesNothing(t *testing.T) {
-	whole := entries(t, newFixture(t).archive(t))
+	whole := archivetest.Entries(t, newFixture(t).archive(t))
 	last := len(whole) - 1
-	changed := func(k int, data string) []entry {
+	changed := func(k int, data string) []archivetest.Entry {
 		all := slices.Clone(whole)
-		all[k].data = []byte(data)
+		all[k].Data = []byte(data)
 		return all
 	}
 	swapped := slices.Clone(whole)
-	swapped[1].data, swapped[2].data = swapped[2].data, swapped[1].data
-	longer := bytes.Clone(whole[last-1].data)
+	swapped[1].Data, swapped[2].Data = swapped[2].Data, swapped[1].Data
+	longer := bytes.Clone(whole[last-1].Data)
 	longer[0]++
 	for name, c := range map[string]struct {
-		all   []entry
+		all   []archivetest.Entry
 		after []byte
 	}{
 		"a list that is another":      {all: swapped},
@@ -326,14 +279,14 @@ func TestAForgedArchiveIsRefusedAndLeavesNothing(t *testing.T) {
 		"no end":                      {all: whole[:last]},
 		"no head":                     {all: whole[1:]},
 		"a content twice":             {all: slices.Insert(slices.Clone(whole), last, whole[last-1])},
-		"a content that has no place": {all: slices.Insert(slices.Clone(whole), last, entry{"blobs/../../x", nil})},
-		"a folder's name":             {all: slices.Insert(slices.Clone(whole), 1, entry{"other", nil})},
+		"a content that has no place": {all: slices.Insert(slices.Clone(whole), last, archivetest.Entry{Name: "blobs/../../x"})},
+		"a folder's name":             {all: slices.Insert(slices.Clone(whole), 1, archivetest.Entry{Name: "other"})},
 		"an entry after the end":      {all: append(slices.Clone(whole), whole[last])},
 		"much after the end":          {all: whole, after: make([]byte, mib)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			_, err := f.read(t.Context(), packed(t, c.all, c.after), limits(mib))
+			_, err := f.read(t.Context(), archivetest.Archive(t, c.all, bytes.NewReader(c.after)), limits(mib))
 			if fault.KindOf(err) != fault.Invalid {
 				t.Errorf("it is %v", err)
 			}
@@ -341,15 +294,15 @@ func TestAForgedArchiveIsRefusedAndLeavesNothing(t *testing.T) {
 		})
 	}
 	f := newFixture(t)
-	if _, err := f.read(t.Context(), packed(t, whole, nil), limits(mib)); err != nil {
+	if _, err := f.read(t.Context(), archivetest.Archive(t, whole, nil), limits(mib)); err != nil {
 		t.Errorf("what is not forged is refused: %v", err)
 	}
 }
 
 func TestALaterFormatIsUnsupported(t *testing.T) {
-	whole := entries(t, newFixture(t).archive(t))
-	whole[0].data = bytes.Replace(whole[0].data, []byte(`"format":1`), []byte(`"format":2`), 1)
-	_, err := newFixture(t).read(t.Context(), packed(t, whole, nil), limits(mib))
+	whole := archivetest.Entries(t, newFixture(t).archive(t))
+	whole[0].Data = bytes.Replace(whole[0].Data, []byte(`"format":1`), []byte(`"format":2`), 1)
+	_, err := newFixture(t).read(t.Context(), archivetest.Archive(t, whole, nil), limits(mib))
 	if fault.KindOf(err) != fault.Unsupported {
 		t.Errorf("it is %v", err)
 	}

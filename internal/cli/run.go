@@ -183,6 +183,9 @@ func (p *program) execute(ctx context.Context, m *session.Manager, id session.ID
 		}
 	} else {
 		p.explain(res)
+		if res.Notice != "" && (f.session != "" || f.keep) { // else nothing of it is left anyway
+			p.say("notice", res.Notice)
+		}
 	}
 	if code := exitCode(res.Exit); code != 0 {
 		return exit(code)

@@ -30,6 +30,7 @@ type Line struct {
 	numbers  []int64        // of what is there, in order
 	labelled map[int64]bool // which of them have a label
 	last     int64          // the highest number that was ever seen
+	rest     []string       // what interrupted writes had left when it was opened
 }
 
 const keptSuffix = ".kept"
@@ -45,7 +46,10 @@ func Open(dir string, files blob.Files) (*Line, error) {
 		digits, labelled := strings.CutSuffix(e.Name(), keptSuffix)
 		n, err := strconv.ParseInt(digits, 10, 64)
 		if err != nil || n < 1 || strconv.FormatInt(n, 10) != digits {
-			continue // what an interrupted write left
+			if strings.HasPrefix(e.Name(), blob.TempPrefix) {
+				l.rest = append(l.rest, e.Name())
+			}
+			continue
 		}
 		l.numbers = append(l.numbers, n)
 		if labelled {
@@ -177,6 +181,19 @@ func (l *Line) Append(m *Manifest, before ...func() error) error {
 	l.last = m.Number
 	l.numbers = append(l.numbers, m.Number)
 	return nil
+}
+
+// Sweep removes what interrupted writes had left when the line was opened. It is for
+// the process that has the session: of any other's it might be under way.
+func (l *Line) Sweep() error {
+	var errs []error
+	for _, name := range l.rest {
+		if err := l.files.Remove(filepath.Join(l.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	l.rest = nil
+	return errors.Join(errs...)
 }
 
 // Remove deletes some. What is gone already is no error.

@@ -63,6 +63,29 @@ func (s *shelf) answers(f func(http.ResponseWriter, *http.Request) bool) {
 	s.answer = f
 }
 
+// onLayers changes what is answered for contents that are no JSON.
+func (s *shelf) onLayers(change func(w http.ResponseWriter, data []byte)) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		if !isBlob(r) || r.Header.Get("X-Inside") != "" {
+			return false
+		}
+		inside, _ := http.NewRequestWithContext(r.Context(), http.MethodGet, "http://"+s.host+r.URL.Path, nil)
+		inside.Header.Set("X-Inside", "1")
+		resp, err := http.DefaultClient.Do(inside)
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		data, _ := io.ReadAll(resp.Body)
+		if bytes.HasPrefix(data, []byte("{")) {
+			_, _ = w.Write(data)
+		} else {
+			change(w, data)
+		}
+		return true
+	}
+}
+
 // push puts an image into the registry and gives its reference.
 func (s *shelf) push(t testing.TB, called string, img v1.Image) string {
 	t.Helper()
@@ -206,29 +229,8 @@ func TestWhatARegistryMayDoWrong(t *testing.T) {
 	status := func(code int) func(http.ResponseWriter, *http.Request) bool {
 		return func(w http.ResponseWriter, r *http.Request) bool { w.WriteHeader(code); return true }
 	}
-	// onLayers changes what is answered for contents that are no JSON.
 	onLayers := func(change func(w http.ResponseWriter, data []byte)) func(*shelf) func(http.ResponseWriter, *http.Request) bool {
-		return func(s *shelf) func(http.ResponseWriter, *http.Request) bool {
-			return func(w http.ResponseWriter, r *http.Request) bool {
-				if !isBlob(r) || r.Header.Get("X-Inside") != "" {
-					return false
-				}
-				inside, _ := http.NewRequestWithContext(r.Context(), http.MethodGet, "http://"+s.host+r.URL.Path, nil)
-				inside.Header.Set("X-Inside", "1")
-				resp, err := http.DefaultClient.Do(inside)
-				if err != nil {
-					return false
-				}
-				defer resp.Body.Close()
-				data, _ := io.ReadAll(resp.Body)
-				if bytes.HasPrefix(data, []byte("{")) {
-					_, _ = w.Write(data)
-					return true
-				}
-				change(w, data)
-				return true
-			}
-		}
+		return func(s *shelf) func(http.ResponseWriter, *http.Request) bool { return s.onLayers(change) }
 	}
 	always := func(f func(http.ResponseWriter, *http.Request) bool) func(*shelf) func(http.ResponseWriter, *http.Request) bool {
 		return func(*shelf) func(http.ResponseWriter, *http.Request) bool { return f }
@@ -367,25 +369,13 @@ func TestAConnectionThatBreaksOnceIsTriedAgain(t *testing.T) {
 		t.Error("a configuration of another length was taken")
 	}
 	broke.Store(false)
-	shelf.answers(func(w http.ResponseWriter, r *http.Request) bool {
-		if !isBlob(r) || r.Header.Get("X-Inside") != "" {
-			return false
-		}
-		inside, _ := http.NewRequestWithContext(r.Context(), http.MethodGet, "http://"+shelf.host+r.URL.Path, nil)
-		inside.Header.Set("X-Inside", "1")
-		resp, err := http.DefaultClient.Do(inside)
-		if err != nil {
-			return false
-		}
-		defer resp.Body.Close()
-		data, _ := io.ReadAll(resp.Body)
+	shelf.answers(shelf.onLayers(func(w http.ResponseWriter, data []byte) {
 		w.Header().Set("Content-Length", fmt.Sprint(len(data)))
-		if !bytes.HasPrefix(data, []byte("{")) && !broke.Swap(true) {
+		if !broke.Swap(true) {
 			data = data[:len(data)/2]
 		}
 		_, _ = w.Write(data)
-		return true
-	})
+	}))
 	var mu sync.Mutex
 	var last Progress
 	img, err := s.Pull(t.Context(), Request{Reference: ref, Progress: func(p Progress) { mu.Lock(); last = p; mu.Unlock() }})

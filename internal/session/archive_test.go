@@ -1,12 +1,10 @@
 package session_test
 
 import (
-	"archive/tar"
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -18,18 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
-
+	"paddock/internal/archive/archivetest"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
 )
-
-// piece is one entry of an archive.
-type piece struct {
-	name string
-	data []byte
-}
 
 // exported makes a session with code and gives its archive.
 func exported(t testing.TB, m *session.Manager, code string, set session.Settings) []byte {
@@ -52,78 +43,30 @@ func exported(t testing.TB, m *session.Manager, code string, set session.Setting
 	return archive.Bytes()
 }
 
-// plain gives the tar in an archive.
-func plain(t testing.TB, archive []byte) []byte {
-	t.Helper()
-	z, err := zstd.NewReader(bytes.NewReader(archive), zstd.WithDecoderConcurrency(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer z.Close()
-	data, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+// zeros are that never end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }
 
-func pieces(t testing.TB, archive []byte) (all []piece) {
-	t.Helper()
-	in := tar.NewReader(bytes.NewReader(plain(t, archive)))
-	for {
-		h, err := in.Next()
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		data, readErr := io.ReadAll(in)
-		if err := errors.Join(err, readErr); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, piece{h.Name, data})
-	}
-}
-
-// packed is a tar in zstd, with what follows it.
-func packed(t testing.TB, tail int, all ...piece) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	z, err := zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := tar.NewWriter(z)
-	for _, p := range all {
-		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: p.name, Mode: 0o600, Size: int64(len(p.data))}))
-		_, writeErr := w.Write(p.data)
-		err = errors.Join(err, writeErr)
-	}
-	err = errors.Join(err, w.Close())
-	zeros := make([]byte, 1<<20)
-	for ; tail > 0 && err == nil; tail -= len(zeros) {
-		_, err = z.Write(zeros[:min(tail, len(zeros))])
-	}
-	if err := errors.Join(err, z.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
-}
-
-// content is a piece that is what its name says.
-func content(data string) piece {
+// content is an entry that is what its name says.
+func content(data string) archivetest.Entry {
 	sum := sha256.Sum256([]byte(data))
-	return piece{"blobs/" + hex.EncodeToString(sum[:]), []byte(data)}
+	return archivetest.Entry{Name: "blobs/" + hex.EncodeToString(sum[:]), Data: []byte(data)}
 }
 
 // edited changes what an archive says of itself.
-func edited(t testing.TB, all []piece, change func(head map[string]any)) []piece {
+func edited(t testing.TB, all []archivetest.Entry, change func(head map[string]any)) []archivetest.Entry {
 	t.Helper()
 	var head map[string]any
-	err := json.Unmarshal(all[0].data, &head)
+	err := json.Unmarshal(all[0].Data, &head)
 	if err == nil {
 		change(head)
 		all = slices.Clone(all)
-		all[0].data, err = json.Marshal(head)
-		all[0].data = bytes.ReplaceAll(all[0].data, []byte(`\u003c`), []byte("<")) // as others write it
+		all[0].Data, err = json.Marshal(head)
+		all[0].Data = bytes.ReplaceAll(all[0].Data, []byte(`\u003c`), []byte("<")) // as others write it
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -132,20 +75,20 @@ func edited(t testing.TB, all []piece, change func(head map[string]any)) []piece
 }
 
 // counted says in the end how many contents there are.
-func counted(all []piece) []piece {
+func counted(all []archivetest.Entry) []archivetest.Entry {
 	all = slices.Clone(all)
 	n := 0
 	for _, p := range all {
-		if strings.HasPrefix(p.name, "blobs/") {
+		if strings.HasPrefix(p.Name, "blobs/") {
 			n++
 		}
 	}
-	all[len(all)-1].data = fmt.Appendf(nil, `{"blobs": %d}`, n)
+	all[len(all)-1].Data = fmt.Appendf(nil, `{"blobs": %d}`, n)
 	return all
 }
 
 // within puts pieces before the end.
-func within(all []piece, more ...piece) []piece {
+func within(all []archivetest.Entry, more ...archivetest.Entry) []archivetest.Entry {
 	return counted(slices.Concat(all[:len(all)-1], more, all[len(all)-1:]))
 }
 
@@ -169,8 +112,10 @@ func interpreter(head map[string]any) map[string]any {
 
 func TestNoArchiveTakesMoreThanItMay(t *testing.T) {
 	source := manager(t, session.Config{}, sandboxtest.FakeConfig{})
-	whole := pieces(t, exported(t, source, "x = 1\nwrite('f', 'text')\nwrite('g', 'more')", session.Settings{}))
-	bomb := func(code string) []piece { return pieces(t, exported(t, source, code, session.Settings{})) }
+	whole := archivetest.Entries(t, exported(t, source, "x = 1\nwrite('f', 'text')\nwrite('g', 'more')", session.Settings{}))
+	bomb := func(code string) []archivetest.Entry {
+		return archivetest.Entries(t, exported(t, source, code, session.Settings{}))
+	}
 	many := func(n int, write string) string {
 		var code strings.Builder
 		for k := range n {
@@ -180,12 +125,12 @@ func TestNoArchiveTakesMoreThanItMay(t *testing.T) {
 	}
 	padding := bytes.Repeat([]byte(" "), 128<<20)
 	kinds := map[string]struct {
-		all  []piece
-		tail int
+		all  []archivetest.Entry
+		tail int64
 		want fault.Kind
 	}{
-		"a large end":            {all: slices.Concat(whole[:len(whole)-1], []piece{{whole[len(whole)-1].name, padding}}), want: fault.Invalid},
-		"a large head":           {all: slices.Concat([]piece{{whole[0].name, padding}}, whole[1:]), want: fault.Invalid},
+		"a large end":            {all: slices.Concat(whole[:len(whole)-1], []archivetest.Entry{{Name: whole[len(whole)-1].Name, Data: padding}}), want: fault.Invalid},
+		"a large head":           {all: slices.Concat([]archivetest.Entry{{Name: whole[0].Name, Data: padding}}, whole[1:]), want: fault.Invalid},
 		"zeros without end":      {all: whole, tail: 512 << 20, want: fault.Invalid},
 		"something after it":     {all: append(slices.Clone(whole), content("more")), want: fault.Invalid},
 		"a content unasked for":  {all: within(whole, content("unasked for")), want: fault.Invalid},
@@ -200,7 +145,7 @@ func TestNoArchiveTakesMoreThanItMay(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(kinds)) {
 		t.Run(name, func(t *testing.T) {
 			dir, k := t.TempDir(), kinds[name]
-			archive := packed(t, k.tail, k.all...)
+			archive := archivetest.Archive(t, k.all, io.LimitReader(zeros{}, k.tail))
 			m := manager(t, session.Config{Dir: dir, DiskBytes: mib / 4, OwnerDiskBytes: 64 * mib}, sandboxtest.FakeConfig{})
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
@@ -222,7 +167,7 @@ func TestNoArchiveTakesMoreThanItMay(t *testing.T) {
 
 func TestWhatAnArchiveSaysOfItselfIsNotBelieved(t *testing.T) {
 	source := manager(t, session.Config{}, sandboxtest.FakeConfig{})
-	whole := pieces(t, exported(t, source, "x = 1\nwrite('f', 'text')", session.Settings{}))
+	whole := archivetest.Entries(t, exported(t, source, "x = 1\nwrite('f', 'text')", session.Settings{}))
 	trees := func(head map[string]any) map[string]any {
 		return head["checkpoint"].(map[string]any)["trees"].(map[string]any)
 	}
@@ -257,7 +202,7 @@ func TestWhatAnArchiveSaysOfItselfIsNotBelieved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			m := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
-			_, _, err := m.Import(t.Context(), alice, "", bytes.NewReader(packed(t, 0, edited(t, whole, kinds[name].change)...)))
+			_, _, err := m.Import(t.Context(), alice, "", bytes.NewReader(archivetest.Archive(t, edited(t, whole, kinds[name].change), nil)))
 			wantKind(t, err, kinds[name].want)
 			if n := contents(t, dir); n != 0 {
 				t.Errorf("%d files are left", n)
@@ -268,7 +213,7 @@ func TestWhatAnArchiveSaysOfItselfIsNotBelieved(t *testing.T) {
 
 func TestOfSettingsAnImportTakesOverWhatMayBeHere(t *testing.T) {
 	source := manager(t, session.Config{}, sandboxtest.FakeConfig{})
-	whole := pieces(t, exported(t, source, "x = 1", session.Settings{Name: "work", Language: "python", MemoryBytes: 64 * mib, TTL: time.Hour}))
+	whole := archivetest.Entries(t, exported(t, source, "x = 1", session.Settings{Name: "work", Language: "python", MemoryBytes: 64 * mib, TTL: time.Hour}))
 	m := manager(t, session.Config{MemoryBytes: 32 * mib, IdleTTL: 30 * time.Minute}, sandboxtest.FakeConfig{})
 	kinds := map[string]struct {
 		change func(set map[string]any)
@@ -293,7 +238,7 @@ func TestOfSettingsAnImportTakesOverWhatMayBeHere(t *testing.T) {
 				k.change(head["settings"].(map[string]any))
 				interpreter(head)["mark"], interpreter(head)["memory"] = "mark", -5
 			})
-			i, notice, err := m.Import(t.Context(), alice, "", bytes.NewReader(packed(t, 0, forged...)))
+			i, notice, err := m.Import(t.Context(), alice, "", bytes.NewReader(archivetest.Archive(t, forged, nil)))
 			if err != nil {
 				t.Fatal(err)
 			}

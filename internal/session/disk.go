@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"paddock/internal/blob"
@@ -135,16 +136,13 @@ func (s *session) load() error {
 		s.unlock()
 		return err
 	}
-	err = s.openTrees()
-	if err == nil {
-		for _, tree := range []*workspace.Tree{s.tree, s.tmp} {
-			if err := tree.Sweep(); err != nil {
-				s.manager.log.Warn("what an interrupted write left cannot be removed", "session", s.id, "cause", causeOf(err))
-			}
-		}
+	if err = s.openTrees(); err == nil {
 		err = s.openKept()
 	}
 	if err == nil {
+		if err := s.sweep(); err != nil {
+			s.manager.log.Warn("what an interrupted write left cannot be removed", "session", s.id, "cause", causeOf(err))
+		}
 		err = s.recoverState(r.Process == 0 && r.Boot == workspace.Boot())
 	}
 	if err == nil {
@@ -155,6 +153,20 @@ func (s *session) load() error {
 		return unusable(err)
 	}
 	return nil
+}
+
+// sweep removes what the writes of a process that was killed left in the session's
+// folders. It is for who opens them: nobody else writes there.
+func (s *session) sweep() error {
+	errs := []error{s.tree.Sweep(), s.tmp.Sweep(), s.kept.line.Sweep()}
+	entries, err := os.ReadDir(s.dir)
+	errs = append(errs, err)
+	for _, e := range entries {
+		if name := e.Name(); strings.HasPrefix(name, recordFile+".") || strings.HasPrefix(name, blob.TempPrefix) {
+			errs = append(errs, os.Remove(filepath.Join(s.dir, name)))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // openTrees opens the session's folders of files.

@@ -70,7 +70,7 @@ func (s *session) inTurn(ctx context.Context, req Request) (Result, error) {
 		return Result{}, fmt.Errorf("waiting in the session: %w", err)
 	}
 	defer func() { s.finish(t) }()
-	if err := cmp.Or(s.running(), s.whole(), m.shed(t.ctx, s.owner)); err != nil { // it may have been stopped meanwhile
+	if err := cmp.Or(s.running(), m.shed(t.ctx, s.owner)); err != nil { // it may have been stopped meanwhile
 		return Result{}, err
 	}
 	release, err := m.admit(t.ctx, s.owner)
@@ -222,8 +222,9 @@ func (s *session) language() string {
 
 // execute runs the program; it is the caller's turn.
 func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
-	s.bury(t.ctx)
-	s.retire(t.ctx, time.Now())
+	if err := s.catchUp(t.ctx); err != nil {
+		return Result{}, err
+	}
 	in, err := s.interpreter(t, p.runtime)
 	if err != nil {
 		return Result{}, err
@@ -278,6 +279,14 @@ func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
 	return res, nil
 }
 
+// catchUp deals with what ended or failed since the last call: after that a program
+// finds interpreters and files that belong together.
+func (s *session) catchUp(ctx context.Context) error {
+	s.bury(ctx)
+	s.retire(ctx, time.Now())
+	return s.whole(ctx)
+}
+
 // put writes a file that shows what the present execution, which is counted
 // already, printed or showed.
 func (s *session) put(name string, data []byte) (string, error) {
@@ -321,7 +330,7 @@ func (s *session) keepRun(t *turn, p plan, live map[string]sandbox.Instance, bef
 	}
 	t.later = func() {
 		if _, err := keep(); err != nil {
-			s.news = s.notKept(t, err)
+			s.tell(s.notKept(t, err))
 		}
 	}
 }
@@ -356,6 +365,13 @@ func (s *session) died(t *turn, runtime string, live map[string]sandbox.Instance
 
 // joinNotices puts two notices into one.
 func joinNotices(a, b string) string { return strings.TrimSpace(a + " " + b) }
+
+// tell has the next result say this, once. It is the caller's turn.
+func (s *session) tell(news string) {
+	if !strings.Contains(s.news, news) {
+		s.news = joinNotices(s.news, news)
+	}
+}
 
 // account counts a run, and gives the interpreter whose state is to be kept: nil
 // for one that is gone with its state.

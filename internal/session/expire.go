@@ -38,11 +38,13 @@ func (m *Manager) Reset(ctx context.Context, owner Owner, id ID) (files int, err
 	}
 	defer s.leave(t)
 	defer func() { m.told(ctx, Resetting, s, err) }()
-	s.dropAll()
-	clear(s.lost)
+	stopped := s.endMachine("its machine was stopped to reset the session, and " + filesOnly)
 	if files, err = s.empty(t.ctx); err != nil {
+		s.tell(stopped)
 		return files, fmt.Errorf("clearing the workspace: %w", err)
 	}
+	clear(s.lost)
+	s.news = "" // of what was before
 	s.mu.Lock()
 	s.record.Runtimes, s.record.Unkept = nil, nil // there is nothing of them to miss
 	s.mu.Unlock()
@@ -66,7 +68,7 @@ func (s *session) empty(ctx context.Context) (int, error) {
 	defer d.close()
 	for name := range s.kept.trees {
 		if _, err := d.apply(name, blob.Ref{}, nil); err != nil {
-			s.undo(d)
+			s.undo(ctx, d)
 			return 0, err
 		}
 	}
@@ -75,7 +77,7 @@ func (s *session) empty(ctx context.Context) (int, error) {
 		return len(d.files), nil
 	}
 	if err := d.persist(ctx); err != nil {
-		s.undo(d)
+		s.undo(ctx, d)
 		return 0, err
 	}
 	clear(s.kept.unsure)

@@ -62,8 +62,12 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 	var made []*session
 	defer func() {
 		for _, one := range made {
-			if err != nil {
-				err = errors.Join(err, m.Destroy(context.WithoutCancel(ctx), owner, one.id))
+			if err == nil {
+				break
+			}
+			// One that is asleep by now is not there without its group, and is swept.
+			if left := m.Destroy(context.WithoutCancel(ctx), owner, one.id); fault.KindOf(left) != fault.NotFound {
+				err = errors.Join(err, left)
 			}
 		}
 	}()
@@ -153,7 +157,11 @@ func (m *Manager) commit(o Owner, group string) error {
 	if err := blob.MakeFolder(files, filepath.Dir(path)); err != nil {
 		return err
 	}
-	return blob.WriteFile(files, path, nil)
+	if err := blob.WriteFile(files, path, nil); err != nil {
+		_ = files.Remove(path) // as far as it got its name: they go one by one
+		return err
+	}
+	return nil
 }
 
 // committed tells whether a record is of a session that is there.

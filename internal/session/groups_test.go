@@ -2,7 +2,10 @@ package session_test
 
 import (
 	"context"
+	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -45,5 +48,53 @@ func TestACollectionLeavesForksInTheMakingAlone(t *testing.T) {
 	}
 	for _, one := range forks {
 		prints(t, m, one.ID, "print(x)", "1")
+	}
+}
+
+// halfway fails when the marker of a group has its name already, and looks whether
+// that is still there when the first of the forks goes.
+type halfway struct {
+	blob.Files
+	marker string
+	there  error // what looking for the marker gave
+	looked bool
+}
+
+func (h *halfway) Rename(from, to string) error {
+	err := h.Files.Rename(from, to)
+	if filepath.Base(filepath.Dir(to)) == ".groups" {
+		h.marker = to
+	}
+	return err
+}
+
+func (h *halfway) SyncDir(name string) error {
+	if h.marker != "" && name == filepath.Dir(h.marker) {
+		return syscall.EIO
+	}
+	return h.Files.SyncDir(name)
+}
+
+func (h *halfway) Remove(name string) error {
+	if h.marker != "" && !h.looked && filepath.Base(name) == "session.json" {
+		h.looked = true
+		_, h.there = os.Lstat(h.marker)
+	}
+	return h.Files.Remove(name)
+}
+
+// Killed between the first and the last that goes, a process must not leave some.
+func TestForksThatCouldNotBeMadeGoTogether(t *testing.T) {
+	files := &halfway{Files: blob.OS}
+	m := manager(t, session.Config{Files: files}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	if _, err := m.Fork(t.Context(), alice, id, "", 3); err == nil || strings.Contains(err.Error(), "there is no session") {
+		t.Errorf("forking gave %v", err)
+	}
+	if !files.looked || !os.IsNotExist(files.there) {
+		t.Errorf("when they went their marker was there (%v, %v)", files.looked, files.there)
+	}
+	if all, err := m.List(alice); err != nil || len(all) != 1 {
+		t.Errorf("there are %+v, %v", all, err)
 	}
 }

@@ -133,7 +133,26 @@ func (s *session) lose(ctx context.Context, runtime, why string) {
 	}
 	s.anew[runtime] = true
 	s.giveUpUnsure(runtime) // all that is newer than the checkpoint goes with it, whosever it is
-	s.news = joinNotices(s.news, "What an earlier call left could not be kept, and its interpreter has ended: variables and files are as they were before that call.")
+	s.tell("What an earlier call left could not be kept, and its interpreter has ended: variables and files are as they were before that call.")
+	s.bringBack(ctx)
+}
+
+// giveUp gives up what an earlier call left and could not be kept, before all
+// interpreters end. Where only files are kept they stay: they are all there is.
+func (s *session) giveUp(ctx context.Context) {
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	if hasMachines(s.backend) || s.kept.failed == nil {
+		return
+	}
+	s.giveUpUnsure("")
+	s.tell("What an earlier call left could not be kept, and is gone: variables and files are as they were before that call.")
+	s.bringBack(ctx)
+}
+
+// bringBack makes the files what head says, as nothing that is newer lives any
+// more. Where they cannot be brought back they are torn. The caller holds s.keeping.
+func (s *session) bringBack(ctx context.Context) {
 	if err := s.kept.restoreFiles(true); err != nil {
 		s.manager.log.ErrorContext(ctx, "files could not be brought back", "session", s.id, "cause", causeOf(err))
 		s.kept.torn = true

@@ -150,7 +150,7 @@ func (s *session) atLast() bool {
 	s.kept.closed = true
 	if err != nil {
 		s.manager.log.Error("the last state of a session is lost", "session", s.id, "cause", causeOf(err))
-		s.news = joinNotices(s.news, "What the last call left could not be kept: files and variables are as they were before it.")
+		s.tell("What the last call left could not be kept: files and variables are as they were before it.")
 	}
 	return err == nil && !s.kept.torn
 }

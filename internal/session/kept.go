@@ -59,6 +59,9 @@ type kept struct {
 	// torn says that the files are neither what head says nor anything else that
 	// was, as a restore failed in the middle, and so did taking it back.
 	torn bool
+	// mended says that they were brought back since: what a live interpreter has
+	// open may be what lay there before.
+	mended bool
 }
 
 // open finds what there is in the store and in the folder of the checkpoints.
@@ -298,7 +301,7 @@ func (k *kept) mend() error {
 		return fault.New(fault.Unavailable, "the session's files are not whole since a restore failed, and cannot be brought back now").
 			WithHint("try again; restore another checkpoint if it stays so; the server's log says more").WithCause(err)
 	}
-	k.torn = false
+	k.torn, k.mended = false, true
 	return nil
 }
 

@@ -129,7 +129,7 @@ func (s *session) worksBeside(ctx context.Context, due func() bool) bool {
 // stopped; what is said before that.
 func (s *session) partWithProcesses(what string) {
 	if names := s.namedProcesses(); names != "" {
-		s.news = joinNotices(s.news, what+": processes in the background were stopped ("+names+").")
+		s.tell(what + ": processes in the background were stopped (" + names + ").")
 	}
 }
 

@@ -167,8 +167,9 @@ func (m *Manager) Boot(ctx context.Context, owner Owner, id ID) error {
 	if s.backend == nil {
 		return s.backendErr
 	}
-	s.bury(t.ctx)
-	s.retire(t.ctx, time.Now())
+	if err := s.catchUp(t.ctx); err != nil {
+		return err
+	}
 	r, err := s.commands()
 	if err != nil {
 		r, err = m.runtimeFor(t.ctx, s.backend, s.language())
@@ -194,7 +195,12 @@ func (m *Manager) Halt(ctx context.Context, owner Owner, id ID) error {
 		return fmt.Errorf("waiting to stop the session: %w", err)
 	}
 	defer s.leave(t)
-	err = s.lastKeep(t.ctx)
+	// What has begun is done whole, whoever hangs up.
+	ctx, cancel := lasting(t.ctx)
+	defer cancel()
+	if err = s.lastKeep(ctx); err != nil {
+		s.giveUp(ctx)
+	}
 	s.dropAll()
 	clear(s.lost) // whoever stops it does not miss them
 	s.mu.Lock()

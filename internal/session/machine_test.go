@@ -1,15 +1,10 @@
 package session_test
 
 import (
-	"context"
 	"errors"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
-	"runtime"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,25 +18,8 @@ import (
 // machines makes a Manager whose sessions have machines.
 func machines(t *testing.T, config session.Config) (*session.Manager, *sandboxtest.FakeMachines) {
 	t.Helper()
-	if config.Dir == "" {
-		config.Dir = t.TempDir()
-	}
 	b := sandboxtest.NewFakeMachines(sandboxtest.FakeConfig{Name: "machines"})
-	config.Backends = []sandbox.Backend{b}
-	m, err := session.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-		if n := b.Live(); n != 0 {
-			t.Errorf("%d interpreters live on", n)
-		}
-		b.Close()
-	})
-	return m, b
+	return over(t, config, b), b
 }
 
 // waitFor asks until the answer is yes.
@@ -347,7 +325,7 @@ func TestGoingBackEndsTheMachineAndBringsFilesBack(t *testing.T) {
 				t.Errorf("%d interpreters live", b.Live())
 			}
 			r := execute(t, m, id, "x")
-			if says(t, r.Notice, "fresh python interpreter", "went back to an earlier state"); r.Exit.Error == nil {
+			if says(t, r.Notice, "fresh python interpreter", "to go back to an earlier state"); r.Exit.Error == nil {
 				t.Error("a variable is there")
 			}
 		})
@@ -410,77 +388,6 @@ func TestAnArchiveHasFilesAndNothingOfItsHost(t *testing.T) {
 	}
 }
 
-func TestProcessesAreListedReadAndStopped(t *testing.T) {
-	m, _ := machines(t, session.Config{})
-	id := create(t, m, alice, "")
-	command(t, m, id, "spawn", "one")
-	execute(t, m, id, "spawn two")
-	list, err := m.Processes(t.Context(), alice, id)
-	if err != nil || len(list) != 2 || list[0].Command != "one" || list[0].Runtime != "command" || list[1].Runtime != "python" {
-		t.Fatalf("the processes are %+v, %v", list, err)
-	}
-	printed, err := m.Printed(t.Context(), alice, id)
-	if err != nil || len(printed) != 2 || string(printed[0].Data) != "one has begun\n" {
-		t.Errorf("they printed %+v, %v", printed, err)
-	}
-	d, err := m.Details(t.Context(), alice, id)
-	if err != nil || len(d.Processes) != 2 || !strings.Contains(d.Printed, "two has begun") {
-		t.Errorf("the details are %+v, %v", d, err)
-	}
-	for range 2 {
-		err = m.Signal(t.Context(), alice, id, list[1].PID, "TERM")
-		if list, _ := m.Processes(t.Context(), alice, id); len(list) != 1 {
-			t.Errorf("the processes are %+v", list)
-		}
-	}
-	wantKind(t, err, fault.NotFound)
-	_, err = m.Processes(t.Context(), "bob", id)
-	wantKind(t, err, fault.NotFound)
-	wantKind(t, m.Signal(t.Context(), "bob", id, list[0].PID, "KILL"), fault.NotFound)
-	if err := m.Sleep(alice, id); err != nil {
-		t.Fatal(err)
-	}
-	if list, err := m.Processes(t.Context(), alice, id); len(list) != 0 || err != nil {
-		t.Errorf("asleep its processes are %+v, %v", list, err)
-	}
-	if i, _ := m.Info(alice, id); i.State != session.Asleep {
-		t.Error("asking woke it")
-	}
-}
-
-func TestAnotherProcessSeesAndStopsWhatWorksInTheBackground(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("there are machines on Linux alone")
-	}
-	dir := filepath.Join(t.TempDir(), strings.Repeat("long", 30))
-	m, _ := machines(t, session.Config{Dir: dir})
-	other, _ := machines(t, session.Config{Dir: dir})
-	id := create(t, m, alice, "")
-	if list, err := other.Processes(t.Context(), alice, id); len(list) != 0 || err != nil {
-		t.Errorf("without a machine: %+v, %v", list, err)
-	}
-	command(t, m, id, "spawn", "one")
-	list, err := other.Processes(t.Context(), alice, id)
-	if err != nil || len(list) != 1 || list[0].Command != "one" {
-		t.Fatalf("the processes are %+v, %v", list, err)
-	}
-	if printed, err := other.Printed(t.Context(), alice, id); err != nil || len(printed) != 1 || string(printed[0].Data) != "one has begun\n" {
-		t.Errorf("it printed %+v, %v", printed, err)
-	}
-	if err := other.Signal(t.Context(), alice, id, list[0].PID, "TERM"); err != nil {
-		t.Error(err)
-	}
-	wantKind(t, other.Signal(t.Context(), alice, id, list[0].PID, "TERM"), fault.NotFound)
-	_, err = other.Processes(t.Context(), "bob", id)
-	wantKind(t, err, fault.NotFound)
-	if err := m.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if left, _ := os.ReadDir(filepath.Join(dir, "desks")); len(left) != 0 {
-		t.Errorf("%v is left", left)
-	}
-}
-
 func TestASessionWithProcessesFallsAsleepOnlyWhenItsPlaceIsNeeded(t *testing.T) {
 	m, b := machines(t, session.Config{SleepAfter: 150 * time.Millisecond, MaxPerOwner: 2})
 	busy, idle := create(t, m, alice, "busy"), create(t, m, alice, "idle")
@@ -518,119 +425,4 @@ func TestAMachineThatIsNeverIdleIsReplacedBetweenTwoCalls(t *testing.T) {
 	id := create(t, m, alice, "")
 	execute(t, m, id, "x = 1")
 	waitFor(t, func() bool { return strings.Contains(execute(t, m, id, "1").Notice, "the most that is allowed") })
-}
-
-func freePort(t *testing.T) uint16 {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return uint16(l.Addr().(*net.TCPAddr).Port)
-}
-
-func TestPortsArePublishedWhileTheMachineLives(t *testing.T) {
-	m, _ := machines(t, session.Config{})
-	port := freePort(t)
-	at := net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port)))
-	i, err := m.Create(t.Context(), alice, "", session.Settings{Machine: &session.Machine{Ports: []session.Port{{Host: port, Guest: 80}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	reach := func() (string, error) {
-		conn, err := net.Dial("tcp", at)
-		if err != nil {
-			return "", err
-		}
-		defer conn.Close()
-		if _, err := io.WriteString(conn, "hello"); err != nil {
-			return "", err
-		}
-		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
-			return "", err
-		}
-		all, err := io.ReadAll(conn)
-		return string(all), err
-	}
-	if _, err := reach(); err == nil {
-		t.Error("it is reached before it was booted")
-	}
-	if err := m.Boot(t.Context(), alice, i.ID); err != nil {
-		t.Fatal(err)
-	}
-	if got, _ := reach(); got != "" {
-		t.Errorf("where nobody listens there is %q", got)
-	}
-	command(t, m, i.ID, "serve", "80")
-	for range 3 {
-		if got, err := reach(); got != "hello" || err != nil {
-			t.Errorf("it says %q, %v", got, err)
-		}
-	}
-	open, err := net.Dial("tcp", at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer open.Close()
-	if err := m.Halt(t.Context(), alice, i.ID); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := open.Read(make([]byte, 1)); err == nil {
-		t.Error("a connection outlives the machine")
-	}
-	if _, err := reach(); err == nil {
-		t.Error("it is reached after it was stopped")
-	}
-}
-
-func TestAPortThatIsTakenIsOneClearErrorAndLeavesNothing(t *testing.T) {
-	m, b := machines(t, session.Config{})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	free, taken := freePort(t), uint16(l.Addr().(*net.TCPAddr).Port)
-	i, err := m.Create(t.Context(), alice, "", session.Settings{Machine: &session.Machine{Ports: []session.Port{{Host: free, Guest: 80}, {Host: taken, Guest: 81}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = m.Boot(t.Context(), alice, i.ID)
-	wantKind(t, err, fault.Conflict)
-	if f := fault.Of(err); !strings.Contains(f.Message, strconv.Itoa(int(taken))) || f.Hint == "" || b.Live() != 0 {
-		t.Errorf("it says %q, hint %q", f.Message, f.Hint)
-	}
-	again, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(free))))
-	if err != nil {
-		t.Fatalf("the other port is still taken: %v", err)
-	}
-	again.Close()
-	l.Close()
-	if err := m.Boot(t.Context(), alice, i.ID); err != nil {
-		t.Errorf("once it is free: %v", err)
-	}
-}
-
-func TestTheContextOfABootEndsOnlyTheBoot(t *testing.T) {
-	m, _ := machines(t, session.Config{})
-	port := freePort(t)
-	i, err := m.Create(t.Context(), alice, "", session.Settings{Machine: &session.Machine{Ports: []session.Port{{Host: port, Guest: 80}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	if err := m.Boot(ctx, alice, i.ID); err != nil {
-		t.Fatal(err)
-	}
-	cancel()
-	command(t, m, i.ID, "serve", "80")
-	conn, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn.Close()
-	if i, err := m.List(alice); err != nil || !slices.ContainsFunc(i, func(i session.Info) bool { return i.State == session.Live }) {
-		t.Errorf("the sessions are %+v, %v", i, err)
-	}
 }

@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"paddock/internal/blob"
+	"paddock/internal/desk"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/store"
@@ -51,8 +52,6 @@ type Manager struct {
 
 	index *store.Store
 
-	desk desk
-
 	storing sync.Mutex // guards what follows
 	stores  map[Owner]*blob.Store
 	used    map[Owner]*measured
@@ -62,7 +61,10 @@ type Manager struct {
 	mu         sync.Mutex // guards what follows
 	closed     bool
 	sessions   map[key]*session
-	rebuilding bool // the index is
+	rebuilding bool       // the index is
+	desk       *desk.Desk // where other processes ask; nil: they cannot
+
+	deskOnce sync.Once
 }
 
 type key struct {

@@ -139,13 +139,13 @@ func (m *Manager) restoreTo(ctx context.Context, owner Owner, id ID, choose func
 		return Restored{}, errPassing
 	}
 	defer func() { m.told(ctx, Restoring, s, err) }()
-	notice := ""
-	if s.lastKeep(t.ctx) != nil { // else undo leads to before what was done last
-		notice = "What the call before this left could not be kept: it is gone, and cannot be restored."
-	}
 	// What has begun is done whole, whoever hangs up.
 	ctx, cancel := lasting(t.ctx)
 	defer cancel()
+	notice := ""
+	if s.lastKeep(ctx) != nil { // else undo leads to before what was done last
+		notice = "What the call before this left could not be kept: it is gone, and cannot be restored."
+	}
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
 	target, err := choose(&s.kept)
@@ -155,15 +155,17 @@ func (m *Manager) restoreTo(ctx context.Context, owner Owner, id ID, choose func
 	if err := s.kept.usable(target); err != nil {
 		return Restored{}, damaged(err)
 	}
-	was := s.kept.head
+	was, stopped := s.kept.head, ""
 	if hasMachines(s.backend) {
 		// First: what its programs write meanwhile would be among the files.
-		notice = joinNotices(notice, s.endMachine("the session went back to an earlier state, and "+filesOnly))
+		stopped = s.endMachine("its machine was stopped to go back to an earlier state, and " + filesOnly)
 	}
 	files, err := s.become(ctx, target, was)
 	if err != nil {
+		s.tell(stopped)
 		return Restored{}, err
 	}
+	notice = joinNotices(notice, stopped)
 	s.rewind(ctx, was, target)
 	s.refresh(ctx)
 	s.setKept(nil)
@@ -181,14 +183,14 @@ func (s *session) become(ctx context.Context, target, was *history.Manifest) ([]
 	}
 	defer d.close()
 	if err := d.become(target, was); err != nil {
-		s.undo(d)
+		s.undo(ctx, d)
 		if errors.Is(err, blob.ErrDamaged) || errors.Is(err, blob.ErrMissing) {
 			err = damaged(err)
 		}
 		return nil, fmt.Errorf("restoring the session: %w", err)
 	}
 	if err := d.persist(ctx); err != nil {
-		s.undo(d)
+		s.undo(ctx, d)
 		return nil, err
 	}
 	return d.files, nil
@@ -196,13 +198,16 @@ func (s *session) become(ctx context.Context, target, was *history.Manifest) ([]
 
 // undo is the draft's. What an earlier call left is not in head, so it is not in
 // the files either: it is given up.
-func (s *session) undo(d *draft) {
+func (s *session) undo(ctx context.Context, d *draft) {
 	d.undo()
+	if s.kept.mended {
+		defer s.refresh(ctx)
+	}
 	if s.kept.failed == nil {
 		return
 	}
 	s.giveUpUnsure("")
-	s.news = joinNotices(s.news, "What an earlier call left could not be kept, and is gone: variables and files are as they were before that call.")
+	s.tell("What an earlier call left could not be kept, and is gone: variables and files are as they were before that call.")
 	s.setKept(nil)
 }
 
@@ -218,11 +223,18 @@ func (s *session) giveUpUnsure(but string) {
 	clear(s.kept.unsure)
 }
 
-// whole brings files back to the head that a failure left torn.
-func (s *session) whole() error {
+// whole brings files back to the head that a failure left torn, and has live
+// interpreters see them.
+func (s *session) whole(ctx context.Context) error {
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	return s.kept.mend()
+	if err := s.kept.mend(); err != nil {
+		return err
+	}
+	if s.kept.mended {
+		s.refresh(ctx)
+	}
+	return nil
 }
 
 // sameState tells whether two interpreters hold the same.

@@ -71,12 +71,12 @@ func TestWhatWasHalfWrittenIsRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	var left []string
-	for _, folder := range []string{"workspace", "tmp"} {
-		home, err := filepath.Glob(filepath.Join(dir, "owners", "*", string(id), folder))
+	for _, file := range []string{"owners/*/*/workspace/.paddock-write-X", "owners/*/*/tmp/.paddock-write-X", "owners/*/*/session.json.X", "owners/*/*/.new-X", "checkpoints/*/*/.new-X"} {
+		home, err := filepath.Glob(filepath.Join(dir, filepath.Dir(file)))
 		if err != nil || len(home) != 1 {
 			t.Fatal(home, err)
 		}
-		left = append(left, filepath.Join(home[0], ".paddock-write-X"))
+		left = append(left, filepath.Join(home[0], filepath.Base(file)))
 	}
 	for _, name := range left {
 		if err := os.WriteFile(name, []byte("half"), 0o600); err != nil {
@@ -86,7 +86,7 @@ func TestWhatWasHalfWrittenIsRemoved(t *testing.T) {
 	prints(t, m, id, "print(x)", "1")
 	for _, name := range left {
 		if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: %v", filepath.Base(filepath.Dir(name)), err)
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

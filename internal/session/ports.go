@@ -2,31 +2,11 @@ package session
 
 import (
 	"context"
-	"errors"
-	"io"
-	"net"
-	"net/netip"
-	"sync"
-	"syscall"
 
 	"paddock/internal/fault"
+	"paddock/internal/loopback"
 	"paddock/internal/sandbox"
 )
-
-// maxForwarded is how many connections a machine's ports have at once; more wait
-// until one of them ends.
-const maxForwarded = 128
-
-// ports are a machine's, published at the loopback address of this host.
-type ports struct {
-	s         *session
-	dialer    sandbox.Dialer
-	listeners []net.Listener
-	few       chan struct{}
-	ctx       context.Context // ends with them
-	stop      context.CancelFunc
-	all       sync.WaitGroup
-}
 
 // publish opens the ports of the session's machine, which is about to boot. One
 // that is taken is a fault.Conflict, and then none is open. It works twice.
@@ -41,99 +21,25 @@ func (s *session) publish(ctx context.Context) error {
 	if !ok {
 		return fault.New(fault.Unsupported, "the isolation %q publishes no ports", s.backend.Name()).WithHint("leave ports away")
 	}
-	p := &ports{s: s, dialer: dialer, few: make(chan struct{}, maxForwarded)}
-	p.ctx, p.stop = context.WithCancel(context.Background())
-	for _, port := range machine.Ports {
-		at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port.Host)
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", at.String())
-		if err != nil {
-			p.close()
-			return portTaken(port, err)
-		}
-		p.listeners = append(p.listeners, l)
-		p.all.Go(func() { p.accept(l, port.Guest) })
+	var all []loopback.Port
+	for _, p := range machine.Ports {
+		all = append(all, loopback.Port(p))
 	}
-	s.ports = p
+	dial := func(ctx context.Context, port uint16) (loopback.Stream, error) {
+		return dialer.Dial(ctx, string(s.owner), string(s.id), port)
+	}
+	ports, err := loopback.Publish(ctx, all, dial, s.manager.log.With("session", s.id))
+	if err != nil {
+		return err
+	}
+	s.ports = ports
 	return nil
-}
-
-func portTaken(port Port, err error) error {
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return fault.New(fault.Conflict, "the port %d of this machine is taken", port.Host).
-			WithHint("choose another one for the sandbox's port %d, or stop what has it", port.Guest).WithCause(err)
-	}
-	return fault.New(fault.Unavailable, "the port %d of this machine cannot be opened", port.Host).WithHint("choose another one").WithCause(err)
 }
 
 // unpublish closes the ports, and what is connected to them, and waits.
 func (s *session) unpublish() {
 	if s.ports != nil {
-		s.ports.close()
+		s.ports.Close()
 		s.ports = nil
-	}
-}
-
-func (p *ports) close() {
-	p.stop()
-	for _, l := range p.listeners {
-		_ = l.Close() // nobody waits for it
-	}
-	p.all.Wait()
-}
-
-func (p *ports) accept(l net.Listener, port uint16) {
-	for {
-		select {
-		case p.few <- struct{}{}:
-		case <-p.ctx.Done():
-			return
-		}
-		conn, err := l.Accept()
-		if err != nil {
-			<-p.few
-			if p.ctx.Err() == nil {
-				p.s.manager.log.Warn("a published port takes no connections any more", "session", p.s.id, "cause", err)
-			}
-			return
-		}
-		p.all.Go(func() {
-			defer func() { <-p.few }()
-			p.forward(conn.(*net.TCPConn), port)
-		})
-	}
-}
-
-// forward carries bytes between a connection and the machine until both are done.
-func (p *ports) forward(conn *net.TCPConn, port uint16) {
-	defer conn.Close()
-	inside, err := p.dialer.Dial(p.ctx, string(p.s.owner), string(p.s.id), port)
-	if err != nil {
-		p.s.manager.log.Debug("a connection to a published port came to nothing", "session", p.s.id, "cause", err)
-		_ = conn.SetLinger(0) // whoever called is told that nobody is there
-		return
-	}
-	defer inside.Close()
-	stop := context.AfterFunc(p.ctx, func() {
-		conn.Close()
-		inside.Close()
-	})
-	defer stop()
-	var both sync.WaitGroup
-	both.Go(func() { pour(inside, conn, inside.CloseWrite, conn, inside) })
-	pour(conn, inside, conn.CloseWrite, conn, inside)
-	both.Wait()
-}
-
-// pour copies to the end, and passes it on; a failure ends both connections.
-func pour(to io.Writer, from io.Reader, end func() error, both ...io.Closer) {
-	_, err := io.Copy(to, from)
-	if err == nil {
-		err = end()
-	}
-	if err == nil {
-		return
-	}
-	for _, c := range both {
-		_ = c.Close() // it fails where the other one did
 	}
 }

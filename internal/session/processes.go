@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"paddock/internal/desk"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 )
@@ -58,7 +59,7 @@ func (m *Manager) overseeing(ctx context.Context, owner Owner, id ID, q question
 	if err := id.check(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, remoteTime)
+	ctx, cancel := context.WithTimeout(ctx, desk.Patience)
 	defer cancel()
 	m.mu.Lock()
 	_, open := m.sessions[key{owner, id}]
@@ -71,17 +72,18 @@ func (m *Manager) overseeing(ctx context.Context, owner Owner, id ID, q question
 		defer done()
 		return here(s)
 	}
-	i, err := m.infoOnDisk(key{owner, id})
+	r, err := m.readRecord(key{owner, id})
+	awake := r.Process != 0 && held(m.folder(key{owner, id}))
 	switch {
 	case err != nil:
 		return err
-	case i.Process == 0 && q.Op == opSignal:
+	case !awake && q.Op == opSignal:
 		return errNoProcess(q.PID)
-	case i.Process == 0:
+	case !awake:
 		return nil
 	}
 	q.Owner, q.ID = owner, id
-	a, err := m.ask(ctx, i.Process, q)
+	a, err := m.ask(ctx, r, q)
 	if err == nil {
 		there(a)
 	}

@@ -171,12 +171,11 @@ func (s *session) write(durably bool) error {
 		return blob.WriteFile(s.manager.config.files(), path, data)
 	}
 	temp := path + "." + rand.Text()
-	if err := os.WriteFile(temp, data, 0o600); err != nil {
-		return err
+	if err = os.WriteFile(temp, data, 0o600); err == nil {
+		err = os.Rename(temp, path)
 	}
-	if err := os.Rename(temp, path); err != nil {
-		_ = os.Remove(temp)
-		return err
+	if err != nil {
+		_ = os.Remove(temp) // a full disk may hold a part of it
 	}
-	return nil
+	return err
 }

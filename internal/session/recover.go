@@ -27,9 +27,9 @@ func (s *session) recoverState(clean bool) error {
 	}
 	switch {
 	case damaged:
-		s.news = "The list of this session's files is damaged: the files are as they were found."
+		s.tell("The list of this session's files is damaged: the files are as they were found.")
 	case skipped != nil:
-		s.news = "The session's newest checkpoint is damaged: this is its state of an earlier call, as far as that is there."
+		s.tell("The session's newest checkpoint is damaged: this is its state of an earlier call, as far as that is there.")
 	}
 	if head := s.kept.head; head != nil && head.At.After(s.record.LastUsedAt) { // or it expires before the call that opens it
 		s.record.LastUsedAt = head.At
@@ -53,7 +53,7 @@ func (s *session) recoverState(clean bool) error {
 	case clean && skipped == nil:
 		err = d.capture(nil)
 	default:
-		err = s.rollBack(d)
+		err = s.rollBack(d, damaged || skipped != nil)
 	}
 	if err != nil || !d.changed {
 		return err
@@ -61,17 +61,21 @@ func (s *session) recoverState(clean bool) error {
 	return d.persist(ctx)
 }
 
-// rollBack is the draft's, and says in the next result what became of the files.
-func (s *session) rollBack(d *draft) error {
+// rollBack is the draft's, and says in the next result what became of the files;
+// said: that it is another state was said already.
+func (s *session) rollBack(d *draft, said bool) error {
 	changed, partly, err := d.rollBack()
+	now := ""
 	switch {
 	case partly:
-		s.news = "The server ended unexpectedly, and not all files could be brought back: some are as they were found."
-	case changed && s.news == "" && hasMachines(s.backend):
-		s.news = "The server ended unexpectedly: files are as they were after the last call that was answered."
-	case changed && s.news == "":
-		s.news = "The server ended unexpectedly: files and variables are as they were after the last call that was answered."
+		now = "The server ended unexpectedly, and not all files could be brought back: some are as they were found."
+	case said || !changed:
+	case hasMachines(s.backend):
+		now = "The server ended unexpectedly: files are as they were after the last call that was answered."
+	default:
+		now = "The server ended unexpectedly: files and variables are as they were after the last call that was answered."
 	}
+	s.tell(now)
 	return err
 }
 
@@ -102,6 +106,7 @@ func (s *session) rollBackFiles(t *turn, exit sandbox.Exit) bool {
 func (s *session) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refreshTime)
 	defer cancel()
+	s.kept.mended = false
 	for runtime, in := range s.live() {
 		snapshotter, ok := in.(sandbox.Snapshotter)
 		if !ok {
@@ -113,7 +118,7 @@ func (s *session) refresh(ctx context.Context) {
 		}
 		s.manager.log.WarnContext(ctx, "an interpreter could not open its files anew", "session", s.id, "runtime", runtime, "cause", causeOf(err))
 		if s.kept.unsure[runtime] {
-			s.news = joinNotices(s.news, "What the last call left in an interpreter ("+runtime+") is gone: its variables are as they were before it.")
+			s.tell("What the last call left in an interpreter (" + runtime + ") is gone: its variables are as they were before it.")
 			delete(s.kept.unsure, runtime)
 		}
 		s.drop(runtime, in)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"paddock/internal/fault"
+	"paddock/internal/loopback"
 	"paddock/internal/sandbox"
 	"paddock/internal/workspace"
 )
@@ -67,7 +68,7 @@ type session struct {
 	endErr       error                       // what was left undone at the end
 	metered      metered                     // what its machine had used when somebody last looked
 	booted       time.Time                   // when its machine began; zero: it has none
-	ports        *ports                      // of its machine; belongs to the first in the queue
+	ports        *loopback.Ports             // of its machine; belongs to the first in the queue
 }
 
 // turn is one place in a session's queue.

@@ -21,10 +21,23 @@ const alice = session.Owner("alice")
 // manager makes a Manager over a fake; both are closed at the test's end.
 func manager(t *testing.T, config session.Config, fake sandboxtest.FakeConfig) *session.Manager {
 	t.Helper()
+	return over(t, config, sandboxtest.NewFake(fake))
+}
+
+// living is a backend that tells how many interpreters live in it.
+type living interface {
+	sandbox.Backend
+	Live() int
+	Close() error
+}
+
+// over makes a Manager over a backend, after those that config has; both are closed
+// at the test's end.
+func over(t *testing.T, config session.Config, backend living) *session.Manager {
+	t.Helper()
 	if config.Dir == "" {
 		config.Dir = t.TempDir()
 	}
-	backend := sandboxtest.NewFake(fake)
 	config.Backends = append(config.Backends, backend)
 	m, err := session.New(config)
 	if err != nil {

@@ -91,7 +91,7 @@ export function describe(error, label) {
   }
   if (error?.code === "ENOSPC") {
     found.kind = "space";
-    found.hint = "the workspace's disk limit is reached; remove files that are not needed";
+    found.hint = "the disk limit is reached; remove files that are not needed";
   }
   const undefinedName = /^(?:'?)(\w+)'? is not defined$/.exec(found.message)?.[1];
   if (undefinedName && NOT_HERE[undefinedName]) found.hint = NOT_HERE[undefinedName];

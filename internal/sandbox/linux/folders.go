@@ -13,9 +13,6 @@ import (
 	"paddock/internal/sandbox"
 )
 
-// unbounded is from where on a folder's limit is none, in bytes.
-const unbounded = 1 << 40
-
 // While nothing runs a watch looks at folders this often: only processes in the
 // background can fill them then.
 const idleEvery = 250 * time.Millisecond
@@ -55,7 +52,7 @@ func watchFolders(m *machine) (all []*watched) {
 			f.names = append(f.names, folderPath(n))
 			n++
 		}
-		if !mount.ReadOnly && mount.DiskBytes < unbounded {
+		if !mount.ReadOnly && mount.DiskBytes < sandbox.Unbounded {
 			f.bytes, _ = sizeOf(mount.Host, 0)
 			f.base = max(mount.DiskBytes, f.bytes)
 			all = append(all, f)

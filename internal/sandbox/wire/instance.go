@@ -18,6 +18,12 @@ import (
 // been stopped by force; then the child itself is taken to be broken.
 const forceAfter = 5 * time.Second
 
+// frameCost is what a frame takes here besides its body, in bytes.
+const frameCost = 64
+
+// DisplayBytes is what a display of so many bytes counts: an empty one is one, too.
+func DisplayBytes(data int) int64 { return int64(max(data, 1<<10)) }
+
 // creditAt is how much output is passed on before the child is told.
 const creditAt = Window / 4
 
@@ -35,7 +41,8 @@ type Instance struct {
 	mu      sync.Mutex // guards what follows
 	busy    bool
 	frames  []Frame       // for the goroutine that is busy with the instance
-	queued  int           // their bytes
+	queued  int           // their bytes, and something for each, of those that print nothing
+	printed int           // the bytes of those that print
 	room    int           // how many bytes may be queued now
 	owed    Kind          // the answer that nobody waits for any more; busy until it comes
 	settled chan struct{} // closed when it has
@@ -103,9 +110,13 @@ func (in *Instance) deliver(f Frame) error {
 		}
 		return nil
 	}
-	in.queued += len(f.Body)
-	if in.queued > in.room {
-		return errors.New("it sent more output than it may")
+	if (f.Kind == KindStdout || f.Kind == KindStderr) && len(f.Body) > 0 {
+		in.printed += len(f.Body)
+	} else {
+		in.queued += len(f.Body) + frameCost
+	}
+	if in.queued > in.room || in.printed > 2*Window { // what the last run left may come on top of this one's
+		return errors.New("it sent more than it may")
 	}
 	in.frames = append(in.frames, f)
 	select {
@@ -119,7 +130,7 @@ func (in *Instance) take() []Frame {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	frames := in.frames
-	in.frames, in.queued = nil, 0
+	in.frames, in.queued, in.printed = nil, 0, 0
 	return frames
 }
 
@@ -150,7 +161,7 @@ func (in *Instance) begin(ctx context.Context, room int) error {
 	case in.busy:
 		return fault.New(fault.Conflict, "the interpreter is busy with another call").WithHint("wait for it, or cancel it")
 	}
-	in.busy, in.frames, in.queued, in.room = true, nil, 0, room
+	in.busy, in.frames, in.queued, in.printed, in.room = true, nil, 0, 0, room
 	return nil
 }
 
@@ -209,7 +220,7 @@ func (in *Instance) ask(ctx context.Context, kind Kind, body any, answer Kind) (
 
 // Run executes one command.
 func (in *Instance) Run(ctx context.Context, cmd sandbox.Command) (sandbox.Exit, error) {
-	if err := in.begin(ctx, 2*Window+int(cmd.Limits.DisplayBytes)+maxBody/4); err != nil {
+	if err := in.begin(ctx, int(cmd.Limits.DisplayBytes)+maxBody/4); err != nil {
 		return sandbox.Exit{}, err
 	}
 	defer in.finish()
@@ -222,7 +233,9 @@ func (in *Instance) Run(ctx context.Context, cmd sandbox.Command) (sandbox.Exit,
 type run struct {
 	in     *Instance
 	cmd    sandbox.Command
-	owed   int // bytes passed on and not yet credited
+	owed   int      // bytes passed on and not yet credited
+	sent   [2]int64 // bytes of stdout and stderr
+	shown  int64    // bytes of displays
 	broken error
 
 	stdinMu   sync.Mutex
@@ -284,9 +297,9 @@ func (r *run) handle(frames []Frame) (exit sandbox.Exit, done bool, err error) {
 	for _, f := range frames {
 		switch f.Kind {
 		case KindStdout:
-			r.output(r.cmd.Stdout, f.Body)
+			r.output(r.cmd.Stdout, 0, r.cmd.Limits.StdoutBytes, f.Body)
 		case KindStderr:
-			r.output(r.cmd.Stderr, f.Body)
+			r.output(r.cmd.Stderr, 1, r.cmd.Limits.StderrBytes, f.Body)
 		case KindDisplay:
 			r.display(f.Body)
 		case KindWantStdin:
@@ -304,13 +317,20 @@ func (r *run) handle(frames []Frame) (exit sandbox.Exit, done bool, err error) {
 	return exit, false, nil
 }
 
-func (r *run) output(w io.Writer, p []byte) {
-	if w != nil && r.broken == nil {
+// output passes on what was printed, up to the limit; 0: there is none. The child
+// keeps to it, unless it was taken over.
+func (r *run) output(w io.Writer, which int, limit int64, p []byte) {
+	r.owed += len(p)
+	if limit > 0 {
+		p = p[:min(int64(len(p)), limit-r.sent[which])]
+	}
+	r.sent[which] += int64(len(p))
+	if w != nil && r.broken == nil && len(p) > 0 {
 		if _, err := w.Write(p); err != nil {
 			r.broken = err
 		}
 	}
-	if r.owed += len(p); r.owed >= creditAt {
+	if r.owed >= creditAt {
 		if err := r.in.client.conn.WriteJSON(KindCredit, r.in.id, CreditBody{Bytes: r.owed}); err != nil {
 			r.in.client.fail(err)
 		}
@@ -321,7 +341,12 @@ func (r *run) output(w io.Writer, p []byte) {
 func (r *run) display(body []byte) {
 	head, data, _ := bytes.Cut(body, []byte("\n"))
 	var d DisplayBody
-	if json.Unmarshal(head, &d) == nil && r.cmd.Display != nil {
+	if json.Unmarshal(head, &d) != nil || r.cmd.Display == nil {
+		return
+	}
+	// As with output, the child does not show more.
+	if n := DisplayBytes(len(data)); n <= r.cmd.Limits.DisplayBytes-r.shown {
+		r.shown += n
 		r.cmd.Display(sandbox.Display{MIME: d.MIME, Data: data})
 	}
 }

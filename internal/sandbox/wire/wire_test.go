@@ -107,7 +107,7 @@ func TestARunPassesOutputOnInOrder(t *testing.T) {
 	var shown sandbox.Display
 	exit, err := in.Run(t.Context(), sandbox.Command{
 		Code: "code", Stdin: strings.NewReader("input"), Stdout: &stdout, Stderr: &stderr,
-		Display: func(d sandbox.Display) { shown = d }, Limits: sandbox.RunLimits{DisplayBytes: 1000},
+		Display: func(d sandbox.Display) { shown = d }, Limits: sandbox.RunLimits{DisplayBytes: 1 << 10},
 	})
 	if err != nil || exit.Cause != sandbox.Exited {
 		t.Fatalf("it ended with %v, %v", exit.Cause, err)
@@ -117,6 +117,67 @@ func TestARunPassesOutputOnInOrder(t *testing.T) {
 	}
 	if shown.MIME != "image/png" || string(shown.Data) != "png\nbytes" {
 		t.Errorf("it showed %q as %s", shown.Data, shown.MIME)
+	}
+}
+
+// A child that was taken over keeps to no limits. What it sends beyond them is not
+// passed on.
+func TestTheServerKeepsTheLimitsOfARunItself(t *testing.T) {
+	client := dial(t, func(c child) {
+		id := c.started()
+		c.expect(KindRun)
+		for range 100 {
+			c.send(KindStdout, id, []byte("out"))
+			c.send(KindStderr, id, []byte("err"))
+			c.send(KindDisplay, id, []byte("{\"mime\":\"a/b\"}\n"))
+		}
+		c.send(KindDisplay, id, append([]byte("{}\n"), make([]byte, 5<<10)...))
+		c.send(KindDone, id, exited)
+	})
+	var stdout, stderr bytes.Buffer
+	shown := 0
+	exit, err := start(t, client).Run(t.Context(), sandbox.Command{
+		Stdout: &stdout, Stderr: &stderr, Display: func(sandbox.Display) { shown++ },
+		Limits: sandbox.RunLimits{StdoutBytes: 10, DisplayBytes: 4 << 10},
+	})
+	if err != nil || exit.Cause != sandbox.Exited {
+		t.Fatalf("it ended with %v, %v", exit.Cause, err)
+	}
+	if stdout.String() != "outoutouto" || stderr.Len() != 300 || shown != 4 {
+		t.Errorf("stdout is %q, stderr has %d bytes, %d displays were shown", &stdout, stderr.Len(), shown)
+	}
+}
+
+// blocked is somebody who takes no output until it is closed.
+type blocked chan struct{}
+
+func (b blocked) Write(p []byte) (int, error) {
+	<-b
+	return len(p), nil
+}
+
+func TestAChildThatSendsWithoutEndIsHungUpOn(t *testing.T) {
+	for name, kind := range map[string]Kind{"nothing printed": KindStdout, "input wanted": KindWantStdin} {
+		t.Run(name, func(t *testing.T) {
+			slow := make(blocked)
+			client := dial(t, func(c child) {
+				id := c.started()
+				c.expect(KindRun)
+				c.send(KindStdout, id, []byte("x"))
+				many := bytes.Repeat([]byte{0, 0, 0, 0, byte(kind), byte(id), 0, 0, 0}, 10_000)
+				for range 1000 {
+					if _, err := c.stream.Write(many); err != nil {
+						close(slow)
+						return
+					}
+				}
+				t.Error("it could send ten million frames")
+				close(slow)
+			})
+			if _, err := start(t, client).Run(t.Context(), sandbox.Command{Stdout: slow}); fault.KindOf(err) != fault.Unavailable {
+				t.Errorf("the run ended with %v", err)
+			}
+		})
 	}
 }
 

@@ -40,7 +40,7 @@ type channel struct {
 	sockets []*os.File // the first takes requests; messages may come over any
 	speech
 	gone    chan struct{} // closed when a socket has ended
-	readers sync.WaitGroup
+	work    sync.WaitGroup // the readers, and requests on their way
 
 	mu     sync.Mutex // guards what follows
 	number uint32     // of the latest request
@@ -86,7 +86,7 @@ func newChannel(sockets int, speech speech) (c *channel, theirs []*os.File, err 
 		c.sockets, theirs = append(c.sockets, os.NewFile(uintptr(fds[0]), "channel")), append(theirs, os.NewFile(uintptr(fds[1]), "channel"))
 	}
 	for _, s := range c.sockets {
-		c.readers.Go(func() { c.fail(c.speech.read(c, s)) })
+		c.work.Go(func() { c.fail(c.speech.read(c, s)) })
 	}
 	return c, theirs, nil
 }
@@ -100,7 +100,7 @@ func closeAll(files []*os.File) {
 // close ends it and waits for its goroutines.
 func (c *channel) close() {
 	c.fail(os.ErrClosed)
-	c.readers.Wait()
+	c.work.Wait()
 }
 
 func (c *channel) fail(err error) {
@@ -193,7 +193,8 @@ func (c *channel) answered(number uint32, body []byte) {
 	}
 }
 
-// ask sends a request and gives where its answer will be.
+// ask sends a request and gives where its answer will be. It does not wait until a
+// kernel has taken the request: that may be busy, with what a program left in it.
 func (c *channel) ask(r request) (<-chan []byte, error) {
 	answer := make(chan []byte, 1)
 	c.mu.Lock()
@@ -202,10 +203,15 @@ func (c *channel) ask(r request) (<-chan []byte, error) {
 	c.answer = answer
 	c.mu.Unlock()
 	f, err := c.encode(number, r)
-	if err == nil {
-		_, err = c.sockets[0].Write(f)
+	if err != nil {
+		return nil, err
 	}
-	return answer, err
+	c.work.Go(func() {
+		if _, err := c.sockets[0].Write(f); err != nil {
+			c.fail(err)
+		}
+	})
+	return answer, nil
 }
 
 // encodeFrame is for a driver in Python or JavaScript.
@@ -264,4 +270,13 @@ func outcomeOf(answer []byte) (outcome, error) {
 		e.Line = max(e.Line, 0)
 	}
 	return o, nil
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }

@@ -18,8 +18,8 @@ const Command = "command"
 
 // command runs a program to its end. What it leaves in the background goes on.
 func (in *instance) command(body wire.RunBody) sandbox.Exit {
-	in.out.begin(body.Limits)
-	in.in.begin(body.Stdin)
+	in.out.Begin(body.Limits)
+	in.ends.In.Begin(body.Stdin)
 	m := begin(0)
 	m.cpu, m.first = 0, process{}
 	k := &kernel{}
@@ -30,8 +30,8 @@ func (in *instance) command(body wire.RunBody) sandbox.Exit {
 		stdin.Close()
 	}
 	if err != nil {
-		in.out.end()
-		return notStarted(in.ctl.end(), fault.Of(err))
+		in.out.End()
+		return notStarted(in.ends.Control.End(), fault.Of(err))
 	}
 	defer in.bury()
 	in.setKernel(k)
@@ -42,7 +42,7 @@ func (in *instance) command(body wire.RunBody) sandbox.Exit {
 	begun := make(chan struct{})
 	close(begun)
 	told, leave := in.attend(k, m, begun)
-	_, hard := in.ctl.stops()
+	_, hard := in.ends.Control.Stops()
 	select {
 	case <-k.child.ended:
 	case <-hard:
@@ -52,12 +52,13 @@ func (in *instance) command(body wire.RunBody) sandbox.Exit {
 	leave()
 	k.drain()
 	exit := sandbox.Exit{Cause: sandbox.Exited, State: sandbox.Kept, Usage: m.usage(k)}
-	exit.StdoutTruncated, exit.StderrTruncated, _ = in.out.end()
+	in.out.End()
+	exit.StdoutTruncated, exit.StderrTruncated = in.out.Cut()
 	commandEnded(&exit, k.child.status, bound)
 	if m.over.Load() {
 		exit.Cause = sandbox.OutOfMemory
 	}
-	if cause := in.ctl.end(); cause != 0 && (told.Load() || isClosed(hard)) {
+	if cause := in.ends.Control.End(); cause != 0 && (told.Load() || isClosed(hard)) {
 		exit.Cause, exit.Code = cause, max(exit.Code, 1)
 	}
 	return exit
@@ -104,7 +105,7 @@ func (in *instance) commandInput(open bool) (r *os.File, end func(), err error) 
 	all.Go(func() {
 		defer w.Close()
 		for {
-			p := in.in.read(stop)
+			p, _ := in.ends.In.Next(stop)
 			if len(p) == 0 {
 				return
 			}

@@ -30,7 +30,7 @@ func (a *agent) stream(f wire.Frame) error {
 		a.send(wire.KindDialed, f.ID, wire.Refusal(fault.Of(err)))
 		return nil
 	}
-	a.work.Go(func() { a.connect(f.ID, s, body.Port) })
+	a.loop.Go(func() { a.connect(f.ID, s, body.Port) })
 	return nil
 }
 

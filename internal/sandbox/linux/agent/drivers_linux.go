@@ -46,8 +46,10 @@ var pythonDriver = sync.OnceValues(func() ([]byte, error) {
 	return bytes.Join([][]byte{[]byte("SOURCES = "), table, []byte("\n"), bootPython}, nil), nil
 })
 
+// javascriptDriver is the text that Node evaluates: a script, which exports nothing.
 func javascriptDriver() ([]byte, error) {
-	return bytes.Join([][]byte{rewriteJavaScript, bootJavaScript}, nil), nil
+	edits := bytes.ReplaceAll(guest.JavaScriptEdits, []byte("\nexport "), []byte("\n"))
+	return bytes.Join([][]byte{edits, rewriteJavaScript, bootJavaScript}, nil), nil
 }
 
 func bashDriver() ([]byte, error) { return bootBash, nil }

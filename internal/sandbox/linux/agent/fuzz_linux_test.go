@@ -36,7 +36,7 @@ func feedTo(t *testing.T, read func(c *channel, s *os.File) error, said []byte) 
 	case <-time.After(10 * time.Second):
 		t.Fatal("the connection did not end")
 	}
-	c.readers.Wait()
+	c.work.Wait()
 	kernel.Close()
 	select {
 	case answer = <-ask:

@@ -4,6 +4,7 @@ package agent_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,8 +17,8 @@ func TestAProgramThatReachesForTheConnectionHarmsOnlyItself(t *testing.T) {
 	p, _ := testAgent(t)
 	other := startIn(t, p, "python")
 	defer other.Close()
-	cell{code: "x = 1"}.check(t, other)
-	crashed := cell{cause: sandbox.Crashed, state: sandbox.Fresh, exit: 1, fails: "Crash: …"}
+	cell{Code: "x = 1"}.Check(t, other)
+	crashed := cell{Cause: sandbox.Crashed, State: sandbox.Fresh, Exit: 1, Fails: "Crash: …"}
 	for _, c := range []struct{ name, runtime, code string }{
 		{"closing all", "python", "import os; os.closerange(3, 1000)\nwhile True: pass"},
 		{"closing all and ending", "python", "import os; os.closerange(3, 1000)"},
@@ -34,26 +35,43 @@ func TestAProgramThatReachesForTheConnectionHarmsOnlyItself(t *testing.T) {
 			in := startIn(t, p, c.runtime)
 			defer in.Close()
 			one := crashed
-			one.code, one.wall, one.out = c.code, 20*time.Second, "…" // whatever it prints
-			one.check(t, in)
-			cell{code: ""}.check(t, in)
+			one.Code, one.Wall, one.Out = c.code, 20*time.Second, "…" // whatever it prints
+			one.Check(t, in)
+			cell{Code: ""}.Check(t, in)
 		})
 	}
-	cell{code: "x", result: "1"}.check(t, other)
+	cell{Code: "x", Result: "1"}.Check(t, other)
+}
+
+// TestAKernelThatDoesNotListenIsStopped gives a kernel that is busy with what the
+// last program left in it more than its connection holds.
+func TestAKernelThatDoesNotListenIsStopped(t *testing.T) {
+	p, _ := testAgent(t)
+	other, in := startIn(t, p, "javascript"), startIn(t, p, "javascript")
+	defer other.Close()
+	defer in.Close()
+	cell{Code: "const x = 1"}.Check(t, other)
+	cell{Code: "const y = 1; setTimeout(() => { for (;;); }, 20).unref(); undefined"}.Check(t, in)
+	cell{
+		Code: "await new Promise((done) => setTimeout(done, 30)); // " + strings.Repeat("x", 2<<20), Wall: 300 * time.Millisecond,
+		Cause: sandbox.TimedOut, State: sandbox.Fresh, Fails: "Stopped: …",
+	}.Check(t, in)
+	cell{Code: "typeof y", Result: "'undefined'"}.Check(t, in)
+	cell{Code: "x", Result: "1"}.Check(t, other)
 }
 
 func TestAForgedAnswerSaysNoMoreThanTheProgramCould(t *testing.T) {
 	p, _ := testAgent(t)
 	in := startIn(t, p, "python")
 	defer in.Close()
-	r := cell{code: `
+	r := cell{Code: `
 import os, struct, json
 body = json.dumps({"status": "done", "exit_code": 1 << 40, "result": "r" * 1000000, "pid": 1,
     "error": {"type": "T" * 1000000, "message": "m", "line": -5, "kind": "odd"}}).encode()
 for fd in range(200, 300):
     try: os.write(fd, struct.pack("<cII", b"a", 2, len(body)) + body)
     except OSError: pass
-`}.run(t, in)
+`}.Run(t, in)
 	if r.Code > 255 || len(r.Result) > 128<<10 || r.Error != nil && (len(r.Error.Type) > 64<<10 || r.Error.Line < 0) {
 		t.Errorf("it ended with code %d, a result of %d bytes, error %.200v", r.Code, len(r.Result), r.Error)
 	}
@@ -74,7 +92,7 @@ func TestDescriptorsOfTheKernelAreNotInherited(t *testing.T) {
 	} {
 		in := startIn(t, p, runtime)
 		want := map[string]string{"python": "['0', '1', '2', '3']", "javascript": "[ '0', '1', '2', '3' ]", "bash": "0 1 2 3"}[runtime]
-		cell{code: code, out: want}.check(t, in)
+		cell{Code: code, Out: want}.Check(t, in)
 		in.Close()
 	}
 }

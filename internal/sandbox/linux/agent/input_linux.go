@@ -4,74 +4,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
-	"paddock/internal/sandbox/wire"
+	"paddock/internal/sandbox/wire/serve"
 )
-
-// input is a run's standard input: the server is asked for a piece when
-// somebody wants to read and nothing is there. It is read by one goroutine at a
-// time.
-type input struct {
-	conn   *wire.Conn
-	id     uint32
-	pieces chan []byte // from the server; an empty one ends the input
-
-	mu    sync.Mutex // guards what follows
-	open  bool       // there is more, as far as is known
-	asked bool       // the server owes a piece
-}
-
-func newInput(conn *wire.Conn, id uint32) *input {
-	return &input{conn: conn, id: id, pieces: make(chan []byte, 1)}
-}
-
-// begin starts a run that has input or not.
-func (i *input) begin(open bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	select {
-	case <-i.pieces: // what the last run asked for and did not take
-	default:
-	}
-	i.open, i.asked = open, false
-}
-
-// push is called when a piece comes from the server. A server that sends what it
-// was not asked for loses it.
-func (i *input) push(p []byte) {
-	select {
-	case i.pieces <- p:
-	default:
-	}
-}
-
-// read gives the next piece; an empty one is the end, or that stop was closed
-// before anything came.
-func (i *input) read(stop <-chan struct{}) []byte {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if !i.open {
-		return nil
-	}
-	if !i.asked {
-		i.asked = true
-		if i.conn.Write(wire.KindWantStdin, i.id) != nil {
-			i.open = false
-			return nil
-		}
-	}
-	select {
-	case p := <-i.pieces:
-		i.asked, i.open = false, len(p) > 0
-		return p
-	case <-stop:
-		return nil
-	}
-}
 
 // feed is a run's input as a pipe that can be opened by a path, for a kernel that
 // cannot ask for it: what the server has is sent ahead, one piece beyond what the
@@ -87,10 +25,10 @@ type feed struct {
 
 var feeds atomic.Int64
 
-// newFeed makes the pipe and begins to fill it from read. It ends when there is
+// newFeed makes the pipe and begins to fill it from in. It ends when there is
 // nothing more and the kernel has opened it. A kernel of the agent's own user
 // finds it among the agent's descriptors, another user's in the folder.
-func newFeed(folder string, uid, gid int, opened <-chan struct{}, read func(stop <-chan struct{}) []byte) (*feed, error) {
+func newFeed(folder string, uid, gid int, opened <-chan struct{}, in *serve.Input) (*feed, error) {
 	f := &feed{stop: make(chan struct{}), done: make(chan struct{})}
 	var err error
 	if uid == 0 {
@@ -101,7 +39,7 @@ func newFeed(folder string, uid, gid int, opened <-chan struct{}, read func(stop
 	if err != nil {
 		return nil, fmt.Errorf("making a pipe: %w", err)
 	}
-	go f.run(opened, read)
+	go f.run(opened, in)
 	return f, nil
 }
 
@@ -132,9 +70,9 @@ func (f *feed) name(folder string, uid, gid int) error {
 	return err
 }
 
-func (f *feed) run(opened <-chan struct{}, read func(stop <-chan struct{}) []byte) {
+func (f *feed) run(opened <-chan struct{}, in *serve.Input) {
 	defer close(f.done)
-	for p := read(f.stop); len(p) > 0; p = read(f.stop) {
+	for p, _ := in.Next(f.stop); len(p) > 0; p, _ = in.Next(f.stop) {
 		if _, err := f.pipe.Write(p); err != nil {
 			return
 		}

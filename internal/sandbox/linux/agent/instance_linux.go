@@ -21,6 +21,7 @@ import (
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/wire"
+	"paddock/internal/sandbox/wire/serve"
 )
 
 // inspectTime bounds an inspection: a driver answers in milliseconds, but the
@@ -42,9 +43,8 @@ type instance struct {
 	environ  []string
 	path     string
 
-	ctl control
-	out *output
-	in  *input
+	ends *serve.Ends
+	out  output
 
 	use    sync.Mutex
 	closed bool
@@ -53,6 +53,12 @@ type instance struct {
 	kernel *kernel    // nil: none is alive
 	past   []*kernel  // those that are gone, whose processes may go on
 }
+
+// Ends are where its runs meet the server.
+func (in *instance) Ends() *serve.Ends { return in.ends }
+
+// Frame takes nothing: what comes for an instance is what all have in common.
+func (in *instance) Frame(wire.Frame) (bool, error) { return false, nil }
 
 // open makes an instance and starts its kernel.
 func (a *agent) open(id uint32, body wire.StartBody) (*instance, error) {
@@ -68,7 +74,8 @@ func (a *agent) open(id uint32, body wire.StartBody) (*instance, error) {
 		return nil, fault.New(fault.Unsupported, "the agent resumes no states")
 	}
 	in.setEnvironment()
-	in.out, in.in = newOutput(a.conn, id, &in.ctl), newInput(a.conn, id)
+	in.ends = serve.NewEnds(a.conn, id)
+	in.out.Output = in.ends.Out
 	if in.language == nil {
 		return in, nil
 	}
@@ -265,18 +272,17 @@ func (in *instance) message(message []byte, stop <-chan struct{}) []byte {
 	}
 	switch m.Op {
 	case "display":
-		clean, err := json.Marshal(wire.DisplayBody{MIME: m.MIME})
-		if err != nil || !in.out.display(m.MIME, clean, data) {
+		if !in.out.Display(m.MIME, data) {
 			return []byte(`{"error":"the pictures and documents shown in one call are over their limit"}`)
 		}
 		return []byte(`{}`)
 	case "interrupted":
-		if soft, _ := in.ctl.stops(); isClosed(soft) {
+		if soft, _ := in.ends.Control.Stops(); isClosed(soft) {
 			return []byte("yes")
 		}
 		return []byte("no")
 	case "stdin":
-		soft, _ := in.ctl.stops()
+		soft, _ := in.ends.Control.Stops()
 		either := make(chan struct{})
 		done := make(chan struct{})
 		defer close(done)
@@ -288,13 +294,14 @@ func (in *instance) message(message []byte, stop <-chan struct{}) []byte {
 			case <-done:
 			}
 		}()
-		return in.in.read(either)
+		p, _ := in.ends.In.Next(either)
+		return p
 	}
 	return []byte(`{"error":"the message is of an unknown kind"}`)
 }
 
-// inspect answers the server's question about the interpreter.
-func (in *instance) inspect() {
+// Inspect answers the server's question about the interpreter.
+func (in *instance) Inspect() {
 	in.use.Lock()
 	defer in.use.Unlock()
 	if in.closed {
@@ -325,9 +332,9 @@ func (in *instance) inspect() {
 	in.agent.send(wire.KindInspected, in.id, found)
 }
 
-// close ends the instance and its processes, and tells the server.
-func (in *instance) close() {
-	in.ctl.force(sandbox.Cancelled)
+// Close ends the instance and its processes, and tells the server.
+func (in *instance) Close() {
+	in.ends.Control.Force(sandbox.Cancelled)
 	in.use.Lock()
 	defer in.use.Unlock()
 	in.gone(errors.New("it was closed"))
@@ -345,18 +352,13 @@ func (in *instance) gone(err error) {
 
 // discard ends the instance's processes and lets go of it all.
 func (in *instance) discard() {
-	in.agent.mu.Lock()
-	in.agent.instances[in.id] = in // its processes are still known as its own
-	in.agent.mu.Unlock()
 	if in.kernel != nil {
 		in.kernel.child.signal(syscall.SIGSTOP) // it starts nothing more
 	}
 	in.agent.killOf(in, math.MinInt64)
 	in.bury()
 	in.agent.killOf(in, math.MinInt64)
-	in.agent.mu.Lock()
-	delete(in.agent.instances, in.id)
-	in.agent.mu.Unlock()
+	in.agent.loop.Forget(in.id)
 	for _, k := range in.past {
 		k.closePumps()
 	}

@@ -174,7 +174,7 @@ func (k *kernel) startWith(in *instance, stdin *os.File, programs, args []string
 	}
 	fds := []uintptr{stdin.Fd()}
 	for n := range k.pumps {
-		p, theirs, err := newPump(in.out, n)
+		p, theirs, err := newPump(&in.out, n)
 		if err != nil {
 			k.closePumps()
 			return err

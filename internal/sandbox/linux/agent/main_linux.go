@@ -17,6 +17,7 @@ import (
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/wire"
+	"paddock/internal/sandbox/wire/serve"
 )
 
 // Main is the agent's whole life; it gives the process's exit code. When it
@@ -31,7 +32,7 @@ func Main(args []string) int {
 	closeOnExec()
 	stream, err := inherited(args)
 	if err == nil {
-		err = serve(stream)
+		err = newAgent(stream).serve()
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "paddock: agent:", err)
@@ -93,58 +94,46 @@ func (p *pipes) Close() error                { return errors.Join(p.r.Close(), p
 
 // agent is all of a box.
 //
-// Lock order: instance.use, agent.mu, reaper.mu.
+// Lock order: instance.use, then agent.mu, reaper.mu or the loop's.
 type agent struct {
 	conn  *wire.Conn
+	loop  *serve.Loop[*instance]
 	setup Setup
-	reap  *reaper
+	reap  *reaper // nil before Prepare
 	// What connects to ports of the box.
 	streams *wire.Streams
 
-	mu        sync.Mutex // guards what follows
-	instances map[uint32]*instance
-	opening   map[uint32]bool // true: to be closed when it is there
-	known     map[life]uint32 // whose a process is, once it was seen
-	closed    bool
-	work      sync.WaitGroup // what has a goroutine of its own
+	mu    sync.Mutex      // guards what follows
+	known map[life]uint32 // whose a process is, once it was seen
+}
+
+func newAgent(stream io.ReadWriteCloser) *agent {
+	a := &agent{conn: wire.NewConn(stream), known: map[life]uint32{}}
+	a.loop, a.streams = serve.NewLoop(a.conn, a), wire.NewStreams(a.conn)
+	return a
 }
 
 // serve answers the server until it hangs up, and ends everything then.
-func serve(stream io.ReadWriteCloser) error {
-	a := &agent{
-		conn: wire.NewConn(stream), instances: map[uint32]*instance{}, opening: map[uint32]bool{}, known: map[life]uint32{},
-	}
-	a.streams = wire.NewStreams(a.conn)
+func (a *agent) serve() error {
 	defer a.conn.Close()
-	f, err := a.conn.Read()
-	if err != nil {
-		return fmt.Errorf("waiting for the server's hello: %w", err)
-	}
-	var hello wire.Hello
-	err = json.Unmarshal(f.Body, &hello)
-	if err == nil && len(hello.Setup) > 0 {
-		err = json.Unmarshal(hello.Setup, &a.setup)
-	}
-	if err != nil || f.Kind != wire.KindHello {
-		return fmt.Errorf("the first frame is of kind %d and no hello: %v", f.Kind, err)
-	}
-	if a.reap, err = newReaper(); err != nil {
-		a.send(wire.KindReady, 0, wire.Ready{Version: wire.Version, Error: err.Error()})
-		return err
-	}
-	a.send(wire.KindReady, 0, wire.Ready{Version: wire.Version, Protections: a.limit()})
-	for err == nil {
-		if f, err = a.conn.Read(); err == nil {
-			err = a.dispatch(f)
-		} else {
-			err = errHungUp
-		}
-	}
+	err := a.loop.Run()
 	a.end()
-	if errors.Is(err, errHungUp) {
-		return nil
-	}
 	return err
+}
+
+// Prepare begins to look after processes, and bounds them.
+func (a *agent) Prepare(setup json.RawMessage) ([]sandbox.Protection, error) {
+	var err error
+	if len(setup) > 0 {
+		err = json.Unmarshal(setup, &a.setup)
+	}
+	if err == nil {
+		a.reap, err = newReaper()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return a.limit(), nil
 }
 
 var errHungUp = errors.New("the server hung up")
@@ -171,111 +160,45 @@ func (a *agent) limit() []sandbox.Protection {
 	return all
 }
 
-// dispatch hands a frame to whom it is for. What takes time gets a goroutine,
-// for which end waits.
-func (a *agent) dispatch(f wire.Frame) error {
-	switch f.Kind {
-	case wire.KindStart:
-		var body wire.StartBody
-		if err := json.Unmarshal(f.Body, &body); err != nil {
-			return fmt.Errorf("reading a start: %w", err)
+// Start makes an instance.
+func (a *agent) Start(id uint32, body wire.StartBody) func() (*instance, *wire.AnswerBody) {
+	return func() (*instance, *wire.AnswerBody) {
+		in, err := a.open(id, body)
+		if err != nil {
+			refusal := wire.Refusal(fault.Of(err))
+			return nil, &refusal
 		}
-		a.mu.Lock()
-		a.opening[f.ID] = false
-		a.mu.Unlock()
-		a.work.Go(func() { a.start(f.ID, body) })
-		return nil
+		return in, nil
+	}
+}
+
+// Frame takes what is for no instance: questions about processes, and streams.
+func (a *agent) Frame(f wire.Frame) (taken bool, err error) {
+	switch f.Kind {
 	case wire.KindManage:
 		var body wire.ManageBody
 		if err := json.Unmarshal(f.Body, &body); err != nil {
-			return fmt.Errorf("reading about processes: %w", err)
+			return true, err
 		}
-		a.work.Go(func() { a.send(wire.KindManaged, 0, a.manage(body)) })
-		return nil
+		a.loop.Go(func() { a.send(wire.KindManaged, 0, a.manage(body)) })
+		return true, nil
 	case wire.KindDial, wire.KindStreamData, wire.KindStreamEnd, wire.KindStreamCredit, wire.KindStreamClose:
-		return a.stream(f)
+		return true, a.stream(f)
 	}
-	a.mu.Lock()
-	in := a.instances[f.ID]
-	if _, ok := a.opening[f.ID]; ok && f.Kind == wire.KindClose {
-		a.opening[f.ID] = true
-	}
-	a.mu.Unlock()
-	if in != nil {
-		return in.dispatch(f)
-	}
-	if f.Kind == wire.KindClose {
-		a.send(wire.KindGone, f.ID, wire.GoneBody{Message: "it was not there"})
-	}
-	return nil
-}
-
-func (in *instance) dispatch(f wire.Frame) (err error) {
-	work := &in.agent.work
-	switch f.Kind {
-	case wire.KindRun:
-		var body wire.RunBody
-		if err = json.Unmarshal(f.Body, &body); err == nil {
-			in.ctl.begin(body.Limits.Grace) // here, so that an interrupt right behind finds the run
-			work.Go(func() { in.run(body) })
-		}
-	case wire.KindStdin:
-		in.in.push(f.Body)
-	case wire.KindCredit:
-		var body wire.CreditBody
-		if err = json.Unmarshal(f.Body, &body); err == nil {
-			in.out.grant(body.Bytes)
-		}
-	case wire.KindInterrupt:
-		var body wire.InterruptBody
-		if err = json.Unmarshal(f.Body, &body); err == nil {
-			in.ctl.interrupt(body.Cause)
-		}
-	case wire.KindInspect:
-		work.Go(in.inspect)
-	case wire.KindClose:
-		work.Go(in.close)
-	}
-	return err
-}
-
-func (a *agent) start(id uint32, body wire.StartBody) {
-	in, err := a.open(id, body)
-	a.mu.Lock()
-	unwanted := a.opening[id] || a.closed
-	delete(a.opening, id)
-	if err == nil && !unwanted {
-		a.instances[id] = in
-	}
-	a.mu.Unlock()
-	switch {
-	case err != nil:
-		a.send(wire.KindStarted, id, wire.Refusal(fault.Of(err)))
-	case unwanted:
-		in.discard()
-	default:
-		a.send(wire.KindStarted, id, wire.AnswerBody{})
-	}
+	return false, nil
 }
 
 // end stops everything and waits: the server is gone.
 func (a *agent) end() {
-	a.mu.Lock()
-	a.closed = true
-	all := a.instances
-	a.instances = map[uint32]*instance{}
-	a.mu.Unlock()
 	a.streams.End(errHungUp)
-	for _, in := range all {
-		in.close()
+	if a.reap == nil {
+		return // nothing was ever started
 	}
+	a.loop.End()
 	a.killAll()
-	a.work.Wait()
+	a.loop.Wait()
 	a.reap.close()
 }
 
-// send tells the server something. When it cannot, the server is gone, and
-// serve is about to notice.
-func (a *agent) send(kind wire.Kind, id uint32, body any) {
-	_ = a.conn.WriteJSON(kind, id, body)
-}
+// send tells the server something.
+func (a *agent) send(kind wire.Kind, id uint32, body any) { serve.Send(a.conn, kind, id, body) }

@@ -98,11 +98,11 @@ func (a *agent) owned() map[uint32][]process {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	sessions, kernels := map[int]uint32{}, map[int]uint32{}
-	for id, in := range a.instances {
+	for _, in := range a.loop.Instances() {
 		for _, s := range in.sessions() {
-			sessions[s] = id
+			sessions[s] = in.id
 		}
-		kernels[in.pid()] = id
+		kernels[in.pid()] = in.id
 	}
 	now, mine, byPID := map[life]uint32{}, map[uint32][]process{}, map[int]uint32{}
 	for _, p := range all {
@@ -129,10 +129,8 @@ func (a *agent) manage(body wire.ManageBody) wire.ManagedBody {
 		answer.Runtimes = a.runtimes()
 		return answer
 	}
-	a.mu.Lock()
-	in := a.instances[body.Instance]
-	a.mu.Unlock()
-	if in == nil {
+	in, ok := a.loop.Instance(body.Instance)
+	if !ok {
 		answer.AnswerBody = wire.Refusal(fault.New(fault.NotFound, "there is no such interpreter"))
 		return answer
 	}

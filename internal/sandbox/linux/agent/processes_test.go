@@ -82,7 +82,7 @@ func TestProcessesThatAProgramLeavesAreListedReadAndStopped(t *testing.T) {
 			if list := listOf(t, in); len(list) != 0 {
 				t.Errorf("at first there are %+v", list)
 			}
-			cell{code: start}.check(t, in)
+			cell{Code: start}.Check(t, in)
 			sleeper := find(t, in, "sleep 1111")
 			if sleeper.Loose || time.Since(sleeper.Started) > patience || time.Since(sleeper.Started) < -time.Second {
 				t.Errorf("it is %+v", sleeper)
@@ -118,7 +118,7 @@ func TestProcessesThatAProgramLeavesAreListedReadAndStopped(t *testing.T) {
 func TestWhatLeftItsSessionIsListedAsLoose(t *testing.T) {
 	p, _ := testAgent(t)
 	in := startIn(t, p, "bash")
-	cell{code: "(setsid setsid sleep 2222 &) ; (setsid -f sleep 3333)"}.check(t, in)
+	cell{Code: "(setsid setsid sleep 2222 &) ; (setsid -f sleep 3333)"}.Check(t, in)
 	loose := find(t, in, "sleep 3333")
 	if err := in.Overseer().Signal(t.Context(), loose.PID, "KILL"); err != nil {
 		t.Error(err)
@@ -131,7 +131,7 @@ func TestAStoppedRunTakesWhatItStartedAndLeavesTheRest(t *testing.T) {
 	p, _ := testAgent(t)
 	in := startIn(t, p, "bash")
 	defer in.Close()
-	cell{code: "sleep 4444 & disown"}.check(t, in)
+	cell{Code: "sleep 4444 & disown"}.Check(t, in)
 	before := find(t, in, "sleep 4444")
 	time.Sleep(20 * time.Millisecond) // the kernel counts starts in hundredths
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -140,7 +140,7 @@ func TestAStoppedRunTakesWhatItStartedAndLeavesTheRest(t *testing.T) {
 	if err != nil || exit.Cause != sandbox.TimedOut || exit.State != sandbox.Fresh {
 		t.Fatalf("it ended as %+v, %v", exit, err)
 	}
-	cell{code: "echo on", out: "on"}.check(t, in)
+	cell{Code: "echo on", Out: "on"}.Check(t, in)
 	if p := find(t, in, "sleep 4444"); p.PID != before.PID {
 		t.Errorf("it is %+v", p)
 	}
@@ -154,8 +154,8 @@ func TestAStoppedRunTakesWhatItStartedAndLeavesTheRest(t *testing.T) {
 func TestClosingAnInstanceEndsItsProcessesAndNoOthers(t *testing.T) {
 	p, _ := testAgent(t)
 	a, b := startIn(t, p, "bash"), startIn(t, p, "python")
-	cell{code: "for n in 1 2 3 4 5; do (while :; do sleep 0.01; done) & done; sleep 6666 & disown -a; exit 0"}.check(t, a)
-	cell{code: "import subprocess; p = subprocess.Popen(['sleep', '7777'])"}.check(t, b)
+	cell{Code: "for n in 1 2 3 4 5; do (while :; do sleep 0.01; done) & done; sleep 6666 & disown -a; exit 0"}.Check(t, a)
+	cell{Code: "import subprocess; p = subprocess.Popen(['sleep', '7777'])"}.Check(t, b)
 	find(t, a, "sleep 6666")
 	other := find(t, b, "sleep 7777")
 	if err := a.Close(); err != nil {
@@ -165,7 +165,7 @@ func TestClosingAnInstanceEndsItsProcessesAndNoOthers(t *testing.T) {
 	if len(list) != 1 || list[0].PID != other.PID {
 		t.Errorf("left are %+v", list)
 	}
-	cell{code: "p.poll() is None", result: "True"}.check(t, b)
+	cell{Code: "p.poll() is None", Result: "True"}.Check(t, b)
 	p.close()
 	if _, err := os.Stat("/proc/" + strconv.Itoa(other.PID)); err == nil {
 		t.Error("a process outlived the agent")
@@ -199,20 +199,20 @@ func TestCommands(t *testing.T) {
 	}
 	defer in.Close()
 	for _, c := range []cell{
-		{code: "echo", args: []string{"a  b", "*"}, out: "a  b *"},
-		{code: "sh", args: []string{"-c", "pwd; echo $A; echo err >&2; exit 3"}, out: "/tmp\nb c", err: "err\n", exit: 3},
-		{code: "cat", stdin: "some\ninput", out: "some\ninput"},
-		{code: "wc", args: []string{"-c"}, stdin: strings.Repeat("x", 1<<20), out: "1048576"},
-		{code: "true", stdin: strings.Repeat("x", 1<<20)},
-		{code: "cat"},
-		{code: "/bin/true"},
-		{code: "no-such-program", exit: 127, fails: "NotFound: there is no no-such-program in this image"},
-		{code: "./nothing", exit: 127, fails: "NotFound: …"},
-		{code: "sh", args: []string{"-c", "kill -SEGV $$"}, exit: 139, fails: "Signal: the program was ended by the signal SIGSEGV"},
-		{code: "sleep", args: []string{"3600"}, wall: 200 * time.Millisecond, cause: sandbox.TimedOut, exit: 130, fails: "Signal: …"},
-		{code: "sh", args: []string{"-c", "sleep 9999 & echo started"}, out: "started"},
+		{Code: "echo", Args: []string{"a  b", "*"}, Out: "a  b *"},
+		{Code: "sh", Args: []string{"-c", "pwd; echo $A; echo err >&2; exit 3"}, Out: "/tmp\nb c", Err: "err\n", Exit: 3},
+		{Code: "cat", Stdin: "some\ninput", Out: "some\ninput"},
+		{Code: "wc", Args: []string{"-c"}, Stdin: strings.Repeat("x", 1<<20), Out: "1048576"},
+		{Code: "true", Stdin: strings.Repeat("x", 1<<20)},
+		{Code: "cat"},
+		{Code: "/bin/true"},
+		{Code: "no-such-program", Exit: 127, Fails: "NotFound: there is no no-such-program in this image"},
+		{Code: "./nothing", Exit: 127, Fails: "NotFound: …"},
+		{Code: "sh", Args: []string{"-c", "kill -SEGV $$"}, Exit: 139, Fails: "Signal: the program was ended by the signal SIGSEGV"},
+		{Code: "sleep", Args: []string{"3600"}, Wall: 200 * time.Millisecond, Cause: sandbox.TimedOut, Exit: 130, Fails: "Signal: …"},
+		{Code: "sh", Args: []string{"-c", "sleep 9999 & echo started"}, Out: "started"},
 	} {
-		c.check(t, in)
+		c.Check(t, in)
 	}
 	if left := find(t, in, "sleep 9999"); left.PID == 0 {
 		t.Error("what it left is not there")
@@ -233,8 +233,8 @@ func TestManyInstancesShareAnAgent(t *testing.T) {
 			for i := range 5 {
 				set := []string{"x = %d", "x=%d", "globalThis.x = %d; undefined"}[n%3]
 				show := []string{"print(x)", "echo $x", "console.log(x)"}[n%3]
-				cell{code: fmt.Sprintf(set, 10*n+i)}.check(t, in)
-				cell{code: show, out: fmt.Sprint(10*n + i)}.check(t, in)
+				cell{Code: fmt.Sprintf(set, 10*n+i)}.Check(t, in)
+				cell{Code: show, Out: fmt.Sprint(10*n + i)}.Check(t, in)
 			}
 		})
 	}
@@ -245,10 +245,10 @@ func TestAKernelThatEndedBetweenRunsIsTold(t *testing.T) {
 	p, _ := testAgent(t)
 	in := startIn(t, p, "python")
 	defer in.Close()
-	cell{code: "x = 1\nimport os, threading\nthreading.Timer(0.05, lambda: os._exit(3)).start()"}.check(t, in)
+	cell{Code: "x = 1\nimport os, threading\nthreading.Timer(0.05, lambda: os._exit(3)).start()"}.Check(t, in)
 	time.Sleep(300 * time.Millisecond)
-	cell{code: "print('not run')", cause: sandbox.Crashed, state: sandbox.Fresh, exit: 1, fails: "Crash: the interpreter ended after the last call…"}.check(t, in)
-	cell{code: "'x' in globals()", result: "False"}.check(t, in)
+	cell{Code: "print('not run')", Cause: sandbox.Crashed, State: sandbox.Fresh, Exit: 1, Fails: "Crash: the interpreter ended after the last call…"}.Check(t, in)
+	cell{Code: "'x' in globals()", Result: "False"}.Check(t, in)
 }
 
 func TestMemoryBeyondTheLimitEndsTheKernelAndNotTheAgent(t *testing.T) {
@@ -263,11 +263,11 @@ func TestMemoryBeyondTheLimitEndsTheKernelAndNotTheAgent(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer in.Close()
-			r := cell{code: code}.run(t, in)
+			r := cell{Code: code}.Run(t, in)
 			if r.Cause != sandbox.OutOfMemory || r.Code == 0 || r.Error == nil {
-				t.Errorf("it ended as %+v, error %+v, printed %q", r.Exit, r.Error, r.out)
+				t.Errorf("it ended as %+v, error %+v, printed %q", r.Exit, r.Error, r.Out)
 			}
-			r = cell{code: ""}.run(t, in)
+			r = cell{Code: ""}.Run(t, in)
 			if r.Cause != sandbox.Exited {
 				t.Errorf("then it ended as %+v, error %+v", r.Exit, r.Error)
 			}
@@ -279,15 +279,15 @@ func TestUsageIsTold(t *testing.T) {
 	p, _ := testAgent(t)
 	in := startIn(t, p, "python")
 	defer in.Close()
-	r := cell{code: "import time\nt = time.process_time()\nwhile time.process_time() - t < 0.05: pass\nb = bytearray(50 << 20); time.sleep(0.1); del b"}.run(t, in)
+	r := cell{Code: "import time\nt = time.process_time()\nwhile time.process_time() - t < 0.05: pass\nb = bytearray(50 << 20); time.sleep(0.1); del b"}.Run(t, in)
 	if u := r.Usage; u.CPU < 40*time.Millisecond || u.Wall < 100*time.Millisecond || u.Memory < 5<<20 || u.Peak < 50<<20 || u.Peak < u.Memory {
 		t.Errorf("it cost %+v", u)
 	}
-	r = cell{code: "import subprocess; subprocess.run(['sh', '-c', 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'])"}.run(t, in)
+	r = cell{Code: "import subprocess; subprocess.run(['sh', '-c', 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'])"}.Run(t, in)
 	if r.Usage.CPU < 30*time.Millisecond {
 		t.Errorf("a child's time is not counted: %+v", r.Usage)
 	}
-	r = cell{code: "1"}.run(t, in)
+	r = cell{Code: "1"}.Run(t, in)
 	if r.Usage.CPU > 30*time.Millisecond {
 		t.Errorf("the next run cost %+v", r.Usage)
 	}

@@ -15,26 +15,26 @@ import (
 	"paddock/internal/sandbox/wire"
 )
 
-// run executes one command and tells the server how it ended. A kernel that did
+// Run executes one command and tells the server how it ended. A kernel that did
 // not survive it is replaced after that.
-func (in *instance) run(body wire.RunBody) {
+func (in *instance) Run(body wire.RunBody) {
 	in.use.Lock()
 	defer in.use.Unlock()
 	if in.closed {
-		in.ctl.end()
+		in.ends.Control.End()
 		return
 	}
 	var exit sandbox.Exit
-	soft, _ := in.ctl.stops()
+	soft, _ := in.ends.Control.Stops()
 	switch {
 	case isClosed(soft):
-		exit = sandbox.Exit{Cause: in.ctl.end(), State: sandbox.Kept, Code: 1, Error: &sandbox.ProgramError{
+		exit = sandbox.Exit{Cause: in.ends.Control.End(), State: sandbox.Kept, Code: 1, Error: &sandbox.ProgramError{
 			Type: "Stopped", Message: "the program was stopped before it began",
 		}}
 	case in.language == nil:
 		exit = in.command(body)
 	case in.kernel == nil || in.kernel.dead():
-		in.ctl.end()
+		in.ends.Control.End()
 		exit = sandbox.Exit{Cause: sandbox.Crashed, State: sandbox.Fresh, Code: 1, Error: &sandbox.ProgramError{
 			Type: "Crash", Message: "the interpreter ended after the last call, by something that was left running in it",
 			Hint: "the program was not run; run it again, in a fresh interpreter",
@@ -101,20 +101,20 @@ func cpuOf(pid int) time.Duration {
 // the kernel has yet to be replaced.
 func (in *instance) execute(body wire.RunBody) sandbox.Exit {
 	r, failed := in.translate(body)
-	in.out.begin(body.Limits)
+	in.out.Begin(body.Limits)
 	if failed != nil {
 		in.out.write(1, []byte(failed.Traceback))
-		in.out.end()
-		in.ctl.end()
+		in.out.End()
+		in.ends.Control.End()
 		return sandbox.Exit{Cause: sandbox.Exited, Code: 1, State: sandbox.Kept, Error: failed}
 	}
 	k := in.kernel
-	in.in.begin(body.Stdin)
+	in.ends.In.Begin(body.Stdin)
 	begun := k.channel.expect()
 	if in.language.files {
 		r.Stdin = "/dev/null"
 		if body.Stdin {
-			f, err := newFeed(in.agent.scratch(), in.start.UID, in.start.GID, begun, in.in.read)
+			f, err := newFeed(in.agent.scratch(), in.start.UID, in.start.GID, begun, in.ends.In)
 			if err != nil {
 				in.out.write(1, []byte("paddock: there is no input: "+err.Error()+"\n"))
 			} else {
@@ -125,7 +125,7 @@ func (in *instance) execute(body wire.RunBody) sandbox.Exit {
 	}
 	m := begin(k.child.pid)
 	told, leave := in.attend(k, m, begun)
-	_, hard := in.ctl.stops()
+	_, hard := in.ends.Control.Stops()
 	o, err := k.ask(r, hard)
 	leave()
 	if o.PID > 0 && o.PID != k.child.pid {
@@ -138,15 +138,15 @@ func (in *instance) execute(body wire.RunBody) sandbox.Exit {
 		k.drain()
 	}
 	exit.Usage = m.usage(k)
-	var tail string
-	exit.StdoutTruncated, exit.StderrTruncated, tail = in.out.end()
+	in.out.End()
+	exit.StdoutTruncated, exit.StderrTruncated = in.out.Cut()
 	if err == nil {
-		report(&exit, o, tail, in.language)
+		report(&exit, o, in.out.Tail(), in.language)
 	}
 	if m.over.Load() && (exit.Error != nil || exit.Code != 0) {
 		exit.Cause = sandbox.OutOfMemory
 	}
-	if cause := in.ctl.end(); cause != 0 && (told.Load() || exit.Cause == sandbox.Crashed || err != nil) {
+	if cause := in.ends.Control.End(); cause != 0 && (told.Load() || exit.Cause == sandbox.Crashed || err != nil) {
 		exit.Cause = cause
 	}
 	if exit.Cause != sandbox.Exited && exit.Code == 0 {
@@ -162,7 +162,7 @@ func (in *instance) attend(k *kernel, m *measure, begun <-chan struct{}) (told *
 	told = &atomic.Bool{}
 	done := make(chan struct{})
 	var all sync.WaitGroup
-	soft, _ := in.ctl.stops()
+	soft, _ := in.ends.Control.Stops()
 	all.Go(func() {
 		select {
 		case <-soft:
@@ -282,7 +282,7 @@ func (in *instance) explain(exit *sandbox.Exit, k *kernel, m *measure, err error
 	case errors.Is(err, errBroken):
 		exit.Cause = sandbox.Crashed
 		exit.Error = &sandbox.ProgramError{Type: "Crash", Message: errBroken.Error()}
-	case m.over.Load() || ranOut(in.out):
+	case m.over.Load() || ranOut(in.out.Tail()):
 		exit.Cause = sandbox.OutOfMemory
 		exit.Error = &sandbox.ProgramError{Type: "MemoryError", Message: "the program used all the memory it may have, and the interpreter with it"}
 	case status.Exited():
@@ -294,10 +294,7 @@ func (in *instance) explain(exit *sandbox.Exit, k *kernel, m *measure, err error
 }
 
 // ranOut tells whether an interpreter's last words are that it has no memory left.
-func ranOut(out *output) bool {
-	out.mu.Lock()
-	defer out.mu.Unlock()
-	tail := string(out.tail)
+func ranOut(tail string) bool {
 	return strings.Contains(tail, "heap out of memory") || strings.Contains(tail, ": out of memory") || strings.Contains(tail, "cannot allocate")
 }
 

@@ -9,8 +9,8 @@ import (
 // alone makes an interpreter that has no server and no folders.
 func alone(t *testing.T, p *program) *instance {
 	t.Helper()
-	in := &instance{program: p, out: newOutput(nil, 0, &control{}), log: io.Discard}
-	in.in = newInput(nil, 0, &in.ctl)
+	in := &instance{program: p, log: io.Discard}
+	in.connect(nil)
 	t.Cleanup(in.drop)
 	if err := in.open(false); err != nil {
 		t.Fatal(err)

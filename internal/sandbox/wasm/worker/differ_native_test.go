@@ -16,6 +16,7 @@ import (
 
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/wire"
+	"paddock/internal/sandbox/wire/wiretest"
 )
 
 var (
@@ -60,19 +61,19 @@ func TestRandomProgramsAreTheSameOnBothEngines(t *testing.T) {
 func behaviour(t *testing.T, p *program, code string) (seen string) {
 	synctest.Test(t, func(t *testing.T) {
 		cryptotest.SetGlobalRandom(t, 1)
-		o, printed := newPrinter(sandbox.RunLimits{StdoutBytes: 1 << 20, StderrBytes: 1 << 20})
+		printed := &wiretest.Recorder{}
 		in := &instance{program: p, worker: &worker{folders: folders{}}}
-		in.out, in.in = newOutput(o.conn, 7, &in.ctl), newInput(o.conn, 7, &in.ctl)
+		in.connect(wire.NewConn(printed))
 		if err := in.open(false); err != nil {
 			t.Fatal(err)
 		}
 		defer in.discard()
-		in.ctl.begin(0)
+		in.ends.Control.Begin(0)
 		in.begin(wire.RunBody{Limits: sandbox.RunLimits{StdoutBytes: 1 << 20, StderrBytes: 1 << 20}})
 		outcome, err := in.pursue(map[string]any{"op": "exec", "code": code, "name": "<cell>", "args": nil})
 		in.end()
 		answer, _ := json.Marshal(outcome)
-		seen = fmt.Sprintf("%q\n%s\n%v\nmemory %d, %x", printed.sent.String(), answer, err, len(in.bytes()), sha256.Sum256(in.bytes()))
+		seen = fmt.Sprintf("%q\n%s\n%v\nmemory %d, %x", printed.Bytes(), answer, err, len(in.bytes()), sha256.Sum256(in.bytes()))
 	})
 	return seen
 }

@@ -34,8 +34,8 @@ func BenchmarkFresh(b *testing.B) {
 }
 
 func benchmarkFresh(b *testing.B, p *program, code string, parts *[5]time.Duration) {
-	in := &instance{program: p, out: newOutput(nil, 0, &control{}), log: io.Discard}
-	in.in = newInput(nil, 0, &in.ctl)
+	in := &instance{program: p, log: io.Discard}
+	in.connect(nil)
 	last := time.Now()
 	step := func(n int, err error) {
 		if err != nil {
@@ -50,7 +50,7 @@ func benchmarkFresh(b *testing.B, p *program, code string, parts *[5]time.Durati
 	step(0, err)
 	in.words = in.program.language.interrupts(in.vm)
 	step(1, in.greet())
-	in.ctl.begin(math.MaxInt64)
+	in.ends.Control.Begin(math.MaxInt64)
 	_, err = in.execute(wire.RunBody{Code: code})
 	step(2, err)
 	step(3, in.take())

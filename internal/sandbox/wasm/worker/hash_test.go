@@ -57,7 +57,7 @@ func TestBlocksAreHashedIntoAGuestsState(t *testing.T) {
 		1: {sha1.New, 4, 5}, 2: {sha256.New, 4, 8}, 3: {sha512.New, 8, 8},
 	} {
 		in, _ := newScripted(t, nil)
-		in.ctl.begin(0)
+		in.ends.Control.Begin(0)
 		if in.vm.memory.Reallocate(1<<20) == nil {
 			t.Fatal("there is no memory")
 		}
@@ -113,7 +113,7 @@ func TestBlocksOfAHostileGuestAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in, _ := newScripted(t, nil)
-			in.ctl.begin(0)
+			in.ends.Control.Begin(0)
 			if in.vm.memory.Reallocate(memory) == nil {
 				t.Fatal("there is no memory")
 			}
@@ -131,8 +131,8 @@ func TestBlocksOfAHostileGuestAreRefused(t *testing.T) {
 
 func TestAGuestThatHashesIsKilled(t *testing.T) {
 	in, _ := newScripted(t, nil)
-	in.ctl.begin(0)
-	in.ctl.force(sandbox.Cancelled)
+	in.ends.Control.Begin(0)
+	in.ends.Control.Force(sandbox.Cancelled)
 	if err := blocks(in, 2, 0, 0, 64); !errors.Is(err, errKilled) {
 		t.Errorf("it ended with %v", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"paddock/internal/sandbox/wasm/linear"
 	"paddock/internal/sandbox/wasm/wasi"
 	"paddock/internal/sandbox/wire"
+	"paddock/internal/sandbox/wire/serve"
 )
 
 // instance is one live interpreter.
@@ -34,9 +35,8 @@ type instance struct {
 	start   wire.StartBody
 	log     io.Writer // takes what the interpreter prints outside of runs
 
-	ctl control
-	out *output
-	in  *input
+	ends *serve.Ends
+	in   input
 
 	saving atomic.Pointer[saving] // the snapshot that is under way
 
@@ -65,6 +65,15 @@ type instance struct {
 	draining bool
 	closed   bool
 }
+
+// connect gives the instance its ends of a connection.
+func (in *instance) connect(conn *wire.Conn) {
+	in.ends = serve.NewEnds(conn, in.id)
+	in.in = input{Ends: in.ends}
+}
+
+// Ends are where its runs meet the server.
+func (in *instance) Ends() *serve.Ends { return in.ends }
 
 // open makes the interpreter: from the image, or as it was at the moment from
 // which it goes on. One that has been there before is told so with anew.
@@ -209,11 +218,7 @@ func (in *instance) message(message []byte) ([]byte, error) {
 	}
 	switch m.Op {
 	case "display":
-		clean, err := json.Marshal(wire.DisplayBody{MIME: m.MIME})
-		if err != nil {
-			return nil, err
-		}
-		if !in.out.display(m.MIME, clean, data) {
+		if !in.ends.Out.Display(m.MIME, data) {
 			return []byte(`{"error":"the pictures and documents shown in one call are over their limit"}`), nil
 		}
 		return []byte(`{}`), nil
@@ -222,8 +227,8 @@ func (in *instance) message(message []byte) ([]byte, error) {
 	}
 }
 
-// inspect answers the server's question about the interpreter.
-func (in *instance) inspect() {
+// Inspect answers the server's question about the interpreter.
+func (in *instance) Inspect() {
 	in.use.Lock()
 	defer in.use.Unlock()
 	if in.closed {
@@ -253,9 +258,9 @@ func (in *instance) inspect() {
 // briefly asks the driver something between two runs. After so much time it is
 // stopped by force.
 func (in *instance) briefly(request any, atMost time.Duration) (outcome, error) {
-	in.ctl.begin(0)
+	in.ends.Control.Begin(0)
 	in.begin(wire.RunBody{})
-	t := time.AfterFunc(atMost, func() { in.ctl.force(sandbox.TimedOut) })
+	t := time.AfterFunc(atMost, func() { in.ends.Control.Force(sandbox.TimedOut) })
 	o, err := in.ask(request)
 	t.Stop()
 	in.end()
@@ -296,12 +301,12 @@ func (in *instance) renew() error {
 	return in.again(memory)
 }
 
-// close ends the interpreter and tells the server.
-func (in *instance) close() {
+// Close ends the interpreter and tells the server.
+func (in *instance) Close() {
 	if s := in.saving.Load(); s != nil {
 		s.cancel()
 	}
-	in.ctl.force(sandbox.Cancelled)
+	in.ends.Control.Force(sandbox.Cancelled)
 	in.use.Lock()
 	defer in.use.Unlock()
 	in.gone(errors.New("it was closed"))
@@ -321,6 +326,6 @@ func (in *instance) gone(err error) {
 	}
 	in.closed = true
 	in.discard()
-	in.worker.forget(in)
+	in.worker.loop.Forget(in.id)
 	in.worker.send(wire.KindGone, in.id, wire.GoneBody{Message: err.Error()})
 }

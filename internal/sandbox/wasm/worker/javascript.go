@@ -10,6 +10,7 @@ import (
 
 	"paddock/guest"
 	"paddock/internal/sandbox/wasm/wasi"
+	"paddock/internal/sandbox/wire/serve"
 )
 
 // javascript drives the QuickJS guest through the C API that the module of
@@ -66,7 +67,7 @@ func hostInterrupt(in *instance, stack []uint64) {
 	stack[0] = 0
 	if in.draining {
 		stack[0] = 1
-	} else if in.exiting || in.ctl.level.Load() == interrupted && in.raised == 0 {
+	} else if in.exiting || in.ends.Control.Level() == serve.Interrupted && in.raised == 0 {
 		in.raised++
 		stack[0] = 1
 	}
@@ -213,7 +214,7 @@ func (j javascript) exec(m machine, driver uint64, request []byte) ([]byte, erro
 // by an exception that nothing catches.
 func stopped(m machine) bool {
 	v, ok := m.(*vm)
-	return ok && (v.in.exiting || v.in.raised > 0 || v.in.ctl.level.Load() != running)
+	return ok && (v.in.exiting || v.in.raised > 0 || v.in.ends.Control.Level() != serve.Going)
 }
 
 // stop has the driver conclude a program that was ended.

@@ -8,6 +8,7 @@ import (
 	"path"
 	"strings"
 
+	"paddock/internal/sandbox/typescript"
 	"paddock/internal/sandbox/wasm/wasi"
 )
 
@@ -314,8 +315,8 @@ func (in *instance) moduleSource(m machine, name string) (string, bool) {
 	case ".json":
 		return "export default " + text, json.Valid(b)
 	case ".ts", ".mts":
-		code, sourceMap, err := transform(text, path.Base(file))
-		if err != nil {
+		code, sourceMap, failed := typescript.Strip(text, path.Base(file))
+		if failed != nil {
 			return "", false
 		}
 		in.tell(m, map[string]string{"op": "translated", "name": file, "map": sourceMap})

@@ -20,9 +20,9 @@ func TestAGuestIsStoppedWhereverItIs(t *testing.T) {
 	}
 	in := openedIn(t, p, t.TempDir(), &taken{})
 	for n := range 400 {
-		in.ctl.begin(time.Duration(rand.Intn(3000)) * time.Microsecond)
+		in.ends.Control.Begin(time.Duration(rand.Intn(3000)) * time.Microsecond)
 		fired := make(chan struct{})
-		time.AfterFunc(time.Duration(rand.Intn(3000))*time.Microsecond, func() { defer close(fired); in.ctl.interrupt(sandbox.TimedOut) })
+		time.AfterFunc(time.Duration(rand.Intn(3000))*time.Microsecond, func() { defer close(fired); in.ends.Control.Interrupt(sandbox.TimedOut) })
 		code := []string{
 			"import itertools; any(itertools.repeat(0))",
 			"import time\nwhile True:\n  try:\n    while True: time.monotonic()\n  except BaseException: pass",
@@ -55,9 +55,9 @@ func TestASessionGoesOnAfterAnInterruptAnywhere(t *testing.T) {
 	in := openedIn(t, p, t.TempDir(), &taken{})
 	run := func(code string, after time.Duration) sandbox.Exit {
 		t.Helper()
-		in.ctl.begin(time.Minute)
+		in.ends.Control.Begin(time.Minute)
 		fired := make(chan struct{})
-		time.AfterFunc(after, func() { defer close(fired); in.ctl.interrupt(sandbox.TimedOut) })
+		time.AfterFunc(after, func() { defer close(fired); in.ends.Control.Interrupt(sandbox.TimedOut) })
 		exit, err := in.execute(wire.RunBody{Code: code})
 		if err != nil {
 			t.Fatal(err)

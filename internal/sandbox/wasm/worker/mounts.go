@@ -100,7 +100,7 @@ func (in *instance) newSystem() (*wasi.System, error) {
 		Random: rand.Reader,
 		CPU:    func() time.Duration { return in.cpu + threadTime() - in.began },
 		Interrupted: func() <-chan struct{} {
-			soft, _ := in.ctl.stops()
+			soft, _ := in.ends.Control.Stops()
 			return soft
 		},
 	}
@@ -117,5 +117,5 @@ func (in *instance) print(which int, p []byte) {
 		_, _ = in.log.Write(p) // the log of a preparation: nobody may be reading
 		return
 	}
-	in.out.write(which, p)
+	in.ends.Out.Write(which, p)
 }

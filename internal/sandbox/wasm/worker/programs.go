@@ -148,8 +148,8 @@ func (l *loader) capture(p *program, path string) error {
 		return errors.New("the initial memory is too large")
 	}
 	copy(memory.Bytes(), initial)
-	in := &instance{program: p, out: newOutput(nil, 0, &control{}), log: os.Stderr}
-	in.in = newInput(nil, 0, &in.ctl)
+	in := &instance{program: p, log: os.Stderr}
+	in.connect(nil)
 	if in.system, err = in.newSystem(); err != nil {
 		return err
 	}
@@ -158,8 +158,8 @@ func (l *loader) capture(p *program, path string) error {
 		return err
 	}
 	defer in.vm.close()
-	in.ctl.begin(0)
-	defer in.ctl.end()
+	in.ends.Control.Begin(0)
+	defer in.ends.Control.End()
 	in.vm.setCounter(in.meter.portion())
 	state, err := p.language.boot(in.vm)
 	if err != nil {

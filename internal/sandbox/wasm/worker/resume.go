@@ -134,10 +134,8 @@ func unsupported(format string, args ...any) *fault.Error {
 // forkFrom makes a moment of another instance the newest one, without stopping
 // that.
 func (in *instance) forkFrom(body wire.ForkBody) error {
-	in.worker.mu.Lock()
-	from := in.worker.instances[body.ID]
-	in.worker.mu.Unlock()
-	if from == nil || from.program != in.program {
+	from, ok := in.worker.loop.Instance(body.ID)
+	if !ok || from.program != in.program {
 		return notAtHand()
 	}
 	m := from.saved.find(body.Mark)

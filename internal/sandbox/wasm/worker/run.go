@@ -11,21 +11,22 @@ import (
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/wasm/wasi"
 	"paddock/internal/sandbox/wire"
+	"paddock/internal/sandbox/wire/serve"
 )
 
 // inspectTime bounds an inspection: a guest's driver answers in microseconds.
 const inspectTime = time.Second
 
-// begin sets everything up for the guest to run; ctl.begin has been called.
+// begin sets everything up for the guest to run; Control.Begin has been called.
 func (in *instance) begin(body wire.RunBody) {
-	in.out.begin(body.Limits)
+	in.ends.Out.Begin(body.Limits)
 	in.in.begin(body.Stdin)
 	in.meter = meter{limit: body.Limits.Fuel}
 	in.raised, in.exiting = 0, false
 	in.nudge = &nudge{}
 	in.vm.memory.Refused()
 	in.vm.forget(in.words) // an interrupt that came too late for the last run
-	soft, hard := in.ctl.stops()
+	soft, hard := in.ends.Control.Stops()
 	in.leave = in.vm.attend(soft, hard, in.words)
 	in.vm.setCounter(in.meter.portion())
 	for _, m := range in.mounts {
@@ -43,7 +44,8 @@ func (in *instance) end() sandbox.Cause {
 	if in.vm != nil {
 		in.vm.setCounter(math.MaxInt32)
 	}
-	return in.ctl.end()
+	in.ends.Out.End()
+	return in.ends.Control.End()
 }
 
 func (in *instance) counter() int32 {
@@ -57,7 +59,7 @@ func (in *instance) counter() int32 {
 func (in *instance) tick() {
 	in.meter.spend(in.counter())
 	if in.meter.empty() {
-		in.ctl.interrupt(sandbox.OutOfFuel)
+		in.ends.Control.Interrupt(sandbox.OutOfFuel)
 	}
 	in.vm.setCounter(in.meter.portion())
 	in.poll()
@@ -66,10 +68,10 @@ func (in *instance) tick() {
 // poll does what the run has been told: it raises the interrupt in the guest,
 // or unwinds it. It runs on the guest's goroutine.
 func (in *instance) poll() {
-	switch in.ctl.level.Load() {
-	case interrupted:
+	switch in.ends.Control.Level() {
+	case serve.Interrupted:
 		in.raise()
-	case killed:
+	case serve.Killed:
 		panic(errKilled)
 	}
 }
@@ -82,17 +84,17 @@ func (in *instance) raise() {
 	}
 }
 
-// run executes one command, tells the server how it ended, and keeps the state
+// Run executes one command, tells the server how it ended, and keeps the state
 // that it left, unless a request for a snapshot will follow.
-func (in *instance) run(body wire.RunBody) {
+func (in *instance) Run(body wire.RunBody) {
 	in.use.Lock()
 	defer in.use.Unlock()
 	if in.closed {
-		in.ctl.end()
+		in.ends.Control.End()
 		return
 	}
-	if in.ctl.level.Load() != running { // it was stopped while the last one was being saved
-		in.worker.send(wire.KindDone, in.id, neverBegun(in.ctl.end()))
+	if in.ends.Control.Level() != serve.Going { // it was stopped while the last one was being saved
+		in.worker.send(wire.KindDone, in.id, neverBegun(in.ends.Control.End()))
 		return
 	}
 	if in.unkept { // nobody asked for a snapshot of the last one
@@ -132,7 +134,7 @@ func (in *instance) execute(body wire.RunBody) (sandbox.Exit, error) {
 	code, sourceMap, failed := in.translate(body)
 	if failed != nil {
 		in.begin(body)
-		in.out.write(1, []byte(failed.Error.Traceback))
+		in.ends.Out.Write(1, []byte(failed.Error.Traceback))
 		in.end()
 		return *failed, nil
 	}
@@ -145,9 +147,9 @@ func (in *instance) execute(body wire.RunBody) (sandbox.Exit, error) {
 	refused := in.vm.memory.Refused()
 	exit := sandbox.Exit{
 		Cause: sandbox.Exited, Code: o.ExitCode, Result: o.Result, State: sandbox.Kept,
-		StdoutTruncated: in.out.streams[0].cut, StderrTruncated: in.out.streams[1].cut,
 		Usage: sandbox.Usage{Fuel: in.meter.used, Memory: int64(len(in.bytes()))},
 	}
+	exit.StdoutTruncated, exit.StderrTruncated = in.ends.Out.Cut()
 	if err != nil {
 		in.explain(&exit, err, refused)
 	} else {
@@ -198,7 +200,7 @@ func memoryError() *sandbox.ProgramError {
 
 // pursue goes on with a run for as long as its driver waits for timers.
 func (in *instance) pursue(request any) (outcome, error) {
-	soft, hard := in.ctl.stops()
+	soft, hard := in.ends.Control.Stops()
 	for {
 		o, err := in.ask(request)
 		if err != nil || o.Status != "waiting" {
@@ -206,7 +208,7 @@ func (in *instance) pursue(request any) (outcome, error) {
 		}
 		request = map[string]string{"op": "resume"}
 		if in.interruptedIn(o.Timeout, soft, hard) {
-			if in.ctl.level.Load() == killed {
+			if in.ends.Control.Level() == serve.Killed {
 				return o, errKilled
 			}
 			in.raised++

@@ -13,6 +13,7 @@ import (
 	"paddock/internal/sandbox/wasm/linear"
 	"paddock/internal/sandbox/wasm/wasi"
 	"paddock/internal/sandbox/wire"
+	"paddock/internal/sandbox/wire/wiretest"
 )
 
 // counter is a module that can do nothing but count its fuel.
@@ -61,10 +62,9 @@ func newScripted(t *testing.T, answer script) (*instance, *scripted) {
 	if memory.Reallocate(1<<16) == nil {
 		t.Fatal("there is no memory")
 	}
-	o, _ := newPrinter(sandbox.RunLimits{})
 	s := &scripted{answer: answer}
 	in := &instance{program: &program{language: s, image: &linear.Image{}}, vm: &vm{module: &counter{}, memory: memory}}
-	in.out, in.in = newOutput(o.conn, 7, &in.ctl), newInput(o.conn, 7, &in.ctl)
+	in.connect(wire.NewConn(&wiretest.Recorder{}))
 	s.in = in
 	return in, s
 }
@@ -76,7 +76,7 @@ func (in *instance) useUp(n int32) {
 
 func TestFuelIsCountedAtEveryTickAndAtTheEnd(t *testing.T) {
 	in, _ := newScripted(t, nil)
-	in.ctl.begin(0)
+	in.ends.Control.Begin(0)
 	in.begin(wire.RunBody{})
 	for range 3 {
 		in.useUp(quantum)
@@ -103,7 +103,7 @@ func TestAProgramWithoutFuelIsInterruptedOnce(t *testing.T) {
 	raised := func() (uint32, uint32) {
 		return binary.LittleEndian.Uint32(in.bytes()[16:]), binary.LittleEndian.Uint32(in.bytes()[20:])
 	}
-	in.ctl.begin(time.Hour)
+	in.ends.Control.Begin(time.Hour)
 	in.begin(wire.RunBody{Limits: sandbox.RunLimits{Fuel: quantum + 10}})
 	in.useUp(quantum)
 	in.tick()
@@ -124,9 +124,9 @@ func TestAProgramWithoutFuelIsInterruptedOnce(t *testing.T) {
 	if cause := in.end(); cause != sandbox.OutOfFuel {
 		t.Errorf("it was stopped because of %v", cause)
 	}
-	in.ctl.begin(0)
+	in.ends.Control.Begin(0)
 	in.begin(wire.RunBody{})
-	in.ctl.interrupt(sandbox.Cancelled)
+	in.ends.Control.Interrupt(sandbox.Cancelled)
 	in.poll()
 	if a, _ := raised(); a != 1 {
 		t.Error("the next run cannot be interrupted")
@@ -136,10 +136,10 @@ func TestAProgramWithoutFuelIsInterruptedOnce(t *testing.T) {
 
 func TestAProgramThatDoesNotEndIsUnwoundAtItsNextTick(t *testing.T) {
 	in, _ := newScripted(t, nil)
-	in.ctl.begin(0)
+	in.ends.Control.Begin(0)
 	in.begin(wire.RunBody{})
 	in.poll()
-	in.ctl.force(sandbox.TimedOut)
+	in.ends.Control.Force(sandbox.TimedOut)
 	defer func() {
 		if r := recover(); r != errKilled {
 			t.Errorf("it was unwound with %v", r)
@@ -167,7 +167,7 @@ func TestAWaitingProgramIsResumedWhenItsTimeHasCome(t *testing.T) {
 			}
 			return `{"status":"done","result":"5"}`, nil
 		})
-		in.ctl.begin(0)
+		in.ends.Control.Begin(0)
 		exit, err := in.execute(wire.RunBody{Code: "x"})
 		if err != nil || exit.Cause != sandbox.Exited || exit.Result != "5" || exit.State != sandbox.Kept {
 			t.Errorf("%+v, %v", exit, err)
@@ -189,8 +189,8 @@ func TestAWaitingProgramIsInterruptedThroughItsDriver(t *testing.T) {
 					return `{"status":"waiting","timeout":` + timeout + `}`, nil
 				})
 				in.words = []word{{address: 16, bits: 1}}
-				in.ctl.begin(time.Hour)
-				time.AfterFunc(time.Minute, func() { in.ctl.interrupt(sandbox.TimedOut) })
+				in.ends.Control.Begin(time.Hour)
+				time.AfterFunc(time.Minute, func() { in.ends.Control.Interrupt(sandbox.TimedOut) })
 				exit, err := in.execute(wire.RunBody{Code: "x"})
 				if err != nil || exit.Cause != sandbox.TimedOut || exit.Code != 130 || exit.Error.Type != "KeyboardInterrupt" || exit.State != sandbox.Kept {
 					t.Errorf("%+v, %v", exit, err)
@@ -220,7 +220,7 @@ func TestAProgramIsInterruptedOnce(t *testing.T) {
 					if request["op"] != "exec" {
 						return `{"status":"done","exit_code":130,"error":{"type":"KeyboardInterrupt","message":"","kind":"interrupted"}}`, nil
 					}
-					in.ctl.interrupt(sandbox.TimedOut)
+					in.ends.Control.Interrupt(sandbox.TimedOut)
 					in.poll()
 					if in.bytes()[16] != 1 {
 						t.Error("nothing was set")
@@ -232,7 +232,7 @@ func TestAProgramIsInterruptedOnce(t *testing.T) {
 				})
 				in.words = []word{{address: 16, bits: 1}}
 				in.bytes()[16] = 1 // left from the last run
-				in.ctl.begin(time.Hour)
+				in.ends.Control.Begin(time.Hour)
 				exit, err := in.execute(wire.RunBody{Code: "x"})
 				if err != nil || exit.Cause != sandbox.TimedOut || exit.Code != 130 || exit.State != sandbox.Kept {
 					t.Errorf("%+v, %v", exit, err)
@@ -268,25 +268,25 @@ func TestHowARunEnded(t *testing.T) {
 			Cause: sandbox.Exited, Code: 1, Error: &sandbox.ProgramError{Type: "KeyboardInterrupt", Message: "the program was interrupted"}}},
 		"the driver was interrupted": {
 			func(in *instance, _ map[string]any) (string, error) {
-				in.ctl.interrupt(sandbox.Cancelled)
+				in.ends.Control.Interrupt(sandbox.Cancelled)
 				return "", errInterrupted
 			}, sandbox.Exit{Cause: sandbox.Cancelled, Code: 1, Error: &sandbox.ProgramError{Type: "KeyboardInterrupt", Message: "the program was interrupted"}}},
 		"interrupted as it ended well: nobody saw it": {
 			func(in *instance, _ map[string]any) (string, error) {
-				in.ctl.interrupt(sandbox.TimedOut)
+				in.ends.Control.Interrupt(sandbox.TimedOut)
 				return `{"status":"done","result":"1"}`, nil
 			}, sandbox.Exit{Cause: sandbox.Exited, Result: "1"}},
 		"interrupted, and it ended well: too late all the same": {
 			func(in *instance, _ map[string]any) (string, error) {
 				in.words = []word{{16, 1}}
-				in.ctl.interrupt(sandbox.TimedOut)
+				in.ends.Control.Interrupt(sandbox.TimedOut)
 				in.poll()
 				return `{"status":"done","result":"1"}`, nil
 			}, sandbox.Exit{Cause: sandbox.TimedOut, Result: "1", Code: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in, _ := newScripted(t, c.answer)
-			in.ctl.begin(time.Hour)
+			in.ends.Control.Begin(time.Hour)
 			exit, err := in.execute(wire.RunBody{Code: "x"})
 			if err != nil {
 				t.Fatal(err)
@@ -322,7 +322,7 @@ func TestARunThatLeavesNoMemoryIsTakenBack(t *testing.T) {
 			if in.vm.memory.Reallocate(c.size) == nil {
 				t.Fatal("there is no memory")
 			}
-			in.ctl.begin(0)
+			in.ends.Control.Begin(0)
 			exit, err := in.execute(wire.RunBody{Code: "x"})
 			if err != nil || exit.State != c.state || exit.Cause != c.cause {
 				t.Fatalf("it is %+v, %v", exit, err)
@@ -379,7 +379,7 @@ func TestWhatTheGuestNamesIsInItsMemory(t *testing.T) {
 
 func TestMessagesFromTheGuest(t *testing.T) {
 	in, _ := newScripted(t, nil)
-	in.out.begin(sandbox.RunLimits{DisplayBytes: 3})
+	in.ends.Out.Begin(sandbox.RunLimits{DisplayBytes: 1 << 10})
 	for name, c := range map[string]struct{ message, answer string }{
 		"a display":                {"{\"op\":\"display\",\"mime\":\"a/b\"}\nxyz", "{}"},
 		"no JSON":                  {"nonsense", ""},

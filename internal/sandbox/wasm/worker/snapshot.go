@@ -15,6 +15,7 @@ import (
 	"paddock/internal/sandbox/wasm/linear"
 	"paddock/internal/sandbox/wasm/wasi"
 	"paddock/internal/sandbox/wire"
+	"paddock/internal/sandbox/wire/serve"
 )
 
 // glanceTime bounds the inspection that is part of a snapshot: fractions of a
@@ -28,7 +29,7 @@ const awakenTime = 5 * time.Second
 // saving is a snapshot on its way to the server. Its methods may be called by
 // anybody.
 type saving struct {
-	*window
+	*serve.Window
 	conn *wire.Conn
 	id   uint32
 	once sync.Once
@@ -36,7 +37,7 @@ type saving struct {
 }
 
 func newSaving(conn *wire.Conn, id uint32) *saving {
-	return &saving{window: newWindow(), conn: conn, id: id, over: make(chan struct{})}
+	return &saving{Window: serve.NewWindow(), conn: conn, id: id, over: make(chan struct{})}
 }
 
 var errGivenUp = errors.New("the snapshot was given up")
@@ -53,7 +54,7 @@ func (s *saving) Write(p []byte) (int, error) {
 			return sent, errGivenUp
 		default:
 		}
-		n := s.reserve(min(len(p)-sent, piece), s.over)
+		n := s.Reserve(min(len(p)-sent, serve.Piece), s.over, nil)
 		if n == 0 {
 			return sent, errGivenUp
 		}

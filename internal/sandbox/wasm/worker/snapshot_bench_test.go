@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"paddock/internal/sandbox/wire"
+	"paddock/internal/sandbox/wire/wiretest"
 )
 
 // benched is an interpreter without a server, to measure parts of it.
@@ -22,10 +23,9 @@ type benched struct {
 }
 
 func newBenched(b *testing.B, p *program, pages *pages, state *history) *benched {
-	in := &instance{program: p, out: newOutput(nil, 0, &control{}), log: io.Discard}
-	in.worker = &worker{conn: wire.NewConn(&pipe{}), folders: folders{}, pages: pages}
-	in.in = newInput(nil, 0, &in.ctl)
-	in.out.conn = in.worker.conn
+	in := &instance{program: p, log: io.Discard}
+	in.worker = &worker{conn: wire.NewConn(&wiretest.Recorder{}), folders: folders{}, pages: pages}
+	in.connect(in.worker.conn)
 	in.saved.pages = pages
 	if state != nil {
 		in.saved.begin(state.find("m"))
@@ -76,7 +76,7 @@ func (n *benched) report() {
 }
 
 func (n *benched) exec(code string) {
-	n.ctl.begin(math.MaxInt64)
+	n.ends.Control.Begin(math.MaxInt64)
 	exit, err := n.execute(wire.RunBody{Code: code})
 	n.must(err)
 	if exit.Error != nil {
@@ -195,10 +195,9 @@ func benchmarkSnapshot(b *testing.B, size int, code string) {
 }
 
 func newBenchedFrom(b *testing.B, p *program, pages *pages, state, layer []byte) *benched {
-	in := &instance{program: p, out: newOutput(nil, 0, &control{}), log: io.Discard}
-	in.worker = &worker{conn: wire.NewConn(&pipe{}), folders: folders{}, pages: pages}
-	in.in = newInput(nil, 0, &in.ctl)
-	in.out.conn = in.worker.conn
+	in := &instance{program: p, log: io.Discard}
+	in.worker = &worker{conn: wire.NewConn(&wiretest.Recorder{}), folders: folders{}, pages: pages}
+	in.connect(in.worker.conn)
 	in.saved.pages = pages
 	n := &benched{instance: in, b: b, parts: map[string]time.Duration{}}
 	a := newArriving(func(int) {})

@@ -19,6 +19,7 @@ import (
 	"paddock/internal/sandbox/wasm/linear"
 	"paddock/internal/sandbox/wasm/wasi"
 	"paddock/internal/sandbox/wire"
+	"paddock/internal/sandbox/wire/wiretest"
 )
 
 // taken is the layers that snapshots wrote, and the last one's state.
@@ -75,10 +76,9 @@ func resumedIn(t *testing.T, p *program, dir string, from *taken, body wire.Resu
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { root.Close() })
-	o, _ := newPrinter(sandbox.RunLimits{})
 	in := &instance{program: p, log: io.Discard, worker: &worker{root: root, folders: folders{}}}
 	in.saved.pages = newPages()
-	in.out, in.in = newOutput(o.conn, 7, &in.ctl), newInput(o.conn, 7, &in.ctl)
+	in.connect(wire.NewConn(&wiretest.Recorder{}))
 	if from.state != nil {
 		if err := in.resumeFrom(body, from.arriving()); err != nil {
 			if in.saved.pages.used != 0 {
@@ -132,17 +132,17 @@ func TestALookThatTheInterpreterDoesNotSurviveCostsNothing(t *testing.T) {
 func TestARunThatNobodyKeptIsNotLost(t *testing.T) {
 	in := openedIn(t, testProgram(t, "python"), t.TempDir(), &taken{})
 	in.start.Snapshots = true
-	in.worker.conn = in.out.conn
+	in.worker.conn = wire.NewConn(&wiretest.Recorder{})
 	(&taken{}).keep(t, in, wire.SnapshotBody{})
-	in.ctl.begin(0)
-	in.run(wire.RunBody{Code: "x = 1"})
+	in.ends.Control.Begin(0)
+	in.Run(wire.RunBody{Code: "x = 1"})
 	if !in.unkept {
 		t.Fatal("it was kept without being asked for")
 	}
-	in.ctl.begin(time.Millisecond)
-	stop := time.AfterFunc(20*time.Millisecond, func() { in.ctl.force(sandbox.TimedOut) })
+	in.ends.Control.Begin(time.Millisecond)
+	stop := time.AfterFunc(20*time.Millisecond, func() { in.ends.Control.Force(sandbox.TimedOut) })
 	defer stop.Stop()
-	in.run(wire.RunBody{Code: "x = 2\nwhile True:\n  try:\n    while True: pass\n  except BaseException: pass"})
+	in.Run(wire.RunBody{Code: "x = 2\nwhile True:\n  try:\n    while True: pass\n  except BaseException: pass"})
 	if got := in.gives(t, "x"); got != "1" {
 		t.Errorf("x is %s", got)
 	}
@@ -372,7 +372,7 @@ func TestAStateIsNeverTooLong(t *testing.T) {
 
 func TestASnapshotWaitsForItsCreditOrIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &pipe{}
+		p := &wiretest.Recorder{}
 		s := newSaving(wire.NewConn(p), 7)
 		written := make(chan error, 1)
 		go func() {
@@ -380,12 +380,12 @@ func TestASnapshotWaitsForItsCreditOrIsGivenUp(t *testing.T) {
 			written <- err
 		}()
 		synctest.Wait()
-		if n := len(text(p.frames(t), wire.KindData)); n != wire.Window {
+		if n := len(wiretest.Text(p.Frames(t), wire.KindData)); n != wire.Window {
 			t.Errorf("%d bytes came without credit", n)
 		}
-		s.grant(1000)
+		s.Grant(1000)
 		synctest.Wait()
-		if n := len(text(p.frames(t), wire.KindData)); n != 1000 {
+		if n := len(wiretest.Text(p.Frames(t), wire.KindData)); n != 1000 {
 			t.Errorf("%d bytes came for a credit of 1000", n)
 		}
 		s.cancel()

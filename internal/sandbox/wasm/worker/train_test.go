@@ -48,13 +48,13 @@ func train(t *testing.T, l *loader, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := &instance{program: p, out: newOutput(nil, 0, &control{}), log: io.Discard}
-	in.in = newInput(nil, 0, &in.ctl)
+	in := &instance{program: p, log: io.Discard}
+	in.connect(nil)
 	defer in.drop()
 	if err := in.open(false); err != nil {
 		t.Fatal(err)
 	}
-	in.ctl.begin(0)
+	in.ends.Control.Begin(0)
 	exit, err := in.execute(wire.RunBody{Code: string(code)})
 	if err != nil || exit.Error != nil {
 		t.Fatalf("%s: %v %+v", path, err, exit.Error)

@@ -3,15 +3,13 @@
 // the interpreters of one owner, and speaks the guest protocol of package wire
 // over its standard input.
 //
-// The life of a call here: worker.serve reads a frame, instance.run executes
-// it, instance.pursue asks the guest's driver, a language calls into the
+// The life of a call here: serve.Loop reads a frame, instance.Run executes it, instance.pursue asks the guest's driver, a language calls into the
 // WebAssembly module through an engine, control.go stops it when it must.
 package worker
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -23,6 +21,7 @@ import (
 	"paddock/internal/sandbox/wasm/confine"
 	"paddock/internal/sandbox/wasm/linear"
 	"paddock/internal/sandbox/wire"
+	"paddock/internal/sandbox/wire/serve"
 )
 
 // Role is the process's name (argv[0]) in this role.
@@ -56,7 +55,7 @@ func Main(args []string) int {
 	} else {
 		var stream io.ReadWriteCloser
 		if stream, err = inherited(); err == nil {
-			err = serve(stream)
+			err = newWorker(stream).loop.Run() // everything ends with the process
 		}
 	}
 	if err != nil {
@@ -68,58 +67,30 @@ func Main(args []string) int {
 
 type worker struct {
 	conn   *wire.Conn
+	loop   *serve.Loop[*instance]
 	root   *os.Root
 	loader *loader
 
 	pages *pages // of the states that are kept
 
-	mu        sync.Mutex           // guards what follows
-	instances map[uint32]*instance // nil: being opened; absent once it was closed
-	opening   map[uint32]*arriving // the states of those that are being opened
-	folders   folders
+	mu      sync.Mutex           // guards what follows
+	opening map[uint32]*arriving // the states of instances that are being opened
+	folders folders
 }
 
 func newWorker(stream io.ReadWriteCloser) *worker {
-	return &worker{
-		conn: wire.NewConn(stream), pages: newPages(),
-		instances: map[uint32]*instance{}, opening: map[uint32]*arriving{}, folders: folders{},
-	}
+	w := &worker{conn: wire.NewConn(stream), pages: newPages(), opening: map[uint32]*arriving{}, folders: folders{}}
+	w.loop = serve.NewLoop(w.conn, w)
+	return w
 }
 
-// serve answers the server until it hangs up.
-func serve(stream io.ReadWriteCloser) error {
-	w := newWorker(stream)
-	f, err := w.conn.Read()
-	if err != nil {
-		return fmt.Errorf("waiting for the server's hello: %w", err)
-	}
-	var hello wire.Hello
+// Prepare opens what the worker needs and then puts the walls up.
+func (w *worker) Prepare(text json.RawMessage) ([]sandbox.Protection, error) {
 	var setup Setup
-	if err := errors.Join(json.Unmarshal(f.Body, &hello), json.Unmarshal(hello.Setup, &setup)); err != nil || f.Kind != wire.KindHello {
-		return fmt.Errorf("the first frame is of kind %d and no hello: %v", f.Kind, err)
-	}
-	ready := wire.Ready{Version: wire.Version}
-	if ready.Protections, err = w.prepare(setup); err != nil {
-		ready.Error = err.Error()
-	}
-	w.send(wire.KindReady, 0, ready)
+	err := json.Unmarshal(text, &setup)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("reading the set-up: %w", err)
 	}
-	for {
-		f, err := w.conn.Read()
-		if err != nil {
-			return nil // the server is gone; everything ends with the process
-		}
-		if err := w.dispatch(f); err != nil {
-			return err
-		}
-	}
-}
-
-// prepare opens what the worker needs and then puts the walls up.
-func (w *worker) prepare(setup Setup) ([]sandbox.Protection, error) {
-	var err error
 	if w.root, err = os.OpenRoot(setup.Owner); err != nil {
 		return nil, fmt.Errorf("opening the owner's folder: %w", err)
 	}
@@ -136,114 +107,76 @@ func (w *worker) prepare(setup Setup) ([]sandbox.Protection, error) {
 	return confine.Apply(policy(setup))
 }
 
-// dispatch hands a frame to whom it is for. What takes time gets a goroutine:
-// it ends with the instance, and all of them with the process.
-func (w *worker) dispatch(f wire.Frame) error {
-	if f.Kind == wire.KindStart {
-		var body wire.StartBody
-		if err := json.Unmarshal(f.Body, &body); err != nil {
-			return fmt.Errorf("reading a start: %w", err)
-		}
-		layers := newArriving(func(n int) { w.send(wire.KindWantLayer, f.ID, wire.CreditBody{Bytes: n}) })
-		w.mu.Lock()
-		w.instances[f.ID], w.opening[f.ID] = nil, layers
-		w.mu.Unlock()
-		go w.start(f.ID, body, layers)
-		return nil
-	}
+// Start makes an instance, from the layers that follow if it resumes a state.
+func (w *worker) Start(id uint32, body wire.StartBody) func() (*instance, *wire.AnswerBody) {
+	layers := newArriving(func(n int) { w.send(wire.KindWantLayer, id, wire.CreditBody{Bytes: n}) })
 	w.mu.Lock()
-	in, layers := w.instances[f.ID], w.opening[f.ID]
-	if in == nil && f.Kind == wire.KindClose {
-		delete(w.instances, f.ID) // what is being opened will not be kept
-	}
+	w.opening[id] = layers
 	w.mu.Unlock()
-	if in == nil {
-		if layers != nil && f.Kind == wire.KindLayer {
-			layers.push(f.Body)
-		} else if layers != nil && f.Kind == wire.KindClose {
-			layers.close()
+	return func() (*instance, *wire.AnswerBody) {
+		in, err := w.open(id, body, layers)
+		w.mu.Lock()
+		delete(w.opening, id)
+		w.mu.Unlock()
+		if err != nil {
+			refusal := wire.Refusal(refusalOf(err, "the interpreter could not be started"))
+			return nil, &refusal
 		}
-		if f.Kind == wire.KindClose {
-			w.send(wire.KindGone, f.ID, wire.GoneBody{Message: "it was not there"})
-		}
-		return nil
+		return in, nil
 	}
-	return in.dispatch(f)
 }
 
-func (in *instance) dispatch(f wire.Frame) (err error) {
+// Frame takes the layers of an instance that is being opened.
+func (w *worker) Frame(f wire.Frame) (taken bool, err error) {
+	if f.Kind != wire.KindLayer && f.Kind != wire.KindClose {
+		return false, nil
+	}
+	w.mu.Lock()
+	layers := w.opening[f.ID]
+	w.mu.Unlock()
+	switch {
+	case layers == nil:
+	case f.Kind == wire.KindLayer:
+		layers.push(f.Body)
+	default:
+		layers.close()
+	}
+	return f.Kind == wire.KindLayer, nil
+}
+
+// Frame takes what is about the instance's states; an interrupt is a snapshot's
+// while there is one.
+func (in *instance) Frame(f wire.Frame) (taken bool, err error) {
+	s := in.saving.Load()
 	switch f.Kind {
-	case wire.KindRun:
-		var body wire.RunBody
-		if err = json.Unmarshal(f.Body, &body); err == nil {
-			in.ctl.begin(body.Limits.Grace) // here, so that an interrupt right behind finds the run
-			go in.run(body)
-		}
-	case wire.KindStdin:
-		in.in.push(f.Body)
-	case wire.KindCredit:
-		var body wire.CreditBody
-		if err = json.Unmarshal(f.Body, &body); err == nil {
-			in.out.grant(body.Bytes)
-		}
 	case wire.KindTaken:
 		var body wire.CreditBody
-		if err = json.Unmarshal(f.Body, &body); err == nil {
-			if s := in.saving.Load(); s != nil {
-				s.grant(body.Bytes)
-			}
+		if err = json.Unmarshal(f.Body, &body); err == nil && s != nil {
+			s.Grant(body.Bytes)
 		}
 	case wire.KindInterrupt:
-		var body wire.InterruptBody
-		if err = json.Unmarshal(f.Body, &body); err == nil {
-			if s := in.saving.Load(); s != nil {
-				s.cancel()
-			} else {
-				in.ctl.interrupt(body.Cause)
-			}
+		if s == nil {
+			return false, nil
 		}
+		s.cancel()
 	case wire.KindSnapshot:
 		var body wire.SnapshotBody
 		if err = json.Unmarshal(f.Body, &body); err == nil {
 			s := newSaving(in.worker.conn, in.id)
 			in.saving.Store(s) // here, so that an interrupt right behind finds it
-			go in.snapshot(body, s)
+			in.worker.loop.Go(func() { in.snapshot(body, s) })
 		}
 	case wire.KindRewind:
 		var body wire.RewindBody
 		if err = json.Unmarshal(f.Body, &body); err == nil {
-			go in.rewind(body)
+			in.worker.loop.Go(func() { in.rewind(body) })
 		}
 	case wire.KindRefresh:
-		go in.refresh()
-	case wire.KindInspect:
-		go in.inspect()
-	case wire.KindClose:
-		go in.close()
+		in.worker.loop.Go(in.refresh)
+	default:
+		return false, nil
 	}
-	return err
-}
-
-func (w *worker) start(id uint32, body wire.StartBody, layers *arriving) {
-	in, err := w.open(id, body, layers)
-	w.mu.Lock()
-	delete(w.opening, id)
-	_, wanted := w.instances[id]
-	if wanted && err == nil {
-		w.instances[id] = in
-	} else {
-		delete(w.instances, id)
-	}
-	w.mu.Unlock()
-	if err != nil {
-		w.send(wire.KindStarted, id, wire.Refusal(refusalOf(err, "the interpreter could not be started")))
-		return
-	}
-	if !wanted {
-		in.discard()
-		return
-	}
-	w.send(wire.KindStarted, id, wire.AnswerBody{})
+	return true, err
 }
 
 func (w *worker) open(id uint32, body wire.StartBody, layers *arriving) (*instance, error) {
@@ -253,7 +186,7 @@ func (w *worker) open(id uint32, body wire.StartBody, layers *arriving) (*instan
 	}
 	in := &instance{worker: w, id: id, program: p, start: body, log: io.Discard}
 	in.saved.pages = w.pages
-	in.out, in.in = newOutput(w.conn, id, &in.ctl), newInput(w.conn, id, &in.ctl)
+	in.connect(w.conn)
 	anew := body.Fork != nil
 	if body.Resume != nil {
 		anew = body.Resume.Anew
@@ -275,17 +208,8 @@ func (w *worker) open(id uint32, body wire.StartBody, layers *arriving) (*instan
 	return in, nil
 }
 
-func (w *worker) forget(in *instance) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.instances, in.id)
-}
-
-// send tells the server something. When it cannot, the server is gone, and
-// serve is about to notice.
-func (w *worker) send(kind wire.Kind, id uint32, body any) {
-	_ = w.conn.WriteJSON(kind, id, body)
-}
+// send tells the server something.
+func (w *worker) send(kind wire.Kind, id uint32, body any) { serve.Send(w.conn, kind, id, body) }
 
 func policy(s Setup) confine.Policy {
 	return confine.Policy{Writable: []string{s.Owner}, Readable: []string{s.Cache}, UID: s.UID, GID: s.GID, Parent: s.Parent}

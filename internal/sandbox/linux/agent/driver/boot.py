@@ -13,12 +13,10 @@ import errno
 import fcntl
 import io
 import os
-import reprlib
 import resource
 import signal
 import socket
 import struct
-import traceback
 import types
 
 import _posixsubprocess
@@ -192,24 +190,11 @@ def load(name):
     return made
 
 
-module("_paddock", call=connection.call, unraisable=unraisable, reseed=lambda: None)
-module("_paddock_loop", Loop=Loop, give_up=lambda: None)
-_Repr = reprlib.Repr
-if sys.version_info < (3, 12):
-    class Repr(_Repr):
-        def __init__(self, **limits):
-            super().__init__()
-            self.__dict__.update(limits)
-
-    reprlib.Repr = Repr
-display, errors = load("_paddock_display"), load("_paddock_errors")
-reprlib.Repr = _Repr
-driver = load("_paddock_driver")
-del SOURCES
-
-# ── what is otherwise here than in WebAssembly ──────────────────────────────
+# ── the place ───────────────────────────────────────────────────────────────
 
 LIBRARY = tuple({os.path.dirname(os.__file__), sys.prefix, sys.base_prefix, "/usr/", "<frozen", "<paddock>", "_paddock_"})
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the last is a limit of one file's size
+NO_NETWORK = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN)
 
 
 def own(filename):
@@ -220,68 +205,35 @@ def own(filename):
 
 
 def hint_of(error):
-    is_a = errors.is_a
-    if is_a(error, ModuleNotFoundError):
+    """What can be done about an error that has to do with the place; nothing: ""."""
+    if issubclass(type(error), ModuleNotFoundError):
         name = (error.name or "").partition(".")[0]
         return f"{name} is not installed in this image; the image's Python packages and the standard library are there"
-    if is_a(error, EOFError) and "EOF when reading a line" in str(error):
-        return "there is no standard input here; put the values into the code"
-    if errors.too_deep(error):
-        return "the code is nested too deeply; write it in several steps"
-    if is_a(error, MemoryError):
-        return "the interpreter's memory is limited; free what is not needed, or work in pieces"
-    if errors.kind_of(error) == "space":
-        return "the disk limit is reached; remove files that are not needed"
     if unreachable(error):
         return "there is no network in this sandbox; only what listens in it can be reached, on 127.0.0.1"
     return ""
 
 
-NO_NETWORK = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN)
-
-
 def unreachable(error):
     """Tells whether an error, or one that it comes from, is that there is no network."""
     for _ in range(10):
-        if errors.is_a(error, socket.gaierror) or errors.is_a(error, _Error) and error.errno in NO_NETWORK:
+        kind = type(error)
+        if issubclass(kind, socket.gaierror) or issubclass(kind, _Error) and error.errno in NO_NETWORK:
             return True
         reason = getattr(error, "reason", None)
-        error = reason if errors.is_a(reason, _Error) else error.__cause__ or error.__context__
+        error = reason if issubclass(type(reason), _Error) else error.__cause__ or error.__context__
         if error is None:
             return False
     return False
 
 
-errors.own, errors.hint_of = own, hint_of
-errors._NO_SPACE += (errno.EFBIG,)  # a limit of one file's size
-if sys.version_info < (3, 10):
-    class TracebackException(traceback.TracebackException):
-        def __init__(self, *args, compact=False, **rest):
-            super().__init__(*args, **rest)
-
-    errors._TracebackException = TracebackException
-if not hasattr(traceback.TracebackException, "exceptions"):
-    traceback.TracebackException.exceptions = None
-
-_show = display.show
-SPECS = (  # of charts: the module that makes them, a method, its type
-    ("plotly.", "to_json", "application/vnd.plotly.v1+json"),
-    ("altair.", "to_json", "application/vnd.vegalite.v5+json"),
-)
-
-
-def show(value):
-    """Sends charts as what they are made from, everything else as its best picture or document."""
-    kind = type(value)
-    name = display.module_of(kind)
-    for prefix, method, mime in SPECS:
-        if type(name) is str and name.startswith(prefix) and hasattr(kind, method):
-            display.send(mime, getattr(value, method)())
-            return True
-    return _show(value)
-
-
-display.show = show
+module("_paddock", call=connection.call, unraisable=unraisable, reseed=lambda: None)
+module("_paddock_loop", Loop=Loop, give_up=lambda: None)
+module("_paddock_place", own=own, hint_of=hint_of, NO_SPACE=NO_SPACE)
+for _name in "_paddock_display", "_paddock_errors":
+    load(_name)
+driver = load("_paddock_driver")
+del SOURCES
 
 
 def without_limit(start):
@@ -307,17 +259,11 @@ def in_child():
 
 
 def prepare():
-    import builtins
     import warnings
     _posixsubprocess.fork_exec = without_limit(_posixsubprocess.fork_exec)
     os.system = without_limit(os.system)
     os.register_at_fork(after_in_child=in_child)
-    sys.modules["__main__"] = driver.main
-    builtins.display = display.display
-    builtins.exit, builtins.quit = driver._Quit("exit"), driver._Quit("quit")
-    sys.unraisablehook = unraisable
-    sys.stdout.reconfigure(line_buffering=True)
-    sys.stderr.reconfigure(line_buffering=True)
+    driver.driver.furnish()
     sys.argv = [""]
     sys.path.insert(0, os.getcwd())
     warnings.filterwarnings("ignore", message=".*non-interactive, and thus cannot be shown")

@@ -11,6 +11,7 @@
 const fs = require("fs"), net = require("net"), path = require("path"), url = require("url"), util = require("util"), vm = require("vm");
 const nodeModule = require("module"), { Readable, Writable } = require("stream");
 const acorn = require("internal/deps/acorn/acorn/dist/acorn");
+const { timerListMap: waiting, kRefed: holds } = require("internal/timers");
 
 const { apply, ownKeys, getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
 const { parse, stringify: rawStringify } = JSON;
@@ -179,7 +180,7 @@ function handle(number, body) {
     error = e;
   }
   state.inside = false;
-  if (failed) return ended(error);
+  if (failed) return ended(error, error?.code === "ERR_SCRIPT_EXECUTION_INTERRUPTED");
 }
 
 // run is called where it can be interrupted: it evaluates the program, and what
@@ -224,11 +225,11 @@ function wholeText(value) {
   return `${shown(value.slice(0, n))}… (${value.length - n} more characters)`;
 }
 
-// ended finishes a run that failed, or was told to end.
-function ended(error) {
+// ended finishes a run that failed, or was told to end; interrupted: in the midst of
+// what it did at first.
+function ended(error, interrupted) {
   if (!state.running) return;
-  for (const t of timers.keys()) t.cancel();
-  timers.clear();
+  abandon(interrupted);
   if (state.exiting !== undefined) return finish({ status: "done", exit_code: state.exiting & 255 });
   if (error?.code === "ERR_SCRIPT_EXECUTION_INTERRUPTED" || error === interruption) {
     try {
@@ -396,19 +397,52 @@ process.on("SIGINT", () => { if (state.running && !state.inside && call({ op: "i
 process.on("uncaughtException", (error) => { if (error !== exiting) ended(error); });
 process.on("unhandledRejection", (error) => { if (error !== exiting) ended(error); });
 
-// Timers that a program leaves when it fails or is ended do nothing more.
+// Timers that a program leaves when it fails or is ended do nothing more, and what
+// else it leaves holds up no later program. An interrupt that came while node was
+// making a timer may have left one that nobody was given, a list of them at which
+// node does not look, or one that is counted and not there.
 const timers = new Map();
+const { _getActiveHandles: activeHandles, getActiveResourcesInfo: activeResources } = process;
+function abandon(interrupted) {
+  for (const t of timers.keys()) t.cancel();
+  timers.clear();
+  for (const after in waiting) {
+    const list = waiting[after];
+    for (let t = list._idlePrev, next; t && t !== list; t = next) {
+      next = t._idlePrev;
+      if (t[holds]) clearTimeout(t);
+    }
+    if (list.priorityQueuePosition === null) delete waiting[after];
+  }
+  const resources = activeResources(), handles = activeHandles();
+  for (let i = 0; interrupted && i < resources.length; i++) if (resources[i] === "Timeout") uncount();
+  for (let i = 0; i < handles.length; i++) {
+    try {
+      if (handles[i] !== socket) handles[i].unref?.();
+    } catch { /* the program made it so */ }
+  }
+}
+
+// uncount has node count one timer less that it waits for.
+function uncount() {
+  const t = setTimeout_(() => {}, 1e9).unref();
+  t[holds] = true;
+  t.unref();
+  clearTimeout(t);
+}
+
+const setTimeout_ = world.setTimeout;
 const track = (make, repeat) => {
   const wrapped = { [make.name]: (callback, ...rest) => {
     if (typeof callback !== "function") return make(callback, ...rest);
-    const held = { cancel() { clearTimeout(timer); clearImmediate(timer); } };
-    const timer = make((...args) => {
+    const held = { over: false, timer: undefined, cancel() { this.over = true; clearTimeout(this.timer); clearImmediate(this.timer); } };
+    timers.set(held, true); // first, for what follows may be interrupted
+    held.timer = make(function (...args) {
       if (!repeat) timers.delete(held);
-      callback(...args);
+      if (!held.over) apply(callback, this, args);
     }, ...rest);
-    timers.set(held, true);
     if (timers.size > 100000) timers.delete(timers.keys().next().value);
-    return timer;
+    return held.timer;
   } }[make.name];
   if (make[util.promisify.custom]) Object.defineProperty(wrapped, util.promisify.custom, { value: make[util.promisify.custom] });
   return wrapped;

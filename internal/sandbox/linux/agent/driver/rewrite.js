@@ -1,5 +1,6 @@
 // What a program needs before it is evaluated as a script in the global scope.
-// Stands before driver.js in one text. Positions stay as they are, line by line.
+// Stands between the WebAssembly guest's edits.js and driver.js in one text.
+// Positions stay as they are, line by line.
 const makeRewrite = (acorn) => {
 "use strict";
 const { isArray } = Array;
@@ -11,20 +12,14 @@ const interesting = /\b(?:const|let|class|import|export|await|for)\b/;
 function rewrite(code) {
   if (!interesting.test(code)) return { code };
   let tree;
-  const options = { ecmaVersion: "latest", allowAwaitOutsideFunction: true, allowHashBang: true };
   try {
-    tree = acorn.parse(code, { ...options, sourceType: "module" });
+    tree = parsed(acorn.parse, code);
   } catch {
-    try { // perhaps it is sloppy code, which no module can be
-      tree = acorn.parse(code, { ...options, sourceType: "script" });
-    } catch {
-      return { code }; // it is for the engine to say what is wrong
-    }
+    return { code }; // it is for the engine to say what is wrong
   }
   const edits = [];
   for (const node of tree.body) edit(node, code, edits);
-  const waits = tree.body.some(hasAwait);
-  if (!waits) return { code: edited(code, edits) };
+  if (!tree.body.some(hasAwait)) return { code: edited(code, edits) };
   const names = [];
   for (const node of tree.body) hoist(node, code, edits, names);
   const last = tree.body.at(-1);
@@ -32,65 +27,9 @@ function rewrite(code) {
     edits.push([last.start, last.start, "return { value: ("], [last.expression.end, last.end, ") }; "]);
   }
   const bound = tree.body.flatMap((node) => node.type === "ImportDeclaration" ? node.specifiers.map((s) => s.local.name) : []);
+  edits.sort((a, b) => a[0] - b[0] || a[1] - b[1]); // the names' edits came later
   const before = `${names.length ? `var ${[...new Set(names)].join(", ")}; ` : ""}(async () => { `;
   return { code: `${before}${edited(code, edits)}\n})()`, waits: true, before: before.length, bound };
-}
-
-function edited(code, edits) {
-  edits.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
-  let text = "", at = 0;
-  for (const [start, end, replacement] of edits) {
-    const old = code.slice(start, end);
-    text += code.slice(at, start) + replacement + "\n".repeat(Math.max(0, old.split("\n").length - replacement.split("\n").length));
-    at = end;
-  }
-  return text + code.slice(at);
-}
-
-function edit(node, code, edits) {
-  switch (node.type) {
-    case "VariableDeclaration":
-      if (node.kind === "const" || node.kind === "let") {
-        edits.push([node.start, node.start + node.kind.length, "var".padEnd(node.kind.length)]);
-        for (const d of node.declarations) if (!d.init) edits.push([d.end, d.end, " = undefined"]);
-      }
-      return;
-    case "ClassDeclaration":
-      edits.push([node.start, node.start, `var ${node.id.name} = `], [node.end, node.end, ";"]);
-      return;
-    case "ImportDeclaration":
-      edits.push([node.start, node.end, imported(node)]);
-      return;
-    case "ExportNamedDeclaration":
-      if (!node.declaration) edits.push([node.start, node.end, ";"]);
-      else {
-        edits.push([node.start, node.declaration.start, ""]);
-        edit(node.declaration, code, edits);
-      }
-      return;
-    case "ExportDefaultDeclaration":
-      if (/^(?:Function|Class)Declaration$/.test(node.declaration.type) && node.declaration.id) {
-        edits.push([node.start, node.declaration.start, ""]);
-        edit(node.declaration, code, edits);
-      } else edits.push([node.start, node.declaration.start, "("], [node.declaration.end, node.declaration.end, ")"]);
-      return;
-    case "ExportAllDeclaration":
-      edits.push([node.start, node.end, `await import(${node.source.raw});`]);
-  }
-}
-
-// imported is a static import as a dynamic one.
-function imported(node) {
-  const from = `await import(${node.source.raw})`;
-  const names = [];
-  let whole;
-  for (const s of node.specifiers) {
-    if (s.type === "ImportNamespaceSpecifier") whole = s.local.name;
-    else if (s.type === "ImportDefaultSpecifier") names.push(`default: ${s.local.name}`);
-    else names.push(`${s.imported.name ?? s.imported.raw}: ${s.local.name}`);
-  }
-  if (whole) return `var ${whole} = ${from}${names.length ? `, {${names.join(", ")}} = ${whole}` : ""};`;
-  return names.length ? `var {${names.join(", ")}} = ${from};` : `${from};`;
 }
 
 // hasAwait tells whether code waits where it stands, outside of any function.

@@ -1,0 +1,76 @@
+// What a program's declarations and imports become, so that it can be evaluated as
+// a script in the global scope. An edit is a piece of the code, by its start and its
+// end, and what stands in its place. The kernel in Linux boxes has this text as well,
+// with a parser of its own: it may import nothing.
+
+// parsed is the program's tree. It throws what the parser says of code that is none.
+export function parsed(parse, code) {
+  const options = { ecmaVersion: "latest", allowAwaitOutsideFunction: true, allowHashBang: true };
+  try {
+    return parse(code, { ...options, sourceType: "module" });
+  } catch { // perhaps it is sloppy code, which no module can be
+    return parse(code, { ...options, sourceType: "script" });
+  }
+}
+
+// edited is the code with the edits made, which are in their order. Lines stay where
+// they are.
+export function edited(code, edits) {
+  let text = "", at = 0;
+  for (const [start, end, replacement] of edits) {
+    const old = code.slice(start, end);
+    text += code.slice(at, start) + replacement + "\n".repeat(Math.max(0, old.split("\n").length - replacement.split("\n").length));
+    at = end;
+  }
+  return text + code.slice(at);
+}
+
+// edit adds what a statement of the program's outermost level needs.
+export function edit(node, code, edits) {
+  switch (node.type) {
+    case "VariableDeclaration": // a const of one cell may be declared anew in the next
+      if (node.kind === "const" || node.kind === "let") {
+        edits.push([node.start, node.start + node.kind.length, "var".padEnd(node.kind.length)]);
+        for (const d of node.declarations) if (!d.init) edits.push([d.end, d.end, " = undefined"]);
+      }
+      return;
+    case "ClassDeclaration":
+      edits.push([node.start, node.start, `var ${node.id.name} = `], [node.end, node.end, ";"]);
+      return;
+    case "ImportDeclaration":
+      edits.push([node.start, node.end, importOf(node)]);
+      return;
+    case "ExportNamedDeclaration":
+      if (!node.declaration) {
+        edits.push([node.start, node.end, ";"]);
+        return;
+      }
+      edits.push([node.start, node.declaration.start, ""]);
+      edit(node.declaration, code, edits);
+      return;
+    case "ExportDefaultDeclaration":
+      if (/^(?:Function|Class)Declaration$/.test(node.declaration.type) && node.declaration.id) {
+        edits.push([node.start, node.declaration.start, ""]);
+        edit(node.declaration, code, edits);
+      } else {
+        edits.push([node.start, node.declaration.start, "("], [node.declaration.end, node.declaration.end, ")"]);
+      }
+      return;
+    case "ExportAllDeclaration":
+      edits.push([node.start, node.end, `await import(${node.source.raw});`]);
+  }
+}
+
+// importOf is a static import as a dynamic one.
+function importOf(node) {
+  const from = `await import(${node.source.raw})`;
+  const names = [];
+  let whole;
+  for (const s of node.specifiers) {
+    if (s.type === "ImportNamespaceSpecifier") whole = s.local.name;
+    else if (s.type === "ImportDefaultSpecifier") names.push(`default: ${s.local.name}`);
+    else names.push(`${s.imported.name ?? s.imported.raw}: ${s.local.name}`);
+  }
+  if (whole) return `var ${whole} = ${from}${names.length ? `, {${names.join(", ")}} = ${whole}` : ""};`;
+  return names.length ? `var {${names.join(", ")}} = ${from};` : `${from};`;
+}

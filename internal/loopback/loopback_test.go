@@ -1,0 +1,161 @@
+package loopback
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"paddock/internal/fault"
+)
+
+// echo is a machine in which every port gives back what it is sent.
+type echo struct{ net.Conn }
+
+func (e echo) CloseWrite() error { return e.Conn.(*net.TCPConn).CloseWrite() }
+
+func echoing(t *testing.T) Dial {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				_, _ = io.Copy(conn, conn)
+			}()
+		}
+	}()
+	return func(ctx context.Context, port uint16) (Stream, error) {
+		if port != 80 {
+			return nil, errors.New("nobody listens there")
+		}
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", l.Addr().String())
+		if err != nil {
+			return nil, err
+		}
+		return echo{conn}, nil
+	}
+}
+
+// free gives a port that nobody has.
+func free(t *testing.T) uint16 {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return uint16(l.Addr().(*net.TCPAddr).Port)
+}
+
+func address(port uint16) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))) }
+
+// say sends a text and gives what comes back until the end.
+func say(port uint16, text string) (string, error) {
+	conn, err := net.Dial("tcp", address(port))
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, text); err != nil {
+		return "", err
+	}
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		return "", err
+	}
+	all, err := io.ReadAll(conn)
+	return string(all), err
+}
+
+func TestWhatConnectsIsConnectedToTheMachineUntilThePortsAreClosed(t *testing.T) {
+	port, other := free(t), free(t)
+	p, err := Publish(t.Context(), []Port{{port, 80}, {other, 81}}, echoing(t), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if got, err := say(port, "hello"); got != "hello" || err != nil {
+		t.Errorf("it says %q, %v", got, err)
+	}
+	if got, _ := say(other, "hello"); got != "" {
+		t.Errorf("where nobody listens it says %q", got)
+	}
+	open, err := net.Dial("tcp", address(port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	if _, err := open.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(open, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		p.Close()
+	}
+	if _, err := open.Read(make([]byte, 1)); err == nil {
+		t.Error("a connection is still there")
+	}
+	if _, err := say(port, "hello"); err == nil {
+		t.Error("the port is still open")
+	}
+}
+
+func TestPortsAreOpenedAllOrNone(t *testing.T) {
+	port := free(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	taken := uint16(l.Addr().(*net.TCPAddr).Port)
+	_, err = Publish(t.Context(), []Port{{port, 80}, {taken, 80}}, echoing(t), slog.New(slog.DiscardHandler))
+	if f := fault.Of(err); fault.KindOf(err) != fault.Conflict || f.Hint == "" {
+		t.Errorf("it says %v", err)
+	}
+	again, err := net.Listen("tcp", address(port))
+	if err != nil {
+		t.Fatalf("the first one is still open: %v", err)
+	}
+	again.Close()
+}
+
+// A process that has no descriptor free just now has some again later.
+func TestAConnectionThatCannotBeTakenNowIsTakenLater(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Publish(t.Context(), nil, echoing(t), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked atomic.Int32
+	p.all.Go(func() {
+		p.accept(func() (*net.TCPConn, error) {
+			if asked.Add(1) < 4 {
+				return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
+			}
+			return l.(*net.TCPListener).AcceptTCP()
+		}, 80)
+	})
+	if got, err := say(uint16(l.Addr().(*net.TCPAddr).Port), "hello"); got != "hello" || err != nil {
+		t.Errorf("it says %q, %v", got, err)
+	}
+	l.Close()
+	p.Close()
+}

@@ -1,0 +1,121 @@
+package sandboxtest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"paddock/internal/sandbox"
+)
+
+// cellPatience bounds what takes a fraction of a second; the machine may be loaded.
+const cellPatience = 2 * time.Minute
+
+// Cell is one run and what has to come of it. Out, Result, Displays and Fails are
+// the whole, or the beginning where they end in …; a zero means that there is
+// none.
+type Cell struct {
+	Language, Code, Stdin string
+	Args                  []string
+	Wall                  time.Duration // after which it is interrupted; 0: it is not
+	// Needs is a module of Python, in the place of Code; without it the test is
+	// skipped.
+	Needs string
+
+	Out      string // of stdout, without line breaks at the end
+	Err      string // is in stderr; empty, where nothing fails: there is none
+	Result   string
+	Displays string        // their types and contents, each like `type "content";`
+	Fails    string        // the error, as "Type: message"
+	Hint     string        // is in the error's hint
+	Line     int           // the error's; 0: any
+	Exit     int           // 0 where it fails: any but 0
+	Cause    sandbox.Cause // 0: Exited
+	State    sandbox.State // 0: Kept
+}
+
+// Ran is how a cell ended and what it printed and showed.
+type Ran struct {
+	sandbox.Exit
+	Out, Err, Displays string
+}
+
+// Run runs the cell, and looks at nothing.
+func (c Cell) Run(t *testing.T, in sandbox.Instance) Ran {
+	t.Helper()
+	patience := cellPatience
+	if c.Wall > 0 {
+		patience = c.Wall
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var out, err, shown bytes.Buffer
+	cmd := sandbox.Command{
+		Code: c.Code, Language: c.Language, Args: c.Args, Stdout: &out, Stderr: &err,
+		Display: func(d sandbox.Display) { fmt.Fprintf(&shown, "%s %.40q;", d.MIME, d.Data) },
+		Limits:  sandbox.RunLimits{DisplayBytes: 20 << 20, Grace: 2 * time.Second},
+	}
+	if c.Stdin != "" {
+		cmd.Stdin = strings.NewReader(c.Stdin)
+	}
+	exit, failed := in.Run(ctx, cmd)
+	if failed != nil {
+		t.Fatalf("%q: %v", c.Code, failed)
+	}
+	return Ran{exit, out.String(), err.String(), shown.String()}
+}
+
+// Check runs the cell, and fails the test where something else comes of it.
+func (c Cell) Check(t *testing.T, in sandbox.Instance) {
+	t.Helper()
+	if c.Needs != "" {
+		r := Cell{Code: "import " + c.Needs}.Run(t, in)
+		Require(t, "packages", r.Code == 0, "there is no "+c.Needs)
+		return
+	}
+	c.compare(t, c.Run(t, in))
+}
+
+func (c Cell) compare(t *testing.T, r Ran) {
+	t.Helper()
+	failed := ""
+	if r.Error != nil {
+		failed = r.Error.Type + ": " + r.Error.Message
+		if c.Line != 0 && r.Error.Line != c.Line {
+			t.Errorf("%q: the error is in line %d, want %d (stderr %q)", c.Code, r.Error.Line, c.Line, r.Err)
+		}
+		if !strings.Contains(r.Error.Hint, c.Hint) {
+			t.Errorf("%q: the hint is %q, want %q", c.Code, r.Error.Hint, c.Hint)
+		}
+	}
+	if c.Cause == 0 {
+		c.Cause = sandbox.Exited
+	}
+	if c.State == 0 {
+		c.State = sandbox.Kept
+	}
+	if c.Exit == 0 && c.Fails != "" && r.Code != 0 {
+		c.Exit = r.Code
+	}
+	if r.Cause != c.Cause || r.State != c.State || r.Code != c.Exit || !matches(failed, c.Fails) {
+		t.Errorf("%q: it %v with code %d, state %v, error %q (stderr %q); want %v, %d, %v, %q",
+			c.Code, r.Cause, r.Code, r.State, failed, r.Err, c.Cause, c.Exit, c.State, c.Fails)
+	}
+	if !matches(strings.TrimRight(r.Out, "\n"), c.Out) || !matches(r.Result, c.Result) || !matches(r.Displays, c.Displays) {
+		t.Errorf("%q: it printed %q, result %q, displays %q; want %q, %q, %q (stderr %q)",
+			c.Code, r.Out, r.Result, r.Displays, c.Out, c.Result, c.Displays, r.Err)
+	}
+	if !strings.Contains(r.Err, c.Err) || c.Err == "" && c.Fails == "" && r.Err != "" {
+		t.Errorf("%q: stderr is %q, want %q", c.Code, r.Err, c.Err)
+	}
+}
+
+func matches(got, want string) bool {
+	if begin, ok := strings.CutSuffix(want, "…"); ok {
+		return strings.HasPrefix(got, begin)
+	}
+	return got == want
+}

@@ -1,0 +1,226 @@
+package session_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"paddock/internal/blob/blobtest"
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/sandboxtest"
+	"paddock/internal/session"
+)
+
+// failing makes a Manager on a disk that fails when it is told to.
+func failing(t *testing.T, fake sandboxtest.FakeConfig) (*session.Manager, *blobtest.Disk) {
+	t.Helper()
+	dir := t.TempDir()
+	disk, err := blobtest.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return manager(t, session.Config{Dir: dir, Files: disk}, fake), disk
+}
+
+// broken is a disk that makes no file and opens none.
+func broken(op blobtest.Op) error {
+	if op.Kind == "create" || op.Kind == "open" {
+		return syscall.EIO
+	}
+	return nil
+}
+
+// unkept runs what cannot be kept.
+func unkept(t *testing.T, m *session.Manager, disk *blobtest.Disk, id session.ID, code string) {
+	t.Helper()
+	disk.SetFault(broken)
+	if r := execute(t, m, id, code); !strings.Contains(r.Notice, "in memory only") {
+		t.Fatalf("the notice is %q", r.Notice)
+	}
+}
+
+// What a call left that could not be kept is kept before the session goes back, also
+// where nobody waits for that any more.
+func TestWhoHangsUpWhileGoingBackDoesNotLoseWhatCouldNotBeKept(t *testing.T) {
+	m, disk := failing(t, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 1")
+	unkept(t, m, disk, id, "x = 2")
+	ctx, cancel := context.WithCancel(t.Context())
+	disk.SetFault(func(blobtest.Op) error { cancel(); return nil }) // at the first thing that it does
+	r, err := m.Undo(ctx, alice, id)
+	if err != nil || r.Notice != "" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	prints(t, m, id, "print(x)", "1")
+	if _, err := m.Restore(t.Context(), alice, id, r.Undone); err != nil {
+		t.Fatal(err)
+	}
+	prints(t, m, id, "print(x)", "2")
+}
+
+func TestWhatCannotBeKeptOfAStoppedSessionGoesWhole(t *testing.T) {
+	m, disk := failing(t, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 1\nwrite('a', '1')")
+	unkept(t, m, disk, id, "x = 2\nwrite('a', '2')")
+	if err := m.Halt(t.Context(), alice, id); err == nil {
+		t.Error("it is not said that something is lost")
+	}
+	disk.SetFault(nil)
+	if err := m.Boot(t.Context(), alice, id); err != nil {
+		t.Fatal(err)
+	}
+	if r := prints(t, m, id, "print(x, read('a'))", "1 1"); !strings.Contains(r.Notice, "could not be kept, and is gone") {
+		t.Errorf("the notice is %q", r.Notice)
+	}
+}
+
+// mortal is a backend whose instances a test can end, and that keeps their states.
+type mortal struct {
+	*sandboxtest.Fake
+
+	mu        sync.Mutex // guards what follows
+	instances []sandbox.Instance
+}
+
+func (b *mortal) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
+	in, err := b.Fake.Start(ctx, spec)
+	if err == nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.instances = append(b.instances, in)
+	}
+	return in, err
+}
+
+// A program that runs on files that are not whole would lose what it writes when
+// they are brought back.
+func TestNothingRunsWhileFilesCouldNotBeBroughtBack(t *testing.T) {
+	dir := t.TempDir()
+	disk, err := blobtest.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &mortal{Fake: sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "mortal"})}
+	m := manager(t, session.Config{Dir: dir, Files: disk, Backends: []sandbox.Backend{b}}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 1\nwrite('a', '1')")
+	unkept(t, m, disk, id, "x = 2\nwrite('a', '2')")
+	if err := b.instances[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = m.Execute(t.Context(), alice, id, session.Request{Code: "write('b', 'new')", Language: "javascript"}) // which needs nothing of the disk
+	wantKind(t, err, fault.Unavailable)
+	wantKind(t, m.Boot(t.Context(), alice, id), fault.Unavailable)
+	disk.SetFault(nil)
+	r := execute(t, m, id, "write('b', 'new')\nprint(x, read('a'))")
+	if r.Stdout != "1 1\n" || !strings.Contains(r.Notice, "as they were before that call") {
+		t.Errorf("it printed %q, and the notice is %q (%+v)", r.Stdout, r.Notice, r.Exit.Error)
+	}
+	prints(t, m, id, "print(read('b'))", "new")
+}
+
+// watched tells how often it opened its files anew.
+type watched struct {
+	sandbox.Instance
+	sandbox.Snapshotter
+	refreshed *atomic.Int32
+}
+
+func (w watched) Refresh(ctx context.Context) error {
+	w.refreshed.Add(1)
+	return w.Snapshotter.Refresh(ctx)
+}
+
+type watching struct {
+	*sandboxtest.Fake
+	refreshed atomic.Int32
+}
+
+func (b *watching) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
+	in, err := b.Fake.Start(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	return watched{in, in.(sandbox.Snapshotter), &b.refreshed}, nil
+}
+
+// What a program has open would be what lay there before the files were changed and
+// brought back.
+func TestInterpretersOpenTheirFilesAnewAfterGoingBackFailed(t *testing.T) {
+	dir := t.TempDir()
+	disk, err := blobtest.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &watching{Fake: sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "watching"})}
+	m := manager(t, session.Config{Dir: dir, Files: disk, Backends: []sandbox.Backend{b}}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "write('a', '1')")
+	execute(t, m, id, "write('a', '2')")
+	for name, torn := range map[string]bool{"at once": false, "by the next call": true} {
+		t.Run(name, func(t *testing.T) {
+			failed := false
+			disk.SetFault(func(op blobtest.Op) error {
+				if failed = failed || op.Kind == "create"; op.Kind == "create" || failed && torn && op.Kind == "open" {
+					return syscall.EIO
+				}
+				return nil
+			})
+			b.refreshed.Store(0)
+			if _, err := m.Undo(t.Context(), alice, id); err == nil {
+				t.Error("it went back")
+			}
+			if n := b.refreshed.Load(); (n == 0) != torn {
+				t.Errorf("they were opened anew %d times", n)
+			}
+			disk.SetFault(nil)
+			prints(t, m, id, "print(read('a'))", "2")
+			if b.refreshed.Load() == 0 {
+				t.Error("they were not opened anew")
+			}
+		})
+	}
+}
+
+// The machine is stopped before the files are touched.
+func TestAStoppedMachineIsToldOfAlsoWhereTheRestFailed(t *testing.T) {
+	for name, do := range map[string]func(*session.Manager, session.ID) error{
+		"undo":  func(m *session.Manager, id session.ID) error { _, err := m.Undo(t.Context(), alice, id); return err },
+		"reset": func(m *session.Manager, id session.ID) error { _, err := m.Reset(t.Context(), alice, id); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			disk, err := blobtest.New(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, _ := machines(t, session.Config{Dir: dir, Files: disk})
+			id := create(t, m, alice, "")
+			execute(t, m, id, "x = 1\nwrite('a', '1')")
+			command(t, m, id, "spawn", "server")
+			disk.SetFault(func(op blobtest.Op) error {
+				if op.Kind == "create" {
+					return syscall.EIO
+				}
+				return nil
+			})
+			if err := do(m, id); err == nil {
+				t.Fatal("it worked")
+			}
+			disk.SetFault(nil)
+			says(t, prints(t, m, id, "print(read('a'))", "1").Notice, "server", "fresh python interpreter", "its machine was stopped to")
+			if err := do(m, id); err != nil {
+				t.Fatal(err)
+			}
+			if name == "reset" {
+				says(t, execute(t, m, id, "1").Notice, "", "server", "fresh")
+			}
+		})
+	}
+}
