@@ -66,8 +66,8 @@ func (m *Manager) memoryOf(b sandbox.Backend) (usual, most int64) {
 	return m.config.MemoryBytes, m.config.MemoryBytes
 }
 
-// filesOnly is why variables are gone where an interpreter cannot be kept.
-const filesOnly = "its isolation keeps only files in /workspace and /tmp"
+// filesOnly is why variables are gone where an interpreter is not kept after a run.
+const filesOnly = "its isolation keeps only files in /workspace and /tmp, unless a checkpoint is asked for or the session sleeps"
 
 // forgetful tells whether an interpreter holds what no checkpoint does, for as long
 // as it lives.
@@ -99,6 +99,9 @@ func (s *session) noteUnkept() {
 		return // nothing lived; what there was to tell still is
 	}
 	all := s.forgetfuls()
+	s.keeping.Lock()
+	all = slices.DeleteFunc(all, s.kept.holds)
+	s.keeping.Unlock()
 	for runtime := range s.lost { // nobody was told yet
 		if hasMachines(s.backend) && !slices.Contains(all, runtime) {
 			all = append(all, runtime)
@@ -202,7 +205,7 @@ func (m *Manager) Boot(ctx context.Context, owner Owner, id ID) error {
 
 // Halt ends all that runs and lives in a session; nothing runs in it until it is
 // booted. What its checkpoints hold is there then: its files, and variables where
-// its isolation keeps them.
+// its isolation keeps them after each run. A machine is booted afresh.
 func (m *Manager) Halt(ctx context.Context, owner Owner, id ID) error {
 	s, t, err := m.takeTurn(ctx, owner, id, errHalted)
 	if err != nil {
@@ -216,6 +219,7 @@ func (m *Manager) Halt(ctx context.Context, owner Owner, id ID) error {
 		s.giveUp(ctx)
 	}
 	s.dropAll()
+	err = errors.Join(err, s.forgetMachine(t.ctx))
 	clear(s.lost) // whoever stops it does not miss them
 	s.mu.Lock()
 	s.record.Unkept = nil
@@ -267,6 +271,7 @@ func (m *Manager) Configure(ctx context.Context, owner Owner, id ID, settings Se
 	if lives {
 		return Info{}, fault.New(fault.Conflict, "the session %q is running", id).WithHint("stop it first")
 	}
+	s.dropSpare() // it is as the settings were
 	if err := s.settled(); err != nil {
 		return Info{}, err
 	}
