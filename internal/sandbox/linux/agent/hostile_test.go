@@ -51,9 +51,10 @@ func TestAKernelThatDoesNotListenIsStopped(t *testing.T) {
 	defer other.Close()
 	defer in.Close()
 	cell{Code: "const x = 1"}.Check(t, other)
-	cell{Code: "const y = 1; setTimeout(() => { for (;;); }, 20).unref(); undefined"}.Check(t, in)
+	cell{Code: "const y = 1, fs = require('fs'); setInterval(() => { if (fs.existsSync('go')) { fs.writeFileSync('going', ''); for (;;); } }, 5).unref(); undefined"}.Check(t, in)
+	cell{Code: "const fs = require('fs'); fs.writeFileSync('go', ''); while (!fs.existsSync('going')) await new Promise((done) => setTimeout(done, 5))"}.Check(t, other)
 	cell{
-		Code: "await new Promise((done) => setTimeout(done, 30)); // " + strings.Repeat("x", 2<<20), Wall: 300 * time.Millisecond,
+		Code: "1 // " + strings.Repeat("x", 2<<20), Wall: 300 * time.Millisecond,
 		Cause: sandbox.TimedOut, State: sandbox.Fresh, Fails: "Stopped: …",
 	}.Check(t, in)
 	cell{Code: "typeof y", Result: "'undefined'"}.Check(t, in)
