@@ -39,8 +39,8 @@ var errBroken = errors.New("the program broke the interpreter's connection to th
 type channel struct {
 	sockets []*os.File // the first takes requests; messages may come over any
 	speech
-	gone    chan struct{} // closed when a socket has ended
-	work    sync.WaitGroup // the readers, and requests on their way
+	gone chan struct{}  // closed when a socket has ended
+	work sync.WaitGroup // the readers, and requests on their way
 
 	mu     sync.Mutex // guards what follows
 	number uint32     // of the latest request
