@@ -188,6 +188,14 @@ type Spec struct {
 	// be resumed, as it was made by another build of the runtime or is damaged, is
 	// a fault.Unsupported; one that needs more memory than the limit a fault.Invalid.
 	Resume *Resume
+	// Machine is the state that the machine begins as, where this Start boots it;
+	// nil: a fresh one. Its Mounts may be other folders of the host with the same
+	// files. The interpreters that it holds are handed out by Start, each once, as
+	// they are asked for by their Runtime; they keep their environment and folder.
+	// One that cannot be gone on with is a fault.Unsupported: it was made by another
+	// build, of another image or with other Mounts, is damaged, or files that its
+	// programs have open are not there.
+	Machine *MachineState
 	// Snapshots says that Snapshot will be called after each Run, so that the
 	// instance need not keep the state by itself.
 	Snapshots bool

@@ -160,13 +160,22 @@ func blocksOf(f *os.File) int64 {
 	return info.Sys().(*syscall.Stat_t).Blocks * 512
 }
 
+// answerTime is how long a sentry may take for an answer for which all starts of
+// processes wait; it is a fraction of a millisecond.
+const answerTime = 2 * time.Second
+
 // memoryFile is the file that holds the memory of a box's programs. Nothing in it
 // may be read or mapped here: it is whatever the sentry says it is.
 func (b *box) memoryFile(ctx context.Context) (*os.File, error) {
 	stop := context.AfterFunc(ctx, func() { b.control.Close() })
 	defer stop()
 	var answer control.MemoryUsageFile
-	if err := b.control.Call(boot.UsageUsageFD, &control.MemoryUsageFileOpts{Version: 1}, &answer); err != nil {
+	late := time.AfterFunc(answerTime, func() { _ = b.sentry.cmd.Process.Kill() })
+	defer late.Stop()
+	err := ownFiles(func() error {
+		return b.control.Call(boot.UsageUsageFD, &control.MemoryUsageFileOpts{Version: 1}, &answer)
+	})
+	if err != nil {
 		return nil, err
 	}
 	if len(answer.Files) != 2 {

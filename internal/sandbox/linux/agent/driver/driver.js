@@ -156,9 +156,31 @@ function require_(name) {
   return require(name);
 }
 
+// awaken gives what draws random numbers seeds of its own, for this process may be a
+// copy of another one. OpenSSL's generators cannot be seeded from here; but how much
+// is drawn from one at a time changes all that it gives after that.
+async function awaken(seed) {
+  const { randomFill, randomFillSync, randomUUID, randomInt, generatePrimeSync } = require("crypto");
+  const amounts = new Uint16Array(bufferFrom(seed, "hex")); // one for each byte of the seed
+  for (const n of amounts) randomFillSync(alloc(16 * n + 1));
+  for (const n of amounts) generatePrimeSync(64 + n); // from the generator for keys
+  await Promise.all(Array.from(amounts, (n) => new Promise((done) => randomFill(alloc(16 * n + 1), done)))); // from those of other threads
+  for (let i = 0; i < 128; i++) randomUUID(); // what was drawn ahead
+  for (let i = 0; i < 1024; i++) randomInt(2);
+  const pool = new Uint32Array(1024);
+  let left = 0;
+  const random = () => {
+    if (left === 0) left = randomFillSync(pool).length;
+    left -= 2;
+    return ((pool[left] >>> 5) * 67108864 + (pool[left + 1] >>> 6)) / 9007199254740992;
+  };
+  Object.defineProperty(world.Math, "random", { value: random, writable: true, configurable: true });
+}
+
 function handle(number, body) {
   const request = parse(body.toString("utf8"));
   if (request.op === "inspect") return answer(number, inspection());
+  if (request.op === "awaken") return awaken(request.seed).then(() => answer(number, { status: "ok" }));
   if (request.op !== "exec") return answer(number, { status: "ok" });
   state.number = number;
   state.cell++;
