@@ -45,6 +45,10 @@ func (b *Backend) probeOnce(ctx context.Context, believe bool) sandbox.Probe {
 
 func (b *Backend) probe(ctx context.Context) sandbox.Probe {
 	p := sandbox.Probe{Engine: Engine}
+	if withCgo {
+		p.Reason, p.Hint = "this paddock was built with cgo, and Linux machines do not boot with that", "build it with make, or with CGO_ENABLED=0"
+		return p
+	}
 	m, err := b.machine(ctx, sandbox.Spec{Owner: "probe"})
 	var known *fault.Error // such as an image that is not there
 	if errors.As(err, &known) && known.Kind != fault.Unavailable {
