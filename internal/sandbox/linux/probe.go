@@ -96,7 +96,7 @@ func (b *Backend) walls() []sandbox.Protection {
 func rootCause(err error) string {
 	for {
 		next := errors.Unwrap(err)
-		if next == nil || next == io.EOF { // which says nothing by itself
+		if next == nil || next.Error() == io.EOF.Error() { // which says nothing by itself
 			return strings.TrimSpace(err.Error())
 		}
 		err = next
