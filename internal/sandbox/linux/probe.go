@@ -96,7 +96,8 @@ func (b *Backend) walls() []sandbox.Protection {
 func rootCause(err error) string {
 	for {
 		next := errors.Unwrap(err)
-		if next == nil || next.Error() == io.EOF.Error() { // which says nothing by itself
+		var f *fault.Error
+		if next == nil || errors.Is(err, io.EOF) && !errors.As(err, &f) { // the end of a stream says nothing by itself
 			return strings.TrimSpace(err.Error())
 		}
 		err = next
