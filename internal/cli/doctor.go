@@ -178,6 +178,9 @@ func (p *program) examineBackend(ctx context.Context, d *diagnosis, m *session.M
 	if probe.Reason != "" { // one of the interpreters is missing
 		d.add("isolation "+b.Name(), weak, probe.Reason, probe.Hint)
 	}
+	if _, ok := b.(sandbox.Adopter); ok {
+		d.add("ready machines", good, fmt.Sprintf("paddock mcp and paddock serve keep up to %d booted for sessions to come (sandbox.pool)", p.config.Sandbox.Pool), "")
+	}
 	for _, r := range probe.Runtimes {
 		d.runtime(ctx, m, b.Name(), r)
 	}

@@ -113,6 +113,7 @@ func recorded(e session.Event) audit.Record {
 func live(s session.Stats, g limit.Load) telemetry.Live {
 	return telemetry.Live{
 		Sessions: s.Sessions, Interpreters: s.Interpreters, Running: g.Running, Queued: s.Queued + g.Waiting, MemoryBytes: s.Memory, DiskBytes: s.Disk,
+		Pooled: s.Pooled, PoolHits: s.PoolHits, PoolMisses: s.PoolMisses,
 	}
 }
 

@@ -73,6 +73,9 @@ func (p *program) open(change func(*session.Config)) (*parts, error) {
 	if sc.SleepAfter == 0 {
 		sc.SleepAfter = -1 // until its place is needed
 	}
+	if p.transport != "" { // it serves: what runs one program will make no more sessions
+		sc.Pool = int(c.Sandbox.Pool)
+	}
 	if change != nil {
 		change(&sc)
 	}

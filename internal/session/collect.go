@@ -24,6 +24,9 @@ import (
 func (s *session) prune(was *history.Manifest) {
 	if was != nil && was.Of != was.Number && was.Number != s.kept.head.Number {
 		_ = s.kept.line.Remove(was.Number) // or as one of the oldest
+		if was.Machine != nil {
+			s.manager.littered(s.owner)
+		}
 	}
 	s.pruneLocked(s.manager.config.Checkpoints)
 }
@@ -114,6 +117,7 @@ func (m *Manager) tidy(whole bool) {
 	}
 	if whole {
 		m.sweepScratch()
+		m.sweepPools()
 		for _, f := range m.ownerFolders() {
 			folders[f] = true
 		}
@@ -138,6 +142,7 @@ func (m *Manager) Collect(ctx context.Context) (Collected, error) {
 	var sum Collected
 	sum.Sessions = m.sweep(time.Now(), true)
 	m.sweepScratch()
+	m.sweepPools()
 	var errs []error
 	for _, folder := range m.ownerFolders() {
 		if err := context.Cause(ctx); err != nil {

@@ -62,6 +62,14 @@ type Config struct {
 	// isolation gives sessions machines; zero: MemoryBytes. MaxMachineMemoryBytes is
 	// the most that may be asked for; zero: MachineMemoryBytes.
 	MachineMemoryBytes, MaxMachineMemoryBytes int64
+	// Pool is how many machines are kept booted at most for sessions that will be
+	// made, where an isolation can do so (sandbox.Adopter). It begins when sessions
+	// are made in one, or at once where it is the default isolation. Zero: none.
+	Pool int
+	// MachineStateBytes bounds the memory of a machine that is saved with its
+	// session, when that sleeps and when a checkpoint is asked for; of a larger one
+	// only files are kept. Zero: 512 MiB; below: none is saved.
+	MachineStateBytes int64
 	// MaxLifetime is how long a machine runs at most, also while its programs work
 	// in the background; the next call boots a new one. Zero: as long as it is used.
 	MaxLifetime time.Duration
@@ -112,6 +120,7 @@ func (c *Config) complete() error {
 	c.Checkpoints = cmp.Or(c.Checkpoints, 100)
 	c.MachineMemoryBytes = cmp.Or(c.MachineMemoryBytes, c.MemoryBytes)
 	c.MaxMachineMemoryBytes = cmp.Or(c.MaxMachineMemoryBytes, c.MachineMemoryBytes)
+	c.MachineStateBytes = cmp.Or(c.MachineStateBytes, 512<<20)
 	c.OwnerMemoryBytes = cmp.Or(c.OwnerMemoryBytes, 32*c.MemoryBytes)
 	c.TotalMemoryBytes = cmp.Or(c.TotalMemoryBytes, 64*c.MemoryBytes)
 	c.OwnerDiskBytes = cmp.Or(c.OwnerDiskBytes, 8*c.DiskBytes)
@@ -142,7 +151,7 @@ func (c *Config) complete() error {
 	if c.OwnerMemoryBytes < c.MemoryBytes || c.TotalMemoryBytes < c.MemoryBytes {
 		errs = append(errs, fmt.Errorf("session: an interpreter may take %d MiB, and all of them together fewer", c.MemoryBytes>>20))
 	}
-	if c.IdleTTL < 0 || c.MaxPerOwner < 0 || c.MaxSessions < 0 || c.MaxStored < 0 || c.Checkpoints < 0 || c.MemoryBytes < 0 || c.MachineMemoryBytes < 0 || c.MaxLifetime < 0 || c.DiskBytes < 0 || c.OwnerDiskBytes < 0 || negative(c.Limits) {
+	if c.IdleTTL < 0 || c.MaxPerOwner < 0 || c.MaxSessions < 0 || c.MaxStored < 0 || c.Checkpoints < 0 || c.MemoryBytes < 0 || c.MachineMemoryBytes < 0 || c.Pool < 0 || c.MaxLifetime < 0 || c.DiskBytes < 0 || c.OwnerDiskBytes < 0 || negative(c.Limits) {
 		errs = append(errs, errors.New("session: limits are not negative"))
 	}
 	return errors.Join(errs...)

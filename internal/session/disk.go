@@ -56,7 +56,7 @@ func fileOwner(b sandbox.Backend) (uid, gid int) {
 // create makes the session's folder, which must not hold a session yet, and its
 // first checkpoint, which fill fills; nil: an empty one.
 func (s *session) create(fill func(*session, *draft) error) error {
-	uid, gid := fileOwner(s.backend)
+	uid, _ := fileOwner(s.backend)
 	mode := fs.FileMode(0o700)
 	if uid != 0 {
 		mode = 0o755 // the guest's user opens each folder on the way to its own
@@ -78,14 +78,13 @@ func (s *session) create(fill func(*session, *draft) error) error {
 		s.letGo()
 		return errExists(s.id)
 	}
+	var ahead *slot // booted before anybody asked
+	if fill == nil {
+		ahead = s.manager.pool.take(s)
+	}
 	for _, name := range []string{workspaceFolder, tmpFolder} {
-		dir := filepath.Join(s.dir, name)
-		// What is there was left by a session that was not removed entirely.
-		err := errors.Join(workspace.RemoveAll(dir), os.Mkdir(dir, 0o700))
-		if err == nil && uid != 0 {
-			err = os.Chown(dir, uid, gid)
-		}
-		if err != nil {
+		if err := s.makeFolder(name, ahead); err != nil {
+			ahead.discard()
 			s.letGo()
 			return unusable(err)
 		}
@@ -106,9 +105,11 @@ func (s *session) create(fill func(*session, *draft) error) error {
 		}
 	}
 	if err != nil {
+		ahead.discard()
 		s.letGo()
 		return unusable(err)
 	}
+	s.adopt(ahead)
 	return nil
 }
 

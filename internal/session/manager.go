@@ -49,6 +49,7 @@ type Manager struct {
 	jobs sync.WaitGroup
 
 	memory memory
+	pool   *pool // nil: no machines are booted ahead
 
 	index *store.Store
 
@@ -96,6 +97,10 @@ func New(config Config) (*Manager, error) {
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	m.jobs.Go(m.janitor)
 	m.rebuildSoon()
+	m.sweepPools()
+	if m.pool = newPool(m); m.pool != nil {
+		m.jobs.Go(func() { m.pool.run(m.ctx) })
+	}
 	return m, nil
 }
 

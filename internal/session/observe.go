@@ -62,6 +62,10 @@ type Stats struct {
 	// runs has all that it may take, and what programs write counts when they
 	// have ended.
 	Memory, Disk int64
+	// Pooled machines are booted for sessions that will be made; so many sessions
+	// were made with one, and without although there could have been one.
+	Pooled               int
+	PoolHits, PoolMisses int64
 }
 
 // Stats counts what this process has open. It asks no interpreter and looks at
@@ -72,6 +76,7 @@ func (m *Manager) Stats() Stats {
 	m.memory.mu.Lock()
 	sum.Memory = m.memory.total
 	m.memory.mu.Unlock()
+	sum.Pooled, sum.PoolHits, sum.PoolMisses = m.pool.counts()
 	for _, s := range all {
 		sum.Disk += s.tree.Used()
 		s.mu.Lock()

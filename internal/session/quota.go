@@ -108,7 +108,7 @@ func (s *session) reserveMemory(runtime string, bytes int64) error {
 		if alone {
 			who = s.owner
 		}
-		if !m.makeRoom(who, s) {
+		if !(who == "" && m.pool.giveUp()) && !m.makeRoom(who, s) {
 			break
 		}
 		alone, ok = grow()

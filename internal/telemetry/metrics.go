@@ -33,6 +33,10 @@ type Execution struct {
 type Live struct {
 	Sessions, Interpreters, Running, Queued int
 	MemoryBytes, DiskBytes                  int64
+	// Pooled machines are booted for sessions that will be made; so many sessions
+	// were made with one, and without although there could have been one.
+	Pooled               int
+	PoolHits, PoolMisses int64
 }
 
 // metrics are the instruments.
@@ -163,10 +167,14 @@ func (t *Telemetry) Observe(live func() Live) error {
 	queued := gauge("paddock.executions.queued", "", "Executions that wait for others of their session.")
 	memory := gauge("paddock.interpreters.memory", "By", "Memory of the interpreters that live, as the limits count it.")
 	disk := gauge("paddock.sessions.disk", "By", "Files of the open sessions, as the limits count them.")
-	if m.err != nil {
+	pooled := gauge("paddock.pool.ready", "", "Machines that are kept booted for sessions to come.")
+	asked, err := m.meter.Int64ObservableCounter("paddock.pool.sessions", metric.WithDescription("Sessions for which a booted machine was looked for, by whether there was one."))
+	if made(&m, asked, err); m.err != nil {
 		return m.err
 	}
-	_, err := m.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+	hit := metric.WithAttributeSet(attribute.NewSet(attribute.String("result", "hit")))
+	miss := metric.WithAttributeSet(attribute.NewSet(attribute.String("result", "miss")))
+	_, err = m.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		l := live()
 		o.ObserveInt64(sessions, int64(l.Sessions))
 		o.ObserveInt64(interpreters, int64(l.Interpreters))
@@ -174,8 +182,11 @@ func (t *Telemetry) Observe(live func() Live) error {
 		o.ObserveInt64(queued, int64(l.Queued))
 		o.ObserveInt64(memory, l.MemoryBytes)
 		o.ObserveInt64(disk, l.DiskBytes)
+		o.ObserveInt64(pooled, int64(l.Pooled))
+		o.ObserveInt64(asked, l.PoolHits, hit)
+		o.ObserveInt64(asked, l.PoolMisses, miss)
 		return nil
-	}, sessions, interpreters, running, queued, memory, disk)
+	}, sessions, interpreters, running, queued, memory, disk, pooled, asked)
 	return err
 }
 

@@ -51,6 +51,7 @@ type Config struct {
 		CPUs, Processes, RootBytes  int64
 		MemoryBytes, MaxMemoryBytes int64    // of a machine
 		MaxLifetime                 int64    // seconds; zero: for as long as it is used
+		Pool                        int64    // machines that are kept booted at most
 		Volumes                     []string // folders of this machine
 	}
 	Images     map[string]string // references, by the names that they have here

@@ -86,7 +86,7 @@ func (w *watch) lookAtFolders() (over bool) {
 	var most overrun
 	far := false
 	for _, f := range w.folders {
-		if o, ok := f.count(lost, changed); !ok {
+		if o, ok := f.count(w.hostOf(f.mount), lost, changed); !ok {
 			most, far = o, far || f.bytes > 2*f.mount.DiskBytes+farBytes
 		}
 	}
@@ -131,14 +131,14 @@ func (w *watch) mayHaveGrown(running bool) bool {
 	return true
 }
 
-// count looks at one folder; anew says that it may have what it has now. lost are
+// count looks at one folder, which is at host; anew says that it may have what it has now. lost are
 // the bytes of files without a name.
-func (f *watched) count(lost map[string]int64, anew bool) (o overrun, ok bool) {
+func (f *watched) count(host string, lost map[string]int64, anew bool) (o overrun, ok bool) {
 	most := f.base
 	if anew {
 		most = 0
 	}
-	n, _ := sizeOf(f.mount.Host, most) // what is not there has nothing
+	n, _ := sizeOf(host, most) // what is not there has nothing
 	for _, name := range f.names {
 		n += lost[name]
 	}

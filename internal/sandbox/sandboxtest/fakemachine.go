@@ -38,6 +38,7 @@ var (
 	_ sandbox.Backend  = (*FakeMachines)(nil)
 	_ sandbox.Machines = (*FakeMachines)(nil)
 	_ sandbox.Dialer   = (*FakeMachines)(nil)
+	_ sandbox.Adopter  = (*FakeMachines)(nil)
 )
 
 // fakeBox is a machine. It belongs to whoever holds FakeMachines.mu.
@@ -47,6 +48,9 @@ type fakeBox struct {
 	booted  time.Time
 	ports   map[uint16]bool
 	streams []io.Closer
+	tenants map[*fakeTenant]struct{}
+	saved   map[string]fakeSaved // interpreters that nobody has asked for since it was restored
+	anew    bool                 // they get seeds of their own
 }
 
 // NewFakeMachines makes a backend without machines.
@@ -117,7 +121,15 @@ func (b *FakeMachines) Start(ctx context.Context, spec sandbox.Spec) (sandbox.In
 	b.mu.Lock()
 	m := b.boxes[name]
 	if spec.Box == "" || m == nil {
-		m = &fakeBox{spec: spec, booted: time.Now(), ports: map[uint16]bool{}}
+		m = &fakeBox{spec: spec, booted: time.Now(), ports: map[uint16]bool{}, tenants: map[*fakeTenant]struct{}{}}
+		if spec.Machine != nil {
+			var err error
+			if m.saved, err = readFakeMachine(spec.Machine); err != nil {
+				b.mu.Unlock()
+				return nil, err
+			}
+			m.anew = spec.Machine.Anew
+		}
 	} else if !sameMachine(m.spec, spec) {
 		b.mu.Unlock()
 		return nil, fault.New(fault.Conflict, "the machine %q is running with other settings", spec.Box)
@@ -126,8 +138,12 @@ func (b *FakeMachines) Start(ctx context.Context, spec sandbox.Spec) (sandbox.In
 	if spec.Box != "" {
 		b.boxes[name] = m
 	}
-	b.mu.Unlock()
 	in := &fakeTenant{backend: b, name: name, box: m, runtime: spec.Runtime}
+	if one, ok := m.claim(spec.Runtime); ok {
+		in.survived, in.processes, in.printed, spec.Resume = true, one.Processes, one.Printed, one.resume(m.anew)
+	}
+	m.tenants[in] = struct{}{}
+	b.mu.Unlock()
 	inner, err := b.Fake.Start(ctx, spec)
 	if err != nil {
 		in.left()
@@ -143,6 +159,33 @@ func sameMachine(a, b sandbox.Spec) bool {
 	})
 }
 
+// Adopt gives a machine another name, and its folders other places.
+func (b *FakeMachines) Adopt(_ context.Context, in sandbox.Instance, spec sandbox.Spec) error {
+	one, ok := in.(*fakeTenant)
+	if !ok {
+		return fault.New(fault.Conflict, "it is another backend's")
+	}
+	select {
+	case <-one.Done():
+		return fault.New(fault.Unavailable, "it has ended")
+	default:
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	name, same := spec.Owner+"\x00"+spec.Box, spec
+	same.Mounts = slices.Clone(spec.Mounts)
+	for n := range min(len(same.Mounts), len(one.box.spec.Mounts)) {
+		same.Mounts[n].Host = one.box.spec.Mounts[n].Host
+	}
+	if b.boxes[name] != nil || one.box.users != 1 || !sameMachine(one.box.spec, same) {
+		return fault.New(fault.Conflict, "it is another machine")
+	}
+	delete(b.boxes, one.name)
+	one.name, one.box.spec = name, spec
+	b.boxes[name] = one.box
+	return nil
+}
+
 // fakeTenant is an interpreter in a machine.
 type fakeTenant struct {
 	backend *FakeMachines
@@ -151,6 +194,8 @@ type fakeTenant struct {
 	runtime string
 	inner   sandbox.Instance
 	leave   sync.Once
+	// survived says that it was in the machine when that was saved.
+	survived bool
 
 	mu        sync.Mutex // guards what follows
 	processes []sandbox.Process
@@ -168,6 +213,7 @@ func (in *fakeTenant) left() {
 		b := in.backend
 		b.mu.Lock()
 		defer b.mu.Unlock()
+		delete(in.box.tenants, in)
 		if in.box.users--; in.box.users > 0 {
 			return
 		}

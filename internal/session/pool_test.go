@@ -1,0 +1,590 @@
+package session_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/sandboxtest"
+	"paddock/internal/session"
+)
+
+const bob session.Owner = "bob"
+
+// ahead is a backend with machines of which a test knows what was started.
+type ahead struct {
+	*sandboxtest.FakeMachines
+
+	mu        sync.Mutex // guards what follows
+	specs     []sandbox.Spec
+	instances []sandbox.Instance
+	fails     error         // what the next starts give
+	takes     time.Duration // how long they take
+	other     bool          // no machine can be adopted
+}
+
+func (b *ahead) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
+	b.mu.Lock()
+	fails, takes := b.fails, b.takes
+	b.mu.Unlock()
+	time.Sleep(takes)
+	if fails != nil {
+		return nil, fails
+	}
+	in, err := b.FakeMachines.Start(ctx, spec)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.specs, b.instances = append(b.specs, spec), append(b.instances, in)
+	return in, err
+}
+
+// last is the instance that was started last.
+func (b *ahead) last() sandbox.Instance {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.instances[len(b.instances)-1]
+}
+
+// changed says whether machines are no longer what would be booted now.
+func (b *ahead) changed(yes bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.other = yes
+}
+
+func (b *ahead) Adopt(ctx context.Context, in sandbox.Instance, spec sandbox.Spec) error {
+	b.mu.Lock()
+	other := b.other
+	b.mu.Unlock()
+	if other {
+		return fault.New(fault.Conflict, "it is another machine")
+	}
+	return b.FakeMachines.Adopt(ctx, in, spec)
+}
+
+// set changes how starts go.
+func (b *ahead) set(fails error, takes time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fails, b.takes = fails, takes
+}
+
+// started are the specs so far.
+func (b *ahead) started() []sandbox.Spec {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.specs)
+}
+
+// pooled runs a test with a Manager that boots machines ahead, in which time passes
+// only while everyone waits. Nothing of a pool is left when it has ended.
+func pooled(t *testing.T, config session.Config, test func(t *testing.T, m *session.Manager, b *ahead)) {
+	config.Dir = timeless(t)
+	synctest.Test(t, func(t *testing.T) {
+		b := &ahead{FakeMachines: sandboxtest.NewFakeMachines(sandboxtest.FakeConfig{Name: "machines"})}
+		config.Backends = append([]sandbox.Backend{b}, config.Backends...)
+		if config.SleepAfter == 0 {
+			config.SleepAfter = -1
+		}
+		m, err := session.New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		test(t, m, b)
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+		if n := b.Live(); n != 0 {
+			t.Errorf("%d interpreters live on", n)
+		}
+		if left := slots(t, config.Dir); len(left) != 0 {
+			t.Errorf("there is %v", left)
+		}
+		b.Close()
+	})
+}
+
+// timeless is a state folder in which no process can be asked about its machines:
+// time would wait for whoever asks.
+func timeless(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "desks"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// slots are the folders of machines that are booted ahead in a state folder.
+func slots(t *testing.T, dir string) []string {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(dir, "pool", "*", "*", "workspace"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// pass lets time pass.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// wantReady checks how many machines are ready.
+func wantReady(t *testing.T, m *session.Manager, want int) {
+	t.Helper()
+	synctest.Wait()
+	if got := m.Stats().Pooled; got != want {
+		t.Errorf("%d machines are ready, want %d", got, want)
+	}
+}
+
+func settings(t *testing.T, m *session.Manager, owner session.Owner, set session.Settings) session.ID {
+	t.Helper()
+	i, err := m.Create(t.Context(), owner, "", set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i.ID
+}
+
+func TestANewSessionGetsAMachineThatIsBootedAlready(t *testing.T) {
+	pooled(t, session.Config{Pool: 4}, func(t *testing.T, m *session.Manager, b *ahead) {
+		wantReady(t, m, 0)
+		pass(time.Second)
+		wantReady(t, m, 1)
+		id := create(t, m, alice, "")
+		wantReady(t, m, 0)
+		if i, err := m.Info(alice, id); err != nil || i.State != session.Idle {
+			t.Errorf("it is %+v, %v", i, err)
+		}
+		if n := b.Memory(string(alice), string(id)); n != 1<<20 {
+			t.Errorf("its machine has %d bytes", n)
+		}
+		prints(t, m, id, "write('/workspace/f', 'text')\nx = 1\nprint(x)", "1")
+		command(t, m, id, "echo", "hello")
+		d, err := m.Details(t.Context(), alice, id)
+		if err != nil || len(d.Files) != 1 || len(d.Variables) != 1 {
+			t.Errorf("it has %+v, %v", d, err)
+		}
+		all := b.started()
+		if len(all) != 2 || all[0].Owner != "" || all[1].Owner != string(alice) || all[1].Runtime != sandbox.CommandRuntime {
+			t.Errorf("there were started %+v", all)
+		}
+		if s := m.Stats(); s.PoolHits != 1 || s.PoolMisses != 0 || s.Memory < 1 {
+			t.Errorf("counted is %+v", s)
+		}
+		pass(time.Second)
+		wantReady(t, m, 1)
+	})
+}
+
+// What one owner leaves nobody gets: neither the interpreter nor the machine nor
+// the folders of a session are another's.
+func TestAMachineIsOneSessionsAtMost(t *testing.T) {
+	pooled(t, session.Config{Pool: 2}, func(t *testing.T, m *session.Manager, b *ahead) {
+		seen := map[string]bool{}
+		for n := range 6 {
+			pass(time.Second)
+			owner := []session.Owner{alice, bob}[n%2]
+			id := create(t, m, owner, "")
+			r, err := m.Execute(t.Context(), owner, id, session.Request{Code: "write('mine', 'secret')\nx = 1\nlen(envs())"})
+			if err != nil || r.Exit.Error != nil || len(r.Changes) != 1 || r.Changes[0].Change != "added" {
+				t.Errorf("it gave %+v, %v", r, err)
+			}
+			if err := m.Destroy(t.Context(), owner, id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, spec := range b.started() {
+			if spec.Owner != "" || seen[spec.Box] || seen[spec.Mounts[0].Host] {
+				t.Errorf("started was %+v", spec)
+			}
+			seen[spec.Box], seen[spec.Mounts[0].Host] = true, true
+		}
+		if s := m.Stats(); s.PoolHits != 6 {
+			t.Errorf("counted is %+v", s)
+		}
+	})
+}
+
+func TestAPoolFollowsTheDemand(t *testing.T) {
+	pooled(t, session.Config{Pool: 3}, func(t *testing.T, m *session.Manager, b *ahead) {
+		pass(time.Second)
+		for range 8 { // a burst
+			create(t, m, alice, "")
+		}
+		if s := m.Stats(); s.PoolHits != 1 || s.PoolMisses != 7 {
+			t.Errorf("counted is %+v", s)
+		}
+		pass(time.Second)
+		wantReady(t, m, 3)
+		pass(9 * time.Minute)
+		wantReady(t, m, 3)
+		pass(2 * time.Minute) // nobody asked lately
+		wantReady(t, m, 1)
+		pass(18 * time.Minute)
+		wantReady(t, m, 1)
+		pass(2 * time.Minute) // nobody asks any more
+		wantReady(t, m, 0)
+		booted := len(b.started())
+		pass(2 * time.Hour)
+		if n := len(b.started()); n != booted {
+			t.Errorf("%d more were booted", n-booted)
+		}
+		create(t, m, alice, "")
+		pass(time.Second)
+		wantReady(t, m, 1)
+	})
+}
+
+func TestAPoolIsOnlyThereWhereItIsWanted(t *testing.T) {
+	for name, c := range map[string]struct {
+		config session.Config
+		set    session.Settings
+		want   int // ready after two sessions with the settings
+	}{
+		"none is configured":             {session.Config{}, session.Settings{}, 0},
+		"other memory":                   {session.Config{Pool: 2, MachineMemoryBytes: 64 << 20, MaxMachineMemoryBytes: 1 << 30}, session.Settings{MemoryBytes: 100 << 20}, 2},
+		"an image":                       {session.Config{Pool: 2}, session.Settings{Machine: &session.Machine{Image: "some"}}, 2},
+		"folders of the host":            {session.Config{Pool: 2}, session.Settings{Machine: &session.Machine{Volumes: []session.Volume{{Host: "/", Guest: "/data"}}}}, 1},
+		"fuel, which no machine can":     {session.Config{Pool: 2, Limits: sandbox.RunLimits{Fuel: 1000}}, session.Settings{}, 0},
+		"another isolation, as default":  {session.Config{Pool: 2, Backends: []sandbox.Backend{sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "plain"})}}, session.Settings{Isolation: "plain"}, 1},
+		"a language that is the default": {session.Config{Pool: 2}, session.Settings{Language: "python"}, 2},
+		"another language":               {session.Config{Pool: 3}, session.Settings{Language: "typescript"}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pooled(t, c.config, func(t *testing.T, m *session.Manager, _ *ahead) {
+				pass(time.Second)
+				settings(t, m, alice, c.set)
+				pass(time.Second)
+				settings(t, m, alice, c.set)
+				pass(time.Second)
+				wantReady(t, m, c.want)
+			})
+		})
+	}
+}
+
+// Where another isolation is the default nothing is booted until somebody asks for
+// a machine.
+func TestNobodyPaysForMachinesThatNobodyUses(t *testing.T) {
+	dir := timeless(t)
+	synctest.Test(t, func(t *testing.T) {
+		b := &ahead{FakeMachines: sandboxtest.NewFakeMachines(sandboxtest.FakeConfig{Name: "machines"})}
+		m, err := session.New(session.Config{Dir: dir, Pool: 4, Backends: []sandbox.Backend{sandboxtest.NewFake(sandboxtest.FakeConfig{}), b}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		defer m.Close()
+		create(t, m, alice, "")
+		pass(time.Hour)
+		if n := len(b.started()); n != 0 {
+			t.Errorf("%d were booted", n)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "pool")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("there is a folder: %v", err)
+		}
+		settings(t, m, alice, session.Settings{Isolation: "machines"})
+		pass(time.Second)
+		wantReady(t, m, 1)
+	})
+}
+
+// A session of another language has the machine, and its own interpreter starts in it.
+func TestAMachineServesWhoWantsAnotherLanguage(t *testing.T) {
+	pooled(t, session.Config{Pool: 1}, func(t *testing.T, m *session.Manager, b *ahead) {
+		pass(time.Second)
+		id := settings(t, m, alice, session.Settings{Language: "javascript"})
+		if r, err := m.Execute(t.Context(), alice, id, session.Request{Code: "1 + 1"}); err != nil || r.Exit.Result != "2" {
+			t.Errorf("it gave %+v, %v", r, err)
+		}
+		all := b.started()
+		if len(all) != 2 || all[1].Runtime != "javascript" || b.Memory(string(alice), string(id)) != 2<<20 {
+			t.Errorf("started were %+v", all)
+		}
+		if err := m.Destroy(t.Context(), alice, id); err != nil || b.Memory(string(alice), string(id)) != 0 {
+			t.Errorf("its machine is there, or %v", err)
+		}
+	})
+}
+
+func TestAMachineThatDiedIsNobodys(t *testing.T) {
+	pooled(t, session.Config{Pool: 1}, func(t *testing.T, m *session.Manager, b *ahead) {
+		pass(time.Second)
+		b.last().Close()
+		id := create(t, m, alice, "")
+		prints(t, m, id, "print(1)", "1")
+		if s := m.Stats(); s.PoolHits != 0 || s.PoolMisses != 1 {
+			t.Errorf("counted is %+v", s)
+		}
+		pass(time.Second)
+		wantReady(t, m, 1)
+		// And one that dies when it is a session's already, before anything ran.
+		other := create(t, m, alice, "")
+		b.last().Close()
+		if r := prints(t, m, other, "print(2)", "2"); r.Notice != "" {
+			t.Errorf("the notice is %q", r.Notice)
+		}
+	})
+}
+
+// A machine that is not what would be booted now, as its image has changed, is
+// nobody's, and neither are those like it.
+func TestMachinesOfYesterdaysImageAreReplaced(t *testing.T) {
+	pooled(t, session.Config{Pool: 3}, func(t *testing.T, m *session.Manager, b *ahead) {
+		for range 4 {
+			create(t, m, alice, "")
+		}
+		pass(time.Second)
+		wantReady(t, m, 3)
+		b.changed(true)
+		id := create(t, m, alice, "")
+		b.changed(false)
+		wantReady(t, m, 0)
+		prints(t, m, id, "print(1)", "1")
+		if n := b.Memory(string(alice), string(id)); n != 1<<20 {
+			t.Errorf("its machine has %d bytes", n)
+		}
+		pass(time.Second)
+		wantReady(t, m, 3)
+	})
+}
+
+// Nothing is lost that nobody has seen: a session in which nothing ran falls asleep,
+// is reset and changed as if it had no machine.
+func TestAnUnusedMachineGoesWithoutAWord(t *testing.T) {
+	for name, end := range map[string]func(ctx context.Context, m *session.Manager, id session.ID) error{
+		"asleep": func(ctx context.Context, m *session.Manager, id session.ID) error { return m.Sleep(alice, id) },
+		"reset": func(ctx context.Context, m *session.Manager, id session.ID) error {
+			_, err := m.Reset(ctx, alice, id)
+			return err
+		},
+		"stopped": func(ctx context.Context, m *session.Manager, id session.ID) error {
+			return cmp.Or(m.Halt(ctx, alice, id), m.Boot(ctx, alice, id))
+		},
+		"changed": func(ctx context.Context, m *session.Manager, id session.ID) error {
+			_, err := m.Configure(ctx, alice, id, session.Settings{MemoryBytes: 99 << 20})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pooled(t, session.Config{Pool: 1, MachineMemoryBytes: 64 << 20, MaxMachineMemoryBytes: 1 << 30}, func(t *testing.T, m *session.Manager, b *ahead) {
+				pass(time.Second)
+				booted := b.last()
+				id := create(t, m, alice, "")
+				if err := end(t.Context(), m, id); err != nil {
+					t.Fatal(err)
+				}
+				select {
+				case <-booted.Done():
+				default:
+					t.Error("its machine lives")
+				}
+				if r := prints(t, m, id, "print(1)", "1"); r.Notice != "" {
+					t.Errorf("the notice is %q", r.Notice)
+				}
+			})
+		})
+	}
+}
+
+func TestASessionsMachineLivesNoLongerThanItMay(t *testing.T) {
+	pooled(t, session.Config{Pool: 1, MaxLifetime: time.Hour}, func(t *testing.T, m *session.Manager, b *ahead) {
+		pass(time.Second)
+		booted := b.last()
+		create(t, m, alice, "")
+		pass(50 * time.Minute)
+		select {
+		case <-booted.Done():
+			t.Error("it ended before")
+		default:
+		}
+		pass(12 * time.Minute)
+		select {
+		case <-booted.Done():
+		default:
+			t.Error("it lives")
+		}
+	})
+}
+
+// The memory that machines take which nobody has yet is there for sessions.
+func TestSessionsGetTheMemoryOfMachinesThatNobodyHas(t *testing.T) {
+	config := session.Config{Pool: 2, MemoryBytes: 64 << 20, OwnerMemoryBytes: 128 << 20, TotalMemoryBytes: 129 << 20}
+	pooled(t, config, func(t *testing.T, m *session.Manager, b *ahead) {
+		pass(time.Second)
+		wantReady(t, m, 1)
+		id := create(t, m, alice, "")
+		pass(time.Second)
+		wantReady(t, m, 1) // two MiB are taken, of the session and of the next one
+		other := create(t, m, bob, "")
+		pass(time.Second)
+		wantReady(t, m, 2)
+		done := make(chan error, 2)
+		for owner, id := range map[session.Owner]session.ID{alice: id, bob: other} {
+			go func() { // each may take 64 MiB while it runs
+				_, err := m.Execute(t.Context(), owner, id, session.Request{Code: "sleep(5)"})
+				done <- err
+			}()
+		}
+		pass(time.Second)
+		wantReady(t, m, 1)
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		pass(2 * time.Minute)
+		wantReady(t, m, 2)
+	})
+}
+
+func TestWhatDoesNotBootIsTriedAgainLaterAndLater(t *testing.T) {
+	pooled(t, session.Config{Pool: 2}, func(t *testing.T, m *session.Manager, b *ahead) {
+		tries := 0
+		b.set(errors.New("no"), 0)
+		id := create(t, m, alice, "")
+		for range 20 {
+			pass(time.Minute)
+			wantReady(t, m, 0)
+		}
+		b.set(nil, 0)
+		if tries = len(b.started()); tries != 0 {
+			t.Errorf("%d were started", tries)
+		}
+		prints(t, m, id, "print(1)", "1")
+		pass(8 * time.Minute)
+		wantReady(t, m, 1)
+	})
+}
+
+// A session's own machine goes first: what is booted ahead waits until nobody boots
+// one, but not for ever.
+func TestMachinesAheadWaitForThoseOfSessions(t *testing.T) {
+	pooled(t, session.Config{Pool: 1}, func(t *testing.T, m *session.Manager, b *ahead) {
+		id := create(t, m, alice, "")
+		b.set(nil, 2*time.Second)
+		go func() {
+			if _, err := m.Execute(t.Context(), alice, id, session.Request{Code: "1"}); err != nil {
+				t.Error(err)
+			}
+		}()
+		pass(time.Second)
+		if n := len(b.started()); n != 0 {
+			t.Fatalf("%d were started", n)
+		}
+		pass(1500 * time.Millisecond)
+		wantReady(t, m, 0)
+		if all := b.started(); len(all) != 1 || all[0].Owner != string(alice) {
+			t.Errorf("started were %+v", all)
+		}
+		pass(5 * time.Second)
+		wantReady(t, m, 1)
+	})
+}
+
+// Whoever makes sessions with variables of its own finds no machine that somebody
+// else's gave reason to boot: how long it takes tells nothing about theirs.
+func TestMachinesWithVariablesAreTheirOwners(t *testing.T) {
+	pooled(t, session.Config{Pool: 4}, func(t *testing.T, m *session.Manager, b *ahead) {
+		set := session.Settings{Machine: &session.Machine{Env: map[string]string{"KEY": "value"}}}
+		for range 3 {
+			settings(t, m, alice, set)
+			pass(time.Second)
+		}
+		hits := m.Stats().PoolHits
+		if hits == 0 {
+			t.Error("alice got none")
+		}
+		settings(t, m, bob, set)
+		if n := m.Stats().PoolHits; n != hits {
+			t.Error("bob got one")
+		}
+		id := settings(t, m, alice, set)
+		prints(t, m, id, "print(env('KEY'))", "value")
+		if n := m.Stats().PoolHits; n != hits+1 {
+			t.Error("alice got none any more")
+		}
+	})
+}
+
+func TestManySessionsAtOnceEachHaveAMachine(t *testing.T) {
+	b := &ahead{FakeMachines: sandboxtest.NewFakeMachines(sandboxtest.FakeConfig{})}
+	m, err := session.New(session.Config{Dir: t.TempDir(), Pool: 8, MaxPerOwner: 64, Backends: []sandbox.Backend{b}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	defer m.Close()
+	var all sync.WaitGroup
+	for range 4 {
+		for range 12 {
+			all.Go(func() {
+				i, err := m.Create(t.Context(), alice, "", session.Settings{})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				r, err := m.Execute(t.Context(), alice, i.ID, session.Request{Code: "write('own', '" + string(i.ID) + "')\nread('own')"})
+				if err != nil || r.Exit.Result != "'"+string(i.ID)+"'" || len(r.Changes) != 1 {
+					t.Errorf("it gave %+v, %v", r, err)
+				}
+				if err := m.Destroy(t.Context(), alice, i.ID); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		waitFor(t, func() bool { return m.Stats().Pooled > 0 })
+	}
+}
+
+func TestWhatAKilledProcessKeptReadyIsSwept(t *testing.T) {
+	dir := t.TempDir()
+	for _, path := range []string{"pool/p-dead/1/workspace", "pool/p-making"} {
+		if err := os.MkdirAll(filepath.Join(dir, path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "pool/p-dead/lock"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open := func() *session.Manager {
+		b := sandboxtest.NewFakeMachines(sandboxtest.FakeConfig{})
+		m, err := session.New(session.Config{Dir: dir, Pool: 1, Backends: []sandbox.Backend{b}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { m.Close(); b.Close() })
+		waitFor(t, func() bool { return m.Stats().Pooled == 1 })
+		return m
+	}
+	m, other := open(), open()
+	if _, err := m.Collect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "pool/p-dead")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what was left is there: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "pool/p-making")); err != nil {
+		t.Errorf("what is in the making is not: %v", err)
+	}
+	for _, m := range []*session.Manager{m, other} {
+		create(t, m, alice, "")
+		if s := m.Stats(); s.PoolHits != 1 {
+			t.Errorf("a living one's was swept: %+v", s)
+		}
+	}
+}
