@@ -87,9 +87,19 @@ func (p *program) main(ctx context.Context, args []string) (code int) {
 		return 0
 	case errors.As(err, &done):
 		return int(done)
+	case readerLeft(err):
+		return exitNoReader
 	}
 	p.report(err)
 	return ownFailure(running, err)
+}
+
+// readerLeft tells whether what was printed had no reader any more, as with head:
+// that is no failure of which anybody wants to be told. Other broken connections are
+// in faults.
+func readerLeft(err error) bool {
+	var f *fault.Error
+	return errors.Is(err, syscall.EPIPE) && !errors.As(err, &f)
 }
 
 // endings are the signals that end what runs, without those that whoever
