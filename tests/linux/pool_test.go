@@ -140,6 +140,7 @@ for path in '/workspace/mine', '/tmp/mine', '/dev/shm/mine':
 subprocess.Popen(['sleep', '1000'])`
 
 func TestSessionsGetMachinesThatWereBootedAhead(t *testing.T) {
+	withPackages(t) // and root, to be somebody else
 	prepare(t)
 	for name, uid := range map[string]uint32{"as root": 0, "as somebody else": 12345} {
 		t.Run(name, func(t *testing.T) {
