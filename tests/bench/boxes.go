@@ -100,44 +100,39 @@ func (x boxes) python() error {
 	return err
 }
 
-// kept measures what becomes of sessions that are not new, and what one takes.
+// begin makes a session and runs code in it.
+func (p *place) begin(ctx context.Context, code string) (session.ID, error) {
+	i, err := p.Create(ctx, session.Local, "", session.Settings{Language: "python"})
+	if err == nil {
+		_, err = p.say(ctx, i.ID, "python", code)
+	}
+	return i.ID, err
+}
+
+// kept measures what a session takes, and what becomes of sessions that are not
+// new.
 func (x boxes) kept(ctx context.Context) error {
 	p, err := x.open("kept")
 	if err != nil {
 		return err
 	}
 	defer p.close()
+	if err := x.memory(ctx, p); err != nil {
+		return err
+	}
 	n := max(x.rounds/20, 5)
-	made := session.Settings{Language: "python"}
 	var id session.ID
-	fresh := func() error {
-		i, err := p.Create(ctx, session.Local, "", made)
-		if err == nil {
-			id = i.ID
-			_, err = p.say(ctx, id, "python", usual)
-		}
-		return err
-	}
 	end := func() error { return p.Destroy(ctx, session.Local, id) }
-	base, err := measure(n, fresh, end)
+	fresh, err := measure(n, func() (err error) { id, err = p.begin(ctx, usual); return err }, end)
 	if err != nil {
 		return err
 	}
-	if err := fresh(); err != nil {
+	base := func(name string, s sample, target string) {
+		x.t.add(name, s.at(0.5), fresh.at(0.5), "a new session's first result (p50)", target)
+	}
+	if id, err = p.begin(ctx, usual); err != nil {
 		return err
 	}
-	memory, err := p.privateOf(ctx, id)
-	if err != nil {
-		return err
-	}
-	own, err := privateMemory("python3", "-c", "print(1, flush=True)\nimport sys\nsys.stdin.read()")
-	if err != nil {
-		return err
-	}
-	x.t.rows = append(x.t.rows, []string{
-		x.t.engine, "memory of an idle sandbox with python (unique)", mib(memory), "python3 process (private)", mib(own), fmt.Sprintf("%.2fx", memory/own), "",
-	})
-	const base1 = "a new session's first result (p50)"
 	var fork session.ID
 	forked, err := measure(n, func() error {
 		made, err := p.Fork(ctx, session.Local, id, "", 1)
@@ -145,23 +140,43 @@ func (x boxes) kept(ctx context.Context) error {
 			return err
 		}
 		fork = made[0].ID
-		_, err = p.say(ctx, fork, "python", "1")
+		_, err = p.say(ctx, fork, "python", usualNext)
 		return err
 	}, func() error { return p.Destroy(ctx, session.Local, fork) })
 	if err != nil {
 		return err
 	}
-	x.t.add("fork of a live session to its first result (p50)", forked.at(0.5), base.at(0.5), base1, "")
+	base("fork of a live session to its first result (p50)", forked, "")
 	asleep := func() error { return p.Sleep(session.Local, id) }
 	if err := asleep(); err != nil {
 		return err
 	}
-	woken, err := measure(n, func() error { _, err := p.say(ctx, id, "python", "1"); return err }, asleep)
+	woken, err := measure(n, func() error { _, err := p.say(ctx, id, "python", usualNext); return err }, asleep)
 	if err != nil {
 		return err
 	}
-	x.t.add("wake from disk to a result (p50)", woken.at(0.5), base.at(0.5), base1, "<= 1 s")
+	base("wake from disk to a result (p50)", woken, "<= 1 s")
 	return end()
+}
+
+// memory is what a session takes in which one small program has run.
+func (x boxes) memory(ctx context.Context, p *place) error {
+	id, err := p.begin(ctx, "1")
+	if err != nil {
+		return err
+	}
+	ours, err := p.privateOf(ctx, id)
+	if err != nil {
+		return err
+	}
+	theirs, err := privateMemory("python3", "-c", "print(1, flush=True)\nimport sys\nsys.stdin.read()")
+	if err != nil {
+		return err
+	}
+	x.t.rows = append(x.t.rows, []string{
+		x.t.engine, "memory of an idle sandbox with python (unique)", mib(ours), "python3 process (private)", mib(theirs), fmt.Sprintf("%.2fx", ours/theirs), "",
+	})
+	return p.Destroy(ctx, session.Local, id)
 }
 
 func mib(bytes float64) string { return fmt.Sprintf("%.1f MiB", bytes/(1<<20)) }

@@ -32,9 +32,9 @@ func (x boxes) programs(ctx context.Context) error {
 		rounds                int
 		target                string
 	}{
-		{"cpu python", "python", cpuPython, 3, "<= 1.05x"},
-		{"cpu javascript", "javascript", cpuJavaScript, 3, "<= 1.05x"},
-		{"cpu numpy, pandas", "python", numericPython, 3, "<= 1.05x"},
+		{"cpu python", "python", cpuPython, 5, "<= 1.05x"},
+		{"cpu javascript", "javascript", cpuJavaScript, 5, "<= 1.05x"},
+		{"cpu numpy, pandas", "python", numericPython, 5, "<= 1.05x"},
 		{"files python", "python", filesPython, 2, ""},
 		{"system", "python", machinePython, 1, ""},
 	} {
