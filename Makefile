@@ -5,6 +5,9 @@
 SHELL := /bin/bash
 export PADDOCK_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/paddock-build
 export CGO_ENABLED ?= 0
+# A program with the race detector sleeps for a second before it ends, to hear of
+# races until then; tests start thousands of them.
+export GORACE ?= atexit_sleep_ms=20
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0

@@ -56,7 +56,7 @@ var mayImport = map[string][]string{
 	"package":                            {},
 	"package/bundle":                     {},
 	"tests/crash":                        {},
-	"tests/bench":                        {"internal/blob", "internal/fault", "internal/sandbox", "internal/sandbox/wasm", "internal/sandbox/wasm/worker", "internal/session"},
+	"tests/bench":                        {"internal/blob", "internal/fault", "internal/image", "internal/sandbox", "internal/sandbox/linux", "internal/sandbox/linux/agent", "internal/sandbox/wasm", "internal/sandbox/wasm/worker", "internal/session"},
 	"tests/docs":                         {},
 	"tests/engines":                      {},
 	"tests/image":                        {},
@@ -103,7 +103,7 @@ var outside = map[string][]string{
 	"github.com/opencontainers/runtime-spec":        {"internal/sandbox/linux"},
 	"gvisor.dev/gvisor":                             {"internal/sandbox/linux"},
 	"kernel.org/pub/linux/libs/security/libcap/psx": {"internal/sandbox/linux", "internal/sandbox/wasm/confine"},
-	"golang.org/x/sys":                              {"internal/image", "internal/sandbox/linux", "internal/mcpserver", "internal/sandbox/linux/agent", "internal/sandbox/wasm", "internal/sandbox/wasm/confine", "internal/sandbox/wasm/linear", "internal/sandbox/wasm/wasi", "internal/sandbox/wasm/worker", "internal/workspace", "internal/lock", "internal/limit", "internal/blob"},
+	"golang.org/x/sys":                              {"tests/bench", "internal/image", "internal/sandbox/linux", "internal/mcpserver", "internal/sandbox/linux/agent", "internal/sandbox/wasm", "internal/sandbox/wasm/confine", "internal/sandbox/wasm/linear", "internal/sandbox/wasm/wasi", "internal/sandbox/wasm/worker", "internal/workspace", "internal/lock", "internal/limit", "internal/blob"},
 	"golang.org/x/time":                             {"internal/limit"},
 	"modernc.org/sqlite":                            {"internal/store"},
 }

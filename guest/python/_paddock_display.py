@@ -23,8 +23,9 @@ FORMATS = (
 PICTURES = ("image/png", "image/jpeg")
 CHARTS = (  # the module that makes them, the method that gives what they are made from, its type
     ("plotly.", "to_json", "application/vnd.plotly.v1+json"),
-    ("altair.", "to_json", "application/vnd.vegalite.v5+json"),
+    ("altair.", "to_json", "application/vnd.vegalite.v{}+json"),
 )
+VEGALITE = "/vega-lite/v"  # in the address of its schema, and its version after it
 LARGE = (str, bytes, bytearray, list, tuple, dict, set, frozenset)
 PLAIN = (type(None), bool, int, float, complex) + LARGE
 
@@ -155,6 +156,12 @@ def send(mime, data):
         print("(a display is not shown: the displays of one call are over their limit)", file=sys.stderr)
 
 
+def version_of(chart):
+    """The version of the language that a chart of altair's is written in."""
+    version = chart.partition(VEGALITE)[2].partition(".")[0]
+    return version if version.isdigit() and len(version) < 4 else "5"
+
+
 def show(value):
     """Sends the best picture or document that value offers, and a chart as what it is made
     from; tells whether it offers one."""
@@ -162,7 +169,8 @@ def show(value):
     module = module_of(kind)
     for prefix, method, mime in CHARTS:
         if type(module) is str and module.startswith(prefix) and hasattr(kind, method):
-            send(mime, getattr(value, method)())
+            made_from = getattr(value, method)()
+            send(mime.format(version_of(made_from)) if "{" in mime else mime, made_from)
             return True
     method = getattr(kind, "_repr_mimebundle_", None)
     best = None if method is None else _bundled(value, method)
@@ -208,6 +216,32 @@ def display(*values):
     for value in values:
         if not show(value):
             print(result_of(value))
+
+
+class Shows:
+    """Has the show() of charts show them: of themselves they know notebooks and browsers.
+    It stands before the other finders of modules."""
+
+    def find_spec(self, name, path=None, target=None):
+        made_by = "BaseFigure" if name == "plotly.basedatatypes" else "TopLevelMixin"
+        if name != "plotly.basedatatypes" and not (name.startswith("altair.vegalite.v") and name.endswith(".api")):
+            return None
+        spec = next(filter(None, (f.find_spec(name, path, target) for f in sys.meta_path if f is not self)), None)
+        if spec is None or spec.loader is None:
+            return spec
+        load = spec.loader.exec_module
+
+        def exec_module(module):
+            load(module)
+            kind = getattr(module, made_by, None)
+            if kind is not None:
+                kind.show = lambda chart, *args, **options: show(chart) and None
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+sys.meta_path.insert(0, Shows())
 
 
 def show_figures():

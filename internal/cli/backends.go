@@ -81,7 +81,7 @@ func newLinux(at places, conf *config.Config, life *session.Life, log *slog.Logg
 		if err != nil {
 			return linux.Image{}, err
 		}
-		return linux.Image{Dir: root.Dir, Env: root.Settings.Env, Release: release}, nil
+		return linux.Image{Dir: root.Dir, ID: root.ID, Env: root.Settings.Env, Release: release}, nil
 	}
 	c := linux.Config{
 		Dir: filepath.Join(at.state, "boxes"), CacheDir: at.cache, Image: names.Resolve(""), Images: find, Inherit: life.File(), Log: log,

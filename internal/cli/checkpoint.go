@@ -89,6 +89,9 @@ Exit codes: 0 done, 1 failed or no such session or label, 2 wrong usage.`,
 				if t.json {
 					return p.printJSON(checkpointOf(made))
 				}
+				if made.Notice != "" {
+					fmt.Fprintln(p.stderr, "paddock: "+made.Notice)
+				}
 				_, err = fmt.Fprintln(p.stdout, made.ID)
 				return err
 			})

@@ -54,6 +54,9 @@ type Manifest struct {
 	Trees map[string]blob.Ref `json:"trees,omitempty"`
 	// Interpreters are what each runtime held.
 	Interpreters map[string]Interpreter `json:"interpreters,omitempty"`
+	// Machine is what the session's machine was, which its interpreters live in; nil:
+	// it was not saved, or there was none. It is never changed in place.
+	Machine *Machine `json:"machine,omitempty"`
 
 	// What changed since Previous, as lists for people, and how many bytes of
 	// disk it took.
@@ -86,6 +89,16 @@ type Interpreter struct {
 	Memory    int64      `json:"memory,omitempty"`
 }
 
+// Machine is a machine with all that ran in it.
+type Machine struct {
+	// State and Content are a sandbox.MachineState's.
+	State   []byte   `json:"state"`
+	Content blob.Ref `json:"content"`
+	Anew    bool     `json:"anew,omitempty"` // as an Interpreter's
+	// Interpreters are those in it, and what they held; they have no layers.
+	Interpreters map[string]Interpreter `json:"interpreters"`
+}
+
 // Variable is one global name of a program.
 type Variable struct {
 	Name    string `json:"name"`
@@ -93,8 +106,19 @@ type Variable struct {
 	Preview string `json:"preview"`
 }
 
-// Refs gives every blob that the manifest needs.
+// Refs gives every blob that the manifest names.
 func (m *Manifest) Refs() iter.Seq[blob.Ref] {
+	return func(yield func(blob.Ref) bool) {
+		if m.Machine != nil && !yield(m.Machine.Content) {
+			return
+		}
+		m.Needs()(yield)
+	}
+}
+
+// Needs gives every blob without which the manifest is of no use. Without that of
+// its machine the files are still there.
+func (m *Manifest) Needs() iter.Seq[blob.Ref] {
 	return func(yield func(blob.Ref) bool) {
 		for _, r := range m.Trees {
 			if !yield(r) {

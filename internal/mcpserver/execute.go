@@ -117,6 +117,17 @@ type Display struct {
 	Problem  string `json:"problem,omitempty"` // why it is not shown
 }
 
+// told is what has to be said of a display beside what is shown of it; "": nothing.
+func (d Display) told() string {
+	switch {
+	case d.Path != "":
+		return fmt.Sprintf("in a file: %s (%s, %d bytes); what is shown is a preview", d.Path, d.MIMEType, d.Size)
+	case d.Problem != "":
+		return "not shown: " + d.Problem
+	}
+	return ""
+}
+
 // Usage is what a run cost.
 type Usage struct {
 	CPUMS       float64 `json:"cpu_ms"`
@@ -254,11 +265,8 @@ func (e *Execution) texts() []string {
 		lines = append(lines, "notice: "+e.Notice)
 	}
 	for _, d := range e.Displays {
-		switch {
-		case d.Path != "":
-			lines = append(lines, fmt.Sprintf("in a file: %s (%s, %d bytes); what is shown is a preview", d.Path, d.MIMEType, d.Size))
-		case d.Problem != "":
-			lines = append(lines, "not shown: "+d.Problem)
+		if said := d.told(); said != "" {
+			lines = append(lines, said)
 		}
 	}
 	var blocks []string

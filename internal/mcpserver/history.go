@@ -83,6 +83,7 @@ type checkpointed struct {
 	Label      string     `json:"label,omitempty"`
 	CreatedAt  string     `json:"created_at"`
 	Bytes      int64      `json:"bytes"`
+	Notice     string     `json:"notice,omitempty"` // what is not in it
 }
 
 func checkpointSession(ctx context.Context, c *call, in historyInput) (checkpointed, answer, error) {
@@ -94,7 +95,7 @@ func checkpointSession(ctx context.Context, c *call, in historyInput) (checkpoin
 	if err != nil {
 		return checkpointed{}, answer{}, err
 	}
-	return checkpointed{SessionID: id, Checkpoint: made.ID, Label: made.Label, CreatedAt: timestamp(made.CreatedAt), Bytes: made.Bytes}, answer{}, nil
+	return checkpointed{SessionID: id, Checkpoint: made.ID, Label: made.Label, CreatedAt: timestamp(made.CreatedAt), Bytes: made.Bytes, Notice: made.Notice}, answer{}, nil
 }
 
 type checkpointList struct {
@@ -119,6 +120,7 @@ type checkpoint struct {
 	Files       []string `json:"files"`
 	Omitted     int      `json:"omitted,omitempty"` // variables and files beyond the lists
 	Bytes       int64    `json:"bytes"`
+	Memory      bool     `json:"memory,omitempty"` // what runs in its machine is in it, too
 }
 
 func listCheckpoints(_ context.Context, c *call, in historyInput) (checkpointList, answer, error) {
@@ -163,7 +165,7 @@ func worthTelling(all []session.Checkpoint) []session.Checkpoint {
 func checkpointOf(p session.Checkpoint) checkpoint {
 	out := checkpoint{
 		Checkpoint: p.ID, Label: p.Label, Current: p.Current, CreatedAt: timestamp(p.CreatedAt), Cause: p.Cause, Previous: p.Previous,
-		ExecutionID: p.Execution, Language: p.Language, Code: cutAt(p.Code, maxCodeLine), Variables: variableWords(p.Variables, maxTold), Files: []string{}, Bytes: p.Bytes,
+		ExecutionID: p.Execution, Language: p.Language, Code: cutAt(p.Code, maxCodeLine), Variables: variableWords(p.Variables, maxTold), Files: []string{}, Bytes: p.Bytes, Memory: p.Memory,
 	}
 	for _, f := range p.Files[:min(len(p.Files), maxTold)] {
 		word := signs[f.Change] + cutAt(f.Path, 200)

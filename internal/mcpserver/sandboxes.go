@@ -173,11 +173,16 @@ func (c *call) runInSandbox(ctx context.Context, name microsandbox.Name, req mic
 			res.Output = append(res.Output, microsandbox.Line{Stream: "stderr", Text: "[all of it is in " + file.path + "]"})
 		}
 	}
+	e, shown := describe(res.Result, kept)
+	for _, d := range e.Displays {
+		if said := d.told(); said != "" {
+			res.Output = append(res.Output, microsandbox.Line{Stream: "stderr", Text: "[" + said + "]"})
+		}
+	}
 	var b strings.Builder
 	for _, line := range res.Output {
 		b.WriteString(line.Text + "\n")
 	}
-	_, shown := describe(res.Result, kept)
 	return res, answer{texts: []string{cmp.Or(strings.TrimSuffix(b.String(), "\n"), "(no output)")}, shown: shown}, nil
 }
 

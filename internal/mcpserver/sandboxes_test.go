@@ -65,8 +65,11 @@ func TestASandboxShowsPicturesAndPutsLargeOutputIntoAFile(t *testing.T) {
 	run("print('told')")
 	for message := ""; !strings.Contains(message, "told"); message = <-said {
 	}
-	if _, res := run("display('image/png', 'x')"); len(res.Content) < 1 {
-		t.Errorf("the content is %v", res.Content)
+	if out, res := run("display('image/png', 'x')"); !strings.Contains(string(encoded(out)), "[not shown: ") || !strings.Contains(string(encoded(res.Content)), "[not shown: ") {
+		t.Errorf("of no picture it says %v, %s", out, encoded(res.Content))
+	}
+	if out, res := run("display('text/html', '" + strings.Repeat("long ", 20_000) + "')"); len(res.Content) != 2 || !strings.Contains(string(encoded(out)), "[in a file: .paddock/") {
+		t.Errorf("of a long document it says %v", out)
 	}
 }
 

@@ -25,6 +25,46 @@ type MachineUsage struct {
 	Booted time.Time
 }
 
+// Keeper is a Machines that can save a machine with all that runs in it, and boot
+// another one as that; see Spec.Machine.
+type Keeper interface {
+	// SaveMachine writes to w what an owner's box is, memory, processes and what was
+	// written beside the Mounts; what it writes is opaque. Nothing in the box runs
+	// from before still is called until all is written, so that what still looks at
+	// belongs to it; then the box goes on. An error of still's is given back as it is.
+	//
+	// A box that is not booted is a fault.NotFound, one in which an instance is busy
+	// a fault.Conflict, one that cannot be saved here a fault.Unsupported, one that
+	// holds more than most bytes a fault.Exhausted. ctx bounds all of it; a box that
+	// does not answer in time is ended.
+	SaveMachine(ctx context.Context, owner, box string, most int64, w io.Writer, still func() error) (SavedMachine, error)
+}
+
+// SavedMachine tells about a machine that was saved.
+type SavedMachine struct {
+	// State is what else is needed to boot it: opaque, 4 KiB at most.
+	State []byte
+	// Bytes is how much was written.
+	Bytes int64
+}
+
+// MachineState is what a machine begins as: what SaveMachine wrote.
+type MachineState struct {
+	State []byte
+	// Open opens what was written; it is closed. Where it cannot be, that is Start's
+	// error.
+	Open func() (io.ReadCloser, error)
+	// Anew says that the state has been here before, or is somewhere else as well:
+	// what draws random numbers gets seeds of its own.
+	Anew bool
+}
+
+// Survivor is an Instance that may have been in a machine when that was saved.
+type Survivor interface {
+	// Survived tells whether it was: then its variables are there.
+	Survived() bool
+}
+
 // CommandRuntime is the runtime of a machine that runs its programs: a Command's
 // Code is the program's name and Args are its arguments. No Probe lists it.
 const CommandRuntime = "command"

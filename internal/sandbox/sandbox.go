@@ -188,6 +188,14 @@ type Spec struct {
 	// be resumed, as it was made by another build of the runtime or is damaged, is
 	// a fault.Unsupported; one that needs more memory than the limit a fault.Invalid.
 	Resume *Resume
+	// Machine is the state that the machine begins as, where this Start boots it;
+	// nil: a fresh one. Its Mounts may be other folders of the host with the same
+	// files. The interpreters that it holds are handed out by Start, each once, as
+	// they are asked for by their Runtime; they keep their environment and folder.
+	// One that cannot be gone on with is a fault.Unsupported: it was made by another
+	// build, of another image or with other Mounts, is damaged, or files that its
+	// programs have open are not there.
+	Machine *MachineState
 	// Snapshots says that Snapshot will be called after each Run, so that the
 	// instance need not keep the state by itself.
 	Snapshots bool
@@ -252,10 +260,11 @@ type RunLimits struct {
 	// StdoutBytes and StderrBytes bound what is passed on; what goes beyond is
 	// cut and flagged. A program that prints sixty-four times as much is stopped.
 	StdoutBytes, StderrBytes int64
-	// DisplayBytes bounds what is displayed, all together.
+	// DisplayBytes bounds what is displayed, all together; each counts at least a
+	// KiB.
 	DisplayBytes int64
 	// Grace is how long a program may take to end after the gentle interrupt
-	// before it is stopped by force; zero: 100 ms.
+	// before it is stopped by force; zero: half a second.
 	Grace time.Duration
 }
 

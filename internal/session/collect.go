@@ -24,6 +24,9 @@ import (
 func (s *session) prune(was *history.Manifest) {
 	if was != nil && was.Of != was.Number && was.Number != s.kept.head.Number {
 		_ = s.kept.line.Remove(was.Number) // or as one of the oldest
+		if was.Machine != nil {
+			s.manager.littered(s.owner)
+		}
 	}
 	s.pruneLocked(s.manager.config.Checkpoints)
 }

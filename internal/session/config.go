@@ -66,6 +66,10 @@ type Config struct {
 	// made, where an isolation can do so (sandbox.Adopter). It begins when sessions
 	// are made in one, or at once where it is the default isolation. Zero: none.
 	Pool int
+	// MachineStateBytes bounds the memory of a machine that is saved with its
+	// session, when that sleeps and when a checkpoint is asked for; of a larger one
+	// only files are kept. Zero: 512 MiB; below: none is saved.
+	MachineStateBytes int64
 	// MaxLifetime is how long a machine runs at most, also while its programs work
 	// in the background; the next call boots a new one. Zero: as long as it is used.
 	MaxLifetime time.Duration
@@ -116,6 +120,7 @@ func (c *Config) complete() error {
 	c.Checkpoints = cmp.Or(c.Checkpoints, 100)
 	c.MachineMemoryBytes = cmp.Or(c.MachineMemoryBytes, c.MemoryBytes)
 	c.MaxMachineMemoryBytes = cmp.Or(c.MaxMachineMemoryBytes, c.MachineMemoryBytes)
+	c.MachineStateBytes = cmp.Or(c.MachineStateBytes, 512<<20)
 	c.OwnerMemoryBytes = cmp.Or(c.OwnerMemoryBytes, 32*c.MemoryBytes)
 	c.TotalMemoryBytes = cmp.Or(c.TotalMemoryBytes, 64*c.MemoryBytes)
 	c.OwnerDiskBytes = cmp.Or(c.OwnerDiskBytes, 8*c.DiskBytes)

@@ -166,9 +166,7 @@ func (d *draft) snapshot(ctx context.Context, runtime string, in sandbox.Instanc
 		d.bytes += ref.Stored
 		now.Layers = append(now.Layers, ref)
 	}
-	for _, v := range got.Inspection.Variables {
-		now.Variables = append(now.Variables, history.Variable{Name: v.Name, Type: v.Type, Preview: v.Preview})
-	}
+	now.Variables = variables(got.Inspection.Variables)
 	d.next.Interpreters[runtime], d.changed = now, true
 	return nil
 }
@@ -189,7 +187,7 @@ func tooLong(layers []blob.Ref) bool {
 func (d *draft) persist(ctx context.Context) error {
 	k := d.k
 	if k.head != nil {
-		d.next.Variables = variableChanges(k.head.Interpreters, d.next.Interpreters)
+		d.next.Variables = variableChanges(k.head, &d.next)
 	}
 	for _, c := range d.files[:min(len(d.files), mostChanges)] {
 		d.next.Files = append(d.next.Files, history.Change{Name: c.Path, Change: c.Change, Size: c.Size})
@@ -212,7 +210,7 @@ func (d *draft) persist(ctx context.Context) error {
 const mostChanges = 200
 
 // variableChanges tells what differs between two sets of interpreters.
-func variableChanges(before, after map[string]history.Interpreter) []history.Change {
+func variableChanges(before, after *history.Manifest) []history.Change {
 	was, now := variablesOf(before), variablesOf(after)
 	var changes []history.Change
 	for name, v := range now {
@@ -233,12 +231,18 @@ func variableChanges(before, after map[string]history.Interpreter) []history.Cha
 	return changes[:min(len(changes), mostChanges)]
 }
 
-func variablesOf(all map[string]history.Interpreter) map[[2]string]history.Variable {
+func variablesOf(m *history.Manifest) map[[2]string]history.Variable {
 	vars := map[[2]string]history.Variable{}
-	for runtime, in := range all {
-		for _, v := range in.Variables {
-			vars[[2]string{runtime, v.Name}] = v
+	add := func(all map[string]history.Interpreter) {
+		for runtime, in := range all {
+			for _, v := range in.Variables {
+				vars[[2]string{runtime, v.Name}] = v
+			}
 		}
+	}
+	add(m.Interpreters)
+	if m.Machine != nil {
+		add(m.Machine.Interpreters)
 	}
 	return vars
 }
@@ -251,6 +255,7 @@ func (d *draft) become(target, was *history.Manifest) error {
 			return err
 		}
 	}
+	d.next.Machine = again(target.Machine)
 	d.next.Interpreters = maps.Clone(target.Interpreters)
 	for runtime, in := range d.next.Interpreters {
 		// At the same state it may be for the second time.
@@ -333,6 +338,9 @@ func (d *draft) rollBack() (changed, partly bool, err error) {
 				return changed, partly, err
 			}
 		}
+	}
+	if head.Machine != nil {
+		d.next.Machine, d.changed = again(head.Machine), true
 	}
 	d.next.Interpreters = maps.Clone(head.Interpreters)
 	for runtime, in := range d.next.Interpreters {

@@ -143,6 +143,8 @@ func (m *Manager) checkSettings(ctx context.Context, set Settings) (sandbox.Back
 	case set.Machine != nil && !hasMachines(b):
 		return nil, fault.New(fault.Unsupported, "the isolation %q has no machines: no images, processors, volumes, ports or variables can be asked for", b.Name()).
 			WithHint("leave them away, or use an isolation that has: see list_runtimes")
+	case !possible(set.Machine):
+		return nil, fault.New(fault.Invalid, "a machine has 0 to %d processors, and its image a name of at most %d bytes", maxCPUs, maxImage)
 	}
 	if set.Language != "" {
 		_, err = m.runtimeFor(ctx, b, set.Language)

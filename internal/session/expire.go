@@ -38,7 +38,7 @@ func (m *Manager) Reset(ctx context.Context, owner Owner, id ID) (files int, err
 	}
 	defer s.leave(t)
 	defer func() { m.told(ctx, Resetting, s, err) }()
-	stopped := s.endMachine("its machine was stopped to reset the session, and " + filesOnly)
+	stopped := s.endMachine("its machine was stopped to reset the session, and "+filesOnly, nil)
 	if files, err = s.empty(t.ctx); err != nil {
 		s.tell(stopped)
 		return files, fmt.Errorf("clearing the workspace: %w", err)
@@ -73,6 +73,7 @@ func (s *session) empty(ctx context.Context) (int, error) {
 		}
 	}
 	clear(d.next.Interpreters)
+	d.next.Machine = nil
 	if s.passing() {
 		return len(d.files), nil
 	}
@@ -199,10 +200,11 @@ func (m *Manager) destroy(s *session, cause error, allow func() bool) bool {
 // dismantle takes a session apart whose end was ordered.
 func (m *Manager) dismantle(s *session, remove bool) {
 	<-s.drained
-	clean := false
+	clean, saved := false, false
 	if !remove {
-		clean = s.atLast()
-		s.partWithProcesses("The session left memory")
+		if clean, saved = s.atLast(); !saved {
+			s.partWithProcesses("The session left memory")
+		}
 		m.counted(s.key, s.tree.Used()+s.tmp.Used())
 	}
 	s.dropAll()

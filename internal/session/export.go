@@ -105,6 +105,7 @@ func (p *parcel) take(ctx context.Context) error {
 	s.mu.Unlock()
 	s.keeping.Lock()
 	c := s.kept.head.Clone()
+	c.Machine = nil // it fits nowhere but here
 	s.keeping.Unlock()
 	for runtime, in := range c.Interpreters {
 		if in, err = p.carry(t, runtime, in); err != nil {

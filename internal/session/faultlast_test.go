@@ -360,3 +360,30 @@ func (r *rig) told(after string, want moment) {
 		r.fail("after %s it prints %q, want %q, and says nothing", after, res.Stdout, wanted)
 	}
 }
+
+// What was destroyed does not come back without what belongs to it.
+func TestAPowerCutBringsNoDestroyedSessionBack(t *testing.T) {
+	for seed := range uint64(12) {
+		r := newRig(t)
+		if err := r.begin(); err != nil {
+			r.fail("%v", err)
+		}
+		execute(t, r.m, r.id, "x = 1")
+		if err := r.m.Destroy(t.Context(), alice, r.id); err != nil {
+			r.fail("%v", err)
+		}
+		r.disk.SetFault(blobtest.From(0, blobtest.ErrCut))
+		if err := r.m.Close(); err != nil {
+			r.log = append(r.log, fmt.Sprint("close: ", err))
+		}
+		if err := cutPower(r.disk, r.dir, rand.New(rand.NewPCG(seed, 3))); err != nil {
+			r.fail("%v", err)
+		}
+		if err := r.open(); err != nil {
+			r.fail("%v", err)
+		}
+		if _, err := r.m.Info(alice, r.id); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("seed %d: it is there again: %v", seed, err)
+		}
+	}
+}

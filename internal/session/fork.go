@@ -40,6 +40,9 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 	if err := m.shed(ctx, owner); err != nil {
 		return nil, err
 	}
+	if checkpoint == "" {
+		s.keepForFork(ctx)
+	}
 	// While it is held, nothing that the checkpoint refers to is collected.
 	batch, err := s.kept.blobs.Begin(ctx)
 	if err != nil {
@@ -209,6 +212,7 @@ func (m *Manager) forkOf(ctx context.Context, from *session, target *history.Man
 			forgotten = append(forgotten, runtime)
 		}
 	}
+	forgotten = slices.DeleteFunc(forgotten, func(runtime string) bool { return target.Machine != nil && has(target.Machine.Interpreters, runtime) })
 	var doubling sync.WaitGroup
 	fill := func(s *session, d *draft) error {
 		d.next.Cause = causeFork
@@ -248,6 +252,7 @@ func (d *draft) startFrom(target *history.Manifest) error {
 		d.next.Trees[name], d.changed = ref, true
 	}
 	d.files = nil // all of them are new here, and nobody asks
+	d.next.Machine = again(target.Machine)
 	d.next.Interpreters = maps.Clone(target.Interpreters)
 	for runtime, in := range d.next.Interpreters {
 		in.Anew = true

@@ -27,6 +27,10 @@ type Checkpoint struct {
 	Files     []Change         `json:"files"`
 	// Bytes is what it added to the disk.
 	Bytes int64 `json:"bytes"`
+	// Memory tells that what runs in the session's machine is in it, too.
+	Memory bool `json:"memory,omitempty"`
+	// Notice tells of a new one what is not in it; empty: all is.
+	Notice string `json:"notice,omitempty"`
 }
 
 // VariableChange is one variable that differs between two checkpoints.

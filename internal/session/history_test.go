@@ -246,6 +246,28 @@ func TestForksBeginAlikeAndGoTheirOwnWay(t *testing.T) {
 	}
 }
 
+// Nothing of the session that is forked lives, so its forks begin from what is on disk.
+func TestForksOfASleepingSessionDrawOtherNumbers(t *testing.T) {
+	m := manager(t, session.Config{}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 1")
+	if err := m.Sleep(alice, id); err != nil {
+		t.Fatal(err)
+	}
+	forks, err := m.Fork(t.Context(), alice, id, "", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	drawn := map[string]session.ID{}
+	for _, one := range []session.ID{id, forks[0].ID, forks[1].ID} {
+		number := execute(t, m, one, "print(random())").Stdout
+		if other, there := drawn[number]; there {
+			t.Errorf("%s and %s draw %s", one, other, number)
+		}
+		drawn[number] = one
+	}
+}
+
 func TestASleepingSessionIsWokenByItsNextCall(t *testing.T) {
 	m := manager(t, session.Config{}, sandboxtest.FakeConfig{})
 	id := create(t, m, alice, "")

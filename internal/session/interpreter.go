@@ -96,6 +96,18 @@ func (s *session) start(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	start := func() (sandbox.Instance, error) {
 		return guard("starting", func() (sandbox.Instance, error) { return s.backend.Start(ctx, spec) })
 	}
+	if spec.Machine = s.machineState(); spec.Machine != nil {
+		in, err := start()
+		if err == nil {
+			s.survived(ctx, spec, in)
+		}
+		if !unresumable(err) {
+			return in, err
+		}
+		s.manager.log.Warn("a machine's state cannot be gone on with", "session", s.id, "cause", err)
+		s.notSurvived(fault.Of(err).Message)
+		spec.Machine = nil
+	}
 	if in := s.useSpare(spec.Runtime); in != nil {
 		return in, nil
 	}
@@ -129,7 +141,8 @@ func unresumable(err error) bool {
 func (s *session) lose(ctx context.Context, runtime, why string) {
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	if _, there := s.kept.head.Interpreters[runtime]; !there {
+	// What was saved of a machine comes back where that has ended as a whole.
+	if !s.kept.holds(runtime) || hasMachines(s.backend) && len(s.live()) > 0 {
 		s.lost[runtime] = why
 	}
 	if !s.kept.unsure[runtime] {
@@ -375,7 +388,11 @@ func (s *session) inspect(ctx context.Context, d *Details) {
 func (s *session) recall(d *Details, live map[string]sandbox.Instance, ended []string) (unknown []string) {
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	for runtime, in := range s.kept.head.Interpreters {
+	held := maps.Clone(s.kept.head.Interpreters)
+	if m := s.kept.head.Machine; m != nil && len(live) == len(ended) {
+		held = maps.Clone(m.Interpreters)
+	}
+	for runtime, in := range held {
 		if _, there := live[runtime]; there && !slices.Contains(ended, runtime) {
 			continue
 		}

@@ -82,8 +82,11 @@ func (s *session) keep(ctx context.Context, n note, live map[string]sandbox.Inst
 			live[runtime] = in
 		}
 	}
+	n.moved = n.moved || n.cause == causeExecute || len(s.live()) > 0
 	files, err := s.kept.keep(ctx, n, live)
-	s.setKept(err)
+	if err == nil || n.save == nil { // without the machine it may work
+		s.setKept(err)
+	}
 	return files, err
 }
 
@@ -138,12 +141,16 @@ func (s *session) lastKeep(ctx context.Context) error {
 // lastTime bounds what is tried at the end of a session.
 const lastTime = 20 * time.Second
 
-// atLast is lastKeep before a session is let go of. It tells whether what is on
-// disk is what the session was; where it is not, the next result says so.
-func (s *session) atLast() bool {
+// atLast is lastKeep before a session is let go of, and saves its machine, where it
+// can. It tells whether what is on disk is what the session was; where it is not, the
+// next result says so.
+func (s *session) atLast() (clean, saved bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), lastTime)
 	defer cancel()
 	err := s.lastKeep(ctx)
+	if err == nil {
+		saved = s.keepMachine(ctx, note{cause: causeSleep})
+	}
 	s.noteUnkept()
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
@@ -152,7 +159,7 @@ func (s *session) atLast() bool {
 		s.manager.log.Error("the last state of a session is lost", "session", s.id, "cause", causeOf(err))
 		s.tell("What the last call left could not be kept: files and variables are as they were before it.")
 	}
-	return err == nil && !s.kept.torn
+	return err == nil && !s.kept.torn, saved
 }
 
 // unkept says what a model has to know when its call could not be kept.

@@ -29,6 +29,7 @@ const (
 	causeImport  = "import"
 	causeRecover = "recover"
 	causeRestore = "restore"
+	causeSleep   = "sleep"
 )
 
 // kept is what of a session is on disk: its line of checkpoints, the contents
@@ -110,6 +111,12 @@ type note struct {
 	cause, label              string
 	execution, language, code string
 	always                    bool // also when nothing changed
+	// moved says that the session's machine is not what it was at head any more, and
+	// save saves what it is; nil: it is not saved.
+	moved bool
+	save  saveMachine
+	// resting says that this is the session at rest, and no step of its.
+	resting bool
 }
 
 // keep makes a checkpoint of the files and of these live interpreters, by their
@@ -131,7 +138,7 @@ func (k *kept) keep(ctx context.Context, n note, live map[string]sandbox.Instanc
 		return nil, err
 	}
 	defer d.close()
-	if err := d.capture(nil); err != nil {
+	if err := d.captureWith(ctx, n); err != nil {
 		return nil, err
 	}
 	for runtime, in := range live {
@@ -148,6 +155,9 @@ func (k *kept) keep(ctx context.Context, n note, live map[string]sandbox.Instanc
 	if !d.changed && !n.always {
 		k.lists = d.lists
 		return d.files, nil
+	}
+	if n.resting {
+		d.rest()
 	}
 	d.next.Label, d.next.Execution, d.next.Language, d.next.Code = n.label, n.execution, n.language, firstLine(n.code)
 	return d.files, d.persist(ctx)
@@ -203,7 +213,7 @@ func (k *kept) usable(m *history.Manifest) error {
 	if err := k.own(m); err != nil {
 		return err
 	}
-	return k.blobs.Check(slices.Collect(m.Refs()))
+	return k.blobs.Check(slices.Collect(m.Needs()))
 }
 
 // previous gives the checkpoint that undo leads to.

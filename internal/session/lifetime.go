@@ -3,10 +3,12 @@ package session
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"paddock/internal/fault"
+	"paddock/internal/history"
 	"paddock/internal/sandbox"
 )
 
@@ -37,9 +39,10 @@ func (s *session) machineLess() {
 
 // endMachine ends the machine with all that lives in it. The next result of each
 // interpreter says that its variables are gone, because of why; what is given says
-// that they are, and which processes were stopped. It is the caller's turn.
-func (s *session) endMachine(why string) string {
-	variables := s.forgetfuls()
+// that they are, and which processes were stopped; those of the runtimes in back come
+// back. It is the caller's turn.
+func (s *session) endMachine(why string, back map[string]history.Interpreter) string {
+	variables := slices.DeleteFunc(s.forgetfuls(), func(runtime string) bool { return has(back, runtime) })
 	processes := s.namedProcesses()
 	s.dropAll()
 	for _, runtime := range variables {
@@ -74,6 +77,9 @@ func (s *session) retire(ctx context.Context, now time.Time) {
 	s.manager.log.InfoContext(ctx, "a machine has run for as long as it may", "session", s.id)
 	s.endMachineQuietly(fmt.Sprintf("The session's machine was stopped when it had run for %v, the most that is allowed", most),
 		fmt.Sprintf("its machine had run for %v, the most that is allowed", most))
+	if err := s.forgetMachine(ctx); err != nil {
+		s.manager.log.WarnContext(ctx, "a machine's state cannot be given up", "session", s.id, "cause", causeOf(err))
+	}
 	s.noteUnkept()
 	if err := s.save(); err != nil {
 		s.manager.log.WarnContext(ctx, "a session's record cannot be written", "session", s.id, "cause", err)
@@ -84,7 +90,7 @@ func (s *session) retire(ctx context.Context, now time.Time) {
 // result tells.
 func (s *session) endMachineQuietly(what, why string) {
 	s.partWithProcesses(what)
-	s.endMachine(why)
+	s.endMachine(why, nil)
 }
 
 // retire ends the machines that have run for as long as they may, and gives the

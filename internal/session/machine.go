@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"paddock/internal/archive"
 	"paddock/internal/fault"
@@ -21,6 +22,19 @@ type (
 	Volume      = archive.Volume
 	Port        = archive.Port
 )
+
+// maxCPUs bounds the processors of a machine: no host has more.
+const maxCPUs = 1024
+
+// possible tells whether there can be such a machine; what is wanted of one may come
+// from an archive. Volumes and ports do not.
+func possible(m *Machine) bool {
+	return m == nil || m.CPUs >= 0 && m.CPUs <= maxCPUs && len(m.Image) <= maxImage && utf8.ValidString(m.Image)
+}
+
+// maxImage bounds the name of an image, in bytes: a registry's name, a path and a
+// digest have fewer.
+const maxImage = 1000
 
 // hasMachines tells whether a backend gives each session a machine.
 func hasMachines(b sandbox.Backend) bool {
@@ -52,8 +66,8 @@ func (m *Manager) memoryOf(b sandbox.Backend) (usual, most int64) {
 	return m.config.MemoryBytes, m.config.MemoryBytes
 }
 
-// filesOnly is why variables are gone where an interpreter cannot be kept.
-const filesOnly = "its isolation keeps only files in /workspace and /tmp"
+// filesOnly is why variables are gone where an interpreter is not kept after a run.
+const filesOnly = "its isolation keeps only files in /workspace and /tmp, unless a checkpoint is asked for or the session sleeps"
 
 // forgetful tells whether an interpreter holds what no checkpoint does, for as long
 // as it lives.
@@ -85,6 +99,9 @@ func (s *session) noteUnkept() {
 		return // nothing lived; what there was to tell still is
 	}
 	all := s.forgetfuls()
+	s.keeping.Lock()
+	all = slices.DeleteFunc(all, s.kept.holds)
+	s.keeping.Unlock()
 	for runtime := range s.lost { // nobody was told yet
 		if hasMachines(s.backend) && !slices.Contains(all, runtime) {
 			all = append(all, runtime)
@@ -188,7 +205,7 @@ func (m *Manager) Boot(ctx context.Context, owner Owner, id ID) error {
 
 // Halt ends all that runs and lives in a session; nothing runs in it until it is
 // booted. What its checkpoints hold is there then: its files, and variables where
-// its isolation keeps them.
+// its isolation keeps them after each run. A machine is booted afresh.
 func (m *Manager) Halt(ctx context.Context, owner Owner, id ID) error {
 	s, t, err := m.takeTurn(ctx, owner, id, errHalted)
 	if err != nil {
@@ -202,6 +219,7 @@ func (m *Manager) Halt(ctx context.Context, owner Owner, id ID) error {
 		s.giveUp(ctx)
 	}
 	s.dropAll()
+	err = errors.Join(err, s.forgetMachine(t.ctx))
 	clear(s.lost) // whoever stops it does not miss them
 	s.mu.Lock()
 	s.record.Unkept = nil
@@ -233,16 +251,17 @@ func (s *session) settled() error {
 }
 
 // Configure changes the memory and the machine of a session in which nothing
-// lives: it was halted, or never used.
+// lives: it was halted, or never used. What else settings say is not looked at.
 func (m *Manager) Configure(ctx context.Context, owner Owner, id ID, settings Settings) (Info, error) {
-	if _, err := m.checkSettings(ctx, settings); err != nil {
-		return Info{}, err
-	}
 	s, t, err := m.takeTurn(ctx, owner, id, nil)
 	if err != nil {
 		return Info{}, fmt.Errorf("waiting to change the session: %w", err)
 	}
 	defer s.leave(t)
+	asked := Settings{Isolation: s.backendName(), MemoryBytes: settings.MemoryBytes, Machine: settings.Machine}
+	if _, err := m.checkSettings(ctx, asked); err != nil {
+		return Info{}, err
+	}
 	s.mu.Lock()
 	lives := s.liveLocked()
 	if !lives {

@@ -1,14 +1,17 @@
 package session_test
 
 import (
+	"bytes"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"paddock/internal/archive/archivetest"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
@@ -208,13 +211,14 @@ func TestWhatCameInWhileItWasBeingStoppedDoesNotBootIt(t *testing.T) {
 func TestAMachineIsChangedOnlyWhileNothingLives(t *testing.T) {
 	var last sandbox.Spec
 	b := sandboxtest.NewFakeMachines(sandboxtest.FakeConfig{OnStart: func(s sandbox.Spec) error { last = s; return nil }})
-	m, err := session.New(session.Config{Dir: t.TempDir(), Backends: []sandbox.Backend{b}})
+	plain := sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "plain"}) // the default has no machines
+	defer plain.Close()
+	m := over(t, session.Config{Backends: []sandbox.Backend{plain}}, b)
+	i, err := m.Create(t.Context(), alice, "", session.Settings{Isolation: b.Name()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.Close()
-	defer m.Close()
-	id := create(t, m, alice, "")
+	id := i.ID
 	execute(t, m, id, "1")
 	other := session.Settings{Machine: &session.Machine{Image: "other"}, MemoryBytes: 32 << 20}
 	_, err = m.Configure(t.Context(), alice, id, other)
@@ -360,6 +364,29 @@ func TestAForkHasFilesButNoVariablesNameOrPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	says(t, execute(t, m, later[0].ID, "1").Notice, "the session is a fork")
+}
+
+func TestAMachineThatCannotBeIsRefusedAlsoInAnArchive(t *testing.T) {
+	m, _ := machines(t, session.Config{})
+	whole := archivetest.Entries(t, exported(t, m, "x = 1", session.Settings{Machine: &session.Machine{Image: "some", CPUs: 2}}))
+	for name, c := range map[string]session.Machine{
+		"fewer processors than none": {CPUs: -1}, "more than there are": {CPUs: 1e300}, "a fraction of nothing": {CPUs: math.NaN()},
+		"a name without end": {Image: strings.Repeat("x", 2000)}, "a name that is no text": {Image: "\xff"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := m.Create(t.Context(), alice, "", session.Settings{Machine: &c})
+			wantKind(t, err, fault.Invalid)
+			if c.CPUs != c.CPUs || c.Image == "\xff" {
+				return // which JSON does not have
+			}
+			forged := edited(t, whole, func(head map[string]any) { head["settings"].(map[string]any)["machine"] = c })
+			_, _, err = m.Import(t.Context(), alice, "", bytes.NewReader(archivetest.Archive(t, forged, nil)))
+			wantKind(t, err, fault.Invalid)
+		})
+	}
+	if all, err := m.List(alice); err != nil || len(all) != 1 {
+		t.Errorf("there are %+v, %v", all, err)
+	}
 }
 
 func TestAnArchiveHasFilesAndNothingOfItsHost(t *testing.T) {

@@ -45,12 +45,27 @@ func (m *Manager) Checkpoint(ctx context.Context, owner Owner, id ID, label stri
 	}
 	lasting, cancel := lasting(t.ctx)
 	defer cancel()
-	if _, err := s.keep(lasting, note{cause: causeAsked, label: label, always: true}, s.live()); err != nil {
+	n, notice := note{cause: causeAsked, label: label, always: true, save: s.saver()}, ""
+	_, err = s.keep(lasting, n, s.live())
+	if err != nil && n.save != nil {
+		s.manager.log.WarnContext(t.ctx, "a machine could not be saved", "session", s.id, "cause", causeOf(err))
+		notice = "Only files are in this checkpoint: " + fault.Of(err).Message + "."
+		n.save = nil
+		_, err = s.keep(lasting, n, s.live())
+	}
+	if err != nil {
 		return Checkpoint{}, err
+	}
+	s.anew[machineAnew] = true // it goes on, so that what was saved is never simply gone on with
+	s.noteUnkept()
+	if err := s.save(); err != nil {
+		s.manager.log.WarnContext(t.ctx, "a session's record cannot be written", "session", s.id, "cause", err)
 	}
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	return describeCheckpoint(s.kept.head, s.kept.head), nil
+	c = describeCheckpoint(s.kept.head, s.kept.head)
+	c.Notice = notice
+	return c, nil
 }
 
 // maxLabel bounds a label, in characters; maxLabels how many labelled
@@ -91,6 +106,7 @@ func describeCheckpoint(m, head *history.Manifest) Checkpoint {
 		Execution: m.Execution, Language: m.Language, Code: m.Code, Bytes: m.Bytes,
 		Variables: variableChangesOf(m.Variables), Files: fileChangesOf(m.Files),
 	}
+	c.Memory = m.Machine != nil
 	if m.Previous > 0 {
 		c.Previous = strconv.FormatInt(m.Previous, 10)
 	}
@@ -156,15 +172,25 @@ func (m *Manager) restoreTo(ctx context.Context, owner Owner, id ID, choose func
 		return Restored{}, damaged(err)
 	}
 	was, stopped := s.kept.head, ""
+	var back map[string]history.Interpreter // interpreters that come back with their machine
 	if hasMachines(s.backend) {
 		// First: what its programs write meanwhile would be among the files.
-		stopped = s.endMachine("its machine was stopped to go back to an earlier state, and " + filesOnly)
+		if target.Machine != nil && s.keeper() != nil {
+			back = target.Machine.Interpreters
+		}
+		stopped = s.endMachine("its machine was stopped to go back to an earlier state, and "+filesOnly, back)
 	}
 	files, err := s.become(ctx, target, was)
 	if err != nil {
 		s.tell(stopped)
+		for runtime := range back {
+			if !s.kept.holds(runtime) && runtime != sandbox.CommandRuntime {
+				s.lost[runtime] = "its machine was stopped to go back to an earlier state, which did not work"
+			}
+		}
 		return Restored{}, err
 	}
+	maps.DeleteFunc(s.lost, func(runtime, _ string) bool { return has(back, runtime) })
 	notice = joinNotices(notice, stopped)
 	s.rewind(ctx, was, target)
 	s.refresh(ctx)

@@ -223,8 +223,11 @@ func (p *play) writeFiles(w *twin) {
 		p.note("remove d in %s", w.id)
 		for name := range at.under("workspace/d") {
 			p.must(tree.RemoveFile("d/"+name, nil))
+			at = at.clone()
 			delete(at.files, "workspace/d/"+name)
+			w.commit("files", "", at) // of each there is a checkpoint
 		}
+		return
 	default:
 		path = []string{"f0", "g1", "d/a", "d/b"}[p.r.IntN(4)]
 		p.note("write %s in %s", path, w.id)
@@ -342,6 +345,7 @@ func (p *play) reset(w *twin) {
 		p.fail("%d files were deleted, want %d", n, want)
 	}
 	w.commit("reset", "", nothing())
+	w.told = "" // of what was before
 }
 
 // carry exports a session and imports it for somebody.

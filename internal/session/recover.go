@@ -35,6 +35,9 @@ func (s *session) recoverState(clean bool) error {
 		s.record.LastUsedAt = head.At
 	}
 	for _, runtime := range s.record.Unkept {
+		if s.keeper() != nil && s.kept.holds(runtime) {
+			continue
+		}
 		s.lost[runtime] = "its machine was stopped meanwhile, and " + filesOnly
 	}
 	d, err := s.kept.draft(ctx, causeFiles)

@@ -94,18 +94,6 @@ func join(dir, name string) string {
 	return dir + "/" + name
 }
 
-// visit calls do for every entry with its path, until it gives false.
-func (b branch) visit(dir string, do func(p string, e *entry) bool) bool {
-	for e, below := b.first(); e != nil; e, below = b.first() {
-		b.skip()
-		p := join(dir, e.name)
-		if !do(p, e) || !below.visit(p, do) {
-			return false
-		}
-	}
-	return true
-}
-
 // Refs gives what refers to the contents of the files, in the order of their
 // paths; the same content may come more than once.
 func (l *Listing) Refs() iter.Seq[blob.Ref] {

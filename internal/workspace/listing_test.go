@@ -176,3 +176,15 @@ func (l *Listing) unknown() (paths []string) {
 	})
 	return paths
 }
+
+// visit calls do for every entry with its path, until it gives false.
+func (b branch) visit(dir string, do func(p string, e *entry) bool) bool {
+	for e, below := b.first(); e != nil; e, below = b.first() {
+		b.skip()
+		p := join(dir, e.name)
+		if !do(p, e) || !below.visit(p, do) {
+			return false
+		}
+	}
+	return true
+}

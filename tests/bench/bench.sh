@@ -20,15 +20,18 @@ if [ ! -x "$qjs" ]; then
 	mv "$work/qjs" "$qjs"
 	rm -rf "$work"
 fi
+# The isolation linux needs root here: the images of its tests are built by it.
+image=
+if [ "$(id -u)" = 0 ]; then image=$(bash tests/image/build.sh)/full; fi
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 chmod 755 "$dir" # guests may be other users
-go build -trimpath -o "$dir/bench" ./tests/bench
+CGO_ENABLED=0 go build -trimpath -o "$dir/bench" ./tests/bench
 # How long a disk takes for a file varies more than what is measured. What
 # sessions leave is for the disk, and is measured there (-disk).
 if [ -w /dev/shm ]; then export TMPDIR=${TMPDIR:-/dev/shm}; fi
 go test -run XXX -bench HTTP -benchtime 4000x ./internal/mcpserver | grep Benchmark
 PADDOCK_BIN=$(realpath "${PADDOCK_BIN:-bin/paddock}") go test -run XXX -bench Serve -benchtime 4000x ./tests/service | grep Benchmark
 go test -run XXX -bench "Flood|Enter" ./internal/limit | grep Benchmark
-"$dir/bench" -paddock "${PADDOCK_BIN:-bin/paddock}" -python "$(cat "$cache/out/python/native.path")/bin/python3.13" -qjs "$qjs" -disk "$dir" \
+"$dir/bench" -paddock "${PADDOCK_BIN:-bin/paddock}" -python "$(cat "$cache/out/python/native.path")/bin/python3.13" -qjs "$qjs" -disk "$dir" -image "$image" \
 	-cache "$(bin/paddock doctor --json | sed -n 's/.*"cache_dir": *"\([^"]*\)".*/\1/p' | head -n 1)" "$@"

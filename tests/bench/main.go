@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"paddock/internal/fault"
+	"paddock/internal/sandbox/linux"
+	"paddock/internal/sandbox/linux/agent"
 	"paddock/internal/sandbox/wasm"
 	"paddock/internal/sandbox/wasm/worker"
 )
@@ -35,21 +37,43 @@ var cpuJavaScript string
 //go:embed files.py
 var filesPython string
 
-func main() {
+//go:embed numeric.py
+var numericPython string
+
+//go:embed machine.py
+var machinePython string
+
+// become makes this process what it was started as, when that is not the benchmark.
+func become() {
+	if linux.Requested(os.Args) {
+		os.Exit(linux.Main(os.Args))
+	}
+	if agent.Requested(os.Args) {
+		os.Exit(agent.Main(os.Args))
+	}
+	if nativeRequested(os.Args) {
+		fmt.Fprintln(os.Stderr, "bench:", nativeMain(os.Args))
+		os.Exit(1)
+	}
 	if worker.Requested(os.Args) {
 		os.Exit(worker.Main(os.Args))
 	}
+}
+
+func main() {
+	become()
 	binary := flag.String("paddock", "bin/paddock", "the binary to measure over MCP")
 	cache := flag.String("cache", "", "paddock's cache folder, prepared")
 	rounds := flag.Int("rounds", 200, "how often each latency is measured")
 	python := flag.String("python", "python3", "a CPython for this machine of the guest's version: the baseline of CPU time")
 	qjs := flag.String("qjs", "qjs", "a QuickJS for this machine: likewise")
 	disk := flag.String("disk", "", "a folder on the disk that sessions are to be kept on; empty: where temporary files are")
+	layout := flag.String("image", "", "an OCI layout with python3, numpy, pandas, node, git and gcc, for the isolation linux; empty: that is left out")
 	only := flag.String("only", "", "what to measure, with commas between: "+strings.Join(partNames, ", ")+"; empty: all of it")
 	profile := flag.String("cpuprofile", "", "a `FILE` for a profile of this process, which is the server's part")
 	flag.Parse()
 	natives = map[string]string{"python": *python, "javascript": *qjs}
-	b := bench{binary: *binary, cache: *cache, disk: *disk, rounds: *rounds, only: *only}
+	b := bench{binary: *binary, cache: *cache, disk: *disk, image: *layout, rounds: *rounds, only: *only}
 	if err := b.profiled(context.Background(), *profile); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -121,8 +145,8 @@ func measure(n int, f func() error, after ...func() error) (sample, error) {
 
 // bench is what is to be measured.
 type bench struct {
-	binary, cache, disk, only string
-	rounds                    int
+	binary, cache, disk, image, only string
+	rounds                           int
 }
 
 // The parts of the benchmark.
@@ -133,9 +157,10 @@ const (
 	partFiles    = "files"
 	partSessions = "sessions"
 	partMCP      = "mcp"
+	partLinux    = "linux"
 )
 
-var partNames = []string{partBackend, partStates, partCPU, partFiles, partSessions, partMCP}
+var partNames = []string{partBackend, partStates, partCPU, partFiles, partSessions, partMCP, partLinux}
 
 func (b bench) wants(part string) bool {
 	return b.only == "" || slices.Contains(strings.Split(b.only, ","), part)
@@ -198,7 +223,13 @@ func (b bench) run(ctx context.Context) error {
 	}
 	if b.wants(partMCP) {
 		t.engine = "mcp stdio"
-		return benchMCP(ctx, b.binary, owners, t, b.rounds)
+		if err := benchMCP(ctx, b.binary, owners, t, b.rounds); err != nil {
+			return err
+		}
+	}
+	if b.wants(partLinux) {
+		t.engine = "linux"
+		return b.linux(ctx, disk, t)
 	}
 	return nil
 }

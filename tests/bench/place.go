@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/linux"
 	"paddock/internal/sandbox/wasm"
 	"paddock/internal/session"
 )
@@ -18,7 +20,8 @@ import (
 type place struct {
 	*session.Manager
 	dir     string
-	backend *wasm.Backend
+	backend *wasm.Backend  // nil: boxes
+	boxes   *linux.Backend // nil: backend
 }
 
 // openPlace opens a state folder, which is made where it is not there.
@@ -36,15 +39,15 @@ func openPlace(cache, dir string, change func(*session.Config)) (*place, error) 
 		b.Close()
 		return nil, err
 	}
-	return &place{m, dir, b}, nil
+	return &place{Manager: m, dir: dir, backend: b}, nil
 }
 
 func (p *place) close() error {
 	err := p.Manager.Close()
-	if e := p.backend.Close(); err == nil {
-		err = e
+	if p.boxes != nil {
+		return errors.Join(err, p.boxes.Close())
 	}
-	return err
+	return errors.Join(err, p.backend.Close())
 }
 
 // open makes a session and runs code in it.

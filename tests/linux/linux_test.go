@@ -95,10 +95,17 @@ func paddock(t *testing.T, args ...string) *exec.Cmd {
 type client struct {
 	*sdk.ClientSession
 	progress chan string
+	server   *exec.Cmd
 }
 
 // connect starts a paddock of its own for a client whose sessions have that isolation.
 func connect(t *testing.T, isolation string) *client {
+	t.Helper()
+	return connectFor(t, isolation, "core,files,sandbox")
+}
+
+// connectFor is connect with these tools.
+func connectFor(t *testing.T, isolation, tools string) *client {
 	t.Helper()
 	prepare(t)
 	c := &client{progress: make(chan string, 1000)}
@@ -106,8 +113,9 @@ func connect(t *testing.T, isolation string) *client {
 		ProgressNotificationHandler: func(_ context.Context, req *sdk.ProgressNotificationClientRequest) { c.progress <- req.Params.Message },
 	})
 	var err error
-	cmd := paddock(t, "mcp", "--isolation", isolation, "--tools", "core,files,sandbox")
+	cmd := paddock(t, "mcp", "--isolation", isolation, "--tools", tools)
 	cmd.Stderr = os.Stderr
+	c.server = cmd
 	if c.ClientSession, err = made.Connect(t.Context(), &sdk.CommandTransport{Command: cmd}, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -151,5 +151,33 @@ await check("a run tells of itself, and is stopped when its request is cancelled
   assert.equal((await execute("z", "python", {}, { timeout: 20_000 })).result, "1");
 });
 
+// microsandbox's workflow, where there are Linux sandboxes.
+if (process.env.TEST_SANDBOXES) await check("a named sandbox is started, used, measured and stopped", async () => {
+  const of = (more) => ({ sandbox: `client-${version}-${era}`, namespace: "default", ...more });
+  const sandbox = async (name, args) => {
+    const result = await sdk.call({ name, arguments: args });
+    assert.ok(!result.isError, JSON.stringify(result));
+    return result;
+  };
+  const { structuredContent: started } = await sandbox("sandbox_start", of({ config: { image: "microsandbox/python", memory: 512, cpus: 1, envs: ["GREETING=hi"] } }));
+  assert.deepEqual([started.running, started.image], [true, "microsandbox/python"]);
+  await sandbox("sandbox_run_code", of({ language: "python", code: "x = 42" }));
+  const { structuredContent: ran, content } = await sandbox("sandbox_run_code", of({ language: "python", code: "import os\nprint(os.environ['GREETING'], x)" }));
+  assert.deepEqual([ran.status, ran.output], ["success", [{ stream: "stdout", text: "hi 42" }]]);
+  assert.equal(content[0].text, "hi 42");
+  const { structuredContent: command } = await sandbox("sandbox_run_command", of({ command: "sh", args: ["-c", "echo text > kept.txt; exit 3"] }));
+  assert.deepEqual([command.exit_code, command.success, command.output], [3, false, []]);
+  const { structuredContent: measured } = await sandbox("sandbox_get_metrics", { namespace: "default", sandbox: of().sandbox });
+  assert.equal(measured.sandboxes[0].running, true);
+  assert.equal((await sandbox("sandbox_stop", of())).structuredContent.running, false);
+  const refused = await sdk.call({ name: "sandbox_run_command", arguments: of({ command: "ls" }) });
+  assert.ok(refused.isError && JSON.stringify(refused).includes("sandbox_start"), JSON.stringify(refused));
+  await sandbox("sandbox_start", of());
+  assert.equal((await sandbox("sandbox_run_command", of({ command: "cat", args: ["kept.txt"] }))).content[0].text, "text");
+  await sandbox("sandbox_stop", of());
+  const { messages } = await client.getPrompt({ name: "create_python_sandbox", arguments: { sandbox_name: "mine", namespace: "default" } });
+  assert.match(messages[0].content.text, /"mine"/);
+});
+
 await client.close();
 console.log(`${count} passed, ${process.exitCode ? "some" : 0} failed`);

@@ -11,12 +11,19 @@ import (
 // each era that it speaks.
 func TestTheTypeScriptSDKs(t *testing.T) {
 	packages := suite.Install(t)
-	s := serve(t)
+	state := t.TempDir()
+	sandboxes := ""
+	t.Run("Linux sandboxes", func(t *testing.T) {
+		needLinux(t, state)
+		sandboxes = "1"
+	})
+	t.Setenv("PADDOCK_TOOLS_ENABLED", "core,files,sandbox")
+	s := serveIn(t, state)
 	for _, c := range []struct{ sdk, era string }{{"v1", "legacy"}, {"v2", "legacy"}, {"v2", "modern"}} {
 		for transport, target := range map[string][]string{"http": {s.url, s.token}, "stdio": {sandboxtest.Binary(t)}} {
 			t.Run(c.sdk+" "+c.era+" "+transport, func(t *testing.T) {
 				cmd := packages.Node(t.Context(), "client.mjs", append([]string{c.sdk, c.era, packages.Dir, transport}, target...)...)
-				cmd.Env = append(cmd.Env, environment(t, t.TempDir())...)
+				cmd.Env = append(append(cmd.Env, environment(t, t.TempDir())...), "TEST_SANDBOXES="+sandboxes)
 				out, err := cmd.CombinedOutput()
 				if t.Logf("%s", out); err != nil {
 					t.Error(err)

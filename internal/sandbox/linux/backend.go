@@ -76,7 +76,7 @@ func New(config Config) (*Backend, error) {
 	}
 	b := &Backend{config: config, home: h, cgroups: findCgroups(h.name), machines: map[string]*machine{}, all: map[*machine]struct{}{}}
 	b.cgroups.sweep(dead)
-	b.launcher = launcher{dir: h.dir, uid: config.UID, gid: config.GID, platform: config.Platform, inherit: config.Inherit}
+	b.launcher = launcher{dir: h.dir, uid: config.UID, gid: config.GID, parent: parent{hasten: config.Platform != "kvm"}, platform: config.Platform, inherit: config.Inherit}
 	return b, nil
 }
 
@@ -99,6 +99,15 @@ func (b *Backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	m, err := b.machine(ctx, spec)
 	if err != nil {
 		return nil, err
+	}
+	if in, err := b.claim(m, spec.Runtime); err != nil || in != nil {
+		if err != nil {
+			b.leave(m)
+			return nil, fmt.Errorf("going on with an interpreter: %w", err)
+		}
+		found := newInstance(b, m, in)
+		found.survived = true
+		return found, nil
 	}
 	body := wire.StartBody{Runtime: spec.Runtime, Dir: cmp.Or(spec.Dir, "/"), Env: spec.Env, MemoryBytes: spec.Limits.MemoryBytes}
 	for _, mount := range spec.Mounts {
@@ -196,8 +205,12 @@ func (b *Backend) Close() error {
 // machine is a box, or one that is being booted, and who is in it.
 type machine struct {
 	key   string
-	spec  sandbox.Spec // what all in it share
-	users int          // guarded by Backend.mu
+	spec  sandbox.Spec          // what all in it share
+	state *sandbox.MachineState // what it begins as; nil: fresh
+	users int                   // guarded by Backend.mu
+	// survivors are the interpreters in it that nobody has asked for yet, since it
+	// was restored; guarded by Backend.mu once it has booted.
+	survivors []wire.Survivor
 
 	stop   context.CancelFunc
 	ctx    context.Context // ends when nobody wants it any more
@@ -211,7 +224,7 @@ type machine struct {
 }
 
 func newMachine(key string, spec sandbox.Spec) *machine {
-	m := &machine{key: key, booted: make(chan struct{})}
+	m := &machine{key: key, booted: make(chan struct{}), state: spec.Machine}
 	m.spec = sandbox.Spec{Image: spec.Image, CPUs: spec.CPUs, Mounts: slices.Clone(spec.Mounts), Limits: spec.Limits}
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	return m
@@ -296,21 +309,39 @@ func (m *machine) start(ctx context.Context, b *Backend) error {
 	if err != nil {
 		return err
 	}
+	if m.state != nil {
+		if err := b.recall(p, m.state); err != nil {
+			p.root.release()
+			return err
+		}
+	}
 	cg, err := b.cgroups.make(p.id, bounds{memory: p.memory, processes: b.config.Processes, cpus: cmp.Or(m.spec.CPUs, b.config.CPUs)})
 	if err != nil {
 		p.root.release()
+		p.state.Close() // also none
 		return err
+	}
+	if m.since = time.Now(); p.state != nil {
+		if err := m.resume(ctx, b, p, cg); err != nil {
+			return err
+		}
+		m.watch = newWatch(m, b)
+		return nil
 	}
 	if m.box, err = b.launcher.boot(ctx, p, cg); err != nil {
 		return err
 	}
 	setup := agent.Setup{Env: p.root.env, Processes: uint64(b.config.Processes), OpenFiles: uint64(b.config.OpenFiles)}
-	m.since = time.Now()
 	if m.client, m.ready, err = wire.NewClient(ctx, m.box.stream, setup); err != nil {
 		said := m.box.close()
 		return fmt.Errorf("the box's first program is not ready: %w %s", err, said)
 	}
-	m.watch = newWatch(m, b)
+	if m.watch = newWatch(ctx, m, b); ctx.Err() != nil { // without its memory known it is not watched
+		m.client.Close()
+		m.box.close()
+		m.watch.close()
+		return context.Cause(ctx)
+	}
 	return nil
 }
 

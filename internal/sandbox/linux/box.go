@@ -110,6 +110,14 @@ func (b *box) start(ctx context.Context, l *launcher) error {
 func (b *box) startSentry(l *launcher, folders []*os.File, control *os.File) (booted *os.File, err error) {
 	var h hand
 	defer h.close()
+	// It is the first one: a saved box finds its connection by the number.
+	stream, theirs, failed := socketPair()
+	if failed != nil {
+		return nil, failed
+	}
+	b.stream = stream
+	h.own = append(h.own, theirs)
+	h.pass(theirs, wireFD)
 	h.give("io-fds", folders...)
 	h.give("controller-fd", control)
 	open := func(flag string, f *os.File, failed error) {
@@ -124,19 +132,15 @@ func (b *box) startSentry(l *launcher, folders []*os.File, control *os.File) (bo
 	}
 	spec, failed := memoryFile("spec", b.plan.oci())
 	open("spec-fd", spec, failed)
-	program, failed := os.Open(executable)
-	open("exec-fd", program, failed)
+	if b.plan.agent == "" {
+		program, failed := os.Open(executable)
+		open("exec-fd", program, failed)
+	}
 	booted, sync, failed := os.Pipe()
 	open("start-sync-fd", sync, failed)
 	if b.plan.overlayBytes > 0 {
 		store, failed := l.nameless()
 		open("gofer-filestore-fds", store, failed)
-	}
-	stream, theirs, failed := socketPair()
-	if err = errors.Join(err, failed); failed == nil {
-		b.stream = stream
-		h.own = append(h.own, theirs)
-		h.pass(theirs, wireFD)
 	}
 	if err == nil {
 		who, attr := identities(l.uid, l.gid)
@@ -184,11 +188,15 @@ func (b *box) startRoot(ctx context.Context, l *launcher, path string) error {
 	if b.control, err = l.connect(path); err != nil {
 		return fmt.Errorf("connecting to the sentry: %w", err)
 	}
-	stop := context.AfterFunc(ctx, func() { b.control.Close() })
+	// A call waits for its answer, or for the end of the sentry, and for nothing else.
+	stop := context.AfterFunc(ctx, func() { _ = b.sentry.cmd.Process.Kill() })
 	defer stop()
 	links := boot.CreateLinksAndRoutesArgs{LoopbackLinks: []boot.LoopbackLink{boot.DefaultLoopbackLink}}
 	if err := b.control.Call(boot.NetworkCreateLinksAndRoutes, &links, nil); err != nil {
 		return fmt.Errorf("making the loopback network: %w", errors.Join(context.Cause(ctx), err))
+	}
+	if b.plan.state != nil {
+		return b.restore(ctx, l, path)
 	}
 	if err := b.control.Call(boot.ContMgrRootContainerStart, &b.plan.id, nil); err != nil {
 		return fmt.Errorf("starting the first program: %w", errors.Join(context.Cause(ctx), err))
@@ -249,7 +257,9 @@ func (l *launcher) listen(id string) (socket *os.File, path string, err error) {
 }
 
 func (l *launcher) connect(path string) (c *urpc.Client, err error) {
-	err = l.short(path, func(short string) error { c, err = client.ConnectTo(short); return err })
+	err = ownFiles(func() error {
+		return l.short(path, func(short string) error { c, err = client.ConnectTo(short); return err })
+	})
 	return c, err
 }
 

@@ -55,8 +55,9 @@ func TestAProgramInABoxInheritsNothing(t *testing.T) {
 }
 
 func TestSharedMemoryIsForEverybody(t *testing.T) {
-	b := bootBox(t, newLauncher(t), newPlan(t, "/bin/sh", "-c", "echo shared > /dev/shm/f; cat /dev/shm/f; head -c 1000000000 /dev/zero > /dev/shm/g"))
-	if got := output(t, b); !strings.HasPrefix(got, "shared\n") || !strings.Contains(got, "No space left") {
+	p := newPlan(t, "/bin/sh", "-c", "echo shared > /dev/shm/f; cat /dev/shm/f; head -c 1000000000 /dev/zero > /dev/shm/g")
+	p.memory = 64 << 20
+	if got := output(t, bootBox(t, newLauncher(t), p)); !strings.HasPrefix(got, "shared\n") || !strings.Contains(got, "No space left") {
 		t.Errorf("it printed %q", got)
 	}
 }

@@ -33,9 +33,10 @@ var executable = "/proc/self/exe"
 // thread that starts them, so it is one that does nothing else; its zero value
 // works. It is safe for concurrent use.
 type parent struct {
-	once  sync.Once
-	start chan func()
-	ended chan struct{}
+	hasten bool // what it starts has no use for private barriers of memory; see hasten
+	once   sync.Once
+	start  chan func()
+	ended  chan struct{}
 }
 
 // run calls f on the thread, one f at a time.
@@ -45,6 +46,9 @@ func (p *parent) run(f func()) {
 		go func() {
 			defer close(p.ended)
 			runtime.LockOSThread() // for good: the thread ends with the goroutine
+			if p.hasten {
+				hasten()
+			}
 			for f := range p.start {
 				f()
 			}

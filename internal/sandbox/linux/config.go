@@ -59,6 +59,7 @@ type Config struct {
 // Image is the root of a box: a folder that is only read, and what belongs to it.
 type Image struct {
 	Dir     string   // not used with Host
+	ID      string   // the same one is the same files; empty: Dir
 	Host    bool     // the name stands for HostImage
 	Env     []string // "NAME=value"
 	Release func()   // nil: nothing to release

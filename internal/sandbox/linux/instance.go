@@ -20,11 +20,17 @@ type instance struct {
 	machine *machine
 	kernel  *wire.Instance
 	leave   sync.Once
+	// survived says that it was in the machine when that was saved.
+	survived bool
 }
+
+// Survived tells whether it was in the machine when that was saved.
+func (in *instance) Survived() bool { return in.survived }
 
 var (
 	_ sandbox.Instance = (*instance)(nil)
 	_ sandbox.Overseer = (*instance)(nil)
+	_ sandbox.Survivor = (*instance)(nil)
 )
 
 func newInstance(b *Backend, m *machine, kernel *wire.Instance) *instance {

@@ -8,7 +8,9 @@ import (
 	"crypto/rand"
 	"fmt"
 	"math"
+	"os"
 	"path"
+	"path/filepath"
 	"time"
 
 	"paddock/internal/fault"
@@ -29,6 +31,9 @@ func (b *Backend) plan(ctx context.Context, spec sandbox.Spec) (*plan, error) {
 	if p.memory <= 0 {
 		p.memory = defaultMemory
 	}
+	if p.agent = agentFile(); p.agent != "" {
+		p.init = []string{path.Join(agentFolder, agent.Role)}
+	}
 	if len(spec.Mounts) > 0 {
 		p.overlayBytes = b.config.RootBytes
 	}
@@ -46,6 +51,23 @@ func (b *Backend) plan(ctx context.Context, spec sandbox.Spec) (*plan, error) {
 	var err error
 	p.root, err = b.root(ctx, spec.Image)
 	return p, err
+}
+
+// agentFile is where this program's file is on the host; empty: it has been replaced
+// since this process began, or whom boxes are may not run it.
+func agentFile() string {
+	file, err := filepath.EvalSymlinks(executable)
+	if err != nil {
+		return ""
+	}
+	there, err := os.Stat(file)
+	if err != nil || there.Mode().Perm()&0o005 != 0o005 {
+		return ""
+	}
+	if here, err := os.Stat(executable); err != nil || !os.SameFile(here, there) {
+		return ""
+	}
+	return file
 }
 
 // root finds an image.

@@ -66,7 +66,7 @@ func hostRootfs() (rootfs, error) {
 	} {
 		steps = append(steps, step{Path: at(p), Text: text})
 	}
-	return rootfs{steps: steps}, nil
+	return rootfs{steps: steps, name: HostImage}, nil
 }
 
 // showHost shows a path of the host as it is: a link as a link, if it leads to

@@ -3,6 +3,7 @@
 package linux
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"io/fs"
@@ -17,7 +18,7 @@ const maxEtc = 1 << 20
 // imageRootfs is an unpacked image. Of its files of users, groups and hosts a box
 // has versions of its own, in which those of the box are; the image stays as it is.
 func imageRootfs(image Image) (rootfs, error) {
-	r := rootfs{steps: []step{{Path: rootPath, Bind: image.Dir, ReadOnly: true}}, env: image.Env, tree: image.Dir, done: image.Release}
+	r := rootfs{steps: []step{{Path: rootPath, Bind: image.Dir, ReadOnly: true}}, name: cmp.Or(image.ID, image.Dir), env: image.Env, tree: image.Dir, done: image.Release}
 	dir, err := os.OpenRoot(image.Dir)
 	if err != nil {
 		r.release()

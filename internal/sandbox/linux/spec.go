@@ -13,6 +13,8 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"paddock/internal/sandbox/linux/agent"
 )
 
 // plan is what a box is to be.
@@ -29,7 +31,19 @@ type plan struct {
 	cpus   int
 	// init is the command line of its first program.
 	init []string
+	// agent is where the host has the first program, which the box then has as a file
+	// in agentFolder; empty: the sentry is given it opened, and cannot save the box.
+	agent string
+	// state is what the box begins with instead; nil: it starts its first program.
+	state *os.File
 }
+
+// Where a box has its first program: in a folder of gVisor's own /dev, which every
+// box has.
+const (
+	agentFolder = "/dev/paddock"
+	agentExport = "agent"
+)
 
 // folder is one of the host's in a box.
 type folder struct {
@@ -42,6 +56,7 @@ type folder struct {
 type rootfs struct {
 	// steps make it in the folder called rootPath of the gofer.
 	steps []step
+	name  string // of the image, another one for other files
 	env   []string
 	tree  string // the image's folder, another one where its name stands for another by now; empty: the host's
 	done  func() // nil: nothing to do when it is used no more
@@ -79,6 +94,9 @@ func (p *plan) oci() *specs.Spec {
 	s.Mounts = append(s.Mounts, specs.Mount{Type: "tmpfs", Destination: "/dev/shm", Options: []string{
 		"nosuid", "nodev", "noexec", "mode=1777", "size=" + strconv.FormatInt(p.memory/2, 10),
 	}})
+	if p.agent != "" {
+		s.Mounts = append(s.Mounts, specs.Mount{Type: "bind", Source: agentFolder, Destination: agentFolder, Options: []string{"nosuid", "nodev", "ro"}})
+	}
 	for _, f := range p.folders {
 		m := specs.Mount{Type: "bind", Source: f.host, Destination: f.guest, Options: []string{"nosuid", "nodev"}}
 		if f.readOnly {
@@ -101,6 +119,9 @@ func (p *plan) oci() *specs.Spec {
 // exports are what the gofer serves, in gVisor's order: the root, then the folders.
 func (p *plan) exports() []export {
 	all := []export{{Path: "/" + rootPath, ReadOnly: true}}
+	if p.agent != "" {
+		all = append(all, export{Path: "/" + agentExport, ReadOnly: true})
+	}
 	for n, f := range p.folders {
 		all = append(all, export{Path: "/" + folderPath(n), ReadOnly: f.readOnly})
 	}
@@ -110,6 +131,9 @@ func (p *plan) exports() []export {
 // steps make what the gofer serves.
 func (p *plan) steps() []step {
 	all := slices.Clone(p.root.steps)
+	if p.agent != "" {
+		all = append(all, step{Path: agentExport, Dir: 0o555}, step{Path: path.Join(agentExport, agent.Role), Bind: p.agent, ReadOnly: true})
+	}
 	for n, f := range p.folders {
 		all = append(all, step{Path: folderPath(n), Bind: f.host, ReadOnly: f.readOnly, NoLinks: f.noLinks})
 	}
@@ -122,7 +146,7 @@ func (p *plan) mountConfs() string {
 	if p.overlayBytes > 0 {
 		root = "lisafs:anon:size=" + strconv.FormatInt(p.overlayBytes, 10)
 	}
-	all := append([]string{root}, slices.Repeat([]string{"lisafs:none"}, len(p.folders))...)
+	all := append([]string{root}, slices.Repeat([]string{"lisafs:none"}, len(p.exports())-1)...)
 	return strings.Join(all, ",")
 }
 

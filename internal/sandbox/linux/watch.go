@@ -64,10 +64,11 @@ type watch struct {
 	hosts  map[string]string // where folders are that were renamed, by where the guest has them
 }
 
-func newWatch(m *machine, b *Backend) *watch {
+// newWatch begins to look after a machine; ctx bounds what is asked of the sentry.
+func newWatch(ctx context.Context, m *machine, b *Backend) *watch {
 	w := &watch{machine: m, limit: m.box.plan.memory + agentMemory, log: b.config.Log, stop: make(chan struct{}), stopped: make(chan struct{}), runs: map[int]context.CancelCauseFunc{}}
 	var err error
-	if w.memory, err = m.box.memoryFile(); err != nil {
+	if w.memory, err = m.box.memoryFile(ctx); err != nil {
 		b.config.Log.Warn("a box's memory cannot be watched", "cause", err)
 	}
 	w.folders = watchFolders(m)
@@ -162,11 +163,22 @@ func blocksOf(f *os.File) int64 {
 	return info.Sys().(*syscall.Stat_t).Blocks * 512
 }
 
+// answerTime is how long a sentry may take for an answer for which all starts of
+// processes wait; it is a fraction of a millisecond.
+const answerTime = 2 * time.Second
+
 // memoryFile is the file that holds the memory of a box's programs. Nothing in it
 // may be read or mapped here: it is whatever the sentry says it is.
-func (b *box) memoryFile() (*os.File, error) {
+func (b *box) memoryFile(ctx context.Context) (*os.File, error) {
+	stop := context.AfterFunc(ctx, func() { b.control.Close() })
+	defer stop()
 	var answer control.MemoryUsageFile
-	if err := b.control.Call(boot.UsageUsageFD, &control.MemoryUsageFileOpts{Version: 1}, &answer); err != nil {
+	late := time.AfterFunc(answerTime, func() { _ = b.sentry.cmd.Process.Kill() })
+	defer late.Stop()
+	err := ownFiles(func() error {
+		return b.control.Call(boot.UsageUsageFD, &control.MemoryUsageFileOpts{Version: 1}, &answer)
+	})
+	if err != nil {
 		return nil, err
 	}
 	if len(answer.Files) != 2 {

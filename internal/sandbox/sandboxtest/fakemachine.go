@@ -49,6 +49,9 @@ type fakeBox struct {
 	ports   map[uint16]bool
 	resting bool
 	streams []io.Closer
+	tenants map[*fakeTenant]struct{}
+	saved   map[string]fakeSaved // interpreters that nobody has asked for since it was restored
+	anew    bool                 // they get seeds of their own
 }
 
 // NewFakeMachines makes a backend without machines.
@@ -119,7 +122,15 @@ func (b *FakeMachines) Start(ctx context.Context, spec sandbox.Spec) (sandbox.In
 	b.mu.Lock()
 	m := b.boxes[name]
 	if spec.Box == "" || m == nil {
-		m = &fakeBox{spec: spec, booted: time.Now(), ports: map[uint16]bool{}}
+		m = &fakeBox{spec: spec, booted: time.Now(), ports: map[uint16]bool{}, tenants: map[*fakeTenant]struct{}{}}
+		if spec.Machine != nil {
+			var err error
+			if m.saved, err = readFakeMachine(spec.Machine); err != nil {
+				b.mu.Unlock()
+				return nil, err
+			}
+			m.anew = spec.Machine.Anew
+		}
 	} else if !sameMachine(m.spec, spec) {
 		b.mu.Unlock()
 		return nil, fault.New(fault.Conflict, "the machine %q is running with other settings", spec.Box)
@@ -128,8 +139,12 @@ func (b *FakeMachines) Start(ctx context.Context, spec sandbox.Spec) (sandbox.In
 	if spec.Box != "" {
 		b.boxes[name] = m
 	}
-	b.mu.Unlock()
 	in := &fakeTenant{backend: b, name: name, box: m, runtime: spec.Runtime}
+	if one, ok := m.claim(spec.Runtime); ok {
+		in.survived, in.processes, in.printed, spec.Resume = true, one.Processes, one.Printed, one.resume(m.anew)
+	}
+	m.tenants[in] = struct{}{}
+	b.mu.Unlock()
 	inner, err := b.Fake.Start(ctx, spec)
 	if err != nil {
 		in.left()
@@ -192,6 +207,8 @@ type fakeTenant struct {
 	runtime string
 	inner   sandbox.Instance
 	leave   sync.Once
+	// survived says that it was in the machine when that was saved.
+	survived bool
 
 	mu        sync.Mutex // guards what follows
 	processes []sandbox.Process
@@ -209,6 +226,7 @@ func (in *fakeTenant) left() {
 		b := in.backend
 		b.mu.Lock()
 		defer b.mu.Unlock()
+		delete(in.box.tenants, in)
 		if in.box.users--; in.box.users > 0 {
 			return
 		}

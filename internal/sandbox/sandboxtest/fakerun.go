@@ -13,7 +13,7 @@ import (
 
 const (
 	// fakeGrace is how long a program may take after the gentle interrupt.
-	fakeGrace = 100 * time.Millisecond
+	fakeGrace = 500 * time.Millisecond
 	// fakeFlood is how far beyond its limit a program may print.
 	fakeFlood = 64
 	// fakeRounds is how many loop rounds the fake does in a millisecond.

@@ -60,6 +60,7 @@ func Run(t *testing.T, s Suite) {
 			t.Run("snapshots", k.kept(k.testSnapshots))
 			t.Run("going back", k.kept(k.testGoingBack))
 			t.Run("forks", k.kept(k.testForks))
+			t.Run("machines", k.testMachines)
 			t.Run("limits", k.testLimits)
 			t.Run("escape", k.testEscape)
 			t.Run("concurrency", k.testConcurrency)

@@ -39,6 +39,18 @@ func TestTheFakeWithMachinesPassesTheSuite(t *testing.T) {
 	})
 }
 
+func TestTheFakeThatSavesMachinesPassesTheSuite(t *testing.T) {
+	sandboxtest.Run(t, sandboxtest.Suite{
+		New: func(*testing.T, string) sandbox.Backend {
+			return sandboxtest.NewFakeKeeper(sandboxtest.FakeConfig{
+				Runtimes: []sandbox.Runtime{{Name: "tiny", Languages: []string{"tiny"}, Version: "1", Description: "a tiny language"}},
+			})
+		},
+		Machine:  true,
+		Programs: map[string]sandboxtest.Programs{"tiny": sandboxtest.Tiny()},
+	})
+}
+
 func TestTheFakeSpeaksALittleOfEachLanguage(t *testing.T) {
 	fake := sandboxtest.NewFake(sandboxtest.FakeConfig{})
 	defer fake.Close()

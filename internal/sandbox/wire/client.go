@@ -21,15 +21,19 @@ type Client struct {
 	streams *Streams
 	ended   chan struct{} // closed when the reader has ended
 	ready   chan Ready
+	// survived takes what a restored child holds; nil: it was not restored.
+	survived chan<- SurvivedBody
 
-	mu        sync.Mutex // guards what follows
-	instances map[uint32]*Instance
-	last      uint32
-	asked     map[uint32]chan ManagedBody // who waits for which answer
-	question  uint32
-	dialling  map[uint32]chan AnswerBody // likewise, of streams
-	dialled   uint32
-	cause     error // why the connection ended
+	mu         sync.Mutex // guards what follows
+	instances  map[uint32]*Instance
+	last       uint32
+	asked      map[uint32]chan ManagedBody // who waits for which answer
+	question   uint32
+	dialling   map[uint32]chan AnswerBody // likewise, of streams
+	dialled    uint32
+	holding    chan<- AnswerBody // who waits for the answer to a hold
+	holdNumber uint32
+	cause      error // why the connection ended
 }
 
 // NewClient says hello to a child over stream and waits, as long as ctx
@@ -39,11 +43,7 @@ func NewClient(ctx context.Context, stream io.ReadWriteCloser, setup any) (*Clie
 	if err != nil {
 		return nil, Ready{}, fmt.Errorf("encoding the set-up: %w", err)
 	}
-	c := &Client{
-		conn: NewConn(stream), ended: make(chan struct{}), ready: make(chan Ready, 1), instances: map[uint32]*Instance{},
-		asked: map[uint32]chan ManagedBody{}, dialling: map[uint32]chan AnswerBody{},
-	}
-	c.streams = NewStreams(c.conn)
+	c := newClient(stream)
 	go c.read()
 	if err := c.conn.WriteJSON(KindHello, 0, Hello{Version: Version, Setup: body}); err != nil {
 		c.Close()
@@ -65,6 +65,15 @@ func NewClient(ctx context.Context, stream io.ReadWriteCloser, setup any) (*Clie
 	}
 	c.Close()
 	return nil, Ready{}, err
+}
+
+func newClient(stream io.ReadWriteCloser) *Client {
+	c := &Client{
+		conn: NewConn(stream), ended: make(chan struct{}), ready: make(chan Ready, 1), instances: map[uint32]*Instance{},
+		asked: map[uint32]chan ManagedBody{}, dialling: map[uint32]chan AnswerBody{},
+	}
+	c.streams = NewStreams(c.conn)
+	return c
 }
 
 // Done is closed when the connection has ended.
@@ -129,6 +138,10 @@ func (c *Client) dispatch(f Frame) error {
 	switch f.Kind {
 	case KindManaged:
 		return c.managed(f.Body)
+	case KindHeld:
+		return c.held(f)
+	case KindSurvived:
+		return c.hasSurvived(f.Body)
 	case KindDialed:
 		return c.answered(f)
 	case KindStreamData, KindStreamEnd, KindStreamCredit, KindStreamClose:

@@ -11,10 +11,11 @@
 // into the process at the other end.
 //
 //	server → guest   hello, start, run, stdin, credit, interrupt, inspect, close,
-//	                 layer, snapshot, taken, rewind, refresh, manage, dial
+//	                 layer, snapshot, taken, rewind, refresh, manage, dial, hold,
+//	                 goOn, restored
 //	guest → server   ready, started, stdout, stderr, display, wantStdin, done,
 //	                 inspected, gone, wantLayer, data, saved, rewound, refreshed,
-//	                 managed, dialed
+//	                 managed, dialed, held, survived
 //	both ways        streamData, streamEnd, streamCredit, streamClose
 //
 // Output is bounded by credit: the guest's end may have [Window] bytes of
@@ -29,10 +30,14 @@
 // interrupt gives it up.
 //
 // Where the child has a machine of its own, a dial connects a stream of bytes to
-// a port of the machine: see [Stream].
+// a port of the machine: see [Stream]. A hold silences it until goOn, so that the
+// machine can be saved between two frames. What goes on from there later, on another
+// connection, is told so by restored in the place of goOn, and says by survived which
+// instances it has.
 package wire
 
 import (
+	"bufio"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -46,7 +51,7 @@ import (
 
 // Version is the protocol's version; both ends must have the same, and do,
 // being the same binary.
-const Version = 5
+const Version = 6
 
 // Window is how many bytes of output may be under way in one run, of a snapshot,
 // and of a state's layers.
@@ -106,6 +111,13 @@ const (
 	KindStreamEnd    // nothing more comes from there
 	KindStreamCredit // a [CreditBody]
 	KindStreamClose  // it is over, in both directions
+	// What follows is about a child that is saved with its machine, see
+	// [Client.Hold]. The first three have the number of the hold as ID.
+	KindHold
+	KindHeld     // an [AnswerBody]
+	KindGoOn     // after a hold
+	KindRestored // or this: a [RestoredBody]
+	KindSurvived // a [SurvivedBody]
 )
 
 // Frame is one message.
@@ -249,6 +261,7 @@ const headerSize = 9
 // Read from one.
 type Conn struct {
 	stream io.ReadWriteCloser
+	in     *bufio.Reader // of stream
 	header [headerSize]byte
 
 	mu     sync.Mutex // guards writing
@@ -256,7 +269,12 @@ type Conn struct {
 }
 
 // NewConn puts frames on stream, which it owns from then on.
-func NewConn(stream io.ReadWriteCloser) *Conn { return &Conn{stream: stream} }
+func NewConn(stream io.ReadWriteCloser) *Conn {
+	return &Conn{stream: stream, in: bufio.NewReaderSize(stream, readAhead)}
+}
+
+// readAhead is how much of what comes is read at once: a frame of a run as a rule.
+const readAhead = 4 << 10
 
 // Close closes the stream, which ends a Read and a Write under way.
 func (c *Conn) Close() error { return c.stream.Close() }
@@ -264,7 +282,7 @@ func (c *Conn) Close() error { return c.stream.Close() }
 // Read gives the next frame; its body is the caller's. io.EOF means that the
 // other end has closed the stream between two frames.
 func (c *Conn) Read() (Frame, error) {
-	if _, err := io.ReadFull(c.stream, c.header[:]); err != nil {
+	if _, err := io.ReadFull(c.in, c.header[:]); err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			return Frame{}, fmt.Errorf("reading a frame's header: %w", err)
 		}
@@ -279,7 +297,7 @@ func (c *Conn) Read() (Frame, error) {
 		return f, nil
 	}
 	f.Body = make([]byte, n)
-	if _, err := io.ReadFull(c.stream, f.Body); err != nil {
+	if _, err := io.ReadFull(c.in, f.Body); err != nil {
 		return Frame{}, fmt.Errorf("reading a frame's body: %w", err)
 	}
 	return f, nil
@@ -287,6 +305,12 @@ func (c *Conn) Read() (Frame, error) {
 
 // Write sends one frame whose body is the parts one after the other.
 func (c *Conn) Write(kind Kind, id uint32, parts ...[]byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.writeLocked(kind, id, parts...)
+}
+
+func (c *Conn) writeLocked(kind Kind, id uint32, parts ...[]byte) error {
 	size := 0
 	for _, p := range parts {
 		size += len(p)
@@ -294,8 +318,6 @@ func (c *Conn) Write(kind Kind, id uint32, parts ...[]byte) error {
 	if size > maxBody {
 		return fmt.Errorf("a frame of %d bytes is over the limit of %d", size, maxBody)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.buffer = binary.LittleEndian.AppendUint32(c.buffer[:0], uint32(size))
 	c.buffer = append(c.buffer, byte(kind))
 	c.buffer = binary.LittleEndian.AppendUint32(c.buffer, id)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
@@ -28,6 +29,9 @@ const (
 
 const frameHeader = 9
 
+// readAhead is how much of what comes is read at once: an answer as a rule.
+const readAhead = 4 << 10
+
 // mostOf is how long what a kernel says may be.
 var mostOf = map[byte]uint32{frameBegun: 0, frameAnswer: 4 << 20, frameMessage: 33 << 20}
 
@@ -39,8 +43,8 @@ var errBroken = errors.New("the program broke the interpreter's connection to th
 type channel struct {
 	sockets []*os.File // the first takes requests; messages may come over any
 	speech
-	gone    chan struct{} // closed when a socket has ended
-	work    sync.WaitGroup // the readers, and requests on their way
+	gone chan struct{}  // closed when a socket has ended
+	work sync.WaitGroup // the readers, and requests on their way
 
 	mu     sync.Mutex // guards what follows
 	number uint32     // of the latest request
@@ -69,6 +73,7 @@ type request struct {
 	Name  string   `json:"name,omitempty"`
 	Args  []string `json:"args"`
 	Stdin string   `json:"stdin,omitempty"` // a path, for the shell
+	Seed  string   `json:"seed,omitempty"`  // 64 hexadecimal digits, for awaken
 }
 
 // newChannel makes one with so many sockets, and gives the kernel's ends.
@@ -122,11 +127,12 @@ func (c *channel) broken() bool {
 
 // readFrames reads what a driver in Python or JavaScript says.
 func readFrames(c *channel, s *os.File) error {
+	in := bufio.NewReaderSize(s, readAhead)
 	var header [frameHeader]byte
 	end := func() {} // gives the message up that is being answered
 	defer func() { end() }()
 	for {
-		if _, err := io.ReadFull(s, header[:]); err != nil {
+		if _, err := io.ReadFull(in, header[:]); err != nil {
 			return err
 		}
 		kind, number, length := header[0], binary.LittleEndian.Uint32(header[1:]), binary.LittleEndian.Uint32(header[5:])
@@ -135,7 +141,7 @@ func readFrames(c *channel, s *os.File) error {
 		}
 		// It grows as the bytes come: a length alone costs nothing.
 		var body bytes.Buffer
-		if _, err := io.CopyN(&body, s, int64(length)); err != nil {
+		if _, err := io.CopyN(&body, in, int64(length)); err != nil {
 			return err
 		}
 		end()

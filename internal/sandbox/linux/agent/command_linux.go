@@ -97,6 +97,8 @@ func (in *instance) commandInput(open bool) (r *os.File, end func(), err error) 
 		return nil, nil, err
 	}
 	if err := unix.SetNonblock(fds[1], true); err != nil { // so that closing ends a write
+		unix.Close(fds[0])
+		unix.Close(fds[1])
 		return nil, nil, err
 	}
 	w := os.NewFile(uintptr(fds[1]), "input")

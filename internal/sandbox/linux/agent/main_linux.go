@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
@@ -23,6 +24,8 @@ import (
 // Main is the agent's whole life; it gives the process's exit code. When it
 // returns, no process that it started is left.
 func Main(args []string) int {
+	// To wake another thread takes longer, in a box, than what an agent does in a call.
+	runtime.GOMAXPROCS(1)
 	// Nothing tells the agent to end; it does so when the server hangs up. These
 	// are caught and not ignored, for what it starts would ignore them as well.
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -182,6 +185,8 @@ func (a *agent) Frame(f wire.Frame) (taken bool, err error) {
 		}
 		a.loop.Go(func() { a.send(wire.KindManaged, 0, a.manage(body)) })
 		return true, nil
+	case wire.KindHold:
+		return true, a.hold(f.ID)
 	case wire.KindDial, wire.KindStreamData, wire.KindStreamEnd, wire.KindStreamCredit, wire.KindStreamClose:
 		return true, a.stream(f)
 	}

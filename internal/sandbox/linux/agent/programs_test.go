@@ -149,6 +149,10 @@ var pythonPrograms = map[string][]cell{
 		{Code: "class H:\n    def _repr_html_(self): return '<b>'\ndisplay(H(), 3)", Out: "3", Displays: `text/html "<b>";`},
 		{Code: "class M:\n    def _repr_markdown_(self): return '# t'\nM(); display(M())", Displays: `text/markdown "# t";`},
 		{Code: "class J: pass\nJ.__module__ = 'plotly.graph_objs'; J.to_json = lambda self: '{\"data\":[]}'\ndisplay(J())", Displays: `application/vnd.plotly.v1+json "{\"data\":[]}";`},
+		{Code: "class A: pass\nA.__module__ = 'altair.vegalite'; A.to_json = lambda self: '{\"$schema\":\"/vega-lite/v4.1\"}'\ndisplay(A())",
+			Displays: `application/vnd.vegalite.v4+json "{\"$schema\":\"/vega-lite/v4.1\"}";`},
+		{Code: "import importlib, os\nos.mkdir('plotly')\nopen('plotly/__init__.py', 'w').close()\nopen('plotly/basedatatypes.py', 'w').write('class BaseFigure:\\n    def to_json(self): return \"{}\"\\n    def show(self): raise OSError(\"no browser\")\\n')\n" +
+			"importlib.invalidate_caches()\nfrom plotly.basedatatypes import BaseFigure\nBaseFigure().show()", Displays: `application/vnd.plotly.v1+json "{}";`},
 		{Code: "import sys, types\nm = types.ModuleType('matplotlib.pyplot')\nclass F:\n    def savefig(self, to, format): to.write(b'figure')\nm.get_fignums = lambda: [1]; m.figure = lambda n: F(); m.close = lambda what: setattr(m, 'get_fignums', lambda: [])\nsys.modules[m.__name__] = m; 1", Result: "1", Displays: `image/png "figure";`},
 	},
 	"matplotlib": {

@@ -9,8 +9,9 @@ import (
 )
 
 // DefaultGrace is how long a program may take to end when it is interrupted and
-// its limits say nothing of that.
-const DefaultGrace = 100 * time.Millisecond
+// its limits say nothing of that. An interpreter needs some 10 ms for it; where
+// twenty processes want one processor, that is 200.
+const DefaultGrace = 500 * time.Millisecond
 
 // Level is how far a run has been told to stop.
 type Level int32

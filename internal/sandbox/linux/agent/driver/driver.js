@@ -156,9 +156,31 @@ function require_(name) {
   return require(name);
 }
 
+// awaken gives what draws random numbers seeds of its own, for this process may be a
+// copy of another one. OpenSSL's generators cannot be seeded from here; but how much
+// is drawn from one at a time changes all that it gives after that.
+async function awaken(seed) {
+  const { randomFill, randomFillSync, randomUUID, randomInt, generatePrimeSync } = require("crypto");
+  const amounts = new Uint16Array(bufferFrom(seed, "hex")); // one for each byte of the seed
+  for (const n of amounts) randomFillSync(alloc(16 * n + 1));
+  for (const n of amounts) generatePrimeSync(64 + n); // from the generator for keys
+  await Promise.all(Array.from(amounts, (n) => new Promise((done) => randomFill(alloc(16 * n + 1), done)))); // from those of other threads
+  for (let i = 0; i < 128; i++) randomUUID(); // what was drawn ahead
+  for (let i = 0; i < 1024; i++) randomInt(2);
+  const pool = new Uint32Array(1024);
+  let left = 0;
+  const random = () => {
+    if (left === 0) left = randomFillSync(pool).length;
+    left -= 2;
+    return ((pool[left] >>> 5) * 67108864 + (pool[left + 1] >>> 6)) / 9007199254740992;
+  };
+  Object.defineProperty(world.Math, "random", { value: random, writable: true, configurable: true });
+}
+
 function handle(number, body) {
   const request = parse(body.toString("utf8"));
   if (request.op === "inspect") return answer(number, inspection());
+  if (request.op === "awaken") return awaken(request.seed).then(() => answer(number, { status: "ok" }));
   if (request.op !== "exec") return answer(number, { status: "ok" });
   state.number = number;
   state.cell++;
@@ -168,22 +190,47 @@ function handle(number, body) {
   if (maps.size > 200) maps.delete(maps.keys().next().value);
   process.argv = ["node", state.label.startsWith("<cell") ? "" : state.label, ...(request.args ?? [])];
   process.exitCode = undefined;
-  Object.assign(state, { request, running: true, exiting: undefined, value: undefined, settled: false });
+  Object.assign(state, { request, running: true, exiting: undefined, value: undefined, settled: false, begun: false });
   stdin.renew();
   socket.unref(); // the program has ended when nothing else is left
-  state.inside = true;
-  let failed, error;
-  try {
-    vm.runInThisContext("globalThis[Symbol.for('paddock.run')]()", { breakOnSigint: true, filename: "paddock" });
-  } catch (e) {
-    failed = true;
-    error = e;
+  for (;;) {
+    state.inside = true;
+    let failed, error;
+    try {
+      vm.runInThisContext("globalThis[Symbol.for('paddock.run')]()", { breakOnSigint: true, filename: "paddock" });
+    } catch (e) {
+      failed = true;
+      error = e;
+    }
+    state.inside = false;
+    let interrupted = failed && error?.code === "ERR_SCRIPT_EXECUTION_INTERRUPTED";
+    if (interrupted && !state.begun && !meant()) continue; // it was meant for an earlier program
+    if (!failed && goesOn() && meant()) {
+      interrupted = failed = true;
+      error = interruption;
+    }
+    if (interrupted && state.exiting === undefined) settle();
+    if (failed) ended(error, interrupted);
+    return;
   }
-  state.inside = false;
-  if (failed) return ended(error, error?.code === "ERR_SCRIPT_EXECUTION_INTERRUPTED");
 }
 
-// run is called where it can be interrupted: it evaluates the program, and what
+// goesOn tells whether something of the program is still to come.
+const goesOn = () => !state.settled || timers.size > 0 || activeHandles().length > 0;
+
+// settle takes in what is left of an interrupt: one that comes as vm returns is lost,
+// and node's thread for interrupts stops the next program instead of this one.
+function settle() {
+  try {
+    vm.runInThisContext("globalThis[Symbol.for('paddock.run')]()", { breakOnSigint: true, filename: "paddock" });
+  } catch { /* it was left */ }
+}
+const still = new Int32Array(new SharedArrayBuffer(4));
+
+// meant asks the agent whether it is this run that was interrupted.
+const meant = () => call({ op: "interrupted" }).length === 3;
+
+// run is called where it can be interrupted, once for each program: it evaluates the program, and what
 // of it is ready to go on.
 function run(request) {
   writeSync(4, frame("b", state.number, alloc(0)));
@@ -191,6 +238,7 @@ function run(request) {
   for (const name of bound) foreign[name] = true;
   state.lines = request.code.split("\n").length;
   const script = new vm.Script(code, { filename: state.label, columnOffset: -before, importModuleDynamically: load });
+  state.begun = true;
   const value = script.runInThisContext({ displayErrors: false });
   if (waits) {
     apply(then, value, [(v) => { state.settled = true; state.value = v?.value; }, (e) => { state.settled = true; if (state.running) ended(e); }]);
@@ -393,7 +441,7 @@ process.exit = process.reallyExit = (code) => {
   throw exiting;
 };
 // A signal may be one of an earlier run: the agent knows.
-process.on("SIGINT", () => { if (state.running && !state.inside && call({ op: "interrupted" }).length === 3) ended(interruption); });
+process.on("SIGINT", () => { if (state.running && !state.inside && meant()) ended(interruption); });
 process.on("uncaughtException", (error) => { if (error !== exiting) ended(error); });
 process.on("unhandledRejection", (error) => { if (error !== exiting) ended(error); });
 
@@ -537,6 +585,6 @@ delete world.__filename;
 delete world.__dirname;
 process.execArgv = [];
 
-Object.defineProperty(world, Symbol.for("paddock.run"), { value: () => { if (state.inside) run(state.request); } });
+Object.defineProperty(world, Symbol.for("paddock.run"), { value: () => { if (state.inside) run(state.request); else Atomics.wait(still, 0, 0, 5); } });
 for (const name of Object.getOwnPropertyNames(world)) hidden[name] = true;
 }

@@ -5,7 +5,7 @@ exec 200>&4 201>&1 202>&2 3<&- 4>&-
 __pd_defaults=$(builtin set +o)
 # The line of the program's eval is the first of the text: bash counts from there.
 __pd_loop='while LC_ALL=C IFS= builtin read -r -N 8 -u 200 __pd_text && LC_ALL=C IFS= builtin read -r -N "$__pd_text" -u 200 __pd_text; do builtin eval "$__pd_text"; case $__pd_op in exec) __pd_explicit=; builtin trap __pd_stop INT; exec 203<"$__pd_in"; builtin printf "b %s\n" "$__pd_number" >&200; builtin eval "$__pd_code" <&203 >&201 2>&202 200>&- 201>&- 202>&- 203<&-
-{ __pd_status=$?; builtin eval "$__pd_defaults"; } 2>/dev/null; __pd_end ;; inspect) __pd_inspect ;; hello) builtin printf "a %s 0 %s inspected\n" "$__pd_number" "$BASHPID" >&200 ;; esac; done'
+{ __pd_status=$?; builtin eval "$__pd_defaults"; } 2>/dev/null; __pd_end ;; inspect) __pd_inspect ;; awaken) [[ ! -v RANDOM ]] || RANDOM=$((16#$__pd_code)); builtin printf "a %s 0 %s inspected\n" "$__pd_number" "$BASHPID" >&200 ;; hello) builtin printf "a %s 0 %s inspected\n" "$__pd_number" "$BASHPID" >&200 ;; esac; done'
 # Whatever ends the shell comes here: exit, an error of an expansion, set -e, an
 # interrupt. A copy of the shell goes on where it was, and the shell itself ends.
 __pd_exit='{ __pd_status=${__pd_chosen:-$?}; __pd_chosen=; builtin eval "$__pd_defaults"; } 2>/dev/null; builtin set -m; { builtin set -m; builtin set +m; builtin trap "builtin eval \"\$__pd_exit\"" EXIT; __pd_self=$BASHPID; __pd_ended=1; __pd_end; builtin eval "$__pd_loop"; builtin trap - EXIT; builtin exit 0; } & builtin set +m'

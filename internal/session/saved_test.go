@@ -1,0 +1,227 @@
+package session_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/sandboxtest"
+	"paddock/internal/session"
+)
+
+// keepers makes a Manager whose sessions have machines that are saved, upon a folder
+// that others may have had.
+func keepers(t *testing.T, config session.Config) (*session.Manager, *sandboxtest.FakeKeeper) {
+	t.Helper()
+	if config.Dir == "" {
+		config.Dir = t.TempDir()
+	}
+	b := sandboxtest.NewFakeKeeper(sandboxtest.FakeConfig{Name: "machines"})
+	config.Backends = []sandbox.Backend{b}
+	m, err := session.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+		if n := b.Live(); n != 0 {
+			t.Errorf("%d interpreters live on", n)
+		}
+		b.Close()
+	})
+	return m, b
+}
+
+func inLanguage(t *testing.T, m *session.Manager, id session.ID, language, code string) session.Result {
+	t.Helper()
+	r, err := m.Execute(t.Context(), alice, id, session.Request{Code: code, Language: language})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestAMachineSleepsWithAllThatIsInIt(t *testing.T) {
+	dir := t.TempDir()
+	m, b := keepers(t, session.Config{Dir: dir})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 41\nwrite('f', 'text')")
+	inLanguage(t, m, id, "javascript", "let y = 7")
+	command(t, m, id, "spawn", "server")
+	for range 2 {
+		before, err := m.Checkpoints(alice, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Sleep(alice, id); err != nil {
+			t.Fatal(err)
+		}
+		if b.Live() != 0 {
+			t.Errorf("%d interpreters live while it sleeps", b.Live())
+		}
+		if after, err := m.Checkpoints(alice, id); err != nil || len(after) != len(before) { // a rest is no step
+			t.Errorf("there are %d checkpoints, and were %d; %v", len(after), len(before), err)
+		}
+		d, err := m.Details(t.Context(), alice, id)
+		if err != nil || len(d.Variables) != 2 {
+			t.Errorf("asleep it tells of %+v, %v", d.Variables, err)
+		}
+		r := prints(t, m, id, "print(x, read('f'))", "41 text")
+		if says(t, r.Notice, "", "fresh", "gone", "stopped"); r.Notice != "" {
+			t.Errorf("the notice is %q", r.Notice)
+		}
+		if r := inLanguage(t, m, id, "javascript", "y"); r.Exit.Result != "7" || r.Notice != "" {
+			t.Errorf("the other one gives %+v", r)
+		}
+		if list, err := m.Processes(t.Context(), alice, id); err != nil || len(list) != 1 || list[0].Command != "server" {
+			t.Errorf("in the background there are %+v, %v", list, err)
+		}
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, _ := keepers(t, session.Config{Dir: dir})
+	if r := prints(t, again, id, "print(x)", "41"); r.Notice != "" {
+		t.Errorf("in another process the notice is %q", r.Notice)
+	}
+}
+
+func TestACheckpointThatWasAskedForHasTheMachine(t *testing.T) {
+	m, _ := keepers(t, session.Config{})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 1\nwrite('f', 'one')")
+	c, err := m.Checkpoint(t.Context(), alice, id, "mine")
+	if err != nil || !c.Memory || c.Notice != "" || len(c.Variables) != 1 {
+		t.Fatalf("it is %+v, %v", c, err)
+	}
+	execute(t, m, id, "x = 2\nwrite('f', 'two')")
+	inLanguage(t, m, id, "javascript", "let later = 1")
+	for range 2 {
+		r, err := m.Restore(t.Context(), alice, id, "mine")
+		if err != nil {
+			t.Fatal(err)
+		}
+		says(t, r.Notice, "", "python")
+		prints(t, m, id, "print(x, read('f'))", "1 one")
+	}
+	// A run that changed no file is a step all the same.
+	execute(t, m, id, "x = 3")
+	if _, err := m.Undo(t.Context(), alice, id); err != nil {
+		t.Fatal(err)
+	}
+	if r := prints(t, m, id, "print(x)", "1"); strings.Contains(r.Notice, "fresh") {
+		t.Errorf("the notice is %q", r.Notice)
+	}
+	// Of a checkpoint without it only files come back.
+	execute(t, m, id, "x = 4")
+	execute(t, m, id, "x = 5\nwrite('f', 'five')")
+	r, err := m.Undo(t.Context(), alice, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	says(t, r.Notice, "Variables are gone (python)")
+	says(t, execute(t, m, id, "x").Notice, "fresh python")
+}
+
+func TestAForkBeginsWithTheMachine(t *testing.T) {
+	m, _ := keepers(t, session.Config{})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 41")
+	forks, err := m.Fork(t.Context(), alice, id, "", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	drawn := map[string]bool{execute(t, m, id, "random()").Exit.Result: true}
+	for _, f := range forks {
+		if r := prints(t, m, f.ID, "print(x)", "41"); r.Notice != "" {
+			t.Errorf("a fork is told %q", r.Notice)
+		}
+		drawn[execute(t, m, f.ID, "random()").Exit.Result] = true
+	}
+	if len(drawn) != 3 {
+		t.Errorf("they drew %v", drawn)
+	}
+	execute(t, m, forks[0].ID, "x = 1")
+	prints(t, m, forks[1].ID, "print(x)", "41")
+	prints(t, m, id, "print(x)", "41")
+}
+
+func TestAKilledServersMachineIsThereIfNothingRanSince(t *testing.T) {
+	for name, ran := range map[string]bool{"nothing ran since": false, "something ran since": true} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			m, _ := keepers(t, session.Config{Dir: dir})
+			id := create(t, m, alice, "")
+			execute(t, m, id, "x = 1")
+			if _, err := m.Checkpoint(t.Context(), alice, id, "mine"); err != nil {
+				t.Fatal(err)
+			}
+			if ran {
+				execute(t, m, id, "x = 2")
+			}
+			again, _ := keepers(t, session.Config{Dir: withoutDesks(t, dir)})
+			r := execute(t, again, id, "x")
+			if there := r.Exit.Result == "1"; there == ran || strings.Contains(r.Notice, "fresh python") != ran {
+				t.Errorf("it is %+v, with the notice %q", r.Exit, r.Notice)
+			}
+		})
+	}
+}
+
+func TestAMachineThatCannotBeSavedIsToldOf(t *testing.T) {
+	m, b := keepers(t, session.Config{})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 1")
+	b.Refuse = func() error { return fault.New(fault.Exhausted, "it is too large") }
+	c, err := m.Checkpoint(t.Context(), alice, id, "")
+	if err != nil || c.Memory || !strings.Contains(c.Notice, "too large") {
+		t.Errorf("it is %+v, %v", c, err)
+	}
+	b.Refuse = func() error { return errors.New("anything") }
+	if err := m.Sleep(alice, id); err != nil {
+		t.Fatal(err)
+	}
+	if r := execute(t, m, id, "x"); r.Exit.Error == nil || !strings.Contains(r.Notice, "fresh python") {
+		t.Errorf("it is %+v, with the notice %q", r.Exit, r.Notice)
+	}
+	b.Refuse = nil
+	execute(t, m, id, "x = 2")
+	if err := m.Sleep(alice, id); err != nil {
+		t.Fatal(err)
+	}
+	prints(t, m, id, "print(x)", "2")
+}
+
+func TestAMachineThatCannotBeGoneOnWithIsReplacedAndTheModelTold(t *testing.T) {
+	m, b := keepers(t, session.Config{})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 1\nwrite('f', 'text')")
+	if err := m.Sleep(alice, id); err != nil {
+		t.Fatal(err)
+	}
+	b.Forget = func() error { return fault.New(fault.Unsupported, "the image is another one now") }
+	r := prints(t, m, id, "print(read('f'))", "text")
+	says(t, r.Notice, "fresh python", "the image is another one")
+}
+
+func TestAStoppedMachineIsBootedAfresh(t *testing.T) {
+	m, _ := keepers(t, session.Config{})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 1\nwrite('f', 'text')")
+	if _, err := m.Checkpoint(t.Context(), alice, id, "mine"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Halt(t.Context(), alice, id); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Boot(t.Context(), alice, id); err != nil {
+		t.Fatal(err)
+	}
+	if r := execute(t, m, id, "x"); r.Exit.Error == nil || r.Notice != "" {
+		t.Errorf("it is %+v, with the notice %q", r.Exit, r.Notice)
+	}
+}
