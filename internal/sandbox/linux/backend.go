@@ -321,13 +321,26 @@ func (m *machine) start(ctx context.Context, b *Backend) error {
 		p.state.Close() // also none
 		return err
 	}
-	if m.since = time.Now(); p.state != nil {
-		if err := m.resume(ctx, b, p, cg); err != nil {
-			return err
-		}
-		m.watch = newWatch(m, b)
-		return nil
+	m.since = time.Now()
+	if p.state != nil {
+		err = m.resume(ctx, b, p, cg)
+	} else {
+		err = m.begin(ctx, b, p, cg)
 	}
+	if err != nil {
+		return err
+	}
+	if m.watch = newWatch(ctx, m, b); ctx.Err() != nil { // without its memory known it is not watched
+		m.client.Close()
+		m.box.close()
+		m.watch.close()
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// begin boots the machine's box.
+func (m *machine) begin(ctx context.Context, b *Backend, p *plan, cg *cgroup) (err error) {
 	if m.box, err = b.launcher.boot(ctx, p, cg); err != nil {
 		return err
 	}
@@ -335,12 +348,6 @@ func (m *machine) start(ctx context.Context, b *Backend) error {
 	if m.client, m.ready, err = wire.NewClient(ctx, m.box.stream, setup); err != nil {
 		said := m.box.close()
 		return fmt.Errorf("the box's first program is not ready: %w %s", err, said)
-	}
-	if m.watch = newWatch(ctx, m, b); ctx.Err() != nil { // without its memory known it is not watched
-		m.client.Close()
-		m.box.close()
-		m.watch.close()
-		return context.Cause(ctx)
 	}
 	return nil
 }
