@@ -124,6 +124,9 @@ func (w *watch) look() {
 			return
 		case <-tick.C:
 		}
+		if w.machine.box.resting.Load() {
+			continue
+		}
 		if w.lookAtMemory() || w.lookAtFolders() {
 			return
 		}
