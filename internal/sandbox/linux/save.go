@@ -101,12 +101,12 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// call asks the sentry for something. When ctx ends, nobody can any more.
+// call asks the sentry for something. When ctx ends before it has answered, the sentry
+// does, and with it the box: nothing else ends a call.
 func (b *box) call(ctx context.Context, method string, question, answer any) error {
-	control := b.control
-	stop := context.AfterFunc(ctx, func() { control.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = b.sentry.cmd.Process.Kill() })
 	defer stop()
-	if err := control.Call(method, question, answer); err != nil {
+	if err := b.control.Call(method, question, answer); err != nil {
 		return errors.Join(context.Cause(ctx), err)
 	}
 	return nil
