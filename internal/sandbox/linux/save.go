@@ -126,6 +126,9 @@ func (b *box) still(ctx context.Context, f func() error) (err error) {
 	return f()
 }
 
+// savePiece is how much of a box's state is under way at once, in bytes.
+const savePiece = 1 << 20
+
 // save has the sentry write all of the box.
 func (b *box) save(ctx context.Context, w io.Writer) error {
 	ours, theirs, err := os.Pipe()
@@ -134,7 +137,7 @@ func (b *box) save(ctx context.Context, w io.Writer) error {
 	}
 	copied := make(chan error, 1)
 	go func() {
-		_, err := io.CopyBuffer(w, struct{ io.Reader }{ours}, make([]byte, 1<<20))
+		_, err := io.CopyBuffer(w, struct{ io.Reader }{ours}, make([]byte, savePiece))
 		ours.Close() // an error ends the sentry's writing
 		copied <- err
 	}()
@@ -190,7 +193,7 @@ func (b *Backend) spool(p *plan, state *sandbox.MachineState) (*os.File, error) 
 		return nil, err
 	}
 	out := &bounded{w: f, left: p.memory + p.overlayBytes + savedBeyond}
-	if _, err = io.CopyBuffer(out, struct{ io.Reader }{r}, make([]byte, 1<<20)); err == nil {
+	if _, err = io.CopyBuffer(out, struct{ io.Reader }{r}, make([]byte, savePiece)); err == nil {
 		_, err = f.Seek(0, io.SeekStart)
 	}
 	if err != nil {
