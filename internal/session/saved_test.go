@@ -3,7 +3,9 @@ package session_test
 import (
 	"bytes"
 	"errors"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -260,6 +262,44 @@ func TestWhatASavedMachineTookIsCollectedWhenItIsNeededNoMore(t *testing.T) {
 	prints(t, m, id, "print(x)", "1")
 	if after := blobs(); after > before {
 		t.Errorf("after the next call there are %d blobs, and were %d", after, before)
+	}
+}
+
+func TestASavedMachineThatIsDamagedOrGoneIsReplacedAndTheModelTold(t *testing.T) {
+	for name, harm := range map[string]func(path string) error{
+		"gone":    os.Remove,
+		"damaged": func(path string) error { return os.WriteFile(path, []byte("something else"), 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			m, _ := keepers(t, session.Config{Dir: dir})
+			id := create(t, m, alice, "")
+			execute(t, m, id, "x = 1\nwrite('f', 'text')")
+			blobs := func() []string {
+				all, err := filepath.Glob(filepath.Join(dir, "blobs", "*", "??", "*"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return all
+			}
+			before := blobs()
+			if err := m.Sleep(alice, id); err != nil {
+				t.Fatal(err)
+			}
+			for _, path := range blobs() {
+				if slices.Contains(before, path) {
+					continue
+				}
+				if err := harm(path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := prints(t, m, id, "print(read('f'))", "text")
+			says(t, r.Notice, "fresh python", "cannot be gone on with")
+			if r := execute(t, m, id, "x"); r.Exit.Error == nil || r.Notice != "" {
+				t.Errorf("then it is %+v, with the notice %q", r.Exit, r.Notice)
+			}
+		})
 	}
 }
 
