@@ -40,7 +40,11 @@ func (s *session) saver() saveMachine {
 		return nil
 	}
 	s.dropSpare() // of which nobody has anything to keep
+	room := s.manager.checkDisk(s.owner, s.memoryNow(0)) // it may not become smaller on disk
 	return func(ctx context.Context, w io.Writer, still func() error) (*history.Machine, error) {
+		if room != nil {
+			return nil, room
+		}
 		ctx, cancel := context.WithTimeout(ctx, saveTime)
 		defer cancel()
 		m := &history.Machine{Interpreters: s.held(ctx, live)}

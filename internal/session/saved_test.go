@@ -1,7 +1,11 @@
 package session_test
 
 import (
+	"bytes"
 	"errors"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -206,6 +210,107 @@ func TestAMachineThatCannotBeGoneOnWithIsReplacedAndTheModelTold(t *testing.T) {
 	b.Forget = func() error { return fault.New(fault.Unsupported, "the image is another one now") }
 	r := prints(t, m, id, "print(read('f'))", "text")
 	says(t, r.Notice, "fresh python", "the image is another one")
+}
+
+func TestASavedMachineStaysBehindWhereTheSessionIsCarriedAway(t *testing.T) {
+	m, _ := keepers(t, session.Config{})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 1\nwrite('f', 'text')")
+	if err := m.Sleep(alice, id); err != nil {
+		t.Fatal(err)
+	}
+	var archive bytes.Buffer
+	if err := m.Export(t.Context(), alice, id, &archive); err != nil {
+		t.Fatal(err)
+	}
+	i, notice, err := m.Import(t.Context(), "bob", "", &archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	says(t, notice, "no variables")
+	if r, err := m.Execute(t.Context(), "bob", i.ID, session.Request{Code: "read('f')"}); err != nil || r.Exit.Result != "'text'" {
+		t.Errorf("its file is %+v, %v", r, err)
+	}
+	if r, err := m.Execute(t.Context(), "bob", i.ID, session.Request{Code: "x"}); err != nil || r.Exit.Error == nil {
+		t.Errorf("its variable is %+v, %v", r, err)
+	}
+	prints(t, m, id, "print(x)", "1")
+}
+
+func TestWhatASavedMachineTookIsCollectedWhenItIsNeededNoMore(t *testing.T) {
+	dir := t.TempDir()
+	m, _ := keepers(t, session.Config{Dir: dir})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 1")
+	blobs := func() int {
+		if _, err := m.Collect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		all, err := filepath.Glob(filepath.Join(dir, "blobs", "*", "??", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	before := blobs()
+	if err := m.Sleep(alice, id); err != nil {
+		t.Fatal(err)
+	}
+	if asleep := blobs(); asleep != before+1 {
+		t.Errorf("asleep it has %d blobs, and had %d", asleep, before)
+	}
+	prints(t, m, id, "print(x)", "1")
+	if after := blobs(); after > before {
+		t.Errorf("after the next call there are %d blobs, and were %d", after, before)
+	}
+}
+
+func TestASavedMachineThatIsDamagedOrGoneIsReplacedAndTheModelTold(t *testing.T) {
+	for name, harm := range map[string]func(path string) error{
+		"gone":    os.Remove,
+		"damaged": func(path string) error { return os.WriteFile(path, []byte("something else"), 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			m, _ := keepers(t, session.Config{Dir: dir})
+			id := create(t, m, alice, "")
+			execute(t, m, id, "x = 1\nwrite('f', 'text')")
+			blobs := func() []string {
+				all, err := filepath.Glob(filepath.Join(dir, "blobs", "*", "??", "*"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return all
+			}
+			before := blobs()
+			if err := m.Sleep(alice, id); err != nil {
+				t.Fatal(err)
+			}
+			for _, path := range blobs() {
+				if slices.Contains(before, path) {
+					continue
+				}
+				if err := harm(path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := prints(t, m, id, "print(read('f'))", "text")
+			says(t, r.Notice, "fresh python", "cannot be gone on with")
+			if r := execute(t, m, id, "x"); r.Exit.Error == nil || r.Notice != "" {
+				t.Errorf("then it is %+v, with the notice %q", r.Exit, r.Notice)
+			}
+		})
+	}
+}
+
+func TestAMachineThatDoesNotFitOnTheOwnersDiskIsNotSaved(t *testing.T) {
+	m, _ := keepers(t, session.Config{DiskBytes: 256 << 10, OwnerDiskBytes: 512 << 10})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 1")
+	c, err := m.Checkpoint(t.Context(), alice, id, "")
+	if err != nil || c.Memory || !strings.Contains(c.Notice, "disk") {
+		t.Errorf("it is %+v, %v", c, err)
+	}
 }
 
 func TestAStoppedMachineIsBootedAfresh(t *testing.T) {

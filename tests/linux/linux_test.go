@@ -125,7 +125,7 @@ func connectFor(t *testing.T, isolation, tools string) *client {
 	cmd := paddock(t, "mcp", "--isolation", isolation, "--tools", tools)
 	cmd.Stderr = os.Stderr
 	c.server = cmd
-	if c.ClientSession, err = made.Connect(t.Context(), &sdk.CommandTransport{Command: cmd}, nil); err != nil {
+	if c.ClientSession, err = made.Connect(t.Context(), &sdk.CommandTransport{Command: cmd, TerminateDuration: patience}, nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })

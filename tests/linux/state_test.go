@@ -34,6 +34,12 @@ func remembers(t *testing.T, c *client, session string) {
 			t.Errorf("%s has %q (%s), and is told %q", r.language, got.Stdout, got.Stderr, got.Notice)
 		}
 	}
+	var now struct {
+		Processes []struct{ Command string }
+	}
+	if c.call(t, "get_workspace_info", map[string]any{"session_id": session}, &now); len(now.Processes) != 1 || !strings.HasPrefix(now.Processes[0].Command, "sleep") {
+		t.Errorf("in the background there are %+v", now.Processes)
+	}
 }
 
 func newSession(t *testing.T, c *client) string {

@@ -101,12 +101,12 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// call asks the sentry for something. When ctx ends, nobody can any more.
+// call asks the sentry for something. When ctx ends before it has answered, the sentry
+// does, and with it the box: nothing else ends a call.
 func (b *box) call(ctx context.Context, method string, question, answer any) error {
-	control := b.control
-	stop := context.AfterFunc(ctx, func() { control.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = b.sentry.cmd.Process.Kill() })
 	defer stop()
-	if err := control.Call(method, question, answer); err != nil {
+	if err := b.control.Call(method, question, answer); err != nil {
 		return errors.Join(context.Cause(ctx), err)
 	}
 	return nil
@@ -126,6 +126,9 @@ func (b *box) still(ctx context.Context, f func() error) (err error) {
 	return f()
 }
 
+// savePiece is how much of a box's state is under way at once, in bytes.
+const savePiece = 1 << 20
+
 // save has the sentry write all of the box.
 func (b *box) save(ctx context.Context, w io.Writer) error {
 	ours, theirs, err := os.Pipe()
@@ -134,7 +137,7 @@ func (b *box) save(ctx context.Context, w io.Writer) error {
 	}
 	copied := make(chan error, 1)
 	go func() {
-		_, err := io.CopyBuffer(w, struct{ io.Reader }{ours}, make([]byte, 1<<20))
+		_, err := io.CopyBuffer(w, struct{ io.Reader }{ours}, make([]byte, savePiece))
 		ours.Close() // an error ends the sentry's writing
 		copied <- err
 	}()
@@ -190,7 +193,7 @@ func (b *Backend) spool(p *plan, state *sandbox.MachineState) (*os.File, error) 
 		return nil, err
 	}
 	out := &bounded{w: f, left: p.memory + p.overlayBytes + savedBeyond}
-	if _, err = io.CopyBuffer(out, struct{ io.Reader }{r}, make([]byte, 1<<20)); err == nil {
+	if _, err = io.CopyBuffer(out, struct{ io.Reader }{r}, make([]byte, savePiece)); err == nil {
 		_, err = f.Seek(0, io.SeekStart)
 	}
 	if err != nil {
