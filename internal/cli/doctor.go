@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -131,7 +132,11 @@ func (d *diagnosis) fail(name string, err error) {
 // is needed; what cannot be looked at because of an earlier thing is left out.
 func (p *program) examine(ctx context.Context, d *diagnosis) {
 	if err := writable(p.places.state); err != nil {
-		d.add("state folder", bad, fmt.Sprintf("%s cannot be written: %v", p.places.state, err), "make it writable, or name another one with --state-dir")
+		hint := "make it writable, or name another one with --state-dir"
+		if errors.Is(err, syscall.ENOSPC) {
+			hint = "make room on its disk, or name another folder with --state-dir"
+		}
+		d.add("state folder", bad, fmt.Sprintf("%s cannot be written: %v", p.places.state, err), hint)
 		return
 	}
 	d.add("state folder", good, p.places.state, "")

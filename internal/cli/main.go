@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -87,9 +88,17 @@ func (p *program) main(ctx context.Context, args []string) (code int) {
 		return 0
 	case errors.As(err, &done):
 		return int(done)
+	case unread(err):
+		return exitNoReader
 	}
 	p.report(err)
 	return ownFailure(running, err)
+}
+
+// unread tells that nobody reads what is printed any more, as head does not.
+func unread(err error) bool {
+	var failed *fs.PathError
+	return errors.As(err, &failed) && failed.Path == os.Stdout.Name() && errors.Is(failed.Err, syscall.EPIPE)
 }
 
 // endings are the signals that end what runs, without those that whoever

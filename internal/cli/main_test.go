@@ -208,6 +208,18 @@ func TestOutputThatNobodyReadsEndsTheProgram(t *testing.T) {
 	}
 }
 
+func TestAReaderOfATableThatLeavesIsNoFailure(t *testing.T) {
+	var stderr bytes.Buffer
+	p := &program{stdin: strings.NewReader(""), stdout: broken{syscall.EPIPE}, stderr: &stderr, newBackends: newFake}
+	t.Setenv("PADDOCK_STATE_DIR", t.TempDir())
+	t.Setenv("PADDOCK_CACHE_DIR", t.TempDir())
+	for _, args := range []string{"session ls", "session ls --json", "config show"} {
+		if code := p.main(t.Context(), strings.Fields(args)); code != exitNoReader || stderr.Len() > 0 {
+			t.Errorf("%s: the exit code is %d, and it says %s", args, code, &stderr)
+		}
+	}
+}
+
 type broken struct{ err error }
 
 func (b broken) Write([]byte) (int, error) { return 0, b.err }

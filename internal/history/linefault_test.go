@@ -162,3 +162,32 @@ func TestACheckpointWaitsForWhatComesBefore(t *testing.T) {
 		}
 	}
 }
+
+// Whoever reads what an interrupted removal left finds the newest checkpoint, and
+// nothing where it came to its end.
+func TestTheNewestCheckpointIsRemovedLast(t *testing.T) {
+	for n := range 5 {
+		dir, disk, _ := grown(t, 4)
+		removed := 0
+		disk.SetFault(func(op blobtest.Op) error {
+			if op.Kind != "remove" {
+				return nil
+			}
+			if removed++; removed > n {
+				return blobtest.ErrCut
+			}
+			return nil
+		})
+		if err := RemoveAll(dir, disk); (err == nil) != (n == 4) {
+			t.Errorf("with %d removed it says %v", n, err)
+		}
+		disk.SetFault(nil)
+		left, err := Open(dir, disk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if numbers := left.Numbers(); len(numbers) != 4-n || n < 4 && numbers[len(numbers)-1] != 4 {
+			t.Errorf("with %d removed there are %v", n, numbers)
+		}
+	}
+}

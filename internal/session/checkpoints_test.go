@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"paddock/internal/blob"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
@@ -205,5 +207,34 @@ func TestWhoHasTooManyLabelsTakesOneOff(t *testing.T) {
 	}
 	if _, err := m.Checkpoint(t.Context(), alice, id, "another"); err != nil {
 		t.Error(err)
+	}
+}
+
+// vanishing has a checkpoint be gone once when it is opened, as if the process that
+// has the session had given it up just then.
+type vanishing struct {
+	blob.Files
+	number string
+	gone   bool
+}
+
+func (v *vanishing) Open(name string) (blob.File, error) {
+	if !v.gone && filepath.Base(name) == v.number {
+		v.gone = true
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return v.Files.Open(name)
+}
+
+func TestAListThatChangesWhileItIsReadIsReadAgain(t *testing.T) {
+	dir, files := t.TempDir(), &vanishing{Files: blob.OS, number: "2"}
+	mine := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
+	other := manager(t, session.Config{Dir: dir, Files: files}, sandboxtest.FakeConfig{})
+	id := create(t, mine, alice, "")
+	for n := range 3 {
+		execute(t, mine, id, fmt.Sprint("x = ", n))
+	}
+	if got, want := checkpoints(t, other, id), checkpoints(t, mine, id); !files.gone || !reflect.DeepEqual(got, want) {
+		t.Errorf("there are %+v, want %+v (%v)", got, want, files.gone)
 	}
 }

@@ -96,6 +96,10 @@ func (s *session) start(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	start := func() (sandbox.Instance, error) {
 		return guard("starting", func() (sandbox.Instance, error) { return s.backend.Start(ctx, spec) })
 	}
+	if in := s.useSpare(spec.Runtime); in != nil {
+		return in, nil
+	}
+	defer s.manager.pool.starting()()
 	if spec.Machine = s.machineState(); spec.Machine != nil {
 		in, err := start()
 		if err == nil {
@@ -108,10 +112,6 @@ func (s *session) start(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 		s.notSurvived(fault.Of(err).Message)
 		spec.Machine = nil
 	}
-	if in := s.useSpare(spec.Runtime); in != nil {
-		return in, nil
-	}
-	defer s.manager.pool.starting()()
 	spec.Resume = s.resume(spec.Runtime)
 	in, err := start()
 	if spec.Resume == nil || !unresumable(err) {

@@ -320,9 +320,11 @@ func (f *filler) end() {
 		all, k.ready = append(all, k.ready...), nil
 	}
 	p.mu.Unlock()
+	var ends sync.WaitGroup
 	for _, sl := range all {
-		sl.discard()
+		ends.Go(sl.discard)
 	}
+	ends.Wait()
 	if f.dir == "" {
 		return
 	}

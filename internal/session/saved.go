@@ -39,6 +39,7 @@ func (s *session) saver() saveMachine {
 	if k == nil || len(live) == 0 || s.manager.config.MachineStateBytes < 0 {
 		return nil
 	}
+	s.dropSpare() // of which nobody has anything to keep
 	return func(ctx context.Context, w io.Writer, still func() error) (*history.Machine, error) {
 		ctx, cancel := context.WithTimeout(ctx, saveTime)
 		defer cancel()

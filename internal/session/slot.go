@@ -59,6 +59,10 @@ func (sl *slot) boot(ctx context.Context, b sandbox.Backend) (err error) {
 		_ = workspace.RemoveAll(sl.dir) // or whoever sweeps does
 		return err
 	}
+	if err := sl.backend.Rest(sl.instance); err != nil {
+		sl.discard()
+		return err
+	}
 	sl.manager.memory.set(sl.holder, max(sl.backend.Memory(sl.spec.Owner, sl.spec.Box), 1))
 	return nil
 }

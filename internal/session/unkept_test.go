@@ -224,3 +224,20 @@ func TestAStoppedMachineIsToldOfAlsoWhereTheRestFailed(t *testing.T) {
 		})
 	}
 }
+
+// The files of a program that crashed are brought back under the other interpreters.
+func TestInterpretersOpenTheirFilesAnewAfterACrashBesideThem(t *testing.T) {
+	b := &watching{Fake: sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "watching"})}
+	m := manager(t, session.Config{Backends: []sandbox.Backend{b}}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	if _, err := m.Execute(t.Context(), alice, id, session.Request{Code: "write('a', '1')", Language: "javascript"}); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, m, id, "x = 1")
+	b.refreshed.Store(0)
+	execute(t, m, id, "write('a', '2')\ncrash")
+	if n := b.refreshed.Load(); n < 2 {
+		t.Errorf("%d opened them anew", n)
+	}
+	prints(t, m, id, "print(read('a'))", "1")
+}

@@ -6,6 +6,7 @@ import (
 )
 
 func TestBashDoesRealWork(t *testing.T) {
+	withPackages(t)
 	c := connect(t, "linux")
 	runAll(t, c, "bash", []program{
 		{name: "pipelines", code: "printf 'b\\na\\nc\\n' | sort -r | head -2 | tr '\\n' ' '", stdout: "c b "},
@@ -48,7 +49,7 @@ func TestCommandsHaveArgumentsAndSandboxesAFolder(t *testing.T) {
 		}
 		return all
 	}
-	c.call(t, "sandbox_start", with("config", map[string]any{"image": "full", "envs": []string{"COLOUR=red"}}), nil)
+	c.call(t, "sandbox_start", with("config", map[string]any{"image": image(), "envs": []string{"COLOUR=red"}}), nil)
 	for _, p := range []struct {
 		name, command string
 		args          []string

@@ -23,10 +23,9 @@ import (
 
 // shared is what all tests use: unpacking the image takes longer than they do.
 var shared struct {
-	once    sync.Once
-	dir     string
-	reason  string // why nothing runs here; empty: it does
-	feature string
+	once   sync.Once
+	dir    string
+	reason string // why nothing runs here; empty: it does
 }
 
 func TestMain(m *testing.M) {
@@ -37,57 +36,67 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// prepare gives a folder with the image in its state and the binary.
+// image is what the sessions of the tests run in: one of Debian's packages, which root
+// alone can build, else this machine's own programs.
+func image() string {
+	if os.Geteuid() == 0 {
+		return "full"
+	}
+	return "host"
+}
+
+// withPackages makes sure of the image that has numpy, pandas, git and a compiler.
+func withPackages(t *testing.T) {
+	t.Helper()
+	sandboxtest.Require(t, "images", image() == "full", "only root can build the test images")
+}
+
+// prepare gives a folder with the binary and, in its state, the image.
 func prepare(t *testing.T) string {
 	t.Helper()
 	shared.once.Do(func() {
-		if os.Geteuid() != 0 {
-			shared.feature, shared.reason = "images", "only root can build the test images"
-			return
-		}
-		build := exec.CommandContext(t.Context(), "bash", "../image/build.sh")
-		build.Stderr = os.Stderr
-		images, err := build.Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		var err error
 		if shared.dir, err = os.MkdirTemp("", "paddock-work-"); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Chmod(shared.dir, 0o755); err != nil { // for whom the sandboxes run as
 			t.Fatal(err)
 		}
-		if err := os.Symlink(sandboxtest.Binary(t), filepath.Join(shared.dir, "paddock")); err != nil {
-			t.Fatal(err)
-		}
-		whole, err := filepath.EvalSymlinks(filepath.Join(shared.dir, "paddock"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := os.ReadFile(whole) // a fresh one goes with its test
+		data, err := os.ReadFile(sandboxtest.Binary(t)) // a fresh one goes with its test
 		if err == nil {
-			_ = os.Remove(filepath.Join(shared.dir, "paddock"))
 			err = os.WriteFile(filepath.Join(shared.dir, "paddock"), data, 0o755)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out, err := paddock(t, "image", "import", filepath.Join(strings.TrimSpace(string(images)), "full"), "--name", "full").CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
+		if image() == "full" {
+			importImage(t)
 		}
 		if out, err := paddock(t, "run", "--isolation", "linux", "-l", "bash", "-c", "true").CombinedOutput(); err != nil {
-			shared.feature, shared.reason = "linux", string(out)
+			shared.reason = string(out)
 		}
 	})
-	sandboxtest.Require(t, shared.feature, shared.reason == "" && shared.dir != "", shared.reason)
+	sandboxtest.Require(t, "linux", shared.reason == "" && shared.dir != "", shared.reason)
 	return shared.dir
+}
+
+func importImage(t *testing.T) {
+	build := exec.CommandContext(t.Context(), "bash", "../image/build.sh")
+	build.Stderr = os.Stderr
+	images, err := build.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := paddock(t, "image", "import", filepath.Join(strings.TrimSpace(string(images)), "full"), "--name", "full").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 }
 
 // paddock is a command of the binary, with the image as its default.
 func paddock(t *testing.T, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(shared.dir, "paddock"), args...)
 	cmd.Env = append(os.Environ(), "PADDOCK_STATE_DIR="+filepath.Join(shared.dir, "state"), "PADDOCK_CACHE_DIR="+sandboxtest.PreparedCache(t),
-		"PADDOCK_SANDBOX_IMAGE=full", "PADDOCK_SESSIONS_MAX_MEMORY_MB=1024", "PADDOCK_SANDBOX_MEMORY_MB=1024")
+		"PADDOCK_SANDBOX_IMAGE="+image(), "PADDOCK_SESSIONS_MAX_MEMORY_MB=1024", "PADDOCK_SANDBOX_MEMORY_MB=1024")
 	return cmd
 }
 

@@ -140,6 +140,7 @@ for path in '/workspace/mine', '/tmp/mine', '/dev/shm/mine':
 subprocess.Popen(['sleep', '1000'])`
 
 func TestSessionsGetMachinesThatWereBootedAhead(t *testing.T) {
+	withPackages(t) // and root, to be somebody else
 	prepare(t)
 	for name, uid := range map[string]uint32{"as root": 0, "as somebody else": 12345} {
 		t.Run(name, func(t *testing.T) {
@@ -201,14 +202,22 @@ func killAndSweep(t *testing.T, o *own, uid uint32) {
 	eventually(t, gone)
 	left := o.ahead(t)
 	next := startOwn(t, o.state, uid)
-	for inode := range next.ahead(t) {
-		if _, old := left[inode]; old {
+	for _, path := range left {
+		if _, err := os.Stat(path); err == nil {
 			t.Error("what was left of the pool is there")
 		}
 	}
-	next.create(t)
+	id, _ := next.create(t)
+	next.run(t, "python", "x = 41", "session_id", id)
 	had = family(next.cmd.Process.Pid)
 	next.Close()
+	eventually(t, gone)
+	last := startOwn(t, o.state, uid) // what was kept of the machine goes on where the session is
+	if r := last.run(t, "python", "x + 1", "session_id", id); r.Result != "42" || r.Notice != "" {
+		t.Errorf("it gave %q: %s", r.Result, r.Notice)
+	}
+	had = family(last.cmd.Process.Pid)
+	last.Close()
 	eventually(t, gone)
 	for _, dir := range []string{"pool", "boxes"} {
 		if entries, err := os.ReadDir(filepath.Join(o.state, dir)); err != nil || len(entries) > 0 {

@@ -6,6 +6,7 @@ import (
 )
 
 func TestPythonDoesRealWork(t *testing.T) {
+	withPackages(t)
 	c := connect(t, "linux")
 	runAll(t, c, "python", []program{
 		{name: "numpy", code: "import numpy as np\na = np.arange(6).reshape(2, 3)\na @ a.T", result: "array([[ 5, 14],\n       [14, 50]])"},
@@ -53,6 +54,7 @@ const chart = `class Chart:
 Chart()`
 
 func TestLargeValuesBecomeFiles(t *testing.T) {
+	withPackages(t)
 	c := connect(t, "linux")
 	runAll(t, c, "python", []program{
 		{name: "a text", code: "'ä' * 1_000_000", result: fmt.Sprintf("~ää'… (%d more characters)", 1_000_000-100), files: ".paddock/1-1.txt"},
@@ -70,6 +72,7 @@ func TestLargeValuesBecomeFiles(t *testing.T) {
 
 // OpenBLAS waits for ever when it cannot reserve what it wants, and nothing stops it.
 func TestNumpyAndMatplotlibWorkInLittleMemory(t *testing.T) {
+	withPackages(t)
 	c := connect(t, "linux")
 	var made struct {
 		ID string `json:"session_id"`

@@ -48,6 +48,7 @@ func newSession(t *testing.T, c *client) string {
 const stateTools = "core,files,history"
 
 func TestAMachineIsThereAgainInTheNextServer(t *testing.T) {
+	withPackages(t)
 	c := connectFor(t, "linux", stateTools)
 	id := newSession(t, c)
 	remember(t, c, id)
@@ -71,6 +72,7 @@ func TestAMachineIsThereAgainInTheNextServer(t *testing.T) {
 }
 
 func TestForksGoOnFromOneMachineAndDrawOtherNumbers(t *testing.T) {
+	withPackages(t)
 	c := connectFor(t, "linux", stateTools)
 	id := newSession(t, c)
 	remember(t, c, id)

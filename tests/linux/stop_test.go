@@ -28,6 +28,9 @@ func TestATimeoutKeepsWhatWasThere(t *testing.T) {
 	c := connect(t, "linux")
 	for _, p := range endless {
 		t.Run(p.name, func(t *testing.T) {
+			if p.name == "numpy" {
+				withPackages(t)
+			}
 			r := c.run(t, p.language, p.code, "timeout", 2)
 			if r.StoppedBy != "timeout" || r.State != "kept" || r.Success || r.Stdout != "begun\n" || r.Error == nil || r.Error.Hint == "" {
 				t.Errorf("stopped by %q, state %q, stdout %q, error %+v, notice %q", r.StoppedBy, r.State, r.Stdout, r.Error, r.Notice)
@@ -68,6 +71,9 @@ func TestACancelledCallAndACancelledExecutionKeepWhatWasThere(t *testing.T) {
 	c := connect(t, "linux")
 	for _, p := range endless {
 		t.Run(p.name, func(t *testing.T) {
+			if p.name == "numpy" {
+				withPackages(t)
+			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			ended := c.begin(t, ctx, p.language, p.code)

@@ -51,7 +51,7 @@ func worksAgain(t *testing.T, b *Backend, in *instance, spec sandbox.Spec) {
 		again = start(t, b, spec)
 	default:
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	exit, err := again.Run(ctx, sandbox.Command{Code: "1"})
 	if spec.Runtime == "bash" {
@@ -138,10 +138,10 @@ func TestNothingTakesAllMemory(t *testing.T) {
 					}
 				}
 			}()
-			l.over(t, in, 30*time.Second)
+			l.over(t, in, 2*time.Minute) // what ends it is its memory, on a busy machine late
 			close(stop)
 			// Between two looks a program takes more, here and on a slow machine.
-			if n := <-most; n > limit+agentMemory+sentryMemory+512<<20 {
+			if n := <-most; n > limit+agentMemory+sentryMemory+1<<30 {
 				t.Errorf("it had %d MiB", n>>20)
 			} else {
 				t.Logf("it had %d MiB", n>>20)

@@ -38,7 +38,7 @@ type Backend struct {
 	cgroups  *cgroups
 
 	probing sync.Mutex // held while a canary boots
-	probed  *sandbox.Probe
+	probed  *findings
 
 	mu       sync.Mutex            // guards what follows
 	machines map[string]*machine   // those with a name

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/control/client"
@@ -34,7 +35,8 @@ type box struct {
 	cgroup  *cgroup // nil: none
 	done    chan struct{}
 	end     sync.Once
-	starved bool // the kernel ended processes of it, for they had too much memory; known when it is done
+	resting atomic.Bool // its sentry is stopped
+	starved bool        // the kernel ended processes of it, for they had too much memory; known when it is done
 }
 
 // launcher is what all boxes of a backend have in common.

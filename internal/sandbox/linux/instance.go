@@ -73,6 +73,7 @@ func (in *instance) Done() <-chan struct{} { return in.kernel.Done() }
 
 // Close ends it, and the machine if nobody else is in it.
 func (in *instance) Close() error {
+	in.machine.box.wake() // or it does not hear of it
 	err := in.kernel.Close()
 	in.leave.Do(func() { in.backend.leave(in.machine) })
 	return err

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 )
@@ -46,7 +48,34 @@ func (b *Backend) Adopt(ctx context.Context, in sandbox.Instance, spec sandbox.S
 	m.key, m.spec.Mounts = key, slices.Clone(spec.Mounts)
 	b.machines[key] = m
 	m.watch.follow(m.spec.Mounts)
+	m.box.wake()
 	return nil
+}
+
+// Rest stops the sentry, whatever it does: gVisor looks at what its programs need
+// every 400 µs, also when all of them wait, which takes a hundredth of a processor and
+// more. It ends with the server all the same.
+func (b *Backend) Rest(in sandbox.Instance) error {
+	one, ok := in.(*instance)
+	if !ok || one.backend != b {
+		return fault.New(fault.Conflict, "the interpreter is another backend's")
+	}
+	return one.machine.box.rest()
+}
+
+func (b *box) rest() error {
+	b.resting.Store(true)
+	if err := b.sentry.cmd.Process.Signal(unix.SIGSTOP); err != nil {
+		return fmt.Errorf("stopping the sentry: %w", err)
+	}
+	return nil
+}
+
+// wake has the sentry go on.
+func (b *box) wake() {
+	if b.resting.Swap(false) {
+		_ = b.sentry.cmd.Process.Signal(unix.SIGCONT) // one that has ended needs it no more
+	}
 }
 
 // rehoused is spec with the folders of these mounts.

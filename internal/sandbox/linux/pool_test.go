@@ -4,8 +4,11 @@ package linux
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,6 +128,40 @@ func TestAMachineIsAdoptedOnlyAsItIs(t *testing.T) {
 	}
 }
 
+// A machine that nobody has yet takes no processor, and ends like others.
+func TestAMachineRestsUntilItIsAdopted(t *testing.T) {
+	b := newBackend(t)
+	in, ahead := bootAhead(t, b, 1<<20)
+	resting := func() bool {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", in.machine.box.sentry.cmd.Process.Pid))
+		return err == nil && strings.Contains(string(text), ") T ")
+	}
+	if err := b.Rest(in); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "its rest", resting)
+	if err := b.Adopt(t.Context(), in, moved(t, ahead, "alice")); err != nil {
+		t.Fatal(err)
+	}
+	if exit, err := in.Run(t.Context(), sandbox.Command{Code: "6 * 7"}); err != nil || exit.Result != "42" || resting() {
+		t.Errorf("it gave %+v, %v", exit, err)
+	}
+	other, _ := bootAhead(t, b, 1<<20)
+	if err := b.Rest(other); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Close(); err != nil || other.machine.client.Err() == nil {
+		t.Errorf("it did not end: %v", err)
+	}
+	last, _ := bootAhead(t, b, 1<<20) // which ends with the backend
+	if err := errors.Join(b.Rest(last), b.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if !last.machine.over() {
+		t.Error("one is left")
+	}
+}
+
 // BenchmarkAdopt is a first result from a machine that was booted ahead, beside one
 // that is booted for it.
 func BenchmarkAdopt(b *testing.B) {
@@ -138,6 +175,9 @@ func BenchmarkAdopt(b *testing.B) {
 				if ahead {
 					one, was := bootAhead(b, backend, 1<<20)
 					in, spec = one, moved(b, was, "bench")
+					if err := backend.Rest(one); err != nil {
+						b.Fatal(err)
+					}
 				}
 				began := time.Now()
 				var err error

@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,8 +19,9 @@ import (
 )
 
 // Probe tells what works here. The first time it boots a box, as long as ctx
-// allows; what it found then is kept, in the cache folder also for the processes
-// that come after, unless ctx ended.
+// allows; what it found then is kept for a while, in the cache folder also for the
+// processes that come after, unless ctx ended: what works for a day, what does not
+// for seconds.
 func (b *Backend) Probe(ctx context.Context) sandbox.Probe { return b.probeOnce(ctx, true) }
 
 // ProbeAnew is Probe that believes nothing that was found before.
@@ -27,24 +30,30 @@ func (b *Backend) ProbeAnew(ctx context.Context) sandbox.Probe { return b.probeO
 func (b *Backend) probeOnce(ctx context.Context, believe bool) sandbox.Probe {
 	b.probing.Lock()
 	defer b.probing.Unlock()
-	if b.probed == nil || !believe {
-		p, path, known := b.remembered(ctx)
+	if b.probed == nil || !believe || !b.probed.count() {
+		f, path, known := b.remembered(ctx)
 		if !known || !believe {
-			p = b.probe(ctx)
+			began := time.Now()
+			f = findings{Probe: b.probe(ctx)}
 			if ctx.Err() != nil {
-				return p
+				return f.Probe
 			}
-			b.remember(path, p)
+			f.At, f.Took = time.Now(), time.Since(began)
+			b.remember(path, f)
 		}
-		b.probed = &p
+		b.probed = &f
 	}
-	p := *b.probed
+	p := b.probed.Probe
 	p.Runtimes, p.Protections = slices.Clone(p.Runtimes), slices.Clone(p.Protections)
 	return p
 }
 
 func (b *Backend) probe(ctx context.Context) sandbox.Probe {
 	p := sandbox.Probe{Engine: Engine}
+	if withCgo {
+		p.Reason, p.Hint = "this paddock was built with cgo, and Linux machines do not boot with that", "build it with make, or with CGO_ENABLED=0"
+		return p
+	}
 	m, err := b.machine(ctx, sandbox.Spec{Owner: "probe"})
 	var known *fault.Error // such as an image that is not there
 	if errors.As(err, &known) && known.Kind != fault.Unavailable {
@@ -87,8 +96,9 @@ func (b *Backend) walls() []sandbox.Protection {
 func rootCause(err error) string {
 	for {
 		next := errors.Unwrap(err)
-		if next == nil {
-			return err.Error()
+		var f *fault.Error
+		if next == nil || errors.Is(err, io.EOF) && !errors.As(err, &f) { // the end of a stream says nothing by itself
+			return strings.TrimSpace(err.Error())
 		}
 		err = next
 	}
@@ -120,6 +130,8 @@ func hintFor(err error, root bool, read func(path string) string) string {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "the machine may be overloaded: try again"
+	case errors.Is(err, io.EOF):
+		return "gVisor's kernel ended as it began: in a container, let it use ptrace and seccomp"
 	case errors.Is(err, unix.ENOMEM) || strings.Contains(text, "cannot allocate memory"):
 		return "there is not enough memory: end something, or give the machine more"
 	case strings.Contains(text, "older than 5.12"):
@@ -133,7 +145,7 @@ func hintFor(err error, root bool, read func(path string) string) string {
 		}
 	}
 	if errors.Is(err, unix.EPERM) || strings.Contains(text, "operation not permitted") || strings.Contains(text, "permission denied") {
-		return "in a container, let it make user namespaces and mounts: a seccomp profile that allows clone, unshare, mount and pivot_root, and no masked /proc"
+		return "in a container, let it make user namespaces and mounts: a seccomp profile that allows clone, unshare, mount, mount_setattr and pivot_root, and no masked /proc"
 	}
 	return "the isolation wasm works without any of this"
 }

@@ -7,11 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -64,6 +66,14 @@ func TestAnImageThatIsNotThereIsToldAsSuch(t *testing.T) {
 	}
 }
 
+func TestWhatDidNotWorkIsTriedAgainByTheSameProcess(t *testing.T) {
+	b := newBackend(t)
+	b.probed = &findings{At: time.Now().Add(-time.Minute), Probe: sandbox.Probe{Reason: "no"}}
+	if p := b.Probe(t.Context()); !p.Available {
+		t.Errorf("%+v", p)
+	}
+}
+
 func TestAProbeThatWasGivenUpIsMadeAgain(t *testing.T) {
 	b := newBackend(t)
 	b.probed = nil
@@ -91,6 +101,7 @@ func TestEachObstacleHasItsHint(t *testing.T) {
 		"nothing may be traced":          {refused, false, map[string]string{"/proc/sys/kernel/yama/ptrace_scope": "3"}, "ptrace_scope"},
 		"a container's filter":           {refused, true, nil, "seccomp"},
 		"what the gofer says":            {errors.New("mounting an empty root: permission denied"), false, nil, "seccomp"},
+		"a filter that ends the sentry":  {fmt.Errorf("not ready: %w", io.EOF), true, nil, "ptrace"},
 		"no memory":                      {fmt.Errorf("x: %w", unix.ENOMEM), true, nil, "memory"},
 		"no time":                        {fmt.Errorf("x: %w", context.DeadlineExceeded), true, nil, "overloaded"},
 		"an old kernel":                  {errors.New("making root: the kernel is older than 5.12"), true, nil, "newer"},

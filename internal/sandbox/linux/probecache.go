@@ -17,11 +17,13 @@ import (
 	"paddock/internal/sandbox"
 )
 
-// How long what a canary found out counts for other processes: what works is as
-// good as the machine is up, and what does not may be mended at any time.
+// How long what a canary found out counts, also for other processes: what works is as
+// good as the machine is up, and what does not may be mended at any time, as the hint
+// says how. Where it took long to fail, finding out again is what costs.
 const (
-	goodFor = 24 * time.Hour
-	badFor  = 5 * time.Minute
+	goodFor     = 24 * time.Hour
+	badFor      = 10 * time.Second
+	badForTimes = 4 // as long as it took
 )
 
 const probePrefix = "linux-probe-"
@@ -29,35 +31,37 @@ const probePrefix = "linux-probe-"
 // findings are what Probe remembers in the cache folder.
 type findings struct {
 	At    time.Time     `json:"at"`
+	Took  time.Duration `json:"took"`
 	Probe sandbox.Probe `json:"probe"`
 }
 
-// remembered gives what a process found out lately that is like this one, on this
-// machine since it was booted. path is where to remember it; empty: nowhere.
-func (b *Backend) remembered(ctx context.Context) (p sandbox.Probe, path string, ok bool) {
-	if path = b.probePath(ctx); path == "" {
-		return p, "", false
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return p, path, false
-	}
-	var f findings
-	if json.Unmarshal(data, &f) != nil {
-		return p, path, false
-	}
-	limit := badFor
+// count tells whether they still do.
+func (f *findings) count() bool {
+	limit := max(badFor, badForTimes*f.Took)
 	if f.Probe.Available {
 		limit = goodFor
 	}
 	age := time.Since(f.At)
-	return f.Probe, path, age >= 0 && age < limit
+	return age >= 0 && age < limit
+}
+
+// remembered gives what a process found out lately that is like this one, on this
+// machine since it was booted. path is where to remember it; empty: nowhere.
+func (b *Backend) remembered(ctx context.Context) (f findings, path string, ok bool) {
+	if path = b.probePath(ctx); path == "" {
+		return f, "", false
+	}
+	data, err := os.ReadFile(path)
+	if err != nil || json.Unmarshal(data, &f) != nil {
+		return f, path, false
+	}
+	return f, path, f.count()
 }
 
 // remember writes what was found out, and forgets what is old. What cannot be
 // written is found out again.
-func (b *Backend) remember(path string, p sandbox.Probe) {
-	data, err := json.Marshal(findings{At: time.Now(), Probe: p})
+func (b *Backend) remember(path string, f findings) {
+	data, err := json.Marshal(f)
 	if err != nil || path == "" {
 		return
 	}
@@ -68,19 +72,19 @@ func (b *Backend) remember(path string, p sandbox.Probe) {
 			_ = os.Remove(name) // another process may have
 		}
 	}
-	f, err := os.CreateTemp(dir, probePrefix+"new-")
+	file, err := os.CreateTemp(dir, probePrefix+"new-")
 	if err != nil {
 		return
 	}
-	_, err = f.Write(data)
-	if closeErr := f.Close(); err == nil {
+	_, err = file.Write(data)
+	if closeErr := file.Close(); err == nil {
 		err = closeErr
 	}
 	if err == nil {
-		err = os.Rename(f.Name(), path)
+		err = os.Rename(file.Name(), path)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name())
+		_ = os.Remove(file.Name())
 	}
 }
 

@@ -3,7 +3,6 @@
 package linux
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -20,29 +19,24 @@ func TestWhatACanaryFoundOutIsRememberedForAWhile(t *testing.T) {
 	}
 	good := sandbox.Probe{Available: true, Engine: Engine, Runtimes: []sandbox.Runtime{{Name: "python", Languages: []string{"python"}}}}
 	for _, test := range []struct {
-		name  string
-		found sandbox.Probe
-		age   time.Duration
-		want  bool
+		name      string
+		found     sandbox.Probe
+		age, took time.Duration
+		want      bool
 	}{
-		{"what works", good, time.Hour, true},
-		{"what worked long ago", good, 25 * time.Hour, false},
-		{"what did not work just now", sandbox.Probe{Reason: "no"}, time.Minute, true},
-		{"what did not work a while ago", sandbox.Probe{Reason: "no"}, 10 * time.Minute, false},
-		{"what is from a clock that went wrong", good, -time.Hour, false},
+		{"what works", good, time.Hour, 0, true},
+		{"what worked long ago", good, 25 * time.Hour, 0, false},
+		{"what did not work just now", sandbox.Probe{Reason: "no"}, time.Second, time.Second, true},
+		{"what did not work a while ago", sandbox.Probe{Reason: "no"}, time.Minute, time.Second, false},
+		{"what took half a minute to fail", sandbox.Probe{Reason: "no"}, time.Minute, 30 * time.Second, true},
+		{"what took half a minute to fail, some minutes ago", sandbox.Probe{Reason: "no"}, 3 * time.Minute, 30 * time.Second, false},
+		{"what is from a clock that went wrong", good, -time.Hour, 0, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			b.remember(path, test.found)
-			data, err := json.Marshal(findings{At: time.Now().Add(-test.age), Probe: test.found})
-			if err == nil {
-				err = os.WriteFile(path, data, 0o600)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, _, ok := b.remembered(t.Context())
-			if ok != test.want || p.Available != test.found.Available {
-				t.Errorf("%+v, %v", p, ok)
+			b.remember(path, findings{At: time.Now().Add(-test.age), Took: test.took, Probe: test.found})
+			f, _, ok := b.remembered(t.Context())
+			if ok != test.want || f.Probe.Available != test.found.Available {
+				t.Errorf("%+v, %v", f, ok)
 			}
 		})
 	}

@@ -124,6 +124,9 @@ func (w *watch) look() {
 			return
 		case <-tick.C:
 		}
+		if w.machine.box.resting.Load() {
+			continue
+		}
 		if w.lookAtMemory() || w.lookAtFolders() {
 			return
 		}
@@ -167,7 +170,7 @@ const answerTime = 2 * time.Second
 // memoryFile is the file that holds the memory of a box's programs. Nothing in it
 // may be read or mapped here: it is whatever the sentry says it is.
 func (b *box) memoryFile(ctx context.Context) (*os.File, error) {
-	stop := context.AfterFunc(ctx, func() { b.control.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = b.sentry.cmd.Process.Kill() }) // a call ends with the sentry, and with nothing else
 	defer stop()
 	var answer control.MemoryUsageFile
 	late := time.AfterFunc(answerTime, func() { _ = b.sentry.cmd.Process.Kill() })

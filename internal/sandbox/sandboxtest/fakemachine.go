@@ -47,6 +47,7 @@ type fakeBox struct {
 	users   int
 	booted  time.Time
 	ports   map[uint16]bool
+	resting bool
 	streams []io.Closer
 	tenants map[*fakeTenant]struct{}
 	saved   map[string]fakeSaved // interpreters that nobody has asked for since it was restored
@@ -159,6 +160,18 @@ func sameMachine(a, b sandbox.Spec) bool {
 	})
 }
 
+// Rest has its instance refuse to run until it is adopted.
+func (b *FakeMachines) Rest(in sandbox.Instance) error {
+	one, ok := in.(*fakeTenant)
+	if !ok {
+		return fault.New(fault.Conflict, "it is another backend's")
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	one.box.resting = true
+	return nil
+}
+
 // Adopt gives a machine another name, and its folders other places.
 func (b *FakeMachines) Adopt(_ context.Context, in sandbox.Instance, spec sandbox.Spec) error {
 	one, ok := in.(*fakeTenant)
@@ -181,7 +194,7 @@ func (b *FakeMachines) Adopt(_ context.Context, in sandbox.Instance, spec sandbo
 		return fault.New(fault.Conflict, "it is another machine")
 	}
 	delete(b.boxes, one.name)
-	one.name, one.box.spec = name, spec
+	one.name, one.box.spec, one.box.resting = name, spec, false
 	b.boxes[name] = one.box
 	return nil
 }
@@ -247,6 +260,12 @@ func (in *fakeTenant) Run(ctx context.Context, cmd sandbox.Command) (sandbox.Exi
 	words := append(strings.Fields(cmd.Code), cmd.Args...)
 	if len(words) > 1 && in.runtime != sandbox.CommandRuntime && strings.Contains(cmd.Code, "\n") || len(words) == 0 {
 		words = []string{""}
+	}
+	in.backend.mu.Lock()
+	resting := in.box.resting
+	in.backend.mu.Unlock()
+	if resting {
+		return sandbox.Exit{}, fault.New(fault.Conflict, "the machine rests")
 	}
 	exit := sandbox.Exit{Cause: sandbox.Exited, State: sandbox.Kept, Engine: fakeEngine, Usage: sandbox.Usage{Memory: 1 << 20}}
 	switch {

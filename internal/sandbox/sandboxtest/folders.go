@@ -47,7 +47,9 @@ func Binary(t testing.TB) string {
 		return path
 	}
 	path := filepath.Join(t.TempDir(), "paddock")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "paddock/cmd/paddock").CombinedOutput(); err != nil {
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", path, "paddock/cmd/paddock")
+	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0") // as make builds it
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("building paddock: %v\n%s", err, out)
 	}
 	return path
