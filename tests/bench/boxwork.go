@@ -33,7 +33,8 @@ func (x boxes) programs(ctx context.Context) error {
 		target                string
 	}{
 		{"cpu python", "python", cpuPython, 5, "<= 1.05x"},
-		{"cpu javascript", "javascript", cpuJavaScript, 5, "<= 1.05x"},
+		{"cpu javascript in a kernel", "javascript", cpuJavaScript, 5, ""}, // whose names are kept for the next call
+		{"cpu node", nodeProgram, cpuJavaScript, 5, "<= 1.05x"},
 		{"cpu numpy, pandas", "python", numericPython, 5, "<= 1.05x"},
 		{"files python", "python", filesPython, 2, ""},
 		{"system", "python", machinePython, 1, ""},
@@ -47,8 +48,14 @@ func (x boxes) programs(ctx context.Context) error {
 	return nil
 }
 
+// nodeProgram is a program that node runs by itself, as outside.
+const nodeProgram = "node"
+
 // inSession runs a program in a session of its own.
 func (p *place) inSession(ctx context.Context, language, code string) (string, error) {
+	if language == nodeProgram {
+		language, code = "bash", "cat >program.cjs <<'the end of it'\n"+code+"\nthe end of it\nnode program.cjs"
+	}
 	i, err := p.Create(ctx, session.Local, "", session.Settings{Language: language})
 	if err != nil {
 		return "", err
@@ -68,9 +75,8 @@ func (x boxes) outside(folder, language, code string) (string, error) {
 		return "", err
 	}
 	defer os.Remove(name)
-	interpreter := map[string]string{"python": "python3", "javascript": "node"}[language]
-	if language == "javascript" { // node goes by a file's ending
-		return native(x.root, folder, x.env, interpreter, "-e", code)
+	if language != "python" { // node goes by a file's ending
+		return native(x.root, folder, x.env, "node", "-e", code)
 	}
-	return native(x.root, folder, x.env, interpreter, file)
+	return native(x.root, folder, x.env, "python3", file)
 }
