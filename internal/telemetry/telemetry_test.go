@@ -207,7 +207,7 @@ func scrape(t *testing.T, tel *telemetry.Telemetry) string {
 func TestMetricsAsPrometheusReadsThem(t *testing.T) {
 	tel := open(t, telemetry.Config{Scrape: true, Version: "7"})
 	if err := tel.Observe(func() telemetry.Live {
-		return telemetry.Live{Sessions: 3, Interpreters: 2, Running: 1, Queued: 4, MemoryBytes: 5, DiskBytes: 6}
+		return telemetry.Live{Sessions: 3, Interpreters: 2, Running: 1, Queued: 4, MemoryBytes: 5, DiskBytes: 6, Pooled: 7, PoolHits: 8, PoolMisses: 9}
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -232,6 +232,7 @@ func TestMetricsAsPrometheusReadsThem(t *testing.T) {
 		`paddock_cpu_time_seconds_total{isolation="wasm",language="python"} 1`,
 		`paddock_fuel_total{isolation="wasm",language="python"} 9`,
 		`paddock_sessions 3`, `paddock_interpreters 2`, `paddock_executions_running 1`, `paddock_executions_queued 4`,
+		`paddock_pool_ready 7`, `paddock_pool_sessions_total{result="hit"} 8`, `paddock_pool_sessions_total{result="miss"} 9`,
 		`paddock_interpreters_memory_bytes 5`, `paddock_sessions_disk_bytes 6`,
 		`paddock_rejections_total{limit="requests"} 1`, `paddock_audit_failures_total 1`,
 		`http_server_request_duration_seconds_count{http_request_method="GET",http_response_status_code="200",http_route="/v1/"} 1`,
