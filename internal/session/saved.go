@@ -39,7 +39,7 @@ func (s *session) saver() saveMachine {
 	if k == nil || len(live) == 0 || s.manager.config.MachineStateBytes < 0 {
 		return nil
 	}
-	s.dropSpare() // of which nobody has anything to keep
+	s.dropSpare()                                        // of which nobody has anything to keep
 	room := s.manager.checkDisk(s.owner, s.memoryNow(0)) // it may not become smaller on disk
 	return func(ctx context.Context, w io.Writer, still func() error) (*history.Machine, error) {
 		if room != nil {
