@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -95,10 +94,11 @@ func (p *program) main(ctx context.Context, args []string) (code int) {
 	return ownFailure(running, err)
 }
 
-// unread tells that nobody reads what is printed any more, as head does not.
+// unread tells that nobody reads what is printed any more, as head does not. Other
+// broken connections are in faults.
 func unread(err error) bool {
-	var failed *fs.PathError
-	return errors.As(err, &failed) && failed.Path == os.Stdout.Name() && errors.Is(failed.Err, syscall.EPIPE)
+	var f *fault.Error
+	return errors.Is(err, syscall.EPIPE) && !errors.As(err, &f)
 }
 
 // endings are the signals that end what runs, without those that whoever

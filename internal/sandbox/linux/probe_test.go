@@ -58,9 +58,13 @@ func TestAProbeThatFailsHasAReasonAndAHint(t *testing.T) {
 
 func TestAnImageThatIsNotThereIsToldAsSuch(t *testing.T) {
 	newBackend(t) // or the test is skipped
-	b := openBackend(t, Config{Image: "missing", Images: func(context.Context, string) (Image, error) {
+	b, err := New(Config{Dir: t.TempDir(), Log: logger(t), Image: "missing", Images: func(context.Context, string) (Image, error) {
 		return Image{}, fault.New(fault.NotFound, "there is no image").WithHint("pull it")
 	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
 	if p := b.Probe(t.Context()); p.Available || p.Reason != "there is no image" || p.Hint != "pull it" {
 		t.Errorf("%+v", p)
 	}
