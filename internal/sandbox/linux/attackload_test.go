@@ -51,7 +51,7 @@ func worksAgain(t *testing.T, b *Backend, in *instance, spec sandbox.Spec) {
 		again = start(t, b, spec)
 	default:
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	exit, err := again.Run(ctx, sandbox.Command{Code: "1"})
 	if spec.Runtime == "bash" {
@@ -138,7 +138,7 @@ func TestNothingTakesAllMemory(t *testing.T) {
 					}
 				}
 			}()
-			l.over(t, in, 2*time.Minute) // what ends it is its memory, on a busy machine late
+			l.over(t, in, 30*time.Second)
 			close(stop)
 			// Between two looks a program takes more, here and on a slow machine.
 			if n := <-most; n > limit+agentMemory+sentryMemory+512<<20 {

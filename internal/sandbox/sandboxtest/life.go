@@ -91,13 +91,9 @@ func (k *kit) testStart(t *testing.T) {
 }
 
 func (k *kit) testConcurrency(t *testing.T) {
-	instances := 20
-	if k.suite.Machine { // machines that are booted, on two processors
-		instances = 8
-	}
-	t.Run("many instances at once keep apart", func(t *testing.T) {
+	t.Run("twenty instances at once keep apart", func(t *testing.T) {
 		var all sync.WaitGroup
-		for n := range instances {
+		for n := range 20 {
 			in := k.start(t, k.spec(""))
 			all.Go(func() {
 				for range 5 {
