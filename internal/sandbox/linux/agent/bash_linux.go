@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,9 +14,16 @@ import (
 	"paddock/internal/sandbox"
 )
 
-// encodeShell makes of a request what the shell's driver evaluates: its length
-// in eight digits, and assignments.
+// shellBlock is how much the shell's driver reads at first, in bytes: most requests,
+// with which it has no need to read again.
+const shellBlock = 512
+
+// encodeShell makes of a request what the shell's driver evaluates: assignments,
+// filled up to one block; or a block that reads them, and evaluates them.
 func encodeShell(number uint32, r request) ([]byte, error) {
+	if r.Stdin != "" {
+		r.Op = "feed"
+	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "__pd_number=%d __pd_op=%s __pd_in=%s __pd_code=%s; builtin set --", number, quote(r.Op), quote(r.Stdin), quote(r.Code))
 	for _, arg := range r.Args {
@@ -24,7 +32,18 @@ func encodeShell(number uint32, r request) ([]byte, error) {
 	if text.Len() > 99_999_999 {
 		return nil, fmt.Errorf("a program of %d bytes is too long for a shell", len(r.Code))
 	}
-	return fmt.Appendf(nil, "%08d%s", text.Len(), text.String()), nil
+	if text.Len() <= shellBlock {
+		return filled(text.String()), nil
+	}
+	read := fmt.Sprintf(`LC_ALL=C IFS= builtin read -r -N %d -u 240 __pd_text; builtin eval "$__pd_text"`, text.Len())
+	return append(filled(read), text.String()...), nil
+}
+
+// filled is a block with this text in it.
+func filled(text string) []byte {
+	block := bytes.Repeat([]byte{' '}, shellBlock)
+	copy(block, text)
+	return block
 }
 
 // quote makes one word of a text. A shell holds no zero bytes.

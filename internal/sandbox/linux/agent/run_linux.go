@@ -111,16 +111,13 @@ func (in *instance) execute(body wire.RunBody) sandbox.Exit {
 	k := in.kernel
 	in.ends.In.Begin(body.Stdin)
 	begun := k.channel.expect()
-	if in.language.files {
-		r.Stdin = "/dev/null"
-		if body.Stdin {
-			f, err := newFeed(in.agent.scratch(), in.start.UID, in.start.GID, begun, in.ends.In)
-			if err != nil {
-				in.out.write(1, []byte("paddock: there is no input: "+err.Error()+"\n"))
-			} else {
-				defer f.close()
-				r.Stdin = f.path
-			}
+	if in.language.files && body.Stdin {
+		f, err := newFeed(in.agent.scratch(), in.start.UID, in.start.GID, begun, in.ends.In)
+		if err != nil {
+			in.out.write(1, []byte("paddock: there is no input: "+err.Error()+"\n"))
+		} else {
+			defer f.close()
+			r.Stdin = f.path
 		}
 	}
 	m := begin(k.child.pid)

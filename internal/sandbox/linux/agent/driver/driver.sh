@@ -1,25 +1,33 @@
-# The bash kernel: reads requests over descriptor 4, each a text for eval with its
-# length before it, and runs programs where they stand: at the top level of this
-# very shell, whose variables, functions and folder stay. Read once, at the start.
-exec 200>&4 201>&1 202>&2 3<&- 4>&-
+# The bash kernel: reads requests over its connection, each a text for eval of 512
+# bytes, and runs programs where they stand: at the top level of this very shell,
+# whose variables, functions and folder stay. Read once, at the start.
+#
+# The driver's descriptors are 240, the connection; 241 and 242, where a program's
+# output goes; 243 and 244, /dev/null to read and to write; 245 is a program's input.
+# What bash puts aside while something is redirected it closes when it starts a
+# program, and copies of that are closed as well: what is put aside here, as 10 to 14.
+{ { exec 240>&10 241>&11 242>&12 243<&13 244>&14; } 4>&- 1>&- 2>&- 0<&- 5>&-; } 5>/dev/null
+exec 3<&- 4>&-
 __pd_defaults=$(builtin set +o)
+__pd_options=$SHELLOPTS
+# Where what set -x shows of the driver goes; without it nothing has to be redirected.
+declare -A __pd_quiet=([-]=2 [-x]=244)
 # The line of the program's eval is the first of the text: bash counts from there.
-__pd_loop='while LC_ALL=C IFS= builtin read -r -N 8 -u 200 __pd_text && LC_ALL=C IFS= builtin read -r -N "$__pd_text" -u 200 __pd_text; do builtin eval "$__pd_text"; case $__pd_op in exec) __pd_explicit=; builtin trap __pd_stop INT; exec 203<"$__pd_in"; builtin printf "b %s\n" "$__pd_number" >&200; builtin eval "$__pd_code" <&203 >&201 2>&202 200>&- 201>&- 202>&- 203<&-
-{ __pd_status=$?; builtin eval "$__pd_defaults"; } 2>/dev/null; __pd_end ;; inspect) __pd_inspect ;; awaken) [[ ! -v RANDOM ]] || RANDOM=$((16#$__pd_code)); builtin printf "a %s 0 %s inspected\n" "$__pd_number" "$BASHPID" >&200 ;; hello) builtin printf "a %s 0 %s inspected\n" "$__pd_number" "$BASHPID" >&200 ;; esac; done'
+__pd_loop='while LC_ALL=C IFS= builtin read -r -N 512 -u 240 __pd_text; do builtin eval "$__pd_text"; case $__pd_op in exec | feed) __pd_explicit=; builtin trap __pd_stop INT; [[ $__pd_op == exec ]] || exec 245<"$__pd_in"; builtin printf "b %s\n" "$__pd_number" >&240; case $__pd_op in exec) builtin eval "$__pd_code" <&243 >&241 2>&242 ;; feed) builtin eval "$__pd_code" <&245 >&241 2>&242 245<&- ;; esac
+{ __pd_status=$?; builtin trap - DEBUG ERR RETURN; [[ $SHELLOPTS == "$__pd_options" ]] || builtin eval "$__pd_defaults"; } 2>&"${__pd_quiet[-${-//[!x]}]}"; __pd_end ;; inspect) __pd_inspect ;; awaken) [[ ! -v RANDOM ]] || RANDOM=$((16#$__pd_code)); builtin printf "a %s 0 %s inspected\n" "$__pd_number" "$__pd_self" >&240 ;; hello) builtin printf "a %s 0 %s inspected\n" "$__pd_number" "$__pd_self" >&240 ;; esac; done'
 # Whatever ends the shell comes here: exit, an error of an expansion, set -e, an
 # interrupt. A copy of the shell goes on where it was, and the shell itself ends.
-__pd_exit='{ __pd_status=${__pd_chosen:-$?}; __pd_chosen=; builtin eval "$__pd_defaults"; } 2>/dev/null; builtin set -m; { builtin set -m; builtin set +m; builtin trap "builtin eval \"\$__pd_exit\"" EXIT; __pd_self=$BASHPID; __pd_ended=1; __pd_end; builtin eval "$__pd_loop"; builtin trap - EXIT; builtin exit 0; } & builtin set +m'
+__pd_exit='{ __pd_status=${__pd_chosen:-$?}; __pd_chosen=; builtin trap - DEBUG ERR RETURN; builtin eval "$__pd_defaults"; } 2>&244; builtin set -m; { builtin set -m; builtin set +m; builtin trap "builtin eval \"\$__pd_exit\"" EXIT; __pd_self=$BASHPID; __pd_ended=1; __pd_end; builtin eval "$__pd_loop"; builtin trap - EXIT; builtin exit 0; } & builtin set +m'
 __pd_stop() { __pd_explicit=interrupted; exit 130; }
 __pd_end() {
   builtin trap '' INT
-  exec 203<&-
-  builtin trap - DEBUG ERR RETURN
+  [[ $__pd_op == exec ]] || exec 245<&-
   if [[ -n $__pd_trap ]]; then
     local __pd_do=$__pd_trap
     __pd_trap=
-    builtin eval "$__pd_do" </dev/null >&201 2>&202 200>&- 201>&- 202>&-
+    builtin eval "$__pd_do" <&243 >&241 2>&242
   fi
-  builtin printf 'a %s %s %s %s\n' "$__pd_number" "$__pd_status" "$BASHPID" "${__pd_explicit:-${__pd_ended:+ended}}" >&200
+  builtin printf 'a %s %s %s %s\n' "$__pd_number" "$__pd_status" "$__pd_self" "${__pd_explicit:-${__pd_ended:+ended}}" >&240
   __pd_ended=
 }
 # exit is a choice of the program's, and no error of it.
@@ -59,9 +67,9 @@ __pd_inspect() {
       *[aA]*) builtin declare -n __pd_all=$__pd_name; __pd_value="(${#__pd_all[@]} elements) ${__pd_all[*]:0:20}"; builtin unset -n __pd_all ;;
       *) __pd_value=${!__pd_name} ;;
     esac
-    builtin printf 'v %s %s %s %q\n' "$__pd_number" "$__pd_name" "${__pd_kind:--}" "${__pd_value:0:119}" >&200
+    builtin printf 'v %s %s %s %q\n' "$__pd_number" "$__pd_name" "${__pd_kind:--}" "${__pd_value:0:119}" >&240
   done < <(builtin compgen -v)
-  builtin printf 'a %s 0 %s inspected\n' "$__pd_number" "$BASHPID" >&200
+  builtin printf 'a %s 0 %s inspected\n' "$__pd_number" "$__pd_self" >&240
 }
 __pd_chosen= __pd_trap= __pd_ended= __pd_explicit= __pd_op= __pd_number= __pd_in= __pd_code= __pd_status= __pd_text= __pd_self=$BASHPID
 __pd_known=" $(builtin compgen -v) BASH_REMATCH PIPESTATUS MAPFILE REPLY OLDPWD _ FUNCNAME " __pd_known=${__pd_known//$'\n'/ }
