@@ -27,6 +27,11 @@ func (all backends) runs(name string) bool {
 	return slices.ContainsFunc(all, func(b sandbox.Backend) bool { return b.Name() == name })
 }
 
+// named gives those that have this name.
+func (all backends) named(name string) backends {
+	return slices.DeleteFunc(slices.Clone(all), func(b sandbox.Backend) bool { return b.Name() != name })
+}
+
 // Close ends all of them.
 func (all backends) Close() error {
 	var errs []error

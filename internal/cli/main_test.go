@@ -268,3 +268,30 @@ func TestWhereThingsAreKept(t *testing.T) {
 		t.Errorf("without any the state folder is %s", got)
 	}
 }
+
+// prepares counts how often a backend is made ready.
+type prepares struct {
+	sandbox.Backend
+	times *int
+}
+
+func (p prepares) Prepare(context.Context) error { *p.times++; return nil }
+
+func TestRunPreparesWhatTheProgramRunsInAndNothingElse(t *testing.T) {
+	var first, second int
+	both := func(places, *config.Config, *session.Life, *slog.Logger) (backends, error) {
+		fake := func(name string) sandbox.Backend { return sandboxtest.NewFake(sandboxtest.FakeConfig{Name: name}) }
+		return backends{prepares{fake("wasm"), &first}, prepares{fake("linux"), &second}}, nil
+	}
+	r := command(t, both, "run", "--keep", "--isolation", "linux", "-c", "print(1)")
+	if r.code != 0 || first != 0 || second != 1 {
+		t.Errorf("%+v; wasm was prepared %d times, linux %d times", r, first, second)
+	}
+	_, id, _ := strings.Cut(strings.TrimSpace(r.stderr), "session: ")
+	if r := run(t, both, "run", "--session", id, "-c", "print(2)"); r.code != 0 || first != 0 || second != 2 {
+		t.Errorf("in the session %q: %+v; wasm was prepared %d times, linux %d times", id, r, first, second)
+	}
+	if r := run(t, both, "run", "-c", "print(3)"); r.code != 0 || first != 1 || second != 2 {
+		t.Errorf("%+v; wasm was prepared %d times, linux %d times", r, first, second)
+	}
+}

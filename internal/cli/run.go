@@ -112,14 +112,16 @@ func (p *program) run(c *cobra.Command, f runFlags, args []string) error {
 	}
 	defer parts.close(p.log)
 	ctx := c.Context()
-	if err := p.prepare(ctx, parts.backends); err != nil {
-		return err
-	}
 	id, done, err := p.sessionFor(ctx, parts.sessions, f, req.Language)
 	if err != nil {
 		return err
 	}
 	defer done()
+	if info, err := parts.sessions.Info(session.Local, id); err == nil { // else execute says what is wrong
+		if err := p.prepare(ctx, parts.backends.named(info.Isolation)); err != nil {
+			return err
+		}
+	}
 	return p.execute(ctx, parts.sessions, id, req, f)
 }
 
