@@ -71,10 +71,9 @@ func (in *instance) Inspect(ctx context.Context) (sandbox.Inspection, error) {
 // Done is closed when the interpreter has ended.
 func (in *instance) Done() <-chan struct{} { return in.kernel.Done() }
 
-// Close ends it, and the machine if nobody else is in it.
+// Close ends it, and the machine if nobody else is in it: then it need not be told.
 func (in *instance) Close() error {
-	in.machine.box.wake() // or it does not hear of it
-	err := in.kernel.Close()
 	in.leave.Do(func() { in.backend.leave(in.machine) })
-	return err
+	in.machine.box.wake() // or it does not hear of it
+	return in.kernel.Close()
 }
