@@ -444,6 +444,9 @@ func TestJSONRPC(t *testing.T) {
 			t.Errorf("%s: %+v, want %d", body, a.Error, want)
 		}
 	}
+	if a := rpc(t, h, request("sandbox.repl.run", `,"language":"python","code":"1"`)); !strings.Contains(a.Error.Message, "sandbox.start") || strings.Contains(a.Error.Message, "sandbox_") {
+		t.Errorf("of a sandbox that is not started it says %q", a.Error.Message)
+	}
 	for params, want := range map[string]string{`{"config":{"image":5}}`: "config.image cannot be number", `{"args":"-la"}`: "args cannot be string", `7`: "params is an object"} {
 		if a := rpc(t, h, `{"jsonrpc":"2.0","id":1,"method":"sandbox.start","params":`+params+`}`); a.Error.Code != -32602 || !strings.Contains(a.Error.Message, want) {
 			t.Errorf("%s: %+v", params, a.Error)

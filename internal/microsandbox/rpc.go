@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"paddock/internal/fault"
@@ -116,6 +117,10 @@ func reply(w http.ResponseWriter, id json.RawMessage, result any, failed *rpcErr
 	_ = to.Encode(answer) // likewise
 }
 
+// methods are what hints call by the names of the MCP tools.
+var methods = strings.NewReplacer("sandbox_start", "sandbox.start", "sandbox_stop", "sandbox.stop", "sandbox_run_code", "sandbox.repl.run",
+	"sandbox_run_command", "sandbox.command.run", "sandbox_get_metrics", "sandbox.metrics.get")
+
 // errUnknown is for a method that is not there.
 var errUnknown = errors.New("there is no such method")
 
@@ -124,6 +129,7 @@ func errorOf(err error) *rpcError {
 		return &rpcError{Code: codeMethod, Message: "there is no such method; there are sandbox.start, sandbox.stop, sandbox.repl.run, sandbox.command.run and sandbox.metrics.get"}
 	}
 	p := fault.ProblemOf(err)
+	p.Hint = methods.Replace(p.Hint)
 	code := codeInternal
 	switch fault.KindOf(err) {
 	case fault.Invalid:

@@ -344,7 +344,7 @@ func (m *machine) begin(ctx context.Context, b *Backend, p *plan, cg *cgroup) (e
 	if m.box, err = b.launcher.boot(ctx, p, cg); err != nil {
 		return err
 	}
-	setup := agent.Setup{Env: p.root.env, Processes: uint64(b.config.Processes), OpenFiles: uint64(b.config.OpenFiles)}
+	setup := agent.Setup{Image: cmp.Or(m.spec.Image, b.config.Image), Env: p.root.env, Processes: uint64(b.config.Processes), OpenFiles: uint64(b.config.OpenFiles)}
 	if m.client, m.ready, err = wire.NewClient(ctx, m.box.stream, setup); err != nil {
 		said := m.box.close()
 		return fmt.Errorf("the box's first program is not ready: %w %s", err, said)

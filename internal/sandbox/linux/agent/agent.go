@@ -31,6 +31,8 @@ type Setup struct {
 	// descriptors; 0: whatever the agent was started with.
 	Processes uint64 `json:"processes,omitempty"`
 	OpenFiles uint64 `json:"open_files,omitempty"`
+	// Image is what the box's image is called, for those who miss something in it.
+	Image string `json:"image,omitempty"`
 	// Scratch is a folder in which the agent may make pipes with names; empty:
 	// /dev/shm, or else /tmp.
 	Scratch string `json:"scratch,omitempty"`

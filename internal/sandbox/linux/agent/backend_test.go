@@ -132,7 +132,7 @@ func setup() agent.Setup {
 	if first := os.Getenv("PADDOCK_TEST_PATH"); first != "" {
 		path = first + ":" + path
 	}
-	return agent.Setup{Env: []string{"PATH=" + path, "HOME=/tmp"}, OpenFiles: 1024}
+	return agent.Setup{Image: "tested", Env: []string{"PATH=" + path, "HOME=/tmp"}, OpenFiles: 1024}
 }
 
 // startAgent starts one; root may be nil.

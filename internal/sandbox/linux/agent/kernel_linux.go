@@ -114,6 +114,10 @@ const bootTime = 30 * time.Second
 // notBooted says why a kernel did not begin to answer: what it printed last.
 func (in *instance) notBooted(err error) error {
 	said := lastWord(string(in.out.printed(0).Data))
+	if strings.Contains(said, "ModuleNotFoundError") {
+		return fault.New(fault.Unsupported, "%s lacks a part of its standard library in %s: %s", in.language.program[0], in.imageName(), said).
+			WithHint("the image has to have all of it (Debian's python3, and not python3-minimal alone); ask for another image").WithCause(err)
+	}
 	f := fault.New(fault.Unavailable, "%s does not start in this image: %s", in.language.program[0], said).
 		WithHint("the image's interpreter has to work, with its own standard library; try another image").WithCause(err)
 	if in.start.MemoryBytes > 0 && in.start.MemoryBytes < smallMemory {
@@ -234,6 +238,14 @@ func (k *kernel) close() {
 	k.closePumps()
 }
 
+// imageName is what faults call the box's image.
+func (in *instance) imageName() string {
+	if called := in.agent.setup.Image; called != "" {
+		return fmt.Sprintf("the image %q", called)
+	}
+	return "this image"
+}
+
 // find looks for the first of the programs along the instance's PATH.
 func (in *instance) find(programs []string) (string, error) {
 	for _, name := range programs {
@@ -253,8 +265,8 @@ func (in *instance) find(programs []string) (string, error) {
 			}
 		}
 	}
-	return "", fault.New(fault.Unavailable, "there is no %s in this image", programs[0]).
-		WithHint("choose an image that has it, or install it")
+	return "", fault.New(fault.Unsupported, "there is no %s in %s", programs[0], in.imageName()).
+		WithHint("ask for an image that has it; an operator adds some with paddock image pull")
 }
 
 // lastWords is how long a kernel whose process has ended may still answer, from

@@ -206,7 +206,7 @@ func TestCommands(t *testing.T) {
 		{Code: "true", Stdin: strings.Repeat("x", 1<<20)},
 		{Code: "cat"},
 		{Code: "/bin/true"},
-		{Code: "no-such-program", Exit: 127, Fails: "NotFound: there is no no-such-program in this image"},
+		{Code: "no-such-program", Exit: 127, Fails: "NotFound: there is no no-such-program in the image \"tested\""},
 		{Code: "./nothing", Exit: 127, Fails: "NotFound: …"},
 		{Code: "sh", Args: []string{"-c", "kill -SEGV $$"}, Exit: 139, Fails: "Signal: the program was ended by the signal SIGSEGV"},
 		{Code: "sleep", Args: []string{"3600"}, Wall: 200 * time.Millisecond, Cause: sandbox.TimedOut, Exit: 130, Fails: "Signal: …"},
@@ -291,4 +291,41 @@ func TestUsageIsTold(t *testing.T) {
 	if r.Usage.CPU > 30*time.Millisecond {
 		t.Errorf("the next run cost %+v", r.Usage)
 	}
+}
+
+func TestAnImageWithoutTheInterpreterIsToldAsSuch(t *testing.T) {
+	p, _ := testAgent(t)
+	_, err := p.client.Start(t.Context(), wire.StartBody{Runtime: "python", Env: map[string]string{"PATH": "/workspace"}})
+	f := fault.Of(err)
+	if f.Kind != fault.Unsupported || f.Retryable() || !strings.Contains(f.Message, `no python3 in the image "tested"`) || f.Hint == "" {
+		t.Errorf("it is told as %+v", f)
+	}
+}
+
+func TestAnInterpreterWithoutAllOfItsLibraryIsToldAsSuch(t *testing.T) {
+	p, dir := testAgent(t)
+	if err := os.WriteFile(dir+"/json.py", []byte("raise ModuleNotFoundError(\"No module named 'json'\")"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err := p.client.Start(t.Context(), wire.StartBody{Runtime: "python", Env: map[string]string{"PYTHONPATH": "/workspace"}})
+	if f := fault.Of(err); f.Kind != fault.Unsupported || !strings.Contains(f.Message, `No module named 'json'`) || !strings.Contains(f.Message, `"tested"`) {
+		t.Errorf("it is told as %+v", f)
+	}
+}
+
+// Not every python3 has the module resource.
+func TestAPythonThatCannotSetLimitsRunsPrograms(t *testing.T) {
+	p, dir := testAgent(t)
+	if err := os.WriteFile(dir+"/resource.py", []byte("raise ImportError('there is none')"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	in, err := p.client.Start(t.Context(), wire.StartBody{Runtime: "python", MemoryBytes: 256 << 20, Env: map[string]string{"PYTHONPATH": "/workspace"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	cell{Code: "import resource", Fails: "ImportError: there is none"}.Check(t, in)
+	cell{Code: "import os, subprocess; subprocess.run(['echo', 'started']); os.system('echo too')", Out: "started\ntoo", Result: "0"}.Check(t, in)
+	cell{Code: "pid = os.fork()\nif pid == 0: print('child')\nelse: os.waitpid(pid, 0); print('parent')", Out: "child\nparent"}.Check(t, in)
+	cell{Code: "b = bytearray(1 << 30)", Fails: "MemoryError: …", Cause: sandbox.OutOfMemory}.Check(t, in)
 }

@@ -13,7 +13,6 @@ import errno
 import fcntl
 import io
 import os
-import resource
 import signal
 import socket
 import struct
@@ -21,6 +20,11 @@ import types
 
 import _posixsubprocess
 import _thread
+
+try:
+    import resource
+except ImportError:  # a small Python has none: what its program starts keeps the interpreter's limits
+    resource = None
 
 HEADER = struct.Struct("<cII")
 FIRST = 200            # descriptors from here on are the driver's
@@ -31,7 +35,8 @@ _getpid, _exit, _set_signal, _get_signal = os.getpid, os._exit, signal.signal, s
 _SIGINT, _SIGKILL, _kill = signal.SIGINT, signal.SIGKILL, os.kill
 _ident = _thread.get_ident
 MAIN = _ident()
-_get_limit, _set_limit, _AS, _DATA = resource.getrlimit, resource.setrlimit, resource.RLIMIT_AS, resource.RLIMIT_DATA
+_LIMITS = (resource.RLIMIT_AS, resource.RLIMIT_DATA) if resource else ()
+_get_limit, _set_limit = (resource.getrlimit, resource.setrlimit) if resource else (None, None)
 
 
 class Connection:
@@ -239,13 +244,13 @@ del SOURCES
 def without_limit(start):
     """What the program starts has the limits of the box, and not those of the interpreter's memory."""
     def started(*args):
-        limits = _get_limit(_AS), _get_limit(_DATA)
+        limits = [_get_limit(which) for which in _LIMITS]
         try:
-            for which, (_, most) in zip((_AS, _DATA), limits):
+            for which, (_, most) in zip(_LIMITS, limits):
                 _set_limit(which, (most, most))
             return start(*args)
         finally:
-            for which, limit in zip((_AS, _DATA), limits):
+            for which, limit in zip(_LIMITS, limits):
                 _set_limit(which, limit)
     return started
 
@@ -254,7 +259,7 @@ def in_child():
     """A child of the program's is not the kernel."""
     os.close(connection.socket.detach())
     _set_signal(_SIGINT, signal.default_int_handler)
-    for which in _AS, _DATA:
+    for which in _LIMITS:
         _set_limit(which, (_get_limit(which)[1],) * 2)
 
 
