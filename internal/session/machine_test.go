@@ -329,7 +329,7 @@ func TestGoingBackEndsTheMachineAndBringsFilesBack(t *testing.T) {
 				t.Errorf("%d interpreters live", b.Live())
 			}
 			r := execute(t, m, id, "x")
-			if says(t, r.Notice, "fresh python interpreter", "to go back to an earlier state"); r.Exit.Error == nil {
+			if says(t, r.Notice, "fresh python interpreter", "to go back to an earlier state, and checkpoint ", " has only files; one that is asked for"); r.Exit.Error == nil {
 				t.Error("a variable is there")
 			}
 		})

@@ -178,7 +178,7 @@ func (m *Manager) restoreTo(ctx context.Context, owner Owner, id ID, choose func
 		if target.Machine != nil && s.keeper() != nil {
 			back = target.Machine.Interpreters
 		}
-		stopped = s.endMachine("its machine was stopped to go back to an earlier state, and "+filesOnly, back)
+		stopped = s.endMachine("its machine was stopped to go back to an earlier state, and "+onlyFilesIn(target), back)
 	}
 	files, err := s.become(ctx, target, was)
 	if err != nil {
@@ -299,4 +299,12 @@ func changesOf(list []workspace.Change) []Change {
 		all = append(all, Change{Path: c.Path, Change: c.Change, Size: c.Size})
 	}
 	return all
+}
+
+// onlyFilesIn is why variables are gone that a checkpoint did not bring back.
+func onlyFilesIn(target *history.Manifest) string {
+	if target.Machine != nil {
+		return filesOnly
+	}
+	return fmt.Sprintf("checkpoint %d has only files; one that is asked for, before what may have to be undone, has variables too", target.Number)
 }
