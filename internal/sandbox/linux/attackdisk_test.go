@@ -34,7 +34,8 @@ func TestNothingFillsTheDisk(t *testing.T) {
 		"empty folders":       "python3 -c 'import itertools, os\nfor i in itertools.count(): os.mkdir(f\"d{i}\")'",
 		"links":               "python3 -c 'import itertools, os\nfor i in itertools.count(): os.symlink(\"x\" * 4000, f\"l{i}\")'",
 		"holes":               "for ((i = 0; ; i++)); do truncate -s 1M f$i || exit; done",
-		"reserved room":       "for ((i = 0; ; i++)); do fallocate -l 1M f$i || exit; done",
+		"reserved room":       "for ((i = 0; ; i++)); do python3 -c 'import os, sys; os.posix_fallocate(os.open(sys.argv[1], 66), 0, 1 << 20)' f$i || exit; done",
+		"without an end":      "trap '' INT; python3 -c 'import itertools, signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nfor i in itertools.count():\n  try: open(f\"f{i}\", \"wb\").write(b\"x\" * 1000000)\n  except OSError: pass'",
 		"mapped memory":       "python3 -c 'import itertools, mmap, os\nfor i in itertools.count():\n  f = os.open(f\"f{i}\", 66); os.ftruncate(f, 1 << 19); m = mmap.mmap(f, 1 << 19); m[:] = b\"x\" * (1 << 19); m.close(); os.close(f)'",
 		"files without names": "python3 -c 'import itertools, os\nfs = []\nfor i in itertools.count(): f = os.open(\"f\", 66); os.unlink(\"f\"); os.write(f, b\"x\" * (1 << 17)); fs.append(f)'",
 		"hidden folders":      "mkdir -p a/b; mkfifo p 2> /dev/null; cd a/b; chmod 0300 . ..; for ((i = 0; ; i++)); do head -c 100000 /dev/zero > f$i || exit; done",
@@ -61,6 +62,22 @@ func TestNothingFillsTheDisk(t *testing.T) {
 				_ = unix.Chmod(filepath.Join(dir, "a", "b"), 0o700)
 			}
 		})
+	}
+}
+
+// Attack 11, without a byte being written: what reserves room does so at once, and the
+// limit of one file's size cannot be raised.
+func TestNothingReservesTheDisk(t *testing.T) {
+	b := newBackend(t)
+	in, dir := inFolder(t, b)
+	exit := runs(t, in, "command -v fallocate > /dev/null || exit 2\n"+
+		"python3 -c 'import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 40, 1 << 40))' 2> /dev/null && exit 3\n"+
+		"for i in 1 2 3; do fallocate -l 3M f$i 2> /dev/null && exit 4; done; true")
+	if exit.Cause != sandbox.Exited || exit.Code != 0 {
+		t.Errorf("it ended as %+v %+v", exit, exit.Error)
+	}
+	if n := mustSize(t, dir); n > 64<<10 {
+		t.Errorf("the files take %d bytes", n)
 	}
 }
 

@@ -219,6 +219,9 @@ func (b *box) watch() {
 func (b *box) close() (said string) {
 	b.end.Do(func() {
 		defer close(b.done)
+		if b.gofer != nil {
+			_ = b.gofer.cmd.Process.Kill() // it ends while the sentry does
+		}
 		for _, c := range []*part{b.sentry, b.gofer} {
 			if c != nil {
 				c.kill()

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"paddock/internal/sandbox"
 )
 
@@ -95,6 +97,9 @@ func (w *watch) lookAtFolders() (over bool) {
 		every = 0
 	}
 	w.pace.next = time.Now().Add(max(every, countingShare*time.Since(began)))
+	w.mu.Lock()
+	w.shutLocked(most.cause != 0)
+	w.mu.Unlock()
 	if most.cause == 0 {
 		w.pace.stopped = time.Time{}
 		return false
@@ -109,6 +114,36 @@ func (w *watch) lookAtFolders() (over bool) {
 	w.log.Warn("a box is ended: what runs in it in the background takes too much of the disk", "cause", most)
 	w.machine.box.close()
 	return true
+}
+
+// shutLocked lets nothing of the box be written into files of the host, for as long as
+// a folder is over its limit: a program that is told to stop takes its time, and would
+// fill the disk meanwhile. Its writes fail as those into a file that is too large do.
+// What the box has in its memory can be written. Where the kernel does not allow it
+// (it never refused), the time that a program is given is all there is.
+func (w *watch) shutLocked(yes bool) {
+	sentry := w.machine.box.sentry
+	if w.shut == yes || over(sentry.ended) {
+		return
+	}
+	w.shut = yes
+	var limit unix.Rlimit
+	if unix.Prlimit(sentry.cmd.Process.Pid, unix.RLIMIT_FSIZE, nil, &limit) != nil {
+		return
+	}
+	if limit.Cur = limit.Max; yes {
+		limit.Cur = 0
+	}
+	_ = unix.Prlimit(sentry.cmd.Process.Pid, unix.RLIMIT_FSIZE, &limit, nil)
+}
+
+func over(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
 }
 
 // mayHaveGrown tells whether it is time to count.

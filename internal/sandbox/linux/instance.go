@@ -48,8 +48,9 @@ func (in *instance) Run(ctx context.Context, cmd sandbox.Command) (sandbox.Exit,
 	done()
 	var over overrun
 	if errors.As(context.Cause(watched), &over) && ctx.Err() == nil {
-		if err == nil && exit.Cause == sandbox.Cancelled {
-			exit.Cause = over.cause
+		// One that ends by itself just then does so because nothing can be written.
+		if err == nil && (exit.Cause == sandbox.Cancelled || exit.Cause == sandbox.Exited) {
+			exit.Cause, exit.Code = over.cause, max(exit.Code, 1)
 			exit.Error = over.error()
 		} else if err != nil { // the machine was ended
 			exit, err = sandbox.Exit{Cause: over.cause, Code: 1, State: sandbox.Fresh, Error: over.error()}, nil

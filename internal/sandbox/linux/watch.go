@@ -62,6 +62,7 @@ type watch struct {
 	last   int
 	begins bool              // a run has begun since the last look
 	hosts  map[string]string // where folders are that were renamed, by where the guest has them
+	shut   bool              // no file can be written, see shutLocked
 }
 
 // newWatch begins to look after a machine; ctx bounds what is asked of the sentry.
@@ -85,6 +86,7 @@ func (w *watch) run(ctx context.Context) (watched context.Context, done func()) 
 	w.last++
 	n := w.last
 	w.runs[n], w.begins = cancel, true
+	w.shutLocked(false) // what there is may stay
 	return watched, func() {
 		w.mu.Lock()
 		delete(w.runs, n)

@@ -210,8 +210,8 @@ func (in *instance) bound(pid int) error {
 	if n := in.start.MemoryBytes; n > 0 && in.language != nil && in.language.spaceLimited {
 		errs = append(errs, set(unix.RLIMIT_DATA, n), set(unix.RLIMIT_AS, n+spaceBeyond))
 	}
-	if n := in.largestFile(); n >= 0 {
-		errs = append(errs, set(unix.RLIMIT_FSIZE, n))
+	if n := in.largestFile(); n >= 0 { // for good: nothing in a box may raise it
+		errs = append(errs, unix.Prlimit(pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(n), Max: uint64(n)}, nil))
 	}
 	return errors.Join(errs...)
 }
