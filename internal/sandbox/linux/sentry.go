@@ -12,6 +12,8 @@ import (
 	"gvisor.dev/gvisor/pkg/cpuid"
 	"gvisor.dev/gvisor/runsc/cli"
 	"gvisor.dev/gvisor/runsc/cmd"
+
+	"paddock/internal/sandbox/linux/paging"
 )
 
 // sentrySetup is what a sentry is told.
@@ -21,6 +23,9 @@ type sentrySetup struct {
 	Args []string `json:"args"`
 	// OpenFiles bounds how many files of the host it may have open; 0: as inherited.
 	OpenFiles uint64 `json:"open_files,omitempty"`
+	// Ahead is how many huge pages a process may be given before it has filled them;
+	// 0: there are none.
+	Ahead int `json:"ahead,omitempty"`
 }
 
 // runSentry is gVisor's kernel for one box. It sees nothing of the host but its
@@ -57,6 +62,9 @@ func runSentry(socket *os.File) error {
 	}
 	syscall.Umask(0) // what the sentry makes has the program's in it already
 	if err := ready(socket); err != nil {
+		return err
+	}
+	if err := paging.Register(setup.Ahead); err != nil {
 		return err
 	}
 	os.Args = append([]string{"runsc-sandbox"}, setup.Args...)
