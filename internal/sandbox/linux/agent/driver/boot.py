@@ -22,6 +22,9 @@ import types
 import _posixsubprocess
 import _thread
 
+for _name in sys.argv[1:]:  # settings of this process alone
+    os.environ.pop(_name, None)
+
 HEADER = struct.Struct("<cII")
 FIRST = 200            # descriptors from here on are the driver's
 READ_AHEAD = 1 << 16
