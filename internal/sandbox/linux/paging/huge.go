@@ -77,13 +77,7 @@ func Ahead(memory int64) int { return int(min(memory/64, 64<<20) / unit) }
 // full looks at an earlier one.
 func (t *trust) lend(u piece, full func(piece) bool) bool {
 	if t.left == 0 && t.probed {
-		t.probed = false
-		if full(t.probe) {
-			t.lent = min(max(1, 2*t.lent), t.most)
-		} else {
-			t.lent = 0
-		}
-		t.left = t.lent
+		t.judge(full)
 	}
 	if t.left == 0 {
 		t.probed, t.probe = true, u
@@ -91,6 +85,24 @@ func (t *trust) lend(u piece, full func(piece) bool) bool {
 	}
 	t.left--
 	return true
+}
+
+// judge looks what became of the unit that was left as it is.
+func (t *trust) judge(full func(piece) bool) {
+	t.probed = false
+	if full(t.probe) {
+		t.lent = min(max(1, 2*t.lent), t.most)
+	} else {
+		t.lent = 0
+	}
+	t.left = t.lent
+}
+
+// forget is told what is about to be unmapped: nothing can be seen of it afterwards.
+func (t *trust) forget(start, end hostarch.Addr, full func(piece) bool) {
+	if t.probed && t.probe.start < end && start < t.probe.end {
+		t.judge(full)
+	}
 }
 
 // prepare backs those units of a piece with huge pages that it is lent.

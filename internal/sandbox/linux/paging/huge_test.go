@@ -48,6 +48,18 @@ func TestWhoFillsUnitsIsLentMore(t *testing.T) {
 	}
 }
 
+// What a program gives back is looked at before it is gone.
+func TestAUnitIsLookedAtBeforeItIsUnmapped(t *testing.T) {
+	full := func(piece) bool { return true }
+	tr := trust{most: 4}
+	tr.lend(piece{start: 4 * unit, end: 5 * unit}, full)
+	tr.forget(0, 4*unit, func(piece) bool { t.Error("it looked at what stays"); return false })
+	tr.forget(5*unit-page, 6*unit, full)
+	if !tr.lend(piece{start: 8 * unit, end: 9 * unit}, func(piece) bool { t.Error("it looked twice"); return false }) {
+		t.Error("who filled one and gave it back was lent none")
+	}
+}
+
 func TestWhatMayBeLentIsAPartOfTheMemory(t *testing.T) {
 	for memory, want := range map[int64]int{64 << 20: 0, 128 << 20: 1, 1 << 30: 8, 4 << 30: 32, 1 << 40: 32} {
 		if got := Ahead(memory); got != want {

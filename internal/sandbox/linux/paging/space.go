@@ -56,7 +56,11 @@ func (s *space) MapFile(addr hostarch.Addr, file memmap.File, at memmap.FileRang
 func (s *space) Unmap(addr hostarch.Addr, length uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mapped.remove(addr, addr+hostarch.Addr(length))
+	end := addr + hostarch.Addr(length)
+	s.mapped.remove(addr, end)
+	if s.window != nil {
+		s.trust.forget(addr, end, s.window.full)
+	}
 	s.AddressSpace.Unmap(addr, length)
 }
 
