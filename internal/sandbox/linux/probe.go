@@ -97,7 +97,8 @@ func (b *Backend) walls() []sandbox.Protection {
 func hugePages() sandbox.Protection {
 	p := sandbox.Protection{Name: "huge pages", Active: paging.Works(), Detail: "the kernel makes pages of 2 MiB of memory that programs fill"}
 	if !p.Active {
-		p.Detail = "the kernel makes none of memory that programs fill, which then costs them up to four times as much: it is older than 6.1, or " + paging.Setting + " says \"deny\"; with \"advise\" there, gVisor asks for them"
+		p.Detail = "the kernel makes none by itself of memory that programs fill, so that it costs them up to four times as much: it is older than 6.1, or " +
+			paging.Setting + " is \"deny\"; where that is \"advise\", and " + paging.Defrag + " is \"defer\", gVisor asks for them"
 	}
 	return p
 }

@@ -19,12 +19,16 @@ const (
 	pages = unit / hostarch.PageSize
 )
 
-// Setting is the kernel's for huge pages of memory files.
-const Setting = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
+// Setting is the kernel's for huge pages of memory files, and Defrag that for how hard
+// it looks for them.
+const (
+	Setting = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
+	Defrag  = "/sys/kernel/mm/transparent_hugepage/defrag"
+)
 
 // Host tells what gVisor is to believe of this machine's settings for huge pages.
 func Host() (shmem, defrag string) {
-	shmem, defrag = chosen(Setting), chosen("/sys/kernel/mm/transparent_hugepage/defrag")
+	shmem, defrag = chosen(Setting), chosen(Defrag)
 	if Works() && (shmem == "never" || shmem == "advise") {
 		shmem = "force" // gVisor makes room for them, and leaves the rest to us
 	}
