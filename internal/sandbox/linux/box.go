@@ -19,6 +19,8 @@ import (
 	"gvisor.dev/gvisor/pkg/control/client"
 	"gvisor.dev/gvisor/pkg/urpc"
 	"gvisor.dev/gvisor/runsc/boot"
+
+	"paddock/internal/sandbox/linux/paging"
 )
 
 // wireFD is the descriptor on which a box's first program finds the server.
@@ -144,7 +146,7 @@ func (b *box) startSentry(l *launcher, folders []*os.File, control *os.File) (bo
 	}
 	if err == nil {
 		who, attr := identities(l.uid, l.gid)
-		b.sentry, err = l.parent.startPart(sentryRole, attr, h.files, l.inherit, l.debug, sentrySetup{Who: who, Args: b.bootArgs(l, h.flags)})
+		b.sentry, err = l.parent.startPart(sentryRole, attr, h.files, l.inherit, l.debug, sentrySetup{Who: who, Args: b.bootArgs(l, h.flags), Ahead: b.plan.ahead()})
 	}
 	if err != nil {
 		booted.Close() // also none
@@ -156,6 +158,8 @@ func (b *box) startSentry(l *launcher, folders []*os.File, control *os.File) (bo
 // bootArgs are the command line of gVisor's boot.
 func (b *box) bootArgs(l *launcher, files []string) []string {
 	args := append(settings(l.platform, l.debug != nil), "boot", "--bundle=/", "--gofer-mount-confs="+b.plan.mountConfs())
+	shmem, defrag := paging.Host()
+	args = append(args, "--host-thp-shmem-enabled="+shmem, "--host-thp-defrag="+defrag)
 	args = append(args, files...)
 	if b.plan.cpus > 0 {
 		args = append(args, "--cpu-num="+strconv.Itoa(b.plan.cpus))

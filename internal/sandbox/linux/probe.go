@@ -16,6 +16,7 @@ import (
 
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/linux/paging"
 )
 
 // Probe tells what works here. The first time it boots a box, as long as ctx
@@ -89,7 +90,17 @@ func (b *Backend) walls() []sandbox.Protection {
 	if os.Geteuid() != 0 {
 		user.Active, user.Detail = false, "on the host a box has paddock's own user, and sees none of its files but the mounts; it becomes another one when paddock runs as root"
 	}
-	return append(all, user)
+	return append(all, user, hugePages())
+}
+
+// hugePages are no protection, but what memory costs depends on them.
+func hugePages() sandbox.Protection {
+	p := sandbox.Protection{Name: "huge pages", Active: paging.Works(), Detail: "the kernel makes pages of 2 MiB of memory that programs fill"}
+	if !p.Active {
+		p.Detail = "the kernel makes none by itself of memory that programs fill, so that it costs them up to four times as much: it is older than 6.1, or " +
+			paging.Setting + " is \"deny\"; where that is \"advise\", and " + paging.Defrag + " is \"defer\", gVisor asks for them"
+	}
+	return p
 }
 
 // rootCause is the innermost error's text: what the operator has to know.

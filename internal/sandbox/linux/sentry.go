@@ -17,6 +17,8 @@ import (
 	calls "gvisor.dev/gvisor/pkg/sentry/syscalls/linux"
 	"gvisor.dev/gvisor/runsc/cli"
 	"gvisor.dev/gvisor/runsc/cmd"
+
+	"paddock/internal/sandbox/linux/paging"
 )
 
 // sentrySetup is what a sentry is told.
@@ -26,6 +28,9 @@ type sentrySetup struct {
 	Args []string `json:"args"`
 	// OpenFiles bounds how many files of the host it may have open; 0: as inherited.
 	OpenFiles uint64 `json:"open_files,omitempty"`
+	// Ahead is how many huge pages a process may be given before it has filled them;
+	// 0: there are none.
+	Ahead int `json:"ahead,omitempty"`
 }
 
 // runSentry is gVisor's kernel for one box. It sees nothing of the host but its
@@ -66,6 +71,9 @@ func runSentry(socket *os.File) error {
 	}
 	signal.Ignore(unix.SIGXFSZ) // a write beyond a limit is an error, see watch.shutLocked
 	withoutReserving()
+	if err := paging.Register(setup.Ahead); err != nil {
+		return err
+	}
 	os.Args = append([]string{"runsc-sandbox"}, setup.Args...)
 	cli.Run(map[subcommands.Command]string{new(cmd.Boot): ""}, nil)
 	return nil // not reached

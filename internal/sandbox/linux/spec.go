@@ -3,6 +3,7 @@
 package linux
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/internal/sandbox/linux/agent"
+	"paddock/internal/sandbox/linux/paging"
 )
 
 // plan is what a box is to be.
@@ -36,6 +38,15 @@ type plan struct {
 	agent string
 	// state is what the box begins with instead; nil: it starts its first program.
 	state *os.File
+}
+
+// ahead is how many huge pages a process of the box may be given before it has filled
+// them.
+func (p *plan) ahead() int {
+	if !paging.Works() {
+		return 0
+	}
+	return paging.Ahead(cmp.Or(p.memory, defaultMemory))
 }
 
 // Where a box has its first program: in a folder of gVisor's own /dev, which every
@@ -180,6 +191,9 @@ func (h *hand) pass(f *os.File, guest int) {
 // loopback, nothing of the host's cgroups and settings is touched, and no
 // descriptors of the host's sockets and FIFOs.
 func settings(platform string, debug bool) []string {
+	if platform == paging.Beneath {
+		platform = paging.Name
+	}
 	all := []string{
 		"--root=/", "--platform=" + platform, "--network=none", "--ignore-cgroups", "--host-settings=ignore",
 		"--directfs", "--overlay2=none", "--file-access-mounts=shared", "--gvisor-marker-file=false",

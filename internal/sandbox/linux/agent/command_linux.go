@@ -26,7 +26,7 @@ func (in *instance) command(body wire.RunBody) sandbox.Exit {
 	stdin, end, err := in.commandInput(body.Stdin)
 	if err == nil {
 		defer end()
-		err = k.startWith(in, stdin, []string{body.Code}, body.Args, nil)
+		err = k.startWith(in, stdin, []string{body.Code}, body.Args, in.environ, nil)
 		stdin.Close()
 	}
 	if err != nil {

@@ -30,6 +30,7 @@ type language struct {
 	speech speech
 	// spaceLimited tells that the memory limit is one of the address space as well.
 	spaceLimited bool
+	keepsMemory  bool // see heap
 	files        bool // the run's input is a file, see feed
 	// explain finds out more about an error from the end of stderr.
 	explain func(o *outcome, tail string)
@@ -39,7 +40,7 @@ var languages = map[string]*language{
 	"python": {
 		name: "python", program: []string{"python3", "python"},
 		args:   []string{"-B", "-X", "utf8", "-c", `exec(compile(open(3, encoding="utf-8").read(), "<paddock>", "exec"), {"__name__": "_paddock_boot", "__builtins__": vars(__import__("builtins")).copy()})`},
-		driver: pythonDriver, sockets: 1, calls: true, speech: speech{encode: encodeFrame, read: readFrames}, spaceLimited: true,
+		driver: pythonDriver, sockets: 1, calls: true, speech: speech{encode: encodeFrame, read: readFrames}, spaceLimited: true, keepsMemory: true,
 	},
 	"javascript": {
 		name: "javascript", program: []string{"node", "nodejs"},
@@ -87,7 +88,11 @@ func startKernel(in *instance) (*kernel, error) {
 		return nil, err
 	}
 	theirs = append([]*os.File{text}, theirs...)
-	err = k.start(in, l.program, l.args, theirs)
+	args, env := l.args, in.environ
+	if l.keepsMemory {
+		args, env = in.heap(args, env)
+	}
+	err = k.start(in, l.program, args, env, theirs)
 	closeAll(theirs)
 	theirs = nil
 	fill() // it is read, or nobody has the pipe any more
@@ -167,16 +172,16 @@ func pipeOf(text []byte) (r *os.File, fill func(), err error) {
 
 // start starts the first program that there is, with so many descriptors from 3
 // on, and begins to read what it prints.
-func (k *kernel) start(in *instance, programs, args []string, files []*os.File) error {
+func (k *kernel) start(in *instance, programs, args, env []string, files []*os.File) error {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return err
 	}
 	defer null.Close()
-	return k.startWith(in, null, programs, args, files)
+	return k.startWith(in, null, programs, args, env, files)
 }
 
-func (k *kernel) startWith(in *instance, stdin *os.File, programs, args []string, files []*os.File) error {
+func (k *kernel) startWith(in *instance, stdin *os.File, programs, args, env []string, files []*os.File) error {
 	path, err := in.find(programs)
 	if err != nil {
 		return err
@@ -194,7 +199,7 @@ func (k *kernel) startWith(in *instance, stdin *os.File, programs, args []string
 	for _, f := range files {
 		fds = append(fds, f.Fd())
 	}
-	attr := &syscall.ProcAttr{Dir: in.dir, Env: in.environ, Files: fds, Sys: &syscall.SysProcAttr{Setsid: true}}
+	attr := &syscall.ProcAttr{Dir: in.dir, Env: env, Files: fds, Sys: &syscall.SysProcAttr{Setsid: true}}
 	if in.start.UID != 0 {
 		attr.Sys.Credential = &syscall.Credential{Uid: uint32(in.start.UID), Gid: uint32(in.start.GID)}
 	}

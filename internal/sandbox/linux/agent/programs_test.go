@@ -92,6 +92,11 @@ var pythonPrograms = map[string][]cell{
 		{Code: "'x' * 100000", Result: "'xxx…", Displays: "text/plain …"},
 		{Code: "list(range(100000))", Result: "[0, 1, 2…"},
 	},
+	"memory that is given back stays with the interpreter, and how is a matter of its own": {
+		{Code: "for _ in range(3): big = bytearray(20 << 20); del big"},
+		{Code: "a, _, b = next(line for line in open('/proc/self/maps') if '[heap]' in line).split()[0].partition('-')\nint(b, 16) - int(a, 16) > 20 << 20", Result: "True"},
+		{Code: "import os, subprocess, sys\n[name for name in os.environ if 'MALLOC' in name], b'MALLOC' in subprocess.run(['env'], capture_output=True).stdout, sys.argv", Result: "([], False, [''])"},
+	},
 	"tracebacks show the program's lines": {
 		{Code: "def f():\n    import json\n    json.loads('{')"},
 		{Code: "\nf()", Fails: "JSONDecodeError: …", Line: 2, Err: `File "<cell 1>", line 3, in f`},

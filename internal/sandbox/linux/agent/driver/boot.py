@@ -27,6 +27,9 @@ try:
 except ImportError:  # a small Python has none: what its program starts keeps the interpreter's limits
     resource = None
 
+for _name in sys.argv[1:]:  # settings of this process alone
+    os.environ.pop(_name, None)
+
 HEADER = struct.Struct("<cII")
 FIRST = 200            # descriptors from here on are the driver's
 READ_AHEAD = 1 << 16
