@@ -177,7 +177,7 @@ func (c *Conn) request(ctx context.Context, r outgoing, meta map[string]any, par
 	if len(meta) > 0 {
 		params["_meta"] = meta
 	}
-	data, err := json.Marshal(params)
+	data, err := marshal(params)
 	if err != nil {
 		return nil, trouble(Misused, false, err, "the request is no JSON")
 	}

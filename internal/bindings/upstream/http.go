@@ -139,7 +139,10 @@ type sight struct{ began, wrote atomic.Bool }
 // watch has ctx tell s.
 func (s *sight) watch(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn:      func(string) { s.began.Store(true) },
+		GetConn: func(string) {
+			s.began.Store(true)
+			s.wrote.Store(false) // what came before was refused, or never written: else it is not tried again
+		},
 		WroteHeaders: func() { s.wrote.Store(true) },
 	})
 }

@@ -189,27 +189,22 @@ func (x *mux) call(ctx context.Context, r outgoing) (json.RawMessage, error) {
 	}
 	x.waiting[r.id] = c
 	x.mu.Unlock()
-	if sent, err := x.send(ctx, data); err != nil {
+	sent, err := x.send(ctx, data)
+	if err != nil && ctx.Err() == nil {
 		x.forget(r.id)
-		select {
-		case got := <-c: // the end of the link says more about it
-			if !sent {
-				got.err = trouble(Closed, false, got.err, "the connection has ended")
-			}
-			return got.value, got.err
-		default:
-		}
 		return nil, asProblem(err, sent)
 	}
-	select {
-	case got := <-c:
-		return got.value, got.err
-	case <-ctx.Done():
+	if err == nil {
+		select {
+		case got := <-c:
+			return got.value, got.err
+		case <-ctx.Done():
+		}
 	}
-	if x.forget(r.id) {
+	if x.forget(r.id) && sent {
 		x.aside(func() ([]byte, error) { return cancellation(r.id, ctx.Err()) })
 	}
-	return nil, asProblem(ctx.Err(), true)
+	return nil, asProblem(ctx.Err(), sent)
 }
 
 // forget stops waiting for an answer; false: it has come.

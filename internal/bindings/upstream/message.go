@@ -80,10 +80,15 @@ func (m message) outcome() (json.RawMessage, error) {
 // encode writes a message, without a line's end.
 func encode(m message) ([]byte, error) {
 	m.JSONRPC = "2.0"
+	return marshal(m)
+}
+
+// marshal writes v as it is: nobody reads it as HTML.
+func marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(m); err != nil {
+	if err := e.Encode(v); err != nil {
 		return nil, err
 	}
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
