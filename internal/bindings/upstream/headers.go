@@ -3,6 +3,7 @@ package upstream
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -24,12 +25,12 @@ const (
 	mostMirrors   = 32
 )
 
-// mirrors reads a tool's input schema for x-mcp-header. Where that breaks the rules
-// (a header's name that is none or comes twice, a type that is not text, a whole
-// number or a truth value) the tool has none, and the server may refuse the call.
-func mirrors(schema json.RawMessage) []mirror {
+// mirrors reads a tool's input schema for x-mcp-header. An error says that it breaks
+// the rules: a header's name that is none or comes twice, or a type that is not text,
+// a whole number or a truth value.
+func mirrors(schema json.RawMessage) ([]mirror, error) {
 	if !strings.Contains(string(schema), "x-mcp-header") {
-		return nil
+		return nil, nil
 	}
 	seen := map[string]bool{}
 	var all []mirror
@@ -62,9 +63,9 @@ func mirrors(schema json.RawMessage) []mirror {
 		return len(all) <= mostMirrors
 	}
 	if !walk(schema, nil) {
-		return nil
+		return nil, errors.New("its schema asks for headers that there cannot be")
 	}
-	return all
+	return all, nil
 }
 
 // reflect gives the headers that arguments ask for.

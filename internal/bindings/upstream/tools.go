@@ -81,7 +81,8 @@ func (l *list) now() int {
 func (l *list) set(tools []bindings.Tool, age time.Duration, epoch int) {
 	byName := make(map[string]*known, len(tools))
 	for _, t := range tools {
-		byName[t.Name] = &known{mirrors: mirrors(t.Input), promise: promised(t.Output)}
+		headers, _ := mirrors(t.Input) // fetch has left out the tools where it matters
+		byName[t.Name] = &known{mirrors: headers, promise: promised(t.Output)}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -200,6 +201,10 @@ func (c *Conn) fetch(ctx context.Context) (tools []bindings.Tool, age time.Durat
 		for _, t := range page {
 			if t.Name == "" || len(t.Name) > longestName || names[t.Name] {
 				c.log.Warn("a tool of a server is left out: its name is empty, too long or another's", "server", c.server.Name, "tool", printable(t.Name, 128))
+				continue
+			}
+			if _, err := mirrors(t.Input); err != nil && c.era == Modern && c.server.URL != "" {
+				c.log.Warn("a tool of a server is left out", "server", c.server.Name, "tool", printable(t.Name, 128), "error", err)
 				continue
 			}
 			names[t.Name] = true
