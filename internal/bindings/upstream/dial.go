@@ -265,7 +265,13 @@ func (d *dialing) discover(ctx context.Context) error {
 	c := d.conn
 	c.era = Modern
 	c.link.settle(modern)
-	data, err := c.request(ctx, outgoing{id: c.ids.Add(1), method: "server/discover"}, nil, map[string]any{})
+	ask := func() (json.RawMessage, error) {
+		return c.request(ctx, outgoing{id: c.ids.Add(1), method: "server/discover"}, nil, map[string]any{})
+	}
+	data, err := ask()
+	if stillSpeaks(err) {
+		data, err = ask()
+	}
 	if err != nil {
 		return err
 	}
@@ -287,6 +293,16 @@ func (d *dialing) discover(ctx context.Context) error {
 	}
 	d.settled(Modern, modern, r.Meta.Server, r.Instructions, r.Capabilities)
 	return nil
+}
+
+// stillSpeaks tells whether a server that refused the revision names it among those
+// that it speaks.
+func stillSpeaks(err error) bool {
+	var data struct {
+		Supported []string `json:"supported"`
+	}
+	p := asProblem(err, true)
+	return err != nil && p.code == codeVersion && json.Unmarshal(p.data, &data) == nil && slices.Contains(data.Supported, modern)
 }
 
 // initialize begins the legacy era.

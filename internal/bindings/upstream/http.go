@@ -10,6 +10,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -24,9 +25,10 @@ type TokenSource interface {
 	// Token gives the token to send; "": none.
 	Token(ctx context.Context) (string, error)
 	// Refresh is called when the server has refused a token, which was "" where none
-	// was sent. It gives another one, or "" where there is none: then the call ends
-	// with [NeedsAuthorization]. An error ends it with that.
-	Refresh(ctx context.Context, refused string) (string, error)
+	// was sent; the challenge is the answer's WWW-Authenticate. It gives another one, or
+	// "" where there is none: then the call ends with [NeedsAuthorization]. An error
+	// ends it with that.
+	Refresh(ctx context.Context, refused string, challenge []string) (string, error)
 }
 
 const (
@@ -100,10 +102,10 @@ func (g *guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	resp, err := g.send(r, r.Body, token)
-	if err != nil || resp.StatusCode != http.StatusUnauthorized || g.tokens == nil || r.Body != nil && r.GetBody == nil {
+	if err != nil || g.tokens == nil || !wantsToken(resp) || r.Body != nil && r.GetBody == nil {
 		return resp, err
 	}
-	better, err := g.tokens.Refresh(r.Context(), token)
+	better, err := g.tokens.Refresh(r.Context(), token, resp.Header.Values("Www-Authenticate"))
 	if err != nil || better == "" || better == token {
 		if err != nil {
 			_ = resp.Body.Close()
@@ -119,6 +121,12 @@ func (g *guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	_ = resp.Body.Close()
 	return g.send(r, body, better)
+}
+
+// wantsToken tells whether an answer is about the token.
+func wantsToken(resp *http.Response) bool {
+	return resp.StatusCode == http.StatusUnauthorized ||
+		resp.StatusCode == http.StatusForbidden && strings.Contains(resp.Header.Get("Www-Authenticate"), "insufficient_scope")
 }
 
 func (g *guarded) send(r *http.Request, body io.ReadCloser, token string) (*http.Response, error) {

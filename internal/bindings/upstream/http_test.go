@@ -358,7 +358,7 @@ func (s *tokens) Token(context.Context) (string, error) {
 	return s.current, nil
 }
 
-func (s *tokens) Refresh(_ context.Context, refused string) (string, error) {
+func (s *tokens) Refresh(_ context.Context, refused string, _ []string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked++

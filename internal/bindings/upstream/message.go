@@ -19,6 +19,7 @@ const (
 	codeNoMethod      = -32601
 	codeInvalidParams = -32602
 	codeNoSession     = -32000
+	codeVersion       = -32022
 )
 
 // message is a JSON-RPC message, either way.
