@@ -112,31 +112,38 @@ func visit(ctx context.Context, url string, tokens upstream.TokenSource, calls j
 		return nil
 	}
 	for _, tool := range tools {
-		if _, err := c.Call(ctx, tool.Name, arguments(tool), upstream.CallOptions{}); err != nil {
+		if _, err := c.Call(ctx, tool.Name, arguments(tool, tools), upstream.CallOptions{}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// arguments are some that fit a flat schema.
-func arguments(tool bindings.Tool) json.RawMessage {
+// arguments are some that fit a flat schema. A scenario wants to see the schema of
+// another tool.
+func arguments(tool bindings.Tool, all []bindings.Tool) json.RawMessage {
 	var s struct {
 		Properties map[string]struct{ Type string }
 	}
 	_ = json.Unmarshal(tool.Input, &s)
-	all := map[string]any{}
+	some := map[string]any{}
 	for name, p := range s.Properties {
 		switch p.Type {
+		case "object":
+			for _, other := range all {
+				if other.Name != tool.Name {
+					some[name] = other.Input
+				}
+			}
 		case "number", "integer":
-			all[name] = 1
+			some[name] = 1
 		case "boolean":
-			all[name] = true
+			some[name] = true
 		case "string":
-			all[name] = "x"
+			some[name] = "x"
 		}
 	}
-	text, _ := json.Marshal(all)
+	text, _ := json.Marshal(some)
 	return text
 }
 

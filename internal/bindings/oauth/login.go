@@ -2,12 +2,14 @@ package oauth
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -52,6 +54,7 @@ type login struct {
 	cancel context.CancelFunc
 	url    chan string
 	code   chan *auth.AuthorizationResult
+	denied *denial
 	done   chan struct{} // closed when err is set
 	err    error
 }
@@ -78,6 +81,7 @@ func (c *Client) Start(ctx context.Context, challenge Challenge) (Login, error) 
 		return Login{}, fault.New(fault.Invalid, "a login to the server %q is not well configured", c.config.Server).WithCause(err)
 	}
 	life, cancel := context.WithDeadline(context.WithoutCancel(ctx), l.until)
+	life, l.denied = observed(life)
 	l.cancel = cancel
 	c.mu.Lock()
 	before := c.pending
@@ -99,7 +103,7 @@ func (c *Client) Start(ctx context.Context, challenge Challenge) (Login, error) 
 		}
 		return Login{URL: address, Until: l.until}, nil
 	case <-l.done:
-		return Login{}, c.trouble("a login to an issuer", l.err)
+		return Login{}, c.trouble("a login to an issuer", l.err, l.denied)
 	case <-ctx.Done():
 		l.end()
 		return Login{}, ctx.Err()
@@ -219,7 +223,7 @@ func (c *Client) Finish(ctx context.Context, redirected string) error {
 		l.end()
 	}
 	if l.err != nil {
-		return c.trouble("the end of a login", l.err)
+		return c.trouble("the end of a login", l.err, l.denied)
 	}
 	return nil
 }
@@ -230,16 +234,17 @@ func (c *Client) asMachine(ctx context.Context, challenge []string) (string, err
 	if err != nil {
 		return "", fault.New(fault.Invalid, "the client credentials for the server %q are not well configured", c.config.Server).WithCause(err)
 	}
+	ctx, denied := observed(ctx)
 	if err := handler.Authorize(ctx, c.request(ctx), refusal(http.Header{"Www-Authenticate": challenge})); err != nil {
-		return "", c.trouble("getting a token", err)
+		return "", c.trouble("getting a token", err, denied)
 	}
 	source, err := handler.TokenSource(ctx)
 	if err != nil || source == nil {
-		return "", c.trouble("getting a token", err)
+		return "", c.trouble("getting a token", err, denied)
 	}
 	token, err := source.Token() // Authorize has asked for it
 	if err != nil {
-		return "", c.trouble("getting a token", err)
+		return "", c.trouble("getting a token", err, denied)
 	}
 	return token.AccessToken, c.save(ctx, &grant{URL: c.config.URL, ClientID: c.config.ClientID, Access: token.AccessToken, Expiry: token.Expiry})
 }
@@ -250,10 +255,46 @@ type bounded struct{ base http.RoundTripper }
 // RoundTrip sends a request.
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := b.base.RoundTrip(r)
-	if err == nil {
-		resp.Body = cut{io.LimitReader(resp.Body, answerSize), resp.Body}
+	if err != nil {
+		if d, ok := r.Context().Value(denialKey{}).(*denial); ok {
+			d.see(err)
+		}
+		return nil, err
 	}
-	return resp, err
+	resp.Body = cut{io.LimitReader(resp.Body, answerSize), resp.Body}
+	return resp, nil
+}
+
+// denial is the first fault of the transport's in a flow, which the SDK's errors do
+// not carry: it says which host is not allowed.
+type denial struct {
+	mu  sync.Mutex // guards what follows
+	err *fault.Error
+}
+
+type denialKey struct{}
+
+func observed(ctx context.Context) (context.Context, *denial) {
+	d := &denial{}
+	return context.WithValue(ctx, denialKey{}, d), d
+}
+
+func (d *denial) see(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var own *fault.Error
+	if d.err == nil && errors.As(err, &own) {
+		d.err = own
+	}
+}
+
+func (d *denial) seen() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err == nil {
+		return nil
+	}
+	return d.err
 }
 
 type cut struct {

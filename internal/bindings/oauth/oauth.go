@@ -175,6 +175,7 @@ func lacksScope(challenge []string) bool {
 func (c *Client) refresh(ctx context.Context, g *grant) (string, error) {
 	config := oauth2.Config{ClientID: g.ClientID, ClientSecret: g.ClientSecret, Endpoint: oauth2.Endpoint{TokenURL: g.TokenURL, AuthStyle: g.Style}}
 	old := &oauth2.Token{RefreshToken: g.Refresh, Expiry: time.Unix(1, 0)}
+	ctx, denied := observed(ctx)
 	fresh, err := config.TokenSource(context.WithValue(ctx, oauth2.HTTPClient, c.http), old).Token()
 	var refused *oauth2.RetrieveError
 	if errors.As(err, &refused) && refused.ErrorCode == "invalid_grant" {
@@ -183,7 +184,7 @@ func (c *Client) refresh(ctx context.Context, g *grant) (string, error) {
 		return "", c.save(ctx, &g) // its scopes are asked for again
 	}
 	if err != nil {
-		return "", c.trouble("refreshing the token", err)
+		return "", c.trouble("refreshing the token", err, denied)
 	}
 	next := *g
 	next.Access, next.Expiry = fresh.AccessToken, fresh.Expiry
@@ -257,7 +258,10 @@ func (c *Client) keep(ctx context.Context, config *oauth2.Config, token *oauth2.
 
 // trouble makes a fault of the SDK's error. An issuer's answers are not in it: who
 // knows what they repeat.
-func (c *Client) trouble(doing string, err error) error {
+func (c *Client) trouble(doing string, err error, denied *denial) error {
+	if refused := denied.seen(); refused != nil {
+		return fmt.Errorf("%s of the server %q: %w", doing, c.config.Server, refused)
+	}
 	var own *fault.Error
 	var refused *oauth2.RetrieveError
 	switch {
@@ -278,4 +282,3 @@ func (c *Client) trouble(doing string, err error) error {
 	}
 	return fault.New(fault.Unavailable, "%s of the server %q did not work", doing, c.config.Server).WithCause(err)
 }
-
