@@ -192,11 +192,12 @@ func printable(text string, limit int) string {
 	cut := len(text) > limit
 	if cut {
 		text = text[:limit]
-		for len(text) > 0 && !utf8.RuneStart(text[len(text)-1]) {
-			text = text[:len(text)-1]
-		}
 		if r, n := utf8.DecodeLastRuneInString(text); r == utf8.RuneError && n == 1 {
-			text = text[:len(text)-1]
+			i := len(text) - 1
+			for i > 0 && !utf8.RuneStart(text[i]) {
+				i--
+			}
+			text = text[:i] // half a character
 		}
 	}
 	text = strings.Map(func(r rune) rune {
