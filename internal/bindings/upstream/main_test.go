@@ -175,7 +175,7 @@ func parent() {
 
 func shout(id int64, _ string) {
 	line := strings.Repeat("noise ", 100) + "\n"
-	for range 200_000 {
+	for range 20_000 {
 		_, _ = io.WriteString(os.Stderr, line)
 	}
 	fmt.Fprintln(os.Stderr, "the key is "+os.Getenv("API_KEY"))
@@ -230,6 +230,9 @@ func pings(id int64, _ string) {
 	reply(id, `{"content":[],"structuredContent":`+string(text)+`}`)
 }
 
+// patience is how long a call may take here, on a machine that does much else.
+const patience = 2 * time.Minute
+
 // played is this binary as a server.
 func played(t testing.TB, part string, env ...string) Server {
 	t.Helper()
@@ -237,7 +240,7 @@ func played(t testing.TB, part string, env ...string) Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := Server{Name: part, Command: path, Env: map[string]string{role: part}, CallTimeout: 20 * time.Second}
+	s := Server{Name: part, Command: path, Env: map[string]string{role: part}, CallTimeout: patience}
 	for _, pair := range env {
 		name, value, _ := strings.Cut(pair, "=")
 		s.Env[name] = value
@@ -298,7 +301,7 @@ func call(t testing.TB, c *Conn, tool, arguments string) Result {
 // eventually waits until something holds, which it does sooner or later.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for range 2000 {
+	for range 12000 {
 		if holds() {
 			return
 		}

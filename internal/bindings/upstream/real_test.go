@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"paddock/tests/mcp/suite"
 )
@@ -22,7 +21,7 @@ import (
 func program(t *testing.T, packages suite.Packages, name string, args ...string) Server {
 	t.Helper()
 	bin := filepath.Join(packages.Dir, "node_modules", ".bin")
-	return Server{Name: name, Command: filepath.Join(bin, "node"), Args: append([]string{filepath.Join(bin, name)}, args...), CallTimeout: 30 * time.Second}
+	return Server{Name: name, Command: filepath.Join(bin, "node"), Args: append([]string{filepath.Join(bin, name)}, args...), CallTimeout: patience}
 }
 
 // serveHTTP starts a program that serves, and waits until it does.
@@ -104,7 +103,7 @@ func useEverything(t *testing.T, c *Conn) {
 		t.Errorf("arguments of a wrong type: %+v", r)
 	}
 	var steps []Progress
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	_, err := c.Call(ctx, "trigger-long-running-operation", []byte(`{"duration":0.2,"steps":2}`), CallOptions{Progress: func(p Progress) { steps = append(steps, p) }})
 	if err != nil || len(steps) == 0 || steps[len(steps)-1].Total != 2 {
@@ -219,7 +218,9 @@ func TestAServerOfTheTypeScriptSDKIsSpokenToInTheModernEra(t *testing.T) {
 		"HTTP":  {Name: "typescript", URL: strings.TrimSpace(url)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := dial(t, s, Options{Transport: transport(t)})
+			known := NewEras()
+			known.Remember(s.place(), Modern) // node may take longer to start than a probe waits
+			c := dial(t, s, Options{Transport: transport(t), Eras: known})
 			if c.Info().Era != Modern || c.Info().Name != "typescript" {
 				t.Errorf("it is %+v", c.Info())
 			}

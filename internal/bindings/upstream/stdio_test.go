@@ -108,7 +108,7 @@ func TestABadProgramEndsInATypedError(t *testing.T) {
 			s.ResponseCap = 1 << 20
 			c := dial(t, s, Options{Eras: legacyOnly{}})
 			before := heap()
-			timeout := 20 * time.Second
+			timeout := patience
 			if want.reason == TimedOut {
 				timeout = time.Second
 			}
