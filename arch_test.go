@@ -22,6 +22,8 @@ var mayImport = map[string][]string{
 	"internal/audit":                     {"internal/auth", "internal/fault", "internal/telemetry"},
 	"internal/auth":                      {"internal/fault"},
 	"internal/bindings":                  {},
+	"internal/bindings/oauth":            {"internal/fault"},
+	"internal/bindings/upstream":         {"internal/bindings", "internal/fault"},
 	"internal/blob":                      {"internal/fault"},
 	"internal/blob/blobtest":             {"internal/blob"},
 	"internal/cli":                       {"internal/audit", "internal/auth", "internal/cli/config", "internal/fault", "internal/image", "internal/limit", "internal/mcpserver", "internal/microsandbox", "internal/sandbox", "internal/sandbox/linux", "internal/sandbox/wasm", "internal/session", "internal/setup", "internal/telemetry", "internal/web", "internal/web/files", "internal/workspace"},
@@ -105,9 +107,14 @@ var outside = map[string][]string{
 	"github.com/opencontainers/runtime-spec":        {"internal/sandbox/linux"},
 	"gvisor.dev/gvisor":                             {"internal/sandbox/linux", "internal/sandbox/linux/paging"},
 	"kernel.org/pub/linux/libs/security/libcap/psx": {"internal/sandbox/linux", "internal/sandbox/wasm/confine"},
-	"golang.org/x/sys":                              {"tests/bench", "internal/image", "internal/sandbox/linux", "internal/sandbox/linux/paging", "internal/mcpserver", "internal/sandbox/linux/agent", "internal/sandbox/wasm", "internal/sandbox/wasm/confine", "internal/sandbox/wasm/linear", "internal/sandbox/wasm/wasi", "internal/sandbox/wasm/worker", "internal/workspace", "internal/lock", "internal/limit", "internal/blob"},
+	"golang.org/x/sys":                              {"tests/bench", "internal/bindings/upstream", "internal/image", "internal/sandbox/linux", "internal/sandbox/linux/paging", "internal/mcpserver", "internal/sandbox/linux/agent", "internal/sandbox/wasm", "internal/sandbox/wasm/confine", "internal/sandbox/wasm/linear", "internal/sandbox/wasm/wasi", "internal/sandbox/wasm/worker", "internal/workspace", "internal/lock", "internal/limit", "internal/blob"},
 	"golang.org/x/time":                             {"internal/limit"},
 	"modernc.org/sqlite":                            {"internal/store"},
+
+	"github.com/modelcontextprotocol/go-sdk/auth":    {"internal/bindings/oauth"},
+	"github.com/modelcontextprotocol/go-sdk/oauthex": {"internal/bindings/oauth", "internal/bindings/upstream"},
+	"golang.org/x/net/http/httpguts":                 {"internal/bindings/upstream"},
+	"golang.org/x/oauth2":                            {"internal/bindings/oauth"},
 }
 
 func TestImportsFollowTheTable(t *testing.T) {

@@ -1,0 +1,113 @@
+package upstream
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"unicode/utf8"
+)
+
+// What is read of a stream does not depend on how it arrives, and stays in its bounds.
+func FuzzEvents(f *testing.F) {
+	for _, text := range []string{
+		"data: a\n\n", "id: 1\r\ndata: a\r\ndata: b\r\n\r\n", "data:a\r\rdata: b\r\r", "\ufeffevent: endpoint\ndata: /x\n\n", ": c\n\nretry: 10\n\n",
+		"data\n\ndata: x", "id: a\x00b\ndata\n\n", "\r\n\r\n", "retry: -1\nretry: 99999999999\n\n",
+	} {
+		f.Add([]byte(text))
+	}
+	const limit = 64
+	read := func(r io.Reader) (all []event, last error) {
+		next := events(r, limit)
+		for {
+			e, err := next()
+			if err != nil {
+				return all, err
+			}
+			all = append(all, e)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		whole, err := read(bytes.NewReader(data))
+		pieces, other := read(iotest.OneByteReader(bytes.NewReader(data)))
+		if len(whole) != len(pieces) || errors.Is(err, io.EOF) != errors.Is(other, io.EOF) {
+			t.Fatalf("%d events and %v, or %d and %v", len(whole), err, len(pieces), other)
+		}
+		for i, e := range whole {
+			if !bytes.Equal(e.data, pieces[i].data) || e.id != pieces[i].id || e.name != pieces[i].name || e.retry != pieces[i].retry || e.retry < 0 {
+				t.Errorf("event %d is %+v or %+v", i, e, pieces[i])
+			}
+			if len(e.data)+len(e.id)+len(e.name) > limit {
+				t.Errorf("event %d is too long", i)
+			}
+		}
+	})
+}
+
+// A message of a server's is understood or refused, and what is kept of it is JSON.
+func FuzzMessage(f *testing.F) {
+	for _, text := range []string{
+		`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"a"}],"structuredContent":{"a":1}}}`,
+		`{"id":"1","error":{"code":-1,"message":"x","data":[1]}}`, `{"method":"ping","id":null}`, `[]`, `{}`, `{"result":null}`,
+		`{"id":1,"result":{"tools":[{"name":"a","inputSchema":{"type":"object","properties":{"b":{"type":"string","x-mcp-header":"B"}}}}],"ttlMs":-5,"nextCursor":"x"}}`,
+		`{"id":1,"result":{"content":[{"type":"image","data":"AA=="},{"type":"resource","resource":{"blob":"AA"}},{"type":"resource_link","uri":"u","size":1e99}]}}`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := decode(data)
+		if err != nil {
+			return
+		}
+		value, err := m.outcome()
+		if err != nil {
+			if text := asProblem(err, true).text; !utf8.ValidString(text) || strings.ContainsAny(text, "\n\x1b") || len(text) > 1000 {
+				t.Errorf("the message is %q", text)
+			}
+			return
+		}
+		if r, err := readResult(value); err == nil {
+			if r.Structured != nil && !json.Valid(r.Structured) {
+				t.Errorf("it is no JSON: %q", r.Structured)
+			}
+			_ = promised(json.RawMessage(`{"type":"object","required":["a"]}`)).kept(r)
+		}
+		tools, _, age, err := readTools(value)
+		if err != nil {
+			return
+		}
+		if age < leastAge || age > longestAge {
+			t.Errorf("the list's age is %v", age)
+		}
+		for _, tool := range tools {
+			all, _ := mirrors(tool.Input)
+			for name := range reflect(all, json.RawMessage(`{"b":"x"}`)) {
+				if strings.ContainsAny(name, " \r\n:") {
+					t.Errorf("the header %q", name)
+				}
+			}
+			_ = promised(tool.Output)
+		}
+	})
+}
+
+// What goes into a header is one line of plain text, and nothing else has the mark.
+func FuzzHeaderText(f *testing.F) {
+	for _, text := range []string{"", "a", " a", "ü", "a\r\nb: c", "=?base64?YQ==?=", "\x00"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got := headerText(text)
+		for i := range len(got) {
+			if got[i] < ' ' || got[i] > '~' {
+				t.Fatalf("%q becomes %q", text, got)
+			}
+		}
+		if strings.HasPrefix(got, "=?base64?") == (got == text) {
+			t.Errorf("%q becomes %q", text, got)
+		}
+	})
+}

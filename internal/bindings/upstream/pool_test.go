@@ -1,0 +1,402 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"paddock/internal/fault"
+)
+
+// fake is a link of which calls are a function's.
+type fake struct {
+	*mux
+	onCall func(ctx context.Context, r outgoing) (json.RawMessage, error)
+	closed *atomic.Int32
+}
+
+func (f *fake) call(ctx context.Context, r outgoing) (json.RawMessage, error) {
+	if r.method == "tools/list" {
+		return json.RawMessage(`{"tools":[{"name":"reads","annotations":{"readOnlyHint":true}},{"name":"again","annotations":{"idempotentHint":true}},{"name":"acts"}]}`), nil
+	}
+	return f.onCall(ctx, r)
+}
+
+func (f *fake) settle(string)                          {}
+func (f *fake) listen(context.Context, outgoing) error { return errNoStream }
+
+func (f *fake) close() error {
+	f.fail(trouble(Closed, true, nil, "closed"))
+	if f.closed != nil {
+		f.closed.Add(1)
+	}
+	return nil
+}
+
+// fakes make connections for a pool.
+type fakes struct {
+	onCall func(ctx context.Context, conn int, r outgoing) (json.RawMessage, error)
+	dialed atomic.Int32
+	closed atomic.Int32
+	last   atomic.Pointer[fake]
+}
+
+var fine = json.RawMessage(`{"content":[]}`)
+
+func (f *fakes) dial(context.Context, Key) (*Conn, error) {
+	n := int(f.dialed.Add(1))
+	c := newConn(Server{Name: "fake"}, Options{})
+	c.era = Legacy
+	l := &fake{mux: newMux(c.hear, nil), closed: &f.closed}
+	l.onCall = func(ctx context.Context, r outgoing) (json.RawMessage, error) {
+		if f.onCall == nil {
+			return fine, nil
+		}
+		return f.onCall(ctx, n, r)
+	}
+	c.link = l
+	f.last.Store(l)
+	_, err := c.Tools(context.Background())
+	return c, err
+}
+
+func pool(t *testing.T, f *fakes, config PoolConfig) *Pool {
+	config.Dial = f.dial
+	p := NewPool(config)
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil || f.closed.Load() != f.dialed.Load() {
+			t.Errorf("closed with %v; %d of %d connections are closed", err, f.closed.Load(), f.dialed.Load())
+		}
+	})
+	return p
+}
+
+var here = Key{Session: "s", Server: "v"}
+
+func TestAConnectionIsKeptWhileItIsUsedAndClosedAfterwards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakes{}
+		p := pool(t, f, PoolConfig{})
+		for range 5 {
+			if _, err := p.Call(t.Context(), here, "acts", nil, CallOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(DefaultIdle - time.Second)
+		}
+		if f.dialed.Load() != 1 || f.closed.Load() != 0 {
+			t.Errorf("%d were made, %d closed", f.dialed.Load(), f.closed.Load())
+		}
+		time.Sleep(DefaultIdle/10 + 2*time.Second)
+		synctest.Wait()
+		if f.closed.Load() != 1 {
+			t.Error("it was not closed")
+		}
+		if _, err := p.Tools(t.Context(), here); err != nil || f.dialed.Load() != 2 {
+			t.Errorf("%v, and %d were made", err, f.dialed.Load())
+		}
+	})
+}
+
+func TestAConnectionWithALongCallIsNotIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakes{onCall: func(ctx context.Context, _ int, _ outgoing) (json.RawMessage, error) {
+			time.Sleep(3 * DefaultIdle)
+			return fine, ctx.Err()
+		}}
+		p := pool(t, f, PoolConfig{})
+		if _, err := p.Call(t.Context(), here, "acts", nil, CallOptions{Timeout: 4 * DefaultIdle}); err != nil || f.closed.Load() != 0 {
+			t.Errorf("%v, and %d were closed", err, f.closed.Load())
+		}
+	})
+}
+
+func TestCallsBeginAnIntervalApart(t *testing.T) {
+	for interval, want := range map[time.Duration]time.Duration{0: 0, DefaultInterval: 9 * DefaultInterval} {
+		synctest.Test(t, func(t *testing.T) {
+			p := pool(t, &fakes{}, PoolConfig{Interval: interval})
+			began := time.Now()
+			var all sync.WaitGroup
+			for range 10 {
+				all.Go(func() {
+					if _, err := p.Call(t.Context(), here, "acts", nil, CallOptions{}); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			if took := time.Since(began); took != want {
+				t.Errorf("with %v between them they took %v", interval, took)
+			}
+		})
+	}
+}
+
+func TestSoManyCallsAreUnderWayAtATimeAndOthersWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var now, most atomic.Int32
+		f := &fakes{onCall: func(context.Context, int, outgoing) (json.RawMessage, error) {
+			most.Store(max(most.Load(), now.Add(1)))
+			time.Sleep(time.Second)
+			now.Add(-1)
+			return fine, nil
+		}}
+		p := pool(t, f, PoolConfig{Concurrent: 3})
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() { _, _ = p.Call(t.Context(), here, "acts", nil, CallOptions{}) })
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := p.Call(ctx, here, "acts", nil, CallOptions{}); ReasonOf(err) != TimedOut || Sent(err) {
+			t.Errorf("who does not wait gets %v", err)
+		}
+		if all.Wait(); most.Load() != 3 {
+			t.Errorf("%d were under way", most.Load())
+		}
+	})
+}
+
+func TestOnlyWhatDoesNoHarmIsRepeated(t *testing.T) {
+	unsent, unknown, answered := trouble(Closed, false, nil, "x"), trouble(Closed, true, nil, "x"), &problem{reason: Refused, sent: true, answered: true}
+	for name, c := range map[string]struct {
+		tool  string
+		err   *problem
+		allow bool
+		calls int32
+	}{
+		"nothing was sent":                        {"acts", unsent, false, 2},
+		"the session was forgotten":               {"acts", trouble(SessionGone, false, nil, "x"), false, 2},
+		"it is not known, and the tool acts":      {"acts", unknown, true, 1},
+		"it is not known, and nobody allowed it":  {"reads", unknown, false, 1},
+		"it is not known, and the tool reads":     {"reads", unknown, true, 2},
+		"it is not known, and the tool repeats":   {"again", unknown, true, 2},
+		"it is not known, and the tool is new":    {"other", unknown, true, 1},
+		"the server answered":                     {"reads", answered, true, 1},
+		"it took too long":                        {"reads", trouble(TimedOut, true, nil, "x"), true, 1},
+		"there were too many, and it may be soon": {"reads", trouble(Unreachable, false, nil, "x"), true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var calls atomic.Int32
+				f := &fakes{}
+				f.onCall = func(_ context.Context, n int, _ outgoing) (json.RawMessage, error) {
+					calls.Add(1)
+					if n == 1 && calls.Load() == 1 {
+						f.last.Load().fail(c.err)
+						return nil, c.err
+					}
+					return fine, nil
+				}
+				p := pool(t, f, PoolConfig{})
+				_, err := p.Call(t.Context(), here, c.tool, nil, CallOptions{Repeatable: c.allow})
+				if calls.Load() != c.calls || (err == nil) != (c.calls == 2) {
+					t.Errorf("it was called %d times, and ended with %v", calls.Load(), err)
+				}
+			})
+		})
+	}
+}
+
+func TestACrashLoopIsBounded(t *testing.T) {
+	file := temp(t, "count")
+	s := played(t, "crashes", "COUNT="+file)
+	p := NewPool(PoolConfig{Dial: func(ctx context.Context, _ Key) (*Conn, error) {
+		return Dial(ctx, s, Options{Eras: legacyOnly{}})
+	}})
+	defer p.Close()
+	var last error
+	for range 50 {
+		_, last = p.Call(t.Context(), here, "do", nil, CallOptions{})
+	}
+	data, err := os.ReadFile(file)
+	if err != nil || len(data) > 20 { // it starts, and is probed once it does not behave
+		t.Errorf("it was started %d times, %v", len(data), err)
+	}
+	if f := fault.Of(last); ReasonOf(last) != Resting || f.RetryAfter <= 0 || !f.Retryable() {
+		t.Errorf("the last error is %v", last)
+	}
+}
+
+func TestAServerIsTriedAgainAfterItsRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := true
+		f := &fakes{}
+		p := NewPool(PoolConfig{Dial: func(ctx context.Context, k Key) (*Conn, error) {
+			if broken {
+				return nil, &Error{Reason: Unreachable, err: fault.New(fault.Unavailable, "no")}
+			}
+			return f.dial(ctx, k)
+		}})
+		defer p.Close()
+		tries := 0
+		for range 600 {
+			if _, err := p.Tools(t.Context(), here); ReasonOf(err) == Unreachable {
+				tries++
+			}
+			time.Sleep(time.Second)
+		}
+		if tries < 10 || tries > 30 {
+			t.Errorf("in ten minutes it was tried %d times", tries)
+		}
+		broken = false
+		time.Sleep(longestBackoff)
+		if _, err := p.Tools(t.Context(), here); err != nil {
+			t.Errorf("it is not back: %v", err)
+		}
+	})
+}
+
+func TestKeysShareNothingAndMakeRoomForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakes{}
+		p := pool(t, f, PoolConfig{Conns: 3})
+		for _, k := range []Key{here, {Session: "t", Server: "v"}, {Session: "s", Server: "w"}, {Session: "s", Server: "v", Identity: "me"}} {
+			if _, err := p.Info(t.Context(), k); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		if f.dialed.Load() != 4 || f.closed.Load() != 1 {
+			t.Errorf("%d were made, %d closed", f.dialed.Load(), f.closed.Load())
+		}
+		p.Drop(func(k Key) bool { return k.Session == "s" })
+		synctest.Wait()
+		if f.closed.Load() != 3 {
+			t.Errorf("%d are closed after the session's end", f.closed.Load())
+		}
+	})
+}
+
+func TestAPoolThatIsFullOfBusyConnectionsSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakes{onCall: func(ctx context.Context, _ int, _ outgoing) (json.RawMessage, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}
+		p := pool(t, f, PoolConfig{Conns: 1})
+		ended := make(chan error, 1)
+		go func() {
+			_, err := p.Call(t.Context(), here, "acts", nil, CallOptions{})
+			ended <- err
+		}()
+		synctest.Wait()
+		if _, err := p.Tools(t.Context(), Key{Session: "other"}); fault.KindOf(err) != fault.Exhausted {
+			t.Errorf("it ended with %v", err)
+		}
+		_ = p.Close()
+		if err := <-ended; ReasonOf(err) != Closed || !Sent(err) {
+			t.Errorf("the call ended with %v", err)
+		}
+		if _, err := p.Call(t.Context(), here, "acts", nil, CallOptions{}); ReasonOf(err) != Closed || Sent(err) {
+			t.Errorf("a call after the end: %v", err)
+		}
+	})
+}
+
+func TestAPoolThatIsClosedWhileItDialsLeavesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakes{}
+		var slow PoolConfig
+		slow.Dial = func(ctx context.Context, k Key) (*Conn, error) {
+			time.Sleep(time.Second) // and does not look at its context
+			return f.dial(ctx, k)
+		}
+		p := NewPool(slow)
+		ended := make(chan error, 1)
+		go func() { _, err := p.Tools(t.Context(), here); ended <- err }()
+		synctest.Wait()
+		_ = p.Close()
+		if err := <-ended; err == nil || f.closed.Load() != 1 {
+			t.Errorf("it ended with %v, and %d are closed", err, f.closed.Load())
+		}
+	})
+}
+
+func TestTheListIsAskedForAgainByItsAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newConn(Server{Name: "fake"}, Options{})
+		asked, ttl := 0, ""
+		c.link = &listed{fake{mux: newMux(c.hear, nil)}, func() string {
+			asked++
+			return `{"tools":[{"name":"a"}]` + ttl + `}`
+		}}
+		c.era = Legacy
+		look := func() {
+			if _, err := c.Tools(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		for i, step := range []struct {
+			wait  time.Duration
+			ttl   string
+			asked int
+		}{{0, "", 1}, {defaultAge - 1, "", 1}, {1, `,"ttlMs":20000`, 2}, {19 * time.Second, "", 2}, {time.Second, `,"ttlMs":0`, 3}, {leastAge - 1, "", 3}, {1, `,"ttlMs":1e300`, 4}, {longestAge - 1, "", 4}, {1, "", 5}} {
+			time.Sleep(step.wait)
+			ttl = step.ttl
+			if look(); asked != step.asked {
+				t.Errorf("at step %d it was asked for %d times", i, asked)
+			}
+		}
+		c.hear(message{Method: "notifications/tools/list_changed"})
+		if look(); asked != 6 {
+			t.Error("a change was not noticed")
+		}
+		_ = c.Close()
+	})
+}
+
+// listed is a link that has a list only.
+type listed struct {
+	fake
+	list func() string
+}
+
+func (l *listed) call(context.Context, outgoing) (json.RawMessage, error) {
+	return json.RawMessage(l.list()), nil
+}
+
+func TestAListThatIsTooLongOrNoneIsAnError(t *testing.T) {
+	many := func(n int, more string) string {
+		var all []string
+		for i := range n {
+			all = append(all, fmt.Sprintf(`{"name":"t%d"}`, i))
+		}
+		return `{"tools":[` + strings.Join(all, ",") + `]` + more + `}`
+	}
+	for name, c := range map[string]struct {
+		list   string
+		reason Reason
+	}{
+		"5,001 tools":         {many(5001, ""), TooLarge},
+		"going in circles":    {many(1, `,"nextCursor":"x"`), TooLarge},
+		"a tool that is none": {`{"tools":[null]}`, Malformed},
+		"no list":             {`{"tools":{}}`, Malformed},
+		"5,000 tools":         {many(5000, ""), ""},
+		"nothing":             {`{}`, ""},
+	} {
+		conn := newConn(Server{Name: "fake"}, Options{})
+		conn.log = logTo(discardAll{})
+		conn.link = &listed{fake{mux: newMux(conn.hear, nil)}, func() string { return c.list }}
+		conn.era = Legacy
+		_, err := conn.Tools(t.Context())
+		var e *Error
+		if errors.As(err, &e); ReasonOf(err) != c.reason {
+			t.Errorf("%s: %v", name, err)
+		}
+		_ = conn.Close()
+	}
+}
+
+type discardAll struct{}
+
+func (discardAll) Write(p []byte) (int, error) { return len(p), nil }

@@ -1,0 +1,241 @@
+package upstream
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"paddock/tests/mcp/suite"
+)
+
+// program is one of npm's, as a definition of a server.
+func program(t *testing.T, packages suite.Packages, name string, args ...string) Server {
+	t.Helper()
+	bin := filepath.Join(packages.Dir, "node_modules", ".bin")
+	return Server{Name: name, Command: filepath.Join(bin, "node"), Args: append([]string{filepath.Join(bin, name)}, args...), CallTimeout: patience}
+}
+
+// serveHTTP starts a program that serves, and waits until it does.
+func serveHTTP(t *testing.T, packages suite.Packages, how string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	_ = l.Close()
+	_, port, _ := net.SplitHostPort(address)
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := packages.Program(ctx, "mcp-server-everything", how)
+	cmd.Env = append(cmd.Env, "PORT="+port)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cancel(); _ = cmd.Wait() })
+	eventually(t, "the server listens", func() bool {
+		c, err := net.Dial("tcp", address)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil
+	})
+	return "http://" + address
+}
+
+func TestTheReferenceServerIsUsedOverEachTransport(t *testing.T) {
+	packages := suite.Install(t)
+	for name, c := range map[string]struct {
+		server func(t *testing.T) Server
+		era    Era
+	}{
+		"stdio": {func(t *testing.T) Server { return program(t, packages, "mcp-server-everything", "stdio") }, Legacy},
+		"HTTP": {func(t *testing.T) Server {
+			return Server{Name: "everything", URL: serveHTTP(t, packages, "streamableHttp") + "/mcp"}
+		}, Legacy},
+		"SSE": {func(t *testing.T) Server {
+			return Server{Name: "everything", URL: serveHTTP(t, packages, "sse") + "/sse"}
+		}, LegacySSE},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := dial(t, c.server(t), Options{Transport: transport(t), Environ: os.Environ()})
+			if conn.Info().Era != c.era {
+				t.Errorf("its era is %q", conn.Info().Era)
+			}
+			useEverything(t, conn)
+		})
+	}
+}
+
+func useEverything(t *testing.T, c *Conn) {
+	t.Helper()
+	if got := names(t, c); len(got) < 13 || !slices.Contains(got, "get-structured-content") {
+		t.Fatalf("its tools are %q", got)
+	}
+	if r := call(t, c, "echo", `{"message":"hi ü"}`); r.Content[0].Text != "Echo: hi ü" {
+		t.Errorf("echo: %+v", r)
+	}
+	if r := call(t, c, "get-structured-content", `{"location":"New York"}`); !strings.Contains(string(r.Structured), `"temperature"`) {
+		t.Errorf("structured: %s", r.Structured)
+	}
+	r := call(t, c, "get-tiny-image", `{}`)
+	i := slices.IndexFunc(r.Content, func(b Block) bool { return b.Kind == Image })
+	if i < 0 || r.Content[i].MIME != "image/png" || !bytes.HasPrefix(r.Content[i].Data, []byte("\x89PNG")) {
+		t.Errorf("image: %+v", r)
+	}
+	r = call(t, c, "get-resource-links", `{"count":2}`)
+	if links := slices.DeleteFunc(slices.Clone(r.Content), func(b Block) bool { return b.Kind != Link || b.URI == "" }); len(links) != 2 {
+		t.Errorf("links: %+v", r)
+	}
+	r = call(t, c, "get-resource-reference", `{"resourceType":"Text","resourceId":1}`)
+	if !slices.ContainsFunc(r.Content, func(b Block) bool { return b.Kind == Resource && b.URI != "" && b.Text != "" }) {
+		t.Errorf("resource: %+v", r)
+	}
+	if r := call(t, c, "get-sum", `{"a":"x","b":2}`); !r.IsError {
+		t.Errorf("arguments of a wrong type: %+v", r)
+	}
+	var steps []Progress
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err := c.Call(ctx, "trigger-long-running-operation", []byte(`{"duration":0.2,"steps":2}`), CallOptions{Progress: func(p Progress) { steps = append(steps, p) }})
+	if err != nil || len(steps) == 0 || steps[len(steps)-1].Total != 2 {
+		t.Errorf("long: %v, %+v", err, steps)
+	}
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			if r := call(t, c, "get-sum", fmt.Sprintf(`{"a":%d,"b":1}`, i)); !strings.Contains(r.Content[0].Text, fmt.Sprint(i+1)) {
+				t.Errorf("sum: %+v", r)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestARestartedServerIsUsedOn(t *testing.T) {
+	packages := suite.Install(t)
+	ctx, stop := context.WithCancel(t.Context())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	_ = l.Close()
+	_, port, _ := net.SplitHostPort(address)
+	run := func(ctx context.Context) (wait func()) {
+		cmd := packages.Program(ctx, "mcp-server-everything", "streamableHttp")
+		cmd.Env = append(cmd.Env, "PORT="+port)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the server listens", func() bool {
+			r, err := http.Get("http://" + address + "/mcp")
+			if err == nil {
+				_ = r.Body.Close()
+			}
+			return err == nil
+		})
+		return func() { _ = cmd.Wait() }
+	}
+	base := transport(t)
+	p := NewPool(PoolConfig{Dial: func(ctx context.Context, _ Key) (*Conn, error) {
+		return Dial(ctx, Server{Name: "everything", URL: "http://" + address + "/mcp"}, Options{Transport: base})
+	}})
+	defer p.Close()
+	wait := run(ctx)
+	if _, err := p.Call(t.Context(), here, "echo", []byte(`{"message":"a"}`), CallOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	wait()
+	base.(*http.Transport).CloseIdleConnections()
+	again, end := context.WithCancel(t.Context())
+	wait = run(again)
+	defer wait()
+	defer end()
+	if r, err := p.Call(t.Context(), here, "echo", []byte(`{"message":"b"}`), CallOptions{}); err != nil || r.Content[0].Text != "Echo: b" {
+		t.Errorf("after its restart: %+v, %v (%s)", r, err, cause(err))
+	}
+}
+
+func TestServersOfFilesAndOfMemoryAreUsed(t *testing.T) {
+	packages := suite.Install(t)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("here"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	files := dial(t, program(t, packages, "mcp-server-filesystem", dir), Options{})
+	if got := names(t, files); len(got) != 14 {
+		t.Errorf("its tools are %q", got)
+	}
+	r := call(t, files, "read_text_file", fmt.Sprintf(`{"path":%q}`, filepath.Join(dir, "a.txt")))
+	if string(r.Structured) != `{"content":"here"}` {
+		t.Errorf("it read %s", r.Structured)
+	}
+	if r := call(t, files, "read_text_file", `{"path":"/etc/passwd"}`); !r.IsError {
+		t.Errorf("it read %+v", r)
+	}
+	s := program(t, packages, "mcp-server-memory")
+	s.Env = map[string]string{"MEMORY_FILE_PATH": filepath.Join(dir, "memory.json")}
+	memory := dial(t, s, Options{})
+	call(t, memory, "create_entities", `{"entities":[{"name":"paddock","entityType":"program","observations":["it is safe"]}]}`)
+	if r := call(t, memory, "search_nodes", `{"query":"safe"}`); !strings.Contains(string(r.Structured), `"name":"paddock"`) {
+		t.Errorf("it found %s", r.Structured)
+	}
+}
+
+func TestAServerOfTheTypeScriptSDKIsSpokenToInTheModernEra(t *testing.T) {
+	packages := suite.Install(t)
+	script, err := filepath.Abs("../../../tests/mcp/modern.mjs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := filepath.Join(packages.Dir, "node_modules", ".bin", "node")
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := packages.Node(ctx, script, packages.Dir, "http")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cancel(); _ = cmd.Wait() }()
+	url, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]Server{
+		"stdio": {Name: "typescript", Command: node, Args: []string{script, packages.Dir, "stdio"}},
+		"HTTP":  {Name: "typescript", URL: strings.TrimSpace(url)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			known := NewEras()
+			known.Remember(s.place(), Modern) // node may take longer to start than a probe waits
+			c := dial(t, s, Options{Transport: transport(t), Eras: known})
+			if c.Info().Era != Modern || c.Info().Name != "typescript" {
+				t.Errorf("it is %+v", c.Info())
+			}
+			if got := names(t, c); !slices.Equal(got, []string{"echo", "double", "fail"}) {
+				t.Errorf("its tools are %q", got)
+			}
+			if r := call(t, c, "double", `{"z":"ab"}`); string(r.Structured) != `{"doubled":"abab"}` {
+				t.Errorf("it gave %s", r.Structured)
+			}
+			if r := call(t, c, "fail", `{}`); !r.IsError || !strings.Contains(r.Content[0].Text, "it did not work") {
+				t.Errorf("it gave %+v", r)
+			}
+			if _, err := c.Call(t.Context(), "none", nil, CallOptions{}); ReasonOf(err) != Refused {
+				t.Errorf("a tool that is not there: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,125 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"paddock/internal/fault"
+)
+
+func TestADefinitionIsRefusedWithAllThatIsWrong(t *testing.T) {
+	good := []Server{
+		{Name: "a", Command: "npx", Args: []string{"-y", "x; rm -rf /"}, Env: map[string]string{"A": "b"}},
+		{Name: "a", URL: "https://h.example/mcp?x=1", Headers: map[string]string{"Authorization": "Bearer x"}, Transport: TransportSSE},
+	}
+	for _, s := range good {
+		if err := s.Check(); err != nil {
+			t.Errorf("%+v: %v", s, err)
+		}
+	}
+	for name, s := range map[string]Server{
+		"nothing":                {},
+		"no name":                {Command: "x"},
+		"both":                   {Name: "a", Command: "x", URL: "http://h"},
+		"a file":                 {Name: "a", URL: "file:///etc/passwd"},
+		"no host":                {Name: "a", URL: "http:///x"},
+		"a password":             {Name: "a", URL: "http://me:hunter2@h.example"},
+		"a fragment":             {Name: "a", URL: "http://h.example/#x"},
+		"what is no URL":         {Name: "a", URL: "http://hunter2\x7f"},
+		"a split header":         {Name: "a", URL: "http://h", Headers: map[string]string{"X": "a\r\nhunter2: c"}},
+		"a header's odd name":    {Name: "a", URL: "http://h", Headers: map[string]string{"X Y": "hunter2"}},
+		"the protocol's header":  {Name: "a", URL: "http://h", Headers: map[string]string{"mcp-session-id": "hunter2"}},
+		"another host's header":  {Name: "a", URL: "http://h", Headers: map[string]string{"host": "hunter2"}},
+		"a transport":            {Name: "a", URL: "http://h", Transport: "carrier pigeon"},
+		"headers for a command":  {Name: "a", Command: "x", Headers: map[string]string{"X": "hunter2"}},
+		"variables for a URL":    {Name: "a", URL: "http://h", Env: map[string]string{"A": "hunter2"}},
+		"an odd variable":        {Name: "a", Command: "x", Env: map[string]string{"A=B": "hunter2"}},
+		"a NUL in a variable":    {Name: "a", Command: "x", Env: map[string]string{"A": "hunter2\x00"}},
+		"a NUL in the arguments": {Name: "a", Command: "x", Args: []string{"\x00"}},
+	} {
+		err := s.Check()
+		if fault.KindOf(err) != fault.Invalid || strings.Contains(cause(err), "hunter2") {
+			t.Errorf("%s: %v (%s)", name, err, cause(err))
+		}
+	}
+	if err := (Server{Args: []string{"x"}, URL: "ftp://x", Transport: "y"}).Check(); strings.Count(err.Error(), ";") < 3 {
+		t.Errorf("not all is told: %v", err)
+	}
+}
+
+func TestAKeyChangesWithTheDefinition(t *testing.T) {
+	a := Server{Name: "a", URL: "http://h/mcp", Headers: map[string]string{"X": "1", "Y": "2"}}
+	b := a
+	b.Headers = map[string]string{"Y": "2", "X": "1"}
+	if a.Key() != b.Key() || a.place() != b.place() {
+		t.Error("the same definition has two keys")
+	}
+	b.Headers = map[string]string{"X": "hunter2"}
+	if a.Key() == b.Key() || strings.Contains(b.Key(), "hunter2") || a.place() != b.place() {
+		t.Error("another secret has the same key, or another place")
+	}
+}
+
+func TestOriginsAreComparedInOneForm(t *testing.T) {
+	for a, b := range map[string]string{"http://H.example": "http://h.example:80", "HTTPS://h/x": "https://h:443/y", "http://[::1]/": "http://[::1]:80"} {
+		if x, y := mustParse(t, a), mustParse(t, b); origin(x) != origin(y) {
+			t.Errorf("%s is not %s", a, b)
+		}
+	}
+}
+
+func mustParse(t *testing.T, text string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// The message may have arrived although it was never heard that it has.
+func TestACallThatIsCancelledWhileItIsSentIsTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var sent []string
+		x := newMux(func(message) {}, nil)
+		x.send = func(_ context.Context, data []byte) (bool, error) {
+			sent = append(sent, string(data))
+			if len(sent) == 1 {
+				cancel()
+				return true, ctx.Err()
+			}
+			return true, nil
+		}
+		_, err := x.call(ctx, outgoing{id: 7, method: "tools/call"})
+		if p := asProblem(err, false); p.reason != Cancelled || !p.sent {
+			t.Errorf("it ended with %+v", p)
+		}
+		x.tasks.Wait()
+		if len(sent) != 2 || !strings.Contains(sent[1], `"requestId":7`) {
+			t.Errorf("it sent %q", sent)
+		}
+	})
+}
+
+func TestAServersWordsFitIntoAMessage(t *testing.T) {
+	for text, want := range map[string]string{
+		"a\nb\tc": "a b c", "\x1b[31mred": "[31mred", "\u202eevil\u200b": "evil", "\xff": "�", strings.Repeat("ü", 9): "üüüüüü …", "": "",
+	} {
+		if got := printable(text, 12); got != want {
+			t.Errorf("%q becomes %q", text, got)
+		}
+	}
+}
+
+func TestAnErrorOfAnIssuerIsFoundInATree(t *testing.T) {
+	err := report(Server{Name: "a"}, "do", "", &problem{reason: Unauthorized, cause: &NeedsAuthorization{Server: "a", Scope: "x"}})
+	var needs *NeedsAuthorization
+	if !errors.As(err, &needs) || needs.Scope != "x" || fault.KindOf(err) != fault.Denied || Sent(err) {
+		t.Errorf("it is %v", err)
+	}
+}

@@ -1,0 +1,309 @@
+package upstream
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// inherited are the variables that a server's program gets of paddock's own; on
+// Windows nothing starts without some more.
+var inherited = []string{
+	"PATH", "HOME", "LANG", "TMPDIR",
+	"SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "PATHEXT", "TEMP", "TMP", "USERPROFILE", "APPDATA", "LOCALAPPDATA",
+}
+
+const (
+	// lingers is how long a program may take to end once its input has, and again
+	// once it was asked to.
+	lingers = 2 * time.Second
+	// drains is how long what it wrote before its end may take to be read.
+	drains = time.Second
+)
+
+// process is a link to a program that this one started.
+type process struct {
+	*mux
+	cmd    *exec.Cmd
+	group  group
+	stdin  *os.File
+	stdout *os.File
+	errors *os.File
+	tail   *tail
+
+	writing chan struct{} // holds one token while a line is written
+	dead    chan struct{} // closed when the program is gone, and its group
+	exited  chan struct{} // closed when in addition what it wrote was read
+	once    sync.Once
+	readers sync.WaitGroup
+	waiter  sync.WaitGroup
+}
+
+var _ link = (*process)(nil)
+
+// start starts a server's program.
+func start(s Server, environ []string, log *slog.Logger, hear func(message)) (*process, error) {
+	env := environment(s.Env, environ)
+	path, err := find(s.Command, env)
+	if err != nil {
+		p := trouble(Unreachable, false, err, "there is no program %q that could be started", s.Command)
+		p.hint = "check its command, and the PATH that paddock runs with"
+		return nil, p
+	}
+	p := &process{writing: make(chan struct{}, 1), dead: make(chan struct{}), exited: make(chan struct{}), tail: newTail(s.Env, log)}
+	p.mux = newMux(hear, p.write)
+	p.cmd = &exec.Cmd{Path: path, Args: append([]string{s.Command}, s.Args...), Env: env, Dir: s.Dir}
+	if p.cmd.Dir == "" {
+		p.cmd.Dir = os.TempDir()
+	}
+	if err := p.launch(); err != nil {
+		return nil, trouble(Unreachable, false, err, "its program could not be started")
+	}
+	p.readers.Go(func() { p.listenTo(lines(p.stdout, s.limit(), p.noise)) })
+	p.readers.Go(func() { p.tail.copy(p.errors) })
+	p.waiter.Go(p.wait)
+	return p, nil
+}
+
+// launch starts the program at the other ends of three pipes.
+func (p *process) launch() (err error) {
+	var theirs, mine []*os.File
+	pipe := func(input bool) *os.File {
+		r, w, e := os.Pipe()
+		if e != nil {
+			err = errors.Join(err, e)
+			return nil
+		}
+		if input {
+			r, w = w, r
+		}
+		theirs, mine = append(theirs, w), append(mine, r)
+		return r
+	}
+	p.stdin, p.stdout, p.errors = pipe(true), pipe(false), pipe(false)
+	if err == nil {
+		p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = theirs[0], theirs[1], theirs[2]
+		err = p.group.start(p.cmd)
+	}
+	for _, f := range theirs {
+		_ = f.Close()
+	}
+	if err != nil {
+		for _, f := range mine {
+			_ = f.Close()
+		}
+	}
+	return err
+}
+
+// listenTo reads messages. A program that closes its output, or sends what cannot be
+// used, is ended; that of the first kind can say how itself.
+func (p *process) listenTo(next func() ([]byte, error)) {
+	err := p.pass(next)
+	if asProblem(err, true).reason != Closed {
+		p.fail(err)
+		p.group.kill()
+		return
+	}
+	timer := time.NewTimer(drains)
+	defer timer.Stop()
+	select {
+	case <-p.dead:
+	case <-timer.C:
+		p.fail(err)
+		p.group.kill()
+	}
+}
+
+// wait sees the program off: what it started is killed, what it wrote is read.
+func (p *process) wait() {
+	err := p.group.wait(p.cmd) // and nobody of its group lives on
+	close(p.dead)
+	ended := make(chan struct{})
+	go func() { p.readers.Wait(); close(ended) }()
+	timer := time.NewTimer(drains)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C: // somebody has left the group and holds the pipes
+	}
+	_ = p.stdout.Close()
+	_ = p.errors.Close()
+	<-ended
+	_ = p.stdin.Close()
+	if err == nil {
+		err = errors.New("exit status 0")
+	}
+	p.fail(trouble(Closed, true, err, "its program ended (%v)", err))
+	close(p.exited)
+}
+
+// close has the program end: by the end of its input, then by a signal, then by
+// force. It takes two times lingers at most, and a little.
+func (p *process) close() error {
+	p.fail(trouble(Closed, true, nil, "the connection was closed"))
+	p.once.Do(func() {
+		_ = p.stdin.Close()
+		for _, next := range []func(){p.group.ask, p.group.kill} {
+			timer := time.NewTimer(lingers)
+			select {
+			case <-p.exited:
+				timer.Stop()
+				return
+			case <-timer.C:
+				next()
+			}
+		}
+	})
+	p.waiter.Wait()
+	p.tasks.Wait()
+	return nil
+}
+
+// write writes a line. One that was cut short ends the connection, as nothing could
+// follow it.
+func (p *process) write(ctx context.Context, data []byte) (sent bool, err error) {
+	select {
+	case p.writing <- struct{}{}:
+		defer func() { <-p.writing }()
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = p.stdin.SetWriteDeadline(time.Unix(1, 0)) })
+	n, err := p.stdin.Write(append(data, '\n'))
+	if !stop() && err == nil {
+		_ = p.stdin.SetWriteDeadline(time.Time{})
+	}
+	if err == nil {
+		return true, nil
+	}
+	broken := trouble(Closed, n > 0, err, "it does not read what it is sent")
+	if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		p.fail(broken)
+	} else {
+		_ = p.stdin.SetWriteDeadline(time.Time{})
+	}
+	if ctx.Err() != nil {
+		return n > 0, ctx.Err()
+	}
+	return n > 0, broken
+}
+
+// noise takes a line that is no message: programs print things. It counts as one.
+func (p *process) noise(line []byte) error {
+	p.tail.note(line)
+	return p.count()
+}
+
+func (p *process) settle(string) {}
+
+// listen asks for notifications where the server does not send them unasked.
+func (p *process) listen(ctx context.Context, r outgoing) error {
+	if r.method == "" {
+		return errNoStream
+	}
+	_, err := p.call(ctx, r)
+	return err
+}
+
+// stderr is what the program wrote there last, once it may be complete.
+func (p *process) stderr() string { return p.tail.String() }
+
+// lines gives what looks like a message, line by line; other lines go to noise.
+func lines(r io.Reader, limit int, noise func([]byte) error) func() ([]byte, error) {
+	b := bufio.NewReaderSize(r, 64<<10)
+	var line []byte
+	return func() ([]byte, error) {
+		for {
+			line = line[:0]
+			for {
+				part, err := b.ReadSlice('\n')
+				if line = append(line, part...); len(line) > limit {
+					return nil, trouble(TooLarge, true, nil, "it sent a message of more than %d bytes", limit)
+				}
+				if err == nil {
+					break
+				}
+				if !errors.Is(err, bufio.ErrBufferFull) {
+					return nil, ending(err)
+				}
+			}
+			text := bytes.TrimSpace(line)
+			if len(text) > 0 && text[0] == '{' {
+				return text, nil
+			}
+			if len(text) > 0 {
+				if err := noise(text); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+}
+
+// ending makes one of the ways in which a stream can end.
+func ending(err error) error {
+	if errors.Is(err, os.ErrClosed) {
+		return io.EOF
+	}
+	return err
+}
+
+// environment is what a program gets: its own variables, and of paddock's the few
+// that are inherited.
+func environment(own map[string]string, environ []string) []string {
+	all := map[string]string{}
+	for _, pair := range environ {
+		name, value, ok := strings.Cut(pair, "=")
+		if ok && (slices.Contains(inherited[:4], name) || onWindows && slices.Contains(inherited, strings.ToUpper(name))) {
+			all[name] = value
+		}
+	}
+	maps.Copy(all, own)
+	env := []string{} // not nil, which would be all of paddock's
+	for name, value := range all {
+		env = append(env, name+"="+value)
+	}
+	slices.Sort(env)
+	return env
+}
+
+// find finds a program: a path as it is, a name in the PATH of env.
+func find(name string, env []string) (string, error) {
+	if strings.ContainsRune(name, '/') || strings.ContainsRune(name, filepath.Separator) {
+		if !filepath.IsAbs(name) {
+			return "", fmt.Errorf("%s is neither a name nor an absolute path", name)
+		}
+		return exec.LookPath(name)
+	}
+	for _, pair := range env {
+		key, value, _ := strings.Cut(pair, "=")
+		if key != "PATH" && (!onWindows || !strings.EqualFold(key, "PATH")) {
+			continue
+		}
+		for _, dir := range filepath.SplitList(value) {
+			if !filepath.IsAbs(dir) {
+				continue
+			}
+			if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+				return path, nil
+			}
+		}
+	}
+	return "", exec.ErrNotFound
+}

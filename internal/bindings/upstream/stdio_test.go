@@ -1,0 +1,304 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"paddock/internal/bindings"
+	"paddock/internal/fault"
+)
+
+func TestAProgramOfTheGoSDKIsSpokenToInTheModernEra(t *testing.T) {
+	c := dial(t, played(t, "good"), Options{})
+	if info := c.Info(); info.Era != Modern || info.Name != "sdk" || info.Instructions != "be kind" {
+		t.Errorf("it is %+v", info)
+	}
+	r := call(t, c, "echo", `{"z":"ü<","a":9007199254740993}`)
+	if !strings.HasSuffix(string(r.Structured), `,"a":9007199254740993}`) || r.Content[0].Text != `{"z":"ü<","a":9007199254740993}` || r.IsError {
+		t.Errorf("it answered %s, %+v", r.Structured, r.Content)
+	}
+}
+
+func TestWhatAServerSaysOfItsToolsIsKeptByteForByte(t *testing.T) {
+	c := dial(t, played(t, "good"), Options{})
+	tools, err := c.Tools(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	echo := tools[slices.IndexFunc(tools, func(tool bindings.Tool) bool { return tool.Name == "echo" })]
+	if want := `{"type":"object","properties":{"z":{"type":"string"},"a":{"type":"integer"}},"required":["z"]}`; string(echo.Input) != want {
+		t.Errorf("the schema is %s", echo.Input)
+	}
+	if echo.Output != nil || echo.Annotations.ReadOnly == nil || !*echo.Annotations.ReadOnly || echo.Annotations.Idempotent != nil && *echo.Annotations.Idempotent {
+		t.Errorf("the tool is %+v", echo)
+	}
+}
+
+func TestASilentServerIsSpokenToInTheLegacyEraAndThatIsRemembered(t *testing.T) {
+	t.Parallel()
+	eras := NewEras()
+	s := played(t, "silent")
+	c := dial(t, s, Options{Eras: eras})
+	if info := c.Info(); info.Era != Legacy || info.Protocol != "2025-06-18" {
+		t.Errorf("it is %+v", info)
+	}
+	call(t, c, "do", `{}`)
+	if eras.Era(s.place()) != Legacy {
+		t.Error("its era is not remembered")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), probeCommand)
+	defer cancel()
+	again, err := Dial(ctx, s, Options{Eras: eras})
+	if err != nil {
+		t.Fatalf("the second time it takes longer than a probe: %v", err)
+	}
+	_ = again.Close()
+}
+
+func TestARememberedEraThatIsWrongIsFoundOut(t *testing.T) {
+	for part, wrong := range map[string]Era{"old": Modern, "good": Legacy} {
+		eras := NewEras()
+		s := played(t, part)
+		eras.Remember(s.place(), wrong)
+		if got := names(t, dial(t, s, Options{Eras: eras})); len(got) == 0 {
+			t.Errorf("%s has no tools", part)
+		}
+	}
+}
+
+func TestProgressAndMetaReachWhomTheyAreFor(t *testing.T) {
+	c := dial(t, played(t, "good"), Options{})
+	var got []Progress
+	r, err := c.Call(t.Context(), "slow", nil, CallOptions{
+		Meta: map[string]any{"key": "run-1"}, Progress: func(p Progress) { got = append(got, p) },
+	})
+	if err != nil || r.Content[0].Text != "run-1" {
+		t.Fatalf("it answered %+v, %v", r, err)
+	}
+	if len(got) != 3 || got[2] != (Progress{3, 3, "step"}) {
+		t.Errorf("the progress is %v", got)
+	}
+}
+
+// Each of these is an attack (83, 85): what it ends with is a typed error, and soon.
+func TestABadProgramEndsInATypedError(t *testing.T) {
+	for part, want := range map[string]struct {
+		reason Reason
+		stderr string
+	}{
+		"exits":     {Closed, "it hurts"},
+		"malformed": {Malformed, ""},
+		"huge":      {TooLarge, ""},
+		"flood":     {Flooded, ""},
+		"never":     {TimedOut, ""},
+		"shuts":     {Closed, ""},
+	} {
+		t.Run(part, func(t *testing.T) {
+			t.Parallel()
+			s := played(t, part)
+			s.ResponseCap = 1 << 20
+			c := dial(t, s, Options{Eras: legacyOnly{}})
+			before := heap()
+			timeout := patience
+			if want.reason == TimedOut {
+				timeout = time.Second
+			}
+			_, err := c.Call(t.Context(), "do", nil, CallOptions{Timeout: timeout})
+			var e *Error
+			if !errors.As(err, &e) || e.Reason != want.reason || !e.Unknown() || e.Tool != "do" {
+				t.Fatalf("it ended with %+v (%s)", e, cause(err))
+			}
+			if !strings.Contains(e.Stderr, want.stderr) {
+				t.Errorf("what it wrote is not there: %q", e.Stderr)
+			}
+			if grown := heap() - before; grown > 200<<20 {
+				t.Errorf("it took %d MiB", grown>>20)
+			}
+		})
+	}
+}
+
+// legacyOnly spares tests the probe.
+type legacyOnly struct{}
+
+func (legacyOnly) Era(string) Era       { return Legacy }
+func (legacyOnly) Remember(string, Era) {}
+
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func TestAProgramThatDoesNotStartSaysWhy(t *testing.T) {
+	_, err := Dial(t.Context(), played(t, "dead", "KEY=secret-value"), Options{})
+	var e *Error
+	if !errors.As(err, &e) || e.Reason != Closed || e.Sent || e.Stderr != "no key was given" || !strings.Contains(err.Error(), "exit status 3") {
+		t.Errorf("it ended with %+v (%s)", e, cause(err))
+	}
+	_, err = Dial(t.Context(), Server{Name: "none", Command: "there-is-no-such-program"}, Options{Environ: os.Environ()})
+	if ReasonOf(err) != Unreachable || fault.Of(err).Hint == "" {
+		t.Errorf("it ended with %v", err)
+	}
+	if _, err = Dial(t.Context(), played(t, "unreadable"), Options{Eras: legacyOnly{}}); ReasonOf(err) != Closed && ReasonOf(err) != Malformed {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+func TestAProgramGetsAMinimalEnvironmentAndNoShell(t *testing.T) {
+	s := played(t, "environ", "OWN=mine")
+	s.Args = []string{"$(touch /tmp/x)", "; ls"}
+	c := dial(t, s, Options{Eras: legacyOnly{}, Environ: []string{"PATH=/bin", "HOME=/home", "LANG=C", "AWS_SECRET_ACCESS_KEY=no", "LD_PRELOAD=no", "TMPDIR=/tmp"}})
+	var got struct{ Answer []string }
+	if err := json.Unmarshal(call(t, c, "do", `{}`).Structured, &got); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(got.Answer)
+	want := []string{"HOME=/home", "LANG=C", "OWN=mine", "PATH=/bin", "TMPDIR=/tmp", role + "=environ"}
+	if slices.Sort(want); !slices.Equal(got.Answer, want) && runtime.GOOS != "windows" {
+		t.Errorf("its environment is %q", got.Answer)
+	}
+}
+
+func TestAProgramsChildrenEndWithIt(t *testing.T) {
+	t.Parallel()
+	for how, end := range map[string]func(*Conn){
+		"when the connection is closed": func(c *Conn) { _ = c.Close() },
+		"when it dies by itself": func(c *Conn) {
+			_, _ = c.Call(context.Background(), "do", nil, CallOptions{})
+			<-c.Done()
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			file := temp(t, "child")
+			c := dial(t, played(t, "parent", "CHILD="+file), Options{Eras: legacyOnly{}})
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			child, err := strconv.Atoi(string(data))
+			if err != nil || !alive(child) {
+				t.Fatalf("its child %s does not live: %v", data, err)
+			}
+			own := c.link.(*process).cmd.Process.Pid
+			end(c)
+			eventually(t, "its child ended", func() bool { return !alive(child) })
+			eventually(t, "it ended and is no zombie", func() bool { return !alive(own) })
+		})
+	}
+}
+
+func TestAStubbornProgramIsKilled(t *testing.T) {
+	t.Parallel()
+	c := dial(t, played(t, "stubborn"), Options{Eras: legacyOnly{}})
+	own := c.link.(*process).cmd.Process.Pid
+	if err := c.Close(); err != nil || alive(own) {
+		t.Errorf("closed with %v, and it lives: %v", err, alive(own))
+	}
+	if _, err := c.Call(t.Context(), "do", nil, CallOptions{}); ReasonOf(err) != Closed || Sent(err) {
+		t.Errorf("a call after the end: %v", err)
+	}
+}
+
+func TestAProgramThatDoesNotReadIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	c := dial(t, played(t, "deaf"), Options{Eras: legacyOnly{}})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { _, _ = c.Call(ctx, "do", nil, CallOptions{}) }()
+	defer cancel()
+	big := `{"x":"` + strings.Repeat("x", 1<<20) + `"}` // more than a pipe holds
+	_, err := c.Call(t.Context(), "do", json.RawMessage(big), CallOptions{Timeout: 500 * time.Millisecond})
+	if ReasonOf(err) != TimedOut || !Sent(err) {
+		t.Errorf("it ended with %v", err)
+	}
+	<-c.Done() // half a line was written
+}
+
+func TestStderrIsBoundedAndHoldsNoSecrets(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	c := dial(t, played(t, "stderr", "API_KEY=hunter2-hunter2"), Options{Eras: legacyOnly{}, Log: logTo(&log)})
+	call(t, c, "do", `{}`)
+	p := c.link.(*process)
+	eventually(t, "its last line was read", func() bool { return strings.Contains(p.stderr(), "the key is") })
+	if text := p.stderr(); len(text) > tailSize || strings.Contains(text, "hunter2") {
+		t.Errorf("%d bytes are kept, the end of which is %q", len(text), text[len(text)-40:])
+	}
+	_ = c.Close()
+	if n := strings.Count(log.String(), "\n"); n > mostLogged+10 || strings.Contains(log.String(), "hunter2") {
+		t.Errorf("%d lines are logged", n)
+	}
+}
+
+func TestAProgramThatPrintsThingsIsUnderstood(t *testing.T) {
+	c := dial(t, played(t, "chatty"), Options{Eras: legacyOnly{}})
+	call(t, c, "do", `{}`)
+}
+
+func TestWhatAServerAsksForIsRefusedAndPingsAreAnswered(t *testing.T) {
+	c := dial(t, played(t, "pings"), Options{Eras: legacyOnly{}})
+	text := string(call(t, c, "do", `{}`).Structured)
+	if !strings.Contains(text, `\"id\":\"p\",\"result\":{}`) || !strings.Contains(text, `-32601`) {
+		t.Errorf("it got %s", text)
+	}
+}
+
+func TestAResultThatIsNotWhatWasPromisedIsATypedError(t *testing.T) {
+	c := dial(t, played(t, "lies"), Options{Eras: legacyOnly{}})
+	names(t, c)
+	for lie, want := range map[string]Reason{
+		"nothing": BadResult, "kind": BadResult, "field": BadResult, "image": Malformed, "block": Malformed, "asks": Unanswerable, "other": Malformed,
+	} {
+		_, err := c.Call(t.Context(), "do", json.RawMessage(`{"lie":"`+lie+`"}`), CallOptions{})
+		var e *Error
+		if !errors.As(err, &e) || e.Reason != want || !e.Sent || e.Unknown() {
+			t.Errorf("%s: it ended with %+v", lie, e)
+		}
+	}
+}
+
+func TestArgumentsThatAreNoObjectAreNotSent(t *testing.T) {
+	c := dial(t, played(t, "old"), Options{Eras: legacyOnly{}})
+	for _, arguments := range []string{`[1]`, `{"a":`, `"x"`, ``, `{} {}`} {
+		_, err := c.Call(t.Context(), "do", json.RawMessage(arguments), CallOptions{})
+		if ReasonOf(err) != Misused || Sent(err) {
+			t.Errorf("%q: %v", arguments, err)
+		}
+	}
+}
+
+func TestACancelledCallEndsAtOnceAndHarmsNoOther(t *testing.T) {
+	c := dial(t, played(t, "good"), Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	begun := make(chan struct{}, 3)
+	go func() {
+		_, err := c.Call(ctx, "slow", json.RawMessage(`{"wait":true}`), CallOptions{Progress: func(Progress) { begun <- struct{}{} }})
+		ended <- err
+	}()
+	<-begun
+	cancel()
+	if err := <-ended; ReasonOf(err) != Cancelled || !Sent(err) || fault.KindOf(err) != fault.Cancelled {
+		t.Errorf("it ended with %v", err)
+	}
+	call(t, c, "echo", `{"z":"on"}`)
+}
+
+func TestAChangedListIsFetchedAgain(t *testing.T) {
+	c := dial(t, played(t, "good"), Options{})
+	if slices.Contains(names(t, c), "grown") {
+		t.Fatal("it is there from the beginning")
+	}
+	call(t, c, "grow", `{}`)
+	eventually(t, "the new tool is listed", func() bool { return slices.Contains(names(t, c), "grown") })
+}

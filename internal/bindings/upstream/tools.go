@@ -1,0 +1,264 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"paddock/internal/bindings"
+)
+
+const (
+	// mostTools is how many tools a server may have, in how many pages, and mostBytes
+	// how large their definitions may be together. The largest server that is known
+	// has some hundreds.
+	mostTools = 5000
+	mostPages = 1000
+	mostBytes = 32 << 20
+	// longestName is how long a tool's name may be, in bytes; the protocol's guidance
+	// is 128.
+	longestName = 1 << 10
+	// defaultAge is how old a list may become of which the server says nothing,
+	// leastAge how old any may: else a tool would be looked up for each call. A list
+	// that the server says has changed is never used again.
+	defaultAge = 5 * time.Minute
+	leastAge   = 5 * time.Second
+	longestAge = time.Hour
+)
+
+// known is a tool and what calls need of it.
+type known struct {
+	mirrors []mirror
+	promise *promise
+}
+
+// list is a server's list of tools, as far as it is known.
+type list struct {
+	turn chan struct{} // holds one token while it is asked for
+
+	mu     sync.Mutex // guards what follows
+	tools  []bindings.Tool
+	byName map[string]*known
+	until  time.Time
+	epoch  int // grows whenever what is known is not to be used any more
+	listed int // the epoch that tools are of
+	have   bool
+}
+
+func (l *list) find(tool string) *known {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.byName[tool]
+}
+
+// spoil has the list asked for again when it is next needed.
+func (l *list) spoil() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.epoch++
+}
+
+// fresh gives the list if it can be used.
+func (l *list) fresh() ([]bindings.Tool, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.have || l.listed != l.epoch || !time.Now().Before(l.until) {
+		return nil, false
+	}
+	return l.tools, true
+}
+
+func (l *list) now() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.epoch
+}
+
+func (l *list) set(tools []bindings.Tool, age time.Duration, epoch int) {
+	byName := make(map[string]*known, len(tools))
+	for _, t := range tools {
+		headers, _ := mirrors(t.Input) // fetch has left out the tools where it matters
+		byName[t.Name] = &known{mirrors: headers, promise: promised(t.Output)}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tools, l.byName, l.until, l.listed, l.have = tools, byName, time.Now().Add(age), epoch, true
+}
+
+// Tools gives the server's tools in its order, all of them. They are asked for once
+// and then kept for as long as the server allows (a server that allows nothing: five
+// seconds; one that says nothing: five minutes), until it says that they have changed,
+// or an error does. The slice and what it points to are shared and not to be changed.
+// An error is an *Error.
+func (c *Conn) Tools(ctx context.Context) ([]bindings.Tool, error) {
+	if !c.begin() {
+		return nil, c.report("", trouble(Closed, false, errClosed, "the connection has ended"))
+	}
+	defer c.calls.Done()
+	ctx, cancel := c.bound(ctx, c.server.timeout())
+	defer cancel()
+	tools, err := c.tools(ctx)
+	return tools, c.report("", err)
+}
+
+func (c *Conn) tools(ctx context.Context) ([]bindings.Tool, error) {
+	if tools, ok := c.list.fresh(); ok {
+		return tools, nil
+	}
+	select {
+	case c.list.turn <- struct{}{}:
+		defer func() { <-c.list.turn }()
+	case <-ctx.Done():
+		return nil, asProblem(ctx.Err(), false)
+	}
+	if tools, ok := c.list.fresh(); ok { // somebody else asked
+		return tools, nil
+	}
+	epoch := c.list.now()
+	tools, age, err := c.fetch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.list.set(tools, age, epoch)
+	return tools, nil
+}
+
+// look finds a tool, if need be by asking for the list. Where that does not work the
+// call goes without it.
+func (c *Conn) look(ctx context.Context, tool string) *known {
+	if _, err := c.tools(ctx); err != nil {
+		c.log.Debug("the tools of a server cannot be listed before a call", "server", c.server.Name, "error", err)
+	}
+	return c.list.find(tool)
+}
+
+// doubt has the list asked for again after an error that says it is not right.
+func (c *Conn) doubt(err error) {
+	if p := asProblem(err, true); p.reason == Refused && (p.code == codeInvalidParams || p.code == codeNoMethod) {
+		c.list.spoil()
+	}
+}
+
+// doubtResult does so after the result with which some servers say that there is no
+// such tool.
+func (c *Conn) doubtResult(tool string, r Result) {
+	if !r.IsError || len(r.Content) != 1 || !strings.Contains(r.Content[0].Text, tool) {
+		return
+	}
+	text := strings.ToLower(r.Content[0].Text)
+	for _, words := range []string{"unknown tool", "not found", "no such tool", "disabled"} {
+		if strings.Contains(text, words) {
+			c.list.spoil()
+			return
+		}
+	}
+}
+
+// wireTool is a tool as it comes.
+type wireTool struct {
+	Name        string          `json:"name"`
+	Title       string          `json:"title"`
+	Description string          `json:"description"`
+	Input       json.RawMessage `json:"inputSchema"`
+	Output      json.RawMessage `json:"outputSchema"`
+	Annotations struct {
+		Title       string `json:"title"`
+		ReadOnly    *bool  `json:"readOnlyHint"`
+		Destructive *bool  `json:"destructiveHint"`
+		Idempotent  *bool  `json:"idempotentHint"`
+		OpenWorld   *bool  `json:"openWorldHint"`
+	} `json:"annotations"`
+}
+
+// fetch asks for all pages.
+func (c *Conn) fetch(ctx context.Context) (tools []bindings.Tool, age time.Duration, err error) {
+	age, size, cursor := longestAge, 0, ""
+	names, cursors := map[string]bool{}, map[string]bool{}
+	for range mostPages {
+		params := map[string]any{}
+		if cursor != "" {
+			params["cursor"] = cursor
+		}
+		data, err := c.request(ctx, outgoing{id: c.ids.Add(1), method: "tools/list"}, nil, params)
+		if asProblem(err, true).code == codeNoMethod && err != nil && cursor == "" {
+			return nil, defaultAge, nil // a server may have none
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		if size += len(data); size > mostBytes {
+			return nil, 0, tooMany("the definitions of its tools have more than %d bytes", mostBytes)
+		}
+		page, next, pageAge, err := readTools(data)
+		if err != nil {
+			return nil, 0, err
+		}
+		age = min(age, pageAge)
+		for _, t := range page {
+			if t.Name == "" || len(t.Name) > longestName || names[t.Name] {
+				c.log.Warn("a tool of a server is left out: its name is empty, too long or another's", "server", c.server.Name, "tool", printable(t.Name, 128))
+				continue
+			}
+			if _, err := mirrors(t.Input); err != nil && c.era == Modern && c.server.URL != "" {
+				c.log.Warn("a tool of a server is left out", "server", c.server.Name, "tool", printable(t.Name, 128), "error", err)
+				continue
+			}
+			names[t.Name] = true
+			tools = append(tools, t)
+		}
+		if len(tools) > mostTools {
+			return nil, 0, tooMany("it has more than %d tools", mostTools)
+		}
+		if next == "" {
+			return tools, age, nil
+		}
+		if cursors[next] {
+			return nil, 0, tooMany("its list of tools goes in circles")
+		}
+		cursors[next], cursor = true, next
+	}
+	return nil, 0, tooMany("its list of tools has more than %d pages", mostPages)
+}
+
+func tooMany(format string, args ...any) error {
+	p := trouble(TooLarge, true, nil, format, args...)
+	p.answered = true
+	return p
+}
+
+// readTools reads one page.
+func readTools(data json.RawMessage) (tools []bindings.Tool, next string, age time.Duration, err error) {
+	var page struct {
+		Tools []json.RawMessage `json:"tools"`
+		Next  string            `json:"nextCursor"`
+		TTL   *float64          `json:"ttlMs"`
+	}
+	if err := json.Unmarshal(data, &page); err != nil {
+		return nil, "", 0, malformed(err, "its list of tools is none")
+	}
+	for _, raw := range page.Tools {
+		var w wireTool
+		var kind *json.UnmarshalTypeError
+		if err := json.Unmarshal(raw, &w); err != nil && !errors.As(err, &kind) || w.Name == "" {
+			return nil, "", 0, malformed(err, "a tool in its list is none")
+		}
+		t := bindings.Tool{Name: w.Name, Title: w.Title, Description: w.Description, Input: given(w.Input), Output: given(w.Output)}
+		if t.Title == "" {
+			t.Title = w.Annotations.Title
+		}
+		a := w.Annotations
+		t.Annotations = bindings.Annotations{ReadOnly: a.ReadOnly, Destructive: a.Destructive, Idempotent: a.Idempotent, OpenWorld: a.OpenWorld}
+		tools = append(tools, t)
+	}
+	age = defaultAge
+	if page.TTL != nil {
+		age = min(max(time.Duration(min(*page.TTL, 1e9))*time.Millisecond, leastAge), longestAge)
+	}
+	return tools, page.Next, age, nil
+}
+
+func trim(raw json.RawMessage) json.RawMessage { return bytes.TrimSpace(raw) }
