@@ -235,9 +235,9 @@ func TestWhatIsLearnedIsBounded(t *testing.T) {
 		m := map[string]any{}
 		for i := range 12 {
 			if depth == 0 {
-				m[strings.Repeat("k", i+50)] = 1
+				m[strings.Repeat("k", i+20)] = 1
 			} else {
-				m[strings.Repeat("k", i+50)] = bushy(depth - 1)
+				m[strings.Repeat("k", i+20)] = bushy(depth - 1)
 			}
 		}
 		return m
