@@ -1,6 +1,8 @@
 package stub
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
@@ -33,21 +35,22 @@ const (
 )
 
 // Names gives each tool its names, ordered by the tools' own. They depend on
-// nothing but the set of the tools' names. Of tools with the same name only the
-// first is there: calls could not tell them apart. Names that come to the same
+// nothing but the set of the tools' names. Of tools with the same name one is
+// there, whatever their order: calls could not tell them apart. Names that come to the same
 // identifier, also where upper and lower case are one, get a suffix made of the
 // tool's name, unless one of them is that identifier: adding a tool may so take a
 // short name away, and gives nobody another tool under an old name.
 func Names(tools []bindings.Tool) []Named {
+	tools = slices.Clone(tools)
+	slices.SortFunc(tools, func(a, b bindings.Tool) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Description, b.Description), bytes.Compare(a.Input, b.Input), bytes.Compare(a.Output, b.Output))
+	})
 	all := make([]Named, 0, len(tools))
-	seen := map[string]bool{}
-	for _, t := range tools {
-		if !seen[t.Name] && len(t.Name) <= maxName && len(all) < maxTools {
-			seen[t.Name] = true
+	for i, t := range tools {
+		if (i == 0 || t.Name != tools[i-1].Name) && len(t.Name) <= maxName && len(all) < maxTools {
 			all = append(all, Named{Tool: t})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Named) int { return strings.Compare(a.Tool.Name, b.Tool.Name) })
 	bases := distinct(all)
 	camels := map[string]int{}
 	types := map[string]int{}

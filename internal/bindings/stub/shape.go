@@ -228,7 +228,7 @@ func (r *reader) list(v schema.Value, hint string, depth int) *shape {
 	for i, item := range first.Items {
 		t.of = append(t.of, r.shape(item, hint+strconv.Itoa(i+1), depth+1))
 	}
-	if rest.Kind != schema.Bool || rest.Bool {
+	if rest.Kind == schema.Object || rest.Bool { // where nothing is said, nothing more is meant
 		t.rest = r.shape(rest, hint+"Item", depth+1)
 	}
 	return t
