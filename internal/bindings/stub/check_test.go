@@ -236,7 +236,7 @@ func checkTold(server string, tree Tree, told []said) error {
 	}
 	for _, n := range tree.Tools {
 		s, ok := byModule[n.Python]
-		if !ok || s.Tool != strings.ToValidUTF8(n.Tool.Name, "\ufffd") {
+		if !ok || s.Tool != string([]rune(n.Tool.Name)) {
 			return fmt.Errorf("%s is the tool %q, not %q", n.Python, s.Tool, n.Tool.Name)
 		}
 		fields := []string{}

@@ -86,6 +86,13 @@ func clean(s string) string {
 	}, s)
 }
 
+// Line gives the beginning of a foreign text on one line, without characters that
+// do not show or that change how others show; limit is in bytes.
+func Line(s string, limit int) string { return oneLine(s, limit) }
+
+// Text gives the beginning of a foreign text as [Line] does, on lines of its own.
+func Text(s string, limit int) string { return strings.Join(prose(s, limit), "\n") }
+
 // oneLine gives a foreign text on one line.
 func oneLine(s string, limit int) string {
 	return schema.Cut(strings.Join(strings.Fields(clean(strings.NewReplacer("\n", " ", "\r", " ", "\u2028", " ", "\u2029", " ").Replace(schema.Cut(s, 4*limit)))), " "), limit)
