@@ -10,6 +10,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -59,7 +60,7 @@ const (
 )
 
 // candidates are how many rows are taken from the index to be ordered.
-const candidates = 200
+const candidates = 100
 
 // New makes an empty catalogue. Close ends it.
 func New() (*Catalog, error) {
@@ -148,7 +149,8 @@ func (c *Catalog) write(number int64, gone []int64, added map[int64]row) (err er
 	if err != nil {
 		return err
 	}
-	for id, r := range added {
+	for _, id := range slices.Sorted(maps.Keys(added)) { // FTS5 writes out what it has when a number is smaller
+		r := added[id]
 		t, said := r.tool.Tool, map[string]bool{}
 		if _, err := statement.Exec(id, indexed(t.Name, 64, 10, said), indexed(t.Title, 120, 12, said),
 			indexed(t.Description, maxRead, 60, said), indexed(parameters(t), 600, 40, said), serverWord(number)); err != nil {

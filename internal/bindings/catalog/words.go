@@ -112,8 +112,8 @@ func (c *Catalog) expression(words []string, servers []string) (text string, ok 
 	for _, w := range words {
 		parts = append(parts, `"`+w+`"`)
 	}
-	if last := words[len(words)-1]; len([]rune(last)) >= 3 {
-		parts = append(parts, `"`+last+`"*`)
+	if last := len(words) - 1; len([]rune(words[last])) >= 3 {
+		parts[last] += "*"
 	}
 	text = `{name title description parameters} : (` + strings.Join(parts, " OR ") + `)`
 	if servers == nil {
