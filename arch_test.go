@@ -22,6 +22,9 @@ var mayImport = map[string][]string{
 	"internal/audit":                     {"internal/auth", "internal/fault", "internal/telemetry"},
 	"internal/auth":                      {"internal/fault"},
 	"internal/bindings":                  {},
+	"internal/bindings/catalog":          {"internal/bindings", "internal/bindings/schema", "internal/bindings/stub", "internal/fault"},
+	"internal/bindings/schema":           {"internal/fault"},
+	"internal/bindings/stub":             {"internal/bindings", "internal/bindings/schema"},
 	"internal/blob":                      {"internal/fault"},
 	"internal/blob/blobtest":             {"internal/blob"},
 	"internal/cli":                       {"internal/audit", "internal/auth", "internal/cli/config", "internal/fault", "internal/image", "internal/limit", "internal/mcpserver", "internal/microsandbox", "internal/sandbox", "internal/sandbox/linux", "internal/sandbox/wasm", "internal/session", "internal/setup", "internal/telemetry", "internal/web", "internal/web/files", "internal/workspace"},
@@ -83,6 +86,7 @@ var outside = map[string][]string{
 	"github.com/gofrs/flock":                        {"internal/auth", "internal/blob", "internal/image", "internal/lock", "internal/mcpserver", "internal/store"},
 	"github.com/google/go-containerregistry":        {"internal/image", "tests/image/pack"},
 	"github.com/google/jsonschema-go":               {"internal/mcpserver", "package/bundle"},
+	"github.com/santhosh-tekuri/jsonschema/v6":      {"internal/bindings/schema"},
 	"github.com/segmentio/encoding":                 {"internal/mcpserver"},
 	"github.com/klauspost/compress":                 {"guest", "guest/build/pack", "internal/archive", "internal/archive/archivetest", "internal/blob", "internal/history", "internal/image", "internal/sandbox/wasm/nativeworker", "internal/sandbox/wasm/worker", "tests/image/pack"},
 	"github.com/landlock-lsm/go-landlock":           {"internal/sandbox/wasm/confine"},
@@ -105,8 +109,9 @@ var outside = map[string][]string{
 	"gvisor.dev/gvisor":                             {"internal/sandbox/linux"},
 	"kernel.org/pub/linux/libs/security/libcap/psx": {"internal/sandbox/linux", "internal/sandbox/wasm/confine"},
 	"golang.org/x/sys":                              {"tests/bench", "internal/image", "internal/sandbox/linux", "internal/mcpserver", "internal/sandbox/linux/agent", "internal/sandbox/wasm", "internal/sandbox/wasm/confine", "internal/sandbox/wasm/linear", "internal/sandbox/wasm/wasi", "internal/sandbox/wasm/worker", "internal/workspace", "internal/lock", "internal/limit", "internal/blob"},
+	"golang.org/x/text":                             {"internal/bindings/schema"},
 	"golang.org/x/time":                             {"internal/limit"},
-	"modernc.org/sqlite":                            {"internal/store"},
+	"modernc.org/sqlite":                            {"internal/bindings/catalog", "internal/store"},
 }
 
 func TestImportsFollowTheTable(t *testing.T) {
