@@ -44,7 +44,8 @@ func hostile() []bindings.Tool {
 			Name: e, Title: e, Description: e,
 			Input: object(map[string]any{"type": "object", "$defs": map[string]any{e: nested}, "description": e, "properties": map[string]any{
 				e: map[string]any{"type": "string", "description": e, "title": e, "pattern": e, "format": e}, "b": map[string]any{"enum": []any{e, 1, nil, e + "!"}},
-				"c": nested, "d": map[string]any{"$ref": "#/$defs/" + e}, "e": map[string]any{"type": e}, "f": map[string]any{"anyOf": []any{nested, map[string]any{"const": e}}}}, "required": []string{e, "c"}}),
+				"c": nested, "d": map[string]any{"$ref": "#/$defs/" + e}, "e": map[string]any{"type": e}, "f": map[string]any{"anyOf": []any{nested, map[string]any{"const": e}}},
+				"g": map[string]any{"type": "object", "description": e, "properties": map[string]any{"x": map[string]any{"type": "string", "description": e}}}}, "required": []string{e, "c"}}),
 			Output: object(nested),
 		})
 	}
@@ -160,7 +161,7 @@ var strange = []string{
 	"toString", "__proto__", "__init__", "__getattr__", "__main__", "prototype", "tools", "Tools", "index", "Index", "schemas", "list", "str", "dict", "Any", "TypedDict", "tool", "lazy",
 	"", " ", "🎉", "🎊", "天气", "1st", "42", "_", "__", "_private", "a.b", "a/b", "a:b", "../../etc/passwd", `..\x`, "CON", "nul", "com1", "async", "await", "match", "type", "_x_",
 	strings.Repeat("x", 5000), strings.Repeat("x", 5001), strings.Repeat("é", 2500), "get_sum_" + hash("get sum")[:8], "yield", "let", "static", "eval", "arguments", "undefined", "NaN", "Object",
-	"GetSumArgs", "get_sum_args", "Promise", "__debug__", "print", "self", "typing", "servers",
+	"GetSumArgs", "get_sum_args", "tell", "TellArgs", "ask", "askResult", "Promise", "__debug__", "print", "self", "typing", "servers",
 }
 
 func called(names ...string) []bindings.Tool {
@@ -181,7 +182,7 @@ func TestEveryNameBecomesAnIdentifierOfItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := map[string]Named{}
-	python, script := map[string]bool{}, map[string]bool{}
+	python, script, types := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, n := range tree.Tools {
 		got[n.Tool.Name] = n
 		if python[strings.ToLower(n.Python)] || script[strings.ToLower(n.JavaScript)] || script[n.Camel] {
@@ -191,6 +192,11 @@ func TestEveryNameBecomesAnIdentifierOfItsOwn(t *testing.T) {
 		if n.Camel != "" {
 			script[n.Camel] = true
 		}
+		types[n.JavaScript], types[n.Camel] = true, true
+		if types[n.types+"Args"] || types[n.types+"Result"] {
+			t.Errorf("%q has a type that is called as something else is", n.Tool.Name)
+		}
+		types[n.types+"Args"], types[n.types+"Result"] = true, true
 		if reservedPython[n.Python] || reservedJavaScript[n.JavaScript] || reservedJavaScript[n.Camel] || !plain(n.Python) || !plain(n.JavaScript) {
 			t.Errorf("%q is called %+v", n.Tool.Name, n)
 		}
@@ -263,8 +269,12 @@ func bombs() []bindings.Tool {
 	}
 	object := func(properties string) string { return `{"type":"object","properties":{` + properties + `}}` }
 	tools := []bindings.Tool{}
+	fan := []string{}
+	for i := range 6 {
+		fan = append(fan, fmt.Sprintf(`"f%d":{"properties":{"a":{"type":"string"},"b":{"$ref":"#/$defs/f%d"}},"anyOf":[%s{}]}`, i, (i+1)%6, strings.Repeat(fmt.Sprintf(`{"$ref":"#/$defs/f%d"},`, (i+1)%6), 15)))
+	}
 	for name, s := range map[string]string{
-		"itself": `{"$ref":"#"}`, "round": `{"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}},"properties":{"a":{"$ref":"#/$defs/a"}}}`,
+		"fan": `{"$ref":"#/$defs/f0","$defs":{` + strings.Join(fan, ",") + `}}`, "itself": `{"$ref":"#"}`, "round": `{"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}},"properties":{"a":{"$ref":"#/$defs/a"}}}`,
 		"tree":    `{"type":"object","properties":{"node":{"$ref":"#/$defs/node"}},"$defs":{"node":{"type":"object","properties":{"children":{"type":"array","items":{"$ref":"#/$defs/node"}},"parent":{"$ref":"#"}}}}}`,
 		"json":    `{"type":"object","properties":{"v":{"$ref":"#/$defs/v"}},"$defs":{"v":{"anyOf":[{"type":"string"},{"$ref":"#/$defs/v"},{"type":"array","items":{"$ref":"#/$defs/v"}},{"type":"object","additionalProperties":{"$ref":"#/$defs/v"}}]}}}`,
 		"remote":  object(`"a":{"$ref":"http://169.254.169.254/latest"},"b":{"$ref":"file:///etc/passwd"},"c":{"$ref":"other.json#/a"}`),
@@ -309,6 +319,29 @@ func TestSchemaBombsGiveSmallFiles(t *testing.T) {
 	}
 	if err := checkTold("bombs", tree, told); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestWhatATypeCannotSayIsSaidInWords is about types that are made of themselves, and
+// about long enums.
+func TestWhatATypeCannotSayIsSaidInWords(t *testing.T) {
+	enum := []string{}
+	for i := range maxValues + 1 {
+		enum = append(enum, fmt.Sprintf(`"v%d"`, i))
+	}
+	tools := append(bombs(), bindings.Tool{Name: "long", Input: json.RawMessage(`{"type":"object","properties":{"a":{"enum":[` + strings.Join(enum, ",") + `]}}}`)})
+	files := map[string]string{}
+	for _, f := range Generate("words", tools).Files {
+		files[f.Path] = string(f.Data)
+	}
+	for path, want := range map[string]string{
+		"json.ts": "export type JsonV = string | Array<JsonV> | { [name: string]: JsonV };", "json.py": `JsonV: TypeAlias = "str | list[JsonV] | dict[str, JsonV]"`,
+		"round.py": `RoundA: TypeAlias = "Any"`, "tree.py": "    children: list[TreeNode]\n    parent: TreeArgs",
+		"long.py": `(one of "v0", "v1",`, "long.ts": "  a?: string;", "remote.py": "def remote(a: Any = ..., b: Any = ..., c: Any = ...)",
+	} {
+		if !strings.Contains(files[path], want) {
+			t.Errorf("%s has no %s:\n%s", path, want, files[path])
+		}
 	}
 }
 

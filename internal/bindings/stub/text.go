@@ -107,7 +107,7 @@ func docstring(b *strings.Builder, indent string, lines []string) {
 	quotes := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 	b.WriteString(indent + `"""`)
 	for i, line := range lines {
-		if strings.Contains(line, `"""`) || strings.HasPrefix(line, `"`) || strings.HasSuffix(line, `"`) {
+		if strings.Contains(line, `"""`) || strings.HasSuffix(line, `"`) {
 			line = quotes.Replace(line)
 		} else {
 			line = escape.Replace(line)
