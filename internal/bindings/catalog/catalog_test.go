@@ -110,7 +110,7 @@ func TestKeywordsDoNotMakeAToolTheFirst(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d lost their first place", lost, len(wanted))
-	if lost > 4 {
+	if lost > 1 {
 		t.Errorf("%d lost their first place", lost)
 	}
 }
