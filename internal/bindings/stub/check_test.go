@@ -82,7 +82,7 @@ var pythonLine = regexp.MustCompile(`^(` + strings.Join([]string{
 	`[A-Z]\w*: TypeAlias = T`, `[A-Z]\w* = TypedDict\(T, \{`, `    T: T,`, `\}(, total=False)?\)`,
 	`@tool\(T, T, \{(T: T(, T: T)*)?\}\)`,
 	`def [A-Za-z]\w*\((\*{0,2}\w+: ` + pythonType + `( = \.\.\.)?(, )?)*\) -> ` + pythonType + `:`,
-	`__getattr__, __dir__ = lazy\(__name__, \{`,
+	`__getattr__, __dir__ = lazy\(__name__, \{name: name for name in T\.split\(\)\}\)`,
 }, "|") + `)$`)
 
 const pythonType = `[\w\[\], |T-]+`

@@ -10,7 +10,8 @@
 //
 // The files rely on a module of the guest's, servers: in Python
 // tool(server, tool, names) makes a function into the tool's by its signature, and
-// lazy(package, names) gives the __getattr__ and __dir__ of a package; in
+// lazy(package, names) gives the __getattr__ and __dir__ of a package, whose names lead
+// to the modules that have them; in
 // JavaScript tool(server, tool) gives the function. A parameter that is ... was
 // not given. Entries of a parameter with two asterisks are sent under their own
 // names.
