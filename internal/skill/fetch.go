@@ -1,0 +1,438 @@
+package skill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"paddock/internal/bundle"
+	"paddock/internal/fault"
+)
+
+// Limits bound what is fetched. A zero field is the default that its comment names.
+type Limits struct {
+	Bytes    int64         // of a skill's files together; 16 MiB
+	Files    int           // of a skill; 1,000
+	Download int64         // of an archive, or of a repository's pack; 64 MiB
+	Unpacked int64         // of all that a repository's pack holds; 256 MiB
+	Entries  int           // of an archive, or objects of a pack; 100,000
+	Time     time.Duration // to fetch one; 60 s
+}
+
+func (l Limits) withDefaults() Limits {
+	def := Limits{16 << 20, 1000, 64 << 20, 256 << 20, 100_000, time.Minute}
+	if l.Bytes == 0 {
+		l.Bytes = def.Bytes
+	}
+	if l.Files == 0 {
+		l.Files = def.Files
+	}
+	if l.Download == 0 {
+		l.Download = def.Download
+	}
+	if l.Unpacked == 0 {
+		l.Unpacked = def.Unpacked
+	}
+	if l.Entries == 0 {
+		l.Entries = def.Entries
+	}
+	if l.Time == 0 {
+		l.Time = def.Time
+	}
+	return l
+}
+
+// GitHubConfig is how GitHub is reached.
+type GitHubConfig struct {
+	// API is the root of its API, without a final slash; empty: GitHub's own.
+	API string
+	// Token goes to the API's origin, and nowhere else; empty: none.
+	Token string
+}
+
+const gitHubAPI = "https://api.github.com"
+
+// fetcher gets skills from where they are.
+type fetcher struct {
+	transport http.RoundTripper // nil: there is no network
+	github    GitHubConfig
+	limits    Limits
+}
+
+// fetched is a folder that came from somewhere.
+type fetched struct {
+	Folder
+	name   string // what it was called there
+	given  bool   // and whether somebody chose that
+	commit string // what git says it is; empty: it does not come from there
+}
+
+// fetch gets a skill's folder. Nothing of it is kept on disk.
+func (f *fetcher) fetch(ctx context.Context, s Source) (fetched, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.limits.Time)
+	defer cancel()
+	got := fetched{}
+	got.name, got.given = s.folderName()
+	var err error
+	switch s.Kind {
+	case GitHub:
+		err = f.gitHub(ctx, s, &got)
+	case Git:
+		err = f.git(ctx, s, &got)
+	case Archive:
+		err = f.archive(ctx, s, &got)
+	case Page:
+		err = f.page(ctx, s, &got)
+	case Local:
+		err = f.local(ctx, s, &got)
+	default:
+		err = fault.New(fault.Invalid, "nothing is fetched from a source of the kind %.20q", s.Kind)
+	}
+	if err != nil && ctx.Err() != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		err = fault.New(fault.Unavailable, "fetching the skill took longer than %v", f.limits.Time).WithHint("try again").WithCause(err)
+	}
+	return got, err
+}
+
+// get asks for a URL, and gives the body, which ends with a fault after most bytes.
+func (f *fetcher) get(ctx context.Context, at string, most int64, header http.Header) (io.ReadCloser, error) {
+	if f.transport == nil {
+		return nil, fault.New(fault.Denied, "nothing may be fetched here").WithHint("who runs the server can allow hosts for skills")
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return nil, errSource(at, "it is no URL").WithCause(err)
+	}
+	for key, values := range header {
+		r.Header[key] = values
+	}
+	r.Header.Set("User-Agent", "paddock")
+	resp, err := (&http.Client{Transport: f.transport}).Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("fetching a skill: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		defer resp.Body.Close()
+		return nil, errStatus(r.URL.Hostname(), resp)
+	}
+	return bounded{resp.Body, &most}, nil
+}
+
+// errStatus makes a fault of an answer that is not 200.
+func errStatus(host string, resp *http.Response) error {
+	left := resp.Header.Get("X-Ratelimit-Remaining")
+	switch code := resp.StatusCode; {
+	case code == http.StatusTooManyRequests, code == http.StatusForbidden && left == "0":
+		return fault.New(fault.Unavailable, "%s wants no more requests for now", host).WithHint("try again later, or have a token put into the configuration")
+	case code == http.StatusNotFound, code == http.StatusGone:
+		return fault.New(fault.NotFound, "%s has nothing there", host).WithHint("check the name and the ref; what is not public needs a token in the server's configuration")
+	case code == http.StatusUnauthorized, code == http.StatusForbidden:
+		return fault.New(fault.Denied, "%s does not let us have it", host).WithHint("what is not public needs a token in the server's configuration")
+	default:
+		return fault.New(fault.Unavailable, "%s answered with the status %d", host, code).WithHint("try again later")
+	}
+}
+
+// bounded is a body of so many bytes at most.
+type bounded struct {
+	io.ReadCloser
+	left *int64
+}
+
+func (b bounded) Read(p []byte) (int, error) {
+	if *b.left < 0 {
+		return 0, errTooLarge()
+	}
+	if int64(len(p)) > *b.left+1 {
+		p = p[:*b.left+1] // one more than may be, to see it
+	}
+	n, err := b.ReadCloser.Read(p)
+	if *b.left -= int64(n); *b.left < 0 {
+		return 0, errTooLarge()
+	}
+	return n, err
+}
+
+func errTooLarge() error {
+	return fault.New(fault.Exhausted, "the skill, or what it comes in, is too large").WithHint("name its folder, or pack less")
+}
+
+func (f *fetcher) page(ctx context.Context, s Source, got *fetched) error {
+	body, err := f.get(ctx, s.URL, maxMain, nil)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	data, err := io.ReadAll(body)
+	if err != nil {
+		return fmt.Errorf("fetching a skill: %w", err)
+	}
+	got.Folder, err = newFolder([]File{{Path: MainFile, Data: data}})
+	return err
+}
+
+func (f *fetcher) gitHub(ctx context.Context, s Source, got *fetched) error {
+	api := strings.TrimSuffix(f.github.API, "/")
+	if api == "" {
+		api = gitHubAPI
+	}
+	at := api + "/repos/" + s.Repo + "/tarball"
+	if s.Ref != "" {
+		at += "/" + (&url.URL{Path: s.Ref}).EscapedPath()
+	}
+	header := http.Header{"Accept": {"application/vnd.github+json"}}
+	if f.github.Token != "" {
+		header.Set("Authorization", "Bearer "+f.github.Token)
+	}
+	body, err := f.get(ctx, at, f.limits.Download, header)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	// All that the archive has lies below one folder, called after the commit.
+	u := &unpacker{limits: f.limits, within: s.Path, top: true}
+	if err := u.read(body); err != nil {
+		return err
+	}
+	got.commit = u.commit
+	return u.choose(s, got)
+}
+
+func (f *fetcher) archive(ctx context.Context, s Source, got *fetched) error {
+	body, err := f.get(ctx, s.URL, f.limits.Download, nil)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	u := &unpacker{limits: f.limits}
+	if err := u.read(body); err != nil {
+		return err
+	}
+	got.commit = u.commit
+	return u.choose(s, got)
+}
+
+// unpacker collects the files of an archive in memory.
+type unpacker struct {
+	limits Limits
+	within string // only what lies below this folder is wanted; empty: all
+	top    bool   // there is one folder above everything, which is taken off
+
+	files  []File
+	odd    []string // paths of what is neither file nor folder
+	bytes  int64
+	commit string
+}
+
+func (u *unpacker) read(src io.Reader) error {
+	limits := bundle.Limits{Entries: u.limits.Entries, Ratio: 100, Free: 8 << 20, Zip: u.limits.Download, Table: 8 << 20}
+	err := bundle.Read(src, limits, bundle.Receiver{Entry: u.entry, Spool: spool, Comment: func(text string) { u.commit = commitOf(text) }})
+	var known *fault.Error
+	if err == nil || errors.As(err, &known) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return fault.New(fault.Invalid, "the archive is damaged, or none").WithHint("it has to be a zip or tar.gz").WithCause(err)
+}
+
+// commitOf reads the comment that git writes into archives.
+func commitOf(text string) string {
+	if len(text) != 40 && len(text) != 64 || strings.Trim(text, "0123456789abcdef") != "" {
+		return ""
+	}
+	return text
+}
+
+func (u *unpacker) entry(name string, mode fs.FileMode, content io.Reader) error {
+	if u.top {
+		_, below, ok := strings.Cut(name, "/")
+		if !ok || below == "" {
+			return nil
+		}
+		name = below
+	}
+	if u.within != "" {
+		below, ok := strings.CutPrefix(name, u.within+"/")
+		if !ok {
+			return nil
+		}
+		name = below
+	}
+	if mode.IsDir() && path.Clean(name) == "." {
+		return nil
+	}
+	clean, err := cleanPath(name)
+	switch {
+	case err != nil:
+		return err
+	case mode.IsDir():
+		return nil
+	case !mode.IsRegular():
+		if len(u.odd) < u.limits.Files {
+			u.odd = append(u.odd, clean)
+		}
+		return nil
+	}
+	return u.add(clean, mode, content)
+}
+
+// add takes a file, as far as the limits go.
+func (u *unpacker) add(name string, mode fs.FileMode, content io.Reader) error {
+	most := u.limits.Bytes - u.bytes
+	data, err := io.ReadAll(io.LimitReader(content, most+1))
+	if err != nil {
+		return err
+	}
+	if int64(len(data)) > most || len(u.files) == u.limits.Files {
+		return errTooLarge()
+	}
+	u.bytes += int64(len(data))
+	u.files = append(u.files, File{Path: name, Executable: mode&0o100 != 0, Data: data})
+	return nil
+}
+
+// choose finds the skill's folder among the files: the one that the source names
+// (or, as archives have a folder of their own on top, below that), or else the one
+// that there is.
+func (u *unpacker) choose(s Source, got *fetched) error {
+	want := s.Path
+	if u.within != "" {
+		want = ""
+	}
+	var found []string
+	for _, file := range u.files {
+		if dir, base := path.Split(file.Path); base == MainFile {
+			found = append(found, strings.TrimSuffix(dir, "/"))
+		}
+	}
+	slices.Sort(found)
+	at, ok := "", false
+	switch below := slices.IndexFunc(found, func(dir string) bool { _, rest, _ := strings.Cut(dir, "/"); return rest == want }); {
+	case slices.Contains(found, want):
+		at, ok = want, true
+	case want != "" && below >= 0:
+		at, ok = found[below], true
+	case s.Path == "" && len(found) == 1:
+		at, ok = found[0], true
+	}
+	if !ok {
+		return errNotThere(s, found)
+	}
+	if s.Path == "" && at != "" {
+		got.name = path.Base(at)
+		got.given = s.Kind != Archive || strings.Contains(at, "/") // a folder on top is often the archive's own
+	}
+	return u.cut(at, got)
+}
+
+func errNotThere(s Source, found []string) error {
+	switch {
+	case s.Path == "" && len(found) > 1:
+		shown := found[:min(len(found), 20)]
+		return fault.New(fault.Invalid, "there are %d skills there: %s", len(found), visible(strings.Join(shown, ", "))).WithHint("name one of the folders in the source")
+	case s.Path != "":
+		return fault.New(fault.NotFound, "the source has no skill at %.100q", s.Path).WithHint("a skill is a folder with a %s", MainFile)
+	}
+	return fault.New(fault.NotFound, "the source holds no %s", MainFile).WithHint("a skill is a folder with that file")
+}
+
+// cut makes the folder of what lies below at.
+func (u *unpacker) cut(at string, got *fetched) error {
+	below := func(name string) (string, bool) {
+		if at == "" {
+			return name, true
+		}
+		return strings.CutPrefix(name, at+"/")
+	}
+	for _, name := range u.odd {
+		if _, in := below(name); in {
+			return fault.New(fault.Denied, "the skill holds a link or a device at %.100q", name).WithHint("a skill is plain files only")
+		}
+	}
+	var files []File
+	for _, file := range u.files {
+		if name, in := below(file.Path); in {
+			files = append(files, File{name, file.Executable, file.Data})
+		}
+	}
+	var err error
+	got.Folder, err = newFolder(files)
+	return err
+}
+
+// spool keeps what has to be read more than once, until it is closed.
+func spool(src io.Reader) (bundle.File, int64, error) { return spoolFile(src) }
+
+func spoolFile(src io.Reader) (*spooled, int64, error) {
+	f, err := os.CreateTemp("", "paddock-skill-")
+	if err != nil {
+		return nil, 0, fault.New(fault.Internal, "there is no room for what is fetched").WithHint("the server's log says more").WithCause(err)
+	}
+	kept := &spooled{f}
+	n, err := io.Copy(f, src)
+	if err != nil {
+		kept.Close()
+		return nil, 0, err
+	}
+	return kept, n, nil
+}
+
+// spooled is a file that goes when it is closed.
+type spooled struct{ *os.File }
+
+func (s *spooled) Close() error { return errors.Join(s.File.Close(), os.Remove(s.Name())) }
+
+// local reads a folder of this host. No link is followed.
+func (f *fetcher) local(ctx context.Context, s Source, got *fetched) error {
+	dir, err := filepath.Abs(s.URL)
+	if err != nil {
+		return errSource(s.Text, "it is no folder").WithCause(err)
+	}
+	if s.Path == "" {
+		got.name, got.given = filepath.Base(dir), true
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fault.New(fault.NotFound, "there is no folder %.100q that can be read", s.URL).WithCause(err)
+	}
+	defer root.Close()
+	u := &unpacker{limits: f.limits}
+	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case d.IsDir() && d.Name() == ".git":
+			return fs.SkipDir
+		case d.IsDir():
+			return nil
+		case !d.Type().IsRegular():
+			u.odd = append(u.odd, name)
+			return nil
+		}
+		file, err := root.Open(name)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		info, err := file.Stat()
+		if err != nil {
+			return err
+		}
+		return u.entry(name, info.Mode(), file)
+	})
+	if err != nil {
+		return fmt.Errorf("reading a skill's folder: %w", err)
+	}
+	return u.cut("", got)
+}

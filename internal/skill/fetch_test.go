@@ -1,0 +1,281 @@
+package skill
+
+import (
+	"archive/tar"
+	"context"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"paddock/internal/egress"
+	"paddock/internal/fault"
+)
+
+// get fetches and checks by a store's ways, without keeping.
+func (s *Store) get(t *testing.T, text string, local bool) (*Skill, fetched, error) {
+	t.Helper()
+	got, err := s.fetcher.fetch(t.Context(), source(t, text, local))
+	if err != nil {
+		return nil, got, err
+	}
+	checked, err := Check(got.Folder, got.name, got.given)
+	return checked, got, err
+}
+
+func TestASkillComesFromWhereverItIs(t *testing.T) {
+	web := newSite(t)
+	all := append(entriesOf("owner-repo-0123456/skills/words/", example("words")), entriesOf("owner-repo-0123456/skills/other/", example("other"))...)
+	all = append(all, entry{"owner-repo-0123456/link", 0, tar.TypeSymlink, "/etc"}, entry{"owner-repo-0123456/skills/", 0o755, tar.TypeDir, ""})
+	web.put("/repos/owner/repo/tarball", tarGz(t, all...))
+	web.put("/repos/owner/repo/tarball/v1/x", tarGz(t, entriesOf("owner-repo-0123456/", example("repo"))...))
+	web.put("/one.tar.gz", tarGz(t, entriesOf("anything-1.0/", example("words"))...))
+	web.put("/flat.zip", zipOf(t, entriesOf("", example("words"))...))
+	web.put("/words.skill", zipOf(t, entriesOf("words/", example("words"))...))
+	web.put("/many.zip", zipOf(t, append(entriesOf("top/a/words/", example("words")), entriesOf("top/other/", example("other"))...)...))
+	web.put("/words/SKILL.md", []byte(mainOf("words")))
+	dir := filepath.Join(t.TempDir(), "words")
+	for _, f := range append(example("words"), File{".git/config", false, []byte("x")}) {
+		name := filepath.Join(dir, filepath.FromSlash(f.Path))
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, f.Data, map[bool]fs.FileMode{true: 0o700, false: 0o600}[f.Executable]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := storeOf(t, web)
+	want := folderOf(t, example("words")...).Digest()
+	for _, text := range []string{
+		"github:owner/repo/skills/words", web.URL + "/one.tar.gz", web.URL + "/flat.zip", web.URL + "/words.skill", web.URL + "/many.zip#top/a/words", web.URL + "/many.zip#a/words", web.URL + "/one.tar.gz?x=1#subdirectory=anything-1.0", dir,
+	} {
+		if strings.HasPrefix(text, web.URL+"/one.tar.gz?") { // there the folder's name is given, and another one
+			if _, _, err := s.get(t, text, false); fault.KindOf(err) != fault.Invalid {
+				t.Errorf("%s gives %v", text, err)
+			}
+			continue
+		}
+		got, from, err := s.get(t, text, text == dir)
+		if err != nil || paths(got.Folder) != examplePaths && runtime.GOOS != "windows" || got.Folder.Digest() != want && runtime.GOOS != "windows" {
+			t.Errorf("%s gives %v, %v", text, from, err)
+			continue
+		}
+		if fromGit := strings.Contains(text, "github") || strings.Contains(text, ".tar.gz"); fromGit != (from.commit == commit) {
+			t.Errorf("%s is of the commit %q", text, from.commit)
+		}
+	}
+	if got, _, err := s.get(t, web.URL+"/words/SKILL.md", false); err != nil || paths(got.Folder) != MainFile || len(got.Warnings) != 0 {
+		t.Errorf("a page gives %v", err)
+	}
+	if got, _, err := s.get(t, "github:owner/repo@v1/x", false); err != nil || got.Name != "repo" {
+		t.Errorf("a ref gives %v", err)
+	}
+}
+
+func TestFetchesThatFailSayWhy(t *testing.T) {
+	web := newSite(t)
+	two := append(entriesOf("top/skills/words/", example("words")), entriesOf("top/skills/other/", example("other"))...)
+	web.put("/repos/owner/repo/tarball", tarGz(t, two...))
+	web.put("/two.zip", zipOf(t, two...))
+	web.put("/none.zip", zipOf(t, entry{"README.md", 0o644, 0, "x"}))
+	web.put("/other.zip", zipOf(t, entriesOf("x/words/", example("other"))...))
+	web.put("/page/SKILL.md", []byte("<!DOCTYPE html>"))
+	web.put("/damaged.zip", []byte("PK\x03\x04damaged"))
+	web.put("/damaged.tar.gz", tarGz(t, two...)[:200])
+	s := storeOf(t, web)
+	for text, c := range map[string]struct {
+		kind fault.Kind
+		want string
+	}{
+		"github:owner/repo":                 {fault.Invalid, "2 skills there: skills/other, skills/words"},
+		"github:owner/repo/skills":          {fault.NotFound, `no skill at "skills"`},
+		"github:owner/repo/skills/missing":  {fault.NotFound, "no skill"},
+		"github:owner/none/x":               {fault.NotFound, "nothing there"},
+		web.URL + "/two.zip":                {fault.Invalid, "2 skills there"},
+		web.URL + "/two.zip#top/missing":    {fault.NotFound, "no skill"},
+		web.URL + "/none.zip":               {fault.NotFound, "holds no SKILL.md"},
+		web.URL + "/other.zip":              {fault.Invalid, "have to be the same"},
+		web.URL + "/page/SKILL.md":          {fault.Invalid, "no front matter"},
+		web.URL + "/damaged.zip":            {fault.Invalid, "damaged"},
+		web.URL + "/damaged.tar.gz":         {fault.Invalid, "damaged"},
+		"https://not.allowed.example/a.zip": {fault.Denied, "not among the hosts"},
+		"git+https://not.allowed.example/r": {fault.Denied, "not among the hosts"},
+	} {
+		_, _, err := s.get(t, text, false)
+		var told string
+		if f := fault.Of(err); f != nil {
+			told = f.Message + " " + f.Hint
+		}
+		if fault.KindOf(err) != c.kind || !strings.Contains(told, c.want) {
+			t.Errorf("%s gives %v: %s", text, fault.KindOf(err), told)
+		}
+	}
+	if _, _, err := s.get(t, filepath.Join(t.TempDir(), "none"), true); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("a folder that is not there gives %v", err)
+	}
+	closed := NewStore(Config{Dir: t.TempDir()})
+	for _, text := range []string{"github:a/b/c", "https://a.example/SKILL.md", "git+https://a.example/r"} {
+		if _, _, err := closed.get(t, text, false); fault.KindOf(err) != fault.Denied {
+			t.Errorf("without a transport %s gives %v", text, err)
+		}
+	}
+	for status, kind := range map[int]fault.Kind{401: fault.Denied, 403: fault.Denied, 404: fault.NotFound, 429: fault.Unavailable, 500: fault.Unavailable, 204: fault.Unavailable} {
+		web.serve = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
+		if _, _, err := s.get(t, "github:a/b/c", false); fault.KindOf(err) != kind {
+			t.Errorf("the status %d gives %v", status, err)
+		}
+	}
+}
+
+func TestAHostileArchiveGivesNothing(t *testing.T) {
+	limits := Limits{Bytes: 1 << 20, Files: 50, Download: 2 << 20, Entries: 200}
+	good := entriesOf("words/", example("words"))
+	with := func(more ...entry) []entry { return append(append([]entry{}, good...), more...) }
+	many := func(n int, name string) (all []entry) {
+		for k := range n {
+			e := entry{fmt.Sprintf(name, k), 0o644, 0, "x"}
+			if strings.HasSuffix(name, "/") {
+				e.mode, e.kind, e.data = fs.ModeDir|0o755, tar.TypeDir, ""
+			}
+			all = append(all, e)
+		}
+		return all
+	}
+	noise := make([]byte, 3<<20)
+	for k, x := 0, uint32(1); k < len(noise); k++ {
+		x ^= x << 13
+		x ^= x >> 17
+		x ^= x << 5
+		noise[k] = byte(x)
+	}
+	for name, c := range map[string]struct {
+		entries []entry
+		kind    fault.Kind
+		tarOnly bool
+	}{
+		"a path out":               {with(entry{"words/../../evil", 0o644, 0, "x"}), fault.Denied, false},
+		"a path out, at once":      {with(entry{"../evil", 0o644, 0, "x"}), fault.Denied, false},
+		"an absolute path":         {with(entry{"/etc/evil", 0o644, 0, "x"}), fault.Denied, false},
+		"a backslash":              {with(entry{`words\..\..\evil`, 0o644, 0, "x"}), fault.Invalid, false},
+		"a drive":                  {with(entry{`C:/evil`, 0o644, 0, "x"}), fault.Denied, false},
+		"a link":                   {with(entry{"words/l", 0, tar.TypeSymlink, "/etc/passwd"}), fault.Denied, true},
+		"a link in a zip":          {with(entry{"words/l", fs.ModeSymlink | 0o777, 0, "/etc/passwd"}), fault.Denied, false},
+		"a link and a file behind": {with(entry{"words/l", 0, tar.TypeSymlink, "/tmp"}, entry{"words/l/evil", 0o644, 0, "x"}), fault.Denied, true},
+		"a hard link":              {with(entry{"words/l", 0, tar.TypeLink, "/etc/passwd"}), fault.Denied, true},
+		"a device":                 {with(entry{"words/null", 0, tar.TypeChar, ""}), fault.Denied, true},
+		"a FIFO":                   {with(entry{"words/fifo", 0, tar.TypeFifo, ""}), fault.Denied, true},
+		"a file twice":             {with(entry{"words/SKILL.md", 0o644, 0, mainOf("evil")}), fault.Invalid, false},
+		"a file twice, by case":    {with(entry{"words/skill.MD", 0o644, 0, mainOf("evil")}), fault.Invalid, false},
+		"a file below a file":      {with(entry{"words/SKILL.md/x", 0o644, 0, "x"}), fault.Invalid, false},
+		"an escape in a name":      {with(entry{"words/a\x1b[2Jb", 0o644, 0, "x"}), fault.Invalid, false},
+		"too many files":           {with(many(60, "words/f%d")...), fault.Exhausted, false},
+		"too many entries":         {with(many(300, "d%d/")...), fault.Exhausted, false},
+		"too large a file":         {with(entry{"words/f", 0o644, 0, string(noise[:1<<20])}), fault.Exhausted, false},
+		"too large":                {with(entry{"words/f", 0o644, 0, string(noise)}), fault.Exhausted, false},
+		"a bomb":                   {with(entry{"words/f", 0o644, 0, strings.Repeat("\x00", 9<<20)}), fault.Exhausted, false},
+		"a bomb outside":           {with(entry{"other/f", 0o644, 0, strings.Repeat("\x00", 9<<20)}), fault.Exhausted, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			web := newSite(t)
+			s := NewStore(Config{Dir: t.TempDir(), Transport: reach(t), GitHub: GitHubConfig{API: web.URL}, Limits: limits})
+			web.put("/a.tar.gz", tarGz(t, c.entries...))
+			texts := []string{web.URL + "/a.tar.gz"}
+			if !c.tarOnly {
+				web.put("/a.zip", zipOf(t, c.entries...))
+				texts = append(texts, web.URL+"/a.zip")
+			}
+			for _, text := range texts {
+				if strings.HasSuffix(text, "gz") && strings.Contains(name, "in a zip") {
+					continue
+				}
+				got, _, err := s.get(t, text, false)
+				if fault.KindOf(err) != c.kind {
+					t.Errorf("%s gives %v, %v", filepath.Ext(text), got, err)
+				}
+			}
+		})
+	}
+}
+
+func TestTheTokenGoesToGitHubAlone(t *testing.T) {
+	store := newSite(t)
+	store.put("/archive", tarGz(t, entriesOf("top/words/", example("words"))...))
+	api := newSite(t)
+	api.serve = func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, store.URL+"/archive", http.StatusFound)
+	}
+	s := NewStore(Config{Dir: t.TempDir(), Transport: reach(t), GitHub: GitHubConfig{API: api.URL, Token: "secret"}})
+	if _, _, err := s.get(t, "github:a/b/words@main", false); err != nil {
+		t.Fatal(err)
+	}
+	if got := api.asked[0]; got.Header.Get("Authorization") != "Bearer secret" || got.URL.Path != "/repos/a/b/tarball/main" {
+		t.Errorf("the API was asked for %s with %v", got.URL, got.Header)
+	}
+	if got := store.asked[0].Header; got.Get("Authorization") != "" {
+		t.Errorf("the token went on: %v", got)
+	}
+	store.put("/a.zip", zipOf(t, entriesOf("", example("words"))...))
+	if _, _, err := s.get(t, store.URL+"/a.zip", false); err != nil || store.asked[1].Header.Get("Authorization") != "" {
+		t.Errorf("another source got %v, %v", store.asked[1].Header, err)
+	}
+}
+
+func TestAFetchThatNeverEndsEnds(t *testing.T) {
+	web := newSite(t)
+	web.serve = func(w http.ResponseWriter, r *http.Request) {
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}
+	s := NewStore(Config{Dir: t.TempDir(), Transport: reach(t), GitHub: GitHubConfig{API: web.URL}, Limits: Limits{Time: 50 * time.Millisecond}})
+	for _, text := range []string{"github:a/b", web.URL + "/a.zip", web.URL + "/a/SKILL.md", "git+" + web.URL + "/r"} {
+		if _, _, err := s.get(t, text, false); fault.KindOf(err) != fault.Unavailable {
+			t.Errorf("%s gives %v", text, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.fetcher.fetch(ctx, source(t, "github:a/b", false)); fault.KindOf(err) != fault.Cancelled {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestALocalFolderWithALinkIsRefused(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "words")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, MainFile), []byte(mainOf("words")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "secrets")); err != nil {
+		t.Skipf("links cannot be made: %v", err)
+	}
+	s := storeOf(t, nil)
+	if _, _, err := s.get(t, dir, true); fault.KindOf(err) != fault.Denied {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The default policy does not let a model's source reach this host.
+func TestASourceDoesNotReachThisHost(t *testing.T) {
+	web := newSite(t)
+	web.put("/words/SKILL.md", []byte(mainOf("words")))
+	p, err := egress.Parse([]string{"127.0.0.1:*", "localhost:*"}, egress.Rights{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewStore(Config{Dir: t.TempDir(), Transport: egress.NewTransport(p, egress.Options{})})
+	for _, text := range []string{web.URL + "/words/SKILL.md", "git+" + web.URL + "/r"} {
+		if _, _, err := s.get(t, text, false); fault.KindOf(err) != fault.Denied {
+			t.Errorf("%s gives %v", text, err)
+		}
+	}
+	if len(web.asked) != 0 {
+		t.Errorf("it was asked for %v", web.asked)
+	}
+}

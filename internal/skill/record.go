@@ -1,0 +1,290 @@
+package skill
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"paddock/internal/blob"
+	"paddock/internal/fault"
+)
+
+const (
+	recordsFolder = "records"
+	treesFolder   = "trees"
+	countsFolder  = "counts"
+	// recordVersion is the format of records.
+	recordVersion = 1
+	// maxRecord bounds one, in bytes.
+	maxRecord = 4 << 20
+)
+
+// ErrDamaged is for a skill whose files are not what was installed.
+var ErrDamaged = errors.New("skill: it is damaged")
+
+// Provenance is where a skill came from.
+type Provenance struct {
+	Kind   Kind      `json:"kind"`
+	Text   string    `json:"source"` // as it was written
+	Ref    string    `json:"ref,omitempty"`
+	Commit string    `json:"commit,omitempty"`
+	Origin string    `json:"origin"` // who has the say over it
+	At     time.Time `json:"at"`
+}
+
+// FileInfo is what a record says of a file.
+type FileInfo struct {
+	Path       string `json:"path"`
+	Size       int64  `json:"size"`
+	Executable bool   `json:"executable,omitempty"`
+}
+
+// Counts is how often a skill was used.
+type Counts struct {
+	Used      int64     `json:"used"`
+	Succeeded int64     `json:"succeeded"`
+	Last      time.Time `json:"last,omitzero"`
+}
+
+// Record is what is kept of a skill besides its files.
+type Record struct {
+	Version int `json:"version"`
+	Matter
+	Digest   string     `json:"digest"`
+	Source   Provenance `json:"source"`
+	Files    []FileInfo `json:"files"`
+	Warnings []Warning  `json:"warnings,omitempty"`
+	// Counts are in what List gives.
+	Counts Counts `json:"-"`
+}
+
+func recordOf(s *Skill, from Provenance) *Record {
+	r := &Record{Version: recordVersion, Matter: s.Matter, Digest: s.Folder.Digest(), Source: from, Warnings: s.Warnings}
+	for _, file := range s.Folder {
+		r.Files = append(r.Files, FileInfo{file.Path, int64(len(file.Data)), file.Executable})
+	}
+	return r
+}
+
+func errNone(name string) error {
+	return fault.New(fault.NotFound, "there is no skill %.100q", name).WithHint("list the skills; install one with its source")
+}
+
+func errDamaged(name string, cause error) error {
+	return fault.New(fault.Internal, "the skill %q is not what was installed", name).WithHint("install it again").WithCause(fmt.Errorf("%w: %w", ErrDamaged, cause))
+}
+
+// read reads a file of the state of at most so many bytes.
+func (s *Store) read(name string, most int64) ([]byte, error) {
+	f, err := s.config.Files.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("%w: %s is too long", ErrDamaged, filepath.Base(name))
+	}
+	return data, err
+}
+
+// record reads one; a fault.NotFound says that there is none.
+func (s *Store) record(owner, name string) (*Record, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	data, err := s.read(filepath.Join(s.folder(owner, recordsFolder), name+".json"), maxRecord)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, errNone(name)
+	case errors.Is(err, ErrDamaged):
+		return nil, errDamaged(name, err)
+	case err != nil:
+		return nil, blob.Explain(err, "reading a skill")
+	}
+	var r Record
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, errDamaged(name, err)
+	}
+	if r.Version > recordVersion {
+		return nil, fault.New(fault.Unsupported, "the skill %q was installed by a later paddock", name).WithHint("update paddock")
+	}
+	if _, err := parseDigest(r.Digest); err != nil || r.Name != name {
+		return nil, errDamaged(name, errors.New("its record is another one's"))
+	}
+	return &r, nil
+}
+
+// open reads a skill whole.
+func (s *Store) open(owner, name string) (*Installed, error) {
+	r, err := s.record(owner, name)
+	if err != nil {
+		return nil, err
+	}
+	folder, err := s.readTree(s.Dir(owner, *r), r.Files)
+	if err != nil {
+		return nil, errDamaged(name, err)
+	}
+	if folder.Digest() != r.Digest {
+		return nil, errDamaged(name, errors.New("its digest is another one"))
+	}
+	checked, err := Check(folder, "", false)
+	if err != nil {
+		return nil, errDamaged(name, err)
+	}
+	r.Counts = s.counts(owner, name)
+	return &Installed{*r, checked}, nil
+}
+
+// readTree reads the files that a record names.
+func (s *Store) readTree(dir string, infos []FileInfo) (Folder, error) {
+	var files []File
+	for _, info := range infos {
+		clean, err := cleanPath(info.Path)
+		if err != nil {
+			return nil, err
+		}
+		data, err := s.read(filepath.Join(dir, filepath.FromSlash(clean)), info.Size)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, File{clean, info.Executable, data})
+	}
+	return newFolder(files)
+}
+
+// counts reads what is counted; what cannot be read is nothing.
+func (s *Store) counts(owner, name string) (c Counts) {
+	data, err := s.read(s.countsFile(owner, name), maxRecord)
+	if err == nil && json.Unmarshal(data, &c) != nil {
+		c = Counts{}
+	}
+	return c
+}
+
+func (s *Store) countsFile(owner, name string) string {
+	return filepath.Join(s.folder(owner, countsFolder), name+".json")
+}
+
+func (s *Store) writeRecord(owner string, r *Record) error {
+	return s.writeJSON(s.folder(owner, recordsFolder), r.Name, r)
+}
+
+// writeJSON replaces a file, durably.
+func (s *Store) writeJSON(dir, name string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("writing about a skill: %w", err)
+	}
+	if err := blob.MakeFolder(s.config.Files, dir); err != nil {
+		return err
+	}
+	return blob.WriteFile(s.config.Files, filepath.Join(dir, name+".json"), data)
+}
+
+// writeTree puts a folder where its digest says, durably and as a whole.
+func (s *Store) writeTree(owner, digest string, folder Folder) error {
+	trees := s.folder(owner, treesFolder)
+	final := filepath.Join(trees, strings.TrimPrefix(digest, digestPrefix))
+	if there, err := s.readTree(final, infosOf(folder)); err == nil && there.Digest() == digest {
+		// It may have been placed by somebody who did not come to sync its name.
+		return blob.Explain(s.config.Files.SyncDir(trees), "keeping a skill")
+	}
+	if err := blob.MakeFolder(s.config.Files, trees); err != nil {
+		return err
+	}
+	temp := filepath.Join(trees, blob.TempPrefix+rand.Text())
+	err := s.fill(temp, folder)
+	if err == nil {
+		err = removeTree(s.config.Files, final) // what is damaged
+	}
+	if err == nil {
+		err = s.config.Files.Rename(temp, final)
+	}
+	if err != nil {
+		_ = removeTree(s.config.Files, temp) // what is left, Sweep removes
+		return blob.Explain(err, "keeping a skill")
+	}
+	return blob.Explain(s.config.Files.SyncDir(trees), "keeping a skill")
+}
+
+func infosOf(folder Folder) (infos []FileInfo) {
+	for _, file := range folder {
+		infos = append(infos, FileInfo{file.Path, int64(len(file.Data)), file.Executable})
+	}
+	return infos
+}
+
+// fill writes the files of a folder into a new one.
+func (s *Store) fill(dir string, folder Folder) error {
+	made := []string{dir}
+	if err := s.config.Files.Mkdir(dir); err != nil {
+		return err
+	}
+	seen := map[string]bool{".": true}
+	for _, file := range folder {
+		var missing []string
+		for at := path.Dir(file.Path); !seen[at]; at = path.Dir(at) {
+			missing = append(missing, at)
+			seen[at] = true
+		}
+		for k := len(missing) - 1; k >= 0; k-- {
+			sub := filepath.Join(dir, filepath.FromSlash(missing[k]))
+			if err := s.config.Files.Mkdir(sub); err != nil {
+				return err
+			}
+			made = append(made, sub)
+		}
+		if err := s.writeFile(filepath.Join(dir, filepath.FromSlash(file.Path)), file); err != nil {
+			return err
+		}
+	}
+	for _, sub := range made {
+		if err := s.config.Files.SyncDir(sub); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) writeFile(name string, file File) error {
+	f, err := s.config.Files.Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(file.Data)
+	if err == nil && file.Executable {
+		err = os.Chmod(name, 0o700) // for who runs it from there; the record is what counts
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// removeTree removes a file, or a folder and all that is in it. What is not there
+// is no error.
+func removeTree(files blob.Files, name string) error {
+	err := files.Remove(name)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	entries, listErr := files.ReadDir(name)
+	if listErr != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := removeTree(files, filepath.Join(name, e.Name())); err != nil {
+			return err
+		}
+	}
+	return files.Remove(name)
+}

@@ -1,0 +1,336 @@
+package skill
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"paddock/internal/blob"
+	"paddock/internal/fault"
+	"paddock/internal/lock"
+)
+
+// Config is how a store works.
+type Config struct {
+	// Dir is its folder, which is made where it is missing. Several processes may
+	// share it.
+	Dir string
+	// Files is the disk; nil: the operating system's.
+	Files blob.Files
+	// Transport is what skills are fetched by, typically egress's; nil: nothing is
+	// fetched, only folders and what models write are installed.
+	Transport http.RoundTripper
+	GitHub    GitHubConfig
+	Limits    Limits
+	// Skills is how many an owner may have; zero: 500.
+	Skills int
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
+}
+
+// lockPatience is how long an owner's lock is waited for: others hold it while
+// they write a skill, and never while they fetch one.
+const lockPatience = 10 * time.Second
+
+// Store keeps the skills of owners:
+//
+//	<owner>/trees/<digest>/…      folders, which do not change
+//	<owner>/records/<name>.json   which of them a skill is, and where it came from
+//	<owner>/counts/<name>.json    how often it was used
+//
+// A record is replaced as a whole once its folder is on the disk: after a crash
+// there is the old skill or the new one. It is for any number of goroutines.
+type Store struct {
+	config  Config
+	fetcher fetcher
+}
+
+// NewStore makes one. Nothing is read yet.
+func NewStore(c Config) *Store {
+	if c.Files == nil {
+		c.Files = blob.OS
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	c.Skills = cmp.Or(c.Skills, 500)
+	c.Limits = c.Limits.withDefaults()
+	return &Store{c, fetcher{c.Transport, c.GitHub, c.Limits}}
+}
+
+// Installed is a skill of an owner's.
+type Installed struct {
+	Record
+	Skill *Skill
+}
+
+// Result is what an installation gives.
+type Result struct {
+	*Installed
+	// Diff is what changed; nil: the skill was not there before.
+	Diff *Diff
+}
+
+// Install fetches a skill, checks it, and makes it the owner's. One of the same
+// name is updated where it came from the same place; otherwise it is in the way,
+// a fault.Conflict, as is a source whose digest is another one than it names. ctx
+// bounds fetching; nothing changes after an error.
+func (s *Store) Install(ctx context.Context, owner string, from Source) (*Result, error) {
+	got, err := s.fetcher.fetch(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	checked, err := Check(got.Folder, got.name, got.given)
+	if err != nil {
+		return nil, err
+	}
+	if from.Digest != "" && from.Digest != checked.Folder.Digest() {
+		return nil, fault.New(fault.Conflict, "the skill is not what the source's sha256 says").
+			WithHint("it is %s: look at what changed before you pin that", checked.Folder.Digest())
+	}
+	if from.Kind == Page {
+		checked.Warnings = append(checked.Warnings, Warning{MainFile, 0, "only this file was fetched, none that it refers to"})
+	}
+	return s.keep(owner, checked, Provenance{Kind: from.Kind, Text: from.Text, Ref: from.Ref, Commit: got.commit, Origin: from.origin()})
+}
+
+// Save makes a skill of a program that a model wrote; language is "python" (also
+// when empty) or "javascript". It replaces what was saved under the name before,
+// and nothing that was installed. Tags are of a-z, 0-9, - and _.
+func (s *Store) Save(owner, name, language, code, description string, tags []string) (*Result, error) {
+	folder, err := written(name, language, code, description, tags)
+	if err != nil {
+		return nil, err
+	}
+	checked, err := Check(folder, name, true)
+	if err != nil {
+		return nil, err
+	}
+	if _, why := checked.script(); why != "" {
+		return nil, fault.New(fault.Invalid, "the code is no JavaScript: %.200s", why)
+	}
+	return s.keep(owner, checked, Provenance{Kind: Saved, Text: string(Saved), Origin: string(Saved)})
+}
+
+// keep writes a checked skill.
+func (s *Store) keep(owner string, checked *Skill, from Provenance) (*Result, error) {
+	if _, why := checked.script(); why != "" {
+		checked.Warnings = append(checked.Warnings, Warning{MainFile, 0, "its JavaScript cannot be imported: " + visible(why)})
+	}
+	unlock, err := s.lock(owner)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	from.At = s.config.Now().UTC()
+	fresh := recordOf(checked, from)
+	var changed *Diff
+	old, err := s.open(owner, checked.Name)
+	switch {
+	case fault.KindOf(err) == fault.NotFound:
+		if all, err := s.records(owner); err != nil {
+			return nil, err
+		} else if len(all) >= s.config.Skills {
+			return nil, fault.New(fault.Exhausted, "you have %d skills already", len(all)).WithHint("remove one")
+		}
+	case errors.Is(err, ErrDamaged): // what is left of it says where it came from, or not even that
+		record, readErr := s.record(owner, checked.Name)
+		if readErr == nil && record.Source.Origin != from.Origin {
+			return nil, errOrigin(record, from)
+		}
+	case err != nil:
+		return nil, err
+	case old.Source.Origin != from.Origin:
+		return nil, errOrigin(&old.Record, from)
+	default:
+		d := diff(old.Skill.Folder, checked.Folder)
+		changed = &d
+	}
+	if err := s.writeTree(owner, fresh.Digest, checked.Folder); err != nil {
+		return nil, err
+	}
+	if err := s.writeRecord(owner, fresh); err != nil {
+		return nil, err
+	}
+	return &Result{&Installed{*fresh, checked}, changed}, nil
+}
+
+func errOrigin(old *Record, from Provenance) error {
+	return fault.New(fault.Conflict, "there is a skill %q already, from %.100q", old.Name, visible(old.Source.Text)).
+		WithHint("remove it before you take one of that name from %.100q", visible(from.Text))
+}
+
+// Open reads a skill, and sees that it is what was installed: ErrDamaged where it
+// is not, a fault.NotFound where there is none.
+func (s *Store) Open(owner, name string) (*Installed, error) {
+	in, err := s.open(owner, name)
+	if errors.Is(err, ErrDamaged) {
+		in, err = s.open(owner, name) // it may have been updated, and the old folder swept, meanwhile
+	}
+	return in, err
+}
+
+// List gives an owner's skills, by name. Their files are not read.
+func (s *Store) List(owner string) ([]Record, error) {
+	all, err := s.records(owner)
+	if err != nil {
+		return nil, err
+	}
+	for k := range all {
+		all[k].Counts = s.counts(owner, all[k].Name)
+	}
+	return all, nil
+}
+
+// Remove takes a skill away, and what is counted of it. Its files stay until
+// [Store.Sweep].
+func (s *Store) Remove(owner, name string) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	unlock, err := s.lock(owner)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	dir := s.folder(owner, recordsFolder)
+	err = s.config.Files.Remove(filepath.Join(dir, name+".json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return errNone(name)
+	}
+	if err == nil {
+		err = s.config.Files.SyncDir(dir)
+	}
+	if err != nil {
+		return blob.Explain(err, "removing a skill")
+	}
+	_ = s.config.Files.Remove(s.countsFile(owner, name)) // a count of nothing does no harm
+	return nil
+}
+
+// Dir is where a skill's files lie on this host, as they were installed. They stay
+// there, and do not change, until [Store.Sweep] is told that nobody uses them.
+func (s *Store) Dir(owner string, r Record) string {
+	return filepath.Join(s.folder(owner, treesFolder), strings.TrimPrefix(r.Digest, digestPrefix))
+}
+
+// Sweep removes the folders of an owner's that no skill has any more, but for
+// those that used says are used (nil: none is), and what interrupted
+// installations left.
+func (s *Store) Sweep(owner string, used func(digest string) bool) error {
+	unlock, err := s.lock(owner)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	all, err := s.records(owner)
+	if err != nil {
+		return err
+	}
+	keep := map[string]bool{}
+	for _, r := range all {
+		keep[r.Digest] = true
+	}
+	var errs []error
+	for _, name := range []string{recordsFolder, countsFolder, treesFolder} {
+		dir := s.folder(owner, name)
+		entries, err := s.config.Files.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+		for _, e := range entries {
+			digest := digestPrefix + e.Name()
+			left := strings.HasPrefix(e.Name(), blob.TempPrefix)
+			if left || name == treesFolder && !keep[digest] && (used == nil || !used(digest)) {
+				errs = append(errs, removeTree(s.config.Files, filepath.Join(dir, e.Name())))
+			}
+		}
+	}
+	return blob.Explain(errors.Join(errs...), "removing old skills")
+}
+
+// Used counts a use of a skill. A count that cannot be written is an error that
+// nobody needs to care about.
+func (s *Store) Used(owner, name string, succeeded bool) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	unlock, err := s.lock(owner)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := s.record(owner, name); err != nil {
+		return err
+	}
+	c := s.counts(owner, name)
+	c.Used++
+	if succeeded {
+		c.Succeeded++
+	}
+	c.Last = s.config.Now().UTC()
+	return s.writeJSON(s.folder(owner, countsFolder), name, c)
+}
+
+// ownerName is what an owner's folder is called, as sessions' are.
+func ownerName(owner string) string {
+	if owner == "local" {
+		return owner
+	}
+	sum := sha256.Sum256([]byte(owner))
+	return hex.EncodeToString(sum[:16])
+}
+
+func (s *Store) folder(owner, name string) string {
+	return filepath.Join(s.config.Dir, ownerName(owner), name)
+}
+
+// lock keeps other processes and goroutines from an owner's skills.
+func (s *Store) lock(owner string) (unlock func(), err error) {
+	dir := s.folder(owner, "")
+	if err := blob.MakeFolder(s.config.Files, dir); err != nil {
+		return nil, err
+	}
+	release, err := lock.Acquire(filepath.Join(dir, "lock"), lockPatience)
+	if errors.Is(err, lock.ErrHeld) {
+		return nil, fault.New(fault.Unavailable, "somebody else is writing your skills").WithHint("try again")
+	}
+	if err != nil {
+		return nil, blob.Explain(fmt.Errorf("locking the skills: %w", err), "locking skills")
+	}
+	return func() { _ = release() }, nil
+}
+
+// records reads all of an owner's. One that is damaged is left out.
+func (s *Store) records(owner string) ([]Record, error) {
+	entries, err := s.config.Files.ReadDir(s.folder(owner, recordsFolder))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, blob.Explain(err, "listing skills")
+	}
+	all := []Record{}
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), ".json")
+		if !ok || checkName(name) != nil {
+			continue
+		}
+		r, err := s.record(owner, name)
+		switch {
+		case fault.KindOf(err) == fault.NotFound, errors.Is(err, ErrDamaged):
+			continue // it vanished, or Open says what is with it
+		case err != nil:
+			return nil, err
+		}
+		all = append(all, *r)
+	}
+	slices.SortFunc(all, func(a, b Record) int { return cmp.Compare(a.Name, b.Name) })
+	return all, nil
+}

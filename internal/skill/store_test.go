@@ -1,0 +1,376 @@
+package skill
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"paddock/internal/blob/blobtest"
+	"paddock/internal/fault"
+)
+
+// second is the example as it is later.
+func second(name string) []File {
+	files := example(name)
+	files[1].Data = []byte("#!/bin/sh\necho changed\n")
+	files = slices.Delete(files, 2, 3)
+	return append(files, File{"scripts/new.py", false, []byte("print(1)\n")})
+}
+
+// versions serves both under one URL.
+func versions(t *testing.T, web *site, name string, files []File) string {
+	t.Helper()
+	web.put("/"+name+".tar.gz", tarGz(t, entriesOf(name+"/", files)...))
+	return web.URL + "/" + name + ".tar.gz"
+}
+
+func TestASecondInstallationUpdatesAndSaysWhatChanged(t *testing.T) {
+	web := newSite(t)
+	now := time.Unix(1_700_000_000, 0).UTC()
+	s := NewStore(Config{Dir: t.TempDir(), Transport: reach(t), Now: func() time.Time { return now }})
+	url := versions(t, web, "words", example("words"))
+	first, err := s.Install(t.Context(), "alice", source(t, url, false))
+	if err != nil || first.Diff != nil {
+		t.Fatalf("the first gives %+v, %v", first, err)
+	}
+	want := Provenance{Kind: Archive, Text: url, Commit: commit, Origin: "https:" + strings.TrimPrefix(web.URL, "http://"), At: now}
+	if first.Source != want || first.Digest != folderOf(t, example("words")...).Digest() {
+		t.Errorf("it came from %+v", first.Source)
+	}
+	same, err := s.Install(t.Context(), "alice", source(t, url, false))
+	if err != nil || same.Diff == nil || !same.Diff.Same() || len(same.Diff.Added)+len(same.Diff.Changed)+len(same.Diff.Removed) > 0 {
+		t.Errorf("the same again gives %+v, %v", same, err)
+	}
+	versions(t, web, "words", second("words"))
+	next, err := s.Install(t.Context(), "alice", source(t, url, false))
+	if err != nil || fmt.Sprint(next.Diff.Added, next.Diff.Changed, next.Diff.Removed) != "[scripts/new.py] [scripts/run.sh] [references/REFERENCE.md]" || next.Diff.Before != first.Digest || next.Diff.After != next.Digest || next.Diff.Same() {
+		t.Errorf("an update gives %+v, %v", next.Diff, err)
+	}
+	got, err := s.Open("alice", "words")
+	if err != nil || got.Digest != next.Digest || paths(got.Skill.Folder) != "SKILL.md assets/logo.bin scripts/new.py scripts/run.sh*" {
+		t.Errorf("it is %+v, %v", got, err)
+	}
+	for r, files := range map[*Record][]File{&first.Record: example("words"), &next.Record: second("words")} {
+		for _, f := range files { // what somebody still has mounted stays as it was
+			name := filepath.Join(s.Dir("alice", *r), filepath.FromSlash(f.Path))
+			data, err := os.ReadFile(name)
+			info, statErr := os.Stat(name)
+			if err != nil || statErr != nil || string(data) != string(f.Data) || runtime.GOOS != "windows" && f.Executable != (info.Mode()&0o100 != 0) {
+				t.Errorf("%s is %q, %v", f.Path, data, err)
+			}
+		}
+	}
+	if err := s.Sweep("alice", func(digest string) bool { return digest == first.Digest }); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(s.Dir("alice", first.Record)); err != nil {
+		t.Errorf("what is used is gone: %v", err)
+	}
+	if err := s.Sweep("alice", nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(s.Dir("alice", first.Record)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what nobody uses is there: %v", err)
+	}
+	if _, err := s.Open("alice", "words"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAPinHolds(t *testing.T) {
+	web := newSite(t)
+	s := storeOf(t, web)
+	url := versions(t, web, "words", example("words"))
+	pin := "#sha256=" + strings.TrimPrefix(folderOf(t, example("words")...).Digest(), digestPrefix)
+	if _, err := s.Install(t.Context(), "alice", source(t, url+pin, false)); err != nil {
+		t.Error(err)
+	}
+	versions(t, web, "words", second("words"))
+	if _, err := s.Install(t.Context(), "alice", source(t, url+pin, false)); fault.KindOf(err) != fault.Conflict || !strings.Contains(fault.Of(err).Hint, folderOf(t, second("words")...).Digest()) {
+		t.Errorf("what is not pinned gives %v", err)
+	}
+	if got, err := s.Open("alice", "words"); err != nil || got.Digest != folderOf(t, example("words")...).Digest() {
+		t.Errorf("it changed: %v", err)
+	}
+}
+
+func TestNobodyTakesAnothersName(t *testing.T) {
+	web, evil := newSite(t), newSite(t)
+	s := storeOf(t, web)
+	if _, err := s.Install(t.Context(), "alice", source(t, versions(t, web, "words", example("words")), false)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Save("alice", "mine", "", "def f(): pass", "Does nothing.", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Install(t.Context(), "alice", source(t, versions(t, evil, "words", second("words")), false)); fault.KindOf(err) != fault.Conflict {
+		t.Errorf("another site's gives %v", err)
+	}
+	if _, err := s.Install(t.Context(), "alice", source(t, versions(t, evil, "mine", example("mine")), false)); fault.KindOf(err) != fault.Conflict {
+		t.Errorf("one over what was saved gives %v", err)
+	}
+	if _, err := s.Save("alice", "words", "", "evil()", "Counts words.", nil); fault.KindOf(err) != fault.Conflict {
+		t.Errorf("what a model writes gives %v", err)
+	}
+	if got, err := s.Open("alice", "words"); err != nil || got.Digest != folderOf(t, example("words")...).Digest() {
+		t.Errorf("it changed: %v", err)
+	}
+	if err := s.Remove("alice", "words"); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Install(t.Context(), "alice", source(t, versions(t, evil, "words", second("words")), false)); err != nil {
+		t.Errorf("after it was removed: %v", err)
+	}
+	for _, owner := range []string{"bob", "../alice", ""} {
+		if list, err := s.List(owner); err != nil || len(list) != 0 {
+			t.Errorf("%q has %v, %v", owner, list, err)
+		}
+		if _, err := s.Open(owner, "words"); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("%q opens it: %v", owner, err)
+		}
+	}
+}
+
+func TestWhatAModelSavesIsASkill(t *testing.T) {
+	s := storeOf(t, nil)
+	code := "def shout(text):\n    \"\"\"```\n    ```` \"\"\"\n    return text.upper()\n"
+	saved, err := s.Save("alice", "shout-it", "", code, "Shouts: \"loud\" # not\n", []string{"text", "fun"})
+	if err != nil || saved.Diff != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Open("alice", "shout-it")
+	if err != nil || got.Skill.Description != `Shouts: "loud" # not` || got.Metadata["paddock.tags"] != "text fun" || got.Source.Kind != Saved {
+		t.Fatalf("it is %+v, %v", got, err)
+	}
+	if f := fences(got.Skill.Instructions, pythonNames); len(f) != 1 || f[0].code != code {
+		t.Errorf("its code is %v", f)
+	}
+	if fmt.Sprint(got.Manifest) != fmt.Sprint(Manifest{}) {
+		t.Errorf("it declares %+v", got.Manifest)
+	}
+	if again, err := s.Save("alice", "shout-it", "", code+"x = 1\n", "Shouts.", nil); err != nil || again.Diff == nil || again.Diff.Same() {
+		t.Errorf("a second time gives %+v, %v", again, err)
+	}
+	if js, err := s.Save("alice", "js", "javascript", "export const a = 1", "A.", nil); err != nil || len(fences(js.Skill.Instructions, scriptNames)) != 1 {
+		t.Errorf("JavaScript gives %v", err)
+	}
+	for name, save := range map[string]func() (*Result, error){
+		"a bad name":     func() (*Result, error) { return s.Save("alice", "../x", "", "a", "b", nil) },
+		"no code":        func() (*Result, error) { return s.Save("alice", "x", "", " \n", "b", nil) },
+		"no description": func() (*Result, error) { return s.Save("alice", "x", "", "a", " ", nil) },
+		"much":           func() (*Result, error) { return s.Save("alice", "x", "", strings.Repeat("a", maxCode+1), "b", nil) },
+		"a long story":   func() (*Result, error) { return s.Save("alice", "x", "", "a", strings.Repeat("b", 1025), nil) },
+		"a bad tag":      func() (*Result, error) { return s.Save("alice", "x", "", "a", "b", []string{"a b"}) },
+		"a language":     func() (*Result, error) { return s.Save("alice", "x", "ruby", "a", "b", nil) },
+		"a NUL":          func() (*Result, error) { return s.Save("alice", "x", "", "a\x00", "b", nil) },
+		"no JavaScript":  func() (*Result, error) { return s.Save("alice", "x", "javascript", "function (", "b", nil) },
+	} {
+		if got, err := save(); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("%s gives %+v, %v", name, got, err)
+		}
+	}
+}
+
+func TestUsesAreCounted(t *testing.T) {
+	s := storeOf(t, nil)
+	for _, name := range []string{"b", "a"} {
+		if _, err := s.Save("alice", name, "", "x = 1", "Nothing.", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var all sync.WaitGroup
+	for k := range 8 {
+		all.Go(func() {
+			if err := s.Used("alice", "a", k%2 == 0); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	list, err := s.List("alice")
+	if err != nil || len(list) != 2 || list[0].Name != "a" || list[0].Counts.Used != 8 || list[0].Counts.Succeeded != 4 || list[0].Counts.Last.IsZero() || list[1].Counts != (Counts{}) {
+		t.Errorf("got %+v, %v", list, err)
+	}
+	if _, err := s.Save("alice", "a", "", "x = 2", "Nothing.", nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Open("alice", "a"); err != nil || got.Counts.Used != 8 {
+		t.Errorf("after an update: %+v, %v", got, err)
+	}
+	if err := s.Used("alice", "none", true); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("got %v", err)
+	}
+	if err := s.Remove("alice", "a"); err != nil {
+		t.Error(err)
+	}
+	if err := s.Remove("alice", "a"); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("a second time gives %v", err)
+	}
+	if _, err := s.Save("alice", "a", "", "x = 2", "Nothing.", nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Open("alice", "a"); err != nil || got.Counts.Used != 0 {
+		t.Errorf("a new one was used: %+v, %v", got, err)
+	}
+	few := NewStore(Config{Dir: s.config.Dir, Skills: 2})
+	if _, err := few.Save("alice", "c", "", "x", "Nothing.", nil); fault.KindOf(err) != fault.Exhausted {
+		t.Errorf("a third gives %v", err)
+	}
+}
+
+func TestADamagedSkillIsNotServedAndCanBeInstalledAgain(t *testing.T) {
+	for name, damage := range map[string]func(t *testing.T, s *Store, r Record) error{
+		"a file that changed": func(_ *testing.T, s *Store, r Record) error {
+			return os.WriteFile(filepath.Join(s.Dir("alice", r), "scripts", "run.sh"), []byte("evil"), 0o700)
+		},
+		"a file that is longer": func(_ *testing.T, s *Store, r Record) error {
+			return os.WriteFile(filepath.Join(s.Dir("alice", r), MainFile), []byte(mainOf("words")+strings.Repeat("x", 5000)), 0o600)
+		},
+		"a file that is gone": func(_ *testing.T, s *Store, r Record) error {
+			return os.Remove(filepath.Join(s.Dir("alice", r), MainFile))
+		},
+		"all files gone": func(_ *testing.T, s *Store, r Record) error { return os.RemoveAll(s.Dir("alice", r)) },
+		"a record of nonsense": func(_ *testing.T, s *Store, r Record) error {
+			return os.WriteFile(filepath.Join(s.folder("alice", recordsFolder), "words.json"), []byte("{"), 0o600)
+		},
+		"a record that leads out": func(_ *testing.T, s *Store, r Record) error {
+			name := filepath.Join(s.folder("alice", recordsFolder), "words.json")
+			data, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(name, []byte(strings.ReplaceAll(string(data), "scripts/run.sh", "../../../lock")), 0o600)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			web := newSite(t)
+			s := storeOf(t, web)
+			from := source(t, versions(t, web, "words", example("words")), false)
+			first, err := s.Install(t.Context(), "alice", from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := damage(t, s, first.Record); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Open("alice", "words"); !errors.Is(err, ErrDamaged) || fault.Of(err).Hint == "" {
+				t.Errorf("it is served: %v", err)
+			}
+			if _, err := s.Install(t.Context(), "alice", from); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := s.Open("alice", "words"); err != nil || got.Digest != first.Digest {
+				t.Errorf("afterwards: %v", err)
+			}
+		})
+	}
+}
+
+// Wherever an installation is cut short there is the old skill or the new one,
+// whole, and a later installation works.
+func TestACrashLeavesTheOldSkillOrTheNewOne(t *testing.T) {
+	web := newSite(t)
+	old, fresh := folderOf(t, example("words")...).Digest(), folderOf(t, second("words")...).Digest()
+	transport := reach(t)
+	for _, first := range []bool{true, false} {
+		for n := 1; ; n++ {
+			root := t.TempDir()
+			disk, err := blobtest.New(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := NewStore(Config{Dir: filepath.Join(root, "skills"), Files: disk, Transport: transport})
+			url := versions(t, web, "words", example("words"))
+			if !first {
+				if _, err := s.Install(t.Context(), "alice", source(t, url, false)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			versions(t, web, "words", second("words"))
+			disk.SetFault(blobtest.From(disk.Ops()+n, blobtest.ErrCut))
+			_, err = s.Install(t.Context(), "alice", source(t, url, false))
+			finished := err == nil
+			if err := disk.Cut(rand.New(rand.NewPCG(uint64(n), 7))); err != nil {
+				t.Fatal(err)
+			}
+			got, err := s.Open("alice", "words")
+			switch {
+			case err == nil && got.Digest == fresh:
+			case err == nil && got.Digest == old && !first && !finished:
+			case fault.KindOf(err) == fault.NotFound && first && !finished:
+			default:
+				t.Fatalf("cut at operation %d (first: %v, finished: %v) there is %+v, %v", n, first, finished, got, err)
+			}
+			if err := s.Sweep("alice", nil); err != nil {
+				t.Fatalf("sweeping after a cut at %d: %v", n, err)
+			}
+			if again, err := s.Install(t.Context(), "alice", source(t, url, false)); err != nil || again.Digest != fresh {
+				t.Fatalf("after a cut at %d: %v", n, err)
+			}
+			if finished {
+				if n < 10 {
+					t.Errorf("it has only %d operations", n)
+				}
+				break
+			}
+		}
+	}
+}
+
+func TestAFullDiskChangesNothing(t *testing.T) {
+	web := newSite(t)
+	root := t.TempDir()
+	disk, err := blobtest.New(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewStore(Config{Dir: filepath.Join(root, "skills"), Files: disk, Transport: reach(t)})
+	url := versions(t, web, "words", example("words"))
+	first, err := s.Install(t.Context(), "alice", source(t, url, false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions(t, web, "words", second("words"))
+	for n := range 6 {
+		disk.SetFault(blobtest.FullFrom(disk.Ops() + 1 + 5*n))
+		_, err := s.Install(t.Context(), "alice", source(t, url, false))
+		disk.SetFault(nil)
+		got, openErr := s.Open("alice", "words")
+		if err == nil {
+			t.Fatalf("it fits: %d", n)
+		}
+		if fault.KindOf(err) != fault.Exhausted || !errors.Is(err, syscall.ENOSPC) || openErr != nil || got.Digest != first.Digest {
+			t.Errorf("%d: %v, then %v", n, err, openErr)
+		}
+	}
+}
+
+func TestTwoStoresInstallAtOnce(t *testing.T) {
+	web := newSite(t)
+	dir := t.TempDir()
+	transport := reach(t)
+	urls := []string{versions(t, web, "a", example("a")), versions(t, web, "b", example("b"))}
+	var all sync.WaitGroup
+	for k := range 6 {
+		s := NewStore(Config{Dir: dir, Transport: transport})
+		all.Go(func() {
+			if _, err := s.Install(t.Context(), "alice", source(t, urls[k%2], false)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	s := NewStore(Config{Dir: dir})
+	if list, err := s.List("alice"); err != nil || len(list) != 2 {
+		t.Errorf("there are %v, %v", list, err)
+	}
+}
