@@ -139,6 +139,7 @@ var pythonPrograms = map[string][]cell{
 	"processes and threads of the program": {
 		{Code: "import subprocess; subprocess.run('echo out; echo err >&2', shell=True, check=True).returncode", Out: "out", Err: "err\n", Result: "0"},
 		{Code: "import os\npid = os.fork()\nif pid == 0: print('child')\nelse: os.waitpid(pid, 0); print('parent')", Out: "child\nparent"},
+		{Code: "if os.fork() == 0:\n    if os.fork() == 0: print('grandchild', flush=True); os._exit(0)\n    os.wait(); os._exit(0)\nos.wait()[1]", Out: "grandchild", Result: "0"},
 		{Code: "import multiprocessing as mp\ndef f(x): return x * x\nwith mp.get_context('fork').Pool(2) as p: print(p.map(f, [1, 2, 3]))", Out: "[1, 4, 9]"},
 		{Code: "import threading; t = threading.Thread(target=lambda: print('thread')); t.start(); t.join()", Out: "thread"},
 		{Code: "import resource; subprocess.run(['bash', '-c', 'ulimit -Sv; ulimit -c'], stdout=subprocess.PIPE, text=True).stdout", Result: `'unlimited\n0\n'`},
