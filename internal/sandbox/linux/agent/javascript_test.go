@@ -10,6 +10,11 @@ import (
 
 // javascriptPrograms are those that show what is special of Node.
 var javascriptPrograms = map[string][]cell{
+	"a world without its names": {
+		{Code: "for (const name of Object.getOwnPropertyNames(globalThis)) try { delete globalThis[name] } catch {}; 1", Result: "1"},
+		{Code: "1 + 1", Result: "2"},
+		{Code: "throw 3", Fails: "Error: uncaught 3"},
+	},
 	"imports": {
 		{Code: "import fs from 'fs';\nimport { join, sep as s } from 'node:path';\nimport * as os from 'os';\nfs.writeFileSync('m.mjs', 'export const v = 1; export default 2'); [join('a', 'b'), s, os.EOL]", Result: `[ 'a/b', '/', '\n' ]`},
 		{Code: "import two, { v } from './m.mjs'; [two, v]", Result: "[ 2, 1 ]"},

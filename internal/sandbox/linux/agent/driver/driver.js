@@ -197,7 +197,7 @@ function handle(number, body) {
     state.inside = true;
     let failed, error;
     try {
-      vm.runInThisContext("globalThis[Symbol.for('paddock.run')]()", { breakOnSigint: true, filename: "paddock" });
+      vm.runInThisContext("this['paddock run']()", { breakOnSigint: true, filename: "paddock" });
     } catch (e) {
       failed = true;
       error = e;
@@ -222,7 +222,7 @@ const goesOn = () => !state.settled || timers.size > 0 || activeHandles().length
 // and node's thread for interrupts stops the next program instead of this one.
 function settle() {
   try {
-    vm.runInThisContext("globalThis[Symbol.for('paddock.run')]()", { breakOnSigint: true, filename: "paddock" });
+    vm.runInThisContext("this['paddock run']()", { breakOnSigint: true, filename: "paddock" });
   } catch { /* it was left */ }
 }
 const still = new Int32Array(new SharedArrayBuffer(4));
@@ -585,6 +585,7 @@ delete world.__filename;
 delete world.__dirname;
 process.execArgv = [];
 
-Object.defineProperty(world, Symbol.for("paddock.run"), { value: () => { if (state.inside) run(state.request); else Atomics.wait(still, 0, 0, 5); } });
+// It is found by nothing that a program could take away.
+Object.defineProperty(world, "paddock run", { value: () => { if (state.inside) run(state.request); else Atomics.wait(still, 0, 0, 5); } });
 for (const name of Object.getOwnPropertyNames(world)) hidden[name] = true;
 }
