@@ -469,6 +469,22 @@ function abandon(interrupted) {
       if (handles[i] !== socket) handles[i].unref?.();
     } catch { /* the program made it so */ }
   }
+  for (const w of workers) dismiss(w);
+  workers.clear();
+}
+
+// workers are the threads that programs started: no handle of node's tells of them.
+const workers = new Set();
+process.on("worker", (w) => { // it comes a little later
+  for (const earlier of workers) if (earlier.threadId === -1) workers.delete(earlier);
+  if (state.running) workers.add(w);
+  else dismiss(w);
+});
+function dismiss(worker) {
+  try {
+    worker.terminate(); // which has node wait for its end
+    worker.unref();
+  } catch { /* the program made it so */ }
 }
 
 // uncount has node count one timer less that it waits for.
