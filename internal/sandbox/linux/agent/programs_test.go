@@ -145,6 +145,11 @@ var pythonPrograms = map[string][]cell{
 		{Code: "import resource; subprocess.run(['bash', '-c', 'ulimit -Sv; ulimit -c'], stdout=subprocess.PIPE, text=True).stdout", Result: `'unlimited\n0\n'`},
 		{Code: "from concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor(4) as e: print(sum(e.map(lambda n: n, range(10))))", Out: "45"},
 	},
+	"what is too much to compile or to nest": {
+		{Code: "eval('(' * 100000)", Fails: "SyntaxError: …"}, {Code: "import json; json.loads('[' * 100000)", Fails: "RecursionError: …"},
+		{Code: "eval('+'.join('1' * 200000))", Fails: "RecursionError: …"}, {Code: "def f(): f()\nf()", Fails: "RecursionError: …"},
+		{Code: "x = []\nfor n in range(100000): x = [x]\nrepr(x)", Fails: "RecursionError: …"}, {Code: "1 + 1", Result: "2"},
+	},
 	"displays": {
 		{Code: "class P:\n    def _repr_png_(self): return b'png'\n    def __repr__(self): return 'P()'\nP()", Result: "P()", Displays: `image/png "png";`},
 		{Code: "class H:\n    def _repr_html_(self): return '<b>'\ndisplay(H(), 3)", Out: "3", Displays: `text/html "<b>";`},
