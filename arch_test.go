@@ -21,6 +21,7 @@ var mayImport = map[string][]string{
 	"internal/archive/archivetest":       {},
 	"internal/audit":                     {"internal/auth", "internal/fault", "internal/telemetry"},
 	"internal/auth":                      {"internal/fault"},
+	"internal/bindings":                  {},
 	"internal/blob":                      {"internal/fault"},
 	"internal/blob/blobtest":             {"internal/blob"},
 	"internal/cli":                       {"internal/audit", "internal/auth", "internal/cli/config", "internal/fault", "internal/image", "internal/limit", "internal/mcpserver", "internal/microsandbox", "internal/sandbox", "internal/sandbox/linux", "internal/sandbox/wasm", "internal/session", "internal/setup", "internal/telemetry", "internal/web", "internal/web/files", "internal/workspace"},
