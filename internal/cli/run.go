@@ -87,13 +87,23 @@ A second Ctrl-C ends paddock at once.`,
 	keyFlag(flags, "max-output", "pass on `SIZE` of stdout and of stderr; 64MiB when no key is set")
 	keyFlag(flags, "disk", "let files take `SIZE`, such as 512MiB")
 	keyFlag(flags, "isolation", "run in this `KIND` of sandbox: wasm or linux")
+	keyFlag(flags, "image", "run in the image `NAME`, and so in a Linux sandbox")
 	jsonFlag(c, &f.json)
 	return c
 }
 
 func (p *program) run(c *cobra.Command, f runFlags, args []string) error {
+	image := c.Flags().Changed("image")
+	if image && !c.Flags().Changed("isolation") {
+		if err := c.Flags().Set("isolation", "linux"); err != nil {
+			return err
+		}
+	}
 	if err := p.load(c); err != nil {
 		return err
+	}
+	if image && (f.session != "" || p.config.Sandbox.Isolation != "linux") {
+		return usage("--image is for a Linux sandbox of its own").WithHint("leave it away, or --session and --isolation wasm")
 	}
 	req, err := p.request(f, c.Flags().Changed("code"), args)
 	if err != nil {

@@ -245,6 +245,11 @@ func (p *program) inspectSession(c *cobra.Command, principal string, id session.
 // open.
 func inspectElsewhere(ctx context.Context, m *session.Manager, found session.Info) (d session.Details, err error) {
 	d = session.Details{Info: found, DiskBytes: found.DiskBytes, Notice: fmt.Sprintf("another process (pid %d) has the session open", found.Process)}
+	past, err := m.Checkpoints(found.Owner, found.ID)
+	if err != nil {
+		return d, err
+	}
+	d.Checkpoints = len(past)
 	d.Processes, err = m.Processes(ctx, found.Owner, found.ID)
 	return d, err
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -112,6 +113,54 @@ func TestWhatConnectsIsConnectedToTheMachineUntilThePortsAreClosed(t *testing.T)
 	}
 	if _, err := say(port, "hello"); err == nil {
 		t.Error("the port is still open")
+	}
+}
+
+// counted is a stream that tells when it is closed.
+type counted struct {
+	Stream
+	closed func()
+}
+
+func (c counted) Close() error {
+	c.closed()
+	return c.Stream.Close()
+}
+
+func TestConnectionsBeyondTheirNumberWait(t *testing.T) {
+	port, dial := free(t), echoing(t)
+	var now, most atomic.Int32
+	p, err := Publish(t.Context(), []Port{{port, 80}}, func(ctx context.Context, port uint16) (Stream, error) {
+		s, err := dial(ctx, port)
+		if n := now.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		return counted{s, sync.OnceFunc(func() { now.Add(-1) })}, err
+	}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	var open []net.Conn
+	for range 2 * maxConnections {
+		conn, err := net.Dial("tcp", address(port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := conn.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, conn)
+	}
+	for _, conn := range open { // each has its turn when those before it have ended
+		if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+	}
+	if n := most.Load(); n != maxConnections {
+		t.Errorf("%d were connected to the machine at once", n)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -364,6 +365,25 @@ func TestOutputIsBoundedAndPassedOn(t *testing.T) {
 	}
 	_, err = w.Run(t.Context(), alice, box, microsandbox.Request{Language: "perl", Code: "1"})
 	kind(t, err, fault.Invalid, "perl", "python and nodejs")
+}
+
+// Each line is one of the result's, but of a million empty ones nobody wants to read
+// a million times that there is nothing.
+func TestManyLinesAreOneText(t *testing.T) {
+	w := open(t, t.TempDir())
+	w.start(t, box, nil)
+	code := strings.Repeat("print(1)\neprint(2)\n", 5000) + "7"
+	r, err := w.Run(t.Context(), alice, box, microsandbox.Request{Language: "python", Code: code})
+	if err != nil || !r.Success() || len(r.Output) > 2010 {
+		t.Fatalf("it has %d lines, %v", len(r.Output), err)
+	}
+	said := map[string]string{}
+	for _, line := range r.Output {
+		said[line.Stream] += line.Text + "\n"
+	}
+	if want := (map[string]string{"stdout": strings.Repeat("1\n", 5000) + "7\n", "stderr": strings.Repeat("2\n", 5000)}); !maps.Equal(said, want) {
+		t.Errorf("it printed %d and %d bytes", len(said["stdout"]), len(said["stderr"]))
+	}
 }
 
 func TestPortsOfASandbox(t *testing.T) {

@@ -15,8 +15,13 @@ type Line struct {
 	Text   string `json:"text"`
 }
 
+// maxLines is how many lines of an output are told one by one: each costs some 30
+// bytes around it, so that a million of empty ones would be 30 times as large.
+const maxLines = 2000
+
 // lines collects what is printed on both streams, line by line in the order of
-// printing, up to a limit in bytes.
+// printing, up to a limit in bytes. What follows the first maxLines is one text for
+// each stream.
 type lines struct {
 	limit int64
 
@@ -65,11 +70,33 @@ func (l *lines) addLocked(stream, text string) {
 		l.open[stream] = open
 	}
 	for text != "" {
+		if len(l.all) >= maxLines {
+			open.WriteString(text)
+			return
+		}
 		line, rest, whole := strings.Cut(text, "\n")
 		open.WriteString(line)
 		if text = rest; whole {
-			l.all = append(l.all, Line{stream, strings.ToValidUTF8(open.String(), "\uFFFD")})
+			l.endLocked(stream)
+		}
+	}
+}
+
+// endLocked ends the line of a stream that is open.
+func (l *lines) endLocked(stream string) {
+	open := l.open[stream]
+	l.all = append(l.all, Line{stream, strings.ToValidUTF8(open.String(), "\uFFFD")})
+	open.Reset()
+}
+
+// endAllLocked ends what is open, of both streams.
+func (l *lines) endAllLocked() {
+	for _, stream := range []string{"stdout", "stderr"} {
+		if open := l.open[stream]; open != nil && open.Len() > 0 {
+			rest := strings.TrimSuffix(open.String(), "\n")
 			open.Reset()
+			open.WriteString(rest)
+			l.endLocked(stream)
 		}
 	}
 }
@@ -78,11 +105,7 @@ func (l *lines) addLocked(stream, text string) {
 func (l *lines) take(res session.Result) []Line {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, stream := range []string{"stdout", "stderr"} {
-		if open := l.open[stream]; open != nil && open.Len() > 0 {
-			l.addLocked(stream, "\n")
-		}
-	}
+	l.endAllLocked()
 	if l.cut {
 		l.addLocked("stderr", "[more was printed, and is not shown: write large output to a file in /workspace]\n")
 	}
@@ -98,6 +121,7 @@ func (l *lines) take(res session.Result) []Line {
 	if res.Notice != "" {
 		l.addLocked("stderr", "["+res.Notice+"]\n")
 	}
+	l.endAllLocked()
 	if l.all == nil {
 		return []Line{}
 	}

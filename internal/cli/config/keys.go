@@ -154,7 +154,7 @@ var keys = []Key{
 	define("policy.env", "the environment that programs see", "", environment(), func(c *Config) *map[string]string { return &c.Policy.Env }),
 
 	define("sandbox.isolation", "what programs run in when nobody says", "wasm", oneOf("wasm", "linux"), func(c *Config) *string { return &c.Sandbox.Isolation }).flag("isolation"),
-	define("sandbox.image", "the image of Linux sandboxes for which nobody names one: a reference, a name of [images], or host: this machine's own programs, read-only", "host", words(1, 512), func(c *Config) *string { return &c.Sandbox.Image }),
+	define("sandbox.image", "the image of Linux sandboxes for which nobody names one: a reference, a name of [images], or host: this machine's own programs, read-only", "host", words(1, 512), func(c *Config) *string { return &c.Sandbox.Image }).flag("image"),
 	define("sandbox.max_image_mb", "how much an image may take when it is unpacked", "16384", size(1<<20, 1<<20, mostDisk), func(c *Config) *int64 { return &c.Sandbox.ImageBytes }),
 	define("sandbox.max_image_files", "how many files and folders an image may have", "1048576", count(1, 1<<30), func(c *Config) *int64 { return &c.Sandbox.ImageFiles }),
 	define("sandbox.cpus", "how many processors' time a Linux sandbox may take where nobody says; 0: all", "0", count(0, 1024), func(c *Config) *int64 { return &c.Sandbox.CPUs }),

@@ -96,6 +96,24 @@ var attempts = map[string][]attempt{
 		{"bash", "unshare -Urm bash -c 'mount -o remount,rw,bind /look; mount -o remount,rw /look; echo x > /look/planted; mknod /mine/d b 8 0; mount -t proc proc /look; mount -t tmpfs none /mine && echo x > /mine/covered; mount --move /mine /look; cat /etc/shadow; echo x > /usr/bin/planted; hostname evil; chroot /mine' > /dev/null; ls /mine /look; hostname; echo on", "/look:\nin\n\n/mine:\npaddock\non\n"},
 		{"python", "call(272, 0x10000000)\nnone(lambda: call(101, 16, 1, 0, 0), lambda: open('/proc/1/mem', 'r+b').read(1), lambda: open('/look/planted', 'w'), lambda: socket.socket(17, 3, 3), lambda: os.chown('/mine', 0, 0), lambda: call(227, 0, ctypes.create_string_buffer(16)))", ""},
 	},
+	// A file system that a program of the box's serves, and does not: what looks into it
+	// waits for ever, and nobody else does.
+	"56 FUSE": {
+		{"python", `import time
+r, w = os.pipe()
+if os.fork() == 0:
+    uid, gid = os.getuid(), os.getgid()
+    call(272, 0x10020000)
+    for ids, n in ('uid', uid), ('gid', gid): open(f'/proc/self/{ids}_map', 'w').write(f'0 {n} 1')
+    f = os.open('/dev/fuse', os.O_RDWR)
+    for at in b'/mnt', b'/mine', b'/tmp', b'/proc': call(165, b'fuse', at, b'fuse', 0, f'fd={f},rootmode=40000,user_id=0,group_id=0'.encode())
+    if os.fork() == 0: os.listdir('/mine')
+    os.write(w, b'mounted')
+    time.sleep(1000)
+os.close(w)
+print(os.read(r, 100), os.listdir('/mine'), len(os.listdir('/mnt')))`, "b'mounted' [] 0\n"},
+		{"bash", "ls /mine; echo on", "on\n"},
+	},
 	"56 descriptors": {
 		// What another process sends over a socket is what it has, and nobody has the server's.
 		{"python", "a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)\nsocket.send_fds(a, [b'x'], [0, 1, 2])\nprint(len(socket.recv_fds(b, 1, 3)[1]))", "3\n"},

@@ -33,6 +33,9 @@ func (l load) over(t *testing.T, in *instance, limit time.Duration) sandbox.Caus
 	if err != nil && fault.KindOf(err) != fault.Unavailable {
 		t.Errorf("the error is %v", err)
 	}
+	if bytes.Contains(out.Bytes(), []byte("AssertionError")) {
+		t.Errorf("it could do what it should not: %s", out.Bytes())
+	}
 	if took := time.Since(begun); took > limit+20*time.Second {
 		t.Errorf("it took %v", took)
 	}
@@ -74,6 +77,7 @@ func TestNothingMultipliesWithoutEnd(t *testing.T) {
 		"a fork bomb in bash": {"bash", ":(){ :|:& };:; wait; sleep 100", ends},
 		"threads":             {"python", "import threading, time\nwhile True:\n  try: threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n  except RuntimeError: break", ends},
 		"daemons":             {"python", "import os\nfor n in range(1000):\n  try:\n    if os.fork() == 0:\n      os.setsid()\n      if os.fork() == 0:\n        while True: pass\n      os._exit(0)\n    os.wait()\n  except OSError: break", ends},
+		"in user namespaces":  {"python", "import ctypes, os, resource, time\nassert ctypes.CDLL(None).unshare(0x10000000) == 0\nopen('/proc/self/uid_map', 'w').write('0 1000 1')\nfor k in resource.RLIMIT_NPROC, resource.RLIMIT_NOFILE, resource.RLIMIT_CORE:\n  try: resource.setrlimit(k, (1 << 20, 1 << 20))\n  except (OSError, ValueError): continue\n  assert 0, k\nn = 0\ntry:\n  while n < 500:\n    if os.fork() == 0: time.sleep(1000)\n    n += 1\nexcept OSError: pass\nassert n < 64, n", ends},
 		"descriptors":         {"python", "import os\nfs = []\ntry:\n  while True: fs.append(os.open('/mine/f', 66))\nexcept OSError as e: assert e.errno == 24 and len(fs) < 257, (e, len(fs))", []sandbox.Cause{sandbox.Exited}},
 		"many's descriptors":  {"python", "import os, time\nfor n in range(40):\n  if os.fork() == 0:\n    fs = []\n    try:\n      while True: fs.append(os.open('/mine/f', 66))\n    except OSError: time.sleep(1000)\ntime.sleep(1)", ends},
 		"sockets and epolls":  {"python", "import select, socket\nfs = []\ntry:\n  while True: fs += [*socket.socketpair(), select.epoll()]\nexcept OSError: pass", []sandbox.Cause{sandbox.Exited}},

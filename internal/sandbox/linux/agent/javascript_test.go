@@ -10,6 +10,11 @@ import (
 
 // javascriptPrograms are those that show what is special of Node.
 var javascriptPrograms = map[string][]cell{
+	"a world without its names": {
+		{Code: "for (const name of Object.getOwnPropertyNames(globalThis)) try { delete globalThis[name] } catch {}; 1", Result: "1"},
+		{Code: "1 + 1", Result: "2"},
+		{Code: "throw 3", Fails: "Error: uncaught 3"},
+	},
 	"imports": {
 		{Code: "import fs from 'fs';\nimport { join, sep as s } from 'node:path';\nimport * as os from 'os';\nfs.writeFileSync('m.mjs', 'export const v = 1; export default 2'); [join('a', 'b'), s, os.EOL]", Result: `[ 'a/b', '/', '\n' ]`},
 		{Code: "import two, { v } from './m.mjs'; [two, v]", Result: "[ 2, 1 ]"},
@@ -52,6 +57,10 @@ var javascriptPrograms = map[string][]cell{
 		{Code: "server.listening", Result: "true"},
 		{Code: "const child = require('child_process').spawn('sleep', ['3600']); throw 1", Fails: "Error: uncaught 1"},
 		{Code: "5", Result: "5"},
+		{Code: "new (require('worker_threads').Worker)('for (;;);', { eval: true })", Wall: 300 * time.Millisecond, Cause: sandbox.TimedOut, Fails: "Interrupted: …"},
+		{Code: "8", Result: "8"},
+		{Code: "new (require('worker_threads').Worker)('setInterval(() => {}, 10)', { eval: true }); throw 9", Fails: "Error: uncaught 9"},
+		{Code: "await new Promise((r) => new (require('worker_threads').Worker)('require(`worker_threads`).parentPort.postMessage(10)', { eval: true }).on('message', r))", Result: "10"},
 		{Code: "for await (const t of require('timers/promises').setInterval(5)) 1", Wall: 300 * time.Millisecond, Cause: sandbox.TimedOut, Fails: "Interrupted: …"},
 		{Code: "6", Result: "6"},
 		{Code: "for (;;) setTimeout(() => console.log('never'), 3600000 * Math.random())", Wall: 300 * time.Millisecond, Cause: sandbox.TimedOut, Fails: "Interrupted: …"},

@@ -199,12 +199,19 @@ func (a *agent) list(in *instance) []sandbox.Process {
 	return found
 }
 
+// commandOf is a process's command line. A copy of an interpreter, as bash makes one
+// for what it puts into the background, has the interpreter's, which says nothing.
 func commandOf(pid int) string {
 	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 	if err != nil {
 		return ""
 	}
 	line = bytes.ReplaceAll(bytes.TrimRight(line[:min(len(line), 1<<10)], "\x00"), []byte{0}, []byte{' '})
+	for _, l := range languages {
+		if string(line) == l.program[0]+" "+strings.Join(l.args, " ") {
+			return l.program[0] + " (forked)"
+		}
+	}
 	return strings.ToValidUTF8(string(line), "\ufffd")
 }
 

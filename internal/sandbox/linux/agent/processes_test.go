@@ -115,6 +115,21 @@ func TestProcessesThatAProgramLeavesAreListedReadAndStopped(t *testing.T) {
 	}
 }
 
+func TestACopyOfAnInterpreterIsCalledOne(t *testing.T) {
+	p, _ := testAgent(t)
+	for runtime, program := range map[string]struct{ code, listed string }{
+		"bash":   {"while sleep 0.1; do :; done &", "bash (forked)"},
+		"python": {"import os, time\nif os.fork() == 0:\n    time.sleep(1000)", "python3 (forked)"},
+	} {
+		t.Run(runtime, func(t *testing.T) {
+			in := startIn(t, p, runtime)
+			defer in.Close()
+			cell{Code: program.code}.Check(t, in)
+			find(t, in, program.listed)
+		})
+	}
+}
+
 func TestWhatLeftItsSessionIsListedAsLoose(t *testing.T) {
 	p, _ := testAgent(t)
 	in := startIn(t, p, "bash")

@@ -144,10 +144,16 @@ var pythonPrograms = map[string][]cell{
 	"processes and threads of the program": {
 		{Code: "import subprocess; subprocess.run('echo out; echo err >&2', shell=True, check=True).returncode", Out: "out", Err: "err\n", Result: "0"},
 		{Code: "import os\npid = os.fork()\nif pid == 0: print('child')\nelse: os.waitpid(pid, 0); print('parent')", Out: "child\nparent"},
+		{Code: "if os.fork() == 0:\n    if os.fork() == 0: print('grandchild', flush=True); os._exit(0)\n    os.wait(); os._exit(0)\nos.wait()[1]", Out: "grandchild", Result: "0"},
 		{Code: "import multiprocessing as mp\ndef f(x): return x * x\nwith mp.get_context('fork').Pool(2) as p: print(p.map(f, [1, 2, 3]))", Out: "[1, 4, 9]"},
 		{Code: "import threading; t = threading.Thread(target=lambda: print('thread')); t.start(); t.join()", Out: "thread"},
 		{Code: "import resource; subprocess.run(['bash', '-c', 'ulimit -Sv; ulimit -c'], stdout=subprocess.PIPE, text=True).stdout", Result: `'unlimited\n0\n'`},
 		{Code: "from concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor(4) as e: print(sum(e.map(lambda n: n, range(10))))", Out: "45"},
+	},
+	"what is too much to compile or to nest": {
+		{Code: "eval('(' * 100000)", Fails: "SyntaxError: …"}, {Code: "import json; json.loads('[' * 100000)", Fails: "RecursionError: …"},
+		{Code: "eval('+'.join('1' * 200000))", Fails: "RecursionError: …"}, {Code: "def f(): f()\nf()", Fails: "RecursionError: …"},
+		{Code: "x = []\nfor n in range(100000): x = [x]\nrepr(x)", Fails: "RecursionError: …"}, {Code: "1 + 1", Result: "2"},
 	},
 	"displays": {
 		{Code: "class P:\n    def _repr_png_(self): return b'png'\n    def __repr__(self): return 'P()'\nP()", Result: "P()", Displays: `image/png "png";`},

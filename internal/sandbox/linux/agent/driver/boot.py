@@ -340,7 +340,9 @@ def without_limit(start):
 
 
 def in_child():
-    """A child of the program's is not the kernel."""
+    """A child of the program's is not the kernel, and neither is a child of that."""
+    if connection.socket.fileno() < 0:
+        return
     os.close(connection.socket.detach())
     os.close(calls.socket.detach())
     _set_signal(_SIGINT, signal.default_int_handler)

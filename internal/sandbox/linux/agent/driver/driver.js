@@ -271,7 +271,7 @@ function handle(number, body) {
     state.inside = true;
     let failed, error;
     try {
-      vm.runInThisContext("globalThis[Symbol.for('paddock.run')]()", { breakOnSigint: true, filename: "paddock" });
+      vm.runInThisContext("this['paddock run']()", { breakOnSigint: true, filename: "paddock" });
     } catch (e) {
       failed = true;
       error = e;
@@ -296,7 +296,7 @@ const goesOn = () => !state.settled || timers.size > 0 || activeHandles().length
 // and node's thread for interrupts stops the next program instead of this one.
 function settle() {
   try {
-    vm.runInThisContext("globalThis[Symbol.for('paddock.run')]()", { breakOnSigint: true, filename: "paddock" });
+    vm.runInThisContext("this['paddock run']()", { breakOnSigint: true, filename: "paddock" });
   } catch { /* it was left */ }
 }
 // meant asks the agent whether it is this run that was interrupted.
@@ -542,6 +542,22 @@ function abandon(interrupted) {
       if (handles[i] !== socket) handles[i].unref?.();
     } catch { /* the program made it so */ }
   }
+  for (const w of workers) dismiss(w);
+  workers.clear();
+}
+
+// workers are the threads that programs started: no handle of node's tells of them.
+const workers = new Set();
+process.on("worker", (w) => { // it comes a little later
+  for (const earlier of workers) if (earlier.threadId === -1) workers.delete(earlier);
+  if (state.running) workers.add(w);
+  else dismiss(w);
+});
+function dismiss(worker) {
+  try {
+    worker.terminate(); // which has node wait for its end
+    worker.unref();
+  } catch { /* the program made it so */ }
 }
 
 // uncount has node count one timer less that it waits for.
@@ -658,6 +674,7 @@ delete world.__filename;
 delete world.__dirname;
 process.execArgv = [];
 
-Object.defineProperty(world, Symbol.for("paddock.run"), { value: () => { if (state.inside) run(state.request); else Atomics.wait(still, 0, 0, 5); } });
+// It is found by nothing that a program could take away.
+Object.defineProperty(world, "paddock run", { value: () => { if (state.inside) run(state.request); else Atomics.wait(still, 0, 0, 5); } });
 for (const name of Object.getOwnPropertyNames(world)) hidden[name] = true;
 }
