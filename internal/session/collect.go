@@ -25,7 +25,7 @@ func (s *session) prune(was *history.Manifest) {
 	if was != nil && was.Of != was.Number && was.Number != s.kept.head.Number {
 		_ = s.kept.line.Remove(was.Number) // or as one of the oldest
 		if was.Machine != nil {
-			s.manager.littered(s.owner)
+			s.manager.litteredWith(s.owner, 1+int(was.Machine.Content.Stored/litterBytes))
 		}
 	}
 	s.pruneLocked(s.manager.config.Checkpoints)
@@ -78,11 +78,19 @@ const (
 	tidyEvery  = 30 * time.Second
 )
 
+// litterBytes is how much of a saved machine weighs as much as a checkpoint: no more
+// than a GiB of such is left until the next sweep.
+const litterBytes = 1 << 20
+
 // littered notes that an owner has something to collect.
-func (m *Manager) littered(o Owner) {
+func (m *Manager) littered(o Owner) { m.litteredWith(o, 1) }
+
+// litteredWith is littered with as much as n checkpoints.
+func (m *Manager) litteredWith(o Owner, n int) {
 	m.storing.Lock()
-	m.garbage[o]++
-	much := m.garbage[o] == muchLitter
+	was := m.garbage[o]
+	m.garbage[o] += n
+	much := was < muchLitter && was+n >= muchLitter
 	m.storing.Unlock()
 	if much {
 		select {

@@ -87,6 +87,11 @@ func (s *session) keep(ctx context.Context, n note, live map[string]sandbox.Inst
 	if err == nil || n.save == nil { // without the machine it may work
 		s.setKept(err)
 	}
+	if err == nil && n.save != nil {
+		s.mu.Lock()
+		s.unsavedSince = time.Time{}
+		s.mu.Unlock()
+	}
 	return files, err
 }
 

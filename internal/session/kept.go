@@ -30,6 +30,7 @@ const (
 	causeRecover = "recover"
 	causeRestore = "restore"
 	causeSleep   = "sleep"
+	causeIdle    = "idle"
 )
 
 // kept is what of a session is on disk: its line of checkpoints, the contents

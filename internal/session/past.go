@@ -46,6 +46,9 @@ func (m *Manager) Checkpoint(ctx context.Context, owner Owner, id ID, label stri
 	lasting, cancel := lasting(t.ctx)
 	defer cancel()
 	n, notice := note{cause: causeAsked, label: label, always: true, save: s.saver()}, ""
+	if n.save != nil {
+		s.dropSpare() // of which nobody has anything to keep
+	}
 	_, err = s.keep(lasting, n, s.live())
 	if err != nil && n.save != nil {
 		s.manager.log.WarnContext(t.ctx, "a machine could not be saved", "session", s.id, "cause", causeOf(err))
