@@ -54,8 +54,8 @@ func fileOwner(b sandbox.Backend) (uid, gid int) {
 }
 
 // create makes the session's folder, which must not hold a session yet, and its
-// first checkpoint, which fill fills; nil: an empty one.
-func (s *session) create(fill func(*session, *draft) error) error {
+// first checkpoint; from nil: an empty one.
+func (s *session) create(from *beginning) error {
 	uid, _ := fileOwner(s.backend)
 	mode := fs.FileMode(0o700)
 	if uid != 0 {
@@ -79,7 +79,7 @@ func (s *session) create(fill func(*session, *draft) error) error {
 		return errExists(s.id)
 	}
 	var ahead *slot // booted before anybody asked
-	if fill == nil {
+	if from == nil {
 		ahead = s.manager.pool.take(s)
 	}
 	for _, name := range []string{workspaceFolder, tmpFolder} {
@@ -97,7 +97,7 @@ func (s *session) create(fill func(*session, *draft) error) error {
 		err = s.openKept()
 	}
 	if err == nil {
-		err = s.firstCheckpoint(fill)
+		err = s.firstCheckpoint(from)
 	}
 	if err == nil {
 		if err = s.sign(); err != nil { // from now on it exists
@@ -159,7 +159,7 @@ func (s *session) load() error {
 // sweep removes what the writes of a process that was killed left in the session's
 // folders. It is for who opens them: nobody else writes there.
 func (s *session) sweep() error {
-	errs := []error{s.tree.Sweep(), s.tmp.Sweep(), s.kept.line.Sweep()}
+	errs := []error{s.tree.Sweep(), s.tmp.Sweep(), s.kept.Sweep()}
 	entries, err := os.ReadDir(s.dir)
 	errs = append(errs, err)
 	for _, e := range entries {

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"paddock/internal/blob"
 	"paddock/internal/fault"
 	"paddock/internal/history"
 )
@@ -61,29 +60,13 @@ func (s *session) empty(ctx context.Context) (int, error) {
 	defer cancel()
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	d, err := s.kept.draftOver(ctx, causeReset)
-	if err != nil {
-		return 0, err
+	files, err := s.kept.Empty(ctx)
+	if err != nil || s.passing() {
+		return len(files), err
 	}
-	defer d.close()
-	for name := range s.kept.trees {
-		if _, err := d.apply(name, blob.Ref{}, nil); err != nil {
-			s.undo(ctx, d)
-			return 0, err
-		}
-	}
-	clear(d.next.Interpreters)
-	d.next.Machine = nil
-	if s.passing() {
-		return len(d.files), nil
-	}
-	if err := d.persist(ctx); err != nil {
-		s.undo(ctx, d)
-		return 0, err
-	}
-	clear(s.kept.unsure)
+	clear(s.unsure)
 	s.setKept(nil)
-	return len(d.files), nil
+	return len(files), nil
 }
 
 // Destroy stops what runs or waits and removes the session with its files and

@@ -142,10 +142,10 @@ func (s *session) lose(ctx context.Context, runtime, why string) {
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
 	// What was saved of a machine comes back where that has ended as a whole.
-	if !s.kept.holds(runtime) || hasMachines(s.backend) && len(s.live()) > 0 {
+	if !s.kept.Head().Holds(runtime) || hasMachines(s.backend) && len(s.live()) > 0 {
 		s.lost[runtime] = why
 	}
-	if !s.kept.unsure[runtime] {
+	if !s.unsure[runtime] {
 		return
 	}
 	s.anew[runtime] = true
@@ -159,7 +159,7 @@ func (s *session) lose(ctx context.Context, runtime, why string) {
 func (s *session) giveUp(ctx context.Context) {
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	if hasMachines(s.backend) || s.kept.failed == nil {
+	if hasMachines(s.backend) || s.keepErr == nil {
 		return
 	}
 	s.giveUpUnsure("")
@@ -170,9 +170,8 @@ func (s *session) giveUp(ctx context.Context) {
 // bringBack makes the files what head says, as nothing that is newer lives any
 // more. Where they cannot be brought back they are torn. The caller holds s.keeping.
 func (s *session) bringBack(ctx context.Context) {
-	if err := s.kept.restoreFiles(true); err != nil {
+	if err := s.kept.BringBack(); err != nil {
 		s.manager.log.ErrorContext(ctx, "files could not be brought back", "session", s.id, "cause", causeOf(err))
-		s.kept.torn = true
 		return
 	}
 	s.refresh(ctx)
@@ -388,15 +387,15 @@ func (s *session) inspect(ctx context.Context, d *Details) {
 func (s *session) recall(d *Details, live map[string]sandbox.Instance, ended []string) (unknown []string) {
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	held := maps.Clone(s.kept.head.Interpreters)
-	if m := s.kept.head.Machine; m != nil && len(live) == len(ended) {
-		held = maps.Clone(m.Interpreters)
+	held := s.kept.Head().Interpreters
+	if m := s.kept.Head().Machine; m != nil && len(live) == len(ended) {
+		held = m.Interpreters
 	}
 	for runtime, in := range held {
 		if _, there := live[runtime]; there && !slices.Contains(ended, runtime) {
 			continue
 		}
-		if s.kept.unsure[runtime] {
+		if s.unsure[runtime] {
 			continue
 		}
 		ended = slices.DeleteFunc(ended, func(other string) bool { return other == runtime })

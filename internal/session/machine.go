@@ -100,7 +100,7 @@ func (s *session) noteUnkept() {
 	}
 	all := s.forgetfuls()
 	s.keeping.Lock()
-	all = slices.DeleteFunc(all, s.kept.holds)
+	all = slices.DeleteFunc(all, s.kept.Head().Holds)
 	s.keeping.Unlock()
 	for runtime := range s.lost { // nobody was told yet
 		if hasMachines(s.backend) && !slices.Contains(all, runtime) {

@@ -8,7 +8,7 @@
 //
 // After every run, and after every write to its files, a session has a new
 // checkpoint on disk: what its files are and what its interpreters hold, of one
-// moment (keep.go, kept.go). So it may be put to sleep when nobody uses it (sleep.go),
+// moment (keep.go, package checkpoint). So it may be put to sleep when nobody uses it (sleep.go),
 // opened by the next process when this one is gone (disk.go), taken back
 // (past.go), doubled (fork.go) and carried away (export.go, import.go).
 //

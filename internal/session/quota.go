@@ -254,12 +254,9 @@ func (m *Manager) pruneOnDisk(k key, most int) {
 	if s.openKept() != nil {
 		return
 	}
-	head, _, err := s.kept.line.Head(s.usable)
-	if err != nil || head == nil {
-		return
+	if s.kept.Look() == nil && s.kept.Head().Number > 0 {
+		s.kept.Prune(most)
 	}
-	s.kept.head = head
-	s.pruneLocked(most)
 }
 
 // fewCheckpoints is how many are left where disk is short.
