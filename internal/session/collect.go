@@ -86,7 +86,7 @@ func (m *Manager) tidy(whole bool) {
 		}
 	}
 	for o := range litter {
-		m.forgetUsage(o)
+		m.disk.Forget(string(o))
 	}
 }
 

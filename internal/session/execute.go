@@ -381,7 +381,7 @@ func (s *session) tell(news string) {
 // for one that is gone with its state.
 func (s *session) account(runtime string, in sandbox.Instance, exit sandbox.Exit) map[string]sandbox.Instance {
 	if exit.Usage.Memory > 0 { // else it counts what it may take
-		s.manager.memory.set(s.holder(runtime), s.memoryNow(exit.Usage.Memory))
+		s.manager.memory.Set(s.holder(runtime), s.memoryNow(exit.Usage.Memory))
 	}
 	live := map[string]sandbox.Instance{runtime: in}
 	if exit.State == sandbox.Fresh {

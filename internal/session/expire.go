@@ -148,7 +148,7 @@ func (s *session) erase() error {
 		err = errors.Join(err, removeFolder(s.dir, s.unlock))
 	}
 	m.index.DeleteSession(string(s.owner), string(s.id))
-	m.forgetUsage(s.owner)
+	m.disk.Forget(string(s.owner))
 	m.littered(s.owner)
 	if err != nil {
 		m.log.Warn("a session was not removed whole", "session", s.id, "cause", err)
@@ -188,7 +188,7 @@ func (m *Manager) dismantle(s *session, remove bool) {
 		if clean, saved = s.atLast(); !saved {
 			s.partWithProcesses("The session left memory")
 		}
-		m.counted(s.key, s.tree.Used()+s.tmp.Used())
+		m.counted(s)
 	}
 	s.dropAll()
 	s.closeTrees()

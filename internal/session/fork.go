@@ -252,7 +252,7 @@ func (s *session) double(ctx context.Context, from *session, target *history.Man
 		s.mu.Lock()
 		s.interpreters[runtime] = double
 		s.mu.Unlock()
-		s.manager.memory.set(s.holder(runtime), max(want.Memory, 1))
+		s.manager.memory.Set(s.holder(runtime), max(want.Memory, 1))
 	}
 }
 
@@ -281,7 +281,7 @@ func (m *Manager) make(k key, b sandbox.Backend, backendErr error, settings Sett
 		s.dropAll()
 	}
 	if err = m.opened(s, err); err == nil {
-		m.counted(k, s.tree.Used()+s.tmp.Used())
+		m.counted(s)
 	}
 	return s, err
 }

@@ -103,7 +103,7 @@ func (m *Manager) giveBack(ctx context.Context, o Owner) {
 	if _, _, err := m.collectOwner(ctx, filepath.Base(m.ownerFolder(o))); err != nil {
 		m.littered(o)
 	}
-	m.forgetUsage(o)
+	m.disk.Forget(string(o))
 }
 
 // makeFromArchive makes the session of an archive whose contents are in the store.

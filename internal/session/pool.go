@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"paddock/internal/quota"
 	"paddock/internal/sandbox"
 )
 
@@ -386,9 +387,9 @@ func (p *pool) fill(ctx context.Context, k *slotKind, dir string) {
 	m := p.m
 	sl := &slot{manager: m, backend: k.backend.(sandbox.Adopter), machine: k.machine, dir: dir, spec: k.spec}
 	sl.spec.Box = filepath.Base(filepath.Dir(dir)) + "-" + filepath.Base(dir) // also where Managers share a backend
-	sl.holder.key = key{poolOwner, ID(sl.spec.Box)}
+	sl.holder = quota.Holder{Owner: string(poolOwner), Session: sl.spec.Box}
 	err := errNoRoom
-	if _, ok := m.memory.grow(sl.holder, slotMemory, m.config.TotalMemoryBytes, m.config.TotalMemoryBytes); ok {
+	if _, ok := m.memory.Grow(sl.holder, slotMemory, m.config.TotalMemoryBytes, m.config.TotalMemoryBytes); ok {
 		if sl.runtime, err = m.runtimeFor(ctx, k.backend, k.language); err == nil {
 			sl.spec.Runtime = sl.runtime.Name
 			err = sl.boot(ctx, k.backend)
@@ -408,7 +409,7 @@ func (p *pool) fill(ctx context.Context, k *slotKind, dir string) {
 		sl.discard()
 		return
 	}
-	m.memory.set(sl.holder, 0)
+	m.memory.Set(sl.holder, 0)
 	if ctx.Err() == nil {
 		m.log.Info("no machine could be booted ahead", "isolation", k.backend.Name(), "cause", causeOf(err))
 	}

@@ -12,6 +12,7 @@ import (
 
 	"paddock/internal/fault"
 	"paddock/internal/lock"
+	"paddock/internal/quota"
 	"paddock/internal/sandbox"
 	"paddock/internal/workspace"
 )
@@ -21,9 +22,9 @@ import (
 type slot struct {
 	manager  *Manager
 	backend  sandbox.Adopter
-	machine  string // its slotKind's
-	dir      string // has the two folders; removed with the slot
-	holder   holder // of its memory
+	machine  string       // its slotKind's
+	dir      string       // has the two folders; removed with the slot
+	holder   quota.Holder // of its memory
 	runtime  sandbox.Runtime
 	spec     sandbox.Spec // of instance
 	instance sandbox.Instance
@@ -63,7 +64,7 @@ func (sl *slot) boot(ctx context.Context, b sandbox.Backend) (err error) {
 		sl.discard()
 		return err
 	}
-	sl.manager.memory.set(sl.holder, max(sl.backend.Memory(sl.spec.Owner, sl.spec.Box), 1))
+	sl.manager.memory.Set(sl.holder, max(sl.backend.Memory(sl.spec.Owner, sl.spec.Box), 1))
 	return nil
 }
 
@@ -90,7 +91,7 @@ func (sl *slot) discard() {
 		return
 	}
 	_, err := guard("closing", func() (struct{}, error) { return struct{}{}, sl.instance.Close() })
-	sl.manager.memory.set(sl.holder, 0)
+	sl.manager.memory.Set(sl.holder, 0)
 	if err = errors.Join(err, workspace.RemoveAll(sl.dir)); err != nil {
 		sl.manager.log.Warn("a machine that was kept ready did not end well", "cause", causeOf(err))
 	}
@@ -124,15 +125,15 @@ func (s *session) adopt(from *slot) {
 	}
 	m := s.manager
 	h, memory := s.holder(from.runtime.Name), max(from.backend.Memory(from.spec.Owner, from.spec.Box), 1)
-	m.memory.set(from.holder, 0)
-	if _, ok := m.memory.grow(h, memory, m.config.OwnerMemoryBytes, m.config.TotalMemoryBytes); !ok {
+	m.memory.Set(from.holder, 0)
+	if _, ok := m.memory.Grow(h, memory, m.config.OwnerMemoryBytes, m.config.TotalMemoryBytes); !ok {
 		from.discard()
 		return
 	}
 	if err := from.backend.Adopt(m.ctx, from.instance, s.spec(from.runtime.Name)); err != nil {
 		m.log.Info("a machine that was kept ready could not be used", "session", s.id, "cause", causeOf(err))
 		from.discard()
-		m.memory.set(h, 0)
+		m.memory.Set(h, 0)
 		m.pool.renew(from)
 		return
 	}
