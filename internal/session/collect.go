@@ -15,6 +15,7 @@ import (
 	"paddock/internal/checkpoint"
 	"paddock/internal/fault"
 	"paddock/internal/history"
+	"paddock/internal/workspace"
 )
 
 // pruneTo gives up the oldest checkpoints that have no label, where there are more
@@ -239,7 +240,7 @@ func (m *Manager) removeOrphan(home, checkpoints string) (int, error) {
 	if err == nil {
 		n, err = line.Len(), history.RemoveAll(checkpoints, m.config.files())
 	}
-	err = errors.Join(err, removeFolder(home, unlock))
+	err = errors.Join(err, workspace.RemoveLocked(home, lockFile, unlock))
 	if err != nil {
 		return 0, fault.New(fault.Unavailable, "the rest of a removed session cannot be removed").WithHint("the server's log says more").WithCause(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"paddock/internal/fault"
 	"paddock/internal/history"
 	"paddock/internal/lock"
+	"paddock/internal/pool"
 	"paddock/internal/sandbox"
 	"paddock/internal/workspace"
 )
@@ -78,13 +79,13 @@ func (s *session) create(from *beginning) error {
 		s.letGo()
 		return errExists(s.id)
 	}
-	var ahead *slot // booted before anybody asked
+	var ahead *pool.Slot // booted before anybody asked
 	if from == nil {
-		ahead = s.manager.pool.take(s)
+		ahead = s.takeAhead()
 	}
 	for _, name := range []string{workspaceFolder, tmpFolder} {
 		if err := s.makeFolder(name, ahead); err != nil {
-			ahead.discard()
+			ahead.Discard()
 			s.letGo()
 			return unusable(err)
 		}
@@ -105,7 +106,7 @@ func (s *session) create(from *beginning) error {
 		}
 	}
 	if err != nil {
-		ahead.discard()
+		ahead.Discard()
 		s.letGo()
 		return unusable(err)
 	}
@@ -291,28 +292,6 @@ func (m *Manager) describeOnDisk(r record) Info {
 	}
 	i.Checkpoints = int(r.checkpoints)
 	return i
-}
-
-// removeFolder deletes a session's folder, which exists no more as a session
-// and whose lock the caller holds and lets go of with unlock. Whoever makes a
-// session of the same name meanwhile keeps it.
-func removeFolder(dir string, unlock func()) error {
-	entries, err := os.ReadDir(dir)
-	for _, e := range entries {
-		if e.Name() != lockFile {
-			err = errors.Join(err, workspace.RemoveAll(filepath.Join(dir, e.Name())))
-		}
-	}
-	file := filepath.Join(dir, lockFile)
-	inUse := os.Remove(file) // not where an open file cannot be removed
-	unlock()
-	if inUse != nil {
-		err = errors.Join(err, os.Remove(file))
-	}
-	if err == nil {
-		_ = os.Remove(dir) // fails when somebody uses it again
-	}
-	return err
 }
 
 // held tells whether a live process has the session of this folder open.

@@ -11,6 +11,7 @@ import (
 
 	"paddock/internal/fault"
 	"paddock/internal/history"
+	"paddock/internal/workspace"
 )
 
 const (
@@ -145,7 +146,7 @@ func (s *session) erase() error {
 		s.unlock()
 	} else {
 		err = history.RemoveAll(m.checkpointsFolder(s.key), m.config.files())
-		err = errors.Join(err, removeFolder(s.dir, s.unlock))
+		err = errors.Join(err, workspace.RemoveLocked(s.dir, lockFile, s.unlock))
 	}
 	m.index.DeleteSession(string(s.owner), string(s.id))
 	m.disk.Forget(string(s.owner))
@@ -355,7 +356,7 @@ func (m *Manager) sweepRest(dir string, now time.Time) {
 		unlock()
 		return
 	}
-	if err := removeFolder(dir, unlock); err != nil {
+	if err := workspace.RemoveLocked(dir, lockFile, unlock); err != nil {
 		m.log.Warn("the rest of a session cannot be removed", "cause", err)
 	}
 }

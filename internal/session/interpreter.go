@@ -31,6 +31,12 @@ func guard[T any](doing string, f func() (T, error)) (v T, err error) {
 	return f()
 }
 
+// closeInstance ends an interpreter.
+func closeInstance(in sandbox.Instance) error {
+	_, err := guard("closing", func() (struct{}, error) { return struct{}{}, in.Close() })
+	return err
+}
+
 // bury deals with interpreters that ended since the last call.
 func (s *session) bury(ctx context.Context) {
 	for runtime, in := range s.live() {
@@ -99,7 +105,7 @@ func (s *session) start(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	if in := s.useSpare(spec.Runtime); in != nil {
 		return in, nil
 	}
-	defer s.manager.pool.starting()()
+	defer s.manager.pool.Starting()()
 	if spec.Machine = s.machineState(); spec.Machine != nil {
 		in, err := start()
 		if err == nil {
@@ -204,7 +210,7 @@ func (s *session) spec(runtime string) sandbox.Spec {
 
 // drop closes an interpreter and forgets it.
 func (s *session) drop(runtime string, in sandbox.Instance) {
-	if _, err := guard("closing", func() (struct{}, error) { return struct{}{}, in.Close() }); err != nil {
+	if err := closeInstance(in); err != nil {
 		s.manager.log.Warn("an interpreter did not close well", "session", s.id, "cause", causeOf(err))
 	}
 	s.mu.Lock()

@@ -32,6 +32,7 @@ import (
 	"paddock/internal/blob"
 	"paddock/internal/desk"
 	"paddock/internal/fault"
+	"paddock/internal/pool"
 	"paddock/internal/quota"
 	"paddock/internal/sandbox"
 	"paddock/internal/store"
@@ -51,7 +52,7 @@ type Manager struct {
 
 	memory quota.Memory
 	disk   *quota.Disk
-	pool   *pool // nil: no machines are booted ahead
+	pool   *pool.Pool // nil: no machines are booted ahead
 
 	index *store.Store
 
@@ -101,7 +102,7 @@ func New(config Config) (*Manager, error) {
 	m.rebuildSoon()
 	m.sweepPools()
 	if m.pool = newPool(m); m.pool != nil {
-		m.jobs.Go(func() { m.pool.run(m.ctx) })
+		m.jobs.Go(func() { m.pool.Run(m.ctx) })
 	}
 	return m, nil
 }

@@ -74,7 +74,7 @@ func (m *Manager) Stats() Stats {
 	all := m.open("")
 	sum := Stats{Sessions: len(all)}
 	sum.Memory = m.memory.Total()
-	sum.Pooled, sum.PoolHits, sum.PoolMisses = m.pool.counts()
+	sum.Pooled, sum.PoolHits, sum.PoolMisses = m.pool.Counts()
 	for _, s := range all {
 		sum.Disk += s.tree.Used()
 		s.mu.Lock()

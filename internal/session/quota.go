@@ -42,7 +42,7 @@ func (s *session) reserveMemory(runtime string, bytes int64) error {
 		if alone {
 			who = s.owner
 		}
-		if !(who == "" && m.pool.giveUp()) && !m.makeRoom(who, s) {
+		if !(who == "" && m.pool.GiveUp()) && !m.makeRoom(who, s) {
 			break
 		}
 		alone, ok = grow()

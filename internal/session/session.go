@@ -73,7 +73,7 @@ type session struct {
 	metered      metered                     // what its machine had used when somebody last looked
 	booted       time.Time                   // when its machine began; zero: it has none
 	ports        *loopback.Ports             // of its machine; belongs to the first in the queue
-	spare        *slot                       // whose interpreter nobody has used; nil: there is none; likewise
+	spare        *spare                      // that nobody has used; nil: there is none; likewise
 }
 
 // turn is one place in a session's queue.
