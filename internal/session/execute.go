@@ -12,7 +12,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"paddock/internal/checkpoint"
 	"paddock/internal/fault"
+	"paddock/internal/history"
 	"paddock/internal/sandbox"
 	"paddock/internal/workspace"
 )
@@ -306,7 +308,7 @@ func (s *session) keepRun(t *turn, p plan, live map[string]sandbox.Instance, bef
 		_, keeping := s.span(t.ctx, "checkpoint")
 		ctx, cancel := lasting(t.ctx)
 		defer cancel()
-		files, err := s.keep(ctx, note{cause: causeExecute, execution: t.execution, language: p.command.Language, code: p.command.Code}, live)
+		files, err := s.keep(ctx, checkpoint.Note{Cause: history.CauseExecute, Execution: t.execution, Language: p.command.Language, Code: p.command.Code}, live)
 		endSpan(keeping, err)
 		s.noteUnkept()
 		if err := s.save(); err != nil {
@@ -379,13 +381,13 @@ func (s *session) tell(news string) {
 // for one that is gone with its state.
 func (s *session) account(runtime string, in sandbox.Instance, exit sandbox.Exit) map[string]sandbox.Instance {
 	if exit.Usage.Memory > 0 { // else it counts what it may take
-		s.manager.memory.set(s.holder(runtime), s.memoryNow(exit.Usage.Memory))
+		s.manager.memory.Set(s.holder(runtime), s.memoryNow(exit.Usage.Memory))
 	}
 	live := map[string]sandbox.Instance{runtime: in}
 	if exit.State == sandbox.Fresh {
 		if keeps(in) {
 			s.keeping.Lock()
-			s.kept.unsure[runtime] = true
+			s.unsure[runtime] = true
 			s.keeping.Unlock()
 		}
 		select {

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"paddock/internal/blob"
 	"paddock/internal/fault"
 	"paddock/internal/history"
+	"paddock/internal/workspace"
 )
 
 const (
@@ -61,29 +61,13 @@ func (s *session) empty(ctx context.Context) (int, error) {
 	defer cancel()
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	d, err := s.kept.draftOver(ctx, causeReset)
-	if err != nil {
-		return 0, err
+	files, err := s.kept.Empty(ctx)
+	if err != nil || s.passing() {
+		return len(files), err
 	}
-	defer d.close()
-	for name := range s.kept.trees {
-		if _, err := d.apply(name, blob.Ref{}, nil); err != nil {
-			s.undo(ctx, d)
-			return 0, err
-		}
-	}
-	clear(d.next.Interpreters)
-	d.next.Machine = nil
-	if s.passing() {
-		return len(d.files), nil
-	}
-	if err := d.persist(ctx); err != nil {
-		s.undo(ctx, d)
-		return 0, err
-	}
-	clear(s.kept.unsure)
+	clear(s.unsure)
 	s.setKept(nil)
-	return len(d.files), nil
+	return len(files), nil
 }
 
 // Destroy stops what runs or waits and removes the session with its files and
@@ -162,10 +146,10 @@ func (s *session) erase() error {
 		s.unlock()
 	} else {
 		err = history.RemoveAll(m.checkpointsFolder(s.key), m.config.files())
-		err = errors.Join(err, removeFolder(s.dir, s.unlock))
+		err = errors.Join(err, workspace.RemoveLocked(s.dir, lockFile, s.unlock))
 	}
 	m.index.DeleteSession(string(s.owner), string(s.id))
-	m.forgetUsage(s.owner)
+	m.disk.Forget(string(s.owner))
 	m.littered(s.owner)
 	if err != nil {
 		m.log.Warn("a session was not removed whole", "session", s.id, "cause", err)
@@ -205,7 +189,7 @@ func (m *Manager) dismantle(s *session, remove bool) {
 		if clean, saved = s.atLast(); !saved {
 			s.partWithProcesses("The session left memory")
 		}
-		m.counted(s.key, s.tree.Used()+s.tmp.Used())
+		m.counted(s)
 	}
 	s.dropAll()
 	s.closeTrees()
@@ -372,7 +356,7 @@ func (m *Manager) sweepRest(dir string, now time.Time) {
 		unlock()
 		return
 	}
-	if err := removeFolder(dir, unlock); err != nil {
+	if err := workspace.RemoveLocked(dir, lockFile, unlock); err != nil {
 		m.log.Warn("the rest of a session cannot be removed", "cause", err)
 	}
 }

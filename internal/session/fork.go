@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,7 +43,11 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 		s.keepForFork(ctx)
 	}
 	// While it is held, nothing that the checkpoint refers to is collected.
-	batch, err := s.kept.blobs.Begin(ctx)
+	store, err := m.blobs(owner)
+	if err != nil {
+		return nil, err
+	}
+	batch, err := store.Begin(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -183,21 +186,18 @@ func (m *Manager) committed(r record) bool {
 func (s *session) target(name string) (*history.Manifest, error) {
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	if name == "" && s.kept.failed != nil {
+	if name == "" && s.keepErr != nil {
 		return nil, fault.New(fault.Unavailable, "the session's last call could not be kept, so it cannot be forked").
-			WithHint("run something in it, which tries again, or fork an earlier checkpoint").WithCause(s.kept.failed)
+			WithHint("run something in it, which tries again, or fork an earlier checkpoint").WithCause(s.keepErr)
 	}
-	target := s.kept.head
+	target := s.kept.Head()
 	if name != "" {
 		var err error
-		if target, err = s.kept.named(name); err != nil {
-			return nil, err
+		if target, err = s.kept.Find(name); err != nil {
+			return nil, unusable(err)
 		}
 	}
-	if err := s.kept.usable(target); err != nil {
-		return nil, damaged(err)
-	}
-	return target, nil
+	return target, s.kept.Check(target)
 }
 
 // forkOf makes one.
@@ -212,53 +212,21 @@ func (m *Manager) forkOf(ctx context.Context, from *session, target *history.Man
 			forgotten = append(forgotten, runtime)
 		}
 	}
-	forgotten = slices.DeleteFunc(forgotten, func(runtime string) bool { return target.Machine != nil && has(target.Machine.Interpreters, runtime) })
+	forgotten = slices.DeleteFunc(forgotten, func(runtime string) bool { return target.Machine.Holds(runtime) })
 	var doubling sync.WaitGroup
-	fill := func(s *session, d *draft) error {
-		d.next.Cause = causeFork
-		if err := d.startFrom(target); err != nil {
-			return err
-		}
+	begin := &beginning{cause: history.CauseFork, state: target, then: func(s *session) {
 		for _, runtime := range forgotten {
 			s.lost[runtime] = "the session is a fork, and " + filesOnly
 		}
 		s.record.Unkept = forgotten
 		doubling.Go(func() { s.double(ctx, from, target) }) // while the disk is waited for
-		return nil
-	}
-	s, err := m.make(key{from.owner, ID(mint("s-"))}, from.backend, from.backendErr, settings, group, fill, doubling.Wait)
+	}}
+	s, err := m.make(key{from.owner, ID(mint("s-"))}, from.backend, from.backendErr, settings, group, begin, doubling.Wait)
 	if err != nil {
 		return nil, err
 	}
 	m.record(ctx, Event{Action: Creating, Owner: s.owner, Session: s.id, Language: settings.Language, Isolation: s.backendName()})
 	return s, nil
-}
-
-// startFrom fills a new session's first checkpoint with the state of another one's.
-func (d *draft) startFrom(target *history.Manifest) error {
-	for name := range d.k.trees {
-		ref := target.Trees[name]
-		if _, err := d.bring(name, ref, nil); err != nil {
-			return err
-		}
-		if ref == (blob.Ref{}) {
-			if err := d.keepListing(name, d.lists[name]); err != nil {
-				return err
-			}
-			continue
-		}
-		// It says how the files looked elsewhere: whoever opens the session next
-		// compares what they hold, once.
-		d.next.Trees[name], d.changed = ref, true
-	}
-	d.files = nil // all of them are new here, and nobody asks
-	d.next.Machine = again(target.Machine)
-	d.next.Interpreters = maps.Clone(target.Interpreters)
-	for runtime, in := range d.next.Interpreters {
-		in.Anew = true
-		d.next.Interpreters[runtime] = in
-	}
-	return nil
 }
 
 // double doubles the live interpreters of the session that this one is forked
@@ -284,14 +252,14 @@ func (s *session) double(ctx context.Context, from *session, target *history.Man
 		s.mu.Lock()
 		s.interpreters[runtime] = double
 		s.mu.Unlock()
-		s.manager.memory.set(s.holder(runtime), max(want.Memory, 1))
+		s.manager.memory.Set(s.holder(runtime), max(want.Memory, 1))
 	}
 }
 
-// make makes a session, of a group of forks or of none, whose first checkpoint
-// fill fills; nil: an empty one. It is there for others when what fill began in
-// the background has ended, for which these wait.
-func (m *Manager) make(k key, b sandbox.Backend, backendErr error, settings Settings, group string, fill func(*session, *draft) error, wait ...func()) (*session, error) {
+// make makes a session, of a group of forks or of none; from nil: an empty one. It is
+// there for others when what from began in the background has ended, for which these
+// wait.
+func (m *Manager) make(k key, b sandbox.Backend, backendErr error, settings Settings, group string, from *beginning, wait ...func()) (*session, error) {
 	if b == nil {
 		return nil, backendErr
 	}
@@ -305,7 +273,7 @@ func (m *Manager) make(k key, b sandbox.Backend, backendErr error, settings Sett
 	now := time.Now()
 	s.record = record{Version: recordVersion, ID: k.id, Owner: k.owner, Settings: settings, Isolation: b.Name(), CreatedAt: now, LastUsedAt: now, Group: group}
 	s.backend = b
-	err = s.create(fill)
+	err = s.create(from)
 	for _, w := range wait {
 		w()
 	}
@@ -313,7 +281,7 @@ func (m *Manager) make(k key, b sandbox.Backend, backendErr error, settings Sett
 		s.dropAll()
 	}
 	if err = m.opened(s, err); err == nil {
-		m.counted(k, s.tree.Used()+s.tmp.Used())
+		m.counted(s)
 	}
 	return s, err
 }

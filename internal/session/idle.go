@@ -6,14 +6,16 @@ import (
 	"io"
 	"time"
 
+	"paddock/internal/checkpoint"
 	"paddock/internal/history"
+	"paddock/internal/sandbox"
 )
 
 // A machine is saved once more when nobody has used it for a while, so that of a
 // session in which nothing happens a server that is killed loses nothing.
 
-// errWanted ends the saving of a machine that somebody waits for.
-var errWanted = errors.New("session: somebody waits for it")
+// errAwaited ends the saving of a machine that somebody waits for.
+var errAwaited = errors.New("session: somebody waits for it")
 
 // unsaved notes that a run has changed what is in the machine.
 func (s *session) unsaved() {
@@ -73,16 +75,16 @@ func (s *session) saveNow(t *turn) {
 	again := time.Now()
 	if len(s.beside(ctx)) == 0 {
 		// What a thread wrote is a step of its own, which keeps no machine.
-		if _, err := s.keep(ctx, note{cause: causeFiles}, nil); err != nil {
+		if _, err := s.keep(ctx, checkpoint.Note{Cause: history.CauseFiles}, nil); err != nil {
 			s.manager.log.WarnContext(ctx, "files could not be kept", "session", s.id, "cause", causeOf(err))
 		}
 		again = time.Time{} // one that cannot be saved is not tried again until something runs in it
-		if s.keepMachine(ctx, note{cause: causeIdle}) {
+		if s.keepMachine(ctx, checkpoint.Note{Cause: history.CauseIdle}) {
 			s.noteUnkept()
 			if err := s.save(); err != nil {
 				s.manager.log.WarnContext(ctx, "a session's record cannot be written", "session", s.id, "cause", err)
 			}
-		} else if s.wanted() {
+		} else if s.awaited() {
 			again = time.Now()
 		}
 	}
@@ -91,17 +93,17 @@ func (s *session) saveNow(t *turn) {
 	s.unsavedSince = again
 }
 
-// wanted tells whether somebody waits for the one whose turn it is, be it to end the
+// awaited tells whether somebody waits for the one whose turn it is, be it to end the
 // session.
-func (s *session) wanted() bool {
+func (s *session) awaited() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.queue) > 1 || s.phase == leaving
 }
 
-// unlessWanted gives up what save writes as soon as somebody waits.
-func (s *session) unlessWanted(save saveMachine) saveMachine {
-	return func(ctx context.Context, w io.Writer, still func() error) (*history.Machine, error) {
+// unlessAwaited gives up what save writes as soon as somebody waits.
+func (s *session) unlessAwaited(save checkpoint.SaveMachine) checkpoint.SaveMachine {
+	return func(ctx context.Context, w io.Writer, still func() error) ([]byte, map[string]*sandbox.Inspection, error) {
 		return save(ctx, &patientWriter{s, w}, still)
 	}
 }
@@ -112,8 +114,8 @@ type patientWriter struct {
 }
 
 func (p *patientWriter) Write(data []byte) (int, error) {
-	if p.s.wanted() {
-		return 0, errWanted
+	if p.s.awaited() {
+		return 0, errAwaited
 	}
 	return p.w.Write(data)
 }

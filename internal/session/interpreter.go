@@ -31,6 +31,12 @@ func guard[T any](doing string, f func() (T, error)) (v T, err error) {
 	return f()
 }
 
+// closeInstance ends an interpreter.
+func closeInstance(in sandbox.Instance) error {
+	_, err := guard("closing", func() (struct{}, error) { return struct{}{}, in.Close() })
+	return err
+}
+
 // bury deals with interpreters that ended since the last call.
 func (s *session) bury(ctx context.Context) {
 	for runtime, in := range s.live() {
@@ -99,7 +105,7 @@ func (s *session) start(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	if in := s.useSpare(spec.Runtime); in != nil {
 		return in, nil
 	}
-	defer s.manager.pool.starting()()
+	defer s.manager.pool.Starting()()
 	if spec.Machine = s.machineState(); spec.Machine != nil {
 		in, err := start()
 		if err == nil {
@@ -142,10 +148,10 @@ func (s *session) lose(ctx context.Context, runtime, why string) {
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
 	// What was saved of a machine comes back where that has ended as a whole.
-	if !s.kept.holds(runtime) || hasMachines(s.backend) && len(s.live()) > 0 {
+	if !s.kept.Head().Holds(runtime) || hasMachines(s.backend) && len(s.live()) > 0 {
 		s.lost[runtime] = why
 	}
-	if !s.kept.unsure[runtime] {
+	if !s.unsure[runtime] {
 		return
 	}
 	s.anew[runtime] = true
@@ -159,7 +165,7 @@ func (s *session) lose(ctx context.Context, runtime, why string) {
 func (s *session) giveUp(ctx context.Context) {
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	if hasMachines(s.backend) || s.kept.failed == nil {
+	if hasMachines(s.backend) || s.keepErr == nil {
 		return
 	}
 	s.giveUpUnsure("")
@@ -170,9 +176,8 @@ func (s *session) giveUp(ctx context.Context) {
 // bringBack makes the files what head says, as nothing that is newer lives any
 // more. Where they cannot be brought back they are torn. The caller holds s.keeping.
 func (s *session) bringBack(ctx context.Context) {
-	if err := s.kept.restoreFiles(true); err != nil {
+	if err := s.kept.BringBack(); err != nil {
 		s.manager.log.ErrorContext(ctx, "files could not be brought back", "session", s.id, "cause", causeOf(err))
-		s.kept.torn = true
 		return
 	}
 	s.refresh(ctx)
@@ -205,7 +210,7 @@ func (s *session) spec(runtime string) sandbox.Spec {
 
 // drop closes an interpreter and forgets it.
 func (s *session) drop(runtime string, in sandbox.Instance) {
-	if _, err := guard("closing", func() (struct{}, error) { return struct{}{}, in.Close() }); err != nil {
+	if err := closeInstance(in); err != nil {
 		s.manager.log.Warn("an interpreter did not close well", "session", s.id, "cause", causeOf(err))
 	}
 	s.mu.Lock()
@@ -388,15 +393,15 @@ func (s *session) inspect(ctx context.Context, d *Details) {
 func (s *session) recall(d *Details, live map[string]sandbox.Instance, ended []string) (unknown []string) {
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	held := maps.Clone(s.kept.head.Interpreters)
-	if m := s.kept.head.Machine; m != nil && len(live) == len(ended) {
-		held = maps.Clone(m.Interpreters)
+	held := s.kept.Head().Interpreters
+	if m := s.kept.Head().Machine; m != nil && len(live) == len(ended) {
+		held = m.Interpreters
 	}
 	for runtime, in := range held {
 		if _, there := live[runtime]; there && !slices.Contains(ended, runtime) {
 			continue
 		}
-		if s.kept.unsure[runtime] {
+		if s.unsure[runtime] {
 			continue
 		}
 		ended = slices.DeleteFunc(ended, func(other string) bool { return other == runtime })

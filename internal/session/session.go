@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"paddock/internal/checkpoint"
 	"paddock/internal/fault"
 	"paddock/internal/loopback"
 	"paddock/internal/sandbox"
@@ -51,8 +52,11 @@ type session struct {
 	tree, tmp  *workspace.Tree
 	release    func() error // lets go of the lock; nil: it is not held
 
-	keeping sync.Mutex // held by whoever makes a checkpoint or reads them; guards kept
-	kept    kept
+	keeping sync.Mutex       // held by whoever makes a checkpoint or reads them; guards what follows
+	kept    *checkpoint.Kept // set while it is opened
+	keepErr error            // why what lives could not be kept; nil: it is on disk
+	unsure  map[string]bool  // runtimes whose live interpreter is not what the head says
+	apart   map[string]bool  // those whose live interpreter wrote what is in no checkpoint: what it writes next has to be whole
 
 	mu           sync.Mutex // guards what follows
 	phase        phase
@@ -70,7 +74,7 @@ type session struct {
 	booted       time.Time                   // when its machine began; zero: it has none
 	unsavedSince time.Time                   // when something last ran in its machine, and was not saved; zero: nothing did
 	ports        *loopback.Ports             // of its machine; belongs to the first in the queue
-	spare        *slot                       // whose interpreter nobody has used; nil: there is none; likewise
+	spare        *spare                      // that nobody has used; nil: there is none; likewise
 }
 
 // turn is one place in a session's queue.
@@ -91,6 +95,7 @@ func newSession(m *Manager, k key) *session {
 		key: k, manager: m, dir: m.folder(k),
 		opened: make(chan struct{}), drained: make(chan struct{}), closed: make(chan struct{}),
 		interpreters: map[string]sandbox.Instance{}, lost: map[string]string{}, anew: map[string]bool{},
+		unsure: map[string]bool{}, apart: map[string]bool{},
 	}
 }
 
