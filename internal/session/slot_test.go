@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -72,6 +73,41 @@ func TestMachinesOfYesterdaysImageAreReplaced(t *testing.T) {
 		}
 		pass(time.Second)
 		wantReady(t, m, 3)
+	})
+}
+
+func TestForksAndImportsGetAMachineThatIsBootedAlready(t *testing.T) {
+	pooled(t, session.Config{Pool: 1}, func(t *testing.T, m *session.Manager, b *ahead) {
+		id := create(t, m, alice, "")
+		execute(t, m, id, "x = 1\nwrite('f', 'text')")
+		var packed bytes.Buffer
+		if err := m.Export(t.Context(), alice, id, &packed); err != nil {
+			t.Fatal(err)
+		}
+		for name, another := range map[string]func() (session.ID, error){
+			"a fork": func() (session.ID, error) {
+				all, err := m.Fork(t.Context(), alice, id, "", 1)
+				if err != nil {
+					return "", err
+				}
+				return all[0].ID, nil
+			},
+			"an import": func() (session.ID, error) {
+				i, _, err := m.Import(t.Context(), alice, "", &packed)
+				return i.ID, err
+			},
+		} {
+			pass(time.Second)
+			booted := len(b.started())
+			other, err := another()
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			prints(t, m, other, "print(read('f'))", "text")
+			if all := b.started(); len(all) != booted || b.Memory(string(alice), string(other)) == 0 {
+				t.Errorf("for %s there were started %+v", name, all[booted:])
+			}
+		}
 	})
 }
 

@@ -315,7 +315,7 @@ func (m *machine) boot(b *Backend) {
 }
 
 func (m *machine) start(ctx context.Context, b *Backend) error {
-	p, err := b.plan(ctx, m.spec)
+	p, err := b.planOf(ctx, m)
 	if err != nil {
 		return err
 	}
