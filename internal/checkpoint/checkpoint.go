@@ -67,7 +67,8 @@ type Config struct {
 	// already: they are the head's again, or torn, and what was newer is gone.
 	Undone func(ctx context.Context)
 	// Littered is told of what was given up: contents may not be needed any more.
-	Littered func()
+	// bytes is what a saved machine has of them on disk; zero: there was none.
+	Littered func(bytes int64)
 	Log      *slog.Logger // names the session
 }
 

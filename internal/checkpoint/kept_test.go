@@ -57,7 +57,7 @@ func newBench(t *testing.T) *bench {
 		Record: func() ([]byte, error) { return b.record() }, Log: slog.New(slog.DiscardHandler),
 		Moved:    func() { b.heads = append(b.heads, b.Head().Number) },
 		Undone:   func(context.Context) { b.undone++ },
-		Littered: func() { b.litter++ },
+		Littered: func(int64) { b.litter++ },
 	}
 	b.Kept = b.open(nil)
 	return b

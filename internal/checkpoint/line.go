@@ -170,7 +170,7 @@ func (k *Kept) Prune(most int) {
 			k.c.Log.Warn("an old checkpoint cannot be removed", "checkpoint", oldest, "cause", err)
 			return
 		}
-		k.c.Littered()
+		k.c.Littered(0)
 	}
 }
 
@@ -194,7 +194,7 @@ func (k *Kept) outdate(was *history.Manifest) {
 	}
 	_ = k.line.Remove(was.Number) // or as one of the oldest
 	if was.Machine != nil {
-		k.c.Littered()
+		k.c.Littered(was.Machine.Content.Stored)
 	}
 }
 

@@ -38,6 +38,7 @@ const (
 	CauseRecover = "recover"
 	CauseRestore = "restore"
 	CauseSleep   = "sleep"
+	CauseIdle    = "idle" // nobody had used it for a while
 )
 
 // Manifest is one checkpoint.

@@ -32,11 +32,20 @@ const (
 	tidyEvery  = 30 * time.Second
 )
 
+// litterBytes is how much of a saved machine weighs as much as a checkpoint: no more
+// than a GiB of such is left until the next sweep.
+const litterBytes = 1 << 20
+
 // littered notes that an owner has something to collect.
-func (m *Manager) littered(o Owner) {
+func (m *Manager) littered(o Owner) { m.litteredWith(o, 0) }
+
+// litteredWith is littered with so many bytes of a saved machine.
+func (m *Manager) litteredWith(o Owner, bytes int64) {
+	n := 1 + int(bytes/litterBytes)
 	m.storing.Lock()
-	m.garbage[o]++
-	much := m.garbage[o] == muchLitter
+	was := m.garbage[o]
+	m.garbage[o] += n
+	much := was < muchLitter && was+n >= muchLitter
 	m.storing.Unlock()
 	if much {
 		select {

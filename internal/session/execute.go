@@ -253,6 +253,7 @@ func (s *session) account(runtime string, in sandbox.Instance, exit sandbox.Exit
 	s.record.Runtimes[runtime]++
 	s.record.LastUsedAt = time.Now()
 	s.mu.Unlock()
+	s.unsaved()
 	return live
 }
 

@@ -98,7 +98,7 @@ func (m *Manager) janitor() {
 			m.tidy(false)
 			tidied = time.Now()
 		}
-		rest := time.NewTimer(max(min(m.expire(now), m.retire(now), m.rest(now)), minRest))
+		rest := time.NewTimer(max(min(m.expire(now), m.retire(now), m.rest(now), m.saveIdle(now)), minRest))
 		select {
 		case <-rest.C:
 		case <-m.wake:

@@ -30,7 +30,7 @@ func (s *session) openKept() error {
 		Store: store, Folder: m.checkpointsFolder(s.key), Files: m.config.files(),
 		Trees: map[string]*workspace.Tree{workspaceFolder: s.tree, tmpFolder: s.tmp}, Shown: workspaceFolder,
 		Passing: s.passing(), Most: m.config.Checkpoints,
-		Record: s.encodeRecord, Moved: s.moved, Undone: s.undone, Littered: func() { m.littered(s.owner) },
+		Record: s.encodeRecord, Moved: s.moved, Undone: s.undone, Littered: func(bytes int64) { m.litteredWith(s.owner, bytes) },
 		Log: m.log.With("session", s.id),
 	})
 	return err
@@ -95,6 +95,11 @@ func (s *session) keep(ctx context.Context, n checkpoint.Note, live map[string]s
 	}
 	if err == nil || n.Save == nil { // without the machine it may work
 		s.setKept(err)
+	}
+	if err == nil && n.Save != nil {
+		s.mu.Lock()
+		s.unsavedSince = time.Time{}
+		s.mu.Unlock()
 	}
 	return files, err
 }

@@ -44,6 +44,9 @@ func (m *Manager) Checkpoint(ctx context.Context, owner Owner, id ID, label stri
 	lasting, cancel := lasting(t.ctx)
 	defer cancel()
 	n, notice := checkpoint.Note{Cause: history.CauseAsked, Label: label, Always: true, Save: s.saver()}, ""
+	if n.Save != nil {
+		s.dropSpare() // of which nobody has anything to keep
+	}
 	_, err = s.keep(lasting, n, s.live())
 	if err != nil && n.Save != nil {
 		s.manager.log.WarnContext(t.ctx, "a machine could not be saved", "session", s.id, "cause", causeOf(err))

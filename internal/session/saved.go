@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"io"
 	"maps"
 	"slices"
@@ -12,10 +13,11 @@ import (
 	"paddock/internal/sandbox"
 )
 
-// A machine is saved with all that runs in it when the session goes to sleep, when
-// a checkpoint is asked for, and at a fork: not after every run, which would cost
-// what its memory is large. The first checkpoint after the next run says nothing of
-// it again: the state of the machine and the files of a checkpoint belong together.
+// A machine is saved with all that runs in it when the session goes to sleep, or was
+// not used for a while, when a checkpoint is asked for, and at a fork: not after every
+// run, which would cost what its memory is large. The first checkpoint after the next
+// run says nothing of it again: the state of the machine and the files of a checkpoint
+// belong together.
 
 // saveTime bounds how long a machine may take to be saved.
 const saveTime = time.Minute
@@ -33,7 +35,6 @@ func (s *session) saver() checkpoint.SaveMachine {
 	if k == nil || len(live) == 0 || s.manager.config.MachineStateBytes < 0 {
 		return nil
 	}
-	s.dropSpare()                                        // of which nobody has anything to keep
 	room := s.manager.checkDisk(s.owner, s.memoryNow(0)) // it may not become smaller on disk
 	return func(ctx context.Context, w io.Writer, still func() error) ([]byte, map[string]*sandbox.Inspection, error) {
 		if room != nil {
@@ -129,10 +130,17 @@ func (s *session) notSurvived(why string) {
 // whether it did: then nothing of it is lost. It is the caller's turn.
 func (s *session) keepMachine(ctx context.Context, n checkpoint.Note) bool {
 	n.Save, n.MachineMoved, n.Resting = s.saver(), true, true
-	if n.Save == nil || s.passing() {
+	switch {
+	case n.Save == nil || s.passing():
 		return false
+	case n.Cause == history.CauseIdle:
+		n.Save = s.unlessAwaited(n.Save)
+	default:
+		s.dropSpare() // of which nobody has anything to keep
 	}
-	if _, err := s.keep(ctx, n, nil); err != nil {
+	if _, err := s.keep(ctx, n, nil); errors.Is(err, errAwaited) {
+		return false
+	} else if err != nil {
 		s.manager.log.WarnContext(ctx, "a machine could not be saved", "session", s.id, "cause", causeOf(err))
 		return false
 	}

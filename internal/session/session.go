@@ -55,6 +55,7 @@ type session struct {
 	endErr       error                       // what was left undone at the end
 	metered      metered                     // what its machine had used when somebody last looked
 	booted       time.Time                   // when its machine began; zero: it has none
+	unsavedSince time.Time                   // when something last ran in its machine, and was not saved; zero: nothing did
 }
 
 func newSession(m *Manager, k key) *session {

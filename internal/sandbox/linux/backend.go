@@ -36,6 +36,7 @@ type Backend struct {
 	launcher launcher
 	home     *home
 	cgroups  *cgroups
+	rhythm   rhythm
 
 	probing sync.Mutex // held while a canary boots
 	probed  *findings
@@ -74,7 +75,7 @@ func New(config Config) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("linux: %w", err)
 	}
-	b := &Backend{config: config, home: h, cgroups: findCgroups(h.name), machines: map[string]*machine{}, all: map[*machine]struct{}{}}
+	b := &Backend{config: config, home: h, rhythm: usualRhythm, cgroups: findCgroups(h.name), machines: map[string]*machine{}, all: map[*machine]struct{}{}}
 	b.cgroups.sweep(dead)
 	b.launcher = launcher{dir: h.dir, uid: config.UID, gid: config.GID, parent: parent{hasten: config.Platform != "kvm"}, platform: config.Platform, inherit: config.Inherit}
 	return b, nil
@@ -221,6 +222,7 @@ type machine struct {
 	client *wire.Client
 	ready  wire.Ready
 	watch  *watch
+	dozer  *dozer
 }
 
 func newMachine(key string, spec sandbox.Spec) *machine {
@@ -336,6 +338,7 @@ func (m *machine) start(ctx context.Context, b *Backend) error {
 		m.watch.close()
 		return context.Cause(ctx)
 	}
+	m.dozer = newDozer(m, b)
 	return nil
 }
 
@@ -362,4 +365,5 @@ func (m *machine) close() {
 	m.client.Close()
 	m.box.close()
 	m.watch.close()
+	m.dozer.close()
 }

@@ -4,6 +4,7 @@ package linux
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -90,6 +91,34 @@ func TestABoxGoesOnWhereItWasSaved(t *testing.T) {
 	}
 	if got := says(t, again["bash"], "pwd; f; cat /dev/shm/mine"); got != "/usr\nthree\nupon the root" {
 		t.Errorf("bash has %s", got)
+	}
+}
+
+// fewBytes takes so many and no more.
+type fewBytes int
+
+func (f *fewBytes) Write(p []byte) (int, error) {
+	if *f -= fewBytes(len(p)); *f < 0 {
+		return 0, io.ErrShortWrite
+	}
+	return len(p), nil
+}
+
+func TestABoxWhoseSavingIsGivenUpGoesOn(t *testing.T) {
+	b := newBackend(t)
+	in := start(t, b, keptSpec(t, "python"))
+	says(t, in, "import os; x = 41; held = os.urandom(32 << 20)")
+	for _, few := range []fewBytes{0, 1, 4 << 20} {
+		if _, err := b.SaveMachine(t.Context(), "alice", "one", 1<<30, &few, func() error { return nil }); !errors.Is(err, io.ErrShortWrite) {
+			t.Errorf("it gave %v", err)
+		}
+		if got := says(t, in, "x, len(held)"); got != "(41, 33554432)" {
+			t.Errorf("then it has %s", got)
+		}
+	}
+	saved(t, b)
+	if got := says(t, in, "x"); got != "41" {
+		t.Errorf("in the end it has %s", got)
 	}
 }
 
