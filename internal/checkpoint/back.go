@@ -82,9 +82,9 @@ func (k *Kept) Recover(ctx context.Context, takeUp bool) (changed, partly bool, 
 	switch {
 	case k.head == nil:
 		d.next.Cause, d.changed = history.CauseCreate, true
-		err = d.capture(nil)
+		err = d.capture()
 	case takeUp:
-		err = d.capture(nil)
+		err = d.capture()
 	default:
 		changed, partly, err = d.rollBack()
 	}
@@ -143,26 +143,51 @@ func (d *draft) startFrom(target *history.Manifest) error {
 	return nil
 }
 
-// rollBack makes the files what head says; see [Kept.Recover].
+// rollBack makes the files what head says; see [Kept.Recover]. Where it cannot be known
+// what one of the folders was, all are taken up as they were found.
 func (d *draft) rollBack() (changed, partly bool, err error) {
 	head := d.k.head
 	d.next.Cause, d.next.Of, d.next.Previous = history.CauseRecover, head.Of, head.Previous
+	if d.unlisted() {
+		err = d.capture()
+	} else {
+		changed, partly, err = d.rollBackTrees()
+	}
+	if err != nil {
+		return changed, partly, err
+	}
+	if head.Machine != nil {
+		d.next.Machine, d.changed = head.Machine.Again(), true
+	}
+	if len(head.Interpreters) > 0 {
+		d.next.Interpreters, d.changed = anew(head.Interpreters), true
+	}
+	return changed, partly, nil
+}
+
+// unlisted tells whether the list of a folder's files is as good as none.
+func (d *draft) unlisted() bool {
+	for name := range d.k.c.Trees {
+		if d.k.lists[name] == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// rollBackTrees is rollBack's for the folders: what of one cannot be brought back is
+// taken up as it was found.
+func (d *draft) rollBackTrees() (changed, partly bool, err error) {
 	for name, tree := range d.k.c.Trees {
 		want := d.k.lists[name]
-		if want == nil {
-			if err := d.capture(nil); err != nil {
-				return changed, partly, err
-			}
-			break
-		}
 		list, changes, err := tree.Apply(want, want, d.k.c.Store.Open)
 		if lost(err) {
 			d.k.c.Log.Error("a file cannot be brought back", "cause", fault.CauseOf(err))
 			partly = true
-			if err := d.capture(nil); err != nil {
+			if err := d.captureTree(name); err != nil {
 				return changed, partly, err
 			}
-			break
+			continue
 		}
 		if err != nil {
 			return changed, partly, fmt.Errorf("bringing the files back: %w", err)
@@ -174,12 +199,6 @@ func (d *draft) rollBack() (changed, partly bool, err error) {
 				return changed, partly, err
 			}
 		}
-	}
-	if head.Machine != nil {
-		d.next.Machine, d.changed = head.Machine.Again(), true
-	}
-	if len(head.Interpreters) > 0 {
-		d.next.Interpreters, d.changed = anew(head.Interpreters), true
 	}
 	return changed, partly, nil
 }

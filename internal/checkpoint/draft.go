@@ -76,37 +76,43 @@ func (d *draft) put(_ string, r io.Reader) (blob.Ref, error) {
 	return ref, err
 }
 
-// capture takes the files up. paths nil: all of all trees; else these of the one that
-// is shown, and nothing else is looked at.
-func (d *draft) capture(paths []string) error {
-	for name, tree := range d.k.c.Trees {
-		was := d.lists[name]
-		var list *workspace.Listing
-		var changes []workspace.Change
-		var err error
-		switch {
-		case paths == nil:
-			list, changes, err = tree.Capture(was, d.put)
-		case name == d.k.c.Shown:
-			list, changes, err = tree.CapturePaths(was, paths, d.put)
-		default:
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("keeping the files: %w", err)
-		}
-		d.lists[name] = list
-		if name == d.k.c.Shown {
-			d.files = changes
-		}
-		if _, there := d.next.Trees[name]; there && was != nil && was.Same(list) {
-			continue
-		}
-		if err := d.keepListing(name, list); err != nil {
+// capture takes the files up.
+func (d *draft) capture() error {
+	for name := range d.k.c.Trees {
+		if err := d.captureTree(name); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// captureTree takes up those of one folder.
+func (d *draft) captureTree(name string) error {
+	list, changes, err := d.k.c.Trees[name].Capture(d.lists[name], d.put)
+	return d.took(name, list, changes, err)
+}
+
+// capturePaths takes up these of the folder that is shown, and looks at nothing else.
+func (d *draft) capturePaths(paths []string) error {
+	name := d.k.c.Shown
+	list, changes, err := d.k.c.Trees[name].CapturePaths(d.lists[name], paths, d.put)
+	return d.took(name, list, changes, err)
+}
+
+// took keeps what a capture of a folder gave.
+func (d *draft) took(name string, list *workspace.Listing, changes []workspace.Change, err error) error {
+	if err != nil {
+		return fmt.Errorf("keeping the files: %w", err)
+	}
+	was := d.lists[name]
+	d.lists[name] = list
+	if name == d.k.c.Shown {
+		d.files = changes
+	}
+	if _, there := d.next.Trees[name]; there && was != nil && was.Same(list) {
+		return nil
+	}
+	return d.keepListing(name, list)
 }
 
 // keepListing keeps a tree's listing.
@@ -186,14 +192,14 @@ func (d *draft) captureWith(ctx context.Context, n Note) error {
 	}
 	if n.Save == nil {
 		d.changed = d.changed || had != d.next.Machine
-		return d.capture(nil)
+		return d.capture()
 	}
 	w := d.batch.Writer(blob.Plain)
 	defer w.Discard()
 	captured := false
 	state, held, err := n.Save(ctx, w, func() error {
 		captured = true
-		return d.capture(nil)
+		return d.capture()
 	})
 	if err != nil {
 		return fmt.Errorf("keeping the machine: %w", err)

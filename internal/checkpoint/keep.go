@@ -46,7 +46,7 @@ func (k *Kept) Begin(ctx context.Context, cause string, from *history.Manifest, 
 	}
 	defer d.close()
 	if from == nil {
-		err = d.capture(nil)
+		err = d.capture()
 	} else {
 		err = d.startFrom(from)
 	}
@@ -109,7 +109,7 @@ func (k *Kept) KeepPaths(ctx context.Context, paths []string) error {
 		return err
 	}
 	defer d.close()
-	if err := d.capture(paths); err != nil || !d.changed {
+	if err := d.capturePaths(paths); err != nil || !d.changed {
 		return err
 	}
 	return d.persist(ctx)

@@ -1,7 +1,9 @@
 package checkpoint_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"io"
 	"log/slog"
@@ -236,6 +238,85 @@ func TestWhatSomebodyChangedMeanwhileIsTakenUp(t *testing.T) {
 	}
 }
 
+// remove removes a content from the store.
+func (b *bench) remove(ref blob.Ref) {
+	b.t.Helper()
+	d := ref.Digest
+	if err := os.Remove(filepath.Join(b.dir, "blobs", hex.EncodeToString(d[:1]), hex.EncodeToString(d[1:]))); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// After a process that was killed, what can be brought back is, whatever became of
+// other folders.
+func TestAFolderIsBroughtBackWhateverBecameOfAnother(t *testing.T) {
+	for range 8 { // folders are in no order
+		b := newBench(t)
+		b.write("f", "precious")
+		if _, err := b.config.Trees["tmp"].Write("t", []byte("one")); err != nil {
+			t.Fatal(err)
+		}
+		b.keep(checkpoint.Note{Cause: history.CauseCreate}, nil)
+		list, err := checkpoint.ReadListing(b.config.Store, b.Head().Trees["files"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for ref := range list.Refs() {
+			b.remove(ref)
+		}
+		b.write("f", "cut short")
+		if _, err := b.config.Trees["tmp"].Write("t", []byte("two")); err != nil {
+			t.Fatal(err)
+		}
+		if changed, partly, err := b.Recover(t.Context(), false); !changed || !partly || err != nil {
+			t.Errorf("rolling back: %v, %v, %v", changed, partly, err)
+		}
+		if data, err := os.ReadFile(filepath.Join(b.dir, "tmp", "t")); string(data) != "one" || err != nil {
+			t.Fatalf("what could be brought back is %q, %v", data, err)
+		}
+	}
+}
+
+// Where it cannot be known what was in a folder, all are as they were found.
+func TestFilesAreAsTheyWereFoundWhereAListIsDamaged(t *testing.T) {
+	for range 8 {
+		b := newBench(t)
+		b.step("one", "")
+		data := []byte("no list")
+		batch, err := b.config.Store.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ref, err := batch.Put(bytes.NewReader(data))
+		if err == nil {
+			err = batch.Sync(t.Context())
+		}
+		batch.Close()
+		line, open := history.Open(b.config.Folder, blob.OS)
+		if err := errors.Join(err, open); err != nil {
+			t.Fatal(err)
+		}
+		bad := b.Head().Clone()
+		bad.Of, bad.Trees["tmp"] = 0, ref
+		if err := line.Append(&bad); err != nil {
+			t.Fatal(err)
+		}
+		b.write("f", "cut short")
+		again := b.open(nil)
+		if skipped, unlisted, err := again.OpenHead(2); skipped != nil || !unlisted || err != nil {
+			t.Fatalf("it is opened with %v, %v, %v", skipped, unlisted, err)
+		}
+		if changed, partly, err := again.Recover(t.Context(), false); changed || partly || err != nil {
+			t.Errorf("rolling back: %v, %v, %v", changed, partly, err)
+		}
+		b.wantFile("f", "cut short")
+		if err := again.BringBack(); err != nil {
+			t.Error(err)
+		}
+		b.wantFile("f", "cut short")
+	}
+}
+
 func TestACheckpointOfAnotherSessionIsNone(t *testing.T) {
 	b := newBench(t)
 	b.step("one", "l")
@@ -426,6 +507,24 @@ func TestCheckpointsAreGivenUpFromTheOldestOn(t *testing.T) {
 	b.Prune(0)
 	if h, err := b.Previous(); err != nil || h.Number != 5 {
 		t.Errorf("undo leads to %+v, %v", h, err)
+	}
+}
+
+func TestALabelThatWasTakenOffIsNowhere(t *testing.T) {
+	b := newBench(t)
+	b.step("one", "twice")
+	b.step("two", "twice")
+	if _, err := b.Unlabel("none"); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("a label that there is not is %v", err)
+	}
+	if done, err := b.Unlabel("1"); len(done) != 1 || err != nil {
+		t.Errorf("by its number it was taken off %v, %v", done, err)
+	}
+	if found, err := b.Find("twice"); err != nil || found.Number != 2 {
+		t.Errorf("it is found at %+v, %v", found, err)
+	}
+	if steps, err := b.Steps(); err != nil || steps[0].Label != "" || steps[1].Label != "twice" {
+		t.Errorf("there are %+v, %v", steps, err)
 	}
 }
 

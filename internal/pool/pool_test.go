@@ -238,7 +238,8 @@ func TestMachinesAreOneKindWhateverTheirLanguage(t *testing.T) {
 			t.Fatalf("who wants another language gets %+v", sl)
 		}
 		sl.Discard()
-		other := b.want("javascript")
+		b.wantReady(time.Second, 2) // as one was asked for, and one taken
+		other := b.want("python")
 		other.Own = "bob"
 		if b.Take(other) != nil {
 			t.Error("what is somebody's alone is anybody's")

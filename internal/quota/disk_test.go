@@ -133,6 +133,22 @@ func TestTheIndexsSumsAreTrustedAsFarAsTheyAreOfTheFolder(t *testing.T) {
 	}
 }
 
+// What a folder's time does not tell from another is looked at again.
+func TestTwoSessionsOfOneMomentAreBothSeen(t *testing.T) {
+	h := newShelf(t, 1)
+	h.add("first", true)
+	info, err := os.Stat(h.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.want(2, 2*each, 1, nil)
+	h.add("second", true)
+	if err := os.Chtimes(h.dir, info.ModTime(), info.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+	h.want(3, 3*each, 2, nil)
+}
+
 func TestWhereTheIndexDoesNotKnowAllSessionsAreRead(t *testing.T) {
 	h := newShelf(t, 3)
 	if err := h.index.Close(); err != nil {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"paddock/internal/blob"
@@ -190,23 +189,6 @@ func (m *Manager) removeOrphans(folder string) (n int, err error) {
 		return n, nil
 	}
 	return n, m.removeMarkers(m.groupsFolder(folder), slices.DeleteFunc(markers, func(e fs.DirEntry) bool { return groups[e.Name()] }))
-}
-
-// removeMarkers removes markers that no record names, and what an interrupted
-// writing of one left: not while there is a group in the making, for it may be
-// its.
-func (m *Manager) removeMarkers(dir string, markers []fs.DirEntry) error {
-	inUse := func(e fs.DirEntry) bool { return locked(filepath.Join(dir, e.Name())) }
-	making := slices.ContainsFunc(markers, inUse)
-	for _, e := range markers {
-		if inUse(e) || making && strings.HasPrefix(e.Name(), blob.TempPrefix) {
-			continue
-		}
-		if err := m.config.files().Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return unusable(err)
-		}
-	}
-	return nil
 }
 
 // recordIn reads the record in a session's folder, and tells whether the session

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
 	"io"
 	"maps"
 	"path/filepath"
@@ -10,7 +9,6 @@ import (
 
 	"paddock/internal/blob"
 	"paddock/internal/checkpoint"
-	"paddock/internal/fault"
 	"paddock/internal/history"
 	"paddock/internal/sandbox"
 	"paddock/internal/workspace"
@@ -200,22 +198,6 @@ func (s *session) atLast() (clean, saved bool) {
 		s.tell("What the last call left could not be kept: files and variables are as they were before it.")
 	}
 	return err == nil && whole, saved
-}
-
-// unkept says what a model has to know when its call could not be kept.
-func unkept(err error) string {
-	f := fault.Of(err)
-	why := f.Message
-	if f.Kind == fault.Internal {
-		why = "the server's log says why"
-	}
-	return "What this call left is in memory only: it could not be kept on disk (" + why + "). It is lost when the server ends; the next call tries again."
-}
-
-// notKept deals with a failure to keep after a run.
-func (s *session) notKept(t *turn, err error) string {
-	s.manager.log.ErrorContext(t.ctx, "a checkpoint could not be kept", "session", s.id, "execution", t.execution, "cause", errors.Join(err, causeOf(err)))
-	return unkept(err)
 }
 
 // resume gives the state that an interpreter is to begin with; nil: none.

@@ -141,25 +141,6 @@ func (s *session) memoryNow(interpreter int64) int64 {
 	return max(machines.Memory(string(s.owner), string(s.id)), 1)
 }
 
-// commands is the runtime that runs programs of the machine.
-func (s *session) commands() (sandbox.Runtime, error) {
-	if !hasMachines(s.backend) {
-		return sandbox.Runtime{}, fault.New(fault.Unsupported, "the isolation %q runs no commands", s.backend.Name()).
-			WithHint("create a session with an isolation that has a shell: see list_runtimes")
-	}
-	return sandbox.Runtime{Name: sandbox.CommandRuntime}, nil
-}
-
-// whoRuns names another isolation that runs a language here; empty: none.
-func (m *Manager) whoRuns(ctx context.Context, language string) string {
-	for _, r := range m.Runtimes(ctx) {
-		if language != "" && slices.Contains(r.Languages, language) {
-			return r.Isolation
-		}
-	}
-	return ""
-}
-
 var errHalted = fault.New(fault.Cancelled, "the session was stopped")
 
 // running tells why nothing can run in the session; nil: it can. Nothing does
