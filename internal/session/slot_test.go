@@ -111,6 +111,39 @@ func TestForksAndImportsGetAMachineThatIsBootedAlready(t *testing.T) {
 	})
 }
 
+func TestASessionThatIsResetGetsAMachineThatIsBootedAlready(t *testing.T) {
+	pooled(t, session.Config{Pool: 1}, func(t *testing.T, m *session.Manager, b *ahead) {
+		id := create(t, m, alice, "")
+		tree, done, err := m.Files(alice, id) // who has its files open has them then
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+		execute(t, m, id, "x = 1\nwrite('f', 'old')")
+		pass(time.Second)
+		booted := len(b.started())
+		if n, err := m.Reset(t.Context(), alice, id); err != nil || n != 1 {
+			t.Fatal(n, err)
+		}
+		if _, err := tree.Put("g", []byte("new")); err != nil {
+			t.Fatal(err)
+		}
+		if r := prints(t, m, id, "write('h', 'more')\nprint(read('g'))", "new"); r.Notice != "" {
+			t.Errorf("the notice is %q", r.Notice)
+		}
+		if all := b.started(); len(all) != booted {
+			t.Errorf("there were started %+v", all[booted:])
+		}
+		if files, _, err := tree.List(""); err != nil || len(files) != 2 {
+			t.Errorf("it has %+v, %v", files, err)
+		}
+		if _, err := m.Restore(t.Context(), alice, id, "2"); err != nil {
+			t.Fatal(err)
+		}
+		prints(t, m, id, "print(read('f'))", "old")
+	})
+}
+
 // Nothing is lost that nobody has seen: a session in which nothing ran falls asleep,
 // is reset and changed as if it had no machine.
 func TestAnUnusedMachineGoesWithoutAWord(t *testing.T) {
