@@ -70,6 +70,13 @@ func (p *program) open(change func(*session.Config)) (*parts, error) {
 	}
 	sc.MachineMemoryBytes, sc.MaxMachineMemoryBytes = c.MachineMemory()
 	sc.MaxLifetime = time.Duration(c.Sandbox.MaxLifetime) * time.Second
+	sc.SaveAfter, sc.MachineStateBytes = time.Duration(c.Sandbox.SaveAfter)*time.Second, c.Sandbox.StateBytes
+	if sc.SaveAfter == 0 {
+		sc.SaveAfter = -1
+	}
+	if sc.MachineStateBytes == 0 {
+		sc.MachineStateBytes = -1
+	}
 	if sc.SleepAfter == 0 {
 		sc.SleepAfter = -1 // until its place is needed
 	}

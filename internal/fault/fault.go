@@ -100,6 +100,15 @@ func KindOf(err error) Kind {
 	return ""
 }
 
+// CauseOf is what an operator should read of an error: the cause of its fault, or the
+// error itself where that has none.
+func CauseOf(err error) error {
+	if f := Of(err); f != nil && f.cause != nil {
+		return f.cause
+	}
+	return err
+}
+
 // Problem is a fault as programs and models read it.
 type Problem struct {
 	Code      Kind   `json:"code"`

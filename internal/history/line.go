@@ -72,6 +72,16 @@ func (l *Line) Labels() int { return len(l.labelled) }
 // Len is how many there are.
 func (l *Line) Len() int { return len(l.numbers) }
 
+// Steps is how many there are to go back to, where the session is at head; nil: it
+// is not known where. A head that repeats another is no further one.
+func (l *Line) Steps(head *Manifest) int64 {
+	n := int64(len(l.numbers))
+	if head != nil && head.Of != head.Number {
+		n--
+	}
+	return n
+}
+
 // Numbers gives the numbers of what is there, in order.
 func (l *Line) Numbers() []int64 { return slices.Clone(l.numbers) }
 

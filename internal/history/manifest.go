@@ -26,6 +26,21 @@ import (
 // Version is that of the manifests that are written; later ones are refused.
 const Version = 1
 
+// What a checkpoint was made after.
+const (
+	CauseCreate  = "create"
+	CauseExecute = "execute"
+	CauseFiles   = "files" // written from outside of programs
+	CauseReset   = "reset"
+	CauseAsked   = "checkpoint"
+	CauseFork    = "fork"
+	CauseImport  = "import"
+	CauseRecover = "recover"
+	CauseRestore = "restore"
+	CauseSleep   = "sleep"
+	CauseIdle    = "idle" // nobody had used it for a while
+)
+
 // Manifest is one checkpoint.
 type Manifest struct {
 	Version int    `json:"version"`
@@ -40,7 +55,7 @@ type Manifest struct {
 	Previous int64     `json:"previous,omitempty"`
 	At       time.Time `json:"at"`
 	Label    string    `json:"label,omitempty"`
-	Cause    string    `json:"cause"`
+	Cause    string    `json:"cause"` // one of those above
 
 	// Of an execution: its id, its language and the first line of its code.
 	Execution string `json:"execution,omitempty"`
@@ -99,11 +114,40 @@ type Machine struct {
 	Interpreters map[string]Interpreter `json:"interpreters"`
 }
 
+// Same tells whether two states are one.
+func (in Interpreter) Same(other Interpreter) bool { return slices.Equal(in.Layers, other.Layers) }
+
+// Holds tells whether an interpreter of this runtime is in the machine; in nil there
+// is none.
+func (m *Machine) Holds(runtime string) bool {
+	if m == nil {
+		return false
+	}
+	_, there := m.Interpreters[runtime]
+	return there
+}
+
+// Again is the machine for who goes on with it another time, or elsewhere; nil for nil.
+func (m *Machine) Again() *Machine {
+	if m == nil {
+		return nil
+	}
+	other := *m
+	other.Anew = true
+	return &other
+}
+
 // Variable is one global name of a program.
 type Variable struct {
 	Name    string `json:"name"`
 	Type    string `json:"type"`
 	Preview string `json:"preview"`
+}
+
+// Holds tells whether it has what a runtime held, of its own or in its machine.
+func (m *Manifest) Holds(runtime string) bool {
+	_, there := m.Interpreters[runtime]
+	return there || m.Machine.Holds(runtime)
 }
 
 // Refs gives every blob that the manifest names.

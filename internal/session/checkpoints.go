@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"paddock/internal/fault"
-	"paddock/internal/history"
 )
 
 // Checkpoints lists what can be gone back to, the oldest first. It opens no
@@ -44,7 +43,7 @@ func (s *session) checkpoints() ([]Checkpoint, error) {
 	defer done()
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	all, err := s.kept.describe(s.kept.head)
+	all, err := s.describeKept()
 	if err != nil {
 		return nil, unusable(err)
 	}
@@ -65,9 +64,9 @@ func (m *Manager) checkpointsOnDisk(k key) (all []Checkpoint, err error) {
 		if err := s.openKept(); err != nil {
 			return nil, unusable(err)
 		}
-		head, _, err := s.kept.line.Head(s.kept.usable)
+		err := s.kept.Look()
 		if err == nil {
-			all, err = s.kept.describe(head)
+			all, err = s.describeKept()
 		}
 		switch {
 		case err == nil:
@@ -79,32 +78,20 @@ func (m *Manager) checkpointsOnDisk(k key) (all []Checkpoint, err error) {
 	return nil, fault.New(fault.Conflict, "the checkpoints of the session %q change while they are read", k.id).WithHint("try again")
 }
 
-// describe describes all that can be gone back to; head is where the session is,
-// nil: nowhere.
-func (k *kept) describe(head *history.Manifest) (all []Checkpoint, err error) {
-	if head == nil {
-		head = new(history.Manifest)
+// describeKept describes all that can be gone back to. The caller holds s.keeping.
+func (s *session) describeKept() (all []Checkpoint, err error) {
+	steps, err := s.kept.Steps()
+	for _, c := range steps {
+		all = append(all, describeCheckpoint(c, s.kept.Head()))
 	}
-	for _, n := range k.line.Numbers() {
-		c, err := k.at(n)
-		switch {
-		case errors.Is(err, history.ErrDamaged):
-			k.log.Warn("a checkpoint cannot be read", "checkpoint", n, "cause", err)
-			continue
-		case err != nil:
-			return nil, err
-		case c.Of == c.Number:
-			all = append(all, describeCheckpoint(c, head))
-		}
-	}
-	return all, nil
+	return all, err
 }
 
 // Unlabel takes a label off: of all checkpoints that have it, or of the one that
 // is named by its id. From then on they may be given up as others are. It gives
 // their ids, the oldest first, and waits for no program.
-func (m *Manager) Unlabel(ctx context.Context, owner Owner, id ID, checkpoint string) (ids []string, err error) {
-	if checkpoint == "" {
+func (m *Manager) Unlabel(ctx context.Context, owner Owner, id ID, name string) (ids []string, err error) {
+	if name == "" {
 		return nil, fault.New(fault.Invalid, "it is not said which label").WithHint("list the checkpoints and give the label or the id of one")
 	}
 	s, done, err := m.use(owner, id)
@@ -118,45 +105,12 @@ func (m *Manager) Unlabel(ctx context.Context, owner Owner, id ID, checkpoint st
 	defer func() { m.told(ctx, Unlabelling, s, err) }()
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	if s.kept.closed {
-		return nil, errNotFound(id)
-	}
-	numbers, err := s.kept.labelled(checkpoint)
-	if err != nil {
-		return nil, err
-	}
+	numbers, err := s.kept.Unlabel(name)
 	for _, n := range numbers {
-		if err := s.kept.line.Unlabel(n); err != nil {
-			return ids, unusable(err)
-		}
 		ids = append(ids, strconv.FormatInt(n, 10))
 	}
-	s.pruneLocked(m.config.Checkpoints)
+	if err != nil {
+		return ids, unusable(err)
+	}
 	return ids, nil
-}
-
-// labelled gives the numbers of the checkpoints with a label, or that of the one
-// with this number if it has any.
-func (k *kept) labelled(name string) (numbers []int64, err error) {
-	for _, n := range k.line.Numbers() {
-		if !k.line.Labelled(n) {
-			continue
-		}
-		if name == strconv.FormatInt(n, 10) { // which is no label; it need not be whole
-			return []int64{n}, nil
-		}
-		c, err := k.at(n)
-		switch {
-		case errors.Is(err, history.ErrDamaged):
-			continue
-		case err != nil:
-			return nil, unusable(err)
-		case c.Label == name:
-			numbers = append(numbers, n)
-		}
-	}
-	if len(numbers) == 0 {
-		return nil, fault.New(fault.NotFound, "there is no checkpoint with the label %q", name).WithHint("list the checkpoints and give the label or the id of one")
-	}
-	return numbers, nil
 }

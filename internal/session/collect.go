@@ -4,71 +4,25 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"paddock/internal/blob"
+	"paddock/internal/checkpoint"
 	"paddock/internal/fault"
 	"paddock/internal/history"
+	"paddock/internal/workspace"
 )
 
-// prune gives up the oldest checkpoints that have no label, where there are too
-// many, and was, the head before this one, if that only repeated another: nobody
-// goes back to it. The caller holds s.keeping; what it cannot remove it removes
-// later.
-func (s *session) prune(was *history.Manifest) {
-	if was != nil && was.Of != was.Number && was.Number != s.kept.head.Number {
-		_ = s.kept.line.Remove(was.Number) // or as one of the oldest
-		if was.Machine != nil {
-			s.manager.littered(s.owner)
-		}
-	}
-	s.pruneLocked(s.manager.config.Checkpoints)
-}
-
-// pruneTo is prune for who does not hold s.keeping.
+// pruneTo gives up the oldest checkpoints that have no label, where there are more
+// than most.
 func (s *session) pruneTo(most int) {
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	s.pruneLocked(most)
-}
-
-func (s *session) pruneLocked(most int) {
-	if s.kept.closed {
-		return
-	}
-	line := s.kept.line
-	if head := s.kept.head; head.Of != head.Number {
-		most++ // it is no further one: opening a session, or going back, gives nothing up
-	}
-	for line.Len()-line.Labels() > most {
-		oldest := s.oldest()
-		if oldest == 0 {
-			return
-		}
-		if err := line.Remove(oldest); err != nil {
-			s.manager.log.Warn("an old checkpoint cannot be removed", "session", s.id, "checkpoint", oldest, "cause", err)
-			return
-		}
-		s.manager.littered(s.owner)
-	}
-}
-
-// oldest is the first checkpoint that may be given up; 0: none. Where the
-// session is, and where undo leads, stays.
-func (s *session) oldest() int64 {
-	head := s.kept.head
-	for _, n := range s.kept.line.Numbers() {
-		if !s.kept.line.Labelled(n) && n != head.Number && n != head.Of && n != head.Previous {
-			return n
-		}
-	}
-	return 0
+	s.kept.Prune(most)
 }
 
 // muchLitter is how many checkpoints and sessions of an owner are removed before
@@ -78,11 +32,20 @@ const (
 	tidyEvery  = 30 * time.Second
 )
 
+// litterBytes is how much of a saved machine weighs as much as a checkpoint: no more
+// than a GiB of such is left until the next sweep.
+const litterBytes = 1 << 20
+
 // littered notes that an owner has something to collect.
-func (m *Manager) littered(o Owner) {
+func (m *Manager) littered(o Owner) { m.litteredWith(o, 0) }
+
+// litteredWith is littered with so many bytes of a saved machine.
+func (m *Manager) litteredWith(o Owner, bytes int64) {
+	n := 1 + int(bytes/litterBytes)
 	m.storing.Lock()
-	m.garbage[o]++
-	much := m.garbage[o] == muchLitter
+	was := m.garbage[o]
+	m.garbage[o] += n
+	much := was < muchLitter && was+n >= muchLitter
 	m.storing.Unlock()
 	if much {
 		select {
@@ -132,7 +95,7 @@ func (m *Manager) tidy(whole bool) {
 		}
 	}
 	for o := range litter {
-		m.forgetUsage(o)
+		m.disk.Forget(string(o))
 	}
 }
 
@@ -185,52 +148,7 @@ func (m *Manager) collectOwner(ctx context.Context, folder string) (n int, bytes
 	if err != nil {
 		return 0, 0, unusable(err)
 	}
-	n, bytes, err = store.Collect(ctx, func(keep func(blob.Digest)) error {
-		// What was removed must not come back without its blobs.
-		if err := history.SyncAll(filepath.Join(m.config.Dir, "checkpoints", folder), m.config.files()); err != nil {
-			return err
-		}
-		return m.mark(store, filepath.Join(m.config.Dir, "checkpoints", folder), keep)
-	})
-	if err != nil {
-		return n, bytes, fmt.Errorf("collecting what is no longer needed: %w", err)
-	}
-	return n, bytes, nil
-}
-
-// mark names every blob that the checkpoints below dir need: what their
-// manifests name, and the files in the lists of these.
-func (m *Manager) mark(store *blob.Store, dir string, keep func(blob.Digest)) error {
-	seen := map[blob.Digest]bool{}
-	return history.Each(dir, m.config.files(), func(c *history.Manifest, newest bool) error {
-		for ref := range c.Refs() {
-			keep(ref.Digest)
-		}
-		for _, ref := range c.Trees {
-			if seen[ref.Digest] {
-				continue
-			}
-			seen[ref.Digest] = true
-			if err := markFiles(store, ref, newest, keep); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-func markFiles(store *blob.Store, ref blob.Ref, newest bool, keep func(blob.Digest)) error {
-	list, err := readListing(store, ref)
-	if !newest && (errors.Is(err, blob.ErrDamaged) || errors.Is(err, blob.ErrMissing) || errors.Is(err, history.ErrDamaged)) {
-		return nil // nobody can find its files any more
-	}
-	if err != nil {
-		return err
-	}
-	for ref := range list.Refs() {
-		keep(ref.Digest)
-	}
-	return nil
+	return checkpoint.Collect(ctx, store, filepath.Join(m.config.Dir, "checkpoints", folder), m.config.files())
 }
 
 // removeOrphans removes what belongs to no session of an owner: checkpoints,
@@ -273,23 +191,6 @@ func (m *Manager) removeOrphans(folder string) (n int, err error) {
 	return n, m.removeMarkers(m.groupsFolder(folder), slices.DeleteFunc(markers, func(e fs.DirEntry) bool { return groups[e.Name()] }))
 }
 
-// removeMarkers removes markers that no record names, and what an interrupted
-// writing of one left: not while there is a group in the making, for it may be
-// its.
-func (m *Manager) removeMarkers(dir string, markers []fs.DirEntry) error {
-	inUse := func(e fs.DirEntry) bool { return locked(filepath.Join(dir, e.Name())) }
-	making := slices.ContainsFunc(markers, inUse)
-	for _, e := range markers {
-		if inUse(e) || making && strings.HasPrefix(e.Name(), blob.TempPrefix) {
-			continue
-		}
-		if err := m.config.files().Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return unusable(err)
-		}
-	}
-	return nil
-}
-
 // recordIn reads the record in a session's folder, and tells whether the session
 // is there: also where its record cannot be read.
 func (m *Manager) recordIn(home string) (r record, there bool) {
@@ -330,7 +231,7 @@ func (m *Manager) removeOrphan(home, checkpoints string) (int, error) {
 	if err == nil {
 		n, err = line.Len(), history.RemoveAll(checkpoints, m.config.files())
 	}
-	err = errors.Join(err, removeFolder(home, unlock))
+	err = errors.Join(err, workspace.RemoveLocked(home, lockFile, unlock))
 	if err != nil {
 		return 0, fault.New(fault.Unavailable, "the rest of a removed session cannot be removed").WithHint("the server's log says more").WithCause(err)
 	}

@@ -70,6 +70,9 @@ type Config struct {
 	// session, when that sleeps and when a checkpoint is asked for; of a larger one
 	// only files are kept. Zero: 512 MiB; below: none is saved.
 	MachineStateBytes int64
+	// SaveAfter is how long nothing runs in a machine until that is saved as well; one
+	// at a time is. Zero: 30 s; below: only when its session sleeps.
+	SaveAfter time.Duration
 	// MaxLifetime is how long a machine runs at most, also while its programs work
 	// in the background; the next call boots a new one. Zero: as long as it is used.
 	MaxLifetime time.Duration
@@ -121,6 +124,7 @@ func (c *Config) complete() error {
 	c.MachineMemoryBytes = cmp.Or(c.MachineMemoryBytes, c.MemoryBytes)
 	c.MaxMachineMemoryBytes = cmp.Or(c.MaxMachineMemoryBytes, c.MachineMemoryBytes)
 	c.MachineStateBytes = cmp.Or(c.MachineStateBytes, 512<<20)
+	c.SaveAfter = cmp.Or(c.SaveAfter, 30*time.Second)
 	c.OwnerMemoryBytes = cmp.Or(c.OwnerMemoryBytes, 32*c.MemoryBytes)
 	c.TotalMemoryBytes = cmp.Or(c.TotalMemoryBytes, 64*c.MemoryBytes)
 	c.OwnerDiskBytes = cmp.Or(c.OwnerDiskBytes, 8*c.DiskBytes)

@@ -17,6 +17,7 @@ import (
 	"paddock/internal/fault"
 	"paddock/internal/history"
 	"paddock/internal/lock"
+	"paddock/internal/pool"
 	"paddock/internal/sandbox"
 	"paddock/internal/workspace"
 )
@@ -54,8 +55,8 @@ func fileOwner(b sandbox.Backend) (uid, gid int) {
 }
 
 // create makes the session's folder, which must not hold a session yet, and its
-// first checkpoint, which fill fills; nil: an empty one.
-func (s *session) create(fill func(*session, *draft) error) error {
+// first checkpoint; from nil: an empty one.
+func (s *session) create(from *beginning) error {
 	uid, _ := fileOwner(s.backend)
 	mode := fs.FileMode(0o700)
 	if uid != 0 {
@@ -78,13 +79,13 @@ func (s *session) create(fill func(*session, *draft) error) error {
 		s.letGo()
 		return errExists(s.id)
 	}
-	var ahead *slot // booted before anybody asked
-	if fill == nil {
-		ahead = s.manager.pool.take(s)
+	var ahead *pool.Slot // booted before anybody asked
+	if from.fresh() {
+		ahead = s.takeAhead()
 	}
 	for _, name := range []string{workspaceFolder, tmpFolder} {
 		if err := s.makeFolder(name, ahead); err != nil {
-			ahead.discard()
+			ahead.Discard()
 			s.letGo()
 			return unusable(err)
 		}
@@ -97,7 +98,7 @@ func (s *session) create(fill func(*session, *draft) error) error {
 		err = s.openKept()
 	}
 	if err == nil {
-		err = s.firstCheckpoint(fill)
+		err = s.firstCheckpoint(from)
 	}
 	if err == nil {
 		if err = s.sign(); err != nil { // from now on it exists
@@ -105,7 +106,7 @@ func (s *session) create(fill func(*session, *draft) error) error {
 		}
 	}
 	if err != nil {
-		ahead.discard()
+		ahead.Discard()
 		s.letGo()
 		return unusable(err)
 	}
@@ -159,7 +160,7 @@ func (s *session) load() error {
 // sweep removes what the writes of a process that was killed left in the session's
 // folders. It is for who opens them: nobody else writes there.
 func (s *session) sweep() error {
-	errs := []error{s.tree.Sweep(), s.tmp.Sweep(), s.kept.line.Sweep()}
+	errs := []error{s.tree.Sweep(), s.tmp.Sweep(), s.kept.Sweep()}
 	entries, err := os.ReadDir(s.dir)
 	errs = append(errs, err)
 	for _, e := range entries {
@@ -291,28 +292,6 @@ func (m *Manager) describeOnDisk(r record) Info {
 	}
 	i.Checkpoints = int(r.checkpoints)
 	return i
-}
-
-// removeFolder deletes a session's folder, which exists no more as a session
-// and whose lock the caller holds and lets go of with unlock. Whoever makes a
-// session of the same name meanwhile keeps it.
-func removeFolder(dir string, unlock func()) error {
-	entries, err := os.ReadDir(dir)
-	for _, e := range entries {
-		if e.Name() != lockFile {
-			err = errors.Join(err, workspace.RemoveAll(filepath.Join(dir, e.Name())))
-		}
-	}
-	file := filepath.Join(dir, lockFile)
-	inUse := os.Remove(file) // not where an open file cannot be removed
-	unlock()
-	if inUse != nil {
-		err = errors.Join(err, os.Remove(file))
-	}
-	if err == nil {
-		_ = os.Remove(dir) // fails when somebody uses it again
-	}
-	return err
 }
 
 // held tells whether a live process has the session of this folder open.

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"paddock/internal/blob"
 	"paddock/internal/fault"
 	"paddock/internal/history"
+	"paddock/internal/workspace"
 )
 
 const (
@@ -51,6 +51,7 @@ func (m *Manager) Reset(ctx context.Context, owner Owner, id ID) (files int, err
 	if err := s.save(); err != nil {
 		return files, unusable(err)
 	}
+	s.beginAnew()
 	return files, nil
 }
 
@@ -61,174 +62,19 @@ func (s *session) empty(ctx context.Context) (int, error) {
 	defer cancel()
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	d, err := s.kept.draftOver(ctx, causeReset)
-	if err != nil {
-		return 0, err
+	files, err := s.kept.Empty(ctx)
+	if err != nil || s.passing() {
+		return len(files), err
 	}
-	defer d.close()
-	for name := range s.kept.trees {
-		if _, err := d.apply(name, blob.Ref{}, nil); err != nil {
-			s.undo(ctx, d)
-			return 0, err
-		}
-	}
-	clear(d.next.Interpreters)
-	d.next.Machine = nil
-	if s.passing() {
-		return len(d.files), nil
-	}
-	if err := d.persist(ctx); err != nil {
-		s.undo(ctx, d)
-		return 0, err
-	}
-	clear(s.kept.unsure)
+	clear(s.unsure)
 	s.setKept(nil)
-	return len(d.files), nil
-}
-
-// Destroy stops what runs or waits and removes the session with its files and
-// checkpoints. ctx bounds the wait; what has begun is ended all the same.
-func (m *Manager) Destroy(ctx context.Context, owner Owner, id ID) error {
-	if err := id.check(); err != nil {
-		return err
-	}
-	k := key{owner, id}
-	for {
-		m.mu.Lock()
-		s, closed := m.sessions[k], m.closed
-		m.mu.Unlock()
-		if closed {
-			return errShutdown
-		}
-		if s == nil {
-			return m.remove(ctx, k, errDestroyed, nil)
-		}
-		if <-s.opened; s.openErr != nil {
-			continue
-		}
-		if !m.destroy(s, errDestroyed, nil) {
-			if !s.isSleeping() {
-				return errNotFound(id)
-			}
-			<-s.closed
-			continue
-		}
-		var err error
-		select {
-		case <-s.closed:
-			err = s.endErr
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-		}
-		m.told(ctx, Destroying, s, err)
-		return err
-	}
-}
-
-// remove removes a session that nobody has open, unless allow says no when its
-// record is read. It need not be whole for that.
-func (m *Manager) remove(ctx context.Context, k key, cause error, allow func(record) bool) (err error) {
-	s := newSession(m, k)
-	if s.record, err = m.readRecord(k); err != nil && fault.KindOf(err) == fault.NotFound {
-		return err
-	}
-	if err := s.acquire(); err != nil {
-		return err
-	}
-	r, err := m.readRecord(k) // it may have been removed, or used, just now
-	if fault.KindOf(err) == fault.NotFound || allow != nil && (err != nil || !allow(r)) {
-		s.unlock()
-		return errNotFound(k.id)
-	}
-	s.record = r
-	err = s.erase()
-	m.record(ctx, Event{Action: Destroying, Expired: cause == errExpired, Owner: k.owner, Session: k.id, Isolation: r.Isolation, Err: err})
-	return err
-}
-
-// erase removes what is on disk of a session whose lock we hold, and lets go of
-// that. The record goes first: from then on the session does not exist, whatever
-// is left of it.
-func (s *session) erase() error {
-	m := s.manager
-	err := m.config.files().Remove(filepath.Join(s.dir, recordFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	if err == nil { // or it might come back, without what belongs to it
-		err = m.config.files().SyncDir(s.dir)
-	}
-	if err != nil {
-		s.unlock()
-	} else {
-		err = history.RemoveAll(m.checkpointsFolder(s.key), m.config.files())
-		err = errors.Join(err, removeFolder(s.dir, s.unlock))
-	}
-	m.index.DeleteSession(string(s.owner), string(s.id))
-	m.forgetUsage(s.owner)
-	m.littered(s.owner)
-	if err != nil {
-		m.log.Warn("a session was not removed whole", "session", s.id, "cause", err)
-		return fault.New(fault.Unavailable, "the session's files cannot be removed").WithHint("the server's log says more").WithCause(err)
-	}
-	return nil
+	return len(files), nil
 }
 
 // expired tells of a session that the janitor began to remove.
 func (m *Manager) expired(s *session) {
 	m.log.Info("session expired", "session", s.id)
 	m.record(m.ctx, Event{Action: Destroying, Expired: true, Owner: s.owner, Session: s.id, Isolation: s.backendName()})
-}
-
-// destroy begins to remove a session, unless it is ending already or allow
-// says no. s.closed tells when it is done.
-func (m *Manager) destroy(s *session, cause error, allow func() bool) bool {
-	if !s.end(cause, allow) {
-		return false
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		// Close waits for s.closed, but may be past adding jobs.
-		go m.dismantle(s, true)
-	} else {
-		m.jobs.Go(func() { m.dismantle(s, true) })
-	}
-	return true
-}
-
-// dismantle takes a session apart whose end was ordered.
-func (m *Manager) dismantle(s *session, remove bool) {
-	<-s.drained
-	clean, saved := false, false
-	if !remove {
-		if clean, saved = s.atLast(); !saved {
-			s.partWithProcesses("The session left memory")
-		}
-		m.counted(s.key, s.tree.Used()+s.tmp.Used())
-	}
-	s.dropAll()
-	s.closeTrees()
-	var err error
-	if remove {
-		err = s.erase()
-	} else {
-		if err = s.letGoOf(clean); err != nil {
-			m.log.Warn("a session was not ended cleanly", "session", s.id, "cause", err)
-		}
-		if !s.passing() {
-			m.index.PutSession(s.rowNow())
-		}
-		s.unlock()
-	}
-	m.mu.Lock()
-	delete(m.sessions, s.key)
-	m.mu.Unlock()
-	s.mu.Lock()
-	s.endErr = err
-	s.shiftLocked(gone)
-	s.mu.Unlock()
-	close(s.closed)
 }
 
 // janitor destroys sessions that were not used for too long, and puts others to
@@ -253,7 +99,7 @@ func (m *Manager) janitor() {
 			m.tidy(false)
 			tidied = time.Now()
 		}
-		rest := time.NewTimer(max(min(m.expire(now), m.retire(now), m.rest(now)), minRest))
+		rest := time.NewTimer(max(min(m.expire(now), m.retire(now), m.rest(now), m.saveIdle(now)), minRest))
 		select {
 		case <-rest.C:
 		case <-m.wake:
@@ -372,7 +218,7 @@ func (m *Manager) sweepRest(dir string, now time.Time) {
 		unlock()
 		return
 	}
-	if err := removeFolder(dir, unlock); err != nil {
+	if err := workspace.RemoveLocked(dir, lockFile, unlock); err != nil {
 		m.log.Warn("the rest of a session cannot be removed", "cause", err)
 	}
 }

@@ -9,9 +9,11 @@ import (
 
 	"paddock/internal/archive"
 	"paddock/internal/blob"
+	"paddock/internal/checkpoint"
 	"paddock/internal/fault"
 	"paddock/internal/history"
 	"paddock/internal/sandbox"
+	"paddock/internal/workspace"
 )
 
 // scratchFolder is where archives lie while they are written and read, in the
@@ -61,15 +63,20 @@ func (s *session) pack(ctx context.Context, to io.Writer) error {
 	if err := p.take(ctx); err != nil {
 		return err
 	}
-	return archive.Write(ctx, to, p.head, archive.Contents{Store: s.kept.blobs, Listing: s.kept.listing, Layers: p.layers})
+	return archive.Write(ctx, to, p.head, archive.Contents{Store: p.store, Listing: p.listing, Layers: p.layers})
 }
 
 // parcel is what an archive is made of.
 type parcel struct {
 	s      *session
 	head   archive.Head
+	store  *blob.Store
 	batch  *blob.Batch // while it is open, nothing that head names is collected
 	layers []*archive.Layer
+}
+
+func (p *parcel) listing(ref blob.Ref) (*workspace.Listing, error) {
+	return checkpoint.ReadListing(p.store, ref)
 }
 
 func (p *parcel) close() {
@@ -96,7 +103,10 @@ func (p *parcel) take(ctx context.Context) error {
 	if s.backend == nil {
 		return s.backendErr
 	}
-	if p.batch, err = s.kept.blobs.Begin(t.ctx); err != nil {
+	if p.store, err = s.manager.blobs(s.owner); err == nil {
+		p.batch, err = p.store.Begin(t.ctx)
+	}
+	if err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -104,7 +114,7 @@ func (p *parcel) take(ctx context.Context) error {
 	p.head.Settings.Machine = p.head.Settings.Machine.Portable()
 	s.mu.Unlock()
 	s.keeping.Lock()
-	c := s.kept.head.Clone()
+	c := s.kept.Head().Clone()
 	c.Machine = nil // it fits nowhere but here
 	s.keeping.Unlock()
 	for runtime, in := range c.Interpreters {
@@ -137,7 +147,7 @@ func (p *parcel) carry(t *turn, runtime string, was history.Interpreter) (histor
 	}
 	p.layers = append(p.layers, layer)
 	s.keeping.Lock()
-	s.kept.apart[runtime] = true
+	s.apart[runtime] = true
 	s.keeping.Unlock()
 	got, err := guard("exporting", func() (sandbox.Snapshot, error) {
 		return snapshotter.Snapshot(t.ctx, layer, sandbox.SnapshotOptions{Portable: true})

@@ -5,14 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
-	"paddock/internal/blob"
 	"paddock/internal/fault"
 	"paddock/internal/history"
 	"paddock/internal/sandbox"
@@ -44,7 +40,11 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 		s.keepForFork(ctx)
 	}
 	// While it is held, nothing that the checkpoint refers to is collected.
-	batch, err := s.kept.blobs.Begin(ctx)
+	store, err := m.blobs(owner)
+	if err != nil {
+		return nil, err
+	}
+	batch, err := store.Begin(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -100,104 +100,22 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 	return forks, nil
 }
 
-// settle has a fork whose group is there stand for itself, as far as the disk
-// takes that now.
-func (s *session) settle() {
-	t := s.borrow(context.Background())
-	if t == nil {
-		return // it is asleep or in use, and does so later
-	}
-	defer s.leave(t)
-	s.mu.Lock()
-	s.record.Group = ""
-	s.mu.Unlock()
-	// Durably: the marker goes when no record names it.
-	if err := s.write(true); err != nil {
-		s.manager.log.Warn("a session's record cannot be written", "session", s.id, "cause", err)
-	}
-}
-
-// groupPath is the marker of the forks of a group, which are there when it is.
-func (m *Manager) groupPath(o Owner, group string) string {
-	return filepath.Join(m.groupsFolder(filepath.Base(m.ownerFolder(o))), group)
-}
-
-func (m *Manager) groupsFolder(folder string) string {
-	return filepath.Join(m.config.Dir, "checkpoints", folder, ".groups")
-}
-
-// makingSuffix ends the name of a file that is locked while a group is made: some
-// of its forks may be asleep by then, and nobody has theirs.
-const makingSuffix = ".making"
-
-func (m *Manager) making(o Owner, group string) (done func(), err error) {
-	path := m.groupPath(o, group) + makingSuffix
-	if err := blob.MakeFolder(m.config.files(), filepath.Dir(path)); err != nil {
-		return nil, err
-	}
-	var unlock func()
-	for began := time.Now(); unlock == nil; { // who tidies up looks at it for an instant
-		if unlock, err = tryLock(path, os.O_RDWR|os.O_CREATE); err != nil {
-			return nil, unusable(err)
-		}
-		if unlock == nil && time.Since(began) > lockPatience {
-			return nil, unusable(errors.New("a lock for the forks cannot be taken"))
-		}
-	}
-	return func() {
-		_ = os.Remove(path) // what stays is removed when somebody tidies up
-		unlock()
-	}, nil
-}
-
-// commit makes the forks of a group be there, all at once. Group "" is one
-// session, which is there already.
-func (m *Manager) commit(o Owner, group string) error {
-	if group == "" {
-		return nil
-	}
-	path, files := m.groupPath(o, group), m.config.files()
-	if err := blob.MakeFolder(files, filepath.Dir(path)); err != nil {
-		return err
-	}
-	if err := blob.WriteFile(files, path, nil); err != nil {
-		_ = files.Remove(path) // as far as it got its name: they go one by one
-		return err
-	}
-	return nil
-}
-
-// committed tells whether a record is of a session that is there.
-func (m *Manager) committed(r record) bool {
-	if r.Group == "" {
-		return true
-	}
-	if filepath.Base(r.Group) != r.Group {
-		return false
-	}
-	_, err := m.config.files().Stat(m.groupPath(r.Owner, r.Group))
-	return err == nil
-}
-
 // target is the checkpoint to fork from, checked for being whole.
 func (s *session) target(name string) (*history.Manifest, error) {
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	if name == "" && s.kept.failed != nil {
+	if name == "" && s.keepErr != nil {
 		return nil, fault.New(fault.Unavailable, "the session's last call could not be kept, so it cannot be forked").
-			WithHint("run something in it, which tries again, or fork an earlier checkpoint").WithCause(s.kept.failed)
+			WithHint("run something in it, which tries again, or fork an earlier checkpoint").WithCause(s.keepErr)
 	}
-	target := s.kept.head
+	target := s.kept.Head()
 	if name != "" {
 		var err error
-		if target, err = s.kept.named(name); err != nil {
-			return nil, err
+		if target, err = s.kept.Find(name); err != nil {
+			return nil, unusable(err)
 		}
 	}
-	if err := s.kept.usable(target); err != nil {
-		return nil, damaged(err)
-	}
-	return target, nil
+	return target, s.kept.Check(target)
 }
 
 // forkOf makes one.
@@ -212,53 +130,21 @@ func (m *Manager) forkOf(ctx context.Context, from *session, target *history.Man
 			forgotten = append(forgotten, runtime)
 		}
 	}
-	forgotten = slices.DeleteFunc(forgotten, func(runtime string) bool { return target.Machine != nil && has(target.Machine.Interpreters, runtime) })
+	forgotten = slices.DeleteFunc(forgotten, func(runtime string) bool { return target.Machine.Holds(runtime) })
 	var doubling sync.WaitGroup
-	fill := func(s *session, d *draft) error {
-		d.next.Cause = causeFork
-		if err := d.startFrom(target); err != nil {
-			return err
-		}
+	begin := &beginning{cause: history.CauseFork, state: target, then: func(s *session) {
 		for _, runtime := range forgotten {
 			s.lost[runtime] = "the session is a fork, and " + filesOnly
 		}
 		s.record.Unkept = forgotten
 		doubling.Go(func() { s.double(ctx, from, target) }) // while the disk is waited for
-		return nil
-	}
-	s, err := m.make(key{from.owner, ID(mint("s-"))}, from.backend, from.backendErr, settings, group, fill, doubling.Wait)
+	}}
+	s, err := m.make(key{from.owner, ID(mint("s-"))}, from.backend, from.backendErr, settings, group, begin, doubling.Wait)
 	if err != nil {
 		return nil, err
 	}
 	m.record(ctx, Event{Action: Creating, Owner: s.owner, Session: s.id, Language: settings.Language, Isolation: s.backendName()})
 	return s, nil
-}
-
-// startFrom fills a new session's first checkpoint with the state of another one's.
-func (d *draft) startFrom(target *history.Manifest) error {
-	for name := range d.k.trees {
-		ref := target.Trees[name]
-		if _, err := d.bring(name, ref, nil); err != nil {
-			return err
-		}
-		if ref == (blob.Ref{}) {
-			if err := d.keepListing(name, d.lists[name]); err != nil {
-				return err
-			}
-			continue
-		}
-		// It says how the files looked elsewhere: whoever opens the session next
-		// compares what they hold, once.
-		d.next.Trees[name], d.changed = ref, true
-	}
-	d.files = nil // all of them are new here, and nobody asks
-	d.next.Machine = again(target.Machine)
-	d.next.Interpreters = maps.Clone(target.Interpreters)
-	for runtime, in := range d.next.Interpreters {
-		in.Anew = true
-		d.next.Interpreters[runtime] = in
-	}
-	return nil
 }
 
 // double doubles the live interpreters of the session that this one is forked
@@ -284,14 +170,14 @@ func (s *session) double(ctx context.Context, from *session, target *history.Man
 		s.mu.Lock()
 		s.interpreters[runtime] = double
 		s.mu.Unlock()
-		s.manager.memory.set(s.holder(runtime), max(want.Memory, 1))
+		s.manager.memory.Set(s.holder(runtime), max(want.Memory, 1))
 	}
 }
 
-// make makes a session, of a group of forks or of none, whose first checkpoint
-// fill fills; nil: an empty one. It is there for others when what fill began in
-// the background has ended, for which these wait.
-func (m *Manager) make(k key, b sandbox.Backend, backendErr error, settings Settings, group string, fill func(*session, *draft) error, wait ...func()) (*session, error) {
+// make makes a session, of a group of forks or of none; from nil: an empty one. It is
+// there for others when what from began in the background has ended, for which these
+// wait.
+func (m *Manager) make(k key, b sandbox.Backend, backendErr error, settings Settings, group string, from *beginning, wait ...func()) (*session, error) {
 	if b == nil {
 		return nil, backendErr
 	}
@@ -305,7 +191,7 @@ func (m *Manager) make(k key, b sandbox.Backend, backendErr error, settings Sett
 	now := time.Now()
 	s.record = record{Version: recordVersion, ID: k.id, Owner: k.owner, Settings: settings, Isolation: b.Name(), CreatedAt: now, LastUsedAt: now, Group: group}
 	s.backend = b
-	err = s.create(fill)
+	err = s.create(from)
 	for _, w := range wait {
 		w()
 	}
@@ -313,7 +199,7 @@ func (m *Manager) make(k key, b sandbox.Backend, backendErr error, settings Sett
 		s.dropAll()
 	}
 	if err = m.opened(s, err); err == nil {
-		m.counted(k, s.tree.Used()+s.tmp.Used())
+		m.counted(s)
 	}
 	return s, err
 }

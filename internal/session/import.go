@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"paddock/internal/archive"
+	"paddock/internal/checkpoint"
 	"paddock/internal/fault"
 	"paddock/internal/history"
 	"paddock/internal/sandbox"
@@ -60,7 +61,7 @@ func (m *Manager) archiveLimits(owner Owner) archive.Limits {
 		Bytes:   m.config.OwnerDiskBytes,
 		Room:    func(bytes int64) error { return m.checkDisk(owner, bytes) },
 		Trees:   map[string]int64{workspaceFolder: m.config.DiskBytes, tmpFolder: m.config.DiskBytes / 4},
-		Listing: maxListing, Layers: mostLayers, Memory: m.config.MemoryBytes,
+		Listing: checkpoint.MaxListing, Layers: checkpoint.MaxLayers, Memory: m.config.MemoryBytes,
 	}
 }
 
@@ -102,7 +103,7 @@ func (m *Manager) giveBack(ctx context.Context, o Owner) {
 	if _, _, err := m.collectOwner(ctx, filepath.Base(m.ownerFolder(o))); err != nil {
 		m.littered(o)
 	}
-	m.forgetUsage(o)
+	m.disk.Forget(string(o))
 }
 
 // makeFromArchive makes the session of an archive whose contents are in the store.
@@ -112,10 +113,7 @@ func (m *Manager) makeFromArchive(ctx context.Context, k key, a archive.Head) (s
 	if err != nil {
 		return nil, "", err
 	}
-	s, err = m.make(k, b, nil, set, "", func(_ *session, d *draft) error {
-		d.next.Cause = causeImport
-		return d.startFrom(&a.Checkpoint)
-	})
+	s, err = m.make(k, b, nil, set, "", &beginning{cause: history.CauseImport, state: &a.Checkpoint})
 	if err != nil {
 		return nil, "", err
 	}

@@ -19,7 +19,7 @@ const indexFile = "index.db"
 func (s *session) row() store.Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.manager.row(s.record, s.kept.count(), s.kept.head.Number)
+	return s.manager.row(s.record, s.kept.Count(), s.kept.Head().Number)
 }
 
 func (m *Manager) row(r record, checkpoints, head int64) store.Session {
@@ -29,16 +29,6 @@ func (m *Manager) row(r record, checkpoints, head int64) store.Session {
 		CreatedAt: r.CreatedAt, LastUsedAt: r.LastUsedAt, ExpiresAt: m.expiresAt(r), Executions: r.Executions,
 		TreeBytes: r.TreeBytes, Checkpoints: checkpoints, Head: head, Record: data,
 	}
-}
-
-// count is how many checkpoints there are to go back to: a head that repeats
-// another is none.
-func (k *kept) count() int64 {
-	n := int64(k.line.Len())
-	if k.head != nil && k.head.Of != k.head.Number {
-		n--
-	}
-	return n
 }
 
 // rowNow is row for who does not hold s.keeping.
@@ -51,7 +41,7 @@ func (s *session) rowNow() store.Session {
 // index tells the index of the checkpoint that was just made.
 func (s *session) index() {
 	s.mu.Lock()
-	s.record.TreeBytes, s.record.checkpoints = s.tree.Used()+s.tmp.Used(), s.kept.count()
+	s.record.TreeBytes, s.record.checkpoints = s.tree.Used()+s.tmp.Used(), s.kept.Count()
 	s.mu.Unlock()
 	s.manager.index.PutSession(s.row())
 }
@@ -121,16 +111,17 @@ func (m *Manager) rebuildIndex(ctx context.Context) error {
 // lineOnDisk gives how many checkpoints a session has to go back to, and the
 // number of its newest one.
 func (m *Manager) lineOnDisk(k key) (count, head int64, err error) {
-	var l kept
-	if l.line, err = history.Open(m.checkpointsFolder(k), m.config.files()); err != nil {
+	line, err := history.Open(m.checkpointsFolder(k), m.config.files())
+	if err != nil {
 		return 0, 0, err
 	}
-	if numbers := l.line.Numbers(); len(numbers) > 0 {
+	var newest *history.Manifest
+	if numbers := line.Numbers(); len(numbers) > 0 {
 		head = numbers[len(numbers)-1]
 		// One that cannot be read may be gone by now: the session's next row is right.
-		l.head, _ = l.line.Get(head)
+		newest, _ = line.Get(head)
 	}
-	return l.count(), head, nil
+	return line.Steps(newest), head, nil
 }
 
 // records gives the records of an owner's sessions on disk, from the index where

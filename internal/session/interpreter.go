@@ -8,17 +8,12 @@ import (
 	"maps"
 	"path/filepath"
 	"runtime/debug"
-	"slices"
-	"strings"
 	"time"
 
 	"paddock/internal/blob"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 )
-
-// inspectTime bounds how long an interpreter may take to tell what it holds.
-const inspectTime = 2 * time.Second
 
 // guard calls a backend; its panic costs one call.
 func guard[T any](doing string, f func() (T, error)) (v T, err error) {
@@ -29,6 +24,12 @@ func guard[T any](doing string, f func() (T, error)) (v T, err error) {
 		}
 	}()
 	return f()
+}
+
+// closeInstance ends an interpreter.
+func closeInstance(in sandbox.Instance) error {
+	_, err := guard("closing", func() (struct{}, error) { return struct{}{}, in.Close() })
+	return err
 }
 
 // bury deals with interpreters that ended since the last call.
@@ -99,7 +100,7 @@ func (s *session) start(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	if in := s.useSpare(spec.Runtime); in != nil {
 		return in, nil
 	}
-	defer s.manager.pool.starting()()
+	defer s.manager.pool.Starting()()
 	if spec.Machine = s.machineState(); spec.Machine != nil {
 		in, err := start()
 		if err == nil {
@@ -142,10 +143,10 @@ func (s *session) lose(ctx context.Context, runtime, why string) {
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
 	// What was saved of a machine comes back where that has ended as a whole.
-	if !s.kept.holds(runtime) || hasMachines(s.backend) && len(s.live()) > 0 {
+	if !s.kept.Head().Holds(runtime) || hasMachines(s.backend) && len(s.live()) > 0 {
 		s.lost[runtime] = why
 	}
-	if !s.kept.unsure[runtime] {
+	if !s.unsure[runtime] {
 		return
 	}
 	s.anew[runtime] = true
@@ -159,7 +160,7 @@ func (s *session) lose(ctx context.Context, runtime, why string) {
 func (s *session) giveUp(ctx context.Context) {
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	if hasMachines(s.backend) || s.kept.failed == nil {
+	if hasMachines(s.backend) || s.keepErr == nil {
 		return
 	}
 	s.giveUpUnsure("")
@@ -170,9 +171,8 @@ func (s *session) giveUp(ctx context.Context) {
 // bringBack makes the files what head says, as nothing that is newer lives any
 // more. Where they cannot be brought back they are torn. The caller holds s.keeping.
 func (s *session) bringBack(ctx context.Context) {
-	if err := s.kept.restoreFiles(true); err != nil {
+	if err := s.kept.BringBack(); err != nil {
 		s.manager.log.ErrorContext(ctx, "files could not be brought back", "session", s.id, "cause", causeOf(err))
-		s.kept.torn = true
 		return
 	}
 	s.refresh(ctx)
@@ -205,7 +205,7 @@ func (s *session) spec(runtime string) sandbox.Spec {
 
 // drop closes an interpreter and forgets it.
 func (s *session) drop(runtime string, in sandbox.Instance) {
-	if _, err := guard("closing", func() (struct{}, error) { return struct{}{}, in.Close() }); err != nil {
+	if err := closeInstance(in); err != nil {
 		s.manager.log.Warn("an interpreter did not close well", "session", s.id, "cause", causeOf(err))
 	}
 	s.mu.Lock()
@@ -246,164 +246,4 @@ func (s *session) failed(doing string, err error) error {
 	}
 	return fault.New(fault.Unavailable, "the sandbox failed").WithHint("try again: a fresh interpreter will be started; files in the workspace are there").
 		WithCause(fmt.Errorf("%s: %w", doing, err))
-}
-
-// notice tells what a model has to know about its variables and files after a
-// run; rolledBack: its files are as they were before it.
-func (s *session) notice(runtime string, exit sandbox.Exit, rolledBack bool) string {
-	earlier := s.news
-	s.news = ""
-	if why, ok := s.lost[runtime]; ok {
-		delete(s.lost, runtime)
-		earlier = joinNotices(earlier, fmt.Sprintf("This was a fresh %s interpreter: variables, functions and imports of earlier calls are gone, because %s. Files in /workspace are there.", runtime, why))
-	}
-	now := ""
-	switch {
-	case exit.State == sandbox.Restored && rolledBack:
-		now = describeEnd(exit.Cause) + " Variables and files are as they were before this call."
-	case exit.State == sandbox.Restored:
-		now = describeEnd(exit.Cause) + " Variables are as they were before this call; changes to files remain."
-	case exit.State == sandbox.Fresh && rolledBack:
-		now = describeEnd(exit.Cause) + fmt.Sprintf(" The %s interpreter went with it: variables, functions and imports are gone. Files in /workspace are as they were before this call.", runtime)
-	case exit.State == sandbox.Fresh:
-		now = describeEnd(exit.Cause) + fmt.Sprintf(" The %s interpreter went with it: variables, functions and imports are gone. Files in /workspace are there.", runtime)
-	}
-	return joinNotices(earlier, now)
-}
-
-// describeEnd says how a program ended that did not leave its interpreter intact.
-func describeEnd(c sandbox.Cause) string {
-	switch c {
-	case sandbox.Exited:
-		return "The program ended its interpreter."
-	case sandbox.Crashed:
-		return "The interpreter crashed."
-	case sandbox.OutOfMemory:
-		return "The program left no memory to go on with."
-	}
-	return "The program did not stop when told to (" + c.String() + ") and was stopped by force."
-}
-
-// overtaken tells what became of a session whose end, or reset, ran into a
-// program; "" where it was nothing of the kind. Whatever the program left is
-// gone by the time that anybody can look.
-func overtaken(cause error) string {
-	switch cause {
-	case errReset:
-		return "The session was reset: its variables and files are gone."
-	case errDestroyed:
-		return "The session was destroyed, with its variables and files."
-	case errExpired:
-		return "The session has expired, with its variables and files."
-	}
-	return ""
-}
-
-// Details tells about a session what files and interpreters know. It waits for
-// no program: while one runs there are no variables, and Notice says why.
-func (m *Manager) Details(ctx context.Context, owner Owner, id ID) (Details, error) {
-	s, done, err := m.use(owner, id)
-	if err != nil {
-		return Details{}, err
-	}
-	defer done()
-	var d Details
-	if d.Info, err = s.info(); err != nil {
-		return Details{}, err
-	}
-	files, _, err := s.tree.List("")
-	if err == nil {
-		d.DiskBytes, err = s.tree.DiskBytes()
-	}
-	if err != nil {
-		return Details{}, fmt.Errorf("looking at the workspace: %w", err)
-	}
-	for _, f := range files {
-		d.Files = append(d.Files, File{Path: f.Path, Size: f.Size, Modified: f.Modified})
-	}
-	s.lookBeside(ctx, &d)
-	if t := s.borrow(ctx); t != nil {
-		defer s.leave(t)
-		s.inspect(t.ctx, &d)
-	} else {
-		d.Notice = "The session is busy: its variables, imports and memory can be seen when what runs has ended."
-	}
-	return d, nil
-}
-
-// borrow takes a turn if nobody is in the queue; nil when somebody is.
-func (s *session) borrow(ctx context.Context) *turn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.phase != free {
-		return nil
-	}
-	t := &turn{ready: make(chan struct{})}
-	t.ctx, t.cancel = context.WithCancelCause(ctx)
-	s.shiftLocked(working)
-	s.queue = append(s.queue, t)
-	close(t.ready)
-	return t
-}
-
-// inspect asks every live interpreter what it holds; of the others the last
-// checkpoint tells. The notice names those that cannot say.
-func (s *session) inspect(ctx context.Context, d *Details) {
-	ctx, cancel := context.WithTimeout(ctx, inspectTime)
-	defer cancel()
-	s.mu.Lock()
-	all := maps.Clone(s.interpreters)
-	s.mu.Unlock()
-	var silent, ended []string
-	for _, runtime := range slices.Sorted(maps.Keys(all)) {
-		found, err := guard("inspecting", func() (sandbox.Inspection, error) { return all[runtime].Inspect(ctx) })
-		select {
-		case <-all[runtime].Done():
-			ended = append(ended, runtime)
-			continue
-		default:
-		}
-		if err != nil {
-			s.manager.log.Warn("an interpreter cannot be inspected", "session", s.id, "runtime", runtime, "cause", causeOf(err))
-			silent = append(silent, runtime)
-			continue
-		}
-		d.Variables = append(d.Variables, found.Variables...)
-		d.Imports = append(d.Imports, found.Imports...)
-		d.Memory += found.Memory
-	}
-	ended = s.recall(d, all, ended)
-	var notices []string
-	if len(ended) > 0 {
-		notices = append(notices, fmt.Sprintf("An interpreter (%s) has ended unexpectedly: its variables and imports are gone.", enumerate(ended)))
-	}
-	if len(silent) > 0 {
-		notices = append(notices, fmt.Sprintf("An interpreter (%s) cannot be inspected now: its variables, imports and memory are missing here.", enumerate(silent)))
-	}
-	d.Notice = strings.Join(notices, " ")
-}
-
-// recall adds what the last checkpoint knows of interpreters that do not live,
-// and gives those of ended of which it knows nothing.
-func (s *session) recall(d *Details, live map[string]sandbox.Instance, ended []string) (unknown []string) {
-	s.keeping.Lock()
-	defer s.keeping.Unlock()
-	held := maps.Clone(s.kept.head.Interpreters)
-	if m := s.kept.head.Machine; m != nil && len(live) == len(ended) {
-		held = maps.Clone(m.Interpreters)
-	}
-	for runtime, in := range held {
-		if _, there := live[runtime]; there && !slices.Contains(ended, runtime) {
-			continue
-		}
-		if s.kept.unsure[runtime] {
-			continue
-		}
-		ended = slices.DeleteFunc(ended, func(other string) bool { return other == runtime })
-		for _, v := range in.Variables {
-			d.Variables = append(d.Variables, sandbox.Variable{Name: v.Name, Type: v.Type, Preview: v.Preview})
-		}
-		d.Imports = append(d.Imports, in.Imports...)
-	}
-	return ended
 }

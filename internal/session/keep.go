@@ -2,13 +2,13 @@ package session
 
 import (
 	"context"
-	"errors"
+	"io"
 	"maps"
 	"path/filepath"
 	"time"
 
 	"paddock/internal/blob"
-	"paddock/internal/fault"
+	"paddock/internal/checkpoint"
 	"paddock/internal/history"
 	"paddock/internal/sandbox"
 	"paddock/internal/workspace"
@@ -20,57 +20,63 @@ const keepTime = 5 * time.Minute
 
 // openKept opens what is on disk of the session's line.
 func (s *session) openKept() error {
-	k := &s.kept
-	k.key, k.trees = s.key, map[string]*workspace.Tree{workspaceFolder: s.tree, tmpFolder: s.tmp}
-	k.record, k.moved, k.log = s.encodeRecord, s.moved, s.manager.log.With("session", s.id)
-	store, err := s.manager.blobs(s.owner)
+	m := s.manager
+	store, err := m.blobs(s.owner)
 	if err != nil {
 		return err
 	}
-	return k.open(store, s.manager.checkpointsFolder(s.key), s.manager.config.files())
+	s.kept, err = checkpoint.Open(checkpoint.Config{
+		Owner: string(s.owner), Session: string(s.id),
+		Store: store, Folder: m.checkpointsFolder(s.key), Files: m.config.files(),
+		Trees: map[string]*workspace.Tree{workspaceFolder: s.tree, tmpFolder: s.tmp}, Shown: workspaceFolder,
+		Passing: s.passing(), Most: m.config.Checkpoints,
+		Record: s.encodeRecord, Moved: s.moved, Undone: s.undone, Littered: func(bytes int64) { m.litteredWith(s.owner, bytes) },
+		Log: m.log.With("session", s.id),
+	})
+	return err
 }
 
 // moved deals with a new head. The caller holds s.keeping.
-func (s *session) moved(was *history.Manifest) {
+func (s *session) moved() {
 	s.mu.Lock()
-	s.record.Head = s.kept.head.Number
+	s.record.Head = s.kept.Head().Number
 	s.mu.Unlock()
-	s.prune(was)
 	s.index()
 }
 
-// usable is kept's. The caller holds s.keeping.
-func (s *session) usable(m *history.Manifest) error { return s.kept.usable(m) }
-
-// firstCheckpoint makes a new session's, which fill fills; nil: of what is there.
-func (s *session) firstCheckpoint(fill func(*session, *draft) error) error {
-	s.keeping.Lock()
-	defer s.keeping.Unlock()
-	if s.passing() {
-		s.kept.head = new(history.Manifest)
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
-	defer cancel()
-	d, err := s.kept.draft(ctx, causeCreate)
-	if err != nil {
-		return err
-	}
-	defer d.close()
-	if fill == nil {
-		err = d.capture(nil)
-	} else {
-		err = fill(s, d)
-	}
-	if err != nil {
-		return err
-	}
-	return d.persist(ctx)
+// beginning is what a new session begins as.
+type beginning struct {
+	cause string
+	state *history.Manifest // whose files and interpreters it has
+	// then is called once its files are there, while the disk is waited for; nil:
+	// there is nothing to be done then.
+	then func(*session)
 }
 
-// keep makes a checkpoint of the files and of these live interpreters; see
-// [kept.keep]. It is the caller's turn.
-func (s *session) keep(ctx context.Context, n note, live map[string]sandbox.Instance) ([]workspace.Change, error) {
+// fresh tells whether nothing that lived has to be gone on with.
+func (b *beginning) fresh() bool {
+	return b == nil || b.state.Machine == nil && len(b.state.Interpreters) == 0
+}
+
+// firstCheckpoint makes a new session's; from nil: it begins empty.
+func (s *session) firstCheckpoint(from *beginning) error {
+	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
+	defer cancel()
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	if from == nil {
+		return s.kept.Begin(ctx, history.CauseCreate, nil, nil)
+	}
+	return s.kept.Begin(ctx, from.cause, from.state, func() {
+		if from.then != nil {
+			from.then(s)
+		}
+	})
+}
+
+// keep makes a checkpoint of the files and of these live interpreters, by their
+// runtimes; see [checkpoint.Kept.Keep]. It is the caller's turn.
+func (s *session) keep(ctx context.Context, n checkpoint.Note, live map[string]sandbox.Instance) ([]workspace.Change, error) {
 	if s.passing() {
 		return nil, nil
 	}
@@ -78,29 +84,61 @@ func (s *session) keep(ctx context.Context, n note, live map[string]sandbox.Inst
 	defer s.keeping.Unlock()
 	live = maps.Clone(live)
 	for runtime, in := range s.live() { // what an earlier call could not keep
-		if _, there := live[runtime]; !there && s.kept.unsure[runtime] {
+		if _, there := live[runtime]; !there && s.unsure[runtime] {
 			live[runtime] = in
 		}
 	}
-	n.moved = n.moved || n.cause == causeExecute || len(s.live()) > 0
-	files, err := s.kept.keep(ctx, n, live)
-	if err == nil || n.save == nil { // without the machine it may work
+	n.MachineMoved = n.MachineMoved || n.Cause == history.CauseExecute || len(s.live()) > 0
+	files, err := s.kept.Keep(ctx, n, s.snapshots(live))
+	for runtime, in := range live {
+		if err != nil {
+			s.unsure[runtime] = in == nil || keeps(in) // of others the head says nothing
+			continue
+		}
+		delete(s.unsure, runtime)
+		delete(s.apart, runtime)
+	}
+	if err == nil || n.Save == nil { // without the machine it may work
 		s.setKept(err)
 	}
+	if err == nil && n.Save != nil {
+		s.mu.Lock()
+		s.unsavedSince = time.Time{}
+		s.mu.Unlock()
+	}
 	return files, err
+}
+
+// snapshots are what takes interpreters up whose state can be kept. The caller holds
+// s.keeping.
+func (s *session) snapshots(live map[string]sandbox.Instance) map[string]checkpoint.Snapshot {
+	all := map[string]checkpoint.Snapshot{}
+	for runtime, in := range live {
+		if in == nil {
+			all[runtime] = nil
+			continue
+		}
+		snapshotter, ok := in.(sandbox.Snapshotter)
+		if !ok {
+			continue
+		}
+		whole := s.unsure[runtime] || s.apart[runtime]
+		all[runtime] = func(ctx context.Context, w io.Writer, o sandbox.SnapshotOptions) (sandbox.Snapshot, error) {
+			o.Whole = o.Whole || whole
+			return guard("keeping an interpreter", func() (sandbox.Snapshot, error) { return snapshotter.Snapshot(ctx, w, o) })
+		}
+	}
+	return all
 }
 
 // keepPaths makes a checkpoint of files that were written from outside of
 // programs; one may be running.
 func (s *session) keepPaths(paths []string) error {
-	if s.passing() {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
 	defer cancel()
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	return s.kept.keepPaths(ctx, paths)
+	return s.kept.KeepPaths(ctx, paths)
 }
 
 // passing tells whether nothing of the session is kept.
@@ -118,7 +156,7 @@ func lasting(ctx context.Context) (context.Context, context.CancelFunc) {
 // setKept says whether what lives is on disk as it is; err is why not. The
 // caller holds s.keeping.
 func (s *session) setKept(err error) {
-	s.kept.failed = err
+	s.keepErr = err
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.loose = err != nil
@@ -134,7 +172,7 @@ func (s *session) lastKeep(ctx context.Context) error {
 	if !loose {
 		return nil
 	}
-	_, err := s.keep(ctx, note{cause: causeAsked}, s.live())
+	_, err := s.keep(ctx, checkpoint.Note{Cause: history.CauseAsked}, s.live())
 	return err
 }
 
@@ -149,40 +187,24 @@ func (s *session) atLast() (clean, saved bool) {
 	defer cancel()
 	err := s.lastKeep(ctx)
 	if err == nil {
-		saved = s.keepMachine(ctx, note{cause: causeSleep})
+		saved = s.keepMachine(ctx, checkpoint.Note{Cause: history.CauseSleep})
 	}
 	s.noteUnkept()
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	s.kept.closed = true
+	whole := s.kept.Close(errNotFound(s.id))
 	if err != nil {
 		s.manager.log.Error("the last state of a session is lost", "session", s.id, "cause", causeOf(err))
 		s.tell("What the last call left could not be kept: files and variables are as they were before it.")
 	}
-	return err == nil && !s.kept.torn, saved
-}
-
-// unkept says what a model has to know when its call could not be kept.
-func unkept(err error) string {
-	f := fault.Of(err)
-	why := f.Message
-	if f.Kind == fault.Internal {
-		why = "the server's log says why"
-	}
-	return "What this call left is in memory only: it could not be kept on disk (" + why + "). It is lost when the server ends; the next call tries again."
-}
-
-// notKept deals with a failure to keep after a run.
-func (s *session) notKept(t *turn, err error) string {
-	s.manager.log.ErrorContext(t.ctx, "a checkpoint could not be kept", "session", s.id, "execution", t.execution, "cause", errors.Join(err, causeOf(err)))
-	return unkept(err)
+	return err == nil && whole, saved
 }
 
 // resume gives the state that an interpreter is to begin with; nil: none.
 func (s *session) resume(runtime string) *sandbox.Resume {
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	r := s.kept.state(runtime)
+	r := s.kept.Resume(runtime)
 	if r != nil {
 		r.Anew = r.Anew || s.anew[runtime]
 	}

@@ -42,7 +42,7 @@ func (s *session) machineLess() {
 // that they are, and which processes were stopped; those of the runtimes in back come
 // back. It is the caller's turn.
 func (s *session) endMachine(why string, back map[string]history.Interpreter) string {
-	variables := slices.DeleteFunc(s.forgetfuls(), func(runtime string) bool { return has(back, runtime) })
+	variables := slices.DeleteFunc(s.forgetfuls(), func(runtime string) bool { _, comes := back[runtime]; return comes })
 	processes := s.namedProcesses()
 	s.dropAll()
 	for _, runtime := range variables {

@@ -11,6 +11,7 @@ import (
 
 	"paddock/internal/archive"
 	"paddock/internal/fault"
+	"paddock/internal/quota"
 	"paddock/internal/sandbox"
 )
 
@@ -100,7 +101,7 @@ func (s *session) noteUnkept() {
 	}
 	all := s.forgetfuls()
 	s.keeping.Lock()
-	all = slices.DeleteFunc(all, s.kept.holds)
+	all = slices.DeleteFunc(all, s.kept.Head().Holds)
 	s.keeping.Unlock()
 	for runtime := range s.lost { // nobody was told yet
 		if hasMachines(s.backend) && !slices.Contains(all, runtime) {
@@ -113,21 +114,21 @@ func (s *session) noteUnkept() {
 }
 
 // holder is whose memory an interpreter's is: the machine's, where there is one.
-func (s *session) holder(runtime string) holder {
+func (s *session) holder(runtime string) quota.Holder {
 	if hasMachines(s.backend) {
 		runtime = ""
 	}
-	return holder{s.key, runtime}
+	return quota.Holder{Owner: string(s.owner), Session: string(s.id), Runtime: runtime}
 }
 
 // releaseMemory stops counting an interpreter that is gone; a machine counts
 // until the last of its is.
 func (s *session) releaseMemory(runtime string) {
 	if hasMachines(s.backend) && len(s.live()) > 0 {
-		s.manager.memory.set(s.holder(runtime), s.memoryNow(1))
+		s.manager.memory.Set(s.holder(runtime), s.memoryNow(1))
 		return
 	}
-	s.manager.memory.set(s.holder(runtime), 0)
+	s.manager.memory.Set(s.holder(runtime), 0)
 }
 
 // memoryNow is what counts after a run that ended with so many bytes in its
@@ -138,25 +139,6 @@ func (s *session) memoryNow(interpreter int64) int64 {
 		return interpreter
 	}
 	return max(machines.Memory(string(s.owner), string(s.id)), 1)
-}
-
-// commands is the runtime that runs programs of the machine.
-func (s *session) commands() (sandbox.Runtime, error) {
-	if !hasMachines(s.backend) {
-		return sandbox.Runtime{}, fault.New(fault.Unsupported, "the isolation %q runs no commands", s.backend.Name()).
-			WithHint("create a session with an isolation that has a shell: see list_runtimes")
-	}
-	return sandbox.Runtime{Name: sandbox.CommandRuntime}, nil
-}
-
-// whoRuns names another isolation that runs a language here; empty: none.
-func (m *Manager) whoRuns(ctx context.Context, language string) string {
-	for _, r := range m.Runtimes(ctx) {
-		if language != "" && slices.Contains(r.Languages, language) {
-			return r.Isolation
-		}
-	}
-	return ""
 }
 
 var errHalted = fault.New(fault.Cancelled, "the session was stopped")
@@ -198,7 +180,7 @@ func (m *Manager) Boot(ctx context.Context, owner Owner, id ID) error {
 		return err
 	}
 	if hasMachines(s.backend) { // it runs nothing yet
-		m.memory.set(s.holder(r.Name), s.memoryNow(1))
+		m.memory.Set(s.holder(r.Name), s.memoryNow(1))
 	}
 	return s.setHalted(false)
 }

@@ -8,13 +8,13 @@
 //
 // After every run, and after every write to its files, a session has a new
 // checkpoint on disk: what its files are and what its interpreters hold, of one
-// moment (keep.go, kept.go). So it may be put to sleep when nobody uses it (sleep.go),
-// opened by the next process when this one is gone (disk.go), taken back
+// moment (keep.go, package checkpoint). So it may be put to sleep when nobody uses it
+// (sleep.go), opened by the next process when this one is gone (disk.go), taken back
 // (past.go), doubled (fork.go) and carried away (export.go, import.go).
 //
-// Locks, outermost first: session.keeping, Manager.mu, session.mu, memory.mu,
-// Manager.storing. But for keeping, which is there for that, and storing, none is
-// held during disk access or while a backend is called.
+// Locks, outermost first: session.keeping, Manager.mu, session.mu, Manager.storing.
+// But for keeping, which is there for that, and storing, none is held during disk
+// access or while a backend is called.
 package session
 
 import (
@@ -32,6 +32,8 @@ import (
 	"paddock/internal/blob"
 	"paddock/internal/desk"
 	"paddock/internal/fault"
+	"paddock/internal/pool"
+	"paddock/internal/quota"
 	"paddock/internal/sandbox"
 	"paddock/internal/store"
 	"paddock/internal/workspace"
@@ -48,14 +50,14 @@ type Manager struct {
 	wake chan struct{} // holds a token when the janitor should look again
 	jobs sync.WaitGroup
 
-	memory memory
-	pool   *pool // nil: no machines are booted ahead
+	memory quota.Memory
+	disk   *quota.Disk
+	pool   *pool.Pool // nil: no machines are booted ahead
 
 	index *store.Store
 
 	storing sync.Mutex // guards what follows
 	stores  map[Owner]*blob.Store
-	used    map[Owner]*measured
 	sheds   map[Owner]time.Time // when it was last tried to make room on whose disk
 	garbage map[Owner]int       // how much was removed of whose, since it was collected
 
@@ -92,14 +94,15 @@ func New(config Config) (*Manager, error) {
 	if err := checkFormat(config.Dir, config.files()); err != nil {
 		return nil, err
 	}
-	m := &Manager{config: config, log: config.Log, wake: make(chan struct{}, 1), sessions: map[key]*session{}, stores: map[Owner]*blob.Store{}, used: map[Owner]*measured{}, garbage: map[Owner]int{}, sheds: map[Owner]time.Time{}}
+	m := &Manager{config: config, log: config.Log, wake: make(chan struct{}, 1), sessions: map[key]*session{}, stores: map[Owner]*blob.Store{}, garbage: map[Owner]int{}, sheds: map[Owner]time.Time{}}
 	m.index = store.Open(filepath.Join(config.Dir, indexFile), config.Log)
+	m.disk = newDisk(m)
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	m.jobs.Go(m.janitor)
 	m.rebuildSoon()
 	m.sweepPools()
 	if m.pool = newPool(m); m.pool != nil {
-		m.jobs.Go(func() { m.pool.run(m.ctx) })
+		m.jobs.Go(func() { m.pool.Run(m.ctx) })
 	}
 	return m, nil
 }

@@ -73,10 +73,8 @@ type Stats struct {
 func (m *Manager) Stats() Stats {
 	all := m.open("")
 	sum := Stats{Sessions: len(all)}
-	m.memory.mu.Lock()
-	sum.Memory = m.memory.total
-	m.memory.mu.Unlock()
-	sum.Pooled, sum.PoolHits, sum.PoolMisses = m.pool.counts()
+	sum.Memory = m.memory.Total()
+	sum.Pooled, sum.PoolHits, sum.PoolMisses = m.pool.Counts()
 	for _, s := range all {
 		sum.Disk += s.tree.Used()
 		s.mu.Lock()

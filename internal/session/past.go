@@ -2,14 +2,12 @@ package session
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 	"unicode/utf8"
 
-	"paddock/internal/blob"
+	"paddock/internal/checkpoint"
 	"paddock/internal/fault"
 	"paddock/internal/history"
 	"paddock/internal/sandbox"
@@ -45,12 +43,15 @@ func (m *Manager) Checkpoint(ctx context.Context, owner Owner, id ID, label stri
 	}
 	lasting, cancel := lasting(t.ctx)
 	defer cancel()
-	n, notice := note{cause: causeAsked, label: label, always: true, save: s.saver()}, ""
+	n, notice := checkpoint.Note{Cause: history.CauseAsked, Label: label, Always: true, Save: s.saver()}, ""
+	if n.Save != nil {
+		s.dropSpare() // of which nobody has anything to keep
+	}
 	_, err = s.keep(lasting, n, s.live())
-	if err != nil && n.save != nil {
+	if err != nil && n.Save != nil {
 		s.manager.log.WarnContext(t.ctx, "a machine could not be saved", "session", s.id, "cause", causeOf(err))
 		notice = "Only files are in this checkpoint: " + fault.Of(err).Message + "."
-		n.save = nil
+		n.Save = nil
 		_, err = s.keep(lasting, n, s.live())
 	}
 	if err != nil {
@@ -63,7 +64,7 @@ func (m *Manager) Checkpoint(ctx context.Context, owner Owner, id ID, label stri
 	}
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	c = describeCheckpoint(s.kept.head, s.kept.head)
+	c = describeCheckpoint(s.kept.Head(), s.kept.Head())
 	c.Notice = notice
 	return c, nil
 }
@@ -81,7 +82,7 @@ func (s *session) checkLabels(label string) error {
 	}
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	n := s.kept.line.Labels()
+	n := s.kept.Labels()
 	if n >= maxLabels {
 		return fault.New(fault.Exhausted, "the session has %d checkpoints with labels, and no more are allowed", n).WithHint("leave the label away, or take one off: paddock session checkpoint %s --remove LABEL", s.id)
 	}
@@ -132,20 +133,20 @@ func fileChangesOf(list []history.Change) []Change {
 // Restore brings variables and files back to what they were at a checkpoint,
 // named by its id or its label (the latest of that label), after stopping what
 // runs and waits. What was current can be restored in turn.
-func (m *Manager) Restore(ctx context.Context, owner Owner, id ID, checkpoint string) (Restored, error) {
-	if checkpoint == "" {
+func (m *Manager) Restore(ctx context.Context, owner Owner, id ID, name string) (Restored, error) {
+	if name == "" {
 		return Restored{}, fault.New(fault.Invalid, "it is not said which checkpoint").WithHint("list the checkpoints and give the id or the label of one")
 	}
-	return m.restoreTo(ctx, owner, id, func(k *kept) (*history.Manifest, error) { return k.named(checkpoint) })
+	return m.restoreTo(ctx, owner, id, func(k *checkpoint.Kept) (*history.Manifest, error) { return k.Find(name) })
 }
 
 // Undo restores the checkpoint before the current one.
 func (m *Manager) Undo(ctx context.Context, owner Owner, id ID) (Restored, error) {
-	return m.restoreTo(ctx, owner, id, (*kept).previous)
+	return m.restoreTo(ctx, owner, id, (*checkpoint.Kept).Previous)
 }
 
 // restoreTo takes a session to the checkpoint that choose gives.
-func (m *Manager) restoreTo(ctx context.Context, owner Owner, id ID, choose func(*kept) (*history.Manifest, error)) (r Restored, err error) {
+func (m *Manager) restoreTo(ctx context.Context, owner Owner, id ID, choose func(*checkpoint.Kept) (*history.Manifest, error)) (r Restored, err error) {
 	s, t, err := m.takeTurn(ctx, owner, id, errRestored)
 	if err != nil {
 		return Restored{}, fmt.Errorf("waiting to restore the session: %w", err)
@@ -164,14 +165,14 @@ func (m *Manager) restoreTo(ctx context.Context, owner Owner, id ID, choose func
 	}
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	target, err := choose(&s.kept)
+	target, err := choose(s.kept)
 	if err != nil {
+		return Restored{}, unusable(err)
+	}
+	if err := s.kept.Check(target); err != nil {
 		return Restored{}, err
 	}
-	if err := s.kept.usable(target); err != nil {
-		return Restored{}, damaged(err)
-	}
-	was, stopped := s.kept.head, ""
+	was, stopped := s.kept.Head(), ""
 	var back map[string]history.Interpreter // interpreters that come back with their machine
 	if hasMachines(s.backend) {
 		// First: what its programs write meanwhile would be among the files.
@@ -180,56 +181,34 @@ func (m *Manager) restoreTo(ctx context.Context, owner Owner, id ID, choose func
 		}
 		stopped = s.endMachine("its machine was stopped to go back to an earlier state, and "+onlyFilesIn(target), back)
 	}
-	files, err := s.become(ctx, target, was)
+	files, err := s.kept.GoTo(ctx, target, s.unsure)
 	if err != nil {
 		s.tell(stopped)
 		for runtime := range back {
-			if !s.kept.holds(runtime) && runtime != sandbox.CommandRuntime {
+			if !s.kept.Head().Holds(runtime) && runtime != sandbox.CommandRuntime {
 				s.lost[runtime] = "its machine was stopped to go back to an earlier state, which did not work"
 			}
 		}
 		return Restored{}, err
 	}
-	maps.DeleteFunc(s.lost, func(runtime, _ string) bool { return has(back, runtime) })
+	maps.DeleteFunc(s.lost, func(runtime, _ string) bool { _, comes := back[runtime]; return comes })
 	notice = joinNotices(notice, stopped)
 	s.rewind(ctx, was, target)
 	s.refresh(ctx)
 	s.setKept(nil)
 	notice, s.news = joinNotices(s.news, notice), ""
-	r = Restored{Checkpoint: describeCheckpoint(target, s.kept.head), Undone: strconv.FormatInt(was.Of, 10), Changes: changesOf(files), Variables: variableChangesOf(s.kept.head.Variables), Notice: notice}
+	r = Restored{Checkpoint: describeCheckpoint(target, s.kept.Head()), Undone: strconv.FormatInt(was.Of, 10), Changes: changesOf(files), Variables: variableChangesOf(s.kept.Head().Variables), Notice: notice}
 	return r, nil
 }
 
-// become makes the files what they are in target, and that a checkpoint. After an
-// error they are what they were, or torn. The caller holds s.keeping.
-func (s *session) become(ctx context.Context, target, was *history.Manifest) ([]workspace.Change, error) {
-	d, err := s.kept.draftOver(ctx, causeRestore)
-	if err != nil {
-		return nil, err
-	}
-	defer d.close()
-	if err := d.become(target, was); err != nil {
-		s.undo(ctx, d)
-		if errors.Is(err, blob.ErrDamaged) || errors.Is(err, blob.ErrMissing) {
-			err = damaged(err)
-		}
-		return nil, fmt.Errorf("restoring the session: %w", err)
-	}
-	if err := d.persist(ctx); err != nil {
-		s.undo(ctx, d)
-		return nil, err
-	}
-	return d.files, nil
-}
-
-// undo is the draft's. What an earlier call left is not in head, so it is not in
-// the files either: it is given up.
-func (s *session) undo(ctx context.Context, d *draft) {
-	d.undo()
-	if s.kept.mended {
+// undone deals with files that were made different and are the head's again, or torn,
+// as going elsewhere failed. What an earlier call left is not in the head, so it is
+// not in the files either: it is given up. The caller holds s.keeping.
+func (s *session) undone(ctx context.Context) {
+	if s.kept.Mended() {
 		defer s.refresh(ctx)
 	}
-	if s.kept.failed == nil {
+	if s.keepErr == nil {
 		return
 	}
 	s.giveUpUnsure("")
@@ -241,12 +220,12 @@ func (s *session) undo(ctx context.Context, d *draft) {
 // one: the next call begins from what is on disk. The caller holds s.keeping.
 func (s *session) giveUpUnsure(but string) {
 	for runtime, in := range s.live() {
-		if s.kept.unsure[runtime] && runtime != but {
+		if s.unsure[runtime] && runtime != but {
 			s.drop(runtime, in)
 			s.anew[runtime] = true
 		}
 	}
-	clear(s.kept.unsure)
+	clear(s.unsure)
 }
 
 // whole brings files back to the head that a failure left torn, and has live
@@ -254,17 +233,14 @@ func (s *session) giveUpUnsure(but string) {
 func (s *session) whole(ctx context.Context) error {
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	if err := s.kept.mend(); err != nil {
+	if err := s.kept.Mend(); err != nil {
 		return err
 	}
-	if s.kept.mended {
+	if s.kept.Mended() {
 		s.refresh(ctx)
 	}
 	return nil
 }
-
-// sameState tells whether two interpreters hold the same.
-func sameState(a, b history.Interpreter) bool { return slices.Equal(a.Layers, b.Layers) }
 
 // rewind brings the live interpreters to where the session is now. One that
 // cannot go there by itself ends: the next call begins from what is on disk.
@@ -274,11 +250,11 @@ func (s *session) rewind(ctx context.Context, was, target *history.Manifest) {
 	}
 	for runtime, in := range s.live() {
 		want, there := target.Interpreters[runtime]
-		if there && !s.kept.unsure[runtime] && sameState(want, was.Interpreters[runtime]) {
+		if there && !s.unsure[runtime] && want.Same(was.Interpreters[runtime]) {
 			continue
 		}
 		delete(s.lost, runtime)
-		delete(s.kept.unsure, runtime)
+		delete(s.unsure, runtime)
 		snapshotter, ok := in.(sandbox.Snapshotter)
 		if there && ok {
 			_, err := guard("rewinding", func() (struct{}, error) { return struct{}{}, snapshotter.Rewind(ctx, want.Mark) })
@@ -288,7 +264,7 @@ func (s *session) rewind(ctx context.Context, was, target *history.Manifest) {
 		}
 		s.drop(runtime, in)
 	}
-	clear(s.kept.unsure)
+	clear(s.unsure)
 	clear(s.lost) // what was gone is here again, or was not here yet
 }
 

@@ -27,14 +27,12 @@ type ahead struct {
 	specs     []sandbox.Spec
 	instances []sandbox.Instance
 	fails     error         // what the next starts give
-	tries     int           // starts, of which some may have failed
 	takes     time.Duration // how long they take
 	other     bool          // no machine can be adopted
 }
 
 func (b *ahead) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
 	b.mu.Lock()
-	b.tries++
 	fails, takes := b.fails, b.takes
 	b.mu.Unlock()
 	time.Sleep(takes)
@@ -77,13 +75,6 @@ func (b *ahead) set(fails error, takes time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fails, b.takes = fails, takes
-}
-
-// tried is how many starts there were.
-func (b *ahead) tried() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.tries
 }
 
 // started are the specs so far.
@@ -226,36 +217,6 @@ func TestAMachineIsOneSessionsAtMost(t *testing.T) {
 	})
 }
 
-func TestAPoolFollowsTheDemand(t *testing.T) {
-	pooled(t, session.Config{Pool: 3}, func(t *testing.T, m *session.Manager, b *ahead) {
-		pass(time.Second)
-		for range 8 { // a burst
-			create(t, m, alice, "")
-		}
-		if s := m.Stats(); s.PoolHits != 1 || s.PoolMisses != 7 {
-			t.Errorf("counted is %+v", s)
-		}
-		pass(time.Second)
-		wantReady(t, m, 3)
-		pass(9 * time.Minute)
-		wantReady(t, m, 3)
-		pass(2 * time.Minute) // nobody asked lately
-		wantReady(t, m, 1)
-		pass(18 * time.Minute)
-		wantReady(t, m, 1)
-		pass(2 * time.Minute) // nobody asks any more
-		wantReady(t, m, 0)
-		booted := len(b.started())
-		pass(2 * time.Hour)
-		if n := len(b.started()); n != booted {
-			t.Errorf("%d more were booted", n-booted)
-		}
-		create(t, m, alice, "")
-		pass(time.Second)
-		wantReady(t, m, 1)
-	})
-}
-
 func TestAPoolIsOnlyThereWhereItIsWanted(t *testing.T) {
 	for name, c := range map[string]struct {
 		config session.Config
@@ -338,23 +299,6 @@ func TestSessionsGetTheMemoryOfMachinesThatNobodyHas(t *testing.T) {
 		}
 		pass(2 * time.Minute)
 		wantReady(t, m, 2)
-	})
-}
-
-func TestWhatDoesNotBootIsTriedAgainLaterAndLater(t *testing.T) {
-	pooled(t, session.Config{Pool: 2}, func(t *testing.T, m *session.Manager, b *ahead) {
-		b.set(errors.New("no"), 0)
-		create(t, m, alice, "")
-		pass(10 * time.Minute)
-		wantReady(t, m, 0)
-		if tries := b.tried(); tries != 4 { // at once, and after one, three and seven minutes
-			t.Errorf("it was tried %d times", tries)
-		}
-		b.set(nil, 0)
-		pass(4 * time.Minute)
-		wantReady(t, m, 0)
-		pass(2 * time.Minute)
-		wantReady(t, m, 1)
 	})
 }
 

@@ -7,81 +7,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"paddock/internal/fault"
+	"paddock/internal/quota"
 	"paddock/internal/workspace"
 )
 
 // retrySoon is when to try again what others' sessions stand in the way of.
 const retrySoon = 5 * time.Second
-
-// memory is what the live interpreters take: what each had at the end of its
-// last run, and while one runs, or starts, all that it may take. Nothing else
-// is locked while mu is held.
-type memory struct {
-	mu     sync.Mutex // guards what follows
-	total  int64
-	owners map[Owner]int64
-	held   map[holder]int64
-}
-
-type holder struct {
-	key
-	runtime string
-}
-
-// set notes what an interpreter takes; zero: it is gone.
-func (m *memory) set(h holder, bytes int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.setLocked(h, bytes)
-}
-
-func (m *memory) setLocked(h holder, bytes int64) {
-	if m.held == nil {
-		m.held, m.owners = map[holder]int64{}, map[Owner]int64{}
-	}
-	growth := bytes - m.held[h]
-	m.total += growth
-	if m.owners[h.owner] += growth; m.owners[h.owner] == 0 {
-		delete(m.owners, h.owner)
-	}
-	if m.held[h] = bytes; bytes == 0 {
-		delete(m.held, h)
-	}
-}
-
-// grow lets an interpreter take so much, unless its owner or all together
-// would have more than is theirs; alone tells whether it was the owner.
-func (m *memory) grow(h holder, bytes, most, mostOfAll int64) (alone, ok bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	growth := bytes - m.held[h]
-	switch {
-	case growth <= 0:
-	case m.owners[h.owner]+growth > most:
-		return true, false
-	case m.total+growth > mostOfAll:
-		return false, false
-	}
-	m.setLocked(h, max(bytes, m.held[h]))
-	return false, true
-}
-
-// of gives what each session of an owner takes.
-func (m *memory) of(o Owner) map[ID]int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	sums := map[ID]int64{}
-	for h, bytes := range m.held {
-		if h.owner == o {
-			sums[h.id] += bytes
-		}
-	}
-	return sums
-}
 
 // admit waits until the owner may run one more program.
 func (m *Manager) admit(ctx context.Context, o Owner) (release func(), err error) {
@@ -96,7 +30,7 @@ func (m *Manager) admit(ctx context.Context, o Owner) (release func(), err error
 func (s *session) reserveMemory(runtime string, bytes int64) error {
 	m, h := s.manager, s.holder(runtime)
 	grow := func() (alone, ok bool) {
-		return m.memory.grow(h, bytes, m.config.OwnerMemoryBytes, m.config.TotalMemoryBytes)
+		return m.memory.Grow(h, bytes, m.config.OwnerMemoryBytes, m.config.TotalMemoryBytes)
 	}
 	alone, ok := grow()
 	if !ok {
@@ -108,7 +42,7 @@ func (s *session) reserveMemory(runtime string, bytes int64) error {
 		if alone {
 			who = s.owner
 		}
-		if !(who == "" && m.pool.giveUp()) && !m.makeRoom(who, s) {
+		if !(who == "" && m.pool.GiveUp()) && !m.makeRoom(who, s) {
 			break
 		}
 		alone, ok = grow()
@@ -116,7 +50,7 @@ func (s *session) reserveMemory(runtime string, bytes int64) error {
 	if ok {
 		return nil
 	}
-	mine := largest(m.memory.of(s.owner), s.id)
+	mine := largest(m.memory.Of(string(s.owner)), string(s.id))
 	f, limit := fault.New(fault.Exhausted, "the programs that run take as much memory as the server has for them"), "limits.max_memory_mb"
 	if alone {
 		limit = "limits.max_memory_per_client_mb"
@@ -140,7 +74,7 @@ func (m *Manager) forgetEnded() {
 			select {
 			case <-in.Done():
 				if !lives || !hasMachines(s.backend) { // a machine is there for the others
-					m.memory.set(s.holder(runtime), 0)
+					m.memory.Set(s.holder(runtime), 0)
 				}
 			default:
 			}
@@ -167,23 +101,115 @@ func (m *Manager) open(o Owner) []*session {
 	})
 }
 
+// newDisk makes what measures the disk of a Manager's owners.
+func newDisk(m *Manager) *quota.Disk {
+	return quota.NewDisk(quota.DiskConfig{
+		Index:  m.index,
+		Folder: func(owner string) string { return m.ownerFolder(Owner(owner)) },
+		IDs: func(owner string) (names []string, err error) {
+			ids, err := m.idsOnDisk(Owner(owner))
+			for _, id := range ids {
+				names = append(names, string(id))
+			}
+			return names, err
+		},
+		Bytes: func(owner, id string) (int64, error) {
+			r, err := m.readRecord(key{Owner(owner), ID(id)})
+			return r.TreeBytes, err
+		},
+		All: func(owner string) (map[string]int64, error) {
+			all, err := m.records(Owner(owner))
+			sizes := map[string]int64{}
+			for _, r := range all {
+				sizes[string(r.ID)] = r.TreeBytes
+			}
+			return sizes, err
+		},
+		Incomplete: m.rebuildSoon,
+		Log:        m.log,
+	})
+}
+
+// taken is what an owner has on disk, asleep or not.
+type taken struct {
+	quota.Taken
+	kept int64 // bytes of what is kept of the sessions
+}
+
+// taken tells what an owner takes.
+func (m *Manager) taken(o Owner) (taken, error) {
+	t, err := m.disk.Of(string(o), m.openBytes(o))
+	if err != nil {
+		return taken{}, unusable(err)
+	}
+	return m.withKept(o, t)
+}
+
+// takenNow is taken with a look at each session, which takes long where there are
+// many. It gives what each of them takes, too.
+func (m *Manager) takenNow(o Owner) (taken, map[string]int64, error) {
+	t, each, err := m.disk.Now(string(o), m.openBytes(o))
+	if err != nil {
+		return taken{}, nil, unusable(err)
+	}
+	with, err := m.withKept(o, t)
+	return with, each, err
+}
+
+func (m *Manager) withKept(o Owner, t quota.Taken) (taken, error) {
+	blobs, err := m.blobs(o)
+	if err != nil {
+		return taken{}, err
+	}
+	kept, err := blobs.Bytes()
+	if err != nil {
+		return taken{}, fmt.Errorf("measuring what is kept: %w", err)
+	}
+	return taken{t, kept}, nil
+}
+
+// openBytes is what the sessions take now that are open here.
+func (m *Manager) openBytes(o Owner) map[string]int64 {
+	open := map[string]int64{}
+	for _, s := range m.open(o) {
+		open[string(s.id)] = s.tree.Used() + s.tmp.Used()
+	}
+	return open
+}
+
+// counted notes what a session takes that is new or is let go of.
+func (m *Manager) counted(s *session) {
+	bytes := s.tree.Used() + s.tmp.Used()
+	s.mu.Lock()
+	s.record.TreeBytes = bytes
+	leaves := s.phase == leaving || s.phase == gone
+	s.mu.Unlock()
+	m.mu.Lock()
+	there := m.sessions[s.key] == s
+	m.mu.Unlock()
+	if there && s.passing() { // else its checkpoints tell the index
+		m.index.PutSession(s.rowNow())
+	}
+	m.disk.Note(string(s.owner), string(s.id), bytes, leaves)
+}
+
 // checkDisk refuses what would make what an owner has on disk grow beyond what
 // it may take: the files of all sessions, asleep or not, and what is kept of
 // them. What programs write counts from the end of their run on.
 func (m *Manager) checkDisk(o Owner, growth int64) error {
 	most := m.config.OwnerDiskBytes
-	u, err := m.usage(o)
-	if err != nil || u.files+u.blobs+growth <= most {
+	u, err := m.taken(o)
+	if err != nil || u.Bytes+u.kept+growth <= most {
 		return err
 	}
 	for _, s := range m.open(o) { // what is known may be old: look again
 		_, _ = s.tree.DiskBytes() // one that is ending takes what it took
 	}
-	u, sizes, err := m.usageNow(o)
-	if err != nil || u.files+u.blobs+growth <= most {
+	u, sizes, err := m.takenNow(o)
+	if err != nil || u.Bytes+u.kept+growth <= most {
 		return err
 	}
-	return fault.New(fault.Exhausted, "your sessions would take more than the %d MiB of disk that they may: they have %d MiB of files and %d MiB of checkpoints", most>>20, u.files>>20, u.blobs>>20).
+	return fault.New(fault.Exhausted, "your sessions would take more than the %d MiB of disk that they may: they have %d MiB of files and %d MiB of checkpoints", most>>20, u.Bytes>>20, u.kept>>20).
 		WithHint("delete files, or destroy sessions that are no longer needed: %s; who runs the server can raise limits.max_disk_per_client_mb", largest(sizes, ""))
 }
 
@@ -205,7 +231,7 @@ func (m *Manager) shed(ctx context.Context, o Owner) error {
 		if _, _, err := m.collectOwner(ctx, filepath.Base(m.ownerFolder(o))); err != nil {
 			m.log.InfoContext(ctx, "what is no longer needed was not collected", "cause", causeOf(err))
 		}
-		m.forgetUsage(o)
+		m.disk.Forget(string(o))
 		if err = m.checkDisk(o, 1); fault.KindOf(err) != fault.Exhausted {
 			return err
 		}
@@ -254,25 +280,22 @@ func (m *Manager) pruneOnDisk(k key, most int) {
 	if s.openKept() != nil {
 		return
 	}
-	head, _, err := s.kept.line.Head(s.usable)
-	if err != nil || head == nil {
-		return
+	if s.kept.Look() == nil && s.kept.Head().Number > 0 {
+		s.kept.Prune(most)
 	}
-	s.kept.head = head
-	s.pruneLocked(most)
 }
 
 // fewCheckpoints is how many are left where disk is short.
 const fewCheckpoints = 5
 
 // largest names the few sessions that take most, all but one.
-func largest(sizes map[ID]int64, but ID) string {
+func largest(sizes map[string]int64, but string) string {
 	delete(sizes, but)
-	ids := make([]ID, 0, len(sizes))
+	ids := make([]string, 0, len(sizes))
 	for id := range sizes {
 		ids = append(ids, id)
 	}
-	slices.SortFunc(ids, func(a, b ID) int { return cmp.Or(cmp.Compare(sizes[b], sizes[a]), cmp.Compare(a, b)) })
+	slices.SortFunc(ids, func(a, b string) int { return cmp.Or(cmp.Compare(sizes[b], sizes[a]), cmp.Compare(a, b)) })
 	const few = 5
 	var names []string
 	for _, id := range ids[:min(few, len(ids))] {

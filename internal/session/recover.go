@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"paddock/internal/history"
 	"paddock/internal/sandbox"
 )
 
@@ -16,69 +15,45 @@ func (s *session) recoverState(clean bool) error {
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
 	if s.passing() {
-		s.kept.head = new(history.Manifest)
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
 	defer cancel()
-	skipped, damaged, err := s.kept.openHead(s.record.Head)
+	skipped, unlisted, err := s.kept.OpenHead(s.record.Head)
 	if err != nil {
 		return err
 	}
 	switch {
-	case damaged:
+	case unlisted:
 		s.tell("The list of this session's files is damaged: the files are as they were found.")
 	case skipped != nil:
 		s.tell("The session's newest checkpoint is damaged: this is its state of an earlier call, as far as that is there.")
 	}
-	if head := s.kept.head; head != nil && head.At.After(s.record.LastUsedAt) { // or it expires before the call that opens it
+	head := s.kept.Head()
+	if head.At.After(s.record.LastUsedAt) { // or it expires before the call that opens it
 		s.record.LastUsedAt = head.At
 	}
 	for _, runtime := range s.record.Unkept {
-		if s.keeper() != nil && s.kept.holds(runtime) {
+		if s.keeper() != nil && head.Holds(runtime) {
 			continue
 		}
 		s.lost[runtime] = "its machine was stopped meanwhile, and " + filesOnly
 	}
-	d, err := s.kept.draft(ctx, causeFiles)
-	if err != nil {
-		return err
-	}
-	defer d.close()
-	switch {
-	case s.kept.head == nil: // nothing was ever kept, or nothing is left of it
+	if head.Number == 0 { // nothing was ever kept, or nothing is left of it
 		for runtime := range s.record.Runtimes {
 			s.lost[runtime] = "no checkpoint of it is there"
 		}
-		d.next.Cause = causeCreate
-		err = d.capture(nil)
-		d.changed = true
-	case clean && skipped == nil:
-		err = d.capture(nil)
-	default:
-		err = s.rollBack(d, damaged || skipped != nil)
 	}
-	if err != nil || !d.changed {
-		return err
-	}
-	return d.persist(ctx)
-}
-
-// rollBack is the draft's, and says in the next result what became of the files;
-// said: that it is another state was said already.
-func (s *session) rollBack(d *draft, said bool) error {
-	changed, partly, err := d.rollBack()
-	now := ""
+	changed, partly, err := s.kept.Recover(ctx, clean && skipped == nil)
 	switch {
 	case partly:
-		now = "The server ended unexpectedly, and not all files could be brought back: some are as they were found."
-	case said || !changed:
+		s.tell("The server ended unexpectedly, and not all files could be brought back: some are as they were found.")
+	case !changed || unlisted || skipped != nil: // that it is another state was said already
 	case hasMachines(s.backend):
-		now = "The server ended unexpectedly: files are as they were after the last call that was answered."
+		s.tell("The server ended unexpectedly: files are as they were after the last call that was answered.")
 	default:
-		now = "The server ended unexpectedly: files and variables are as they were after the last call that was answered."
+		s.tell("The server ended unexpectedly: files and variables are as they were after the last call that was answered.")
 	}
-	s.tell(now)
 	return err
 }
 
@@ -91,12 +66,11 @@ func (s *session) rollBackFiles(t *turn, exit sandbox.Exit) bool {
 	}
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	if s.kept.failed != nil {
-		return false // head is older than what the interpreter went back to
+	if s.keepErr != nil {
+		return false // the head is older than what the interpreter went back to
 	}
-	if err := s.kept.restoreFiles(true); err != nil {
+	if err := s.kept.BringBack(); err != nil {
 		s.manager.log.ErrorContext(t.ctx, "files could not be brought back after a run", "session", s.id, "execution", t.execution, "cause", causeOf(err))
-		s.kept.torn = true
 		return false
 	}
 	s.refresh(t.ctx)
@@ -109,7 +83,7 @@ func (s *session) rollBackFiles(t *turn, exit sandbox.Exit) bool {
 func (s *session) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refreshTime)
 	defer cancel()
-	s.kept.mended = false
+	s.kept.Mended() // it is done now
 	for runtime, in := range s.live() {
 		snapshotter, ok := in.(sandbox.Snapshotter)
 		if !ok {
@@ -120,9 +94,9 @@ func (s *session) refresh(ctx context.Context) {
 			continue
 		}
 		s.manager.log.WarnContext(ctx, "an interpreter could not open its files anew", "session", s.id, "runtime", runtime, "cause", causeOf(err))
-		if s.kept.unsure[runtime] {
+		if s.unsure[runtime] {
 			s.tell("What the last call left in an interpreter (" + runtime + ") is gone: its variables are as they were before it.")
-			delete(s.kept.unsure, runtime)
+			delete(s.unsure, runtime)
 		}
 		s.drop(runtime, in)
 		s.anew[runtime] = true

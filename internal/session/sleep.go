@@ -204,14 +204,14 @@ func (m *Manager) counts(o Owner) (mine, all int) {
 
 // checkStored refuses one session more than an owner may have, asleep or not.
 func (m *Manager) checkStored(o Owner) error {
-	u, err := m.usage(o)
-	if err != nil || u.sessions < m.config.MaxStored {
+	u, err := m.taken(o)
+	if err != nil || u.Sessions < m.config.MaxStored {
 		return err
 	}
-	if u, _, err = m.usageNow(o); err != nil || u.sessions < m.config.MaxStored {
+	if u, _, err = m.takenNow(o); err != nil || u.Sessions < m.config.MaxStored {
 		return err
 	}
-	return fault.New(fault.Exhausted, "there are %d sessions already, and no more are allowed", u.sessions).
+	return fault.New(fault.Exhausted, "there are %d sessions already, and no more are allowed", u.Sessions).
 		WithHint("destroy those that are no longer needed; who runs the server can raise sessions.max_stored_per_client")
 }
 

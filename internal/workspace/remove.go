@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 )
 
 // RemoveAll deletes a folder with what is in it, also where a guest that has the
@@ -21,6 +22,28 @@ func RemoveAll(dir string) error {
 		root.Close()
 	}
 	return os.RemoveAll(dir)
+}
+
+// RemoveLocked deletes a folder whose file called lock the caller has locked, and lets
+// go of that with unlock, also after an error. Who locks a new file of this name in it
+// meanwhile keeps the folder.
+func RemoveLocked(dir, lock string, unlock func()) error {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.Name() != lock {
+			err = errors.Join(err, RemoveAll(filepath.Join(dir, e.Name())))
+		}
+	}
+	file := filepath.Join(dir, lock)
+	inUse := os.Remove(file) // not where an open file cannot be removed
+	unlock()
+	if inUse != nil {
+		err = errors.Join(err, os.Remove(file))
+	}
+	if err == nil {
+		_ = os.Remove(dir) // fails when somebody uses it again
+	}
+	return err
 }
 
 // openUp gives the owner every right to the folders in one.

@@ -51,6 +51,8 @@ type Config struct {
 		CPUs, Processes, RootBytes  int64
 		MemoryBytes, MaxMemoryBytes int64    // of a machine
 		MaxLifetime                 int64    // seconds; zero: for as long as it is used
+		SaveAfter                   int64    // seconds without a run; zero: when its session sleeps
+		StateBytes                  int64    // of a machine that is saved; zero: none is
 		Pool                        int64    // machines that are kept booted at most
 		Volumes                     []string // folders of this machine
 	}

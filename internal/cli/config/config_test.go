@@ -150,6 +150,7 @@ max_request_size_mb = 5
 	want.Sandbox.Image, want.Sandbox.ImageBytes, want.Sandbox.ImageFiles = "host", 16<<30, 1<<20
 	want.Sandbox.Processes, want.Sandbox.RootBytes = 256, 256<<20
 	want.Sandbox.MemoryBytes, want.Sandbox.MaxMemoryBytes, want.Sandbox.MaxLifetime = 512<<20, 4<<30, 86400
+	want.Sandbox.SaveAfter, want.Sandbox.StateBytes = 30, 512<<20
 	want.Sandbox.Pool, want.Sandbox.Volumes = 4, []string{}
 	want.Images, want.Registries.Credentials, want.Registries.Insecure = map[string]string{}, map[string]string{}, []string{}
 	want.Telemetry.Service, want.Audit.Mode, want.Audit.KeepDays = "paddock", "required", 90

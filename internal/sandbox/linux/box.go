@@ -37,8 +37,12 @@ type box struct {
 	cgroup  *cgroup // nil: none
 	done    chan struct{}
 	end     sync.Once
-	resting atomic.Bool // its sentry is stopped
-	starved bool        // the kernel ended processes of it, for they had too much memory; known when it is done
+	starved bool // the kernel ended processes of it, for they had too much memory; known when it is done
+
+	sleeping sync.Mutex    // held by whoever stops the sentry, or has it go on
+	resting  atomic.Bool   // the sentry is stopped
+	traffic  atomic.Uint64 // how often something was sent or read
+	woken    chan struct{} // holds a token when the sentry was told to go on
 }
 
 // launcher is what all boxes of a backend have in common.
@@ -54,7 +58,7 @@ type launcher struct {
 // boot starts a box and its first program. ctx bounds it. When it fails nothing
 // is left.
 func (l *launcher) boot(ctx context.Context, p *plan, cg *cgroup) (*box, error) {
-	b := &box{plan: p, cgroup: cg, done: make(chan struct{})}
+	b := &box{plan: p, cgroup: cg, done: make(chan struct{}), woken: make(chan struct{}, 1)}
 	if err := b.start(ctx, l); err != nil {
 		said := b.close()
 		if ctx.Err() == nil && said != "" {
@@ -117,7 +121,7 @@ func (b *box) startSentry(l *launcher, folders []*os.File, control *os.File) (bo
 	if failed != nil {
 		return nil, failed
 	}
-	b.stream = stream
+	b.stream = line{stream, b}
 	h.own = append(h.own, theirs)
 	h.pass(theirs, wireFD)
 	h.give("io-fds", folders...)

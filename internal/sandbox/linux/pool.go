@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 )
@@ -61,21 +59,6 @@ func (b *Backend) Rest(in sandbox.Instance) error {
 		return fault.New(fault.Conflict, "the interpreter is another backend's")
 	}
 	return one.machine.box.rest()
-}
-
-func (b *box) rest() error {
-	b.resting.Store(true)
-	if err := b.sentry.cmd.Process.Signal(unix.SIGSTOP); err != nil {
-		return fmt.Errorf("stopping the sentry: %w", err)
-	}
-	return nil
-}
-
-// wake has the sentry go on.
-func (b *box) wake() {
-	if b.resting.Swap(false) {
-		_ = b.sentry.cmd.Process.Signal(unix.SIGCONT) // one that has ended needs it no more
-	}
 }
 
 // rehoused is spec with the folders of these mounts.

@@ -4,6 +4,8 @@ package linux
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -90,6 +92,34 @@ func TestABoxGoesOnWhereItWasSaved(t *testing.T) {
 	}
 	if got := says(t, again["bash"], "pwd; f; cat /dev/shm/mine"); got != "/usr\nthree\nupon the root" {
 		t.Errorf("bash has %s", got)
+	}
+}
+
+// fewBytes takes so many and no more.
+type fewBytes int
+
+func (f *fewBytes) Write(p []byte) (int, error) {
+	if *f -= fewBytes(len(p)); *f < 0 {
+		return 0, io.ErrShortWrite
+	}
+	return len(p), nil
+}
+
+func TestABoxWhoseSavingIsGivenUpGoesOn(t *testing.T) {
+	b := newBackend(t)
+	in := start(t, b, keptSpec(t, "python"))
+	says(t, in, "import os; x = 41; held = os.urandom(32 << 20)")
+	for _, few := range []fewBytes{0, 1, 4 << 20} {
+		if _, err := b.SaveMachine(t.Context(), "alice", "one", 1<<30, &few, func() error { return nil }); !errors.Is(err, io.ErrShortWrite) {
+			t.Errorf("it gave %v", err)
+		}
+		if got := says(t, in, "x, len(held)"); got != "(41, 33554432)" {
+			t.Errorf("then it has %s", got)
+		}
+	}
+	saved(t, b)
+	if got := says(t, in, "x"); got != "41" {
+		t.Errorf("in the end it has %s", got)
 	}
 }
 
@@ -254,5 +284,33 @@ func makeFolder(t *testing.T, path string) {
 	t.Helper()
 	if err := os.Mkdir(path, 0o755); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A name may have another image by now.
+func TestASavedBoxGoesOnInTheImageThatItHad(t *testing.T) {
+	there, dir := true, t.TempDir()
+	b := &Backend{home: &home{name: "home"}, config: Config{Images: func(_ context.Context, name string) (Image, error) {
+		switch {
+		case name == "tools":
+			return Image{Dir: dir, ID: "new"}, nil
+		case name == "old" && there:
+			return Image{Dir: dir, ID: "old"}, nil
+		}
+		return Image{}, fault.New(fault.NotFound, "there is no %s", name)
+	}}}
+	for _, c := range []struct {
+		state string
+		there bool
+		want  string
+	}{{`{"image": "old"}`, true, "old"}, {`{"image": "old"}`, false, "new"}, {`{"image": "host"}`, true, "new"}, {`?`, true, "new"}} {
+		there = c.there
+		p, err := b.planOf(t.Context(), newMachine("", sandbox.Spec{Image: "tools", Machine: &sandbox.MachineState{State: []byte(c.state)}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.root.release(); p.root.name != c.want {
+			t.Errorf("with %s, %t, it goes on in %s", c.state, c.there, p.root.name)
+		}
 	}
 }

@@ -1,0 +1,151 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+
+	"paddock/internal/fault"
+	"paddock/internal/history"
+	"paddock/internal/workspace"
+)
+
+// Destroy stops what runs or waits and removes the session with its files and
+// checkpoints. ctx bounds the wait; what has begun is ended all the same.
+func (m *Manager) Destroy(ctx context.Context, owner Owner, id ID) error {
+	if err := id.check(); err != nil {
+		return err
+	}
+	k := key{owner, id}
+	for {
+		m.mu.Lock()
+		s, closed := m.sessions[k], m.closed
+		m.mu.Unlock()
+		if closed {
+			return errShutdown
+		}
+		if s == nil {
+			return m.remove(ctx, k, errDestroyed, nil)
+		}
+		if <-s.opened; s.openErr != nil {
+			continue
+		}
+		if !m.destroy(s, errDestroyed, nil) {
+			if !s.isSleeping() {
+				return errNotFound(id)
+			}
+			<-s.closed
+			continue
+		}
+		var err error
+		select {
+		case <-s.closed:
+			err = s.endErr
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		m.told(ctx, Destroying, s, err)
+		return err
+	}
+}
+
+// remove removes a session that nobody has open, unless allow says no when its
+// record is read. It need not be whole for that.
+func (m *Manager) remove(ctx context.Context, k key, cause error, allow func(record) bool) (err error) {
+	s := newSession(m, k)
+	if s.record, err = m.readRecord(k); err != nil && fault.KindOf(err) == fault.NotFound {
+		return err
+	}
+	if err := s.acquire(); err != nil {
+		return err
+	}
+	r, err := m.readRecord(k) // it may have been removed, or used, just now
+	if fault.KindOf(err) == fault.NotFound || allow != nil && (err != nil || !allow(r)) {
+		s.unlock()
+		return errNotFound(k.id)
+	}
+	s.record = r
+	err = s.erase()
+	m.record(ctx, Event{Action: Destroying, Expired: cause == errExpired, Owner: k.owner, Session: k.id, Isolation: r.Isolation, Err: err})
+	return err
+}
+
+// erase removes what is on disk of a session whose lock we hold, and lets go of
+// that. The record goes first: from then on the session does not exist, whatever
+// is left of it.
+func (s *session) erase() error {
+	m := s.manager
+	err := m.config.files().Remove(filepath.Join(s.dir, recordFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err == nil { // or it might come back, without what belongs to it
+		err = m.config.files().SyncDir(s.dir)
+	}
+	if err != nil {
+		s.unlock()
+	} else {
+		err = history.RemoveAll(m.checkpointsFolder(s.key), m.config.files())
+		err = errors.Join(err, workspace.RemoveLocked(s.dir, lockFile, s.unlock))
+	}
+	m.index.DeleteSession(string(s.owner), string(s.id))
+	m.disk.Forget(string(s.owner))
+	m.littered(s.owner)
+	if err != nil {
+		m.log.Warn("a session was not removed whole", "session", s.id, "cause", err)
+		return fault.New(fault.Unavailable, "the session's files cannot be removed").WithHint("the server's log says more").WithCause(err)
+	}
+	return nil
+}
+
+// destroy begins to remove a session, unless it is ending already or allow
+// says no. s.closed tells when it is done.
+func (m *Manager) destroy(s *session, cause error, allow func() bool) bool {
+	if !s.end(cause, allow) {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		// Close waits for s.closed, but may be past adding jobs.
+		go m.dismantle(s, true)
+	} else {
+		m.jobs.Go(func() { m.dismantle(s, true) })
+	}
+	return true
+}
+
+// dismantle takes a session apart whose end was ordered.
+func (m *Manager) dismantle(s *session, remove bool) {
+	<-s.drained
+	clean, saved := false, false
+	if !remove {
+		if clean, saved = s.atLast(); !saved {
+			s.partWithProcesses("The session left memory")
+		}
+		m.counted(s)
+	}
+	s.dropAll()
+	s.closeTrees()
+	var err error
+	if remove {
+		err = s.erase()
+	} else {
+		if err = s.letGoOf(clean); err != nil {
+			m.log.Warn("a session was not ended cleanly", "session", s.id, "cause", err)
+		}
+		if !s.passing() {
+			m.index.PutSession(s.rowNow())
+		}
+		s.unlock()
+	}
+	m.mu.Lock()
+	delete(m.sessions, s.key)
+	m.mu.Unlock()
+	s.mu.Lock()
+	s.endErr = err
+	s.shiftLocked(gone)
+	s.mu.Unlock()
+	close(s.closed)
+}

@@ -1,0 +1,94 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+)
+
+// notices are what results have to tell of what happened before their programs ran.
+// They belong to the first in the queue, and to the opening.
+type notices struct {
+	lost map[string]string // runtimes whose variables are gone, and why: told by each one's next result
+	news string            // what else the next result tells
+}
+
+// tell has the next result say this, once.
+func (n *notices) tell(news string) {
+	if !strings.Contains(n.news, news) {
+		n.news = joinNotices(n.news, news)
+	}
+}
+
+// notice tells what a model has to know about its variables and files after a run, and
+// what there was to tell before; rolledBack: its files are as they were before it.
+func (n *notices) notice(runtime string, exit sandbox.Exit, rolledBack bool) string {
+	earlier := n.news
+	n.news = ""
+	if why, ok := n.lost[runtime]; ok {
+		delete(n.lost, runtime)
+		earlier = joinNotices(earlier, fmt.Sprintf("This was a fresh %s interpreter: variables, functions and imports of earlier calls are gone, because %s. Files in /workspace are there.", runtime, why))
+	}
+	now := ""
+	switch {
+	case exit.State == sandbox.Restored && rolledBack:
+		now = describeEnd(exit.Cause) + " Variables and files are as they were before this call."
+	case exit.State == sandbox.Restored:
+		now = describeEnd(exit.Cause) + " Variables are as they were before this call; changes to files remain."
+	case exit.State == sandbox.Fresh && rolledBack:
+		now = describeEnd(exit.Cause) + fmt.Sprintf(" The %s interpreter went with it: variables, functions and imports are gone. Files in /workspace are as they were before this call.", runtime)
+	case exit.State == sandbox.Fresh:
+		now = describeEnd(exit.Cause) + fmt.Sprintf(" The %s interpreter went with it: variables, functions and imports are gone. Files in /workspace are there.", runtime)
+	}
+	return joinNotices(earlier, now)
+}
+
+// describeEnd says how a program ended that did not leave its interpreter intact.
+func describeEnd(c sandbox.Cause) string {
+	switch c {
+	case sandbox.Exited:
+		return "The program ended its interpreter."
+	case sandbox.Crashed:
+		return "The interpreter crashed."
+	case sandbox.OutOfMemory:
+		return "The program left no memory to go on with."
+	}
+	return "The program did not stop when told to (" + c.String() + ") and was stopped by force."
+}
+
+// overtaken tells what became of a session whose end, or reset, ran into a
+// program; "" where it was nothing of the kind. Whatever the program left is
+// gone by the time that anybody can look.
+func overtaken(cause error) string {
+	switch cause {
+	case errReset:
+		return "The session was reset: its variables and files are gone."
+	case errDestroyed:
+		return "The session was destroyed, with its variables and files."
+	case errExpired:
+		return "The session has expired, with its variables and files."
+	}
+	return ""
+}
+
+// joinNotices puts two notices into one.
+func joinNotices(a, b string) string { return strings.TrimSpace(a + " " + b) }
+
+// notKept deals with a failure to keep after a run.
+func (s *session) notKept(t *turn, err error) string {
+	s.manager.log.ErrorContext(t.ctx, "a checkpoint could not be kept", "session", s.id, "execution", t.execution, "cause", errors.Join(err, causeOf(err)))
+	return unkept(err)
+}
+
+// unkept says what a model has to know when its call could not be kept.
+func unkept(err error) string {
+	f := fault.Of(err)
+	why := f.Message
+	if f.Kind == fault.Internal {
+		why = "the server's log says why"
+	}
+	return "What this call left is in memory only: it could not be kept on disk (" + why + "). It is lost when the server ends; the next call tries again."
+}

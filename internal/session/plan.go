@@ -1,0 +1,169 @@
+package session
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+)
+
+// Bounds of a Request.
+const (
+	maxCode = 1 << 20
+	maxName = 200
+	maxArgs = 1 << 20 // bytes, all together
+)
+
+// plan is what a request comes to in its session.
+type plan struct {
+	runtime sandbox.Runtime
+	command sandbox.Command
+	timeout time.Duration
+}
+
+func (m *Manager) checkRequest(req Request) error {
+	args := 0
+	for _, a := range slices.Concat(req.Command, req.Args) {
+		args += len(a) + 1
+	}
+	switch {
+	case len(req.Command) > 0 && (req.Code != "" || req.Language != "" || len(req.Args) > 0):
+		return fault.New(fault.Invalid, "a command has no code, language or arguments besides")
+	case len(req.Command) > 0 && (req.Command[0] == "" || slices.ContainsFunc(req.Command, func(a string) bool { return strings.ContainsRune(a, 0) })):
+		return fault.New(fault.Invalid, "a command has a name, and no NUL in it")
+	case len(req.Code) > maxCode:
+		return fault.New(fault.Invalid, "the code has %d bytes, and %d are allowed", len(req.Code), maxCode).WithHint("write it to a file in the workspace and run that")
+	case !utf8.ValidString(req.Code):
+		return fault.New(fault.Invalid, "the code is not UTF-8")
+	case len(req.Name) > maxName || strings.ContainsAny(req.Name, "\x00\r\n"):
+		return fault.New(fault.Invalid, "the name has at most %d bytes, on one line", maxName)
+	case args > maxArgs:
+		return fault.New(fault.Invalid, "the arguments have more than %d bytes", maxArgs).WithHint("write them to a file in the workspace")
+	case slices.ContainsFunc(req.Args, func(a string) bool { return strings.ContainsRune(a, 0) }):
+		return fault.New(fault.Invalid, "an argument holds a NUL")
+	case req.Timeout < 0 || req.Timeout > m.config.MaxTimeout:
+		return fault.New(fault.Invalid, "the timeout lies between 0 and %v", m.config.MaxTimeout).WithHint("zero stands for %v", m.config.DefaultTimeout)
+	case negative(req.Limits):
+		return fault.New(fault.Invalid, "limits are not negative")
+	}
+	return nil
+}
+
+// checkSettings gives the backend that the settings ask for.
+func (m *Manager) checkSettings(ctx context.Context, set Settings) (sandbox.Backend, error) {
+	b, err := m.backend(set.Isolation)
+	if err != nil {
+		return nil, err
+	}
+	usual, most := m.memoryOf(b)
+	switch {
+	case set.MemoryBytes < 0 || set.MemoryBytes > most:
+		return nil, fault.New(fault.Invalid, "the memory limit lies between 0 and %d MiB", most>>20).WithHint("zero stands for %d", usual>>20)
+	case set.TTL < 0:
+		return nil, fault.New(fault.Invalid, "the time to live is not negative")
+	case len(set.Name) > maxName || !utf8.ValidString(set.Name):
+		return nil, fault.New(fault.Invalid, "the name has at most %d bytes of UTF-8", maxName)
+	case set.Machine != nil && !hasMachines(b):
+		return nil, fault.New(fault.Unsupported, "the isolation %q has no machines: no images, processors, volumes, ports or variables can be asked for", b.Name()).
+			WithHint("leave them away, or use an isolation that has: see list_runtimes")
+	case !possible(set.Machine):
+		return nil, fault.New(fault.Invalid, "a machine has 0 to %d processors, and its image a name of at most %d bytes", maxCPUs, maxImage)
+	}
+	if set.Language != "" {
+		_, err = m.runtimeFor(ctx, b, set.Language)
+	}
+	return b, err
+}
+
+// plan finds out what a request needs, before it waits for its turn.
+func (s *session) plan(ctx context.Context, req Request) (plan, error) {
+	if s.backend == nil {
+		return plan{}, s.backendErr
+	}
+	if req.Isolation != "" && req.Isolation != s.backend.Name() {
+		return plan{}, fault.New(fault.Conflict, "the session's isolation is %q and not %q", s.backend.Name(), req.Isolation).WithHint("create a session with that isolation, or leave it away")
+	}
+	if err := s.running(); err != nil {
+		return plan{}, err
+	}
+	language := req.Language
+	if language == "" {
+		language = s.language()
+	}
+	var r sandbox.Runtime
+	var err error
+	if len(req.Command) > 0 {
+		if r, err = s.commands(); err == nil {
+			language, req.Code, req.Args = r.Name, req.Command[0], req.Command[1:]
+		}
+	} else {
+		r, err = s.manager.runtimeFor(ctx, s.backend, language)
+	}
+	if err != nil {
+		return plan{}, err
+	}
+	if language == "" { // what is recorded is what runs
+		language = r.Languages[0]
+	}
+	c := &s.manager.config
+	p := plan{runtime: r, timeout: req.Timeout, command: sandbox.Command{
+		Code: req.Code, Language: language, Name: req.Name, Args: slices.Clone(req.Args), Stdin: req.Stdin, Limits: merge(req.Limits, c.Limits),
+	}}
+	if p.timeout == 0 {
+		p.timeout = c.DefaultTimeout
+	}
+	return p, nil
+}
+
+// language is the one that the session was made for.
+func (s *session) language() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.record.Settings.Language
+}
+
+// runtimeFor finds the backend's runtime of a language; "" stands for the first.
+func (m *Manager) runtimeFor(ctx context.Context, b sandbox.Backend, language string) (sandbox.Runtime, error) {
+	probe, err := guard("probing", func() (sandbox.Probe, error) { return b.Probe(ctx), nil })
+	if err != nil {
+		return sandbox.Runtime{}, err
+	}
+	if !probe.Available {
+		return sandbox.Runtime{}, fault.New(fault.Unavailable, "the isolation %q does not work here: %s", b.Name(), probe.Reason).WithHint("%s", probe.Hint)
+	}
+	var known []string
+	for _, r := range probe.Runtimes {
+		if language == "" || slices.Contains(r.Languages, language) {
+			return r, nil
+		}
+		known = append(known, r.Languages...)
+	}
+	f := fault.New(fault.Unsupported, "the isolation %q does not run %q", b.Name(), language)
+	if other := m.whoRuns(ctx, language); other != "" {
+		return sandbox.Runtime{}, f.WithHint("the isolation %q does: create a session with it; this one runs %s", other, enumerate(known))
+	}
+	return sandbox.Runtime{}, f.WithHint("it runs %s", enumerate(known))
+}
+
+// commands is the runtime that runs programs of the machine.
+func (s *session) commands() (sandbox.Runtime, error) {
+	if !hasMachines(s.backend) {
+		return sandbox.Runtime{}, fault.New(fault.Unsupported, "the isolation %q runs no commands", s.backend.Name()).
+			WithHint("create a session with an isolation that has a shell: see list_runtimes")
+	}
+	return sandbox.Runtime{Name: sandbox.CommandRuntime}, nil
+}
+
+// whoRuns names another isolation that runs a language here; empty: none.
+func (m *Manager) whoRuns(ctx context.Context, language string) string {
+	for _, r := range m.Runtimes(ctx) {
+		if language != "" && slices.Contains(r.Languages, language) {
+			return r.Isolation
+		}
+	}
+	return ""
+}

@@ -1,0 +1,203 @@
+package session
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"paddock/internal/fault"
+)
+
+// A session's queue is who may work in it: one at a time, in order of arrival. Whoever
+// has the turn is alone with the interpreters and with what is said to belong to the
+// first in the queue.
+
+// maxWaiting bounds how many executions wait for the one that runs.
+const maxWaiting = 64
+
+// phase is what a session's slot, the right to work in it, is at.
+type phase uint8
+
+const (
+	opening phase = iota // its folder is being opened
+	free                 // nobody is at work
+	working              // the first in the queue is at work
+	leaving              // it ends: who is in the queue is stopped, and nobody may enter
+	gone                 // it has ended, or was never opened
+)
+
+// following are the phases that may follow each.
+var following = [...][]phase{opening: {free, gone}, free: {working, leaving}, working: {working, free, leaving}, leaving: {gone}, gone: nil}
+
+// turn is one place in a session's queue.
+type turn struct {
+	execution string // "" for what is not an execution
+	ready     chan struct{}
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	over      bool // too late to stop it: guarded by the session's mu
+	// How long it waited, and what starting an interpreter took; they belong to
+	// the first in the queue.
+	queued, start time.Duration
+	later         func() // what is left to do before the next turn; nil: nothing
+}
+
+// shiftLocked makes every change of the slot's phase.
+func (s *session) shiftLocked(to phase) {
+	if !slices.Contains(following[s.phase], to) {
+		panic("session: an impossible change of phase")
+	}
+	s.phase = to
+}
+
+// takeTurn gets in the queue and waits until it is the caller's turn. stop, when
+// set, stops every execution in the queue, whose bound does not hold then. After
+// an error the caller is not in the queue; else it calls leave.
+func (s *session) takeTurn(ctx context.Context, execution string, stop error) (*turn, error) {
+	t := &turn{execution: execution, ready: make(chan struct{})}
+	t.ctx, t.cancel = context.WithCancelCause(ctx)
+	if err := s.enter(t, stop); err != nil {
+		t.cancel(nil)
+		return nil, err
+	}
+	select {
+	case <-t.ready:
+	case <-t.ctx.Done():
+	}
+	if t.ctx.Err() != nil { // also when both happened: it does not begin
+		err := context.Cause(t.ctx)
+		s.leave(t)
+		return nil, err
+	}
+	return t, nil
+}
+
+func (s *session) enter(t *turn, stop error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.awakeLocked(); err != nil {
+		return err
+	}
+	switch {
+	case stop != nil:
+		s.stopLocked(stop, "")
+	case len(s.queue) > maxWaiting:
+		full := *fault.New(fault.Exhausted, "%d executions are waiting in this session already", maxWaiting).WithHint("wait for them, cancel some, or use another session")
+		full.RetryAfter = time.Second
+		return &full
+	}
+	s.record.LastUsedAt = time.Now()
+	s.queue = append(s.queue, t)
+	if s.phase == free {
+		s.shiftLocked(working)
+		close(t.ready)
+	}
+	return nil
+}
+
+// leave gives the turn to the next in the queue, or steps out of it.
+func (s *session) leave(t *turn) {
+	t.cancel(nil)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := s.queue[0] == t
+	s.queue = slices.DeleteFunc(s.queue, func(other *turn) bool { return other == t })
+	if first && t.execution != "" {
+		s.record.LastUsedAt = time.Now()
+	}
+	switch {
+	case s.phase == leaving:
+		if len(s.queue) == 0 {
+			close(s.drained)
+		}
+	case len(s.queue) == 0:
+		s.shiftLocked(free)
+	case first:
+		s.shiftLocked(working)
+		close(s.queue[0].ready)
+	}
+}
+
+// tooLate marks a turn as one that can no longer be stopped.
+func (s *session) tooLate(t *turn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.over = true
+}
+
+// stopLocked stops the executions in the queue: one, or all when execution is "".
+// It gives how many were stopped that had not been before.
+func (s *session) stopLocked(cause error, execution string) (n int) {
+	for _, t := range s.queue {
+		if t.over || t.execution == "" || execution != "" && t.execution != execution {
+			continue
+		}
+		n++
+		t.over = true
+		t.cancel(cause)
+	}
+	return n
+}
+
+// end orders the end of the session when it may end and still says yes to
+// allow (nil: always), which is asked under the lock. It tells whether the
+// caller is the one who has to dismantle it.
+func (s *session) end(cause error, allow func() bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase != free && s.phase != working || allow != nil && !allow() {
+		return false
+	}
+	s.shiftLocked(leaving)
+	for _, t := range s.queue {
+		t.over = true
+		t.cancel(cause)
+	}
+	if len(s.queue) == 0 {
+		close(s.drained)
+	}
+	return true
+}
+
+// borrow takes a turn if nobody is in the queue; nil when somebody is.
+func (s *session) borrow(ctx context.Context) *turn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase != free {
+		return nil
+	}
+	t := &turn{ready: make(chan struct{})}
+	t.ctx, t.cancel = context.WithCancelCause(ctx)
+	s.shiftLocked(working)
+	s.queue = append(s.queue, t)
+	close(t.ready)
+	return t
+}
+
+// Cancel stops an execution, running or waiting, or all of the session when
+// execution is "". It gives how many it stopped: 0 when it came too late.
+func (m *Manager) Cancel(owner Owner, id ID, execution string) (int, error) {
+	if err := id.check(); err != nil {
+		return 0, err
+	}
+	m.mu.Lock()
+	s := m.sessions[key{owner, id}]
+	m.mu.Unlock()
+	if s != nil {
+		<-s.opened
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.phase == free || s.phase == working {
+			return s.stopLocked(errStopped, execution), nil
+		}
+		return 0, errNotFound(id)
+	}
+	i, err := m.infoOnDisk(key{owner, id})
+	if err != nil {
+		return 0, err
+	}
+	if i.Process != 0 {
+		return 0, fault.New(fault.Conflict, "the session %q is open in another process (pid %d)", id, i.Process).WithHint("only that process can cancel its executions")
+	}
+	return 0, nil
+}
