@@ -21,6 +21,7 @@ var mayImport = map[string][]string{
 	"internal/archive/archivetest":       {},
 	"internal/audit":                     {"internal/auth", "internal/fault", "internal/telemetry"},
 	"internal/auth":                      {"internal/fault"},
+	"internal/bindings":                  {},
 	"internal/blob":                      {"internal/fault"},
 	"internal/blob/blobtest":             {"internal/blob"},
 	"internal/checkpoint":                {"internal/blob", "internal/fault", "internal/history", "internal/sandbox", "internal/workspace"},

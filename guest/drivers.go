@@ -6,11 +6,14 @@ import "embed"
 // them, for a Python that is not WebAssembly: all but what is special about the
 // place (_paddock_place, _paddock_loop, _paddock).
 //
-//go:embed python/_paddock_display.py python/_paddock_driver.py python/_paddock_errors.py
+//go:embed python/_paddock_display.py python/_paddock_driver.py python/_paddock_errors.py python/_paddock_servers.py
 var PythonDriver embed.FS
 
-// JavaScriptEdits is a module of the JavaScript driver that needs nothing but
-// the language, for an engine that is not WebAssembly.
-//
-//go:embed js/driver/edits.js
-var JavaScriptEdits []byte
+// JavaScriptEdits and JavaScriptServers are modules of the JavaScript driver that
+// need nothing but the language, for an engine that is not WebAssembly.
+var (
+	//go:embed js/driver/edits.js
+	JavaScriptEdits []byte
+	//go:embed js/driver/servers.js
+	JavaScriptServers []byte
+)

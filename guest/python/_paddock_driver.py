@@ -24,6 +24,7 @@ import _paddock
 import _paddock_display
 import _paddock_errors
 import _paddock_loop
+import _paddock_servers
 from _paddock_display import cut, module_of, name_of
 from _paddock_errors import is_a, safely
 
@@ -59,6 +60,7 @@ _names_in = types.ModuleType.__dict__["__dict__"].__get__  # asks no module for 
 _modules, _urandom, _set = sys.modules, os.urandom, object.__setattr__
 _collects, _stop_collecting, _go_on_collecting = gc.isenabled, gc.disable, gc.enable
 _bases_of, _names_in_class = type.__dict__["__mro__"].__get__, type.__dict__["__dict__"].__get__
+_ENDLESS = float("inf")
 _outdated = []  # what the program may have put in the place of something remembered
 _generator, _seed = random._inst, _random.Random.seed
 _reseed_sqlite, _give_up = _paddock.reseed, _paddock_loop.give_up
@@ -140,6 +142,7 @@ class Driver:
 
     def exec(self, request):
         self.abandon()  # what an interrupt kept from being ended
+        _paddock_loop.forget()
         self.cells += 1
         name = request.get("name") or "<cell>"
         self.label = f"<cell {self.cells}>" if name == "<cell>" else name
@@ -164,10 +167,11 @@ class Driver:
     def resume(self, request):
         """Goes on with a program that uses await at its top level."""
         try:
+            _paddock_loop.arrived(request.get("replies"))
             wait = self.loop.step(self.task)
             if wait is not None:
                 self.flush()
-                return {"status": "waiting", "timeout": wait}
+                return {"status": "waiting", "timeout": None if wait == _ENDLESS else wait}
             self.finish(self.task.result())
             return self.outcome
         except BaseException as error:

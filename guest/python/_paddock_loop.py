@@ -4,18 +4,25 @@ Code that runs a loop of its own (asyncio.run) sleeps in the host while nothing
 is ready. The driver steps the session's loop from outside instead, and leaves
 the interpreter while the program waits, so that a waiting program holds
 nothing of the host.
+
+Calls of the host are answered while a program waits: ask() has one answered at
+once, begin() gives a future.
 """
 import asyncio
 import asyncio.base_events
 import asyncio.events
 import collections
+import json
 import time
 import weakref
+
+import _paddock
 
 __builtins__ = __builtins__.copy()  # what the program makes of them is its own affair
 
 _sleep, _ref = time.sleep, weakref.ref
 _deque = collections.deque
+_call, _scan = _paddock.call, json.JSONDecoder().scan_once
 _Task, _Future = asyncio.Task, asyncio.Future
 _tasks_names = asyncio.tasks._scheduled_tasks.__dict__  # "data" are references to all that are alive
 _set_running_loop = asyncio.events._set_running_loop
@@ -27,6 +34,10 @@ _given_up = []  # what waited in them
 _names_of = asyncio.AbstractEventLoop.__dict__["__dict__"].__get__
 _is_done, _cancel = _Future.done, _Future.cancel
 _awaited_by, _coroutine_of = _Task.__dict__["_fut_waiter"].__get__, _Task.get_coro
+
+AT_ONCE = 63    # calls that are under way: the host takes 64, and one may be asked for
+_waiting = {}   # futures by the numbers of their calls; None where it was given up
+_later = collections.deque()  # calls for which there is no room yet: (body, future)
 
 NEVER = "the program waits for something that can never happen: nothing is scheduled that could wake it"
 
@@ -44,6 +55,10 @@ class _Idle:
 
     def select(self, timeout):
         if self.stepping:
+            return []
+        if calling():
+            replies = _call(b'{"op":"await","timeout":%s}\n' % (b"null" if timeout is None else b"%f" % timeout))
+            arrived(_scan(replies.decode(), 0)[0])
             return []
         if timeout is None:
             raise Deadlock(NEVER)
@@ -74,7 +89,8 @@ class Loop(asyncio.base_events.BaseEventLoop):
         raise RuntimeError("there are no threads in this sandbox: call the function directly, or write it as a coroutine")
 
     def step(self, task):
-        """Runs until task is done (returns None) or only time can help: returns the seconds to wait."""
+        """Runs until task is done (returns None) or only the host can help: returns the
+        seconds to wait, which are without end where only a call's answer is waited for."""
         self._selector.stepping = True
         # An interrupt may have hit the last step's own end.
         self._thread_id = None
@@ -96,8 +112,83 @@ class Loop(asyncio.base_events.BaseEventLoop):
         while self._scheduled and self._scheduled[0].cancelled():
             self._run_once()  # takes cancelled timers out
         if not self._scheduled:
+            if calling():
+                return _ENDLESS
             raise Deadlock(NEVER)
         return self._scheduled[0].when() - self.time()
+
+
+# ── calls of the host ───────────────────────────────────────────────────────
+
+_ENDLESS = float("inf")
+
+
+def ask(body):
+    """Calls the host and waits for the answer; None: nothing answers."""
+    answer = _call(b'{"op":"call"}\n' + body)
+    return _scan(answer.decode(), 0)[0] if answer else None
+
+
+def begin(body):
+    """Calls the host and gives a future of the answer."""
+    future = asyncio.events.get_running_loop().create_future()
+    future.add_done_callback(_left)
+    _later.append((body, future))
+    _send()
+    return future
+
+
+def calling():
+    """Tells whether a call is waited for."""
+    return bool(_later) or any(future is not None for future in _waiting.values())
+
+
+def _send():
+    while _later and len(_waiting) < AT_ONCE:
+        body, future = _later[0]
+        number = 0 if future.done() else int(_call(b'{"op":"begin"}\n' + body))
+        if number:
+            _waiting[number] = future
+        elif not future.done():
+            if _waiting:
+                return  # there will be room
+            future.set_result(None)
+        _later.popleft()
+
+
+def arrived(replies):
+    """Takes the host's answers: pairs of a call's number and what it says."""
+    for number, answer in replies or ():
+        future = _waiting.pop(number, None)
+        if future is not None:
+            _settle(future, answer)
+    _send()
+
+
+def _settle(future, answer):
+    if not future.done() and not future.get_loop().is_closed():
+        future.set_result(answer)
+
+
+def _left(future):
+    """Tells the host that nobody waits for a call any more."""
+    if not future.cancelled():
+        return
+    for number, other in _waiting.items():
+        if other is future:
+            _waiting[number] = None
+            _call(b'{"op":"giveUp","call":%d}\n' % number)
+            return
+
+
+def forget():
+    """Ends the calls of an earlier run, which nobody answers any more."""
+    futures = [*_waiting.values(), *(future for _, future in _later)]
+    _waiting.clear()
+    _later.clear()
+    for future in futures:
+        if future is not None:
+            _settle(future, None)
 
 
 def give_up():
@@ -109,6 +200,9 @@ def give_up():
     """
     for task in _pending():
         _cut_off(task)
+    _given_up.append((dict(_waiting), list(_later)))
+    _waiting.clear()
+    _later.clear()
     for ref in list(_loops):
         loop = ref()
         if loop is not None:

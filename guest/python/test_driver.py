@@ -220,6 +220,230 @@ class Case(unittest.TestCase):
         self.gives("print('lives'); 6 * 7", "42", "lives\n")
 
 
+class Servers(Case):
+    """Calls of tools. The host is played here: it answers with what self.answer gives."""
+
+    ECHO = """from servers import tool
+Made = int
+@tool("ev", "get-echo", {"text": "text", "class_": "class"})
+def echo(text, *, class_=...):
+    '''Says it again.
+
+    More of it.'''
+"""
+
+    def setUp(self):
+        super().setUp()
+        self.bind(self.guest)
+        self.asked, self.begun, self.given_up = [], {}, []
+
+    def bind(self, guest):
+        self.guest = guest
+        guest.host = self.host
+        self.exec(f"import servers\nservers.__path__[:] = [{self.cwd + '/tree'!r}]")
+
+    def answer(self, message):
+        return {"value": message}
+
+    def host(self, message):
+        head, _, body = message.partition(b"\n")
+        head = json.loads(head)
+        if head["op"] == "call":
+            self.asked.append(json.loads(body))
+            return json.dumps(self.answer(self.asked[-1])).encode()
+        if head["op"] == "begin":
+            self.asked.append(json.loads(body))
+            self.begun[len(self.asked)] = self.asked[-1]
+            return b"%d" % len(self.asked)
+        if head["op"] == "await":
+            return json.dumps(self.replies()).encode()
+        if head["op"] == "giveUp":
+            self.given_up.append(head["call"])
+            return b"{}"
+        return self.guest.show(message)
+
+    def replies(self):
+        replies = [[number, self.answer(message)] for number, message in self.begun.items()]
+        self.begun = {}
+        return replies
+
+    def run_to_end(self, code):
+        outcome = self.exec(code)
+        stdout, stderr = outcome.stdout, outcome.stderr
+        while outcome["status"] == "waiting":
+            outcome = self.guest.ask(op="resume", replies=self.replies())
+            stdout, stderr = stdout + outcome.stdout, stderr + outcome.stderr
+        outcome.stdout, outcome.stderr = stdout, stderr
+        return outcome
+
+    def file(self, name, text):
+        path = os.path.join(self.cwd, "tree", name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as file:
+            file.write(text)
+
+    def tree(self):
+        lazy = "from servers import lazy\n__getattr__, __dir__ = lazy(__name__, {'echo': 'echo', 'broken': 'broken'})\n"
+        self.file("ev/__init__.py", lazy)
+        self.file("ev/tools.py", lazy)
+        self.file("ev/echo.py", self.ECHO)
+        self.file("ev/broken.py", "1 / 0")
+
+    def test_a_tool_is_called_with_the_names_of_its_server(self):
+        self.exec(self.ECHO)
+        for code, arguments in (
+                ("echo(text='a')", {"text": "a"}), ("echo('a')", {"text": "a"}), ("echo('a', class_=1)", {"text": "a", "class": 1}),
+                ("echo('a', ...)", {"text": "a"}), ("echo(text='a', class_=...)", {"text": "a"}), ("echo(text=None)", {"text": None})):
+            with self.subTest(code):
+                self.gives(code + "['arguments']", repr(arguments))
+                self.assertEqual(self.asked.pop(), {"op": "call", "server": "ev", "tool": "get-echo", "arguments": arguments})
+
+    def test_arguments_that_a_tool_does_not_have(self):
+        self.exec(self.ECHO)
+        self.assertIn("it takes text, class_", self.fails("echo(txt='a')", "TypeError", line=1)["message"])
+        self.fails("echo(1, 2, 3)", "TypeError", "echo() takes 2 arguments, and 3 were given")
+        self.fails("echo(1, text=2)", "TypeError", "echo() was given text twice")
+        self.fails("await echo.aio(txt=1)", "TypeError")
+        self.assertEqual(self.asked, [])
+
+    def test_values_that_json_does_not_know(self):
+        self.exec(self.ECHO + """
+import dataclasses, datetime, decimal, enum, pathlib, uuid, collections, array
+@dataclasses.dataclass
+class Point:
+    x: int
+    when: datetime.date
+class Colour(enum.Enum):
+    RED = "red"
+Pair = collections.namedtuple("Pair", "a b")
+""")
+        for value, sent in (
+                ("Point(1, datetime.date(2026, 1, 2))", {"x": 1, "when": "2026-01-02"}), ("Colour.RED", "red"),
+                ("pathlib.Path('/a/b')", "/a/b"), ("uuid.UUID(int=5)", "00000000-0000-0000-0000-000000000005"), (r"b'\0\xff'", "AP8="),
+                ("{3}", [3]), ("decimal.Decimal('1.5')", 1.5), ("decimal.Decimal('7')", 7), ("(n for n in (1, 2))", [1, 2]),
+                ("array.array('i', [1, 2])", [1, 2]), ("10 ** 30", 10 ** 30), ("Pair(1, 2)", [1, 2]), ("{1: 'ü\u2028'}", {"1": "ü\u2028"})):
+            with self.subTest(value):
+                self.gives(f"_ = echo({value})")
+                self.assertEqual(self.asked.pop()["arguments"]["text"], sent)
+        self.fails("echo(object())", "TypeError", "an argument of the type object cannot be sent to a tool", line=1)
+        self.fails("echo(float('nan'))", "ValueError")
+        self.fails("x = []; x.append(x); echo(x)", "ValueError")
+
+    def test_what_is_awaited_lets_others_go_on(self):
+        self.exec(self.ECHO)
+        outcome = self.exec("x = await echo(text='a')")
+        self.assertEqual((outcome["status"], outcome["timeout"], len(self.begun)), ("waiting", None, 1))
+        self.assertEqual(self.guest.ask(op="resume", replies=self.replies())["status"], "done")
+        self.gives("x['arguments']", "{'text': 'a'}")
+        for code in (
+                "await echo(text='b')", "await echo.aio('b')", "await servers.call('ev', 'get-echo', {'text': 'b'})",
+                "import mayflower_mcp\nawait mayflower_mcp.call('ev', 'get-echo', {'text': 'b'})",
+                "async def f():\n    return await echo(text='b')\nawait f()",
+                "import asyncio\n(await asyncio.gather(echo.aio('b'), asyncio.sleep(0.001)))[0]"):
+            with self.subTest(code):
+                self.gives(code, "{'op': 'call', 'server': 'ev', 'tool': 'get-echo', 'arguments': {'text': 'b'}}")
+
+    def test_what_is_not_awaited_is_answered_at_once(self):
+        self.exec(self.ECHO)
+        self.gives("def f():\n    return echo(text='c')\nf()['arguments'], [echo(text=n)['arguments'] for n in '12']", "({'text': 'c'}, [{'text': '1'}, {'text': '2'}])")
+        self.gives("import asyncio\nasync def g():\n    x = echo(text='d')\n    return x['arguments']\nasyncio.run(g())", "{'text': 'd'}")
+        self.assertEqual(self.begun, {})
+        self.gives("async def g():\n    return (await echo(text='e'))['arguments']\nasyncio.run(g())", "{'text': 'e'}")
+
+    def test_many_calls_are_under_way_at_once_and_no_more_than_may_be(self):
+        self.exec(self.ECHO)
+        outcome = self.exec("import asyncio\nall = await asyncio.gather(*(echo.aio(n) for n in range(200)))\nlen(all), all[150]['arguments']")
+        self.assertEqual(len(self.begun), 63)
+        rounds = 0
+        while outcome["status"] == "waiting":
+            rounds += 1
+            outcome = self.guest.ask(op="resume", replies=self.replies())
+        self.assertEqual((rounds, outcome["result"]), (4, "(200, {'text': 150})"))
+
+    def test_a_call_that_nobody_waits_for_is_given_up(self):
+        self.exec(self.ECHO)
+        outcome = self.exec("import asyncio\ntry:\n    await asyncio.wait_for(echo.aio('x'), 0.001)\nexcept TimeoutError:\n    print('late')\nawait asyncio.sleep(0.001)")
+        late = self.replies()
+        while outcome["status"] == "waiting":
+            outcome = self.guest.ask(op="resume")
+        self.assertEqual(self.given_up, [late[0][0]])
+        self.exec("import asyncio\nawait asyncio.sleep(3600)")
+        self.guest.ask(op="resume", replies=late)  # it is for nobody
+        self.guest.ask(op="interrupt")
+        self.lives()
+
+    def test_the_calls_of_a_run_that_was_interrupted_are_forgotten(self):
+        self.exec(self.ECHO)
+        self.exec("""
+async def f():
+    try:
+        return await echo(text='x')
+    except servers.ToolError as error:
+        print(error.kind)
+import asyncio, servers
+task = asyncio.ensure_future(f())
+await asyncio.sleep(3600)""")
+        self.guest.ask(op="interrupt")
+        self.begun = {}
+        self.gives("done = await asyncio.wait([task])\ntask.done()", "True", "unavailable\n")
+        self.fails("import asyncio\nawait asyncio.Event().wait()", "Deadlock")
+
+    def test_errors(self):
+        self.exec(self.ECHO)
+        self.answer = lambda message: {"error": {"kind": "denied", "message": "not this one", "field": "text"}}
+        error = self.fails("echo(text='a')", "ToolError", "not this one", line=1)
+        self.assertEqual(error["traceback"].count("File"), 1, error["traceback"])
+        self.gives("try:\n    await echo(text='a')\nexcept servers.ToolError as e:\n    print(e.kind, e.server, e.tool, e.field)", stdout="denied ev get-echo text\n")
+        self.answer = lambda message: None
+        self.fails("echo(text='a')", "ToolError", "nothing answers calls of tools here")
+
+    def test_pictures_and_files(self):
+        self.exec(self.ECHO)
+        self.file("big.json", "[1, 2]")
+        picture = {"base64": "AAEC", "mime": "image/png"}
+        self.answer = lambda message: {"value": picture, "binary": True}
+        self.gives("echo(1)", "<image/png, 3 bytes>")
+        self.assertEqual(self.guest.displays.pop(), ({"op": "display", "mime": "image/png"}, b"\0\1\2"))
+        self.gives("p = echo(1); bytes(p), p.mime, len(p)", r"(b'\x00\x01\x02', 'image/png', 3)")
+        self.answer = lambda message: {"value": ["text", picture], "binary": True}
+        self.gives("echo(1)", "['text', <image/png, 3 bytes>]")
+        self.answer = lambda message: {"file": {"path": self.cwd + "/tree/big.json", "size": 6, "preview": "[1,"}}
+        self.gives("import os\nf = echo(1); f.json(), f.size, f.text(), os.fspath(f) == f.path", "([1, 2], 6, '[1, 2]', True)")
+
+    def test_servers_are_found_as_files(self):
+        self.tree()
+        for code in (
+                "from servers.ev import echo\necho(text=1)['tool']", "from servers.ev import tools\ntools.echo(text=1)['tool']",
+                "from servers.ev.tools import echo\necho(text=1)['tool']", "import servers.ev\nservers.ev.echo(text=1)['tool']",
+                "import servers.ev.echo\nservers.ev.echo(text=1)['tool']", "from servers.ev.echo import echo\necho(text=1)['tool']",
+                "from servers import ev\nev.echo(text=1)['tool']", "from servers.ev.echo import Made, echo\nMade('3'), echo(text=1)['tool']"):
+            with self.subTest(code):
+                self.bind(self.start())
+                self.gives(code, "(3, 'get-echo')" if "Made" in code else "'get-echo'")
+        self.gives("from servers.ev import tools, echo\nimport servers.ev.echo\nfrom servers.ev import echo as again\ndir(tools), again is echo", "(['broken', 'echo'], True)")
+        self.fails("tools.ecco", "AttributeError", "servers.ev.tools has no tool 'ecco'; it has broken, echo")
+        self.fails("from servers.ev import broken", "ZeroDivisionError")
+        self.fails("servers.gone", "AttributeError", "no server 'gone' is bound; none is")
+        self.fails("import servers.gone", "ModuleNotFoundError")
+        self.gives("echo.__doc__.split(chr(10))[0], echo.__name__, repr(echo)", "('Says it again.', 'echo', '<tool ev.echo: Says it again.>')")
+        self.gives("import inspect\nstr(inspect.signature(echo))", "'(text, *, class_=Ellipsis)'")
+
+    def test_a_program_may_have_modules_of_these_names(self):
+        self.guest = self.start()
+        for name in "servers", "skills":
+            os.mkdir(os.path.join(self.cwd, name))
+        self.gives("import servers, skills\nservers.__path__, skills.__path__", "(['/servers'], ['/skills'])")
+        self.guest = self.start()
+        with open(os.path.join(self.cwd, "servers.py"), "w") as file:
+            file.write("mine = 1")
+        self.gives("import servers\nservers.mine", "1")
+
+    def test_search(self):
+        self.answer = lambda message: {"value": [message]}
+        self.gives("servers.search('add numbers', limit=3)",
+                   "[{'op': 'search', 'query': 'add numbers', 'limit': 3, 'detail_level': 'description', 'server': None}]")
+
+
 class Start(Case):
     def test_environment_is_taken_over_whole(self):
         self.guest = self.start(A="1", B="ü =")

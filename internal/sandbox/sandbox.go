@@ -246,9 +246,35 @@ type Command struct {
 	Stdout, Stderr io.Writer
 	// Display takes each picture or document the program shows; nil discards.
 	Display func(Display)
+	// Call answers what the program asks of the host, which are calls of tools as a
+	// rule; nil: nothing answers, and the program is told so. It may be called from
+	// several goroutines at once, [CallsAtOnce] at most. Its ctx ends when the program
+	// gives the call up, with the run, or earlier when that is stopped; Run returns
+	// only when all of them have.
+	Call func(ctx context.Context, c Call) []byte
 	// Limits hold for this run.
 	Limits RunLimits
 }
+
+// Call is something that a program asks of the host. What it says, and what answers
+// it, is a matter of the guest's: package bindings and the guests' module "servers"
+// know. An answer is JSON, of [MaxAnswer] bytes at most; an empty one, or a longer
+// one, says that nothing answers.
+type Call struct {
+	// Number counts the calls of a run from 1, in the order of their coming.
+	Number int
+	Body   []byte
+}
+
+// How much of its calls a run may have under way: so many, and so many bytes of their
+// bodies together. A guest keeps what a program calls beyond that until there is room.
+const (
+	CallsAtOnce = 64
+	MaxCalls    = 8 << 20
+)
+
+// MaxAnswer bounds the answer of a [Call], in bytes.
+const MaxAnswer = 16 << 20
 
 // RunLimits bound one run; its time is bounded by Run's ctx. Zero means none
 // of it, except for Grace.

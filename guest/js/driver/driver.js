@@ -11,9 +11,11 @@ import { builtinSource, installModules, isBuiltin } from "./modules.js";
 import { translated, untranslated } from "./positions.js";
 import { rewrite } from "./rewrite.js";
 import { makeTimers } from "./timers.js";
+import { Buffer } from "buffer";
 import { makeHost } from "./host.js";
 import { apply, parse, safeMap, stringify } from "./primordials.js";
 import { installRandom } from "./random.js";
+import { makeServers } from "./servers.js";
 
 const promiseThen = Promise.prototype.then;
 const { getOwnPropertyNames, getOwnPropertyDescriptor } = Object;
@@ -47,13 +49,17 @@ export default function install(call) {
     host.exit();
     for (;;); // until the engine is told to stop
   });
-  installModules(globalThis, host, process, timers);
+  const servers = makeServers(globalThis, {
+    begin: host.begin, bytesOf: (text) => new Uint8Array(Buffer.from(text, "base64")), readFile: (...args) => modules.fs.readFileSync(...args),
+  });
+  const modules = installModules(globalThis, host, process, timers, servers.module);
 
   const before = { __proto__: null }; // what is not the program's
   for (const name of getOwnPropertyNames(globalThis)) before[name] = true;
 
   const done = (outcome) => {
     timers.clear();
+    servers.forget();
     process.forget();
     state.status = "idle";
     outcome.status = "done";
@@ -85,6 +91,7 @@ export default function install(call) {
     }
     const wait = timers.next();
     if (wait !== undefined) return stringify({ status: "waiting", timeout: wait / 1000 });
+    if (servers.waits()) return '{"status":"waiting"}';
     if (state.status === "pending") {
       return fail(new Error("the program waits for something that can never happen: nothing is scheduled that could wake it"));
     }
@@ -117,6 +124,7 @@ export default function install(call) {
     awaken(request) {
       seedRandom(request.seed);
       timers.clear();
+      servers.forget();
       process.forget();
       state.rejected.clear();
       state.status = "idle";
@@ -135,6 +143,12 @@ export default function install(call) {
       state.status = "pending";
       state.rejected.clear();
       return stringify({ code: rewrite(request.code), name: state.label });
+    },
+    // resume takes in what came while the program waited; a poll follows.
+    resume(request) {
+      const { replies } = request;
+      for (let i = 0; i < replies.length; i++) servers.arrived(replies[i][0], replies[i][1] ?? undefined);
+      return '"ok"';
     },
     poll,
     translated(request) {

@@ -35,6 +35,7 @@ export function makeHost(call) {
     hash: (name, data, key) => bytes(key === undefined ? { op: "hash", name } : { op: "hash", name, key: Buffer.from(key).toString("base64") }, view(data)),
     encode: (text) => bytes({ op: "encode" }, text),
     decode: (data) => ask({ op: "decode" }, view(data)),
+    begin: (call) => Number(ask({ op: "begin" }, call)),
     stdin: () => bytes({ op: "stdin" }),
     display: (mime, data) => parse(ask({ op: "display", mime }, typeof data === "object" && data !== null ? view(data) : `${data}`)),
   };

@@ -13,7 +13,8 @@ const builtins = new Map();
 const own = safeMap(); // the modules themselves
 const slot = Symbol.for("paddock.builtin");
 
-export function installModules(scope, host, process, timers) {
+// installModules makes them, with what other parts have, and gives them.
+export function installModules(scope, host, process, timers, servers) {
   const fs = makeFS(host, process);
   const sleep = (ms, value) => new Promise((resolve) => { timers.set(() => resolve(value), ms); });
   const path = Object.assign(posix, { posix });
@@ -34,7 +35,7 @@ export function installModules(scope, host, process, timers) {
     timers: { setTimeout: scope.setTimeout, setInterval: scope.setInterval, setImmediate: scope.setImmediate, clearTimeout: scope.clearTimeout, clearInterval: scope.clearInterval },
     "timers/promises": { setTimeout: sleep, setImmediate: (value) => sleep(0, value), scheduler: { wait: sleep } },
     perf_hooks: { performance: scope.performance }, crypto: makeCryptoModule(host, scope.crypto),
-    readline, "readline/promises": readline.promises, string_decoder: { StringDecoder }, module: { builtinModules: [], createRequire: () => scope.require },
+    servers, readline, "readline/promises": readline.promises, string_decoder: { StringDecoder }, module: { builtinModules: [], createRequire: () => scope.require },
   };
   for (const [name, module] of Object.entries(all)) {
     builtins.set(name, module);
@@ -46,6 +47,7 @@ export function installModules(scope, host, process, timers) {
   };
   Object.defineProperty(scope, slot, { value: get });
   Object.defineProperty(scope, "require", { value: makeRequire(fs, process, get), writable: true, configurable: true });
+  return all;
 }
 
 // isBuiltin tells whether a value is one of the modules.

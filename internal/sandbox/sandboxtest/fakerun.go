@@ -2,6 +2,7 @@ package sandboxtest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"strings"
@@ -32,6 +33,7 @@ type fakeRun struct {
 	broken  bool // a writer did not take the output
 	line    int
 	depth   int // of calls
+	calls   int // of the host
 }
 
 // raised is an error of the program.
@@ -258,6 +260,41 @@ func (r *fakeRun) input() (string, error) {
 	case <-r.in.kill:
 	}
 	return "", r.stop()
+}
+
+// callHost calls a tool, and gives its value, or the error's kind and message.
+func (r *fakeRun) callHost(tool, text string) (string, error) {
+	body, err := json.Marshal(map[string]any{"op": "call", "server": "s", "tool": tool, "arguments": map[string]string{"text": text}})
+	if err != nil {
+		return "", err
+	}
+	var answer struct {
+		Value string
+		Error struct{ Kind, Message string }
+	}
+	answer.Error.Kind = "unavailable"
+	if r.cmd.Call != nil {
+		r.calls++
+		came := make(chan []byte, 1)
+		ctx, cancel := context.WithCancel(r.ctx)
+		go func() { came <- r.cmd.Call(ctx, sandbox.Call{Number: r.calls, Body: body}) }()
+		select {
+		case text := <-came:
+			answer.Error.Kind = ""
+			err = json.Unmarshal(text, &answer)
+		case <-r.in.kill:
+			cancel()
+			<-came
+		}
+		cancel()
+	}
+	if err := r.stop(); err != nil {
+		return "", err
+	}
+	if answer.Error.Kind != "" {
+		return answer.Error.Kind + " " + answer.Error.Message, err
+	}
+	return answer.Value, err
 }
 
 func (r *fakeRun) display(mime, data string) error {

@@ -59,6 +59,14 @@ type Programs struct {
 	// follows them.
 	Open   func(path string) string
 	ReadOn string
+	// Call calls the tool of the server "s" with the argument text and prints the
+	// value that it gives; an error is caught, and its kind and message are printed.
+	Call func(tool, text string) string
+	// CallMany makes n calls at once, with the texts 0, 1, 2 ..., and prints the sum of
+	// the numbers that they give; CallFor gives a call up after so many seconds and
+	// prints "given up".
+	CallMany func(tool string, n int) string
+	CallFor  func(tool string, seconds float64) string
 }
 
 // Tiny are the snippets of the [Fake]'s language.
@@ -96,6 +104,7 @@ func Tiny() Programs {
 		},
 		Display: func(text string) string { return fmt.Sprintf("display(\"text/html\", %q)", text) },
 		Random:  "print(random())",
+		Call:    func(tool, text string) string { return fmt.Sprintf("print(call(%q, %q))", tool, text) },
 	}
 }
 
@@ -146,7 +155,21 @@ func Python() Programs {
 		Random: "import random\nprint(random.random())",
 		Open:   func(path string) string { return fmt.Sprintf("opened = open(%q)\nfour = opened.read(4)", path) },
 		ReadOn: "print(opened.read())",
+		Call: func(tool, text string) string {
+			return pythonTool(tool) + fmt.Sprintf("try:\n    print(it(text=%q))\nexcept servers.ToolError as error:\n    print(error.kind, error)", text)
+		},
+		CallMany: func(tool string, n int) string {
+			return pythonTool(tool) + fmt.Sprintf("import asyncio\nprint(sum(map(int, await asyncio.gather(*(it.aio(str(n)) for n in range(%d))))))", n)
+		},
+		CallFor: func(tool string, seconds float64) string {
+			return pythonTool(tool) + fmt.Sprintf("import asyncio\ntry:\n    await asyncio.wait_for(it.aio('x'), %f)\nexcept asyncio.TimeoutError:\n    print('given up')", seconds)
+		},
 	}
+}
+
+// pythonTool makes the function "it" of a tool.
+func pythonTool(tool string) string {
+	return fmt.Sprintf("import servers\n@servers.tool('s', %q, {'text': 'text'})\ndef it(text): ''\n", tool)
 }
 
 // JavaScript are the snippets for QuickJS with the driver's modules.
@@ -199,6 +222,12 @@ func JavaScript() Programs {
 			return fmt.Sprintf("globalThis.opened = require('fs').openSync(%q); require('fs').readSync(opened, new Uint8Array(4));", path)
 		},
 		ReadOn: "{ const b = new Uint8Array(100); const n = require('fs').readSync(opened, b); console.log(new TextDecoder().decode(b.subarray(0, n))); }",
+		Call: func(tool, text string) string {
+			return fmt.Sprintf("try {\n  console.log(await (await import('servers')).tool('s', %q)({ text: %q }));\n} catch (error) {\n  console.log(error.kind, error.message);\n}", tool, text)
+		},
+		CallMany: func(tool string, n int) string {
+			return fmt.Sprintf("import { call } from 'servers';\nconst all = await Promise.all(Array.from({ length: %d }, (_, n) => call('s', %q, { text: `${n}` })));\nconsole.log(all.reduce((a, b) => a + Number(b), 0));", n, tool)
+		},
 	}
 }
 

@@ -220,11 +220,12 @@ func (in *Instance) ask(ctx context.Context, kind Kind, body any, answer Kind) (
 
 // Run executes one command.
 func (in *Instance) Run(ctx context.Context, cmd sandbox.Command) (sandbox.Exit, error) {
-	if err := in.begin(ctx, int(cmd.Limits.DisplayBytes)+maxBody/4); err != nil {
+	if err := in.begin(ctx, int(cmd.Limits.DisplayBytes)+sandbox.MaxCalls+maxBody/4); err != nil {
 		return sandbox.Exit{}, err
 	}
 	defer in.finish()
-	r := &run{in: in, cmd: cmd}
+	r := &run{in: in, cmd: cmd, calls: newCalls(ctx, in, cmd.Call)}
+	defer r.calls.end()
 	defer r.cancelStdin()
 	return r.wait(ctx)
 }
@@ -237,6 +238,7 @@ type run struct {
 	sent   [2]int64 // bytes of stdout and stderr
 	shown  int64    // bytes of displays
 	broken error
+	calls  *calls
 
 	stdinMu   sync.Mutex
 	stdinDone bool
@@ -304,6 +306,10 @@ func (r *run) handle(frames []Frame) (exit sandbox.Exit, done bool, err error) {
 			r.display(f.Body)
 		case KindWantStdin:
 			r.feedStdin()
+		case KindCall:
+			err = r.calls.begin(f.Body)
+		case KindGiveUp:
+			err = r.calls.giveUp(f.Body)
 		case KindDone:
 			if err := json.Unmarshal(f.Body, &exit); err != nil {
 				return exit, false, fmt.Errorf("reading how a run ended: %w", err)
@@ -312,6 +318,9 @@ func (r *run) handle(frames []Frame) (exit sandbox.Exit, done bool, err error) {
 				return exit, false, errors.New("a run ended without a cause")
 			}
 			return exit, true, nil
+		}
+		if err != nil {
+			return exit, false, err
 		}
 	}
 	return exit, false, nil

@@ -12,15 +12,19 @@
 //
 //	server → guest   hello, start, run, stdin, credit, interrupt, inspect, close,
 //	                 layer, snapshot, taken, rewind, refresh, manage, dial, hold,
-//	                 goOn, restored
+//	                 goOn, restored, reply
 //	guest → server   ready, started, stdout, stderr, display, wantStdin, done,
 //	                 inspected, gone, wantLayer, data, saved, rewound, refreshed,
-//	                 managed, dialed, held, survived
+//	                 managed, dialed, held, survived, call, giveUp
 //	both ways        streamData, streamEnd, streamCredit, streamClose
 //
 // Output is bounded by credit: the guest's end may have [Window] bytes of
 // stdout and stderr under way in each run, and more once the server has passed
 // them on and says so. Displays have a limit of their own in [RunBody].
+//
+// A run may call the host (call), sandbox.CallsAtOnce times at once; each call has a
+// number of the guest's own choice, with which it is answered (reply) or given up
+// (giveUp). What is not answered when the run is done will not be.
 //
 // A start that resumes a state is followed by the state's layers: raw frames,
 // an empty one at the end of each. The server may have [Window] bytes of them
@@ -51,7 +55,7 @@ import (
 
 // Version is the protocol's version; both ends must have the same, and do,
 // being the same binary.
-const Version = 6
+const Version = 7
 
 // Window is how many bytes of output may be under way in one run, of a snapshot,
 // and of a state's layers.
@@ -118,6 +122,10 @@ const (
 	KindGoOn     // after a hold
 	KindRestored // or this: a [RestoredBody]
 	KindSurvived // a [SurvivedBody]
+	// What follows is about a call of a run: its number (u32), and raw what it says.
+	KindCall
+	KindReply
+	KindGiveUp // nothing behind the number; a reply may be under way
 )
 
 // Frame is one message.

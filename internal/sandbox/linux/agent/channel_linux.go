@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/wire/serve"
 )
 
 // What agent and kernel say to each other. A frame is its kind, a number and the
@@ -25,6 +26,11 @@ const (
 	frameAnswer  = 'a' // from it, with the request's number: JSON
 	frameMessage = 'm' // from it: a line of JSON, and bytes
 	frameReply   = 'r' // to it, with the message's number
+
+	// Over the socket for calls, each with its call's number:
+	frameCall   = 'c' // from it: what the host is asked
+	frameGiveUp = 'g' // from it: nobody waits for the answer any more
+	// and frameReply, with the answer; an empty one says that there is none.
 )
 
 const frameHeader = 9
@@ -34,6 +40,7 @@ const readAhead = 4 << 10
 
 // mostOf is how long what a kernel says may be.
 var mostOf = map[byte]uint32{frameBegun: 0, frameAnswer: 4 << 20, frameMessage: 33 << 20}
+var mostOfCalls = map[byte]uint32{frameCall: sandbox.MaxCalls, frameGiveUp: 0}
 
 // errBroken ends a kernel that does not keep to this.
 var errBroken = errors.New("the program broke the interpreter's connection to the sandbox")
@@ -63,6 +70,8 @@ type speech struct {
 	// message answers what the kernel asks while it runs a program; when stop is
 	// closed nobody waits for it any more.
 	message func(body []byte, stop <-chan struct{}) []byte
+	// calls are asked by what comes over one more socket, the last; nil: there is none.
+	calls *serve.Calls
 }
 
 // request is what a driver is asked for. Its fields are those of guest/README.md.
@@ -79,6 +88,9 @@ type request struct {
 // newChannel makes one with so many sockets, and gives the kernel's ends.
 func newChannel(sockets int, speech speech) (c *channel, theirs []*os.File, err error) {
 	c = &channel{speech: speech, gone: make(chan struct{})}
+	if speech.calls != nil {
+		sockets++
+	}
 	for range sockets {
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err == nil {
@@ -90,7 +102,13 @@ func newChannel(sockets int, speech speech) (c *channel, theirs []*os.File, err 
 		}
 		c.sockets, theirs = append(c.sockets, os.NewFile(uintptr(fds[0]), "channel")), append(theirs, os.NewFile(uintptr(fds[1]), "channel"))
 	}
-	for _, s := range c.sockets {
+	said := c.sockets
+	if speech.calls != nil {
+		last := len(said) - 1
+		c.work.Go(func() { c.fail(newCaller(c, c.sockets[last]).read()) })
+		said = said[:last]
+	}
+	for _, s := range said {
 		c.work.Go(func() { c.fail(c.speech.read(c, s)) })
 	}
 	return c, theirs, nil
@@ -128,20 +146,11 @@ func (c *channel) broken() bool {
 // readFrames reads what a driver in Python or JavaScript says.
 func readFrames(c *channel, s *os.File) error {
 	in := bufio.NewReaderSize(s, readAhead)
-	var header [frameHeader]byte
 	end := func() {} // gives the message up that is being answered
 	defer func() { end() }()
 	for {
-		if _, err := io.ReadFull(in, header[:]); err != nil {
-			return err
-		}
-		kind, number, length := header[0], binary.LittleEndian.Uint32(header[1:]), binary.LittleEndian.Uint32(header[5:])
-		if most, ok := mostOf[kind]; !ok || length > most {
-			return errBroken
-		}
-		// It grows as the bytes come: a length alone costs nothing.
-		var body bytes.Buffer
-		if _, err := io.CopyN(&body, in, int64(length)); err != nil {
+		kind, number, body, err := readFrame(in, mostOf)
+		if err != nil {
 			return err
 		}
 		end()
@@ -150,11 +159,27 @@ func readFrames(c *channel, s *os.File) error {
 		case frameBegun:
 			c.began(number)
 		case frameAnswer:
-			c.answered(number, body.Bytes())
+			c.answered(number, body)
 		default:
-			end = c.reply(s, number, body.Bytes())
+			end = c.reply(s, number, body)
 		}
 	}
+}
+
+// readFrame reads one frame of these kinds, whose lengths are at most so much.
+func readFrame(in *bufio.Reader, most map[byte]uint32) (kind byte, number uint32, body []byte, err error) {
+	var header [frameHeader]byte
+	if _, err := io.ReadFull(in, header[:]); err != nil {
+		return 0, 0, nil, err
+	}
+	kind, number, length := header[0], binary.LittleEndian.Uint32(header[1:]), binary.LittleEndian.Uint32(header[5:])
+	if limit, ok := most[kind]; !ok || length > limit {
+		return 0, 0, nil, errBroken
+	}
+	// It grows as the bytes come: a length alone costs nothing.
+	var all bytes.Buffer
+	_, err = io.CopyN(&all, in, int64(length))
+	return kind, number, all.Bytes(), err
 }
 
 // reply answers a message in the background, and gives what ends that.

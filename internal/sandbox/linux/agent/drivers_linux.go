@@ -48,8 +48,8 @@ var pythonDriver = sync.OnceValues(func() ([]byte, error) {
 
 // javascriptDriver is the text that Node evaluates: a script, which exports nothing.
 func javascriptDriver() ([]byte, error) {
-	edits := bytes.ReplaceAll(guest.JavaScriptEdits, []byte("\nexport "), []byte("\n"))
-	return bytes.Join([][]byte{edits, rewriteJavaScript, bootJavaScript}, nil), nil
+	shared := bytes.ReplaceAll(bytes.Join([][]byte{guest.JavaScriptEdits, guest.JavaScriptServers}, []byte("\n")), []byte("\nexport "), []byte("\n"))
+	return bytes.Join([][]byte{shared, rewriteJavaScript, bootJavaScript}, nil), nil
 }
 
 func bashDriver() ([]byte, error) { return bootBash, nil }

@@ -25,7 +25,9 @@ type language struct {
 	driver func() ([]byte, error)
 	// sockets are the kernel's from descriptor 4 on.
 	sockets int
-	speech  speech
+	// calls tells that one more is for what programs ask of the host.
+	calls  bool
+	speech speech
 	// spaceLimited tells that the memory limit is one of the address space as well.
 	spaceLimited bool
 	files        bool // the run's input is a file, see feed
@@ -37,12 +39,12 @@ var languages = map[string]*language{
 	"python": {
 		name: "python", program: []string{"python3", "python"},
 		args:   []string{"-B", "-X", "utf8", "-c", `exec(compile(open(3, encoding="utf-8").read(), "<paddock>", "exec"), {"__name__": "_paddock_boot", "__builtins__": vars(__import__("builtins")).copy()})`},
-		driver: pythonDriver, sockets: 1, speech: speech{encode: encodeFrame, read: readFrames}, spaceLimited: true,
+		driver: pythonDriver, sockets: 1, calls: true, speech: speech{encode: encodeFrame, read: readFrames}, spaceLimited: true,
 	},
 	"javascript": {
 		name: "javascript", program: []string{"node", "nodejs"},
 		args:   []string{"--expose-internals", "--experimental-vm-modules", "--no-warnings", "-e", `require("vm").runInNewContext(require("fs").readFileSync(3, "utf8"))(require, process, globalThis, (name, options) => import(name, options))`},
-		driver: javascriptDriver, sockets: 2, speech: speech{encode: encodeFrame, read: readFrames},
+		driver: javascriptDriver, sockets: 2, calls: true, speech: speech{encode: encodeFrame, read: readFrames},
 	},
 	"bash": {
 		name: "bash", program: []string{"bash"},
@@ -70,6 +72,9 @@ func startKernel(in *instance) (*kernel, error) {
 	}
 	speech := l.speech
 	speech.message = in.message
+	if l.calls {
+		speech.calls = in.ends.Calls
+	}
 	k := &kernel{}
 	var theirs []*os.File
 	defer func() { closeAll(theirs) }()

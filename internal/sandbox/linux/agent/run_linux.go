@@ -110,6 +110,7 @@ func (in *instance) execute(body wire.RunBody) sandbox.Exit {
 	}
 	k := in.kernel
 	in.ends.In.Begin(body.Stdin)
+	in.ends.Calls.Open()
 	begun := k.channel.expect()
 	if in.language.files {
 		r.Stdin = "/dev/null"
@@ -139,6 +140,7 @@ func (in *instance) execute(body wire.RunBody) sandbox.Exit {
 	}
 	exit.Usage = m.usage(k)
 	in.out.End()
+	in.ends.Calls.End()
 	exit.StdoutTruncated, exit.StderrTruncated = in.out.Cut()
 	if err == nil {
 		report(&exit, o, in.out.Tail(), in.language)

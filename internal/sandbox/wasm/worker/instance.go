@@ -9,6 +9,7 @@ import (
 	"math"
 	"path"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -210,8 +211,10 @@ func (in *instance) ask(request any) (outcome, error) {
 func (in *instance) message(message []byte) ([]byte, error) {
 	head, data, _ := bytes.Cut(message, []byte{'\n'})
 	var m struct {
-		Op   string `json:"op"`
-		MIME string `json:"mime"`
+		Op      string   `json:"op"`
+		MIME    string   `json:"mime"`
+		Call    uint32   `json:"call"`
+		Timeout *float64 `json:"timeout"`
 	}
 	if err := json.Unmarshal(head, &m); err != nil {
 		return nil, fmt.Errorf("a message from the guest: %w", err)
@@ -222,6 +225,16 @@ func (in *instance) message(message []byte) ([]byte, error) {
 			return []byte(`{"error":"the pictures and documents shown in one call are over their limit"}`), nil
 		}
 		return []byte(`{}`), nil
+	case "call":
+		return in.call(data), nil
+	case "begin":
+		number, _ := in.ends.Calls.Begin(data)
+		return strconv.AppendUint(nil, uint64(number), 10), nil
+	case "giveUp":
+		in.ends.Calls.GiveUp(m.Call)
+		return []byte(`{}`), nil
+	case "await":
+		return json.Marshal(in.await(m.Timeout))
 	default:
 		return nil, fmt.Errorf("a message of an unknown kind")
 	}

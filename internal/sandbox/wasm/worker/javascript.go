@@ -155,7 +155,8 @@ func threw(m machine, value uint64) error {
 func (j javascript) request(m machine, state []uint64, request []byte) ([]byte, error) {
 	driver := state[0]
 	var r struct {
-		Op string `json:"op"`
+		Op      string          `json:"op"`
+		Replies json.RawMessage `json:"replies"`
 	}
 	if err := json.Unmarshal(request, &r); err != nil {
 		return nil, err
@@ -164,6 +165,11 @@ func (j javascript) request(m machine, state []uint64, request []byte) ([]byte, 
 	case "exec":
 		return j.exec(m, driver, request)
 	case "resume":
+		if len(r.Replies) > len("null") {
+			if _, err := j.ask(m, driver, "handle", string(request)); err != nil {
+				return nil, err
+			}
+		}
 		return j.pump(m, driver)
 	}
 	return j.ask(m, driver, "handle", string(request))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"paddock/internal/sandbox/typescript"
@@ -139,6 +140,9 @@ func (in *instance) serve(m hostMessage, payload string) string {
 			return "!EINVAL"
 		}
 		return "=" + string(answer)
+	case "begin":
+		number, _ := in.ends.Calls.Begin([]byte(payload))
+		return fmt.Sprintf("=%d", number)
 	case "stdin":
 		return in.readAll()
 	case "hash":
@@ -263,7 +267,9 @@ func hostNormalize(in *instance, stack []uint64) {
 func (in *instance) moduleName(base, name string) string {
 	name = strings.TrimPrefix(name, "file://")
 	if !strings.HasPrefix(name, "/") && !strings.HasPrefix(name, ".") {
-		return strings.TrimPrefix(name, "node:")
+		if name = in.provided(name); !strings.HasPrefix(name, "/") {
+			return strings.TrimPrefix(name, "node:")
+		}
 	}
 	if !strings.HasPrefix(name, "/") {
 		dir := path.Clean("/" + in.start.Dir)
@@ -277,6 +283,24 @@ func (in *instance) moduleName(base, name string) string {
 		return path.Clean(name)
 	}
 	return fmt.Sprintf("%s?%d", path.Clean(name), info.Modified)
+}
+
+// providers are the folders in which the modules of these names lie.
+var providers = []string{"servers", "skills"}
+
+// provided gives the file of a module such as servers/github, or its name as it is.
+func (in *instance) provided(name string) string {
+	folder, rest, ok := strings.Cut(name, "/")
+	if !ok || !slices.Contains(providers, folder) {
+		return name
+	}
+	for _, file := range []string{"/index.js", "", ".js", ".ts"} {
+		file = path.Join("/", folder, rest+file)
+		if info, err := in.system.Stat(file, true); err == nil && info.Kind == "file" {
+			return file
+		}
+	}
+	return name
 }
 
 // hostLoad gives a module's source.

@@ -21,6 +21,7 @@ const inspectTime = time.Second
 func (in *instance) begin(body wire.RunBody) {
 	in.ends.Out.Begin(body.Limits)
 	in.in.begin(body.Stdin)
+	in.ends.Calls.Open()
 	in.meter = meter{limit: body.Limits.Fuel}
 	in.raised, in.exiting = 0, false
 	in.nudge = &nudge{}
@@ -45,6 +46,7 @@ func (in *instance) end() sandbox.Cause {
 		in.vm.setCounter(math.MaxInt32)
 	}
 	in.ends.Out.End()
+	in.ends.Calls.End()
 	return in.ends.Control.End()
 }
 
@@ -198,7 +200,8 @@ func memoryError() *sandbox.ProgramError {
 	return &sandbox.ProgramError{Type: "MemoryError", Message: "the program used all the memory it may have"}
 }
 
-// pursue goes on with a run for as long as its driver waits for timers.
+// pursue goes on with a run for as long as its driver waits for timers, or for
+// replies to calls.
 func (in *instance) pursue(request any) (outcome, error) {
 	soft, hard := in.ends.Control.Stops()
 	for {
@@ -206,8 +209,9 @@ func (in *instance) pursue(request any) (outcome, error) {
 		if err != nil || o.Status != "waiting" {
 			return o, err
 		}
-		request = map[string]string{"op": "resume"}
-		if in.interruptedIn(o.Timeout, soft, hard) {
+		interrupted := in.interruptedIn(o.Timeout, soft, hard)
+		request = map[string]any{"op": "resume", "replies": in.replies()}
+		if interrupted {
 			if in.ends.Control.Level() == serve.Killed {
 				return o, errKilled
 			}
@@ -217,21 +221,20 @@ func (in *instance) pursue(request any) (outcome, error) {
 	}
 }
 
-// interruptedIn waits for so many seconds (nil: for ever) and tells whether the
-// program has to be interrupted now: through its driver, not through memory.
-// One that has seen the interrupt waits for something in its clean-up.
+// interruptedIn waits for so many seconds (nil: for ever), or until a call is
+// answered, and tells whether the program has to be interrupted now: through its
+// driver, not through memory. One that has seen the interrupt waits for something in
+// its clean-up.
 func (in *instance) interruptedIn(seconds *float64, soft, hard <-chan struct{}) bool {
 	in.nudge.Lock()
 	defer in.nudge.Unlock()
 	if in.nudge.done && in.vm.seen(in.words) {
 		soft = hard
 	}
-	var timer <-chan time.Time
-	if seconds != nil {
-		timer = time.After(time.Duration(min(math.Ceil(max(*seconds, 0)*1e9), 1e18)))
-	}
 	select {
-	case <-timer:
+	case <-after(seconds):
+		return false
+	case <-in.ends.Calls.News():
 		return false
 	case <-soft:
 		in.nudge.done = true

@@ -2,7 +2,8 @@
 // WebAssembly worker and the agent of a Linux box have in common. A [Loop] reads
 // what the server asks for and hands it to the process's instances; each of them
 // has [Ends]: what stops its runs ([Control]), and what its programs print and
-// read ([Output], [Input]), as fast as the server allows ([Window]).
+// read ([Output], [Input]), as fast as the server allows ([Window]), and what they ask
+// of it ([Calls]).
 //
 // Nothing here knows what an instance is made of.
 package serve
@@ -24,11 +25,12 @@ type Ends struct {
 	Control Control
 	Out     *Output
 	In      *Input
+	Calls   *Calls
 }
 
 // NewEnds makes those of instance id.
 func NewEnds(conn *wire.Conn, id uint32) *Ends {
-	e := &Ends{In: NewInput(conn, id)}
+	e := &Ends{In: NewInput(conn, id), Calls: NewCalls(conn, id)}
 	e.Out = NewOutput(conn, id, &e.Control)
 	return e
 }
@@ -160,6 +162,8 @@ func (l *Loop[I]) forward(in I, f wire.Frame) error {
 		}
 	case wire.KindStdin:
 		ends.In.Push(f.Body)
+	case wire.KindReply:
+		err = ends.Calls.Push(f.Body)
 	case wire.KindCredit:
 		var body wire.CreditBody
 		if err = json.Unmarshal(f.Body, &body); err == nil {

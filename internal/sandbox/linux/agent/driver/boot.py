@@ -3,7 +3,7 @@ needs in the place of WebAssembly, and its connection to the agent.
 
 Executed by `python3 -c` as it starts, before anything of a program's, with
 builtins of its own. The text comes over descriptor 3, the connection is
-descriptor 4.
+descriptor 4, and what programs ask of the host goes over 5.
 """
 import sys
 
@@ -12,6 +12,7 @@ sys.path[:] = [p for p in sys.path if p]  # no json.py of the program's is the d
 import errno
 import fcntl
 import io
+import json
 import os
 import resource
 import signal
@@ -92,6 +93,84 @@ class Connection:
                 return body
 
 
+class Calls:
+    """What programs ask of the host, from any thread: frames of a call's number and what it
+    says. Another thread, which begins with the first call, takes the answers."""
+
+    def __init__(self, fd):
+        high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST)
+        os.close(fd)
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=high)
+        self.lock = _thread.allocate_lock()
+        self.number, self.reading, self.waiting = 0, False, {}
+
+    def start(self, body, deliver):
+        """Sends a call; deliver is called in the other thread, with the answer or None."""
+        if _getpid() != connection.pid:
+            deliver(None)  # a child of the program's
+            return 0
+        with self.lock:
+            if not self.reading:
+                self.reading = True
+                _thread.start_new_thread(self.read, ())
+            self.number = number = (self.number % 0xFFFFFFFF) + 1
+            self.waiting[number] = deliver
+        self.send(b"c", number, body)
+        return number
+
+    def send(self, kind, number, body):
+        with self.lock:
+            self.socket.sendall(_pack(kind, number, len(body)) + body)
+
+    def read(self):
+        incoming = self.socket.makefile("rb", READ_AHEAD)
+        while True:
+            header = incoming.read(HEADER.size)
+            if len(header) < HEADER.size:
+                return  # the agent is gone, or the program closed it
+            _, number, length = _unpack(header)
+            body = incoming.read(length)
+            deliver = self.waiting.pop(number, None)
+            if deliver is not None:
+                deliver(_scan(body.decode(), 0)[0] if body else None)
+
+    def give_up(self, number):
+        if self.waiting.pop(number, None) is not None:
+            self.send(b"g", number, b"")
+
+    def ask(self, body):
+        """Calls the host and waits for the answer; None: nothing answers."""
+        came, answer = _thread.allocate_lock(), []
+        came.acquire()
+        number = 0
+        try:
+            number = self.start(body, lambda text: (answer.append(text), came.release()))
+            came.acquire()
+        except _KeyboardInterrupt:
+            self.give_up(number)
+            raise
+        return answer[0]
+
+    def begin(self, body):
+        """Calls the host and gives a future of the answer."""
+        import asyncio
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+
+        def settle(answer):
+            if not future.done():
+                future.set_result(answer)
+
+        def deliver(answer):
+            try:
+                loop.call_soon_threadsafe(settle, answer)
+            except RuntimeError:
+                pass  # the loop was closed
+        number = self.start(body, deliver)
+        future.add_done_callback(lambda future: self.give_up(number) if future.cancelled() else None)
+        return future
+
+
 class State:
     busy = False     # a program runs, and can be interrupted
     held = False     # it has to wait
@@ -100,6 +179,8 @@ class State:
 
 state = State()
 connection = Connection(4)
+calls = Calls(5)
+_scan = json.JSONDecoder().scan_once
 
 
 def interrupted(number, frame):
@@ -228,9 +309,9 @@ def unreachable(error):
 
 
 module("_paddock", call=connection.call, unraisable=unraisable, reseed=lambda: None)
-module("_paddock_loop", Loop=Loop, give_up=lambda: None)
+module("_paddock_loop", Loop=Loop, give_up=lambda: None, forget=lambda: None, arrived=lambda replies: None, ask=calls.ask, begin=calls.begin)
 module("_paddock_place", own=own, hint_of=hint_of, NO_SPACE=NO_SPACE)
-for _name in "_paddock_display", "_paddock_errors":
+for _name in "_paddock_display", "_paddock_errors", "_paddock_servers":
     load(_name)
 driver = load("_paddock_driver")
 del SOURCES
@@ -253,6 +334,7 @@ def without_limit(start):
 def in_child():
     """A child of the program's is not the kernel."""
     os.close(connection.socket.detach())
+    os.close(calls.socket.detach())
     _set_signal(_SIGINT, signal.default_int_handler)
     for which in _AS, _DATA:
         _set_limit(which, (_get_limit(which)[1],) * 2)
@@ -267,6 +349,7 @@ def prepare():
     sys.argv = [""]
     sys.path.insert(0, os.getcwd())
     warnings.filterwarnings("ignore", message=".*non-interactive, and thus cannot be shown")
+    warnings.filterwarnings("ignore", message=".*is multi-threaded, use of fork")  # our thread holds no lock of the program's
 
 
 _stdin = None

@@ -1,7 +1,7 @@
 // The Node.js kernel: runs programs in this process's own global scope, the
 // world, whose variables stay. Called once, as it starts: requests come over
-// descriptor 4, and what a program asks for while it runs goes over 5. Node gives
-// neither of them to the program's children.
+// descriptor 4, what a program asks for while it runs goes over 5, and calls of the
+// host over 6. Node gives none of them to the program's children.
 //
 // This text is evaluated in a context of its own: a program that changes JSON or
 // an array's methods changes its own world only. What is taken from there is
@@ -94,6 +94,41 @@ socket.on("data", (piece) => {
     handle(number, body);
   }
 });
+const still = new Int32Array(new SharedArrayBuffer(4)); // nobody wakes who waits for it
+
+// Calls are answered while the program waits; they keep its run from ending.
+const calling = new net.Socket({ fd: 6, readable: true, writable: true });
+calling.unref();
+let calls = 0, answers = alloc(0);
+const servers = makeServers(world, {
+  begin: (text) => {
+    calls = (calls % 0xffffffff) + 1;
+    const whole = frame("c", calls, bufferFrom(text)); // not by the stream: an interrupt in its midst would break it
+    for (let at = 0; at < whole.length;) {
+      try {
+        at += writeSync(6, whole, at, whole.length - at);
+      } catch (error) {
+        if (error.code !== "EAGAIN") throw error;
+        Atomics.wait(still, 0, 0, 1); // the agent is reading
+      }
+    }
+    return calls;
+  },
+  bytesOf: (text) => new world.Uint8Array(bufferFrom(text, "base64")), readFile: readFileSync,
+  changed: (waits) => waits ? calling.ref() : calling.unref(),
+});
+calling.on("data", (piece) => {
+  answers = answers.length ? concat([answers, piece]) : piece;
+  while (answers.length >= 9) {
+    const length = answers.readUInt32LE(5);
+    if (answers.length < 9 + length) return;
+    const number = answers.readUInt32LE(1), body = answers.subarray(9, 9 + length);
+    answers = answers.subarray(9 + length);
+    servers.arrived(number, length ? world.JSON.parse(body.toString("utf8")) : undefined);
+  }
+});
+calling.on("error", () => {});
+
 // Without the connection there is nothing to do.
 const lost = () => kill(process.pid, "SIGKILL");
 const kill = process.kill.bind(process);
@@ -112,8 +147,43 @@ const rewrite = makeRewrite(acorn);
 
 const note = (name) => { if (imports.size < IMPORTS) imports.add(brief(String(name), IMPORTS)); };
 
+// provided gives the file of a module such as servers/github, or undefined.
+function provided(name) {
+  if (!/^\/?(?:servers|skills)\//.test(name)) return undefined;
+  return ["/index.js", "", ".js"].map((end) => path.join("/", name + end)).find((file) => statSync(file, { throwIfNoEntry: false })?.isFile());
+}
+
+// What is provided is no package of node's: its modules are made here.
+const made = new Map(); // by their files
+const synthetic = (name, values) => new vm.SyntheticModule(Object.keys(values), function () {
+  for (const key of Object.keys(values)) this.setExport(key, values[key]);
+}, { identifier: name });
+
+async function providedModule(file) {
+  const version = statSync(file).mtimeMs, known = made.get(file);
+  if (known?.version === version) return known.module;
+  const near = (name) => name.startsWith(".") ? path.join(path.dirname(file), name) : name;
+  const module = new vm.SourceTextModule(readFileSync(file, "utf8"), { identifier: file, importModuleDynamically: (name) => load(near(name)) });
+  made.set(file, { version, module });
+  await module.link((name) => neededModule(near(name)));
+  return module;
+}
+
+async function neededModule(name) {
+  if (name === "servers") return synthetic(name, servers.module);
+  const file = provided(name);
+  return file === undefined ? synthetic(name, await load(name)) : providedModule(file);
+}
+
 // load is import() from where the program's folder is.
 async function load(name, _, attributes) {
+  if (name === "servers" || provided(name) !== undefined) {
+    note(name);
+    const module = await neededModule(name);
+    if (module.status === "unlinked") await module.link(() => {});
+    await module.evaluate();
+    return module.namespace;
+  }
   const options = attributes && Object.keys(attributes).length ? { with: attributes } : undefined;
   if (nodeModule.isBuiltin(name)) note(name.replace(/^node:/, ""));
   if (/^(?:\.{0,2}\/)/.test(name)) {
@@ -146,6 +216,10 @@ async function json(name, text) {
 const versions = new Map();
 
 function require_(name) {
+  if (name === "servers") {
+    note(name);
+    return servers.module;
+  }
   const require = nodeModule.createRequire(path.join(process.cwd(), "x"));
   if (nodeModule.isBuiltin(name)) note(name.replace(/^node:/, ""));
   else if (/^[./]/.test(name)) {
@@ -225,8 +299,6 @@ function settle() {
     vm.runInThisContext("globalThis[Symbol.for('paddock.run')]()", { breakOnSigint: true, filename: "paddock" });
   } catch { /* it was left */ }
 }
-const still = new Int32Array(new SharedArrayBuffer(4));
-
 // meant asks the agent whether it is this run that was interrupted.
 const meant = () => call({ op: "interrupted" }).length === 3;
 
@@ -305,6 +377,7 @@ function writeAll(fd, data) {
 function finish(outcome) {
   state.running = false;
   state.value = undefined;
+  servers.forget();
   answer(state.number, outcome);
 }
 

@@ -1,0 +1,78 @@
+package worker
+
+import (
+	"encoding/json"
+	"math"
+	"time"
+
+	"paddock/internal/sandbox/wire/serve"
+)
+
+// call has the host answer a call while the guest waits in it. Without an answer
+// nobody answers, or the program has to end: then it is told so as well.
+func (in *instance) call(body []byte) []byte {
+	answer, ok := in.ends.Calls.Ask(body, in.mustEnd())
+	if !ok {
+		in.interruptHere()
+	}
+	return answer
+}
+
+// await waits while the guest waits in it: for so many seconds (nil: for ever), or
+// until there are replies to what was begun.
+func (in *instance) await(seconds *float64) []json.RawMessage {
+	select {
+	case <-after(seconds):
+	case <-in.ends.Calls.News():
+	case <-in.mustEnd():
+		in.interruptHere()
+	}
+	return in.replies()
+}
+
+// after is a timer of so many seconds; nil: none, which never fires.
+func after(seconds *float64) <-chan time.Time {
+	if seconds == nil {
+		return nil
+	}
+	return time.After(time.Duration(min(math.Ceil(max(*seconds, 0)*1e9), 1e18)))
+}
+
+// mustEnd is closed when what waits in the guest has to return: at the interrupt, or,
+// where the program has seen that and waits in its clean-up, when it is stopped by
+// force.
+func (in *instance) mustEnd() <-chan struct{} {
+	soft, hard := in.ends.Control.Stops()
+	in.nudge.Lock()
+	defer in.nudge.Unlock()
+	if in.nudge.done && in.vm.seen(in.words) {
+		return hard
+	}
+	return soft
+}
+
+// interruptHere does in the guest, before a call of the host returns, what the run
+// was told meanwhile.
+func (in *instance) interruptHere() {
+	if in.ends.Control.Level() != serve.Going {
+		in.poll()
+	}
+}
+
+// replies are those that came, as the driver takes them: pairs of a call's number and
+// its answer; null where nothing answered.
+func (in *instance) replies() []json.RawMessage {
+	var all []json.RawMessage
+	for _, r := range in.ends.Calls.Take() {
+		body := json.RawMessage(r.Body)
+		if len(body) == 0 {
+			body = json.RawMessage("null")
+		}
+		pair, err := json.Marshal([]any{r.Number, body})
+		if err != nil { // what is no JSON is no answer
+			pair, _ = json.Marshal([]any{r.Number, nil})
+		}
+		all = append(all, pair)
+	}
+	return all
+}

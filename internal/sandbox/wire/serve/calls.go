@@ -1,0 +1,157 @@
+package serve
+
+import (
+	"sync"
+
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/wire"
+)
+
+// Calls are what the runs of an instance ask of the host. A guest that can go on
+// meanwhile begins a call and takes the reply when there is News; another one asks,
+// and waits. It is safe for concurrent use.
+type Calls struct {
+	conn *wire.Conn
+	id   uint32
+	news chan struct{} // holds a token when there are replies to take
+
+	mu      sync.Mutex    // guards what follows
+	over    chan struct{} // closed when the run has ended; nil without one
+	number  uint32        // of the latest call, of whatever run
+	waiting map[uint32]waiter
+	bytes   int // of those that wait
+	replies []Reply
+}
+
+// waiter is a call that was not answered yet; to is nil where the reply is taken.
+type waiter struct {
+	to    chan []byte
+	bytes int
+}
+
+// Reply is the host's answer to a call that was begun; without a Body nothing
+// answered.
+type Reply struct {
+	Number uint32
+	Body   []byte
+}
+
+// NewCalls makes those of instance id.
+func NewCalls(conn *wire.Conn, id uint32) *Calls {
+	return &Calls{conn: conn, id: id, news: make(chan struct{}, 1), waiting: map[uint32]waiter{}}
+}
+
+// Open starts a run, which may call.
+func (c *Calls) Open() {
+	c.End()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = make(chan struct{})
+}
+
+// End is the end of the run: what waits is not answered any more.
+func (c *Calls) End() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over != nil {
+		close(c.over)
+	}
+	clear(c.waiting)
+	c.over, c.bytes, c.replies = nil, 0, nil
+	select {
+	case <-c.news:
+	default:
+	}
+}
+
+// Begin makes a call, whose reply Take will give under the number. It is false where
+// nothing can be called: without a run, and where as much is under way as there may
+// be (sandbox.CallsAtOnce, sandbox.MaxCalls).
+func (c *Calls) Begin(body []byte) (number uint32, ok bool) {
+	number, _, ok = c.begin(body, nil)
+	return number, ok
+}
+
+func (c *Calls) begin(body []byte, to chan []byte) (number uint32, over <-chan struct{}, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over == nil || len(c.waiting) >= sandbox.CallsAtOnce || c.bytes+len(body) > sandbox.MaxCalls {
+		return 0, nil, false
+	}
+	c.number++
+	if err := c.conn.WriteCall(wire.KindCall, c.id, c.number, body); err != nil {
+		return 0, nil, false
+	}
+	c.waiting[c.number] = waiter{to, len(body)}
+	c.bytes += len(body)
+	return c.number, c.over, true
+}
+
+// Ask makes a call and waits for its reply. It is false when stop was closed, the run
+// ended, or nothing can be called.
+func (c *Calls) Ask(body []byte, stop <-chan struct{}) ([]byte, bool) {
+	to := make(chan []byte, 1)
+	number, over, ok := c.begin(body, to)
+	if !ok {
+		return nil, false
+	}
+	select {
+	case body := <-to:
+		return body, true
+	case <-stop:
+		c.GiveUp(number)
+		return nil, false
+	case <-over:
+		return nil, false
+	}
+}
+
+// GiveUp tells the host that nobody waits for a call any more. It is under way until
+// it is answered.
+func (c *Calls) GiveUp(number uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w, ok := c.waiting[number]; ok {
+		w.to = make(chan []byte, 1) // to nobody
+		c.waiting[number] = w
+		_ = c.conn.WriteCall(wire.KindGiveUp, c.id, number, nil) // else the server is gone
+	}
+}
+
+// Push is called with what comes from the server. What nobody waits for is dropped.
+func (c *Calls) Push(body []byte) error {
+	number, rest, err := wire.SplitCall(body)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w, ok := c.waiting[number]
+	if !ok {
+		return nil
+	}
+	delete(c.waiting, number)
+	c.bytes -= w.bytes
+	if w.to != nil {
+		w.to <- rest
+		return nil
+	}
+	c.replies = append(c.replies, Reply{number, rest})
+	select {
+	case c.news <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// News gets a token when there may be replies to Take.
+func (c *Calls) News() <-chan struct{} { return c.news }
+
+// Take gives the replies that came, in the order of their coming.
+func (c *Calls) Take() []Reply {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	replies := c.replies
+	c.replies = nil
+	return replies
+}
