@@ -18,6 +18,7 @@ import (
 	"paddock/internal/cli/config"
 	"paddock/internal/fault"
 	"paddock/internal/image"
+	"paddock/internal/sandbox/linux"
 	"paddock/internal/session"
 )
 
@@ -297,8 +298,9 @@ func (p *program) pruneImages(c *cobra.Command, asJSON bool) error {
 	})
 }
 
-// neededImages are what sessions, asleep or not, call their images: names and ids,
-// and an image that has lost its name is found by its id alone.
+// neededImages are what sessions, asleep or not, call their images, names and ids, and
+// those that saved machines go on in: an image that has lost its name is found by its
+// id alone.
 func neededImages(m *session.Manager) (map[string]bool, error) {
 	owners, err := m.Owners()
 	if err != nil {
@@ -314,7 +316,8 @@ func neededImages(m *session.Manager) (map[string]bool, error) {
 			needed[imageOf(i.Settings)] = true
 		}
 	}
-	return needed, nil
+	err = m.SavedMachines(func(state []byte) { needed[linux.SavedImage(state)] = true })
+	return needed, err
 }
 
 // teller shows on a terminal how far something is.

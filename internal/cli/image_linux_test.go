@@ -3,10 +3,14 @@ package cli
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"testing"
 
+	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
 )
@@ -34,6 +38,44 @@ func importTar(t *testing.T, called, content string) (id string) {
 		t.Fatal(out, err)
 	}
 	return img.ID
+}
+
+// savedIn is a backend whose machines were saved in an image.
+type savedIn struct {
+	*sandboxtest.FakeKeeper
+	image string
+}
+
+func (b *savedIn) SaveMachine(ctx context.Context, owner, box string, most int64, w io.Writer, still func() error) (sandbox.SavedMachine, error) {
+	saved, err := b.FakeKeeper.SaveMachine(ctx, owner, box, most, w, still)
+	saved.State = []byte(`{"image": "` + b.image + `"}`)
+	return saved, err
+}
+
+func TestPruneKeepsWhatSavedMachinesGoOnIn(t *testing.T) {
+	command(t, newFake, "image", "ls") // its folders are those of the test
+	saved, lost := importTar(t, "tools", "1"), importTar(t, "tools", "2")
+	importTar(t, "tools", "3")
+	fake := &savedIn{sandboxtest.NewFakeKeeper(sandboxtest.FakeConfig{Name: "linux"}), saved}
+	m, err := session.New(session.Config{Dir: os.Getenv("PADDOCK_STATE_DIR"), Backends: backends{fake}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := m.Create(t.Context(), "token:1", "", session.Settings{Machine: &session.Machine{Image: "tools"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Execute(t.Context(), "token:1", made.ID, session.Request{Code: "x = 1"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(m.Close(), fake.Close()); err != nil {
+		t.Fatal(err)
+	}
+	var removed struct{ Images []string }
+	out := again(t, "image", "prune", "--json")
+	if err := json.Unmarshal([]byte(out.stdout), &removed); err != nil || len(removed.Images) != 1 || removed.Images[0] != lost {
+		t.Errorf("of %s and %s it removed %v: %v %s", saved, lost, removed.Images, err, out.stderr)
+	}
 }
 
 func TestPruneKeepsWhatSleepingSessionsHaveByItsID(t *testing.T) {

@@ -85,6 +85,9 @@ func (sl *Slot) Runtime() string { return sl.runtime.Name }
 // the last part of what its Mount in the Want had as its place.
 func (sl *Slot) Move(name, to string) error { return os.Rename(filepath.Join(sl.dir, name), to) }
 
+// Folder is where one of the slot's folders is, for who moves it in another way.
+func (sl *Slot) Folder(name string) string { return filepath.Join(sl.dir, name) }
+
 // Adopt makes the machine that of spec's box, which has the slot's folders already;
 // grow lets the box take so much memory, in bytes, if there is so much. It gives the
 // interpreter in it. After an error the slot is discarded, and where the machine was

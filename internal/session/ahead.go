@@ -130,6 +130,26 @@ func (s *session) adopt(from *pool.Slot) {
 	m.machineUp()
 }
 
+// beginAnew gives a session that was emptied a machine that was booted ahead, with its
+// folders, where there is one: else its next call boots one. It is the caller's turn.
+func (s *session) beginAnew() {
+	if s.backend == nil || !hasMachines(s.backend) {
+		return
+	}
+	from := s.takeAhead()
+	if from == nil {
+		return
+	}
+	for name, tree := range map[string]*workspace.Tree{workspaceFolder: s.tree, tmpFolder: s.tmp} {
+		if err := tree.Replace(from.Folder(name)); err != nil { // somebody writes there already
+			s.manager.log.Info("a machine that was kept ready could not be used", "session", s.id, "cause", causeOf(err))
+			from.Discard()
+			return
+		}
+	}
+	s.adopt(from)
+}
+
 // useSpare gives the interpreter that was started before the session was made, once;
 // nil where there is none, or it is another runtime's.
 func (s *session) useSpare(runtime string) sandbox.Instance {

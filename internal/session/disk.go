@@ -80,7 +80,7 @@ func (s *session) create(from *beginning) error {
 		return errExists(s.id)
 	}
 	var ahead *pool.Slot // booted before anybody asked
-	if from == nil {
+	if from.fresh() {
 		ahead = s.takeAhead()
 	}
 	for _, name := range []string{workspaceFolder, tmpFolder} {

@@ -51,6 +51,7 @@ func (m *Manager) Reset(ctx context.Context, owner Owner, id ID) (files int, err
 	if err := s.save(); err != nil {
 		return files, unusable(err)
 	}
+	s.beginAnew()
 	return files, nil
 }
 

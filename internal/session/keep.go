@@ -53,6 +53,11 @@ type beginning struct {
 	then func(*session)
 }
 
+// fresh tells whether nothing that lived has to be gone on with.
+func (b *beginning) fresh() bool {
+	return b == nil || b.state.Machine == nil && len(b.state.Interpreters) == 0
+}
+
 // firstCheckpoint makes a new session's; from nil: it begins empty.
 func (s *session) firstCheckpoint(from *beginning) error {
 	ctx, cancel := context.WithTimeout(context.Background(), keepTime)

@@ -3,8 +3,10 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -65,6 +67,23 @@ func (s *session) held(ctx context.Context, live map[string]sandbox.Instance) ma
 		}
 	}
 	return all
+}
+
+// SavedMachines calls visit with the state of every machine that a checkpoint holds, of
+// whomever and whatever process: a sandbox.MachineState's.
+func (m *Manager) SavedMachines(visit func(state []byte)) error {
+	for _, folder := range m.ownerFolders() {
+		err := history.Each(filepath.Join(m.config.Dir, "checkpoints", folder), m.config.files(), func(c *history.Manifest, _ bool) error {
+			if c.Machine != nil {
+				visit(c.Machine.State)
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("looking for saved machines: %w", err)
+		}
+	}
+	return nil
 }
 
 // machineAnew is what session.anew has for the machine: its state has been gone on

@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -72,6 +73,74 @@ func TestMachinesOfYesterdaysImageAreReplaced(t *testing.T) {
 		}
 		pass(time.Second)
 		wantReady(t, m, 3)
+	})
+}
+
+func TestForksAndImportsGetAMachineThatIsBootedAlready(t *testing.T) {
+	pooled(t, session.Config{Pool: 1}, func(t *testing.T, m *session.Manager, b *ahead) {
+		id := create(t, m, alice, "")
+		execute(t, m, id, "x = 1\nwrite('f', 'text')")
+		var packed bytes.Buffer
+		if err := m.Export(t.Context(), alice, id, &packed); err != nil {
+			t.Fatal(err)
+		}
+		for name, another := range map[string]func() (session.ID, error){
+			"a fork": func() (session.ID, error) {
+				all, err := m.Fork(t.Context(), alice, id, "", 1)
+				if err != nil {
+					return "", err
+				}
+				return all[0].ID, nil
+			},
+			"an import": func() (session.ID, error) {
+				i, _, err := m.Import(t.Context(), alice, "", &packed)
+				return i.ID, err
+			},
+		} {
+			pass(time.Second)
+			booted := len(b.started())
+			other, err := another()
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			prints(t, m, other, "print(read('f'))", "text")
+			if all := b.started(); len(all) != booted || b.Memory(string(alice), string(other)) == 0 {
+				t.Errorf("for %s there were started %+v", name, all[booted:])
+			}
+		}
+	})
+}
+
+func TestASessionThatIsResetGetsAMachineThatIsBootedAlready(t *testing.T) {
+	pooled(t, session.Config{Pool: 1}, func(t *testing.T, m *session.Manager, b *ahead) {
+		id := create(t, m, alice, "")
+		tree, done, err := m.Files(alice, id) // who has its files open has them then
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+		execute(t, m, id, "x = 1\nwrite('f', 'old')")
+		pass(time.Second)
+		booted := len(b.started())
+		if n, err := m.Reset(t.Context(), alice, id); err != nil || n != 1 {
+			t.Fatal(n, err)
+		}
+		if _, err := tree.Put("g", []byte("new")); err != nil {
+			t.Fatal(err)
+		}
+		if r := prints(t, m, id, "write('h', 'more')\nprint(read('g'))", "new"); r.Notice != "" {
+			t.Errorf("the notice is %q", r.Notice)
+		}
+		if all := b.started(); len(all) != booted {
+			t.Errorf("there were started %+v", all[booted:])
+		}
+		if files, _, err := tree.List(""); err != nil || len(files) != 2 {
+			t.Errorf("it has %+v, %v", files, err)
+		}
+		if _, err := m.Restore(t.Context(), alice, id, "2"); err != nil {
+			t.Fatal(err)
+		}
+		prints(t, m, id, "print(read('f'))", "old")
 	})
 }
 

@@ -43,7 +43,7 @@ func (t *Tree) Apply(want, now *Listing, open OpenFunc) (*Listing, []Change, err
 	if !a.trusted {
 		now = nil
 	}
-	if err := a.folder(t.root, "", want.top(), now.top()); err != nil {
+	if err := a.folder(t.root(), "", want.top(), now.top()); err != nil {
 		return nil, nil, err
 	}
 	t.measuredAs(a.sum)

@@ -27,9 +27,9 @@ type PutFunc func(path string, r io.Reader) (blob.Ref, error)
 // some state is kept, and looked at again by the next Capture. It holds no lock.
 func (t *Tree) Capture(before *Listing, put PutFunc) (*Listing, []Change, error) {
 	c := newCapture(t, before, put)
-	names, err := readNames(t.root)
+	names, err := readNames(t.root())
 	if err == nil {
-		err = c.folder(t.root, names, "", 0, before.top())
+		err = c.folder(t.root(), names, "", 0, before.top())
 	}
 	if err != nil {
 		return nil, nil, explain(err, ".")

@@ -74,9 +74,9 @@ func TestWhatWasSwappedIsNotOpened(t *testing.T) {
 					t.Fatal(err)
 				}
 				if folder {
-					_, _, err = openFolder(g.root, "it", info, 0)
+					_, _, err = openFolder(g.root(), "it", info, 0)
 				} else {
-					_, err = openFile(g.root, "it", info)
+					_, err = openFile(g.root(), "it", info)
 				}
 				if !errors.Is(err, errSwapped) {
 					t.Errorf("folder %t: got %v", folder, err)

@@ -29,7 +29,7 @@ func (t *Tree) CapturePaths(before *Listing, paths []string, put PutFunc) (*List
 		split = append(split, strings.Split(t.resolve(p), "/"))
 	}
 	slices.SortFunc(split, slices.Compare)
-	if err := c.some(t.root, "", 0, before.top(), split); err != nil {
+	if err := c.some(t.root(), "", 0, before.top(), split); err != nil {
 		return nil, nil, err
 	}
 	after := &Listing{boot: thisBoot(), entries: c.entries}
@@ -122,7 +122,7 @@ func (t *Tree) resolve(p string) string {
 			continue
 		}
 		next := join(done, part)
-		target, err := t.root.Readlink(next)
+		target, err := t.root().Readlink(next)
 		if err != nil { // it is no link
 			done = next
 			continue

@@ -105,14 +105,14 @@ func (t *Tree) ReadAll(name string, limit int64) (Content, error) {
 
 // open opens a regular file for reading and nothing else, and never waits.
 func (t *Tree) open(p string) (*os.File, fs.FileInfo, error) {
-	info, err := t.root.Stat(p)
+	info, err := t.root().Stat(p)
 	if err != nil {
 		return nil, nil, explain(err, p)
 	}
 	if err := regular(info, p); err != nil {
 		return nil, nil, err
 	}
-	f, err := t.root.OpenFile(p, os.O_RDONLY|nonblock, 0)
+	f, err := t.root().OpenFile(p, os.O_RDONLY|nonblock, 0)
 	if err != nil {
 		return nil, nil, explain(err, p)
 	}
@@ -265,7 +265,7 @@ func (t *Tree) Put(name string, data []byte) (f File, err error) {
 
 func (t *Tree) writeLocked(p string, data []byte) (File, error) {
 	mode, old := fs.FileMode(0o644), int64(0)
-	if info, err := t.root.Lstat(p); err == nil {
+	if info, err := t.root().Lstat(p); err == nil {
 		if info.IsDir() {
 			return File{}, regular(info, p)
 		}
@@ -284,14 +284,14 @@ func (t *Tree) writeLocked(p string, data []byte) (File, error) {
 	temp := path.Join(path.Dir(p), tempPrefix+rand.Text())
 	info, err := t.writeTemp(temp, data, mode)
 	if err == nil {
-		err = t.root.Rename(temp, p)
+		err = t.root().Rename(temp, p)
 	}
 	if err != nil {
-		_ = t.root.Remove(temp) // it may not be there
+		_ = t.root().Remove(temp) // it may not be there
 		return File{}, explain(err, p)
 	}
 	t.used.Add(growth)
-	if renamed, err := t.root.Lstat(p); err == nil {
+	if renamed, err := t.root().Lstat(p); err == nil {
 		info = renamed // its time of change is another one
 	}
 	return fileOf(p, info), nil
@@ -300,7 +300,7 @@ func (t *Tree) writeLocked(p string, data []byte) (File, error) {
 // missing counts the folders that have to be made for dir to be there.
 func (t *Tree) missing(dir string) (n int64) {
 	for ; dir != "."; dir = path.Dir(dir) {
-		if _, err := t.root.Stat(dir); err == nil {
+		if _, err := t.root().Stat(dir); err == nil {
 			break
 		}
 		n++
@@ -309,7 +309,7 @@ func (t *Tree) missing(dir string) (n int64) {
 }
 
 func (t *Tree) writeTemp(name string, data []byte, mode fs.FileMode) (fs.FileInfo, error) {
-	f, err := t.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode|0o200)
+	f, err := t.root().OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode|0o200)
 	if err != nil {
 		return nil, err
 	}
@@ -326,7 +326,7 @@ func (t *Tree) makeFolders(dir string) error {
 	if dir == "." {
 		return nil
 	}
-	if info, err := t.root.Stat(dir); err == nil {
+	if info, err := t.root().Stat(dir); err == nil {
 		if !info.IsDir() {
 			return fault.New(fault.Invalid, "%s is a file and no folder", dir)
 		}
@@ -335,11 +335,11 @@ func (t *Tree) makeFolders(dir string) error {
 	if err := t.makeFolders(path.Dir(dir)); err != nil {
 		return err
 	}
-	if err := t.root.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := t.root().Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return explain(err, dir)
 	}
 	if t.options.UID != 0 {
-		return explain(t.root.Lchown(dir, t.options.UID, t.options.GID), dir)
+		return explain(t.root().Lchown(dir, t.options.UID, t.options.GID), dir)
 	}
 	return nil
 }

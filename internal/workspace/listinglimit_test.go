@@ -12,7 +12,7 @@ func TestAListingCountsAsItsTreeDoes(t *testing.T) {
 	g.plant("d/e/empty", "")
 	g.plant("d/small", "x")
 	g.plant("big", string(make([]byte, 3*blockBytes+1)))
-	if err := g.root.Symlink("nowhere", "l"); err != nil {
+	if err := g.root().Symlink("nowhere", "l"); err != nil {
 		t.Fatal(err)
 	}
 	list, _ := g.capture(nil)

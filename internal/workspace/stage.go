@@ -36,16 +36,17 @@ type Stage struct {
 // Stage makes an empty one.
 func (t *Tree) Stage() (*Stage, error) {
 	s := &Stage{tree: t, folder: tempPrefix + rand.Text(), piece: make([]byte, pieceBytes)}
-	if err := s.spend(blockBytes, func() error { return explain(t.root.Mkdir(s.folder, 0o700), s.folder) }); err != nil {
+	if err := s.spend(blockBytes, func() error { return explain(t.root().Mkdir(s.folder, 0o700), s.folder) }); err != nil {
 		s.Close()
 		return nil, err
 	}
-	root, err := enter(t.root, s.folder)
+	root, err := enter(t.root(), s.folder)
 	if err != nil {
 		s.Close()
 		return nil, explain(err, s.folder)
 	}
-	s.inner = &Tree{root: root, options: Options{UID: t.options.UID, GID: t.options.GID}}
+	s.inner = &Tree{options: Options{UID: t.options.UID, GID: t.options.GID}}
+	s.inner.at.Store(root)
 	return s, nil
 }
 
@@ -65,7 +66,7 @@ func (s *Stage) Add(name string, src io.Reader, mode fs.FileMode) (int64, error)
 	}
 	if mode == 0 {
 		mode = 0o644
-		if info, err := s.tree.root.Lstat(p); err == nil && info.Mode().IsRegular() {
+		if info, err := s.tree.root().Lstat(p); err == nil && info.Mode().IsRegular() {
 			mode = info.Mode().Perm()
 		}
 	}
@@ -114,7 +115,7 @@ func (s *Stage) Spool(src io.Reader) (*os.File, int64, error) {
 // create makes an empty file in the stage.
 func (s *Stage) create(p string, mode fs.FileMode) (f *os.File, err error) {
 	err = s.spend(blockBytes, func() (err error) {
-		f, err = s.inner.root.OpenFile(p, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
+		f, err = s.inner.root().OpenFile(p, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
 		return err
 	})
 	return f, err
@@ -198,7 +199,7 @@ func (s *Stage) placeLocked() error {
 		if err := t.makeFolders(path.Dir(p)); err != nil {
 			return err
 		}
-		if err := t.root.Rename(path.Join(s.folder, p), p); err != nil {
+		if err := t.root().Rename(path.Join(s.folder, p), p); err != nil {
 			return explain(err, p)
 		}
 	}
@@ -208,11 +209,11 @@ func (s *Stage) placeLocked() error {
 
 // placeable tells whether there can be a file at p.
 func (t *Tree) placeable(p string) error {
-	if info, err := t.root.Lstat(p); err == nil && info.IsDir() {
+	if info, err := t.root().Lstat(p); err == nil && info.IsDir() {
 		return regular(info, p)
 	}
 	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
-		info, err := t.root.Stat(dir)
+		info, err := t.root().Stat(dir)
 		switch {
 		case err == nil && !info.IsDir():
 			return fault.New(fault.Invalid, "%s is a file and no folder", dir)
@@ -232,5 +233,5 @@ func (s *Stage) Close() {
 	if s.inner != nil {
 		_ = s.inner.Close()
 	}
-	_ = s.tree.root.RemoveAll(s.folder) // what stays is swept when the folder is opened next
+	_ = s.tree.root().RemoveAll(s.folder) // what stays is swept when the folder is opened next
 }

@@ -73,7 +73,7 @@ func (t *Tree) Sweep() error {
 		return nil
 	})
 	for _, p := range left {
-		err = errors.Join(err, t.root.RemoveAll(p))
+		err = errors.Join(err, t.root().RemoveAll(p))
 	}
 	return explain(err, ".")
 }
@@ -86,7 +86,7 @@ func (t *Tree) RemoveFile(name string, allow func(File) error) error {
 		return err
 	}
 	return t.change(func() ([]string, error) {
-		info, err := t.root.Lstat(p)
+		info, err := t.root().Lstat(p)
 		if err != nil {
 			return nil, explain(err, p)
 		}
@@ -98,7 +98,7 @@ func (t *Tree) RemoveFile(name string, allow func(File) error) error {
 				return nil, err
 			}
 		}
-		return []string{p}, explain(t.root.Remove(p), p)
+		return []string{p}, explain(t.root().Remove(p), p)
 	})
 }
 
@@ -145,7 +145,7 @@ func (t *Tree) Receive(name string, src io.Reader, size int64, allow func(old *F
 
 // present gives the file at p, nil where there is none; a folder is an error.
 func (t *Tree) present(p string) (*File, error) {
-	info, err := t.root.Lstat(p)
+	info, err := t.root().Lstat(p)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

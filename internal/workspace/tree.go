@@ -56,7 +56,8 @@ type Options struct {
 // Tree is one folder of files. It is safe for concurrent use, also while a
 // guest changes the folder. Paths are what [Clean] accepts.
 type Tree struct {
-	root    *os.Root
+	at      atomic.Pointer[os.Root]
+	dir     string // where the folder is; "": nobody replaces it
 	options Options
 
 	writing sync.Mutex // held by whoever changes files, so that a quota and an edit hold
@@ -81,11 +82,41 @@ func Open(dir string, o Options) (*Tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening a workspace: %w", err)
 	}
-	return &Tree{root: root, options: o}, nil
+	t := &Tree{dir: dir, options: o}
+	t.at.Store(root)
+	return t, nil
+}
+
+func (t *Tree) root() *os.Root { return t.at.Load() }
+
+// Replace puts an empty folder of the same disk in the place of the tree's own, which
+// has to be empty as well, else it is a fault.Conflict: at every moment there is one of
+// them. Nobody writes meanwhile; who reads may be told that nothing is there. After an
+// error all is as it was.
+func (t *Tree) Replace(by string) error {
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	names, err := readNames(t.root())
+	if err == nil && len(names) > 0 {
+		err = fault.New(fault.Conflict, "there are files in the folder")
+	}
+	if err != nil {
+		return fmt.Errorf("replacing a folder: %w", err)
+	}
+	root, err := os.OpenRoot(by + "/.")
+	if err != nil {
+		return fmt.Errorf("replacing a folder: %w", err)
+	}
+	// os.Rename takes no folder's place.
+	if err := syscall.Rename(by, t.dir); err != nil {
+		root.Close()
+		return fmt.Errorf("replacing a folder: %w", err)
+	}
+	return t.at.Swap(root).Close()
 }
 
 // Close lets go of the folder. Afterwards every method is a fault.NotFound.
-func (t *Tree) Close() error { return t.root.Close() }
+func (t *Tree) Close() error { return t.root().Close() }
 
 // Stat tells about one regular file.
 func (t *Tree) Stat(name string) (File, error) {
@@ -93,7 +124,7 @@ func (t *Tree) Stat(name string) (File, error) {
 	if err != nil {
 		return File{}, err
 	}
-	info, err := t.root.Stat(p)
+	info, err := t.root().Stat(p)
 	if err != nil {
 		return File{}, explain(err, p)
 	}
@@ -180,7 +211,7 @@ func (t *Tree) alone(do func() ([]string, error)) ([]string, error) {
 // them, each folder's names in order. What vanishes meanwhile is left out, and
 // so is what may not be looked at. fs.SkipAll ends the walk.
 func (t *Tree) walk(visit func(p string, info fs.FileInfo) error) error {
-	err := walkIn(t.root, "", 0, visit)
+	err := walkIn(t.root(), "", 0, visit)
 	if errors.Is(err, fs.SkipAll) {
 		return nil
 	}

@@ -37,6 +37,7 @@ type Backend struct {
 	home     *home
 	cgroups  *cgroups
 	rhythm   rhythm
+	booting  chan struct{} // has one for each box that boots just now
 
 	probing sync.Mutex // held while a canary boots
 	probed  *findings
@@ -75,7 +76,7 @@ func New(config Config) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("linux: %w", err)
 	}
-	b := &Backend{config: config, home: h, rhythm: usualRhythm, cgroups: findCgroups(h.name), machines: map[string]*machine{}, all: map[*machine]struct{}{}}
+	b := &Backend{config: config, home: h, rhythm: usualRhythm, booting: make(chan struct{}, bootsAtOnce()), cgroups: findCgroups(h.name), machines: map[string]*machine{}, all: map[*machine]struct{}{}}
 	b.cgroups.sweep(dead)
 	b.launcher = launcher{dir: h.dir, uid: config.UID, gid: config.GID, parent: parent{hasten: config.Platform != "kvm"}, platform: config.Platform, inherit: config.Inherit}
 	return b, nil
@@ -292,6 +293,13 @@ func (m *machine) starved() bool {
 // boot does the work; booted tells when it is done.
 func (m *machine) boot(b *Backend) {
 	defer close(m.booted)
+	select {
+	case b.booting <- struct{}{}: // who waits longest is the next
+		defer func() { <-b.booting }()
+	case <-m.ctx.Done():
+		m.failed = context.Cause(m.ctx)
+		return
+	}
 	ctx, cancel := context.WithTimeout(m.ctx, bootTime)
 	defer cancel()
 	if err := m.start(ctx, b); err != nil {
@@ -307,7 +315,7 @@ func (m *machine) boot(b *Backend) {
 }
 
 func (m *machine) start(ctx context.Context, b *Backend) error {
-	p, err := b.plan(ctx, m.spec)
+	p, err := b.planOf(ctx, m)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"paddock/internal/fault"
@@ -21,6 +22,11 @@ import (
 // bootTime bounds how long a box may take until its first program answers: a
 // tenth of a second as a rule, but the machine may be loaded.
 const bootTime = 30 * time.Second
+
+// bootsAtOnce is how many boxes boot at once; others wait for their turn, and their time
+// does not run. One boot has some processor's time to spare for another, and with more
+// than a few all of them take longer.
+func bootsAtOnce() int { return 2 * runtime.GOMAXPROCS(0) }
 
 // defaultMemory bounds a box whose Spec sets no limit, in bytes.
 const defaultMemory = 1 << 30

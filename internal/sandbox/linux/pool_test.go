@@ -42,15 +42,21 @@ func moved(t testing.TB, spec sandbox.Spec, owner string) sandbox.Spec {
 func TestAnAdoptedMachineIsItsOwnersWithTheFoldersThatItHad(t *testing.T) {
 	b := newBackend(t)
 	in, ahead := bootAhead(t, b, 1<<20)
+	if err := b.Rest(in); err != nil {
+		t.Fatal(err)
+	}
 	spec := moved(t, ahead, "alice")
+	if err := os.WriteFile(filepath.Join(spec.Mounts[0].Host, "before"), []byte("a fork's"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	if err := b.Adopt(t.Context(), in, spec); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(spec.Mounts[0].Host, "in"), []byte("from outside"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	exit, err := in.Run(t.Context(), sandbox.Command{Code: "open('/also/out', 'w').write('from inside')\nopen('in').read()"})
-	if err != nil || exit.Result != "'from outside'" {
+	exit, err := in.Run(t.Context(), sandbox.Command{Code: "open('/also/out', 'w').write('from inside')\nopen('in').read(), open('before').read()"})
+	if err != nil || exit.Result != `('from outside', "a fork's")` {
 		t.Errorf("it gave %+v, %v", exit, err)
 	}
 	if text, err := os.ReadFile(filepath.Join(spec.Mounts[0].Host, "out")); string(text) != "from inside" {

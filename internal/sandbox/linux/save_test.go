@@ -4,6 +4,7 @@ package linux
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -283,5 +284,33 @@ func makeFolder(t *testing.T, path string) {
 	t.Helper()
 	if err := os.Mkdir(path, 0o755); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A name may have another image by now.
+func TestASavedBoxGoesOnInTheImageThatItHad(t *testing.T) {
+	there, dir := true, t.TempDir()
+	b := &Backend{home: &home{name: "home"}, config: Config{Images: func(_ context.Context, name string) (Image, error) {
+		switch {
+		case name == "tools":
+			return Image{Dir: dir, ID: "new"}, nil
+		case name == "old" && there:
+			return Image{Dir: dir, ID: "old"}, nil
+		}
+		return Image{}, fault.New(fault.NotFound, "there is no %s", name)
+	}}}
+	for _, c := range []struct {
+		state string
+		there bool
+		want  string
+	}{{`{"image": "old"}`, true, "old"}, {`{"image": "old"}`, false, "new"}, {`{"image": "host"}`, true, "new"}, {`?`, true, "new"}} {
+		there = c.there
+		p, err := b.planOf(t.Context(), newMachine("", sandbox.Spec{Image: "tools", Machine: &sandbox.MachineState{State: []byte(c.state)}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.root.release(); p.root.name != c.want {
+			t.Errorf("with %s, %t, it goes on in %s", c.state, c.there, p.root.name)
+		}
 	}
 }

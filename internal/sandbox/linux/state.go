@@ -3,6 +3,7 @@
 package linux
 
 import (
+	"context"
 	"debug/elf"
 	"encoding/hex"
 	"encoding/json"
@@ -72,6 +73,32 @@ func (o origin) accepts(state []byte) error {
 		}
 	}
 	return nil
+}
+
+// SavedImage gives the id of the image that a machine with this state needs; empty: it
+// needs none but this host's programs, or is damaged.
+func SavedImage(state []byte) string {
+	var was origin
+	if err := json.Unmarshal(state, &was); err != nil || was.Image == HostImage {
+		return ""
+	}
+	return was.Image
+}
+
+// planOf is the plan of a machine's box. One that was saved goes on in the image that it
+// had, also where its name has another one by now.
+func (b *Backend) planOf(ctx context.Context, m *machine) (*plan, error) {
+	spec := m.spec
+	if m.state != nil {
+		if had := SavedImage(m.state.State); had != "" {
+			spec.Image = had
+		}
+	}
+	p, err := b.plan(ctx, spec)
+	if err != nil && spec.Image != m.spec.Image {
+		return b.plan(ctx, m.spec) // it is not there any more
+	}
+	return p, err
 }
 
 // unusable is why a saved box cannot be gone on with.

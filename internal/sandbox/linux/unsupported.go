@@ -30,6 +30,9 @@ func (b *Backend) Name() string { return Name }
 // FileOwner is this process's.
 func (b *Backend) FileOwner() (uid, gid int) { return 0, 0 }
 
+// SavedImage is never an image here.
+func SavedImage([]byte) string { return "" }
+
 func unsupported() *fault.Error {
 	return fault.New(fault.Unsupported, "linux sandboxes need Linux on amd64 or arm64, and this is %s on %s", runtime.GOOS, runtime.GOARCH).
 		WithHint("the isolation wasm works here")
