@@ -130,7 +130,7 @@ func (m *Manager) Runtimes(ctx context.Context) []Runtime {
 	for _, b := range m.config.Backends {
 		p, err := guard("probing", func() (sandbox.Probe, error) { return b.Probe(ctx), nil })
 		if err != nil {
-			m.log.Error("a backend cannot be probed", "isolation", b.Name(), "cause", causeOf(err))
+			m.log.Error("a backend cannot be probed", "isolation", b.Name(), "cause", fault.CauseOf(err))
 			continue
 		}
 		for _, r := range p.Runtimes {

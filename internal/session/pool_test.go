@@ -27,14 +27,12 @@ type ahead struct {
 	specs     []sandbox.Spec
 	instances []sandbox.Instance
 	fails     error         // what the next starts give
-	tries     int           // starts, of which some may have failed
 	takes     time.Duration // how long they take
 	other     bool          // no machine can be adopted
 }
 
 func (b *ahead) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
 	b.mu.Lock()
-	b.tries++
 	fails, takes := b.fails, b.takes
 	b.mu.Unlock()
 	time.Sleep(takes)
@@ -77,13 +75,6 @@ func (b *ahead) set(fails error, takes time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fails, b.takes = fails, takes
-}
-
-// tried is how many starts there were.
-func (b *ahead) tried() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.tries
 }
 
 // started are the specs so far.
