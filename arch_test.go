@@ -76,6 +76,7 @@ var mayImport = map[string][]string{
 	"tests/image/pack":                   {},
 	"tests/linux":                        {},
 	"tests/mcp":                          {},
+	"tests/model":                        {},
 	"tests/mcp/suite":                    {"internal/sandbox/sandboxtest"},
 	"tests/service":                      {},
 	"internal/web":                       {"internal/auth", "internal/fault"},

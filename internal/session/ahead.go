@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"paddock/internal/fault"
 	"paddock/internal/pool"
 	"paddock/internal/quota"
 	"paddock/internal/sandbox"
@@ -119,7 +120,7 @@ func (s *session) adopt(from *pool.Slot) {
 		return ok
 	})
 	if err != nil {
-		m.log.Info("a machine that was kept ready could not be used", "session", s.id, "cause", causeOf(err))
+		m.log.Info("a machine that was kept ready could not be used", "session", s.id, "cause", fault.CauseOf(err))
 		m.memory.Set(h, 0)
 		return
 	}
@@ -142,7 +143,7 @@ func (s *session) beginAnew() {
 	}
 	for name, tree := range map[string]*workspace.Tree{workspaceFolder: s.tree, tmpFolder: s.tmp} {
 		if err := tree.Replace(from.Folder(name)); err != nil { // somebody writes there already
-			s.manager.log.Info("a machine that was kept ready could not be used", "session", s.id, "cause", causeOf(err))
+			s.manager.log.Info("a machine that was kept ready could not be used", "session", s.id, "cause", fault.CauseOf(err))
 			from.Discard()
 			return
 		}
@@ -176,7 +177,7 @@ func (s *session) dropSpare() {
 	}
 	s.spare = nil
 	if err := closeInstance(spare.in); err != nil {
-		s.manager.log.Warn("an interpreter did not close well", "session", s.id, "cause", causeOf(err))
+		s.manager.log.Warn("an interpreter did not close well", "session", s.id, "cause", fault.CauseOf(err))
 	}
 	s.releaseMemory(spare.runtime)
 	s.machineLess()

@@ -91,7 +91,7 @@ func (m *Manager) tidy(whole bool) {
 			_, _, err = m.collectOwner(m.ctx, f)
 		}
 		if err != nil && m.ctx.Err() == nil {
-			m.log.Info("what is no longer needed was not collected", "cause", causeOf(err))
+			m.log.Info("what is no longer needed was not collected", "cause", fault.CauseOf(err))
 		}
 	}
 	for o := range litter {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 )
 
@@ -64,7 +65,7 @@ func (s *session) inspect(ctx context.Context, d *Details) {
 		default:
 		}
 		if err != nil {
-			s.manager.log.Warn("an interpreter cannot be inspected", "session", s.id, "runtime", runtime, "cause", causeOf(err))
+			s.manager.log.Warn("an interpreter cannot be inspected", "session", s.id, "runtime", runtime, "cause", fault.CauseOf(err))
 			silent = append(silent, runtime)
 			continue
 		}

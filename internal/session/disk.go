@@ -143,7 +143,7 @@ func (s *session) load() error {
 	}
 	if err == nil {
 		if err := s.sweep(); err != nil {
-			s.manager.log.Warn("what an interrupted write left cannot be removed", "session", s.id, "cause", causeOf(err))
+			s.manager.log.Warn("what an interrupted write left cannot be removed", "session", s.id, "cause", fault.CauseOf(err))
 		}
 		err = s.recoverState(r.Process == 0 && r.Boot == workspace.Boot())
 	}

@@ -182,7 +182,7 @@ func (s *session) keepRun(t *turn, p plan, live map[string]sandbox.Instance, bef
 		return
 	}
 	if after, err := s.tree.Snapshot(); err != nil {
-		s.manager.log.WarnContext(t.ctx, "the workspace cannot be looked at", "session", s.id, "execution", t.execution, "cause", causeOf(err))
+		s.manager.log.WarnContext(t.ctx, "the workspace cannot be looked at", "session", s.id, "execution", t.execution, "cause", fault.CauseOf(err))
 	} else {
 		res.Changes = changesOf(before.Changes(after))
 	}
@@ -255,12 +255,4 @@ func (s *session) account(runtime string, in sandbox.Instance, exit sandbox.Exit
 	s.mu.Unlock()
 	s.unsaved()
 	return live
-}
-
-// causeOf is what the operator should read.
-func causeOf(err error) error {
-	if cause := errors.Unwrap(fault.Of(err)); cause != nil {
-		return cause
-	}
-	return err
 }

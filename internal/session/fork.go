@@ -163,7 +163,7 @@ func (s *session) double(ctx context.Context, from *session, target *history.Man
 		if err != nil {
 			s.releaseMemory(runtime)
 			if fault.KindOf(err) != fault.NotFound && fault.KindOf(err) != fault.Conflict && !errors.Is(err, context.Canceled) {
-				s.manager.log.Warn("an interpreter could not be doubled", "session", s.id, "cause", causeOf(err))
+				s.manager.log.Warn("an interpreter could not be doubled", "session", s.id, "cause", fault.CauseOf(err))
 			}
 			continue
 		}

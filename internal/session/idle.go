@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"paddock/internal/checkpoint"
+	"paddock/internal/fault"
 	"paddock/internal/history"
 	"paddock/internal/sandbox"
 )
@@ -76,7 +77,7 @@ func (s *session) saveNow(t *turn) {
 	if len(s.beside(ctx)) == 0 {
 		// What a thread wrote is a step of its own, which keeps no machine.
 		if _, err := s.keep(ctx, checkpoint.Note{Cause: history.CauseFiles}, nil); err != nil {
-			s.manager.log.WarnContext(ctx, "files could not be kept", "session", s.id, "cause", causeOf(err))
+			s.manager.log.WarnContext(ctx, "files could not be kept", "session", s.id, "cause", fault.CauseOf(err))
 		}
 		again = time.Time{} // one that cannot be saved is not tried again until something runs in it
 		if s.keepMachine(ctx, checkpoint.Note{Cause: history.CauseIdle}) {

@@ -68,7 +68,7 @@ func (m *Manager) rebuild() {
 		return
 	}
 	if err := m.rebuildIndex(m.ctx); err != nil && m.ctx.Err() == nil {
-		m.log.Warn("the index of sessions cannot be rebuilt", "cause", causeOf(err))
+		m.log.Warn("the index of sessions cannot be rebuilt", "cause", fault.CauseOf(err))
 	}
 }
 
@@ -154,7 +154,7 @@ func (m *Manager) records(o Owner) (all []record, err error) {
 		case err == nil:
 			all = append(all, r)
 		case fault.KindOf(err) != fault.NotFound:
-			m.log.Warn("a session cannot be read", "session", id, "cause", causeOf(err))
+			m.log.Warn("a session cannot be read", "session", id, "cause", fault.CauseOf(err))
 		}
 	}
 	return all, nil

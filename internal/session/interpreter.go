@@ -172,7 +172,7 @@ func (s *session) giveUp(ctx context.Context) {
 // more. Where they cannot be brought back they are torn. The caller holds s.keeping.
 func (s *session) bringBack(ctx context.Context) {
 	if err := s.kept.BringBack(); err != nil {
-		s.manager.log.ErrorContext(ctx, "files could not be brought back", "session", s.id, "cause", causeOf(err))
+		s.manager.log.ErrorContext(ctx, "files could not be brought back", "session", s.id, "cause", fault.CauseOf(err))
 		return
 	}
 	s.refresh(ctx)
@@ -206,7 +206,7 @@ func (s *session) spec(runtime string) sandbox.Spec {
 // drop closes an interpreter and forgets it.
 func (s *session) drop(runtime string, in sandbox.Instance) {
 	if err := closeInstance(in); err != nil {
-		s.manager.log.Warn("an interpreter did not close well", "session", s.id, "cause", causeOf(err))
+		s.manager.log.Warn("an interpreter did not close well", "session", s.id, "cause", fault.CauseOf(err))
 	}
 	s.mu.Lock()
 	delete(s.interpreters, runtime)
@@ -229,7 +229,7 @@ func (s *session) broken(t *turn, runtime string, in sandbox.Instance, err error
 	s.lose(t.ctx, runtime, "its interpreter failed in an earlier call")
 	s.anew[runtime] = true
 	rolledBack := s.rollBackFiles(t, sandbox.Exit{Cause: sandbox.Crashed, State: sandbox.Restored})
-	s.manager.log.WarnContext(t.ctx, "an interpreter failed", "session", s.id, "execution", t.execution, "runtime", runtime, "cause", causeOf(err))
+	s.manager.log.WarnContext(t.ctx, "an interpreter failed", "session", s.id, "execution", t.execution, "runtime", runtime, "cause", fault.CauseOf(err))
 	err = s.failed("running a program", err)
 	var f *fault.Error
 	if _, lost := s.lost[runtime]; rolledBack && !lost && errors.As(err, &f) {

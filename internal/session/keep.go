@@ -9,6 +9,7 @@ import (
 
 	"paddock/internal/blob"
 	"paddock/internal/checkpoint"
+	"paddock/internal/fault"
 	"paddock/internal/history"
 	"paddock/internal/sandbox"
 	"paddock/internal/workspace"
@@ -194,7 +195,7 @@ func (s *session) atLast() (clean, saved bool) {
 	defer s.keeping.Unlock()
 	whole := s.kept.Close(errNotFound(s.id))
 	if err != nil {
-		s.manager.log.Error("the last state of a session is lost", "session", s.id, "cause", causeOf(err))
+		s.manager.log.Error("the last state of a session is lost", "session", s.id, "cause", fault.CauseOf(err))
 		s.tell("What the last call left could not be kept: files and variables are as they were before it.")
 	}
 	return err == nil && whole, saved

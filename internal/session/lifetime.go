@@ -78,7 +78,7 @@ func (s *session) retire(ctx context.Context, now time.Time) {
 	s.endMachineQuietly(fmt.Sprintf("The session's machine was stopped when it had run for %v, the most that is allowed", most),
 		fmt.Sprintf("its machine had run for %v, the most that is allowed", most))
 	if err := s.forgetMachine(ctx); err != nil {
-		s.manager.log.WarnContext(ctx, "a machine's state cannot be given up", "session", s.id, "cause", causeOf(err))
+		s.manager.log.WarnContext(ctx, "a machine's state cannot be given up", "session", s.id, "cause", fault.CauseOf(err))
 	}
 	s.noteUnkept()
 	if err := s.save(); err != nil {
@@ -186,7 +186,7 @@ func (s *session) beside(ctx context.Context) []Process {
 	}
 	all, err := s.processes(ctx)
 	if err != nil && fault.KindOf(err) != fault.Unavailable {
-		s.manager.log.Debug("a machine does not tell what runs in it", "session", s.id, "cause", causeOf(err))
+		s.manager.log.Debug("a machine does not tell what runs in it", "session", s.id, "cause", fault.CauseOf(err))
 	}
 	return all
 }

@@ -12,6 +12,11 @@
 // (sleep.go), opened by the next process when this one is gone (disk.go), taken back
 // (past.go), doubled (fork.go) and carried away (export.go, import.go).
 //
+// A call goes through plan.go (what it asks for), queue.go (its turn), execute.go,
+// interpreter.go (what it runs in), notice.go (what its result has to tell besides) and
+// keep.go. What knows no session is in packages of its own: checkpoint, pool, quota,
+// archive.
+//
 // Locks, outermost first: session.keeping, Manager.mu, session.mu, Manager.storing.
 // But for keeping, which is there for that, and storing, none is held during disk
 // access or while a backend is called.
@@ -125,7 +130,7 @@ func (m *Manager) Runtimes(ctx context.Context) []Runtime {
 	for _, b := range m.config.Backends {
 		p, err := guard("probing", func() (sandbox.Probe, error) { return b.Probe(ctx), nil })
 		if err != nil {
-			m.log.Error("a backend cannot be probed", "isolation", b.Name(), "cause", causeOf(err))
+			m.log.Error("a backend cannot be probed", "isolation", b.Name(), "cause", fault.CauseOf(err))
 			continue
 		}
 		for _, r := range p.Runtimes {

@@ -79,7 +79,7 @@ func joinNotices(a, b string) string { return strings.TrimSpace(a + " " + b) }
 
 // notKept deals with a failure to keep after a run.
 func (s *session) notKept(t *turn, err error) string {
-	s.manager.log.ErrorContext(t.ctx, "a checkpoint could not be kept", "session", s.id, "execution", t.execution, "cause", errors.Join(err, causeOf(err)))
+	s.manager.log.ErrorContext(t.ctx, "a checkpoint could not be kept", "session", s.id, "execution", t.execution, "cause", errors.Join(err, fault.CauseOf(err)))
 	return unkept(err)
 }
 

@@ -153,6 +153,6 @@ func (m *Manager) record(ctx context.Context, e Event) {
 		return
 	}
 	if err := m.config.Record(context.WithoutCancel(ctx), e); err != nil {
-		m.log.ErrorContext(ctx, "what happened was not recorded", "action", e.Action, "session", e.Session, "execution", e.Execution, "cause", causeOf(err))
+		m.log.ErrorContext(ctx, "what happened was not recorded", "action", e.Action, "session", e.Session, "execution", e.Execution, "cause", fault.CauseOf(err))
 	}
 }

@@ -49,7 +49,7 @@ func (m *Manager) Checkpoint(ctx context.Context, owner Owner, id ID, label stri
 	}
 	_, err = s.keep(lasting, n, s.live())
 	if err != nil && n.Save != nil {
-		s.manager.log.WarnContext(t.ctx, "a machine could not be saved", "session", s.id, "cause", causeOf(err))
+		s.manager.log.WarnContext(t.ctx, "a machine could not be saved", "session", s.id, "cause", fault.CauseOf(err))
 		notice = "Only files are in this checkpoint: " + fault.Of(err).Message + "."
 		n.Save = nil
 		_, err = s.keep(lasting, n, s.live())

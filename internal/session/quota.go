@@ -229,7 +229,7 @@ func (m *Manager) shed(ctx context.Context, o Owner) error {
 			m.pruneAsleep(o, keep)
 		}
 		if _, _, err := m.collectOwner(ctx, filepath.Base(m.ownerFolder(o))); err != nil {
-			m.log.InfoContext(ctx, "what is no longer needed was not collected", "cause", causeOf(err))
+			m.log.InfoContext(ctx, "what is no longer needed was not collected", "cause", fault.CauseOf(err))
 		}
 		m.disk.Forget(string(o))
 		if err = m.checkDisk(o, 1); fault.KindOf(err) != fault.Exhausted {

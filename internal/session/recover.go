@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 )
 
@@ -70,7 +71,7 @@ func (s *session) rollBackFiles(t *turn, exit sandbox.Exit) bool {
 		return false // the head is older than what the interpreter went back to
 	}
 	if err := s.kept.BringBack(); err != nil {
-		s.manager.log.ErrorContext(t.ctx, "files could not be brought back after a run", "session", s.id, "execution", t.execution, "cause", causeOf(err))
+		s.manager.log.ErrorContext(t.ctx, "files could not be brought back after a run", "session", s.id, "execution", t.execution, "cause", fault.CauseOf(err))
 		return false
 	}
 	s.refresh(t.ctx)
@@ -93,7 +94,7 @@ func (s *session) refresh(ctx context.Context) {
 		if err == nil {
 			continue
 		}
-		s.manager.log.WarnContext(ctx, "an interpreter could not open its files anew", "session", s.id, "runtime", runtime, "cause", causeOf(err))
+		s.manager.log.WarnContext(ctx, "an interpreter could not open its files anew", "session", s.id, "runtime", runtime, "cause", fault.CauseOf(err))
 		if s.unsure[runtime] {
 			s.tell("What the last call left in an interpreter (" + runtime + ") is gone: its variables are as they were before it.")
 			delete(s.unsure, runtime)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"paddock/internal/checkpoint"
+	"paddock/internal/fault"
 	"paddock/internal/history"
 	"paddock/internal/sandbox"
 )
@@ -118,7 +119,7 @@ func (s *session) survived(ctx context.Context, spec sandbox.Spec, in sandbox.In
 			spec := s.spec(runtime)
 			var err error
 			if other, err = guard("going on", func() (sandbox.Instance, error) { return s.backend.Start(ctx, spec) }); err != nil {
-				s.manager.log.WarnContext(ctx, "an interpreter is not in its machine any more", "session", s.id, "runtime", runtime, "cause", causeOf(err))
+				s.manager.log.WarnContext(ctx, "an interpreter is not in its machine any more", "session", s.id, "runtime", runtime, "cause", fault.CauseOf(err))
 			} else {
 				s.mu.Lock()
 				s.interpreters[runtime] = other
@@ -160,7 +161,7 @@ func (s *session) keepMachine(ctx context.Context, n checkpoint.Note) bool {
 	if _, err := s.keep(ctx, n, nil); errors.Is(err, errAwaited) {
 		return false
 	} else if err != nil {
-		s.manager.log.WarnContext(ctx, "a machine could not be saved", "session", s.id, "cause", causeOf(err))
+		s.manager.log.WarnContext(ctx, "a machine could not be saved", "session", s.id, "cause", fault.CauseOf(err))
 		return false
 	}
 	s.anew[machineAnew] = n.Cause != history.CauseSleep // then it goes on meanwhile

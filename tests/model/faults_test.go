@@ -1,4 +1,4 @@
-package session_test
+package model
 
 import (
 	"bytes"
@@ -265,4 +265,31 @@ func (r *rig) reopened() {
 		}
 		r.is(known...)
 	}
+}
+
+// An interpreter of one language is not forgotten when the next call that can be
+// kept is another's.
+func TestWhatCouldNotBeKeptIsKeptWithTheNextCallWhateverItsLanguage(t *testing.T) {
+	r := newRig(t)
+	if err := r.begin(); err != nil {
+		t.Fatal(err)
+	}
+	armed := true
+	r.disk.SetFault(func(op blobtest.Op) error {
+		if armed && op.Kind == "rename" && strings.Contains(filepath.ToSlash(op.Name), "/checkpoints/") {
+			armed = false
+			return syscall.EIO
+		}
+		return nil
+	})
+	if r.take(counts(1)) || armed {
+		t.Fatal("it was kept")
+	}
+	if !r.take(runs("j = 1", "javascript", func(m moment) { m.vars["javascript"]["j"] = 1 })) {
+		t.Fatal("it was not kept")
+	}
+	if err := r.m.Sleep(alice, r.id); err != nil {
+		t.Fatal(err)
+	}
+	r.reopened()
 }

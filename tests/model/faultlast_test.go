@@ -1,4 +1,4 @@
-package session_test
+package model
 
 import (
 	"cmp"
@@ -368,7 +368,9 @@ func TestAPowerCutBringsNoDestroyedSessionBack(t *testing.T) {
 		if err := r.begin(); err != nil {
 			r.fail("%v", err)
 		}
-		execute(t, r.m, r.id, "x = 1")
+		if !r.take(counts(1)) {
+			r.fail("it was not kept")
+		}
 		if err := r.m.Destroy(t.Context(), alice, r.id); err != nil {
 			r.fail("%v", err)
 		}
