@@ -167,6 +167,8 @@ class Driver:
     def resume(self, request):
         """Goes on with a program that uses await at its top level."""
         try:
+            if self.task is None:
+                raise RuntimeError("there is no program that waits")
             _paddock_loop.arrived(request.get("replies"))
             wait = self.loop.step(self.task)
             if wait is not None:

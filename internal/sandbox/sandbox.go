@@ -252,6 +252,14 @@ type Command struct {
 	// gives the call up, with the run, or earlier when that is stopped; Run returns
 	// only when all of them have.
 	Call func(ctx context.Context, c Call) []byte
+	// Suspend, once it is closed, has Run return as Waiting when the program does
+	// nothing but wait for answers to its calls and can be kept like that: what a
+	// Snapshot keeps then waits for the same. The calls end as with the run. A program
+	// that waits in another way goes on. Nil: never.
+	Suspend <-chan struct{}
+	// Continue goes on with the program that was Waiting last, in place of Code; nil:
+	// Code is run, and what waited is given up.
+	Continue *Continuation
 	// Limits hold for this run.
 	Limits RunLimits
 }
@@ -264,6 +272,22 @@ type Call struct {
 	// Number counts the calls of a run from 1, in the order of their coming.
 	Number int
 	Body   []byte
+}
+
+// Continuation is with what a program goes on that was Waiting.
+type Continuation struct {
+	// Calls is how many the run has made until now.
+	Calls int
+	// Open are those that the Exit gave. Each that has an Answer is given that; of the
+	// others the host is asked again, with the same Number.
+	Open []OpenCall
+}
+
+// OpenCall is a call that a program waits for.
+type OpenCall struct {
+	Call
+	ID     uint32 // the guest's own name of it
+	Answer []byte // of the host, that the guest did not take any more; nil: none
 }
 
 // How much of its calls a run may have under way: so many, and so many bytes of their
@@ -313,10 +337,11 @@ const (
 	OutOfMemory                     // Limits.MemoryBytes was reached and the program did not cope
 	OutOfSpace                      // Mount.DiskBytes likewise
 	OutputExceeded                  // it printed far beyond its limit
+	Waiting                         // it has not ended, and waits for answers to its calls: see Command.Suspend
 )
 
 var causes = [...]string{
-	"", "exited", "crashed", "cancelled", "timed out", "out of fuel", "out of memory", "out of space", "output exceeded",
+	"", "exited", "crashed", "cancelled", "timed out", "out of fuel", "out of memory", "out of space", "output exceeded", "waiting",
 }
 
 // String names the cause in the words of this package.
@@ -364,6 +389,10 @@ type Exit struct {
 	// Engine is what executed it; see Probe.
 	Engine string
 	Usage  Usage
+	// Open are the calls that a Waiting program waits for, by their Numbers; Calls is
+	// how many the run has made until now.
+	Open  []OpenCall `json:"-"`
+	Calls int        `json:"-"`
 }
 
 // ProgramError is an error that a program did not catch.

@@ -147,6 +147,8 @@ export default function install(call) {
     // resume takes in what came while the program waited; a poll follows.
     resume(request) {
       const { replies } = request;
+      if (state.status === "idle") return fail(new Error("there is no program that waits"));
+      if (!replies) return '"ok"';
       for (let i = 0; i < replies.length; i++) servers.arrived(replies[i][0], replies[i][1] ?? undefined);
       return '"ok"';
     },

@@ -248,12 +248,13 @@ func (r *run) wait(ctx context.Context) (sandbox.Exit, error) {
 	in, conn := r.in, r.in.client.conn
 	err := conn.WriteJSON(KindRun, in.id, RunBody{
 		Code: r.cmd.Code, Language: r.cmd.Language, Name: r.cmd.Name, Args: r.cmd.Args,
-		Stdin: r.cmd.Stdin != nil, Limits: r.cmd.Limits,
+		Stdin: r.cmd.Stdin != nil, Limits: r.cmd.Limits, Continue: r.calls.continued(r.cmd.Continue),
 	})
 	if err != nil {
 		return sandbox.Exit{}, gone(err)
 	}
-	stop, overdue := ctx.Done(), make(<-chan time.Time)
+	r.calls.reopen(r.cmd.Continue)
+	stop, overdue, suspend := ctx.Done(), make(<-chan time.Time), r.cmd.Suspend
 	for {
 		select {
 		case <-in.news:
@@ -276,6 +277,9 @@ func (r *run) wait(ctx context.Context) (sandbox.Exit, error) {
 				cause = sandbox.TimedOut
 			}
 			stop, overdue = nil, r.interrupt(cause)
+		case <-suspend:
+			suspend = nil
+			r.calls.suspend()
 		case <-overdue:
 			in.client.fail(errors.New("it did not stop a run when told to"))
 			<-in.done
@@ -317,7 +321,8 @@ func (r *run) handle(frames []Frame) (exit sandbox.Exit, done bool, err error) {
 			if exit.Cause == 0 || exit.State == 0 {
 				return exit, false, errors.New("a run ended without a cause")
 			}
-			return exit, true, nil
+			exit.Open, exit.Calls, err = r.calls.left(exit.Cause == sandbox.Waiting, f.Body)
+			return exit, err == nil, err
 		}
 		if err != nil {
 			return exit, false, err

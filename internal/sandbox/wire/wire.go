@@ -12,7 +12,7 @@
 //
 //	server → guest   hello, start, run, stdin, credit, interrupt, inspect, close,
 //	                 layer, snapshot, taken, rewind, refresh, manage, dial, hold,
-//	                 goOn, restored, reply
+//	                 goOn, restored, reply, suspend
 //	guest → server   ready, started, stdout, stderr, display, wantStdin, done,
 //	                 inspected, gone, wantLayer, data, saved, rewound, refreshed,
 //	                 managed, dialed, held, survived, call, giveUp
@@ -24,7 +24,8 @@
 //
 // A run may call the host (call), sandbox.CallsAtOnce times at once; each call has a
 // number of the guest's own choice, with which it is answered (reply) or given up
-// (giveUp). What is not answered when the run is done will not be.
+// (giveUp). What is not answered when the run is done will not be, unless it ended
+// as Waiting, as a suspend asks for: then the next run may continue it.
 //
 // A start that resumes a state is followed by the state's layers: raw frames,
 // an empty one at the end of each. The server may have [Window] bytes of them
@@ -125,7 +126,8 @@ const (
 	// What follows is about a call of a run: its number (u32), and raw what it says.
 	KindCall
 	KindReply
-	KindGiveUp // nothing behind the number; a reply may be under way
+	KindGiveUp  // nothing behind the number; a reply may be under way
+	KindSuspend // a run shall end when it does nothing but wait for calls
 )
 
 // Frame is one message.
@@ -235,12 +237,20 @@ type RewindBody struct {
 
 // RunBody is a sandbox.Command without its streams.
 type RunBody struct {
-	Code     string            `json:"code"`
-	Language string            `json:"language,omitempty"`
-	Name     string            `json:"name,omitempty"`
-	Args     []string          `json:"args,omitempty"`
-	Stdin    bool              `json:"stdin,omitempty"`
+	Code     string   `json:"code"`
+	Language string   `json:"language,omitempty"`
+	Name     string   `json:"name,omitempty"`
+	Args     []string `json:"args,omitempty"`
+	Stdin    bool     `json:"stdin,omitempty"`
+	// Continue goes on with a program that waits for these calls, in place of Code.
+	Continue []uint32          `json:"continue,omitempty"`
 	Limits   sandbox.RunLimits `json:"limits"`
+}
+
+// DoneBody is how a run ended: a sandbox.Exit, and for what a Waiting one waits.
+type DoneBody struct {
+	sandbox.Exit
+	Waits []uint32 `json:"waits,omitempty"`
 }
 
 // CreditBody allows more: output, a snapshot's data, layers.

@@ -301,6 +301,8 @@ func ranOut(tail string) bool {
 func (in *instance) translate(body wire.RunBody) (request, *sandbox.ProgramError) {
 	r := request{Op: "exec", Code: body.Code, Name: body.Name, Args: body.Args}
 	switch {
+	case body.Continue != nil: // no run here is ever Waiting
+		return r, &sandbox.ProgramError{Type: "Unsupported", Message: "there is no program that waits", Traceback: "there is no program that waits\n"}
 	case body.Language == "" || body.Language == in.language.name:
 		return r, nil
 	case body.Language == "typescript" && in.language.name == "javascript":

@@ -76,3 +76,22 @@ func (in *instance) replies() []json.RawMessage {
 	}
 	return all
 }
+
+// suspended tells whether the run may be left as it waits now.
+func (in *instance) suspended() bool {
+	select {
+	case <-in.quiet():
+		return true
+	default:
+		return false
+	}
+}
+
+// quiet is closed when the run may be left as it waits now, for calls; nil: it waits
+// for none.
+func (in *instance) quiet() <-chan struct{} {
+	if len(in.ends.Calls.Waits()) == 0 {
+		return nil
+	}
+	return in.ends.Control.Suspended()
+}

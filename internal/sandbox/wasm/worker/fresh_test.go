@@ -51,7 +51,7 @@ func benchmarkFresh(b *testing.B, p *program, code string, parts *[5]time.Durati
 	in.words = in.program.language.interrupts(in.vm)
 	step(1, in.greet())
 	in.ends.Control.Begin(math.MaxInt64)
-	_, err = in.execute(wire.RunBody{Code: code})
+	_, _, err = in.execute(wire.RunBody{Code: code})
 	step(2, err)
 	step(3, in.take())
 	in.drop()

@@ -155,8 +155,7 @@ func threw(m machine, value uint64) error {
 func (j javascript) request(m machine, state []uint64, request []byte) ([]byte, error) {
 	driver := state[0]
 	var r struct {
-		Op      string          `json:"op"`
-		Replies json.RawMessage `json:"replies"`
+		Op string `json:"op"`
 	}
 	if err := json.Unmarshal(request, &r); err != nil {
 		return nil, err
@@ -165,10 +164,9 @@ func (j javascript) request(m machine, state []uint64, request []byte) ([]byte, 
 	case "exec":
 		return j.exec(m, driver, request)
 	case "resume":
-		if len(r.Replies) > len("null") {
-			if _, err := j.ask(m, driver, "handle", string(request)); err != nil {
-				return nil, err
-			}
+		answer, err := j.ask(m, driver, "handle", string(request))
+		if err != nil || string(answer) != obeyed && string(answer) != threwOnce {
+			return answer, err
 		}
 		return j.pump(m, driver)
 	}
@@ -319,6 +317,7 @@ func (j javascript) pump(m machine, driver uint64) ([]byte, error) {
 
 // What the driver answers in place of an outcome.
 const (
+	obeyed    = `"ok"`    // it has done what it was asked
 	again     = `"again"` // it has done something, and more may be pending now
 	threwOnce = `"threw"` // it was thrown out of what it did, and knows why
 )

@@ -22,6 +22,7 @@ func (in *instance) begin(body wire.RunBody) {
 	in.ends.Out.Begin(body.Limits)
 	in.in.begin(body.Stdin)
 	in.ends.Calls.Open()
+	in.ends.Calls.Reopen(body.Continue)
 	in.meter = meter{limit: body.Limits.Fuel}
 	in.raised, in.exiting = 0, false
 	in.nudge = &nudge{}
@@ -105,13 +106,13 @@ func (in *instance) Run(body wire.RunBody) {
 			return
 		}
 	}
-	exit, err := in.execute(body)
+	exit, waits, err := in.execute(body)
 	if err != nil {
 		in.gone(err)
 		return
 	}
 	in.touched, in.unkept = true, true
-	in.worker.send(wire.KindDone, in.id, exit)
+	in.worker.send(wire.KindDone, in.id, wire.DoneBody{Exit: exit, Waits: waits})
 	switch { // after the answer: a large memory takes its time
 	case exit.State != sandbox.Kept:
 		err = in.renew()
@@ -131,30 +132,39 @@ func neverBegun(cause sandbox.Cause) sandbox.Exit {
 }
 
 // execute runs one command to its end. When the state is not kept, the
-// interpreter has yet to be made anew. An error means that it is lost.
-func (in *instance) execute(body wire.RunBody) (sandbox.Exit, error) {
+// interpreter has yet to be made anew. An error means that it is lost. A Waiting one
+// waits for some calls.
+func (in *instance) execute(body wire.RunBody) (exit sandbox.Exit, waits []uint32, err error) {
 	code, sourceMap, failed := in.translate(body)
 	if failed != nil {
 		in.begin(body)
 		in.ends.Out.Write(1, []byte(failed.Error.Traceback))
 		in.end()
-		return *failed, nil
+		return *failed, nil, nil
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	in.began = threadTime()
 	in.begin(body)
-	o, err := in.pursue(map[string]any{"op": "exec", "code": code, "map": sourceMap, "name": body.Name, "args": body.Args})
+	request := map[string]any{"op": "exec", "code": code, "map": sourceMap, "name": body.Name, "args": body.Args}
+	if body.Continue != nil {
+		request = map[string]any{"op": "resume"}
+	}
+	o, err := in.pursue(request)
+	waits = in.ends.Calls.Waits()
 	cause := in.end()
 	refused := in.vm.memory.Refused()
-	exit := sandbox.Exit{
+	exit = sandbox.Exit{
 		Cause: sandbox.Exited, Code: o.ExitCode, Result: o.Result, State: sandbox.Kept,
 		Usage: sandbox.Usage{Fuel: in.meter.used, Memory: int64(len(in.bytes()))},
 	}
 	exit.StdoutTruncated, exit.StderrTruncated = in.ends.Out.Cut()
-	if err != nil {
+	switch {
+	case err != nil:
 		in.explain(&exit, err, refused)
-	} else {
+	case o.Status == "waiting":
+		exit.Cause = sandbox.Waiting
+	default:
 		in.report(&exit, o)
 	}
 	if exit.State == sandbox.Kept && (refused || in.vm.memory.Room() < reserve) {
@@ -163,12 +173,12 @@ func (in *instance) execute(body wire.RunBody) (sandbox.Exit, error) {
 	if cause != 0 && (in.raised > 0 || exit.Cause == sandbox.Crashed || err != nil) {
 		exit.Cause = cause
 	}
-	if exit.Cause != sandbox.Exited && exit.Code == 0 {
+	if exit.Cause != sandbox.Exited && exit.Cause != sandbox.Waiting && exit.Code == 0 {
 		exit.Code = 1
 	}
 	if exit.Cause == sandbox.Crashed {
 		if err := in.renew(); err != nil {
-			return exit, err
+			return exit, nil, err
 		}
 		if !in.works() { // earlier runs broke it already, and the checkpoint holds that
 			in.saved.drop()
@@ -177,7 +187,7 @@ func (in *instance) execute(body wire.RunBody) (sandbox.Exit, error) {
 	}
 	exit.Usage.CPU = threadTime() - in.began
 	in.cpu += exit.Usage.CPU
-	return exit, nil
+	return exit, waits, nil
 }
 
 // reserve is the memory that a run has to leave: with less the next one could
@@ -201,7 +211,7 @@ func memoryError() *sandbox.ProgramError {
 }
 
 // pursue goes on with a run for as long as its driver waits for timers, or for
-// replies to calls.
+// replies to calls, and leaves one that waits for calls when it has been suspended.
 func (in *instance) pursue(request any) (outcome, error) {
 	soft, hard := in.ends.Control.Stops()
 	for {
@@ -210,7 +220,11 @@ func (in *instance) pursue(request any) (outcome, error) {
 			return o, err
 		}
 		interrupted := in.interruptedIn(o.Timeout, soft, hard)
-		request = map[string]any{"op": "resume", "replies": in.replies()}
+		replies := in.replies()
+		if !interrupted && len(replies) == 0 && in.suspended() {
+			return o, nil
+		}
+		request = map[string]any{"op": "resume", "replies": replies}
 		if interrupted {
 			if in.ends.Control.Level() == serve.Killed {
 				return o, errKilled
@@ -235,6 +249,8 @@ func (in *instance) interruptedIn(seconds *float64, soft, hard <-chan struct{}) 
 	case <-after(seconds):
 		return false
 	case <-in.ends.Calls.News():
+		return false
+	case <-in.quiet():
 		return false
 	case <-soft:
 		in.nudge.done = true

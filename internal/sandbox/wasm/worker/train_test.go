@@ -55,7 +55,7 @@ func train(t *testing.T, l *loader, path string) {
 		t.Fatal(err)
 	}
 	in.ends.Control.Begin(0)
-	exit, err := in.execute(wire.RunBody{Code: string(code)})
+	exit, _, err := in.execute(wire.RunBody{Code: string(code)})
 	if err != nil || exit.Error != nil {
 		t.Fatalf("%s: %v %+v", path, err, exit.Error)
 	}

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"slices"
 	"sync"
 
 	"paddock/internal/sandbox"
@@ -25,8 +26,9 @@ type Calls struct {
 
 // waiter is a call that was not answered yet; to is nil where the reply is taken.
 type waiter struct {
-	to    chan []byte
-	bytes int
+	to      chan []byte
+	bytes   int
+	givenUp bool
 }
 
 // Reply is the host's answer to a call that was begun; without a Body nothing
@@ -47,6 +49,36 @@ func (c *Calls) Open() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.over = make(chan struct{})
+}
+
+// Reopen is called at the begin of a run that goes on, with the calls that it waits
+// for: Take will give their replies, but for those for which somebody waits in Ask.
+func (c *Calls) Reopen(waits []uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over == nil {
+		c.over = make(chan struct{})
+	}
+	for _, number := range waits {
+		if _, ok := c.waiting[number]; !ok {
+			c.waiting[number] = waiter{}
+		}
+		c.number = max(c.number, number)
+	}
+}
+
+// Waits gives the calls that the run waits for, and not those that it has given up.
+func (c *Calls) Waits() []uint32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []uint32
+	for number, w := range c.waiting {
+		if !w.givenUp {
+			all = append(all, number)
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // End is the end of the run: what waits is not answered any more.
@@ -82,7 +114,7 @@ func (c *Calls) begin(body []byte, to chan []byte) (number uint32, over <-chan s
 	if err := c.conn.WriteCall(wire.KindCall, c.id, c.number, body); err != nil {
 		return 0, nil, false
 	}
-	c.waiting[c.number] = waiter{to, len(body)}
+	c.waiting[c.number] = waiter{to: to, bytes: len(body)}
 	c.bytes += len(body)
 	return c.number, c.over, true
 }
@@ -112,7 +144,7 @@ func (c *Calls) GiveUp(number uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if w, ok := c.waiting[number]; ok {
-		w.to = make(chan []byte, 1) // to nobody
+		w.to, w.givenUp = make(chan []byte, 1), true // to nobody
 		c.waiting[number] = w
 		_ = c.conn.WriteCall(wire.KindGiveUp, c.id, number, nil) // else the server is gone
 	}

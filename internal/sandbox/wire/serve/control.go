@@ -33,6 +33,7 @@ type Control struct {
 	cause  sandbox.Cause // why it was stopped; the first one counts
 	grace  time.Duration
 	timer  *time.Timer
+	quiet  chan struct{} // closed when the run may end while it waits for calls
 	soft   chan struct{} // closed at the interrupt: whatever waits returns
 	hard   chan struct{} // closed at the kill
 }
@@ -47,7 +48,33 @@ func (c *Control) Begin(grace time.Duration) {
 	defer c.mu.Unlock()
 	c.level.Store(int32(Going))
 	c.active, c.cause, c.grace = true, 0, grace
-	c.soft, c.hard = make(chan struct{}), make(chan struct{})
+	c.quiet, c.soft, c.hard = make(chan struct{}), make(chan struct{}), make(chan struct{})
+}
+
+// Suspend lets the run end while it waits for calls.
+func (c *Control) Suspend() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.active && !isOver(c.quiet) {
+		close(c.quiet)
+	}
+}
+
+// Suspended gives a channel that is closed when the latest run may end while it waits
+// for calls; nil before the first.
+func (c *Control) Suspended() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.quiet
+}
+
+func isOver(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // End tells why the run was stopped; 0 when it was not.

@@ -162,6 +162,8 @@ func (l *Loop[I]) forward(in I, f wire.Frame) error {
 		}
 	case wire.KindStdin:
 		ends.In.Push(f.Body)
+	case wire.KindSuspend:
+		ends.Control.Suspend()
 	case wire.KindReply:
 		err = ends.Calls.Push(f.Body)
 	case wire.KindCredit:

@@ -1,0 +1,126 @@
+package sandboxtest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"paddock/internal/sandbox"
+)
+
+// suspended runs a program that makes n calls at once, to none of which it gets an
+// answer, and suspends it then.
+func (k *kit) suspended(t *testing.T, in sandbox.Instance, n int) output {
+	t.Helper()
+	var all sync.WaitGroup
+	all.Add(n)
+	suspend := make(chan struct{})
+	go func() {
+		all.Wait()
+		close(suspend)
+	}()
+	o := run(t, in, sandbox.Command{
+		Code: lines(k.Print("before"), k.CallMany("approve", n)), Suspend: suspend,
+		Call: func(ctx context.Context, c sandbox.Call) []byte {
+			all.Done()
+			<-ctx.Done()
+			return nil
+		},
+	})
+	if o.Cause != sandbox.Waiting || o.State != sandbox.Kept || o.Code != 0 || o.Error != nil || len(o.Open) != n || o.Calls != n {
+		t.Fatalf("it %v, state %v, code %d, error %+v, and waits for %d calls", o.Cause, o.State, o.Code, o.Error, len(o.Open))
+	}
+	for at, one := range o.Open {
+		if one.Number != at+1 || !strings.Contains(string(one.Body), fmt.Sprintf(`"%d"`, at)) || one.Answer != nil {
+			t.Errorf("the call %d that is open is %d: %.200q, answered %q", at, one.Number, one.Body, one.Answer)
+		}
+	}
+	if strings.TrimSpace(o.stdout) != "before" {
+		t.Errorf("it printed %q", o.stdout)
+	}
+	return o
+}
+
+// goesOn continues a program and checks what it prints.
+func (k *kit) goesOn(t *testing.T, in sandbox.Instance, from output, want string) {
+	t.Helper()
+	o := run(t, in, sandbox.Command{
+		Continue: &sandbox.Continuation{Calls: from.Calls, Open: from.Open},
+		Call:     answers(t, func(_ context.Context, number int, a asked) string { return fmt.Sprint(number * 10) }),
+	})
+	if o.Cause != sandbox.Exited || o.Error != nil || strings.TrimSpace(o.stdout) != want {
+		t.Errorf("it %v, error %+v, printed %q, want %q", o.Cause, o.Error, o.stdout, want)
+	}
+}
+
+func (k *kit) testSuspending(t *testing.T) {
+	if k.CallMany == nil {
+		t.Skip("the language cannot wait for several calls")
+	}
+	t.Run("a program that waits for calls is left as it is, and goes on", func(t *testing.T) {
+		in := k.start(t, k.spec(""))
+		works(t, in, k.Set("kept", 42), "")
+		o := k.suspended(t, in, 3)
+		if _, err := in.Inspect(t.Context()); err != nil {
+			t.Errorf("inspecting it: %v", err)
+		}
+		k.goesOn(t, in, o, "60")
+		works(t, in, k.Show("kept"), "42")
+	})
+	t.Run("it goes on in another instance", func(t *testing.T) {
+		in, l := k.keeper(t), &line{}
+		works(t, in, k.Set("kept", 42), "")
+		o := k.suspended(t, in, 3)
+		l.snapshot(t, in, sandbox.SnapshotOptions{})
+		in.Close()
+		for range 2 { // as often as somebody likes: each is a copy
+			other := k.resumed(t, l)
+			k.goesOn(t, other, o, "60")
+			works(t, other, k.Show("kept"), "42")
+		}
+	})
+	t.Run("answers that came meanwhile are given, and it may wait again", func(t *testing.T) {
+		in := k.start(t, k.spec(""))
+		o := k.suspended(t, in, 3)
+		o.Open[1].Answer = []byte(`{"value":"7"}`)
+		suspend, asked := make(chan struct{}), make(chan int, 2)
+		go func() {
+			<-asked
+			<-asked
+			close(suspend)
+		}()
+		o = run(t, in, sandbox.Command{
+			Continue: &sandbox.Continuation{Calls: o.Calls, Open: o.Open}, Suspend: suspend,
+			Call: func(ctx context.Context, c sandbox.Call) []byte {
+				asked <- c.Number
+				<-ctx.Done()
+				return nil
+			},
+		})
+		if o.Cause != sandbox.Waiting || len(o.Open) != 2 || o.Open[0].Number != 1 || o.Open[1].Number != 3 {
+			t.Fatalf("it %v, and waits for %+v", o.Cause, o.Open)
+		}
+		k.goesOn(t, in, o, "47")
+	})
+	t.Run("another program gives it up", func(t *testing.T) {
+		in := k.start(t, k.spec(""))
+		o := k.suspended(t, in, 2)
+		works(t, in, k.Print("another"), "another")
+		o = run(t, in, sandbox.Command{Continue: &sandbox.Continuation{Calls: o.Calls, Open: o.Open}})
+		if o.Error == nil || !strings.Contains(o.Error.Message, "no program that waits") {
+			t.Errorf("it %v, error %+v", o.Cause, o.Error)
+		}
+		works(t, in, k.Print("lives"), "lives")
+	})
+	t.Run("a program that computes is not left", func(t *testing.T) {
+		in := k.start(t, k.spec(""))
+		suspend := make(chan struct{})
+		close(suspend)
+		o := run(t, in, sandbox.Command{Code: k.Value, Suspend: suspend})
+		if o.Cause != sandbox.Exited || o.Result != k.ValueResult {
+			t.Errorf("it %v with %q", o.Cause, o.Result)
+		}
+	})
+}
