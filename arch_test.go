@@ -116,7 +116,7 @@ var outside = map[string][]string{
 	"go.yaml.in/yaml/v3":                            {"internal/skill"},
 	"golang.org/x/image":                            {"internal/mcpserver"},
 	"golang.org/x/net/html":                         {"internal/mcpserver"},
-	"golang.org/x/net/http/httpguts":                {"internal/egress"},
+	"golang.org/x/net/http/httpguts":                {"internal/egress", "internal/bindings/upstream"},
 	"golang.org/x/net/idna":                         {"internal/egress"},
 	"golang.org/x/net/publicsuffix":                 {"internal/egress"},
 	"golang.org/x/net/bpf":                          {"internal/sandbox/wasm/confine"},
@@ -131,7 +131,6 @@ var outside = map[string][]string{
 
 	"github.com/modelcontextprotocol/go-sdk/auth":    {"internal/bindings/oauth"},
 	"github.com/modelcontextprotocol/go-sdk/oauthex": {"internal/bindings/oauth", "internal/bindings/upstream"},
-	"golang.org/x/net/http/httpguts":                 {"internal/bindings/upstream"},
 	"golang.org/x/oauth2":                            {"internal/bindings/oauth"},
 }
 
