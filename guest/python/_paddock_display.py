@@ -172,22 +172,31 @@ def show(value):
             made_from = getattr(value, method)()
             send(mime.format(version_of(made_from)) if "{" in mime else mime, made_from)
             return True
-    method = getattr(kind, "_repr_mimebundle_", None)
-    best = None if method is None else _bundled(value, method)
-    if best is not None:
-        send(best[0], _bytes_of(*best))
-        return True
-    for name, mime in FORMATS:
+    for name, mime in (("_repr_mimebundle_", None), *FORMATS):
         method = getattr(kind, name, None)
-        if method is None:
-            continue
+        offered = None if method is None else _offered(value, method, mime)
+        if offered is not None:
+            send(*offered)
+            return True
+    return False
+
+
+def _offered(value, method, mime):
+    """What a method of value's offers, as its type and bytes; a bundle (mime is None) the
+    best of several. None: nothing, or it failed, so that the next one is asked."""
+    try:
+        if mime is None:
+            best = _bundled(value, method)
+            return best and (best[0], _bytes_of(*best))
         data = method(value)
         if isinstance(data, tuple):
             data = data[0]
-        if data:
-            send(mime, _bytes_of(mime, data))
-            return True
-    return False
+        return (mime, _bytes_of(mime, data)) if data else None
+    except (KeyboardInterrupt, MemoryError, SystemExit):
+        raise
+    except BaseException as error:
+        print(f"({name_of(type(value))} cannot be shown as {mime or 'what it offers'}: {name_of(type(error))})", file=sys.stderr)
+        return None
 
 
 def _bytes_of(mime, data):

@@ -1321,10 +1321,13 @@ class Displays(Case):
         self.assertEqual((self.guest.displays, outcome["result"]), ([], repr("x" * 1000) + f"… ({(33 << 20) - 1000} more characters)"))
 
     def test_one_that_is_broken(self):
-        for body in "1 / 0", "return 5", "return 'no base64'", "raise SystemExit(3)":
+        for body in "1 / 0", "return 'a'", "return 5", "return 'no base64'", "raise SystemExit(3)":
             with self.subTest(body):
                 outcome = self.exec(f"class P:\n    def _repr_png_(self): {body}\n    def __repr__(self): return 'text'\nx = 1\nP()")
                 self.assertEqual(outcome["status"], "done")
+                if body in ("1 / 0", "return 'a'"):
+                    self.assertEqual(outcome["result"], "text", outcome)
+                    self.assertIn("P cannot be shown as image/png", outcome.stderr)
                 self.lives()
 
     def test_figures(self):
