@@ -22,6 +22,7 @@ var mayImport = map[string][]string{
 	"internal/audit":                     {"internal/auth", "internal/fault", "internal/telemetry"},
 	"internal/auth":                      {"internal/fault"},
 	"internal/bindings":                  {},
+	"internal/bindings/broker":           {"internal/bindings", "internal/bindings/catalog", "internal/bindings/schema", "internal/bindings/stub", "internal/bindings/upstream", "internal/fault", "internal/sandbox"},
 	"internal/bindings/oauth":            {"internal/fault"},
 	"internal/bindings/upstream":         {"internal/bindings", "internal/fault"},
 	"internal/bindings/catalog":          {"internal/bindings", "internal/bindings/schema", "internal/bindings/stub", "internal/fault"},

@@ -1,0 +1,108 @@
+package broker
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"paddock/internal/bindings"
+	"paddock/internal/fault"
+)
+
+// Policy says which tools of a server may be called. A pattern is a tool's name, in
+// which * stands for anything and ? for one character, or one of the words below for
+// what a server says of its tools. Deny comes first, then Ask, then Allow. The zero
+// Policy allows every tool; where Allow has a pattern, what fits none is denied.
+type Policy struct {
+	Allow, Ask, Deny []string
+}
+
+// The words that stand for annotations. A server may lie about them, so they are good
+// for asking more often, and no protection from a hostile server.
+const (
+	ReadOnly    = "@read-only"   // it says that it changes nothing
+	Destructive = "@destructive" // it does not say that it only reads, or removes nothing
+	OpenWorld   = "@open-world"  // it does not say that it keeps to itself
+)
+
+// Verdict is what a Policy says of a tool.
+type Verdict uint8
+
+// The verdicts; the zero one is none.
+const (
+	Allowed Verdict = iota + 1
+	Asks            // somebody has to allow each call
+	Denied
+)
+
+// Check tells what is wrong with the patterns.
+func (p Policy) Check() error {
+	for _, list := range [][]string{p.Allow, p.Ask, p.Deny} {
+		for _, pattern := range list {
+			if strings.HasPrefix(pattern, "@") {
+				if pattern != ReadOnly && pattern != Destructive && pattern != OpenWorld {
+					return fault.New(fault.Invalid, "%q stands for no tools", pattern).WithHint("there are %s, %s and %s", ReadOnly, Destructive, OpenWorld)
+				}
+				continue
+			}
+			if _, err := path.Match(glob(pattern), ""); err != nil || pattern == "" {
+				return fault.New(fault.Invalid, "%q is no pattern of tools' names", pattern).WithHint("in it * stands for anything and ? for one character")
+			}
+		}
+	}
+	return nil
+}
+
+// Of gives the verdict on a tool.
+func (p Policy) Of(t bindings.Tool) Verdict {
+	switch {
+	case fits(p.Deny, t):
+		return Denied
+	case fits(p.Ask, t):
+		return Asks
+	case len(p.Allow) == 0 || fits(p.Allow, t):
+		return Allowed
+	}
+	return Denied
+}
+
+func fits(patterns []string, t bindings.Tool) bool {
+	for _, pattern := range patterns {
+		var is bool
+		switch pattern {
+		case ReadOnly:
+			is = says(t.Annotations.ReadOnly, true)
+		case Destructive:
+			is = !says(t.Annotations.ReadOnly, true) && !says(t.Annotations.Destructive, false)
+		case OpenWorld:
+			is = !says(t.Annotations.OpenWorld, false)
+		default:
+			is, _ = path.Match(glob(pattern), strings.ReplaceAll(t.Name, "/", "\x00"))
+		}
+		if is {
+			return true
+		}
+	}
+	return false
+}
+
+// glob is a pattern in the words of package path: only * and ? mean anything, and a
+// slash is a character as any other.
+func glob(pattern string) string {
+	return strings.NewReplacer("/", "\x00", `\`, `\\`, "[", `\[`).Replace(pattern)
+}
+
+func says(hint *bool, what bool) bool { return hint != nil && *hint == what }
+
+// String names the verdict.
+func (v Verdict) String() string {
+	switch v {
+	case Allowed:
+		return "allowed"
+	case Asks:
+		return "asked"
+	case Denied:
+		return "denied"
+	}
+	return fmt.Sprintf("verdict %d", uint8(v))
+}
