@@ -106,9 +106,12 @@ func New(config Config) (*Broker, error) {
 			errs = append(errs, fmt.Errorf("the server %q: %w", d.Name, err))
 		}
 	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
 	config.Pool.Dial = b.dial
 	b.pool = upstream.NewPool(config.Pool)
-	return b, errors.Join(errs...)
+	return b, nil
 }
 
 // Close ends the connections, and calls that are under way with them.

@@ -97,6 +97,9 @@ func serve(t *testing.T) *counterparty {
 		for {
 			select {
 			case <-done:
+				for session := range c.mcp.Sessions() {
+					_ = session.Close()
+				}
 				return
 			case <-time.After(10 * time.Millisecond): // clients may still connect
 				c.CloseClientConnections()
