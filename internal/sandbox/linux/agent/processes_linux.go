@@ -208,7 +208,7 @@ func commandOf(pid int) string {
 	}
 	line = bytes.ReplaceAll(bytes.TrimRight(line[:min(len(line), 1<<10)], "\x00"), []byte{0}, []byte{' '})
 	for _, l := range languages {
-		if string(line) == l.program[0]+" "+strings.Join(l.args, " ") {
+		if strings.HasPrefix(string(line), l.program[0]+" "+strings.Join(l.args, " ")) { // its settings may follow
 			return l.program[0] + " (forked)"
 		}
 	}
