@@ -168,6 +168,7 @@ class Driver:
         """Goes on with a program that uses await at its top level."""
         try:
             if self.task is None:
+                self.outcome = None
                 raise RuntimeError("there is no program that waits")
             _paddock_loop.arrived(request.get("replies"))
             wait = self.loop.step(self.task)

@@ -388,6 +388,15 @@ await asyncio.sleep(3600)""")
         self.gives("done = await asyncio.wait([task])\ntask.done()", "True", "unavailable\n")
         self.fails("import asyncio\nawait asyncio.Event().wait()", "Deadlock")
 
+    def test_a_program_that_waits_is_given_up_by_another(self):
+        self.exec(self.ECHO)
+        self.exec("kept = 1\nawait echo(text='x')\nprint('never')")
+        late = self.replies()
+        self.gives("kept", "1")
+        outcome = self.guest.ask(op="resume", replies=late)
+        self.assertEqual((outcome["status"], outcome.error.get("message")), ("done", "there is no program that waits"))
+        self.lives()
+
     def test_errors(self):
         self.exec(self.ECHO)
         self.answer = lambda message: {"error": {"kind": "denied", "message": "not this one", "field": "text"}}

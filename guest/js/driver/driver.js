@@ -138,6 +138,8 @@ export default function install(call) {
       if (request.map) translated(state.label, request.map);
       else untranslated(state.label);
       process.exitCode = undefined;
+      timers.clear(); // of one that was left waiting
+      servers.forget();
       process.forget();
       process.argv = apply(concat, ["node", named ? request.name : ""], [request.args || []]);
       state.status = "pending";

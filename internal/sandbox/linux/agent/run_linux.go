@@ -110,7 +110,6 @@ func (in *instance) execute(body wire.RunBody) sandbox.Exit {
 	}
 	k := in.kernel
 	in.ends.In.Begin(body.Stdin)
-	in.ends.Calls.Open()
 	begun := k.channel.expect()
 	if in.language.files && body.Stdin {
 		f, err := newFeed(in.agent.scratch(), in.start.UID, in.start.GID, begun, in.ends.In)

@@ -21,8 +21,6 @@ const inspectTime = time.Second
 func (in *instance) begin(body wire.RunBody) {
 	in.ends.Out.Begin(body.Limits)
 	in.in.begin(body.Stdin)
-	in.ends.Calls.Open()
-	in.ends.Calls.Reopen(body.Continue)
 	in.meter = meter{limit: body.Limits.Fuel}
 	in.raised, in.exiting = 0, false
 	in.nudge = &nudge{}
@@ -47,7 +45,6 @@ func (in *instance) end() sandbox.Cause {
 		in.vm.setCounter(math.MaxInt32)
 	}
 	in.ends.Out.End()
-	in.ends.Calls.End()
 	return in.ends.Control.End()
 }
 
@@ -152,6 +149,7 @@ func (in *instance) execute(body wire.RunBody) (exit sandbox.Exit, waits []uint3
 	}
 	o, err := in.pursue(request)
 	waits = in.ends.Calls.Waits()
+	in.ends.Calls.End()
 	cause := in.end()
 	refused := in.vm.memory.Refused()
 	exit = sandbox.Exit{

@@ -43,26 +43,15 @@ func NewCalls(conn *wire.Conn, id uint32) *Calls {
 	return &Calls{conn: conn, id: id, news: make(chan struct{}, 1), waiting: map[uint32]waiter{}}
 }
 
-// Open starts a run, which may call.
-func (c *Calls) Open() {
+// Open starts a run, which may call. One that goes on waits for some calls already:
+// Take will give their replies.
+func (c *Calls) Open(waits []uint32) {
 	c.End()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.over = make(chan struct{})
-}
-
-// Reopen is called at the begin of a run that goes on, with the calls that it waits
-// for: Take will give their replies, but for those for which somebody waits in Ask.
-func (c *Calls) Reopen(waits []uint32) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.over == nil {
-		c.over = make(chan struct{})
-	}
 	for _, number := range waits {
-		if _, ok := c.waiting[number]; !ok {
-			c.waiting[number] = waiter{}
-		}
+		c.waiting[number] = waiter{}
 		c.number = max(c.number, number)
 	}
 }

@@ -24,7 +24,7 @@ func reply(t *testing.T, c *Calls, number byte, text string) {
 
 func TestWhatIsBegunIsTakenInTheOrderOfItsReplies(t *testing.T) {
 	c, p := newCalling()
-	c.Open()
+	c.Open(nil)
 	for want := range uint32(3) {
 		if n, ok := c.Begin([]byte("x")); !ok || n != want+1 {
 			t.Errorf("it has the number %d, %v", n, ok)
@@ -85,7 +85,7 @@ func TestAsking(t *testing.T) {
 		}
 		ask(nil)
 		want("without a run", answer{})
-		c.Open()
+		c.Open(nil)
 		ask(nil)
 		reply(t, c, 1, "yes")
 		want("with a reply", answer{"yes", true})
@@ -99,7 +99,7 @@ func TestAsking(t *testing.T) {
 		}
 		reply(t, c, 2, "late")
 		ask(nil)
-		c.Open()
+		c.Open(nil)
 		want("as another run begins", answer{})
 		reply(t, c, 3, "of the last run")
 		ask(nil)
@@ -116,7 +116,7 @@ func TestAsking(t *testing.T) {
 
 func TestCallsUnderWayAreBounded(t *testing.T) {
 	c, _ := newCalling()
-	c.Open()
+	c.Open(nil)
 	for range sandbox.CallsAtOnce {
 		if _, ok := c.Begin(nil); !ok {
 			t.Fatal("there is no room")
@@ -141,7 +141,7 @@ func TestCallsUnderWayAreBounded(t *testing.T) {
 	if _, ok := c.Begin([]byte("x")); ok {
 		t.Error("there is room for one more byte")
 	}
-	c.Open()
+	c.Open(nil)
 	if _, ok := c.Begin(large); !ok {
 		t.Error("the next run has less room")
 	}

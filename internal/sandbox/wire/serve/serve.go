@@ -157,7 +157,9 @@ func (l *Loop[I]) forward(in I, f wire.Frame) error {
 	case wire.KindRun:
 		var body wire.RunBody
 		if err = json.Unmarshal(f.Body, &body); err == nil {
-			ends.Control.Begin(body.Limits.Grace) // here, so that an interrupt right behind finds the run
+			// Here, so that an interrupt or a reply right behind finds the run.
+			ends.Control.Begin(body.Limits.Grace)
+			ends.Calls.Open(body.Continue)
 			l.Go(func() { in.Run(body) })
 		}
 	case wire.KindStdin:
