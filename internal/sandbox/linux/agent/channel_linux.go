@@ -22,6 +22,7 @@ import (
 // while it has a request to answer, and waits for the reply to each.
 const (
 	frameRequest = 'q' // to the kernel: JSON, as guest/README.md describes it
+	frameStop    = 'i' // to it, with a request's number: interrupt that program, if you can hear this
 	frameBegun   = 'b' // from it, with the request's number: it can be interrupted
 	frameAnswer  = 'a' // from it, with the request's number: JSON
 	frameMessage = 'm' // from it: a line of JSON, and bytes
@@ -243,6 +244,19 @@ func (c *channel) ask(r request) (<-chan []byte, error) {
 		}
 	})
 	return answer, nil
+}
+
+// stop asks the kernel to interrupt the program of the latest request. One that
+// computes does not hear it.
+func (c *channel) stop() {
+	c.mu.Lock()
+	number := c.number
+	c.mu.Unlock()
+	c.work.Go(func() {
+		if _, err := c.sockets[0].Write(frame(frameStop, number, nil)); err != nil {
+			c.fail(err)
+		}
+	})
 }
 
 // encodeFrame is for a driver in Python or JavaScript.

@@ -28,6 +28,10 @@ type language struct {
 	// calls tells that one more is for what programs ask of the host.
 	calls  bool
 	speech speech
+	// hears tells that a program that waits hears an interrupt over the connection. In
+	// Node a signal ends the process where it hits the end of what a program does at
+	// first, so it is only for those that do not hear.
+	hears bool
 	// spaceLimited tells that the memory limit is one of the address space as well.
 	spaceLimited bool
 	keepsMemory  bool // see heap
@@ -45,7 +49,7 @@ var languages = map[string]*language{
 	"javascript": {
 		name: "javascript", program: []string{"node", "nodejs"},
 		args:   []string{"--expose-internals", "--experimental-vm-modules", "--no-warnings", "-e", `require("vm").runInNewContext(require("fs").readFileSync(3, "utf8"))(require, process, globalThis, (name, options) => import(name, options))`},
-		driver: javascriptDriver, sockets: 2, calls: true, speech: speech{encode: encodeFrame, read: readFrames},
+		driver: javascriptDriver, sockets: 2, calls: true, hears: true, speech: speech{encode: encodeFrame, read: readFrames},
 	},
 	"bash": {
 		name: "bash", program: []string{"bash"},

@@ -173,7 +173,10 @@ func (in *instance) attend(k *kernel, m *measure, begun <-chan struct{}) (told *
 			return
 		}
 		told.Store(true)
-		in.interrupt(k, m.since)
+		if in.language == nil || !in.language.hears || !k.heard(done) {
+			k.child.signal(syscall.SIGINT)
+		}
+		in.interruptOthers(k, m.since)
 	})
 	all.Go(func() { in.watch(k, m, done) })
 	return told, func() {
@@ -182,9 +185,23 @@ func (in *instance) attend(k *kernel, m *measure, begun <-chan struct{}) (told *
 	}
 }
 
-// interrupt tells the kernel, and what was started in this run.
-func (in *instance) interrupt(k *kernel, since int64) {
-	k.child.signal(syscall.SIGINT)
+// hearingTime is how long a program that waits may take to hear of an interrupt; it is
+// a part of the grace, and an interpreter that waits needs a millisecond.
+const hearingTime = 25 * time.Millisecond
+
+// heard asks the kernel to interrupt its program, and tells whether that has ended.
+func (k *kernel) heard(ended <-chan struct{}) bool {
+	k.channel.stop()
+	select {
+	case <-ended:
+		return true
+	case <-time.After(hearingTime):
+		return false
+	}
+}
+
+// interruptOthers tells what was started in this run.
+func (in *instance) interruptOthers(k *kernel, since int64) {
 	for _, p := range in.agent.owned()[in.id] {
 		if p.pid != k.child.pid && p.started >= since {
 			_ = syscall.Kill(p.pid, syscall.SIGINT)

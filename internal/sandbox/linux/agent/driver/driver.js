@@ -67,6 +67,7 @@ function exactly(fd, n) {
   return to;
 }
 
+const STOP = "i".charCodeAt(0); // the kind of a frame, see channel_linux.go
 let messages = 0;
 
 // call sends the agent a message and gives its reply.
@@ -90,8 +91,10 @@ socket.on("data", (piece) => {
     const length = received.readUInt32LE(5);
     if (received.length < 9 + length) return;
     const number = received.readUInt32LE(1), body = received.subarray(9, 9 + length);
+    const kind = received[0];
     received = received.subarray(9 + length);
-    handle(number, body);
+    if (kind === STOP) stop(number);
+    else handle(number, body);
   }
 });
 const still = new Int32Array(new SharedArrayBuffer(4)); // nobody wakes who waits for it
@@ -513,8 +516,12 @@ process.exit = process.reallyExit = (code) => {
   ended(exiting);
   throw exiting;
 };
-// A signal may be one of an earlier run: the agent knows.
+// A signal may be one of an earlier run: the agent knows. A program that waits is asked
+// before there is any.
 process.on("SIGINT", () => { if (state.running && !state.inside && meant()) ended(interruption); });
+function stop(number) {
+  if (state.running && !state.inside && number === state.number) ended(interruption);
+}
 process.on("uncaughtException", (error) => { if (error !== exiting) ended(error); });
 process.on("unhandledRejection", (error) => { if (error !== exiting) ended(error); });
 
