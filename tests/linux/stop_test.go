@@ -116,14 +116,11 @@ func TestAProcessInTheBackgroundOutlivesItsCall(t *testing.T) {
 	}
 }
 
-func lastLine(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return lines[len(lines)-1]
-}
-
 func TestWhatWorksInTheBackgroundIsListedReadAndStopped(t *testing.T) {
 	c := connect(t, "linux")
-	r := c.run(t, "bash", "(while :; do echo tick; sleep 0.05; done) & sleep 0.2; echo $!")
+	r := c.run(t, "bash", "(while :; do echo tick; sleep 0.05; done) & sleep 0.2; echo pid $!")
+	_, pid, _ := strings.Cut(r.Stdout, "pid ")
+	pid, _, _ = strings.Cut(pid, "\n")
 	type info struct {
 		Processes []struct {
 			PID     int
@@ -143,13 +140,12 @@ func TestWhatWorksInTheBackgroundIsListedReadAndStopped(t *testing.T) {
 		t.Fatalf("nothing is listed: %+v", i)
 	}
 	id := string(r.SessionID)
-	if out, err := paddock(t, "session", "ps", id).CombinedOutput(); err != nil || !strings.Contains(string(out), lastLine(r.Stdout)) {
+	if out, err := paddock(t, "session", "ps", id).CombinedOutput(); err != nil || !strings.Contains(string(out), pid) || pid == "" {
 		t.Errorf("a person sees %s, %v", out, err)
 	}
 	if out, err := paddock(t, "session", "logs", id).CombinedOutput(); err != nil || !strings.Contains(string(out), "tick\n") {
 		t.Errorf("a person reads %s, %v", out, err)
 	}
-	pid := lastLine(r.Stdout)
 	if out, err := paddock(t, "session", "kill", "--signal", "KILL", id, pid).CombinedOutput(); err != nil {
 		t.Errorf("a person cannot stop it: %s, %v", out, err)
 	}
