@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -70,6 +71,10 @@ func Install(cacheDir string) error {
 	if err := unpack(temp); err != nil {
 		return err
 	}
+	// A process that was being started as it was written has it open until its own
+	// program begins: it could not be executed as long as that ("text file busy").
+	syscall.ForkLock.Lock()
+	defer syscall.ForkLock.Unlock()
 	return os.Rename(temp.Name(), path)
 }
 
