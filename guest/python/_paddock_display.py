@@ -30,7 +30,7 @@ LARGE = (str, bytes, bytearray, list, tuple, dict, set, frozenset)
 PLAIN = (type(None), bool, int, float, complex) + LARGE
 
 _call = _paddock.call
-_b64decode = base64.b64decode
+_b64decode, _NoBase64 = base64.b64decode, base64.binascii.Error
 _dumps = json.dumps
 _modules = sys.modules
 _FunctionType = types.FunctionType
@@ -172,31 +172,32 @@ def show(value):
             made_from = getattr(value, method)()
             send(mime.format(version_of(made_from)) if "{" in mime else mime, made_from)
             return True
-    for name, mime in (("_repr_mimebundle_", None), *FORMATS):
+    method = getattr(kind, "_repr_mimebundle_", None)
+    best = None if method is None else _bundled(value, method)
+    if best is not None and _sent(kind, *best):
+        return True
+    for name, mime in FORMATS:
         method = getattr(kind, name, None)
-        offered = None if method is None else _offered(value, method, mime)
-        if offered is not None:
-            send(*offered)
+        if method is None:
+            continue
+        data = method(value)
+        if isinstance(data, tuple):
+            data = data[0]
+        if data and _sent(kind, mime, data):
             return True
     return False
 
 
-def _offered(value, method, mime):
-    """What a method of value's offers, as its type and bytes; a bundle (mime is None) the
-    best of several. None: nothing, or it failed, so that the next one is asked."""
+def _sent(kind, mime, data):
+    """Sends what a value offers; false where a picture's text is no base64, so that another
+    form is tried. What the value's own method raises is the program's error."""
     try:
-        if mime is None:
-            best = _bundled(value, method)
-            return best and (best[0], _bytes_of(*best))
-        data = method(value)
-        if isinstance(data, tuple):
-            data = data[0]
-        return (mime, _bytes_of(mime, data)) if data else None
-    except (KeyboardInterrupt, MemoryError, SystemExit):
-        raise
-    except BaseException as error:
-        print(f"({name_of(type(value))} cannot be shown as {mime or 'what it offers'}: {name_of(type(error))})", file=sys.stderr)
-        return None
+        data = _bytes_of(mime, data)
+    except _NoBase64 as error:
+        print(f"({name_of(kind)} cannot be shown as {mime}: {error})", file=sys.stderr)
+        return False
+    send(mime, data)
+    return True
 
 
 def _bytes_of(mime, data):

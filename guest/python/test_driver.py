@@ -1334,9 +1334,11 @@ class Displays(Case):
             with self.subTest(body):
                 outcome = self.exec(f"class P:\n    def _repr_png_(self): {body}\n    def __repr__(self): return 'text'\nx = 1\nP()")
                 self.assertEqual(outcome["status"], "done")
-                if body in ("1 / 0", "return 'a'"):
+                if body == "return 'a'":
                     self.assertEqual(outcome["result"], "text", outcome)
                     self.assertIn("P cannot be shown as image/png", outcome.stderr)
+                if body == "1 / 0":
+                    self.assertEqual(outcome.error["type"], "ZeroDivisionError")
                 self.lives()
 
     def test_figures(self):

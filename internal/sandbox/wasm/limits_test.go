@@ -393,7 +393,7 @@ func TestLimitsHoldBehindAnInspectionThatWasGivenUp(t *testing.T) {
 	in, other := startIn(t, b, "python", folder(t, owners, "o/w")), startIn(t, b, "python", folder(t, owners, "o/x"))
 	prints(t, other, "kept = 1", "")
 	for range 5 {
-		prints(t, in, "b = bytearray(60 << 20); b[::4096] = b'1' * len(b[::4096])", "")
+		prints(t, in, "b = None; b = bytearray(80 << 20); b[::4096] = b'1' * len(b[::4096])", "")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := in.Inspect(ctx); err == nil {
