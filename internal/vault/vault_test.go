@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/zalando/go-keyring"
+
 	"paddock/internal/fault"
 )
 
@@ -338,4 +340,18 @@ func TestWithoutABusNoKeyringIsLookedFor(t *testing.T) {
 	expect("one would have to be started", 0)
 	env["DBUS_SESSION_BUS_ADDRESS"] = "unix:path=" + filepath.Join(dir, "bus")
 	expect("its address is set", 1)
+}
+
+func TestTheSystemsKeyringIsAskedByAccount(t *testing.T) {
+	keyring.MockInit()
+	s := system{"a ring"}
+	if _, err := s.Get("a"); !errors.Is(err, ErrNoKey) {
+		t.Errorf("of a key that is not there it says %v", err)
+	}
+	if err := s.Set("a", "secret"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Get("a"); got != "secret" || err != nil {
+		t.Errorf("it gives %q (%v)", got, err)
+	}
 }
