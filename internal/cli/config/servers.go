@@ -32,12 +32,14 @@ type Server struct {
 
 // OAuth is how a server's access tokens are got.
 type OAuth struct {
-	ClientID, ClientSecret string // secret; empty: none were given out
-	Issuer                 string // who gave them out; empty: whom the server names
-	Scopes                 []string
-	Grant                  string // AuthorizationCode, ClientCredentials; empty: the first
-	MetadataURL            string // of a document about this client; empty: there is none
-	Redirect               string // where a login ends; empty: any free port of this machine
+	// ClientID and ClientSecret are what an issuer has given out; empty: nothing.
+	ClientID     string   `json:"client_id,omitempty"`
+	ClientSecret string   `json:"-"`
+	Issuer       string   `json:"issuer,omitempty"` // who gave them out; empty: whom the server names
+	Scopes       []string `json:"scopes,omitempty"`
+	Grant        string   `json:"grant,omitempty"`        // AuthorizationCode, ClientCredentials; empty: the first
+	MetadataURL  string   `json:"metadata_url,omitempty"` // of a document about this client; empty: there is none
+	Redirect     string   `json:"redirect,omitempty"`     // where a login ends; empty: any free port of this machine
 }
 
 // The ways to a token.
