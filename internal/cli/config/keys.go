@@ -224,7 +224,7 @@ var keys = []Key{
 	define("auth.scopes_required", "scopes that every access token needs; they reach all tools, unless a token has scopes of paddock's own; none: a token needs paddock, or paddock:SET", "", scopes(), func(c *Config) *[]string { return &c.Auth.ScopesRequired }),
 	define("auth.allow_http_issuer", "whether an issuer on a loopback address may do without TLS", "false", boolean(), func(c *Config) *bool { return &c.Auth.AllowHTTPIssuer }),
 
-	define("mcp.allowlist", "the hosts of servers that programs may bind at run time: api.example.com, api.example.com:8443, .example.com; none: nobody's", "", hostRules(), func(c *Config) *[]string { return &c.MCP.Allowlist }).like("MAYFLOWER_MCP_ALLOWLIST"),
+	define("mcp.allowlist", "the servers that may be bound at run time: by their hosts, as api.example.com, api.example.com:8443 or .example.com, or by their names, at any public host; none: none", "", hostRules(), func(c *Config) *[]string { return &c.MCP.Allowlist }).like("MAYFLOWER_MCP_ALLOWLIST"),
 	define("mcp.session_ttl_seconds", "how long a connection to another server is kept unused", "300", seconds(day), func(c *Config) *time.Duration { return &c.MCP.SessionTTL }).like("MAYFLOWER_MCP_SESSION_TTL").variable("PADDOCK_MCP_SESSION_TTL"),
 	define("mcp.call_interval_seconds", "how long after the beginning of one call of a session to a server the next begins; 0: at once", "0.1", interval(time.Hour), func(c *Config) *time.Duration { return &c.MCP.CallInterval }).like("MAYFLOWER_MCP_CALL_INTERVAL").variable("PADDOCK_MCP_CALL_INTERVAL"),
 	define("mcp.calls_per_run", "how many calls of other servers' tools one run of a program may make", "50", count(1, 1_000_000), func(c *Config) *int64 { return &c.MCP.CallsPerRun }),
