@@ -82,6 +82,8 @@ type createInput struct {
 	session                          session.ID
 	language, name, isolation, image string
 	memory, ttl                      int64
+	servers                          []string
+	chosen                           bool // servers were given
 }
 
 func (in *createInput) params(s *Server, langs, isos []string) []param {
@@ -92,6 +94,9 @@ func (in *createInput) params(s *Server, langs, isos []string) []param {
 		choice("isolation", &in.isolation, isos, "Kind of sandbox"),
 		number("memory_mb", &in.memory, 1, max(1, s.config.MemoryBytes>>20), "Memory of each interpreter in MiB (Python needs 32)"),
 		number("ttl_seconds", &in.ttl, 1, 365*24*3600, "Time without use after which it expires"),
+	}
+	if s.config.Servers != nil {
+		all = append(all, texts("servers", &in.servers, 100, "MCP servers that it has; default: all").noting(&in.chosen))
 	}
 	if slices.Contains(isos, imaged) {
 		all = append(all, text("image", &in.image, 1, 512, "Image of a "+imaged+" session"))
@@ -106,6 +111,9 @@ const imaged = microsandbox.Isolation
 func (in *createInput) settings() session.Settings {
 	set := session.Settings{
 		Language: in.language, Name: in.name, Isolation: in.isolation, MemoryBytes: in.memory << 20, TTL: time.Duration(in.ttl) * time.Second,
+	}
+	if in.chosen {
+		set.Servers = &in.servers
 	}
 	if in.image != "" {
 		set.Isolation, set.Machine = cmp.Or(set.Isolation, imaged), &session.Machine{Image: in.image}
@@ -122,6 +130,9 @@ type created struct {
 }
 
 func createSession(ctx context.Context, c *call, in createInput) (created, answer, error) {
+	if err := c.server.checkServers(in.servers); err != nil {
+		return created{}, answer{}, err
+	}
 	info, err := c.server.config.Sessions.Create(ctx, c.bound.Owner, in.session, in.settings())
 	if err != nil {
 		return created{}, answer{}, err
@@ -238,9 +249,12 @@ func workspaceInfo(ctx context.Context, c *call, in sessionInput) (out sessionIn
 		CreatedAt: timestamp(d.CreatedAt), LastUsedAt: timestamp(d.LastUsedAt), ExpiresAt: timestamp(d.ExpiresAt),
 		ExecutionCount: d.Executions, Variables: []variable{}, Imports: listOf(d.Imports), Files: []file{},
 		More: len(d.Variables) > maxVariables || len(d.Files) > maxListed,
-		// Nothing installs packages, binds servers or adds skills yet.
+		// Nothing installs packages or adds skills yet.
 		Packages: []string{}, Servers: []string{}, Skills: []string{},
 		DiskBytes: d.DiskBytes, MemoryBytes: d.Memory, Notice: strings.TrimSpace(c.notice + " " + d.Notice),
+	}
+	if s := c.server.config.Servers; s != nil {
+		out.Servers = listOf(s.Names(c.brokered(d.ID)))
 	}
 	for _, v := range d.Variables[:min(len(d.Variables), maxVariables)] {
 		out.Variables = append(out.Variables, variableOf(v))

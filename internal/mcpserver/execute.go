@@ -26,6 +26,9 @@ func (s *Server) executeTool(langs, isos []string) tool {
 	t := define("execute_code", "Run code", about, hints{destructive: true},
 		func(in *executeInput) []param { return in.params(s, langs, isos) }, executeCode)
 	t.mayTakeLong = true
+	if s.config.Servers != nil {
+		return t.open()
+	}
 	return t
 }
 
@@ -158,8 +161,8 @@ func describe(res session.Result, kept filed) (Execution, []shown) {
 		Result: cutMiddle(exit.Result, maxResult), FilesChanged: []Change{},
 		StdoutTruncated: exit.StdoutTruncated, StderrTruncated: exit.StderrTruncated,
 		StoppedBy: stopped[exit.Cause], Error: errorOf(exit), Notice: res.Notice,
-		// Nothing here reaches the network or other tools.
-		Usage: Usage{CPUMS: milliseconds(exit.Usage.CPU), MemoryBytes: exit.Usage.Memory},
+		// Nothing here reaches the network.
+		Usage: Usage{CPUMS: milliseconds(exit.Usage.CPU), MemoryBytes: exit.Usage.Memory, ToolCalls: int64(exit.Calls)},
 	}
 	if out.StoppedBy != "" {
 		out.State = exit.State.String()
