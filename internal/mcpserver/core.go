@@ -14,7 +14,7 @@ import (
 )
 
 // aboutSession describes the session_id of most tools.
-const aboutSession = "Default: this connection's"
+const aboutSession = "Default: yours"
 
 // Bounds of lists in results.
 const (
@@ -31,11 +31,11 @@ func (s *Server) coreTools(runtimes []session.Runtime) []tool {
 		define("list_runtimes", "List languages", "What runs here: versions and preinstalled packages.", hints{readOnly: true},
 			func(*struct{}) []param { return nil }, listRuntimes),
 		define("create_session", "Create session",
-			"Make a separate session, with its own variables and files. Ordinary work needs none: every connection has one.", hints{},
+			"Make another session. You have one already.", hints{},
 			func(in *createInput) []param { return in.params(s, langs, isos) }, createSession),
-		define("destroy_session", "Destroy session", "Stop what runs in a session and delete it with its files.", destroys,
+		define("destroy_session", "Destroy session", "Stop and delete a session, with its files.", destroys,
 			func(in *sessionInput) []param { return []param{sessionID(&in.session, "Session to delete").must()} }, destroySession),
-		define("cancel_execution", "Cancel execution", "Stop running code from another call; variables are kept.", hints{idempotent: true},
+		define("cancel_execution", "Cancel execution", "Stop running code; variables are kept.", hints{idempotent: true},
 			func(in *cancelInput) []param {
 				return []param{
 					sessionID(&in.session, aboutSession),
@@ -55,7 +55,7 @@ type sessionInput struct{ session session.ID }
 func (in *sessionInput) params() []param { return []param{sessionID(&in.session, aboutSession)} }
 
 type runtimeList struct {
-	Runtimes []runtimeInfo `json:"runtimes"`
+	Runtimes []runtimeInfo `json:"runtimes" listed:"true"`
 }
 
 type runtimeInfo struct {
@@ -92,11 +92,11 @@ func (in *createInput) params(s *Server, langs, isos []string) []param {
 		sessionID(&in.session, "Default: a random one"),
 		text("name", &in.name, 0, 100, "Name for people"),
 		choice("isolation", &in.isolation, isos, "Kind of sandbox"),
-		number("memory_mb", &in.memory, 1, max(1, s.config.MemoryBytes>>20), "Memory of each interpreter in MiB (Python needs 32)"),
-		number("ttl_seconds", &in.ttl, 1, 365*24*3600, "Time without use after which it expires"),
+		number("memory_mb", &in.memory, 1, max(1, s.config.MemoryBytes>>20), "MiB for each interpreter (Python needs 32)"),
+		number("ttl_seconds", &in.ttl, 1, 365*24*3600, "Seconds without use until it expires"),
 	}
 	if s.config.Servers != nil {
-		all = append(all, texts("servers", &in.servers, 100, "MCP servers that it has; default: all").noting(&in.chosen))
+		all = append(all, texts("servers", &in.servers, 100, "MCP servers it may use; default: all").noting(&in.chosen))
 	}
 	if slices.Contains(isos, imaged) {
 		all = append(all, text("image", &in.image, 1, 512, "Image of a "+imaged+" session"))
@@ -122,7 +122,7 @@ func (in *createInput) settings() session.Settings {
 }
 
 type created struct {
-	SessionID session.ID `json:"session_id"`
+	SessionID session.ID `json:"session_id" listed:"true"`
 	Language  string     `json:"language"`
 	Isolation string     `json:"isolation"`
 	CreatedAt string     `json:"created_at"`
@@ -204,9 +204,9 @@ type sessionInfo struct {
 	LastUsedAt     string        `json:"last_used_at"`
 	ExpiresAt      string        `json:"expires_at"`
 	ExecutionCount int64         `json:"execution_count"`
-	Variables      []variable    `json:"variables"`
+	Variables      []variable    `json:"variables" listed:"true"`
 	Imports        []string      `json:"imports"`
-	Files          []file        `json:"files"`
+	Files          []file        `json:"files" listed:"true"`
 	More           bool          `json:"more,omitempty"` // there are more variables or files than are listed
 	Packages       []string      `json:"packages"`
 	Servers        []string      `json:"servers"`
