@@ -20,12 +20,14 @@ type executeInput struct {
 }
 
 func (s *Server) executeTool(langs, isos []string) tool {
-	about := "Run code in a sandbox: no network, own files in /workspace. Variables, functions, imports and files stay for the next call. " +
-		"The last expression's value comes back as result; display(x) or a picture as the last expression shows it. " +
-		"Errors and timeouts keep the state. Large output becomes a file; read_file gives parts of it."
+	about := "Run code in a sandbox: no network, files in /workspace. Variables, imports and files stay for the next call, also after errors and timeouts. " +
+		"The last expression's value is the result; display(x) shows a picture. Large output becomes a file: read_file."
 	t := define("execute_code", "Run code", about, hints{destructive: true},
 		func(in *executeInput) []param { return in.params(s, langs, isos) }, executeCode)
 	t.mayTakeLong = true
+	if s.config.Servers != nil {
+		return t.open()
+	}
 	return t
 }
 
@@ -67,25 +69,25 @@ func executeCode(ctx context.Context, c *call, in executeInput) (Execution, answ
 
 // Execution is how a program's run looks in results.
 type Execution struct {
-	Stdout          string        `json:"stdout"`
-	Stderr          string        `json:"stderr"`
-	ExitCode        int           `json:"exit_code"`
-	Success         bool          `json:"success"`
+	Stdout          string        `json:"stdout" listed:"true"`
+	Stderr          string        `json:"stderr" listed:"true"`
+	ExitCode        int           `json:"exit_code" listed:"true"`
+	Success         bool          `json:"success" listed:"true"`
 	ExecutionTimeMS float64       `json:"execution_time_ms"`
 	FuelConsumed    uint64        `json:"fuel_consumed"` // 0 where nothing counts it
 	FuelLimit       uint64        `json:"fuel_limit"`    // what was in force; 0: none
-	SessionID       session.ID    `json:"session_id"`
+	SessionID       session.ID    `json:"session_id" listed:"true"`
 	ExecutionID     string        `json:"execution_id"`
 	Isolation       string        `json:"isolation"`
-	Engine          string        `json:"engine"` // what executed it, for example "native"
-	Result          string        `json:"result"` // repr of the last expression
-	FilesChanged    []Change      `json:"files_changed"`
+	Engine          string        `json:"engine"`               // what executed it, for example "native"
+	Result          string        `json:"result" listed:"true"` // repr of the last expression
+	FilesChanged    []Change      `json:"files_changed" listed:"true"`
 	FilesOmitted    int           `json:"files_omitted,omitempty"` // changes beyond the list
 	StdoutTruncated bool          `json:"stdout_truncated"`
 	StderrTruncated bool          `json:"stderr_truncated"`
-	StoppedBy       string        `json:"stopped_by"`
+	StoppedBy       string        `json:"stopped_by" listed:"true"`
 	State           string        `json:"state,omitempty"` // of the variables, when it was stopped
-	Error           *ProgramError `json:"error,omitempty"`
+	Error           *ProgramError `json:"error,omitempty" listed:"true"`
 	Notice          string        `json:"notice,omitempty"`
 	Displays        []Display     `json:"displays,omitempty"`
 	Usage           Usage         `json:"usage"`
@@ -158,8 +160,8 @@ func describe(res session.Result, kept filed) (Execution, []shown) {
 		Result: cutMiddle(exit.Result, maxResult), FilesChanged: []Change{},
 		StdoutTruncated: exit.StdoutTruncated, StderrTruncated: exit.StderrTruncated,
 		StoppedBy: stopped[exit.Cause], Error: errorOf(exit), Notice: res.Notice,
-		// Nothing here reaches the network or other tools.
-		Usage: Usage{CPUMS: milliseconds(exit.Usage.CPU), MemoryBytes: exit.Usage.Memory},
+		// Nothing here reaches the network.
+		Usage: Usage{CPUMS: milliseconds(exit.Usage.CPU), MemoryBytes: exit.Usage.Memory, ToolCalls: int64(exit.Calls)},
 	}
 	if out.StoppedBy != "" {
 		out.State = exit.State.String()

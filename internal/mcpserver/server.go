@@ -21,6 +21,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"paddock/internal/bindings/broker"
 	"paddock/internal/fault"
 	"paddock/internal/microsandbox"
 	"paddock/internal/session"
@@ -34,13 +35,16 @@ type Config struct {
 	// Sandboxes are the named ones, for the set "sandbox"; nil: there are none. It
 	// is not closed by the Server.
 	Sandboxes *microsandbox.Service
+	// Servers are other MCP servers that programs call, for the set "code-mode"; nil:
+	// there are none, and nobody can bind any. It is not closed by the Server.
+	Servers *broker.Broker
 	// Name and Version are what the server calls itself; empty: "paddock", "dev".
 	Name, Version string
 	// Instructions are what models are told, 2048 characters at most; empty:
 	// made from what runs here.
 	Instructions string
-	// Tools are the sets that clients see: "core", "files", "history", "sandbox"; nil: the
-	// first two.
+	// Tools are the sets that clients see: "core", "files", "code-mode", "history",
+	// "sandbox"; nil: the first two, and the third where there are Servers.
 	Tools []string
 	// DefaultTimeout and MaxTimeout are the Sessions' own, for the descriptions;
 	// zero: 30 s, 1 h.
@@ -189,11 +193,15 @@ var sets = map[string]func(*Server, []session.Runtime) []tool{
 	"core":    (*Server).coreTools,
 	"files":   func(s *Server, _ []session.Runtime) []tool { return s.fileTools() },
 	"history": func(s *Server, _ []session.Runtime) []tool { return s.historyTools() },
+	codeMode:  func(s *Server, _ []session.Runtime) []tool { return s.codeModeTools() },
 	"sandbox": func(s *Server, _ []session.Runtime) []tool { return s.sandboxTools() },
 }
 
 // usual are the sets that clients see when nobody says.
-var usual = []string{"core", "files"}
+var usual = []string{"core", "files", codeMode}
+
+// codeMode is the set by which programs get at other MCP servers.
+const codeMode = "code-mode"
 
 // complete puts defaults in and reports the first mistake.
 func (c *Config) complete() error {
@@ -208,6 +216,9 @@ func (c *Config) complete() error {
 	}
 	if c.Tools == nil {
 		c.Tools = slices.Clone(usual)
+		if c.Servers == nil {
+			c.Tools = slices.DeleteFunc(c.Tools, func(set string) bool { return set == codeMode })
+		}
 	}
 	if c.DefaultTimeout == 0 {
 		c.DefaultTimeout = 30 * time.Second

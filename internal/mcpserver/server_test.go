@@ -16,6 +16,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"paddock/internal/bindings/broker"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
@@ -147,7 +148,7 @@ var outputSchemas = func() func(*testing.T) map[string]*jsonschema.Resolved {
 		once.Do(func() {
 			for _, tool := range allTools() {
 				var s jsonschema.Schema
-				if err := json.Unmarshal(encoded(tool.definition.OutputSchema), &s); err != nil {
+				if err := json.Unmarshal(encoded(tool.results), &s); err != nil {
 					t.Fatal(err)
 				}
 				r, err := s.Resolve(nil)
@@ -166,7 +167,7 @@ func allTools() []tool { return toolsOf(slices.Sorted(maps.Keys(sets))...) }
 
 // toolsOf are those of some sets.
 func toolsOf(names ...string) []tool {
-	s := &Server{log: slog.New(slog.DiscardHandler), config: Config{DefaultTimeout: 30 * time.Second, MaxTimeout: time.Hour, MemoryBytes: 256 << 20}}
+	s := &Server{log: slog.New(slog.DiscardHandler), config: Config{Servers: new(broker.Broker), DefaultTimeout: 30 * time.Second, MaxTimeout: time.Hour, MemoryBytes: 256 << 20}}
 	runtimes := []session.Runtime{
 		{Isolation: "wasm", Runtime: sandbox.Runtime{Name: "python", Languages: []string{"python"}}},
 		{Isolation: "wasm", Runtime: sandbox.Runtime{Name: "javascript", Languages: []string{"javascript", "typescript"}}},

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -21,6 +23,7 @@ import (
 // tool is one tool: its definition as clients see it, and what it does.
 type tool struct {
 	definition  *mcp.Tool
+	results     *jsonschema.Schema // all that its structured content has
 	run         func(context.Context, *call, json.RawMessage) (answer, error)
 	mayTakeLong bool // so that a call may become a task
 }
@@ -36,12 +39,12 @@ func define[In, Out any](name, title, about string, h hints, params func(*In) []
 	t := &mcp.Tool{
 		Name: name, Title: title, Description: about,
 		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: h.readOnly, IdempotentHint: h.idempotent || h.readOnly, OpenWorldHint: &open},
-		InputSchema: inputSchema(params(new(In))), OutputSchema: outputSchema[Out](),
+		InputSchema: inputSchema(params(new(In))), OutputSchema: listedSchema[Out](),
 	}
 	if !h.readOnly { // for the others it means nothing
 		t.Annotations.DestructiveHint = &h.destructive
 	}
-	return tool{definition: t, run: func(ctx context.Context, c *call, raw json.RawMessage) (answer, error) {
+	return tool{definition: t, results: outputSchema[Out](), run: func(ctx context.Context, c *call, raw json.RawMessage) (answer, error) {
 		var in In
 		if err := decode(raw, params(&in)); err != nil {
 			return answer{}, err
@@ -57,6 +60,26 @@ func define[In, Out any](name, title, about string, h hints, params func(*In) []
 		a.data = data
 		return a, nil
 	}}
+}
+
+// listedSchema is what a tool's definition says of an Out: that it is an object, and of
+// its fields those that are tagged listed. Models read all definitions before they know
+// what they will call, and results tell the rest themselves.
+func listedSchema[Out any]() *jsonschema.Schema {
+	all := outputSchema[Out]()
+	s := &jsonschema.Schema{Type: "object"}
+	for field := range reflect.TypeFor[Out]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if _, listed := field.Tag.Lookup("listed"); !listed {
+			continue
+		}
+		if s.Properties == nil {
+			s.Properties = map[string]*jsonschema.Schema{}
+		}
+		s.Properties[name] = &jsonschema.Schema{Type: all.Properties[name].Type}
+		s.PropertyOrder = append(s.PropertyOrder, name)
+	}
+	return s
 }
 
 // outputSchema describes an Out, or the error in its place: for that nothing

@@ -37,6 +37,8 @@ type Definition struct {
 	// Identity says as whom the server is spoken to, where that is not the same for
 	// everybody: connections are never shared between identities.
 	Identity string
+
+	own bool // a session bound it for itself
 }
 
 // Session names a session and its owner.
@@ -51,6 +53,12 @@ type Config struct {
 	Dial upstream.Options
 	// Pool is how connections are kept; its Dial is the Broker's own.
 	Pool upstream.PoolConfig
+	// Bindable are the servers that sessions may bind for themselves.
+	Bindable Allowlist
+	// Chosen tells which of the Servers a session has; nil for all of them. A nil
+	// function gives all of them to every session. It may be called from several
+	// goroutines, often, and must not call the Broker.
+	Chosen func(s Session) (names *[]string, err error)
 	// CallsPerRun bounds the calls of one run; zero: 50.
 	CallsPerRun int
 	// PerSession bounds the servers that a session binds for itself; zero: 32.
@@ -75,6 +83,7 @@ type Broker struct {
 	watch     *catalog.Watch // nil: nobody looks
 	validator schema.Validator
 	indexes   indexes
+	outlets   *outlets
 
 	mu       sync.Mutex // guards what follows
 	closed   bool
@@ -109,6 +118,10 @@ func New(config Config) (*Broker, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+	var err error
+	if b.outlets, err = openOutlets(config.Bindable); err != nil {
+		return nil, err
+	}
 	config.Pool.Dial = b.dial
 	b.pool = upstream.NewPool(config.Pool)
 	return b, nil
@@ -120,6 +133,7 @@ func (b *Broker) Close() error {
 	b.closed = true
 	b.mu.Unlock()
 	b.indexes.close()
+	defer b.outlets.close()
 	return b.pool.Close()
 }
 
@@ -133,6 +147,13 @@ func (b *Broker) dial(ctx context.Context, key upstream.Key) (*upstream.Conn, er
 	}
 	o := b.config.Dial
 	o.Tokens = d.Tokens
+	if d.own {
+		way, err := b.outlets.to(d.Name, d.URL)
+		if err != nil {
+			return nil, err
+		}
+		o.Transport = way
+	}
 	return upstream.Dial(ctx, d.Server, o)
 }
 
@@ -169,8 +190,18 @@ func checkName(name string) error {
 }
 
 // Bind gives a session a server of its own, in the place of one of the same name, and
-// tells what it offers. The server is connected to: one that cannot be is not bound.
+// tells what it offers. The server has a URL that Config.Bindable allows, and is
+// connected to: one that cannot be is not bound.
 func (b *Broker) Bind(ctx context.Context, s Session, d Definition) (Offer, error) {
+	if d.own = true; d.Command != "" {
+		return Offer{}, fault.New(fault.Denied, "sessions start no programs on the host as servers").WithHint("only the operator can, in the configuration: servers.%s.command", d.Name)
+	}
+	if err := errors.Join(checkName(d.Name), d.Check()); err != nil {
+		return Offer{}, err
+	}
+	if err := b.config.Bindable.Check(d.Name, d.URL); err != nil {
+		return Offer{}, err
+	}
 	b.mu.Lock()
 	mine := maps.Clone(b.sessions[s])
 	if mine == nil {
@@ -239,11 +270,36 @@ func (b *Broker) Names(s Session) []string {
 }
 
 func (b *Broker) serversOf(s Session) map[string]*bound {
+	chosen := b.chosen(s)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := maps.Clone(b.common)
+	if chosen != nil {
+		maps.DeleteFunc(all, func(name string, _ *bound) bool { return !slices.Contains(*chosen, name) })
+	}
 	maps.Copy(all, b.sessions[s])
 	return all
+}
+
+// chosen gives the names of the operator's servers that a session has; nil: all. Where
+// that cannot be told it has none.
+func (b *Broker) chosen(s Session) *[]string {
+	if b.config.Chosen == nil || s.ID == "" {
+		return nil
+	}
+	names, err := b.config.Chosen(s)
+	if err != nil {
+		b.config.Log.Warn("which servers a session has cannot be told", "session", s.ID, "cause", err)
+		return &[]string{}
+	}
+	return names
+}
+
+// Common gives the names of the operator's servers, in order.
+func (b *Broker) Common() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Sorted(maps.Keys(b.common))
 }
 
 // Offer is what a server offers to programs.

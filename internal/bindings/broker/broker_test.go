@@ -117,6 +117,9 @@ func open(t *testing.T, config Config) *Broker {
 	t.Helper()
 	transport := &http.Transport{}
 	config.Dial.Transport = transport
+	if config.Bindable.names == nil {
+		config.Bindable = allow(t, "127.0.0.1:*!private")
+	}
 	b, err := New(config)
 	if err != nil {
 		t.Fatal(err)
