@@ -166,11 +166,18 @@ func (p *program) reach(k *known, d *broker.Definition, s config.Server) error {
 
 func (p *program) oauthConfig(name string, s config.Server, t http.RoundTripper, redirect string) oauth.Config {
 	return oauth.Config{
-		Server: name, URL: s.URL, Transport: t, Store: &vault.Files{Dir: filepath.Join(p.serversFolder(), "tokens"), Sealer: p.vault()}, Key: "tokens/" + name,
+		Server: name, URL: s.URL, Transport: t, Store: p.tokenFiles(), Key: tokenKey(name),
 		ClientID: s.OAuth.ClientID, ClientSecret: s.OAuth.ClientSecret, Issuer: s.OAuth.Issuer, MetadataURL: s.OAuth.MetadataURL,
 		Machine: s.OAuth.Grant == config.ClientCredentials, Redirect: redirect,
 	}
 }
+
+// tokenFiles are where tokens of other servers are kept, each under its tokenKey.
+func (p *program) tokenFiles() *vault.Files {
+	return &vault.Files{Dir: filepath.Join(p.serversFolder(), "tokens"), Sealer: p.vault()}
+}
+
+func tokenKey(server string) string { return "tokens/" + server }
 
 // serversFolder is where the state folder has what is known of other servers.
 func (p *program) serversFolder() string { return filepath.Join(p.places.state, "servers") }

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -34,6 +35,8 @@ type Definition struct {
 	Policy Policy
 	// Tokens gives its bearer tokens; nil: none are sent.
 	Tokens upstream.TokenSource
+	// Transport sends its requests; nil: Config.Dial's.
+	Transport http.RoundTripper
 	// Identity says as whom the server is spoken to, where that is not the same for
 	// everybody: connections are never shared between identities.
 	Identity string
@@ -147,6 +150,9 @@ func (b *Broker) dial(ctx context.Context, key upstream.Key) (*upstream.Conn, er
 	}
 	o := b.config.Dial
 	o.Tokens = d.Tokens
+	if d.Transport != nil {
+		o.Transport = d.Transport
+	}
 	if d.own {
 		way, err := b.outlets.to(d.Name, d.URL)
 		if err != nil {
