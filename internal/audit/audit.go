@@ -105,16 +105,16 @@ type Record struct {
 	ArgumentsSHA256 string  `json:"arguments_sha256,omitempty"`
 	Verdict         string  `json:"verdict,omitempty"`
 	TookMS          float64 `json:"took_ms,omitempty"`
-	Count      int       `json:"count,omitempty"`  // how many of its kind it stands for; zero: one
-	Reason     string    `json:"reason,omitempty"` // why, where nobody asked for it: "expired"
-	Outcome    string    `json:"outcome,omitempty"`
-	ErrorType  string    `json:"error_type,omitempty"` // a fault's kind, or the program's exception
-	StoppedBy  string    `json:"stopped_by,omitempty"`
-	Usage      *Usage    `json:"usage,omitempty"`
-	RequestID  string    `json:"request_id,omitempty"`
-	TraceID    string    `json:"trace_id,omitempty"`
-	Prev       string    `json:"prev"`             // the Digest of the writer's record before; empty: this is its first
-	Digest     string    `json:"digest,omitempty"` // SHA-256 of the line without this
+	Count           int     `json:"count,omitempty"`  // how many of its kind it stands for; zero: one
+	Reason          string  `json:"reason,omitempty"` // why, where nobody asked for it: "expired"
+	Outcome         string  `json:"outcome,omitempty"`
+	ErrorType       string  `json:"error_type,omitempty"` // a fault's kind, or the program's exception
+	StoppedBy       string  `json:"stopped_by,omitempty"`
+	Usage           *Usage  `json:"usage,omitempty"`
+	RequestID       string  `json:"request_id,omitempty"`
+	TraceID         string  `json:"trace_id,omitempty"`
+	Prev            string  `json:"prev"`             // the Digest of the writer's record before; empty: this is its first
+	Digest          string  `json:"digest,omitempty"` // SHA-256 of the line without this
 }
 
 // Usage is what an execution cost.

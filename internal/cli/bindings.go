@@ -6,10 +6,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"path/filepath"
 
 	"paddock/internal/audit"
 	"paddock/internal/bindings/broker"
+	"paddock/internal/bindings/journal"
 	"paddock/internal/bindings/upstream"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
@@ -21,6 +24,7 @@ import (
 type bindings struct {
 	broker  *broker.Broker
 	servers []*known
+	log     *slog.Logger
 	// sessions tells what sessions are; it is set before any of them runs a program.
 	sessions *session.Manager
 }
@@ -32,7 +36,7 @@ func (p *program) openBindings(sc *session.Config, log *audit.Log, t *telemetry.
 	if err != nil {
 		p.log.Error("the servers that were added are not used", "cause", err, "hint", fault.Of(err).Hint)
 	}
-	b := &bindings{servers: all}
+	b := &bindings{servers: all, log: p.log}
 	var usable []broker.Definition
 	for _, k := range all {
 		if k.err != nil {
@@ -47,9 +51,14 @@ func (p *program) openBindings(sc *session.Config, log *audit.Log, t *telemetry.
 		b.closeServers()
 		return nil, err
 	}
+	calls, err := journal.Open(filepath.Join(p.serversFolder(), "calls"))
+	if err != nil {
+		b.closeServers()
+		return nil, err
+	}
 	b.broker, err = broker.New(broker.Config{
 		Servers: usable, Bindable: bindable, Chosen: b.chosen, CallsPerRun: int(c.CallsPerRun),
-		Dial:   p.dialOptions(broker.Definition{}),
+		Dial: p.dialOptions(broker.Definition{}), Dir: p.serversFolder(), Seal: p.vault(), Instance: p.instance(), Journal: calls,
 		Pool:   upstream.PoolConfig{Idle: c.SessionTTL, Interval: c.CallInterval},
 		Record: toolRecorder(log, t, p.log.Warn), Log: p.log,
 	})
@@ -57,7 +66,7 @@ func (p *program) openBindings(sc *session.Config, log *audit.Log, t *telemetry.
 		b.closeServers()
 		return nil, fmt.Errorf("making the broker of other servers: %w", err)
 	}
-	sc.Call = b.call
+	sc.Call, sc.Record = b.call, b.observing(sc.Record)
 	sc.Folders = append(sc.Folders, session.Folder{Name: "servers", Fill: b.fill})
 	sc.Forget = b.forget
 	return b, nil
@@ -73,6 +82,23 @@ func (p *program) instance() string {
 
 func (b *bindings) call(ctx context.Context, run session.Run, c sandbox.Call) []byte {
 	return b.broker.Call(ctx, broker.Run{Session: brokered(run.Owner, run.Session), Execution: run.Execution, Put: broker.PutFunc(run.Put)}, c)
+}
+
+// observing has the broker hear of what it has to do with, and passes everything on: a
+// fork gets the servers that its parent has bound, and of a run that has ended nobody
+// asks any more which calls it made.
+func (b *bindings) observing(next func(context.Context, session.Event) error) func(context.Context, session.Event) error {
+	return func(ctx context.Context, e session.Event) error {
+		switch s := brokered(e.Owner, e.Session); {
+		case e.Action == session.Creating && e.Parent != "" && e.Err == nil:
+			if err := b.broker.Copy(brokered(e.Owner, e.Parent), s); err != nil {
+				b.log.WarnContext(ctx, "a fork has not the servers that its parent bound", "session", e.Session, "cause", err)
+			}
+		case e.Action == session.Executing && !e.Begun && (e.Err != nil || e.Exit.Cause != sandbox.Waiting):
+			b.broker.Finished(broker.Run{Session: s, Execution: e.Execution})
+		}
+		return next(ctx, e)
+	}
 }
 
 func (b *bindings) fill(ctx context.Context, owner session.Owner, id session.ID, dir string) error {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -94,30 +95,32 @@ func (p *program) logIn(ctx context.Context, k *known) (state string, err error)
 	if err := p.noteServer(ctx, audit.ServerLogin, k.name); err != nil {
 		return "", err
 	}
-	w, err := p.waitForBrowser(k.server.OAuth.Redirect)
+	w, err := p.waitForBrowser(k.ready.OAuth.Redirect)
 	if err != nil {
 		return "", err
 	}
 	defer w.close()
-	s := k.definition.Server
-	full := k.server
-	full.URL = s.URL
-	client, err := oauth.New(p.oauthConfig(k.name, full, k.transports[1], w.redirect))
+	client, err := oauth.New(p.oauthConfig(k.name, k.ready, k.issuers, w.redirect))
 	if err != nil {
 		return "", err
 	}
 	defer client.Close()
 	scope := needs.Scope
 	if scope == "" {
-		scope = strings.Join(k.server.OAuth.Scopes, " ")
+		scope = strings.Join(k.ready.OAuth.Scopes, " ")
 	}
 	login, err := client.Start(ctx, oauth.Challenge{ResourceMetadata: needs.ResourceMetadata, Scope: scope, Code: needs.Code})
 	if err != nil {
 		return "", err
 	}
+	w.expect(login.URL)
 	fmt.Fprintf(p.stderr, "paddock: open this address in a browser, and log in there until %s:\n\n%s\n\n", login.Until.Local().Format("15:04"), login.URL)
 	fmt.Fprintf(p.stderr, "paddock: if the browser ends at a page that does not open, paste the address of that page here:\n")
-	redirected, err := w.wait(ctx, p.stdin, login.Until)
+	redirected, err := w.wait(ctx, p.stdin, login.Until, func(pasted string) {
+		if strings.TrimSpace(pasted) != "" {
+			p.say("warning", "that is not the address where this login ends: it has code= and state= in it")
+		}
+	})
 	if err != nil {
 		return "", err
 	}
@@ -130,6 +133,7 @@ func (p *program) logIn(ctx context.Context, k *known) (state string, err error)
 // browser is where a login ends: at a port of this machine, or in what somebody pastes.
 type browser struct {
 	redirect string
+	state    atomic.Pointer[string] // what the login's own end names; nil: there is none yet
 	server   *http.Server
 	came     chan string
 	served   chan struct{} // closed when the server has ended; nil: there is none
@@ -170,12 +174,26 @@ func (p *program) waitForBrowser(configured string) (*browser, error) {
 	return w, nil
 }
 
-// handler takes the first request that ends a login. Whether it is of this login is
-// the client's to find out: it holds a state that nobody else knows.
+// expect says which login is waited for: the one that is begun at an address.
+func (w *browser) expect(address string) {
+	u, err := url.Parse(address)
+	if err == nil {
+		state := u.Query().Get("state")
+		w.state.Store(&state)
+	}
+}
+
+// ends tells whether an address is the end of the login: it names what nobody else
+// knows, so that no other page can end it.
+func (w *browser) ends(q url.Values) bool {
+	state := w.state.Load()
+	return state != nil && q.Get("state") == *state && (q.Get("code") != "" || q.Get("error") != "")
+}
+
+// handler takes the request that ends the login.
 func (w *browser) handler(path string) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		q := r.URL.Query()
-		if r.Method != http.MethodGet || r.URL.Path != path && path != "" || q.Get("code") == "" && q.Get("error") == "" {
+		if r.Method != http.MethodGet || r.URL.Path != path && path != "" || !w.ends(r.URL.Query()) {
 			http.NotFound(rw, r)
 			return
 		}
@@ -194,7 +212,8 @@ func (w *browser) handler(path string) http.Handler {
 const maxPasted = 64 << 10
 
 // wait gives the address that the browser was sent to.
-func (w *browser) wait(ctx context.Context, stdin io.Reader, until time.Time) (string, error) {
+// Lines that are no such address are told to notes.
+func (w *browser) wait(ctx context.Context, stdin io.Reader, until time.Time, notes func(string)) (string, error) {
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	pasted := make(chan string, 1)
@@ -202,10 +221,11 @@ func (w *browser) wait(ctx context.Context, stdin io.Reader, until time.Time) (s
 		lines := bufio.NewScanner(stdin)
 		lines.Buffer(nil, maxPasted)
 		for lines.Scan() {
-			if u, err := url.Parse(strings.TrimSpace(lines.Text())); err == nil && (u.Query().Get("code") != "" || u.Query().Get("error") != "") {
+			if u, err := url.Parse(strings.TrimSpace(lines.Text())); err == nil && w.ends(u.Query()) {
 				pasted <- u.String()
 				return
 			}
+			notes(lines.Text())
 		}
 	}()
 	select {

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -27,12 +26,14 @@ import (
 // known is another MCP server that this machine's user or paddock.toml names.
 type known struct {
 	name   string
-	origin string // who set it: "paddock.toml:3", or wasAdded
-	server config.Server
+	origin string        // who set it: "paddock.toml:3", or wasAdded
+	server config.Server // as it is written
+	ready  config.Server // with variables put in
 	// err says why it cannot be used; then there is no definition.
 	err        error
 	definition broker.Definition
-	login      *oauth.Client // nil: it is used without one
+	login      *oauth.Client     // nil: it is used without one
+	issuers    *egress.Transport // where logins lead
 	transports []*egress.Transport
 }
 
@@ -55,14 +56,11 @@ func (p *program) addedServers() *added.Servers {
 }
 
 // knownServers gives all servers, those of the file before those that were added. One
-// that cannot be used says why, and keeps no other from being used. The caller closes
-// them.
+// that cannot be used says why, and keeps no other from being used. An error says that
+// those that were added are missing. The caller closes them.
 func (p *program) knownServers() ([]*known, error) {
 	all := p.configuredServers()
 	entries, err := p.addedServers().List()
-	if err != nil {
-		return all, err
-	}
 	for _, e := range entries {
 		all = append(all, &known{name: e.Name, origin: wasAdded, server: e.Server, err: e.Err})
 	}
@@ -74,7 +72,7 @@ func (p *program) knownServers() ([]*known, error) {
 			k.err = p.prepareServer(k)
 		}
 	}
-	return all, nil
+	return all, err
 }
 
 func (p *program) configuredServers() (all []*known) {
@@ -114,7 +112,7 @@ func (p *program) prepareServer(k *known) error {
 			return err
 		}
 	}
-	k.definition = d
+	k.definition, k.ready = d, s
 	return nil
 }
 
@@ -158,7 +156,7 @@ func (p *program) reach(k *known, d *broker.Definition, s config.Server) error {
 	if err != nil {
 		return err
 	}
-	k.transports = append(k.transports, wide)
+	k.issuers, k.transports = wide, append(k.transports, wide)
 	k.login, err = oauth.New(p.oauthConfig(k.name, s, wide, s.OAuth.Redirect))
 	d.Tokens = k.login
 	return err
@@ -398,4 +396,3 @@ func transportOf(s config.Server) string {
 	}
 	return s.Transport
 }
-

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -64,9 +66,13 @@ func (p *program) serverTools(c *cobra.Command, name, language string, asJSON bo
 	if err != nil {
 		return err
 	}
+	seen, err := broker.OpenSeen(p.serversFolder())
+	if err != nil {
+		return err
+	}
 	list := []toolJSON{}
 	for _, n := range tools {
-		change, err := p.changeOf(c.Context(), k, n)
+		change, err := changeOf(c.Context(), seen, k, n)
 		if err != nil {
 			return err
 		}
@@ -119,14 +125,17 @@ func (p *program) withLogin(k *known, err error) error {
 }
 
 // changeOf tells what of a tool is not what it was when it was first used; nil: nothing,
-// or it was not used yet. It remembers nothing.
-func (p *program) changeOf(ctx context.Context, k *known, n stub.Named) (*catalog.Change, error) {
-	seen := broker.SeenIn(p.serversFolder())
+// or it was not used yet, which this is not. A change can be accepted then.
+func changeOf(ctx context.Context, seen *catalog.Store, k *known, n stub.Named) (*catalog.Change, error) {
 	before, err := seen.Load(ctx, k.name, n.Tool.Name)
 	if err != nil || before == nil {
 		return nil, err
 	}
-	return (&catalog.Watch{Seen: seen}).Use(ctx, k.name, n.Tool)
+	change, err := (&catalog.Watch{Seen: seen}).Use(ctx, k.name, n.Tool)
+	if err == nil && change != nil {
+		err = seen.Notice(ctx, change)
+	}
+	return change, err
 }
 
 // acceptFlags are the flags of paddock server accept.
@@ -141,8 +150,8 @@ func (p *program) serverAcceptCommand() *cobra.Command {
 		Use: "accept NAME [TOOL]", Short: "Look at tools that are not what they were, and accept them",
 		Long: `Programs may not call a tool whose description, schemas or annotations are not what
 they were when it was first used: what was harmless may have become something else.
-Without TOOL this shows such tools and what changed of them. With TOOL, or with
---all, what is shown is accepted.
+Without TOOL this shows the tools that were refused for that, and what changed of
+them. With TOOL, or with --all, what is shown is accepted.
 
 Exit codes: 0 done, 1 failed, no such tool or it has not changed, 2 wrong usage.`,
 		Example: "  paddock server accept github\n  paddock server accept github create_issue",
@@ -160,6 +169,7 @@ type changeJSON struct {
 	Tool        string     `json:"tool"`
 	Fingerprint string     `json:"fingerprint"`
 	Before      string     `json:"before"`
+	Noticed     time.Time  `json:"noticed"`
 	Parts       []partJSON `json:"parts"`
 	Accepted    bool       `json:"accepted"`
 }
@@ -180,71 +190,84 @@ func (p *program) acceptTools(c *cobra.Command, args []string, f acceptFlags) er
 	if err := p.loadServers(c); err != nil {
 		return err
 	}
-	k, done, err := p.findServer(args[0])
+	seen, err := broker.OpenSeen(p.serversFolder())
 	if err != nil {
 		return err
 	}
-	defer done()
-	tools, _, err := p.askTools(c.Context(), k)
+	all, err := seen.Changes(c.Context())
 	if err != nil {
 		return err
 	}
-	if len(args) == 2 {
-		tools = slices.DeleteFunc(tools, func(n stub.Named) bool { return n.Tool.Name != args[1] })
-		if len(tools) == 0 {
-			return fault.New(fault.NotFound, "the server %q has no tool %q", k.name, args[1]).WithHint("paddock server tools %s lists them", k.name)
-		}
-	}
-	list := []changeJSON{}
-	for _, n := range tools {
-		change, err := p.changeOf(c.Context(), k, n)
-		switch {
-		case err != nil:
-			return err
-		case change == nil && len(args) == 2:
-			return fault.New(fault.Conflict, "the tool %q of %q is what it was, or was not used yet", args[1], k.name)
-		case change == nil:
+	list, found := []changeJSON{}, false
+	for _, n := range all {
+		if n.Server != args[0] || len(args) == 2 && n.Tool != args[1] {
 			continue
 		}
-		one := changeOf(change)
+		found = true
+		one := noticed(n)
 		if one.Accepted = f.all || len(args) == 2; one.Accepted {
-			if err := p.accept(c.Context(), k, n, change, f.fingerprint); err != nil {
+			if err := p.accept(c.Context(), seen, n, f.fingerprint); err != nil {
 				return err
 			}
 		}
 		list = append(list, one)
 	}
-	if f.asJSON {
-		return p.printJSON(map[string]any{"server": k.name, "changed": list})
+	if !found {
+		if err := p.noChange(args, all); err != nil {
+			return err
+		}
 	}
-	return p.printChanges(k, list)
+	if f.asJSON {
+		return p.printJSON(map[string]any{"server": args[0], "changed": list})
+	}
+	return p.printChanges(args[0], list)
 }
 
-// accept has a tool be what it is now, if it is what was looked at.
-func (p *program) accept(ctx context.Context, k *known, n stub.Named, change *catalog.Change, looked string) error {
-	if looked == "" {
-		looked = change.Now
+// noChange says why there is nothing to accept, where that is a mistake.
+func (p *program) noChange(args []string, all []catalog.Noticed) error {
+	if len(args) == 2 {
+		return fault.New(fault.NotFound, "the server %q has no tool %q that was refused because it changed", args[0], args[1]).WithHint("paddock server accept %s lists those that there are", args[0])
 	}
-	if looked != change.Now {
-		return fault.New(fault.Conflict, "the tool %q of %q is not what was looked at", n.Tool.Name, k.name).WithHint("paddock server accept %s shows what it is now", k.name)
-	}
-	if err := p.noteServer(ctx, audit.ServerAccept, k.name+"/"+n.Tool.Name); err != nil {
+	_, done, err := p.findServer(args[0])
+	if err != nil {
+		var others []string
+		for _, n := range all {
+			others = append(others, fmt.Sprintf("%q", n.Server))
+		}
+		if slices.Sort(others); len(others) > 0 {
+			return fault.New(fault.NotFound, "%s", fault.Of(err).Message).WithHint("tools of %s have changed", strings.Join(slices.Compact(others), ", "))
+		}
 		return err
 	}
-	return (&catalog.Watch{Seen: broker.SeenIn(p.serversFolder())}).Accept(ctx, k.name, n.Tool, looked)
+	done()
+	return nil
 }
 
-func changeOf(c *catalog.Change) changeJSON {
-	one := changeJSON{Tool: c.Tool, Fingerprint: c.Now, Before: c.Before, Parts: []partJSON{}}
-	for _, d := range c.Parts {
+// accept has a tool be what it has become, if that is what was looked at.
+func (p *program) accept(ctx context.Context, seen *catalog.Store, n catalog.Noticed, looked string) error {
+	if looked == "" {
+		looked = n.Now
+	}
+	if looked != n.Now {
+		return fault.New(fault.Conflict, "the tool %q of %q is not what was looked at", n.Tool, n.Server).WithHint("paddock server accept %s shows what it is now", n.Server)
+	}
+	if err := p.noteServer(ctx, audit.ServerAccept, n.Server+"/"+n.Tool); err != nil {
+		return err
+	}
+	return seen.Accept(ctx, n.Server, n.Tool, looked)
+}
+
+func noticed(n catalog.Noticed) changeJSON {
+	one := changeJSON{Tool: n.Tool, Fingerprint: n.Now, Before: n.Before, Noticed: n.At, Parts: []partJSON{}}
+	for _, d := range n.Parts {
 		one.Parts = append(one.Parts, partJSON{d.Part, d.Before, d.Now})
 	}
 	return one
 }
 
-func (p *program) printChanges(k *known, list []changeJSON) error {
+func (p *program) printChanges(server string, list []changeJSON) error {
 	if len(list) == 0 {
-		_, err := fmt.Fprintf(p.stdout, "all tools of %s that were used are what they were\n", k.name)
+		_, err := fmt.Fprintf(p.stdout, "no tool of %s was refused because it changed\n", server)
 		return err
 	}
 	for _, one := range list {
@@ -258,7 +281,7 @@ func (p *program) printChanges(k *known, list []changeJSON) error {
 		}
 	}
 	if !list[0].Accepted {
-		p.say("hint", fmt.Sprintf("paddock server accept %s TOOL accepts one", k.name))
+		p.say("hint", fmt.Sprintf("paddock server accept %s TOOL accepts one", server))
 	}
 	return nil
 }

@@ -226,7 +226,7 @@ func (b *Broker) openStores() error {
 	b.learned = newLearned(dir("learned"), b.config.Log)
 	b.own = newOwn(b, dir("sessions"))
 	if b.config.Seen == nil && b.config.Dir != "" {
-		store, err := catalog.OpenStore(dir("seen"))
+		store, err := OpenSeen(b.config.Dir)
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"path/filepath"
 
 	"paddock/internal/bindings"
 	"paddock/internal/bindings/catalog"
@@ -74,3 +75,9 @@ func (b *Broker) Accept(ctx context.Context, server, tool, fingerprint string) e
 	}
 	return b.store.Accept(ctx, server, tool, fingerprint)
 }
+
+// OpenSeen gives what Brokers of a folder, their Config.Dir, know of tools, to who wants
+// to look at changes without a Broker.
+func OpenSeen(dir string) (*catalog.Store, error) { return catalog.OpenStore(seenFolder(dir)) }
+
+func seenFolder(dir string) string { return filepath.Join(dir, "seen") }
