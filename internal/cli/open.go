@@ -28,6 +28,7 @@ type parts struct {
 	life      *session.Life
 	sessions  *session.Manager
 	sandboxes *microsandbox.Service
+	bindings  *bindings
 	audit     *audit.Log
 	telemetry *telemetry.Telemetry
 	gate      *limit.Gate // of requests and executions
@@ -83,6 +84,11 @@ func (p *program) open(change func(*session.Config)) (*parts, error) {
 	if p.transport != "" { // it serves: what runs one program will make no more sessions
 		sc.Pool = int(c.Sandbox.Pool)
 	}
+	servers, err := p.openBindings(&sc, log, t)
+	if err != nil {
+		_ = errors.Join(all.Close(), t.Close(), life.Close())
+		return nil, err
+	}
 	if change != nil {
 		change(&sc)
 	}
@@ -90,18 +96,19 @@ func (p *program) open(change func(*session.Config)) (*parts, error) {
 	sc.Admit = counted(sc.Admit, t)
 	m, err := session.New(sc)
 	if err != nil {
-		_ = errors.Join(all.Close(), t.Close(), life.Close())
+		_ = errors.Join(servers.Close(), all.Close(), t.Close(), life.Close())
 		return nil, fmt.Errorf("opening the sessions: %w", err)
 	}
+	servers.sessions = m
 	if err := t.Observe(func() telemetry.Live { return live(m.Stats(), gate.Load()) }); err != nil {
 		p.log.Warn("what lives is not measured", "cause", err)
 	}
-	return &parts{backends: all, life: life, sessions: m, sandboxes: microsandbox.New(microsandbox.Config{Sessions: m, Volumes: c.Sandbox.Volumes, Namespaces: namespacesOf}), audit: log, telemetry: t, gate: gate, log: p.log}, nil
+	return &parts{backends: all, life: life, sessions: m, bindings: servers, sandboxes: microsandbox.New(microsandbox.Config{Sessions: m, Volumes: c.Sandbox.Volumes, Namespaces: namespacesOf}), audit: log, telemetry: t, gate: gate, log: p.log}, nil
 }
 
 // close ends what runs and waits for it.
 func (o *parts) close(log *slog.Logger) {
-	for _, part := range []interface{ Close() error }{o.sessions, o.backends, o.life, o.audit, o.telemetry} {
+	for _, part := range []interface{ Close() error }{o.sessions, o.bindings, o.backends, o.life, o.audit, o.telemetry} {
 		if err := part.Close(); err != nil {
 			log.Warn("a part was not closed cleanly", "cause", err)
 		}

@@ -82,6 +82,17 @@ func hosts() kind[[]string] {
 	})
 }
 
+// hostRules is some rules for hosts. What a rule may be is for those who read it to
+// say.
+func hostRules() kind[[]string] {
+	return each("rules for hosts, such as api.example.com:8443 or .example.com", func(s string) error {
+		if s == "" || strings.ContainsAny(s, "/?#@ ") {
+			return fmt.Errorf("%q is no rule for hosts", s)
+		}
+		return nil
+	})
+}
+
 // each is a list whose texts are each checked, and there once.
 func each(accepts string, check func(string) error) kind[[]string] {
 	return texts(accepts, func(all []string) ([]string, error) {
