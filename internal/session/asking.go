@@ -66,14 +66,8 @@ func (a *asking) ask(ctx context.Context, c sandbox.Call) []byte {
 
 // begin has somebody answer a call, in the background.
 func (a *asking) begin(ctx context.Context, c sandbox.Call) *work {
-	at, limited := ctx.Deadline()
-	ctx = context.WithoutCancel(ctx)
-	release := func() {}
-	if limited {
-		ctx, release = context.WithDeadline(ctx, at)
-	}
 	one := &work{done: make(chan struct{})}
-	ctx, one.cancel = context.WithCancelCause(ctx)
+	ctx, one.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	a.mu.Lock()
 	a.works[c.Number] = one
 	a.lookLocked()
@@ -81,7 +75,6 @@ func (a *asking) begin(ctx context.Context, c sandbox.Call) *work {
 	go func() {
 		one.answer = a.answer(ctx, c, func(reason string) { a.mark(one, reason) })
 		one.cancel(nil)
-		release()
 		a.mu.Lock()
 		one.over = true
 		a.lookLocked()
