@@ -20,6 +20,7 @@ var mayImport = map[string][]string{
 	"internal/archive":                   {"internal/blob", "internal/fault", "internal/history", "internal/workspace"},
 	"internal/archive/archivetest":       {},
 	"internal/audit":                     {"internal/auth", "internal/fault", "internal/telemetry"},
+	"internal/approval":                  {"internal/blob", "internal/fault", "internal/lock"},
 	"internal/auth":                      {"internal/fault"},
 	"internal/bindings":                  {},
 	"internal/bindings/broker":           {"internal/bindings", "internal/bindings/catalog", "internal/bindings/schema", "internal/bindings/stub", "internal/bindings/upstream", "internal/fault", "internal/sandbox"},
