@@ -33,7 +33,7 @@ var mayImport = map[string][]string{
 	"internal/blob/blobtest":             {"internal/blob"},
 	"internal/bundle":                    {"internal/fault"},
 	"internal/checkpoint":                {"internal/blob", "internal/fault", "internal/history", "internal/sandbox", "internal/workspace"},
-	"internal/cli":                       {"internal/audit", "internal/auth", "internal/cli/config", "internal/fault", "internal/image", "internal/limit", "internal/mcpserver", "internal/microsandbox", "internal/sandbox", "internal/sandbox/linux", "internal/sandbox/wasm", "internal/session", "internal/setup", "internal/telemetry", "internal/web", "internal/web/files", "internal/workspace"},
+	"internal/cli":                       {"internal/approval", "internal/audit", "internal/auth", "internal/cli/config", "internal/fault", "internal/image", "internal/limit", "internal/mcpserver", "internal/microsandbox", "internal/sandbox", "internal/sandbox/linux", "internal/sandbox/wasm", "internal/session", "internal/setup", "internal/telemetry", "internal/web", "internal/web/files", "internal/workspace"},
 	"internal/cli/config":                {"internal/auth", "internal/fault"},
 	"internal/desk":                      {"internal/fault"},
 	"internal/egress":                    {"internal/fault"},

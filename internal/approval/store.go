@@ -232,6 +232,18 @@ func (s *Store) Withdraw(ctx context.Context, owner, session, execution string) 
 	return n, err
 }
 
+// WithdrawOne gives up one open approval; of one that is over it is a fault.Conflict.
+func (s *Store) WithdrawOne(ctx context.Context, owner, id string) error {
+	_, err := s.alter(ctx, owner, id, func(a *Approval) error {
+		if !a.State.Open() {
+			return alreadyOver(*a)
+		}
+		a.State = Withdrawn
+		return nil
+	})
+	return err
+}
+
 // Get gives an owner's approval. What is another owner's does not exist.
 func (s *Store) Get(owner, id string) (a Approval, err error) {
 	a, err = s.get(ownerFolder(owner), id)

@@ -59,6 +59,12 @@ const (
 	TokenCreate    = "token_create"
 	TokenRevoke    = "token_revoke"
 	AuthFailure    = "auth_failure"
+	// Of calls of tools that a person has to allow.
+	ApprovalRequest  = "approval_request"
+	ApprovalGrant    = "approval_grant"
+	ApprovalDeny     = "approval_deny"
+	ApprovalUse      = "approval_use"
+	ApprovalWithdraw = "approval_withdraw"
 )
 
 // The phases of an action that is two records.

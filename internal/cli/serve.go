@@ -195,7 +195,7 @@ func (p *program) webConfig(dev bool) (wc web.Config, local *localUser, err erro
 		if audience == "" && h.PublicURL != "" {
 			audience = h.PublicURL + h.Path
 		}
-		issuer, err := auth.NewOAuth(auth.OAuthConfig{Issuer: a.Issuer, AllowHTTP: a.AllowHTTPIssuer, Audience: audience, Required: a.ScopesRequired, Sets: config.ToolSets, Log: p.log})
+		issuer, err := auth.NewOAuth(auth.OAuthConfig{Issuer: a.Issuer, AllowHTTP: a.AllowHTTPIssuer, Audience: audience, Required: a.ScopesRequired, Sets: config.Scopes(), Log: p.log})
 		if err != nil {
 			return wc, nil, err
 		}
