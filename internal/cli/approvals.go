@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 	"paddock/internal/bindings/broker"
 	"paddock/internal/fault"
 	"paddock/internal/session"
+	"paddock/internal/telemetry"
+	webapprovals "paddock/internal/web/approvals"
 )
 
 // approvals are the calls of tools that wait for a person, of a state folder.
@@ -108,3 +111,12 @@ func (a *approvals) givenUp(owner session.Owner, id session.ID, execution string
 
 // forget takes back what a session waited for that has ended.
 func (a *approvals) forget(owner session.Owner, id session.ID) { a.givenUp(owner, id, "") }
+
+// approvalsAPI serves them over HTTP.
+func approvalsAPI(o *parts, beyond func(http.ResponseWriter, *http.Request, string) bool) (http.Handler, error) {
+	h, err := webapprovals.New(webapprovals.Config{Store: o.approvals.store, Beyond: beyond, Log: o.log})
+	if err != nil {
+		return nil, err
+	}
+	return telemetry.Joined(h), nil
+}

@@ -28,6 +28,7 @@ type parts struct {
 	life      *session.Life
 	sessions  *session.Manager
 	sandboxes *microsandbox.Service
+	approvals *approvals
 	audit     *audit.Log
 	telemetry *telemetry.Telemetry
 	gate      *limit.Gate // of requests and executions
@@ -49,6 +50,7 @@ func (p *program) open(change func(*session.Config)) (*parts, error) {
 		return nil, fmt.Errorf("opening telemetry: %w", err)
 	}
 	log := p.openAudit(t)
+	waiting := p.newApprovals(log)
 	life, err := session.NewLife(p.places.state)
 	if err != nil {
 		_ = t.Close() // there was nothing to send
@@ -96,7 +98,7 @@ func (p *program) open(change func(*session.Config)) (*parts, error) {
 	if err := t.Observe(func() telemetry.Live { return live(m.Stats(), gate.Load()) }); err != nil {
 		p.log.Warn("what lives is not measured", "cause", err)
 	}
-	return &parts{backends: all, life: life, sessions: m, sandboxes: microsandbox.New(microsandbox.Config{Sessions: m, Volumes: c.Sandbox.Volumes, Namespaces: namespacesOf}), audit: log, telemetry: t, gate: gate, log: p.log}, nil
+	return &parts{backends: all, life: life, sessions: m, sandboxes: microsandbox.New(microsandbox.Config{Sessions: m, Volumes: c.Sandbox.Volumes, Namespaces: namespacesOf}), approvals: waiting, audit: log, telemetry: t, gate: gate, log: p.log}, nil
 }
 
 // close ends what runs and waits for it.

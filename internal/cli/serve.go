@@ -261,6 +261,10 @@ func (p *program) addHandlers(wc *web.Config, o *parts, ready *readiness, refuse
 		handler.Close()
 		return nil, err
 	}
+	if wc.Approvals, err = approvalsAPI(o, beyondScope(refuse)); err != nil {
+		handler.Close()
+		return nil, err
+	}
 	wc.MCP, wc.Files = telemetry.Joined(handler), telemetry.Joined(moved)
 	wc.Metrics, wc.Ready, wc.Answered, wc.OnDrain = o.telemetry.Handler(), ready.reasons, o.answered, handler.Drain
 	if slices.Contains(p.config.Tools.Enabled, sandboxSet) {
