@@ -5,9 +5,9 @@ import "context"
 // Asker is told of approvals that a program waits for, so that somebody can be asked
 // beside the ways that there always are. It is safe for concurrent use.
 type Asker interface {
-	// Ask begins to ask about an approval, and does not wait. over is called when it is
-	// decided or nobody waits for it here any more.
-	Ask(a Approval) (over func())
+	// Ask begins to ask about a pending approval, and does not wait. It may be told of one
+	// that it asks about already.
+	Ask(a Approval)
 }
 
 type askerKey struct{}
@@ -28,4 +28,20 @@ func AskerOf(ctx context.Context) Asker {
 type nobody struct{}
 
 // Ask asks nobody.
-func (nobody) Ask(Approval) func() { return func() {} }
+func (nobody) Ask(Approval) {}
+
+type suspendKey struct{}
+
+// WithSuspend gives a context of a call that can say that it waits for a person, with the
+// reason, and with an empty one that it does not any more.
+func WithSuspend(ctx context.Context, suspend func(reason string)) context.Context {
+	return context.WithValue(ctx, suspendKey{}, suspend)
+}
+
+// SuspendOf gives a call's; one that does nothing, where there is none.
+func SuspendOf(ctx context.Context) func(reason string) {
+	if f, ok := ctx.Value(suspendKey{}).(func(string)); ok && f != nil {
+		return f
+	}
+	return func(string) {}
+}

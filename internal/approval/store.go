@@ -115,16 +115,19 @@ func (s *Store) Request(ctx context.Context, r Request) (made Approval, err erro
 	return made, err
 }
 
-// Wait gives an approval once it is not pending any more, or ctx's cause when that ends
-// before.
-func (s *Store) Wait(ctx context.Context, owner, id string) (Approval, error) {
+// Wait gives an approval once it is not pending any more, of several the first that is
+// found so, or ctx's cause when that ends before.
+func (s *Store) Wait(ctx context.Context, owner string, ids ...string) (a Approval, err error) {
 	for pause := soon; ; pause = min(pause*3/2, seldom) {
 		changed := s.change()
-		a, err := s.Get(owner, id)
-		if err != nil || a.State != Pending {
-			return a, err
+		until := pause
+		for _, id := range ids {
+			if a, err = s.Get(owner, id); err != nil || a.State != Pending {
+				return a, err
+			}
+			until = min(until, max(a.Expires.Sub(s.now()), time.Millisecond))
 		}
-		timer := time.NewTimer(min(pause, max(a.Expires.Sub(s.now()), time.Millisecond)))
+		timer := time.NewTimer(until)
 		select {
 		case <-ctx.Done():
 			timer.Stop()

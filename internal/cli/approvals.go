@@ -67,16 +67,11 @@ func (a *approvals) approve(ctx context.Context, c broker.Asked) error {
 		return err
 	}
 	if asked.State == approval.Pending {
-		if c.Suspend != nil {
-			c.Suspend(asked.ID)
-		}
-		ask := approval.AskerOf(ctx)
-		withdraw := ask.Ask(asked)
+		suspend := approval.SuspendOf(ctx)
+		suspend(asked.ID)
+		approval.AskerOf(ctx).Ask(asked)
 		asked, err = a.store.Wait(ctx, r.Owner, asked.ID)
-		withdraw()
-		if c.Suspend != nil {
-			c.Suspend("")
-		}
+		suspend("")
 		if err != nil {
 			return a.gaveUp(ctx, asked, err)
 		}
