@@ -1,6 +1,48 @@
 package approval
 
-import "context"
+import (
+	"context"
+	"errors"
+
+	"paddock/internal/fault"
+)
+
+// Approve waits until somebody has decided about a call, and uses the grant up: with a nil
+// error the call has to be made now. ctx says who can be asked ([WithAsker]) and who is
+// told that the call waits ([WithSuspend]). When ctx ends before, the approval is
+// withdrawn; where its cause is suspended, the program waits for it still, and will ask
+// again.
+func (s *Store) Approve(ctx context.Context, r Request, suspended error) error {
+	a, err := s.Request(ctx, r)
+	if err != nil {
+		return err
+	}
+	if a.State == Pending {
+		suspend := SuspendOf(ctx)
+		suspend(a.ID)
+		AskerOf(ctx).Ask(a)
+		a, err = s.Wait(ctx, r.Owner, a.ID)
+		if suspend(""); err != nil {
+			return s.gaveUp(ctx, a, err, suspended)
+		}
+	}
+	if err := a.Refusal(); err != nil {
+		return err
+	}
+	return s.Use(ctx, a.ID, r)
+}
+
+// gaveUp takes an approval back that nobody waits for any more.
+func (s *Store) gaveUp(ctx context.Context, a Approval, why, suspended error) error {
+	if errors.Is(context.Cause(ctx), suspended) || a.ID == "" {
+		return why
+	}
+	err := s.WithdrawOne(context.WithoutCancel(ctx), a.Owner, a.ID)
+	if fault.KindOf(err) == fault.Conflict { // somebody has decided meanwhile
+		err = nil
+	}
+	return errors.Join(why, err)
+}
 
 // Asker is told of approvals that a program waits for, so that somebody can be asked
 // beside the ways that there always are. It is safe for concurrent use.

@@ -2,16 +2,17 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net/http"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"paddock/internal/approval"
 	"paddock/internal/audit"
 	"paddock/internal/bindings/broker"
 	"paddock/internal/fault"
+	"paddock/internal/mcpserver"
 	"paddock/internal/session"
 	"paddock/internal/telemetry"
 	webapprovals "paddock/internal/web/approvals"
@@ -62,38 +63,7 @@ func (a *approvals) approve(ctx context.Context, c broker.Asked) error {
 		Call:        approval.Call{Server: c.Server, Definition: c.ServerKey + "/" + c.Fingerprint, Tool: c.Tool, Arguments: c.Arguments},
 		Description: c.Description,
 	}
-	asked, err := a.store.Request(ctx, r)
-	if err != nil {
-		return err
-	}
-	if asked.State == approval.Pending {
-		suspend := approval.SuspendOf(ctx)
-		suspend(asked.ID)
-		approval.AskerOf(ctx).Ask(asked)
-		asked, err = a.store.Wait(ctx, r.Owner, asked.ID)
-		suspend("")
-		if err != nil {
-			return a.gaveUp(ctx, asked, err)
-		}
-	}
-	if err := asked.Refusal(); err != nil {
-		return err
-	}
-	return a.store.Use(ctx, asked.ID, r)
-}
-
-// gaveUp takes an approval back that the program waits for no more; of one that was
-// suspended it is not known.
-func (a *approvals) gaveUp(ctx context.Context, asked approval.Approval, why error) error {
-	if errors.Is(context.Cause(ctx), session.ErrSuspended) || asked.ID == "" {
-		return why
-	}
-	// Its run goes on, maybe, and other calls of it wait.
-	err := a.store.WithdrawOne(context.WithoutCancel(ctx), asked.Owner, asked.ID)
-	if err != nil && fault.KindOf(err) != fault.Conflict {
-		return errors.Join(why, err)
-	}
-	return why
+	return a.store.Approve(ctx, r, session.ErrSuspended)
 }
 
 // givenUp takes back what a run waited for that will not go on.
@@ -114,4 +84,16 @@ func approvalsAPI(o *parts, beyond func(http.ResponseWriter, *http.Request, stri
 		return nil, err
 	}
 	return telemetry.Joined(h), nil
+}
+
+// resume has a server go on with what waited for a person, until stop is called.
+func resume(s *mcpserver.Server, owner session.Owner) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	watching.Go(func() { s.Resume(ctx, owner) })
+	return func() {
+		cancel()
+		watching.Wait()
+		s.Close()
+	}
 }

@@ -70,6 +70,7 @@ func (p *program) open(change func(*session.Config)) (*parts, error) {
 		Limits: sandbox.RunLimits{Fuel: uint64(c.Policy.Fuel), StdoutBytes: c.Policy.StdoutBytes, StderrBytes: c.Policy.StderrBytes},
 		Env:    maps.Clone(c.Policy.Env), Log: p.log, Record: observer(log, t), Tracer: t.Tracer(), Life: life,
 	}
+	sc.GivenUp = waiting.givenUp
 	sc.MachineMemoryBytes, sc.MaxMachineMemoryBytes = c.MachineMemory()
 	sc.MaxLifetime = time.Duration(c.Sandbox.MaxLifetime) * time.Second
 	sc.SaveAfter, sc.MachineStateBytes = time.Duration(c.Sandbox.SaveAfter)*time.Second, c.Sandbox.StateBytes

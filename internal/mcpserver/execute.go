@@ -32,14 +32,21 @@ func (s *Server) executeTool(langs, isos []string) tool {
 }
 
 func (in *executeInput) params(s *Server, langs, isos []string) []param {
-	return []param{
-		text("code", &in.code, 1, 1<<20, "Source text; top-level await works"),
+	code := text("code", &in.code, 1, 1<<20, "Source text; top-level await works")
+	if s.config.Approvals == nil {
+		code = code.must() // nothing waits, and there is nothing else to run
+	}
+	all := []param{
+		code,
 		choice("language", &in.language, langs, "Default: the session's"),
 		number("timeout", &in.timeout, 1, seconds(s.config.MaxTimeout), fmt.Sprintf("Seconds until it is stopped; default %d", seconds(s.config.DefaultTimeout))),
 		sessionID(&in.session, aboutSession),
 		choice("isolation", &in.isolation, isos, "Default: the session's"),
-		text("execution_id", &in.execution, 1, 100, "Waiting execution to go on with, in place of code"),
 	}
+	if s.config.Approvals != nil {
+		all = append(all, text("execution_id", &in.execution, 1, 100, "Waiting execution to go on with, in place of code"))
+	}
+	return all
 }
 
 func seconds(d time.Duration) int64 { return max(1, int64(d/time.Second)) }

@@ -32,9 +32,9 @@ type pursuit struct {
 
 	resumed bool          // there was no request that began it
 	whole   bool          // its client has heard nothing of it
-	prior   *course          // what its client has not heard of yet; nil: nothing
+	prior   *course       // what its client has not heard of yet; nil: nothing
 	done    chan struct{} // closed when there is an outcome
-	out     course           // set before
+	out     course        // set before
 	err     error
 	ended   time.Time
 	call    *call // likewise, as the run left it
