@@ -29,10 +29,10 @@ func (b *Broker) Bind(ctx context.Context, s Session, d Definition) (Offer, erro
 	}
 	one := newBound(d, &s)
 	mine, err := b.own.of(s)
-	if err == nil {
-		err = b.fits(mine, d)
+	if err != nil { // it is not kept from getting new ones
+		b.config.Log.WarnContext(ctx, "the servers of a session cannot be read", "session", s.ID, "cause", fault.CauseOf(err))
 	}
-	if err != nil {
+	if err := b.fits(mine, d); err != nil {
 		return Offer{}, err
 	}
 	l, err := b.pool.List(one.with(ctx), one.keyFor(s))
