@@ -84,7 +84,7 @@ func (p *program) instance() string {
 
 func (b *bindings) call(ctx context.Context, run session.Run, c sandbox.Call) []byte {
 	ctx = approval.WithSuspend(ctx, run.Suspend)
-	return b.broker.Call(ctx, broker.Run{Session: brokered(run.Owner, run.Session), Execution: run.Execution, Put: broker.PutFunc(run.Put)}, c)
+	return b.broker.Call(ctx, broker.Run{Session: brokered(run.Owner, run.Session), Execution: run.Execution, Put: broker.PutFunc(run.Put), Inherited: broker.InheritedFrom(ctx)}, c)
 }
 
 // observing has the broker hear of what it has to do with, and passes everything on: a

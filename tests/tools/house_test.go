@@ -153,6 +153,9 @@ func (m *model) connect(t *testing.T, how string, env []string) {
 	if m.ClientSession, err = sdk.NewClient(&sdk.Implementation{Name: "tests-of-tools", Version: "1"}, nil).Connect(t.Context(), transport, nil); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := m.ListTools(t.Context(), nil); err != nil { // so that it knows which arguments are to be headers, too
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		if m.Close(); t.Failed() {
 			t.Logf("paddock's log:\n%.20000s", m.logged())
