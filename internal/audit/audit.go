@@ -77,6 +77,7 @@ const (
 const (
 	Success = "success"
 	Failure = "failure" // a program's own
+	Waiting = "waiting" // it has not ended, and waits for a person
 	Error   = "error"   // ErrorType says what kind
 )
 
