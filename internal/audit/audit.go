@@ -82,6 +82,7 @@ const (
 const (
 	Success = "success"
 	Failure = "failure" // a program's own
+	Waiting = "waiting" // it has not ended, and waits for a person
 	Error   = "error"   // ErrorType says what kind
 )
 

@@ -212,3 +212,12 @@ func (p *program) decideApprovals(c *cobra.Command, ids []string, grant bool, re
 		return nil
 	})
 }
+
+// personHere is who started a program, and is told what it waits for.
+type personHere struct{ p *program }
+
+// Ask implements [approval.Asker].
+func (h personHere) Ask(a approval.Approval) {
+	h.p.say("waiting", fmt.Sprintf("the program calls %s.%s, which somebody has to allow: paddock approvals show %s", plain(a.Server), plain(a.Tool), a.ID))
+	h.p.say("hint", "paddock approvals grant or deny, in another terminal; --timeout gives it more time")
+}

@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -102,7 +103,7 @@ func (c *call) executeInRounds(ctx context.Context, in executeInput) (Execution,
 		p.leave()
 		return c.outcome(p)
 	}
-	p.shown()
+	p.show(open)
 	c.session, c.execution = session.ID(open[0].Session), open[0].Execution
 	p.detach()
 	return Execution{}, answer{inputs: questionsOf(open), state: c.execution + " " + string(c.session)}, nil
@@ -199,12 +200,12 @@ func (c *call) answers(id session.ID, execution string) (all []approval.Approval
 	return all, nil
 }
 
-// shown says that the client is being asked all that is open.
-func (p *pursuit) shown() {
+// show says what the client is asked in this round.
+func (p *pursuit) show(open []approval.Approval) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, q := range p.asked {
-		q.shown = true
+		q.shown = q.shown || slices.ContainsFunc(open, func(a approval.Approval) bool { return a.ID == q.ID })
 	}
 }
 
