@@ -87,6 +87,10 @@ func (k *Kept) GiveUp(ctx context.Context) error {
 	return k.settle(ctx, nil)
 }
 
+// Again makes the head the newest checkpoint anew, where another that could not be
+// written may be there after all.
+func (k *Kept) Again(ctx context.Context) error { return k.settle(ctx, k.Head().Waiting) }
+
 func (k *Kept) settle(ctx context.Context, w *history.Waiting) error {
 	d, err := k.draft(ctx, history.CauseGoOn)
 	if err != nil {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -113,6 +114,10 @@ func (r *running) toEnd() (Result, error) {
 			return res, nil
 		}
 		s.manager.log.WarnContext(ctx, "a run that waits cannot be kept, and waits in place", "session", s.id, "execution", t.execution, "cause", fault.CauseOf(failed))
+		if errors.Is(failed, errTwice) {
+			s.tell("The run had to wait for a person, could not be kept for that, and was stopped.")
+			cancel()
+		}
 		s.notTooLate(t)
 		r.inPlace = true
 		r.p.command.Continue = &sandbox.Continuation{Calls: exit.Calls, Open: exit.Open}

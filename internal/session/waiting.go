@@ -94,8 +94,29 @@ func (r *running) wait(exit sandbox.Exit, reasons map[int]string, wall time.Dura
 	}
 	if err != nil {
 		s.tell(notice) // with the result that there will be
+		err = s.notSuspended(t, err)
 	}
 	return res, err
+}
+
+// errTwice is for a run that has not been suspended, and may be found so after a crash:
+// it must not go on here as well.
+var errTwice = errors.New("session: the run may be found waiting, and does not go on")
+
+// notSuspended makes sure that a run which could not be kept is not found waiting after
+// a crash; err is why it could not.
+func (s *session) notSuspended(t *turn, err error) error {
+	if !errors.Is(err, history.ErrPerhaps) {
+		return err
+	}
+	ctx, cancel := lasting(t.ctx)
+	defer cancel()
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	if again := s.kept.Again(ctx); again != nil {
+		return errors.Join(errTwice, err, again)
+	}
+	return err
 }
 
 // suspended is what the run needs to go on.
