@@ -64,7 +64,7 @@ var mayImport = map[string][]string{
 	"internal/sandbox/wire/wiretest":     {"internal/sandbox/wire"},
 	"internal/session":                   {"internal/archive", "internal/blob", "internal/checkpoint", "internal/desk", "internal/fault", "internal/history", "internal/lock", "internal/loopback", "internal/pool", "internal/quota", "internal/sandbox", "internal/store", "internal/workspace"},
 	"internal/setup":                     {"internal/fault"},
-	"internal/skill":                     {"internal/blob", "internal/bundle", "internal/egress", "internal/fault", "internal/lock", "internal/workspace"},
+	"internal/skill":                     {"internal/bindings", "internal/bindings/catalog", "internal/blob", "internal/bundle", "internal/egress", "internal/fault", "internal/lock", "internal/workspace"},
 	"internal/store":                     {"internal/fault"},
 	"internal/telemetry":                 {"internal/auth", "internal/fault"},
 	"package":                            {},

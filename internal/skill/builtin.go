@@ -1,0 +1,80 @@
+package skill
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Builtin is the kind of skills that come with paddock.
+const Builtin Kind = "builtin"
+
+// ReadBuiltin reads the skills of a file system that has a folder for each, which is
+// called as the skill is; other files are passed over. A file whose name ends in .sh,
+// and a Python script that begins with #!, are executable.
+func ReadBuiltin(from fs.FS) ([]*Installed, error) {
+	entries, err := fs.ReadDir(from, ".")
+	if err != nil {
+		return nil, fmt.Errorf("reading paddock's own skills: %w", err)
+	}
+	var all []*Installed
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		one, err := readBuiltin(from, e.Name())
+		if err != nil {
+			return nil, fmt.Errorf("reading paddock's own skill %s: %w", e.Name(), err)
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+func readBuiltin(from fs.FS, name string) (*Installed, error) {
+	var files []File
+	err := fs.WalkDir(from, name, func(at string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(from, at)
+		if err != nil {
+			return err
+		}
+		executable := path.Ext(at) == ".sh" || path.Ext(at) == ".py" && strings.HasPrefix(string(data[:min(2, len(data))]), "#!")
+		files = append(files, File{strings.TrimPrefix(at, name+"/"), executable, data})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	folder, err := newFolder(files)
+	if err != nil {
+		return nil, err
+	}
+	checked, err := Check(folder, name, true)
+	if err != nil {
+		return nil, err
+	}
+	return &Installed{*recordOf(checked, Provenance{Kind: Builtin, Text: "paddock", Origin: string(Builtin)}), checked}, nil
+}
+
+// builtins are the skills that every owner has. They are read once.
+func (s *Store) builtins() []*Installed {
+	if s.config.Builtin == nil {
+		return nil
+	}
+	return s.config.Builtin()
+}
+
+// builtin gives the one of a name; nil: there is none.
+func (s *Store) builtin(name string) *Installed {
+	all := s.builtins()
+	k := slices.IndexFunc(all, func(in *Installed) bool { return in.Name == name })
+	if k < 0 {
+		return nil
+	}
+	return all[k]
+}
