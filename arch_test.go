@@ -43,7 +43,7 @@ var mayImport = map[string][]string{
 	"internal/lock":                      {"internal/fault"},
 	"internal/loopback":                  {"internal/fault"},
 	"internal/microsandbox":              {"internal/fault", "internal/sandbox", "internal/session"},
-	"internal/mcpserver":                 {"internal/fault", "internal/microsandbox", "internal/sandbox", "internal/session", "internal/telemetry", "internal/workspace"},
+	"internal/mcpserver":                 {"internal/fault", "internal/microsandbox", "internal/sandbox", "internal/session", "internal/skill", "internal/telemetry", "internal/workspace"},
 	"internal/pool":                      {"internal/fault", "internal/lock", "internal/sandbox", "internal/workspace"},
 	"internal/quota":                     {"internal/fault", "internal/store"},
 	"internal/sandbox":                   {},

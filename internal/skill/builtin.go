@@ -11,31 +11,11 @@ import (
 // Builtin is the kind of skills that come with paddock.
 const Builtin Kind = "builtin"
 
-// ReadBuiltin reads the skills of a file system that has a folder for each, which is
-// called as the skill is; other files are passed over. A file whose name ends in .sh,
-// and a Python script that begins with #!, are executable.
-func ReadBuiltin(from fs.FS) ([]*Installed, error) {
-	entries, err := fs.ReadDir(from, ".")
-	if err != nil {
-		return nil, fmt.Errorf("reading paddock's own skills: %w", err)
-	}
-	var all []*Installed
-	for _, e := range entries {
-		if !e.IsDir() {
-			continue
-		}
-		one, err := readBuiltin(from, e.Name())
-		if err != nil {
-			return nil, fmt.Errorf("reading paddock's own skill %s: %w", e.Name(), err)
-		}
-		all = append(all, one)
-	}
-	return all, nil
-}
-
-func readBuiltin(from fs.FS, name string) (*Installed, error) {
+// ReadBuiltin reads the folder of a skill that comes with paddock. A file whose name
+// ends in .sh, and a Python script that begins with #!, are executable.
+func ReadBuiltin(name string, from fs.FS) (*Installed, error) {
 	var files []File
-	err := fs.WalkDir(from, name, func(at string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(from, ".", func(at string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -44,11 +24,11 @@ func readBuiltin(from fs.FS, name string) (*Installed, error) {
 			return err
 		}
 		executable := path.Ext(at) == ".sh" || path.Ext(at) == ".py" && strings.HasPrefix(string(data[:min(2, len(data))]), "#!")
-		files = append(files, File{strings.TrimPrefix(at, name+"/"), executable, data})
+		files = append(files, File{at, executable, data})
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading paddock's own skill %s: %w", name, err)
 	}
 	folder, err := newFolder(files)
 	if err != nil {

@@ -117,7 +117,8 @@ const library = ".lib"
 //
 //	<package>.py                what Python imports: instructions, name, description, path
 //	<name>.js                   the same for JavaScript; and <package>.js
-//	.lib/<package>/lib/         the Python of the instructions, in order
+//	.lib/<package>/lib/         the Python of the instructions, in order; unless the
+//	                            skill brings lib.py or a package lib of its own
 //	.lib/<package>/lib.js       their JavaScript
 //
 // instructions is a text, which can be called as well, as in Mayflower. Names of
@@ -127,16 +128,9 @@ const library = ".lib"
 func (s *Skill) Modules() Folder {
 	of := s.Package()
 	at := library + "/" + of + "/"
-	var lib strings.Builder
-	lib.WriteString("\"\"\"The Python of a skill's instructions, in their order.\"\"\"\n")
 	var files []File
-	for k, f := range fences(s.Instructions, pythonNames) {
-		piece := fmt.Sprintf("# Line %d of the instructions.\n%s", f.line, f.code)
-		lib.WriteString("\n" + piece)
-		files = append(files, File{Path: fmt.Sprintf("%slib/snippet_%d.py", at, k+1), Data: []byte(piece)})
-	}
-	if len(files) > 0 || !s.has("lib.py") && !s.has("lib/") { // else lib is the skill's own
-		files = append(files, File{Path: at + "lib/__init__.py", Data: []byte(lib.String())})
+	if !s.has("lib.py") && !s.has("lib/__init__.py") {
+		files = s.fencedLib(at)
 	}
 	script, _ := s.script()
 	files = append(files,
@@ -154,11 +148,22 @@ func (s *Skill) Modules() Folder {
 	return files
 }
 
-// has tells whether the skill has a file, or a folder where the name ends in a slash.
+// has tells whether the skill has a file.
 func (s *Skill) has(name string) bool {
-	return slices.ContainsFunc(s.Folder, func(f File) bool {
-		return f.Path == name || strings.HasSuffix(name, "/") && strings.HasPrefix(f.Path, name)
-	})
+	_, ok := s.Folder.Get(name)
+	return ok
+}
+
+// fencedLib makes a package of the Python of the instructions.
+func (s *Skill) fencedLib(at string) (files []File) {
+	var lib strings.Builder
+	lib.WriteString("\"\"\"The Python of a skill's instructions, in their order.\"\"\"\n")
+	for k, f := range fences(s.Instructions, pythonNames) {
+		piece := fmt.Sprintf("# Line %d of the instructions.\n%s", f.line, f.code)
+		lib.WriteString("\n" + piece)
+		files = append(files, File{Path: fmt.Sprintf("%slib/snippet_%d.py", at, k+1), Data: []byte(piece)})
+	}
+	return append(files, File{Path: at + "lib/__init__.py", Data: []byte(lib.String())})
 }
 
 // instead are files that programs see in the place of the skill's own of these names,

@@ -178,12 +178,16 @@ func TestOwnFilesDoNotKeepASkillFromBeingImported(t *testing.T) {
 }
 
 func TestEverybodyHasWhatIsBuiltIn(t *testing.T) {
-	all, err := ReadBuiltin(fstest.MapFS{
-		"files/SKILL.md": {Data: []byte(mainOf("files"))}, "files/scripts/find.py": {Data: []byte("#!/usr/bin/env python3\n")},
-		"words/SKILL.md": {Data: []byte(mainOf("words"))}, "skills.go": {Data: []byte("package skills")},
-	})
-	if err != nil || len(all) != 2 || !all[0].Files[1].Executable {
-		t.Fatalf("there are %+v, %v", all, err)
+	var all []*Installed
+	for name, folder := range map[string]fstest.MapFS{
+		"files": {MainFile: {Data: []byte(mainOf("files"))}, "scripts/find.py": {Data: []byte("#!/usr/bin/env python3\n")}},
+		"words": {MainFile: {Data: []byte(mainOf("words"))}},
+	} {
+		in, err := ReadBuiltin(name, folder)
+		if err != nil || name == "files" && !in.Files[1].Executable {
+			t.Fatalf("%s is %+v, %v", name, in, err)
+		}
+		all = append(all, in)
 	}
 	s := NewStore(Config{Dir: t.TempDir(), Builtin: func() []*Installed { return all }})
 	dir := t.TempDir()
@@ -207,15 +211,9 @@ func TestEverybodyHasWhatIsBuiltIn(t *testing.T) {
 	if in, err := s.Open("alice", "words"); err != nil || in.Counts.Succeeded != 1 || in.Skill.Instructions == "" {
 		t.Errorf("it is %+v, %v", in, err)
 	}
-	if err := refusedBuiltin(fstest.MapFS{"other/SKILL.md": {Data: []byte(mainOf("words"))}}); err == nil {
+	if _, err := ReadBuiltin("other", fstest.MapFS{MainFile: {Data: []byte(mainOf("words"))}}); err == nil {
 		t.Error("one with another name than its folder's was taken")
 	}
-}
-
-// refusedBuiltin is for what is refused.
-func refusedBuiltin(from fs.FS) error {
-	_, err := ReadBuiltin(from)
-	return err
 }
 
 func TestSessionsAreProvidedForAtOnce(t *testing.T) {
