@@ -13,17 +13,17 @@ import (
 	"strings"
 )
 
-//go:embed all:data all:docx all:files all:pdf all:pptx all:xlsx
+//go:embed all:data all:documents all:files
 var written embed.FS
 
 //go:embed all:dist
 var packed embed.FS
 
 // needs is what of dist a skill does not work without.
-var needs = map[string]string{"pdf": "pdf/lib/packages.zip", "xlsx": "xlsx/lib/packages.zip"}
+var needs = map[string]string{"documents": "documents/lib/packages.zip"}
 
 // Names lists all skills, in order.
-func Names() []string { return []string{"data", "docx", "files", "pdf", "pptx", "xlsx"} }
+func Names() []string { return []string{"data", "documents", "files"} }
 
 // Available lists those that are whole in this binary: without `make skills` the
 // ones that need other people's packages are not.
