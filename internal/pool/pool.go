@@ -1,7 +1,7 @@
 // Package pool keeps machines booted for sessions that will be made.
 //
 // What it has ready are slots: a machine with an interpreter in which nothing has run,
-// upon two empty folders of its own, that uses no processor until somebody has it. How
+// upon empty folders of its own, that uses no processor until somebody has it. How
 // many there are of which kind follows what was asked for lately. A slot is taken by
 // one session at most, or ended; what a session leaves comes never back.
 package pool

@@ -13,14 +13,14 @@ import (
 	"paddock/internal/workspace"
 )
 
-// Slot is a booted machine that is nobody's yet, upon two empty folders that will be
-// a session's. Whoever took it moves the folders and adopts it, or discards it; it is
+// Slot is a booted machine that is nobody's yet, upon empty folders that will be a
+// session's. Whoever took it moves the folders and adopts it, or discards it; it is
 // for one goroutine.
 type Slot struct {
 	pool     *Pool
 	backend  sandbox.Adopter
 	machine  string // its kind's
-	dir      string // has the two folders; removed with the slot
+	dir      string // has the folders; removed with the slot
 	runtime  sandbox.Runtime
 	spec     sandbox.Spec // of instance
 	instance sandbox.Instance
@@ -68,14 +68,25 @@ func (sl *Slot) makeFolders(uid, gid int) ([]sandbox.Mount, error) {
 	for n := range mounts {
 		dir := filepath.Join(sl.dir, mounts[n].Host)
 		if err == nil {
-			err = os.Mkdir(dir, 0o700)
-		}
-		if err == nil && uid != 0 {
-			err = os.Chown(dir, uid, gid)
+			err = makeFolder(dir, mounts[n].ReadOnly, uid, gid)
 		}
 		mounts[n].Host = dir
 	}
 	return mounts, err
+}
+
+// makeFolder makes one. What machines may only read is ours, and can be read by anybody.
+func makeFolder(dir string, readOnly bool, uid, gid int) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	if readOnly {
+		return os.Chmod(dir, 0o755)
+	}
+	if uid != 0 {
+		return os.Chown(dir, uid, gid)
+	}
+	return nil
 }
 
 // Runtime is that of its interpreter.

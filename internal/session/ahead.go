@@ -14,7 +14,7 @@ import (
 )
 
 // A session that is made may get a machine that was booted before anybody asked for
-// it, upon two empty folders that become the session's: package pool.
+// it, upon empty folders that become the session's: package pool.
 
 func (m *Manager) poolFolder() string { return filepath.Join(m.config.Dir, "pool") }
 
@@ -58,7 +58,7 @@ func (m *Manager) sweepPools() {
 // ahead: what is in the machine beside the session's folders is its owner's.
 func (s *session) wanted() (pool.Want, bool) {
 	w := pool.Want{Backend: s.backend, Spec: s.spec("")}
-	if len(w.Spec.Mounts) != 2 || w.Spec.Limits.Metered {
+	if len(w.Spec.Mounts) != len(s.own()) || w.Spec.Limits.Metered {
 		return pool.Want{}, false
 	}
 	w.UID, w.GID = fileOwner(s.backend)
@@ -70,6 +70,15 @@ func (s *session) wanted() (pool.Want, bool) {
 		w.Own = string(s.owner) // others must not find out what its variables are
 	}
 	return w, true
+}
+
+// own are the names of the session's folders that its programs see.
+func (s *session) own() []string {
+	all := []string{workspaceFolder, tmpFolder}
+	for _, f := range s.manager.config.Folders {
+		all = append(all, f.Name)
+	}
+	return all
 }
 
 // takeAhead gives a machine that was booted ahead; nil: there is none.
@@ -147,6 +156,11 @@ func (s *session) beginAnew() {
 			from.Discard()
 			return
 		}
+	}
+	if err := s.takeOutside(from.Folder); err != nil {
+		s.manager.log.Info("a machine that was kept ready could not be used", "session", s.id, "cause", fault.CauseOf(err))
+		from.Discard()
+		return
 	}
 	s.adopt(from)
 }

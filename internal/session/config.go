@@ -94,6 +94,14 @@ type Config struct {
 	// Limits hold for a run that brings none; zero fields: fuel is not counted
 	// for anybody, 1 MiB of stdout and of stderr, 16 MiB of displays.
 	Limits sandbox.RunLimits
+	// Call answers what programs ask of the host, which are calls of tools; see
+	// sandbox.Command. Its panic is an answer of nothing. Nil: nothing answers.
+	Call func(ctx context.Context, run Run, c sandbox.Call) []byte
+	// Folders are shown to programs beside their workspace.
+	Folders []Folder
+	// Forget is told of a session that has ended for good, when its files are gone.
+	// It should not take long. Nil: nobody is.
+	Forget func(owner Owner, id ID)
 	// Env is added to every guest's environment.
 	Env map[string]string
 	// Record, when set, takes what happens in sessions, from any goroutine. Its
@@ -110,7 +118,7 @@ type Config struct {
 
 // complete puts defaults in and reports all mistakes at once.
 func (c *Config) complete() error {
-	c.Backends, c.Env = slices.Clone(c.Backends), maps.Clone(c.Env)
+	c.Backends, c.Env, c.Folders = slices.Clone(c.Backends), maps.Clone(c.Env), slices.Clone(c.Folders)
 	c.MaxTimeout = cmp.Or(c.MaxTimeout, time.Hour)
 	c.DefaultTimeout = cmp.Or(c.DefaultTimeout, min(30*time.Second, c.MaxTimeout))
 	c.IdleTTL = cmp.Or(c.IdleTTL, 24*time.Hour)
@@ -138,7 +146,7 @@ func (c *Config) complete() error {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	var errs []error
+	errs := []error{checkFolders(c.Folders)}
 	if c.Dir == "" {
 		errs = append(errs, errors.New("session: a state folder is needed"))
 	} else if abs, err := filepath.Abs(c.Dir); err != nil {

@@ -90,6 +90,7 @@ func (s *session) erase() error {
 		err = errors.Join(err, workspace.RemoveLocked(s.dir, lockFile, s.unlock))
 	}
 	m.index.DeleteSession(string(s.owner), string(s.id))
+	s.forgotten()
 	m.disk.Forget(string(s.owner))
 	m.littered(s.owner)
 	if err != nil {

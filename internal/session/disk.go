@@ -90,7 +90,10 @@ func (s *session) create(from *beginning) error {
 			return unusable(err)
 		}
 	}
-	err := s.openTrees()
+	err := s.takeOrMakeOutside(ahead)
+	if err == nil {
+		err = s.openTrees()
+	}
 	if err == nil {
 		err = history.RemoveAll(s.manager.checkpointsFolder(s.key), s.manager.config.files())
 	}
@@ -138,7 +141,7 @@ func (s *session) load() error {
 		s.unlock()
 		return err
 	}
-	if err = s.openTrees(); err == nil {
+	if err = errors.Join(s.makeOutside(), s.openTrees()); err == nil {
 		err = s.openKept()
 	}
 	if err == nil {

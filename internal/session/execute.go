@@ -90,6 +90,7 @@ func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	s.fill(t.ctx)
 	var before workspace.Snapshot
 	if s.manager.config.KeepLater || s.passing() {
 		if before, err = s.tree.Snapshot(); err != nil {
@@ -99,7 +100,7 @@ func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
 	stdout := recorder{limit: p.command.Limits.StdoutBytes, also: req.Stdout}
 	stderr := recorder{limit: p.command.Limits.StderrBytes, also: req.Stderr}
 	var shown displays
-	p.command.Stdout, p.command.Stderr, p.command.Display = &stdout, &stderr, shown.add
+	p.command.Stdout, p.command.Stderr, p.command.Display, p.command.Call = &stdout, &stderr, shown.add, s.answering(t)
 	ctx, cancel := context.WithTimeout(t.ctx, p.timeout)
 	defer cancel()
 	ctx, running := s.span(ctx, "sandbox.run")
@@ -150,9 +151,14 @@ func (s *session) catchUp(ctx context.Context) error {
 
 // put writes a file that shows what the present execution, which is counted
 // already, printed or showed.
-func (s *session) put(name string, data []byte) (string, error) {
+func (s *session) put(name string, data []byte) (string, error) { return s.putOf(0, name, data) }
+
+// putNow does so while it runs, and is not counted yet.
+func (s *session) putNow(name string, data []byte) (string, error) { return s.putOf(1, name, data) }
+
+func (s *session) putOf(later int64, name string, data []byte) (string, error) {
 	s.mu.Lock()
-	number := s.record.Executions
+	number := s.record.Executions + later
 	s.mu.Unlock()
 	f, err := s.tree.Put(fmt.Sprintf("%s/%d-%s", Shown, number, name), data)
 	return f.Path, err

@@ -197,6 +197,7 @@ func (s *session) spec(runtime string) sandbox.Spec {
 			{Guest: "/tmp", Host: filepath.Join(s.dir, tmpFolder), DiskBytes: c.DiskBytes / 4},
 		},
 	}
+	spec.Mounts = append(spec.Mounts, s.outside()...)
 	if hasMachines(s.backend) {
 		s.inMachine(&spec, machine)
 	}

@@ -280,8 +280,10 @@ func (r *fakeRun) callHost(tool, text string) (string, error) {
 		go func() { came <- r.cmd.Call(ctx, sandbox.Call{Number: r.calls, Body: body}) }()
 		select {
 		case text := <-came:
-			answer.Error.Kind = ""
-			err = json.Unmarshal(text, &answer)
+			if len(text) > 0 && len(text) <= sandbox.MaxAnswer {
+				answer.Error.Kind = ""
+				err = json.Unmarshal(text, &answer)
+			}
 		case <-r.in.kill:
 			cancel()
 			<-came

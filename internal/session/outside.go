@@ -1,0 +1,143 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+
+	"paddock/internal/fault"
+	"paddock/internal/pool"
+	"paddock/internal/sandbox"
+	"paddock/internal/workspace"
+)
+
+// What programs find and ask beyond their session is given by functions of the
+// Config's: a session does not know what it is.
+
+// Run is whose call Config.Call answers.
+type Run struct {
+	Owner     Owner
+	Session   ID
+	Execution string
+	// Put writes a file that shows what the run was given: it belongs to the run, as
+	// with Request.Ended. It may be called from several goroutines.
+	Put PutFunc
+}
+
+// Folder is a folder that programs see and cannot change.
+type Folder struct {
+	// Name is the folder's in the session's folder; programs see it as "/" + Name. It
+	// is a word of letters that no other folder has.
+	Name string
+	// Fill makes dir hold what the session's programs shall find. It is called before
+	// each run, by one goroutine at a time for one session. It should be cheap where
+	// nothing has changed; what it makes can be read by anybody. After an error, which
+	// is logged, the program runs with what is there.
+	Fill func(ctx context.Context, owner Owner, id ID, dir string) error
+}
+
+// checkFolders tells what is wrong with a Config's.
+func checkFolders(all []Folder) error {
+	seen := map[string]bool{workspaceFolder: true, tmpFolder: true, "app": true}
+	for _, f := range all {
+		if f.Fill == nil || seen[f.Name] || f.Name == "" {
+			return fmt.Errorf("session: the folder %q cannot be shown to programs", f.Name)
+		}
+		for _, r := range f.Name {
+			if r < 'a' || r > 'z' {
+				return fmt.Errorf("session: the folder %q cannot be shown to programs", f.Name)
+			}
+		}
+		seen[f.Name] = true
+	}
+	return nil
+}
+
+// outside are the folders that programs see and cannot change.
+func (s *session) outside() (mounts []sandbox.Mount) {
+	for _, f := range s.manager.config.Folders {
+		mounts = append(mounts, sandbox.Mount{Guest: "/" + f.Name, Host: filepath.Join(s.dir, f.Name), ReadOnly: true})
+	}
+	return mounts
+}
+
+// makeOutside makes those folders where they are missing: what they hold can be made
+// again, so nobody has kept them. The caller is alone with the session's folder.
+func (s *session) makeOutside() error {
+	for _, f := range s.manager.config.Folders {
+		dir := filepath.Join(s.dir, f.Name)
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if err := os.Chmod(dir, 0o755); err != nil { // whatever the umask is
+			return err
+		}
+	}
+	return nil
+}
+
+// fill brings those folders up to date. It is the caller's turn.
+func (s *session) fill(ctx context.Context) {
+	for _, f := range s.manager.config.Folders {
+		_, err := guard("filling a folder", func() (struct{}, error) {
+			return struct{}{}, f.Fill(ctx, s.owner, s.id, filepath.Join(s.dir, f.Name))
+		})
+		if err != nil && ctx.Err() == nil {
+			s.manager.log.WarnContext(ctx, "a folder that programs see is not up to date", "session", s.id, "folder", f.Name, "cause", fault.CauseOf(err))
+		}
+	}
+}
+
+// takeOutside has the session's folders be the slot's, in whose machine they are.
+func (s *session) takeOutside(folder func(name string) string) error {
+	for _, f := range s.manager.config.Folders {
+		dir := filepath.Join(s.dir, f.Name)
+		if err := workspace.RemoveAll(dir); err != nil {
+			return err
+		}
+		if err := os.Rename(folder(f.Name), dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeOrMakeOutside has a new session have them; from nil: there is no slot.
+func (s *session) takeOrMakeOutside(from *pool.Slot) error {
+	if from != nil {
+		return s.takeOutside(from.Folder)
+	}
+	return s.makeOutside()
+}
+
+// answering gives what answers the calls of a turn's program; nil: nothing does.
+func (s *session) answering(t *turn) func(context.Context, sandbox.Call) []byte {
+	call := s.manager.config.Call
+	if call == nil {
+		return nil
+	}
+	run := Run{Owner: s.owner, Session: s.id, Execution: t.execution, Put: s.putNow}
+	return func(ctx context.Context, c sandbox.Call) (answer []byte) {
+		defer func() {
+			if p := recover(); p != nil {
+				answer = nil
+				s.manager.log.ErrorContext(ctx, "answering a call panicked", "session", s.id, "execution", t.execution, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			}
+		}()
+		return call(ctx, run, c)
+	}
+}
+
+// forgotten tells whoever wants to know that the session is no more.
+func (s *session) forgotten() {
+	if forget := s.manager.config.Forget; forget != nil {
+		_, err := guard("forgetting a session", func() (struct{}, error) { forget(s.owner, s.id); return struct{}{}, nil })
+		if err != nil {
+			s.manager.log.Error("what a session had is not let go of", "session", s.id, "cause", fault.CauseOf(err))
+		}
+	}
+}

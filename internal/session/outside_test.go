@@ -1,0 +1,194 @@
+package session_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/sandboxtest"
+	"paddock/internal/session"
+)
+
+// told answers calls with whose they are, and remembers who was forgotten.
+type told struct {
+	mu    sync.Mutex // guards what follows
+	runs  []session.Run
+	gone  []session.ID
+	fills int
+	text  string // what the folder holds
+}
+
+func (o *told) config() session.Config {
+	return session.Config{
+		Call: func(_ context.Context, run session.Run, c sandbox.Call) []byte {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.runs = append(o.runs, run)
+			value := fmt.Sprintf("%s %d", run.Owner, c.Number)
+			if strings.Contains(string(c.Body), "panic") {
+				panic("it was asked for")
+			}
+			if strings.Contains(string(c.Body), "put") {
+				path, err := run.Put("large.txt", []byte("large"))
+				value = fmt.Sprint(path, err)
+			}
+			answer, _ := json.Marshal(map[string]string{"value": value})
+			return answer
+		},
+		Folders: []session.Folder{{Name: "servers", Fill: func(_ context.Context, owner session.Owner, id session.ID, dir string) error {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.fills++
+			if o.text == "" {
+				return errors.New("there is nothing to be had")
+			}
+			return os.WriteFile(filepath.Join(dir, "index"), []byte(string(owner)+" "+o.text), 0o644)
+		}}},
+		Forget: func(_ session.Owner, id session.ID) {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.gone = append(o.gone, id)
+		},
+	}
+}
+
+func (o *told) set(text string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text = text
+}
+
+func TestAProgramsCallsAreAnsweredAsItsRuns(t *testing.T) {
+	o := &told{}
+	m := manager(t, o.config(), sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	r := prints(t, m, id, "print(call('one', ''), call('two', ''))", "alice 1 alice 2")
+	if run := o.runs[1]; run.Owner != alice || run.Session != id || run.Execution != r.Execution || run.Execution == "" {
+		t.Errorf("the call was of %+v, in the execution %q", run, r.Execution)
+	}
+	prints(t, m, id, "print(call('again', ''))", "alice 1")
+	prints(t, m, id, "print(call('panic', ''))", "unavailable")
+	prints(t, m, id, "print(call('one', ''))", "alice 1")
+}
+
+func TestWithoutAnybodyWhoAnswersCallsAProgramIsToldSo(t *testing.T) {
+	m := manager(t, session.Config{}, sandboxtest.FakeConfig{})
+	prints(t, m, create(t, m, alice, ""), "print(call('one', ''))", "unavailable")
+}
+
+// What a run is given as a file is its own: undone with it, and named by its number.
+func TestAFileThatACallGivesBelongsToTheRun(t *testing.T) {
+	o := &told{}
+	m := manager(t, o.config(), sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 1")
+	r := prints(t, m, id, "print(call('put', ''))", ".paddock/2-large.txt<nil>")
+	want := session.Change{Path: ".paddock/2-large.txt", Change: "added", Size: 5}
+	if !slices.Contains(r.Changes, want) {
+		t.Errorf("it changed %+v", r.Changes)
+	}
+	if _, err := m.Undo(t.Context(), alice, id); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := m.Details(t.Context(), alice, id); err != nil || len(d.Files) != 0 {
+		t.Errorf("there are %+v, %v", d.Files, err)
+	}
+}
+
+func TestProgramsFindAFolderAsItIsNow(t *testing.T) {
+	o := &told{text: "first"}
+	m := manager(t, o.config(), sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	prints(t, m, id, "print(read('/servers/index'))", "alice first")
+	o.set("second")
+	prints(t, m, id, "print(read('/servers/index'))", "alice second")
+	o.set("")
+	prints(t, m, id, "print(read('/servers/index'))", "alice second")
+	if r := execute(t, m, id, "write('/servers/index', 'mine')"); r.Exit.Error == nil {
+		t.Error("a program can write there")
+	}
+	if r := execute(t, m, id, "read('/servers/index')"); len(r.Changes) != 0 {
+		t.Errorf("it changed %+v", r.Changes)
+	}
+	forks, err := m.Fork(t.Context(), alice, id, "", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.set("third")
+	prints(t, m, forks[0].ID, "print(read('/servers/index'))", "alice third")
+	if o.fills != 6 {
+		t.Errorf("it was filled %d times", o.fills)
+	}
+}
+
+func TestASessionThatEndsForGoodIsForgottenOnce(t *testing.T) {
+	o := &told{text: "x"}
+	config := o.config()
+	config.Dir = t.TempDir()
+	m := manager(t, config, sandboxtest.FakeConfig{})
+	asleep, gone := create(t, m, alice, "asleep"), create(t, m, alice, "gone")
+	execute(t, m, gone, "1")
+	if err := m.Destroy(t.Context(), alice, gone); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(o.gone, []session.ID{gone}) {
+		t.Errorf("forgotten are %v", o.gone)
+	}
+	again := manager(t, config, sandboxtest.FakeConfig{})
+	if err := again.Destroy(t.Context(), alice, asleep); err != nil { // nobody has it open
+		t.Fatal(err)
+	}
+	if !slices.Equal(o.gone, []session.ID{gone, asleep}) {
+		t.Errorf("forgotten are %v", o.gone)
+	}
+}
+
+func TestAMachineThatIsBootedAlreadyHasTheFolders(t *testing.T) {
+	o := &told{text: "first"}
+	config := o.config()
+	config.Pool = 4
+	pooled(t, config, func(t *testing.T, m *session.Manager, b *ahead) {
+		pass(time.Second)
+		id := create(t, m, alice, "")
+		prints(t, m, id, "print(read('/servers/index'))", "alice first")
+		if s := m.Stats(); s.PoolHits != 1 {
+			t.Errorf("counted is %+v", s)
+		}
+		pass(time.Second)
+		if _, err := m.Reset(t.Context(), alice, id); err != nil {
+			t.Fatal(err)
+		}
+		o.set("second")
+		prints(t, m, id, "print(read('/servers/index'))", "alice second")
+		if s := m.Stats(); s.PoolHits != 2 {
+			t.Errorf("counted is %+v", s)
+		}
+	})
+}
+
+func TestAFolderIsNotOneOfTheSessionsOwn(t *testing.T) {
+	fill := func(context.Context, session.Owner, session.ID, string) error { return nil }
+	for _, folders := range [][]session.Folder{
+		{{Name: "workspace", Fill: fill}}, {{Name: "tmp", Fill: fill}}, {{Name: "app", Fill: fill}}, {{Name: "", Fill: fill}},
+		{{Name: "../x", Fill: fill}}, {{Name: "a", Fill: fill}, {Name: "a", Fill: fill}}, {{Name: "a"}},
+	} {
+		backend := sandboxtest.NewFake(sandboxtest.FakeConfig{})
+		if _, err := session.New(session.Config{Dir: t.TempDir(), Backends: []sandbox.Backend{backend}, Folders: folders}); err == nil || fault.KindOf(err) == fault.NotFound {
+			t.Errorf("%+v are taken: %v", folders, err)
+		}
+		backend.Close()
+	}
+}
