@@ -22,7 +22,7 @@ python=$(cat "$native")/bin/python3.13
 dir=$cache/skills-$({ echo "${python%/bin/*}"; cat "$here/packages.sh" "$here/pack.py" "$here/sources.txt"; } | sha256sum | cut -c1-16)
 if [ ! -d "$dir" ]; then
 	say "packing what the skills need"
-	rm -rf "$dir.tmp" && mkdir -p "$dir.tmp/src"
+	rm -rf "$cache"/skills-*.tmp && mkdir -p "$dir.tmp/src"
 	while read -r sum pool upstream; do
 		fetch_source "$sum" "$pool" "$upstream"
 		name=${pool##*/} name=${name%%_*}
