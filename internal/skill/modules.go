@@ -108,8 +108,7 @@ func fences(markdown string, names []string) (found []fence) {
 //	index.json                what there is, by name
 //	__init__.py
 //	<package>/__init__.py     instructions, name, description, path
-//	<package>/lib/            the skill's own folder lib, where that is a package;
-//	                          else the Python of the instructions, in order
+//	<package>/lib/            the Python of the instructions, in order
 //	<package>/index.js        the same for JavaScript, whose code is in lib.js
 //
 // instructions is a text, which can be called as well, as in Mayflower. Names of
@@ -157,42 +156,21 @@ func index(installed []*Installed) []byte {
 // modules makes the files of one skill.
 func (s *Skill) modules() []File {
 	at := s.Package() + "/"
-	files := s.ownLib(at)
-	if files == nil {
-		files = s.fencedLib(at)
-	}
-	script, _ := s.script()
-	return append(files,
-		File{Path: at + "__init__.py", Data: []byte(s.initPy())},
-		File{Path: at + "lib.js", Data: []byte(script)},
-		File{Path: at + "index.js", Data: []byte(s.indexJS())},
-	)
-}
-
-// ownLib is the package that a skill brings as its folder lib; nil: it has none.
-// What the instructions show is then examples of it, and is not executed.
-func (s *Skill) ownLib(at string) (files []File) {
-	if _, ok := s.Folder.Get("lib/__init__.py"); !ok {
-		return nil
-	}
-	for _, file := range s.Folder {
-		if strings.HasPrefix(file.Path, "lib/") {
-			files = append(files, File{Path: at + file.Path, Data: file.Data})
-		}
-	}
-	return files
-}
-
-// fencedLib makes a package of the Python of the instructions.
-func (s *Skill) fencedLib(at string) (files []File) {
 	var lib strings.Builder
 	lib.WriteString("\"\"\"The Python of a skill's instructions, in their order.\"\"\"\n")
+	var files []File
 	for k, f := range fences(s.Instructions, pythonNames) {
 		piece := fmt.Sprintf("# Line %d of the instructions.\n%s", f.line, f.code)
 		lib.WriteString("\n" + piece)
 		files = append(files, File{Path: fmt.Sprintf("%slib/snippet_%d.py", at, k+1), Data: []byte(piece)})
 	}
-	return append(files, File{Path: at + "lib/__init__.py", Data: []byte(lib.String())})
+	script, _ := s.script()
+	return append(files,
+		File{Path: at + "__init__.py", Data: []byte(s.initPy())},
+		File{Path: at + "lib/__init__.py", Data: []byte(lib.String())},
+		File{Path: at + "lib.js", Data: []byte(script)},
+		File{Path: at + "index.js", Data: []byte(s.indexJS())},
+	)
 }
 
 func (s *Skill) initPy() string {
