@@ -243,8 +243,11 @@ func count(least, most int, what string) cobra.PositionalArgs {
 // the flags where the program's own arguments begin.
 func endFlags(root *cobra.Command, args []string) (ended []string, running bool) {
 	c, rest, err := root.Find(args)
-	if err != nil || c.Name() != "run" || c.Parent() != root {
+	if err != nil || c.Name() != "run" {
 		return args, false
+	}
+	if c.Parent() != root { // of a skill's script
+		return args, true
 	}
 	return append([]string{"run"}, endAfterCode(c, rest)...), true
 }

@@ -27,8 +27,8 @@ from its next program on: at /skills/NAME, and as the module skills.NAME. They a
 of this machine's user; with --principal those of a client of paddock serve.
 
 A source is github:OWNER/REPO/PATH[@REF], git+https://HOST/REPO.git[@REF][#PATH], the
-https URL of a SKILL.md, a .zip or a .tar.gz, or a folder of this machine. #sha256=…
-behind it pins what the skill is. The hosts that a source names here may be reached;
+https URL of a SKILL.md, a .zip or a .tar.gz, or a folder of this machine; #sha256=…
+behind all but a folder pins what the skill is. The hosts that a source names here may be reached;
 others, and all of what models install, are for skills.allow to say.`,
 	}
 	c.AddCommand(p.skillInstallCommand(), p.skillUpdateCommand(), p.skillCheckCommand(), p.skillSaveCommand(),
@@ -246,15 +246,9 @@ func (p *program) skillSource(text string) (skill.Source, error) {
 	if err != nil || from.Kind != skill.Local {
 		return from, err
 	}
-	dir, after, found := strings.Cut(text, "#")
-	if _, err := os.Stat(text); err == nil || !found {
-		dir, after, found = text, "", false
-	}
-	if dir, err = filepath.Abs(dir); err != nil {
+	dir, err := filepath.Abs(text)
+	if err != nil {
 		return from, fmt.Errorf("finding the skill's folder: %w", err)
-	}
-	if found {
-		dir += "#" + after
 	}
 	return skill.ParseSource(dir, true)
 }
