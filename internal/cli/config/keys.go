@@ -137,7 +137,7 @@ const (
 )
 
 // ToolSets are the sets of tools that there are.
-var ToolSets = []string{"core", "files", "code-mode", "history", "sandbox"}
+var ToolSets = []string{"core", "files", "code-mode", "skills", "history", "sandbox"}
 
 // Approve is the scope of tokens that may allow calls of tools. It is none of the sets,
 // and no token has it that does not name it.
@@ -191,7 +191,11 @@ var keys = []Key{
 	define("registries.credentials", "USER:PASSWORD for registries, by their host; for others those of docker login are used", "", credentials(), func(c *Config) *map[string]string { return &c.Registries.Credentials }),
 	define("registries.insecure", "registries that are spoken to without TLS; those on loopback addresses always may be", "", hosts(), func(c *Config) *[]string { return &c.Registries.Insecure }),
 
-	define("tools.enabled", "the sets of tools that clients see", "core,files,code-mode", list(ToolSets...), func(c *Config) *[]string { return &c.Tools.Enabled }).flag("tools"),
+	define("tools.enabled", "the sets of tools that clients see", "core,files,code-mode,skills", list(ToolSets...), func(c *Config) *[]string { return &c.Tools.Enabled }).flag("tools"),
+
+	define("skills.allow", "the hosts that skills may be fetched from: api.example.com, .example.com, host:port; github.com stands for what its archives come from; none: skill_install fetches nothing", "", hostRules(), func(c *Config) *[]string { return &c.Skills.Allow }),
+	define("skills.github_token", "a token for GitHub's API, for skills of repositories that are not public", "", secret(), func(c *Config) *string { return &c.Skills.GitHubToken }),
+	define("skills.github_api", "the root of GitHub's API where that is another server; empty: https://api.github.com", "", words(0, 2048), func(c *Config) *string { return &c.Skills.GitHubAPI }),
 
 	define("transport_http.host", "the address that paddock serve listens at", "127.0.0.1", words(1, 253), func(c *Config) *string { return &c.HTTP.Host }).flag("host"),
 	define("transport_http.port", "its port; 0: any that is free", "5555", count(0, 65535), func(c *Config) *int64 { return &c.HTTP.Port }).flag("port"),
@@ -231,7 +235,7 @@ var keys = []Key{
 	define("auth.scopes_required", "scopes that every access token needs; they reach all tools, unless a token has scopes of paddock's own; none: a token needs paddock, or paddock:SET", "", scopes(), func(c *Config) *[]string { return &c.Auth.ScopesRequired }),
 	define("auth.allow_http_issuer", "whether an issuer on a loopback address may do without TLS", "false", boolean(), func(c *Config) *bool { return &c.Auth.AllowHTTPIssuer }),
 
-	define("mcp.allowlist", "the servers that may be bound at run time: by their hosts, as api.example.com, api.example.com:8443 or .example.com, or by their names, at any public host; none: none", "", hostRules(), func(c *Config) *[]string { return &c.MCP.Allowlist }).like("MAYFLOWER_MCP_ALLOWLIST"),
+	define("mcp.allowlist", "the servers that may be bound at run time: by their hosts, as api.example.com, api.example.com:8443 or .example.com, or by their names, at any public host; none: none", "", serverRules(), func(c *Config) *[]string { return &c.MCP.Allowlist }).like("MAYFLOWER_MCP_ALLOWLIST"),
 	define("mcp.session_ttl_seconds", "how long a connection to another server is kept unused", "300", seconds(day), func(c *Config) *time.Duration { return &c.MCP.SessionTTL }).like("MAYFLOWER_MCP_SESSION_TTL").variable("PADDOCK_MCP_SESSION_TTL"),
 	define("mcp.call_interval_seconds", "how long after the beginning of one call of a session to a server the next begins; 0: at once", "0.1", interval(time.Hour), func(c *Config) *time.Duration { return &c.MCP.CallInterval }).like("MAYFLOWER_MCP_CALL_INTERVAL").variable("PADDOCK_MCP_CALL_INTERVAL"),
 	define("mcp.calls_per_run", "how many calls of other servers' tools one run of a program may make", "50", count(1, 1_000_000), func(c *Config) *int64 { return &c.MCP.CallsPerRun }),
