@@ -233,13 +233,17 @@ func workspaceInfo(ctx context.Context, c *call, in sessionInput) (out sessionIn
 	if err != nil {
 		return sessionInfo{}, answer{}, err
 	}
+	skills, err := c.server.skillNames(c.bound.Owner)
+	if err != nil {
+		return sessionInfo{}, answer{}, err
+	}
 	out = sessionInfo{
 		SessionID: d.ID, Name: d.Settings.Name, Language: d.Settings.Language, Isolation: d.Isolation, State: d.State,
 		CreatedAt: timestamp(d.CreatedAt), LastUsedAt: timestamp(d.LastUsedAt), ExpiresAt: timestamp(d.ExpiresAt),
 		ExecutionCount: d.Executions, Variables: []variable{}, Imports: listOf(d.Imports), Files: []file{},
 		More: len(d.Variables) > maxVariables || len(d.Files) > maxListed,
-		// Nothing installs packages, binds servers or adds skills yet.
-		Packages: []string{}, Servers: []string{}, Skills: []string{},
+		// Nothing installs packages yet.
+		Packages: []string{}, Servers: []string{}, Skills: skills,
 		DiskBytes: d.DiskBytes, MemoryBytes: d.Memory, Notice: strings.TrimSpace(c.notice + " " + d.Notice),
 	}
 	for _, v := range d.Variables[:min(len(d.Variables), maxVariables)] {

@@ -24,6 +24,7 @@ import (
 	"paddock/internal/fault"
 	"paddock/internal/microsandbox"
 	"paddock/internal/session"
+	"paddock/internal/skill"
 	"paddock/internal/telemetry"
 )
 
@@ -39,8 +40,11 @@ type Config struct {
 	// Instructions are what models are told, 2048 characters at most; empty:
 	// made from what runs here.
 	Instructions string
-	// Tools are the sets that clients see: "core", "files", "history", "sandbox"; nil: the
-	// first two.
+	// Skills are what programs import and read at /skills, for the set "skills"; nil:
+	// there are none.
+	Skills *skill.Store
+	// Tools are the sets that clients see: "core", "files", "skills", "history",
+	// "sandbox"; nil: the first three.
 	Tools []string
 	// DefaultTimeout and MaxTimeout are the Sessions' own, for the descriptions;
 	// zero: 30 s, 1 h.
@@ -78,6 +82,7 @@ type Server struct {
 	mcp          *mcp.Server         // with all of them
 	defaults     defaults
 	passing      passing
+	skills       skillEntries
 
 	mu       sync.Mutex // guards what follows
 	variants map[string]*mcp.Server
@@ -116,7 +121,8 @@ func (s *Server) with(only []string, tasks bool) *mcp.Server {
 			offered = append(offered, set)
 		}
 	}
-	files := slices.Contains(offered, "files") // a token without them reads no file as a resource either
+	// A token without them reads no file, and no skill, as a resource either.
+	files, skills := slices.Contains(offered, "files"), slices.Contains(offered, "skills") && s.config.Skills != nil
 	key := fmt.Sprint(tasks, offered)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +132,7 @@ func (s *Server) with(only []string, tasks bool) *mcp.Server {
 	options := &mcp.ServerOptions{
 		Instructions: s.instructions,
 		// Neither list changes while the server runs, and nothing is subscribed to.
-		Capabilities: capabilitiesWith(tasks, files),
+		Capabilities: capabilitiesWith(tasks, files, skills),
 		SetCacheable: cacheable,
 		Logger:       slog.New(ofSDK{s.log.Handler()}),
 	}
@@ -142,13 +148,16 @@ func (s *Server) with(only []string, tasks bool) *mcp.Server {
 	if files {
 		s.addResources(v)
 	}
+	if skills {
+		s.addSkills(v)
+	}
 	if slices.Contains(offered, "sandbox") {
 		addSandboxPrompts(v)
 	}
 	if s.config.extend != nil {
 		s.config.extend(v)
 	}
-	v.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler { return s.protect(next, files) })
+	v.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler { return s.protect(next, files, skills) })
 	s.variants[key] = v
 	return v
 }
@@ -173,10 +182,13 @@ func cacheable(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
 // capabilitiesWith tells what there is. It always declares prompts: the SDK answers
 // prompts/list, even where there are none, and what a server answers it has to
 // declare.
-func capabilitiesWith(tasks, files bool) *mcp.ServerCapabilities {
+func capabilitiesWith(tasks, files, skills bool) *mcp.ServerCapabilities {
 	c := &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}, Prompts: &mcp.PromptCapabilities{}}
-	if files {
+	if files || skills {
 		c.Resources = &mcp.ResourceCapabilities{}
+	}
+	if skills {
+		c.AddExtension(skillsExtension, map[string]any{"directoryRead": true})
 	}
 	if tasks {
 		c.AddExtension(tasksExtension, map[string]any{})
@@ -190,10 +202,11 @@ var sets = map[string]func(*Server, []session.Runtime) []tool{
 	"files":   func(s *Server, _ []session.Runtime) []tool { return s.fileTools() },
 	"history": func(s *Server, _ []session.Runtime) []tool { return s.historyTools() },
 	"sandbox": func(s *Server, _ []session.Runtime) []tool { return s.sandboxTools() },
+	"skills":  func(s *Server, _ []session.Runtime) []tool { return s.skillTools() },
 }
 
 // usual are the sets that clients see when nobody says.
-var usual = []string{"core", "files"}
+var usual = []string{"core", "files", "skills"}
 
 // complete puts defaults in and reports the first mistake.
 func (c *Config) complete() error {
@@ -234,7 +247,7 @@ func (c *Config) complete() error {
 
 // protect is around every request: a panic costs one call, and a connection
 // that ends cancels what runs.
-func (s *Server) protect(next mcp.MethodHandler, files bool) mcp.MethodHandler {
+func (s *Server) protect(next mcp.MethodHandler, files, skills bool) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
 		defer func() {
 			p := recover()
@@ -252,8 +265,11 @@ func (s *Server) protect(next mcp.MethodHandler, files bool) mcp.MethodHandler {
 			defer context.AfterFunc(ending, func() { cancel(context.Cause(ending)) })()
 			ctx = cancellable
 		}
-		if list, ok := req.(*mcp.ListResourcesRequest); ok && files {
-			return s.listResources(ctx, list)
+		if list, ok := req.(*mcp.ListResourcesRequest); ok && (files || skills) {
+			return s.listResources(ctx, list, files, skills)
+		}
+		if slices.Contains(skillMethods, method) {
+			ctx = context.WithValue(ctx, callerKey{}, callerOf(req))
 		}
 		return next(ctx, method, req)
 	}

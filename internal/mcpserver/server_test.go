@@ -19,6 +19,7 @@ import (
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
+	"paddock/internal/skill"
 )
 
 // newServer makes a Server over sessions whose programs are the fake's.
@@ -166,7 +167,7 @@ func allTools() []tool { return toolsOf(slices.Sorted(maps.Keys(sets))...) }
 
 // toolsOf are those of some sets.
 func toolsOf(names ...string) []tool {
-	s := &Server{log: slog.New(slog.DiscardHandler), config: Config{DefaultTimeout: 30 * time.Second, MaxTimeout: time.Hour, MemoryBytes: 256 << 20}}
+	s := &Server{log: slog.New(slog.DiscardHandler), config: Config{DefaultTimeout: 30 * time.Second, MaxTimeout: time.Hour, MemoryBytes: 256 << 20, Skills: skill.NewStore(skill.Config{})}}
 	runtimes := []session.Runtime{
 		{Isolation: "wasm", Runtime: sandbox.Runtime{Name: "python", Languages: []string{"python"}}},
 		{Isolation: "wasm", Runtime: sandbox.Runtime{Name: "javascript", Languages: []string{"javascript", "typescript"}}},

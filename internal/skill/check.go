@@ -56,6 +56,9 @@ func Check(f Folder, folder string, given bool) (*Skill, error) {
 	if nested(body) {
 		s.Warnings = append(s.Warnings, Warning{MainFile, 0, "its lists or quotes are too deep: no code in it can be imported"})
 	}
+	for _, name := range slices.Sorted(maps.Keys(s.instead())) {
+		s.Warnings = append(s.Warnings, Warning{name, 0, "programs see paddock's file in its place, without which the skill could not be imported"})
+	}
 	s.Warnings = append(append(s.Warnings, s.hiddenFields()...), hidden(f)...)
 	return s, nil
 }

@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"paddock/internal/blob"
@@ -129,7 +130,7 @@ func (s *Store) open(owner, name string) (*Installed, error) {
 	if err != nil {
 		return nil, err
 	}
-	folder, err := s.readTree(s.Dir(owner, *r), r.Files)
+	folder, err := s.readTree(s.dir(owner, *r), r.Files)
 	if err != nil {
 		return nil, errDamaged(name, err)
 	}
@@ -223,7 +224,7 @@ func infosOf(folder Folder) (infos []FileInfo) {
 	return infos
 }
 
-// fill writes the files of a folder into a new one.
+// fill writes the files of a folder into a new one, durably.
 func (s *Store) fill(dir string, folder Folder) error {
 	made := []string{dir}
 	if err := s.config.Files.Mkdir(dir); err != nil {
@@ -243,16 +244,32 @@ func (s *Store) fill(dir string, folder Folder) error {
 			}
 			made = append(made, sub)
 		}
-		if err := s.writeFile(filepath.Join(dir, filepath.FromSlash(file.Path)), file); err != nil {
-			return err
-		}
 	}
-	for _, sub := range made {
-		if err := s.config.Files.SyncDir(sub); err != nil {
-			return err
-		}
+	err := together(folder, func(file File) error {
+		return s.writeFile(filepath.Join(dir, filepath.FromSlash(file.Path)), file)
+	})
+	if err != nil {
+		return err
 	}
-	return nil
+	return together(made, s.config.Files.SyncDir)
+}
+
+// together does something with each of many things, some at once: a disk that is
+// waited for is waited for by all of them.
+func together[T any](things []T, do func(T) error) error {
+	const most = 16
+	errs := make([]error, len(things))
+	var all sync.WaitGroup
+	free := make(chan struct{}, most)
+	for k, thing := range things {
+		free <- struct{}{}
+		all.Go(func() {
+			defer func() { <-free }()
+			errs[k] = do(thing)
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
 }
 
 func (s *Store) writeFile(name string, file File) error {
