@@ -258,7 +258,10 @@ def tail(path, lines=10):
 def digest(path, algorithm="sha256"):
     """A file's digest, in hex."""
     with open(path, "rb") as f:
-        return hashlib.file_digest(f, algorithm).hexdigest()
+        found = hashlib.new(algorithm)
+        while block := f.read(1 << 20):
+            found.update(block)
+    return found.hexdigest()
 
 
 def duplicates(path=".", pattern=None, hidden=False):
