@@ -193,5 +193,7 @@ laughs = b'<!DOCTYPE x [<!ENTITY a0 "ha">' + b"".join(b'<!ENTITY a%d "%s">' % (k
 refused(lambda: docx.to_markdown(hostile(laughs)))
 refused(lambda: docx.to_markdown(hostile(b'<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><x>&a;</x>')))
 refused(lambda: docx.to_markdown(hostile(b"<cut")))
+for deep in 1000, 200_000:
+    refused(lambda: docx.to_markdown(hostile(b"<x>" * deep + b"</x>" * deep)))
 refused(lambda: docx.to_markdown(hostile(b"<x/>", bomb=300 << 20)))
 print("documents: fine")

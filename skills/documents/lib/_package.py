@@ -21,6 +21,7 @@ HEAD = b'<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
 
 LIMIT = 256 << 20  # bytes that a document may unpack to
 PARTS = 20_000
+DEPTH = 300  # of elements in elements
 
 
 class DocumentError(ValueError):
@@ -84,6 +85,11 @@ class Part:
             self.root = events.root
         except ET.ParseError as error:
             raise DocumentError(f"a part of the document is no XML: {error}") from None
+        level, depth = [self.root], 0
+        while level:
+            level, depth = [child for e in level for child in e], depth + 1
+            if depth > DEPTH:
+                raise DocumentError(f"in a part of the document elements are in more than {DEPTH} others")
 
     def data(self):
         return serialize(self.root, self.prefixes)

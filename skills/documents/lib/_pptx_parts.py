@@ -143,7 +143,7 @@ def add_notes(package, presentation, slide):
         package.rels(part).add("theme", package.add(package.free("ppt/theme/theme%d.xml"), theme(), THEME))
         id = rels.add("notesMaster", part)
         root = package.tree(presentation)
-        from .pptx import made, p
+        from ._pptx_shapes import made, p
         root.insert(1 if root.find(p("sldMasterIdLst")) is not None else 0, made(f'<p:notesMasterIdLst><p:notesMasterId r:id="{id}"/></p:notesMasterIdLst>'))
         found = [(id, part)]
     image = ('<p:sp><p:nvSpPr><p:cNvPr id="2" name="Slide Image 1"/><p:cNvSpPr><a:spLocks noGrp="1" noRot="1" noChangeAspect="1"/></p:cNvSpPr><p:nvPr><p:ph type="sldImg"/></p:nvPr></p:nvSpPr><p:spPr/></p:sp>')

@@ -4,7 +4,6 @@ Paths are relative to where one looks. Links to folders are not followed, and fo
 such as .git and node_modules are left out unless hidden=True.
 """
 import difflib
-import fnmatch
 import hashlib
 import os
 import re
@@ -244,7 +243,7 @@ def head(path, lines=10):
 def tail(path, lines=10):
     """A file's last lines; of a long file nothing else is read."""
     with open(path, "rb") as f:
-        size = at = f.seek(0, os.SEEK_END)
+        at = f.seek(0, os.SEEK_END)
         data = b""
         while at > 0 and data.count(b"\n") <= lines:
             step = min(65536, at)
