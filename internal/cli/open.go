@@ -28,6 +28,7 @@ type parts struct {
 	life      *session.Life
 	sessions  *session.Manager
 	sandboxes *microsandbox.Service
+	skills    *skillStore
 	audit     *audit.Log
 	telemetry *telemetry.Telemetry
 	gate      *limit.Gate // of requests and executions
@@ -83,6 +84,12 @@ func (p *program) open(change func(*session.Config)) (*parts, error) {
 	if p.transport != "" { // it serves: what runs one program will make no more sessions
 		sc.Pool = int(c.Sandbox.Pool)
 	}
+	skills, err := p.newSkills()
+	if err != nil {
+		_ = errors.Join(all.Close(), t.Close(), life.Close())
+		return nil, err
+	}
+	skills.join(p, &sc)
 	if change != nil {
 		change(&sc)
 	}
@@ -96,12 +103,12 @@ func (p *program) open(change func(*session.Config)) (*parts, error) {
 	if err := t.Observe(func() telemetry.Live { return live(m.Stats(), gate.Load()) }); err != nil {
 		p.log.Warn("what lives is not measured", "cause", err)
 	}
-	return &parts{backends: all, life: life, sessions: m, sandboxes: microsandbox.New(microsandbox.Config{Sessions: m, Volumes: c.Sandbox.Volumes, Namespaces: namespacesOf}), audit: log, telemetry: t, gate: gate, log: p.log}, nil
+	return &parts{backends: all, life: life, sessions: m, sandboxes: microsandbox.New(microsandbox.Config{Sessions: m, Volumes: c.Sandbox.Volumes, Namespaces: namespacesOf}), skills: skills, audit: log, telemetry: t, gate: gate, log: p.log}, nil
 }
 
 // close ends what runs and waits for it.
 func (o *parts) close(log *slog.Logger) {
-	for _, part := range []interface{ Close() error }{o.sessions, o.backends, o.life, o.audit, o.telemetry} {
+	for _, part := range []interface{ Close() error }{o.sessions, o.skills, o.backends, o.life, o.audit, o.telemetry} {
 		if err := part.Close(); err != nil {
 			log.Warn("a part was not closed cleanly", "cause", err)
 		}

@@ -369,7 +369,7 @@ func (p *program) newMCP(o *parts, bind mcpserver.Binding, link linkMaker) (*mcp
 		memory = max(memory, most)
 	}
 	server, err := mcpserver.New(mcpserver.Config{
-		Sessions: o.sessions, Sandboxes: o.sandboxes, Name: c.Server.Name, Version: version, Instructions: c.Server.Instructions, Tools: c.Tools.Enabled,
+		Sessions: o.sessions, Sandboxes: o.sandboxes, Skills: o.skills.Store, Name: c.Server.Name, Version: version, Instructions: c.Server.Instructions, Tools: c.Tools.Enabled,
 		DefaultTimeout: c.Sessions.DefaultTimeout, MaxTimeout: c.Sessions.MaxTimeout, MemoryBytes: memory,
 		Binding: bind, Link: link, Touched: o.touchedFile, Telemetry: o.telemetry, Log: p.log,
 	})

@@ -34,7 +34,7 @@ func ReadBuiltin(name string, from fs.FS) (*Installed, error) {
 	if err != nil {
 		return nil, err
 	}
-	checked, err := Check(folder, name, true)
+	checked, err := readSkill(folder, name, true)
 	if err != nil {
 		return nil, err
 	}

@@ -34,6 +34,8 @@ const (
 type made struct {
 	Generation string            `json:"generation"`
 	Shown      map[string]string `json:"shown"` // the skills' digests
+
+	empty bool // there is nothing at all in the folder
 }
 
 func nameOfShown(digest string) string {
@@ -93,13 +95,19 @@ func (s *Store) Provide(ctx context.Context, owner, dir string) error {
 	if err != nil {
 		return err
 	}
-	return s.provide(ctx, owner, dir, was, made{current, map[string]string{}}, records)
+	return s.provide(ctx, owner, dir, was, made{Generation: current, Shown: map[string]string{}}, records)
 }
 
+// readMade tells what a folder was made of. What of it is not known to be there may be
+// there in parts: somebody may have been cut short.
 func readMade(dir string) (m made) {
 	data, err := os.ReadFile(filepath.Join(dir, madeOf))
 	if err != nil || json.Unmarshal(data, &m) != nil {
-		return made{}
+		m = made{}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		entries, err := os.ReadDir(dir)
+		m.empty = err == nil && len(entries) == 0
 	}
 	return m
 }
@@ -112,7 +120,7 @@ func (s *Store) provide(ctx context.Context, owner, dir string, was, is made, re
 			return context.Cause(ctx)
 		}
 		if was.Shown[r.Name] != r.Digest {
-			if err := s.show(owner, dir, r); err != nil {
+			if err := s.show(owner, dir, r, was.empty); err != nil {
 				errs = append(errs, fmt.Errorf("showing the skill %s: %w", r.Name, err))
 				continue
 			}
@@ -171,14 +179,17 @@ func hide(dir, name string) error {
 	return errors.Join(errs...)
 }
 
-// show puts a skill into a session's folder, in the place of what is there of it.
-func (s *Store) show(owner, dir string, r Record) error {
+// show puts a skill into a session's folder, in the place of what is there of it; fresh
+// says that nothing is.
+func (s *Store) show(owner, dir string, r Record, fresh bool) error {
 	from, err := s.shown(owner, r)
 	if err != nil {
 		return err
 	}
-	if err := hide(dir, r.Name); err != nil {
-		return err
+	if !fresh {
+		if err := hide(dir, r.Name); err != nil {
+			return err
+		}
 	}
 	err = linkTree(from, dir)
 	if err != nil {

@@ -191,6 +191,34 @@ func (s *Store) writeJSON(dir, name string, v any) error {
 	return blob.WriteFile(s.config.Files, filepath.Join(dir, name+".json"), data)
 }
 
+// writeCounts replaces what is counted, and waits for no disk.
+func (s *Store) writeCounts(owner, name string, c Counts) error {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("counting a use of a skill: %w", err)
+	}
+	file := s.countsFile(owner, name)
+	if _, err := s.config.Files.Stat(filepath.Dir(file)); err != nil {
+		if err := blob.MakeFolder(s.config.Files, filepath.Dir(file)); err != nil {
+			return err
+		}
+	}
+	temp := filepath.Join(filepath.Dir(file), blob.TempPrefix+rand.Text())
+	f, err := s.config.Files.Create(temp)
+	if err != nil {
+		return fmt.Errorf("counting a use of a skill: %w", err)
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = s.config.Files.Rename(temp, file)
+	}
+	if err != nil {
+		_ = s.config.Files.Remove(temp)
+		return fmt.Errorf("counting a use of a skill: %w", err)
+	}
+	return nil
+}
+
 // writeTree puts a folder where its digest says, durably and as a whole.
 func (s *Store) writeTree(owner, digest string, folder Folder) error {
 	trees := s.folder(owner, treesFolder)

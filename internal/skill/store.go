@@ -87,27 +87,39 @@ type Result struct {
 	Diff *Diff
 }
 
-// Install fetches a skill, checks it, and makes it the owner's. One of the same
-// name is updated where it came from the same place; otherwise it is in the way,
-// a fault.Conflict, as is a source whose digest is another one than it names. ctx
-// bounds fetching; nothing changes after an error.
-func (s *Store) Install(ctx context.Context, owner string, from Source) (*Result, error) {
+// Look fetches a skill and checks it, and keeps nothing. A source whose digest is
+// another one than it names is a fault.Conflict. ctx bounds fetching.
+func (s *Store) Look(ctx context.Context, from Source) (*Skill, Provenance, error) {
+	origin := Provenance{Kind: from.Kind, Text: from.Text, Ref: from.Ref, Origin: from.origin()}
 	got, err := s.fetcher.fetch(ctx, from)
 	if err != nil {
-		return nil, err
+		return nil, origin, err
 	}
 	checked, err := Check(got.Folder, got.name, got.given)
 	if err != nil {
-		return nil, err
+		return nil, origin, err
 	}
 	if from.Digest != "" && from.Digest != checked.Folder.Digest() {
-		return nil, fault.New(fault.Conflict, "the skill is not what the source's sha256 says").
+		return nil, origin, fault.New(fault.Conflict, "the skill is not what the source's sha256 says").
 			WithHint("it is %s: look at what changed before you pin that", checked.Folder.Digest())
 	}
 	if from.Kind == Page {
 		checked.Warnings = append(checked.Warnings, Warning{MainFile, 0, "only this file was fetched, none that it refers to"})
 	}
-	return s.keep(owner, checked, Provenance{Kind: from.Kind, Text: from.Text, Ref: from.Ref, Commit: got.commit, Origin: from.origin()})
+	origin.Commit = got.commit
+	return checked, origin, nil
+}
+
+// Install fetches a skill, checks it, and makes it the owner's. One of the same
+// name is updated where it came from the same place; otherwise it is in the way,
+// a fault.Conflict, as is a source whose digest is another one than it names. ctx
+// bounds fetching; nothing changes after an error.
+func (s *Store) Install(ctx context.Context, owner string, from Source) (*Result, error) {
+	checked, origin, err := s.Look(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	return s.keep(owner, checked, origin)
 }
 
 // Save makes a skill of a program that a model wrote; language is "python" (also
@@ -290,8 +302,8 @@ func (s *Store) sweep(owner string) error {
 	return blob.Explain(errors.Join(errs...), "removing old skills")
 }
 
-// Used counts a use of a skill. A count that cannot be written is an error that
-// nobody needs to care about.
+// Used counts a use of a skill. A count that cannot be written, or is lost with the
+// power, is an error that nobody needs to care about.
 func (s *Store) Used(owner, name string, succeeded bool) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -310,7 +322,7 @@ func (s *Store) Used(owner, name string, succeeded bool) error {
 		c.Succeeded++
 	}
 	c.Last = s.config.Now().UTC()
-	return s.writeJSON(s.folder(owner, countsFolder), name, c)
+	return s.writeCounts(owner, name, c)
 }
 
 // ownerName is what an owner's folder is called, as sessions' are.

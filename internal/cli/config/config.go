@@ -62,6 +62,11 @@ type Config struct {
 		Insecure    []string
 	}
 	Tools  struct{ Enabled []string }
+	Skills struct {
+		Allow       []string // rules of package egress, of whoever runs paddock
+		GitHubAPI   string   // empty: GitHub's own
+		GitHubToken string   // secret; empty: none
+	}
 	HTTP   TransportHTTP
 	Limits Limits
 	Auth   struct {

@@ -124,7 +124,7 @@ const (
 )
 
 // ToolSets are the sets of tools that there are.
-var ToolSets = []string{"core", "files", "history", "sandbox"}
+var ToolSets = []string{"core", "files", "skills", "history", "sandbox"}
 
 // keys is the table that everything else here comes from.
 var keys = []Key{
@@ -171,7 +171,11 @@ var keys = []Key{
 	define("registries.credentials", "USER:PASSWORD for registries, by their host; for others those of docker login are used", "", credentials(), func(c *Config) *map[string]string { return &c.Registries.Credentials }),
 	define("registries.insecure", "registries that are spoken to without TLS; those on loopback addresses always may be", "", hosts(), func(c *Config) *[]string { return &c.Registries.Insecure }),
 
-	define("tools.enabled", "the sets of tools that clients see", "core,files", list(ToolSets...), func(c *Config) *[]string { return &c.Tools.Enabled }).flag("tools"),
+	define("tools.enabled", "the sets of tools that clients see", "core,files,skills", list(ToolSets...), func(c *Config) *[]string { return &c.Tools.Enabled }).flag("tools"),
+
+	define("skills.allow", "the hosts that skills may be fetched from: api.example.com, .example.com, host:port; github.com stands for what its archives come from; none: skill_install fetches nothing", "", hostRules(), func(c *Config) *[]string { return &c.Skills.Allow }),
+	define("skills.github_token", "a token for GitHub's API, for skills of repositories that are not public", "", secret(), func(c *Config) *string { return &c.Skills.GitHubToken }),
+	define("skills.github_api", "the root of GitHub's API where that is another server; empty: https://api.github.com", "", words(0, 2048), func(c *Config) *string { return &c.Skills.GitHubAPI }),
 
 	define("transport_http.host", "the address that paddock serve listens at", "127.0.0.1", words(1, 253), func(c *Config) *string { return &c.HTTP.Host }).flag("host"),
 	define("transport_http.port", "its port; 0: any that is free", "5555", count(0, 65535), func(c *Config) *int64 { return &c.HTTP.Port }).flag("port"),
