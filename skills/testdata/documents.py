@@ -158,6 +158,7 @@ assert load_workbook("b.xlsx").active["D2"].value == "=A2+A3"
 pdf.from_markdown("# Héllo\n\nSome **bold** `code` & < text\n\n- a\n  1. b\n- c\n\n| a | b |\n|--|--|\n| 1 | **2** |\n\n![i](a.png)\n\n```\ncode\n```\n> q\n", "a.pdf", title="T")
 pdf.from_markdown("# Привет Ελλάδα **жирный**", "u.pdf")
 assert "Some bold code & < text" in to_text("a.pdf") and "Héllo" in to_text("a.pdf") and "Привет Ελλάδα" in to_text("u.pdf"), to_text("a.pdf") + to_text("u.pdf")
+assert to_text("a.pdf").startswith("T\nHéllo") and "•" in to_text("a.pdf"), to_text("a.pdf")
 pdf.merge("m.pdf", "a.pdf", "u.pdf")
 assert len(pdf.PdfReader("m.pdf").pages) == 2 and pdf.split("m.pdf", "p%d.pdf") == ["p1.pdf", "p2.pdf"] and "Привет" in to_text("p2.pdf")
 refused(lambda: pdf.fill("a.pdf", "x.pdf", {"none": "x"}), KeyError)

@@ -27,8 +27,8 @@ from reportlab.lib.styles import ParagraphStyle, getSampleStyleSheet
 from reportlab.lib.units import cm, inch, mm
 from reportlab.pdfbase import pdfmetrics
 from reportlab.pdfgen import canvas
-from reportlab.platypus import (Image, ListFlowable, ListItem, PageBreak, Paragraph, Preformatted, SimpleDocTemplate, Spacer, Table,
-                                TableStyle)
+from reportlab.platypus import (BaseDocTemplate, Frame, Image, ListFlowable, ListItem, PageBreak, PageTemplate, Paragraph, Preformatted,
+                                SimpleDocTemplate, Spacer, Table, TableStyle)
 
 
 def to_text(source, pages=None):
@@ -36,7 +36,8 @@ def to_text(source, pages=None):
     try:
         reader = PdfReader(source)
         wanted = range(len(reader.pages)) if pages is None else pages
-        return "\n\n".join(reader.pages[k].extract_text() for k in wanted).strip() + "\n"
+        text = "\n\n".join(reader.pages[k].extract_text() for k in wanted)
+        return text.replace("\x7f", "•").strip() + "\n"  # what reportlab writes for the sign
     except _PdfReadError as error:
         raise DocumentError(f"the PDF cannot be read: {error}") from error
 
@@ -146,8 +147,10 @@ def from_markdown(text, target, title=None, size=A4, folder="."):
         page.setFont(look["Normal"].fontName, 8)
         page.drawCentredString(size[0] / 2, 1 * cm, str(page.getPageNumber()))
 
-    SimpleDocTemplate(target, pagesize=size, leftMargin=2 * cm, rightMargin=2 * cm, topMargin=2 * cm, bottomMargin=2 * cm,
-                      title=title or "").build(story or [Spacer(1, 1)], onFirstPage=number, onLaterPages=number)
+    document = BaseDocTemplate(target, pagesize=size, leftMargin=2 * cm, rightMargin=2 * cm, topMargin=2 * cm, bottomMargin=2 * cm, title=title or "")
+    frame = Frame(document.leftMargin, document.bottomMargin, document.width, document.height, leftPadding=0, rightPadding=0)
+    document.addPageTemplates(PageTemplate(frames=[frame], onPageEnd=number))
+    document.build(story or [Spacer(1, 1)])
 
 
 def _inline(text):
