@@ -2,7 +2,6 @@ package skills_test
 
 import (
 	"bytes"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -200,9 +199,10 @@ func nativePython(t *testing.T) string {
 
 func tail(out []byte) string { return string(out[max(0, len(out)-4000):]) }
 
-// TestInTheGuest runs every program where models run theirs: with /skills to be read
-// alone, and in 256 MiB.
-func TestInTheGuest(t *testing.T) {
+// guest gives what starts an interpreter with /skills to be read alone, and a
+// workspace of its own.
+func guest(t *testing.T) (start func(t *testing.T, memory int64) (in sandbox.Instance, dir string)) {
+	t.Helper()
 	owners := t.TempDir()
 	b, err := wasm.New(wasm.Config{CacheDir: sandboxtest.PreparedCache(t), OwnersDir: owners, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -216,21 +216,31 @@ func TestInTheGuest(t *testing.T) {
 	found := b.Probe(t.Context())
 	sandboxtest.Require(t, "wasm", found.Available, found.Reason)
 	lib := shown(t, filepath.Join(owners, "o"))
-	for k, p := range programs(t) {
+	return func(t *testing.T, memory int64) (sandbox.Instance, string) {
+		t.Helper()
+		dir, err := os.MkdirTemp(filepath.Join(owners, "o"), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(dir, 0o777); err != nil { // whatever the umask says
+			t.Fatal(err)
+		}
+		in, err := b.Start(t.Context(), sandbox.Spec{Owner: "o", Runtime: "python", Dir: "/workspace", Limits: sandbox.Limits{MemoryBytes: memory},
+			Mounts: []sandbox.Mount{{Guest: "/workspace", Host: dir, DiskBytes: 64 << 20}, {Guest: "/skills", Host: lib, ReadOnly: true}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { in.Close() })
+		return in, dir
+	}
+}
+
+// TestInTheGuest runs every program where models run theirs.
+func TestInTheGuest(t *testing.T) {
+	start := guest(t)
+	for _, p := range programs(t) {
 		t.Run(p.name, func(t *testing.T) {
-			dir := filepath.Join(owners, "o", fmt.Sprint(k))
-			if err := os.MkdirAll(dir, 0o777); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Chmod(dir, 0o777); err != nil { // whatever the umask says
-				t.Fatal(err)
-			}
-			in, err := b.Start(t.Context(), sandbox.Spec{Owner: "o", Runtime: "python", Dir: "/workspace", Limits: sandbox.Limits{MemoryBytes: 256 << 20},
-				Mounts: []sandbox.Mount{{Guest: "/workspace", Host: dir, DiskBytes: 64 << 20}, {Guest: "/skills", Host: lib, ReadOnly: true}}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer in.Close()
+			in, dir := start(t, 256<<20)
 			var out bytes.Buffer
 			exit, err := in.Run(t.Context(), sandbox.Command{Code: p.code, Stdout: &out, Stderr: &out})
 			if err != nil || exit.Error != nil || exit.Code != 0 {
@@ -239,5 +249,38 @@ func TestInTheGuest(t *testing.T) {
 			t.Logf("%v of processor time, %d MiB", exit.Usage.CPU, exit.Usage.Memory>>20)
 			p.check(t, dir)
 		})
+	}
+}
+
+// A PDF of some kilobytes whose text is 400 MiB ends at the limit of memory, and the
+// interpreter goes on.
+func TestADocumentThatGrowsEndsAtTheLimitOfMemory(t *testing.T) {
+	in, _ := guest(t)(t, 128<<20)
+	for _, step := range []struct{ code, want string }{
+		{`
+import zlib
+from skills.documents import pdf, to_text
+c = zlib.compressobj(9)
+text = b"".join([c.compress(b" " * (1 << 20)) for _ in range(400)]) + c.flush()
+objects = [b"<< /Type /Catalog /Pages 2 0 R >>", b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+           b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] /Resources << >> /Contents 4 0 R >>",
+           b"<< /Length %d /Filter /FlateDecode >>\nstream\n%s\nendstream" % (len(text), text)]
+data, offsets = b"%PDF-1.7\n", []
+for k, o in enumerate(objects, 1):
+    offsets.append(len(data))
+    data += b"%d 0 obj\n%s\nendobj\n" % (k, o)
+at = len(data)
+data += b"xref\n0 5\n0000000000 65535 f \n" + b"".join(b"%010d 00000 n \n" % o for o in offsets)
+data += b"trailer << /Size 5 /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF" % at
+open("bomb.pdf", "wb").write(data)
+print(len(data) < 1 << 20)`, "True\n"},
+		{"to_text('bomb.pdf')", "MemoryError"},
+		{"pdf.from_markdown('# on', 'on.pdf'); print(to_text('on.pdf').split()[0])", "on\n"},
+	} {
+		var out bytes.Buffer
+		exit, err := in.Run(t.Context(), sandbox.Command{Code: step.code, Stdout: &out, Stderr: &out})
+		if err != nil || !strings.Contains(out.String(), step.want) {
+			t.Errorf("%v, %+v\n%s", err, exit, tail(out.Bytes()))
+		}
 	}
 }

@@ -173,6 +173,7 @@ with open("no.pdf", "wb") as f:
     f.write(b"%PDF-1.7\nnothing\n%%EOF")
 refused(lambda: xlsx.read("no.xlsx"))
 refused(lambda: to_text("no.pdf"))
+refused(lambda: to_text("no.xlsx"))
 refused(lambda: docx.to_markdown("a.pptx"))
 refused(lambda: pptx.to_markdown("a.docx"))
 
@@ -196,5 +197,9 @@ refused(lambda: docx.to_markdown(hostile(b'<!DOCTYPE x [<!ENTITY a SYSTEM "file:
 refused(lambda: docx.to_markdown(hostile(b"<cut")))
 for deep in 1000, 200_000:
     refused(lambda: docx.to_markdown(hostile(b"<x>" * deep + b"</x>" * deep)))
-refused(lambda: docx.to_markdown(hostile(b"<x/>", bomb=300 << 20)))
+with open("no.docx", "wb") as f:
+    f.write(hostile(b"<x/>", bomb=300 << 20))
+refused(lambda: docx.to_markdown("no.docx"))
+refused(lambda: to_text("no.docx"))
+refused(lambda: load_workbook("no.docx"))
 print("documents: fine")

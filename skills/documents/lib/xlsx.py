@@ -5,7 +5,7 @@ from skills.documents.lib.xlsx import openpyxl, load_workbook, Workbook
 import re
 
 from . import _packages, _picture
-from ._package import DocumentError, table_markdown
+from ._package import DAMAGED as _DAMAGED, DocumentError, table_markdown, unzipped
 
 openpyxl = _packages.find("openpyxl")
 from openpyxl import Workbook
@@ -13,7 +13,7 @@ from openpyxl.styles import Alignment, Border, Font, PatternFill, Side
 from openpyxl.utils import column_index_from_string, get_column_letter
 from openpyxl.chart import BarChart, LineChart, PieChart, Reference, ScatterChart, Series
 import openpyxl.drawing.image as _drawing
-from zipfile import BadZipFile as _BadZipFile
+from xml.etree.ElementTree import ParseError as _ParseError
 
 if not _drawing.PILImage:
     _drawing.PILImage = _picture
@@ -24,9 +24,12 @@ Image = _drawing.Image
 def load_workbook(source, **options):
     """As openpyxl's, for a path or an open file; data_only=True gives the values that
     Excel computed last in place of formulas."""
+    unzipped(source).close()  # is one, and not too large
+    if hasattr(source, "seek"):
+        source.seek(0)
     try:
         return openpyxl.load_workbook(source, **options)
-    except (_BadZipFile, KeyError) as error:
+    except (KeyError, _ParseError, *_DAMAGED) as error:
         raise DocumentError(f"this is no .xlsx workbook: {error}") from error
 
 
