@@ -73,6 +73,7 @@ var mayImport = map[string][]string{
 	"internal/vault":                     {"internal/auth", "internal/fault", "internal/lock"},
 	"package":                            {},
 	"package/bundle":                     {},
+	"skills":                             {},
 	"tests/crash":                        {},
 	"tests/bench":                        {"internal/blob", "internal/fault", "internal/image", "internal/sandbox", "internal/sandbox/linux", "internal/sandbox/linux/agent", "internal/sandbox/wasm", "internal/sandbox/wasm/worker", "internal/session"},
 	"tests/docs":                         {},
