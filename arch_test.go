@@ -85,6 +85,7 @@ var mayImport = map[string][]string{
 	"tests/model":                        {},
 	"tests/mcp/suite":                    {"internal/sandbox/sandboxtest"},
 	"tests/service":                      {},
+	"tests/tools":                        {},
 	"tests/waiting":                      {},
 	"internal/web":                       {"internal/auth", "internal/fault"},
 	"internal/web/approvals":             {"internal/approval", "internal/auth", "internal/fault", "internal/web"},
