@@ -81,7 +81,11 @@ func (p *program) instance() string {
 }
 
 func (b *bindings) call(ctx context.Context, run session.Run, c sandbox.Call) []byte {
-	return b.broker.Call(ctx, broker.Run{Session: brokered(run.Owner, run.Session), Execution: run.Execution, Put: broker.PutFunc(run.Put), Inherited: broker.InheritedFrom(ctx)}, c)
+	put := func(name string, data []byte) (string, error) {
+		path, err := run.Put(name, data)
+		return "/workspace/" + path, err // wherever the program is by then
+	}
+	return b.broker.Call(ctx, broker.Run{Session: brokered(run.Owner, run.Session), Execution: run.Execution, Put: put, Inherited: broker.InheritedFrom(ctx)}, c)
 }
 
 // observing has the broker hear of what it has to do with, and passes everything on: a

@@ -276,6 +276,22 @@ func (m *model) bind(t *testing.T, name, url string) {
 	}
 }
 
+// waitFor waits until programs find the servers' files: a run does not wait for long for
+// a server that has never been listed, and here all of them are started at once.
+func (m *model) waitFor(t *testing.T, packages ...string) {
+	t.Helper()
+	code := fmt.Sprintf("import os\nprint(*sorted(set(%q.split()) - set(os.listdir('/servers'))))", strings.Join(packages, " "))
+	for until := time.Now().Add(patience); ; {
+		missing := m.run(t, "python", code).Stdout
+		if missing == "\n" {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatalf("there are no files of %s", missing)
+		}
+	}
+}
+
 // run runs a program in the connection's session.
 func (m *model) run(t *testing.T, language, code string) mcpserver.Execution {
 	t.Helper()
