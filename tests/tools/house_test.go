@@ -71,7 +71,7 @@ type model struct {
 }
 
 // open starts a paddock and connects to it. Both end with the test.
-func open(t *testing.T, o options) *model {
+func open(t testing.TB, o options) *model {
 	t.Helper()
 	dir := t.TempDir()
 	requireSetting(t, o.setting)
@@ -108,7 +108,7 @@ var linux struct {
 }
 
 // requireSetting skips a test whose isolation there is not.
-func requireSetting(t *testing.T, s setting) {
+func requireSetting(t testing.TB, s setting) {
 	t.Helper()
 	if s.isolation != "linux" {
 		return
@@ -125,7 +125,7 @@ func requireSetting(t *testing.T, s setting) {
 	sandboxtest.Require(t, "linux", linux.reason == "", linux.reason)
 }
 
-func (m *model) connect(t *testing.T, how string, env []string) {
+func (m *model) connect(t testing.TB, how string, env []string) {
 	t.Helper()
 	var transport sdk.Transport
 	if how == "HTTP" {
@@ -164,7 +164,7 @@ func (m *model) connect(t *testing.T, how string, env []string) {
 }
 
 // serve starts a paddock that serves.
-func serve(t *testing.T, dir string, env []string) (url, token string, logged func() string) {
+func serve(t testing.TB, dir string, env []string) (url, token string, logged func() string) {
 	t.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), sandboxtest.Binary(t), "serve", "--port", "0", "--log-level", "debug")
 	cmd.Env = env

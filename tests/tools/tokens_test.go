@@ -35,7 +35,7 @@ func shown(all []*sdk.Tool) int {
 // listings gives the tools of four real servers, as they list them.
 func listings(t *testing.T, packages suite.Packages) (all []*sdk.Tool) {
 	t.Helper()
-	for _, program := range [][]string{{"mcp-server-everything", "stdio"}, {"mcp-server-filesystem", t.TempDir()}, {"mcp-server-memory"}, {"mcp-server-sequential-thinking"}} {
+	for _, program := range [][]string{{"mcp-server-filesystem", t.TempDir()}, {"mcp-server-memory"}, {"mcp-server-everything", "stdio"}, {"mcp-server-sequential-thinking"}} {
 		bin := filepath.Join(packages.Dir, "node_modules", ".bin")
 		cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "node"), append([]string{filepath.Join(bin, program[0])}, program[1:]...)...)
 		conn, err := sdk.NewClient(&sdk.Implementation{Name: "listing", Version: "1"}, nil).Connect(t.Context(), &sdk.CommandTransport{Command: cmd}, nil)
@@ -117,7 +117,9 @@ func measure(t *testing.T, all map[string][]*sdk.Tool) (direct, defined, searche
 	if err != nil {
 		t.Fatal(err)
 	}
-	var found struct{ Tools []struct{ Server, Tool string } }
+	var found struct {
+		Tools []struct{ Server, Tool string }
+	}
 	res := m.call(t, "search_tools", map[string]any{"query": "read the text of a file"}, &found)
 	for _, c := range res.Content {
 		searched += tokens(c.(*sdk.TextContent).Text)
