@@ -104,7 +104,7 @@ func TestTokensOfACatalogue(t *testing.T) {
 // measure gives the tokens of a task with these tools.
 func measure(t *testing.T, all map[string][]*sdk.Tool) (direct, defined, searched, read int) {
 	t.Helper()
-	m := open(t, options{setting: everywhere[0]})
+	m := open(t, options{setting: everywhere[0], env: []string{"PADDOCK_TOOLS_ENABLED=core,files,code-mode"}})
 	for name, tools := range all {
 		p := newParty(t)
 		for _, tool := range tools {
