@@ -64,6 +64,12 @@ const (
 	ServerRemove   = "server_remove"
 	ServerLogin    = "server_login"
 	ServerAccept   = "server_accept" // of a tool that is not what it was
+	// Of calls of tools that a person has to allow.
+	ApprovalRequest  = "approval_request"
+	ApprovalGrant    = "approval_grant"
+	ApprovalDeny     = "approval_deny"
+	ApprovalUse      = "approval_use"
+	ApprovalWithdraw = "approval_withdraw"
 )
 
 // The phases of an action that is two records.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"paddock/internal/approval"
 	"paddock/internal/audit"
 	"paddock/internal/bindings/broker"
 	"paddock/internal/bindings/journal"
@@ -24,6 +25,7 @@ import (
 type bindings struct {
 	broker  *broker.Broker
 	servers []*known
+	waiting *approvals
 	log     *slog.Logger
 	// sessions tells what sessions are; it is set before any of them runs a program.
 	sessions *session.Manager
@@ -31,12 +33,12 @@ type bindings struct {
 
 // openBindings joins the broker, and puts it into the sessions' configuration. Servers
 // that cannot be used are left out and told of in the log: no session waits for them.
-func (p *program) openBindings(sc *session.Config, log *audit.Log, t *telemetry.Telemetry) (*bindings, error) {
+func (p *program) openBindings(sc *session.Config, waiting *approvals, log *audit.Log, t *telemetry.Telemetry) (*bindings, error) {
 	all, err := p.knownServers()
 	if err != nil {
 		p.log.Error("the servers that were added are not used", "cause", err, "hint", fault.Of(err).Hint)
 	}
-	b := &bindings{servers: all, log: p.log}
+	b := &bindings{servers: all, waiting: waiting, log: p.log}
 	var usable []broker.Definition
 	for _, k := range all {
 		if k.err != nil {
@@ -59,8 +61,8 @@ func (p *program) openBindings(sc *session.Config, log *audit.Log, t *telemetry.
 	b.broker, err = broker.New(broker.Config{
 		Servers: usable, Bindable: bindable, Chosen: b.chosen, CallsPerRun: int(c.CallsPerRun),
 		Dial: p.dialOptions(broker.Definition{}), Dir: p.serversFolder(), Seal: p.vault(), Instance: p.instance(), Journal: calls,
-		Pool:   upstream.PoolConfig{Idle: c.SessionTTL, Interval: c.CallInterval},
-		Record: toolRecorder(log, t, p.log.Warn), Log: p.log,
+		Pool:    upstream.PoolConfig{Idle: c.SessionTTL, Interval: c.CallInterval},
+		Approve: waiting.approve, Record: toolRecorder(log, t, p.log.Warn), Log: p.log,
 	})
 	if err != nil {
 		b.closeServers()
@@ -68,7 +70,7 @@ func (p *program) openBindings(sc *session.Config, log *audit.Log, t *telemetry.
 	}
 	sc.Call, sc.Record = b.call, b.observing(sc.Record)
 	sc.Folders = append(sc.Folders, session.Folder{Name: "servers", Fill: b.fill})
-	sc.Forget = b.forget
+	sc.Forget, sc.GivenUp = b.forget, b.givenUp
 	return b, nil
 }
 
@@ -85,6 +87,7 @@ func (b *bindings) call(ctx context.Context, run session.Run, c sandbox.Call) []
 		path, err := run.Put(name, data)
 		return "/workspace/" + path, err // wherever the program is by then
 	}
+	ctx = approval.WithSuspend(ctx, run.Suspend)
 	return b.broker.Call(ctx, broker.Run{Session: brokered(run.Owner, run.Session), Execution: run.Execution, Put: put, Inherited: broker.InheritedFrom(ctx)}, c)
 }
 
@@ -109,7 +112,16 @@ func (b *bindings) fill(ctx context.Context, owner session.Owner, id session.ID,
 	return b.broker.Provide(ctx, brokered(owner, id), dir)
 }
 
-func (b *bindings) forget(owner session.Owner, id session.ID) { b.broker.Forget(brokered(owner, id)) }
+func (b *bindings) forget(owner session.Owner, id session.ID) {
+	b.waiting.forget(owner, id)
+	b.broker.Forget(brokered(owner, id))
+}
+
+// givenUp is told of a run that waited for a person and will not go on.
+func (b *bindings) givenUp(owner session.Owner, id session.ID, execution string) {
+	b.waiting.givenUp(owner, id, execution)
+	b.broker.Finished(broker.Run{Session: brokered(owner, id), Execution: execution})
+}
 
 func brokered(owner session.Owner, id session.ID) broker.Session {
 	return broker.Session{Owner: string(owner), ID: string(id)}

@@ -29,6 +29,7 @@ type parts struct {
 	sessions  *session.Manager
 	sandboxes *microsandbox.Service
 	bindings  *bindings
+	approvals *approvals
 	audit     *audit.Log
 	telemetry *telemetry.Telemetry
 	gate      *limit.Gate // of requests and executions
@@ -50,6 +51,7 @@ func (p *program) open(change func(*session.Config)) (*parts, error) {
 		return nil, fmt.Errorf("opening telemetry: %w", err)
 	}
 	log := p.openAudit(t)
+	waiting := p.newApprovals(log)
 	life, err := session.NewLife(p.places.state)
 	if err != nil {
 		_ = t.Close() // there was nothing to send
@@ -84,7 +86,7 @@ func (p *program) open(change func(*session.Config)) (*parts, error) {
 	if p.transport != "" { // it serves: what runs one program will make no more sessions
 		sc.Pool = int(c.Sandbox.Pool)
 	}
-	servers, err := p.openBindings(&sc, log, t)
+	servers, err := p.openBindings(&sc, waiting, log, t)
 	if err != nil {
 		_ = errors.Join(all.Close(), t.Close(), life.Close())
 		return nil, err
@@ -103,7 +105,7 @@ func (p *program) open(change func(*session.Config)) (*parts, error) {
 	if err := t.Observe(func() telemetry.Live { return live(m.Stats(), gate.Load()) }); err != nil {
 		p.log.Warn("what lives is not measured", "cause", err)
 	}
-	return &parts{backends: all, life: life, sessions: m, bindings: servers, sandboxes: microsandbox.New(microsandbox.Config{Sessions: m, Volumes: c.Sandbox.Volumes, Namespaces: namespacesOf}), audit: log, telemetry: t, gate: gate, log: p.log}, nil
+	return &parts{backends: all, life: life, sessions: m, bindings: servers, approvals: waiting, sandboxes: microsandbox.New(microsandbox.Config{Sessions: m, Volumes: c.Sandbox.Volumes, Namespaces: namespacesOf}), audit: log, telemetry: t, gate: gate, log: p.log}, nil
 }
 
 // close ends what runs and waits for it.

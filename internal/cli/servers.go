@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -241,8 +242,8 @@ func localAddress(text string) (*url.URL, bool) {
 // checkServers finds the mistakes in the servers of the configuration, where they
 // stand. What depends on a variable that is not there is not looked at.
 func (p *program) checkServers() error {
-	var mistakes []error
 	all := p.configuredServers()
+	var found []misplaced
 	for i, k := range all {
 		at := "servers." + k.name
 		s, err := k.server.Expand(os.LookupEnv)
@@ -250,24 +251,37 @@ func (p *program) checkServers() error {
 			s = config.Server{URL: "https://host.invalid"}
 		}
 		d := definitionOf(k.name, s)
-		for key, err := range map[string]error{at: errors.Join(d.Check(), taken(all[:i], k.name)), at + ".tools": d.Policy.Check(), at + ".oauth": checkOAuth(s.OAuth)} {
-			for _, e := range apart(err) {
-				if e == nil {
-					continue
-				}
-				f := fault.Of(e)
-				mistakes = append(mistakes, fault.New(fault.Invalid, "%s: %s: %s", k.origin, key, f.Message).WithHint("%s", f.Hint))
-			}
-		}
+		found = append(found, misplaced{k.origin, at, errors.Join(d.Check(), taken(all[:i], k.name))},
+			misplaced{k.origin, at + ".tools", d.Policy.Check()}, misplaced{k.origin, at + ".oauth", checkOAuth(s.OAuth)})
 	}
-	if _, err := broker.ParseAllowlist(p.config.MCP.Allowlist); err != nil {
-		for _, e := range apart(err) {
-			f := fault.Of(e)
-			mistakes = append(mistakes, fault.New(fault.Invalid, "%s: mcp.allowlist: %s", p.config.Origin("mcp.allowlist"), f.Message).WithHint("%s", f.Hint))
-		}
+	_, err := broker.ParseAllowlist(p.config.MCP.Allowlist)
+	found = append(found, misplaced{p.config.Origin("mcp.allowlist"), "mcp.allowlist", err})
+	slices.SortStableFunc(found, func(a, b misplaced) int { // lines of one file, in their order
+		return cmp.Or(cmp.Compare(len(a.origin), len(b.origin)), cmp.Compare(a.origin, b.origin))
+	})
+	var mistakes []error
+	for _, m := range found {
+		mistakes = append(mistakes, m.faults()...)
 	}
-	slices.SortStableFunc(mistakes, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(mistakes...)
+}
+
+// misplaced is what is wrong with a key, and where it stands; a nil err: nothing is.
+type misplaced struct {
+	origin, key string
+	err         error
+}
+
+// faults gives each mistake as the configuration's own are told.
+func (m misplaced) faults() (all []error) {
+	if m.err == nil {
+		return nil
+	}
+	for _, e := range apart(m.err) {
+		f := fault.Of(e)
+		all = append(all, fault.New(fault.Invalid, "%s: %s: %s", m.origin, m.key, f.Message).WithHint("%s", f.Hint))
+	}
+	return all
 }
 
 // lateVault is a vault that is opened when something is to be sealed or unsealed: most

@@ -9,12 +9,14 @@ import (
 	"strings"
 	"time"
 
+	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
 )
 
 type executeInput struct {
 	code, language, isolation string
+	execution                 string // one that waits, to go on with
 	timeout                   int64
 	session                   session.ID
 }
@@ -32,38 +34,97 @@ func (s *Server) executeTool(langs, isos []string) tool {
 }
 
 func (in *executeInput) params(s *Server, langs, isos []string) []param {
-	return []param{
-		text("code", &in.code, 1, 1<<20, "Source text; top-level await works").must(),
+	code := text("code", &in.code, 1, 1<<20, "Source text; top-level await works")
+	if s.config.Approvals == nil {
+		code = code.must() // nothing waits, and there is nothing else to run
+	}
+	all := []param{
+		code,
 		choice("language", &in.language, langs, "Default: the session's"),
 		number("timeout", &in.timeout, 1, seconds(s.config.MaxTimeout), fmt.Sprintf("Seconds until it is stopped; default %d", seconds(s.config.DefaultTimeout))),
 		sessionID(&in.session, aboutSession),
 		choice("isolation", &in.isolation, isos, "Default: the session's"),
 	}
+	if s.config.Approvals != nil {
+		all = append(all, text("execution_id", &in.execution, 1, 100, "Waiting execution to go on with, in place of code"))
+	}
+	return all
 }
 
 func seconds(d time.Duration) int64 { return max(1, int64(d/time.Second)) }
 
 func executeCode(ctx context.Context, c *call, in executeInput) (Execution, answer, error) {
-	var res session.Result
-	var kept filed
-	err := reporting(c.notify, func(stdout, stderr io.Writer) error {
-		return c.inSession(ctx, in.session, session.Settings{Language: in.language, Isolation: in.isolation}, func(id session.ID) (err error) {
-			res, err = c.server.config.Sessions.Execute(ctx, c.bound.Owner, id, session.Request{
-				Code: in.code, Language: in.language, Isolation: in.isolation, Timeout: time.Duration(in.timeout) * time.Second,
-				Stdout: stdout, Stderr: stderr, Started: func(execution string) { c.execution = execution },
-				Ended: func(res session.Result, put session.PutFunc) { kept = putAway(res, put) },
-			})
-			return err
-		})
-	})
+	switch {
+	case in.code == "" && in.execution == "":
+		return Execution{}, answer{}, fault.New(fault.Invalid, "code is missing").WithHint("give the program's text, or the execution_id of one that waits")
+	case in.execution != "" && (in.code != "" || in.language != "" || in.isolation != ""):
+		return Execution{}, answer{}, fault.New(fault.Invalid, "an execution that waits goes on with the code that it has").WithHint("give execution_id without code, language and isolation")
+	case c.inputs != nil && c.server.asks():
+		return c.executeInRounds(ctx, in)
+	}
+	before, err := c.claim(ctx, &in)
 	if err != nil {
 		return Execution{}, answer{}, err
 	}
-	c.execution = res.Execution
-	if c.notice != "" {
-		res.Notice = strings.TrimSpace(c.notice + " " + res.Notice)
+	if before != nil && !waits(before) {
+		return c.outcome(before)
 	}
-	out, shown := describe(res, kept)
+	p := c.pursue(ctx)
+	p.follow(before)
+	p.run(in)
+	p.leave()
+	return c.outcome(p)
+}
+
+// begin runs a program, or goes on with one.
+func (c *call) begin(ctx context.Context, in executeInput) (r course, err error) {
+	if in.execution != "" {
+		r, err = c.goOn(ctx, in.session, in.execution, in.timeout)
+		r.told = r.res.Earlier
+		return r, err
+	}
+	err = c.inSession(ctx, in.session, session.Settings{Language: in.language, Isolation: in.isolation}, func(id session.ID) (err error) {
+		r, err = c.execute(ctx, id, session.Request{
+			Code: in.code, Language: in.language, Isolation: in.isolation, Timeout: time.Duration(in.timeout) * time.Second,
+		})
+		return err
+	})
+	return r, err
+}
+
+// goOn goes on with an execution that waits.
+func (c *call) goOn(ctx context.Context, id session.ID, execution string, timeout int64) (course, error) {
+	return c.execute(ctx, id, session.Request{Continue: execution, Timeout: time.Duration(timeout) * time.Second})
+}
+
+// execute has a session run something, and tells the client what it prints.
+func (c *call) execute(ctx context.Context, id session.ID, req session.Request) (r course, err error) {
+	req.Started = func(execution string) { c.execution = execution }
+	req.Ended = func(res session.Result, put session.PutFunc) { r.kept = putAway(res, put) }
+	err = reporting(c.notify, func(stdout, stderr io.Writer) error {
+		req.Stdout, req.Stderr = stdout, stderr
+		r.res, err = c.server.config.Sessions.Execute(ctx, c.bound.Owner, id, req)
+		return err
+	})
+	return r, err
+}
+
+// outcome makes of what came of an execution what its client is told.
+func (c *call) outcome(p *pursuit) (Execution, answer, error) {
+	if c.session = p.call.session; p.err != nil {
+		return Execution{}, answer{}, p.err
+	}
+	r := p.out
+	c.execution, c.session = r.res.Execution, r.res.Session
+	if notice := p.call.notice; notice != "" {
+		r.res.Notice = strings.TrimSpace(notice + " " + r.res.Notice)
+	}
+	r.res.Stdout = r.res.Stdout[min(r.told.Stdout, len(r.res.Stdout)):]
+	r.res.Stderr = r.res.Stderr[min(r.told.Stderr, len(r.res.Stderr)):]
+	out, shown := describe(r.res, r.kept)
+	if r.res.Exit.Cause == sandbox.Waiting {
+		out.Waiting = c.server.waitingFor(r, string(p.owner))
+	}
 	return out, answer{texts: out.texts(), shown: shown}, nil
 }
 
@@ -90,6 +151,7 @@ type Execution struct {
 	Error           *ProgramError `json:"error,omitempty" listed:"true"`
 	Notice          string        `json:"notice,omitempty"`
 	Displays        []Display     `json:"displays,omitempty"`
+	Waiting         *Waiting      `json:"waiting,omitempty" listed:"true"` // it has not ended
 	Usage           Usage         `json:"usage"`
 }
 
@@ -259,6 +321,9 @@ func (e *Execution) texts() []string {
 		lines = append(lines, line)
 	} else if e.ExitCode != 0 {
 		lines = append(lines, fmt.Sprintf("exit code: %d", e.ExitCode))
+	}
+	if e.Waiting != nil {
+		lines = append(lines, e.Waiting.lines()...)
 	}
 	if e.StoppedBy != "" {
 		lines = append(lines, "stopped by: "+e.StoppedBy+"; variables: "+e.State)

@@ -15,12 +15,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"paddock/internal/approval"
 	"paddock/internal/bindings/broker"
 	"paddock/internal/fault"
 	"paddock/internal/microsandbox"
@@ -62,6 +64,11 @@ type Config struct {
 	// Link makes an address under which anybody can have a file once; nil: there
 	// are none, and no tool offers them.
 	Link func(ctx context.Context, owner session.Owner, id session.ID, path string) (url string, expires time.Time, err error)
+	// Approvals are the calls of tools that wait for a person; nil: there are none.
+	Approvals *approval.Store
+	// AskClient has the client be asked about those of the programs that it runs, where
+	// it can ask its user.
+	AskClient bool
 	// extend adds to each of the SDK's servers what only the tests have.
 	extend func(*mcp.Server)
 	// options changes how each of the SDK's servers is made, likewise.
@@ -82,6 +89,12 @@ type Server struct {
 	mcp          *mcp.Server         // with all of them
 	defaults     defaults
 	passing      passing
+	runs         runs
+	resuming     atomic.Bool // somebody is there for what waits
+
+	ctx  context.Context // ends with Close
+	stop context.CancelCauseFunc
+	jobs sync.WaitGroup // begun with mu held, so that none is after Close
 
 	mu       sync.Mutex // guards what follows
 	variants map[string]*mcp.Server
@@ -97,6 +110,7 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{config: config, log: config.Log, tools: map[string]tool{}, sets: map[string][]string{}, variants: map[string]*mcp.Server{}}
+	s.ctx, s.stop = context.WithCancelCause(context.Background())
 	runtimes := config.Sessions.Runtimes(context.Background())
 	if s.instructions = config.Instructions; s.instructions == "" {
 		s.instructions = s.describe(runtimes)

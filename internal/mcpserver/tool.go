@@ -116,6 +116,10 @@ type answer struct {
 	texts []string        // what a person would read; none: data
 	shown []shown         // documents and pictures, after the texts
 	extra []mcp.Content   // blocks of another kind, at the end
+	// inputs are what the client's user is needed for, in place of all that, and state
+	// what the call is to be made again with.
+	inputs mcp.InputRequestMap
+	state  string
 }
 
 // call is one request of a tool on its way through this package.
@@ -127,6 +131,9 @@ type call struct {
 	// notify tells the client how far the call has come; nil: nobody asked.
 	notify func(done float64, message string)
 	meta   map[string]any // the request's _meta
+	asker  asker          // how its user is asked while the call is answered; nil: not so
+	inputs *rounds        // how else; nil: not so either
+	task   *taskAsks      // what a call that may become a task asks; nil: it cannot
 
 	session   session.ID // for the log, once it is known
 	execution string
@@ -144,7 +151,20 @@ func (s *Server) handler(t tool) mcp.ToolHandler {
 				_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: done, Message: message})
 			}
 		}
+		s.askBy(c, req)
 		return c.serve(ctx, t, callerOf(req), req.Params.Arguments), nil
+	}
+}
+
+// askBy says how a request's client can be asked about calls, if it can.
+func (s *Server) askBy(c *call, req *mcp.CallToolRequest) {
+	can := req.ClientCapabilities()
+	switch {
+	case can == nil || !elicits(can.Elicitation):
+	case isModern(req.ProtocolVersion()):
+		c.inputs = &rounds{responses: req.Params.InputResponses, state: req.Params.RequestState}
+	default:
+		c.asker = s.askVia(req.Session)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"paddock/internal/fault"
 )
 
-func allow(t *testing.T, entries ...string) Allowlist {
+func allow(t testing.TB, entries ...string) Allowlist {
 	t.Helper()
 	a, err := ParseAllowlist(entries)
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -209,7 +210,7 @@ func New(config Config) (*Broker, error) {
 	b.life, b.end = context.WithCancel(context.Background())
 	config.Pool.Dial = b.dial
 	b.pool = upstream.NewPool(config.Pool)
-	b.tasks.Go(b.learned.run)
+	b.tasks.Go(func() { b.learned.run(b.life) })
 	return b, nil
 }
 
@@ -222,7 +223,7 @@ func (b *Broker) openStores() error {
 		return filepath.Join(b.config.Dir, name)
 	}
 	b.shelf = newShelf(b, dir("listings"))
-	b.forest = &forest{dir: dir("trees"), grown: map[string]*tree{}}
+	b.forest = &forest{dir: dir("trees"), link: os.Link, grown: map[string]*tree{}}
 	b.learned = newLearned(dir("learned"), b.config.Log)
 	b.own = newOwn(b, dir("sessions"))
 	if b.config.Seen == nil && b.config.Dir != "" {
@@ -244,7 +245,6 @@ func (b *Broker) Close() error {
 	b.closed = true
 	b.mu.Unlock()
 	b.end()
-	b.learned.close()
 	err := b.pool.Close()
 	b.tasks.Wait()
 	b.indexes.close()

@@ -40,7 +40,8 @@ const stamp = ".made-of"
 // for each view, which is never changed. Sessions have links to the files, or copies
 // where the system has no links.
 type forest struct {
-	dir string // empty: a temporary folder, from the first need to close
+	dir  string // empty: a temporary folder, from the first need to close
+	link func(from, to string) error
 
 	mu      sync.Mutex // guards what follows
 	grown   map[string]*tree
@@ -100,7 +101,7 @@ func (f *forest) plant(ctx context.Context, v *view, to string) error {
 		if err != nil {
 			return err
 		}
-		if err = linkAll(from, to, files); err == nil {
+		if err = f.linkAll(from, to, files); err == nil {
 			touch(from)
 			return nil
 		}
@@ -176,7 +177,7 @@ func (f *forest) make(ctx context.Context, v *view, dir string) (err error) {
 			return err
 		}
 		rest := slices.DeleteFunc(slices.Clone(files), func(path string) bool { return own[path] || path == stamp })
-		if err := linkAll(from, fresh, rest); err != nil {
+		if err := f.linkAll(from, fresh, rest); err != nil {
 			return err
 		}
 		for _, path := range rest {
@@ -289,7 +290,7 @@ func madeOf(dir string) string {
 
 // linkAll makes the files of one folder appear in another, which is made if it is not
 // there.
-func linkAll(from, to string, files []string) error {
+func (f *forest) linkAll(from, to string, files []string) error {
 	if err := os.Mkdir(to, 0o755); err == nil {
 		if err := os.Chmod(to, 0o755); err != nil {
 			return err
@@ -304,7 +305,7 @@ func linkAll(from, to string, files []string) error {
 		}
 		old, fresh := filepath.Join(from, filepath.FromSlash(path)), filepath.Join(to, filepath.FromSlash(path))
 		if links {
-			err := os.Link(old, fresh)
+			err := f.link(old, fresh)
 			if err == nil {
 				continue
 			}

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"log/slog"
 	"maps"
@@ -38,7 +39,6 @@ type learned struct {
 	log *slog.Logger
 
 	samples chan sample
-	done    chan struct{}
 	flushed chan chan struct{} // asks for everything to be learned and shown at once
 
 	mu  sync.Mutex // guards what follows
@@ -70,11 +70,8 @@ type sample struct {
 }
 
 func newLearned(dir string, log *slog.Logger) *learned {
-	return &learned{dir: dir, log: log, samples: make(chan sample, maxSamples), done: make(chan struct{}), flushed: make(chan chan struct{}), all: map[lesson]*taught{}}
+	return &learned{dir: dir, log: log, samples: make(chan sample, maxSamples), flushed: make(chan chan struct{}), all: map[lesson]*taught{}}
 }
-
-// close ends run, which shows and writes what is left.
-func (l *learned) close() { close(l.done) }
 
 // offer has something learned from a result, when there is time for it.
 func (l *learned) offer(owner, key, tool string, r upstream.Result) {
@@ -91,8 +88,8 @@ func (l *learned) offer(owner, key, tool string, r upstream.Result) {
 	}
 }
 
-// run learns until the end.
-func (l *learned) run() {
+// run learns until ctx ends; then it shows and writes what is left.
+func (l *learned) run(ctx context.Context) {
 	timer := time.NewTimer(restLearned)
 	timer.Stop()
 	defer timer.Stop()
@@ -107,7 +104,7 @@ func (l *learned) run() {
 		case told := <-l.flushed:
 			l.drain()
 			close(told)
-		case <-l.done:
+		case <-ctx.Done():
 			l.drain()
 			return
 		}

@@ -47,8 +47,9 @@ const (
 // for each definition and identity. Listings that are out of date are given at once and
 // made again on the side.
 type shelf struct {
-	broker *Broker
-	dir    string // empty: nothing is kept
+	broker   *Broker
+	dir      string // empty: nothing is kept
+	patience time.Duration
 
 	mu     sync.Mutex // guards what follows
 	places map[string]*place
@@ -109,7 +110,7 @@ func hints(a bindings.Annotations) string {
 }
 
 func newShelf(b *Broker, dir string) *shelf {
-	return &shelf{broker: b, dir: dir, places: map[string]*place{}}
+	return &shelf{broker: b, dir: dir, patience: patience, places: map[string]*place{}}
 }
 
 func (x *shelf) place(key string) *place {
@@ -183,7 +184,7 @@ func (x *shelf) look(one *bound, eager bool) awaited {
 	switch {
 	case a.done == nil:
 	case p.listing == nil && (eager || now.After(p.slow)):
-		a.deadline = now.Add(patience)
+		a.deadline = now.Add(x.patience)
 	case p.listing != nil && !p.spoiled.IsZero() && p.fails == 0 && now.Sub(p.spoiled) < patience:
 		a.deadline = now.Add(patienceChanged)
 	}

@@ -91,6 +91,10 @@ type Config struct {
 		KeepDays          int64  // zero: all
 		IncludeCode, Sync bool
 	}
+	Approvals struct {
+		TTLHours  int64 // how long somebody may take to decide, and how long a grant counts
+		AskClient bool  // the client whose call it is
+	}
 
 	origins map[string]string // by key; what is not here is a default
 }

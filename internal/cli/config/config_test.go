@@ -296,7 +296,7 @@ func TestMistakesSayWhereTheyStand(t *testing.T) {
 		{"a text for a boolean", "[logging]\nstructured = \"yes\"\n", "paddock.toml:2: logging.structured: it is a text, not true or false", ""},
 		{"a text for a list", "[tools]\nenabled = \"core\"\n", "paddock.toml:2: tools.enabled: it is a text, not a list of texts", ""},
 		{"a number in a list", "[tools]\nenabled = [\"core\", 1]\n", "paddock.toml:2: tools.enabled: it is a list, not a list of texts", ""},
-		{"an unknown set of tools", "[tools]\nenabled = [\"core\", \"skills\"]\n", `paddock.toml:2: tools.enabled: "skills" is not one of core, files, history, sandbox`, ""},
+		{"an unknown set of tools", "[tools]\nenabled = [\"core\", \"magic\"]\n", `paddock.toml:2: tools.enabled: "magic" is not one of ` + strings.Join(ToolSets, ", "), ""},
 		{"a set of tools twice", "[tools]\nenabled = [\"core\", \"core\"]\n", `paddock.toml:2: tools.enabled: "core" is there twice`, ""},
 		{"an unknown isolation", "[sandbox]\nisolation = \"none\"\n", `paddock.toml:2: sandbox.isolation: "none" is not one of wasm, linux`, ""},
 		{"too little memory", "[sessions]\nmax_memory_mb = 1\n", "paddock.toml:2: sessions.max_memory_mb: it is not between 32MiB and 4GiB", "sessions.max_memory_mb: how much memory an interpreter may take, its own needs included"},

@@ -139,6 +139,13 @@ const (
 // ToolSets are the sets of tools that there are.
 var ToolSets = []string{"core", "files", "code-mode", "history", "sandbox"}
 
+// Approve is the scope of tokens that may allow calls of tools. It is none of the sets,
+// and no token has it that does not name it.
+const Approve = "approve"
+
+// Scopes are what a token can be for: the sets of tools, and Approve.
+func Scopes() []string { return append(slices.Clone(ToolSets), Approve) }
+
 // keys is the table that everything else here comes from.
 var keys = []Key{
 	define("server.name", "what the server calls itself", "paddock", words(1, 100), func(c *Config) *string { return &c.Server.Name }),
@@ -240,6 +247,9 @@ var keys = []Key{
 	define("audit.keep_days", "how many days of the audit log are kept; 0: all", "90", count(0, 36500), func(c *Config) *int64 { return &c.Audit.KeepDays }),
 	define("audit.include_code", "whether the audit log holds the programs themselves besides their digests", "false", boolean(), func(c *Config) *bool { return &c.Audit.IncludeCode }),
 	define("audit.sync", "whether each record of the audit log waits until it is on the disk; else it may be lost with the machine's power", "false", boolean(), func(c *Config) *bool { return &c.Audit.Sync }),
+
+	define("approvals.ttl_hours", "how long a person may take to allow a call of a tool, and how long what was allowed counts", "24", count(1, 365*24), func(c *Config) *int64 { return &c.Approvals.TTLHours }),
+	define("approvals.ask_client", "whether the client that runs a program may have its user allow the calls; else only paddock approvals and tokens with the scope approve can", "true", boolean(), func(c *Config) *bool { return &c.Approvals.AskClient }),
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
