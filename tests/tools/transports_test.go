@@ -103,12 +103,14 @@ func TestServersOfOthersOverEachTransport(t *testing.T) {
 		for name, url := range bound {
 			m.bind(t, name, url)
 		}
+		m.waitFor(t, "stdio", "files", "thoughts", "memory", "modern_stdio")
 		for _, name := range []string{"stdio", "http", "sse"} {
 			useEverything(t, m, name)
 		}
 		for _, name := range []string{"modern_stdio", "modern_http"} {
 			m.prints(t, "python", fmt.Sprintf(`
-from servers.%s import double, echo, fail, ToolError
+from servers.%s import double, echo, fail
+from servers import ToolError
 print(double(z="ab"), echo(z="ü"))
 try:
     fail()
@@ -147,7 +149,8 @@ console.log((await sequentialthinking({ thought: "second", nextThoughtNeeded: fa
 func useEverything(t *testing.T, m *model, name string) {
 	t.Helper()
 	m.prints(t, "python", fmt.Sprintf(`
-from servers.%s import echo, get_sum, get_structured_content, get_tiny_image, get_resource_links, ToolError
+from servers.%s import echo, get_sum, get_structured_content, get_tiny_image, get_resource_links
+from servers import ToolError
 import asyncio
 print(echo(message="hi ü"))
 print(await asyncio.gather(*(get_sum.aio(a=k, b=1) for k in range(3))))
