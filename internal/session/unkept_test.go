@@ -241,3 +241,26 @@ func TestInterpretersOpenTheirFilesAnewAfterACrashBesideThem(t *testing.T) {
 	}
 	prints(t, m, id, "print(read('a'))", "1")
 }
+
+// What could not be kept once and was kept later is on disk: nothing of it is lost, and
+// nobody is told so, when its interpreter ends.
+func TestWhatWasKeptAtLastIsNotGivenUpWithItsInterpreter(t *testing.T) {
+	dir := t.TempDir()
+	disk, err := blobtest.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &mortal{Fake: sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "mortal"})}
+	m := manager(t, session.Config{Dir: dir, Files: disk, Backends: []sandbox.Backend{b}}, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	execute(t, m, id, "x = 1\nwrite('a', '1')")
+	unkept(t, m, disk, id, "x = 2\nwrite('a', '2')")
+	disk.SetFault(nil)
+	execute(t, m, id, "y = 3")
+	if err := b.instances[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	if r := prints(t, m, id, "print(x, y, read('a'))", "2 3 2"); strings.Contains(r.Notice, "could not be kept") {
+		t.Errorf("the notice is %q", r.Notice)
+	}
+}
