@@ -3,15 +3,19 @@ package approval_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"testing"
 
 	"paddock/internal/approval"
 	"paddock/internal/blob"
+	"paddock/internal/blob/blobtest"
 )
 
 // dirEnv makes the test binary a process that lives an approval's life in a folder, and
@@ -124,5 +128,80 @@ func TestAProcessIsKilledAtAnyStep(t *testing.T) {
 		if cmd.ProcessState.ExitCode() == 3 {
 			t.Fatalf("step %d failed", n)
 		}
+	}
+}
+
+// errKilled is what every file operation gives of a process that is not there any more.
+var errKilled = errors.New("killed")
+
+// A process is killed, or loses its power, at each step of an approval's life. The next
+// one finds what was answered; what was not is as before or as after, and in no case is a
+// call let through twice, or one that nobody granted.
+func TestKilledAtAnyStep(t *testing.T) {
+	for _, power := range []bool{false, true} {
+		for n := 1; ; n++ {
+			root := t.TempDir()
+			disk, err := blobtest.New(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			disk.SetFault(blobtest.From(n, errKilled))
+			life := live(t.Context(), approval.Open(filepath.Join(root, "approvals"), approval.Options{Files: disk}))
+			if disk.SetFault(nil); power {
+				if err := disk.Cut(rand.New(rand.NewPCG(uint64(n), 7))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			checkAfter(t, fmt.Sprintf("killed at step %d, power cut: %v", n, power), approval.Open(filepath.Join(root, "approvals"), approval.Options{Files: disk}), life)
+			if life.used {
+				break // it got to the end
+			}
+		}
+	}
+}
+
+// lived is how far a process came: what was answered.
+type lived struct {
+	asked, granted, used bool
+	id                   string
+}
+
+func live(ctx context.Context, s *approval.Store) (l lived) {
+	a, err := s.Request(ctx, asked())
+	if l.asked, l.id = err == nil, a.ID; err != nil {
+		return l
+	}
+	_, err = s.Decide(ctx, "local", a.ID, approval.Decision{By: "boss", Grant: true})
+	if l.granted = err == nil; err != nil {
+		return l
+	}
+	l.used = s.Use(ctx, a.ID, asked()) == nil
+	return l
+}
+
+func checkAfter(t *testing.T, name string, s *approval.Store, l lived) {
+	t.Helper()
+	a, err := s.Request(t.Context(), asked())
+	switch {
+	case err != nil:
+		t.Errorf("%s: it is asked for again: %v", name, err)
+	case l.asked && a.ID != l.id:
+		t.Errorf("%s: what was asked for is forgotten", name)
+	case l.granted && a.State != approval.Granted && a.State != approval.Used:
+		t.Errorf("%s: what was granted is %v", name, a.State)
+	case l.used && a.State != approval.Used:
+		t.Errorf("%s: what was used is %v", name, a.State)
+	case !l.asked && a.State != approval.Pending:
+		t.Errorf("%s: what nobody decided is %v", name, a.State)
+	}
+	if a.State == approval.Pending {
+		a = decide(t, s, a, true)
+	}
+	err = s.Use(t.Context(), a.ID, asked())
+	if (a.State == approval.Granted) != (err == nil) {
+		t.Errorf("%s: as %v it is used: %v", name, a.State, err)
+	}
+	if err := s.Use(t.Context(), a.ID, asked()); err == nil {
+		t.Errorf("%s: it is used twice", name)
 	}
 }

@@ -86,7 +86,7 @@ func (c *call) sessionOf(given session.ID, execution string) (session.ID, error)
 		}
 	}
 	return "", fault.New(fault.NotFound, "no execution %s waits", shortQuote(execution)).
-		WithHint("it has ended, or was given up when other code course in its session; get_workspace_info tells what is there")
+		WithHint("it has ended, or was given up when other code ran in its session; get_workspace_info tells what is there")
 }
 
 // executeInRounds is executeCode for clients that are asked by rounds.
