@@ -272,11 +272,11 @@ func TestARunThatWaitsOutlives(t *testing.T) {
 		"that nothing is left": func(t *testing.T, p *place) { _, err := p.m.Collect(t.Context()); ok(t, err) },
 		"a cancel of another":  func(t *testing.T, p *place) { _, err := p.m.Cancel(alice, p.id, "x-other"); ok(t, err) },
 		"its process's kill": func(t *testing.T, p *place) {
-			p.config.Dir = copyState(t, p.dir)
+			p.config.Dir = copyRunning(t, p.dir)
 			p.m = manager(t, p.config, sandboxtest.FakeConfig{})
 		},
 		"a kill while another runs": func(t *testing.T, p *place) {
-			p.people.onEffect(func() { p.config.Dir = copyState(t, p.dir) })
+			p.people.onEffect(func() { p.config.Dir = copyRunning(t, p.dir) })
 			elsewhere(t, p.m, p.id, "write('f', 'cut short')\ncall('effect', '')")
 			p.m = manager(t, p.config, sandboxtest.FakeConfig{})
 		},
@@ -466,7 +466,7 @@ func TestARunGoesOnOnce(t *testing.T) {
 	var copied string
 	var second error
 	p.onEffect(func() {
-		copied = copyState(t, dir)
+		copied = copyRunning(t, dir)
 		_, second = goOn(m, id, r.Execution)
 		if i, err := m.Info(alice, id); err != nil || i.Waiting != nil || i.State != session.Running {
 			t.Errorf("while it goes on: %+v, %v", i, err)
