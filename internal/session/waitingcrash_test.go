@@ -2,8 +2,11 @@ package session_test
 
 import (
 	"errors"
+	"flag"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +18,8 @@ import (
 	"paddock/internal/session"
 )
 
+var waitingStride = flag.Int("waiting.stride", 4, "each how many operations of the disk a process dies that has a run wait and go on")
+
 var errDied = errors.New("the process has died")
 
 // A process that dies at any operation on the disk, while a run is suspended and goes
@@ -23,7 +28,7 @@ var errDied = errors.New("the process has died")
 func TestAProcessMayDieWheneverARunWaitsAndGoesOn(t *testing.T) {
 	const code = "x = 1\nwrite('f', 'one')\nprint('before')\nmany = gather('approve', 2)\nprint('after', many)\ncall('effect', '')\nx = x + many\nwrite('f', 'two')"
 	outcomes := map[string]int{}
-	for n := 0; ; n++ {
+	for n := 0; ; n += *waitingStride {
 		reached := false
 		t.Run(fmt.Sprintf("at operation %d", n), func(t *testing.T) {
 			d := diesAt(t, n, code)
@@ -92,13 +97,37 @@ func diesAt(t *testing.T, n int, code string) *death {
 		d.allow()
 		d.result, d.err = goOn(m, d.id, d.execution)
 	}
-	to := t.TempDir()
-	if err := os.CopyFS(to, os.DirFS(d.dir)); err != nil {
-		t.Fatal(err)
-	}
+	d.dir = copyRunning(t, d.dir)
 	disk.SetFault(nil)
-	d.dir = to
 	return d
+}
+
+// copyRunning gives the state folder as it is when its process is killed now, but for
+// the index, which is written all the time and can be lost.
+func copyRunning(t *testing.T, dir string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "state")
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || strings.HasPrefix(filepath.Base(path), "index.db") {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		there := to + strings.TrimPrefix(path, dir)
+		if e.IsDir() {
+			return os.MkdirAll(there, 0o700)
+		}
+		data, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(there, data, 0o600)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return to
 }
 
 func (d *death) allow() {
