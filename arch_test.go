@@ -69,6 +69,7 @@ var mayImport = map[string][]string{
 	"internal/telemetry":                 {"internal/auth", "internal/fault"},
 	"package":                            {},
 	"package/bundle":                     {},
+	"skills":                             {},
 	"tests/crash":                        {},
 	"tests/bench":                        {"internal/blob", "internal/fault", "internal/image", "internal/sandbox", "internal/sandbox/linux", "internal/sandbox/linux/agent", "internal/sandbox/wasm", "internal/sandbox/wasm/worker", "internal/session"},
 	"tests/docs":                         {},

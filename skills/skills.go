@@ -1,7 +1,7 @@
 // Package skills holds the skills that come with paddock: a folder for each, as
-// the Agent Skills format has them, whose lib is importable Python. What other
-// people wrote of it, as docs/skills.md lists it, is packed into dist by `make
-// skills`; the licences are in those packs.
+// the Agent Skills format has them, whose lib is importable Python: of 3.9 or later,
+// with nothing but the standard library and what `make skills` packs into dist of
+// other people's (build/sources.txt), together with its licences.
 package skills
 
 import (

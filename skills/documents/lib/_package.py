@@ -9,6 +9,7 @@ import posixpath
 import re
 import xml.etree.ElementTree as ET
 import zipfile
+import zlib
 
 R = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 RELATIONS = "http://schemas.openxmlformats.org/package/2006/relationships"
@@ -21,6 +22,7 @@ HEAD = b'<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
 
 LIMIT = 256 << 20  # bytes that a document may unpack to
 PARTS = 20_000
+DEPTH = 300  # of elements in elements
 
 
 class DocumentError(ValueError):
@@ -84,6 +86,11 @@ class Part:
             self.root = events.root
         except ET.ParseError as error:
             raise DocumentError(f"a part of the document is no XML: {error}") from None
+        level, depth = [self.root], 0
+        while level:
+            level, depth = [child for e in level for child in e], depth + 1
+            if depth > DEPTH:
+                raise DocumentError(f"in a part of the document elements are in more than {DEPTH} others")
 
     def data(self):
         return serialize(self.root, self.prefixes)
@@ -203,13 +210,11 @@ class Package:
 
     def read(self, source):
         try:
-            with zipfile.ZipFile(opened(source)) as z:
-                infos = [i for i in z.infolist() if not i.is_dir()]
-                if len(infos) > PARTS or sum(i.file_size for i in infos) > LIMIT:
-                    raise DocumentError(f"the document unpacks to more than {LIMIT >> 20} MiB, or {PARTS} parts")
-                for i in infos:
-                    self.parts[i.filename.lstrip("/")] = z.read(i)
-        except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+            with unzipped(source) as z:
+                for i in z.infolist():
+                    if not i.is_dir():
+                        self.parts[i.filename.lstrip("/")] = z.read(i)
+        except DAMAGED as error:
             raise DocumentError(f"this is no docx, pptx or xlsx: {error}") from None
         types = self.parts.pop("[Content_Types].xml", None)
         if types is None:
@@ -282,23 +287,41 @@ class Package:
             f.write(whole.getvalue())
 
 
-def opened(source):
-    """What ZipFile reads a document from."""
+DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+
+
+def unzipped(source):
+    """A document's archive: of a path, bytes or an open file."""
     if isinstance(source, (bytes, bytearray)):
-        return io.BytesIO(source)
-    return os.fspath(source) if not hasattr(source, "read") else source
+        source = io.BytesIO(source)
+    try:
+        z = zipfile.ZipFile(source if hasattr(source, "read") else os.fspath(source))
+    except DAMAGED as error:
+        raise DocumentError(f"this is no docx, pptx or xlsx: {error}") from None
+    infos = z.infolist()
+    if len(infos) > PARTS or sum(i.file_size for i in infos) > LIMIT:
+        z.close()
+        raise DocumentError(f"the document unpacks to more than {LIMIT >> 20} MiB, or {PARTS:,} parts")
+    return z
+
+
+# What the main part of each kind is called.
+KINDS = {"docx": rb"(wordprocessingml|ms-word)\.(document|template)\.[\w.]*main\+xml",
+         "pptx": rb"(presentationml|ms-powerpoint)\.(presentation|slideshow|template)\.[\w.]*main\+xml",
+         "xlsx": rb"(spreadsheetml|ms-excel)\.(sheet|template)\.[\w.]*main\+xml"}
 
 
 def kind_of(source):
     """"docx", "pptx" or "xlsx"."""
-    package = Package(source)
-    type = package.type_of(package.main())
-    for word, kind in ("wordprocessing", "docx"), ("presentation", "pptx"), ("spreadsheet", "xlsx"), ("sheet", "xlsx"):
-        if word in type:
+    with unzipped(source) as z:
+        try:
+            types = z.read("[Content_Types].xml")
+        except (KeyError, *DAMAGED) as error:
+            raise DocumentError(f"this is no docx, pptx or xlsx: {error}") from None
+    for kind, pattern in KINDS.items():
+        if re.search(pattern, types):
             return kind
-    if "word" in type.lower():
-        return "docx"
-    raise DocumentError(f"nothing here reads a document of type {type!r}")
+    raise DocumentError("nothing here reads a document of this type")
 
 
 class CoreProperties:

@@ -31,10 +31,15 @@ def xfrm(left, top, width, height, tag="a:xfrm"):
     return f'<{tag}><a:off x="{round(left)}" y="{round(top)}"/><a:ext cx="{round(width)}" cy="{round(height)}"/></{tag}>'
 
 
-def placeholder(number, kind, idx, name, place=None, text=""):
+# How the text of a layout's placeholder differs from the master's.
+PLAIN = '<a:lvl1pPr marL="0" indent="0"%s><a:buNone/></a:lvl1pPr>'
+LOOKS = {"ctrTitle": '<a:lvl1pPr algn="ctr"><a:defRPr sz="6000"/></a:lvl1pPr>', "subTitle": PLAIN % ' algn="ctr"', "body": PLAIN % "", "pic": PLAIN % ""}
+
+
+def placeholder(number, kind, idx, name, place=None, text="", look=""):
     which = (f' type="{quoted(kind)}"' if kind else "") + (f' idx="{idx}"' if idx is not None else "")
     return (f'<p:sp><p:nvSpPr><p:cNvPr id="{number}" name="{quoted(name)}"/><p:cNvSpPr><a:spLocks noGrp="1"/></p:cNvSpPr><p:nvPr><p:ph{which}/></p:nvPr></p:nvSpPr>'
-            f'<p:spPr>{xfrm(*map(Inches, place)) if place else ""}</p:spPr><p:txBody><a:bodyPr/><a:lstStyle/><a:p>{text}</a:p></p:txBody></p:sp>')
+            f'<p:spPr>{xfrm(*map(Inches, place)) if place else ""}</p:spPr><p:txBody><a:bodyPr/><a:lstStyle>{look}</a:lstStyle><a:p>{text}</a:p></p:txBody></p:sp>')
 
 
 def prompt(text):
@@ -53,7 +58,7 @@ def slide(shapes):
 
 
 def layout(name, kind, placeholders):
-    shapes = "".join(placeholder(k, t, i, n, place, prompt("Click to edit")) for k, (t, i, n, *place) in enumerate(placeholders, 2))
+    shapes = "".join(placeholder(k, t, i, n, place, prompt("Click to edit"), LOOKS.get(t, "")) for k, (t, i, n, *place) in enumerate(placeholders, 2))
     kind = "" if kind is None else f' type="{kind}"'
     return HEAD + (f'<p:sldLayout {NS}{kind} preserve="1"><p:cSld name="{name}"><p:spTree>{TREE}{shapes}</p:spTree></p:cSld>'
                    '<p:clrMapOvr><a:masterClrMapping/></p:clrMapOvr></p:sldLayout>').encode()
@@ -100,6 +105,7 @@ def theme():
                    f'<a:bgFillStyleLst>{fill * 3}</a:bgFillStyleLst></a:fmtScheme></a:themeElements></a:theme>').encode()
 
 
+TABLE = "{5C22544A-7EE6-4342-B048-85BDC9FD1C3A}"  # the format's own "Medium Style 2 - Accent 1"
 THEME = "application/vnd.openxmlformats-officedocument.theme+xml"
 
 
@@ -108,6 +114,8 @@ def new():
     package.add("ppt/presentation.xml", b"", TYPE + "presentation.main+xml")
     package.rels().add("officeDocument", "ppt/presentation.xml")
     package.add("ppt/theme/theme1.xml", theme(), THEME)
+    package.add("ppt/tableStyles.xml", HEAD + f'<a:tblStyleLst xmlns:a="{A}" def="{TABLE}"/>'.encode(), TYPE + "tableStyles+xml")
+    package.rels("ppt/presentation.xml").add("tableStyles", "ppt/tableStyles.xml")
     main, rels = "ppt/slideMasters/slideMaster1.xml", []
     for k, (name, kind, placeholders) in enumerate(LAYOUTS, 1):
         part = package.add(f"ppt/slideLayouts/slideLayout{k}.xml", layout(name, kind, placeholders), TYPE + "slideLayout+xml")
@@ -135,7 +143,7 @@ def add_notes(package, presentation, slide):
         package.rels(part).add("theme", package.add(package.free("ppt/theme/theme%d.xml"), theme(), THEME))
         id = rels.add("notesMaster", part)
         root = package.tree(presentation)
-        from .pptx import made, p
+        from ._pptx_shapes import made, p
         root.insert(1 if root.find(p("sldMasterIdLst")) is not None else 0, made(f'<p:notesMasterIdLst><p:notesMasterId r:id="{id}"/></p:notesMasterIdLst>'))
         found = [(id, part)]
     image = ('<p:sp><p:nvSpPr><p:cNvPr id="2" name="Slide Image 1"/><p:cNvSpPr><a:spLocks noGrp="1" noRot="1" noChangeAspect="1"/></p:cNvSpPr><p:nvPr><p:ph type="sldImg"/></p:nvPr></p:nvSpPr><p:spPr/></p:sp>')
@@ -169,4 +177,4 @@ def table(rows, columns, left, top, width, height):
     grid = f'<a:gridCol w="{round(width / max(columns, 1))}"/>' * columns
     return (f'<p:graphicFrame><p:nvGraphicFramePr><p:cNvPr id="%ID%" name="Table %ID%"/><p:cNvGraphicFramePr><a:graphicFrameLocks noGrp="1"/></p:cNvGraphicFramePr><p:nvPr/></p:nvGraphicFramePr>'
             f'{xfrm(left, top, width, height, "p:xfrm")}<a:graphic><a:graphicData uri="http://schemas.openxmlformats.org/drawingml/2006/table"><a:tbl>'
-            f'<a:tblPr firstRow="1" bandRow="1"><a:tableStyleId>{{5C22544A-7EE6-4342-B048-85BDC9FD1C3A}}</a:tableStyleId></a:tblPr><a:tblGrid>{grid}</a:tblGrid>{row * rows}</a:tbl></a:graphicData></a:graphic></p:graphicFrame>')
+            f'<a:tblPr firstRow="1" bandRow="1"><a:tableStyleId>{TABLE}</a:tableStyleId></a:tblPr><a:tblGrid>{grid}</a:tblGrid>{row * rows}</a:tbl></a:graphicData></a:graphic></p:graphicFrame>')
