@@ -232,7 +232,7 @@ func TestSkillsAreResources(t *testing.T) {
 	for _, uri := range []string{"skill://words/", "skill://words/../zeros/SKILL.md", "skill://words/..%2fzeros%2fSKILL.md", "skill://words/nothing", "skill://../words/SKILL.md", "skill://words%2f..%2fzeros/SKILL.md", "skill://nothing/SKILL.md", "skill://"} {
 		_, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri})
 		var wire *jsonrpc.Error
-		if err == nil || !errors.As(err, &wire) || wire.Code != jsonrpc.CodeInvalidParams && wire.Code != mcp.CodeResourceNotFound {
+		if err == nil || !errors.As(err, &wire) || wire.Code != jsonrpc.CodeInvalidParams {
 			t.Errorf("%s gives %v", uri, err)
 		}
 	}

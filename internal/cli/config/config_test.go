@@ -162,6 +162,7 @@ max_request_size_mb = 5
 	}
 	want.MCP.Allowlist, want.MCP.SessionTTL, want.MCP.CallInterval, want.MCP.CallsPerRun = []string{}, 300*time.Second, 100*time.Millisecond, 50
 	want.Vault.Keyring = "auto"
+	want.Approvals.TTLHours, want.Approvals.AskClient = 24, true
 	want.Limits = load(t, Source{}).Limits // the united systems have none of them
 	got := *c
 	got.origins = nil
