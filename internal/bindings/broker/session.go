@@ -204,12 +204,14 @@ type Offer struct {
 	Fleeting bool
 }
 
-// Offer tells what one of a session's servers offers, as it was listed last.
+// Offer tells what one of a session's servers offers, as it was listed last. A server
+// that could not be asked before is asked again, such as after a login.
 func (b *Broker) Offer(ctx context.Context, s Session, name string) (Offer, error) {
 	one, err := b.find(s, name)
 	if err != nil {
 		return Offer{}, err
 	}
+	b.shelf.rouse(one.key)
 	l, err := b.shelf.wait(ctx, b.shelf.look(one, true))
 	if err != nil {
 		return Offer{}, fmt.Errorf("asking for its tools: %w", err)
