@@ -80,6 +80,7 @@ var mayImport = map[string][]string{
 	"tests/model":                        {},
 	"tests/mcp/suite":                    {"internal/sandbox/sandboxtest"},
 	"tests/service":                      {},
+	"tests/waiting":                      {},
 	"internal/web":                       {"internal/auth", "internal/fault"},
 	"internal/web/files":                 {"internal/auth", "internal/bundle", "internal/fault", "internal/session", "internal/web", "internal/workspace"},
 	"internal/workspace":                 {"internal/blob", "internal/fault"},

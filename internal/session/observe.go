@@ -47,6 +47,9 @@ type Event struct {
 	// What follows tells of an execution.
 	Execution string
 	Code      string
+	// Continued says that it had waited for a person, and went on: its program was told
+	// when it began.
+	Continued bool
 	// Queued is how long it waited in its session; Start what starting an
 	// interpreter took, zero where one lived.
 	Queued, Start time.Duration
@@ -136,7 +139,7 @@ func (s *session) recorded(t *turn, p plan, req Request) (Result, error) {
 	}
 	e := Event{
 		Action: Executing, Begun: true, Owner: s.owner, Session: s.id, Execution: t.execution,
-		Language: p.command.Language, Isolation: s.backend.Name(), Code: p.command.Code, Queued: t.queued,
+		Language: p.command.Language, Isolation: s.backend.Name(), Code: p.code, Queued: t.queued, Continued: req.Continue != "",
 	}
 	if err := record(t.ctx, e); err != nil {
 		return Result{}, fmt.Errorf("recording the execution: %w", err)
