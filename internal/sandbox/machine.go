@@ -55,7 +55,8 @@ type MachineState struct {
 	// error.
 	Open func() (io.ReadCloser, error)
 	// Anew says that the state has been here before, or is somewhere else as well:
-	// what draws random numbers gets seeds of its own.
+	// what draws random numbers gets seeds of its own, and programs that were Waiting
+	// are given up.
 	Anew bool
 }
 

@@ -256,8 +256,9 @@ type Command struct {
 	Call func(ctx context.Context, c Call) []byte
 	// Suspend, once it is closed, has Run return as Waiting when the program does
 	// nothing but wait for answers to its calls and can be kept like that: what a
-	// Snapshot keeps then waits for the same. The calls end as with the run. A program
-	// that waits in another way goes on. Nil: never.
+	// Snapshot keeps then, or a Keeper with its machine, waits for the same. The calls
+	// end as with the run. A program that waits in another way goes on: for a call that
+	// blocks, where it has no machine. Nil: never.
 	Suspend <-chan struct{}
 	// Continue goes on with the program that was Waiting last, in place of Code; nil:
 	// Code is run, and what waited is given up.

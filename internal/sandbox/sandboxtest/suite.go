@@ -62,7 +62,7 @@ func Run(t *testing.T, s Suite) {
 			t.Run("forks", k.kept(k.testForks))
 			t.Run("machines", k.testMachines)
 			t.Run("calls", k.testCalls)
-			t.Run("suspending", k.kept(k.testSuspending))
+			t.Run("suspending", k.testSuspending)
 			t.Run("limits", k.testLimits)
 			t.Run("escape", k.testEscape)
 			t.Run("concurrency", k.testConcurrency)

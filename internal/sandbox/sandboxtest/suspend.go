@@ -55,6 +55,42 @@ func (k *kit) goesOn(t *testing.T, in sandbox.Instance, from output, want string
 	}
 }
 
+// isGivenUp checks that a program which waited cannot be continued.
+func (k *kit) isGivenUp(t *testing.T, in sandbox.Instance, from output) {
+	t.Helper()
+	o := run(t, in, sandbox.Command{Continue: &sandbox.Continuation{Calls: from.Calls, Open: from.Open}})
+	if o.Error == nil || !strings.Contains(o.Error.Message, "no program that waits") {
+		t.Errorf("it %v, error %+v", o.Cause, o.Error)
+	}
+}
+
+// testSuspendingMachines saves a machine with a program in it that waits.
+func (k *kit) testSuspendingMachines(t *testing.T) {
+	if _, ok := k.backend.(sandbox.Keeper); !ok {
+		t.Skip("this backend saves no machines")
+	}
+	spec := k.boxed(t)
+	in := k.start(t, spec)
+	works(t, in, k.Set("kept", 42), "")
+	o := k.suspended(t, in, 3)
+	state := k.save(t, spec)
+	k.goesOn(t, in, o, "60") // the saved one waits all the same
+	in.Close()
+	for range 2 {
+		again := k.again(t, spec, state)
+		if _, err := again.Inspect(t.Context()); err != nil {
+			t.Errorf("inspecting it: %v", err)
+		}
+		k.goesOn(t, again, o, "60")
+		works(t, again, k.Show("kept"), "42")
+		again.Close()
+	}
+	state.Anew = true
+	again := k.again(t, spec, state)
+	k.isGivenUp(t, again, o)
+	works(t, again, k.Show("kept"), "42")
+}
+
 func (k *kit) testSuspending(t *testing.T) {
 	if k.CallMany == nil {
 		t.Skip("the language cannot wait for several calls")
@@ -69,7 +105,7 @@ func (k *kit) testSuspending(t *testing.T) {
 		k.goesOn(t, in, o, "60")
 		works(t, in, k.Show("kept"), "42")
 	})
-	t.Run("it goes on in another instance", func(t *testing.T) {
+	t.Run("it goes on in another instance", k.kept(func(t *testing.T) {
 		in, l := k.keeper(t), &line{}
 		works(t, in, k.Set("kept", 42), "")
 		o := k.suspended(t, in, 3)
@@ -80,7 +116,8 @@ func (k *kit) testSuspending(t *testing.T) {
 			k.goesOn(t, other, o, "60")
 			works(t, other, k.Show("kept"), "42")
 		}
-	})
+	}))
+	t.Run("it goes on in another machine", k.testSuspendingMachines)
 	t.Run("answers that came meanwhile are given, and it may wait again", func(t *testing.T) {
 		in := k.start(t, k.spec(""))
 		o := k.suspended(t, in, 3)
@@ -108,10 +145,7 @@ func (k *kit) testSuspending(t *testing.T) {
 		in := k.start(t, k.spec(""))
 		o := k.suspended(t, in, 2)
 		works(t, in, k.Print("another"), "another")
-		o = run(t, in, sandbox.Command{Continue: &sandbox.Continuation{Calls: o.Calls, Open: o.Open}})
-		if o.Error == nil || !strings.Contains(o.Error.Message, "no program that waits") {
-			t.Errorf("it %v, error %+v", o.Cause, o.Error)
-		}
+		k.isGivenUp(t, in, o)
 		works(t, in, k.Print("lives"), "lives")
 	})
 	t.Run("a program that computes is not left", func(t *testing.T) {

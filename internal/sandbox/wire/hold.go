@@ -17,7 +17,8 @@ import (
 type RestoredBody struct {
 	Version int `json:"version"`
 	// Anew says that the state has been here before, or is somewhere else as well:
-	// what draws random numbers gets seeds of its own.
+	// what draws random numbers gets seeds of its own, and programs that were left
+	// waiting are given up.
 	Anew bool `json:"anew,omitempty"`
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"paddock/internal/sandbox"
 )
@@ -14,6 +15,8 @@ type caller struct {
 	channel *channel
 	socket  *os.File
 	room    chan struct{} // holds a token for each call under way
+
+	refuses atomic.Bool // nothing is called: a program is given up
 
 	writing sync.Mutex
 
@@ -46,18 +49,27 @@ func (c *caller) read() error {
 		if stop == nil {
 			return errBroken
 		}
-		c.channel.work.Go(func() { c.answer(number, body, stop) })
+		wait := func() ([]byte, bool) { return nil, false }
+		if !c.refuses.Load() {
+			wait = c.channel.calls.Start(body, stop) // here, for their order
+		}
+		c.channel.work.Go(func() { c.answer(number, wait) })
 	}
 }
 
-// answer ends at the latest with the run, whose calls they are.
-func (c *caller) answer(number uint32, body []byte, stop chan struct{}) {
-	answer, _ := c.channel.calls.Ask(body, stop)
+// answer ends at the latest with the run, whose calls they are; where that is left as
+// it waits, so is the call.
+func (c *caller) answer(number uint32, wait func() ([]byte, bool)) {
+	answer, _ := wait()
 	c.forget(number, false)
 	<-c.room
+	c.write(frame(frameReply, number, answer))
+}
+
+func (c *caller) write(frame []byte) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	if _, err := c.socket.Write(frame(frameReply, number, answer)); err != nil {
+	if _, err := c.socket.Write(frame); err != nil {
 		c.channel.fail(err)
 	}
 }

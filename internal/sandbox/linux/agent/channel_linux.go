@@ -31,7 +31,18 @@ const (
 	// Over the socket for calls, each with its call's number:
 	frameCall   = 'c' // from it: what the host is asked
 	frameGiveUp = 'g' // from it: nobody waits for the answer any more
-	// and frameReply, with the answer; an empty one says that there is none.
+	// and frameReply, with the answer; an empty one says that there is none. And
+	frameSuspend = 's' // to it, with a request's number: answer that when its program does nothing but wait for calls
+)
+
+// A kernel that has answered a request by a status of "waiting" does nothing of its
+// program until it gets one to resume or to interrupt it, which that program's answer is
+// for then. It reads requests where it reads replies to messages.
+const (
+	opResume    = "resume"
+	opInterrupt = "interrupt"
+
+	statusWaiting = "waiting"
 )
 
 const frameHeader = 9
@@ -50,6 +61,7 @@ var errBroken = errors.New("the program broke the interpreter's connection to th
 // is the program's word, for the program can reach the other end.
 type channel struct {
 	sockets []*os.File // the first takes requests; messages may come over any
+	caller  *caller    // nil: nobody calls
 	speech
 	gone chan struct{}  // closed when a socket has ended
 	work sync.WaitGroup // the readers, and requests on their way
@@ -106,7 +118,8 @@ func newChannel(sockets int, speech speech) (c *channel, theirs []*os.File, err 
 	said := c.sockets
 	if speech.calls != nil {
 		last := len(said) - 1
-		c.work.Go(func() { c.fail(newCaller(c, c.sockets[last]).read()) })
+		c.caller = newCaller(c, c.sockets[last])
+		c.work.Go(func() { c.fail(c.caller.read()) })
 		said = said[:last]
 	}
 	for _, s := range said {
@@ -225,9 +238,10 @@ func (c *channel) answered(number uint32, body []byte) {
 	}
 }
 
-// ask sends a request and gives where its answer will be. It does not wait until a
-// kernel has taken the request: that may be busy, with what a program left in it.
-func (c *channel) ask(r request) (<-chan []byte, error) {
+// ask sends a request to a kernel, one whose program waits or not, and gives where its
+// answer will be. It does not wait until the kernel has taken the request: that may be
+// busy, with what a program left in it.
+func (c *channel) ask(r request, waits bool) (<-chan []byte, error) {
 	answer := make(chan []byte, 1)
 	c.mu.Lock()
 	c.number++
@@ -238,12 +252,25 @@ func (c *channel) ask(r request) (<-chan []byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	to := c.sockets[0]
+	if waits && c.caller != nil {
+		to = c.sockets[len(c.sockets)-2]
+	}
 	c.work.Go(func() {
-		if _, err := c.sockets[0].Write(f); err != nil {
+		if _, err := to.Write(f); err != nil {
 			c.fail(err)
 		}
 	})
 	return answer, nil
+}
+
+// suspend asks the kernel to answer the latest request when its program does nothing but
+// wait for calls.
+func (c *channel) suspend() {
+	c.mu.Lock()
+	number := c.number
+	c.mu.Unlock()
+	c.work.Go(func() { c.caller.write(frame(frameSuspend, number, nil)) })
 }
 
 // stop asks the kernel to interrupt the program of the latest request. One that
@@ -275,7 +302,7 @@ func frame(kind byte, number uint32, body []byte) []byte {
 
 // outcome is a driver's answer.
 type outcome struct {
-	Status   string  `json:"status"` // "ok", "done"
+	Status   string  `json:"status"` // "ok", "done", "waiting"
 	ExitCode int     `json:"exit_code"`
 	Result   string  `json:"result"`
 	Error    *failed `json:"error"`

@@ -21,7 +21,7 @@ func feedTo(t *testing.T, read func(c *channel, s *os.File) error, said []byte) 
 	}
 	defer c.close()
 	c.expect()
-	ask, err := c.ask(request{Op: "exec"})
+	ask, err := c.ask(request{Op: "exec"}, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,6 +66,7 @@ type kernel struct {
 	pumps   [2]*pump
 	session int   // what descends from it is in, unless it leaves it
 	needs   int64 // bytes that the interpreter itself took before any program
+	waits   bool  // its program was left as it waits for calls; whoever asks has instance.use
 }
 
 // startKernel starts an interpreter for the instance.
@@ -295,9 +296,12 @@ var (
 // ask sends the driver a request and waits for the outcome. An error means that
 // the kernel is gone, or has to be stopped by force.
 func (k *kernel) ask(r request, hard <-chan struct{}) (outcome, error) {
-	answer, err := k.channel.ask(r)
+	answer, err := k.channel.ask(r, k.waits)
 	if err != nil {
 		return outcome{}, k.ending()
+	}
+	if r.Op == opResume || r.Op == opInterrupt {
+		k.waits = false
 	}
 	ended, late := k.child.ended, make(<-chan time.Time)
 	for {

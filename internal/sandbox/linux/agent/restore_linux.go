@@ -88,6 +88,11 @@ func (in *instance) awaken() {
 	if in.closed || k == nil || k.dead() {
 		return
 	}
+	if k.waits {
+		if k.giveUp(giveUpTime, nil); k.dead() {
+			return
+		}
+	}
 	seed := make([]byte, 32)
 	_, _ = rand.Read(seed) // it does not fail
 	hard := make(chan struct{})

@@ -25,7 +25,12 @@ func (in *instance) Run(body wire.RunBody) {
 		return
 	}
 	var exit sandbox.Exit
+	var waits []uint32
 	soft, _ := in.ends.Control.Stops()
+	if k := in.kernel; k != nil && k.waits && body.Continue == nil && !isClosed(soft) {
+		_, hard := in.ends.Control.Stops()
+		k.giveUp(giveUpTime, hard)
+	}
 	switch {
 	case isClosed(soft):
 		exit = sandbox.Exit{Cause: in.ends.Control.End(), State: sandbox.Kept, Code: 1, Error: &sandbox.ProgramError{
@@ -40,10 +45,10 @@ func (in *instance) Run(body wire.RunBody) {
 			Hint: "the program was not run; run it again, in a fresh interpreter",
 		}}
 	default:
-		exit = in.execute(body)
+		exit, waits = in.execute(body)
 	}
 	if in.language == nil || exit.State == sandbox.Kept {
-		in.agent.send(wire.KindDone, in.id, exit)
+		in.agent.send(wire.KindDone, in.id, wire.DoneBody{Exit: exit, Waits: waits})
 		return
 	}
 	in.bury()
@@ -98,15 +103,15 @@ func cpuOf(pid int) time.Duration {
 }
 
 // execute runs one command in the kernel. Where the exit's state is not kept,
-// the kernel has yet to be replaced.
-func (in *instance) execute(body wire.RunBody) sandbox.Exit {
+// the kernel has yet to be replaced. A Waiting one waits for some calls.
+func (in *instance) execute(body wire.RunBody) (sandbox.Exit, []uint32) {
 	r, failed := in.translate(body)
 	in.out.Begin(body.Limits)
 	if failed != nil {
 		in.out.write(1, []byte(failed.Traceback))
 		in.out.End()
 		in.ends.Control.End()
-		return sandbox.Exit{Cause: sandbox.Exited, Code: 1, State: sandbox.Kept, Error: failed}
+		return sandbox.Exit{Cause: sandbox.Exited, Code: 1, State: sandbox.Kept, Error: failed}, nil
 	}
 	k := in.kernel
 	in.ends.In.Begin(body.Stdin)
@@ -121,10 +126,7 @@ func (in *instance) execute(body wire.RunBody) sandbox.Exit {
 		}
 	}
 	m := begin(k.child.pid)
-	told, leave := in.attend(k, m, begun)
-	_, hard := in.ends.Control.Stops()
-	o, err := k.ask(r, hard)
-	leave()
+	o, waits, told, err := in.pursue(k, m, r, begun)
 	if o.PID > 0 && o.PID != k.child.pid {
 		k.child = in.agent.reap.adopt(o.PID, k.session)
 	}
@@ -136,7 +138,9 @@ func (in *instance) execute(body wire.RunBody) sandbox.Exit {
 	}
 	exit.Usage = m.usage(k)
 	in.out.End()
-	in.ends.Calls.End()
+	if waits == nil {
+		in.ends.Calls.End()
+	}
 	exit.StdoutTruncated, exit.StderrTruncated = in.out.Cut()
 	if err == nil {
 		report(&exit, o, in.out.Tail(), in.language)
@@ -144,17 +148,20 @@ func (in *instance) execute(body wire.RunBody) sandbox.Exit {
 	if m.over.Load() && (exit.Error != nil || exit.Code != 0) {
 		exit.Cause = sandbox.OutOfMemory
 	}
-	if cause := in.ends.Control.End(); cause != 0 && (told.Load() || exit.Cause == sandbox.Crashed || err != nil) {
+	if cause := in.ends.Control.End(); cause != 0 && (told || exit.Cause == sandbox.Crashed || err != nil) {
 		exit.Cause = cause
 	}
-	if exit.Cause != sandbox.Exited && exit.Code == 0 {
+	switch {
+	case waits != nil && exit.Cause == sandbox.Exited:
+		exit.Cause = sandbox.Waiting
+	case exit.Cause != sandbox.Exited && exit.Code == 0:
 		exit.Code = 1
 	}
-	return exit
+	return exit, waits
 }
 
 // attend looks after a run while its kernel works: once it has begun, interrupts
-// it when it has to be; and watches its memory. told says whether it was interrupted; leave ends
+// it when it has to be, or has it left as it waits when it may; and watches its memory. told says whether it was interrupted; leave ends
 // and waits.
 func (in *instance) attend(k *kernel, m *measure, begun <-chan struct{}) (told *atomic.Bool, leave func()) {
 	told = &atomic.Bool{}
@@ -177,6 +184,19 @@ func (in *instance) attend(k *kernel, m *measure, begun <-chan struct{}) (told *
 			k.child.signal(syscall.SIGINT)
 		}
 		in.interruptOthers(k, m.since)
+	})
+	all.Go(func() {
+		if k.channel == nil || k.channel.caller == nil {
+			return
+		}
+		for _, ready := range []<-chan struct{}{in.ends.Control.Suspended(), begun} {
+			select {
+			case <-ready:
+			case <-done:
+				return
+			}
+		}
+		k.channel.suspend()
 	})
 	all.Go(func() { in.watch(k, m, done) })
 	return told, func() {
@@ -317,7 +337,9 @@ func ranOut(tail string) bool {
 func (in *instance) translate(body wire.RunBody) (request, *sandbox.ProgramError) {
 	r := request{Op: "exec", Code: body.Code, Name: body.Name, Args: body.Args}
 	switch {
-	case body.Continue != nil: // no run here is ever Waiting
+	case body.Continue != nil && in.kernel.waits:
+		return request{Op: opResume}, nil
+	case body.Continue != nil:
 		return r, &sandbox.ProgramError{Type: "Unsupported", Message: "there is no program that waits", Traceback: "there is no program that waits\n"}
 	case body.Language == "" || body.Language == in.language.name:
 		return r, nil

@@ -18,6 +18,7 @@ type Calls struct {
 
 	mu      sync.Mutex    // guards what follows
 	over    chan struct{} // closed when the run has ended; nil without one
+	left    chan struct{} // closed when a run that was left goes on or is over; nil where none is
 	number  uint32        // of the latest call, of whatever run
 	waiting map[uint32]waiter
 	bytes   int // of those that wait
@@ -44,22 +45,57 @@ func NewCalls(conn *wire.Conn, id uint32) *Calls {
 }
 
 // Open starts a run, which may call. One that goes on waits for some calls already:
-// Take will give their replies.
+// their replies go to whoever asked, where the run was left, else Take will give them.
 func (c *Calls) Open(waits []uint32) {
-	c.End()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.over = make(chan struct{})
-	for _, number := range waits {
-		c.waiting[number] = waiter{}
-		c.number = max(c.number, number)
+	if c.left == nil || len(waits) == 0 {
+		c.endLocked()
+		c.over = make(chan struct{})
+		for _, number := range waits {
+			c.waiting[number] = waiter{}
+			c.number = max(c.number, number)
+		}
+		return
 	}
+	close(c.left)
+	c.left = nil
+	for _, number := range waits {
+		if _, ok := c.waiting[number]; !ok { // it was given up meanwhile
+			c.waiting[number] = waiter{}
+			c.giveUpLocked(number)
+		}
+	}
+}
+
+// Leave ends the run for now, and gives the calls that it waits for. Whoever has asked
+// goes on waiting, and who asks now begins to: until Open goes on with the run, or ends
+// it. Without such calls nothing is done.
+func (c *Calls) Leave() (waits []uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	waits = c.waitsLocked()
+	if c.over == nil || c.left != nil || len(waits) == 0 {
+		return nil
+	}
+	for number, w := range c.waiting {
+		if w.givenUp {
+			delete(c.waiting, number)
+			c.bytes -= w.bytes
+		}
+	}
+	c.left = make(chan struct{})
+	return waits
 }
 
 // Waits gives the calls that the run waits for, and not those that it has given up.
 func (c *Calls) Waits() []uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.waitsLocked()
+}
+
+func (c *Calls) waitsLocked() []uint32 {
 	var all []uint32
 	for number, w := range c.waiting {
 		if !w.givenUp {
@@ -74,11 +110,17 @@ func (c *Calls) Waits() []uint32 {
 func (c *Calls) End() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over != nil {
-		close(c.over)
+	c.endLocked()
+}
+
+func (c *Calls) endLocked() {
+	for _, ends := range []chan struct{}{c.over, c.left} {
+		if ends != nil {
+			close(ends)
+		}
 	}
 	clear(c.waiting)
-	c.over, c.bytes, c.replies = nil, 0, nil
+	c.over, c.left, c.bytes, c.replies = nil, nil, 0, nil
 	select {
 	case <-c.news:
 	default:
@@ -96,7 +138,7 @@ func (c *Calls) Begin(body []byte) (number uint32, ok bool) {
 func (c *Calls) begin(body []byte, to chan []byte) (number uint32, over <-chan struct{}, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over == nil || len(c.waiting) >= sandbox.CallsAtOnce || c.bytes+len(body) > sandbox.MaxCalls {
+	if c.over == nil || c.left != nil || len(c.waiting) >= sandbox.CallsAtOnce || c.bytes+len(body) > sandbox.MaxCalls {
 		return 0, nil, false
 	}
 	c.number++
@@ -110,21 +152,53 @@ func (c *Calls) begin(body []byte, to chan []byte) (number uint32, over <-chan s
 
 // Ask makes a call and waits for its reply. It is false when stop was closed, the run
 // ended, or nothing can be called.
-func (c *Calls) Ask(body []byte, stop <-chan struct{}) ([]byte, bool) {
+func (c *Calls) Ask(body []byte, stop <-chan struct{}) ([]byte, bool) { return c.Start(body, stop)() }
+
+// Start makes a call; what it gives waits for the reply, as Ask does.
+func (c *Calls) Start(body []byte, stop <-chan struct{}) (wait func() ([]byte, bool)) {
 	to := make(chan []byte, 1)
-	number, over, ok := c.begin(body, to)
-	if !ok {
-		return nil, false
+	left := c.whileLeft()
+	var number uint32
+	var over <-chan struct{}
+	var ok bool
+	if left == nil {
+		number, over, ok = c.begin(body, to)
 	}
-	select {
-	case body := <-to:
-		return body, true
-	case <-stop:
-		c.GiveUp(number)
-		return nil, false
-	case <-over:
-		return nil, false
+	return func() ([]byte, bool) {
+		if left != nil {
+			select {
+			case <-left:
+			case <-stop:
+				return nil, false
+			}
+			number, over, ok = c.begin(body, to)
+		}
+		if !ok {
+			return nil, false
+		}
+		select {
+		case body := <-to:
+			return body, true
+		case <-stop:
+			c.GiveUp(number)
+			return nil, false
+		case <-over:
+		}
+		select { // it had come before that
+		case body := <-to:
+			return body, true
+		default:
+			return nil, false
+		}
 	}
+}
+
+// whileLeft gives what is closed when the run that was left goes on, or is over; nil:
+// none was.
+func (c *Calls) whileLeft() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.left
 }
 
 // GiveUp tells the host that nobody waits for a call any more. It is under way until
@@ -132,11 +206,19 @@ func (c *Calls) Ask(body []byte, stop <-chan struct{}) ([]byte, bool) {
 func (c *Calls) GiveUp(number uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if w, ok := c.waiting[number]; ok {
-		w.to, w.givenUp = make(chan []byte, 1), true // to nobody
-		c.waiting[number] = w
-		_ = c.conn.WriteCall(wire.KindGiveUp, c.id, number, nil) // else the server is gone
+	if w, ok := c.waiting[number]; ok && c.left != nil {
+		delete(c.waiting, number) // the host hears of it when the run goes on
+		c.bytes -= w.bytes
+	} else if ok {
+		c.giveUpLocked(number)
 	}
+}
+
+func (c *Calls) giveUpLocked(number uint32) {
+	w := c.waiting[number]
+	w.to, w.givenUp = make(chan []byte, 1), true // to nobody
+	c.waiting[number] = w
+	_ = c.conn.WriteCall(wire.KindGiveUp, c.id, number, nil) // else the server is gone
 }
 
 // Push is called with what comes from the server. What nobody waits for is dropped.
@@ -148,7 +230,7 @@ func (c *Calls) Push(body []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w, ok := c.waiting[number]
-	if !ok {
+	if !ok || c.left != nil { // a run that was left is told again
 		return nil
 	}
 	delete(c.waiting, number)

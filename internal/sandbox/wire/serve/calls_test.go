@@ -2,6 +2,7 @@ package serve
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -145,4 +146,69 @@ func TestCallsUnderWayAreBounded(t *testing.T) {
 	if _, ok := c.Begin(large); !ok {
 		t.Error("the next run has less room")
 	}
+}
+
+func TestARunThatIsLeftGoesOnWithItsCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p := newCalling()
+		c.Open(nil)
+		answers := make(chan string, 4)
+		ask := func(stop <-chan struct{}) {
+			wait := c.Start([]byte("x"), stop)
+			go func() {
+				body, ok := wait()
+				answers <- string(body) + map[bool]string{false: "nothing"}[ok]
+			}()
+			synctest.Wait()
+		}
+		want := func(what, want string) {
+			t.Helper()
+			if got := <-answers; got != want {
+				t.Errorf("%s: %q, want %q", what, got, want)
+			}
+		}
+		quiet := func(what string) {
+			t.Helper()
+			synctest.Wait()
+			if len(answers) > 0 {
+				t.Errorf("%s: %q", what, <-answers)
+			}
+		}
+		if waits := c.Leave(); waits != nil {
+			t.Errorf("it waits for %v", waits)
+		}
+		stop := make(chan struct{})
+		ask(nil)
+		ask(nil)
+		ask(stop)
+		reply(t, c, 1, "in time")
+		if waits := c.Leave(); !slices.Equal(waits, []uint32{2, 3}) {
+			t.Errorf("it waits for %v", waits)
+		}
+		want("what came before", "in time")
+		reply(t, c, 2, "too late") // it will be told again
+		ask(nil)                   // from now on nothing is sent
+		close(stop)
+		want("what is given up meanwhile", "nothing")
+		quiet("while it is left")
+		if frames := p.Frames(t); len(frames) != 3 {
+			t.Errorf("the server was sent %v", frames)
+		}
+		c.Open([]uint32{2, 3})
+		synctest.Wait()
+		if frames := p.Frames(t); len(frames) != 2 || frames[0].Kind != wire.KindGiveUp || string(frames[0].Body) != "\x03\x00\x00\x00" || string(frames[1].Body) != "\x04\x00\x00\x00x" {
+			t.Errorf("the server was sent %v", frames)
+		}
+		reply(t, c, 2, "again")
+		want("when it goes on", "again")
+		reply(t, c, 4, "at last")
+		want("what was asked meanwhile", "at last")
+		reply(t, c, 3, "")
+		ask(nil)
+		if waits := c.Leave(); !slices.Equal(waits, []uint32{5}) {
+			t.Errorf("it waits for %v", waits)
+		}
+		c.Open(nil)
+		want("when another one runs", "nothing")
+	})
 }

@@ -76,6 +76,8 @@ class Connection:
         """Sends the agent a message and gives its reply."""
         if _getpid() != self.pid:
             return b'{"error":"not from here"}'  # a child of the program's
+        if state.parked and _ident() == MAIN:
+            return b'{"error":"the program waits"}'  # what an inspection calls
         if _ident() != MAIN:
             with self.lock:
                 return self.talk(message)
@@ -103,7 +105,10 @@ class Connection:
 
 class Calls:
     """What programs ask of the host, from any thread: frames of a call's number and what it
-    says. Another thread, which begins with the first call, takes the answers."""
+    says. Another thread, which begins with the first call, takes the answers.
+
+    It also hears when the program may be left as it waits: park() does that, in the main
+    thread, which is in ask() then, or in a loop that has nothing else to do."""
 
     def __init__(self, fd):
         high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST)
@@ -111,6 +116,9 @@ class Calls:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=high)
         self.lock = _thread.allocate_lock()
         self.number, self.reading, self.waiting = 0, False, {}
+        self.leave = 0     # the request whose program may be left as it waits
+        self.came = None   # wakes the main thread, where that waits in ask()
+        self.loop = None   # that the main thread ran last
 
     def start(self, body, deliver):
         """Sends a call; deliver is called in the other thread, with the answer or None."""
@@ -136,8 +144,13 @@ class Calls:
             header = incoming.read(HEADER.size)
             if len(header) < HEADER.size:
                 return  # the agent is gone, or the program closed it
-            _, number, length = _unpack(header)
+            kind, number, length = _unpack(header)
             body = incoming.read(length)
+            if kind == b"s":
+                self.leave = number
+                wake(self.came)
+                self.look_soon(self.loop)
+                continue
             deliver = self.waiting.pop(number, None)
             if deliver is not None:
                 deliver(_scan(body.decode(), 0)[0] if body else None)
@@ -150,13 +163,21 @@ class Calls:
         """Calls the host and waits for the answer; None: nothing answers."""
         came, answer = _thread.allocate_lock(), []
         came.acquire()
-        number = 0
+        number, main = 0, _ident() == MAIN
+        if main:
+            self.came = came
         try:
-            number = self.start(body, lambda text: (answer.append(text), came.release()))
-            came.acquire()
+            number = self.start(body, lambda text: (answer.append(text), wake(came)))
+            while not answer:
+                if main and self.may_leave():
+                    park()
+                came.acquire()
         except _KeyboardInterrupt:
             self.give_up(number)
             raise
+        finally:
+            if main:
+                self.came = None
         return answer[0]
 
     def begin(self, body):
@@ -164,6 +185,8 @@ class Calls:
         import asyncio
         loop = asyncio.get_running_loop()
         future = loop.create_future()
+        if _ident() == MAIN:
+            self.runs(loop)
 
         def settle(answer):
             if not future.done():
@@ -178,11 +201,81 @@ class Calls:
         future.add_done_callback(lambda future: self.give_up(number) if future.cancelled() else None)
         return future
 
+    def may_leave(self):
+        return self.leave == state.number and state.busy and _getpid() == connection.pid
+
+    def runs(self, loop):
+        """Is told of a loop that the main thread runs."""
+        self.loop = loop
+        if self.may_leave():
+            self.look_soon(loop)
+
+    def look_soon(self, loop):
+        try:
+            if loop is not None and not loop.is_closed():
+                loop.call_soon_threadsafe(self.look, loop)
+        except RuntimeError:
+            pass  # it was closed just now
+
+    def look(self, loop):
+        """Leaves the program where its loop, which calls this, has nothing else to do."""
+        if not self.may_leave():
+            return
+        if self.waiting and idle(loop) and _ident() == MAIN:
+            park()
+        else:
+            loop.call_later(LOOK_AGAIN, self.look, loop)
+
+
+LOOK_AGAIN = 0.02  # seconds
+
+
+def wake(lock):
+    try:
+        if lock is not None:
+            lock.release()
+    except RuntimeError:
+        pass  # it is awake
+
+
+def idle(loop):
+    """Tells whether a loop waits for nothing but what its threads say, and time."""
+    try:
+        return not loop._ready and len(loop._selector.get_map()) <= 1  # the one is how threads wake it
+    except (AttributeError, TypeError):
+        return False  # it is none of asyncio's own
+
+
+def park():
+    """Leaves the program as it is until the agent says how it goes on."""
+    driver.driver.flush()
+    state.held = True
+    try:
+        with connection.lock:  # what other threads want is the run's as well
+            state.parked = True
+            connection.send(b"a", state.number, b'{"status":"waiting"}')
+            while True:
+                kind, number, body = connection.receive()
+                if kind == b"q":
+                    state.number = number
+                    if body.startswith((RESUME, INTERRUPT)):
+                        break
+                    connection.send(b"a", number, driver.handle(body))
+            state.pending = body.startswith(INTERRUPT)
+            connection.send(b"b", state.number, b"")
+    finally:
+        state.parked = state.held = False
+    if state.pending:
+        state.pending = False
+        raise _KeyboardInterrupt
+
 
 class State:
     busy = False     # a program runs, and can be interrupted
     held = False     # it has to wait
     pending = False  # one came while it was held
+    parked = False   # it was left as it waits, see park
+    number = 0       # of the request that has to be answered
 
 
 state = State()
@@ -240,6 +333,7 @@ class Loop:
     def step(self, task):
         self.asyncio.set_event_loop(self.loop)
         task.add_done_callback(self.stop)
+        calls.runs(self.loop)
         try:
             self.run(task)
         except _KeyboardInterrupt:
@@ -375,6 +469,8 @@ def fresh_stdin():
 
 HELLO = b'{"op":"hello",'
 AWAKEN = b'{"op":"awaken",'
+RESUME = b'{"op":"resume",'
+INTERRUPT = b'{"op":"interrupt",'
 LATE = b'{"status":"done","exit_code":130,"error":{"type":"KeyboardInterrupt","message":"","line":0,"kind":"interrupted"}}'
 
 
@@ -385,6 +481,7 @@ def answer(number, body):
         if _get_signal(_SIGINT) is not interrupted:
             _set_signal(_SIGINT, interrupted)  # a program's own handler is of one run
         fresh_stdin()
+        state.number = number
         state.held, state.pending, state.busy = False, False, True
         connection.send(b"b", number, b"")
         done = driver.handle(body)
@@ -431,7 +528,7 @@ def listen():
             reseed_libraries()
         if _getpid() != connection.pid:  # the program doubled itself, and this is the other one
             _exit(driver.driver.outcome["exit_code"] if driver.driver.outcome else 1)
-        connection.send(b"a", number, done)
+        connection.send(b"a", state.number, done)  # another one, where it was left waiting
 
 
 if __name__ == "_paddock_boot":

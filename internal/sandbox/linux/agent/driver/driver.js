@@ -67,7 +67,7 @@ function exactly(fd, n) {
   return to;
 }
 
-const STOP = "i".charCodeAt(0); // the kind of a frame, see channel_linux.go
+const STOP = "i".charCodeAt(0), LEAVE = "s".charCodeAt(0), REQUEST = "q".charCodeAt(0); // the kinds of frames, see channel_linux.go
 let messages = 0;
 
 // call sends the agent a message and gives its reply.
@@ -99,6 +99,18 @@ socket.on("data", (piece) => {
 });
 const still = new Int32Array(new SharedArrayBuffer(4)); // nobody wakes who waits for it
 
+// writeFrame writes to a descriptor that does not block.
+function writeFrame(fd, whole) {
+  for (let at = 0; at < whole.length;) {
+    try {
+      at += writeSync(fd, whole, at, whole.length - at);
+    } catch (error) {
+      if (error.code !== "EAGAIN") throw error;
+      Atomics.wait(still, 0, 0, 1); // the agent is reading
+    }
+  }
+}
+
 // Calls are answered while the program waits; they keep its run from ending.
 const calling = new net.Socket({ fd: 6, readable: true, writable: true });
 calling.unref();
@@ -106,15 +118,7 @@ let calls = 0, answers = alloc(0);
 const servers = makeServers(world, {
   begin: (text) => {
     calls = (calls % 0xffffffff) + 1;
-    const whole = frame("c", calls, bufferFrom(text)); // not by the stream: an interrupt in its midst would break it
-    for (let at = 0; at < whole.length;) {
-      try {
-        at += writeSync(6, whole, at, whole.length - at);
-      } catch (error) {
-        if (error.code !== "EAGAIN") throw error;
-        Atomics.wait(still, 0, 0, 1); // the agent is reading
-      }
-    }
+    writeFrame(6, frame("c", calls, bufferFrom(text))); // not by the stream: an interrupt in its midst would break it
     return calls;
   },
   bytesOf: (text) => new world.Uint8Array(bufferFrom(text, "base64")), readFile: readFileSync,
@@ -125,12 +129,47 @@ calling.on("data", (piece) => {
   while (answers.length >= 9) {
     const length = answers.readUInt32LE(5);
     if (answers.length < 9 + length) return;
-    const number = answers.readUInt32LE(1), body = answers.subarray(9, 9 + length);
+    const number = answers.readUInt32LE(1), body = answers.subarray(9, 9 + length), kind = answers[0];
     answers = answers.subarray(9 + length);
+    if (kind === LEAVE) {
+      setTimeout_(look, 1, number).unref();
+      continue;
+    }
     servers.arrived(number, length ? world.JSON.parse(body.toString("utf8")) : undefined);
   }
 });
 calling.on("error", () => {});
+
+// look leaves the program of a request where it does nothing but wait for calls and for
+// time, else it looks again.
+const LOOK_AGAIN = 20; // ms
+function look(number) {
+  if (!state.running || state.inside || number !== state.number) return;
+  if (servers.waits() && isIdle()) park();
+  else setTimeout_(look, LOOK_AGAIN, number).unref();
+}
+
+const isIdle = () => [...workers].every((w) => w.threadId === -1) && activeRequests().length === 0
+  && activeHandles().every((handle) => handle === calling || handle === socket)
+  && !activeResources().includes("Immediate");
+
+// park holds the process, so that no timer of the program's fires, until the agent says
+// how it goes on.
+function park() {
+  writeFrame(4, frame("a", state.number, bufferFrom(`{"status":"waiting"}`)));
+  for (;;) {
+    const head = exactly(5, 9), body = exactly(5, head.readUInt32LE(5)), number = head.readUInt32LE(1);
+    if (head[0] !== REQUEST) continue; // a reply that nobody waits for
+    const { op } = parse(body.toString("utf8"));
+    if (op === "resume" || op === "interrupt") {
+      state.number = number;
+      writeFrame(4, frame("b", number, alloc(0)));
+      if (op === "interrupt") ended(interruption);
+      return;
+    }
+    writeFrame(4, frame("a", number, bufferFrom(stringify(op === "inspect" ? inspection() : { status: "ok" }))));
+  }
+}
 
 // Without the connection there is nothing to do.
 const lost = () => kill(process.pid, "SIGKILL");
@@ -538,7 +577,7 @@ process.on("unhandledRejection", (error) => { if (error !== exiting) ended(error
 // making a timer may have left one that nobody was given, a list of them at which
 // node does not look, or one that is counted and not there.
 const timers = new Map();
-const { _getActiveHandles: activeHandles, getActiveResourcesInfo: activeResources } = process;
+const { _getActiveHandles: activeHandles, _getActiveRequests: activeRequests, getActiveResourcesInfo: activeResources } = process;
 function abandon(interrupted) {
   for (const t of timers.keys()) t.cancel();
   timers.clear();
