@@ -84,6 +84,7 @@ var mayImport = map[string][]string{
 	"tests/model":                        {},
 	"tests/mcp/suite":                    {"internal/sandbox/sandboxtest"},
 	"tests/service":                      {},
+	"tests/tools":                        {},
 	"internal/web":                       {"internal/auth", "internal/fault"},
 	"internal/web/approvals":             {"internal/approval", "internal/auth", "internal/fault", "internal/web"},
 	"internal/web/files":                 {"internal/auth", "internal/bundle", "internal/fault", "internal/session", "internal/web", "internal/workspace"},

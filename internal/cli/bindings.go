@@ -83,8 +83,12 @@ func (p *program) instance() string {
 }
 
 func (b *bindings) call(ctx context.Context, run session.Run, c sandbox.Call) []byte {
+	put := func(name string, data []byte) (string, error) {
+		path, err := run.Put(name, data)
+		return "/workspace/" + path, err // wherever the program is by then
+	}
 	ctx = approval.WithSuspend(ctx, run.Suspend)
-	return b.broker.Call(ctx, broker.Run{Session: brokered(run.Owner, run.Session), Execution: run.Execution, Put: broker.PutFunc(run.Put)}, c)
+	return b.broker.Call(ctx, broker.Run{Session: brokered(run.Owner, run.Session), Execution: run.Execution, Put: put, Inherited: broker.InheritedFrom(ctx)}, c)
 }
 
 // observing has the broker hear of what it has to do with, and passes everything on: a

@@ -14,6 +14,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"paddock/internal/bindings/broker"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
@@ -197,6 +198,13 @@ func (c *call) attempt(ctx context.Context, t tool, from Caller, arguments json.
 	}()
 	if c.bound, err = c.server.bind(ctx, from); err != nil {
 		return answer{}, err
+	}
+	if servers := c.server.config.Servers; servers != nil { // one of them may be calling back
+		in, err := servers.Inherit(c.meta)
+		if err != nil {
+			return answer{}, err
+		}
+		ctx = broker.WithInherited(ctx, in)
 	}
 	return t.run(ctx, c, arguments)
 }

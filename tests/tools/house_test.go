@@ -71,7 +71,7 @@ type model struct {
 }
 
 // open starts a paddock and connects to it. Both end with the test.
-func open(t *testing.T, o options) *model {
+func open(t testing.TB, o options) *model {
 	t.Helper()
 	dir := t.TempDir()
 	requireSetting(t, o.setting)
@@ -108,7 +108,7 @@ var linux struct {
 }
 
 // requireSetting skips a test whose isolation there is not.
-func requireSetting(t *testing.T, s setting) {
+func requireSetting(t testing.TB, s setting) {
 	t.Helper()
 	if s.isolation != "linux" {
 		return
@@ -125,7 +125,7 @@ func requireSetting(t *testing.T, s setting) {
 	sandboxtest.Require(t, "linux", linux.reason == "", linux.reason)
 }
 
-func (m *model) connect(t *testing.T, how string, env []string) {
+func (m *model) connect(t testing.TB, how string, env []string) {
 	t.Helper()
 	var transport sdk.Transport
 	if how == "HTTP" {
@@ -153,6 +153,9 @@ func (m *model) connect(t *testing.T, how string, env []string) {
 	if m.ClientSession, err = sdk.NewClient(&sdk.Implementation{Name: "tests-of-tools", Version: "1"}, nil).Connect(t.Context(), transport, nil); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := m.ListTools(t.Context(), nil); err != nil { // so that it knows which arguments are to be headers, too
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		if m.Close(); t.Failed() {
 			t.Logf("paddock's log:\n%.20000s", m.logged())
@@ -161,7 +164,7 @@ func (m *model) connect(t *testing.T, how string, env []string) {
 }
 
 // serve starts a paddock that serves.
-func serve(t *testing.T, dir string, env []string) (url, token string, logged func() string) {
+func serve(t testing.TB, dir string, env []string) (url, token string, logged func() string) {
 	t.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), sandboxtest.Binary(t), "serve", "--port", "0", "--log-level", "debug")
 	cmd.Env = env
@@ -270,6 +273,22 @@ func (m *model) bind(t *testing.T, name, url string) {
 	m.call(t, "mcp_bind_http", map[string]any{"name": name, "url": url}, &bound)
 	if bound.Package != "servers."+strings.ReplaceAll(name, "-", "_") {
 		t.Errorf("it is bound as %q", bound.Package)
+	}
+}
+
+// waitFor waits until programs find the servers' files: a run does not wait for long for
+// a server that has never been listed, and here all of them are started at once.
+func (m *model) waitFor(t *testing.T, packages ...string) {
+	t.Helper()
+	code := fmt.Sprintf("import os\nprint(*sorted(set(%q.split()) - set(os.listdir('/servers'))))", strings.Join(packages, " "))
+	for until := time.Now().Add(patience); ; {
+		missing := m.run(t, "python", code).Stdout
+		if missing == "\n" {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatalf("there are no files of %s", missing)
+		}
 	}
 }
 
