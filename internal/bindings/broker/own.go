@@ -246,7 +246,7 @@ func (o *own) encode(s Session, servers map[string]*bound) ([]byte, error) {
 // put gives a session a server, and tells whether it is in the file.
 func (o *own) put(s Session, one *bound) (kept bool, err error) {
 	if !o.keepable(one.Definition) {
-		if _, err := o.remove(s, one.Name); err != nil {
+		if _, err := o.remove(s, one.Name); err != nil { // of which there may be one in the file
 			return false, err
 		}
 		o.mu.Lock()

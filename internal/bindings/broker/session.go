@@ -29,10 +29,10 @@ func (b *Broker) Bind(ctx context.Context, s Session, d Definition) (Offer, erro
 	}
 	one := newBound(d, &s)
 	mine, err := b.own.of(s)
-	if err == nil {
-		err = b.fits(mine, d)
+	if err != nil { // it is not kept from getting new ones
+		b.config.Log.WarnContext(ctx, "the servers of a session cannot be read", "session", s.ID, "cause", fault.CauseOf(err))
 	}
-	if err != nil {
+	if err := b.fits(mine, d); err != nil {
 		return Offer{}, err
 	}
 	l, err := b.pool.List(one.with(ctx), one.keyFor(s))
@@ -204,12 +204,14 @@ type Offer struct {
 	Fleeting bool
 }
 
-// Offer tells what one of a session's servers offers, as it was listed last.
+// Offer tells what one of a session's servers offers, as it was listed last. A server
+// that could not be asked before is asked again, such as after a login.
 func (b *Broker) Offer(ctx context.Context, s Session, name string) (Offer, error) {
 	one, err := b.find(s, name)
 	if err != nil {
 		return Offer{}, err
 	}
+	b.shelf.rouse(one.key)
 	l, err := b.shelf.wait(ctx, b.shelf.look(one, true))
 	if err != nil {
 		return Offer{}, fmt.Errorf("asking for its tools: %w", err)

@@ -62,6 +62,7 @@ type place struct {
 
 	mu      sync.Mutex // guards what follows
 	looked  bool       // the disk was looked at
+	written time.Time  // when what was found there had been written
 	listing *listing   // nil: there has never been one
 	until   time.Time  // when it is out of date
 	spoiled time.Time  // when the server said that it has changed; zero: it has not
@@ -150,6 +151,15 @@ func (x *shelf) spoil(key string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.spoiled = time.Now()
+}
+
+// rouse has a server that is left alone asked again by who looks next.
+func (x *shelf) rouse(key string) {
+	p := x.place(key)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.loadLocked()
+	p.rests, p.slow = time.Time{}, time.Time{}
 }
 
 // awaited is a listing that somebody may wait for.

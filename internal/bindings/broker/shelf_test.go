@@ -222,12 +222,15 @@ func TestAServerThatDoesNotAnswerKeepsNobodyWaitingTwice(t *testing.T) {
 }
 
 func TestAServerThatFailsIsLeftAlone(t *testing.T) {
-	asked := &atomic.Int64{}
-	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
+	works, broken := &atomic.Bool{}, serve(t)
+	inner := broken.Config.Handler
+	broken.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if works.Load() {
+			inner.ServeHTTP(w, r)
+			return
+		}
 		http.Error(w, "broken", http.StatusInternalServerError)
-	}))
-	t.Cleanup(broken.Close)
+	})
 	config := Config{Dir: t.TempDir(), Servers: []Definition{{Server: upstream.Server{Name: "broken", URL: broken.URL}}}}
 	b := open(t, config)
 	folder := filepath.Join(t.TempDir(), "servers")
@@ -245,6 +248,18 @@ func TestAServerThatFailsIsLeftAlone(t *testing.T) {
 	}
 	if _, err := b.Search(t.Context(), alice, catalog.Query{Text: "x"}, ""); err == nil {
 		t.Error("a search tells nothing of it")
+	}
+	// When it works again somebody asks for it, and another process has it at once.
+	works.Store(true)
+	operator := open(t, config)
+	if o, err := operator.Offer(t.Context(), alice, "broken"); err != nil || !slices.Contains(o.Tools, "echo") {
+		t.Errorf("it offers %+v, %v", o, err)
+	}
+	if err := b.Provide(t.Context(), alice, folder); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(folder, "broken", "echo.py")); err != nil {
+		t.Error(err)
 	}
 }
 

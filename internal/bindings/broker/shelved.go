@@ -49,13 +49,19 @@ type onDisk struct {
 
 const shelvedVersion = 1
 
-// loadLocked reads what the disk has of a server, once. What is wrong there is as if
-// there were nothing.
+// loadLocked reads what the disk has of a server, where nobody has, or another process
+// has written there since. What is wrong there is as if there were nothing.
 func (p *place) loadLocked() {
-	if p.looked || p.file == "" {
+	now := time.Now()
+	if p.file == "" || p.looked && now.Before(p.until) {
 		return
 	}
-	p.looked = true
+	info, err := os.Stat(p.file)
+	if err != nil || p.looked && info.ModTime().Equal(p.written) {
+		p.looked = true
+		return
+	}
+	p.looked, p.written = true, info.ModTime()
 	text, err := readBounded(p.file, maxListing)
 	if err != nil {
 		return
@@ -64,16 +70,12 @@ func (p *place) loadLocked() {
 	if json.Unmarshal(text, &s) != nil || s.Version != shelvedVersion || s.Key != nameOf(p.key) {
 		return
 	}
-	now := time.Now()
 	p.until = earlier(s.Until, now.Add(maxFuture))
+	if tools, ok := s.read(); ok && s.Listed {
+		p.takeLocked(newListing(tools), p.until, info.ModTime())
+	}
 	p.rests, p.slow = earlier(s.Rests, now.Add(longestRest)), earlier(s.Slow, now.Add(restSlow))
 	p.fails = min(max(s.Fails, 0), 100)
-	if !s.Listed {
-		return
-	}
-	if tools, ok := s.read(); ok {
-		p.listing = newListing(tools)
-	}
 }
 
 // read gives the tools, if they are such as a server may have.
@@ -115,6 +117,9 @@ func (p *place) saveLocked(log *slog.Logger) {
 		err = replace(p.file, text)
 	}
 	if err == nil {
+		if info, err := os.Stat(p.file); err == nil {
+			p.written = info.ModTime() // which is no news
+		}
 		err = prune(filepath.Dir(p.file), maxListings)
 	}
 	if err != nil {

@@ -170,6 +170,7 @@ func TestARunThatIsNeverSuspendedIsNotWrittenDownAndItsCallsEndWithIt(t *testing
 	if left != 0 {
 		t.Errorf("%d runs are still under way", left)
 	}
+	s.release()
 }
 
 // failing is a journal on a full disk.

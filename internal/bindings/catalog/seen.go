@@ -22,7 +22,10 @@ import (
 
 // Store is a Seen in a folder, which several processes may share. A record is on the
 // disk when Save returns. It may be used by several goroutines.
-type Store struct{ dir string }
+type Store struct {
+	dir  string
+	most int // tools of a server
+}
 
 var _ Seen = (*Store)(nil)
 
@@ -38,7 +41,7 @@ func OpenStore(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fault.New(fault.Unavailable, "the folder for what tools were cannot be made").WithCause(err)
 	}
-	return &Store{dir}, nil
+	return &Store{dir, maxRecords}, nil
 }
 
 // kept is a file of the Store.
@@ -117,8 +120,8 @@ func (s *Store) write(server, tool, end string, k kept) (err error) {
 		return err
 	}
 	if _, err := os.Stat(path); err != nil {
-		if there, err := os.ReadDir(folder); err == nil && len(there) >= 2*maxRecords {
-			return fault.New(fault.Exhausted, "%d tools of %s were used, and no more can be remembered", maxRecords, server).
+		if there, err := os.ReadDir(folder); err == nil && len(there) >= 2*s.most {
+			return fault.New(fault.Exhausted, "%d tools of %s were used, and no more can be remembered", s.most, server).
 				WithHint("an operator can accept that it changed, or remove the server")
 		}
 	}
