@@ -161,12 +161,8 @@ max_request_size_mb = 5
 		RequestTimeout: 20 * time.Second, ShutdownGrace: 30 * time.Second, MaxRequestBytes: 5 << 20,
 	}
 	want.MCP.Allowlist, want.MCP.SessionTTL, want.MCP.CallInterval, want.MCP.CallsPerRun = []string{}, 300*time.Second, 100*time.Millisecond, 50
-<<<<<<< HEAD
 	want.Vault.Keyring = "auto"
 	want.Approvals.TTLHours, want.Approvals.AskClient = 24, true
-=======
-	want.Vault.Keyring, want.Approvals.TTLHours, want.Approvals.AskClient = "auto", 24, true
->>>>>>> 6b660c4022e5ecf5a5e623f50737b82bd2ef2357
 	want.Limits = load(t, Source{}).Limits // the united systems have none of them
 	got := *c
 	got.origins = nil
