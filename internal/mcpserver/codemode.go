@@ -128,6 +128,9 @@ func bindServer(ctx context.Context, c *call, in bindInput) (out boundServer, a 
 			return fault.New(fault.NotFound, "the session %q has ended", id)
 		}
 		out = boundServer{Name: offer.Name, Package: offer.Package, Tools: []string{}, Path: offer.Path, SessionID: id, Notice: c.notice}
+		if offer.Fleeting {
+			out.Notice = strings.TrimSpace(out.Notice + " It is bound until paddock ends.")
+		}
 		for _, name := range offer.Tools[:min(len(offer.Tools), maxNamed)] {
 			out.Tools = append(out.Tools, stub.Line(name, 128))
 		}

@@ -60,7 +60,7 @@ func withServers(t *testing.T, common ...broker.Definition) *broker.Broker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := broker.New(broker.Config{Servers: common, Bindable: allowed, Dial: upstream.Options{Transport: http.DefaultTransport}})
+	b, err := broker.New(broker.Config{Instance: "here", Servers: common, Bindable: allowed, Dial: upstream.Options{Transport: http.DefaultTransport}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,5 +259,34 @@ func TestWithoutServersThereIsNoCodeMode(t *testing.T) {
 		if problem := field[map[string]any](t, use(t, cs, "mcp_bind_http", args), "error"); problem["code"] != string(fault.Unsupported) {
 			t.Errorf("got %v", problem)
 		}
+	}
+}
+
+func TestAServerThatCallsBackIsRefused(t *testing.T) {
+	s := newServer(t, Config{Servers: withServers(t)}, session.Config{})
+	cs := connect(t, s, "test", nil)
+	for name, c := range map[string]struct {
+		meta mcp.Meta
+		code string // empty: it is carried out
+	}{
+		"this paddock's own call":     {mcp.Meta{"paddock/chain": []string{"elsewhere", "here"}}, "denied"},
+		"another paddock's":           {mcp.Meta{"paddock/chain": []string{"elsewhere"}, "paddock/callsLeft": 3}, ""},
+		"too many paddocks in a row":  {mcp.Meta{"paddock/chain": []string{"a", "b", "c", "d"}}, "denied"},
+		"what makes no sense":         {mcp.Meta{"paddock/chain": "here"}, "invalid"},
+		"a model's, which says other": {mcp.Meta{"progressToken": "a"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			res, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Meta: c.meta, Name: "execute_code", Arguments: map[string]any{"language": "python", "code": "1"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.code == "" {
+				if res.IsError {
+					t.Errorf("it gives %v", res.StructuredContent)
+				}
+			} else if problem := field[map[string]any](t, res, "error"); problem["code"] != c.code {
+				t.Errorf("it gives %v", problem)
+			}
+		})
 	}
 }
