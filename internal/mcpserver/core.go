@@ -33,18 +33,18 @@ func (s *Server) coreTools(runtimes []session.Runtime) []tool {
 		define("create_session", "Create session",
 			"Make another session. You have one already.", hints{},
 			func(in *createInput) []param { return in.params(s, langs, isos) }, createSession),
-		define("destroy_session", "Destroy session", "Stop and delete a session, with its files.", destroys,
-			func(in *sessionInput) []param { return []param{sessionID(&in.session, "Session to delete").must()} }, destroySession),
+		define("destroy_session", "Destroy session", "Delete a session with its files.", destroys,
+			func(in *sessionInput) []param { return []param{sessionID(&in.session, "Which one").must()} }, destroySession),
 		define("cancel_execution", "Cancel execution", "Stop running code; variables are kept.", hints{idempotent: true},
 			func(in *cancelInput) []param {
 				return []param{
 					sessionID(&in.session, aboutSession),
-					text("execution_id", &in.execution, 1, 100, "Default: all of the session"),
+					text("execution_id", &in.execution, 1, 100, "Default: all"),
 				}
 			}, cancelExecution),
 		define("get_workspace_info", "Inspect session", "A session's variables, imports, files, limits and state.", hints{readOnly: true},
 			(*sessionInput).params, workspaceInfo),
-		define("reset_workspace", "Reset session", "Clear a session: variables and all files. The session stays.", destroys,
+		define("reset_workspace", "Reset session", "Clear a session: variables and all files.", destroys,
 			(*sessionInput).params, resetWorkspace),
 	}
 }
@@ -93,7 +93,7 @@ func (in *createInput) params(s *Server, langs, isos []string) []param {
 		text("name", &in.name, 0, 100, "Name for people"),
 		choice("isolation", &in.isolation, isos, "Kind of sandbox"),
 		number("memory_mb", &in.memory, 1, max(1, s.config.MemoryBytes>>20), "MiB for each interpreter (Python needs 32)"),
-		number("ttl_seconds", &in.ttl, 1, 365*24*3600, "Seconds without use until it expires"),
+		number("ttl_seconds", &in.ttl, 1, 365*24*3600, "Seconds unused until it expires"),
 	}
 	if s.config.Servers != nil {
 		all = append(all, texts("servers", &in.servers, 100, "MCP servers it may use; default: all").noting(&in.chosen))
@@ -204,9 +204,9 @@ type sessionInfo struct {
 	LastUsedAt     string        `json:"last_used_at"`
 	ExpiresAt      string        `json:"expires_at"`
 	ExecutionCount int64         `json:"execution_count"`
-	Variables      []variable    `json:"variables" listed:"true"`
+	Variables      []variable    `json:"variables"`
 	Imports        []string      `json:"imports"`
-	Files          []file        `json:"files" listed:"true"`
+	Files          []file        `json:"files"`
 	More           bool          `json:"more,omitempty"` // there are more variables or files than are listed
 	Packages       []string      `json:"packages"`
 	Servers        []string      `json:"servers"`

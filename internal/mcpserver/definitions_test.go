@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"paddock/internal/approval"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
@@ -56,13 +57,13 @@ func TestDefinitionsTakeFewTokens(t *testing.T) {
 		sets []string
 		most int
 	}{
-		{"core and files", []string{"core", "files"}, 3000},
+		{"the usual sets", usual, 3000},
 		{"history", []string{"history"}, 1000},
 		{"sandbox", []string{"sandbox"}, 1200},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			total := 0
-			for _, tool := range toolsOf(test.sets...) {
+			for _, tool := range toolsWith(new(approval.Store), test.sets...) {
 				n := len(encoded(tool.definition))
 				t.Logf("%s: %d characters", tool.definition.Name, n)
 				total += n
@@ -87,7 +88,7 @@ func TestModelsReadLittle(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			total := 0
-			for _, tool := range toolsOf(test.sets...) {
+			for _, tool := range toolsWith(new(approval.Store), test.sets...) {
 				d := tool.definition
 				total += len(encoded(map[string]any{"name": d.Name, "description": d.Description, "input_schema": d.InputSchema}))
 			}

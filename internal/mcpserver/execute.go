@@ -22,8 +22,8 @@ type executeInput struct {
 }
 
 func (s *Server) executeTool(langs, isos []string) tool {
-	about := "Run code in a sandbox: no network, files in /workspace. Variables, imports and files stay for the next call, also after errors and timeouts. " +
-		"The last expression's value is the result; display(x) shows a picture. Large output becomes a file: read_file."
+	about := "Run code in a sandbox: no network, files in /workspace. Variables, imports and files stay for the next call. " +
+		"The last expression's value is the result; display(x) shows a picture. Large output becomes a file."
 	t := define("execute_code", "Run code", about, hints{destructive: true},
 		func(in *executeInput) []param { return in.params(s, langs, isos) }, executeCode)
 	t.mayTakeLong = true
@@ -46,7 +46,7 @@ func (in *executeInput) params(s *Server, langs, isos []string) []param {
 		choice("isolation", &in.isolation, isos, "Default: the session's"),
 	}
 	if s.config.Approvals != nil {
-		all = append(all, text("execution_id", &in.execution, 1, 100, "Waiting execution to go on with, in place of code"))
+		all = append(all, text("execution_id", &in.execution, 1, 100, "One that waits, to go on with"))
 	}
 	return all
 }
@@ -142,11 +142,11 @@ type Execution struct {
 	Isolation       string        `json:"isolation"`
 	Engine          string        `json:"engine"`               // what executed it, for example "native"
 	Result          string        `json:"result" listed:"true"` // repr of the last expression
-	FilesChanged    []Change      `json:"files_changed" listed:"true"`
+	FilesChanged    []Change      `json:"files_changed"`
 	FilesOmitted    int           `json:"files_omitted,omitempty"` // changes beyond the list
 	StdoutTruncated bool          `json:"stdout_truncated"`
 	StderrTruncated bool          `json:"stderr_truncated"`
-	StoppedBy       string        `json:"stopped_by" listed:"true"`
+	StoppedBy       string        `json:"stopped_by"`
 	State           string        `json:"state,omitempty"` // of the variables, when it was stopped
 	Error           *ProgramError `json:"error,omitempty" listed:"true"`
 	Notice          string        `json:"notice,omitempty"`

@@ -31,9 +31,9 @@ func (s *Server) fileTools() []tool {
 		define("read_file", "Read file", "Read a text by lines, a binary file by bytes (base64); pictures are shown.", hints{readOnly: true},
 			func(in *readInput) []param { return in.params(s.config.Link != nil) }, readFile),
 		define("write_file", "Write file", "Create or replace a file; folders are made.", hints{destructive: true, idempotent: true}, (*writeInput).params, writeFile),
-		define("edit_file", "Edit file", "Replace a text that stands exactly once in a file, or everywhere.", hints{destructive: true}, (*editInput).params, editFile),
+		define("edit_file", "Edit file", "Replace a text that stands once in a file, or everywhere.", hints{destructive: true}, (*editInput).params, editFile),
 		define("list_files", "List files", "List the files of the workspace.", hints{readOnly: true}, (*listInput).globParams, listFiles),
-		define("search_files", "Search files", "Find the lines that match a regular expression (RE2).", hints{readOnly: true}, (*listInput).searchParams, searchFiles),
+		define("search_files", "Search files", "Find lines by a regular expression.", hints{readOnly: true}, (*listInput).searchParams, searchFiles),
 	}
 }
 
@@ -218,8 +218,8 @@ type writeInput struct {
 func (in *writeInput) params() []param {
 	return []param{
 		text("path", &in.path, 1, 4096, aboutPath).must(),
-		text("content", &in.content, 0, maxWrite, "Text to write").noting(&in.hasContent),
-		text("content_base64", &in.base64, 0, maxWrite, "Or bytes to write, as base64").noting(&in.hasBase64),
+		text("content", &in.content, 0, maxWrite, "Text").noting(&in.hasContent),
+		text("content_base64", &in.base64, 0, maxWrite, "Or bytes, as base64").noting(&in.hasBase64),
 		sessionID(&in.session, aboutSession),
 	}
 }
@@ -268,9 +268,9 @@ type editInput struct {
 func (in *editInput) params() []param {
 	return []param{
 		text("path", &in.path, 1, 4096, aboutPath).must(),
-		text("old", &in.old, 1, maxWrite, "Text to replace, with its white space").must(),
-		text("new", &in.new, 0, maxWrite, "Text to put in its place").must(),
-		boolean("replace_all", &in.all, "Replace every occurrence"),
+		text("old", &in.old, 1, maxWrite, "Text to replace, exactly").must(),
+		text("new", &in.new, 0, maxWrite, "New text").must(),
+		boolean("replace_all", &in.all, "Replace all of them"),
 		sessionID(&in.session, aboutSession),
 	}
 }
@@ -302,13 +302,13 @@ type listInput struct {
 
 func (in *listInput) globParams() []param {
 	return []param{
-		text("glob", &in.glob, 0, 256, "Such as src/**; default: all"),
+		text("glob", &in.glob, 0, 256, "Such as src/**"),
 		sessionID(&in.session, aboutSession),
 	}
 }
 
 func (in *listInput) searchParams() []param {
-	return append([]param{text("pattern", &in.pattern, 1, 1000, "Regular expression").must()}, in.globParams()...)
+	return append([]param{text("pattern", &in.pattern, 1, 1000, "RE2 syntax").must()}, in.globParams()...)
 }
 
 type fileList struct {

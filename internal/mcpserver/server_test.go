@@ -16,6 +16,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"paddock/internal/approval"
 	"paddock/internal/bindings/broker"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
@@ -167,8 +168,11 @@ var outputSchemas = func() func(*testing.T) map[string]*jsonschema.Resolved {
 func allTools() []tool { return toolsOf(slices.Sorted(maps.Keys(sets))...) }
 
 // toolsOf are those of some sets.
-func toolsOf(names ...string) []tool {
-	s := &Server{log: slog.New(slog.DiscardHandler), config: Config{Servers: new(broker.Broker), Skills: skill.NewStore(skill.Config{}), DefaultTimeout: 30 * time.Second, MaxTimeout: time.Hour, MemoryBytes: 256 << 20}}
+func toolsOf(names ...string) []tool { return toolsWith(nil, names...) }
+
+// toolsWith are those where calls may wait for a person, unless that is nil.
+func toolsWith(approvals *approval.Store, names ...string) []tool {
+	s := &Server{log: slog.New(slog.DiscardHandler), config: Config{Approvals: approvals, Servers: new(broker.Broker), Skills: skill.NewStore(skill.Config{}), DefaultTimeout: 30 * time.Second, MaxTimeout: time.Hour, MemoryBytes: 256 << 20}}
 	runtimes := []session.Runtime{
 		{Isolation: "wasm", Runtime: sandbox.Runtime{Name: "python", Languages: []string{"python"}}},
 		{Isolation: "wasm", Runtime: sandbox.Runtime{Name: "javascript", Languages: []string{"javascript", "typescript"}}},
