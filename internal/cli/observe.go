@@ -59,6 +59,8 @@ func outcome(e session.Event) string {
 	switch {
 	case e.Err != nil:
 		return audit.Error
+	case e.Action == session.Executing && e.Exit.Cause == sandbox.Waiting:
+		return audit.Waiting
 	case e.Action == session.Executing && !ranWell(e.Exit):
 		return audit.Failure
 	}

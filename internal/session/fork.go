@@ -146,7 +146,7 @@ func (m *Manager) forkOf(ctx context.Context, from *session, target *history.Man
 	if err != nil {
 		return nil, err
 	}
-	m.record(ctx, Event{Action: Creating, Owner: s.owner, Session: s.id, Language: settings.Language, Isolation: s.backendName()})
+	m.record(ctx, Event{Action: Creating, Owner: s.owner, Session: s.id, Parent: from.id, Language: settings.Language, Isolation: s.backendName()})
 	return s, nil
 }
 

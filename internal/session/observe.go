@@ -39,6 +39,8 @@ type Event struct {
 	Owner               Owner
 	Session             ID
 	Language, Isolation string
+	// Parent is the session that a new one is a fork of; empty: it is none.
+	Parent ID
 	// Expired says that a session was destroyed because nobody used it.
 	Expired bool
 	// Err is why it did not come to its end; nil: it did.

@@ -32,6 +32,9 @@ type Settings struct {
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 	// TTL is how long the session may stay unused; zero: the manager's default.
 	TTL time.Duration `json:"ttl,omitempty"`
+	// Servers names those of Config.Call that the session has, for whoever answers; nil:
+	// all of them.
+	Servers *[]string `json:"servers,omitempty"`
 	// Passing says that the session ends with what it was made for: there are no
 	// checkpoints of it, and it does not sleep.
 	Passing bool `json:"passing,omitempty"`
