@@ -55,6 +55,7 @@ type Settings struct {
 	Name        string        `json:"name,omitempty"`
 	MemoryBytes int64         `json:"memory_bytes,omitempty"`
 	TTL         time.Duration `json:"ttl,omitempty"`
+	Servers     *[]string     `json:"servers,omitempty"`
 	Passing     bool          `json:"passing,omitempty"`
 	Machine     *Machine      `json:"machine,omitempty"`
 }

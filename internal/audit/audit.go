@@ -59,6 +59,17 @@ const (
 	TokenCreate    = "token_create"
 	TokenRevoke    = "token_revoke"
 	AuthFailure    = "auth_failure"
+	ToolCall       = "tool_call" // a program's, of another server's tool
+	ServerAdd      = "server_add"
+	ServerRemove   = "server_remove"
+	ServerLogin    = "server_login"
+	ServerAccept   = "server_accept" // of a tool that is not what it was
+	// Of calls of tools that a person has to allow.
+	ApprovalRequest  = "approval_request"
+	ApprovalGrant    = "approval_grant"
+	ApprovalDeny     = "approval_deny"
+	ApprovalUse      = "approval_use"
+	ApprovalWithdraw = "approval_withdraw"
 )
 
 // The phases of an action that is two records.
@@ -71,6 +82,7 @@ const (
 const (
 	Success = "success"
 	Failure = "failure" // a program's own
+	Waiting = "waiting" // it has not ended, and waits for a person
 	Error   = "error"   // ErrorType says what kind
 )
 
@@ -93,17 +105,23 @@ type Record struct {
 	CodeSHA256 string    `json:"code_sha256,omitempty"`
 	CodeBytes  int       `json:"code_bytes,omitempty"`
 	Code       string    `json:"code,omitempty"`   // only with Config.IncludeCode
-	Target     string    `json:"target,omitempty"` // a file's path, a token's id, an address
-	Count      int       `json:"count,omitempty"`  // how many of its kind it stands for; zero: one
-	Reason     string    `json:"reason,omitempty"` // why, where nobody asked for it: "expired"
-	Outcome    string    `json:"outcome,omitempty"`
-	ErrorType  string    `json:"error_type,omitempty"` // a fault's kind, or the program's exception
-	StoppedBy  string    `json:"stopped_by,omitempty"`
-	Usage      *Usage    `json:"usage,omitempty"`
-	RequestID  string    `json:"request_id,omitempty"`
-	TraceID    string    `json:"trace_id,omitempty"`
-	Prev       string    `json:"prev"`             // the Digest of the writer's record before; empty: this is its first
-	Digest     string    `json:"digest,omitempty"` // SHA-256 of the line without this
+	Target     string    `json:"target,omitempty"` // a file's path, a token's id, an address, a server's tool
+	// Of a tool call: its number in its execution, what its arguments were, what was
+	// decided of it, and how long it took.
+	Call            int     `json:"call,omitempty"`
+	ArgumentsSHA256 string  `json:"arguments_sha256,omitempty"`
+	Verdict         string  `json:"verdict,omitempty"`
+	TookMS          float64 `json:"took_ms,omitempty"`
+	Count           int     `json:"count,omitempty"`  // how many of its kind it stands for; zero: one
+	Reason          string  `json:"reason,omitempty"` // why, where nobody asked for it: "expired"
+	Outcome         string  `json:"outcome,omitempty"`
+	ErrorType       string  `json:"error_type,omitempty"` // a fault's kind, or the program's exception
+	StoppedBy       string  `json:"stopped_by,omitempty"`
+	Usage           *Usage  `json:"usage,omitempty"`
+	RequestID       string  `json:"request_id,omitempty"`
+	TraceID         string  `json:"trace_id,omitempty"`
+	Prev            string  `json:"prev"`             // the Digest of the writer's record before; empty: this is its first
+	Digest          string  `json:"digest,omitempty"` // SHA-256 of the line without this
 }
 
 // Usage is what an execution cost.

@@ -52,7 +52,7 @@ func (k *Kept) Empty(ctx context.Context) ([]workspace.Change, error) {
 		}
 	}
 	clear(d.next.Interpreters)
-	d.next.Machine = nil
+	d.next.Machine, d.next.Waiting = nil, nil
 	if k.c.Passing {
 		return d.files, nil
 	}
@@ -69,7 +69,8 @@ func (k *Kept) Empty(ctx context.Context) ([]workspace.Change, error) {
 //
 // changed tells that they were different then, partly that not all of them could be
 // brought back: those are as they were found. What the interpreters drew from their
-// generators of random numbers since may be out, so they get new seeds.
+// generators of random numbers since may be out, so they get new seeds. A run that
+// waits still does; one that was gone on with, perhaps, is given up.
 func (k *Kept) Recover(ctx context.Context, takeUp bool) (changed, partly bool, err error) {
 	if k.c.Passing {
 		return false, false, nil
@@ -88,6 +89,7 @@ func (k *Kept) Recover(ctx context.Context, takeUp bool) (changed, partly bool, 
 	default:
 		changed, partly, err = d.rollBack()
 	}
+	d.recoverWaiting()
 	if err != nil || !d.changed {
 		return changed, partly, err
 	}
@@ -102,6 +104,7 @@ func lost(err error) bool {
 // become makes the files and the draft what they are in target.
 func (d *draft) become(target *history.Manifest, unsure map[string]bool) error {
 	d.next.Of, d.next.Previous = target.Of, target.Previous
+	d.next.Waiting = nil // it could wait in two places
 	for name := range d.k.c.Trees {
 		if err := d.apply(name, target.Trees[name], d.lists[name]); err != nil {
 			return err
@@ -161,6 +164,9 @@ func (d *draft) rollBack() (changed, partly bool, err error) {
 	}
 	if len(head.Interpreters) > 0 {
 		d.next.Interpreters, d.changed = anew(head.Interpreters), true
+	}
+	if w := d.k.waits(); w != nil { // nothing has run in it since
+		d.next.Interpreters[w.Runtime] = head.Interpreters[w.Runtime]
 	}
 	return changed, partly, nil
 }

@@ -85,6 +85,8 @@ type Kept struct {
 	torn bool
 	// mended says that they were brought back since.
 	mended bool
+	// older says that there were checkpoints after the head that was opened.
+	older bool
 }
 
 // Open finds what there is. It reads no checkpoint: [Kept.OpenHead] or [Kept.Look] go
@@ -108,7 +110,7 @@ func (k *Kept) OpenHead(last int64) (skipped error, unlisted bool, err error) {
 	if skipped != nil {
 		k.c.Log.Error("a session's newest checkpoint is damaged", "cause", skipped)
 	}
-	k.head, k.lists = head, map[string]*workspace.Listing{}
+	k.head, k.lists, k.older = head, map[string]*workspace.Listing{}, skipped != nil
 	if head == nil {
 		return skipped, false, nil
 	}

@@ -249,7 +249,7 @@ func (d *draft) persist(ctx context.Context) error {
 		return err
 	}
 	head, was := d.next, k.head
-	k.head, k.lists, k.torn = &head, d.lists, false
+	k.head, k.lists, k.torn, k.older = &head, d.lists, false, false
 	k.outdate(was)
 	k.Prune(k.c.Most)
 	k.c.Moved()

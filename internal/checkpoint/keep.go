@@ -22,6 +22,12 @@ type Note struct {
 	Save         SaveMachine
 	// Resting says that this is the session at rest, and no step of its.
 	Resting bool
+	// Waiting is the run that it is made in the middle of, and Content what is needed to
+	// go on with that. Over says that what waited at head does not any more; else that
+	// still does.
+	Waiting *history.Waiting
+	Content []byte
+	Over    bool
 }
 
 // Snapshot is a live interpreter's sandbox.Snapshotter.Snapshot. It may write the whole
@@ -86,6 +92,9 @@ func (k *Kept) Keep(ctx context.Context, n Note, live map[string]Snapshot) ([]wo
 		if err != nil {
 			return d.files, err
 		}
+	}
+	if err := d.wait(n); err != nil {
+		return d.files, err
 	}
 	if !d.changed && !n.Always {
 		k.lists = d.lists

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -36,8 +37,8 @@ Exit codes: 0 it is right, 1 it has mistakes, 2 wrong usage.`,
 	show := &cobra.Command{
 		Use: "show", Short: "Show every key with its value and where that comes from",
 		Long: `Shows every key as paddock.toml has it, with where its value comes from: the
-default, a line of the file, a variable or a flag. With --json also what each
-key decides and accepts.
+default, a line of the file, a variable or a flag. Of servers only what was set is
+shown, and no secrets are. With --json also what each key decides and accepts.
 
 Exit codes: 0 done, 1 the configuration has mistakes, 2 wrong usage.`,
 		Args: count(0, 0, ""),
@@ -113,7 +114,14 @@ func (p *program) warnOfSecrets() {
 	if err != nil || info.Mode()&0o004 == 0 {
 		return
 	}
-	for _, key := range []string{"transport_http.auth_token", "registries.credentials"} {
+	keys := []string{"transport_http.auth_token", "registries.credentials"}
+	for name, s := range p.config.Servers {
+		if s.HasSecrets() {
+			keys = append(keys, "servers."+name)
+		}
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
 		if strings.HasPrefix(p.config.Origin(key), file+":") {
 			p.say("warning", file+" has "+key+", and every user of this machine can read it")
 			p.say("hint", "chmod 600 "+file)
@@ -151,12 +159,16 @@ func (p *program) showConfig(c *cobra.Command, asJSON bool) error {
 		for i, k := range config.Keys() {
 			all = append(all, keyJSON{Value: values[i], Doc: k.Doc, Accepts: k.Accepts, Variables: k.Vars(), Flag: k.Flag})
 		}
+		for _, v := range values[len(all):] {
+			doc, accepts := config.DescribeServer(v.Key)
+			all = append(all, keyJSON{Value: v, Doc: doc, Accepts: accepts, Variables: []string{}})
+		}
 		return p.printJSON(map[string]any{"file": p.config.File, "keys": all})
 	}
 	section := ""
 	var rows [][]string
 	for _, v := range values {
-		if own, _, _ := strings.Cut(v.Key, "."); own != section {
+		if own := v.Section(); own != section {
 			if section != "" {
 				rows = append(rows, nil)
 			}

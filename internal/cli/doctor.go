@@ -140,6 +140,7 @@ func (p *program) examine(ctx context.Context, d *diagnosis) {
 		return
 	}
 	d.add("state folder", good, p.places.state, "")
+	p.examineServers(d)
 	parts, err := p.open(nil)
 	if err != nil {
 		d.fail("sessions", err)

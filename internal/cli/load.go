@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -48,7 +49,7 @@ func (p *program) load(c *cobra.Command) error {
 	})
 	p.config, err = config.Load(config.Source{File: p.places.config, Search: p.places.search, Environ: os.Environ(), Flags: given})
 	p.log = telemetry.NewLogger(p.stderr, p.config.Logging.Level, p.config.Logging.Structured)
-	return err
+	return errors.Join(err, p.checkServers())
 }
 
 func findPlaces(flags *pflag.FlagSet) (places, error) {

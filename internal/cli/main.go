@@ -52,6 +52,8 @@ type program struct {
 	config *config.Config
 	places places
 	log    *slog.Logger
+
+	sealer *lateVault // made by vault
 }
 
 // exit is an error that has been reported already: only its code is left.
@@ -200,7 +202,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage; paddock run has its own.`,
 	flags.String("state-dir", "", "keep sessions in `DIR` (PADDOCK_STATE_DIR)")
 	flags.String("cache-dir", "", "keep compiled interpreters in `DIR` (PADDOCK_CACHE_DIR)")
 	keyFlag(root.PersistentFlags(), "log-level", "log to stderr from `LEVEL` on: debug, info, warn or error")
-	root.AddCommand(p.runCommand(), p.mcpCommand(), p.serveCommand(), p.sessionCommand(), p.imageCommand(), p.tokenCommand(), p.auditCommand(), p.doctorCommand(), p.prepareCommand(), p.setupCommand(), p.configCommand(), p.versionCommand())
+	root.AddCommand(p.runCommand(), p.mcpCommand(), p.serveCommand(), p.sessionCommand(), p.skillCommand(), p.imageCommand(), p.serverCommand(), p.tokenCommand(), p.auditCommand(), p.approvalsCommand(), p.doctorCommand(), p.prepareCommand(), p.setupCommand(), p.configCommand(), p.versionCommand())
 	for _, c := range append(root.Commands(), root) {
 		if c.HasSubCommands() {
 			group(c)
@@ -243,8 +245,11 @@ func count(least, most int, what string) cobra.PositionalArgs {
 // the flags where the program's own arguments begin.
 func endFlags(root *cobra.Command, args []string) (ended []string, running bool) {
 	c, rest, err := root.Find(args)
-	if err != nil || c.Name() != "run" || c.Parent() != root {
+	if err != nil || c.Name() != "run" {
 		return args, false
+	}
+	if c.Parent() != root { // of a skill's script
+		return args, true
 	}
 	return append([]string{"run"}, endAfterCode(c, rest)...), true
 }

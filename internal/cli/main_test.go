@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 		signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 		os.Exit(worker.Main(os.Args))
 	}
-	testscript.Main(m, map[string]func(){"paddock": func() {
+	testscript.Main(m, map[string]func(){"tools-server": toolsServer, "paddock": func() {
 		if os.Getenv(fakeEnv) == "" {
 			os.Exit(Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"paddock/internal/cli/config"
+	"paddock/internal/session"
 )
 
 func (p *program) mcpCommand() *cobra.Command {
@@ -54,6 +55,7 @@ func (p *program) mcp(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	defer resume(server, session.Local)()
 	err = server.ServeStdio(ctx, readCloser(p.stdin), writeCloser(p.stdout))
 	if errors.Is(err, context.Canceled) && c.Context().Err() != nil {
 		return nil // it was told to end

@@ -41,7 +41,13 @@ type client struct {
 // startMCP starts paddock mcp with the fake and shakes hands.
 func startMCP(t *testing.T, args ...string) *client {
 	t.Helper()
-	c := &client{t: t, cmd: paddock(t, true, append([]string{"mcp"}, args...)...)}
+	return startWith(t, paddock(t, true, append([]string{"mcp"}, args...)...))
+}
+
+// startWith starts an MCP server and shakes hands.
+func startWith(t *testing.T, cmd *exec.Cmd) *client {
+	t.Helper()
+	c := &client{t: t, cmd: cmd}
 	c.cmd.Stderr = os.Stderr
 	var err error
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {

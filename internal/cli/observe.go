@@ -59,13 +59,18 @@ func outcome(e session.Event) string {
 	switch {
 	case e.Err != nil:
 		return audit.Error
+	case e.Action == session.Executing && e.Exit.Cause == sandbox.Waiting:
+		return audit.Waiting
 	case e.Action == session.Executing && !ranWell(e.Exit):
 		return audit.Failure
 	}
 	return audit.Success
 }
 
-func ranWell(e sandbox.Exit) bool { return e.Cause == sandbox.Exited && e.Code == 0 && e.Error == nil }
+// ranWell tells whether a program did what it could: one that waits for a person has.
+func ranWell(e sandbox.Exit) bool {
+	return (e.Cause == sandbox.Exited || e.Cause == sandbox.Waiting) && e.Code == 0 && e.Error == nil
+}
 
 func measured(e session.Event) telemetry.Execution {
 	m := telemetry.Execution{
@@ -83,6 +88,9 @@ func recorded(e session.Event) audit.Record {
 		Action: string(e.Action), Principal: string(e.Owner), Session: string(e.Session), Execution: e.Execution,
 		Language: e.Language, Isolation: e.Isolation, Code: e.Code,
 	}
+	if e.Continued {
+		r.Reason = "continued"
+	}
 	switch {
 	case e.Begun:
 		r.Phase = audit.Begin
@@ -99,6 +107,9 @@ func recorded(e session.Event) audit.Record {
 		r.ErrorType = string(fault.KindOf(e.Err))
 	case e.Action == session.Executing:
 		r.Engine, r.StoppedBy = e.Exit.Engine, mcpserver.StoppedBy(e.Exit.Cause)
+		if e.Exit.Cause == sandbox.Waiting {
+			r.Reason = "waiting"
+		}
 		if e.Exit.Error != nil {
 			r.ErrorType = e.Exit.Error.Type
 		}

@@ -28,6 +28,9 @@ type parts struct {
 	life      *session.Life
 	sessions  *session.Manager
 	sandboxes *microsandbox.Service
+	bindings  *bindings
+	approvals *approvals
+	skills    *skillStore
 	audit     *audit.Log
 	telemetry *telemetry.Telemetry
 	gate      *limit.Gate // of requests and executions
@@ -49,6 +52,7 @@ func (p *program) open(change func(*session.Config)) (*parts, error) {
 		return nil, fmt.Errorf("opening telemetry: %w", err)
 	}
 	log := p.openAudit(t)
+	waiting := p.newApprovals(log)
 	life, err := session.NewLife(p.places.state)
 	if err != nil {
 		_ = t.Close() // there was nothing to send
@@ -83,6 +87,17 @@ func (p *program) open(change func(*session.Config)) (*parts, error) {
 	if p.transport != "" { // it serves: what runs one program will make no more sessions
 		sc.Pool = int(c.Sandbox.Pool)
 	}
+	servers, err := p.openBindings(&sc, waiting, log, t)
+	if err != nil {
+		_ = errors.Join(all.Close(), t.Close(), life.Close())
+		return nil, err
+	}
+	skills, err := p.newSkills()
+	if err != nil {
+		_ = errors.Join(servers.Close(), all.Close(), t.Close(), life.Close())
+		return nil, err
+	}
+	skills.join(p, &sc)
 	if change != nil {
 		change(&sc)
 	}
@@ -90,18 +105,19 @@ func (p *program) open(change func(*session.Config)) (*parts, error) {
 	sc.Admit = counted(sc.Admit, t)
 	m, err := session.New(sc)
 	if err != nil {
-		_ = errors.Join(all.Close(), t.Close(), life.Close())
+		_ = errors.Join(servers.Close(), all.Close(), t.Close(), life.Close())
 		return nil, fmt.Errorf("opening the sessions: %w", err)
 	}
+	servers.sessions = m
 	if err := t.Observe(func() telemetry.Live { return live(m.Stats(), gate.Load()) }); err != nil {
 		p.log.Warn("what lives is not measured", "cause", err)
 	}
-	return &parts{backends: all, life: life, sessions: m, sandboxes: microsandbox.New(microsandbox.Config{Sessions: m, Volumes: c.Sandbox.Volumes, Namespaces: namespacesOf}), audit: log, telemetry: t, gate: gate, log: p.log}, nil
+	return &parts{backends: all, life: life, sessions: m, bindings: servers, skills: skills, approvals: waiting, sandboxes: microsandbox.New(microsandbox.Config{Sessions: m, Volumes: c.Sandbox.Volumes, Namespaces: namespacesOf}), audit: log, telemetry: t, gate: gate, log: p.log}, nil
 }
 
 // close ends what runs and waits for it.
 func (o *parts) close(log *slog.Logger) {
-	for _, part := range []interface{ Close() error }{o.sessions, o.backends, o.life, o.audit, o.telemetry} {
+	for _, part := range []interface{ Close() error }{o.sessions, o.bindings, o.skills, o.backends, o.life, o.audit, o.telemetry} {
 		if err := part.Close(); err != nil {
 			log.Warn("a part was not closed cleanly", "cause", err)
 		}

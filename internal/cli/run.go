@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"paddock/internal/approval"
 	"paddock/internal/fault"
 	"paddock/internal/mcpserver"
 	"paddock/internal/sandbox"
@@ -110,6 +111,7 @@ func (p *program) run(c *cobra.Command, f runFlags, args []string) error {
 		return err
 	}
 	parts, err := p.open(func(sc *session.Config) {
+		sc.WaitInPlace = -1 // whoever started the program waits with it
 		if !p.config.IsSet("policy.stdout_max_bytes") {
 			sc.Limits.StdoutBytes = runOutput
 		}
@@ -166,7 +168,7 @@ func (p *program) execute(ctx context.Context, m *session.Manager, id session.ID
 	if !f.json {
 		req.Stdout, req.Stderr = stdout, stderr
 	}
-	res, err := m.Execute(ctx, session.Local, id, req)
+	res, err := m.Execute(approval.WithAsker(ctx, personHere{p}), session.Local, id, req)
 	if err != nil {
 		if ctx.Err() != nil {
 			p.say("error", "the program was stopped: cancelled")

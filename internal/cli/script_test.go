@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -8,10 +10,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"paddock/internal/approval"
 	"paddock/internal/cli/config"
 	"paddock/internal/sandbox/sandboxtest"
 )
@@ -57,7 +61,7 @@ func TestScripts(t *testing.T) {
 			}
 			return slices.Contains(there, name), nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"fake": cmdFake, "code": cmdCode},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"fake": cmdFake, "code": cmdCode, "asked": cmdAsked},
 	})
 }
 
@@ -69,6 +73,24 @@ func TestTheInterpretersAreThere(t *testing.T) {
 }
 
 func cmdFake(ts *testscript.TestScript, _ bool, _ []string) { ts.Setenv(fakeEnv, "1") }
+
+// cmdAsked has a program ask for a call of a tool, and puts the approval's id into a
+// variable: asked A1 OWNER SERVER TOOL ARGUMENTS
+func cmdAsked(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 5 {
+		ts.Fatalf("usage: asked VARIABLE OWNER SERVER TOOL ARGUMENTS")
+	}
+	// So that a script can have characters in it that do not print.
+	arguments := strings.NewReplacer("{RLO}", "\u202e", "{DEL}", "\u007f").Replace(args[4])
+	s := approval.Open(filepath.Join(ts.Getenv("PADDOCK_STATE_DIR"), "approvals"), approval.Options{})
+	a, err := s.Request(context.Background(), approval.Request{
+		Key:         approval.Key{Owner: args[1], Session: "s-1", Execution: "x-" + args[0], Number: 1},
+		Call:        approval.Call{Server: args[2], Definition: "d", Tool: args[3], Arguments: json.RawMessage(arguments)},
+		Description: "Says what it does\n\x1b[2Jand clears the screen",
+	})
+	ts.Check(err)
+	ts.Setenv(args[0], a.ID)
+}
 
 // cmdCode runs a command that has to end with an exit code: code 124 paddock …
 func cmdCode(ts *testscript.TestScript, neg bool, args []string) {

@@ -195,7 +195,7 @@ func (p *program) webConfig(dev bool) (wc web.Config, local *localUser, err erro
 		if audience == "" && h.PublicURL != "" {
 			audience = h.PublicURL + h.Path
 		}
-		issuer, err := auth.NewOAuth(auth.OAuthConfig{Issuer: a.Issuer, AllowHTTP: a.AllowHTTPIssuer, Audience: audience, Required: a.ScopesRequired, Sets: config.ToolSets, Log: p.log})
+		issuer, err := auth.NewOAuth(auth.OAuthConfig{Issuer: a.Issuer, AllowHTTP: a.AllowHTTPIssuer, Audience: audience, Required: a.ScopesRequired, Sets: config.Scopes(), Log: p.log})
 		if err != nil {
 			return wc, nil, err
 		}
@@ -248,17 +248,24 @@ func (p *program) addHandlers(wc *web.Config, o *parts, ready *readiness, refuse
 	if err != nil {
 		return nil, err
 	}
+	stopResuming := resume(server, "")
 	handler, err := server.Handler(mcpserver.HTTPConfig{MaxBody: wc.MaxBodyBytes, Tools: toolsOf, TasksDir: filepath.Join(p.places.state, "tasks"), Beyond: beyondScope(refuse), Grace: wc.Grace})
 	if err != nil {
+		stopResuming()
 		return nil, fmt.Errorf("making the MCP endpoint: %w", err)
 	}
+	end = func() { handler.Close(); stopResuming() }
 	moved, err := files.New(files.Config{
 		Named:    server.Named,
 		Sessions: o.sessions, Links: links, Base: web.BaseURL, Log: p.log, Moved: o.movedFile, Alive: p.alive(), Beyond: beyondScope(refuse),
 		Admit: func(owner session.Owner) (func(), error) { return o.admit(context.Background(), string(owner), false) },
 	})
 	if err != nil {
-		handler.Close()
+		end()
+		return nil, err
+	}
+	if wc.Approvals, err = approvalsAPI(o, beyondScope(refuse)); err != nil {
+		end()
 		return nil, err
 	}
 	wc.MCP, wc.Files = telemetry.Joined(handler), telemetry.Joined(moved)
@@ -271,7 +278,7 @@ func (p *program) addHandlers(wc *web.Config, o *parts, ready *readiness, refuse
 	wc.Admit = func(ctx context.Context, who *auth.Principal, r *http.Request) (func(), error) {
 		return o.admit(ctx, who.ID, r.URL.Path == path && listens(r))
 	}
-	return handler.Close, nil
+	return end, nil
 }
 
 // sandboxSet is the set of tools that microsandbox's JSON-RPC belongs to.
@@ -369,9 +376,9 @@ func (p *program) newMCP(o *parts, bind mcpserver.Binding, link linkMaker) (*mcp
 		memory = max(memory, most)
 	}
 	server, err := mcpserver.New(mcpserver.Config{
-		Sessions: o.sessions, Sandboxes: o.sandboxes, Name: c.Server.Name, Version: version, Instructions: c.Server.Instructions, Tools: c.Tools.Enabled,
+		Sessions: o.sessions, Sandboxes: o.sandboxes, Servers: o.bindings.broker, Skills: o.skills.Store, Name: c.Server.Name, Version: version, Instructions: c.Server.Instructions, Tools: c.Tools.Enabled,
 		DefaultTimeout: c.Sessions.DefaultTimeout, MaxTimeout: c.Sessions.MaxTimeout, MemoryBytes: memory,
-		Binding: bind, Link: link, Touched: o.touchedFile, Telemetry: o.telemetry, Log: p.log,
+		Binding: bind, Link: link, Touched: o.touchedFile, Approvals: o.approvals.store, AskClient: c.Approvals.AskClient, Telemetry: o.telemetry, Log: p.log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the MCP server: %w", err)

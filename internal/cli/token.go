@@ -31,7 +31,7 @@ Only their digests are kept. A running server hears of a change at once.`,
 }
 
 func (p *program) tokenCreateCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, approve bool
 	var tools, namespaces, expires string
 	c := &cobra.Command{
 		Use: "create NAME", Short: "Make a token and print it, once",
@@ -50,6 +50,9 @@ Exit codes: 0 done, 1 failed or there is one of that name, 2 wrong usage.`,
 					return err
 				}
 			}
+			if approve {
+				t.Tools = append(t.Tools, config.Approve)
+			}
 			if c.Flags().Changed("namespaces") {
 				if t.Namespaces, err = namespaceNames(namespaces); err != nil {
 					return err
@@ -67,6 +70,7 @@ Exit codes: 0 done, 1 failed or there is one of that name, 2 wrong usage.`,
 	}
 	c.Flags().StringVar(&tools, "tools", "", "let it use only these `SETS` of tools, with commas: "+strings.Join(config.ToolSets, ", "))
 	c.Flags().StringVar(&namespaces, "namespaces", "", "let it use sandboxes only in the namespaces of these `NAMES`, with commas")
+	c.Flags().BoolVar(&approve, "approve", false, "let it allow and deny what programs of all principals wait for; without --tools it can do nothing else")
 	c.Flags().StringVar(&expires, "expires", "", "have it end after this `TIME`, such as 12h, 30d or 2w; without, it does not end")
 	jsonFlag(c, &asJSON)
 	return c

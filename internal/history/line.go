@@ -18,6 +18,10 @@ import (
 	"paddock/internal/fault"
 )
 
+// ErrPerhaps is for a manifest that could not be written, and may be there all the same
+// after a crash.
+var ErrPerhaps = errors.New("the checkpoint may be there all the same")
+
 // ErrDamaged is for a manifest that is not what was written.
 var ErrDamaged = errors.New("the checkpoint is damaged")
 
@@ -148,7 +152,8 @@ func (l *Line) Head(usable func(*Manifest) error) (head *Manifest, skipped error
 
 // Append writes the next one, whose number it sets, and Of where that is zero.
 // When it returns it is on the disk; after an error it is not there, and its
-// number is not used again once it may have been. What has to be on the disk
+// number is not used again once it may have been; where the disk does not even say that
+// it is gone, the error is an [ErrPerhaps]. What has to be on the disk
 // before it is there, as what it names, is brought there by before, at the same
 // time as its own content.
 func (l *Line) Append(m *Manifest, before ...func() error) error {
@@ -181,8 +186,10 @@ func (l *Line) Append(m *Manifest, before ...func() error) error {
 	}
 	if err := blob.WriteFile(l.files, l.path(m.Number), data, noted...); err != nil {
 		if !nameless.Load() {
-			_ = l.files.Remove(l.path(m.Number)) // as far as it got its name, before that was synced
-			l.last = m.Number                    // where it cannot be removed either, a later one is right
+			l.last = m.Number // where it cannot be removed either, a later one is right
+			if l.takeBack(m.Number) != nil {
+				err = errors.Join(err, ErrPerhaps)
+			}
 		}
 		delete(l.labelled, m.Number)
 		return fmt.Errorf("writing a checkpoint: %w", err)
@@ -191,6 +198,21 @@ func (l *Line) Append(m *Manifest, before ...func() error) error {
 	l.last = m.Number
 	l.numbers = append(l.numbers, m.Number)
 	return nil
+}
+
+// takeBack removes one as far as it got its name, before that was synced.
+func (l *Line) takeBack(number int64) error {
+	err := l.files.Remove(l.path(number))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err == nil {
+		err = l.files.SyncDir(l.dir)
+	}
+	if errors.Is(err, fs.ErrNotExist) { // it was the first one
+		err = nil
+	}
+	return err
 }
 
 // Sweep removes what interrupted writes had left when the line was opened. It is for

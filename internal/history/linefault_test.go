@@ -191,3 +191,35 @@ func TestTheNewestCheckpointIsRemovedLast(t *testing.T) {
 		}
 	}
 }
+
+// Of a checkpoint that could not be written it is told whether it may be there.
+func TestACheckpointThatMayBeThereIsToldOf(t *testing.T) {
+	for name, c := range map[string]struct {
+		fails func(blobtest.Op) bool
+		want  bool
+	}{
+		"there is no room":                 {func(op blobtest.Op) bool { return op.Kind == "write" }, false},
+		"it cannot get its name":           {func(op blobtest.Op) bool { return op.Kind == "rename" }, false},
+		"its name cannot be synced":        {func(op blobtest.Op) bool { return op.Kind == "syncdir" }, true},
+		"nor be removed":                   {func(op blobtest.Op) bool { return op.Kind == "syncdir" || op.Kind == "remove" }, true},
+		"what it needs is not on the disk": {func(blobtest.Op) bool { return false }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, disk, l := grown(t, 2)
+			disk.SetFault(func(op blobtest.Op) error {
+				if c.fails(op) {
+					return syscall.EIO
+				}
+				return nil
+			})
+			var before []func() error
+			if name == "what it needs is not on the disk" {
+				before = append(before, func() error { return syscall.EIO })
+			}
+			err := l.Append(&Manifest{Cause: "execute"}, before...)
+			if !errors.Is(err, syscall.EIO) || errors.Is(err, ErrPerhaps) != c.want {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}

@@ -38,7 +38,8 @@ const (
 	CauseRecover = "recover"
 	CauseRestore = "restore"
 	CauseSleep   = "sleep"
-	CauseIdle    = "idle" // nobody had used it for a while
+	CauseIdle    = "idle"  // nobody had used it for a while
+	CauseGoOn    = "go on" // a run that waited was gone on with, or given up
 )
 
 // Manifest is one checkpoint.
@@ -72,6 +73,9 @@ type Manifest struct {
 	// Machine is what the session's machine was, which its interpreters live in; nil:
 	// it was not saved, or there was none. It is never changed in place.
 	Machine *Machine `json:"machine,omitempty"`
+	// Waiting is a run that this is in the middle of; nil: it is in none's. It is never
+	// changed in place.
+	Waiting *Waiting `json:"waiting,omitempty"`
 
 	// What changed since Previous, as lists for people, and how many bytes of
 	// disk it took.
@@ -112,6 +116,29 @@ type Machine struct {
 	Anew    bool     `json:"anew,omitempty"` // as an Interpreter's
 	// Interpreters are those in it, and what they held; they have no layers.
 	Interpreters map[string]Interpreter `json:"interpreters"`
+}
+
+// Waiting is a run that waits for a person: what it does next is in its interpreter's
+// state.
+type Waiting struct {
+	Execution string    `json:"execution"`
+	Runtime   string    `json:"runtime"`
+	Language  string    `json:"language,omitempty"`
+	Since     time.Time `json:"since"`
+	Reasons   []string  `json:"reasons"` // for what it waits
+	// Begun says that it was gone on with: it is not waiting any more, and never will
+	// be again at this place.
+	Begun bool `json:"begun,omitempty"`
+	// Content is what else is needed to go on with it: a blob.
+	Content blob.Ref `json:"content"`
+}
+
+// Waits gives the run that waits; nil: none does.
+func (m *Manifest) Waits() *Waiting {
+	if m.Waiting == nil || m.Waiting.Begun {
+		return nil
+	}
+	return m.Waiting
 }
 
 // Same tells whether two states are one.
@@ -156,12 +183,16 @@ func (m *Manifest) Refs() iter.Seq[blob.Ref] {
 		if m.Machine != nil && !yield(m.Machine.Content) {
 			return
 		}
+		if m.Waiting != nil && !yield(m.Waiting.Content) {
+			return
+		}
 		m.Needs()(yield)
 	}
 }
 
 // Needs gives every blob without which the manifest is of no use. Without that of
-// its machine the files are still there.
+// its machine the files are still there, and without that of a run that waits the
+// variables, too.
 func (m *Manifest) Needs() iter.Seq[blob.Ref] {
 	return func(yield func(blob.Ref) bool) {
 		for _, r := range m.Trees {

@@ -212,7 +212,7 @@ func (s *Server) Named(owner session.Owner, id session.ID) {
 func (s *Server) makeRoom(ctx context.Context, owner session.Owner) bool {
 	for _, id := range s.passing.of(owner) {
 		info, err := s.config.Sessions.Info(owner, id)
-		if err == nil && (info.State == session.Running || info.State == session.Queued) {
+		if err == nil && (info.State == session.Running || info.State == session.Queued || info.Waiting != nil) {
 			continue
 		}
 		if s.passing.claim(owner, id) && err == nil && s.config.Sessions.Destroy(ctx, owner, id) == nil {

@@ -43,6 +43,9 @@ func quirksOf(i *mcp.Implementation) quirks {
 
 // result makes of an answer what this client shows best.
 func (q quirks) result(a answer) *mcp.CallToolResult {
+	if a.inputs != nil {
+		return &mcp.CallToolResult{InputRequests: a.inputs, RequestState: a.state}
+	}
 	res := &mcp.CallToolResult{StructuredContent: a.data, Content: []mcp.Content{}}
 	var shown []mcp.Content
 	pictured := false

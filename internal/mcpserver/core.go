@@ -14,7 +14,7 @@ import (
 )
 
 // aboutSession describes the session_id of most tools.
-const aboutSession = "Default: this connection's"
+const aboutSession = "Default: yours"
 
 // Bounds of lists in results.
 const (
@@ -31,11 +31,11 @@ func (s *Server) coreTools(runtimes []session.Runtime) []tool {
 		define("list_runtimes", "List languages", "What runs here: versions and preinstalled packages.", hints{readOnly: true},
 			func(*struct{}) []param { return nil }, listRuntimes),
 		define("create_session", "Create session",
-			"Make a separate session, with its own variables and files. Ordinary work needs none: every connection has one.", hints{},
+			"Make another session. You have one already.", hints{},
 			func(in *createInput) []param { return in.params(s, langs, isos) }, createSession),
-		define("destroy_session", "Destroy session", "Stop what runs in a session and delete it with its files.", destroys,
+		define("destroy_session", "Destroy session", "Stop and delete a session, with its files.", destroys,
 			func(in *sessionInput) []param { return []param{sessionID(&in.session, "Session to delete").must()} }, destroySession),
-		define("cancel_execution", "Cancel execution", "Stop running code from another call; variables are kept.", hints{idempotent: true},
+		define("cancel_execution", "Cancel execution", "Stop running code; variables are kept.", hints{idempotent: true},
 			func(in *cancelInput) []param {
 				return []param{
 					sessionID(&in.session, aboutSession),
@@ -55,7 +55,7 @@ type sessionInput struct{ session session.ID }
 func (in *sessionInput) params() []param { return []param{sessionID(&in.session, aboutSession)} }
 
 type runtimeList struct {
-	Runtimes []runtimeInfo `json:"runtimes"`
+	Runtimes []runtimeInfo `json:"runtimes" listed:"true"`
 }
 
 type runtimeInfo struct {
@@ -82,6 +82,8 @@ type createInput struct {
 	session                          session.ID
 	language, name, isolation, image string
 	memory, ttl                      int64
+	servers                          []string
+	chosen                           bool // servers were given
 }
 
 func (in *createInput) params(s *Server, langs, isos []string) []param {
@@ -90,8 +92,11 @@ func (in *createInput) params(s *Server, langs, isos []string) []param {
 		sessionID(&in.session, "Default: a random one"),
 		text("name", &in.name, 0, 100, "Name for people"),
 		choice("isolation", &in.isolation, isos, "Kind of sandbox"),
-		number("memory_mb", &in.memory, 1, max(1, s.config.MemoryBytes>>20), "Memory of each interpreter in MiB (Python needs 32)"),
-		number("ttl_seconds", &in.ttl, 1, 365*24*3600, "Time without use after which it expires"),
+		number("memory_mb", &in.memory, 1, max(1, s.config.MemoryBytes>>20), "MiB for each interpreter (Python needs 32)"),
+		number("ttl_seconds", &in.ttl, 1, 365*24*3600, "Seconds without use until it expires"),
+	}
+	if s.config.Servers != nil {
+		all = append(all, texts("servers", &in.servers, 100, "MCP servers it may use; default: all").noting(&in.chosen))
 	}
 	if slices.Contains(isos, imaged) {
 		all = append(all, text("image", &in.image, 1, 512, "Image of a "+imaged+" session"))
@@ -107,6 +112,9 @@ func (in *createInput) settings() session.Settings {
 	set := session.Settings{
 		Language: in.language, Name: in.name, Isolation: in.isolation, MemoryBytes: in.memory << 20, TTL: time.Duration(in.ttl) * time.Second,
 	}
+	if in.chosen {
+		set.Servers = &in.servers
+	}
 	if in.image != "" {
 		set.Isolation, set.Machine = cmp.Or(set.Isolation, imaged), &session.Machine{Image: in.image}
 	}
@@ -114,7 +122,7 @@ func (in *createInput) settings() session.Settings {
 }
 
 type created struct {
-	SessionID session.ID `json:"session_id"`
+	SessionID session.ID `json:"session_id" listed:"true"`
 	Language  string     `json:"language"`
 	Isolation string     `json:"isolation"`
 	CreatedAt string     `json:"created_at"`
@@ -122,6 +130,9 @@ type created struct {
 }
 
 func createSession(ctx context.Context, c *call, in createInput) (created, answer, error) {
+	if err := c.server.checkServers(in.servers); err != nil {
+		return created{}, answer{}, err
+	}
 	info, err := c.server.config.Sessions.Create(ctx, c.bound.Owner, in.session, in.settings())
 	if err != nil {
 		return created{}, answer{}, err
@@ -193,9 +204,9 @@ type sessionInfo struct {
 	LastUsedAt     string        `json:"last_used_at"`
 	ExpiresAt      string        `json:"expires_at"`
 	ExecutionCount int64         `json:"execution_count"`
-	Variables      []variable    `json:"variables"`
+	Variables      []variable    `json:"variables" listed:"true"`
 	Imports        []string      `json:"imports"`
-	Files          []file        `json:"files"`
+	Files          []file        `json:"files" listed:"true"`
 	More           bool          `json:"more,omitempty"` // there are more variables or files than are listed
 	Packages       []string      `json:"packages"`
 	Servers        []string      `json:"servers"`
@@ -233,14 +244,21 @@ func workspaceInfo(ctx context.Context, c *call, in sessionInput) (out sessionIn
 	if err != nil {
 		return sessionInfo{}, answer{}, err
 	}
+	skills, err := c.server.skillNames(c.bound.Owner)
+	if err != nil {
+		return sessionInfo{}, answer{}, err
+	}
 	out = sessionInfo{
 		SessionID: d.ID, Name: d.Settings.Name, Language: d.Settings.Language, Isolation: d.Isolation, State: d.State,
 		CreatedAt: timestamp(d.CreatedAt), LastUsedAt: timestamp(d.LastUsedAt), ExpiresAt: timestamp(d.ExpiresAt),
 		ExecutionCount: d.Executions, Variables: []variable{}, Imports: listOf(d.Imports), Files: []file{},
 		More: len(d.Variables) > maxVariables || len(d.Files) > maxListed,
-		// Nothing installs packages, binds servers or adds skills yet.
-		Packages: []string{}, Servers: []string{}, Skills: []string{},
+		// Nothing installs packages yet.
+		Packages: []string{}, Servers: []string{}, Skills: skills,
 		DiskBytes: d.DiskBytes, MemoryBytes: d.Memory, Notice: strings.TrimSpace(c.notice + " " + d.Notice),
+	}
+	if s := c.server.config.Servers; s != nil {
+		out.Servers = listOf(s.Names(c.brokered(d.ID)))
 	}
 	for _, v := range d.Variables[:min(len(d.Variables), maxVariables)] {
 		out.Variables = append(out.Variables, variableOf(v))

@@ -56,7 +56,7 @@ func TestDefinitionsTakeFewTokens(t *testing.T) {
 		sets []string
 		most int
 	}{
-		{"the usual sets", usual, 3000},
+		{"core and files", []string{"core", "files"}, 3000},
 		{"history", []string{"history"}, 1000},
 		{"sandbox", []string{"sandbox"}, 1200},
 	} {
@@ -66,6 +66,30 @@ func TestDefinitionsTakeFewTokens(t *testing.T) {
 				n := len(encoded(tool.definition))
 				t.Logf("%s: %d characters", tool.definition.Name, n)
 				total += n
+			}
+			if t.Logf("%d characters", total); total == 0 || total/4 >= test.most {
+				t.Errorf("the definitions take about %d tokens", total/4)
+			}
+		})
+	}
+}
+
+// A model is given a tool's name, its description and what it takes: clients keep
+// titles, annotations and output schemas for themselves.
+func TestModelsReadLittle(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		sets []string
+		most int
+	}{
+		{"the usual sets", usual, 3000},
+		{"skills", []string{"skills"}, 500},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			total := 0
+			for _, tool := range toolsOf(test.sets...) {
+				d := tool.definition
+				total += len(encoded(map[string]any{"name": d.Name, "description": d.Description, "input_schema": d.InputSchema}))
 			}
 			if t.Logf("%d characters", total); total == 0 || total/4 >= test.most {
 				t.Errorf("the definitions take about %d tokens", total/4)

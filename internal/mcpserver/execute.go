@@ -9,85 +9,149 @@ import (
 	"strings"
 	"time"
 
+	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
 )
 
 type executeInput struct {
 	code, language, isolation string
+	execution                 string // one that waits, to go on with
 	timeout                   int64
 	session                   session.ID
 }
 
 func (s *Server) executeTool(langs, isos []string) tool {
-	about := "Run code in a sandbox: no network, own files in /workspace. Variables, functions, imports and files stay for the next call. " +
-		"The last expression's value comes back as result; display(x) or a picture as the last expression shows it. " +
-		"Errors and timeouts keep the state. Large output becomes a file; read_file gives parts of it."
+	about := "Run code in a sandbox: no network, files in /workspace. Variables, imports and files stay for the next call, also after errors and timeouts. " +
+		"The last expression's value is the result; display(x) shows a picture. Large output becomes a file: read_file."
 	t := define("execute_code", "Run code", about, hints{destructive: true},
 		func(in *executeInput) []param { return in.params(s, langs, isos) }, executeCode)
 	t.mayTakeLong = true
+	if s.config.Servers != nil {
+		return t.open()
+	}
 	return t
 }
 
 func (in *executeInput) params(s *Server, langs, isos []string) []param {
-	return []param{
-		text("code", &in.code, 1, 1<<20, "Source text; top-level await works").must(),
+	code := text("code", &in.code, 1, 1<<20, "Source text; top-level await works")
+	if s.config.Approvals == nil {
+		code = code.must() // nothing waits, and there is nothing else to run
+	}
+	all := []param{
+		code,
 		choice("language", &in.language, langs, "Default: the session's"),
 		number("timeout", &in.timeout, 1, seconds(s.config.MaxTimeout), fmt.Sprintf("Seconds until it is stopped; default %d", seconds(s.config.DefaultTimeout))),
 		sessionID(&in.session, aboutSession),
 		choice("isolation", &in.isolation, isos, "Default: the session's"),
 	}
+	if s.config.Approvals != nil {
+		all = append(all, text("execution_id", &in.execution, 1, 100, "Waiting execution to go on with, in place of code"))
+	}
+	return all
 }
 
 func seconds(d time.Duration) int64 { return max(1, int64(d/time.Second)) }
 
 func executeCode(ctx context.Context, c *call, in executeInput) (Execution, answer, error) {
-	var res session.Result
-	var kept filed
-	err := reporting(c.notify, func(stdout, stderr io.Writer) error {
-		return c.inSession(ctx, in.session, session.Settings{Language: in.language, Isolation: in.isolation}, func(id session.ID) (err error) {
-			res, err = c.server.config.Sessions.Execute(ctx, c.bound.Owner, id, session.Request{
-				Code: in.code, Language: in.language, Isolation: in.isolation, Timeout: time.Duration(in.timeout) * time.Second,
-				Stdout: stdout, Stderr: stderr, Started: func(execution string) { c.execution = execution },
-				Ended: func(res session.Result, put session.PutFunc) { kept = putAway(res, put) },
-			})
-			return err
-		})
-	})
+	switch {
+	case in.code == "" && in.execution == "":
+		return Execution{}, answer{}, fault.New(fault.Invalid, "code is missing").WithHint("give the program's text, or the execution_id of one that waits")
+	case in.execution != "" && (in.code != "" || in.language != "" || in.isolation != ""):
+		return Execution{}, answer{}, fault.New(fault.Invalid, "an execution that waits goes on with the code that it has").WithHint("give execution_id without code, language and isolation")
+	case c.inputs != nil && c.server.asks():
+		return c.executeInRounds(ctx, in)
+	}
+	before, err := c.claim(ctx, &in)
 	if err != nil {
 		return Execution{}, answer{}, err
 	}
-	c.execution = res.Execution
-	if c.notice != "" {
-		res.Notice = strings.TrimSpace(c.notice + " " + res.Notice)
+	if before != nil && !waits(before) {
+		return c.outcome(before)
 	}
-	out, shown := describe(res, kept)
+	p := c.pursue(ctx)
+	p.follow(before)
+	p.run(in)
+	p.leave()
+	return c.outcome(p)
+}
+
+// begin runs a program, or goes on with one.
+func (c *call) begin(ctx context.Context, in executeInput) (r course, err error) {
+	if in.execution != "" {
+		r, err = c.goOn(ctx, in.session, in.execution, in.timeout)
+		r.told = r.res.Earlier
+		return r, err
+	}
+	err = c.inSession(ctx, in.session, session.Settings{Language: in.language, Isolation: in.isolation}, func(id session.ID) (err error) {
+		r, err = c.execute(ctx, id, session.Request{
+			Code: in.code, Language: in.language, Isolation: in.isolation, Timeout: time.Duration(in.timeout) * time.Second,
+		})
+		return err
+	})
+	return r, err
+}
+
+// goOn goes on with an execution that waits.
+func (c *call) goOn(ctx context.Context, id session.ID, execution string, timeout int64) (course, error) {
+	return c.execute(ctx, id, session.Request{Continue: execution, Timeout: time.Duration(timeout) * time.Second})
+}
+
+// execute has a session run something, and tells the client what it prints.
+func (c *call) execute(ctx context.Context, id session.ID, req session.Request) (r course, err error) {
+	req.Started = func(execution string) { c.execution = execution }
+	req.Ended = func(res session.Result, put session.PutFunc) { r.kept = putAway(res, put) }
+	err = reporting(c.notify, func(stdout, stderr io.Writer) error {
+		req.Stdout, req.Stderr = stdout, stderr
+		r.res, err = c.server.config.Sessions.Execute(ctx, c.bound.Owner, id, req)
+		return err
+	})
+	return r, err
+}
+
+// outcome makes of what came of an execution what its client is told.
+func (c *call) outcome(p *pursuit) (Execution, answer, error) {
+	if c.session = p.call.session; p.err != nil {
+		return Execution{}, answer{}, p.err
+	}
+	r := p.out
+	c.execution, c.session = r.res.Execution, r.res.Session
+	if notice := p.call.notice; notice != "" {
+		r.res.Notice = strings.TrimSpace(notice + " " + r.res.Notice)
+	}
+	r.res.Stdout = r.res.Stdout[min(r.told.Stdout, len(r.res.Stdout)):]
+	r.res.Stderr = r.res.Stderr[min(r.told.Stderr, len(r.res.Stderr)):]
+	out, shown := describe(r.res, r.kept)
+	if r.res.Exit.Cause == sandbox.Waiting {
+		out.Waiting = c.server.waitingFor(r, string(p.owner))
+	}
 	return out, answer{texts: out.texts(), shown: shown}, nil
 }
 
 // Execution is how a program's run looks in results.
 type Execution struct {
-	Stdout          string        `json:"stdout"`
-	Stderr          string        `json:"stderr"`
-	ExitCode        int           `json:"exit_code"`
-	Success         bool          `json:"success"`
+	Stdout          string        `json:"stdout" listed:"true"`
+	Stderr          string        `json:"stderr" listed:"true"`
+	ExitCode        int           `json:"exit_code" listed:"true"`
+	Success         bool          `json:"success" listed:"true"`
 	ExecutionTimeMS float64       `json:"execution_time_ms"`
 	FuelConsumed    uint64        `json:"fuel_consumed"` // 0 where nothing counts it
 	FuelLimit       uint64        `json:"fuel_limit"`    // what was in force; 0: none
-	SessionID       session.ID    `json:"session_id"`
+	SessionID       session.ID    `json:"session_id" listed:"true"`
 	ExecutionID     string        `json:"execution_id"`
 	Isolation       string        `json:"isolation"`
-	Engine          string        `json:"engine"` // what executed it, for example "native"
-	Result          string        `json:"result"` // repr of the last expression
-	FilesChanged    []Change      `json:"files_changed"`
+	Engine          string        `json:"engine"`               // what executed it, for example "native"
+	Result          string        `json:"result" listed:"true"` // repr of the last expression
+	FilesChanged    []Change      `json:"files_changed" listed:"true"`
 	FilesOmitted    int           `json:"files_omitted,omitempty"` // changes beyond the list
 	StdoutTruncated bool          `json:"stdout_truncated"`
 	StderrTruncated bool          `json:"stderr_truncated"`
-	StoppedBy       string        `json:"stopped_by"`
+	StoppedBy       string        `json:"stopped_by" listed:"true"`
 	State           string        `json:"state,omitempty"` // of the variables, when it was stopped
-	Error           *ProgramError `json:"error,omitempty"`
+	Error           *ProgramError `json:"error,omitempty" listed:"true"`
 	Notice          string        `json:"notice,omitempty"`
 	Displays        []Display     `json:"displays,omitempty"`
+	Waiting         *Waiting      `json:"waiting,omitempty" listed:"true"` // it has not ended
 	Usage           Usage         `json:"usage"`
 }
 
@@ -158,8 +222,8 @@ func describe(res session.Result, kept filed) (Execution, []shown) {
 		Result: cutMiddle(exit.Result, maxResult), FilesChanged: []Change{},
 		StdoutTruncated: exit.StdoutTruncated, StderrTruncated: exit.StderrTruncated,
 		StoppedBy: stopped[exit.Cause], Error: errorOf(exit), Notice: res.Notice,
-		// Nothing here reaches the network or other tools.
-		Usage: Usage{CPUMS: milliseconds(exit.Usage.CPU), MemoryBytes: exit.Usage.Memory},
+		// Nothing here reaches the network.
+		Usage: Usage{CPUMS: milliseconds(exit.Usage.CPU), MemoryBytes: exit.Usage.Memory, ToolCalls: int64(exit.Calls)},
 	}
 	if out.StoppedBy != "" {
 		out.State = exit.State.String()
@@ -257,6 +321,9 @@ func (e *Execution) texts() []string {
 		lines = append(lines, line)
 	} else if e.ExitCode != 0 {
 		lines = append(lines, fmt.Sprintf("exit code: %d", e.ExitCode))
+	}
+	if e.Waiting != nil {
+		lines = append(lines, e.Waiting.lines()...)
 	}
 	if e.StoppedBy != "" {
 		lines = append(lines, "stopped by: "+e.StoppedBy+"; variables: "+e.State)

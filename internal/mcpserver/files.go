@@ -86,15 +86,15 @@ type readOutput struct {
 	Path       string     `json:"path"`
 	Size       int64      `json:"size"`
 	Text       bool       `json:"text"`
-	Content    *string    `json:"content,omitempty"`        // of a text
-	Base64     string     `json:"content_base64,omitempty"` // of anything else
+	Content    *string    `json:"content,omitempty" listed:"true"`        // of a text
+	Base64     string     `json:"content_base64,omitempty" listed:"true"` // of anything else
 	MIMEType   string     `json:"mime_type"`
 	FirstLine  int64      `json:"first_line,omitempty"`
 	LastLine   int64      `json:"last_line,omitempty"`
 	TotalLines int64      `json:"total_lines,omitempty"`
-	Offset     int64      `json:"offset"`                // in bytes
-	More       bool       `json:"more"`                  // there is something after this
-	NextOffset int64      `json:"next_offset,omitempty"` // what to give as offset to go on
+	Offset     int64      `json:"offset"`                              // in bytes
+	More       bool       `json:"more"`                                // there is something after this
+	NextOffset int64      `json:"next_offset,omitempty" listed:"true"` // what to give as offset to go on
 	URL        string     `json:"download_url,omitempty"`
 	Expires    string     `json:"expires_at,omitempty"`
 	Notice     string     `json:"notice,omitempty"`
@@ -302,7 +302,7 @@ type listInput struct {
 
 func (in *listInput) globParams() []param {
 	return []param{
-		text("glob", &in.glob, 0, 256, "Such as *.csv or src/**; default: all"),
+		text("glob", &in.glob, 0, 256, "Such as src/**; default: all"),
 		sessionID(&in.session, aboutSession),
 	}
 }

@@ -269,7 +269,7 @@ func (h *Handler) postLegacy(w http.ResponseWriter, r *http.Request, m *message,
 	}
 	defer ms.release()
 	switch {
-	case m.Method == "notifications/cancelled" && ms.cancel(m.Params.RequestID):
+	case m.Method == "notifications/cancelled" && ms.cancel(m.Params.RequestID), ms.take(m.answer):
 		w.WriteHeader(http.StatusAccepted)
 	case h.callsOurs(r, m):
 		h.call(w, r, m, ms)

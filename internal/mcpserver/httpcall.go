@@ -54,6 +54,12 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request, m *message, ms *m
 	if len(m.Params.Meta.Token) > 0 && a.canStream {
 		c.notify = a.progress
 	}
+	switch {
+	case ms != nil && ms.asks && a.canStream:
+		c.asker = h.server.askOver(a)
+	case m.isModern() && m.Params.Meta.Capabilities.elicits():
+		c.inputs = &rounds{}
+	}
 	defer context.AfterFunc(r.Context(), func() {
 		if cause := context.Cause(r.Context()); cause != context.Canceled { // the server has a reason: the client is there
 			cancel(cause)
@@ -74,7 +80,8 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request, m *message, ms *m
 func (h *Handler) asTask(ctx context.Context, a *reply, c *call, t tool, from Caller, m *message) {
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-	c.notify = nil // a task has its status instead
+	c.notify, c.inputs = nil, nil // a task has its status instead
+	c.task = &taskAsks{news: make(chan struct{}, 1), elicits: m.Params.Meta.Capabilities.elicits() && h.server.config.AskClient}
 	done := make(chan *mcp.CallToolResult, 1)
 	go func() { done <- c.serve(work, t, from, m.Params.Arguments) }()
 	patience := h.config.Patience
@@ -89,6 +96,7 @@ func (h *Handler) asTask(ctx context.Context, a *reply, c *call, t tool, from Ca
 		a.result(res)
 		return
 	case <-timer.C:
+	case <-c.task.news: // a person may take their time
 	}
 	if !stop() { // it is being stopped
 		a.result(<-done)
@@ -100,7 +108,7 @@ func (h *Handler) asTask(ctx context.Context, a *reply, c *call, t tool, from Ca
 		a.result(failure(err))
 		return
 	}
-	created, err := h.tasks.create(owner.Owner, t.definition.Name, cancel, done)
+	created, err := h.tasks.create(owner.Owner, t.definition.Name, cancel, done, c.task)
 	if err != nil { // then the client waits for it after all
 		h.server.log.Warn("a call cannot become a task", "cause", err)
 		defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
@@ -118,11 +126,17 @@ type wireResult struct {
 	Structured any            `json:"structuredContent,omitempty"`
 	IsError    bool           `json:"isError,omitempty"`
 	Type       string         `json:"resultType,omitempty"`
+	// In place of all but Meta and Type.
+	Inputs mcp.InputRequestMap `json:"inputRequests,omitempty"`
+	State  string              `json:"requestState,omitempty"`
 }
 
 // append writes the result as JSON. Texts and structured content, which are
 // nearly everything, are not looked at twice.
 func (r wireResult) append(b []byte) json.RawMessage {
+	if r.Inputs != nil {
+		return append(b, encoded(map[string]any{"_meta": r.Meta, "resultType": r.Type, "inputRequests": r.Inputs, "requestState": r.State})...)
+	}
 	b = append(b, '{')
 	if r.Meta != nil {
 		b = append(append(append(b, `"_meta":`...), encoded(r.Meta)...), ',')
@@ -154,7 +168,7 @@ func (r wireResult) append(b []byte) json.RawMessage {
 }
 
 func wireOf(res *mcp.CallToolResult) wireResult {
-	return wireResult{Content: res.Content, Structured: res.StructuredContent, IsError: res.IsError}
+	return wireResult{Content: res.Content, Structured: res.StructuredContent, IsError: res.IsError, Inputs: res.InputRequests, State: res.RequestState}
 }
 
 // response is a JSON-RPC response.

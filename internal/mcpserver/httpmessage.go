@@ -17,18 +17,21 @@ const tasksExtension = "io.modelcontextprotocol/tasks"
 // message is what the short way has to know of a request. Of a batch, and of
 // what is not shaped like this, it is empty: the SDK has it.
 type message struct {
+	answer *reaction // set: it is an answer to a request of ours, or of the SDK's
+
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
 	Params struct {
 		// Of tools/call.
 		Name      string          `json:"name"`
 		Arguments json.RawMessage `json:"arguments"`
-		// Of what answers an input_required, which is not ours.
+		// Of what answers an input_required, which the SDK passes on, and of tasks/update.
 		Responses json.RawMessage `json:"inputResponses"`
 		State     json.RawMessage `json:"requestState"`
 		// Of initialize.
-		Version string              `json:"protocolVersion"`
-		Client  *mcp.Implementation `json:"clientInfo"`
+		Version      string              `json:"protocolVersion"`
+		Client       *mcp.Implementation `json:"clientInfo"`
+		Capabilities *capabilities       `json:"capabilities"`
 		// Of notifications/cancelled.
 		RequestID json.RawMessage `json:"requestId"`
 		// Of tasks/get, tasks/update and tasks/cancel.
@@ -58,8 +61,12 @@ func (m *meta) trace() map[string]any {
 }
 
 type capabilities struct {
-	Extensions map[string]json.RawMessage `json:"extensions"`
+	Extensions  map[string]json.RawMessage   `json:"extensions"`
+	Elicitation *mcp.ElicitationCapabilities `json:"elicitation"`
 }
+
+// elicits tells whether a client that declares this can ask its user.
+func (c *capabilities) elicits() bool { return c != nil && elicits(c.Elicitation) }
 
 func (m *message) isModern() bool { return isModern(m.Params.Meta.Version) }
 
@@ -88,7 +95,24 @@ func (h *Handler) decode(body []byte) (*message, *refusal) {
 		return m, nil
 	}
 	_, no := decodeMessage(body)
+	if no == nil && head.reply {
+		m.answer = answerOf(body, head.id)
+	}
 	return m, no
+}
+
+// answerOf reads an answer; nil: it is none that anybody can be waiting for.
+func answerOf(body []byte, id json.RawMessage) *reaction {
+	var one struct {
+		Result json.RawMessage `json:"result"`
+	}
+	if id = usable(id); id == nil {
+		return nil
+	}
+	if _, err := parsing.Parse(body, &one, parsing.DontMatchCaseInsensitiveStructFields); err != nil {
+		return nil
+	}
+	return &reaction{id, one.Result}
 }
 
 func (h *Handler) checkBatch(body []byte) *refusal {

@@ -135,6 +135,9 @@ func (a *reply) result(res *mcp.CallToolResult) {
 	wire := wireOf(res)
 	if a.serverInfo != nil {
 		wire.Type, wire.Meta = "complete", map[string]any{mcp.MetaKeyServerInfo: a.serverInfo}
+		if wire.Inputs != nil {
+			wire.Type = "input_required"
+		}
 	}
 	a.write(wire.append(nil))
 }

@@ -30,6 +30,7 @@ type mcpSession struct {
 	owner  session.Owner
 	scope  string // of the token that opened it, see scopeOf
 	client *mcp.Implementation
+	asks   bool                    // its user can be asked
 	end    context.CancelCauseFunc // of what the SDK runs for it
 
 	mu      sync.Mutex // guards what follows
@@ -37,6 +38,8 @@ type mcpSession struct {
 	using   int                                // requests that are being served
 	calls   map[string]context.CancelCauseFunc // by the request's id
 	streams []*stream                          // the oldest first
+	// expected is where answers to our own requests go, by the requests' ids.
+	expected map[string]chan reaction
 }
 
 // sessions are the MCP sessions that there are.
@@ -236,7 +239,7 @@ func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, m *message,
 	h.legacy.ServeHTTP(&opening{ResponseWriter: w, opened: func(id string) {
 		opened = true
 		surplus := h.sessions.add(&mcpSession{
-			id: id, owner: owner, scope: h.scopeOf(r.Context()), client: m.Params.Client, end: end, used: time.Now(),
+			id: id, owner: owner, scope: h.scopeOf(r.Context()), client: m.Params.Client, asks: m.Params.Capabilities.elicits(), end: end, used: time.Now(),
 		}, h.config.MaxSessions)
 		if surplus != nil {
 			go h.end(surplus)

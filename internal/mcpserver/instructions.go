@@ -27,6 +27,9 @@ func (s *Server) describe(runtimes []session.Runtime) string {
 	if slices.Contains(s.config.Tools, "history") {
 		b.WriteString("- Each run and each change of files can be taken back: undo, or list_checkpoints and restore_session. fork_session copies a session to try something out.\n")
 	}
+	if s.config.Servers != nil {
+		b.WriteString("- Other MCP servers are functions in programs: search_tools finds them" + imports(languages(runtimes)) + ". Their files are in /servers. Filter and combine results in code, and print what matters.\n")
+	}
 	subprocess := "no subprocess, "
 	if isos := isolations(runtimes); slices.Contains(isos, imaged) {
 		subprocess = ""
@@ -58,4 +61,21 @@ func showing(langs []string) string {
 		}
 	}
 	return strings.Join(ways, "; ")
+}
+
+// imports says how a program gets at another server's tools.
+func imports(langs []string) string {
+	var ways []string
+	for _, l := range langs {
+		switch l {
+		case "python":
+			ways = append(ways, "in Python from servers.<name> import <tool>; tool(a=1), or await tool.aio(a=1) with asyncio.gather")
+		case "javascript":
+			ways = append(ways, `in JavaScript import { tool } from "servers/<name>"; await tool({ a: 1 })`)
+		}
+	}
+	if len(ways) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(ways, "; ") + ")"
 }

@@ -89,13 +89,27 @@ func (s *Server) readResource(ctx context.Context, req *mcp.ReadResourceRequest)
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{c}}, nil
 }
 
-// listResources lists the default session's files, and makes no session.
-func (s *Server) listResources(ctx context.Context, req *mcp.ListResourcesRequest) (mcp.Result, error) {
+// listResources lists the skills, on the first page, and the default session's files.
+// It makes no session.
+func (s *Server) listResources(ctx context.Context, req *mcp.ListResourcesRequest, withFiles, withSkills bool) (mcp.Result, error) {
 	res := &mcp.ListResourcesResult{Resources: []*mcp.Resource{}, Cacheable: mcp.Cacheable{CacheScope: "private"}}
 	b, err := s.bind(ctx, callerOf(req))
 	if err != nil {
 		return nil, wireError(err)
 	}
+	if withSkills && (req.Params == nil || req.Params.Cursor == "") {
+		if res.Resources, err = s.skillResources(string(b.Owner)); err != nil {
+			return nil, wireError(err)
+		}
+	}
+	if !withFiles {
+		return res, nil
+	}
+	return s.listFiles(b, req, res)
+}
+
+// listFiles adds a page of the default session's files to a list.
+func (s *Server) listFiles(b Bound, req *mcp.ListResourcesRequest, res *mcp.ListResourcesResult) (mcp.Result, error) {
 	id := s.defaults.get(b)
 	if b.Default == "" || id == "" {
 		return res, nil
@@ -115,14 +129,16 @@ func (s *Server) listResources(ctx context.Context, req *mcp.ListResourcesReques
 	if req.Params != nil {
 		after = req.Params.Cursor
 	}
+	listed := 0
 	for _, f := range files {
 		if f.Path <= after {
 			continue
 		}
-		if len(res.Resources) == resourcePage {
-			res.NextCursor = res.Resources[resourcePage-1].Name
+		if listed == resourcePage {
+			res.NextCursor = res.Resources[len(res.Resources)-1].Name
 			break
 		}
+		listed++
 		res.Resources = append(res.Resources, &mcp.Resource{
 			URI: fileURI(id, f.Path), Name: f.Path, MIMEType: byExtension[strings.ToLower(path.Ext(f.Path))], Size: f.Size,
 			Annotations: &mcp.Annotations{LastModified: timestamp(f.Modified)},

@@ -15,15 +15,19 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"paddock/internal/approval"
+	"paddock/internal/bindings/broker"
 	"paddock/internal/fault"
 	"paddock/internal/microsandbox"
 	"paddock/internal/session"
+	"paddock/internal/skill"
 	"paddock/internal/telemetry"
 )
 
@@ -34,13 +38,20 @@ type Config struct {
 	// Sandboxes are the named ones, for the set "sandbox"; nil: there are none. It
 	// is not closed by the Server.
 	Sandboxes *microsandbox.Service
+	// Servers are other MCP servers that programs call, for the set "code-mode"; nil:
+	// there are none, and nobody can bind any. It is not closed by the Server.
+	Servers *broker.Broker
 	// Name and Version are what the server calls itself; empty: "paddock", "dev".
 	Name, Version string
 	// Instructions are what models are told, 2048 characters at most; empty:
 	// made from what runs here.
 	Instructions string
-	// Tools are the sets that clients see: "core", "files", "history", "sandbox"; nil: the
-	// first two.
+	// Skills are what programs import and read at /skills, for the set "skills"; nil:
+	// there are none.
+	Skills *skill.Store
+	// Tools are the sets that clients see: "core", "files", "code-mode", "skills",
+	// "history", "sandbox"; nil: the first two, and the next two where there are Servers
+	// and Skills.
 	Tools []string
 	// DefaultTimeout and MaxTimeout are the Sessions' own, for the descriptions;
 	// zero: 30 s, 1 h.
@@ -58,6 +69,11 @@ type Config struct {
 	// Link makes an address under which anybody can have a file once; nil: there
 	// are none, and no tool offers them.
 	Link func(ctx context.Context, owner session.Owner, id session.ID, path string) (url string, expires time.Time, err error)
+	// Approvals are the calls of tools that wait for a person; nil: there are none.
+	Approvals *approval.Store
+	// AskClient has the client be asked about those of the programs that it runs, where
+	// it can ask its user.
+	AskClient bool
 	// extend adds to each of the SDK's servers what only the tests have.
 	extend func(*mcp.Server)
 	// options changes how each of the SDK's servers is made, likewise.
@@ -78,6 +94,13 @@ type Server struct {
 	mcp          *mcp.Server         // with all of them
 	defaults     defaults
 	passing      passing
+	skills       skillEntries
+	runs         runs
+	resuming     atomic.Bool // somebody is there for what waits
+
+	ctx  context.Context // ends with Close
+	stop context.CancelCauseFunc
+	jobs sync.WaitGroup // begun with mu held, so that none is after Close
 
 	mu       sync.Mutex // guards what follows
 	variants map[string]*mcp.Server
@@ -93,6 +116,7 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{config: config, log: config.Log, tools: map[string]tool{}, sets: map[string][]string{}, variants: map[string]*mcp.Server{}}
+	s.ctx, s.stop = context.WithCancelCause(context.Background())
 	runtimes := config.Sessions.Runtimes(context.Background())
 	if s.instructions = config.Instructions; s.instructions == "" {
 		s.instructions = s.describe(runtimes)
@@ -116,7 +140,8 @@ func (s *Server) with(only []string, tasks bool) *mcp.Server {
 			offered = append(offered, set)
 		}
 	}
-	files := slices.Contains(offered, "files") // a token without them reads no file as a resource either
+	// A token without them reads no file, and no skill, as a resource either.
+	files, skills := slices.Contains(offered, "files"), slices.Contains(offered, "skills") && s.config.Skills != nil
 	key := fmt.Sprint(tasks, offered)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +151,7 @@ func (s *Server) with(only []string, tasks bool) *mcp.Server {
 	options := &mcp.ServerOptions{
 		Instructions: s.instructions,
 		// Neither list changes while the server runs, and nothing is subscribed to.
-		Capabilities: capabilitiesWith(tasks, files),
+		Capabilities: capabilitiesWith(tasks, files, skills),
 		SetCacheable: cacheable,
 		Logger:       slog.New(ofSDK{s.log.Handler()}),
 	}
@@ -142,13 +167,16 @@ func (s *Server) with(only []string, tasks bool) *mcp.Server {
 	if files {
 		s.addResources(v)
 	}
+	if skills {
+		s.addSkills(v)
+	}
 	if slices.Contains(offered, "sandbox") {
 		addSandboxPrompts(v)
 	}
 	if s.config.extend != nil {
 		s.config.extend(v)
 	}
-	v.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler { return s.protect(next, files) })
+	v.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler { return s.protect(next, files, skills) })
 	s.variants[key] = v
 	return v
 }
@@ -173,10 +201,13 @@ func cacheable(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
 // capabilitiesWith tells what there is. It always declares prompts: the SDK answers
 // prompts/list, even where there are none, and what a server answers it has to
 // declare.
-func capabilitiesWith(tasks, files bool) *mcp.ServerCapabilities {
+func capabilitiesWith(tasks, files, skills bool) *mcp.ServerCapabilities {
 	c := &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}, Prompts: &mcp.PromptCapabilities{}}
-	if files {
+	if files || skills {
 		c.Resources = &mcp.ResourceCapabilities{}
+	}
+	if skills {
+		c.AddExtension(skillsExtension, map[string]any{"directoryRead": true})
 	}
 	if tasks {
 		c.AddExtension(tasksExtension, map[string]any{})
@@ -189,11 +220,16 @@ var sets = map[string]func(*Server, []session.Runtime) []tool{
 	"core":    (*Server).coreTools,
 	"files":   func(s *Server, _ []session.Runtime) []tool { return s.fileTools() },
 	"history": func(s *Server, _ []session.Runtime) []tool { return s.historyTools() },
+	codeMode:  func(s *Server, _ []session.Runtime) []tool { return s.codeModeTools() },
 	"sandbox": func(s *Server, _ []session.Runtime) []tool { return s.sandboxTools() },
+	"skills":  func(s *Server, _ []session.Runtime) []tool { return s.skillTools() },
 }
 
 // usual are the sets that clients see when nobody says.
-var usual = []string{"core", "files"}
+var usual = []string{"core", "files", codeMode, "skills"}
+
+// codeMode is the set by which programs get at other MCP servers.
+const codeMode = "code-mode"
 
 // complete puts defaults in and reports the first mistake.
 func (c *Config) complete() error {
@@ -208,6 +244,9 @@ func (c *Config) complete() error {
 	}
 	if c.Tools == nil {
 		c.Tools = slices.Clone(usual)
+		if c.Servers == nil {
+			c.Tools = slices.DeleteFunc(c.Tools, func(set string) bool { return set == codeMode })
+		}
 	}
 	if c.DefaultTimeout == 0 {
 		c.DefaultTimeout = 30 * time.Second
@@ -234,7 +273,7 @@ func (c *Config) complete() error {
 
 // protect is around every request: a panic costs one call, and a connection
 // that ends cancels what runs.
-func (s *Server) protect(next mcp.MethodHandler, files bool) mcp.MethodHandler {
+func (s *Server) protect(next mcp.MethodHandler, files, skills bool) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
 		defer func() {
 			p := recover()
@@ -252,8 +291,11 @@ func (s *Server) protect(next mcp.MethodHandler, files bool) mcp.MethodHandler {
 			defer context.AfterFunc(ending, func() { cancel(context.Cause(ending)) })()
 			ctx = cancellable
 		}
-		if list, ok := req.(*mcp.ListResourcesRequest); ok && files {
-			return s.listResources(ctx, list)
+		if list, ok := req.(*mcp.ListResourcesRequest); ok && (files || skills) {
+			return s.listResources(ctx, list, files, skills)
+		}
+		if slices.Contains(skillMethods, method) {
+			ctx = context.WithValue(ctx, callerKey{}, callerOf(req))
 		}
 		return next(ctx, method, req)
 	}

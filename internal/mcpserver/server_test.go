@@ -16,9 +16,11 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"paddock/internal/bindings/broker"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
+	"paddock/internal/skill"
 )
 
 // newServer makes a Server over sessions whose programs are the fake's.
@@ -147,7 +149,7 @@ var outputSchemas = func() func(*testing.T) map[string]*jsonschema.Resolved {
 		once.Do(func() {
 			for _, tool := range allTools() {
 				var s jsonschema.Schema
-				if err := json.Unmarshal(encoded(tool.definition.OutputSchema), &s); err != nil {
+				if err := json.Unmarshal(encoded(tool.results), &s); err != nil {
 					t.Fatal(err)
 				}
 				r, err := s.Resolve(nil)
@@ -166,7 +168,7 @@ func allTools() []tool { return toolsOf(slices.Sorted(maps.Keys(sets))...) }
 
 // toolsOf are those of some sets.
 func toolsOf(names ...string) []tool {
-	s := &Server{log: slog.New(slog.DiscardHandler), config: Config{DefaultTimeout: 30 * time.Second, MaxTimeout: time.Hour, MemoryBytes: 256 << 20}}
+	s := &Server{log: slog.New(slog.DiscardHandler), config: Config{Servers: new(broker.Broker), Skills: skill.NewStore(skill.Config{}), DefaultTimeout: 30 * time.Second, MaxTimeout: time.Hour, MemoryBytes: 256 << 20}}
 	runtimes := []session.Runtime{
 		{Isolation: "wasm", Runtime: sandbox.Runtime{Name: "python", Languages: []string{"python"}}},
 		{Isolation: "wasm", Runtime: sandbox.Runtime{Name: "javascript", Languages: []string{"javascript", "typescript"}}},

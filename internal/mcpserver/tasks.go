@@ -82,7 +82,8 @@ type task struct {
 	taskRecord
 	cancel    context.CancelCauseFunc // nil: it has ended
 	cancelled bool
-	bytes     int64 // of its file
+	bytes     int64     // of its file
+	asks      *taskAsks // what it asks while it runs; nil: nothing
 }
 
 // taskRecord is a task's file.
@@ -180,11 +181,12 @@ func (t *tasks) dead(writer string) bool {
 	return ok && err == nil
 }
 
-// create makes a task of a call that runs: done gives its result, once. When
+// create makes a task of a call that runs: done gives its result, once, and asks what it
+// asks meanwhile. When
 // create returns, the task is on disk.
-func (t *tasks) create(owner session.Owner, tool string, cancel context.CancelCauseFunc, done <-chan *mcp.CallToolResult) (map[string]any, error) {
+func (t *tasks) create(owner session.Owner, tool string, cancel context.CancelCauseFunc, done <-chan *mcp.CallToolResult, asks *taskAsks) (map[string]any, error) {
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	k := &task{taskRecord: taskRecord{ID: rand.Text(), Owner: owner, Writer: t.writer, Tool: tool, Status: taskWorking, Created: now, Updated: now}, cancel: cancel}
+	k := &task{taskRecord: taskRecord{ID: rand.Text(), Owner: owner, Writer: t.writer, Tool: tool, Status: taskWorking, Created: now, Updated: now}, cancel: cancel, asks: asks}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := t.makeRoom(owner, now); err != nil {
@@ -384,6 +386,10 @@ func (t *tasks) answer(r *http.Request, m *message, owner session.Owner) (map[st
 	switch m.Method {
 	case "tasks/get":
 		return t.get(k)
+	case "tasks/update":
+		if no := k.asks.hear(m.Params.Responses); no != nil {
+			return nil, no
+		}
 	case "tasks/cancel":
 		if k.cancel != nil {
 			k.cancelled = true
@@ -410,6 +416,8 @@ func (t *tasks) find(id string) *task {
 func (t *tasks) get(k *task) (map[string]any, *jsonrpc.Error) {
 	res := k.fields()
 	switch k.Status {
+	case taskWorking:
+		k.asks.describe(res)
 	case taskCompleted:
 		record, err := t.read(k.ID)
 		if err != nil {

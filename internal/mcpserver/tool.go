@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"paddock/internal/bindings/broker"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
@@ -21,6 +24,7 @@ import (
 // tool is one tool: its definition as clients see it, and what it does.
 type tool struct {
 	definition  *mcp.Tool
+	results     *jsonschema.Schema // all that its structured content has
 	run         func(context.Context, *call, json.RawMessage) (answer, error)
 	mayTakeLong bool // so that a call may become a task
 }
@@ -36,12 +40,12 @@ func define[In, Out any](name, title, about string, h hints, params func(*In) []
 	t := &mcp.Tool{
 		Name: name, Title: title, Description: about,
 		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: h.readOnly, IdempotentHint: h.idempotent || h.readOnly, OpenWorldHint: &open},
-		InputSchema: inputSchema(params(new(In))), OutputSchema: outputSchema[Out](),
+		InputSchema: inputSchema(params(new(In))), OutputSchema: listedSchema[Out](),
 	}
 	if !h.readOnly { // for the others it means nothing
 		t.Annotations.DestructiveHint = &h.destructive
 	}
-	return tool{definition: t, run: func(ctx context.Context, c *call, raw json.RawMessage) (answer, error) {
+	return tool{definition: t, results: outputSchema[Out](), run: func(ctx context.Context, c *call, raw json.RawMessage) (answer, error) {
 		var in In
 		if err := decode(raw, params(&in)); err != nil {
 			return answer{}, err
@@ -57,6 +61,26 @@ func define[In, Out any](name, title, about string, h hints, params func(*In) []
 		a.data = data
 		return a, nil
 	}}
+}
+
+// listedSchema is what a tool's definition says of an Out: that it is an object, and of
+// its fields those that are tagged listed. Models read all definitions before they know
+// what they will call, and results tell the rest themselves.
+func listedSchema[Out any]() *jsonschema.Schema {
+	all := outputSchema[Out]()
+	s := &jsonschema.Schema{Type: "object"}
+	for field := range reflect.TypeFor[Out]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if _, listed := field.Tag.Lookup("listed"); !listed {
+			continue
+		}
+		if s.Properties == nil {
+			s.Properties = map[string]*jsonschema.Schema{}
+		}
+		s.Properties[name] = &jsonschema.Schema{Type: all.Properties[name].Type}
+		s.PropertyOrder = append(s.PropertyOrder, name)
+	}
+	return s
 }
 
 // outputSchema describes an Out, or the error in its place: for that nothing
@@ -92,6 +116,10 @@ type answer struct {
 	texts []string        // what a person would read; none: data
 	shown []shown         // documents and pictures, after the texts
 	extra []mcp.Content   // blocks of another kind, at the end
+	// inputs are what the client's user is needed for, in place of all that, and state
+	// what the call is to be made again with.
+	inputs mcp.InputRequestMap
+	state  string
 }
 
 // call is one request of a tool on its way through this package.
@@ -103,6 +131,9 @@ type call struct {
 	// notify tells the client how far the call has come; nil: nobody asked.
 	notify func(done float64, message string)
 	meta   map[string]any // the request's _meta
+	asker  asker          // how its user is asked while the call is answered; nil: not so
+	inputs *rounds        // how else; nil: not so either
+	task   *taskAsks      // what a call that may become a task asks; nil: it cannot
 
 	session   session.ID // for the log, once it is known
 	execution string
@@ -120,7 +151,20 @@ func (s *Server) handler(t tool) mcp.ToolHandler {
 				_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: done, Message: message})
 			}
 		}
+		s.askBy(c, req)
 		return c.serve(ctx, t, callerOf(req), req.Params.Arguments), nil
+	}
+}
+
+// askBy says how a request's client can be asked about calls, if it can.
+func (s *Server) askBy(c *call, req *mcp.CallToolRequest) {
+	can := req.ClientCapabilities()
+	switch {
+	case can == nil || !elicits(can.Elicitation):
+	case isModern(req.ProtocolVersion()):
+		c.inputs = &rounds{responses: req.Params.InputResponses, state: req.Params.RequestState}
+	default:
+		c.asker = s.askVia(req.Session)
 	}
 }
 
@@ -154,6 +198,13 @@ func (c *call) attempt(ctx context.Context, t tool, from Caller, arguments json.
 	}()
 	if c.bound, err = c.server.bind(ctx, from); err != nil {
 		return answer{}, err
+	}
+	if servers := c.server.config.Servers; servers != nil { // one of them may be calling back
+		in, err := servers.Inherit(c.meta)
+		if err != nil {
+			return answer{}, err
+		}
+		ctx = broker.WithInherited(ctx, in)
 	}
 	return t.run(ctx, c, arguments)
 }

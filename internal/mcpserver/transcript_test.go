@@ -17,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"paddock/internal/session"
+	"paddock/internal/skill"
 )
 
 var update = flag.Bool("update", false, "write the transcripts anew from what the server says")
@@ -89,7 +90,11 @@ func setsIn(comment []byte) []string {
 
 // play gives the transcript as it came out.
 func play(t *testing.T, tools []string, script string) string {
-	w := serve(t, t.Context(), newServer(t, Config{Version: "1.0.0", Tools: tools}, sessionsForTranscripts))
+	config := Config{Version: "1.0.0", Tools: tools}
+	if slices.Contains(tools, "skills") {
+		config.Skills = skill.NewStore(skill.Config{Dir: t.TempDir()})
+	}
+	w := serve(t, t.Context(), newServer(t, config, sessionsForTranscripts))
 	began, waited := time.Now(), time.Duration(0)
 	var b strings.Builder
 	n := names{}

@@ -12,6 +12,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 )
@@ -250,7 +251,8 @@ type Command struct {
 	// rule; nil: nothing answers, and the program is told so. It may be called from
 	// several goroutines at once, [CallsAtOnce] at most. Its ctx ends when the program
 	// gives the call up, with the run, or earlier when that is stopped; Run returns
-	// only when all of them have.
+	// only when all of them have. Its cause is [ErrWaiting] where the run ended as
+	// Waiting: an answer that is given all the same is its OpenCall's.
 	Call func(ctx context.Context, c Call) []byte
 	// Suspend, once it is closed, has Run return as Waiting when the program does
 	// nothing but wait for answers to its calls and can be kept like that: what a
@@ -264,6 +266,9 @@ type Command struct {
 	// Limits hold for this run.
 	Limits RunLimits
 }
+
+// ErrWaiting is why a call's ctx ends for whose answer a program waits on.
+var ErrWaiting = errors.New("sandbox: the program waits, and is left as it is")
 
 // Call is something that a program asks of the host. What it says, and what answers
 // it, is a matter of the guest's: package bindings and the guests' module "servers"

@@ -94,6 +94,14 @@ type Config struct {
 	// Limits hold for a run that brings none; zero fields: fuel is not counted
 	// for anybody, 1 MiB of stdout and of stderr, 16 MiB of displays.
 	Limits sandbox.RunLimits
+	// WaitInPlace is how long a run waits in place for a person before it is suspended
+	// (Run.Suspend), half of what is left of its time at most; zero: 2 s; below: none is
+	// suspended.
+	WaitInPlace time.Duration
+	// GivenUp is told of a run that waited for a person and will never go on: another ran
+	// in its interpreter, it was cancelled or could not go on, or its session was reset,
+	// taken back, or is no more. It should not take long. Nil: nobody is.
+	GivenUp func(owner Owner, id ID, execution string)
 	// Call answers what programs ask of the host, which are calls of tools; see
 	// sandbox.Command. Its panic is an answer of nothing. Nil: nothing answers.
 	Call func(ctx context.Context, run Run, c sandbox.Call) []byte
@@ -133,6 +141,7 @@ func (c *Config) complete() error {
 	c.MaxMachineMemoryBytes = cmp.Or(c.MaxMachineMemoryBytes, c.MachineMemoryBytes)
 	c.MachineStateBytes = cmp.Or(c.MachineStateBytes, 512<<20)
 	c.SaveAfter = cmp.Or(c.SaveAfter, 30*time.Second)
+	c.WaitInPlace = cmp.Or(c.WaitInPlace, 2*time.Second)
 	c.OwnerMemoryBytes = cmp.Or(c.OwnerMemoryBytes, 32*c.MemoryBytes)
 	c.TotalMemoryBytes = cmp.Or(c.TotalMemoryBytes, 64*c.MemoryBytes)
 	c.OwnerDiskBytes = cmp.Or(c.OwnerDiskBytes, 8*c.DiskBytes)

@@ -90,6 +90,9 @@ func (s *session) erase() error {
 		err = errors.Join(err, workspace.RemoveLocked(s.dir, lockFile, s.unlock))
 	}
 	m.index.DeleteSession(string(s.owner), string(s.id))
+	if w := s.record.Waiting; w != nil {
+		s.gaveUp(w.Execution)
+	}
 	s.forgotten()
 	m.disk.Forget(string(s.owner))
 	m.littered(s.owner)

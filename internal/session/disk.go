@@ -157,6 +157,9 @@ func (s *session) load() error {
 		s.letGo()
 		return unusable(err)
 	}
+	if s.ended != "" {
+		s.gaveUp(s.ended)
+	}
 	return nil
 }
 
@@ -289,8 +292,12 @@ func (m *Manager) describeOnDisk(r record) Info {
 	} else if now, err := m.readRecord(k); err == nil { // the index knows no processes
 		r.Process = now.Process
 	}
+	r.Waiting = m.waitingOnDisk(r)
 	i := m.describe(r)
-	if r.Process == 0 {
+	switch {
+	case i.Waiting != nil:
+		i.State = Waiting
+	case r.Process == 0:
 		i.State = Asleep
 	}
 	i.Checkpoints = int(r.checkpoints)

@@ -9,7 +9,6 @@ import (
 
 	"paddock/internal/checkpoint"
 	"paddock/internal/fault"
-	"paddock/internal/history"
 	"paddock/internal/sandbox"
 	"paddock/internal/workspace"
 )
@@ -48,7 +47,7 @@ func (s *session) inTurn(ctx context.Context, req Request) (Result, error) {
 	_, queue := s.span(ctx, "session.queue")
 	defer queue.End() // the first End counts
 	began := time.Now()
-	t, err := s.takeTurn(ctx, mint("x-"), nil)
+	t, err := s.takeTurn(ctx, cmp.Or(req.Continue, mint("x-")), nil)
 	if err != nil {
 		return Result{}, fmt.Errorf("waiting in the session: %w", err)
 	}
@@ -81,66 +80,6 @@ func (s *session) finish(t *turn) {
 	}()
 }
 
-// execute runs the program; it is the caller's turn.
-func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
-	if err := s.catchUp(t.ctx); err != nil {
-		return Result{}, err
-	}
-	in, err := s.interpreter(t, p.runtime)
-	if err != nil {
-		return Result{}, err
-	}
-	s.fill(t.ctx)
-	var before workspace.Snapshot
-	if s.manager.config.KeepLater || s.passing() {
-		if before, err = s.tree.Snapshot(); err != nil {
-			return Result{}, fmt.Errorf("looking at the workspace: %w", err)
-		}
-	}
-	stdout := recorder{limit: p.command.Limits.StdoutBytes, also: req.Stdout}
-	stderr := recorder{limit: p.command.Limits.StderrBytes, also: req.Stderr}
-	var shown displays
-	p.command.Stdout, p.command.Stderr, p.command.Display, p.command.Call = &stdout, &stderr, shown.add, s.answering(t)
-	ctx, cancel := context.WithTimeout(t.ctx, p.timeout)
-	defer cancel()
-	ctx, running := s.span(ctx, "sandbox.run")
-	began := time.Now()
-	exit, err := guard("running", func() (sandbox.Exit, error) { return in.Run(ctx, p.command) })
-	wall := time.Since(began)
-	describeRun(running, p, exit)
-	endSpan(running, err)
-	s.tooLate(t)
-	if err != nil {
-		return Result{}, s.broken(t, p.runtime.Name, in, err)
-	}
-	gone, notice := overtaken(context.Cause(t.ctx)), ""
-	if gone == "" {
-		notice = s.notice(p.runtime.Name, exit, s.rollBackFiles(t, exit))
-		switch context.Cause(t.ctx) {
-		case errRestored:
-			notice = joinNotices(notice, "The session was then taken back to an earlier state.")
-		case errHalted:
-			notice = joinNotices(notice, "The session was then stopped: nothing runs in it any more. Files in /workspace are there.")
-		}
-	} else {
-		exit.State, notice = sandbox.Fresh, gone
-	}
-	exit.StdoutTruncated = exit.StdoutTruncated || stdout.cut
-	exit.StderrTruncated = exit.StderrTruncated || stderr.cut
-	res := Result{
-		Session: s.id, Execution: t.execution, Isolation: s.backend.Name(), Exit: exit,
-		Stdout: string(stdout.data), Stderr: string(stderr.data), Displays: shown.take(), Wall: wall, Notice: notice,
-	}
-	live := s.account(p.runtime.Name, in, exit)
-	if gone == "" {
-		if req.Ended != nil {
-			req.Ended(res, s.put)
-		}
-		s.keepRun(t, p, live, before, &res)
-	}
-	return res, nil
-}
-
 // catchUp deals with what ended or failed since the last call: after that a program
 // finds interpreters and files that belong together.
 func (s *session) catchUp(ctx context.Context) error {
@@ -149,16 +88,10 @@ func (s *session) catchUp(ctx context.Context) error {
 	return s.whole(ctx)
 }
 
-// put writes a file that shows what the present execution, which is counted
-// already, printed or showed.
-func (s *session) put(name string, data []byte) (string, error) { return s.putOf(0, name, data) }
-
-// putNow does so while it runs, and is not counted yet.
-func (s *session) putNow(name string, data []byte) (string, error) { return s.putOf(1, name, data) }
-
-func (s *session) putOf(later int64, name string, data []byte) (string, error) {
+// put writes a file that shows what the present execution printed, showed or was given.
+func (s *session) put(name string, data []byte) (string, error) {
 	s.mu.Lock()
-	number := s.record.Executions + later
+	number := s.number
 	s.mu.Unlock()
 	f, err := s.tree.Put(fmt.Sprintf("%s/%d-%s", Shown, number, name), data)
 	return f.Path, err
@@ -167,21 +100,14 @@ func (s *session) putOf(later int64, name string, data []byte) (string, error) {
 // keepRun makes the checkpoint after a run, now or later, and fills in what it
 // says.
 func (s *session) keepRun(t *turn, p plan, live map[string]sandbox.Instance, before workspace.Snapshot, res *Result) {
-	keep := func() ([]workspace.Change, error) {
-		_, keeping := s.span(t.ctx, "checkpoint")
-		ctx, cancel := lasting(t.ctx)
-		defer cancel()
-		files, err := s.keep(ctx, checkpoint.Note{Cause: history.CauseExecute, Execution: t.execution, Language: p.command.Language, Code: p.command.Code}, live)
-		endSpan(keeping, err)
-		s.noteUnkept()
-		if err := s.save(); err != nil {
-			s.manager.log.Warn("a session's record cannot be written", "session", s.id, "cause", err)
-		}
-		return files, err
+	keep := func() ([]Change, error) {
+		n := p.note(t)
+		n.Over = s.waitsIn(p.runtime.Name)
+		return s.keepNow(t, n, live)
 	}
 	if !s.manager.config.KeepLater && !s.passing() {
-		files, err := keep()
-		res.Changes = changesOf(files)
+		changes, err := keep()
+		res.Changes = changes
 		if err != nil && !s.died(t, p.runtime.Name, live, res) {
 			res.Notice = joinNotices(res.Notice, s.notKept(t, err))
 		}
@@ -200,6 +126,20 @@ func (s *session) keepRun(t *turn, p plan, live map[string]sandbox.Instance, bef
 			s.tell(s.notKept(t, err))
 		}
 	}
+}
+
+// keepNow makes the checkpoint of a run, and gives the files that it changed.
+func (s *session) keepNow(t *turn, n checkpoint.Note, live map[string]sandbox.Instance) ([]Change, error) {
+	_, keeping := s.span(t.ctx, "checkpoint")
+	ctx, cancel := lasting(t.ctx)
+	defer cancel()
+	files, err := s.keep(ctx, n, live)
+	endSpan(keeping, err)
+	s.noteUnkept()
+	if err := s.save(); err != nil {
+		s.manager.log.Warn("a session's record cannot be written", "session", s.id, "cause", err)
+	}
+	return changesOf(files), err
 }
 
 // died tells whether an interpreter ended before what its run left was kept. Then
@@ -230,9 +170,10 @@ func (s *session) died(t *turn, runtime string, live map[string]sandbox.Instance
 	return true
 }
 
-// account counts a run, and gives the interpreter whose state is to be kept: nil
+// account counts a run, once, and gives the interpreter whose state is to be kept: nil
 // for one that is gone with its state.
-func (s *session) account(runtime string, in sandbox.Instance, exit sandbox.Exit) map[string]sandbox.Instance {
+func (s *session) account(r *running, exit sandbox.Exit) map[string]sandbox.Instance {
+	in, runtime := r.in, r.p.runtime.Name
 	if exit.Usage.Memory > 0 { // else it counts what it may take
 		s.manager.memory.Set(s.holder(runtime), s.memoryNow(exit.Usage.Memory))
 	}
@@ -252,13 +193,16 @@ func (s *session) account(runtime string, in sandbox.Instance, exit sandbox.Exit
 		}
 	}
 	s.mu.Lock()
-	s.record.Executions++
-	if s.record.Runtimes == nil {
-		s.record.Runtimes = map[string]int64{}
+	if !r.counted {
+		s.record.Executions++
+		if s.record.Runtimes == nil {
+			s.record.Runtimes = map[string]int64{}
+		}
+		s.record.Runtimes[runtime]++
 	}
-	s.record.Runtimes[runtime]++
 	s.record.LastUsedAt = time.Now()
 	s.mu.Unlock()
+	r.counted = true
 	s.unsaved()
 	return live
 }

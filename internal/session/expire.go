@@ -38,11 +38,13 @@ func (m *Manager) Reset(ctx context.Context, owner Owner, id ID) (files int, err
 	}
 	defer s.leave(t)
 	defer func() { m.told(ctx, Resetting, s, err) }()
+	waited := s.waits()
 	stopped := s.endMachine("its machine was stopped to reset the session, and "+filesOnly, nil)
 	if files, err = s.empty(t.ctx); err != nil {
 		s.tell(stopped)
 		return files, fmt.Errorf("clearing the workspace: %w", err)
 	}
+	s.over(waited)
 	clear(s.lost)
 	s.news = "" // of what was before
 	s.mu.Lock()

@@ -115,7 +115,7 @@ func (p *parcel) take(ctx context.Context) error {
 	s.mu.Unlock()
 	s.keeping.Lock()
 	c := s.kept.Head().Clone()
-	c.Machine = nil // it fits nowhere but here
+	c.Machine, c.Waiting = nil, nil // they fit nowhere but here
 	s.keeping.Unlock()
 	for runtime, in := range c.Interpreters {
 		if in, err = p.carry(t, runtime, in); err != nil {

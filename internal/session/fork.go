@@ -137,13 +137,16 @@ func (m *Manager) forkOf(ctx context.Context, from *session, target *history.Man
 			s.lost[runtime] = "the session is a fork, and " + filesOnly
 		}
 		s.record.Unkept = forgotten
+		if w := target.Waits(); w != nil {
+			s.tell(fmt.Sprintf("The session is a fork: the run %s, which waits for a person, does so in the session that it was forked from.", w.Execution))
+		}
 		doubling.Go(func() { s.double(ctx, from, target) }) // while the disk is waited for
 	}}
 	s, err := m.make(key{from.owner, ID(mint("s-"))}, from.backend, from.backendErr, settings, group, begin, doubling.Wait)
 	if err != nil {
 		return nil, err
 	}
-	m.record(ctx, Event{Action: Creating, Owner: s.owner, Session: s.id, Language: settings.Language, Isolation: s.backendName()})
+	m.record(ctx, Event{Action: Creating, Owner: s.owner, Session: s.id, Parent: from.id, Language: settings.Language, Isolation: s.backendName()})
 	return s, nil
 }
 

@@ -42,6 +42,7 @@ func (s *session) moved() {
 	s.mu.Lock()
 	s.record.Head = s.kept.Head().Number
 	s.mu.Unlock()
+	s.noteWaiting()
 	s.index()
 }
 

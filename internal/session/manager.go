@@ -12,9 +12,10 @@
 // (sleep.go), opened by the next process when this one is gone (disk.go), taken back
 // (past.go), doubled (fork.go) and carried away (export.go, import.go).
 //
-// A call goes through plan.go (what it asks for), queue.go (its turn), execute.go,
-// interpreter.go (what it runs in), notice.go (what its result has to tell besides) and
-// keep.go. What knows no session is in packages of its own: checkpoint, pool, quota,
+// A call goes through plan.go (what it asks for), queue.go (its turn), execute.go, run.go,
+// interpreter.go (what it runs in), asking.go (what it asks of the host), notice.go (what
+// its result has to tell besides) and keep.go; one that waits for a person through
+// waiting.go. What knows no session is in packages of its own: checkpoint, pool, quota,
 // archive.
 //
 // Locks, outermost first: session.keeping, Manager.mu, session.mu, Manager.storing.

@@ -39,6 +39,8 @@ type Event struct {
 	Owner               Owner
 	Session             ID
 	Language, Isolation string
+	// Parent is the session that a new one is a fork of; empty: it is none.
+	Parent ID
 	// Expired says that a session was destroyed because nobody used it.
 	Expired bool
 	// Err is why it did not come to its end; nil: it did.
@@ -47,6 +49,9 @@ type Event struct {
 	// What follows tells of an execution.
 	Execution string
 	Code      string
+	// Continued says that it had waited for a person, and went on: its program was told
+	// when it began.
+	Continued bool
 	// Queued is how long it waited in its session; Start what starting an
 	// interpreter took, zero where one lived.
 	Queued, Start time.Duration
@@ -136,7 +141,7 @@ func (s *session) recorded(t *turn, p plan, req Request) (Result, error) {
 	}
 	e := Event{
 		Action: Executing, Begun: true, Owner: s.owner, Session: s.id, Execution: t.execution,
-		Language: p.command.Language, Isolation: s.backend.Name(), Code: p.command.Code, Queued: t.queued,
+		Language: p.command.Language, Isolation: s.backend.Name(), Code: p.code, Queued: t.queued, Continued: req.Continue != "",
 	}
 	if err := record(t.ctx, e); err != nil {
 		return Result{}, fmt.Errorf("recording the execution: %w", err)

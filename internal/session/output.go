@@ -2,6 +2,7 @@ package session
 
 import (
 	"io"
+	"slices"
 	"sync"
 
 	"paddock/internal/sandbox"
@@ -13,6 +14,11 @@ type recorder struct {
 	also  io.Writer
 	data  []byte
 	cut   bool
+}
+
+// begin has it go on after what was printed before.
+func (r *recorder) begin(data []byte, cut bool) {
+	r.data, r.cut, r.limit = slices.Clone(data), cut, max(r.limit, int64(len(data)))
 }
 
 func (r *recorder) Write(p []byte) (int, error) {

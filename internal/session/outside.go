@@ -26,6 +26,13 @@ type Run struct {
 	// Put writes a file that shows what the run was given: it belongs to the run, as
 	// with Request.Ended. It may be called from several goroutines.
 	Put PutFunc
+	// Suspend says that this call waits for a person, and why, in a few characters that
+	// the result gives (Result.Waiting); "" says that it does so no more. When all calls
+	// that a program waits for have done nothing else for Config.WaitInPlace, the run is
+	// suspended where it can be: the ctx of these calls ends because of [ErrSuspended],
+	// nobody is given their answers, and they are asked again when the run goes on. It
+	// may be called from any goroutine until the call is answered.
+	Suspend func(reason string)
 }
 
 // Folder is a folder that programs see and cannot change.
@@ -115,20 +122,19 @@ func (s *session) takeOrMakeOutside(from *pool.Slot) error {
 }
 
 // answering gives what answers the calls of a turn's program; nil: nothing does.
-func (s *session) answering(t *turn) func(context.Context, sandbox.Call) []byte {
+func (s *session) answering(t *turn) func(context.Context, sandbox.Call, func(string)) []byte {
 	call := s.manager.config.Call
 	if call == nil {
 		return nil
 	}
-	run := Run{Owner: s.owner, Session: s.id, Execution: t.execution, Put: s.putNow}
-	return func(ctx context.Context, c sandbox.Call) (answer []byte) {
+	return func(ctx context.Context, c sandbox.Call, suspend func(string)) (answer []byte) {
 		defer func() {
 			if p := recover(); p != nil {
 				answer = nil
 				s.manager.log.ErrorContext(ctx, "answering a call panicked", "session", s.id, "execution", t.execution, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			}
 		}()
-		return call(ctx, run, c)
+		return call(ctx, Run{Owner: s.owner, Session: s.id, Execution: t.execution, Put: s.put, Suspend: suspend}, c)
 	}
 }
 

@@ -159,6 +159,18 @@ func (m *Manager) restoreTo(ctx context.Context, owner Owner, id ID, choose func
 	// What has begun is done whole, whoever hangs up.
 	ctx, cancel := lasting(t.ctx)
 	defer cancel()
+	waited := s.waits()
+	if r, err = s.goTo(ctx, choose); err != nil {
+		return Restored{}, err
+	}
+	if s.over(waited) {
+		r.Notice = joinNotices(r.Notice, fmt.Sprintf("The run %s, which waited for a person, was given up.", waited.Execution))
+	}
+	return r, nil
+}
+
+// goTo is restoreTo's where what has begun is done.
+func (s *session) goTo(ctx context.Context, choose func(*checkpoint.Kept) (*history.Manifest, error)) (r Restored, err error) {
 	notice := ""
 	if s.lastKeep(ctx) != nil { // else undo leads to before what was done last
 		notice = "What the call before this left could not be kept: it is gone, and cannot be restored."

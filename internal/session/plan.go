@@ -7,7 +7,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"paddock/internal/checkpoint"
 	"paddock/internal/fault"
+	"paddock/internal/history"
 	"paddock/internal/sandbox"
 )
 
@@ -22,7 +24,13 @@ const (
 type plan struct {
 	runtime sandbox.Runtime
 	command sandbox.Command
+	code    string // what is recorded
 	timeout time.Duration
+}
+
+// note is what the checkpoint after a run says of it.
+func (p *plan) note(t *turn) checkpoint.Note {
+	return checkpoint.Note{Cause: history.CauseExecute, Execution: t.execution, Language: p.command.Language, Code: p.code}
 }
 
 func (m *Manager) checkRequest(req Request) error {
@@ -31,6 +39,10 @@ func (m *Manager) checkRequest(req Request) error {
 		args += len(a) + 1
 	}
 	switch {
+	case req.Continue != "" && (req.Code != "" || req.Language != "" || req.Name != "" || req.Stdin != nil || args > 0 || req.Limits != sandbox.RunLimits{}):
+		return fault.New(fault.Invalid, "a run that goes on has no code, language, arguments, input or limits besides")
+	case len(req.Continue) > maxName:
+		return fault.New(fault.Invalid, "the id of a run has at most %d bytes", maxName)
 	case len(req.Command) > 0 && (req.Code != "" || req.Language != "" || len(req.Args) > 0):
 		return fault.New(fault.Invalid, "a command has no code, language or arguments besides")
 	case len(req.Command) > 0 && (req.Command[0] == "" || slices.ContainsFunc(req.Command, func(a string) bool { return strings.ContainsRune(a, 0) })):
@@ -90,6 +102,9 @@ func (s *session) plan(ctx context.Context, req Request) (plan, error) {
 	if err := s.running(); err != nil {
 		return plan{}, err
 	}
+	if req.Continue != "" {
+		return s.planToGoOn(req)
+	}
 	language := req.Language
 	if language == "" {
 		language = s.language()
@@ -110,13 +125,22 @@ func (s *session) plan(ctx context.Context, req Request) (plan, error) {
 		language = r.Languages[0]
 	}
 	c := &s.manager.config
-	p := plan{runtime: r, timeout: req.Timeout, command: sandbox.Command{
+	p := plan{runtime: r, code: req.Code, timeout: req.Timeout, command: sandbox.Command{
 		Code: req.Code, Language: language, Name: req.Name, Args: slices.Clone(req.Args), Stdin: req.Stdin, Limits: merge(req.Limits, c.Limits),
 	}}
 	if p.timeout == 0 {
 		p.timeout = c.DefaultTimeout
 	}
 	return p, nil
+}
+
+// planToGoOn is plan for a run that waits.
+func (s *session) planToGoOn(req Request) (plan, error) {
+	w, err := s.checkContinue(req.Continue)
+	if err != nil {
+		return plan{}, err
+	}
+	return plan{runtime: sandbox.Runtime{Name: w.Runtime}, command: sandbox.Command{Language: w.Language}}, nil
 }
 
 // language is the one that the session was made for.

@@ -2,6 +2,8 @@ package session
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -79,6 +81,8 @@ func (s *session) enter(t *turn, stop error) error {
 		return err
 	}
 	switch {
+	case t.execution != "" && slices.ContainsFunc(s.queue, func(other *turn) bool { return other.execution == t.execution }):
+		return errGoing(t.execution)
 	case stop != nil:
 		s.stopLocked(stop, "")
 	case len(s.queue) > maxWaiting:
@@ -123,6 +127,13 @@ func (s *session) tooLate(t *turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.over = true
+}
+
+// notTooLate takes tooLate back.
+func (s *session) notTooLate(t *turn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.over = t.ctx.Err() != nil
 }
 
 // stopLocked stops the executions in the queue: one, or all when execution is "".
@@ -174,8 +185,9 @@ func (s *session) borrow(ctx context.Context) *turn {
 	return t
 }
 
-// Cancel stops an execution, running or waiting, or all of the session when
-// execution is "". It gives how many it stopped: 0 when it came too late.
+// Cancel stops an execution, running or in the queue, or all of the session when
+// execution is "", and gives up what waits for a person. It gives how many it stopped: 0
+// when it came too late.
 func (m *Manager) Cancel(owner Owner, id ID, execution string) (int, error) {
 	if err := id.check(); err != nil {
 		return 0, err
@@ -184,13 +196,12 @@ func (m *Manager) Cancel(owner Owner, id ID, execution string) (int, error) {
 	s := m.sessions[key{owner, id}]
 	m.mu.Unlock()
 	if s != nil {
-		<-s.opened
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.phase == free || s.phase == working {
-			return s.stopLocked(errStopped, execution), nil
+		if <-s.opened; s.openErr == nil {
+			if n, err := s.stop(execution); !errors.Is(err, errAsleep) {
+				return n, err
+			}
+			<-s.closed
 		}
-		return 0, errNotFound(id)
 	}
 	i, err := m.infoOnDisk(key{owner, id})
 	if err != nil {
@@ -199,5 +210,35 @@ func (m *Manager) Cancel(owner Owner, id ID, execution string) (int, error) {
 	if i.Process != 0 {
 		return 0, fault.New(fault.Conflict, "the session %q is open in another process (pid %d)", id, i.Process).WithHint("only that process can cancel its executions")
 	}
-	return 0, nil
+	if i.Waiting == nil || execution != "" && execution != i.Waiting.Execution {
+		return 0, nil
+	}
+	s, done, err := m.use(owner, id)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	return s.stop(execution)
+}
+
+// stop is Cancel for a session that is open.
+func (s *session) stop(execution string) (int, error) {
+	s.mu.Lock()
+	err := s.awakeLocked()
+	n := 0
+	if err == nil {
+		n = s.stopLocked(errStopped, execution)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	w, err := s.giveUpWaiting(s.manager.ctx, execution)
+	if w != nil {
+		n++
+	}
+	if err != nil {
+		return n, fmt.Errorf("giving up the run that waits: %w", err)
+	}
+	return n, nil
 }

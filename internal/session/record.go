@@ -49,6 +49,9 @@ type record struct {
 	// their isolation keeps files only.
 	Unkept []string `json:"unkept,omitempty"`
 
+	// Waiting is the run that waits for a person; nil: none does.
+	Waiting *WaitingRun `json:"waiting,omitempty"`
+
 	checkpoints int64 // how many there are, where it is known
 }
 
@@ -63,10 +66,16 @@ func (m *Manager) expiresAt(r record) time.Time { return r.LastUsedAt.Add(m.ttl(
 
 // describe gives what a record tells; the state is the caller's to fill in.
 func (m *Manager) describe(r record) Info {
-	return Info{
+	i := Info{
 		ID: r.ID, Owner: r.Owner, Settings: r.Settings, Isolation: r.Isolation, State: Idle, CreatedAt: r.CreatedAt,
 		LastUsedAt: r.LastUsedAt, ExpiresAt: m.expiresAt(r), Executions: r.Executions, Process: r.Process, Halted: r.Halted, DiskBytes: r.TreeBytes,
 	}
+	if r.Waiting != nil {
+		w := *r.Waiting
+		w.Owner, w.Session = r.Owner, r.ID
+		i.Waiting = &w
+	}
+	return i
 }
 
 // readRecord reads a session's record and checks that it is this session's:

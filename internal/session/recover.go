@@ -2,9 +2,11 @@ package session
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"paddock/internal/fault"
+	"paddock/internal/history"
 	"paddock/internal/sandbox"
 )
 
@@ -46,6 +48,8 @@ func (s *session) recoverState(clean bool) error {
 		}
 	}
 	changed, partly, err := s.kept.Recover(ctx, clean && skipped == nil)
+	s.noteWaiting()
+	s.interrupted(head.Waiting)
 	switch {
 	case partly:
 		s.tell("The server ended unexpectedly, and not all files could be brought back: some are as they were found.")
@@ -56,6 +60,20 @@ func (s *session) recoverState(clean bool) error {
 		s.tell("The server ended unexpectedly: files and variables are as they were after the last call that was answered.")
 	}
 	return err
+}
+
+// interrupted deals with a run that waited, or was gone on with, at the checkpoint that
+// the session was opened at; nil: there was none. The caller holds s.keeping.
+func (s *session) interrupted(w *history.Waiting) {
+	if w == nil || s.kept.Head().Waits() != nil {
+		return
+	}
+	s.ended = w.Execution
+	if w.Begun {
+		s.tell(fmt.Sprintf("The run %s, which had waited for a person and went on, was interrupted when the server ended: it does not go on, and what it called since may have been done.", w.Execution))
+	} else {
+		s.tell(fmt.Sprintf("The run %s, which waited for a person, cannot go on: the session's newest checkpoint is damaged.", w.Execution))
+	}
 }
 
 // rollBackFiles makes the files what they were before a run that was stopped by
@@ -100,7 +118,9 @@ func (s *session) refresh(ctx context.Context) {
 			delete(s.unsure, runtime)
 		}
 		s.drop(runtime, in)
-		s.anew[runtime] = true
+		if w := s.kept.Head().Waits(); w == nil || w.Runtime != runtime { // else nothing has run in it
+			s.anew[runtime] = true
+		}
 	}
 }
 

@@ -36,6 +36,7 @@ type session struct {
 	notices                 // what the next result has to tell
 	anew    map[string]bool // runtimes whose state on disk has been gone on from
 	ports   *loopback.Ports // of its machine
+	ended   string          // the run that waited and was given up when it was opened; empty: none
 	spare   *spare          // that nobody has used; nil: there is none
 
 	keeping sync.Mutex       // held by whoever makes a checkpoint or reads them; guards what follows
@@ -51,6 +52,7 @@ type session struct {
 	users        int     // who uses its files: it does not sleep meanwhile
 	queue        []*turn // in order of arrival; the first is at work
 	record       record
+	number       int64                       // of the execution that is at work
 	interpreters map[string]sandbox.Instance // by runtime; changed by the first in the queue
 	endErr       error                       // what was left undone at the end
 	metered      metered                     // what its machine had used when somebody last looked
@@ -104,6 +106,8 @@ func (s *session) info() (Info, error) {
 		i.State = Queued
 	case len(s.queue) == 1:
 		i.State = Running
+	case i.Waiting != nil:
+		i.State = Waiting
 	case s.liveLocked():
 		i.State = Live
 	}

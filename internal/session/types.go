@@ -32,6 +32,9 @@ type Settings struct {
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 	// TTL is how long the session may stay unused; zero: the manager's default.
 	TTL time.Duration `json:"ttl,omitempty"`
+	// Servers names those of Config.Call that the session has, for whoever answers; nil:
+	// all of them.
+	Servers *[]string `json:"servers,omitempty"`
 	// Passing says that the session ends with what it was made for: there are no
 	// checkpoints of it, and it does not sleep.
 	Passing bool `json:"passing,omitempty"`
@@ -50,6 +53,7 @@ const (
 	Live    State = "live"    // an interpreter lives and waits
 	Running State = "running" // a program runs
 	Queued  State = "queued"  // a program runs and others wait for it
+	Waiting State = "waiting" // nothing runs, and a run waits for a person
 )
 
 // Info is what there is to know about a session without waiting for it.
@@ -72,6 +76,8 @@ type Info struct {
 	DiskBytes int64 `json:"-"`
 	// Halted tells that nothing runs in it until it is booted.
 	Halted bool `json:"halted,omitempty"`
+	// Waiting is the run that waits for a person in it; nil: none does.
+	Waiting *WaitingRun `json:"waiting,omitempty"`
 }
 
 // Details are Info plus what has to be asked of files and interpreters.
@@ -108,6 +114,14 @@ type Request struct {
 	Name    string // file name in error reports; empty: "<cell>"
 	Args    []string
 	Stdin   io.Reader
+	// Continue is the execution of a run that waits for a person, to go on with in
+	// place of a program. Its limits are those that it was begun with, its time is what
+	// is left of that; a Timeout may be shorter. The calls that it waits for are made
+	// again. One that does not wait, any more or at all, is a fault.NotFound; one that is
+	// going on a fault.Conflict; one that cannot go on here, as its interpreter was of
+	// another build, a fault.Unsupported, and given up. What went on and did not come to
+	// its end, as the server was killed, does not go on again.
+	Continue string
 	// Timeout is the wall limit; zero: the manager's default. What is above
 	// the manager's maximum is a fault.Invalid.
 	Timeout time.Duration
@@ -122,7 +136,9 @@ type Request struct {
 	// Ended is called, when set, once the program has ended and before what it left
 	// is kept, but for a session that was taken away meanwhile. The result has no
 	// Changes yet. What put writes belongs to the run: it is a file of the workspace,
-	// below [Shown], whose name begins with the number of the execution.
+	// below [Shown], whose name begins with the number of the execution. It is called for
+	// a run that begins to wait for a person as well, and again where that could not be
+	// suspended.
 	Ended func(res Result, put PutFunc)
 	// Limits override the manager's defaults where they are not zero.
 	Limits sandbox.RunLimits
@@ -142,11 +158,18 @@ type Result struct {
 	Execution string
 	Isolation string
 	Exit      sandbox.Exit
-	// Stdout and Stderr are what was printed, up to the limits.
+	// Stdout and Stderr are what was printed, up to the limits. Of a run that went on
+	// they are all that it printed, of which an earlier result had some.
 	Stdout, Stderr string
-	Displays       []sandbox.Display
-	Changes        []Change
-	Wall           time.Duration
+	Earlier        Earlier
+	// Displays, Changes, Wall and the Exit's Usage are those since the run began, or went
+	// on.
+	Displays []sandbox.Display
+	Changes  []Change
+	Wall     time.Duration
+	// Waiting is for what the run waits, where the Exit's cause is sandbox.Waiting: each
+	// of the reasons that Run.Suspend was told. Request.Continue goes on with it.
+	Waiting []string
 	// Notice tells what the model has to know about its state before it goes
 	// on, such as an interpreter that had to be started afresh; empty: nothing.
 	Notice string

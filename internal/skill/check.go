@@ -25,6 +25,15 @@ const maxMain = 1 << 20
 // has to be that, or, if nobody chose that one (given is false), should. All that
 // is wrong with SKILL.md is reported at once, as faults.
 func Check(f Folder, folder string, given bool) (*Skill, error) {
+	s, err := readSkill(f, folder, given)
+	if err == nil {
+		s.Warnings = append(append(s.Warnings, s.hiddenFields()...), hidden(f)...)
+	}
+	return s, err
+}
+
+// readSkill looks at all but what texts hide.
+func readSkill(f Folder, folder string, given bool) (*Skill, error) {
 	main, ok := f.Get(MainFile)
 	if !ok {
 		err := fault.New(fault.Invalid, "there is no %s", MainFile).WithHint("a skill is a folder with that file")
@@ -56,7 +65,9 @@ func Check(f Folder, folder string, given bool) (*Skill, error) {
 	if nested(body) {
 		s.Warnings = append(s.Warnings, Warning{MainFile, 0, "its lists or quotes are too deep: no code in it can be imported"})
 	}
-	s.Warnings = append(append(s.Warnings, s.hiddenFields()...), hidden(f)...)
+	for _, name := range slices.Sorted(maps.Keys(s.instead())) {
+		s.Warnings = append(s.Warnings, Warning{name, 0, "programs see paddock's file in its place, without which the skill could not be imported"})
+	}
 	return s, nil
 }
 

@@ -255,8 +255,8 @@ func FuzzCheck(f *testing.F) {
 		if _, err := s.Manifest.Network(); err != nil {
 			t.Error(err)
 		}
-		for _, m := range s.modules() {
-			if strings.HasSuffix(m.Path, "/__init__.py") && !strings.Contains(m.Path, "/lib/") && strings.ContainsFunc(string(m.Data), func(r rune) bool { return r > 0x7e || r < ' ' && r != '\n' }) {
+		for _, m := range s.Modules() {
+			if (m.Path == s.Package()+".py" || m.Path == s.Name+".js") && strings.ContainsFunc(string(m.Data), func(r rune) bool { return r > 0x7e || r < ' ' && r != '\n' }) {
 				t.Errorf("%s holds what is not escaped: %q", m.Path, m.Data)
 			}
 		}

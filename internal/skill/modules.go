@@ -15,8 +15,14 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
+// MountFolder is the folder in a sandbox in which skills lie.
+const MountFolder = "skills"
+
 // Mount is where a skill's own folder lies in a sandbox.
-func Mount(name string) string { return "/skills/" + name }
+func Mount(name string) string { return "/" + MountFolder + "/" + name }
+
+// Module is what Python imports.
+func (m Matter) Module() string { return MountFolder + "." + m.Package() }
 
 // fence is a piece of code in the instructions.
 type fence struct {
@@ -102,25 +108,83 @@ func fences(markdown string, names []string) (found []fence) {
 	return found
 }
 
-// Modules makes the files of the package "skills", as programs in a sandbox import
-// them, for these skills; their paths are below the folder of the package:
+// library is the folder in which the modules' code lies.
+const library = ".lib"
+
+// Modules makes the files by which programs in a sandbox import a skill; their paths
+// are below the folder of the package "skills", in which the skill's own folder lies
+// as well:
 //
-//	index.json                what there is, by name
-//	__init__.py
-//	<package>/__init__.py     instructions, name, description, path
-//	<package>/lib/            the Python of the instructions, in order
-//	<package>/index.js        the same for JavaScript, whose code is in lib.js
+//	<package>.py                what Python imports: instructions, name, description, path
+//	<name>.js                   the same for JavaScript; and <package>.js
+//	.lib/<package>/lib/         the Python of the instructions, in order; unless the
+//	                            skill brings lib.py or a package lib of its own
+//	.lib/<package>/lib.js       their JavaScript
 //
 // instructions is a text, which can be called as well, as in Mayflower. Names of
-// lib are names of the package as well; lib is executed when one is used.
-// Everything that is text of a skill's stands in escaped literals, but for its code.
-func Modules(installed []*Installed) Folder {
-	files := []File{{Path: "__init__.py", Data: []byte("\"\"\"The skills that are installed.\"\"\"\n")}, {Path: "index.json", Data: index(installed)}}
-	for _, in := range installed {
-		files = append(files, in.Skill.modules()...)
+// lib are names of the package as well; lib is executed when one is used. Modules in
+// the skill's own folder are modules of the package, too. Everything that is text of
+// a skill's stands in escaped literals, but for its code.
+func (s *Skill) Modules() Folder {
+	of := s.Package()
+	at := library + "/" + of + "/"
+	var files []File
+	if !s.has("lib.py") && !s.has("lib/__init__.py") {
+		files = s.fencedLib(at)
+	}
+	script, _ := s.script()
+	files = append(files,
+		File{Path: of + ".py", Data: []byte(s.modulePy())},
+		File{Path: at + "lib.js", Data: []byte(script)},
+		File{Path: s.Name + ".js", Data: []byte(s.moduleJS())},
+	)
+	if of != s.Name {
+		files = append(files, File{Path: of + ".js", Data: []byte(alias(s.Name))})
+	}
+	for name, data := range s.instead() {
+		files = append(files, File{Path: s.Name + "/" + name, Data: []byte(data)})
 	}
 	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	return files
+}
+
+// has tells whether the skill has a file.
+func (s *Skill) has(name string) bool {
+	_, ok := s.Folder.Get(name)
+	return ok
+}
+
+// fencedLib makes a package of the Python of the instructions.
+func (s *Skill) fencedLib(at string) (files []File) {
+	var lib strings.Builder
+	lib.WriteString("\"\"\"The Python of a skill's instructions, in their order.\"\"\"\n")
+	for k, f := range fences(s.Instructions, pythonNames) {
+		piece := fmt.Sprintf("# Line %d of the instructions.\n%s", f.line, f.code)
+		lib.WriteString("\n" + piece)
+		files = append(files, File{Path: fmt.Sprintf("%slib/snippet_%d.py", at, k+1), Data: []byte(piece)})
+	}
+	return append(files, File{Path: at + "lib/__init__.py", Data: []byte(lib.String())})
+}
+
+// instead are files that programs see in the place of the skill's own of these names,
+// which would keep the skill from being imported.
+func (s *Skill) instead() map[string]string {
+	files := map[string]string{}
+	if s.has("__init__.py") && s.Package() == s.Name {
+		files["__init__.py"] = s.modulePy()
+	}
+	if s.has("index.js") {
+		files["index.js"] = alias("../" + s.Name)
+	}
+	return files
+}
+
+// alias is a module that is another one.
+func alias(of string) string {
+	if !strings.HasPrefix(of, ".") {
+		of = "./" + of
+	}
+	return fmt.Sprintf("export * from %s;\n", javascript(of+".js"))
 }
 
 // indexEntry is what index.json says of a skill.
@@ -137,14 +201,17 @@ type indexEntry struct {
 	Files       []string  `json:"files"`
 }
 
-func index(installed []*Installed) []byte {
+// indexFile says what there is, by name.
+const indexFile = "index.json"
+
+func index(records []Record) []byte {
 	all := map[string]indexEntry{}
-	for _, in := range installed {
-		e := indexEntry{in.Name, "skills." + in.Skill.Package(), Mount(in.Name), in.Skill.Description, in.Source.Text, in.Source.Ref, in.Source.Commit, in.Digest, in.Source.At, []string{}}
-		for _, file := range in.Skill.Folder {
+	for _, r := range records {
+		e := indexEntry{r.Name, r.Module(), Mount(r.Name), r.Description, r.Source.Text, r.Source.Ref, r.Source.Commit, r.Digest, r.Source.At, []string{}}
+		for _, file := range r.Files {
 			e.Files = append(e.Files, file.Path)
 		}
-		all[in.Name] = e
+		all[r.Name] = e
 	}
 	data, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {
@@ -153,28 +220,8 @@ func index(installed []*Installed) []byte {
 	return append(data, '\n')
 }
 
-// modules makes the files of one skill.
-func (s *Skill) modules() []File {
-	at := s.Package() + "/"
-	var lib strings.Builder
-	lib.WriteString("\"\"\"The Python of a skill's instructions, in their order.\"\"\"\n")
-	var files []File
-	for k, f := range fences(s.Instructions, pythonNames) {
-		piece := fmt.Sprintf("# Line %d of the instructions.\n%s", f.line, f.code)
-		lib.WriteString("\n" + piece)
-		files = append(files, File{Path: fmt.Sprintf("%slib/snippet_%d.py", at, k+1), Data: []byte(piece)})
-	}
-	script, _ := s.script()
-	return append(files,
-		File{Path: at + "__init__.py", Data: []byte(s.initPy())},
-		File{Path: at + "lib/__init__.py", Data: []byte(lib.String())},
-		File{Path: at + "lib.js", Data: []byte(script)},
-		File{Path: at + "index.js", Data: []byte(s.indexJS())},
-	)
-}
-
-func (s *Skill) initPy() string {
-	return fmt.Sprintf(`__doc__ = %s
+func (s *Skill) modulePy() string {
+	return fmt.Sprintf(`__doc__ = %[1]s
 
 
 class _Text(str):
@@ -184,10 +231,13 @@ class _Text(str):
         return str(self)
 
 
-name = %s
-description = %s
-path = %s
-instructions = _Text(%s)
+name = %[2]s
+description = %[1]s
+path = %[3]s
+instructions = _Text(%[4]s)
+
+_folder = __file__.rpartition("/%[5]s")[0]
+__path__ = [_folder + "/%[6]s/%[5]s", _folder + "/" + name]
 
 
 def __getattr__(attribute):
@@ -197,16 +247,16 @@ def __getattr__(attribute):
 
     lib = import_module(__name__ + ".lib")
     return lib if attribute == "lib" else getattr(lib, attribute)
-`, python(s.Description), python(s.Name), python(s.Description), python(Mount(s.Name)), python(s.Instructions))
+`, python(s.Description), python(s.Name), python(Mount(s.Name)), python(s.Instructions), s.Package(), library)
 }
 
-func (s *Skill) indexJS() string {
-	return fmt.Sprintf(`export * from "./lib.js";
+func (s *Skill) moduleJS() string {
+	return fmt.Sprintf(`export * from "./%s/%s/lib.js";
 export const name = %s;
 export const description = %s;
 export const path = %s;
 export const instructions = %s;
-`, javascript(s.Name), javascript(s.Description), javascript(Mount(s.Name)), javascript(s.Instructions))
+`, library, s.Package(), javascript(s.Name), javascript(s.Description), javascript(Mount(s.Name)), javascript(s.Instructions))
 }
 
 // python writes a text as a literal of ASCII characters.

@@ -43,7 +43,13 @@ const nasty = "\"\"\" ''' \\ \\\" ${evil} `evil` */ // # \u2028 \u2029 \U0001f60
 func laid(t *testing.T, folders ...Folder) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, f := range Modules(installedOf(t, folders...)) {
+	var all Folder
+	var records []Record
+	for _, in := range installedOf(t, folders...) {
+		all = append(all, in.Skill.Modules()...)
+		records = append(records, in.Record)
+	}
+	for _, f := range append(all, File{Path: indexFile, Data: index(records)}) {
 		name := filepath.Join(dir, "skills", f.Path)
 		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 			t.Fatal(err)
@@ -121,10 +127,10 @@ func TestJavaScriptImportsASkill(t *testing.T) {
 	}
 	program := `
 import assert from "node:assert";
-import { count, instructions, path } from "./skills/word_count/index.js";
-import * as odd from "./skills/class_/index.js";
-import * as more from "./skills/more/index.js";
-import * as broken from "./skills/broken/index.js";
+import { count, instructions, path } from "./skills/word_count.js";
+import * as odd from "./skills/class.js";
+import * as more from "./skills/more.js";
+import * as broken from "./skills/broken.js";
 assert.equal(count("a b c"), 3);
 assert(instructions.startsWith("# Words"));
 assert.equal(path, "/skills/word-count");

@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"paddock/internal/blob"
@@ -129,7 +130,7 @@ func (s *Store) open(owner, name string) (*Installed, error) {
 	if err != nil {
 		return nil, err
 	}
-	folder, err := s.readTree(s.Dir(owner, *r), r.Files)
+	folder, err := s.readTree(s.dir(owner, *r), r.Files)
 	if err != nil {
 		return nil, errDamaged(name, err)
 	}
@@ -190,6 +191,34 @@ func (s *Store) writeJSON(dir, name string, v any) error {
 	return blob.WriteFile(s.config.Files, filepath.Join(dir, name+".json"), data)
 }
 
+// writeCounts replaces what is counted, and waits for no disk.
+func (s *Store) writeCounts(owner, name string, c Counts) error {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("counting a use of a skill: %w", err)
+	}
+	file := s.countsFile(owner, name)
+	if _, err := s.config.Files.Stat(filepath.Dir(file)); err != nil {
+		if err := blob.MakeFolder(s.config.Files, filepath.Dir(file)); err != nil {
+			return err
+		}
+	}
+	temp := filepath.Join(filepath.Dir(file), blob.TempPrefix+rand.Text())
+	f, err := s.config.Files.Create(temp)
+	if err != nil {
+		return fmt.Errorf("counting a use of a skill: %w", err)
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = s.config.Files.Rename(temp, file)
+	}
+	if err != nil {
+		_ = s.config.Files.Remove(temp)
+		return fmt.Errorf("counting a use of a skill: %w", err)
+	}
+	return nil
+}
+
 // writeTree puts a folder where its digest says, durably and as a whole.
 func (s *Store) writeTree(owner, digest string, folder Folder) error {
 	trees := s.folder(owner, treesFolder)
@@ -223,7 +252,7 @@ func infosOf(folder Folder) (infos []FileInfo) {
 	return infos
 }
 
-// fill writes the files of a folder into a new one.
+// fill writes the files of a folder into a new one, durably.
 func (s *Store) fill(dir string, folder Folder) error {
 	made := []string{dir}
 	if err := s.config.Files.Mkdir(dir); err != nil {
@@ -243,16 +272,32 @@ func (s *Store) fill(dir string, folder Folder) error {
 			}
 			made = append(made, sub)
 		}
-		if err := s.writeFile(filepath.Join(dir, filepath.FromSlash(file.Path)), file); err != nil {
-			return err
-		}
 	}
-	for _, sub := range made {
-		if err := s.config.Files.SyncDir(sub); err != nil {
-			return err
-		}
+	err := together(folder, func(file File) error {
+		return s.writeFile(filepath.Join(dir, filepath.FromSlash(file.Path)), file)
+	})
+	if err != nil {
+		return err
 	}
-	return nil
+	return together(made, s.config.Files.SyncDir)
+}
+
+// together does something with each of many things, some at once: a disk that is
+// waited for is waited for by all of them.
+func together[T any](things []T, do func(T) error) error {
+	const most = 16
+	errs := make([]error, len(things))
+	var all sync.WaitGroup
+	free := make(chan struct{}, most)
+	for k, thing := range things {
+		free <- struct{}{}
+		all.Go(func() {
+			defer func() { <-free }()
+			errs[k] = do(thing)
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
 }
 
 func (s *Store) writeFile(name string, file File) error {

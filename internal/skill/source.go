@@ -243,6 +243,23 @@ func (s Source) origin() string {
 	return string(s.Kind)
 }
 
+// Host is the rule of package egress for what a URL leads to; empty: it has none. What
+// a redirect leads to may be another host.
+func (s Source) Host() string {
+	if s.Kind != Git && s.Kind != Archive && s.Kind != Page {
+		return ""
+	}
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		return ""
+	}
+	rule := u.Host
+	if addr, err := netip.ParseAddr(u.Hostname()); err == nil && addr.IsLoopback() {
+		rule += "!private"
+	}
+	return rule
+}
+
 // folderName is what the skill's folder is called at the source, and whether it is
 // a name that somebody gave it there.
 func (s Source) folderName() (name string, given bool) {

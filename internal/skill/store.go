@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -31,6 +32,10 @@ type Config struct {
 	Transport http.RoundTripper
 	GitHub    GitHubConfig
 	Limits    Limits
+	// Builtin gives the skills that every owner has, in the order of their names;
+	// nobody can replace or remove them. It is called often, and gives the same each
+	// time. Nil: there are none.
+	Builtin func() []*Installed
 	// Skills is how many an owner may have; zero: 500.
 	Skills int
 	// Now is the clock; nil: time.Now.
@@ -46,6 +51,8 @@ const lockPatience = 10 * time.Second
 //	<owner>/trees/<digest>/…      folders, which do not change
 //	<owner>/records/<name>.json   which of them a skill is, and where it came from
 //	<owner>/counts/<name>.json    how often it was used
+//	<owner>/shown/<digest>/…      what programs see of a skill; made when it is missing
+//	<owner>/generation            another text after each change
 //
 // A record is replaced as a whole once its folder is on the disk: after a crash
 // there is the old skill or the new one. It is for any number of goroutines.
@@ -80,27 +87,39 @@ type Result struct {
 	Diff *Diff
 }
 
-// Install fetches a skill, checks it, and makes it the owner's. One of the same
-// name is updated where it came from the same place; otherwise it is in the way,
-// a fault.Conflict, as is a source whose digest is another one than it names. ctx
-// bounds fetching; nothing changes after an error.
-func (s *Store) Install(ctx context.Context, owner string, from Source) (*Result, error) {
+// Look fetches a skill and checks it, and keeps nothing. A source whose digest is
+// another one than it names is a fault.Conflict. ctx bounds fetching.
+func (s *Store) Look(ctx context.Context, from Source) (*Skill, Provenance, error) {
+	origin := Provenance{Kind: from.Kind, Text: from.Text, Ref: from.Ref, Origin: from.origin()}
 	got, err := s.fetcher.fetch(ctx, from)
 	if err != nil {
-		return nil, err
+		return nil, origin, err
 	}
 	checked, err := Check(got.Folder, got.name, got.given)
 	if err != nil {
-		return nil, err
+		return nil, origin, err
 	}
 	if from.Digest != "" && from.Digest != checked.Folder.Digest() {
-		return nil, fault.New(fault.Conflict, "the skill is not what the source's sha256 says").
+		return nil, origin, fault.New(fault.Conflict, "the skill is not what the source's sha256 says").
 			WithHint("it is %s: look at what changed before you pin that", checked.Folder.Digest())
 	}
 	if from.Kind == Page {
 		checked.Warnings = append(checked.Warnings, Warning{MainFile, 0, "only this file was fetched, none that it refers to"})
 	}
-	return s.keep(owner, checked, Provenance{Kind: from.Kind, Text: from.Text, Ref: from.Ref, Commit: got.commit, Origin: from.origin()})
+	origin.Commit = got.commit
+	return checked, origin, nil
+}
+
+// Install fetches a skill, checks it, and makes it the owner's. One of the same
+// name is updated where it came from the same place; otherwise it is in the way,
+// a fault.Conflict, as is a source whose digest is another one than it names. ctx
+// bounds fetching; nothing changes after an error.
+func (s *Store) Install(ctx context.Context, owner string, from Source) (*Result, error) {
+	checked, origin, err := s.Look(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	return s.keep(owner, checked, origin)
 }
 
 // Save makes a skill of a program that a model wrote; language is "python" (also
@@ -136,6 +155,8 @@ func (s *Store) keep(owner string, checked *Skill, from Provenance) (*Result, er
 	var changed *Diff
 	old, err := s.open(owner, checked.Name)
 	switch {
+	case s.builtin(checked.Name) != nil:
+		return nil, fault.New(fault.Conflict, "paddock has a skill %q of its own", checked.Name).WithHint("choose another name")
 	case fault.KindOf(err) == fault.NotFound:
 		if all, err := s.records(owner); err != nil {
 			return nil, err
@@ -158,9 +179,13 @@ func (s *Store) keep(owner string, checked *Skill, from Provenance) (*Result, er
 	if err := s.writeTree(owner, fresh.Digest, checked.Folder); err != nil {
 		return nil, err
 	}
+	if err := s.renew(owner); err != nil {
+		return nil, err
+	}
 	if err := s.writeRecord(owner, fresh); err != nil {
 		return nil, err
 	}
+	_ = s.sweep(owner) // the next one will have to do it
 	return &Result{&Installed{*fresh, checked}, changed}, nil
 }
 
@@ -172,6 +197,11 @@ func errOrigin(old *Record, from Provenance) error {
 // Open reads a skill, and sees that it is what was installed: ErrDamaged where it
 // is not, a fault.NotFound where there is none.
 func (s *Store) Open(owner, name string) (*Installed, error) {
+	if in := s.builtin(name); in != nil {
+		one := *in
+		one.Counts = s.counts(owner, name)
+		return &one, nil
+	}
 	in, err := s.open(owner, name)
 	if errors.Is(err, ErrDamaged) {
 		in, err = s.open(owner, name) // it may have been updated, and the old folder swept, meanwhile
@@ -179,20 +209,27 @@ func (s *Store) Open(owner, name string) (*Installed, error) {
 	return in, err
 }
 
-// List gives an owner's skills, by name. Their files are not read.
+// List gives an owner's skills, by name, with those that everybody has. Their files
+// are not read.
 func (s *Store) List(owner string) ([]Record, error) {
 	all, err := s.records(owner)
 	if err != nil {
 		return nil, err
 	}
+	for _, in := range s.builtins() {
+		// One that was installed before paddock had its like can only be removed.
+		all = slices.DeleteFunc(all, func(r Record) bool { return r.Name == in.Name })
+		all = append(all, in.Record)
+	}
+	slices.SortFunc(all, func(a, b Record) int { return cmp.Compare(a.Name, b.Name) })
 	for k := range all {
 		all[k].Counts = s.counts(owner, all[k].Name)
 	}
 	return all, nil
 }
 
-// Remove takes a skill away, and what is counted of it. Its files stay until
-// [Store.Sweep].
+// Remove takes a skill away, and what is counted of it. What sessions see of it they
+// see until their next program.
 func (s *Store) Remove(owner, name string) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -203,35 +240,33 @@ func (s *Store) Remove(owner, name string) error {
 	}
 	defer unlock()
 	dir := s.folder(owner, recordsFolder)
-	err = s.config.Files.Remove(filepath.Join(dir, name+".json"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return errNone(name)
+	if err := s.renew(owner); err != nil {
+		return err
 	}
-	if err == nil {
+	if err = s.config.Files.Remove(filepath.Join(dir, name+".json")); err == nil {
 		err = s.config.Files.SyncDir(dir)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && s.builtin(name) != nil:
+		return fault.New(fault.Denied, "the skill %q is paddock's own", name).WithHint("only what was installed or saved can be removed")
+	case errors.Is(err, fs.ErrNotExist):
+		return errNone(name)
+	case err != nil:
 		return blob.Explain(err, "removing a skill")
 	}
+	_ = s.sweep(owner)                                   // the next one will have to do it
 	_ = s.config.Files.Remove(s.countsFile(owner, name)) // a count of nothing does no harm
 	return nil
 }
 
-// Dir is where a skill's files lie on this host, as they were installed. They stay
-// there, and do not change, until [Store.Sweep] is told that nobody uses them.
-func (s *Store) Dir(owner string, r Record) string {
+// dir is where a skill's files lie on this host, as they were installed.
+func (s *Store) dir(owner string, r Record) string {
 	return filepath.Join(s.folder(owner, treesFolder), strings.TrimPrefix(r.Digest, digestPrefix))
 }
 
-// Sweep removes the folders of an owner's that no skill has any more, but for
-// those that used says are used (nil: none is), and what interrupted
-// installations left.
-func (s *Store) Sweep(owner string, used func(digest string) bool) error {
-	unlock, err := s.lock(owner)
-	if err != nil {
-		return err
-	}
-	defer unlock()
+// sweep removes the folders of an owner's that no skill has any more, and what
+// interrupted installations left. The lock is held.
+func (s *Store) sweep(owner string) error {
 	all, err := s.records(owner)
 	if err != nil {
 		return err
@@ -240,17 +275,26 @@ func (s *Store) Sweep(owner string, used func(digest string) bool) error {
 	for _, r := range all {
 		keep[r.Digest] = true
 	}
+	shown := maps.Clone(keep)
+	for _, in := range s.builtins() {
+		shown[in.Digest] = true
+	}
 	var errs []error
-	for _, name := range []string{recordsFolder, countsFolder, treesFolder} {
+	for _, name := range []string{"", recordsFolder, countsFolder, treesFolder, shownFolder} {
 		dir := s.folder(owner, name)
 		entries, err := s.config.Files.ReadDir(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
 		for _, e := range entries {
-			digest := digestPrefix + e.Name()
-			left := strings.HasPrefix(e.Name(), blob.TempPrefix)
-			if left || name == treesFolder && !keep[digest] && (used == nil || !used(digest)) {
+			gone := strings.HasPrefix(e.Name(), blob.TempPrefix)
+			switch name {
+			case treesFolder:
+				gone = gone || !keep[digestPrefix+e.Name()]
+			case shownFolder:
+				gone = gone || !shown[digestOfShown(e.Name())]
+			}
+			if gone {
 				errs = append(errs, removeTree(s.config.Files, filepath.Join(dir, e.Name())))
 			}
 		}
@@ -258,8 +302,8 @@ func (s *Store) Sweep(owner string, used func(digest string) bool) error {
 	return blob.Explain(errors.Join(errs...), "removing old skills")
 }
 
-// Used counts a use of a skill. A count that cannot be written is an error that
-// nobody needs to care about.
+// Used counts a use of a skill. A count that cannot be written, or is lost with the
+// power, is an error that nobody needs to care about.
 func (s *Store) Used(owner, name string, succeeded bool) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -269,7 +313,7 @@ func (s *Store) Used(owner, name string, succeeded bool) error {
 		return err
 	}
 	defer unlock()
-	if _, err := s.record(owner, name); err != nil {
+	if _, err := s.record(owner, name); err != nil && s.builtin(name) == nil {
 		return err
 	}
 	c := s.counts(owner, name)
@@ -278,7 +322,7 @@ func (s *Store) Used(owner, name string, succeeded bool) error {
 		c.Succeeded++
 	}
 	c.Last = s.config.Now().UTC()
-	return s.writeJSON(s.folder(owner, countsFolder), name, c)
+	return s.writeCounts(owner, name, c)
 }
 
 // ownerName is what an owner's folder is called, as sessions' are.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"paddock/internal/blob"
 	"paddock/internal/blob/blobtest"
 	"paddock/internal/fault"
 )
@@ -59,26 +60,15 @@ func TestASecondInstallationUpdatesAndSaysWhatChanged(t *testing.T) {
 	if err != nil || got.Digest != next.Digest || paths(got.Skill.Folder) != "SKILL.md assets/logo.bin scripts/new.py scripts/run.sh*" {
 		t.Errorf("it is %+v, %v", got, err)
 	}
-	for r, files := range map[*Record][]File{&first.Record: example("words"), &next.Record: second("words")} {
-		for _, f := range files { // what somebody still has mounted stays as it was
-			name := filepath.Join(s.Dir("alice", *r), filepath.FromSlash(f.Path))
-			data, err := os.ReadFile(name)
-			info, statErr := os.Stat(name)
-			if err != nil || statErr != nil || string(data) != string(f.Data) || runtime.GOOS != "windows" && f.Executable != (info.Mode()&0o100 != 0) {
-				t.Errorf("%s is %q, %v", f.Path, data, err)
-			}
+	for _, f := range second("words") {
+		name := filepath.Join(s.dir("alice", next.Record), filepath.FromSlash(f.Path))
+		data, err := os.ReadFile(name)
+		info, statErr := os.Stat(name)
+		if err != nil || statErr != nil || string(data) != string(f.Data) || runtime.GOOS != "windows" && f.Executable != (info.Mode()&0o100 != 0) {
+			t.Errorf("%s is %q, %v", f.Path, data, err)
 		}
 	}
-	if err := s.Sweep("alice", func(digest string) bool { return digest == first.Digest }); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Stat(s.Dir("alice", first.Record)); err != nil {
-		t.Errorf("what is used is gone: %v", err)
-	}
-	if err := s.Sweep("alice", nil); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Stat(s.Dir("alice", first.Record)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(s.dir("alice", first.Record)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("what nobody uses is there: %v", err)
 	}
 	if _, err := s.Open("alice", "words"); err != nil {
@@ -230,15 +220,15 @@ func TestUsesAreCounted(t *testing.T) {
 func TestADamagedSkillIsNotServedAndCanBeInstalledAgain(t *testing.T) {
 	for name, damage := range map[string]func(t *testing.T, s *Store, r Record) error{
 		"a file that changed": func(_ *testing.T, s *Store, r Record) error {
-			return os.WriteFile(filepath.Join(s.Dir("alice", r), "scripts", "run.sh"), []byte("evil"), 0o700)
+			return os.WriteFile(filepath.Join(s.dir("alice", r), "scripts", "run.sh"), []byte("evil"), 0o700)
 		},
 		"a file that is longer": func(_ *testing.T, s *Store, r Record) error {
-			return os.WriteFile(filepath.Join(s.Dir("alice", r), MainFile), []byte(mainOf("words")+strings.Repeat("x", 5000)), 0o600)
+			return os.WriteFile(filepath.Join(s.dir("alice", r), MainFile), []byte(mainOf("words")+strings.Repeat("x", 5000)), 0o600)
 		},
 		"a file that is gone": func(_ *testing.T, s *Store, r Record) error {
-			return os.Remove(filepath.Join(s.Dir("alice", r), MainFile))
+			return os.Remove(filepath.Join(s.dir("alice", r), MainFile))
 		},
-		"all files gone": func(_ *testing.T, s *Store, r Record) error { return os.RemoveAll(s.Dir("alice", r)) },
+		"all files gone": func(_ *testing.T, s *Store, r Record) error { return os.RemoveAll(s.dir("alice", r)) },
 		"a record of nonsense": func(_ *testing.T, s *Store, r Record) error {
 			return os.WriteFile(filepath.Join(s.folder("alice", recordsFolder), "words.json"), []byte("{"), 0o600)
 		},
@@ -310,11 +300,14 @@ func TestACrashLeavesTheOldSkillOrTheNewOne(t *testing.T) {
 			default:
 				t.Fatalf("cut at operation %d (first: %v, finished: %v) there is %+v, %v", n, first, finished, got, err)
 			}
-			if err := s.Sweep("alice", nil); err != nil {
-				t.Fatalf("sweeping after a cut at %d: %v", n, err)
-			}
 			if again, err := s.Install(t.Context(), "alice", source(t, url, false)); err != nil || again.Digest != fresh {
 				t.Fatalf("after a cut at %d: %v", n, err)
+			}
+			for _, folder := range []string{"", recordsFolder, treesFolder} {
+				entries, err := os.ReadDir(s.folder("alice", folder))
+				if err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), blob.TempPrefix) }) {
+					t.Fatalf("after a cut at %d %q holds %v, %v", n, folder, entries, err)
+				}
 			}
 			if finished {
 				if n < 10 {

@@ -55,6 +55,7 @@ type metrics struct {
 	audit      metric.Int64Counter
 	requests   metric.Float64Histogram
 	calls      metric.Float64Histogram
+	tools      metric.Float64Histogram
 	words      words
 }
 
@@ -98,6 +99,7 @@ func newMetrics(meter metric.Meter, version string) (*metrics, error) {
 		audit:      m.counter("paddock.audit.failures", "Records that the audit log did not take."),
 		requests:   m.histogram("http.server.request.duration", "How long an HTTP request took."),
 		calls:      m.histogram("mcp.server.operation.duration", "How long an MCP request took."),
+		tools:      m.histogram("paddock.tool.call.duration", "How long a program's call of another server's tool took."),
 	}
 	var err error
 	all.cpu, err = meter.Float64Counter("paddock.cpu.time", metric.WithDescription("Processor time of programs."), metric.WithUnit("s"))
@@ -134,6 +136,14 @@ func (t *Telemetry) Execution(ctx context.Context, e Execution) {
 	m.run.Record(ctx, e.Run.Seconds(), short)
 	m.cpu.Add(ctx, max(0, e.CPU.Seconds()), short)
 	m.fuel.Add(ctx, int64(min(e.Fuel, 1<<62)), short)
+}
+
+// ToolCall counts a program's call of another server's tool. Which tool it was stands in
+// the audit log: servers' words are no labels.
+func (t *Telemetry) ToolCall(ctx context.Context, outcome string, took time.Duration) {
+	if t != nil && t.metrics != nil {
+		t.metrics.tools.Record(ctx, took.Seconds(), metric.WithAttributeSet(attribute.NewSet(t.metrics.words.label("outcome", outcome))))
+	}
 }
 
 // Rejected counts a request that a limit kept out. limit is the limit's name,

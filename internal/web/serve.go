@@ -38,7 +38,9 @@ func (s *Server) table() map[string]route {
 		"/v1/":     {handler: c.Files, upload: true},
 		rpcPath:    {handler: c.RPC, methods: []string{http.MethodPost}, rpc: true, denied: -32002},
 		healthPath: {handler: c.Health, methods: read, open: true, own: true},
-		wellKnown:  {handler: c.Metadata, methods: read, open: true, own: true},
+		// Bodies and errors are plain JSON's.
+		approvalsPath: {handler: c.Approvals, methods: []string{http.MethodGet, http.MethodPost}},
+		wellKnown:     {handler: c.Metadata, methods: read, open: true, own: true},
 	}
 	table[wellKnown+c.Path] = table[wellKnown]
 	return table
@@ -52,23 +54,29 @@ const (
 	healthPath = "/api/v1/health"
 )
 
-// route finds what lies at a path; its handler is nil where nothing does.
-func (s *Server) route(path string) route {
-	if strings.HasPrefix(path, "/v1/") {
-		path = "/v1/"
+// approvalsPath is where people decide about calls of tools.
+const approvalsPath = "/api/v1/approvals"
+
+// prefix gives the path that something below another one counts as.
+func prefix(path string) string {
+	switch {
+	case strings.HasPrefix(path, "/v1/"):
+		return "/v1/"
+	case strings.HasPrefix(path, approvalsPath+"/"):
+		return approvalsPath
 	}
-	return s.routes[path]
+	return path
 }
+
+// route finds what lies at a path; its handler is nil where nothing does.
+func (s *Server) route(path string) route { return s.routes[prefix(path)] }
 
 // pattern is the table's word for a path.
 func (s *Server) pattern(path string) string {
-	switch {
-	case s.route(path).handler == nil:
+	if s.route(path).handler == nil {
 		return "other"
-	case strings.HasPrefix(path, "/v1/"):
-		return "/v1/"
 	}
-	return path
+	return prefix(path)
 }
 
 // refusal is an error with a status of its own.

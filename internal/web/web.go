@@ -94,6 +94,8 @@ type Config struct {
 	// errors of microsandbox. Health is behind /api/v1/health, where nobody needs a
 	// token; nil: 404.
 	RPC, Health http.Handler
+	// Approvals is what lies behind /api/v1/approvals and below it; nil: 404.
+	Approvals http.Handler
 
 	// MaxBodyBytes bounds a body, but below /v1/ MaxUploadBytes does; zero: 10 MiB
 	// and 1 GiB.

@@ -32,6 +32,8 @@ CGO_ENABLED=0 go build -trimpath -o "$dir/bench" ./tests/bench
 if [ -w /dev/shm ]; then export TMPDIR=${TMPDIR:-/dev/shm}; fi
 go test -run XXX -bench HTTP -benchtime 4000x ./internal/mcpserver | grep Benchmark
 PADDOCK_BIN=$(realpath "${PADDOCK_BIN:-bin/paddock}") go test -run XXX -bench Serve -benchtime 4000x ./tests/service | grep Benchmark
+# Calls of other servers' tools from programs, beside the same calls by a client in Go.
+PADDOCK_BIN=$(realpath "${PADDOCK_BIN:-bin/paddock}") go test -run XXX -bench Tool -benchtime 20x ./tests/tools | grep Benchmark
 go test -run XXX -bench "Flood|Enter" ./internal/limit | grep Benchmark
 "$dir/bench" -paddock "${PADDOCK_BIN:-bin/paddock}" -python "$(cat "$cache/out/python/native.path")/bin/python3.13" -qjs "$qjs" -disk "$dir" -image "$image" \
 	-cache "$(bin/paddock doctor --json | sed -n 's/.*"cache_dir": *"\([^"]*\)".*/\1/p' | head -n 1)" "$@"

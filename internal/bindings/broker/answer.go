@@ -7,6 +7,7 @@ import (
 	"mime"
 	"strings"
 
+	"paddock/internal/bindings/schema"
 	"paddock/internal/bindings/stub"
 	"paddock/internal/bindings/upstream"
 	"paddock/internal/fault"
@@ -207,5 +208,5 @@ func failed(err error) answer {
 	if f.Hint != "" {
 		message += "; " + f.Hint
 	}
-	return answer{Error: &failure{Kind: kind, Message: message}}
+	return answer{Error: &failure{Kind: kind, Message: message, Field: schema.Field(err)}}
 }

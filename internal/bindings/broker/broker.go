@@ -7,21 +7,29 @@
 // shown, searched and compared, and decides nothing but what it is asked about more
 // often.
 //
-// Locks: Broker.mu is never held while a server is spoken to.
+// Locks: none is held while a server is spoken to. own.mu before Broker.mu; shelf.mu
+// before place.mu; everything else is never held together.
 package broker
 
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"paddock/internal/bindings/catalog"
+	"paddock/internal/bindings/journal"
 	"paddock/internal/bindings/schema"
 	"paddock/internal/bindings/stub"
 	"paddock/internal/bindings/upstream"
@@ -34,9 +42,13 @@ type Definition struct {
 	Policy Policy
 	// Tokens gives its bearer tokens; nil: none are sent.
 	Tokens upstream.TokenSource
+	// Transport sends its requests; nil: Config.Dial's.
+	Transport http.RoundTripper
 	// Identity says as whom the server is spoken to, where that is not the same for
 	// everybody: connections are never shared between identities.
 	Identity string
+
+	own bool // a session bound it for itself
 }
 
 // Session names a session and its owner.
@@ -51,12 +63,35 @@ type Config struct {
 	Dial upstream.Options
 	// Pool is how connections are kept; its Dial is the Broker's own.
 	Pool upstream.PoolConfig
+	// Bindable are the servers that sessions may bind for themselves.
+	Bindable Allowlist
+	// Chosen tells which of the Servers a session has; nil for all of them. A nil
+	// function gives all of them to every session. It may be called from several
+	// goroutines, often, and must not call the Broker.
+	Chosen func(s Session) (names *[]string, err error)
 	// CallsPerRun bounds the calls of one run; zero: 50.
 	CallsPerRun int
 	// PerSession bounds the servers that a session binds for itself; zero: 32.
 	PerSession int
+	// Dir is the folder for what is to be known again after a restart, and by other
+	// processes that have the same one: servers' listings, the files made of them, what
+	// tools were, what their results looked like, and sessions' own servers. It should
+	// be on the disk that sessions' folders are on. Empty: all of that lasts as long as
+	// the Broker, and nobody looks whether tools change.
+	Dir string
+	// Seal keeps the servers that sessions bind for themselves secret on the disk; nil:
+	// those that have headers, or a query in their URL, last as long as the Broker.
+	Seal Seal
+	// Admit is asked whether a session may have a server of its own, when it is bound
+	// and when it is read from the disk again; nil: it may.
+	Admit func(s Session, d Definition) error
+	// Instance names this paddock to servers that call it back; empty: a random name.
+	Instance string
+	// Journal keeps which calls were made, for runs that wait for a person; nil: a call
+	// that was under way when paddock ended may be made again.
+	Journal Journal
 	// Seen keeps what tools were when they were first used, and a tool that is another
-	// one now is refused; nil: nobody looks.
+	// one now is refused; nil: it is kept in Dir.
 	Seen catalog.Seen
 	// Approve is asked about a call for which somebody has to be asked, and waits; an
 	// error is the program's. Nil: such calls are denied.
@@ -68,50 +103,140 @@ type Config struct {
 	Log *slog.Logger
 }
 
+// Seal encrypts what lies on the disk. The purpose has to be the same for both ways.
+type Seal interface {
+	Seal(purpose string, plain []byte) (sealed []byte, err error)
+	Unseal(purpose string, sealed []byte) (plain []byte, err error)
+}
+
+// Journal keeps which calls a run has made and what came of them; package journal has
+// one. Its methods return when what they are told is on the disk, and may be called from
+// several goroutines.
+type Journal interface {
+	// Has tells whether calls of the run are kept.
+	Has(r journal.Run) bool
+	// Look gives what is known of a call; nil: it has not begun.
+	Look(ctx context.Context, c journal.Call) (*journal.Outcome, error)
+	// Begin writes down that a call is about to be made. What is known of it already,
+	// or an error, says that it must not be.
+	Begin(ctx context.Context, c journal.Call) (known *journal.Outcome, err error)
+	// End writes down what came of it.
+	End(ctx context.Context, c journal.Call, o journal.Outcome) error
+	// Remove lets go of a run, and Forget of all runs of a session.
+	Remove(r journal.Run) error
+	Forget(owner, session string) error
+}
+
 // Broker answers calls. It is safe for concurrent use; Close ends it.
 type Broker struct {
 	config    Config
 	pool      *upstream.Pool
 	watch     *catalog.Watch // nil: nobody looks
+	store     *catalog.Store // nil: the watch has another one, or none
 	validator schema.Validator
 	indexes   indexes
+	outlets   *outlets
+	shelf     *shelf
+	views     views
+	forest    *forest
+	learned   *learned
+	own       *own
+	underway  underway
+	born      time.Time
+
+	life  context.Context // ends with Close
+	end   context.CancelFunc
+	tasks sync.WaitGroup // what goes on by itself, and calls that outlive their run
 
 	mu       sync.Mutex // guards what follows
 	closed   bool
-	common   map[string]*bound // by name
-	sessions map[Session]map[string]*bound
-	keys     map[string]Definition // by upstream.Server.Key, for the pool
+	common   map[string]*bound // by name; not changed after New
+	provided map[Session]provided
+	vetted   map[string]string // tools that are what they were, by server and name: digests
 }
 
 // bound is a server that somebody has; it is not changed.
 type bound struct {
 	Definition
-	key string
+	// key names the definition, and as whom the server is spoken to: what shares it
+	// shares listings. sign names the policy as well.
+	key, sign string
+	// known is the name that its tools are remembered by: the operator's own name of it,
+	// or where it is and whose it is.
+	known string
+}
+
+func newBound(d Definition, owner *Session) *bound {
+	d.own = owner != nil
+	one := &bound{Definition: d, key: d.Key() + "/" + d.Identity, known: d.Name}
+	if owner != nil {
+		one.known = fmt.Sprintf("%s of %s at %s", stub.Line(d.Name, maxName), owner.Owner, d.Place()[:16])
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%q", one.key, d.Policy))
+	one.sign = hex.EncodeToString(sum[:])
+	return one
 }
 
 // New makes a broker. All mistakes in the definitions are told at once.
 func New(config Config) (*Broker, error) {
 	config.Servers = slices.Clone(config.Servers)
 	config.CallsPerRun, config.PerSession = cmp.Or(config.CallsPerRun, 50), cmp.Or(config.PerSession, 32)
+	config.Instance = cmp.Or(config.Instance, rand.Text())
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &Broker{config: config, common: map[string]*bound{}, sessions: map[Session]map[string]*bound{}, keys: map[string]Definition{}, indexes: indexes{all: map[string]*index{}}}
-	if config.Seen != nil {
-		b.watch = &catalog.Watch{Seen: config.Seen}
+	b := &Broker{
+		config: config, common: map[string]*bound{}, provided: map[Session]provided{}, vetted: map[string]string{},
+		indexes: indexes{all: map[string]*index{}}, born: time.Now(),
 	}
 	var errs []error
 	for _, d := range config.Servers {
-		if err := b.add(b.common, d); err != nil {
+		if err := check(b.common, d); err != nil {
 			errs = append(errs, fmt.Errorf("the server %q: %w", d.Name, err))
+			continue
 		}
+		b.common[d.Name] = newBound(d, nil)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+	if err := b.openStores(); err != nil {
+		return nil, err
+	}
+	var err error
+	if b.outlets, err = openOutlets(config.Bindable); err != nil {
+		return nil, err
+	}
+	b.life, b.end = context.WithCancel(context.Background())
 	config.Pool.Dial = b.dial
 	b.pool = upstream.NewPool(config.Pool)
+	b.tasks.Go(func() { b.learned.run(b.life) })
 	return b, nil
+}
+
+// openStores opens what outlives the process, or stands for it.
+func (b *Broker) openStores() error {
+	dir := func(name string) string {
+		if b.config.Dir == "" {
+			return ""
+		}
+		return filepath.Join(b.config.Dir, name)
+	}
+	b.shelf = newShelf(b, dir("listings"))
+	b.forest = &forest{dir: dir("trees"), link: os.Link, grown: map[string]*tree{}}
+	b.learned = newLearned(dir("learned"), b.config.Log)
+	b.own = newOwn(b, dir("sessions"))
+	if b.config.Seen == nil && b.config.Dir != "" {
+		store, err := OpenSeen(b.config.Dir)
+		if err != nil {
+			return err
+		}
+		b.config.Seen, b.store = store, store
+	}
+	if b.config.Seen != nil {
+		b.watch = &catalog.Watch{Seen: b.config.Seen}
+	}
+	return nil
 }
 
 // Close ends the connections, and calls that are under way with them.
@@ -119,38 +244,65 @@ func (b *Broker) Close() error {
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()
+	b.end()
+	err := b.pool.Close()
+	b.tasks.Wait()
 	b.indexes.close()
-	return b.pool.Close()
+	b.outlets.close()
+	return errors.Join(err, b.forest.close())
+}
+
+// begin has f run by itself, if the Broker is not closed; Close waits for it.
+func (b *Broker) begin(f func()) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.tasks.Go(f)
+	}
+	return !b.closed
+}
+
+// definition is where a context has the definition that a connection is made by: the
+// pool's keys name it, and nobody has to keep a table of all that sessions have bound.
+type definition struct{}
+
+// with gives a context for what the pool does with a server.
+func (one *bound) with(ctx context.Context) context.Context {
+	return context.WithValue(ctx, definition{}, one)
 }
 
 // dial makes a connection for the pool.
-func (b *Broker) dial(ctx context.Context, key upstream.Key) (*upstream.Conn, error) {
-	b.mu.Lock()
-	d, ok := b.keys[key.Server]
-	b.mu.Unlock()
-	if !ok {
-		return nil, fault.New(fault.NotFound, "the server is not bound any more").WithHint("bind it again")
-	}
+func (b *Broker) dial(ctx context.Context, _ upstream.Key) (*upstream.Conn, error) {
+	one := ctx.Value(definition{}).(*bound)
 	o := b.config.Dial
-	o.Tokens = d.Tokens
-	return upstream.Dial(ctx, d.Server, o)
+	o.Tokens = one.Tokens
+	if one.Transport != nil {
+		o.Transport = one.Transport
+	}
+	if one.own {
+		way, err := b.outlets.to(one.Name, one.URL)
+		if err != nil {
+			return nil, err
+		}
+		o.Transport = way
+	}
+	o.Changed = func() { b.shelf.spoil(one.key) }
+	return upstream.Dial(ctx, one.Server, o)
 }
 
-// add puts a definition among others. The caller holds b.mu, or is alone.
-func (b *Broker) add(to map[string]*bound, d Definition) error {
+// check tells what is wrong with a definition among others.
+func check(others map[string]*bound, d Definition) error {
 	if err := checkName(d.Name); err != nil {
 		return err
 	}
 	if err := errors.Join(d.Check(), d.Policy.Check()); err != nil {
 		return err
 	}
-	for name := range to {
+	for name := range others {
 		if name != d.Name && strings.EqualFold(stub.Package(name), stub.Package(d.Name)) {
 			return fault.New(fault.Conflict, "the servers %q and %q would both be servers.%s", name, d.Name, stub.Package(d.Name)).WithHint("give one of them another name")
 		}
 	}
-	one := &bound{Definition: d, key: d.Key() + "/" + d.Identity}
-	to[d.Name], b.keys[one.key] = one, d
 	return nil
 }
 
@@ -168,107 +320,15 @@ func checkName(name string) error {
 	return nil
 }
 
-// Bind gives a session a server of its own, in the place of one of the same name, and
-// tells what it offers. The server is connected to: one that cannot be is not bound.
-func (b *Broker) Bind(ctx context.Context, s Session, d Definition) (Offer, error) {
-	b.mu.Lock()
-	mine := maps.Clone(b.sessions[s])
-	if mine == nil {
-		mine = map[string]*bound{}
-	}
-	delete(mine, d.Name)
-	_, common := b.common[d.Name]
-	var err error
-	switch {
-	case b.closed:
-		err = fault.New(fault.Unavailable, "paddock is being stopped").WithHint("try again when it runs")
-	case common:
-		err = fault.New(fault.Conflict, "the operator has a server called %q, which all sessions have", d.Name).WithHint("use it as servers.%s, or choose another name", stub.Package(d.Name))
-	case len(mine) >= b.config.PerSession:
-		err = fault.New(fault.Exhausted, "the session has %d servers of its own, and no more are allowed", len(mine)).WithHint("mcp_unbind lets go of one")
-	default:
-		all := maps.Clone(b.common)
-		maps.Copy(all, mine)
-		err = b.add(all, d)
-		mine[d.Name] = all[d.Name]
-	}
-	b.mu.Unlock()
-	if err != nil {
-		return Offer{}, err
-	}
-	offer, err := b.offer(ctx, s, mine[d.Name])
-	if err != nil {
-		return Offer{}, fmt.Errorf("asking for its tools: %w", err)
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.sessions[s] == nil {
-		b.sessions[s] = map[string]*bound{}
-	}
-	b.sessions[s][d.Name] = mine[d.Name]
-	return offer, nil
-}
-
-// Unbind takes a server away that the session bound. Calls that are under way fail.
-func (b *Broker) Unbind(s Session, name string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	one := b.sessions[s][name]
-	switch {
-	case one == nil && b.common[name] != nil:
-		return fault.New(fault.Denied, "the server %q is the operator's", name).WithHint("only servers that were bound with mcp_bind_http can be let go of")
-	case one == nil:
-		return fault.New(fault.NotFound, "no server %q is bound", name)
-	}
-	delete(b.sessions[s], name)
-	b.pool.Drop(func(k upstream.Key) bool { return k.Session == s.ID && k.Server == one.key })
-	return nil
-}
-
-// Forget lets go of all that a session bound, when it has ended.
-func (b *Broker) Forget(s Session) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.sessions, s)
-	b.pool.Drop(func(k upstream.Key) bool { return k.Session == s.ID })
-}
-
-// Names gives the servers that a session has, in order.
-func (b *Broker) Names(s Session) []string {
-	return slices.Sorted(maps.Keys(b.serversOf(s)))
-}
-
-func (b *Broker) serversOf(s Session) map[string]*bound {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	all := maps.Clone(b.common)
-	maps.Copy(all, b.sessions[s])
-	return all
-}
-
-// Offer is what a server offers to programs.
-type Offer struct {
-	Name    string   // the server's
-	Package string   // what programs import: "servers.github"
-	Path    string   // where its files lie
-	Tools   []string // by their own names
-}
-
-func (b *Broker) offer(ctx context.Context, s Session, one *bound) (Offer, error) {
-	tools, err := b.pool.Tools(ctx, one.keyFor(s))
-	if err != nil {
-		return Offer{}, err
-	}
-	o := Offer{Name: one.Name, Package: "servers." + stub.Package(one.Name), Path: "/servers/" + stub.Package(one.Name)}
-	for _, t := range tools {
-		if one.Policy.Of(t) != Denied {
-			o.Tools = append(o.Tools, t.Name)
-		}
-	}
-	return o, nil
-}
-
 // keyFor is whose connection a session's calls go over.
 func (one *bound) keyFor(s Session) upstream.Key {
-	return upstream.Key{Session: s.ID, Server: one.key, Identity: s.Owner + "/" + one.Identity}
+	return upstream.Key{Session: s.key(), Server: one.key, Identity: one.Identity}
 }
+
+// common is the connection over which tools are listed for everybody.
+func (one *bound) common() upstream.Key {
+	return upstream.Key{Server: one.key, Identity: one.Identity}
+}
+
+// key names a session, unlike every other one of any owner.
+func (s Session) key() string { return s.Owner + "\x00" + s.ID }

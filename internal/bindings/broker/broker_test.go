@@ -58,9 +58,36 @@ func text(s string) *mcp.CallToolResult {
 
 const textArgument = `{"type":"object","properties":{"text":{"type":"string"}},"required":["text"],"additionalProperties":false}`
 
-func serve(t *testing.T) *counterparty {
+// empty is a server without tools.
+func empty(t testing.TB) *counterparty {
 	t.Helper()
 	c := &counterparty{mcp: mcp.NewServer(&mcp.Implementation{Name: "counterparty", Version: "1"}, nil)}
+	c.Server = httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return c.mcp }, nil))
+	t.Cleanup(func() {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			c.Close()
+		}()
+		for {
+			select {
+			case <-done:
+				for session := range c.mcp.Sessions() {
+					_ = session.Close()
+				}
+				return
+			case <-time.After(10 * time.Millisecond): // clients may still connect
+				c.CloseClientConnections()
+			}
+		}
+	})
+	return c
+}
+
+// serve is a server with tools of each kind.
+func serve(t testing.TB) *counterparty {
+	t.Helper()
+	c := empty(t)
 	yes, no := true, false
 	c.add(&mcp.Tool{Name: "echo", Description: "Says a text again.", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: &no}}, textArgument, func(args json.RawMessage) (*mcp.CallToolResult, error) {
 		var a struct{ Text string }
@@ -87,25 +114,6 @@ func serve(t *testing.T) *counterparty {
 	c.add(&mcp.Tool{Name: "large"}, `{"type":"object"}`, func(json.RawMessage) (*mcp.CallToolResult, error) {
 		return text(strings.Repeat("large ", maxInline)), nil
 	})
-	c.Server = httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return c.mcp }, nil))
-	t.Cleanup(func() {
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			c.Close()
-		}()
-		for {
-			select {
-			case <-done:
-				for session := range c.mcp.Sessions() {
-					_ = session.Close()
-				}
-				return
-			case <-time.After(10 * time.Millisecond): // clients may still connect
-				c.CloseClientConnections()
-			}
-		}
-	})
 	return c
 }
 
@@ -113,10 +121,13 @@ func (c *counterparty) definition(name string) Definition {
 	return Definition{Server: upstream.Server{Name: name, URL: c.URL}}
 }
 
-func open(t *testing.T, config Config) *Broker {
+func open(t testing.TB, config Config) *Broker {
 	t.Helper()
 	transport := &http.Transport{}
 	config.Dial.Transport = transport
+	if config.Bindable.names == nil {
+		config.Bindable = allow(t, "127.0.0.1:*!private")
+	}
 	b, err := New(config)
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +144,7 @@ func open(t *testing.T, config Config) *Broker {
 var alice = Session{"alice", "s-1"}
 
 // ask makes a call as a program does, and gives the answer's JSON.
-func ask(t *testing.T, b *Broker, run Run, number int, server, tool, arguments string) string {
+func ask(t testing.TB, b *Broker, run Run, number int, server, tool, arguments string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -5,13 +5,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"paddock/internal/bindings"
 	"paddock/internal/bindings/catalog"
+	"paddock/internal/bindings/journal"
 	"paddock/internal/bindings/stub"
 	"paddock/internal/bindings/upstream"
 	"paddock/internal/fault"
@@ -22,8 +23,12 @@ import (
 type Run struct {
 	Session
 	Execution string
-	// Put writes files into the session's workspace; nil: large results are errors.
+	// Put writes files into the session's workspace; nil: large results are given
+	// whole, up to what a program can be given at all.
 	Put PutFunc
+	// Inherited is what [Broker.Inherit] read of the request that started the run; its
+	// zero value: no other paddock has to do with it.
+	Inherited Inherited
 }
 
 // Asked is a call about which somebody has to be asked.
@@ -31,8 +36,17 @@ type Asked struct {
 	Run
 	Number       int // of the call in its run
 	Server, Tool string
-	Description  string // the server's words
-	Arguments    json.RawMessage
+	// ServerKey names the server's definition and as whom it is spoken to, and
+	// Fingerprint all that the server says of the tool: what is allowed is allowed for
+	// these alone.
+	ServerKey, Fingerprint string
+	Description            string // the server's words
+	Arguments              json.RawMessage
+	ArgumentsDigest        string // SHA-256, hexadecimal
+	// Shown are the arguments for a person to read: JSON with line breaks, without
+	// characters that hide something. Cut says that there is more of them.
+	Shown string
+	Cut   bool
 }
 
 // Event is a call that has ended.
@@ -69,8 +83,8 @@ func (b *Broker) Call(ctx context.Context, run Run, c sandbox.Call) []byte {
 	if err := json.Unmarshal(c.Body, &m); err != nil {
 		return failed(fault.New(fault.Invalid, "the call makes no sense")).encode("", nil)
 	}
-	if c.Number > b.config.CallsPerRun {
-		return failed(fault.New(fault.Exhausted, "a run may make %d calls, and this is one more", b.config.CallsPerRun).
+	if limit := b.limit(run); c.Number > limit {
+		return failed(fault.New(fault.Exhausted, "a run may make %d calls, and this is one more", limit).
 			WithHint("do the rest in another call of execute_code, or ask the operator for a higher limit")).encode("", nil)
 	}
 	switch m.Op {
@@ -87,90 +101,170 @@ func (b *Broker) Call(ctx context.Context, run Run, c sandbox.Call) []byte {
 }
 
 func (b *Broker) callTool(ctx context.Context, run Run, number int, m message) []byte {
-	digest := sha256.Sum256(m.Arguments)
-	e := Event{Run: run, Number: number, Server: m.Server, Tool: m.Tool, ArgumentsDigest: hex.EncodeToString(digest[:]), Began: time.Now()}
-	r, err := b.decided(ctx, &e, m.Arguments)
-	e.Took, e.Err, e.ToolFailed = time.Since(e.Began), err, err == nil && r.IsError
+	sum := sha256.Sum256(m.Arguments)
+	e := &Event{Run: run, Number: number, Server: m.Server, Tool: m.Tool, ArgumentsDigest: hex.EncodeToString(sum[:]), Began: time.Now()}
+	c := journal.Call{Run: runOf(run), Number: number, Digest: nameOf(m.Server, m.Tool, e.ArgumentsDigest)}
+	var a *activity
+	if b.config.Journal != nil {
+		a = b.underway.enter(c.Run)
+		defer b.underway.leave(c.Run, a)
+		if known, err := b.recall(ctx, a, c); err != nil || known != nil {
+			if err != nil {
+				known = failed(err).encode("", nil)
+			}
+			return known
+		}
+	}
+	d, err := b.decide(ctx, e, a, m.Arguments)
+	switch {
+	case err != nil:
+		return b.tell(ctx, e, d, outcome{err: err}, nil)
+	case a == nil:
+		r, err := b.pool.Call(d.one.with(ctx), d.one.keyFor(run.Session), d.tool.Name, d.arguments, d.options(b, e, nil))
+		return b.tell(ctx, e, d, outcome{r, err}, run.Put)
+	}
+	return b.send(ctx, e, a, c, d)
+}
+
+// decided is a call that may be made.
+type decided struct {
+	one       *bound
+	tool      bindings.Tool
+	arguments json.RawMessage
+}
+
+func (d decided) options(b *Broker, e *Event, life context.Context) upstream.CallOptions {
+	return upstream.CallOptions{Meta: b.metaOf(e.Run, e.Number), Repeatable: true, Life: life}
+}
+
+// send makes a call of a run that may be suspended. What it came to is waited for as long
+// as the run goes on; a call that is written down goes on without it, since the run may
+// go on later, and ask for it again.
+func (b *Broker) send(ctx context.Context, e *Event, a *activity, c journal.Call, d decided) []byte {
+	going, known, err := b.start(ctx, a, c)
+	switch {
+	case err != nil:
+		return b.tell(ctx, e, d, outcome{err: err}, nil)
+	case known != nil:
+		return known
+	}
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	came := make(chan outcome, 1)
+	conclude := func(o outcome, put PutFunc) []byte {
+		cancel()
+		text := b.tell(ctx, e, d, o, put)
+		b.finish(ctx, a, going, text, o.err != nil && (!upstream.Sent(o.err) || errors.Is(o.err, errClosing)))
+		return text
+	}
+	call := func() {
+		r, err := b.pool.Call(d.one.with(ctx), d.one.keyFor(e.Session), d.tool.Name, d.arguments, d.options(b, e, life))
+		came <- outcome{r, err}
+	}
+	if !b.begin(call) {
+		return conclude(outcome{err: errClosing}, nil)
+	}
+	select {
+	case o := <-came:
+		return conclude(o, e.Put)
+	case <-ctx.Done():
+	}
+	b.underway.enter(c.Run)
+	linger := func() {
+		defer b.underway.leave(c.Run, a)
+		conclude(<-came, nil)
+	}
+	if a.isKept(going) && b.begin(linger) {
+		return failed(ctx.Err()).encode("", nil)
+	}
+	cancel()
+	linger()
+	return going.answer
+}
+
+// tell records what came of a call, and makes of it what the program is told.
+func (b *Broker) tell(ctx context.Context, e *Event, d decided, o outcome, put PutFunc) []byte {
+	e.Took, e.Err, e.ToolFailed = time.Since(e.Began), o.err, o.err == nil && o.result.IsError
 	if b.config.Record != nil {
-		b.config.Record(context.WithoutCancel(ctx), e)
+		b.config.Record(context.WithoutCancel(ctx), *e)
 	}
-	if err != nil {
-		b.config.Log.InfoContext(ctx, "a call of a tool failed", "session", run.ID, "server", m.Server, "tool", m.Tool, "cause", err)
-		return failed(err).encode("", nil)
+	if o.err != nil {
+		b.config.Log.InfoContext(ctx, "a call of a tool failed", "session", e.ID, "server", stub.Line(e.Server, 100), "tool", stub.Line(e.Tool, 100), "cause", o.err)
+		return failed(o.err).encode("", nil)
 	}
-	return unwrap(r).encode(fmt.Sprintf("%s-%s-%d", stub.Package(e.Server), stub.Package(shortened(e.Tool)), number), run.Put)
+	if len(d.tool.Output) == 0 {
+		b.learned.offer(e.Owner, d.one.key, d.tool.Name, o.result)
+	}
+	return unwrap(o.result).encode(fmt.Sprintf("%s-%s-%d", stub.Package(e.Server), stub.Package(shortened(e.Tool)), e.Number), put)
 }
 
 func shortened(name string) string { return name[:min(len(name), maxName)] }
 
-// decided finds the tool, decides, and calls it.
-func (b *Broker) decided(ctx context.Context, e *Event, arguments json.RawMessage) (upstream.Result, error) {
-	one, err := b.find(e.Session, e.Server)
-	if err != nil {
-		return upstream.Result{}, err
-	}
-	key := one.keyFor(e.Session)
-	tools, err := b.pool.Tools(ctx, key)
-	if err != nil {
-		return upstream.Result{}, fmt.Errorf("asking for the server's tools: %w", err)
-	}
-	at := slices.IndexFunc(tools, func(t bindings.Tool) bool { return t.Name == e.Tool })
-	if at < 0 {
-		return upstream.Result{}, fault.New(fault.NotFound, "the server %q has no tool %q", e.Server, stub.Line(e.Tool, 100)).
-			WithHint("search_tools finds tools, and /servers/%s/index.md lists them", stub.Package(e.Server))
-	}
-	t := tools[at]
+// decide finds the tool, and tells whether it may be called with these arguments. Who
+// has to be asked is waited for; the tool must still be the same then.
+func (b *Broker) decide(ctx context.Context, e *Event, a *activity, arguments json.RawMessage) (decided, error) {
 	if len(arguments) == 0 {
 		arguments = json.RawMessage(`{}`)
 	}
-	if e.Verdict = one.Policy.Of(t); e.Verdict == Denied {
-		return upstream.Result{}, fault.New(fault.Denied, "the tool %q of %q may not be called", e.Tool, e.Server).
-			WithHint("the operator's configuration says so: servers.%s.tools", e.Server)
+	d, err := b.examine(ctx, e)
+	if err != nil {
+		return d, err
 	}
-	if b.watch != nil {
-		change, err := b.watch.Use(ctx, e.Server, t)
-		if err != nil {
-			return upstream.Result{}, fmt.Errorf("comparing the tool with what it was: %w", err)
-		}
-		if change != nil {
-			return upstream.Result{}, change.Fault()
-		}
+	d.arguments = arguments
+	if err := b.validator.Validate(d.tool.Input, arguments); err != nil || e.Verdict != Asks {
+		return d, err
 	}
-	if err := b.validator.Validate(t.Input, arguments); err != nil {
-		return upstream.Result{}, err
-	}
-	if e.Verdict == Asks {
-		if err := b.ask(ctx, e, t, arguments); err != nil {
-			return upstream.Result{}, err
+	if a != nil && b.config.Approve != nil {
+		if err := b.keep(ctx, a); err != nil { // the run may be suspended now
+			return d, err
 		}
 	}
-	return b.pool.Call(ctx, key, e.Tool, arguments, upstream.CallOptions{
-		Meta: map[string]any{idempotency: fmt.Sprintf("%s/%d", e.Execution, e.Number)}, Repeatable: true,
-	})
+	if err := b.ask(ctx, e, d); err != nil {
+		return d, err
+	}
+	now, err := b.examine(ctx, e)
+	if err != nil {
+		return d, err
+	}
+	if now.one.sign != d.one.sign || digestOf(now.tool) != digestOf(d.tool) {
+		return d, fault.New(fault.Denied, "the tool %q of %q changed while somebody was asked about it", stub.Line(e.Tool, 100), e.Server).
+			WithHint("call it again: somebody will be asked again")
+	}
+	return d, nil
 }
 
-func (b *Broker) ask(ctx context.Context, e *Event, t bindings.Tool, arguments json.RawMessage) error {
+// examine finds a call's tool, in what its server lists over the session's own
+// connection, and tells whether it may be called at all.
+func (b *Broker) examine(ctx context.Context, e *Event) (decided, error) {
+	one, err := b.find(e.Session, e.Server)
+	if err != nil {
+		return decided{}, err
+	}
+	d := decided{one: one}
+	tools, err := b.pool.Tools(one.with(ctx), one.keyFor(e.Session))
+	if err != nil {
+		return d, fmt.Errorf("asking for the server's tools: %w", err)
+	}
+	at := slices.IndexFunc(tools, func(t bindings.Tool) bool { return t.Name == e.Tool })
+	if at < 0 {
+		return d, fault.New(fault.NotFound, "the server %q has no tool %q", one.Name, stub.Line(e.Tool, 100)).
+			WithHint("search_tools finds tools, and /servers/%s/index.md lists them", stub.Package(one.Name))
+	}
+	d.tool = tools[at]
+	if e.Verdict = one.Policy.Of(d.tool); e.Verdict == Denied {
+		return d, fault.New(fault.Denied, "the tool %q of %q may not be called", e.Tool, one.Name).
+			WithHint("the operator's configuration says so: servers.%s.tools", one.Name)
+	}
+	return d, b.vet(ctx, one, d.tool)
+}
+
+func (b *Broker) ask(ctx context.Context, e *Event, d decided) error {
 	if b.config.Approve == nil {
-		return fault.New(fault.Denied, "the tool %q of %q may only be called when somebody allows it, and nobody can be asked", e.Tool, e.Server).
-			WithHint("the operator's configuration says so: servers.%s.tools.ask", e.Server)
+		return fault.New(fault.Denied, "the tool %q of %q may only be called when somebody allows it, and nobody can be asked", e.Tool, d.one.Name).
+			WithHint("the operator's configuration says so: servers.%s.tools.ask", d.one.Name)
 	}
-	return b.config.Approve(ctx, Asked{Run: e.Run, Number: e.Number, Server: e.Server, Tool: e.Tool, Description: t.Description, Arguments: arguments})
-}
-
-// find gives the server of that name, or of that package, that a session has.
-func (b *Broker) find(s Session, name string) (*bound, error) {
-	all := b.serversOf(s)
-	if one := all[name]; one != nil {
-		return one, nil
-	}
-	for _, one := range all {
-		if stub.Package(one.Name) == name {
-			return one, nil
-		}
-	}
-	f := fault.New(fault.NotFound, "no server %q is bound", stub.Line(name, 100))
-	if len(all) == 0 {
-		return nil, f.WithHint("mcp_bind_http binds one")
-	}
-	return nil, f.WithHint("there are %s", strings.Join(b.Names(s), ", "))
+	shown, cut := shownTo(d.arguments)
+	return b.config.Approve(ctx, Asked{
+		Run: e.Run, Number: e.Number, Server: d.one.Name, Tool: e.Tool, ServerKey: d.one.key, Fingerprint: catalog.Fingerprint(d.tool),
+		Description: d.tool.Description, Arguments: d.arguments, ArgumentsDigest: e.ArgumentsDigest, Shown: shown, Cut: cut,
+	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"paddock/internal/bindings"
 	"paddock/internal/bindings/catalog"
+	"paddock/internal/bindings/stub"
 )
 
 // maxIndexes is how many sets of servers are kept indexed: most sessions have the same.
@@ -82,8 +83,9 @@ func (x *indexes) close() {
 }
 
 // Search finds tools of a session's servers by words; server narrows it to one, where
-// it is not empty. Servers that cannot be asked for their tools now are left out, unless
-// none can. Tools that the servers' policies deny are not found.
+// it is not empty. What the servers told last is searched. Servers that have never told
+// their tools are waited for, five seconds at most, and left out then, unless none is
+// left. Tools that the servers' policies deny are not found.
 func (b *Broker) Search(ctx context.Context, s Session, q catalog.Query, server string) ([]catalog.Hit, error) {
 	all := b.serversOf(s)
 	q.Servers = nil
@@ -94,16 +96,22 @@ func (b *Broker) Search(ctx context.Context, s Session, q catalog.Query, server 
 		}
 		q.Servers = []string{one.Name}
 	}
-	tools := map[string][]bindings.Tool{}
+	names := slices.Sorted(maps.Keys(all))
+	looks := make([]awaited, len(names))
+	for i, name := range names {
+		looks[i] = b.shelf.look(all[name], true)
+	}
+	tools, views := map[string][]bindings.Tool{}, map[string]*view{}
 	var set []string
 	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		some, err := b.pool.Tools(ctx, all[name].keyFor(s))
+	for i, name := range names {
+		l, err := b.shelf.wait(ctx, looks[i])
 		if err != nil {
 			errs = append(errs, fmt.Errorf("asking %q for its tools: %w", name, err))
 			continue
 		}
-		tools[name], set = some, append(set, name+"\x00"+all[name].key)
+		views[name] = b.view(all[name], s.Owner, l)
+		tools[name], set = views[name].untaught().tools, append(set, name+"\x00"+all[name].sign)
 	}
 	if len(tools) == 0 && len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -113,10 +121,38 @@ func (b *Broker) Search(ctx context.Context, s Session, q catalog.Query, server 
 		return nil, err
 	}
 	hits, err := x.catalog.Search(ctx, q)
-	return slices.DeleteFunc(hits, func(h catalog.Hit) bool {
-		at := slices.IndexFunc(tools[h.Server], func(t bindings.Tool) bool { return t.Name == h.Tool })
-		return at >= 0 && all[h.Server].Policy.Of(tools[h.Server][at]) == Denied
-	}), err
+	for i, h := range hits {
+		hits[i] = views[h.Server].tell(h, q)
+	}
+	return hits, err
+}
+
+// untaught gives the view without lessons: the same one for all owners, so that one
+// index does for all of them.
+func (v *view) untaught() *view {
+	if v.base != nil {
+		return v.base
+	}
+	return v
+}
+
+// tell has a hit tell what was learned of its tool.
+func (v *view) tell(h catalog.Hit, q catalog.Query) catalog.Hit {
+	if v == nil || !slices.Contains(v.taught, h.Tool) {
+		return h
+	}
+	at := slices.IndexFunc(v.tools, func(t bindings.Tool) bool { return t.Name == h.Tool })
+	if h.Signature != "" {
+		_, results, _ := strings.Cut(stub.Names(v.tools[at : at+1])[0].Signature(q.Language), "(")
+		name, _, _ := strings.Cut(h.Signature, "(") // another tool's may have taken the plain one
+		h.Signature = name + "(" + results
+	}
+	if h.Found != nil {
+		t := *h.Found
+		t.Output = slices.Clone(v.tools[at].Output)
+		h.Found = &t
+	}
+	return h
 }
 
 // Result is a hit as programs and clients get it.

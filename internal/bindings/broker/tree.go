@@ -2,100 +2,146 @@ package broker
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
-	"paddock/internal/bindings"
 	"paddock/internal/bindings/stub"
 )
 
+// provided is what a session's folder was made to hold the last time.
+type provided struct {
+	dir  string
+	what string      // packages and digests
+	info os.FileInfo // of the folder then: whoever puts something into it changes its time
+}
+
+// maxProvided is how many sessions' folders are kept in mind; others are looked at anew.
+const maxProvided = 10_000
+
 // Provide makes a folder hold what a session's programs find at /servers: a folder for
-// each of its servers. It is cheap where nothing has changed since the last time. A
-// server that cannot be asked for its tools now keeps the files that it has. Only
-// one goroutine may provide a folder at a time; programs may read it meanwhile, and
-// find a server's old files or its new ones, or none for an instant.
+// each of its servers. It is cheap where nothing has changed since the last time, and
+// waits for no server whose tools are known; for one that has never been listed it waits
+// five seconds at most, and not again and again. A server that cannot be asked for its
+// tools keeps the files that it has. Only one goroutine may provide a folder at a time;
+// programs may read it meanwhile, and find a server's old files or its new ones, or none
+// for an instant. After an error each server has its old files, its new ones, or none.
 func (b *Broker) Provide(ctx context.Context, s Session, dir string) error {
-	wanted := map[string]bool{}
-	for _, name := range b.Names(s) {
-		one, err := b.find(s, name)
-		if err != nil {
-			continue // it was let go of just now
+	all := b.serversOf(s)
+	names := slices.Sorted(maps.Keys(all))
+	looks := make([]awaited, len(names))
+	for i, name := range names {
+		looks[i] = b.shelf.look(all[name], false) // all of them are asked at the same time
+	}
+	views := make([]*view, len(names))
+	var what strings.Builder
+	for i, name := range names {
+		l := looks[i].listing
+		if !looks[i].deadline.IsZero() {
+			l, _ = b.shelf.wait(ctx, looks[i]) // the shelf has logged it
 		}
+		what.WriteString(name)
+		if l != nil {
+			views[i] = b.view(all[name], s.Owner, l)
+			what.WriteString(" " + views[i].named())
+		}
+		what.WriteByte('\n')
+	}
+	if b.hasProvided(s, dir, what.String()) {
+		return nil
+	}
+	if err := b.arrange(ctx, dir, names, views); err != nil {
+		return err
+	}
+	return b.noteProvided(s, dir, what.String())
+}
+
+func (b *Broker) hasProvided(s Session, dir, what string) bool {
+	b.mu.Lock()
+	was, ok := b.provided[s]
+	b.mu.Unlock()
+	if !ok || was.dir != dir || was.what != what {
+		return false
+	}
+	info, err := os.Stat(dir)
+	return err == nil && os.SameFile(info, was.info) && info.ModTime().Equal(was.info.ModTime())
+}
+
+func (b *Broker) noteProvided(s Session, dir, what string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return fmt.Errorf("looking at the servers' files: %w", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.provided) >= maxProvided {
+		clear(b.provided)
+	}
+	b.provided[s] = provided{dir, what, info}
+	return nil
+}
+
+// arrange makes a folder hold the files of these servers, where there is a view of them,
+// and no others.
+func (b *Broker) arrange(ctx context.Context, dir string, names []string, views []*view) error {
+	if err := os.Mkdir(dir, 0o755); err == nil {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			return err
+		}
+	} else if !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("making the folder for the servers' files: %w", err)
+	}
+	wanted := map[string]bool{}
+	var errs []error
+	for i, name := range names {
 		wanted[stub.Package(name)] = true
-		tools, err := b.pool.Tools(ctx, one.keyFor(s))
-		if err != nil {
-			b.config.Log.WarnContext(ctx, "a server cannot be asked for its tools", "server", name, "cause", err)
+		if views[i] == nil {
 			continue
 		}
-		if err := provide(dir, one, tools); err != nil {
-			return fmt.Errorf("writing the files of the server %q: %w", name, err)
+		if err := b.place(ctx, filepath.Join(dir, stub.Package(name)), views[i]); err != nil {
+			errs = append(errs, fmt.Errorf("writing the files of the server %q: %w", name, err))
 		}
 	}
 	there, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("looking at the servers' files: %w", err)
+		return errors.Join(append(errs, fmt.Errorf("looking at the servers' files: %w", err))...)
 	}
 	for _, entry := range there {
-		if !wanted[entry.Name()] {
-			if err := os.RemoveAll(filepath.Join(dir, entry.Name())); err != nil {
-				return fmt.Errorf("removing what is not a server's any more: %w", err)
-			}
+		if wanted[entry.Name()] {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, entry.Name())); err != nil {
+			errs = append(errs, fmt.Errorf("removing what is not a server's any more: %w", err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// stamp is the file that names what a server's folder was made of.
-const stamp = ".made-of"
-
-func provide(dir string, one *bound, tools []bindings.Tool) error {
-	folder := filepath.Join(dir, stub.Package(one.Name))
-	made := digestOf(one, tools)
-	if was, err := os.ReadFile(filepath.Join(folder, stamp)); err == nil && string(was) == made {
+// place makes a folder hold a view's files, where it does not.
+func (b *Broker) place(ctx context.Context, folder string, v *view) error {
+	if madeOf(folder) == v.named() {
 		return nil
 	}
-	tools = slices.DeleteFunc(slices.Clone(tools), func(t bindings.Tool) bool { return one.Policy.Of(t) == Denied })
-	fresh, err := os.MkdirTemp(dir, ".new-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(fresh)
-	if err := os.Chmod(fresh, 0o755); err != nil {
-		return err
-	}
-	for _, f := range stub.Generate(one.Name, tools).Files {
-		path := filepath.Join(fresh, filepath.FromSlash(f.Path))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, f.Data, 0o644); err != nil {
+	name := filepath.Base(folder)
+	fresh, old := filepath.Join(filepath.Dir(folder), ".new-"+name), filepath.Join(filepath.Dir(folder), ".old-"+name)
+	for _, left := range []string{fresh, old} { // by somebody who was killed
+		if err := os.RemoveAll(left); err != nil {
 			return err
 		}
 	}
-	if err := os.WriteFile(filepath.Join(fresh, stamp), []byte(made), 0o644); err != nil {
+	if err := b.forest.plant(ctx, v, fresh); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(folder); err != nil {
-		return err
+	if err := os.Rename(folder, old); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(err, os.RemoveAll(fresh))
 	}
-	return os.Rename(fresh, folder)
-}
-
-// digestOf names what a folder is made of, and how.
-func digestOf(one *bound, tools []bindings.Tool) string {
-	h := sha256.New()
-	fmt.Fprintf(h, "1\x00%s\x00%q\n", one.Name, one.Policy)
-	texts := map[string]string{}
-	for _, t := range tools {
-		texts[t.Name] = fmt.Sprintf("%q %q %q %q", t.Title, t.Description, t.Input, t.Output)
+	if err := os.Rename(fresh, folder); err != nil {
+		return errors.Join(err, os.Rename(old, folder))
 	}
-	for _, name := range slices.Sorted(maps.Keys(texts)) {
-		fmt.Fprintf(h, "%q %s\n", name, texts[name])
-	}
-	return hex.EncodeToString(h.Sum(nil))
+	return os.RemoveAll(old)
 }

@@ -84,6 +84,8 @@ type Change struct {
 	Server, Tool string
 	Before, Now  string // fingerprints
 	Parts        []Difference
+
+	now saved
 }
 
 // Difference is one part that changed, as text: the beginnings of what it was and
@@ -140,7 +142,7 @@ func (w *Watch) Use(ctx context.Context, server string, t bindings.Tool) (*Chang
 	if before.Fingerprint == now.Fingerprint {
 		return nil, nil
 	}
-	change := &Change{Server: server, Tool: t.Name, Before: before.Fingerprint, Now: now.Fingerprint}
+	change := &Change{Server: server, Tool: t.Name, Before: before.Fingerprint, Now: now.Fingerprint, now: now}
 	for _, p := range partsOf(t) {
 		if before.Digests[p.name] != now.Digests[p.name] {
 			b, n := parted(before.Texts[p.name], now.Texts[p.name])

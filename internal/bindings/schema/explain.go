@@ -27,8 +27,9 @@ var english = message.NewPrinter(language.English)
 
 // problem is one thing that is wrong.
 type problem struct {
-	path []string
-	text string
+	path  []string
+	text  string
+	field []string // the property itself, where the path is that of what lacks it
 }
 
 // explain makes a fault of what the library found in value; nil of nil.
@@ -55,8 +56,38 @@ func explain(err error, value Value) error {
 	if more := len(lines) - maxProblems; more > 0 {
 		lines = append(lines[:maxProblems], fmt.Sprintf("and %d more", more))
 	}
-	return fault.New(fault.Invalid, "%s", strings.Join(lines, "; ")).
+	f := fault.New(fault.Invalid, "%s", strings.Join(lines, "; ")).
 		WithHint("the tool's file, or search_tools with detail_level \"full\", shows what it takes")
+	if len(problems) > 0 {
+		f = f.WithCause(wrongField{strings.TrimPrefix(place(problems[0].field, value), "arguments.")})
+	}
+	return f
+}
+
+// wrongField is the first field that is wrong.
+type wrongField struct{ name string }
+
+// Error names it.
+func (w wrongField) Error() string { return "the argument " + w.name + " is wrong" }
+
+// Field gives the first field that an error of [Validator.Validate] is about, by its
+// path; "" where it is about none.
+func Field(err error) string {
+	var w wrongField
+	errors.As(err, &w)
+	return w.name
+}
+
+// fieldOf is what a problem is about: where a property is missing or too much, that one.
+func fieldOf(e *jsonschema.ValidationError) []string {
+	at := e.InstanceLocation[:len(e.InstanceLocation):len(e.InstanceLocation)]
+	switch k := e.ErrorKind.(type) {
+	case *kind.Required:
+		at = append(at, k.Missing[:min(1, len(k.Missing))]...)
+	case *kind.AdditionalProperties:
+		at = append(at, k.Properties[:min(1, len(k.Properties))]...)
+	}
+	return at
 }
 
 // leaves gives what is wrong at the ends of the library's tree. Of alternatives
@@ -69,13 +100,13 @@ func leaves(e *jsonschema.ValidationError) []problem {
 			return leaves(best)
 		}
 		if len(e.Causes) > 0 {
-			return []problem{{e.InstanceLocation, expectedOneOf(e.Causes)}}
+			return []problem{{e.InstanceLocation, expectedOneOf(e.Causes), e.InstanceLocation}}
 		}
 	case *kind.PropertyNames, *kind.Contains, *kind.MinContains:
-		return []problem{{e.InstanceLocation, describe(e.ErrorKind)}}
+		return []problem{{e.InstanceLocation, describe(e.ErrorKind), fieldOf(e)}}
 	}
 	if len(e.Causes) == 0 {
-		return []problem{{e.InstanceLocation, describe(e.ErrorKind)}}
+		return []problem{{e.InstanceLocation, describe(e.ErrorKind), fieldOf(e)}}
 	}
 	var all []problem
 	for _, cause := range e.Causes {

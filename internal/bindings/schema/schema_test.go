@@ -292,3 +292,23 @@ func FuzzValidate(f *testing.F) {
 		}
 	})
 }
+
+func TestAnErrorTellsWhichFieldIsWrong(t *testing.T) {
+	const input = `{"type":"object","properties":{"to":{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]},"n":{"type":"integer","minimum":1},"of":{"anyOf":[{"type":"string"},{"type":"integer"}]},"all":{"type":"array","items":{"type":"integer"}}},"required":["to"],"additionalProperties":false}`
+	var v Validator
+	for arguments, want := range map[string]string{
+		`{"to":{"name":"a"}}`:                   "",
+		`{}`:                                    "to",
+		`{"to":{}}`:                             "to.name",
+		`{"to":{"name":5}}`:                     "to.name",
+		`{"to":{"name":"a"},"n":0}`:             "n",
+		`{"to":{"name":"a"},"x":0}`:             "x",
+		`{"to":{"name":"a"},"of":[]}`:           "of",
+		`{"to":{"name":"a"},"all":[1,"2"]}`:     "all[1]",
+		`{"to":{"name":"a"},"n":"a","of":true}`: "n",
+	} {
+		if got := Field(v.Validate(json.RawMessage(input), json.RawMessage(arguments))); got != want {
+			t.Errorf("%s: the field is %q, want %q", arguments, got, want)
+		}
+	}
+}

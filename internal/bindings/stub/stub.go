@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"paddock/internal/bindings"
 	"paddock/internal/bindings/schema"
@@ -192,9 +193,7 @@ func Generate(server string, tools []bindings.Tool) Tree {
 	t := Tree{Tools: Names(tools)}
 	add := func(path, data string) { t.Files = append(t.Files, File{path, []byte(data)}) }
 	for _, n := range t.Tools {
-		py, ts := modules(server, n)
-		add(n.Python+".py", py)
-		add(n.JavaScript+".ts", ts)
+		t.Files = append(t.Files, moduleFiles(server, n)...)
 	}
 	left := len(tools) - len(t.Tools)
 	add("__init__.py", initFile(server, t.Tools))
@@ -210,6 +209,38 @@ func Generate(server string, tools []bindings.Tool) Tree {
 	slices.SortFunc(t.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	return t
 }
+
+func moduleFiles(server string, n Named) []File {
+	py, ts := modules(server, n)
+	return []File{{n.Python + ".py", []byte(py)}, {n.JavaScript + ".ts", []byte(ts)}}
+}
+
+// Differing makes those files of Generate(server, tools) that are other ones than they
+// were when the tools of these names had other output schemas, or none.
+func Differing(server string, tools []bindings.Tool, names []string) []File {
+	all := Names(tools)
+	files := []File{{"schemas.json", []byte(schemasFile(server, all))}}
+	for _, n := range all {
+		if slices.Contains(names, n.Tool.Name) {
+			files = append(files, moduleFiles(server, n)...)
+		}
+	}
+	return files
+}
+
+// Version names how files are made: it is another one where the same tools would give
+// other files, as far as a sample of tools shows.
+var Version = sync.OnceValue(func() string {
+	input := json.RawMessage(`{"type":"object","properties":{"text":{"type":"string","description":"some \"text\"","default":"a"},"class":{"enum":["a","b",1,null]},"list":{"type":"array","items":{"$ref":"#/$defs/node"}},"any":{"anyOf":[{"type":"integer"},{"type":"boolean"}]}},"required":["text"],"additionalProperties":false,"$defs":{"node":{"type":"object","properties":{"next":{"$ref":"#/$defs/node"},"of":{"type":"object","additionalProperties":{"type":"number"}}}}}}`)
+	output := json.RawMessage(`{"type":"object","properties":{"degrees":{"type":"number"},"at":{"type":["string","null"]}},"required":["degrees"]}`)
+	learned := schema.Learn(nil, json.RawMessage(`{"a":[1,2.5,{"b":null}]}`))
+	return Generate("a-sample", []bindings.Tool{
+		{Name: "get-sum", Title: "A title", Description: "Text.\n\n\"\"\" */ ${x}", Input: input, Output: output},
+		{Name: "getSum", Input: json.RawMessage(`{"type":"object"}`), Output: learned},
+		{Name: "import", Description: "A keyword.", Input: json.RawMessage(`{"type":"object","additionalProperties":true,"properties":{"self":{}}}`)},
+		{Name: "no schema"},
+	}).Digest()
+})
 
 // raw gives a schema as it came where it is JSON of a size that may be handed on,
 // and null where not.

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"paddock/internal/bindings"
+	"paddock/internal/bindings/schema"
 	"paddock/internal/sandbox/sandboxtest"
 )
 
@@ -477,5 +478,36 @@ func BenchmarkGenerateFiveThousandTools(b *testing.B) {
 	}
 	for b.Loop() {
 		Generate("many", tools)
+	}
+}
+
+func TestOnlyTheFilesThatDifferAreMadeAgain(t *testing.T) {
+	plain := []bindings.Tool{
+		{Name: "get-weather", Description: "Tells it.", Input: json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"}}}`)},
+		{Name: "getWeather", Description: "The same."},
+		{Name: "set"},
+	}
+	taught := slices.Clone(plain)
+	taught[0].Output = schema.Learn(nil, json.RawMessage(`{"degrees":1,"wind":{"from":"N"}}`))
+	taught[2].Output = schema.Learn(nil, json.RawMessage(`"a"`))
+	files := map[string]string{}
+	for _, f := range Generate("party", plain).Files {
+		files[f.Path] = string(f.Data)
+	}
+	differing := Differing("party", taught, []string{"get-weather", "set"})
+	for _, f := range differing {
+		files[f.Path] = string(f.Data)
+	}
+	all := Generate("party", taught).Files
+	for _, f := range all {
+		if files[f.Path] != string(f.Data) {
+			t.Errorf("%s is not what it should be", f.Path)
+		}
+	}
+	if len(files) != len(all) || len(differing) != 5 {
+		t.Errorf("there are %d files, want %d; %d were made again", len(files), len(all), len(differing))
+	}
+	if len(Version()) != 64 {
+		t.Errorf("the version is %q", Version())
 	}
 }

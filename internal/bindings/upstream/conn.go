@@ -34,6 +34,9 @@ type CallOptions struct {
 	// is unknown, if the tool says of itself that this does no harm. A Conn repeats
 	// nothing.
 	Repeatable bool
+	// Life bounds the call in the place of the caller's context as soon as a [Pool] has
+	// its turn and begins to send it; nil: the caller's does. A Conn knows nothing of it.
+	Life context.Context
 }
 
 // Progress is how far a tool has come, as it says.

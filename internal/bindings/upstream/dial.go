@@ -64,6 +64,10 @@ type Options struct {
 	Environ []string
 	// Eras remembers eras; nil: each time is the first.
 	Eras Eras
+	// Changed is told that the server's list of tools may have changed: it says so, or
+	// an error does. It is called from goroutines that read, must not wait, and may be
+	// called often; nil: nobody is.
+	Changed func()
 	// Log gets what is worth an operator's look, and no contents; nil: nowhere.
 	Log *slog.Logger
 	// Name and Version are what the server is told about who calls; empty: paddock, 0.
@@ -105,7 +109,7 @@ func Dial(ctx context.Context, s Server, o Options) (*Conn, error) {
 		p.sent = false // whatever was sent to make a connection, no call was
 		return nil, report(s, "", d.drop(), &p)
 	}
-	o.Eras.Remember(s.place(), c.era)
+	o.Eras.Remember(s.Place(), c.era)
 	if c.changes {
 		c.tasks.Go(c.watch)
 	}
@@ -120,7 +124,7 @@ func newConn(s Server, o Options) *Conn {
 	if o.Version != "" {
 		c.client.Version = o.Version
 	}
-	c.list.turn = make(chan struct{}, 1)
+	c.list.turn, c.list.changed = make(chan struct{}, 1), o.Changed
 	c.life, c.end = context.WithCancelCause(context.Background())
 	return c
 }
@@ -137,7 +141,7 @@ func (d *dialing) connect(ctx context.Context) error {
 	if c.server.Transport == TransportSSE {
 		return d.as(ctx, LegacySSE)
 	}
-	era := d.options.Eras.Era(c.server.place())
+	era := d.options.Eras.Era(c.server.Place())
 	if era != "" && (era != LegacySSE || c.server.Transport != TransportHTTP) {
 		err := d.as(ctx, era)
 		if err == nil || !misfit(err) || ctx.Err() != nil {

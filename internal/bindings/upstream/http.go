@@ -123,6 +123,9 @@ func (g *guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return g.send(r, body, better)
 }
 
+// logIn is what to do where a token is missing.
+const logIn = "who runs paddock logs in with paddock server login NAME, or gives the server a header with a token"
+
 // wantsToken tells whether an answer is about the token.
 func wantsToken(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusUnauthorized ||
@@ -203,7 +206,7 @@ func (e *endpoint) do(ctx context.Context, method string, u *url.URL, header htt
 func (e *endpoint) unsent(err error, sent bool) error {
 	var needs *NeedsAuthorization
 	if errors.As(err, &needs) {
-		return &problem{reason: Unauthorized, answered: true, text: needs.Error(), cause: err}
+		return &problem{reason: Unauthorized, answered: true, text: needs.Error(), hint: logIn, cause: err}
 	}
 	p := *asProblem(err, sent)
 	p.sent = sent
@@ -233,7 +236,7 @@ func (e *endpoint) refusal(resp *http.Response) error {
 	needs := e.challenge(resp)
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden && needs.Code == "insufficient_scope":
-		p.reason, p.sent, p.cause = Unauthorized, false, needs
+		p.reason, p.sent, p.cause, p.hint = Unauthorized, false, needs, logIn
 		p.text = "it wants a token"
 		if status == http.StatusForbidden {
 			p.text = "it wants a token with more rights"

@@ -228,7 +228,14 @@ func (p *Pool) Call(ctx context.Context, key Key, tool string, arguments json.Ra
 		if err != nil {
 			return Result{}, err
 		}
-		result, err := conn.Call(ctx, tool, arguments, o)
+		calling := ctx
+		if o.Life != nil {
+			if err := ctx.Err(); err != nil {
+				return Result{}, p.waited(key, tool, err)
+			}
+			calling = o.Life
+		}
+		result, err := conn.Call(calling, tool, arguments, o)
 		if err == nil {
 			e.succeeded()
 			return result, nil
@@ -291,23 +298,29 @@ func repeatable(conn *Conn, tool string, err error, o CallOptions) bool {
 
 // Tools gives the tools of the key's server; see [Conn.Tools].
 func (p *Pool) Tools(ctx context.Context, key Key) ([]bindings.Tool, error) {
+	l, err := p.List(ctx, key)
+	return l.Tools, err
+}
+
+// List gives the same as [Pool.Tools], and how long it is good for.
+func (p *Pool) List(ctx context.Context, key Key) (Listing, error) {
 	e, err := p.enter(key)
 	if err != nil {
-		return nil, err
+		return Listing{}, err
 	}
 	defer p.leave(e)
 	for again := true; ; again = false {
 		conn, err := p.connection(ctx, e)
 		if err != nil {
-			return nil, err
+			return Listing{}, err
 		}
-		tools, err := conn.Tools(ctx)
+		l, err := conn.List(ctx)
 		if err == nil {
 			e.succeeded()
-			return tools, nil
+			return l, nil
 		}
 		if reason := ReasonOf(err); !again || ctx.Err() != nil || p.life.Err() != nil || reason != Closed && reason != SessionGone {
-			return nil, err
+			return Listing{}, err
 		}
 	}
 }

@@ -400,3 +400,77 @@ func TestAListThatIsTooLongOrNoneIsAnError(t *testing.T) {
 type discardAll struct{}
 
 func (discardAll) Write(p []byte) (int, error) { return len(p), nil }
+
+func TestACallWithALifeOfItsOwnOutlivesItsCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release, sent := make(chan struct{}), make(chan struct{}, 10)
+		f := &fakes{onCall: func(ctx context.Context, _ int, _ outgoing) (json.RawMessage, error) {
+			sent <- struct{}{}
+			select {
+			case <-release:
+				return fine, nil
+			case <-ctx.Done():
+				return nil, asProblem(ctx.Err(), true)
+			}
+		}}
+		p := pool(t, f, PoolConfig{Interval: time.Second, Concurrent: 1})
+		ctx, cancel := context.WithCancel(t.Context())
+		life, end := context.WithCancel(t.Context())
+		defer end()
+		first, second := make(chan error, 1), make(chan error, 1)
+		call := func(to chan error) {
+			_, err := p.Call(ctx, here, "acts", nil, CallOptions{Life: life})
+			to <- err
+		}
+		go call(first)
+		<-sent
+		go call(second)
+		synctest.Wait()
+		cancel()
+		// Who had not got his turn is not sent any more; what was sent goes on.
+		if err := <-second; err == nil || Sent(err) {
+			t.Errorf("the one that waited: %v", err)
+		}
+		synctest.Wait()
+		select {
+		case err := <-first:
+			t.Fatalf("the one that was sent has ended: %v", err)
+		default:
+		}
+		close(release)
+		if err := <-first; err != nil {
+			t.Errorf("the one that was sent: %v", err)
+		}
+		if len(sent) != 0 {
+			t.Error("a call was sent for who had gone")
+		}
+		third := make(chan error, 1)
+		release = make(chan struct{})
+		ctx = t.Context()
+		time.Sleep(time.Second)
+		go call(third)
+		<-sent
+		end()
+		if err := <-third; ReasonOf(err) != Cancelled || !Sent(err) {
+			t.Errorf("a call whose life has ended: %v", err)
+		}
+	})
+}
+
+func TestSomebodyIsToldThatAListIsSpoiled(t *testing.T) {
+	told := 0
+	c := newConn(Server{Name: "fake"}, Options{Changed: func() { told++ }})
+	c.log = logTo(discardAll{})
+	c.link = &listed{fake{mux: newMux(c.hear, nil)}, func() string { return `{"tools":[{"name":"a"}],"ttlMs":60000}` }}
+	c.era = Legacy
+	l, err := c.List(t.Context())
+	if left := time.Until(l.Until); err != nil || len(l.Tools) != 1 || left < 50*time.Second || left > time.Minute || told != 0 {
+		t.Errorf("%+v, %v; it was told %d times", l, err, told)
+	}
+	c.hear(message{Method: "notifications/tools/list_changed"})
+	c.hear(message{Method: "notifications/message"})
+	if told != 1 {
+		t.Errorf("it was told %d times", told)
+	}
+	_ = c.Close()
+}

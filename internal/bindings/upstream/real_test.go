@@ -219,7 +219,7 @@ func TestAServerOfTheTypeScriptSDKIsSpokenToInTheModernEra(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			known := NewEras()
-			known.Remember(s.place(), Modern) // node may take longer to start than a probe waits
+			known.Remember(s.Place(), Modern) // node may take longer to start than a probe waits
 			c := dial(t, s, Options{Transport: transport(t), Eras: known})
 			if c.Info().Era != Modern || c.Info().Name != "typescript" {
 				t.Errorf("it is %+v", c.Info())

@@ -168,8 +168,9 @@ var ours = map[string]bool{
 // it tells nothing about headers and variables to who does not know them.
 func (s Server) Key() string { return digest(s) }
 
-// place is a digest of where the server is, which its era is remembered by.
-func (s Server) place() string {
+// Place is a digest of where the server is, whatever it is called and sent there: two
+// definitions with one place are of the same server.
+func (s Server) Place() string {
 	return digest(Server{Command: s.Command, Args: s.Args, Dir: s.Dir, URL: s.URL, Transport: s.Transport})
 }
 

@@ -55,11 +55,11 @@ func TestAKeyChangesWithTheDefinition(t *testing.T) {
 	a := Server{Name: "a", URL: "http://h/mcp", Headers: map[string]string{"X": "1", "Y": "2"}}
 	b := a
 	b.Headers = map[string]string{"Y": "2", "X": "1"}
-	if a.Key() != b.Key() || a.place() != b.place() {
+	if a.Key() != b.Key() || a.Place() != b.Place() {
 		t.Error("the same definition has two keys")
 	}
 	b.Headers = map[string]string{"X": "hunter2"}
-	if a.Key() == b.Key() || strings.Contains(b.Key(), "hunter2") || a.place() != b.place() {
+	if a.Key() == b.Key() || strings.Contains(b.Key(), "hunter2") || a.Place() != b.Place() {
 		t.Error("another secret has the same key, or another place")
 	}
 }

@@ -52,7 +52,7 @@ func TestASilentServerIsSpokenToInTheLegacyEraAndThatIsRemembered(t *testing.T) 
 		t.Errorf("it is %+v", info)
 	}
 	call(t, c, "do", `{}`)
-	if eras.Era(s.place()) != Legacy {
+	if eras.Era(s.Place()) != Legacy {
 		t.Error("its era is not remembered")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), probeCommand)
@@ -68,7 +68,7 @@ func TestARememberedEraThatIsWrongIsFoundOut(t *testing.T) {
 	for part, wrong := range map[string]Era{"old": Modern, "good": Legacy} {
 		eras := NewEras()
 		s := played(t, part)
-		eras.Remember(s.place(), wrong)
+		eras.Remember(s.Place(), wrong)
 		if got := names(t, dial(t, s, Options{Eras: eras})); len(got) == 0 {
 			t.Errorf("%s has no tools", part)
 		}

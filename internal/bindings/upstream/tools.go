@@ -38,7 +38,8 @@ type known struct {
 
 // list is a server's list of tools, as far as it is known.
 type list struct {
-	turn chan struct{} // holds one token while it is asked for
+	turn    chan struct{} // holds one token while it is asked for
+	changed func()        // is told when it is spoiled
 
 	mu     sync.Mutex // guards what follows
 	tools  []bindings.Tool
@@ -58,18 +59,21 @@ func (l *list) find(tool string) *known {
 // spoil has the list asked for again when it is next needed.
 func (l *list) spoil() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.epoch++
+	l.mu.Unlock()
+	if l.changed != nil {
+		l.changed()
+	}
 }
 
 // fresh gives the list if it can be used.
-func (l *list) fresh() ([]bindings.Tool, bool) {
+func (l *list) fresh() (Listing, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.have || l.listed != l.epoch || !time.Now().Before(l.until) {
-		return nil, false
+		return Listing{}, false
 	}
-	return l.tools, true
+	return Listing{l.tools, l.until}, true
 }
 
 func (l *list) now() int {
@@ -78,7 +82,7 @@ func (l *list) now() int {
 	return l.epoch
 }
 
-func (l *list) set(tools []bindings.Tool, age time.Duration, epoch int) {
+func (l *list) set(tools []bindings.Tool, age time.Duration, epoch int) Listing {
 	byName := make(map[string]*known, len(tools))
 	for _, t := range tools {
 		headers, _ := mirrors(t.Input) // fetch has left out the tools where it matters
@@ -87,6 +91,16 @@ func (l *list) set(tools []bindings.Tool, age time.Duration, epoch int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tools, l.byName, l.until, l.listed, l.have = tools, byName, time.Now().Add(age), epoch, true
+	return Listing{l.tools, l.until}
+}
+
+// Listing is a server's tools, in its order. The slice and what it points to are shared
+// and not to be changed.
+type Listing struct {
+	Tools []bindings.Tool
+	// Until is how long the server allows that the list is used, if it does not say
+	// before that it has changed.
+	Until time.Time
 }
 
 // Tools gives the server's tools in its order, all of them. They are asked for once
@@ -95,36 +109,41 @@ func (l *list) set(tools []bindings.Tool, age time.Duration, epoch int) {
 // or an error does. The slice and what it points to are shared and not to be changed.
 // An error is an *Error.
 func (c *Conn) Tools(ctx context.Context) ([]bindings.Tool, error) {
+	l, err := c.List(ctx)
+	return l.Tools, err
+}
+
+// List gives the same as [Conn.Tools], and how long it is good for.
+func (c *Conn) List(ctx context.Context) (Listing, error) {
 	if !c.begin() {
-		return nil, c.report("", trouble(Closed, false, errClosed, "the connection has ended"))
+		return Listing{}, c.report("", trouble(Closed, false, errClosed, "the connection has ended"))
 	}
 	defer c.calls.Done()
 	ctx, cancel := c.bound(ctx, c.server.timeout())
 	defer cancel()
-	tools, err := c.tools(ctx)
-	return tools, c.report("", err)
+	l, err := c.tools(ctx)
+	return l, c.report("", err)
 }
 
-func (c *Conn) tools(ctx context.Context) ([]bindings.Tool, error) {
-	if tools, ok := c.list.fresh(); ok {
-		return tools, nil
+func (c *Conn) tools(ctx context.Context) (Listing, error) {
+	if l, ok := c.list.fresh(); ok {
+		return l, nil
 	}
 	select {
 	case c.list.turn <- struct{}{}:
 		defer func() { <-c.list.turn }()
 	case <-ctx.Done():
-		return nil, asProblem(ctx.Err(), false)
+		return Listing{}, asProblem(ctx.Err(), false)
 	}
-	if tools, ok := c.list.fresh(); ok { // somebody else asked
-		return tools, nil
+	if l, ok := c.list.fresh(); ok { // somebody else asked
+		return l, nil
 	}
 	epoch := c.list.now()
 	tools, age, err := c.fetch(ctx)
 	if err != nil {
-		return nil, err
+		return Listing{}, err
 	}
-	c.list.set(tools, age, epoch)
-	return tools, nil
+	return c.list.set(tools, age, epoch), nil
 }
 
 // look finds a tool, if need be by asking for the list. Where that does not work the

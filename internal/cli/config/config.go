@@ -62,6 +62,11 @@ type Config struct {
 		Insecure    []string
 	}
 	Tools  struct{ Enabled []string }
+	Skills struct {
+		Allow       []string // rules of package egress, of whoever runs paddock
+		GitHubAPI   string   // empty: GitHub's own
+		GitHubToken string   // secret; empty: none
+	}
 	HTTP   TransportHTTP
 	Limits Limits
 	Auth   struct {
@@ -70,6 +75,15 @@ type Config struct {
 		ScopesRequired  []string
 		AllowHTTPIssuer bool
 	}
+
+	// Servers are other MCP servers by their names.
+	Servers map[string]Server
+	MCP     struct {
+		Allowlist                []string
+		SessionTTL, CallInterval time.Duration
+		CallsPerRun              int64
+	}
+	Vault struct{ Keyring string } // "auto", "off"
 
 	Telemetry struct {
 		Endpoint                        string // empty: nothing is sent, but what the next two say
@@ -81,6 +95,10 @@ type Config struct {
 		Mode              string // "required", "best_effort", "off"
 		KeepDays          int64  // zero: all
 		IncludeCode, Sync bool
+	}
+	Approvals struct {
+		TTLHours  int64 // how long somebody may take to decide, and how long a grant counts
+		AskClient bool  // the client whose call it is
 	}
 
 	origins map[string]string // by key; what is not here is a default
@@ -127,7 +145,7 @@ func Load(src Source) (*Config, error) {
 			panic("config: the default of " + k.Name + ": " + err.Error())
 		}
 	}
-	mistakes := []error{c.readFile(src), c.readEnviron(src.Environ), c.readFlags(src.Flags)}
+	mistakes := []error{c.readFile(src), c.readEnviron(src.Environ), checkServerVariables(src.Environ), c.readFlags(src.Flags)}
 	if c.Sessions.DefaultTimeout > c.Sessions.MaxTimeout {
 		mistakes = append(mistakes, c.conflict("sessions.default_timeout_seconds", "sessions.max_timeout_seconds"))
 	}
@@ -213,9 +231,18 @@ type Value struct {
 	Literal string `json:"-"` // Value as paddock.toml has it
 }
 
+// Section is the table of paddock.toml that has the key.
+func (v Value) Section() string {
+	section, rest, _ := strings.Cut(v.Key, ".")
+	if server, _, ok := strings.Cut(rest, "."); ok && section == serversSection {
+		return section + "." + server
+	}
+	return section
+}
+
 // Lines are the key with its value as paddock.toml has it in its section.
 func (v Value) Lines() []string {
-	_, name, ok := strings.Cut(v.Key, ".")
+	name, ok := strings.CutPrefix(v.Key, v.Section()+".")
 	if ok {
 		return []string{name + " = " + v.Literal}
 	}
@@ -227,14 +254,14 @@ func (v Value) Lines() []string {
 	return lines
 }
 
-// Values lists every key in the table's order.
+// Values lists every key in the table's order, and then what was set of servers.
 func (c *Config) Values() []Value {
 	var all []Value
 	for _, k := range keys {
 		data := k.data(c)
 		all = append(all, Value{Key: k.Name, Value: data, Origin: c.Origin(k.Name), Literal: literal(data)})
 	}
-	return all
+	return append(all, c.serverValues()...)
 }
 
 func (c *Config) readFlags(flags map[string]string) error {

@@ -152,6 +152,7 @@ max_request_size_mb = 5
 	want.Sandbox.MemoryBytes, want.Sandbox.MaxMemoryBytes, want.Sandbox.MaxLifetime = 512<<20, 4<<30, 86400
 	want.Sandbox.SaveAfter, want.Sandbox.StateBytes = 30, 512<<20
 	want.Sandbox.Pool, want.Sandbox.Volumes = 4, []string{}
+	want.Skills.Allow = []string{}
 	want.Images, want.Registries.Credentials, want.Registries.Insecure = map[string]string{}, map[string]string{}, []string{}
 	want.Telemetry.Service, want.Audit.Mode, want.Audit.KeepDays = "paddock", "required", 90
 	want.HTTP = TransportHTTP{
@@ -159,6 +160,9 @@ max_request_size_mb = 5
 		AuthToken: "0123456789abcdef", RateLimitRequests: 100, RateLimitWindow: 10 * time.Second, MaxConcurrentRequests: 7,
 		RequestTimeout: 20 * time.Second, ShutdownGrace: 30 * time.Second, MaxRequestBytes: 5 << 20,
 	}
+	want.MCP.Allowlist, want.MCP.SessionTTL, want.MCP.CallInterval, want.MCP.CallsPerRun = []string{}, 300*time.Second, 100*time.Millisecond, 50
+	want.Vault.Keyring = "auto"
+	want.Approvals.TTLHours, want.Approvals.AskClient = 24, true
 	want.Limits = load(t, Source{}).Limits // the united systems have none of them
 	got := *c
 	got.origins = nil
@@ -207,6 +211,8 @@ func TestEveryKeyCanBeSetByItsVariable(t *testing.T) {
 		"telemetry.endpoint": "http://127.0.0.1:4318", "telemetry.traces_endpoint": "http://127.0.0.1:4318/t", "telemetry.metrics_endpoint": "http://127.0.0.1:4318/m",
 		"transport_http.public_url": "https://here.test", "transport_http.allowed_hosts": "here.test", "transport_http.cors_origins": "*", "transport_http.trusted_proxies": "10.0.0.0/8,::1",
 		"transport_http.tls_cert": "cert.pem", "transport_http.tls_key": "key.pem", "transport_http.auth_token": "0123456789abcdef",
+		"mcp.allowlist": "api.test:8443,.example.test",
+		"skills.allow":  "github.com,.example.com", "skills.github_token": "0123456789abcdef", "skills.github_api": "https://git.test/api/v3",
 	}
 	for _, k := range Keys() {
 		text := samples[k.Name]
@@ -293,7 +299,8 @@ func TestMistakesSayWhereTheyStand(t *testing.T) {
 		{"a text for a boolean", "[logging]\nstructured = \"yes\"\n", "paddock.toml:2: logging.structured: it is a text, not true or false", ""},
 		{"a text for a list", "[tools]\nenabled = \"core\"\n", "paddock.toml:2: tools.enabled: it is a text, not a list of texts", ""},
 		{"a number in a list", "[tools]\nenabled = [\"core\", 1]\n", "paddock.toml:2: tools.enabled: it is a list, not a list of texts", ""},
-		{"an unknown set of tools", "[tools]\nenabled = [\"core\", \"skills\"]\n", `paddock.toml:2: tools.enabled: "skills" is not one of core, files, history, sandbox`, ""},
+		{"an unknown set of tools", "[tools]\nenabled = [\"core\", \"magic\"]\n", `paddock.toml:2: tools.enabled: "magic" is not one of ` + strings.Join(ToolSets, ", "), ""},
+		{"a host with a path", "[skills]\nallow = [\"example.com/a\"]\n", `paddock.toml:2: skills.allow: "example.com/a" is no rule for hosts: a rule has no scheme and no path`, ""},
 		{"a set of tools twice", "[tools]\nenabled = [\"core\", \"core\"]\n", `paddock.toml:2: tools.enabled: "core" is there twice`, ""},
 		{"an unknown isolation", "[sandbox]\nisolation = \"none\"\n", `paddock.toml:2: sandbox.isolation: "none" is not one of wasm, linux`, ""},
 		{"too little memory", "[sessions]\nmax_memory_mb = 1\n", "paddock.toml:2: sessions.max_memory_mb: it is not between 32MiB and 4GiB", "sessions.max_memory_mb: how much memory an interpreter may take, its own needs included"},

@@ -93,18 +93,29 @@ type located struct {
 	error error
 }
 
-func (f *file) at(name string) string { return fmt.Sprintf("%s:%d", f.path, f.lines[name]) }
+func (f *file) at(name string) string { return fmt.Sprintf("%s:%d", f.path, f.line(name)) }
+
+// line is where a key stands, or what it stands in.
+func (f *file) line(name string) int {
+	for f.lines[name] == 0 && strings.Contains(name, ".") {
+		name = name[:strings.LastIndexByte(name, '.')]
+	}
+	return f.lines[name]
+}
 
 func (f *file) mistake(name string, err error) {
-	f.mistakes = append(f.mistakes, located{f.lines[name], err})
+	f.mistakes = append(f.mistakes, located{f.line(name), err})
 }
 
 func (f *file) section(section string, v any) {
 	table, isTable := v.(map[string]any)
-	known := slices.Contains(sections(), section)
+	known := slices.Contains(fileSections(), section)
 	var err *fault.Error
 	_, whole := find(section)
 	switch {
+	case section == serversSection && isTable:
+		f.servers(table)
+		return
 	case whole && isTable:
 		f.key(section, v)
 		return
@@ -118,7 +129,7 @@ func (f *file) section(section string, v any) {
 			WithHint("write [%s] on a line, and its keys below", section)
 	case isTable:
 		err = fault.New(fault.Invalid, "%s: unknown section [%s]", f.at(section), section).
-			WithHint("%s", suggest(section, sections()))
+			WithHint("%s", suggest(section, fileSections()))
 	default:
 		err = fault.New(fault.Invalid, "%s: unknown key %q outside of a section", f.at(section), section).
 			WithHint("%s", suggest(section, names()))

@@ -24,6 +24,7 @@ type Key struct {
 	Accepts string
 
 	alias    string // a second, shorter variable, which goes before the first
+	other    string // another program's variable, which goes after both
 	fromText func(c *Config, s string) error
 	fromFile func(c *Config, v any) error
 	data     func(c *Config) any
@@ -33,6 +34,9 @@ type Key struct {
 // counts.
 func (k Key) Vars() []string {
 	vars := []string{variable(k.Name)}
+	if k.other != "" {
+		vars = append([]string{k.other}, vars...)
+	}
 	if k.alias != "" {
 		vars = append(vars, k.alias)
 	}
@@ -69,6 +73,9 @@ func sections() []string {
 	}
 	return all
 }
+
+// fileSections are those of the file.
+func fileSections() []string { return append(sections(), serversSection) }
 
 func names() []string {
 	var all []string
@@ -110,6 +117,12 @@ func (k Key) variable(name string) Key {
 	return k
 }
 
+// like has another program's variable set the key too.
+func (k Key) like(name string) Key {
+	k.other = name
+	return k
+}
+
 // These bound what an operator may ask for: Python needs about 20 MiB for
 // itself, and a WebAssembly memory ends at 4 GiB.
 const (
@@ -124,7 +137,14 @@ const (
 )
 
 // ToolSets are the sets of tools that there are.
-var ToolSets = []string{"core", "files", "history", "sandbox"}
+var ToolSets = []string{"core", "files", "code-mode", "skills", "history", "sandbox"}
+
+// Approve is the scope of tokens that may allow calls of tools. It is none of the sets,
+// and no token has it that does not name it.
+const Approve = "approve"
+
+// Scopes are what a token can be for: the sets of tools, and Approve.
+func Scopes() []string { return append(slices.Clone(ToolSets), Approve) }
 
 // keys is the table that everything else here comes from.
 var keys = []Key{
@@ -171,7 +191,11 @@ var keys = []Key{
 	define("registries.credentials", "USER:PASSWORD for registries, by their host; for others those of docker login are used", "", credentials(), func(c *Config) *map[string]string { return &c.Registries.Credentials }),
 	define("registries.insecure", "registries that are spoken to without TLS; those on loopback addresses always may be", "", hosts(), func(c *Config) *[]string { return &c.Registries.Insecure }),
 
-	define("tools.enabled", "the sets of tools that clients see", "core,files", list(ToolSets...), func(c *Config) *[]string { return &c.Tools.Enabled }).flag("tools"),
+	define("tools.enabled", "the sets of tools that clients see", "core,files,code-mode,skills", list(ToolSets...), func(c *Config) *[]string { return &c.Tools.Enabled }).flag("tools"),
+
+	define("skills.allow", "the hosts that skills may be fetched from: api.example.com, .example.com, host:port; github.com stands for what its archives come from; none: skill_install fetches nothing", "", hostRules(), func(c *Config) *[]string { return &c.Skills.Allow }),
+	define("skills.github_token", "a token for GitHub's API, for skills of repositories that are not public", "", secret(), func(c *Config) *string { return &c.Skills.GitHubToken }),
+	define("skills.github_api", "the root of GitHub's API where that is another server; empty: https://api.github.com", "", words(0, 2048), func(c *Config) *string { return &c.Skills.GitHubAPI }),
 
 	define("transport_http.host", "the address that paddock serve listens at", "127.0.0.1", words(1, 253), func(c *Config) *string { return &c.HTTP.Host }).flag("host"),
 	define("transport_http.port", "its port; 0: any that is free", "5555", count(0, 65535), func(c *Config) *int64 { return &c.HTTP.Port }).flag("port"),
@@ -211,6 +235,12 @@ var keys = []Key{
 	define("auth.scopes_required", "scopes that every access token needs; they reach all tools, unless a token has scopes of paddock's own; none: a token needs paddock, or paddock:SET", "", scopes(), func(c *Config) *[]string { return &c.Auth.ScopesRequired }),
 	define("auth.allow_http_issuer", "whether an issuer on a loopback address may do without TLS", "false", boolean(), func(c *Config) *bool { return &c.Auth.AllowHTTPIssuer }),
 
+	define("mcp.allowlist", "the servers that may be bound at run time: by their hosts, as api.example.com, api.example.com:8443 or .example.com, or by their names, at any public host; none: none", "", serverRules(), func(c *Config) *[]string { return &c.MCP.Allowlist }).like("MAYFLOWER_MCP_ALLOWLIST"),
+	define("mcp.session_ttl_seconds", "how long a connection to another server is kept unused", "300", seconds(day), func(c *Config) *time.Duration { return &c.MCP.SessionTTL }).like("MAYFLOWER_MCP_SESSION_TTL").variable("PADDOCK_MCP_SESSION_TTL"),
+	define("mcp.call_interval_seconds", "how long after the beginning of one call of a session to a server the next begins; 0: at once", "0.1", interval(time.Hour), func(c *Config) *time.Duration { return &c.MCP.CallInterval }).like("MAYFLOWER_MCP_CALL_INTERVAL").variable("PADDOCK_MCP_CALL_INTERVAL"),
+	define("mcp.calls_per_run", "how many calls of other servers' tools one run of a program may make", "50", count(1, 1_000_000), func(c *Config) *int64 { return &c.MCP.CallsPerRun }),
+	define("vault.keyring", "whether the key of what is kept encrypted is put into the system's keyring, when it is made; auto: where there is one; off: into a file of the state folder", "auto", oneOf("auto", "off"), func(c *Config) *string { return &c.Vault.Keyring }),
+
 	define("telemetry.endpoint", "the collector that traces and metrics are sent to over OTLP/HTTP, such as http://127.0.0.1:4318; empty: none", "", words(0, 2048), func(c *Config) *string { return &c.Telemetry.Endpoint }).variable("OTEL_EXPORTER_OTLP_ENDPOINT"),
 	define("telemetry.traces_endpoint", "the whole URL that traces are sent to; empty: telemetry.endpoint decides", "", words(0, 2048), func(c *Config) *string { return &c.Telemetry.TracesEndpoint }).variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"),
 	define("telemetry.metrics_endpoint", "the whole URL that metrics are sent to; empty: telemetry.endpoint decides", "", words(0, 2048), func(c *Config) *string { return &c.Telemetry.MetricsEndpoint }).variable("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"),
@@ -221,6 +251,9 @@ var keys = []Key{
 	define("audit.keep_days", "how many days of the audit log are kept; 0: all", "90", count(0, 36500), func(c *Config) *int64 { return &c.Audit.KeepDays }),
 	define("audit.include_code", "whether the audit log holds the programs themselves besides their digests", "false", boolean(), func(c *Config) *bool { return &c.Audit.IncludeCode }),
 	define("audit.sync", "whether each record of the audit log waits until it is on the disk; else it may be lost with the machine's power", "false", boolean(), func(c *Config) *bool { return &c.Audit.Sync }),
+
+	define("approvals.ttl_hours", "how long a person may take to allow a call of a tool, and how long what was allowed counts", "24", count(1, 365*24), func(c *Config) *int64 { return &c.Approvals.TTLHours }),
+	define("approvals.ask_client", "whether the client that runs a program may have its user allow the calls; else only paddock approvals and tokens with the scope approve can", "true", boolean(), func(c *Config) *bool { return &c.Approvals.AskClient }),
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"paddock/internal/egress"
 )
 
 // TransportHTTP is the section of the HTTP server.
@@ -79,6 +81,25 @@ func hosts() kind[[]string] {
 			return fmt.Errorf("%q is not a host", s)
 		}
 		return nil
+	})
+}
+
+// serverRules is some rules for hosts, and names of servers. What a rule may be is for those who read it to
+// say.
+func serverRules() kind[[]string] {
+	return each("rules for hosts, such as api.example.com:8443 or .example.com", func(s string) error {
+		if s == "" || strings.ContainsAny(s, "/?#@ ") {
+			return fmt.Errorf("%q is no rule for hosts", s)
+		}
+		return nil
+	})
+}
+
+// hostRules are rules for hosts, of whoever runs paddock.
+func hostRules() kind[[]string] {
+	return each("rules for hosts, such as example.com:8443 or .example.com", func(s string) error {
+		_, err := egress.Parse([]string{s}, egress.Rights{All: true, Private: true})
+		return err
 	})
 }
 

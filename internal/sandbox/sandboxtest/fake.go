@@ -44,6 +44,8 @@ type FakeConfig struct {
 //	read(path) write(path, s) files below the mounts; append, remove, symlink, fill
 //	env(name) envs() args() input() sum(l) len(l) str(x) random()
 //	sleep(seconds) loop flood alloc(bytes) display(mime, data) exit(code)
+//	call(tool, text)          asks the host, and waits in it
+//	x = gather("tool", n)     n calls at once, and the sum of what they give
 //	connect(host, port)       always an error: there is no network
 //	spin                      runs until it is stopped by force
 //	crash                     the interpreter traps and is made anew
@@ -175,6 +177,8 @@ type fakeState struct {
 	imports []string
 	extra   int64  // bytes that alloc took
 	random  uint64 // where random() is
+	// waits is the program that waits for the host; nil: none does. It is never changed.
+	waits *fakeWaiting
 }
 
 func (s fakeState) clone() fakeState {
@@ -281,8 +285,9 @@ func (in *fakeInstance) Run(ctx context.Context, cmd sandbox.Command) (sandbox.E
 		return sandbox.Exit{}, err
 	}
 	defer in.finish()
+	r := &fakeRun{in: in, ctx: ctx, cmd: cmd, from: in.waits}
+	in.waits = nil // it goes on, or is given up
 	before := in.fakeState.clone()
-	r := &fakeRun{in: in, ctx: ctx, cmd: cmd}
 	exit, err := r.execute()
 	if err != nil {
 		in.stopLater()

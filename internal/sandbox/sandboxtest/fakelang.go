@@ -18,6 +18,7 @@ var (
 	assignment = regexp.MustCompile(`^(?:(?:let|const|var)\s+)?([A-Za-z_]\w*)\s*=([^=].*)$`)
 	importing  = regexp.MustCompile(`^import\s+(\w+)$`)
 	definition = regexp.MustCompile(`^(?:def|function)\s+(\w+)\((\w*)\)\s*[:{]\s*return\s+(.*?)\s*;?\s*}?$`)
+	gathering  = regexp.MustCompile(`^(\w+)\s*=\s*gather\(['"]([\w-]+)['"],\s*(\d+)\)$`)
 	raising    = regexp.MustCompile(`^(?:raise|throw new)\s+(\w+)\((.*)\)$`)
 )
 
@@ -56,6 +57,13 @@ func (r *fakeRun) statement(line string) (any, error) {
 			return nil, err
 		}
 		return nil, &raised{kind: m[1], message: text(v)}
+	}
+	if m := gathering.FindStringSubmatch(line); m != nil {
+		n, err := strconv.Atoi(m[3])
+		if err != nil {
+			return nil, syntaxError(m[3])
+		}
+		return nil, r.gather(&fakeGather{Name: m[1], Tool: m[2], Calls: n}, nil)
 	}
 	if m := assignment.FindStringSubmatch(line); m != nil {
 		v, err := r.evaluate(m[2], nil)

@@ -2,7 +2,6 @@ package sandboxtest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"strings"
@@ -32,8 +31,11 @@ type fakeRun struct {
 	shown   int64
 	broken  bool // a writer did not take the output
 	line    int
-	depth   int // of calls
-	calls   int // of the host
+	rest    []string           // the lines after that
+	depth   int                // of calls
+	calls   int                // of the host
+	from    *fakeWaiting       // the program that waited; nil: none did
+	open    []sandbox.OpenCall // where it waits again
 }
 
 // raised is an error of the program.
@@ -67,7 +69,7 @@ func gone(err error) error {
 // instance is lost.
 func (r *fakeRun) execute() (sandbox.Exit, error) {
 	exit := sandbox.Exit{Cause: sandbox.Exited, State: sandbox.Kept}
-	last, err := r.lines()
+	last, err := r.program()
 	exit.StdoutTruncated = cut(r.printed[0], r.cmd.Limits.StdoutBytes)
 	exit.StderrTruncated = cut(r.printed[1], r.cmd.Limits.StderrBytes)
 	var program *raised
@@ -94,6 +96,8 @@ func (r *fakeRun) execute() (sandbox.Exit, error) {
 			exit.State = r.in.backend.config.Forced
 			exit.Error.Type, exit.Error.Message = "Stopped", "the program was stopped by force"
 		}
+	case errors.Is(err, sandbox.ErrWaiting):
+		exit.Cause, exit.Open, exit.Calls = sandbox.Waiting, r.open, r.calls
 	case errors.Is(err, errTrapped):
 		exit.Cause, exit.Code, exit.State = sandbox.Crashed, 1, r.in.backend.config.Forced
 		exit.Error = &sandbox.ProgramError{Type: "Crash", Message: "the interpreter crashed", Line: r.line}
@@ -105,9 +109,27 @@ func (r *fakeRun) execute() (sandbox.Exit, error) {
 
 func cut(printed, limit int64) bool { return limit > 0 && printed > limit }
 
-func (r *fakeRun) lines() (last any, err error) {
-	for k, line := range strings.Split(r.cmd.Code, "\n") {
-		r.line = k + 1
+// program runs the command's, or goes on with the one that waited.
+func (r *fakeRun) program() (last any, err error) {
+	if r.cmd.Continue == nil {
+		return r.lines(strings.Split(r.cmd.Code, "\n"))
+	}
+	if r.from == nil {
+		return nil, &raised{kind: "RuntimeError", message: "there is no program that waits"}
+	}
+	r.calls, r.line = r.cmd.Continue.Calls, r.from.Line
+	r.rest = r.from.Rest
+	if err := r.gather(r.from.Gather, r.cmd.Continue.Open); err != nil {
+		return nil, err
+	}
+	return r.lines(r.from.Rest)
+}
+
+// lines runs lines, the first of which follows the present one.
+func (r *fakeRun) lines(lines []string) (last any, err error) {
+	for k, line := range lines {
+		r.line++
+		r.rest = lines[k+1:]
 		if err := r.spend(1); err != nil {
 			return nil, err
 		}
@@ -260,43 +282,6 @@ func (r *fakeRun) input() (string, error) {
 	case <-r.in.kill:
 	}
 	return "", r.stop()
-}
-
-// callHost calls a tool, and gives its value, or the error's kind and message.
-func (r *fakeRun) callHost(tool, text string) (string, error) {
-	body, err := json.Marshal(map[string]any{"op": "call", "server": "s", "tool": tool, "arguments": map[string]string{"text": text}})
-	if err != nil {
-		return "", err
-	}
-	var answer struct {
-		Value string
-		Error struct{ Kind, Message string }
-	}
-	answer.Error.Kind = "unavailable"
-	if r.cmd.Call != nil {
-		r.calls++
-		came := make(chan []byte, 1)
-		ctx, cancel := context.WithCancel(r.ctx)
-		go func() { came <- r.cmd.Call(ctx, sandbox.Call{Number: r.calls, Body: body}) }()
-		select {
-		case text := <-came:
-			if len(text) > 0 && len(text) <= sandbox.MaxAnswer {
-				answer.Error.Kind = ""
-				err = json.Unmarshal(text, &answer)
-			}
-		case <-r.in.kill:
-			cancel()
-			<-came
-		}
-		cancel()
-	}
-	if err := r.stop(); err != nil {
-		return "", err
-	}
-	if answer.Error.Kind != "" {
-		return answer.Error.Kind + " " + answer.Error.Message, err
-	}
-	return answer.Value, err
 }
 
 func (r *fakeRun) display(mime, data string) error {

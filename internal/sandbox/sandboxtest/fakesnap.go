@@ -64,6 +64,7 @@ type fakeLayer struct {
 	Imports  []string
 	Extra    int64
 	Random   uint64
+	Waits    *fakeWaiting
 }
 
 // fakeKept is a Snapshot's State.
@@ -155,7 +156,7 @@ func (in *fakeInstance) Refresh(context.Context) error {
 func (in *fakeInstance) beginAt(m *fakeMoment, anew bool) {
 	in.newest, in.written, in.fakeState = m, true, m.fakeState.clone()
 	if anew {
-		in.random = mathrand.Uint64()
+		in.random, in.waits = mathrand.Uint64(), nil
 	}
 }
 
@@ -192,7 +193,7 @@ func (in *fakeInstance) beginWith(spec sandbox.Spec, from *fakeMoment) error {
 }
 
 func layerBetween(a, b *fakeMoment) fakeLayer {
-	l := fakeLayer{From: a.id, To: b.id, Set: map[string]any{}, Imports: b.imports, Extra: b.extra, Random: b.random}
+	l := fakeLayer{From: a.id, To: b.id, Set: map[string]any{}, Imports: b.imports, Extra: b.extra, Random: b.random, Waits: b.waits}
 	for name, v := range b.vars {
 		if old, had := a.vars[name]; !had || !reflect.DeepEqual(old, v) {
 			l.Set[name] = swapped(v, nil, fakeNone{})
@@ -251,7 +252,7 @@ func readFake(runtime string, r *sandbox.Resume) (*fakeMoment, error) {
 		for name, v := range l.Set {
 			m.vars[name] = swapped(v, fakeNone{}, nil)
 		}
-		m.id, m.imports, m.extra, m.random = l.To, l.Imports, l.Extra, l.Random
+		m.id, m.imports, m.extra, m.random, m.waits = l.To, l.Imports, l.Extra, l.Random, l.Waits
 	}
 	if m.id != kept.Moment {
 		return nil, errFakeState

@@ -105,6 +105,9 @@ func Tiny() Programs {
 		Display: func(text string) string { return fmt.Sprintf("display(\"text/html\", %q)", text) },
 		Random:  "print(random())",
 		Call:    func(tool, text string) string { return fmt.Sprintf("print(call(%q, %q))", tool, text) },
+		CallMany: func(tool string, n int) string {
+			return fmt.Sprintf("many = gather(%q, %d)\nprint(many)", tool, n)
+		},
 	}
 }
 

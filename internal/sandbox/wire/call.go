@@ -33,7 +33,7 @@ type calls struct {
 	in     *Instance
 	answer func(context.Context, sandbox.Call) []byte
 	ctx    context.Context
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	work   sync.WaitGroup
 
 	mu     sync.Mutex // guards what follows
@@ -41,8 +41,9 @@ type calls struct {
 	going  map[uint32]*going
 	bytes  int // of the bodies of those
 	over   bool
+	why    error // as the calls' ctx ends then; nil: it is cancelled
 	// late are answers that were sent after the child was told to suspend the run: it
-	// may have done so without them. Nil before that.
+	// may have done so without them; with those that came when it had. Nil before that.
 	late map[uint32]sandbox.OpenCall
 }
 
@@ -54,7 +55,7 @@ type going struct {
 
 func newCalls(ctx context.Context, in *Instance, answer func(context.Context, sandbox.Call) []byte) *calls {
 	c := &calls{in: in, answer: answer, going: map[uint32]*going{}}
-	c.ctx, c.cancel = context.WithCancel(ctx)
+	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	return c
 }
 
@@ -62,8 +63,9 @@ func newCalls(ctx context.Context, in *Instance, answer func(context.Context, sa
 func (c *calls) end() {
 	c.mu.Lock()
 	c.over = true
+	why := c.why
 	c.mu.Unlock()
-	c.cancel()
+	c.cancel(why)
 	c.work.Wait()
 }
 
@@ -109,14 +111,14 @@ func (c *calls) reply(ctx context.Context, number uint32, call sandbox.Call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.going[number].cancel()
+	if c.late != nil {
+		c.late[number] = sandbox.OpenCall{Call: call, ID: number, Answer: answer}
+	}
 	if c.over || c.ctx.Err() != nil && !stopped {
 		return // what is left of it stays as it is
 	}
 	delete(c.going, number)
 	c.bytes -= len(call.Body)
-	if c.late != nil {
-		c.late[number] = sandbox.OpenCall{Call: call, ID: number, Answer: answer}
-	}
 	if err := c.in.client.conn.WriteCall(KindReply, c.in.id, number, answer); err != nil {
 		c.in.client.fail(err)
 	}
@@ -170,8 +172,19 @@ func (c *calls) left(waiting bool, done []byte) ([]sandbox.OpenCall, int, error)
 		}
 		open = append(open, late)
 	}
+	c.why = sandbox.ErrWaiting
 	slices.SortFunc(open, func(a, b sandbox.OpenCall) int { return cmp.Compare(a.Number, b.Number) })
 	return open, c.number, nil
+}
+
+// answered puts the answers in that came after a run had ended as Waiting. All calls
+// have ended.
+func (c *calls) answered(open []sandbox.OpenCall) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k := range open {
+		open[k].Answer = c.late[open[k].ID].Answer
+	}
 }
 
 // continued are the calls that a run waits for which goes on.

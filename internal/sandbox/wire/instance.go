@@ -227,7 +227,12 @@ func (in *Instance) Run(ctx context.Context, cmd sandbox.Command) (sandbox.Exit,
 	r := &run{in: in, cmd: cmd, calls: newCalls(ctx, in, cmd.Call)}
 	defer r.calls.end()
 	defer r.cancelStdin()
-	return r.wait(ctx)
+	exit, err := r.wait(ctx)
+	if err == nil && exit.Cause == sandbox.Waiting {
+		r.calls.end()
+		r.calls.answered(exit.Open)
+	}
+	return exit, err
 }
 
 // run is one command under way, seen from the server.

@@ -192,7 +192,15 @@ const note = (name) => { if (imports.size < IMPORTS) imports.add(brief(String(na
 // provided gives the file of a module such as servers/github, or undefined.
 function provided(name) {
   if (!/^\/?(?:servers|skills)\//.test(name)) return undefined;
-  return ["/index.js", "", ".js"].map((end) => path.join("/", name + end)).find((file) => statSync(file, { throwIfNoEntry: false })?.isFile());
+  return ["/index.js", "", ".js"].map((end) => path.join("/", name + end)).find(isFile);
+}
+
+function isFile(name) {
+  try {
+    return statSync(name).isFile();
+  } catch { // also where what should be its folder is a file
+    return false;
+  }
 }
 
 // What is provided is no package of node's: its modules are made here.

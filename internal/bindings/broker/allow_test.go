@@ -1,0 +1,159 @@
+package broker
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"paddock/internal/bindings/upstream"
+	"paddock/internal/fault"
+)
+
+func allow(t testing.TB, entries ...string) Allowlist {
+	t.Helper()
+	a, err := ParseAllowlist(entries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestWhatSessionsMayBind(t *testing.T) {
+	a := allow(t, "mcp.example.com", ".good.example", "api.example.com:8443", "10.1.2.3:3401!private", "intranet!private", "deepwiki", "localhost")
+	for _, c := range []struct {
+		name, url string
+		kind      fault.Kind
+	}{
+		{"x", "https://mcp.example.com/mcp", ""},
+		{"x", "http://MCP.Example.COM./mcp", ""},
+		{"x", "https://mcp.example.com:444/mcp", fault.Denied},
+		{"x", "https://a.b.good.example/mcp", ""},
+		{"x", "https://good.example/mcp", fault.Denied},
+		{"x", "https://evilgood.example/mcp", fault.Denied},
+		{"x", "https://mcp.example.com.evil.example/mcp", fault.Denied},
+		{"x", "https://api.example.com:8443/mcp", ""},
+		{"x", "https://api.example.com/mcp", fault.Denied},
+		{"x", "http://10.1.2.3:3401/mcp", ""},
+		{"x", "http://10.1.2.3:3402/mcp", fault.Denied},
+		{"x", "http://10.1.2.4:3401/mcp", fault.Denied},
+		{"x", "http://intranet/mcp", ""},
+		{"deepwiki", "https://anything.example/mcp", ""},
+		{"deepwiki", "https://anything.example:9999/mcp", ""},
+		{"deepwiki", "http://127.0.0.1:5555/mcp", fault.Denied},
+		{"deepwiki", "http://[::1]:5555/mcp", fault.Denied},
+		{"deepwiki", "http://[::ffff:127.0.0.1]/mcp", fault.Denied},
+		{"deepwiki", "http://[64:ff9b::7f00:1]/mcp", fault.Denied},
+		{"deepwiki", "http://169.254.169.254/latest", fault.Denied},
+		{"DeepWiki", "https://anything.example/mcp", fault.Denied},
+		{"localhost", "https://anything.example/mcp", fault.Denied},
+		{"x", "http://2130706433/mcp", fault.Invalid},
+		{"x", "http://0177.0.0.1/mcp", fault.Invalid},
+		{"x", "http://0x7f.1/mcp", fault.Invalid},
+		{"x", "http://127.1/mcp", fault.Invalid},
+		{"x", "http://[fe80::1%25eth0]/mcp", fault.Invalid},
+		{"x", "https://mcp.example.com%00.evil.example/mcp", fault.Invalid},
+		{"x", "https://good@evil.example/mcp", fault.Denied},
+		{"x", `https://mcp.example.com\.evil.example/mcp`, fault.Invalid},
+		{"x", "https://mcp.example.com\t/mcp", fault.Invalid},
+		{"x", "file:///etc/passwd", fault.Invalid},
+		{"x", "gopher://mcp.example.com/", fault.Invalid},
+		{"x", "https:///mcp", fault.Invalid},
+		{"x", "", fault.Invalid},
+	} {
+		if err := a.Check(c.name, c.url); fault.KindOf(err) != c.kind {
+			t.Errorf("%s at %q: %v, want %q", c.name, c.url, err, c.kind)
+		}
+	}
+	for _, none := range []Allowlist{{}, allow(t)} {
+		for _, url := range []string{"https://mcp.example.com/mcp", "http://127.0.0.1/mcp"} {
+			err := none.Check("deepwiki", url)
+			if f := fault.Of(err); f == nil || f.Kind != fault.Denied || !strings.Contains(f.Hint, "PADDOCK_MCP_ALLOWLIST") {
+				t.Errorf("an empty list gives %v for %s", err, url)
+			}
+		}
+	}
+	if f := fault.Of(a.Check("x", "https://other.example:444/mcp?key=hidden")); !strings.Contains(f.Hint, "PADDOCK_MCP_ALLOWLIST=other.example:444 ") || strings.Contains(f.Message+f.Hint, "hidden") {
+		t.Errorf("it says %q, %q", f.Message, f.Hint)
+	}
+	if f := fault.Of(a.Check("x", "http://127.0.0.1:99/mcp")); !strings.Contains(f.Hint, "127.0.0.1:99!private") {
+		t.Errorf("it says %q, %q", f.Message, f.Hint)
+	}
+	if _, err := ParseAllowlist([]string{"https://a", "good.example", "a b.c"}); err == nil || !strings.Contains(err.Error(), "https://a") || !strings.Contains(err.Error(), "a b.c") {
+		t.Errorf("mistakes are told as %v", err)
+	}
+	if a := allow(t, "*"); a.Check("x", "https://mcp.example.com/mcp") != nil || a.Check("x", "http://127.0.0.1/mcp") == nil {
+		t.Error("* does not stand for the public Internet")
+	}
+}
+
+func TestWhatIsNotAllowedIsNotReached(t *testing.T) {
+	var reached []string
+	evil := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { reached = append(reached, r.URL.Path) }))
+	defer evil.Close()
+	trap := httptest.NewServer(http.RedirectHandler(evil.URL+"/trap", http.StatusTemporaryRedirect))
+	defer trap.Close()
+	_, port, _ := strings.Cut(strings.TrimPrefix(evil.URL, "http://"), ":")
+	_, trapPort, _ := strings.Cut(strings.TrimPrefix(trap.URL, "http://"), ":")
+	b := open(t, Config{Bindable: allow(t, "party", "localhost:*", "127.0.0.1:"+trapPort+"!private")})
+	const secret = "s3cr3t-of-a-header"
+	for name, c := range map[string]struct {
+		d    upstream.Server
+		says string
+	}{
+		"an address that is not public": {upstream.Server{Name: "party", URL: evil.URL + "/mcp"}, "not on the public Internet"},
+		"a name that leads to one":      {upstream.Server{Name: "x", URL: "http://localhost:" + port + "/mcp"}, ""},
+		"a redirect to one":             {upstream.Server{Name: "x", URL: trap.URL + "/mcp"}, ""},
+		"a program":                     {upstream.Server{Name: "party", Command: "node"}, "start no programs"},
+		"a program and a URL":           {upstream.Server{Name: "party", Command: "node", URL: "https://mcp.example.com/mcp"}, "start no programs"},
+		"a header that cannot be sent":  {upstream.Server{Name: "party", URL: "https://mcp.example.com/mcp", Headers: map[string]string{"A": "b\n" + secret}}, "cannot be sent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.d.Headers == nil && c.d.Command == "" {
+				c.d.Headers = map[string]string{"Authorization": "Bearer " + secret}
+			}
+			_, err := b.Bind(t.Context(), alice, Definition{Server: c.d})
+			if err == nil {
+				t.Fatal("it is bound")
+			}
+			f := fault.Of(err)
+			said := fmt.Sprintf("%s; %s; %v; %+v", f.Message, f.Hint, fault.CauseOf(err), err)
+			if strings.Contains(said, secret) || !strings.Contains(said, c.says) || f.Kind == fault.Internal {
+				t.Errorf("it says %s", said)
+			}
+			t.Log(said)
+		})
+	}
+	if len(reached) > 0 || len(b.Names(alice)) > 0 {
+		t.Errorf("it reached %q, and has %q", reached, b.Names(alice))
+	}
+}
+
+func TestASessionHasTheServersThatWereChosen(t *testing.T) {
+	c := serve(t)
+	chosen := map[Session]*[]string{{"alice", "none"}: {}, {"alice", "one"}: {"b"}}
+	var failure error
+	b := open(t, Config{
+		Servers: []Definition{c.definition("a"), c.definition("b")},
+		Chosen:  func(s Session) (*[]string, error) { return chosen[s], failure },
+	})
+	for id, want := range map[string][]string{"all": {"a", "b"}, "one": {"b"}, "none": nil} {
+		if got := b.Names(Session{"alice", id}); !slices.Equal(got, want) {
+			t.Errorf("the session %s has %q", id, got)
+		}
+	}
+	if got := ask(t, b, Run{Session: Session{"alice", "one"}, Execution: "x"}, 1, "a", "echo", `{"text":"a"}`); !strings.Contains(got, "not_found") {
+		t.Errorf("it calls what it does not have: %s", got)
+	}
+	if _, err := b.Bind(t.Context(), Session{"alice", "none"}, c.definition("mine")); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.Names(Session{"alice", "none"}); !slices.Equal(got, []string{"mine"}) {
+		t.Errorf("what it bound itself is %q", got)
+	}
+	if failure = fault.New(fault.Internal, "nobody knows"); len(b.Names(Session{"alice", "all"})) > 0 {
+		t.Error("a session of which nothing is known has servers")
+	}
+}

@@ -1,0 +1,308 @@
+package broker
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"paddock/internal/bindings"
+	"paddock/internal/fault"
+)
+
+// How long somebody waits for the tools of a server that has never been listed, and of
+// one that says that they have changed.
+const (
+	patience        = 5 * time.Second
+	patienceChanged = 500 * time.Millisecond
+)
+
+const (
+	// firstRest and longestRest bound how long a server is left alone that could not be
+	// listed; it doubles with each failure. restSlow is how long nobody waits for one
+	// that took longer than patience.
+	firstRest   = time.Second
+	longestRest = 10 * time.Minute
+	restSlow    = 10 * time.Minute
+	// listing is how long listing takes at most.
+	listingTakes = 90 * time.Second
+	// leisure is what part of the time a server may have itself listed because it says
+	// that something changed: a twentieth.
+	leisure = 20
+	// settled is how old a Broker is when it lists servers again only because their
+	// listings are out of date: a single short run should start nothing. tooOld is when
+	// it does that all the same.
+	settled = 3 * time.Second
+	tooOld  = 24 * time.Hour
+	// maxShelved bounds the listings in memory, in bytes of their texts, and maxPlaces
+	// how many servers are known.
+	maxShelved = 256 << 20
+	maxPlaces  = 10_000
+)
+
+// shelf has the tools of servers as they were listed last, for all sessions: one listing
+// for each definition and identity. Listings that are out of date are given at once and
+// made again on the side.
+type shelf struct {
+	broker   *Broker
+	dir      string // empty: nothing is kept
+	patience time.Duration
+
+	mu     sync.Mutex // guards what follows
+	places map[string]*place
+}
+
+// place is where a server's listing is.
+type place struct {
+	key  string
+	file string
+
+	mu      sync.Mutex // guards what follows
+	looked  bool       // the disk was looked at
+	written time.Time  // when what was found there had been written
+	listing *listing   // nil: there has never been one
+	until   time.Time  // when it is out of date
+	spoiled time.Time  // when the server said that it has changed; zero: it has not
+	running chan struct{}
+	began   time.Time // when it was listed last, successfully or not
+	took    time.Duration
+	fails   int
+	err     error     // why it could not be listed the last time
+	rests   time.Time // until when the server is left alone
+	slow    time.Time // until when nobody waits for it
+	used    time.Time
+}
+
+// listing is a server's tools at one time. It is not changed: who has the same listing
+// again knows that nothing is different.
+type listing struct {
+	tools  []bindings.Tool
+	digest string
+	size   int
+}
+
+func newListing(tools []bindings.Tool) *listing {
+	l := &listing{tools: tools}
+	h := sha256.New()
+	for _, t := range tools {
+		n, _ := fmt.Fprintf(h, "%q %q %q %q %q %s\n", t.Name, t.Title, t.Description, t.Input, t.Output, hints(t.Annotations))
+		l.size += n
+	}
+	l.digest = hex.EncodeToString(h.Sum(nil))
+	return l
+}
+
+func hints(a bindings.Annotations) string {
+	text := ""
+	for _, hint := range []*bool{a.ReadOnly, a.Destructive, a.Idempotent, a.OpenWorld} {
+		switch {
+		case hint == nil:
+			text += "-"
+		case *hint:
+			text += "y"
+		default:
+			text += "n"
+		}
+	}
+	return text
+}
+
+func newShelf(b *Broker, dir string) *shelf {
+	return &shelf{broker: b, dir: dir, patience: patience, places: map[string]*place{}}
+}
+
+func (x *shelf) place(key string) *place {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	p := x.places[key]
+	if p == nil {
+		if len(x.places) >= maxPlaces {
+			x.shrinkLocked(maxPlaces - maxPlaces/10)
+		}
+		p = &place{key: key}
+		if x.dir != "" {
+			p.file = filepath.Join(x.dir, nameOf(key)+".json")
+		}
+		x.places[key] = p
+	}
+	return p
+}
+
+// nameOf makes a file's name of any text.
+func nameOf(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d %s\n", len(p), p)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// spoil has a server listed again when somebody next wants its tools.
+func (x *shelf) spoil(key string) {
+	x.mu.Lock()
+	p := x.places[key]
+	x.mu.Unlock()
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.spoiled = time.Now()
+}
+
+// rouse has a server that is left alone asked again by who looks next.
+func (x *shelf) rouse(key string) {
+	p := x.place(key)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.loadLocked()
+	p.rests, p.slow = time.Time{}, time.Time{}
+}
+
+// awaited is a listing that somebody may wait for.
+type awaited struct {
+	place    *place
+	listing  *listing // what there is meanwhile; nil: nothing
+	done     <-chan struct{}
+	deadline time.Time // until when it is worth it
+}
+
+// look gives what there is of a server, and begins to list it where that is out of date.
+// Who asks for the tools himself (eager) waits for a server that kept others waiting for
+// nothing, too, and has old listings made again whatever the Broker's age.
+func (x *shelf) look(one *bound, eager bool) awaited {
+	p := x.place(one.key)
+	p.mu.Lock()
+	p.loadLocked()
+	now := time.Now()
+	p.used = now
+	a := awaited{place: p, listing: p.listing}
+	stale := !now.Before(p.until)
+	if p.listing != nil && !stale && p.spoiled.IsZero() {
+		p.mu.Unlock()
+		return a
+	}
+	idle := p.listing != nil && p.spoiled.IsZero() && !eager && now.Sub(x.broker.born) < settled && now.Sub(p.until) < tooOld
+	starts := p.running == nil && !idle && now.After(p.rests) && (p.spoiled.IsZero() || stale || now.Sub(p.began) > leisure*p.took)
+	if starts {
+		p.running = make(chan struct{})
+	}
+	a.done = p.running
+	switch {
+	case a.done == nil:
+	case p.listing == nil && (eager || now.After(p.slow)):
+		a.deadline = now.Add(x.patience)
+	case p.listing != nil && !p.spoiled.IsZero() && p.fails == 0 && now.Sub(p.spoiled) < patience:
+		a.deadline = now.Add(patienceChanged)
+	}
+	done := p.running
+	p.mu.Unlock()
+	if starts && !x.broker.begin(func() { x.list(p, one, done) }) {
+		x.listed(p, done, nil, time.Time{}, errClosing)
+	}
+	return a
+}
+
+var errClosing = fault.New(fault.Unavailable, "paddock is being stopped").WithHint("try again when it runs")
+
+// wait gives the listing when it is there, or what there is when it is not worth waiting
+// any longer, or ctx ends. The error says why there is none.
+func (x *shelf) wait(ctx context.Context, a awaited) (*listing, error) {
+	if left := time.Until(a.deadline); a.done != nil && left > 0 {
+		timer := time.NewTimer(left)
+		defer timer.Stop()
+		select {
+		case <-a.done:
+		case <-ctx.Done():
+		case <-timer.C:
+			x.tooSlow(a.place)
+		}
+	}
+	p := a.place
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.listing != nil:
+		return p.listing, nil
+	case p.err != nil:
+		return nil, p.err
+	}
+	return nil, fault.New(fault.Unavailable, "the server has not told its tools yet").WithHint("try again in a moment")
+}
+
+// tooSlow notes that a server kept somebody waiting for nothing.
+func (x *shelf) tooSlow(p *place) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.listing == nil {
+		p.slow = time.Now().Add(restSlow)
+		p.saveLocked(x.broker.config.Log)
+	}
+}
+
+// list lists a server over the connection that is nobody's own.
+func (x *shelf) list(p *place, one *bound, done chan struct{}) {
+	ctx, cancel := context.WithTimeout(one.with(x.broker.life), listingTakes)
+	defer cancel()
+	began := time.Now()
+	l, err := x.broker.pool.List(ctx, one.common())
+	p.mu.Lock()
+	p.took = time.Since(began)
+	p.mu.Unlock()
+	if err != nil {
+		if x.broker.life.Err() == nil {
+			x.broker.config.Log.Warn("a server cannot be asked for its tools", "server", one.Name, "cause", err)
+		}
+		x.listed(p, done, nil, time.Time{}, err)
+		return
+	}
+	x.listed(p, done, newListing(l.Tools), l.Until, nil)
+	x.trim()
+}
+
+// listed takes what came of listing a server.
+func (x *shelf) listed(p *place, done chan struct{}, l *listing, until time.Time, err error) {
+	p.mu.Lock()
+	defer close(done)
+	defer p.mu.Unlock()
+	p.running, p.err, p.began = nil, err, time.Now().Add(-p.took)
+	if err != nil {
+		if x.broker.life.Err() == nil {
+			p.rests = time.Now().Add(min(firstRest<<min(p.fails, 20), longestRest))
+			p.fails++
+			p.slow = p.rests
+			p.saveLocked(x.broker.config.Log)
+		}
+		return
+	}
+	p.takeLocked(l, until, p.began)
+	p.saveLocked(x.broker.config.Log)
+}
+
+// takeLocked makes a listing the present one; when it began to be made tells whether
+// what the server said since then is in it.
+func (p *place) takeLocked(l *listing, until, began time.Time) {
+	if p.listing == nil || p.listing.digest != l.digest {
+		p.listing = l
+	}
+	p.until, p.fails, p.err, p.rests, p.slow = until, 0, nil, time.Time{}, time.Time{}
+	if p.spoiled.Before(began) {
+		p.spoiled = time.Time{}
+	}
+}
+
+// offer has the shelf know the tools of a server that a session has just listed over a
+// connection of its own, where nobody has listed it before.
+func (x *shelf) offer(one *bound, tools []bindings.Tool, until time.Time) {
+	p := x.place(one.key)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.loadLocked()
+	if p.listing == nil || !time.Now().Before(p.until) {
+		p.takeLocked(newListing(tools), until, time.Now())
+		p.saveLocked(x.broker.config.Log)
+	}
+}

@@ -1,0 +1,36 @@
+//go:build unix
+
+package broker
+
+import (
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// TestFilesCanBeReadByGuestsWhateverTheUmask holds a part of attack 28: what sessions
+// share has the modes that it should.
+func TestFilesCanBeReadByGuestsWhateverTheUmask(t *testing.T) {
+	c := serve(t)
+	for _, mask := range []int{0, 0o022, 0o077} {
+		b := open(t, Config{Servers: []Definition{c.definition("party")}, Dir: t.TempDir()})
+		if _, err := b.Offer(t.Context(), alice, "party"); err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Join(t.TempDir(), "servers")
+		copied := filepath.Join(t.TempDir(), "servers")
+		before := syscall.Umask(mask)
+		err := b.Provide(t.Context(), alice, dir)
+		b.forest.link = func(string, string) error { return syscall.EXDEV }
+		if err == nil {
+			err = b.Provide(t.Context(), Session{"alice", "s-2"}, copied)
+		}
+		syscall.Umask(before)
+		if err != nil {
+			t.Fatalf("with the umask %o: %v", mask, err)
+		}
+		if len(contents(t, dir)) < 10 || len(contents(t, copied)) < 10 {
+			t.Errorf("with the umask %o files are missing", mask)
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package catalog
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"paddock/internal/bindings/schema"
+	"paddock/internal/fault"
+)
+
+// Store is a Seen in a folder, which several processes may share. A record is on the
+// disk when Save returns. It may be used by several goroutines.
+type Store struct {
+	dir  string
+	most int // tools of a server
+}
+
+var _ Seen = (*Store)(nil)
+
+const (
+	// maxRecords is how many tools of a server may be remembered; it may have as many.
+	maxRecords = 5000
+	// maxRecord bounds a file, in bytes: five parts, and what they become as JSON.
+	maxRecord = 1 << 20
+)
+
+// OpenStore makes a Store of a folder, which is made where it is missing.
+func OpenStore(dir string) (*Store, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fault.New(fault.Unavailable, "the folder for what tools were cannot be made").WithCause(err)
+	}
+	return &Store{dir, maxRecords}, nil
+}
+
+// kept is a file of the Store.
+type kept struct {
+	Server string          `json:"server"`
+	Tool   string          `json:"tool"`
+	Record json.RawMessage `json:"record"`
+	// Parts and Noticed are those of a change, in a file of its own.
+	Before  string       `json:"before,omitempty"`
+	Parts   []Difference `json:"parts,omitempty"`
+	Noticed time.Time    `json:"noticed,omitzero"`
+}
+
+// The ends of the files' names: of what a tool is known as, and of what it has become.
+const (
+	knownEnd  = ".json"
+	changeEnd = ".change"
+)
+
+func fileName(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:16])
+}
+
+func (s *Store) path(server, tool, end string) string {
+	return filepath.Join(s.dir, fileName(server), fileName(tool)+end)
+}
+
+// Load gives what was saved; nil and no error where nothing was.
+func (s *Store) Load(_ context.Context, server, tool string) ([]byte, error) {
+	k, err := readKept(s.path(server, tool, knownEnd))
+	if err != nil || k == nil {
+		return nil, err
+	}
+	if k.Server != server || k.Tool != tool {
+		return nil, fault.New(fault.Internal, "what the tool %s of %s was cannot be read", schema.Quote(tool), server)
+	}
+	return k.Record, nil
+}
+
+func readKept(path string) (*kept, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxRecord))
+	if err != nil {
+		return nil, err
+	}
+	var k kept
+	if err := json.Unmarshal(text, &k); err != nil || k.Record == nil {
+		return nil, fault.New(fault.Internal, "a record of what a tool was cannot be read").WithCause(err)
+	}
+	return &k, nil
+}
+
+// Save keeps what is known of a tool. A server with too many tools is a fault of kind
+// Exhausted.
+func (s *Store) Save(_ context.Context, server, tool string, record []byte) error {
+	return s.write(server, tool, knownEnd, kept{Record: record})
+}
+
+func (s *Store) write(server, tool, end string, k kept) (err error) {
+	k.Server, k.Tool = server, tool
+	text, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	path := s.path(server, tool, end)
+	folder := filepath.Dir(path)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	if _, err := os.Stat(path); err != nil {
+		if there, err := os.ReadDir(folder); err == nil && len(there) >= 2*s.most {
+			return fault.New(fault.Exhausted, "%d tools of %s were used, and no more can be remembered", s.most, server).
+				WithHint("an operator can accept that it changed, or remove the server")
+		}
+	}
+	f, err := os.CreateTemp(folder, ".new-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	_, err = io.Copy(f, bytes.NewReader(text))
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// Noticed is a change that nobody has accepted.
+type Noticed struct {
+	Change
+	At time.Time // when it was noticed last
+}
+
+// Notice keeps a change, for Changes to give and Accept to accept.
+func (s *Store) Notice(_ context.Context, c *Change) error {
+	if was, err := readKept(s.path(c.Server, c.Tool, changeEnd)); err == nil && was != nil && fingerprintOf(was.Record) == c.Now {
+		return nil
+	}
+	record, err := json.Marshal(c.now)
+	if err != nil {
+		return err
+	}
+	k := kept{Record: record, Before: c.Before, Parts: c.Parts, Noticed: time.Now().UTC()}
+	if err := s.write(c.Server, c.Tool, changeEnd, k); err != nil {
+		return fmt.Errorf("keeping that the tool %s of %s changed: %w", schema.Quote(c.Tool), c.Server, err)
+	}
+	return nil
+}
+
+func fingerprintOf(record []byte) string {
+	var r saved
+	if json.Unmarshal(record, &r) != nil {
+		return ""
+	}
+	return r.Fingerprint
+}
+
+// Changes gives the changes that nobody has accepted, in order of server and tool.
+func (s *Store) Changes(ctx context.Context) ([]Noticed, error) {
+	paths, err := filepath.Glob(filepath.Join(s.dir, "*", "*"+changeEnd))
+	if err != nil {
+		return nil, err
+	}
+	var all []Noticed
+	for _, path := range paths {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		k, err := readKept(path)
+		if err != nil {
+			return nil, fmt.Errorf("reading the changes of tools: %w", err)
+		}
+		if k == nil {
+			continue // it was accepted just now
+		}
+		all = append(all, Noticed{Change{Server: k.Server, Tool: k.Tool, Before: k.Before, Now: fingerprintOf(k.Record), Parts: k.Parts}, k.Noticed})
+	}
+	slices.SortFunc(all, func(a, b Noticed) int {
+		return strings.Compare(a.Server+"\x00"+a.Tool, b.Server+"\x00"+b.Tool)
+	})
+	return all, nil
+}
+
+// Accept has a tool be what it has become. The fingerprint is the one of the change
+// that somebody has looked at, or empty: whatever was noticed last. Where the tool has
+// changed again it is a fault of kind Conflict, and NotFound where it has not changed.
+func (s *Store) Accept(_ context.Context, server, tool, fingerprint string) error {
+	path := s.path(server, tool, changeEnd)
+	k, err := readKept(path)
+	switch {
+	case err != nil:
+		return err
+	case k == nil || k.Server != server || k.Tool != tool:
+		return fault.New(fault.NotFound, "no change of a tool %s of %s waits to be accepted", schema.Quote(schema.Cut(tool, 100)), schema.Quote(schema.Cut(server, 100)))
+	case fingerprint != "" && fingerprintOf(k.Record) != fingerprint:
+		return fault.New(fault.Conflict, "the tool %s of %s is not what was looked at", schema.Quote(schema.Cut(tool, 100)), server).
+			WithHint("look at what it is now, and accept that")
+	}
+	if err := s.write(server, tool, knownEnd, kept{Record: k.Record}); err != nil {
+		return fmt.Errorf("accepting a change: %w", err)
+	}
+	return os.Remove(path)
+}

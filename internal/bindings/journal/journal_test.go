@@ -1,0 +1,219 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"paddock/internal/fault"
+)
+
+var theRun = Run{"alice", "s-1", "x-1"}
+
+func call(number int) Call { return Call{theRun, number, fmt.Sprint("digest-", number)} }
+
+func begin(t *testing.T, j *Journal, c Call) *Outcome {
+	t.Helper()
+	known, err := j.Begin(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return known
+}
+
+func open(t *testing.T, dir string) *Journal {
+	t.Helper()
+	j, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+func TestAfterACrashItIsKnownWhatCameOfCalls(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir)
+	if j.Has(theRun) {
+		t.Error("there is a run that nobody made")
+	}
+	for n := 1; n <= 3; n++ {
+		if known := begin(t, j, call(n)); known != nil {
+			t.Errorf("call %d is known: %+v", n, known)
+		}
+	}
+	if err := j.End(t.Context(), call(2), Outcome{Answer: []byte(`{"value":"<ü>\n"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.End(t.Context(), call(3), Outcome{Unsent: true}); err != nil {
+		t.Fatal(err)
+	}
+	for name, j := range map[string]*Journal{"the same process": j, "another process": open(t, dir)} {
+		if !j.Has(theRun) {
+			t.Errorf("%s: the run is not there", name)
+		}
+		for n, want := range []*Outcome{{Unknown: true}, {Answer: []byte(`{"value":"<ü>\n"}`)}, nil, nil} {
+			known, err := j.Look(t.Context(), call(n+1))
+			if err != nil || fmt.Sprintf("%+v", known) != fmt.Sprintf("%+v", want) {
+				t.Errorf("%s: call %d came to %+v, %v", name, n+1, known, err)
+			}
+		}
+		if known := begin(t, j, call(1)); known == nil || !known.Unknown {
+			t.Errorf("%s: call 1 would be made again", name)
+		}
+		other := call(2)
+		other.Digest = "another"
+		if _, err := j.Begin(t.Context(), other); fault.KindOf(err) != fault.Conflict {
+			t.Errorf("%s: another call has the number: %v", name, err)
+		}
+		if err := j.End(t.Context(), call(2), Outcome{Answer: []byte("{}")}); fault.KindOf(err) != fault.Conflict {
+			t.Errorf("%s: a call ends twice: %v", name, err)
+		}
+		if err := j.End(t.Context(), call(9), Outcome{Answer: []byte("{}")}); fault.KindOf(err) != fault.Conflict {
+			t.Errorf("%s: a call ends that has not begun: %v", name, err)
+		}
+	}
+	if known := begin(t, j, call(3)); known != nil {
+		t.Errorf("a call that was not sent is known: %+v", known)
+	}
+}
+
+func TestALineThatWasNotWrittenToItsEndIsAsIfItWereNot(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir)
+	begin(t, j, call(1))
+	path := j.path(theRun)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, torn := range []string{"{", `{"n":2,"digest":"digest-2"}`, "\x00\x00\x00\x00"} {
+		if err := os.WriteFile(path, append([]byte(string(whole)), torn...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		j := open(t, dir)
+		if known, err := j.Look(t.Context(), call(2)); known != nil || err != nil {
+			t.Errorf("behind %q call 2 is %+v, %v", torn, known, err)
+		}
+		if known := begin(t, j, call(2)); known != nil {
+			t.Errorf("behind %q call 2 is known: %+v", torn, known)
+		}
+		if known, err := open(t, dir).Look(t.Context(), call(2)); err != nil || known == nil || !known.Unknown {
+			t.Errorf("behind %q call 2 was not written: %+v, %v", torn, known, err)
+		}
+	}
+	if err := os.WriteFile(path, append([]byte("nonsense\n"), whole...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(t, dir).Begin(t.Context(), call(3)); err == nil {
+		t.Error("a journal that cannot be read lets calls be made")
+	}
+}
+
+func TestManyCallsBeginAndEndAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir)
+	var all sync.WaitGroup
+	for n := 1; n <= 32; n++ {
+		all.Go(func() {
+			if _, err := j.Begin(t.Context(), call(n)); err != nil {
+				t.Error(err)
+			}
+			if err := j.End(t.Context(), call(n), Outcome{Answer: fmt.Appendf(nil, "%d", n)}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	again := open(t, dir)
+	for n := 1; n <= 32; n++ {
+		if known, err := again.Look(t.Context(), call(n)); err != nil || known == nil || string(known.Answer) != fmt.Sprint(n) {
+			t.Errorf("call %d came to %+v, %v", n, known, err)
+		}
+	}
+}
+
+func TestRunsAndSessionsAreForgotten(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir)
+	other := Run{"alice", "s-1", "x-2"}
+	begin(t, j, call(1))
+	begin(t, j, Call{other, 1, "d"})
+	begin(t, j, Call{Run{"bob", "s-1", "x-1"}, 1, "d"})
+	if err := errors.Join(j.Remove(theRun), j.Remove(theRun)); err != nil {
+		t.Error(err)
+	}
+	if j.Has(theRun) || !j.Has(other) {
+		t.Error("it is another run that went")
+	}
+	if known := begin(t, j, call(1)); known != nil {
+		t.Errorf("a removed run's call is known: %+v", known)
+	}
+	if err := j.Forget("alice", "s-1"); err != nil {
+		t.Error(err)
+	}
+	if j.Has(theRun) || j.Has(other) || !j.Has(Run{"bob", "s-1", "x-1"}) {
+		t.Error("it is another session that went")
+	}
+	ancient := time.Now().Add(-2 * keep)
+	files, _ := filepath.Glob(filepath.Join(dir, "*", "*.jsonl"))
+	for _, path := range files {
+		if err := os.Chtimes(path, ancient, ancient); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if open(t, dir).Has(Run{"bob", "s-1", "x-1"}) {
+		t.Error("what is too old is kept")
+	}
+}
+
+func TestWhatIsTooLargeIsNotWritten(t *testing.T) {
+	j := open(t, t.TempDir())
+	begin(t, j, call(1))
+	if err := j.End(t.Context(), call(1), Outcome{Answer: make([]byte, maxFile)}); fault.KindOf(err) != fault.Exhausted {
+		t.Errorf("it is written: %v", err)
+	}
+	if known, err := j.Look(t.Context(), call(1)); err != nil || !known.Unknown {
+		t.Errorf("then it is %+v, %v", known, err)
+	}
+}
+
+func BenchmarkBeginAndEnd(b *testing.B) {
+	j, err := Open(b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	n := 0
+	for b.Loop() {
+		n++
+		if _, err := j.Begin(b.Context(), call(n)); err != nil {
+			b.Fatal(err)
+		}
+		if err := j.End(b.Context(), call(n), Outcome{Answer: []byte(`{"value":1}`)}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(`{"n":1,"digest":"d"}` + "\n" + `{"n":1,"answer":"e30="}` + "\n"))
+	f.Add([]byte(`{"n":1,"answer":"e30="}` + "\n" + `{"n":1,"unsent":true}` + "\n{"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		dir := t.TempDir()
+		j := open(t, dir)
+		path := j.path(theRun)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, text, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		first, err := j.Look(t.Context(), call(1))
+		if err != nil {
+			return
+		}
+		if again, err := open(t, dir).Look(t.Context(), call(1)); err != nil || (first == nil) != (again == nil) {
+			t.Errorf("it is %+v at first and then %+v, %v", first, again, err)
+		}
+	})
+}

@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"paddock/internal/approval"
+	"paddock/internal/audit"
+	"paddock/internal/bindings/broker"
+	"paddock/internal/fault"
+	"paddock/internal/mcpserver"
+	"paddock/internal/session"
+	"paddock/internal/telemetry"
+	webapprovals "paddock/internal/web/approvals"
+)
+
+// approvals are the calls of tools that wait for a person, of a state folder.
+type approvals struct {
+	store *approval.Store
+	log   *slog.Logger
+}
+
+// newApprovals opens them; each decision is recorded in the audit log.
+func (p *program) newApprovals(log *audit.Log) *approvals {
+	return &approvals{log: p.log, store: approval.Open(filepath.Join(p.places.state, "approvals"), approval.Options{
+		TTL: time.Duration(p.config.Approvals.TTLHours) * time.Hour, Log: p.log,
+		Record: func(ctx context.Context, a approval.Approval) error { return log.Write(ctx, decided(a)) },
+	})}
+}
+
+// decided is what the audit log has of an approval. Whose words it is about is not in it:
+// the arguments have a digest.
+func decided(a approval.Approval) audit.Record {
+	r := audit.Record{
+		Principal: a.Owner, Session: a.Session, Execution: a.Execution, Outcome: audit.Success,
+		Target: a.ID + " " + a.Server + "." + a.Tool + " " + a.ArgumentsDigest,
+	}
+	switch a.State {
+	case approval.Granted:
+		r.Action, r.Principal, r.Reason = audit.ApprovalGrant, a.By, a.Reason
+	case approval.Denied:
+		r.Action, r.Principal, r.Reason = audit.ApprovalDeny, a.By, a.Reason
+	case approval.Used:
+		r.Action = audit.ApprovalUse
+	case approval.Withdrawn:
+		r.Action = audit.ApprovalWithdraw
+	default:
+		r.Action = audit.ApprovalRequest
+	}
+	return r
+}
+
+// approve waits until somebody has decided about a call; see broker.Config.Approve. A nil
+// error is a grant that is used up: the call has to be made now.
+func (a *approvals) approve(ctx context.Context, c broker.Asked) error {
+	r := approval.Request{
+		Key: approval.Key{Owner: c.Owner, Session: c.ID, Execution: c.Execution, Number: c.Number},
+		// What a server says of its tool belongs to what was allowed.
+		Call:        approval.Call{Server: c.Server, Definition: c.ServerKey + "/" + c.Fingerprint, Tool: c.Tool, Arguments: c.Arguments},
+		Description: c.Description,
+	}
+	return a.store.Approve(ctx, r, session.ErrSuspended)
+}
+
+// givenUp takes back what a run waited for that will not go on.
+func (a *approvals) givenUp(owner session.Owner, id session.ID, execution string) {
+	if _, err := a.store.Withdraw(context.Background(), string(owner), string(id), execution); err != nil {
+		// It lets nothing through all the same, and expires.
+		a.log.Warn("what nobody waits for cannot be taken back", "session", id, "execution", execution, "cause", fault.CauseOf(err))
+	}
+}
+
+// forget takes back what a session waited for that has ended.
+func (a *approvals) forget(owner session.Owner, id session.ID) { a.givenUp(owner, id, "") }
+
+// approvalsAPI serves them over HTTP.
+func approvalsAPI(o *parts, beyond func(http.ResponseWriter, *http.Request, string) bool) (http.Handler, error) {
+	h, err := webapprovals.New(webapprovals.Config{Store: o.approvals.store, Beyond: beyond, Log: o.log})
+	if err != nil {
+		return nil, err
+	}
+	return telemetry.Joined(h), nil
+}
+
+// resume has a server go on with what waited for a person, until stop is called.
+func resume(s *mcpserver.Server, owner session.Owner) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	watching.Go(func() { s.Resume(ctx, owner) })
+	return func() {
+		cancel()
+		watching.Wait()
+		s.Close()
+	}
+}

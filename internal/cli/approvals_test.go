@@ -1,0 +1,91 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"paddock/internal/approval"
+	"paddock/internal/auth"
+)
+
+// Attack 81 at the real server: the token that runs programs decides nothing, one that
+// names the scope does, and that is in the audit log.
+func TestApprovalsAreDecidedOverHTTPWithATokenForThat(t *testing.T) {
+	state := t.TempDir()
+	store := approval.Open(filepath.Join(state, "approvals"), approval.Options{})
+	a, err := store.Request(t.Context(), approval.Request{
+		Key:  approval.Key{Owner: auth.Local, Session: "s-1", Execution: "x-1", Number: 1},
+		Call: approval.Call{Server: "mail", Definition: "d", Tool: "send", Arguments: json.RawMessage(`{"to":"ann"}`)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	boss, _, err := auth.OpenTokens(state).Create(auth.Token{Name: "boss", Owner: auth.Local, Tools: []string{"approve"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := startServe(t, "--state-dir", state)
+	base := strings.TrimSuffix(s.url, "/mcp") + "/api/v1/approvals"
+	for _, test := range []struct {
+		token, method, path string
+		status              int
+		says                string
+	}{
+		{"", "GET", "", 401, ""}, {s.token, "GET", "", 403, "paddock token create NAME --approve"}, {s.token, "POST", "/" + a.ID + "/grant", 403, ""},
+		{boss, "GET", "", 200, a.ID}, {boss, "GET", "/" + a.ID, 200, `"to":"ann"`}, {boss, "POST", "/" + a.ID + "/grant", 200, `"state":"granted"`}, {boss, "POST", "/" + a.ID + "/deny", 409, "granted"},
+	} {
+		status, body := request(t.Context(), t, test.method, base+test.path, test.token)
+		if status != test.status || !strings.Contains(body, test.says) {
+			t.Errorf("%s %s: %d, %s", test.method, test.path, status, body)
+		}
+	}
+	if status, _ := s.call(boss, "1"); status == http.StatusOK {
+		if _, body := s.call(boss, "1"); strings.Contains(body, `"success":true`) {
+			t.Errorf("a token for approvals runs programs: %s", body)
+		}
+	}
+	if got, err := store.Get(auth.Local, a.ID); err != nil || got.State != approval.Granted || !strings.HasPrefix(got.By, auth.OfToken) {
+		t.Errorf("it is %+v, %v", got, err)
+	}
+	var log strings.Builder
+	days, _ := filepath.Glob(filepath.Join(state, "audit", "*.jsonl"))
+	for _, day := range days {
+		data, err := os.ReadFile(day)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Write(data)
+	}
+	if !strings.Contains(log.String(), `"action":"approval_grant"`) || strings.Contains(log.String(), `"to":"ann"`) {
+		t.Errorf("the audit log has %s", &log)
+	}
+}
+
+func request(ctx context.Context, t *testing.T, method, url, token string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(body)
+}

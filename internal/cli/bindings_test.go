@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"errors"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"paddock/internal/audit"
+	"paddock/internal/bindings/broker"
+	"paddock/internal/cli/config"
+	"paddock/internal/fault"
+)
+
+func TestACallOfAToolIsRecordedWithoutWhatWasSaid(t *testing.T) {
+	e := broker.Event{Number: 3, Server: "docs", Tool: "search", ArgumentsDigest: "0a1b", Took: 1500 * time.Microsecond, Verdict: broker.Allowed}
+	e.Owner, e.ID, e.Execution = "local", "s-1", "x-1"
+	record := func(change func(*broker.Event)) audit.Record {
+		changed := e
+		change(&changed)
+		return recordedCall(changed)
+	}
+	want := audit.Record{
+		Action: audit.ToolCall, Principal: "local", Session: "s-1", Execution: "x-1", Target: "docs/search",
+		Call: 3, ArgumentsSHA256: "0a1b", Verdict: "allowed", TookMS: 1.5, Outcome: audit.Success,
+	}
+	if got := record(func(*broker.Event) {}); !reflect.DeepEqual(got, want) {
+		t.Errorf("a call gives %+v, want %+v", got, want)
+	}
+	for name, c := range map[string]struct {
+		change             func(*broker.Event)
+		outcome, errorType string
+	}{
+		"a tool that did not work": {func(e *broker.Event) { e.ToolFailed = true }, audit.Failure, ""},
+		"one that is denied":       {func(e *broker.Event) { e.Verdict, e.Err = broker.Denied, fault.New(fault.Denied, "hush") }, audit.Error, "denied"},
+		"a mistake of paddock's":   {func(e *broker.Event) { e.Err = errors.New("hush") }, audit.Error, "internal"},
+	} {
+		if got := record(c.change); got.Outcome != c.outcome || got.ErrorType != c.errorType {
+			t.Errorf("%s gives %+v", name, got)
+		}
+	}
+}
+
+func TestARuleLetsThroughToOneHostAndPort(t *testing.T) {
+	for url, want := range map[string]string{
+		"https://a.test/mcp": "a.test:443!private", "http://a.test": "a.test:80!private", "http://127.0.0.1:3401/mcp": "127.0.0.1:3401!private",
+		"https://[::1]:8443/": "[::1]:8443!private", "HTTP://A.test": "A.test:80!private",
+	} {
+		rule, err := ruleFor(url)
+		if err != nil || rule != want {
+			t.Errorf("%s gives %s (%v), want %s", url, rule, err, want)
+		}
+		if _, err := newTransport(rule); err != nil {
+			t.Errorf("%s is no rule: %v", rule, err)
+		}
+	}
+	if _, err := ruleFor("a.test"); fault.KindOf(err) != fault.Invalid {
+		t.Errorf("what is no URL gives %v", err)
+	}
+}
+
+// What can be known of servers is known without any of them, and none keeps the others
+// from being known.
+func TestAServerThatCannotBeUsedKeepsNoOtherFromThat(t *testing.T) {
+	p := &program{config: &config.Config{}, places: places{state: filepath.Join(t.TempDir(), "state")}}
+	p.config.Vault.Keyring = "off"
+	p.config.Servers = map[string]config.Server{
+		"good": {Command: "tools"}, "bad": {URL: "https://${NO_SUCH_VARIABLE_OF_PADDOCK}/mcp"}, "good_": {Command: "other"},
+	}
+	if err := p.addedServers().Add("good", config.Server{Command: "shadowed"}, false); err != nil {
+		t.Fatal(err)
+	}
+	all, err := p.knownServers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]fault.Kind{}
+	for _, k := range all {
+		defer k.close()
+		got[k.name+" "+k.origin] = fault.KindOf(k.err)
+		if (k.err == nil) != (k.definition.Name == k.name) {
+			t.Errorf("%s is %+v (%v)", k.name, k.definition, k.err)
+		}
+	}
+	want := map[string]fault.Kind{"bad default": fault.NotFound, "good default": "", "good_ default": "", "good added": fault.Conflict}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("it is %v, want %v", got, want)
+	}
+}

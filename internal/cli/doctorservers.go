@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"paddock/internal/fault"
+	"paddock/internal/vault"
+)
+
+// examineServers looks at what is known of other servers, without connecting to them,
+// and at where the key is of what is kept encrypted.
+func (p *program) examineServers(d *diagnosis) {
+	all, err := p.knownServers()
+	defer func() {
+		for _, k := range all {
+			k.close()
+		}
+	}()
+	if err != nil {
+		f := fault.Of(err)
+		d.add("servers", weak, f.Message, f.Hint)
+	}
+	configured := len(p.config.Servers)
+	detail := fmt.Sprintf("%d of paddock.toml and %d added", configured, len(all)-configured)
+	if n := len(p.config.MCP.Allowlist); n > 0 {
+		detail += fmt.Sprintf("; sessions may bind what %d rules allow (mcp.allowlist)", n)
+	} else {
+		detail += "; sessions may bind none themselves (mcp.allowlist)"
+	}
+	hint := ""
+	if len(all) > 0 {
+		hint = "paddock server ls --check connects to them"
+	}
+	d.add("servers", good, detail, hint)
+	for _, k := range all {
+		if k.err != nil {
+			f := fault.Of(apart(k.err)[0])
+			d.add("server "+k.name, weak, strings.ReplaceAll(k.err.Error(), "\n", "; "), f.Hint)
+		}
+	}
+	p.examineVault(d)
+}
+
+func (p *program) examineVault(d *diagnosis) {
+	kept, err := vault.Kept(p.places.state)
+	rings := vault.System(os.Getenv)
+	switch {
+	case err != nil:
+		f := fault.Of(err)
+		d.add("encryption", weak, f.Message, f.Hint)
+		return
+	case kept == "" && len(rings) > 0 && p.config.Vault.Keyring != "off":
+		d.add("encryption", good, "nothing is kept encrypted yet; the key would be put into "+rings[0].Name()+" if that takes it, else into a file of the state folder (vault.keyring)", "")
+		return
+	case kept == "" && p.config.Vault.Keyring == "off":
+		d.add("encryption", good, "nothing is kept encrypted yet; the key would be in a file of the state folder (vault.keyring is off)", "")
+		return
+	case kept == "":
+		d.add("encryption", good, "nothing is kept encrypted yet; the key would be in a file of the state folder: there is no keyring here", "")
+		return
+	}
+	// That it is said to be there is not enough.
+	if _, err := p.vault().opened(); err != nil {
+		f := fault.Of(err)
+		d.add("encryption", weak, f.Message, f.Hint)
+		return
+	}
+	d.add("encryption", good, "the key of what is kept encrypted is in "+kept, "")
+}

@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/session"
+	"paddock/internal/skill"
+)
+
+func (p *program) skillRunCommand() *cobra.Command {
+	f := runFlags{}
+	c := &cobra.Command{
+		Use:   "run [flags] NAME SCRIPT [ARGS...]",
+		Short: "Run a script of a skill, with the rights that the skill declares",
+		Long: `Runs a script of a skill (.py, .js, .mjs, .ts or .sh) in a session of its own, which is
+gone afterwards. It may call those tools of bound servers that the skill declares and
+nothing else declares for it: no other tool, whatever sessions may. The SCRIPT is a file
+of the skill, with or without scripts/ before it; what follows are its own arguments.
+
+Exit codes: those of paddock run.`,
+		Args: count(2, -1, "the name of a skill and a script"),
+		RunE: func(c *cobra.Command, args []string) error { return p.runSkill(c, f, args) },
+	}
+	flags := c.Flags()
+	flags.SetInterspersed(false)
+	keyFlag(flags, "timeout", "stop the script after `TIME`, such as 30s or 2m")
+	keyFlag(flags, "isolation", "run in this `KIND` of sandbox: wasm or linux")
+	jsonFlag(c, &f.json)
+	return c
+}
+
+func (p *program) runSkill(c *cobra.Command, f runFlags, args []string) error {
+	if err := p.load(c); err != nil {
+		return err
+	}
+	kept, err := p.newSkills()
+	if err != nil {
+		return err
+	}
+	defer kept.Close()
+	in, err := kept.Open(string(session.Local), args[0])
+	if err != nil {
+		return unknownSkill(err)
+	}
+	req, err := p.scriptOf(in, args[1], args[2:])
+	if err != nil {
+		return err
+	}
+	parts, err := p.open(func(sc *session.Config) { sc.Call = narrowed(sc.Call, in.Manifest) })
+	if err != nil {
+		return err
+	}
+	defer parts.close(p.log)
+	ctx := c.Context()
+	id, done, err := p.sessionFor(ctx, parts.sessions, f, req.Language)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := p.prepare(ctx, parts.backends.named(p.config.Sandbox.Isolation)); err != nil {
+		return err
+	}
+	return p.execute(ctx, parts.sessions, id, req, f)
+}
+
+// scriptOf is the program that runs a script where programs find it.
+func (p *program) scriptOf(in *skill.Installed, name string, args []string) (session.Request, error) {
+	file, ok := in.Skill.Folder.Get(name)
+	if !ok {
+		file, ok = in.Skill.Folder.Get("scripts/" + name)
+	}
+	if !ok {
+		return session.Request{}, fault.New(fault.NotFound, "the skill %q has no script %.100q", in.Name, name).WithHint("paddock skill show %s lists its files", in.Name)
+	}
+	at := path.Join(skill.Mount(in.Name), file.Path)
+	req := session.Request{Name: at, Args: args, Stdin: p.stdin, Language: languages[path.Ext(at)]}
+	switch req.Language {
+	case "python":
+		req.Code = fmt.Sprintf("import runpy, sys\nsys.argv[0] = %[1]s\nsys.path.insert(0, %[2]s)\n_ = runpy.run_path(%[1]s, run_name=\"__main__\")\n", strconv.QuoteToASCII(at), strconv.QuoteToASCII(path.Dir(at)))
+	case "javascript", "typescript":
+		req.Language = "javascript"
+		req.Code = fmt.Sprintf("await import(%s)\nundefined\n", strconv.QuoteToASCII(at))
+	case "bash":
+		req.Code = fmt.Sprintf(". '%s'\n", at) // no file of a skill has a quote in its name that could end it
+		if strings.ContainsRune(at, '\'') {
+			return req, fault.New(fault.Invalid, "the name of the script holds a quote")
+		}
+	default:
+		return req, fault.New(fault.Unsupported, "the ending of %.100q tells no language", file.Path).WithHint("scripts end in .py, .js, .mjs, .ts or .sh")
+	}
+	return req, nil
+}
+
+// narrowed lets a program call no tools but those that a skill declares, of those that
+// it might call without it.
+func narrowed(call func(context.Context, session.Run, sandbox.Call) []byte, m skill.Manifest) func(context.Context, session.Run, sandbox.Call) []byte {
+	if call == nil {
+		return nil
+	}
+	return func(ctx context.Context, run session.Run, c sandbox.Call) []byte {
+		var asked struct {
+			Op     string `json:"op"`
+			Server string `json:"server"`
+			Tool   string `json:"tool"`
+		}
+		if err := json.Unmarshal(c.Body, &asked); err != nil || asked.Op != "call" {
+			return refusal("a skill's script calls the tools that the skill declares, and asks for nothing else")
+		}
+		if !m.UsesTool(asked.Server, asked.Tool) {
+			return refusal(fmt.Sprintf("the skill does not declare the tool %q (paddock.tools in its metadata)", asked.Server+"/"+asked.Tool))
+		}
+		return call(ctx, run, c)
+	}
+}
+
+// refusal is an answer that becomes a ToolError (guest/README.md).
+func refusal(message string) []byte {
+	answer, err := json.Marshal(map[string]any{"error": map[string]string{"kind": string(fault.Denied), "message": message}})
+	if err != nil {
+		return nil // of texts that can be encoded
+	}
+	return answer
+}

@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+
+	"paddock/internal/cli/config"
+	"paddock/internal/egress"
+	"paddock/internal/fault"
+	"paddock/internal/session"
+	"paddock/internal/skill"
+	"paddock/skills"
+)
+
+// skillStore is where skills are kept, joined to sessions.
+type skillStore struct {
+	*skill.Store
+	transport *egress.Transport
+}
+
+// newSkills opens the store of skills. more are hosts that may be reached besides those
+// of the configuration, on the public Internet.
+func (p *program) newSkills(more ...string) (*skillStore, error) {
+	c := p.config.Skills
+	policy, err := egress.Parse(append(withGitHub(c.Allow), more...), egress.Rights{All: true, Private: true})
+	if err != nil {
+		return nil, err // config has looked at its part of it
+	}
+	s := &skillStore{}
+	sc := skill.Config{
+		Dir: filepath.Join(p.places.state, "skills"), Builtin: sync.OnceValue(func() []*skill.Installed { return p.builtinSkills() }),
+		GitHub: skill.GitHubConfig{API: c.GitHubAPI, Token: c.GitHubToken},
+	}
+	if !policy.Empty() {
+		s.transport = egress.NewTransport(policy, egress.Options{})
+		sc.Transport = s.transport
+	}
+	s.Store = skill.NewStore(sc)
+	return s, nil
+}
+
+// gitHub are the hosts that a skill of GitHub comes from.
+var gitHub = []string{"github.com", "api.github.com", "codeload.github.com"}
+
+// withGitHub adds to rules what github.com stands for.
+func withGitHub(rules []string) []string {
+	all := append([]string{}, rules...)
+	for _, r := range rules {
+		if r == gitHub[0] {
+			all = append(all, gitHub[1:]...)
+		}
+	}
+	return all
+}
+
+// builtinSkills are those that come with paddock. One that cannot be read is left out.
+func (p *program) builtinSkills() (all []*skill.Installed) {
+	for _, name := range skills.Available() {
+		folder, err := skills.Open(name)
+		var one *skill.Installed
+		if err == nil {
+			one, err = skill.ReadBuiltin(name, folder)
+		}
+		if err != nil {
+			p.log.Error("a skill of paddock's own cannot be read", "skill", name, "cause", err)
+			continue
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// Close ends connections that nothing goes over.
+func (s *skillStore) Close() error {
+	if s.transport != nil {
+		s.transport.CloseIdleConnections()
+	}
+	return nil
+}
+
+// join has programs see the skills, and counts what they use.
+func (s *skillStore) join(p *program, sc *session.Config) {
+	sc.Folders = append(sc.Folders, session.Folder{Name: skill.MountFolder, Fill: func(ctx context.Context, owner session.Owner, _ session.ID, dir string) error {
+		return s.Provide(ctx, string(owner), dir)
+	}})
+	record := sc.Record
+	sc.Record = func(ctx context.Context, e session.Event) error {
+		if e.Action == session.Executing && !e.Begun && e.Err == nil {
+			s.count(p, e)
+		}
+		if record == nil {
+			return nil
+		}
+		return record(ctx, e)
+	}
+}
+
+// named matches where a program names a skill: skills.name, skills/name, or what
+// follows "from skills import".
+var named = regexp.MustCompile(`\bskills(?:[./]|\s+import\s+)([A-Za-z0-9_-]+)`)
+
+// count counts a program that has run as a use of each skill that it names.
+func (s *skillStore) count(p *program, e session.Event) {
+	if !strings.Contains(e.Code, skill.MountFolder) {
+		return
+	}
+	mentioned := map[string]bool{}
+	for _, m := range named.FindAllStringSubmatch(e.Code, 1000) {
+		mentioned[m[1]] = true
+	}
+	if len(mentioned) == 0 {
+		return
+	}
+	all, err := s.List(string(e.Owner))
+	for _, r := range all {
+		if mentioned[r.Name] || mentioned[r.Package()] {
+			err = errors.Join(err, s.Used(string(e.Owner), r.Name, ranWell(e.Exit)))
+		}
+	}
+	if err != nil {
+		p.log.Warn("the use of a skill was not counted", "session", e.Session, "cause", fault.CauseOf(err))
+	}
+}
+
+// hostsOf are the hosts that a source names: whoever types it at a command line allows
+// them, as far as they are public.
+func hostsOf(from skill.Source, c *config.Config) []string {
+	if from.Kind == skill.GitHub {
+		if c.Skills.GitHubAPI != "" {
+			return nil // where that is, its operator says in skills.allow
+		}
+		return gitHub
+	}
+	if host := from.Host(); host != "" {
+		return []string{host}
+	}
+	return nil
+}

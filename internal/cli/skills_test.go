@@ -1,0 +1,228 @@
+package cli
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"paddock/internal/cli/config"
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/sandboxtest"
+	"paddock/internal/session"
+	"paddock/internal/skill"
+)
+
+// tarball packs files as GitHub's archives do.
+func tarball(t *testing.T, files map[string]string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	for name, text := range files {
+		err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "anthropics-skills-0123456/" + name, Mode: 0o644, Size: int64(len(text))})
+		if err == nil {
+			_, err = io.WriteString(w, text)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []io.Closer{w, z} {
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Bytes()
+}
+
+// use calls a tool, and gives the structured content.
+func (c *client) use(tool string, arguments any) map[string]any {
+	c.t.Helper()
+	line, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": map[string]any{"name": tool, "arguments": arguments}})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.send(string(line))
+	var got struct {
+		Result struct {
+			StructuredContent map[string]any `json:"structuredContent"`
+		} `json:"result"`
+	}
+	if err := json.Unmarshal([]byte(c.receive()), &got); err != nil {
+		c.t.Fatal(err)
+	}
+	return got.Result.StructuredContent
+}
+
+// runs runs a program, which has to print this and nothing else.
+func (c *client) runs(language, code, want string) {
+	c.t.Helper()
+	got := c.use("execute_code", map[string]any{"language": language, "code": code})
+	if got["stdout"] != want || got["success"] != true {
+		c.t.Errorf("%s\ngives %v", code, got)
+	}
+}
+
+const artSkill = `---
+name: algorithmic-art
+description: Creating algorithmic art using p5.js with seeded randomness.
+license: Complete terms in LICENSE.txt
+---
+Algorithmic philosophies are computational aesthetic movements.
+
+` + "```python\ndef seeded(seed):\n    import random\n    return random.Random(seed).random()\n```\n\n```js\nexport const frames = 3\nfunction draw(n) { return `frame ${n}` }\n```\n"
+
+// What Mayflower's documents show works unchanged: a skill is installed from GitHub
+// and imported, and its files are there.
+func TestMayflowersSkillExample(t *testing.T) {
+	names, reason := guests(t)
+	sandboxtest.Require(t, "wasm", len(names) == 2, reason)
+	var archive atomic.Value
+	files := map[string]string{
+		"algorithmic-art/SKILL.md": artSkill, "algorithmic-art/LICENSE.txt": "Apache", "algorithmic-art/templates/viewer.html": "<html>",
+		"algorithmic-art/scripts/grow.py": "import sys\nprint('grown', sys.argv[1:], open('/skills/algorithmic-art/templates/viewer.html').read())\n", "README.md": "Others.",
+	}
+	archive.Store(tarball(t, files))
+	var asked atomic.Value
+	github := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Store(r.URL.Path + " " + r.Header.Get("Authorization"))
+		_, _ = w.Write(archive.Load().([]byte))
+	}))
+	t.Cleanup(github.Close)
+	t.Setenv("PADDOCK_SKILLS_ALLOW", "127.0.0.1:*!private")
+	t.Setenv("PADDOCK_SKILLS_GITHUB_API", github.URL)
+	t.Setenv("PADDOCK_SKILLS_GITHUB_TOKEN", "0123456789abcdef-token")
+	c := startWith(t, paddock(t, false, "mcp"))
+	c.runs("python", "import os\nprint('algorithmic-art' in os.listdir('/skills'))", "False\n")
+
+	got := c.use("skill_install", map[string]any{"source": "github:anthropics/skills/algorithmic-art"})
+	if got["name"] != "algorithmic-art" || got["package"] != "skills.algorithmic_art" || len(got["files"].([]any)) != 4 {
+		t.Fatalf("it gives %v", got)
+	}
+	if asked.Load() != "/repos/anthropics/skills/tarball Bearer 0123456789abcdef-token" {
+		t.Errorf("GitHub was asked for %v", asked.Load())
+	}
+	c.runs("python", "from skills.algorithmic_art import instructions\nprint(instructions()[:23])\nprint(instructions == instructions())", "Algorithmic philosophie\nTrue\n")
+	c.runs("python", "from skills.algorithmic_art.lib import seeded\nfrom skills.algorithmic_art import seeded as again\nprint(seeded(1) == again(1))", "True\n")
+	c.runs("python", "import json\nindex = json.load(open('/skills/index.json'))\nprint(index['algorithmic-art']['package'], open('/skills/algorithmic-art/LICENSE.txt').read())", "skills.algorithmic_art Apache\n")
+	c.runs("python", "import runpy, sys\nsys.argv[1:] = ['a']\n_ = runpy.run_path('/skills/algorithmic-art/scripts/grow.py', run_name='__main__')", "grown ['a'] <html>\n")
+	c.runs("python", "try:\n    open('/skills/algorithmic-art/SKILL.md', 'w')\nexcept OSError as e:\n    print(type(e).__name__)", "OSError\n")
+	c.runs("javascript", `import { instructions, draw, frames } from "skills/algorithmic-art"; console.log(instructions.slice(0, 11), draw(2), frames)`, "Algorithmic frame 2 3\n")
+	c.runs("typescript", `import { draw } from "skills/algorithmic_art"; const n: number = 5; console.log(draw(n))`, "frame 5\n")
+
+	files["algorithmic-art/SKILL.md"] = strings.ReplaceAll(artSkill, "random()", "random() + 1")
+	delete(files, "algorithmic-art/LICENSE.txt")
+	archive.Store(tarball(t, files))
+	update, err := json.Marshal(c.use("skill_install", map[string]any{"source": "github:anthropics/skills/algorithmic-art"})["update"])
+	if err != nil || !strings.Contains(string(update), `"added":[]`) || !strings.Contains(string(update), `"changed":["SKILL.md"]`) || !strings.Contains(string(update), `"removed":["LICENSE.txt"]`) {
+		t.Errorf("an update gives %s", update)
+	}
+	c.runs("python", "import importlib, os, skills.algorithmic_art.lib as lib\nold = lib.seeded(1)\nnew = importlib.reload(lib).seeded(1)\nprint(round(new - old), os.listdir('/skills/algorithmic-art'))", "1 ['SKILL.md', 'scripts', 'templates']\n")
+
+	c.use("skill_save", map[string]any{"name": "double", "code": "def double(x):\n    return 2 * x", "description": "Doubles a number."})
+	c.runs("python", "from skills.double import double\nprint(double(21))", "42\n")
+	found := c.use("skill_search", map[string]any{"query": "doubling numbers"})["skills"].([]any)
+	if first := found[0].(map[string]any); first["name"] != "double" || first["uses"] != 1.0 || first["successes"] != 1.0 {
+		t.Errorf("it is found as %v", found)
+	}
+	c.use("skill_remove", map[string]any{"name": "double"})
+	c.runs("python", "import os\nprint(os.path.exists('/skills/double'), os.path.exists('/skills/double.py'))", "False False\n")
+	if denied := c.use("skill_install", map[string]any{"source": "https://example.com/SKILL.md"}); denied["error"].(map[string]any)["code"] != "denied" {
+		t.Errorf("a host that is not allowed gives %v", denied)
+	}
+	c.stdin.Close()
+	c.ends()
+}
+
+func TestWhichProgramsCountAsUses(t *testing.T) {
+	p := &program{config: new(config.Config), places: places{state: t.TempDir()}}
+	s, err := p.newSkills()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Save("alice", "word-count", "", "x = 1", "Counts.", nil); err != nil {
+		t.Fatal(err)
+	}
+	var sc session.Config
+	s.join(p, &sc)
+	for code, counts := range map[string]bool{
+		"from skills.word_count import x": true, "from skills import word_count as w": true, "import('skills/word-count')": true, "cat /skills/word-count/SKILL.md": true,
+		"skills.word_counter": false, "myskills.word_count": false, "word_count": false,
+	} {
+		before := usesOf(t, s)
+		if err := sc.Record(t.Context(), session.Event{Action: session.Executing, Owner: "alice", Code: code}); err != nil {
+			t.Fatal(err)
+		}
+		if got := usesOf(t, s); (got > before) != counts {
+			t.Errorf("%q: %d after %d", code, got, before)
+		}
+	}
+}
+
+func usesOf(t *testing.T, s *skillStore) int64 {
+	t.Helper()
+	in, err := s.Open("alice", "word-count")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in.Counts.Used
+}
+
+// A script of a skill calls what the skill declares, and nothing that sessions may not.
+func TestAScriptHasTheRightsThatItsSkillDeclares(t *testing.T) {
+	var called []string
+	all := func(_ context.Context, _ session.Run, c sandbox.Call) []byte {
+		called = append(called, string(c.Body))
+		return []byte(`{"value":1}`)
+	}
+	only := narrowed(all, skill.Manifest{Tools: []string{"github/get-*"}})
+	for body, may := range map[string]bool{
+		`{"op":"call","server":"github","tool":"get-issue","arguments":{}}`: true,
+		`{"op":"call","server":"github","tool":"delete","arguments":{}}`:    false,
+		`{"op":"call","server":"github-2","tool":"get-issue"}`:              false,
+		`{"op":"search","query":"x"}`:                                       false,
+		`{"op":"call","op":"search","server":"github","tool":"get-issue"}`:  false,
+		`nonsense`: false,
+	} {
+		called = nil
+		answer := string(only(t.Context(), session.Run{}, sandbox.Call{Body: []byte(body)}))
+		if may != (len(called) == 1) || may == strings.Contains(answer, `"kind":"denied"`) {
+			t.Errorf("%s gives %s and calls %v", body, answer, called)
+		}
+	}
+	if narrowed(nil, skill.Manifest{Tools: []string{"*/*"}}) != nil {
+		t.Error("a manifest made calls possible")
+	}
+}
+
+func TestWhichHostsASourceMayCallFor(t *testing.T) {
+	c := new(config.Config)
+	for text, want := range map[string][]string{
+		"github:a/b/c":                       {"github.com", "api.github.com", "codeload.github.com"},
+		"https://example.com:8443/a.zip":     {"example.com:8443"},
+		"git+https://git.example.com/x.git":  {"git.example.com"},
+		"http://127.0.0.1:80/SKILL.md":       {"127.0.0.1:80!private"},
+		"/some/folder":                       nil,
+		"https://169.254.169.254/a/SKILL.md": {"169.254.169.254"},
+	} {
+		from, err := skill.ParseSource(text, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := hostsOf(from, c); !slices.Equal(got, want) {
+			t.Errorf("%s gives %v", text, got)
+		}
+	}
+	if got := withGitHub([]string{"example.com", "github.com"}); strings.Join(got, " ") != "example.com github.com api.github.com codeload.github.com" {
+		t.Errorf("github.com stands for %v", got)
+	}
+}

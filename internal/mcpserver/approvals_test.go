@@ -1,0 +1,516 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"paddock/internal/approval"
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/session"
+)
+
+// desk is a server whose programs' calls a person has to allow.
+type desk struct {
+	t      *testing.T
+	server *Server
+	store  *approval.Store
+	made   atomic.Int64 // how many calls were let through
+	asked  chan string  // gets the id of each approval that is waited for
+}
+
+func newDesk(t *testing.T, config Config) *desk { return newDeskIn(t, config, t.TempDir()) }
+
+func newDeskIn(t *testing.T, config Config, approvals string) *desk {
+	t.Helper()
+	d := &desk{t: t, asked: make(chan string, 100)}
+	d.store = approval.Open(approvals, approval.Options{Record: func(_ context.Context, a approval.Approval) error {
+		if a.State == approval.Pending {
+			d.asked <- a.ID
+		}
+		return nil
+	}})
+	config.Approvals, config.AskClient = d.store, true
+	if config.Binding == nil {
+		config.Binding = func(_ context.Context, c Caller) (Bound, error) {
+			return Bound{Owner: "ann", Default: c.SessionID}, nil
+		}
+	}
+	d.server = newServer(t, config, session.Config{Call: d.call, WaitInPlace: 20 * time.Millisecond})
+	t.Cleanup(d.server.Close)
+	return d
+}
+
+// call answers a program once a person has allowed it, with what it was given.
+func (d *desk) call(ctx context.Context, run session.Run, c sandbox.Call) []byte {
+	var body struct {
+		Tool      string
+		Arguments json.RawMessage
+	}
+	if err := json.Unmarshal(c.Body, &body); err != nil {
+		return nil
+	}
+	err := d.store.Approve(approval.WithSuspend(ctx, run.Suspend), approval.Request{
+		Key:  approval.Key{Owner: string(run.Owner), Session: string(run.Session), Execution: run.Execution, Number: c.Number},
+		Call: approval.Call{Server: "mail", Definition: "d", Tool: body.Tool, Arguments: body.Arguments},
+	}, session.ErrSuspended)
+	if err != nil {
+		return encoded(map[string]any{"error": map[string]any{"kind": fault.KindOf(err), "message": err.Error()}})
+	}
+	d.made.Add(1)
+	var arguments struct{ Text string }
+	if json.Unmarshal(body.Arguments, &arguments) != nil {
+		return nil
+	}
+	return encoded(map[string]any{"value": arguments.Text})
+}
+
+func (d *desk) decide(id string, grant bool) {
+	d.t.Helper()
+	a, err := d.store.Find(id)
+	if err == nil {
+		_, err = d.store.Decide(d.t.Context(), a.Owner, id, approval.Decision{By: "boss", Grant: grant})
+	}
+	if err != nil {
+		d.t.Error(err)
+	}
+}
+
+// connect gives a client of an era over a transport, whose user answers so; nil: it has
+// none.
+func (d *desk) connect(over, era string, answer func(*mcp.ElicitParams) *mcp.ElicitResult) *mcp.ClientSession {
+	d.t.Helper()
+	options := &mcp.ClientOptions{}
+	if answer != nil {
+		options.ElicitationHandler = func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) { return answer(r.Params), nil }
+	}
+	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, options)
+	cs, err := client.Connect(d.t.Context(), d.transport(over), &mcp.ClientSessionOptions{ProtocolVersion: era})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() { _ = cs.Close() }) // the server's end is looked at elsewhere
+	return cs
+}
+
+func (d *desk) transport(over string) mcp.Transport {
+	if over == "http" {
+		return &mcp.StreamableClientTransport{Endpoint: d.serveHTTP(HTTPConfig{}), DisableStandaloneSSE: true}
+	}
+	in, toServer := io.Pipe()
+	fromServer, out := io.Pipe()
+	ctx, cancel := context.WithCancel(d.t.Context())
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = d.server.ServeStdio(ctx, in, out) })
+	d.t.Cleanup(func() { cancel(); _ = toServer.Close(); serving.Wait() })
+	return &mcp.IOTransport{Reader: fromServer, Writer: toServer}
+}
+
+func (d *desk) serveHTTP(c HTTPConfig) (url string) {
+	d.t.Helper()
+	h, err := d.server.Handler(c)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return serveWeb(d.t, h)
+}
+
+func execute(t *testing.T, cs *mcp.ClientSession, args map[string]any) (out Execution, text string) {
+	t.Helper()
+	res, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "execute_code", Arguments: args})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err := json.Marshal(res.StructuredContent); err != nil || json.Unmarshal(data, &out) != nil {
+		t.Fatal(err)
+	}
+	for _, c := range res.Content {
+		if one, ok := c.(*mcp.TextContent); ok {
+			text += one.Text + "\n"
+		}
+	}
+	if res.IsError {
+		t.Fatal(text)
+	}
+	return out, text
+}
+
+var eras = []string{"2025-06-18", "2025-11-25", modern}
+
+// A program that waits in its call, and one that can be suspended, of three calls.
+var (
+	blocking = map[string]any{"language": "python", "code": `print(call("send", "7"))`}
+	quietly  = map[string]any{"language": "python", "code": "x = gather(\"send\", 3)\nprint(x)"}
+)
+
+func says(action, decision string) func(*mcp.ElicitParams) *mcp.ElicitResult {
+	return func(*mcp.ElicitParams) *mcp.ElicitResult {
+		r := &mcp.ElicitResult{Action: action}
+		if decision != "" {
+			r.Content = map[string]any{"decision": decision}
+		}
+		return r
+	}
+}
+
+// A client that can ask its user is asked, in the way of its era, and the program goes on
+// within the same call.
+func TestAClientIsAskedInTheWayOfItsEra(t *testing.T) {
+	for _, over := range []string{"stdio", "http"} {
+		for _, era := range eras {
+			t.Run(over+" "+era, func(t *testing.T) {
+				d := newDesk(t, Config{})
+				var mu sync.Mutex
+				var shown []*mcp.ElicitParams
+				cs := d.connect(over, era, func(p *mcp.ElicitParams) *mcp.ElicitResult {
+					mu.Lock()
+					defer mu.Unlock()
+					shown = append(shown, p)
+					return says("accept", "allow")(p)
+				})
+				if out, text := execute(t, cs, blocking); !out.Success || out.Stdout != "7\n" || out.Waiting != nil {
+					t.Errorf("a call that waits in place: %+v, %s", out, text)
+				}
+				if out, text := execute(t, cs, quietly); !out.Success || out.Stdout != "3\n" || out.Waiting != nil {
+					t.Errorf("calls at once: %+v, %s", out, text)
+				}
+				if d.made.Load() != 4 || len(shown) != 4 {
+					t.Errorf("%d calls were made, and %d asked about", d.made.Load(), len(shown))
+				}
+				if p := shown[0]; p.Mode != "form" || !strings.Contains(p.Message, "server: mail\ntool: send\narguments: {\"text\":\"7\"}") {
+					t.Errorf("the person reads %q", p.Message)
+				}
+				all, err := d.store.List(ownerOver(over))
+				for _, a := range all {
+					if err != nil || a.State != approval.Used || a.By != ownerOver(over) || a.Reason != askedThrough {
+						t.Errorf("it is kept as %+v, %v", a, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func ownerOver(transport string) string {
+	if transport == "stdio" {
+		return string(session.Local)
+	}
+	return "ann"
+}
+
+func TestOnlyAnAnswerThatSaysSoAllows(t *testing.T) {
+	for _, test := range []struct {
+		action, decision string
+		want             approval.State
+	}{
+		{"accept", "deny", approval.Denied}, {"decline", "", approval.Denied}, {"decline", "allow", approval.Denied}, {"cancel", "", approval.Pending}, {"cancel", "allow", approval.Pending},
+	} {
+		for _, era := range eras[1:] {
+			for _, over := range []string{"stdio", "http"} {
+				t.Run(fmt.Sprint(test.action, " ", test.decision, " ", over, " ", era), func(t *testing.T) {
+					d := newDesk(t, Config{})
+					cs := d.connect(over, era, says(test.action, test.decision))
+					out, text := execute(t, cs, quietly)
+					if out.Success || d.made.Load() != 0 {
+						t.Errorf("it goes on: %+v", out)
+					}
+					if waiting := test.want == approval.Pending; waiting != (out.Waiting != nil) || !waiting && !strings.Contains(text, "a person denied the call of mail.send") {
+						t.Errorf("it says %+v, %s", out.Waiting, text)
+					}
+					all, err := d.store.List(ownerOver(over))
+					for _, a := range all {
+						// The first denial ends the program, and what it waited for besides.
+						if err != nil || a.State != test.want && (test.want != approval.Denied || a.State != approval.Withdrawn) {
+							t.Errorf("it is %v, %v", a.State, err)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// Where nobody can be asked the result says what a person can do, and the program goes on
+// from where it stood.
+func TestAProgramThatWaitsIsGoneOnWith(t *testing.T) {
+	d := newDesk(t, Config{})
+	cs := d.connect("http", "2025-11-25", nil)
+	out, text := execute(t, cs, map[string]any{"language": "python", "code": "print(\"before\")\nx = gather(\"send\", 2)\nprint(x)"})
+	if out.Success || out.Error != nil || out.StoppedBy != "" || out.Stdout != "before\n" || out.Waiting == nil || out.Waiting.ExecutionID != out.ExecutionID || len(out.Waiting.Approvals) != 2 {
+		t.Fatalf("it says %+v, %s", out, text)
+	}
+	one, two := out.Waiting.Approvals[0], out.Waiting.Approvals[1]
+	if one.Server != "mail" || one.Tool != "send" || one.Arguments != `{"text":"0"}` || !strings.Contains(text, "paddock approvals grant "+one.ID+" "+two.ID) || !strings.Contains(text, fmt.Sprintf("execution_id %q", out.ExecutionID)) {
+		t.Errorf("it waits for %+v, and says %s", one, text)
+	}
+	d.decide(one.ID, true)
+	half, _ := execute(t, cs, map[string]any{"execution_id": out.ExecutionID})
+	if half.Waiting == nil || len(half.Waiting.Approvals) != 1 || half.Waiting.Approvals[0].ID != two.ID || half.Stdout != "" || d.made.Load() != 1 {
+		t.Errorf("with one of two it says %+v, after %d calls", half, d.made.Load())
+	}
+	d.decide(two.ID, true)
+	whole, _ := execute(t, cs, map[string]any{"execution_id": out.ExecutionID, "session_id": string(out.SessionID)})
+	if !whole.Success || whole.Stdout != "1\n" || whole.ExecutionID != out.ExecutionID || whole.SessionID != out.SessionID || d.made.Load() != 2 {
+		t.Errorf("in the end it says %+v, after %d calls", whole, d.made.Load())
+	}
+	for name, args := range map[string]map[string]any{
+		"it has ended":      {"execution_id": out.ExecutionID},
+		"there is none":     {"execution_id": "x-nothing"},
+		"code besides":      {"execution_id": out.ExecutionID, "code": "1"},
+		"another's session": {"execution_id": out.ExecutionID, "session_id": "s-other"},
+		"nothing to run":    {"language": "python"},
+	} {
+		res, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "execute_code", Arguments: args})
+		if err != nil || !res.IsError {
+			t.Errorf("%s: %+v, %v", name, res, err)
+		}
+	}
+}
+
+// What was decided while no request was there is gone on with, and what came of it is kept
+// for who asks.
+func TestADecisionIsActedUponWithoutARequest(t *testing.T) {
+	d := newDesk(t, Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var resuming sync.WaitGroup
+	resuming.Go(func() { d.server.Resume(ctx, "") })
+	t.Cleanup(func() { cancel(); resuming.Wait() })
+	cs := d.connect("http", "2025-11-25", nil)
+	out, _ := execute(t, cs, quietly)
+	if out.Waiting == nil {
+		t.Fatalf("it says %+v", out)
+	}
+	for _, a := range out.Waiting.Approvals {
+		d.decide(a.ID, true)
+	}
+	for p := (*pursuit)(nil); p == nil; { // until it is gone on with
+		p = d.server.runs.get(runKey{"ann", out.ExecutionID})
+	}
+	whole, text := execute(t, cs, map[string]any{"execution_id": out.ExecutionID})
+	for whole.Waiting != nil { // it was gone on with after the first decision
+		whole, text = execute(t, cs, map[string]any{"execution_id": out.ExecutionID})
+	}
+	if !whole.Success || whole.Stdout != "3\n" || d.made.Load() != 3 {
+		t.Errorf("it says %+v, %s, after %d calls", whole, text, d.made.Load())
+	}
+}
+
+// Attack 69, 81: what another client sends about a question is no answer to it.
+func TestAnswersAreBoundToTheirQuestion(t *testing.T) {
+	owner := atomic.Pointer[session.Owner]{}
+	ann, eve := session.Owner("ann"), session.Owner("eve")
+	owner.Store(&ann)
+	d := newDesk(t, Config{Binding: func(context.Context, Caller) (Bound, error) { return Bound{Owner: *owner.Load()}, nil }})
+	url := d.serveHTTP(HTTPConfig{})
+	first := postModern(t, url, `"name":"execute_code","arguments":{"language":"python","code":"x = gather(\"send\", 1)\nprint(x)"}`)
+	var asked struct {
+		Result struct {
+			ResultType    string
+			RequestState  string
+			InputRequests map[string]json.RawMessage
+			Content       []json.RawMessage
+		}
+	}
+	if err := json.Unmarshal([]byte(first), &asked); err != nil || asked.Result.ResultType != "input_required" || len(asked.Result.InputRequests) != 1 || asked.Result.Content != nil {
+		t.Fatalf("%v: %s", err, first)
+	}
+	var id string
+	for id = range asked.Result.InputRequests {
+	}
+	retry := func(state, id string) string {
+		return postModern(t, url, fmt.Sprintf(`"name":"execute_code","arguments":{"language":"python","code":"x = gather(\"send\", 1)\nprint(x)"},"requestState":%q,"inputResponses":{%q:{"action":"accept","content":{"decision":"allow"}}}`, state, id))
+	}
+	state := asked.Result.RequestState
+	owner.Store(&eve)
+	if said := retry(state, id); !strings.Contains(said, `"isError":true`) {
+		t.Errorf("another owner's answer: %s", said)
+	}
+	owner.Store(&ann)
+	other, _ := d.store.Request(t.Context(), approval.Request{Key: approval.Key{Owner: "ann", Session: "s-1", Execution: "x-1", Number: 1}, Call: approval.Call{Server: "m", Definition: "d", Tool: "t"}})
+	for name, said := range map[string]string{
+		"an answer about another execution": retry(state, other.ID), "a state that was changed": retry("x-1 s-1", id), "an id that is none": retry(state, "ap-aaaaaaaaaaaaaaaaaaaaaaaaaa"),
+	} {
+		if !strings.Contains(said, `"isError":true`) {
+			t.Errorf("%s: %s", name, said)
+		}
+	}
+	if a, err := d.store.Get("ann", id); err != nil || a.State != approval.Pending || d.made.Load() != 0 {
+		t.Errorf("it is %v, %v, after %d calls", a.State, err, d.made.Load())
+	}
+	if said := retry(state, id); !strings.Contains(said, `"success":true`) || d.made.Load() != 1 {
+		t.Errorf("the answer: %s", said)
+	}
+	if said := retry(state, id); !strings.Contains(said, `"isError":true`) || d.made.Load() != 1 {
+		t.Errorf("the same once more: %s", said)
+	}
+}
+
+// postModern sends one tools/call of the newest era, from a client that can ask its user.
+func postModern(t *testing.T, url, params string) string {
+	t.Helper()
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + params + `,"_meta":{"io.modelcontextprotocol/protocolVersion":"` + modern + `","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}`
+	r, err := http.NewRequestWithContext(t.Context(), "POST", url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", headerVersion: modern, headerMethod: "tools/call", headerName: "execute_code"} {
+		r.Header.Set(name, value)
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := bodyOf(t, res)
+	if at := strings.LastIndex(said, "data: {"); at >= 0 {
+		said = strings.TrimSpace(said[at+len("data: "):])
+	}
+	return said
+}
+
+// A process that knows nothing of the question takes the answer all the same.
+func TestAnAnswerAfterARestart(t *testing.T) {
+	d := newDesk(t, Config{Binding: func(context.Context, Caller) (Bound, error) { return Bound{Owner: "ann"}, nil }})
+	url := d.serveHTTP(HTTPConfig{})
+	first := postModern(t, url, `"name":"execute_code","arguments":{"language":"python","code":"x = gather(\"send\", 1)\nprint(x)"}`)
+	id := <-d.asked
+	_, state, _ := strings.Cut(first, `"requestState":"`)
+	state, _, ok := strings.Cut(state, `"`)
+	execution, _, _ := strings.Cut(state, " ")
+	p := d.server.runs.get(runKey{"ann", execution})
+	if !ok || p == nil {
+		t.Fatal(first)
+	}
+	<-p.done
+	d.server.runs.remove(p) // as in another process
+	said := postModern(t, url, fmt.Sprintf(`"name":"execute_code","arguments":{"language":"python","code":"1"},"requestState":%q,"inputResponses":{%q:{"action":"accept","content":{"decision":"allow"}}}`, state, id))
+	if !strings.Contains(said, `"success":true`) || !strings.Contains(said, `"stdout":"0\n"`) || d.made.Load() != 1 {
+		t.Errorf("it says %s", said)
+	}
+}
+
+// Whoever is first decides; the question to the client ends then.
+func TestAPersonElsewhereIsFaster(t *testing.T) {
+	for _, over := range []string{"stdio", "http"} {
+		t.Run(over, func(t *testing.T) {
+			d := newDesk(t, Config{})
+			told := make(chan struct{})
+			client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{
+				ElicitationHandler: func(ctx context.Context, _ *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+					<-ctx.Done() // the user is away
+					close(told)
+					return nil, ctx.Err()
+				},
+			})
+			cs, err := client.Connect(t.Context(), d.transport(over), &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer cs.Close()
+			go func() { d.decide(<-d.asked, true) }()
+			if out, text := execute(t, cs, blocking); !out.Success || out.Stdout != "7\n" {
+				t.Errorf("it says %+v, %s", out, text)
+			}
+			<-told
+		})
+	}
+}
+
+func TestAnOperatorCanKeepClientsFromDeciding(t *testing.T) {
+	for _, era := range eras[1:] {
+		d := newDesk(t, Config{})
+		d.server.config.AskClient = false
+		asked := false
+		cs := d.connect("http", era, func(p *mcp.ElicitParams) *mcp.ElicitResult {
+			asked = true
+			return says("accept", "allow")(p)
+		})
+		if out, _ := execute(t, cs, quietly); asked || out.Waiting == nil || d.made.Load() != 0 {
+			t.Errorf("%s: it is asked: %v, and says %+v", era, asked, out)
+		}
+	}
+}
+
+// What stands in a question is what will be sent, and changes nothing of how it is read.
+func TestAQuestionShowsDataAsData(t *testing.T) {
+	p := form(approval.Approval{ID: "ap-1", Call: approval.Call{Server: "mail", Tool: "send\nserver: bank", Arguments: json.RawMessage("{\"a\":\"\u202e\\u001b[2J\x7f\"}")}})
+	if want := "server: mail\ntool: send\\u000aserver: bank\narguments: {\"a\":\"\\u202e\\u001b[2J\\u007f\"}"; !strings.HasSuffix(p.Message, want) {
+		t.Errorf("it reads %q", p.Message)
+	}
+	long := form(approval.Approval{ID: "ap-1", Call: approval.Call{Arguments: json.RawMessage(`"` + strings.Repeat("ä", 5000) + `"`)}})
+	if n := len([]rune(long.Message)); n > maxShown+300 || !strings.Contains(long.Message, "1002 more characters are not shown here; paddock approvals show ap-1") {
+		t.Errorf("a long one has %d characters, and ends with %q", n, long.Message[len(long.Message)-100:])
+	}
+}
+
+// A task waits for as long as it takes, and its client answers by tasks/update.
+func TestATaskNeedsInput(t *testing.T) {
+	d := newDesk(t, Config{})
+	url := d.serveHTTP(HTTPConfig{TasksDir: t.TempDir(), Patience: time.Hour})
+	capable := `"clientCapabilities":{"elicitation":{},"extensions":{"` + tasksExtension + `":{}}}`
+	made := postTask(t, url, "tools/call", "execute_code", capable, `"name":"execute_code","arguments":{"language":"python","code":"x = gather(\"send\", 2)\nprint(x)"}`)
+	id, _ := made["taskId"].(string)
+	if made["resultType"] != "task" || id == "" {
+		t.Fatalf("it becomes %v", made)
+	}
+	get := func() map[string]any {
+		return postTask(t, url, "tasks/get", id, capable, fmt.Sprintf(`"taskId":%q`, id))
+	}
+	asks, _ := get()["inputRequests"].(map[string]any)
+	for len(asks) < 2 {
+		asks, _ = get()["inputRequests"].(map[string]any)
+	}
+	if status := get()["status"]; status != taskInput {
+		t.Errorf("its status is %v", status)
+	}
+	first := true
+	for ask := range asks {
+		if first { // one by its client, one by somebody else
+			postTask(t, url, "tasks/update", id, capable, fmt.Sprintf(`"taskId":%q,"inputResponses":{%q:{"action":"accept","content":{"decision":"allow"}}}`, id, ask))
+		} else {
+			d.decide(ask, true)
+		}
+		first = false
+	}
+	end := get()
+	for end["status"] == taskWorking || end["status"] == taskInput {
+		end = get()
+	}
+	if data, err := json.Marshal(end["result"]); err != nil || end["status"] != taskCompleted || !strings.Contains(string(data), `"stdout":"1\n"`) || d.made.Load() != 2 {
+		t.Errorf("it ends as %v, %s", end, data)
+	}
+}
+
+func postTask(t *testing.T, url, method, name, capabilities, params string) map[string]any {
+	t.Helper()
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s,"_meta":{"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/%s}}}`, method, params, modern, capabilities[1:])
+	r, err := http.NewRequestWithContext(t.Context(), "POST", url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for header, value := range map[string]string{"Content-Type": "application/json", headerVersion: modern, headerMethod: method, headerName: name} {
+		r.Header.Set(header, value)
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said struct {
+		Result map[string]any
+		Error  any
+	}
+	text := bodyOf(t, res)
+	if err := json.Unmarshal([]byte(text), &said); err != nil || said.Error != nil {
+		t.Fatalf("%s: %v, %s", method, err, text)
+	}
+	return said.Result
+}

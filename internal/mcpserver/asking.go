@@ -1,0 +1,171 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"paddock/internal/approval"
+	"paddock/internal/fault"
+)
+
+// asker asks a client's user about one call, and waits for as long as ctx.
+type asker func(ctx context.Context, a approval.Approval) verdict
+
+// verdict is what a client's user said.
+type verdict string
+
+const (
+	dismissed verdict = "" // nothing
+	allowed   verdict = "allow"
+	refused   verdict = "deny"
+)
+
+// decide keeps what a client's user said. Whoever was faster counts.
+func (s *Server) decide(ctx context.Context, a approval.Approval, v verdict) {
+	if v == dismissed {
+		return
+	}
+	_, err := s.config.Approvals.Decide(context.WithoutCancel(ctx), a.Owner, a.ID, approval.Decision{By: a.Owner, Grant: v == allowed, Reason: askedThrough})
+	if err != nil && fault.KindOf(err) != fault.Conflict {
+		s.log.WarnContext(ctx, "what a person decided cannot be kept", "approval", a.ID, "cause", fault.CauseOf(err))
+	}
+}
+
+// askedThrough is the record's reason for what a client says.
+const askedThrough = "asked through the client that runs the program"
+
+// maxShown bounds how much of a call's arguments a question shows, in characters: what a
+// person cannot read at a glance they read elsewhere.
+const maxShown = 4000
+
+// form is the question as every era of the protocol has it. What the call's server and
+// the program say in it is data, each on lines of its own.
+func form(a approval.Approval) *mcp.ElicitParams {
+	var b strings.Builder
+	fmt.Fprintf(&b, "A program wants to call a tool of another server. Allow this call, once?\n\nserver: %s\ntool: %s\narguments: ", visible(a.Server), visible(a.Tool))
+	text := []rune(visible(string(a.Arguments)))
+	b.WriteString(string(text[:min(len(text), maxShown)]))
+	if len(text) > maxShown {
+		fmt.Fprintf(&b, "\n(%d more characters are not shown here; paddock approvals show %s has all of them)", len(text)-maxShown, a.ID)
+	}
+	return &mcp.ElicitParams{
+		Mode: "form", Message: b.String(),
+		RequestedSchema: &jsonschema.Schema{
+			Type: "object", Required: []string{decisionField},
+			Properties: map[string]*jsonschema.Schema{decisionField: {
+				Type: "string", Title: "Decision", Description: "Whether the call is made", Enum: []any{string(refused), string(allowed)},
+			}},
+		},
+	}
+}
+
+const decisionField = "decision"
+
+// visible shows what does not print, or changes how text is shown, as an escape.
+func visible(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
+
+// verdictOf reads a client's answer. Only what says so allows.
+func verdictOf(r *mcp.ElicitResult) verdict {
+	switch {
+	case r == nil:
+		return dismissed
+	case r.Action == "accept" && r.Content[decisionField] == string(allowed):
+		return allowed
+	case r.Action == "accept", r.Action == "decline":
+		return refused
+	}
+	return dismissed
+}
+
+// elicits tells whether a client can show a form. One that says nothing of kinds can.
+func elicits(c *mcp.ElicitationCapabilities) bool {
+	return c != nil && (c.Form != nil || c.URL == nil)
+}
+
+// askVia asks over the SDK's connection to a client of an era with such requests.
+func (s *Server) askVia(session *mcp.ServerSession) asker {
+	return func(ctx context.Context, a approval.Approval) verdict {
+		res, err := session.Elicit(ctx, form(a))
+		if err != nil {
+			if ctx.Err() == nil {
+				s.log.InfoContext(ctx, "a client could not be asked", "approval", a.ID, "cause", err)
+			}
+			return dismissed
+		}
+		return verdictOf(res)
+	}
+}
+
+// askOver asks on the stream of an HTTP reply.
+func (s *Server) askOver(r *reply) asker {
+	return func(ctx context.Context, a approval.Approval) verdict {
+		data, err := r.ask(ctx, "elicitation/create", form(a))
+		var res mcp.ElicitResult
+		if err == nil {
+			err = json.Unmarshal(data, &res)
+		}
+		if err != nil {
+			if ctx.Err() == nil {
+				s.log.InfoContext(ctx, "a client could not be asked", "approval", a.ID, "cause", err)
+			}
+			return dismissed
+		}
+		return verdictOf(&res)
+	}
+}
+
+// Waiting is what an execution waits for.
+type Waiting struct {
+	ExecutionID string       `json:"execution_id"`
+	Approvals   []WaitingFor `json:"approvals"`
+}
+
+// WaitingFor is a call that a person has to allow.
+type WaitingFor struct {
+	ID        string `json:"id"`
+	Server    string `json:"server"`
+	Tool      string `json:"tool"`
+	Arguments string `json:"arguments"` // the beginning of them, as JSON
+}
+
+// waitingFor tells what an execution waits for.
+func (s *Server) waitingFor(r course, owner string) *Waiting {
+	w := &Waiting{ExecutionID: r.res.Execution, Approvals: []WaitingFor{}}
+	for _, id := range r.res.Waiting {
+		one := WaitingFor{ID: id}
+		if s.config.Approvals != nil {
+			if a, err := s.config.Approvals.Get(owner, id); err == nil {
+				one.Server, one.Tool, one.Arguments = a.Server, a.Tool, cutAt(visible(string(a.Arguments)), 500)
+			}
+		}
+		w.Approvals = append(w.Approvals, one)
+	}
+	return w
+}
+
+// lines tell a model what a person can do, and how it goes on.
+func (w *Waiting) lines() []string {
+	lines := []string{"waiting: the program has stopped at calls that a person has to allow, and goes on from there"}
+	ids := ""
+	for _, a := range w.Approvals {
+		lines = append(lines, fmt.Sprintf("- %s: %s.%s %s", a.ID, a.Server, a.Tool, a.Arguments))
+		ids += " " + a.ID
+	}
+	return append(lines, fmt.Sprintf("Ask the person to decide: paddock approvals grant%s (or deny). Then call execute_code with execution_id %q and no code; do not run the code again.", ids, w.ExecutionID))
+}

@@ -1,0 +1,458 @@
+package mcpserver
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"paddock/internal/approval"
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/session"
+)
+
+// pursuit is one execution on its way to its end, through all the times that it waits for
+// a person and goes on. It belongs to the request that runs it, or to none: where the
+// client has to come back with an answer, and where somebody else decides.
+type pursuit struct {
+	server *Server
+	owner  session.Owner
+	asker  asker // how the client is asked meanwhile; nil: it is not
+	// patient has it go on for as long as it takes.
+	patient bool
+
+	ctx       context.Context // of what it runs, and of the questions
+	cancel    context.CancelCauseFunc
+	questions sync.WaitGroup
+	turn      chan struct{} // holds a token while somebody is asked: one question at a time
+	news      chan struct{} // holds a token when there is a new question; may be a task's
+
+	resumed bool          // there was no request that began it
+	whole   bool          // its client has heard nothing of it
+	prior   *course       // what its client has not heard of yet; nil: nothing
+	done    chan struct{} // closed when there is an outcome
+	out     course        // set before
+	err     error
+	ended   time.Time
+	call    *call // likewise, as the run left it
+
+	mu       sync.Mutex // guards what follows
+	key      runKey     // once it is known
+	attached bool       // a request has it
+	asked    []*inquiry
+	wake     func() // when set, somebody waits for an answer
+}
+
+// inquiry is an approval that the client is to be asked about.
+type inquiry struct {
+	approval.Approval
+	shown bool // the client is asked by a round that has begun
+	over  bool // it was answered, or dismissed: nobody is asked any more
+}
+
+// course is what came of an execution until now.
+type course struct {
+	res  session.Result
+	kept filed
+	// told is how much of what was printed its client knows from an earlier result.
+	told session.Earlier
+}
+
+// runKey names an execution.
+type runKey struct {
+	owner     session.Owner
+	execution string
+}
+
+// pursue makes the pursuit of a call's request.
+func (c *call) pursue(ctx context.Context) *pursuit {
+	own := *c // the request may be answered before the run has ended
+	p := &pursuit{
+		server: c.server, owner: c.bound.Owner, attached: true, call: &own,
+		turn: make(chan struct{}, 1), news: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	if c.server.config.AskClient {
+		p.asker = c.asker
+	}
+	if c.task != nil {
+		p.patient, p.asker, p.news = true, nil, c.task.news
+		c.task.pursuit.Store(p)
+	}
+	p.ctx, p.cancel = context.WithCancelCause(ctx)
+	return p
+}
+
+// Ask implements [approval.Asker].
+func (p *pursuit) Ask(a approval.Approval) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if slices.ContainsFunc(p.asked, func(q *inquiry) bool { return q.ID == a.ID }) {
+		return
+	}
+	q := &inquiry{Approval: a}
+	p.asked = append(p.asked, q)
+	p.enterLocked(runKey{p.owner, a.Execution})
+	select {
+	case p.news <- struct{}{}:
+	default:
+	}
+	if p.asker != nil && p.ctx.Err() == nil {
+		p.questions.Go(func() { p.inquire(q) })
+	}
+}
+
+// enterLocked makes it known under what it runs.
+func (p *pursuit) enterLocked(k runKey) {
+	if p.key == k {
+		return
+	}
+	p.key = k
+	p.server.runs.enter(k, p)
+}
+
+// inquire asks the client, when nothing else is asked, and keeps what it says.
+func (p *pursuit) inquire(q *inquiry) {
+	defer p.finish(q.ID)
+	ctx, cancel := context.WithCancel(p.ctx)
+	defer cancel()
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	watching.Go(func() { // others may be faster
+		_, _ = p.server.config.Approvals.Wait(ctx, q.Owner, q.ID) // whatever it is: there is nothing to ask then
+		cancel()
+	})
+	select {
+	case p.turn <- struct{}{}:
+		defer func() { <-p.turn }()
+	case <-ctx.Done():
+		return
+	}
+	if v := p.asker(ctx, q.Approval); ctx.Err() == nil {
+		p.server.decide(p.ctx, q.Approval, v)
+	}
+}
+
+// finish says that nobody is asked about an approval any more.
+func (p *pursuit) finish(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, q := range p.asked {
+		if q.ID == id {
+			q.over = true
+		}
+	}
+	if p.wake != nil {
+		p.wake()
+	}
+}
+
+// open are the questions that have no answer.
+func (p *pursuit) open() (all []approval.Approval) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, q := range p.asked {
+		if !q.over {
+			all = append(all, q.Approval)
+		}
+	}
+	return all
+}
+
+// settle waits until one of the approvals is decided that an execution waits for. It
+// gives up where nobody is being asked about any of them.
+func (p *pursuit) settle(ids []string) bool {
+	store := p.server.config.Approvals
+	if store == nil || len(ids) == 0 {
+		return false
+	}
+	for p.ctx.Err() == nil {
+		ctx, wake := context.WithCancel(p.ctx)
+		p.mu.Lock()
+		p.wake = wake
+		asking := p.patient || p.asker != nil && slices.ContainsFunc(p.asked, func(q *inquiry) bool { return !q.over && slices.Contains(ids, q.ID) })
+		p.mu.Unlock()
+		if !asking {
+			wake() // it is only looked
+		}
+		a, err := store.Wait(ctx, string(p.owner), ids...)
+		over := ctx.Err() != nil
+		wake()
+		switch {
+		case err == nil && a.State != approval.Pending:
+			return true
+		case !over: // it cannot be read, or is not there
+			return false
+		case !asking:
+			return false
+		}
+	}
+	return false
+}
+
+// run begins an execution, or goes on with one, and stays with it until it has ended or
+// has to wait with nobody being asked.
+func (p *pursuit) run(in executeInput) {
+	defer close(p.done)
+	c, ctx := p.call, approval.WithAsker(p.ctx, p)
+	if p.out, p.err = c.begin(ctx, in); p.prior != nil {
+		p.out = p.prior.and(p.out)
+	}
+	if p.whole {
+		p.out.told = session.Earlier{}
+	}
+	for p.err == nil && p.out.res.Exit.Cause == sandbox.Waiting && p.settle(p.out.res.Waiting) {
+		var more course
+		more, p.err = c.goOn(ctx, p.out.res.Session, p.out.res.Execution, 0)
+		p.out = p.out.and(more)
+	}
+	p.ended = time.Now()
+	if p.resumed {
+		if k := fault.KindOf(p.err); k == fault.NotFound || k == fault.Conflict {
+			p.server.runs.remove(p) // somebody else has gone on with it
+		}
+		p.server.record(p.ctx, "execute_code", c, p.out.res.Wall, p.err)
+	}
+}
+
+// and puts together what an execution did before and after it waited.
+func (r course) and(more course) course {
+	shift := len(r.res.Displays)
+	displays := map[int]place{}
+	for k, f := range r.kept.displays {
+		displays[k] = f
+	}
+	for k, f := range more.kept.displays {
+		displays[k+shift] = f
+	}
+	more.res.Displays = append(slices.Clip(r.res.Displays), more.res.Displays...)
+	more.res.Changes = append(slices.Clip(r.res.Changes), more.res.Changes...)
+	more.res.Notice = strings.TrimSpace(r.res.Notice + " " + more.res.Notice)
+	more.res.Wall += r.res.Wall
+	more.kept.displays, more.told = displays, r.told
+	return more
+}
+
+// leave lets go of a pursuit whose request is answered. One that waits is gone on with
+// when somebody decides; where that was just now, at once.
+func (p *pursuit) leave() {
+	p.cancel(nil)
+	p.questions.Wait()
+	p.server.runs.remove(p)
+	p.goOnLater()
+}
+
+// goOnLater sees to it that an execution goes on that waits for what is decided by now: of
+// what is decided later others hear.
+func (p *pursuit) goOnLater() {
+	if p.over() && waits(p) {
+		p.server.resumeDecided(p.owner, p.out.res.Session, p.out.res.Execution, p.out.res.Waiting)
+	}
+}
+
+// runs are the executions that were asked about something, or go on without a request.
+type runs struct {
+	mu   sync.Mutex // guards byID; taken after a pursuit's own
+	byID map[runKey]*pursuit
+}
+
+const (
+	// keptRun is how long what came of an execution is kept that went on without a
+	// request, for who asks.
+	keptRun = time.Hour
+	// mostKept bounds how many are, of one owner.
+	mostKept = 64
+)
+
+// follow has a pursuit go on where another one ended; nil: it is the first.
+func (p *pursuit) follow(before *pursuit) {
+	if before != nil && before.err == nil {
+		before.mu.Lock()
+		defer before.mu.Unlock()
+		p.prior = &before.out
+		for _, q := range before.asked {
+			p.asked = append(p.asked, &inquiry{Approval: q.Approval, shown: q.shown, over: q.over})
+		}
+	}
+}
+
+// replace makes a pursuit the one of its execution if before is it still.
+func (r *runs) replace(k runKey, before, p *pursuit) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byID[k] != before {
+		return false
+	}
+	r.putLocked(k, p)
+	return true
+}
+
+// enter makes a pursuit the one of its execution.
+func (r *runs) enter(k runKey, p *pursuit) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.putLocked(k, p)
+}
+
+func (r *runs) putLocked(k runKey, p *pursuit) {
+	if r.byID == nil {
+		r.byID = map[runKey]*pursuit{}
+	}
+	r.tidyLocked(k.owner)
+	r.byID[k] = p
+}
+
+// tidyLocked forgets what is over its time, and the oldest of too many.
+func (r *runs) tidyLocked(owner session.Owner) {
+	var oldest *pursuit
+	n := 0
+	for k, p := range r.byID {
+		if !p.over() {
+			continue
+		}
+		if time.Since(p.ended) > keptRun {
+			delete(r.byID, k)
+			continue
+		}
+		if k.owner == owner {
+			if n++; oldest == nil || p.ended.Before(oldest.ended) {
+				oldest = p
+			}
+		}
+	}
+	if n >= mostKept {
+		maps.DeleteFunc(r.byID, func(_ runKey, p *pursuit) bool { return p == oldest })
+	}
+}
+
+// over tells whether there is an outcome.
+func (p *pursuit) over() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (r *runs) remove(p *pursuit) {
+	k := p.name()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byID[k] == p {
+		delete(r.byID, k)
+	}
+}
+
+// get gives the pursuit of an execution; nil: there is none.
+func (r *runs) get(k runKey) *pursuit {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byID[k]
+}
+
+// attach makes a pursuit a request's, and tells whether it is now; another one has it
+// else.
+func (p *pursuit) attach() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.attached {
+		return false
+	}
+	p.attached = true
+	return true
+}
+
+// detach leaves it to itself.
+func (p *pursuit) detach() {
+	p.mu.Lock()
+	p.attached = false
+	p.mu.Unlock()
+	p.goOnLater()
+}
+
+// name is what it is known under; the zero key: it is not.
+func (p *pursuit) name() runKey {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.key
+}
+
+// start runs a pursuit in the background. A Server that is closed runs none.
+func (s *Server) start(p *pursuit, in executeInput) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
+		p.err = errDraining
+		close(p.done)
+		return
+	}
+	s.jobs.Go(func() {
+		defer p.cancel(nil)
+		defer context.AfterFunc(s.ctx, func() { p.cancel(context.Cause(s.ctx)) })()
+		p.run(in)
+	})
+}
+
+// Close stops what runs without a request, and waits for it. It works twice.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.stop(errDraining)
+	s.mu.Unlock()
+	s.jobs.Wait()
+}
+
+// Resume goes on with executions of an owner (empty: of everybody) that wait for a person,
+// when somebody has decided and no request is there to do it, until ctx ends; what comes of
+// them is kept for an hour for who asks.
+func (s *Server) Resume(ctx context.Context, owner session.Owner) {
+	if s.config.Approvals == nil {
+		return
+	}
+	s.resuming.Store(true)
+	defer s.resuming.Store(false)
+	s.config.Approvals.Watch(ctx, string(owner), s.resumed)
+}
+
+// resumed looks whether an execution waits for what was decided.
+func (s *Server) resumed(a approval.Approval) {
+	waiting, err := s.config.Sessions.WaitingRuns(session.Owner(a.Owner))
+	if err != nil {
+		s.log.Warn("which executions wait is not known", "cause", fault.CauseOf(err))
+		return
+	}
+	for _, w := range waiting {
+		if w.Execution == a.Execution && string(w.Session) == a.Session {
+			s.resume(w.Owner, w.Session, w.Execution)
+		}
+	}
+}
+
+// resumeDecided goes on with an execution if one of what it waits for is decided already.
+func (s *Server) resumeDecided(owner session.Owner, id session.ID, execution string, ids []string) {
+	for _, one := range ids {
+		if a, err := s.config.Approvals.Get(string(owner), one); err == nil && a.State != approval.Pending && a.State != approval.Expired {
+			s.resume(owner, id, execution)
+			return
+		}
+	}
+}
+
+// resume goes on with an execution in the background, unless somebody has it, or nobody is
+// there for it.
+func (s *Server) resume(owner session.Owner, id session.ID, execution string) {
+	k := runKey{owner, execution}
+	before := s.runs.get(k)
+	if !s.resuming.Load() || before != nil && (!before.over() || !before.attach()) {
+		return
+	}
+	c := &call{server: s, bound: Bound{Owner: owner}, session: id, execution: execution}
+	p := c.pursue(s.ctx)
+	p.attached, p.key, p.resumed = false, k, true
+	if p.follow(before); s.runs.replace(k, before, p) {
+		s.start(p, executeInput{session: id, execution: execution})
+	}
+}

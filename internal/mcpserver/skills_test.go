@@ -1,0 +1,284 @@
+package mcpserver
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"paddock/internal/session"
+	"paddock/internal/skill"
+)
+
+const exampleSkill = "---\nname: words\ndescription: Counts the words of a text.\nlicense: MIT\nmetadata:\n  version: \"1.0\"\n  paddock.tools: github/*\n---\n# Words\n\n```python\ndef count(text):\n    return len(text.split())\n```\n"
+
+// skillsFor makes a store in which an owner has two skills.
+func skillsFor(t *testing.T, owner string) *skill.Store {
+	t.Helper()
+	s := skill.NewStore(skill.Config{Dir: t.TempDir()})
+	dir := filepath.Join(t.TempDir(), "words")
+	for name, text := range map[string]string{skill.MainFile: exampleSkill, "scripts/count.py": "print(1)\n", "references/deep/more.md": "More.\n", "assets/a.bin": "\x00\x01"} {
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from, err := skill.ParseSource(dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Install(t.Context(), owner, from); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Save(owner, "zeros", "", "def zeros(n):\n    return [0] * n", "Makes zeros.", []string{"numbers"}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// shelf is a host of skills.
+type shelf struct {
+	*httptest.Server
+	mu    sync.Mutex // guards files
+	files map[string][]byte
+}
+
+func newShelf(t *testing.T) *shelf {
+	s := &shelf{files: map[string][]byte{}}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		data, ok := s.files[r.URL.Path]
+		s.mu.Unlock()
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = w.Write(data)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// put packs files as a zip, and gives its address.
+func (s *shelf) put(t *testing.T, name string, files ...string) string {
+	t.Helper()
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	for k := 0; k < len(files); k += 2 {
+		h := &zip.FileHeader{Name: files[k], Method: zip.Deflate}
+		h.SetMode(0o644)
+		if strings.HasPrefix(files[k+1], "-> ") {
+			h.SetMode(0o777 | os.ModeSymlink)
+		}
+		w, err := z.CreateHeader(h)
+		if err == nil {
+			_, err = io.WriteString(w, strings.TrimPrefix(files[k+1], "-> "))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.files["/"+name] = b.Bytes()
+	return s.URL + "/" + name
+}
+
+// withSkills serves an owner who may fetch from everywhere.
+func withSkills(t *testing.T) (*mcp.ClientSession, *Server) {
+	t.Helper()
+	s := newServer(t, Config{Skills: skill.NewStore(skill.Config{Dir: t.TempDir(), Transport: http.DefaultTransport})}, session.Config{})
+	return connect(t, s, "test", nil), s
+}
+
+func TestASkillIsInstalledUpdatedFoundAndRemoved(t *testing.T) {
+	web := newShelf(t)
+	cs, _ := withSkills(t)
+	url := web.put(t, "words.zip", "words/SKILL.md", exampleSkill, "words/scripts/count.py", "print(1)\n", "words/old.md", "Old.\n")
+	res := use(t, cs, "skill_install", map[string]any{"source": url})
+	if res.IsError || field[string](t, res, "package") != "skills.words" || field[string](t, res, "path") != "/skills/words" || len(field[[]any](t, res, "files")) != 3 || !strings.HasPrefix(field[string](t, res, "digest"), "sha256:") {
+		t.Fatalf("it gives %v", res.StructuredContent)
+	}
+	if notes := fmt.Sprint(field[[]any](t, res, "notes")); !strings.Contains(notes, "has the rights of the program's session") || !strings.Contains(notes, "it uses: github/*.") {
+		t.Errorf("it notes %s", notes)
+	}
+	first := field[string](t, res, "digest")
+	web.put(t, "words.zip", "words/SKILL.md", exampleSkill, "words/scripts/count.py", "print(2)\n", "words/new.md", "New.\n")
+	res = use(t, cs, "skill_install", map[string]any{"source": url})
+	if got := fmt.Sprint(field[map[string]any](t, res, "update")); got != "map[added:[new.md] before:"+first+" changed:[scripts/count.py] removed:[old.md]]" {
+		t.Errorf("an update gives %s", got)
+	}
+	id := onlySession(t, cs)
+	if info := use(t, cs, "get_workspace_info", map[string]any{}); fmt.Sprint(field[[]any](t, info, "skills")) != "[words]" {
+		t.Errorf("the session has %v", info.StructuredContent)
+	}
+	if res := use(t, cs, "skill_install", map[string]any{"source": url, "session_id": id}); res.IsError {
+		t.Errorf("for a session: %v", res.StructuredContent)
+	}
+	use(t, cs, "skill_save", map[string]any{"name": "zeros", "code": "def zeros(n):\n    return [0] * n", "description": "Makes lists of zeros.", "tags": []string{"numbers"}})
+	for level, want := range map[string]string{
+		"name":        `{"name":"words","package":"skills.words","successes":0,"uses":0}`,
+		"description": `{"description":"Counts the words of a text.","name":"words","package":"skills.words","path":"/skills/words","successes":0,"uses":0}`,
+	} {
+		res := use(t, cs, "skill_search", map[string]any{"query": "counting words", "detail_level": level})
+		if found := field[[]any](t, res, "skills"); len(found) != 1 || string(encoded(found[0])) != want {
+			t.Errorf("%s gives %s", level, encoded(found))
+		}
+	}
+	res = use(t, cs, "skill_search", map[string]any{"query": "words", "detail_level": "full"})
+	if full := string(encoded(res.StructuredContent)); !strings.Contains(full, `"instructions":"# Words`) || !strings.Contains(full, `"tools":["github/*"]`) || !strings.Contains(full, url) {
+		t.Errorf("all of it is %s", full)
+	}
+	if res := use(t, cs, "skill_remove", map[string]any{"name": "words"}); res.IsError {
+		t.Errorf("removing gives %v", res.StructuredContent)
+	}
+	if res := use(t, cs, "skill_search", map[string]any{}); len(field[[]any](t, res, "skills")) != 1 {
+		t.Errorf("there are %v", res.StructuredContent)
+	}
+}
+
+func TestHostileBundlesAreRefused(t *testing.T) {
+	web := newShelf(t)
+	cs, _ := withSkills(t)
+	for name, test := range map[string]struct {
+		files []string
+		want  string
+	}{
+		"climbs":        {[]string{"a/SKILL.md", strings.Replace(exampleSkill, "words", "a", 1), "a/../../evil", "x"}, "denied"},
+		"link":          {[]string{"a/SKILL.md", strings.Replace(exampleSkill, "words", "a", 1), "a/link", "-> /etc/passwd"}, "denied"},
+		"absolute":      {[]string{"a/SKILL.md", strings.Replace(exampleSkill, "words", "a", 1), "/etc/evil", "x"}, "denied"},
+		"twice":         {[]string{"a/SKILL.md", strings.Replace(exampleSkill, "words", "a", 1), "a/x", "1", "a/X", "2"}, "invalid"},
+		"name climbs":   {[]string{"a/SKILL.md", strings.Replace(exampleSkill, "words", "../evil", 1)}, "invalid"},
+		"another name":  {[]string{"t/a/SKILL.md", exampleSkill}, "invalid"},
+		"aliases":       {[]string{"a/SKILL.md", "---\nname: a\ndescription: &x [lol]\nmetadata: {a: *x, b: *x}\n---\n"}, "invalid"},
+		"a bomb":        {[]string{"a/SKILL.md", strings.Replace(exampleSkill, "words", "a", 1), "a/zeros", strings.Repeat("\x00", 20<<20)}, "exhausted"},
+		"no skill":      {[]string{"a/README.md", "x"}, "not_found"},
+		"wide manifest": {[]string{"a/SKILL.md", "---\nname: a\ndescription: x\nmetadata:\n  paddock.hosts: \"*\"\n---\n"}, "denied"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			res := use(t, cs, "skill_install", map[string]any{"source": web.put(t, "a.zip", test.files...)})
+			if code := field[map[string]any](t, res, "error")["code"]; !res.IsError || code != test.want {
+				t.Errorf("it gives %v", res.StructuredContent)
+			}
+		})
+	}
+	if res := use(t, cs, "skill_search", map[string]any{}); len(field[[]any](t, res, "skills")) != 0 {
+		t.Errorf("there are %v", res.StructuredContent)
+	}
+	hidden := strings.Replace(exampleSkill, "# Words", "# Words\U000e0069\U000e0067\U000e006e\U000e006f\U000e0072\U000e0065", 1)
+	res := use(t, cs, "skill_install", map[string]any{"source": web.put(t, "words.zip", "words/SKILL.md", hidden)})
+	if notes := fmt.Sprint(field[[]any](t, res, "notes")); !strings.Contains(notes, `Warning: SKILL.md:9: it holds text in invisible tag characters: "ignore"`) {
+		t.Errorf("of what cannot be seen it notes %s", notes)
+	}
+}
+
+func TestAnotherOnesSkillsAreNotSeen(t *testing.T) {
+	s := newServer(t, Config{Skills: skillsFor(t, "alice"), Binding: func(context.Context, Caller) (Bound, error) { return Bound{Owner: "bob"}, nil }}, session.Config{})
+	cs := inMemory(t, s)
+	if res := use(t, cs, "skill_search", map[string]any{}); len(field[[]any](t, res, "skills")) != 0 {
+		t.Errorf("there are %v", res.StructuredContent)
+	}
+	if _, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "skill://words/SKILL.md"}); err == nil {
+		t.Error("another one's skill was read")
+	}
+	if res := use(t, cs, "skill_remove", map[string]any{"name": "words"}); !res.IsError {
+		t.Error("another one's skill was removed")
+	}
+}
+
+func TestSkillsAreResources(t *testing.T) {
+	s := newServer(t, Config{Skills: skillsFor(t, string(session.Local))}, session.Config{})
+	cs := connect(t, s, "test", nil)
+	use(t, cs, "execute_code", map[string]any{"language": "python", "code": `write("a.txt", "x")`})
+	var names []string
+	for r, err := range cs.Resources(t.Context(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, r.Name)
+	}
+	if strings.Join(names, " ") != "words zeros a.txt" {
+		t.Errorf("there are %v", names)
+	}
+	for uri, want := range map[string]string{"skill://words/SKILL.md": exampleSkill, "skill://words/references/deep/more.md": "More.\n"} {
+		read, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri})
+		if err != nil || read.Contents[0].Text != want || read.Contents[0].MIMEType != "text/markdown" {
+			t.Errorf("%s is %+v, %v", uri, read, err)
+		}
+	}
+	read, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "skill://words/assets/a.bin"})
+	if err != nil || !bytes.Equal(read.Contents[0].Blob, []byte{0, 1}) {
+		t.Errorf("bytes are %+v, %v", read, err)
+	}
+	for _, uri := range []string{"skill://words/", "skill://words/../zeros/SKILL.md", "skill://words/..%2fzeros%2fSKILL.md", "skill://words/nothing", "skill://../words/SKILL.md", "skill://words%2f..%2fzeros/SKILL.md", "skill://nothing/SKILL.md", "skill://"} {
+		_, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri})
+		var wire *jsonrpc.Error
+		if err == nil || !errors.As(err, &wire) || wire.Code != jsonrpc.CodeInvalidParams {
+			t.Errorf("%s gives %v", uri, err)
+		}
+	}
+}
+
+func TestManySkillsAreListedInPages(t *testing.T) {
+	store := skill.NewStore(skill.Config{Dir: t.TempDir()})
+	for k := range skillPage + 3 {
+		if _, err := store.Save("local", fmt.Sprintf("s%03d", k), "", "x = 1", "Does it.", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newServer(t, Config{Skills: store}, session.Config{})
+	first, err := s.listSkills("local", &listSkillsParams{})
+	if err != nil || len(first.Skills) != skillPage || first.NextCursor != "s049" {
+		t.Fatalf("the first page has %d and %q, %v", len(first.Skills), first.NextCursor, err)
+	}
+	second, err := s.listSkills("local", &listSkillsParams{Cursor: first.NextCursor})
+	if err != nil || len(second.Skills) != 3 || second.NextCursor != "" || second.Skills[0].URI != "skill://s050/SKILL.md" {
+		t.Errorf("the second page has %s, %v", encoded(second), err)
+	}
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(encoded(second), &raw); err != nil || string(raw["ttlMs"]) != "0" || string(raw["cacheScope"]) != `"private"` || string(raw["resultType"]) != `"complete"` {
+		t.Errorf("it is %s", encoded(second))
+	}
+}
+
+// A token without the set reads no skill.
+func TestSkillsAreOfTheirSet(t *testing.T) {
+	s := newServer(t, Config{Skills: skillsFor(t, "local")}, session.Config{})
+	if s.with([]string{"core", "files"}, false) == s.with(nil, false) {
+		t.Fatal("they are one server")
+	}
+	for _, only := range [][]string{{"core"}, {"core", "files"}} {
+		client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+		to, from := mcp.NewInMemoryTransports()
+		if _, err := s.with(only, false).Connect(t.Context(), from, nil); err != nil {
+			t.Fatal(err)
+		}
+		cs, err := client.Connect(t.Context(), to, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "skill://words/SKILL.md"}); err == nil {
+			t.Errorf("%v: a skill was read", only)
+		}
+		cs.Close()
+	}
+}

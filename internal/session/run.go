@@ -1,0 +1,220 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/workspace"
+)
+
+// running is a program that is going on. It is the turn's.
+type running struct {
+	s      *session
+	t      *turn
+	p      plan
+	req    Request
+	in     sandbox.Instance
+	before workspace.Snapshot // where nothing is kept right after the run
+	asking asking
+
+	from    *suspended // what it goes on from; nil: it begins
+	counted bool       // among the session's executions
+	inPlace bool       // it waits for a person where it is
+	stdout  recorder
+	stderr  recorder
+	shown   displays
+	used    sandbox.Usage // of what has run, but for what an earlier call saw
+	waited  time.Duration // at its end, for a person
+}
+
+// execute runs the program, or goes on with it; it is the caller's turn.
+func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
+	if err := s.catchUp(t.ctx); err != nil {
+		return Result{}, err
+	}
+	in, err := s.interpreter(t, p.runtime)
+	if err != nil {
+		return Result{}, err
+	}
+	s.fill(t.ctx)
+	r := &running{s: s, t: t, p: p, req: req, in: in}
+	r.asking = asking{answer: s.answering(t), works: map[int]*work{}, news: make(chan struct{}, 1)}
+	r.inPlace = s.manager.config.WaitInPlace < 0 || s.passing() || !keeps(in)
+	if s.manager.config.KeepLater || s.passing() {
+		if r.before, err = s.tree.Snapshot(); err != nil {
+			return Result{}, fmt.Errorf("looking at the workspace: %w", err)
+		}
+	}
+	if err := r.begin(); err != nil {
+		return Result{}, err
+	}
+	return r.toEnd()
+}
+
+// begin makes the program ready to run, and what waits in its interpreter another's.
+func (r *running) begin() error {
+	s, limits := r.s, r.p.command.Limits
+	var err error
+	if r.req.Continue == "" {
+		err = s.supersede(r.t.ctx, r.p.runtime.Name)
+	} else if r.from, err = s.goOn(r.t.ctx, r.req.Continue); err == nil {
+		limits = r.from.Limits
+	}
+	if err != nil {
+		return err
+	}
+	r.stdout = recorder{limit: limits.StdoutBytes, also: r.req.Stdout}
+	r.stderr = recorder{limit: limits.StderrBytes, also: r.req.Stderr}
+	s.mu.Lock()
+	s.number = s.record.Executions + 1
+	s.mu.Unlock()
+	c := &r.p.command
+	c.Stdout, c.Stderr, c.Display = &r.stdout, &r.stderr, r.shown.add
+	if s.manager.config.Call != nil {
+		c.Call = r.asking.ask
+	}
+	if r.from != nil {
+		r.resume()
+	}
+	return nil
+}
+
+// toEnd runs the program until it has ended, or waits for a person and is kept so.
+func (r *running) toEnd() (Result, error) {
+	s, t := r.s, r.t
+	ctx, cancel := context.WithTimeout(t.ctx, r.p.timeout)
+	defer cancel()
+	ctx, span := s.span(ctx, "sandbox.run")
+	began := time.Now()
+	var exit sandbox.Exit
+	var err error
+	defer func() {
+		describeRun(span, r.p, exit)
+		endSpan(span, err)
+	}()
+	for {
+		var reasons map[int]string
+		exit, reasons, err = r.run(ctx)
+		s.tooLate(t)
+		if err != nil {
+			err = s.broken(t, r.p.runtime.Name, r.in, err)
+			r.lost()
+			return Result{}, err
+		}
+		wall := time.Since(began)
+		if exit.Cause != sandbox.Waiting {
+			return r.end(exit, wall), nil
+		}
+		res, failed := r.wait(exit, reasons, wall)
+		if failed == nil {
+			return res, nil
+		}
+		s.manager.log.WarnContext(ctx, "a run that waits cannot be kept, and waits in place", "session", s.id, "execution", t.execution, "cause", fault.CauseOf(failed))
+		if errors.Is(failed, errTwice) {
+			s.tell("The run had to wait for a person, could not be kept for that, and was stopped.")
+			cancel()
+		}
+		s.notTooLate(t)
+		r.inPlace = true
+		r.p.command.Continue = &sandbox.Continuation{Calls: exit.Calls, Open: exit.Open}
+	}
+}
+
+// run runs the program until it has ended or does nothing but wait for a person, and
+// gives for what, by the numbers of its calls.
+func (r *running) run(ctx context.Context) (exit sandbox.Exit, reasons map[int]string, err error) {
+	defer r.asking.end(nil)
+	for {
+		cmd := r.p.command
+		cmd.Limits = r.left(cmd.Limits)
+		if !r.inPlace {
+			cmd.Suspend = r.asking.next(r.patience(ctx))
+		}
+		exit, err = guard("running", func() (sandbox.Exit, error) { return r.in.Run(ctx, cmd) })
+		r.sum(&exit)
+		if err != nil || exit.Cause != sandbox.Waiting {
+			return exit, nil, err
+		}
+		reasons, r.waited = r.asking.settle(ctx, exit.Open)
+		if len(reasons) > 0 {
+			return exit, reasons, nil
+		}
+		r.p.command.Continue = &sandbox.Continuation{Calls: exit.Calls, Open: exit.Open}
+	}
+}
+
+// patience is how long the program waits in place for a person.
+func (r *running) patience(ctx context.Context) time.Duration {
+	most := r.s.manager.config.WaitInPlace
+	if at, ok := ctx.Deadline(); ok {
+		most = min(most, time.Until(at)/2)
+	}
+	return max(most, 0)
+}
+
+// left is what is left of the limits of a run, of which a part has run.
+func (r *running) left(l sandbox.RunLimits) sandbox.RunLimits {
+	rest := func(limit, used int64) int64 {
+		if limit == 0 {
+			return 0
+		}
+		return max(limit-used, 1)
+	}
+	l.Fuel = uint64(rest(int64(l.Fuel), int64(r.used.Fuel)+int64(r.fuel())))
+	l.StdoutBytes = rest(l.StdoutBytes, int64(len(r.stdout.data)))
+	l.StderrBytes = rest(l.StderrBytes, int64(len(r.stderr.data)))
+	l.DisplayBytes = rest(l.DisplayBytes, r.displayed())
+	return l
+}
+
+// sum makes an exit's Usage that of all that has run.
+func (r *running) sum(exit *sandbox.Exit) {
+	u := &exit.Usage
+	u.CPU, u.Fuel, u.Wall, u.Peak = u.CPU+r.used.CPU, u.Fuel+r.used.Fuel, u.Wall+r.used.Wall, max(u.Peak, r.used.Peak)
+	exit.StdoutTruncated = exit.StdoutTruncated || r.stdout.cut
+	exit.StderrTruncated = exit.StderrTruncated || r.stderr.cut
+	r.stdout.cut, r.stderr.cut = exit.StdoutTruncated, exit.StderrTruncated
+	r.used = *u
+}
+
+// result is what there is to tell of the program.
+func (r *running) result(exit sandbox.Exit, wall time.Duration, notice string) Result {
+	res := Result{
+		Session: r.s.id, Execution: r.t.execution, Isolation: r.s.backend.Name(), Exit: exit,
+		Stdout: string(r.stdout.data), Stderr: string(r.stderr.data), Displays: r.shown.take(), Wall: wall, Notice: notice,
+	}
+	if r.from != nil {
+		res.Earlier = Earlier{len(r.from.Stdout), len(r.from.Stderr)}
+	}
+	return res
+}
+
+// end deals with a program that has ended.
+func (r *running) end(exit sandbox.Exit, wall time.Duration) Result {
+	s, t := r.s, r.t
+	gone, notice := overtaken(context.Cause(t.ctx)), ""
+	if gone == "" {
+		notice = s.notice(r.p.runtime.Name, exit, s.rollBackFiles(t, exit))
+		switch context.Cause(t.ctx) {
+		case errRestored:
+			notice = joinNotices(notice, "The session was then taken back to an earlier state.")
+		case errHalted:
+			notice = joinNotices(notice, "The session was then stopped: nothing runs in it any more. Files in /workspace are there.")
+		}
+	} else {
+		exit.State, notice = sandbox.Fresh, gone
+	}
+	res := r.result(exit, wall, notice)
+	live := s.account(r, exit)
+	if gone == "" {
+		if r.req.Ended != nil {
+			r.req.Ended(res, s.put)
+		}
+		s.keepRun(t, r.p, live, r.before, &res)
+	}
+	return res
+}

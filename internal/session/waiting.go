@@ -1,0 +1,386 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"paddock/internal/blob"
+	"paddock/internal/checkpoint"
+	"paddock/internal/fault"
+	"paddock/internal/history"
+	"paddock/internal/sandbox"
+)
+
+// A run that waits for a person is suspended: its program is left as it waits, and the
+// session's checkpoint holds the calls that it waits for besides what it always does
+// (package checkpoint). From then on nothing of it is in this process that is not on
+// disk, so that the session may sleep, and any process may go on with the run, once:
+// that it goes on is on disk before its program does. What runs in its interpreter in
+// its place gives it up, which is on disk before that runs.
+
+// WaitingRun is a run that waits for a person, and does not go on before it is told to
+// (Request.Continue).
+type WaitingRun struct {
+	Owner     Owner     `json:"-"`
+	Session   ID        `json:"-"`
+	Execution string    `json:"execution_id"`
+	Language  string    `json:"language,omitempty"`
+	Since     time.Time `json:"since"`
+	// Reasons are what Run.Suspend was told, in the order of the calls, each once.
+	Reasons []string `json:"reasons"`
+}
+
+// Earlier says how much of a Result's Stdout and Stderr, in bytes, was in a result of
+// the same run before, which waited then.
+type Earlier struct{ Stdout, Stderr int }
+
+// suspended is what a checkpoint's content holds of a run that waits: all that is
+// needed to go on with it, besides its interpreter.
+type suspended struct {
+	Number int64 `json:"number"` // among the session's executions
+	Code   string
+	Limits sandbox.RunLimits
+	Left   time.Duration // of its timeout
+	Fuel   uint64        // that it has used
+	Shown  int64         // bytes of displays
+
+	Stdout, Stderr       []byte
+	StdoutCut, StderrCut bool
+
+	Calls int
+	Open  []sandbox.OpenCall
+}
+
+// maxReason bounds why a run waits, in bytes.
+const maxReason = 200
+
+// wait makes the checkpoint of a run that waits for a person. After an error it has not
+// been suspended.
+func (r *running) wait(exit sandbox.Exit, reasons map[int]string, wall time.Duration) (Result, error) {
+	s, t := r.s, r.t
+	notice := s.notice(r.p.runtime.Name, exit, false)
+	res := r.result(exit, wall, notice)
+	for _, number := range slices.Sorted(maps.Keys(reasons)) {
+		why := reasons[number]
+		if len(why) > maxReason {
+			why = strings.ToValidUTF8(why[:maxReason], "") + "…"
+		}
+		if !slices.Contains(res.Waiting, why) {
+			res.Waiting = append(res.Waiting, why)
+		}
+	}
+	live := s.account(r, exit)
+	if r.req.Ended != nil {
+		r.req.Ended(res, s.put)
+	}
+	content, err := json.Marshal(r.suspended(exit, wall))
+	if err == nil && len(content) > checkpoint.MaxContent {
+		err = fault.New(fault.Exhausted, "what the run waits for takes %d MiB", len(content)>>20)
+	}
+	if err == nil {
+		n := r.p.note(t)
+		n.Content = content
+		n.Waiting = &history.Waiting{
+			Execution: t.execution, Runtime: r.p.runtime.Name, Language: r.p.command.Language, Since: time.Now().UTC(), Reasons: res.Waiting,
+		}
+		res.Changes, err = s.keepNow(t, n, live)
+	}
+	if err != nil {
+		s.tell(notice) // with the result that there will be
+		err = s.notSuspended(t, err)
+	}
+	return res, err
+}
+
+// errTwice is for a run that has not been suspended, and may be found so after a crash:
+// it must not go on here as well.
+var errTwice = errors.New("session: the run may be found waiting, and does not go on")
+
+// notSuspended makes sure that a run which could not be kept is not found waiting after
+// a crash; err is why it could not.
+func (s *session) notSuspended(t *turn, err error) error {
+	if !errors.Is(err, history.ErrPerhaps) {
+		return err
+	}
+	ctx, cancel := lasting(t.ctx)
+	defer cancel()
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	if again := s.kept.Again(ctx); again != nil {
+		return errors.Join(errTwice, err, again)
+	}
+	return err
+}
+
+// suspended is what the run needs to go on.
+func (r *running) suspended(exit sandbox.Exit, wall time.Duration) suspended {
+	w := suspended{
+		Code: r.p.code, Limits: r.p.command.Limits, Left: max(r.p.timeout-wall+r.waited, time.Second), Fuel: r.used.Fuel + r.fuel(), Shown: r.displayed(),
+		Stdout: r.stdout.data, Stderr: r.stderr.data, StdoutCut: r.stdout.cut, StderrCut: r.stderr.cut, Calls: exit.Calls, Open: exit.Open,
+	}
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	w.Number = r.s.number
+	return w
+}
+
+// resume makes the run what it was when it was suspended.
+func (r *running) resume() {
+	from, s := r.from, r.s
+	r.counted = true
+	r.p.code, r.p.command.Limits = from.Code, from.Limits
+	r.p.timeout = min(cmp.Or(r.req.Timeout, from.Left), from.Left)
+	r.p.command.Continue = &sandbox.Continuation{Calls: from.Calls, Open: from.Open}
+	r.stdout.begin(from.Stdout, from.StdoutCut)
+	r.stderr.begin(from.Stderr, from.StderrCut)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.number = from.Number
+}
+
+// fuel is what the run had used when it was suspended.
+func (r *running) fuel() uint64 {
+	if r.from == nil {
+		return 0
+	}
+	return r.from.Fuel
+}
+
+// displayed is how many bytes the run has displayed, as they are counted.
+func (r *running) displayed() (bytes int64) {
+	if r.from != nil {
+		bytes = r.from.Shown
+	}
+	for _, d := range r.shown.take() {
+		bytes += max(int64(len(d.Data)), 1<<10)
+	}
+	return bytes
+}
+
+// waits gives the run that waits in the session; nil: none does.
+func (s *session) waits() *history.Waiting {
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	return s.kept.Head().Waits()
+}
+
+// checkContinue gives the run that a request goes on with.
+func (s *session) checkContinue(execution string) (*history.Waiting, error) {
+	s.mu.Lock()
+	busy := slices.ContainsFunc(s.queue, func(t *turn) bool { return t.execution == execution })
+	s.mu.Unlock()
+	if busy {
+		return nil, errGoing(execution)
+	}
+	if w := s.waits(); w != nil && w.Execution == execution {
+		return w, nil
+	}
+	return nil, errNotWaiting(execution)
+}
+
+func errGoing(execution string) error {
+	return fault.New(fault.Conflict, "the run %q is going on already", execution).WithHint("its result goes to who waits for it")
+}
+
+func errNotWaiting(execution string) error {
+	return fault.New(fault.NotFound, "no run %q waits in this session", execution).
+		WithHint("it has ended, was given up, or was interrupted when the server ended; run the code again where it is still wanted")
+}
+
+// goOn notes on disk that the run which waits is gone on with, and gives what it needs.
+// Its interpreter lives. It is the caller's turn.
+func (s *session) goOn(ctx context.Context, execution string) (*suspended, error) {
+	from, lost, err := s.takeWaiting(ctx, execution)
+	if lost {
+		s.gaveUp(execution)
+	}
+	return from, err
+}
+
+// takeWaiting is goOn's; lost tells that the run was given up, as it cannot go on.
+func (s *session) takeWaiting(ctx context.Context, execution string) (from *suspended, lost bool, err error) {
+	ctx, cancel := lasting(ctx)
+	defer cancel()
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	w := s.kept.Head().Waits()
+	if w == nil || w.Execution != execution {
+		return nil, false, errNotWaiting(execution)
+	}
+	why, gone := s.lost[w.Runtime]
+	if !gone {
+		from = new(suspended)
+		var data []byte
+		if data, err = s.kept.Content(); err == nil {
+			err = json.Unmarshal(data, from)
+		}
+		var syntax *json.SyntaxError
+		if gone = unresumable(err) || errors.As(err, &syntax); err != nil && !gone {
+			return nil, false, unusable(fmt.Errorf("reading what a run waits for: %w", err))
+		}
+		why = "what it waited for is damaged"
+	}
+	if !gone {
+		if err := s.kept.GoOn(ctx); err != nil {
+			return nil, false, fmt.Errorf("noting that the run goes on: %w", err)
+		}
+		return from, false, nil
+	}
+	if err := s.kept.GiveUp(ctx); err != nil {
+		return nil, false, fmt.Errorf("giving up a run that cannot go on: %w", err)
+	}
+	return nil, true, fault.New(fault.Unsupported, "the run %q cannot go on: %s", execution, why).WithHint("run its code again where it is still wanted")
+}
+
+// supersede gives up the run that waits in an interpreter, as another is about to run
+// there. It is the caller's turn.
+func (s *session) supersede(ctx context.Context, runtime string) error {
+	if w := s.waits(); w == nil || w.Runtime != runtime {
+		return nil
+	}
+	w, err := s.giveUpWaiting(ctx, "")
+	if err != nil {
+		return fmt.Errorf("giving up the run that waits: %w", err)
+	}
+	if w != nil { // nobody cancelled it just now
+		s.tell(fmt.Sprintf("The run %s waited for a person in this interpreter (%s), and was given up for this call.", w.Execution, enumerate(w.Reasons)))
+	}
+	return nil
+}
+
+// giveUpWaiting gives up the run that waits, if it is this execution; "": whichever it
+// is. It tells who wants to know, and gives what it gave up; nil: there was nothing. It
+// waits for no program.
+func (s *session) giveUpWaiting(ctx context.Context, execution string) (*history.Waiting, error) {
+	ctx, cancel := lasting(ctx)
+	defer cancel()
+	s.keeping.Lock()
+	w := s.kept.Head().Waits()
+	if w == nil || execution != "" && w.Execution != execution {
+		s.keeping.Unlock()
+		return nil, nil
+	}
+	err := s.kept.GiveUp(ctx)
+	s.keeping.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	s.gaveUp(w.Execution)
+	return w, nil
+}
+
+// gaveUp tells that a run which waited will never go on. The caller holds no lock.
+func (s *session) gaveUp(execution string) {
+	if tell := s.manager.config.GivenUp; tell != nil {
+		_, err := guard("giving up a run", func() (struct{}, error) { tell(s.owner, s.id, execution); return struct{}{}, nil })
+		if err != nil {
+			s.manager.log.Error("that a run was given up was not told", "session", s.id, "execution", execution, "cause", fault.CauseOf(err))
+		}
+	}
+}
+
+// over tells of a run that waited, and that the session does not have any more; nil:
+// none did. It is false where there is nothing to be told.
+func (s *session) over(w *history.Waiting) bool {
+	if w == nil {
+		return false
+	}
+	s.gaveUp(w.Execution)
+	return true
+}
+
+// lost deals with a run that was gone on with and that the sandbox lost.
+func (r *running) lost() {
+	if r.from == nil {
+		return
+	}
+	ctx, cancel := lasting(r.t.ctx)
+	defer cancel()
+	r.s.keeping.Lock()
+	defer r.s.keeping.Unlock()
+	if err := r.s.kept.GiveUp(ctx); err != nil {
+		r.s.manager.log.WarnContext(ctx, "that a run is over cannot be noted", "session", r.s.id, "execution", r.t.execution, "cause", fault.CauseOf(err))
+	}
+}
+
+// waitsIn tells whether a run waits, or was gone on with, in an interpreter.
+func (s *session) waitsIn(runtime string) bool {
+	s.keeping.Lock()
+	defer s.keeping.Unlock()
+	w := s.kept.Head().Waiting
+	return w != nil && w.Runtime == runtime
+}
+
+// noteWaiting has the record say what waits. The caller holds s.keeping.
+func (s *session) noteWaiting() {
+	w := s.kept.Head().Waits()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.record.Waiting = describeWaiting(w)
+}
+
+func describeWaiting(w *history.Waiting) *WaitingRun {
+	if w == nil {
+		return nil
+	}
+	return &WaitingRun{Execution: w.Execution, Language: w.Language, Since: w.Since, Reasons: w.Reasons}
+}
+
+// waitingOnDisk gives what waits in a session that this process does not have open,
+// and of which its record says that something does.
+func (m *Manager) waitingOnDisk(r record) *WaitingRun {
+	if r.Waiting == nil {
+		return nil
+	}
+	line, err := history.Open(m.checkpointsFolder(key{r.Owner, r.ID}), m.config.files())
+	if err != nil {
+		return r.Waiting
+	}
+	numbers := line.Numbers()
+	if len(numbers) == 0 {
+		return nil
+	}
+	newest, err := line.Get(numbers[len(numbers)-1])
+	switch {
+	case errors.Is(err, history.ErrDamaged) || errors.Is(err, blob.ErrDamaged):
+		return nil // it would not go on
+	case err != nil:
+		return r.Waiting // it changes just now
+	}
+	return describeWaiting(newest.Waits())
+}
+
+// WaitingRuns lists the runs that wait for a person in an owner's sessions, the one that
+// waits for longest first; owner "": in everybody's. It opens no session.
+func (m *Manager) WaitingRuns(owner Owner) ([]WaitingRun, error) {
+	owners := []Owner{owner}
+	if owner == "" {
+		var err error
+		if owners, err = m.Owners(); err != nil {
+			return nil, err
+		}
+	}
+	var all []WaitingRun
+	for _, o := range owners {
+		sessions, err := m.List(o)
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range sessions {
+			if i.Waiting != nil {
+				all = append(all, *i.Waiting)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b WaitingRun) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Execution, b.Execution))
+	})
+	return all, nil
+}

@@ -1,0 +1,491 @@
+package session_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/sandboxtest"
+	"paddock/internal/session"
+)
+
+// people decide about calls of the tool "approve", by their numbers, and do what
+// other tools do.
+type people struct {
+	mu       sync.Mutex // guards what follows
+	decided  map[int]string
+	changed  chan struct{}  // closed when something was decided
+	asked    map[string]int // how often, by execution and number
+	left     int            // calls that ended as their run was suspended
+	ended    []error        // why others did
+	givenUp  []string
+	effects  int // calls of the tool "effect" that were made
+	whenUsed func()
+}
+
+func newPeople() *people {
+	return &people{decided: map[int]string{}, changed: make(chan struct{}), asked: map[string]int{}}
+}
+
+// asking runs a test in which time passes only while everyone waits.
+func asking(t *testing.T, change func(*session.Config), test func(t *testing.T, m *session.Manager, p *people)) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeople()
+		config := p.config()
+		config.Dir = dir
+		if change != nil {
+			change(&config)
+		}
+		test(t, manager(t, config, sandboxtest.FakeConfig{}), p)
+	})
+}
+
+func (p *people) config() session.Config {
+	return session.Config{Call: p.call, WaitInPlace: 1, GivenUp: func(_ session.Owner, _ session.ID, execution string) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.givenUp = append(p.givenUp, execution)
+	}}
+}
+
+// decide says what a call gives.
+func (p *people) decide(number int, value string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.decided[number] = value
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+func (p *people) call(ctx context.Context, run session.Run, c sandbox.Call) []byte {
+	var said struct{ Tool string }
+	if err := json.Unmarshal(c.Body, &said); err != nil {
+		return nil
+	}
+	value := "0"
+	switch said.Tool {
+	case "approve":
+		var ok bool
+		if value, ok = p.wait(ctx, run, c.Number); !ok {
+			return nil
+		}
+	case "effect":
+		p.mu.Lock()
+		p.effects++
+		do := p.whenUsed
+		p.mu.Unlock()
+		if do != nil {
+			do()
+		}
+	}
+	text, _ := json.Marshal(map[string]string{"value": value})
+	return text
+}
+
+func (p *people) wait(ctx context.Context, run session.Run, number int) (string, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked[fmt.Sprint(run.Execution, "/", number)]++
+	for {
+		if value, ok := p.decided[number]; ok {
+			run.Suspend("")
+			return value, true
+		}
+		changed := p.changed
+		p.mu.Unlock()
+		run.Suspend(fmt.Sprint("ap-", number))
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		p.mu.Lock()
+		if err := context.Cause(ctx); err != nil {
+			if err == session.ErrSuspended {
+				p.left++
+			} else {
+				p.ended = append(p.ended, err)
+			}
+			return "", false
+		}
+	}
+}
+
+// onEffect has the tool "effect" do something; nil: nothing.
+func (p *people) onEffect(do func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.whenUsed = do
+}
+
+func (p *people) gaveUp() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.givenUp)
+}
+
+const asksTwo = "x = 1\nwrite('f', 'one')\nprint('before')\nmany = gather('approve', 2)\nprint('after', many)\nx = x + many\nwrite('f', 'two')"
+
+// waiting runs a program that has to wait for the calls 1 to n.
+func waiting(t *testing.T, m *session.Manager, id session.ID, code string, n int) session.Result {
+	t.Helper()
+	r := execute(t, m, id, code)
+	var want []string
+	for k := range n {
+		want = append(want, fmt.Sprint("ap-", k+1))
+	}
+	if r.Exit.Cause != sandbox.Waiting || r.Exit.State != sandbox.Kept || r.Exit.Error != nil || !slices.Equal(r.Waiting, want) || r.Notice != "" {
+		t.Fatalf("it %v and waits for %q, want %q; error %+v, notice %q", r.Exit.Cause, r.Waiting, want, r.Exit.Error, r.Notice)
+	}
+	return r
+}
+
+func goOn(m *session.Manager, id session.ID, execution string) (session.Result, error) {
+	return m.Execute(context.Background(), alice, id, session.Request{Continue: execution})
+}
+
+// ends goes on with asksTwo, and has it end as it should.
+func ends(t *testing.T, m *session.Manager, id session.ID, execution string) session.Result {
+	t.Helper()
+	r, err := goOn(m, id, execution)
+	if err != nil {
+		t.Fatalf("going on: %v", err)
+	}
+	if r.Exit.Cause != sandbox.Exited || r.Exit.Error != nil || r.Stdout != "before\nafter 30\n" || r.Execution != execution || r.Waiting != nil {
+		t.Fatalf("it %v, error %+v, printed %q, notice %q, execution %s", r.Exit.Cause, r.Exit.Error, r.Stdout, r.Notice, r.Execution)
+	}
+	return r
+}
+
+func notWaiting(t *testing.T, m *session.Manager, id session.ID, execution string) {
+	t.Helper()
+	if _, err := goOn(m, id, execution); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("it goes on: %v", err)
+	}
+	if i, err := m.Info(alice, id); err != nil || i.Waiting != nil || i.State == session.Waiting {
+		t.Errorf("it waits: %+v, %v", i, err)
+	}
+}
+
+func TestARunThatWaitsForAPersonGoesOnWhenItIsToldTo(t *testing.T) {
+	p := newPeople()
+	m := manager(t, p.config(), sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	var put string
+	r, err := m.Execute(t.Context(), alice, id, session.Request{Code: asksTwo, Ended: func(r session.Result, f session.PutFunc) { put, _ = f("shown", []byte(r.Stdout)) }})
+	if err != nil || r.Exit.Cause != sandbox.Waiting || r.Stdout != "before\n" || put != ".paddock/1-shown" || len(r.Changes) != 2 {
+		t.Fatalf("%+v, %v; it put %q", r, err, put)
+	}
+	i, err := m.Info(alice, id)
+	if err != nil || i.State != session.Waiting || i.Waiting == nil || i.Waiting.Execution != r.Execution || i.Waiting.Session != id || i.Waiting.Owner != alice ||
+		i.Waiting.Language != "python" || !slices.Equal(i.Waiting.Reasons, []string{"ap-1", "ap-2"}) || i.Executions != 1 {
+		t.Errorf("%+v, %v", i, err)
+	}
+	for _, owner := range []session.Owner{alice, ""} {
+		if all, err := m.WaitingRuns(owner); err != nil || len(all) != 1 || all[0].Execution != r.Execution {
+			t.Errorf("%q: %+v, %v", owner, all, err)
+		}
+	}
+	if all, err := m.WaitingRuns("bob"); err != nil || len(all) != 0 {
+		t.Errorf("bob's: %+v, %v", all, err)
+	}
+	p.decide(1, "10")
+	again, err := goOn(m, id, r.Execution)
+	if err != nil || !slices.Equal(again.Waiting, []string{"ap-2"}) || again.Earlier.Stdout != len("before\n") {
+		t.Fatalf("%+v, %v", again, err)
+	}
+	p.decide(2, "20")
+	done, err := m.Execute(t.Context(), alice, id, session.Request{Continue: r.Execution, Ended: func(r session.Result, f session.PutFunc) { put, _ = f("shown", []byte(r.Stdout)) }})
+	if err != nil || done.Stdout != "before\nafter 30\n" || done.Earlier.Stdout != len("before\n") || done.Execution != r.Execution || put != ".paddock/1-shown" {
+		t.Fatalf("%+v, %v; it put %q", done, err, put)
+	}
+	if want := map[string]int{r.Execution + "/1": 2, r.Execution + "/2": 3}; !maps.Equal(p.asked, want) || p.left != 3 || len(p.ended) != 0 || len(p.givenUp) != 0 {
+		t.Errorf("people were asked %v; %d were left, others ended %v; given up: %v", p.asked, p.left, p.ended, p.givenUp)
+	}
+	notWaiting(t, m, id, r.Execution)
+	prints(t, m, id, "print(x, read('f'))", "31 two")
+	if i, err := m.Info(alice, id); err != nil || i.Executions != 2 {
+		t.Errorf("%+v, %v", i, err)
+	}
+}
+
+func TestWhatAContinuationMayNotSay(t *testing.T) {
+	p := newPeople()
+	m := manager(t, p.config(), sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	notWaiting(t, m, id, "x-unknown")
+	r := waiting(t, m, id, asksTwo, 2)
+	for name, req := range map[string]session.Request{
+		"code": {Code: "1"}, "a language": {Language: "python"}, "a name": {Name: "f"}, "arguments": {Args: []string{"a"}}, "input": {Stdin: strings.NewReader("")},
+		"a command": {Command: []string{"ls"}}, "limits": {Limits: sandbox.RunLimits{Fuel: 1}},
+	} {
+		req.Continue = r.Execution
+		if _, err := m.Execute(t.Context(), alice, id, req); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	_, err := m.Execute(t.Context(), "bob", id, session.Request{Continue: r.Execution})
+	wantKind(t, err, fault.NotFound)
+	other := create(t, m, alice, "")
+	notWaiting(t, m, other, r.Execution)
+	p.decide(1, "10")
+	p.decide(2, "20")
+	ends(t, m, id, r.Execution)
+}
+
+// What happens while a run waits, and does not end it.
+func TestARunThatWaitsOutlives(t *testing.T) {
+	ok := func(t *testing.T, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	type place struct {
+		m      *session.Manager
+		id     session.ID
+		dir    string
+		config session.Config
+		people *people
+	}
+	for name, between := range map[string]func(t *testing.T, p *place){
+		"nothing":              func(*testing.T, *place) {},
+		"its session's sleep":  func(t *testing.T, p *place) { ok(t, p.m.Sleep(alice, p.id)) },
+		"the process's end":    func(t *testing.T, p *place) { p.m = reopened(t, p.m, p.dir, p.config) },
+		"a file that is put":   func(t *testing.T, p *place) { putFile(t, p.m, p.id, "g", "new") },
+		"code in another one":  func(t *testing.T, p *place) { elsewhere(t, p.m, p.id, "write('g', 'js')") },
+		"a crash of that":      func(t *testing.T, p *place) { elsewhere(t, p.m, p.id, "write('f', 'js')\ncrash") },
+		"a checkpoint":         func(t *testing.T, p *place) { _, err := p.m.Checkpoint(t.Context(), alice, p.id, "here"); ok(t, err) },
+		"a look at it":         func(t *testing.T, p *place) { _, err := p.m.Details(t.Context(), alice, p.id); ok(t, err) },
+		"an export of it":      func(t *testing.T, p *place) { ok(t, p.m.Export(t.Context(), alice, p.id, new(bytes.Buffer))) },
+		"a fork of it":         func(t *testing.T, p *place) { _, err := p.m.Fork(t.Context(), alice, p.id, "", 2); ok(t, err) },
+		"that nothing is left": func(t *testing.T, p *place) { _, err := p.m.Collect(t.Context()); ok(t, err) },
+		"a cancel of another":  func(t *testing.T, p *place) { _, err := p.m.Cancel(alice, p.id, "x-other"); ok(t, err) },
+		"its process's kill": func(t *testing.T, p *place) {
+			p.config.Dir = copyRunning(t, p.dir)
+			p.m = manager(t, p.config, sandboxtest.FakeConfig{})
+		},
+		"a kill while another runs": func(t *testing.T, p *place) {
+			p.people.onEffect(func() { p.config.Dir = copyRunning(t, p.dir) })
+			elsewhere(t, p.m, p.id, "write('f', 'cut short')\ncall('effect', '')")
+			p.m = manager(t, p.config, sandboxtest.FakeConfig{})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			people := newPeople()
+			at := &place{config: people.config(), dir: t.TempDir(), people: people}
+			at.config.Dir = at.dir
+			at.m = manager(t, at.config, sandboxtest.FakeConfig{})
+			at.id = create(t, at.m, alice, "")
+			r := waiting(t, at.m, at.id, asksTwo, 2)
+			between(t, at)
+			if i, err := at.m.Info(alice, at.id); err != nil || i.Waiting == nil || i.Waiting.Execution != r.Execution || i.State != session.Waiting {
+				t.Errorf("%+v, %v", i, err)
+			}
+			people.decide(1, "10")
+			people.decide(2, "20")
+			ends(t, at.m, at.id, r.Execution)
+			prints(t, at.m, at.id, "print(x, read('f'))", "31 two")
+			if n := people.gaveUp(); len(n) != 0 {
+				t.Errorf("given up were %v", n)
+			}
+		})
+	}
+}
+
+func putFile(t *testing.T, m *session.Manager, id session.ID, name, text string) {
+	t.Helper()
+	tree, done, err := m.Files(alice, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	if _, err := tree.Write(name, []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func elsewhere(t *testing.T, m *session.Manager, id session.ID, code string) {
+	t.Helper()
+	if _, err := m.Execute(t.Context(), alice, id, session.Request{Code: code, Language: "javascript"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What ends a run that waits for good.
+func TestARunThatWaitsIsGivenUp(t *testing.T) {
+	ok := func(t *testing.T, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		end  func(t *testing.T, m *session.Manager, id session.ID, execution string) (notice string)
+		says string
+	}{
+		"by other code in its interpreter": {func(t *testing.T, m *session.Manager, id session.ID, _ string) string {
+			return prints(t, m, id, "print(x, 'other')", "1 other").Notice
+		}, "(ap-1, ap-2), and was given up for this call"},
+		"by cancelling it": {func(t *testing.T, m *session.Manager, id session.ID, execution string) string {
+			n, err := m.Cancel(alice, id, execution)
+			if n != 1 {
+				t.Errorf("%d were stopped", n)
+			}
+			ok(t, err)
+			return ""
+		}, ""},
+		"by cancelling all": {func(t *testing.T, m *session.Manager, id session.ID, _ string) string {
+			n, err := m.Cancel(alice, id, "")
+			if n != 1 {
+				t.Errorf("%d were stopped", n)
+			}
+			ok(t, err)
+			return ""
+		}, ""},
+		"by cancelling it asleep": {func(t *testing.T, m *session.Manager, id session.ID, execution string) string {
+			ok(t, m.Sleep(alice, id))
+			n, err := m.Cancel(alice, id, execution)
+			if n != 1 {
+				t.Errorf("%d were stopped", n)
+			}
+			ok(t, err)
+			return ""
+		}, ""},
+		"by undoing it": {func(t *testing.T, m *session.Manager, id session.ID, _ string) string { return undo(t, m, id).Notice }, "was given up"},
+		"by going back to where it waited": {func(t *testing.T, m *session.Manager, id session.ID, _ string) string {
+			_, err := m.Checkpoint(t.Context(), alice, id, "here")
+			ok(t, err)
+			r, err := m.Restore(t.Context(), alice, id, "here")
+			ok(t, err)
+			return r.Notice
+		}, "was given up"},
+		"by a reset": {func(t *testing.T, m *session.Manager, id session.ID, _ string) string {
+			_, err := m.Reset(t.Context(), alice, id)
+			ok(t, err)
+			return ""
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPeople()
+			m := manager(t, p.config(), sandboxtest.FakeConfig{})
+			id := create(t, m, alice, "")
+			execute(t, m, id, "x = 0")
+			r := waiting(t, m, id, asksTwo, 2)
+			says(t, c.end(t, m, id, r.Execution), c.says)
+			notWaiting(t, m, id, r.Execution)
+			if n := p.gaveUp(); !slices.Equal(n, []string{r.Execution}) {
+				t.Errorf("given up were %v", n)
+			}
+			ok(t, m.Sleep(alice, id))
+			notWaiting(t, m, id, r.Execution)
+			if r := prints(t, m, id, "print('on')", "on"); r.Notice != "" {
+				t.Errorf("the notice is %q", r.Notice)
+			}
+		})
+	}
+}
+
+func TestARunThatWaitsEndsWithItsSession(t *testing.T) {
+	for name, asleep := range map[string]bool{"awake": false, "asleep": true} {
+		t.Run(name, func(t *testing.T) {
+			p := newPeople()
+			m := manager(t, p.config(), sandboxtest.FakeConfig{})
+			id := create(t, m, alice, "")
+			r := waiting(t, m, id, asksTwo, 2)
+			if asleep {
+				if err := m.Sleep(alice, id); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := m.Destroy(t.Context(), alice, id); err != nil {
+				t.Fatal(err)
+			}
+			if n := p.gaveUp(); !slices.Equal(n, []string{r.Execution}) {
+				t.Errorf("given up were %v", n)
+			}
+			if all, err := m.WaitingRuns(""); err != nil || len(all) != 0 {
+				t.Errorf("%+v, %v", all, err)
+			}
+		})
+	}
+}
+
+// A run waits in one place: a copy of its session has its files and variables.
+func TestACopyOfASessionDoesNotGoOnWithItsRun(t *testing.T) {
+	p := newPeople()
+	m := manager(t, p.config(), sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	r := waiting(t, m, id, asksTwo, 2)
+	forks, err := m.Fork(t.Context(), alice, id, "", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var archive bytes.Buffer
+	if err := m.Export(t.Context(), alice, id, &archive); err != nil {
+		t.Fatal(err)
+	}
+	copied, _, err := m.Import(t.Context(), alice, "", &archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.decide(1, "10")
+	p.decide(2, "20")
+	for _, one := range []session.ID{forks[0].ID, copied.ID} {
+		notWaiting(t, m, one, r.Execution)
+	}
+	says(t, prints(t, m, forks[0].ID, "print(x, read('f'))", "1 one").Notice, "does so in the session that it was forked from")
+	prints(t, m, copied.ID, "print(x, read('f'))", "1 one")
+	ends(t, m, id, r.Execution)
+	if len(p.gaveUp()) != 0 {
+		t.Error("it was given up")
+	}
+}
+
+// What was gone on with and cut short is not done again.
+func TestARunGoesOnOnce(t *testing.T) {
+	p := newPeople()
+	config := p.config()
+	dir := t.TempDir()
+	config.Dir = dir
+	m := manager(t, config, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	r := waiting(t, m, id, asksTwo+"\ncall('effect', '')\nx = 100", 2)
+	p.decide(1, "10")
+	p.decide(2, "20")
+	var copied string
+	var second error
+	p.onEffect(func() {
+		copied = copyRunning(t, dir)
+		_, second = goOn(m, id, r.Execution)
+		if i, err := m.Info(alice, id); err != nil || i.Waiting != nil || i.State != session.Running {
+			t.Errorf("while it goes on: %+v, %v", i, err)
+		}
+	})
+	ends(t, m, id, r.Execution)
+	wantKind(t, second, fault.Conflict)
+	prints(t, m, id, "print(x)", "100")
+	p.onEffect(nil)
+	config.Dir = copied
+	next := manager(t, config, sandboxtest.FakeConfig{})
+	if all, err := next.WaitingRuns(alice); err != nil || len(all) != 0 {
+		t.Errorf("%+v, %v", all, err)
+	}
+	notWaiting(t, next, id, r.Execution)
+	if n := p.gaveUp(); !slices.Equal(n, []string{r.Execution}) {
+		t.Errorf("given up were %v", n)
+	}
+	says(t, prints(t, next, id, "print(x, read('f'))", "1 one").Notice, r.Execution, "was interrupted when the server ended")
+	if next := prints(t, next, id, "print('on')", "on"); next.Notice != "" || p.effects != 1 {
+		t.Errorf("the notice is %q; it had %d effects", next.Notice, p.effects)
+	}
+}

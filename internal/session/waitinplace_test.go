@@ -1,0 +1,222 @@
+package session_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/sandboxtest"
+	"paddock/internal/session"
+)
+
+func TestACallThatIsAtWorkIsNotCutOff(t *testing.T) {
+	p := newPeople()
+	config := p.config()
+	working, finish := make(chan struct{}), make(chan struct{})
+	var mu sync.Mutex
+	asked := 0
+	config.Call = func(ctx context.Context, run session.Run, c sandbox.Call) []byte {
+		if c.Number == 1 {
+			return p.call(ctx, run, c)
+		}
+		mu.Lock()
+		asked++
+		mu.Unlock()
+		close(working)
+		select {
+		case <-finish:
+		case <-ctx.Done():
+			t.Errorf("it ended: %v", context.Cause(ctx))
+		}
+		return []byte(`{"value":"20"}`)
+	}
+	m := manager(t, config, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	go func() {
+		<-working
+		close(finish)
+	}()
+	r := waiting(t, m, id, asksTwo, 1)
+	p.decide(1, "10")
+	ends(t, m, id, r.Execution)
+	if asked != 1 {
+		t.Errorf("it was asked %d times", asked)
+	}
+}
+
+// A program that was to be left and is told what it waits for goes on by itself.
+func TestAProgramThatWasToBeLeftGoesOnWhereEverythingIsAnswered(t *testing.T) {
+	p := newPeople()
+	config := p.config()
+	config.Call = func(ctx context.Context, run session.Run, c sandbox.Call) []byte {
+		if c.Number == 1 { // it blocks: after the patience it may be left, and cannot be
+			run.Suspend("ap-1")
+			select {
+			case <-time.After(50 * time.Millisecond):
+			case <-ctx.Done():
+				t.Errorf("it ended: %v", context.Cause(ctx))
+			}
+			run.Suspend("")
+			return []byte(`{"value":"yes"}`)
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			t.Errorf("call %d ended: %v", c.Number, context.Cause(ctx))
+		}
+		return []byte(`{"value":"5"}`)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		m := manager(t, config, sandboxtest.FakeConfig{})
+		id := create(t, m, alice, "")
+		prints(t, m, id, "print(call('approve', ''))\nmany = gather('work', 3)\nprint(many)\nmany = gather('work', 2)\nprint(many)", "yes\n15\n10")
+	})
+}
+
+// Where a run cannot be suspended it waits in place, as long as its time goes.
+func TestARunWaitsInPlace(t *testing.T) {
+	blocks := "print(call('approve', ''))"
+	for name, c := range map[string]struct {
+		code     string
+		settings session.Settings
+		patience time.Duration
+	}{
+		"a call that blocks":               {code: blocks},
+		"nobody suspends":                  {code: "many = gather('approve', 1)\nprint(many)", patience: -1},
+		"a session of which nothing stays": {code: "many = gather('approve', 1)\nprint(many)", settings: session.Settings{Passing: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asking(t, func(config *session.Config) { config.WaitInPlace = c.patience }, func(t *testing.T, m *session.Manager, p *people) {
+				i, err := m.Create(t.Context(), alice, "", c.settings)
+				if err != nil {
+					t.Fatal(err)
+				}
+				first := begin(t.Context(), m, i.ID, c.code)
+				pass(20 * time.Second)
+				p.decide(1, "7")
+				<-first.done
+				if first.err != nil || first.res.Exit.Cause != sandbox.Exited || first.res.Stdout != "7\n" {
+					t.Errorf("%+v, %v", first.res, first.err)
+				}
+				delete(p.decided, 1)
+				r := execute(t, m, i.ID, c.code)
+				if r.Exit.Cause != sandbox.TimedOut || r.Waiting != nil || p.left != 0 || len(p.ended) != 1 {
+					t.Errorf("it %v, waits for %v; calls ended %v", r.Exit.Cause, r.Waiting, p.ended)
+				}
+			})
+		})
+	}
+}
+
+func TestAMachinesRunWaitsInPlace(t *testing.T) {
+	p := newPeople()
+	config := p.config()
+	call := config.Call
+	config.Call = func(ctx context.Context, run session.Run, c sandbox.Call) []byte {
+		go p.decide(1, "7")
+		return call(ctx, run, c)
+	}
+	m, _ := machines(t, config)
+	prints(t, m, create(t, m, alice, ""), "many = gather('approve', 1)\nprint(many)", "7")
+}
+
+// The time that a person takes is not the run's.
+func TestOnlyTheTimeThatARunRunsCounts(t *testing.T) {
+	for work, want := range map[int]sandbox.Cause{6: sandbox.Exited, 8: sandbox.TimedOut} {
+		t.Run(want.String(), func(t *testing.T) {
+			asking(t, func(c *session.Config) { c.WaitInPlace = 0 }, func(t *testing.T, m *session.Manager, p *people) {
+				id := create(t, m, alice, "")
+				r, err := m.Execute(t.Context(), alice, id, session.Request{Timeout: 10 * time.Second, Code: fmt.Sprintf("sleep(3)\nmany = gather('approve', 1)\nsleep(%d)\nprint('done')", work)})
+				if err != nil || r.Exit.Cause != sandbox.Waiting || r.Wall != 5*time.Second {
+					t.Fatalf("%+v, %v", r, err)
+				}
+				pass(5 * time.Hour)
+				p.decide(1, "1")
+				r, err = goOn(m, id, r.Execution)
+				if err != nil || r.Exit.Cause != want {
+					t.Errorf("it %v with %q, %v", r.Exit.Cause, r.Stdout, err)
+				}
+			})
+		})
+	}
+	t.Run("a shorter time may be asked for", func(t *testing.T) {
+		asking(t, nil, func(t *testing.T, m *session.Manager, p *people) {
+			id := create(t, m, alice, "")
+			r := waiting(t, m, id, "many = gather('approve', 1)\nsleep(5)", 1)
+			p.decide(1, "1")
+			r, err := m.Execute(t.Context(), alice, id, session.Request{Continue: r.Execution, Timeout: time.Second})
+			if err != nil || r.Exit.Cause != sandbox.TimedOut || r.Wall > 2*time.Second {
+				t.Errorf("%+v, %v", r, err)
+			}
+			notWaiting(t, m, id, r.Execution)
+		})
+	})
+}
+
+func TestARunThatWaitsExpiresWithItsSession(t *testing.T) {
+	asking(t, func(c *session.Config) { c.IdleTTL = time.Hour }, func(t *testing.T, m *session.Manager, p *people) {
+		id := create(t, m, alice, "")
+		r := waiting(t, m, id, asksTwo, 2)
+		pass(50 * time.Minute)
+		if i, err := m.Info(alice, id); err != nil || i.Waiting == nil {
+			t.Errorf("%+v, %v", i, err)
+		}
+		pass(30 * time.Minute)
+		if _, err := m.Info(alice, id); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("it has not expired: %v", err)
+		}
+		if n := p.gaveUp(); !slices.Equal(n, []string{r.Execution}) {
+			t.Errorf("given up were %v", n)
+		}
+	})
+}
+
+func TestARunThatWaitsInPlaceIsStoppedAsAnyOther(t *testing.T) {
+	asking(t, func(c *session.Config) { c.WaitInPlace = 0 }, func(t *testing.T, m *session.Manager, p *people) {
+		id := create(t, m, alice, "")
+		c := begin(t.Context(), m, id, asksTwo)
+		if n, err := m.Cancel(alice, id, c.execution); n != 1 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		<-c.done
+		if c.err != nil || c.res.Exit.Cause != sandbox.Cancelled || len(p.ended) != 2 || p.left != 0 {
+			t.Errorf("%+v, %v; calls ended %v", c.res, c.err, p.ended)
+		}
+		notWaiting(t, m, id, c.execution)
+	})
+}
+
+func TestWhatWasRecordedOfARunThatWaits(t *testing.T) {
+	p := newPeople()
+	config := p.config()
+	w := &witness{}
+	config.Record = w.record
+	m := manager(t, config, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	w.take()
+	r := waiting(t, m, id, asksTwo, 2)
+	p.decide(1, "10")
+	p.decide(2, "20")
+	ends(t, m, id, r.Execution)
+	events := w.take()
+	if len(events) != 4 || events[1].Exit.Cause != sandbox.Waiting || events[1].Continued || !events[2].Continued || !events[3].Continued || events[3].Exit.Cause != sandbox.Exited {
+		t.Fatalf("%+v", events)
+	}
+	for _, e := range events {
+		if e.Execution != r.Execution || e.Language != "python" {
+			t.Errorf("%+v", e)
+		}
+	}
+	all := checkpoints(t, m, id)
+	if len(all) != 3 || all[1].Execution != r.Execution || all[2].Execution != r.Execution || all[2].Code != "x = 1" {
+		t.Errorf("%+v", all)
+	}
+	undo(t, m, id)
+	prints(t, m, id, "print(x, read('f'))", "1 one")
+}

@@ -1,0 +1,314 @@
+// Package tools proves other MCP servers as functions: with the built paddock, over
+// stdio and over HTTP, with the interpreters that programs really get, and servers that
+// others wrote.
+package tools
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"paddock/internal/auth"
+	"paddock/internal/mcpserver"
+	"paddock/internal/sandbox/sandboxtest"
+)
+
+// patience bounds whatever a test waits for.
+const patience = 2 * time.Minute
+
+// setting is how a test uses paddock.
+type setting struct {
+	transport string // stdio or HTTP
+	isolation string
+}
+
+func (s setting) String() string { return s.isolation + " over " + s.transport }
+
+// everywhere is what the most important tests are run in.
+var everywhere = []setting{{"stdio", "wasm"}, {"HTTP", "wasm"}, {"stdio", "linux"}}
+
+// inEach runs a test in each setting; with gives what its paddock is made with.
+func inEach(t *testing.T, settings []setting, with func(t *testing.T) options, f func(t *testing.T, m *model)) {
+	for _, s := range settings {
+		t.Run(s.String(), func(t *testing.T) {
+			o := with(t)
+			o.setting = s
+			f(t, open(t, o))
+		})
+	}
+}
+
+// options are what a paddock is made with.
+type options struct {
+	setting
+	config  string   // paddock.toml
+	env     []string // variables
+	allowed []string // the allow-list
+}
+
+// model is a model's end of a connection to a paddock.
+type model struct {
+	*sdk.ClientSession
+	isolation string
+	logged    func() string // what paddock has written to stderr
+	session   string        // which the first result named
+	dir       string        // of paddock's state and configuration
+}
+
+// open starts a paddock and connects to it. Both end with the test.
+func open(t testing.TB, o options) *model {
+	t.Helper()
+	dir := t.TempDir()
+	requireSetting(t, o.setting)
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // for whom guests run as
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "paddock.toml")
+	if err := os.WriteFile(file, []byte(o.config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	allowed := strings.Join(o.allowed, ",")
+	if o.allowed == nil {
+		allowed = "127.0.0.1:*!private"
+	}
+	env := append(environment(t, filepath.Join(dir, "state")), "PADDOCK_CONFIG="+file, "PADDOCK_MCP_ALLOWLIST="+allowed, "PADDOCK_SANDBOX_ISOLATION="+o.isolation)
+	if !slices.ContainsFunc(o.env, func(v string) bool { return strings.HasPrefix(v, "PADDOCK_MCP_CALL_INTERVAL=") }) {
+		env = append(env, "PADDOCK_MCP_CALL_INTERVAL=0")
+	}
+	m := &model{isolation: o.isolation, dir: dir}
+	m.connect(t, o.transport, append(env, o.env...))
+	return m
+}
+
+func environment(t testing.TB, state string) []string {
+	return append(os.Environ(), "PADDOCK_STATE_DIR="+state, "PADDOCK_CACHE_DIR="+sandboxtest.PreparedCache(t), "PADDOCK_SANDBOX_IMAGE=host", "PADDOCK_SANDBOX_POOL=0")
+}
+
+var linux struct {
+	once   sync.Once
+	reason string // why nothing runs in it; empty: it does
+}
+
+// requireSetting skips a test whose isolation there is not.
+func requireSetting(t testing.TB, s setting) {
+	t.Helper()
+	if s.isolation != "linux" {
+		return
+	}
+	linux.once.Do(func() {
+		for _, language := range []string{"python", "javascript"} {
+			cmd := exec.CommandContext(t.Context(), sandboxtest.Binary(t), "run", "--isolation", "linux", "-l", language, "-c", "1")
+			cmd.Env = environment(t, t.TempDir())
+			if out, err := cmd.CombinedOutput(); err != nil {
+				linux.reason = fmt.Sprintf("%s: %s", language, out)
+			}
+		}
+	})
+	sandboxtest.Require(t, "linux", linux.reason == "", linux.reason)
+}
+
+func (m *model) connect(t testing.TB, how string, env []string) {
+	t.Helper()
+	var transport sdk.Transport
+	if how == "HTTP" {
+		url, token, logged := serve(t, m.dir, env)
+		m.logged = logged
+		transport = &sdk.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: bearer(token)}}
+	} else {
+		log, err := os.Create(filepath.Join(m.dir, "log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), sandboxtest.Binary(t), "mcp", "--log-level", "debug")
+		cmd.Env, cmd.Stderr = env, log
+		m.logged = func() string {
+			text, err := os.ReadFile(log.Name())
+			if err != nil {
+				t.Error(err)
+			}
+			return string(text)
+		}
+		t.Cleanup(func() { log.Close() })
+		transport = &sdk.CommandTransport{Command: cmd, TerminateDuration: patience}
+	}
+	var err error
+	if m.ClientSession, err = sdk.NewClient(&sdk.Implementation{Name: "tests-of-tools", Version: "1"}, nil).Connect(t.Context(), transport, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.ListTools(t.Context(), nil); err != nil { // so that it knows which arguments are to be headers, too
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if m.Close(); t.Failed() {
+			t.Logf("paddock's log:\n%.20000s", m.logged())
+		}
+	})
+}
+
+// serve starts a paddock that serves.
+func serve(t testing.TB, dir string, env []string) (url, token string, logged func() string) {
+	t.Helper()
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), sandboxtest.Binary(t), "serve", "--port", "0", "--log-level", "debug")
+	cmd.Env = env
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said, text := bufio.NewReader(stderr), &lockedText{}
+	for url == "" {
+		line, err := said.ReadString('\n')
+		if _, _ = io.WriteString(text, line); err != nil {
+			t.Fatalf("paddock serve ended: %s", text.String())
+		}
+		if at, ok := strings.CutPrefix(line, "paddock: MCP is served at "); ok {
+			url = strings.TrimSpace(at)
+		}
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = io.Copy(text, said)
+	}()
+	t.Cleanup(func() {
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+		<-ended
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("paddock serve ended with %v", err)
+		}
+	})
+	local, err := os.ReadFile(filepath.Join(dir, "state", auth.LocalTokenFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return url, strings.TrimSpace(string(local)), text.String
+}
+
+// lockedText is text that is written while it is read.
+type lockedText struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+// Write adds to it.
+func (l *lockedText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// String is what there is until now.
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// bearer is a token that goes with each request.
+type bearer string
+
+// RoundTrip sends a request.
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+string(b))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// call calls one of paddock's tools, and reads what it answers into out (nil: nothing),
+// unless it failed.
+func (m *model) call(t *testing.T, tool string, args map[string]any, out any) *sdk.CallToolResult {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if m.session != "" && args["session_id"] == nil && tool != "create_session" {
+		args = maps.Clone(args)
+		args["session_id"] = m.session
+	}
+	res, err := m.CallTool(ctx, &sdk.CallToolParams{Name: tool, Arguments: args})
+	if err != nil {
+		t.Fatalf("%s: %v", tool, err)
+	}
+	if all, ok := res.StructuredContent.(map[string]any); ok && m.session == "" {
+		m.session, _ = all["session_id"].(string)
+	}
+	if out == nil {
+		return res
+	}
+	text, err := json.Marshal(res.StructuredContent)
+	if err == nil && !res.IsError {
+		err = json.Unmarshal(text, out)
+	}
+	if err != nil || res.IsError {
+		t.Fatalf("%s gives %s, %v", tool, text, err)
+	}
+	return res
+}
+
+// bind binds a server to the connection's session.
+func (m *model) bind(t *testing.T, name, url string) {
+	t.Helper()
+	var bound struct{ Package string }
+	m.call(t, "mcp_bind_http", map[string]any{"name": name, "url": url}, &bound)
+	if bound.Package != "servers."+strings.ReplaceAll(name, "-", "_") {
+		t.Errorf("it is bound as %q", bound.Package)
+	}
+}
+
+// waitFor waits until programs find the servers' files: a run does not wait for long for
+// a server that has never been listed, and here all of them are started at once.
+func (m *model) waitFor(t *testing.T, packages ...string) {
+	t.Helper()
+	code := fmt.Sprintf("import os\nprint(*sorted(set(%q.split()) - set(os.listdir('/servers'))))", strings.Join(packages, " "))
+	for until := time.Now().Add(patience); ; {
+		missing := m.run(t, "python", code).Stdout
+		if missing == "\n" {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatalf("there are no files of %s", missing)
+		}
+	}
+}
+
+// run runs a program in the connection's session.
+func (m *model) run(t *testing.T, language, code string) mcpserver.Execution {
+	t.Helper()
+	var e mcpserver.Execution
+	m.call(t, "execute_code", map[string]any{"language": language, "code": code, "timeout": int(patience.Seconds())}, &e)
+	if e.Isolation != m.isolation {
+		t.Errorf("it ran in %q", e.Isolation)
+	}
+	return e
+}
+
+// prints runs a program that has to succeed and print that.
+func (m *model) prints(t *testing.T, language, code, want string) mcpserver.Execution {
+	t.Helper()
+	e := m.run(t, language, code)
+	if !e.Success || e.Stdout != want {
+		t.Errorf("%s\nprints %q, want %q; stderr %s; error %+v", code, e.Stdout, want, e.Stderr, e.Error)
+	}
+	return e
+}
