@@ -166,7 +166,11 @@ func (d *draft) rollBack() (changed, partly bool, err error) {
 		d.next.Interpreters, d.changed = anew(head.Interpreters), true
 	}
 	if w := d.k.waits(); w != nil { // nothing has run in it since
-		d.next.Interpreters[w.Runtime] = head.Interpreters[w.Runtime]
+		if in, there := head.Interpreters[w.Runtime]; there {
+			d.next.Interpreters[w.Runtime] = in
+		} else {
+			d.next.Machine = head.Machine
+		}
 	}
 	return changed, partly, nil
 }

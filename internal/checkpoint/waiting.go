@@ -40,7 +40,7 @@ func (k *Kept) waits() *history.Waiting {
 	if w == nil || k.older {
 		return nil
 	}
-	if _, there := k.head.Interpreters[w.Runtime]; !there {
+	if !k.head.Holds(w.Runtime) { // its machine was not saved again since another ran there
 		return nil
 	}
 	return w
@@ -56,6 +56,8 @@ func (d *draft) recoverWaiting() {
 	if in, there := d.next.Interpreters[w.Runtime]; there {
 		in.Anew = true
 		d.next.Interpreters[w.Runtime] = in
+	} else if d.next.Machine.Holds(w.Runtime) {
+		d.next.Machine = d.next.Machine.Again()
 	}
 	if d.next.Of == 0 && len(d.files) == 0 { // it is no step
 		d.next.Of, d.next.Previous = d.k.head.Of, d.k.head.Previous

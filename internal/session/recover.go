@@ -49,7 +49,7 @@ func (s *session) recoverState(clean bool) error {
 	}
 	changed, partly, err := s.kept.Recover(ctx, clean && skipped == nil)
 	s.noteWaiting()
-	s.interrupted(head.Waiting)
+	s.interrupted(head)
 	switch {
 	case partly:
 		s.tell("The server ended unexpectedly, and not all files could be brought back: some are as they were found.")
@@ -63,14 +63,17 @@ func (s *session) recoverState(clean bool) error {
 }
 
 // interrupted deals with a run that waited, or was gone on with, at the checkpoint that
-// the session was opened at; nil: there was none. The caller holds s.keeping.
-func (s *session) interrupted(w *history.Waiting) {
+// the session was opened at, if there was one. The caller holds s.keeping.
+func (s *session) interrupted(head *history.Manifest) {
+	w := head.Waiting
 	if w == nil || s.kept.Head().Waits() != nil {
 		return
 	}
 	s.ended = w.Execution
 	if w.Begun {
 		s.tell(fmt.Sprintf("The run %s, which had waited for a person and went on, was interrupted when the server ended: it does not go on, and what it called since may have been done.", w.Execution))
+	} else if !head.Holds(w.Runtime) {
+		s.tell(fmt.Sprintf("The run %s, which waited for a person, cannot go on: other code ran in its machine since, and that was not saved when the server ended.", w.Execution))
 	} else {
 		s.tell(fmt.Sprintf("The run %s, which waited for a person, cannot go on: the session's newest checkpoint is damaged.", w.Execution))
 	}

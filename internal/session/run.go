@@ -43,7 +43,7 @@ func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
 	s.fill(t.ctx)
 	r := &running{s: s, t: t, p: p, req: req, in: in}
 	r.asking = asking{answer: s.answering(t), works: map[int]*work{}, news: make(chan struct{}, 1)}
-	r.inPlace = s.manager.config.WaitInPlace < 0 || s.passing() || !keeps(in)
+	r.inPlace = s.manager.config.WaitInPlace < 0 || s.passing() || !keeps(in) && !s.savesMachines()
 	if s.manager.config.KeepLater || s.passing() {
 		if r.before, err = s.tree.Snapshot(); err != nil {
 			return Result{}, fmt.Errorf("looking at the workspace: %w", err)

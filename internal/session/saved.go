@@ -31,11 +31,16 @@ func (s *session) keeper() sandbox.Keeper {
 	return k
 }
 
+// savesMachines tells whether machines of sessions like this one are saved.
+func (s *session) savesMachines() bool {
+	return s.keeper() != nil && s.manager.config.MachineStateBytes >= 0
+}
+
 // saver gives what saves the session's machine; nil: there is nothing to be saved.
 // It is the caller's turn.
 func (s *session) saver() checkpoint.SaveMachine {
 	k, live := s.keeper(), s.live()
-	if k == nil || len(live) == 0 || s.manager.config.MachineStateBytes < 0 {
+	if len(live) == 0 || !s.savesMachines() {
 		return nil
 	}
 	room := s.manager.checkDisk(s.owner, s.memoryNow(0)) // it may not become smaller on disk
@@ -99,10 +104,18 @@ func (s *session) machineState() *sandbox.MachineState {
 		return nil
 	}
 	state := s.kept.Machine()
-	if state != nil {
+	if state != nil && !s.waitsInMachine() {
 		state.Anew = state.Anew || s.anew[machineAnew]
 	}
 	return state
+}
+
+// waitsInMachine tells whether the head's machine has a run in it that waits: then
+// nothing has run in its interpreter since. The caller holds s.keeping.
+func (s *session) waitsInMachine() bool {
+	head := s.kept.Head()
+	w := head.Waits()
+	return w != nil && head.Machine.Holds(w.Runtime)
 }
 
 // survived deals with a machine that began as what was saved, of which in is an

@@ -87,6 +87,10 @@ func (r *running) wait(exit sandbox.Exit, reasons map[int]string, wall time.Dura
 	if err == nil {
 		n := r.p.note(t)
 		n.Content = content
+		if !keeps(r.in) { // the program waits on in its machine, as that is saved
+			s.dropSpare() // of which nobody has anything to keep
+			n.Save, n.MachineMoved = s.saver(), true
+		}
 		n.Waiting = &history.Waiting{
 			Execution: t.execution, Runtime: r.p.runtime.Name, Language: r.p.command.Language, Since: time.Now().UTC(), Reasons: res.Waiting,
 		}

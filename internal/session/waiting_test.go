@@ -30,6 +30,8 @@ type people struct {
 	givenUp  []string
 	effects  int // calls of the tool "effect" that were made
 	whenUsed func()
+	// whenAsked is called once when somebody is asked whose answer is known.
+	whenAsked func()
 }
 
 func newPeople() *people {
@@ -98,6 +100,10 @@ func (p *people) wait(ctx context.Context, run session.Run, number int) (string,
 	p.asked[fmt.Sprint(run.Execution, "/", number)]++
 	for {
 		if value, ok := p.decided[number]; ok {
+			if do := p.whenAsked; do != nil {
+				p.whenAsked = nil
+				do()
+			}
 			run.Suspend("")
 			return value, true
 		}

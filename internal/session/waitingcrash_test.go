@@ -111,7 +111,7 @@ func copyRunning(t *testing.T, dir string) string {
 		if errors.Is(err, fs.ErrNotExist) || strings.HasPrefix(filepath.Base(path), "index.db") {
 			return nil
 		}
-		if err != nil {
+		if err != nil || e.Type()&fs.ModeSocket != 0 {
 			return err
 		}
 		there := to + strings.TrimPrefix(path, dir)

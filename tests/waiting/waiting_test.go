@@ -2,6 +2,7 @@
 // are killed meanwhile, and go on in others: once.
 //
 //	go test ./tests/waiting -engine wazero
+//	CGO_ENABLED=0 go test ./tests/waiting -run Machine
 package waiting
 
 import (
@@ -22,6 +23,8 @@ import (
 
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/linux"
+	"paddock/internal/sandbox/linux/agent"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/sandbox/wasm"
 	"paddock/internal/sandbox/wasm/worker"
@@ -36,8 +39,13 @@ var engine = flag.String("engine", "", "the only engine to test: native or wazer
 const serverRole = "paddock-test-waiting"
 
 func TestMain(m *testing.M) {
-	if worker.Requested(os.Args) {
+	switch {
+	case worker.Requested(os.Args):
 		os.Exit(worker.Main(os.Args))
+	case linux.Requested(os.Args):
+		os.Exit(linux.Main(os.Args))
+	case agent.Requested(os.Args):
+		os.Exit(agent.Main(os.Args))
 	}
 	if len(os.Args) > 0 && os.Args[0] == serverRole {
 		if err := serve(os.Args[1], os.Args[2], os.Args[3], os.Args[4], os.Args[5], os.Args[6]); err != nil {
@@ -99,7 +107,7 @@ var shows = map[string]string{"python": "print(plan.total, open('/workspace/f').
 // place is a state folder with a process that has it open.
 type place struct {
 	*session.Manager
-	backend *wasm.Backend
+	backend sandbox.Backend
 	dir     string
 	allowed bool               // what is asked for
 	tell    func(event string) // is told what happens
@@ -115,7 +123,12 @@ func open(dir, cache, engine string, tell func(string)) (*place, error) {
 		return nil, err
 	}
 	log := slog.New(slog.DiscardHandler)
-	if p.backend, err = wasm.New(wasm.Config{CacheDir: cache, OwnersDir: filepath.Join(dir, "owners"), Inherit: life.File(), Engine: engine, Log: log}); err != nil {
+	if engine == linux.Name {
+		p.backend, err = linux.New(linux.Config{Dir: filepath.Join(dir, "boxes"), Inherit: life.File(), Log: log})
+	} else {
+		p.backend, err = wasm.New(wasm.Config{CacheDir: cache, OwnersDir: filepath.Join(dir, "owners"), Inherit: life.File(), Engine: engine, Log: log})
+	}
+	if err != nil {
 		return nil, err
 	}
 	p.Manager, err = session.New(session.Config{Dir: dir, Backends: []sandbox.Backend{p.backend}, Life: life, Log: log, WaitInPlace: 1, Call: p.call})
@@ -234,7 +247,24 @@ func killedAt(t *testing.T, dir, engine, language, event string, n int) (executi
 }
 
 func TestARunWaitsAcrossProcessesThatAreKilled(t *testing.T) {
-	for _, engine := range engines(t) {
+	waits(t, engines(t))
+}
+
+func TestARunInAMachineWaitsAcrossProcessesThatAreKilled(t *testing.T) {
+	b, err := linux.New(linux.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := b.Probe(t.Context())
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sandboxtest.Require(t, "linux", p.Available && len(p.Runtimes) > 1, p.Reason)
+	waits(t, []string{linux.Name})
+}
+
+func waits(t *testing.T, engines []string) {
+	for _, engine := range engines {
 		for language := range programs {
 			t.Run(engine+"/"+language, func(t *testing.T) {
 				for _, at := range []struct {
@@ -322,6 +352,8 @@ func goesOn(t *testing.T, dir, engine, language, execution string) string {
 	switch {
 	case out == "22[one,two]" && before == 1 && !interrupted:
 		return "it was over"
+	case engine == linux.Name && strings.HasSuffix(out, "Error") && before == 1 && !interrupted:
+		return "it was over" // and its machine was not saved since
 	case out == "1[one]" && interrupted && before <= 1:
 		return "it was interrupted"
 	case (out == "NameError" || out == "ReferenceError") && before == 0 && !interrupted:

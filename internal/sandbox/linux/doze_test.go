@@ -148,3 +148,36 @@ func TestClocksAreRightInAMachineThatWasStopped(t *testing.T) {
 		t.Errorf("a tenth of a second took %.3f s", got)
 	}
 }
+
+// A program that was left waiting for a call holds up nothing.
+func TestAMachineWithAProgramThatWaitsIsStopped(t *testing.T) {
+	b := dozing(t, 200*time.Millisecond)
+	spec := keptSpec(t, "python")
+	in := start(t, b, spec)
+	suspend := make(chan struct{})
+	exit, err := in.Run(t.Context(), sandbox.Command{
+		Code:    "import servers\n@servers.tool('s', 't', {})\ndef it(): ''\nx = it()",
+		Suspend: suspend,
+		Call: func(ctx context.Context, _ sandbox.Call) []byte {
+			close(suspend)
+			<-ctx.Done()
+			return nil
+		},
+	})
+	if err != nil || exit.Cause != sandbox.Waiting {
+		t.Fatalf("it %v, %+v, %v", exit.Cause, exit.Error, err)
+	}
+	eventually(t, "its rest", func() bool { return stopped(in) })
+	eventually(t, "a moment in which it goes on", func() bool { return !stopped(in) })
+	eventually(t, "its rest again", func() bool { return stopped(in) })
+	exit, err = in.Run(t.Context(), sandbox.Command{
+		Continue: &sandbox.Continuation{Calls: exit.Calls, Open: exit.Open},
+		Call:     func(context.Context, sandbox.Call) []byte { return []byte(`{"value":41}`) },
+	})
+	if err != nil || exit.Cause != sandbox.Exited {
+		t.Fatalf("it %v, %+v, %v", exit.Cause, exit.Error, err)
+	}
+	if got := says(t, in, "x + 1"); got != "42" {
+		t.Errorf("it gave %s", got)
+	}
+}

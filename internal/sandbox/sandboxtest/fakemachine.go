@@ -280,7 +280,6 @@ func (in *fakeTenant) Run(ctx context.Context, cmd sandbox.Command) (sandbox.Exi
 		in.box.ports[uint16(port)] = true
 		in.backend.mu.Unlock()
 	case in.runtime != sandbox.CommandRuntime:
-		cmd.Suspend = nil // a machine's programs wait in place
 		return in.inner.Run(ctx, cmd)
 	case words[0] == "echo":
 		if cmd.Stdout != nil {
