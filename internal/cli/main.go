@@ -144,9 +144,10 @@ func (p *program) report(err error) {
 	}
 }
 
-// say prints one message for people.
+// say prints one message for people. What others wrote may be in it: nothing of that
+// reaches the terminal as more than text.
 func (p *program) say(kind, message string) {
-	fmt.Fprintf(p.stderr, "paddock: %s: %s\n", kind, strings.TrimRight(message, "\n"))
+	fmt.Fprintf(p.stderr, "paddock: %s: %s\n", kind, plainLines(strings.TrimRight(message, "\n")))
 }
 
 // apart gives the errors that were joined in err.

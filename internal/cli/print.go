@@ -6,9 +6,10 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
+
+	"paddock/internal/legible"
 )
 
 // jsonFlag adds --json to a command that has a result.
@@ -35,17 +36,7 @@ func (p *program) printTable(rows [][]string) error {
 
 // plain makes text from a program or a file's name safe for a terminal and a
 // table: what does not print is shown as an escape.
-func plain(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		if unicode.IsPrint(r) {
-			b.WriteRune(r)
-			continue
-		}
-		fmt.Fprintf(&b, `\u%04x`, r)
-	}
-	return b.String()
-}
+func plain(s string) string { return legible.Escape(s) }
 
 // moment is a time as people read it.
 func moment(t time.Time) string {

@@ -296,8 +296,8 @@ func TestAnOperatorCanKeepClientsFromDeciding(t *testing.T) {
 
 // What stands in a question is what will be sent, and changes nothing of how it is read.
 func TestAQuestionShowsDataAsData(t *testing.T) {
-	p := form(approval.Approval{ID: "ap-1", Call: approval.Call{Server: "mail", Tool: "send\nserver: bank", Arguments: json.RawMessage("{\"a\":\"\u202e\\u001b[2J\x7f\"}")}})
-	if want := "server: mail\ntool: send\\u000aserver: bank\narguments: {\"a\":\"\\u202e\\u001b[2J\\u007f\"}"; !strings.HasSuffix(p.Message, want) {
+	p := form(approval.Approval{ID: "ap-1", Call: approval.Call{Server: "mail", Tool: "send\nserver: bank", Arguments: json.RawMessage("{\"a\":\"\u202e\\u001b[2J\x7f\U000e0101\u3164\"}")}})
+	if want := "server: mail\ntool: send\\u000aserver: bank\narguments: {\"a\":\"\\u202e\\u001b[2J\\u007f\\udb40\\udd01\\u3164\"}"; !strings.HasSuffix(p.Message, want) {
 		t.Errorf("it reads %q", p.Message)
 	}
 	long := form(approval.Approval{ID: "ap-1", Call: approval.Call{Arguments: json.RawMessage(`"` + strings.Repeat("ä", 5000) + `"`)}})

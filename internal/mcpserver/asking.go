@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/approval"
 	"paddock/internal/fault"
+	"paddock/internal/legible"
 )
 
 // asker asks a client's user about one call, and waits for as long as ctx.
@@ -48,8 +48,8 @@ const maxShown = 4000
 // the program say in it is data, each on lines of its own.
 func form(a approval.Approval) *mcp.ElicitParams {
 	var b strings.Builder
-	fmt.Fprintf(&b, "A program wants to call a tool of another server. Allow this call, once?\n\nserver: %s\ntool: %s\narguments: ", visible(a.Server), visible(a.Tool))
-	text := []rune(visible(string(a.Arguments)))
+	fmt.Fprintf(&b, "A program wants to call a tool of another server. Allow this call, once?\n\nserver: %s\ntool: %s\narguments: ", legible.Escape(a.Server), legible.Escape(a.Tool))
+	text := []rune(legible.Escape(string(a.Arguments)))
 	b.WriteString(string(text[:min(len(text), maxShown)]))
 	if len(text) > maxShown {
 		fmt.Fprintf(&b, "\n(%d more characters are not shown here; paddock approvals show %s has all of them)", len(text)-maxShown, a.ID)
@@ -66,19 +66,6 @@ func form(a approval.Approval) *mcp.ElicitParams {
 }
 
 const decisionField = "decision"
-
-// visible shows what does not print, or changes how text is shown, as an escape.
-func visible(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		if unicode.IsPrint(r) {
-			b.WriteRune(r)
-		} else {
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.String()
-}
 
 // verdictOf reads a client's answer. Only what says so allows.
 func verdictOf(r *mcp.ElicitResult) verdict {
@@ -151,7 +138,7 @@ func (s *Server) waitingFor(r course, owner string) *Waiting {
 		one := WaitingFor{ID: id}
 		if s.config.Approvals != nil {
 			if a, err := s.config.Approvals.Get(owner, id); err == nil {
-				one.Server, one.Tool, one.Arguments = a.Server, a.Tool, cutAt(visible(string(a.Arguments)), 500)
+				one.Server, one.Tool, one.Arguments = a.Server, a.Tool, cutAt(legible.Escape(string(a.Arguments)), 500)
 			}
 		}
 		w.Approvals = append(w.Approvals, one)

@@ -209,6 +209,8 @@ func (c *process) await(answer <-chan []byte) ([]byte, error) {
 // answer is what a tool's result holds, of whatever tool.
 type answer struct {
 	ID          string `json:"session_id"`
+	Execution   string `json:"execution_id"`
+	Waiting     *struct{}
 	Stdout      string
 	Stderr      string
 	ExitCode    *int `json:"exit_code"`

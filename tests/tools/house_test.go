@@ -68,6 +68,7 @@ type model struct {
 	logged    func() string // what paddock has written to stderr
 	session   string        // which the first result named
 	dir       string        // of paddock's state and configuration
+	pid       int           // over stdio
 }
 
 // open starts a paddock and connects to it. Both end with the test.
@@ -128,6 +129,7 @@ func requireSetting(t testing.TB, s setting) {
 func (m *model) connect(t testing.TB, how string, env []string) {
 	t.Helper()
 	var transport sdk.Transport
+	var started *exec.Cmd
 	if how == "HTTP" {
 		url, token, logged := serve(t, m.dir, env)
 		m.logged = logged
@@ -138,7 +140,7 @@ func (m *model) connect(t testing.TB, how string, env []string) {
 			t.Fatal(err)
 		}
 		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), sandboxtest.Binary(t), "mcp", "--log-level", "debug")
-		cmd.Env, cmd.Stderr = env, log
+		cmd.Env, cmd.Stderr, started = env, log, cmd
 		m.logged = func() string {
 			text, err := os.ReadFile(log.Name())
 			if err != nil {
@@ -152,6 +154,9 @@ func (m *model) connect(t testing.TB, how string, env []string) {
 	var err error
 	if m.ClientSession, err = sdk.NewClient(&sdk.Implementation{Name: "tests-of-tools", Version: "1"}, nil).Connect(t.Context(), transport, nil); err != nil {
 		t.Fatal(err)
+	}
+	if started != nil {
+		m.pid = started.Process.Pid
 	}
 	if _, err := m.ListTools(t.Context(), nil); err != nil { // so that it knows which arguments are to be headers, too
 		t.Fatal(err)

@@ -165,17 +165,30 @@ type bound struct {
 	// known is the name that its tools are remembered by: the operator's own name of it,
 	// or where it is and whose it is.
 	known string
+	// rules say which of its tools may be called; all of them count.
+	rules []rule
+}
+
+// rule is the operator's policy for a server of a name.
+type rule struct {
+	server string
+	Policy
 }
 
 func newBound(d Definition, owner *Session) *bound {
 	d.own = owner != nil
-	one := &bound{Definition: d, key: d.Key() + "/" + d.Identity, known: d.Name}
+	one := &bound{Definition: d, key: d.Key() + "/" + d.Identity, known: d.Name, rules: []rule{{d.Name, d.Policy}}}
 	if owner != nil {
 		one.known = fmt.Sprintf("%s of %s at %s", stub.Line(d.Name, maxName), owner.Owner, d.Place()[:16])
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%q", one.key, d.Policy))
-	one.sign = hex.EncodeToString(sum[:])
+	one.signed()
 	return one
+}
+
+// signed has the sign name the rules as they are.
+func (one *bound) signed() {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%q", one.key, one.rules))
+	one.sign = hex.EncodeToString(sum[:])
 }
 
 // New makes a broker. All mistakes in the definitions are told at once.

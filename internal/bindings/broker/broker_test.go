@@ -390,7 +390,7 @@ func TestAServersFilesAreWrittenWhenSomethingChanged(t *testing.T) {
 	if after, err := os.Stat(filepath.Join(dir, "party_1")); err != nil || !os.SameFile(before, after) {
 		t.Errorf("it was written again: %v", err)
 	}
-	if _, err := b.Bind(t.Context(), alice, c.definition("mine")); err != nil {
+	if _, err := b.Bind(t.Context(), alice, serve(t).definition("mine")); err != nil {
 		t.Fatal(err)
 	}
 	provide()

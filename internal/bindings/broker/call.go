@@ -250,17 +250,19 @@ func (b *Broker) examine(ctx context.Context, e *Event) (decided, error) {
 			WithHint("search_tools finds tools, and /servers/%s/index.md lists them", stub.Package(one.Name))
 	}
 	d.tool = tools[at]
-	if e.Verdict = one.Policy.Of(d.tool); e.Verdict == Denied {
+	verdict, by := one.verdict(d.tool)
+	if e.Verdict = verdict; verdict == Denied {
 		return d, fault.New(fault.Denied, "the tool %q of %q may not be called", e.Tool, one.Name).
-			WithHint("the operator's configuration says so: servers.%s.tools", one.Name)
+			WithHint("the operator's configuration says so: servers.%s.tools", by)
 	}
 	return d, b.vet(ctx, one, d.tool)
 }
 
 func (b *Broker) ask(ctx context.Context, e *Event, d decided) error {
 	if b.config.Approve == nil {
+		_, by := d.one.verdict(d.tool)
 		return fault.New(fault.Denied, "the tool %q of %q may only be called when somebody allows it, and nobody can be asked", e.Tool, d.one.Name).
-			WithHint("the operator's configuration says so: servers.%s.tools.ask", d.one.Name)
+			WithHint("the operator's configuration says so: servers.%s.tools.ask", by)
 	}
 	shown, cut := shownTo(d.arguments)
 	return b.config.Approve(ctx, Asked{

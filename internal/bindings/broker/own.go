@@ -152,7 +152,7 @@ func (o *own) decode(s Session, text []byte) (map[string]*bound, error) {
 			o.broker.config.Log.Warn("a server that a session bound is let go of", "session", s.ID, "server", stub.Line(d.Name, maxName), "cause", fault.CauseOf(err))
 			continue
 		}
-		all[d.Name] = newBound(d, &s)
+		all[d.Name] = o.broker.newOwn(d, &s)
 	}
 	return all, nil
 }
@@ -312,7 +312,7 @@ func (o *own) copy(from, to Session) error {
 	kept, err := o.keptLocked(from)
 	fleeting := map[string]*bound{}
 	for name, one := range o.fleeting[from] {
-		fleeting[name] = newBound(one.Definition, &to)
+		fleeting[name] = o.broker.newOwn(one.Definition, &to)
 	}
 	if err == nil {
 		delete(o.fleeting, to)
@@ -327,7 +327,7 @@ func (o *own) copy(from, to Session) error {
 	return o.change(to, func(servers map[string]*bound) error {
 		clear(servers)
 		for name, one := range kept {
-			servers[name] = newBound(one.Definition, &to)
+			servers[name] = o.broker.newOwn(one.Definition, &to)
 		}
 		return nil
 	})

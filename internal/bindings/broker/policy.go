@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"net/netip"
 	"path"
 	"strings"
 
@@ -93,6 +94,49 @@ func glob(pattern string) string {
 }
 
 func says(hint *bool, what bool) bool { return hint != nil && *hint == what }
+
+// verdict is the strictest that the rules of a server give on a tool, and the name of
+// the operator's server that the rule is of.
+func (one *bound) verdict(t bindings.Tool) (v Verdict, by string) {
+	for _, r := range one.rules {
+		if is := r.Of(t); is > v {
+			v, by = is, r.server
+		}
+	}
+	return v, by
+}
+
+// allows tells whether a tool may be called at all.
+func (one *bound) allows(t bindings.Tool) bool {
+	v, _ := one.verdict(t)
+	return v != Denied
+}
+
+// newOwn is newBound for a server that a session bound. What the operator says of a
+// server counts for whatever is bound at its host and port: under another name, or by
+// another path, it is the same one for all that can be told.
+func (b *Broker) newOwn(d Definition, s *Session) *bound {
+	one := newBound(d, s)
+	place, err := placeOf(d.URL)
+	for _, name := range b.Common() {
+		theirs := b.common[name]
+		there, none := placeOf(theirs.URL)
+		if err == nil && none == nil && there == place {
+			one.rules = append(one.rules, rule{name, theirs.Policy})
+		}
+	}
+	one.signed()
+	return one
+}
+
+// placeOf is where a URL leads; this host's loopback addresses are one place.
+func placeOf(rawURL string) (target, error) {
+	t, err := targetOf(rawURL)
+	if addr, bad := netip.ParseAddr(t.host); t.host == "localhost" || bad == nil && addr.Unmap().IsLoopback() {
+		t.host = "localhost"
+	}
+	return t, err
+}
 
 // String names the verdict.
 func (v Verdict) String() string {

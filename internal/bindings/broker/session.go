@@ -27,7 +27,7 @@ func (b *Broker) Bind(ctx context.Context, s Session, d Definition) (Offer, erro
 	if err := b.admit(s, d); err != nil {
 		return Offer{}, err
 	}
-	one := newBound(d, &s)
+	one := b.newOwn(d, &s)
 	mine, err := b.own.of(s)
 	if err != nil { // it is not kept from getting new ones
 		b.config.Log.WarnContext(ctx, "the servers of a session cannot be read", "session", s.ID, "cause", fault.CauseOf(err))
@@ -222,7 +222,7 @@ func (b *Broker) Offer(ctx context.Context, s Session, name string) (Offer, erro
 func offerOf(one *bound, tools []bindings.Tool) Offer {
 	o := Offer{Name: one.Name, Package: "servers." + stub.Package(one.Name), Path: "/servers/" + stub.Package(one.Name)}
 	for _, t := range tools {
-		if one.Policy.Of(t) != Denied {
+		if one.allows(t) {
 			o.Tools = append(o.Tools, t.Name)
 		}
 	}

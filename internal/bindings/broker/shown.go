@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode"
+
+	"paddock/internal/legible"
 )
 
 // maxShown bounds the arguments that a person is shown, in bytes.
@@ -26,7 +27,7 @@ func shownTo(arguments json.RawMessage) (text string, cut bool) {
 			return shown.String() + " …", true
 		}
 		switch {
-		case r == '\n' || r == ' ' || unicode.IsGraphic(r) && !unicode.IsSpace(r):
+		case r == '\n' || legible.Shows(r):
 			shown.WriteRune(r)
 		case r > 0xffff:
 			high, low := (r-0x10000)>>10+0xd800, (r-0x10000)&0x3ff+0xdc00

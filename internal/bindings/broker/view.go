@@ -42,8 +42,8 @@ type view struct {
 func (b *Broker) view(one *bound, owner string, l *listing) *view {
 	base := b.views.get(viewKey{sign: one.sign}, l, nil, func() *view {
 		v := &view{name: one.Name, listing: l, tools: l.tools}
-		if slices.ContainsFunc(l.tools, func(t bindings.Tool) bool { return one.Policy.Of(t) == Denied }) {
-			v.tools = slices.DeleteFunc(slices.Clone(l.tools), func(t bindings.Tool) bool { return one.Policy.Of(t) == Denied })
+		if slices.ContainsFunc(l.tools, func(t bindings.Tool) bool { return !one.allows(t) }) {
+			v.tools = slices.DeleteFunc(slices.Clone(l.tools), func(t bindings.Tool) bool { return !one.allows(t) })
 		}
 		return v
 	})

@@ -8,7 +8,6 @@ import (
 	"sort"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -17,6 +16,7 @@ import (
 	"golang.org/x/text/message"
 
 	"paddock/internal/fault"
+	"paddock/internal/legible"
 )
 
 // maxProblems is how many fields one error names.
@@ -269,7 +269,7 @@ func visible(s string) string {
 	var b strings.Builder
 	for _, r := range s {
 		switch {
-		case unicode.IsPrint(r) && r != utf8.RuneError:
+		case legible.Shows(r) && r != utf8.RuneError:
 			b.WriteRune(r)
 		case r > 0xffff:
 			fmt.Fprintf(&b, `\U%08x`, r)

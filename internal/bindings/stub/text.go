@@ -7,13 +7,14 @@ import (
 	"unicode/utf8"
 
 	"paddock/internal/bindings/schema"
+	"paddock/internal/legible"
 )
 
 // shown tells whether a character may stand as it is in generated text: it shows,
 // and changes nothing about how the rest shows. Of white space that is the space
 // alone.
 func shown(r rune) bool {
-	return r == ' ' || r != utf8.RuneError && unicode.In(r, unicode.L, unicode.M, unicode.N, unicode.P, unicode.S)
+	return r != utf8.RuneError && legible.Shows(r)
 }
 
 // pythonText gives s as a string literal of Python.

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"paddock/internal/fault"
+	"paddock/internal/legible"
 )
 
 // Reason is why something with a server did not work. The set is closed.
@@ -204,7 +205,7 @@ func printable(text string, limit int) string {
 		switch {
 		case unicode.IsSpace(r):
 			return ' '
-		case !unicode.IsGraphic(r):
+		case !legible.Shows(r):
 			return -1
 		}
 		return r
