@@ -18,9 +18,9 @@ func (s *Store) Approve(ctx context.Context, r Request, suspended error) error {
 		return err
 	}
 	if a.State == Pending {
-		suspend := SuspendOf(ctx)
+		suspend := suspendOf(ctx)
 		suspend(a.ID)
-		AskerOf(ctx).Ask(a)
+		askerOf(ctx).Ask(a)
 		a, err = s.Wait(ctx, r.Owner, a.ID)
 		if suspend(""); err != nil {
 			return s.gaveUp(ctx, a, err, suspended)
@@ -37,7 +37,7 @@ func (s *Store) gaveUp(ctx context.Context, a Approval, why, suspended error) er
 	if errors.Is(context.Cause(ctx), suspended) || a.ID == "" {
 		return why
 	}
-	err := s.WithdrawOne(context.WithoutCancel(ctx), a.Owner, a.ID)
+	err := s.withdrawOne(context.WithoutCancel(ctx), a.Owner, a.ID)
 	if fault.KindOf(err) == fault.Conflict { // somebody has decided meanwhile
 		err = nil
 	}
@@ -59,8 +59,8 @@ func WithAsker(ctx context.Context, a Asker) context.Context {
 	return context.WithValue(ctx, askerKey{}, a)
 }
 
-// AskerOf gives who can be asked; nobody: one that does nothing.
-func AskerOf(ctx context.Context) Asker {
+// askerOf gives who can be asked; nobody: one that does nothing.
+func askerOf(ctx context.Context) Asker {
 	if a, ok := ctx.Value(askerKey{}).(Asker); ok {
 		return a
 	}
@@ -80,8 +80,8 @@ func WithSuspend(ctx context.Context, suspend func(reason string)) context.Conte
 	return context.WithValue(ctx, suspendKey{}, suspend)
 }
 
-// SuspendOf gives a call's; one that does nothing, where there is none.
-func SuspendOf(ctx context.Context) func(reason string) {
+// suspendOf gives a call's; one that does nothing, where there is none.
+func suspendOf(ctx context.Context) func(reason string) {
 	if f, ok := ctx.Value(suspendKey{}).(func(string)); ok && f != nil {
 		return f
 	}

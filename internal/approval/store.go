@@ -235,8 +235,8 @@ func (s *Store) Withdraw(ctx context.Context, owner, session, execution string) 
 	return n, err
 }
 
-// WithdrawOne gives up one open approval; of one that is over it is a fault.Conflict.
-func (s *Store) WithdrawOne(ctx context.Context, owner, id string) error {
+// withdrawOne gives up one open approval; of one that is over it is a fault.Conflict.
+func (s *Store) withdrawOne(ctx context.Context, owner, id string) error {
 	_, err := s.alter(ctx, owner, id, func(a *Approval) error {
 		if !a.State.Open() {
 			return alreadyOver(*a)

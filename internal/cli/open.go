@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -38,39 +37,65 @@ type parts struct {
 }
 
 // open joins the parts as the configuration says, after change (nil: nothing)
-// has had its say. They end with close.
-func (p *program) open(change func(*session.Config)) (*parts, error) {
+// has had its say. They end with close, also where only some of them came to be.
+func (p *program) open(change func(*session.Config)) (_ *parts, err error) {
 	// A reader that goes away is an error of ours to handle, not a signal to die
 	// from: sessions are let go of first.
 	signal.Ignore(syscall.SIGPIPE)
-	gate, err := newGate(p.config)
-	if err != nil {
+	o := &parts{log: p.log}
+	defer func() {
+		if err != nil {
+			o.close(p.log)
+		}
+	}()
+	if o.gate, err = newGate(p.config); err != nil {
 		return nil, err
 	}
-	t, err := p.openTelemetry(context.Background())
-	if err != nil {
+	if o.telemetry, err = p.openTelemetry(context.Background()); err != nil {
 		return nil, fmt.Errorf("opening telemetry: %w", err)
 	}
-	log := p.openAudit(t)
-	waiting := p.newApprovals(log)
-	life, err := session.NewLife(p.places.state)
-	if err != nil {
-		_ = t.Close() // there was nothing to send
+	o.audit = p.openAudit(o.telemetry)
+	o.approvals = p.newApprovals(o.audit)
+	if o.life, err = session.NewLife(p.places.state); err != nil {
 		return nil, err
 	}
-	var all backends
-	if all, err = p.newBackends(p.places, p.config, life, p.log); err != nil {
-		_ = errors.Join(t.Close(), life.Close()) // there was nothing to send
+	if o.backends, err = p.newBackends(p.places, p.config, o.life, p.log); err != nil {
 		return nil, fmt.Errorf("making the backends: %w", err)
 	}
+	sc := p.sessionConfig(o)
+	if o.bindings, err = p.openBindings(&sc, o.approvals, o.audit, o.telemetry); err != nil {
+		return nil, err
+	}
+	if o.skills, err = p.newSkills(); err != nil {
+		return nil, err
+	}
+	o.skills.join(p, &sc)
+	if change != nil {
+		change(&sc)
+	}
+	share(&sc, p.config, o.gate)
+	sc.Admit = counted(sc.Admit, o.telemetry)
+	if o.sessions, err = session.New(sc); err != nil {
+		return nil, fmt.Errorf("opening the sessions: %w", err)
+	}
+	o.bindings.sessions = o.sessions
+	o.sandboxes = microsandbox.New(microsandbox.Config{Sessions: o.sessions, Volumes: p.config.Sandbox.Volumes, Namespaces: namespacesOf})
+	if err := o.telemetry.Observe(func() telemetry.Live { return live(o.sessions.Stats(), o.gate.Load()) }); err != nil {
+		p.log.Warn("what lives is not measured", "cause", err)
+	}
+	return o, nil
+}
+
+// sessionConfig is what the configuration says of sessions, with what observes them.
+func (p *program) sessionConfig(o *parts) session.Config {
 	c := p.config
 	sc := session.Config{
-		Dir: p.places.state, Backends: all,
+		Dir: p.places.state, Backends: o.backends,
 		DefaultTimeout: c.Sessions.DefaultTimeout, MaxTimeout: c.Sessions.MaxTimeout, IdleTTL: c.Sessions.IdleTTL,
 		MaxPerOwner: int(c.Sessions.MaxPerClient), MaxStored: int(c.Sessions.MaxStored), Checkpoints: int(c.Sessions.MaxCheckpoints),
 		SleepAfter: time.Duration(c.Sessions.SleepAfter) * time.Second, KeepLater: c.Sessions.Checkpoint == config.AfterAnswer, MemoryBytes: c.Memory(), DiskBytes: c.Sessions.DiskBytes,
 		Limits: sandbox.RunLimits{Fuel: uint64(c.Policy.Fuel), StdoutBytes: c.Policy.StdoutBytes, StderrBytes: c.Policy.StderrBytes},
-		Env:    maps.Clone(c.Policy.Env), Log: p.log, Record: observer(log, t), Tracer: t.Tracer(), Life: life,
+		Env:    maps.Clone(c.Policy.Env), Log: p.log, Record: observer(o.audit, o.telemetry), Tracer: o.telemetry.Tracer(), Life: o.life,
 	}
 	sc.MachineMemoryBytes, sc.MaxMachineMemoryBytes = c.MachineMemory()
 	sc.MaxLifetime = time.Duration(c.Sandbox.MaxLifetime) * time.Second
@@ -87,41 +112,26 @@ func (p *program) open(change func(*session.Config)) (*parts, error) {
 	if p.transport != "" { // it serves: what runs one program will make no more sessions
 		sc.Pool = int(c.Sandbox.Pool)
 	}
-	servers, err := p.openBindings(&sc, waiting, log, t)
-	if err != nil {
-		_ = errors.Join(all.Close(), t.Close(), life.Close())
-		return nil, err
-	}
-	skills, err := p.newSkills()
-	if err != nil {
-		_ = errors.Join(servers.Close(), all.Close(), t.Close(), life.Close())
-		return nil, err
-	}
-	skills.join(p, &sc)
-	if change != nil {
-		change(&sc)
-	}
-	share(&sc, c, gate)
-	sc.Admit = counted(sc.Admit, t)
-	m, err := session.New(sc)
-	if err != nil {
-		_ = errors.Join(servers.Close(), all.Close(), t.Close(), life.Close())
-		return nil, fmt.Errorf("opening the sessions: %w", err)
-	}
-	servers.sessions = m
-	if err := t.Observe(func() telemetry.Live { return live(m.Stats(), gate.Load()) }); err != nil {
-		p.log.Warn("what lives is not measured", "cause", err)
-	}
-	return &parts{backends: all, life: life, sessions: m, bindings: servers, skills: skills, approvals: waiting, sandboxes: microsandbox.New(microsandbox.Config{Sessions: m, Volumes: c.Sandbox.Volumes, Namespaces: namespacesOf}), audit: log, telemetry: t, gate: gate, log: p.log}, nil
+	return sc
 }
 
-// close ends what runs and waits for it.
+// close ends what runs and waits for it: first who uses others, then what is used.
 func (o *parts) close(log *slog.Logger) {
-	for _, part := range []interface{ Close() error }{o.sessions, o.bindings, o.skills, o.backends, o.life, o.audit, o.telemetry} {
+	closing := func(there bool, part interface{ Close() error }) {
+		if !there {
+			return // opening did not come so far
+		}
 		if err := part.Close(); err != nil {
 			log.Warn("a part was not closed cleanly", "cause", err)
 		}
 	}
+	closing(o.sessions != nil, o.sessions)
+	closing(o.bindings != nil, o.bindings)
+	closing(o.skills != nil, o.skills)
+	closing(o.backends != nil, o.backends)
+	closing(o.life != nil, o.life)
+	closing(o.audit != nil, o.audit)
+	closing(o.telemetry != nil, o.telemetry)
 }
 
 // patience is how long a person waits without being told why.

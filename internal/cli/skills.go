@@ -11,6 +11,7 @@ import (
 	"paddock/internal/cli/config"
 	"paddock/internal/egress"
 	"paddock/internal/fault"
+	"paddock/internal/sandbox"
 	"paddock/internal/session"
 	"paddock/internal/skill"
 	"paddock/skills"
@@ -89,7 +90,7 @@ func (s *skillStore) join(p *program, sc *session.Config) {
 	}})
 	record := sc.Record
 	sc.Record = func(ctx context.Context, e session.Event) error {
-		if e.Action == session.Executing && !e.Begun && e.Err == nil {
+		if e.Action == session.Executing && !e.Begun && e.Err == nil && e.Exit.Cause != sandbox.Waiting { // which is told of again
 			s.count(p, e)
 		}
 		if record == nil {

@@ -141,23 +141,26 @@ func field[T any](t *testing.T, res *mcp.CallToolResult, name string) T {
 	return v
 }
 
-// outputSchemas resolves what tools/list says, once it has been through JSON.
-var outputSchemas = func() func(*testing.T) map[string]*jsonschema.Resolved {
+// outputSchemas resolves what tools/list says, once it has been through JSON, and behind
+// it all that a result may have.
+var outputSchemas = func() func(*testing.T) map[string][]*jsonschema.Resolved {
 	var once sync.Once
-	all := map[string]*jsonschema.Resolved{}
-	return func(t *testing.T) map[string]*jsonschema.Resolved {
+	all := map[string][]*jsonschema.Resolved{}
+	return func(t *testing.T) map[string][]*jsonschema.Resolved {
 		t.Helper()
 		once.Do(func() {
 			for _, tool := range allTools() {
-				var s jsonschema.Schema
-				if err := json.Unmarshal(encoded(tool.results), &s); err != nil {
-					t.Fatal(err)
+				for _, schema := range []any{tool.definition.OutputSchema, tool.results} {
+					var s jsonschema.Schema
+					if err := json.Unmarshal(encoded(schema), &s); err != nil {
+						t.Fatal(err)
+					}
+					r, err := s.Resolve(nil)
+					if err != nil {
+						t.Fatalf("%s: %v", tool.definition.Name, err)
+					}
+					all[tool.definition.Name] = append(all[tool.definition.Name], r)
 				}
-				r, err := s.Resolve(nil)
-				if err != nil {
-					t.Fatalf("%s: %v", tool.definition.Name, err)
-				}
-				all[tool.definition.Name] = r
 			}
 		})
 		return all
@@ -185,12 +188,14 @@ func toolsWith(approvals *approval.Store, names ...string) []tool {
 	return all
 }
 
-func checkSchema(t *testing.T, schema *jsonschema.Resolved, value any, name string) {
+func checkSchema(t *testing.T, schemas []*jsonschema.Resolved, value any, name string) {
 	t.Helper()
-	if schema == nil {
+	if len(schemas) == 0 {
 		t.Fatalf("%s has no output schema", name)
 	}
-	if err := schema.Validate(value); err != nil {
-		t.Errorf("the result of %s does not fit its schema: %v\n%v", name, err, value)
+	for _, schema := range schemas {
+		if err := schema.Validate(value); err != nil {
+			t.Errorf("the result of %s does not fit its schema: %v\n%v", name, err, value)
+		}
 	}
 }

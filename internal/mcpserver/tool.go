@@ -29,8 +29,8 @@ type tool struct {
 	mayTakeLong bool // so that a call may become a task
 }
 
-// hints tell what a tool does to its surroundings. No tool of these sets
-// reaches beyond them: what runs has no network.
+// hints tell what a tool does to its surroundings. One that reaches beyond paddock's
+// own sessions says so by open: what runs has no network.
 type hints struct{ readOnly, destructive, idempotent bool }
 
 // define makes a tool. params binds the arguments to an In; what run answers

@@ -62,28 +62,15 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 		}
 		defer done()
 	}
-	var made []*session
+	made, err := m.forkAll(ctx, s, target, group, count)
+	if err != nil {
+		return nil, err
+	}
 	defer func() {
-		for _, one := range made {
-			if err == nil {
-				break
-			}
-			// One that is asleep by now is not there without its group, and is swept.
-			if left := m.Destroy(context.WithoutCancel(ctx), owner, one.id); fault.KindOf(left) != fault.NotFound {
-				err = errors.Join(err, left)
-			}
+		if err != nil {
+			err = m.unmake(ctx, owner, made, err)
 		}
 	}()
-	for range count {
-		if err := context.Cause(ctx); err != nil {
-			return nil, err
-		}
-		one, err := m.forkOf(ctx, s, target, group)
-		if err != nil {
-			return nil, fmt.Errorf("forking the session: %w", err)
-		}
-		made = append(made, one)
-	}
 	if err := m.commit(owner, group); err != nil {
 		return nil, err
 	}
@@ -98,6 +85,32 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 		forks = append(forks, i)
 	}
 	return forks, nil
+}
+
+// forkAll makes the forks of a session: all of them, or none.
+func (m *Manager) forkAll(ctx context.Context, s *session, target *history.Manifest, group string, count int) (made []*session, err error) {
+	for range count {
+		if err := context.Cause(ctx); err != nil {
+			return nil, m.unmake(ctx, s.owner, made, err)
+		}
+		one, err := m.forkOf(ctx, s, target, group)
+		if err != nil {
+			return nil, m.unmake(ctx, s.owner, made, fmt.Errorf("forking the session: %w", err))
+		}
+		made = append(made, one)
+	}
+	return made, nil
+}
+
+// unmake destroys forks of which not all came to be, and gives why, with what of them is
+// left. One that is asleep by now is not there without its group, and is swept.
+func (m *Manager) unmake(ctx context.Context, owner Owner, made []*session, err error) error {
+	for _, one := range made {
+		if left := m.Destroy(context.WithoutCancel(ctx), owner, one.id); fault.KindOf(left) != fault.NotFound {
+			err = errors.Join(err, left)
+		}
+	}
+	return err
 }
 
 // target is the checkpoint to fork from, checked for being whole.

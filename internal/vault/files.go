@@ -2,7 +2,6 @@ package vault
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -11,7 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
+
+	"paddock/internal/blob"
 )
 
 // maxSealed bounds in bytes what is read of a file: tokens have a few KiB.
@@ -57,41 +57,10 @@ func (f *Files) Save(_ context.Context, key string, data []byte) error {
 	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
 		return err
 	}
-	return Replace(f.path(key), sealed)
+	return blob.WriteFile(blob.OS, f.path(key), sealed)
 }
 
 func (f *Files) path(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return filepath.Join(f.Dir, hex.EncodeToString(sum[:]))
-}
-
-// Replace writes a file that only its user reads, so that after a crash there is the
-// old or the new one.
-func Replace(path string, data []byte) error {
-	temp := path + "." + rand.Text()
-	file, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
-		err = os.Rename(temp, path)
-	}
-	if err != nil {
-		_ = os.Remove(temp)
-		return err
-	}
-	return syncFolder(filepath.Dir(path))
-}
-
-// syncFolder has a rename survive a loss of power. On Windows a folder cannot be synced.
-func syncFolder(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -26,6 +26,7 @@ import (
 	"golang.org/x/crypto/chacha20poly1305"
 
 	"paddock/internal/auth"
+	"paddock/internal/blob"
 	"paddock/internal/fault"
 	"paddock/internal/lock"
 )
@@ -216,7 +217,7 @@ func create(dir string, rings []Ring) (*Vault, error) {
 			break
 		}
 	}
-	if err := Replace(filepath.Join(dir, KeyFile), []byte(says+"\n")); err != nil {
+	if err := blob.WriteFile(blob.OS, filepath.Join(dir, KeyFile), []byte(says+"\n")); err != nil {
 		return nil, unusable(err)
 	}
 	return v, nil

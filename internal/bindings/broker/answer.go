@@ -35,8 +35,8 @@ type failure struct {
 	Field   string `json:"field,omitempty"`
 }
 
-// blob is bytes as a program is given them.
-type blob struct {
+// binary is bytes as a program is given them.
+type binary struct {
 	Base64 []byte `json:"base64"`
 	MIME   string `json:"mime"`
 }
@@ -76,7 +76,7 @@ func (a answer) asFile(name string, put PutFunc) ([]byte, error) {
 	f := file{}
 	var data []byte
 	switch v := a.Value.(type) {
-	case blob:
+	case binary:
 		data, f.MIME = v.Base64, v.MIME
 	case string:
 		data, f.MIME, f.Preview = []byte(v), "text/plain", stub.Text(v, previewed)
@@ -128,7 +128,7 @@ func unwrap(r upstream.Result) answer {
 	var a answer
 	for _, b := range r.Content {
 		v := valueOf(b)
-		if _, ok := v.(blob); ok {
+		if _, ok := v.(binary); ok {
 			a.Binary = true
 		}
 		values = append(values, v)
@@ -148,11 +148,11 @@ func valueOf(b upstream.Block) any {
 	case upstream.Text:
 		return b.Text
 	case upstream.Image, upstream.Audio:
-		return blob{b.Data, b.MIME}
+		return binary{b.Data, b.MIME}
 	case upstream.Resource:
 		switch {
 		case b.Data != nil:
-			return blob{b.Data, b.MIME}
+			return binary{b.Data, b.MIME}
 		case isJSON(b.MIME) && json.Valid([]byte(b.Text)):
 			return json.RawMessage(b.Text)
 		}

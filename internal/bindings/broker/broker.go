@@ -8,7 +8,8 @@
 // often.
 //
 // Locks: none is held while a server is spoken to. own.mu before Broker.mu; shelf.mu
-// before place.mu; everything else is never held together.
+// before place.mu; tree.mu before that of the tree it is made from, and before
+// forest.mu; everything else is never held together.
 package broker
 
 import (

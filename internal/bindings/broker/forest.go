@@ -25,7 +25,7 @@ const (
 	maxTree = 64 << 20
 	// maxTrees and maxForest bound the trees that are kept, and treeAge is how long one
 	// is kept that no session was given. Sessions keep what they have.
-	maxTrees  = 256
+	maxTrees  = 1024
 	maxForest = 1 << 30
 	treeAge   = 7 * 24 * time.Hour
 	// looksAfter is after how many new trees the old ones are looked through.
@@ -36,9 +36,11 @@ const (
 // its files with their sizes. It is written last.
 const stamp = ".made-of"
 
-// forest has the files of servers' tools, made once and shared by all sessions: a folder
-// for each view, which is never changed. Sessions have links to the files, or copies
-// where the system has no links.
+// forest has the files of servers' tools, made once for each owner and shared by all of
+// its sessions: a folder for each view, which is never changed. Sessions have links to
+// the files, or copies where the system has no links. They are never between owners: a
+// worker that was taken over may write into its owner's folders, and would then write
+// what programs of others import.
 type forest struct {
 	dir  string // empty: a temporary folder, from the first need to close
 	link func(from, to string) error
@@ -69,8 +71,11 @@ func (f *forest) close() error {
 	return os.RemoveAll(f.dir)
 }
 
+// nameOfTree gives the name of an owner's tree of a view.
+func nameOfTree(owner string, v *view) string { return nameOf(owner, v.named()) }
+
 // place gives a tree's entry and folder.
-func (f *forest) place(digest string) (*tree, string, error) {
+func (f *forest) place(name string) (*tree, string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closing {
@@ -83,21 +88,22 @@ func (f *forest) place(digest string) (*tree, string, error) {
 		}
 		f.dir, f.temp = dir, true
 	}
-	t := f.grown[digest]
+	t := f.grown[name]
 	if t == nil {
 		if len(f.grown) > 4*maxTrees {
 			clear(f.grown)
 		}
 		t = &tree{}
-		f.grown[digest] = t
+		f.grown[name] = t
 	}
-	return t, filepath.Join(f.dir, digest), nil
+	return t, filepath.Join(f.dir, name), nil
 }
 
-// plant makes a view's files appear as the folder to, which must not be there.
-func (f *forest) plant(ctx context.Context, v *view, to string) error {
+// plant makes a view's files appear as the folder to of an owner's, which must not be
+// there.
+func (f *forest) plant(ctx context.Context, owner string, v *view, to string) error {
 	for again := true; ; again = false {
-		files, from, err := f.grow(ctx, v)
+		files, from, err := f.grow(ctx, owner, v)
 		if err != nil {
 			return err
 		}
@@ -110,14 +116,14 @@ func (f *forest) plant(ctx context.Context, v *view, to string) error {
 			return err
 		}
 		f.mu.Lock()
-		delete(f.grown, v.named()) // somebody removed it meanwhile
+		delete(f.grown, nameOfTree(owner, v)) // somebody removed it meanwhile
 		f.mu.Unlock()
 	}
 }
 
-// grow makes a view's tree where there is none, and gives its files and its folder.
-func (f *forest) grow(ctx context.Context, v *view) ([]string, string, error) {
-	t, dir, err := f.place(v.named())
+// grow makes an owner's tree of a view where there is none, and gives its files and its folder.
+func (f *forest) grow(ctx context.Context, owner string, v *view) ([]string, string, error) {
+	t, dir, err := f.place(nameOfTree(owner, v))
 	if err != nil {
 		return nil, "", err
 	}
@@ -133,7 +139,7 @@ func (f *forest) grow(ctx context.Context, v *view) ([]string, string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, "", err
 	}
-	if err := f.make(ctx, v, dir); err != nil {
+	if err := f.make(ctx, owner, v, dir); err != nil {
 		if errors.Is(err, errTooLarge) {
 			t.refused = err
 		}
@@ -147,7 +153,7 @@ func (f *forest) grow(ctx context.Context, v *view) ([]string, string, error) {
 }
 
 // make makes a tree: in a folder of its own, which gets its name when it is whole.
-func (f *forest) make(ctx context.Context, v *view, dir string) (err error) {
+func (f *forest) make(ctx context.Context, owner string, v *view, dir string) (err error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
 	}
@@ -172,7 +178,7 @@ func (f *forest) make(ctx context.Context, v *view, dir string) (err error) {
 		own[file.Path], sizes[file.Path] = true, int64(len(file.Data))
 	}
 	if v.base != nil {
-		files, from, err := f.grow(ctx, v.base)
+		files, from, err := f.grow(ctx, owner, v.base)
 		if err != nil {
 			return err
 		}

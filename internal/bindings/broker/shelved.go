@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"paddock/internal/bindings"
+	"paddock/internal/blob"
 )
 
 // What is on the disk is bounded as what servers send is: whoever can write there could
@@ -149,25 +149,11 @@ func readBounded(path string, limit int64) ([]byte, error) {
 }
 
 // replace writes a file: whoever reads it finds what was there or all that is new.
-func replace(path string, text []byte) (err error) {
-	folder := filepath.Dir(path)
-	if err := os.MkdirAll(folder, 0o700); err != nil {
+func replace(path string, text []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(folder, ".new-*") // 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	_, err = io.Copy(f, bytes.NewReader(text))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return blob.WriteFile(blob.OS, path, text)
 }
 
 // prune removes the files of a folder that were written first, where there are more

@@ -55,7 +55,7 @@ func (b *Broker) Provide(ctx context.Context, s Session, dir string) error {
 	if b.hasProvided(s, dir, what.String()) {
 		return nil
 	}
-	if err := b.arrange(ctx, dir, names, views); err != nil {
+	if err := b.arrange(ctx, s.Owner, dir, names, views); err != nil {
 		return err
 	}
 	return b.noteProvided(s, dir, what.String())
@@ -88,7 +88,7 @@ func (b *Broker) noteProvided(s Session, dir, what string) error {
 
 // arrange makes a folder hold the files of these servers, where there is a view of them,
 // and no others.
-func (b *Broker) arrange(ctx context.Context, dir string, names []string, views []*view) error {
+func (b *Broker) arrange(ctx context.Context, owner, dir string, names []string, views []*view) error {
 	if err := os.Mkdir(dir, 0o755); err == nil {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			return err
@@ -103,7 +103,7 @@ func (b *Broker) arrange(ctx context.Context, dir string, names []string, views 
 		if views[i] == nil {
 			continue
 		}
-		if err := b.place(ctx, filepath.Join(dir, stub.Package(name)), views[i]); err != nil {
+		if err := b.place(ctx, owner, filepath.Join(dir, stub.Package(name)), views[i]); err != nil {
 			errs = append(errs, fmt.Errorf("writing the files of the server %q: %w", name, err))
 		}
 	}
@@ -123,7 +123,7 @@ func (b *Broker) arrange(ctx context.Context, dir string, names []string, views 
 }
 
 // place makes a folder hold a view's files, where it does not.
-func (b *Broker) place(ctx context.Context, folder string, v *view) error {
+func (b *Broker) place(ctx context.Context, owner, folder string, v *view) error {
 	if madeOf(folder) == v.named() {
 		return nil
 	}
@@ -134,7 +134,7 @@ func (b *Broker) place(ctx context.Context, folder string, v *view) error {
 			return err
 		}
 	}
-	if err := b.forest.plant(ctx, v, fresh); err != nil {
+	if err := b.forest.plant(ctx, owner, v, fresh); err != nil {
 		return err
 	}
 	if err := os.Rename(folder, old); err != nil && !errors.Is(err, fs.ErrNotExist) {

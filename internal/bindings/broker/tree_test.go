@@ -62,13 +62,17 @@ func mustProvide(t *testing.T, b *Broker, s Session, dir string) {
 	}
 }
 
+// Attack 28: a worker that was taken over may write into its owner's folder, so what lies
+// there is nobody else's.
 func TestSessionsShareFilesAndEachHasItsFolder(t *testing.T) {
 	c := serve(t)
 	b := open(t, Config{Servers: []Definition{c.definition("party")}, Dir: t.TempDir()})
 	root := t.TempDir()
 	one, other := filepath.Join(root, "one"), filepath.Join(root, "other")
 	mustProvide(t, b, alice, one)
-	mustProvide(t, b, Session{"bob", "s-2"}, other)
+	mustProvide(t, b, Session{"alice", "s-2"}, other)
+	stranger := filepath.Join(root, "stranger")
+	mustProvide(t, b, Session{"bob", "s-2"}, stranger)
 	first, second := contents(t, one), contents(t, other)
 	if len(first) < 10 || fmt.Sprint(first) != fmt.Sprint(second) {
 		t.Errorf("they have %d and %d files", len(first), len(second))
@@ -80,6 +84,16 @@ func TestSessionsShareFilesAndEachHasItsFolder(t *testing.T) {
 	if o, err := os.Stat(filepath.Join(other, "party", "echo.py")); err != nil || !os.SameFile(a, o) {
 		t.Errorf("the files are not shared: %v", err)
 	}
+	for path, data := range contents(t, stranger) {
+		hers, err := os.Stat(filepath.Join(one, filepath.FromSlash(path)))
+		his, otherErr := os.Stat(filepath.Join(stranger, filepath.FromSlash(path)))
+		if err != nil || otherErr != nil || os.SameFile(hers, his) || data != first[path] {
+			t.Errorf("%s is one file of two owners, or not the same text: %v, %v", path, err, otherErr)
+		}
+	}
+	if got := contents(t, stranger); len(got) != len(first) {
+		t.Errorf("another owner has %d files, and not %d", len(got), len(first))
+	}
 	// One session's end, and the tree's, take nothing from the other.
 	if err := errors.Join(os.RemoveAll(one), os.RemoveAll(b.forest.dir)); err != nil {
 		t.Fatal(err)
@@ -87,7 +101,7 @@ func TestSessionsShareFilesAndEachHasItsFolder(t *testing.T) {
 	if got := contents(t, other); len(got) != len(second) {
 		t.Errorf("it has %d files now", len(got))
 	}
-	mustProvide(t, b, Session{"bob", "s-3"}, filepath.Join(root, "third"))
+	mustProvide(t, b, Session{"alice", "s-3"}, filepath.Join(root, "third"))
 	if got := contents(t, filepath.Join(root, "third")); len(got) != len(second) {
 		t.Errorf("a third one has %d files", len(got))
 	}

@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"paddock/internal/bindings/schema"
+	"paddock/internal/blob"
 	"paddock/internal/fault"
 )
 
@@ -108,7 +108,7 @@ func (s *Store) Save(_ context.Context, server, tool string, record []byte) erro
 	return s.write(server, tool, knownEnd, kept{Record: record})
 }
 
-func (s *Store) write(server, tool, end string, k kept) (err error) {
+func (s *Store) write(server, tool, end string, k kept) error {
 	k.Server, k.Tool = server, tool
 	text, err := json.Marshal(k)
 	if err != nil {
@@ -125,20 +125,7 @@ func (s *Store) write(server, tool, end string, k kept) (err error) {
 				WithHint("an operator can accept that it changed, or remove the server")
 		}
 	}
-	f, err := os.CreateTemp(folder, ".new-*") // 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	_, err = io.Copy(f, bytes.NewReader(text))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return blob.WriteFile(blob.OS, path, text)
 }
 
 // Noticed is a change that nobody has accepted.

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"paddock/internal/auth"
+	"paddock/internal/blob"
 	"paddock/internal/cli/config"
 	"paddock/internal/fault"
 	"paddock/internal/lock"
@@ -242,7 +243,7 @@ func (s *Servers) change(f func(*content) error) error {
 	if err != nil {
 		return err
 	}
-	if err := vault.Replace(s.path(), append(text, '\n')); err != nil {
+	if err := blob.WriteFile(blob.OS, s.path(), append(text, '\n')); err != nil {
 		return unusable(err)
 	}
 	return nil
