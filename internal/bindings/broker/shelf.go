@@ -230,7 +230,7 @@ func (x *shelf) wait(ctx context.Context, a awaited) (*listing, error) {
 	case p.err != nil:
 		return nil, p.err
 	}
-	return nil, fault.New(fault.Unavailable, "the server has not told its tools yet").WithHint("try again in a moment")
+	return nil, fault.New(fault.Unavailable, "it has not told them yet").WithHint("try again in a moment")
 }
 
 // tooSlow notes that a server kept somebody waiting for nothing.
