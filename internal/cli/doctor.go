@@ -141,6 +141,8 @@ func (p *program) examine(ctx context.Context, d *diagnosis) {
 	}
 	d.add("state folder", good, p.places.state, "")
 	p.examineServers(d)
+	p.examineSkills(d)
+	p.examineApprovals(d)
 	parts, err := p.open(nil)
 	if err != nil {
 		d.fail("sessions", err)

@@ -21,6 +21,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/crypto/chacha20poly1305"
@@ -264,8 +265,11 @@ func damaged() *fault.Error {
 }
 
 func unusable(err error) error {
-	return fault.New(fault.Unavailable, "the key of what is kept encrypted cannot be read or made").
-		WithHint("let this user write in the state folder").WithCause(err)
+	hint := "let this user write in the state folder"
+	if errors.Is(err, syscall.ENOSPC) {
+		hint = "make room on the disk that holds the state folder"
+	}
+	return fault.New(fault.Unavailable, "the key of what is kept encrypted cannot be read or made").WithHint("%s", hint).WithCause(err)
 }
 
 // plainLine is a ring's name as the key file has it, fit for a message.

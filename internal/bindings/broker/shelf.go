@@ -211,8 +211,8 @@ var errClosing = fault.New(fault.Unavailable, "paddock is being stopped").WithHi
 // wait gives the listing when it is there, or what there is when it is not worth waiting
 // any longer, or ctx ends. The error says why there is none.
 func (x *shelf) wait(ctx context.Context, a awaited) (*listing, error) {
-	if left := time.Until(a.deadline); a.done != nil && left > 0 {
-		timer := time.NewTimer(left)
+	if a.done != nil && !a.deadline.IsZero() {
+		timer := time.NewTimer(max(0, time.Until(a.deadline))) // others may have been waited for before it
 		defer timer.Stop()
 		select {
 		case <-a.done:
@@ -230,7 +230,7 @@ func (x *shelf) wait(ctx context.Context, a awaited) (*listing, error) {
 	case p.err != nil:
 		return nil, p.err
 	}
-	return nil, fault.New(fault.Unavailable, "the server has not told its tools yet").WithHint("try again in a moment")
+	return nil, fault.New(fault.Unavailable, "it has not told them yet").WithHint("try again in a moment")
 }
 
 // tooSlow notes that a server kept somebody waiting for nothing.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -208,6 +209,9 @@ func TestAServerThatDoesNotAnswerKeepsNobodyWaitingTwice(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(folder, "good", "echo.py")); err != nil {
 		t.Errorf("the other server's files are missing: %v", err)
 	}
+	if text := contents(t, filepath.Join(folder, "silent"))["__init__.py"]; !strings.HasPrefix(text, "raise ImportError(") || !strings.Contains(text, "not told") {
+		t.Errorf("who imports it is told %q", text)
+	}
 	b.shelf.patience = time.Hour // who waits now, waits for ever
 	provide(b)
 	if err := b.Close(); err != nil {
@@ -243,6 +247,16 @@ func TestAServerThatFailsIsLeftAlone(t *testing.T) {
 	p.mu.Lock()
 	fails, rests := p.fails, p.rests
 	p.mu.Unlock()
+	if text := contents(t, filepath.Join(folder, "broken"))["__init__.py"]; !strings.Contains(text, "500") {
+		t.Errorf("who imports it is told %q", text)
+	}
+	elsewhere := filepath.Join(t.TempDir(), "servers")
+	if err := open(t, config).Provide(t.Context(), alice, elsewhere); err != nil {
+		t.Fatal(err)
+	}
+	if text := contents(t, filepath.Join(elsewhere, "broken"))["index.js"]; !strings.Contains(text, "500") {
+		t.Errorf("who imports it in another process is told %q", text)
+	}
 	if fails == 0 || fails > 3 || !rests.After(time.Now().Add(-time.Minute)) {
 		t.Errorf("it was listed %d times in vain, and rests until %v", fails, rests)
 	}

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"paddock/internal/bindings"
+	"paddock/internal/bindings/stub"
 	"paddock/internal/blob"
+	"paddock/internal/fault"
 )
 
 // What is on the disk is bounded as what servers send is: whoever can write there could
@@ -22,6 +24,7 @@ const (
 	maxListedName = 1 << 10
 	maxListing    = 64 << 20 // bytes of a file: a server's 32 MiB in base64, and some room
 	maxListings   = 1000     // files
+	maxWhy        = 500      // bytes of why there is no listing
 	maxFuture     = time.Hour
 )
 
@@ -33,6 +36,7 @@ type shelved struct {
 	Fails   int       `json:"fails,omitempty"`
 	Rests   time.Time `json:"rests,omitzero"`
 	Slow    time.Time `json:"slow,omitzero"`
+	Why     string    `json:"why,omitempty"` // it could not be listed
 	Listed  bool      `json:"listed"`
 	Tools   []onDisk  `json:"tools,omitempty"`
 }
@@ -76,6 +80,9 @@ func (p *place) loadLocked() {
 	}
 	p.rests, p.slow = earlier(s.Rests, now.Add(longestRest)), earlier(s.Slow, now.Add(restSlow))
 	p.fails = min(max(s.Fails, 0), 100)
+	if s.Why != "" && p.err == nil && p.listing == nil {
+		p.err = fault.New(fault.Unavailable, "%s", stub.Line(s.Why, maxWhy))
+	}
 }
 
 // read gives the tools, if they are such as a server may have.
@@ -108,6 +115,9 @@ func (p *place) saveLocked(log *slog.Logger) {
 		for _, t := range p.listing.tools {
 			s.Tools = append(s.Tools, onDisk{t.Name, t.Title, t.Description, t.Input, t.Output, t.Annotations})
 		}
+	}
+	if p.err != nil {
+		s.Why = stub.Line(failed(p.err).Error.Message, maxWhy)
 	}
 	text, err := json.Marshal(s)
 	if err == nil && len(text) > maxListing {

@@ -28,7 +28,7 @@ const maxProvided = 10_000
 // each of its servers. It is cheap where nothing has changed since the last time, and
 // waits for no server whose tools are known; for one that has never been listed it waits
 // five seconds at most, and not again and again. A server that cannot be asked for its
-// tools keeps the files that it has. Only one goroutine may provide a folder at a time;
+// tools keeps the files that it has, or has a module that says why it cannot. Only one goroutine may provide a folder at a time;
 // programs may read it meanwhile, and find a server's old files or its new ones, or none
 // for an instant. After an error each server has its old files, its new ones, or none.
 func (b *Broker) Provide(ctx context.Context, s Session, dir string) error {
@@ -38,24 +38,27 @@ func (b *Broker) Provide(ctx context.Context, s Session, dir string) error {
 	for i, name := range names {
 		looks[i] = b.shelf.look(all[name], false) // all of them are asked at the same time
 	}
-	views := make([]*view, len(names))
+	views, whys := make([]*view, len(names)), make([]string, len(names))
 	var what strings.Builder
 	for i, name := range names {
-		l := looks[i].listing
-		if !looks[i].deadline.IsZero() {
-			l, _ = b.shelf.wait(ctx, looks[i]) // the shelf has logged it
+		l, err := looks[i].listing, error(nil)
+		if l == nil || !looks[i].deadline.IsZero() {
+			l, err = b.shelf.wait(ctx, looks[i]) // the shelf has logged it
 		}
 		what.WriteString(name)
 		if l != nil {
 			views[i] = b.view(all[name], s.Owner, l)
 			what.WriteString(" " + views[i].named())
+		} else {
+			whys[i] = failed(err).Error.Message
+			fmt.Fprintf(&what, " %q", whys[i])
 		}
 		what.WriteByte('\n')
 	}
 	if b.hasProvided(s, dir, what.String()) {
 		return nil
 	}
-	if err := b.arrange(ctx, s.Owner, dir, names, views); err != nil {
+	if err := b.arrange(ctx, s.Owner, dir, names, views, whys); err != nil {
 		return err
 	}
 	return b.noteProvided(s, dir, what.String())
@@ -87,8 +90,8 @@ func (b *Broker) noteProvided(s Session, dir, what string) error {
 }
 
 // arrange makes a folder hold the files of these servers, where there is a view of them,
-// and no others.
-func (b *Broker) arrange(ctx context.Context, owner, dir string, names []string, views []*view) error {
+// and no others. Where there is none, they say why.
+func (b *Broker) arrange(ctx context.Context, owner, dir string, names []string, views []*view, whys []string) error {
 	if err := os.Mkdir(dir, 0o755); err == nil {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			return err
@@ -100,10 +103,14 @@ func (b *Broker) arrange(ctx context.Context, owner, dir string, names []string,
 	var errs []error
 	for i, name := range names {
 		wanted[stub.Package(name)] = true
-		if views[i] == nil {
-			continue
+		folder := filepath.Join(dir, stub.Package(name))
+		var err error
+		if views[i] != nil {
+			err = b.place(ctx, owner, folder, views[i])
+		} else {
+			err = b.explain(folder, name, whys[i])
 		}
-		if err := b.place(ctx, owner, filepath.Join(dir, stub.Package(name)), views[i]); err != nil {
+		if err != nil {
 			errs = append(errs, fmt.Errorf("writing the files of the server %q: %w", name, err))
 		}
 	}
@@ -127,6 +134,35 @@ func (b *Broker) place(ctx context.Context, owner, folder string, v *view) error
 	if madeOf(folder) == v.named() {
 		return nil
 	}
+	return exchange(folder, func(fresh string) error { return b.forest.plant(ctx, owner, v, fresh) })
+}
+
+// unknown begins the stamps of folders that say why a server's files are not there.
+const unknown = "unknown "
+
+// explain makes a folder hold what tells programs why a server's tools are not there,
+// unless it has their files from before.
+func (b *Broker) explain(folder, name, why string) error {
+	mark := unknown + nameOf(stub.Version(), name, why)
+	was := madeOf(folder)
+	if was == mark || was != "" && !strings.HasPrefix(was, unknown) {
+		return nil
+	}
+	return exchange(folder, func(fresh string) error {
+		if err := os.Mkdir(fresh, 0o755); err != nil {
+			return err
+		}
+		for _, file := range append(stub.Missing(name, why), stub.File{Path: stamp, Data: []byte(mark + "\n")}) {
+			if err := put(fresh, file); err != nil {
+				return err
+			}
+		}
+		return os.Chmod(fresh, 0o755)
+	})
+}
+
+// exchange puts what is made in a folder beside it into the place of a folder.
+func exchange(folder string, plant func(fresh string) error) error {
 	name := filepath.Base(folder)
 	fresh, old := filepath.Join(filepath.Dir(folder), ".new-"+name), filepath.Join(filepath.Dir(folder), ".old-"+name)
 	for _, left := range []string{fresh, old} { // by somebody who was killed
@@ -134,8 +170,8 @@ func (b *Broker) place(ctx context.Context, owner, folder string, v *view) error
 			return err
 		}
 	}
-	if err := b.forest.plant(ctx, owner, v, fresh); err != nil {
-		return err
+	if err := plant(fresh); err != nil {
+		return errors.Join(err, os.RemoveAll(fresh))
 	}
 	if err := os.Rename(folder, old); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(err, os.RemoveAll(fresh))

@@ -242,8 +242,12 @@ func (d *dialing) drop() (stderr string) {
 	if d.conn.link == nil {
 		return ""
 	}
+	p, ok := d.conn.link.(*process)
+	if ok {
+		p.useless.Store(true)
+	}
 	_ = d.conn.link.close()
-	if p, ok := d.conn.link.(*process); ok {
+	if ok {
 		stderr = p.stderr()
 	}
 	d.conn.link = nil

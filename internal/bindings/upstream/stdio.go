@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,6 +30,8 @@ const (
 	// lingers is how long a program may take to end once its input has, and again
 	// once it was asked to.
 	lingers = 2 * time.Second
+	// hurries is the same for one with which no revision was agreed upon.
+	hurries = 200 * time.Millisecond
 	// drains is how long what it wrote before its end may take to be read.
 	drains = time.Second
 )
@@ -46,6 +49,7 @@ type process struct {
 	writing chan struct{} // holds one token while a line is written
 	dead    chan struct{} // closed when the program is gone, and its group
 	exited  chan struct{} // closed when in addition what it wrote was read
+	useless atomic.Bool   // no revision was agreed upon: it has nothing to put away
 	once    sync.Once
 	readers sync.WaitGroup
 	waiter  sync.WaitGroup
@@ -151,13 +155,18 @@ func (p *process) wait() {
 }
 
 // close has the program end: by the end of its input, then by a signal, then by
-// force. It takes two times lingers at most, and a little.
+// force. It takes two times lingers at most, and a little; a fifth of a second at most
+// each time where no revision was agreed upon.
 func (p *process) close() error {
 	p.fail(trouble(Closed, true, nil, "the connection was closed"))
 	p.once.Do(func() {
 		_ = p.stdin.Close()
+		patience := lingers
+		if p.useless.Load() {
+			patience = hurries
+		}
 		for _, next := range []func(){p.group.ask, p.group.kill} {
-			timer := time.NewTimer(lingers)
+			timer := time.NewTimer(patience)
 			select {
 			case <-p.exited:
 				timer.Stop()

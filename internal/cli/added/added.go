@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"paddock/internal/auth"
@@ -250,6 +251,9 @@ func (s *Servers) change(f func(*content) error) error {
 }
 
 func unusable(err error) error {
-	return fault.New(fault.Unavailable, "the servers that were added cannot be read or changed: %v", err).
-		WithHint("let this user write in the state folder").WithCause(err)
+	hint := "let this user write in the state folder"
+	if errors.Is(err, syscall.ENOSPC) {
+		hint = "make room on the disk that holds the state folder; what was added before is still there"
+	}
+	return fault.New(fault.Unavailable, "the servers that were added cannot be read or changed: %v", err).WithHint("%s", hint).WithCause(err)
 }
