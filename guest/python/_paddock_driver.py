@@ -90,6 +90,7 @@ class Driver:
         self.task = None       # of the run that waits
         self.label = ""
         self.outcome = None    # of the present run, once it is known
+        self.ended_by = None   # what ended the last run that an interrupt or an exit ended
 
     # ── requests ────────────────────────────────────────────────────────
 
@@ -171,7 +172,7 @@ class Driver:
                 self.outcome = None
                 raise RuntimeError("there is no program that waits")
             _paddock_loop.arrived(request.get("replies"))
-            wait = self.loop.step(self.task)
+            wait = self.step()
             if wait is not None:
                 self.flush()
                 return {"status": "waiting", "timeout": None if wait == _ENDLESS else wait}
@@ -179,6 +180,17 @@ class Driver:
             return self.outcome
         except BaseException as error:
             return self.fail(error)
+
+    def step(self):
+        """Goes on with the program's task. What ended an earlier one (an interrupt, an
+        exit) comes out of the loop again where others of its tasks waited for each
+        other: it is over, and nobody's any more."""
+        while True:
+            try:
+                return self.loop.step(self.task)
+            except BaseException as error:
+                if error is not self.ended_by:
+                    raise
 
     def interrupt(self, request):
         """Ends a program that was left waiting."""
@@ -262,6 +274,9 @@ class Driver:
             found = _paddock_errors.describe(error, self.label)
             text = found["traceback"] = _paddock_errors.text_of(error)
             self.outcome = {"status": "done", "exit_code": 130 if found.get("kind") == "interrupted" else 1, "error": found}
+        if is_a(error, (KeyboardInterrupt, SystemExit)):
+            _paddock_errors.forget_frames(error)
+            self.ended_by = error
         self.flush()
         self.say(text)
         return self.outcome

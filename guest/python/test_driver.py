@@ -992,6 +992,27 @@ await asyncio.sleep(0)""")
         self.gives("with asyncio.Runner() as r: print(r.run(asyncio.sleep(0, 5)))", None, "5\n")
         self.fails("async def f():\n    asyncio.run(asyncio.sleep(0))\nawait f()", "RuntimeError", "asyncio.run() cannot be called from a running event loop", 2)
 
+    def test_what_ended_a_run_does_not_end_the_next_one(self):
+        for raised, code in ("raise KeyboardInterrupt", 130), ("raise SystemExit(3)", 3):
+            with self.subTest(raised):
+                outcome = self.exec(f"""
+import asyncio
+async def inner(n):
+    if n == 0:
+        {raised}
+    await asyncio.sleep(9)
+async def outer():
+    await asyncio.gather(*(inner(n) for n in range(3)))
+await asyncio.gather(outer(), inner(1))""")
+                self.assertEqual((outcome["status"], outcome["exit_code"]), ("done", code))
+                for _ in range(3):
+                    self.gives("await asyncio.sleep(0); await asyncio.sleep(0.001, 1)", "1")
+
+    def test_an_error_that_a_program_kept_and_raises_again_ends_it(self):
+        self.exec("import asyncio\ntry:\n    raise KeyboardInterrupt\nexcept KeyboardInterrupt as e:\n    kept = e\n    raise")
+        self.assertEqual(self.exec("await asyncio.sleep(0)\nraise kept")["exit_code"], 130)
+        self.gives("await asyncio.sleep(0, 1)", "1")
+
     def test_timeouts(self):
         self.fails("import asyncio\nawait asyncio.wait_for(asyncio.Event().wait(), 0.001)", "TimeoutError", line=2)
         self.fails("async with asyncio.timeout(0.001): await asyncio.sleep(3600)", "TimeoutError", line=1)
