@@ -1,0 +1,5 @@
+//go:build !race
+
+package waiting
+
+const raceEnabled = false
