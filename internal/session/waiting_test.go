@@ -248,6 +248,39 @@ func TestWhatAContinuationMayNotSay(t *testing.T) {
 	ends(t, m, id, r.Execution)
 }
 
+// Each half of the program keeps its limit, and both of them do not.
+func TestALimitIsForAllThatARunDoesBeforeAndAfterItWaits(t *testing.T) {
+	for name, c := range map[string]struct {
+		half   string
+		limits sandbox.RunLimits
+		ended  func(before, after session.Result) bool
+	}{
+		"fuel": {strings.Repeat("x = 1\n", 10), sandbox.RunLimits{Fuel: 16}, func(before, after session.Result) bool {
+			return after.Exit.Cause == sandbox.OutOfFuel && before.Exit.Usage.Fuel+after.Exit.Usage.Fuel == 16
+		}},
+		"output": {"print('12345678')\neprint('12345678')\n", sandbox.RunLimits{StdoutBytes: 10, StderrBytes: 11}, func(_, after session.Result) bool {
+			return after.Exit.Cause == sandbox.Exited && after.Stdout == "12345678\n1" && after.Stderr == "12345678\n12" && after.Exit.StdoutTruncated && after.Exit.StderrTruncated
+		}},
+		"displays": {"display('text/plain', '" + strings.Repeat("a", 1500) + "')\n", sandbox.RunLimits{DisplayBytes: 2000}, func(before, after session.Result) bool {
+			return len(before.Displays) == 1 && len(after.Displays) == 0 && after.Exit.Error != nil && strings.Contains(after.Exit.Error.Message, "over its limit")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPeople()
+			config := p.config()
+			config.Limits = c.limits
+			m := manager(t, config, sandboxtest.FakeConfig{})
+			id := create(t, m, alice, "")
+			before := waiting(t, m, id, c.half+"many = gather('approve', 1)\n"+c.half, 1)
+			p.decide(1, "1")
+			after, err := goOn(m, id, before.Execution)
+			if err != nil || !c.ended(before, after) {
+				t.Errorf("it %v with %q, %q, %+v, error %+v, after %+v; %v", after.Exit.Cause, after.Stdout, after.Stderr, after.Exit.Usage, after.Exit.Error, before.Exit.Usage, err)
+			}
+		})
+	}
+}
+
 // What happens while a run waits, and does not end it.
 func TestARunThatWaitsOutlives(t *testing.T) {
 	ok := func(t *testing.T, err error) {
