@@ -75,7 +75,10 @@ func TestAProgramThatWasToBeLeftGoesOnWhereEverythingIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := manager(t, config, sandboxtest.FakeConfig{})
 		id := create(t, m, alice, "")
-		prints(t, m, id, "print(call('approve', ''))\nmany = gather('work', 3)\nprint(many)\nmany = gather('work', 2)\nprint(many)", "yes\n15\n10")
+		r := prints(t, m, id, "print(call('approve', ''))\nmany = gather('work', 3)\nprint(many)\nmany = gather('work', 2)\nprint(many)", "yes\n15\n10")
+		if r.Exit.Usage.Fuel != 5 { // one for each line
+			t.Errorf("it used %+v", r.Exit.Usage)
+		}
 	})
 }
 
