@@ -528,3 +528,30 @@ func TestARunGoesOnOnce(t *testing.T) {
 		t.Errorf("the notice is %q; it had %d effects", next.Notice, p.effects)
 	}
 }
+
+// A run whose sandbox failed is over: who opens the session next is not told that it was
+// cut short by the server's end.
+func TestARunThatWentOnAndWhoseSandboxFailedIsOver(t *testing.T) {
+	p := newPeople()
+	config := p.config()
+	config.Dir = t.TempDir()
+	b := &mortal{Fake: sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "mortal"})}
+	config.Backends = []sandbox.Backend{b}
+	m := manager(t, config, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	r := waiting(t, m, id, asksTwo+"\ncall('effect', '')\nloop", 2)
+	p.decide(1, "10")
+	p.decide(2, "20")
+	closed := make(chan error, 1)
+	p.onEffect(func() { go func() { closed <- b.instances[0].Close() }() })
+	_, err := goOn(m, id, r.Execution)
+	wantKind(t, err, fault.Unavailable)
+	if err := <-closed; err != nil {
+		t.Fatal(err)
+	}
+	notWaiting(t, m, id, r.Execution)
+	config.Dir, config.Backends = copyRunning(t, config.Dir), []sandbox.Backend{&mortal{Fake: sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "mortal"})}}
+	if r := prints(t, manager(t, config, sandboxtest.FakeConfig{}), id, "print(x, read('f'))", "1 one"); strings.Contains(r.Notice, "interrupted") {
+		t.Errorf("the notice is %q", r.Notice)
+	}
+}
