@@ -75,6 +75,10 @@ func TestAFolderShowsTheOwnersSkillsAsTheyAre(t *testing.T) {
 		t.Errorf("the script is %v, %v and %v, %v", a, errA, b, errB)
 	}
 
+	if info, err := os.Stat(filepath.Join(one, "word-count", MainFile)); err != nil || info.Mode().Perm() != 0o444 {
+		t.Errorf("a text is %v, %v", info, err)
+	}
+
 	save(t, s, "alice", "mine", "x = 1")
 	versions(t, web, "word-count", second("word-count"))
 	if _, err := s.Install(t.Context(), "alice", source(t, web.URL+"/word-count.tar.gz", false)); err != nil {
