@@ -192,22 +192,41 @@ func TestAnswersAreBoundToTheirQuestion(t *testing.T) {
 		t.Errorf("another owner's answer: %s", said)
 	}
 	owner.Store(&ann)
-	other, _ := d.store.Request(t.Context(), approval.Request{Key: approval.Key{Owner: "ann", Session: "s-1", Execution: "x-1", Number: 1}, Call: approval.Call{Server: "m", Definition: "d", Tool: "t"}})
+	_, in, _ := strings.Cut(state, " ")
+	var others []string
+	for _, in := range []string{"s-1", in} {
+		other, err := d.store.Request(t.Context(), approval.Request{Key: approval.Key{Owner: "ann", Session: in, Execution: "x-1", Number: 1}, Call: approval.Call{Server: "m", Definition: "d", Tool: "t"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		others = append(others, other.ID)
+	}
 	for name, said := range map[string]string{
-		"an answer about another execution": retry(state, other.ID), "a state that was changed": retry("x-1 s-1", id), "an id that is none": retry(state, "ap-aaaaaaaaaaaaaaaaaaaaaaaaaa"),
+		"an answer about another session": retry(state, others[0]), "an answer about another execution": retry(state, others[1]), "a state that was changed": retry("x-1 s-1", id), "an id that is none": retry(state, "ap-aaaaaaaaaaaaaaaaaaaaaaaaaa"),
 	} {
 		if !strings.Contains(said, `"isError":true`) {
 			t.Errorf("%s: %s", name, said)
 		}
 	}
-	if a, err := d.store.Get("ann", id); err != nil || a.State != approval.Pending || d.made.Load() != 0 {
-		t.Errorf("it is %v, %v, after %d calls", a.State, err, d.made.Load())
+	for _, id := range append(others, id) {
+		if a, err := d.store.Get("ann", id); err != nil || a.State != approval.Pending || d.made.Load() != 0 {
+			t.Errorf("it is %v, %v, after %d calls", a.State, err, d.made.Load())
+		}
 	}
 	if said := retry(state, id); !strings.Contains(said, `"success":true`) || d.made.Load() != 1 {
 		t.Errorf("the answer: %s", said)
 	}
 	if said := retry(state, id); !strings.Contains(said, `"isError":true`) || d.made.Load() != 1 {
 		t.Errorf("the same once more: %s", said)
+	}
+}
+
+func TestOnlyClientsThatShowFormsAreAsked(t *testing.T) {
+	for says, want := range map[string]bool{"null": false, "{}": true, `{"form":{}}`: true, `{"url":{}}`: false, `{"form":{},"url":{}}`: true} {
+		var can *mcp.ElicitationCapabilities
+		if err := json.Unmarshal([]byte(says), &can); err != nil || elicits(can) != want {
+			t.Errorf("with %s it is %v, %v", says, elicits(can), err)
+		}
 	}
 }
 
