@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -219,6 +220,24 @@ func TestAnswersAreBoundToTheirQuestion(t *testing.T) {
 	if said := retry(state, id); !strings.Contains(said, `"isError":true`) || d.made.Load() != 1 {
 		t.Errorf("the same once more: %s", said)
 	}
+}
+
+func TestAnAnswerIsTakenOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // a second one would wait here for ever
+		m := &mcpSession{}
+		came := m.expect(`"a"`)
+		one := reaction{json.RawMessage(`"a"`), json.RawMessage(`{}`)}
+		if m.take(nil) || m.take(&reaction{id: json.RawMessage(`"b"`)}) || !m.take(&one) || m.take(&one) {
+			t.Error("another answer is taken, or the one is not, or twice")
+		}
+		if got := <-came; string(got.result) != "{}" {
+			t.Errorf("it is %s", got.result)
+		}
+		m.expect(`"c"`)
+		if m.unexpect(`"c"`); m.take(&reaction{id: json.RawMessage(`"c"`)}) {
+			t.Error("an answer that nobody waits for is taken")
+		}
+	})
 }
 
 func TestOnlyClientsThatShowFormsAreAsked(t *testing.T) {
