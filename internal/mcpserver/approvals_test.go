@@ -404,6 +404,43 @@ func TestATaskNeedsInput(t *testing.T) {
 	}
 }
 
+// What a task's client says without having been asked decides nothing.
+func TestATasksClientThatIsNotAskedDecidesNothing(t *testing.T) {
+	extension := `"extensions":{"` + tasksExtension + `":{}}}`
+	for name, c := range map[string]struct {
+		capable string
+		ask     bool
+	}{
+		"it cannot ask its user":              {`"clientCapabilities":{` + extension, true},
+		"the operator does not have it asked": {`"clientCapabilities":{"elicitation":{},` + extension, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t, Config{})
+			d.server.config.AskClient = c.ask
+			url := d.serveHTTP(HTTPConfig{TasksDir: t.TempDir(), Patience: time.Hour})
+			made := postTask(t, url, "tools/call", "execute_code", c.capable, `"name":"execute_code","arguments":{"language":"python","code":"x = gather(\"send\", 1)\nprint(x)"}`)
+			id, _ := made["taskId"].(string)
+			asked := <-d.asked
+			get := func() map[string]any {
+				return postTask(t, url, "tasks/get", id, c.capable, fmt.Sprintf(`"taskId":%q`, id))
+			}
+			if now := get(); now["status"] != taskWorking || now["inputRequests"] != nil {
+				t.Errorf("it is %v", now)
+			}
+			postTask(t, url, "tasks/update", id, c.capable, fmt.Sprintf(`"taskId":%q,"inputResponses":{%q:{"action":"accept","content":{"decision":"allow"}}}`, id, asked))
+			if a, err := d.store.Get("ann", asked); err != nil || a.State != approval.Pending || d.made.Load() != 0 {
+				t.Errorf("it is %v, %v, after %d calls", a.State, err, d.made.Load())
+			}
+			d.decide(asked, true)
+			for get()["status"] == taskWorking {
+			}
+			if d.made.Load() != 1 {
+				t.Errorf("%d calls were made", d.made.Load())
+			}
+		})
+	}
+}
+
 func postTask(t *testing.T, url, method, name, capabilities, params string) map[string]any {
 	t.Helper()
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s,"_meta":{"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/%s}}}`, method, params, modern, capabilities[1:])
