@@ -102,7 +102,7 @@ func TestAProgramThatWaitedForNobodyIsToldSo(t *testing.T) {
 	if out.StoppedBy != "timeout" || out.Error == nil || !strings.Contains(out.Error.Hint, "it waited for a person to allow mail.send") || !strings.Contains(text, "hint: it waited for a person") {
 		t.Errorf("it says %+v, %s", out.Error, text)
 	}
-	out, _ = execute(t, cs, map[string]any{"language": "python", "code": "loop()", "timeout": 1})
+	out, _ = execute(t, cs, map[string]any{"language": "python", "code": "loop", "timeout": 1})
 	if out.StoppedBy != "timeout" || out.Error == nil || strings.Contains(out.Error.Hint, "a person") {
 		t.Errorf("one that called nothing is told %+v", out.Error)
 	}
