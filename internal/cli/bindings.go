@@ -167,6 +167,8 @@ func recordedCall(e broker.Event) audit.Record {
 		r.Verdict = e.Verdict.String()
 	}
 	switch {
+	case errors.Is(e.Err, session.ErrSuspended):
+		r.Outcome = audit.Waiting // and is made again when somebody has decided
 	case e.Err != nil:
 		r.Outcome, r.ErrorType = audit.Error, string(fault.KindOf(e.Err))
 		var up *upstream.Error

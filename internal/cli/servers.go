@@ -167,7 +167,7 @@ func (p *program) oauthConfig(name string, s config.Server, t http.RoundTripper,
 	return oauth.Config{
 		Server: name, URL: s.URL, Transport: t, Store: p.tokenFiles(), Key: tokenKey(name),
 		ClientID: s.OAuth.ClientID, ClientSecret: s.OAuth.ClientSecret, Issuer: s.OAuth.Issuer, MetadataURL: s.OAuth.MetadataURL,
-		Machine: s.OAuth.Grant == config.ClientCredentials, Redirect: redirect,
+		Machine: s.OAuth.Grant == config.ClientCredentials, Scopes: s.OAuth.Scopes, Redirect: redirect,
 	}
 }
 

@@ -314,7 +314,8 @@ func check(others map[string]*bound, d Definition) error {
 	}
 	for name := range others {
 		if name != d.Name && strings.EqualFold(stub.Package(name), stub.Package(d.Name)) {
-			return fault.New(fault.Conflict, "the servers %q and %q would both be servers.%s", name, d.Name, stub.Package(d.Name)).WithHint("give one of them another name")
+			return fault.New(fault.Conflict, "the servers %q and %q would have one folder, /servers/%s", name, d.Name, stub.Package(name)).
+				WithHint("give one of them another name; capital letters and punctuation make none")
 		}
 	}
 	return nil

@@ -118,7 +118,7 @@ func (b *Broker) Unbind(s Session, name string) error {
 	case one == nil && b.common[name] != nil:
 		return fault.New(fault.Denied, "the server %q is the operator's", name).WithHint("only servers that were bound with mcp_bind_http can be let go of")
 	case one == nil:
-		return fault.New(fault.NotFound, "no server %q is bound", stub.Line(name, 100))
+		return b.notBound(s, name)
 	}
 	b.pool.Drop(func(k upstream.Key) bool { return k == one.keyFor(s) })
 	return nil
@@ -186,11 +186,17 @@ func (b *Broker) find(s Session, name string) (*bound, error) {
 			return one, nil
 		}
 	}
+	return nil, b.notBound(s, name)
+}
+
+// notBound is the fault of a name that no server of a session has.
+func (b *Broker) notBound(s Session, name string) error {
 	f := fault.New(fault.NotFound, "no server %q is bound", stub.Line(name, 100))
-	if len(all) == 0 {
-		return nil, f.WithHint("mcp_bind_http binds one")
+	names := b.Names(s)
+	if len(names) == 0 {
+		return f.WithHint("mcp_bind_http binds one")
 	}
-	return nil, f.WithHint("there are %s", strings.Join(b.Names(s), ", "))
+	return f.WithHint("there are %s", strings.Join(names, ", "))
 }
 
 // Offer is what a server offers to programs.
