@@ -59,7 +59,7 @@ func (p *program) openBindings(sc *session.Config, waiting *approvals, log *audi
 		return nil, err
 	}
 	b.broker, err = broker.New(broker.Config{
-		Servers: usable, Bindable: bindable, Chosen: b.chosen, CallsPerRun: int(c.CallsPerRun),
+		Servers: usable, Bindable: bindable, Bound: broker.Policy(c.Tools), Chosen: b.chosen, CallsPerRun: int(c.CallsPerRun),
 		Dial: p.dialOptions(broker.Definition{}), Dir: p.serversFolder(), Seal: p.vault(), Instance: p.instance(), Journal: calls,
 		Pool:    upstream.PoolConfig{Idle: c.SessionTTL, Interval: c.CallInterval},
 		Approve: waiting.approve, Record: toolRecorder(log, t, p.log.Warn), Log: p.log,

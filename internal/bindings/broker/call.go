@@ -253,7 +253,7 @@ func (b *Broker) examine(ctx context.Context, e *Event) (decided, error) {
 	verdict, by := one.verdict(d.tool)
 	if e.Verdict = verdict; verdict == Denied {
 		return d, fault.New(fault.Denied, "the tool %q of %q may not be called", e.Tool, one.Name).
-			WithHint("the operator's configuration says so: servers.%s.tools", by)
+			WithHint("%s", by.hint(""))
 	}
 	return d, b.vet(ctx, one, d.tool)
 }
@@ -262,7 +262,7 @@ func (b *Broker) ask(ctx context.Context, e *Event, d decided) error {
 	if b.config.Approve == nil {
 		_, by := d.one.verdict(d.tool)
 		return fault.New(fault.Denied, "the tool %q of %q may only be called when somebody allows it, and nobody can be asked", e.Tool, d.one.Name).
-			WithHint("the operator's configuration says so: servers.%s.tools.ask", by)
+			WithHint("%s", by.hint(".ask"))
 	}
 	shown, cut := shownTo(d.arguments)
 	return b.config.Approve(ctx, Asked{
