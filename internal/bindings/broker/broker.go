@@ -128,6 +128,14 @@ type Journal interface {
 	Begin(ctx context.Context, c journal.Call) (known *journal.Outcome, err error)
 	// End writes down what came of it.
 	End(ctx context.Context, c journal.Call, o journal.Outcome) error
+	// Note takes down what a call is called that is about to be sent, and Answered what
+	// came of it. Neither waits for the disk.
+	Note(r journal.Run, number int, name string) error
+	Answered(r journal.Run, number int, unsent bool) error
+	// Left gives the runs of a session of which anything is kept, but for these
+	// executions, and Drop lets go of them.
+	Left(owner, session string, but ...string) ([]journal.Left, error)
+	Drop(owner, session string, runs []journal.Left) error
 	// Remove lets go of a run, and Forget of all runs of a session.
 	Remove(r journal.Run) error
 	Forget(owner, session string) error

@@ -148,12 +148,17 @@ func (b *Broker) send(ctx context.Context, e *Event, a *activity, c journal.Call
 	case known != nil:
 		return known
 	}
+	noted := b.noteBegun(ctx, e, d)
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	came := make(chan outcome, 1)
 	conclude := func(o outcome, put PutFunc) []byte {
 		cancel()
 		text := b.tell(ctx, e, d, o, put)
-		b.finish(ctx, a, going, text, o.err != nil && (!upstream.Sent(o.err) || errors.Is(o.err, errClosing)))
+		unsent := o.err != nil && (!upstream.Sent(o.err) || errors.Is(o.err, errClosing))
+		if noted {
+			b.noteEnded(ctx, e, o.err, unsent)
+		}
+		b.finish(ctx, a, going, text, unsent)
 		return text
 	}
 	call := func() {
