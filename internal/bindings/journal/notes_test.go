@@ -115,3 +115,18 @@ func TestNotesThatNobodyAsksForAreRemoved(t *testing.T) {
 		t.Errorf("there are %q, %v", files, err)
 	}
 }
+
+// BenchmarkNotes measures what a call that is noted costs more.
+func BenchmarkNotes(b *testing.B) {
+	j, err := Open(b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	n := 0
+	for b.Loop() {
+		n++
+		if err := errors.Join(j.Note(theRun, n, "mail/send"), j.Answered(theRun, n, false)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
