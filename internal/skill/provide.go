@@ -133,15 +133,15 @@ func (s *Store) provide(ctx context.Context, owner, dir string, was, is made, re
 			errs = append(errs, hide(dir, name))
 		}
 	}
-	if len(errs) > 0 {
+	errs = append(errs, place(dir, indexFile, index(shown)))
+	if errors.Join(errs...) != nil {
 		is.Generation = "" // it is tried again before the next program
 	}
 	data, err := json.Marshal(is)
 	if err != nil {
 		return fmt.Errorf("writing about skills: %w", err)
 	}
-	errs = append(errs, place(dir, indexFile, index(shown)), place(dir, madeOf, data))
-	return errors.Join(errs...)
+	return errors.Join(append(errs, place(dir, madeOf, data))...)
 }
 
 // place writes a file of a session's folder, as a whole.
