@@ -41,7 +41,7 @@ func (in *executeInput) params(s *Server, langs, isos []string) []param {
 	all := []param{
 		code,
 		choice("language", &in.language, langs, "Default: the session's"),
-		number("timeout", &in.timeout, 1, seconds(s.config.MaxTimeout), fmt.Sprintf("Seconds until it is stopped; default %d", seconds(s.config.DefaultTimeout))),
+		number("timeout", &in.timeout, 1, seconds(s.config.MaxTimeout), fmt.Sprintf("Seconds; default %d", seconds(s.config.DefaultTimeout))),
 		sessionID(&in.session, aboutSession),
 		choice("isolation", &in.isolation, isos, "Default: the session's"),
 	}
