@@ -123,12 +123,13 @@ type Waiting struct {
 	Approvals   []WaitingFor `json:"approvals"`
 }
 
-// WaitingFor is a call that a person has to allow.
+// WaitingFor is a call that a person has to allow. What its server calls the tool, and the
+// arguments, are the beginnings of them, as people are shown them.
 type WaitingFor struct {
 	ID        string `json:"id"`
 	Server    string `json:"server"`
 	Tool      string `json:"tool"`
-	Arguments string `json:"arguments"` // the beginning of them, as JSON
+	Arguments string `json:"arguments"` // as JSON
 }
 
 // waitingFor tells what an execution waits for.
@@ -138,7 +139,7 @@ func (s *Server) waitingFor(r course, owner string) *Waiting {
 		one := WaitingFor{ID: id}
 		if s.config.Approvals != nil {
 			if a, err := s.config.Approvals.Get(owner, id); err == nil {
-				one.Server, one.Tool, one.Arguments = a.Server, a.Tool, cutAt(legible.Escape(string(a.Arguments)), 500)
+				one.Server, one.Tool, one.Arguments = a.Server, cutAt(legible.Escape(a.Tool), 200), cutAt(legible.Escape(string(a.Arguments)), 500)
 			}
 		}
 		w.Approvals = append(w.Approvals, one)

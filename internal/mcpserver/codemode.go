@@ -226,7 +226,7 @@ func found(tools []broker.Result) string {
 	var b strings.Builder
 	for _, t := range tools {
 		if t.Import == "" {
-			fmt.Fprintf(&b, "%s: %s\n", t.Server, t.Tool)
+			fmt.Fprintf(&b, "%s: %s\n", t.Server, stub.Line(t.Tool, 128))
 			continue
 		}
 		fmt.Fprintf(&b, "%s\n  %s\n", t.Import, t.Signature)

@@ -17,6 +17,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"paddock/internal/mcpserver"
 	"paddock/internal/sandbox/sandboxtest"
 )
 
@@ -221,18 +222,20 @@ func TestCancelledCallsLeaveNothing(t *testing.T) {
 	cancelled := func(times int) {
 		for range times {
 			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan struct{})
+			ended := make(chan *sdk.CallToolResult, 1)
 			go func() {
-				defer close(ended)
-				_, _ = m.CallTool(ctx, &sdk.CallToolParams{Name: "execute_code", Arguments: map[string]any{"session_id": m.session, "language": "python",
+				res, _ := m.CallTool(ctx, &sdk.CallToolParams{Name: "execute_code", Arguments: map[string]any{"session_id": m.session, "language": "python",
 					"code": "import asyncio\nfrom servers.party import slow\nawait asyncio.gather(*(slow.aio() for _ in range(4)))"}})
+				ended <- res
 			}()
 			select {
 			case <-began:
-			case <-ended: // the calls that began before were more
+				cancel()
+				<-ended
+			case res := <-ended: // the calls that began before were more
+				cancel()
+				endedItself(t, res)
 			}
-			cancel()
-			<-ended
 		}
 		m.prints(t, "python", "from servers.party import quick\nprint(quick())", "ok\n")
 	}
@@ -247,6 +250,27 @@ func TestCancelledCallsLeaveNothing(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+}
+
+// endedItself looks at how a run ended that nobody had cancelled: not by what ended an
+// earlier one.
+func endedItself(t *testing.T, res *sdk.CallToolResult) {
+	t.Helper()
+	var e mcpserver.Execution
+	if res != nil {
+		text, err := json.Marshal(res.StructuredContent)
+		if err == nil {
+			err = json.Unmarshal(text, &e)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if e.Error == nil || e.StoppedBy != "" || e.Error.Type == "KeyboardInterrupt" {
+		t.Errorf("it was not cancelled, and ended with %+v", res)
+		return
+	}
+	t.Logf("it was not cancelled, and ended with %+v", *e.Error)
 }
 
 func openFiles(t *testing.T, pid int) int {

@@ -117,6 +117,8 @@ func (b *Broker) callTool(ctx context.Context, run Run, number int, m message) [
 	}
 	d, err := b.decide(ctx, e, a, m.Arguments)
 	switch {
+	case err != nil && context.Cause(ctx) == sandbox.ErrWaiting:
+		return failed(err).encode("", nil) // to nobody: it has not ended, and is asked for again
 	case err != nil:
 		return b.tell(ctx, e, d, outcome{err: err}, nil)
 	case a == nil:
