@@ -65,7 +65,11 @@ func TestPiecesInAnyOrderDoNotEndTheProcess(t *testing.T) {
 
 // TestWhatTakesEsbuildTooLongIsRefused has what esbuild needs more than a moment for.
 func TestWhatTakesEsbuildTooLongIsRefused(t *testing.T) {
-	for _, code := range []string{repeated("x=", "a?(b):c=>", "d", 500), repeated("x=", "a?(b):c=>{return ", "d", 500), repeated("x=", "a=>", "a", 5000)} {
+	for _, code := range []string{repeated("x=", "a?(b):c=>", "d", 500), repeated("x=", "a?(b):c=>{return ", "d", 500), repeated("x=", "a=>", "a", 5000),
+		repeated("(", "a,", "a)", 200<<10), repeated("", "a,", "a", 200<<10), repeated("f(", "(a,a,a),", "a)", 200<<10) + repeated("\nx=(", "b,", "b)", 200<<10),
+		repeated("x[", "a,", "a]", 200<<10), repeated("function f(){return ", "a,", "a}", 200<<10), repeated("()=>{", "a?b:c,", "a}", 200<<10), repeated("`${", "a,", "a}`", 200<<10),
+		repeated("", "a<", "a", 200<<10), repeated("", strings.Repeat("a<", 100)+"a;", "", 200<<10), repeated("x=a<", "b,", "b>c", 200<<10),
+		repeated("namespace ", "a.", "a{}", 200<<10), repeated("namespace ", "a/**/.\n", "a{}", 5000), repeated("declare module ", "a.", "a{}", 5000)} {
 		if tooDeep(code) == 0 {
 			t.Errorf("%.40s… is read", code)
 		}
@@ -91,10 +95,22 @@ func TestProgramsThatPeopleWriteAreRead(t *testing.T) {
 		"a sum":                    repeated("const a = ''\n", "  + 'b' + c\n", "", 20000),
 		"promises":                 repeated("a()", "\n  .then((b) => b.c / 2)", "", 20000),
 		"else if":                  repeated("if (a) { b() }", " else if (a === 1) { b(); c() }", "", 10000),
+		"numbers side by side":     repeated("f([", "1,", "0]);", megabyte),
+		"numbers of a type":        repeated("const a = <number[]>[", "1, ", "0] as const;", megabyte),
+		"arguments":                repeated("const a = Math.max(", "1, ", "0);", megabyte),
+		"an object":                repeated("const a = {\n", "  a1: [1, 2], 'b': \"c\",\n", "};", megabyte),
+		"an object of choices":     repeated("const a = {\n", "  a: b ? c : d,\n", "};", 100_000),
+		"parts in brackets":        repeated("const a = [", "(1, 2), ", "0];", megabyte),
+		"names":                    repeated("export {\n", "  a,\n", "};", 30_000),
+		"an enumeration":           repeated("enum A {\n", "  a = 1,\n", "}", 60_000),
+		"what a tool made short":   repeated("", "a=b,c=d<e,f(g,h),i=!0,j?k():l,m=n>o;", "", megabyte),
+		"types in brackets":        repeated("", "const a: Map<string, Array<Record<string, Set<number>>>> = new Map<string, A<B<C>>>();\n", "", megabyte),
+		"comparisons":              repeated("const a = b < c\n", "  && d < e\n", "", 5_000),
+		"a namespace":              "namespace a.b.c.d.e { export const f = 1 }\nmodule.exports.g = 2\n",
 		"nothing":                  "",
 	} {
 		if line := tooDeep(code); line > 0 {
-			t.Errorf("%s: too deep at line %d of %d", name, line, strings.Count(code, "\n"))
+			t.Errorf("%s: too deep, or too long, at line %d of %d", name, line, strings.Count(code, "\n"))
 		}
 	}
 }
