@@ -21,8 +21,8 @@ const (
 	// in (a, b, …), < that may begin types and do not, names in namespace a.b.…. It counts
 	// half the square of the first, and the others by what they take in comparison: one
 	// sequence may have 12,000 expressions, half a second, a statement 1,200 signs <, a
-	// namespace 480 names. No list counts, however long.
-	maxCost  = 72_000_000
+	// namespace 370 names: less than a second each. No list counts, however long.
+	maxCost  = 36_000_000
 	costLess = 100 // of a < for each before it in its statement
 	costOpen = 4   // of a comma behind a < that is open
 	costName = 2   // of a name in a namespace's, for the square of those before it
