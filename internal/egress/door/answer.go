@@ -85,6 +85,9 @@ func (d *Door) answerError(w http.ResponseWriter, r *http.Request, e *exchange, 
 		d.config.Log.Debug("a request failed", "session", d.config.Session, "host", e.at.host, "port", e.at.port, "cause", reason, "err", fault.CauseOf(f))
 	}
 	e.status = status
+	if e.ctx.Err() != nil { // it was cut: nothing more is read from the connection
+		w.Header().Set("Connection", "close")
+	}
 	writeProblem(w, r, status, reason, f)
 }
 
@@ -130,7 +133,6 @@ func statusOf(f *fault.Error, reason string, err error) int {
 // writeProblem answers with a fault: as JSON to who asks for that, else as text.
 func writeProblem(w http.ResponseWriter, r *http.Request, status int, reason string, f *fault.Error) {
 	h := w.Header()
-	clear(h)
 	name := failedHeader
 	if refusal(f) {
 		name = deniedHeader

@@ -103,7 +103,7 @@ func (d *Door) tunnel(ctx context.Context, conn *buffered, l *link, at *origin) 
 		d.recordTunnel(at, reasonGone, fault.New(fault.Cancelled, "the program said nothing"))
 		return
 	}
-	inner := &link{Conn: conn, raw: l.raw, door: d, origin: at, began: now(), ended: make(chan struct{})}
+	inner := &link{Conn: conn, raw: l.raw, door: d, origin: at, tunnel: true, began: now(), ended: make(chan struct{})}
 	switch {
 	case first[0] == 0x16: // a TLS handshake
 		at.scheme = "https"

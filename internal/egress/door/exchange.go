@@ -105,11 +105,11 @@ func (e *exchange) cut(err error) {
 	}
 	e.failLocked(reasonOf(err), err)
 	e.cancel(err)
-	past := time.Unix(1, 0)
-	_ = e.link.SetReadDeadline(past) // what waits for the program's body goes on
 	if e.answering.Load() {
-		_ = e.link.SetWriteDeadline(past)
+		e.link.abort()
+		return
 	}
+	_ = e.link.SetReadDeadline(time.Unix(1, 0)) // what waits for the program's body goes on
 }
 
 // stop says that an exchange is over: nothing cuts it any more.

@@ -58,6 +58,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // forward sends a request that may go, and copies its answer.
 func (d *Door) forward(w http.ResponseWriter, r *http.Request, e *exchange) {
 	e.decision = Allowed
+	_ = http.NewResponseController(w).EnableFullDuplex() // an answer may begin before its request has ended
 	d.proxy.ServeHTTP(w, r.WithContext(context.WithValue(e.ctx, exchangeKey{}, e)))
 }
 
@@ -209,6 +210,9 @@ func (e *exchange) serveLocal(w http.ResponseWriter, r *http.Request, handler ht
 		in.Body = &metered{ReadCloser: in.Body, e: e, n: &e.sent, account: &account{bound: -1}}
 	}
 	handler.ServeHTTP(&meter{ResponseWriter: w, e: e}, in)
+	if _, why := e.failed(); e.status == 0 && why != nil {
+		e.door.answerError(w, r, e, why)
+	}
 	if e.status == 0 {
 		e.status = http.StatusOK
 	}

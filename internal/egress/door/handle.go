@@ -113,7 +113,7 @@ func checkUpgrade(r *http.Request) error {
 	if strings.EqualFold(upgrade, "h2c") {
 		r.Header.Del("Upgrade")
 		r.Header.Del("Http2-Settings")
-		r.Header.Del("Connection")
+		r.Header["Connection"] = without(r.Header["Connection"], "upgrade")
 		return nil
 	}
 	if upgrade != "" || httpguts.HeaderValuesContainsToken(r.Header["Connection"], "Upgrade") {
@@ -121,6 +121,19 @@ func checkUpgrade(r *http.Request) error {
 			WithHint("use requests and answers, or events that are streamed in an answer"))
 	}
 	return nil
+}
+
+// without takes a word out of a header's lists.
+func without(lists []string, word string) []string {
+	var kept []string
+	for _, list := range lists {
+		for one := range strings.SplitSeq(list, ",") {
+			if one = strings.TrimSpace(one); !strings.EqualFold(one, word) {
+				kept = append(kept, one)
+			}
+		}
+	}
+	return kept
 }
 
 // target is whom a request is meant for. Where the link has an origin, everything in the

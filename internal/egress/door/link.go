@@ -28,6 +28,8 @@ type link struct {
 	raw net.Conn
 	// origin is whom the requests are meant for; nil: each says so, as to a proxy.
 	origin *origin
+	// tunnel tells that it is within another one.
+	tunnel bool
 	// refused, where there is one, is the answer to everything.
 	refused error
 
@@ -149,7 +151,7 @@ func (d *Door) accept(ctx context.Context, conn net.Conn, at *origin, refused ..
 // run serves a link to its end.
 func (d *Door) run(l *link) {
 	d.mu.Lock()
-	if d.closed {
+	if d.closed || l.tunnel && d.stillReached(d.route.policy, l) != nil {
 		d.mu.Unlock()
 		l.abort()
 		return
