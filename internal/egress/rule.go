@@ -104,6 +104,9 @@ func (r *rule) takeRequest(target string) (string, error) {
 	if strings.HasSuffix(target[:at], ":") {
 		return "", errors.New("a rule has no scheme")
 	}
+	if strings.Contains(target[at:], private) {
+		return "", errors.New(private + " stands at its end")
+	}
 	pattern, err := parsePattern(target[at:])
 	if err != nil {
 		return "", errors.New("its path is not one that all servers read alike: " + err.Error())
@@ -202,11 +205,7 @@ func (r rule) matches(host string, port int) bool {
 // whole tells whether a rule allows every request to its hosts.
 func (r rule) whole() bool { return r.method == "" && r.path == nil }
 
-// fits tells whether a rule is about a method and a canonical path. Who may GET may ask
-// for the header alone.
-func (r rule) fits(method, path string) bool {
-	if r.method != "" && r.method != method && (r.method != "GET" || method != "HEAD") {
-		return false
-	}
-	return r.path == nil || matchPath(r.path, path)
+// takes tells whether a rule allows a method. Who may GET may ask for the header alone.
+func (r rule) takes(method string) bool {
+	return r.method == "" || r.method == method || r.method == "GET" && method == "HEAD"
 }

@@ -72,7 +72,7 @@ func (d *Door) end(e *exchange) {
 		}
 	}
 	e.stop()
-	d.config.Record(e.record())
+	d.tell(e.record())
 	if p != nil {
 		panic(http.ErrAbortHandler)
 	}
