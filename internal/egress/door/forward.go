@@ -125,7 +125,9 @@ func (d *Door) takeIn(resp *http.Response, e *exchange) error {
 	if err := e.count(resp.Header, len(resp.Status), &e.received, d.budget.received); err != nil {
 		return err
 	}
-	resp.Body = &metered{ReadCloser: resp.Body, e: e, n: &e.received, account: d.budget.received}
+	if resp.Body != http.NoBody {
+		resp.Body = &metered{ReadCloser: resp.Body, e: e, n: &e.received, account: d.budget.received}
+	}
 	if d.config.Secrets != nil {
 		if err := d.config.Secrets.Response(resp); err != nil {
 			return because(reasonSecret, err)
@@ -178,7 +180,7 @@ type trailed struct {
 
 func (t *trailed) Read(p []byte) (int, error) {
 	n, err := t.ReadCloser.Read(p)
-	if err == io.EOF && !t.done {
+	if err == io.EOF && !t.done && len(t.resp.Trailer) > 0 {
 		t.done = true
 		if e := t.secrets.Response(&http.Response{StatusCode: t.resp.StatusCode, Header: t.resp.Trailer, Body: http.NoBody, Request: t.resp.Request}); e != nil {
 			clear(t.resp.Trailer)

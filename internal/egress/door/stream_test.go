@@ -281,6 +281,8 @@ func TestWhoIsSlowIsNotWaitedFor(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			block := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				switch r.URL.Path {
+				case "/now":
+					fmt.Fprint(w, "now")
 				case "/read":
 					_, err := io.Copy(io.Discard, r.Body)
 					http.Error(w, fmt.Sprint(err), 500)
@@ -357,6 +359,29 @@ func TestWhoIsSlowIsNotWaitedFor(t *testing.T) {
 			ends(t, conn, 5*time.Minute)
 			if r := got.wait(t, 1)[0]; r.Cause != "idle" || r.Duration != 5*time.Minute {
 				t.Errorf("the record is %+v", r)
+			}
+		})
+	})
+	t.Run("no rest of a body that nobody wants", func(t *testing.T) {
+		slow(t, func(t *testing.T, d *Door, conn net.Conn, got *records) {
+			go func() {
+				_, _ = io.WriteString(conn, "PUT /now HTTP/1.1\r\nHost: local.internal\r\nContent-Length: 10\r\n\r\nabc")
+			}()
+			if text := ends(t, conn, 30*time.Second); !strings.HasPrefix(text, "HTTP/1.1 200") {
+				t.Errorf("got %q", text)
+			}
+		})
+	})
+	t.Run("nobody reads a small answer", func(t *testing.T) {
+		slow(t, func(t *testing.T, d *Door, conn net.Conn, got *records) {
+			begin := time.Now()
+			_, _ = io.WriteString(conn, "GET /now HTTP/1.1\r\nHost: local.internal\r\n\r\n")
+			got.wait(t, 1)
+			for d.waiting.Load() > 0 {
+				time.Sleep(time.Second) // in the bubble
+			}
+			if took := time.Since(begin); took > 31*time.Second {
+				t.Errorf("it ends after %v", took)
 			}
 		})
 	})
