@@ -112,7 +112,9 @@ func (e *exchange) cut(err error) {
 		e.link.abort()
 		return
 	}
-	_ = e.link.SetReadDeadline(time.Unix(1, 0)) // what waits for the program's body goes on
+	if e.link.SetReadDeadline(time.Unix(1, 0)) != nil { // what waits for the program's body goes on
+		e.link.abort()
+	}
 }
 
 // stop says that an exchange is over: nothing cuts it any more. What is left of the
