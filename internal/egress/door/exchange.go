@@ -127,10 +127,10 @@ func (e *exchange) stop() {
 		e.timer.Stop()
 	}
 	e.cancel(nil)
-	end := time.Now().Add(e.door.header())
-	_ = e.link.SetWriteDeadline(end)
+	moment := e.door.header()
+	_ = e.link.SetWriteDeadline(time.Now().Add(2 * moment)) // an answer may wait for the rest of the body
 	if !e.wasCut {
-		_ = e.link.SetReadDeadline(end) // the server sets another one before it waits for the next request
+		_ = e.link.SetReadDeadline(time.Now().Add(moment)) // the server sets another one before it waits for the next request
 	}
 }
 
