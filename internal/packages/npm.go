@@ -81,6 +81,8 @@ type manifest struct {
 	Deprecated           any                 `json:"deprecated"`
 	HasInstallScript     bool                `json:"hasInstallScript"`
 	Scripts              stringMap           `json:"scripts"`
+	Bundle               json.RawMessage     `json:"bundleDependencies"`
+	Bundled              json.RawMessage     `json:"bundledDependencies"`
 }
 
 type peerMeta struct {
@@ -120,6 +122,17 @@ func (l *stringList) UnmarshalJSON(data []byte) error {
 		*l = stringList{one}
 	}
 	return nil
+}
+
+// bundles tells whether a dependency comes in the package's own file.
+func (m *manifest) bundles(name string) bool {
+	for _, raw := range []json.RawMessage{m.Bundle, m.Bundled} {
+		var names []string
+		if string(raw) == "true" && m.Dependencies[name] != "" || json.Unmarshal(raw, &names) == nil && slices.Contains(names, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // installScripts tells whether npm would run something of the package's.
