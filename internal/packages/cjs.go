@@ -37,7 +37,7 @@ const (
 type builtWith struct {
 	Inputs map[string]struct {
 		Format  string
-		Imports []struct{ Path, Original string }
+		Imports []struct{ Path, Original, Kind string }
 	}
 	Outputs map[string]struct {
 		EntryPoint string `json:"entryPoint"`
@@ -45,6 +45,36 @@ type builtWith struct {
 }
 
 func readMeta(text string) (m builtWith, err error) { return m, json.Unmarshal([]byte(text), &m) }
+
+// entries are the packages' own modules.
+func (m builtWith) entries(names []string) (files []string) {
+	for _, name := range names {
+		if out, ok := m.Outputs["out/"+name+"/index.js"]; ok {
+			files = append(files, out.EntryPoint)
+		}
+	}
+	return files
+}
+
+// needed are Node's modules that packages import which are not there, by the package: of
+// those modules alone that one of the entries leads to.
+func (m builtWith) needed(entries []string, packageOf func(string) string) map[string]string {
+	seen, needs := map[string]bool{}, map[string]string{}
+	for len(entries) > 0 {
+		file := entries[0]
+		entries = entries[1:]
+		for _, one := range m.Inputs[file].Imports {
+			if module, ok := strings.CutPrefix(one.Path, missingSpace+":"); ok && one.Kind == "import-statement" && nodeHas(module) {
+				needs[packageOf(file)] = strings.TrimPrefix(module, "node:")
+			}
+			if !seen[one.Path] {
+				seen[one.Path] = true
+				entries = append(entries, one.Path)
+			}
+		}
+	}
+	return needs
+}
 
 // commonNames are the names that a CommonJS module exports, and the modules that it
 // passes on.

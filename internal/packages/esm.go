@@ -55,6 +55,7 @@ const (
 type bundled struct {
 	files map[string][]byte
 	notes []string
+	needs map[string]string // Node's modules that are not there, by the packages that import them
 }
 
 // entryPoint is a module that programs import by its name.
@@ -74,7 +75,6 @@ type bundling struct {
 	mu      sync.Mutex
 	missing map[string][]string // Node's modules that are not there: the packages that want them
 	native  []string            // packages with compiled parts
-	wanted  map[string]bool     // packages whose missing modules are imported, not required
 }
 
 // builds lets one bundler work at a time: it takes all processors.
@@ -111,14 +111,14 @@ func (b *bundling) judge(made *bundled, names []string) error {
 		return fault.New(fault.Unsupported, "the npm package %s has compiled parts, and does not work with isolation %q", strings.Join(b.native, ", "), isolationWasm).
 			WithHint("it installs in a session with isolation %q", isolationLinux)
 	}
+	for _, name := range names {
+		if module, ok := made.needs[name]; ok {
+			return fault.New(fault.Unsupported, "the npm package %s needs Node's module %q, which isolation %q does not have", name, module, isolationWasm).
+				WithHint("it installs in a session with isolation %q", isolationLinux)
+		}
+	}
 	for _, module := range slices.Sorted(maps.Keys(b.missing)) {
 		by := slices.Compact(slices.Sorted(slices.Values(b.missing[module])))
-		for _, name := range by {
-			if slices.Contains(names, name) && b.wanted[name] {
-				return fault.New(fault.Unsupported, "the npm package %s needs Node's module %q, which isolation %q does not have", name, module, isolationWasm).
-					WithHint("it installs in a session with isolation %q", isolationLinux)
-			}
-		}
 		made.notes = append(made.notes, fmt.Sprintf("%s uses Node's module %q, which isolation %q does not have: what needs it works with isolation %q", strings.Join(by, ", "), module, isolationWasm, isolationLinux))
 	}
 	return nil
@@ -155,17 +155,13 @@ func (b *bundling) run(ctx context.Context, names []string) (*bundled, error) {
 		if result, err = b.build(ctx, entries); err != nil {
 			return nil, err
 		}
+		if meta, err = readMeta(result.Metafile); err != nil {
+			return nil, err
+		}
 	}
-	size := 0
-	for _, file := range result.OutputFiles {
-		rel, err := filepath.Rel(filepath.Join(b.dir, "out"), file.Path)
-		if err != nil || !filepath.IsLocal(rel) {
-			return nil, fmt.Errorf("the bundler made a file elsewhere: %q", file.Path)
-		}
-		if size += len(file.Contents); size > maxModules {
-			return nil, fault.New(fault.Exhausted, "the packages' modules are larger than %d bytes", maxModules).WithHint("install fewer, or smaller ones")
-		}
-		made.files[filepath.ToSlash(rel)] = file.Contents
+	made.needs = meta.needed(meta.entries(names), b.packageOf)
+	if err := b.collect(result.OutputFiles, made); err != nil {
+		return nil, err
 	}
 	for _, name := range names {
 		if _, ok := made.files[name+"/index.js"]; !ok && !slices.ContainsFunc(entries, func(e entryPoint) bool { return strings.HasPrefix(e.spec, name+"/") }) {
@@ -173,6 +169,22 @@ func (b *bundling) run(ctx context.Context, names []string) (*bundled, error) {
 		}
 	}
 	return made, nil
+}
+
+// collect takes what the bundler made.
+func (b *bundling) collect(files []api.OutputFile, made *bundled) error {
+	size := 0
+	for _, file := range files {
+		rel, err := filepath.Rel(filepath.Join(b.dir, "out"), file.Path)
+		if err != nil || !filepath.IsLocal(rel) {
+			return fmt.Errorf("the bundler made a file elsewhere: %q", file.Path)
+		}
+		if size += len(file.Contents); size > maxModules {
+			return fault.New(fault.Exhausted, "the packages' modules are larger than %d bytes", maxModules).WithHint("install fewer, or smaller ones")
+		}
+		made.files[filepath.ToSlash(rel)] = file.Contents
+	}
+	return nil
 }
 
 // entries are the modules of a package that programs may import: itself, and what its
@@ -271,7 +283,7 @@ func (b *bundling) read(name string) ([]byte, error) {
 
 // build has the bundler make modules of entries.
 func (b *bundling) build(ctx context.Context, entries []entryPoint) (*api.BuildResult, error) {
-	b.missing, b.wanted, b.native = map[string][]string{}, map[string]bool{}, nil
+	b.missing, b.native = map[string][]string{}, nil
 	points := make([]api.EntryPoint, 0, len(entries))
 	for k, e := range entries {
 		points = append(points, api.EntryPoint{InputPath: fmt.Sprintf("%s%d", entryPrefix, k), OutputPath: e.out})
@@ -336,12 +348,22 @@ func (b *bundling) plugin(entries []entryPoint) api.Plugin {
 			return api.OnLoadResult{Contents: &text, ResolveDir: b.dir, Loader: api.LoaderJS}, nil
 		})
 		build.OnLoad(api.OnLoadOptions{Filter: ".*", Namespace: missingSpace}, func(a api.OnLoadArgs) (api.OnLoadResult, error) {
-			text := fmt.Sprintf("const fail = () => { throw new Error(%q); };\nmodule.exports = new Proxy(function () {}, { get: (t, k) => k === '__esModule' || typeof k === 'symbol' ? undefined : fail(), apply: fail, construct: fail });\n", missingText(a.Path))
+			text := fmt.Sprintf(missingModule, missingText(a.Path))
 			return api.OnLoadResult{Contents: &text, Loader: api.LoaderJS}, nil
 		})
 		build.OnLoad(api.OnLoadOptions{Filter: ".*", Namespace: "file"}, func(a api.OnLoadArgs) (api.OnLoadResult, error) { return b.load(a.Path) })
 	}}
 }
+
+// missingModule stands for a module that is not there: what it would have can be named,
+// and fails when it is called.
+const missingModule = `const fail = () => { throw new Error(%q); };
+const part = () => new Proxy(function () {}, {
+  get: (t, k) => k === "prototype" ? t.prototype : k === "then" || k === "__esModule" || typeof k === "symbol" ? undefined : part(),
+  apply: fail, construct: fail,
+});
+module.exports = part();
+`
 
 func missingText(module string) string {
 	if nodeHas(module) {
@@ -407,9 +429,6 @@ func (b *bundling) notThere(a api.OnResolveArgs, module string) api.OnResolveRes
 		b.mu.Lock()
 		module := strings.TrimPrefix(module, "node:")
 		b.missing[module] = append(b.missing[module], by)
-		if a.Kind == api.ResolveJSImportStatement {
-			b.wanted[by] = true
-		}
 		b.mu.Unlock()
 	}
 	return api.OnResolveResult{Path: module, Namespace: missingSpace}

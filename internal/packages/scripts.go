@@ -172,6 +172,10 @@ func (t *tree) notes() (notes []string) {
 			notes = append(notes, fmt.Sprintf("%s is deprecated: %.200s", n.label(), text))
 		}
 	}
+	slices.Sort(t.left)
+	for _, label := range slices.Compact(t.left) {
+		notes = append(notes, fmt.Sprintf("%s has compiled parts for some machines, which were left out: where it needs them it works with isolation %q", label, isolationLinux))
+	}
 	return notes
 }
 

@@ -73,7 +73,7 @@ type tree struct {
 	// peers are ranges that a package's version should match because of a peer, found
 	// by beginning anew.
 	peers map[string][]string
-	// left are optional packages that were left out.
+	// left are packages whose optional parts for one kind of machine were left out.
 	left []string
 }
 
@@ -163,14 +163,13 @@ func (t *tree) need(ctx context.Context, of *node, w wish, at *node) error {
 	r, registry, err := t.pick(ctx, w)
 	if err != nil {
 		if w.optional && fault.KindOf(err) != fault.Unavailable && ctx.Err() == nil {
-			t.left = append(t.left, w.name)
 			return nil
 		}
 		return blame(of, err)
 	}
 	if !r.anywhere() {
 		if w.optional {
-			t.left = append(t.left, w.name)
+			t.left = append(t.left, of.label())
 			return nil
 		}
 		return fault.New(fault.Unsupported, "the npm package %s@%s is for one kind of machine, and not for isolation %q", r.Name, r.Version, isolationWasm).

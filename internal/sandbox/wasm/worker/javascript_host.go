@@ -288,14 +288,21 @@ func (in *instance) moduleName(base, name string) string {
 // providers are the folders in which the modules of these names lie.
 var providers = []string{"servers", "skills"}
 
-// provided gives the file of a module such as servers/github, or its name as it is.
+// installed is the folder with the npm packages that were installed for the session
+// (packages.Modules).
+const installed = "/workspace/.paddock/node_modules"
+
+// provided gives the file of a module such as servers/github, or of an installed package,
+// or its name as it is.
 func (in *instance) provided(name string) string {
-	folder, rest, ok := strings.Cut(name, "/")
-	if !ok || !slices.Contains(providers, folder) {
+	base := path.Join(installed, name)
+	if folder, _, ok := strings.Cut(name, "/"); ok && slices.Contains(providers, folder) {
+		base = path.Join("/", name)
+	} else if !strings.HasPrefix(base, installed+"/") {
 		return name
 	}
-	for _, file := range []string{"/index.js", "", ".js", ".ts"} {
-		file = path.Join("/", folder, rest+file)
+	for _, ending := range []string{"/index.js", "", ".js", ".ts"} {
+		file := base + ending
 		if info, err := in.system.Stat(file, true); err == nil && info.Kind == "file" {
 			return file
 		}
