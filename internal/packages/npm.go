@@ -36,10 +36,16 @@ type npmRegistry interface {
 func (p *Packages) npmRegistry(index Index) (npmRegistry, error) {
 	if filepath.IsAbs(index.URL) {
 		f, err := p.openFolder(index.URL)
-		return npmFolder{f}, err
+		if err != nil {
+			return nil, err
+		}
+		return npmFolder{f}, nil
 	}
 	r, err := p.newRemote(index)
-	return npmRemote{r}, err
+	if err != nil {
+		return nil, err
+	}
+	return npmRemote{r}, nil
 }
 
 // npmName is how npm's packages are called; older ones have capitals.

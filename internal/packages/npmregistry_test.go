@@ -130,9 +130,23 @@ func (r *registry) find(name string) {
 	if known || r.real == "" {
 		return
 	}
-	dir := filepath.Join(r.real, filepath.FromSlash(name))
+	// The one at the top is the last, and so the latest.
+	for _, at := range []string{"*/node_modules", "@*/*/node_modules", "."} {
+		found, err := filepath.Glob(filepath.Join(r.real, filepath.FromSlash(at), filepath.FromSlash(name), "package.json"))
+		if err != nil {
+			r.t.Error(err)
+		}
+		for _, manifest := range found {
+			r.pack(filepath.Dir(manifest))
+		}
+	}
+}
+
+// pack publishes an installed package.
+func (r *registry) pack(dir string) {
 	manifest, err := os.ReadFile(filepath.Join(dir, "package.json"))
 	if err != nil {
+		r.t.Error(err)
 		return
 	}
 	var files []file
@@ -147,12 +161,14 @@ func (r *registry) find(name string) {
 		files = append(files, file{name: "package/" + p, text: string(text)})
 		return err
 	})
+	var m struct{ Name, Version string }
+	if err == nil {
+		err = json.Unmarshal(manifest, &m)
+	}
 	if err != nil {
 		r.t.Error(err)
 		return
 	}
-	var m struct{ Name, Version string }
-	_ = json.Unmarshal(manifest, &m)
 	r.publish(string(manifest), m.Name, m.Version, tarball(r.t, files...))
 }
 

@@ -23,14 +23,14 @@ var shortFields = []string{
 // serveNPM answers for a package, a version of it, or a tarball.
 func (p *Packages) serveNPM(w http.ResponseWriter, r *http.Request) {
 	asked := r.PathValue("path") // with escapes undone: @scope%2fname is @scope/name
+	if strings.HasPrefix(asked, "-/") {
+		p.refuse(w, r, fault.New(fault.NotFound, "the front of npm's registry has packages and nothing else").WithHint("npm audit, search and login do not work here"))
+		return
+	}
 	name, file, ok := strings.Cut(asked, "/-/")
 	if !ok && !validNPMName(name) && strings.Contains(name, "/") {
 		at := strings.LastIndexByte(name, '/') // a version or a tag of a package
 		p.serveRelease(w, r, name[:at], name[at+1:])
-		return
-	}
-	if strings.HasPrefix(asked, "-/") {
-		p.refuse(w, r, fault.New(fault.NotFound, "the front of npm's registry has packages and nothing else").WithHint("npm audit, search and login do not work here"))
 		return
 	}
 	found, registry, err := p.npmPackage(r.Context(), name)

@@ -36,10 +36,17 @@ type pythonIndex interface {
 
 func (p *Packages) pythonIndex(index Index) (pythonIndex, error) {
 	if filepath.IsAbs(index.URL) {
-		return p.openFolder(index.URL)
+		f, err := p.openFolder(index.URL)
+		if err != nil {
+			return nil, err
+		}
+		return f, nil
 	}
 	r, err := p.newRemote(index)
-	return simpleIndex{r}, err
+	if err != nil {
+		return nil, err
+	}
+	return simpleIndex{r}, nil
 }
 
 // project is a package as an index shows it.

@@ -214,6 +214,9 @@ func (r *remote) fetch(ctx context.Context, u *url.URL) (io.ReadCloser, error) {
 			}
 			resp.Body.Close()
 			err = errStatus(resp.StatusCode)
+		} else if fault.KindOf(err) == fault.Denied {
+			err = fault.New(fault.Denied, "the index of packages names a file at a host from which none is taken").
+				WithHint("who runs the server can allow it, in the index's files; its log says which host it is").WithCause(err)
 		}
 	}
 	err = r.explain(ctx, err)

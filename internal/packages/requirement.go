@@ -35,6 +35,7 @@ var (
 	requirementText = regexp.MustCompile(`^([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(\[[A-Za-z0-9._,\s-]*\])?\s*(\([^()]*\)|[^;()@\[\]]*)\s*(?:;(.*))?$`)
 	clause          = regexp.MustCompile(`^\s*(?:~=|===|==|!=|<=|>=|<|>)\s*[A-Za-z0-9._*+!-]+\s*$`)
 	markerText      = regexp.MustCompile(`^[A-Za-z0-9_.,'"()<>=!~*+\s-]*$`)
+	optionText      = regexp.MustCompile(`(?:^|\s)-`) // pip would read an option
 	hashOption      = regexp.MustCompile(`^--hash=(sha256|sha384|sha512):([0-9a-fA-F]+)$`)
 )
 
@@ -64,7 +65,7 @@ func ParseRequirement(text string) (Requirement, error) {
 		return Requirement{}, errRequirement(text, "it is not a name with versions")
 	}
 	r := Requirement{Name: pypi.CanonPackageName(m[1]), Extras: strings.Join(strings.Fields(m[2]), ""), Marker: strings.TrimSpace(m[4])}
-	if !markerText.MatchString(r.Marker) {
+	if !markerText.MatchString(r.Marker) || optionText.MatchString(r.Marker) {
 		return Requirement{}, errRequirement(text, "what follows ; is no marker")
 	}
 	if list := strings.TrimSpace(strings.Trim(m[3], "()")); list != "" {
