@@ -1,6 +1,6 @@
 # Runs pip in the WebAssembly guest. packages.Python puts the settings in.
 def _paddock_install(settings):
-    import contextlib, importlib, io, json, os, sys, types
+    import contextlib, importlib, io, json, os, sys, tempfile, types
 
     settings = json.loads(settings)
     added = []
@@ -48,9 +48,10 @@ def _paddock_install(settings):
     else:
         args += ["--index-url", settings["index"], "--trusted-host", settings["host"]]
     out = io.StringIO()
-    environment = dict(os.environ)
+    environment, temporary = dict(os.environ), tempfile.tempdir
     try:
-        os.environ.update(TMPDIR=work, PIP_CONFIG_FILE=os.devnull)
+        tempfile.tempdir = work
+        os.environ.update(PIP_CONFIG_FILE=os.devnull)
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
             from pip._internal.cli.main import main
             status = main(args)
@@ -60,7 +61,7 @@ def _paddock_install(settings):
     finally:
         os.environ.clear()
         os.environ.update(environment)
-        sys.path[:] = path
+        sys.path[:], tempfile.tempdir = path, temporary
         for name in [n for n in sys.modules if n not in before and (n == "pip" or n.startswith("pip."))]:
             del sys.modules[name]
         for name, module in stand_ins.items():
