@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -44,11 +43,13 @@ func nodeHas(name string) bool {
 }
 
 // maxModules bounds what is made of the packages, in bytes; maxSubs how many modules of
-// a package besides its own there are.
+// a package besides its own there are; maxSource one of its files that is read, and
+// maxSources all of them.
 const (
 	maxModules = 64 << 20
 	maxSubs    = 800
-	maxSource  = 32 << 20
+	maxSource  = 16 << 20
+	maxSources = 128 << 20
 )
 
 // bundled is what the bundler made: files below Modules.
@@ -75,21 +76,13 @@ type bundling struct {
 	mu      sync.Mutex
 	missing map[string][]string // Node's modules that are not there: the packages that want them
 	native  []string            // packages with compiled parts
+	loaded  int                 // bytes of sources
 }
-
-// builds lets one bundler work at a time: it takes all processors.
-var builds = make(chan struct{}, 1)
 
 // bundleModules makes modules of packages, all at once, so that what they share is
 // there once. It takes Node's side of a package, or the browsers' where that needs less
 // of what the guest does not have.
 func bundleModules(ctx context.Context, dir string, root *os.Root, names []string) (*bundled, error) {
-	select {
-	case builds <- struct{}{}:
-		defer func() { <-builds }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 	node := &bundling{dir: dir, root: root, platform: api.PlatformNode}
 	made, err := node.run(ctx, names)
 	if err != nil || len(node.missing) > 0 {
@@ -283,7 +276,7 @@ func (b *bundling) read(name string) ([]byte, error) {
 
 // build has the bundler make modules of entries.
 func (b *bundling) build(ctx context.Context, entries []entryPoint) (*api.BuildResult, error) {
-	b.missing, b.native = map[string][]string{}, nil
+	b.missing, b.native, b.loaded = map[string][]string{}, nil, 0
 	points := make([]api.EntryPoint, 0, len(entries))
 	for k, e := range entries {
 		points = append(points, api.EntryPoint{InputPath: fmt.Sprintf("%s%d", entryPrefix, k), OutputPath: e.out})
@@ -477,9 +470,16 @@ func (b *bundling) load(file string) (api.OnLoadResult, error) {
 		return api.OnLoadResult{}, errors.New("a file that cannot be read")
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxSource))
+	data, err := readBounded(f, maxSource)
 	if err != nil {
-		return api.OnLoadResult{}, errors.New("a file that cannot be read")
+		return api.OnLoadResult{}, errors.New("a file that cannot be read, or is too large")
+	}
+	b.mu.Lock()
+	b.loaded += len(data)
+	over := b.loaded > maxSources
+	b.mu.Unlock()
+	if over {
+		return api.OnLoadResult{}, errors.New("the packages' sources are too large")
 	}
 	text := string(data)
 	return api.OnLoadResult{Contents: &text, Loader: loader, ResolveDir: filepath.Dir(file)}, nil

@@ -223,6 +223,7 @@ func open(t testing.TB, c packages.Config) *packages.Packages {
 	if c.Dir == "" {
 		c.Dir = t.TempDir()
 	}
+	c.Bundler = packages.BundlerCommand(os.Args[0])
 	p, err := packages.Open(c)
 	if err != nil {
 		t.Fatal(err)

@@ -79,6 +79,9 @@ type Config struct {
 	// Fresh is for how long an index's answer is believed without asking again; zero:
 	// 10 minutes.
 	Fresh time.Duration
+	// Bundler is the command line of the process that makes modules of npm's packages:
+	// [BundlerCommand]; nil: they cannot be installed for the wasm guest.
+	Bundler []string
 	// TLS is the client's configuration; nil: the system's certificates.
 	TLS *tls.Config
 	// Resolver finds addresses; nil: the system's.

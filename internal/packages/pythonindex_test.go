@@ -333,6 +333,9 @@ func compiledPip(t testing.TB) string {
 }
 
 func TestMain(m *testing.M) {
+	if packages.Requested(os.Args) {
+		os.Exit(packages.Main())
+	}
 	code := m.Run()
 	if pipDir != "" {
 		_ = os.RemoveAll(pipDir)

@@ -198,7 +198,7 @@ func (p *Packages) makeModules(ctx context.Context, t *tree, wishes []wish, out 
 	for _, w := range wishes {
 		names = append(names, w.name)
 	}
-	made, err := bundleModules(ctx, dir, root, names)
+	made, err := p.runBundler(ctx, dir, names)
 	if err != nil {
 		return err
 	}
