@@ -18,12 +18,12 @@ func (s *Store) Approve(ctx context.Context, r Request, suspended error) error {
 		return err
 	}
 	if a.State == Pending {
-		suspend := suspendOf(ctx)
-		suspend(a.ID)
+		suspend, id := suspendOf(ctx), a.ID
+		suspend(id)
 		askerOf(ctx).Ask(a)
-		a, err = s.Wait(ctx, r.Owner, a.ID)
+		a, err = s.Wait(ctx, r.Owner, id)
 		if suspend(""); err != nil {
-			return s.gaveUp(ctx, a, err, suspended)
+			return s.gaveUp(ctx, r.Owner, id, err, suspended)
 		}
 	}
 	if err := a.Refusal(); err != nil {
@@ -33,11 +33,11 @@ func (s *Store) Approve(ctx context.Context, r Request, suspended error) error {
 }
 
 // gaveUp takes an approval back that nobody waits for any more.
-func (s *Store) gaveUp(ctx context.Context, a Approval, why, suspended error) error {
-	if errors.Is(context.Cause(ctx), suspended) || a.ID == "" {
+func (s *Store) gaveUp(ctx context.Context, owner, id string, why, suspended error) error {
+	if errors.Is(context.Cause(ctx), suspended) {
 		return why
 	}
-	err := s.withdrawOne(context.WithoutCancel(ctx), a.Owner, a.ID)
+	err := s.withdrawOne(context.WithoutCancel(ctx), owner, id)
 	if fault.KindOf(err) == fault.Conflict { // somebody has decided meanwhile
 		err = nil
 	}

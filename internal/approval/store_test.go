@@ -1,6 +1,7 @@
 package approval_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"paddock/internal/approval"
+	"paddock/internal/blob/blobtest"
 	"paddock/internal/fault"
 )
 
@@ -396,6 +398,49 @@ func TestWhatCannotBeRecordedIsNotDecided(t *testing.T) {
 	}
 	if fmt.Sprint(told) != "[pending granted granted used]" {
 		t.Errorf("told are %v", told)
+	}
+}
+
+// asker is told of what a program waits for.
+type asker func(approval.Approval)
+
+func (f asker) Ask(a approval.Approval) { f(a) }
+
+// Nobody is left with a question whose program does not wait for the answer.
+func TestWhatNobodyWaitsForAnyMoreIsTakenBack(t *testing.T) {
+	suspended, failed := errors.New("suspended"), errors.New("the disk fails")
+	for name, c := range map[string]struct {
+		why  error // the run's end; nil: the disk fails
+		want approval.State
+	}{
+		"the run is suspended": {suspended, approval.Pending},
+		"the run is over":      {context.Canceled, approval.Withdrawn},
+		"it cannot be read":    {nil, approval.Withdrawn},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			disk, err := blobtest.New(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := approval.Open(dir, approval.Options{Files: disk})
+			ctx, end := context.WithCancelCause(t.Context())
+			defer end(nil)
+			var id string
+			err = s.Approve(approval.WithAsker(ctx, asker(func(a approval.Approval) {
+				if id = a.ID; c.why != nil {
+					end(c.why)
+					return
+				}
+				disk.SetFault(blobtest.At(disk.Ops()+1, failed))
+			})), asked(), suspended)
+			if want := cmp.Or(c.why, failed); !errors.Is(err, want) {
+				t.Errorf("it gives %v, want %v", err, want)
+			}
+			if a, err := s.Get("local", id); err != nil || a.State != c.want {
+				t.Errorf("it is %v, %v, want %v", a.State, err, c.want)
+			}
+		})
 	}
 }
 

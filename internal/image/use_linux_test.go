@@ -352,14 +352,7 @@ func TestAPullThatIsKilledLeavesNothingHalf(t *testing.T) {
 }
 
 func TestAFullDiskTakesNothingAway(t *testing.T) {
-	dir := t.TempDir()
-	err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m,mode=0700")
-	sandboxtest.Require(t, "tmpfs", err == nil, "a small file system cannot be mounted")
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
+	dir := sandboxtest.SmallDisk(t, 4)
 	s := store(t, func(c *Config) { c.Dir = filepath.Join(dir, "images") })
 	kept := mustPut(t, s, "kept", tarOf(t, file("a", "x")))
 	for range 3 {

@@ -20,7 +20,7 @@ type asking struct {
 
 	mu       sync.Mutex // guards what follows
 	works    map[int]*work
-	patience time.Duration
+	patience func() time.Duration
 	suspend  chan struct{} // closed when the program may be left; nil: never
 	closed   bool
 	timer    *time.Timer   // until then; nil: something else is done
@@ -38,8 +38,8 @@ type work struct {
 }
 
 // next gives what tells the sandbox that the program may be left, of which nobody has
-// been told before; patience is how long it waits in place until then.
-func (a *asking) next(patience time.Duration) <-chan struct{} {
+// been told before; patience tells, when it begins to wait, how long it does so in place.
+func (a *asking) next(patience func() time.Duration) <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.patience, a.suspend, a.closed = patience, make(chan struct{}), false
@@ -150,7 +150,7 @@ func (a *asking) lookLocked() {
 		return
 	}
 	var timer *time.Timer
-	timer = time.AfterFunc(a.patience, func() {
+	timer = time.AfterFunc(a.patience(), func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if a.timer == timer && !a.closed {

@@ -132,7 +132,7 @@ func (r *running) run(ctx context.Context) (exit sandbox.Exit, reasons map[int]s
 		cmd := r.p.command
 		cmd.Limits = r.left(cmd.Limits)
 		if !r.inPlace {
-			cmd.Suspend = r.asking.next(r.patience(ctx))
+			cmd.Suspend = r.asking.next(func() time.Duration { return r.patience(ctx) })
 		}
 		exit, err = guard("running", func() (sandbox.Exit, error) { return r.in.Run(ctx, cmd) })
 		r.sum(&exit)
@@ -147,7 +147,7 @@ func (r *running) run(ctx context.Context) (exit sandbox.Exit, reasons map[int]s
 	}
 }
 
-// patience is how long the program waits in place for a person.
+// patience is how long the program waits in place for a person, if that begins now.
 func (r *running) patience(ctx context.Context) time.Duration {
 	most := r.s.manager.config.WaitInPlace
 	if at, ok := ctx.Deadline(); ok {

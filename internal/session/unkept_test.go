@@ -98,9 +98,10 @@ func (b *mortal) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Instance
 	return in, err
 }
 
-// A program that runs on files that are not whole would lose what it writes when
-// they are brought back.
-func TestNothingRunsWhileFilesCouldNotBeBroughtBack(t *testing.T) {
+// keptInPart is a session of a mortal backend whose disk has taken its first run, and
+// fails since its second.
+func keptInPart(t *testing.T) (*session.Manager, *mortal, *blobtest.Disk, session.ID) {
+	t.Helper()
 	dir := t.TempDir()
 	disk, err := blobtest.New(dir)
 	if err != nil {
@@ -111,10 +112,17 @@ func TestNothingRunsWhileFilesCouldNotBeBroughtBack(t *testing.T) {
 	id := create(t, m, alice, "")
 	execute(t, m, id, "x = 1\nwrite('a', '1')")
 	unkept(t, m, disk, id, "x = 2\nwrite('a', '2')")
+	return m, b, disk, id
+}
+
+// A program that runs on files that are not whole would lose what it writes when
+// they are brought back.
+func TestNothingRunsWhileFilesCouldNotBeBroughtBack(t *testing.T) {
+	m, b, disk, id := keptInPart(t)
 	if err := b.instances[0].Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err = m.Execute(t.Context(), alice, id, session.Request{Code: "write('b', 'new')", Language: "javascript"}) // which needs nothing of the disk
+	_, err := m.Execute(t.Context(), alice, id, session.Request{Code: "write('b', 'new')", Language: "javascript"}) // which needs nothing of the disk
 	wantKind(t, err, fault.Unavailable)
 	wantKind(t, m.Boot(t.Context(), alice, id), fault.Unavailable)
 	disk.SetFault(nil)
@@ -245,16 +253,7 @@ func TestInterpretersOpenTheirFilesAnewAfterACrashBesideThem(t *testing.T) {
 // What could not be kept once and was kept later is on disk: nothing of it is lost, and
 // nobody is told so, when its interpreter ends.
 func TestWhatWasKeptAtLastIsNotGivenUpWithItsInterpreter(t *testing.T) {
-	dir := t.TempDir()
-	disk, err := blobtest.New(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &mortal{Fake: sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "mortal"})}
-	m := manager(t, session.Config{Dir: dir, Files: disk, Backends: []sandbox.Backend{b}}, sandboxtest.FakeConfig{})
-	id := create(t, m, alice, "")
-	execute(t, m, id, "x = 1\nwrite('a', '1')")
-	unkept(t, m, disk, id, "x = 2\nwrite('a', '2')")
+	m, b, disk, id := keptInPart(t)
 	disk.SetFault(nil)
 	execute(t, m, id, "y = 3")
 	if err := b.instances[0].Close(); err != nil {

@@ -248,6 +248,39 @@ func TestWhatAContinuationMayNotSay(t *testing.T) {
 	ends(t, m, id, r.Execution)
 }
 
+// Each half of the program keeps its limit, and both of them do not.
+func TestALimitIsForAllThatARunDoesBeforeAndAfterItWaits(t *testing.T) {
+	for name, c := range map[string]struct {
+		half   string
+		limits sandbox.RunLimits
+		ended  func(before, after session.Result) bool
+	}{
+		"fuel": {strings.Repeat("x = 1\n", 10), sandbox.RunLimits{Fuel: 16}, func(before, after session.Result) bool {
+			return after.Exit.Cause == sandbox.OutOfFuel && before.Exit.Usage.Fuel+after.Exit.Usage.Fuel == 16
+		}},
+		"output": {"print('12345678')\neprint('12345678')\n", sandbox.RunLimits{StdoutBytes: 10, StderrBytes: 11}, func(_, after session.Result) bool {
+			return after.Exit.Cause == sandbox.Exited && after.Stdout == "12345678\n1" && after.Stderr == "12345678\n12" && after.Exit.StdoutTruncated && after.Exit.StderrTruncated
+		}},
+		"displays": {"display('text/plain', '" + strings.Repeat("a", 1500) + "')\n", sandbox.RunLimits{DisplayBytes: 2000}, func(before, after session.Result) bool {
+			return len(before.Displays) == 1 && len(after.Displays) == 0 && after.Exit.Error != nil && strings.Contains(after.Exit.Error.Message, "over its limit")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPeople()
+			config := p.config()
+			config.Limits = c.limits
+			m := manager(t, config, sandboxtest.FakeConfig{})
+			id := create(t, m, alice, "")
+			before := waiting(t, m, id, c.half+"many = gather('approve', 1)\n"+c.half, 1)
+			p.decide(1, "1")
+			after, err := goOn(m, id, before.Execution)
+			if err != nil || !c.ended(before, after) {
+				t.Errorf("it %v with %q, %q, %+v, error %+v, after %+v; %v", after.Exit.Cause, after.Stdout, after.Stderr, after.Exit.Usage, after.Exit.Error, before.Exit.Usage, err)
+			}
+		})
+	}
+}
+
 // What happens while a run waits, and does not end it.
 func TestARunThatWaitsOutlives(t *testing.T) {
 	ok := func(t *testing.T, err error) {
@@ -289,11 +322,18 @@ func TestARunThatWaitsOutlives(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			people := newPeople()
 			at := &place{config: people.config(), dir: t.TempDir(), people: people}
+			knows := &cutShort{}
+			at.config.CutShort = knows.config("").CutShort
 			at.config.Dir = at.dir
 			at.m = manager(t, at.config, sandboxtest.FakeConfig{})
 			at.id = create(t, at.m, alice, "")
 			r := waiting(t, at.m, at.id, asksTwo, 2)
 			between(t, at)
+			for _, asked := range knows.asked {
+				if asked != fmt.Sprintf("%s %s %q", alice, at.id, r.Execution) {
+					t.Errorf("it is taken for one that was cut short: %s", asked)
+				}
+			}
 			if i, err := at.m.Info(alice, at.id); err != nil || i.Waiting == nil || i.Waiting.Execution != r.Execution || i.State != session.Waiting {
 				t.Errorf("%+v, %v", i, err)
 			}
@@ -493,5 +533,32 @@ func TestARunGoesOnOnce(t *testing.T) {
 	says(t, prints(t, next, id, "print(x, read('f'))", "1 one").Notice, r.Execution, "was interrupted when the server ended")
 	if next := prints(t, next, id, "print('on')", "on"); next.Notice != "" || p.effects != 1 {
 		t.Errorf("the notice is %q; it had %d effects", next.Notice, p.effects)
+	}
+}
+
+// A run whose sandbox failed is over: who opens the session next is not told that it was
+// cut short by the server's end.
+func TestARunThatWentOnAndWhoseSandboxFailedIsOver(t *testing.T) {
+	p := newPeople()
+	config := p.config()
+	config.Dir = t.TempDir()
+	b := &mortal{Fake: sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "mortal"})}
+	config.Backends = []sandbox.Backend{b}
+	m := manager(t, config, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	r := waiting(t, m, id, asksTwo+"\ncall('effect', '')\nloop", 2)
+	p.decide(1, "10")
+	p.decide(2, "20")
+	closed := make(chan error, 1)
+	p.onEffect(func() { go func() { closed <- b.instances[0].Close() }() })
+	_, err := goOn(m, id, r.Execution)
+	wantKind(t, err, fault.Unavailable)
+	if err := <-closed; err != nil {
+		t.Fatal(err)
+	}
+	notWaiting(t, m, id, r.Execution)
+	config.Dir, config.Backends = copyRunning(t, config.Dir), []sandbox.Backend{&mortal{Fake: sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "mortal"})}}
+	if r := prints(t, manager(t, config, sandboxtest.FakeConfig{}), id, "print(x, read('f'))", "1 one"); strings.Contains(r.Notice, "interrupted") {
+		t.Errorf("the notice is %q", r.Notice)
 	}
 }

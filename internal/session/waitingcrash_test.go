@@ -160,7 +160,7 @@ func (d *death) goesOnElsewhere() string {
 	now := strings.TrimSpace(execute(t, m, d.id, "print(x)").Stdout)
 	interrupted := strings.Contains(last.Notice, "interrupted")
 	switch {
-	case now == "31" && done == 1:
+	case now == "31" && done == 1 && !interrupted:
 		return "it was over"
 	case now == "1" && interrupted:
 		return "it was interrupted"

@@ -75,7 +75,10 @@ func TestAProgramThatWasToBeLeftGoesOnWhereEverythingIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := manager(t, config, sandboxtest.FakeConfig{})
 		id := create(t, m, alice, "")
-		prints(t, m, id, "print(call('approve', ''))\nmany = gather('work', 3)\nprint(many)\nmany = gather('work', 2)\nprint(many)", "yes\n15\n10")
+		r := prints(t, m, id, "print(call('approve', ''))\nmany = gather('work', 3)\nprint(many)\nmany = gather('work', 2)\nprint(many)", "yes\n15\n10")
+		if r.Exit.Usage.Fuel != 5 { // one for each line
+			t.Errorf("it used %+v", r.Exit.Usage)
+		}
 	})
 }
 
@@ -145,6 +148,20 @@ func TestOnlyTheTimeThatARunRunsCounts(t *testing.T) {
 			})
 		})
 	}
+	t.Run("a person may be asked at its end", func(t *testing.T) {
+		asking(t, func(c *session.Config) { c.WaitInPlace = 0 }, func(t *testing.T, m *session.Manager, p *people) {
+			id := create(t, m, alice, "")
+			r, err := m.Execute(t.Context(), alice, id, session.Request{Timeout: 10 * time.Second, Code: "sleep(9)\nmany = gather('approve', 1)\nprint(many)"})
+			if err != nil || r.Exit.Cause != sandbox.Waiting || r.Wall != 9500*time.Millisecond {
+				t.Fatalf("it %v after %v, %v", r.Exit.Cause, r.Wall, err)
+			}
+			pass(5 * time.Hour)
+			p.decide(1, "1")
+			if r, err = goOn(m, id, r.Execution); err != nil || r.Stdout != "1\n" {
+				t.Errorf("it %v with %q, %v", r.Exit.Cause, r.Stdout, err)
+			}
+		})
+	})
 	t.Run("a shorter time may be asked for", func(t *testing.T) {
 		asking(t, nil, func(t *testing.T, m *session.Manager, p *people) {
 			id := create(t, m, alice, "")

@@ -1,37 +1,14 @@
 package crash
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"paddock/internal/sandbox/sandboxtest"
 )
-
-// smallDisk is a folder with so much room and no more.
-func smallDisk(t *testing.T, megabytes int) string {
-	t.Helper()
-	dir := t.TempDir()
-	err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=755", megabytes))
-	sandboxtest.Require(t, "mount", err == nil, fmt.Sprintf("a small disk cannot be mounted: %v", err))
-	t.Cleanup(func() {
-		for late := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-			err := syscall.Unmount(dir, 0) // a worker may be ending
-			if err == nil || errors.Is(err, syscall.EINVAL) {
-				return
-			}
-			if time.Now().After(late) {
-				t.Errorf("the small disk cannot be unmounted: %v", err)
-				return
-			}
-		}
-	})
-	return dir
-}
 
 // grow counts and writes half a megabyte that cannot be made smaller; what it
 // printed before is of the moment before.
@@ -122,7 +99,7 @@ func (f *filled) restart() {
 // Attack 62: the disk is full. What cannot be kept is said to be so, nothing that
 // was acknowledged is lost, and with some room it goes on.
 func TestAFullDisk(t *testing.T) {
-	f := &filled{place: placeAt(t, smallDisk(t, 64), "[sessions]\nmax_checkpoints = 1000\n"), t: t}
+	f := &filled{place: placeAt(t, sandboxtest.SmallDisk(t, 64), "[sessions]\nmax_checkpoints = 1000\n"), t: t}
 	f.c = f.start()
 	defer func() { f.c.kill() }()
 	for _, id := range []string{"full", "ballast", "more"} {

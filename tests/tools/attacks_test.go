@@ -17,6 +17,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"paddock/internal/mcpserver"
 	"paddock/internal/sandbox/sandboxtest"
 )
 
@@ -200,6 +201,33 @@ except ToolError as e:
 	}
 }
 
+// TestWhatIsBoundIsUnderTheOperatorsRules has a session bind a server of which the
+// operator knows nothing, and wish for more than there is to be had.
+func TestWhatIsBoundIsUnderTheOperatorsRules(t *testing.T) {
+	p := newParty(t).wiki()
+	config := "[mcp.tools]\ndeny = [\"ask_*\"]\n"
+	m := open(t, options{setting: everywhere[0], config: config})
+	for wish, want := range map[string]string{"*": "[read_wiki_contents read_wiki_structure]", "*_question": "[]", "!*_contents": "[read_wiki_structure]"} {
+		var bound struct{ Tools []string }
+		m.call(t, "mcp_bind_http", map[string]any{"name": "wiki", "url": p.url, "tools": []string{wish}}, &bound)
+		if got := fmt.Sprint(bound.Tools); got != want {
+			t.Errorf("who wishes for %s gets %s", wish, got)
+		}
+		m.prints(t, "python", `
+import os
+from servers import call, ToolError
+print("ask_question.py" in os.listdir("/servers/wiki"))
+try:
+    print(await call("wiki", "ask_question", {"repoName": "a/b", "question": "?"}))
+except ToolError as e:
+    print(e.kind)
+`, "False\ndenied\n")
+	}
+	if seen := p.seen(); len(seen) != 0 {
+		t.Errorf("the server was asked %+v", seen)
+	}
+}
+
 // TestCancelledCallsLeaveNothing cancels many calls while a tool is at work, and counts
 // what paddock has then.
 func TestCancelledCallsLeaveNothing(t *testing.T) {
@@ -221,18 +249,20 @@ func TestCancelledCallsLeaveNothing(t *testing.T) {
 	cancelled := func(times int) {
 		for range times {
 			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan struct{})
+			ended := make(chan *sdk.CallToolResult, 1)
 			go func() {
-				defer close(ended)
-				_, _ = m.CallTool(ctx, &sdk.CallToolParams{Name: "execute_code", Arguments: map[string]any{"session_id": m.session, "language": "python",
+				res, _ := m.CallTool(ctx, &sdk.CallToolParams{Name: "execute_code", Arguments: map[string]any{"session_id": m.session, "language": "python",
 					"code": "import asyncio\nfrom servers.party import slow\nawait asyncio.gather(*(slow.aio() for _ in range(4)))"}})
+				ended <- res
 			}()
 			select {
 			case <-began:
-			case <-ended: // the calls that began before were more
+				cancel()
+				<-ended
+			case res := <-ended: // the calls that began before were more
+				cancel()
+				endedItself(t, res)
 			}
-			cancel()
-			<-ended
 		}
 		m.prints(t, "python", "from servers.party import quick\nprint(quick())", "ok\n")
 	}
@@ -247,6 +277,27 @@ func TestCancelledCallsLeaveNothing(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+}
+
+// endedItself looks at how a run ended that nobody had cancelled: not by what ended an
+// earlier one.
+func endedItself(t *testing.T, res *sdk.CallToolResult) {
+	t.Helper()
+	var e mcpserver.Execution
+	if res != nil {
+		text, err := json.Marshal(res.StructuredContent)
+		if err == nil {
+			err = json.Unmarshal(text, &e)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if e.Error == nil || e.StoppedBy != "" || e.Error.Type == "KeyboardInterrupt" {
+		t.Errorf("it was not cancelled, and ended with %+v", res)
+		return
+	}
+	t.Logf("it was not cancelled, and ended with %+v", *e.Error)
 }
 
 func openFiles(t *testing.T, pid int) int {

@@ -265,6 +265,38 @@ func TestSomebodyIsAskedAndTheCallIsRecorded(t *testing.T) {
 	}
 }
 
+// A call whose run is left as it waits has not ended: it is asked for again then, and
+// recorded when it has.
+func TestACallThatWaitsOnIsRecordedWhenItHasEnded(t *testing.T) {
+	c := serve(t)
+	d := c.definition("party")
+	d.Policy = Policy{Ask: []string{Destructive}}
+	var events []Event
+	var leave context.CancelCauseFunc
+	b := open(t, Config{
+		Servers: []Definition{d},
+		Approve: func(ctx context.Context, _ Asked) error {
+			if leave != nil {
+				leave(sandbox.ErrWaiting)
+			}
+			return context.Cause(ctx)
+		},
+		Record: func(_ context.Context, e Event) { events = append(events, e) },
+	})
+	for range 2 {
+		var ctx context.Context
+		ctx, leave = context.WithCancelCause(t.Context())
+		b.Call(ctx, run(), callOf(1, "delete-all", `{"a":1}`))
+	}
+	if len(events) != 0 {
+		t.Errorf("while it waits the record is %+v", events)
+	}
+	leave = nil
+	if got := ask(t, b, run(), 1, "party", "delete-all", `{"a":1}`); got != `{"value":"gone"}` || len(events) != 1 || events[0].Err != nil {
+		t.Errorf("it gives %s, and the record is %+v", got, events)
+	}
+}
+
 func TestSessionsBindServersForThemselves(t *testing.T) {
 	c := serve(t)
 	b := open(t, Config{Servers: []Definition{c.definition("common")}, PerSession: 2})
@@ -312,6 +344,9 @@ func TestSessionsBindServersForThemselves(t *testing.T) {
 	}
 	if err := b.Unbind(alice, "my-own"); err != nil {
 		t.Error(err)
+	}
+	if err := b.Unbind(alice, "secund"); fault.KindOf(err) != fault.NotFound || fault.Of(err).Hint != "there are common, second" {
+		t.Errorf("letting go of what is not there: %v", err)
 	}
 	if err := errors.Join(b.Unbind(alice, "common")); fault.KindOf(err) != fault.Denied {
 		t.Errorf("letting go of the operator's: %v", err)

@@ -167,7 +167,7 @@ func replace(path string, text []byte) error {
 }
 
 // prune removes the files of a folder that were written first, where there are more
-// than most of them, and what was left half-written a day ago.
+// than most of them. What was left half-written counts as one.
 func prune(folder string, most int) error {
 	entries, err := os.ReadDir(folder)
 	if err != nil {

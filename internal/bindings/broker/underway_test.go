@@ -145,6 +145,11 @@ func TestAfterACrashNothingIsMadeAgain(t *testing.T) {
 	if keys := s.seen(); len(keys) != 3 || s.calls.Load() != 1 || len(s.asked) != 0 {
 		t.Errorf("the server was called as %q, and %d were asked about", keys, len(s.asked))
 	}
+	// And neither does a third one, which knows of the new call as well.
+	third := open(t, s.config)
+	if got := string(third.Call(t.Context(), run(), callOf(3, "echo", `{"text":"a"}`))); got != `{"value":"a"}` || len(s.seen()) != 3 {
+		t.Errorf("once more it gives %s, and the server was called as %q", got, s.seen())
+	}
 	s.release()
 	<-slow
 	stop()
