@@ -25,7 +25,7 @@ const bundlerRole = "packages-bundler"
 const (
 	bundlerTime   = 3 * time.Minute
 	bundlerMemory = 2 << 30
-	bundlerStack  = 512 << 20
+	bundlerStack  = 256 << 20
 	maxAnswer     = 2*maxModules + 1<<20
 )
 

@@ -33,7 +33,7 @@ type PythonInstall struct {
 	Pip string
 }
 
-//go:embed pip.py
+//go:embed runpip.py
 var pipProgram string
 
 // Python gives the program that runs pip in a wasm guest. Its last line of output is a

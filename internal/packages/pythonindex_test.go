@@ -347,7 +347,7 @@ func TestMain(m *testing.M) {
 func runPip(ctx context.Context, t testing.TB, front, target string, args ...string) (string, error) {
 	t.Helper()
 	program, _ := python(t)
-	cmd := exec.CommandContext(ctx, program, append([]string{"-m", "pip", "install", "--target", target, "--no-cache-dir", "--no-compile", "--only-binary", ":all:"}, args...)...)
+	cmd := exec.CommandContext(ctx, program, append([]string{"-P", "-m", "pip", "install", "--target", target, "--no-cache-dir", "--no-compile", "--only-binary", ":all:"}, args...)...)
 	cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "PIP_CONFIG_FILE=" + os.DevNull, "PYTHONPATH=" + compiledPip(t)}
 	for name, value := range packages.Environment(front) {
 		cmd.Env = append(cmd.Env, name+"="+value)
