@@ -29,9 +29,12 @@ const (
 	freeLess = 8   // signs < of a statement cost nothing
 )
 
-// tooDeep gives the line, from 1, at which a program is nested deeper than it may be; 0: it
-// is not. Where it cannot tell what is code it counts too much rather than too little.
-func tooDeep(code string) int {
+// TooDeep gives the line, from 1, at which a program, in JavaScript or TypeScript, is
+// nested deeper than any that people write, or such that esbuild would need more than a
+// moment for it; 0: it is not. esbuild may not read one that is: it would take minutes, or
+// all of the stack, which ends the process. Where TooDeep cannot tell what is code it counts
+// too much rather than too little.
+func TooDeep(code string) int {
 	if len(code) <= maxChoices {
 		return 0
 	}

@@ -34,7 +34,7 @@ func TestWhatIsNestedWithoutEndIsRefused(t *testing.T) {
 				continue
 			}
 			code := repeated(before, again, "", megabyte)
-			if line := tooDeep(code); line == 0 {
+			if line := TooDeep(code); line == 0 {
 				_, _, _ = Strip(code, "x.ts")
 			}
 		}
@@ -56,7 +56,7 @@ func TestPiecesInAnyOrderDoNotEndTheProcess(t *testing.T) {
 			pattern.WriteString(deep[random.IntN(len(deep))])
 			pattern.WriteString([]string{"", "", "a", ";", ",", "\n", ")", "}", "]", "`", "'"}[random.IntN(11)])
 		}
-		if code := repeated("", pattern.String(), "", megabyte/4); tooDeep(code) == 0 {
+		if code := repeated("", pattern.String(), "", megabyte/4); TooDeep(code) == 0 {
 			_, _, _ = Strip(code, "x.ts")
 		}
 	}
@@ -69,7 +69,7 @@ func TestWhatTakesEsbuildTooLongIsRefused(t *testing.T) {
 		repeated("x[", "a,", "a]", 200<<10), repeated("function f(){return ", "a,", "a}", 200<<10), repeated("()=>{", "a?b:c,", "a}", 200<<10), repeated("`${", "a,", "a}`", 200<<10),
 		repeated("", "a<", "a", 200<<10), repeated("", strings.Repeat("a<", 100)+"a;", "", 200<<10), repeated("x=a<", "b,", "b>c", 200<<10),
 		repeated("namespace ", "a.", "a{}", 200<<10), repeated("namespace ", "a/**/.\n", "a{}", 5000), repeated("declare module ", "a.", "a{}", 5000)} {
-		if tooDeep(code) == 0 {
+		if TooDeep(code) == 0 {
 			t.Errorf("%.40s… is read", code)
 		}
 	}
@@ -108,7 +108,7 @@ func TestProgramsThatPeopleWriteAreRead(t *testing.T) {
 		"a namespace":              "namespace a.b.c.d.e { export const f = 1 }\nmodule.exports.g = 2\n",
 		"nothing":                  "",
 	} {
-		if line := tooDeep(code); line > 0 {
+		if line := TooDeep(code); line > 0 {
 			t.Errorf("%s: too deep, or too long, at line %d of %d", name, line, strings.Count(code, "\n"))
 		}
 	}
@@ -136,7 +136,7 @@ func FuzzStrip(f *testing.F) {
 			return
 		}
 		code := repeated(before, again, after, 8<<10) // small, for what esbuild needs the square of its time for
-		if line := tooDeep(code); line < 0 || line > 1+strings.Count(code, "\n") {
+		if line := TooDeep(code); line < 0 || line > 1+strings.Count(code, "\n") {
 			t.Errorf("line %d", line)
 		}
 		_, _, _ = Strip(code, "x.ts")
@@ -146,7 +146,7 @@ func FuzzStrip(f *testing.F) {
 func BenchmarkTooDeep(b *testing.B) {
 	code := repeated("", "a = b(1, 'c', [2], { d: 3 });\n", "", megabyte)
 	for b.Loop() {
-		if tooDeep(code) > 0 {
+		if TooDeep(code) > 0 {
 			b.Fatal("refused")
 		}
 	}

@@ -11,16 +11,11 @@ import (
 	"paddock/internal/sandbox"
 )
 
-// TooDeep gives the line, from 1, at which a program, in JavaScript or TypeScript, is
-// nested deeper than any that people write; 0: it is not. esbuild may not read one that
-// is: it would take minutes, or all of the stack, which ends the process.
-func TooDeep(code string) int { return tooDeep(code) }
-
 // Strip gives the JavaScript of a program called name, and the source map that
 // leads back from it. failed is what is wrong with a program that has none, or is
 // nested deeper, or has longer expressions, than any that people write.
 func Strip(code, name string) (js, sourceMap string, failed *sandbox.ProgramError) {
-	if line := tooDeep(code); line > 0 {
+	if line := TooDeep(code); line > 0 {
 		const why = "the program is nested too deeply, or an expression in it is too long; give parts of it names of their own"
 		return "", "", &sandbox.ProgramError{Type: "SyntaxError", Message: why, Line: line, Traceback: fmt.Sprintf("SyntaxError: %s (line %d)\n", why, line)}
 	}
