@@ -113,7 +113,7 @@ func (d *dozer) settle(ctx context.Context, long time.Duration) bool {
 		return false
 	}
 	after, ok := effortOf(pids)
-	if !ok || after.programs != before.programs || after.kernel-before.kernel > long/kernelPart || !client.Quiet() {
+	if !ok || after.programs != before.programs || after.kernel-before.kernel > long/kernelPart || starved(pids) || !client.Quiet() {
 		return false
 	}
 	return box.restUnless(seen)
@@ -181,6 +181,25 @@ func ranOf(pid int) (sum time.Duration) {
 		sum += time.Duration(ran)
 	}
 	return sum
+}
+
+// starved tells whether a thread of these processes wants a processor: on a busy host
+// one that has not run may only not have had its turn.
+func starved(pids []int) bool {
+	for _, pid := range pids {
+		paths, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				continue // it has ended meanwhile
+			}
+			// The state follows the name, which may hold anything.
+			if at := bytes.LastIndexByte(text, ')'); at >= 0 && bytes.HasPrefix(text[at:], []byte(") R")) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // line is a box's connection to its first program. What is sent wakes the box.
