@@ -176,14 +176,18 @@ func TestADialThatIsRefusedOrGivenUpLeavesNothing(t *testing.T) {
 }
 
 func TestAChildThatSendsMoreIntoAStreamThanItMayIsCutOff(t *testing.T) {
+	dialled := make(chan struct{})
 	client := dial(t, func(c child) {
 		id := c.expect(KindDial).ID
 		c.send(KindDialed, id, AnswerBody{})
+		<-dialled
 		for range streamWindow/streamPiece + 1 {
 			c.send(KindStreamData, id, make([]byte, streamPiece))
 		}
 	})
-	if _, err := client.Dial(t.Context(), 80); err != nil {
+	_, err := client.Dial(t.Context(), 80)
+	close(dialled)
+	if err != nil {
 		t.Fatal(err)
 	}
 	<-client.Done()
