@@ -79,35 +79,46 @@ function route(proxy) {
       connect(host, options.port || port, options, (error, socket) => {
         if (!error && this.keepAlive) socket.setKeepAlive(true, this.keepAliveMsecs);
         done(error, socket);
+        if (!error && module === http) setImmediate(() => socket.resume()); // when somebody reads
       });
     };
   }
 
-  // fetch is loaded when it is first used, and sets its dispatcher then.
-  const slot = Symbol.for('undici.globalDispatcher.1');
-  const settle = (mine) => {
-    const Agent = mine && mine.constructor;
-    if (typeof Agent !== 'function') return mine;
-    const plain = typeof Agent.prototype.dispatch === 'function' && /^(Env)?(Http)?(Proxy)?Agent$/.test(Agent.name);
-    if (!plain || Agent.name !== 'Agent') return mine;
-    return new Agent({
-      connect: ({ hostname, port, protocol, servername }, done) => {
-        const host = hostname.replace(/^\[|\]$/g, '');
-        const at = Number(port) || (protocol === 'https:' ? 443 : 80);
-        if (direct(host)) {
-          const near = protocol === 'https:' ? tls.connect({ host, port: at, servername: net.isIP(host) ? '' : host }) : net.connect(at, host);
-          near.once('error', done).once(protocol === 'https:' ? 'secureConnect' : 'connect', () => { near.removeListener('error', done); done(null, near); });
-          return;
-        }
-        if (protocol !== 'https:') return tunnel(host, at, done);
-        secure(host, at, { servername: servername || undefined, ALPNProtocols: ['http/1.1'] }, (error, socket) => {
-          if (error) return done(error);
-          socket.once('error', done).once('secureConnect', () => { socket.removeListener('error', done); done(null, socket); });
-        });
-      },
-    });
+  // connector is how fetch connects.
+  const connector = ({ hostname, port, protocol, servername }, done) => {
+    const host = hostname.replace(/^\[|\]$/g, '');
+    const encrypted = protocol === 'https:';
+    const at = Number(port) || (encrypted ? 443 : 80);
+    const settled = (socket, event) => {
+      const failed = (error) => done(error);
+      socket.once('error', failed).once(event, () => { socket.removeListener('error', failed); done(null, socket); });
+    };
+    if (direct(host)) return settled(encrypted ? tls.connect({ host, port: at, servername: net.isIP(host) ? '' : host }) : net.connect(at, host), encrypted ? 'secureConnect' : 'connect');
+    if (!encrypted) return tunnel(host, at, done);
+    secure(host, at, { servername: servername || undefined, ALPNProtocols: ['http/1.1'] }, (error, socket) => (error ? done(error) : settled(socket, 'secureConnect')));
   };
-  let dispatcher = globalThis[slot] && settle(globalThis[slot]);
+
+  // Node's fetch makes its dispatcher when it is first used, or has one already that
+  // knows of proxies.
+  const slot = Symbol.for('undici.globalDispatcher.1');
+  const engage = () => {
+    void globalThis.Headers;
+    const usual = globalThis[slot];
+    const own = usual ? Object.getOwnPropertySymbols(usual).map((key) => usual[key]) : [];
+    const Agent = [usual, ...own].map((it) => it && it.constructor).find((it) => it && it.name === 'Agent' && it !== http.Agent);
+    if (Agent) globalThis[slot] = new Agent({ connect: connector });
+  };
   const fetch = globalThis.fetch;
-  void [slot, settle, dispatcher, fetch];
+  if (typeof fetch !== 'function') return;
+  globalThis.fetch = function (input, init = undefined) {
+    if (globalThis.fetch === first) globalThis.fetch = fetch;
+    if (!engaged) {
+      engaged = true;
+      engage();
+    }
+    return fetch(input, init);
+  };
+  const first = globalThis.fetch;
+  let engaged = false;
+  Object.defineProperty(first, 'name', { value: 'fetch' });
 }
