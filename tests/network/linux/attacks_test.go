@@ -1,3 +1,5 @@
+//go:build linux && (amd64 || arm64)
+
 package linux
 
 import (
@@ -144,6 +146,15 @@ func TestWhatIsRefusedIsSaidAndRulesChangeUnderWay(t *testing.T) {
 	d.SetPolicy(allowed.Narrow(allowed)) // the same rules, anew
 	if got := run(t, in, m.fill("curl -sS {HTTPS}/text")); got != m.fill("GET for {HOST}") {
 		t.Errorf("it printed %q", got)
+	}
+	for runtime, code := range map[string]string{
+		"python":     "import socket; socket.getaddrinfo('example.com', 80)",
+		"javascript": "await require('dns').promises.lookup('example.com')",
+	} {
+		exit, err := m.start(t, runtime).Run(t.Context(), sandbox.Command{Code: code})
+		if err != nil || exit.Error == nil || !strings.Contains(exit.Error.Hint, "HTTP_PROXY") {
+			t.Errorf("%s: the hint is in %+v, %v", runtime, exit.Error, err)
+		}
 	}
 	if len(d.Denials()) == 0 {
 		t.Error("nobody is told what was refused")

@@ -1,3 +1,5 @@
+//go:build linux && (amd64 || arm64)
+
 // Package linux lets the programs of a Linux machine out through a door, as their users
 // know them: curl, wget, pip, npm, git, Python's urllib and requests, Node's fetch, all
 // without settings of their own; and tries to get out in any other way.
