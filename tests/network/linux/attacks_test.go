@@ -161,10 +161,18 @@ func TestWhatIsRefusedIsSaidAndRulesChangeUnderWay(t *testing.T) {
 	}
 }
 
-// A machine that was saved goes on with another door, whose authority is another one:
-// what reads its certificate for each connection gets out, and so does Node.
+// A machine that was saved goes on with another door. Where its authority is another one,
+// what reads the certificate for each connection gets out, and so does Node; where it has
+// the same key also who has read it once.
 func TestASavedMachineGetsOutThroughItsNewDoor(t *testing.T) {
+	for name, seed := range map[string][]byte{"of another authority": nil, "of the same one": bytes.Repeat([]byte("seed"), 8)} {
+		t.Run(name, func(t *testing.T) { testNewDoor(t, seed) })
+	}
+}
+
+func testNewDoor(t *testing.T, seed []byte) {
 	w := newWorld(t, linux.Config{})
+	w.seed = seed
 	first := w.door(t)
 	m := w.machine(t, first)
 	code := map[string]string{
@@ -185,6 +193,8 @@ func TestASavedMachineGetsOutThroughItsNewDoor(t *testing.T) {
 		all[runtime] = m.start(t, runtime)
 	}
 	check(all)
+	const once = "urllib.request.urlopen('{HTTPS}/text', context=once).read().decode()"
+	run(t, all["python"], m.fill("import ssl; once = ssl.create_default_context(); "+once))
 	var data bytes.Buffer
 	s, err := w.backend.SaveMachine(t.Context(), m.spec.Owner, m.spec.Box, 1<<30, &data, func() error { return nil })
 	if err != nil {
@@ -209,4 +219,9 @@ func TestASavedMachineGetsOutThroughItsNewDoor(t *testing.T) {
 		}
 	}
 	check(all)
+	if seed != nil {
+		if got := run(t, all["python"], m.fill("print("+once+")")); got != m.fill("GET for {HOST}") {
+			t.Errorf("who has read the certificate once gets %q", got)
+		}
+	}
 }

@@ -64,6 +64,7 @@ type world struct {
 	securePort      string
 	plainPort, mine string // mine: that of a server that no rule names
 	trusted         *tls.Config
+	seed            []byte // of the doors' authorities; nil: each has its own
 
 	mu      sync.Mutex // guards what follows
 	records []door.Record
@@ -107,7 +108,7 @@ func (w *world) door(t *testing.T) *door.Door {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := door.New(door.Config{Policy: policy, Resolver: resolver{}, TLS: w.trusted, Record: w.record})
+	d, err := door.New(door.Config{Policy: policy, Resolver: resolver{}, TLS: w.trusted, Seed: w.seed, Record: w.record})
 	if err != nil {
 		t.Fatal(err)
 	}
