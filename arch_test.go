@@ -52,7 +52,7 @@ var mayImport = map[string][]string{
 	"internal/pool":                      {"internal/fault", "internal/lock", "internal/sandbox", "internal/workspace"},
 	"internal/quota":                     {"internal/fault", "internal/store"},
 	"internal/sandbox":                   {},
-	"internal/sandbox/linux":             {"internal/fault", "internal/sandbox", "internal/sandbox/linux/agent", "internal/sandbox/linux/paging", "internal/sandbox/wire"},
+	"internal/sandbox/linux":             {"internal/fault", "internal/sandbox", "internal/sandbox/linux/agent", "internal/sandbox/linux/outward", "internal/sandbox/linux/paging", "internal/sandbox/wire"},
 	"internal/sandbox/linux/outward":     {"internal/sandbox"},
 	"internal/sandbox/linux/paging":      {},
 	"internal/sandbox/linux/agent":       {"guest", "internal/fault", "internal/sandbox", "internal/sandbox/typescript", "internal/sandbox/wire", "internal/sandbox/wire/serve"},

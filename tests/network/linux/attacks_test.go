@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -88,7 +90,7 @@ for family, host in ((2, '127.0.0.1'), (2, '0.0.0.0'), (10, '::')):
         try: s.bind((host, 3128)); s.listen(); kept.append((host, s))
         except OSError: pass
 print([h for h, s in kept if h == '127.0.0.1'], {urllib.request.urlopen('http://PLAIN/text').read() for _ in range(10)})`, "[] {b'GET for PLAIN'}"},
-	{"49 the authority's key", "print(sorted(os.listdir('/network')), open('/network/ca.pem').read().count('BEGIN'), 'PRIVATE' in open('/network/ca.pem').read())\nnone(lambda: open('/network/ca.pem', 'a'), lambda: os.remove('/network/ca.pem'), lambda: open('/network/x', 'w'), lambda: os.rename('/network/ca.pem', '/network/y'))", "['apt.conf', 'ca.pem', 'node.cjs', 'wgetrc'] 1 False"},
+	{"49 the authority's key", "print(sorted(os.listdir('/network')), open('/network/ca.pem').read().count('BEGIN'), 'PRIVATE' in open('/network/ca.pem').read())\nnone(lambda: open('/network/ca.pem', 'a'), lambda: os.remove('/network/ca.pem'), lambda: open('/network/x', 'w'), lambda: open('/dev/paddock/node.cjs', 'a'), lambda: os.remove('/dev/paddock/node.cjs'), lambda: os.rename('/network/ca.pem', '/network/y'))", "['apt.conf', 'ca.pem', 'wgetrc'] 1 False"},
 }
 
 func TestNothingButHTTPToAllowedHostsGetsOut(t *testing.T) {
@@ -158,6 +160,30 @@ func TestWhatIsRefusedIsSaidAndRulesChangeUnderWay(t *testing.T) {
 	}
 	if len(d.Denials()) == 0 {
 		t.Error("nobody is told what was refused")
+	}
+}
+
+// A machine is booted ahead upon folders that are empty then.
+func TestAMachineGetsOutWhoseFolderIsFilledLater(t *testing.T) {
+	w := newWorld(t, linux.Config{})
+	d := w.door(t)
+	m := w.machine(t, d)
+	if err := os.Remove(filepath.Join(m.network, "ca.pem")); err != nil {
+		t.Fatal(err)
+	}
+	python, node := m.start(t, "python"), m.start(t, "javascript")
+	if err := outward.Fill(m.network, d.CA()); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, python, m.fill("import urllib.request; print(urllib.request.urlopen('{HTTPS}/text').read().decode())")); got != m.fill("GET for {HOST}") {
+		t.Errorf("Python printed %q", got)
+	}
+	if got := run(t, node, m.fill("console.log(await (await fetch('{HTTPS}/text')).text())")); got != m.fill("GET for {HOST}") {
+		t.Errorf("Node printed %q", got)
+	}
+	printed, err := node.(sandbox.Overseer).Printed(t.Context(), 0)
+	if err != nil || len(printed.Data) > 0 {
+		t.Errorf("Node complains: %s, %v", printed.Data, err)
 	}
 }
 
