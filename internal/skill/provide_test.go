@@ -212,7 +212,7 @@ func TestEverybodyHasWhatIsBuiltIn(t *testing.T) {
 		"files": {MainFile: {Data: []byte(mainOf("files"))}, "scripts/find.py": {Data: []byte("#!/usr/bin/env python3\n")}},
 		"words": {MainFile: {Data: []byte(mainOf("words"))}},
 	} {
-		in, err := ReadBuiltin(name, folder)
+		in, err := ReadBuiltin(name, folder, "")
 		if err != nil || name == "files" && !in.Files[1].Executable {
 			t.Fatalf("%s is %+v, %v", name, in, err)
 		}
@@ -240,7 +240,7 @@ func TestEverybodyHasWhatIsBuiltIn(t *testing.T) {
 	if in, err := s.Open("alice", "words"); err != nil || in.Counts.Succeeded != 1 || in.Skill.Instructions == "" {
 		t.Errorf("it is %+v, %v", in, err)
 	}
-	if _, err := ReadBuiltin("other", fstest.MapFS{MainFile: {Data: []byte(mainOf("words"))}}); err == nil {
+	if _, err := ReadBuiltin("other", fstest.MapFS{MainFile: {Data: []byte(mainOf("words"))}}, ""); err == nil {
 		t.Error("one with another name than its folder's was taken")
 	}
 }

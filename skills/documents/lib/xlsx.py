@@ -4,7 +4,7 @@ from skills.documents.lib.xlsx import openpyxl, load_workbook, Workbook
 """
 import re
 
-from . import _packages, _picture
+from . import _packages
 from ._package import DAMAGED as _DAMAGED, DocumentError, table_markdown, unzipped
 
 openpyxl = _packages.find("openpyxl")
@@ -16,9 +16,6 @@ from openpyxl.chart import BarChart, LineChart, PieChart, Reference, ScatterChar
 import openpyxl.drawing.image as _drawing
 from xml.etree.ElementTree import ParseError as _ParseError
 
-if not _drawing.PILImage:
-    _drawing.PILImage = _picture
-    _picture.Image.Image = _picture.Image
 Image = _drawing.Image
 
 
