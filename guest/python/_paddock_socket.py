@@ -212,15 +212,16 @@ def _no_servers(*_):
 class socket:
     """What CPython's socket.socket is made of here: TCP, to hosts that may be reached."""
 
-    __slots__ = ("family", "type", "proto", "_fd", "_timeout", "_options", "__dict__")
+    __slots__ = ("_family", "_type", "_proto", "_fd", "_timeout", "_options")
+    family, type, proto = property(lambda self: self._family), property(lambda self: self._type), property(lambda self: self._proto)
 
     def __init__(self, family=-1, type=-1, proto=-1, fileno=None):
         global _last
-        self.family = AF_INET if family == -1 else int(family)
-        self.type = SOCK_STREAM if type == -1 else int(type) & 0xf
-        self.proto = 0 if proto == -1 else int(proto)
-        self._timeout, self._options = _default_timeout(), {}
         self._fd = -1
+        self._family = AF_INET if family == -1 else int(family)
+        self._type = SOCK_STREAM if type == -1 else int(type)
+        self._proto = 0 if proto == -1 else int(proto)
+        self._timeout, self._options = _default_timeout(), {}
         if fileno is not None:
             if not isinstance(fileno, int):
                 raise TypeError("an integer is required")
@@ -228,7 +229,7 @@ class socket:
                 raise OSError(errno.EBADF, "Bad file descriptor")
             self._fd = fileno
             return
-        if self.type != SOCK_STREAM or self.family not in (AF_INET, AF_INET6):
+        if self._type != SOCK_STREAM or self._family not in (AF_INET, AF_INET6):
             raise OSError(errno.EPROTONOSUPPORT, "there are only TCP connections to hosts that may be reached")
         _last += 1
         self._fd = _last
@@ -351,7 +352,7 @@ class socket:
         return _sockaddr(self._stream.host, self._stream.port)
 
     def getsockname(self):
-        return ("0.0.0.0", 0) if self.family == AF_INET else ("::", 0, 0, 0)
+        return ("0.0.0.0", 0) if self._family == AF_INET else ("::", 0, 0, 0)
 
     def settimeout(self, timeout):
         if timeout is not None and timeout < 0:
@@ -372,7 +373,7 @@ class socket:
 
     def getsockopt(self, level, name, length=None):
         if (level, name) == (_socket.SOL_SOCKET, _socket.SO_TYPE):
-            return self.type
+            return self._type
         value = self._options.get((level, name), 0)
         return value if length is None or isinstance(value, bytes) else int(value).to_bytes(4, "little")[:length]
 

@@ -158,7 +158,7 @@ class Transport(asyncio.transports._FlowControlMixin, asyncio.Transport):
             self._loop.call_soon(self._lose, None)
 
     def abort(self):
-        self._fail(None)
+        self._force_close(None)
 
     # ── what the host says ──────────────────────────────────────────────
 
@@ -189,7 +189,7 @@ class Transport(asyncio.transports._FlowControlMixin, asyncio.Transport):
             raise
         except BaseException as error:
             self._loop.call_exception_handler({"message": "Fatal error: a protocol's handling of data failed", "exception": error, "transport": self, "protocol": self._protocol})
-            self._fail(error)
+            self._force_close(error)
             return
         self._loop.call_soon(self._read)
 
@@ -201,7 +201,7 @@ class Transport(asyncio.transports._FlowControlMixin, asyncio.Transport):
             if self._answered(future.result()):
                 self._stream.arrived(_value_of(future.result()))
         except OSError as error:
-            self._fail(ConnectionResetError(errno.ECONNRESET, error.strerror) if isinstance(error, BrokenPipeError) else error)
+            self._force_close(ConnectionResetError(errno.ECONNRESET, error.strerror) if isinstance(error, BrokenPipeError) else error)
             return
         self._read()
 
@@ -250,7 +250,7 @@ class Transport(asyncio.transports._FlowControlMixin, asyncio.Transport):
                     else:
                         self._out[0] = first[n:]
         except OSError as error:
-            self._fail(error)
+            self._force_close(error)
             return
         self._send()
         self._maybe_resume_protocol()
@@ -266,7 +266,7 @@ class Transport(asyncio.transports._FlowControlMixin, asyncio.Transport):
 
     # ── its end ─────────────────────────────────────────────────────────
 
-    def _fail(self, error):
+    def _force_close(self, error):
         if self._lost:
             return
         self._out.clear()

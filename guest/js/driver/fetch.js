@@ -4,7 +4,7 @@
 import { Buffer } from "buffer";
 import { ReadableStream } from "web-streams-polyfill";
 import { BlobOf, FileOf, FormDataOf, formOf, joined, multipart } from "./blob.js";
-import { parse, stringify } from "./primordials.js";
+import { stringify } from "./primordials.js";
 import { decodeUTF8, encodeUTF8 } from "./text.js";
 
 const AT_ONCE = 256 << 10; // bytes that one message takes
@@ -162,7 +162,6 @@ export class RequestOf extends Body {
   }
   clone() {
     const other = new RequestOf(this.url, { method: this.method, headers: this.headers, redirect: this.redirect, signal: this.watched ? this.signal : undefined });
-    Body.call; // the body is shared out by split
     return Object.setPrototypeOf(new Cloned(other, this.split()), RequestOf.prototype);
   }
 }
