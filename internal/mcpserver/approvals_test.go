@@ -49,7 +49,7 @@ func TestAClientIsAskedInTheWayOfItsEra(t *testing.T) {
 				}
 				all, err := d.store.List(ownerOver(over))
 				for _, a := range all {
-					if err != nil || a.State != approval.Used || a.By != ownerOver(over) || a.Reason != askedThrough {
+					if err != nil || a.State != approval.Used || a.By != ownerOver(over) || a.Reason != approval.ThroughClient {
 						t.Errorf("it is kept as %+v, %v", a, err)
 					}
 				}
@@ -81,7 +81,7 @@ func TestOnlyAnAnswerThatSaysSoAllows(t *testing.T) {
 					if out.Success || d.made.Load() != 0 {
 						t.Errorf("it goes on: %+v", out)
 					}
-					if waiting := test.want == approval.Pending; waiting != (out.Waiting != nil) || !waiting && !strings.Contains(text, "a person denied the call of mail.send") {
+					if waiting := test.want == approval.Pending; waiting != (out.Waiting != nil) || !waiting && (!strings.Contains(text, "a person denied the call of mail.send") || strings.Contains(text, "they say")) {
 						t.Errorf("it says %+v, %s", out.Waiting, text)
 					}
 					all, err := d.store.List(ownerOver(over))
@@ -94,6 +94,20 @@ func TestOnlyAnAnswerThatSaysSoAllows(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// What a program did until its time was up is not to be seen in where it stood.
+func TestAProgramThatWaitedForNobodyIsToldSo(t *testing.T) {
+	d := newDesk(t, Config{})
+	cs := d.connect("stdio", "2025-11-25", nil)
+	out, text := execute(t, cs, map[string]any{"language": "python", "code": blocking["code"], "timeout": 1})
+	if out.StoppedBy != "timeout" || out.Error == nil || !strings.Contains(out.Error.Hint, "it waited for a person to allow mail.send") || !strings.Contains(text, "hint: it waited for a person") {
+		t.Errorf("it says %+v, %s", out.Error, text)
+	}
+	out, _ = execute(t, cs, map[string]any{"language": "python", "code": "loop", "timeout": 1})
+	if out.StoppedBy != "timeout" || out.Error == nil || strings.Contains(out.Error.Hint, "a person") {
+		t.Errorf("one that called nothing is told %+v", out.Error)
 	}
 }
 
