@@ -14,7 +14,8 @@
 //	10.1.2.3:3401!private    the host or the address, also where it is not on the
 //	                         public Internet; only for who has Rights.Private
 //
-// and may say which requests it is about, by their method, their path, or both:
+// and, for who has Rights.Requests, may say which requests it is about, by their method,
+// their path, or both:
 //
 //	GET api.example.com            one method, in capitals; GET allows HEAD
 //	api.example.com:8443/v1/users  one path, whatever its query
@@ -48,6 +49,9 @@ type Rights struct {
 	All bool
 	// Private permits "!private".
 	Private bool
+	// Requests permits rules with a method or a path. It is for lists by which requests
+	// are decided about ([Policy.CheckRequest]), and not hosts alone.
+	Requests bool
 }
 
 // Policy says what may be reached. The zero Policy allows nothing. It does not

@@ -134,7 +134,8 @@ func TestWhoMayWriteWhichRules(t *testing.T) {
 		{"localhost:3401!private", operator, ""},
 		{"10.0.0.1!Private", operator, fault.Invalid},
 		{"https://example.com", operator, fault.Invalid},
-		{"example.com/path", operator, ""},
+		{"example.com/path", operator, fault.Invalid},
+		{"GET example.com", operator, fault.Invalid},
 		{"example.com:", operator, fault.Invalid},
 		{"example.com:0", operator, fault.Invalid},
 		{"example.com:080", operator, fault.Invalid},
@@ -283,7 +284,7 @@ func FuzzRule(f *testing.F) {
 		f.Add(s, "example.com", 443, "GET", "/v1/x")
 	}
 	f.Fuzz(func(t *testing.T, text, host string, port int, method, path string) {
-		p, err := Parse([]string{text}, Rights{})
+		p, err := Parse([]string{text}, Rights{Requests: true})
 		if err != nil {
 			if k := fault.KindOf(err); k != fault.Invalid && k != fault.Denied {
 				t.Errorf("%q gives %v", text, err)

@@ -27,7 +27,7 @@ func TestRulesWithMethodsAndPaths(t *testing.T) {
 		{"a.com/x%2Ay a.com/x~y", "GET /x%2ay , GET /x%7Ey", "GET /xzy"},
 		{"a.com/v1/*", "GET /v1/x;a=b , GET /v1/a...b , GET /v1/.well-known", "GET /v1/..;/x , GET /v1/..;a=b/x , GET /v1/.;/x , GET /v1/;/x , GET /v1/... , GET /v1/%20../x , GET /v1/..%20/x , GET /v1/a%2Fb , GET /v1/a%5Cb , GET /v1/a\\b , GET /v1/%2525 , GET /v1/%00 , GET /v1/%0a , GET /v1/%7f , GET /v1/%c0%ae , GET /v1/%ff , GET /v1/% , GET /v1/%4 , GET /v1/%zz , GET v1/x , GET * , GET /v1/ä"},
 	} {
-		p := parse(t, Rights{}, Split(c.rules)...)
+		p := parse(t, Rights{Requests: true}, Split(c.rules)...)
 		for want, list := range map[bool]string{true: c.yes, false: c.no} {
 			for _, text := range strings.Split(list, " , ") {
 				method, path, ok := strings.Cut(text, " ")
@@ -53,12 +53,12 @@ func TestWhatIsNoRuleForRequests(t *testing.T) {
 		"https://a.com/v1", "http:/a.com", "a.com/x!private:80", "GET /x", "/x", "GET *.com/x", "*a.com", "a.*.com", "*.", "*.*", "*.127.0.0.1", "..a.com", "*..a.com",
 		"a.com/" + strings.Repeat("a", 700),
 	} {
-		if p, err := Parse([]string{text}, Rights{Private: true}); err == nil {
+		if p, err := Parse([]string{text}, Rights{Private: true, Requests: true}); err == nil {
 			t.Errorf("%q is a rule: %+v", text, p)
 		}
 	}
 	for _, text := range []string{"GET a.com:8443/v1/*", "M-SEARCH a.com", "GET *.a.com/x", "*.a.com:*", "GET 10.0.0.1:80/x!private", "[::1]:80/x!private", "GET ::1!private", "2001:db8::1/x!private"} {
-		if _, err := Parse([]string{text}, Rights{Private: true}); err != nil {
+		if _, err := Parse([]string{text}, Rights{Private: true, Requests: true}); err != nil {
 			t.Errorf("%q is none: %v", text, err)
 		}
 	}
@@ -83,7 +83,7 @@ func TestOneLineOfRules(t *testing.T) {
 // Where hosts are decided about, rules for some requests count for none; where
 // connections are, for all.
 func TestRulesForRequestsAreNotRulesForHosts(t *testing.T) {
-	p := parse(t, Rights{Private: true}, "GET a.com/v1/*", "b.com", "10.0.0.1/x!private", "*.c.com:8443/x")
+	p := parse(t, Rights{Private: true, Requests: true}, "GET a.com/v1/*", "b.com", "10.0.0.1/x!private", "*.c.com:8443/x")
 	for _, c := range []struct {
 		host         string
 		port         int
@@ -106,7 +106,7 @@ func TestRulesForRequestsAreNotRulesForHosts(t *testing.T) {
 }
 
 func TestAWishNarrowsRequests(t *testing.T) {
-	host, part := parse(t, Rights{}, "a.com"), parse(t, Rights{}, "GET a.com/v1/*", "a.com/v1/x")
+	host, part := parse(t, Rights{Requests: true}, "a.com"), parse(t, Rights{Requests: true}, "GET a.com/v1/*", "a.com/v1/x")
 	ask := func(p Policy, method, path string) string {
 		g, err := p.CheckRequest(Request{method, "a.com", 443, path})
 		if err != nil {

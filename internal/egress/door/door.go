@@ -53,7 +53,8 @@ type Config struct {
 	Secrets Secrets
 	// Local are hosts that paddock serves itself, by name, over http and https at their
 	// usual ports: no rule has to allow them, and nothing is dialled. A handler sees the
-	// program's request, whose URL has scheme and host.
+	// program's request, whose URL has scheme and host; it has to end when the request's
+	// context does.
 	Local map[string]http.Handler
 	// Budgets bound the session; see there for what zeros mean.
 	Budgets Budgets

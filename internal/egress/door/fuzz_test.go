@@ -75,7 +75,7 @@ func FuzzProgram(f *testing.F) {
 			method, rest, _ := strings.Cut(seen, " ")
 			host, target, _ := strings.Cut(rest, " ")
 			u, err := url.ParseRequestURI(target)
-			if err != nil || host != at || !strings.HasPrefix(u.Path, "/open/") || strings.Contains(u.Path, "..") || method != "GET" && method != "POST" && method != "HEAD" {
+			if err != nil || host != at || !strings.HasPrefix(u.Path, "/open/") || strings.Contains(u.Path+"/", "/../") || method != "GET" && method != "POST" && method != "HEAD" {
 				t.Errorf("the host was asked %q after %q", seen, text)
 			}
 		}
