@@ -8,6 +8,9 @@ work=$PADDOCK_CACHE/out
 mkdir -p "$work" "$out"
 bash "$here/python.sh" "$work/python"
 bash "$here/javascript.sh" "$work/javascript"
+native=$(cat "$work/python/native.path")
+rm -rf "$work/pip"
+"$native/bin/python3.13" -I "$here/pip.py" "$native"/lib/python3.13/ensurepip/_bundled/pip-*.whl "$work/pip"
 cd "$here/../.."
-go run ./guest/build/pack -python "$(cat "$work/python/python.path")" -javascript "$work/javascript" -drivers guest/python -out "$out"
+go run ./guest/build/pack -python "$(cat "$work/python/python.path")" -pip "$work/pip" -javascript "$work/javascript" -drivers guest/python -out "$out"
 touch "$out/stamp"

@@ -10,6 +10,9 @@ __builtins__ = __builtins__.copy()  # what the program makes of them is its own 
 # Where a program's own code lies; everything else is the library or the driver.
 OWN = ("/workspace/", "/app/", "/tmp/", "/skills/", "/servers/")
 
+# Where packages are installed that a program can import, after the library.
+PACKAGES = ("/workspace/.paddock/python/lib/python3.13/site-packages",)
+
 # The numbers of the errors that say that a disk, or a limit of it, is full.
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 

@@ -509,14 +509,14 @@ class Start(Case):
         self.gives("import os; dict(os.environ)", "{'A': '1', 'B': 'ü ='}")
 
     def test_the_path_holds_the_folder_and_the_library_alone(self):
-        self.assertEqual(self.guest.path, [self.cwd])
+        self.assertEqual(self.guest.path, [self.cwd, *_paddock_driver.PACKAGES])
         self.gives(f"import os; os.getcwd() == {self.cwd!r}", "True")
 
     def test_a_folder_that_is_not_there_becomes_the_root(self):
         self.cwd = "/no/such/folder"
         self.guest = self.start()
         self.gives("import os; os.getcwd()", "'/'")
-        self.assertEqual(self.guest.path, ["/"])
+        self.assertEqual(self.guest.path, ["/", *_paddock_driver.PACKAGES])
 
     def test_every_start_seeds_anew(self):
         """Interpreters are copies of one image: what the image drew, no two of them may draw again."""
