@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -60,10 +61,27 @@ type place struct {
 	backend     *wasm.Backend
 	door        *door.Door
 	table       *streams.Table
-	site, certs string
+	// Folders of the programs': other people's clients, a file that Debian's want, and a
+	// place for files that pass.
+	site, certs, tmp string
 	// What programs find in their environment: servers over TLS and without, one whose
 	// certificate nobody trusts, and a port at which nobody listens.
 	env map[string]string
+	// asked is told of each message.
+	asked func(body []byte)
+}
+
+// answering gives a context that ends when the next program reads for the nth time.
+func (p *place) answering(t *testing.T, n int) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	p.asked = func(body []byte) {
+		if bytes.Contains(body, []byte(`"op":"net.read"`)) {
+			if n--; n == 0 {
+				cancel()
+			}
+		}
+	}
+	return ctx
 }
 
 // libraries are other people's clients, unpacked once.
@@ -92,11 +110,14 @@ func open(t *testing.T, rules ...string) *place {
 	sandboxtest.Require(t, "wasm", probe.Available && len(probe.Runtimes) == 2, probe.Reason)
 	site, err := libraries()
 	sandboxtest.Require(t, "wasm", err == nil, fmt.Sprint("other people's clients could not be had: ", err))
-	p := &place{backend: b, site: filepath.Join(owners, "o", "site"), certs: filepath.Join(owners, "o", "certs")}
+	p := &place{backend: b, asked: func([]byte) {}, site: filepath.Join(owners, "o", "site"), certs: filepath.Join(owners, "o", "certs"), tmp: filepath.Join(owners, "o", "tmp")}
 	for from, to := range map[string]string{"site": p.site, "certs": p.certs} {
 		if err := os.CopyFS(to, os.DirFS(filepath.Join(site, from))); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := errors.Join(os.Mkdir(p.tmp, 0o777), os.Chmod(p.tmp, 0o777)); err != nil { // whatever the umask says
+		t.Fatal(err)
 	}
 	p.serve(t, rules)
 	return p
@@ -226,7 +247,10 @@ func (p *place) interpreter(t *testing.T, runtime string) sandbox.Instance {
 	t.Helper()
 	in, err := p.backend.Start(t.Context(), sandbox.Spec{
 		Owner: "o", Runtime: runtime, Env: p.env, Dir: "/site",
-		Mounts: []sandbox.Mount{{Guest: "/site", Host: p.site, ReadOnly: true}, {Guest: "/etc/ssl/certs", Host: p.certs, ReadOnly: true}},
+		Mounts: []sandbox.Mount{
+			{Guest: "/site", Host: p.site, ReadOnly: true}, {Guest: "/etc/ssl/certs", Host: p.certs, ReadOnly: true},
+			{Guest: "/tmp", Host: p.tmp, DiskBytes: 16 << 20},
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -240,7 +264,10 @@ func (p *place) execute(ctx context.Context, t *testing.T, in sandbox.Instance, 
 	var out bytes.Buffer
 	exit, err := in.Run(ctx, sandbox.Command{
 		Code: code, Stdout: &out, Stderr: &out,
-		Call: func(ctx context.Context, c sandbox.Call) []byte { return p.table.Answer(ctx, c.Body) },
+		Call: func(ctx context.Context, c sandbox.Call) []byte {
+			p.asked(c.Body)
+			return p.table.Answer(ctx, c.Body)
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
