@@ -58,9 +58,9 @@ func (names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error
 
 // place is a backend, a door and what lies behind it.
 type place struct {
-	backend     *wasm.Backend
-	door        *door.Door
-	table       *streams.Table
+	backend *wasm.Backend
+	door    *door.Door
+	table   *streams.Table
 	// Folders of the programs': other people's clients, a file that Debian's want, and a
 	// place for files that pass.
 	site, certs, tmp string
