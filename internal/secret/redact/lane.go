@@ -12,6 +12,7 @@ const (
 	percent   = iota // %41, as in a path
 	form             // the same, and + for a space, as in a query
 	backslash        // \n, \", \x41, \u0041, as in JSON and in sources
+	single           // the same, where a backslash before another stands for itself
 	entity           // &amp; and &#65;, as in HTML
 	folded           // lines of one long word, as base64 has them
 	lanes
@@ -21,7 +22,7 @@ const (
 var classes = func() (c [256]uint8) {
 	c['%'] = 1<<percent | 1<<form
 	c['+'] = 1 << form
-	c['\\'] = 1 << backslash
+	c['\\'] = 1<<backslash | 1<<single
 	c['&'] = 1 << entity
 	c['\r'], c['\n'] = 1<<folded, 1<<folded
 	return c
@@ -139,6 +140,11 @@ func (l *lane) decode() ([]byte, verdict) {
 		return hexDigits(e, 1, 2)
 	case percent:
 		return hexDigits(e, 1, 2)
+	case single:
+		if len(e) == 2 && e[1] == '\\' {
+			return nil, none
+		}
+		return decodeBackslash(e)
 	case backslash:
 		return decodeBackslash(e)
 	case entity:

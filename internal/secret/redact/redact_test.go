@@ -108,7 +108,7 @@ func TestAValueComesBackInNoForm(t *testing.T) {
 	r := redactor()
 	for i, value := range secrets {
 		for way, f := range ways {
-			for _, around := range [][2]string{{"", ""}, {`{"a":"`, `"}`}, {"x=", "&y=1"}, {"100% ", "%"}, {"\\n", "\\"}, {"&", ";"}, {"a+b\n", "\n\n"}} {
+			for _, around := range [][2]string{{"", ""}, {`{"a":"`, `"}`}, {"x=", "&y=1"}, {"100% ", "%"}, {"\\n", "\\"}, {"\\", ""}, {"&", ";"}, {"a+b\n", "\n\n"}} {
 				text := around[0] + f(value) + around[1]
 				got := r.String(text)
 				if how := leaked(got, value); how != "" {
