@@ -25,7 +25,8 @@ func newPlaceholder(name string) string { return Marker + name + "-" + rand.Text
 // it only looks so.
 func cutPlaceholder(text string) string {
 	rest := text[len(Marker):]
-	name := len(rest) - len(strings.TrimLeft(rest[:min(len(rest), maxName+1)], "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"))
+	head := rest[:min(len(rest), maxName+1)]
+	name := len(head) - len(strings.TrimLeft(head, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"))
 	if name == 0 || name > maxName || len(rest) < name+1+random || rest[name] != '-' {
 		return ""
 	}
