@@ -42,11 +42,15 @@ guests-verify: ## build the guests again from nothing and compare
 SKILL_FILES := $(shell git ls-files -co --exclude-standard skills | grep -v '^skills/dist/')
 
 .PHONY: skills
-skills: skills/dist/stamp ## pack what the ready skills need of other people's
+skills: skills/dist/digests ## pack what the ready skills need of other people's
 
 # A Python of the guests' compiles it, so they come first.
 skills/dist/stamp: $(wildcard skills/build/*) | guest/dist/stamp
 	@bash skills/build/packages.sh skills/dist
+
+# paddock does not compute what can be written down before.
+skills/dist/digests: $(SKILL_FILES) skills/dist/stamp $(wildcard internal/skill/builtin.go internal/skill/folder.go)
+	@go run ./skills/build/digests $@
 
 ## Native engine --------------------------------------------------------------
 
@@ -72,7 +76,7 @@ bin/native-$(NATIVE):
 
 ## Binary ---------------------------------------------------------------------
 
-bin/paddock: $(PROGRAM_FILES) $(SKILL_FILES) guest/dist/stamp skills/dist/stamp bin/native-$(NATIVE) $(if $(filter 1,$(NATIVE)),$(WORKER))
+bin/paddock: $(PROGRAM_FILES) $(SKILL_FILES) guest/dist/stamp skills/dist/digests bin/native-$(NATIVE) $(if $(filter 1,$(NATIVE)),$(WORKER))
 	@echo "paddock: building bin/paddock"
 	@go build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/paddock
 
@@ -141,7 +145,7 @@ ifeq ($(NATIVE),1)
 endif
 
 .PHONY: test
-test: guest/dist/stamp skills/dist/stamp $(if $(filter 1,$(NATIVE)),$(WORKER)) ## tests with the race detector, real guests included
+test: guest/dist/stamp skills/dist/digests $(if $(filter 1,$(NATIVE)),$(WORKER)) ## tests with the race detector, real guests included
 	@echo "paddock: tests"
 	@CGO_ENABLED=1 PADDOCK_BIN=$(CURDIR)/bin/paddock go test -race -timeout 25m -skip 'OwnTests$$' ./...
 	@echo "paddock: CPython's own tests and test262, in the guests"
@@ -167,4 +171,4 @@ bench: bin/paddock prepare ## one table of measurements, each with its baseline
 
 .PHONY: clean
 clean: ## remove what was built here; the cache stays
-	rm -rf bin dist guest/dist/*.zip guest/dist/*.json guest/dist/stamp skills/dist/documents skills/dist/stamp $(CARRIED)/*/worker.* internal/sandbox/wasm/native/lib
+	rm -rf bin dist guest/dist/*.zip guest/dist/*.json guest/dist/stamp skills/dist/documents skills/dist/digests skills/dist/stamp $(CARRIED)/*/worker.* internal/sandbox/wasm/native/lib

@@ -78,6 +78,7 @@ var mayImport = map[string][]string{
 	"package":                            {},
 	"package/bundle":                     {},
 	"skills":                             {},
+	"skills/build/digests":               {"internal/skill", "skills"},
 	"tests/crash":                        {},
 	"tests/bench":                        {"internal/blob", "internal/fault", "internal/image", "internal/sandbox", "internal/sandbox/linux", "internal/sandbox/linux/agent", "internal/sandbox/wasm", "internal/sandbox/wasm/worker", "internal/session"},
 	"tests/docs":                         {},

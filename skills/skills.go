@@ -38,6 +38,22 @@ func Available() []string {
 	})
 }
 
+// Digest gives what `make skills` wrote down as a skill's digest, as package skill has
+// it; empty: that was not done, and whoever wants it computes it. It is safe for
+// concurrent use.
+func Digest(name string) string {
+	text, err := fs.ReadFile(packed, "dist/digests")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		if digest, of, ok := strings.Cut(strings.TrimSpace(line), " "); ok && of == name {
+			return digest
+		}
+	}
+	return ""
+}
+
 // Open gives a skill's folder, with SKILL.md at its root. It has no other files
 // than regular ones, and is safe for concurrent use.
 func Open(name string) (fs.FS, error) {

@@ -51,7 +51,7 @@ func read(t *testing.T, name string) *skill.Installed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := skill.ReadBuiltin(name, folder)
+	in, err := skill.ReadBuiltin(name, folder, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,5 +282,25 @@ print(len(data) < 1 << 20)`, "True\n"},
 		if err != nil || !strings.Contains(out.String(), step.want) {
 			t.Errorf("%v, %+v\n%s", err, exit, tail(out.Bytes()))
 		}
+	}
+}
+
+// What `make skills` wrote down is what the skills are: paddock believes it.
+func TestTheWrittenDigestsAreThoseOfTheFiles(t *testing.T) {
+	for _, name := range skills.Names() {
+		in := read(t, name)
+		written := skills.Digest(name)
+		sandboxtest.Require(t, "wasm", written != "", "no digests were written (make skills)")
+		if written != in.Skill.Folder.Digest() {
+			t.Errorf("of %s is written %s, and it is %s: make skills", name, written, in.Skill.Folder.Digest())
+		}
+		if known, err := skills.Open(name); err != nil {
+			t.Error(err)
+		} else if as, err := skill.ReadBuiltin(name, known, written); err != nil || as.Digest != in.Digest || len(as.Files) != len(in.Files) {
+			t.Errorf("as written %s is %+v, %v", name, as, err)
+		}
+	}
+	if got := skills.Digest("none"); got != "" {
+		t.Errorf("what is no skill has %s", got)
 	}
 }

@@ -3,6 +3,7 @@ import sys
 import traceback
 
 import _paddock_place
+import _paddock_servers
 from _paddock_display import name_of
 
 __builtins__ = __builtins__.copy()  # what the program makes of them is its own affair
@@ -19,6 +20,7 @@ _traceback_of = BaseException.__dict__["__traceback__"].__get__
 _forget_context = BaseException.__dict__["__context__"].__set__
 _COMPACT = {"compact": True} if sys.version_info >= (3, 10) else {}
 
+_hint_of_import = _paddock_servers.hint_of
 own, _hint_here, _NO_SPACE = _paddock_place.own, _paddock_place.hint_of, _paddock_place.NO_SPACE
 
 
@@ -109,7 +111,7 @@ def hint_of(error):
         return "the interpreter's memory is limited; free what is not needed, or work in pieces"
     if kind_of(error) == "space":
         return "the disk limit is reached; remove files that are not needed"
-    return _hint_here(error)
+    return _hint_of_import(error) or _hint_here(error)
 
 
 def describe(error, label):

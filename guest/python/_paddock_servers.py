@@ -21,7 +21,7 @@ __builtins__ = __builtins__.copy()  # what the program makes of them is its own 
 _ask, _begin = _paddock_loop.ask, _paddock_loop.begin
 _get_frame, _getattr = sys._getframe, getattr
 _b64encode, _b64decode = base64.b64encode, base64.b64decode
-_import, _modules, _listdir = importlib.import_module, sys.modules, os.listdir
+_import, _modules, _listdir, _is_file = importlib.import_module, sys.modules, os.listdir, os.path.isfile
 _make_encoder, _escape = json.encoder.c_make_encoder, json.encoder.encode_basestring_ascii
 _fields, _is_dataclass = dataclasses.fields, dataclasses.is_dataclass
 _GET_AWAITABLE, _CACHE = opcode.opmap["GET_AWAITABLE"], opcode.opmap.get("CACHE")
@@ -230,6 +230,8 @@ def lazy(package, tools):
     folder = package[:-len(".tools")] if package.endswith(".tools") else package
     def get(name):
         file = tools.get(name)
+        if file is None and name == "tools" and package == folder:
+            return _import(f"{folder}.tools")
         if file is None:
             raise AttributeError(f"{package} has no tool {name!r}; it has {_few(tools)}")
         found = _getattr(_import(f"{folder}.{file}"), name)
@@ -256,25 +258,65 @@ async def call(server, tool, args=None):
 
 # ── where they are found ────────────────────────────────────────────────────
 
-def _bound():
+# What comes along with the skill documents of other people's, and is imported from there
+# by its own name where nothing else has it (skills/documents/lib/_packages.py).
+CARRIED = frozenset(("openpyxl", "et_xmlfile", "pypdf", "reportlab"))
+CARRIED_IN = "/documents/lib/packages.zip"
+
+# How the files of what is in a package end, and what is said of what is not.
+ENDS = {"servers": "", "skills": ".py"}
+NOT_THERE = {"servers": "no server {} is bound", "skills": "no skill {} is installed"}
+
+
+def _names(package):
+    """What is in a package."""
     try:
-        return sorted(name for name in _listdir("/servers") if name.isidentifier())
-    except OSError:
+        end = ENDS[package]
+        files = [file[:len(file) - len(end)] for file in _listdir(CONTENTS[package]["__path__"][0]) if file.endswith(end)]
+        return sorted(file for file in files if file.isidentifier())
+    except (OSError, IndexError):
         return []
 
 
-def _no_server(name):
-    bound = _bound()
-    raise AttributeError(f"no server {name!r} is bound" + (f"; there are {', '.join(bound[:20])}" if bound else "; none is"))
+def _not_there(package, name="of this name"):
+    there = _names(package)
+    return NOT_THERE[package].format(name) + (f"; there are {', '.join(there[:20])}" if there else "; none is")
+
+
+def _members(package):
+    """The __getattr__ of a package: what is in it is imported when it is asked for."""
+    def get(name):
+        if name[:2] == "__":
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if name not in _names(package):
+            raise AttributeError(_not_there(package, repr(name)))
+        return _import(f"{package}.{name}")
+    return get
+
+
+def hint_of(error):
+    """What there is in place of what could not be imported of these packages; else: ""."""
+    if not issubclass(type(error), ImportError) or type(error.name) is not str:
+        return ""
+    package, _, rest = error.name.partition(".")
+    if package not in ENDS:
+        return ""
+    wanted = [part for part in (*rest.split("."), _getattr(error, "name_from", None)) if part]  # the last is known since Python 3.12
+    if not wanted or wanted[0] not in _names(package):
+        return _not_there(package, *map(repr, wanted[:1]))
+    tools = _getattr(_modules.get(f"{package}.{wanted[0]}"), "__dict__", {}).get("__dir__")
+    if package != "servers" or len(wanted) == 1 or tools is None:
+        return ""
+    return f"the server {wanted[0]} has no tool {wanted[-1]!r}; it has {_few(tools())}"
 
 
 CONTENTS = {
     "servers": {
         "__path__": ["/servers"], "tool": tool, "lazy": lazy, "search": search, "call": call,
         "ToolError": ToolError, "Tool": Tool, "Blob": Blob, "File": File,
-        "__dir__": lambda: [*_bound(), "search", "call", "ToolError"], "__getattr__": _no_server,
+        "__dir__": lambda: [*_names("servers"), "search", "call", "ToolError"], "__getattr__": _members("servers"),
     },
-    "skills": {"__path__": ["/skills"]},
+    "skills": {"__path__": ["/skills"], "__dir__": lambda: _names("skills"), "__getattr__": _members("skills")},
     "mayflower_mcp": {"call": call, "ToolError": ToolError},
 }
 DOCS = {
@@ -308,6 +350,42 @@ class Finder:
         pass
 
 
+class Carried:
+    """Finds what comes along with the ready skills, after everything else."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if path is not None or name not in CARRIED:
+            return None
+        archive = CONTENTS["skills"]["__path__"][0] + CARRIED_IN
+        if not _is_file(archive):
+            return None  # and nobody may remember that it was not there
+        spec = _PathFinder.find_spec(name, [archive])
+        if spec is not None:
+            spec.loader = _Prepared(spec.loader)
+        return spec
+
+    @staticmethod
+    def invalidate_caches():
+        pass
+
+
+class _Prepared:
+    """Loads a module as its own loader does, and has the skill make it ready."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def create_module(self, spec):
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module):
+        module.__loader__ = module.__spec__.loader = self.loader
+        self.loader.exec_module(module)
+        _import("skills.documents.lib._packages").prepare(module.__name__)
+
+
 for _public in ToolError, Tool, Blob, File, search, call:
     _public.__module__ = "servers"
 sys.meta_path.insert(0, Finder())
+sys.meta_path.append(Carried())

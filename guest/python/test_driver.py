@@ -18,6 +18,7 @@ import tempfile
 import traceback
 import types
 import unittest
+import zipfile
 
 __builtins__ = vars(__builtins__).copy()  # for the guests' processes, whose programs may change them
 
@@ -425,17 +426,64 @@ await asyncio.sleep(3600)""")
                 "from servers.ev import echo\necho(text=1)['tool']", "from servers.ev import tools\ntools.echo(text=1)['tool']",
                 "from servers.ev.tools import echo\necho(text=1)['tool']", "import servers.ev\nservers.ev.echo(text=1)['tool']",
                 "import servers.ev.echo\nservers.ev.echo(text=1)['tool']", "from servers.ev.echo import echo\necho(text=1)['tool']",
-                "from servers import ev\nev.echo(text=1)['tool']", "from servers.ev.echo import Made, echo\nMade('3'), echo(text=1)['tool']"):
+                "from servers import ev\nev.echo(text=1)['tool']", "import servers\nservers.ev.echo(text=1)['tool']",
+                "import servers\nservers.ev.tools.echo(text=1)['tool']", "from servers.ev.echo import Made, echo\nMade('3'), echo(text=1)['tool']"):
             with self.subTest(code):
                 self.bind(self.start())
                 self.gives(code, "(3, 'get-echo')" if "Made" in code else "'get-echo'")
         self.gives("from servers.ev import tools, echo\nimport servers.ev.echo\nfrom servers.ev import echo as again\ndir(tools), again is echo", "(['broken', 'echo'], True)")
         self.fails("tools.ecco", "AttributeError", "servers.ev.tools has no tool 'ecco'; it has broken, echo")
         self.fails("from servers.ev import broken", "ZeroDivisionError")
-        self.fails("servers.gone", "AttributeError", "no server 'gone' is bound; none is")
-        self.fails("import servers.gone", "ModuleNotFoundError")
+        there = "no server 'gone' is bound; there are ev"
+        self.fails("servers.gone", "AttributeError", there)
+        for code, kind, hint in (
+                ("import servers.gone", "ModuleNotFoundError", there), ("import servers.gone.tools", "ModuleNotFoundError", there),
+                ("from servers import gone", "ImportError", there),
+                ("from servers.ev import gone", "ImportError", "the server ev has no tool 'gone'; it has broken, echo"),
+                ("import servers.ev.gone", "ModuleNotFoundError", "the server ev has no tool 'gone'; it has broken, echo"),
+                ("from servers.ev.tools import gone", "ImportError", "the server ev has no tool 'gone'; it has broken, echo"),
+                ("import servers\nservers.__path__.clear()\nimport servers.gone", "ModuleNotFoundError", "no server 'gone' is bound; none is"),
+                ("raise ImportError(name='servers')", "ImportError", "no server of this name is bound; none is"),
+                ("class S(str): partition = None\nraise ImportError(name=S('servers.x'))", "ImportError", None),
+                ("raise ImportError(name=5)", "ImportError", None)):
+            with self.subTest(code):
+                self.assertEqual(self.fails(code, kind).get("hint"), hint)
+        self.gives("hasattr(servers, 'gone'), getattr(servers, 'gone', 5), hasattr(servers, '__file__')", "(False, 5, False)")
         self.gives("echo.__doc__.split(chr(10))[0], echo.__name__, repr(echo)", "('Says it again.', 'echo', '<tool ev.echo: Says it again.>')")
         self.gives("import inspect\nstr(inspect.signature(echo))", "'(text, *, class_=Ellipsis)'")
+
+    def test_skills_are_found_by_their_names(self):
+        self.guest = self.start()
+        self.file("one.py", "two = 2")
+        self.file("index.json", "{}")
+        self.exec(f"import skills\nskills.__path__[:] = [{self.cwd + '/tree'!r}]")
+        self.gives("skills.one.two, dir(skills)", "(2, ['one'])")
+        there = "no skill 'gone' is installed; there are one"
+        self.fails("skills.gone", "AttributeError", there)
+        self.assertEqual(self.fails("from skills import gone", "ImportError")["hint"], there)
+        self.assertEqual(self.fails("import skills.gone", "ModuleNotFoundError")["hint"], there)
+        self.assertNotIn("hint", self.fails("from skills.one import gone", "ImportError"))
+
+    def test_what_comes_along_with_the_skills_is_imported_by_its_name(self):
+        self.guest = self.start()
+        self.exec(f"import skills\nskills.__path__[:] = [{self.cwd + '/tree'!r}]")
+        self.fails("import pypdf", "ModuleNotFoundError")  # and it is found as soon as it is there
+        self.file("documents/__init__.py", "")
+        self.file("documents/lib/__init__.py", "")
+        self.file("documents/lib/_packages.py", "ready = []\nprepare = ready.append")
+        with zipfile.ZipFile(os.path.join(self.cwd, "tree/documents/lib/packages.zip"), "w") as archive:
+            for name in "openpyxl", "pypdf", "fonts":
+                archive.writestr(name + "/__init__.py", "from . import of\ncame = 'along'")
+                archive.writestr(name + "/of.py", "")
+        self.gives("import pypdf, pypdf.of, skills.documents.lib._packages as p\npypdf.came, p.ready, type(pypdf.__loader__).__name__, pypdf.__loader__ is pypdf.__spec__.loader",
+                   "('along', ['pypdf'], 'zipimporter', True)")
+        for name in "fonts", "documents", "reportlab":
+            self.fails(f"import {name}", "ModuleNotFoundError")
+        self.gives("import importlib.util\nimportlib.util.find_spec('openpyxl') is not None, 'openpyxl' in __import__('sys').modules", "(True, False)")
+        os.mkdir(os.path.join(self.cwd, "openpyxl"))
+        with open(os.path.join(self.cwd, "openpyxl/__init__.py"), "w") as file:
+            file.write("came = 'installed'")
+        self.gives("importlib.invalidate_caches()\nimport openpyxl\nopenpyxl.came", "'installed'")
 
     def test_a_program_may_have_modules_of_these_names(self):
         self.guest = self.start()

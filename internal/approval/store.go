@@ -191,6 +191,10 @@ func (s *Store) Use(ctx context.Context, id string, r Request) error {
 	return err
 }
 
+// ThroughClient is the reason in the record where the client that runs the program asked
+// its user. It is nobody's words.
+const ThroughClient = "asked through the client that runs the program"
+
 // Refusal is why an approval lets no call through; nil for one that does.
 func (a Approval) Refusal() error {
 	called := a.Server + "." + a.Tool
@@ -202,7 +206,7 @@ func (a Approval) Refusal() error {
 			WithHint("look at what it was to change before you call it again")
 	case Denied:
 		f := fault.New(fault.Denied, "a person denied the call of %s", called)
-		if a.Reason != "" {
+		if a.Reason != "" && a.Reason != ThroughClient {
 			return f.WithHint("they say: %s", a.Reason)
 		}
 		return f.WithHint("do not ask for it again unless the person says so")

@@ -24,8 +24,10 @@ const lockFile = "auth.lock"
 // others hold it for milliseconds.
 const lockPatience = 5 * time.Second
 
-// maxFile bounds in bytes what is read. A thousand tokens take half of it.
-const maxFile = 1 << 20
+// MaxPrivate bounds in bytes what [ReadPrivate] reads. A thousand tokens take half of it.
+const MaxPrivate = 1 << 20
+
+const maxFile = MaxPrivate
 
 // locked calls f while no other process and nobody else here changes a file of
 // dir, which it makes if it is not there. It tries for as long as patience.
@@ -64,8 +66,8 @@ func readPrivate(path string) ([]byte, fs.FileInfo, error) {
 }
 
 // ReadPrivate reads a file of the state folder that holds a secret. One that
-// others can read or change, or that belongs to somebody else, is a
-// fault.Unavailable; that it cannot be read is the system's own error.
+// others can read or change, that belongs to somebody else or that is larger than
+// MaxPrivate is a fault.Unavailable; that it cannot be read is the system's own error.
 func ReadPrivate(path string) ([]byte, fs.FileInfo, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -86,7 +88,8 @@ func ReadPrivate(path string) ([]byte, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	if len(data) > maxFile {
-		return nil, nil, damaged(name, errors.New("it is too large"))
+		return nil, nil, fault.New(fault.Unavailable, "the file %s in the state folder is damaged: it is larger than %d KiB", name, maxFile>>10).
+			WithHint("put a copy back, or remove it and make again what it held")
 	}
 	return data, info, nil
 }

@@ -60,7 +60,7 @@ func newBackends(at places, conf *config.Config, life *session.Life, log *slog.L
 }
 
 func newWasm(at places, conf *config.Config, life *session.Life, log *slog.Logger) (sandbox.Backend, error) {
-	c := wasm.Config{CacheDir: at.cache, OwnersDir: filepath.Join(at.state, "owners"), Inherit: life.File(), Log: log}
+	c := wasm.Config{CacheDir: at.cache, OwnersDir: filepath.Join(at.state, "owners"), SharedDir: filepath.Join(at.state, "shared"), Inherit: life.File(), Log: log}
 	if conf.Policy.Fuel > 0 { // every session will be metered
 		c.Engine = wasm.Wazero
 	}

@@ -59,7 +59,7 @@ func (p *program) openBindings(sc *session.Config, waiting *approvals, log *audi
 		return nil, err
 	}
 	b.broker, err = broker.New(broker.Config{
-		Servers: usable, Bindable: bindable, Chosen: b.chosen, CallsPerRun: int(c.CallsPerRun),
+		Servers: usable, Bindable: bindable, Bound: broker.Policy(c.Tools), Chosen: b.chosen, CallsPerRun: int(c.CallsPerRun),
 		Dial: p.dialOptions(broker.Definition{}), Dir: p.serversFolder(), Seal: p.vault(), Instance: p.instance(), Journal: calls,
 		Pool:    upstream.PoolConfig{Idle: c.SessionTTL, Interval: c.CallInterval},
 		Approve: waiting.approve, Record: toolRecorder(log, t, p.log.Warn), Log: p.log,
@@ -70,7 +70,7 @@ func (p *program) openBindings(sc *session.Config, waiting *approvals, log *audi
 	}
 	sc.Call, sc.Record = b.call, b.observing(sc.Record)
 	sc.Folders = append(sc.Folders, session.Folder{Name: "servers", Fill: b.fill})
-	sc.Forget, sc.GivenUp = b.forget, b.givenUp
+	sc.Forget, sc.GivenUp, sc.CutShort = b.forget, b.givenUp, b.cutShort
 	return b, nil
 }
 
@@ -123,6 +123,11 @@ func (b *bindings) givenUp(owner session.Owner, id session.ID, execution string)
 	b.broker.Finished(broker.Run{Session: brokered(owner, id), Execution: execution})
 }
 
+// cutShort is asked what runs called that ended with the process that had their session.
+func (b *bindings) cutShort(owner session.Owner, id session.ID, but string) (news string, done func()) {
+	return b.broker.CutShort(brokered(owner, id), but)
+}
+
 func brokered(owner session.Owner, id session.ID) broker.Session {
 	return broker.Session{Owner: string(owner), ID: string(id)}
 }
@@ -167,6 +172,8 @@ func recordedCall(e broker.Event) audit.Record {
 		r.Verdict = e.Verdict.String()
 	}
 	switch {
+	case errors.Is(e.Err, session.ErrSuspended):
+		r.Outcome = audit.Waiting // and is made again when somebody has decided
 	case e.Err != nil:
 		r.Outcome, r.ErrorType = audit.Error, string(fault.KindOf(e.Err))
 		var up *upstream.Error

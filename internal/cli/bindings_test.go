@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"reflect"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"paddock/internal/bindings/broker"
 	"paddock/internal/cli/config"
 	"paddock/internal/fault"
+	"paddock/internal/session"
 )
 
 func TestACallOfAToolIsRecordedWithoutWhatWasSaid(t *testing.T) {
@@ -32,9 +34,10 @@ func TestACallOfAToolIsRecordedWithoutWhatWasSaid(t *testing.T) {
 		change             func(*broker.Event)
 		outcome, errorType string
 	}{
-		"a tool that did not work": {func(e *broker.Event) { e.ToolFailed = true }, audit.Failure, ""},
-		"one that is denied":       {func(e *broker.Event) { e.Verdict, e.Err = broker.Denied, fault.New(fault.Denied, "hush") }, audit.Error, "denied"},
-		"a mistake of paddock's":   {func(e *broker.Event) { e.Err = errors.New("hush") }, audit.Error, "internal"},
+		"a tool that did not work":    {func(e *broker.Event) { e.ToolFailed = true }, audit.Failure, ""},
+		"one that is denied":          {func(e *broker.Event) { e.Verdict, e.Err = broker.Denied, fault.New(fault.Denied, "hush") }, audit.Error, "denied"},
+		"one that waits for a person": {func(e *broker.Event) { e.Err = fmt.Errorf("approving: %w", session.ErrSuspended) }, audit.Waiting, ""},
+		"a mistake of paddock's":      {func(e *broker.Event) { e.Err = errors.New("hush") }, audit.Error, "internal"},
 	} {
 		if got := record(c.change); got.Outcome != c.outcome || got.ErrorType != c.errorType {
 			t.Errorf("%s gives %+v", name, got)

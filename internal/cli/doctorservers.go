@@ -26,6 +26,9 @@ func (p *program) examineServers(d *diagnosis) {
 	detail := fmt.Sprintf("%d of paddock.toml and %d added", configured, len(all)-configured)
 	if n := len(p.config.MCP.Allowlist); n > 0 {
 		detail += fmt.Sprintf("; sessions may bind what %d rules allow (mcp.allowlist)", n)
+		if t := p.config.MCP.Tools; len(t.Allow)+len(t.Ask)+len(t.Deny) > 0 {
+			detail += ", and call of it what mcp.tools leaves"
+		}
 	} else {
 		detail += "; sessions may bind none themselves (mcp.allowlist)"
 	}

@@ -464,8 +464,16 @@ func (p *program) look(ctx context.Context, k *known, j *serverJSON) {
 		return
 	}
 	j.failed(unreachable, err)
-	var up *upstream.Error
-	if errors.As(err, &up) && up.Stderr != "" && j.Hint == "" {
-		j.Hint = "it said: " + up.Stderr
+	if j.Hint == "" {
+		j.Hint = itSaid(err)
 	}
+}
+
+// itSaid is what a server's program wrote last before err; empty: nothing, or it is none.
+func itSaid(err error) string {
+	var up *upstream.Error
+	if !errors.As(err, &up) || up.Stderr == "" {
+		return ""
+	}
+	return "it said: " + up.Stderr
 }

@@ -26,6 +26,8 @@ type guarded struct {
 	mu    sync.Mutex // guards what follows
 	asked url.Values // of the last login
 	valid string     // the token; empty: none was given out
+	sent  url.Values // of the last request for a token
+	count int        // how many tokens a machine was given
 }
 
 func newGuarded(t *testing.T) *guarded {
@@ -51,7 +53,7 @@ func newGuarded(t *testing.T) *guarded {
 	mux.HandleFunc("/.well-known/oauth-authorization-server", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, map[string]any{
 			"issuer": g.URL, "authorization_endpoint": g.URL + "/authorize", "token_endpoint": g.URL + "/token", "registration_endpoint": g.URL + "/register",
-			"response_types_supported": []string{"code"}, "code_challenge_methods_supported": []string{"S256"}, "token_endpoint_auth_methods_supported": []string{"none"},
+			"response_types_supported": []string{"code"}, "code_challenge_methods_supported": []string{"S256"}, "token_endpoint_auth_methods_supported": []string{"none", "client_secret_post"},
 		})
 	})
 	mux.HandleFunc("/register", func(w http.ResponseWriter, r *http.Request) {
@@ -79,6 +81,18 @@ func (g *guarded) token(w http.ResponseWriter, r *http.Request) {
 	_ = r.ParseForm()
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.sent = r.Form
+	if r.Form.Get("grant_type") == "client_credentials" {
+		if r.Form.Get("client_id") != "machine" || r.Form.Get("client_secret") != "hush-hush-secret" {
+			w.WriteHeader(http.StatusUnauthorized)
+			reply(w, map[string]any{"error": "invalid_client", "error_description": "hush-hush"})
+			return
+		}
+		g.count++
+		g.valid = fmt.Sprint("hush-hush-machine-", g.count)
+		reply(w, map[string]any{"access_token": g.valid, "token_type": "Bearer", "expires_in": 3600})
+		return
+	}
 	sum := sha256.Sum256([]byte(r.Form.Get("code_verifier")))
 	if r.Form.Get("code") != "the-code" || g.asked.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]) {
 		w.WriteHeader(http.StatusBadRequest)

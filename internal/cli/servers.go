@@ -123,7 +123,7 @@ func definitionOf(name string, s config.Server) broker.Definition {
 			Name: name, Command: s.Command, Args: s.Args, Env: s.Env, Dir: s.Dir, URL: s.URL, Headers: s.Headers, Transport: s.Transport,
 			CallTimeout: s.Timeout, ResponseCap: int(s.ResponseBytes),
 		},
-		Policy: broker.Policy{Allow: s.Tools.Allow, Ask: s.Tools.Ask, Deny: s.Tools.Deny},
+		Policy: broker.Policy(s.Tools),
 	}
 }
 
@@ -167,7 +167,7 @@ func (p *program) oauthConfig(name string, s config.Server, t http.RoundTripper,
 	return oauth.Config{
 		Server: name, URL: s.URL, Transport: t, Store: p.tokenFiles(), Key: tokenKey(name),
 		ClientID: s.OAuth.ClientID, ClientSecret: s.OAuth.ClientSecret, Issuer: s.OAuth.Issuer, MetadataURL: s.OAuth.MetadataURL,
-		Machine: s.OAuth.Grant == config.ClientCredentials, Redirect: redirect,
+		Machine: s.OAuth.Grant == config.ClientCredentials, Scopes: s.OAuth.Scopes, Redirect: redirect,
 	}
 }
 
@@ -256,6 +256,10 @@ func (p *program) checkServers() error {
 	}
 	_, err := broker.ParseAllowlist(p.config.MCP.Allowlist)
 	found = append(found, misplaced{p.config.Origin("mcp.allowlist"), "mcp.allowlist", err})
+	tools := p.config.MCP.Tools
+	for name, policy := range map[string]broker.Policy{"allow": {Allow: tools.Allow}, "ask": {Ask: tools.Ask}, "deny": {Deny: tools.Deny}} {
+		found = append(found, misplaced{p.config.Origin("mcp.tools." + name), "mcp.tools." + name, policy.Check()})
+	}
 	slices.SortStableFunc(found, func(a, b misplaced) int { // lines of one file, in their order
 		return cmp.Or(cmp.Compare(len(a.origin), len(b.origin)), cmp.Compare(a.origin, b.origin))
 	})

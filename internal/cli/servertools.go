@@ -116,9 +116,14 @@ func (p *program) askTools(ctx context.Context, k *known) ([]stub.Named, upstrea
 	return stub.Names(tools), conn.Info(), nil
 }
 
-// withLogin says how to log in to a server that wants that.
+// withLogin says how to log in to a server that wants that, and of another one that
+// cannot be used what it said itself.
 func (p *program) withLogin(k *known, err error) error {
 	if upstream.ReasonOf(err) != upstream.Unauthorized || k.login == nil {
+		f := fault.Of(err)
+		if said := itSaid(err); said != "" && f.Hint == "" {
+			return fault.New(f.Kind, "%s", f.Message).WithHint("%s", plain(said)).WithCause(err)
+		}
 		return err
 	}
 	return fault.New(fault.Denied, "%s", fault.Of(err).Message).WithHint("paddock server login %s", k.name).WithCause(err)

@@ -32,9 +32,11 @@ func (p *program) newSkills(more ...string) (*skillStore, error) {
 		return nil, err // config has looked at its part of it
 	}
 	s := &skillStore{}
+	names, digests := readySkills()
 	sc := skill.Config{
-		Dir: filepath.Join(p.places.state, "skills"), Builtin: sync.OnceValue(func() []*skill.Installed { return p.builtinSkills() }),
-		GitHub: skill.GitHubConfig{API: c.GitHubAPI, Token: c.GitHubToken},
+		Dir: filepath.Join(p.places.state, "skills"), BuiltinDigests: digests,
+		Builtin: sync.OnceValue(func() []*skill.Installed { return p.builtinSkills(names) }),
+		GitHub:  skill.GitHubConfig{API: c.GitHubAPI, Token: c.GitHubToken},
 	}
 	if !policy.Empty() {
 		s.transport = egress.NewTransport(policy, egress.Options{})
@@ -58,13 +60,27 @@ func withGitHub(rules []string) []string {
 	return all
 }
 
+// readySkills are the names of those that come with paddock, and their digests; nil:
+// these were not written down.
+func readySkills() (names, digests []string) {
+	names = skills.Available()
+	for _, name := range names {
+		digest := skills.Digest(name)
+		if digest == "" {
+			return names, nil
+		}
+		digests = append(digests, digest)
+	}
+	return names, digests
+}
+
 // builtinSkills are those that come with paddock. One that cannot be read is left out.
-func (p *program) builtinSkills() (all []*skill.Installed) {
-	for _, name := range skills.Available() {
+func (p *program) builtinSkills(names []string) (all []*skill.Installed) {
+	for _, name := range names {
 		folder, err := skills.Open(name)
 		var one *skill.Installed
 		if err == nil {
-			one, err = skill.ReadBuiltin(name, folder)
+			one, err = skill.ReadBuiltin(name, folder, skills.Digest(name))
 		}
 		if err != nil {
 			p.log.Error("a skill of paddock's own cannot be read", "skill", name, "cause", err)
@@ -85,9 +101,13 @@ func (s *skillStore) Close() error {
 
 // join has programs see the skills, and counts what they use.
 func (s *skillStore) join(p *program, sc *session.Config) {
-	sc.Folders = append(sc.Folders, session.Folder{Name: skill.MountFolder, Fill: func(ctx context.Context, owner session.Owner, _ session.ID, dir string) error {
+	fill := func(ctx context.Context, owner session.Owner, id session.ID, dir string) error {
+		if id == "" {
+			return s.Share(ctx, string(owner), dir)
+		}
 		return s.Provide(ctx, string(owner), dir)
-	}})
+	}
+	sc.Folders = append(sc.Folders, session.Folder{Name: skill.MountFolder, Fill: fill, Shared: true})
 	record := sc.Record
 	sc.Record = func(ctx context.Context, e session.Event) error {
 		if e.Action == session.Executing && !e.Begun && e.Err == nil && e.Exit.Cause != sandbox.Waiting { // which is told of again

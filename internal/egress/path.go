@@ -98,10 +98,12 @@ func parsePattern(text string) ([]string, error) {
 	}
 	pattern := strings.Split(path[1:], "/")
 	for k, segment := range pattern {
-		if k == len(pattern)-1 {
+		if last := k == len(pattern)-1; last {
 			segment = strings.TrimSuffix(segment, "*")
+		} else if segment == "*" {
+			continue
 		}
-		if segment != "*" && strings.Contains(segment, "*") {
+		if strings.Contains(segment, "*") {
 			return nil, errors.New("a star stands at the end of its path, or for a whole part of it")
 		}
 	}

@@ -14,16 +14,16 @@
 //	10.1.2.3:3401!private    the host or the address, also where it is not on the
 //	                         public Internet; only for who has Rights.Private
 //
-// and may say which requests it is about, by their method, their path, or both:
+// and, for who has Rights.Requests, may say which requests it is about, by their method,
+// their path, or both:
 //
 //	GET api.example.com            one method, in capitals; GET allows HEAD
 //	api.example.com:8443/v1/users  one path, whatever its query
 //	api.example.com/v1/*           what begins with /v1/
 //	GET api.example.com/a/*/b      a star between slashes is one part of a path
 //
-// Paths are compared in one spelling, by their letters' case, and where a rule with a
-// method or a path decides, a path that servers read in different ways is refused. A
-// rule that has neither allows every request: put both for one host and the former says
+// Paths are compared in one spelling, by their letters' case, and where a rule's path
+// decides, a path that servers read in different ways is refused. A rule that has neither allows every request: put both for one host and the former says
 // nothing. There are no rules that forbid.
 //
 // A name that a rule allows with !private may lead to any private address, but
@@ -49,6 +49,9 @@ type Rights struct {
 	All bool
 	// Private permits "!private".
 	Private bool
+	// Requests permits rules with a method or a path. It is for lists by which requests
+	// are decided about ([Policy.CheckRequest]), and not hosts alone.
+	Requests bool
 }
 
 // Policy says what may be reached. The zero Policy allows nothing. It does not
@@ -176,8 +179,8 @@ type Request struct {
 type Grant struct {
 	// Rule is the rule that allows it, as it was written.
 	Rule string
-	// Path is what was decided upon, and what is to be sent: the path's one spelling
-	// where Part is set, else the path as it came.
+	// Path is what is to be sent: the path's one spelling where a rule's path decided,
+	// else the path as it came.
 	Path string
 	// Part tells that not every request to the host is allowed, so that nothing else in
 	// the request may say what it is for.
@@ -186,24 +189,34 @@ type Grant struct {
 
 // CheckRequest decides about one request. Its errors are Check's; a path that one server
 // may read as another than the next (/v1/../admin, /v1%2fadmin, /v1//x) is a fault.Denied
-// where only some paths of the host, or some methods, are allowed.
+// where only some paths of the host are allowed.
 func (p Policy) CheckRequest(r Request) (Grant, error) {
 	name, err := canonical(r.Host, r.Port)
 	if err != nil {
 		return Grant{}, err
 	}
 	path, errPath := canonicalPath(r.Path)
-	one := func(k rule) bool { return k.whole() || errPath == nil && k.fits(r.Method, path) }
-	if !p.everywhere(name, r.Port, one) {
+	anyPath := func(k rule) bool { return k.path == nil && k.takes(r.Method) }
+	thisPath := func(k rule) bool {
+		return k.takes(r.Method) && (k.path == nil || errPath == nil && matchPath(k.path, path))
+	}
+	if !p.everywhere(name, r.Port, thisPath) {
 		return Grant{}, p.whyNot(name, path, errPath, r)
 	}
 	if err := p.checkLiteral(name, r.Port); err != nil {
 		return Grant{}, err
 	}
-	if p.everywhere(name, r.Port, rule.whole) {
-		return Grant{Rule: match(p.rules, name, r.Port, rule.whole).text, Path: cmp.Or(r.Path, "/")}, nil
+	grant := Grant{Path: path, Part: !p.everywhere(name, r.Port, rule.whole)}
+	if p.everywhere(name, r.Port, anyPath) {
+		grant.Path = cmp.Or(r.Path, "/")
 	}
-	return Grant{Rule: match(p.rules, name, r.Port, one).text, Path: path, Part: true}, nil
+	for _, also := range []func(rule) bool{rule.whole, anyPath, thisPath} { // what says most names it
+		if k := match(p.rules, name, r.Port, also); k != nil {
+			grant.Rule = k.text
+			break
+		}
+	}
+	return grant, nil
 }
 
 // whyNot says why a request is not allowed.
@@ -211,8 +224,10 @@ func (p Policy) whyNot(name, path string, errPath error, r Request) error {
 	switch {
 	case !p.everywhere(name, r.Port, func(rule) bool { return true }):
 		return errUnlisted(name, r.Port)
-	case errPath != nil:
+	case errPath != nil && p.everywhere(name, r.Port, func(k rule) bool { return k.takes(r.Method) }):
 		return errAmbiguous(name, errPath)
+	case errPath != nil:
+		path = "/"
 	}
 	return fault.New(fault.Denied, "the request %.20s %.200s is not among those that %s may be asked", r.Method, path, show(name, r.Port)).
 		WithHint("who runs the server can allow it, as %.20s %s%.200s", r.Method, show(name, r.Port), path)

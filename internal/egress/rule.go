@@ -69,7 +69,7 @@ func parseRule(text string, rights Rights) (rule, error) {
 	if isPrivate && !rights.Private {
 		return rule{}, fault.New(fault.Denied, "the rule %.100q reaches what is not public", text).WithHint("only who runs the server may write %s, in its configuration", private)
 	}
-	target, err := r.takeRequest(target)
+	target, err := r.takeRequest(target, rights)
 	if err != nil {
 		return rule{}, errRule(text, err.Error())
 	}
@@ -85,9 +85,11 @@ func parseRule(text string, rights Rights) (rule, error) {
 }
 
 // takeRequest takes a rule's method and path off.
-func (r *rule) takeRequest(target string) (string, error) {
+func (r *rule) takeRequest(target string, rights Rights) (string, error) {
 	if method, rest, ok := strings.Cut(target, " "); ok {
 		switch {
+		case !rights.Requests:
+			return "", errors.New("a rule has no method, and no space")
 		case !isMethod(method):
 			return "", errors.New("what stands before the host is no method in capitals")
 		case method == "CONNECT" || method == "TRACE":
@@ -98,11 +100,15 @@ func (r *rule) takeRequest(target string) (string, error) {
 		return "", errors.New("it is a method without a host")
 	}
 	at := strings.IndexByte(target, '/')
-	if at < 0 {
+	switch {
+	case at < 0:
 		return target, nil
-	}
-	if strings.HasSuffix(target[:at], ":") {
+	case !rights.Requests:
+		return "", errors.New("a rule has no scheme and no path")
+	case strings.HasSuffix(target[:at], ":"):
 		return "", errors.New("a rule has no scheme")
+	case strings.Contains(target[at:], private):
+		return "", errors.New(private + " stands at its end")
 	}
 	pattern, err := parsePattern(target[at:])
 	if err != nil {
@@ -156,7 +162,7 @@ func errWide(text string) error {
 
 func errRule(text, why string) error {
 	return fault.New(fault.Invalid, "%.100q is no rule for hosts: %s", text, why).
-		WithHint("write api.example.com, api.example.com:8443, *.example.com or GET api.example.com/v1/*, without a scheme")
+		WithHint("write api.example.com, api.example.com:8443 or *.example.com; where requests are decided about, GET api.example.com/v1/* as well")
 }
 
 // splitRule takes a rule's port off. An IPv6 address without brackets has none.
@@ -202,11 +208,7 @@ func (r rule) matches(host string, port int) bool {
 // whole tells whether a rule allows every request to its hosts.
 func (r rule) whole() bool { return r.method == "" && r.path == nil }
 
-// fits tells whether a rule is about a method and a canonical path. Who may GET may ask
-// for the header alone.
-func (r rule) fits(method, path string) bool {
-	if r.method != "" && r.method != method && (r.method != "GET" || method != "HEAD") {
-		return false
-	}
-	return r.path == nil || matchPath(r.path, path)
+// takes tells whether a rule allows a method. Who may GET may ask for the header alone.
+func (r rule) takes(method string) bool {
+	return r.method == "" || r.method == method || r.method == "GET" && method == "HEAD"
 }

@@ -12,6 +12,7 @@ import (
 	"paddock/internal/approval"
 	"paddock/internal/fault"
 	"paddock/internal/legible"
+	"paddock/internal/session"
 )
 
 // asker asks a client's user about one call, and waits for as long as ctx.
@@ -31,14 +32,11 @@ func (s *Server) decide(ctx context.Context, a approval.Approval, v verdict) {
 	if v == dismissed {
 		return
 	}
-	_, err := s.config.Approvals.Decide(context.WithoutCancel(ctx), a.Owner, a.ID, approval.Decision{By: a.Owner, Grant: v == allowed, Reason: askedThrough})
+	_, err := s.config.Approvals.Decide(context.WithoutCancel(ctx), a.Owner, a.ID, approval.Decision{By: a.Owner, Grant: v == allowed, Reason: approval.ThroughClient})
 	if err != nil && fault.KindOf(err) != fault.Conflict {
 		s.log.WarnContext(ctx, "what a person decided cannot be kept", "approval", a.ID, "cause", fault.CauseOf(err))
 	}
 }
-
-// askedThrough is the record's reason for what a client says.
-const askedThrough = "asked through the client that runs the program"
 
 // maxShown bounds how much of a call's arguments a question shows, in characters: what a
 // person cannot read at a glance they read elsewhere.
@@ -123,12 +121,13 @@ type Waiting struct {
 	Approvals   []WaitingFor `json:"approvals"`
 }
 
-// WaitingFor is a call that a person has to allow.
+// WaitingFor is a call that a person has to allow. What its server calls the tool, and the
+// arguments, are the beginnings of them, as people are shown them.
 type WaitingFor struct {
 	ID        string `json:"id"`
 	Server    string `json:"server"`
 	Tool      string `json:"tool"`
-	Arguments string `json:"arguments"` // the beginning of them, as JSON
+	Arguments string `json:"arguments"` // as JSON
 }
 
 // waitingFor tells what an execution waits for.
@@ -138,12 +137,33 @@ func (s *Server) waitingFor(r course, owner string) *Waiting {
 		one := WaitingFor{ID: id}
 		if s.config.Approvals != nil {
 			if a, err := s.config.Approvals.Get(owner, id); err == nil {
-				one.Server, one.Tool, one.Arguments = a.Server, a.Tool, cutAt(legible.Escape(string(a.Arguments)), 500)
+				one.Server, one.Tool, one.Arguments = a.Server, cutAt(legible.Escape(a.Tool), 200), cutAt(legible.Escape(string(a.Arguments)), 500)
 			}
 		}
 		w.Approvals = append(w.Approvals, one)
 	}
 	return w
+}
+
+// unansweredHint is for a program that waited in a call of the tool until its time was up.
+const unansweredHint = "it waited for a person to allow %s, and nobody had when its time was up: call it as await NAME.aio(...), which waits for as long as it takes, or give a larger timeout and have somebody decide meanwhile (paddock approvals ls)"
+
+// unanswered names the tool of a call that a run which has ended waited for last, and
+// that nobody decided about; empty: there is none.
+func (s *Server) unanswered(res session.Result, owner string) (called string) {
+	if s.config.Approvals == nil {
+		return ""
+	}
+	all, err := s.config.Approvals.List(owner)
+	if err != nil {
+		return "" // the hint says less then
+	}
+	for _, a := range all {
+		if a.Execution == res.Execution && a.State == approval.Withdrawn {
+			called = legible.Escape(a.Server + "." + a.Tool)
+		}
+	}
+	return called
 }
 
 // lines tell a model what a person can do, and how it goes on.

@@ -26,8 +26,9 @@ func (s *Server) codeModeTools() []tool {
 		func(in *bindInput) []param {
 			return []param{
 				pattern("name", &in.name, serverName, "1 to 40 letters, digits, - and _", "To import it by").must(),
-				text("url", &in.url, 8, 2048, "Such as https://host/mcp").must(),
+				text("url", &in.url, 0, 2048, "https://host/mcp").must(),
 				textMap("headers", &in.headers, 32, 8192, "Hidden from programs"),
+				texts("tools", &in.tools, maxPatterns, "Only get_*, !get_key").noting(&in.narrowed),
 				sessionID(&in.session, aboutSession),
 			}
 		}, bindServer)
@@ -67,19 +68,14 @@ func (c *call) servers() (*broker.Broker, error) {
 	return c.server.config.Servers, nil
 }
 
-// checkServers tells which of the names no server of the operator's has.
+// checkServers tells what is wrong with a choice among the operator's servers.
 func (s *Server) checkServers(names []string) error {
 	if s.config.Servers == nil {
 		return nil
 	}
-	common := s.config.Servers.Common()
 	for _, name := range names {
-		if !slices.Contains(common, name) {
-			f := fault.New(fault.NotFound, "there is no MCP server %s", shortQuote(name))
-			if len(common) == 0 {
-				return f.WithHint("none is configured; mcp_bind_http binds one to a session")
-			}
-			return f.WithHint("there are %s", strings.Join(common, ", "))
+		if err := s.config.Servers.CheckChosen(name); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -93,8 +89,13 @@ func (c *call) brokered(id session.ID) broker.Session {
 type bindInput struct {
 	name, url string
 	headers   map[string]string
+	tools     []string
+	narrowed  bool // tools were given
 	session   session.ID
 }
+
+// maxPatterns bounds the patterns of tools that a session is given.
+const maxPatterns = 100
 
 // maxNamed is how many tools the result of a binding names: search_tools finds the others.
 const maxNamed = 100
@@ -115,6 +116,9 @@ func bindServer(ctx context.Context, c *call, in bindInput) (out boundServer, a 
 		return out, a, err
 	}
 	d := broker.Definition{Server: upstream.Server{Name: in.name, URL: in.url, Headers: in.headers}}
+	if in.narrowed {
+		d.Policy = broker.Narrowed(in.tools)
+	}
 	err = c.inSession(ctx, in.session, session.Settings{}, func(id session.ID) error {
 		if _, err := c.server.config.Sessions.Info(c.bound.Owner, id); err != nil {
 			return err
@@ -226,7 +230,7 @@ func found(tools []broker.Result) string {
 	var b strings.Builder
 	for _, t := range tools {
 		if t.Import == "" {
-			fmt.Fprintf(&b, "%s: %s\n", t.Server, t.Tool)
+			fmt.Fprintf(&b, "%s: %s\n", t.Server, stub.Line(t.Tool, 128))
 			continue
 		}
 		fmt.Fprintf(&b, "%s\n  %s\n", t.Import, t.Signature)

@@ -159,6 +159,33 @@ func TestWhatMayNotBeBoundIsSaid(t *testing.T) {
 	}
 }
 
+func TestASessionTakesOnlySomeToolsOfAServer(t *testing.T) {
+	o := serveOthers(t, 4)
+	cs := connect(t, newServer(t, Config{Servers: withServers(t)}, session.Config{}), "test", nil)
+	for name, c := range map[string]struct {
+		tools []string
+		want  []any
+	}{
+		"by names":     {[]string{"count-1", "count-3", "get_*"}, []any{"count-1", "count-3"}},
+		"but for one":  {[]string{"!count-2"}, []any{"count-0", "count-1", "count-3"}},
+		"none":         {[]string{}, []any{}},
+		"destructive":  {[]string{"!@destructive"}, []any{}},
+		"all but some": {[]string{"count-*", "!*-0", "!*-1"}, []any{"count-2", "count-3"}},
+	} {
+		res := use(t, cs, "mcp_bind_http", map[string]any{"name": "fruit", "url": o.url, "tools": c.tools})
+		if got := field[[]any](t, res, "tools"); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: it has %v", name, got)
+		}
+		if hits := field[[]any](t, use(t, cs, "search_tools", map[string]any{"query": "apples"}), "tools"); len(hits) != len(c.want) {
+			t.Errorf("%s: it finds %v", name, hits)
+		}
+	}
+	problem := field[map[string]any](t, use(t, cs, "mcp_bind_http", map[string]any{"name": "fruit", "url": o.url, "tools": []string{"@all"}}), "error")
+	if problem["code"] != "invalid" || !strings.Contains(problem["hint"].(string), "@read-only") {
+		t.Errorf("what is no pattern: %v", problem)
+	}
+}
+
 func TestHeadersOfABoundServerAreToldToNobodyElse(t *testing.T) {
 	const secret = "Bearer s3cr3t-0f-a-header"
 	o := serveOthers(t, 1)
@@ -233,6 +260,7 @@ func TestASessionIsMadeWithSomeOfTheServers(t *testing.T) {
 		"nothing is said": {map[string]any{}, []any{"one", "two"}},
 		"one is named":    {map[string]any{"servers": []string{"two"}}, []any{"two"}},
 		"none is named":   {map[string]any{"servers": []string{}}, []any{}},
+		"some tools are":  {map[string]any{"servers": []string{"one/count-0", "one/!get_*"}}, []any{"one"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			id := field[string](t, use(t, cs, "create_session", c.args), "session_id")

@@ -28,7 +28,7 @@ func (s *Server) coreTools(runtimes []session.Runtime) []tool {
 	destroys := hints{destructive: true, idempotent: true}
 	return []tool{
 		s.executeTool(langs, isos),
-		define("list_runtimes", "List languages", "What runs here: versions and preinstalled packages.", hints{readOnly: true},
+		define("list_runtimes", "List languages", "Versions and preinstalled packages.", hints{readOnly: true},
 			func(*struct{}) []param { return nil }, listRuntimes),
 		define("create_session", "Create session",
 			"Make another session. You have one already.", hints{},
@@ -42,7 +42,7 @@ func (s *Server) coreTools(runtimes []session.Runtime) []tool {
 					text("execution_id", &in.execution, 1, 100, "Default: all"),
 				}
 			}, cancelExecution),
-		define("get_workspace_info", "Inspect session", "A session's variables, imports, files, limits and state.", hints{readOnly: true},
+		define("get_workspace_info", "Inspect session", "Variables, imports, files, limits and state.", hints{readOnly: true},
 			(*sessionInput).params, workspaceInfo),
 		define("reset_workspace", "Reset session", "Clear a session: variables and all files.", destroys,
 			(*sessionInput).params, resetWorkspace),
@@ -88,18 +88,18 @@ type createInput struct {
 
 func (in *createInput) params(s *Server, langs, isos []string) []param {
 	all := []param{
-		choice("language", &in.language, langs, "Its default language"),
-		sessionID(&in.session, "Default: a random one"),
-		text("name", &in.name, 0, 100, "Name for people"),
+		choice("language", &in.language, langs, "Default language"),
+		sessionID(&in.session, "Default: random"),
+		text("name", &in.name, 0, 100, "For people"),
 		choice("isolation", &in.isolation, isos, "Kind of sandbox"),
-		number("memory_mb", &in.memory, 1, max(1, s.config.MemoryBytes>>20), "MiB for each interpreter (Python needs 32)"),
+		number("memory_mb", &in.memory, 1, max(1, s.config.MemoryBytes>>20), "For each interpreter (Python: 32)"),
 		number("ttl_seconds", &in.ttl, 1, 365*24*3600, "Seconds unused until it expires"),
 	}
 	if s.config.Servers != nil {
-		all = append(all, texts("servers", &in.servers, 100, "MCP servers it may use; default: all").noting(&in.chosen))
+		all = append(all, texts("servers", &in.servers, 100, "MCP servers, or SERVER/get_*; default: all").noting(&in.chosen))
 	}
 	if slices.Contains(isos, imaged) {
-		all = append(all, text("image", &in.image, 1, 512, "Image of a "+imaged+" session"))
+		all = append(all, text("image", &in.image, 0, 512, "Image of a "+imaged+" session"))
 	}
 	return all
 }

@@ -41,7 +41,7 @@ func (in *executeInput) params(s *Server, langs, isos []string) []param {
 	all := []param{
 		code,
 		choice("language", &in.language, langs, "Default: the session's"),
-		number("timeout", &in.timeout, 1, seconds(s.config.MaxTimeout), fmt.Sprintf("Seconds until it is stopped; default %d", seconds(s.config.DefaultTimeout))),
+		number("timeout", &in.timeout, 1, seconds(s.config.MaxTimeout), fmt.Sprintf("Seconds; default %d", seconds(s.config.DefaultTimeout))),
 		sessionID(&in.session, aboutSession),
 		choice("isolation", &in.isolation, isos, "Default: the session's"),
 	}
@@ -122,8 +122,13 @@ func (c *call) outcome(p *pursuit) (Execution, answer, error) {
 	r.res.Stdout = r.res.Stdout[min(r.told.Stdout, len(r.res.Stdout)):]
 	r.res.Stderr = r.res.Stderr[min(r.told.Stderr, len(r.res.Stderr)):]
 	out, shown := describe(r.res, r.kept)
-	if r.res.Exit.Cause == sandbox.Waiting {
+	switch r.res.Exit.Cause {
+	case sandbox.Waiting:
 		out.Waiting = c.server.waitingFor(r, string(p.owner))
+	case sandbox.TimedOut:
+		if called := c.server.unanswered(r.res, string(p.owner)); called != "" && out.Error != nil {
+			out.Error.Hint = fmt.Sprintf(unansweredHint, called)
+		}
 	}
 	return out, answer{texts: out.texts(), shown: shown}, nil
 }

@@ -102,6 +102,11 @@ type Config struct {
 	// in its interpreter, it was cancelled or could not go on, or its session was reset,
 	// taken back, or is no more. It should not take long. Nil: nobody is.
 	GivenUp func(owner Owner, id ID, execution string)
+	// CutShort is asked, when a session is opened, what runs of it called that ended with
+	// their process, which no result has told; but is the run that waits for a person,
+	// empty: none does. The news is told by the session's next result, and done called
+	// when it is on disk. It should not take long. Nil: there is never any.
+	CutShort func(owner Owner, id ID, but string) (news string, done func())
 	// Call answers what programs ask of the host, which are calls of tools; see
 	// sandbox.Command. Its panic is an answer of nothing. Nil: nothing answers.
 	Call func(ctx context.Context, run Run, c sandbox.Call) []byte

@@ -132,7 +132,7 @@ func (s *session) load() error {
 	}
 	// Without its backend the session can still be read and destroyed.
 	s.backend, s.backendErr = s.manager.backend(r.Isolation)
-	s.record, s.news = r, r.News
+	s.record, s.news, s.calls = r, r.News, r.Calls
 	s.record.Group = "" // it is there, so the others of it are
 	for _, runtime := range r.Anew {
 		s.anew[runtime] = true
@@ -150,13 +150,16 @@ func (s *session) load() error {
 		}
 		err = s.recoverState(r.Process == 0 && r.Boot == workspace.Boot())
 	}
+	told := func() {}
 	if err == nil {
+		told = s.askCutShort()
 		err = s.sign()
 	}
 	if err != nil {
 		s.letGo()
 		return unusable(err)
 	}
+	told()
 	if s.ended != "" {
 		s.gaveUp(s.ended)
 	}

@@ -14,6 +14,9 @@ import (
 type notices struct {
 	lost map[string]string // runtimes whose variables are gone, and why: told by each one's next result
 	news string            // what else the next result tells
+	// calls is what it tells of what was done outside of the session, where a reset
+	// takes nothing back.
+	calls string
 }
 
 // tell has the next result say this, once.
@@ -23,11 +26,17 @@ func (n *notices) tell(news string) {
 	}
 }
 
+// take gives what the next result has to tell besides, which is told then.
+func (n *notices) take() string {
+	all := joinNotices(n.news, n.calls)
+	n.news, n.calls = "", ""
+	return all
+}
+
 // notice tells what a model has to know about its variables and files after a run, and
 // what there was to tell before; rolledBack: its files are as they were before it.
 func (n *notices) notice(runtime string, exit sandbox.Exit, rolledBack bool) string {
-	earlier := n.news
-	n.news = ""
+	earlier := n.take()
 	if why, ok := n.lost[runtime]; ok {
 		delete(n.lost, runtime)
 		earlier = joinNotices(earlier, fmt.Sprintf("This was a fresh %s interpreter: variables, functions and imports of earlier calls are gone, because %s. Files in /workspace are there.", runtime, why))

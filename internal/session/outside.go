@@ -45,6 +45,12 @@ type Folder struct {
 	// nothing has changed; what it makes can be read by anybody. After an error, which
 	// is logged, the program runs with what is there.
 	Fill func(ctx context.Context, owner Owner, id ID, dir string) error
+	// Shared says that all sessions of an owner find the same, so that one folder does
+	// for all of them, beside their own, where the isolation can show it: not where a
+	// session has a machine, whose folders are there before anybody knows whose it is.
+	// Fill is called for that with an empty id, by any number of goroutines and
+	// processes at once and while programs read. The folder stays when sessions end.
+	Shared bool
 }
 
 // checkFolders tells what is wrong with a Config's.
@@ -67,31 +73,80 @@ func checkFolders(all []Folder) error {
 // outside are the folders that programs see and cannot change.
 func (s *session) outside() (mounts []sandbox.Mount) {
 	for _, f := range s.manager.config.Folders {
-		mounts = append(mounts, sandbox.Mount{Guest: "/" + f.Name, Host: filepath.Join(s.dir, f.Name), ReadOnly: true})
+		mounts = append(mounts, sandbox.Mount{Guest: "/" + f.Name, Host: filepath.Join(s.outsideOf(f), f.Name), ReadOnly: true})
 	}
 	return mounts
+}
+
+// shares tells whether the session is shown a folder that is its owner's.
+func (s *session) shares(f Folder) bool {
+	return f.Shared && s.backend != nil && !hasMachines(s.backend)
+}
+
+// outsideOf is where a folder lies.
+func (s *session) outsideOf(f Folder) string {
+	if s.shares(f) {
+		return s.manager.sharedFolder(s.owner)
+	}
+	return s.dir
+}
+
+// sharedFolder is where the folders lie that all sessions of an owner are shown: a
+// backend has to know of it (wasm.Config.SharedDir).
+func (m *Manager) sharedFolder(o Owner) string {
+	return filepath.Join(m.config.Dir, "shared", filepath.Base(m.ownerFolder(o)))
 }
 
 // makeOutside makes those folders where they are missing: what they hold can be made
 // again, so nobody has kept them. The caller is alone with the session's folder.
 func (s *session) makeOutside() error {
 	for _, f := range s.manager.config.Folders {
-		dir := filepath.Join(s.dir, f.Name)
-		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
+		if s.shares(f) {
+			// A session that an earlier paddock made has one of its own.
+			if err := workspace.RemoveAll(filepath.Join(s.dir, f.Name)); err != nil {
+				return err
+			}
+			if err := s.makeShared(); err != nil {
+				return err
+			}
 		}
-		if err := os.Chmod(dir, 0o755); err != nil { // whatever the umask is
+		if err := makeVisible(filepath.Join(s.outsideOf(f), f.Name)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// makeShared makes the folder that holds what the owner's sessions share. Sessions of
+// several processes may do so at once.
+func (s *session) makeShared() error {
+	dir := s.manager.sharedFolder(s.owner)
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return err
+	}
+	if uid, _ := fileOwner(s.backend); uid != 0 {
+		return makeVisible(dir) // the guest's user opens it on the way
+	}
+	return os.MkdirAll(dir, 0o700)
+}
+
+// makeVisible makes a folder that everybody may read, where it is missing.
+func makeVisible(dir string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return os.Chmod(dir, 0o755) // whatever the umask is
+}
+
 // fill brings those folders up to date. It is the caller's turn.
 func (s *session) fill(ctx context.Context) {
 	for _, f := range s.manager.config.Folders {
+		id := s.id
+		if s.shares(f) {
+			id = ""
+		}
 		_, err := guard("filling a folder", func() (struct{}, error) {
-			return struct{}{}, f.Fill(ctx, s.owner, s.id, filepath.Join(s.dir, f.Name))
+			return struct{}{}, f.Fill(ctx, s.owner, id, filepath.Join(s.outsideOf(f), f.Name))
 		})
 		if err != nil && ctx.Err() == nil {
 			s.manager.log.WarnContext(ctx, "a folder that programs see is not up to date", "session", s.id, "folder", f.Name, "cause", fault.CauseOf(err))

@@ -192,3 +192,115 @@ func TestAFolderIsNotOneOfTheSessionsOwn(t *testing.T) {
 		backend.Close()
 	}
 }
+
+// everybodys are folders that sessions share, and remember for whom they were filled.
+func (o *told) everybodys() session.Config {
+	c := o.config()
+	fill := c.Folders[0].Fill
+	c.Folders[0].Shared = true
+	c.Folders[0].Fill = func(ctx context.Context, owner session.Owner, id session.ID, dir string) error {
+		o.mu.Lock()
+		o.gone = append(o.gone, id)
+		o.mu.Unlock()
+		return fill(ctx, owner, id, dir)
+	}
+	c.Forget = nil
+	return c
+}
+
+func TestAllSessionsOfAnOwnerAreShownOneFolder(t *testing.T) {
+	o := &told{text: "first"}
+	config := o.everybodys()
+	config.Dir = t.TempDir()
+	m := manager(t, config, sandboxtest.FakeConfig{})
+	one, two := create(t, m, alice, ""), create(t, m, alice, "two")
+	prints(t, m, one, "print(read('/servers/index'))", "alice first")
+	if _, err := m.Create(t.Context(), "bob", "his", session.Settings{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Execute(t.Context(), "bob", "his", session.Request{Code: "1", Language: "python"}); err != nil {
+		t.Fatal(err)
+	}
+	o.set("") // what is there stays
+	prints(t, m, two, "print(read('/servers/index'))", "alice first")
+	prints(t, m, one, "print(read('/servers/index'))", "alice first")
+	forks, err := m.Fork(t.Context(), alice, one, "", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.set("second")
+	prints(t, m, forks[0].ID, "print(read('/servers/index'))", "alice second")
+	o.set("")
+	prints(t, m, one, "print(read('/servers/index'))", "alice second")
+	if r := execute(t, m, two, "write('/servers/index', 'mine')"); r.Exit.Error == nil {
+		t.Error("a program can write there")
+	}
+	if slices.ContainsFunc(o.gone, func(id session.ID) bool { return id != "" }) {
+		t.Errorf("it was filled for %q", o.gone)
+	}
+	own, err := filepath.Glob(filepath.Join(config.Dir, "owners", "*", "*", "servers"))
+	if err != nil || len(own) != 0 {
+		t.Errorf("sessions have %v, %v", own, err)
+	}
+	all, err := filepath.Glob(filepath.Join(config.Dir, "shared", "*", "servers", "index"))
+	if err != nil || len(all) != 2 {
+		t.Errorf("owners have %v, %v", all, err)
+	}
+	if err := m.Destroy(t.Context(), alice, two); err != nil {
+		t.Fatal(err)
+	}
+	prints(t, m, one, "print(read('/servers/index'))", "alice second")
+}
+
+// A session of an earlier paddock loses the folder that it has of its own.
+func TestASessionThatHadAFolderOfItsOwnIsShownItsOwners(t *testing.T) {
+	o := &told{text: "first"}
+	config := o.config()
+	config.Dir = t.TempDir()
+	m := manager(t, config, sandboxtest.FakeConfig{})
+	id := create(t, m, alice, "")
+	prints(t, m, id, "print(read('/servers/index'))", "alice first")
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o.set("second")
+	later := o.everybodys()
+	later.Dir = config.Dir
+	prints(t, manager(t, later, sandboxtest.FakeConfig{}), id, "print(read('/servers/index'))", "alice second")
+	if own, err := filepath.Glob(filepath.Join(config.Dir, "owners", "*", "*", "servers")); err != nil || len(own) != 0 {
+		t.Errorf("sessions have %v, %v", own, err)
+	}
+}
+
+// Machines have their folders before anybody knows whose they are.
+func TestAMachineHasFoldersOfItsOwn(t *testing.T) {
+	o := &told{text: "first"}
+	config := o.everybodys()
+	config.Pool = 4
+	pooled(t, config, func(t *testing.T, m *session.Manager, b *ahead) {
+		pass(time.Second)
+		id := create(t, m, alice, "")
+		prints(t, m, id, "print(read('/servers/index'))", "alice first")
+		if s := m.Stats(); s.PoolHits != 1 {
+			t.Errorf("counted is %+v", s)
+		}
+		if !slices.Equal(o.gone, []session.ID{id}) {
+			t.Errorf("it was filled for %q", o.gone)
+		}
+	})
+}
+
+func TestSharedFoldersCanBeReadWhateverTheUmask(t *testing.T) {
+	o := &told{text: "first"}
+	config := o.everybodys()
+	config.Dir = t.TempDir()
+	m := manager(t, config, sandboxtest.FakeConfig{})
+	create(t, m, alice, "")
+	all, err := filepath.Glob(filepath.Join(config.Dir, "shared", "*", "servers"))
+	if err != nil || len(all) != 1 {
+		t.Fatalf("there are %v, %v", all, err)
+	}
+	if info, err := os.Stat(all[0]); err != nil || info.Mode().Perm()&0o555 != 0o555 {
+		t.Errorf("it is %v, %v", info, err)
+	}
+}

@@ -208,7 +208,7 @@ func (s *session) goTo(ctx context.Context, choose func(*checkpoint.Kept) (*hist
 	s.rewind(ctx, was, target)
 	s.refresh(ctx)
 	s.setKept(nil)
-	notice, s.news = joinNotices(s.news, notice), ""
+	notice = joinNotices(s.take(), notice)
 	r = Restored{Checkpoint: describeCheckpoint(target, s.kept.Head()), Undone: strconv.FormatInt(was.Of, 10), Changes: changesOf(files), Variables: variableChangesOf(s.kept.Head().Variables), Notice: notice}
 	return r, nil
 }

@@ -38,9 +38,10 @@ type record struct {
 	// its marker is.
 	Group string `json:"group,omitempty"`
 	// Anew are the runtimes whose next interpreter needs new seeds; News is what
-	// the next result has to tell.
+	// the next result has to tell, and Calls what of it a reset does not undo.
 	Anew      []string `json:"anew,omitempty"`
 	News      string   `json:"news,omitempty"`
+	Calls     string   `json:"calls,omitempty"`
 	TreeBytes int64    `json:"tree_bytes,omitempty"` // what its files took at its last checkpoint
 	Head      int64    `json:"head,omitempty"`       // its newest checkpoint when this was written; zero: not known
 
@@ -169,7 +170,7 @@ func (s *session) save() error { return s.write(false) }
 // back.
 func (s *session) write(durably bool) error {
 	s.mu.Lock()
-	s.record.News, s.record.Anew = s.news, slices.Sorted(maps.Keys(s.anew))
+	s.record.News, s.record.Calls, s.record.Anew = s.news, s.calls, slices.Sorted(maps.Keys(s.anew))
 	data, err := json.MarshalIndent(s.record, "", "  ")
 	s.mu.Unlock()
 	if err != nil {

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"paddock/internal/fault"
@@ -77,6 +78,32 @@ func (s *session) interrupted(head *history.Manifest) {
 	} else {
 		s.tell(fmt.Sprintf("The run %s, which waited for a person, cannot go on: the session's newest checkpoint is damaged.", w.Execution))
 	}
+}
+
+// askCutShort has the next result tell what runs called that ended with the process which
+// had the session before: it is nobody else's now, so none of them goes on. told is to be
+// called when the session's record is on disk.
+func (s *session) askCutShort() (told func()) {
+	ask := s.manager.config.CutShort
+	if ask == nil {
+		return func() {}
+	}
+	but := ""
+	if w := s.waits(); w != nil {
+		but = w.Execution
+	}
+	told, err := guard("asking for runs that were cut short", func() (func(), error) {
+		news, told := ask(s.owner, s.id, but)
+		if !strings.Contains(s.calls, news) {
+			s.calls = joinNotices(s.calls, news)
+		}
+		return told, nil
+	})
+	if err != nil {
+		s.manager.log.Error("what runs called that were cut short cannot be told", "session", s.id, "cause", fault.CauseOf(err))
+		return func() {}
+	}
+	return told
 }
 
 // rollBackFiles makes the files what they were before a run that was stopped by

@@ -322,11 +322,18 @@ func TestARunThatWaitsOutlives(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			people := newPeople()
 			at := &place{config: people.config(), dir: t.TempDir(), people: people}
+			knows := &cutShort{}
+			at.config.CutShort = knows.config("").CutShort
 			at.config.Dir = at.dir
 			at.m = manager(t, at.config, sandboxtest.FakeConfig{})
 			at.id = create(t, at.m, alice, "")
 			r := waiting(t, at.m, at.id, asksTwo, 2)
 			between(t, at)
+			for _, asked := range knows.asked {
+				if asked != fmt.Sprintf("%s %s %q", alice, at.id, r.Execution) {
+					t.Errorf("it is taken for one that was cut short: %s", asked)
+				}
+			}
 			if i, err := at.m.Info(alice, at.id); err != nil || i.Waiting == nil || i.Waiting.Execution != r.Execution || i.State != session.Waiting {
 				t.Errorf("%+v, %v", i, err)
 			}

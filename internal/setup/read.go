@@ -120,7 +120,7 @@ func (s Source) parse(data []byte) ([]Found, error) {
 			continue
 		}
 		for name, v := range servers {
-			all = append(all, found(name, v))
+			all = append(all, found(name, v, s.bareVariables(table)))
 		}
 		break
 	}
@@ -128,16 +128,22 @@ func (s Source) parse(data []byte) ([]Found, error) {
 	return all, nil
 }
 
+// bareVariables tells whether variables are also written as $NAME, which is Gemini's way
+// alone: to the others that is a text.
+func (s Source) bareVariables(table string) bool {
+	return s.Client == "gemini" || s.Client == "" && filepath.Base(s.File) == "settings.json" && table == "mcpServers"
+}
+
 // found reads a server's entry. The clients' forms have no member in common that means
 // two things, so that all are read as one.
-func found(name string, v any) Found {
+func found(name string, v any, bare bool) Found {
 	f := Found{Name: name}
 	m, ok := v.(map[string]any)
 	if !ok {
 		f.Unusable = "it is no object"
 		return f
 	}
-	r := reader{m: m}
+	r := reader{m: m, bare: bare}
 	f.Command, f.Args, f.Env, f.Dir = r.text("command"), r.texts("args"), r.table("env"), r.text("cwd")
 	f.Headers = r.table("headers", "http_headers")
 	f.URL = r.text("url", "serverUrl", "httpUrl")
@@ -171,6 +177,7 @@ func found(name string, v any) Found {
 // there is not repeated: it may be a secret.
 type reader struct {
 	m       map[string]any
+	bare    bool // see bareVariables
 	reasons []string
 }
 
@@ -281,12 +288,16 @@ func (r *reader) byVariables(f *Found) {
 var (
 	placeholder = regexp.MustCompile(`\$\{([^}]*)\}`)
 	environment = regexp.MustCompile(`^(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(:-.*)?$`)
+	bareName    = regexp.MustCompile(`\$([A-Za-z_][A-Za-z0-9_]*)`)
 )
 
 // translate writes variables as paddock does. Others, such as what VS Code asks its
 // user for, only the client has.
 func (r *reader) translate(f *Found) {
 	text := func(s string) string {
+		if r.bare {
+			s = bareName.ReplaceAllString(s, "$${${1}}")
+		}
 		return placeholder.ReplaceAllStringFunc(s, func(found string) string {
 			m := environment.FindStringSubmatch(found[2 : len(found)-1])
 			if m == nil || slices.Contains([]string{"workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator"}, m[1]) {

@@ -12,8 +12,10 @@ import (
 const Builtin Kind = "builtin"
 
 // ReadBuiltin reads the folder of a skill that comes with paddock. A file whose name
-// ends in .sh, and a Python script that begins with #!, are executable.
-func ReadBuiltin(name string, from fs.FS) (*Installed, error) {
+// ends in .sh, and a Python script that begins with #!, are executable. digest is what
+// was written down of it when paddock was built, which is believed until the skill is
+// first shown; empty: it is computed.
+func ReadBuiltin(name string, from fs.FS, digest string) (*Installed, error) {
 	var files []File
 	err := fs.WalkDir(from, ".", func(at string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -38,7 +40,10 @@ func ReadBuiltin(name string, from fs.FS) (*Installed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Installed{*recordOf(checked, Provenance{Kind: Builtin, Text: "paddock", Origin: string(Builtin)}), checked}, nil
+	if digest == "" {
+		digest = checked.Folder.Digest()
+	}
+	return &Installed{*recordOf(checked, digest, Provenance{Kind: Builtin, Text: "paddock", Origin: string(Builtin)}), checked}, nil
 }
 
 // builtins are the skills that every owner has. They are read once.
@@ -47,6 +52,17 @@ func (s *Store) builtins() []*Installed {
 		return nil
 	}
 	return s.config.Builtin()
+}
+
+// builtinDigests are their digests. Where they were written down nothing is read.
+func (s *Store) builtinDigests() (all []string) {
+	if s.config.BuiltinDigests != nil {
+		return s.config.BuiltinDigests
+	}
+	for _, in := range s.builtins() {
+		all = append(all, in.Digest)
+	}
+	return all
 }
 
 // builtin gives the one of a name; nil: there is none.

@@ -160,6 +160,9 @@ func (b bounded) Read(p []byte) (int, error) {
 	if *b.left -= int64(n); *b.left < 0 {
 		return 0, errTooLarge()
 	}
+	if err != nil && err != io.EOF && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		err = fault.New(fault.Unavailable, "the connection broke off while the skill was fetched").WithHint("try again").WithCause(err)
+	}
 	return n, err
 }
 
@@ -402,7 +405,8 @@ func (f *fetcher) local(ctx context.Context, s Source, got *fetched) error {
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return fault.New(fault.NotFound, "there is no folder %.100q that can be read", s.URL).WithCause(err)
+		return fault.New(fault.NotFound, "there is no folder %.100q that can be read", s.URL).
+			WithHint("check the path; other sources are written as github:owner/repo/path, git+https://… or https://…").WithCause(err)
 	}
 	defer root.Close()
 	u := &unpacker{limits: f.limits}

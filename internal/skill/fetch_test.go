@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -128,6 +129,26 @@ func TestFetchesThatFailSayWhy(t *testing.T) {
 		web.serve = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
 		if _, _, err := s.get(t, "github:a/b/c", false); fault.KindOf(err) != kind {
 			t.Errorf("the status %d gives %v", status, err)
+		}
+	}
+}
+
+// What was cut on its way is no damaged archive: it may be whole the next time.
+func TestAFetchThatBreaksOffIsToBeTriedAgain(t *testing.T) {
+	web := newSite(t)
+	s := storeOf(t, web)
+	whole := map[string][]byte{
+		"/a.zip": zipOf(t, entriesOf("words/", example("words"))...), "/a.tar.gz": tarGz(t, entriesOf("words/", example("words"))...), "/SKILL.md": []byte("---\nname: words\n"),
+	}
+	web.serve = func(w http.ResponseWriter, r *http.Request) {
+		data := whole[r.URL.Path]
+		w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+		_, _ = w.Write(data[:len(data)/2])
+	}
+	for name := range whole {
+		_, _, err := s.get(t, web.URL+name, false)
+		if f := fault.Of(err); f == nil || f.Kind != fault.Unavailable || !strings.Contains(f.Message, "broke off") || f.Hint != "try again" {
+			t.Errorf("%s gives %v", name, err)
 		}
 	}
 }

@@ -83,7 +83,9 @@ func cleanPath(name string) (string, error) {
 	}
 	clean, err := workspace.Clean(name)
 	if err != nil {
-		return "", err
+		said := fault.Of(err)
+		return "", fault.New(said.Kind, "the skill holds the path %.100q: %s", name, said.Message).
+			WithHint("pack it with names that lead to files of the skill, on every system").WithCause(err)
 	}
 	if strings.Count(clean, "/") >= maxDepth {
 		return "", fault.New(fault.Invalid, "the path %.100q is too deep", name)

@@ -31,7 +31,7 @@ func installedOf(t *testing.T, folders ...Folder) (all []*Installed) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, &Installed{*recordOf(s, Provenance{Kind: GitHub, Text: "github:a/b", Commit: commit, At: time.Unix(0, 0).UTC()}), s})
+		all = append(all, &Installed{*recordOf(s, s.Folder.Digest(), Provenance{Kind: GitHub, Text: "github:a/b", Commit: commit, At: time.Unix(0, 0).UTC()}), s})
 	}
 	return all
 }

@@ -75,6 +75,10 @@ func TestAFolderShowsTheOwnersSkillsAsTheyAre(t *testing.T) {
 		t.Errorf("the script is %v, %v and %v, %v", a, errA, b, errB)
 	}
 
+	if info, err := os.Stat(filepath.Join(one, "word-count", MainFile)); err != nil || info.Mode().Perm() != 0o444 {
+		t.Errorf("a text is %v, %v", info, err)
+	}
+
 	save(t, s, "alice", "mine", "x = 1")
 	versions(t, web, "word-count", second("word-count"))
 	if _, err := s.Install(t.Context(), "alice", source(t, web.URL+"/word-count.tar.gz", false)); err != nil {
@@ -116,10 +120,35 @@ func TestAFolderThatIsUpToDateIsNotTouched(t *testing.T) {
 	if there := provided(t, s, "alice", dir); slices.Contains(there, "mine.py") {
 		t.Error("it looked at what has not changed")
 	}
+	save(t, s, "alice", "other", "x = 1")
+	provided(t, s, "alice", dir)
+	if err := s.Remove("alice", "other"); err != nil {
+		t.Fatal(err)
+	}
+	provided(t, s, "alice", dir)
 	if err := os.RemoveAll(s.folder("alice", recordsFolder)); err != nil { // nor at the records
 		t.Fatal(err)
 	}
 	if there := provided(t, s, "alice", dir); !slices.Contains(there, "mine/SKILL.md") {
+		t.Errorf("there are %v", there)
+	}
+}
+
+func TestAnIndexThatCannotBeWrittenIsWrittenLater(t *testing.T) {
+	s := storeOf(t, nil)
+	save(t, s, "alice", "mine", "x = 1")
+	dir := t.TempDir()
+	at := filepath.Join(dir, indexFile)
+	if err := os.Mkdir(at, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Provide(t.Context(), "alice", dir); err == nil {
+		t.Error("nobody is told")
+	}
+	if err := os.Remove(at); err != nil {
+		t.Fatal(err)
+	}
+	if there := provided(t, s, "alice", dir); !slices.Contains(there, indexFile) {
 		t.Errorf("there are %v", there)
 	}
 }
@@ -183,7 +212,7 @@ func TestEverybodyHasWhatIsBuiltIn(t *testing.T) {
 		"files": {MainFile: {Data: []byte(mainOf("files"))}, "scripts/find.py": {Data: []byte("#!/usr/bin/env python3\n")}},
 		"words": {MainFile: {Data: []byte(mainOf("words"))}},
 	} {
-		in, err := ReadBuiltin(name, folder)
+		in, err := ReadBuiltin(name, folder, "")
 		if err != nil || name == "files" && !in.Files[1].Executable {
 			t.Fatalf("%s is %+v, %v", name, in, err)
 		}
@@ -211,7 +240,7 @@ func TestEverybodyHasWhatIsBuiltIn(t *testing.T) {
 	if in, err := s.Open("alice", "words"); err != nil || in.Counts.Succeeded != 1 || in.Skill.Instructions == "" {
 		t.Errorf("it is %+v, %v", in, err)
 	}
-	if _, err := ReadBuiltin("other", fstest.MapFS{MainFile: {Data: []byte(mainOf("words"))}}); err == nil {
+	if _, err := ReadBuiltin("other", fstest.MapFS{MainFile: {Data: []byte(mainOf("words"))}}, ""); err == nil {
 		t.Error("one with another name than its folder's was taken")
 	}
 }

@@ -67,8 +67,9 @@ type Record struct {
 	Counts Counts `json:"-"`
 }
 
-func recordOf(s *Skill, from Provenance) *Record {
-	r := &Record{Version: recordVersion, Matter: s.Matter, Digest: s.Folder.Digest(), Source: from, Warnings: s.Warnings}
+// recordOf describes a skill whose folder has the digest.
+func recordOf(s *Skill, digest string, from Provenance) *Record {
+	r := &Record{Version: recordVersion, Matter: s.Matter, Digest: digest, Source: from, Warnings: s.Warnings}
 	for _, file := range s.Folder {
 		r.Files = append(r.Files, FileInfo{file.Path, int64(len(file.Data)), file.Executable})
 	}

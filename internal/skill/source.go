@@ -237,10 +237,19 @@ func (s Source) origin() string {
 			if s.Kind == Git {
 				return "git:" + strings.ToLower(u.Host) + strings.TrimSuffix(u.Path, ".git")
 			}
-			return "https:" + strings.ToLower(u.Host)
+			return "https:" + strings.ToLower(u.Host) + firstFolder(u)
 		}
 	}
 	return string(s.Kind)
+}
+
+// firstFolder is the folder at a URL's root in which it lies: on hosts that many share
+// it is somebody's own. Empty: it lies in none.
+func firstFolder(u *url.URL) string {
+	if folder, _, inside := strings.Cut(strings.TrimPrefix(path.Clean("/"+u.Path), "/"), "/"); inside {
+		return "/" + folder
+	}
+	return ""
 }
 
 // Host is the rule of package egress for what a URL leads to; empty: it has none. What

@@ -84,3 +84,26 @@ func FuzzSource(f *testing.F) {
 		}
 	})
 }
+
+func TestWhoSharesAHostHasNoSayOverAnothersSkill(t *testing.T) {
+	origin := func(text string) string {
+		t.Helper()
+		s, err := ParseSource(text, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.origin()
+	}
+	hers := origin("https://raw.example.com/alice/skills/main/words/SKILL.md")
+	if next := origin("https://raw.example.com/alice/skills/v2/words/SKILL.md"); next != hers {
+		t.Errorf("a later version comes from %q, not %q", next, hers)
+	}
+	for _, text := range []string{"https://raw.example.com/mallory/skills/main/words/SKILL.md", "https://raw.example.com/alice/../mallory/words/SKILL.md", "https://raw.example.com/alice/%2e%2e/mallory/words/SKILL.md"} {
+		if his := origin(text); his == hers {
+			t.Errorf("both come from %q", his)
+		}
+	}
+	if one, other := origin("https://example.com/words-1.zip"), origin("https://example.com/words-2.zip"); one != other {
+		t.Errorf("versions at the root come from %q and %q", one, other)
+	}
+}

@@ -36,6 +36,9 @@ type Config struct {
 	// nobody can replace or remove them. It is called often, and gives the same each
 	// time. Nil: there are none.
 	Builtin func() []*Installed
+	// BuiltinDigests are the digests of all that Builtin gives, in any order that stays
+	// the same, where they are known without it; nil: Builtin tells them.
+	BuiltinDigests []string
 	// Skills is how many an owner may have; zero: 500.
 	Skills int
 	// Now is the clock; nil: time.Now.
@@ -151,7 +154,7 @@ func (s *Store) keep(owner string, checked *Skill, from Provenance) (*Result, er
 	}
 	defer unlock()
 	from.At = s.config.Now().UTC()
-	fresh := recordOf(checked, from)
+	fresh := recordOf(checked, checked.Folder.Digest(), from)
 	var changed *Diff
 	old, err := s.open(owner, checked.Name)
 	switch {
@@ -229,7 +232,7 @@ func (s *Store) List(owner string) ([]Record, error) {
 }
 
 // Remove takes a skill away, and what is counted of it. What sessions see of it they
-// see until their next program.
+// see until the next program: of their own, or where they share a folder of any.
 func (s *Store) Remove(owner, name string) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -276,8 +279,8 @@ func (s *Store) sweep(owner string) error {
 		keep[r.Digest] = true
 	}
 	shown := maps.Clone(keep)
-	for _, in := range s.builtins() {
-		shown[in.Digest] = true
+	for _, digest := range s.builtinDigests() {
+		shown[digest] = true
 	}
 	var errs []error
 	for _, name := range []string{"", recordsFolder, countsFolder, treesFolder, shownFolder} {

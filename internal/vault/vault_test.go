@@ -221,19 +221,18 @@ func TestAKeyringThatDoesNotGiveTheKeyIsNoReasonForAnother(t *testing.T) {
 }
 
 func TestWithoutAKeyringThatWorksThereIsAFile(t *testing.T) {
-	forgets := &forgetful{}
-	v := open(t, t.TempDir(), &ring{name: "a broken one", broken: errors.New("no bus")}, forgets)
+	v := open(t, t.TempDir(), &ring{name: "a broken one", broken: errors.New("no bus")}, forgetful{ErrNoKey}, forgetful{})
 	if v.Kept() != "the key file vault.key" {
 		t.Errorf("the key is in %s", v.Kept())
 	}
 }
 
-// forgetful takes everything and keeps nothing.
-type forgetful struct{}
+// forgetful takes everything and keeps nothing, or another text.
+type forgetful struct{ err error }
 
-func (forgetful) Name() string               { return "a forgetful one" }
-func (forgetful) Get(string) (string, error) { return "", ErrNoKey }
-func (forgetful) Set(string, string) error   { return nil }
+func (forgetful) Name() string                 { return "a forgetful one" }
+func (f forgetful) Get(string) (string, error) { return "another key", f.err }
+func (forgetful) Set(string, string) error     { return nil }
 
 func TestProcessesThatComeAtOnceMakeOneKey(t *testing.T) {
 	dir := t.TempDir()

@@ -1,6 +1,7 @@
 """Tables, JSON and XML."""
 import json
 import math
+import os
 import sqlite3
 
 from skills.data import Table, XMLError, flatten, from_xml, get, json_lines, number, paths, query, read, table, to_xml
@@ -44,6 +45,8 @@ base.execute("insert into t values (1, 'x')")
 base.commit()
 base.close()
 assert read("a.db") == [{"a": 1, "b": "x"}]
+os.rename("a.db", "a?b#1%.db")
+assert read("a?b#1%.db") == [{"a": 1, "b": "x"}]
 
 t = table([["k", "v", "w"], ["a", 1, 2.0], ["b", 5, None], ["a", 3, ""]])
 assert t.columns == ["k", "v", "w"] and t.where(k="a").column("v") == [1, 3] and len(t.where(lambda r: r["v"] > 2)) == 2

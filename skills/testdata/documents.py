@@ -148,6 +148,8 @@ assert text.startswith("## Slide 1: Two") and "  - y" in text and "Note: hi" in 
 xlsx.write("a.xlsx", {"S/1": [{"a": 1, "b": "x"}, {"a": 2.5, "c": None}], "empty": []})
 assert xlsx.read("a.xlsx") == [{"a": 1, "b": "x", "c": None}, {"a": 2.5, "b": None, "c": None}] and xlsx.read("a.xlsx", "empty") == []
 assert xlsx.read("a.xlsx", header=False)[0] == ["a", "b", "c"] and "| 2.5 |" in to_text("a.xlsx")
+xlsx.write("t.xlsx", [{"a": "=1+1"}])
+assert xlsx.read("t.xlsx") == [{"a": "=1+1"}] and load_workbook("t.xlsx").active["A2"].data_type == "s"
 book = load_workbook("a.xlsx")
 book.active["D2"] = "=A2+A3"
 book.active.add_image(xlsx.Image("a.png"), "F2")

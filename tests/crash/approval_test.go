@@ -131,16 +131,23 @@ type plea struct {
 }
 
 func newPlea(t *testing.T, language string) *plea {
+	p := newTools(t, language, "tools.ask = [\"act\"]\n")
+	p.began = p.run(waitingPrograms[language], 60)
+	return p
+}
+
+// newTools is a plea whose program has not begun; settings are more lines about the
+// server of tools.
+func newTools(t *testing.T, language, settings string) *plea {
 	dir := t.TempDir()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	settings := fmt.Sprintf("[servers.counts]\ncommand = %q\nenv = { %s = %q }\ntools.ask = [\"act\"]\n[mcp]\ncall_interval_seconds = 0\n", exe, toolsRole, dir)
-	p := &plea{place: newPlace(t, settings), t: t, tools: dir, language: language}
+	text := fmt.Sprintf("[servers.counts]\ncommand = %q\nenv = { %s = %q }\n%s[mcp]\ncall_interval_seconds = 0\n", exe, toolsRole, dir, settings)
+	p := &plea{place: newPlace(t, text), t: t, tools: dir, language: language}
 	p.c = p.start()
 	p.session = p.c.must(t, "create_session", nil).ID
-	p.began = p.run(waitingPrograms[language], 60)
 	return p
 }
 

@@ -201,6 +201,33 @@ except ToolError as e:
 	}
 }
 
+// TestWhatIsBoundIsUnderTheOperatorsRules has a session bind a server of which the
+// operator knows nothing, and wish for more than there is to be had.
+func TestWhatIsBoundIsUnderTheOperatorsRules(t *testing.T) {
+	p := newParty(t).wiki()
+	config := "[mcp.tools]\ndeny = [\"ask_*\"]\n"
+	m := open(t, options{setting: everywhere[0], config: config})
+	for wish, want := range map[string]string{"*": "[read_wiki_contents read_wiki_structure]", "*_question": "[]", "!*_contents": "[read_wiki_structure]"} {
+		var bound struct{ Tools []string }
+		m.call(t, "mcp_bind_http", map[string]any{"name": "wiki", "url": p.url, "tools": []string{wish}}, &bound)
+		if got := fmt.Sprint(bound.Tools); got != want {
+			t.Errorf("who wishes for %s gets %s", wish, got)
+		}
+		m.prints(t, "python", `
+import os
+from servers import call, ToolError
+print("ask_question.py" in os.listdir("/servers/wiki"))
+try:
+    print(await call("wiki", "ask_question", {"repoName": "a/b", "question": "?"}))
+except ToolError as e:
+    print(e.kind)
+`, "False\ndenied\n")
+	}
+	if seen := p.seen(); len(seen) != 0 {
+		t.Errorf("the server was asked %+v", seen)
+	}
+}
+
 // TestCancelledCallsLeaveNothing cancels many calls while a tool is at work, and counts
 // what paddock has then.
 func TestCancelledCallsLeaveNothing(t *testing.T) {

@@ -116,21 +116,15 @@ console.log(readFileSync("leads.csv", "utf8").split("\n").length);
 `, "100\n")
 }
 
-// skills are functions that were kept, and are used in another run. Node, in a Linux
-// session, looks for what a file imports by itself, and knows no servers: there the
-// function is given its tools.
+// skills are functions that were kept, and are used in another run.
 func skills(t *testing.T, m *model) {
-	imports, given, use := `'import * as gdrive from "servers/google_drive";',`, "", ""
-	if m.isolation == "linux" {
-		imports, given, use = "", "gdrive, ", "gdrive, "
-	}
 	m.prints(t, "typescript", `
 import { mkdirSync, writeFileSync } from "fs";
 mkdirSync("skills", { recursive: true });
 writeFileSync("skills/save-sheet-as-csv.mjs", [
-  `+imports+`
+  'import * as gdrive from "servers/google_drive";',
   'import { writeFileSync } from "fs";',
-  'export async function saveSheetAsCsv(`+given+`sheetId) {',
+  'export async function saveSheetAsCsv(sheetId) {',
   '  const { rows } = await gdrive.getSheet({ sheetId });',
   '  writeFileSync("sheet-" + sheetId + ".csv", rows.map((row) => Object.values(row).join()).join("\\n"));',
   '  return "sheet-" + sheetId + ".csv";',
@@ -139,8 +133,7 @@ writeFileSync("skills/save-sheet-as-csv.mjs", [
 `, "")
 	m.prints(t, "typescript", `
 import { saveSheetAsCsv } from "./skills/save-sheet-as-csv.mjs";
-import * as gdrive from "servers/google_drive";
-console.log(await saveSheetAsCsv(`+use+`"abc123"));
+console.log(await saveSheetAsCsv("abc123"));
 `, "sheet-abc123.csv\n")
 	m.prints(t, "python", `
 import os

@@ -285,7 +285,8 @@ func (m *model) bind(t *testing.T, name, url string) {
 // a server that has never been listed, and here all of them are started at once.
 func (m *model) waitFor(t *testing.T, packages ...string) {
 	t.Helper()
-	code := fmt.Sprintf("import os\nprint(*sorted(set(%q.split()) - set(os.listdir('/servers'))))", strings.Join(packages, " "))
+	// A server that is not known yet has a folder, too, that says so.
+	code := fmt.Sprintf("import os\nprint(*(p for p in %q.split() if not os.path.exists(f'/servers/{p}/schemas.json')))", strings.Join(packages, " "))
 	for until := time.Now().Add(patience); ; {
 		missing := m.run(t, "python", code).Stdout
 		if missing == "\n" {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"text/tabwriter"
@@ -36,8 +34,7 @@ func shown(all []*sdk.Tool) int {
 func listings(t *testing.T, packages suite.Packages) (all []*sdk.Tool) {
 	t.Helper()
 	for _, program := range [][]string{{"mcp-server-filesystem", t.TempDir()}, {"mcp-server-memory"}, {"mcp-server-everything", "stdio"}, {"mcp-server-sequential-thinking"}} {
-		bin := filepath.Join(packages.Dir, "node_modules", ".bin")
-		cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "node"), append([]string{filepath.Join(bin, program[0])}, program[1:]...)...)
+		cmd := packages.Program(t.Context(), program[0], program[1:]...)
 		conn, err := sdk.NewClient(&sdk.Implementation{Name: "listing", Version: "1"}, nil).Connect(t.Context(), &sdk.CommandTransport{Command: cmd}, nil)
 		if err != nil {
 			t.Fatal(err)

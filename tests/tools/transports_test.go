@@ -1,83 +1,22 @@
 package tools
 
 import (
-	"bufio"
-	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"paddock/tests/mcp/suite"
 )
 
 // program is one of npm's programs as a table of the configuration.
 func program(packages suite.Packages, name, bin string, args ...string) string {
-	folder := filepath.Join(packages.Dir, "node_modules", ".bin")
 	var list []string
-	for _, a := range append([]string{filepath.Join(folder, bin)}, args...) {
+	for _, a := range append([]string{packages.Bin(bin)}, args...) {
 		list = append(list, fmt.Sprintf("%q", a))
 	}
-	return fmt.Sprintf("[servers.%s]\ncommand = %q\nargs = [%s]\n", name, filepath.Join(folder, "node"), strings.Join(list, ", "))
-}
-
-// everything starts the reference server over HTTP, and gives its address.
-func everything(t *testing.T, packages suite.Packages, how, path string) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	_ = l.Close()
-	_, port, _ := net.SplitHostPort(address)
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := packages.Program(ctx, "mcp-server-everything", how)
-	cmd.Env = append(cmd.Env, "PORT="+port)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cancel(); _ = cmd.Wait() })
-	for until := time.Now().Add(patience); ; {
-		if c, err := net.Dial("tcp", address); err == nil {
-			_ = c.Close()
-			return "http://" + address + path
-		}
-		if time.Now().After(until) {
-			t.Fatal("the reference server does not listen")
-		}
-	}
-}
-
-// modern starts a server of the TypeScript SDK that speaks the modern era alone.
-func modern(t *testing.T, packages suite.Packages) string {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := packages.Node(ctx, modernScript(t), packages.Dir, "http")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cancel(); _ = cmd.Wait() })
-	url, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(url)
-}
-
-func modernScript(t *testing.T) string {
-	script, err := filepath.Abs("../mcp/modern.mjs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return script
+	return fmt.Sprintf("[servers.%s]\ncommand = %q\nargs = [%s]\n", name, packages.Bin("node"), strings.Join(list, ", "))
 }
 
 // TestServersOfOthersOverEachTransport has programs use servers that others wrote: the
@@ -90,14 +29,13 @@ func TestServersOfOthersOverEachTransport(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(files, "a.txt"), []byte("here\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	node := filepath.Join(packages.Dir, "node_modules", ".bin", "node")
 	config := program(packages, "stdio", "mcp-server-everything", "stdio") +
 		program(packages, "files", "mcp-server-filesystem", files) +
 		program(packages, "thoughts", "mcp-server-sequential-thinking") +
 		program(packages, "memory", "mcp-server-memory") + fmt.Sprintf("env = { MEMORY_FILE_PATH = %q }\n", filepath.Join(files, "memory.json")) +
-		fmt.Sprintf("[servers.modern-stdio]\ncommand = %q\nargs = [%q, %q, \"stdio\"]\n", node, modernScript(t), packages.Dir)
+		fmt.Sprintf("[servers.modern-stdio]\ncommand = %q\nargs = [%q, %q, \"stdio\"]\n", packages.Bin("node"), packages.ModernScript(t), packages.Dir)
 	bound := map[string]string{
-		"http": everything(t, packages, "streamableHttp", "/mcp"), "sse": everything(t, packages, "sse", "/sse"), "modern-http": modern(t, packages),
+		"http": packages.Everything(t, "streamableHttp") + "/mcp", "sse": packages.Everything(t, "sse") + "/sse", "modern-http": packages.Modern(t),
 	}
 	inEach(t, everywhere, func(*testing.T) options { return options{config: config} }, func(t *testing.T, m *model) {
 		for name, url := range bound {

@@ -50,9 +50,9 @@ export default function install(call) {
     for (;;); // until the engine is told to stop
   });
   const servers = makeServers(globalThis, {
-    begin: host.begin, bytesOf: (text) => new Uint8Array(Buffer.from(text, "base64")), readFile: (...args) => modules.fs.readFileSync(...args),
+    begin: host.begin, bytesOf: (text) => new Uint8Array(Buffer.from(text, "base64")), readFile: (...args) => modules.fs.readFileSync(...args), namesIn: (folder) => modules.fs.readdirSync(folder),
   });
-  const modules = installModules(globalThis, host, process, timers, servers.module);
+  const modules = installModules(globalThis, host, process, timers, servers);
 
   const before = { __proto__: null }; // what is not the program's
   for (const name of getOwnPropertyNames(globalThis)) before[name] = true;
@@ -69,7 +69,7 @@ export default function install(call) {
   const fail = (error) => {
     let found;
     try {
-      found = describe(error, state.label);
+      found = describe(error, state.label, servers.hintOf);
       found.traceback = textOf(error, state.label);
     } catch { // the program broke what describing needs
       found = plainly(error);

@@ -82,7 +82,7 @@ export function plainly(error) {
   return { type, message, line: 0, traceback: `${type}: ${message}\n` };
 }
 
-export function describe(error, label) {
+export function describe(error, label, provided) {
   const found = { type: nameOf(error), message: messageOf(error), line: lineOf(error, label) };
   if (found.type === "Interrupted") found.kind = "interrupted";
   if (found.type === "InternalError" && found.message === "out of memory") {
@@ -96,7 +96,10 @@ export function describe(error, label) {
   const undefinedName = /^(?:'?)(\w+)'? is not defined$/.exec(found.message)?.[1];
   if (undefinedName && NOT_HERE[undefinedName]) found.hint = NOT_HERE[undefinedName];
   const missing = /could not load module '([^']*)'/.exec(found.message)?.[1];
-  if (missing !== undefined) found.hint = `there is no module ${missing} here; fs, path, url, util, events, buffer, assert, os, timers/promises and files of the workspace can be imported`;
+  if (missing?.startsWith("TypeScript in ")) { // it is what the host says of a file
+    found.type = "SyntaxError";
+    found.message = missing;
+  } else if (missing !== undefined) found.hint = provided(missing.replace("/workspace/", "")) ?? `there is no module ${missing} here; fs, path, url, util, events, buffer, assert, os, timers/promises and files of the workspace can be imported`;
   if (error?.code === "ENOENT" && typeof error.path === "string" && error.path[0] === "/" && !/^\/(workspace|app|tmp)\b/.test(error.path)) {
     found.hint = "a program's files lie in /workspace";
   }

@@ -35,7 +35,7 @@ export function installModules(scope, host, process, timers, servers) {
     timers: { setTimeout: scope.setTimeout, setInterval: scope.setInterval, setImmediate: scope.setImmediate, clearTimeout: scope.clearTimeout, clearInterval: scope.clearInterval },
     "timers/promises": { setTimeout: sleep, setImmediate: (value) => sleep(0, value), scheduler: { wait: sleep } },
     perf_hooks: { performance: scope.performance }, crypto: makeCryptoModule(host, scope.crypto),
-    servers, readline, "readline/promises": readline.promises, string_decoder: { StringDecoder }, module: { builtinModules: [], createRequire: () => scope.require },
+    servers: servers.module, readline, "readline/promises": readline.promises, string_decoder: { StringDecoder }, module: { builtinModules: [], createRequire: () => scope.require },
   };
   for (const [name, module] of Object.entries(all)) {
     builtins.set(name, module);
@@ -46,7 +46,7 @@ export function installModules(scope, host, process, timers, servers) {
     return builtins.get(name);
   };
   Object.defineProperty(scope, slot, { value: get });
-  Object.defineProperty(scope, "require", { value: makeRequire(fs, process, get), writable: true, configurable: true });
+  Object.defineProperty(scope, "require", { value: makeRequire(fs, process, get, servers), writable: true, configurable: true });
   return all;
 }
 
@@ -64,12 +64,14 @@ export function builtinSource(name) {
     names.map((n) => `const x_${n} = m.${n}; export { x_${n} as ${n} };`).join("\n");
 }
 
-function makeRequire(fs, process, get) {
+function makeRequire(fs, process, get, servers) {
   const cache = new Map();
   const from = (dir) => {
     const require = (name) => {
       name = String(name).replace(/^node:/, "");
       if (builtins.has(name)) return get(name);
+      const provided = servers.required(name);
+      if (provided !== undefined) return provided;
       if (!/^[./]/.test(name)) throw Object.assign(new Error(`could not load module '${name}'`), { code: "MODULE_NOT_FOUND" });
       const base = posix.resolve(dir ?? process.cwd(), name);
       const file = [base, `${base}.js`, `${base}.cjs`, `${base}.json`, `${base}/index.js`].find((f) => fs.existsSync(f) && fs.statSync(f).isFile());

@@ -5,11 +5,13 @@
 // It is in both JavaScript guests, and so needs nothing but the language: world is
 // the program's global scope, begin sends the host a call and gives its number (0:
 // there is no room, or nobody to answer), bytesOf decodes base64, readFile reads a
-// file of the workspace, and changed is told whether a call is waited for.
-export function makeServers(world, { begin, bytesOf, readFile, changed = () => {} }) {
+// file of the workspace, namesIn lists a folder, and changed is told whether a call is
+// waited for.
+export function makeServers(world, { begin, bytesOf, readFile, namesIn, changed = () => {} }) {
   const { parse, stringify } = JSON;
   const { isView } = ArrayBuffer;
-  const { defineProperty } = Object;
+  const { defineProperty, keys: keysOf } = Object;
+  const { ownKeys, getOwnPropertyDescriptor, has } = Reflect;
   const { Error: WorldError, Promise: WorldPromise } = world;
   const AT_ONCE = 64;
   const waiting = new Map(), later = [];
@@ -108,16 +110,115 @@ export function makeServers(world, { begin, bytesOf, readFile, changed = () => {
   const waits = () => under > 0 || later.length > 0;
   const call = (server, tool, args = {}) => ask({ op: "call", server, tool, arguments: args });
 
+  const base = {
+    __proto__: null, call, ToolError,
+    tool: (server, name) => {
+      const f = (args) => call(server, name, args);
+      defineProperty(f, "name", { value: name, configurable: true });
+      return f;
+    },
+    search: (query, { limit = 10, detail = "description", server } = {}) => ask({ op: "search", query, limit, detail_level: detail, server }),
+  };
+
+  // What anything is asked for, and has or has not.
+  const QUIET = new Set(["then", "toJSON", "default", "inspect", "constructor", "toString", "valueOf", "__esModule", "$$typeof", "nodeType", "asymmetricMatch"]);
+
+  // lazily is an object that fill brings up to date before it is looked at; other is
+  // asked for a name that it has not.
+  const lazily = (object, fill, other) => new Proxy(object, {
+    get: (_, name) => {
+      if (object === all && has(base, name)) return base[name];
+      fill();
+      return has(object, name) || typeof name !== "string" || QUIET.has(name) ? object[name] : other(name);
+    },
+    has: (_, name) => (fill(), has(object, name)),
+    ownKeys: () => (fill(), ownKeys(object)),
+    getOwnPropertyDescriptor: (_, name) => (fill(), getOwnPropertyDescriptor(object, name)),
+  });
+  const few = (names) => names.slice(0, 20).join(", ") + (names.length > 20 ? ` and ${names.length - 20} more` : "");
+
+  // bound are the servers there are, by the names of their packages.
+  const bound = () => {
+    try {
+      return namesIn("/servers").filter((name) => /^[A-Za-z_]\w*$/.test(name)).sort();
+    } catch {
+      return [];
+    }
+  };
+  const packageOf = (name) => name.replace(/\W/g, "_");
+  const notBound = (name) => {
+    const names = bound();
+    return `no server ${stringify(name)} is bound; ${names.length ? `there are ${few(names)}` : "none is"}`;
+  };
+  const throwNew = (kind, message) => { throw new kind(message); };
+
+  // A line of a server's index.js, as it was written for it.
+  const FUNCTION = /^export const (\S+) = tool\("((?:[^"\\]|\\.)*)", "((?:[^"\\]|\\.)*)"\);$|^export \{ (\S+) as (\S+) \};$|^export \* from "((?:[^"\\]|\\.)*)";$/gm;
+  const unescaped = (text) => text.replace(/\\(?:n|x(..)|u\{([0-9a-f]+)\}|u(....)|(.))/g, (_, x, u, v, plain) =>
+    plain ?? (x ?? u ?? v ? String.fromCodePoint(parseInt(x ?? u ?? v, 16)) : "\n"));
+
+  // namespaces are the servers as objects with their tools, each read when it is first used
+  // in a run.
+  const namespaces = new Map(), read = new Set();
+  const namespace = (name) => {
+    if (namespaces.has(name)) return namespaces.get(name);
+    const tools = { __proto__: null };
+    const fill = () => {
+      if (read.has(name)) return;
+      for (const old of keysOf(tools)) delete tools[old];
+      let text;
+      try {
+        text = readFile(`/servers/${name}/index.js`, "utf8");
+      } catch {
+        throwNew(world.TypeError, notBound(name));
+      }
+      for (const [, as, server, tool, known, also, why] of text.matchAll(FUNCTION)) {
+        if (why !== undefined) throwNew(WorldError, unescaped(why));
+        tools[also ?? as] = also === undefined ? base.tool(unescaped(server), unescaped(tool)) : tools[known];
+      }
+      read.add(name);
+    };
+    const made = lazily(tools, fill, (tool) => throwNew(world.TypeError, `the server ${name} has no tool ${stringify(tool)}; it has ${few(keysOf(tools))}`));
+    namespaces.set(name, made);
+    return made;
+  };
+
+  // all has the servers that are bound as well, by their names.
+  const all = { __proto__: null, ...base };
+  const provide = () => {
+    const names = bound();
+    for (const name of keysOf(all)) if (!has(base, name) && !names.includes(name)) delete all[name];
+    for (const name of names) if (!has(base, name)) all[name] = namespace(name);
+  };
+  const module = lazily(all, provide, (name) => {
+    const known = packageOf(name);
+    return has(all, known) ? all[known] : throwNew(world.TypeError, notBound(name));
+  });
+
   return {
     // module is what a program imports as "servers".
-    module: {
-      call, ToolError,
-      tool: (server, name) => {
-        const f = (args) => call(server, name, args);
-        defineProperty(f, "name", { value: name, configurable: true });
-        return f;
-      },
-      search: (query, { limit = 10, detail = "description", server } = {}) => ask({ op: "search", query, limit, detail_level: detail, server }),
+    module,
+    // required gives what require("servers/name") is; undefined: it is no server's name.
+    required: (path) => {
+      const name = /^servers\/([^/]+)$/.exec(path)?.[1];
+      if (name === undefined) return undefined;
+      return bound().includes(packageOf(name)) ? namespace(packageOf(name)) : throwNew(world.TypeError, notBound(name));
+    },
+    // hintOf says what there is in place of a module that is not there; undefined: it is
+    // none of these.
+    hintOf: (path) => {
+      const name = /^(?:\.{0,2}\/)*servers\/([^/?]+)/.exec(path)?.[1];
+      if (name !== undefined) {
+        const server = packageOf(name);
+        if (!bound().includes(server)) return notBound(name);
+        return `the server's tools are imported from "servers/${server}"; it has ${few(keysOf(namespace(server)))}`;
+      }
+      if (!/^(?:\.{0,2}\/)*skills(?:\/|$)/.test(path)) return undefined;
+      let there = [];
+      try {
+        there = namesIn("/skills").filter((file) => file.endsWith(".js")).map((file) => file.slice(0, -3)).sort();
+      } catch { /* there are none */ }
+      return `a skill is imported by its name, from "skills/NAME"; ${there.length ? `there are ${few(there)}` : "none is installed"}`;
     },
     // waits tells whether a call is waited for.
     waits,
@@ -135,6 +236,7 @@ export function makeServers(world, { begin, bytesOf, readFile, changed = () => {
     forget: () => {
       apply(clear, waiting, []);
       later.length = under = 0;
+      read.clear();
       changed(false);
     },
   };

@@ -66,9 +66,14 @@ type Config struct {
 	Pool upstream.PoolConfig
 	// Bindable are the servers that sessions may bind for themselves.
 	Bindable Allowlist
-	// Chosen tells which of the Servers a session has; nil for all of them. A nil
-	// function gives all of them to every session. It may be called from several
-	// goroutines, often, and must not call the Broker.
+	// Bound is the policy for all servers that sessions bind for themselves, besides what
+	// is said of each; the zero value says nothing more.
+	Bound Policy
+	// Chosen tells which of the Servers a session has; nil for all of them. A name may
+	// be followed by a slash and one of [Narrowed]'s patterns, as often as is wanted:
+	// then the session has these tools of the server. A nil function gives all of them
+	// to every session. It may be called from several goroutines, often, and must not
+	// call the Broker.
 	Chosen func(s Session) (names *[]string, err error)
 	// CallsPerRun bounds the calls of one run; zero: 50.
 	CallsPerRun int
@@ -123,6 +128,14 @@ type Journal interface {
 	Begin(ctx context.Context, c journal.Call) (known *journal.Outcome, err error)
 	// End writes down what came of it.
 	End(ctx context.Context, c journal.Call, o journal.Outcome) error
+	// Note takes down what a call is called that is about to be sent, and Answered what
+	// came of it. Neither waits for the disk.
+	Note(r journal.Run, number int, name string) error
+	Answered(r journal.Run, number int, unsent bool) error
+	// Left gives the runs of a session of which anything is kept, but for these
+	// executions, and Drop lets go of them.
+	Left(owner, session string, but ...string) ([]journal.Left, error)
+	Drop(owner, session string, runs []journal.Left) error
 	// Remove lets go of a run, and Forget of all runs of a session.
 	Remove(r journal.Run) error
 	Forget(owner, session string) error
@@ -169,16 +182,28 @@ type bound struct {
 	rules []rule
 }
 
-// rule is the operator's policy for a server of a name.
+// rule is a policy and who made it.
 type rule struct {
-	server string
+	key string // the operator's, in the configuration; empty: the session
 	Policy
 }
 
+// hint says whose rule it is; list is "", ".ask" or the like.
+func (r rule) hint(list string) string {
+	if r.key == "" {
+		return "the session was given only some of its tools: by tools of mcp_bind_http, or servers of create_session"
+	}
+	return "the operator's configuration says so: " + r.key + list
+}
+
+// keyOfTools names the policy of the operator's server of that name.
+func keyOfTools(server string) string { return "servers." + server + ".tools" }
+
 func newBound(d Definition, owner *Session) *bound {
 	d.own = owner != nil
-	one := &bound{Definition: d, key: d.Key() + "/" + d.Identity, known: d.Name, rules: []rule{{d.Name, d.Policy}}}
+	one := &bound{Definition: d, key: d.Key() + "/" + d.Identity, known: d.Name, rules: []rule{{keyOfTools(d.Name), d.Policy}}}
 	if owner != nil {
+		one.rules[0].key = ""
 		one.known = fmt.Sprintf("%s of %s at %s", stub.Line(d.Name, maxName), owner.Owner, d.Place()[:16])
 	}
 	one.signed()
@@ -203,7 +228,7 @@ func New(config Config) (*Broker, error) {
 		config: config, common: map[string]*bound{}, provided: map[Session]provided{}, vetted: map[string]string{},
 		indexes: indexes{all: map[string]*index{}}, born: time.Now(),
 	}
-	var errs []error
+	errs := []error{config.Bound.Check()}
 	for _, d := range config.Servers {
 		if err := check(b.common, d); err != nil {
 			errs = append(errs, fmt.Errorf("the server %q: %w", d.Name, err))
@@ -314,7 +339,8 @@ func check(others map[string]*bound, d Definition) error {
 	}
 	for name := range others {
 		if name != d.Name && strings.EqualFold(stub.Package(name), stub.Package(d.Name)) {
-			return fault.New(fault.Conflict, "the servers %q and %q would both be servers.%s", name, d.Name, stub.Package(d.Name)).WithHint("give one of them another name")
+			return fault.New(fault.Conflict, "the servers %q and %q would have one folder, /servers/%s", name, d.Name, stub.Package(name)).
+				WithHint("give one of them another name; capital letters and punctuation make none")
 		}
 	}
 	return nil

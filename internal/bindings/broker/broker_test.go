@@ -345,6 +345,9 @@ func TestSessionsBindServersForThemselves(t *testing.T) {
 	if err := b.Unbind(alice, "my-own"); err != nil {
 		t.Error(err)
 	}
+	if err := b.Unbind(alice, "secund"); fault.KindOf(err) != fault.NotFound || fault.Of(err).Hint != "there are common, second" {
+		t.Errorf("letting go of what is not there: %v", err)
+	}
 	if err := errors.Join(b.Unbind(alice, "common")); fault.KindOf(err) != fault.Denied {
 		t.Errorf("letting go of the operator's: %v", err)
 	}

@@ -150,12 +150,17 @@ func (b *Broker) send(ctx context.Context, e *Event, a *activity, c journal.Call
 	case known != nil:
 		return known
 	}
+	noted := b.noteBegun(ctx, e, d)
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	came := make(chan outcome, 1)
 	conclude := func(o outcome, put PutFunc) []byte {
 		cancel()
 		text := b.tell(ctx, e, d, o, put)
-		b.finish(ctx, a, going, text, o.err != nil && (!upstream.Sent(o.err) || errors.Is(o.err, errClosing)))
+		unsent := o.err != nil && (!upstream.Sent(o.err) || errors.Is(o.err, errClosing))
+		if noted {
+			b.noteEnded(ctx, e, o.err, unsent)
+		}
+		b.finish(ctx, a, going, text, unsent)
 		return text
 	}
 	call := func() {
@@ -255,7 +260,7 @@ func (b *Broker) examine(ctx context.Context, e *Event) (decided, error) {
 	verdict, by := one.verdict(d.tool)
 	if e.Verdict = verdict; verdict == Denied {
 		return d, fault.New(fault.Denied, "the tool %q of %q may not be called", e.Tool, one.Name).
-			WithHint("the operator's configuration says so: servers.%s.tools", by)
+			WithHint("%s", by.hint(""))
 	}
 	return d, b.vet(ctx, one, d.tool)
 }
@@ -264,7 +269,7 @@ func (b *Broker) ask(ctx context.Context, e *Event, d decided) error {
 	if b.config.Approve == nil {
 		_, by := d.one.verdict(d.tool)
 		return fault.New(fault.Denied, "the tool %q of %q may only be called when somebody allows it, and nobody can be asked", e.Tool, d.one.Name).
-			WithHint("the operator's configuration says so: servers.%s.tools.ask", by)
+			WithHint("%s", by.hint(".ask"))
 	}
 	shown, cut := shownTo(d.arguments)
 	return b.config.Approve(ctx, Asked{

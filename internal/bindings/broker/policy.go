@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
+	"slices"
 	"strings"
 
 	"paddock/internal/bindings"
@@ -95,12 +96,33 @@ func glob(pattern string) string {
 
 func says(hint *bool, what bool) bool { return hint != nil && *hint == what }
 
-// verdict is the strictest that the rules of a server give on a tool, and the name of
-// the operator's server that the rule is of.
-func (one *bound) verdict(t bindings.Tool) (v Verdict, by string) {
+// Narrowed is the policy of who wants only some of a server's tools: those that fit one
+// of the patterns, or all where there are none but such that begin with an exclamation
+// mark, and of these none that fits what follows the mark. No patterns are no tools.
+func Narrowed(patterns []string) Policy {
+	var p Policy
+	for _, pattern := range patterns {
+		if not, ok := strings.CutPrefix(pattern, "!"); ok {
+			p.Deny = append(p.Deny, not)
+		} else {
+			p.Allow = append(p.Allow, pattern)
+		}
+	}
+	if len(patterns) == 0 {
+		p.Deny = []string{"*"}
+	}
+	return p
+}
+
+// says tells whether a policy says anything.
+func (p Policy) says() bool { return len(p.Allow)+len(p.Ask)+len(p.Deny) > 0 }
+
+// verdict is the strictest that the rules of a server give on a tool, and the rule that
+// gives it.
+func (one *bound) verdict(t bindings.Tool) (v Verdict, by rule) {
 	for _, r := range one.rules {
 		if is := r.Of(t); is > v {
-			v, by = is, r.server
+			v, by = is, r
 		}
 	}
 	return v, by
@@ -112,17 +134,29 @@ func (one *bound) allows(t bindings.Tool) bool {
 	return v != Denied
 }
 
-// newOwn is newBound for a server that a session bound. What the operator says of a
-// server counts for whatever is bound at its host and port: under another name, or by
-// another path, it is the same one for all that can be told.
+// narrowed is a server of the operator's for a session that has only some of its tools.
+func (one *bound) narrowed(to Policy) *bound {
+	less := *one
+	less.rules = append(slices.Clone(one.rules), rule{Policy: to})
+	less.signed()
+	return &less
+}
+
+// newOwn is newBound for a server that a session bound. What the operator says of
+// servers that are bound counts, and what is said of a server counts for whatever is
+// bound at its host and port: under another name, or by another path, it is the same one
+// for all that can be told.
 func (b *Broker) newOwn(d Definition, s *Session) *bound {
 	one := newBound(d, s)
+	if b.config.Bound.says() {
+		one.rules = append(one.rules, rule{"mcp.tools", b.config.Bound})
+	}
 	place, err := placeOf(d.URL)
 	for _, name := range b.Common() {
 		theirs := b.common[name]
 		there, none := placeOf(theirs.URL)
 		if err == nil && none == nil && there == place {
-			one.rules = append(one.rules, rule{name, theirs.Policy})
+			one.rules = append(one.rules, rule{keyOfTools(name), theirs.Policy})
 		}
 	}
 	one.signed()

@@ -93,3 +93,89 @@ func TestWhatAnOperatorSaysOfAServerCountsUnderAnyName(t *testing.T) {
 		t.Errorf("another place has the rules %+v", one.rules)
 	}
 }
+
+// TestTheStrictestRuleOfAServerThatASessionBoundCounts has an operator's rules for what is
+// bound, those for that host, and the session's own choice.
+func TestTheStrictestRuleOfAServerThatASessionBoundCounts(t *testing.T) {
+	c := serve(t)
+	hosts := c.definition("party")
+	hosts.Policy = Policy{Deny: []string{"weather"}, Ask: []string{"picture"}}
+	b := open(t, Config{
+		Servers: []Definition{hosts}, Bound: Policy{Allow: []string{ReadOnly, "several", "broken", "picture", "weather"}, Ask: []string{Destructive}, Deny: []string{"large"}},
+		Approve: func(context.Context, Asked) error { return fault.New(fault.Denied, "somebody said no") },
+	})
+	d := c.definition("mine")
+	d.Policy = Narrowed([]string{"*e*", "!broken"})
+	offer, err := b.Bind(t.Context(), alice, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"delete-all", "echo", "picture", "several"}; !slices.Equal(slices.Sorted(slices.Values(offer.Tools)), want) {
+		t.Errorf("it offers %q", offer.Tools)
+	}
+	number := 0
+	for tool, want := range map[string]string{
+		"echo": `{"value":"a"}`, "picture": "somebody said no", "delete-all": "somebody said no", "weather": "servers.party.tools", "large": "mcp.tools", "broken": "mcp_bind_http",
+	} {
+		arguments := `{}`
+		if tool == "echo" {
+			arguments = `{"text":"a"}`
+		}
+		number++
+		if got := ask(t, b, run(), number, "mine", tool, arguments); !strings.Contains(got, want) {
+			t.Errorf("%s: %s", tool, got)
+		}
+	}
+	if got := ask(t, b, run(), 20, "party", "large", `{}`); strings.Contains(got, "denied") {
+		t.Errorf("the rules for what is bound count for the operator's own: %s", got)
+	}
+}
+
+func TestASessionHasSomeToolsOfTheOperatorsServers(t *testing.T) {
+	c := serve(t)
+	d := c.definition("party")
+	d.Policy = Policy{Deny: []string{"broken"}}
+	for name, test := range map[string]struct {
+		chosen []string
+		want   string
+	}{
+		"the whole server":                {[]string{"party"}, "delete-all echo large picture several weather"},
+		"some":                            {[]string{"party/e*", "party/weather"}, "echo weather"},
+		"what it says that it only reads": {[]string{"party/@read-only"}, "echo"},
+		"all but some":                    {[]string{"party/!l*", "party/!@destructive"}, "echo"},
+		"what is denied to all":           {[]string{"party/broken", "party/echo"}, "echo"},
+		"all, without some":               {[]string{"party", "party/!delete*", "other"}, "echo large picture several weather"},
+		"none of them":                    {[]string{"party/"}, ""},
+		"other servers":                   {[]string{}, "-"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := open(t, Config{Servers: []Definition{d}, Chosen: func(Session) (*[]string, error) { return &test.chosen, nil }})
+			offer, err := b.Offer(t.Context(), alice, "party")
+			if test.want == "-" {
+				if fault.KindOf(err) != fault.NotFound {
+					t.Errorf("it has the server: %v", err)
+				}
+				return
+			}
+			if got := strings.Join(slices.Sorted(slices.Values(offer.Tools)), " "); err != nil || got != test.want {
+				t.Errorf("it has %s, %v", got, err)
+			}
+			got := ask(t, b, run(), 1, "party", "weather", `{}`)
+			if may := strings.Contains(test.want, "weather"); strings.Contains(got, `"denied"`) == may || !may && !strings.Contains(got, "create_session") {
+				t.Errorf("it is called: %s", got)
+			}
+		})
+	}
+	b := open(t, Config{Servers: []Definition{d}})
+	for entry, kind := range map[string]fault.Kind{"party": "", "party/get_*": "", "party/!@destructive": "", "party/@all": fault.Invalid, "party/": fault.Invalid, "party/!": fault.Invalid, "none/get_*": fault.NotFound} {
+		if err := b.CheckChosen(entry); (err != nil) != (kind != "") || err != nil && fault.KindOf(err) != kind {
+			t.Errorf("%s: %v", entry, err)
+		}
+	}
+}
+
+func TestNoPatternsAreNoTools(t *testing.T) {
+	if got := Narrowed(nil).Of(bindings.Tool{Name: "a"}); got != Denied {
+		t.Errorf("it is %v", got)
+	}
+}

@@ -84,13 +84,45 @@ func (b *Broker) chosen(s Session) map[string]*bound {
 	if names == nil {
 		return b.common
 	}
-	some := map[string]*bound{}
-	for _, name := range *names {
+	return b.only(*names)
+}
+
+// only gives those of the operator's servers that are named, with the tools that are.
+func (b *Broker) only(names []string) map[string]*bound {
+	some, patterns := map[string]*bound{}, map[string][]string{}
+	for _, entry := range names {
+		name, pattern, narrowed := strings.Cut(entry, "/")
 		if one := b.common[name]; one != nil {
 			some[name] = one
 		}
+		if !narrowed {
+			pattern = "*"
+		}
+		patterns[name] = append(patterns[name], pattern)
+	}
+	for name, one := range some {
+		if !slices.Equal(patterns[name], []string{"*"}) {
+			some[name] = one.narrowed(Narrowed(patterns[name]))
+		}
 	}
 	return some
+}
+
+// CheckChosen tells what is wrong with an entry of a session's choice among the
+// operator's servers; see Config.Chosen.
+func (b *Broker) CheckChosen(entry string) error {
+	name, pattern, narrowed := strings.Cut(entry, "/")
+	if common := b.Common(); b.common[name] == nil {
+		f := fault.New(fault.NotFound, "there is no MCP server %q", stub.Line(name, 100))
+		if len(common) == 0 {
+			return f.WithHint("none is configured; mcp_bind_http binds one to a session")
+		}
+		return f.WithHint("there are %s", strings.Join(common, ", "))
+	}
+	if !narrowed {
+		return nil
+	}
+	return Narrowed([]string{pattern}).Check()
 }
 
 // fits tells whether a session that has these servers of its own may have another one.
@@ -118,7 +150,7 @@ func (b *Broker) Unbind(s Session, name string) error {
 	case one == nil && b.common[name] != nil:
 		return fault.New(fault.Denied, "the server %q is the operator's", name).WithHint("only servers that were bound with mcp_bind_http can be let go of")
 	case one == nil:
-		return fault.New(fault.NotFound, "no server %q is bound", stub.Line(name, 100))
+		return b.notBound(s, name)
 	}
 	b.pool.Drop(func(k upstream.Key) bool { return k == one.keyFor(s) })
 	return nil
@@ -186,11 +218,17 @@ func (b *Broker) find(s Session, name string) (*bound, error) {
 			return one, nil
 		}
 	}
+	return nil, b.notBound(s, name)
+}
+
+// notBound is the fault of a name that no server of a session has.
+func (b *Broker) notBound(s Session, name string) error {
 	f := fault.New(fault.NotFound, "no server %q is bound", stub.Line(name, 100))
-	if len(all) == 0 {
-		return nil, f.WithHint("mcp_bind_http binds one")
+	names := b.Names(s)
+	if len(names) == 0 {
+		return f.WithHint("mcp_bind_http binds one")
 	}
-	return nil, f.WithHint("there are %s", strings.Join(b.Names(s), ", "))
+	return f.WithHint("there are %s", strings.Join(names, ", "))
 }
 
 // Offer is what a server offers to programs.

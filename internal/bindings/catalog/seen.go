@@ -131,7 +131,7 @@ func (s *Store) write(server, tool, end string, k kept) error {
 // Noticed is a change that nobody has accepted.
 type Noticed struct {
 	Change
-	At time.Time // when it was noticed last
+	At time.Time // when it was noticed first, as it is
 }
 
 // Notice keeps a change, for Changes to give and Accept to accept.

@@ -3,7 +3,8 @@
 //
 // Each run has a file, to which a line is added when a call begins, before it is sent,
 // and when it has ended, before its answer is given to the program. What a call that
-// began and did not end has done nobody knows.
+// began and did not end has done nobody knows. Beside it are notes of what calls are
+// called, so that a person can be told of a run that was cut short (notes.go).
 //
 // Locks: Journal.mu before run.mu before run.syncing; a disk is never waited for under
 // Journal.mu.
@@ -96,8 +97,10 @@ func (j *Journal) folder(owner, session string) string {
 	return filepath.Join(j.dir, digest(owner, session))
 }
 
-func (j *Journal) path(r Run) string {
-	return filepath.Join(j.folder(r.Owner, r.Session), digest(r.Execution)+".jsonl")
+func (j *Journal) path(r Run) string { return j.pathTo(r, callsEnd) }
+
+func (j *Journal) pathTo(r Run, end string) string {
+	return filepath.Join(j.folder(r.Owner, r.Session), digest(r.Execution)+end)
 }
 
 // digest makes a file's name of any text.
@@ -154,11 +157,11 @@ func (j *Journal) Remove(r Run) error {
 	j.mu.Lock()
 	delete(j.runs, r)
 	j.mu.Unlock()
-	path := j.path(r)
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing the calls of a run: %w", err)
+	dir := j.folder(r.Owner, r.Session)
+	if err := removed(filepath.Join(dir, digest(r.Execution))); err != nil {
+		return err
 	}
-	_ = os.Remove(filepath.Dir(path)) // works where it is empty
+	_ = os.Remove(dir) // works where it is empty
 	return nil
 }
 

@@ -235,7 +235,7 @@ func (c *Client) asMachine(ctx context.Context, challenge []string) (string, err
 		return "", fault.New(fault.Invalid, "the client credentials for the server %q are not well configured", c.config.Server).WithCause(err)
 	}
 	ctx, denied := observed(ctx)
-	if err := handler.Authorize(ctx, c.request(ctx), refusal(http.Header{"Www-Authenticate": challenge})); err != nil {
+	if err := handler.Authorize(ctx, c.request(ctx), refusal(c.withScopes(challenge))); err != nil {
 		return "", c.trouble("getting a token", err, denied)
 	}
 	source, err := handler.TokenSource(ctx)
@@ -247,6 +247,26 @@ func (c *Client) asMachine(ctx context.Context, challenge []string) (string, err
 		return "", c.trouble("getting a token", err, denied)
 	}
 	return token.AccessToken, c.save(ctx, &grant{URL: c.config.URL, ClientID: c.config.ClientID, Access: token.AccessToken, Expiry: token.Expiry})
+}
+
+// withScopes gives a server's challenge with the scopes of the configuration, where it
+// has none itself.
+func (c *Client) withScopes(challenge []string) http.Header {
+	all, err := oauthex.ParseWWWAuthenticate(challenge)
+	if err != nil || len(c.config.Scopes) == 0 {
+		return http.Header{"Www-Authenticate": challenge}
+	}
+	own := Challenge{Scope: strings.Join(c.config.Scopes, " ")}
+	for _, one := range all {
+		if one.Scheme != "bearer" {
+			continue
+		}
+		if one.Params["scope"] != "" {
+			return http.Header{"Www-Authenticate": challenge}
+		}
+		own.ResourceMetadata, own.Code = one.Params["resource_metadata"], one.Params["error"]
+	}
+	return own.header()
 }
 
 // bounded caps what is read of an answer.

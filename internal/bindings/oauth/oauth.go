@@ -53,6 +53,9 @@ type Config struct {
 	// Machine: the client acts for itself, with its credentials alone (client
 	// credentials); nobody is asked to log in.
 	Machine bool
+	// Scopes are what a machine asks for where the server's challenge names none; empty:
+	// what its metadata lists. Who logs in gives them to Start.
+	Scopes []string
 	// Redirect is where a person's browser is sent at the end of a login, such as
 	// http://127.0.0.1:8976/callback. Nobody has to listen there.
 	Redirect string
@@ -274,11 +277,24 @@ func (c *Client) trouble(doing string, err error, denied *denial) error {
 		if refused.Response != nil {
 			status = refused.Response.StatusCode
 		}
-		return fault.New(fault.Denied, "%s of the server %q: the issuer refuses it (%d %.60q)", doing, c.config.Server, status, refused.ErrorCode)
+		return fault.New(fault.Denied, "%s of the server %q: the issuer refuses it (%d %.60q)", doing, c.config.Server, status, refused.ErrorCode).
+			WithHint("%s", c.remedy())
 	}
 	var u *url.Error
 	if errors.As(err, &u) {
 		err = u.Err
 	}
-	return fault.New(fault.Unavailable, "%s of the server %q did not work", doing, c.config.Server).WithCause(err)
+	return fault.New(fault.Unavailable, "%s of the server %q did not work", doing, c.config.Server).
+		WithHint("check that its issuer answers, and that it is the one of oauth.issuer where that is set").WithCause(err)
+}
+
+// remedy is what to do where the issuer refuses.
+func (c *Client) remedy() string {
+	switch {
+	case c.config.Machine:
+		return "check oauth.client_id, oauth.client_secret and oauth.scopes"
+	case c.config.ClientID != "":
+		return "log in again: paddock server login " + c.config.Server + "; check oauth.client_id and oauth.client_secret"
+	}
+	return "log in again: paddock server login " + c.config.Server
 }

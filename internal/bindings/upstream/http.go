@@ -241,6 +241,8 @@ func (e *endpoint) refusal(resp *http.Response) error {
 		if status == http.StatusForbidden {
 			p.text = "it wants a token with more rights"
 		}
+	case (status == http.StatusNotFound || status == http.StatusMethodNotAllowed) && p.code == 0:
+		p.hint = "check the URL and its path: many servers answer at /mcp, or at /sse"
 	case status == http.StatusTooManyRequests:
 		p.reason, p.sent = Unreachable, false
 		p.text = "it says that there were too many requests"

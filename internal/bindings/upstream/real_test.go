@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -20,35 +19,7 @@ import (
 // program is one of npm's, as a definition of a server.
 func program(t *testing.T, packages suite.Packages, name string, args ...string) Server {
 	t.Helper()
-	bin := filepath.Join(packages.Dir, "node_modules", ".bin")
-	return Server{Name: name, Command: filepath.Join(bin, "node"), Args: append([]string{filepath.Join(bin, name)}, args...), CallTimeout: patience}
-}
-
-// serveHTTP starts a program that serves, and waits until it does.
-func serveHTTP(t *testing.T, packages suite.Packages, how string) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	_ = l.Close()
-	_, port, _ := net.SplitHostPort(address)
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := packages.Program(ctx, "mcp-server-everything", how)
-	cmd.Env = append(cmd.Env, "PORT="+port)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cancel(); _ = cmd.Wait() })
-	eventually(t, "the server listens", func() bool {
-		c, err := net.Dial("tcp", address)
-		if err == nil {
-			_ = c.Close()
-		}
-		return err == nil
-	})
-	return "http://" + address
+	return Server{Name: name, Command: packages.Bin("node"), Args: append([]string{packages.Bin(name)}, args...), CallTimeout: patience}
 }
 
 func TestTheReferenceServerIsUsedOverEachTransport(t *testing.T) {
@@ -59,10 +30,10 @@ func TestTheReferenceServerIsUsedOverEachTransport(t *testing.T) {
 	}{
 		"stdio": {func(t *testing.T) Server { return program(t, packages, "mcp-server-everything", "stdio") }, Legacy},
 		"HTTP": {func(t *testing.T) Server {
-			return Server{Name: "everything", URL: serveHTTP(t, packages, "streamableHttp") + "/mcp"}
+			return Server{Name: "everything", URL: packages.Everything(t, "streamableHttp") + "/mcp"}
 		}, Legacy},
 		"SSE": {func(t *testing.T) Server {
-			return Server{Name: "everything", URL: serveHTTP(t, packages, "sse") + "/sse"}
+			return Server{Name: "everything", URL: packages.Everything(t, "sse") + "/sse"}
 		}, LegacySSE},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -194,28 +165,9 @@ func TestServersOfFilesAndOfMemoryAreUsed(t *testing.T) {
 
 func TestAServerOfTheTypeScriptSDKIsSpokenToInTheModernEra(t *testing.T) {
 	packages := suite.Install(t)
-	script, err := filepath.Abs("../../../tests/mcp/modern.mjs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	node := filepath.Join(packages.Dir, "node_modules", ".bin", "node")
-	ctx, cancel := context.WithCancel(t.Context())
-	cmd := packages.Node(ctx, script, packages.Dir, "http")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { cancel(); _ = cmd.Wait() }()
-	url, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, s := range map[string]Server{
-		"stdio": {Name: "typescript", Command: node, Args: []string{script, packages.Dir, "stdio"}},
-		"HTTP":  {Name: "typescript", URL: strings.TrimSpace(url)},
+		"stdio": {Name: "typescript", Command: packages.Bin("node"), Args: []string{packages.ModernScript(t), packages.Dir, "stdio"}},
+		"HTTP":  {Name: "typescript", URL: packages.Modern(t)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			known := NewEras()

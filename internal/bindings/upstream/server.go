@@ -136,7 +136,7 @@ func (s Server) checkURL() (all []error) {
 	case err != nil:
 		all = append(all, errors.New("its URL cannot be read")) // url.Error repeats the URL, which may hold a password
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		all = append(all, errors.New("its URL is not one of http or https with a host"))
+		all = append(all, errors.New("its URL is not one of http or https with a host, such as https://example.com/mcp"))
 	case u.User != nil:
 		all = append(all, errors.New("its URL holds a name or a password; they belong into a header"))
 	case u.Fragment != "":

@@ -201,16 +201,32 @@ func (p *process) write(ctx context.Context, data []byte) (sent bool, err error)
 	if err == nil {
 		return true, nil
 	}
-	broken := trouble(Closed, n > 0, err, "it does not read what it is sent")
-	if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
-		p.fail(broken)
-	} else {
+	late := errors.Is(err, os.ErrDeadlineExceeded)
+	if n == 0 && late {
 		_ = p.stdin.SetWriteDeadline(time.Time{})
+	} else {
+		p.deaf(err, late)
 	}
 	if ctx.Err() != nil {
 		return n > 0, ctx.Err()
 	}
-	return n > 0, broken
+	why := *asProblem(p.why(), n > 0)
+	why.sent = n > 0
+	return n > 0, &why
+}
+
+// deaf ends the connection to a program that does not read. Why it does not it says
+// itself where it has ended.
+func (p *process) deaf(err error, late bool) {
+	if !late {
+		timer := time.NewTimer(drains)
+		defer timer.Stop()
+		select {
+		case <-p.exited:
+		case <-timer.C:
+		}
+	}
+	p.fail(trouble(Closed, true, err, "it does not read what it is sent"))
 }
 
 // noise takes a line that is no message: programs print things. It counts as one.

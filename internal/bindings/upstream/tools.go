@@ -259,11 +259,11 @@ func readTools(data json.RawMessage) (tools []bindings.Tool, next string, age ti
 	if err := json.Unmarshal(data, &page); err != nil {
 		return nil, "", 0, malformed(err, "its list of tools is none")
 	}
-	for _, raw := range page.Tools {
+	for i, raw := range page.Tools {
 		var w wireTool
 		var kind *json.UnmarshalTypeError
 		if err := json.Unmarshal(raw, &w); err != nil && !errors.As(err, &kind) || w.Name == "" {
-			return nil, "", 0, malformed(err, "a tool in its list is none")
+			return nil, "", 0, malformed(err, "number %d of its list of tools is no tool with a name", i+1)
 		}
 		t := bindings.Tool{Name: w.Name, Title: w.Title, Description: w.Description, Input: given(w.Input), Output: given(w.Output)}
 		if t.Title == "" {

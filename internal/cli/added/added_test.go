@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"paddock/internal/auth"
 	"paddock/internal/cli/config"
 	"paddock/internal/fault"
 	"paddock/internal/vault"
@@ -140,6 +141,24 @@ func TestADamagedFileIsNotWrittenOver(t *testing.T) {
 		if got, _ := os.ReadFile(s.path()); string(got) != text {
 			t.Errorf("%s became %s", text, got)
 		}
+	}
+}
+
+func TestWhatCouldNotBeReadAgainIsNotAdded(t *testing.T) {
+	s := servers(t)
+	if err := s.Add("small", config.Server{URL: "https://a.test/mcp"}, false); err != nil {
+		t.Fatal(err)
+	}
+	for name, large := range map[string]config.Server{
+		"in the open": {Command: strings.Repeat("x", auth.MaxPrivate)},
+		"sealed":      {Command: "x", Env: map[string]string{"A": strings.Repeat("x", auth.MaxPrivate)}},
+	} {
+		if err := s.Add("large", large, false); fault.KindOf(err) != fault.Exhausted {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if all, err := s.List(); err != nil || len(all) != 1 || all[0].Name != "small" {
+		t.Errorf("there are %+v (%v)", all, err)
 	}
 }
 

@@ -82,6 +82,7 @@ type Config struct {
 		Allowlist                []string
 		SessionTTL, CallInterval time.Duration
 		CallsPerRun              int64
+		Tools                    ToolPatterns // of servers bound at run time
 	}
 	Vault struct{ Keyring string } // "auto", "off"
 

@@ -161,6 +161,7 @@ max_request_size_mb = 5
 		RequestTimeout: 20 * time.Second, ShutdownGrace: 30 * time.Second, MaxRequestBytes: 5 << 20,
 	}
 	want.MCP.Allowlist, want.MCP.SessionTTL, want.MCP.CallInterval, want.MCP.CallsPerRun = []string{}, 300*time.Second, 100*time.Millisecond, 50
+	want.MCP.Tools = ToolPatterns{Allow: []string{}, Ask: []string{}, Deny: []string{}}
 	want.Vault.Keyring = "auto"
 	want.Approvals.TTLHours, want.Approvals.AskClient = 24, true
 	want.Limits = load(t, Source{}).Limits // the united systems have none of them
@@ -211,8 +212,8 @@ func TestEveryKeyCanBeSetByItsVariable(t *testing.T) {
 		"telemetry.endpoint": "http://127.0.0.1:4318", "telemetry.traces_endpoint": "http://127.0.0.1:4318/t", "telemetry.metrics_endpoint": "http://127.0.0.1:4318/m",
 		"transport_http.public_url": "https://here.test", "transport_http.allowed_hosts": "here.test", "transport_http.cors_origins": "*", "transport_http.trusted_proxies": "10.0.0.0/8,::1",
 		"transport_http.tls_cert": "cert.pem", "transport_http.tls_key": "key.pem", "transport_http.auth_token": "0123456789abcdef",
-		"mcp.allowlist": "api.test:8443,.example.test",
-		"skills.allow":  "github.com,.example.com", "skills.github_token": "0123456789abcdef", "skills.github_api": "https://git.test/api/v3",
+		"mcp.allowlist": "api.test:8443,.example.test", "mcp.tools.allow": "@read-only,get_*", "mcp.tools.ask": "*", "mcp.tools.deny": "@destructive",
+		"skills.allow": "github.com,.example.com", "skills.github_token": "0123456789abcdef", "skills.github_api": "https://git.test/api/v3",
 	}
 	for _, k := range Keys() {
 		text := samples[k.Name]

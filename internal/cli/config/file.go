@@ -139,6 +139,13 @@ func (f *file) section(section string, v any) {
 
 func (f *file) key(name string, v any) {
 	k, known := find(name)
+	inner, isTable := v.(map[string]any)
+	if isTable && slices.ContainsFunc(names(), func(other string) bool { return strings.HasPrefix(other, name+".") }) {
+		for inside, v := range inner {
+			f.key(name+"."+inside, v)
+		}
+		return
+	}
 	if !known {
 		f.mistake(name, fault.New(fault.Invalid, "%s: unknown key %q", f.at(name), name).
 			WithHint("%s", suggest(name, names())))

@@ -22,13 +22,15 @@ type Server struct {
 	URL       string
 	Headers   map[string]string // secret
 	Transport string            // empty: auto
-	// Tools are patterns of tools' names, and the words of package broker.
-	Tools struct{ Allow, Ask, Deny []string }
+	Tools     ToolPatterns
 	// Timeout bounds a call, and ResponseBytes one message; zero: the connections' own.
 	Timeout       time.Duration
 	ResponseBytes int64
 	OAuth         OAuth
 }
+
+// ToolPatterns are patterns of tools' names, and the words of package broker.
+type ToolPatterns struct{ Allow, Ask, Deny []string }
 
 // OAuth is how a server's access tokens are got.
 type OAuth struct {

@@ -210,3 +210,30 @@ func TestVariablesArePutIn(t *testing.T) {
 		t.Errorf("of what is missing it says %v", err)
 	}
 }
+
+func TestToolsOfServersThatAreBoundAreTakenInAnyForm(t *testing.T) {
+	for name, text := range map[string]string{
+		"dotted keys": "[mcp]\ntools.ask = [\"@destructive\"]\ntools.deny = [\"admin_*\"]\n",
+		"a section":   "[mcp]\ncalls_per_run = 3\n[mcp.tools]\nask = [\"@destructive\"]\ndeny = [\"admin_*\"]\n",
+		"a table":     "[mcp]\ntools = { ask = [\"@destructive\"], deny = [\"admin_*\"] }\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := load(t, write(t, text))
+			if got := fmt.Sprint(c.MCP.Tools); got != "{[] [@destructive] [admin_*]}" {
+				t.Errorf("it is %s", got)
+			}
+			if c.IsSet("mcp.tools.allow") || !strings.HasPrefix(c.Origin("mcp.tools.deny"), "paddock.toml:") {
+				t.Errorf("it comes from %q and %q", c.Origin("mcp.tools.allow"), c.Origin("mcp.tools.deny"))
+			}
+		})
+	}
+	_, err := Load(write(t, "[mcp]\ntools.alow = [\"a\"]\ntools.ask = [\"\"]\n[mcp.tools.deny]\nx = 1\n"))
+	var got []string
+	for _, f := range faults(err) {
+		got = append(got, f.Message)
+	}
+	want := `paddock.toml:2: unknown key "mcp.tools.alow"|paddock.toml:3: mcp.tools.ask: one of them is empty|paddock.toml:4: mcp.tools.deny: it is a table, not a list of texts`
+	if strings.Join(got, "|") != want {
+		t.Errorf("the mistakes are %s", strings.Join(got, "|"))
+	}
+}

@@ -194,7 +194,7 @@ func (d *Door) refuse(at *origin, method, reason string, err error) *fault.Error
 	if refusal(f) {
 		d.denials.add(denialOf(*at, method, reason, f))
 	}
-	d.config.Record(Record{
+	d.tell(Record{
 		Session: d.config.Session, Time: now(), Scheme: at.scheme, Host: at.host, Port: at.port, Method: shortMethod(method),
 		Decision: decision, Cause: reason,
 	})
@@ -210,6 +210,7 @@ func (d *Door) recordSilence(l *link) {
 	if at == nil {
 		at = &origin{}
 	}
+	_ = d.budget.requests.take(1) // it costs a record like a request
 	if l.read.Load() > 0 {
 		d.refuse(at, "", reasonProtocol, fault.New(fault.Denied, "what was sent to %s is no HTTP request, and was not let out", showHost(*at)).
 			WithHint("only HTTP leaves a sandbox"))
@@ -218,7 +219,7 @@ func (d *Door) recordSilence(l *link) {
 	if l.origin == nil {
 		return // somebody looked whether a proxy is there
 	}
-	d.config.Record(Record{
+	d.tell(Record{
 		Session: d.config.Session, Time: l.began, Scheme: at.scheme, Host: at.host, Port: at.port,
 		Decision: Allowed, Duration: time.Since(l.began), Cause: reasonGone,
 	})

@@ -64,6 +64,9 @@ func (d *Door) connectTarget(r *http.Request, l *link) (*origin, string, error) 
 	if err != nil {
 		return at, reasonHost, err
 	}
+	if err := d.budget.requests.take(1); err != nil {
+		return at, reasonBudget, err
+	}
 	if err := d.budget.spent(); err != nil && d.local[host] == nil {
 		return at, reasonBudget, err
 	}

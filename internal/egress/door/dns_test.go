@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -56,6 +57,13 @@ func startDNS(t *testing.T, lists map[string][]string) (*nameServer, *net.Resolv
 	}}
 }
 
+// questions are what it was asked for.
+func (s *nameServer) questions() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.asked)
+}
+
 func (s *nameServer) answer(packet []byte) []byte {
 	var p dnsmessage.Parser
 	head, err := p.Start(packet)
@@ -95,13 +103,12 @@ func (s *nameServer) answer(packet []byte) []byte {
 func (s *nameServer) next(name string, kind dnsmessage.Type) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.asked = append(s.asked, kind.String()+" "+name)
 	lists := s.lists[name]
 	if len(lists) == 0 {
 		return nil
 	}
 	words := strings.Fields(lists[0])
-	asked := kind.String() + " " + name
-	s.asked = append(s.asked, asked)
 	n := 0
 	for _, a := range s.asked {
 		if strings.HasSuffix(a, " "+name) {
@@ -155,7 +162,7 @@ func TestARebindingNameIsNotReached(t *testing.T) {
 			t.Errorf("the record is %+v", r)
 		}
 	}
-	for _, asked := range dns.asked {
+	for _, asked := range dns.questions() {
 		if !strings.HasSuffix(asked, ".example") {
 			t.Errorf("DNS was asked for %s", asked)
 		}
@@ -172,7 +179,7 @@ func TestNothingIsLookedUpThatMayNotBeReached(t *testing.T) {
 	if a := ask(t, c, "GET", "http://good.example/"); a.status != 502 || !strings.HasPrefix(a.header.Get(failedHeader), "dns: good.example is not known to DNS") {
 		t.Errorf("a name that is not there: %+v", a)
 	}
-	if len(dns.asked) > 0 || d.Knows("secret-data.evil.example") || !d.Knows("GOOD.example.") {
-		t.Errorf("DNS was asked for %v", dns.asked)
+	if asked := dns.questions(); slices.ContainsFunc(asked, func(q string) bool { return !strings.HasSuffix(q, " good.example") }) || d.Knows("secret-data.evil.example") || !d.Knows("GOOD.example.") {
+		t.Errorf("DNS was asked for %v", asked)
 	}
 }

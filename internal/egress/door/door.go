@@ -11,8 +11,7 @@
 // and its answer comes back as it is streamed, without the secrets, and counted. What
 // is not HTTP is not let out.
 //
-// Locks: Door.mu, and within it nothing else; an exchange's mu, within which nothing
-// else is locked.
+// Locks, in their order: Door.mu, exchange.mu.
 package door
 
 import (
@@ -54,7 +53,8 @@ type Config struct {
 	Secrets Secrets
 	// Local are hosts that paddock serves itself, by name, over http and https at their
 	// usual ports: no rule has to allow them, and nothing is dialled. A handler sees the
-	// program's request, whose URL has scheme and host.
+	// program's request, whose URL has scheme and host; it has to end when the request's
+	// context does.
 	Local map[string]http.Handler
 	// Budgets bound the session; see there for what zeros mean.
 	Budgets Budgets
@@ -203,6 +203,7 @@ func (d *Door) Reach(host string, port int) error {
 		return nil
 	}
 	if err := d.Policy().Reach(name, port); err != nil {
+		_ = d.budget.requests.take(1)
 		d.refuse(&origin{host: name, port: port}, http.MethodConnect, reasonHost, err)
 		return err
 	}
@@ -246,6 +247,18 @@ func (d *Door) Close() error {
 	last.transport.CloseIdleConnections()
 	return nil
 }
+
+// tell records something. A session that has used up its requests fills no log with what
+// it is refused.
+func (d *Door) tell(r Record) {
+	if a := d.budget.requests; a.bound >= 0 && a.used.Load() > a.bound+maxBeyond {
+		return
+	}
+	d.config.Record(r)
+}
+
+// maxBeyond is how many requests beyond their budget are recorded.
+const maxBeyond = 100
 
 // errClosed is what a door that was closed says.
 func errClosed() error {

@@ -103,7 +103,7 @@ func (r *records) wait(t *testing.T, n int) []Record {
 
 func rules(t testing.TB, list ...string) egress.Policy {
 	t.Helper()
-	p, err := egress.Parse(list, egress.Rights{All: true, Private: true})
+	p, err := egress.Parse(list, egress.Rights{All: true, Private: true, Requests: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,6 +34,7 @@ type exchange struct {
 	mu     sync.Mutex
 	timer  *time.Timer
 	over   bool
+	wasCut bool
 	reason string // the first of what kept it from ending well
 	why    error
 	addr   netip.Addr // that was dialled
@@ -45,6 +46,7 @@ func (d *Door) newExchange(l *link, r *http.Request) *exchange {
 	if l.origin != nil {
 		e.at = *l.origin
 	}
+	_ = l.SetWriteDeadline(time.Time{}) // of the request before
 	e.ctx, e.cancel = context.WithCancelCause(r.Context())
 	e.touch()
 	if next := e.next(); next > 0 {
@@ -103,16 +105,20 @@ func (e *exchange) cut(err error) {
 	if e.over {
 		return
 	}
+	e.wasCut = true
 	e.failLocked(reasonOf(err), err)
 	e.cancel(err)
 	if e.answering.Load() {
 		e.link.abort()
 		return
 	}
-	_ = e.link.SetReadDeadline(time.Unix(1, 0)) // what waits for the program's body goes on
+	if e.link.SetReadDeadline(time.Unix(1, 0)) != nil { // what waits for the program's body goes on
+		e.link.abort()
+	}
 }
 
-// stop says that an exchange is over: nothing cuts it any more.
+// stop says that an exchange is over: nothing cuts it any more. What is left of the
+// program's body, and of the answer in buffers, may take a moment.
 func (e *exchange) stop() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -121,6 +127,11 @@ func (e *exchange) stop() {
 		e.timer.Stop()
 	}
 	e.cancel(nil)
+	moment := e.door.header()
+	_ = e.link.SetWriteDeadline(time.Now().Add(2 * moment)) // an answer may wait for the rest of the body
+	if !e.wasCut {
+		_ = e.link.SetReadDeadline(time.Now().Add(moment)) // the server sets another one before it waits for the next request
+	}
 }
 
 // fail notes why an exchange did not end well; the first reason counts.

@@ -72,7 +72,7 @@ func (d *Door) end(e *exchange) {
 		}
 	}
 	e.stop()
-	d.config.Record(e.record())
+	d.tell(e.record())
 	if p != nil {
 		panic(http.ErrAbortHandler)
 	}
@@ -200,8 +200,14 @@ func whyDenied(p egress.Policy, at origin, err error) string {
 	return reasonHost
 }
 
+// release takes a request off the list. Connections of rules that are no longer those of
+// the door are not kept.
 func (d *Door) release(e *exchange) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	delete(d.open, e)
+	stale := d.closed || e.route != d.route
+	d.mu.Unlock()
+	if stale {
+		e.route.transport.CloseIdleConnections()
+	}
 }

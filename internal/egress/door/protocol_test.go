@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -143,10 +144,16 @@ func TestWhatAProxyIsNotAskedFor(t *testing.T) {
 // However its length is written, what the server reads is what was decided about: the
 // bytes that follow are the next request, which is decided for itself (attack 38).
 func TestNoRequestHidesInAnother(t *testing.T) {
+	var mu sync.Mutex
 	var bodies []string
 	s := serves(t, false, func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
 		bodies = append(bodies, string(b))
+		if len(r.Trailer) > 0 {
+			t.Errorf("the server was told of a trailer: %v", r.Trailer)
+		}
 	})
 	at := "127.0.0.1:" + s.port()
 	d, _ := opened(t, Config{}, at+"/open/*!private")
@@ -173,6 +180,8 @@ func TestNoRequestHidesInAnother(t *testing.T) {
 			t.Errorf("the server was asked %s", seen)
 		}
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	for _, b := range bodies {
 		if strings.Contains(b, "/admin") && !strings.HasPrefix(b, "GET http://"+at+"/admin") {
 			t.Errorf("a body is %q", b)

@@ -12,8 +12,13 @@ import (
 )
 
 // Strip gives the JavaScript of a program called name, and the source map that
-// leads back from it. failed is what is wrong with a program that has none.
+// leads back from it. failed is what is wrong with a program that has none, or is
+// nested deeper than any that people write.
 func Strip(code, name string) (js, sourceMap string, failed *sandbox.ProgramError) {
+	if line := tooDeep(code); line > 0 {
+		const why = "the program is nested too deeply; give parts of it names of their own"
+		return "", "", &sandbox.ProgramError{Type: "SyntaxError", Message: why, Line: line, Traceback: fmt.Sprintf("SyntaxError: %s (line %d)\n", why, line)}
+	}
 	r := api.Transform(code, api.TransformOptions{
 		Loader: api.LoaderTS, Target: api.ESNext, Sourcefile: name, Sourcemap: api.SourceMapExternal,
 		SourcesContent: api.SourcesContentExclude, LogLevel: api.LogLevelSilent,

@@ -32,6 +32,10 @@ type Config struct {
 	// OwnersDir holds a folder for each owner; a Spec's mounts lie in its
 	// owner's. An owner's worker process can change nothing outside of it.
 	OwnersDir string
+	// SharedDir holds a folder for each owner, of the same name as in OwnersDir, in which
+	// a Spec's mounts may lie that are ReadOnly: what several of the owner's instances are
+	// shown. The owner's worker process can only read there. Empty: there are none.
+	SharedDir string
 	// UID and GID are whom a worker becomes when this process runs as root;
 	// zero: 65534, nobody.
 	UID, GID int
@@ -65,7 +69,10 @@ func New(config Config) (*Backend, error) {
 	if config.CacheDir == "" || config.OwnersDir == "" {
 		return nil, errors.New("wasm: a cache folder and a folder for owners are needed")
 	}
-	for _, dir := range []*string{&config.CacheDir, &config.OwnersDir} {
+	for _, dir := range []*string{&config.CacheDir, &config.OwnersDir, &config.SharedDir} {
+		if *dir == "" {
+			continue
+		}
 		abs, err := filepath.Abs(*dir)
 		if err != nil {
 			return nil, err
@@ -240,20 +247,37 @@ func (b *Backend) body(spec sandbox.Spec) (string, wire.StartBody, error) {
 	}
 	folder := ""
 	for _, m := range spec.Mounts {
-		rel, err := filepath.Rel(b.config.OwnersDir, m.Host)
-		first, rest, ok := strings.Cut(filepath.ToSlash(rel), "/")
-		if err != nil || !ok || first == ".." || folder != "" && first != folder {
+		first, rest, ok := below(b.config.OwnersDir, m.Host)
+		shared := false
+		if !ok && m.ReadOnly {
+			first, rest, shared = below(b.config.SharedDir, m.Host)
+		}
+		if !ok && !shared || folder != "" && first != folder {
 			return "", body, fault.New(fault.Invalid, "a mount lies outside of its owner's folder")
 		}
 		folder = first
 		body.Mounts = append(body.Mounts, wire.MountBody{
-			Guest: m.Guest, Aliases: m.Aliases, Host: rest, ReadOnly: m.ReadOnly, DiskBytes: m.DiskBytes,
+			Guest: m.Guest, Aliases: m.Aliases, Host: rest, ReadOnly: m.ReadOnly, Shared: shared, DiskBytes: m.DiskBytes,
 		})
 	}
 	if folder == "" {
 		folder = "none" // an owner without files has no use for a folder of its own
 	}
 	return folder, body, nil
+}
+
+// below tells in which owner's folder of dir a path lies, and where in that; dir "": in
+// none.
+func below(dir, name string) (owner, rest string, ok bool) {
+	if dir == "" {
+		return "", "", false
+	}
+	rel, err := filepath.Rel(dir, name)
+	if err != nil {
+		return "", "", false
+	}
+	owner, rest, ok = strings.Cut(filepath.ToSlash(rel), "/")
+	return owner, rest, ok && owner != ".."
 }
 
 // worker gives the owner's process of an engine, starting it where there is none. While
@@ -272,14 +296,19 @@ func (b *Backend) worker(ctx context.Context, e *engine, owner, folder string) (
 			return p, nil
 		}
 	}
-	dir := filepath.Join(b.config.OwnersDir, folder)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	dir, shared := filepath.Join(b.config.OwnersDir, folder), ""
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil && b.config.SharedDir != "" {
+		shared = filepath.Join(b.config.SharedDir, folder)
+		err = os.MkdirAll(shared, 0o700)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("making the owner's folder: %w", err)
 	}
-	p, err := startProcess(ctx, e, b.config, dir)
+	p, err := startProcess(ctx, e, b.config, dir, shared)
 	if err != nil && ctx.Err() == nil { // perhaps its cache is damaged
 		err = errors.Join(err, e.repair(ctx))
-		if again, failed := startProcess(ctx, e, b.config, dir); failed == nil {
+		if again, failed := startProcess(ctx, e, b.config, dir, shared); failed == nil {
 			p, err = again, nil
 		}
 	}

@@ -30,8 +30,9 @@ type process struct {
 	once   sync.Once
 }
 
-// startProcess starts a worker of an engine for the owner whose folder dir is.
-func startProcess(ctx context.Context, e *engine, config Config, dir string) (*process, error) {
+// startProcess starts a worker of an engine for the owner whose folder dir is; shared is
+// the folder that it may read besides, or empty.
+func startProcess(ctx context.Context, e *engine, config Config, dir, shared string) (*process, error) {
 	cmd, err := e.command()
 	if err != nil {
 		return nil, err
@@ -53,7 +54,7 @@ func startProcess(ctx context.Context, e *engine, config Config, dir string) (*p
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTime)
 	defer cancel()
 	p.client, p.ready, err = wire.NewClient(ctx, stream, worker.Setup{
-		Owner: dir, Cache: config.CacheDir, UID: config.UID, GID: config.GID, Parent: os.Getpid(),
+		Owner: dir, Shared: shared, Cache: config.CacheDir, UID: config.UID, GID: config.GID, Parent: os.Getpid(),
 	})
 	if err != nil {
 		p.reap()

@@ -195,6 +195,7 @@ type MountBody struct {
 	Aliases   []string `json:"aliases,omitempty"`
 	Host      string   `json:"host"`
 	ReadOnly  bool     `json:"read_only,omitempty"`
+	Shared    bool     `json:"shared,omitempty"` // Host lies where the child may only read
 	DiskBytes int64    `json:"disk_bytes,omitempty"`
 }
 

@@ -7,6 +7,7 @@ import os
 import re
 import sqlite3
 import statistics
+from urllib.parse import quote
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _WHOLE = re.compile(r"[+-]?(0|[1-9]\d{0,17})")
@@ -331,7 +332,7 @@ def _quoted(name):
 
 
 def _sqlite(path, name):
-    base = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)
+    base = sqlite3.connect(f"file:{quote(path)}?mode=ro&immutable=1", uri=True)
     try:
         names = [n for n, in base.execute("select name from sqlite_master where type in ('table', 'view') and name not like 'sqlite_%' order by name")]
         if name is None and len(names) != 1:

@@ -14,12 +14,8 @@ pypdf = _packages.find("pypdf")
 from pypdf import PdfReader, PdfWriter
 from pypdf.errors import PdfReadError as _PdfReadError
 
-with _picture.lend():
-    reportlab = _packages.find("reportlab")
-    import reportlab.lib.utils as _utils
-    import reportlab.rl_config as _config
-if _utils.Image is _picture:
-    _picture.Image.Image = _picture.Image
+reportlab = _packages.find("reportlab")
+import reportlab.rl_config as _config
 _config.useA85 = 0  # text of it would be larger, and slower
 from reportlab.lib import colors
 from reportlab.lib.pagesizes import A4, LETTER as letter, landscape

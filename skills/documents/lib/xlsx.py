@@ -4,20 +4,18 @@ from skills.documents.lib.xlsx import openpyxl, load_workbook, Workbook
 """
 import re
 
-from . import _packages, _picture
+from . import _packages
 from ._package import DAMAGED as _DAMAGED, DocumentError, table_markdown, unzipped
 
 openpyxl = _packages.find("openpyxl")
 from openpyxl import Workbook
+from openpyxl.cell import Cell
 from openpyxl.styles import Alignment, Border, Font, PatternFill, Side
 from openpyxl.utils import column_index_from_string, get_column_letter
 from openpyxl.chart import BarChart, LineChart, PieChart, Reference, ScatterChart, Series
 import openpyxl.drawing.image as _drawing
 from xml.etree.ElementTree import ParseError as _ParseError
 
-if not _drawing.PILImage:
-    _drawing.PILImage = _picture
-    _picture.Image.Image = _picture.Image
 Image = _drawing.Image
 
 
@@ -53,7 +51,8 @@ def read(source, sheet=None, header=True):
 
 def write(target, sheets, widths=True):
     """Writes rows (dicts, or lists of which the first is the header), or a dict of the names
-    of sheets to rows, with a bold header that stays in view."""
+    of sheets to rows, with a bold header that stays in view. A text that begins with = stays
+    a text: rows may be anybody's. Formulas are written with openpyxl."""
     if not isinstance(sheets, dict):
         sheets = {"Sheet1": sheets}
     book = Workbook()
@@ -65,7 +64,7 @@ def write(target, sheets, widths=True):
             rows = [names] + [[row.get(n) for n in names] for row in rows]
         sheet = book.create_sheet(re.sub(r"[][*?:/\\]", "_", str(name))[:31] or "Sheet1")
         for row in rows:
-            sheet.append([v if v is None or isinstance(v, _VALUES) else str(v) for v in row])
+            sheet.append([_cell(sheet, v) for v in row])
         if not rows:
             continue
         for cell in sheet[1]:
@@ -76,6 +75,17 @@ def write(target, sheets, widths=True):
                 longest = max((len(str(row[k - 1])) for row in rows if k <= len(row) and row[k - 1] is not None), default=0)
                 sheet.column_dimensions[get_column_letter(k)].width = min(60, max(8, longest + 2))
     book.save(target)
+
+
+def _cell(sheet, value):
+    """What stands for a value in a row."""
+    if value is not None and not isinstance(value, _VALUES):
+        value = str(value)
+    if not isinstance(value, str) or value[:1] != "=":
+        return value
+    cell = Cell(sheet, value=value)
+    cell.data_type = "s"  # not a formula
+    return cell
 
 
 def to_markdown(source, rows=1000):

@@ -46,12 +46,17 @@ func folder(t testing.TB) string {
 
 // Node runs a script.
 func (p Packages) Node(ctx context.Context, script string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, filepath.Join(p.Dir, "node_modules", ".bin", "node"), append([]string{script}, args...)...)
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(p.Dir, "node_modules", ".bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd := exec.CommandContext(ctx, p.Bin("node"), append([]string{script}, args...)...)
+	cmd.Env = append(os.Environ(), "PATH="+p.Bin("")+string(os.PathListSeparator)+os.Getenv("PATH"))
 	return cmd
 }
 
 // Program runs a program of one of the packages.
 func (p Packages) Program(ctx context.Context, name string, args ...string) *exec.Cmd {
-	return p.Node(ctx, filepath.Join(p.Dir, "node_modules", ".bin", name), args...)
+	return p.Node(ctx, p.Bin(name), args...)
+}
+
+// Bin is where a program of one of the packages lies.
+func (p Packages) Bin(name string) string {
+	return filepath.Join(p.Dir, "node_modules", ".bin", name)
 }

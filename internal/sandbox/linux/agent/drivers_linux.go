@@ -18,6 +18,8 @@ var (
 	bootPython []byte
 	//go:embed driver/rewrite.js
 	rewriteJavaScript []byte
+	//go:embed driver/modules.js
+	modulesJavaScript []byte
 	//go:embed driver/driver.js
 	bootJavaScript []byte
 	//go:embed driver/driver.sh
@@ -49,10 +51,28 @@ var pythonDriver = sync.OnceValues(func() ([]byte, error) {
 // javascriptDriver is the text that Node evaluates: a script, which exports nothing.
 func javascriptDriver() ([]byte, error) {
 	shared := bytes.ReplaceAll(bytes.Join([][]byte{guest.JavaScriptEdits, guest.JavaScriptServers}, []byte("\n")), []byte("\nexport "), []byte("\n"))
-	return bytes.Join([][]byte{shared, rewriteJavaScript, bootJavaScript}, nil), nil
+	return bytes.Join([][]byte{shared, rewriteJavaScript, modulesJavaScript, bootJavaScript}, nil), nil
 }
 
 func bashDriver() ([]byte, error) { return bootBash, nil }
+
+// stripped answers a kernel that asks for the JavaScript of a file in TypeScript.
+func stripped(name, text string) []byte {
+	var answer struct {
+		Code  string  `json:"code"`
+		Map   string  `json:"map"`
+		Error *failed `json:"error,omitempty"`
+	}
+	code, sourceMap, problem := typescript.Strip(text, path.Base(name))
+	if answer.Code, answer.Map = code, sourceMap; problem != nil {
+		answer.Error = &failed{Type: problem.Type, Message: problem.Message, Line: problem.Line}
+	}
+	reply, err := json.Marshal(answer)
+	if err != nil {
+		return nil
+	}
+	return reply
+}
 
 // typescriptRequest is a request for a program in TypeScript.
 func typescriptRequest(r request) (request, *sandbox.ProgramError) {

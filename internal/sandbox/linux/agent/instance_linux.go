@@ -267,6 +267,7 @@ func (in *instance) message(message []byte, stop <-chan struct{}) []byte {
 	var m struct {
 		Op   string `json:"op"`
 		MIME string `json:"mime"`
+		Name string `json:"name"` // of the file, for typescript
 	}
 	if json.Unmarshal(head, &m) != nil {
 		return []byte(`{"error":"the message makes no sense"}`)
@@ -277,6 +278,8 @@ func (in *instance) message(message []byte, stop <-chan struct{}) []byte {
 			return []byte(`{"error":"the pictures and documents shown in one call are over their limit"}`)
 		}
 		return []byte(`{}`)
+	case "typescript":
+		return stripped(m.Name, string(data))
 	case "interrupted":
 		if soft, _ := in.ends.Control.Stops(); isClosed(soft) {
 			return []byte("yes")

@@ -5,11 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
-	"slices"
-	"strings"
 
-	"paddock/internal/sandbox/typescript"
 	"paddock/internal/sandbox/wasm/wasi"
 )
 
@@ -250,103 +246,6 @@ func (in *instance) driver() uint64 {
 		return 0
 	}
 	return in.program.image.State[0]
-}
-
-// hostNormalize gives a module's full name: a file's path with its time, so
-// that a file that was changed is loaded anew, or a built-in's name.
-func hostNormalize(in *instance, stack []uint64) {
-	base, name := cString(in.bytes(), uint32(stack[0])), cString(in.bytes(), uint32(stack[1]))
-	m := nested{in.vm}
-	p, err := putString(m, in.moduleName(base, name))
-	if err != nil {
-		p = 0
-	}
-	stack[0] = p
-}
-
-func (in *instance) moduleName(base, name string) string {
-	name = strings.TrimPrefix(name, "file://")
-	if !strings.HasPrefix(name, "/") && !strings.HasPrefix(name, ".") {
-		if name = in.provided(name); !strings.HasPrefix(name, "/") {
-			return strings.TrimPrefix(name, "node:")
-		}
-	}
-	if !strings.HasPrefix(name, "/") {
-		dir := path.Clean("/" + in.start.Dir)
-		if strings.HasPrefix(base, "/") {
-			dir = path.Dir(base)
-		}
-		name = path.Join(dir, name)
-	}
-	info, err := in.system.Stat(name, true)
-	if err != nil {
-		return path.Clean(name)
-	}
-	return fmt.Sprintf("%s?%d", path.Clean(name), info.Modified)
-}
-
-// providers are the folders in which the modules of these names lie.
-var providers = []string{"servers", "skills"}
-
-// provided gives the file of a module such as servers/github, or its name as it is.
-func (in *instance) provided(name string) string {
-	folder, rest, ok := strings.Cut(name, "/")
-	if !ok || !slices.Contains(providers, folder) {
-		return name
-	}
-	for _, file := range []string{"/index.js", "", ".js", ".ts"} {
-		file = path.Join("/", folder, rest+file)
-		if info, err := in.system.Stat(file, true); err == nil && info.Kind == "file" {
-			return file
-		}
-	}
-	return name
-}
-
-// hostLoad gives a module's source.
-func hostLoad(in *instance, stack []uint64) {
-	m := nested{in.vm}
-	source, ok := in.moduleSource(m, cString(in.bytes(), uint32(stack[0])))
-	if !ok {
-		stack[0] = 0
-		return
-	}
-	p, err := putString(m, source)
-	if room, e := slice(in.bytes(), uint32(stack[1]), 4); err == nil && e == nil {
-		binary.LittleEndian.PutUint32(room, uint32(len(source)))
-		stack[0] = p
-		return
-	}
-	stack[0] = 0
-}
-
-func (in *instance) moduleSource(m machine, name string) (string, bool) {
-	if !strings.HasPrefix(name, "/") {
-		var source string
-		answer := in.tell(m, map[string]string{"op": "builtin", "name": name})
-		if json.Unmarshal(answer, &source) != nil || source == "" {
-			return "", false
-		}
-		return source, true
-	}
-	file, _, _ := strings.Cut(name, "?")
-	b, err := in.system.ReadFile(file)
-	if err != nil {
-		return "", false
-	}
-	text := strings.ToValidUTF8(string(b), "\ufffd")
-	switch path.Ext(file) {
-	case ".json":
-		return "export default " + text, json.Valid(b)
-	case ".ts", ".mts":
-		code, sourceMap, failed := typescript.Strip(text, path.Base(file))
-		if failed != nil {
-			return "", false
-		}
-		in.tell(m, map[string]string{"op": "translated", "name": file, "map": sourceMap})
-		return code, true
-	}
-	return text, true
 }
 
 // tell hands a request to the driver while it is itself waiting for the host.

@@ -56,10 +56,17 @@ type mount struct {
 func (w *worker) openMount(b wire.MountBody) (mount, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	key := fmt.Sprintf("%s\x00%v\x00%d", b.Host, b.ReadOnly, b.DiskBytes)
+	key := fmt.Sprintf("%s\x00%v\x00%v\x00%d", b.Host, b.ReadOnly, b.Shared, b.DiskBytes)
 	shared := w.folders[key]
 	if shared == nil {
-		root, err := w.root.OpenRoot(b.Host)
+		from := w.root
+		if b.Shared {
+			from = w.shared
+		}
+		if from == nil || b.Shared && !b.ReadOnly {
+			return mount{}, fmt.Errorf("there is no such folder for %s", b.Guest)
+		}
+		root, err := from.OpenRoot(b.Host)
 		if err != nil {
 			return mount{}, fmt.Errorf("opening the folder for %s: %w", b.Guest, err)
 		}

@@ -3,6 +3,7 @@ package worker
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -128,5 +129,45 @@ func TestFoldersAreOpenedAndClosedByManyAtOnce(t *testing.T) {
 	all.Wait()
 	if len(w.folders) != 0 {
 		t.Errorf("%d folders are left open", len(w.folders))
+	}
+}
+
+func TestFoldersThatAreSharedCanOnlyBeRead(t *testing.T) {
+	w, dir := newMounter(t, "a")
+	shared := filepath.Join(filepath.Dir(dir), "shared")
+	if err := os.MkdirAll(filepath.Join(shared, "a"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	body := wire.MountBody{Guest: "/skills", Host: "a", ReadOnly: true, Shared: true}
+	if _, err := w.openMounts([]wire.MountBody{body}); err == nil {
+		t.Error("there is one where none was named")
+	}
+	root, err := os.OpenRoot(shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	w.shared = root
+	own := body
+	own.Shared = false
+	mounts, err := w.openMounts([]wire.MountBody{body, own})
+	if err != nil || mounts[0].Dir == mounts[1].Dir {
+		t.Fatalf("they are %+v, %v", mounts, err)
+	}
+	w.closeMounts(mounts)
+	for _, bad := range []wire.MountBody{
+		{Guest: "/skills", Host: "a", Shared: true}, {Guest: "/skills", Host: "../owner/a", ReadOnly: true, Shared: true}, {Guest: "/skills", Host: "b", ReadOnly: true, Shared: true},
+	} {
+		if _, err := w.openMounts([]wire.MountBody{bad}); err == nil || len(w.folders) != 0 {
+			t.Errorf("%+v was opened: %v", bad, err)
+		}
+	}
+	setup := Setup{Owner: dir, Shared: shared, Cache: "/cache"}
+	if p := policy(setup); !slices.Equal(p.Writable, []string{dir}) || !slices.Equal(p.Readable, []string{"/cache", shared}) {
+		t.Errorf("its walls are %+v", p)
+	}
+	setup.Shared = ""
+	if p := policy(setup); !slices.Equal(p.Readable, []string{"/cache"}) {
+		t.Errorf("without one they are %+v", p)
 	}
 }

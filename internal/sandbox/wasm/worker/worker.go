@@ -31,6 +31,9 @@ const Role = "paddock-worker"
 type Setup struct {
 	// Owner is the one folder that the worker may change; its mounts lie in it.
 	Owner string `json:"owner"`
+	// Shared is a folder that it may only read, in which mounts may lie as well; empty:
+	// there is none.
+	Shared string `json:"shared,omitempty"`
 	// Cache is the folder with compiled code and images, for reading.
 	Cache string `json:"cache"`
 	// UID and GID are whom to become when the process runs as root; 0: stay.
@@ -69,6 +72,7 @@ type worker struct {
 	conn   *wire.Conn
 	loop   *serve.Loop[*instance]
 	root   *os.Root
+	shared *os.Root // nil: there is none
 	loader *loader
 
 	pages *pages // of the states that are kept
@@ -93,6 +97,11 @@ func (w *worker) Prepare(text json.RawMessage) ([]sandbox.Protection, error) {
 	}
 	if w.root, err = os.OpenRoot(setup.Owner); err != nil {
 		return nil, fmt.Errorf("opening the owner's folder: %w", err)
+	}
+	if setup.Shared != "" {
+		if w.shared, err = os.OpenRoot(setup.Shared); err != nil {
+			return nil, fmt.Errorf("opening the owner's shared folder: %w", err)
+		}
 	}
 	linear.Prepare()
 	if w.loader, err = newLoader(context.Background(), setup.Cache); err != nil {
@@ -212,5 +221,9 @@ func (w *worker) open(id uint32, body wire.StartBody, layers *arriving) (*instan
 func (w *worker) send(kind wire.Kind, id uint32, body any) { serve.Send(w.conn, kind, id, body) }
 
 func policy(s Setup) confine.Policy {
-	return confine.Policy{Writable: []string{s.Owner}, Readable: []string{s.Cache}, UID: s.UID, GID: s.GID, Parent: s.Parent}
+	p := confine.Policy{Writable: []string{s.Owner}, Readable: []string{s.Cache}, UID: s.UID, GID: s.GID, Parent: s.Parent}
+	if s.Shared != "" {
+		p.Readable = append(p.Readable, s.Shared)
+	}
+	return p
 }

@@ -413,7 +413,7 @@ def unreachable(error):
 module("_paddock", call=connection.call, unraisable=unraisable, reseed=lambda: None)
 module("_paddock_loop", Loop=Loop, give_up=lambda: None, forget=lambda: None, arrived=lambda replies: None, ask=calls.ask, begin=calls.begin)
 module("_paddock_place", own=own, hint_of=hint_of, NO_SPACE=NO_SPACE)
-for _name in "_paddock_display", "_paddock_errors", "_paddock_servers":
+for _name in "_paddock_display", "_paddock_servers", "_paddock_errors":
     load(_name)
 driver = load("_paddock_driver")
 del SOURCES

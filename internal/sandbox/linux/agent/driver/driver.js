@@ -17,13 +17,13 @@ const { apply, ownKeys, getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
 const { parse, stringify: rawStringify } = JSON;
 const { isArray } = Array;
 const { inspect } = util;
-const { readSync, writeSync, readFileSync, statSync } = fs;
+const { readSync, writeSync, readFileSync, readdirSync } = fs;
 const { Buffer, clearTimeout, clearImmediate } = world;
 const { from: bufferFrom, alloc, concat } = Buffer;
 const { then } = world.Promise.prototype;
 const WorldError = world.Error;
 const tick = process._tickCallback;
-const RESULT = 16384, MESSAGE = 4096, TRACE = 16384, VARIABLES = 200, NAME = 256, TYPE = 100, PREVIEW = 120, IMPORTS = 200, DISPLAY = 32 << 20, BEGINNING = 1000;
+const RESULT = 16384, MESSAGE = 4096, TRACE = 16384, VARIABLES = 200, NAME = 256, TYPE = 100, PREVIEW = 120, IMPORTS = 200, DISPLAY = 32 << 20, BEGINNING = 1000, MODULE = 8 << 20;
 
 const cut = (text, limit) => text.length <= limit ? text : `${text.slice(0, limit)}… (${text.length - limit} more characters)`;
 const brief = (text, limit) => text.length > limit ? text.slice(0, limit - 1) + "…" : text;
@@ -121,7 +121,7 @@ const servers = makeServers(world, {
     writeFrame(6, frame("c", calls, bufferFrom(text))); // not by the stream: an interrupt in its midst would break it
     return calls;
   },
-  bytesOf: (text) => new world.Uint8Array(bufferFrom(text, "base64")), readFile: readFileSync,
+  bytesOf: (text) => new world.Uint8Array(bufferFrom(text, "base64")), readFile: readFileSync, namesIn: readdirSync,
   changed: (waits) => waits ? calling.ref() : calling.unref(),
 });
 calling.on("data", (piece) => {
@@ -189,96 +189,17 @@ const rewrite = makeRewrite(acorn);
 
 const note = (name) => { if (imports.size < IMPORTS) imports.add(brief(String(name), IMPORTS)); };
 
-// provided gives the file of a module such as servers/github, or undefined.
-function provided(name) {
-  if (!/^\/?(?:servers|skills)\//.test(name)) return undefined;
-  return ["/index.js", "", ".js"].map((end) => path.join("/", name + end)).find(isFile);
+// translate takes the types out of TypeScript in a file.
+function translate(text, file) {
+  if (text.length > MODULE) throw new world.SyntaxError(`TypeScript in ${file}: it is too large`);
+  const { code, map, error } = parse(call({ op: "typescript", name: file }, bufferFrom(text)).toString("utf8"));
+  if (error) throw new world.SyntaxError(`TypeScript in ${file}, line ${error.line}: ${error.message}`);
+  maps.set(file, map);
+  if (maps.size > 200) maps.delete(maps.keys().next().value);
+  return code;
 }
 
-function isFile(name) {
-  try {
-    return statSync(name).isFile();
-  } catch { // also where what should be its folder is a file
-    return false;
-  }
-}
-
-// What is provided is no package of node's: its modules are made here.
-const made = new Map(); // by their files
-const synthetic = (name, values) => new vm.SyntheticModule(Object.keys(values), function () {
-  for (const key of Object.keys(values)) this.setExport(key, values[key]);
-}, { identifier: name });
-
-async function providedModule(file) {
-  const version = statSync(file).mtimeMs, known = made.get(file);
-  if (known?.version === version) return known.module;
-  const near = (name) => name.startsWith(".") ? path.join(path.dirname(file), name) : name;
-  const module = new vm.SourceTextModule(readFileSync(file, "utf8"), { identifier: file, importModuleDynamically: (name) => load(near(name)) });
-  made.set(file, { version, module });
-  await module.link((name) => neededModule(near(name)));
-  return module;
-}
-
-async function neededModule(name) {
-  if (name === "servers") return synthetic(name, servers.module);
-  const file = provided(name);
-  return file === undefined ? synthetic(name, await load(name)) : providedModule(file);
-}
-
-// load is import() from where the program's folder is.
-async function load(name, _, attributes) {
-  if (name === "servers" || provided(name) !== undefined) {
-    note(name);
-    const module = await neededModule(name);
-    if (module.status === "unlinked") await module.link(() => {});
-    await module.evaluate();
-    return module.namespace;
-  }
-  const options = attributes && Object.keys(attributes).length ? { with: attributes } : undefined;
-  if (nodeModule.isBuiltin(name)) note(name.replace(/^node:/, ""));
-  if (/^(?:\.{0,2}\/)/.test(name)) {
-    const file = path.resolve(process.cwd(), name);
-    let version = 0;
-    try {
-      version = statSync(file).mtimeMs;
-    } catch { /* it is for import to say so */ }
-    const at = url.pathToFileURL(file);
-    if (file.endsWith(".json")) return json(at.href, readFileSync(file, "utf8"));
-    if (version) at.search = `?${version}`; // a file that was changed is read again
-    return importModule(at.href);
-  }
-  try {
-    return await importModule(name, options);
-  } catch (error) {
-    if (error?.code !== "ERR_MODULE_NOT_FOUND") throw error;
-    return importModule(url.pathToFileURL(nodeModule.createRequire(path.join(process.cwd(), "x")).resolve(name)).href);
-  }
-}
-
-// json is a module that has what a file says, as bundlers give it.
-async function json(name, text) {
-  const module = new vm.SyntheticModule(["default"], () => module.setExport("default", parse(text)), { identifier: name });
-  await module.link(() => {});
-  await module.evaluate();
-  return module.namespace;
-}
-
-const versions = new Map();
-
-function require_(name) {
-  if (name === "servers") {
-    note(name);
-    return servers.module;
-  }
-  const require = nodeModule.createRequire(path.join(process.cwd(), "x"));
-  if (nodeModule.isBuiltin(name)) note(name.replace(/^node:/, ""));
-  else if (/^[./]/.test(name)) {
-    const file = require.resolve(name), version = statSync(file).mtimeMs;
-    if (versions.has(file) && versions.get(file) !== version) delete require.cache[file];
-    versions.set(file, version);
-  }
-  return require(name);
-}
+const { load, require_ } = makeModules({ require, process, world, importModule, acorn, servers, translate, note });
 
 // awaken gives what draws random numbers seeds of its own, for this process may be a
 // copy of another one. OpenSSL's generators cannot be seeded from here; but how much
@@ -359,7 +280,7 @@ function run(request) {
   const { code, waits, before = 0, bound = [] } = rewrite(request.code);
   for (const name of bound) foreign[name] = true;
   state.lines = request.code.split("\n").length;
-  const script = new vm.Script(code, { filename: state.label, columnOffset: -before, importModuleDynamically: load });
+  const script = new vm.Script(code, { filename: state.label, columnOffset: -before, importModuleDynamically: (name, _, attributes) => load(name, attributes) });
   state.begun = true;
   const value = script.runInThisContext({ displayErrors: false });
   if (waits) {
@@ -492,10 +413,18 @@ function textOf(error, all) {
   return cut(text, TRACE);
 }
 
+// hintOfModule says what to do about a module that was not found.
+function hintOfModule(message) {
+  const [, name, from] = /^Cannot find (?:module|package) '([^']*)'(?: imported from (.*))?/.exec(message) ?? [];
+  if (name === "servers" && from !== undefined) return "what Node loads by itself, which is packages, CommonJS and threads, can import no servers: give it their functions as arguments";
+  const near = name?.startsWith(process.cwd() + "/") ? name.slice(process.cwd().length + 1) : name ?? "";
+  return servers.hintOf(near) ?? "it is not installed in this image; npm install puts it into the workspace, where there is a network";
+}
+
 const UNREACHABLE = new Set(["EAI_AGAIN", "ENOTFOUND", "ENETUNREACH", "EHOSTUNREACH"]);
 
 function hintOf(error) {
-  if (error?.code === "MODULE_NOT_FOUND" || error?.code === "ERR_MODULE_NOT_FOUND") return "it is not installed in this image; npm install puts it into the workspace, where there is a network";
+  if (error?.code === "MODULE_NOT_FOUND" || error?.code === "ERR_MODULE_NOT_FOUND") return hintOfModule(String(error.message));
   if (error?.code === "ENOSPC" || error?.code === "EDQUOT" || error?.code === "EFBIG") return "the disk limit is reached; remove files that are not needed";
   for (let e = error, n = 0; isError(e) && n < 10; e = e.cause, n++) {
     if (UNREACHABLE.has(e.code)) return "there is no network in this sandbox; only what listens in it can be reached, on 127.0.0.1";

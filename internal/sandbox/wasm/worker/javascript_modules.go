@@ -1,0 +1,166 @@
+package worker
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+
+	"paddock/internal/sandbox/typescript"
+)
+
+// hostNormalize gives a module's full name: a file's path with its time, so
+// that a file that was changed is loaded anew, or a built-in's name.
+func hostNormalize(in *instance, stack []uint64) {
+	base, name := cString(in.bytes(), uint32(stack[0])), cString(in.bytes(), uint32(stack[1]))
+	m := nested{in.vm}
+	p, err := putString(m, in.moduleName(base, name))
+	if err != nil {
+		p = 0
+	}
+	stack[0] = p
+}
+
+// serversModule is the built-in module that has the servers which are bound.
+const serversModule = "servers"
+
+func (in *instance) moduleName(base, name string) string {
+	name = strings.TrimPrefix(name, "file://")
+	file := name
+	switch {
+	case strings.HasPrefix(name, "/"):
+	case strings.HasPrefix(name, "."):
+		dir := path.Clean("/" + in.start.Dir)
+		if strings.HasPrefix(base, "/") {
+			dir = path.Dir(base)
+		}
+		file = path.Join(dir, name)
+	case name == serversModule:
+		// What it has changes with the folder.
+		if info, err := in.system.Stat("/"+serversModule, true); err == nil {
+			return fmt.Sprintf("%s?%d", name, info.Modified)
+		}
+		return name
+	default:
+		if file = in.provided(name); file == "" {
+			return strings.TrimPrefix(name, "node:")
+		}
+	}
+	for _, candidate := range candidates(path.Clean(file)) {
+		if modified, ok := in.isFile(candidate); ok {
+			return fmt.Sprintf("%s?%d", candidate, modified)
+		}
+	}
+	if provided := in.provided(name); provided != "" {
+		modified, _ := in.isFile(provided)
+		return fmt.Sprintf("%s?%d", provided, modified)
+	}
+	return path.Clean(file)
+}
+
+// candidates are the files that the name of one may stand for, as programs in
+// TypeScript write it.
+func candidates(file string) []string {
+	all := []string{file}
+	switch path.Ext(file) {
+	case ".js":
+		all = append(all, strings.TrimSuffix(file, ".js")+".ts")
+	case ".mjs":
+		all = append(all, strings.TrimSuffix(file, ".mjs")+".mts")
+	}
+	for _, end := range []string{".ts", ".mts", ".js", ".mjs", ".json", "/index.ts", "/index.js", "/index.mjs"} {
+		all = append(all, file+end)
+	}
+	return all
+}
+
+// isFile tells whether there is a file, and when it was changed.
+func (in *instance) isFile(name string) (modified int64, ok bool) {
+	info, err := in.system.Stat(name, true)
+	if err != nil || info.Kind != "file" {
+		return 0, false
+	}
+	return info.Modified, true
+}
+
+// providers matches what names a module below /servers or /skills: servers/github, and
+// ./servers/github where the workspace has none.
+var providers = regexp.MustCompile(`^(?:\.{0,2}/)*(servers|skills)/([^/]+)(/.+)?$`)
+
+// notPlain matches what the names of packages have not.
+var notPlain = regexp.MustCompile(`[^A-Za-z0-9_]`)
+
+// provided gives the file of a module such as servers/github; empty: there is none.
+func (in *instance) provided(name string) string {
+	parts := providers.FindStringSubmatch(name)
+	if parts == nil {
+		return ""
+	}
+	for _, of := range []string{parts[2], notPlain.ReplaceAllString(parts[2], "_")} {
+		for _, end := range []string{"/index.js", "", ".js", ".ts"} {
+			file := path.Join("/", parts[1], of+parts[3]+end)
+			if _, ok := in.isFile(file); ok {
+				return file
+			}
+		}
+	}
+	return ""
+}
+
+// hostLoad gives a module's source.
+func hostLoad(in *instance, stack []uint64) {
+	m := nested{in.vm}
+	source, ok := in.moduleSource(m, cString(in.bytes(), uint32(stack[0])))
+	if !ok {
+		stack[0] = 0
+		return
+	}
+	p, err := putString(m, source)
+	if room, e := slice(in.bytes(), uint32(stack[1]), 4); err == nil && e == nil {
+		binary.LittleEndian.PutUint32(room, uint32(len(source)))
+		stack[0] = p
+		return
+	}
+	stack[0] = 0
+}
+
+func (in *instance) moduleSource(m machine, name string) (string, bool) {
+	file, _, _ := strings.Cut(name, "?")
+	if !strings.HasPrefix(name, "/") {
+		var source string
+		answer := in.tell(m, map[string]string{"op": "builtin", "name": file})
+		if json.Unmarshal(answer, &source) != nil || source == "" {
+			return "", false
+		}
+		return source, true
+	}
+	b, err := in.system.ReadFile(file)
+	if err != nil {
+		return "", false
+	}
+	text := strings.ToValidUTF8(string(b), "\ufffd")
+	switch path.Ext(file) {
+	case ".json":
+		return "export default " + text, json.Valid(b)
+	case ".ts", ".mts":
+		code, sourceMap, failed := typescript.Strip(text, path.Base(file))
+		if failed != nil {
+			return notTypeScript(file, failed.Line, failed.Message), true
+		}
+		in.tell(m, map[string]string{"op": "translated", "name": file, "map": sourceMap})
+		return code, true
+	}
+	return text, true
+}
+
+// notTypeScript is a module whose import fails and says why: it is the name of one that
+// there is not, which the driver knows by how it begins.
+func notTypeScript(file string, line int, why string) string {
+	text, err := json.Marshal(strings.ReplaceAll(fmt.Sprintf("TypeScript in %s, line %d: %s", file, line, why), "'", "’"))
+	if err != nil {
+		return ""
+	}
+	return "export * from " + string(text) + ";\n"
+}
