@@ -18,7 +18,12 @@ func (e *Engine) Response(resp *http.Response) error {
 	if s.redactor == nil {
 		return nil
 	}
-	redactHeader(s.redactor, resp.Header)
+	return clean(s.redactor, resp)
+}
+
+// clean takes what a Redactor knows out of an answer.
+func clean(with *redact.Redactor, resp *http.Response) error {
+	redactHeader(with, resp.Header)
 	if resp.Body == nil || resp.Body == http.NoBody || resp.Request != nil && resp.Request.Method == http.MethodHead {
 		return nil
 	}
@@ -26,7 +31,7 @@ func (e *Engine) Response(resp *http.Response) error {
 	if err != nil {
 		return err
 	}
-	resp.Body = &redacted{r: s.redactor.Reader(r), closes: closes, src: resp.Body}
+	resp.Body = &redacted{r: with.Reader(r), closes: closes, src: resp.Body}
 	resp.Header.Del("Content-Encoding")
 	resp.Header.Del("Content-Length")
 	resp.ContentLength, resp.Uncompressed = -1, true

@@ -129,10 +129,10 @@ func parseHosts(rules []string) (hosts, error) {
 	}
 	var h hosts
 	var err error
-	if h.secure, err = egress.Parse(secure, egress.Rights{Private: true}); err != nil {
+	if h.secure, err = egress.Parse(secure, egress.Rights{Private: true, Requests: true}); err != nil {
 		return hosts{}, err
 	}
-	h.plain, err = egress.Parse(plain, egress.Rights{Private: true})
+	h.plain, err = egress.Parse(plain, egress.Rights{Private: true, Requests: true})
 	return h, err
 }
 
