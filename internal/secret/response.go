@@ -41,7 +41,7 @@ func clean(with *redact.Redactor, resp *http.Response) error {
 // redactHeader takes values out of a header. One whose name has a value is dropped.
 func redactHeader(r *redact.Redactor, h http.Header) {
 	for name, values := range h {
-		if r.String(name) != name {
+		if r.Names(name) || r.String(name) != name {
 			delete(h, name)
 			continue
 		}

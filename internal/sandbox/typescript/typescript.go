@@ -11,6 +11,11 @@ import (
 	"paddock/internal/sandbox"
 )
 
+// TooDeep gives the line, from 1, at which a program, in JavaScript or TypeScript, is
+// nested deeper than any that people write; 0: it is not. esbuild may not read one that
+// is: it would take minutes, or all of the stack, which ends the process.
+func TooDeep(code string) int { return tooDeep(code) }
+
 // Strip gives the JavaScript of a program called name, and the source map that
 // leads back from it. failed is what is wrong with a program that has none, or is
 // nested deeper than any that people write.

@@ -10,6 +10,8 @@ package redact
 import (
 	"errors"
 	"io"
+	"slices"
+	"strings"
 )
 
 // Text is a text that is to be replaced.
@@ -23,6 +25,13 @@ type Text struct {
 type Redactor struct {
 	automaton *automaton
 	instead   []string
+	lower     []string // the texts, in small letters
+}
+
+// Names tells whether a name, whose letters' case says nothing, has one of the texts.
+func (r *Redactor) Names(name string) bool {
+	name = strings.ToLower(name)
+	return r != nil && slices.ContainsFunc(r.lower, func(text string) bool { return strings.Contains(name, text) })
 }
 
 // New makes a Redactor. It takes memory of some 500 bytes for each byte of the texts.
@@ -36,7 +45,7 @@ func New(texts []Text) *Redactor {
 		for _, form := range forms(t.Value) {
 			patterns = append(patterns, pattern{form, int32(len(r.instead))})
 		}
-		r.instead = append(r.instead, t.Instead)
+		r.instead, r.lower = append(r.instead, t.Instead), append(r.lower, strings.ToLower(string(t.Value)))
 	}
 	if len(patterns) == 0 {
 		return nil
