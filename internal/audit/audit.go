@@ -64,6 +64,8 @@ const (
 	ServerRemove   = "server_remove"
 	ServerLogin    = "server_login"
 	ServerAccept   = "server_accept" // of a tool that is not what it was
+	SecretSet      = "secret_set"    // its value too, of which nothing is recorded
+	SecretRemove   = "secret_remove"
 	// Of calls of tools that a person has to allow.
 	ApprovalRequest  = "approval_request"
 	ApprovalGrant    = "approval_grant"
