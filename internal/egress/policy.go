@@ -7,11 +7,24 @@
 //	api.example.com          the host, at the ports 80 and 443
 //	api.example.com:8443     the host at one port
 //	api.example.com:*        the host at any port
-//	.example.com             every host below it, not the host itself; ports as above
+//	*.example.com            every host below it, not the host itself; ports as above
+//	.example.com             the same
 //	192.0.2.1  [2001:db8::1] an address; ports as above
 //	*                        every host; only for who has Rights.All
 //	10.1.2.3:3401!private    the host or the address, also where it is not on the
 //	                         public Internet; only for who has Rights.Private
+//
+// and, for who has Rights.Requests, may say which requests it is about, by their method,
+// their path, or both:
+//
+//	GET api.example.com            one method, in capitals; GET allows HEAD
+//	api.example.com:8443/v1/users  one path, whatever its query
+//	api.example.com/v1/*           what begins with /v1/
+//	GET api.example.com/a/*/b      a star between slashes is one part of a path
+//
+// Paths are compared in one spelling, by their letters' case, and where a rule's path
+// decides, a path that servers read in different ways is refused. A rule that has neither allows every request: put both for one host and the former says
+// nothing. There are no rules that forbid.
 //
 // A name that a rule allows with !private may lead to any private address, but
 // to those where clouds keep credentials: such an address has to be in a rule
@@ -19,25 +32,14 @@
 package egress
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
-	"strings"
-
-	"golang.org/x/net/publicsuffix"
 
 	"paddock/internal/fault"
-)
-
-const (
-	// maxRules and maxRule bound a list of rules, and a rule in bytes.
-	maxRules, maxRule = 1000, 300
-	// private ends a rule whose host need not be public.
-	private = "!private"
-	// anyPort is the port of a rule that allows all of them; 0 stands for the
-	// usual ones.
-	anyPort = -1
 )
 
 // Rights are what whoever writes rules may allow. The zero Rights are those of a
@@ -47,6 +49,9 @@ type Rights struct {
 	All bool
 	// Private permits "!private".
 	Private bool
+	// Requests permits rules with a method or a path. It is for lists by which requests
+	// are decided about ([Policy.CheckRequest]), and not hosts alone.
+	Requests bool
 }
 
 // Policy says what may be reached. The zero Policy allows nothing. It does not
@@ -56,14 +61,6 @@ type Policy struct {
 	// within are further lists that have to allow a host as well; no permission
 	// to leave the public Internet comes from them.
 	within [][]rule
-}
-
-// rule is one line of a policy.
-type rule struct {
-	host    string     // canonical; with a leading dot: what is below it; "*": all
-	addr    netip.Addr // of a host that is an address
-	port    int        // anyPort, 0 for 80 and 443, or the port
-	private bool
 }
 
 // Parse makes a policy of rules, as the package's comment has them. All mistakes
@@ -107,137 +104,164 @@ func (p Policy) Empty() bool {
 	return len(p.rules) == 0
 }
 
-func parseRule(text string, rights Rights) (rule, error) {
-	if len(text) > maxRule {
-		return rule{}, errRule(text, "it is too long")
+// match finds the first rule of a list about a host and a port that another condition
+// holds for; nil: none.
+func match(rules []rule, host string, port int, also func(rule) bool) *rule {
+	for k := range rules {
+		if rules[k].matches(host, port) && also(rules[k]) {
+			return &rules[k]
+		}
 	}
-	target, isPrivate := strings.CutSuffix(text, private)
-	r := rule{private: isPrivate}
-	if isPrivate && !rights.Private {
-		return rule{}, fault.New(fault.Denied, "the rule %.100q reaches what is not public", text).WithHint("only who runs the server may write %s, in its configuration", private)
-	}
-	host, port, err := splitRule(target)
-	if err != nil {
-		return rule{}, errRule(text, err.Error())
-	}
-	r.port = port
-	switch {
-	case host == "*":
-		r.host = host
-		if !rights.All {
-			return rule{}, errWide(text)
-		}
-	case strings.HasPrefix(host, "."):
-		below, err := Host(host[1:])
-		if err != nil {
-			return rule{}, err
-		}
-		if _, err := netip.ParseAddr(below); err == nil {
-			return rule{}, errRule(text, "nothing is below an address")
-		}
-		if suffix, listed := publicsuffix.PublicSuffix(below); listed && suffix == below && !rights.All {
-			return rule{}, errWide(text)
-		}
-		r.host = "." + below
-	default:
-		if r.host, err = Host(host); err != nil {
-			return rule{}, err
-		}
-		if addr, err := netip.ParseAddr(r.host); err == nil {
-			r.addr = addr
-		}
-		return r, nil
-	}
-	if r.private {
-		return rule{}, errRule(text, "what is not public has to be named, host by host")
-	}
-	return r, nil
+	return nil
 }
 
-func errWide(text string) error {
-	return fault.New(fault.Denied, "the rule %.100q allows hosts that nobody has looked at", text).
-		WithHint("name the hosts; only who runs the server may allow all of them")
-}
-
-func errRule(text, why string) error {
-	return fault.New(fault.Invalid, "%.100q is no rule for hosts: %s", text, why).
-		WithHint("write api.example.com, api.example.com:8443 or .example.com, without a scheme or a path")
-}
-
-// splitRule takes a rule's port off. An IPv6 address without brackets has none.
-func splitRule(target string) (host string, port int, err error) {
-	if strings.Contains(target, "/") {
-		return "", 0, errors.New("a rule has no scheme and no path")
-	}
-	if addr, err := netip.ParseAddr(target); err == nil && addr.Is6() {
-		return target, 0, nil
-	}
-	at := strings.LastIndexByte(target, ':')
-	if at < 0 || strings.HasSuffix(target, "]") {
-		return target, 0, nil
-	}
-	host, digits := target[:at], target[at+1:]
-	if digits == "*" {
-		return host, anyPort, nil
-	}
-	n, err := strconv.ParseUint(digits, 10, 16)
-	if err != nil || n == 0 || digits[0] == '0' || digits[0] == '+' {
-		return "", 0, errors.New("its port is no number from 1 to 65535")
-	}
-	return host, int(n), nil
-}
-
-// matches tells whether a rule is about a canonical host and a port.
-func (r rule) matches(host string, port int) bool {
-	switch {
-	case r.port == 0 && port != 80 && port != 443, r.port > 0 && r.port != port:
-		return false
-	case r.host == "*":
-		return true
-	case r.host[0] == '.':
-		_, err := netip.ParseAddr(host)
-		return err != nil && len(host) > len(r.host) && strings.HasSuffix(host, r.host)
-	}
-	return r.host == host
-}
-
-func match(rules []rule, host string, port int) bool {
-	for _, r := range rules {
-		if r.matches(host, port) {
-			return true
+// everywhere tells whether each list of a policy has a rule about a host and a port that
+// another condition holds for.
+func (p Policy) everywhere(host string, port int, also func(rule) bool) bool {
+	for _, rules := range p.within {
+		if match(rules, host, port, also) == nil {
+			return false
 		}
 	}
-	return false
+	return match(p.rules, host, port, also) != nil
 }
 
 // Allows tells whether a host, in any way of writing it, may be asked for at a
-// port. What its name leads to is another question: [Policy.CheckAddr].
+// port, with whatever request. What its name leads to is another question:
+// [Policy.CheckAddr].
 func (p Policy) Allows(host string, port int) bool { return p.Check(host, port) == nil }
 
-// Check says why a host may not be asked for: fault.Invalid where it is none,
-// fault.Denied where no rule allows it, or where it is an address that is not
-// public; nil: it may.
-func (p Policy) Check(host string, port int) error {
-	name, err := Host(host)
+// Check says why a host may not be asked for at a port, with whatever request:
+// fault.Invalid where it is none, fault.Denied where no rule allows it, or where it is an
+// address that is not public; nil: it may. Rules that have a method or a path do not
+// count: they are [Policy.CheckRequest]'s.
+func (p Policy) Check(host string, port int) error { return p.check(host, port, rule.whole) }
+
+// Reach is Check for some request: nil where there is one that might be allowed.
+func (p Policy) Reach(host string, port int) error {
+	return p.check(host, port, func(rule) bool { return true })
+}
+
+func (p Policy) check(host string, port int, also func(rule) bool) error {
+	name, err := canonical(host, port)
 	if err != nil {
 		return err
 	}
-	if port < 1 || port > 65535 {
-		return fault.New(fault.Invalid, "there is no port %d", port)
+	if !p.everywhere(name, port, also) {
+		return errUnlisted(name, port)
 	}
-	allowed := match(p.rules, name, port)
-	for _, rules := range p.within {
-		allowed = allowed && match(rules, name, port)
+	return p.checkLiteral(name, port)
+}
+
+// Names tells whether some request may go to a host at some port.
+func (p Policy) Names(host string) bool {
+	name, err := Host(host)
+	if err != nil {
+		return false
 	}
-	if !allowed {
-		return fault.New(fault.Denied, "%s is not among the hosts that may be reached", show(name, port)).
-			WithHint("who runs the server can allow it, as %s", show(name, port))
+	for _, rules := range append([][]rule{p.rules}, p.within...) {
+		if !slices.ContainsFunc(rules, func(r rule) bool { return r.names(name) }) {
+			return false
+		}
 	}
+	return true
+}
+
+// Request is what one decision is about.
+type Request struct {
+	Method string // as it is sent: methods differ by case
+	Host   string // in any way of writing it
+	Port   int
+	Path   string // as it stands in the URL: escaped, without the query; "" is "/"
+}
+
+// Grant says how a request is allowed.
+type Grant struct {
+	// Rule is the rule that allows it, as it was written.
+	Rule string
+	// Path is what is to be sent: the path's one spelling where a rule's path decided,
+	// else the path as it came.
+	Path string
+	// Part tells that not every request to the host is allowed, so that nothing else in
+	// the request may say what it is for.
+	Part bool
+}
+
+// CheckRequest decides about one request. Its errors are Check's; a path that one server
+// may read as another than the next (/v1/../admin, /v1%2fadmin, /v1//x) is a fault.Denied
+// where only some paths of the host are allowed.
+func (p Policy) CheckRequest(r Request) (Grant, error) {
+	name, err := canonical(r.Host, r.Port)
+	if err != nil {
+		return Grant{}, err
+	}
+	path, errPath := canonicalPath(r.Path)
+	anyPath := func(k rule) bool { return k.path == nil && k.takes(r.Method) }
+	thisPath := func(k rule) bool {
+		return k.takes(r.Method) && (k.path == nil || errPath == nil && matchPath(k.path, path))
+	}
+	if !p.everywhere(name, r.Port, thisPath) {
+		return Grant{}, p.whyNot(name, path, errPath, r)
+	}
+	if err := p.checkLiteral(name, r.Port); err != nil {
+		return Grant{}, err
+	}
+	grant := Grant{Path: path, Part: !p.everywhere(name, r.Port, rule.whole)}
+	if p.everywhere(name, r.Port, anyPath) {
+		grant.Path = cmp.Or(r.Path, "/")
+	}
+	for _, also := range []func(rule) bool{rule.whole, anyPath, thisPath} { // what says most names it
+		if k := match(p.rules, name, r.Port, also); k != nil {
+			grant.Rule = k.text
+			break
+		}
+	}
+	return grant, nil
+}
+
+// whyNot says why a request is not allowed.
+func (p Policy) whyNot(name, path string, errPath error, r Request) error {
+	switch {
+	case !p.everywhere(name, r.Port, func(rule) bool { return true }):
+		return errUnlisted(name, r.Port)
+	case errPath != nil && p.everywhere(name, r.Port, func(k rule) bool { return k.takes(r.Method) }):
+		return errAmbiguous(name, errPath)
+	case errPath != nil:
+		path = "/"
+	}
+	return fault.New(fault.Denied, "the request %.20s %.200s is not among those that %s may be asked", r.Method, path, show(name, r.Port)).
+		WithHint("who runs the server can allow it, as %.20s %s%.200s", r.Method, show(name, r.Port), path)
+}
+
+func errUnlisted(name string, port int) error {
+	return fault.New(fault.Denied, "%s is not among the hosts that may be reached", show(name, port)).
+		WithHint("who runs the server can allow it, as %s", show(name, port))
+}
+
+func errAmbiguous(name string, why error) error {
+	return fault.New(fault.Denied, "not every path of %s may be asked for, and this one is not read alike by all servers: %v", name, why).
+		WithHint("write the path plainly: without dots, doubled or escaped slashes")
+}
+
+// canonical is the one spelling of a host that may be asked for at a port.
+func canonical(host string, port int) (string, error) {
+	name, err := Host(host)
+	if err == nil && (port < 1 || port > 65535) {
+		err = fault.New(fault.Invalid, "there is no port %d", port)
+	}
+	return name, err
+}
+
+// checkLiteral is CheckAddr for a host that is an address.
+func (p Policy) checkLiteral(name string, port int) error {
 	if addr, err := netip.ParseAddr(name); err == nil {
 		return p.CheckAddr(name, addr, port)
 	}
 	return nil
 }
+
+// ErrAddress is in the errors of [Policy.CheckAddr], for errors.Is.
+var ErrAddress = errors.New("an address that may not be dialled")
 
 // CheckAddr says why an address that an allowed host's name leads to may not be
 // dialled: nil where it is public, or where a rule names the host or the address
@@ -249,7 +273,7 @@ func (p Policy) CheckAddr(host string, addr netip.Addr, port int) error {
 		return err
 	}
 	if !addr.IsValid() || addr.Zone() != "" {
-		return fault.New(fault.Denied, "%s leads to an address of one of this host's networks", name)
+		return fault.New(fault.Denied, "%s leads to an address of one of this host's networks", name).WithCause(ErrAddress)
 	}
 	b := blockOf(plain(addr))
 	if b.public {
@@ -264,7 +288,7 @@ func (p Policy) CheckAddr(host string, addr netip.Addr, port int) error {
 		}
 	}
 	return fault.New(fault.Denied, "%s leads to %s, %s", name, plain(addr), b.is).
-		WithHint("only who runs the server can allow that, as %s%s", show(name, port), private)
+		WithHint("only who runs the server can allow that, as %s%s", show(name, port), private).WithCause(ErrAddress)
 }
 
 // show is a host and a port as a rule has them.

@@ -135,6 +135,7 @@ func TestWhoMayWriteWhichRules(t *testing.T) {
 		{"10.0.0.1!Private", operator, fault.Invalid},
 		{"https://example.com", operator, fault.Invalid},
 		{"example.com/path", operator, fault.Invalid},
+		{"GET example.com", operator, fault.Invalid},
 		{"example.com:", operator, fault.Invalid},
 		{"example.com:0", operator, fault.Invalid},
 		{"example.com:080", operator, fault.Invalid},
@@ -142,7 +143,7 @@ func TestWhoMayWriteWhichRules(t *testing.T) {
 		{"example.com:+80", operator, fault.Invalid},
 		{"user@example.com", operator, fault.Invalid},
 		{"ex*mple.com", operator, fault.Invalid},
-		{"*.example.com", operator, fault.Invalid},
+		{"*.example.com", operator, ""},
 		{"**", all, fault.Invalid},
 		{".", all, fault.Invalid},
 		{"..com", all, fault.Invalid},
@@ -279,18 +280,23 @@ func FuzzHost(f *testing.F) {
 
 // No rule of a model's allows an address that is not public, whatever it says.
 func FuzzRule(f *testing.F) {
-	for _, s := range []string{"example.com:443", ".example.com", "*", "10.0.0.1!private", "[::1]:80", "::1", "a:*", ".com", "127.1"} {
-		f.Add(s, "example.com", 443)
+	for _, s := range []string{"example.com:443", ".example.com", "*", "10.0.0.1!private", "[::1]:80", "::1", "a:*", ".com", "127.1", "GET example.com/v1/*", "*.example.com/a/*/b"} {
+		f.Add(s, "example.com", 443, "GET", "/v1/x")
 	}
-	f.Fuzz(func(t *testing.T, text, host string, port int) {
-		p, err := Parse([]string{text}, Rights{})
+	f.Fuzz(func(t *testing.T, text, host string, port int, method, path string) {
+		p, err := Parse([]string{text}, Rights{Requests: true})
 		if err != nil {
 			if k := fault.KindOf(err); k != fault.Invalid && k != fault.Denied {
 				t.Errorf("%q gives %v", text, err)
 			}
 			return
 		}
-		if p.Check(host, port) != nil {
+		_, errRequest := p.CheckRequest(Request{method, host, port, path})
+		reached := p.Reach(host, port) == nil
+		if p.Allows(host, port) != (reached && p.rules[0].whole()) || errRequest == nil && !reached || p.Allows(host, port) && errRequest != nil {
+			t.Errorf("%q is not one decision: %v, %v, %v", text, p.Check(host, port), p.Reach(host, port), errRequest)
+		}
+		if !reached {
 			return
 		}
 		name, err := Host(host)

@@ -47,6 +47,8 @@ type Options struct {
 	HeaderBytes int64
 	// Redirects is how many may follow one another; zero: 5, negative: none.
 	Redirects int
+	// Verbatim leaves bodies compressed as they come, and asks for no compression.
+	Verbatim bool
 	// TLS is the client's configuration; nil: the system's certificates, TLS 1.2
 	// or later. It is copied.
 	TLS *tls.Config
@@ -108,6 +110,7 @@ func NewTransport(p Policy, o Options) *Transport {
 		MaxIdleConns:           100,
 		MaxIdleConnsPerHost:    8,
 		ForceAttemptHTTP2:      true,
+		DisableCompression:     o.Verbatim,
 	}
 	return t
 }
@@ -142,6 +145,8 @@ func (t *Transport) checked(r *http.Request) (*http.Request, error) {
 		return nil, err
 	}
 	switch {
+	case r.URL.Opaque != "":
+		return nil, fault.New(fault.Invalid, "the URL of %s has no path", at.host)
 	case r.URL.User != nil:
 		return nil, fault.New(fault.Denied, "the URL of %s holds a user", at.host).WithHint("give credentials apart from the URL")
 	case r.Method == http.MethodConnect || r.Method == http.MethodTrace:
@@ -152,10 +157,18 @@ func (t *Transport) checked(r *http.Request) (*http.Request, error) {
 	if err := checkHostHeader(r, at); err != nil {
 		return nil, err
 	}
-	if err := t.policy.Check(at.host, at.port); err != nil {
+	grant, err := t.policy.CheckRequest(Request{Method: cmp.Or(r.Method, http.MethodGet), Host: at.host, Port: at.port, Path: r.URL.EscapedPath()})
+	if err != nil {
+		return nil, err
+	}
+	if err := checkOverrides(r, at, grant); err != nil {
 		return nil, err
 	}
 	out := r.Clone(r.Context())
+	if out.URL.Path, err = url.PathUnescape(grant.Path); err != nil {
+		return nil, fault.New(fault.Invalid, "the path cannot be read")
+	}
+	out.URL.RawPath = grant.Path
 	out.URL.Host, out.Host = at.authority(), ""
 	return out, t.follow(r, out, at)
 }
@@ -167,6 +180,25 @@ func checkHostHeader(r *http.Request, at origin) error {
 	}
 	if named, err := originOf(&url.URL{Scheme: r.URL.Scheme, Host: r.Host}); err != nil || named != at {
 		return fault.New(fault.Denied, "a request to %s asks for the host %.100q", at.host, r.Host)
+	}
+	return nil
+}
+
+// overrides are headers by which some servers read another method or another path than
+// the request has.
+var overrides = []string{"X-Http-Method", "X-Http-Method-Override", "X-Method-Override", "X-Original-Url", "X-Original-Uri", "X-Rewrite-Url", "X-Forwarded-Uri", "X-Forwarded-Path", "X-Forwarded-Prefix"}
+
+// checkOverrides refuses a request that says in two ways what it is, where not every
+// request is allowed.
+func checkOverrides(r *http.Request, at origin, grant Grant) error {
+	if !grant.Part {
+		return nil
+	}
+	for name := range r.Header {
+		// Where headers become variables, an underscore and a hyphen are one.
+		if slices.Contains(overrides, http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))) {
+			return fault.New(fault.Denied, "not every request to %s is allowed, and the header %.50q asks for another one", at.host, name)
+		}
 	}
 	return nil
 }
@@ -250,6 +282,18 @@ func originOf(u *url.URL) (origin, error) {
 	return o, err
 }
 
+// Origin reads where a URL leads: its scheme, "http" or "https", its canonical host and
+// its port. It is a fault.Denied for other schemes and a fault.Invalid for what is no host.
+func Origin(u *url.URL) (scheme, host string, port int, err error) {
+	o, err := originOf(u)
+	return o.scheme, o.host, o.port, err
+}
+
+// Authority is how a URL of a scheme writes a canonical host and a port.
+func Authority(scheme, host string, port int) string {
+	return origin{scheme, host, port}.authority()
+}
+
 // splitAuthority takes a URL's host and port apart. [url.URL.Hostname] would take
 // the brackets of an address off, so that what is in them could be anything.
 func splitAuthority(text string) (host, port string, err error) {
@@ -274,7 +318,7 @@ func (t *Transport) dial(ctx context.Context, network, to string) (net.Conn, err
 	if err != nil {
 		return nil, err
 	}
-	if err := t.policy.Check(host, int(port)); err != nil {
+	if err := t.policy.Reach(host, int(port)); err != nil {
 		return nil, err
 	}
 	addrs, err := t.addresses(ctx, host, int(port))

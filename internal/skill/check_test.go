@@ -34,6 +34,14 @@ func TestTheWholeFormatIsRead(t *testing.T) {
 	if p, err := m.Network(); err != nil || !p.Allows("x.cdn.example.com", 443) || p.Allows("example.com", 443) {
 		t.Errorf("the declared hosts are others: %v", err)
 	}
+	declared, err := check(t, mainOf("words", "metadata:\n  paddock.hosts: GET api.example.com/v1/*, b.example\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := declared.Manifest
+	if p, err := part.Network(); err != nil || p.Allows("api.example.com", 443) || p.Reach("api.example.com", 443) != nil {
+		t.Errorf("requests to a host are not declared: %v", err)
+	}
 	if p, err := (Manifest{}).Network(); err != nil || !p.Empty() {
 		t.Error("who declares nothing reaches something")
 	}

@@ -25,14 +25,15 @@ type Manifest struct {
 	// Tools are tools of bound servers, as server/tool; either may be *, or end
 	// in it. mcp__server__tool in AllowedTools is one as well.
 	Tools []string `json:"tools,omitempty"`
-	// Hosts are rules of package egress, with the rights of a model.
+	// Hosts are rules of package egress, also for single requests, with the rights of a
+	// model.
 	Hosts []string `json:"hosts,omitempty"`
 	// Secrets are names of secrets, of A-Z, 0-9 and _.
 	Secrets []string `json:"secrets,omitempty"`
 }
 
 // Network is the policy of what the skill asks for.
-func (m Manifest) Network() (egress.Policy, error) { return egress.Parse(m.Hosts, egress.Rights{}) }
+func (m Manifest) Network() (egress.Policy, error) { return egress.Parse(m.Hosts, modelRights) }
 
 // UsesTool tells whether a tool of a server is among what the skill declares.
 func (m Manifest) UsesTool(server, tool string) bool {
@@ -51,6 +52,9 @@ func starMatch(pattern, name string) bool {
 	}
 	return pattern == name
 }
+
+// modelRights are those of who wrote a skill.
+var modelRights = egress.Rights{Requests: true}
 
 func (m *Manifest) sort() {
 	for _, list := range []*[]string{&m.Tools, &m.Hosts, &m.Secrets} {
@@ -81,7 +85,8 @@ func (p *matterParser) declare(field string, value *yaml.Node) {
 		}
 		m.Tools = append(m.Tools, list...)
 	case "hosts":
-		if _, err := egress.Parse(list, egress.Rights{}); err != nil {
+		list = egress.Split(strings.Join(list, ",")) // a method and its host are one again
+		if _, err := egress.Parse(list, modelRights); err != nil {
 			p.mistakes = append(p.mistakes, err)
 		}
 		m.Hosts = append(m.Hosts, list...)
