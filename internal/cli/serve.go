@@ -55,6 +55,7 @@ usage.`,
 	keyFlag(c.Flags(), "port", "listen at this `PORT`; 0: any that is free")
 	keyFlag(c.Flags(), "tools", "offer these `SETS` of tools, with commas: "+strings.Join(config.ToolSets, ", "))
 	keyFlag(c.Flags(), "isolation", "run programs in this `KIND` of sandbox: wasm or linux")
+	netFlag(c.Flags())
 	keyFlag(c.Flags(), "insecure-http", "let other machines call without TLS")
 	c.Flags().Lookup("insecure-http").NoOptDefVal = "true"
 	c.Flags().BoolVar(&dev, "dev", false, "ask for no token; on a loopback address only")

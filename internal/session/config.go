@@ -110,6 +110,9 @@ type Config struct {
 	// Call answers what programs ask of the host, which are calls of tools; see
 	// sandbox.Command. Its panic is an answer of nothing. Nil: nothing answers.
 	Call func(ctx context.Context, run Run, c sandbox.Call) []byte
+	// Network is how what programs send leaves the host. Its Proxy and Close are the
+	// Manager's to call until it is closed. The zero Network lets nothing out.
+	Network Network
 	// Folders are shown to programs beside their workspace.
 	Folders []Folder
 	// Forget is told of a session that has ended for good, when its files are gone.

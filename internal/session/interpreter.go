@@ -199,6 +199,7 @@ func (s *session) spec(runtime string) sandbox.Spec {
 	}
 	spec.Mounts = append(spec.Mounts, s.outside()...)
 	if hasMachines(s.backend) {
+		s.connect(&spec)
 		s.inMachine(&spec, machine)
 	}
 	return spec
