@@ -82,8 +82,8 @@ type createInput struct {
 	session                          session.ID
 	language, name, isolation, image string
 	memory, ttl                      int64
-	servers                          []string
-	chosen                           bool // servers were given
+	servers, network                 []string
+	chosen, narrowed                 bool // servers, network were given
 }
 
 func (in *createInput) params(s *Server, langs, isos []string) []param {
@@ -95,6 +95,7 @@ func (in *createInput) params(s *Server, langs, isos []string) []param {
 		number("memory_mb", &in.memory, 1, max(1, s.config.MemoryBytes>>20), "For each interpreter (Python: 32)"),
 		number("ttl_seconds", &in.ttl, 1, 365*24*3600, "Seconds unused until it expires"),
 	}
+	all = append(all, texts("network", &in.network, 100, "Hosts it reaches; default: all allowed").noting(&in.narrowed))
 	if s.config.Servers != nil {
 		all = append(all, texts("servers", &in.servers, 100, "MCP servers, or SERVER/get_*; default: all").noting(&in.chosen))
 	}
@@ -114,6 +115,9 @@ func (in *createInput) settings() session.Settings {
 	}
 	if in.chosen {
 		set.Servers = &in.servers
+	}
+	if in.narrowed {
+		set.Network = &in.network
 	}
 	if in.image != "" {
 		set.Isolation, set.Machine = cmp.Or(set.Isolation, imaged), &session.Machine{Image: in.image}
@@ -211,6 +215,7 @@ type sessionInfo struct {
 	Packages       []string      `json:"packages"`
 	Servers        []string      `json:"servers"`
 	Skills         []string      `json:"skills"`
+	Network        []string      `json:"network"`
 	DiskBytes      int64         `json:"disk_bytes"`
 	MemoryBytes    int64         `json:"memory_bytes"`
 	// What programs left running in the background, where they can, and the end of
@@ -254,7 +259,7 @@ func workspaceInfo(ctx context.Context, c *call, in sessionInput) (out sessionIn
 		ExecutionCount: d.Executions, Variables: []variable{}, Imports: listOf(d.Imports), Files: []file{},
 		More: len(d.Variables) > maxVariables || len(d.Files) > maxListed,
 		// Nothing installs packages yet.
-		Packages: []string{}, Servers: []string{}, Skills: skills,
+		Packages: []string{}, Servers: []string{}, Skills: skills, Network: listOf(c.server.reaches(d.Settings.Network)),
 		DiskBytes: d.DiskBytes, MemoryBytes: d.Memory, Notice: strings.TrimSpace(c.notice + " " + d.Notice),
 	}
 	if s := c.server.config.Servers; s != nil {
