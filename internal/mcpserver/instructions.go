@@ -63,7 +63,7 @@ func (s *Server) networkInWords() string {
 	if len(s.reaches(nil)) == 0 {
 		return "no network"
 	}
-	return "HTTP(S) to allowed hosts"
+	return "HTTP to allowed hosts"
 }
 
 // maxHosts bounds the hosts that the instructions name, in bytes.
