@@ -93,6 +93,12 @@ func TestRequestsAndConnectionsAreCounted(t *testing.T) {
 	if r := got.wait(t, 5)[4]; r.Decision != Exhausted {
 		t.Errorf("the record is %+v", r)
 	}
+	for range 2 * maxBeyond {
+		_ = ask(t, c, "GET", "http://evil.example")
+	}
+	if err := d.Reach("evil.example", 443); err == nil || len(got.wait(t, 0)) > 3+maxBeyond {
+		t.Errorf("%d records fill the log", len(got.wait(t, 0)))
+	}
 	d, _ = opened(t, Config{Budgets: Budgets{Connections: 2}}, "127.0.0.1:"+s.port()+"!private")
 	c = program(t, d)
 	var held []*http.Response
@@ -294,8 +300,19 @@ func TestAChangedPolicyCutsWhatIsOpen(t *testing.T) {
 			}
 		}
 	}
+	// So is what goes to an address that its host's rule no longer names.
+	d, got := opened(t, Config{Resolver: names{"named.example": "127.0.0.1"}}, "named.example:*!private")
+	resp, err := stream(t, d).Get("http://named.example:" + s.port() + "/quiet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	d.SetPolicy(rules(t, "named.example:*"))
+	if _, err := io.Copy(io.Discard, resp.Body); err == nil || got.wait(t, 1)[0].Cause != "policy" {
+		t.Errorf("what is no longer public goes on: %v", err)
+	}
 	// Tunnels in which nothing is asked, yet or any more, are cut as well.
-	d, _ := opened(t, Config{}, at+"!private")
+	d, _ = opened(t, Config{}, at+"!private")
 	proxy := proxied(t, d)
 	begun, used := tunnelTo(t, proxy, at), tunnelTo(t, proxy, at)
 	fmt.Fprintf(used, "TRACE / HTTP/1.1\r\nHost: %s\r\n\r\n", at)

@@ -62,16 +62,12 @@ func (d *Door) forward(w http.ResponseWriter, r *http.Request, e *exchange) {
 	d.proxy.ServeHTTP(w, r.WithContext(context.WithValue(e.ctx, exchangeKey{}, e)))
 }
 
-// bare is a context without values: what the HTTP client tells of an answer's
-// beginning would go to the program as it is, past the secrets.
-type bare struct{ context.Context }
-
-func (bare) Value(any) any { return nil }
-
 // roundTrip sends a request on its way.
 func (d *Door) roundTrip(out *http.Request) (*http.Response, error) {
 	e := out.Context().Value(exchangeKey{}).(*exchange)
-	out = out.WithContext(httptrace.WithClientTrace(bare{e.ctx}, &httptrace.ClientTrace{
+	// With the exchange's own context, answers before the answer (103) do not go past the
+	// secrets to the program: the copier has asked for them in the one that it made.
+	out = out.WithContext(httptrace.WithClientTrace(e.ctx, &httptrace.ClientTrace{
 		GotConn: func(c httptrace.GotConnInfo) {
 			if to, err := netip.ParseAddrPort(c.Conn.RemoteAddr().String()); err == nil {
 				e.dialled(to.Addr())

@@ -151,6 +151,9 @@ func TestNoRequestHidesInAnother(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		bodies = append(bodies, string(b))
+		if len(r.Trailer) > 0 {
+			t.Errorf("the server was told of a trailer: %v", r.Trailer)
+		}
 	})
 	at := "127.0.0.1:" + s.port()
 	d, _ := opened(t, Config{}, at+"/open/*!private")

@@ -31,6 +31,23 @@ func TestAnswersComeAsTheyAreWritten(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 			<-next
 			fmt.Fprint(w, "data: 2\n\n")
+		case "/sized":
+			w.Header().Set("Content-Length", "10")
+			fmt.Fprint(w, "first")
+			_ = http.NewResponseController(w).Flush()
+			<-next
+			fmt.Fprint(w, "later")
+		case "/talk":
+			rc := http.NewResponseController(w)
+			_ = rc.EnableFullDuplex()
+			for word := make([]byte, 4); ; {
+				n, err := r.Body.Read(word)
+				_, _ = w.Write(word[:n])
+				_ = rc.Flush()
+				if err != nil {
+					return
+				}
+			}
 		case "/trailer":
 			w.Header().Set("Trailer", "X-Sum")
 			fmt.Fprint(w, "body")
@@ -68,6 +85,35 @@ func TestAnswersComeAsTheyAreWritten(t *testing.T) {
 		if rest, err := io.ReadAll(lines); string(rest) != "\ndata: 2\n\n" || err != nil {
 			t.Errorf("the second is %q, %v", rest, err)
 		}
+		resp.Body.Close()
+		resp, err = c.Get(s.URL + "/sized")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(resp.Body, make([]byte, 5)); err != nil {
+			t.Errorf("the first half: %v", err)
+		}
+		next <- struct{}{}
+		if rest, err := io.ReadAll(resp.Body); string(rest) != "later" || err != nil {
+			t.Errorf("the second half is %q, %v", rest, err)
+		}
+		resp.Body.Close()
+		says, program := io.Pipe()
+		go func() { _, _ = io.WriteString(program, "ping") }()
+		resp, err = c.Post(s.URL+"/talk", "text/plain", says)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, word := range []string{"ping", "pong"} {
+			got := make([]byte, 4)
+			if _, err := io.ReadFull(resp.Body, got); string(got) != word || err != nil {
+				t.Errorf("both talk: %q, %v", got, err)
+			}
+			if word == "ping" {
+				_, _ = io.WriteString(program, "pong")
+			}
+		}
+		program.Close()
 		resp.Body.Close()
 		resp, err = c.Get(s.URL + "/trailer")
 		if err != nil {

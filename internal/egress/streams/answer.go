@@ -130,7 +130,7 @@ func (s *stream) answer(ctx context.Context, m message) (any, *failure) {
 		}
 		n, err := s.put(ctx, m.At, m.bytes)
 		if err != nil && n == 0 {
-			return nil, failureOf(err)
+			return nil, s.table.failureOf(err)
 		}
 		return map[string]int{"written": n}, nil
 	case "net.shut":
@@ -150,7 +150,7 @@ func (s *stream) answerRead(ctx context.Context, m message) (any, *failure) {
 	}
 	b, err := s.take(ctx, m.At, m.Max)
 	if err != nil && err != io.EOF {
-		return nil, failureOf(err)
+		return nil, s.table.failureOf(err)
 	}
 	return map[string][]byte{"base64": b}, nil
 }
@@ -164,20 +164,18 @@ func (t *Table) noNetwork() *failure {
 func (t *Table) resolve(m message) (any, *failure) {
 	name, err := egress.Host(m.Host)
 	if err != nil {
-		return nil, failureOf(err)
+		return nil, t.failureOf(err)
 	}
 	if !t.config.Door.Knows(name) {
-		if t.config.Door.Policy().Empty() {
-			return nil, t.noNetworkFor(name, m.Port)
-		}
 		port := m.Port
 		if port < 1 || port > 65535 {
 			port = 443
 		}
-		if _, err := t.config.Door.Dial(t.ctx, name, port, port == 443); err != nil {
-			return nil, failureOf(err)
+		end, err := t.dial(t.ctx, name, port, port == 443)
+		if err != nil {
+			return nil, t.failureOf(err)
 		}
-		return nil, &failure{kindUnknown, "there is no such host"} // allowed meanwhile
+		end() // it is allowed meanwhile
 	}
 	addr, err := netip.ParseAddr(name)
 	if err != nil {
@@ -186,28 +184,30 @@ func (t *Table) resolve(m message) (any, *failure) {
 	return map[string][]string{"addresses": {addr.String()}}, nil
 }
 
-// noNetworkFor is that, and has the door record what was asked for.
-func (t *Table) noNetworkFor(name string, port int) *failure {
-	_ = t.config.Door.Reach(name, max(min(port, 65535), 1))
-	return t.noNetwork()
+// dial has a connection made ahead.
+func (t *Table) dial(ctx context.Context, host string, port int, tls bool) (end func(), err error) {
+	end, err = t.config.Door.Dial(ctx, host, port, tls)
+	if err != nil && fault.KindOf(err) == fault.Denied && t.config.Door.Policy().Empty() {
+		return nil, errNoNetwork
+	}
+	return end, err
 }
+
+var errNoNetwork = errors.New("nothing is allowed to leave the session")
 
 // open makes a stream, and has a connection made to the host.
 func (t *Table) open(ctx context.Context, m message) (any, *failure) {
 	name, err := egress.Host(m.Host)
 	if err != nil {
-		return nil, failureOf(err)
-	}
-	if t.config.Door.Policy().Empty() && !t.config.Door.Knows(name) {
-		return nil, t.noNetworkFor(name, m.Port)
+		return nil, t.failureOf(err)
 	}
 	if f := t.reserve(); f != nil {
 		return nil, f
 	}
-	end, err := t.config.Door.Dial(ctx, name, m.Port, m.TLS)
+	end, err := t.dial(ctx, name, m.Port, m.TLS)
 	if err != nil {
 		t.unreserve()
-		return nil, failureOf(err)
+		return nil, t.failureOf(err)
 	}
 	s := t.newStream(name, m.Port)
 	s.tls, s.end = m.TLS, end
@@ -234,9 +234,9 @@ func (s *stream) greet(ctx context.Context, name string) (any, *failure) {
 	}
 	s.end()
 	s.end = func() {}
-	end, err := s.table.config.Door.Dial(ctx, host, s.port, true)
+	end, err := s.table.dial(ctx, host, s.port, true)
 	if err != nil {
-		return nil, failureOf(err)
+		return nil, s.table.failureOf(err)
 	}
 	s.tls, s.end = true, end
 	return struct{}{}, nil
@@ -269,7 +269,10 @@ func (t *Table) poll(ctx context.Context, m message) (any, *failure) {
 }
 
 // failureOf is an error as guests know it.
-func failureOf(err error) *failure {
+func (t *Table) failureOf(err error) *failure {
+	if errors.Is(err, errNoNetwork) {
+		return t.noNetwork()
+	}
 	f := &failure{Kind: kindOf(err)}
 	var known *fault.Error
 	switch {

@@ -25,6 +25,7 @@ type request struct {
 	Headers  [][2]string `json:"headers"`
 	Redirect string      `json:"redirect"` // "follow", "manual" or "error"
 	More     bool        `json:"more"`
+	Later    bool        `json:"later"`  // the answer is the stream; net.head gives the head
 	Length   int64       `json:"length"` // of that body; negative: not known
 }
 
@@ -76,7 +77,7 @@ func (t *Table) fetch(ctx context.Context, m message) (any, *failure) {
 		t.remove(number)
 		return nil, &failure{Kind: kindReset}
 	}
-	if m.More {
+	if m.More || m.Later {
 		return map[string]int{"stream": number}, nil
 	}
 	return s.answerHead(ctx)
@@ -119,7 +120,7 @@ func (s *stream) request(ctx context.Context, m message) (*http.Request, *failur
 func (s *stream) carry(req *http.Request, redirect string) {
 	resp, err := s.client(redirect).Do(req)
 	if err != nil {
-		s.head <- headed{fail: failureOf(unwrapped(err))}
+		s.head <- headed{fail: s.table.failureOf(unwrapped(err))}
 		s.far.in.leave(io.ErrClosedPipe)
 		s.far.out.finish(io.ErrUnexpectedEOF)
 		return
@@ -182,7 +183,7 @@ func (s *stream) dial(ctx context.Context, to string, tls bool) (net.Conn, error
 		return nil, err
 	}
 	t := s.table
-	end, err := t.config.Door.Dial(ctx, host, port, tls)
+	end, err := t.dial(ctx, host, port, tls)
 	if err != nil {
 		return nil, err
 	}
@@ -232,6 +233,6 @@ func (s *stream) answerHead(ctx context.Context) (any, *failure) {
 		return h.head, nil
 	case <-ctx.Done():
 		s.table.remove(s.number)
-		return nil, failureOf(context.Cause(ctx))
+		return nil, s.table.failureOf(context.Cause(ctx))
 	}
 }

@@ -1,7 +1,6 @@
 package typescript
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -132,7 +131,7 @@ func BenchmarkTooDeep(b *testing.B) {
 	code := repeated("", "a = b(1, 'c', [2], { d: 3 });\n", "", megabyte)
 	for b.Loop() {
 		if tooDeep(code) > 0 {
-			b.Fatal(fmt.Sprint("refused"))
+			b.Fatal("refused")
 		}
 	}
 	b.SetBytes(int64(len(code)))

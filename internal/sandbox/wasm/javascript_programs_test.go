@@ -13,7 +13,8 @@ var javascriptPrograms = map[string][]cell{
 		{Code: "require('lodash')", Fails: "…", Hint: "fs, ", Line: 1},
 		{Code: "await import('./nothing.js')", Fails: "…"},
 		{Code: "require('child_process')", Fails: "…", Line: 1},
-		{Code: "\nfetch('http://x')", Fails: "ReferenceError: fetch is not defined", Line: 2, Hint: "no network"},
+		{Code: "\nnew WebSocket('ws://x')", Fails: "ReferenceError: WebSocket is not defined", Line: 2, Hint: "only HTTP"},
+		{Code: "await fetch('http://x')", Fails: "TypeError: fetch failed: this session has no network"},
 	},
 	"files that are not there": {
 		{Code: "require('fs').readFileSync('/etc/passwd')", Fails: "Error: ENOENT: …", Line: 1, Hint: "/workspace"},
