@@ -145,6 +145,9 @@ func (p *Pool) kindLocked(w Want) *kind {
 func anybodys(spec sandbox.Spec) sandbox.Spec {
 	spec.Owner, spec.Box, spec.Runtime, spec.Snapshots = "", "", "", false
 	spec.Env, spec.Mounts = maps.Clone(spec.Env), slices.Clone(spec.Mounts)
+	if spec.Proxy != nil {
+		spec.Proxy = func(context.Context, net.Conn) {} // nothing runs in it that could connect
+	}
 	for n := range spec.Mounts {
 		spec.Mounts[n].Host = filepath.Base(spec.Mounts[n].Host)
 	}
