@@ -1,15 +1,12 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 
@@ -19,6 +16,7 @@ import (
 	"paddock/internal/egress/streams"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/linux/outward"
 	"paddock/internal/session"
 	"paddock/internal/telemetry"
 )
@@ -56,10 +54,6 @@ type doorway struct {
 // allowance says in refusals where a person allows a host.
 const allowance = "in the configuration's network.allow, by --net-allow or PADDOCK_NET_ALLOW"
 
-// networkFolder is where programs of machines find the certificate of their session's
-// authority, and caFile its name there.
-const networkFolder, caFile = "network", "ca.pem"
-
 // openNetwork makes the sessions' network, and puts it into their configuration.
 func (p *program) openNetwork(sc *session.Config, log *audit.Log, t *telemetry.Telemetry) (*network, error) {
 	c := p.config.Network
@@ -71,11 +65,9 @@ func (p *program) openNetwork(sc *session.Config, log *audit.Log, t *telemetry.T
 		rules: c.Allow, policy: policy, audit: log, telemetry: t, log: p.log, doors: map[networked]*doorway{},
 		budgets: door.Budgets{Sent: c.SentBytes, Received: c.ReceivedBytes, Requests: c.Requests},
 	}
-	sc.Network = session.Network{Check: n.check, Used: n.used, Refused: n.refused, Close: n.letGo}
-	if !policy.Empty() { // else nobody listens in a machine
-		sc.Network.Proxy, sc.Network.Env = n.proxy, machineEnv()
-		sc.Folders = append(sc.Folders, session.Folder{Name: networkFolder, Machines: true, Fill: n.fill})
-	}
+	sc.Egress = session.Egress{Check: n.check, Used: n.used, Refused: n.refused, Close: n.letGo}
+	sc.Network = n.machine
+	sc.Folders = append(sc.Folders, session.Folder{Name: outward.Folder, Machines: true, Fill: n.fill})
 	next := sc.Call
 	sc.Call = func(ctx context.Context, run session.Run, c sandbox.Call) []byte {
 		if streams.Asked(c.Body) {
@@ -89,20 +81,16 @@ func (p *program) openNetwork(sc *session.Config, log *audit.Log, t *telemetry.T
 	return n, nil
 }
 
-// machineEnv is how programs of machines find the proxy, and believe its certificates.
-func machineEnv() map[string]string {
-	env := map[string]string{"NODE_USE_ENV_PROXY": "1"}
-	proxy := fmt.Sprintf("http://127.0.0.1:%d", sandbox.ProxyPort)
-	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY"} {
-		env[name], env[strings.ToLower(name)] = proxy, proxy
+// machine is the way out of a session's machine; nil: nothing may leave it, so nobody
+// listens there.
+func (n *network) machine(owner session.Owner, id session.ID, set session.Settings) *session.Network {
+	if policy, err := n.of(set.Network); err != nil || policy.Empty() {
+		return nil
 	}
-	env["NO_PROXY"] = "localhost,127.0.0.1,::1"
-	env["no_proxy"] = env["NO_PROXY"]
-	ca := "/" + networkFolder + "/" + caFile
-	for _, name := range []string{"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO", "PIP_CERT", "npm_config_cafile"} {
-		env[name] = ca
+	return &session.Network{
+		Proxy: func(ctx context.Context, conn net.Conn) { n.proxy(ctx, owner, id, conn) },
+		Env:   outward.Environment(),
 	}
-	return env
 }
 
 // check tells what is wrong with the rules that a session is made with: they are a part
@@ -258,24 +246,20 @@ func (n *network) proxy(ctx context.Context, owner session.Owner, id session.ID,
 	d.ServeProxy(ctx, conn)
 }
 
-// fill shows a machine's programs the certificate of their session's authority.
+// fill shows a machine's programs what they need to find the way out, where there is one.
 func (n *network) fill(_ context.Context, owner session.Owner, id session.ID, dir string) error {
+	info, err := n.sessions.Info(owner, id)
+	if err != nil {
+		return err
+	}
+	if n.machine(owner, id, info.Settings) == nil {
+		return outward.Fill(dir, nil)
+	}
 	d, err := n.doorOf(owner, id)
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(dir, caFile)
-	if is, err := os.ReadFile(path); err == nil && bytes.Equal(is, d.CA()) {
-		return nil
-	}
-	temp := path + ".new"
-	if err := os.WriteFile(temp, d.CA(), 0o600); err != nil {
-		return err
-	}
-	if err := os.Chmod(temp, 0o644); err != nil { // whatever the umask is
-		return err
-	}
-	return os.Rename(temp, path)
+	return outward.Fill(dir, d.CA())
 }
 
 // used is what a session has used of its budgets; false: nothing since it has been open.

@@ -146,13 +146,10 @@ func anybodys(spec sandbox.Spec) sandbox.Spec {
 	spec.Owner, spec.Box, spec.Runtime, spec.Snapshots = "", "", "", false
 	spec.Env, spec.Mounts = maps.Clone(spec.Env), slices.Clone(spec.Mounts)
 	if spec.Proxy != nil {
-		spec.Proxy = func(context.Context, net.Conn) {} // nothing runs in it that could connect
+		spec.Proxy = func(context.Context, net.Conn) {}
 	}
 	for n := range spec.Mounts {
 		spec.Mounts[n].Host = filepath.Base(spec.Mounts[n].Host)
-	}
-	if spec.Proxy != nil {
-		spec.Proxy = func(context.Context, net.Conn) {}
 	}
 	return spec
 }

@@ -2,28 +2,17 @@ package session
 
 import (
 	"cmp"
-	"context"
-	"maps"
-	"net"
 
 	"paddock/internal/fault"
-	"paddock/internal/sandbox"
 )
 
-// Network is how what programs send leaves the host, and who decides about it. A session
-// does not know what is sent. The functions are called from many goroutines; the zero
-// Network lets nothing out.
-type Network struct {
+// Egress is who knows what sessions' programs send, beside what answers them (Config.Call,
+// Config.Network): a session does not. The functions are called from many goroutines.
+type Egress struct {
 	// Check says what is wrong with the rules that a session is made with
 	// (Settings.Network): a fault.Denied where it may not have what they name, another
 	// fault where they are none. Nil: no session may be made with any.
 	Check func(rules []string) error
-	// Proxy serves a connection of a program in a session's machine, as
-	// sandbox.Spec.Proxy does; nil: machines have no network.
-	Proxy func(ctx context.Context, owner Owner, id ID, conn net.Conn)
-	// Env is what programs of machines find in their environment, where there is Proxy;
-	// what the Config's Env and the machine's say goes before it.
-	Env map[string]string
 	// Used gives what a session has sent and received in all, Info's Traffic included;
 	// false: nothing since this process has it. Nil: nobody counts.
 	Used func(owner Owner, id ID) (Traffic, bool)
@@ -47,7 +36,7 @@ const maxRules = 1000
 
 // checkNetwork tells what is wrong with the rules that a session is to be made with.
 func (m *Manager) checkNetwork(rules *[]string) error {
-	switch check := m.config.Network.Check; {
+	switch check := m.config.Egress.Check; {
 	case rules == nil || len(*rules) == 0:
 		return nil
 	case len(*rules) > maxRules:
@@ -73,24 +62,12 @@ func (m *Manager) imported(rules *[]string) (*[]string, string) {
 	}
 }
 
-// connect gives an interpreter in a machine its way out.
-func (s *session) connect(spec *sandbox.Spec) {
-	n := &s.manager.config.Network
-	if n.Proxy == nil {
-		return
-	}
-	spec.Proxy = func(ctx context.Context, conn net.Conn) { n.Proxy(ctx, s.owner, s.id, conn) }
-	env := maps.Clone(n.Env)
-	maps.Copy(env, spec.Env)
-	spec.Env = env
-}
-
 // traffic is what the session has sent and received in all.
 func (s *session) traffic() Traffic {
 	s.mu.Lock()
 	t := s.record.Traffic
 	s.mu.Unlock()
-	used := s.manager.config.Network.Used
+	used := s.manager.config.Egress.Used
 	if used == nil {
 		return t
 	}
@@ -118,7 +95,7 @@ func (s *session) noteTraffic() Traffic {
 
 // refused is what the session's programs were refused since it was last asked for.
 func (s *session) refused() string {
-	refused := s.manager.config.Network.Refused
+	refused := s.manager.config.Egress.Refused
 	if refused == nil {
 		return ""
 	}
@@ -132,7 +109,7 @@ func (s *session) refused() string {
 // disconnect has nothing of the session be sent any more.
 func (s *session) disconnect() {
 	s.noteTraffic()
-	if cut := s.manager.config.Network.Close; cut != nil {
+	if cut := s.manager.config.Egress.Close; cut != nil {
 		_, err := guard("closing a network", func() (struct{}, error) { cut(s.owner, s.id); return struct{}{}, nil })
 		if err != nil {
 			s.manager.log.Error("a session's network was not closed", "session", s.id, "cause", fault.CauseOf(err))

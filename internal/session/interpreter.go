@@ -200,7 +200,6 @@ func (s *session) spec(runtime string) sandbox.Spec {
 	s.network(&spec, settings)
 	maps.Copy(env, c.Env)
 	if hasMachines(s.backend) {
-		s.connect(&spec)
 		s.inMachine(&spec, machine)
 	}
 	return spec

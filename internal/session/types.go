@@ -35,8 +35,8 @@ type Settings struct {
 	// Servers names those of Config.Call that the session has, for whoever answers; nil:
 	// all of them.
 	Servers *[]string `json:"servers,omitempty"`
-	// Network is what of Config.Network's the session's programs may reach, by its rules;
-	// nil: all of it; none: nothing.
+	// Network are rules for what the session's programs may reach of all that there is to
+	// be reached; nil: all of it; none: nothing.
 	Network *[]string `json:"network,omitempty"`
 	// Passing says that the session ends with what it was made for: there are no
 	// checkpoints of it, and it does not sleep.
