@@ -5,15 +5,24 @@ package joined
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
+	"log"
+	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -36,17 +45,47 @@ type site struct {
 
 func open(t *testing.T, name string, secure bool) site {
 	t.Helper()
+	// Programs of machines have 127.0.0.1 for themselves; the rest of its net is this host's.
+	at := "127.0.0.1"
+	if runtime.GOOS == "linux" {
+		at = "127.0.0.2"
+	}
+	l, err := net.Listen("tcp4", at+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		fmt.Fprintf(w, "%s %s %s%s", name, r.Method, r.URL.Path, body)
 	}))
+	s.Listener.Close()
+	s.Listener, s.Config.ErrorLog = l, log.New(io.Discard, "", 0) // who only looks says nothing
 	if secure {
+		s.TLS = &tls.Config{Certificates: []tls.Certificate{selfSigned(t, at)}}
 		s.StartTLS()
 	} else {
 		s.Start()
 	}
 	t.Cleanup(s.Close)
-	return site{s, s.Listener.Addr().String()}
+	return site{s, l.Addr().String()}
+}
+
+// selfSigned is a certificate for an address.
+func selfSigned(t *testing.T, address string) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.ParseIP(address)},
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
 // rule allows it, although it is no public host.
@@ -169,7 +208,7 @@ func requests(t *testing.T, state, id, target string) (all []string) {
 func believed(t *testing.T, s site) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "roots.pem")
-	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.TLS.Certificates[0].Certificate[0]})
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}

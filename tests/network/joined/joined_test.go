@@ -33,7 +33,6 @@ try {
 
 var languages = []string{"python", "javascript"}
 
-// ways are the isolations, with what a refusal looks like before TLS or HTTP has begun.
 var isolations = []string{"wasm", "linux"}
 
 func inEach(t *testing.T, f func(t *testing.T, isolation string)) {
@@ -91,13 +90,9 @@ func TestASessionIsNarrowed(t *testing.T) {
 		if m.call(t, "get_workspace_info", map[string]any{"session_id": id}, &info); !slices.Equal(info.Network, []string{first.address}) {
 			t.Errorf("it reaches %v", info.Network)
 		}
-		var forked struct {
-			Sessions []struct {
-				ID string `json:"session_id"`
-			}
-		}
+		var forked struct{ Forks []string }
 		m.run(t, id, "python", "x = 1")
-		if failed := m.call(t, "fork_session", map[string]any{"session_id": id}, &forked); failed != "" || len(forked.Sessions) != 1 {
+		if failed := m.call(t, "fork_session", map[string]any{"session_id": id}, &forked); failed != "" || len(forked.Forks) != 1 {
 			t.Fatal(failed, forked)
 		}
 		reaches := func(m *model, id string, one, other bool) {
@@ -110,7 +105,7 @@ func TestASessionIsNarrowed(t *testing.T) {
 			}
 		}
 		reaches(m, id, true, false)
-		reaches(m, forked.Sessions[0].ID, true, false)
+		reaches(m, forked.Forks[0], true, false)
 		if err := m.Close(); err != nil {
 			t.Fatal(err)
 		}
