@@ -27,6 +27,7 @@ type network struct {
 	rules     []string // the operator's
 	policy    egress.Policy
 	budgets   door.Budgets
+	seeds     seeds
 	audit     *audit.Log
 	telemetry *telemetry.Telemetry
 	log       *slog.Logger
@@ -63,6 +64,7 @@ func (p *program) openNetwork(sc *session.Config, log *audit.Log, t *telemetry.T
 	}
 	n := &network{
 		rules: c.Allow, policy: policy, audit: log, telemetry: t, log: p.log, doors: map[networked]*doorway{},
+		seeds:   seeds{dir: p.places.state, vault: p.vault()},
 		budgets: door.Budgets{Sent: c.SentBytes, Received: c.ReceivedBytes, Requests: c.Requests},
 	}
 	sc.Egress = session.Egress{Check: n.check, Used: n.used, Refused: n.refused, Close: n.letGo}
@@ -212,9 +214,15 @@ func (n *network) open(d *doorway, k networked) error {
 	if info.Settings.Network != nil {
 		allow += ", and a session can be created that may reach it"
 	}
+	var seed []byte
+	if info.Isolation == sandboxIsolation { // in the others no TLS ends at the door
+		if seed, err = n.seeds.of(k.owner); err != nil {
+			n.log.Warn("programs of machines that are saved will trust no connection later", "cause", fault.CauseOf(err))
+		}
+	}
 	used := info.Traffic
 	d.Door, err = door.New(door.Config{
-		Session: string(k.id), Policy: policy, Budgets: n.budgets, Allow: allow, Log: n.log,
+		Session: string(k.id), Policy: policy, Budgets: n.budgets, Allow: allow, Seed: seed, Log: n.log,
 		Used:   door.Usage{Requests: used.Requests, Sent: used.Sent, Received: used.Received},
 		Record: func(r door.Record) { n.record(k.owner, r) },
 	})

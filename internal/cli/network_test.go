@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,6 +21,7 @@ import (
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
 	"paddock/internal/telemetry"
+	"paddock/internal/vault"
 )
 
 // reaching gives parts whose programs run in the fake with machines, and reach what rules
@@ -199,7 +202,7 @@ func TestADoorGoesWithItsSession(t *testing.T) {
 		get(t, o, id, "GET", "http://"+address+"/")
 	}
 	one, other := o.network.find(networked{session.Local, a}), o.network.find(networked{session.Local, b})
-	if one == nil || other == nil || string(one.CA()) == string(other.CA()) {
+	if one == nil || other == nil || one == other {
 		t.Fatal("they have no doors of their own")
 	}
 	if err := o.sessions.Sleep(session.Local, a); err != nil {
@@ -221,6 +224,39 @@ func TestADoorGoesWithItsSession(t *testing.T) {
 			t.Errorf("a closed door answers %s", answer)
 		}
 		near.Close()
+	}
+}
+
+// Programs of a machine that was saved trust the door of the process that they go on in;
+// the secret for that is on disk sealed alone.
+func TestAnOwnersAuthoritiesHaveOneKey(t *testing.T) {
+	state := t.TempDir()
+	seal := func() *lateVault {
+		return &lateVault{open: func() (*vault.Vault, error) { return vault.Open(state) }}
+	}
+	one := seeds{state, seal()}
+	first, err := one.of("alice")
+	if err != nil || len(first) != 32 {
+		t.Fatal(first, err)
+	}
+	later := seeds{state, seal()}
+	again, err := later.of("alice")
+	other, err2 := later.of("bob")
+	if err != nil || err2 != nil || !bytes.Equal(first, again) || bytes.Equal(first, other) {
+		t.Errorf("they are %x, %x and %x: %v, %v", first, again, other, err, err2)
+	}
+	secret, err := one.secret()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if on, err := os.ReadFile(filepath.Join(state, authorityFile)); err != nil || bytes.Contains(on, secret) {
+		t.Errorf("it is open on disk, %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(state, authorityFile), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := one.of("alice"); err == nil {
+		t.Error("a damaged one is used")
 	}
 }
 

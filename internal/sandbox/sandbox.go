@@ -217,8 +217,9 @@ type Spec struct {
 // there, and nobody outside can connect to it.
 const ProxyPort = 3128
 
-// MaxProxied is how many of a machine's connections to its Proxy there are at once.
-const MaxProxied = 64
+// MaxProxied is how many of a machine's connections to its Proxy there are at once: a
+// hundred is what clients for many requests at once open by themselves.
+const MaxProxied = 120
 
 // Mount shows a folder of the host to the guest. No path leaves Host,
 // whatever links the guest plants in it.

@@ -19,8 +19,8 @@ const fromChild = 1 << 31
 func ChildStream(n uint32) uint32 { return n | fromChild }
 
 // maxServed is how many streams of a child are served at once: as many as an honest one
-// opens, and as many again that have ended for it and not yet here.
-const maxServed = 2 * sandbox.MaxProxied
+// opens, and some that have ended for it and not yet here.
+const maxServed = sandbox.MaxProxied + 64
 
 // Accept has serve called for each stream that the child opens from now on, in a
 // goroutine of its own; nil: they are closed, as they are before Accept is called. The

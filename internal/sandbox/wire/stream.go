@@ -20,8 +20,8 @@ const (
 	streamPiece  = 32 << 10
 )
 
-// MaxStreams is how many streams a child may have at once.
-const MaxStreams = 256
+// MaxStreams is how many streams a child may have at once, in both directions.
+const MaxStreams = 320
 
 // DialBody asks the child to connect a new stream to a port of its own loopback
 // address; an [AnswerBody] in a dialed frame answers it. The frame's ID is the

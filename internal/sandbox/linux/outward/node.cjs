@@ -12,6 +12,8 @@ function route(proxy) {
   const https = require('https');
   const net = require('net');
   const tls = require('tls');
+  // What it begins later finds the certificate, also where this one was begun too early.
+  if (process.env.SSL_CERT_FILE) process.env.NODE_EXTRA_CA_CERTS ||= process.env.SSL_CERT_FILE;
   const aside = new Set((process.env.NO_PROXY || '').split(',').map((name) => name.trim()).filter(Boolean));
 
   // direct tells whether a host is the sandbox itself.

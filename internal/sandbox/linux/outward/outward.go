@@ -27,16 +27,19 @@ const Folder = "network"
 const (
 	folder      = "/" + Folder
 	certificate = "ca.pem"
-	nodeScript  = "node.cjs"
 	wgetConfig  = "wgetrc"
 	aptConfig   = "apt.conf"
 )
 
-// node has Node's fetch, http and https go through the proxy: before version 24 they
+// NodePath is where every machine has NodeScript, whether it has a way out or not: what
+// does not find it does not begin, and a machine may be booted before its folder is filled.
+const NodePath = "/dev/paddock/node.cjs"
+
+// NodeScript has Node's fetch, http and https go through the proxy: before version 24 they
 // know no variables for that, and none reads the certificate again that has begun.
 //
 //go:embed node.cjs
-var node []byte
+var NodeScript string
 
 // environment is what programs find in their environment. Who reads what:
 // HTTP_PROXY and the like curl, wget, git, apt, pip, npm, Python's urllib, requests and
@@ -47,7 +50,7 @@ var environment = func() map[string]string {
 	const apart, ca = "localhost,127.0.0.1,::1", folder + "/" + certificate
 	all := map[string]string{
 		"HTTP_PROXY": proxy, "http_proxy": proxy, "HTTPS_PROXY": proxy, "https_proxy": proxy, "NO_PROXY": apart, "no_proxy": apart,
-		"NODE_OPTIONS": "--require " + folder + "/" + nodeScript, "NODE_USE_ENV_PROXY": "1",
+		"NODE_OPTIONS": "--require " + NodePath, "NODE_USE_ENV_PROXY": "1",
 		"WGETRC": folder + "/" + wgetConfig, "APT_CONFIG": folder + "/" + aptConfig,
 	}
 	for _, name := range []string{
@@ -65,12 +68,10 @@ var environment = func() map[string]string {
 func Environment() map[string]string { return maps.Clone(environment) }
 
 // Fill makes dir the folder of a machine whose authority has this certificate, in PEM.
-// It costs next to nothing where it is so already, and replaces each file as a whole.
-// Where there is no way out any more, ca nil, only the certificate goes: what was
-// started with the variables finds its other files.
+// It costs next to nothing where it is so already, and replaces each file as a whole. ca
+// is nil where there is no way out any more.
 func Fill(dir string, ca []byte) error {
 	files := map[string][]byte{
-		nodeScript: node,
 		wgetConfig: []byte("ca_certificate = " + folder + "/" + certificate + "\n"),
 		aptConfig:  []byte("Acquire::https::CAInfo \"" + folder + "/" + certificate + "\";\n"),
 	}
