@@ -89,6 +89,8 @@ var mayImport = map[string][]string{
 	"tests/mcp":                          {},
 	"tests/model":                        {},
 	"tests/mcp/suite":                    {"internal/sandbox/sandboxtest"},
+	"tests/network":                      {},
+	"tests/network/joined":               {},
 	"tests/network/linux":                {"internal/egress", "internal/egress/door", "internal/image", "internal/sandbox", "internal/sandbox/linux", "internal/sandbox/linux/agent", "internal/sandbox/linux/outward", "internal/sandbox/sandboxtest"},
 	"tests/service":                      {},
 	"tests/tools":                        {},
