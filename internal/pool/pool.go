@@ -140,12 +140,13 @@ func (p *Pool) kindLocked(w Want) *kind {
 	return p.kinds[name]
 }
 
-// anybodys is a Spec without what is one session's alone.
+// anybodys is a Spec without what is one session's alone. What runs in a slot before that
+// is somebody's, such as what its image starts, is not connected to anything.
 func anybodys(spec sandbox.Spec) sandbox.Spec {
 	spec.Owner, spec.Box, spec.Runtime, spec.Snapshots = "", "", "", false
 	spec.Env, spec.Mounts = maps.Clone(spec.Env), slices.Clone(spec.Mounts)
 	if spec.Proxy != nil {
-		spec.Proxy = func(context.Context, net.Conn) {} // nothing runs in it that could connect
+		spec.Proxy = func(context.Context, net.Conn) {}
 	}
 	for n := range spec.Mounts {
 		spec.Mounts[n].Host = filepath.Base(spec.Mounts[n].Host)

@@ -110,6 +110,9 @@ type Config struct {
 	// Call answers what programs ask of the host, which are calls of tools; see
 	// sandbox.Command. Its panic is an answer of nothing. Nil: nothing answers.
 	Call func(ctx context.Context, run Run, c sandbox.Call) []byte
+	// Egress knows what programs send; zero: no session may ask for anything, and nothing
+	// is counted.
+	Egress Egress
 	// Folders are shown to programs beside their workspace.
 	Folders []Folder
 	// Network gives the way out of the machine of a session that has these settings;
