@@ -21,6 +21,8 @@ require (
 )
 
 require (
+	deps.dev/util/pypi v0.0.0-20260727054525-2946ae4a6141
+	deps.dev/util/semver v0.0.0-20260727054525-2946ae4a6141
 	github.com/agnivade/levenshtein v1.2.1
 	github.com/go-git/go-git/v5 v5.19.3
 	github.com/go-jose/go-jose/v4 v4.1.8

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"paddock/internal/cli"
+	"paddock/internal/packages"
 	"paddock/internal/sandbox/linux"
 	"paddock/internal/sandbox/linux/agent"
 	"paddock/internal/sandbox/wasm/worker"
@@ -21,6 +22,9 @@ func main() {
 	}
 	if worker.Requested(os.Args) {
 		os.Exit(worker.Main(os.Args))
+	}
+	if packages.Requested(os.Args) {
+		os.Exit(packages.Main())
 	}
 	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

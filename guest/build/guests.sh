@@ -6,6 +6,8 @@ out=$(realpath -m "${1:?usage: guests.sh DIR}")
 export PADDOCK_CACHE=${PADDOCK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/paddock-build}
 work=$PADDOCK_CACHE/out
 mkdir -p "$work" "$out"
+exec 8>"$PADDOCK_CACHE/out.lock" # one checkout at a time: all of them make these files
+flock 8
 bash "$here/python.sh" "$work/python"
 bash "$here/javascript.sh" "$work/javascript"
 cd "$here/../.."

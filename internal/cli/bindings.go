@@ -101,7 +101,7 @@ func (b *bindings) observing(next func(context.Context, session.Event) error) fu
 			if err := b.broker.Copy(brokered(e.Owner, e.Parent), s); err != nil {
 				b.log.WarnContext(ctx, "a fork has not the servers that its parent bound", "session", e.Session, "cause", err)
 			}
-		case e.Action == session.Executing && !e.Begun && (e.Err != nil || e.Exit.Cause != sandbox.Waiting):
+		case e.Action == session.Executing && !e.Begun && !e.Waits: // else it may go on yet
 			b.broker.Finished(broker.Run{Session: s, Execution: e.Execution})
 		}
 		return next(ctx, e)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -10,8 +11,10 @@ import (
 
 	"paddock/internal/audit"
 	"paddock/internal/bindings/broker"
+	"paddock/internal/bindings/journal"
 	"paddock/internal/cli/config"
 	"paddock/internal/fault"
+	"paddock/internal/sandbox"
 	"paddock/internal/session"
 )
 
@@ -89,5 +92,46 @@ func TestAServerThatCannotBeUsedKeepsNoOtherFromThat(t *testing.T) {
 	want := map[string]fault.Kind{"bad default": fault.NotFound, "good default": "", "good_ default": "", "good added": fault.Conflict}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("it is %v, want %v", got, want)
+	}
+}
+
+// A run whose continuation failed, and that still waits, finds what its calls came to
+// when it goes on after all.
+func TestWhatARunCalledIsKeptAsLongAsItWaits(t *testing.T) {
+	calls, err := journal.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	of, err := broker.New(broker.Config{Journal: calls})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer of.Close()
+	run := journal.Run{Owner: "local", Session: "s-1", Execution: "x-1"}
+	if _, err := calls.Begin(t.Context(), journal.Call{Run: run, Number: 1, Digest: "d"}); err != nil {
+		t.Fatal(err)
+	}
+	passed := 0
+	observe := (&bindings{broker: of}).observing(func(context.Context, session.Event) error { passed++; return nil })
+	for _, e := range []struct {
+		name  string
+		event session.Event
+		kept  bool
+	}{
+		{"it waits", session.Event{Waits: true, Exit: sandbox.Exit{Cause: sandbox.Waiting}}, true},
+		{"it is about to go on", session.Event{Begun: true, Continued: true}, true},
+		{"it could not go on", session.Event{Waits: true, Continued: true, Err: errors.New("no memory")}, true},
+		{"it has ended", session.Event{Continued: true}, false},
+	} {
+		e.event.Action, e.event.Owner, e.event.Session, e.event.Execution = session.Executing, "local", "s-1", "x-1"
+		if err := observe(t.Context(), e.event); err != nil {
+			t.Fatal(err)
+		}
+		if kept := calls.Has(run); kept != e.kept {
+			t.Errorf("%s: its calls are kept: %v", e.name, kept)
+		}
+	}
+	if passed != 4 {
+		t.Errorf("%d events were passed on", passed)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"paddock/internal/audit"
 	"paddock/internal/auth"
 	"paddock/internal/bindings/upstream"
+	"paddock/internal/cli/added"
 	"paddock/internal/cli/config"
 	"paddock/internal/fault"
 )
@@ -216,27 +217,11 @@ func (p *program) explainFolder(err error) error {
 // putServer checks a server and adds it. One that refers to a variable that is not there
 // is added: paddock may be started with it.
 func (p *program) putServer(ctx context.Context, name string, s config.Server, replace bool) (*known, error) {
-	if err := config.CheckServerName(name); err != nil {
-		return nil, fault.Of(err).WithCause(errUsage)
-	}
-	k := &known{name: name, origin: wasAdded, server: s}
-	if _, err := s.Expand(noVariables); err == nil {
-		d := definitionOf(name, s)
-		if err := errors.Join(d.Check(), d.Policy.Check(), checkOAuth(s.OAuth)); err != nil {
-			return nil, err
-		}
-	}
-	others := p.configuredServers()
 	entries, err := p.addedServers().List()
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range entries {
-		if e.Name != name {
-			others = append(others, &known{name: e.Name, origin: wasAdded})
-		}
-	}
-	if err := taken(others, name); err != nil {
+	if err := p.checkServer(name, s, entries); err != nil {
 		return nil, err
 	}
 	if err := p.noteServer(ctx, audit.ServerAdd, name); err != nil {
@@ -245,8 +230,29 @@ func (p *program) putServer(ctx context.Context, name string, s config.Server, r
 	if err := p.addedServers().Add(name, s, replace); err != nil {
 		return nil, err
 	}
+	k := &known{name: name, origin: wasAdded, server: s}
 	k.err = p.prepareServer(k)
 	return k, nil
+}
+
+// checkServer tells what is wrong with a server that is to be added to others.
+func (p *program) checkServer(name string, s config.Server, to []added.Entry) error {
+	if err := config.CheckServerName(name); err != nil {
+		return fault.Of(err).WithCause(errUsage)
+	}
+	if _, err := s.Expand(noVariables); err == nil {
+		d := definitionOf(name, s)
+		if err := errors.Join(d.Check(), d.Policy.Check(), checkOAuth(s.OAuth)); err != nil {
+			return err
+		}
+	}
+	others := p.configuredServers()
+	for _, e := range to {
+		if e.Name != name {
+			others = append(others, &known{name: e.Name, origin: wasAdded})
+		}
+	}
+	return taken(others, name)
 }
 
 // noVariables finds none.

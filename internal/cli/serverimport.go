@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"paddock/internal/cli/added"
 	"paddock/internal/cli/config"
 	"paddock/internal/fault"
 	"paddock/internal/setup"
@@ -32,7 +33,7 @@ Exit codes: 0 done, also where nothing was found; 1 failed, 2 wrong usage.`, str
 		Example: "  paddock server import --dry-run\n  paddock server import cursor --only github,files",
 		Args:    count(0, 1, ""),
 		RunE: func(c *cobra.Command, args []string) error {
-			return p.importServers(c, args, importing{dry, replace, only}, asJSON)
+			return p.importServers(c, args, &importing{dry: dry, replace: replace, only: only}, asJSON)
 		},
 	}
 	c.Flags().BoolVar(&dry, "dry-run", false, "show what would be added, and add nothing")
@@ -46,6 +47,7 @@ Exit codes: 0 done, also where nothing was found; 1 failed, 2 wrong usage.`, str
 type importing struct {
 	dry, replace bool
 	only         []string
+	would        []added.Entry // what a dry run would have added by now
 }
 
 // importJSON is what was done with a server that was found.
@@ -65,7 +67,7 @@ const (
 	wasSkipped  = "skipped"
 )
 
-func (p *program) importServers(c *cobra.Command, args []string, how importing, asJSON bool) error {
+func (p *program) importServers(c *cobra.Command, args []string, how *importing, asJSON bool) error {
 	if err := p.loadServers(c); err != nil {
 		return err
 	}
@@ -130,7 +132,7 @@ func filesOf(sources []setup.Source) string {
 }
 
 // importServer takes one server over, or says why not. An error is one of adding.
-func (p *program) importServer(ctx context.Context, source setup.Source, found setup.Found, how importing) (importJSON, error) {
+func (p *program) importServer(ctx context.Context, source setup.Source, found setup.Found, how *importing) (importJSON, error) {
 	s := taking(found)
 	one := importJSON{Name: nameFor(found.Name), Client: source.Client, File: source.File, What: whatIs(s), Done: wasSkipped}
 	switch {
@@ -155,6 +157,7 @@ func (p *program) importServer(ctx context.Context, source setup.Source, found s
 	if err != nil {
 		return one, err
 	}
+	entries = append(entries, how.would...)
 	for _, e := range entries {
 		switch {
 		case e.Name != one.Name:
@@ -167,22 +170,31 @@ func (p *program) importServer(ctx context.Context, source setup.Source, found s
 		}
 	}
 	if how.dry {
-		one.Done = wouldImport
-		return one, nil
+		if err = p.checkServer(one.Name, s, entries); err == nil {
+			how.would = append(how.would, added.Entry{Name: one.Name, Server: s})
+			one.Done = wouldImport
+			return one, nil
+		}
+		return notImported(one, err)
 	}
 	k, err := p.putServer(ctx, one.Name, s, how.replace)
-	switch kind := fault.KindOf(err); {
-	case kind == fault.Invalid || kind == fault.Conflict:
-		one.Reason = fault.Of(err).Message
-		return one, nil
-	case err != nil:
-		return one, err
+	if err != nil {
+		return notImported(one, err)
 	}
 	defer k.close()
 	one.Done = wasImported
 	if k.err != nil {
 		one.Reason = "it cannot be used as it is: " + strings.ReplaceAll(k.err.Error(), "\n", "; ")
 	}
+	return one, nil
+}
+
+// notImported tells why a server is skipped, where that is its own fault.
+func notImported(one importJSON, err error) (importJSON, error) {
+	if kind := fault.KindOf(err); kind != fault.Invalid && kind != fault.Conflict {
+		return one, err
+	}
+	one.Reason = fault.Of(err).Message
 	return one, nil
 }
 

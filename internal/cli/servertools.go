@@ -25,7 +25,8 @@ func (p *program) serverToolsCommand() *cobra.Command {
 		Use: "tools NAME", Short: "List a server's tools, as programs call them",
 		Long: `Connects to a server and lists its tools: how a program calls each, what the
 server says of it, and whether it may be called (allowed, asked, denied) or is not
-what it was when it was first used (changed).
+what it was when it was first used (changed). What the server lists and nobody can
+call, such as a tool without a name, is left out, which a warning says.
 
 Exit codes: 0 done, 1 failed or no such server, 2 wrong usage.`,
 		Example: "  paddock server tools github --language typescript",
@@ -62,7 +63,7 @@ func (p *program) serverTools(c *cobra.Command, name, language string, asJSON bo
 		return err
 	}
 	defer done()
-	tools, info, err := p.askTools(c.Context(), k)
+	listing, info, err := p.askTools(c.Context(), k)
 	if err != nil {
 		return err
 	}
@@ -71,7 +72,7 @@ func (p *program) serverTools(c *cobra.Command, name, language string, asJSON bo
 		return err
 	}
 	list := []toolJSON{}
-	for _, n := range tools {
+	for _, n := range stub.Names(listing.Tools) {
 		change, err := changeOf(c.Context(), seen, k, n)
 		if err != nil {
 			return err
@@ -82,7 +83,14 @@ func (p *program) serverTools(c *cobra.Command, name, language string, asJSON bo
 		})
 	}
 	if asJSON {
-		return p.printJSON(map[string]any{"server": name, "title": info.Title, "version": info.Version, "protocol": info.Protocol, "tools": list})
+		all := map[string]any{"server": name, "title": info.Title, "version": info.Version, "protocol": info.Protocol, "tools": list}
+		if len(listing.LeftOut) > 0 {
+			all["left_out"] = listing.LeftOut
+		}
+		return p.printJSON(all)
+	}
+	for _, out := range listing.LeftOut {
+		p.say("warning", "left out: "+plain(out))
 	}
 	return p.printTools(list)
 }
@@ -102,18 +110,18 @@ func (p *program) printTools(list []toolJSON) error {
 	return p.printTable(rows)
 }
 
-// askTools connects to a server and gives its tools, named, in order.
-func (p *program) askTools(ctx context.Context, k *known) ([]stub.Named, upstream.Info, error) {
+// askTools connects to a server and gives its tools.
+func (p *program) askTools(ctx context.Context, k *known) (upstream.Listing, upstream.Info, error) {
 	conn, err := p.dial(ctx, k)
 	if err != nil {
-		return nil, upstream.Info{}, p.withLogin(k, err)
+		return upstream.Listing{}, upstream.Info{}, p.withLogin(k, err)
 	}
 	defer conn.Close()
-	tools, err := conn.Tools(ctx)
+	listing, err := conn.List(ctx)
 	if err != nil {
-		return nil, upstream.Info{}, p.withLogin(k, err)
+		return upstream.Listing{}, upstream.Info{}, p.withLogin(k, err)
 	}
-	return stub.Names(tools), conn.Info(), nil
+	return listing, conn.Info(), nil
 }
 
 // withLogin says how to log in to a server that wants that, and of another one that

@@ -11,6 +11,7 @@ import (
 const (
 	toolsDescription = "TOOLS_DESCRIPTION" // of echo
 	toolsFails       = "TOOLS_FAILS"       // what it says before it ends
+	toolsMore        = "TOOLS_MORE"        // what it lists besides
 )
 
 // toolsServer is an MCP server of before 2026, over stdin and stdout: echo gives its
@@ -46,7 +47,7 @@ func toolsServer() {
 			answer(m.ID, "result", `{"tools":[
 				{"name":"echo","description":`+string(text)+`,"inputSchema":{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]},"annotations":{"readOnlyHint":true}},
 				{"name":"environ","inputSchema":{"type":"object"}},
-				{"name":"fails","inputSchema":{"type":"object"}}]}`)
+				{"name":"fails","inputSchema":{"type":"object"}}`+os.Getenv(toolsMore)+`]}`)
 		case "tools/call":
 			called(m.ID, m.Params.Name, m.Params.Arguments["message"])
 		default:

@@ -1,7 +1,7 @@
 // Package lock says which process has what in a folder that several share, by
 // locks on files that die with who holds them.
 //
-// A lock on a file that may be removed ([Acquire], [Try], [Held]) is one
+// A lock on a file that may be removed ([Acquire], [AcquireIn], [Try], [Held]) is one
 // process's. A [Life] is this process's and that of all that it started: whoever
 // takes over what a dead one had waits with [Await] until nothing of that one is
 // left that might still write.
@@ -31,18 +31,28 @@ const again = 10 * time.Millisecond
 func Acquire(path string, patience time.Duration) (unlock func() error, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	unlock, err = AcquireIn(ctx, path)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, ErrHeld
+	}
+	return unlock, err
+}
+
+// AcquireIn is [Acquire] that waits until ctx ends; its error is ctx's then. A lock that
+// nobody has is not waited for, and had whatever ctx is.
+func AcquireIn(ctx context.Context, path string) (unlock func() error, err error) {
 	l := flock.New(path, flock.SetPermissions(0o600))
-	ok, err := l.TryLockContext(ctx, again)
+	ok, err := l.TryLock()
+	if !ok && err == nil {
+		ok, err = l.TryLockContext(ctx, again)
+	}
 	for ok && !isAt(l, path) {
 		_ = l.Close() // the file is no longer there: nobody misses the lock
 		l = flock.New(path, flock.SetPermissions(0o600))
 		ok, err = l.TryLockContext(ctx, again)
 	}
-	switch {
-	case ok:
+	if ok {
 		return l.Close, nil
-	case errors.Is(err, context.DeadlineExceeded):
-		return nil, ErrHeld
 	}
 	return nil, err
 }

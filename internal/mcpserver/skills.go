@@ -186,6 +186,7 @@ type skillFound struct {
 	Files        []string  `json:"files,omitempty"`
 	Declares     *declared `json:"declares,omitempty"`
 	Instructions string    `json:"instructions,omitempty"`
+	Problem      string    `json:"problem,omitempty"` // why what it holds is missing here
 }
 
 type skillsFound struct {
@@ -209,7 +210,8 @@ func searchSkills(ctx context.Context, c *call, in skillInput) (skillsFound, ans
 		}
 		if in.detail == "full" {
 			if err := c.server.tellAll(string(c.bound.Owner), r, &one); err != nil {
-				return skillsFound{}, answer{}, err
+				c.server.log.WarnContext(ctx, "what a skill holds cannot be told", "skill", r.Name, "cause", fault.CauseOf(err))
+				one.Problem = "what it holds is left out: " + fault.Of(err).Message
 			}
 		}
 		out.Skills = append(out.Skills, one)

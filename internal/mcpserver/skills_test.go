@@ -156,6 +156,45 @@ func TestASkillIsInstalledUpdatedFoundAndRemoved(t *testing.T) {
 	}
 }
 
+func TestADamagedSkillKeepsNoOtherFromBeingToldOf(t *testing.T) {
+	dir := t.TempDir()
+	s := newServer(t, Config{Skills: skill.NewStore(skill.Config{Dir: dir})}, session.Config{})
+	cs := connect(t, s, "test", nil)
+	for _, name := range []string{"bad", "good"} {
+		use(t, cs, "skill_save", map[string]any{"name": name, "code": "def " + name + "():\n    return 1", "description": "Gives numbers."})
+	}
+	damaged := 0
+	err := filepath.WalkDir(dir, func(file string, d os.DirEntry, err error) error {
+		if err != nil || d.Name() != skill.MainFile {
+			return err
+		}
+		if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "def bad") {
+			return err
+		}
+		damaged++
+		return errors.Join(os.Remove(file), os.WriteFile(file, []byte("spoilt"), 0o600))
+	})
+	if err != nil || damaged == 0 {
+		t.Fatalf("%d were damaged, %v", damaged, err)
+	}
+	res := use(t, cs, "skill_search", map[string]any{"query": "numbers", "detail_level": "full"})
+	if res.IsError {
+		t.Fatalf("it gives %s", encoded(res.StructuredContent))
+	}
+	for _, one := range field[[]any](t, res, "skills") {
+		one := one.(map[string]any)
+		text, problem := fmt.Sprint(one["instructions"]), fmt.Sprint(one["problem"])
+		good := strings.Contains(text, "def good") && one["problem"] == nil
+		bad := one["instructions"] == nil && strings.HasPrefix(problem, "what it holds is left out: the skill ")
+		if one["name"] == "good" && !good || one["name"] == "bad" && !bad {
+			t.Errorf("it gives %s", encoded(one))
+		}
+	}
+	if n := len(field[[]any](t, res, "skills")); n != 2 {
+		t.Errorf("%d were found", n)
+	}
+}
+
 func TestHostileBundlesAreRefused(t *testing.T) {
 	web := newShelf(t)
 	cs, _ := withSkills(t)

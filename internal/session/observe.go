@@ -52,6 +52,9 @@ type Event struct {
 	// Continued says that it had waited for a person, and went on: its program was told
 	// when it began.
 	Continued bool
+	// Waits says that it waits for a person, and can be gone on with, as well after an
+	// Err: going on with it may have failed before its program did.
+	Waits bool
 	// Queued is how long it waited in its session; Start what starting an
 	// interpreter took, zero where one lived.
 	Queued, Start time.Duration
@@ -150,6 +153,10 @@ func (s *session) recorded(t *turn, p plan, req Request) (Result, error) {
 	}
 	res, err := s.execute(t, p, req)
 	e.Begun, e.Start, e.Wall, e.Exit, e.Egress, e.Err = false, t.start, res.Wall, res.Exit, res.Egress, err
+	if err != nil || res.Exit.Cause == sandbox.Waiting {
+		w := s.waits()
+		e.Waits = w != nil && w.Execution == t.execution
+	}
 	s.manager.record(t.ctx, e)
 	return res, err
 }

@@ -27,10 +27,11 @@ type Limits struct {
 	Unpacked int64         // of all that a repository's pack holds; 256 MiB
 	Entries  int           // of an archive, or objects of a pack; 100,000
 	Time     time.Duration // to fetch one; 60 s
+	Quiet    time.Duration // in which nothing comes before it is given up; 15 s
 }
 
 func (l Limits) withDefaults() Limits {
-	def := Limits{16 << 20, 1000, 64 << 20, 256 << 20, 100_000, time.Minute}
+	def := Limits{16 << 20, 1000, 64 << 20, 256 << 20, 100_000, time.Minute, 15 * time.Second}
 	if l.Bytes == 0 {
 		l.Bytes = def.Bytes
 	}
@@ -48,6 +49,9 @@ func (l Limits) withDefaults() Limits {
 	}
 	if l.Time == 0 {
 		l.Time = def.Time
+	}
+	if l.Quiet == 0 {
+		l.Quiet = def.Quiet
 	}
 	return l
 }
@@ -81,6 +85,12 @@ type fetched struct {
 func (f *fetcher) fetch(ctx context.Context, s Source) (fetched, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.limits.Time)
 	defer cancel()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	f = &fetcher{f.transport, f.github, f.limits}
+	if f.transport != nil {
+		f.transport = patient{f.transport, f.limits.Quiet, giveUp}
+	}
 	got := fetched{}
 	got.name, got.given = s.folderName()
 	var err error
@@ -98,10 +108,51 @@ func (f *fetcher) fetch(ctx context.Context, s Source) (fetched, error) {
 	default:
 		err = fault.New(fault.Invalid, "nothing is fetched from a source of the kind %.20q", s.Kind)
 	}
-	if err != nil && ctx.Err() != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+	var quiet *fault.Error
+	switch cause := context.Cause(ctx); {
+	case err == nil || cause == nil:
+	case errors.As(cause, &quiet):
+		err = quiet
+	case errors.Is(cause, context.DeadlineExceeded):
 		err = fault.New(fault.Unavailable, "fetching the skill took longer than %v", f.limits.Time).WithHint("try again").WithCause(err)
 	}
 	return got, err
+}
+
+// patient gives a fetch up when nothing comes for so long.
+type patient struct {
+	http.RoundTripper
+	quiet  time.Duration
+	giveUp context.CancelCauseFunc
+}
+
+// waits is called when something is waited for, and what it gives when that is there.
+func (p patient) waits(host string) (came func() bool) {
+	return time.AfterFunc(p.quiet, func() {
+		p.giveUp(fault.New(fault.Unavailable, "%s has sent nothing for %v", host, p.quiet).WithHint("check that it is the right address; try again later"))
+	}).Stop
+}
+
+func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
+	host := r.URL.Hostname()
+	defer p.waits(host)()
+	resp, err := p.RoundTripper.RoundTrip(r)
+	if err == nil {
+		resp.Body = awaited{resp.Body, p, host}
+	}
+	return resp, err
+}
+
+// awaited is the body of an answer that is not waited for longer than that.
+type awaited struct {
+	io.ReadCloser
+	p    patient
+	host string
+}
+
+func (a awaited) Read(p []byte) (int, error) {
+	defer a.p.waits(a.host)()
+	return a.ReadCloser.Read(p)
 }
 
 // get asks for a URL, and gives the body, which ends with a fault after most bytes.
@@ -117,7 +168,7 @@ func (f *fetcher) get(ctx context.Context, at string, most int64, header http.He
 		r.Header[key] = values
 	}
 	r.Header.Set("User-Agent", "paddock")
-	resp, err := (&http.Client{Transport: f.transport}).Do(r)
+	resp, err := (&http.Client{Transport: f.transport, CheckRedirect: sameOrigin}).Do(r)
 	if err != nil {
 		return nil, fmt.Errorf("fetching a skill: %w", err)
 	}

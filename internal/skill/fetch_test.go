@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"paddock/internal/egress"
@@ -298,5 +300,43 @@ func TestASourceDoesNotReachThisHost(t *testing.T) {
 	}
 	if len(web.asked) != 0 {
 		t.Errorf("it was asked for %v", web.asked)
+	}
+}
+
+// silent is a server that takes a request, and sends as much as its bodies have, and
+// then nothing more.
+type silent struct{ answers int }
+
+func (s *silent) RoundTrip(r *http.Request) (*http.Response, error) {
+	if s.answers--; s.answers < 0 {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	body := io.MultiReader(strings.NewReader("---"), stalled{r.Context()})
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(body), Request: r}, nil
+}
+
+type stalled struct{ context.Context }
+
+func (s stalled) Read([]byte) (int, error) {
+	<-s.Done()
+	return 0, s.Err()
+}
+
+func TestAServerThatSendsNothingIsGivenUp(t *testing.T) {
+	for _, text := range []string{"github:owner/repo", "git+https://a.test/repo", "https://a.test/x.zip", "https://a.test/words/SKILL.md"} {
+		for answers := range 2 {
+			synctest.Test(t, func(t *testing.T) {
+				s := NewStore(Config{Dir: t.TempDir(), Transport: &silent{answers}})
+				began := time.Now()
+				_, _, err := s.get(t, text, false)
+				if took := time.Since(began); took != 15*time.Second {
+					t.Errorf("%s is given up after %v", text, took)
+				}
+				if f := fault.Of(err); f.Kind != fault.Unavailable || !strings.Contains(f.Message, "has sent nothing for 15s") {
+					t.Errorf("%s gives %v", text, err)
+				}
+			})
+		}
 	}
 }

@@ -35,7 +35,7 @@ func (f *fetcher) git(ctx context.Context, s Source, got *fetched) error {
 		return errSource(s.Text, "its URL is none").WithCause(err)
 	}
 	left := f.limits.Download
-	client := githttp.NewClientWithOptions(&http.Client{Transport: boundedTransport{f.transport, &left}}, &githttp.ClientOptions{RedirectPolicy: githttp.FollowInitialRedirects})
+	client := githttp.NewClientWithOptions(&http.Client{Transport: boundedTransport{f.transport, &left}, CheckRedirect: sameOrigin}, &githttp.ClientOptions{RedirectPolicy: githttp.FollowInitialRedirects})
 	session, err := client.NewUploadPackSession(at, nil)
 	if err != nil {
 		return fmt.Errorf("fetching a skill by git: %w", err)

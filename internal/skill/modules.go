@@ -13,6 +13,8 @@ import (
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
+
+	"paddock/internal/sandbox/typescript"
 )
 
 // MountFolder is the folder in a sandbox in which skills lie.
@@ -304,8 +306,8 @@ var (
 )
 
 // maxScript bounds the JavaScript of a skill's instructions, in bytes: it is read
-// by a parser in this process, whose stack grows by some 2 KB with each bracket, and
-// may not grow to the gigabyte that ends a process.
+// by a parser in this process, whose stack and time grow with what lies in something
+// else. [typescript.TooDeep] bounds that as well.
 const maxScript = 32 << 10
 
 // script makes a module of the JavaScript of the instructions, which exports what
@@ -326,6 +328,9 @@ func (s *Skill) script() (module, why string) {
 	code := b.String()
 	if len(code) > maxScript {
 		return head + "export {};\n", fmt.Sprintf("it has more than %d KiB; put it into scripts/", maxScript>>10)
+	}
+	if line := typescript.TooDeep(code); line > 0 {
+		return head + "export {};\n", fmt.Sprintf("line %d is nested too deeply", line)
 	}
 	for range 3 { // each time without the names that were none
 		module = code

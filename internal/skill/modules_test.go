@@ -199,4 +199,9 @@ func TestDeepJavaScriptIsLeftOut(t *testing.T) {
 			}
 		}
 	}
+	// Nothing is wrong with this, but that reading it takes minutes.
+	s := &Skill{Instructions: "```js\nx=" + strings.Repeat("a=>", maxScript/4) + "a\n```\n"}
+	if module, why := s.script(); !strings.Contains(why, "nested too deeply") || len(module) > 200 {
+		t.Errorf("functions in one another: %q, %.100s", why, module)
+	}
 }

@@ -97,7 +97,9 @@ func (s *Store) bring(ctx context.Context, owner string, v view) error {
 	if was := readMade(v.dir); was.Generation == current && v.whole(was) {
 		return nil
 	}
-	unlock, err := s.lock(owner)
+	within, cancel := context.WithTimeout(ctx, providePatience)
+	defer cancel()
+	unlock, err := s.lockIn(within, owner) // others may be making the same, for the first time
 	if err != nil {
 		return err
 	}

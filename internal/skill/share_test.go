@@ -291,3 +291,65 @@ func TestWrittenDigestsAreBelievedUntilASkillIsShown(t *testing.T) {
 		t.Errorf("a digest of something else gives %v", err)
 	}
 }
+
+// Who provides for a session waits for others as long as its run does, and comes in
+// turn: a program without its skills fails.
+func TestWhoProvidesWaitsForOthersAndComesInTurn(t *testing.T) {
+	s := storeOf(t, nil)
+	save(t, s, "alice", "mine", "x = 1")
+	dir := t.TempDir()
+	unlock, err := s.lock("alice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	gone := errors.New("the run was cancelled")
+	given := make(chan error)
+	go func() { given <- s.Provide(ctx, "alice", dir) }()
+	s.turns.wait(t, "alice", 2)
+	cancel(gone)
+	if err := <-given; !errors.Is(err, gone) {
+		t.Errorf("after its run it gives %v", err)
+	}
+	var order []int
+	var all sync.WaitGroup
+	for k := range 5 {
+		all.Go(func() {
+			unlock, err := s.lockIn(t.Context(), "alice")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			order = append(order, k) // the lock guards it
+			unlock()
+		})
+		s.turns.wait(t, "alice", k+2)
+	}
+	if leave, err := s.turns.take(t.Context(), "bob"); err != nil {
+		t.Error(err)
+	} else {
+		leave() // another owner's
+	}
+	unlock()
+	all.Wait()
+	if !slices.IsSorted(order) || len(order) != 5 {
+		t.Errorf("they came in the order %v", order)
+	}
+	if err := s.Provide(t.Context(), "alice", dir); err != nil || len(s.turns.lines) != 0 {
+		t.Errorf("afterwards: %v, %d lines", err, len(s.turns.lines))
+	}
+}
+
+// wait waits until so many stand in an owner's line.
+func (t *turns) wait(of *testing.T, owner string, n int) {
+	of.Helper()
+	for {
+		t.mu.Lock()
+		there := len(t.lines[owner])
+		t.mu.Unlock()
+		if there >= n {
+			return
+		}
+		runtime.Gosched()
+	}
+}

@@ -45,9 +45,14 @@ type Config struct {
 	Now func() time.Time
 }
 
-// lockPatience is how long an owner's lock is waited for: others hold it while
-// they write a skill, and never while they fetch one.
-const lockPatience = 10 * time.Second
+// How long an owner's lock is waited for: others hold it while they write a skill or
+// show some for the first time, on a slow disk, and never while they fetch one. A
+// program without its skills fails, and a count is worth no waiting.
+const (
+	lockPatience    = 30 * time.Second
+	providePatience = time.Minute
+	countPatience   = 5 * time.Second
+)
 
 // Store keeps the skills of owners:
 //
@@ -62,6 +67,7 @@ const lockPatience = 10 * time.Second
 type Store struct {
 	config  Config
 	fetcher fetcher
+	turns   turns
 }
 
 // NewStore makes one. Nothing is read yet.
@@ -74,7 +80,7 @@ func NewStore(c Config) *Store {
 	}
 	c.Skills = cmp.Or(c.Skills, 500)
 	c.Limits = c.Limits.withDefaults()
-	return &Store{c, fetcher{c.Transport, c.GitHub, c.Limits}}
+	return &Store{config: c, fetcher: fetcher{c.Transport, c.GitHub, c.Limits}}
 }
 
 // Installed is a skill of an owner's.
@@ -311,7 +317,9 @@ func (s *Store) Used(owner, name string, succeeded bool) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	unlock, err := s.lock(owner)
+	ctx, cancel := context.WithTimeout(context.Background(), countPatience)
+	defer cancel()
+	unlock, err := s.lockIn(ctx, owner)
 	if err != nil {
 		return err
 	}
@@ -343,18 +351,41 @@ func (s *Store) folder(owner, name string) string {
 
 // lock keeps other processes and goroutines from an owner's skills.
 func (s *Store) lock(owner string) (unlock func(), err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
+	defer cancel()
+	return s.lockIn(ctx, owner)
+}
+
+// lockIn is lock that waits until ctx ends. Goroutines get it in the order in which they
+// came: who looks for a file's lock now and then may find it held for ever by others who
+// take turns.
+func (s *Store) lockIn(ctx context.Context, owner string) (unlock func(), err error) {
+	leave, err := s.turns.take(ctx, owner)
+	if err != nil {
+		return nil, errBusy(ctx, err)
+	}
 	dir := s.folder(owner, "")
 	if err := blob.MakeFolder(s.config.Files, dir); err != nil {
+		leave()
 		return nil, err
 	}
-	release, err := lock.Acquire(filepath.Join(dir, "lock"), lockPatience)
-	if errors.Is(err, lock.ErrHeld) {
-		return nil, fault.New(fault.Unavailable, "somebody else is writing your skills").WithHint("try again")
-	}
+	release, err := lock.AcquireIn(ctx, filepath.Join(dir, "lock"))
 	if err != nil {
-		return nil, blob.Explain(fmt.Errorf("locking the skills: %w", err), "locking skills")
+		leave()
+		return nil, errBusy(ctx, err)
 	}
-	return func() { _ = release() }, nil
+	return func() { _ = release(); leave() }, nil
+}
+
+// errBusy makes a fault of why there is no lock.
+func errBusy(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fault.New(fault.Unavailable, "somebody else is writing your skills").WithHint("try again").WithCause(err)
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return blob.Explain(fmt.Errorf("locking the skills: %w", err), "locking skills")
 }
 
 // records reads all of an owner's. One that is damaged is left out.

@@ -23,6 +23,8 @@ const maxSealed = 4 << 20
 type Files struct {
 	Dir    string // made when something is saved
 	Sealer Sealer
+
+	disk blob.Files // nil: the system's
 }
 
 // Load gives what was saved; nil: nothing was.
@@ -42,13 +44,11 @@ func (f *Files) Load(_ context.Context, key string) ([]byte, error) {
 	return f.Sealer.Unseal(key, sealed)
 }
 
-// Save keeps data, which has replaced what was there when it returns; nil removes it.
+// Save keeps data, which has replaced what was there when it returns, also after a power
+// cut; nil removes it likewise.
 func (f *Files) Save(_ context.Context, key string, data []byte) error {
 	if data == nil {
-		if err := os.Remove(f.path(key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("removing what is kept encrypted: %w", err)
-		}
-		return nil
+		return f.remove(key)
 	}
 	sealed, err := f.Sealer.Seal(key, data)
 	if err != nil {
@@ -57,7 +57,26 @@ func (f *Files) Save(_ context.Context, key string, data []byte) error {
 	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
 		return err
 	}
-	return blob.WriteFile(blob.OS, f.path(key), sealed)
+	return blob.WriteFile(f.files(), f.path(key), sealed)
+}
+
+func (f *Files) remove(key string) error {
+	files := f.files()
+	err := files.Remove(f.path(key))
+	if err == nil || errors.Is(err, fs.ErrNotExist) { // it may be gone, and not for good
+		err = files.SyncDir(f.Dir)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // without the folder there is nothing
+		return fmt.Errorf("removing what is kept encrypted: %w", err)
+	}
+	return nil
+}
+
+func (f *Files) files() blob.Files {
+	if f.disk == nil {
+		return blob.OS
+	}
+	return f.disk
 }
 
 func (f *Files) path(key string) string {

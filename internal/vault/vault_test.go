@@ -8,12 +8,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/zalando/go-keyring"
 
+	"paddock/internal/blob"
 	"paddock/internal/fault"
 )
 
@@ -312,6 +314,37 @@ func TestFilesAreSealed(t *testing.T) {
 	}
 	if data, err := f.Load(t.Context(), "b"); data != nil || err != nil {
 		t.Errorf("there is %q (%v)", data, err)
+	}
+}
+
+// disk notes which folders were brought to it.
+type disk struct {
+	blob.Files
+	synced []string
+	err    error
+}
+
+func (d *disk) SyncDir(name string) error {
+	d.synced = append(d.synced, name)
+	return errors.Join(d.err, d.Files.SyncDir(name))
+}
+
+func TestWhatIsRemovedStaysAwayAfterAPowerCut(t *testing.T) {
+	dir := t.TempDir()
+	d := &disk{Files: blob.OS}
+	f := &Files{Dir: filepath.Join(dir, "tokens"), Sealer: open(t, dir), disk: d}
+	if err := f.Save(t.Context(), "a", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	for _, what := range []string{"something", "what is gone, maybe not for good"} {
+		d.synced = nil
+		if err := f.Save(t.Context(), "a", nil); err != nil || !slices.Equal(d.synced, []string{f.Dir}) {
+			t.Errorf("removing %s brings %q to the disk: %v", what, d.synced, err)
+		}
+	}
+	d.err = errors.New("the disk is broken")
+	if err := f.Save(t.Context(), "a", nil); !errors.Is(err, d.err) {
+		t.Errorf("that it is gone is said although it may come back: %v", err)
 	}
 }
 

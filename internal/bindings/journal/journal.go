@@ -50,7 +50,8 @@ type Outcome struct {
 const (
 	// maxFile bounds a run's file, in bytes: four of the largest answers.
 	maxFile = 88 << 20
-	// maxRuns is how many runs are kept in mind; the files of others are read again.
+	// maxRuns is how many runs are kept in mind besides those that are in use; the files
+	// of others are read again.
 	maxRuns = 1000
 	// keep is how long a run is kept that nobody has gone on with.
 	keep = 30 * 24 * time.Hour
@@ -121,7 +122,9 @@ func (j *Journal) Has(r Run) bool {
 // Look gives what is known of a call; nil: it has not begun. An error is a fault of kind
 // Conflict where its number is another call's.
 func (j *Journal) Look(_ context.Context, c Call) (*Outcome, error) {
-	known, err := j.run(c.Run).look(c)
+	one := j.take(c.Run)
+	defer j.give(one)
+	known, err := one.look(c)
 	if err != nil {
 		return nil, fmt.Errorf("looking what came of a call: %w", err)
 	}
@@ -136,7 +139,9 @@ func (j *Journal) Begin(ctx context.Context, c Call) (known *Outcome, err error)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	known, err = j.run(c.Run).begin(c)
+	one := j.take(c.Run)
+	defer j.give(one)
+	known, err = one.begin(c)
 	if err != nil {
 		return nil, fmt.Errorf("writing down that a call begins: %w", err)
 	}
@@ -146,7 +151,9 @@ func (j *Journal) Begin(ctx context.Context, c Call) (known *Outcome, err error)
 // End writes down what came of a call that began, and returns when that is on the disk.
 // After an error it is as if the call had not ended.
 func (j *Journal) End(_ context.Context, c Call, o Outcome) error {
-	if err := j.run(c.Run).end(c, o); err != nil {
+	one := j.take(c.Run)
+	defer j.give(one)
+	if err := one.end(c, o); err != nil {
 		return fmt.Errorf("writing down how a call ended: %w", err)
 	}
 	return nil
@@ -155,7 +162,9 @@ func (j *Journal) End(_ context.Context, c Call, o Outcome) error {
 // Remove lets go of a run, when it has ended.
 func (j *Journal) Remove(r Run) error {
 	j.mu.Lock()
-	delete(j.runs, r)
+	if one := j.runs[r]; one != nil {
+		j.dropLocked(r, one)
+	}
 	j.mu.Unlock()
 	dir := j.folder(r.Owner, r.Session)
 	if err := removed(filepath.Join(dir, digest(r.Execution))); err != nil {
@@ -168,9 +177,9 @@ func (j *Journal) Remove(r Run) error {
 // Forget lets go of all runs of a session, when it has ended.
 func (j *Journal) Forget(owner, session string) error {
 	j.mu.Lock()
-	for r := range j.runs {
+	for r, one := range j.runs {
 		if r.Owner == owner && r.Session == session {
-			delete(j.runs, r)
+			j.dropLocked(r, one)
 		}
 	}
 	j.mu.Unlock()
@@ -180,22 +189,39 @@ func (j *Journal) Forget(owner, session string) error {
 	return nil
 }
 
-// run gives a run's place.
-func (j *Journal) run(r Run) *run {
+// take gives a run's place, for as long as nobody gives it back: no two of them write
+// one file. Where too many are kept in mind, those go that nobody has taken.
+func (j *Journal) take(r Run) *run {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	one := j.runs[r]
 	if one == nil {
-		for other := range j.runs {
+		for other, its := range j.runs {
 			if len(j.runs) < maxRuns {
 				break
 			}
-			delete(j.runs, other) // who uses it now goes on, and it is read again
+			j.dropLocked(other, its) // its file is read again
 		}
 		one = &run{path: j.path(r)}
 		j.runs[r] = one
 	}
+	one.users++
 	return one
+}
+
+// give gives it back.
+func (j *Journal) give(one *run) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	one.users--
+}
+
+// dropLocked lets go of a place that nobody has taken: whoever has finds out by itself
+// that its file is gone.
+func (j *Journal) dropLocked(r Run, one *run) {
+	if one.users == 0 {
+		delete(j.runs, r)
+	}
 }
 
 // isTorn tells whether a line was not written to its end.

@@ -217,3 +217,54 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+func TestARunThatIsInUseIsNotForgottenForOthers(t *testing.T) {
+	j := open(t, t.TempDir())
+	begin(t, j, call(1))
+	used := j.take(theRun)
+	for n := range 2 * maxRuns {
+		j.give(j.take(Run{"alice", "s-1", fmt.Sprint("other-", n)}))
+	}
+	if again := j.take(theRun); again != used {
+		t.Error("two places write one run's file")
+	} else {
+		j.give(again)
+	}
+	if kept := len(j.runs); kept > maxRuns {
+		t.Errorf("%d runs are kept in mind", kept)
+	}
+	if err := errors.Join(j.Remove(theRun), j.Forget(theRun.Owner, theRun.Session)); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.End(t.Context(), call(1), Outcome{Answer: []byte("{}")}); fault.KindOf(err) != fault.Conflict {
+		t.Errorf("a call of a run that was removed ended: %v", err)
+	}
+	j.give(used)
+	if err := j.Remove(theRun); err != nil {
+		t.Fatal(err)
+	}
+	if kept := len(j.runs); kept != 0 {
+		t.Errorf("%d runs are kept in mind of those that were removed", kept)
+	}
+}
+
+func TestMoreRunsAtOnceThanAreKeptInMind(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir)
+	var taken []*run
+	for n := range maxRuns + 10 {
+		taken = append(taken, j.take(Run{"alice", "s-1", fmt.Sprint(n)}))
+	}
+	for n, one := range taken {
+		if again := j.take(Run{"alice", "s-1", fmt.Sprint(n)}); again != one {
+			t.Fatalf("two places write the file of run %d", n)
+		} else {
+			j.give(again)
+		}
+		j.give(one)
+	}
+	begin(t, j, call(1))
+	if kept := len(j.runs); kept > maxRuns {
+		t.Errorf("%d runs are kept in mind when they are not in use any more", kept)
+	}
+}

@@ -194,9 +194,9 @@ func eachLine(path string, most int64, f func(text []byte)) {
 func (j *Journal) Drop(owner, session string, runs []Left) error {
 	dir := j.folder(owner, session)
 	j.mu.Lock()
-	for r := range j.runs {
+	for r, one := range j.runs {
 		if r.Owner == owner && r.Session == session && slices.ContainsFunc(runs, func(l Left) bool { return l.name == digest(r.Execution) }) {
-			delete(j.runs, r)
+			j.dropLocked(r, one)
 		}
 	}
 	j.mu.Unlock()

@@ -25,7 +25,8 @@ type line struct {
 
 // run is what is known of a run's file.
 type run struct {
-	path string
+	path  string
+	users int // who has taken it; guarded by Journal.mu
 
 	mu     sync.Mutex // guards what follows, and is held while lines are added
 	size   int64      // of the lines that are known and whole

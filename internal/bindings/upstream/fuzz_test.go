@@ -75,14 +75,21 @@ func FuzzMessage(f *testing.F) {
 			}
 			_ = promised(json.RawMessage(`{"type":"object","required":["a"]}`)).kept(r)
 		}
-		tools, _, age, err := readTools(value)
+		entries, _, age, err := readTools(value)
 		if err != nil {
 			return
 		}
 		if age < leastAge || age > longestAge {
 			t.Errorf("the list's age is %v", age)
 		}
-		for _, tool := range tools {
+		g := &gathering{names: map[string]bool{}}
+		for _, entry := range entries {
+			g.take(entry, true)
+		}
+		if len(g.tools)+g.outs != len(entries) || len(g.leftOut()) > maxLeftOut+1 {
+			t.Errorf("of %d entries %d are tools, and %q are left out", len(entries), len(g.tools), g.leftOut())
+		}
+		for _, tool := range g.tools {
 			all, _ := mirrors(tool.Input)
 			for name := range reflect(all, json.RawMessage(`{"b":"x"}`)) {
 				if strings.ContainsAny(name, " \r\n:") {

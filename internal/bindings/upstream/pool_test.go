@@ -1,11 +1,13 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -380,6 +382,8 @@ func TestAListThatIsTooLongOrNoneIsAnError(t *testing.T) {
 		"5,001 tools":         {many(5001, ""), TooLarge},
 		"going in circles":    {many(1, `,"nextCursor":"x"`), TooLarge},
 		"a tool that is none": {`{"tools":[null]}`, Malformed},
+		"a tool without name": {`{"tools":[{"description":"x"},{"name":""}]}`, Malformed},
+		"5,001 of nothing":    {`{"tools":[{"name":"a"}` + strings.Repeat(",{}", 5000) + `]}`, TooLarge},
 		"no list":             {`{"tools":{}}`, Malformed},
 		"5,000 tools":         {many(5000, ""), ""},
 		"nothing":             {`{}`, ""},
@@ -395,6 +399,42 @@ func TestAListThatIsTooLongOrNoneIsAnError(t *testing.T) {
 		}
 		_ = conn.Close()
 	}
+}
+
+func TestAToolThatIsNoneKeepsNoOtherFromBeingCalled(t *testing.T) {
+	var said bytes.Buffer
+	conn := newConn(Server{Name: "fake"}, Options{})
+	conn.log = logTo(&said)
+	list := `{"tools":[{"name":"first","inputSchema":{}},{"description":"x"},{"name":5},null,7,{"name":"first"},{"name":"bare","title":3},
+		{"name":"odd\u001b[31m","inputSchema":5},{"name":"out","outputSchema":"x"},{"name":"` + strings.Repeat("l", 2000) + `"},{"name":"last","inputSchema":true}`
+	conn.link = &listed{fake{mux: newMux(conn.hear, nil)}, func() string { return list + strings.Repeat(`,{"name":""}`, 5) + `]}` }}
+	conn.era = Legacy
+	for range 2 {
+		l, err := conn.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, tool := range l.Tools {
+			names = append(names, tool.Name)
+		}
+		if want := []string{"first", "bare", "last"}; !slices.Equal(names, want) {
+			t.Errorf("its tools are %q, want %q", names, want)
+		}
+		text := strings.Join(l.LeftOut, "\n")
+		for _, want := range []string{"number 2 of its list", "number 3 of", "number 4 of", "number 5 of", "first: there is another", "out: what it says", "lll", "more than 1024 bytes", "and 3 more"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("it is not said that %q:\n%s", want, text)
+			}
+		}
+		if strings.Contains(text, "\x1b") || len(l.LeftOut) != maxLeftOut+1 {
+			t.Errorf("%d lines say what is left out:\n%q", len(l.LeftOut), text)
+		}
+	}
+	if n := strings.Count(said.String(), "left out"); n != 1 || !strings.Contains(said.String(), "number 2 of its list") {
+		t.Errorf("the log says, %d times: %s", n, said.String())
+	}
+	_ = conn.Close()
 }
 
 type discardAll struct{}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -43,6 +44,7 @@ type list struct {
 
 	mu     sync.Mutex // guards what follows
 	tools  []bindings.Tool
+	out    []string // why others are left out
 	byName map[string]*known
 	until  time.Time
 	epoch  int // grows whenever what is known is not to be used any more
@@ -73,7 +75,7 @@ func (l *list) fresh() (Listing, bool) {
 	if !l.have || l.listed != l.epoch || !time.Now().Before(l.until) {
 		return Listing{}, false
 	}
-	return Listing{l.tools, l.until}, true
+	return l.listingLocked(), true
 }
 
 func (l *list) now() int {
@@ -82,7 +84,11 @@ func (l *list) now() int {
 	return l.epoch
 }
 
-func (l *list) set(tools []bindings.Tool, age time.Duration, epoch int) Listing {
+func (l *list) listingLocked() Listing {
+	return Listing{Tools: l.tools, LeftOut: l.out, Until: l.until}
+}
+
+func (l *list) set(tools []bindings.Tool, out []string, age time.Duration, epoch int) Listing {
 	byName := make(map[string]*known, len(tools))
 	for _, t := range tools {
 		headers, _ := mirrors(t.Input) // fetch has left out the tools where it matters
@@ -90,14 +96,17 @@ func (l *list) set(tools []bindings.Tool, age time.Duration, epoch int) Listing 
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.tools, l.byName, l.until, l.listed, l.have = tools, byName, time.Now().Add(age), epoch, true
-	return Listing{l.tools, l.until}
+	l.tools, l.out, l.byName, l.until, l.listed, l.have = tools, out, byName, time.Now().Add(age), epoch, true
+	return l.listingLocked()
 }
 
-// Listing is a server's tools, in its order. The slice and what it points to are shared
+// Listing is a server's tools, in its order. The slices and what they point to are shared
 // and not to be changed.
 type Listing struct {
 	Tools []bindings.Tool
+	// LeftOut says which entries of its list are no tools that can be called, and why, in
+	// words to be shown: the first of them, and how many more there are.
+	LeftOut []string
 	// Until is how long the server allows that the list is used, if it does not say
 	// before that it has changed.
 	Until time.Time
@@ -139,11 +148,15 @@ func (c *Conn) tools(ctx context.Context) (Listing, error) {
 		return l, nil
 	}
 	epoch := c.list.now()
-	tools, age, err := c.fetch(ctx)
+	g, age, err := c.fetch(ctx)
 	if err != nil {
 		return Listing{}, err
 	}
-	return c.list.set(tools, age, epoch), nil
+	out := g.leftOut()
+	if len(out) > 0 {
+		c.log.Warn("tools of a server are left out", "server", c.server.Name, "tools", strings.Join(out, "; "))
+	}
+	return c.list.set(g.tools, out, age, epoch), nil
 }
 
 // look finds a tool, if need be by asking for the list. Where that does not work the
@@ -193,10 +206,68 @@ type wireTool struct {
 	} `json:"annotations"`
 }
 
+// gathering is a list as its pages come in.
+type gathering struct {
+	tools  []bindings.Tool
+	names  map[string]bool
+	out    []string // the first that are left out, and why
+	outs   int      // how many there are
+	nobody int      // of these, entries that are no tools with a name
+}
+
+// maxLeftOut is how many tools are named of those that are left out.
+const maxLeftOut = 10
+
+func (g *gathering) leave(format string, args ...any) {
+	if g.outs++; len(g.out) < maxLeftOut {
+		g.out = append(g.out, fmt.Sprintf(format, args...))
+	}
+}
+
+// leftOut says what is left out.
+func (g *gathering) leftOut() []string {
+	if more := g.outs - len(g.out); more > 0 {
+		return append(g.out, fmt.Sprintf("and %d more", more))
+	}
+	return g.out
+}
+
+// take takes an entry of the list; mirrored says that arguments may go into headers.
+func (g *gathering) take(raw json.RawMessage, mirrored bool) {
+	number := len(g.tools) + g.outs + 1
+	t, ok := readTool(raw)
+	name := printable(t.Name, 128)
+	switch _, err := mirrors(t.Input); {
+	case !ok:
+		g.nobody++
+		g.leave("number %d of its list is no tool with a name", number)
+	case len(t.Name) > longestName:
+		g.leave("%s: its name has more than %d bytes", name, longestName)
+	case g.names[t.Name]:
+		g.leave("%s: there is another one of that name before it", name)
+	case !isSchema(t.Input) || !isSchema(t.Output):
+		g.leave("%s: what it says of its arguments or its result is no JSON Schema", name)
+	case err != nil && mirrored:
+		g.leave("%s: %v", name, err)
+	default:
+		g.names[t.Name] = true
+		g.tools = append(g.tools, t)
+	}
+}
+
+// isSchema tells whether something may be a schema; nil: there is none.
+func isSchema(raw json.RawMessage) bool {
+	if len(raw) == 0 {
+		return true
+	}
+	kind := kindOfJSON(trim(raw))
+	return kind == "object" || kind == "boolean"
+}
+
 // fetch asks for all pages.
-func (c *Conn) fetch(ctx context.Context) (tools []bindings.Tool, age time.Duration, err error) {
+func (c *Conn) fetch(ctx context.Context) (g *gathering, age time.Duration, err error) {
 	age, size, cursor := longestAge, 0, ""
-	names, cursors := map[string]bool{}, map[string]bool{}
+	g, cursors := &gathering{names: map[string]bool{}}, map[string]bool{}
 	for range mostPages {
 		params := map[string]any{}
 		if cursor != "" {
@@ -204,7 +275,7 @@ func (c *Conn) fetch(ctx context.Context) (tools []bindings.Tool, age time.Durat
 		}
 		data, err := c.request(ctx, outgoing{id: c.ids.Add(1), method: "tools/list"}, nil, params)
 		if asProblem(err, true).code == codeNoMethod && err != nil && cursor == "" {
-			return nil, defaultAge, nil // a server may have none
+			return g, defaultAge, nil // a server may have none
 		}
 		if err != nil {
 			return nil, 0, err
@@ -217,23 +288,17 @@ func (c *Conn) fetch(ctx context.Context) (tools []bindings.Tool, age time.Durat
 			return nil, 0, err
 		}
 		age = min(age, pageAge)
-		for _, t := range page {
-			if t.Name == "" || len(t.Name) > longestName || names[t.Name] {
-				c.log.Warn("a tool of a server is left out: its name is empty, too long or another's", "server", c.server.Name, "tool", printable(t.Name, 128))
-				continue
-			}
-			if _, err := mirrors(t.Input); err != nil && c.era == Modern && c.server.URL != "" {
-				c.log.Warn("a tool of a server is left out", "server", c.server.Name, "tool", printable(t.Name, 128), "error", err)
-				continue
-			}
-			names[t.Name] = true
-			tools = append(tools, t)
+		for _, raw := range page {
+			g.take(raw, c.era == Modern && c.server.URL != "")
 		}
-		if len(tools) > mostTools {
+		if len(g.tools)+g.outs > mostTools {
 			return nil, 0, tooMany("it has more than %d tools", mostTools)
 		}
 		if next == "" {
-			return tools, age, nil
+			if len(g.tools) == 0 && g.nobody > 0 {
+				return nil, 0, malformed(nil, "nothing in its list of tools is a tool with a name")
+			}
+			return g, age, nil
 		}
 		if cursors[next] {
 			return nil, 0, tooMany("its list of tools goes in circles")
@@ -250,7 +315,7 @@ func tooMany(format string, args ...any) error {
 }
 
 // readTools reads one page.
-func readTools(data json.RawMessage) (tools []bindings.Tool, next string, age time.Duration, err error) {
+func readTools(data json.RawMessage) (tools []json.RawMessage, next string, age time.Duration, err error) {
 	var page struct {
 		Tools []json.RawMessage `json:"tools"`
 		Next  string            `json:"nextCursor"`
@@ -259,25 +324,28 @@ func readTools(data json.RawMessage) (tools []bindings.Tool, next string, age ti
 	if err := json.Unmarshal(data, &page); err != nil {
 		return nil, "", 0, malformed(err, "its list of tools is none")
 	}
-	for i, raw := range page.Tools {
-		var w wireTool
-		var kind *json.UnmarshalTypeError
-		if err := json.Unmarshal(raw, &w); err != nil && !errors.As(err, &kind) || w.Name == "" {
-			return nil, "", 0, malformed(err, "number %d of its list of tools is no tool with a name", i+1)
-		}
-		t := bindings.Tool{Name: w.Name, Title: w.Title, Description: w.Description, Input: given(w.Input), Output: given(w.Output)}
-		if t.Title == "" {
-			t.Title = w.Annotations.Title
-		}
-		a := w.Annotations
-		t.Annotations = bindings.Annotations{ReadOnly: a.ReadOnly, Destructive: a.Destructive, Idempotent: a.Idempotent, OpenWorld: a.OpenWorld}
-		tools = append(tools, t)
-	}
 	age = defaultAge
 	if page.TTL != nil {
 		age = min(max(time.Duration(min(*page.TTL, 1e9))*time.Millisecond, leastAge), longestAge)
 	}
-	return tools, page.Next, age, nil
+	return page.Tools, page.Next, age, nil
+}
+
+// readTool reads an entry of the list; false: it is no tool with a name. What is of
+// another kind than it should be, but for that, is as if it were not there.
+func readTool(raw json.RawMessage) (bindings.Tool, bool) {
+	var w wireTool
+	var kind *json.UnmarshalTypeError
+	if err := json.Unmarshal(raw, &w); err != nil && !errors.As(err, &kind) || w.Name == "" {
+		return bindings.Tool{}, false
+	}
+	t := bindings.Tool{Name: w.Name, Title: w.Title, Description: w.Description, Input: given(w.Input), Output: given(w.Output)}
+	if t.Title == "" {
+		t.Title = w.Annotations.Title
+	}
+	a := w.Annotations
+	t.Annotations = bindings.Annotations{ReadOnly: a.ReadOnly, Destructive: a.Destructive, Idempotent: a.Idempotent, OpenWorld: a.OpenWorld}
+	return t, true
 }
 
 func trim(raw json.RawMessage) json.RawMessage { return bytes.TrimSpace(raw) }

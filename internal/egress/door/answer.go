@@ -82,7 +82,7 @@ func (d *Door) answerError(w http.ResponseWriter, r *http.Request, e *exchange, 
 		d.denials.add(denialOf(e.at, e.method, reason, f))
 		d.config.Log.Debug("a request was refused", "session", d.config.Session, "host", e.at.host, "port", e.at.port, "cause", reason)
 	} else {
-		d.config.Log.Debug("a request failed", "session", d.config.Session, "host", e.at.host, "port", e.at.port, "cause", reason, "err", fault.CauseOf(f))
+		d.config.Log.Debug("a request failed", "session", d.config.Session, "host", e.at.host, "port", e.at.port, "cause", reason) // and not the error: it may quote what the host said
 	}
 	e.status = status
 	if e.ctx.Err() != nil { // it was cut: nothing more is read from the connection

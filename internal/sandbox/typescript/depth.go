@@ -17,11 +17,24 @@ const (
 	// maxChoices bounds functions behind a condition's colon, in one another. Each might
 	// be the type of what a function gives, and esbuild tries both.
 	maxChoices = 10
+	// maxCost bounds what esbuild needs the square of its time for, or the cube: a and b
+	// in (a, b, …), < that may begin types and do not, names in namespace a.b.…. It counts
+	// half the square of the first, and the others by what they take in comparison: one
+	// sequence may have some 8,400 expressions, a statement 840 signs <, a
+	// namespace 370 names: less than a second each. No list counts, however long.
+	maxCost  = 36_000_000
+	costLess = 100 // of a < for each before it in its statement
+	costOpen = 4   // of a comma behind a < that is open
+	costName = 2   // of a name in a namespace's, for the square of those before it
+	freeLess = 8   // signs < of a statement cost nothing
 )
 
-// tooDeep gives the line, from 1, at which a program is nested deeper than it may be; 0: it
-// is not. Where it cannot tell what is code it counts too much rather than too little.
-func tooDeep(code string) int {
+// TooDeep gives the line, from 1, at which a program, in JavaScript or TypeScript, is
+// nested deeper than any that people write, or such that esbuild would need more than a
+// moment for it; 0: it is not. esbuild may not read one that is: it would take minutes, or
+// all of the stack, which ends the process. Where TooDeep cannot tell what is code it counts
+// too much rather than too little.
+func TooDeep(code string) int {
 	if len(code) <= maxChoices {
 		return 0
 	}
@@ -42,6 +55,15 @@ type level struct {
 	kept  int  // those of them that an element's end leaves: else, and < that are open
 	elses int  // of kept
 	count counts
+	long  long
+	list  bool // what commas part at it are elements of a list
+	named bool // the element has a colon: in { it is a property
+}
+
+// long is what a statement has of what costs the more the longer it is.
+type long struct {
+	commas, less, names int
+	namespace           bool
 }
 
 // counts are of what costs more than its depth.
@@ -62,6 +84,7 @@ type scanner struct {
 	levels  []level
 	total   int // of all levels' chains
 	counted counts
+	cost    int // see maxCost
 	leaked  int // tokens of which nobody knows where they belong
 	unsure  bool
 
@@ -75,7 +98,7 @@ type scanner struct {
 }
 
 func (s *scanner) over() bool {
-	return s.total+s.leaked > maxDepth || s.counted.arrows > maxArrows || s.counted.choices > maxChoices
+	return s.total+s.leaked > maxDepth || s.counted.arrows > maxArrows || s.counted.choices > maxChoices || s.cost > maxCost
 }
 
 func (s *scanner) top() *level { return &s.levels[len(s.levels)-1] }
@@ -136,6 +159,7 @@ func (s *scanner) end() {
 	s.total -= l.chain - l.elses
 	l.chain, l.kept = l.elses, l.elses
 	s.forget(l)
+	l.long, l.named = long{}, false
 	s.ended = true
 }
 
@@ -177,6 +201,9 @@ func (s *scanner) name(rest string) {
 	case unclear[word]:
 		k = either
 	}
+	if word == "namespace" || word == "module" {
+		s.top().long.namespace = true
+	}
 	awaits := word == "await" && s.word == "for"
 	s.token(k)
 	s.word, s.dotted = word, dotted
@@ -193,8 +220,9 @@ func (s *scanner) sign(c byte) bool {
 	case '(', '[', '{':
 		head := c == '(' && !s.dotted && (s.word == "if" || s.word == "while" || s.word == "for" || s.word == "with")
 		s.begin(c == '{' && s.closed)
+		list := s.isList(c)
 		s.token(operator)
-		s.push(level{open: c, head: head})
+		s.push(level{open: c, head: head, list: list})
 	case ')', ']', '}':
 		return s.close(c)
 	case ';':
@@ -215,7 +243,20 @@ func (s *scanner) sign(c byte) bool {
 		s.token(operator)
 	case '<':
 		s.token(operator)
-		s.top().kept++
+		l := s.top()
+		l.kept++
+		if l.long.less++; l.long.less > freeLess {
+			s.cost += costLess * l.long.less
+		}
+	case ':':
+		s.token(operator)
+		s.top().named = true
+	case '.':
+		s.token(operator)
+		if l := s.top(); l.long.namespace {
+			l.long.names++
+			s.cost += costName * l.long.names * l.long.names
+		}
 	case '>':
 		if l := s.top(); l.kept > l.elses {
 			l.kept--
@@ -250,9 +291,28 @@ func (s *scanner) after() kind {
 	return operand
 }
 
-// element ends one of a list.
+// isList tells whether a bracket opens arguments or an array's elements: a call's stands
+// behind what is called, and an array's does not.
+func (s *scanner) isList(c byte) bool {
+	switch c {
+	case '(':
+		return s.last == operand
+	case '[':
+		return s.last != operand && !s.closed
+	}
+	return false
+}
+
+// element ends one of a list, or of a sequence of expressions.
 func (s *scanner) element() {
 	l := s.top()
+	if property := l.open == '{' && l.named && l.count.conditions == 0; !l.list && !property {
+		l.long.commas++
+		if s.cost += l.long.commas; l.kept > l.elses {
+			s.cost += (costOpen - 1) * l.long.commas
+		}
+	}
+	l.named = false
 	s.total -= l.chain - l.kept
 	l.chain = l.kept
 	s.forget(l)

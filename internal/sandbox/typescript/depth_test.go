@@ -34,7 +34,7 @@ func TestWhatIsNestedWithoutEndIsRefused(t *testing.T) {
 				continue
 			}
 			code := repeated(before, again, "", megabyte)
-			if line := tooDeep(code); line == 0 {
+			if line := TooDeep(code); line == 0 {
 				_, _, _ = Strip(code, "x.ts")
 			}
 		}
@@ -56,7 +56,7 @@ func TestPiecesInAnyOrderDoNotEndTheProcess(t *testing.T) {
 			pattern.WriteString(deep[random.IntN(len(deep))])
 			pattern.WriteString([]string{"", "", "a", ";", ",", "\n", ")", "}", "]", "`", "'"}[random.IntN(11)])
 		}
-		if code := repeated("", pattern.String(), "", megabyte/4); tooDeep(code) == 0 {
+		if code := repeated("", pattern.String(), "", megabyte/4); TooDeep(code) == 0 {
 			_, _, _ = Strip(code, "x.ts")
 		}
 	}
@@ -64,8 +64,12 @@ func TestPiecesInAnyOrderDoNotEndTheProcess(t *testing.T) {
 
 // TestWhatTakesEsbuildTooLongIsRefused has what esbuild needs more than a moment for.
 func TestWhatTakesEsbuildTooLongIsRefused(t *testing.T) {
-	for _, code := range []string{repeated("x=", "a?(b):c=>", "d", 500), repeated("x=", "a?(b):c=>{return ", "d", 500), repeated("x=", "a=>", "a", 5000)} {
-		if tooDeep(code) == 0 {
+	for _, code := range []string{repeated("x=", "a?(b):c=>", "d", 500), repeated("x=", "a?(b):c=>{return ", "d", 500), repeated("x=", "a=>", "a", 5000),
+		repeated("(", "a,", "a)", 200<<10), repeated("", "a,", "a", 200<<10), repeated("f(", "(a,a,a),", "a)", 200<<10) + repeated("\nx=(", "b,", "b)", 200<<10),
+		repeated("x[", "a,", "a]", 200<<10), repeated("function f(){return ", "a,", "a}", 200<<10), repeated("()=>{", "a?b:c,", "a}", 200<<10), repeated("`${", "a,", "a}`", 200<<10),
+		repeated("", "a<", "a", 200<<10), repeated("", strings.Repeat("a<", 100)+"a;", "", 200<<10), repeated("x=a<", "b,", "b>c", 200<<10),
+		repeated("namespace ", "a.", "a{}", 200<<10), repeated("namespace ", "a/**/.\n", "a{}", 5000), repeated("declare module ", "a.", "a{}", 5000)} {
+		if TooDeep(code) == 0 {
 			t.Errorf("%.40s… is read", code)
 		}
 	}
@@ -90,10 +94,22 @@ func TestProgramsThatPeopleWriteAreRead(t *testing.T) {
 		"a sum":                    repeated("const a = ''\n", "  + 'b' + c\n", "", 20000),
 		"promises":                 repeated("a()", "\n  .then((b) => b.c / 2)", "", 20000),
 		"else if":                  repeated("if (a) { b() }", " else if (a === 1) { b(); c() }", "", 10000),
+		"numbers side by side":     repeated("f([", "1,", "0]);", megabyte),
+		"numbers of a type":        repeated("const a = <number[]>[", "1, ", "0] as const;", megabyte),
+		"arguments":                repeated("const a = Math.max(", "1, ", "0);", megabyte),
+		"an object":                repeated("const a = {\n", "  a1: [1, 2], 'b': \"c\",\n", "};", megabyte),
+		"an object of choices":     repeated("const a = {\n", "  a: b ? c : d,\n", "};", 100_000),
+		"parts in brackets":        repeated("const a = [", "(1, 2), ", "0];", megabyte),
+		"names":                    repeated("export {\n", "  a,\n", "};", 30_000),
+		"an enumeration":           repeated("enum A {\n", "  a = 1,\n", "}", 60_000),
+		"what a tool made short":   repeated("", "a=b,c=d<e,f(g,h),i=!0,j?k():l,m=n>o;", "", megabyte),
+		"types in brackets":        repeated("", "const a: Map<string, Array<Record<string, Set<number>>>> = new Map<string, A<B<C>>>();\n", "", megabyte),
+		"comparisons":              repeated("const a = b < c\n", "  && d < e\n", "", 5_000),
+		"a namespace":              "namespace a.b.c.d.e { export const f = 1 }\nmodule.exports.g = 2\n",
 		"nothing":                  "",
 	} {
-		if line := tooDeep(code); line > 0 {
-			t.Errorf("%s: too deep at line %d of %d", name, line, strings.Count(code, "\n"))
+		if line := TooDeep(code); line > 0 {
+			t.Errorf("%s: too deep, or too long, at line %d of %d", name, line, strings.Count(code, "\n"))
 		}
 	}
 }
@@ -120,7 +136,7 @@ func FuzzStrip(f *testing.F) {
 			return
 		}
 		code := repeated(before, again, after, 8<<10) // small, for what esbuild needs the square of its time for
-		if line := tooDeep(code); line < 0 || line > 1+strings.Count(code, "\n") {
+		if line := TooDeep(code); line < 0 || line > 1+strings.Count(code, "\n") {
 			t.Errorf("line %d", line)
 		}
 		_, _, _ = Strip(code, "x.ts")
@@ -130,7 +146,7 @@ func FuzzStrip(f *testing.F) {
 func BenchmarkTooDeep(b *testing.B) {
 	code := repeated("", "a = b(1, 'c', [2], { d: 3 });\n", "", megabyte)
 	for b.Loop() {
-		if tooDeep(code) > 0 {
+		if TooDeep(code) > 0 {
 			b.Fatal("refused")
 		}
 	}

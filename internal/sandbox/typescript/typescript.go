@@ -13,10 +13,10 @@ import (
 
 // Strip gives the JavaScript of a program called name, and the source map that
 // leads back from it. failed is what is wrong with a program that has none, or is
-// nested deeper than any that people write.
+// nested deeper, or has longer expressions, than any that people write.
 func Strip(code, name string) (js, sourceMap string, failed *sandbox.ProgramError) {
-	if line := tooDeep(code); line > 0 {
-		const why = "the program is nested too deeply; give parts of it names of their own"
+	if line := TooDeep(code); line > 0 {
+		const why = "the program is nested too deeply, or an expression in it is too long; give parts of it names of their own"
 		return "", "", &sandbox.ProgramError{Type: "SyntaxError", Message: why, Line: line, Traceback: fmt.Sprintf("SyntaxError: %s (line %d)\n", why, line)}
 	}
 	r := api.Transform(code, api.TransformOptions{

@@ -45,6 +45,9 @@ func (in *instance) moduleName(base, name string) string {
 		return name
 	default:
 		if file = in.provided(name); file == "" {
+			file = in.installed(name)
+		}
+		if file == "" {
 			return strings.TrimPrefix(name, "node:")
 		}
 	}
@@ -104,6 +107,24 @@ func (in *instance) provided(name string) string {
 			if _, ok := in.isFile(file); ok {
 				return file
 			}
+		}
+	}
+	return ""
+}
+
+// installedFolder has the npm packages that were installed for the session
+// (packages.Modules).
+const installedFolder = "/workspace/.paddock/node_modules"
+
+// installed gives the file of a module of such a package; empty: there is none.
+func (in *instance) installed(name string) string {
+	base := path.Join(installedFolder, name)
+	if !strings.HasPrefix(base, installedFolder+"/") {
+		return ""
+	}
+	for _, end := range []string{"/index.js", "", ".js"} {
+		if _, ok := in.isFile(base + end); ok {
+			return base + end
 		}
 	}
 	return ""

@@ -1,0 +1,23 @@
+package packages
+
+import (
+	"context"
+	"slices"
+)
+
+// TreeOf lists where npm's packages would lie, as a lock file does.
+func (p *Packages) TreeOf(ctx context.Context, names []string) (all []string, err error) {
+	var wishes []wish
+	for _, name := range names {
+		wishes = append(wishes, wish{name: name})
+	}
+	t, err := p.resolve(ctx, wishes, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range t.all {
+		all = append(all, n.folder()+"@"+n.release.Version)
+	}
+	slices.Sort(all)
+	return all, nil
+}

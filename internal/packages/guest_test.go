@@ -1,0 +1,212 @@
+package packages_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"paddock/internal/packages"
+	"paddock/internal/sandbox/sandboxtest"
+)
+
+// guest is a session of the built paddock.
+type guest struct {
+	t       *testing.T
+	binary  string
+	state   string
+	session string
+}
+
+func newGuest(t *testing.T) *guest {
+	t.Helper()
+	g := &guest{t: t, binary: os.Getenv("PADDOCK_BIN"), state: t.TempDir()}
+	sandboxtest.Require(t, "wasm", g.binary != "", "the built paddock is not named (PADDOCK_BIN)")
+	_, stderr := g.run("", nil, "--keep", "-c", "0")
+	g.session = regexp.MustCompile(`s-[a-z0-9]+`).FindString(stderr)
+	return g
+}
+
+// run runs a program in the session.
+func (g *guest) run(program string, stdin []byte, args ...string) (stdout, stderr string) {
+	g.t.Helper()
+	if program != "" {
+		args = append([]string{"--session", g.session}, append(args, "-")...)
+	}
+	cmd := exec.CommandContext(g.t.Context(), g.binary, append([]string{"run", "--timeout", "4m"}, args...)...)
+	cmd.Env = append(cmd.Environ(), "PADDOCK_STATE_DIR="+g.state, "PADDOCK_CACHE_DIR="+sandboxtest.PreparedCache(g.t))
+	if program != "" {
+		at := filepath.Join(g.t.TempDir(), "program.py")
+		if strings.HasPrefix(program, "import ") && strings.Contains(program, " from ") {
+			at = strings.TrimSuffix(at, ".py") + ".mjs"
+		}
+		if err := os.WriteFile(at, []byte(program), 0o600); err != nil {
+			g.t.Fatal(err)
+		}
+		cmd.Args[len(cmd.Args)-1] = at
+	}
+	var out, errs strings.Builder
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &out, &errs
+	if err := cmd.Run(); err != nil {
+		g.t.Fatalf("%v: %s\n%s", err, out.String(), errs.String())
+	}
+	return out.String(), errs.String()
+}
+
+// put writes files into the workspace.
+func (g *guest) put(files map[string][]byte) {
+	g.t.Helper()
+	var b bytes.Buffer
+	w := zip.NewWriter(&b)
+	for name, data := range files {
+		f, err := w.Create(name)
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		if _, err := f.Write(data); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		g.t.Fatal(err)
+	}
+	g.run("import io, sys, zipfile\nzipfile.ZipFile(io.BytesIO(sys.stdin.buffer.read())).extractall('/workspace')\n", b.Bytes())
+}
+
+// zippedPip is pip as a zip of compiled modules.
+func zippedPip(t testing.TB) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := zip.NewWriter(&b)
+	root := os.DirFS(compiledPip(t))
+	err := fs.WalkDir(root, "pip", func(p string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || strings.HasSuffix(p, ".py") {
+			return err
+		}
+		text, err := fs.ReadFile(root, p)
+		if err != nil {
+			return err
+		}
+		f, err := w.Create(p)
+		if err == nil {
+			_, err = f.Write(text)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// pip runs in the guest: it finds out what is needed, installs, upgrades, and says
+// what it has nothing for. A .pth file does nothing.
+func TestPipInTheGuest(t *testing.T) {
+	g := newGuest(t)
+	files := map[string][]byte{"pip.zip": zippedPip(t)}
+	for _, w := range real(t) {
+		files["wheels/"+w.name] = w.data
+	}
+	evil := wheel(t, "evil", "1.0", "py3-none-any", nil, map[string]string{"evil.py": "", "evil.pth": "import os; os.mkdir('/workspace/owned')\n", "../../../up.py": "x = 1"})
+	pth := wheel(t, "pth", "1.0", "py3-none-any", nil, map[string]string{"pth.py": "", "pth.pth": "import os; os.mkdir('/workspace/owned')\n"})
+	native := distribution{name: "native-1.0-cp313-cp313-manylinux_2_17_x86_64.whl", data: simple(t, "native", "1.0").data}
+	for _, w := range []distribution{simple(t, "newer", "1.0"), evil, pth, native} {
+		files["wheels/"+w.name] = w.data
+	}
+	g.put(files)
+	pip := func(upgrade bool, wishes ...string) packages.PythonReport {
+		t.Helper()
+		in := packages.PythonInstall{Upgrade: upgrade, Links: "/workspace/wheels", Pip: "/workspace/pip.zip"}
+		for _, text := range wishes {
+			r, err := packages.ParseRequirement(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			in.Requirements = append(in.Requirements, r)
+		}
+		program, err := packages.Python(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, _ := g.run(program, nil)
+		report, err := packages.ReadPythonReport(out)
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return report
+	}
+	if r := pip(false, "openpyxl>=3", "newer"); r.Status != 0 || !has(r.Installed, "newer@1.0", "et_xmlfile@2.0.0", "openpyxl@3.1.5") && len(r.Installed) != 3 {
+		t.Fatalf("%+v", r)
+	}
+	out, _ := g.run("import openpyxl, io, newer, sys\nb = openpyxl.Workbook(); b.active['A1'] = 42; f = io.BytesIO(); b.save(f)\nprint(openpyxl.load_workbook(f).active['A1'].value, newer.version, [m for m in sys.modules if m.startswith('pip')])\n", nil)
+	if out != "42 1.0 []\n" {
+		t.Errorf("it prints %q", out)
+	}
+	if r := pip(false, "openpyxl"); r.Status != 0 || len(r.Installed) != 0 {
+		t.Errorf("what is there: %+v", r)
+	}
+	w := simple(t, "newer", "2.0")
+	g.put(map[string][]byte{"wheels/" + w.name: w.data})
+	if r := pip(true, "newer"); r.Status != 0 || !has(r.Installed, "newer@2.0") || !strings.Contains(r.Printed, "Uninstalling newer-1.0") {
+		t.Errorf("an upgrade: %+v", r)
+	}
+	for _, name := range []string{"native", "evil"} {
+		if r := pip(false, name); r.Status == 0 {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	if r := pip(false, "pth"); r.Status != 0 {
+		t.Errorf("%+v", r)
+	}
+	out, _ = g.run("import os, pth\nprint(os.path.exists('/workspace/owned'), os.path.exists('/workspace/up.py'), os.listdir('/tmp'))\n", nil)
+	if !strings.HasPrefix(out, "False False") {
+		t.Errorf("it prints %q", out)
+	}
+}
+
+// Modules that were made of real packages work in the guest, those of CommonJS by their
+// names as well; and what needs more than the guest has says where it works.
+func TestModulesInTheGuest(t *testing.T) {
+	g := newGuest(t)
+	r := newRegistry(t).withReal()
+	r.add(`{"name":"streams","version":"1.0.0"}`, file{name: "package/index.js", text: `const { Transform } = require("stream"); class T extends Transform {} exports.make = () => new T(); exports.one = 1;`})
+	p := npmOf(t, r)
+	made, err := p.JavaScript(t.Context(), packages.ScriptInstall{Wanted: []string{"ajv", "ajv-formats", "zod", "react", "yaml", "qs", "jszip", "mime-types", "nanoid", "iconv-lite", "streams"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.put(maps.Clone(made.Files))
+	out, _ := g.run(`import Ajv from "ajv";
+import addFormats from "ajv-formats";
+import { z } from "zod";
+import { createElement, version } from "react";
+import { parse } from "yaml";
+import qs from "qs";
+import JSZip from "jszip";
+import { lookup } from "mime-types";
+import { nanoid } from "nanoid";
+const ajv = new (Ajv.default ?? Ajv)();
+(addFormats.default ?? addFormats)(ajv);
+console.log(ajv.compile({ type: "string", format: "email" })("a@b.c"), z.object({ a: z.number() }).safeParse({ a: 1 }).success, createElement("p").type, parse("a: [1]").a[0], qs.parse("a[b]=1").a.b, lookup("a.png"), nanoid().length);
+const zip = new JSZip(); zip.file("a.txt", "hello");
+const back = await JSZip.loadAsync(await zip.generateAsync({ type: "uint8array" }));
+console.log(await back.file("a.txt").async("string"));
+console.log((await import("iconv-lite")).default.encode("é", "latin1").length);
+const { one, make } = await import("streams");
+try { console.log(one); make(); } catch (e) { console.log(e.message); }
+try { await import("nothing"); } catch (e) { console.log(e.message); }
+`, nil)
+	want := "true true p 1 1 image/png 21\nhello\n1\n1\n"
+	if !strings.HasPrefix(out, want) || !strings.Contains(out, `with isolation "linux" it is`) || !strings.Contains(out, "nothing") {
+		t.Errorf("it prints\n%s", out)
+	}
+}
