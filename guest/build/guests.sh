@@ -10,6 +10,9 @@ exec 8>"$PADDOCK_CACHE/out.lock" # one checkout at a time: all of them make thes
 flock 8
 bash "$here/python.sh" "$work/python"
 bash "$here/javascript.sh" "$work/javascript"
+native=$(cat "$work/python/native.path")
+rm -rf "$work/pip"
+"$native/bin/python3.13" -I "$here/pip.py" "$native"/lib/python3.13/ensurepip/_bundled/pip-*.whl "$work/pip"
 cd "$here/../.."
-go run ./guest/build/pack -python "$(cat "$work/python/python.path")" -javascript "$work/javascript" -drivers guest/python -out "$out"
+go run ./guest/build/pack -python "$(cat "$work/python/python.path")" -pip "$work/pip" -javascript "$work/javascript" -drivers guest/python -out "$out"
 touch "$out/stamp"

@@ -29,7 +29,7 @@ rm -rf "$modules/src" && mkdir "$modules/src" && cp "$js"/driver/*.js "$modules/
 	--minify-whitespace --footer:js='paddockInstall.default' --outfile="$out/driver.js")
 cp "$modules/node_modules/quickjs-wasi/quickjs.wasm" "$out/quickjs.wasm"
 rm -rf "$out/licenses" && mkdir -p "$out/licenses" # nothing of another checkout's packages
-for name in @jridgewell/{trace-mapping,sourcemap-codec,resolve-uri} acorn buffer base64-js ieee754 core-js-pure events path-browserify quickjs-wasi; do
+for name in @jridgewell/{trace-mapping,sourcemap-codec,resolve-uri} acorn buffer base64-js ieee754 core-js-pure events path-browserify quickjs-wasi web-streams-polyfill; do
 	for file in LICENSE LICENSE.md; do
 		[ ! -f "$modules/node_modules/$name/$file" ] || cp "$modules/node_modules/$name/$file" "$out/licenses/${name#@*/}"
 	done

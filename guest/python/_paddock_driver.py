@@ -24,6 +24,7 @@ import _paddock
 import _paddock_display
 import _paddock_errors
 import _paddock_loop
+import _paddock_place
 import _paddock_servers
 from _paddock_display import cut, module_of, name_of
 from _paddock_errors import is_a, safely
@@ -61,6 +62,8 @@ _modules, _urandom, _set = sys.modules, os.urandom, object.__setattr__
 _collects, _stop_collecting, _go_on_collecting = gc.isenabled, gc.disable, gc.enable
 _bases_of, _names_in_class = type.__dict__["__mro__"].__get__, type.__dict__["__dict__"].__get__
 _ENDLESS = float("inf")
+PACKAGES = getattr(_paddock_place, "PACKAGES", ())  # only where they are no affair of the machine's
+_finders = sys.path_importer_cache
 _outdated = []  # what the program may have put in the place of something remembered
 _generator, _seed = random._inst, _random.Random.seed
 _reseed_sqlite, _give_up = _paddock.reseed, _paddock_loop.give_up
@@ -103,7 +106,7 @@ class Driver:
         except OSError:
             cwd = "/"
             os.chdir(cwd)
-        sys.path[:] = [cwd] + [p for p in sys.path if p.startswith("/lib/")]
+        sys.path[:] = [cwd] + [p for p in sys.path if p.startswith("/lib/")] + list(PACKAGES)
         reseed(request["seed"])
         return {"status": "ok"}
 
@@ -151,6 +154,9 @@ class Driver:
         main.__dict__.setdefault("__name__", "__main__")  # a program may have cleared its globals
         main.__dict__.setdefault("__builtins__", builtins)
         self.mend_streams()
+        for path in PACKAGES:
+            if _finders.get(path, _finders) is None:  # there were none when it was last looked
+                _finders.pop(path, None)
         self.remember(request["code"])
         try:
             code, last = self.compile(request["code"])

@@ -1,4 +1,4 @@
-"""An event loop for a guest without sockets and threads.
+"""An event loop for a guest without threads, whose sockets are the host's.
 
 Code that runs a loop of its own (asyncio.run) sleeps in the host while nothing
 is ready. The driver steps the session's loop from outside instead, and leaves
@@ -8,6 +8,8 @@ nothing of the host.
 Calls of the host are answered while a program waits: ask() has one answered at
 once, begin() gives a future.
 """
+import _paddock_socket  # before anything that has to do with sockets
+
 import asyncio
 import asyncio.base_events
 import asyncio.events
@@ -17,6 +19,7 @@ import time
 import weakref
 
 import _paddock
+import _paddock_streams
 
 __builtins__ = __builtins__.copy()  # what the program makes of them is its own affair
 
@@ -73,7 +76,7 @@ class _Idle:
         pass
 
 
-class Loop(asyncio.base_events.BaseEventLoop):
+class Loop(_paddock_streams.Network, asyncio.base_events.BaseEventLoop):
     def __init__(self):
         super().__init__()
         self._selector = _Idle()
@@ -84,6 +87,9 @@ class Loop(asyncio.base_events.BaseEventLoop):
 
     def _write_to_self(self):
         pass
+
+    def _begin(self, body):
+        return begin(body)
 
     def run_in_executor(self, executor, func, *args):
         raise RuntimeError("there are no threads in this sandbox: call the function directly, or write it as a coroutine")

@@ -10,18 +10,19 @@ __builtins__ = __builtins__.copy()  # what the program makes of them is its own 
 # Where a program's own code lies; everything else is the library or the driver.
 OWN = ("/workspace/", "/app/", "/tmp/", "/skills/", "/servers/")
 
+# Where packages are installed that a program can import, after the library.
+PACKAGES = ("/workspace/.paddock/python/lib/python3.13/site-packages",)
+
 # The numbers of the errors that say that a disk, or a limit of it, is full.
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 NOT_HERE = {
     "numpy": "it has native code, which this isolation cannot load; the statistics, array and math modules are there",
     "pandas": "it has native code, which this isolation cannot load; the csv, sqlite3 and statistics modules are there",
-    "requests": "there is no network in this sandbox",
-    "httpx": "there is no network in this sandbox",
+    "requests": "it is no part of Python's standard library; urllib.request is",
+    "httpx": "it is no part of Python's standard library; urllib.request is",
     "ctypes": "native code cannot be called in this isolation",
     "_ctypes": "native code cannot be called in this isolation",
-    "ssl": "there is no network in this sandbox",
-    "_ssl": "there is no network in this sandbox",
     "tkinter": "there is no screen in this sandbox",
     "curses": "there is no terminal in this sandbox",
     "venv": "packages cannot be installed this way in this sandbox",
@@ -29,12 +30,13 @@ NOT_HERE = {
 }
 
 _NOT_SUPPORTED = (errno.ENOTSUP, errno.ENOSYS)
+_SOCKETS = "sockets of this sandbox speak TCP to hosts that may be reached, and nothing else"
 _sources = linecache.cache
 
 # What attributes a module lacks here (None: whichever), and why.
 _modules_without = {
-    "_socket": (None, "there is no network in this sandbox"),
-    "socket": (None, "there is no network in this sandbox"),
+    "_socket": (None, _SOCKETS),
+    "socket": (None, _SOCKETS),
     "os": (frozenset("fork forkpty system popen kill execv execve spawnv posix_spawn waitpid".split()), "there are no other processes in this sandbox"),
 }
 _ModuleType = type(errno)
@@ -65,7 +67,7 @@ def hint_of(error):
         if where and (where[0] is None or error.name in where[0]):
             return where[1]
     if issubclass(kind, OSError) and error.errno in _NOT_SUPPORTED:
-        return "the sandbox has no sockets, processes or devices"
+        return "the sandbox has no processes, devices or ports, and its sockets speak TCP to hosts that may be reached"
     if issubclass(kind, (FileNotFoundError, PermissionError)):
         name = error.filename if isinstance(error.filename, str) else ""
         if name.startswith("/") and not name.startswith(OWN):

@@ -56,6 +56,7 @@ type Settings struct {
 	MemoryBytes int64         `json:"memory_bytes,omitempty"`
 	TTL         time.Duration `json:"ttl,omitempty"`
 	Servers     *[]string     `json:"servers,omitempty"`
+	Network     *[]string     `json:"network,omitempty"`
 	Passing     bool          `json:"passing,omitempty"`
 	Machine     *Machine      `json:"machine,omitempty"`
 }

@@ -60,10 +60,13 @@ const (
 	TokenRevoke    = "token_revoke"
 	AuthFailure    = "auth_failure"
 	ToolCall       = "tool_call" // a program's, of another server's tool
+	Egress         = "egress"    // a program's request to a host, or a connection without one
 	ServerAdd      = "server_add"
 	ServerRemove   = "server_remove"
 	ServerLogin    = "server_login"
 	ServerAccept   = "server_accept" // of a tool that is not what it was
+	SecretSet      = "secret_set"    // its value too, of which nothing is recorded
+	SecretRemove   = "secret_remove"
 	// Of calls of tools that a person has to allow.
 	ApprovalRequest  = "approval_request"
 	ApprovalGrant    = "approval_grant"
@@ -118,6 +121,7 @@ type Record struct {
 	ErrorType       string  `json:"error_type,omitempty"` // a fault's kind, or the program's exception
 	StoppedBy       string  `json:"stopped_by,omitempty"`
 	Usage           *Usage  `json:"usage,omitempty"`
+	Sent            *Sent   `json:"sent,omitempty"` // what left, or did not
 	RequestID       string  `json:"request_id,omitempty"`
 	TraceID         string  `json:"trace_id,omitempty"`
 	Prev            string  `json:"prev"`             // the Digest of the writer's record before; empty: this is its first
@@ -130,6 +134,19 @@ type Usage struct {
 	WallMS      float64 `json:"wall_ms"`
 	MemoryBytes int64   `json:"memory_bytes"`
 	Fuel        uint64  `json:"fuel"`
+	EgressBytes int64   `json:"egress_bytes,omitempty"`
+}
+
+// Sent is a request of a program to a host. It holds no query, header or body.
+type Sent struct {
+	Method string `json:"method,omitempty"`
+	// PathDigest is the first half of the SHA-256 of the path, in hexadecimal: paths may
+	// hold what gives access.
+	PathDigest    string `json:"path_digest,omitempty"`
+	Rule          string `json:"rule,omitempty"`   // that allowed it
+	Status        int    `json:"status,omitempty"` // that the program got
+	BytesSent     int64  `json:"bytes_sent"`
+	BytesReceived int64  `json:"bytes_received"`
 }
 
 // Config sets a Log up.

@@ -8,6 +8,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -32,6 +33,30 @@ func keyFlag(flags *pflag.FlagSet, name, usage string) {
 		panic("cli: no key has the flag --" + name)
 	}
 	flags.String(name, "", fmt.Sprintf("%s (%s)", usage, keys[0].Name))
+}
+
+// listFlag is keyFlag for one that may be given several times: what each says is added to
+// what the others say.
+func listFlag(flags *pflag.FlagSet, name, usage string) {
+	keyFlag(flags, name, usage)
+	f := flags.Lookup(name)
+	f.Value, f.DefValue = &listed{}, ""
+}
+
+// listed is the value of a flag that may be given several times, as one line.
+type listed struct{ all []string }
+
+func (l *listed) String() string { return strings.Join(l.all, ", ") }
+func (l *listed) Type() string   { return "string" }
+
+func (l *listed) Set(text string) error {
+	l.all = append(l.all, text)
+	return nil
+}
+
+// netFlag lets programs reach hosts.
+func netFlag(flags *pflag.FlagSet) {
+	listFlag(flags, "net-allow", "let programs reach these `HOSTS`, such as api.example.com or \"GET *.example.com/v1/*\"; may be repeated")
 }
 
 // load finds the places, reads the configuration and opens the log. Its error

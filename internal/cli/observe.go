@@ -114,7 +114,7 @@ func recorded(e session.Event) audit.Record {
 			r.ErrorType = e.Exit.Error.Type
 		}
 		r.Usage = &audit.Usage{
-			CPUMS: milliseconds(e.Exit.Usage.CPU), WallMS: milliseconds(e.Wall), MemoryBytes: e.Exit.Usage.Memory, Fuel: e.Exit.Usage.Fuel,
+			CPUMS: milliseconds(e.Exit.Usage.CPU), WallMS: milliseconds(e.Wall), MemoryBytes: e.Exit.Usage.Memory, Fuel: e.Exit.Usage.Fuel, EgressBytes: e.Egress,
 		}
 	}
 	return r

@@ -28,6 +28,7 @@ type parts struct {
 	sessions  *session.Manager
 	sandboxes *microsandbox.Service
 	bindings  *bindings
+	network   *network
 	approvals *approvals
 	skills    *skillStore
 	audit     *audit.Log
@@ -66,6 +67,9 @@ func (p *program) open(change func(*session.Config)) (_ *parts, err error) {
 	if o.bindings, err = p.openBindings(&sc, o.approvals, o.audit, o.telemetry); err != nil {
 		return nil, err
 	}
+	if o.network, err = p.openNetwork(&sc, o.audit, o.telemetry); err != nil {
+		return nil, err
+	}
 	if o.skills, err = p.newSkills(); err != nil {
 		return nil, err
 	}
@@ -78,7 +82,7 @@ func (p *program) open(change func(*session.Config)) (_ *parts, err error) {
 	if o.sessions, err = session.New(sc); err != nil {
 		return nil, fmt.Errorf("opening the sessions: %w", err)
 	}
-	o.bindings.sessions = o.sessions
+	o.bindings.sessions, o.network.sessions = o.sessions, o.sessions
 	o.sandboxes = microsandbox.New(microsandbox.Config{Sessions: o.sessions, Volumes: p.config.Sandbox.Volumes, Namespaces: namespacesOf})
 	if err := o.telemetry.Observe(func() telemetry.Live { return live(o.sessions.Stats(), o.gate.Load()) }); err != nil {
 		p.log.Warn("what lives is not measured", "cause", err)
@@ -126,6 +130,7 @@ func (o *parts) close(log *slog.Logger) {
 		}
 	}
 	closing(o.sessions != nil, o.sessions)
+	closing(o.network != nil, o.network)
 	closing(o.bindings != nil, o.bindings)
 	closing(o.skills != nil, o.skills)
 	closing(o.backends != nil, o.backends)

@@ -60,7 +60,8 @@ func (p *program) runCommand() *cobra.Command {
 is a FILE (.py, .js, .mjs, .cjs, .ts, .mts), CODE, or what comes on stdin (-).
 What follows it are the program's own arguments. It reads paddock's stdin,
 and what it prints comes out while it runs. It sees no file but those of its
-session, in /workspace, no network, and no environment.
+session, in /workspace, no environment, and no network but the hosts that
+--net-allow or the configuration name.
 
 Exit codes: the program's own (1 after an error that it did not catch), or
   124  it was stopped at its time limit
@@ -73,7 +74,8 @@ A second Ctrl-C ends paddock at once.`,
 		Example: `  paddock run examples/hello.py
   paddock run -c 'print(sum(range(10)))'
   echo 'console.log(process.argv[2])' | paddock run --language javascript - hello
-  paddock run --timeout 5s --memory 1GiB --json analysis.py data.csv`,
+  paddock run --timeout 5s --memory 1GiB --json analysis.py data.csv
+  paddock run --net-allow api.example.com fetch.py`,
 		RunE: func(c *cobra.Command, args []string) error { return p.run(c, f, args) },
 	}
 	flags := c.Flags()
@@ -89,6 +91,7 @@ A second Ctrl-C ends paddock at once.`,
 	keyFlag(flags, "disk", "let files take `SIZE`, such as 512MiB")
 	keyFlag(flags, "isolation", "run in this `KIND` of sandbox: wasm or linux")
 	keyFlag(flags, "image", "run in the image `NAME`, and so in a Linux sandbox")
+	netFlag(flags)
 	jsonFlag(c, &f.json)
 	return c
 }
@@ -197,6 +200,9 @@ func (p *program) execute(ctx context.Context, m *session.Manager, id session.ID
 		}
 	} else {
 		p.explain(res)
+		if res.Refused != "" {
+			p.say("warning", res.Refused)
+		}
 		if res.Notice != "" && (f.session != "" || f.keep) { // else nothing of it is left anyway
 			p.say("notice", res.Notice)
 		}

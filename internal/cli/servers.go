@@ -21,6 +21,7 @@ import (
 	"paddock/internal/cli/config"
 	"paddock/internal/egress"
 	"paddock/internal/fault"
+	"paddock/internal/secret"
 	"paddock/internal/vault"
 )
 
@@ -141,7 +142,7 @@ func (p *program) reach(k *known, d *broker.Definition, s config.Server) error {
 		return err
 	}
 	k.transports = append(k.transports, t)
-	d.Transport = t
+	d.Transport = secret.Guard(t, sortedNames(s.Headers)) // what echoes them does not give them to programs
 	if hasAuthorization(s.Headers) {
 		return nil
 	}

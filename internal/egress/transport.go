@@ -65,6 +65,8 @@ type Transport struct {
 	dialer    net.Dialer
 	dialled   func(string, netip.AddrPort)
 	redirects int
+	config    *tls.Config
+	early     ahead
 	inner     *http.Transport
 }
 
@@ -99,10 +101,12 @@ func NewTransport(p Policy, o Options) *Transport {
 		config = o.TLS.Clone()
 		config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
 	}
+	config.NextProtos = []string{"h2", "http/1.1"}
+	t.config = config
 	t.inner = &http.Transport{
-		DialContext:            t.dial,
-		TLSClientConfig:        config,
-		TLSHandshakeTimeout:    connect,
+		DialContext:            t.orEarly("http", t.dial),
+		DialTLSContext:         t.orEarly("https", t.dialTLS),
+		TLSClientConfig:        config.Clone(),
 		ResponseHeaderTimeout:  max(cmp.Or(o.Header, defaultHeader), 0),
 		ExpectContinueTimeout:  time.Second,
 		MaxResponseHeaderBytes: cmp.Or(o.HeaderBytes, defaultHeadBytes),
@@ -115,8 +119,11 @@ func NewTransport(p Policy, o Options) *Transport {
 	return t
 }
 
-// CloseIdleConnections closes what no request uses.
-func (t *Transport) CloseIdleConnections() { t.inner.CloseIdleConnections() }
+// CloseIdleConnections closes what no request uses, nor has taken yet.
+func (t *Transport) CloseIdleConnections() {
+	t.early.close()
+	t.inner.CloseIdleConnections()
+}
 
 // RoundTrip implements [http.RoundTripper].
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {

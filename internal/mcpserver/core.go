@@ -28,23 +28,23 @@ func (s *Server) coreTools(runtimes []session.Runtime) []tool {
 	destroys := hints{destructive: true, idempotent: true}
 	return []tool{
 		s.executeTool(langs, isos),
-		define("list_runtimes", "List languages", "Versions and preinstalled packages.", hints{readOnly: true},
+		define("list_runtimes", "List languages", "Versions and packages.", hints{readOnly: true},
 			func(*struct{}) []param { return nil }, listRuntimes),
 		define("create_session", "Create session",
-			"Make another session. You have one already.", hints{},
+			"Make another session.", hints{},
 			func(in *createInput) []param { return in.params(s, langs, isos) }, createSession),
 		define("destroy_session", "Destroy session", "Delete a session with its files.", destroys,
 			func(in *sessionInput) []param { return []param{sessionID(&in.session, "Which one").must()} }, destroySession),
-		define("cancel_execution", "Cancel execution", "Stop running code; variables are kept.", hints{idempotent: true},
+		define("cancel_execution", "Cancel execution", "Stop running code; keep variables.", hints{idempotent: true},
 			func(in *cancelInput) []param {
 				return []param{
 					sessionID(&in.session, aboutSession),
 					text("execution_id", &in.execution, 1, 100, "Default: all"),
 				}
 			}, cancelExecution),
-		define("get_workspace_info", "Inspect session", "Variables, imports, files, limits and state.", hints{readOnly: true},
+		define("get_workspace_info", "Inspect session", "Variables, imports, files, network and state.", hints{readOnly: true},
 			(*sessionInput).params, workspaceInfo),
-		define("reset_workspace", "Reset session", "Clear a session: variables and all files.", destroys,
+		define("reset_workspace", "Reset session", "Clear variables and all files.", destroys,
 			(*sessionInput).params, resetWorkspace),
 	}
 }
@@ -82,8 +82,8 @@ type createInput struct {
 	session                          session.ID
 	language, name, isolation, image string
 	memory, ttl                      int64
-	servers                          []string
-	chosen                           bool // servers were given
+	servers, network                 []string
+	chosen, narrowed                 bool // servers, network were given
 }
 
 func (in *createInput) params(s *Server, langs, isos []string) []param {
@@ -92,14 +92,15 @@ func (in *createInput) params(s *Server, langs, isos []string) []param {
 		sessionID(&in.session, "Default: random"),
 		text("name", &in.name, 0, 100, "For people"),
 		choice("isolation", &in.isolation, isos, "Kind of sandbox"),
-		number("memory_mb", &in.memory, 1, max(1, s.config.MemoryBytes>>20), "For each interpreter (Python: 32)"),
-		number("ttl_seconds", &in.ttl, 1, 365*24*3600, "Seconds unused until it expires"),
+		number("memory_mb", &in.memory, 1, max(1, s.config.MemoryBytes>>20), "Per interpreter (Python: 32)"),
+		number("ttl_seconds", &in.ttl, 1, 365*24*3600, "Seconds it may be unused"),
 	}
+	all = append(all, texts("network", &in.network, 100, "Hosts; default: all allowed").noting(&in.narrowed))
 	if s.config.Servers != nil {
-		all = append(all, texts("servers", &in.servers, 100, "MCP servers, or SERVER/get_*; default: all").noting(&in.chosen))
+		all = append(all, texts("servers", &in.servers, 100, "MCP servers, or SERVER/get_*").noting(&in.chosen))
 	}
 	if slices.Contains(isos, imaged) {
-		all = append(all, text("image", &in.image, 0, 512, "Image of a "+imaged+" session"))
+		all = append(all, text("image", &in.image, 0, 512, "Of a "+imaged+" session"))
 	}
 	return all
 }
@@ -114,6 +115,9 @@ func (in *createInput) settings() session.Settings {
 	}
 	if in.chosen {
 		set.Servers = &in.servers
+	}
+	if in.narrowed {
+		set.Network = &in.network
 	}
 	if in.image != "" {
 		set.Isolation, set.Machine = cmp.Or(set.Isolation, imaged), &session.Machine{Image: in.image}
@@ -211,6 +215,7 @@ type sessionInfo struct {
 	Packages       []string      `json:"packages"`
 	Servers        []string      `json:"servers"`
 	Skills         []string      `json:"skills"`
+	Network        []string      `json:"network"`
 	DiskBytes      int64         `json:"disk_bytes"`
 	MemoryBytes    int64         `json:"memory_bytes"`
 	// What programs left running in the background, where they can, and the end of
@@ -254,7 +259,7 @@ func workspaceInfo(ctx context.Context, c *call, in sessionInput) (out sessionIn
 		ExecutionCount: d.Executions, Variables: []variable{}, Imports: listOf(d.Imports), Files: []file{},
 		More: len(d.Variables) > maxVariables || len(d.Files) > maxListed,
 		// Nothing installs packages yet.
-		Packages: []string{}, Servers: []string{}, Skills: skills,
+		Packages: []string{}, Servers: []string{}, Skills: skills, Network: listOf(c.server.reaches(d.Settings.Network)),
 		DiskBytes: d.DiskBytes, MemoryBytes: d.Memory, Notice: strings.TrimSpace(c.notice + " " + d.Notice),
 	}
 	if s := c.server.config.Servers; s != nil {

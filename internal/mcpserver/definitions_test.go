@@ -235,3 +235,32 @@ func FuzzArguments(f *testing.F) {
 		}
 	})
 }
+
+// What there is of a network is said where a model reads it, within the same bounds.
+func TestDescriptionsSayWhatNetworkThereIs(t *testing.T) {
+	rules := []string{"api.example.com", "GET *.example.org/v1/*"}
+	s := &Server{config: Config{DefaultTimeout: 30e9, MaxTimeout: 3600e9, Reaches: func(network *[]string) []string {
+		if network != nil {
+			return *network
+		}
+		return rules
+	}}}
+	tool := s.executeTool([]string{"python"}, []string{"wasm"})
+	if about := tool.definition.Description; !strings.Contains(about, "HTTP to allowed hosts") || strings.Contains(about, "no network") || tool.definition.Annotations.OpenWorldHint != nil {
+		t.Errorf("execute_code is %s", about)
+	}
+	if text := s.describe(nil); !strings.Contains(text, "these hosts alone: api.example.com, GET *.example.org/v1/*. create_session's network") {
+		t.Errorf("the instructions are %s", text)
+	}
+	rules = slices.Repeat([]string{"a-long-name.example.com"}, 1000)
+	if text := s.describe(nil); !strings.Contains(text, "and more, which get_workspace_info lists") || utf8.RuneCountInString(text) > maxInstructions {
+		t.Errorf("the instructions are %s", text)
+	}
+	rules = nil
+	if about := s.executeTool([]string{"python"}, []string{"wasm"}).definition.Description; !strings.Contains(about, "no network") {
+		t.Errorf("execute_code is %s", about)
+	}
+	if text := s.describe(nil); !strings.Contains(text, "There is no network") {
+		t.Errorf("the instructions are %s", text)
+	}
+}

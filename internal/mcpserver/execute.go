@@ -22,12 +22,12 @@ type executeInput struct {
 }
 
 func (s *Server) executeTool(langs, isos []string) tool {
-	about := "Run code in a sandbox: no network, files in /workspace. Variables, imports and files stay for the next call. " +
+	about := "Run code in a sandbox: " + s.networkInWords() + ", files in /workspace. Variables, imports and files stay for the next call. " +
 		"The last expression's value is the result; display(x) shows a picture. Large output becomes a file."
 	t := define("execute_code", "Run code", about, hints{destructive: true},
 		func(in *executeInput) []param { return in.params(s, langs, isos) }, executeCode)
 	t.mayTakeLong = true
-	if s.config.Servers != nil {
+	if s.config.Servers != nil || len(s.reaches(nil)) > 0 {
 		return t.open()
 	}
 	return t
@@ -226,9 +226,8 @@ func describe(res session.Result, kept filed) (Execution, []shown) {
 		SessionID: res.Session, ExecutionID: res.Execution, Isolation: res.Isolation, Engine: exit.Engine, FuelLimit: exit.Usage.FuelLimit,
 		Result: cutMiddle(exit.Result, maxResult), FilesChanged: []Change{},
 		StdoutTruncated: exit.StdoutTruncated, StderrTruncated: exit.StderrTruncated,
-		StoppedBy: stopped[exit.Cause], Error: errorOf(exit), Notice: res.Notice,
-		// Nothing here reaches the network.
-		Usage: Usage{CPUMS: milliseconds(exit.Usage.CPU), MemoryBytes: exit.Usage.Memory, ToolCalls: int64(exit.Calls)},
+		StoppedBy: stopped[exit.Cause], Error: errorOf(exit), Notice: strings.TrimSpace(res.Notice + " " + res.Refused),
+		Usage: Usage{CPUMS: milliseconds(exit.Usage.CPU), MemoryBytes: exit.Usage.Memory, EgressBytes: res.Egress, ToolCalls: int64(res.ToolCalls)},
 	}
 	if out.StoppedBy != "" {
 		out.State = exit.State.String()

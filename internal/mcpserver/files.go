@@ -31,7 +31,7 @@ func (s *Server) fileTools() []tool {
 		define("read_file", "Read file", "Read a text by lines, a binary file by bytes (base64); pictures are shown.", hints{readOnly: true},
 			func(in *readInput) []param { return in.params(s.config.Link != nil) }, readFile),
 		define("write_file", "Write file", "Create or replace a file; folders are made.", hints{destructive: true, idempotent: true}, (*writeInput).params, writeFile),
-		define("edit_file", "Edit file", "Replace a text that stands once in a file, or everywhere.", hints{destructive: true}, (*editInput).params, editFile),
+		define("edit_file", "Edit file", "Replace text that stands once, or everywhere.", hints{destructive: true}, (*editInput).params, editFile),
 		define("list_files", "List files", "List the files of the workspace.", hints{readOnly: true}, (*listInput).globParams, listFiles),
 		define("search_files", "Search files", "Find lines by a regular expression.", hints{readOnly: true}, (*listInput).searchParams, searchFiles),
 	}
@@ -71,7 +71,7 @@ func (in *readInput) params(links bool) []param {
 	all := []param{
 		text("path", &in.path, 1, 4096, aboutPath).must(),
 		number("offset", &in.offset, 0, 1e12, "First line, from 1, or bytes to skip"),
-		number("limit", &in.limit, 1, 1<<20, "Lines or bytes; default: what fits"),
+		number("limit", &in.limit, 1, 1<<20, "Lines or bytes"),
 		boolean("bytes", &in.bytes, "Count a text in bytes"),
 		sessionID(&in.session, aboutSession),
 	}
@@ -268,9 +268,9 @@ type editInput struct {
 func (in *editInput) params() []param {
 	return []param{
 		text("path", &in.path, 1, 4096, aboutPath).must(),
-		text("old", &in.old, 1, maxWrite, "Text to replace, exactly").must(),
+		text("old", &in.old, 1, maxWrite, "Exact text").must(),
 		text("new", &in.new, 0, maxWrite, "New text").must(),
-		boolean("replace_all", &in.all, "Replace all of them"),
+		boolean("replace_all", &in.all, "All of them"),
 		sessionID(&in.session, aboutSession),
 	}
 }

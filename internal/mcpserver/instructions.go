@@ -35,7 +35,7 @@ func (s *Server) describe(runtimes []session.Runtime) string {
 		subprocess = ""
 		fmt.Fprintf(&b, "- Isolation %s is a whole Linux machine: bash, subprocesses, compiled packages, background processes (get_workspace_info lists them). Ask for it by isolation in the first call of a session, or in create_session. When its machine stops, or the session goes back, files stay and variables do not; a notice says so.\n", imaged)
 	}
-	fmt.Fprintf(&b, `- There is no network, `+subprocess+`and nothing of the host but /workspace and /tmp. Installing packages is not possible; list_runtimes names what is there.
+	fmt.Fprintf(&b, `- `+s.networkInSentences()+subprocess+`and nothing of the host but /workspace and /tmp. Installing packages is not possible; list_runtimes names what is there.
 - A call is stopped after %d seconds unless timeout (up to %d) says otherwise; work, memory, output and disk are limited too, and stopped_by tells which limit was reached.
 - Output beyond about 60 KB, long texts and large pictures become files below .paddock, and the result shows a part: go on with read_file (offset, limit) or search_files.
 `, seconds(s.config.DefaultTimeout), seconds(s.config.MaxTimeout))
@@ -47,6 +47,39 @@ func (s *Server) describe(runtimes []session.Runtime) string {
 		text = text[:strings.LastIndexByte(strings.TrimSuffix(text, "\n"), '\n')+1]
 	}
 	return strings.TrimSuffix(text, "\n")
+}
+
+// reaches are the rules that say what programs of a session reach; none: there is no
+// network.
+func (s *Server) reaches(network *[]string) []string {
+	if s.config.Reaches == nil {
+		return nil
+	}
+	return s.config.Reaches(network)
+}
+
+// networkInWords is what a tool's description says of the network.
+func (s *Server) networkInWords() string {
+	if len(s.reaches(nil)) == 0 {
+		return "no network"
+	}
+	return "HTTP to allowed hosts"
+}
+
+// maxHosts bounds the hosts that the instructions name, in bytes.
+const maxHosts = 300
+
+// networkInSentences is what the instructions say of it, with what there is not else.
+func (s *Server) networkInSentences() string {
+	rules := s.reaches(nil)
+	if len(rules) == 0 {
+		return "There is no network, "
+	}
+	named := strings.Join(rules, ", ")
+	if len(named) > maxHosts {
+		named = named[:strings.LastIndex(named[:maxHosts], ", ")+1] + " and more, which get_workspace_info lists"
+	}
+	return "HTTP and HTTPS reach these hosts alone: " + named + ". create_session's network narrows that. A notice tells what was refused. There is no other network, "
 }
 
 // showing says how a program shows something in the languages that there are.

@@ -30,7 +30,7 @@ type tool struct {
 }
 
 // hints tell what a tool does to its surroundings. One that reaches beyond paddock's
-// own sessions says so by open: what runs has no network.
+// own sessions says so by open.
 type hints struct{ readOnly, destructive, idempotent bool }
 
 // define makes a tool. params binds the arguments to an In; what run answers

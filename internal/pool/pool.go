@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -130,7 +131,7 @@ func (p *Pool) kindLocked(w Want) *kind {
 	w.Spec = anybodys(w.Spec)
 	s := &w.Spec
 	// fmt prints maps in the order of their keys.
-	machine := fmt.Sprintf("%q %q %q", w.Backend.Name(), w.Own, fmt.Sprint(s.Image, s.CPUs, s.Limits, s.Env, s.Mounts))
+	machine := fmt.Sprintf("%q %q %q", w.Backend.Name(), w.Own, fmt.Sprint(s.Image, s.CPUs, s.Limits, s.Env, s.Mounts, s.Proxy != nil))
 	name := p.nameLocked(w.Backend.Name(), w.Language, machine)
 	if p.kinds[name] == nil {
 		p.forgetLocked()
@@ -139,10 +140,14 @@ func (p *Pool) kindLocked(w Want) *kind {
 	return p.kinds[name]
 }
 
-// anybodys is a Spec without what is one session's alone.
+// anybodys is a Spec without what is one session's alone. What runs in a slot before that
+// is somebody's, such as what its image starts, is not connected to anything.
 func anybodys(spec sandbox.Spec) sandbox.Spec {
 	spec.Owner, spec.Box, spec.Runtime, spec.Snapshots = "", "", "", false
 	spec.Env, spec.Mounts = maps.Clone(spec.Env), slices.Clone(spec.Mounts)
+	if spec.Proxy != nil {
+		spec.Proxy = func(context.Context, net.Conn) {}
+	}
 	for n := range spec.Mounts {
 		spec.Mounts[n].Host = filepath.Base(spec.Mounts[n].Host)
 	}

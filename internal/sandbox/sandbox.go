@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"time"
 )
 
@@ -200,7 +201,25 @@ type Spec struct {
 	// Snapshots says that Snapshot will be called after each Run, so that the
 	// instance need not keep the state by itself.
 	Snapshots bool
+	// Proxy serves the connections that programs make to ProxyPort at the machine's
+	// loopback address, where they find an HTTP proxy: each in a goroutine of its own,
+	// MaxProxied at once as a rule, while others wait. Its conn keeps deadlines, has a
+	// method CloseWrite() error, and is closed when Proxy returns, as it has to when ctx
+	// ends, which is with the machine. Nil: nobody listens there, and the programs have
+	// no network. All instances of a Box have one, or none has; it is that of the Start
+	// that boots the machine, or of its Adopt. What was connected when a machine was
+	// saved is not, in one that begins as that. An isolation without machines takes no
+	// notice.
+	Proxy func(ctx context.Context, conn net.Conn)
 }
+
+// ProxyPort is where a machine's programs find its Spec's Proxy: nobody else listens
+// there, and nobody outside can connect to it.
+const ProxyPort = 3128
+
+// MaxProxied is how many of a machine's connections to its Proxy there are at once: a
+// hundred is what clients for many requests at once open by themselves.
+const MaxProxied = 120
 
 // Mount shows a folder of the host to the guest. No path leaves Host,
 // whatever links the guest plants in it.

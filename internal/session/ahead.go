@@ -75,7 +75,7 @@ func (s *session) wanted() (pool.Want, bool) {
 // own are the names of the session's folders that its programs see.
 func (s *session) own() []string {
 	all := []string{workspaceFolder, tmpFolder}
-	for _, f := range s.manager.config.Folders {
+	for _, f := range s.folders() {
 		all = append(all, f.Name)
 	}
 	return all

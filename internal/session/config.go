@@ -110,8 +110,18 @@ type Config struct {
 	// Call answers what programs ask of the host, which are calls of tools; see
 	// sandbox.Command. Its panic is an answer of nothing. Nil: nothing answers.
 	Call func(ctx context.Context, run Run, c sandbox.Call) []byte
+	// Egress knows what programs send; zero: no session may ask for anything, and nothing
+	// is counted.
+	Egress Egress
 	// Folders are shown to programs beside their workspace.
 	Folders []Folder
+	// Network gives the way out of the machine of a session that has these settings;
+	// nil: it has none, as nobody has where Network is nil. It is asked whenever an
+	// interpreter is described, from any goroutine, and should do nothing but answer;
+	// owner and id are empty where a machine is booted ahead, whose Proxy is never used.
+	// Whether there is one may not change while the session's machine is booted. An
+	// isolation without machines takes no notice.
+	Network func(owner Owner, id ID, settings Settings) *Network
 	// Forget is told of a session that has ended for good, when its files are gone.
 	// It should not take long. Nil: nobody is.
 	Forget func(owner Owner, id ID)

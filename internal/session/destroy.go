@@ -131,6 +131,7 @@ func (m *Manager) dismantle(s *session, remove bool) {
 		m.counted(s)
 	}
 	s.dropAll()
+	s.disconnect()
 	s.closeTrees()
 	var err error
 	if remove {

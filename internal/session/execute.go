@@ -136,6 +136,7 @@ func (s *session) keepNow(t *turn, n checkpoint.Note, live map[string]sandbox.In
 	files, err := s.keep(ctx, n, live)
 	endSpan(keeping, err)
 	s.noteUnkept()
+	s.noteTraffic()
 	if err := s.save(); err != nil {
 		s.manager.log.Warn("a session's record cannot be written", "session", s.id, "cause", err)
 	}

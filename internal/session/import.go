@@ -143,6 +143,10 @@ func (m *Manager) settingsOf(a archive.Head) (Settings, string) {
 		set.MemoryBytes = 0
 		not = append(not, fmt.Sprintf("%d MiB of memory are the most that there are here, and not %d", most>>20, was.MemoryBytes>>20))
 	}
+	var no string
+	if set.Network, no = m.imported(was.Network); no != "" {
+		not = append(not, no)
+	}
 	if most := m.config.IdleTTL; set.TTL < 0 || set.TTL > most {
 		set.TTL = 0
 		not = append(not, fmt.Sprintf("it expires when it was not used for %v, and not for %v", most, was.TTL))

@@ -183,12 +183,11 @@ func (s *session) bringBack(ctx context.Context) {
 func (s *session) spec(runtime string) sandbox.Spec {
 	c := &s.manager.config
 	env := map[string]string{"HOME": "/workspace", "TMPDIR": "/tmp", "TZ": "UTC", "LANG": "C.UTF-8"}
-	maps.Copy(env, c.Env)
 	s.mu.Lock()
 	usual, _ := s.manager.memoryOf(s.backend)
-	memory, passing := cmp.Or(s.record.Settings.MemoryBytes, usual), s.record.Settings.Passing
-	machine := s.record.Settings.Machine
+	settings := s.record.Settings
 	s.mu.Unlock()
+	memory, passing, machine := cmp.Or(settings.MemoryBytes, usual), settings.Passing, settings.Machine
 	spec := sandbox.Spec{
 		Owner: string(s.owner), Runtime: runtime, Dir: "/workspace", Env: env, Snapshots: !passing,
 		Limits: sandbox.Limits{MemoryBytes: memory, Metered: c.Limits.Fuel > 0},
@@ -198,6 +197,8 @@ func (s *session) spec(runtime string) sandbox.Spec {
 		},
 	}
 	spec.Mounts = append(spec.Mounts, s.outside()...)
+	s.network(&spec, settings)
+	maps.Copy(env, c.Env)
 	if hasMachines(s.backend) {
 		s.inMachine(&spec, machine)
 	}

@@ -151,6 +151,9 @@ func (m *Manager) Create(ctx context.Context, owner Owner, id ID, settings Setti
 		return Info{}, err
 	}
 	b, err := m.checkSettings(ctx, settings)
+	if err == nil {
+		err = m.checkNetwork(settings.Network)
+	}
 	if err != nil {
 		return Info{}, err
 	}

@@ -61,6 +61,8 @@ type Event struct {
 	// Wall and Exit tell how the program ended, where Err is nil.
 	Wall time.Duration
 	Exit sandbox.Exit
+	// Egress is Result.Egress.
+	Egress int64
 }
 
 // Stats is what a Manager has at one moment.
@@ -150,7 +152,7 @@ func (s *session) recorded(t *turn, p plan, req Request) (Result, error) {
 		return Result{}, fmt.Errorf("recording the execution: %w", err)
 	}
 	res, err := s.execute(t, p, req)
-	e.Begun, e.Start, e.Wall, e.Exit, e.Err = false, t.start, res.Wall, res.Exit, err
+	e.Begun, e.Start, e.Wall, e.Exit, e.Egress, e.Err = false, t.start, res.Wall, res.Exit, res.Egress, err
 	if err != nil || res.Exit.Cause == sandbox.Waiting {
 		w := s.waits()
 		e.Waits = w != nil && w.Execution == t.execution

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 
 	"paddock/internal/fault"
 	"paddock/internal/pool"
@@ -33,6 +34,9 @@ type Run struct {
 	// nobody is given their answers, and they are asked again when the run goes on. It
 	// may be called from any goroutine until the call is answered.
 	Suspend func(reason string)
+	// Beside says that this call is none of a tool: Result.ToolCalls does not count it. It
+	// is called once.
+	Beside func()
 }
 
 // Folder is a folder that programs see and cannot change.
@@ -45,6 +49,8 @@ type Folder struct {
 	// nothing has changed; what it makes can be read by anybody. After an error, which
 	// is logged, the program runs with what is there.
 	Fill func(ctx context.Context, owner Owner, id ID, dir string) error
+	// Machines says that only sessions with machines are shown it.
+	Machines bool
 	// Shared says that all sessions of an owner find the same, so that one folder does
 	// for all of them, beside their own, where the isolation can show it: not where a
 	// session has a machine, whose folders are there before anybody knows whose it is.
@@ -70,9 +76,18 @@ func checkFolders(all []Folder) error {
 	return nil
 }
 
+// folders are those of Config.Folders that the session is shown.
+func (s *session) folders() []Folder {
+	all := s.manager.config.Folders
+	if s.backend != nil && hasMachines(s.backend) || !slices.ContainsFunc(all, func(f Folder) bool { return f.Machines }) {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(f Folder) bool { return f.Machines })
+}
+
 // outside are the folders that programs see and cannot change.
 func (s *session) outside() (mounts []sandbox.Mount) {
-	for _, f := range s.manager.config.Folders {
+	for _, f := range s.folders() {
 		mounts = append(mounts, sandbox.Mount{Guest: "/" + f.Name, Host: filepath.Join(s.outsideOf(f), f.Name), ReadOnly: true})
 	}
 	return mounts
@@ -100,7 +115,7 @@ func (m *Manager) sharedFolder(o Owner) string {
 // makeOutside makes those folders where they are missing: what they hold can be made
 // again, so nobody has kept them. The caller is alone with the session's folder.
 func (s *session) makeOutside() error {
-	for _, f := range s.manager.config.Folders {
+	for _, f := range s.folders() {
 		if s.shares(f) {
 			// A session that an earlier paddock made has one of its own.
 			if err := workspace.RemoveAll(filepath.Join(s.dir, f.Name)); err != nil {
@@ -140,7 +155,7 @@ func makeVisible(dir string) error {
 
 // fill brings those folders up to date. It is the caller's turn.
 func (s *session) fill(ctx context.Context) {
-	for _, f := range s.manager.config.Folders {
+	for _, f := range s.folders() {
 		id := s.id
 		if s.shares(f) {
 			id = ""
@@ -156,7 +171,7 @@ func (s *session) fill(ctx context.Context) {
 
 // takeOutside has the session's folders be the slot's, in whose machine they are.
 func (s *session) takeOutside(folder func(name string) string) error {
-	for _, f := range s.manager.config.Folders {
+	for _, f := range s.folders() {
 		dir := filepath.Join(s.dir, f.Name)
 		if err := workspace.RemoveAll(dir); err != nil {
 			return err
@@ -176,8 +191,9 @@ func (s *session) takeOrMakeOutside(from *pool.Slot) error {
 	return s.makeOutside()
 }
 
-// answering gives what answers the calls of a turn's program; nil: nothing does.
-func (s *session) answering(t *turn) func(context.Context, sandbox.Call, func(string)) []byte {
+// answering gives what answers the calls of a run's program; nil: nothing does.
+func (r *running) answering() func(context.Context, sandbox.Call, func(string)) []byte {
+	s, t := r.s, r.t
 	call := s.manager.config.Call
 	if call == nil {
 		return nil
@@ -189,7 +205,7 @@ func (s *session) answering(t *turn) func(context.Context, sandbox.Call, func(st
 				s.manager.log.ErrorContext(ctx, "answering a call panicked", "session", s.id, "execution", t.execution, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			}
 		}()
-		return call(ctx, Run{Owner: s.owner, Session: s.id, Execution: t.execution, Put: s.put, Suspend: suspend}, c)
+		return call(ctx, Run{Owner: s.owner, Session: s.id, Execution: t.execution, Put: s.put, Suspend: suspend, Beside: func() { r.beside.Add(1) }}, c)
 	}
 }
 

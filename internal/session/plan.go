@@ -85,6 +85,10 @@ func (m *Manager) checkSettings(ctx context.Context, set Settings) (sandbox.Back
 	case !possible(set.Machine):
 		return nil, fault.New(fault.Invalid, "a machine has 0 to %d processors, and its image a name of at most %d bytes", maxCPUs, maxImage)
 	}
+	if set.Machine != nil && slices.ContainsFunc(set.Machine.Ports, func(p Port) bool { return p.Guest == sandbox.ProxyPort }) {
+		return nil, fault.New(fault.Invalid, "the port %d of a sandbox is the one through which its programs get out, and cannot be published", sandbox.ProxyPort).
+			WithHint("have the program listen at another one")
+	}
 	if set.Language != "" {
 		_, err = m.runtimeFor(ctx, b, set.Language)
 	}

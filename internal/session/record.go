@@ -50,6 +50,9 @@ type record struct {
 	// their isolation keeps files only.
 	Unkept []string `json:"unkept,omitempty"`
 
+	// Traffic is what its programs have sent and received.
+	Traffic Traffic `json:"traffic,omitzero"`
+
 	// Waiting is the run that waits for a person; nil: none does.
 	Waiting *WaitingRun `json:"waiting,omitempty"`
 
@@ -69,7 +72,7 @@ func (m *Manager) expiresAt(r record) time.Time { return r.LastUsedAt.Add(m.ttl(
 func (m *Manager) describe(r record) Info {
 	i := Info{
 		ID: r.ID, Owner: r.Owner, Settings: r.Settings, Isolation: r.Isolation, State: Idle, CreatedAt: r.CreatedAt,
-		LastUsedAt: r.LastUsedAt, ExpiresAt: m.expiresAt(r), Executions: r.Executions, Process: r.Process, Halted: r.Halted, DiskBytes: r.TreeBytes,
+		LastUsedAt: r.LastUsedAt, ExpiresAt: m.expiresAt(r), Executions: r.Executions, Process: r.Process, Halted: r.Halted, DiskBytes: r.TreeBytes, Traffic: r.Traffic,
 	}
 	if r.Waiting != nil {
 		w := *r.Waiting

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"paddock/internal/fault"
@@ -29,6 +30,9 @@ type running struct {
 	shown   displays
 	used    sandbox.Usage // of what has run, but for what an earlier call saw
 	waited  time.Duration // at its end, for a person
+	began   Traffic       // of the session, when it began, or went on
+	refused string        // what it was refused, as far as that was asked for
+	beside  atomic.Int64  // calls that are none of tools
 }
 
 // execute runs the program, or goes on with it; it is the caller's turn.
@@ -41,8 +45,8 @@ func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
 		return Result{}, err
 	}
 	s.fill(t.ctx)
-	r := &running{s: s, t: t, p: p, req: req, in: in}
-	r.asking = asking{answer: s.answering(t), works: map[int]*work{}, news: make(chan struct{}, 1)}
+	r := &running{s: s, t: t, p: p, req: req, in: in, began: s.traffic()}
+	r.asking = asking{answer: r.answering(), works: map[int]*work{}, news: make(chan struct{}, 1)}
 	r.inPlace = s.manager.config.WaitInPlace < 0 || s.passing() || !keeps(in) && !s.savesMachines()
 	if s.manager.config.KeepLater || s.passing() {
 		if r.before, err = s.tree.Snapshot(); err != nil {
@@ -183,9 +187,11 @@ func (r *running) sum(exit *sandbox.Exit) {
 
 // result is what there is to tell of the program.
 func (r *running) result(exit sandbox.Exit, wall time.Duration, notice string) Result {
+	r.refused = lines(r.refused, r.s.refused())
 	res := Result{
 		Session: r.s.id, Execution: r.t.execution, Isolation: r.s.backend.Name(), Exit: exit,
 		Stdout: string(r.stdout.data), Stderr: string(r.stderr.data), Displays: r.shown.take(), Wall: wall, Notice: notice,
+		Egress: r.s.traffic().since(r.began), Refused: r.refused, ToolCalls: max(exit.Calls-r.besides(), 0),
 	}
 	if r.from != nil {
 		res.Earlier = Earlier{len(r.from.Stdout), len(r.from.Stderr)}

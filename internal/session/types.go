@@ -35,6 +35,9 @@ type Settings struct {
 	// Servers names those of Config.Call that the session has, for whoever answers; nil:
 	// all of them.
 	Servers *[]string `json:"servers,omitempty"`
+	// Network are rules for what the session's programs may reach of all that there is to
+	// be reached; nil: all of it; none: nothing.
+	Network *[]string `json:"network,omitempty"`
 	// Passing says that the session ends with what it was made for: there are no
 	// checkpoints of it, and it does not sleep.
 	Passing bool `json:"passing,omitempty"`
@@ -78,6 +81,8 @@ type Info struct {
 	Halted bool `json:"halted,omitempty"`
 	// Waiting is the run that waits for a person in it; nil: none does.
 	Waiting *WaitingRun `json:"waiting,omitempty"`
+	// Traffic is what its programs had sent and received when this was last written down.
+	Traffic Traffic `json:"-"`
 }
 
 // Details are Info plus what has to be asked of files and interpreters.
@@ -167,6 +172,13 @@ type Result struct {
 	Displays []sandbox.Display
 	Changes  []Change
 	Wall     time.Duration
+	// Egress is how many bytes left and came in meanwhile, also of what the session's
+	// programs do in the background.
+	Egress int64
+	// Refused tells what of that was refused, why, and who can allow it; empty: nothing.
+	Refused string
+	// ToolCalls is how many calls of tools the run has made in all.
+	ToolCalls int
 	// Waiting is for what the run waits, where the Exit's cause is sandbox.Waiting: each
 	// of the reasons that Run.Suspend was told. Request.Continue goes on with it.
 	Waiting []string

@@ -54,8 +54,9 @@ type suspended struct {
 	Stdout, Stderr       []byte
 	StdoutCut, StderrCut bool
 
-	Calls int
-	Open  []sandbox.OpenCall
+	Calls  int
+	Beside int `json:",omitempty"` // of those: calls that are none of tools
+	Open   []sandbox.OpenCall
 }
 
 // maxReason bounds why a run waits, in bytes.
@@ -127,7 +128,7 @@ func (s *session) notSuspended(t *turn, err error) error {
 func (r *running) suspended(exit sandbox.Exit, wall time.Duration) suspended {
 	w := suspended{
 		Code: r.p.code, Limits: r.p.command.Limits, Left: max(r.p.timeout-wall+r.waited, time.Second), Fuel: r.used.Fuel + r.fuel(), Shown: r.displayed(),
-		Stdout: r.stdout.data, Stderr: r.stderr.data, StdoutCut: r.stdout.cut, StderrCut: r.stderr.cut, Calls: exit.Calls, Open: exit.Open,
+		Stdout: r.stdout.data, Stderr: r.stderr.data, StdoutCut: r.stdout.cut, StderrCut: r.stderr.cut, Calls: exit.Calls, Beside: r.besides(), Open: exit.Open,
 	}
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
@@ -147,6 +148,15 @@ func (r *running) resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.number = from.Number
+}
+
+// besides is how many calls of the run were none of tools.
+func (r *running) besides() int {
+	n := int(r.beside.Load())
+	if r.from != nil {
+		n += r.from.Beside
+	}
+	return n
 }
 
 // fuel is what the run had used when it was suspended.

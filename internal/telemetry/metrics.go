@@ -56,6 +56,8 @@ type metrics struct {
 	requests   metric.Float64Histogram
 	calls      metric.Float64Histogram
 	tools      metric.Float64Histogram
+	egress     metric.Float64Histogram
+	egressed   metric.Int64Counter
 	words      words
 }
 
@@ -100,6 +102,8 @@ func newMetrics(meter metric.Meter, version string) (*metrics, error) {
 		requests:   m.histogram("http.server.request.duration", "How long an HTTP request took."),
 		calls:      m.histogram("mcp.server.operation.duration", "How long an MCP request took."),
 		tools:      m.histogram("paddock.tool.call.duration", "How long a program's call of another server's tool took."),
+		egress:     m.histogram("paddock.egress.request.duration", "How long a program's request to a host took."),
+		egressed:   m.counter("paddock.egress.bytes", "Bytes of programs' requests to hosts, and of the answers."),
 	}
 	var err error
 	all.cpu, err = meter.Float64Counter("paddock.cpu.time", metric.WithDescription("Processor time of programs."), metric.WithUnit("s"))
@@ -143,6 +147,21 @@ func (t *Telemetry) Execution(ctx context.Context, e Execution) {
 func (t *Telemetry) ToolCall(ctx context.Context, outcome string, took time.Duration) {
 	if t != nil && t.metrics != nil {
 		t.metrics.tools.Record(ctx, took.Seconds(), metric.WithAttributeSet(attribute.NewSet(t.metrics.words.label("outcome", outcome))))
+	}
+}
+
+// Egress counts a program's request to a host, or a connection on which there was none.
+// Which host it was stands in the audit log: what programs ask for is no label.
+func (t *Telemetry) Egress(ctx context.Context, decision string, took time.Duration, sent, received int64) {
+	if t == nil || t.metrics == nil {
+		return
+	}
+	m := t.metrics
+	m.egress.Record(ctx, took.Seconds(), metric.WithAttributeSet(attribute.NewSet(m.words.label("decision", decision))))
+	for direction, bytes := range map[string]int64{"sent": sent, "received": received} {
+		if bytes > 0 {
+			m.egressed.Add(ctx, bytes, metric.WithAttributeSet(attribute.NewSet(m.words.label("direction", direction))))
+		}
 	}
 }
 

@@ -58,6 +58,8 @@ func TestTheCommandsOfTheDocuments(t *testing.T) {
 		"../../docs/documents.md": 3,
 		"../../docs/images.md":    6,
 		"../../docs/linux.md":     2,
+		"../../docs/secrets.md":   4,
+		"../../docs/network.md":   1,
 		"../../docs/servers.md":   4,
 		"../../docs/skills.md":    12,
 		"../../docs/state.md":     12,

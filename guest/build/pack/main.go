@@ -39,6 +39,7 @@ const (
 
 func main() {
 	python := flag.String("python", "", "folder with python.wasm, lib and licenses")
+	pip := flag.String("pip", "", "folder with the library's and the licenses' part of pip")
 	javascript := flag.String("javascript", "", "folder with quickjs.wasm, driver.js and licenses")
 	drivers := flag.String("drivers", "guest/python", "folder with the Python driver's modules")
 	worker := flag.String("worker", "", "the native worker's program")
@@ -48,7 +49,7 @@ func main() {
 	if *worker != "" {
 		err = packWorker(*worker, *out)
 	} else {
-		err = packAll(*python, *javascript, *drivers, *out)
+		err = packAll(*python, *pip, *javascript, *drivers, *out)
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "paddock: error: packing the guests: %v\n", err)
@@ -78,20 +79,24 @@ func packWorker(path, out string) error {
 	return os.WriteFile(sum, []byte(hex.EncodeToString(digest[:])+"\n"), 0o644)
 }
 
-func packAll(python, javascript, drivers, out string) error {
+func packAll(python, pip, javascript, drivers, out string) error {
 	if python != "" {
 		p := pack{name: "python", version: pythonVersion, files: map[string][]byte{}}
 		if err := p.module(filepath.Join(python, "python.wasm"), instrument.Tick{Module: "paddock", Name: "tick"}); err != nil {
 			return err
 		}
-		if err := p.tree(filepath.Join(python, "lib"), "lib/", ""); err != nil {
-			return err
-		}
 		if err := p.tree(drivers, "lib/", ".py"); err != nil {
 			return err
 		}
-		if err := p.tree(filepath.Join(python, "licenses"), "licenses/", ""); err != nil {
-			return err
+		for _, part := range []string{"lib", "licenses"} {
+			for _, dir := range []string{python, pip} {
+				if dir == "" {
+					continue
+				}
+				if err := p.tree(filepath.Join(dir, part), part+"/", ""); err != nil {
+					return err
+				}
+			}
 		}
 		if err := p.write(out); err != nil {
 			return err

@@ -12,6 +12,7 @@ import { translated, untranslated } from "./positions.js";
 import { rewrite } from "./rewrite.js";
 import { makeTimers } from "./timers.js";
 import { Buffer } from "buffer";
+import { makeFetch } from "./fetch.js";
 import { makeHost } from "./host.js";
 import { apply, parse, safeMap, stringify } from "./primordials.js";
 import { installRandom } from "./random.js";
@@ -52,6 +53,7 @@ export default function install(call) {
   const servers = makeServers(globalThis, {
     begin: host.begin, bytesOf: (text) => new Uint8Array(Buffer.from(text, "base64")), readFile: (...args) => modules.fs.readFileSync(...args), namesIn: (folder) => modules.fs.readdirSync(folder),
   });
+  Object.defineProperty(globalThis, "fetch", { value: makeFetch(servers.sendPlain), writable: true, configurable: true });
   const modules = installModules(globalThis, host, process, timers, servers);
 
   const before = { __proto__: null }; // what is not the program's
@@ -85,11 +87,11 @@ export default function install(call) {
       state.rejected.clear();
       return fail(lost[0]);
     }
-    if (timers.fire()) {
+    if (timers.fire(servers.waits())) {
       process.ticks();
       return '"again"';
     }
-    const wait = timers.next();
+    const wait = timers.next(servers.waits());
     if (wait !== undefined) return stringify({ status: "waiting", timeout: wait / 1000 });
     if (servers.waits()) return '{"status":"waiting"}';
     if (state.status === "pending") {

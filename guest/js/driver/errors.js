@@ -8,7 +8,7 @@ const MESSAGE_LIMIT = 4096;
 const TRACE_LIMIT = 16384;
 
 const NOT_HERE = {
-  fetch: "there is no network in this sandbox", XMLHttpRequest: "there is no network in this sandbox", WebSocket: "there is no network in this sandbox",
+  XMLHttpRequest: "fetch is what reaches the network here", WebSocket: "only HTTP leaves this sandbox; fetch reads an answer as it is streamed",
   Intl: "there is no Intl here; toLocaleString of numbers groups digits as English does",
   Worker: "there are no threads in this sandbox; promises work", document: "there is no browser here", window: "there is no browser here; use globalThis",
 };

@@ -42,7 +42,7 @@ export class AbortSignalOf extends EventTargetOf {
   static abort(reason) { const s = new AbortSignalOf(); end(s, reason); return s; }
   static timeout(ms) {
     const s = new AbortSignalOf();
-    setTimeout(() => end(s, Object.assign(new Error("The operation was aborted due to timeout"), { name: "TimeoutError" })), ms);
+    setTimeout(() => end(s, Object.assign(new Error("The operation was aborted due to timeout"), { name: "TimeoutError", code: 23 })), ms).unref();
     return s;
   }
   static any(signals) {

@@ -10,6 +10,8 @@ import { makeConsole } from "./console.js";
 import { decodeText, encodeText, useHost } from "./text.js";
 import { AbortControllerOf, AbortSignalOf, EventOf, EventTargetOf } from "./events.js";
 import { makeProcess } from "./process.js";
+import { BlobOf, FileOf, FormDataOf, HeadersOf, RequestOf, ResponseOf } from "./fetch.js";
+import { ByteLengthQueuingStrategy, CountQueuingStrategy, ReadableStream, TransformStream, WritableStream } from "web-streams-polyfill";
 
 export function installGlobals(scope, host, timers, exit) {
   const define = (name, value) => Object.defineProperty(scope, name, { value, writable: true, configurable: true, enumerable: false });
@@ -37,6 +39,8 @@ export function installGlobals(scope, host, timers, exit) {
   define("EventTarget", EventTargetOf);
   define("AbortController", AbortControllerOf);
   define("AbortSignal", AbortSignalOf);
+  const web = { Blob: BlobOf, File: FileOf, FormData: FormDataOf, Headers: HeadersOf, Request: RequestOf, Response: ResponseOf };
+  for (const [name, type] of Object.entries({ ...web, ByteLengthQueuingStrategy, CountQueuingStrategy, ReadableStream, TransformStream, WritableStream })) define(name, type);
   define("crypto", makeCrypto(host));
   const began = { at: undefined };
   define("performance", { now: () => { began.at ??= host.now(); return host.now() - began.at; }, get timeOrigin() { return Date.now() - this.now(); } });

@@ -94,6 +94,7 @@ export function makeServers(world, { begin, bytesOf, readFile, namesIn, changed 
   };
 
   const settle = (call, answer) => {
+    if (call.plain) return call.resolve(answer);
     try {
       call.resolve(valueOf(answer, call.server, call.tool));
     } catch (error) {
@@ -103,6 +104,13 @@ export function makeServers(world, { begin, bytesOf, readFile, namesIn, changed 
 
   const ask = (message) => new WorldPromise((resolve, reject) => {
     later[later.length] = { text: stringify(message, plain), server: message.server, tool: message.tool, resolve, reject };
+    send();
+    changed(waits());
+  });
+
+  // sendPlain sends what is no call of a tool; the promise is of what the host says.
+  const sendPlain = (text) => new WorldPromise((resolve) => {
+    later[later.length] = { text, plain: true, resolve };
     send();
     changed(waits());
   });
@@ -220,6 +228,7 @@ export function makeServers(world, { begin, bytesOf, readFile, namesIn, changed 
       } catch { /* there are none */ }
       return `a skill is imported by its name, from "skills/NAME"; ${there.length ? `there are ${few(there)}` : "none is installed"}`;
     },
+    sendPlain,
     // waits tells whether a call is waited for.
     waits,
     // arrived takes an answer, of the world's own classes; undefined: nothing answers.

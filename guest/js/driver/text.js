@@ -5,6 +5,9 @@ let door; // to the host, which knows UTF-8
 
 export const useHost = (host) => { door = host; };
 
+export const encodeUTF8 = (text) => door.encode(text);
+export const decodeUTF8 = (bytes) => bytes.length ? door.decode(bytes) : "";
+
 export class encodeText {
   get encoding() { return "utf-8"; }
   encode(text = "") { return door.encode(String(text)); }

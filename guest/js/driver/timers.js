@@ -30,9 +30,9 @@ export function makeTimers(now) {
   const remove = (timer) => { timers.delete(typeof timer === "object" && timer ? timer.id : Number(timer)); };
 
   // first is the timer that is due first; none while none is left that keeps
-  // the run.
-  const first = () => {
-    let soonest, held = false;
+  // the run, unless something else does.
+  const first = (held) => {
+    let soonest;
     const all = timers.values();
     for (let i = 0; i < all.length; i++) {
       held ||= all[i].held;
@@ -47,16 +47,16 @@ export function makeTimers(now) {
     remove,
     clear: () => timers.clear(),
     // fire runs the timer that is due first; its promises come before the next one.
-    fire() {
-      const t = first();
+    fire(held = false) {
+      const t = first(held);
       if (!t || t.due > now()) return false;
       if (t.repeat) t.due = now() + t.repeat;
       else timers.delete(t.id);
       apply(t.callback, undefined, t.args);
       return true;
     },
-    next() {
-      const t = first();
+    next(held = false) {
+      const t = first(held);
       return t && Math.max(t.due - now(), 0);
     },
   };

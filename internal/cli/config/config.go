@@ -61,7 +61,12 @@ type Config struct {
 		Credentials map[string]string // secret: USER:PASSWORD, by the registry's host
 		Insecure    []string
 	}
-	Tools  struct{ Enabled []string }
+	Tools   struct{ Enabled []string }
+	Network struct {
+		Allow                    []string // rules of package egress, of whoever runs paddock
+		SentBytes, ReceivedBytes int64    // of each session, in all
+		Requests                 int64
+	}
 	Skills struct {
 		Allow       []string // rules of package egress, of whoever runs paddock
 		GitHubAPI   string   // empty: GitHub's own

@@ -153,6 +153,7 @@ max_request_size_mb = 5
 	want.Sandbox.SaveAfter, want.Sandbox.StateBytes = 30, 512<<20
 	want.Sandbox.Pool, want.Sandbox.Volumes = 4, []string{}
 	want.Skills.Allow = []string{}
+	want.Network.Allow, want.Network.SentBytes, want.Network.ReceivedBytes, want.Network.Requests = []string{}, 1<<30, 10<<30, 100_000
 	want.Images, want.Registries.Credentials, want.Registries.Insecure = map[string]string{}, map[string]string{}, []string{}
 	want.Telemetry.Service, want.Audit.Mode, want.Audit.KeepDays = "paddock", "required", 90
 	want.HTTP = TransportHTTP{
@@ -213,7 +214,8 @@ func TestEveryKeyCanBeSetByItsVariable(t *testing.T) {
 		"transport_http.public_url": "https://here.test", "transport_http.allowed_hosts": "here.test", "transport_http.cors_origins": "*", "transport_http.trusted_proxies": "10.0.0.0/8,::1",
 		"transport_http.tls_cert": "cert.pem", "transport_http.tls_key": "key.pem", "transport_http.auth_token": "0123456789abcdef",
 		"mcp.allowlist": "api.test:8443,.example.test", "mcp.tools.allow": "@read-only,get_*", "mcp.tools.ask": "*", "mcp.tools.deny": "@destructive",
-		"skills.allow": "github.com,.example.com", "skills.github_token": "0123456789abcdef", "skills.github_api": "https://git.test/api/v3",
+		"network.allow": "GET api.test/v1/*, *.example.com 10.0.0.1:8080!private",
+		"skills.allow":  "github.com,.example.com", "skills.github_token": "0123456789abcdef", "skills.github_api": "https://git.test/api/v3",
 	}
 	for _, k := range Keys() {
 		text := samples[k.Name]
@@ -301,6 +303,8 @@ func TestMistakesSayWhereTheyStand(t *testing.T) {
 		{"a text for a list", "[tools]\nenabled = \"core\"\n", "paddock.toml:2: tools.enabled: it is a text, not a list of texts", ""},
 		{"a number in a list", "[tools]\nenabled = [\"core\", 1]\n", "paddock.toml:2: tools.enabled: it is a list, not a list of texts", ""},
 		{"an unknown set of tools", "[tools]\nenabled = [\"core\", \"magic\"]\n", `paddock.toml:2: tools.enabled: "magic" is not one of ` + strings.Join(ToolSets, ", "), ""},
+		{"a rule that is none", "[network]\nallow = [\"api.test\", \"https://api.test/\"]\n", `paddock.toml:2: network.allow: "https://api.test/" is no rule for hosts: a rule has no scheme`, ""},
+		{"a method alone", "[network]\nallow = [\"GET\"]\n", `paddock.toml:2: network.allow: "GET" is no rule for hosts: it is a method without a host`, ""},
 		{"a host with a path", "[skills]\nallow = [\"example.com/a\"]\n", `paddock.toml:2: skills.allow: "example.com/a" is no rule for hosts: a rule has no scheme and no path`, ""},
 		{"a set of tools twice", "[tools]\nenabled = [\"core\", \"core\"]\n", `paddock.toml:2: tools.enabled: "core" is there twice`, ""},
 		{"an unknown isolation", "[sandbox]\nisolation = \"none\"\n", `paddock.toml:2: sandbox.isolation: "none" is not one of wasm, linux`, ""},

@@ -193,6 +193,11 @@ var keys = []Key{
 
 	define("tools.enabled", "the sets of tools that clients see", "core,files,code-mode,skills", list(ToolSets...), func(c *Config) *[]string { return &c.Tools.Enabled }).flag("tools"),
 
+	define("network.allow", "the hosts and requests that programs may reach over HTTP and HTTPS: api.example.com, *.example.com, host:port, GET api.example.com/v1/*, * for all that are public, host!private for what is not; none: they have no network", "", requestRules(), func(c *Config) *[]string { return &c.Network.Allow }).flag("net-allow").like("MAYFLOWER_SANDBOX_NET_ALLOW").variable("PADDOCK_NET_ALLOW"),
+	define("network.max_sent_mb", "how much the programs of a session may send in all", "1024", size(1<<20, 1<<10, mostDisk), func(c *Config) *int64 { return &c.Network.SentBytes }),
+	define("network.max_received_mb", "how much they may receive in all", "10240", size(1<<20, 1<<10, mostDisk), func(c *Config) *int64 { return &c.Network.ReceivedBytes }),
+	define("network.max_requests", "how many requests they may make in all, refused ones too", "100000", count(1, 1<<40), func(c *Config) *int64 { return &c.Network.Requests }),
+
 	define("skills.allow", "the hosts that skills may be fetched from: api.example.com, .example.com, host:port; github.com stands for what its archives come from; none: skill_install fetches nothing", "", hostRules(), func(c *Config) *[]string { return &c.Skills.Allow }),
 	define("skills.github_token", "a token for GitHub's API, for skills of repositories that are not public", "", secret(), func(c *Config) *string { return &c.Skills.GitHubToken }),
 	define("skills.github_api", "the root of GitHub's API where that is another server; empty: https://api.github.com", "", words(0, 2048), func(c *Config) *string { return &c.Skills.GitHubAPI }),

@@ -103,6 +103,24 @@ func hostRules() kind[[]string] {
 	})
 }
 
+// requestRules are rules for hosts and requests, of whoever runs paddock. On a line they
+// are apart as egress.Split takes them apart.
+func requestRules() kind[[]string] {
+	k := each("rules such as api.example.com, *.example.com:8443 or GET api.example.com/v1/*", func(s string) error {
+		_, err := egress.Parse([]string{s}, egress.Rights{All: true, Private: true, Requests: true})
+		return err
+	})
+	file := k.file
+	k.text = func(s string) ([]string, error) {
+		var rules []any
+		for _, rule := range egress.Split(s) {
+			rules = append(rules, rule)
+		}
+		return file(rules)
+	}
+	return k
+}
+
 // each is a list whose texts are each checked, and there once.
 func each(accepts string, check func(string) error) kind[[]string] {
 	return texts(accepts, func(all []string) ([]string, error) {

@@ -63,7 +63,7 @@ func BenchmarkThroughput(b *testing.B)        { ratio(b, 32<<20, false) }
 func BenchmarkThroughputOverTLS(b *testing.B) { ratio(b, 32<<20, true) }
 
 func BenchmarkCertificate(b *testing.B) {
-	a, err := newAuthority()
+	a, err := newAuthority(nil)
 	if err != nil {
 		b.Fatal(err)
 	}

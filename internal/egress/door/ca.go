@@ -4,18 +4,25 @@ import (
 	"container/list"
 	"crypto/ecdsa"
 	"crypto/elliptic"
+	"crypto/hkdf"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
 	"net/netip"
+	"strconv"
 	"sync"
 	"time"
+
+	"paddock/internal/fault"
 )
 
 const (
+	// minSeed is how long a seed is at least, in bytes.
+	minSeed = 32
 	// maxLeaves is how many certificates are kept; one is made in a tenth of a millisecond.
 	maxLeaves = 256
 	// caLife and leafLife are how long certificates are good for. The authority's ends with
@@ -45,8 +52,9 @@ type leaf struct {
 	end  time.Time
 }
 
-func newAuthority() (*authority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// newAuthority makes one whose key is made of a seed, or is a new one where that is empty.
+func newAuthority(seed []byte) (*authority, error) {
+	key, err := authorityKey(seed)
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +85,27 @@ func newAuthority() (*authority, error) {
 		pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), cert: cert, key: key, leaf: leafKey,
 		order: list.New(), leaves: map[string]*list.Element{},
 	}, nil
+}
+
+// authorityKey is the same for the same seed. Certificates of two authorities with one
+// key are good for whoever trusts either: their names, too, are the same.
+func authorityKey(seed []byte) (*ecdsa.PrivateKey, error) {
+	if len(seed) == 0 {
+		return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	}
+	if len(seed) < minSeed {
+		return nil, fault.New(fault.Internal, "the seed of a session's authority has %d bytes, of %d that it needs", len(seed), minSeed)
+	}
+	for n := range 8 { // of 2^32 numbers one is none of the curve's
+		number, err := hkdf.Key(sha256.New, seed, nil, "paddock session authority "+strconv.Itoa(n), 32)
+		if err != nil {
+			return nil, err
+		}
+		if key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), number); err == nil {
+			return key, nil
+		}
+	}
+	return nil, fault.New(fault.Internal, "the seed of a session's authority makes no key")
 }
 
 // newSerial makes a number that no other certificate has.

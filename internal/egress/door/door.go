@@ -67,6 +67,11 @@ type Config struct {
 	Resolver egress.Resolver
 	// TLS is the configuration towards hosts; nil: the system's certificates. It is copied.
 	TLS *tls.Config
+	// Seed makes the key of the session's authority: another door with the same one is
+	// trusted by programs that have read the certificate of this one, as they have in a
+	// machine that was saved. 32 bytes at least, which nobody but this host knows, such as
+	// what was sealed when the session was made. Nil: each door's key is a new one.
+	Seed []byte
 	// Log gets what went wrong, without what programs sent; nil: nothing is logged.
 	Log *slog.Logger
 	// Allow says in denials where a person allows a host; "": "in the configuration's
@@ -122,7 +127,7 @@ func New(c Config) (*Door, error) {
 		}
 		d.local[host] = handler
 	}
-	ca, err := newAuthority()
+	ca, err := newAuthority(c.Seed)
 	if err := errors.Join(append(mistakes, err)...); err != nil {
 		return nil, err
 	}
@@ -144,7 +149,7 @@ func (d *Door) newRoute(p egress.Policy) *route {
 
 // CA is the certificate of the session's authority in PEM, for the program's trust
 // store. Its key is nowhere but in the memory of this process, and it is another one
-// for each door.
+// for each door, but for what Config.Seed says.
 func (d *Door) CA() []byte { return d.ca.pem }
 
 // Policy is what may be reached now.

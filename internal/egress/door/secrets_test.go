@@ -159,7 +159,7 @@ func TestTheAuthorityIsTheSessionsAlone(t *testing.T) {
 }
 
 func TestCertificatesAreKeptAndBounded(t *testing.T) {
-	a, err := newAuthority()
+	a, err := newAuthority(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -148,7 +148,7 @@ func (b *Backend) machine(ctx context.Context, spec sandbox.Spec) (*machine, err
 		go m.boot(b) // close waits for it
 	} else if !m.same(spec) {
 		b.mu.Unlock()
-		return nil, fault.New(fault.Conflict, "the machine %q is running with other folders, another image or other limits", spec.Box).
+		return nil, fault.New(fault.Conflict, "the machine %q is running with other folders, another image, other limits or another network", spec.Box).
 			WithHint("end what runs in it first")
 	}
 	m.users++
@@ -228,7 +228,7 @@ type machine struct {
 
 func newMachine(key string, spec sandbox.Spec) *machine {
 	m := &machine{key: key, booted: make(chan struct{}), state: spec.Machine}
-	m.spec = sandbox.Spec{Image: spec.Image, CPUs: spec.CPUs, Mounts: slices.Clone(spec.Mounts), Limits: spec.Limits}
+	m.spec = sandbox.Spec{Image: spec.Image, CPUs: spec.CPUs, Mounts: slices.Clone(spec.Mounts), Limits: spec.Limits, Proxy: spec.Proxy}
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	return m
 }
@@ -236,6 +236,7 @@ func newMachine(key string, spec sandbox.Spec) *machine {
 // same tells whether the machine is what spec wants.
 func (m *machine) same(spec sandbox.Spec) bool {
 	return m.spec.Image == spec.Image && m.spec.CPUs == spec.CPUs && m.spec.Limits.MemoryBytes == spec.Limits.MemoryBytes &&
+		(m.spec.Proxy == nil) == (spec.Proxy == nil) &&
 		slices.EqualFunc(m.spec.Mounts, spec.Mounts, func(a, b sandbox.Mount) bool {
 			return a.Guest == b.Guest && a.Host == b.Host && a.ReadOnly == b.ReadOnly && a.DiskBytes == b.DiskBytes && slices.Equal(a.Aliases, b.Aliases)
 		})
@@ -355,12 +356,24 @@ func (m *machine) begin(ctx context.Context, b *Backend, p *plan, cg *cgroup) (e
 	if m.box, err = b.launcher.boot(ctx, p, cg); err != nil {
 		return err
 	}
-	setup := agent.Setup{Image: cmp.Or(m.spec.Image, b.config.Image), Env: p.root.env, Processes: uint64(b.config.Processes), OpenFiles: uint64(b.config.OpenFiles)}
+	setup := agent.Setup{
+		Image: cmp.Or(m.spec.Image, b.config.Image), Env: p.root.env, Listen: m.listens(),
+		Processes: uint64(b.config.Processes), OpenFiles: uint64(b.config.OpenFiles),
+	}
 	if m.client, m.ready, err = wire.NewClient(ctx, m.box.stream, setup); err != nil {
 		said := m.box.close()
 		return fmt.Errorf("the box's first program is not ready: %w %s", err, said)
 	}
+	m.client.Accept(m.spec.Proxy) // nothing runs in it that could connect before
 	return nil
+}
+
+// listens is the port at which programs find the machine's proxy; 0: there is none.
+func (m *machine) listens() uint16 {
+	if m.spec.Proxy == nil {
+		return 0
+	}
+	return sandbox.ProxyPort
 }
 
 // close ends the box, or its booting, and waits. It works twice.

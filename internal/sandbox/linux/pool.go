@@ -43,7 +43,8 @@ func (b *Backend) Adopt(ctx context.Context, in sandbox.Instance, spec sandbox.S
 	if b.machines[m.key] == m {
 		delete(b.machines, m.key)
 	}
-	m.key, m.spec.Mounts = key, slices.Clone(spec.Mounts)
+	m.key, m.spec.Mounts, m.spec.Proxy = key, slices.Clone(spec.Mounts), spec.Proxy
+	m.client.Accept(spec.Proxy)
 	b.machines[key] = m
 	m.watch.follow(m.spec.Mounts)
 	m.box.wake()

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/internal/sandbox/linux/agent"
+	"paddock/internal/sandbox/linux/outward"
 	"paddock/internal/sandbox/linux/paging"
 )
 
@@ -49,8 +50,8 @@ func (p *plan) ahead() int {
 	return paging.Ahead(cmp.Or(p.memory, defaultMemory))
 }
 
-// Where a box has its first program: in a folder of gVisor's own /dev, which every
-// box has.
+// Where a box has its first program, and what Node loads: in a folder of gVisor's own
+// /dev, which every box has.
 const (
 	agentFolder = "/dev/paddock"
 	agentExport = "agent"
@@ -105,9 +106,7 @@ func (p *plan) oci() *specs.Spec {
 	s.Mounts = append(s.Mounts, specs.Mount{Type: "tmpfs", Destination: "/dev/shm", Options: []string{
 		"nosuid", "nodev", "noexec", "mode=1777", "size=" + strconv.FormatInt(p.memory/2, 10),
 	}})
-	if p.agent != "" {
-		s.Mounts = append(s.Mounts, specs.Mount{Type: "bind", Source: agentFolder, Destination: agentFolder, Options: []string{"nosuid", "nodev", "ro"}})
-	}
+	s.Mounts = append(s.Mounts, specs.Mount{Type: "bind", Source: agentFolder, Destination: agentFolder, Options: []string{"nosuid", "nodev", "ro"}})
 	for _, f := range p.folders {
 		m := specs.Mount{Type: "bind", Source: f.host, Destination: f.guest, Options: []string{"nosuid", "nodev"}}
 		if f.readOnly {
@@ -129,10 +128,7 @@ func (p *plan) oci() *specs.Spec {
 
 // exports are what the gofer serves, in gVisor's order: the root, then the folders.
 func (p *plan) exports() []export {
-	all := []export{{Path: "/" + rootPath, ReadOnly: true}}
-	if p.agent != "" {
-		all = append(all, export{Path: "/" + agentExport, ReadOnly: true})
-	}
+	all := []export{{Path: "/" + rootPath, ReadOnly: true}, {Path: "/" + agentExport, ReadOnly: true}}
 	for n, f := range p.folders {
 		all = append(all, export{Path: "/" + folderPath(n), ReadOnly: f.readOnly})
 	}
@@ -141,9 +137,9 @@ func (p *plan) exports() []export {
 
 // steps make what the gofer serves.
 func (p *plan) steps() []step {
-	all := slices.Clone(p.root.steps)
+	all := append(slices.Clone(p.root.steps), step{Path: agentExport, Dir: 0o555}, step{Path: path.Join(agentExport, path.Base(outward.NodePath)), Text: outward.NodeScript})
 	if p.agent != "" {
-		all = append(all, step{Path: agentExport, Dir: 0o555}, step{Path: path.Join(agentExport, agent.Role), Bind: p.agent, ReadOnly: true})
+		all = append(all, step{Path: path.Join(agentExport, agent.Role), Bind: p.agent, ReadOnly: true})
 	}
 	for n, f := range p.folders {
 		all = append(all, step{Path: folderPath(n), Bind: f.host, ReadOnly: f.readOnly, NoLinks: f.noLinks})

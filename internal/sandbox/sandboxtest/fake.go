@@ -47,12 +47,14 @@ type FakeConfig struct {
 //	call(tool, text)          asks the host, and waits in it
 //	x = gather("tool", n)     n calls at once, and the sum of what they give
 //	connect(host, port)       always an error: there is no network
+//	proxied(text)             what the machine's proxy answers to a line, or "refused"
 //	spin                      runs until it is stopped by force
 //	crash                     the interpreter traps and is made anew
 //	vanish                    the whole instance goes away
 //	panic                     a mistake in the backend
 type Fake struct {
-	config FakeConfig
+	config   FakeConfig
+	machines bool // it is within FakeMachines
 
 	mu        sync.Mutex // guards what follows
 	closed    bool
@@ -117,6 +119,9 @@ func (b *Fake) start(ctx context.Context, spec sandbox.Spec, from *fakeMoment) (
 	}
 	in := &fakeInstance{backend: b, done: make(chan struct{}), kill: make(chan struct{}), spec: spec}
 	in.spec.Env, in.spec.Resume = maps.Clone(spec.Env), nil
+	if !b.machines {
+		in.spec.Proxy = nil
+	}
 	in.fakeState = fakeState{vars: map[string]any{}, random: rand.Uint64()}
 	if err := in.beginWith(spec, from); err != nil {
 		return nil, err

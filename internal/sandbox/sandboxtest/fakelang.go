@@ -319,10 +319,11 @@ func init() {
 		"connect": action(2, func(*fakeRun, []any) error {
 			return &raised{kind: "OSError", message: "there is no network in this sandbox"}
 		}),
-		"read":  {1, func(r *fakeRun, a []any) (any, error) { return r.readFile(text(a[0])) }},
-		"input": {0, func(r *fakeRun, _ []any) (any, error) { return r.input() }},
-		"call":  {2, func(r *fakeRun, a []any) (any, error) { return r.callHost(text(a[0]), text(a[1])) }},
-		"env":   {1, func(r *fakeRun, a []any) (any, error) { return r.in.spec.Env[text(a[0])], nil }},
+		"proxied": {1, func(r *fakeRun, a []any) (any, error) { return r.proxied(text(a[0])) }},
+		"read":    {1, func(r *fakeRun, a []any) (any, error) { return r.readFile(text(a[0])) }},
+		"input":   {0, func(r *fakeRun, _ []any) (any, error) { return r.input() }},
+		"call":    {2, func(r *fakeRun, a []any) (any, error) { return r.callHost(text(a[0]), text(a[1])) }},
+		"env":     {1, func(r *fakeRun, a []any) (any, error) { return r.in.spec.Env[text(a[0])], nil }},
 		"envs": {0, func(r *fakeRun, _ []any) (any, error) {
 			return strings.Join(slices.Sorted(maps.Keys(r.in.spec.Env)), " "), nil
 		}},

@@ -52,6 +52,10 @@ type fakeBox struct {
 	tenants map[*fakeTenant]struct{}
 	saved   map[string]fakeSaved // interpreters that nobody has asked for since it was restored
 	anew    bool                 // they get seeds of their own
+	// What serves the programs' connections: as long as the machine is there.
+	alive   context.Context
+	end     context.CancelFunc
+	proxied sync.WaitGroup
 }
 
 // NewFakeMachines makes a backend without machines.
@@ -64,6 +68,7 @@ func NewFakeMachines(config FakeConfig) *FakeMachines {
 	b.probe = shown.Probe
 	config.Runtimes = append(slices.Clone(shown.config.Runtimes), sandbox.Runtime{Name: sandbox.CommandRuntime})
 	b.Fake = NewFake(config)
+	b.Fake.machines = true
 	return b
 }
 
@@ -123,9 +128,11 @@ func (b *FakeMachines) Start(ctx context.Context, spec sandbox.Spec) (sandbox.In
 	m := b.boxes[name]
 	if spec.Box == "" || m == nil {
 		m = &fakeBox{spec: spec, booted: time.Now(), ports: map[uint16]bool{}, tenants: map[*fakeTenant]struct{}{}}
+		m.alive, m.end = context.WithCancel(context.Background())
 		if spec.Machine != nil {
 			var err error
 			if m.saved, err = readFakeMachine(spec.Machine); err != nil {
+				m.end()
 				b.mu.Unlock()
 				return nil, err
 			}
@@ -145,6 +152,9 @@ func (b *FakeMachines) Start(ctx context.Context, spec sandbox.Spec) (sandbox.In
 	}
 	m.tenants[in] = struct{}{}
 	b.mu.Unlock()
+	if spec.Proxy != nil {
+		spec.Proxy = b.proxyOf(m)
+	}
 	inner, err := b.Fake.Start(ctx, spec)
 	if err != nil {
 		in.left()
@@ -155,7 +165,7 @@ func (b *FakeMachines) Start(ctx context.Context, spec sandbox.Spec) (sandbox.In
 }
 
 func sameMachine(a, b sandbox.Spec) bool {
-	return a.Image == b.Image && a.CPUs == b.CPUs && a.Limits == b.Limits && slices.EqualFunc(a.Mounts, b.Mounts, func(a, b sandbox.Mount) bool {
+	return a.Image == b.Image && a.CPUs == b.CPUs && a.Limits == b.Limits && (a.Proxy == nil) == (b.Proxy == nil) && slices.EqualFunc(a.Mounts, b.Mounts, func(a, b sandbox.Mount) bool {
 		return a.Guest == b.Guest && a.Host == b.Host && a.ReadOnly == b.ReadOnly
 	})
 }
@@ -225,17 +235,21 @@ func (in *fakeTenant) left() {
 	in.leave.Do(func() {
 		b := in.backend
 		b.mu.Lock()
-		defer b.mu.Unlock()
 		delete(in.box.tenants, in)
-		if in.box.users--; in.box.users > 0 {
-			return
-		}
-		if b.boxes[in.name] == in.box {
+		in.box.users--
+		last := in.box.users == 0
+		if last && b.boxes[in.name] == in.box {
 			delete(b.boxes, in.name)
+		}
+		b.mu.Unlock()
+		if !last {
+			return
 		}
 		for _, s := range in.box.streams {
 			s.Close()
 		}
+		in.box.end()
+		in.box.proxied.Wait()
 	})
 }
 

@@ -2,7 +2,10 @@ package sandboxtest
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
+
+	"paddock/internal/sandbox"
 )
 
 // Programs are the snippets of one runtime's language that the suite runs. A
@@ -51,6 +54,9 @@ type Programs struct {
 	Flood string
 	// Connect prints "connected" when a TCP connection can be made, else "refused".
 	Connect func(host string, port int) string
+	// Proxied connects to the machine's proxy, sends a line, and prints the line that
+	// comes back; "refused" when nobody listens.
+	Proxied func(text string) string
 	// Display shows a text as text/html.
 	Display func(text string) string
 	// Random prints a number from the language's usual generator, on a line.
@@ -102,6 +108,7 @@ func Tiny() Programs {
 		Connect: func(string, int) string {
 			return "print(\"refused\")" // the language has no way to ask
 		},
+		Proxied: func(text string) string { return fmt.Sprintf("print(proxied(%q))", text) },
 		Display: func(text string) string { return fmt.Sprintf("display(\"text/html\", %q)", text) },
 		Random:  "print(random())",
 		Call:    func(tool, text string) string { return fmt.Sprintf("print(call(%q, %q))", tool, text) },
@@ -151,6 +158,9 @@ func Python() Programs {
 		Flood: "while True:\n    print('flood ' * 1000)",
 		Connect: func(host string, port int) string {
 			return fmt.Sprintf("try:\n    import socket\n    socket.create_connection((%q, %d), 5).close()\n    print('connected')\nexcept Exception:\n    print('refused')", host, port)
+		},
+		Proxied: func(text string) string {
+			return fmt.Sprintf("try:\n    import socket\n    with socket.create_connection(('127.0.0.1', %d), 30) as c:\n        c.sendall(b'%s\\n')\n        print(c.makefile().readline().strip())\nexcept Exception:\n    print('refused')", sandbox.ProxyPort, text)
 		},
 		Display: func(text string) string {
 			return fmt.Sprintf("class Page:\n    def _repr_html_(self):\n        return %q\ndisplay(Page())", text)
@@ -219,6 +229,15 @@ func JavaScript() Programs {
 			url := fmt.Sprintf("http://%s:%d/", host, port)
 			return strings.ReplaceAll("try { await fetch('URL'); console.log('connected'); } catch (e) { console.log('refused'); }", "URL", url)
 		},
+		Proxied: func(text string) string {
+			return strings.NewReplacer("TEXT", text, "PORT", strconv.Itoa(sandbox.ProxyPort)).Replace(`console.log(await new Promise((done) => {
+  let net, all = '';
+  try { net = require('net'); } catch (e) { return done('refused'); }
+  const c = net.connect(PORT, '127.0.0.1', () => c.write('TEXT\n'));
+  c.on('data', (d) => { all += d; if (all.endsWith('\n')) { c.destroy(); done(all.trim()); } });
+  c.on('error', () => done('refused')).on('end', () => done(all));
+}));`)
+		},
 		Display: func(text string) string { return fmt.Sprintf("display({ mime: 'text/html', data: %q });", text) },
 		Random:  "console.log(Math.random());",
 		Open: func(path string) string {
@@ -266,6 +285,9 @@ func Bash() Programs {
 		Flood:    "while :; do echo 'flood flood flood flood flood flood flood flood'; done",
 		Connect: func(host string, port int) string {
 			return fmt.Sprintf("if (exec 3<>/dev/tcp/%s/%d) 2>/dev/null; then echo connected; else echo refused; fi", host, port)
+		},
+		Proxied: func(text string) string {
+			return fmt.Sprintf("(exec 9<>/dev/tcp/127.0.0.1/%d && echo '%s' >&9 && read -r line <&9 && echo \"$line\") 2>/dev/null || echo refused", sandbox.ProxyPort, text)
 		},
 		Random: "echo $RANDOM$RANDOM$RANDOM",
 		Open:   func(path string) string { return fmt.Sprintf("exec 7< '%s'; read -r -N 4 four <&7", path) },

@@ -61,6 +61,7 @@ func Run(t *testing.T, s Suite) {
 			t.Run("going back", k.kept(k.testGoingBack))
 			t.Run("forks", k.kept(k.testForks))
 			t.Run("machines", k.testMachines)
+			t.Run("proxy", k.testProxy)
 			t.Run("calls", k.testCalls)
 			t.Run("suspending", k.testSuspending)
 			t.Run("limits", k.testLimits)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"sync"
 
 	"paddock/internal/fault"
@@ -23,6 +24,10 @@ type Client struct {
 	ready   chan Ready
 	// survived takes what a restored child holds; nil: it was not restored.
 	survived chan<- SurvivedBody
+	// What serves streams that the child opened: their context, and their goroutines.
+	ctx     context.Context
+	stop    context.CancelFunc
+	serving sync.WaitGroup
 
 	mu         sync.Mutex // guards what follows
 	instances  map[uint32]*Instance
@@ -33,7 +38,9 @@ type Client struct {
 	dialled    uint32
 	holding    chan<- AnswerBody // who waits for the answer to a hold
 	holdNumber uint32
-	cause      error // why the connection ended
+	serve      func(context.Context, net.Conn) // see Accept
+	served     int                             // streams that it serves, or refuses just now
+	cause      error                           // why the connection ended
 }
 
 // NewClient says hello to a child over stream and waits, as long as ctx
@@ -73,6 +80,7 @@ func newClient(stream io.ReadWriteCloser) *Client {
 		asked: map[uint32]chan ManagedBody{}, dialling: map[uint32]chan AnswerBody{},
 	}
 	c.streams = NewStreams(c.conn)
+	c.ctx, c.stop = context.WithCancel(context.Background())
 	return c
 }
 
@@ -86,10 +94,12 @@ func (c *Client) Err() error {
 	return c.cause
 }
 
-// Close ends the connection and with it every instance. It works twice.
+// Close ends the connection and with it every instance, and waits for what serves the
+// child's streams. It works twice.
 func (c *Client) Close() {
 	c.fail(errors.New("the connection was closed"))
 	<-c.ended
+	c.serving.Wait()
 }
 
 // fail ends the connection because of err; the first one counts.
@@ -112,6 +122,7 @@ func (c *Client) read() {
 		}
 	}
 	c.fail(err)
+	c.stop()
 	c.streams.End(gone(c.Err()))
 	c.mu.Lock()
 	all := c.instances
@@ -144,6 +155,8 @@ func (c *Client) dispatch(f Frame) error {
 		return c.hasSurvived(f.Body)
 	case KindDialed:
 		return c.answered(f)
+	case KindOpened:
+		return c.opened(f.ID)
 	case KindStreamData, KindStreamEnd, KindStreamCredit, KindStreamClose:
 		return c.streams.Deliver(f)
 	}

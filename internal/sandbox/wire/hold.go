@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 
 	"paddock/internal/fault"
 )
@@ -20,6 +21,9 @@ type RestoredBody struct {
 	// what draws random numbers gets seeds of its own, and programs that were left
 	// waiting are given up.
 	Anew bool `json:"anew,omitempty"`
+	// Listen is the port at which the child is to take connections to the server, see
+	// [Client.Accept]; 0: none.
+	Listen uint16 `json:"listen,omitempty"`
 }
 
 // SurvivedBody tells what a restored child holds.
@@ -139,13 +143,14 @@ func (c *Client) held(f Frame) error {
 
 // NewRestoredClient tells a child over stream that it was restored, and waits as
 // long as ctx allows until it has answered. The instances that it still holds can
-// be taken over once each.
-func NewRestoredClient(ctx context.Context, stream io.ReadWriteCloser, body RestoredBody) (*Client, []Survivor, error) {
+// be taken over once each. serve is as for [Client.Accept].
+func NewRestoredClient(ctx context.Context, stream io.ReadWriteCloser, body RestoredBody, serve func(context.Context, net.Conn)) (*Client, []Survivor, error) {
 	body.Version = Version
 	c := newClient(stream)
 	// What the child was about to answer when it was saved is for nobody: its numbers
 	// are not those of this connection.
-	c.question, c.dialled = rand.Uint32(), rand.Uint32()
+	c.question, c.dialled = rand.Uint32(), rand.Uint32()&^fromChild
+	c.serve = serve
 	answer := make(chan SurvivedBody, 1)
 	c.survived = answer
 	go c.read()

@@ -121,7 +121,7 @@ func restored(t *testing.T, says any) (*Client, []Survivor, error) {
 			}
 		}
 	}()
-	client, all, err := NewRestoredClient(t.Context(), ours, RestoredBody{Anew: true})
+	client, all, err := NewRestoredClient(t.Context(), ours, RestoredBody{Anew: true}, nil)
 	t.Cleanup(func() {
 		if client != nil {
 			client.Close()

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync"
+	"time"
 
 	"paddock/internal/fault"
 )
@@ -18,12 +20,13 @@ const (
 	streamPiece  = 32 << 10
 )
 
-// MaxStreams is how many streams a child may have at once.
-const MaxStreams = 256
+// MaxStreams is how many streams a child may have at once, in both directions.
+const MaxStreams = 320
 
 // DialBody asks the child to connect a new stream to a port of its own loopback
 // address; an [AnswerBody] in a dialed frame answers it. The frame's ID is the
-// stream's number, as in all frames about streams.
+// stream's number, as in all frames about streams; those that the child opens are
+// marked by their highest bit.
 type DialBody struct {
 	Port uint16 `json:"port"`
 }
@@ -44,6 +47,8 @@ type Stream struct {
 	mute   bool       // CloseWrite was called
 	closed bool       // here
 	gone   error      // why nothing can be sent any more; nil: it can
+	// When who waits in Read, and in Write, gives up.
+	reading, writing deadline
 }
 
 var (
@@ -55,12 +60,16 @@ var (
 func (s *Stream) Read(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.in) == 0 && !s.ended && !s.closed {
+	for len(s.in) == 0 && !s.ended && !s.closed && !s.reading.passed {
 		s.change.Wait()
 	}
 	switch {
 	case s.closed:
 		return 0, errStreamClosed
+	case s.reading.passed:
+		return 0, os.ErrDeadlineExceeded
+	case len(p) == 0:
+		return 0, nil
 	case len(s.in) == 0:
 		return 0, io.EOF
 	}
@@ -97,12 +106,14 @@ func (s *Stream) Write(p []byte) (n int, err error) {
 func (s *Stream) reserve(n int) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.credit == 0 && !s.closed && !s.mute && s.gone == nil {
+	for s.credit == 0 && !s.closed && !s.mute && s.gone == nil && !s.writing.passed {
 		s.change.Wait()
 	}
 	switch {
 	case s.closed || s.mute:
 		return 0, errStreamClosed
+	case s.writing.passed:
+		return 0, os.ErrDeadlineExceeded
 	case s.gone != nil:
 		return 0, s.gone
 	}
@@ -127,19 +138,29 @@ func (s *Stream) CloseWrite() error {
 // Close ends the stream in both directions, also for who waits in Read or Write;
 // what was sent before arrives. It works twice.
 func (s *Stream) Close() error {
-	s.mu.Lock()
-	first, gone := !s.closed, s.gone != nil
-	s.closed, s.in = true, nil
-	s.change.Broadcast()
-	s.mu.Unlock()
-	if !first {
-		return nil
-	}
-	s.all.forget(s)
-	if gone {
+	if !s.drop(func() {}) {
 		return nil
 	}
 	return s.all.conn.Write(KindStreamClose, s.id)
+}
+
+// drop ends the stream here, and tells whether the other end has to hear of it: then
+// it calls tell before anybody else can find the stream closed.
+func (s *Stream) drop(tell func()) bool {
+	s.mu.Lock()
+	first, gone := !s.closed, s.gone != nil
+	s.closed, s.in = true, nil
+	s.reading.set(s, time.Time{})
+	s.writing.set(s, time.Time{})
+	s.change.Broadcast()
+	if first && !gone {
+		tell()
+	}
+	s.mu.Unlock()
+	if first {
+		s.all.forget(s)
+	}
+	return first && !gone
 }
 
 // Over tells whether the other end has closed the stream, so that nothing that is
@@ -148,6 +169,15 @@ func (s *Stream) Over() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.gone != nil
+}
+
+// Wait waits until the stream is Over, or closed here.
+func (s *Stream) Wait() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.gone == nil && !s.closed {
+		s.change.Wait()
+	}
 }
 
 // deliver takes a frame. An error means that the other end does not keep to the
@@ -252,8 +282,16 @@ func (t *Streams) Deliver(f Frame) error {
 // End ends all of them, and those to come, because of err.
 func (t *Streams) End(err error) {
 	t.mu.Lock()
+	t.gone = err
+	t.mu.Unlock()
+	t.Cut(err)
+}
+
+// Cut ends all of them because of err; there may be others later.
+func (t *Streams) Cut(err error) {
+	t.mu.Lock()
 	all := t.all
-	t.all, t.gone = map[uint32]*Stream{}, err
+	t.all = map[uint32]*Stream{}
 	t.mu.Unlock()
 	for _, s := range all {
 		s.end(err)
@@ -270,7 +308,7 @@ func (c *Client) Dial(ctx context.Context, port uint16) (*Stream, error) {
 		c.mu.Unlock()
 		return nil, gone(c.cause)
 	}
-	c.dialled++
+	c.dialled = (c.dialled + 1) &^ fromChild
 	id := c.dialled
 	c.dialling[id] = answer
 	c.mu.Unlock()

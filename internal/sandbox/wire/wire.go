@@ -15,7 +15,7 @@
 //	                 goOn, restored, reply, suspend
 //	guest → server   ready, started, stdout, stderr, display, wantStdin, done,
 //	                 inspected, gone, wantLayer, data, saved, rewound, refreshed,
-//	                 managed, dialed, held, survived, call, giveUp
+//	                 managed, dialed, held, survived, call, giveUp, opened
 //	both ways        streamData, streamEnd, streamCredit, streamClose
 //
 // Output is bounded by credit: the guest's end may have [Window] bytes of
@@ -35,7 +35,8 @@
 // interrupt gives it up.
 //
 // Where the child has a machine of its own, a dial connects a stream of bytes to
-// a port of the machine: see [Stream]. A hold silences it until goOn, so that the
+// a port of the machine: see [Stream]. What connects to the child in the machine is a
+// stream to the server (opened): see [Client.Accept]. A hold silences it until goOn, so that the
 // machine can be saved between two frames. What goes on from there later, on another
 // connection, is told so by restored in the place of goOn, and says by survived which
 // instances it has.
@@ -56,7 +57,7 @@ import (
 
 // Version is the protocol's version; both ends must have the same, and do,
 // being the same binary.
-const Version = 7
+const Version = 8
 
 // Window is how many bytes of output may be under way in one run, of a snapshot,
 // and of a state's layers.
@@ -128,6 +129,10 @@ const (
 	KindReply
 	KindGiveUp  // nothing behind the number; a reply may be under way
 	KindSuspend // a run shall end when it does nothing but wait for calls
+	// A program of the machine has connected to where the child listens for the server:
+	// the frame's ID is the new [Stream]'s number, and data may follow at once. Where
+	// nobody serves it, it is closed.
+	KindOpened
 )
 
 // Frame is one message.

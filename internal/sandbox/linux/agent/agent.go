@@ -36,6 +36,8 @@ type Setup struct {
 	// Scratch is a folder in which the agent may make pipes with names; empty:
 	// /dev/shm, or else /tmp.
 	Scratch string `json:"scratch,omitempty"`
+	// Listen is the port at which programs can connect to the server; 0: there is none.
+	Listen uint16 `json:"listen,omitempty"`
 }
 
 // Requested tells whether this process was started as an agent.

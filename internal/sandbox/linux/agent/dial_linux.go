@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"paddock/internal/fault"
@@ -37,6 +38,11 @@ func (a *agent) stream(f wire.Frame) error {
 // connect carries bytes between a stream and a port until both are done with it.
 func (a *agent) connect(id uint32, s *wire.Stream, port uint16) {
 	defer s.Close()
+	if a.isProxy(port) { // whoever connects from outside is no program of the box
+		a.send(wire.KindDialed, id, wire.Refusal(fault.New(fault.Denied, "the port %d leads out of the sandbox, not into it", port).
+			WithHint("have the program listen at another one")))
+		return
+	}
 	conn, err := dialPort(port)
 	if err != nil {
 		a.send(wire.KindDialed, id, wire.Refusal(fault.New(fault.Unavailable, "nobody in the sandbox listens at port %d", port).
@@ -45,20 +51,40 @@ func (a *agent) connect(id uint32, s *wire.Stream, port uint16) {
 	}
 	defer conn.Close()
 	a.send(wire.KindDialed, id, wire.AnswerBody{})
+	carry(s, conn, func(conn *net.TCPConn) { conn.Close() })
+}
+
+// carry copies both ways between a stream and a connection until both are done. end is
+// called when all that the server has sent is written, and it wants nothing more.
+func carry(s *wire.Stream, conn *net.TCPConn, end func(*net.TCPConn)) {
 	var both sync.WaitGroup
+	var in, out atomic.Bool // ended, in an orderly way
 	both.Go(func() {
-		if _, err := io.Copy(conn, s); err != nil || s.Over() {
+		if _, err := io.Copy(conn, s); err != nil {
 			conn.Close()
 			s.Close()
 			return
 		}
-		_ = conn.CloseWrite() // it may be closed by now
+		if !s.Over() {
+			_ = conn.CloseWrite() // it may be closed by now
+			if in.Store(true); out.Load() {
+				return
+			}
+			s.Wait()
+		}
+		end(conn)
 	})
-	if _, err := io.Copy(s, conn); err != nil {
+	switch _, err := io.Copy(s, conn); {
+	case err == nil:
+		_ = s.CloseWrite() // without the server there is nobody to tell
+		if out.Store(true); in.Load() {
+			s.Close()
+		}
+	case s.Over():
+		_, _ = io.Copy(io.Discard, conn) // until its end
+	default:
 		conn.Close()
 		s.Close()
-	} else {
-		_ = s.CloseWrite() // without the server there is nobody to tell
 	}
 	both.Wait()
 }

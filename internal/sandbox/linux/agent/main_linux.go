@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -103,8 +104,11 @@ type agent struct {
 	loop  *serve.Loop[*instance]
 	setup Setup
 	reap  *reaper // nil before Prepare
-	// What connects to ports of the box.
+	// What connects to ports of the box, and to proxy.
 	streams *wire.Streams
+	proxy   atomic.Pointer[proxy] // nil: nothing connects to the server
+	passed  atomic.Uint32         // streams that were opened
+	passing sync.WaitGroup        // what proxies do
 
 	mu    sync.Mutex      // guards what follows
 	known map[life]uint32 // whose a process is, once it was seen
@@ -132,6 +136,9 @@ func (a *agent) Prepare(setup json.RawMessage) ([]sandbox.Protection, error) {
 	}
 	if err == nil {
 		a.reap, err = newReaper()
+	}
+	if err == nil && a.setup.Listen != 0 {
+		err = a.listen(a.setup.Listen)
 	}
 	if err != nil {
 		return nil, err
@@ -196,6 +203,10 @@ func (a *agent) Frame(f wire.Frame) (taken bool, err error) {
 // end stops everything and waits: the server is gone.
 func (a *agent) end() {
 	a.streams.End(errHungUp)
+	if p := a.proxy.Load(); p != nil {
+		p.close()
+	}
+	a.passing.Wait()
 	if a.reap == nil {
 		return // nothing was ever started
 	}

@@ -48,8 +48,7 @@ func (a *agent) restored(f wire.Frame, programs map[string]mark, write func(wire
 	if err := json.Unmarshal(f.Body, &body); err != nil {
 		return fmt.Errorf("reading about the restoring: %w", err)
 	}
-	a.streams.End(errHungUp) // the server of then had their other ends
-	a.streams = wire.NewStreams(a.conn)
+	a.streams.Cut(errHungUp) // the server of then had their other ends
 	answer := wire.SurvivedBody{Version: wire.Version}
 	if body.Version != wire.Version {
 		answer.Error = fmt.Sprintf("the server speaks version %d of the protocol", body.Version)
@@ -58,6 +57,9 @@ func (a *agent) restored(f wire.Frame, programs map[string]mark, write func(wire
 		if now, err := markOf(path); err != nil || now != programs[path] {
 			answer.Error = fmt.Sprintf("%s was changed since", path)
 		}
+	}
+	if err := a.relisten(body.Listen); err != nil {
+		answer.Error = err.Error()
 	}
 	if body.Anew && answer.Error == "" {
 		a.awaken()

@@ -393,6 +393,8 @@ def hint_of(error):
         name = (error.name or "").partition(".")[0]
         return f"{name} is not installed in this image; the image's Python packages and the standard library are there"
     if unreachable(error):
+        if os.environ.get("HTTP_PROXY"):
+            return "only HTTP leaves this sandbox, through the proxy that HTTP_PROXY names: use urllib, requests or httpx without settings of their own; names are not resolved here"
         return "there is no network in this sandbox; only what listens in it can be reached, on 127.0.0.1"
     return ""
 

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"paddock/internal/fault"
+	"paddock/internal/session"
+)
+
+// Of what sessions' authorities are made: a secret of the state folder, sealed.
+const authorityFile, authorityPurpose, authorityBytes = "authority", "the network's authorities", 32
+
+// seeds makes the seeds of sessions' authorities. An owner's sessions have one, so that
+// programs of a machine that was saved or forked trust the door of the process that they
+// go on in.
+type seeds struct {
+	dir   string // of the state
+	vault *lateVault
+}
+
+// of gives an owner's.
+func (s *seeds) of(owner session.Owner) ([]byte, error) {
+	secret, err := s.secret()
+	if err != nil {
+		return nil, fmt.Errorf("looking for what authorities are made of: %w", err)
+	}
+	return hkdf.Key(sha256.New, secret, nil, "paddock owner "+string(owner), authorityBytes)
+}
+
+// secret gives the state folder's, which is made when it is first asked for. Of two
+// processes that make one, one's stays.
+func (s *seeds) secret() ([]byte, error) {
+	path := filepath.Join(s.dir, authorityFile)
+	sealed, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = s.make(path); err == nil {
+			sealed, err = os.ReadFile(path)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	secret, err := s.vault.Unseal(authorityPurpose, sealed)
+	if err == nil && len(secret) != authorityBytes {
+		err = fault.New(fault.Internal, "the file %s in the state folder is damaged", authorityFile).WithHint("remove it: programs in saved machines then trust no connection until they are started again")
+	}
+	return secret, err
+}
+
+func (s *seeds) make(path string) error {
+	secret := make([]byte, authorityBytes)
+	_, _ = rand.Read(secret) // it does not fail
+	sealed, err := s.vault.Seal(authorityPurpose, secret)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(s.dir, authorityFile+"-")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(sealed)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Link(f.Name(), path)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		err = nil // another process was quicker
+	}
+	return errors.Join(err, os.Remove(f.Name()))
+}

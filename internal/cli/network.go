@@ -1,0 +1,393 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+
+	"paddock/internal/audit"
+	"paddock/internal/egress"
+	"paddock/internal/egress/door"
+	"paddock/internal/egress/streams"
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/linux/outward"
+	"paddock/internal/session"
+	"paddock/internal/telemetry"
+)
+
+// network is how what sessions' programs send leaves this host: by one door for each
+// session that this process has open.
+type network struct {
+	rules     []string // the operator's
+	policy    egress.Policy
+	budgets   door.Budgets
+	seeds     seeds
+	audit     *audit.Log
+	telemetry *telemetry.Telemetry
+	log       *slog.Logger
+	// sessions tells what sessions are; it is set before any of them runs a program.
+	sessions *session.Manager
+
+	mu    sync.Mutex // guards what follows
+	doors map[networked]*doorway
+}
+
+// networked is whose door it is.
+type networked struct {
+	owner session.Owner
+	id    session.ID
+}
+
+// doorway is a session's door, with the streams of guests that have no sockets.
+type doorway struct {
+	make sync.Once
+	*door.Door
+	streams *streams.Table
+	err     error
+}
+
+// allowance says in refusals where a person allows a host.
+const allowance = "in the configuration's network.allow, by --net-allow or PADDOCK_NET_ALLOW"
+
+// openNetwork makes the sessions' network, and puts it into their configuration.
+func (p *program) openNetwork(sc *session.Config, log *audit.Log, t *telemetry.Telemetry) (*network, error) {
+	c := p.config.Network
+	policy, err := egress.Parse(c.Allow, egress.Rights{All: true, Private: true, Requests: true})
+	if err != nil {
+		return nil, err // config has looked at it
+	}
+	n := &network{
+		rules: c.Allow, policy: policy, audit: log, telemetry: t, log: p.log, doors: map[networked]*doorway{},
+		seeds:   seeds{dir: p.places.state, vault: p.vault()},
+		budgets: door.Budgets{Sent: c.SentBytes, Received: c.ReceivedBytes, Requests: c.Requests},
+	}
+	sc.Egress = session.Egress{Check: n.check, Used: n.used, Refused: n.refused, Close: n.letGo}
+	sc.Network = n.machine
+	sc.Folders = append(sc.Folders, session.Folder{Name: outward.Folder, Machines: true, Fill: n.fill})
+	next := sc.Call
+	sc.Call = func(ctx context.Context, run session.Run, c sandbox.Call) []byte {
+		if streams.Asked(c.Body) {
+			return n.answer(ctx, run, c)
+		}
+		if next == nil {
+			return nil
+		}
+		return next(ctx, run, c)
+	}
+	return n, nil
+}
+
+// machine is the way out of a session's machine; nil: nothing may leave it, so nobody
+// listens there.
+func (n *network) machine(owner session.Owner, id session.ID, set session.Settings) *session.Network {
+	if policy, err := n.of(set.Network); err != nil || policy.Empty() {
+		return nil
+	}
+	return &session.Network{
+		Proxy: func(ctx context.Context, conn net.Conn) { n.proxy(ctx, owner, id, conn) },
+		Env:   outward.Environment(),
+	}
+}
+
+// check tells what is wrong with the rules that a session is made with: they are a part
+// of the operator's. What is above a host, as *.example.com, may always be asked for.
+func (n *network) check(rules []string) error {
+	if _, err := egress.Parse(rules, wishes); err != nil {
+		return errors.Join(apart(err)[:1]...)
+	}
+	if n.policy.Empty() {
+		return fault.New(fault.Denied, "programs have no network here, so no session can reach %s", shortList(rules)).
+			WithHint("leave network away; who runs the server can allow hosts, %s", allowance)
+	}
+	for _, rule := range rules {
+		if host := ruleHost(rule); host != "" && !n.policy.Names(host) {
+			return fault.New(fault.Denied, "%s is not among the hosts that sessions may reach here", host).
+				WithHint("these are: %s; who runs the server can allow more, %s", shortList(n.rules), allowance)
+		}
+	}
+	return nil
+}
+
+// wishes are the rights of whoever makes a session.
+var wishes = egress.Rights{Requests: true}
+
+// ruleHost is the host that a rule names; "": what it names are many.
+func ruleHost(rule string) string {
+	if _, after, ok := strings.Cut(rule, " "); ok {
+		rule = after
+	}
+	rule, _, _ = strings.Cut(rule, "/")
+	if strings.HasPrefix(rule, "*") || strings.HasPrefix(rule, ".") {
+		return ""
+	}
+	if host, _, err := net.SplitHostPort(rule); err == nil {
+		return host
+	}
+	return strings.Trim(rule, "[]")
+}
+
+// shortList names the first rules of a list.
+func shortList(rules []string) string {
+	const most = 10
+	if len(rules) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(rules[:most], ", "), len(rules)-most)
+	}
+	return strings.Join(rules, ", ")
+}
+
+// of is what the operator's rules leave of a session's; nil: the session has all of them.
+func (n *network) of(wished *[]string) (egress.Policy, error) {
+	if wished == nil {
+		return n.policy, nil
+	}
+	wish, err := egress.Parse(*wished, wishes)
+	if err != nil {
+		return egress.Policy{}, err
+	}
+	return n.policy.Narrow(wish), nil
+}
+
+// Reaches are the rules that say what a session reaches; nil: one that was made without.
+func (n *network) Reaches(wished *[]string) []string {
+	if wished == nil {
+		return n.rules
+	}
+	var all []string
+	for _, rule := range *wished {
+		if host := ruleHost(rule); !n.policy.Empty() && (host == "" || n.policy.Names(host)) {
+			all = append(all, rule)
+		}
+	}
+	return all
+}
+
+// find gives a session's door, if it has one.
+func (n *network) find(k networked) *doorway {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.doors[k]
+}
+
+// doorOf gives a session's door, which is made when it is first asked for.
+func (n *network) doorOf(owner session.Owner, id session.ID) (*doorway, error) {
+	k := networked{owner, id}
+	n.mu.Lock()
+	d := n.doors[k]
+	if d == nil {
+		d = &doorway{}
+		n.doors[k] = d
+	}
+	n.mu.Unlock()
+	d.make.Do(func() { d.err = n.open(d, k) })
+	if d.err != nil {
+		n.remove(k, d) // the next one tries again
+	}
+	return d, d.err
+}
+
+// remove takes a door out, unless another one is there by now.
+func (n *network) remove(k networked, d *doorway) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.doors[k] == d {
+		delete(n.doors, k)
+	}
+}
+
+// open makes a session's door.
+func (n *network) open(d *doorway, k networked) error {
+	info, err := n.sessions.Info(k.owner, k.id)
+	if err != nil {
+		return fmt.Errorf("looking at the session: %w", err)
+	}
+	policy, err := n.of(info.Settings.Network)
+	if err != nil {
+		n.log.Warn("a session's rules cannot be read: it has no network", "session", k.id, "cause", fault.CauseOf(err))
+	}
+	allow := allowance
+	if info.Settings.Network != nil {
+		allow += ", and a session can be created that may reach it"
+	}
+	var seed []byte
+	if info.Isolation == sandboxIsolation { // in the others no TLS ends at the door
+		if seed, err = n.seeds.of(k.owner); err != nil {
+			n.log.Warn("programs of machines that are saved will trust no connection later", "cause", fault.CauseOf(err))
+		}
+	}
+	used := info.Traffic
+	d.Door, err = door.New(door.Config{
+		Session: string(k.id), Policy: policy, Budgets: n.budgets, Allow: allow, Seed: seed, Log: n.log,
+		Used:   door.Usage{Requests: used.Requests, Sent: used.Sent, Received: used.Received},
+		Record: func(r door.Record) { n.record(k.owner, r) },
+	})
+	if err != nil {
+		return err
+	}
+	d.streams = streams.New(streams.Config{Door: d.Door, Allow: allowance})
+	return nil
+}
+
+// answer answers a message of a guest that has no sockets.
+func (n *network) answer(ctx context.Context, run session.Run, c sandbox.Call) []byte {
+	run.Beside()
+	d, err := n.doorOf(run.Owner, run.Session)
+	if err != nil {
+		n.log.ErrorContext(ctx, "a session's network cannot be opened", "session", run.Session, "cause", fault.CauseOf(err))
+		return []byte(`{"error":{"kind":"unreachable","message":"the session's network cannot be opened; the server's log says why"}}`)
+	}
+	return d.streams.Answer(ctx, c.Body)
+}
+
+// proxy serves a connection of a program in a machine.
+func (n *network) proxy(ctx context.Context, owner session.Owner, id session.ID, conn net.Conn) {
+	d, err := n.doorOf(owner, id)
+	if err != nil {
+		n.log.ErrorContext(ctx, "a session's network cannot be opened", "session", id, "cause", fault.CauseOf(err))
+		return // its end is all that the program is told
+	}
+	d.ServeProxy(ctx, conn)
+}
+
+// fill shows a machine's programs what they need to find the way out, where there is one.
+func (n *network) fill(_ context.Context, owner session.Owner, id session.ID, dir string) error {
+	info, err := n.sessions.Info(owner, id)
+	if err != nil {
+		return err
+	}
+	if n.machine(owner, id, info.Settings) == nil {
+		return outward.Fill(dir, nil)
+	}
+	d, err := n.doorOf(owner, id)
+	if err != nil {
+		return err
+	}
+	return outward.Fill(dir, d.CA())
+}
+
+// used is what a session has used of its budgets; false: nothing since it has been open.
+func (n *network) used(owner session.Owner, id session.ID) (session.Traffic, bool) {
+	d := n.find(networked{owner, id})
+	if !d.made() {
+		return session.Traffic{}, false
+	}
+	u := d.Usage()
+	return session.Traffic{Requests: u.Requests, Sent: u.Sent, Received: u.Received}, true
+}
+
+// made tells whether there is a door in it. It waits for one that is being made.
+func (d *doorway) made() bool {
+	if d == nil {
+		return false
+	}
+	d.make.Do(func() { d.err = errLetGo })
+	return d.err == nil
+}
+
+var errLetGo = fault.New(fault.Unavailable, "the session has been let go of").WithHint("run the program again")
+
+// maxRefusals is how many refusals a result tells of.
+const maxRefusals = 3
+
+// refused tells what a session was refused since it was last asked.
+func (n *network) refused(owner session.Owner, id session.ID) string {
+	d := n.find(networked{owner, id})
+	if !d.made() {
+		return ""
+	}
+	all := d.Denials()
+	if len(all) == 0 {
+		return ""
+	}
+	var said []string
+	for _, one := range all[:min(len(all), maxRefusals)] {
+		text := one.Message
+		if one.Count > 1 {
+			text += fmt.Sprintf(" (%d times)", one.Count)
+		}
+		if hint := n.hint(one); hint != "" {
+			text += ": " + hint
+		}
+		said = append(said, text)
+	}
+	if more := len(all) - len(said); more > 0 {
+		said = append(said, fmt.Sprintf("%d more requests were refused", more))
+	}
+	return "Network: " + strings.Join(said, "; ") + "."
+}
+
+// hint says what can be done about a refusal.
+func (n *network) hint(one door.Denial) string {
+	if one.Cause == "host" && n.policy.Reach(one.Host, one.Port) == nil {
+		return "this session was created with fewer hosts; create_session makes one that reaches it"
+	}
+	return one.Hint
+}
+
+// letGo closes a session's door.
+func (n *network) letGo(owner session.Owner, id session.ID) {
+	k := networked{owner, id}
+	if d := n.find(k); d != nil {
+		n.remove(k, d)
+		n.shut(d)
+	}
+}
+
+// shut closes a door, once nobody finds it any more.
+func (n *network) shut(d *doorway) {
+	if !d.made() {
+		return
+	}
+	if err := errors.Join(d.streams.Close(), d.Door.Close()); err != nil {
+		n.log.Warn("a session's network was not closed cleanly", "cause", err)
+	}
+}
+
+// Close closes every door. The sessions are closed by then.
+func (n *network) Close() error {
+	n.mu.Lock()
+	all := n.doors
+	n.doors = map[networked]*doorway{}
+	n.mu.Unlock()
+	for _, d := range all {
+		n.shut(d)
+	}
+	return nil
+}
+
+// record passes a request on to who records and who measures it.
+func (n *network) record(owner session.Owner, r door.Record) {
+	ctx := context.Background()
+	n.telemetry.Egress(ctx, string(r.Decision), r.Duration, r.Sent, r.Received)
+	if err := n.audit.Write(ctx, recordedRequest(owner, r)); err != nil {
+		n.log.Warn("the audit log did not take a record", "action", audit.Egress, "cause", err)
+	}
+}
+
+func recordedRequest(owner session.Owner, r door.Record) audit.Record {
+	out := audit.Record{
+		Action: audit.Egress, Principal: string(owner), Session: r.Session, Verdict: string(r.Decision), Outcome: audit.Success,
+		Reason: r.Cause, TookMS: milliseconds(r.Duration),
+		Sent: &audit.Sent{Method: r.Method, PathDigest: r.Path, Rule: r.Rule, Status: r.Status, BytesSent: r.Sent, BytesReceived: r.Received},
+	}
+	if r.Host != "" {
+		out.Target = net.JoinHostPort(r.Host, fmt.Sprint(r.Port))
+		if r.Scheme != "" {
+			out.Target = r.Scheme + "://" + out.Target
+		}
+	}
+	switch {
+	case r.Decision == door.Denied:
+		out.Outcome, out.ErrorType = audit.Error, string(fault.Denied)
+	case r.Decision == door.Exhausted:
+		out.Outcome, out.ErrorType = audit.Error, string(fault.Exhausted)
+	case r.Cause != "":
+		out.Outcome, out.ErrorType = audit.Error, cmp.Or(r.Cause, string(fault.Unavailable))
+	}
+	return out
+}

@@ -1,0 +1,296 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"paddock/internal/audit"
+	"paddock/internal/cli/config"
+	"paddock/internal/egress/door"
+	"paddock/internal/fault"
+	"paddock/internal/sandbox/sandboxtest"
+	"paddock/internal/session"
+	"paddock/internal/telemetry"
+	"paddock/internal/vault"
+)
+
+// reaching gives parts whose programs run in the fake with machines, and reach what rules
+// allow.
+func reaching(t *testing.T, state string, rules ...string) *parts {
+	t.Helper()
+	fake := func(places, *config.Config, *session.Life, *slog.Logger) (backends, error) {
+		return backends{sandboxtest.NewFakeMachines(sandboxtest.FakeConfig{Name: "linux"}), sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "wasm"})}, nil
+	}
+	c, err := config.Load(config.Source{Environ: []string{"PADDOCK_VAULT_KEYRING=off"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Network.Allow = rules
+	p := &program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard, newBackends: fake, config: c, places: places{state: state, cache: t.TempDir()}, log: slog.New(slog.DiscardHandler)}
+	o, err := p.open(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { o.close(p.log) })
+	return o
+}
+
+// site is a server on this host, and the rule for it.
+func site(t *testing.T) (address, rule string) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "hello from ", r.URL.Path) }))
+	t.Cleanup(s.Close)
+	address = s.Listener.Addr().String()
+	return address, address + "!private"
+}
+
+func made(t *testing.T, o *parts, set session.Settings) session.ID {
+	t.Helper()
+	i, err := o.sessions.Create(t.Context(), session.Local, "", set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i.ID
+}
+
+// get has a program in a machine ask for something, and gives the first line of the answer.
+func get(t *testing.T, o *parts, id session.ID, method, url string) (line string, res session.Result) {
+	t.Helper()
+	code := fmt.Sprintf(`print(proxied("%s %s HTTP/1.0\r\n\r"))`, method, url)
+	res, err := o.sessions.Execute(t.Context(), session.Local, id, session.Request{Code: code, Language: "python"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(res.Stdout), res
+}
+
+// egressRecords are the audit log's records of requests.
+func egressRecords(t *testing.T, o *parts, state string) (all []audit.Record) {
+	t.Helper()
+	for r, err := range audit.Read(filepath.Join(state, "audit"), audit.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Action == audit.Egress {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+func TestAMachinesProgramsReachWhatIsAllowedAndNothingElse(t *testing.T) {
+	state := t.TempDir()
+	address, rule := site(t)
+	o := reaching(t, state, "GET "+rule[:len(address)]+"/open/*!private")
+	id := made(t, o, session.Settings{})
+	line, res := get(t, o, id, "GET", "http://"+address+"/open/x")
+	if line != "HTTP/1.0 200 OK" || res.Refused != "" || res.Egress < 20 {
+		t.Errorf("it is answered %q: %+v", line, res)
+	}
+	for request, want := range map[string]string{
+		"GET http://" + address + "/closed":  "is not among those that",
+		"POST http://" + address + "/open/x": "is not among those that",
+		"GET http://evil.test/":              "evil.test:80 is not among the hosts that may be reached: who runs the server can allow it, as evil.test:80, in the configuration's network.allow, by --net-allow or PADDOCK_NET_ALLOW",
+	} {
+		method, url, _ := strings.Cut(request, " ")
+		line, res := get(t, o, id, method, url)
+		if line != "HTTP/1.0 403 Forbidden" || !strings.HasPrefix(res.Refused, "Network: ") || !strings.Contains(res.Refused, want) {
+			t.Errorf("%s: it is answered %q, and told %q", request, line, res.Refused)
+		}
+	}
+	records := egressRecords(t, o, state)
+	if len(records) != 4 {
+		t.Fatalf("there are %+v", records)
+	}
+	r := records[0]
+	if r.Principal != "local" || r.Session != string(id) || r.Target != "http://"+address || r.Verdict != "allowed" || r.Outcome != audit.Success || r.Sent.Method != "GET" || r.Sent.Status != 200 || r.Sent.BytesReceived == 0 || !strings.HasPrefix(r.Sent.Rule, "GET ") {
+		t.Errorf("the first is %+v, %+v", r, r.Sent)
+	}
+	for _, r := range records[1:] {
+		if r.Verdict != "denied" || r.Outcome != audit.Error || r.ErrorType != "denied" || r.Reason == "" || r.Sent.Status != 403 {
+			t.Errorf("a refusal is %+v, %+v", r, r.Sent)
+		}
+	}
+}
+
+func TestASessionNarrowsAndNeverWidens(t *testing.T) {
+	state := t.TempDir()
+	address, rule := site(t)
+	other, otherRule := site(t)
+	o := reaching(t, state, rule, otherRule, "*.example.com")
+	host, _, _ := strings.Cut(address, ":")
+	for wish, want := range map[string]fault.Kind{"evil.test": fault.Denied, "*": fault.Denied, rule: fault.Denied, "https://x": fault.Invalid} {
+		_, err := o.sessions.Create(t.Context(), session.Local, "", session.Settings{Network: &[]string{address, wish}})
+		if fault.KindOf(err) != want || fault.Of(err).Hint == "" {
+			t.Errorf("%s: %v", wish, err)
+		}
+	}
+	id := made(t, o, session.Settings{Network: &[]string{address, ".example.com", "*.evil.test"}})
+	fork, err := o.sessions.Fork(t.Context(), session.Local, id, "", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range []session.ID{id, fork[0].ID} {
+		if line, _ := get(t, o, one, "GET", "http://"+address+"/"); line != "HTTP/1.0 200 OK" {
+			t.Errorf("what it may reach is answered %q", line)
+		}
+		line, res := get(t, o, one, "GET", "http://"+other+"/")
+		if line != "HTTP/1.0 403 Forbidden" || !strings.Contains(res.Refused, "this session was created with fewer hosts; create_session makes one that reaches it") {
+			t.Errorf("what it may not is answered %q, and told %q", line, res.Refused)
+		}
+		if line, res := get(t, o, one, "GET", "http://a.evil.test/"); line != "HTTP/1.0 403 Forbidden" || !strings.Contains(res.Refused, "who runs the server can allow it") {
+			t.Errorf("what nobody may is answered %q, and told %q", line, res.Refused)
+		}
+	}
+	closed := made(t, o, session.Settings{Network: &[]string{}})
+	if line, _ := get(t, o, closed, "GET", "http://"+address+"/"); line != "refused" {
+		t.Errorf("without a network it is answered %q", line)
+	}
+	for wish, want := range map[*[]string][]string{
+		nil: {rule, otherRule, "*.example.com"}, {}: nil, {host, "gone.test", "*.example.com"}: {host, "*.example.com"},
+	} {
+		if got := o.network.Reaches(wish); !slices.Equal(got, want) {
+			t.Errorf("%v reaches %v, want %v", wish, got, want)
+		}
+	}
+}
+
+// Rules are of now, and what was used counts, whichever process has the session.
+func TestASessionGoesOnUnderTheRulesOfNow(t *testing.T) {
+	state := t.TempDir()
+	address, rule := site(t)
+	o := reaching(t, state, rule)
+	all, narrowed := made(t, o, session.Settings{}), made(t, o, session.Settings{Network: &[]string{address}})
+	for _, id := range []session.ID{all, narrowed} {
+		get(t, o, id, "GET", "http://"+address+"/")
+	}
+	o.close(o.log)
+	later := reaching(t, state, "other.test")
+	for _, id := range []session.ID{all, narrowed} {
+		if i, err := later.sessions.Info(session.Local, id); err != nil || i.Traffic.Requests != 1 || i.Traffic.Received == 0 {
+			t.Errorf("it is %+v, %v", i, err)
+		}
+		if line, _ := get(t, later, id, "GET", "http://"+address+"/"); line != "HTTP/1.0 403 Forbidden" {
+			t.Errorf("it is answered %q", line)
+		}
+	}
+	later.close(later.log)
+	none := reaching(t, state)
+	if line, _ := get(t, none, all, "GET", "http://"+address+"/"); line != "refused" {
+		t.Errorf("it is answered %q", line)
+	}
+	_, err := none.sessions.Create(t.Context(), session.Local, "", session.Settings{Network: &[]string{"a.test"}})
+	if fault.KindOf(err) != fault.Denied || !strings.Contains(fault.Of(err).Hint, "network.allow") {
+		t.Errorf("it is told %v", err)
+	}
+}
+
+func TestADoorGoesWithItsSession(t *testing.T) {
+	address, rule := site(t)
+	o := reaching(t, t.TempDir(), rule)
+	a, b := made(t, o, session.Settings{}), made(t, o, session.Settings{})
+	for _, id := range []session.ID{a, b} {
+		get(t, o, id, "GET", "http://"+address+"/")
+	}
+	one, other := o.network.find(networked{session.Local, a}), o.network.find(networked{session.Local, b})
+	if one == nil || other == nil || one == other {
+		t.Fatal("they have no doors of their own")
+	}
+	if err := o.sessions.Sleep(session.Local, a); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.sessions.Destroy(t.Context(), session.Local, b); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []session.ID{a, b} {
+		if o.network.find(networked{session.Local, id}) != nil {
+			t.Error("there is a door still")
+		}
+	}
+	for _, d := range []*doorway{one, other} {
+		near, far := net.Pipe()
+		go d.ServeProxy(t.Context(), far)
+		fmt.Fprintf(near, "GET http://%s/ HTTP/1.0\r\n\r\n", address) // its end is told by what is read
+		if answer, _ := io.ReadAll(near); strings.Contains(string(answer), "200 OK") {
+			t.Errorf("a closed door answers %s", answer)
+		}
+		near.Close()
+	}
+}
+
+// Programs of a machine that was saved trust the door of the process that they go on in;
+// the secret for that is on disk sealed alone.
+func TestAnOwnersAuthoritiesHaveOneKey(t *testing.T) {
+	state := t.TempDir()
+	seal := func() *lateVault {
+		return &lateVault{open: func() (*vault.Vault, error) { return vault.Open(state) }}
+	}
+	one := seeds{state, seal()}
+	first, err := one.of("alice")
+	if err != nil || len(first) != 32 {
+		t.Fatal(first, err)
+	}
+	later := seeds{state, seal()}
+	again, err := later.of("alice")
+	other, err2 := later.of("bob")
+	if err != nil || err2 != nil || !bytes.Equal(first, again) || bytes.Equal(first, other) {
+		t.Errorf("they are %x, %x and %x: %v, %v", first, again, other, err, err2)
+	}
+	secret, err := one.secret()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if on, err := os.ReadFile(filepath.Join(state, authorityFile)); err != nil || bytes.Contains(on, secret) {
+		t.Errorf("it is open on disk, %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(state, authorityFile), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := one.of("alice"); err == nil {
+		t.Error("a damaged one is used")
+	}
+}
+
+func TestARequestIsRecordedWithoutWhatWasSaid(t *testing.T) {
+	r := door.Record{Session: "s-1", Scheme: "https", Host: "a.test", Port: 443, Method: "GET", Path: "0a1b", Decision: door.Allowed, Rule: "a.test", Status: 200, Sent: 10, Received: 20}
+	for _, test := range []struct {
+		change                     func(*door.Record)
+		target, outcome, errorType string
+	}{
+		{func(*door.Record) {}, "https://a.test:443", audit.Success, ""},
+		{func(r *door.Record) { r.Decision = door.Local }, "https://a.test:443", audit.Success, ""},
+		{func(r *door.Record) { r.Decision, r.Cause = door.Denied, "host" }, "https://a.test:443", audit.Error, "denied"},
+		{func(r *door.Record) { r.Decision, r.Cause = door.Exhausted, "budget" }, "https://a.test:443", audit.Error, "exhausted"},
+		{func(r *door.Record) { r.Cause = "dns" }, "https://a.test:443", audit.Error, "dns"},
+		{func(r *door.Record) { r.Scheme, r.Host, r.Port = "", "::1", 22 }, "[::1]:22", audit.Success, ""},
+		{func(r *door.Record) { r.Scheme, r.Host, r.Port = "", "", 0 }, "", audit.Success, ""},
+	} {
+		changed := r
+		test.change(&changed)
+		got := recordedRequest("alice", changed)
+		if got.Principal != "alice" || got.Target != test.target || got.Outcome != test.outcome || got.ErrorType != test.errorType || *got.Sent != (audit.Sent{Method: "GET", PathDigest: "0a1b", Rule: "a.test", Status: 200, BytesSent: 10, BytesReceived: 20}) {
+			t.Errorf("%+v gives %+v", changed, got)
+		}
+	}
+	var none *telemetry.Telemetry
+	none.Egress(t.Context(), "allowed", 0, 1, 1)
+}
+
+func TestTheHostOfARule(t *testing.T) {
+	for rule, want := range map[string]string{
+		"a.test": "a.test", "a.test:8443": "a.test", "a.test:*": "a.test", "GET a.test/v1/*": "a.test", "[::1]:80": "::1", "[::1]": "::1", "*.a.test": "", ".a.test": "", "POST *.a.test:80/x": "",
+	} {
+		if got := ruleHost(rule); got != want {
+			t.Errorf("%s is about %q", rule, got)
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"time"
+)
+
+// stream is one connection of the guest's, or one request of its.
+type stream struct {
+	number int
+	host   string
+	port   int
+	idle   *time.Timer
+	cancel context.CancelFunc
+	table  *Table
+
+	// near is the guest's end, far the door's. Of what the guest reads, near.in has what
+	// was not read yet; of a request whose answer is all that the guest reads, near.out
+	// is its body.
+	near, far *conn
+
+	begin sync.Mutex // guards what follows
+	began bool
+	tls   bool
+	end   func() // lets go of a connection that was opened ahead
+	head  chan headed
+
+	reading turn // guards what follows
+	read    int64
+	given   []byte // the last that was given, which may have got lost: it ends at read
+
+	writing turn // guards what follows
+	written int64
+}
+
+// turn is a lock that one can stop waiting for.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+func (t turn) take(ctx context.Context) bool {
+	select {
+	case t <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (t turn) pass() { <-t }
+
+func (t *Table) newStream(host string, port int) *stream {
+	s := &stream{host: host, port: port, table: t, reading: newTurn(), writing: newTurn(), end: func() {}}
+	s.near, s.far = newPipe(t.config.Buffer)
+	return s
+}
+
+// start has the door serve the stream, when it is first used.
+func (s *stream) start() bool {
+	s.begin.Lock()
+	defer s.begin.Unlock()
+	if s.began {
+		return true
+	}
+	s.began = s.table.goOn(func() {
+		s.table.config.Door.ServeOrigin(s.table.ctx, s.far, s.host, s.port, s.tls)
+		s.far.Close()
+	})
+	return s.began
+}
+
+// close ends the stream, whatever it is doing.
+func (s *stream) close() {
+	s.idle.Stop()
+	if s.cancel != nil {
+		s.cancel()
+	}
+	s.near.Close()
+	s.begin.Lock()
+	defer s.begin.Unlock()
+	s.end()
+	s.end = func() {}
+	if !s.began {
+		s.far.Close()
+	}
+}
+
+// touch says that somebody asks something of the stream.
+func (s *stream) touch() { s.idle.Reset(s.table.config.Idle) }
+
+var errReset = errors.New("the stream has gone on without the program")
+
+// take gives up to most bytes from that one on, or waits for them; io.EOF at the end,
+// os.ErrDeadlineExceeded when ctx ended before there were any.
+func (s *stream) take(ctx context.Context, at int64, most int) ([]byte, error) {
+	if !s.reading.take(ctx) {
+		return nil, os.ErrDeadlineExceeded
+	}
+	defer s.reading.pass()
+	before := s.read - int64(len(s.given))
+	if at < before || at > s.read {
+		return nil, errReset
+	}
+	if again := s.given[at-before:]; len(again) > 0 {
+		return again[:min(len(again), most)], nil
+	}
+	b := make([]byte, most)
+	n, err := s.near.readContext(ctx, b)
+	if n == 0 {
+		return nil, err
+	}
+	s.given = b[:n]
+	s.read += int64(n)
+	return s.given, nil
+}
+
+// put writes what the stream has not got of bytes from that one on, and tells how many
+// of them it has then.
+func (s *stream) put(ctx context.Context, at int64, b []byte) (int, error) {
+	if !s.writing.take(ctx) {
+		return 0, os.ErrDeadlineExceeded
+	}
+	defer s.writing.pass()
+	if at > s.written || at < 0 {
+		return 0, errReset
+	}
+	had := int(min(s.written-at, int64(len(b))))
+	n, err := s.near.writeContext(ctx, b[had:])
+	s.written += int64(n)
+	if n+had > 0 && !errors.Is(err, io.ErrClosedPipe) {
+		err = nil
+	}
+	return n + had, err
+}

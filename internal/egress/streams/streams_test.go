@@ -1,0 +1,489 @@
+package streams
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"paddock/internal/egress"
+	"paddock/internal/egress/door"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// here finds every name at the loopback address, but for one that is unknown.
+type here struct{}
+
+func (here) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+	if host == "unknown.example" {
+		return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+	}
+	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+}
+
+// tableOf makes a table whose door follows rules and has a host "local.test" of its own.
+func tableOf(t testing.TB, c Config, dc door.Config, rules ...string) *Table {
+	t.Helper()
+	policy, err := egress.Parse(rules, egress.Rights{All: true, Private: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dc.Policy, dc.Resolver = policy, here{}
+	dc.Local = map[string]http.Handler{"local.test": http.HandlerFunc(local)}
+	d, err := door.New(dc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Door = d
+	table := New(c)
+	t.Cleanup(func() {
+		for range 2 {
+			if err := table.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return table
+}
+
+func local(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/echo":
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("X-Kind", r.Header.Get("X-Kind"))
+		_, _ = w.Write(body)
+	case "/redirect":
+		http.Redirect(w, r, "/path", http.StatusFound)
+	case "/hang":
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	case "/wait":
+		<-r.Context().Done()
+	case "/large":
+		piece := bytes.Repeat([]byte("x"), 32<<10)
+		for range 64 {
+			if _, err := w.Write(piece); err != nil {
+				return
+			}
+		}
+	default:
+		fmt.Fprintf(w, "%s %s://%s%s", r.Method, r.URL.Scheme, r.Host, r.URL.Path)
+	}
+}
+
+// said is an answer as a guest reads it.
+type said struct {
+	Value struct {
+		Stream     int
+		Written    int
+		Base64     []byte
+		Readable   []int
+		Addresses  []string
+		Status     int
+		Text       string
+		URL        string
+		Redirected bool
+		Headers    [][2]string
+	}
+	Error struct{ Kind, Message string }
+}
+
+// ask asks a table; payload goes behind the message.
+func (t *Table) ask(tb testing.TB, line string, payload ...string) said {
+	tb.Helper()
+	body := line
+	if len(payload) > 0 {
+		body += "\n" + strings.Join(payload, "")
+	}
+	if !Asked([]byte(body)) {
+		tb.Errorf("%s is not taken for a message", line)
+	}
+	var s said
+	answer := t.Answer(tb.Context(), []byte(body))
+	if err := json.Unmarshal(answer, &s); err != nil {
+		tb.Fatalf("%s: %v", answer, err)
+	}
+	return s
+}
+
+// open opens a stream to the local host.
+func (t *Table) openLocal(tb testing.TB) int {
+	tb.Helper()
+	s := t.ask(tb, `{"op":"net.open","host":"local.test","port":80}`)
+	if s.Value.Stream == 0 {
+		tb.Fatalf("%+v", s.Error)
+	}
+	return s.Value.Stream
+}
+
+// all reads a stream from a byte on to its end.
+func (t *Table) all(tb testing.TB, stream, at int) string {
+	tb.Helper()
+	var got []byte
+	for {
+		s := t.ask(tb, fmt.Sprintf(`{"op":"net.read","stream":%d,"at":%d,"max":1000}`, stream, at+len(got)))
+		if s.Error.Kind != "" {
+			tb.Fatalf("%+v", s.Error)
+		}
+		if len(s.Value.Base64) == 0 {
+			return string(got)
+		}
+		got = append(got, s.Value.Base64...)
+	}
+}
+
+const closing = "GET /path HTTP/1.1\r\nHost: local.test\r\nConnection: close\r\n\r\n"
+
+func TestAStreamLeadsToTheDoor(t *testing.T) {
+	table := tableOf(t, Config{}, door.Config{})
+	for _, secure := range []bool{false, true} {
+		port, scheme, request := 80, "http", closing
+		if secure {
+			port, scheme = 443, "https"
+		}
+		s := table.ask(t, fmt.Sprintf(`{"op":"net.open","host":"LOCAL.test.","port":%d}`, port))
+		n := s.Value.Stream
+		if secure {
+			if s := table.ask(t, fmt.Sprintf(`{"op":"net.tls","stream":%d,"host":"local.test"}`, n)); s.Error.Kind != "" {
+				t.Fatalf("%+v", s.Error)
+			}
+		}
+		if s := table.ask(t, fmt.Sprintf(`{"op":"net.write","stream":%d,"at":0}`, n), request); s.Value.Written != len(request) {
+			t.Fatalf("%+v", s)
+		}
+		if got := table.all(t, n, 0); !strings.HasPrefix(got, "HTTP/1.1 200 OK\r\n") || !strings.HasSuffix(got, "\r\n\r\nGET "+scheme+"://local.test/path") {
+			t.Errorf("%q", got)
+		}
+		table.ask(t, fmt.Sprintf(`{"op":"net.close","stream":%d}`, n))
+		if s := table.ask(t, fmt.Sprintf(`{"op":"net.read","stream":%d,"at":0}`, n)); s.Error.Kind != kindReset {
+			t.Errorf("a stream that was closed: %+v", s)
+		}
+	}
+}
+
+func TestWhatGotLostIsGivenAgain(t *testing.T) {
+	table := tableOf(t, Config{}, door.Config{})
+	n := table.openLocal(t)
+	write := func(at int, text string) said {
+		return table.ask(t, fmt.Sprintf(`{"op":"net.write","stream":%d,"at":%d}`, n, at), text)
+	}
+	if s := write(0, closing[:10]); s.Value.Written != 10 {
+		t.Fatalf("%+v", s)
+	}
+	if s := write(0, closing[:20]); s.Value.Written != 20 { // the first answer got lost
+		t.Fatalf("%+v", s)
+	}
+	if s := write(20, closing[20:]); s.Value.Written != len(closing)-20 {
+		t.Fatalf("%+v", s)
+	}
+	read := func(at, most int) said {
+		return table.ask(t, fmt.Sprintf(`{"op":"net.read","stream":%d,"at":%d,"max":%d}`, n, at, most))
+	}
+	first := read(0, 10)
+	if again := read(0, 4); string(again.Value.Base64) != string(first.Value.Base64[:4]) {
+		t.Errorf("%q after %q", again.Value.Base64, first.Value.Base64)
+	}
+	if again := read(4, 100); string(again.Value.Base64) != string(first.Value.Base64[4:]) {
+		t.Errorf("%q after %q", again.Value.Base64, first.Value.Base64)
+	}
+	if got := table.all(t, n, 10); !strings.HasSuffix(got, "GET http://local.test/path") {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestAGuestThatWasBroughtBackIsToldThatItsStreamsWereReset(t *testing.T) {
+	table := tableOf(t, Config{}, door.Config{})
+	n := table.openLocal(t)
+	table.ask(t, fmt.Sprintf(`{"op":"net.write","stream":%d,"at":0}`, n), closing)
+	table.ask(t, fmt.Sprintf(`{"op":"net.read","stream":%d,"at":0,"max":10}`, n))
+	table.all(t, n, 10)
+	for _, line := range []string{
+		fmt.Sprintf(`{"op":"net.read","stream":%d,"at":0}`, n),
+		fmt.Sprintf(`{"op":"net.read","stream":%d,"at":100000}`, n),
+		fmt.Sprintf(`{"op":"net.read","stream":%d,"at":-1}`, n),
+		fmt.Sprintf(`{"op":"net.write","stream":%d,"at":100000}`, n),
+		fmt.Sprintf(`{"op":"net.read","stream":%d,"at":0}`, n+1),
+	} {
+		if s := table.ask(t, line, "x"); s.Error.Kind != kindReset || s.Error.Message == "" {
+			t.Errorf("%s: %+v", line, s)
+		}
+	}
+}
+
+func TestStreamsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := tableOf(t, Config{Open: 3, Buffer: 4096, Idle: time.Minute}, door.Config{})
+		var open []int
+		for range 3 {
+			open = append(open, table.openLocal(t))
+		}
+		for _, line := range []string{`{"op":"net.open","host":"local.test","port":80}`, `{"op":"net.fetch","method":"GET","url":"http://local.test/"}`} {
+			if s := table.ask(t, line); s.Error.Kind != kindExhausted {
+				t.Errorf("%s: %+v", line, s)
+			}
+		}
+		// What nobody reads holds the other side up, and so does what it does not read.
+		n := open[0]
+		table.ask(t, fmt.Sprintf(`{"op":"net.write","stream":%d,"at":0}`, n), "GET /large HTTP/1.1\r\nHost: local.test\r\nConnection: close\r\n\r\n")
+		synctest.Wait()
+		if got := len(table.find(n).near.in.bytes); got > 4096 {
+			t.Errorf("%d bytes are kept", got)
+		}
+		n = open[1]
+		head := "POST /wait HTTP/1.1\r\nHost: local.test\r\nContent-Length: 1000000\r\n\r\n"
+		table.ask(t, fmt.Sprintf(`{"op":"net.write","stream":%d,"at":0}`, n), head)
+		s := table.ask(t, fmt.Sprintf(`{"op":"net.write","stream":%d,"at":%d,"timeout":1}`, n, len(head)), strings.Repeat("x", 1<<20))
+		if s.Value.Written == 0 || s.Value.Written > 64<<10 {
+			t.Errorf("%+v", s)
+		}
+		time.Sleep(2 * time.Minute) // of the bubble's time
+		synctest.Wait()
+		if s := table.ask(t, fmt.Sprintf(`{"op":"net.poll","streams":[%d,%d],"timeout":0}`, open[1], open[2])); len(s.Value.Readable) != 2 {
+			t.Errorf("streams of which nobody asks stay open: %+v", s)
+		}
+		table.openLocal(t)
+	})
+}
+
+func TestTimeouts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := tableOf(t, Config{}, door.Config{})
+		n := table.openLocal(t)
+		began := time.Now()
+		for _, line := range []string{`{"op":"net.read","stream":%d,"at":0,"timeout":1.5}`, `{"op":"net.read","stream":%d,"at":0,"timeout":-1}`} {
+			if s := table.ask(t, fmt.Sprintf(line, n)); s.Error.Kind != kindTimeout {
+				t.Errorf("%+v", s)
+			}
+		}
+		if s := table.ask(t, fmt.Sprintf(`{"op":"net.poll","streams":[%d],"timeout":0.5}`, n)); s.Error.Kind != "" || len(s.Value.Readable) != 0 {
+			t.Errorf("%+v", s)
+		}
+		if d := time.Since(began); d != 2*time.Second {
+			t.Errorf("it took %v", d)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		answered := make(chan []byte, 1)
+		go func() { answered <- table.Answer(ctx, fmt.Appendf(nil, `{"op":"net.read","stream":%d,"at":0}`, n)) }()
+		synctest.Wait()
+		cancel()
+		if a := <-answered; !strings.Contains(string(a), kindTimeout) {
+			t.Errorf("%s", a)
+		}
+	})
+}
+
+func TestPoll(t *testing.T) {
+	table := tableOf(t, Config{}, door.Config{})
+	quiet, n := table.openLocal(t), table.openLocal(t)
+	table.ask(t, fmt.Sprintf(`{"op":"net.write","stream":%d,"at":0}`, n), closing)
+	s := table.ask(t, fmt.Sprintf(`{"op":"net.poll","streams":[%d,%d],"timeout":null}`, quiet, n))
+	if len(s.Value.Readable) != 1 || s.Value.Readable[0] != n {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestClosingATableEndsWhatIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := tableOf(t, Config{}, door.Config{})
+		n := table.openLocal(t)
+		table.ask(t, fmt.Sprintf(`{"op":"net.write","stream":%d,"at":0}`, n), "GET /hang HTTP/1.1\r\nHost: local.test\r\n\r\n")
+		f := table.ask(t, `{"op":"net.fetch","method":"GET","url":"http://local.test/hang"}`)
+		if f.Value.Status != 200 {
+			t.Fatalf("%+v", f)
+		}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for at := 0; ; {
+				s := table.ask(t, fmt.Sprintf(`{"op":"net.read","stream":%d,"at":%d}`, n, at))
+				if s.Error.Kind != "" || len(s.Value.Base64) == 0 {
+					return
+				}
+				at += len(s.Value.Base64)
+			}
+		}()
+		synctest.Wait()
+		if err := table.Close(); err != nil {
+			t.Error(err)
+		}
+		<-ended
+		if s := table.ask(t, `{"op":"net.open","host":"local.test","port":80}`); s.Error.Kind != kindReset {
+			t.Errorf("a table that was closed: %+v", s)
+		}
+	})
+}
+
+func TestRequests(t *testing.T) {
+	table := tableOf(t, Config{}, door.Config{})
+	header := func(s said, name string) string {
+		for _, h := range s.Value.Headers {
+			if h[0] == name {
+				return h[1]
+			}
+		}
+		return ""
+	}
+	s := table.ask(t, `{"op":"net.fetch","method":"POST","url":"https://local.test/echo#part","headers":[["x-kind","a"],["Host","evil.example"],["content-length","7"]]}`, "body")
+	if s.Value.Status != 200 || s.Value.Text != "OK" || s.Value.URL != "https://local.test/echo" || header(s, "x-kind") != "a" {
+		t.Errorf("%+v", s)
+	}
+	if got := table.all(t, s.Value.Stream, 0); got != "body" {
+		t.Errorf("%q", got)
+	}
+	for redirect, status := range map[string]int{"follow": 200, "manual": 302, "error": 0} {
+		s := table.ask(t, fmt.Sprintf(`{"op":"net.fetch","method":"GET","url":"http://local.test/redirect","redirect":%q}`, redirect))
+		if s.Value.Status != status || s.Value.Redirected != (redirect == "follow") || (s.Error.Kind == kindDenied) != (redirect == "error") {
+			t.Errorf("%s: %+v", redirect, s)
+		}
+	}
+	for _, length := range []int{-1, 600_000} {
+		s = table.ask(t, fmt.Sprintf(`{"op":"net.fetch","method":"PUT","url":"http://local.test/echo","more":true,"length":%d}`, length))
+		n := s.Value.Stream
+		for at := 0; at < 600_000; at += 100_000 {
+			if s := table.ask(t, fmt.Sprintf(`{"op":"net.write","stream":%d,"at":%d}`, n, at), strings.Repeat("x", 100_000)); s.Value.Written != 100_000 {
+				t.Fatalf("%+v", s)
+			}
+		}
+		table.ask(t, fmt.Sprintf(`{"op":"net.shut","stream":%d}`, n))
+		for range 2 {
+			if s := table.ask(t, fmt.Sprintf(`{"op":"net.head","stream":%d}`, n)); s.Value.Status != 200 {
+				t.Fatalf("%+v", s)
+			}
+		}
+		if got := table.all(t, n, 0); len(got) != 600_000 {
+			t.Errorf("%d bytes came back", len(got))
+		}
+	}
+	for _, line := range []string{
+		`{"op":"net.fetch","method":"GET","url":"ftp://local.test/"}`, `{"op":"net.fetch","method":"GET","url":"http://"}`,
+		`{"op":"net.fetch","method":"a b","url":"http://local.test/"}`, `{"op":"net.fetch","method":"GET","url":"http://local.test/","headers":[["a b","c"]]}`,
+		`{"op":"net.fetch","method":"GET","url":"http://local.test/","headers":[["a","b\r\nc: d"]]}`,
+	} {
+		if s := table.ask(t, line); s.Error.Kind != kindInvalid {
+			t.Errorf("%s: %+v", line, s)
+		}
+	}
+	if n := len(table.streams); n > 8 {
+		t.Errorf("%d streams are left", n)
+	}
+}
+
+func TestFailuresSayWhatHappened(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(local))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	plain := httptest.NewServer(http.HandlerFunc(local))
+	defer plain.Close()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free.Close()
+	port := func(a net.Addr) int { return a.(*net.TCPAddr).Port }
+	table := tableOf(t, Config{}, door.Config{TLS: &tls.Config{RootCAs: x509.NewCertPool()}}, "example.com:*!private", "unknown.example", "public.example")
+	open := func(host string, port int, secure bool) said {
+		return table.ask(t, fmt.Sprintf(`{"op":"net.open","host":%q,"port":%d,"tls":%t}`, host, port, secure))
+	}
+	for what, c := range map[string]struct {
+		answer     said
+		kind, text string
+	}{
+		"a host that is not allowed":        {open("evil.example", 443, false), kindDenied, "not among the hosts"},
+		"its name":                          {table.ask(t, `{"op":"net.resolve","host":"evil.example"}`), kindDenied, "not among the hosts"},
+		"an address that is not public":     {open("public.example", 443, false), kindDenied, ""},
+		"a host that is not there":          {open("unknown.example", 443, false), kindUnknown, ""},
+		"a port at which nobody listens":    {open("example.com", port(free.Addr()), false), kindRefused, ""},
+		"a certificate that is not trusted": {open("example.com", port(server.Listener.Addr()), true), kindCertificate, "certificates are verified outside"},
+		"a host that speaks no TLS":         {open("example.com", port(plain.Listener.Addr()), true), kindTLS, ""},
+		"what is no host":                   {open("exa mple", 80, false), kindInvalid, ""},
+		"what is no port":                   {open("example.com", 0, false), kindInvalid, ""},
+		"a message that is none":            {table.ask(t, `{"op":"net.nothing"}`), kindReset, ""},
+		"a message that cannot be read":     {table.ask(t, `{"op":"net.open",`), kindInvalid, ""},
+	} {
+		if c.answer.Error.Kind != c.kind || !strings.Contains(c.answer.Error.Message, c.text) {
+			t.Errorf("%s: %+v", what, c.answer.Error)
+		}
+	}
+	if n := len(table.streams); n != 0 || table.opening != 0 {
+		t.Errorf("%d streams are left, and %d about to be", n, table.opening)
+	}
+}
+
+func TestWithoutANetwork(t *testing.T) {
+	closed := New(Config{Allow: "asking Ann"})
+	defer closed.Close()
+	empty := tableOf(t, Config{Allow: "asking Ann"}, door.Config{})
+	for _, table := range []*Table{closed, empty} {
+		for _, line := range []string{
+			`{"op":"net.resolve","host":"example.com"}`, `{"op":"net.open","host":"example.com","port":443}`,
+			`{"op":"net.fetch","method":"GET","url":"https://example.com/"}`,
+		} {
+			if s := table.ask(t, line); s.Error.Kind != kindNoNetwork || s.Error.Message != "this session has no network: a person allows hosts by asking Ann" {
+				t.Errorf("%s: %+v", line, s)
+			}
+		}
+	}
+	if d := empty.config.Door.Denials(); len(d) == 0 {
+		t.Error("what was asked for is not recorded")
+	}
+}
+
+func TestAChangedPolicyEndsStreams(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(local))
+	defer server.Close()
+	table := tableOf(t, Config{}, door.Config{}, "example.com:*!private")
+	s := table.ask(t, fmt.Sprintf(`{"op":"net.open","host":"example.com","port":%d}`, server.Listener.Addr().(*net.TCPAddr).Port))
+	table.ask(t, fmt.Sprintf(`{"op":"net.write","stream":%d,"at":0}`, s.Value.Stream), fmt.Sprintf("GET /hang HTTP/1.1\r\nHost: example.com:%d\r\n\r\n", server.Listener.Addr().(*net.TCPAddr).Port))
+	r := table.ask(t, fmt.Sprintf(`{"op":"net.read","stream":%d,"at":0}`, s.Value.Stream))
+	if len(r.Value.Base64) == 0 {
+		t.Fatalf("%+v", r)
+	}
+	table.config.Door.SetPolicy(egress.Policy{})
+	for at := len(r.Value.Base64); ; at += len(r.Value.Base64) {
+		r = table.ask(t, fmt.Sprintf(`{"op":"net.read","stream":%d,"at":%d}`, s.Value.Stream, at))
+		if r.Error.Kind != "" || len(r.Value.Base64) == 0 {
+			break
+		}
+	}
+	if s := table.ask(t, `{"op":"net.open","host":"example.com","port":80}`); s.Error.Kind != kindNoNetwork {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestAddressesThatStandForNames(t *testing.T) {
+	table := tableOf(t, Config{}, door.Config{}, ".example.com")
+	seen := map[string]string{}
+	for k := range 2000 {
+		name := fmt.Sprintf("n%d.example.com", k)
+		for range 2 {
+			s := table.ask(t, fmt.Sprintf(`{"op":"net.resolve","host":%q}`, name))
+			if len(s.Value.Addresses) != 1 || !network.Contains(netip.MustParseAddr(s.Value.Addresses[0])) {
+				t.Fatalf("%+v", s)
+			}
+			if other, ok := seen[s.Value.Addresses[0]]; ok && other != name {
+				t.Fatalf("%s and %s have one address", other, name)
+			}
+			seen[s.Value.Addresses[0]] = name
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"paddock/internal/sandbox"
+)
+
+// fromChild marks the numbers of the streams that a child opens, so that they are not
+// those of the server's.
+const fromChild = 1 << 31
+
+// ChildStream is the number of a stream that a child opens as its nth.
+func ChildStream(n uint32) uint32 { return n | fromChild }
+
+// maxServed is how many streams of a child are served at once: as many as an honest one
+// opens, and some that have ended for it and not yet here.
+const maxServed = sandbox.MaxProxied + 64
+
+// Accept has serve called for each stream that the child opens from now on, in a
+// goroutine of its own; nil: they are closed, as they are before Accept is called. The
+// stream is closed when serve returns. Its ctx ends with the connection, after which
+// serve has to return: Close waits for it.
+func (c *Client) Accept(serve func(ctx context.Context, conn net.Conn)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.serve = serve
+}
+
+// opened begins with a stream of the child's. It does not wait: whoever reads what comes
+// may be needed by whoever is writing.
+func (c *Client) opened(id uint32) error {
+	if id&fromChild == 0 {
+		return fmt.Errorf("it opened a stream with the number %d, which is not one of its own", id)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cause != nil {
+		return c.cause
+	}
+	if c.served++; c.served > 2*maxServed {
+		return errors.New("it opens streams and does not hear that they are closed")
+	}
+	serve := c.serve
+	var s *Stream
+	if serve != nil && c.served <= maxServed {
+		s, _ = c.streams.Open(id) // nil: there are too many
+	}
+	c.serving.Go(func() {
+		defer c.unserve()
+		if s == nil {
+			_ = c.conn.Write(KindStreamClose, id) // without a child nobody is told
+			return
+		}
+		conn := &accepted{Stream: s}
+		defer conn.telling.Wait()
+		defer conn.Close()
+		serve(c.ctx, conn)
+	})
+	return nil
+}
+
+func (c *Client) unserve() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.served--
+}
+
+// accepted is a stream that the child opened, as a connection.
+type accepted struct {
+	*Stream
+	telling sync.WaitGroup // the child that it was closed
+}
+
+// Close ends it at once, whether the child can be told now or not: while the child is
+// held nobody can.
+func (a *accepted) Close() error {
+	if a.drop(func() { a.telling.Add(1) }) {
+		go func() {
+			defer a.telling.Done()
+			_ = a.all.conn.Write(KindStreamClose, a.id) // without a child nobody is told
+		}()
+	}
+	return nil
+}
+
+// machine is the address of both ends.
+type machine struct{}
+
+func (machine) Network() string { return "paddock" }
+func (machine) String() string  { return "sandbox" }
+
+func (a *accepted) LocalAddr() net.Addr  { return machine{} }
+func (a *accepted) RemoteAddr() net.Addr { return machine{} }
+
+// deadline is a moment from which on something fails. It is guarded by its Stream.
+type deadline struct {
+	timer  *time.Timer // nil: none
+	passed bool
+}
+
+// set makes it at, zero: never. The caller has locked the stream.
+func (d *deadline) set(s *Stream, at time.Time) {
+	if d.timer != nil {
+		d.timer.Stop()
+		d.timer = nil
+	}
+	d.passed = false
+	if at.IsZero() || s.closed {
+		return
+	}
+	left := time.Until(at)
+	if left <= 0 {
+		d.passed = true
+		s.change.Broadcast()
+		return
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(left, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if d.timer == timer { // not another one's by now
+			d.passed = true
+			s.change.Broadcast()
+		}
+	})
+	d.timer = timer
+}
+
+// SetReadDeadline has Read fail from at on with [os.ErrDeadlineExceeded]; zero: never.
+// It may be changed at any time, also after it has passed.
+func (s *Stream) SetReadDeadline(at time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reading.set(s, at)
+	return nil
+}
+
+// SetWriteDeadline is SetReadDeadline for a Write that waits for the other end to read.
+func (s *Stream) SetWriteDeadline(at time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writing.set(s, at)
+	return nil
+}
+
+// SetDeadline is both.
+func (s *Stream) SetDeadline(at time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reading.set(s, at)
+	s.writing.set(s, at)
+	return nil
+}

@@ -1,0 +1,233 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// opener dials a client to a child that script opens streams of, and whose other frames
+// about streams are taken meanwhile.
+func opener(t *testing.T, script func(c child, open func(n uint32) *Stream)) *Client {
+	return dial(t, func(c child) {
+		streams := NewStreams(c.Conn)
+		var works sync.WaitGroup
+		defer works.Wait()
+		defer streams.End(io.ErrClosedPipe)
+		works.Go(func() {
+			script(c, func(n uint32) *Stream {
+				s, err := streams.Open(ChildStream(n))
+				if err != nil {
+					t.Error(err)
+				}
+				c.send(KindOpened, ChildStream(n), []byte(nil))
+				return s
+			})
+		})
+		for {
+			f, err := c.Read()
+			if err != nil {
+				return
+			}
+			if err := streams.Deliver(f); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestAStreamOfTheChildsIsServed(t *testing.T) {
+	accept, answers := make(chan struct{}), make(chan []byte, 8)
+	client := opener(t, func(_ child, open func(uint32) *Stream) {
+		<-accept
+		var all sync.WaitGroup
+		for n := range 8 {
+			s := open(uint32(n + 1))
+			all.Go(func() {
+				defer s.Close()
+				data := bytes.Repeat([]byte{byte(n)}, 3*streamWindow)
+				go func() {
+					_, _ = s.Write(data)
+					_ = s.CloseWrite()
+				}()
+				got, err := io.ReadAll(s)
+				if err != nil || !bytes.Equal(got, data) {
+					t.Errorf("%d bytes came back, %v", len(got), err)
+				}
+				answers <- got
+			})
+		}
+		all.Wait()
+	})
+	client.Accept(func(_ context.Context, conn net.Conn) {
+		if conn.LocalAddr().Network() != "paddock" || conn.RemoteAddr().String() != "sandbox" {
+			t.Error("it has other addresses")
+		}
+		_, _ = io.Copy(conn, conn)
+		_ = conn.(interface{ CloseWrite() error }).CloseWrite()
+		_, _ = conn.Read(make([]byte, 1)) // until it is closed
+	})
+	close(accept)
+	for range 8 {
+		<-answers
+	}
+}
+
+func TestAStreamThatNobodyServesIsClosed(t *testing.T) {
+	over := make(chan error, 1)
+	opener(t, func(_ child, open func(uint32) *Stream) {
+		s := open(1)
+		_, err := io.ReadAll(s)
+		if !s.Over() {
+			t.Error("it is not over")
+		}
+		over <- err
+	})
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatServesAStreamEndsWithTheConnection(t *testing.T) {
+	begun, ended := make(chan struct{}), false
+	accept := make(chan struct{})
+	client := opener(t, func(_ child, open func(uint32) *Stream) {
+		<-accept
+		open(1)
+	})
+	client.Accept(func(ctx context.Context, conn net.Conn) {
+		close(begun)
+		<-ctx.Done()
+		if _, err := conn.Write([]byte("late")); err == nil {
+			t.Error("it can be written to")
+		}
+		ended = true
+	})
+	close(accept)
+	<-begun
+	client.Close()
+	if !ended {
+		t.Error("it was not waited for")
+	}
+}
+
+// Nothing bounds what a child sends but its own end of the protocol: one that does not
+// keep to it costs its connection.
+func TestAChildThatOpensStreamsAsItMayNotIsGivenUp(t *testing.T) {
+	for name, script := range map[string]func(c child){
+		"with a number of the server's": func(c child) { c.send(KindOpened, 7, []byte(nil)) },
+		"without reading":               func(c child) { flood(c) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := dial(t, script)
+			<-client.Done()
+			if client.Err() == nil {
+				t.Error("there is no reason")
+			}
+		})
+	}
+}
+
+func flood(c child) {
+	for n := range uint32(3 * maxServed) {
+		if c.Write(KindOpened, ChildStream(n)) != nil {
+			return
+		}
+	}
+	for {
+		if _, err := c.Read(); err != nil {
+			return
+		}
+	}
+}
+
+func TestAServedStreamKeepsDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		accept, done := make(chan struct{}), make(chan struct{})
+		client := opener(t, func(c child, open func(uint32) *Stream) {
+			<-accept
+			open(1)
+			<-done
+		})
+		served := make(chan struct{})
+		client.Accept(func(_ context.Context, conn net.Conn) {
+			defer close(served)
+			began := time.Now()
+			passes := func(what string, after time.Duration, err error) {
+				if got := time.Since(began); got != after || !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("%s ended after %v: %v", what, got, err)
+				}
+			}
+			_ = conn.SetReadDeadline(began.Add(time.Second))
+			_, err := conn.Read(make([]byte, 1))
+			passes("a read", time.Second, err)
+			_, err = conn.Read(make([]byte, 1))
+			passes("a read after that", time.Second, err)
+			_ = conn.SetWriteDeadline(began.Add(2 * time.Second))
+			n, err := conn.Write(make([]byte, 2*streamWindow))
+			passes("a write", 2*time.Second, err)
+			if n != streamWindow {
+				t.Errorf("%d bytes were written", n)
+			}
+			_ = conn.SetDeadline(began.Add(time.Hour))
+			time.AfterFunc(time.Second, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+			_, err = conn.Read(make([]byte, 1))
+			passes("a read whose deadline was moved", 3*time.Second, err)
+			_ = conn.SetDeadline(time.Time{})
+			time.AfterFunc(time.Second, func() { conn.Close() })
+			if _, err = conn.Read(make([]byte, 1)); time.Since(began) != 4*time.Second || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("a closed one gives %v", err)
+			}
+		})
+		close(accept)
+		<-served
+		close(done)
+		client.Close()
+		synctest.Wait()
+	})
+}
+
+// While the child is held nobody can be told anything, and nobody waits for that.
+func TestAServedStreamIsClosedWhileTheChildIsHeld(t *testing.T) {
+	accept, told := make(chan struct{}), make(chan Kind, 4)
+	client := dial(t, func(c child) {
+		<-accept
+		c.send(KindOpened, ChildStream(1), []byte(nil))
+		for {
+			f, err := c.Read()
+			if err != nil {
+				return
+			}
+			if f.Kind == KindHold {
+				c.send(KindHeld, f.ID, AnswerBody{})
+			}
+			told <- f.Kind
+		}
+	})
+	conns := make(chan net.Conn)
+	client.Accept(func(ctx context.Context, conn net.Conn) {
+		conns <- conn
+		<-ctx.Done()
+	})
+	close(accept)
+	conn := <-conns
+	err := client.Hold(t.Context(), func() error {
+		if kind := <-told; kind != KindHold {
+			t.Errorf("it was told %d", kind)
+		}
+		return errors.Join(conn.Close(), conn.Close())
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if got := [2]Kind{<-told, <-told}; got != [2]Kind{KindGoOn, KindStreamClose} {
+		t.Errorf("it was told %v", got)
+	}
+}

