@@ -62,6 +62,7 @@ ENGINE := internal/sandbox/wasm/native/lib/libguests.a
 CARRIED := internal/sandbox/wasm/nativeworker/dist
 WORKER := $(CARRIED)/$(PLATFORM)/worker.sha256
 PROGRAM_FILES := $(filter-out %_test.go,$(GO_FILES))
+EMBEDDED_FILES := $(shell find internal cmd -type f ! -name '*.go' ! -path '*/testdata/*' ! -path '*/dist/*' ! -path '*/__pycache__/*')
 
 $(ENGINE): guest/dist/stamp $(wildcard guest/build/native.sh guest/build/native/* guest/build/native/train/* internal/sandbox/wasm/native/guest.h)
 	@bash guest/build/native.sh $(@D)
@@ -76,7 +77,7 @@ bin/native-$(NATIVE):
 
 ## Binary ---------------------------------------------------------------------
 
-bin/paddock: $(PROGRAM_FILES) $(SKILL_FILES) guest/dist/stamp skills/dist/digests bin/native-$(NATIVE) $(if $(filter 1,$(NATIVE)),$(WORKER))
+bin/paddock: $(PROGRAM_FILES) $(EMBEDDED_FILES) $(SKILL_FILES) guest/dist/stamp skills/dist/digests bin/native-$(NATIVE) $(if $(filter 1,$(NATIVE)),$(WORKER))
 	@echo "paddock: building bin/paddock"
 	@go build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/paddock
 

@@ -16,16 +16,28 @@ declare -A __pd_quiet=([-]=2 [-x]=244)
 __pd_loop='while LC_ALL=C IFS= builtin read -r -N 512 -u 240 __pd_text; do builtin eval "$__pd_text"; case $__pd_op in exec | feed) __pd_explicit=; builtin trap __pd_stop INT; [[ $__pd_op == exec ]] || exec 245<"$__pd_in"; builtin printf "b %s\n" "$__pd_number" >&240; case $__pd_op in exec) builtin eval "$__pd_code" <&243 >&241 2>&242 ;; feed) builtin eval "$__pd_code" <&245 >&241 2>&242 245<&- ;; esac
 { __pd_status=$?; builtin trap - DEBUG ERR RETURN; [[ $SHELLOPTS == "$__pd_options" ]] || builtin eval "$__pd_defaults"; } 2>&"${__pd_quiet[-${-//[!x]}]}"; __pd_end ;; inspect) __pd_inspect ;; awaken) [[ ! -v RANDOM ]] || RANDOM=$((16#$__pd_code)); builtin printf "a %s 0 %s inspected\n" "$__pd_number" "$__pd_self" >&240 ;; hello) builtin printf "a %s 0 %s inspected\n" "$__pd_number" "$__pd_self" >&240 ;; esac; done'
 # Whatever ends the shell comes here: exit, an error of an expansion, set -e, an
-# interrupt. A copy of the shell goes on where it was, and the shell itself ends.
-__pd_exit='{ __pd_status=${__pd_chosen:-$?}; __pd_chosen=; builtin trap - DEBUG ERR RETURN; builtin eval "$__pd_defaults"; } 2>&244; builtin set -m; { builtin set -m; builtin set +m; builtin trap "builtin eval \"\$__pd_exit\"" EXIT; __pd_self=$BASHPID; __pd_ended=1; __pd_end; builtin eval "$__pd_loop"; builtin trap - EXIT; builtin exit 0; } & builtin set +m'
+# interrupt. A copy of the shell goes on where it was, and the shell itself ends. A
+# signal for what the shell has just forked, which is no other program yet, comes here
+# as well: that ends by it.
+__pd_exit='__pd_status=${__pd_chosen:-$?}; [[ $BASHPID != "$__pd_self" ]] || { { __pd_chosen=; builtin trap - DEBUG ERR RETURN; builtin eval "$__pd_defaults"; } 2>&244; builtin set -m; { builtin set -m; builtin set +m; __pd_self=$BASHPID; __pd_arm; __pd_ended=1; __pd_end; builtin eval "$__pd_loop"; builtin trap - EXIT; builtin exit 0; } & builtin set +m; }'
+# While bash traps EXIT, it notes signals that would end it, and loses those that
+# what it has just forked gets before it is another program: nearly each job in a box
+# that is killed at once. What it knows to be trapped meanwhile it leaves alone.
+__pd_arm() {
+  builtin trap : TERM HUP
+  builtin trap 'builtin eval "$__pd_exit"' EXIT
+  builtin trap - TERM HUP
+}
 __pd_stop() { __pd_explicit=interrupted; exit 130; }
 __pd_end() {
   builtin trap '' INT
   [[ $__pd_op == exec ]] || exec 245<&-
   if [[ -n $__pd_trap ]]; then
-    local __pd_do=$__pd_trap
+    local __pd_do=$__pd_trap __pd_term=$(builtin trap -p TERM)
     __pd_trap=
+    builtin trap '' TERM # scripts do "kill 0" here
     builtin eval "$__pd_do" <&243 >&241 2>&242
+    builtin eval "${__pd_term:-builtin trap - TERM}"
   fi
   builtin printf 'a %s %s %s %s\n' "$__pd_number" "$__pd_status" "$__pd_self" "${__pd_explicit:-${__pd_ended:+ended}}" >&240
   __pd_ended=
@@ -74,5 +86,5 @@ __pd_inspect() {
 __pd_chosen= __pd_trap= __pd_ended= __pd_explicit= __pd_op= __pd_number= __pd_in= __pd_code= __pd_status= __pd_text= __pd_self=$BASHPID
 __pd_known=" $(builtin compgen -v) BASH_REMATCH PIPESTATUS MAPFILE REPLY OLDPWD _ FUNCNAME " __pd_known=${__pd_known//$'\n'/ }
 builtin unset __pd_boot
-builtin trap 'builtin eval "$__pd_exit"' EXIT
+__pd_arm
 builtin trap '' INT
