@@ -234,8 +234,12 @@ func (p Policy) whyNot(name, path string, errPath error, r Request) error {
 }
 
 func errUnlisted(name string, port int) error {
+	rule := show(name, port)
+	if addr, err := netip.ParseAddr(name); err == nil && !Public(addr) {
+		rule += private
+	}
 	return fault.New(fault.Denied, "%s is not among the hosts that may be reached", show(name, port)).
-		WithHint("who runs the server can allow it, as %s", show(name, port))
+		WithHint("who runs the server can allow it, as %s", rule)
 }
 
 func errAmbiguous(name string, why error) error {
@@ -287,7 +291,11 @@ func (p Policy) CheckAddr(host string, addr netip.Addr, port int) error {
 			return nil
 		}
 	}
-	return fault.New(fault.Denied, "%s leads to %s, %s", name, plain(addr), b.is).
+	what := name + " leads to " + plain(addr).String() + ", "
+	if name == plain(addr).String() {
+		what = name + " is "
+	}
+	return fault.New(fault.Denied, "%s", what+b.is).
 		WithHint("only who runs the server can allow that, as %s%s", show(name, port), private).WithCause(ErrAddress)
 }
 

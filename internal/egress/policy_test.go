@@ -245,6 +245,15 @@ func TestAPermissionForPrivateAddressesIsForItsHostAlone(t *testing.T) {
 			t.Errorf("%s at %s:%d gives %v", c.host, c.addr, c.port, err)
 		}
 	}
+	for err, want := range map[error]string{
+		p.CheckAddr("127.0.0.2", netip.MustParseAddr("127.0.0.2"), 80):      "127.0.0.2 is a loopback address",
+		p.CheckAddr("public.example", netip.MustParseAddr("10.0.0.1"), 443): "public.example leads to 10.0.0.1, a private address",
+		p.Check("127.0.0.2", 80): "as 127.0.0.2:80!private", p.Check("8.8.8.8", 80): "as 8.8.8.8:80", p.Check("no.example", 80): "as no.example:80",
+	} {
+		if f := fault.Of(err); f.Message != want && !strings.HasSuffix(f.Hint, want) {
+			t.Errorf("it says %s (%s), not %s", f.Message, f.Hint, want)
+		}
+	}
 	if p.CheckAddr("public.example", netip.Addr{}, 443) == nil {
 		t.Error("no address may be dialled")
 	}

@@ -67,7 +67,8 @@ func parseRule(text string, rights Rights) (rule, error) {
 	target, isPrivate := strings.CutSuffix(text, private)
 	r := rule{text: text, private: isPrivate}
 	if isPrivate && !rights.Private {
-		return rule{}, fault.New(fault.Denied, "the rule %.100q reaches what is not public", text).WithHint("only who runs the server may write %s, in its configuration", private)
+		return rule{}, fault.New(fault.Denied, "the rule %.100q reaches what is not public", text).
+			WithHint("only who runs the server may write %s; what is allowed so already is asked for without it", private)
 	}
 	target, err := r.takeRequest(target, rights)
 	if err != nil {
@@ -96,8 +97,8 @@ func (r *rule) takeRequest(target string, rights Rights) (string, error) {
 			return "", errors.New("the method " + method + " is not let out")
 		}
 		r.method, target = method, rest
-	} else if slices.Contains(methods, target) {
-		return "", errors.New("it is a method without a host")
+	} else if slices.Contains(methods, strings.ToUpper(target)) {
+		return "", errors.New("it is a method without a host; before a host methods are written in capitals")
 	}
 	at := strings.IndexByte(target, '/')
 	switch {
@@ -105,6 +106,8 @@ func (r *rule) takeRequest(target string, rights Rights) (string, error) {
 		return target, nil
 	case !rights.Requests:
 		return "", errors.New("a rule has no scheme and no path")
+	case r.method == "" && isNetwork(target):
+		return "", errors.New("it reads like a network, and a rule names one address (one with a path is written with its port)")
 	case strings.HasSuffix(target[:at], ":"):
 		return "", errors.New("a rule has no scheme")
 	case strings.Contains(target[at:], private):
@@ -118,6 +121,12 @@ func (r *rule) takeRequest(target string, rights Rights) (string, error) {
 		r.path = pattern
 	}
 	return target[:at], nil
+}
+
+// isNetwork tells whether a host with a path is how people write a range of addresses.
+func isNetwork(target string) bool {
+	_, err := netip.ParsePrefix(target)
+	return err == nil
 }
 
 // setHost reads a rule's host.

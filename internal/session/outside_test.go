@@ -156,17 +156,24 @@ func TestASessionThatEndsForGoodIsForgottenOnce(t *testing.T) {
 	}
 }
 
-func TestAMachineThatIsBootedAlreadyHasTheFolders(t *testing.T) {
-	o := &told{text: "first"}
-	config := o.config()
+// bootedAhead gives a session of alice's with a machine that was booted before it, in
+// which the index says "first".
+func bootedAhead(t *testing.T, config session.Config, then func(t *testing.T, m *session.Manager, id session.ID)) {
 	config.Pool = 4
-	pooled(t, config, func(t *testing.T, m *session.Manager, b *ahead) {
+	pooled(t, config, func(t *testing.T, m *session.Manager, _ *ahead) {
 		pass(time.Second)
 		id := create(t, m, alice, "")
 		prints(t, m, id, "print(read('/servers/index'))", "alice first")
 		if s := m.Stats(); s.PoolHits != 1 {
 			t.Errorf("counted is %+v", s)
 		}
+		then(t, m, id)
+	})
+}
+
+func TestAMachineThatIsBootedAlreadyHasTheFolders(t *testing.T) {
+	o := &told{text: "first"}
+	bootedAhead(t, o.config(), func(t *testing.T, m *session.Manager, id session.ID) {
 		pass(time.Second)
 		if _, err := m.Reset(t.Context(), alice, id); err != nil {
 			t.Fatal(err)
@@ -275,15 +282,7 @@ func TestASessionThatHadAFolderOfItsOwnIsShownItsOwners(t *testing.T) {
 // Machines have their folders before anybody knows whose they are.
 func TestAMachineHasFoldersOfItsOwn(t *testing.T) {
 	o := &told{text: "first"}
-	config := o.everybodys()
-	config.Pool = 4
-	pooled(t, config, func(t *testing.T, m *session.Manager, b *ahead) {
-		pass(time.Second)
-		id := create(t, m, alice, "")
-		prints(t, m, id, "print(read('/servers/index'))", "alice first")
-		if s := m.Stats(); s.PoolHits != 1 {
-			t.Errorf("counted is %+v", s)
-		}
+	bootedAhead(t, o.everybodys(), func(t *testing.T, m *session.Manager, id session.ID) {
 		if !slices.Equal(o.gone, []session.ID{id}) {
 			t.Errorf("it was filled for %q", o.gone)
 		}

@@ -69,6 +69,7 @@ type place struct {
 	env map[string]string
 	// asked is told of each message.
 	asked func(body []byte)
+	roots *x509.CertPool // with which the door verifies
 }
 
 // answering gives a context that ends when the next program reads for the nth time.
@@ -141,20 +142,25 @@ func (p *place) serve(t *testing.T, rules []string) {
 		"UNTRUSTED": "https://example.com:" + port(other.Listener.Addr()), "NOBODY": "http://example.com:" + port(free.Addr()),
 		"HOME": "/tmp",
 	}
-	policy, err := egress.Parse(rules, egress.Rights{All: true, Private: true})
-	if err != nil {
+	p.roots = roots
+	p.leads(t, door.Config{Resolver: names{}}, rules...)
+}
+
+// leads has programs go through a door of that kind from now on.
+func (p *place) leads(t *testing.T, c door.Config, rules ...string) {
+	t.Helper()
+	var err error
+	if c.Policy, err = egress.Parse(rules, egress.Rights{All: true, Private: true, Requests: true}); err != nil {
 		t.Fatal(err)
 	}
-	p.door, err = door.New(door.Config{Session: "s", Policy: policy, Resolver: names{}, TLS: &tls.Config{RootCAs: roots}})
-	if err != nil {
+	c.Session, c.TLS = "s", &tls.Config{RootCAs: p.roots}
+	if p.door, err = door.New(c); err != nil {
 		t.Fatal(err)
 	}
 	p.table = streams.New(streams.Config{Door: p.door})
+	way, table := p.door, p.table
 	t.Cleanup(func() {
-		if err := p.table.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := p.door.Close(); err != nil {
+		if err := errors.Join(table.Close(), way.Close()); err != nil {
 			t.Error(err)
 		}
 	})

@@ -113,19 +113,22 @@ func TestALineThatWasNotWrittenToItsEndIsAsIfItWereNot(t *testing.T) {
 	}
 }
 
+// beginAndEnd writes a call down, and what it was answered.
+func beginAndEnd(t testing.TB, j *Journal, n int, answer string) {
+	if _, err := j.Begin(t.Context(), call(n)); err != nil {
+		t.Error(err)
+	}
+	if err := j.End(t.Context(), call(n), Outcome{Answer: []byte(answer)}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestManyCallsBeginAndEndAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir)
 	var all sync.WaitGroup
 	for n := 1; n <= 32; n++ {
-		all.Go(func() {
-			if _, err := j.Begin(t.Context(), call(n)); err != nil {
-				t.Error(err)
-			}
-			if err := j.End(t.Context(), call(n), Outcome{Answer: fmt.Appendf(nil, "%d", n)}); err != nil {
-				t.Error(err)
-			}
-		})
+		all.Go(func() { beginAndEnd(t, j, n, fmt.Sprint(n)) })
 	}
 	all.Wait()
 	again := open(t, dir)
@@ -189,12 +192,7 @@ func BenchmarkBeginAndEnd(b *testing.B) {
 	n := 0
 	for b.Loop() {
 		n++
-		if _, err := j.Begin(b.Context(), call(n)); err != nil {
-			b.Fatal(err)
-		}
-		if err := j.End(b.Context(), call(n), Outcome{Answer: []byte(`{"value":1}`)}); err != nil {
-			b.Fatal(err)
-		}
+		beginAndEnd(b, j, n, `{"value":1}`)
 	}
 }
 

@@ -6,10 +6,9 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
-	"golang.org/x/net/dns/dnsmessage"
+	"paddock/internal/egress/egresstest"
 )
 
 // LookupNetIP implements egress.Resolver.
@@ -20,112 +19,11 @@ func (n names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, err
 	return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 }
 
-// nameServer is a DNS server on loopback. Each time that a name's addresses are asked for
-// it gives the next of its lists; a list's first word may be the name that it is an alias of.
-type nameServer struct {
-	mu    sync.Mutex
-	lists map[string][]string
-	asked []string
-}
-
-// startDNS gives a resolver that asks the server, and no other.
-func startDNS(t *testing.T, lists map[string][]string) (*nameServer, *net.Resolver) {
-	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &nameServer{lists: lists}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		packet := make([]byte, 4096)
-		for {
-			n, from, err := conn.ReadFrom(packet)
-			if err != nil {
-				return
-			}
-			if reply := s.answer(packet[:n]); reply != nil {
-				_, _ = conn.WriteTo(reply, from)
-			}
-		}
-	}()
-	t.Cleanup(func() { conn.Close(); <-done })
-	return s, &net.Resolver{PreferGo: true, StrictErrors: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "udp", conn.LocalAddr().String())
-	}}
-}
-
-// questions are what it was asked for.
-func (s *nameServer) questions() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.asked)
-}
-
-func (s *nameServer) answer(packet []byte) []byte {
-	var p dnsmessage.Parser
-	head, err := p.Start(packet)
-	if err != nil {
-		return nil
-	}
-	q, err := p.Question()
-	if err != nil {
-		return nil
-	}
-	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{ID: head.ID, Response: true, Authoritative: true, RecursionAvailable: true})
-	b.EnableCompression()
-	_ = b.StartQuestions()
-	_ = b.Question(q)
-	_ = b.StartAnswers()
-	name := q.Name
-	for _, word := range s.next(strings.TrimSuffix(q.Name.String(), "."), q.Type) {
-		h := dnsmessage.ResourceHeader{Name: name, Class: dnsmessage.ClassINET, TTL: 0}
-		addr, err := netip.ParseAddr(word)
-		switch {
-		case err != nil:
-			alias := dnsmessage.MustNewName(word + ".")
-			_ = b.CNAMEResource(h, dnsmessage.CNAMEResource{CNAME: alias})
-			name = alias
-		case addr.Is4() && q.Type == dnsmessage.TypeA:
-			_ = b.AResource(h, dnsmessage.AResource{A: addr.As4()})
-		case addr.Is6() && q.Type == dnsmessage.TypeAAAA:
-			_ = b.AAAAResource(h, dnsmessage.AAAAResource{AAAA: addr.As16()})
-		}
-	}
-	reply, _ := b.Finish()
-	return reply
-}
-
-// next is what a name is now: it becomes another one after both kinds of address have
-// been asked for.
-func (s *nameServer) next(name string, kind dnsmessage.Type) []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.asked = append(s.asked, kind.String()+" "+name)
-	lists := s.lists[name]
-	if len(lists) == 0 {
-		return nil
-	}
-	words := strings.Fields(lists[0])
-	n := 0
-	for _, a := range s.asked {
-		if strings.HasSuffix(a, " "+name) {
-			n++
-		}
-	}
-	if n%2 == 0 && len(lists) > 1 {
-		s.lists[name] = lists[1:]
-	}
-	return words
-}
-
 // A real name server that says something else the second time; two addresses, of which
 // one is private; names that stand for others. Nothing is dialled but what was looked at.
 func TestARebindingNameIsNotReached(t *testing.T) {
 	inner := serves(t, false, nil)
-	dns, resolver := startDNS(t, map[string][]string{
+	dns, resolver := egresstest.StartDNS(t, map[string][]string{
 		"turns.example":    {"192.0.2.1", "127.0.0.1"}, // the first is no public one either: a test dials nothing else
 		"two.example":      {"93.184.215.14 127.0.0.1"},
 		"both.example":     {"127.0.0.1 93.184.215.14"},
@@ -162,7 +60,7 @@ func TestARebindingNameIsNotReached(t *testing.T) {
 			t.Errorf("the record is %+v", r)
 		}
 	}
-	for _, asked := range dns.questions() {
+	for _, asked := range dns.Questions() {
 		if !strings.HasSuffix(asked, ".example") {
 			t.Errorf("DNS was asked for %s", asked)
 		}
@@ -171,7 +69,7 @@ func TestARebindingNameIsNotReached(t *testing.T) {
 
 // A program cannot ask DNS for what it may not reach: nothing is looked up.
 func TestNothingIsLookedUpThatMayNotBeReached(t *testing.T) {
-	dns, resolver := startDNS(t, map[string][]string{"secret-data.evil.example": {"127.0.0.1"}})
+	dns, resolver := egresstest.StartDNS(t, map[string][]string{"secret-data.evil.example": {"127.0.0.1"}})
 	d, _ := opened(t, Config{Resolver: resolver}, "good.example")
 	c := program(t, d)
 	_ = ask(t, c, "GET", "http://secret-data.evil.example/")
@@ -179,7 +77,7 @@ func TestNothingIsLookedUpThatMayNotBeReached(t *testing.T) {
 	if a := ask(t, c, "GET", "http://good.example/"); a.status != 502 || !strings.HasPrefix(a.header.Get(failedHeader), "dns: good.example is not known to DNS") {
 		t.Errorf("a name that is not there: %+v", a)
 	}
-	if asked := dns.questions(); slices.ContainsFunc(asked, func(q string) bool { return !strings.HasSuffix(q, " good.example") }) || d.Knows("secret-data.evil.example") || !d.Knows("GOOD.example.") {
+	if asked := dns.Questions(); slices.ContainsFunc(asked, func(q string) bool { return !strings.HasSuffix(q, " good.example") }) || d.Knows("secret-data.evil.example") || !d.Knows("GOOD.example.") {
 		t.Errorf("DNS was asked for %v", asked)
 	}
 }

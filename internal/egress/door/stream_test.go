@@ -21,6 +21,30 @@ func each(t *testing.T, d *Door, test func(t *testing.T, c *http.Client)) {
 	}
 }
 
+// begun gives an answer whose header has come.
+func begun(t *testing.T, c *http.Client, url string) *http.Response {
+	t.Helper()
+	resp, err := c.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+// inHalves reads an answer whose second half comes when it is asked for.
+func inHalves(t *testing.T, resp *http.Response, next chan<- struct{}, first, later string) {
+	t.Helper()
+	half := make([]byte, len(first))
+	if _, err := io.ReadFull(resp.Body, half); string(half) != first || err != nil {
+		t.Errorf("the first half is %q, %v", half, err)
+	}
+	next <- struct{}{}
+	if rest, err := io.ReadAll(resp.Body); string(rest) != later || err != nil {
+		t.Errorf("the second half is %q, %v", rest, err)
+	}
+}
+
 func TestAnswersComeAsTheyAreWritten(t *testing.T) {
 	next := make(chan struct{})
 	s := serves(t, false, func(w http.ResponseWriter, r *http.Request) {
@@ -73,34 +97,11 @@ func TestAnswersComeAsTheyAreWritten(t *testing.T) {
 	})
 	d, _ := opened(t, Config{}, "127.0.0.1:"+s.port()+"!private")
 	each(t, d, func(t *testing.T, c *http.Client) {
-		resp, err := c.Get(s.URL + "/events")
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines := bufio.NewReader(resp.Body)
-		if line, err := lines.ReadString('\n'); line != "data: 1\n" || err != nil {
-			t.Errorf("the first event is %q, %v", line, err)
-		}
-		next <- struct{}{}
-		if rest, err := io.ReadAll(lines); string(rest) != "\ndata: 2\n\n" || err != nil {
-			t.Errorf("the second is %q, %v", rest, err)
-		}
-		resp.Body.Close()
-		resp, err = c.Get(s.URL + "/sized")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadFull(resp.Body, make([]byte, 5)); err != nil {
-			t.Errorf("the first half: %v", err)
-		}
-		next <- struct{}{}
-		if rest, err := io.ReadAll(resp.Body); string(rest) != "later" || err != nil {
-			t.Errorf("the second half is %q, %v", rest, err)
-		}
-		resp.Body.Close()
+		inHalves(t, begun(t, c, s.URL+"/events"), next, "data: 1\n", "\ndata: 2\n\n")
+		inHalves(t, begun(t, c, s.URL+"/sized"), next, "first", "later")
 		says, program := io.Pipe()
 		go func() { _, _ = io.WriteString(program, "ping") }()
-		resp, err = c.Post(s.URL+"/talk", "text/plain", says)
+		resp, err := c.Post(s.URL+"/talk", "text/plain", says)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,10 +116,7 @@ func TestAnswersComeAsTheyAreWritten(t *testing.T) {
 		}
 		program.Close()
 		resp.Body.Close()
-		resp, err = c.Get(s.URL + "/trailer")
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp = begun(t, c, s.URL+"/trailer")
 		if body, err := io.ReadAll(resp.Body); string(body) != "body" || err != nil || resp.Trailer.Get("X-Sum") != "42" || resp.Trailer.Get("X-Late") != "43" {
 			t.Errorf("with a trailer: %q, %v, %v", body, resp.Trailer, err)
 		}

@@ -157,7 +157,7 @@ func (s *stream) answerRead(ctx context.Context, m message) (any, *failure) {
 
 // noNetwork is the one answer where nothing may leave.
 func (t *Table) noNetwork() *failure {
-	return &failure{kindNoNetwork, "this session has no network: a person allows hosts by " + t.config.Allow}
+	return &failure{kindNoNetwork, "this session has no network: a person allows hosts " + t.config.Allow}
 }
 
 // resolve makes an address up for a host that a program may know of.

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"paddock/internal/egress"
 	"paddock/internal/fault"
 )
 
@@ -160,16 +161,38 @@ func (s *stream) client(redirect string) *http.Client {
 			DisableKeepAlives:      true,
 			MaxResponseHeaderBytes: 1 << 20,
 		},
-		CheckRedirect: func(_ *http.Request, via []*http.Request) error {
+		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			switch {
 			case redirect == "manual":
 				return http.ErrUseLastResponse
 			case redirect == "error" || len(via) > maxRedirects:
 				return errRedirects
 			}
+			for _, r := range append(via[1:len(via):len(via)], req) {
+				if originOf(r.URL) != originOf(via[0].URL) {
+					leaveBehind(req.Header)
+				}
+			}
 			return nil
 		},
 	}
+}
+
+// leaveBehind takes out what says to one origin who asks, as fetch does: net/http would
+// show it to other ports, schemes and names below the host's.
+func leaveBehind(h http.Header) {
+	for _, name := range []string{"Authorization", "Cookie", "Proxy-Authorization", "Referer"} {
+		h.Del(name)
+	}
+}
+
+// originOf is a URL's; it is compared.
+func originOf(u *url.URL) string {
+	scheme, host, port, err := egress.Origin(u)
+	if err != nil {
+		return u.Scheme + "://" + u.Host // the door refuses it
+	}
+	return egress.Authority(scheme, host, port) + " " + scheme
 }
 
 // dial opens a connection to the door.

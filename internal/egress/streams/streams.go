@@ -29,7 +29,8 @@ type Config struct {
 	// Door is where streams lead; nil: there is no network, which is what every message
 	// is answered with.
 	Door *door.Door
-	// Allow says whom a program's reader may ask for a network; "": the configuration's.
+	// Allow says where a person allows hosts; "": "in the configuration's network.allow, or
+	// PADDOCK_NET_ALLOW".
 	Allow string
 	// Open is how many streams there may be at once; zero: 48, which leaves room among a run's calls where each has one that waits.
 	Open int
@@ -62,7 +63,7 @@ func New(c Config) *Table {
 	c.Open = cmp.Or(c.Open, 48)
 	c.Buffer = cmp.Or(c.Buffer, 256<<10)
 	c.Idle = cmp.Or(c.Idle, 10*time.Minute)
-	c.Allow = cmp.Or(c.Allow, "network.allow in the configuration, or PADDOCK_NET_ALLOW")
+	c.Allow = cmp.Or(c.Allow, "in the configuration's network.allow, or PADDOCK_NET_ALLOW")
 	t := &Table{config: c, streams: map[int]*stream{}, names: map[netip.Addr]string{}}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t

@@ -430,9 +430,9 @@ func TestFailuresSayWhatHappened(t *testing.T) {
 }
 
 func TestWithoutANetwork(t *testing.T) {
-	closed := New(Config{Allow: "asking Ann"})
+	closed := New(Config{Allow: "by asking Ann"})
 	defer closed.Close()
-	empty := tableOf(t, Config{Allow: "asking Ann"}, door.Config{})
+	empty := tableOf(t, Config{Allow: "by asking Ann"}, door.Config{})
 	for _, table := range []*Table{closed, empty} {
 		for _, line := range []string{
 			`{"op":"net.resolve","host":"example.com"}`, `{"op":"net.open","host":"example.com","port":443}`,

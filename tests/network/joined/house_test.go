@@ -37,13 +37,16 @@ import (
 // patience bounds whatever a test waits for.
 const patience = 2 * time.Minute
 
+// much is what a site answers with at /much.
+var much = make([]byte, 4<<20)
+
 // site is a server on this host, which answers with its name, the method and the path.
 type site struct {
 	*httptest.Server
 	address string // host:port
 }
 
-func open(t *testing.T, name string, secure bool) site {
+func open(t testing.TB, name string, secure bool) site {
 	t.Helper()
 	// Programs of machines have 127.0.0.1 for themselves; the rest of its net is this host's.
 	at := "127.0.0.1"
@@ -55,6 +58,10 @@ func open(t *testing.T, name string, secure bool) site {
 		t.Fatal(err)
 	}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/much" {
+			_, _ = w.Write(much)
+			return
+		}
 		body, _ := io.ReadAll(r.Body)
 		fmt.Fprintf(w, "%s %s %s%s", name, r.Method, r.URL.Path, body)
 	}))
@@ -71,7 +78,7 @@ func open(t *testing.T, name string, secure bool) site {
 }
 
 // selfSigned is a certificate for an address.
-func selfSigned(t *testing.T, address string) tls.Certificate {
+func selfSigned(t testing.TB, address string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -98,7 +105,7 @@ type model struct {
 }
 
 // start starts a paddock that serves over stdio, and connects to it.
-func start(t *testing.T, state, isolation string, allow []string, env ...string) *model {
+func start(t testing.TB, state, isolation string, allow []string, env ...string) *model {
 	t.Helper()
 	for _, dir := range []string{filepath.Dir(state), state} { // for whom guests run as
 		if err := os.Chmod(dir, 0o755); err != nil {
@@ -123,12 +130,12 @@ func start(t *testing.T, state, isolation string, allow []string, env ...string)
 	return &model{c, state}
 }
 
-func environment(t *testing.T, state string) []string {
+func environment(t testing.TB, state string) []string {
 	return append(os.Environ(), "PADDOCK_STATE_DIR="+state, "PADDOCK_CACHE_DIR="+sandboxtest.PreparedCache(t), "PADDOCK_SANDBOX_IMAGE=host", "PADDOCK_SANDBOX_POOL=1", "PADDOCK_CONFIG=")
 }
 
 // require skips a test whose isolation there is not.
-func require(t *testing.T, isolation string) {
+func require(t testing.TB, isolation string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), sandboxtest.Binary(t), "run", "--isolation", isolation, "-c", "1")
 	cmd.Env = environment(t, t.TempDir())
@@ -138,7 +145,7 @@ func require(t *testing.T, isolation string) {
 
 // call calls one of paddock's tools, and reads what it answers into out; the error is
 // the tool's.
-func (m *model) call(t *testing.T, tool string, args map[string]any, out any) (failed string) {
+func (m *model) call(t testing.TB, tool string, args map[string]any, out any) (failed string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -160,7 +167,7 @@ func (m *model) call(t *testing.T, tool string, args map[string]any, out any) (f
 }
 
 // create makes a session; nil: without a network of its own.
-func (m *model) create(t *testing.T, network []string) string {
+func (m *model) create(t testing.TB, network []string) string {
 	t.Helper()
 	args := map[string]any{}
 	if network != nil {
@@ -176,7 +183,7 @@ func (m *model) create(t *testing.T, network []string) string {
 }
 
 // prints runs a program in a session, which has to print that.
-func (m *model) prints(t *testing.T, id, language, code, want string) mcpserver.Execution {
+func (m *model) prints(t testing.TB, id, language, code, want string) mcpserver.Execution {
 	t.Helper()
 	var e mcpserver.Execution
 	if failed := m.call(t, "execute_code", map[string]any{"session_id": id, "language": language, "code": code, "timeout": int(patience.Seconds())}, &e); failed != "" {
@@ -190,7 +197,7 @@ func (m *model) prints(t *testing.T, id, language, code, want string) mcpserver.
 
 // requests are the audit log's records of requests to a target, each as its verdict and
 // the rule that allowed it.
-func requests(t *testing.T, state, id, target string) (all []string) {
+func requests(t testing.TB, state, id, target string) (all []string) {
 	t.Helper()
 	for r, err := range audit.Read(filepath.Join(state, "audit"), audit.Filter{}) {
 		if err != nil {
@@ -205,7 +212,7 @@ func requests(t *testing.T, state, id, target string) (all []string) {
 
 // believed is a file with the certificate of a server, which the paddock's process takes
 // for those of the system.
-func believed(t *testing.T, s site) string {
+func believed(t testing.TB, s site) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "roots.pem")
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.TLS.Certificates[0].Certificate[0]})
