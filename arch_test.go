@@ -36,7 +36,7 @@ var mayImport = map[string][]string{
 	"internal/checkpoint":                {"internal/blob", "internal/fault", "internal/history", "internal/sandbox", "internal/workspace"},
 	"internal/cli":                       {"internal/approval", "internal/audit", "internal/auth", "internal/bindings/broker", "internal/bindings/catalog", "internal/bindings/journal", "internal/bindings/oauth", "internal/bindings/stub", "internal/bindings/upstream", "internal/cli/added", "internal/cli/config", "internal/egress", "internal/egress/door", "internal/egress/streams", "internal/fault", "internal/image", "internal/legible", "internal/limit", "internal/mcpserver", "internal/microsandbox", "internal/sandbox", "internal/sandbox/linux", "internal/sandbox/linux/outward", "internal/sandbox/wasm", "internal/secret", "internal/session", "internal/setup", "internal/skill", "internal/telemetry", "internal/vault", "internal/web", "internal/web/approvals", "internal/web/files", "internal/workspace", "skills"},
 	"internal/cli/added":                 {"internal/auth", "internal/blob", "internal/cli/config", "internal/fault", "internal/lock", "internal/vault"},
-	"internal/cli/config":                {"internal/auth", "internal/egress", "internal/fault"},
+	"internal/cli/config":                {"internal/auth", "internal/egress", "internal/fault", "internal/secret"},
 	"internal/desk":                      {"internal/fault"},
 	"internal/egress":                    {"internal/fault"},
 	"internal/egress/door":               {"internal/egress", "internal/fault"},

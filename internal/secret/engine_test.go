@@ -258,6 +258,11 @@ func TestForkRevokeRotate(t *testing.T) {
 		err := e.Request(r)
 		return r.Header.Get("X-Key"), err
 	}
+	r := request("GET", "https://api.example.com/", "", "X-Key", tok)
+	is(t, s.Store.Engine("s1").Among([]string{"BODY"}).Request(r), fault.Denied, "not among those that sessions may have here now")
+	if text := echoed(t, s.Store.Engine("s1").Among(nil), token, "", 0); text != tok {
+		t.Errorf("of a secret that it may not have any more it is told %q", text)
+	}
 	fork := s.Store.Engine("fork")
 	_, err := ask(fork, tok)
 	is(t, err, fault.Denied, "was not given")

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"paddock/internal/fault"
 	"paddock/internal/vault"
@@ -174,6 +175,7 @@ func TestPlaceholders(t *testing.T) {
 	is(t, err, fault.NotFound, `no secret "B"`)
 	_, err = s.Give(Gift{Session: "s1", Owner: "other", Names: []string{"B"}})
 	is(t, err, fault.Denied, "another owner")
+	longAgo(t, s)
 	if err := s.Sweep(t.Context(), func(session string) bool { return session == "s1" }); err != nil {
 		t.Fatal(err)
 	}
@@ -217,5 +219,23 @@ func TestManyAtOnce(t *testing.T) {
 	work.Wait()
 	if list, err := s.List(); err != nil || len(list) != 1 || list[0].Used.IsZero() {
 		t.Errorf("the list is %v, %v", list, err)
+	}
+}
+
+// longAgo makes what was given to sessions old.
+func longAgo(t *testing.T, s *Store) {
+	t.Helper()
+	lives := func(string) bool { return false }
+	if err := s.Sweep(t.Context(), lives); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(s.dir, folder, "given-*"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("what was given just now was swept", err)
+	}
+	for _, file := range files {
+		if err := os.Chtimes(file, time.Time{}, time.Now().Add(-young-time.Second)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
