@@ -21,7 +21,7 @@ import (
 
 const token = "ghp_0123456789abcdefABCDEF"
 
-func opened(t *testing.T) *Store {
+func opened(t testing.TB) *Store {
 	t.Helper()
 	dir := t.TempDir()
 	v, err := vault.Open(dir)
@@ -32,7 +32,7 @@ func opened(t *testing.T) *Store {
 }
 
 // set keeps a secret of an owner's.
-func set(t *testing.T, s *Store, owner, name, value string, hosts, in []string) Entry {
+func set(t testing.TB, s *Store, owner, name, value string, hosts, in []string) Entry {
 	t.Helper()
 	e, err := s.Set(Entry{Owner: owner, Name: name, Hosts: hosts, Places: in}, NewValue([]byte(value)))
 	if err != nil {
@@ -42,7 +42,7 @@ func set(t *testing.T, s *Store, owner, name, value string, hosts, in []string) 
 }
 
 // give gives a session secrets, and gives its placeholders.
-func give(t *testing.T, s *Store, g Gift) map[string]string {
+func give(t testing.TB, s *Store, g Gift) map[string]string {
 	t.Helper()
 	variables, err := s.Give(g)
 	if err != nil {
