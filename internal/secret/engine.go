@@ -62,17 +62,22 @@ func (e *Engine) Among(names []string) *Engine {
 	return e
 }
 
+// nothing is what is kept of a session's that was given nothing.
+var nothing = &content{Version: version}
+
 // current gives what counts now.
 func (e *Engine) current() (*state, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	c, err := e.store.content()
-	if err != nil {
-		return nil, err
-	}
 	g, err := e.store.given(e.session)
 	if err != nil {
 		return nil, err
+	}
+	c := nothing
+	if len(g.Secrets) > 0 { // else what is kept, or cannot be read, is nothing to it
+		if c, err = e.store.content(); err != nil {
+			return nil, err
+		}
 	}
 	if e.state != nil && c == e.last && equal(g, e.given) {
 		return e.state, nil

@@ -239,3 +239,17 @@ func longAgo(t *testing.T, s *Store) {
 		}
 	}
 }
+
+func TestWhatCannotBeReadStopsThoseThatHaveSecretsAlone(t *testing.T) {
+	s := opened(t)
+	set(t, s, "local", "TOKEN", token, []string{"api.example.com"}, nil)
+	give(t, s, Gift{Session: "s1", Owner: "local", Names: []string{"TOKEN"}})
+	if err := os.WriteFile(s.path(), []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	is(t, s.Engine("s1").Request(request("GET", "https://api.example.com/", "")), fault.Unavailable, "damaged")
+	if err := s.Engine("s2").Request(request("GET", "https://api.example.com/", "")); err != nil {
+		t.Errorf("one that has none: %v", err)
+	}
+	is(t, s.Engine("s2").Request(request("GET", "https://api.example.com/", "", "X-Key", Marker+"TOKEN-"+strings.Repeat("A", random))), fault.Denied, "was not given")
+}
