@@ -78,6 +78,23 @@ curl -sS -i -H 'Content-Type: application/json' -d "{\"k\": \"$BODY_KEY\"}" $U/e
 env
 `
 
+// library uses the secrets by a library that people use, where there is one.
+const library = `
+import os
+try:
+    import requests
+except ImportError:
+    try:
+        from pip._vendor import requests
+    except ImportError:
+        requests = None
+if requests:
+    v = os.environ
+    one = requests.get(U + "/echo", auth=("ann", v["LOGIN_KEY"]), params={"key": v["QUERY_KEY"]})
+    two = requests.post(U + "/echo", json={"k": v["BODY_KEY"]}, headers={"Authorization": "Bearer " + v["HEADER_KEY"], "X-Pack": "1"})
+    print(one.status_code, two.status_code, one.text, two.text, one.headers, two.request.headers)
+`
+
 // withU tells a program of a language where the server is.
 func withU(language string, s *site, code string) string {
 	set := map[string]string{"python": "U = %q\n", "javascript": "globalThis.U = %q;\n", "bash": "U=%q\n"}
@@ -130,6 +147,11 @@ func TestNoValueIsAnywhere(t *testing.T) {
 				if expect(t, language, s, map[string]int{"python": 2}[language]+btoi(language != "python"), 1, 1, 1); t.Failed() {
 					t.FailNow()
 				}
+			}
+			if e := h.run(t, m, id, "python", withU("python", s, library)); e.Stdout == "" {
+				t.Log("there is no library called requests")
+			} else {
+				expect(t, "requests", s, 1, 1, 1, 1)
 			}
 			fork := h.fork(t, m, id)
 			h.leave(t, m, s, id, isolation)
