@@ -57,6 +57,7 @@ type Settings struct {
 	TTL         time.Duration `json:"ttl,omitempty"`
 	Servers     *[]string     `json:"servers,omitempty"`
 	Network     *[]string     `json:"network,omitempty"`
+	Secrets     *[]string     `json:"secrets,omitempty"`
 	Passing     bool          `json:"passing,omitempty"`
 	Machine     *Machine      `json:"machine,omitempty"`
 }

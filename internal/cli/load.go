@@ -59,6 +59,11 @@ func netFlag(flags *pflag.FlagSet) {
 	listFlag(flags, "net-allow", "let programs reach these `HOSTS`, such as api.example.com or \"GET *.example.com/v1/*\"; may be repeated")
 }
 
+// secretFlag gives sessions secrets.
+func secretFlag(flags *pflag.FlagSet) {
+	listFlag(flags, "secret", "give programs a placeholder of the secret `NAME`, in the variable of that name; may be repeated")
+}
+
 // load finds the places, reads the configuration and opens the log. Its error
 // joins every mistake in the configuration; what is right of it counts then.
 func (p *program) load(c *cobra.Command) error {

@@ -28,6 +28,7 @@ Exit codes: 0 the client hung up, 1 failed, 2 wrong usage.`,
 	keyFlag(c.Flags(), "tools", "offer these `SETS` of tools, with commas: "+strings.Join(config.ToolSets, ", "))
 	keyFlag(c.Flags(), "isolation", "run programs in this `KIND` of sandbox: wasm or linux")
 	netFlag(c.Flags())
+	secretFlag(c.Flags())
 	return c
 }
 

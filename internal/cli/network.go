@@ -17,6 +17,7 @@ import (
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/linux/outward"
+	"paddock/internal/secret"
 	"paddock/internal/session"
 	"paddock/internal/telemetry"
 )
@@ -31,6 +32,8 @@ type network struct {
 	audit     *audit.Log
 	telemetry *telemetry.Telemetry
 	log       *slog.Logger
+	// secrets gives what does the work of a session's; nil: there are none.
+	secrets func(session.Owner, session.ID) *secret.Engine
 	// sessions tells what sessions are; it is set before any of them runs a program.
 	sessions *session.Manager
 
@@ -220,9 +223,13 @@ func (n *network) open(d *doorway, k networked) error {
 			n.log.Warn("programs of machines that are saved will trust no connection later", "cause", fault.CauseOf(err))
 		}
 	}
+	var secrets door.Secrets
+	if n.secrets != nil {
+		secrets = n.secrets(k.owner, k.id)
+	}
 	used := info.Traffic
 	d.Door, err = door.New(door.Config{
-		Session: string(k.id), Policy: policy, Budgets: n.budgets, Allow: allow, Seed: seed, Log: n.log,
+		Session: string(k.id), Policy: policy, Budgets: n.budgets, Allow: allow, Seed: seed, Secrets: secrets, Log: n.log,
 		Used:   door.Usage{Requests: used.Requests, Sent: used.Sent, Received: used.Received},
 		Record: func(r door.Record) { n.record(k.owner, r) },
 	})

@@ -29,6 +29,7 @@ type parts struct {
 	sandboxes *microsandbox.Service
 	bindings  *bindings
 	network   *network
+	given     *given
 	approvals *approvals
 	skills    *skillStore
 	audit     *audit.Log
@@ -70,6 +71,7 @@ func (p *program) open(change func(*session.Config)) (_ *parts, err error) {
 	if o.network, err = p.openNetwork(&sc, o.audit, o.telemetry); err != nil {
 		return nil, err
 	}
+	o.given = p.openSecrets(&sc, o.network)
 	if o.skills, err = p.newSkills(); err != nil {
 		return nil, err
 	}
@@ -82,7 +84,10 @@ func (p *program) open(change func(*session.Config)) (_ *parts, err error) {
 	if o.sessions, err = session.New(sc); err != nil {
 		return nil, fmt.Errorf("opening the sessions: %w", err)
 	}
-	o.bindings.sessions, o.network.sessions = o.sessions, o.sessions
+	o.bindings.sessions, o.network.sessions, o.given.sessions = o.sessions, o.sessions, o.sessions
+	if p.transport != "" { // what serves lasts
+		o.given.begin()
+	}
 	o.sandboxes = microsandbox.New(microsandbox.Config{Sessions: o.sessions, Volumes: p.config.Sandbox.Volumes, Namespaces: namespacesOf})
 	if err := o.telemetry.Observe(func() telemetry.Live { return live(o.sessions.Stats(), o.gate.Load()) }); err != nil {
 		p.log.Warn("what lives is not measured", "cause", err)
@@ -129,6 +134,7 @@ func (o *parts) close(log *slog.Logger) {
 			log.Warn("a part was not closed cleanly", "cause", err)
 		}
 	}
+	closing(o.given != nil, o.given) // it asks what sessions are
 	closing(o.sessions != nil, o.sessions)
 	closing(o.network != nil, o.network)
 	closing(o.bindings != nil, o.bindings)

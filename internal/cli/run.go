@@ -49,6 +49,7 @@ const maxProgram = 1<<20 + 1
 type runFlags struct {
 	code, language, session string
 	keep, json              bool
+	network, secrets        *[]string // of its session; nil: nobody says
 }
 
 func (p *program) runCommand() *cobra.Command {
@@ -61,7 +62,8 @@ is a FILE (.py, .js, .mjs, .cjs, .ts, .mts), CODE, or what comes on stdin (-).
 What follows it are the program's own arguments. It reads paddock's stdin,
 and what it prints comes out while it runs. It sees no file but those of its
 session, in /workspace, no environment, and no network but the hosts that
---net-allow or the configuration name.
+--net-allow or the configuration name. A secret that is named by --secret or
+there is a placeholder in its variable.
 
 Exit codes: the program's own (1 after an error that it did not catch), or
   124  it was stopped at its time limit
@@ -75,7 +77,7 @@ A second Ctrl-C ends paddock at once.`,
   paddock run -c 'print(sum(range(10)))'
   echo 'console.log(process.argv[2])' | paddock run --language javascript - hello
   paddock run --timeout 5s --memory 1GiB --json analysis.py data.csv
-  paddock run --net-allow api.example.com fetch.py`,
+  paddock run --net-allow api.example.com --secret GITHUB_TOKEN fetch.py`,
 		RunE: func(c *cobra.Command, args []string) error { return p.run(c, f, args) },
 	}
 	flags := c.Flags()
@@ -92,6 +94,7 @@ A second Ctrl-C ends paddock at once.`,
 	keyFlag(flags, "isolation", "run in this `KIND` of sandbox: wasm or linux")
 	keyFlag(flags, "image", "run in the image `NAME`, and so in a Linux sandbox")
 	netFlag(flags)
+	secretFlag(flags)
 	jsonFlag(c, &f.json)
 	return c
 }
@@ -127,6 +130,12 @@ func (p *program) run(c *cobra.Command, f runFlags, args []string) error {
 	}
 	defer parts.close(p.log)
 	ctx := c.Context()
+	if c.Flags().Changed("secret") {
+		f.secrets = &p.config.Secrets.Allow
+	}
+	if err := p.lacks(parts, f); err != nil {
+		return err
+	}
 	id, done, err := p.sessionFor(ctx, parts.sessions, f, req.Language)
 	if err != nil {
 		return err
@@ -145,7 +154,7 @@ func (p *program) sessionFor(ctx context.Context, m *session.Manager, f runFlags
 	if f.session != "" {
 		return session.ID(f.session), func() {}, nil
 	}
-	set := session.Settings{Language: language, Isolation: p.config.Sandbox.Isolation, Name: "paddock run"}
+	set := session.Settings{Language: language, Isolation: p.config.Sandbox.Isolation, Name: "paddock run", Network: f.network, Secrets: f.secrets}
 	if !f.keep {
 		set.TTL, set.Passing = leftoverTTL, true
 	}

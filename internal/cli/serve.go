@@ -56,6 +56,7 @@ usage.`,
 	keyFlag(c.Flags(), "tools", "offer these `SETS` of tools, with commas: "+strings.Join(config.ToolSets, ", "))
 	keyFlag(c.Flags(), "isolation", "run programs in this `KIND` of sandbox: wasm or linux")
 	netFlag(c.Flags())
+	secretFlag(c.Flags())
 	keyFlag(c.Flags(), "insecure-http", "let other machines call without TLS")
 	c.Flags().Lookup("insecure-http").NoOptDefVal = "true"
 	c.Flags().BoolVar(&dev, "dev", false, "ask for no token; on a loopback address only")
@@ -379,7 +380,7 @@ func (p *program) newMCP(o *parts, bind mcpserver.Binding, link linkMaker) (*mcp
 	server, err := mcpserver.New(mcpserver.Config{
 		Sessions: o.sessions, Sandboxes: o.sandboxes, Servers: o.bindings.broker, Skills: o.skills.Store, Name: c.Server.Name, Version: version, Instructions: c.Server.Instructions, Tools: c.Tools.Enabled,
 		DefaultTimeout: c.Sessions.DefaultTimeout, MaxTimeout: c.Sessions.MaxTimeout, MemoryBytes: memory,
-		Binding: bind, Link: link, Touched: o.touchedFile, Approvals: o.approvals.store, AskClient: c.Approvals.AskClient, Reaches: o.network.Reaches, Telemetry: o.telemetry, Log: p.log,
+		Binding: bind, Link: link, Touched: o.touchedFile, Approvals: o.approvals.store, AskClient: c.Approvals.AskClient, Reaches: o.network.Reaches, Secrets: c.Secrets.Allow, Telemetry: o.telemetry, Log: p.log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the MCP server: %w", err)

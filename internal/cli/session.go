@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -123,8 +124,9 @@ type sessionJSON struct {
 	Checkpoints int `json:"checkpoint_count,omitempty"`
 	Process     int `json:"process,omitempty"` // another one that has it open
 	// Stopped tells that it was stopped by name, and runs nothing until it is started.
-	Stopped bool   `json:"stopped,omitempty"`
-	Image   string `json:"image,omitempty"`
+	Stopped bool      `json:"stopped,omitempty"`
+	Image   string    `json:"image,omitempty"`
+	Secrets *[]string `json:"secrets,omitempty"` // names
 }
 
 func sessionOf(i session.Info) sessionJSON {
@@ -134,7 +136,7 @@ func sessionOf(i session.Info) sessionJSON {
 	return sessionJSON{
 		ID: i.ID, Principal: i.Owner, Name: i.Settings.Name, Language: i.Settings.Language, Isolation: i.Isolation, State: i.State,
 		CreatedAt: i.CreatedAt, LastUsedAt: i.LastUsedAt, ExpiresAt: i.ExpiresAt, Executions: i.Executions, Checkpoints: i.Checkpoints, Process: i.Process,
-		Stopped: i.Halted, Image: imageOf(i.Settings),
+		Stopped: i.Halted, Image: imageOf(i.Settings), Secrets: i.Settings.Secrets,
 	}
 }
 
@@ -272,6 +274,9 @@ func (p *program) printSession(d session.Details) error {
 		{"checkpoints", strconv.Itoa(d.Checkpoints)},
 		{"disk", amount(d.DiskBytes)},
 		{"files", strconv.Itoa(len(d.Files))},
+	}
+	if names := d.Settings.Secrets; names != nil {
+		rows = slices.Insert(rows, 6, []string{"secrets", strings.Join(*names, ", ")})
 	}
 	if d.Notice != "" {
 		rows[len(rows)-1] = []string{"files", "not known: " + d.Notice}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"paddock/internal/egress/streams"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
@@ -22,9 +23,10 @@ func (p *program) skillRunCommand() *cobra.Command {
 		Use:   "run [flags] NAME SCRIPT [ARGS...]",
 		Short: "Run a script of a skill, with the rights that the skill declares",
 		Long: `Runs a script of a skill (.py, .js, .mjs, .ts or .sh) in a session of its own, which is
-gone afterwards. It may call those tools of bound servers that the skill declares and
-nothing else declares for it: no other tool, whatever sessions may. The SCRIPT is a file
-of the skill, with or without scripts/ before it; what follows are its own arguments.
+gone afterwards. It may call those tools of bound servers, reach those hosts and use those
+secrets that the skill declares, as far as sessions may: no other, whatever sessions may.
+What is missing of them is told. The SCRIPT is a file of the skill, with or without
+scripts/ before it; what follows are its own arguments.
 
 Exit codes: those of paddock run.`,
 		Args: count(2, -1, "the name of a skill and a script"),
@@ -34,6 +36,8 @@ Exit codes: those of paddock run.`,
 	flags.SetInterspersed(false)
 	keyFlag(flags, "timeout", "stop the script after `TIME`, such as 30s or 2m")
 	keyFlag(flags, "isolation", "run in this `KIND` of sandbox: wasm or linux")
+	netFlag(flags)
+	secretFlag(flags)
 	jsonFlag(c, &f.json)
 	return c
 }
@@ -61,6 +65,9 @@ func (p *program) runSkill(c *cobra.Command, f runFlags, args []string) error {
 	}
 	defer parts.close(p.log)
 	ctx := c.Context()
+	if err := p.declared(parts, in.Manifest, &f); err != nil {
+		return err
+	}
 	id, done, err := p.sessionFor(ctx, parts.sessions, f, req.Language)
 	if err != nil {
 		return err
@@ -107,6 +114,9 @@ func narrowed(call func(context.Context, session.Run, sandbox.Call) []byte, m sk
 		return nil
 	}
 	return func(ctx context.Context, run session.Run, c sandbox.Call) []byte {
+		if streams.Asked(c.Body) { // its session's rules decide about that
+			return call(ctx, run, c)
+		}
 		var asked struct {
 			Op     string `json:"op"`
 			Server string `json:"server"`

@@ -82,8 +82,8 @@ type createInput struct {
 	session                          session.ID
 	language, name, isolation, image string
 	memory, ttl                      int64
-	servers, network                 []string
-	chosen, narrowed                 bool // servers, network were given
+	servers, network, secrets        []string
+	chosen, narrowed, kept           bool // servers, network, secrets were given
 }
 
 func (in *createInput) params(s *Server, langs, isos []string) []param {
@@ -98,6 +98,9 @@ func (in *createInput) params(s *Server, langs, isos []string) []param {
 	all = append(all, texts("network", &in.network, 100, "Hosts; default: all allowed").noting(&in.narrowed))
 	if s.config.Servers != nil {
 		all = append(all, texts("servers", &in.servers, 100, "MCP servers, or SERVER/get_*").noting(&in.chosen))
+	}
+	if len(s.config.Secrets) > 0 {
+		all = append(all, texts("secrets", &in.secrets, 100, "Their names; default: all").noting(&in.kept))
 	}
 	if slices.Contains(isos, imaged) {
 		all = append(all, text("image", &in.image, 0, 512, "Of a "+imaged+" session"))
@@ -118,6 +121,9 @@ func (in *createInput) settings() session.Settings {
 	}
 	if in.narrowed {
 		set.Network = &in.network
+	}
+	if in.kept {
+		set.Secrets = &in.secrets
 	}
 	if in.image != "" {
 		set.Isolation, set.Machine = cmp.Or(set.Isolation, imaged), &session.Machine{Image: in.image}
@@ -216,6 +222,7 @@ type sessionInfo struct {
 	Servers        []string      `json:"servers"`
 	Skills         []string      `json:"skills"`
 	Network        []string      `json:"network"`
+	Secrets        []string      `json:"secrets,omitempty"` // the variables that have placeholders
 	DiskBytes      int64         `json:"disk_bytes"`
 	MemoryBytes    int64         `json:"memory_bytes"`
 	// What programs left running in the background, where they can, and the end of
@@ -264,6 +271,9 @@ func workspaceInfo(ctx context.Context, c *call, in sessionInput) (out sessionIn
 	}
 	if s := c.server.config.Servers; s != nil {
 		out.Servers = listOf(s.Names(c.brokered(d.ID)))
+	}
+	if d.Settings.Secrets != nil {
+		out.Secrets = *d.Settings.Secrets
 	}
 	for _, v := range d.Variables[:min(len(d.Variables), maxVariables)] {
 		out.Variables = append(out.Variables, variableOf(v))

@@ -264,3 +264,25 @@ func TestDescriptionsSayWhatNetworkThereIs(t *testing.T) {
 		t.Errorf("the instructions are %s", text)
 	}
 }
+
+// Secrets are spoken of where there are some, and nowhere else.
+func TestSecretsCanBeAskedForWhereThereAreSome(t *testing.T) {
+	asks := func(s *Server) (named bool) {
+		for _, p := range new(createInput).params(s, []string{"python"}, []string{"wasm"}) {
+			named = named || p.name == "secrets"
+		}
+		return named
+	}
+	s := &Server{config: Config{DefaultTimeout: 30e9, MaxTimeout: 3600e9, MemoryBytes: 1 << 30}}
+	if text := s.describe(nil); asks(s) || strings.Contains(text, "Secrets:") {
+		t.Errorf("without any the instructions are %s", text)
+	}
+	s.config.Secrets = []string{"GITHUB_TOKEN", "MAPS_KEY"}
+	if text := s.describe(nil); !asks(s) || !strings.Contains(text, "the environment variables GITHUB_TOKEN, MAPS_KEY hold placeholders") {
+		t.Errorf("the instructions are %s", text)
+	}
+	s.config.Secrets = slices.Repeat([]string{"A_LONG_NAME_OF_A_SECRET"}, 50)
+	if text := s.describe(nil); utf8.RuneCountInString(text) > maxInstructions {
+		t.Errorf("the instructions have %d characters", utf8.RuneCountInString(text))
+	}
+}

@@ -30,6 +30,9 @@ func (s *Server) describe(runtimes []session.Runtime) string {
 	if s.config.Servers != nil {
 		b.WriteString("- Other MCP servers are functions in programs: search_tools finds them" + imports(languages(runtimes)) + ". Their files are in /servers. Filter and combine results in code, and print what matters.\n")
 	}
+	if names := s.config.Secrets; len(names) > 0 {
+		b.WriteString("- Secrets: the environment variables " + cutAt(strings.Join(names, ", "), maxHosts) + " hold placeholders. Use them as if they were the values: in requests to the hosts that each is for, the value is put in outside. Anywhere else a placeholder is refused.\n")
+	}
 	subprocess := "no subprocess, "
 	if isos := isolations(runtimes); slices.Contains(isos, imaged) {
 		subprocess = ""

@@ -72,6 +72,8 @@ type Config struct {
 	// Reaches gives the rules that say what programs of a session reach, by its
 	// Settings.Network; nil: nothing, whatever that says.
 	Reaches func(network *[]string) []string
+	// Secrets are the names of those that sessions may have; none: they have none.
+	Secrets []string
 	// Approvals are the calls of tools that wait for a person; nil: there are none.
 	Approvals *approval.Store
 	// AskClient has the client be asked about those of the programs that it runs, where

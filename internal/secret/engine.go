@@ -17,6 +17,7 @@ import (
 type Engine struct {
 	store   *Store
 	session string
+	among   *[]string
 
 	mu    sync.Mutex // guards what follows
 	last  *content
@@ -36,6 +37,7 @@ type bound struct {
 	name, id    string
 	placeholder string
 	gone        bool  // it was removed
+	taken       bool  // sessions may not have it here any more
 	err         error // why it cannot be had; nil: it can
 	hosts       hosts
 	places      places
@@ -52,17 +54,30 @@ type state struct {
 // Engine gives the engine of a session, which may be given secrets before or later.
 func (s *Store) Engine(session string) *Engine { return &Engine{store: s, session: session} }
 
+// Among has the engine put in no other secrets than those of these names, whatever the
+// session was given. It is called before the engine is used, and gives that.
+func (e *Engine) Among(names []string) *Engine {
+	names = slices.Clone(names)
+	e.among = &names
+	return e
+}
+
+// nothing is what is kept of a session's that was given nothing.
+var nothing = &content{Version: version}
+
 // current gives what counts now.
 func (e *Engine) current() (*state, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	c, err := e.store.content()
-	if err != nil {
-		return nil, err
-	}
 	g, err := e.store.given(e.session)
 	if err != nil {
 		return nil, err
+	}
+	c := nothing
+	if len(g.Secrets) > 0 { // else what is kept, or cannot be read, is nothing to it
+		if c, err = e.store.content(); err != nil {
+			return nil, err
+		}
 	}
 	if e.state != nil && c == e.last && equal(g, e.given) {
 		return e.state, nil
@@ -91,6 +106,7 @@ func equal(a, b *given) bool {
 // bindLocked makes what the engine has of a secret; a nil k: it was removed.
 func (e *Engine) bindLocked(k *kept, b binding) *bound {
 	one := &bound{name: b.Name, id: b.ID, placeholder: b.Placeholder, gone: k == nil}
+	one.taken = e.among != nil && !slices.Contains(*e.among, b.Name)
 	if k == nil {
 		return one
 	}
@@ -182,6 +198,11 @@ func errDisguised(where string) error {
 
 func (b *bound) errGone() error {
 	return fault.New(fault.Denied, "the secret %s was removed", b.name).WithHint("who runs the server can set it again and give it to the session")
+}
+
+func (b *bound) errTaken() error {
+	return fault.New(fault.Denied, "the secret %s is not among those that sessions may have here now", b.name).
+		WithHint("who runs the server can allow it, in the configuration's secrets.allow or by --secret")
 }
 
 func (b *bound) errHost(scheme, at string) error {

@@ -258,6 +258,11 @@ func TestForkRevokeRotate(t *testing.T) {
 		err := e.Request(r)
 		return r.Header.Get("X-Key"), err
 	}
+	r := request("GET", "https://api.example.com/", "", "X-Key", tok)
+	is(t, s.Store.Engine("s1").Among([]string{"BODY"}).Request(r), fault.Denied, "not among those that sessions may have here now")
+	if text := echoed(t, s.Store.Engine("s1").Among(nil), token, "", 0); text != tok {
+		t.Errorf("of a secret that it may not have any more it is told %q", text)
+	}
 	fork := s.Store.Engine("fork")
 	_, err := ask(fork, tok)
 	is(t, err, fault.Denied, "was not given")
@@ -367,18 +372,37 @@ func TestWhatIsEchoedIsRedacted(t *testing.T) {
 	}
 }
 
+// FuzzRequest has {} stand for a placeholder. To a host that the secret is not for neither
+// that nor the value goes, and to the one that it is for the value in a header alone.
 func FuzzRequest(f *testing.F) {
 	f.Add("text", "a=b", "value")
+	f.Add("{}", "key={}", "Bearer {}")
+	f.Add("a{}%7B", "a={}&b=%7b%7D", "Basic {}")
+	f.Add("\x1f\x8b\x08{}", "{};{}", "{}, {}")
+	s := opened(f)
+	set(f, s, "local", "TOKEN", token, []string{"api.example.com"}, nil)
+	placeholder := give(f, s, Gift{Session: "s", Owner: "local", Names: []string{"TOKEN"}})["TOKEN"]
 	f.Fuzz(func(t *testing.T, body, query, header string) {
-		s := opened(t)
-		r := request("POST", "https://api.example.com/", body, "X-A", header)
-		r.URL.RawQuery = query
-		before := r.URL.RawQuery
-		if err := s.Engine("s").Request(r); err != nil {
-			return
-		}
-		if all := sent(t, r); r.URL.RawQuery != before || strings.Contains(strings.ToLower(all), Marker) {
-			t.Errorf("it sends %q", all)
+		filled := strings.NewReplacer("{}", placeholder)
+		for _, host := range []string{"api.example.com", "evil.test"} {
+			r := request("POST", "https://"+host+"/", filled.Replace(body), "X-A", filled.Replace(header))
+			r.URL.RawQuery = filled.Replace(query)
+			before := r.URL.RawQuery
+			if err := s.Engine("s").Request(r); err != nil {
+				continue
+			}
+			all := sent(t, r)
+			if r.URL.RawQuery != before || strings.Contains(strings.ToLower(all), Marker) {
+				t.Errorf("%s is sent %q", host, all)
+			}
+			if all = strings.Replace(all, filledBy(filled.Replace(header), placeholder), "", 1); strings.Contains(all, token) && !strings.Contains(body+query+header, token) {
+				t.Errorf("%s is sent the value: %q", host, all)
+			}
 		}
 	})
+}
+
+// filledBy is a header as the host is to have it.
+func filledBy(header, placeholder string) string {
+	return "X-A: " + strings.ReplaceAll(header, placeholder, token)
 }

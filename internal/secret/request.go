@@ -39,6 +39,8 @@ func (o *outgoing) may(b *bound) error {
 	switch {
 	case b.gone:
 		return b.errGone()
+	case b.taken:
+		return b.errTaken()
 	case !b.hosts.may(o.scheme, egress.Request{Method: o.r.Method, Host: o.host, Port: o.port, Path: o.r.URL.EscapedPath()}):
 		return b.errHost(o.scheme, o.host)
 	}

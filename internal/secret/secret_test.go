@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"paddock/internal/fault"
 	"paddock/internal/vault"
@@ -20,7 +21,7 @@ import (
 
 const token = "ghp_0123456789abcdefABCDEF"
 
-func opened(t *testing.T) *Store {
+func opened(t testing.TB) *Store {
 	t.Helper()
 	dir := t.TempDir()
 	v, err := vault.Open(dir)
@@ -31,7 +32,7 @@ func opened(t *testing.T) *Store {
 }
 
 // set keeps a secret of an owner's.
-func set(t *testing.T, s *Store, owner, name, value string, hosts, in []string) Entry {
+func set(t testing.TB, s *Store, owner, name, value string, hosts, in []string) Entry {
 	t.Helper()
 	e, err := s.Set(Entry{Owner: owner, Name: name, Hosts: hosts, Places: in}, NewValue([]byte(value)))
 	if err != nil {
@@ -41,7 +42,7 @@ func set(t *testing.T, s *Store, owner, name, value string, hosts, in []string) 
 }
 
 // give gives a session secrets, and gives its placeholders.
-func give(t *testing.T, s *Store, g Gift) map[string]string {
+func give(t testing.TB, s *Store, g Gift) map[string]string {
 	t.Helper()
 	variables, err := s.Give(g)
 	if err != nil {
@@ -174,6 +175,7 @@ func TestPlaceholders(t *testing.T) {
 	is(t, err, fault.NotFound, `no secret "B"`)
 	_, err = s.Give(Gift{Session: "s1", Owner: "other", Names: []string{"B"}})
 	is(t, err, fault.Denied, "another owner")
+	longAgo(t, s)
 	if err := s.Sweep(t.Context(), func(session string) bool { return session == "s1" }); err != nil {
 		t.Fatal(err)
 	}
@@ -218,4 +220,36 @@ func TestManyAtOnce(t *testing.T) {
 	if list, err := s.List(); err != nil || len(list) != 1 || list[0].Used.IsZero() {
 		t.Errorf("the list is %v, %v", list, err)
 	}
+}
+
+// longAgo makes what was given to sessions old.
+func longAgo(t *testing.T, s *Store) {
+	t.Helper()
+	lives := func(string) bool { return false }
+	if err := s.Sweep(t.Context(), lives); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(s.dir, folder, "given-*"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("what was given just now was swept", err)
+	}
+	for _, file := range files {
+		if err := os.Chtimes(file, time.Time{}, time.Now().Add(-young-time.Second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestWhatCannotBeReadStopsThoseThatHaveSecretsAlone(t *testing.T) {
+	s := opened(t)
+	set(t, s, "local", "TOKEN", token, []string{"api.example.com"}, nil)
+	give(t, s, Gift{Session: "s1", Owner: "local", Names: []string{"TOKEN"}})
+	if err := os.WriteFile(s.path(), []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	is(t, s.Engine("s1").Request(request("GET", "https://api.example.com/", "")), fault.Unavailable, "damaged")
+	if err := s.Engine("s2").Request(request("GET", "https://api.example.com/", "")); err != nil {
+		t.Errorf("one that has none: %v", err)
+	}
+	is(t, s.Engine("s2").Request(request("GET", "https://api.example.com/", "", "X-Key", Marker+"TOKEN-"+strings.Repeat("A", random))), fault.Denied, "was not given")
 }

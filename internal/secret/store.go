@@ -301,10 +301,16 @@ func (s *Store) value(k *kept) (Value, error) {
 	return Value{text}, err
 }
 
-// Sweep forgets what was given to sessions that are no more.
+// young is how long what was given is not swept: its session may just be being made.
+const young = 10 * time.Minute
+
+// Sweep forgets what was given, some time ago, to sessions that are no more.
 func (s *Store) Sweep(ctx context.Context, lives func(session string) bool) error {
 	files, err := filepath.Glob(filepath.Join(s.dir, folder, "given-*"))
 	for _, path := range files {
+		if info, err := os.Stat(path); err != nil || time.Since(info.ModTime()) < young {
+			continue
+		}
 		g, errRead := readGiven(path)
 		if errRead == nil && !lives(g.Session) {
 			err = errors.Join(err, os.Remove(path))

@@ -57,7 +57,7 @@ func (m *Manager) sweepPools() {
 // wanted is the machine that a new session wants. It is false where none can be booted
 // ahead: what is in the machine beside the session's folders is its owner's.
 func (s *session) wanted() (pool.Want, bool) {
-	w := pool.Want{Backend: s.backend, Spec: s.spec("")}
+	w := pool.Want{Backend: s.backend, Spec: s.bare("")}
 	if len(w.Spec.Mounts) != len(s.own()) || w.Spec.Limits.Metered {
 		return pool.Want{}, false
 	}

@@ -122,6 +122,8 @@ type Config struct {
 	// Whether there is one may not change while the session's machine is booted. An
 	// isolation without machines takes no notice.
 	Network func(owner Owner, id ID, settings Settings) *Network
+	// Secrets gives programs secrets; zero: there are none.
+	Secrets Secrets
 	// Forget is told of a session that has ended for good, when its files are gone.
 	// It should not take long. Nil: nobody is.
 	Forget func(owner Owner, id ID)

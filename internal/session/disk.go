@@ -79,6 +79,10 @@ func (s *session) create(from *beginning) error {
 		s.letGo()
 		return errExists(s.id)
 	}
+	if err := s.giveSecrets(from); err != nil {
+		s.letGo()
+		return err
+	}
 	var ahead *pool.Slot // booted before anybody asked
 	if from.fresh() {
 		ahead = s.takeAhead()

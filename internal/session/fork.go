@@ -145,7 +145,7 @@ func (m *Manager) forkOf(ctx context.Context, from *session, target *history.Man
 	}
 	forgotten = slices.DeleteFunc(forgotten, func(runtime string) bool { return target.Machine.Holds(runtime) })
 	var doubling sync.WaitGroup
-	begin := &beginning{cause: history.CauseFork, state: target, then: func(s *session) {
+	begin := &beginning{cause: history.CauseFork, state: target, parent: from.id, then: func(s *session) {
 		for _, runtime := range forgotten {
 			s.lost[runtime] = "the session is a fork, and " + filesOnly
 		}

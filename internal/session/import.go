@@ -147,6 +147,9 @@ func (m *Manager) settingsOf(a archive.Head) (Settings, string) {
 	if set.Network, no = m.imported(was.Network); no != "" {
 		not = append(not, no)
 	}
+	if was.Secrets != nil && len(*was.Secrets) > 0 {
+		not = append(not, "it has none of the secrets that it had, and what its programs remember of them is worth nothing")
+	}
 	if most := m.config.IdleTTL; set.TTL < 0 || set.TTL > most {
 		set.TTL = 0
 		not = append(not, fmt.Sprintf("it expires when it was not used for %v, and not for %v", most, was.TTL))

@@ -98,7 +98,15 @@ func (s *session) start(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 		return guard("starting", func() (sandbox.Instance, error) { return s.backend.Start(ctx, spec) })
 	}
 	if in := s.useSpare(spec.Runtime); in != nil {
-		return in, nil
+		if !s.hasSecrets() {
+			return in, nil
+		}
+		// It was started without them. Its machine lasts as long as it does.
+		own, err := start()
+		if left := closeInstance(in); left != nil {
+			s.manager.log.Warn("an interpreter did not close well", "session", s.id, "cause", fault.CauseOf(left))
+		}
+		return own, err
 	}
 	defer s.manager.pool.Starting()()
 	if spec.Machine = s.machineState(); spec.Machine != nil {
@@ -179,8 +187,9 @@ func (s *session) bringBack(ctx context.Context) {
 	s.setKept(nil)
 }
 
-// spec describes an interpreter of the session.
-func (s *session) spec(runtime string) sandbox.Spec {
+// bare describes an interpreter of the session, without what is only this session's in
+// its environment.
+func (s *session) bare(runtime string) sandbox.Spec {
 	c := &s.manager.config
 	env := map[string]string{"HOME": "/workspace", "TMPDIR": "/tmp", "TZ": "UTC", "LANG": "C.UTF-8"}
 	s.mu.Lock()

@@ -50,6 +50,8 @@ func (s *session) moved() {
 type beginning struct {
 	cause string
 	state *history.Manifest // whose files and interpreters it has
+	// parent is the session that it is a fork of; empty: it is none.
+	parent ID
 	// then is called once its files are there, while the disk is waited for; nil:
 	// there is nothing to be done then.
 	then func(*session)

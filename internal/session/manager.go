@@ -154,6 +154,9 @@ func (m *Manager) Create(ctx context.Context, owner Owner, id ID, settings Setti
 	if err == nil {
 		err = m.checkNetwork(settings.Network)
 	}
+	if err == nil {
+		settings.Secrets, err = m.chooseSecrets(owner, settings.Secrets)
+	}
 	if err != nil {
 		return Info{}, err
 	}

@@ -38,6 +38,10 @@ type Settings struct {
 	// Network are rules for what the session's programs may reach of all that there is to
 	// be reached; nil: all of it; none: nothing.
 	Network *[]string `json:"network,omitempty"`
+	// Secrets names those that its programs have placeholders of. To who makes a session
+	// nil says nothing of them, and it has those that sessions have without asking; of a
+	// session that was made it is what it has.
+	Secrets *[]string `json:"secrets,omitempty"`
 	// Passing says that the session ends with what it was made for: there are no
 	// checkpoints of it, and it does not sleep.
 	Passing bool `json:"passing,omitempty"`

@@ -152,7 +152,7 @@ max_request_size_mb = 5
 	want.Sandbox.MemoryBytes, want.Sandbox.MaxMemoryBytes, want.Sandbox.MaxLifetime = 512<<20, 4<<30, 86400
 	want.Sandbox.SaveAfter, want.Sandbox.StateBytes = 30, 512<<20
 	want.Sandbox.Pool, want.Sandbox.Volumes = 4, []string{}
-	want.Skills.Allow = []string{}
+	want.Skills.Allow, want.Secrets.Allow = []string{}, []string{}
 	want.Network.Allow, want.Network.SentBytes, want.Network.ReceivedBytes, want.Network.Requests = []string{}, 1<<30, 10<<30, 100_000
 	want.Images, want.Registries.Credentials, want.Registries.Insecure = map[string]string{}, map[string]string{}, []string{}
 	want.Telemetry.Service, want.Audit.Mode, want.Audit.KeepDays = "paddock", "required", 90
@@ -215,6 +215,7 @@ func TestEveryKeyCanBeSetByItsVariable(t *testing.T) {
 		"transport_http.tls_cert": "cert.pem", "transport_http.tls_key": "key.pem", "transport_http.auth_token": "0123456789abcdef",
 		"mcp.allowlist": "api.test:8443,.example.test", "mcp.tools.allow": "@read-only,get_*", "mcp.tools.ask": "*", "mcp.tools.deny": "@destructive",
 		"network.allow": "GET api.test/v1/*, *.example.com 10.0.0.1:8080!private",
+		"secrets.allow": "GITHUB_TOKEN,MAPS_KEY",
 		"skills.allow":  "github.com,.example.com", "skills.github_token": "0123456789abcdef", "skills.github_api": "https://git.test/api/v3",
 	}
 	for _, k := range Keys() {
@@ -306,6 +307,7 @@ func TestMistakesSayWhereTheyStand(t *testing.T) {
 		{"a rule that is none", "[network]\nallow = [\"api.test\", \"https://api.test/\"]\n", `paddock.toml:2: network.allow: "https://api.test/" is no rule for hosts: a rule has no scheme`, ""},
 		{"a method alone", "[network]\nallow = [\"GET\"]\n", `paddock.toml:2: network.allow: "GET" is no rule for hosts: it is a method without a host`, ""},
 		{"a host with a path", "[skills]\nallow = [\"example.com/a\"]\n", `paddock.toml:2: skills.allow: "example.com/a" is no rule for hosts: a rule has no scheme and no path`, ""},
+		{"a secret that has no name", "[secrets]\nallow = [\"lower\"]\n", `paddock.toml:2: secrets.allow: "lower" cannot be a secret's name`, ""},
 		{"a set of tools twice", "[tools]\nenabled = [\"core\", \"core\"]\n", `paddock.toml:2: tools.enabled: "core" is there twice`, ""},
 		{"an unknown isolation", "[sandbox]\nisolation = \"none\"\n", `paddock.toml:2: sandbox.isolation: "none" is not one of wasm, linux`, ""},
 		{"too little memory", "[sessions]\nmax_memory_mb = 1\n", "paddock.toml:2: sessions.max_memory_mb: it is not between 32MiB and 4GiB", "sessions.max_memory_mb: how much memory an interpreter may take, its own needs included"},

@@ -198,6 +198,8 @@ var keys = []Key{
 	define("network.max_received_mb", "how much they may receive in all", "10240", size(1<<20, 1<<10, mostDisk), func(c *Config) *int64 { return &c.Network.ReceivedBytes }),
 	define("network.max_requests", "how many requests they may make in all, refused ones too", "100000", count(1, 1<<40), func(c *Config) *int64 { return &c.Network.Requests }),
 
+	define("secrets.allow", "the secrets, by their names, that sessions have: a session may be made with fewer of them; none: they have none", "", secretNames(), func(c *Config) *[]string { return &c.Secrets.Allow }).flag("secret"),
+
 	define("skills.allow", "the hosts that skills may be fetched from: api.example.com, .example.com, host:port; github.com stands for what its archives come from; none: skill_install fetches nothing", "", hostRules(), func(c *Config) *[]string { return &c.Skills.Allow }),
 	define("skills.github_token", "a token for GitHub's API, for skills of repositories that are not public", "", secret(), func(c *Config) *string { return &c.Skills.GitHubToken }),
 	define("skills.github_api", "the root of GitHub's API where that is another server; empty: https://api.github.com", "", words(0, 2048), func(c *Config) *string { return &c.Skills.GitHubAPI }),

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"paddock/internal/egress"
+	kept "paddock/internal/secret"
 )
 
 // TransportHTTP is the section of the HTTP server.
@@ -94,6 +95,9 @@ func serverRules() kind[[]string] {
 		return nil
 	})
 }
+
+// secretNames are names of secrets.
+func secretNames() kind[[]string] { return each("names such as GITHUB_TOKEN", kept.CheckName) }
 
 // hostRules are rules for hosts, of whoever runs paddock.
 func hostRules() kind[[]string] {

@@ -163,6 +163,10 @@ func (e *exchange) broken(err error) {
 		e.fail(reasonGone, err)
 		return
 	}
+	if fault.KindOf(err) == fault.Denied { // a placeholder is in what is streamed
+		e.fail(reasonSecret, err)
+		return
+	}
 	e.fail(reasonDown, fault.New(fault.Unavailable, "the connection broke within a body").WithCause(err))
 }
 

@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"paddock/internal/cli/config"
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/sandboxtest"
+	"paddock/internal/secret"
+	"paddock/internal/session"
+	"paddock/internal/skill"
+)
+
+const hush = "hush-hush-value"
+
+// keeping gives a program and its parts, whose sessions may have these secrets, which are
+// kept for local and for bob, for a site that programs reach.
+func keeping(t *testing.T, state string, allow ...string) (*program, *parts, *bytes.Buffer) {
+	t.Helper()
+	c, err := config.Load(config.Source{Environ: []string{"PADDOCK_VAULT_KEYRING=off"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Network.Allow, c.Secrets.Allow = []string{"api.example.com", "other.example.com"}, allow
+	var said bytes.Buffer
+	p := &program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: &said, config: c, places: places{state: state, cache: t.TempDir()}, log: slog.New(slog.DiscardHandler)}
+	p.newBackends = func(places, *config.Config, *session.Life, *slog.Logger) (backends, error) {
+		return backends{sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "wasm"})}, nil
+	}
+	for _, e := range []secret.Entry{{Owner: "local", Name: "ONE"}, {Owner: "local", Name: "FAR"}, {Owner: "bob", Name: "ONE"}} {
+		e.Hosts = []string{"api.example.com"}
+		if e.Name == "FAR" {
+			e.Hosts = []string{"far.example.com"}
+		}
+		if _, err := p.secrets().Set(e, secret.NewValue([]byte(hush+e.Name+e.Owner))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o, err := p.open(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { o.close(p.log) })
+	return p, o, &said
+}
+
+// variable is what a program of a session has in a variable.
+func variable(t *testing.T, o *parts, owner session.Owner, id session.ID, name string) string {
+	t.Helper()
+	res, err := o.sessions.Execute(t.Context(), owner, id, session.Request{Code: `print(env("` + name + `"))`, Language: "python"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(res.Stdout)
+}
+
+func TestSessionsHaveTheirOwnersSecretsThatAreAllowed(t *testing.T) {
+	_, o, _ := keeping(t, t.TempDir(), "ONE", "FAR", "LATER")
+	seen := map[string]bool{}
+	for owner, want := range map[session.Owner][]string{session.Local: {"ONE", "FAR"}, "bob": {"ONE"}, "eve": nil} {
+		i, err := o.sessions.Create(t.Context(), owner, "same", session.Settings{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := i.Settings.Secrets; want == nil && got != nil || want != nil && (got == nil || !slices.Equal(*got, want)) {
+			t.Errorf("a session of %s has %v", owner, got)
+		}
+		v := variable(t, o, owner, "same", "ONE")
+		if seen[v] || want != nil && !strings.HasPrefix(v, secret.Marker+"ONE-") {
+			t.Errorf("a program of %s has %q", owner, v)
+		}
+		seen[v] = true
+	}
+	if err := o.sessions.Destroy(t.Context(), "bob", "same"); err != nil {
+		t.Fatal(err)
+	}
+	if v := variable(t, o, session.Local, "same", "ONE"); !seen[v] || v == "" {
+		t.Errorf("after another owner's session has ended it has %q", v)
+	}
+}
+
+func TestASessionAsksForFewerSecretsAndNeverMore(t *testing.T) {
+	state := t.TempDir()
+	_, o, _ := keeping(t, state, "ONE", "LATER")
+	for name, want := range map[string]fault.Kind{"FAR": fault.Denied, "LATER": fault.NotFound, "lower": fault.Invalid} {
+		_, err := o.sessions.Create(t.Context(), session.Local, "", session.Settings{Secrets: &[]string{"ONE", name}})
+		if fault.KindOf(err) != want || fault.Of(err).Hint == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	id := made(t, o, session.Settings{Secrets: &[]string{}})
+	if v := variable(t, o, session.Local, id, "ONE"); v != "" {
+		t.Errorf("a session that wished for none has %q", v)
+	}
+	id = made(t, o, session.Settings{Secrets: &[]string{"ONE", "ONE"}})
+	if err := o.given.store.Remove("local", "ONE"); err != nil {
+		t.Fatal(err)
+	}
+	forks, err := o.sessions.Fork(t.Context(), session.Local, id, "", 1)
+	if err != nil {
+		t.Fatal("a fork of a session whose secret is no more:", err)
+	}
+	if v := variable(t, o, session.Local, forks[0].ID, "ONE"); v != "" {
+		t.Errorf("its programs find %q", v)
+	}
+}
+
+func TestWithoutAllowanceNoSessionHasSecrets(t *testing.T) {
+	_, o, _ := keeping(t, t.TempDir())
+	if v := variable(t, o, session.Local, made(t, o, session.Settings{}), "ONE"); v != "" {
+		t.Errorf("a program has %q", v)
+	}
+	_, err := o.sessions.Create(t.Context(), session.Local, "", session.Settings{Secrets: &[]string{"ONE"}})
+	if fault.KindOf(err) != fault.Denied || !strings.Contains(fault.Of(err).Hint, "secrets.allow") {
+		t.Errorf("asking for one: %v", err)
+	}
+}
+
+// What a tool answers may hold a value that the server knows from elsewhere.
+func TestToolsAnswersHoldNoValues(t *testing.T) {
+	_, o, _ := keeping(t, t.TempDir(), "ONE")
+	value := hush + "ONElocal"
+	var put string
+	call := o.given.cleaning(func(_ context.Context, run session.Run, _ sandbox.Call) []byte {
+		if _, err := run.Put("file", []byte("in a file "+value)); err != nil {
+			t.Error(err)
+		}
+		return []byte(`{"value":"` + value + `"}`)
+	})
+	for _, has := range []bool{true, false} {
+		set := session.Settings{}
+		if !has {
+			set.Secrets = &[]string{}
+		}
+		run := session.Run{Owner: session.Local, Session: made(t, o, set), Put: func(_ string, data []byte) (string, error) {
+			put = string(data)
+			return "", nil
+		}}
+		answer := string(call(t.Context(), run, sandbox.Call{}))
+		if strings.Contains(answer+put, value) == has || has && !strings.Contains(put, secret.Marker+"ONE-") {
+			t.Errorf("with secrets %v: the answer is %s, the file %s", has, answer, put)
+		}
+	}
+}
+
+// A skill's script has what the skill declares of what sessions may have, and who runs it
+// is told the rest.
+func TestASkillHasWhatItDeclares(t *testing.T) {
+	p, o, said := keeping(t, t.TempDir(), "ONE", "FAR")
+	f := runFlags{}
+	m := skill.Manifest{Hosts: []string{"api.example.com", "evil.test"}, Secrets: []string{"ONE", "FAR", "NONE"}}
+	if err := p.declared(o, m, &f); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(*f.network, []string{"api.example.com"}) || !slices.Equal(*f.secrets, []string{"ONE", "FAR"}) {
+		t.Errorf("it has %v, %v", *f.network, *f.secrets)
+	}
+	for _, want := range []string{
+		"the skill declares the host evil.test, which programs may not reach here", "the skill declares the secret NONE: NONE is not among the secrets",
+		"the secret FAR is for far.example.com, which programs may not reach",
+	} {
+		if !strings.Contains(said.String(), "paddock: warning: "+want) {
+			t.Errorf("it was not said that %s:\n%s", want, said)
+		}
+	}
+	said.Reset()
+	if err := p.declared(o, skill.Manifest{}, &f); err != nil || len(*f.network) != 0 || len(*f.secrets) != 0 || said.Len() > 0 {
+		t.Errorf("one that declares nothing has %v, %v; %s, %v", *f.network, *f.secrets, said, err)
+	}
+}

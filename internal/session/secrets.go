@@ -1,0 +1,86 @@
+package session
+
+import (
+	"maps"
+	"slices"
+
+	"paddock/internal/fault"
+	"paddock/internal/sandbox"
+)
+
+// Secrets is who gives sessions' programs secrets that they use without seeing them: a
+// session knows names, and what stands for them in variables. The functions are called
+// from many goroutines.
+type Secrets struct {
+	// Choose gives the names of the secrets that a session is made with which wishes for
+	// these (Settings.Secrets); nil: it says nothing of them. What it may not have is a
+	// fault.Denied. Nil: there are none.
+	Choose func(owner Owner, wish *[]string) ([]string, error)
+	// Give has a session that is being made, which has these, be one that has them and no
+	// others. A fork's parent is the session that it is made of, whose variables are in
+	// the memory that it begins with; of its names some may be no more. Else parent is
+	// empty.
+	Give func(owner Owner, id ID, names []string, parent ID) error
+	// Variables are what a session's programs have in their environment. It should be
+	// cheap.
+	Variables func(owner Owner, id ID) (map[string]string, error)
+}
+
+// maxWishes bounds the secrets that a session is made with.
+const maxWishes = 100
+
+// chooseSecrets gives what a session has of secrets that is made with a wish.
+func (m *Manager) chooseSecrets(owner Owner, wish *[]string) (*[]string, error) {
+	choose := m.config.Secrets.Choose
+	switch {
+	case wish != nil && len(*wish) > maxWishes:
+		return nil, fault.New(fault.Invalid, "a session has at most %d secrets", maxWishes)
+	case choose == nil && wish != nil && len(*wish) > 0:
+		return nil, fault.New(fault.Denied, "there are no secrets here")
+	case choose == nil:
+		return nil, nil
+	}
+	names, err := guard("looking for secrets", func() ([]string, error) { return choose(owner, wish) })
+	if err != nil || len(names) == 0 {
+		return nil, err
+	}
+	return &names, nil
+}
+
+// giveSecrets has a session that is being made, and is alone in its folder, have the
+// secrets of its settings.
+func (s *session) giveSecrets(from *beginning) error {
+	names := s.record.Settings.Secrets
+	give := s.manager.config.Secrets.Give
+	if names == nil || give == nil {
+		return nil
+	}
+	var parent ID
+	if from != nil {
+		parent = from.parent
+	}
+	_, err := guard("giving secrets", func() (struct{}, error) { return struct{}{}, give(s.owner, s.id, slices.Clone(*names), parent) })
+	return err
+}
+
+// hasSecrets tells whether there is anything in its programs' environment that is this
+// session's alone.
+func (s *session) hasSecrets() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.record.Settings.Secrets != nil && s.manager.config.Secrets.Variables != nil
+}
+
+// spec describes an interpreter of the session.
+func (s *session) spec(runtime string) sandbox.Spec {
+	spec := s.bare(runtime)
+	if !s.hasSecrets() {
+		return spec
+	}
+	variables, err := guard("looking for secrets", func() (map[string]string, error) { return s.manager.config.Secrets.Variables(s.owner, s.id) })
+	if err != nil {
+		s.manager.log.Error("a session's programs do not find its secrets", "session", s.id, "cause", fault.CauseOf(err))
+	}
+	maps.Copy(spec.Env, variables)
+	return spec
+}

@@ -1,0 +1,317 @@
+// Package secrets proves with the built paddock that programs use secrets without having
+// them: it fills sessions with them, has these kept in every way there is, and looks for
+// the values in every byte that is left.
+package secrets
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"paddock/internal/mcpserver"
+	"paddock/internal/sandbox/sandboxtest"
+)
+
+// patience bounds whatever a test waits for.
+const patience = 3 * time.Minute
+
+// core is in every value, and nowhere else: whoever finds it has found a value.
+const core = "Zq7RtvK2mXw9Ld4H"
+
+// values are the secrets, with what is hard about each place.
+var values = map[string]string{
+	"HEADER_KEY": "hdr-" + core + "-1",
+	"LOGIN_KEY":  "pa:ss " + core + "\u00e9",
+	"QUERY_KEY":  "q r+" + core + "=/%&",
+	"BODY_KEY":   `bo"dy\` + core + "<&>\u00e9",
+}
+
+var placesOf = map[string]string{"HEADER_KEY": "header", "LOGIN_KEY": "basic", "QUERY_KEY": "query:key", "BODY_KEY": "body"}
+
+// site is a server on this host over TLS, which says in many forms what it was asked with.
+type site struct {
+	*httptest.Server
+	address string // host:port
+	pem     []byte
+
+	mu    sync.Mutex // guards what follows
+	saw   map[string]int
+	asked []string // requests, in full
+}
+
+// open opens a server; redirects to / + anything below /to/ lead to that address.
+func open(t *testing.T) *site {
+	t.Helper()
+	at := "127.0.0.1"
+	if runtime.GOOS == "linux" { // programs of machines have 127.0.0.1 for themselves
+		at = "127.0.0.2"
+	}
+	l, err := net.Listen("tcp4", at+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{address: l.Addr().String(), saw: map[string]int{}}
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
+	s.Listener.Close()
+	s.Listener, s.Config.ErrorLog = l, log.New(io.Discard, "", 0)
+	certificate := selfSigned(t, at)
+	s.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]})
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+func selfSigned(t *testing.T, address string) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.ParseIP(address)},
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// serve notes which values came where, and gives back whatever came, in all its forms.
+func (s *site) serve(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	_, password, _ := r.BasicAuth()
+	var decoded struct{ K string }
+	_ = json.Unmarshal(body, &decoded) // of others than JSON nothing is expected
+	text := fmt.Sprint(r.Method, " ", r.URL, " ", r.Header, " ", string(body))
+	s.mu.Lock()
+	s.asked = append(s.asked, text)
+	for name, came := range map[string]bool{
+		"HEADER_KEY": r.Header.Get("Authorization") == "Bearer "+values["HEADER_KEY"], "LOGIN_KEY": password == values["LOGIN_KEY"],
+		"QUERY_KEY": r.URL.Query().Get("key") == values["QUERY_KEY"], "BODY_KEY": decoded.K == values["BODY_KEY"],
+	} {
+		if came {
+			s.saw[name]++
+		}
+	}
+	s.mu.Unlock()
+	if to, ok := strings.CutPrefix(r.URL.Path, "/to/"); ok {
+		w.Header().Set("Location", "https://"+to+"/moved")
+		w.WriteHeader(http.StatusFound)
+		return
+	}
+	for _, v := range values {
+		text += "\n" + v + " " + base64.StdEncoding.EncodeToString([]byte("x"+v)) + " " + hex.EncodeToString([]byte(v)) + " " + url.QueryEscape(v)
+	}
+	w.Header().Set("X-Key", values["HEADER_KEY"])
+	w.Header().Set("Set-Cookie", "key="+url.QueryEscape(values["QUERY_KEY"]))
+	if r.Header.Get("X-Pack") == "" {
+		fmt.Fprint(w, text)
+		return
+	}
+	w.Header().Set("Content-Encoding", "gzip")
+	packed := gzip.NewWriter(w)
+	fmt.Fprint(packed, text)
+	packed.Close()
+}
+
+// came gives how often each value came, and forgets it.
+func (s *site) came() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	saw := s.saw
+	s.saw = map[string]int{}
+	return saw
+}
+
+// house is a state folder with the secrets, and where what is printed ends up.
+type house struct {
+	dir, state, log string
+	env             []string
+}
+
+func build(t *testing.T, bound *site, others ...*site) *house {
+	t.Helper()
+	dir := t.TempDir()
+	h := &house{dir: dir, state: filepath.Join(dir, "state"), log: filepath.Join(dir, "log")}
+	roots := filepath.Join(dir, "roots.pem")
+	all := bound.pem
+	for _, o := range others {
+		all = slices.Concat(all, o.pem)
+	}
+	if err := os.WriteFile(roots, all, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{filepath.Dir(dir), dir, h.state} { // for whom guests run as
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.env = append(os.Environ(), "PADDOCK_STATE_DIR="+h.state, "PADDOCK_CACHE_DIR="+sandboxtest.PreparedCache(t), "PADDOCK_CONFIG=",
+		"PADDOCK_SANDBOX_IMAGE=host", "PADDOCK_SANDBOX_POOL=1", "PADDOCK_LOGGING_LEVEL=debug", "PADDOCK_AUDIT_INCLUDE_CODE=true",
+		"PADDOCK_TOOLS_ENABLED=core,history,files", "PADDOCK_VAULT_KEYRING=off", "SSL_CERT_FILE="+roots)
+	for name, value := range values {
+		cmd := exec.CommandContext(t.Context(), sandboxtest.Binary(t), "secret", "set", name, "--host", bound.address, "--in", placesOf[name])
+		cmd.Env, cmd.Stdin = h.env, strings.NewReader(value)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	return h
+}
+
+// model is a model's end of a connection to a paddock.
+type model struct {
+	*sdk.ClientSession
+	cmd *exec.Cmd
+}
+
+func (h *house) start(t *testing.T, args ...string) *model {
+	t.Helper()
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), sandboxtest.Binary(t), append([]string{"mcp"}, args...)...)
+	to, err := os.OpenFile(h.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { to.Close() })
+	cmd.Env, cmd.Stderr = h.env, to
+	c, err := sdk.NewClient(&sdk.Implementation{Name: "tests-of-secrets", Version: "1"}, nil).
+		Connect(t.Context(), &sdk.CommandTransport{Command: cmd, TerminateDuration: patience}, nil)
+	if err != nil {
+		t.Fatal(err, h.logged(t))
+	}
+	t.Cleanup(func() { c.Close() })
+	return &model{c, cmd}
+}
+
+func (h *house) logged(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(h.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text[max(0, len(text)-3000):])
+}
+
+// call calls a tool, notes what it answers, and reads that into out; the error is the tool's.
+func (h *house) call(t *testing.T, m *model, tool string, args map[string]any, out any) (failed string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	res, err := m.CallTool(ctx, &sdk.CallToolParams{Name: tool, Arguments: args})
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", tool, err, h.logged(t))
+	}
+	whole, err := json.Marshal(res)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.note(t, whole)
+	text, err := json.Marshal(res.StructuredContent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.IsError {
+		return string(text)
+	}
+	if out != nil {
+		if err := json.Unmarshal(text, out); err != nil {
+			t.Fatalf("%s gives %s: %v", tool, text, err)
+		}
+	}
+	return ""
+}
+
+// note keeps what was given out, where it is looked for values.
+func (h *house) note(t *testing.T, text []byte) {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(h.dir, "outputs"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = f.Write(append(text, '\n'))
+		f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (h *house) create(t *testing.T, m *model, args map[string]any) string {
+	t.Helper()
+	var made struct {
+		ID string `json:"session_id"`
+	}
+	if failed := h.call(t, m, "create_session", args, &made); failed != "" {
+		t.Fatal(failed)
+	}
+	return made.ID
+}
+
+// run runs a program, which has to succeed.
+func (h *house) run(t *testing.T, m *model, id, language, code string) mcpserver.Execution {
+	t.Helper()
+	var e mcpserver.Execution
+	if failed := h.call(t, m, "execute_code", map[string]any{"session_id": id, "language": language, "code": code, "timeout": int(patience.Seconds())}, &e); failed != "" {
+		t.Fatal(failed)
+	}
+	if !e.Success {
+		t.Fatalf("%s\nstdout %s\nstderr %s\nerror %+v\nnotice %s", code, e.Stdout, e.Stderr, e.Error, e.Notice)
+	}
+	return e
+}
+
+// paddock runs a command.
+func (h *house) paddock(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), sandboxtest.Binary(t), args...)
+	cmd.Env = h.env
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	h.note(t, slices.Concat(out, stderr.Bytes()))
+	if err != nil {
+		t.Fatalf("%v: %v\n%s%s", args, err, out, stderr.String())
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// require skips a test whose isolation there is not.
+func require(t *testing.T, isolation string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), sandboxtest.Binary(t), "run", "--isolation", isolation, "-c", "1")
+	cmd.Env = append(os.Environ(), "PADDOCK_STATE_DIR="+t.TempDir(), "PADDOCK_CACHE_DIR="+sandboxtest.PreparedCache(t), "PADDOCK_SANDBOX_IMAGE=host", "PADDOCK_CONFIG=")
+	out, err := cmd.CombinedOutput()
+	sandboxtest.Require(t, isolation, err == nil, string(out))
+}
