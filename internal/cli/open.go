@@ -30,6 +30,7 @@ type parts struct {
 	bindings  *bindings
 	network   *network
 	approvals *approvals
+	previews  *previews
 	skills    *skillStore
 	audit     *audit.Log
 	telemetry *telemetry.Telemetry
@@ -74,6 +75,8 @@ func (p *program) open(change func(*session.Config)) (_ *parts, err error) {
 		return nil, err
 	}
 	o.skills.join(p, &sc)
+	o.previews = p.newPreviews()
+	o.previews.join(&sc)
 	if change != nil {
 		change(&sc)
 	}

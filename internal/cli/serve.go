@@ -89,11 +89,16 @@ func (p *program) serve(c *cobra.Command, dev bool) error {
 	ready := p.prepareFor(context.WithoutCancel(c.Context()), parts.backends)
 	defer ready.wait()
 	var server *web.Server
-	closeMCP, err := p.addHandlers(&wc, parts, ready, func(w http.ResponseWriter, r *http.Request, err error) { server.Refuse(w, r, err) })
+	refuse := func(w http.ResponseWriter, r *http.Request, err error) { server.Refuse(w, r, err) }
+	closeMCP, err := p.addHandlers(&wc, parts, ready, refuse)
 	if err != nil {
 		return err
 	}
 	defer closeMCP()
+	if err := p.addPreviews(&wc, parts, refuse, func(id string) string { return server.PreviewURL(id) }); err != nil {
+		return err
+	}
+	defer parts.previews.unannounce()
 	drain := wc.OnDrain
 	wc.OnDrain = func() {
 		p.tellEnding(parts.sessions.Stats())
@@ -111,6 +116,7 @@ func (p *program) serve(c *cobra.Command, dev bool) error {
 				return
 			}
 		}
+		parts.previews.announce(server.PreviewURL)
 		fmt.Fprintf(p.stderr, "paddock: MCP is served at %s\n", url)
 		if dev {
 			p.say("warning", "every program on this machine can run code here: no token is asked for")
@@ -174,7 +180,7 @@ func (p *program) webConfig(dev bool) (wc web.Config, local *localUser, err erro
 	h := p.config.HTTP
 	wc = web.Config{
 		Host: h.Host, Port: int(h.Port), Path: h.Path, PublicURL: h.PublicURL,
-		AllowedHosts: h.AllowedHosts, Origins: h.Origins, TrustedProxies: h.TrustedProxies,
+		PreviewDomain: h.PreviewDomain, AllowedHosts: h.AllowedHosts, Origins: h.Origins, TrustedProxies: h.TrustedProxies,
 		CertFile: h.TLSCert, KeyFile: h.TLSKey, AllowPlain: h.AllowPlain, Dev: dev, MetricsOpen: h.MetricsOpen,
 		MaxBodyBytes: h.MaxRequestBytes, MaxUploadBytes: p.config.Sessions.DiskBytes,
 		RequestTimeout: h.RequestTimeout, Grace: h.ShutdownGrace,
