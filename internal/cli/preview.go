@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"paddock/internal/audit"
+	"paddock/internal/auth"
 	"paddock/internal/fault"
 	"paddock/internal/session"
 	"paddock/internal/telemetry"
@@ -232,6 +233,7 @@ func (p *program) previewURL(o *parts, i session.Info, id string) (string, error
 		if err != nil {
 			return "", err
 		}
+		wc.Dev, wc.Verifier = false, auth.OpenTokens(p.places.state) // nobody comes in
 		server, err := web.New(wc)
 		if err != nil {
 			return "", err

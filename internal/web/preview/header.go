@@ -64,8 +64,8 @@ func cleanAnswer(res *http.Response) error {
 	for _, name := range beyond {
 		h.Del(name)
 	}
-	for name, values := range h {
-		if startsWithAny(name, beyondPrefixes) || strings.ContainsFunc(strings.Join(values, ""), isControl) {
+	for name := range h {
+		if startsWithAny(name, beyondPrefixes) {
 			delete(h, name)
 		}
 	}
@@ -96,8 +96,6 @@ func startsWithAny(s string, prefixes []string) bool {
 	}
 	return false
 }
-
-func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 func setDefault(h http.Header, name, value string) {
 	if h.Get(name) == "" {
