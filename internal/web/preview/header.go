@@ -20,6 +20,9 @@ func cleanRequest(h http.Header) {
 			delete(h, name)
 		}
 	}
+	if strings.Contains(h.Get("Referer"), ownPath) { // some clients tell of the link
+		h.Del("Referer")
+	}
 	if up := h.Get("Upgrade"); up != "" && !isWebSocket(up) {
 		h.Del("Upgrade")
 		h.Del("Connection")

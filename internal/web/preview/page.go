@@ -29,6 +29,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	problem := web.Describe(w, f, status)
 	head := w.Header()
 	head.Set("Cache-Control", "no-store")
+	head.Set("Referrer-Policy", "no-referrer")
 	head.Set("X-Content-Type-Options", "nosniff")
 	head.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 	if strings.Contains(r.Header.Get("Accept"), "text/html") {

@@ -218,6 +218,8 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, p Preview, signat
 		Secure: secure, HttpOnly: true, SameSite: http.SameSiteLaxMode,
 	})
 	h.told(r.Context(), Event{Action: Opened, Preview: p})
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Referrer-Policy", "no-referrer")
 	w.Header().Set("Location", p.Path)
 	w.WriteHeader(http.StatusSeeOther)
 	return nil

@@ -49,7 +49,7 @@ func TestALinkOpensWhatAProgramServes(t *testing.T) {
 		return nil
 	}
 	got = do(t, c, "GET", made.URL, "")
-	if !strings.Contains(got.body, "GET /start?a=1 host="+made.ID+".localhost:"+h.port) {
+	if !strings.Contains(got.body, "GET /start?a=1 host="+made.ID+".localhost:"+h.port) || strings.Contains(got.body, "Referer") {
 		t.Errorf("the program says %d %s", got.status, got.body)
 	}
 	for _, want := range []string{"paddock-preview=", "Path=/", "Max-Age=", "HttpOnly", "SameSite=Lax"} {
