@@ -26,9 +26,10 @@ import (
 
 // previews are those of a state folder, which a server opens and commands make.
 type previews struct {
-	store *preview.Store
-	dir   string
-	log   *slog.Logger
+	store   *preview.Store
+	dir     string
+	log     *slog.Logger
+	handler *preview.Handler // nil: this process serves none
 }
 
 // previewKeyBytes is how long the key is that signs them.
@@ -61,16 +62,27 @@ func (v *previews) join(sc *session.Config) {
 }
 
 // addPreviews puts in what serves previews, and makes them.
-func (p *program) addPreviews(wc *web.Config, o *parts, refuse func(http.ResponseWriter, *http.Request, error), url func(id string) string) error {
-	h, err := preview.New(preview.Config{
+func (p *program) addPreviews(wc *web.Config, o *parts, refuse func(http.ResponseWriter, *http.Request, error), url func(id string) string) (err error) {
+	o.previews.handler, err = preview.New(preview.Config{
 		Sessions: o.sessions, Store: o.previews.store, URL: url, Alive: p.alive(), Beyond: beyondScope(refuse),
 		Told: o.previewed, AnswerTimeout: wc.RequestTimeout, Log: p.log,
 	})
 	if err != nil {
 		return fmt.Errorf("making the previews: %w", err)
 	}
-	wc.Preview, wc.Previews = h.ServePreview, telemetry.Joined(h)
+	wc.Preview, wc.Previews = o.previews.handler.ServePreview, telemetry.Joined(o.previews.handler)
 	return nil
+}
+
+// forModels gives what makes previews for tools; nil where nobody serves them.
+func (v *previews) forModels() func(context.Context, session.Owner, session.ID, uint16, string) (string, time.Time, error) {
+	if v.handler == nil {
+		return nil
+	}
+	return func(ctx context.Context, _ session.Owner, id session.ID, port uint16, path string) (string, time.Time, error) {
+		made, err := v.handler.New(ctx, id, port, path, 0)
+		return made.URL, made.Expires, err
+	}
 }
 
 // previewed records who made, opened or ended a preview.

@@ -100,7 +100,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, who *auth.Princ
 	owner, of := session.Owner(who.ID), session.ID(id)
 	switch {
 	case r.Method == http.MethodPost && !single:
-		return h.make(r, who, of)
+		return h.make(r, of)
 	case r.Method == http.MethodGet && !single:
 		if _, err := h.config.Sessions.Info(owner, of); err != nil {
 			return nil, err
@@ -122,8 +122,7 @@ func shown(all []Preview) []Shown {
 	return list
 }
 
-// make makes a preview for the principal, which lives no longer than they do.
-func (h *Handler) make(r *http.Request, who *auth.Principal, id session.ID) (any, error) {
+func (h *Handler) make(r *http.Request, id session.ID) (any, error) {
 	var ask struct {
 		Port uint16 `json:"port"`
 		Path string `json:"path"`
@@ -141,18 +140,23 @@ func (h *Handler) make(r *http.Request, who *auth.Principal, id session.ID) (any
 	if ask.TTL < 0 || ask.TTL > int64(MaxTTL/time.Second) {
 		return nil, fault.New(fault.Invalid, "ttl_seconds lies between 1 and %d", int64(MaxTTL/time.Second)).WithHint("leave it away for %d", int64(DefaultTTL/time.Second))
 	}
-	ttl := time.Duration(ask.TTL) * time.Second
+	return h.New(r.Context(), id, ask.Port, ask.Path, time.Duration(ask.TTL)*time.Second)
+}
+
+// New makes a preview of a port of a session of the principal in ctx, and gives its URL.
+// It lives no longer than their token.
+func (h *Handler) New(ctx context.Context, id session.ID, port uint16, path string, ttl time.Duration) (Shown, error) {
+	who := auth.From(ctx)
+	if who == nil || !who.MayUse(ToolSet) {
+		return Shown{}, errBeyond
+	}
 	if ttl == 0 {
 		ttl = DefaultTTL
 	}
 	if !who.Expires.IsZero() {
 		ttl = min(ttl, time.Until(who.Expires))
 	}
-	return h.New(r.Context(), session.Owner(who.ID), id, ask.Port, ask.Path, ttl)
-}
-
-// New makes a preview of a port of an owner's session, and gives its URL.
-func (h *Handler) New(ctx context.Context, owner session.Owner, id session.ID, port uint16, path string, ttl time.Duration) (Shown, error) {
+	owner := session.Owner(who.ID)
 	p, link, err := Make(h.config.Sessions, h.config.Store, owner, id, port, path, ttl)
 	if err != nil {
 		p = Preview{Owner: owner, Session: id, Port: port}

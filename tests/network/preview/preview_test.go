@@ -93,6 +93,15 @@ func TestAPersonOpensWhatASessionServes(t *testing.T) {
 		t.Errorf("after a restart: %d %s", status, body)
 	}
 
+	// A model gets a URL like its user's.
+	var linked struct {
+		URL string `json:"preview_url"`
+	}
+	s.call("read_file", map[string]any{"session_id": id, "path": "http://localhost:8000/index.html", "link": true}, &linked)
+	if status, body := get(t, browser(t), linked.URL); status != 200 || body != "<h1>from the session</h1>\n" {
+		t.Errorf("the model's URL %s gives %d %s", linked.URL, status, body)
+	}
+
 	listed, err := s.paddock("session", "preview", id)
 	if err != nil || !strings.Contains(listed, "8000") || strings.Contains(listed, "open/") {
 		t.Errorf("there are %s, %v", listed, err)
@@ -104,15 +113,15 @@ func TestAPersonOpensWhatASessionServes(t *testing.T) {
 		t.Errorf("revoked it is %d", status)
 	}
 	var actions []string
+	label, _, _ := strings.Cut(u.Hostname(), ".")
 	for r, err := range audit.Read(filepath.Join(s.state, "audit"), audit.Filter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Session == id && strings.HasPrefix(r.Action, "preview_") {
+		if r.Session == id && strings.HasPrefix(r.Action, "preview_") && strings.Contains(r.Target, label) {
 			actions = append(actions, r.Action+" "+r.Target)
 		}
 	}
-	label, _, _ := strings.Cut(u.Hostname(), ".")
 	want := fmt.Sprintf("preview_create port 8000 %s,preview_open port 8000 %s from 127.0.0.1,preview_revoke port 8000 %s", label, label, label)
 	if got := strings.Join(actions, ","); got != want {
 		t.Errorf("the audit log has %s, want %s", got, want)
