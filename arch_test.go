@@ -34,7 +34,7 @@ var mayImport = map[string][]string{
 	"internal/blob/blobtest":             {"internal/blob"},
 	"internal/bundle":                    {"internal/fault"},
 	"internal/checkpoint":                {"internal/blob", "internal/fault", "internal/history", "internal/sandbox", "internal/workspace"},
-	"internal/cli":                       {"internal/approval", "internal/audit", "internal/auth", "internal/bindings/broker", "internal/bindings/catalog", "internal/bindings/journal", "internal/bindings/oauth", "internal/bindings/stub", "internal/bindings/upstream", "internal/cli/added", "internal/cli/config", "internal/egress", "internal/egress/door", "internal/egress/streams", "internal/fault", "internal/image", "internal/legible", "internal/limit", "internal/mcpserver", "internal/microsandbox", "internal/sandbox", "internal/sandbox/linux", "internal/sandbox/linux/outward", "internal/sandbox/wasm", "internal/secret", "internal/session", "internal/setup", "internal/skill", "internal/telemetry", "internal/vault", "internal/web", "internal/web/approvals", "internal/web/files", "internal/workspace", "skills"},
+	"internal/cli":                       {"internal/approval", "internal/audit", "internal/auth", "internal/bindings/broker", "internal/bindings/catalog", "internal/bindings/journal", "internal/bindings/oauth", "internal/bindings/stub", "internal/bindings/upstream", "internal/cli/added", "internal/cli/config", "internal/egress", "internal/egress/door", "internal/egress/streams", "internal/fault", "internal/image", "internal/legible", "internal/limit", "internal/mcpserver", "internal/microsandbox", "internal/sandbox", "internal/sandbox/linux", "internal/sandbox/linux/outward", "internal/sandbox/wasm", "internal/secret", "internal/session", "internal/setup", "internal/skill", "internal/telemetry", "internal/vault", "internal/web", "internal/web/approvals", "internal/web/files", "internal/web/preview", "internal/workspace", "skills"},
 	"internal/cli/added":                 {"internal/auth", "internal/blob", "internal/cli/config", "internal/fault", "internal/lock", "internal/vault"},
 	"internal/cli/config":                {"internal/auth", "internal/egress", "internal/fault", "internal/secret"},
 	"internal/desk":                      {"internal/fault"},
@@ -97,12 +97,14 @@ var mayImport = map[string][]string{
 	"tests/network/joined":               {},
 	"tests/network/linux":                {"internal/egress", "internal/egress/door", "internal/egress/egresstest", "internal/image", "internal/sandbox", "internal/sandbox/linux", "internal/sandbox/linux/agent", "internal/sandbox/linux/outward", "internal/sandbox/sandboxtest"},
 	"tests/network/secrets":              {},
+	"tests/network/preview":              {},
 	"tests/service":                      {},
 	"tests/tools":                        {},
 	"tests/waiting":                      {},
 	"internal/web":                       {"internal/auth", "internal/fault"},
 	"internal/web/approvals":             {"internal/approval", "internal/auth", "internal/fault", "internal/web"},
 	"internal/web/files":                 {"internal/auth", "internal/bundle", "internal/fault", "internal/session", "internal/web", "internal/workspace"},
+	"internal/web/preview":               {"internal/auth", "internal/fault", "internal/sandbox", "internal/session", "internal/web"},
 	"internal/workspace":                 {"internal/blob", "internal/fault"},
 }
 

@@ -67,6 +67,9 @@ const (
 	ServerAccept   = "server_accept" // of a tool that is not what it was
 	SecretSet      = "secret_set"    // its value too, of which nothing is recorded
 	SecretRemove   = "secret_remove"
+	PreviewCreate  = "preview_create"
+	PreviewOpen    = "preview_open" // with its link, by whoever has that
+	PreviewRevoke  = "preview_revoke"
 	// Of calls of tools that a person has to allow.
 	ApprovalRequest  = "approval_request"
 	ApprovalGrant    = "approval_grant"

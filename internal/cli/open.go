@@ -31,6 +31,7 @@ type parts struct {
 	network   *network
 	given     *given
 	approvals *approvals
+	previews  *previews
 	skills    *skillStore
 	audit     *audit.Log
 	telemetry *telemetry.Telemetry
@@ -76,6 +77,8 @@ func (p *program) open(change func(*session.Config)) (_ *parts, err error) {
 		return nil, err
 	}
 	o.skills.join(p, &sc)
+	o.previews = p.newPreviews()
+	o.previews.join(&sc)
 	if change != nil {
 		change(&sc)
 	}

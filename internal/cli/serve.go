@@ -90,11 +90,16 @@ func (p *program) serve(c *cobra.Command, dev bool) error {
 	ready := p.prepareFor(context.WithoutCancel(c.Context()), parts.backends)
 	defer ready.wait()
 	var server *web.Server
-	closeMCP, err := p.addHandlers(&wc, parts, ready, func(w http.ResponseWriter, r *http.Request, err error) { server.Refuse(w, r, err) })
+	refuse := func(w http.ResponseWriter, r *http.Request, err error) { server.Refuse(w, r, err) }
+	if err := p.addPreviews(&wc, parts, refuse, func(id string) string { return server.PreviewURL(id) }); err != nil {
+		return err
+	}
+	closeMCP, err := p.addHandlers(&wc, parts, ready, refuse)
 	if err != nil {
 		return err
 	}
 	defer closeMCP()
+	defer parts.previews.unannounce()
 	drain := wc.OnDrain
 	wc.OnDrain = func() {
 		p.tellEnding(parts.sessions.Stats())
@@ -106,21 +111,30 @@ func (p *program) serve(c *cobra.Command, dev bool) error {
 	ctx, stop := context.WithCancelCause(c.Context())
 	defer stop(nil)
 	err = server.Run(ctx, func(url string) {
-		if local != nil {
-			if err := p.openLocal(local); err != nil {
-				stop(err)
-				return
-			}
-		}
-		fmt.Fprintf(p.stderr, "paddock: MCP is served at %s\n", url)
-		if dev {
-			p.say("warning", "every program on this machine can run code here: no token is asked for")
+		parts.previews.announce(server.PreviewURL)
+		if err := p.tellServing(url, local, dev); err != nil {
+			stop(err)
 		}
 	})
 	if failed := context.Cause(ctx); failed != nil && c.Context().Err() == nil {
 		return failed
 	}
 	return err
+}
+
+// tellServing says where it is served, when this machine's user can come in; nil: nobody
+// is to be let in so.
+func (p *program) tellServing(url string, local *localUser, dev bool) error {
+	if local != nil {
+		if err := p.openLocal(local); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(p.stderr, "paddock: MCP is served at %s\n", url)
+	if dev {
+		p.say("warning", "every program on this machine can run code here: no token is asked for")
+	}
+	return nil
 }
 
 // tellEnding says what the end waits for.
@@ -175,7 +189,7 @@ func (p *program) webConfig(dev bool) (wc web.Config, local *localUser, err erro
 	h := p.config.HTTP
 	wc = web.Config{
 		Host: h.Host, Port: int(h.Port), Path: h.Path, PublicURL: h.PublicURL,
-		AllowedHosts: h.AllowedHosts, Origins: h.Origins, TrustedProxies: h.TrustedProxies,
+		PreviewDomain: h.PreviewDomain, AllowedHosts: h.AllowedHosts, Origins: h.Origins, TrustedProxies: h.TrustedProxies,
 		CertFile: h.TLSCert, KeyFile: h.TLSKey, AllowPlain: h.AllowPlain, Dev: dev, MetricsOpen: h.MetricsOpen,
 		MaxBodyBytes: h.MaxRequestBytes, MaxUploadBytes: p.config.Sessions.DiskBytes,
 		RequestTimeout: h.RequestTimeout, Grace: h.ShutdownGrace,
@@ -380,7 +394,8 @@ func (p *program) newMCP(o *parts, bind mcpserver.Binding, link linkMaker) (*mcp
 	server, err := mcpserver.New(mcpserver.Config{
 		Sessions: o.sessions, Sandboxes: o.sandboxes, Servers: o.bindings.broker, Skills: o.skills.Store, Name: c.Server.Name, Version: version, Instructions: c.Server.Instructions, Tools: c.Tools.Enabled,
 		DefaultTimeout: c.Sessions.DefaultTimeout, MaxTimeout: c.Sessions.MaxTimeout, MemoryBytes: memory,
-		Binding: bind, Link: link, Touched: o.touchedFile, Approvals: o.approvals.store, AskClient: c.Approvals.AskClient, Reaches: o.network.Reaches, Secrets: c.Secrets.Allow, Telemetry: o.telemetry, Log: p.log,
+		Binding: bind, Link: link, Preview: o.previews.forModels(), Touched: o.touchedFile, Approvals: o.approvals.store, AskClient: c.Approvals.AskClient, Reaches: o.network.Reaches, Secrets: c.Secrets.Allow,
+		Telemetry: o.telemetry, Log: p.log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the MCP server: %w", err)

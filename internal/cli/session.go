@@ -59,6 +59,7 @@ works in its background can be listed, read and stopped (ps, logs, kill).`,
 	c.AddCommand(ls, inspect, rm, p.exportCommand(), p.importCommand(), p.collectCommand())
 	c.AddCommand(p.processCommands()...)
 	c.AddCommand(p.historyCommands()...)
+	c.AddCommand(p.previewCommand())
 	return c
 }
 

@@ -29,7 +29,7 @@ const aboutPath = "Such as data/a.csv"
 func (s *Server) fileTools() []tool {
 	return []tool{
 		define("read_file", "Read file", "Read a text by lines, a binary file by bytes (base64); pictures are shown.", hints{readOnly: true},
-			func(in *readInput) []param { return in.params(s.config.Link != nil) }, readFile),
+			func(in *readInput) []param { return in.params(s.config.Link != nil, s.config.Preview != nil) }, readFile),
 		define("write_file", "Write file", "Create or replace a file; folders are made.", hints{destructive: true, idempotent: true}, (*writeInput).params, writeFile),
 		define("edit_file", "Edit file", "Replace text that stands once, or everywhere.", hints{destructive: true}, (*editInput).params, editFile),
 		define("list_files", "List files", "List the files of the workspace.", hints{readOnly: true}, (*listInput).globParams, listFiles),
@@ -67,7 +67,7 @@ type readInput struct {
 	session       session.ID
 }
 
-func (in *readInput) params(links bool) []param {
+func (in *readInput) params(links, previews bool) []param {
 	all := []param{
 		text("path", &in.path, 1, 4096, aboutPath).must(),
 		number("offset", &in.offset, 0, 1e12, "First line, from 1, or bytes to skip"),
@@ -75,7 +75,10 @@ func (in *readInput) params(links bool) []param {
 		boolean("bytes", &in.bytes, "Count a text in bytes"),
 		sessionID(&in.session, aboutSession),
 	}
-	if links {
+	switch {
+	case links && previews:
+		all = append(all, boolean("link", &in.link, "Give a URL for the user instead, good for one download, or with localhost:PORT as path for what listens there"))
+	case links:
 		all = append(all, boolean("link", &in.link, "Give a URL for the user instead, good for one download"))
 	}
 	return all
@@ -96,12 +99,17 @@ type readOutput struct {
 	More       bool       `json:"more"`                                // there is something after this
 	NextOffset int64      `json:"next_offset,omitempty" listed:"true"` // what to give as offset to go on
 	URL        string     `json:"download_url,omitempty"`
+	PreviewURL string     `json:"preview_url,omitempty"`
 	Expires    string     `json:"expires_at,omitempty"`
 	Notice     string     `json:"notice,omitempty"`
 }
 
 // linkTo gives a file's address in place of its content.
 func linkTo(ctx context.Context, c *call, in readInput) (readOutput, answer, error) {
+	if port, path, ok := previewed(in.path); ok && c.server.config.Preview != nil {
+		c.path = "" // of no file
+		return previewAt(ctx, c, in, port, path)
+	}
 	var f workspace.File
 	err := c.withFiles(ctx, in.session, func(tree *workspace.Tree) (err error) {
 		f, err = tree.Stat(in.path)

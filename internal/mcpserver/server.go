@@ -69,6 +69,9 @@ type Config struct {
 	// Link makes an address under which anybody can have a file once; nil: there
 	// are none, and no tool offers them.
 	Link func(ctx context.Context, owner session.Owner, id session.ID, path string) (url string, expires time.Time, err error)
+	// Preview makes an address at which anybody can open what a program of a session
+	// serves at a port, beginning at a path; nil: there are none, and no tool offers them.
+	Preview func(ctx context.Context, owner session.Owner, id session.ID, port uint16, path string) (url string, expires time.Time, err error)
 	// Reaches gives the rules that say what programs of a session reach, by its
 	// Settings.Network; nil: nothing, whatever that says.
 	Reaches func(network *[]string) []string

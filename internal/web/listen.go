@@ -47,7 +47,8 @@ func (s *Server) listen(ctx context.Context) (net.Listener, error) {
 	if err != nil {
 		return nil, s.cannotListen(err)
 	}
-	s.listensAt(l.Addr().(*net.TCPAddr).Port)
+	s.port = l.Addr().(*net.TCPAddr).Port
+	s.listensAt(s.port)
 	return &bounded{TCPListener: l.(*net.TCPListener), most: int64(s.config.MaxConnections), log: s.log}, nil
 }
 

@@ -25,6 +25,7 @@ type route struct {
 	rpc     bool     // bodies and errors are JSON-RPC's; calls and streams take their time
 	denied  int      // the code of JSON-RPC for who may not
 	upload  bool     // bodies may be large
+	preview string   // the id of the preview at whose address it is; empty: at none
 }
 
 // table lists the routes. A path that ends with a slash is a prefix.
@@ -40,6 +41,7 @@ func (s *Server) table() map[string]route {
 		healthPath: {handler: c.Health, methods: read, open: true, own: true},
 		// Bodies and errors are plain JSON's.
 		approvalsPath: {handler: c.Approvals, methods: []string{http.MethodGet, http.MethodPost}},
+		sessionsPath:  {handler: c.Previews},
 		wellKnown:     {handler: c.Metadata, methods: read, open: true, own: true},
 	}
 	table[wellKnown+c.Path] = table[wellKnown]
@@ -57,6 +59,9 @@ const (
 // approvalsPath is where people decide about calls of tools.
 const approvalsPath = "/api/v1/approvals"
 
+// sessionsPath is where previews are made.
+const sessionsPath = "/api/v1/sessions/"
+
 // prefix gives the path that something below another one counts as.
 func prefix(path string) string {
 	switch {
@@ -64,6 +69,8 @@ func prefix(path string) string {
 		return "/v1/"
 	case strings.HasPrefix(path, approvalsPath+"/"):
 		return approvalsPath
+	case strings.HasPrefix(path, sessionsPath):
+		return sessionsPath
 	}
 	return path
 }
@@ -72,7 +79,10 @@ func prefix(path string) string {
 func (s *Server) route(path string) route { return s.routes[prefix(path)] }
 
 // pattern is the table's word for a path.
-func (s *Server) pattern(path string) string {
+func (s *Server) pattern(path string, rt route) string {
+	if rt.preview != "" {
+		return "preview"
+	}
 	if s.route(path).handler == nil {
 		return "other"
 	}
@@ -97,7 +107,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	from := s.senderOf(r)
 	r = r.WithContext(s.contextOf(r, from))
 	w := newResponse(rw, s.config.WriteTimeout)
-	rt := s.route(r.URL.Path)
+	rt := s.routeOf(r, from)
 	defer s.finish(w, r, rt, time.Now())
 	h := w.Header()
 	h.Set("X-Request-Id", from.id)
@@ -105,6 +115,10 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-store")
 	defer s.boundBody(rw, r, rt)()
+	if rt.preview != "" {
+		s.servePreview(w, r, rt, from)
+		return
+	}
 	if err := s.checkCaller(r, from); err != nil {
 		s.fail(w, r, rt, err)
 		return
@@ -130,8 +144,8 @@ func (s *Server) contextOf(r *http.Request, from *sender) context.Context {
 // checkCaller decides about what a client cannot choose freely: the address
 // that it comes from, and with a browser the host and the origin.
 func (s *Server) checkCaller(r *http.Request, from *sender) error {
-	if s.bound.local && from.direct && !from.client.IsLoopback() {
-		return fault.New(fault.Denied, "this server speaks plain HTTP to its proxies only").WithHint("call it by its public address")
+	if err := s.checkPlain(from); err != nil {
+		return err
 	}
 	if err := s.checkHost(r, from); err != nil {
 		return err
@@ -140,6 +154,14 @@ func (s *Server) checkCaller(r *http.Request, from *sender) error {
 		from.base = from.scheme + "://" + from.host
 	}
 	return s.checkOrigin(r, from)
+}
+
+// checkPlain refuses what would cross the network unencrypted.
+func (s *Server) checkPlain(from *sender) error {
+	if s.bound.local && from.direct && !from.client.IsLoopback() {
+		return fault.New(fault.Denied, "this server speaks plain HTTP to its proxies only").WithHint("call it by its public address")
+	}
+	return nil
 }
 
 // checkRequest decides about the request's line and headers.
@@ -236,6 +258,9 @@ func (s *Server) within(ctx context.Context, w *response, r *http.Request, rt ro
 // what it is signed by, which is not logged, and a query never is.
 func (s *Server) shown(r *http.Request, rt route) string {
 	p := printable(r.URL.EscapedPath())
+	if rt.preview != "" {
+		return "/…" // the program's own, or what a link is signed by
+	}
 	if rt.upload && s.config.Signed != nil && s.config.Signed(r) {
 		p = path.Dir(p) + "/…"
 	}
@@ -260,7 +285,7 @@ func (s *Server) finish(w *response, r *http.Request, rt route, began time.Time)
 			"status", w.outcome(r.Context()), "bytes", w.bytes, "duration", time.Since(began), "client", from.client)
 	}
 	if s.config.Answered != nil {
-		s.config.Answered(r.Context(), Answered{Route: s.pattern(r.URL.Path), Method: r.Method, Status: w.outcome(r.Context()), Took: time.Since(began)})
+		s.config.Answered(r.Context(), Answered{Route: s.pattern(r.URL.Path, rt), Method: r.Method, Status: w.outcome(r.Context()), Took: time.Since(began)})
 	}
 	if broken || v == http.ErrAbortHandler {
 		panic(http.ErrAbortHandler) // the client has to see that it is not whole

@@ -97,6 +97,16 @@ type Config struct {
 	// Approvals is what lies behind /api/v1/approvals and below it; nil: 404.
 	Approvals http.Handler
 
+	// Preview answers requests to the addresses of previews (see [Server.PreviewURL]),
+	// of which id is the first label; nil: there are none. Previews is what lies behind
+	// /api/v1/sessions/; nil: 404.
+	Preview  func(w http.ResponseWriter, r *http.Request, id string)
+	Previews http.Handler
+	// PreviewDomain is the domain below which previews have their hosts, and nothing
+	// else has: its wildcard leads here; empty: localhost, which browsers take for their
+	// own machine.
+	PreviewDomain string
+
 	// MaxBodyBytes bounds a body, but below /v1/ MaxUploadBytes does; zero: 10 MiB
 	// and 1 GiB.
 	MaxBodyBytes, MaxUploadBytes int64
@@ -141,6 +151,7 @@ type Server struct {
 	routes  map[string]route // by path; those that end with a slash: a prefix
 	cert    *certificate     // nil: plain HTTP
 	bound   bound
+	port    int // that it listens at; set before the first request
 
 	running  running
 	checks   running // of tokens, beside their requests
@@ -163,7 +174,7 @@ func New(config Config) (*Server, error) {
 	config.complete()
 	s := &Server{config: config, log: config.Log}
 	s.draining, s.drain = context.WithCancel(context.Background())
-	mistakes := []error{s.readProxies(), s.readOrigins(), s.readHosts(), s.readCertificate(), s.place(), s.checkAccess()}
+	mistakes := []error{s.readProxies(), s.readOrigins(), s.readHosts(), s.readPreviews(), s.readCertificate(), s.place(), s.checkAccess()}
 	if !endpoint.MatchString(config.Path) || path.Clean(config.Path) != config.Path {
 		mistakes = append(mistakes, fault.New(fault.Invalid, "%q is not a path for the MCP endpoint", config.Path).WithHint("transport_http.path begins with a slash; /mcp is what clients expect"))
 	} else if s.routes = s.table(); !s.route(config.Path).rpc || config.Path == rpcPath {

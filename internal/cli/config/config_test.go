@@ -211,7 +211,7 @@ func TestEveryKeyCanBeSetByItsVariable(t *testing.T) {
 		"server.version": "9", "server.instructions": "text", "policy.env": "A=b", "tools.enabled": "files", "sandbox.isolation": "wasm", "logging.structured": "true",
 		"policy.memory_bytes": "64MiB", "images": "data=python:3", "sandbox.volumes": "/data", "registries.credentials": "registry.test=me:secret", "registries.insecure": "registry.test:5000", "auth.issuer": "https://issuer.test", "auth.audience": "https://here.test/mcp", "auth.scopes_required": "mcp",
 		"telemetry.endpoint": "http://127.0.0.1:4318", "telemetry.traces_endpoint": "http://127.0.0.1:4318/t", "telemetry.metrics_endpoint": "http://127.0.0.1:4318/m",
-		"transport_http.public_url": "https://here.test", "transport_http.allowed_hosts": "here.test", "transport_http.cors_origins": "*", "transport_http.trusted_proxies": "10.0.0.0/8,::1",
+		"transport_http.public_url": "https://here.test", "transport_http.preview_domain": "previews.test", "transport_http.allowed_hosts": "here.test", "transport_http.cors_origins": "*", "transport_http.trusted_proxies": "10.0.0.0/8,::1",
 		"transport_http.tls_cert": "cert.pem", "transport_http.tls_key": "key.pem", "transport_http.auth_token": "0123456789abcdef",
 		"mcp.allowlist": "api.test:8443,.example.test", "mcp.tools.allow": "@read-only,get_*", "mcp.tools.ask": "*", "mcp.tools.deny": "@destructive",
 		"network.allow": "GET api.test/v1/*, *.example.com 10.0.0.1:8080!private",

@@ -208,6 +208,7 @@ var keys = []Key{
 	define("transport_http.port", "its port; 0: any that is free", "5555", count(0, 65535), func(c *Config) *int64 { return &c.HTTP.Port }).flag("port"),
 	define("transport_http.path", "where the MCP endpoint is", "/mcp", words(1, 200), func(c *Config) *string { return &c.HTTP.Path }),
 	define("transport_http.public_url", "the address that clients know the server by, such as https://paddock.example.com; empty: the one that they call", "", words(0, 2048), func(c *Config) *string { return &c.HTTP.PublicURL }),
+	define("transport_http.preview_domain", "the domain below which each preview has a host of its own: *.domain leads to the server, and nothing else is there; empty: localhost, for browsers on this machine", "", words(0, 190), func(c *Config) *string { return &c.HTTP.PreviewDomain }),
 	define("transport_http.allowed_hosts", "further names that the server may be called by", "", hosts(), func(c *Config) *[]string { return &c.HTTP.AllowedHosts }),
 	define("transport_http.cors_origins", "the web pages that may call the server; *: all; none: its own", "", origins(), func(c *Config) *[]string { return &c.HTTP.Origins }),
 	define("transport_http.trusted_proxies", "the proxies whose X-Forwarded-* headers are believed; they have to overwrite what clients send of them", "", prefixes(), func(c *Config) *[]string { return &c.HTTP.TrustedProxies }),

@@ -14,7 +14,7 @@ import (
 
 // TransportHTTP is the section of the HTTP server.
 type TransportHTTP struct {
-	Host, Path, PublicURL                 string
+	Host, Path, PublicURL, PreviewDomain  string
 	Port                                  int64
 	AllowedHosts, Origins, TrustedProxies []string
 	TLSCert, TLSKey                       string // files; empty: no TLS

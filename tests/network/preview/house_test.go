@@ -1,0 +1,244 @@
+// Package preview proves previews with the built paddock: programs of real Linux
+// sessions that serve, and clients that open what they serve as browsers do.
+package preview
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"paddock/internal/sandbox/sandboxtest"
+)
+
+// patience bounds whatever a test waits for.
+const patience = 2 * time.Minute
+
+// server is one `paddock serve`.
+type server struct {
+	t     *testing.T
+	state string
+	env   []string
+	cmd   *exec.Cmd
+	base  string // the API's
+	token string
+	log   *bytes.Buffer // what it said after its address; to be read when it has ended
+	done  chan struct{}
+}
+
+var addressLine = regexp.MustCompile(`served at (http\S+)/mcp`)
+
+// require skips a test where there are no machines.
+func require(t *testing.T) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), sandboxtest.Binary(t), "run", "--isolation", "linux", "-l", "bash", "-c", "true")
+	cmd.Env = environment(t, t.TempDir())
+	out, err := cmd.CombinedOutput()
+	sandboxtest.Require(t, "linux", err == nil, string(out))
+}
+
+func environment(t *testing.T, state string, more ...string) []string {
+	return append(append(os.Environ(), "PADDOCK_STATE_DIR="+state, "PADDOCK_CACHE_DIR="+sandboxtest.PreparedCache(t), "PADDOCK_SANDBOX_IMAGE=host",
+		"PADDOCK_SANDBOX_POOL=0", "PADDOCK_VAULT_KEYRING=off", "PADDOCK_CONFIG="), more...)
+}
+
+// start starts one with a state folder of its own.
+func start(t *testing.T, env ...string) *server {
+	t.Helper()
+	require(t)
+	s := &server{t: t, state: t.TempDir(), env: env}
+	for _, dir := range []string{filepath.Dir(s.state), s.state} { // for whom guests run as
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.start()
+	t.Cleanup(s.stop)
+	return s
+}
+
+func (s *server) start() {
+	s.t.Helper()
+	s.cmd = exec.Command(sandboxtest.Binary(s.t), "serve", "--port", "0", "--isolation", "linux")
+	s.cmd.Env = environment(s.t, s.state, s.env...)
+	out, err := s.cmd.StderrPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	lines, said := bufio.NewReader(out), ""
+	for s.base = ""; s.base == ""; {
+		line, err := lines.ReadString('\n')
+		said += line
+		if m := addressLine.FindStringSubmatch(line); m != nil {
+			s.base = m[1]
+		}
+		if err != nil {
+			s.t.Fatalf("it does not serve: %v\n%s", err, said)
+		}
+	}
+	token, err := os.ReadFile(filepath.Join(s.state, "local-token"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.token = strings.TrimSpace(string(token))
+	s.log, s.done = &bytes.Buffer{}, make(chan struct{})
+	go func(log io.Writer, done chan struct{}) {
+		defer close(done)
+		_, _ = io.Copy(log, lines) // until it ends
+	}(s.log, s.done)
+}
+
+// stop ends it gently.
+func (s *server) stop() {
+	if s.cmd == nil {
+		return
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	<-s.done
+	if err := s.cmd.Wait(); err != nil {
+		s.t.Errorf("it ends with %v\n%s", err, s.log)
+	}
+	s.cmd = nil
+}
+
+// paddock is a command of a person at this machine.
+func (s *server) paddock(args ...string) (stdout string, err error) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, sandboxtest.Binary(s.t), args...)
+	cmd.Env = environment(s.t, s.state, s.env...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil || said.Len() > 0 {
+		s.t.Logf("paddock %s: %v\n%s", strings.Join(args, " "), err, &said)
+	}
+	return strings.TrimSpace(string(out)), err
+}
+
+// call calls one of paddock's tools, and reads its result into out.
+func (s *server) call(tool string, args map[string]any, out any) {
+	s.t.Helper()
+	ask, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": tool, "arguments": args}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(s.t.Context(), "POST", s.base+"/mcp", bytes.NewReader(ask))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+s.token)
+	r.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var got struct {
+		Result struct {
+			IsError bool            `json:"isError"`
+			Content json.RawMessage `json:"structuredContent"`
+		} `json:"result"`
+	}
+	if err := json.NewDecoder(res.Body).Decode(&got); err != nil || got.Result.IsError {
+		s.t.Fatalf("%s says %s, %v", tool, got.Result.Content, err)
+	}
+	if out == nil {
+		return
+	}
+	if err := json.Unmarshal(got.Result.Content, out); err != nil {
+		s.t.Fatalf("%s gives %s: %v", tool, got.Result.Content, err)
+	}
+}
+
+// session makes one.
+func (s *server) session() string {
+	s.t.Helper()
+	var made struct {
+		ID string `json:"session_id"`
+	}
+	s.call("create_session", map[string]any{}, &made)
+	return made.ID
+}
+
+// run runs a program in a session, and gives what it printed.
+func (s *server) run(id, language, code string) string {
+	s.t.Helper()
+	var e struct {
+		Success bool   `json:"success"`
+		Stdout  string `json:"stdout"`
+		Stderr  string `json:"stderr"`
+	}
+	s.call("execute_code", map[string]any{"session_id": id, "language": language, "code": code, "timeout": int(patience.Seconds())}, &e)
+	if !e.Success {
+		s.t.Fatalf("%s\nfails: %s%s", code, e.Stdout, e.Stderr)
+	}
+	return strings.TrimSpace(e.Stdout)
+}
+
+// browser has cookies, and takes all that is below localhost for this machine.
+func browser(t *testing.T) *http.Client {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		host, port, err := net.SplitHostPort(address)
+		if err == nil && strings.HasSuffix(host, ".localhost") {
+			address = net.JoinHostPort("127.0.0.1", port)
+		}
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Jar: jar, Transport: transport, Timeout: patience}
+}
+
+// get gives the status and the body of what lies at an address.
+func get(t *testing.T, c *http.Client, at string, headers ...string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), "GET", at, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	all, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(all)
+}
+
+// origin is the address of a preview, of its link.
+func origin(t *testing.T, link string) string {
+	t.Helper()
+	u, err := url.Parse(link)
+	if err != nil || !strings.HasSuffix(u.Hostname(), ".localhost") {
+		t.Fatalf("the link is %q, %v", link, err)
+	}
+	return u.Scheme + "://" + u.Host
+}

@@ -1,0 +1,304 @@
+package preview
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"paddock/internal/audit"
+)
+
+// fileServer serves the workspace, and returns when it listens.
+const fileServer = `
+mkdir -p site && echo '<h1>from the session</h1>' > site/index.html
+(cd site && exec python3 -m http.server 8000 --bind 127.0.0.1) > server.log 2>&1 &
+until (exec 3<>/dev/tcp/127.0.0.1/8000) 2>/dev/null; do :; done
+echo listens`
+
+// liveServer has events, a WebSocket and what it was asked; it returns when it listens.
+const liveServer = `
+cat > live.js <<'END'
+const http = require("http"), crypto = require("crypto")
+const s = http.createServer((req, res) => {
+  if (req.url == "/events") {
+    res.writeHead(200, {"Content-Type": "text/event-stream"})
+    let n = 0
+    const timer = setInterval(() => res.write("data: " + n++ + "\n\n"), 20)
+    req.on("close", () => clearInterval(timer))
+  } else if (req.url == "/endless") {
+    const block = Buffer.alloc(65536)
+    const more = () => { while (!res.destroyed && res.write(block)); }
+    res.on("drain", more); more()
+  } else {
+    res.setHeader("Set-Cookie", "app=1; Domain=localhost; Path=/")
+    res.end(JSON.stringify(req.headers))
+  }
+})
+s.on("upgrade", (req, socket) => {
+  const key = crypto.createHash("sha1").update(req.headers["sec-websocket-key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest("base64")
+  socket.write("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " + key + "\r\n\r\n")
+  socket.on("error", () => {})
+  socket.on("data", d => {
+    const n = d[1] & 127, mask = d.subarray(2, 6), text = Buffer.from(d.subarray(6, 6 + n).map((c, i) => c ^ mask[i % 4]))
+    socket.write(Buffer.concat([Buffer.from([0x81, n + 5]), Buffer.from("echo "), text]))
+  })
+})
+s.listen(3000)
+END
+node live.js > live.log 2>&1 &
+until (exec 3<>/dev/tcp/127.0.0.1/3000) 2>/dev/null; do :; done
+echo listens`
+
+func TestAPersonOpensWhatASessionServes(t *testing.T) {
+	s := start(t)
+	id := s.session()
+	if got := s.run(id, "bash", fileServer); got != "listens" {
+		t.Fatalf("it says %q", got)
+	}
+	link, err := s.paddock("session", "preview", id, "8000", "--ttl", "30m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, at := browser(t), origin(t, link)
+	if status, body := get(t, c, at); status != 403 {
+		t.Errorf("without the link: %d %s", status, body)
+	}
+	if status, body := get(t, c, link); status != 200 || body != "<h1>from the session</h1>\n" {
+		t.Errorf("the link gives %d %s", status, body)
+	}
+	if status, body := get(t, c, at+"/nothing"); status != 404 || !strings.Contains(body, "File not found") {
+		t.Errorf("the program says %d %s", status, body)
+	}
+	if got := s.run(id, "bash", "cat server.log"); strings.Contains(got, ".paddock") || !strings.Contains(got, "GET / HTTP/1.1") {
+		t.Errorf("the program was asked %s", got)
+	}
+
+	// Another server of the state folder's finds the machine as it was saved.
+	s.stop()
+	s.start()
+	u, _ := url.Parse(at)
+	old, _ := url.Parse(s.base)
+	again := "http://" + u.Hostname() + ":" + old.Port()
+	if status, body := get(t, c, again); status != 200 || body != "<h1>from the session</h1>\n" {
+		t.Errorf("after a restart: %d %s", status, body)
+	}
+
+	// A model gets a URL like its user's.
+	var linked struct {
+		URL string `json:"preview_url"`
+	}
+	s.call("read_file", map[string]any{"session_id": id, "path": "http://localhost:8000/index.html", "link": true}, &linked)
+	if status, body := get(t, browser(t), linked.URL); status != 200 || body != "<h1>from the session</h1>\n" {
+		t.Errorf("the model's URL %s gives %d %s", linked.URL, status, body)
+	}
+
+	listed, err := s.paddock("session", "preview", id)
+	if err != nil || !strings.Contains(listed, "8000") || strings.Contains(listed, "open/") {
+		t.Errorf("there are %s, %v", listed, err)
+	}
+	if _, err := s.paddock("session", "preview", id, "--revoke"); err != nil {
+		t.Error(err)
+	}
+	if status, _ := get(t, c, again); status != 403 {
+		t.Errorf("revoked it is %d", status)
+	}
+	var actions []string
+	label, _, _ := strings.Cut(u.Hostname(), ".")
+	for r, err := range audit.Read(filepath.Join(s.state, "audit"), audit.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Session == id && strings.HasPrefix(r.Action, "preview_") && strings.Contains(r.Target, label) {
+			actions = append(actions, r.Action+" "+r.Target)
+		}
+	}
+	want := fmt.Sprintf("preview_create port 8000 %s,preview_open port 8000 %s from 127.0.0.1,preview_revoke port 8000 %s", label, label, label)
+	if got := strings.Join(actions, ","); got != want {
+		t.Errorf("the audit log has %s, want %s", got, want)
+	}
+	s.stop()
+	signature := link[strings.LastIndex(link, "/")+1:]
+	err = filepath.WalkDir(s.state, func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			if data, err := os.ReadFile(path); err == nil && bytes.Contains(data, []byte(signature)) {
+				t.Errorf("what opens the preview is in %s", path)
+			}
+		}
+		return nil
+	})
+	if err != nil || strings.Contains(s.log.String(), signature) {
+		t.Errorf("what opens the preview is in the log, or %v", err)
+	}
+}
+
+// preview asks the API for one.
+func (s *server) preview(id string, port int) (link string) {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), "POST", s.base+"/api/v1/sessions/"+id+"/previews", strings.NewReader(fmt.Sprintf(`{"port": %d}`, port)))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+s.token)
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var made struct{ URL string }
+	if err := json.NewDecoder(res.Body).Decode(&made); err != nil || res.StatusCode != 201 {
+		s.t.Fatalf("it says %v, %v", res.Status, err)
+	}
+	return made.URL
+}
+
+func TestEventsAndWebSocketsOfASession(t *testing.T) {
+	s := start(t)
+	id := s.session()
+	s.run(id, "bash", liveServer)
+	link := s.preview(id, 3000)
+	c, at := browser(t), origin(t, link)
+	status, body := get(t, c, link, "Authorization", "Bearer "+s.token)
+	var seen map[string]string
+	if err := json.Unmarshal([]byte(body), &seen); err != nil || status != 200 {
+		t.Fatalf("it says %d %s", status, body)
+	}
+	if strings.Contains(body, s.token) || strings.Contains(body, "paddock-preview") || seen["host"] != strings.TrimPrefix(at, "http://") || seen["x-forwarded-host"] != seen["host"] {
+		t.Errorf("the program sees %s", body)
+	}
+	u, _ := url.Parse(at)
+	cookies := map[string]string{}
+	for _, k := range c.Jar.Cookies(u) {
+		cookies[k.Name] = k.Value
+	}
+	if cookies["app"] != "1" || cookies["paddock-preview"] == "" {
+		t.Errorf("the browser has %v", cookies)
+	}
+	other, _ := url.Parse("http://other.localhost:" + u.Port())
+	if all := c.Jar.Cookies(other); len(all) != 0 {
+		t.Errorf("another host has %v", all)
+	}
+
+	res, err := c.Get(at + "/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := bufio.NewScanner(res.Body)
+	for n := 0; n < 3 && events.Scan(); {
+		if events.Text() == fmt.Sprintf("data: %d", n) {
+			n++
+		}
+	}
+	if err := events.Err(); err != nil {
+		t.Error(err)
+	}
+	res.Body.Close()
+
+	conn, r := webSocket(t, u, cookies["paddock-preview"])
+	for _, text := range []string{"one", "two"} {
+		if _, err := conn.Write(append([]byte{0x81, 0x80 | byte(len(text)), 0, 0, 0, 0}, text...)); err != nil {
+			t.Fatal(err)
+		}
+		frame := make([]byte, 2+5+len(text))
+		if _, err := io.ReadFull(r, frame); err != nil || string(frame[2:]) != "echo "+text {
+			t.Errorf("it gives %q, %v", frame, err)
+		}
+	}
+
+	// An answer without end goes on for as long as somebody reads, and then not.
+	if res, err = c.Get(at + "/endless"); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.CopyN(io.Discard, res.Body, 64<<20); err != nil {
+		t.Errorf("after %d bytes: %v", n, err)
+	}
+	res.Body.Close()
+
+	s.call("destroy_session", map[string]any{"session_id": id}, nil)
+	if _, err := r.ReadByte(); err == nil {
+		t.Error("a WebSocket outlives its session")
+	}
+	if status, _ := get(t, c, at); status != 403 {
+		t.Errorf("without its session it is %d", status)
+	}
+}
+
+func webSocket(t *testing.T, u *url.URL, cookie string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", u.Port()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	fmt.Fprintf(conn, "GET /ws HTTP/1.1\r\nHost: %s\r\nOrigin: http://%s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nCookie: paddock-preview=%s\r\n\r\n", u.Host, u.Host, cookie)
+	r := bufio.NewReader(conn)
+	res, err := http.ReadResponse(r, nil)
+	if err != nil || res.StatusCode != 101 || res.Header.Get("Sec-WebSocket-Accept") != "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" {
+		t.Fatalf("it says %+v, %v", res, err)
+	}
+	return conn, r
+}
+
+// Attack 42: what a sandbox binds is never taken for another's preview, or for paddock.
+func TestASessionThatBindsAPortIsNobodyElse(t *testing.T) {
+	s := start(t)
+	evil, good := s.session(), s.session()
+	s.run(good, "bash", fileServer)
+	port := strings.TrimPrefix(s.base[strings.LastIndex(s.base, ":"):], ":")
+	// It listens wherever it can: at the other's port, at paddock's, for all names.
+	s.run(evil, "bash", `
+cat > evil.py <<'END'
+import http.server, sys, threading
+class H(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write(b"evil")
+    do_POST = do_GET
+    def log_message(self, *a): pass
+for p in sys.argv[1:]:
+    threading.Thread(target=http.server.ThreadingHTTPServer(("", int(p)), H).serve_forever).start()
+END
+python3 evil.py 8000 `+port+` > /dev/null 2>&1 &
+for p in 8000 `+port+`; do until (exec 3<>/dev/tcp/127.0.0.1/$p) 2>/dev/null; do :; done; done`)
+	c := browser(t)
+	goods, evils := s.preview(good, 8000), s.preview(evil, 8000)
+	if status, body := get(t, c, evils); status != 200 || body != "evil" {
+		t.Fatalf("it says %d %s", status, body)
+	}
+	if status, body := get(t, c, goods); status != 200 || strings.Contains(body, "evil") {
+		t.Errorf("the other's preview is %d %s", status, body)
+	}
+	if status, body := get(t, c, s.base+"/healthz"); status != 200 || !strings.Contains(body, "ok") {
+		t.Errorf("paddock is %d %s", status, body)
+	}
+	// Its cookie and its signature open its own preview alone, also at the other's address.
+	u, _ := url.Parse(evils)
+	cookie := "paddock-preview=" + c.Jar.Cookies(u)[0].Value
+	stranger := browser(t)
+	if status, _ := get(t, stranger, origin(t, goods), "Cookie", cookie); status != 403 {
+		t.Errorf("with its cookie: %d", status)
+	}
+	if status, _ := get(t, stranger, origin(t, goods)+u.Path); status != 403 {
+		t.Errorf("with its signature: %d", status)
+	}
+	// What its page sends to the other's, or to paddock, is refused.
+	for _, to := range []string{origin(t, goods), s.base + "/mcp", s.base + "/api/v1/sessions/" + good + "/previews"} {
+		if status, body := get(t, c, to, "Origin", origin(t, evils), "Sec-Fetch-Site", "same-site"); status != 403 {
+			t.Errorf("at %s its page finds %d %s", to, status, body)
+		}
+	}
+	// The machine's own way out, and paddock's port of this host, are not the box's.
+	if status, body := get(t, c, s.preview(evil, 1)); status != 502 || !strings.Contains(body, "nobody in the sandbox listens at port 1") {
+		t.Errorf("where nobody listens: %d %s", status, body)
+	}
+	s.run(good, "bash", "kill %1 2>/dev/null; pkill -f http.server || true")
+}
