@@ -67,7 +67,8 @@ type Config struct {
 		SentBytes, ReceivedBytes int64    // of each session, in all
 		Requests                 int64
 	}
-	Skills struct {
+	Packages Packages
+	Skills   struct {
 		Allow       []string // rules of package egress, of whoever runs paddock
 		GitHubAPI   string   // empty: GitHub's own
 		GitHubToken string   // secret; empty: none
