@@ -26,6 +26,7 @@ import (
 	"paddock/internal/bindings/broker"
 	"paddock/internal/fault"
 	"paddock/internal/microsandbox"
+	"paddock/internal/packages/install"
 	"paddock/internal/session"
 	"paddock/internal/skill"
 	"paddock/internal/telemetry"
@@ -72,6 +73,9 @@ type Config struct {
 	// Reaches gives the rules that say what programs of a session reach, by its
 	// Settings.Network; nil: nothing, whatever that says.
 	Reaches func(network *[]string) []string
+	// Packages puts packages into sessions; nil: nobody does. It is not closed by the
+	// Server.
+	Packages *install.Installer
 	// Approvals are the calls of tools that wait for a person; nil: there are none.
 	Approvals *approval.Store
 	// AskClient has the client be asked about those of the programs that it runs, where

@@ -31,7 +31,7 @@ type Stage struct {
 	inner  *Tree  // of that folder
 	files  []string
 	gone   []string // what Commit removes
-	lease  int64 // bytes that may be written before room has to be asked for
+	lease  int64    // bytes that may be written before room has to be asked for
 	piece  []byte
 }
 

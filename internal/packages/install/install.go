@@ -70,6 +70,9 @@ func New(c Config) *Installer {
 	return &Installer{config: c, slots: make(chan struct{}, c.AtOnce), busy: map[held]chan struct{}{}}
 }
 
+// Serves tells whether there is anything that could be installed; nil installs nothing.
+func (i *Installer) Serves() bool { return i != nil && i.config.Packages != nil }
+
 // Result tells what an installation did.
 type Result struct {
 	// Installed are the packages that were not there before, those included that others
