@@ -36,44 +36,42 @@ func (p place) modules(ctx context.Context, w wishes) (Result, error) {
 	if made.Already {
 		return Result{Already: true, Notes: made.Notes}, nil
 	}
-	replaced, err := putModules(tree, made.Files, ctx.Err)
-	if err != nil {
+	if err := putModules(tree, made.Files, ctx.Err); err != nil {
 		return Result{}, fmt.Errorf("putting the packages into the session: %w", err)
 	}
-	res := Result{Installed: added(record.Data, made), Notes: made.Notes}
-	if replaced {
+	res := Result{Notes: made.Notes}
+	var replaced bool
+	if res.Installed, replaced = added(record.Data, made); replaced {
 		res.Notes = append(res.Notes, "what was imported before stays as it was in this interpreter, until reset_workspace")
 	}
 	return res, nil
 }
 
-// added are the packages that were not there before.
-func added(record []byte, made *packages.Scripts) []packages.Installed {
-	before := map[packages.Installed]bool{}
+// added are the packages that were not there before, and whether one of them was there in
+// another version.
+func added(record []byte, made *packages.Scripts) (all []packages.Installed, replaced bool) {
+	before := map[string]string{}
 	for _, one := range packages.InstalledModules(record) {
-		before[one] = true
+		before[one.Name] = one.Version
 	}
-	return slices.DeleteFunc(slices.Clone(made.Installed), func(one packages.Installed) bool { return before[one] })
+	for _, one := range made.Installed {
+		if was := before[one.Name]; was != one.Version {
+			all, replaced = append(all, one), replaced || was != ""
+		}
+	}
+	return all, replaced
 }
 
-// putModules makes the folder of modules what files say, in one change. It tells whether
-// that changed or removed a module.
-func putModules(tree *workspace.Tree, files map[string][]byte, allow func() error) (replaced bool, err error) {
+// putModules makes the folder of modules what files say, in one change.
+func putModules(tree *workspace.Tree, files map[string][]byte, allow func() error) error {
 	stage, err := tree.Stage()
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer stage.Close()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if there, err := tree.Stat(name); err == nil && name != packages.ModulesRecord {
-			old, err := tree.ReadAll(name, max(there.Size, 1))
-			if err == nil && bytes.Equal(old.Data, files[name]) {
-				continue
-			}
-			replaced = true
-		}
 		if _, err := stage.Add(name, bytes.NewReader(files[name]), 0); err != nil {
-			return false, err
+			return err
 		}
 	}
 	err = tree.Walk(packages.Modules+"/**", func(f workspace.File) error {
@@ -83,7 +81,7 @@ func putModules(tree *workspace.Tree, files map[string][]byte, allow func() erro
 		return stage.Remove(f.Path) // a chunk, or of what is not wanted any more
 	})
 	if err != nil {
-		return false, err
+		return err
 	}
-	return replaced, stage.Commit(allow)
+	return stage.Commit(allow)
 }
