@@ -97,6 +97,7 @@ var mayImport = map[string][]string{
 	"tests/network":                      {},
 	"tests/network/joined":               {},
 	"tests/network/linux":                {"internal/egress", "internal/egress/door", "internal/image", "internal/sandbox", "internal/sandbox/linux", "internal/sandbox/linux/agent", "internal/sandbox/linux/outward", "internal/sandbox/sandboxtest"},
+	"tests/network/packages":             {},
 	"tests/service":                      {},
 	"tests/tools":                        {},
 	"tests/waiting":                      {},

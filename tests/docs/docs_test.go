@@ -60,6 +60,7 @@ func TestTheCommandsOfTheDocuments(t *testing.T) {
 		"../../docs/linux.md":     2,
 		"../../docs/secrets.md":   4,
 		"../../docs/network.md":   1,
+		"../../docs/packages.md":  1,
 		"../../docs/servers.md":   4,
 		"../../docs/skills.md":    12,
 		"../../docs/state.md":     12,

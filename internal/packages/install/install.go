@@ -12,6 +12,7 @@ package install
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -115,12 +116,18 @@ func (i *Installer) Install(ctx context.Context, owner session.Owner, id session
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, i.config.Timeout, errTooLong)
 	defer cancel()
-	if info.Isolation != wasm {
+	res, err := p.install(ctx, w)
+	slices.SortFunc(res.Installed, compare)
+	return res, err
+}
+
+func (p place) install(ctx context.Context, w wishes) (Result, error) {
+	if p.info.Isolation != wasm {
 		return p.inMachine(ctx, w)
 	}
 	select {
-	case i.slots <- struct{}{}:
-		defer func() { <-i.slots }()
+	case p.slots <- struct{}{}:
+		defer func() { <-p.slots }()
 	case <-ctx.Done():
 		return Result{}, context.Cause(ctx)
 	}
