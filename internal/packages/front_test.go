@@ -26,8 +26,8 @@ type (
 )
 
 var (
-	newIndex, wheel, simple, real, sumOf = packagestest.NewIndex, packagestest.Wheel, packagestest.Simple, packagestest.Real, packagestest.SumOf
-	newRegistry, tarball, old            = packagestest.NewRegistry, packagestest.Tarball, packagestest.Old
+	newIndex, wheel, simple, real = packagestest.NewIndex, packagestest.Wheel, packagestest.Simple, packagestest.Real
+	newRegistry, tarball, old     = packagestest.NewRegistry, packagestest.Tarball, packagestest.Old
 )
 
 // pythonOf is a front of indexes, with all of their packages.

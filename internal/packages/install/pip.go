@@ -3,6 +3,7 @@ package install
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -190,9 +191,9 @@ func carry(from, to *workspace.Tree, allow func() error) (replaced bool, err err
 
 // alike tells whether a file has the same content in both trees, and whether it is there.
 func alike(from, to *workspace.Tree, f workspace.File) (same, there bool, err error) {
-	other, err := to.Stat(f.Path)
-	if err != nil {
-		return false, false, nil //nolint:nilerr // what is in its way is seen when it is put there
+	other, statErr := to.Stat(f.Path)
+	if statErr != nil { // what else is in its way is seen when it is put there
+		return false, false, nil
 	}
 	if other.Size != f.Size {
 		return false, true, nil
@@ -207,15 +208,12 @@ func alike(from, to *workspace.Tree, f workspace.File) (same, there bool, err er
 		return false, true, err
 	}
 	defer b.Close()
-	one, other2 := make([]byte, 64<<10), make([]byte, 64<<10)
-	for {
-		n, err := io.ReadFull(a, one)
-		m, errB := io.ReadFull(b, other2)
-		if !bytes.Equal(one[:n], other2[:m]) {
-			return false, true, nil
-		}
-		if err != nil || errB != nil {
-			return (err == io.EOF || err == io.ErrUnexpectedEOF) && err == errB, true, nil
-		}
+	one, two := sha256.New(), sha256.New()
+	if _, err := io.Copy(one, a); err != nil {
+		return false, true, err
 	}
+	if _, err := io.Copy(two, b); err != nil {
+		return false, true, err
+	}
+	return bytes.Equal(one.Sum(nil), two.Sum(nil)), true, nil
 }

@@ -71,6 +71,7 @@ type Registry struct {
 // Old is when packages here were published as a rule.
 var Old = time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)
 
+// NewRegistry is an empty one, which ends with the test.
 func NewRegistry(t testing.TB) *Registry {
 	r := &Registry{t: t, Packages: map[string]map[string]json.RawMessage{}, Files: map[string][]byte{}, Times: map[string]string{}, Tags: map[string]map[string]string{}}
 	r.Server = httptest.NewServer(r)

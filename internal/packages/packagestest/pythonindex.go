@@ -50,6 +50,7 @@ type Index struct {
 	Server   *httptest.Server
 }
 
+// NewIndex is an empty one, which ends with the test.
 func NewIndex(t testing.TB) *Index {
 	x := &Index{Projects: map[string][]Distribution{}}
 	x.Server = httptest.NewServer(x)
@@ -57,6 +58,7 @@ func NewIndex(t testing.TB) *Index {
 	return x
 }
 
+// Add has it list more files of a project.
 func (x *Index) Add(project string, all ...Distribution) *Index {
 	x.Mu.Lock()
 	defer x.Mu.Unlock()
@@ -107,6 +109,7 @@ func (x *Index) file(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotFound)
 }
 
+// SumOf is the SHA-256 that an index names.
 func SumOf(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
