@@ -143,6 +143,7 @@ func (p *program) examine(ctx context.Context, d *diagnosis) {
 	p.examineServers(d)
 	p.examineSkills(d)
 	p.examineApprovals(d)
+	p.examinePackages(d)
 	parts, err := p.open(nil)
 	if err != nil {
 		d.fail("sessions", err)

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 
@@ -15,6 +17,7 @@ import (
 	"paddock/internal/egress/door"
 	"paddock/internal/egress/streams"
 	"paddock/internal/fault"
+	"paddock/internal/packages"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/linux/outward"
 	"paddock/internal/secret"
@@ -28,6 +31,7 @@ type network struct {
 	rules     []string // the operator's
 	policy    egress.Policy
 	budgets   door.Budgets
+	packages  *packages.Packages // what sessions reach whatever the rules say; nil: nothing
 	seeds     seeds
 	audit     *audit.Log
 	telemetry *telemetry.Telemetry
@@ -59,14 +63,14 @@ type doorway struct {
 const allowance = "in the configuration's network.allow, by --net-allow or PADDOCK_NET_ALLOW"
 
 // openNetwork makes the sessions' network, and puts it into their configuration.
-func (p *program) openNetwork(sc *session.Config, log *audit.Log, t *telemetry.Telemetry) (*network, error) {
+func (p *program) openNetwork(sc *session.Config, o *parts) (*network, error) {
 	c := p.config.Network
 	policy, err := egress.Parse(c.Allow, egress.Rights{All: true, Private: true, Requests: true})
 	if err != nil {
 		return nil, err // config has looked at it
 	}
 	n := &network{
-		rules: c.Allow, policy: policy, audit: log, telemetry: t, log: p.log, doors: map[networked]*doorway{},
+		rules: c.Allow, policy: policy, packages: o.packages, audit: o.audit, telemetry: o.telemetry, log: p.log, doors: map[networked]*doorway{},
 		seeds:   seeds{dir: p.places.state, vault: p.vault()},
 		budgets: door.Budgets{Sent: c.SentBytes, Received: c.ReceivedBytes, Requests: c.Requests},
 	}
@@ -89,13 +93,14 @@ func (p *program) openNetwork(sc *session.Config, log *audit.Log, t *telemetry.T
 // machine is the way out of a session's machine; nil: nothing may leave it, so nobody
 // listens there.
 func (n *network) machine(owner session.Owner, id session.ID, set session.Settings) *session.Network {
-	if policy, err := n.of(set.Network); err != nil || policy.Empty() {
+	if policy, err := n.of(set.Network); n.packages == nil && (err != nil || policy.Empty()) {
 		return nil
 	}
-	return &session.Network{
-		Proxy: func(ctx context.Context, conn net.Conn) { n.proxy(ctx, owner, id, conn) },
-		Env:   outward.Environment(),
+	env := outward.Environment()
+	if n.packages != nil {
+		maps.Copy(env, packages.Environment("http://"+packages.Host))
 	}
+	return &session.Network{Proxy: func(ctx context.Context, conn net.Conn) { n.proxy(ctx, owner, id, conn) }, Env: env}
 }
 
 // check tells what is wrong with the rules that a session is made with: they are a part
@@ -229,7 +234,7 @@ func (n *network) open(d *doorway, k networked) error {
 	}
 	used := info.Traffic
 	d.Door, err = door.New(door.Config{
-		Session: string(k.id), Policy: policy, Budgets: n.budgets, Allow: allow, Seed: seed, Secrets: secrets, Log: n.log,
+		Session: string(k.id), Policy: policy, Local: n.local(), Budgets: n.budgets, Allow: allow, Seed: seed, Secrets: secrets, Log: n.log,
 		Used:   door.Usage{Requests: used.Requests, Sent: used.Sent, Received: used.Received},
 		Record: func(r door.Record) { n.record(k.owner, r) },
 	})
@@ -238,6 +243,14 @@ func (n *network) open(d *doorway, k networked) error {
 	}
 	d.streams = streams.New(streams.Config{Door: d.Door, Allow: allowance})
 	return nil
+}
+
+// local are the hosts that paddock itself is for every session.
+func (n *network) local() map[string]http.Handler {
+	if n.packages == nil {
+		return nil
+	}
+	return map[string]http.Handler{packages.Host: n.packages.Handler()}
 }
 
 // answer answers a message of a guest that has no sockets.

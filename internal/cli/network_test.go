@@ -35,7 +35,7 @@ func reaching(t *testing.T, state string, rules ...string) *parts {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Network.Allow = rules
+	c.Network.Allow, c.Packages.Machine = rules, false
 	p := &program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard, newBackends: fake, config: c, places: places{state: state, cache: t.TempDir()}, log: slog.New(slog.DiscardHandler)}
 	o, err := p.open(nil)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"paddock/internal/cli/config"
 	"paddock/internal/limit"
 	"paddock/internal/microsandbox"
+	"paddock/internal/packages"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
 	"paddock/internal/telemetry"
@@ -28,6 +29,7 @@ type parts struct {
 	sessions  *session.Manager
 	sandboxes *microsandbox.Service
 	bindings  *bindings
+	packages  *packages.Packages // nil: nobody has said where those come from
 	network   *network
 	given     *given
 	approvals *approvals
@@ -69,7 +71,10 @@ func (p *program) open(change func(*session.Config)) (_ *parts, err error) {
 	if o.bindings, err = p.openBindings(&sc, o.approvals, o.audit, o.telemetry); err != nil {
 		return nil, err
 	}
-	if o.network, err = p.openNetwork(&sc, o.audit, o.telemetry); err != nil {
+	if o.packages, err = p.openPackages(); err != nil {
+		return nil, err
+	}
+	if o.network, err = p.openNetwork(&sc, o); err != nil {
 		return nil, err
 	}
 	o.given = p.openSecrets(&sc, o.network)
@@ -140,6 +145,7 @@ func (o *parts) close(log *slog.Logger) {
 	closing(o.given != nil, o.given) // it asks what sessions are
 	closing(o.sessions != nil, o.sessions)
 	closing(o.network != nil, o.network)
+	closing(o.packages != nil, o.packages)
 	closing(o.bindings != nil, o.bindings)
 	closing(o.skills != nil, o.skills)
 	closing(o.backends != nil, o.backends)

@@ -9,12 +9,13 @@ import (
 
 	"paddock/internal/fault"
 	"paddock/internal/microsandbox"
+	"paddock/internal/packages/install"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
 )
 
 // aboutSession describes the session_id of most tools.
-const aboutSession = "Default: yours"
+const aboutSession = "Else yours"
 
 // Bounds of lists in results.
 const (
@@ -28,21 +29,22 @@ func (s *Server) coreTools(runtimes []session.Runtime) []tool {
 	destroys := hints{destructive: true, idempotent: true}
 	return []tool{
 		s.executeTool(langs, isos),
-		define("list_runtimes", "List languages", "Versions and packages.", hints{readOnly: true},
+		define("list_runtimes", "Languages", "Versions and packages.", hints{readOnly: true},
 			func(*struct{}) []param { return nil }, listRuntimes),
 		define("create_session", "Create session",
-			"Make another session.", hints{},
+			"Make a session.", hints{},
 			func(in *createInput) []param { return in.params(s, langs, isos) }, createSession),
 		define("destroy_session", "Destroy session", "Delete a session with its files.", destroys,
 			func(in *sessionInput) []param { return []param{sessionID(&in.session, "Which one").must()} }, destroySession),
-		define("cancel_execution", "Cancel execution", "Stop running code; keep variables.", hints{idempotent: true},
+		s.installTool(),
+		define("cancel_execution", "Cancel", "Stop running code; keep variables.", hints{idempotent: true},
 			func(in *cancelInput) []param {
 				return []param{
 					sessionID(&in.session, aboutSession),
-					text("execution_id", &in.execution, 1, 100, "Default: all"),
+					text("execution_id", &in.execution, 0, 100, "Default: all"),
 				}
 			}, cancelExecution),
-		define("get_workspace_info", "Inspect session", "Variables, imports, files, network and state.", hints{readOnly: true},
+		define("get_workspace_info", "Inspect", "Variables, imports, files, packages, network.", hints{readOnly: true},
 			(*sessionInput).params, workspaceInfo),
 		define("reset_workspace", "Reset session", "Clear variables and all files.", destroys,
 			(*sessionInput).params, resetWorkspace),
@@ -91,19 +93,19 @@ func (in *createInput) params(s *Server, langs, isos []string) []param {
 		choice("language", &in.language, langs, "Default language"),
 		sessionID(&in.session, "Default: random"),
 		text("name", &in.name, 0, 100, "For people"),
-		choice("isolation", &in.isolation, isos, "Kind of sandbox"),
-		number("memory_mb", &in.memory, 1, max(1, s.config.MemoryBytes>>20), "Per interpreter (Python: 32)"),
-		number("ttl_seconds", &in.ttl, 1, 365*24*3600, "Seconds it may be unused"),
+		choice("isolation", &in.isolation, isos, "Sandbox"),
+		number("memory_mb", &in.memory, 1, max(1, s.config.MemoryBytes>>20), "Python needs 32"),
+		number("ttl_seconds", &in.ttl, 1, 365*24*3600, "Seconds unused"),
 	}
-	all = append(all, texts("network", &in.network, 100, "Hosts; default: all allowed").noting(&in.narrowed))
+	all = append(all, texts("network", &in.network, 100, "Hosts; default: all").noting(&in.narrowed))
 	if s.config.Servers != nil {
-		all = append(all, texts("servers", &in.servers, 100, "MCP servers, or SERVER/get_*").noting(&in.chosen))
+		all = append(all, texts("servers", &in.servers, 100, "SERVER or SERVER/get_*").noting(&in.chosen))
 	}
 	if len(s.config.Secrets) > 0 {
 		all = append(all, texts("secrets", &in.secrets, 100, "Their names; default: all").noting(&in.kept))
 	}
 	if slices.Contains(isos, imaged) {
-		all = append(all, text("image", &in.image, 0, 512, "Of a "+imaged+" session"))
+		all = append(all, text("image", &in.image, 0, 512, "For "+imaged))
 	}
 	return all
 }
@@ -256,6 +258,11 @@ func workspaceInfo(ctx context.Context, c *call, in sessionInput) (out sessionIn
 	if err != nil {
 		return sessionInfo{}, answer{}, err
 	}
+	installed, err := c.packagesIn(d.ID)
+	if err != nil {
+		return sessionInfo{}, answer{}, err
+	}
+	d.Files = slices.DeleteFunc(d.Files, func(f session.File) bool { return install.Folder(f.Path) })
 	skills, err := c.server.skillNames(c.bound.Owner)
 	if err != nil {
 		return sessionInfo{}, answer{}, err
@@ -264,9 +271,8 @@ func workspaceInfo(ctx context.Context, c *call, in sessionInput) (out sessionIn
 		SessionID: d.ID, Name: d.Settings.Name, Language: d.Settings.Language, Isolation: d.Isolation, State: d.State,
 		CreatedAt: timestamp(d.CreatedAt), LastUsedAt: timestamp(d.LastUsedAt), ExpiresAt: timestamp(d.ExpiresAt),
 		ExecutionCount: d.Executions, Variables: []variable{}, Imports: listOf(d.Imports), Files: []file{},
-		More: len(d.Variables) > maxVariables || len(d.Files) > maxListed,
-		// Nothing installs packages yet.
-		Packages: []string{}, Servers: []string{}, Skills: skills, Network: listOf(c.server.reaches(d.Settings.Network)),
+		More:     len(d.Variables) > maxVariables || len(d.Files) > maxListed,
+		Packages: listOf(installed), Servers: []string{}, Skills: skills, Network: listOf(c.server.reaches(d.Settings.Network)),
 		DiskBytes: d.DiskBytes, MemoryBytes: d.Memory, Notice: strings.TrimSpace(c.notice + " " + d.Notice),
 	}
 	if s := c.server.config.Servers; s != nil {

@@ -22,8 +22,8 @@ type executeInput struct {
 }
 
 func (s *Server) executeTool(langs, isos []string) tool {
-	about := "Run code in a sandbox: " + s.networkInWords() + ", files in /workspace. Variables, imports and files stay for the next call. " +
-		"The last expression's value is the result; display(x) shows a picture. Large output becomes a file."
+	about := "Run code in a sandbox: " + s.networkInWords() + ", files in /workspace. Variables, imports and files stay. " +
+		"The last expression's value is the result; display(x) shows a picture."
 	t := define("execute_code", "Run code", about, hints{destructive: true},
 		func(in *executeInput) []param { return in.params(s, langs, isos) }, executeCode)
 	t.mayTakeLong = true
@@ -34,19 +34,19 @@ func (s *Server) executeTool(langs, isos []string) tool {
 }
 
 func (in *executeInput) params(s *Server, langs, isos []string) []param {
-	code := text("code", &in.code, 1, 1<<20, "Source text; top-level await works")
+	code := text("code", &in.code, 1, 1<<20, "Top-level await works")
 	if s.config.Approvals == nil {
 		code = code.must() // nothing waits, and there is nothing else to run
 	}
 	all := []param{
 		code,
-		choice("language", &in.language, langs, "Default: the session's"),
+		choice("language", &in.language, langs, "Default: session's"),
 		number("timeout", &in.timeout, 1, seconds(s.config.MaxTimeout), fmt.Sprintf("Seconds; default %d", seconds(s.config.DefaultTimeout))),
 		sessionID(&in.session, aboutSession),
-		choice("isolation", &in.isolation, isos, "Default: the session's"),
+		choice("isolation", &in.isolation, isos, "Default: session's"),
 	}
 	if s.config.Approvals != nil {
-		all = append(all, text("execution_id", &in.execution, 1, 100, "One that waits, to go on with"))
+		all = append(all, text("execution_id", &in.execution, 0, 100, "To go on with"))
 	}
 	return all
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/fault"
+	"paddock/internal/packages/install"
 	"paddock/internal/session"
 	"paddock/internal/workspace"
 )
@@ -24,16 +25,16 @@ const (
 	maxWrite      = 8 << 20 // characters of content, as one argument
 )
 
-const aboutPath = "Such as data/a.csv"
+const aboutPath = "data/a.csv"
 
 func (s *Server) fileTools() []tool {
 	return []tool{
-		define("read_file", "Read file", "Read a text by lines, a binary file by bytes (base64); pictures are shown.", hints{readOnly: true},
+		define("read_file", "Read file", "Read a text by lines, else bytes (base64); pictures are shown.", hints{readOnly: true},
 			func(in *readInput) []param { return in.params(s.config.Link != nil, s.config.Preview != nil) }, readFile),
-		define("write_file", "Write file", "Create or replace a file; folders are made.", hints{destructive: true, idempotent: true}, (*writeInput).params, writeFile),
+		define("write_file", "Write file", "Write a file; folders are made.", hints{destructive: true, idempotent: true}, (*writeInput).params, writeFile),
 		define("edit_file", "Edit file", "Replace text that stands once, or everywhere.", hints{destructive: true}, (*editInput).params, editFile),
-		define("list_files", "List files", "List the files of the workspace.", hints{readOnly: true}, (*listInput).globParams, listFiles),
-		define("search_files", "Search files", "Find lines by a regular expression.", hints{readOnly: true}, (*listInput).searchParams, searchFiles),
+		define("list_files", "List files", "List files.", hints{readOnly: true}, (*listInput).globParams, listFiles),
+		define("search_files", "Search files", "Find lines in files.", hints{readOnly: true}, (*listInput).searchParams, searchFiles),
 	}
 }
 
@@ -69,7 +70,7 @@ type readInput struct {
 
 func (in *readInput) params(links, previews bool) []param {
 	all := []param{
-		text("path", &in.path, 1, 4096, aboutPath).must(),
+		text("path", &in.path, 0, 4096, aboutPath).must(),
 		number("offset", &in.offset, 0, 1e12, "First line, from 1, or bytes to skip"),
 		number("limit", &in.limit, 1, 1<<20, "Lines or bytes"),
 		boolean("bytes", &in.bytes, "Count a text in bytes"),
@@ -89,15 +90,15 @@ type readOutput struct {
 	Path       string     `json:"path"`
 	Size       int64      `json:"size"`
 	Text       bool       `json:"text"`
-	Content    *string    `json:"content,omitempty" listed:"true"`        // of a text
-	Base64     string     `json:"content_base64,omitempty" listed:"true"` // of anything else
+	Content    *string    `json:"content,omitempty" listed:"true"` // of a text
+	Base64     string     `json:"content_base64,omitempty"`        // of anything else
 	MIMEType   string     `json:"mime_type"`
 	FirstLine  int64      `json:"first_line,omitempty"`
 	LastLine   int64      `json:"last_line,omitempty"`
 	TotalLines int64      `json:"total_lines,omitempty"`
-	Offset     int64      `json:"offset"`                              // in bytes
-	More       bool       `json:"more"`                                // there is something after this
-	NextOffset int64      `json:"next_offset,omitempty" listed:"true"` // what to give as offset to go on
+	Offset     int64      `json:"offset"`                // in bytes
+	More       bool       `json:"more"`                  // there is something after this
+	NextOffset int64      `json:"next_offset,omitempty"` // what to give as offset to go on
 	URL        string     `json:"download_url,omitempty"`
 	PreviewURL string     `json:"preview_url,omitempty"`
 	Expires    string     `json:"expires_at,omitempty"`
@@ -225,9 +226,9 @@ type writeInput struct {
 
 func (in *writeInput) params() []param {
 	return []param{
-		text("path", &in.path, 1, 4096, aboutPath).must(),
+		text("path", &in.path, 0, 4096, aboutPath).must(),
 		text("content", &in.content, 0, maxWrite, "Text").noting(&in.hasContent),
-		text("content_base64", &in.base64, 0, maxWrite, "Or bytes, as base64").noting(&in.hasBase64),
+		text("content_base64", &in.base64, 0, maxWrite, "Or base64").noting(&in.hasBase64),
 		sessionID(&in.session, aboutSession),
 	}
 }
@@ -275,7 +276,7 @@ type editInput struct {
 
 func (in *editInput) params() []param {
 	return []param{
-		text("path", &in.path, 1, 4096, aboutPath).must(),
+		text("path", &in.path, 0, 4096, aboutPath).must(),
 		text("old", &in.old, 1, maxWrite, "Exact text").must(),
 		text("new", &in.new, 0, maxWrite, "New text").must(),
 		boolean("replace_all", &in.all, "All of them"),
@@ -310,7 +311,7 @@ type listInput struct {
 
 func (in *listInput) globParams() []param {
 	return []param{
-		text("glob", &in.glob, 0, 256, "Such as src/**"),
+		text("glob", &in.glob, 0, 256, "src/**"),
 		sessionID(&in.session, aboutSession),
 	}
 }
@@ -336,19 +337,30 @@ func listFiles(ctx context.Context, c *call, in listInput) (fileList, answer, er
 	if err != nil {
 		return fileList{}, answer{}, err
 	}
-	out := fileList{SessionID: c.session, Files: []file{}, More: more || len(all) > maxListed, Notice: c.notice}
+	out := fileList{SessionID: c.session, Files: []file{}, Notice: c.notice}
+	ofPackages := ""
+	if in.glob == "" {
+		before := len(all)
+		all = slices.DeleteFunc(all, func(f workspace.File) bool { return install.Folder(f.Path) })
+		if left := before - len(all); left > 0 {
+			ofPackages = fmt.Sprintf("[%d files of installed packages are left out; a glob lists them]", left)
+		}
+	}
+	out.More = more || len(all) > maxListed
 	var b strings.Builder
 	for _, f := range all[:min(len(all), maxListed)] {
 		out.Files = append(out.Files, fileOf(f))
 		fmt.Fprintf(&b, "%s\t%d bytes\n", f.Path, f.Size)
 	}
 	if len(all) == 0 {
-		b.WriteString("(no files)")
+		b.WriteString("(no files)\n")
 	}
 	if out.More {
-		b.WriteString("[there are more; a glob shows fewer]")
+		b.WriteString("[there are more; a glob shows fewer]\n")
 	}
-	return out, answer{texts: []string{b.String()}}, nil
+	b.WriteString(ofPackages)
+	out.Notice = strings.TrimSpace(out.Notice + " " + ofPackages)
+	return out, answer{texts: []string{strings.TrimSuffix(b.String(), "\n")}}, nil
 }
 
 type matches struct {

@@ -38,7 +38,7 @@ func (s *Server) describe(runtimes []session.Runtime) string {
 		subprocess = ""
 		fmt.Fprintf(&b, "- Isolation %s is a whole Linux machine: bash, subprocesses, compiled packages, background processes (get_workspace_info lists them). Ask for it by isolation in the first call of a session, or in create_session. When its machine stops, or the session goes back, files stay and variables do not; a notice says so.\n", imaged)
 	}
-	fmt.Fprintf(&b, `- `+s.networkInSentences()+subprocess+`and nothing of the host but /workspace and /tmp. Installing packages is not possible; list_runtimes names what is there.
+	fmt.Fprintf(&b, `- `+s.networkInSentences()+subprocess+`and nothing of the host but /workspace and /tmp. list_runtimes names the packages that are there; `+s.installingInWords()+`.
 - A call is stopped after %d seconds unless timeout (up to %d) says otherwise; work, memory, output and disk are limited too, and stopped_by tells which limit was reached.
 - Output beyond about 60 KB, long texts and large pictures become files below .paddock, and the result shows a part: go on with read_file (offset, limit) or search_files.
 `, seconds(s.config.DefaultTimeout), seconds(s.config.MaxTimeout))
@@ -67,6 +67,14 @@ func (s *Server) networkInWords() string {
 		return "no network"
 	}
 	return "HTTP to allowed hosts"
+}
+
+// installingInWords is what the instructions say of other packages.
+func (s *Server) installingInWords() string {
+	if s.config.Packages.Serves() {
+		return "install_package adds others"
+	}
+	return "others cannot be installed"
 }
 
 // maxHosts bounds the hosts that the instructions name, in bytes.

@@ -26,6 +26,7 @@ import (
 	"paddock/internal/bindings/broker"
 	"paddock/internal/fault"
 	"paddock/internal/microsandbox"
+	"paddock/internal/packages/install"
 	"paddock/internal/session"
 	"paddock/internal/skill"
 	"paddock/internal/telemetry"
@@ -77,6 +78,9 @@ type Config struct {
 	Reaches func(network *[]string) []string
 	// Secrets are the names of those that sessions may have; none: they have none.
 	Secrets []string
+	// Packages puts packages into sessions; nil: nobody does. It is not closed by the
+	// Server.
+	Packages *install.Installer
 	// Approvals are the calls of tools that wait for a person; nil: there are none.
 	Approvals *approval.Store
 	// AskClient has the client be asked about those of the programs that it runs, where

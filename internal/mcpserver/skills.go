@@ -34,7 +34,7 @@ func (s *Server) skillTools() []tool {
 		}, installSkill)
 	return []tool{
 		install.open(),
-		define("skill_save", "Save skill", "Keep functions for later sessions: from skills.NAME import f.", hints{destructive: true, idempotent: true},
+		define("skill_save", "Save skill", "Keep functions for later: from skills.NAME import f.", hints{destructive: true, idempotent: true},
 			func(in *skillInput) []param {
 				return []param{
 					named(in),
@@ -50,7 +50,7 @@ func (s *Server) skillTools() []tool {
 					choice("detail_level", &in.detail, []string{"name", "description", "full"}, "full: instructions"),
 				}
 			}, searchSkills),
-		define("skill_remove", "Remove skill", "Remove a skill from all sessions.", hints{destructive: true, idempotent: true},
+		define("skill_remove", "Remove skill", "Remove a skill.", hints{destructive: true, idempotent: true},
 			func(in *skillInput) []param { return []param{named(in)} }, removeSkill),
 	}
 }

@@ -114,13 +114,13 @@ func TestPipInTheGuest(t *testing.T) {
 	g := newGuest(t)
 	files := map[string][]byte{"pip.zip": zippedPip(t)}
 	for _, w := range real(t) {
-		files["wheels/"+w.name] = w.data
+		files["wheels/"+w.Name] = w.Data
 	}
 	evil := wheel(t, "evil", "1.0", "py3-none-any", nil, map[string]string{"evil.py": "", "evil.pth": "import os; os.mkdir('/workspace/owned')\n", "../../../up.py": "x = 1"})
 	pth := wheel(t, "pth", "1.0", "py3-none-any", nil, map[string]string{"pth.py": "", "pth.pth": "import os; os.mkdir('/workspace/owned')\n"})
-	native := distribution{name: "native-1.0-cp313-cp313-manylinux_2_17_x86_64.whl", data: simple(t, "native", "1.0").data}
+	native := distribution{Name: "native-1.0-cp313-cp313-manylinux_2_17_x86_64.whl", Data: simple(t, "native", "1.0").Data}
 	for _, w := range []distribution{simple(t, "newer", "1.0"), evil, pth, native} {
-		files["wheels/"+w.name] = w.data
+		files["wheels/"+w.Name] = w.Data
 	}
 	g.put(files)
 	pip := func(upgrade bool, wishes ...string) packages.PythonReport {
@@ -155,7 +155,7 @@ func TestPipInTheGuest(t *testing.T) {
 		t.Errorf("what is there: %+v", r)
 	}
 	w := simple(t, "newer", "2.0")
-	g.put(map[string][]byte{"wheels/" + w.name: w.data})
+	g.put(map[string][]byte{"wheels/" + w.Name: w.Data})
 	if r := pip(true, "newer"); r.Status != 0 || !has(r.Installed, "newer@2.0") || !strings.Contains(r.Printed, "Uninstalling newer-1.0") {
 		t.Errorf("an upgrade: %+v", r)
 	}
@@ -177,8 +177,8 @@ func TestPipInTheGuest(t *testing.T) {
 // names as well; and what needs more than the guest has says where it works.
 func TestModulesInTheGuest(t *testing.T) {
 	g := newGuest(t)
-	r := newRegistry(t).withReal()
-	r.add(`{"name":"streams","version":"1.0.0"}`, file{name: "package/index.js", text: `const { Transform } = require("stream"); class T extends Transform {} exports.make = () => new T(); exports.one = 1;`})
+	r := newRegistry(t).WithReal()
+	r.Add(`{"name":"streams","version":"1.0.0"}`, file{Name: "package/index.js", Text: `const { Transform } = require("stream"); class T extends Transform {} exports.make = () => new T(); exports.one = 1;`})
 	p := npmOf(t, r)
 	made, err := p.JavaScript(t.Context(), packages.ScriptInstall{Wanted: []string{"ajv", "ajv-formats", "zod", "react", "yaml", "qs", "jszip", "mime-types", "nanoid", "iconv-lite", "streams"}})
 	if err != nil {

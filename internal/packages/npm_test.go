@@ -28,15 +28,15 @@ func install(t testing.TB, r *registry, wanted ...string) ([]string, *packages.S
 	return names(made.Installed), made, nil
 }
 
-var index0 = file{name: "package/index.js", text: "export default 1"}
+var index0 = file{Name: "package/index.js", Text: "export default 1"}
 
 func TestVersionsAreChosenAsNpmDoes(t *testing.T) {
 	r := newRegistry(t)
 	for _, v := range []string{"1.0.0", "1.2.0", "1.3.0-beta.1", "2.0.0"} {
-		r.add(`{"name":"a","version":"`+v+`"}`, index0)
+		r.Add(`{"name":"a","version":"`+v+`"}`, index0)
 	}
-	r.add(`{"name":"a","version":"1.2.5","deprecated":"broken"}`, index0)
-	r.tags["a"] = map[string]string{"latest": "1.2.0", "next": "1.3.0-beta.1", "gone": "9.9.9"}
+	r.Add(`{"name":"a","version":"1.2.5","deprecated":"broken"}`, index0)
+	r.Tags["a"] = map[string]string{"latest": "1.2.0", "next": "1.3.0-beta.1", "gone": "9.9.9"}
 	for _, m := range []string{
 		`{"name":"wants-old","version":"1.0.0","dependencies":{"a":"^1.0.0"}}`,
 		`{"name":"wants-new","version":"1.0.0","dependencies":{"a":"^2.0.0"}}`,
@@ -55,7 +55,7 @@ func TestVersionsAreChosenAsNpmDoes(t *testing.T) {
 		`{"name":"with-parts","version":"1.0.0","optionalDependencies":{"linux-only":"1"}}`,
 		`{"name":"x","version":"1.0.0","dependencies":{"y":"1"}}`, `{"name":"y","version":"1.0.0","dependencies":{"x":"1"}}`,
 	} {
-		r.add(m, index0)
+		r.Add(m, index0)
 	}
 	for wanted, want := range map[string]string{
 		"a": "a@1.2.0", "a@^1": "a@1.2.0", "a@>1.2": "a@2.0.0", "a@next": "a@1.3.0-beta.1", "a@1.2.5": "a@1.2.5", "a@1.2.x": "a@1.2.0", "a@^1.3.0-beta": "a@1.3.0-beta.1",
@@ -81,7 +81,7 @@ func errOf(f *fault.Error) error {
 func TestTheTreeIsNpms(t *testing.T) {
 	npm, err := exec.LookPath("npm")
 	sandboxtest.Require(t, "node", err == nil, "npm is not installed")
-	r := newRegistry(t).withReal()
+	r := newRegistry(t).WithReal()
 	front := httptest.NewServer(npmOf(t, r).Handler())
 	defer front.Close()
 	wanted := []string{"ajv-formats", "react-reconciler", "qs", "jszip", "minimatch", "express", "pino", "hono"}
@@ -127,21 +127,21 @@ func TestTheTreeIsNpms(t *testing.T) {
 // No file of a tarball gets out of the package's folder, and none is anything else
 // than a file.
 func TestHostileTarballs(t *testing.T) {
-	manifest := file{name: "package/package.json", text: `{"name":"evil","version":"1.0.0"}`}
+	manifest := file{Name: "package/package.json", Text: `{"name":"evil","version":"1.0.0"}`}
 	outside := t.TempDir()
 	for name, entries := range map[string][]file{
-		"up":              {manifest, {name: "package/../../../x.js", text: "x"}},
-		"absolute":        {manifest, {name: outside + "/x.js", text: "x"}},
-		"backslashes":     {manifest, {name: `package\..\..\x.js`, text: "x"}},
-		"a drive":         {manifest, {name: `package/C:/x.js`, text: "x"}},
-		"a symlink":       {manifest, {name: "package/l", kind: tar.TypeSymlink, link: outside}, {name: "package/l/x.js", text: "x"}},
-		"a hard link":     {manifest, {name: "package/l", kind: tar.TypeLink, link: "/etc/passwd"}},
-		"a device":        {manifest, {name: "package/d", kind: tar.TypeChar}},
-		"a pipe":          {manifest, {name: "package/p", kind: tar.TypeFifo}},
-		"a file as a dir": {manifest, {name: "package/f", text: "x"}, {name: "package/f/g", text: "x"}},
+		"up":              {manifest, {Name: "package/../../../x.js", Text: "x"}},
+		"absolute":        {manifest, {Name: outside + "/x.js", Text: "x"}},
+		"backslashes":     {manifest, {Name: `package\..\..\x.js`, Text: "x"}},
+		"a drive":         {manifest, {Name: `package/C:/x.js`, Text: "x"}},
+		"a symlink":       {manifest, {Name: "package/l", Kind: tar.TypeSymlink, Link: outside}, {Name: "package/l/x.js", Text: "x"}},
+		"a hard link":     {manifest, {Name: "package/l", Kind: tar.TypeLink, Link: "/etc/passwd"}},
+		"a device":        {manifest, {Name: "package/d", Kind: tar.TypeChar}},
+		"a pipe":          {manifest, {Name: "package/p", Kind: tar.TypeFifo}},
+		"a file as a dir": {manifest, {Name: "package/f", Text: "x"}, {Name: "package/f/g", Text: "x"}},
 	} {
 		r := newRegistry(t)
-		r.publish(manifest.text, "evil", "1.0.0", tarball(t, entries...))
+		r.Publish(manifest.Text, "evil", "1.0.0", tarball(t, entries...))
 		if _, _, err := install(t, r, "evil"); err == nil || err.Kind != fault.Denied {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -150,17 +150,17 @@ func TestHostileTarballs(t *testing.T) {
 		t.Errorf("outside: %v, %v", list, err)
 	}
 	r := newRegistry(t)
-	r.publish(manifest.text, "evil", "1.0.0", tarball(t, manifest, file{name: "package/z.js", text: strings.Repeat("\x00", 200<<20)}))
+	r.Publish(manifest.Text, "evil", "1.0.0", tarball(t, manifest, file{Name: "package/z.js", Text: strings.Repeat("\x00", 200<<20)}))
 	if _, _, err := install(t, r, "evil"); err == nil || err.Kind != fault.Exhausted {
 		t.Errorf("a bomb: %v", err)
 	}
 	r = newRegistry(t)
-	r.publish(manifest.text, "evil", "1.0.0", []byte("no archive"))
+	r.Publish(manifest.Text, "evil", "1.0.0", []byte("no archive"))
 	if _, _, err := install(t, r, "evil"); err == nil || err.Kind != fault.Denied {
 		t.Errorf("no archive: %v", err)
 	}
 	r = newRegistry(t)
-	r.publish(`{"name":"evil","version":"1.0.0","dist":{"tarball":"`+r.server.URL+`/files/evil-1.0.0.tgz","integrity":"sha512-`+strings.Repeat("A", 86)+`=="}}`, "evil", "1.0.0", tarball(t, manifest))
+	r.Publish(`{"name":"evil","version":"1.0.0","dist":{"tarball":"`+r.Server.URL+`/files/evil-1.0.0.tgz","integrity":"sha512-`+strings.Repeat("A", 86)+`=="}}`, "evil", "1.0.0", tarball(t, manifest))
 	if _, _, err := install(t, r, "evil"); err == nil || err.Kind != fault.Denied || !strings.Contains(err.Message, "sha512") {
 		t.Errorf("another digest: %v", err)
 	}
@@ -174,20 +174,20 @@ func TestPackagesReadNothingOfTheHost(t *testing.T) {
 	}
 	up := strings.Repeat("../", 20)
 	for name, files := range map[string][]file{
-		"an import":     {{name: "package/index.js", text: `export * from "` + secret + `"; import x from "` + up + secret[1:] + `"; export default x`}},
-		"a require":     {{name: "package/index.js", text: `module.exports = require("` + up + secret[1:] + `")`}},
-		"an URL":        {{name: "package/index.js", text: `import x from "file://` + secret + `"; export default x`}},
-		"a main":        {{name: "package/package.json", text: `{"name":"evil","version":"1.0.0","main":"` + up + secret[1:] + `"}`}},
-		"exports":       {{name: "package/package.json", text: `{"name":"evil","version":"1.0.0","exports":{".":"./` + up + secret[1:] + `","./x":"./` + up + secret[1:] + `"}}`}},
-		"a browser map": {{name: "package/package.json", text: `{"name":"evil","version":"1.0.0","browser":{"./index.js":"` + up + secret[1:] + `"}}`}, {name: "package/index.js", text: `import "http"`}},
-		"a tsconfig":    {{name: "package/tsconfig.json", text: `{"extends":"` + secret + `"}`}, {name: "package/index.ts", text: "export default 1"}},
-		"a source map":  {{name: "package/index.js", text: "export default 1\n//# sourceMappingURL=" + secret}},
+		"an import":     {{Name: "package/index.js", Text: `export * from "` + secret + `"; import x from "` + up + secret[1:] + `"; export default x`}},
+		"a require":     {{Name: "package/index.js", Text: `module.exports = require("` + up + secret[1:] + `")`}},
+		"an URL":        {{Name: "package/index.js", Text: `import x from "file://` + secret + `"; export default x`}},
+		"a main":        {{Name: "package/package.json", Text: `{"name":"evil","version":"1.0.0","main":"` + up + secret[1:] + `"}`}},
+		"exports":       {{Name: "package/package.json", Text: `{"name":"evil","version":"1.0.0","exports":{".":"./` + up + secret[1:] + `","./x":"./` + up + secret[1:] + `"}}`}},
+		"a browser map": {{Name: "package/package.json", Text: `{"name":"evil","version":"1.0.0","browser":{"./index.js":"` + up + secret[1:] + `"}}`}, {Name: "package/index.js", Text: `import "http"`}},
+		"a tsconfig":    {{Name: "package/tsconfig.json", Text: `{"extends":"` + secret + `"}`}, {Name: "package/index.ts", Text: "export default 1"}},
+		"a source map":  {{Name: "package/index.js", Text: "export default 1\n//# sourceMappingURL=" + secret}},
 	} {
 		r := newRegistry(t)
-		if files[0].name != "package/package.json" {
-			files = append([]file{{name: "package/package.json", text: `{"name":"evil","version":"1.0.0"}`}}, files...)
+		if files[0].Name != "package/package.json" {
+			files = append([]file{{Name: "package/package.json", Text: `{"name":"evil","version":"1.0.0"}`}}, files...)
 		}
-		r.publish(`{"name":"evil","version":"1.0.0"}`, "evil", "1.0.0", tarball(t, files...))
+		r.Publish(`{"name":"evil","version":"1.0.0"}`, "evil", "1.0.0", tarball(t, files...))
 		_, made, err := install(t, r, "evil")
 		if err != nil && (err.Kind == fault.Internal || strings.Contains(err.Message, "sEcReT")) {
 			t.Errorf("%s: %v", name, err)
@@ -206,7 +206,7 @@ func TestPackagesReadNothingOfTheHost(t *testing.T) {
 func TestScriptsOfPackagesAreNotRun(t *testing.T) {
 	flag := filepath.Join(t.TempDir(), "flag")
 	r := newRegistry(t)
-	r.add(`{"name":"s","version":"1.0.0","scripts":{"preinstall":"touch `+flag+`","install":"touch `+flag+`","postinstall":"touch `+flag+`","prepare":"touch `+flag+`"}}`, index0)
+	r.Add(`{"name":"s","version":"1.0.0","scripts":{"preinstall":"touch `+flag+`","install":"touch `+flag+`","postinstall":"touch `+flag+`","prepare":"touch `+flag+`"}}`, index0)
 	_, made, err := install(t, r, "s")
 	if err != nil || len(made.Notes) != 1 || !strings.Contains(made.Notes[0], "they were not run") {
 		t.Errorf("%v, %v", made, err)
@@ -220,7 +220,7 @@ func TestScriptsOfPackagesAreNotRun(t *testing.T) {
 // wrote can only wish.
 func TestInstallingAgain(t *testing.T) {
 	r := newRegistry(t)
-	r.add(`{"name":"a","version":"1.0.0"}`, index0)
+	r.Add(`{"name":"a","version":"1.0.0"}`, index0)
 	p := npmOf(t, r)
 	made, err := p.JavaScript(t.Context(), packages.ScriptInstall{Wanted: []string{"a"}})
 	if err != nil {
@@ -231,8 +231,8 @@ func TestInstallingAgain(t *testing.T) {
 	if err != nil || !again.Already {
 		t.Errorf("again: %+v, %v", again, err)
 	}
-	r.add(`{"name":"a","version":"1.1.0"}`, index0)
-	r.add(`{"name":"b","version":"1.0.0","dependencies":{"a":"^1"}}`, index0)
+	r.Add(`{"name":"a","version":"1.1.0"}`, index0)
+	r.Add(`{"name":"b","version":"1.0.0","dependencies":{"a":"^1"}}`, index0)
 	p = npmOf(t, r)
 	for _, step := range []struct {
 		upgrade bool
@@ -262,10 +262,10 @@ func TestNamesThatAreNone(t *testing.T) {
 func TestTheFrontOfNpm(t *testing.T) {
 	now := old.AddDate(1, 0, 0)
 	r := newRegistry(t)
-	r.add(`{"name":"@s/p","version":"1.0.0","scripts":{"postinstall":"x"},"readme":"long","dependencies":{"q":"1"}}`, index0)
-	r.add(`{"name":"@s/p","version":"2.0.0"}`, index0)
-	r.times["@s/p@2.0.0"] = now.Add(-time.Hour).Format(time.RFC3339)
-	p := open(t, packages.Config{Now: func() time.Time { return now }, NPM: packages.Ecosystem{Indexes: []packages.Index{{URL: r.server.URL + "/"}}, Allow: []string{"@s/*"}, Cooldown: 24 * time.Hour}})
+	r.Add(`{"name":"@s/p","version":"1.0.0","scripts":{"postinstall":"x"},"readme":"long","dependencies":{"q":"1"}}`, index0)
+	r.Add(`{"name":"@s/p","version":"2.0.0"}`, index0)
+	r.Times["@s/p@2.0.0"] = now.Add(-time.Hour).Format(time.RFC3339)
+	p := open(t, packages.Config{Now: func() time.Time { return now }, NPM: packages.Ecosystem{Indexes: []packages.Index{{URL: r.Server.URL + "/"}}, Allow: []string{"@s/*"}, Cooldown: 24 * time.Hour}})
 	front := httptest.NewServer(p.Handler())
 	defer front.Close()
 	for _, at := range []string{"/npm/@s%2fp", "/npm/@s/p"} {
@@ -274,7 +274,7 @@ func TestTheFrontOfNpm(t *testing.T) {
 			t.Errorf("%s\n%s", long.body, short.body)
 		}
 		for _, a := range []answer{long, short} {
-			if strings.Contains(a.body, "2.0.0") || !strings.Contains(a.body, `"latest":"1.0.0"`) || strings.Contains(a.body, r.server.URL) || !strings.Contains(a.body, front.URL+"/npm/@s/p/-/p-1.0.0.tgz") {
+			if strings.Contains(a.body, "2.0.0") || !strings.Contains(a.body, `"latest":"1.0.0"`) || strings.Contains(a.body, r.Server.URL) || !strings.Contains(a.body, front.URL+"/npm/@s/p/-/p-1.0.0.tgz") {
 				t.Errorf("%s", a.body)
 			}
 		}
@@ -285,7 +285,7 @@ func TestTheFrontOfNpm(t *testing.T) {
 			t.Errorf("%s: %d and not %d: %s", at, a.status, status, a.body)
 		}
 	}
-	if n := r.count("/q"); n > 0 {
+	if n := r.Count("/q"); n > 0 {
 		t.Errorf("the registry was asked for what is not allowed, %d times", n)
 	}
 	if a := get(t, front.URL+"/npm/@s/p/-/p-1.0.0.tgz"); a.header.Get("X-Content-Type-Options") != "nosniff" || http.DetectContentType([]byte(a.body)) != "application/x-gzip" {
@@ -297,7 +297,7 @@ func TestTheFrontOfNpm(t *testing.T) {
 func TestAFolderIsARegistry(t *testing.T) {
 	dir := t.TempDir()
 	for name, m := range map[string]string{"s-p-1.0.0.tgz": `{"name":"@s/p","version":"1.0.0","dependencies":{"q":"^1"}}`, "q-1.2.0.tgz": `{"name":"q","version":"1.2.0"}`, "q-9.tgz": "none"} {
-		if err := os.WriteFile(filepath.Join(dir, name), tarball(t, file{name: "package/package.json", text: m}, index0), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), tarball(t, file{Name: "package/package.json", Text: m}, index0), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

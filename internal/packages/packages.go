@@ -194,9 +194,21 @@ func errNone(kind string) error {
 
 // The kinds of packages, as keys and paths call them.
 const (
-	kindPython = "pypi"
-	kindNPM    = "npm"
+	PyPI = "pypi"
+	NPM  = "npm"
+
+	kindPython = PyPI
+	kindNPM    = NPM
 )
+
+// Serves says by a fault.Unsupported that there is no index of a kind of packages; a nil
+// front has none.
+func (p *Packages) Serves(kind string) error {
+	if p == nil || kind == PyPI && len(p.python) == 0 || kind == NPM && len(p.npm) == 0 {
+		return errNone(kind)
+	}
+	return nil
+}
 
 // young tells whether something is too new to be shown. Zero is a time that nobody told.
 func (p *Packages) young(cooldown time.Duration, published time.Time) bool {

@@ -105,7 +105,7 @@ func ReadPythonReport(stdout string) (PythonReport, error) {
 func Environment(front string) map[string]string {
 	front = strings.TrimSuffix(front, "/")
 	env := map[string]string{
-		"PIP_INDEX_URL": front + "/pypi/simple/", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "UV_DEFAULT_INDEX": front + "/pypi/simple/",
+		"PIP_INDEX_URL": front + "/pypi/simple/", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_BREAK_SYSTEM_PACKAGES": "1", "UV_DEFAULT_INDEX": front + "/pypi/simple/",
 		"npm_config_registry": front + "/npm/", "npm_config_audit": "false", "npm_config_fund": "false", "npm_config_update_notifier": "false",
 		"YARN_NPM_REGISTRY_SERVER": front + "/npm", "COREPACK_NPM_REGISTRY": front + "/npm",
 	}

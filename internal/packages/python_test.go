@@ -40,8 +40,8 @@ func TestPipInstallsRealPackagesThroughTheFront(t *testing.T) {
 	wheels := real(t)
 	for _, kind := range []string{"json", "html"} {
 		x := newIndex(t)
-		x.html = kind == "html"
-		x.add("openpyxl", wheels["openpyxl"]).add("et-xmlfile", wheels["et_xmlfile"]).add("pypdf", wheels["pypdf"])
+		x.HTML = kind == "html"
+		x.Add("openpyxl", wheels["openpyxl"]).Add("et-xmlfile", wheels["et_xmlfile"]).Add("pypdf", wheels["pypdf"])
 		_, front := pythonOf(t, x)
 		target := t.TempDir()
 		if out, err := runPip(t.Context(), t, front.URL, target, "OpenPyXL", "pypdf>=5,<6"); err != nil || !strings.Contains(out, "et-xmlfile-2.0.0 pypdf-5.4.0") {
@@ -60,7 +60,7 @@ func TestPipInstallsRealPackagesThroughTheFront(t *testing.T) {
 func TestAFolderIsAnIndex(t *testing.T) {
 	dir := t.TempDir()
 	for _, w := range real(t) {
-		if err := os.WriteFile(filepath.Join(dir, w.name), w.data, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, w.Name), w.Data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -84,12 +84,12 @@ func TestAFolderIsAnIndex(t *testing.T) {
 // No byte of a file that is not what the index says is given out, or kept.
 func TestAFileWithAnotherDigestIsNotGivenOut(t *testing.T) {
 	bad := simple(t, "bad", "1.0")
-	bad.sum = strings.Repeat("0", 64)
-	x := newIndex(t).add("bad", bad)
+	bad.Sum = strings.Repeat("0", 64)
+	x := newIndex(t).Add("bad", bad)
 	dir := t.TempDir()
 	_, front := pythonWith(t, packages.Ecosystem{Allow: []string{"*"}}, packages.Config{Dir: dir}, x)
 	for range 2 {
-		a := get(t, front.URL+"/pypi/files/bad/"+bad.name)
+		a := get(t, front.URL+"/pypi/files/bad/"+bad.Name)
 		if a.status != http.StatusForbidden || strings.Contains(a.body, "PK") || a.header.Get("X-Paddock-Denied") == "" || !strings.Contains(a.body, "sha256") {
 			t.Errorf("status %d: %.200s", a.status, a.body)
 		}
@@ -103,8 +103,8 @@ func TestAFileWithAnotherDigestIsNotGivenOut(t *testing.T) {
 
 // A package belongs to the first index that has it, also while that cannot be asked.
 func TestAPackageIsOfTheFirstIndexThatHasIt(t *testing.T) {
-	own := newIndex(t).add("internal", simple(t, "internal", "1.0"))
-	public := newIndex(t).add("internal", simple(t, "internal", "99.0")).add("other", simple(t, "other", "1.0"))
+	own := newIndex(t).Add("internal", simple(t, "internal", "1.0"))
+	public := newIndex(t).Add("internal", simple(t, "internal", "99.0")).Add("other", simple(t, "other", "1.0"))
 	now := time.Now()
 	_, front := pythonWith(t, packages.Ecosystem{Allow: []string{"*"}}, packages.Config{Now: func() time.Time { return now }}, own, public)
 	if got := filesOf(t, front.URL, "internal"); got != "internal-1.0-py3-none-any.whl" {
@@ -114,9 +114,9 @@ func TestAPackageIsOfTheFirstIndexThatHasIt(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	for _, status := range []int{http.StatusInternalServerError, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests} {
-		own.mu.Lock()
-		own.status = status
-		own.mu.Unlock()
+		own.Mu.Lock()
+		own.Status = status
+		own.Mu.Unlock()
 		now = now.Add(48 * time.Hour)
 		if got := filesOf(t, front.URL, "internal"); strings.Contains(got, "99.0") || strings.Contains(got, ".whl") {
 			t.Errorf("with status %d: %s", status, got)
@@ -127,7 +127,7 @@ func TestAPackageIsOfTheFirstIndexThatHasIt(t *testing.T) {
 func TestOnlyNamesOnTheListAreShown(t *testing.T) {
 	x := newIndex(t)
 	for _, name := range []string{"requests", "reqeusts", "acme-tools", "acme-evil"} {
-		x.add(name, simple(t, strings.ReplaceAll(name, "-", "_"), "1.0"))
+		x.Add(name, simple(t, strings.ReplaceAll(name, "-", "_"), "1.0"))
 	}
 	_, front := pythonWith(t, packages.Ecosystem{Allow: []string{"Requests", "acme_t*"}}, packages.Config{}, x)
 	for name, shown := range map[string]bool{"requests": true, "reqeusts": false, "acme-tools": true, "acme-evil": false} {
@@ -147,7 +147,7 @@ func TestOnlyNamesOnTheListAreShown(t *testing.T) {
 
 // There is one way to write a name, and an index has files of that package alone.
 func TestNamesAreNotConfused(t *testing.T) {
-	x := newIndex(t).add("foo-bar", simple(t, "Foo_Bar", "1.0"), simple(t, "evil", "2.0"), distribution{name: "../foo-bar-3.0.tar.gz", data: []byte("x")}, distribution{name: "foo-bar-3.0.exe", data: []byte("x")})
+	x := newIndex(t).Add("foo-bar", simple(t, "Foo_Bar", "1.0"), simple(t, "evil", "2.0"), distribution{Name: "../foo-bar-3.0.tar.gz", Data: []byte("x")}, distribution{Name: "foo-bar-3.0.exe", Data: []byte("x")})
 	_, front := pythonOf(t, x)
 	for _, name := range []string{"Foo_Bar", "FOO.bar", "foo-bar", "foo--bar"} {
 		a := get(t, front.URL+"/pypi/simple/"+name)
@@ -168,13 +168,13 @@ func TestNamesAreNotConfused(t *testing.T) {
 func TestWhatIsYoungOrWithdrawn(t *testing.T) {
 	now := old.AddDate(1, 0, 0)
 	young, unknown, yanked := simple(t, "p", "3.0"), simple(t, "p", "2.0"), simple(t, "p", "1.5")
-	young.uploaded, unknown.uploaded, yanked.yanked = now.Add(-time.Hour), time.Time{}, `broken "<b>"`
-	x := newIndex(t).add("p", simple(t, "p", "1.0"), yanked, unknown, young)
+	young.Uploaded, unknown.Uploaded, yanked.Yanked = now.Add(-time.Hour), time.Time{}, `broken "<b>"`
+	x := newIndex(t).Add("p", simple(t, "p", "1.0"), yanked, unknown, young)
 	_, front := pythonWith(t, packages.Ecosystem{Allow: []string{"*"}, Cooldown: 24 * time.Hour}, packages.Config{Now: func() time.Time { return now }}, x)
 	if got := filesOf(t, front.URL, "p"); got != "p-1.0-py3-none-any.whl p-1.5-py3-none-any.whl" {
 		t.Errorf("got %s", got)
 	}
-	if a := get(t, front.URL+"/pypi/files/p/"+young.name); a.status != http.StatusNotFound {
+	if a := get(t, front.URL+"/pypi/files/p/"+young.Name); a.status != http.StatusNotFound {
 		t.Errorf("a young file: %d", a.status)
 	}
 	out, err := runPip(t.Context(), t, front.URL, t.TempDir(), "p")
@@ -198,29 +198,29 @@ func TestCredentialsStayWithTheirIndex(t *testing.T) {
 	}))
 	defer elsewhere.Close()
 	far, near := simple(t, "far", "1.0"), simple(t, "near", "1.0")
-	far.href = elsewhere.URL + "/" + far.name
-	x := newIndex(t).add("far", far).add("near", near)
-	x.auth = "Basic " + base64.StdEncoding.EncodeToString([]byte("ann:s3cret"))
-	at := packages.Index{URL: x.server.URL + "/simple", User: "ann", Password: "s3cret"}
+	far.Href = elsewhere.URL + "/" + far.Name
+	x := newIndex(t).Add("far", far).Add("near", near)
+	x.Auth = "Basic " + base64.StdEncoding.EncodeToString([]byte("ann:s3cret"))
+	at := packages.Index{URL: x.Server.URL + "/simple", User: "ann", Password: "s3cret"}
 	for _, files := range [][]string{nil, {strings.TrimPrefix(elsewhere.URL, "http://") + "!private"}} {
 		at.Files = files
 		p := open(t, packages.Config{Python: packages.Ecosystem{Indexes: []packages.Index{at}, Allow: []string{"*"}}})
 		front := httptest.NewServer(p.Handler())
 		defer front.Close()
-		if a := get(t, front.URL+"/pypi/files/near/"+near.name); a.status != http.StatusOK || a.body != string(near.data) {
+		if a := get(t, front.URL+"/pypi/files/near/"+near.Name); a.status != http.StatusOK || a.body != string(near.Data) {
 			t.Errorf("its own file: %d", a.status)
 		}
-		a := get(t, front.URL+"/pypi/files/far/"+far.name)
+		a := get(t, front.URL+"/pypi/files/far/"+far.Name)
 		if a.status != http.StatusForbidden || strings.Contains(a.body, "s3cret") || (files == nil) != strings.Contains(a.body, "from which none is taken") {
 			t.Errorf("%v: a file elsewhere: %d %s", files, a.status, a.body)
 		}
-		if page := get(t, front.URL+"/pypi/simple/far/"); strings.Contains(page.body, elsewhere.URL) || strings.Contains(page.body, x.server.URL) {
+		if page := get(t, front.URL+"/pypi/simple/far/"); strings.Contains(page.body, elsewhere.URL) || strings.Contains(page.body, x.Server.URL) {
 			t.Errorf("the page tells where files are: %s", page.body)
 		}
 	}
-	x.mu.Lock()
-	x.redirect = elsewhere.URL
-	x.mu.Unlock()
+	x.Mu.Lock()
+	x.Redirect = elsewhere.URL
+	x.Mu.Unlock()
 	p := open(t, packages.Config{Python: packages.Ecosystem{Indexes: []packages.Index{at}, Allow: []string{"*"}}})
 	front := httptest.NewServer(p.Handler())
 	defer front.Close()
@@ -235,12 +235,12 @@ func TestCredentialsStayWithTheirIndex(t *testing.T) {
 func TestAnIndexMayNotNameFilesOfAnotherKind(t *testing.T) {
 	for _, href := range []string{"file:///etc/passwd", "ftp://127.0.0.1/x", "gopher://127.0.0.1/", "http://user:pass@127.0.0.1/x", "data:text/plain,x", "http://169.254.169.254/x"} {
 		d := simple(t, "p", "1.0")
-		d.href = href
+		d.Href = href
 		for _, html := range []bool{false, true} {
-			x := newIndex(t).add("p", d)
-			x.html = html
+			x := newIndex(t).Add("p", d)
+			x.HTML = html
 			_, front := pythonOf(t, x)
-			if a := get(t, front.URL+"/pypi/files/p/"+d.name); a.status != http.StatusNotFound && a.status != http.StatusForbidden {
+			if a := get(t, front.URL+"/pypi/files/p/"+d.Name); a.status != http.StatusNotFound && a.status != http.StatusForbidden {
 				t.Errorf("%s: %d %s", href, a.status, a.body)
 			}
 		}
@@ -273,16 +273,16 @@ func TestWhatIsTooLargeEnds(t *testing.T) {
 // The cache is asked before the index, and not believed.
 func TestTheCacheIsVerified(t *testing.T) {
 	d := simple(t, "p", "1.0")
-	x := newIndex(t).add("p", d)
+	x := newIndex(t).Add("p", d)
 	dir := t.TempDir()
 	_, front := pythonWith(t, packages.Ecosystem{Allow: []string{"*"}}, packages.Config{Dir: dir}, x)
 	fetch := func() int {
 		t.Helper()
-		if a := get(t, front.URL+"/pypi/files/p/"+d.name); a.status != http.StatusOK || a.body != string(d.data) {
+		if a := get(t, front.URL+"/pypi/files/p/"+d.Name); a.status != http.StatusOK || a.body != string(d.Data) {
 			t.Fatalf("%d %.100s", a.status, a.body)
 		}
 		n := 0
-		for _, r := range x.asked {
+		for _, r := range x.Asked {
 			if strings.HasPrefix(r.URL.Path, "/files/") {
 				n++
 			}
@@ -302,7 +302,7 @@ func TestTheCacheIsVerified(t *testing.T) {
 	if n := fetch(); n != 2 {
 		t.Errorf("a file that was changed: fetched %d times", n)
 	}
-	if a := get(t, front.URL+"/pypi/files/p/"+d.name+".metadata"); a.body != string(d.metadata) {
+	if a := get(t, front.URL+"/pypi/files/p/"+d.Name+".metadata"); a.body != string(d.Metadata) {
 		t.Errorf("metadata: %d %s", a.status, a.body)
 	}
 }
@@ -311,8 +311,8 @@ func TestTheCacheIsVerified(t *testing.T) {
 // does not answer it does for a day.
 func TestAnswersAreKeptForAWhile(t *testing.T) {
 	now := time.Now()
-	x := newIndex(t).add("p", simple(t, "p", "1.0"))
-	x.etag = `"1"`
+	x := newIndex(t).Add("p", simple(t, "p", "1.0"))
+	x.ETag = `"1"`
 	_, front := pythonWith(t, packages.Ecosystem{Allow: []string{"*"}}, packages.Config{Fresh: time.Minute, Now: func() time.Time { return now }}, x)
 	for _, step := range []struct {
 		after  time.Duration
@@ -321,11 +321,11 @@ func TestAnswersAreKeptForAWhile(t *testing.T) {
 		shown  bool
 	}{{0, 0, 1, true}, {30 * time.Second, 0, 1, true}, {2 * time.Minute, 0, 2, true}, {30 * time.Second, 0, 2, true}, {time.Hour, 503, 3, true}, {30 * time.Hour, 503, 4, false}, {0, 0, 5, true}} {
 		now = now.Add(step.after)
-		x.mu.Lock()
-		x.status = step.status
-		x.mu.Unlock()
-		if got := filesOf(t, front.URL, "p"); strings.HasPrefix(got, "p-1.0") != step.shown || len(x.asked) != step.asked {
-			t.Errorf("after %v: %q, asked %d times and not %d", step.after, got, len(x.asked), step.asked)
+		x.Mu.Lock()
+		x.Status = step.status
+		x.Mu.Unlock()
+		if got := filesOf(t, front.URL, "p"); strings.HasPrefix(got, "p-1.0") != step.shown || len(x.Asked) != step.asked {
+			t.Errorf("after %v: %q, asked %d times and not %d", step.after, got, len(x.Asked), step.asked)
 		}
 	}
 }

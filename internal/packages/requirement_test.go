@@ -63,14 +63,14 @@ func FuzzParseRequirement(f *testing.F) {
 // A package without a file that fits says so, and where it works.
 func TestExplanations(t *testing.T) {
 	x := newIndex(t)
-	native := distribution{name: "native-1.0-cp313-cp313-manylinux_2_17_x86_64.whl", data: []byte("x")}
-	windows := distribution{name: "win-1.0-cp313-cp313-win_amd64.whl", data: []byte("x")}
+	native := distribution{Name: "native-1.0-cp313-cp313-manylinux_2_17_x86_64.whl", Data: []byte("x")}
+	windows := distribution{Name: "win-1.0-cp313-cp313-win_amd64.whl", Data: []byte("x")}
 	ancient := simple(t, "ancient", "1.0")
-	ancient.requires = "<3.8"
+	ancient.Requires = "<3.8"
 	yanked := simple(t, "yanked", "1.0")
-	yanked.yanked = "broken"
-	x.add("native", native).add("win", windows).add("source", distribution{name: "source-1.0.tar.gz", data: []byte("x")}).add("ancient", ancient).add("pure", simple(t, "pure", "1.0")).add("yanked", yanked)
-	x.add("two", distribution{name: "two-1.0-py2.py3-none-any.whl", data: []byte("x")}).add("new", distribution{name: "new-1.0-py314-none-any.whl", data: []byte("x")})
+	yanked.Yanked = "broken"
+	x.Add("native", native).Add("win", windows).Add("source", distribution{Name: "source-1.0.tar.gz", Data: []byte("x")}).Add("ancient", ancient).Add("pure", simple(t, "pure", "1.0")).Add("yanked", yanked)
+	x.Add("two", distribution{Name: "two-1.0-py2.py3-none-any.whl", Data: []byte("x")}).Add("new", distribution{Name: "new-1.0-py314-none-any.whl", Data: []byte("x")})
 	p, _ := pythonOf(t, x)
 	for text, want := range map[string]string{
 		"pure": "", "two": "", "yanked==1.0": "",

@@ -80,6 +80,15 @@ func readRecord(text []byte) record {
 	return record{wanted, locked, r.Format}
 }
 
+// InstalledModules are the packages that ModulesRecord says are there, without those that
+// lie in others' folders.
+func InstalledModules(text []byte) (all []Installed) {
+	for name, version := range readRecord(text).Locked {
+		all = append(all, Installed{name, version})
+	}
+	return all
+}
+
 // ParseNPM reads NAME or NAME@SPEC.
 func ParseNPM(text string) (name, spec string, err error) {
 	text = strings.TrimSpace(text)

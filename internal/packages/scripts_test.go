@@ -20,7 +20,7 @@ func names(all []packages.Installed) (out []string) {
 
 // Real packages from npm become modules, with what they depend on.
 func TestRealPackagesBecomeModules(t *testing.T) {
-	p := npmOf(t, newRegistry(t).withReal())
+	p := npmOf(t, newRegistry(t).WithReal())
 	for _, wanted := range [][]string{{"ajv", "ajv-formats"}, {"zod"}, {"react", "react-reconciler"}, {"chalk"}, {"yaml"}, {"qs"}, {"minimatch"}, {"jszip"}, {"mime-types"}, {"string-width"}} {
 		made, err := p.JavaScript(t.Context(), packages.ScriptInstall{Wanted: wanted})
 		if err != nil {
@@ -51,7 +51,7 @@ func write(t *testing.T, dir string, made *packages.Scripts) {
 
 // What needs more than the guest has says so, and names where it works.
 func TestPackagesThatTheGuestCannotRunSaySo(t *testing.T) {
-	p := npmOf(t, newRegistry(t).withReal())
+	p := npmOf(t, newRegistry(t).WithReal())
 	for name, refused := range map[string]bool{"undici": false, "lightningcss": false, "rolldown": true} {
 		made, err := p.JavaScript(t.Context(), packages.ScriptInstall{Wanted: []string{name}})
 		said := ""

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"paddock/internal/fault"
@@ -29,7 +30,8 @@ type Stage struct {
 	folder string // below the tree
 	inner  *Tree  // of that folder
 	files  []string
-	lease  int64 // bytes that may be written before room has to be asked for
+	gone   []string // what Commit removes
+	lease  int64    // bytes that may be written before room has to be asked for
 	piece  []byte
 }
 
@@ -93,6 +95,16 @@ func (s *Stage) Add(name string, src io.Reader, mode fs.FileMode) (int64, error)
 	}
 	s.files = append(s.files, p)
 	return n, nil
+}
+
+// Remove has Commit remove a file, or a link, of the tree as well, if it is there by then,
+// and the folders that it leaves empty.
+func (s *Stage) Remove(name string) error {
+	p, err := Clean(name)
+	if err == nil {
+		s.gone = append(s.gone, p)
+	}
+	return err
 }
 
 // Spool receives what is not one of the files, such as an archive that has to
@@ -172,8 +184,8 @@ func (s *Stage) extend(bytes int64) error {
 	}
 }
 
-// Commit puts every file in place, with the folders on the way, if allow (nil:
-// always) still agrees. Whether each place can be taken is seen before the
+// Commit puts every file in place, with the folders on the way, and takes away what was
+// to be removed, if allow (nil: always) still agrees. Whether each place can be taken is seen before the
 // first is; only a failing disk, or a guest that changes folders meanwhile,
 // leaves some in place and some not.
 func (s *Stage) Commit(allow func() error) error {
@@ -183,8 +195,8 @@ func (s *Stage) Commit(allow func() error) error {
 				return nil, err
 			}
 		}
-		files := s.files
-		return files, s.placeLocked()
+		paths := slices.Concat(s.files, s.gone)
+		return paths, s.placeLocked()
 	})
 }
 
@@ -203,7 +215,32 @@ func (s *Stage) placeLocked() error {
 			return explain(err, p)
 		}
 	}
-	s.files = nil
+	for _, p := range s.gone {
+		if err := t.takeAway(p); err != nil {
+			return err
+		}
+	}
+	s.files, s.gone = nil, nil
+	return nil
+}
+
+// takeAway removes a file and the folders that it leaves empty.
+func (t *Tree) takeAway(p string) error {
+	info, err := t.root().Lstat(p)
+	if err == nil && !info.IsDir() {
+		err = t.root().Remove(p)
+	}
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return explain(err, p)
+	}
+	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
+		if info, err := t.root().Lstat(dir); err != nil || !info.IsDir() || t.root().Remove(dir) != nil {
+			break // there is something in it
+		}
+	}
 	return nil
 }
 

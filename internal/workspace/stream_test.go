@@ -277,3 +277,47 @@ func TestRemovingOneFile(t *testing.T) {
 	}
 	wantOnly(t, filepath.Join(dir, "folder"))
 }
+
+func TestAStageTakesFilesAwayInOneChange(t *testing.T) {
+	dir := t.TempDir()
+	var kept [][]string
+	tree, err := Open(dir, Options{DiskBytes: 1 << 20, Keep: func(paths []string) error { kept = append(kept, paths); return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tree.Close() })
+	for _, name := range []string{"a/b/old.txt", "a/b/c/older.txt", "a/stays.txt"} {
+		if _, err := tree.Put(name, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := tree.Stage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, name := range []string{"a/b/old.txt", "a/b/c/older.txt", "nowhere/there.txt"} {
+		if err := s.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Add("a/new.txt", strings.NewReader("new"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Remove("../outside"); err == nil {
+		t.Error("what is outside is removed")
+	}
+	if files, _, err := tree.List(""); err != nil || len(files) != 3 {
+		t.Errorf("before: %v, %v", files, err)
+	}
+	if err := s.Commit(nil); err != nil {
+		t.Fatal(err)
+	}
+	files, _, err := tree.List("")
+	if err != nil || len(files) != 2 || files[0].Path != "a/new.txt" || files[1].Path != "a/stays.txt" || len(kept) != 1 {
+		t.Errorf("after: %v, %v, kept %v", files, err, kept)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "a", "b")); err == nil {
+		t.Error("an empty folder stays")
+	}
+}

@@ -61,6 +61,7 @@ func TestTheCommandsOfTheDocuments(t *testing.T) {
 		"../../docs/secrets.md":   4,
 		"../../docs/network.md":   1,
 		"../../docs/preview.md":   4,
+		"../../docs/packages.md":  1,
 		"../../docs/servers.md":   4,
 		"../../docs/skills.md":    12,
 		"../../docs/state.md":     12,

@@ -67,8 +67,9 @@ type Config struct {
 		SentBytes, ReceivedBytes int64    // of each session, in all
 		Requests                 int64
 	}
-	Secrets struct{ Allow []string } // names, of those that sessions have
-	Skills  struct {
+	Secrets  struct{ Allow []string } // names, of those that sessions have
+	Packages Packages
+	Skills   struct {
 		Allow       []string // rules of package egress, of whoever runs paddock
 		GitHubAPI   string   // empty: GitHub's own
 		GitHubToken string   // secret; empty: none

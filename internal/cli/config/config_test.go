@@ -154,6 +154,10 @@ max_request_size_mb = 5
 	want.Sandbox.Pool, want.Sandbox.Volumes = 4, []string{}
 	want.Skills.Allow, want.Secrets.Allow = []string{}, []string{}
 	want.Network.Allow, want.Network.SentBytes, want.Network.ReceivedBytes, want.Network.Requests = []string{}, 1<<30, 10<<30, 100_000
+	want.Packages = Packages{
+		Machine: true, PyPI: PackageIndex{Index: []string{}, Allow: []string{"*"}}, NPM: PackageIndex{Index: []string{}, Allow: []string{"*"}},
+		Credentials: map[string]string{}, Files: []string{}, CacheBytes: 2 << 30, FileBytes: 512 << 20,
+	}
 	want.Images, want.Registries.Credentials, want.Registries.Insecure = map[string]string{}, map[string]string{}, []string{}
 	want.Telemetry.Service, want.Audit.Mode, want.Audit.KeepDays = "paddock", "required", 90
 	want.HTTP = TransportHTTP{
@@ -214,9 +218,11 @@ func TestEveryKeyCanBeSetByItsVariable(t *testing.T) {
 		"transport_http.public_url": "https://here.test", "transport_http.preview_domain": "previews.test", "transport_http.allowed_hosts": "here.test", "transport_http.cors_origins": "*", "transport_http.trusted_proxies": "10.0.0.0/8,::1",
 		"transport_http.tls_cert": "cert.pem", "transport_http.tls_key": "key.pem", "transport_http.auth_token": "0123456789abcdef",
 		"mcp.allowlist": "api.test:8443,.example.test", "mcp.tools.allow": "@read-only,get_*", "mcp.tools.ask": "*", "mcp.tools.deny": "@destructive",
-		"network.allow": "GET api.test/v1/*, *.example.com 10.0.0.1:8080!private",
+		"network.allow":       "GET api.test/v1/*, *.example.com 10.0.0.1:8080!private",
 		"secrets.allow": "GITHUB_TOKEN,MAPS_KEY",
-		"skills.allow":  "github.com,.example.com", "skills.github_token": "0123456789abcdef", "skills.github_api": "https://git.test/api/v3",
+		"packages.pypi.index": "https://index.test/simple,/srv/wheels", "packages.npm.index": "http://registry.test:4873/", "packages.credentials": "index.test=me:secret,registry.test:4873=token",
+		"packages.files": "files.test!private", "packages.cert": "/etc/ca.pem",
+		"skills.allow": "github.com,.example.com", "skills.github_token": "0123456789abcdef", "skills.github_api": "https://git.test/api/v3",
 	}
 	for _, k := range Keys() {
 		text := samples[k.Name]

@@ -147,7 +147,9 @@ const Approve = "approve"
 func Scopes() []string { return append(slices.Clone(ToolSets), Approve) }
 
 // keys is the table that everything else here comes from.
-var keys = []Key{
+var keys = slices.Concat(firstKeys, packagesKeys(), lastKeys)
+
+var firstKeys = []Key{
 	define("server.name", "what the server calls itself", "paddock", words(1, 100), func(c *Config) *string { return &c.Server.Name }),
 	define("server.version", "the version that the server tells; empty: paddock's own", "", words(0, 100), func(c *Config) *string { return &c.Server.Version }),
 	define("server.instructions", "what models are told about the server; empty: what runs here", "", words(0, 2048), func(c *Config) *string { return &c.Server.Instructions }),
@@ -197,7 +199,9 @@ var keys = []Key{
 	define("network.max_sent_mb", "how much the programs of a session may send in all", "1024", size(1<<20, 1<<10, mostDisk), func(c *Config) *int64 { return &c.Network.SentBytes }),
 	define("network.max_received_mb", "how much they may receive in all", "10240", size(1<<20, 1<<10, mostDisk), func(c *Config) *int64 { return &c.Network.ReceivedBytes }),
 	define("network.max_requests", "how many requests they may make in all, refused ones too", "100000", count(1, 1<<40), func(c *Config) *int64 { return &c.Network.Requests }),
+}
 
+var lastKeys = []Key{
 	define("secrets.allow", "the secrets, by their names, that sessions have: a session may be made with fewer of them; none: they have none", "", secretNames(), func(c *Config) *[]string { return &c.Secrets.Allow }).flag("secret"),
 
 	define("skills.allow", "the hosts that skills may be fetched from: api.example.com, .example.com, host:port; github.com stands for what its archives come from; none: skill_install fetches nothing", "", hostRules(), func(c *Config) *[]string { return &c.Skills.Allow }),

@@ -131,7 +131,7 @@ func start(t testing.TB, state, isolation string, allow []string, env ...string)
 }
 
 func environment(t testing.TB, state string) []string {
-	return append(os.Environ(), "PADDOCK_STATE_DIR="+state, "PADDOCK_CACHE_DIR="+sandboxtest.PreparedCache(t), "PADDOCK_SANDBOX_IMAGE=host", "PADDOCK_SANDBOX_POOL=1", "PADDOCK_CONFIG=")
+	return append(os.Environ(), "PADDOCK_STATE_DIR="+state, "PADDOCK_CACHE_DIR="+sandboxtest.PreparedCache(t), "PADDOCK_SANDBOX_IMAGE=host", "PADDOCK_SANDBOX_POOL=1", "PADDOCK_PACKAGES_MACHINE=false", "PADDOCK_CONFIG=")
 }
 
 // require skips a test whose isolation there is not.

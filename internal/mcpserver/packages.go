@@ -1,0 +1,70 @@
+package mcpserver
+
+import (
+	"context"
+	"fmt"
+
+	"paddock/internal/fault"
+	"paddock/internal/packages"
+	"paddock/internal/packages/install"
+	"paddock/internal/session"
+)
+
+// maxPackageText bounds what install_package is asked for, in characters.
+const maxPackageText = 20_000
+
+// maxPackages bounds the packages that a result lists.
+const maxPackages = 500
+
+func (s *Server) installTool() tool {
+	t := define("install_package", "Install package", "Install Python or npm packages.", hints{idempotent: true},
+		func(in *packageInput) []param {
+			return []param{
+				text("package_name", &in.name, 0, maxPackageText, "attrs==25.3, npm:zod@3, -r requirements.txt").must(),
+				sessionID(&in.session, aboutSession),
+			}
+		}, installPackage)
+	return t.open()
+}
+
+type packageInput struct {
+	name    string
+	session session.ID
+}
+
+type installation struct {
+	Installed        []packages.Installed `json:"installed"`
+	AlreadySatisfied bool                 `json:"already_satisfied"`
+	Notes            []string             `json:"notes,omitempty"`
+	SessionID        session.ID           `json:"session_id"`
+	Notice           string               `json:"notice,omitempty"`
+}
+
+func installPackage(ctx context.Context, c *call, in packageInput) (out installation, a answer, err error) {
+	installer := c.server.config.Packages
+	if installer == nil {
+		return out, a, fault.New(fault.Unsupported, "this server installs no packages")
+	}
+	err = c.inSession(ctx, in.session, session.Settings{}, func(id session.ID) error {
+		res, err := installer.Install(ctx, c.bound.Owner, id, in.name)
+		if err != nil {
+			return err
+		}
+		out = installation{Installed: []packages.Installed{}, AlreadySatisfied: res.Already, Notes: res.Notes, SessionID: id, Notice: c.notice}
+		out.Installed = append(out.Installed, res.Installed[:min(len(res.Installed), maxPackages)]...)
+		if more := len(res.Installed) - len(out.Installed); more > 0 {
+			out.Notes = append(out.Notes, fmt.Sprintf("%d more packages were installed; get_workspace_info lists them", more))
+		}
+		return nil
+	})
+	return out, a, err
+}
+
+// packagesIn names the packages that are installed in a session.
+func (c *call) packagesIn(id session.ID) (all []string, err error) {
+	found, err := install.Listed(c.server.config.Sessions, c.bound.Owner, id)
+	for _, one := range found[:min(len(found), maxPackages)] {
+		all = append(all, one.Name+" "+one.Version)
+	}
+	return all, err
+}

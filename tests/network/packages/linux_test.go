@@ -1,0 +1,61 @@
+package packages
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"paddock/internal/packages/packagestest"
+)
+
+func TestPipInALinuxMachine(t *testing.T) {
+	require(t, "linux")
+	h := open(t, t.TempDir(), pythons(t), nil)
+	id := h.create("python", "linux")
+	h.prints(id, "python", "import subprocess, sys\nmine = 41\nprint(subprocess.run([sys.executable, '-m', 'pip', '--version'], capture_output=True).returncode)", "0")
+	if got := h.install(id, "openpyxl>=3\nnewer==1.0").names(); got != "et_xmlfile@2.0.0 newer@1.0 openpyxl@3.1.5" {
+		t.Errorf("it installs %s", got)
+	}
+	h.prints(id, "python", "import openpyxl, newer; print(mine + 1, openpyxl.__version__, newer.version)", "42 3.1.5 1.0")
+	if i := h.install(id, "openpyxl"); !i.AlreadySatisfied {
+		t.Errorf("the second time: %+v", i)
+	}
+	if got := h.install(id, "--upgrade newer").names(); got != "newer@2.0" {
+		t.Errorf("it upgrades to %s", got)
+	}
+	packages, files := h.info(id)
+	if !slices.Contains(packages, "openpyxl 3.1.5") || !slices.Contains(packages, "newer 2.0") || len(files) != 0 {
+		t.Errorf("there are the packages %q and the files %q", packages, files)
+	}
+	h.refuses(id, "nowhere", "not_found")
+	h.refuses(id, "newer==9", "not_found")
+	h.prints(id, "bash", "pip install -q pypdf==5.4.0 2>&1; python3 -c 'import pypdf; print(pypdf.__version__)'", "5.4.0")
+	var forked struct{ Forks []string }
+	h.must("fork_session", map[string]any{"session_id": id}, &forked)
+	h.prints(forked.Forks[0], "python", "import openpyxl, pypdf; print(openpyxl.__version__)", "3.1.5")
+}
+
+func TestNPMInALinuxMachine(t *testing.T) {
+	require(t, "linux")
+	r := packagestest.NewRegistry(t).WithReal()
+	index := packagestest.File{Name: "package/index.js", Text: "exports.version = require('./package.json').version"}
+	r.Add(`{"name":"newer","version":"1.0.0"}`, index)
+	r.Add(`{"name":"newer","version":"2.0.0"}`, index)
+	h := open(t, t.TempDir(), nil, r)
+	id := h.create("javascript", "linux")
+	h.prints(id, "javascript", "globalThis.mine = 41", "")
+	if got := h.install(id, "zod newer@1").names(); !strings.Contains(got, "newer@1.0.0 zod@") {
+		t.Errorf("it installs %s", got)
+	}
+	h.prints(id, "javascript", `import { z } from "zod"; console.log(z.string().parse("a"), require("newer").version, mine + 1)`, "a 1.0.0 42")
+	if i := h.install(id, "newer@1"); !i.AlreadySatisfied {
+		t.Errorf("the second time: %+v", i)
+	}
+	packages, files := h.info(id)
+	if !slices.Contains(packages, "newer 1.0.0") || slices.ContainsFunc(files, func(f string) bool { return strings.Contains(f, "node_modules") }) {
+		t.Errorf("there are the packages %q and the files %q", packages, files)
+	}
+	h.refuses(id, "nowhere", "not_found", "nowhere")
+	h.refuses(id, "newer@7", "not_found")
+	h.prints(id, "bash", "cd /tmp && mkdir a && cd a && npm install --silent newer@2 >/dev/null && node -p 'require(\"newer\").version'", "2.0.0")
+}
