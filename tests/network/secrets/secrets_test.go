@@ -7,8 +7,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/audit"
 )
@@ -161,7 +164,7 @@ func TestNoValueIsAnywhere(t *testing.T) {
 				h.run(t, m, fork, "javascript", withU("javascript", s, javascript))
 				expect(t, "a fork's memory", s, 1, 1, 1, 1)
 			}
-			m = h.killed(t, m, args)
+			m = h.killed(t, m, s, id, args)
 			h.run(t, m, id, "python", withU("python", s, python+used))
 			expect(t, "after it was killed", s, 2, 1, 1, 1)
 			h.archived(t, m, s, id, isolation)
@@ -204,13 +207,26 @@ func (h *house) leave(t *testing.T, m *model, s *site, id, isolation string) {
 	s.came()
 }
 
-// killed ends a paddock without warning, and starts another one.
-func (h *house) killed(t *testing.T, m *model, args []string) *model {
+// killed ends a paddock without warning, while a program uses a secret, and starts another
+// one.
+func (h *house) killed(t *testing.T, m *model, s *site, id string, args []string) *model {
 	t.Helper()
+	select {
+	case <-s.heard: // of what was asked before
+	default:
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() {
+		code := withU("python", s, python+"while True: kept.append(ask(U + '/uncounted', Authorization='Bearer ' + os.environ['HEADER_KEY']))")
+		_, _ = m.CallTool(t.Context(), &sdk.CallToolParams{Name: "execute_code", Arguments: map[string]any{"session_id": id, "language": "python", "code": code}}) // it ends with the process
+	})
+	<-s.heard
 	if err := m.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	m.Close()
+	running.Wait()
 	return h.start(t, args...)
 }
 
