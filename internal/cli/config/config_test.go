@@ -219,7 +219,7 @@ func TestEveryKeyCanBeSetByItsVariable(t *testing.T) {
 		"transport_http.tls_cert": "cert.pem", "transport_http.tls_key": "key.pem", "transport_http.auth_token": "0123456789abcdef",
 		"mcp.allowlist": "api.test:8443,.example.test", "mcp.tools.allow": "@read-only,get_*", "mcp.tools.ask": "*", "mcp.tools.deny": "@destructive",
 		"network.allow":       "GET api.test/v1/*, *.example.com 10.0.0.1:8080!private",
-		"secrets.allow": "GITHUB_TOKEN,MAPS_KEY",
+		"secrets.allow":       "GITHUB_TOKEN,MAPS_KEY",
 		"packages.pypi.index": "https://index.test/simple,/srv/wheels", "packages.npm.index": "http://registry.test:4873/", "packages.credentials": "index.test=me:secret,registry.test:4873=token",
 		"packages.files": "files.test!private", "packages.cert": "/etc/ca.pem",
 		"skills.allow": "github.com,.example.com", "skills.github_token": "0123456789abcdef", "skills.github_api": "https://git.test/api/v3",
