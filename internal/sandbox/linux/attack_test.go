@@ -67,7 +67,7 @@ var attempts = map[string][]attempt{
 		{"bash", "hostname; id -un; env | grep -F -e MARKER -e 'HOST'; cat /etc/hosts /etc/resolv.conf /etc/passwd | grep -F HOST; date +%Z; cat /proc/version | cut -c1-19", "paddock\nsandbox\nUTC\nLinux version 4.4.0\n"},
 	},
 	"28 others' files, images and caches": {
-		{"bash", "echo x > /usr/bin/planted; echo x >> /usr/bin/env; echo x > /look/planted; echo x >> /look/in; rm /look/in; touch /look/in; chmod 777 /look /look/in; mkdir /usr/d; ln -s x /look/l; cat /look/in; find / -name 'planted' 2> /dev/null", "in look\n"},
+		{"bash", "echo x > /usr/bin/planted; echo x >> /usr/bin/env; echo x > /look/planted; echo x >> /look/in; rm /look/in; touch /look/in; chmod 777 /look /look/in; mkdir /usr/d; ln -s x /look/l; cat /look/in; find / -path /proc -prune -o -path '/usr/[^bd]*' -prune -o -name 'planted' -print 2> /dev/null", "in look\n"},
 		{"python", "none(lambda: os.utime('/look/in'), lambda: os.chown('/look/in', 1000, 1000), lambda: os.truncate('/look/in', 0), lambda: os.setxattr('/look/in', 'user.x', b'x'), lambda: os.open('/look/in', os.O_RDWR), lambda: os.rename('/look/in', '/look/o'))", ""},
 		{"bash", "find / \\( -path /proc -o -path /sys \\) -prune -o -name '*MARKER*' -print 2> /dev/null; ls -d /tmp/paddock* SECRET STATE 2> /dev/null", ""},
 	},

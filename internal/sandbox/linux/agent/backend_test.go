@@ -46,7 +46,8 @@ func TestMain(m *testing.M) {
 type root struct {
 	Dir     string // an empty folder
 	Mounts  []sandbox.Mount
-	Private bool // no network
+	Private bool   // no network
+	Listen  uint16 // where the agent listens for programs; 0: nowhere
 }
 
 // shared is what of the host a root has.
@@ -105,7 +106,27 @@ func enter(text string) error {
 		}
 	}
 	os.Unsetenv(rootVariable)
+	if r.Private {
+		if err := loopback(); err != nil {
+			return err
+		}
+	}
 	return errors.Join(unix.Chroot(r.Dir), unix.Chdir("/"), unix.Mount("", "/", "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+}
+
+// loopback has this process's own network reach itself.
+func loopback() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	lo.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
 }
 
 // backend runs an agent without a box for each instance.
@@ -174,7 +195,11 @@ func startAgent(ctx context.Context, r *root) (*process, error) {
 		_ = p.cmd.Wait()
 		close(p.ended)
 	}()
-	p.client, _, err = wire.NewClient(ctx, ours, setup())
+	set := setup()
+	if r != nil {
+		set.Listen = r.Listen
+	}
+	p.client, _, err = wire.NewClient(ctx, ours, set)
 	if err != nil {
 		p.close()
 		return nil, fmt.Errorf("%w\n%s", err, p.log)
@@ -241,10 +266,15 @@ func (b *backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	p, err := startAgent(context.WithoutCancel(ctx), &root{Mounts: spec.Mounts, Private: true})
+	r := &root{Mounts: spec.Mounts, Private: true}
+	if spec.Proxy != nil {
+		r.Listen = sandbox.ProxyPort
+	}
+	p, err := startAgent(context.WithoutCancel(ctx), r)
 	if err != nil {
 		return nil, err
 	}
+	p.client.Accept(spec.Proxy)
 	b.mu.Lock()
 	b.agents[p] = true
 	b.mu.Unlock()
