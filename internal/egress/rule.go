@@ -97,8 +97,10 @@ func (r *rule) takeRequest(target string, rights Rights) (string, error) {
 			return "", errors.New("the method " + method + " is not let out")
 		}
 		r.method, target = method, rest
+	} else if slices.Contains(methods, target) {
+		return "", errors.New("it is a method without a host")
 	} else if slices.Contains(methods, strings.ToUpper(target)) {
-		return "", errors.New("it is a method without a host; before a host methods are written in capitals")
+		return "", errors.New("a method is written in capitals, before its host")
 	}
 	at := strings.IndexByte(target, '/')
 	switch {

@@ -395,7 +395,7 @@ def hint_of(error):
     if unreachable(error):
         if os.environ.get("HTTP_PROXY"):
             return "only HTTP leaves this sandbox, through the proxy that HTTP_PROXY names: use urllib, requests or httpx without settings of their own; names are not resolved here"
-        return "there is no network in this sandbox; only what listens in it can be reached, on 127.0.0.1"
+        return "there is no network in this sandbox; only what listens in it can be reached, on 127.0.0.1; who runs the server can allow hosts (network.allow, PADDOCK_NET_ALLOW)"
     return ""
 
 

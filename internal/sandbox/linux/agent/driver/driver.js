@@ -428,7 +428,7 @@ function hintOf(error) {
   if (error?.code === "ENOSPC" || error?.code === "EDQUOT" || error?.code === "EFBIG") return "the disk limit is reached; remove files that are not needed";
   for (let e = error, n = 0; isError(e) && n < 10; e = e.cause, n++) {
     if (UNREACHABLE.has(e.code) && process.env.HTTP_PROXY) return "only HTTP leaves this sandbox, through the proxy that HTTP_PROXY names: use fetch, http or https without settings of their own; names are not resolved here";
-    if (UNREACHABLE.has(e.code)) return "there is no network in this sandbox; only what listens in it can be reached, on 127.0.0.1";
+    if (UNREACHABLE.has(e.code)) return "there is no network in this sandbox; only what listens in it can be reached, on 127.0.0.1; who runs the server can allow hosts (network.allow, PADDOCK_NET_ALLOW)";
   }
   return "";
 }
