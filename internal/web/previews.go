@@ -116,7 +116,12 @@ func (s *Server) servePreview(w *response, r *http.Request, rt route, from *send
 // or any that a person leaves for it. Pages of other previews are others, although a
 // browser sends the cookies of all that it takes for one site.
 func checkSite(r *http.Request, from *sender) error {
-	if sent := r.Header.Values("Origin"); len(sent) > 0 {
+	site := r.Header.Get("Sec-Fetch-Site")
+	sent := r.Header.Values("Origin")
+	if len(sent) == 1 && sent[0] == "null" && site == "same-origin" {
+		return nil // a form of its own, of a page that sends no referrers
+	}
+	if len(sent) > 0 {
 		own, _ := normalOrigin(from.scheme + "://" + from.host)
 		if origin, ok := normalOrigin(sent[0]); len(sent) > 1 || !ok || origin != own {
 			return fault.New(fault.Denied, "pages of the origin %q may not use this preview", printable(strings.Join(sent, ", "))).
@@ -124,7 +129,7 @@ func checkSite(r *http.Request, from *sender) error {
 		}
 		return nil
 	}
-	switch r.Header.Get("Sec-Fetch-Site") {
+	switch site {
 	case "cross-site", "same-site":
 		comes := r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 		if !comes || r.Method != http.MethodGet && r.Method != http.MethodHead {

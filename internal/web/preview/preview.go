@@ -133,24 +133,25 @@ func (h *Handler) ServePreview(w http.ResponseWriter, r *http.Request, id string
 
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, id string) error {
 	p, err := h.config.Store.Get(id)
+	in, opens := false, false
 	if err == nil {
+		var signature string
+		if signature, opens = strings.CutPrefix(r.URL.Path, openPath); opens {
+			in, err = h.config.Store.signed(byLink, p, signature)
+		} else {
+			in, err = h.admitted(r, p)
+		}
+	}
+	if in && err == nil {
 		err = h.good(p)
 	}
-	if fault.KindOf(err) == fault.NotFound {
-		return errClosed
-	}
-	if err != nil {
-		return err
-	}
-	if signature, ok := strings.CutPrefix(r.URL.Path, openPath); ok {
-		return h.open(w, r, p, signature)
-	}
-	in, err := h.admitted(r, p)
 	switch {
+	case fault.KindOf(err) == fault.NotFound, err == nil && !in:
+		return errClosed
 	case err != nil:
 		return err
-	case !in:
-		return errClosed
+	case opens:
+		return h.open(w, r, p)
 	case reserved(r.URL.Path):
 		return errNothing
 	case r.Method == http.MethodConnect || r.Method == http.MethodTrace:
@@ -192,17 +193,10 @@ func (h *Handler) good(p Preview) error {
 
 // open lets the browser in that has the link: with a cookie, by which it comes to the
 // address without the signature.
-func (h *Handler) open(w http.ResponseWriter, r *http.Request, p Preview, signature string) error {
+func (h *Handler) open(w http.ResponseWriter, r *http.Request, p Preview) error {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		return errMethod
-	}
-	good, err := h.config.Store.signed(byLink, p, signature)
-	if err != nil {
-		return err
-	}
-	if !good {
-		return errClosed
 	}
 	value, err := h.config.Store.sign(byCookie, p)
 	if err != nil {

@@ -1,0 +1,301 @@
+package preview_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/session"
+	"paddock/internal/web"
+	"paddock/internal/web/preview"
+)
+
+func TestAPreviewEndsWithItsTimeItsSessionAndWhenItIsRevoked(t *testing.T) {
+	dir := t.TempDir()
+	h := open(t, dir, nil)
+	h.program(t, 8000, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "program") })
+	id := h.session(t, ann)
+	closed := func(name string, c *http.Client, made preview.Shown, at string) {
+		t.Helper()
+		if got := do(t, c, "GET", at, ""); got.status != 403 {
+			t.Errorf("%s it says %d %s", name, got.status, got.body)
+		}
+		if got := do(t, h.browser(t), "GET", made.URL, ""); got.status != 403 {
+			t.Errorf("%s its link says %d %s", name, got.status, got.body)
+		}
+	}
+	c, made, at := h.enter(t, id, 8000)
+	one := h.base + "/api/v1/sessions/" + string(id) + "/previews/" + made.ID
+	if got := do(t, http.DefaultClient, "DELETE", one, "", "Authorization", "Bearer "+bobToken); got.status != 404 {
+		t.Errorf("somebody else revokes it: %d %s", got.status, got.body)
+	}
+	if got := do(t, c, "GET", at, ""); got.body != "program" {
+		t.Fatalf("it says %d %s", got.status, got.body)
+	}
+	if got := do(t, http.DefaultClient, "DELETE", one, "", "Authorization", "Bearer "+annToken); got.status != 200 || !strings.Contains(got.body, made.ID) {
+		t.Errorf("revoking says %d %s", got.status, got.body)
+	}
+	closed("revoked", c, made, at)
+
+	c, made, at = h.enter(t, id, 8000)
+	forks, err := h.sessions.Fork(t.Context(), ann, id, "", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := h.store.List(ann, forks[0].ID); err != nil || len(all) != 0 {
+		t.Errorf("a fork has %v, %v", all, err)
+	}
+	if err := h.sessions.Destroy(t.Context(), ann, id); err != nil {
+		t.Fatal(err)
+	}
+	closed("without its session", c, made, at)
+
+	// A session of the same id is another one, also where the file was put back.
+	name := session.ID("again")
+	for again := range 2 {
+		if _, err := h.sessions.Create(t.Context(), ann, name, session.Settings{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.sessions.Boot(t.Context(), ann, name); err != nil {
+			t.Fatal(err)
+		}
+		if again > 0 {
+			closed("with another session of its id", c, made, at)
+			break
+		}
+		c, made, at = h.enter(t, name, 8000)
+		file := filepath.Join(dir, "previews", made.ID+".json")
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.sessions.Destroy(t.Context(), ann, name); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	// What a file says is nothing without its signature.
+	id = h.session(t, ann)
+	c, made, at = h.enter(t, id, 8000)
+	file := filepath.Join(dir, "previews", made.ID+".json")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for from, to := range map[string]string{`"port":8000`: `"port":22`, made.Expires.UTC().Format(time.RFC3339): made.Expires.Add(time.Hour).UTC().Format(time.RFC3339)} {
+		if err := os.WriteFile(file, []byte(strings.Replace(string(text), from, to, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		closed("with another "+from, c, made, at)
+	}
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := do(t, c, "GET", at, ""); got.body != "program" {
+		t.Errorf("as it was it says %d %s", got.status, got.body)
+	}
+}
+
+func TestAPreviewExpires(t *testing.T) {
+	h := open(t, t.TempDir(), nil)
+	h.program(t, 8000, func(w http.ResponseWriter, r *http.Request) {
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	id := h.session(t, ann)
+	made, _ := h.make(t, annToken, id, `{"port": 8000, "ttl_seconds": 2}`)
+	c := h.browser(t)
+	res, err := c.Get(made.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if _, err := io.ReadAll(res.Body); err == nil {
+		t.Error("an answer without end ends well")
+	}
+	if got := do(t, c, "GET", strings.Split(made.URL, "/.paddock/")[0], ""); got.status != 403 {
+		t.Errorf("then it says %d %s", got.status, got.body)
+	}
+	if all, err := h.store.List(ann, id); err != nil || len(all) != 0 {
+		t.Errorf("there are %v, %v", all, err)
+	}
+}
+
+func TestAPreviewOutlivesItsServer(t *testing.T) {
+	dir := t.TempDir()
+	h := open(t, dir, nil)
+	id := h.session(t, ann)
+	c, made, _ := h.enter(t, id, 8000)
+	jar := c.Jar.(*cookiejar.Jar)
+	h.stop()
+	h = open(t, dir, nil)
+	h.program(t, 8000, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "program") })
+	if err := h.sessions.Boot(t.Context(), ann, id); err != nil {
+		t.Fatal(err)
+	}
+	c = h.browser(t)
+	c.Jar = jar // cookies know no ports
+	if got := do(t, c, "GET", h.server.PreviewURL(made.ID), ""); got.body != "program" {
+		t.Errorf("it says %d %s", got.status, got.body)
+	}
+}
+
+func TestASessionThatSleepsIsWokenIfItsMachineWasSaved(t *testing.T) {
+	h := open(t, t.TempDir(), nil)
+	h.program(t, 8000, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "program") })
+	id := h.session(t, ann)
+	c, _, at := h.enter(t, id, 8000)
+	state := func() session.State {
+		i, err := h.sessions.Info(ann, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return i.State
+	}
+	if err := h.sessions.Sleep(ann, id); err != nil {
+		t.Fatal(err)
+	}
+	if got := do(t, c, "GET", at, ""); got.body != "program" || state() != session.Live {
+		t.Errorf("asleep it says %d %s, and is %s", got.status, got.body, state())
+	}
+	if err := h.sessions.Halt(t.Context(), ann, id); err != nil {
+		t.Fatal(err)
+	}
+	if got := do(t, c, "GET", at, ""); got.status != 503 || !strings.Contains(got.body, "is stopped") {
+		t.Errorf("stopped it says %d %s", got.status, got.body)
+	}
+	if err := h.sessions.Boot(t.Context(), ann, id); err != nil {
+		t.Fatal(err)
+	}
+	h.backend.serves(8000, "")
+	if got := do(t, c, "GET", at, "", "Accept", "text/html"); got.status != 502 || !strings.Contains(got.body, "listens at port 8000") || !strings.Contains(got.body, "start a program there") {
+		t.Errorf("where nobody listens it says %d %s", got.status, got.body)
+	}
+	if _, err := h.sessions.Reset(t.Context(), ann, id); err != nil {
+		t.Fatal(err)
+	}
+	if got := do(t, c, "GET", at, ""); got.status != 502 || !strings.Contains(got.body, "no machine of the session") || state() == session.Live {
+		t.Errorf("without a machine it says %d %s, and is %s", got.status, got.body, state())
+	}
+}
+
+func TestWhoMayMakeWhichPreviews(t *testing.T) {
+	h := open(t, t.TempDir(), nil)
+	id := h.session(t, ann)
+	guest, err := h.sessions.Create(t.Context(), ann, "", session.Settings{Isolation: "wasm"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		token  string
+		id     session.ID
+		ask    string
+		status int
+		says   string
+	}{
+		"another owner's":          {bobToken, id, `{"port":8000}`, 404, "there is no session"},
+		"a token for files":        {filesToken, id, `{"port":8000}`, 403, "not good for previews"},
+		"nobody's token":           {"wrong-token-0123456789", id, `{"port":8000}`, 401, ""},
+		"a session in WebAssembly": {annToken, guest.ID, `{"port":8000}`, 501, "listen at no ports"},
+		"no port":                  {annToken, id, `{}`, 400, "a port lies between"},
+		"too large a port":         {annToken, id, `{"port":65536}`, 400, "not what is expected"},
+		"another field":            {annToken, id, `{"port":1,"host":"x"}`, 400, "not what is expected"},
+		"too long a time":          {annToken, id, `{"port":1,"ttl_seconds":86401}`, 400, "ttl_seconds"},
+		"a time below nothing":     {annToken, id, `{"port":1,"ttl_seconds":-1}`, 400, "ttl_seconds"},
+		"a path of another host":   {annToken, id, `{"port":1,"path":"//evil.example"}`, 400, "is not one of the preview's"},
+		"a path with a backslash":  {annToken, id, `{"port":1,"path":"/\\evil.example"}`, 400, "is not one of the preview's"},
+		"a path with a line":       {annToken, id, `{"port":1,"path":"/a\r\nSet-Cookie: a=b"}`, 400, "is not one of the preview's"},
+		"a path that is paddock's": {annToken, id, `{"port":1,"path":"/.paddock/open/x"}`, 400, "is not one of the preview's"},
+		"a session that never was": {annToken, "nothing", `{"port":1}`, 404, "there is no session"},
+		"what is no session's id":  {annToken, "..%2Fx", `{"port":1}`, 400, "a session id has"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, got := h.make(t, test.token, test.id, test.ask); got.status != test.status || !strings.Contains(got.body, test.says) {
+				t.Errorf("it says %d %s", got.status, got.body)
+			}
+		})
+	}
+	for range 3 {
+		if _, got := h.make(t, annToken, id, `{"port":8000}`); got.status != 201 {
+			t.Fatalf("it says %d %s", got.status, got.body)
+		}
+	}
+	list := h.base + "/api/v1/sessions/" + string(id) + "/previews"
+	if got := do(t, http.DefaultClient, "GET", list, "", "Authorization", "Bearer "+annToken); strings.Count(got.body, `"preview_id"`) != 3 || strings.Contains(got.body, "open/") {
+		t.Errorf("there are %s", got.body)
+	}
+	if got := do(t, http.DefaultClient, "GET", list, "", "Authorization", "Bearer "+bobToken); got.status != 404 {
+		t.Errorf("somebody else is told %d %s", got.status, got.body)
+	}
+	if got := do(t, http.DefaultClient, "PATCH", list, "", "Authorization", "Bearer "+annToken); got.status != 405 {
+		t.Errorf("PATCH: %d %s", got.status, got.body)
+	}
+	for range 300 {
+		if _, got := h.make(t, annToken, id, `{"port":8000}`); got.status == 429 {
+			return
+		}
+	}
+	t.Error("there is no end to previews")
+}
+
+func TestOverTLSTheCookieIsThisHostsAlone(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	l.Close()
+	h := open(t, t.TempDir(), func(c *web.Config, _ *preview.Config) {
+		c.Port = port
+		c.PublicURL, c.PreviewDomain, c.TrustedProxies = "https://paddock.example.com", "Preview.example.net", []string{"127.0.0.1"}
+	})
+	h.base = fmt.Sprint("http://127.0.0.1:", port)
+	h.program(t, 8000, tell)
+	id := h.session(t, ann)
+	r := []string{"Authorization", "Bearer " + annToken, "X-Forwarded-Proto", "https", "X-Forwarded-Host", "paddock.example.com", "Content-Type", "application/json"}
+	got := do(t, http.DefaultClient, "POST", h.base+"/api/v1/sessions/"+string(id)+"/previews", `{"port":8000}`, r...)
+	at, _, _ := strings.Cut(strings.SplitN(got.body, `"url":"`, 2)[1], `"`)
+	u, err := url.Parse(at)
+	if err != nil || u.Scheme != "https" || !strings.HasSuffix(u.Host, ".preview.example.net") {
+		t.Fatalf("the URL is %s, %v", at, err)
+	}
+	forwarded := []string{"X-Forwarded-Proto", "https", "X-Forwarded-Host", u.Host, "X-Forwarded-For", "192.0.2.7"}
+	c := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	got = do(t, c, "GET", h.base+u.Path, "", forwarded...)
+	cookie := got.header.Get("Set-Cookie")
+	if !strings.HasPrefix(cookie, "__Host-paddock-preview=") || !strings.Contains(cookie, "; Secure") || strings.Contains(cookie, "Domain") {
+		t.Fatalf("it says %d, with the cookie %s", got.status, cookie)
+	}
+	value, _, _ := strings.Cut(cookie, ";")
+	got = do(t, c, "GET", h.base+"/", "", append(forwarded, "Cookie", value)...)
+	if !strings.Contains(got.body, "host="+u.Host) || !strings.Contains(got.body, "X-Forwarded-Proto: https") || !strings.Contains(got.body, "X-Forwarded-For: 192.0.2.7") {
+		t.Errorf("the program sees %s", got.body)
+	}
+	if got := do(t, c, "GET", h.base+"/", "", "Host", strings.Split(u.Host, ".")[0]+".localhost", "Cookie", value); got.status != 403 {
+		t.Errorf("at localhost it says %d %s", got.status, got.body)
+	}
+}
+
+func TestADomainOfPreviewsIsForNothingElse(t *testing.T) {
+	for _, domain := range []string{"paddock.example.com", "example.com", "localhost", "127.0.0.1", "a..example", "-a.example", "a.example:80", "*.example.com", "exa mple.com"} {
+		_, err := web.New(web.Config{Dev: true, PublicURL: "https://paddock.example.com", PreviewDomain: domain})
+		if f := fault.Of(err); fault.KindOf(err) != fault.Invalid || !strings.Contains(f.Hint, "preview_domain") {
+			t.Errorf("%s: %v", domain, err)
+		}
+	}
+	if _, err := web.New(web.Config{Dev: true, PublicURL: "https://paddock.example.com", PreviewDomain: "previews.example.com"}); err != nil {
+		t.Error(err)
+	}
+}
