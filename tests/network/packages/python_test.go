@@ -32,7 +32,8 @@ func pythons(t *testing.T) *packagestest.Index {
 func TestPythonPackagesInWebAssembly(t *testing.T) {
 	require(t, "wasm")
 	state := t.TempDir()
-	h := open(t, state, pythons(t), nil)
+	x := pythons(t)
+	h := open(t, state, x, nil)
 	id := h.create("python", "wasm")
 	h.prints(id, "python", "mine = 41\ntry:\n    import newer\nexcept ImportError as e:\n    print('none')\n", "none")
 	if got := h.install(id, "openpyxl>=3").names(); got != "et_xmlfile@2.0.0 openpyxl@3.1.5" {
@@ -72,6 +73,11 @@ func TestPythonPackagesInWebAssembly(t *testing.T) {
 			t.Errorf("it installs %s", got)
 		}
 		h.refuses(other, "-r nowhere.txt", "not_found", "nowhere.txt")
+		h.refuses(other, "newer==2.0 --hash=sha256:"+packagestest.SumOf(nil), "unavailable")
+		right := packagestest.SumOf(x.Projects["newer"][2].Data)
+		if got := h.install(other, "newer==2.0 --hash=sha256:"+right).names(); got != "newer@2.0" {
+			t.Errorf("it installs %s", got)
+		}
 	})
 	t.Run("forks, checkpoints and later processes have them", func(t *testing.T) {
 		var forked struct{ Forks []string }
