@@ -122,6 +122,7 @@ func (c *call) outcome(p *pursuit) (Execution, answer, error) {
 	r.res.Stdout = r.res.Stdout[min(r.told.Stdout, len(r.res.Stdout)):]
 	r.res.Stderr = r.res.Stderr[min(r.told.Stderr, len(r.res.Stderr)):]
 	out, shown := describe(r.res, r.kept)
+	c.server.advise(out.Error)
 	switch r.res.Exit.Cause {
 	case sandbox.Waiting:
 		out.Waiting = c.server.waitingFor(r, string(p.owner))

@@ -3,6 +3,8 @@ package mcpserver
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"paddock/internal/fault"
 	"paddock/internal/packages"
@@ -67,4 +69,20 @@ func (c *call) packagesIn(id session.ID) (all []string, err error) {
 		all = append(all, one.Name+" "+one.Version)
 	}
 	return all, err
+}
+
+// notInstalled is what interpreters say in their hints of a module that a package may
+// have.
+var notInstalled = []string{
+	" is not installed in this ", "is no part of Python's standard library", "packages cannot be installed this way", "there is no module ",
+}
+
+// advise adds to an error's hint what installs the module that was missed.
+func (s *Server) advise(e *ProgramError) {
+	if e == nil || !s.config.Packages.Serves() {
+		return
+	}
+	if slices.ContainsFunc(notInstalled, func(said string) bool { return strings.Contains(e.Hint, said) }) {
+		e.Hint += "; install_package installs packages"
+	}
 }

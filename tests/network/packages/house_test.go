@@ -168,6 +168,16 @@ func (h *house) prints(id, language, code, want string) {
 	}
 }
 
+// hints runs a program that fails, and whose error's hint says this.
+func (h *house) hints(id, language, code, want string) {
+	h.t.Helper()
+	var e struct{ Error struct{ Hint string } }
+	h.must("execute_code", map[string]any{"session_id": id, "language": language, "code": code}, &e)
+	if !strings.Contains(e.Error.Hint, want) {
+		h.t.Errorf("%s\ngives the hint %q", code, e.Error.Hint)
+	}
+}
+
 // info is what get_workspace_info says of packages and files.
 func (h *house) info(id string) (packages []string, files []string) {
 	h.t.Helper()

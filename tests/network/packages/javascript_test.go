@@ -18,6 +18,7 @@ func TestNPMPackagesInWebAssembly(t *testing.T) {
 	h := open(t, t.TempDir(), nil, r)
 	id := h.create("javascript", "wasm")
 	h.prints(id, "javascript", "globalThis.mine = 41; try { await import('zod') } catch (e) { console.log('none') }", "none")
+	h.hints(id, "javascript", "import 'zod'", "; install_package installs packages")
 	if got := h.install(id, "zod\najv ajv-formats").names(); !strings.Contains(got, "zod@") || !strings.Contains(got, "ajv@") || !strings.Contains(got, "fast-uri@") {
 		t.Errorf("it installs %s", got)
 	}

@@ -36,6 +36,9 @@ func TestPythonPackagesInWebAssembly(t *testing.T) {
 	h := open(t, state, x, nil)
 	id := h.create("python", "wasm")
 	h.prints(id, "python", "mine = 41\ntry:\n    import newer\nexcept ImportError as e:\n    print('none')\n", "none")
+	for _, code := range []string{"import newer", "import requests", "import pip"} {
+		h.hints(id, "python", code, "; install_package installs packages")
+	}
 	if got := h.install(id, "openpyxl>=3").names(); got != "et_xmlfile@2.0.0 openpyxl@3.1.5" {
 		t.Errorf("it installs %s", got)
 	}
