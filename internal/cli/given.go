@@ -38,7 +38,7 @@ const allowSecret = "in the configuration's secrets.allow, by --secret or PADDOC
 // openSecrets makes it, and puts it into the sessions' configuration.
 func (p *program) openSecrets(sc *session.Config, n *network) *given {
 	g := &given{
-		store: p.secrets(), allow: p.config.Secrets.Allow, policy: n.policy, fail: p.log.Warn, stop: func() {},
+		store: p.secrets(), allow: p.config.Secrets.Allow, policy: n.first.policy, fail: p.log.Warn, stop: func() {},
 		engines: map[networked]*secret.Engine{},
 	}
 	sc.Secrets = session.Secrets{Choose: g.choose, Give: g.give, Variables: g.variables}
@@ -284,7 +284,7 @@ func (p *program) declared(o *parts, m skill.Manifest, f *runFlags) error {
 		}
 		secrets = append(secrets, name)
 	}
-	wish, err := o.network.of(&hosts)
+	wish, err := o.network.first.narrowed(&hosts)
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,8 @@ func (p *program) load(c *cobra.Command) error {
 			given[f.Name] = f.Value.String()
 		}
 	})
-	p.config, err = config.Load(config.Source{File: p.places.config, Search: p.places.search, Environ: os.Environ(), Flags: given})
+	p.source = config.Source{File: p.places.config, Search: p.places.search, Environ: os.Environ(), Flags: given}
+	p.config, err = config.Load(p.source)
 	p.log = telemetry.NewLogger(p.stderr, p.config.Logging.Level, p.config.Logging.Structured)
 	return errors.Join(err, p.checkServers())
 }

@@ -50,6 +50,7 @@ type program struct {
 
 	// What load fills in:
 	config *config.Config
+	source config.Source // of the configuration
 	places places
 	log    *slog.Logger
 

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"paddock/internal/audit"
 	"paddock/internal/egress"
@@ -28,8 +29,7 @@ import (
 // network is how what sessions' programs send leaves this host: by one door for each
 // session that this process has open.
 type network struct {
-	rules     []string // the operator's
-	policy    egress.Policy
+	first     operator // machines have a way out where these leave one
 	budgets   door.Budgets
 	packages  *packages.Packages // what sessions reach whatever the rules say; nil: nothing
 	seeds     seeds
@@ -41,8 +41,20 @@ type network struct {
 	// sessions tells what sessions are; it is set before any of them runs a program.
 	sessions *session.Manager
 
+	// now is what the operator allows now. Doors are made and changed under changing, so
+	// that each has the newest.
+	now      atomic.Pointer[operator]
+	changing sync.RWMutex
+	follower follower
+
 	mu    sync.Mutex // guards what follows
 	doors map[networked]*doorway
+}
+
+// operator is what the operator allows.
+type operator struct {
+	rules  []string
+	policy egress.Policy
 }
 
 // networked is whose door it is.
@@ -56,6 +68,8 @@ type doorway struct {
 	make sync.Once
 	*door.Door
 	streams *streams.Table
+	wished  *[]string // the session's rules
+	open    bool      // guarded by network.changing
 	err     error
 }
 
@@ -65,15 +79,16 @@ const allowance = "in the configuration's network.allow, by --net-allow or PADDO
 // openNetwork makes the sessions' network, and puts it into their configuration.
 func (p *program) openNetwork(sc *session.Config, o *parts) (*network, error) {
 	c := p.config.Network
-	policy, err := egress.Parse(c.Allow, egress.Rights{All: true, Private: true, Requests: true})
+	first, err := operatorOf(c.Allow)
 	if err != nil {
 		return nil, err // config has looked at it
 	}
 	n := &network{
-		rules: c.Allow, policy: policy, packages: o.packages, audit: o.audit, telemetry: o.telemetry, log: p.log, doors: map[networked]*doorway{},
+		first: first, packages: o.packages, audit: o.audit, telemetry: o.telemetry, log: p.log, doors: map[networked]*doorway{},
 		seeds:   seeds{dir: p.places.state, vault: p.vault()},
 		budgets: door.Budgets{Sent: c.SentBytes, Received: c.ReceivedBytes, Requests: c.Requests},
 	}
+	n.now.Store(&first)
 	sc.Egress = session.Egress{Check: n.check, Used: n.used, Refused: n.refused, Close: n.letGo}
 	sc.Network = n.machine
 	sc.Folders = append(sc.Folders, session.Folder{Name: outward.Folder, Machines: true, Fill: n.fill})
@@ -87,13 +102,21 @@ func (p *program) openNetwork(sc *session.Config, o *parts) (*network, error) {
 		}
 		return next(ctx, run, c)
 	}
+	n.follow(p.source)
 	return n, nil
 }
 
+// operatorOf reads the operator's rules.
+func operatorOf(rules []string) (operator, error) {
+	policy, err := egress.Parse(rules, egress.Rights{All: true, Private: true, Requests: true})
+	return operator{rules, policy}, err
+}
+
 // machine is the way out of a session's machine; nil: nothing may leave it, so nobody
-// listens there.
+// listens there. That is decided by the rules of the process's beginning: a machine that is
+// booted keeps what it has.
 func (n *network) machine(owner session.Owner, id session.ID, set session.Settings) *session.Network {
-	if policy, err := n.of(set.Network); n.packages == nil && (err != nil || policy.Empty()) {
+	if policy, err := n.first.narrowed(set.Network); n.packages == nil && (err != nil || policy.Empty()) {
 		return nil
 	}
 	env := outward.Environment()
@@ -109,14 +132,15 @@ func (n *network) check(rules []string) error {
 	if _, err := egress.Parse(rules, wishes); err != nil {
 		return errors.Join(apart(err)[:1]...)
 	}
-	if n.policy.Empty() {
+	now := n.now.Load()
+	if now.policy.Empty() {
 		return fault.New(fault.Denied, "programs have no network here, so no session can reach %s", shortList(rules)).
 			WithHint("leave network away; who runs the server can allow hosts, %s", allowance)
 	}
 	for _, rule := range rules {
-		if host := ruleHost(rule); host != "" && !n.policy.Names(host) {
+		if host := ruleHost(rule); host != "" && !now.policy.Names(host) {
 			return fault.New(fault.Denied, "%s is not among the hosts that sessions may reach here", host).
-				WithHint("these are: %s; who runs the server can allow more, %s", shortList(n.rules), allowance)
+				WithHint("these are: %s; who runs the server can allow more, %s", shortList(now.rules), allowance)
 		}
 	}
 	return nil
@@ -149,26 +173,28 @@ func shortList(rules []string) string {
 	return strings.Join(rules, ", ")
 }
 
-// of is what the operator's rules leave of a session's; nil: the session has all of them.
-func (n *network) of(wished *[]string) (egress.Policy, error) {
+// narrowed is what the operator's rules leave of a session's; nil: the session has all of
+// them.
+func (o operator) narrowed(wished *[]string) (egress.Policy, error) {
 	if wished == nil {
-		return n.policy, nil
+		return o.policy, nil
 	}
 	wish, err := egress.Parse(*wished, wishes)
 	if err != nil {
 		return egress.Policy{}, err
 	}
-	return n.policy.Narrow(wish), nil
+	return o.policy.Narrow(wish), nil
 }
 
 // Reaches are the rules that say what a session reaches; nil: one that was made without.
 func (n *network) Reaches(wished *[]string) []string {
+	now := n.now.Load()
 	if wished == nil {
-		return n.rules
+		return now.rules
 	}
 	var all []string
 	for _, rule := range *wished {
-		if host := ruleHost(rule); !n.policy.Empty() && (host == "" || n.policy.Names(host)) {
+		if host := ruleHost(rule); !now.policy.Empty() && (host == "" || now.policy.Names(host)) {
 			all = append(all, rule)
 		}
 	}
@@ -214,7 +240,9 @@ func (n *network) open(d *doorway, k networked) error {
 	if err != nil {
 		return fmt.Errorf("looking at the session: %w", err)
 	}
-	policy, err := n.of(info.Settings.Network)
+	n.changing.RLock()
+	defer n.changing.RUnlock()
+	policy, err := n.now.Load().narrowed(info.Settings.Network)
 	if err != nil {
 		n.log.Warn("a session's rules cannot be read: it has no network", "session", k.id, "cause", fault.CauseOf(err))
 	}
@@ -242,6 +270,7 @@ func (n *network) open(d *doorway, k networked) error {
 		return err
 	}
 	d.streams = streams.New(streams.Config{Door: d.Door, Allow: allowance})
+	d.wished, d.open = info.Settings.Network, true
 	return nil
 }
 
@@ -343,7 +372,7 @@ func (n *network) refused(owner session.Owner, id session.ID) string {
 
 // hint says what can be done about a refusal.
 func (n *network) hint(one door.Denial) string {
-	if one.Cause == "host" && n.policy.Reach(one.Host, one.Port) == nil {
+	if one.Cause == "host" && n.now.Load().policy.Reach(one.Host, one.Port) == nil {
 		return "this session was created with fewer hosts; create_session makes one that reaches it"
 	}
 	return one.Hint
@@ -370,6 +399,7 @@ func (n *network) shut(d *doorway) {
 
 // Close closes every door. The sessions are closed by then.
 func (n *network) Close() error {
+	n.follower.close()
 	n.mu.Lock()
 	all := n.doors
 	n.doors = map[networked]*doorway{}

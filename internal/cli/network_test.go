@@ -28,6 +28,12 @@ import (
 // allow.
 func reaching(t *testing.T, state string, rules ...string) *parts {
 	t.Helper()
+	return reachingBy(t, state, config.Source{}, rules...)
+}
+
+// reachingBy follows a source of the configuration besides.
+func reachingBy(t *testing.T, state string, src config.Source, rules ...string) *parts {
+	t.Helper()
 	fake := func(places, *config.Config, *session.Life, *slog.Logger) (backends, error) {
 		return backends{sandboxtest.NewFakeMachines(sandboxtest.FakeConfig{Name: "linux"}), sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "wasm"})}, nil
 	}
@@ -36,7 +42,7 @@ func reaching(t *testing.T, state string, rules ...string) *parts {
 		t.Fatal(err)
 	}
 	c.Network.Allow, c.Packages.Machine = rules, false
-	p := &program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard, newBackends: fake, config: c, places: places{state: state, cache: t.TempDir()}, log: slog.New(slog.DiscardHandler)}
+	p := &program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard, newBackends: fake, config: c, source: src, places: places{state: state, cache: t.TempDir()}, log: slog.New(slog.DiscardHandler)}
 	o, err := p.open(nil)
 	if err != nil {
 		t.Fatal(err)

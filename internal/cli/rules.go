@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"paddock/internal/cli/config"
+	"paddock/internal/fault"
+)
+
+// rereadEvery is how often is looked whether the configuration's file is another one now:
+// two seconds are soon for who has changed it, and a look takes microseconds.
+const rereadEvery = 2 * time.Second
+
+// follower looks after the configuration's file while the process runs. The zero one
+// follows nothing.
+type follower struct {
+	end  chan struct{}
+	done sync.WaitGroup
+}
+
+// follow has changes of network.allow in the configuration's file count at once. What the
+// environment or a flag says goes before it, as at the beginning; a file with mistakes
+// changes nothing.
+func (n *network) follow(src config.Source) {
+	files := src.Search
+	if src.File != "" {
+		files = []string{src.File}
+	}
+	if len(files) == 0 {
+		return
+	}
+	n.follower.end = make(chan struct{})
+	seen := look(files)
+	n.follower.done.Go(func() {
+		tick := time.NewTicker(rereadEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-n.follower.end:
+				return
+			}
+			if now := look(files); now != seen {
+				seen = now
+				n.reread(src)
+			}
+		}
+	})
+}
+
+func (f *follower) close() {
+	if f.end != nil {
+		close(f.end)
+		f.done.Wait()
+		f.end = nil
+	}
+}
+
+// look says in a few words how files are: it says something else when one has changed.
+func look(files []string) string {
+	var b strings.Builder
+	for _, f := range files {
+		if info, err := os.Stat(f); err == nil {
+			fmt.Fprintf(&b, "%q %d %d\n", f, info.Size(), info.ModTime().UnixNano())
+		}
+	}
+	return b.String()
+}
+
+// reread takes network.allow over from the configuration as it is now.
+func (n *network) reread(src config.Source) {
+	c, err := config.Load(src)
+	if err == nil {
+		err = n.change(c.Network.Allow)
+	}
+	if err != nil {
+		n.log.Warn("the configuration has changed and cannot be read: which hosts programs reach stays as it was", "cause", fault.CauseOf(err))
+	}
+}
+
+// change makes these the operator's rules, for what is under way as well.
+func (n *network) change(rules []string) error {
+	if slices.Equal(rules, n.now.Load().rules) {
+		return nil
+	}
+	next, err := operatorOf(rules)
+	if err != nil {
+		return err
+	}
+	n.changing.Lock()
+	defer n.changing.Unlock()
+	n.now.Store(&next)
+	for _, d := range n.opened() {
+		policy, _ := next.narrowed(d.wished) // where it cannot be read nothing is reached
+		d.SetPolicy(policy)
+	}
+	n.log.Info("network.allow has changed", "hosts", shortList(rules))
+	return nil
+}
+
+// opened are the doors that are open. The caller holds changing.
+func (n *network) opened() (all []*doorway) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, d := range n.doors {
+		if d.open {
+			all = append(all, d)
+		}
+	}
+	return all
+}
