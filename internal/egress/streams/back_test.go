@@ -1,0 +1,33 @@
+package streams
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"paddock/internal/egress/door"
+)
+
+func TestAGuestThatWasBroughtBackGetsNoAnswerToAnotherRequest(t *testing.T) {
+	table := tableOf(t, Config{}, door.Config{})
+	n := table.openLocal(t)
+	write := func(at int, text string) said {
+		return table.ask(t, fmt.Sprintf(`{"op":"net.write","stream":%d,"at":%d}`, n, at), text)
+	}
+	request := func(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: local.test\r\n\r\n" }
+	write(0, request("/one"))
+	if s := table.ask(t, fmt.Sprintf(`{"op":"net.read","stream":%d,"at":0}`, n)); !strings.HasSuffix(string(s.Value.Base64), "/one") {
+		t.Fatalf("%+v", s)
+	}
+	if s := write(0, request("/one")); s.Value.Written != len(request("/one")) {
+		t.Errorf("the same again, as its answer got lost: %+v", s)
+	}
+	for _, other := range []string{request("/two"), request("/longer"), request("/")[:9], "x"} {
+		if s := write(0, other); s.Error.Kind != kindReset {
+			t.Errorf("instead %q: %+v", other, s)
+		}
+	}
+	if s := write(4, request("/one")[4:]); s.Error.Kind != kindReset {
+		t.Errorf("from within: %+v", s)
+	}
+}
