@@ -2,6 +2,7 @@ package streams
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -29,5 +30,30 @@ func TestAGuestThatWasBroughtBackGetsNoAnswerToAnotherRequest(t *testing.T) {
 	}
 	if s := write(4, request("/one")[4:]); s.Error.Kind != kindReset {
 		t.Errorf("from within: %+v", s)
+	}
+}
+
+func TestAClosedTableTakesNoStream(t *testing.T) {
+	table := tableOf(t, Config{}, door.Config{})
+	if f := table.reserve(); f != nil {
+		t.Fatal(f)
+	}
+	table.Close()
+	s, ended := table.newStream("local.test", 80), false
+	s.end = func() { ended = true }
+	if table.add(s) || !ended {
+		t.Error("it takes one, or keeps its connection")
+	}
+}
+
+func TestABodyThatIsGivenUpDoesNotLookWhole(t *testing.T) {
+	s := New(Config{}).newStream("", 0)
+	s.cancel, s.began = func() {}, true // somebody reads its other end yet
+	if _, err := s.near.Write([]byte("half")); err != nil {
+		t.Fatal(err)
+	}
+	s.close()
+	if got, err := io.ReadAll(s.far); string(got) != "half" || err != io.ErrUnexpectedEOF {
+		t.Errorf("it has %q, and then %v", got, err)
 	}
 }

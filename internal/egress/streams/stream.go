@@ -80,9 +80,12 @@ func (s *stream) start() bool {
 
 // close ends the stream, whatever it is doing.
 func (s *stream) close() {
-	s.idle.Stop()
+	if s.idle != nil { // nil: it did not come into the table
+		s.idle.Stop()
+	}
 	if s.cancel != nil {
 		s.cancel()
+		s.near.out.finish(io.ErrUnexpectedEOF) // a body that is given up does not look whole
 	}
 	s.near.Close()
 	s.begin.Lock()
