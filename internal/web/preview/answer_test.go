@@ -322,3 +322,19 @@ func TestRequestsBeyondTheirNumberWait(t *testing.T) {
 		t.Errorf("%d were at the program at once", n)
 	}
 }
+
+func TestWhoeverLeavesIsNotConnectedAnyMore(t *testing.T) {
+	h := open(t, t.TempDir(), nil)
+	h.backend.serves(8000, silent)
+	c, _, at := h.enter(t, h.session(t, ann), 8000)
+	c.Timeout = 100 * time.Millisecond
+	if res, err := c.Get(at); err == nil {
+		res.Body.Close()
+		t.Errorf("it says %s", res.Status)
+	}
+	select {
+	case <-h.backend.givenUp:
+	case <-time.After(time.Minute):
+		t.Error("the machine is still waited for")
+	}
+}

@@ -169,7 +169,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, id string) error
 	defer leave()
 	ctx, done := h.within(r.Context(), p)
 	defer done()
-	h.forward.ServeHTTP(finals{w}, r.WithContext(context.WithValue(ctx, visitKey{}, &visit{p, lane})))
+	h.forward.ServeHTTP(finals{w}, r.WithContext(context.WithValue(ctx, visitKey{}, &visit{ctx, p, lane})))
 	return nil
 }
 
