@@ -71,7 +71,7 @@ func (h *Handler) explain(r *http.Request, err error) error {
 	case errors.Is(cause, errClosed), errors.Is(cause, errExpired):
 		return cause
 	case errors.As(err, &f):
-		return f
+		return err
 	case r.Context().Err() != nil:
 		return cause
 	}
