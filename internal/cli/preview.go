@@ -5,12 +5,15 @@ import (
 	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -143,7 +146,21 @@ func (v *previews) server() (a announced, err error) {
 	if err == nil {
 		err = json.Unmarshal(text, &a)
 	}
+	if err == nil && !lives(a.Process) {
+		err = os.ErrProcessDone // it was killed, and took nothing back
+	}
 	return a, err
+}
+
+// lives tells whether there is a process of that number.
+func lives(pid int) bool {
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = p.Release() }()
+	err = p.Signal(syscall.Signal(0))
+	return err == nil || errors.Is(err, os.ErrPermission) || runtime.GOOS == "windows" // where it would not have been found
 }
 
 func (p *program) previewCommand() *cobra.Command {

@@ -19,8 +19,9 @@ type Egress struct {
 	// Refused tells, in a line for who reads results, what the session's programs were
 	// refused since it was last asked; "": nothing. Nil: nobody knows.
 	Refused func(owner Owner, id ID) string
-	// Close is told of a session that this process lets go of, or that is no more: nothing
-	// of it is sent from then on. It waits for what is under way. Nil: nobody is.
+	// Close is told of a session that this process lets go of, that is no more, or whose
+	// programs were brought back to an earlier state: nothing that was under way goes on.
+	// It waits for its end. Nil: nobody is.
 	Close func(owner Owner, id ID)
 }
 
@@ -106,7 +107,7 @@ func (s *session) refused() string {
 	return text
 }
 
-// disconnect has nothing of the session be sent any more.
+// disconnect ends what the session's programs are connected to.
 func (s *session) disconnect() {
 	s.noteTraffic()
 	if cut := s.manager.config.Egress.Close; cut != nil {

@@ -121,6 +121,9 @@ func TestWhatASessionSentIsKeptWithIt(t *testing.T) {
 	if _, err := m.Undo(t.Context(), alice, id); err != nil {
 		t.Fatal(err)
 	}
+	if !slices.Equal(n.closed, []session.ID{id, id}) {
+		t.Errorf("after going back closed are %v", n.closed)
+	}
 	if err := m.Close(); err != nil {
 		t.Fatal(err)
 	}

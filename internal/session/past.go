@@ -206,6 +206,7 @@ func (s *session) goTo(ctx context.Context, choose func(*checkpoint.Kept) (*hist
 	maps.DeleteFunc(s.lost, func(runtime, _ string) bool { _, comes := back[runtime]; return comes })
 	notice = joinNotices(notice, stopped)
 	s.rewind(ctx, was, target)
+	s.disconnect() // connections are not what the interpreters of then take them for
 	s.refresh(ctx)
 	s.setKept(nil)
 	notice = joinNotices(s.take(), notice)

@@ -20,19 +20,22 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, rt route, err erro
 // answer writes an error as JSON, and where JSON-RPC is spoken as an error of
 // no request.
 func answer(w http.ResponseWriter, r *http.Request, rt route, err error) {
-	f, status := fault.Of(err), 0
-	var own refusal
-	if errors.As(err, &own) {
-		status = own.status
-	} else {
-		status = StatusOf(f.Kind)
-	}
+	f, status := fault.Of(err), Status(err)
 	e := Describe(w, err, status)
 	content := any(map[string]fault.Problem{"error": e})
 	if rt.rpc {
 		content = map[string]any{"jsonrpc": "2.0", "id": nil, "error": map[string]any{"code": rt.code(f.Kind), "message": e.Message, "data": e}}
 	}
 	writeJSON(w, r, status, content)
+}
+
+// Status is the HTTP status of an error: its own, or that of its kind.
+func Status(err error) int {
+	var own refusal
+	if errors.As(err, &own) {
+		return own.status
+	}
+	return StatusOf(fault.KindOf(err))
 }
 
 // Describe gives an error as it stands in an answer with this status, and puts

@@ -3,6 +3,7 @@ package streams
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"io"
 	"os"
 	"sync"
@@ -35,7 +36,11 @@ type stream struct {
 
 	writing turn // guards what follows
 	written int64
+	putAt   int64  // where the last that was put begins; it ends at written
+	putSum  uint64 // of its bytes
 }
+
+var seed = maphash.MakeSeed()
 
 // turn is a lock that one can stop waiting for.
 type turn chan struct{}
@@ -75,9 +80,12 @@ func (s *stream) start() bool {
 
 // close ends the stream, whatever it is doing.
 func (s *stream) close() {
-	s.idle.Stop()
+	if s.idle != nil { // nil: it did not come into the table
+		s.idle.Stop()
+	}
 	if s.cancel != nil {
 		s.cancel()
+		s.near.out.finish(io.ErrUnexpectedEOF) // a body that is given up does not look whole
 	}
 	s.near.Close()
 	s.begin.Lock()
@@ -108,7 +116,7 @@ func (s *stream) take(ctx context.Context, at int64, most int) ([]byte, error) {
 	if again := s.given[at-before:]; len(again) > 0 {
 		return again[:min(len(again), most)], nil
 	}
-	b := make([]byte, most)
+	b := make([]byte, min(most, s.table.config.Buffer)) // more is never there
 	n, err := s.near.readContext(ctx, b)
 	if n == 0 {
 		return nil, err
@@ -119,18 +127,26 @@ func (s *stream) take(ctx context.Context, at int64, most int) ([]byte, error) {
 }
 
 // put writes what the stream has not got of bytes from that one on, and tells how many
-// of them it has then.
+// of them it has then. What it has got already are the last that were put, and no others:
+// else the program was brought back, and would get the answer to something else.
 func (s *stream) put(ctx context.Context, at int64, b []byte) (int, error) {
 	if !s.writing.take(ctx) {
 		return 0, os.ErrDeadlineExceeded
 	}
 	defer s.writing.pass()
-	if at > s.written || at < 0 {
-		return 0, errReset
+	had := 0
+	if at != s.written {
+		if at != s.putAt || s.written-at > int64(len(b)) {
+			return 0, errReset
+		}
+		if had = int(s.written - at); maphash.Bytes(seed, b[:had]) != s.putSum {
+			return 0, errReset
+		}
 	}
-	had := int(min(s.written-at, int64(len(b))))
 	n, err := s.near.writeContext(ctx, b[had:])
-	s.written += int64(n)
+	if n > 0 {
+		s.written, s.putAt, s.putSum = s.written+int64(n), at, maphash.Bytes(seed, b[:had+n])
+	}
 	if n+had > 0 && !errors.Is(err, io.ErrClosedPipe) {
 		err = nil
 	}

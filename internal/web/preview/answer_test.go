@@ -322,3 +322,35 @@ func TestRequestsBeyondTheirNumberWait(t *testing.T) {
 		t.Errorf("%d were at the program at once", n)
 	}
 }
+
+func TestWhoeverLeavesIsNotConnectedAnyMore(t *testing.T) {
+	h := open(t, t.TempDir(), nil)
+	h.backend.serves(8000, silent)
+	c, _, at := h.enter(t, h.session(t, ann), 8000)
+	c.Timeout = 100 * time.Millisecond
+	if res, err := c.Get(at); err == nil {
+		res.Body.Close()
+		t.Errorf("it says %s", res.Status)
+	}
+	select {
+	case <-h.backend.givenUp:
+	case <-time.After(time.Minute):
+		t.Error("the machine is still waited for")
+	}
+}
+
+func TestABodyIsTooLargeWhetherItsSizeIsToldOrNot(t *testing.T) {
+	h := open(t, t.TempDir(), func(c *web.Config, _ *preview.Config) { c.MaxUploadBytes = 100 })
+	h.program(t, 8000, tell)
+	c, _, at := h.enter(t, h.session(t, ann), 8000)
+	for name, body := range map[string]io.Reader{"told": strings.NewReader(strings.Repeat("a", 101)), "not told": struct{ io.Reader }{strings.NewReader(strings.Repeat("a", 101))}} {
+		res, err := c.Post(at, "text/plain", body)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		res.Body.Close()
+		if res.StatusCode != http.StatusRequestEntityTooLarge {
+			t.Errorf("%s: it says %s", name, res.Status)
+		}
+	}
+}

@@ -36,6 +36,7 @@ type machines struct {
 
 	mu       sync.Mutex
 	programs map[uint16]string // addresses, by port; of every machine
+	givenUp  chan error        // how a dial to a silent one ended
 }
 
 // Dial implements [sandbox.Dialer].
@@ -49,12 +50,20 @@ func (b *machines) Dial(ctx context.Context, owner, box string, port uint16) (sa
 	if at == "" {
 		return nil, fault.New(fault.Unavailable, "nobody in the sandbox listens at port %d", port).WithHint("start a program there")
 	}
+	if at == silent {
+		<-ctx.Done()
+		b.givenUp <- ctx.Err()
+		return nil, ctx.Err()
+	}
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", at)
 	if err != nil {
 		return nil, err
 	}
 	return c.(*net.TCPConn), nil
 }
+
+// silent is the address of a program of a machine that answers no dial.
+const silent = "silent"
 
 // serves has each machine's port lead to a server.
 func (b *machines) serves(port uint16, at string) {
@@ -86,7 +95,7 @@ var key = bytes.Repeat([]byte{7}, 32)
 // has a say in how it is.
 func open(t *testing.T, dir string, change func(*web.Config, *preview.Config)) *house {
 	t.Helper()
-	h := &house{backend: &machines{FakeKeeper: sandboxtest.NewFakeKeeper(sandboxtest.FakeConfig{Name: "machines"}), programs: map[uint16]string{}}, dir: dir}
+	h := &house{backend: &machines{FakeKeeper: sandboxtest.NewFakeKeeper(sandboxtest.FakeConfig{Name: "machines"}), programs: map[uint16]string{}, givenUp: make(chan error, 1)}, dir: dir}
 	wasm := sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "wasm"})
 	h.store = preview.Open(dir+"/previews", func() ([]byte, error) { return key, nil })
 	var err error

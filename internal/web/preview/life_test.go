@@ -283,6 +283,13 @@ func TestOverTLSTheCookieIsThisHostsAlone(t *testing.T) {
 	if !strings.Contains(got.body, "host="+u.Host) || !strings.Contains(got.body, "X-Forwarded-Proto: https") || !strings.Contains(got.body, "X-Forwarded-For: 192.0.2.7") {
 		t.Errorf("the program sees %s", got.body)
 	}
+	plain := strings.Repeat("paddock-preview=x; ", 17) // which pages of sibling hosts can set
+	if got := do(t, c, "GET", h.base+"/", "", append(forwarded, "Cookie", plain+value)...); got.status != 200 || strings.Contains(got.body, "paddock-preview") {
+		t.Errorf("beside cookies of siblings it says %d %s", got.status, got.body)
+	}
+	if got := do(t, c, "GET", h.base+"/", "", append(forwarded, "Cookie", strings.TrimPrefix(value, "__Host-"))...); got.status != 403 {
+		t.Errorf("with a cookie that a sibling can set it says %d %s", got.status, got.body)
+	}
 	if got := do(t, c, "GET", h.base+"/", "", "Host", strings.Split(u.Host, ".")[0]+".localhost", "Cookie", value); got.status != 403 {
 		t.Errorf("at localhost it says %d %s", got.status, got.body)
 	}

@@ -55,7 +55,11 @@ func statusOf(err error) int {
 	case errors.Is(err, errWorker):
 		return http.StatusForbidden
 	}
-	switch k := fault.KindOf(err); k {
+	k := fault.KindOf(err)
+	if own := web.Status(err); own != web.StatusOf(k) { // that of a body which is too large, or too slow
+		return own
+	}
+	switch k {
 	case fault.Unavailable:
 		return http.StatusBadGateway
 	case fault.Conflict:

@@ -169,7 +169,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, id string) error
 	defer leave()
 	ctx, done := h.within(r.Context(), p)
 	defer done()
-	h.forward.ServeHTTP(finals{w}, r.WithContext(context.WithValue(ctx, visitKey{}, &visit{p, lane})))
+	h.forward.ServeHTTP(finals{w}, r.WithContext(context.WithValue(ctx, visitKey{}, &visit{ctx, p, lane})))
 	return nil
 }
 
@@ -202,11 +202,7 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, p Preview) error 
 	if err != nil {
 		return err
 	}
-	secure := strings.HasPrefix(web.BaseURL(r.Context()), "https:")
-	name := plainCookie
-	if secure {
-		name = hostCookie
-	}
+	name, secure := cookieOf(r)
 	http.SetCookie(w, &http.Cookie{
 		Name: name, Value: value, Path: "/", MaxAge: max(int(time.Until(p.Expires).Seconds()), 1),
 		Secure: secure, HttpOnly: true, SameSite: http.SameSiteLaxMode,
@@ -225,17 +221,24 @@ const (
 	plainCookie = "paddock-preview"
 )
 
-// maxTries bounds the cookies of our name that are looked at: pages of sibling hosts may
-// have set some.
+// cookieOf is the name of the cookie that lets in where a request was sent to, and
+// whether it was sent over TLS.
+func cookieOf(r *http.Request) (name string, secure bool) {
+	if strings.HasPrefix(web.BaseURL(r.Context()), "https:") {
+		return hostCookie, true
+	}
+	return plainCookie, false
+}
+
+// maxTries bounds the cookies of our name that are looked at: without TLS pages of sibling
+// hosts may have set some.
 const maxTries = 16
 
 // admitted tells whether a request's cookie lets it in to a preview.
 func (h *Handler) admitted(r *http.Request, p Preview) (bool, error) {
+	name, _ := cookieOf(r)
 	tries := 0
-	for _, c := range r.Cookies() {
-		if !ours(c.Name) {
-			continue
-		}
+	for _, c := range r.CookiesNamed(name) {
 		if good, err := h.config.Store.signed(byCookie, p, c.Value); err != nil || good {
 			return good, err
 		}

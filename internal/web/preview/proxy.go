@@ -18,6 +18,7 @@ import (
 
 // visit is a request that was let in.
 type visit struct {
+	ctx     context.Context // the request's
 	preview Preview
 	lane    *lane
 }
@@ -52,6 +53,10 @@ func (h *Handler) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if v.lane.bytes.Load() > h.config.MaxBytes {
 		return nil, errSpent
 	}
+	// The transport's own goes on when the request has ended.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(v.ctx, cancel)()
 	s, err := h.config.Sessions.Dial(ctx, v.preview.Owner, v.preview.Session, v.preview.Port)
 	if err != nil {
 		return nil, err
@@ -66,7 +71,7 @@ func (h *Handler) explain(r *http.Request, err error) error {
 	case errors.Is(cause, errClosed), errors.Is(cause, errExpired):
 		return cause
 	case errors.As(err, &f):
-		return f
+		return err
 	case r.Context().Err() != nil:
 		return cause
 	}
