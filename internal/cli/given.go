@@ -189,6 +189,15 @@ func (g *given) cleaning(call func(context.Context, session.Run, sandbox.Call) [
 	}
 }
 
+// clean takes a session's values out of what is written down.
+func (g *given) clean(owner session.Owner, id session.ID, text []byte) ([]byte, error) {
+	values, err := g.engine(owner, id).Redactor()
+	if err != nil {
+		return nil, err
+	}
+	return values.Bytes(text), nil
+}
+
 // begin logs what keeps the local user's programs from using secrets, and forgets, in the
 // background, what was given to sessions that are no more.
 func (g *given) begin() {
