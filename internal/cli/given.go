@@ -129,7 +129,7 @@ func (g *given) keptFor(owner session.Owner) (map[string]bool, error) {
 // whom nobody was told that it has ended, is none of them.
 func (g *given) give(owner session.Owner, id session.ID, names []string, parent session.ID) error {
 	gift := secret.Gift{Session: keyOf(owner, id), Owner: string(owner), Names: names}
-	if parent != "" {
+	if parent != "" && len(names) > 0 {
 		kept, err := g.keptFor(owner)
 		if err != nil {
 			return err
@@ -139,6 +139,9 @@ func (g *given) give(owner session.Owner, id session.ID, names []string, parent 
 	}
 	if err := g.store.Forget(gift.Session); err != nil {
 		return err
+	}
+	if len(names) == 0 {
+		return nil
 	}
 	_, err := g.store.Give(gift)
 	return err

@@ -193,3 +193,17 @@ func TestTheJournalOfCallsHoldsNoValues(t *testing.T) {
 		t.Errorf("it has %+v, %v", known, err)
 	}
 }
+
+// What is left of a session of which nobody was told that it has ended is not another's.
+func TestASessionHasNothingOfAnotherOfItsName(t *testing.T) {
+	_, o, _ := keeping(t, t.TempDir(), "ONE")
+	if _, err := o.given.store.Give(secret.Gift{Session: keyOf(session.Local, "name"), Owner: "local", Names: []string{"ONE"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.sessions.Create(t.Context(), session.Local, "name", session.Settings{Secrets: &[]string{}}); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := o.given.variables(session.Local, "name"); err != nil || len(left) > 0 {
+		t.Errorf("it has %v, %v", left, err)
+	}
+}
