@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -280,6 +281,12 @@ func TestAValueThatCannotBeReadIsAskedForAgain(t *testing.T) {
 	is(t, ask(), fault.Unavailable, "locked")
 	_, err := e.Redactor()
 	is(t, err, fault.Unavailable, "locked") // else what holds the value would be passed on
+	for host, want := range map[string]error{"api.example.com": err, "other.example.com": nil} {
+		resp := &http.Response{Header: http.Header{}, Body: http.NoBody, Request: request("GET", "https://"+host+"/", "")}
+		if got := e.Response(resp); (got == nil) != (want == nil) {
+			t.Errorf("an answer of %s: %v", host, got)
+		}
+	}
 	ring.is = false
 	e.tried = time.Time{}
 	if err := ask(); err != nil {
