@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"paddock/internal/bindings/broker"
 	"paddock/internal/egress"
 	"paddock/internal/egress/streams"
 	"paddock/internal/fault"
@@ -186,7 +187,13 @@ func (g *given) cleaning(call func(context.Context, session.Run, sandbox.Call) [
 				return put(name, values.Bytes(data))
 			}
 		}
-		answer := call(ctx, run, c)
+		answer := call(broker.WithClean(ctx, func(text []byte) []byte {
+			values, err := engine.Redactor()
+			if err != nil {
+				return nil // nor is the answer passed on
+			}
+			return values.Bytes(text)
+		}), run, c)
 		values, err := engine.Redactor()
 		if err != nil {
 			g.fail("what a tool answered is not passed on, as it might hold secrets", "session", run.Session, "cause", fault.CauseOf(err))

@@ -198,6 +198,7 @@ func (b *Broker) tell(ctx context.Context, e *Event, d decided, o outcome, put P
 		b.config.Log.InfoContext(ctx, "a call of a tool failed", "session", e.ID, "server", stub.Line(e.Server, 100), "tool", stub.Line(e.Tool, 100), "cause", o.err)
 		return failed(o.err).encode("", nil)
 	}
+	o.result = cleaned(ctx, o.result)
 	if len(d.tool.Output) == 0 {
 		b.learned.offer(e.Owner, d.one.key, d.tool.Name, o.result)
 	}
