@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -218,6 +219,21 @@ func TestAPreviewHasNoPartOfWhatIsTakenOut(t *testing.T) {
 	got := string(b.Call(ctx, r, sandbox.Call{Number: 1, Body: []byte(`{"op":"call","server":"party","tool":"leak","arguments":{}}`)}))
 	if !strings.Contains(got, `"preview":"aaa`) || strings.Contains(got+string(data), "s3c") {
 		t.Errorf("it gives %.2000s", got)
+	}
+}
+
+func TestWhatAServerSaysIsNotLogged(t *testing.T) {
+	c := serve(t)
+	c.add(&mcp.Tool{Name: "refuses"}, `{"type":"object"}`, func(json.RawMessage) (*mcp.CallToolResult, error) {
+		return nil, errors.New("it is s3cret")
+	})
+	var said bytes.Buffer
+	b := open(t, Config{Servers: []Definition{c.definition("party")}, Log: slog.New(slog.NewTextHandler(&said, nil))})
+	if got := ask(t, b, run(), 1, "party", "refuses", `{}`); !strings.Contains(got, "it is s3cret") {
+		t.Errorf("the program is told %s", got)
+	}
+	if got := said.String(); strings.Contains(got, "s3cret") || !strings.Contains(got, "refused it with code") {
+		t.Errorf("the log says %s", got)
 	}
 }
 
