@@ -26,9 +26,24 @@ type bindings struct {
 	broker  *broker.Broker
 	servers []*known
 	waiting *approvals
+	journal *cleanJournal
 	log     *slog.Logger
 	// sessions tells what sessions are; it is set before any of them runs a program.
 	sessions *session.Manager
+}
+
+// cleanJournal writes down answers without the values of the session's secrets.
+type cleanJournal struct {
+	*journal.Journal
+	clean func(session.Owner, session.ID, []byte) ([]byte, error) // set before any session is made
+}
+
+// End implements [broker.Journal].
+func (j *cleanJournal) End(ctx context.Context, c journal.Call, o journal.Outcome) (err error) {
+	if o.Answer, err = j.clean(session.Owner(c.Owner), session.ID(c.Session), o.Answer); err != nil {
+		return fmt.Errorf("reading the session's secrets: %w", err)
+	}
+	return j.Journal.End(ctx, c, o)
 }
 
 // openBindings joins the broker, and puts it into the sessions' configuration. Servers
@@ -58,9 +73,10 @@ func (p *program) openBindings(sc *session.Config, waiting *approvals, log *audi
 		b.closeServers()
 		return nil, err
 	}
+	b.journal = &cleanJournal{Journal: calls}
 	b.broker, err = broker.New(broker.Config{
 		Servers: usable, Bindable: bindable, Bound: broker.Policy(c.Tools), Chosen: b.chosen, CallsPerRun: int(c.CallsPerRun),
-		Dial: p.dialOptions(broker.Definition{}), Dir: p.serversFolder(), Seal: p.vault(), Instance: p.instance(), Journal: calls,
+		Dial: p.dialOptions(broker.Definition{}), Dir: p.serversFolder(), Seal: p.vault(), Instance: p.instance(), Journal: b.journal,
 		Pool:    upstream.PoolConfig{Idle: c.SessionTTL, Interval: c.CallInterval},
 		Approve: waiting.approve, Record: toolRecorder(log, t, p.log.Warn), Log: p.log,
 	})

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"sync"
 
+	"paddock/internal/bindings/broker"
 	"paddock/internal/egress"
+	"paddock/internal/egress/streams"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/secret"
@@ -129,7 +131,7 @@ func (g *given) keptFor(owner session.Owner) (map[string]bool, error) {
 // whom nobody was told that it has ended, is none of them.
 func (g *given) give(owner session.Owner, id session.ID, names []string, parent session.ID) error {
 	gift := secret.Gift{Session: keyOf(owner, id), Owner: string(owner), Names: names}
-	if parent != "" {
+	if parent != "" && len(names) > 0 {
 		kept, err := g.keptFor(owner)
 		if err != nil {
 			return err
@@ -139,6 +141,9 @@ func (g *given) give(owner session.Owner, id session.ID, names []string, parent 
 	}
 	if err := g.store.Forget(gift.Session); err != nil {
 		return err
+	}
+	if len(names) == 0 {
+		return nil
 	}
 	_, err := g.store.Give(gift)
 	return err
@@ -165,6 +170,9 @@ func (g *given) cleaning(call func(context.Context, session.Run, sandbox.Call) [
 		return nil
 	}
 	return func(ctx context.Context, run session.Run, c sandbox.Call) []byte {
+		if streams.Asked(c.Body) { // at the door it was done
+			return call(ctx, run, c)
+		}
 		info, err := g.sessions.Info(run.Owner, run.Session)
 		if err == nil && info.Settings.Secrets == nil {
 			return call(ctx, run, c)
@@ -179,7 +187,13 @@ func (g *given) cleaning(call func(context.Context, session.Run, sandbox.Call) [
 				return put(name, values.Bytes(data))
 			}
 		}
-		answer := call(ctx, run, c)
+		answer := call(broker.WithClean(ctx, func(text []byte) []byte {
+			values, err := engine.Redactor()
+			if err != nil {
+				return nil // nor is the answer passed on
+			}
+			return values.Bytes(text)
+		}), run, c)
 		values, err := engine.Redactor()
 		if err != nil {
 			g.fail("what a tool answered is not passed on, as it might hold secrets", "session", run.Session, "cause", fault.CauseOf(err))
@@ -187,6 +201,15 @@ func (g *given) cleaning(call func(context.Context, session.Run, sandbox.Call) [
 		}
 		return values.Bytes(answer)
 	}
+}
+
+// clean takes a session's values out of what is written down.
+func (g *given) clean(owner session.Owner, id session.ID, text []byte) ([]byte, error) {
+	values, err := g.engine(owner, id).Redactor()
+	if err != nil {
+		return nil, err
+	}
+	return values.Bytes(text), nil
 }
 
 // begin logs what keeps the local user's programs from using secrets, and forgets, in the

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"paddock/internal/bindings/journal"
 	"paddock/internal/cli/config"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
@@ -173,5 +174,36 @@ func TestASkillHasWhatItDeclares(t *testing.T) {
 	said.Reset()
 	if err := p.declared(o, skill.Manifest{}, &f); err != nil || len(*f.network) != 0 || len(*f.secrets) != 0 || said.Len() > 0 {
 		t.Errorf("one that declares nothing has %v, %v; %s, %v", *f.network, *f.secrets, said, err)
+	}
+}
+
+// What a call came to is written down for a run that waits.
+func TestTheJournalOfCallsHoldsNoValues(t *testing.T) {
+	state := t.TempDir()
+	_, o, _ := keeping(t, state, "ONE")
+	c := journal.Call{Run: journal.Run{Owner: "local", Session: string(made(t, o, session.Settings{})), Execution: "e"}, Number: 1, Digest: "d"}
+	if _, err := o.bindings.journal.Begin(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.bindings.journal.End(t.Context(), c, journal.Outcome{Answer: []byte(`{"value":"` + hush + `ONElocal"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	known, err := o.bindings.journal.Look(t.Context(), c)
+	if err != nil || known == nil || strings.Contains(string(known.Answer), hush) || !strings.Contains(string(known.Answer), secret.Marker+"ONE-") {
+		t.Errorf("it has %+v, %v", known, err)
+	}
+}
+
+// What is left of a session of which nobody was told that it has ended is not another's.
+func TestASessionHasNothingOfAnotherOfItsName(t *testing.T) {
+	_, o, _ := keeping(t, t.TempDir(), "ONE")
+	if _, err := o.given.store.Give(secret.Gift{Session: keyOf(session.Local, "name"), Owner: "local", Names: []string{"ONE"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.sessions.Create(t.Context(), session.Local, "name", session.Settings{Secrets: &[]string{}}); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := o.given.variables(session.Local, "name"); err != nil || len(left) > 0 {
+		t.Errorf("it has %v, %v", left, err)
 	}
 }

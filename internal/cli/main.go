@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -36,6 +37,7 @@ const (
 // exit code. It reads the process's environment and takes its signals: the
 // first interrupt ends what runs, gently, and the second the process.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	log.SetOutput(io.Discard) // net/http quotes there what a host sends unasked, which may be a secret
 	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, newBackends: newBackends}
 	return p.main(ctx, args)
 }

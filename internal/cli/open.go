@@ -78,6 +78,7 @@ func (p *program) open(change func(*session.Config)) (_ *parts, err error) {
 		return nil, err
 	}
 	o.given = p.openSecrets(&sc, o.network)
+	o.bindings.journal.clean = o.given.clean
 	if o.skills, err = p.newSkills(); err != nil {
 		return nil, err
 	}

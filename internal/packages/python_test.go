@@ -1,8 +1,10 @@
 package packages_test
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -345,5 +347,31 @@ func TestConfigurationsThatAreNone(t *testing.T) {
 	defer front.Close()
 	if a := get(t, front.URL+"/pypi/simple/p/"); a.status != http.StatusNotFound || !strings.Contains(a.body, "packages.pypi.index") {
 		t.Errorf("without an index: %d %s", a.status, a.body)
+	}
+}
+
+// Files often lie at URLs that somebody signed, to which an index redirects.
+func TestWhatSignsAURLIsNotLogged(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/simple/p/":
+			w.Header().Set("Content-Type", simpleJSON)
+			_ = json.NewEncoder(w).Encode(map[string]any{"files": []any{map[string]any{"filename": "p-1.0-py3-none-any.whl", "url": "/f", "hashes": map[string]string{"sha256": strings.Repeat("0", 64)}}}})
+		case "/f":
+			http.Redirect(w, r, "/signed?Signature=s3cret", http.StatusFound)
+		default:
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	defer server.Close()
+	var logged bytes.Buffer
+	p := open(t, packages.Config{Log: slog.New(slog.NewTextHandler(&logged, nil)), Python: packages.Ecosystem{Indexes: []packages.Index{{URL: server.URL + "/simple"}}, Allow: []string{"*"}}})
+	front := httptest.NewServer(p.Handler())
+	defer front.Close()
+	if a := get(t, front.URL+"/pypi/files/p/p-1.0-py3-none-any.whl"); a.status != http.StatusBadGateway {
+		t.Errorf("it answers %d %s", a.status, a.body)
+	}
+	if !strings.Contains(logged.String(), "/signed") || strings.Contains(logged.String(), "s3cret") {
+		t.Errorf("the log says %s", logged.String())
 	}
 }

@@ -254,6 +254,9 @@ func (r *remote) explain(ctx context.Context, err error) error {
 		}
 		return err
 	}
+	if failed := (*url.Error)(nil); errors.As(err, &failed) { // what signs a URL is in its query
+		failed.URL, _, _ = strings.Cut(failed.URL, "?")
+	}
 	return errIndex("it cannot be reached").WithCause(fmt.Errorf("asking an index of packages: %w", err))
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync"
 
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/flate"
@@ -157,7 +158,9 @@ func sniffed(head string) string {
 // peek is a reader of a compressed body that is only looked at: what is written to it is
 // decoded, and searched. What cannot be decoded is nobody's secret.
 type peek struct {
-	names   []string // as its header says
+	names []string // as its header says
+
+	mu      sync.Mutex // a body may be closed while it is read; guards what follows
 	head    string
 	started bool
 	in      *io.PipeWriter
@@ -169,12 +172,18 @@ const sniff = 4
 
 // write takes the next bytes, and tells that a placeholder is in them.
 func (p *peek) write(part []byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.writeLocked(part)
+}
+
+func (p *peek) writeLocked(part []byte) bool {
 	if !p.started {
 		if p.head += string(part); len(p.head) < sniff {
 			return false
 		}
 		part = []byte(p.head)
-		p.start()
+		p.startLocked()
 	}
 	if p.in == nil {
 		return false
@@ -185,7 +194,7 @@ func (p *peek) write(part []byte) bool {
 
 var errFound = errors.New("secret: a placeholder was found")
 
-func (p *peek) start() {
+func (p *peek) startLocked() {
 	p.started = true
 	names := p.names
 	if name := sniffed(p.head); len(names) == 0 && name != "" {
@@ -228,8 +237,10 @@ func search(src io.Reader, names []string) bool {
 // end says that the body has ended, and tells whether a placeholder was in it. It works
 // twice.
 func (p *peek) end() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if !p.started {
-		p.write([]byte(strings.Repeat("\x00", sniff))) // shorter than any
+		p.writeLocked([]byte(strings.Repeat("\x00", sniff))) // shorter than any
 	}
 	if p.in == nil {
 		return false

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"paddock/internal/fault"
 	"paddock/internal/secret/redact"
@@ -23,7 +24,8 @@ type Engine struct {
 	last  *content
 	given *given
 	state *state
-	older []old // values that were in use and have been replaced or removed
+	tried time.Time // when that was made
+	older []old     // values that were in use and have been replaced or removed
 }
 
 // old is a value that hosts may still have.
@@ -62,6 +64,9 @@ func (e *Engine) Among(names []string) *Engine {
 	return e
 }
 
+// again is how long a value that cannot be read is not asked for again.
+const again = time.Second
+
 // nothing is what is kept of a session's that was given nothing.
 var nothing = &content{Version: version}
 
@@ -79,7 +84,7 @@ func (e *Engine) current() (*state, error) {
 			return nil, err
 		}
 	}
-	if e.state != nil && c == e.last && equal(g, e.given) {
+	if e.state != nil && c == e.last && equal(g, e.given) && (e.state.unread() == nil || time.Since(e.tried) < again) {
 		return e.state, nil
 	}
 	next := &state{by: map[string]*bound{}}
@@ -92,7 +97,7 @@ func (e *Engine) current() (*state, error) {
 	}
 	e.keepOldLocked(next)
 	next.redactor = redact.New(e.textsLocked(next))
-	e.last, e.given, e.state = c, g, next
+	e.last, e.given, e.state, e.tried = c, g, next, time.Now()
 	return next, nil
 }
 
@@ -153,13 +158,25 @@ func (e *Engine) textsLocked(s *state) []redact.Text {
 	return all
 }
 
-// Redactor takes the session's values out of texts, as they are now.
+// unread says why a value is not known that answers may hold; nil: all are. It may be
+// known the next time: a keyring is unlocked, say.
+func (s *state) unread() error {
+	for _, b := range s.all {
+		if b.err != nil {
+			return b.err
+		}
+	}
+	return nil
+}
+
+// Redactor takes the session's values out of texts, as they are now. Where one of them
+// cannot be read it is an error.
 func (e *Engine) Redactor() (*redact.Redactor, error) {
 	s, err := e.current()
 	if err != nil {
 		return nil, err
 	}
-	return s.redactor, nil
+	return s.redactor, s.unread()
 }
 
 // Request puts values in for placeholders, where the request may have them. What may not

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 
@@ -405,4 +406,22 @@ func FuzzRequest(f *testing.F) {
 // filledBy is a header as the host is to have it.
 func filledBy(header, placeholder string) string {
 	return "X-A: " + strings.ReplaceAll(header, placeholder, token)
+}
+
+// HTTP/2 closes a request's body while it is read.
+func TestABodyIsClosedWhileItIsRead(t *testing.T) {
+	s := newSession(t)
+	for range 50 {
+		r := request("POST", "https://api.example.com/", "a", "Content-Encoding", "gzip")
+		in, out := io.Pipe()
+		r.Body, r.ContentLength = in, -1
+		if err := s.Engine.Request(r); err != nil {
+			t.Fatal(err)
+		}
+		var both sync.WaitGroup
+		both.Go(func() { _, _ = io.Copy(io.Discard, r.Body) })
+		both.Go(func() { _, _ = out.Write([]byte("\x1f\x8b")); _, _ = out.Write([]byte("\x08\x00 and more")) })
+		r.Body.Close()
+		both.Wait()
+	}
 }

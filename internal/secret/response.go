@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 
+	"paddock/internal/egress"
 	"paddock/internal/secret/redact"
 )
 
@@ -15,10 +16,27 @@ func (e *Engine) Response(resp *http.Response) error {
 	if err != nil {
 		return err
 	}
+	if err := s.unreadFor(resp.Request); err != nil {
+		return err
+	}
 	if s.redactor == nil {
 		return nil
 	}
 	return clean(s.redactor, resp)
+}
+
+// unreadFor says why a value is not known that a host may know; nil: all are.
+func (s *state) unreadFor(r *http.Request) error {
+	if r == nil || s.unread() == nil {
+		return nil
+	}
+	_, host, port, err := egress.Origin(r.URL)
+	for _, b := range s.all {
+		if err == nil && b.err != nil && b.hosts.near(host, port) {
+			return b.err
+		}
+	}
+	return err
 }
 
 // clean takes what a Redactor knows out of an answer.

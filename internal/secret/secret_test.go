@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -252,4 +253,46 @@ func TestWhatCannotBeReadStopsThoseThatHaveSecretsAlone(t *testing.T) {
 		t.Errorf("one that has none: %v", err)
 	}
 	is(t, s.Engine("s2").Request(request("GET", "https://api.example.com/", "", "X-Key", Marker+"TOKEN-"+strings.Repeat("A", random))), fault.Denied, "was not given")
+}
+
+// locked is a vault whose keyring may be locked.
+type locked struct {
+	vault.Sealer
+	is bool
+}
+
+func (l *locked) Unseal(purpose string, sealed []byte) ([]byte, error) {
+	if l.is {
+		return nil, fault.New(fault.Unavailable, "the keyring is locked")
+	}
+	return l.Sealer.Unseal(purpose, sealed)
+}
+
+func TestAValueThatCannotBeReadIsAskedForAgain(t *testing.T) {
+	s := opened(t)
+	set(t, s, "local", "TOKEN", token, []string{"api.example.com"}, nil)
+	vars := give(t, s, Gift{Session: "s1", Owner: "local", Names: []string{"TOKEN"}})
+	ring := &locked{s.sealer, true}
+	s.sealer = ring
+	e := s.Engine("s1")
+	ask := func() error {
+		return e.Request(request("GET", "https://api.example.com/", "", "Authorization", "Bearer "+vars["TOKEN"]))
+	}
+	is(t, ask(), fault.Unavailable, "locked")
+	_, err := e.Redactor()
+	is(t, err, fault.Unavailable, "locked") // else what holds the value would be passed on
+	for host, want := range map[string]error{"api.example.com": err, "other.example.com": nil} {
+		resp := &http.Response{Header: http.Header{}, Body: http.NoBody, Request: request("GET", "https://"+host+"/", "")}
+		if got := e.Response(resp); (got == nil) != (want == nil) {
+			t.Errorf("an answer of %s: %v", host, got)
+		}
+	}
+	ring.is = false
+	e.tried = time.Time{}
+	if err := ask(); err != nil {
+		t.Errorf("once it is unlocked: %v", err)
+	}
+	if r, err := e.Redactor(); err != nil || r.String(token) == token {
+		t.Errorf("once it is unlocked nothing is taken out: %v", err)
+	}
 }

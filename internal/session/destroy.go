@@ -83,17 +83,17 @@ func (s *session) erase() error {
 	if err == nil { // or it might come back, without what belongs to it
 		err = m.config.files().SyncDir(s.dir)
 	}
+	if w := s.record.Waiting; w != nil {
+		s.gaveUp(w.Execution)
+	}
 	if err != nil {
 		s.unlock()
 	} else {
+		s.forgotten() // while no other session can have its name
 		err = history.RemoveAll(m.checkpointsFolder(s.key), m.config.files())
 		err = errors.Join(err, workspace.RemoveLocked(s.dir, lockFile, s.unlock))
 	}
 	m.index.DeleteSession(string(s.owner), string(s.id))
-	if w := s.record.Waiting; w != nil {
-		s.gaveUp(w.Execution)
-	}
-	s.forgotten()
 	m.disk.Forget(string(s.owner))
 	m.littered(s.owner)
 	if err != nil {

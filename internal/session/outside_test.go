@@ -303,3 +303,20 @@ func TestSharedFoldersCanBeReadWhateverTheUmask(t *testing.T) {
 		t.Errorf("it is %v, %v", info, err)
 	}
 }
+
+// What is forgotten is not another session's that was made with the same name meanwhile.
+func TestASessionIsForgottenBeforeItsNameIsFree(t *testing.T) {
+	dir, asked := t.TempDir(), 0
+	other := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
+	m := manager(t, session.Config{Dir: dir, Forget: func(owner session.Owner, id session.ID) {
+		asked++
+		if _, err := other.Create(t.Context(), owner, id, session.Settings{}); err == nil {
+			t.Error("its name was free")
+		}
+	}}, sandboxtest.FakeConfig{})
+	create(t, m, alice, "name")
+	if err := m.Destroy(t.Context(), alice, "name"); err != nil || asked != 1 {
+		t.Errorf("%v; it was forgotten %d times", err, asked)
+	}
+	create(t, other, alice, "name")
+}

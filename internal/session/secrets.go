@@ -48,18 +48,21 @@ func (m *Manager) chooseSecrets(owner Owner, wish *[]string) (*[]string, error) 
 }
 
 // giveSecrets has a session that is being made, and is alone in its folder, have the
-// secrets of its settings.
+// secrets of its settings; none: nor those that are left of another of its name.
 func (s *session) giveSecrets(from *beginning) error {
-	names := s.record.Settings.Secrets
 	give := s.manager.config.Secrets.Give
-	if names == nil || give == nil {
+	if give == nil {
 		return nil
+	}
+	var names []string
+	if has := s.record.Settings.Secrets; has != nil {
+		names = slices.Clone(*has)
 	}
 	var parent ID
 	if from != nil {
 		parent = from.parent
 	}
-	_, err := guard("giving secrets", func() (struct{}, error) { return struct{}{}, give(s.owner, s.id, slices.Clone(*names), parent) })
+	_, err := guard("giving secrets", func() (struct{}, error) { return struct{}{}, give(s.owner, s.id, names, parent) })
 	return err
 }
 

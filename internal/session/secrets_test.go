@@ -40,7 +40,9 @@ func (k *keeper) config() session.Config {
 				if slices.Contains(names, "BROKEN") {
 					return fault.New(fault.Unavailable, "it cannot be given")
 				}
-				k.gifts = append(k.gifts, strings.TrimSpace(fmt.Sprint(owner, " ", names, " ", parent)))
+				if len(names) > 0 {
+					k.gifts = append(k.gifts, strings.TrimSpace(fmt.Sprint(owner, " ", names, " ", parent)))
+				}
 				k.given[id] = map[string]string{}
 				for _, name := range names {
 					k.given[id][name] = name + " of " + string(id)

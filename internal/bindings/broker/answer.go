@@ -1,10 +1,12 @@
 package broker
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"mime"
+	"slices"
 	"strings"
 
 	"paddock/internal/bindings/schema"
@@ -48,6 +50,26 @@ const (
 	previewed  = 1 << 10
 	maxMessage = 16 << 10
 )
+
+type cleanKey struct{}
+
+// WithClean has clean take something out of results before anything is made of them:
+// what is cut off, learned or kept of them has not even a part of it.
+func WithClean(ctx context.Context, clean func([]byte) []byte) context.Context {
+	return context.WithValue(ctx, cleanKey{}, clean)
+}
+
+func cleaned(ctx context.Context, r upstream.Result) upstream.Result {
+	clean, ok := ctx.Value(cleanKey{}).(func([]byte) []byte)
+	if !ok {
+		return r
+	}
+	r.Structured, r.Content = clean(r.Structured), slices.Clone(r.Content)
+	for i, c := range r.Content {
+		r.Content[i].Text, r.Content[i].Data = string(clean([]byte(c.Text))), clean(c.Data)
+	}
+	return r
+}
 
 // PutFunc writes a file into the workspace of the session that calls, and gives its
 // path there as programs see it.

@@ -1,10 +1,12 @@
 package broker
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -197,6 +199,41 @@ func TestALargeResultBecomesAFile(t *testing.T) {
 	r.Put = func(string, []byte) (string, error) { return "", fault.New(fault.Exhausted, "the disk is full") }
 	if got := ask(t, b, r, 4, "party", "large", `{}`); got != `{"error":{"kind":"exhausted","message":"the disk is full"}}` {
 		t.Errorf("without room for the file: %.200s", got)
+	}
+}
+
+// What is cut off in the middle of a secret would have a part of it.
+func TestAPreviewHasNoPartOfWhatIsTakenOut(t *testing.T) {
+	c := serve(t)
+	c.add(&mcp.Tool{Name: "leak"}, `{"type":"object"}`, func(json.RawMessage) (*mcp.CallToolResult, error) {
+		return text(strings.Repeat("a", previewed-6) + "s3cret-value" + strings.Repeat("b", maxInline)), nil
+	})
+	b := open(t, Config{Servers: []Definition{c.definition("party")}})
+	r := run()
+	var data []byte
+	r.Put = func(n string, d []byte) (string, error) {
+		data = d
+		return "/workspace/" + n, nil
+	}
+	ctx := WithClean(t.Context(), func(text []byte) []byte { return bytes.ReplaceAll(text, []byte("s3cret-value"), []byte("placeholder")) })
+	got := string(b.Call(ctx, r, sandbox.Call{Number: 1, Body: []byte(`{"op":"call","server":"party","tool":"leak","arguments":{}}`)}))
+	if !strings.Contains(got, `"preview":"aaa`) || strings.Contains(got+string(data), "s3c") {
+		t.Errorf("it gives %.2000s", got)
+	}
+}
+
+func TestWhatAServerSaysIsNotLogged(t *testing.T) {
+	c := serve(t)
+	c.add(&mcp.Tool{Name: "refuses"}, `{"type":"object"}`, func(json.RawMessage) (*mcp.CallToolResult, error) {
+		return nil, errors.New("it is s3cret")
+	})
+	var said bytes.Buffer
+	b := open(t, Config{Servers: []Definition{c.definition("party")}, Log: slog.New(slog.NewTextHandler(&said, nil))})
+	if got := ask(t, b, run(), 1, "party", "refuses", `{}`); !strings.Contains(got, "it is s3cret") {
+		t.Errorf("the program is told %s", got)
+	}
+	if got := said.String(); strings.Contains(got, "s3cret") || !strings.Contains(got, "refused it with code") {
+		t.Errorf("the log says %s", got)
 	}
 }
 

@@ -195,13 +195,23 @@ func (b *Broker) tell(ctx context.Context, e *Event, d decided, o outcome, put P
 		b.config.Record(context.WithoutCancel(ctx), *e)
 	}
 	if o.err != nil {
-		b.config.Log.InfoContext(ctx, "a call of a tool failed", "session", e.ID, "server", stub.Line(e.Server, 100), "tool", stub.Line(e.Tool, 100), "cause", o.err)
+		b.config.Log.InfoContext(ctx, "a call of a tool failed", "session", e.ID, "server", stub.Line(e.Server, 100), "tool", stub.Line(e.Tool, 100), "cause", logged(o.err))
 		return failed(o.err).encode("", nil)
 	}
+	o.result = cleaned(ctx, o.result)
 	if len(d.tool.Output) == 0 {
 		b.learned.offer(e.Owner, d.one.key, d.tool.Name, o.result)
 	}
 	return unwrap(o.result).encode(fmt.Sprintf("%s-%s-%d", stub.Package(e.Server), stub.Package(shortened(e.Tool)), e.Number), put)
+}
+
+// logged is an error without what a server said of the call, which is for its program.
+func logged(err error) error {
+	var up *upstream.Error
+	if errors.As(err, &up) && up.Reason == upstream.Refused {
+		return fmt.Errorf("the server refused it with code %d", up.Code)
+	}
+	return err
 }
 
 func shortened(name string) string { return name[:min(len(name), maxName)] }

@@ -77,7 +77,7 @@ func (p place) apart(ctx context.Context) (id session.ID, end func() error, err 
 	none := []string{}
 	made, err := p.config.Sessions.Create(ctx, p.info.Owner, "", session.Settings{
 		Language: "python", Isolation: wasm, Name: "packages for " + string(p.info.ID), Passing: true, TTL: p.config.Timeout + endTime,
-		Servers: &none, Network: &none,
+		Servers: &none, Network: &none, Secrets: &none,
 	})
 	if err != nil {
 		return "", nil, fmt.Errorf("making a place for pip: %w", err)
