@@ -69,10 +69,9 @@ await check("the tools are listed with schemas and annotations", async () => {
   const { tools } = await client.listTools();
   const names = tools.map((tool) => tool.name);
   for (const name of ["execute_code", "list_runtimes", "create_session", "destroy_session", "cancel_execution",
-    "get_workspace_info", "reset_workspace", "read_file", "write_file", "edit_file", "list_files", "search_files"]) {
+    "get_workspace_info", "reset_workspace", "read_file", "write_file", "edit_file", "list_files", "search_files", "install_package"]) {
     assert.ok(names.includes(name), `${name} is missing in ${names}`);
   }
-  assert.ok(!names.includes("install_package"));
   for (const tool of tools) {
     assert.ok(tool.title && tool.description && tool.annotations && tool.inputSchema && tool.outputSchema, tool.name);
   }

@@ -487,3 +487,16 @@ func TestAddressesThatStandForNames(t *testing.T) {
 		}
 	}
 }
+
+func TestAGuestsOwnNameIsItself(t *testing.T) {
+	table := tableOf(t, Config{}, door.Config{}, ".example.com")
+	if s := table.ask(t, `{"op":"net.resolve","host":"Sandbox"}`); len(s.Value.Addresses) != 1 || s.Value.Addresses[0] != "127.0.0.1" {
+		t.Errorf("it is %+v", s)
+	}
+	if all := table.config.Door.Denials(); len(all) != 0 {
+		t.Errorf("refused is %+v", all)
+	}
+	if s := table.ask(t, `{"op":"net.open","host":"sandbox","port":80}`); s.Error.Kind == "" {
+		t.Errorf("it can be connected to: %+v", s)
+	}
+}
