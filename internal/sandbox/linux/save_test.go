@@ -51,6 +51,41 @@ func saved(t testing.TB, b *Backend) *sandbox.MachineState {
 	return &sandbox.MachineState{State: s.State, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data.Bytes())), nil }}
 }
 
+func TestTheSetsOfEpollAreKnown(t *testing.T) {
+	if !setsAreKnown() {
+		t.Error("gVisor keeps them in another way than withoutGhosts knows")
+	}
+}
+
+// Two interests that were found not to be ready together, of which one is removed: the
+// other one still points to it in what is saved.
+func TestASetOfARestoredBoxTellsOfNothingThatWasRemoved(t *testing.T) {
+	b := newBackend(t)
+	spec := keptSpec(t, "python")
+	in := start(t, b, spec)
+	says(t, in, `import os, select
+set = select.epoll()
+pipes = [os.pipe() for _ in range(3)]
+for read, write in pipes:
+    set.register(read)
+    os.write(write, b"x")
+    os.read(read, 1)
+assert set.poll(0) == []
+for read, write in pipes[1:]:
+    set.unregister(read)
+    os.close(read)
+    os.close(write)`)
+	spec.Machine = saved(t, b)
+	in.Close()
+	in = start(t, b, spec)
+	if got := says(t, in, `set.poll(0)`); got != "[]" {
+		t.Errorf("it tells of %s", got)
+	}
+	if got := says(t, in, `os.write(pipes[0][1], b"x"); set.poll(0) == [(pipes[0][0], select.EPOLLIN)]`); got != "True" {
+		t.Error("it does not tell of what is in it")
+	}
+}
+
 func TestABoxGoesOnWhereItWasSaved(t *testing.T) {
 	b := newBackend(t)
 	spec := keptSpec(t, "python")

@@ -221,23 +221,7 @@ func testNewDoor(t *testing.T, seed []byte) {
 	check(all)
 	const once = "urllib.request.urlopen('{HTTPS}/text', context=once).read().decode()"
 	run(t, all["python"], m.fill("import ssl; once = ssl.create_default_context(); "+once))
-	var data bytes.Buffer
-	s, err := w.backend.SaveMachine(t.Context(), m.spec.Owner, m.spec.Box, 1<<30, &data, func() error { return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, in := range all {
-		in.Close()
-	}
-	if err := first.Close(); err != nil {
-		t.Error(err)
-	}
-	second := w.door(t)
-	if err := outward.Fill(m.network, second.CA()); err != nil {
-		t.Fatal(err)
-	}
-	m.spec.Proxy = second.ServeProxy
-	m.spec.Machine = &sandbox.MachineState{State: s.State, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data.Bytes())), nil }}
+	m.moveOn(t, all, first)
 	for runtime := range code {
 		all[runtime] = m.start(t, runtime)
 		if !all[runtime].(sandbox.Survivor).Survived() {
@@ -250,4 +234,43 @@ func testNewDoor(t *testing.T, seed []byte) {
 			t.Errorf("who has read the certificate once gets %q", got)
 		}
 	}
+}
+
+// Node keeps its connections: those of before are not used again.
+func TestNodeGetsOutEachTimeItsMachineWasSaved(t *testing.T) {
+	w := newWorld(t, linux.Config{})
+	d := w.door(t)
+	m := w.machine(t, d)
+	node := m.start(t, "javascript")
+	for range 4 {
+		if got := run(t, node, m.fill("console.log(await (await fetch('{HTTPS}/text')).text())")); got != m.fill("GET for {HOST}") {
+			t.Errorf("it printed %q", got)
+		}
+		d = m.moveOn(t, map[string]sandbox.Instance{"javascript": node}, d)
+		node = m.start(t, "javascript")
+	}
+}
+
+// moveOn saves the machine, and has what is started next go on where it was, with another
+// door.
+func (m *machine) moveOn(t *testing.T, all map[string]sandbox.Instance, old *door.Door) *door.Door {
+	t.Helper()
+	var data bytes.Buffer
+	s, err := m.backend.SaveMachine(t.Context(), m.spec.Owner, m.spec.Box, 1<<30, &data, func() error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range all {
+		in.Close()
+	}
+	if err := old.Close(); err != nil {
+		t.Error(err)
+	}
+	d := m.door(t)
+	if err := outward.Fill(m.network, d.CA()); err != nil {
+		t.Fatal(err)
+	}
+	m.spec.Proxy = d.ServeProxy
+	m.spec.Machine = &sandbox.MachineState{State: s.State, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data.Bytes())), nil }}
+	return d
 }

@@ -227,6 +227,10 @@ function handle(number, body) {
   if (request.op === "inspect") return answer(number, inspection());
   if (request.op === "awaken") return awaken(request.seed).then(() => answer(number, { status: "ok" }));
   if (request.op !== "exec") return answer(number, { status: "ok" });
+  setImmediate_(begin, number, request); // after what had come before it: in a restored box, that connections were cut
+}
+
+function begin(number, request) {
   state.number = number;
   state.cell++;
   state.label = request.name && request.name !== "<cell>" ? request.name : `<cell ${state.cell}>`;
@@ -552,7 +556,7 @@ function uncount() {
   clearTimeout(t);
 }
 
-const setTimeout_ = world.setTimeout;
+const { setTimeout: setTimeout_, setImmediate: setImmediate_ } = world;
 const track = (make, repeat) => {
   const wrapped = { [make.name]: (callback, ...rest) => {
     if (typeof callback !== "function") return make(callback, ...rest);
