@@ -71,6 +71,16 @@ func cleaned(ctx context.Context, r upstream.Result) upstream.Result {
 	return r
 }
 
+// cleanedError is an error without that, in what a server said.
+func cleanedError(ctx context.Context, err error) error {
+	clean, ok := ctx.Value(cleanKey{}).(func([]byte) []byte)
+	var up *upstream.Error
+	if !ok || !errors.As(err, &up) {
+		return err
+	}
+	return up.Clean(clean)
+}
+
 // PutFunc writes a file into the workspace of the session that calls, and gives its
 // path there as programs see it.
 type PutFunc func(name string, data []byte) (path string, err error)

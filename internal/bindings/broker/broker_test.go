@@ -222,6 +222,23 @@ func TestAPreviewHasNoPartOfWhatIsTakenOut(t *testing.T) {
 	}
 }
 
+func TestARefusalHasNoPartOfWhatIsTakenOut(t *testing.T) {
+	c := serve(t)
+	before := ""
+	c.add(&mcp.Tool{Name: "refuses"}, `{"type":"object"}`, func(json.RawMessage) (*mcp.CallToolResult, error) {
+		return nil, errors.New(before + "s3cret-value " + strings.Repeat("b", 600))
+	})
+	b := open(t, Config{Servers: []Definition{c.definition("party")}})
+	ctx := WithClean(t.Context(), func(text []byte) []byte { return bytes.ReplaceAll(text, []byte("s3cret-value"), []byte("[x]")) })
+	for i, text := range []string{strings.Repeat("a", 494), strings.Repeat("s3cret-value ", 42), strings.Repeat("a", 480) + "s3cret\x00-value "} {
+		before = text
+		got := string(b.Call(ctx, run(), sandbox.Call{Number: i + 1, Body: []byte(`{"op":"call","server":"party","tool":"refuses","arguments":{}}`)}))
+		if strings.Contains(got, "s3c") || !strings.Contains(got, "it refused: ") || len(got) < 500 || len(got) > 700 {
+			t.Errorf("%.20s…: it gives %s", text, got)
+		}
+	}
+}
+
 func TestWhatAServerSaysIsNotLogged(t *testing.T) {
 	c := serve(t)
 	c.add(&mcp.Tool{Name: "refuses"}, `{"type":"object"}`, func(json.RawMessage) (*mcp.CallToolResult, error) {
