@@ -66,7 +66,11 @@ func cleaned(ctx context.Context, r upstream.Result) upstream.Result {
 	}
 	r.Structured, r.Content = clean(r.Structured), slices.Clone(r.Content)
 	for i, c := range r.Content {
-		r.Content[i].Text, r.Content[i].Data = string(clean([]byte(c.Text))), clean(c.Data)
+		b := &r.Content[i]
+		b.Data = clean(c.Data)
+		for _, text := range []*string{&b.Text, &b.MIME, &b.URI, &b.Name, &b.Title, &b.Description} {
+			*text = string(clean([]byte(*text)))
+		}
 	}
 	return r
 }
