@@ -67,6 +67,7 @@ const (
 	ServerAccept   = "server_accept" // of a tool that is not what it was
 	SecretSet      = "secret_set"    // its value too, of which nothing is recorded
 	SecretRemove   = "secret_remove"
+	SecretGive     = "secret_give" // to a session that is being made; Target has their names
 	PreviewCreate  = "preview_create"
 	PreviewOpen    = "preview_open" // with its link, by whoever has that
 	PreviewRevoke  = "preview_revoke"

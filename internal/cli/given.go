@@ -2,11 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 
+	"paddock/internal/audit"
 	"paddock/internal/bindings/broker"
 	"paddock/internal/egress"
 	"paddock/internal/egress/streams"
@@ -26,6 +28,7 @@ type given struct {
 	// sessions tells what sessions are; it is set before any of them is made.
 	sessions *session.Manager
 	fail     func(msg string, args ...any) // logs what nobody else is told
+	record   func(context.Context, audit.Record) error
 
 	jobs sync.WaitGroup
 	stop context.CancelFunc
@@ -38,9 +41,9 @@ type given struct {
 const allowSecret = "in the configuration's secrets.allow, by --secret or PADDOCK_SECRETS_ALLOW"
 
 // openSecrets makes it, and puts it into the sessions' configuration.
-func (p *program) openSecrets(sc *session.Config, n *network) *given {
+func (p *program) openSecrets(sc *session.Config, n *network, log *audit.Log) *given {
 	g := &given{
-		store: p.secrets(), allow: p.config.Secrets.Allow, policy: n.first.policy, fail: p.log.Warn, stop: func() {},
+		store: p.secrets(), allow: p.config.Secrets.Allow, policy: n.first.policy, fail: p.log.Warn, record: log.Write, stop: func() {},
 		engines: map[networked]*secret.Engine{},
 	}
 	sc.Secrets = session.Secrets{Choose: g.choose, Give: g.give, Variables: g.variables}
@@ -127,8 +130,9 @@ func (g *given) keptFor(owner session.Owner) (map[string]bool, error) {
 	return kept, err
 }
 
-// give has a session that is being made have secrets. What a session of its name had, of
-// whom nobody was told that it has ended, is none of them.
+// give has a session that is being made have secrets, and records their names: what cannot
+// be recorded is not given. What a session of its name had, of whom nobody was told that it
+// has ended, is none of them.
 func (g *given) give(owner session.Owner, id session.ID, names []string, parent session.ID) error {
 	gift := secret.Gift{Session: keyOf(owner, id), Owner: string(owner), Names: names}
 	if parent != "" && len(names) > 0 {
@@ -145,7 +149,17 @@ func (g *given) give(owner session.Owner, id session.ID, names []string, parent 
 	if len(names) == 0 {
 		return nil
 	}
-	_, err := g.store.Give(gift)
+	if _, err := g.store.Give(gift); err != nil || len(gift.Names) == 0 {
+		return err
+	}
+	r := audit.Record{Action: audit.SecretGive, Principal: string(owner), Session: string(id), Target: strings.Join(gift.Names, " "), Outcome: audit.Success}
+	if parent != "" {
+		r.Reason = "fork of " + string(parent)
+	}
+	err := g.record(context.Background(), r)
+	if err != nil {
+		err = errors.Join(err, g.store.Forget(gift.Session))
+	}
 	return err
 }
 

@@ -3,12 +3,14 @@ package cli
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 
+	"paddock/internal/audit"
 	"paddock/internal/bindings/journal"
 	"paddock/internal/cli/config"
 	"paddock/internal/fault"
@@ -60,6 +62,51 @@ func variable(t *testing.T, o *parts, owner session.Owner, id session.ID, name s
 		t.Fatal(err)
 	}
 	return strings.TrimSpace(res.Stdout)
+}
+
+func TestWhichSecretsASessionIsGivenIsRecorded(t *testing.T) {
+	p, o, _ := keeping(t, t.TempDir(), "ONE", "FAR", "LATER")
+	made := func(owner session.Owner, settings session.Settings) session.ID {
+		i, err := o.sessions.Create(t.Context(), owner, "", settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return i.ID
+	}
+	all, bobs := made(session.Local, session.Settings{}), made("bob", session.Settings{})
+	made("eve", session.Settings{})
+	made(session.Local, session.Settings{Secrets: &[]string{}})
+	if err := p.secrets().Remove("local", "FAR"); err != nil {
+		t.Fatal(err)
+	}
+	forks, err := o.sessions.Fork(t.Context(), session.Local, all, "", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"local " + string(all) + " ONE FAR ", "bob " + string(bobs) + " ONE ", "local " + string(forks[0].ID) + " ONE fork of " + string(all)}
+	var got []string
+	for r, err := range audit.Read(p.auditFolder(), audit.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := fmt.Sprintf("%+v", r); strings.Contains(text, hush) || strings.Contains(text, secret.Marker) {
+			t.Errorf("a record has more than names: %s", text)
+		}
+		if r.Action == audit.SecretGive {
+			got = append(got, r.Principal+" "+r.Session+" "+r.Target+" "+r.Reason)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("it has %q, and should have %q", got, want)
+	}
+
+	o.given.record = func(context.Context, audit.Record) error { return fault.New(fault.Unavailable, "it is full") }
+	if _, err := o.sessions.Create(t.Context(), session.Local, "unseen", session.Settings{}); fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("a session that is given secrets without a record: %v", err)
+	}
+	if v, err := o.given.variables(session.Local, "unseen"); len(v) > 0 || err != nil {
+		t.Errorf("it has %v, %v", v, err)
+	}
 }
 
 func TestSessionsHaveTheirOwnersSecretsThatAreAllowed(t *testing.T) {

@@ -77,7 +77,7 @@ func (p *program) open(change func(*session.Config)) (_ *parts, err error) {
 	if o.network, err = p.openNetwork(&sc, o); err != nil {
 		return nil, err
 	}
-	o.given = p.openSecrets(&sc, o.network)
+	o.given = p.openSecrets(&sc, o.network, o.audit)
 	o.bindings.journal.clean = o.given.clean
 	if o.skills, err = p.newSkills(); err != nil {
 		return nil, err

@@ -25,22 +25,25 @@ type Engine struct {
 	given *given
 	state *state
 	tried time.Time // when that was made
-	older []old     // values that were in use and have been replaced or removed
+	older []old     // values that were in use and have been replaced or removed, or were for other hosts
 }
 
-// old is a value that hosts may still have.
+// old is a value that hosts may still have, and which those are.
 type old struct {
 	value   []byte
 	instead string
+	rules   []string // the secret's hosts, as its owner wrote them
+	hosts   hosts
 }
 
 // bound is a secret that a session has.
 type bound struct {
 	name, id    string
 	placeholder string
-	gone        bool  // it was removed
-	taken       bool  // sessions may not have it here any more
-	err         error // why it cannot be had; nil: it can
+	gone        bool     // it was removed
+	taken       bool     // sessions may not have it here any more
+	err         error    // why it cannot be had; nil: it can
+	rules       []string // its hosts, as its owner wrote them
 	hosts       hosts
 	places      places
 	value       []byte
@@ -49,6 +52,7 @@ type bound struct {
 // state is what an Engine works with. It does not change.
 type state struct {
 	all      []*bound
+	older    []old
 	by       map[string]*bound // by placeholder
 	redactor *redact.Redactor
 }
@@ -96,6 +100,7 @@ func (e *Engine) current() (*state, error) {
 		}
 	}
 	e.keepOldLocked(next)
+	next.older = slices.Clone(e.older)
 	next.redactor = redact.New(e.textsLocked(next))
 	e.last, e.given, e.state, e.tried = c, g, next, time.Now()
 	return next, nil
@@ -115,6 +120,7 @@ func (e *Engine) bindLocked(k *kept, b binding) *bound {
 	if k == nil {
 		return one
 	}
+	one.rules = k.Hosts
 	if one.hosts, one.err = parseHosts(k.Hosts); one.err == nil {
 		one.places, one.err = parsePlaces(k.Places)
 	}
@@ -126,16 +132,18 @@ func (e *Engine) bindLocked(k *kept, b binding) *bound {
 	return one
 }
 
-// keepOldLocked remembers values that the next state no longer has, as far as there is
-// room: the latest of them.
+// keepOldLocked remembers values that the next state no longer has, or has for other
+// hosts, as far as there is room: the latest of them.
 func (e *Engine) keepOldLocked(next *state) {
 	if e.state == nil {
 		return
 	}
 	for _, b := range e.state.all {
-		if b.value != nil && !slices.ContainsFunc(next.all, func(n *bound) bool { return bytes.Equal(n.value, b.value) }) {
-			e.older = append(e.older, old{b.value, b.placeholder})
+		if b.value == nil || slices.ContainsFunc(next.all, func(n *bound) bool { return bytes.Equal(n.value, b.value) && slices.Equal(n.rules, b.rules) }) {
+			continue
 		}
+		e.older = slices.DeleteFunc(e.older, func(o old) bool { return bytes.Equal(o.value, b.value) && slices.Equal(o.rules, b.rules) })
+		e.older = append(e.older, old{b.value, b.placeholder, b.rules, b.hosts})
 	}
 	size := 0
 	for i := len(e.older) - 1; i >= 0; i-- {

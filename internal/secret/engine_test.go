@@ -425,3 +425,55 @@ func TestABodyIsClosedWhileItIsRead(t *testing.T) {
 		both.Wait()
 	}
 }
+
+// A value that a host was sent may come back in parts after it was rotated or removed, and
+// after the host is none of the secret's any more.
+func TestWhatAHostMayStillKnowIsNotAskedForInParts(t *testing.T) {
+	for about, change := range map[string]func(s session) error{
+		"nothing":     func(session) error { return nil },
+		"removed":     func(s session) error { return s.Remove("local", "TOKEN") },
+		"all removed": func(s session) error { return s.Store.Forget("s1") },
+		"given no more": func(s session) error {
+			_, err := s.Give(Gift{Session: "s1", Owner: "local", Names: []string{"QUERY"}})
+			return err
+		},
+		"for others": func(s session) error {
+			_, err := s.Set(Entry{Owner: "local", Name: "TOKEN", Hosts: []string{"new.example.com"}}, NewValue([]byte(token)))
+			return err
+		},
+		"another, for others": func(s session) error {
+			_, err := s.Set(Entry{Owner: "local", Name: "TOKEN", Hosts: []string{"new.example.com"}}, NewValue([]byte("another-value")))
+			return err
+		},
+	} {
+		s := newSession(t)
+		parts := func(target string) string {
+			r := request("GET", target, "", "Range", "bytes=1-9", "If-Range", `"a"`, "Accept-Encoding", "gzip")
+			if err := s.Request(r); err != nil {
+				t.Fatalf("%s: %v", about, err)
+			}
+			return r.Header.Get("Range") + r.Header.Get("If-Range")
+		}
+		if got := parts("https://x.example.org:8443/"); got != "" {
+			t.Errorf("%s: before it sends %q", about, got)
+		}
+		if err := change(s); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if got := parts("https://x.example.org:8443/"); got != "" {
+				t.Errorf("%s: it sends %q", about, got)
+			}
+		}
+		if got := parts("https://elsewhere.test/"); got == "" {
+			t.Errorf("%s: no parts can be asked for where no value may be", about)
+		}
+		resp := &http.Response{Header: http.Header{}, Body: io.NopCloser(strings.NewReader("it is " + token))}
+		if err := s.Response(resp); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(resp.Body); err != nil || strings.Contains(string(text), token) {
+			t.Errorf("%s: an answer has %q, %v", about, text, err)
+		}
+	}
+}

@@ -2,18 +2,22 @@ package secret
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
+	"unicode"
 
 	"paddock/internal/secret/redact"
 )
 
 // Guard sends requests by base and takes out of the answers the credentials that went with
-// them: what Authorization held, whoever put it in, and the headers of these names. They
-// are found in all the forms that an [Engine] finds, in the header and the body, and
-// "(hidden)" is put in their place. Values of less than 8 bytes, and headers that no
-// credentials stand in, are left alone.
+// them: what Authorization held, whoever put it in, and the headers of these names, whole
+// and each cookie, parameter and item of a list by itself, with or without its scheme. They
+// are found in all the forms that an [Engine] finds, in the status, the header and the
+// body, and "(hidden)" is put in their place. Values of less than 8 bytes, headers that no
+// credentials stand in, and mere words of a list in a header whose name tells of no
+// credentials, are left alone.
 func Guard(base http.RoundTripper, names []string) http.RoundTripper {
 	g := &guard{base: base}
 	for _, name := range append([]string{"Authorization"}, names...) {
@@ -71,20 +75,69 @@ func (g *guard) redactor(h http.Header) *redact.Redactor {
 	return g.with
 }
 
-// credentials are what is secret of a header's value.
+// credentials are what is secret of a header's value: the value, and those of its parts
+// that may be credentials by themselves. Authorization's scheme is none.
 func credentials(name, value string) (all []string) {
-	parts := []string{value}
-	if scheme, rest, found := strings.Cut(value, " "); found && name == "Authorization" {
-		parts = []string{strings.TrimSpace(rest)}
-		if login, ok := decodeLogin(rest); ok && strings.EqualFold(scheme, "basic") {
-			_, password, _ := strings.Cut(login, ":")
-			parts = append(parts, password)
+	add := func(part string) {
+		if len(part) >= minValue && len(part) <= maxValue && !slices.Contains(all, part) {
+			all = append(all, part)
 		}
 	}
-	for _, p := range parts {
-		if len(p) >= minValue && len(p) <= maxValue {
-			all = append(all, p)
+	scheme, rest, found := strings.Cut(strings.TrimSpace(value), " ")
+	known := found && (name == "Authorization" || slices.Contains(schemes, strings.ToLower(scheme)))
+	if !known || name != "Authorization" {
+		add(value)
+	}
+	if known {
+		value = strings.TrimSpace(rest)
+		add(value)
+		if login, ok := decodeLogin(rest); ok && strings.EqualFold(scheme, "basic") {
+			_, password, _ := strings.Cut(login, ":")
+			add(password)
+		}
+	}
+	secretive := known || slices.ContainsFunc(secretives, func(word string) bool { return strings.Contains(strings.ToLower(name), word) })
+	for item := range strings.FieldsFuncSeq(value, func(c rune) bool { return c == ',' || c == ';' }) {
+		part, sure := credential(item)
+		if !secretive && !sure && !noWord(part) {
+			continue
+		}
+		add(part)
+		if plain, err := url.PathUnescape(part); err == nil {
+			add(plain)
 		}
 	}
 	return all
+}
+
+var (
+	// schemes are what stands before credentials, wherever they stand.
+	schemes = []string{"apikey", "api-key", "basic", "bearer", "digest", "jwt", "key", "negotiate", "token"}
+	// secretives are words in the names of headers all of whose parts are secret.
+	secretives = []string{"auth", "cookie", "credential", "jwt", "key", "pass", "secret", "session", "signature", "token"}
+	// open are parameters, of Authorization above all, that are none.
+	open = []string{"algorithm", "charset", "domain", "headers", "path", "qop", "realm", "scope", "signedheaders", "uri", "username"}
+)
+
+// credential is what may be one of an item of a list, which may have a name or a scheme,
+// and quotes. It is surely one that has a scheme; "": it is none.
+func credential(item string) (part string, sure bool) {
+	item = strings.TrimSpace(item)
+	if scheme, rest, found := strings.Cut(item, " "); found && slices.Contains(schemes, strings.ToLower(scheme)) {
+		item, sure = strings.TrimSpace(rest), true
+	}
+	key, value, named := strings.Cut(item, "=")
+	if named && strings.Trim(value, "=") != "" { // else that is how base64 ends
+		if slices.Contains(open, strings.ToLower(strings.TrimSpace(key))) {
+			return "", false
+		}
+		item = value
+	}
+	return strings.TrimRight(strings.Trim(strings.TrimSpace(item), `"`), "="), sure
+}
+
+// noWord tells of a part of a header, which may be a list of anything, that it is no word:
+// words of lists stand in many texts.
+func noWord(part string) bool {
+	return strings.ContainsAny(part, "0123456789") && strings.ContainsFunc(part, unicode.IsLetter)
 }

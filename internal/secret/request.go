@@ -19,7 +19,7 @@ type outgoing struct {
 	host    string
 	port    int
 	used    []string // the IDs of secrets
-	forHost bool     // some secret of the session may go to the host
+	forHost bool     // the host may know a value that the session has, or had
 }
 
 func newOutgoing(e *Engine, s *state, r *http.Request) (*outgoing, error) {
@@ -29,7 +29,10 @@ func newOutgoing(e *Engine, s *state, r *http.Request) (*outgoing, error) {
 		return nil, err
 	}
 	for _, b := range s.all {
-		o.forHost = o.forHost || b.err == nil && !b.gone && b.hosts.near(o.host, o.port)
+		o.forHost = o.forHost || b.hosts.near(o.host, o.port)
+	}
+	for _, old := range s.older {
+		o.forHost = o.forHost || old.hosts.near(o.host, o.port)
 	}
 	return o, nil
 }
@@ -220,15 +223,16 @@ func decodeLogin(text string) (string, bool) {
 // that are known here, and, where the host may know a value, not in parts of the
 // program's choice, between which one could be divided.
 func (o *outgoing) readable() {
-	if len(o.state.all) == 0 {
+	if len(o.state.all) == 0 && len(o.state.older) == 0 {
 		return
 	}
 	h := o.r.Header
 	if o.forHost {
-		h.Del("Range")
-		h.Del("If-Range")
+		for _, name := range []string{"Range", "If-Range", "Request-Range"} {
+			h.Del(name)
+		}
 	}
-	if h.Get("Range") != "" {
+	if h.Get("Range") != "" || h.Get("Request-Range") != "" {
 		h.Set("Accept-Encoding", "identity")
 		return
 	}

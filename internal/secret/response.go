@@ -42,6 +42,7 @@ func (s *state) unreadFor(r *http.Request) error {
 // clean takes what a Redactor knows out of an answer.
 func clean(with *redact.Redactor, resp *http.Response) error {
 	redactHeader(with, resp.Header)
+	resp.Status = with.String(resp.Status)
 	if resp.Body == nil || resp.Body == http.NoBody || resp.Request != nil && resp.Request.Method == http.MethodHead {
 		return nil
 	}

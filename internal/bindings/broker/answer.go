@@ -66,9 +66,23 @@ func cleaned(ctx context.Context, r upstream.Result) upstream.Result {
 	}
 	r.Structured, r.Content = clean(r.Structured), slices.Clone(r.Content)
 	for i, c := range r.Content {
-		r.Content[i].Text, r.Content[i].Data = string(clean([]byte(c.Text))), clean(c.Data)
+		b := &r.Content[i]
+		b.Data = clean(c.Data)
+		for _, text := range []*string{&b.Text, &b.MIME, &b.URI, &b.Name, &b.Title, &b.Description} {
+			*text = string(clean([]byte(*text)))
+		}
 	}
 	return r
+}
+
+// cleanedError is an error without that, in what a server said.
+func cleanedError(ctx context.Context, err error) error {
+	clean, ok := ctx.Value(cleanKey{}).(func([]byte) []byte)
+	var up *upstream.Error
+	if !ok || !errors.As(err, &up) {
+		return err
+	}
+	return up.Clean(clean)
 }
 
 // PutFunc writes a file into the workspace of the session that calls, and gives its

@@ -222,6 +222,43 @@ func TestAPreviewHasNoPartOfWhatIsTakenOut(t *testing.T) {
 	}
 }
 
+// What is larger than a few hundred KiB has a preview that is cut from its JSON.
+func TestALinkHasNoPartOfWhatIsTakenOut(t *testing.T) {
+	c := serve(t)
+	link := &mcp.ResourceLink{URI: "file:///a", Description: strings.Repeat("c", maxInline)}
+	c.add(&mcp.Tool{Name: "link"}, `{"type":"object"}`, func(json.RawMessage) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{link}}, nil
+	})
+	b := open(t, Config{Servers: []Definition{c.definition("party")}})
+	ctx := WithClean(t.Context(), func(text []byte) []byte { return bytes.ReplaceAll(text, []byte("s3cret-value"), []byte("placeholder")) })
+	for n := range 40 { // wherever it begins
+		link.Description = strings.Repeat("c", previewed-50+n) + "s3cret-value" + strings.Repeat("d", maxInline)
+		r := run()
+		r.Put = func(n string, d []byte) (string, error) { return "/workspace/" + n, nil }
+		got := string(b.Call(ctx, r, sandbox.Call{Number: n + 1, Body: []byte(`{"op":"call","server":"party","tool":"link","arguments":{}}`)}))
+		if !strings.Contains(got, `"preview":"{\"description`) || strings.Contains(got, "s3c") {
+			t.Errorf("it gives %.2000s", got)
+		}
+	}
+}
+
+func TestARefusalHasNoPartOfWhatIsTakenOut(t *testing.T) {
+	c := serve(t)
+	before := ""
+	c.add(&mcp.Tool{Name: "refuses"}, `{"type":"object"}`, func(json.RawMessage) (*mcp.CallToolResult, error) {
+		return nil, errors.New(before + "s3cret-value " + strings.Repeat("b", 600))
+	})
+	b := open(t, Config{Servers: []Definition{c.definition("party")}})
+	ctx := WithClean(t.Context(), func(text []byte) []byte { return bytes.ReplaceAll(text, []byte("s3cret-value"), []byte("[x]")) })
+	for i, text := range []string{strings.Repeat("a", 494), strings.Repeat("s3cret-value ", 42), strings.Repeat("a", 480) + "s3cret\x00-value "} {
+		before = text
+		got := string(b.Call(ctx, run(), sandbox.Call{Number: i + 1, Body: []byte(`{"op":"call","server":"party","tool":"refuses","arguments":{}}`)}))
+		if strings.Contains(got, "s3c") || !strings.Contains(got, "it refused: ") || len(got) < 500 || len(got) > 700 {
+			t.Errorf("%.20s…: it gives %s", text, got)
+		}
+	}
+}
+
 func TestWhatAServerSaysIsNotLogged(t *testing.T) {
 	c := serve(t)
 	c.add(&mcp.Tool{Name: "refuses"}, `{"type":"object"}`, func(json.RawMessage) (*mcp.CallToolResult, error) {

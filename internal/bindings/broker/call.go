@@ -190,6 +190,7 @@ func (b *Broker) send(ctx context.Context, e *Event, a *activity, c journal.Call
 
 // tell records what came of a call, and makes of it what the program is told.
 func (b *Broker) tell(ctx context.Context, e *Event, d decided, o outcome, put PutFunc) []byte {
+	o.err = cleanedError(ctx, o.err)
 	e.Took, e.Err, e.ToolFailed = time.Since(e.Began), o.err, o.err == nil && o.result.IsError
 	if b.config.Record != nil {
 		b.config.Record(context.WithoutCancel(ctx), *e)

@@ -188,8 +188,8 @@ func (c *Conn) request(ctx context.Context, r outgoing, meta map[string]any, par
 	value, err := c.link.call(ctx, r)
 	if p := asProblem(err, true); err != nil && p.reason == Cancelled && c.life.Err() != nil {
 		closed := *p
-		closed.reason, closed.text = Closed, "the connection was closed"
-		return nil, &closed
+		closed.reason = Closed
+		return nil, closed.say("the connection was closed")
 	}
 	return value, err
 }

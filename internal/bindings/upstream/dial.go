@@ -338,7 +338,7 @@ func (d *dialing) initialize(ctx context.Context) error {
 		return malformed(err, "what it tells about itself cannot be read")
 	}
 	if !slices.Contains(legacy, r.Version) {
-		return malformed(nil, "it speaks the revision %q, which is not known", printable(r.Version, 50))
+		return malformed(nil, "it speaks the revision %q, which is not known", saying(r.Version, 50))
 	}
 	c.link.settle(r.Version)
 	if err := c.link.notify(ctx, "notifications/initialized", nil); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -53,7 +54,19 @@ type Error struct {
 	// values are blotted out.
 	Stderr string
 
-	err *fault.Error
+	err     *fault.Error
+	subject string // of the fault's message, and what follows it
+	words   words
+}
+
+// Clean gives the error with something taken out of what the server said, before that is
+// cut to what a message has of it: not even a part of it stays. Neither the error nor its
+// cause is changed.
+func (e *Error) Clean(clean func([]byte) []byte) *Error {
+	c, f := *e, *e.err
+	f.Message = e.subject + ": " + e.words.clean(clean)
+	c.Data, c.err = clean(c.Data), &f
+	return &c
 }
 
 // Error is the fault's message.
@@ -123,10 +136,57 @@ type problem struct {
 	code     int
 	data     json.RawMessage
 	text     string // a sentence's end: "the server ...: " + text
+	words    words  // that it is made of; see say
 	hint     string
 	after    time.Duration
 	cause    error
 }
+
+// say has a problem say that: what the server said is among args as a [said].
+func (p *problem) say(format string, args ...any) *problem {
+	p.text, p.words = fmt.Sprintf(format, args...), words{format, args}
+	return p
+}
+
+// words are what a text is made of.
+type words struct {
+	format string
+	args   []any
+}
+
+// clean gives the text without what clean takes out of what the server said, as it is and
+// as it is shown.
+func (w words) clean(clean func([]byte) []byte) string {
+	args := slices.Clone(w.args)
+	for i, a := range args {
+		if s, ok := a.(said); ok {
+			shown := printable(string(clean([]byte(s.text))), maxSaid)
+			args[i] = said{string(clean([]byte(shown))), s.limit}
+		}
+	}
+	return fmt.Sprintf(w.format, args...)
+}
+
+// maxSaid bounds in bytes what is kept of a server's words: so much more than is shown
+// that what is taken out of them does not bring their end into sight, where a part of
+// something may stand.
+const maxSaid = 1 << 20
+
+// said is what a server said. Of that a text shows the beginning, made printable.
+type said struct {
+	text  string
+	limit int // in bytes
+}
+
+func saying(text string, limit int) said {
+	if len(text) > maxSaid {
+		text = strings.Clone(text[:maxSaid])
+	}
+	return said{text, limit}
+}
+
+// String is what is shown.
+func (s said) String() string { return printable(s.text, s.limit) }
 
 // Error is the text and the cause, for the log.
 func (p *problem) Error() string {
@@ -140,7 +200,8 @@ func (p *problem) Error() string {
 func (p *problem) Unwrap() error { return p.cause }
 
 func trouble(reason Reason, sent bool, cause error, format string, args ...any) *problem {
-	return &problem{reason: reason, sent: sent, cause: cause, text: fmt.Sprintf(format, args...)}
+	p := &problem{reason: reason, sent: sent, cause: cause}
+	return p.say(format, args...)
 }
 
 // asProblem gives the problem in err's tree, or makes one of it.
@@ -151,7 +212,8 @@ func asProblem(err error, sent bool) *problem {
 	case errors.As(err, &p):
 		return p
 	case errors.As(err, &already):
-		return &problem{reason: Unreachable, sent: sent, cause: err, text: already.Message, hint: already.Hint}
+		p := &problem{reason: Unreachable, sent: sent, cause: err, hint: already.Hint}
+		return p.say("%s", already.Message)
 	case errors.Is(err, context.DeadlineExceeded):
 		return trouble(TimedOut, sent, err, "it did not answer in time")
 	case errors.Is(err, context.Canceled):
@@ -184,7 +246,10 @@ func report(s Server, tool, stderr string, err error) error {
 	if f.Hint == "" && p.sent && !p.answered && tool != "" {
 		f.Hint = "whether the call was carried out is not known; look before you repeat it"
 	}
-	return &Error{Server: s.Name, Tool: tool, Reason: p.reason, Sent: p.sent, Answered: p.answered, Code: p.code, Data: p.data, Stderr: stderr, err: f}
+	return &Error{
+		Server: s.Name, Tool: tool, Reason: p.reason, Sent: p.sent, Answered: p.answered, Code: p.code, Data: p.data, Stderr: stderr,
+		err: f, subject: subject, words: p.words,
+	}
 }
 
 // printable makes a server's text fit for a message: one line, no control

@@ -206,7 +206,8 @@ func (e *endpoint) do(ctx context.Context, method string, u *url.URL, header htt
 func (e *endpoint) unsent(err error, sent bool) error {
 	var needs *NeedsAuthorization
 	if errors.As(err, &needs) {
-		return &problem{reason: Unauthorized, answered: true, text: needs.Error(), hint: logIn, cause: err}
+		p := &problem{reason: Unauthorized, answered: true, hint: logIn, cause: err}
+		return p.say("%s", needs.Error())
 	}
 	p := *asProblem(err, sent)
 	p.sent = sent
@@ -226,8 +227,8 @@ func bare(err error) error {
 func (e *endpoint) refusal(resp *http.Response) error {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, errorBody))
 	status := resp.StatusCode
-	p := &problem{reason: Refused, sent: true, answered: true, text: "it answered with " + resp.Status, cause: &statusError{status}}
-	p.text = printable(p.text, 100)
+	p := &problem{reason: Refused, sent: true, answered: true, cause: &statusError{status}}
+	p.say("it answered with %s", saying(resp.Status, 100-len("it answered with ")))
 	if m, err := decode(body); err == nil && m.Error != nil {
 		_, said := m.outcome()
 		p = asProblem(said, true)
@@ -237,15 +238,15 @@ func (e *endpoint) refusal(resp *http.Response) error {
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden && needs.Code == "insufficient_scope":
 		p.reason, p.sent, p.cause, p.hint = Unauthorized, false, needs, logIn
-		p.text = "it wants a token"
+		p.say("it wants a token")
 		if status == http.StatusForbidden {
-			p.text = "it wants a token with more rights"
+			p.say("it wants a token with more rights")
 		}
 	case (status == http.StatusNotFound || status == http.StatusMethodNotAllowed) && p.code == 0:
 		p.hint = "check the URL and its path: many servers answer at /mcp, or at /sse"
 	case status == http.StatusTooManyRequests:
 		p.reason, p.sent = Unreachable, false
-		p.text = "it says that there were too many requests"
+		p.say("it says that there were too many requests")
 		p.after = retryAfter(resp.Header.Get("Retry-After"))
 	case status >= 500 && p.code == 0:
 		p.reason, p.answered = Unreachable, false

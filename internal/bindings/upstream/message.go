@@ -68,12 +68,14 @@ func (m message) number() int64 {
 // isAnswer tells answers from requests and notifications.
 func (m message) isAnswer() bool { return m.Method == "" }
 
+// maxRefusal is how much of a server's own words a message has, in bytes.
+const maxRefusal = 500
+
 // outcome is what an answer says.
 func (m message) outcome() (json.RawMessage, error) {
 	if e := m.Error; e != nil {
 		p := &problem{reason: Refused, sent: true, answered: true, code: e.Code, data: e.Data}
-		p.text = "it refused: " + printable(e.Message, 500)
-		return nil, p
+		return nil, p.say("it refused: %s", saying(e.Message, maxRefusal))
 	}
 	return m.Result, nil
 }

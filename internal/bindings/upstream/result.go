@@ -86,7 +86,7 @@ func readResult(data json.RawMessage) (Result, error) {
 		p.reason = Unanswerable
 		return Result{}, p
 	default:
-		p := malformed(nil, "it answered with a %q, which is not understood", printable(w.Type, 50))
+		p := malformed(nil, "it answered with a %q, which is not understood", saying(w.Type, 50))
 		p.reason = Unanswerable
 		return Result{}, p
 	}
@@ -155,7 +155,7 @@ func (w wireBlock) block() (Block, error) {
 		}
 		return b, nil
 	}
-	return b, malformed(nil, "its result has a block of the unknown type %q", printable(w.Type, 50))
+	return b, malformed(nil, "its result has a block of the unknown type %q", saying(w.Type, 50))
 }
 
 func (b *Block) decode(text string) error {
@@ -223,7 +223,7 @@ func (p *promise) kept(r Result) error {
 	}
 	kind := kindOfJSON(r.Structured)
 	if len(p.kinds) > 0 && !slices.Contains(p.kinds, kind) && !(kind == "number" && slices.Contains(p.kinds, "integer")) {
-		return broken("it promises a result of the type %s and gave one of the type %s", printable(strings.Join(p.kinds, " or "), 50), kind)
+		return broken("it promises a result of the type %s and gave one of the type %s", saying(strings.Join(p.kinds, " or "), 50), kind)
 	}
 	if kind != "object" || len(p.required) == 0 {
 		return nil
@@ -234,7 +234,7 @@ func (p *promise) kept(r Result) error {
 	}
 	for _, name := range p.required {
 		if _, ok := fields[name]; !ok {
-			return broken("its result has no %q, which it promises", printable(name, 100))
+			return broken("its result has no %q, which it promises", saying(name, 100))
 		}
 	}
 	return nil

@@ -56,7 +56,7 @@ func openDuplex(ctx context.Context, e *endpoint, hear func(message)) (*duplex, 
 // the messages after it.
 func (d *duplex) greeted(resp *http.Response) (func() ([]byte, error), error) {
 	if kind := kindOf(resp); kind != typeEvents {
-		return nil, trouble(Malformed, true, nil, "it answered with the type %q", printable(kind, 100))
+		return nil, trouble(Malformed, true, nil, "it answered with the type %q", saying(kind, 100))
 	}
 	next := events(resp.Body, d.endpoint.server.limit())
 	first, err := next()

@@ -26,7 +26,7 @@ const (
 // tail keeps the end of what a program writes to its standard error, and logs its
 // beginning. The values of its variables are in neither.
 type tail struct {
-	secrets *strings.Replacer
+	secrets []string // the longest first
 	log     *slog.Logger
 
 	mu     sync.Mutex // guards what follows
@@ -35,21 +35,16 @@ type tail struct {
 }
 
 func newTail(env map[string]string, log *slog.Logger) *tail {
-	var pairs []string
 	values := slices.Sorted(maps.Values(env))
 	slices.SortStableFunc(values, func(a, b string) int { return len(b) - len(a) })
-	for _, value := range values {
-		if len(value) >= shortestSecret {
-			pairs = append(pairs, value, "***")
-		}
-	}
-	return &tail{secrets: strings.NewReplacer(pairs...), log: log}
+	values = slices.DeleteFunc(values, func(value string) bool { return len(value) < shortestSecret })
+	return &tail{secrets: values, log: log}
 }
 
-// copy takes all that comes from r, and ends with it. Lines that are longer than
-// what is kept are cut, so that a value on the cut is in neither part is not promised.
+// copy takes all that comes from r, and ends with it. Values are blotted out before it is
+// cut into lines, and before long lines are cut.
 func (t *tail) copy(r io.Reader) {
-	b := bufio.NewReaderSize(r, tailSize)
+	b := bufio.NewReaderSize(&blotted{r: r, secrets: t.secrets}, tailSize)
 	for {
 		line, err := b.ReadSlice('\n')
 		if len(line) > 0 {
@@ -62,7 +57,7 @@ func (t *tail) copy(r io.Reader) {
 }
 
 func (t *tail) note(line []byte) {
-	text := t.secrets.Replace(strings.ToValidUTF8(strings.TrimRight(string(line[:min(len(line), tailSize)]), "\r\n"), "�"))
+	text := strings.ToValidUTF8(strings.TrimRight(string(line), "\r\n"), "�")
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.kept = append(append(t.kept, text...), '\n')
@@ -84,4 +79,63 @@ func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return strings.TrimSpace(string(t.kept))
+}
+
+// blotted reads what has values blotted out, wherever it is divided. It holds back what may
+// be the beginning of one.
+type blotted struct {
+	r       io.Reader
+	secrets []string // the longest first
+
+	buffer [4 << 10]byte
+	in     string // may begin a value
+	out    []byte
+	err    error
+}
+
+// Read implements [io.Reader].
+func (b *blotted) Read(p []byte) (int, error) {
+	for len(b.out) == 0 && b.err == nil {
+		var n int
+		n, b.err = b.r.Read(b.buffer[:])
+		b.in += string(b.buffer[:n])
+		b.blot()
+	}
+	n := copy(p, b.out)
+	if b.out = b.out[n:]; n > 0 {
+		return n, nil
+	}
+	return 0, b.err
+}
+
+// blot takes what is known not to begin a value.
+func (b *blotted) blot() {
+	b.out = b.out[:0]
+	for b.in != "" {
+		n, known := b.value()
+		switch {
+		case !known:
+			return
+		case n > 0:
+			b.out = append(b.out, "***"...)
+		default:
+			n = 1
+			b.out = append(b.out, b.in[0])
+		}
+		b.in = b.in[n:]
+	}
+}
+
+// value gives the bytes of the value that comes next; 0: none does. It is not known of one
+// that has begun and may go on beyond what was read.
+func (b *blotted) value() (n int, known bool) {
+	for _, s := range b.secrets {
+		switch {
+		case strings.HasPrefix(b.in, s):
+			return len(s), true
+		case b.err == nil && strings.HasPrefix(s, b.in):
+			return 0, false
+		}
+	}
+	return 0, true
 }

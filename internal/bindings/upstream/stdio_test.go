@@ -5,12 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"paddock/internal/bindings"
@@ -237,6 +239,33 @@ func TestStderrIsBoundedAndHoldsNoSecrets(t *testing.T) {
 	_ = c.Close()
 	if n := strings.Count(log.String(), "\n"); n > mostLogged+10 || strings.Contains(log.String(), "hunter2") {
 		t.Errorf("%d lines are logged", n)
+	}
+}
+
+// A value is in no part of what is cut, and not line by line either.
+func TestStderrHoldsNoPartOfASecret(t *testing.T) {
+	const key = "-----BEGIN KEY-----\nhunter2-hunter2\n-----END KEY-----"
+	for name, text := range map[string]string{
+		"of many lines":       "it is\n" + key + "\n",
+		"after a like text":   "-----BEGIN KEY-----\n" + key + "\nthe end",
+		"in a long line":      strings.Repeat("a", tailSize-7) + "hunter3-hunter3" + strings.Repeat("b", 100) + "\n",
+		"at the end":          "it is hunter3-hunter3",
+		"two":                 "hunter3-hunter3hunter3-hunter3-hunter4",
+		"a longer one's part": "hunter3-hunter3-hunter4",
+		"half of one":         "it is hunt",
+	} {
+		for _, r := range []io.Reader{strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text)), iotest.DataErrReader(strings.NewReader(text))} {
+			var log bytes.Buffer
+			tail := newTail(map[string]string{"KEY": key, "OTHER": "hunter3-hunter3", "LONG": "hunter3-hunter3-hunter4", "SHORT": "abc"}, logTo(&log))
+			tail.copy(r)
+			all := tail.String() + log.String()
+			if strings.Contains(all, "hunter") || strings.Contains(all, "unter") || strings.Contains(all, "***") == (name == "half of one") {
+				t.Errorf("%s: it keeps %q", name, all)
+			}
+			if name == "half of one" && tail.String() != text {
+				t.Errorf("%s: it keeps %q", name, all)
+			}
+		}
 	}
 }
 

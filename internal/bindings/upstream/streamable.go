@@ -173,7 +173,7 @@ func (l *streamable) answer(ctx context.Context, resp *http.Response, r outgoing
 	case typeEvents:
 		return l.follow(ctx, resp, r)
 	default:
-		return nil, trouble(Malformed, true, nil, "it answered with %s of the type %q", printable(resp.Status, 50), printable(kind, 100))
+		return nil, trouble(Malformed, true, nil, "it answered with %s of the type %q", saying(resp.Status, 50), saying(kind, 100))
 	}
 }
 
@@ -226,7 +226,7 @@ func (l *streamable) resume(ctx context.Context, s *stream) (*http.Response, err
 	}
 	if kind := kindOf(resp); kind != typeEvents {
 		_ = resp.Body.Close()
-		return nil, trouble(Malformed, true, nil, "it goes on with the type %q", printable(kind, 100))
+		return nil, trouble(Malformed, true, nil, "it goes on with the type %q", saying(kind, 100))
 	}
 	return resp, nil
 }
