@@ -21,3 +21,13 @@ func (p *Packages) TreeOf(ctx context.Context, names []string) (all []string, er
 	slices.Sort(all)
 	return all, nil
 }
+
+// Workplace makes a folder in a cache, as an installation does, which is not ended.
+func Workplace(dir string) (string, error) {
+	s, err := openStore(dir, 1<<20, 1<<20)
+	if err != nil {
+		return "", err
+	}
+	place, _, err := s.workplace()
+	return place, err
+}

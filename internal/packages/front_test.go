@@ -113,6 +113,9 @@ func TestMain(m *testing.M) {
 	if packages.Requested(os.Args) {
 		os.Exit(packages.Main())
 	}
+	if dir := os.Getenv(workEnv); dir != "" {
+		holdWorkplace(dir)
+	}
 	code := m.Run()
 	if pipDir != "" {
 		_ = os.RemoveAll(pipDir)

@@ -108,12 +108,14 @@ func openStore(dir string, bytes, file int64) (*store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the cache of packages: %w", err)
 	}
-	for _, name := range []string{filesFolder, pagesFolder, newFolder} {
+	for _, name := range []string{filesFolder, pagesFolder, newFolder, workFolder} {
 		if err := root.MkdirAll(name, 0o700); err != nil {
 			return nil, errors.Join(err, root.Close())
 		}
 	}
-	return &store{root: root, bytes: bytes, file: file, busy: map[string]chan struct{}{}, known: map[string]fs.FileInfo{}}, nil
+	s := &store{root: root, bytes: bytes, file: file, busy: map[string]chan struct{}{}, known: map[string]fs.FileInfo{}}
+	s.pending.Go(s.sweepWork)
+	return s, nil
 }
 
 func (s *store) close() error {
