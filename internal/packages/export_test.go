@@ -31,3 +31,9 @@ func Workplace(dir string) (string, error) {
 	place, _, err := s.workplace()
 	return place, err
 }
+
+// WatchMemory is what bounds the bundler where the system does not, and ExitMemory how it
+// ends.
+var WatchMemory = watchMemory
+
+const ExitMemory = exitMemory

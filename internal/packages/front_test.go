@@ -116,6 +116,9 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(workEnv); dir != "" {
 		holdWorkplace(dir)
 	}
+	if os.Getenv(greedyEnv) != "" {
+		takeMemory()
+	}
 	code := m.Run()
 	if pipDir != "" {
 		_ = os.RemoveAll(pipDir)
