@@ -2,6 +2,7 @@ package packages
 
 import (
 	"context"
+	"errors"
 	"slices"
 )
 
@@ -22,14 +23,17 @@ func (p *Packages) TreeOf(ctx context.Context, names []string) (all []string, er
 	return all, nil
 }
 
-// Workplace makes a folder in a cache, as an installation does, which is not ended.
-func Workplace(dir string) (string, error) {
+// Workplace makes a folder in a cache, as an installation does; end removes it.
+func Workplace(dir string) (place string, end func() error, err error) {
 	s, err := openStore(dir, 1<<20, 1<<20)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	place, _, err := s.workplace()
-	return place, err
+	place, remove, err := s.workplace()
+	if err != nil {
+		return "", nil, errors.Join(err, s.close())
+	}
+	return place, func() error { return errors.Join(remove(), s.close()) }, nil
 }
 
 // WatchMemory is what bounds the bundler where the system does not, and ExitMemory how it

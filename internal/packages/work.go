@@ -34,13 +34,12 @@ func (s *store) workplace() (dir string, end func() error, err error) {
 	if err != nil {
 		return "", nil, fmt.Errorf("making a folder to work in: %w", err)
 	}
-	dir = filepath.Join(place, rand.Text())
-	unlock, err := lock.Try(dir+lockSuffix, os.O_CREATE|os.O_RDWR)
-	if err == nil && unlock == nil {
-		err = lock.ErrHeld // by one who sweeps just now
-	}
-	if err != nil {
-		return "", nil, fmt.Errorf("locking a folder to work in: %w", err)
+	var unlock func()
+	for unlock == nil { // else one who sweeps was faster, and removes that
+		dir = filepath.Join(place, rand.Text())
+		if unlock, err = lock.Try(dir+lockSuffix, os.O_CREATE|os.O_RDWR); err != nil {
+			return "", nil, fmt.Errorf("locking a folder to work in: %w", err)
+		}
 	}
 	end = func() error {
 		err := os.RemoveAll(dir)

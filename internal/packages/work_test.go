@@ -2,6 +2,7 @@ package packages_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"paddock/internal/packages"
@@ -19,7 +21,7 @@ import (
 const workEnv = "PADDOCK_TEST_WORKPLACE"
 
 func holdWorkplace(dir string) {
-	place, err := packages.Workplace(dir)
+	place, remove, err := packages.Workplace(dir)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(place, "file"), []byte("x"), 0o600)
 	}
@@ -29,6 +31,7 @@ func holdWorkplace(dir string) {
 	}
 	fmt.Println(place)
 	_, _ = io.Copy(io.Discard, os.Stdin)
+	_ = remove()
 	os.Exit(0)
 }
 
@@ -50,7 +53,7 @@ func worker(t *testing.T, dir string) (place string, kill func()) {
 		t.Fatal(err)
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
+	if err != nil || strings.HasPrefix(line, "error") {
 		t.Fatalf("the worker says %q, %v", line, err)
 	}
 	return strings.TrimSpace(line), func() {
@@ -114,4 +117,25 @@ func TestModulesAreMadeInTheCache(t *testing.T) {
 	if list, err := filepath.Glob(filepath.Join(dir, "work", "*")); err != nil || len(list) != 0 {
 		t.Errorf("%v are left, %v", list, err)
 	}
+}
+
+// Who begins an installation while another process sweeps has a folder of its own.
+func TestAWorkplaceIsMadeBesideSweeps(t *testing.T) {
+	dir := t.TempDir()
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 25 {
+				place, end, err := packages.Workplace(dir) // another one sweeps meanwhile
+				if err == nil {
+					_, err = os.Stat(place)
+					err = errors.Join(err, end())
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
 }
