@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -77,13 +78,24 @@ type accepted struct {
 	telling sync.WaitGroup // the child that it was closed
 }
 
-// Close ends it at once, whether the child can be told now or not: while the child is
-// held nobody can.
+// Read says of a stream that was cut off what net/http knows of connections that were
+// reset: it is nothing to answer.
+func (a *accepted) Read(p []byte) (int, error) {
+	n, err := a.Stream.Read(p)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = &net.OpError{Op: "read", Net: machine{}.Network(), Source: a.LocalAddr(), Addr: a.RemoteAddr(), Err: err}
+	}
+	return n, err
+}
+
+// Close ends it at once and in an orderly way, as connections are closed, whether the
+// child can be told now or not: while the child is held nobody can.
 func (a *accepted) Close() error {
 	if a.drop(func() { a.telling.Add(1) }) {
 		go func() {
 			defer a.telling.Done()
-			_ = a.all.conn.Write(KindStreamClose, a.id) // without a child nobody is told
+			_ = a.all.conn.Write(KindStreamEnd, a.id) // without a child nobody is told
+			_ = a.all.conn.Write(KindStreamClose, a.id)
 		}()
 	}
 	return nil

@@ -90,8 +90,41 @@ func TestAStreamThatNobodyServesIsClosed(t *testing.T) {
 		}
 		over <- err
 	})
-	if err := <-over; err != nil {
-		t.Error(err)
+	if err := <-over; !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("reading it gives %v", err)
+	}
+}
+
+// net/http answers whoever says something odd, and nobody whose connection was reset.
+func TestAServedStreamThatIsCutOffIsAConnectionThatWasReset(t *testing.T) {
+	accept, errs := make(chan struct{}), make(chan error, 2)
+	client := opener(t, func(_ child, open func(uint32) *Stream) {
+		<-accept
+		whole, part := open(1), open(2)
+		for _, s := range []*Stream{whole, part} {
+			if _, err := s.Write([]byte("text")); err != nil {
+				t.Error(err)
+			}
+		}
+		_ = whole.CloseWrite()
+		whole.Close()
+		part.Close()
+	})
+	client.Accept(func(_ context.Context, conn net.Conn) {
+		text, err := io.ReadAll(conn)
+		if string(text) != "text" {
+			t.Errorf("%q came", text)
+		}
+		errs <- err
+	})
+	close(accept)
+	one, other := <-errs, <-errs
+	if one != nil {
+		one, other = other, one
+	}
+	var reset *net.OpError
+	if one != nil || !errors.As(other, &reset) || reset.Op != "read" || reset.Timeout() || !errors.Is(other, io.ErrUnexpectedEOF) {
+		t.Errorf("reading gives %v and %v", one, other)
 	}
 }
 
@@ -227,7 +260,7 @@ func TestAServedStreamIsClosedWhileTheChildIsHeld(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if got := [2]Kind{<-told, <-told}; got != [2]Kind{KindGoOn, KindStreamClose} {
+	if got := [3]Kind{<-told, <-told, <-told}; got != [3]Kind{KindGoOn, KindStreamEnd, KindStreamClose} {
 		t.Errorf("it was told %v", got)
 	}
 }

@@ -47,6 +47,7 @@ type Stream struct {
 	mute   bool       // CloseWrite was called
 	closed bool       // here
 	gone   error      // why nothing can be sent any more; nil: it can
+	cut    error      // why less came than was meant to; nil: all came, or may yet
 	// When who waits in Read, and in Write, gives up.
 	reading, writing deadline
 }
@@ -56,7 +57,9 @@ var (
 	errStreamReset  = errors.New("the other end has closed the stream")
 )
 
-// Read gives what has come; io.EOF when there will be no more.
+// Read gives what has come; io.EOF when the other end has said that there will be no more.
+// A stream that ended before it did was cut off: after what had come that is an
+// [io.ErrUnexpectedEOF], which wraps why as well.
 func (s *Stream) Read(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,6 +73,8 @@ func (s *Stream) Read(p []byte) (int, error) {
 		return 0, os.ErrDeadlineExceeded
 	case len(p) == 0:
 		return 0, nil
+	case len(s.in) == 0 && s.cut != nil:
+		return 0, s.cut
 	case len(s.in) == 0:
 		return 0, io.EOF
 	}
@@ -136,7 +141,8 @@ func (s *Stream) CloseWrite() error {
 }
 
 // Close ends the stream in both directions, also for who waits in Read or Write;
-// what was sent before arrives. It works twice.
+// what was sent before arrives. Without a CloseWrite before, the other end takes it for
+// cut off. It works twice.
 func (s *Stream) Close() error {
 	if !s.drop(func() {}) {
 		return nil
@@ -210,6 +216,9 @@ func (s *Stream) deliver(f Frame) error {
 func (s *Stream) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.ended {
+		s.cut = fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, err)
+	}
 	s.ended, s.gone = true, err
 	s.change.Broadcast()
 }

@@ -116,7 +116,7 @@ const (
 	KindStreamData   // raw
 	KindStreamEnd    // nothing more comes from there
 	KindStreamCredit // a [CreditBody]
-	KindStreamClose  // it is over, in both directions
+	KindStreamClose  // it is over, in both directions; cut off, where no KindStreamEnd came before
 	// What follows is about a child that is saved with its machine, see
 	// [Client.Hold]. The first three have the number of the hold as ID.
 	KindHold

@@ -2,12 +2,14 @@ package agent
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"paddock/internal/fault"
@@ -54,25 +56,32 @@ func (a *agent) connect(id uint32, s *wire.Stream, port uint16) {
 	carry(s, conn, func(conn *net.TCPConn) { conn.Close() })
 }
 
-// carry copies both ways between a stream and a connection until both are done. end is
-// called when all that the server has sent is written, and it wants nothing more.
+// carry copies both ways between a stream and a connection until both are done. The
+// server is told that a program has sent all only where it has: one whose connection was
+// reset is cut off. end is called when all that the server has sent is written, and it
+// wants nothing more.
 func carry(s *wire.Stream, conn *net.TCPConn, end func(*net.TCPConn)) {
 	var both sync.WaitGroup
 	var in, out atomic.Bool // ended, in an orderly way
 	both.Go(func() {
-		if _, err := io.Copy(conn, s); err != nil {
-			conn.Close()
-			s.Close()
-			return
-		}
-		if !s.Over() {
+		switch _, err := io.Copy(conn, s); {
+		case err == nil && !s.Over():
 			_ = conn.CloseWrite() // it may be closed by now
 			if in.Store(true); out.Load() {
 				return
 			}
 			s.Wait()
+			end(conn)
+		case err == nil, errors.Is(err, io.ErrUnexpectedEOF):
+			end(conn)
+		case errors.Is(err, syscall.EPIPE): // it has said all it had to say, and went
+			if in.Store(true); out.Load() {
+				s.Close()
+			}
+		default:
+			conn.Close()
+			s.Close()
 		}
-		end(conn)
 	})
 	switch _, err := io.Copy(s, conn); {
 	case err == nil:
