@@ -132,7 +132,7 @@ func (p *proxy) pass(conn *net.TCPConn) {
 	if s.Over() {                         // another server was told of it than that with which it ended
 		_ = a.conn.Write(wire.KindStreamClose, id)
 	}
-	carry(s, conn, linger)
+	carry(s, conn, takeTime, linger)
 }
 
 // linger ends a connection of which the server wants nothing more: what the program
