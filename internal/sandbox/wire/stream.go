@@ -37,6 +37,7 @@ type DialBody struct {
 type Stream struct {
 	all *Streams
 	id  uint32
+	own bool // see [Streams.OpenOwn]
 
 	mu     sync.Mutex // guards what follows
 	change sync.Cond  // of any of it
@@ -144,26 +145,22 @@ func (s *Stream) CloseWrite() error {
 // what was sent before arrives. Without a CloseWrite before, the other end takes it for
 // cut off. It works twice.
 func (s *Stream) Close() error {
-	if !s.drop(func() {}) {
+	if !s.drop() {
 		return nil
 	}
 	return s.all.conn.Write(KindStreamClose, s.id)
 }
 
-// drop ends the stream here, and tells whether the other end has to hear of it: then
-// it calls tell before anybody else can find the stream closed.
-func (s *Stream) drop(tell func()) bool {
+// drop ends the stream here, and tells whether the other end has not done so.
+func (s *Stream) drop() bool {
 	s.mu.Lock()
 	first, gone := !s.closed, s.gone != nil
 	s.closed, s.in = true, nil
 	s.reading.set(s, time.Time{})
 	s.writing.set(s, time.Time{})
 	s.change.Broadcast()
-	if first && !gone {
-		tell()
-	}
 	s.mu.Unlock()
-	if first {
+	if first && !s.own {
 		s.all.forget(s)
 	}
 	return first && !gone
@@ -182,6 +179,15 @@ func (s *Stream) Wait() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.gone == nil && !s.closed {
+		s.change.Wait()
+	}
+}
+
+// Settle waits until the stream is Over, whether it is closed here or not.
+func (s *Stream) Settle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.gone == nil {
 		s.change.Wait()
 	}
 }
@@ -239,7 +245,13 @@ func NewStreams(conn *Conn) *Streams {
 }
 
 // Open makes the stream of a number; it is an error when there are too many.
-func (t *Streams) Open(id uint32) (*Stream, error) {
+func (t *Streams) Open(id uint32) (*Stream, error) { return t.open(id, false) }
+
+// OpenOwn is Open for a stream that this end opens, as a child does: it counts until the
+// other end has closed it as well, for which [Stream.Settle] waits.
+func (t *Streams) OpenOwn(id uint32) (*Stream, error) { return t.open(id, true) }
+
+func (t *Streams) open(id uint32, own bool) (*Stream, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -248,7 +260,7 @@ func (t *Streams) Open(id uint32) (*Stream, error) {
 	case len(t.all) >= MaxStreams || t.all[id] != nil:
 		return nil, fault.New(fault.Exhausted, "the machine has %d connections already", len(t.all)).WithHint("close some")
 	}
-	s := &Stream{all: t, id: id, credit: streamWindow}
+	s := &Stream{all: t, id: id, own: own, credit: streamWindow}
 	s.change.L = &s.mu
 	t.all[id] = s
 	return s, nil

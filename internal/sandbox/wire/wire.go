@@ -131,7 +131,8 @@ const (
 	KindSuspend // a run shall end when it does nothing but wait for calls
 	// A program of the machine has connected to where the child listens for the server:
 	// the frame's ID is the new [Stream]'s number, and data may follow at once. Where
-	// nobody serves it, it is closed.
+	// nobody serves it, it is closed. The server says KindStreamClose once for each, also
+	// where the child has said it: until it has, the stream is one of those at once.
 	KindOpened
 )
 
