@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"math/rand/v2"
@@ -13,6 +14,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"paddock/internal/blob"
@@ -353,6 +355,41 @@ func TestCollectRemovesWhatNobodyKeeps(t *testing.T) {
 		t.Errorf("somebody else's file is gone: %v", err)
 	}
 	keep(t, s, "dropped")
+}
+
+// lingering is a disk that takes seconds to remove a file.
+type lingering struct{ blob.Files }
+
+func (l lingering) Remove(name string) error {
+	time.Sleep(2 * time.Second)
+	return l.Files.Remove(name)
+}
+
+// Who waits for a collection gives up sooner than a large one ends: it goes on another time.
+func TestALongCollectionGoesOnAnotherTime(t *testing.T) {
+	s, _ := open(t, blob.Options{Files: lingering{blob.OS}, Patience: 10 * time.Second})
+	var all []string
+	for i := range 12 {
+		all = append(all, fmt.Sprint("content ", i))
+	}
+	keep(t, s, all...)
+	synctest.Test(t, func(t *testing.T) {
+		removed, rounds := 0, 0
+		for ; removed < len(all) && rounds < 20; rounds++ {
+			began := time.Now()
+			n, _, err := s.Collect(t.Context(), func(func(blob.Digest)) error { return nil })
+			if took := time.Since(began); err != nil || took > 8*time.Second {
+				t.Errorf("it took %v, %v", took, err)
+			}
+			removed += n
+		}
+		if removed != len(all) || rounds < 2 {
+			t.Errorf("%d of %d were removed in %d rounds", removed, len(all), rounds)
+		}
+	})
+	if n, err := s.Bytes(); n != 0 || err != nil {
+		t.Errorf("they take %d bytes, %v", n, err)
+	}
 }
 
 func TestCollectionsAndBatchesKeepEachOtherOut(t *testing.T) {

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"math/rand/v2"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"paddock/internal/fault"
 )
@@ -16,7 +19,8 @@ import (
 // batch can begin, so what live does not find nobody is about to refer to; but
 // what referred to a content and was removed must be gone durably (SyncDir), or
 // a power cut brings it back without the content. An error of live removes
-// nothing. What cannot be removed stays for another time.
+// nothing. What cannot be removed stays for another time, and so does what is not
+// reached in half of the store's patience, as others may be waiting.
 func (s *Store) Collect(ctx context.Context, live func(keep func(Digest)) error) (n int, bytes int64, err error) {
 	lock := s.fileLock()
 	wait, cancel := context.WithTimeout(ctx, s.patience)
@@ -37,8 +41,12 @@ func (s *Store) Collect(ctx context.Context, live func(keep func(Digest)) error)
 		return 0, 0, err
 	}
 	var failed error
-	left, err := s.eachBlob(func(d Digest, size int64) error {
-		if kept[d] {
+	until := time.Now().Add(s.patience / 2)
+	left, err := s.eachBlob(rand.IntN(len(s.linked)), func(d Digest, size int64) error {
+		switch {
+		case time.Now().After(until):
+			return errEnough
+		case kept[d]:
 			return ctx.Err()
 		}
 		switch err := s.files.Remove(s.path(d)); {
@@ -50,22 +58,31 @@ func (s *Store) Collect(ctx context.Context, live func(keep func(Digest)) error)
 		}
 		return ctx.Err()
 	})
+	enough := errors.Is(err, errEnough)
+	if enough {
+		err = nil
+	}
 	err = errors.Join(failed, err, s.sweep())
-	s.collected(left-bytes, err == nil)
+	s.collected(left-bytes, err == nil && !enough)
 	if ctx.Err() != nil {
 		return n, bytes, context.Cause(ctx)
 	}
 	return n, bytes, Explain(err, "tidying up the stored state")
 }
 
+var errEnough = errors.New("blob: others wait")
+
 // eachBlob calls visit for every content, with the size of its file, and gives
-// what all of them take on disk. What vanishes meanwhile is left out.
-func (s *Store) eachBlob(visit func(Digest, int64) error) (bytes int64, err error) {
+// what all of them take on disk. What vanishes meanwhile is left out. It begins with
+// the folder at that place, as one that does not come to the end begins elsewhere the
+// next time.
+func (s *Store) eachBlob(first int, visit func(Digest, int64) error) (bytes int64, err error) {
 	shards, err := s.files.ReadDir(s.dir)
 	if err != nil {
 		return 0, err
 	}
-	for _, shard := range shards {
+	first %= max(len(shards), 1)
+	for _, shard := range slices.Concat(shards[first:], shards[:first]) {
 		if !shard.IsDir() || len(shard.Name()) != 2 {
 			continue
 		}

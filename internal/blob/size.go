@@ -79,7 +79,7 @@ func (s *Store) followLocked() error {
 
 // measureLocked counts, and tells everybody.
 func (s *Store) measureLocked() error {
-	sum, err := s.eachBlob(func(Digest, int64) error { return nil })
+	sum, err := s.eachBlob(0, func(Digest, int64) error { return nil })
 	if err != nil {
 		return err
 	}

@@ -3,11 +3,14 @@ package packages
 import (
 	"encoding/json"
 	"io"
+	"maps"
 	"os"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/evanw/esbuild/pkg/api"
 )
 
 // A CommonJS module says what it exports only when it runs, which it does not do here.
@@ -117,4 +120,38 @@ func commonNames(root *os.Root, meta builtWith, file string, depth int, into []s
 		}
 	}
 	return into
+}
+
+// addCommon adds for each module NAME.js a NAME.cjs, which is what the guest's require
+// gives: the same code, and of a CommonJS module what it exports itself. Modules that
+// wait while they are loaded, and those that may need such ones, can be imported only.
+func (made *bundled) addCommon(entries []entryPoint) error {
+	isCJS := map[string]bool{}
+	for _, e := range entries {
+		isCJS[e.out+".js"] = e.isCJS
+	}
+	common, size := map[string][]byte{}, 0
+	for name, code := range made.files {
+		size += len(code)
+		if path.Ext(name) != ".js" {
+			continue
+		}
+		options := api.TransformOptions{Format: api.FormatCommonJS, Target: api.ES2023, LogLevel: api.LogLevelSilent, TsconfigRaw: "{}", Sourcefile: name}
+		if isCJS[name] {
+			options.Footer = "module.exports = module.exports.default;"
+		}
+		result := api.Transform(string(code), options)
+		if len(result.Errors) > 0 {
+			if strings.HasPrefix(name, chunks) {
+				return nil
+			}
+			continue
+		}
+		common[strings.TrimSuffix(name, ".js")+".cjs"] = result.Code
+		if size += len(result.Code); size > maxModules {
+			return errTooLarge()
+		}
+	}
+	maps.Copy(made.files, common)
+	return nil
 }

@@ -52,6 +52,9 @@ const (
 	maxSources = 128 << 20
 )
 
+// chunks is the folder below Modules with what several modules share.
+const chunks = ".chunks/"
+
 // bundled is what the bundler made: files below Modules.
 type bundled struct {
 	files map[string][]byte
@@ -156,6 +159,9 @@ func (b *bundling) run(ctx context.Context, names []string) (*bundled, error) {
 	if err := b.collect(result.OutputFiles, made); err != nil {
 		return nil, err
 	}
+	if err := made.addCommon(entries); err != nil {
+		return nil, err
+	}
 	for _, name := range names {
 		if _, ok := made.files[name+"/index.js"]; !ok && !slices.ContainsFunc(entries, func(e entryPoint) bool { return strings.HasPrefix(e.spec, name+"/") }) {
 			made.notes = append(made.notes, name+" has nothing that can be imported")
@@ -173,11 +179,15 @@ func (b *bundling) collect(files []api.OutputFile, made *bundled) error {
 			return fmt.Errorf("the bundler made a file elsewhere: %q", file.Path)
 		}
 		if size += len(file.Contents); size > maxModules {
-			return fault.New(fault.Exhausted, "the packages' modules are larger than %d bytes", maxModules).WithHint("install fewer, or smaller ones")
+			return errTooLarge()
 		}
 		made.files[filepath.ToSlash(rel)] = file.Contents
 	}
 	return nil
+}
+
+func errTooLarge() error {
+	return fault.New(fault.Exhausted, "the packages' modules are larger than %d bytes", maxModules).WithHint("install fewer, or smaller ones")
 }
 
 // entries are the modules of a package that programs may import: itself, and what its
@@ -285,7 +295,7 @@ func (b *bundling) build(ctx context.Context, entries []entryPoint) (*api.BuildR
 		return &api.BuildResult{Metafile: "{}"}, nil
 	}
 	c, failed := api.Context(api.BuildOptions{
-		AbsWorkingDir: b.dir, Outdir: filepath.Join(b.dir, "out"), EntryPointsAdvanced: points, ChunkNames: ".chunks/[name]-[hash]",
+		AbsWorkingDir: b.dir, Outdir: filepath.Join(b.dir, "out"), EntryPointsAdvanced: points, ChunkNames: chunks + "[name]-[hash]",
 		Bundle: true, Splitting: true, Format: api.FormatESModule, Platform: b.platform, Target: api.ES2023, Metafile: true,
 		MainFields: map[api.Platform][]string{api.PlatformNode: {"module", "main"}, api.PlatformBrowser: {"browser", "module", "main"}}[b.platform],
 		Define:     map[string]string{"process.env.NODE_ENV": `"production"`, "global": "globalThis", "__filename": `"/index.js"`, "__dirname": `"/"`},

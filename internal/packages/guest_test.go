@@ -210,3 +210,32 @@ try { await import("nothing"); } catch (e) { console.log(e.message); }
 		t.Errorf("it prints\n%s", out)
 	}
 }
+
+// What was imported can be required as well: of CommonJS what Node would give.
+func TestModulesAreRequiredInTheGuest(t *testing.T) {
+	g := newGuest(t)
+	r := newRegistry(t).WithReal()
+	r.Add(`{"name":"waits","version":"1.0.0","type":"module"}`, file{Name: "package/index.js", Text: `export const one = await Promise.resolve(1);`})
+	r.Add(`{"name":"call.js","version":"1.0.0","main":"main.js"}`, file{Name: "package/main.js", Text: `module.exports = () => require("./more").two; module.exports.also = require("path").basename("a/b");`},
+		file{Name: "package/more.js", Text: `exports.two = 2;`})
+	made, err := npmOf(t, r).JavaScript(t.Context(), packages.ScriptInstall{Wanted: []string{"ajv", "ajv-formats", "zod", "react", "qs", "jszip", "mime-types", "waits", "call.js"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.put(maps.Clone(made.Files))
+	out, _ := g.run(`import { version } from "react";
+const Ajv = require("ajv"), addFormats = require("ajv-formats"), { z } = require("zod"), { createElement } = require("react");
+const qs = require("qs"), JSZip = require("jszip"), { lookup } = require("mime-types"), call = require("call.js");
+const ajv = new (Ajv.default ?? Ajv)();
+(addFormats.default ?? addFormats)(ajv);
+console.log(ajv.compile({ type: "string", format: "email" })("a@b.c"), z.object({ a: z.number() }).safeParse({ a: 1 }).success, createElement("p").type, qs.parse("a[b]=1").a.b, lookup("a.png"));
+console.log(typeof JSZip, call(), call.also, require("call.js/more").two, require("call.js/more.js") === require("call.js/more"), require("call.js") === call, require("react").version === version);
+for (const name of ["waits", "nothing", "call.js/nothing"]) try { console.log(require(name)); } catch (e) { console.log(e.message, e.code); }
+console.log((await import("waits")).one);
+`, nil)
+	want := "true true p 1 image/png\nfunction 2 b 2 true true true\n" +
+		"waits can be imported, and not required: await import(\"waits\") ERR_REQUIRE_ASYNC_MODULE\ncould not load module 'nothing' MODULE_NOT_FOUND\ncould not load module 'call.js/nothing' MODULE_NOT_FOUND\n1\n"
+	if out != want {
+		t.Errorf("it prints\n%s", out)
+	}
+}

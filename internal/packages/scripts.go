@@ -16,7 +16,8 @@ import (
 )
 
 // Modules is the folder of a workspace with the npm packages of the wasm guest: for
-// each NAME that was asked for NAME/index.js, and NAME/SUB.js for what it has besides.
+// each NAME that was asked for NAME/index.js, and NAME/SUB.js for what it has besides,
+// and of each of these a .cjs for require.
 const Modules = ".paddock/node_modules"
 
 // ModulesRecord is the file in it that says what was asked for.
@@ -59,7 +60,7 @@ type record struct {
 
 // recordFormat counts the ways to make modules of packages: a record of another one
 // means that they have to be made anew.
-const recordFormat = 1
+const recordFormat = 2
 
 func readRecord(text []byte) record {
 	var r record

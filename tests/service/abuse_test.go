@@ -1,27 +1,26 @@
 package service
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"os/exec"
 	"strings"
 	"sync"
 	"testing"
 
 	"paddock/internal/sandbox/sandboxtest"
+	"paddock/tests/paddocktest"
 )
 
 // paddock runs a command on the server's state folder.
 func (s *server) paddock(args ...string) string {
 	s.t.Helper()
 	cmd := exec.Command(sandboxtest.Binary(s.t), args...)
-	cmd.Env = append(os.Environ(), "PADDOCK_STATE_DIR="+s.state, "PADDOCK_CACHE_DIR="+sandboxtest.PreparedCache(s.t))
+	cmd.Env = paddocktest.Environment(s.t, s.state)
 	out, err := cmd.Output()
 	if err != nil {
 		s.t.Fatalf("paddock %s: %v", strings.Join(args, " "), err)
@@ -32,7 +31,7 @@ func (s *server) paddock(args ...string) string {
 // ask sends one request with a token ("": none), and these headers.
 func (s *server) ask(method, path, token, body string, headers ...string) (int, http.Header, string) {
 	s.t.Helper()
-	r, err := http.NewRequest(method, s.base()+path, strings.NewReader(body))
+	r, err := http.NewRequest(method, s.Base()+path, strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -88,26 +87,26 @@ func TestTheDoor(t *testing.T) {
 		status                    int
 	}{
 		"no token":                   {"POST", "/mcp", "", run, nil, 401},
-		"another token":              {"POST", "/mcp", strings.Replace(s.token, "a", "b", -1), run, nil, 401},
-		"a token in the URL":         {"POST", "/mcp?access_token=" + s.token, "", run, nil, 400},
+		"another token":              {"POST", "/mcp", strings.Replace(s.Token, "a", "b", -1), run, nil, 401},
+		"a token in the URL":         {"POST", "/mcp?access_token=" + s.Token, "", run, nil, 400},
 		"metrics without a token":    {"GET", "/metrics", "", "", nil, 401},
 		"files without a token":      {"GET", "/v1/sessions/s/files/", "", "", nil, 401},
-		"a profiler":                 {"GET", "/debug/pprof/", s.token, "", nil, 404},
-		"a rebound name":             {"POST", "/mcp", s.token, run, []string{"Host: attacker.example"}, 403},
-		"a page elsewhere":           {"POST", "/mcp", s.token, run, []string{"Origin: https://attacker.example"}, 403},
-		"a page without an origin":   {"POST", "/mcp", s.token, run, []string{"Origin: null"}, 403},
-		"a page's form":              {"POST", "/mcp", s.token, run, []string{"Content-Type: text/plain"}, 415},
-		"a forged forwarded host":    {"POST", "/mcp", s.token, run, []string{"Host: attacker.example", "X-Forwarded-Host: 127.0.0.1"}, 403},
+		"a profiler":                 {"GET", "/debug/pprof/", s.Token, "", nil, 404},
+		"a rebound name":             {"POST", "/mcp", s.Token, run, []string{"Host: attacker.example"}, 403},
+		"a page elsewhere":           {"POST", "/mcp", s.Token, run, []string{"Origin: https://attacker.example"}, 403},
+		"a page without an origin":   {"POST", "/mcp", s.Token, run, []string{"Origin: null"}, 403},
+		"a page's form":              {"POST", "/mcp", s.Token, run, []string{"Content-Type: text/plain"}, 415},
+		"a forged forwarded host":    {"POST", "/mcp", s.Token, run, []string{"Host: attacker.example", "X-Forwarded-Host: 127.0.0.1"}, 403},
 		"what everybody may ask":     {"GET", "/healthz", "", "", nil, 200},
-		"who has the token comes in": {"POST", "/mcp", s.token, run, nil, 200},
+		"who has the token comes in": {"POST", "/mcp", s.Token, run, nil, 200},
 	} {
 		if status, _, body := s.ask(c.method, c.path, c.token, c.body, c.headers...); status != c.status {
 			t.Errorf("%s: %d %s", name, status, body)
 		}
 	}
-	u, err := url.Parse(s.url)
+	u, err := url.Parse(s.URL)
 	if err != nil || u.Hostname() != "127.0.0.1" {
-		t.Fatalf("it serves at %s, %v", s.url, err)
+		t.Fatalf("it serves at %s, %v", s.URL, err)
 	}
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
@@ -164,12 +163,12 @@ func TestOneTokensThingsAreNotAnothers(t *testing.T) {
 // A tool's result can hand a file to the user: to whoever has the address, once.
 func TestALinkInAResult(t *testing.T) {
 	s := start(t)
-	_, _, body := s.ask("POST", "/mcp", s.token, execution("open('f.bin','wb').write(bytes(100000))", ""))
+	_, _, body := s.ask("POST", "/mcp", s.Token, execution("open('f.bin','wb').write(bytes(100000))", ""))
 	call := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read_file","arguments":{"path":"f.bin","link":true,"session_id":%q}}}`, sessionOf(t, body))
-	_, _, body = s.ask("POST", "/mcp", s.token, call)
+	_, _, body = s.ask("POST", "/mcp", s.Token, call)
 	_, rest, _ := strings.Cut(body, `"download_url":"`)
 	address, _, _ := strings.Cut(rest, `"`)
-	path, ok := strings.CutPrefix(address, s.base())
+	path, ok := strings.CutPrefix(address, s.Base())
 	if !ok {
 		t.Fatalf("the result is %s", body)
 	}
@@ -184,14 +183,14 @@ func TestALinkInAResult(t *testing.T) {
 // Attack 16 over HTTP: what is beyond a limit is told so, and the rest goes on.
 func TestAFloodOnOneSessionIsBounded(t *testing.T) {
 	s := start(t)
-	_, _, body := s.ask("POST", "/mcp", s.token, execution("x = 1", ""))
+	_, _, body := s.ask("POST", "/mcp", s.Token, execution("x = 1", ""))
 	id := sessionOf(t, body)
 	var mu sync.Mutex
 	ran, refused := 0, 0
 	var all sync.WaitGroup
 	for range 400 {
 		all.Go(func() {
-			status, h, body := s.ask("POST", "/mcp", s.token, execution("x = x + 1", `,"session_id":"`+id+`"`))
+			status, h, body := s.ask("POST", "/mcp", s.Token, execution("x = x + 1", `,"session_id":"`+id+`"`))
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -208,7 +207,7 @@ func TestAFloodOnOneSessionIsBounded(t *testing.T) {
 	if ran == 0 || refused == 0 {
 		t.Errorf("%d ran, %d were refused", ran, refused)
 	}
-	if _, _, body := s.ask("POST", "/mcp", s.token, execution("x", `,"session_id":"`+id+`"`)); !strings.Contains(body, fmt.Sprintf(`"result":"%d"`, ran+1)) {
+	if _, _, body := s.ask("POST", "/mcp", s.Token, execution("x", `,"session_id":"`+id+`"`)); !strings.Contains(body, fmt.Sprintf(`"result":"%d"`, ran+1)) {
 		t.Errorf("%d ran, and then it is %s", ran, body)
 	}
 }
@@ -217,15 +216,15 @@ func TestAFloodOnOneSessionIsBounded(t *testing.T) {
 func TestNothingForgesTheLog(t *testing.T) {
 	s := start(t, "--log-level", "debug")
 	evil := "\x1b[31m\nlevel=ERROR msg=forged\r\n{\"level\":\"ERROR\"}"
-	s.ask("POST", "/mcp", s.token, execution("print("+fmt.Sprintf("%q", evil)+")", ""), "X-Request-Id: a b", "User-Agent: x level=ERROR")
-	s.ask("GET", "/nothing%0alevel=ERROR%20msg=forged%1b[31m", s.token, "")
-	s.stop()
-	for line := range bytes.Lines(s.log.Bytes()) {
-		if bytes.HasPrefix(line, []byte("level=ERROR")) || bytes.ContainsAny(line[:len(line)-1], "\x1b\r") || bytes.Contains(line, []byte(s.token)) {
+	s.ask("POST", "/mcp", s.Token, execution("print("+fmt.Sprintf("%q", evil)+")", ""), "X-Request-Id: a b", "User-Agent: x level=ERROR")
+	s.ask("GET", "/nothing%0alevel=ERROR%20msg=forged%1b[31m", s.Token, "")
+	s.Stop()
+	for line := range strings.Lines(s.Log()) {
+		if strings.HasPrefix(line, "level=ERROR") || strings.ContainsAny(line[:len(line)-1], "\x1b\r") || strings.Contains(line, s.Token) {
 			t.Errorf("the log has the line %q", line)
 		}
 	}
-	if s.log.Len() == 0 {
+	if _, after, _ := strings.Cut(s.Log(), s.URL+"\n"); after == "" {
 		t.Error("nothing was logged")
 	}
 }
@@ -234,13 +233,13 @@ func TestNothingForgesTheLog(t *testing.T) {
 // the session that they are in.
 func TestARestartKeepsSessions(t *testing.T) {
 	s := start(t)
-	_, _, body := s.ask("POST", "/mcp", s.token, execution("open('kept.txt','w').write('yes')", ""))
+	_, _, body := s.ask("POST", "/mcp", s.Token, execution("open('kept.txt','w').write('yes')", ""))
 	id := sessionOf(t, body)
-	if code := s.stop(); code != 0 {
-		t.Fatalf("it ended with %d: %s", code, s.log)
+	if code := s.Stop(); code != 0 {
+		t.Fatalf("it ended with %d: %s", code, s.Log())
 	}
 	s.start()
-	if _, _, body := s.ask("POST", "/mcp", s.token, execution("open('kept.txt').read()", `,"session_id":"`+id+`"`)); !strings.Contains(body, "'yes'") {
+	if _, _, body := s.ask("POST", "/mcp", s.Token, execution("open('kept.txt').read()", `,"session_id":"`+id+`"`)); !strings.Contains(body, "'yes'") {
 		t.Errorf("afterwards: %s", body)
 	}
 }

@@ -66,7 +66,7 @@ func startFloor(b *testing.B, answer string) string {
 func BenchmarkServe(b *testing.B) {
 	s := start(b, "--config", soakSettings(b))
 	const body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_runtimes","arguments":{}}}`
-	_, _, answer := s.ask(http.MethodPost, "/mcp", s.token, body)
+	_, _, answer := s.ask(http.MethodPost, "/mcp", s.Token, body)
 	floor := startFloor(b, answer)
 	for _, clients := range []int{1, 8, 32} {
 		b.Run(strconv.Itoa(clients), func(b *testing.B) {
@@ -75,8 +75,8 @@ func BenchmarkServe(b *testing.B) {
 			var took [2][]time.Duration
 			var whole [2]time.Duration
 			for range 4 {
-				for k, url := range []string{floor, s.url} {
-					each, all := load(b, client, clients, max(b.N/4, clients), url, s.token, body)
+				for k, url := range []string{floor, s.URL} {
+					each, all := load(b, client, clients, max(b.N/4, clients), url, s.Token, body)
 					took[k], whole[k] = append(took[k], each...), whole[k]+all
 				}
 			}

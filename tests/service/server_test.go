@@ -10,28 +10,21 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
-	"paddock/internal/sandbox/sandboxtest"
+	"paddock/tests/paddocktest"
 )
 
 // server is one `paddock serve`.
 type server struct {
+	*paddocktest.Server
 	t     testing.TB
 	state string
 	args  []string
-	cmd   *exec.Cmd
-	url   string // of MCP
-	token string
-	log   *bytes.Buffer // what it said after its address
-	done  chan struct{}
 
 	mu       sync.Mutex
 	sessions map[string]bool // that calls have made
@@ -69,86 +62,34 @@ func (s *server) destroyAll(t testing.TB) {
 
 // request is one for MCP.
 func (s *server) request(method, body string) (*http.Request, error) {
-	r, err := http.NewRequest(method, s.url, strings.NewReader(body))
+	r, err := http.NewRequest(method, s.URL, strings.NewReader(body))
 	if err == nil {
-		r.Header.Set("Authorization", "Bearer "+s.token)
+		r.Header.Set("Authorization", "Bearer "+s.Token)
 		r.Header.Set("Content-Type", "application/json")
 	}
 	return r, err
 }
 
-var (
-	addressLine = regexp.MustCompile(`served at (http\S+)`)
-)
-
 // start starts one with a state folder of its own.
 func start(t testing.TB, args ...string) *server {
 	t.Helper()
-	s := &server{t: t, state: t.TempDir(), sessions: map[string]bool{}, args: append([]string{"serve", "--port", "0"}, args...)}
+	s := &server{t: t, state: t.TempDir(), sessions: map[string]bool{}, args: args}
 	s.start()
-	t.Cleanup(func() { s.stop() })
 	return s
 }
 
 func (s *server) start() {
 	s.t.Helper()
-	s.cmd = exec.Command(sandboxtest.Binary(s.t), s.args...)
-	s.cmd.Env = append(os.Environ(), "PADDOCK_STATE_DIR="+s.state, "PADDOCK_CACHE_DIR="+sandboxtest.PreparedCache(s.t))
-	out, err := s.cmd.StderrPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	lines := bufio.NewReader(out)
-	said := ""
-	for s.url = ""; s.url == ""; {
-		line, err := lines.ReadString('\n')
-		said += line
-		if m := addressLine.FindStringSubmatch(line); m != nil {
-			s.url = m[1]
-		}
-		if err != nil {
-			s.t.Fatalf("it does not serve: %v\n%s", err, said)
-		}
-	}
-	token, err := os.ReadFile(filepath.Join(s.state, "local-token"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.token = strings.TrimSpace(string(token))
-	s.log, s.done = &bytes.Buffer{}, make(chan struct{})
-	go func(log io.Writer, done chan struct{}) {
-		defer close(done)
-		_, _ = io.Copy(log, lines) // until it ends
-	}(s.log, s.done)
+	s.Server = paddocktest.Serve(s.t, s.state, paddocktest.Environment(s.t, s.state), s.args...)
 }
 
-// stop ends it gently and gives its exit code.
-func (s *server) stop() int {
-	if s.cmd == nil {
-		return 0
-	}
-	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-	<-s.done
-	_ = s.cmd.Wait() // the code tells
-	code := s.cmd.ProcessState.ExitCode()
-	s.cmd = nil
-	return code
-}
-
-// base is the address without the path.
-func (s *server) base() string { return strings.TrimSuffix(s.url, "/mcp") }
-
-// metric is one number of /metrics.
 func (s *server) metric(name string) float64 {
 	s.t.Helper()
-	r, err := http.NewRequest(http.MethodGet, s.base()+"/metrics", nil)
+	r, err := http.NewRequest(http.MethodGet, s.Base()+"/metrics", nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	r.Header.Set("Authorization", "Bearer "+s.token)
+	r.Header.Set("Authorization", "Bearer "+s.Token)
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		s.t.Fatal(err)
@@ -180,7 +121,7 @@ func (s *server) processes() int {
 			continue // it has ended meanwhile
 		}
 		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-		if len(fields) > 1 && fields[1] == strconv.Itoa(s.cmd.Process.Pid) {
+		if len(fields) > 1 && fields[1] == strconv.Itoa(s.Cmd.Process.Pid) {
 			n++
 		}
 	}

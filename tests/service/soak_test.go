@@ -73,8 +73,8 @@ func TestASoakLeavesNothing(t *testing.T) {
 		if round == 3 {
 			break
 		}
-		if code := s.stop(); code != 0 {
-			t.Fatalf("it ended with %d\n%s", code, s.log)
+		if code := s.Stop(); code != 0 {
+			t.Fatalf("it ended with %d\n%s", code, s.Log())
 		}
 		s.start()
 	}

@@ -19,6 +19,7 @@ import (
 
 	"paddock/internal/mcpserver"
 	"paddock/internal/sandbox/sandboxtest"
+	"paddock/tests/paddocktest"
 )
 
 // hostile has tools that attack by what they are called, say and give.
@@ -117,14 +118,14 @@ func TestWhatAHostileServerSaysIsOnlyText(t *testing.T) {
 func paddock(t *testing.T, dir, config string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), sandboxtest.Binary(t), args...)
-	cmd.Env = append(environment(t, filepath.Join(dir, "state")), "PADDOCK_CONFIG="+config)
+	cmd.Env = append(paddocktest.Environment(t, filepath.Join(dir, "state")), "PADDOCK_CONFIG="+config)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
 
 func listen(t *testing.T, h http.Handler) string {
 	t.Helper()
-	s := &http.Server{Handler: h, ReadHeaderTimeout: patience}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: paddocktest.Patience}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -269,7 +270,7 @@ func TestCancelledCallsLeaveNothing(t *testing.T) {
 	cancelled(3)
 	before := openFiles(t, m.pid)
 	cancelled(40)
-	for until := time.Now().Add(patience); ; {
+	for until := time.Now().Add(paddocktest.Patience); ; {
 		if now := openFiles(t, m.pid); now <= before+4 {
 			return
 		} else if time.Now().After(until) {

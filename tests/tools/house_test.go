@@ -4,11 +4,7 @@
 package tools
 
 import (
-	"bufio"
-	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"os"
@@ -17,19 +13,15 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"paddock/internal/auth"
 	"paddock/internal/mcpserver"
 	"paddock/internal/sandbox/sandboxtest"
+	"paddock/tests/paddocktest"
 )
-
-// patience bounds whatever a test waits for.
-const patience = 2 * time.Minute
 
 // setting is how a test uses paddock.
 type setting struct {
@@ -76,12 +68,7 @@ func open(t testing.TB, o options) *model {
 	t.Helper()
 	dir := t.TempDir()
 	requireSetting(t, o.setting)
-	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // for whom guests run as
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	paddocktest.Admit(t, filepath.Dir(dir), dir)
 	file := filepath.Join(dir, "paddock.toml")
 	if err := os.WriteFile(file, []byte(o.config), 0o600); err != nil {
 		t.Fatal(err)
@@ -90,17 +77,13 @@ func open(t testing.TB, o options) *model {
 	if o.allowed == nil {
 		allowed = "127.0.0.1:*!private"
 	}
-	env := append(environment(t, filepath.Join(dir, "state")), "PADDOCK_CONFIG="+file, "PADDOCK_MCP_ALLOWLIST="+allowed, "PADDOCK_SANDBOX_ISOLATION="+o.isolation)
+	env := append(paddocktest.Environment(t, filepath.Join(dir, "state")), "PADDOCK_CONFIG="+file, "PADDOCK_MCP_ALLOWLIST="+allowed, "PADDOCK_SANDBOX_ISOLATION="+o.isolation)
 	if !slices.ContainsFunc(o.env, func(v string) bool { return strings.HasPrefix(v, "PADDOCK_MCP_CALL_INTERVAL=") }) {
 		env = append(env, "PADDOCK_MCP_CALL_INTERVAL=0")
 	}
 	m := &model{isolation: o.isolation, dir: dir}
 	m.connect(t, o.transport, append(env, o.env...))
 	return m
-}
-
-func environment(t testing.TB, state string) []string {
-	return append(os.Environ(), "PADDOCK_STATE_DIR="+state, "PADDOCK_CACHE_DIR="+sandboxtest.PreparedCache(t), "PADDOCK_SANDBOX_IMAGE=host", "PADDOCK_SANDBOX_POOL=0")
 }
 
 var linux struct {
@@ -117,7 +100,7 @@ func requireSetting(t testing.TB, s setting) {
 	linux.once.Do(func() {
 		for _, language := range []string{"python", "javascript"} {
 			cmd := exec.CommandContext(t.Context(), sandboxtest.Binary(t), "run", "--isolation", "linux", "-l", language, "-c", "1")
-			cmd.Env = environment(t, t.TempDir())
+			cmd.Env = paddocktest.Environment(t, t.TempDir())
 			if out, err := cmd.CombinedOutput(); err != nil {
 				linux.reason = fmt.Sprintf("%s: %s", language, out)
 			}
@@ -128,19 +111,16 @@ func requireSetting(t testing.TB, s setting) {
 
 func (m *model) connect(t testing.TB, how string, env []string) {
 	t.Helper()
-	var transport sdk.Transport
-	var started *exec.Cmd
 	if how == "HTTP" {
-		url, token, logged := serve(t, m.dir, env)
-		m.logged = logged
-		transport = &sdk.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: bearer(token)}}
+		s := paddocktest.Serve(t, filepath.Join(m.dir, "state"), env, "--log-level", "debug")
+		m.logged = s.Log
+		m.ClientSession = paddocktest.Open(t, &sdk.StreamableClientTransport{Endpoint: s.URL, HTTPClient: &http.Client{Transport: s}})
 	} else {
 		log, err := os.Create(filepath.Join(m.dir, "log"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), sandboxtest.Binary(t), "mcp", "--log-level", "debug")
-		cmd.Env, cmd.Stderr, started = env, log, cmd
+		t.Cleanup(func() { log.Close() })
 		m.logged = func() string {
 			text, err := os.ReadFile(log.Name())
 			if err != nil {
@@ -148,18 +128,8 @@ func (m *model) connect(t testing.TB, how string, env []string) {
 			}
 			return string(text)
 		}
-		t.Cleanup(func() { log.Close() })
-		transport = &sdk.CommandTransport{Command: cmd, TerminateDuration: patience}
-	}
-	var err error
-	if m.ClientSession, err = sdk.NewClient(&sdk.Implementation{Name: "tests-of-tools", Version: "1"}, nil).Connect(t.Context(), transport, nil); err != nil {
-		t.Fatal(err)
-	}
-	if started != nil {
-		m.pid = started.Process.Pid
-	}
-	if _, err := m.ListTools(t.Context(), nil); err != nil { // so that it knows which arguments are to be headers, too
-		t.Fatal(err)
+		c := paddocktest.Connect(t, env, log, "--log-level", "debug")
+		m.ClientSession, m.pid = c.ClientSession, c.Cmd.Process.Pid
 	}
 	t.Cleanup(func() {
 		if m.Close(); t.Failed() {
@@ -168,105 +138,20 @@ func (m *model) connect(t testing.TB, how string, env []string) {
 	})
 }
 
-// serve starts a paddock that serves.
-func serve(t testing.TB, dir string, env []string) (url, token string, logged func() string) {
-	t.Helper()
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), sandboxtest.Binary(t), "serve", "--port", "0", "--log-level", "debug")
-	cmd.Env = env
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	said, text := bufio.NewReader(stderr), &lockedText{}
-	for url == "" {
-		line, err := said.ReadString('\n')
-		if _, _ = io.WriteString(text, line); err != nil {
-			t.Fatalf("paddock serve ended: %s", text.String())
-		}
-		if at, ok := strings.CutPrefix(line, "paddock: MCP is served at "); ok {
-			url = strings.TrimSpace(at)
-		}
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_, _ = io.Copy(text, said)
-	}()
-	t.Cleanup(func() {
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Error(err)
-		}
-		<-ended
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("paddock serve ended with %v", err)
-		}
-	})
-	local, err := os.ReadFile(filepath.Join(dir, "state", auth.LocalTokenFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return url, strings.TrimSpace(string(local)), text.String
-}
-
-// lockedText is text that is written while it is read.
-type lockedText struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-// Write adds to it.
-func (l *lockedText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-// String is what there is until now.
-func (l *lockedText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-// bearer is a token that goes with each request.
-type bearer string
-
-// RoundTrip sends a request.
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+string(b))
-	return http.DefaultTransport.RoundTrip(r)
-}
-
 // call calls one of paddock's tools, and reads what it answers into out (nil: nothing),
 // unless it failed.
 func (m *model) call(t *testing.T, tool string, args map[string]any, out any) *sdk.CallToolResult {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
 	if m.session != "" && args["session_id"] == nil && tool != "create_session" {
 		args = maps.Clone(args)
 		args["session_id"] = m.session
 	}
-	res, err := m.CallTool(ctx, &sdk.CallToolParams{Name: tool, Arguments: args})
-	if err != nil {
-		t.Fatalf("%s: %v", tool, err)
-	}
+	res, failed := paddocktest.Call(t, m.ClientSession, tool, args, out)
 	if all, ok := res.StructuredContent.(map[string]any); ok && m.session == "" {
 		m.session, _ = all["session_id"].(string)
 	}
-	if out == nil {
-		return res
-	}
-	text, err := json.Marshal(res.StructuredContent)
-	if err == nil && !res.IsError {
-		err = json.Unmarshal(text, out)
-	}
-	if err != nil || res.IsError {
-		t.Fatalf("%s gives %s, %v", tool, text, err)
+	if failed != nil && out != nil {
+		t.Fatalf("%s: %s", tool, failed.Text)
 	}
 	return res
 }
@@ -287,7 +172,7 @@ func (m *model) waitFor(t *testing.T, packages ...string) {
 	t.Helper()
 	// A server that is not known yet has a folder, too, that says so.
 	code := fmt.Sprintf("import os\nprint(*(p for p in %q.split() if not os.path.exists(f'/servers/{p}/schemas.json')))", strings.Join(packages, " "))
-	for until := time.Now().Add(patience); ; {
+	for until := time.Now().Add(paddocktest.Patience); ; {
 		missing := m.run(t, "python", code).Stdout
 		if missing == "\n" {
 			return
@@ -302,7 +187,7 @@ func (m *model) waitFor(t *testing.T, packages ...string) {
 func (m *model) run(t *testing.T, language, code string) mcpserver.Execution {
 	t.Helper()
 	var e mcpserver.Execution
-	m.call(t, "execute_code", map[string]any{"language": language, "code": code, "timeout": int(patience.Seconds())}, &e)
+	m.call(t, "execute_code", map[string]any{"language": language, "code": code, "timeout": int(paddocktest.Patience.Seconds())}, &e)
 	if e.Isolation != m.isolation {
 		t.Errorf("it ran in %q", e.Isolation)
 	}

@@ -64,6 +64,15 @@ export function builtinSource(name) {
     names.map((n) => `const x_${n} = m.${n}; export { x_${n} as ${n} };`).join("\n");
 }
 
+// INSTALLED has the npm packages that were installed for the session, each file as a
+// module and, with the ending .cjs, as what require gives.
+const INSTALLED = "/workspace/.paddock/node_modules/";
+
+function notFound(name, importable) {
+  if (!importable) return Object.assign(new Error(`could not load module '${name}'`), { code: "MODULE_NOT_FOUND" });
+  return Object.assign(new Error(`${name} can be imported, and not required: await import(${JSON.stringify(name)})`), { code: "ERR_REQUIRE_ASYNC_MODULE" });
+}
+
 function makeRequire(fs, process, get, servers) {
   const cache = new Map();
   const from = (dir) => {
@@ -72,10 +81,11 @@ function makeRequire(fs, process, get, servers) {
       if (builtins.has(name)) return get(name);
       const provided = servers.required(name);
       if (provided !== undefined) return provided;
-      if (!/^[./]/.test(name)) throw Object.assign(new Error(`could not load module '${name}'`), { code: "MODULE_NOT_FOUND" });
-      const base = posix.resolve(dir ?? process.cwd(), name);
-      const file = [base, `${base}.js`, `${base}.cjs`, `${base}.json`, `${base}/index.js`].find((f) => fs.existsSync(f) && fs.statSync(f).isFile());
-      if (!file) throw Object.assign(new Error(`could not load module '${name}'`), { code: "MODULE_NOT_FOUND" });
+      const installed = !/^[./]/.test(name) || dir?.startsWith(INSTALLED);
+      const base = /^[./]/.test(name) ? posix.resolve(dir ?? process.cwd(), name) : INSTALLED + name;
+      const all = installed ? [`${base}/index.cjs`, `${base}.cjs`, base.replace(/\.js$/, ".cjs")] : [base, `${base}.js`, `${base}.cjs`, `${base}.json`, `${base}/index.js`];
+      const file = all.find((f) => fs.existsSync(f) && fs.statSync(f).isFile());
+      if (!file) throw notFound(name, installed && [`${base}/index.js`, `${base}.js`].some((f) => fs.existsSync(f)));
       const version = fs.statSync(file).mtimeMs;
       const known = cache.get(file);
       if (known?.version === version) return known.module.exports;

@@ -173,9 +173,40 @@ func (s *stream) client(redirect string) *http.Client {
 					leaveBehind(req.Header)
 				}
 			}
-			return nil
+			return keepMethod(req, via[len(via)-1])
 		},
 	}
+}
+
+// keepMethod has a redirect followed with the method and the body of the last request,
+// where fetch keeps them: net/http keeps them only for 307 and 308.
+func keepMethod(req, last *http.Request) error {
+	switch req.Response.StatusCode {
+	case http.StatusSeeOther:
+		return nil
+	case http.StatusMovedPermanently, http.StatusFound:
+		if last.Method == http.MethodPost {
+			return nil
+		}
+	}
+	req.Method = last.Method
+	if last.Body == nil || last.Body == http.NoBody || req.Body != nil && req.Body != http.NoBody {
+		return nil
+	}
+	if last.GetBody == nil { // it came in pieces, which are gone
+		return http.ErrUseLastResponse
+	}
+	body, err := last.GetBody()
+	if err != nil {
+		return err
+	}
+	req.Body, req.GetBody, req.ContentLength = body, last.GetBody, last.ContentLength
+	for _, name := range []string{"Content-Encoding", "Content-Language", "Content-Location", "Content-Type"} {
+		if values, ok := last.Header[name]; ok {
+			req.Header[name] = values
+		}
+	}
+	return nil
 }
 
 // leaveBehind takes out what says to one origin who asks, as fetch does: net/http would

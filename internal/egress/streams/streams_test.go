@@ -72,6 +72,17 @@ func local(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(body)
 	case "/redirect":
 		http.Redirect(w, r, "/path", http.StatusFound)
+	case "/moved":
+		http.Redirect(w, r, "/said", http.StatusFound)
+	case "/temporarily":
+		http.Redirect(w, r, "/said", http.StatusTemporaryRedirect)
+	case "/other":
+		http.Redirect(w, r, "/said", http.StatusSeeOther)
+	case "/said":
+		body, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s %s %s", r.Method, r.Header.Get("Content-Type"), body)
+	case "/twice":
+		http.Redirect(w, r, "/temporarily", http.StatusMovedPermanently)
 	case "/hang":
 		w.WriteHeader(http.StatusOK)
 		_ = http.NewResponseController(w).Flush()
@@ -354,6 +365,16 @@ func TestRequests(t *testing.T) {
 		if s.Value.Status != status || s.Value.Redirected != (redirect == "follow") || (s.Error.Kind == kindDenied) != (redirect == "error") {
 			t.Errorf("%s: %+v", redirect, s)
 		}
+	}
+	for asked, want := range map[string]string{
+		"POST /moved": "GET  ", "PUT /moved": "PUT a/b body", "DELETE /twice": "DELETE a/b body", "POST /temporarily": "POST a/b body", "PUT /other": "GET  ",
+	} {
+		method, path, _ := strings.Cut(asked, " ")
+		s := table.ask(t, fmt.Sprintf(`{"op":"net.fetch","method":%q,"url":"http://local.test%s","headers":[["content-type","a/b"]],"redirect":"follow"}`, method, path), "body")
+		if got := table.all(t, s.Value.Stream, 0); got != want {
+			t.Errorf("%s is followed as %q, want %q", asked, got, want)
+		}
+		table.ask(t, fmt.Sprintf(`{"op":"net.close","stream":%d}`, s.Value.Stream))
 	}
 	for _, length := range []int{-1, 600_000} {
 		s = table.ask(t, fmt.Sprintf(`{"op":"net.fetch","method":"PUT","url":"http://local.test/echo","more":true,"length":%d}`, length))

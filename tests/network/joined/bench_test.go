@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"paddock/tests/paddocktest"
 )
 
 // asksOften are programs that print, by their own clock, the milliseconds for a request on
@@ -66,7 +68,7 @@ func BenchmarkNetwork(b *testing.B) {
 	for _, isolation := range isolations {
 		for language, own := range map[string][]string{"python": {"python3", "-c"}, "javascript": {"node", "--input-type=module", "-e"}} {
 			b.Run(isolation+"/"+language, func(b *testing.B) {
-				require(b, isolation)
+				paddocktest.Require(b, isolation)
 				s := open(b, "plain", false)
 				m := start(b, b.TempDir(), isolation, []string{s.address + "!private"})
 				id := m.create(b, nil)

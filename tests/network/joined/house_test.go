@@ -4,38 +4,22 @@
 package joined
 
 import (
-	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
-	"log"
-	"math/big"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/audit"
 	"paddock/internal/mcpserver"
-	"paddock/internal/sandbox/sandboxtest"
+	"paddock/tests/paddocktest"
 )
-
-// patience bounds whatever a test waits for.
-const patience = 2 * time.Minute
 
 // much is what a site answers with at /much.
 var much = make([]byte, 4<<20)
@@ -48,16 +32,7 @@ type site struct {
 
 func open(t testing.TB, name string, secure bool) site {
 	t.Helper()
-	// Programs of machines have 127.0.0.1 for themselves; the rest of its net is this host's.
-	at := "127.0.0.1"
-	if runtime.GOOS == "linux" {
-		at = "127.0.0.2"
-	}
-	l, err := net.Listen("tcp4", at+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := paddocktest.Site(t, secure, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/much" {
 			_, _ = w.Write(much)
 			return
@@ -65,34 +40,7 @@ func open(t testing.TB, name string, secure bool) site {
 		body, _ := io.ReadAll(r.Body)
 		fmt.Fprintf(w, "%s %s %s%s", name, r.Method, r.URL.Path, body)
 	}))
-	s.Listener.Close()
-	s.Listener, s.Config.ErrorLog = l, log.New(io.Discard, "", 0) // who only looks says nothing
-	if secure {
-		s.TLS = &tls.Config{Certificates: []tls.Certificate{selfSigned(t, at)}}
-		s.StartTLS()
-	} else {
-		s.Start()
-	}
-	t.Cleanup(s.Close)
-	return site{s, l.Addr().String()}
-}
-
-// selfSigned is a certificate for an address.
-func selfSigned(t testing.TB, address string) tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.ParseIP(address)},
-		IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	return site{s, s.Listener.Addr().String()}
 }
 
 // rule allows it, although it is no public host.
@@ -107,61 +55,25 @@ type model struct {
 // start starts a paddock that serves over stdio, and connects to it.
 func start(t testing.TB, state, isolation string, allow []string, env ...string) *model {
 	t.Helper()
-	for _, dir := range []string{filepath.Dir(state), state} { // for whom guests run as
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	args := []string{"mcp", "--isolation", isolation}
+	paddocktest.Admit(t, filepath.Dir(state), state)
+	args := []string{"--isolation", isolation}
 	for _, rule := range allow {
 		args = append(args, "--net-allow", rule)
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), sandboxtest.Binary(t), args...)
-	cmd.Env, cmd.Stderr = append(environment(t, state), env...), os.Stderr
-	c, err := sdk.NewClient(&sdk.Implementation{Name: "tests-of-the-network", Version: "1"}, nil).
-		Connect(t.Context(), &sdk.CommandTransport{Command: cmd, TerminateDuration: patience}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() }) // a test that ends one looks at its error
-	if _, err := c.ListTools(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
-	return &model{c, state}
+	c := paddocktest.Connect(t, environment(t, state, env...), os.Stderr, args...)
+	return &model{c.ClientSession, state}
 }
 
-func environment(t testing.TB, state string) []string {
-	return append(os.Environ(), "PADDOCK_STATE_DIR="+state, "PADDOCK_CACHE_DIR="+sandboxtest.PreparedCache(t), "PADDOCK_SANDBOX_IMAGE=host", "PADDOCK_SANDBOX_POOL=1", "PADDOCK_PACKAGES_MACHINE=false", "PADDOCK_CONFIG=")
-}
-
-// require skips a test whose isolation there is not.
-func require(t testing.TB, isolation string) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), sandboxtest.Binary(t), "run", "--isolation", isolation, "-c", "1")
-	cmd.Env = environment(t, t.TempDir())
-	out, err := cmd.CombinedOutput()
-	sandboxtest.Require(t, isolation, err == nil, string(out))
+func environment(t testing.TB, state string, more ...string) []string {
+	return paddocktest.Environment(t, state, append([]string{"PADDOCK_SANDBOX_POOL=1"}, more...)...)
 }
 
 // call calls one of paddock's tools, and reads what it answers into out; the error is
 // the tool's.
 func (m *model) call(t testing.TB, tool string, args map[string]any, out any) (failed string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	res, err := m.CallTool(ctx, &sdk.CallToolParams{Name: tool, Arguments: args})
-	if err != nil {
-		t.Fatalf("%s: %v", tool, err)
-	}
-	text, err := json.Marshal(res.StructuredContent)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if res.IsError {
-		return string(text)
-	}
-	if err := json.Unmarshal(text, out); err != nil {
-		t.Fatalf("%s gives %s: %v", tool, text, err)
+	if _, f := paddocktest.Call(t, m.ClientSession, tool, args, out); f != nil {
+		return f.Text
 	}
 	return ""
 }
@@ -186,7 +98,7 @@ func (m *model) create(t testing.TB, network []string) string {
 func (m *model) prints(t testing.TB, id, language, code, want string) mcpserver.Execution {
 	t.Helper()
 	var e mcpserver.Execution
-	if failed := m.call(t, "execute_code", map[string]any{"session_id": id, "language": language, "code": code, "timeout": int(patience.Seconds())}, &e); failed != "" {
+	if failed := m.call(t, "execute_code", map[string]any{"session_id": id, "language": language, "code": code, "timeout": int(paddocktest.Patience.Seconds())}, &e); failed != "" {
 		t.Fatal(failed)
 	}
 	if !e.Success || strings.TrimSpace(e.Stdout) != want {

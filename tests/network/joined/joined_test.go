@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"paddock/internal/mcpserver"
+	"paddock/tests/paddocktest"
 )
 
 // asks is a program that asks for a URL, and prints the answer, or the status and why it
@@ -38,7 +39,7 @@ var isolations = []string{"wasm", "linux"}
 func inEach(t *testing.T, f func(t *testing.T, isolation string)) {
 	for _, isolation := range isolations {
 		t.Run(isolation, func(t *testing.T) {
-			require(t, isolation)
+			paddocktest.Require(t, isolation)
 			f(t, isolation)
 		})
 	}
@@ -137,7 +138,7 @@ func TestWithoutAllowanceThereIsNoNetwork(t *testing.T) {
 // run runs a program that may end as it likes.
 func (m *model) run(t testing.TB, id, language, code string) (e mcpserver.Execution) {
 	t.Helper()
-	if failed := m.call(t, "execute_code", map[string]any{"session_id": id, "language": language, "code": code, "timeout": int(patience.Seconds())}, &e); failed != "" {
+	if failed := m.call(t, "execute_code", map[string]any{"session_id": id, "language": language, "code": code, "timeout": int(paddocktest.Patience.Seconds())}, &e); failed != "" {
 		t.Fatal(failed)
 	}
 	return e

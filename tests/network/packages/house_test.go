@@ -4,24 +4,17 @@
 package packages
 
 import (
-	"context"
-	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/packages/packagestest"
-	"paddock/internal/sandbox/sandboxtest"
+	"paddock/tests/paddocktest"
 )
-
-// patience bounds whatever a test waits for.
-const patience = 4 * time.Minute
 
 // house is a paddock that serves over stdio, and a model's end of the connection to it.
 type house struct {
@@ -33,63 +26,22 @@ type house struct {
 // none. More variables may follow.
 func open(t *testing.T, state string, x *packagestest.Index, r *packagestest.Registry, env ...string) *house {
 	t.Helper()
-	for _, dir := range []string{filepath.Dir(state), state} { // for whom guests run as
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), sandboxtest.Binary(t), "mcp", "--tools", "core,files,history")
-	cmd.Env, cmd.Stderr = append(environment(t, state), env...), os.Stderr
+	paddocktest.Admit(t, filepath.Dir(state), state)
 	if x != nil {
-		cmd.Env = append(cmd.Env, "PADDOCK_PACKAGES_PYPI_INDEX="+x.Server.URL+"/simple")
+		env = append(env, "PADDOCK_PACKAGES_PYPI_INDEX="+x.Server.URL+"/simple")
 	}
 	if r != nil {
-		cmd.Env = append(cmd.Env, "PADDOCK_PACKAGES_NPM_INDEX="+r.Server.URL)
+		env = append(env, "PADDOCK_PACKAGES_NPM_INDEX="+r.Server.URL)
 	}
-	c, err := sdk.NewClient(&sdk.Implementation{Name: "tests-of-packages", Version: "1"}, nil).
-		Connect(t.Context(), &sdk.CommandTransport{Command: cmd, TerminateDuration: patience}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() }) // a test that ends one looks at its error
-	return &house{c, t}
+	c := paddocktest.Connect(t, paddocktest.Environment(t, state, env...), os.Stderr, "--tools", "core,files,history")
+	return &house{c.ClientSession, t}
 }
 
-func environment(t *testing.T, state string) []string {
-	cache := sandboxtest.PreparedCache(t)
-	return append(os.Environ(), "PADDOCK_STATE_DIR="+state, "PADDOCK_CACHE_DIR="+cache, "PADDOCK_PACKAGES_MACHINE=false", "PADDOCK_CONFIG=", "PADDOCK_SANDBOX_POOL=0")
-}
-
-// problem is why a tool failed.
-type problem struct{ Code, Message, Hint string }
-
-// call calls a tool, and reads what it answers into out; the problem is the tool's.
-func (h *house) call(tool string, args map[string]any, out any) *problem {
+// call calls a tool, and reads what it answers into out; the failure is the tool's.
+func (h *house) call(tool string, args map[string]any, out any) *paddocktest.Failure {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(h.t.Context(), patience)
-	defer cancel()
-	res, err := h.CallTool(ctx, &sdk.CallToolParams{Name: tool, Arguments: args})
-	if err != nil {
-		h.t.Fatalf("%s: %v", tool, err)
-	}
-	text, err := json.Marshal(res.StructuredContent)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	if res.IsError {
-		var failed struct{ Error problem }
-		if err := json.Unmarshal(text, &failed); err != nil {
-			h.t.Fatalf("%s gives %s: %v", tool, text, err)
-		}
-		return &failed.Error
-	}
-	if out == nil {
-		return nil
-	}
-	if err := json.Unmarshal(text, out); err != nil {
-		h.t.Fatalf("%s gives %s: %v", tool, text, err)
-	}
-	return nil
+	_, failed := paddocktest.Call(h.t, h.ClientSession, tool, args, out)
+	return failed
 }
 
 // must is call where the tool has to work.
@@ -190,13 +142,4 @@ func (h *house) info(id string) (packages []string, files []string) {
 		files = append(files, f.Path)
 	}
 	return i.Packages, files
-}
-
-// require skips a test whose isolation there is not.
-func require(t *testing.T, isolation string) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), sandboxtest.Binary(t), "run", "--isolation", isolation, "-c", "1")
-	cmd.Env = environment(t, t.TempDir())
-	out, err := cmd.CombinedOutput()
-	sandboxtest.Require(t, isolation, err == nil, string(out))
 }

@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"paddock/internal/packages/packagestest"
+	"paddock/tests/paddocktest"
 )
 
 func TestNPMPackagesInWebAssembly(t *testing.T) {
-	require(t, "wasm")
+	paddocktest.Require(t, "wasm")
 	r := packagestest.NewRegistry(t).WithReal()
 	for _, v := range []string{"1.0.0", "1.5.0", "2.0.0"} {
 		r.Add(`{"name":"newer","version":"`+v+`"}`, packagestest.File{Name: "package/index.js", Text: "exports.version = '" + v + "'"})
@@ -25,6 +26,7 @@ func TestNPMPackagesInWebAssembly(t *testing.T) {
 	h.prints(id, "javascript", `import { z } from "zod"; import Ajv from "ajv"; import addFormats from "ajv-formats";
 const ajv = new (Ajv.default ?? Ajv)(); (addFormats.default ?? addFormats)(ajv);
 console.log(z.object({ a: z.number() }).safeParse({ a: 1 }).success, ajv.compile({ type: "string", format: "email" })("a@b.c"), mine + 1)`, "true true 42")
+	h.prints(id, "javascript", `const { z } = require("zod"), Ajv = require("ajv"); console.log(z.string().parse("required"), typeof (Ajv.default ?? Ajv))`, "required function")
 	h.prints(id, "typescript", `import { z } from "zod"; const s: z.ZodString = z.string(); console.log(s.parse("typed"))`, "typed")
 	if i := h.install(id, "zod"); !i.AlreadySatisfied || len(i.Installed) != 0 {
 		t.Errorf("the second time: %+v", i)
@@ -51,7 +53,7 @@ console.log(z.object({ a: z.number() }).safeParse({ a: 1 }).success, ajv.compile
 
 // Attacks 13, 23 and 87.
 func TestHostileNPMPackages(t *testing.T) {
-	require(t, "wasm")
+	paddocktest.Require(t, "wasm")
 	r := packagestest.NewRegistry(t)
 	index := packagestest.File{Name: "package/index.js", Text: "exports.fine = true"}
 	r.Add(`{"name":"climber","version":"1.0.0"}`, index, packagestest.File{Name: "package/../../../../up.js", Text: "x"})

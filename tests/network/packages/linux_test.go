@@ -6,10 +6,11 @@ import (
 	"testing"
 
 	"paddock/internal/packages/packagestest"
+	"paddock/tests/paddocktest"
 )
 
 func TestPipInALinuxMachine(t *testing.T) {
-	require(t, "linux")
+	paddocktest.Require(t, "linux")
 	h := open(t, t.TempDir(), pythons(t), nil)
 	id := h.create("python", "linux")
 	h.prints(id, "python", "import subprocess, sys\nmine = 41\nprint(subprocess.run([sys.executable, '-m', 'pip', '--version'], capture_output=True).returncode)", "0")
@@ -36,7 +37,7 @@ func TestPipInALinuxMachine(t *testing.T) {
 }
 
 func TestNPMInALinuxMachine(t *testing.T) {
-	require(t, "linux")
+	paddocktest.Require(t, "linux")
 	r := packagestest.NewRegistry(t).WithReal()
 	index := packagestest.File{Name: "package/index.js", Text: "exports.version = require('./package.json').version"}
 	r.Add(`{"name":"newer","version":"1.0.0"}`, index)

@@ -14,6 +14,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/packages/packagestest"
+	"paddock/tests/paddocktest"
 )
 
 // pythons is an index with real packages and simple ones.
@@ -30,7 +31,7 @@ func pythons(t *testing.T) *packagestest.Index {
 }
 
 func TestPythonPackagesInWebAssembly(t *testing.T) {
-	require(t, "wasm")
+	paddocktest.Require(t, "wasm")
 	state := t.TempDir()
 	x := pythons(t)
 	h := open(t, state, x, nil)
@@ -100,7 +101,7 @@ func TestPythonPackagesInWebAssembly(t *testing.T) {
 
 // Attacks 13, 23 and 87.
 func TestHostilePythonPackages(t *testing.T) {
-	require(t, "wasm")
+	paddocktest.Require(t, "wasm")
 	x := pythons(t)
 	wheel := func(name string, files map[string]string) packagestest.Distribution {
 		return packagestest.Wheel(t, name, "1.0", "py3-none-any", nil, files)
@@ -145,7 +146,7 @@ func TestHostilePythonPackages(t *testing.T) {
 
 // A package of the first index is never taken from the second.
 func TestAPackageBelongsToTheFirstIndex(t *testing.T) {
-	require(t, "wasm")
+	paddocktest.Require(t, "wasm")
 	own, public := packagestest.NewIndex(t), packagestest.NewIndex(t)
 	own.Add("house", packagestest.Simple(t, "house", "1.0"))
 	public.Add("house", packagestest.Simple(t, "house", "9.0"))
@@ -170,7 +171,7 @@ func TestAPackageBelongsToTheFirstIndex(t *testing.T) {
 }
 
 func TestWithoutAnIndexNothingIsInstalled(t *testing.T) {
-	require(t, "wasm")
+	paddocktest.Require(t, "wasm")
 	h := open(t, t.TempDir(), nil, nil)
 	h.refuses(h.create("python", "wasm"), "newer", "unsupported", "packages.pypi.index")
 	h.refuses(h.create("javascript", "wasm"), "zod", "unsupported", "packages.npm.index")
@@ -178,7 +179,7 @@ func TestWithoutAnIndexNothingIsInstalled(t *testing.T) {
 
 // What is broken off, and what there is no room for, leaves nothing behind.
 func TestAnInstallationIsWholeOrNotThere(t *testing.T) {
-	require(t, "wasm")
+	paddocktest.Require(t, "wasm")
 	x := packagestest.NewIndex(t)
 	x.Add("newer", packagestest.Simple(t, "newer", "1.0"))
 	big := map[string]string{"big.py": ""}

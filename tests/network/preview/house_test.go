@@ -3,7 +3,6 @@
 package preview
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -12,59 +11,30 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"paddock/internal/sandbox/sandboxtest"
+	"paddock/tests/paddocktest"
 )
-
-// patience bounds whatever a test waits for.
-const patience = 2 * time.Minute
 
 // server is one `paddock serve`.
 type server struct {
+	*paddocktest.Server
 	t     *testing.T
 	state string
 	env   []string
-	cmd   *exec.Cmd
 	base  string // the API's
-	token string
-	log   *bytes.Buffer // what it said after its address; to be read when it has ended
-	done  chan struct{}
-}
-
-var addressLine = regexp.MustCompile(`served at (http\S+)/mcp`)
-
-// require skips a test where there are no machines.
-func require(t *testing.T) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), sandboxtest.Binary(t), "run", "--isolation", "linux", "-l", "bash", "-c", "true")
-	cmd.Env = environment(t, t.TempDir())
-	out, err := cmd.CombinedOutput()
-	sandboxtest.Require(t, "linux", err == nil, string(out))
-}
-
-func environment(t *testing.T, state string, more ...string) []string {
-	return append(append(os.Environ(), "PADDOCK_STATE_DIR="+state, "PADDOCK_CACHE_DIR="+sandboxtest.PreparedCache(t), "PADDOCK_SANDBOX_IMAGE=host",
-		"PADDOCK_SANDBOX_POOL=0", "PADDOCK_VAULT_KEYRING=off", "PADDOCK_CONFIG="), more...)
 }
 
 // start starts one with a state folder of its own.
 func start(t *testing.T, env ...string) *server {
 	t.Helper()
-	require(t)
+	paddocktest.Require(t, "linux")
 	s := &server{t: t, state: t.TempDir(), env: env}
-	for _, dir := range []string{filepath.Dir(s.state), s.state} { // for whom guests run as
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
+	paddocktest.Admit(t, filepath.Dir(s.state), s.state)
 	s.start()
 	t.Cleanup(s.stop)
 	return s
@@ -72,58 +42,24 @@ func start(t *testing.T, env ...string) *server {
 
 func (s *server) start() {
 	s.t.Helper()
-	s.cmd = exec.Command(sandboxtest.Binary(s.t), "serve", "--port", "0", "--isolation", "linux")
-	s.cmd.Env = environment(s.t, s.state, s.env...)
-	out, err := s.cmd.StderrPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	lines, said := bufio.NewReader(out), ""
-	for s.base = ""; s.base == ""; {
-		line, err := lines.ReadString('\n')
-		said += line
-		if m := addressLine.FindStringSubmatch(line); m != nil {
-			s.base = m[1]
-		}
-		if err != nil {
-			s.t.Fatalf("it does not serve: %v\n%s", err, said)
-		}
-	}
-	token, err := os.ReadFile(filepath.Join(s.state, "local-token"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.token = strings.TrimSpace(string(token))
-	s.log, s.done = &bytes.Buffer{}, make(chan struct{})
-	go func(log io.Writer, done chan struct{}) {
-		defer close(done)
-		_, _ = io.Copy(log, lines) // until it ends
-	}(s.log, s.done)
+	s.Server = paddocktest.Serve(s.t, s.state, paddocktest.Environment(s.t, s.state, s.env...), "--isolation", "linux")
+	s.base = s.Base()
 }
 
 // stop ends it gently.
 func (s *server) stop() {
-	if s.cmd == nil {
-		return
+	if code := s.Stop(); code != 0 {
+		s.t.Errorf("it ends with %d\n%s", code, s.Log())
 	}
-	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-	<-s.done
-	if err := s.cmd.Wait(); err != nil {
-		s.t.Errorf("it ends with %v\n%s", err, s.log)
-	}
-	s.cmd = nil
 }
 
 // paddock is a command of a person at this machine.
 func (s *server) paddock(args ...string) (stdout string, err error) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), paddocktest.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, sandboxtest.Binary(s.t), args...)
-	cmd.Env = environment(s.t, s.state, s.env...)
+	cmd.Env = paddocktest.Environment(s.t, s.state, s.env...)
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.Output()
@@ -144,7 +80,7 @@ func (s *server) call(tool string, args map[string]any, out any) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	r.Header.Set("Authorization", "Bearer "+s.token)
+	r.Header.Set("Authorization", "Bearer "+s.Token)
 	r.Header.Set("Content-Type", "application/json")
 	res, err := http.DefaultClient.Do(r)
 	if err != nil {
@@ -186,7 +122,7 @@ func (s *server) run(id, language, code string) string {
 		Stdout  string `json:"stdout"`
 		Stderr  string `json:"stderr"`
 	}
-	s.call("execute_code", map[string]any{"session_id": id, "language": language, "code": code, "timeout": int(patience.Seconds())}, &e)
+	s.call("execute_code", map[string]any{"session_id": id, "language": language, "code": code, "timeout": int(paddocktest.Patience.Seconds())}, &e)
 	if !e.Success {
 		s.t.Fatalf("%s\nfails: %s%s", code, e.Stdout, e.Stderr)
 	}
@@ -208,7 +144,7 @@ func browser(t *testing.T) *http.Client {
 		return new(net.Dialer).DialContext(ctx, network, address)
 	}}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Jar: jar, Transport: transport, Timeout: patience}
+	return &http.Client{Jar: jar, Transport: transport, Timeout: paddocktest.Patience}
 }
 
 // get gives the status and the body of what lies at an address.

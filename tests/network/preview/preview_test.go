@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"paddock/internal/audit"
+	"paddock/tests/paddocktest"
 )
 
 // fileServer serves the workspace, and returns when it listens.
@@ -136,7 +137,7 @@ func TestAPersonOpensWhatASessionServes(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || strings.Contains(s.log.String(), signature) {
+	if err != nil || strings.Contains(s.Log(), signature) {
 		t.Errorf("what opens the preview is in the log, or %v", err)
 	}
 }
@@ -148,7 +149,7 @@ func (s *server) preview(id string, port int) (link string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	r.Header.Set("Authorization", "Bearer "+s.token)
+	r.Header.Set("Authorization", "Bearer "+s.Token)
 	res, err := http.DefaultClient.Do(r)
 	if err != nil {
 		s.t.Fatal(err)
@@ -167,12 +168,12 @@ func TestEventsAndWebSocketsOfASession(t *testing.T) {
 	s.run(id, "bash", liveServer)
 	link := s.preview(id, 3000)
 	c, at := browser(t), origin(t, link)
-	status, body := get(t, c, link, "Authorization", "Bearer "+s.token)
+	status, body := get(t, c, link, "Authorization", "Bearer "+s.Token)
 	var seen map[string]string
 	if err := json.Unmarshal([]byte(body), &seen); err != nil || status != 200 {
 		t.Fatalf("it says %d %s", status, body)
 	}
-	if strings.Contains(body, s.token) || strings.Contains(body, "paddock-preview") || seen["host"] != strings.TrimPrefix(at, "http://") || seen["x-forwarded-host"] != seen["host"] {
+	if strings.Contains(body, s.Token) || strings.Contains(body, "paddock-preview") || seen["host"] != strings.TrimPrefix(at, "http://") || seen["x-forwarded-host"] != seen["host"] {
 		t.Errorf("the program sees %s", body)
 	}
 	u, _ := url.Parse(at)
@@ -239,7 +240,7 @@ func webSocket(t *testing.T, u *url.URL, cookie string) (net.Conn, *bufio.Reader
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(paddocktest.Patience))
 	fmt.Fprintf(conn, "GET /ws HTTP/1.1\r\nHost: %s\r\nOrigin: http://%s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nCookie: paddock-preview=%s\r\n\r\n", u.Host, u.Host, cookie)
 	r := bufio.NewReader(conn)
 	res, err := http.ReadResponse(r, nil)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"paddock/internal/sandbox/sandboxtest"
+	"paddock/tests/paddocktest"
 )
 
 // TestASkillsScriptHasWhatItDeclares runs a script that declares one secret and one host,
@@ -17,7 +18,7 @@ import (
 func TestASkillsScriptHasWhatItDeclares(t *testing.T) {
 	for _, isolation := range isolations {
 		t.Run(isolation, func(t *testing.T) {
-			require(t, isolation)
+			paddocktest.Require(t, isolation)
 			s, other := open(t), open(t)
 			h := build(t, s, other)
 			dir := filepath.Join(h.dir, "asks")
@@ -60,7 +61,7 @@ except Exception as e:
 // TestANamedSandboxHasWhatIsAllowed has programs of a sandbox that was started by name,
 // and booted ahead, use a secret.
 func TestANamedSandboxHasWhatIsAllowed(t *testing.T) {
-	require(t, "linux")
+	paddocktest.Require(t, "linux")
 	s := open(t)
 	h := build(t, s)
 	h.env = append(h.env, "PADDOCK_TOOLS_ENABLED=sandbox")

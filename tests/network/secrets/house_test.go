@@ -6,42 +6,27 @@ package secrets
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
-	"log"
-	"math/big"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
-
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/mcpserver"
 	"paddock/internal/sandbox/sandboxtest"
+	"paddock/tests/paddocktest"
 )
-
-// patience bounds whatever a test waits for.
-const patience = 3 * time.Minute
 
 // core is in every value, and nowhere else: whoever finds it has found a value.
 const core = "Zq7RtvK2mXw9Ld4H"
@@ -71,41 +56,11 @@ type site struct {
 // open opens a server; redirects to / + anything below /to/ lead to that address.
 func open(t *testing.T) *site {
 	t.Helper()
-	at := "127.0.0.1"
-	if runtime.GOOS == "linux" { // programs of machines have 127.0.0.1 for themselves
-		at = "127.0.0.2"
-	}
-	l, err := net.Listen("tcp4", at+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &site{address: l.Addr().String(), saw: map[string]int{}, heard: make(chan struct{}, 1)}
-	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
-	s.Listener.Close()
-	s.Listener, s.Config.ErrorLog = l, log.New(io.Discard, "", 0)
-	certificate := selfSigned(t, at)
-	s.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]})
-	s.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
-	s.StartTLS()
-	t.Cleanup(s.Close)
+	s := &site{saw: map[string]int{}, heard: make(chan struct{}, 1)}
+	s.Server = paddocktest.Site(t, true, http.HandlerFunc(s.serve))
+	s.address = s.Listener.Addr().String()
+	s.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.TLS.Certificates[0].Certificate[0]})
 	return s
-}
-
-func selfSigned(t *testing.T, address string) tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.ParseIP(address)},
-		IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
 // serve notes which values came where, and gives back whatever came, in all its forms.
@@ -177,17 +132,9 @@ func build(t *testing.T, bound *site, others ...*site) *house {
 	if err := os.WriteFile(roots, all, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range []string{filepath.Dir(dir), dir, h.state} { // for whom guests run as
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	h.env = append(os.Environ(), "PADDOCK_STATE_DIR="+h.state, "PADDOCK_CACHE_DIR="+sandboxtest.PreparedCache(t), "PADDOCK_CONFIG=",
-		"PADDOCK_SANDBOX_IMAGE=host", "PADDOCK_SANDBOX_POOL=1", "PADDOCK_LOGGING_LEVEL=debug", "PADDOCK_AUDIT_INCLUDE_CODE=true",
-		"PADDOCK_TOOLS_ENABLED=core,history,files", "PADDOCK_VAULT_KEYRING=off", "SSL_CERT_FILE="+roots)
+	paddocktest.Admit(t, filepath.Dir(dir), dir, h.state)
+	h.env = paddocktest.Environment(t, h.state, "PADDOCK_SANDBOX_POOL=1", "PADDOCK_LOGGING_LEVEL=debug", "PADDOCK_AUDIT_INCLUDE_CODE=true",
+		"PADDOCK_TOOLS_ENABLED=core,history,files", "SSL_CERT_FILE="+roots)
 	for name, value := range values {
 		cmd := exec.CommandContext(t.Context(), sandboxtest.Binary(t), "secret", "set", name, "--host", bound.address, "--in", placesOf[name])
 		cmd.Env, cmd.Stdin = h.env, strings.NewReader(value)
@@ -198,28 +145,19 @@ func build(t *testing.T, bound *site, others ...*site) *house {
 	return h
 }
 
-// model is a model's end of a connection to a paddock.
-type model struct {
-	*sdk.ClientSession
-	cmd *exec.Cmd
-}
-
-func (h *house) start(t *testing.T, args ...string) *model {
+func (h *house) start(t *testing.T, args ...string) *paddocktest.Client {
 	t.Helper()
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), sandboxtest.Binary(t), append([]string{"mcp"}, args...)...)
 	to, err := os.OpenFile(h.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { to.Close() })
-	cmd.Env, cmd.Stderr = h.env, to
-	c, err := sdk.NewClient(&sdk.Implementation{Name: "tests-of-secrets", Version: "1"}, nil).
-		Connect(t.Context(), &sdk.CommandTransport{Command: cmd, TerminateDuration: patience}, nil)
-	if err != nil {
-		t.Fatal(err, h.logged(t))
-	}
-	t.Cleanup(func() { c.Close() })
-	return &model{c, cmd}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(h.logged(t))
+		}
+	})
+	return paddocktest.Connect(t, h.env, to, args...)
 }
 
 func (h *house) logged(t *testing.T) string {
@@ -232,30 +170,16 @@ func (h *house) logged(t *testing.T) string {
 }
 
 // call calls a tool, notes what it answers, and reads that into out; the error is the tool's.
-func (h *house) call(t *testing.T, m *model, tool string, args map[string]any, out any) (failed string) {
+func (h *house) call(t *testing.T, m *paddocktest.Client, tool string, args map[string]any, out any) (failed string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	res, err := m.CallTool(ctx, &sdk.CallToolParams{Name: tool, Arguments: args})
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", tool, err, h.logged(t))
-	}
+	res, f := paddocktest.Call(t, m.ClientSession, tool, args, out)
 	whole, err := json.Marshal(res)
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.note(t, whole)
-	text, err := json.Marshal(res.StructuredContent)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if res.IsError {
-		return string(text)
-	}
-	if out != nil {
-		if err := json.Unmarshal(text, out); err != nil {
-			t.Fatalf("%s gives %s: %v", tool, text, err)
-		}
+	if f != nil {
+		return f.Text
 	}
 	return ""
 }
@@ -273,7 +197,7 @@ func (h *house) note(t *testing.T, text []byte) {
 	}
 }
 
-func (h *house) create(t *testing.T, m *model, args map[string]any) string {
+func (h *house) create(t *testing.T, m *paddocktest.Client, args map[string]any) string {
 	t.Helper()
 	var made struct {
 		ID string `json:"session_id"`
@@ -285,10 +209,10 @@ func (h *house) create(t *testing.T, m *model, args map[string]any) string {
 }
 
 // run runs a program, which has to succeed.
-func (h *house) run(t *testing.T, m *model, id, language, code string) mcpserver.Execution {
+func (h *house) run(t *testing.T, m *paddocktest.Client, id, language, code string) mcpserver.Execution {
 	t.Helper()
 	var e mcpserver.Execution
-	if failed := h.call(t, m, "execute_code", map[string]any{"session_id": id, "language": language, "code": code, "timeout": int(patience.Seconds())}, &e); failed != "" {
+	if failed := h.call(t, m, "execute_code", map[string]any{"session_id": id, "language": language, "code": code, "timeout": int(paddocktest.Patience.Seconds())}, &e); failed != "" {
 		t.Fatal(failed)
 	}
 	if !e.Success {
@@ -310,13 +234,4 @@ func (h *house) paddock(t *testing.T, args ...string) string {
 		t.Fatalf("%v: %v\n%s%s", args, err, out, stderr.String())
 	}
 	return strings.TrimSpace(string(out))
-}
-
-// require skips a test whose isolation there is not.
-func require(t *testing.T, isolation string) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), sandboxtest.Binary(t), "run", "--isolation", isolation, "-c", "1")
-	cmd.Env = append(os.Environ(), "PADDOCK_STATE_DIR="+t.TempDir(), "PADDOCK_CACHE_DIR="+sandboxtest.PreparedCache(t), "PADDOCK_SANDBOX_IMAGE=host", "PADDOCK_CONFIG=")
-	out, err := cmd.CombinedOutput()
-	sandboxtest.Require(t, isolation, err == nil, string(out))
 }

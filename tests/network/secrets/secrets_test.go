@@ -14,6 +14,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/audit"
+	"paddock/tests/paddocktest"
 )
 
 // canary is put together by programs alone: where it is found, their memory was found.
@@ -134,7 +135,7 @@ var isolations = []string{"wasm", "linux"}
 func TestNoValueIsAnywhere(t *testing.T) {
 	for _, isolation := range isolations {
 		t.Run(isolation, func(t *testing.T) {
-			require(t, isolation)
+			paddocktest.Require(t, isolation)
 			began := time.Now()
 			s := open(t)
 			h := build(t, s)
@@ -180,7 +181,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-func (h *house) fork(t *testing.T, m *model, id string) string {
+func (h *house) fork(t *testing.T, m *paddocktest.Client, id string) string {
 	t.Helper()
 	var forked struct{ Forks []string }
 	if failed := h.call(t, m, "fork_session", map[string]any{"session_id": id}, &forked); failed != "" || len(forked.Forks) != 1 {
@@ -190,7 +191,7 @@ func (h *house) fork(t *testing.T, m *model, id string) string {
 }
 
 // leave has a session be kept in every way.
-func (h *house) leave(t *testing.T, m *model, s *site, id, isolation string) {
+func (h *house) leave(t *testing.T, m *paddocktest.Client, s *site, id, isolation string) {
 	t.Helper()
 	for _, tool := range []string{"checkpoint_session", "list_checkpoints", "get_workspace_info"} {
 		args := map[string]any{"session_id": id}
@@ -209,7 +210,7 @@ func (h *house) leave(t *testing.T, m *model, s *site, id, isolation string) {
 
 // killed ends a paddock without warning, while a program uses a secret, and starts another
 // one.
-func (h *house) killed(t *testing.T, m *model, s *site, id string, args []string) *model {
+func (h *house) killed(t *testing.T, m *paddocktest.Client, s *site, id string, args []string) *paddocktest.Client {
 	t.Helper()
 	select {
 	case <-s.heard: // of what was asked before
@@ -222,7 +223,7 @@ func (h *house) killed(t *testing.T, m *model, s *site, id string, args []string
 		_, _ = m.CallTool(t.Context(), &sdk.CallToolParams{Name: "execute_code", Arguments: map[string]any{"session_id": id, "language": "python", "code": code}}) // it ends with the process
 	})
 	<-s.heard
-	if err := m.cmd.Process.Kill(); err != nil {
+	if err := m.Cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	m.Close()
@@ -231,7 +232,7 @@ func (h *house) killed(t *testing.T, m *model, s *site, id string, args []string
 }
 
 // archived has a session be exported and imported: what comes of it has no secrets.
-func (h *house) archived(t *testing.T, m *model, s *site, id, isolation string) {
+func (h *house) archived(t *testing.T, m *paddocktest.Client, s *site, id, isolation string) {
 	t.Helper()
 	var info struct{ Secrets []string }
 	if h.call(t, m, "get_workspace_info", map[string]any{"session_id": id}, &info); len(info.Secrets) != len(values) {
@@ -319,7 +320,7 @@ var misuses = []struct{ name, code string }{
 func TestAPlaceholderIsWorthNothingElsewhere(t *testing.T) {
 	for _, isolation := range isolations {
 		t.Run(isolation, func(t *testing.T) {
-			require(t, isolation)
+			paddocktest.Require(t, isolation)
 			s, evil := open(t), open(t)
 			h := build(t, s, evil)
 			m := h.start(t, flags(isolation, s, evil)...)
@@ -394,7 +395,7 @@ func denials(t *testing.T, h *house, id string) (n int) {
 }
 
 // lessAndLess takes a session's secrets from it, in each of the ways.
-func (h *house) lessAndLess(t *testing.T, m *model, s, evil *site, id, isolation string) {
+func (h *house) lessAndLess(t *testing.T, m *paddocktest.Client, s, evil *site, id, isolation string) {
 	t.Helper()
 	asks := withU("python", s, python+"a = ask(U + '/', Authorization='Bearer ' + os.environ['HEADER_KEY']); print(a[0], a[2].decode() if a[0] == 'secret' else '')")
 	says := func(doing, want string) {
