@@ -61,8 +61,12 @@ func (a *agent) restored(f wire.Frame, programs map[string]mark, write func(wire
 	if err := a.relisten(body.Listen); err != nil {
 		answer.Error = err.Error()
 	}
-	if body.Anew && answer.Error == "" {
+	switch {
+	case answer.Error != "":
+	case body.Anew:
 		a.awaken()
+	default:
+		a.settle()
 	}
 	for _, in := range a.loop.Instances() {
 		answer.Instances = append(answer.Instances, wire.Survivor{ID: in.id, Runtime: in.start.Runtime, Memory: in.start.MemoryBytes})
@@ -108,6 +112,35 @@ func (in *instance) awaken() {
 	if o.PID != 0 && o.PID != k.child.pid {
 		k.kill()
 	}
+}
+
+// settleTime bounds how long Node may take to settle.
+const settleTime = 2 * time.Second
+
+// settle returns when Node has heard that its connections were cut: it would use one
+// again that it has kept. One that waits for calls hears nothing, nor does one that is
+// busy with what an earlier program left.
+func (a *agent) settle() {
+	var work sync.WaitGroup
+	for _, in := range a.loop.Instances() {
+		if in.language != nil && in.language.name == "javascript" {
+			work.Go(in.settle)
+		}
+	}
+	work.Wait()
+}
+
+func (in *instance) settle() {
+	in.use.Lock()
+	defer in.use.Unlock()
+	k := in.kernel
+	if in.closed || k == nil || k.dead() || k.waits {
+		return
+	}
+	hard := make(chan struct{})
+	t := time.AfterFunc(settleTime, func() { close(hard) })
+	defer t.Stop()
+	_, _ = k.ask(request{Op: "settle"}, hard) // the next run sees what is wrong with it
 }
 
 // mark is what tells one file from another that lies at its path.

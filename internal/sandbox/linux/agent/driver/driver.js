@@ -226,11 +226,8 @@ function handle(number, body) {
   const request = parse(body.toString("utf8"));
   if (request.op === "inspect") return answer(number, inspection());
   if (request.op === "awaken") return awaken(request.seed).then(() => answer(number, { status: "ok" }));
+  if (request.op === "settle") return setImmediate_(() => answer(number, { status: "ok" })); // after what has come on other connections
   if (request.op !== "exec") return answer(number, { status: "ok" });
-  setImmediate_(begin, number, request); // after what had come before it: in a restored box, that connections were cut
-}
-
-function begin(number, request) {
   state.number = number;
   state.cell++;
   state.label = request.name && request.name !== "<cell>" ? request.name : `<cell ${state.cell}>`;
