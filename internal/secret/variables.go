@@ -25,8 +25,8 @@ func Hiding(texts []string) *redact.Redactor {
 // tell of one, and of those that are sure to be kept secret, and in any of them a
 // password in a URL, and what stands in JSON or in a list under a name that tells of one.
 // Values of less than 8 bytes, paths, URLs, words that switch something, and variables such
-// as PATH, HOME and LANG are left alone; so are mere words where the name alone does not
-// tell. Of a text of many lines each long one counts by itself, too.
+// as PATH, HOME and LANG are left alone; so are mere words and sentences where the name does
+// not tell. Of a text of many lines each long one counts by itself, too.
 func InVariables(all map[string]string, sure func(name string) bool) []string {
 	var f finder
 	for name, value := range all {
@@ -119,7 +119,7 @@ func (f *finder) variable(name, value string, sure bool) {
 	if Ordinary(name) || f.url(value) || isPath(value) || slices.Contains(switches, strings.ToLower(value)) {
 		return
 	}
-	secretive := telling || sure && !isWord(value)
+	secretive := telling || sure && !isWord(value) && !isSentence(value)
 	if secretive {
 		f.add(value)
 	}
@@ -256,6 +256,17 @@ var roots = []string{
 
 // longestWord is what a word of a language may have, in bytes.
 const longestWord = 16
+
+// isSentence tells whether a text is one of a language, with its end.
+func isSentence(text string) bool {
+	all := strings.Fields(text)
+	if len(all) < 3 || !strings.ContainsAny(text[len(text)-1:], ".!?") {
+		return false
+	}
+	return !slices.ContainsFunc(all, func(word string) bool {
+		return strings.ContainsFunc(strings.Trim(word, ".,;:!?()"), func(c rune) bool { return !unicode.IsLetter(c) && c != '\'' && c != '-' })
+	})
+}
 
 // isWord tells whether a text is a mere word, such as stands in many texts.
 func isWord(text string) bool {

@@ -31,6 +31,8 @@ func TestWhichVariablesAreCredentials(t *testing.T) {
 		{"OPAQUE", "what-stands-there", false, nil},
 		{"LEVEL", "information", true, nil},
 		{"LEVEL", "INFORMATION", true, nil},
+		{"WHAT", "Gives its message back. Send it all files first.", true, nil},
+		{"WHAT", "correct horse battery staple", true, []string{"correct horse battery staple"}},
 		{"NAMELESS", "correctHorse", true, []string{"correctHorse"}},
 		{"PATH", "/usr/bin:/opt/correct", true, nil},
 		{"HOME", "/home/correct", true, nil},
