@@ -21,10 +21,12 @@ import (
 // bundlerRole is the one argument of that process.
 const bundlerRole = "packages-bundler"
 
-// Bounds of the process.
+// Bounds of the process: it tries to stay within bundlerMemory, and ends where it has more
+// than bundlerMost.
 const (
 	bundlerTime   = 3 * time.Minute
 	bundlerMemory = 2 << 30
+	bundlerMost   = 3 << 30
 	bundlerStack  = 256 << 20
 	maxAnswer     = 2*maxModules + 1<<20
 )
@@ -53,6 +55,11 @@ type bundlerAnswer struct {
 func Main() int {
 	debug.SetMaxStack(bundlerStack)
 	debug.SetMemoryLimit(bundlerMemory)
+	if err := boundMemory(bundlerMost); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	go watchMemory(bundlerMost) // until the process ends
 	var in bundlerRequest
 	var out bundlerAnswer
 	if err := json.NewDecoder(os.Stdin).Decode(&in); err != nil {

@@ -2,6 +2,7 @@ package packages
 
 import (
 	"context"
+	"errors"
 	"slices"
 )
 
@@ -21,3 +22,22 @@ func (p *Packages) TreeOf(ctx context.Context, names []string) (all []string, er
 	slices.Sort(all)
 	return all, nil
 }
+
+// Workplace makes a folder in a cache, as an installation does; end removes it.
+func Workplace(dir string) (place string, end func() error, err error) {
+	s, err := openStore(dir, 1<<20, 1<<20)
+	if err != nil {
+		return "", nil, err
+	}
+	place, remove, err := s.workplace()
+	if err != nil {
+		return "", nil, errors.Join(err, s.close())
+	}
+	return place, func() error { return errors.Join(remove(), s.close()) }, nil
+}
+
+// WatchMemory is what bounds the bundler where the system does not, and ExitMemory how it
+// ends.
+var WatchMemory = watchMemory
+
+const ExitMemory = exitMemory

@@ -191,12 +191,12 @@ func requiresPython(metadata []byte) string {
 	return ""
 }
 
-func (f *folder) open(ctx context.Context, file projectFile) (*os.File, error) {
+func (f *folder) open(ctx context.Context, file projectFile) (*stored, error) {
 	return f.get(ctx, file.name, file.digest)
 }
 
 // get copies a file into the cache: it may be written to while it is given out.
-func (f *folder) get(ctx context.Context, name string, d digest) (*os.File, error) {
+func (f *folder) get(ctx context.Context, name string, d digest) (*stored, error) {
 	return f.p.store.get(ctx, d, name, func(context.Context) (io.ReadCloser, error) { return f.root.Open(name) })
 }
 

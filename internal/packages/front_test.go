@@ -113,6 +113,12 @@ func TestMain(m *testing.M) {
 	if packages.Requested(os.Args) {
 		os.Exit(packages.Main())
 	}
+	if dir := os.Getenv(workEnv); dir != "" {
+		holdWorkplace(dir)
+	}
+	if os.Getenv(greedyEnv) != "" {
+		takeMemory()
+	}
 	code := m.Run()
 	if pipDir != "" {
 		_ = os.RemoveAll(pipDir)

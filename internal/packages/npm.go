@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"maps"
 	"net/url"
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -30,7 +29,7 @@ type npmRegistry interface {
 	// packument lists a package's versions; a fault.NotFound: there is no such package.
 	packument(ctx context.Context, name string) (*packument, error)
 	// tarball opens a version's file, which has the digest that is said of it.
-	tarball(ctx context.Context, name string, r *release) (*os.File, error)
+	tarball(ctx context.Context, name string, r *release) (*stored, error)
 }
 
 func (p *Packages) npmRegistry(index Index) (npmRegistry, error) {
@@ -232,7 +231,7 @@ func (d digest) integrity() string {
 	return d.algorithm + "-" + base64.StdEncoding.EncodeToString(raw)
 }
 
-func (n npmRemote) tarball(ctx context.Context, name string, r *release) (*os.File, error) {
+func (n npmRemote) tarball(ctx context.Context, name string, r *release) (*stored, error) {
 	return n.p.store.get(ctx, r.digest, tarballName(name, r.Version), func(ctx context.Context) (io.ReadCloser, error) { return n.fetch(ctx, r.url) })
 }
 
@@ -270,7 +269,7 @@ func (n npmFolder) packument(_ context.Context, name string) (*packument, error)
 	return out, nil
 }
 
-func (n npmFolder) tarball(ctx context.Context, _ string, r *release) (*os.File, error) {
+func (n npmFolder) tarball(ctx context.Context, _ string, r *release) (*stored, error) {
 	return n.get(ctx, r.local, r.digest)
 }
 

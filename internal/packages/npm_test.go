@@ -3,6 +3,7 @@ package packages_test
 import (
 	"archive/tar"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -305,5 +306,40 @@ func TestAFolderIsARegistry(t *testing.T) {
 	made, err := p.JavaScript(t.Context(), packages.ScriptInstall{Wanted: []string{"@s/p"}})
 	if err != nil || !has(made.Installed, "@s/p@1.0.0", "q@1.2.0") {
 		t.Errorf("%v, %v", made, err)
+	}
+}
+
+// What is unpacked is what the registry names, also where the cache was written to so that
+// nothing shows it.
+func TestAChangedFileOfTheCacheIsNotInstalled(t *testing.T) {
+	dir := t.TempDir()
+	r := newRegistry(t)
+	r.Add(`{"name":"a","version":"1.0.0"}`, index0)
+	p := open(t, packages.Config{Dir: dir, NPM: packages.Ecosystem{Indexes: []packages.Index{{URL: r.Server.URL}}, Allow: []string{"*"}}})
+	wanted := packages.ScriptInstall{Wanted: []string{"a"}}
+	if _, err := p.JavaScript(t.Context(), wanted); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := filepath.Glob(filepath.Join(dir, "files", "sha512-*"))
+	if err != nil || len(kept) != 1 {
+		t.Fatal(kept, err)
+	}
+	info, err := os.Stat(kept[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(kept[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[4]++ // gzip's time: what it unpacks to is the same
+	if err := errors.Join(os.WriteFile(kept[0], data, 0o600), os.Chtimes(kept[0], info.ModTime(), info.ModTime())); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.JavaScript(t.Context(), wanted); fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "changed on the disk") {
+		t.Errorf("a changed file: %v", err)
+	}
+	if _, err := p.JavaScript(t.Context(), wanted); err != nil {
+		t.Errorf("after that: %v", err)
 	}
 }

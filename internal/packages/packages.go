@@ -5,8 +5,9 @@
 // The credentials of the real ones stay on the host. A package belongs to the first
 // index that has it; one that cannot be asked is an error, and not a reason to ask the
 // next. What is not on the allow-list is not there, nor is what is younger than the
-// cool-down. No byte of a file is given out before the whole of it has the digest that
-// its index names; files are kept by that digest in a cache that only the host fills.
+// cool-down. No byte of a file is given out before the whole of it had the digest that
+// its index names, and its last ones only if it has it still; files are kept by that digest
+// in a cache that only the host fills.
 //
 // It also finds out what npm would install, and makes modules of it that the
 // JavaScript guest imports ([Packages.JavaScript]), gives the program by which pip

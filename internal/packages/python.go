@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"mime"
 	"net/url"
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -29,7 +28,7 @@ type pythonIndex interface {
 	// project lists a package's files; a fault.NotFound: it has no such package.
 	project(ctx context.Context, name string) (*project, error)
 	// open opens a file of a project, which has the digest that it says.
-	open(ctx context.Context, f projectFile) (*os.File, error)
+	open(ctx context.Context, f projectFile) (*stored, error)
 	// metadata reads what a wheel says of itself, where the index gives that apart.
 	metadata(ctx context.Context, f projectFile) ([]byte, error)
 }
@@ -286,7 +285,7 @@ func parseSum(text string) (digest, bool) {
 	return newDigest(algorithm, value)
 }
 
-func (s simpleIndex) open(ctx context.Context, f projectFile) (*os.File, error) {
+func (s simpleIndex) open(ctx context.Context, f projectFile) (*stored, error) {
 	return s.p.store.get(ctx, f.digest, f.name, func(ctx context.Context) (io.ReadCloser, error) { return s.fetch(ctx, f.url) })
 }
 

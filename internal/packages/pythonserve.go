@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"html/template"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -257,8 +256,9 @@ func (p *Packages) servePythonFile(w http.ResponseWriter, r *http.Request) {
 	p.refuse(w, r, fault.New(fault.NotFound, "%s has no file %.200q", found.name, wanted))
 }
 
-// serveFile gives out a file whose digest was checked, and closes it.
-func (p *Packages) serveFile(w http.ResponseWriter, r *http.Request, file *os.File, err error) {
+// serveFile gives out a file whose digest was checked, and closes it. One that turns out
+// to be changed while it is read ends too early for its Content-Length.
+func (p *Packages) serveFile(w http.ResponseWriter, r *http.Request, file *stored, err error) {
 	if err != nil {
 		p.refuse(w, r, err)
 		return
@@ -266,4 +266,7 @@ func (p *Packages) serveFile(w http.ResponseWriter, r *http.Request, file *os.Fi
 	defer file.Close()
 	w.Header().Set("Content-Type", "application/octet-stream")
 	http.ServeContent(w, r, "", time.Time{}, file)
+	if file.changed != nil {
+		p.log.Error("a file in the cache of packages was changed on the disk; it is removed", "path", r.URL.Path, "file", file.name)
+	}
 }

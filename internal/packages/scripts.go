@@ -191,11 +191,11 @@ func (t *tree) notes() (notes []string) {
 
 // makeModules unpacks a tree and makes modules of what was wanted.
 func (p *Packages) makeModules(ctx context.Context, t *tree, wishes []wish, out *Scripts) (err error) {
-	dir, err := os.MkdirTemp("", "paddock-npm-")
+	dir, end, err := p.store.workplace()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, end()) }()
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err

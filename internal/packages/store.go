@@ -73,13 +73,15 @@ func strongest(all []digest) (digest, bool) {
 
 // store is the cache: files by their digests, and answers of indexes by their URLs.
 // Several processes may have it open: what is there was renamed into its place, whole,
-// and is verified when it is read.
+// and is verified by each process when it first opens it, or finds it changed, and again
+// while it is read.
 type store struct {
 	root        *os.Root
 	bytes, file int64
 
 	mu      sync.Mutex
 	busy    map[string]chan struct{} // what is being fetched
+	known   map[string]fs.FileInfo   // files that were verified, as they were then
 	added   int64                    // bytes since the last sweep
 	swept   bool
 	pending sync.WaitGroup
@@ -106,12 +108,14 @@ func openStore(dir string, bytes, file int64) (*store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the cache of packages: %w", err)
 	}
-	for _, name := range []string{filesFolder, pagesFolder, newFolder} {
+	for _, name := range []string{filesFolder, pagesFolder, newFolder, workFolder} {
 		if err := root.MkdirAll(name, 0o700); err != nil {
 			return nil, errors.Join(err, root.Close())
 		}
 	}
-	return &store{root: root, bytes: bytes, file: file, busy: map[string]chan struct{}{}}, nil
+	s := &store{root: root, bytes: bytes, file: file, busy: map[string]chan struct{}{}, known: map[string]fs.FileInfo{}}
+	s.pending.Go(s.sweepWork)
+	return s, nil
 }
 
 func (s *store) close() error {
@@ -156,10 +160,10 @@ func place(d digest, from string) string {
 	return filesFolder + "/" + name
 }
 
-// get opens a file of that digest, reading all of it before: one that is not what it
-// has to be is removed. fetch gives it where it is not there. The file is the caller's
+// get opens a file of that digest: one that is not what it has to be is removed, and none
+// is read to its end that is not. fetch gives it where it is not there. The file is the caller's
 // to close; it may be removed from the cache while it is read.
-func (s *store) get(ctx context.Context, d digest, from string, fetch func(context.Context) (io.ReadCloser, error)) (*os.File, error) {
+func (s *store) get(ctx context.Context, d digest, from string, fetch func(context.Context) (io.ReadCloser, error)) (*stored, error) {
 	name := place(d, from)
 	if f, err := s.verified(name, d); err == nil {
 		return f, nil
@@ -178,10 +182,11 @@ func (s *store) get(ctx context.Context, d digest, from string, fetch func(conte
 	}
 	defer body.Close()
 	sum := d.hash()
-	temp, size, err := s.write(io.TeeReader(&io.LimitedReader{R: body, N: s.file + 1}, sum))
+	temp, info, err := s.write(io.TeeReader(&io.LimitedReader{R: body, N: s.file + 1}, sum))
 	if err != nil {
 		return nil, err
 	}
+	size := info.Size()
 	if got := hex.EncodeToString(sum.Sum(nil)); size > s.file || got != d.value {
 		_ = s.root.Remove(temp)
 		if size > s.file {
@@ -193,55 +198,28 @@ func (s *store) get(ctx context.Context, d digest, from string, fetch func(conte
 	if err := s.root.Rename(temp, name); err != nil {
 		return nil, errors.Join(err, s.root.Remove(temp))
 	}
+	s.remember(name, info)
 	s.grow(size)
 	return s.verified(name, d)
 }
 
-// verified opens a file that has its digest, from its beginning.
-func (s *store) verified(name string, d digest) (*os.File, error) {
-	f, err := s.root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	sum := d.hash()
-	if _, err = io.Copy(sum, f); err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err == nil && hex.EncodeToString(sum.Sum(nil)) != d.value {
-		err = fs.ErrInvalid
-	}
-	if err != nil {
-		f.Close()
-		if errors.Is(err, fs.ErrInvalid) {
-			_ = s.root.Remove(name)
-		}
-		return nil, err
-	}
-	s.touch(name)
-	return f, nil
-}
-
-// touch notes that something was used.
-func (s *store) touch(name string) {
-	now := time.Now()
-	_ = s.root.Chtimes(name, now, now)
-}
-
 // write puts what it reads into a new file, durably, and gives its name.
-func (s *store) write(from io.Reader) (name string, size int64, err error) {
+func (s *store) write(from io.Reader) (name string, info fs.FileInfo, err error) {
 	name = newFolder + "/" + rand.Text()
 	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return "", 0, err
+		return "", nil, err
 	}
-	size, err = io.Copy(f, from)
-	if err == nil {
+	if _, err = io.Copy(f, from); err == nil {
 		err = f.Sync()
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return "", 0, errors.Join(err, s.root.Remove(name))
+	if err == nil {
+		info, err = f.Stat()
 	}
-	return name, size, nil
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", nil, errors.Join(err, s.root.Remove(name))
+	}
+	return name, info, nil
 }
 
 // page is an index's answer.
@@ -293,14 +271,14 @@ func (s *store) keepPage(key string, p *page) error {
 	if err != nil {
 		return err
 	}
-	temp, size, err := s.write(io.MultiReader(bytes.NewReader(head), strings.NewReader("\n"), bytes.NewReader(p.body)))
+	temp, info, err := s.write(io.MultiReader(bytes.NewReader(head), strings.NewReader("\n"), bytes.NewReader(p.body)))
 	if err != nil {
 		return err
 	}
 	if err := s.root.Rename(temp, pagePlace(key)); err != nil {
 		return errors.Join(err, s.root.Remove(temp))
 	}
-	s.grow(size)
+	s.grow(info.Size())
 	return nil
 }
 

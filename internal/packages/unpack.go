@@ -43,6 +43,11 @@ func (t *tree) unpack(ctx context.Context, root *os.Root) error {
 			return blame(n, err)
 		}
 		err = u.take(n, file)
+		// What follows the archive counts as well: only at its end is a file known to be
+		// what its index says.
+		if _, rest := io.Copy(io.Discard, file); rest != nil {
+			err = rest
+		}
 		if err = errors.Join(err, file.Close()); err != nil {
 			return err
 		}

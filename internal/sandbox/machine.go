@@ -79,7 +79,8 @@ type Dialer interface {
 }
 
 // Stream is a connection. Read and Write may be called at the same time; Close
-// ends both, and works twice.
+// ends both, and works twice. Read gives io.EOF where the program has closed it, and
+// an io.ErrUnexpectedEOF, after what had come, where it was cut off.
 type Stream interface {
 	io.ReadWriteCloser
 	// CloseWrite says that nothing more will be sent.

@@ -3,10 +3,12 @@ package web
 import (
 	"cmp"
 	"context"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,7 +21,9 @@ import (
 // loopbackDomain is where browsers look for nobody but their own machine.
 const loopbackDomain = "localhost"
 
-// readPreviews looks at the domain of the configuration.
+// readPreviews looks at the domain of the configuration: no name of the server's own may
+// be it or lie below it, or a preview would have the server's origin, or be a host that
+// the server's is below. The names are those of the configuration and the one to listen at.
 func (s *Server) readPreviews() error {
 	domain := strings.ToLower(s.config.PreviewDomain)
 	if s.config.PreviewDomain = domain; domain == "" {
@@ -29,9 +33,13 @@ func (s *Server) readPreviews() error {
 	if !isDomain(domain) {
 		return fault.New(fault.Invalid, "%q is no domain for previews", s.config.PreviewDomain).WithHint("%s", hint)
 	}
-	for name := range s.hosts {
-		if name == domain || strings.HasSuffix(name, "."+domain) {
-			return fault.New(fault.Invalid, "previews cannot be below %q, where the server itself is called %q", domain, name).WithHint("%s", hint)
+	own := slices.Sorted(maps.Keys(s.hosts))
+	if name, _, ok := splitHost(bracketed(s.config.Host)); ok {
+		own = append(own, name)
+	}
+	for _, name := range own {
+		if bare := strings.TrimRight(name, "."); bare == domain || strings.HasSuffix(bare, "."+domain) {
+			return fault.New(fault.Invalid, "previews cannot be below %q, where the server itself is called %q", domain, name).WithHint("%s; or call the server otherwise, in transport_http.host, public_url and allowed_hosts", hint)
 		}
 	}
 	return nil

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"paddock/internal/fault"
 )
 
 // said is a log, as text.
@@ -75,5 +77,31 @@ func TestWithoutPreviewsTheirHostsAreStrangers(t *testing.T) {
 	s := start(t, Config{})
 	if got := s.raw(t, "GET / HTTP/1.1\nHost: abc.localhost\n\n"); got.status != 403 {
 		t.Errorf("got %d %s", got.status, got.body)
+	}
+}
+
+func TestPreviewsAreNeverAtANameOfTheServers(t *testing.T) {
+	for _, test := range []struct {
+		host, domain string
+		refused      bool
+	}{
+		{"preview.example.net", "preview.example.net", true},
+		{"paddock.preview.example.net", "preview.example.net", true},
+		{"Paddock.Preview.example.net.", "preview.example.NET", true},
+		{"preview.example.net", "deep.preview.example.net", false},
+		{"paddock.example.net", "preview.example.net", false},
+		{"notpreview.example.net", "preview.example.net", false},
+		{"0.0.0.0", "preview.example.net", false},
+		{"::1", "preview.example.net", false},
+		{"paddock.localhost", "", false},
+	} {
+		s := &Server{config: Config{Host: test.host, PreviewDomain: test.domain}, hosts: hosts{}}
+		err := s.readPreviews()
+		if (err != nil) != test.refused {
+			t.Errorf("at %s with previews below %q: %v", test.host, test.domain, err)
+		}
+		if f := fault.Of(err); test.refused && (f.Kind != fault.Invalid || !strings.Contains(f.Hint, "transport_http.host") || !strings.Contains(f.Hint, "preview_domain")) {
+			t.Errorf("at %s: %v, %s", test.host, err, f.Hint)
+		}
 	}
 }

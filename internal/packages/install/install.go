@@ -10,13 +10,16 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"paddock/internal/fault"
+	"paddock/internal/limit"
 	"paddock/internal/packages"
 	"paddock/internal/session"
 )
@@ -31,8 +34,9 @@ type Config struct {
 	Timeout time.Duration
 	// Fuel is what pip may use in WebAssembly, where runs are metered; zero: they are not.
 	Fuel uint64
-	// AtOnce is how many installations are made at once in WebAssembly; zero: 2.
-	AtOnce int
+	// OfOwner is how many installations of one owner are made at once in WebAssembly, and
+	// AtOnce those of all; zero: 2 and 4. Owners who wait take turns.
+	OfOwner, AtOnce int
 	// Log takes what an operator should see; nil: nothing is logged.
 	Log *slog.Logger
 }
@@ -40,13 +44,14 @@ type Config struct {
 // What Config leaves open.
 const (
 	defaultTimeout = 10 * time.Minute
-	defaultAtOnce  = 2
+	defaultOfOwner = 2
+	defaultAtOnce  = 4
 )
 
 // Installer is safe for concurrent use.
 type Installer struct {
 	config Config
-	slots  chan struct{} // holds a token for each installation in WebAssembly
+	slots  *limit.Gate // an installation in WebAssembly is an execution to it
 
 	mu   sync.Mutex             // guards what follows
 	busy map[held]chan struct{} // closed when the session's installation has ended
@@ -62,13 +67,16 @@ func New(c Config) *Installer {
 	if c.Timeout == 0 {
 		c.Timeout = defaultTimeout
 	}
-	if c.AtOnce == 0 {
-		c.AtOnce = defaultAtOnce
-	}
+	c.OfOwner, c.AtOnce = cmp.Or(max(c.OfOwner, 0), defaultOfOwner), cmp.Or(max(c.AtOnce, 0), defaultAtOnce)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Installer{config: c, slots: make(chan struct{}, c.AtOnce), busy: map[held]chan struct{}{}}
+	// Each wait ends with its installation's time, and never before.
+	slots, err := limit.New(limit.Config{Executions: c.OfOwner, TotalExecutions: c.AtOnce, Wait: math.MaxInt64})
+	if err != nil {
+		panic(err) // no limit is negative
+	}
+	return &Installer{config: c, slots: slots, busy: map[held]chan struct{}{}}
 }
 
 // Serves tells whether there is anything that could be installed; nil installs nothing.
@@ -125,16 +133,26 @@ func (p place) install(ctx context.Context, w wishes) (Result, error) {
 	if p.info.Isolation != wasm {
 		return p.inMachine(ctx, w)
 	}
-	select {
-	case p.slots <- struct{}{}:
-		defer func() { <-p.slots }()
-	case <-ctx.Done():
-		return Result{}, context.Cause(ctx)
+	leave, err := p.turn(ctx, p.info.Owner)
+	if err != nil {
+		return Result{}, err
 	}
+	defer leave()
 	if w.kind == packages.NPM {
 		return p.modules(ctx, w)
 	}
 	return p.pip(ctx, w)
+}
+
+// turn waits until an owner may make one more installation in WebAssembly, for as long as
+// ctx; leave lets the next one in.
+func (i *Installer) turn(ctx context.Context, owner session.Owner) (leave func(), err error) {
+	leave, err = i.slots.Enter(ctx, string(owner))
+	if err != nil && ctx.Err() == nil {
+		return nil, fault.New(fault.Exhausted, "too many installations are waiting already").
+			WithHint("try again when some have ended; several packages can be installed in one call").WithCause(err)
+	}
+	return leave, err
 }
 
 var errTooLong = fault.New(fault.Exhausted, "the installation took too long").WithHint("install fewer packages at once, or try again: what was fetched is kept")

@@ -3,6 +3,7 @@
 package linux
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -71,6 +72,38 @@ func TestAPortOfABoxIsReached(t *testing.T) {
 	in.Close()
 	if n, err := s.Read(make([]byte, 1)); n > 0 || err == nil {
 		t.Error("a connection outlives the box")
+	}
+}
+
+// What ends with its connection, as an answer of HTTP may, would look whole.
+func TestAConnectionToABoxThatDiesIsCutOff(t *testing.T) {
+	b := newBackend(t)
+	spec := specFor(t, b)
+	spec.Runtime, spec.Box = "python", "dies"
+	in := start(t, b, spec)
+	says(t, in, `
+import socket
+l = socket.create_server(('127.0.0.1', 8000))
+import threading
+def serve():
+    c, _ = l.accept()
+    c.sendall(b'HTTP/1.0 200 OK\r\n\r\nhalf')
+    c.recv(1)
+threading.Thread(target=serve, daemon=True).start()`)
+	s, err := b.Dial(t.Context(), spec.Owner, spec.Box, 8000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	half := make([]byte, len("HTTP/1.0 200 OK\r\n\r\nhalf"))
+	if _, err := io.ReadFull(s, half); err != nil {
+		t.Fatal(err)
+	}
+	if err := in.machine.box.sentry.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(s); !errors.Is(err, io.ErrUnexpectedEOF) || fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("after half of it come %q, %v", rest, err)
 	}
 }
 

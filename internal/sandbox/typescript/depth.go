@@ -39,9 +39,14 @@ func TooDeep(code string) int {
 		return 0
 	}
 	s := &scanner{code: code, levels: []level{{}}}
+	if strings.Contains(code, "enum") {
+		s.enums.sizes, s.enums.seen = map[string]int{}, map[string]int{}
+	}
 	for s.at < len(code) && !s.over() && s.next() {
 	}
-	if !s.over() {
+	if s.enums.named() {
+		s.at = s.enums.where
+	} else if !s.over() {
 		return 0
 	}
 	return 1 + strings.Count(code[:min(s.at, len(code))], "\n")
@@ -87,18 +92,20 @@ type scanner struct {
 	cost    int // see maxCost
 	leaked  int // tokens of which nobody knows where they belong
 	unsure  bool
+	enums   enums
 
 	last    kind   // of the token before
 	word    string // which that was; empty: it was none
 	dotted  bool   // it was a member's name
 	head    bool   // it closed what is followed by a statement
 	closed  bool   // it was }
+	dot     bool   // it was a dot
 	newline bool   // one came since
 	ended   bool   // a statement has just ended: it may go on with else
 }
 
 func (s *scanner) over() bool {
-	return s.total+s.leaked > maxDepth || s.counted.arrows > maxArrows || s.counted.choices > maxChoices || s.cost > maxCost
+	return s.total+s.leaked > maxDepth || s.counted.arrows > maxArrows || s.counted.choices > maxChoices || s.cost > maxCost || s.enums.over()
 }
 
 func (s *scanner) top() *level { return &s.levels[len(s.levels)-1] }
@@ -127,7 +134,12 @@ func (s *scanner) next() bool {
 	case r == '"' || r == '\'':
 		s.begin(true)
 		s.token(operand)
-		return s.text(byte(r))
+		from := s.at + 1
+		if !s.text(byte(r)) {
+			return false
+		}
+		s.enums.is = 0
+		s.enums.saw(s.code[from:s.at-1], s.at)
 	case r == '`':
 		s.begin(false)
 		s.token(operand)
@@ -179,7 +191,7 @@ func (s *scanner) token(k kind) {
 	}
 	l.chain++
 	s.total++
-	s.last, s.word, s.head, s.closed, s.newline, s.ended = k, "", false, false, false, false
+	s.last, s.word, s.head, s.closed, s.newline, s.ended, s.dot = k, "", false, false, false, false, false
 }
 
 // name takes a word or a number.
@@ -207,6 +219,15 @@ func (s *scanner) name(rest string) {
 	awaits := word == "await" && s.word == "for"
 	s.token(k)
 	s.word, s.dotted = word, dotted
+	s.enums.saw(word, s.at)
+	switch {
+	case word == "enum" && !dotted:
+		s.enums.is = 1
+	case s.enums.is == 1:
+		s.enums.is = 2
+	default:
+		s.enums.is = 0
+	}
 	if awaits {
 		s.word = "for"
 	}
@@ -215,20 +236,30 @@ func (s *scanner) name(rest string) {
 // sign takes a token of signs.
 func (s *scanner) sign(c byte) bool {
 	rest := s.code[s.at:]
+	isEnum := s.enums.is == 2
+	s.enums.is = 0
 	s.at++
 	switch c {
 	case '(', '[', '{':
+		if c == '[' && (s.last != operator || s.dot) {
+			s.enums.bracket()
+		}
 		head := c == '(' && !s.dotted && (s.word == "if" || s.word == "while" || s.word == "for" || s.word == "with")
 		s.begin(c == '{' && s.closed)
 		list := s.isList(c)
 		s.token(operator)
 		s.push(level{open: c, head: head, list: list})
+		if c == '{' && isEnum {
+			s.enums.begin(len(s.levels))
+		}
 	case ')', ']', '}':
+		s.enums.end(len(s.levels), s.at, true)
 		return s.close(c)
 	case ';':
 		s.end()
 		s.last, s.word, s.head, s.closed, s.newline = operator, "", false, false, false
 	case ',':
+		s.enums.end(len(s.levels), s.at, false)
 		s.element()
 	case '=':
 		if strings.HasPrefix(rest, "=>") {
@@ -253,6 +284,7 @@ func (s *scanner) sign(c byte) bool {
 		s.top().named = true
 	case '.':
 		s.token(operator)
+		s.dot = true
 		if l := s.top(); l.long.namespace {
 			l.long.names++
 			s.cost += costName * l.long.names * l.long.names
@@ -478,43 +510,3 @@ func lineEnd(text string) int {
 	}
 	return len(text)
 }
-
-func isWord(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '$' || c == '#' || c == '\\'
-}
-
-// wordEnd is where a word or number ends, which may have characters by their numbers.
-func wordEnd(text string) int {
-	for k := 0; k < len(text); {
-		if strings.HasPrefix(text[k:], `\u{`) {
-			if end := strings.IndexByte(text[k:min(len(text), k+12)], '}'); end > 0 {
-				k += end + 1
-				continue
-			}
-		}
-		r, size := utf8.DecodeRuneInString(text[k:])
-		if r < utf8.RuneSelf && !isWord(byte(r)) || unicode.IsSpace(r) || r == 0xFEFF || r == 0x2028 || r == 0x2029 {
-			return max(k, 1)
-		}
-		k += size
-	}
-	return len(text)
-}
-
-// words is a set of words.
-func words(text string) map[string]bool {
-	set := map[string]bool{}
-	for word := range strings.FieldsSeq(text) {
-		set[word] = true
-	}
-	return set
-}
-
-var (
-	// goesOn are words that may go on with what stands before them.
-	goesOn = words("else in of instanceof as satisfies is extends implements from")
-	// before are words before an expression or a statement, and nothing else.
-	before = words("typeof new void delete throw return case do else in instanceof if while for with switch try finally const var class function export default extends import")
-	// unclear are words that may be names as well.
-	unclear = words("await yield async of as satisfies is keyof readonly unique infer abstract declare static public private protected override get set accessor namespace module using let type interface enum implements asserts from")
-)

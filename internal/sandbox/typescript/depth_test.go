@@ -1,6 +1,7 @@
 package typescript
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -35,7 +36,9 @@ func TestWhatIsNestedWithoutEndIsRefused(t *testing.T) {
 			}
 			code := repeated(before, again, "", megabyte)
 			if line := TooDeep(code); line == 0 {
-				_, _, _ = Strip(code, "x.ts")
+				if js, _, _ := Strip(code, "x.ts"); len(js) > 2*maxNamed+10*len(code) {
+					t.Errorf("%d bytes become %d", len(code), len(js))
+				}
 			}
 		}
 	}
@@ -57,7 +60,9 @@ func TestPiecesInAnyOrderDoNotEndTheProcess(t *testing.T) {
 			pattern.WriteString([]string{"", "", "a", ";", ",", "\n", ")", "}", "]", "`", "'"}[random.IntN(11)])
 		}
 		if code := repeated("", pattern.String(), "", megabyte/4); TooDeep(code) == 0 {
-			_, _, _ = Strip(code, "x.ts")
+			if js, _, _ := Strip(code, "x.ts"); len(js) > 2*maxNamed+10*len(code) {
+				t.Errorf("%d bytes become %d", len(code), len(js))
+			}
 		}
 	}
 }
@@ -75,8 +80,38 @@ func TestWhatTakesEsbuildTooLongIsRefused(t *testing.T) {
 	}
 }
 
+// doubling is an enum of so many members, each of which is the one before in some way.
+func doubling(n int, way string) string {
+	text := "enum E {\n  A0 = '0123456789abcdef',\n"
+	for k := 1; k <= n; k++ {
+		text += fmt.Sprintf("  A%d = %s,\n", k, strings.ReplaceAll(way, "A", fmt.Sprint("A", k-1)))
+	}
+	return text + "}\n"
+}
+
+// esbuild writes members of enums in the place of what names them, however long they are.
+func TestTextsThatGrowWithoutEndAreRefused(t *testing.T) {
+	long := "enum E { A = '" + strings.Repeat("x", 100_000) + "' }\n"
+	for _, code := range []string{
+		doubling(40, "A + A"), doubling(40, "E.A + E.A"), doubling(40, "`${A}${A}`"), doubling(40, "E['A'] + E[`A`]"), doubling(40, "(A) + /* A */ (A)"),
+		doubling(40, "E['A' + ''] + 'A'"), doubling(40, `\u0041`+" + E?.['A' + ''] + A"), doubling(40, "E?./**/['A'] + E?.A"), "namespace N { export const " + doubling(40, "N.E.A + N.E.A") + "}",
+		"enum F { B = (() => { " + doubling(40, "A + A") + "})() }", doubling(13, "A+A") + strings.Replace(doubling(13, "A+A"), "'0123456789abcdef'", "A12", 1),
+		strings.ReplaceAll(doubling(40, "A + A"), ",\n", "\n,"), "declare " + doubling(40, "A + A"), "x = /[}]/; " + doubling(40, "A + A"), doubling(30, "A + A + A + A"),
+		repeated(long, "x(E.A)\n", "", 10_000), repeated("", "x(E.A)\n", long, 10_000), repeated(long, "x(E['A'])\n", "", 10_000), repeated(long, "enum F { A1 = E.A }\n", "", 10_000),
+	} {
+		if line := TooDeep(code); line == 0 {
+			t.Errorf("%.80s… is read", code)
+		}
+	}
+}
+
 // TestProgramsThatPeopleWriteAreRead are large, and no deeper than programs are.
 func TestProgramsThatPeopleWriteAreRead(t *testing.T) {
+	paths := "enum Path {\n"
+	for k := range 300 {
+		paths += fmt.Sprintf("  Users%d = Base.Root + '/users', User%d = `${Base.Root}/${Users%d}/a`, Other%d = User%d,\n", k, k, k, k, k)
+	}
+	paths += "}\nenum Root { Root = Base.Root + 'b', Users7 = Path.Users7 + Root }\n"
 	for name, code := range map[string]string{
 		"statements":               repeated("", "a = b(1, 'c', [2], { d: 3 });\n", "", megabyte),
 		"statements without signs": repeated("", "const a = b.c(d => d * 2)\nif (a)\n  e(a)\nelse\n  f()\nreturn /x'\\/[/]/.test(g)\n", "", megabyte),
@@ -102,6 +137,9 @@ func TestProgramsThatPeopleWriteAreRead(t *testing.T) {
 		"parts in brackets":        repeated("const a = [", "(1, 2), ", "0];", megabyte),
 		"names":                    repeated("export {\n", "  a,\n", "};", 30_000),
 		"an enumeration":           repeated("enum A {\n", "  a = 1,\n", "}", 60_000),
+		"texts of an enumeration":  "enum Base { Root = '/api' }\n" + paths + repeated("", "a(Path.Users7, b[c], Base.Root, [1, 2])\n", "", megabyte),
+		"flags":                    "enum F { A = 1 << 0, B = 1 << 1, C = A | B, D = C | 1 << 2, E = D | A | B | C, All = A | B | C | D | E }\n" + repeated("", "if (a & F.All) b[F.E]()\n", "", 100_000),
+		"a large text":             "enum Q { Find = `" + strings.Repeat("SELECT a FROM b WHERE c = ?\n", 80) + "` }\n" + repeated("", "a[b] = c[d].e(Q.f)\n", "", 100_000),
 		"what a tool made short":   repeated("", "a=b,c=d<e,f(g,h),i=!0,j?k():l,m=n>o;", "", megabyte),
 		"types in brackets":        repeated("", "const a: Map<string, Array<Record<string, Set<number>>>> = new Map<string, A<B<C>>>();\n", "", megabyte),
 		"comparisons":              repeated("const a = b < c\n", "  && d < e\n", "", 5_000),
@@ -131,6 +169,7 @@ func FuzzStrip(f *testing.F) {
 		f.Add([]string{"", "x=", "let x: "}[k%3], again, "")
 	}
 	f.Add("(", "`${a}` + /[`]/.b\n", ")")
+	f.Add("enum E {A='aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa',", "A=E['A']+`${A}`,", "}")
 	f.Fuzz(func(t *testing.T, before, again, after string) {
 		if len(again) == 0 || len(before)+len(again)+len(after) > 1000 {
 			return
@@ -139,7 +178,9 @@ func FuzzStrip(f *testing.F) {
 		if line := TooDeep(code); line < 0 || line > 1+strings.Count(code, "\n") {
 			t.Errorf("line %d", line)
 		}
-		_, _, _ = Strip(code, "x.ts")
+		if js, _, _ := Strip(code, "x.ts"); len(js) > 2*maxNamed+10*len(code) {
+			t.Errorf("%d bytes become %d", len(code), len(js))
+		}
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -19,7 +20,9 @@ const fromChild = 1 << 31
 func ChildStream(n uint32) uint32 { return n | fromChild }
 
 // maxServed is how many streams of a child are served at once: as many as an honest one
-// opens, and some that have ended for it and not yet here.
+// has open, and some that were closed by whoever goes on serving them. An honest child
+// opens another one only when it knows the end of one: twice as many, of whose end the
+// child cannot know, are never its.
 const maxServed = sandbox.MaxProxied + 64
 
 // Accept has serve called for each stream that the child opens from now on, in a
@@ -43,26 +46,39 @@ func (c *Client) opened(id uint32) error {
 	if c.cause != nil {
 		return c.cause
 	}
-	if c.served++; c.served > 2*maxServed {
+	if c.untold.Add(1) > 2*maxServed {
 		return errors.New("it opens streams and does not hear that they are closed")
 	}
 	serve := c.serve
 	var s *Stream
-	if serve != nil && c.served <= maxServed {
+	if serve != nil && c.served < maxServed {
 		s, _ = c.streams.Open(id) // nil: there are too many
 	}
+	if s == nil {
+		c.serving.Go(func() { c.tellClosed(id) })
+		return nil
+	}
+	c.served++
 	c.serving.Go(func() {
 		defer c.unserve()
-		if s == nil {
-			_ = c.conn.Write(KindStreamClose, id) // without a child nobody is told
-			return
-		}
-		conn := &accepted{Stream: s}
+		conn := &accepted{Stream: s, client: c}
 		defer conn.telling.Wait()
 		defer conn.Close()
 		serve(c.ctx, conn)
 	})
 	return nil
+}
+
+// tellClosed tells the child that a stream of its own is closed, after what else is to be
+// said of it. The stream counts until nobody else writes: the child cannot hear of it
+// before, and one that does not read has no more of them than that.
+func (c *Client) tellClosed(id uint32, before ...Kind) {
+	c.conn.mu.Lock()
+	defer c.conn.mu.Unlock()
+	c.untold.Add(-1)
+	for _, kind := range append(before, KindStreamClose) {
+		_ = c.conn.writeLocked(kind, id) // without a child nobody is told
+	}
 }
 
 func (c *Client) unserve() {
@@ -74,18 +90,28 @@ func (c *Client) unserve() {
 // accepted is a stream that the child opened, as a connection.
 type accepted struct {
 	*Stream
+	client  *Client
+	once    sync.Once
 	telling sync.WaitGroup // the child that it was closed
 }
 
-// Close ends it at once, whether the child can be told now or not: while the child is
-// held nobody can.
-func (a *accepted) Close() error {
-	if a.drop(func() { a.telling.Add(1) }) {
-		go func() {
-			defer a.telling.Done()
-			_ = a.all.conn.Write(KindStreamClose, a.id) // without a child nobody is told
-		}()
+// Read says of a stream that was cut off what net/http knows of connections that were
+// reset: it is nothing to answer.
+func (a *accepted) Read(p []byte) (int, error) {
+	n, err := a.Stream.Read(p)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = &net.OpError{Op: "read", Net: machine{}.Network(), Source: a.LocalAddr(), Addr: a.RemoteAddr(), Err: err}
 	}
+	return n, err
+}
+
+// Close ends it at once and in an orderly way, as connections are closed, whether the
+// child can be told now or not: while the child is held nobody can.
+func (a *accepted) Close() error {
+	a.once.Do(func() {
+		a.drop()
+		a.telling.Go(func() { a.client.tellClosed(a.id, KindStreamEnd) })
+	})
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"sync"
@@ -90,8 +91,41 @@ func TestAStreamThatNobodyServesIsClosed(t *testing.T) {
 		}
 		over <- err
 	})
-	if err := <-over; err != nil {
-		t.Error(err)
+	if err := <-over; !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("reading it gives %v", err)
+	}
+}
+
+// net/http answers whoever says something odd, and nobody whose connection was reset.
+func TestAServedStreamThatIsCutOffIsAConnectionThatWasReset(t *testing.T) {
+	accept, errs := make(chan struct{}), make(chan error, 2)
+	client := opener(t, func(_ child, open func(uint32) *Stream) {
+		<-accept
+		whole, part := open(1), open(2)
+		for _, s := range []*Stream{whole, part} {
+			if _, err := s.Write([]byte("text")); err != nil {
+				t.Error(err)
+			}
+		}
+		_ = whole.CloseWrite()
+		whole.Close()
+		part.Close()
+	})
+	client.Accept(func(_ context.Context, conn net.Conn) {
+		text, err := io.ReadAll(conn)
+		if string(text) != "text" {
+			t.Errorf("%q came", text)
+		}
+		errs <- err
+	})
+	close(accept)
+	one, other := <-errs, <-errs
+	if one != nil {
+		one, other = other, one
+	}
+	var reset *net.OpError
+	if one != nil || !errors.As(other, &reset) || reset.Op != "read" || reset.Timeout() || !errors.Is(other, io.ErrUnexpectedEOF) {
+		t.Errorf("reading gives %v and %v", one, other)
 	}
 }
 
@@ -133,6 +167,94 @@ func TestAChildThatOpensStreamsAsItMayNotIsGivenUp(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A child knows of the end of each stream, whoever ended it: it counts them by that.
+func TestAChildHearsOnceOfTheEndOfEachOfItsStreams(t *testing.T) {
+	accept, ended, heard := make(chan struct{}), make(chan struct{}), make(chan uint32, 8)
+	client := dial(t, func(c child) {
+		<-accept
+		for n := range uint32(3) {
+			c.send(KindOpened, ChildStream(n), []byte(nil))
+		}
+		c.send(KindStreamClose, ChildStream(0), []byte(nil))
+		for {
+			f, err := c.Read()
+			if err != nil {
+				close(heard)
+				return
+			}
+			if f.Kind == KindStreamClose {
+				heard <- f.ID
+			}
+		}
+	})
+	serving := make(chan net.Conn, 3)
+	client.Accept(func(_ context.Context, conn net.Conn) {
+		serving <- conn
+		if _, err := conn.Read(make([]byte, 1)); err == nil { // the first one's alone ends by itself
+			t.Error("something came")
+		}
+		<-ended
+		conn.Close()
+	})
+	close(accept)
+	all := []net.Conn{<-serving, <-serving, <-serving}
+	if n := client.untold.Load(); n != 3 {
+		t.Errorf("%d streams count while they are served", n)
+	}
+	for _, conn := range all {
+		_ = conn.SetReadDeadline(time.Unix(1, 0))
+	}
+	close(ended)
+	told := map[uint32]int{}
+	for range 3 {
+		told[<-heard]++
+	}
+	client.Close()
+	for id := range heard {
+		told[id]++
+	}
+	if want := map[uint32]int{ChildStream(0): 1, ChildStream(1): 1, ChildStream(2): 1}; !maps.Equal(told, want) || client.untold.Load() != 0 {
+		t.Errorf("it heard %v, and %d still count", told, client.untold.Load())
+	}
+}
+
+func TestAStreamOfTheChildsCountsThereUntilTheServerHasClosedIt(t *testing.T) {
+	accept, going, gone := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	client := dial(t, func(c child) {
+		<-accept
+		streams := NewStreams(c.Conn)
+		s, err := streams.OpenOwn(ChildStream(1))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		c.send(KindOpened, ChildStream(1), []byte(nil))
+		s.Close()
+		if streams.Len() != 1 {
+			t.Error("it does not count")
+		}
+		close(going)
+		for streams.Len() > 0 {
+			f, err := c.Read()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := streams.Deliver(f); err != nil {
+				t.Error(err)
+			}
+		}
+		s.Settle()
+		close(gone)
+	})
+	client.Accept(func(_ context.Context, conn net.Conn) {
+		_, _ = conn.Write([]byte("late"))
+		<-going
+	})
+	close(accept)
+	<-gone
 }
 
 func flood(c child) {
@@ -227,7 +349,7 @@ func TestAServedStreamIsClosedWhileTheChildIsHeld(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if got := [2]Kind{<-told, <-told}; got != [2]Kind{KindGoOn, KindStreamClose} {
+	if got := [3]Kind{<-told, <-told, <-told}; got != [3]Kind{KindGoOn, KindStreamEnd, KindStreamClose} {
 		t.Errorf("it was told %v", got)
 	}
 }

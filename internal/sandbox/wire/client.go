@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
@@ -39,8 +40,10 @@ type Client struct {
 	holding    chan<- AnswerBody // who waits for the answer to a hold
 	holdNumber uint32
 	serve      func(context.Context, net.Conn) // see Accept
-	served     int                             // streams that it serves, or refuses just now
+	served     int                             // streams that it serves
 	cause      error                           // why the connection ended
+
+	untold atomic.Int64 // streams that the child opened, of whose end it cannot know yet
 }
 
 // NewClient says hello to a child over stream and waits, as long as ctx

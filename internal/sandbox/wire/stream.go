@@ -37,6 +37,7 @@ type DialBody struct {
 type Stream struct {
 	all *Streams
 	id  uint32
+	own bool // see [Streams.OpenOwn]
 
 	mu     sync.Mutex // guards what follows
 	change sync.Cond  // of any of it
@@ -47,6 +48,7 @@ type Stream struct {
 	mute   bool       // CloseWrite was called
 	closed bool       // here
 	gone   error      // why nothing can be sent any more; nil: it can
+	cut    error      // why less came than was meant to; nil: all came, or may yet
 	// When who waits in Read, and in Write, gives up.
 	reading, writing deadline
 }
@@ -56,7 +58,9 @@ var (
 	errStreamReset  = errors.New("the other end has closed the stream")
 )
 
-// Read gives what has come; io.EOF when there will be no more.
+// Read gives what has come; io.EOF when the other end has said that there will be no more.
+// A stream that ended before it did was cut off: after what had come that is an
+// [io.ErrUnexpectedEOF], which wraps why as well.
 func (s *Stream) Read(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,6 +74,8 @@ func (s *Stream) Read(p []byte) (int, error) {
 		return 0, os.ErrDeadlineExceeded
 	case len(p) == 0:
 		return 0, nil
+	case len(s.in) == 0 && s.cut != nil:
+		return 0, s.cut
 	case len(s.in) == 0:
 		return 0, io.EOF
 	}
@@ -136,28 +142,25 @@ func (s *Stream) CloseWrite() error {
 }
 
 // Close ends the stream in both directions, also for who waits in Read or Write;
-// what was sent before arrives. It works twice.
+// what was sent before arrives. Without a CloseWrite before, the other end takes it for
+// cut off. It works twice.
 func (s *Stream) Close() error {
-	if !s.drop(func() {}) {
+	if !s.drop() {
 		return nil
 	}
 	return s.all.conn.Write(KindStreamClose, s.id)
 }
 
-// drop ends the stream here, and tells whether the other end has to hear of it: then
-// it calls tell before anybody else can find the stream closed.
-func (s *Stream) drop(tell func()) bool {
+// drop ends the stream here, and tells whether the other end has not done so.
+func (s *Stream) drop() bool {
 	s.mu.Lock()
 	first, gone := !s.closed, s.gone != nil
 	s.closed, s.in = true, nil
 	s.reading.set(s, time.Time{})
 	s.writing.set(s, time.Time{})
 	s.change.Broadcast()
-	if first && !gone {
-		tell()
-	}
 	s.mu.Unlock()
-	if first {
+	if first && !s.own {
 		s.all.forget(s)
 	}
 	return first && !gone
@@ -176,6 +179,15 @@ func (s *Stream) Wait() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.gone == nil && !s.closed {
+		s.change.Wait()
+	}
+}
+
+// Settle waits until the stream is Over, whether it is closed here or not.
+func (s *Stream) Settle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.gone == nil {
 		s.change.Wait()
 	}
 }
@@ -210,6 +222,9 @@ func (s *Stream) deliver(f Frame) error {
 func (s *Stream) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.ended {
+		s.cut = fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, err)
+	}
 	s.ended, s.gone = true, err
 	s.change.Broadcast()
 }
@@ -230,7 +245,13 @@ func NewStreams(conn *Conn) *Streams {
 }
 
 // Open makes the stream of a number; it is an error when there are too many.
-func (t *Streams) Open(id uint32) (*Stream, error) {
+func (t *Streams) Open(id uint32) (*Stream, error) { return t.open(id, false) }
+
+// OpenOwn is Open for a stream that this end opens, as a child does: it counts until the
+// other end has closed it as well, for which [Stream.Settle] waits.
+func (t *Streams) OpenOwn(id uint32) (*Stream, error) { return t.open(id, true) }
+
+func (t *Streams) open(id uint32, own bool) (*Stream, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -239,7 +260,7 @@ func (t *Streams) Open(id uint32) (*Stream, error) {
 	case len(t.all) >= MaxStreams || t.all[id] != nil:
 		return nil, fault.New(fault.Exhausted, "the machine has %d connections already", len(t.all)).WithHint("close some")
 	}
-	s := &Stream{all: t, id: id, credit: streamWindow}
+	s := &Stream{all: t, id: id, own: own, credit: streamWindow}
 	s.change.L = &s.mu
 	t.all[id] = s
 	return s, nil

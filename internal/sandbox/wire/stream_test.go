@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"runtime"
@@ -130,7 +132,10 @@ func TestAStreamWhoseOtherEndDoesNotReadWaitsAndIsEndedByClosing(t *testing.T) {
 }
 
 func TestWhatWasSentBeforeTheOtherEndClosedArrives(t *testing.T) {
-	client := listener(t, func(s *Stream) { _, _ = s.Write([]byte("last words")) })
+	client := listener(t, func(s *Stream) {
+		_, _ = s.Write([]byte("last words"))
+		_ = s.CloseWrite()
+	})
 	s, err := client.Dial(t.Context(), 80)
 	if err != nil {
 		t.Fatal(err)
@@ -146,6 +151,58 @@ func TestWhatWasSentBeforeTheOtherEndClosedArrives(t *testing.T) {
 	}
 	if client.streams.Len() != 0 {
 		t.Error("it is still counted")
+	}
+}
+
+// What has no other end than the connection's, such as an answer of HTTP without a length,
+// would look whole.
+func TestAStreamThatIsCutOffDoesNotLookWhole(t *testing.T) {
+	gone := errors.New("the machine is gone")
+	for name, end := range map[string]struct {
+		child  func(*Stream)
+		server func(*Client)
+		wraps  error
+	}{
+		"as the other end closes it": {func(s *Stream) { s.Close() }, func(*Client) {}, errStreamReset},
+		"as the connection is lost":  {func(s *Stream) { s.all.conn.Close() }, func(*Client) {}, io.ErrUnexpectedEOF},
+		"as all are cut":             {func(s *Stream) { s.Wait() }, func(c *Client) { c.streams.Cut(gone) }, gone},
+		"as all are ended":           {func(s *Stream) { s.Wait() }, func(c *Client) { c.streams.End(gone) }, gone},
+		"as the client is closed":    {func(s *Stream) { s.Wait() }, func(c *Client) { c.Close() }, io.ErrUnexpectedEOF},
+	} {
+		for _, ended := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ended), func(t *testing.T) {
+				read := make(chan struct{})
+				client := listener(t, func(s *Stream) {
+					_, _ = s.Write([]byte("last words"))
+					if ended {
+						_ = s.CloseWrite()
+					}
+					<-read
+					end.child(s)
+				})
+				s, err := client.Dial(t.Context(), 80)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for { // until the words have come, and maybe that there are no more
+					s.mu.Lock()
+					come := len(s.in) > 0 && s.ended == ended
+					s.mu.Unlock()
+					if come {
+						break
+					}
+					runtime.Gosched()
+				}
+				close(read)
+				end.server(client)
+				s.Wait()
+				all, err := io.ReadAll(s)
+				cut := errors.Is(err, io.ErrUnexpectedEOF) && errors.Is(err, end.wraps)
+				if string(all) != "last words" || cut == ended || ended && err != nil {
+					t.Errorf("it gives %q, %v", all, err)
+				}
+			})
+		}
 	}
 }
 
@@ -167,7 +224,7 @@ func TestADialThatIsRefusedOrGivenUpLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	client.Close()
-	if _, err := s.Read(make([]byte, 1)); err != io.EOF {
+	if _, err := s.Read(make([]byte, 1)); !errors.Is(err, io.ErrUnexpectedEOF) || fault.KindOf(err) != fault.Unavailable {
 		t.Errorf("after the connection's end reading gives %v", err)
 	}
 	if _, err := client.Dial(t.Context(), 80); fault.KindOf(err) != fault.Unavailable {

@@ -116,7 +116,7 @@ const (
 	KindStreamData   // raw
 	KindStreamEnd    // nothing more comes from there
 	KindStreamCredit // a [CreditBody]
-	KindStreamClose  // it is over, in both directions
+	KindStreamClose  // it is over, in both directions; cut off, where no KindStreamEnd came before
 	// What follows is about a child that is saved with its machine, see
 	// [Client.Hold]. The first three have the number of the hold as ID.
 	KindHold
@@ -131,7 +131,8 @@ const (
 	KindSuspend // a run shall end when it does nothing but wait for calls
 	// A program of the machine has connected to where the child listens for the server:
 	// the frame's ID is the new [Stream]'s number, and data may follow at once. Where
-	// nobody serves it, it is closed.
+	// nobody serves it, it is closed. The server says KindStreamClose once for each, also
+	// where the child has said it: until it has, the stream is one of those at once.
 	KindOpened
 )
 

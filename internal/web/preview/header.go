@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -12,11 +13,8 @@ import (
 // cleanRequest takes out of a request what a program is not to see: whatever lets
 // somebody in here, and what others say of where it comes from.
 func cleanRequest(h http.Header) {
-	for _, name := range []string{"Authorization", "Proxy-Authorization", "Forwarded", "X-Real-Ip", "Via"} {
-		h.Del(name)
-	}
 	for name := range h {
-		if strings.HasPrefix(name, "X-Forwarded-") {
+		if as := asRead(name); slices.Contains(notShown, as) || strings.HasPrefix(as, "x-forwarded-") {
 			delete(h, name)
 		}
 	}
@@ -34,6 +32,25 @@ func cleanRequest(h http.Header) {
 			h.Add("Cookie", line)
 		}
 	}
+}
+
+// notShown are headers that a program does not see, as [asRead] gives their names; those
+// that begin with x-forwarded- are more of them.
+var notShown = []string{"authorization", "proxy-authorization", "forwarded", "x-real-ip", "via"}
+
+// asRead is a header's name, in lower case, as a program may take it: CGI, WSGI and what
+// came after them make one character of all that is no letter or digit, so that
+// X_Forwarded_For is to them what X-Forwarded-For is.
+func asRead(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			return r
+		}
+		return '-'
+	}, name)
 }
 
 // withoutOurs is a Cookie header without the cookie that lets in.

@@ -50,8 +50,11 @@ func TestALinkOpensWhatAProgramServes(t *testing.T) {
 	}
 	at := "http://" + made.ID + ".localhost:" + h.port
 	got = do(t, c, "POST", at+"/a%2Fb?x=;&y=%zz", "body", "Authorization", "Bearer "+annToken, "Cookie", "own=1; paddock-preview=x; __Host-paddock-preview=y",
-		"X-Forwarded-For", "1.2.3.4", "X-Forwarded-User", "root", "Forwarded", "for=1.2.3.4", "X-Real-Ip", "1.2.3.4", "Origin", at, "Te", "trailers")
-	for _, want := range []string{"POST /a%2Fb?x=;&y=%zz host=", "\r\nbody", "X-Forwarded-For: 127.0.0.1\r\n", "X-Forwarded-Host: " + made.ID, "X-Forwarded-Proto: http\r\n", "Cookie: own=1\r\n"} {
+		"X-Forwarded-For", "1.2.3.4", "X-Forwarded-User", "root", "Forwarded", "for=1.2.3.4", "X-Real-Ip", "1.2.3.4", "Origin", at, "Te", "trailers",
+		// What programs behind CGI or WSGI take for the same names.
+		"X_Forwarded_For", "1.2.3.4", "x-forwarded_for", "1.2.3.4", "X.Forwarded.For", "1.2.3.4", "X_Forwarded-Host", "1.2.3.4", "X_Real_IP", "1.2.3.4", "Proxy_Authorization", annToken,
+		"X_Own", "kept")
+	for _, want := range []string{"POST /a%2Fb?x=;&y=%zz host=", "\r\nbody", "X-Forwarded-For: 127.0.0.1\r\n", "X-Forwarded-Host: " + made.ID, "X-Forwarded-Proto: http\r\n", "Cookie: own=1\r\n", "X_own: kept\r\n"} {
 		if !strings.Contains(got.body, want) {
 			t.Errorf("there is no %q in %s", want, got.body)
 		}

@@ -2,12 +2,15 @@ package agent
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"paddock/internal/fault"
@@ -16,6 +19,10 @@ import (
 
 // dialTime bounds how long a program of the box may take to be connected to.
 const dialTime = 5 * time.Second
+
+// takeTime bounds how long a program may take nothing of what was sent to it before the
+// server closed the connection: as long as somebody at a pager who does not scroll on.
+const takeTime = time.Minute
 
 // stream takes a frame about a connection to a port of the box.
 func (a *agent) stream(f wire.Frame) error {
@@ -51,28 +58,43 @@ func (a *agent) connect(id uint32, s *wire.Stream, port uint16) {
 	}
 	defer conn.Close()
 	a.send(wire.KindDialed, id, wire.AnswerBody{})
-	carry(s, conn, func(conn *net.TCPConn) { conn.Close() })
+	carry(s, conn, takeTime, func(conn *net.TCPConn) { conn.Close() })
 }
 
-// carry copies both ways between a stream and a connection until both are done. end is
-// called when all that the server has sent is written, and it wants nothing more.
-func carry(s *wire.Stream, conn *net.TCPConn, end func(*net.TCPConn)) {
+// carry copies both ways between a stream and a connection until both are done. The
+// server is told that a program has sent all only where it has: one whose connection was
+// reset is cut off. end is called when all that the server has sent is written, and it
+// wants nothing more. From then on that the server has closed the stream, a program that
+// takes nothing for so long is left.
+func carry(s *wire.Stream, conn *net.TCPConn, takes time.Duration, end func(*net.TCPConn)) {
 	var both sync.WaitGroup
 	var in, out atomic.Bool // ended, in an orderly way
 	both.Go(func() {
-		if _, err := io.Copy(conn, s); err != nil {
-			conn.Close()
-			s.Close()
-			return
+		if s.Wait(); s.Over() { // who writes now waits for no longer
+			_ = conn.SetWriteDeadline(time.Now().Add(takes))
 		}
-		if !s.Over() {
+	})
+	both.Go(func() {
+		switch _, err := io.Copy(&taker{conn, s, takes}, s); {
+		case err == nil && !s.Over():
 			_ = conn.CloseWrite() // it may be closed by now
 			if in.Store(true); out.Load() {
+				s.Close()
 				return
 			}
 			s.Wait()
+			end(conn)
+		case err == nil, errors.Is(err, io.ErrUnexpectedEOF):
+			end(conn)
+		case errors.Is(err, syscall.EPIPE): // it has said all it had to say, and went
+			if in.Store(true); out.Load() {
+				s.Close()
+			}
+		default:
+			_ = conn.SetLinger(0) // what it got does not look whole
+			conn.Close()
+			s.Close()
 		}
-		end(conn)
 	})
 	switch _, err := io.Copy(s, conn); {
 	case err == nil:
@@ -87,6 +109,28 @@ func carry(s *wire.Stream, conn *net.TCPConn, end func(*net.TCPConn)) {
 		s.Close()
 	}
 	both.Wait()
+}
+
+// taker writes to a program, which may take its time: all of it while the server has the
+// stream, and so much for each piece that it takes afterwards.
+type taker struct {
+	conn  *net.TCPConn
+	s     *wire.Stream
+	takes time.Duration
+}
+
+func (t *taker) Write(p []byte) (n int, err error) {
+	if t.s.Over() {
+		_ = t.conn.SetWriteDeadline(time.Now().Add(t.takes))
+	}
+	for {
+		took, err := t.conn.Write(p[n:])
+		n += took
+		if took == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		_ = t.conn.SetWriteDeadline(time.Now().Add(t.takes))
+	}
 }
 
 // dialPort connects to a program that listens on the box's loopback network.

@@ -110,8 +110,16 @@ func (p *proxy) take() bool {
 
 func (p *proxy) give() { <-p.few }
 
-// pass carries bytes between a program and the server until both are done.
+// pass carries bytes between a program and the server until both are done, and the server
+// has said so: until then it counts the stream, which is one of those at once.
 func (p *proxy) pass(conn *net.TCPConn) {
+	if s := p.through(conn); s != nil {
+		s.Settle()
+	}
+}
+
+// through gives the stream through which it was carried; nil: there was none.
+func (p *proxy) through(conn *net.TCPConn) *wire.Stream {
 	defer conn.Close()
 	p.mu.Lock()
 	p.conns[conn] = struct{}{}
@@ -123,16 +131,17 @@ func (p *proxy) pass(conn *net.TCPConn) {
 	}()
 	a := p.agent
 	id := wire.ChildStream(a.passed.Add(1))
-	s, err := a.streams.Open(id)
+	s, err := a.streams.OpenOwn(id)
 	if err != nil {
-		return // too many, or the server is gone
+		return nil // too many, or the server is gone
 	}
 	defer s.Close()
 	_ = a.conn.Write(wire.KindOpened, id) // without the server the stream ends
 	if s.Over() {                         // another server was told of it than that with which it ended
 		_ = a.conn.Write(wire.KindStreamClose, id)
 	}
-	carry(s, conn, linger)
+	carry(s, conn, takeTime, linger)
+	return s
 }
 
 // linger ends a connection of which the server wants nothing more: what the program
