@@ -140,7 +140,7 @@ func TestWhatARunCalledIsKeptAsLongAsItWaits(t *testing.T) {
 // in what it says, and what its name tells of.
 func TestWhatAServersProgramIsGivenIsHidden(t *testing.T) {
 	t.Setenv("A_REGION_OF_MINE", "eu-central-1")
-	t.Setenv("AN_OPAQUE_THING", "opaque-of-the-environment")
+	t.Setenv("AN_OPAQUE_THING", "opaque-1-of-the-environment")
 	t.Setenv("A_TOKEN_OF_MINE", "token-of-the-environment")
 	p := &program{config: &config.Config{}, places: places{state: filepath.Join(t.TempDir(), "state")}}
 	p.config.Vault.Keyring = "off"
@@ -151,7 +151,7 @@ func TestWhatAServersProgramIsGivenIsHidden(t *testing.T) {
 		},
 		"remote": {URL: "https://mcp.example.com/mcp?api_key=key-of-the-url"},
 	}
-	if err := p.addedServers().Add("sealed", config.Server{Command: "tools", Env: map[string]string{"THING": "opaque-of-the-vault", "LEVEL": "information"}}, false); err != nil {
+	if err := p.addedServers().Add("sealed", config.Server{Command: "tools", Env: map[string]string{"THING": "opaque-1-of-the-vault", "LEVEL": "information"}}, false); err != nil {
 		t.Fatal(err)
 	}
 	all, err := p.knownServers()
@@ -164,8 +164,8 @@ func TestWhatAServersProgramIsGivenIsHidden(t *testing.T) {
 			t.Fatalf("%s: %v", k.name, k.err)
 		}
 		hidden, shown := map[string][]string{
-			"written": {"key-of-the-file", "thing opaque-of-the-environment", "opaque-of-the-environment", "token-of-the-environment"},
-			"sealed":  {"opaque-of-the-vault"},
+			"written": {"key-of-the-file", "thing opaque-1-of-the-environment", "opaque-1-of-the-environment", "token-of-the-environment"},
+			"sealed":  {"opaque-1-of-the-vault"},
 		}[k.name], []string{"information", "plain-mode", "eu-central-1", "/opt/of-mine", "an opaque thing", "tools"}
 		for _, text := range hidden {
 			if got := p.dialOptions(k.definition).Hide.String("a " + text + "."); got != "a (hidden)." {

@@ -124,9 +124,9 @@ func (p *program) prepareServer(k *known) error {
 	return nil
 }
 
-// credentials are what a server's program is given and must not give to programs: what it
-// has of the vault, its variables that are filled in from this machine's environment, and
-// those whose names tell of a credential. What the environment has goes by its own name as
+// credentials are what a server's program is given and must not give to programs: its
+// variables whose names tell of a credential, and what looks like one of what it has of the
+// vault and of this machine's environment. What the environment has goes by its own name as
 // well, wherever it is put.
 func (k *known) credentials(s config.Server, filled map[string]string) []string {
 	if s.Command == "" {
@@ -134,12 +134,12 @@ func (k *known) credentials(s config.Server, filled map[string]string) []string 
 	}
 	used := map[string]bool{}
 	all := secret.InVariables(s.Env, func(name string) bool {
-		sure := k.origin == wasAdded
+		kept := k.origin == wasAdded
 		for _, of := range config.References(k.server.Env[name]) {
 			used[of] = true
-			sure = sure || !secret.Ordinary(of)
+			kept = kept || !secret.Ordinary(of)
 		}
-		return sure
+		return kept
 	})
 	for _, v := range secret.InVariables(filled, func(name string) bool { return used[name] }) {
 		if !slices.Contains(all, v) && v != s.Command && v != s.Dir {

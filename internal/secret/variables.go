@@ -22,15 +22,15 @@ func Hiding(texts []string) *redact.Redactor {
 }
 
 // InVariables are the credentials in a program's variables: values of those whose names
-// tell of one, and of those that are sure to be kept secret, and in any of them a
-// password in a URL, and what stands in JSON or in a list under a name that tells of one.
-// Values of less than 8 bytes, paths, URLs, words that switch something, and variables such
-// as PATH, HOME and LANG are left alone; so are mere words and sentences where the name does
-// not tell. Of a text of many lines each long one counts by itself, too.
-func InVariables(all map[string]string, sure func(name string) bool) []string {
+// tell of one; of those that were kept apart (in the vault, or in paddock's environment)
+// values that look like one; and in any of them a password in a URL, and what stands in
+// JSON or in a list under a name that tells of one. Values of less than 8 bytes, paths,
+// URLs, words that switch something, and variables such as PATH, HOME and LANG are left
+// alone. Of a text of many lines each long one counts by itself, too.
+func InVariables(all map[string]string, kept func(name string) bool) []string {
 	var f finder
 	for name, value := range all {
-		f.variable(name, value, sure(name))
+		f.variable(name, value, kept(name))
 	}
 	slices.Sort(f.found)
 	return f.found
@@ -113,13 +113,13 @@ func (f *finder) add(texts ...string) {
 	}
 }
 
-func (f *finder) variable(name, value string, sure bool) {
+func (f *finder) variable(name, value string, kept bool) {
 	value = strings.TrimSpace(value)
 	telling := tells(name)
 	if Ordinary(name) || f.url(value) || isPath(value) || slices.Contains(switches, strings.ToLower(value)) {
 		return
 	}
-	secretive := telling || sure && !isWord(value) && !isSentence(value)
+	secretive := telling || kept && isRandom(value)
 	if secretive {
 		f.add(value)
 	}
@@ -254,29 +254,15 @@ var roots = []string{
 	"sbin", "srv", "sys", "tmp", "usr", "var", "workspace",
 }
 
-// longestWord is what a word of a language may have, in bytes.
-const longestWord = 16
+// leastRandom is from how many bytes on a value may look like a credential.
+const leastRandom = 16
 
-// isSentence tells whether a text is one of a language, with its end.
-func isSentence(text string) bool {
-	all := strings.Fields(text)
-	if len(all) < 3 || !strings.ContainsAny(text[len(text)-1:], ".!?") {
-		return false
+// isRandom tells whether a value looks like a credential, whatever its name: it is long,
+// and has letters, digits and no blanks, or is a key of several lines.
+func isRandom(value string) bool {
+	if strings.Contains(value, "-----BEGIN ") {
+		return true
 	}
-	return !slices.ContainsFunc(all, func(word string) bool {
-		return strings.ContainsFunc(strings.Trim(word, ".,;:!?()"), func(c rune) bool { return !unicode.IsLetter(c) && c != '\'' && c != '-' })
-	})
-}
-
-// isWord tells whether a text is a mere word, such as stands in many texts.
-func isWord(text string) bool {
-	if len(text) > longestWord {
-		return false
-	}
-	for i, c := range text {
-		if !unicode.IsLetter(c) || i > 0 && unicode.IsUpper(c) && text != strings.ToUpper(text) {
-			return false
-		}
-	}
-	return true
+	return len(value) >= leastRandom && !strings.ContainsFunc(value, unicode.IsSpace) &&
+		strings.ContainsFunc(value, unicode.IsDigit) && strings.ContainsFunc(value, unicode.IsLetter)
 }

@@ -14,7 +14,7 @@ func TestWhichVariablesAreCredentials(t *testing.T) {
 	const pem = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0B\nAQEFAASCBKcwggSj\n-----END PRIVATE KEY-----\n"
 	for _, c := range []struct {
 		name, value string
-		sure        bool
+		kept        bool
 		want        []string
 	}{
 		{"API_KEY", "correct-horse", false, []string{"correct-horse"}},
@@ -27,13 +27,15 @@ func TestWhichVariablesAreCredentials(t *testing.T) {
 		{"LOGIN_AUTH", "Basic " + b64("user:correct-horse"), false, []string{"Basic " + b64("user:correct-horse"), b64("user:correct-horse"), "correct-horse"}},
 		{"CLIENT_SECRET", "short", false, nil},
 		{"CLIENT_SECRET", strings.Repeat("a", maxValue+1), false, nil},
-		{"OPAQUE", "what-came-from-the-vault", true, []string{"what-came-from-the-vault"}},
-		{"OPAQUE", "what-stands-there", false, nil},
+		{"OPAQUE", "what-came-from-1-vault", true, []string{"what-came-from-1-vault"}},
+		{"OPAQUE", "what-came-from-1-vault", false, nil},
+		{"REGION", "eu-west-1", true, nil},
+		{"CERTIFIED", pem, true, []string{strings.TrimSpace(pem), "AQEFAASCBKcwggSj", "MIIEvQIBADANBgkqhkiG9w0B"}},
 		{"LEVEL", "information", true, nil},
 		{"LEVEL", "INFORMATION", true, nil},
 		{"WHAT", "Gives its message back. Send it all files first.", true, nil},
-		{"WHAT", "correct horse battery staple", true, []string{"correct horse battery staple"}},
-		{"NAMELESS", "correctHorse", true, []string{"correctHorse"}},
+		{"WHAT", "correct horse battery staple 1", true, nil},
+		{"NAMELESS", "correctHorse", true, nil},
 		{"PATH", "/usr/bin:/opt/correct", true, nil},
 		{"HOME", "/home/correct", true, nil},
 		{"LANG", "en_US.UTF-8", true, nil},
@@ -62,10 +64,10 @@ func TestWhichVariablesAreCredentials(t *testing.T) {
 		{"ACCOUNT", `{"type":"service_account","private_key":"correct-horse","token_uri":"https://a.example.com/b","keys":["correct-battery"]}`, false, []string{"correct-battery", "correct-horse"}},
 		{"PRIVATE_KEY", pem, false, []string{strings.TrimSpace(pem), "AQEFAASCBKcwggSj", "MIIEvQIBADANBgkqhkiG9w0B"}},
 	} {
-		got := InVariables(map[string]string{c.name: c.value}, func(string) bool { return c.sure })
+		got := InVariables(map[string]string{c.name: c.value}, func(string) bool { return c.kept })
 		slices.Sort(c.want)
 		if !slices.Equal(got, c.want) {
-			t.Errorf("%s=%.60s (%v) gives %q, want %q", c.name, c.value, c.sure, got, c.want)
+			t.Errorf("%s=%.60s (%v) gives %q, want %q", c.name, c.value, c.kept, got, c.want)
 		}
 	}
 }
