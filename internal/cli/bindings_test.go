@@ -135,3 +135,47 @@ func TestWhatARunCalledIsKeptAsLongAsItWaits(t *testing.T) {
 		t.Errorf("%d events were passed on", passed)
 	}
 }
+
+// What a server's program is given of the vault or of this machine's environment is hidden
+// in what it says, and what its name tells of.
+func TestWhatAServersProgramIsGivenIsHidden(t *testing.T) {
+	t.Setenv("A_REGION_OF_MINE", "eu-central-1")
+	t.Setenv("AN_OPAQUE_THING", "opaque-1-of-the-environment")
+	t.Setenv("A_TOKEN_OF_MINE", "token-of-the-environment")
+	p := &program{config: &config.Config{}, places: places{state: filepath.Join(t.TempDir(), "state")}}
+	p.config.Vault.Keyring = "off"
+	p.config.Servers = map[string]config.Server{
+		"written": {
+			Command: "tools", Args: []string{"--region", "${A_REGION_OF_MINE}", "--token=${A_TOKEN_OF_MINE}"},
+			Env: map[string]string{"API_KEY": "key-of-the-file", "THING": "thing ${AN_OPAQUE_THING}", "MODE": "plain-mode", "PATH": "${PATH}:/opt/of-mine", "DATA": "${HOME}/of-mine", "LEVEL": "information"},
+		},
+		"remote": {URL: "https://mcp.example.com/mcp?api_key=key-of-the-url"},
+	}
+	if err := p.addedServers().Add("sealed", config.Server{Command: "tools", Env: map[string]string{"THING": "opaque-1-of-the-vault", "LEVEL": "information"}}, false); err != nil {
+		t.Fatal(err)
+	}
+	all, err := p.knownServers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range all {
+		defer k.close()
+		if k.err != nil {
+			t.Fatalf("%s: %v", k.name, k.err)
+		}
+		hidden, shown := map[string][]string{
+			"written": {"key-of-the-file", "thing opaque-1-of-the-environment", "opaque-1-of-the-environment", "token-of-the-environment"},
+			"sealed":  {"opaque-1-of-the-vault"},
+		}[k.name], []string{"information", "plain-mode", "eu-central-1", "/opt/of-mine", "an opaque thing", "tools"}
+		for _, text := range hidden {
+			if got := p.dialOptions(k.definition).Hide.String("a " + text + "."); got != "a (hidden)." {
+				t.Errorf("%s: %s becomes %q", k.name, text, got)
+			}
+		}
+		for _, text := range shown {
+			if got := k.definition.Hide.String(text); got != text {
+				t.Errorf("%s: %s becomes %q", k.name, text, got)
+			}
+		}
+	}
+}

@@ -101,11 +101,17 @@ func taken(others []*known, name string) error {
 // prepareServer makes the definition of a server, with the variables of the
 // environment put in.
 func (p *program) prepareServer(k *known) error {
-	s, err := k.server.Expand(os.LookupEnv)
+	filled := map[string]string{}
+	s, err := k.server.Expand(func(name string) (string, bool) {
+		value, ok := os.LookupEnv(name)
+		filled[name] = value
+		return value, ok
+	})
 	if err != nil {
 		return err
 	}
 	d := definitionOf(k.name, s)
+	d.Hide = secret.Hiding(k.credentials(s, filled))
 	if err := errors.Join(d.Check(), d.Policy.Check(), checkOAuth(s.OAuth)); err != nil {
 		return err
 	}
@@ -116,6 +122,31 @@ func (p *program) prepareServer(k *known) error {
 	}
 	k.definition, k.ready = d, s
 	return nil
+}
+
+// credentials are what a server's program is given and must not give to programs: its
+// variables whose names tell of a credential, and what looks like one of what it has of the
+// vault and of this machine's environment. What the environment has goes by its own name as
+// well, wherever it is put.
+func (k *known) credentials(s config.Server, filled map[string]string) []string {
+	if s.Command == "" {
+		return nil // see reach
+	}
+	used := map[string]bool{}
+	all := secret.InVariables(s.Env, func(name string) bool {
+		kept := k.origin == wasAdded
+		for _, of := range config.References(k.server.Env[name]) {
+			used[of] = true
+			kept = kept || !secret.Ordinary(of)
+		}
+		return kept
+	})
+	for _, v := range secret.InVariables(filled, func(name string) bool { return used[name] }) {
+		if !slices.Contains(all, v) && v != s.Command && v != s.Dir {
+			all = append(all, v)
+		}
+	}
+	return all
 }
 
 func definitionOf(name string, s config.Server) broker.Definition {
@@ -142,7 +173,7 @@ func (p *program) reach(k *known, d *broker.Definition, s config.Server) error {
 		return err
 	}
 	k.transports = append(k.transports, t)
-	d.Transport = secret.Guard(t, sortedNames(s.Headers)) // what echoes them does not give them to programs
+	d.Transport = secret.Guard(t, sortedNames(s.Headers), s.URL) // what echoes them does not give them to programs
 	if hasAuthorization(s.Headers) {
 		return nil
 	}
@@ -357,7 +388,7 @@ func (p *program) dial(ctx context.Context, k *known) (*upstream.Conn, error) {
 }
 
 func (p *program) dialOptions(d broker.Definition) upstream.Options {
-	return upstream.Options{Transport: d.Transport, Tokens: d.Tokens, Environ: os.Environ(), Log: p.log, Name: "paddock", Version: build().Version}
+	return upstream.Options{Transport: d.Transport, Tokens: d.Tokens, Hide: d.Hide, Environ: os.Environ(), Log: p.log, Name: "paddock", Version: build().Version}
 }
 
 // findServer gives the server of a name.

@@ -17,9 +17,13 @@ import (
 // are found in all the forms that an [Engine] finds, in the status, the header and the
 // body, and "(hidden)" is put in their place. Values of less than 8 bytes, headers that no
 // credentials stand in, and mere words of a list in a header whose name tells of no
-// credentials, are left alone.
-func Guard(base http.RoundTripper, names []string) http.RoundTripper {
-	g := &guard{base: base}
+// credentials, are left alone. So are taken out those of the server's own URL (see
+// [InURL]); where the server names a URL with such a parameter, requests there have it.
+func Guard(base http.RoundTripper, names []string, server string) http.RoundTripper {
+	g := &guard{base: base, own: InURL(server)}
+	if u, err := url.Parse(server); err == nil && len(g.own) > 0 {
+		g.query = u.Query()
+	}
 	for _, name := range append([]string{"Authorization"}, names...) {
 		if name = http.CanonicalHeaderKey(name); !slices.Contains(told, name) || name == "Cookie" {
 			g.names = append(g.names, name)
@@ -31,6 +35,8 @@ func Guard(base http.RoundTripper, names []string) http.RoundTripper {
 type guard struct {
 	base  http.RoundTripper
 	names []string
+	own   []string   // credentials of the server's URL
+	query url.Values // its parameters
 
 	mu   sync.Mutex // guards what follows
 	last string     // what the redactor was made for
@@ -40,6 +46,7 @@ type guard struct {
 // RoundTrip implements [http.RoundTripper].
 func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	with := g.redactor(r.Header)
+	r = g.whole(r)
 	if with != nil && r.Header.Get("Accept-Encoding") != "" {
 		r = r.Clone(r.Context())
 		r.Header.Set("Accept-Encoding", knownOf(strings.Join(r.Header.Values("Accept-Encoding"), ",")))
@@ -55,10 +62,35 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
+// whole gives a request with the parameters that were taken out of a URL which the server
+// had named: it may repeat those of its own.
+func (g *guard) whole(r *http.Request) *http.Request {
+	if len(g.query) == 0 || !strings.Contains(r.URL.RawQuery, "hidden") {
+		return r
+	}
+	pairs, changed := strings.Split(r.URL.RawQuery, "&"), false
+	for i, pair := range pairs {
+		key, value, _ := strings.Cut(pair, "=")
+		name, _ := url.QueryUnescape(key) // what cannot be read names none of ours
+		if plain, err := url.QueryUnescape(value); err == nil && plain == hidden && tells(name) && g.query.Has(name) {
+			pairs[i], changed = key+"="+url.QueryEscape(g.query.Get(name)), true
+		}
+	}
+	if changed {
+		r = r.Clone(r.Context())
+		r.URL.RawQuery = strings.Join(pairs, "&")
+	}
+	return r
+}
+
 // redactor is for the credentials of one request, which mostly are those of the last.
 func (g *guard) redactor(h http.Header) *redact.Redactor {
 	var texts []redact.Text
 	key := ""
+	for _, v := range g.own {
+		texts = append(texts, redact.Text{Value: []byte(v), Instead: hidden})
+		key += v + "\x00"
+	}
 	for _, name := range g.names {
 		for _, value := range h.Values(name) {
 			for _, v := range credentials(name, value) {

@@ -15,7 +15,7 @@ func TestCredentialsOfAServerThatEchoesThem(t *testing.T) {
 		fmt.Fprintf(w, "data: %s %s %s %s\n\n", r.Header.Get("Authorization"), r.Header.Get("X-Key"), r.Header.Get("Accept"), r.Header.Get("Mcp-Session-Id"))
 	}))
 	defer server.Close()
-	c := &http.Client{Transport: Guard(http.DefaultTransport, []string{"x-key", "Accept", "X-Short"})}
+	c := &http.Client{Transport: Guard(http.DefaultTransport, []string{"x-key", "Accept", "X-Short"}, "")}
 	for authorization, want := range map[string]string{
 		"Bearer " + token: "Bearer (hidden)", "Basic " + b64("user:"+token): "Basic (hidden)", token: "(hidden)", "": "", "Bearer abc": "Bearer abc",
 	} {
@@ -45,7 +45,7 @@ func TestCredentialsOfAServerThatEchoesThem(t *testing.T) {
 
 // A server may take a header apart, and say what it found.
 func TestPartsOfHeadersAreCredentialsToo(t *testing.T) {
-	c := &http.Client{Transport: Guard(http.DefaultTransport, []string{"Cookie", "X-Key", "X-Toolsets", "X-Config"})}
+	c := &http.Client{Transport: Guard(http.DefaultTransport, []string{"Cookie", "X-Key", "X-Toolsets", "X-Config"}, "")}
 	for _, sent := range []struct{ name, value, says, want string }{
 		{"Cookie", "sid=" + token + "; theme=dark-mode-on; q=abc", "sid " + token + ", dark-mode-on, q abc", "sid (hidden), (hidden), q abc"},
 		{"Cookie", `sid="a%20long%20value"`, "a long value, a%20long%20value", "(hidden), (hidden)"},

@@ -35,6 +35,7 @@ import (
 	"paddock/internal/bindings/stub"
 	"paddock/internal/bindings/upstream"
 	"paddock/internal/fault"
+	"paddock/internal/secret/redact"
 )
 
 // Definition is a server that programs may call.
@@ -45,6 +46,8 @@ type Definition struct {
 	Tokens upstream.TokenSource
 	// Transport sends its requests; nil: Config.Dial's.
 	Transport http.RoundTripper
+	// Hide is taken out of all that its program says; nil: nothing is.
+	Hide *redact.Redactor
 	// Identity says as whom the server is spoken to, where that is not the same for
 	// everybody: connections are never shared between identities.
 	Identity string
@@ -59,7 +62,7 @@ type Session struct{ Owner, ID string }
 type Config struct {
 	// Servers are those that every session has: the operator's.
 	Servers []Definition
-	// Dial is what connections are made with; its Tokens are each definition's. The
+	// Dial is what connections are made with; its Tokens and Hide are each definition's. The
 	// zero value reaches no network.
 	Dial upstream.Options
 	// Pool is how connections are kept; its Dial is the Broker's own.
@@ -314,7 +317,7 @@ func (one *bound) with(ctx context.Context) context.Context {
 func (b *Broker) dial(ctx context.Context, _ upstream.Key) (*upstream.Conn, error) {
 	one := ctx.Value(definition{}).(*bound)
 	o := b.config.Dial
-	o.Tokens = one.Tokens
+	o.Tokens, o.Hide = one.Tokens, one.Hide
 	if one.Transport != nil {
 		o.Transport = one.Transport
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"paddock/internal/secret/redact"
 )
 
 // Era is which of the protocol's ways a server speaks.
@@ -59,6 +61,9 @@ type Options struct {
 	Transport http.RoundTripper
 	// Tokens gives the server's bearer tokens; nil: none are sent.
 	Tokens TokenSource
+	// Hide is taken out of all that a program says, messages and standard error; nil:
+	// nothing is. Of servers with a URL the Transport does so.
+	Hide *redact.Redactor
 	// Environ is paddock's own environment ("NAME=value"), of which programs get PATH,
 	// HOME, LANG and TMPDIR; nil: nothing.
 	Environ []string
@@ -215,7 +220,7 @@ func (d *dialing) open(ctx context.Context, era Era) error {
 	d.drop()
 	c := d.conn
 	if c.server.Command != "" {
-		p, err := start(c.server, d.options.Environ, c.log.With("server", c.server.Name), c.hear)
+		p, err := start(c.server, d.options, c.log.With("server", c.server.Name), c.hear)
 		if err == nil {
 			c.link = p
 		}

@@ -62,6 +62,7 @@ var roles = map[string]func(){
 	"lies":       func() { legacyServer(false, lies) },
 	"environ":    func() { legacyServer(false, environ) },
 	"childless":  func() { time.Sleep(time.Hour) },
+	"tells":      tells,
 	"pings":      func() { legacyServer(false, pings) },
 	"unreadable": func() { fmt.Println(`{"jsonrpc":`); time.Sleep(time.Hour) },
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"paddock/internal/secret/redact"
 )
 
 const (
@@ -42,9 +44,9 @@ func newTail(env map[string]string, log *slog.Logger) *tail {
 }
 
 // copy takes all that comes from r, and ends with it. Values are blotted out before it is
-// cut into lines, and before long lines are cut.
-func (t *tail) copy(r io.Reader) {
-	b := bufio.NewReaderSize(&blotted{r: r, secrets: t.secrets}, tailSize)
+// cut into lines, and before long lines are cut; so is what is to be hidden besides.
+func (t *tail) copy(r io.Reader, hide *redact.Redactor) {
+	b := bufio.NewReaderSize(hide.Reader(&blotted{r: r, secrets: t.secrets}), tailSize)
 	for {
 		line, err := b.ReadSlice('\n')
 		if len(line) > 0 {

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"paddock/internal/secret/redact"
 )
 
 // inherited are the variables that a server's program gets of paddock's own; on
@@ -44,6 +46,7 @@ type process struct {
 	stdin  *os.File
 	stdout *os.File
 	errors *os.File
+	hide   *redact.Redactor
 	tail   *tail
 
 	writing chan struct{} // holds one token while a line is written
@@ -58,15 +61,15 @@ type process struct {
 var _ link = (*process)(nil)
 
 // start starts a server's program.
-func start(s Server, environ []string, log *slog.Logger, hear func(message)) (*process, error) {
-	env := environment(s.Env, environ)
+func start(s Server, o Options, log *slog.Logger, hear func(message)) (*process, error) {
+	env := environment(s.Env, o.Environ)
 	path, err := find(s.Command, env)
 	if err != nil {
 		p := trouble(Unreachable, false, err, "there is no program %q that could be started", s.Command)
 		p.hint = "check its command, and the PATH that paddock runs with"
 		return nil, p
 	}
-	p := &process{writing: make(chan struct{}, 1), dead: make(chan struct{}), exited: make(chan struct{}), tail: newTail(s.Env, log)}
+	p := &process{writing: make(chan struct{}, 1), dead: make(chan struct{}), exited: make(chan struct{}), hide: o.Hide, tail: newTail(s.Env, log)}
 	p.mux = newMux(hear, p.write)
 	p.cmd = &exec.Cmd{Path: path, Args: append([]string{s.Command}, s.Args...), Env: env, Dir: s.Dir}
 	if p.cmd.Dir == "" {
@@ -75,8 +78,8 @@ func start(s Server, environ []string, log *slog.Logger, hear func(message)) (*p
 	if err := p.launch(); err != nil {
 		return nil, trouble(Unreachable, false, err, "its program could not be started")
 	}
-	p.readers.Go(func() { p.listenTo(lines(p.stdout, s.limit(), p.noise)) })
-	p.readers.Go(func() { p.tail.copy(p.errors) })
+	p.readers.Go(func() { p.listenTo(p.hidden(lines(p.stdout, s.limit(), p.noise))) })
+	p.readers.Go(func() { p.tail.copy(p.errors, p.hide) })
 	p.waiter.Go(p.wait)
 	return p, nil
 }
@@ -231,8 +234,17 @@ func (p *process) deaf(err error, late bool) {
 
 // noise takes a line that is no message: programs print things. It counts as one.
 func (p *process) noise(line []byte) error {
-	p.tail.note(line)
+	p.tail.note(p.hide.Bytes(line))
 	return p.count()
+}
+
+// hidden gives messages without what is to be hidden: whatever is made of them, and kept,
+// has nothing of it.
+func (p *process) hidden(next func() ([]byte, error)) func() ([]byte, error) {
+	return func() ([]byte, error) {
+		data, err := next()
+		return p.hide.JSON(data), err
+	}
 }
 
 func (p *process) settle(string) {}

@@ -257,7 +257,7 @@ func TestStderrHoldsNoPartOfASecret(t *testing.T) {
 		for _, r := range []io.Reader{strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text)), iotest.DataErrReader(strings.NewReader(text))} {
 			var log bytes.Buffer
 			tail := newTail(map[string]string{"KEY": key, "OTHER": "hunter3-hunter3", "LONG": "hunter3-hunter3-hunter4", "SHORT": "abc"}, logTo(&log))
-			tail.copy(r)
+			tail.copy(r, nil)
 			all := tail.String() + log.String()
 			if strings.Contains(all, "hunter") || strings.Contains(all, "unter") || strings.Contains(all, "***") == (name == "half of one") {
 				t.Errorf("%s: it keeps %q", name, all)

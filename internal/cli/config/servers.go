@@ -273,6 +273,14 @@ var reference = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(:-[^}]*)?\}`)
 // bareReference is one without anything that stands in for the variable.
 var bareReference = regexp.MustCompile(`\$\{[A-Za-z_][A-Za-z0-9_]*\}`)
 
+// References are the variables that a text refers to.
+func References(text string) (names []string) {
+	for _, m := range reference.FindAllStringSubmatch(text, -1) {
+		names = append(names, m[1])
+	}
+	return names
+}
+
 // Expand gives the server with the variables put in that its texts refer to. All that
 // are missing are told at once.
 func (s Server) Expand(lookup func(name string) (string, bool)) (Server, error) {
