@@ -164,7 +164,7 @@ func TestWhatAServersProgramIsGivenIsHidden(t *testing.T) {
 			t.Fatalf("%s: %v", k.name, k.err)
 		}
 		hidden, shown := map[string][]string{
-			"written": {"key-of-the-file", "thing opaque-1-of-the-environment", "opaque-1-of-the-environment", "token-of-the-environment"},
+			"written": {"key-of-the-file", "opaque-1-of-the-environment", "token-of-the-environment"},
 			"sealed":  {"opaque-1-of-the-vault"},
 		}[k.name], []string{"information", "plain-mode", "eu-central-1", "/opt/of-mine", "an opaque thing", "tools"}
 		for _, text := range hidden {

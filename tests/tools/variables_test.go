@@ -92,7 +92,7 @@ print(text)
 import base64
 print([n for n in ("s3cr"+"3t", (b"s3cr"+b"3t").hex()) if n in text],
     [base64.b64encode(b"."*k + v)[4:12].decode() in text for v in (b"k3y-s3cr"+b"3t-one", b"th1ng-s3cr"+b"3t-two") for k in range(3)],
-    len(said) > 5, "API_KEY=(hidden)" in text, "THING=(hidden)" in text, "REGION=eu-west-1" in text, "MODE=ordinary" in text)
+    len(said) > 5, "API_KEY=(hidden)" in text, "THING=a (hidden)" in text, "REGION=eu-west-1" in text, "MODE=ordinary" in text)
 `)
 		lines := strings.Split(strings.TrimSpace(e.Stdout), "\n")
 		if want := "[] [False, False, False, False, False, False] True True True True True"; !e.Success || lines[len(lines)-1] != want {
