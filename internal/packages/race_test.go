@@ -1,0 +1,5 @@
+//go:build race
+
+package packages_test
+
+const raceEnabled = true
