@@ -275,7 +275,7 @@ func (t *Tree) writeLocked(p string, data []byte) (File, error) {
 		old = weight(info)
 	}
 	growth := max(int64(len(data)), blockBytes) - old + t.missing(path.Dir(p))*blockBytes
-	if err := t.roomLocked(growth); err != nil {
+	if err := t.roomLocked(growth, 1); err != nil {
 		return File{}, err
 	}
 	if err := t.makeFolders(path.Dir(p)); err != nil {

@@ -19,6 +19,9 @@ const (
 	// leaseBytes is how much room a writer takes at a time: the folder is
 	// measured once for each.
 	leaseBytes = 16 << 20
+	// leasedOf is how much room there has to be for each byte that is taken ahead: the rest
+	// is for other writers.
+	leasedOf = 4
 	// pieceBytes is how much of a file is in memory while it is received.
 	pieceBytes = 64 << 10
 )
@@ -173,7 +176,11 @@ func (s *Stage) extend(bytes int64) error {
 	defer t.writing.Unlock()
 	need := bytes - s.lease
 	for growth := max(need, leaseBytes); ; growth = max(need, growth/8) {
-		err := t.roomLocked(growth)
+		times := int64(leasedOf)
+		if growth == need {
+			times = 1
+		}
+		err := t.roomLocked(growth, times)
 		if err == nil {
 			s.lease += growth
 			t.leased.Add(growth)

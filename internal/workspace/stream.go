@@ -163,11 +163,12 @@ func (t *Tree) present(p string) (*File, error) {
 func (t *Tree) checkRoom(size int64) error {
 	t.writing.Lock()
 	defer t.writing.Unlock()
-	return t.roomLocked(max(size, blockBytes))
+	return t.roomLocked(max(size, blockBytes), 1)
 }
 
-// roomLocked tells whether the folder may grow by so many bytes.
-func (t *Tree) roomLocked(growth int64) error {
+// roomLocked tells whether the folder may grow by so many bytes, and has room for so
+// many times that.
+func (t *Tree) roomLocked(growth, times int64) error {
 	if growth <= 0 {
 		return nil
 	}
@@ -175,12 +176,12 @@ func (t *Tree) roomLocked(growth int64) error {
 	if err != nil {
 		return err
 	}
-	growth += t.leased.Load()
-	if used+growth > t.options.DiskBytes {
+	leased := t.leased.Load()
+	if growth*times > t.options.DiskBytes-used-leased {
 		return fault.New(fault.Exhausted, "the workspace's disk limit of %d bytes is reached", t.options.DiskBytes).WithHint("delete files that are no longer needed")
 	}
 	if t.options.Grow != nil {
-		return t.options.Grow(growth)
+		return t.options.Grow(growth + leased)
 	}
 	return nil
 }

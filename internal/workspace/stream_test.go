@@ -123,6 +123,21 @@ type failing struct{ err error }
 
 func (f *failing) Read([]byte) (int, error) { return 0, f.err }
 
+// What writers take ahead keeps others out of none of the room that is left.
+func TestManySmallFilesAtOnceHaveRoom(t *testing.T) {
+	tree, _ := openTree(t, Options{DiskBytes: 24 << 20})
+	for k := range 8 {
+		s, err := tree.Stage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if _, err := s.Add(fmt.Sprint("f", k), strings.NewReader(strings.Repeat("x", 100_000)), 0); err != nil {
+			t.Errorf("of %d: %v", k, err)
+		}
+	}
+}
+
 func TestManyReceiversTogetherKeepTheDiskLimit(t *testing.T) {
 	const limit = 40 << 20
 	tree, _ := openTree(t, Options{DiskBytes: limit})
