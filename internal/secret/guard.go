@@ -22,7 +22,7 @@ import (
 func Guard(base http.RoundTripper, names []string, server string) http.RoundTripper {
 	g := &guard{base: base, own: InURL(server)}
 	if u, err := url.Parse(server); err == nil && len(g.own) > 0 {
-		g.query = u.Query()
+		g.query, g.origin = u.Query(), u.Scheme+"://"+u.Host
 	}
 	for _, name := range append([]string{"Authorization"}, names...) {
 		if name = http.CanonicalHeaderKey(name); !slices.Contains(told, name) || name == "Cookie" {
@@ -37,6 +37,8 @@ type guard struct {
 	names []string
 	own   []string   // credentials of the server's URL
 	query url.Values // its parameters
+	// origin is whom these are for: its scheme and host.
+	origin string
 
 	mu   sync.Mutex // guards what follows
 	last string     // what the redactor was made for
@@ -63,9 +65,9 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // whole gives a request with the parameters that were taken out of a URL which the server
-// had named: it may repeat those of its own.
+// had named at its own origin: it may repeat those of its own.
 func (g *guard) whole(r *http.Request) *http.Request {
-	if len(g.query) == 0 || !strings.Contains(r.URL.RawQuery, "hidden") {
+	if len(g.query) == 0 || r.URL.Scheme+"://"+r.URL.Host != g.origin || !strings.Contains(r.URL.RawQuery, "hidden") {
 		return r
 	}
 	pairs, changed := strings.Split(r.URL.RawQuery, "&"), false

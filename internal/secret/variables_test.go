@@ -94,6 +94,12 @@ func TestCredentialsInAServersURL(t *testing.T) {
 	defer server.Close()
 	at := server.URL + "/mcp?api_key=correct%20horse&mode=everything&profile=an-ordinary-one"
 	c := &http.Client{Transport: Guard(http.DefaultTransport, nil, at)}
+	elsewhere := strings.Replace(server.URL, "127.0.0.1", "localhost", 1) + "/messages?api_key=(hidden)"
+	if resp, err := c.Get(elsewhere); err != nil {
+		t.Error(err)
+	} else if resp.Body.Close(); strings.Contains(<-asked, "correct") {
+		t.Error("another host is given the key")
+	}
 	for _, u := range []string{at, server.URL + "/messages?api_key=(hidden)&mode=everything&profile=(hidden)", server.URL + "/messages?x=%28hidden%29&api_key=%28hidden%29"} {
 		r, err := http.NewRequestWithContext(t.Context(), "GET", u, nil)
 		if err != nil {
