@@ -339,7 +339,7 @@ type RunLimits struct {
 	// KiB.
 	DisplayBytes int64
 	// Grace is how long a program may take to end after the gentle interrupt
-	// before it is stopped by force; zero: half a second.
+	// before it is stopped by force; zero: two seconds.
 	Grace time.Duration
 }
 

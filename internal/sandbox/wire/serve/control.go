@@ -9,9 +9,10 @@ import (
 )
 
 // DefaultGrace is how long a program may take to end when it is interrupted and
-// its limits say nothing of that. An interpreter needs some 10 ms for it; where
-// twenty processes want one processor, that is 200.
-const DefaultGrace = 500 * time.Millisecond
+// its limits say nothing of that. An interpreter needs some 10 ms for it, and an operation
+// of numpy's has to end first: on a machine whose processors and disk are taken several
+// times over, one of 20 ms took up to 840 (RATIONALE.md).
+const DefaultGrace = 2 * time.Second
 
 // Level is how far a run has been told to stop.
 type Level int32
