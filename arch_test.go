@@ -23,7 +23,7 @@ var mayImport = map[string][]string{
 	"internal/approval":                  {"internal/blob", "internal/fault", "internal/lock"},
 	"internal/auth":                      {"internal/fault"},
 	"internal/bindings":                  {},
-	"internal/bindings/broker":           {"internal/bindings", "internal/bindings/catalog", "internal/bindings/journal", "internal/bindings/schema", "internal/bindings/stub", "internal/bindings/upstream", "internal/blob", "internal/egress", "internal/fault", "internal/legible", "internal/lock", "internal/sandbox", "internal/secret/redact"},
+	"internal/bindings/broker":           {"internal/bindings", "internal/bindings/catalog", "internal/bindings/journal", "internal/bindings/schema", "internal/bindings/stub", "internal/bindings/upstream", "internal/blob", "internal/egress", "internal/fault", "internal/legible", "internal/lock", "internal/sandbox", "internal/secret", "internal/secret/redact"},
 	"internal/bindings/journal":          {"internal/fault"},
 	"internal/bindings/oauth":            {"internal/fault"},
 	"internal/bindings/upstream":         {"internal/bindings", "internal/fault", "internal/legible", "internal/secret/redact"},

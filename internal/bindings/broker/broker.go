@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -35,6 +36,7 @@ import (
 	"paddock/internal/bindings/stub"
 	"paddock/internal/bindings/upstream"
 	"paddock/internal/fault"
+	"paddock/internal/secret"
 	"paddock/internal/secret/redact"
 )
 
@@ -326,7 +328,9 @@ func (b *Broker) dial(ctx context.Context, _ upstream.Key) (*upstream.Conn, erro
 		if err != nil {
 			return nil, err
 		}
-		o.Transport = way
+		// What echoes the session's headers gives them to nobody who reads what it says: they
+		// would be in files, logs, and what other sessions see of the same server.
+		o.Transport = secret.Guard(way, slices.Collect(maps.Keys(one.Headers)), one.URL)
 	}
 	o.Changed = func() { b.shelf.spoil(one.key) }
 	return upstream.Dial(ctx, one.Server, o)

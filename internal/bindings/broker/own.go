@@ -67,15 +67,15 @@ type ownText struct {
 
 const ownVersion = 1
 
-// secret tells whether a definition holds what nobody else should read.
-func secret(d Definition) bool {
+// private tells whether a definition holds what nobody else should read.
+func private(d Definition) bool {
 	u, err := url.Parse(d.URL)
 	return len(d.Headers) > 0 || len(d.Env) > 0 || len(d.Args) > 0 || err != nil || u.RawQuery != ""
 }
 
 // keepable tells whether a definition can be in a file.
 func (o *own) keepable(d Definition) bool {
-	return o.dir != "" && d.Tokens == nil && (o.broker.config.Seal != nil || !secret(d))
+	return o.dir != "" && d.Tokens == nil && (o.broker.config.Seal != nil || !private(d))
 }
 
 func (o *own) path(s Session) string { return filepath.Join(o.dir, nameOf(s.Owner, s.ID)+".json") }
