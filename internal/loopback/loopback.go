@@ -26,6 +26,8 @@ type Port struct{ Host, Guest uint16 }
 // Stream is a connection to the machine. Read and Write may be called at the same
 // time; Close ends both, and works twice.
 type Stream interface {
+	// Read gives io.EOF where the machine has said that nothing more comes, and another
+	// error where that was cut off.
 	io.ReadWriteCloser
 	// CloseWrite says that nothing more will be sent.
 	CloseWrite() error
@@ -123,7 +125,9 @@ func (p *Ports) take() bool {
 
 func (p *Ports) give() { <-p.few }
 
-// forward carries bytes between a connection and the machine until both are done.
+// forward carries bytes between a connection and the machine until both are done. Who
+// connected is told the end of an answer only where the machine has: a connection to a
+// program or a machine that is gone, or to ports that are closed, is reset.
 func (p *Ports) forward(conn *net.TCPConn, port uint16) {
 	defer conn.Close()
 	inside, err := p.dial(p.ctx, port)
@@ -134,24 +138,59 @@ func (p *Ports) forward(conn *net.TCPConn, port uint16) {
 	}
 	defer inside.Close()
 	stop := context.AfterFunc(p.ctx, func() {
-		conn.Close()
+		reset(conn)
 		inside.Close()
 	})
 	defer stop()
 	var both sync.WaitGroup
-	both.Go(func() { pour(inside, conn) })
-	pour(conn, inside)
+	both.Go(func() { pourIn(inside, conn) })
+	pourOut(conn, inside)
 	both.Wait()
 }
 
-// pour copies to the end, and passes that on; a failure ends both connections.
-func pour(to, from Stream) {
-	_, err := io.Copy(to, from)
+// pourIn copies what a client sends. One whose connection fails has not said all; a
+// program that takes no more may still have something to say, as servers do that refuse
+// what is too large.
+func pourIn(inside Stream, conn *net.TCPConn) {
+	to := &taker{Writer: inside}
+	_, err := io.Copy(to, conn)
+	switch {
+	case err == nil:
+		_ = inside.CloseWrite() // without the machine there is nobody to tell
+	case to.refused:
+		_, _ = io.Copy(io.Discard, conn) // until its end, or that of the answer if that is cut off
+	default:
+		_ = inside.Close()
+	}
+}
+
+// taker is a Writer that remembers that it failed.
+type taker struct {
+	io.Writer
+	refused bool
+}
+
+func (t *taker) Write(p []byte) (int, error) {
+	n, err := t.Writer.Write(p)
+	t.refused = t.refused || err != nil
+	return n, err
+}
+
+// pourOut copies what the machine sends. What ends in another way than by an end is not
+// to look whole.
+func pourOut(conn *net.TCPConn, inside Stream) {
+	_, err := io.Copy(conn, inside)
 	if err == nil {
-		err = to.CloseWrite()
+		err = conn.CloseWrite()
 	}
 	if err != nil {
-		_ = to.Close() // it fails where the other one did
-		_ = from.Close()
+		reset(conn)
+		_ = inside.Close() // it is told that nobody listens any more
 	}
+}
+
+// reset ends a connection so that what was sent does not look whole.
+func reset(conn *net.TCPConn) {
+	_ = conn.SetLinger(0) // it may be closed by now
+	conn.Close()
 }
