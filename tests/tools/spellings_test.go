@@ -34,9 +34,12 @@ func spelledInPython(t *testing.T, m *model) {
 		"from servers import google_drive\nprint(google_drive" + wiki, "from servers import google_drive\nprint(google_drive.tools" + wiki,
 		"from servers.google_drive import tools\nprint(tools" + wiki,
 		"from importlib import import_module\nprint(import_module('servers.google_drive')" + wiki,
+		"from servers.google_drive import *\nprint(read_wiki_structure(repoName='a/b')[:5])",
+		"from servers.google_drive.tools import *\nprint((await read_wiki_structure.aio(repoName='a/b'))[:5])",
 	} {
 		m.prints(t, "python", code, "Avail\n")
 	}
+	m.prints(t, "python", "names = {}\nexec('from servers.google_drive import *', names)\nprint(*sorted(n for n in names if n[:2] != '__'))", "ask_question read_wiki_contents read_wiki_structure\n")
 	m.prints(t, "python", "import skills\nprint(dir(skills), skills.documents.name)", "['data', 'documents', 'files'] documents\n")
 	m.hints(t, "python", "import servers; servers.nothing", "no server 'nothing' is bound; there are google_drive")
 	m.hints(t, "python", "import servers.nothing", "no server 'nothing' is bound; there are google_drive")
@@ -57,6 +60,9 @@ func spelledInJavaScript(t *testing.T, m *model) {
 		"import * as g from './servers/google-drive';\nconsole.log((await g" + wiki, "import * as g from './servers/google_drive/index.ts';\nconsole.log((await g" + wiki,
 		"import * as g from '/servers/google_drive';\nconsole.log((await g" + wiki, "import * as g from '/servers/google_drive/index.js';\nconsole.log((await g" + wiki,
 		"import * as g from 'servers/google_drive/read_wiki_structure';\nconsole.log((await g" + wiki, "import * as g from '/servers/google_drive/read_wiki_structure.ts';\nconsole.log((await g" + wiki,
+		"import g from 'servers/google_drive';\nconsole.log((await g" + wiki, "import g from './servers/google-drive';\nconsole.log((await g" + wiki,
+		"import g, { read_wiki_structure as same } from '/servers/google_drive/index.ts';\nif (g.readWikiStructure !== same) throw 1;\nconsole.log((await g" + wiki,
+		"const { default: g } = await import('servers/google-drive');\nconsole.log((await g" + wiki,
 		"const g = await import('servers/google-drive');\nconsole.log((await g" + wiki, "const { google_drive: g } = await import('servers');\nconsole.log((await g" + wiki,
 		"const g = require('servers/google-drive');\nconsole.log((await g" + wiki, "const g = require('servers').google_drive;\nconsole.log((await g" + wiki,
 	} {
@@ -64,6 +70,7 @@ func spelledInJavaScript(t *testing.T, m *model) {
 		m.prints(t, "typescript", code, "Avail\n")
 	}
 	m.prints(t, "javascript", "import servers from 'servers';\nconsole.log(Object.keys(servers.google_drive).includes('readWikiStructure'), 'google_drive' in servers)", "true true\n")
+	m.prints(t, "javascript", "import g from 'servers/google_drive';\nconsole.log(Object.keys(g).join(' '), g.default)", "ask_question askQuestion read_wiki_contents readWikiContents read_wiki_structure readWikiStructure undefined\n")
 	m.prints(t, "javascript", "import { name } from 'skills/documents';\nconsole.log(name)", "documents\n")
 	const there = `no server "nothing" is bound; there are google_drive`
 	m.hints(t, "javascript", "import servers from 'servers';\nservers.nothing.x()", there)

@@ -62,7 +62,8 @@ func checkFiles(tools []bindings.Tool, tree Tree) error {
 const scriptString = `("([^"\\]|\\.)*"|'([^'\\]|\\.)*'|` + "`([^`\\\\$]|\\\\.|[$]+([^{$`\\\\]|\\\\.))*[$]*`" + `)`
 
 // scriptCode is what is left of a module of JavaScript when esbuild has read it.
-var scriptCode = regexp.MustCompile(`^(import\{tool\}from"servers";)?((export )?const [A-Za-z]\w*=tool\(` + scriptString + `,` + scriptString + `\);|export\{[\w ,]*\}(from"\./\w+")?;)*$`)
+var scriptCode = regexp.MustCompile(`^(import\{tool\}from"servers";)?((export )?const [A-Za-z]\w*=tool\(` + scriptString + `,` + scriptString + `\);|export\{[\w ,]*\}(from"\./\w+")?;)*` +
+	`(export default\{(\w+(:\w+)?,?)*\};|export\*as default from"\./index";)?$`)
 
 func checkScript(code string, loader api.Loader) error {
 	out := api.Transform(code, api.TransformOptions{Loader: loader, MinifyWhitespace: true, LegalComments: api.LegalCommentsNone, Charset: api.CharsetASCII})
@@ -82,7 +83,7 @@ var pythonLine = regexp.MustCompile(`^(` + strings.Join([]string{
 	`[A-Z]\w*: TypeAlias = T`, `[A-Z]\w* = TypedDict\(T, \{`, `    T: T,`, `\}(, total=False)?\)`,
 	`@tool\(T, T, \{(T: T(, T: T)*)?\}\)`,
 	`def [A-Za-z]\w*\((\*{0,2}\w+: ` + pythonType + `( = \.\.\.)?(, )?)*\) -> ` + pythonType + `:`,
-	`__getattr__, __dir__ = lazy\(__name__, \{name: name for name in T\.split\(\)\}\)`,
+	`__all__ = T\.split\(\)`, `__getattr__, __dir__ = lazy\(__name__, \{name: name for name in __all__\}\)`,
 }, "|") + `)$`)
 
 const pythonType = `[\w\[\], |T-]+`

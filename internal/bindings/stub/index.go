@@ -20,11 +20,11 @@ func lazyFile(doc string, tools []Named) string {
 	var b strings.Builder
 	docstring(&b, "", prose(doc, 500))
 	// One text is compiled in no time; a dictionary with 500 entries takes 5 ms.
-	b.WriteString("from servers import lazy\n\n__getattr__, __dir__ = lazy(__name__, {name: name for name in \"\"\"\n")
+	b.WriteString("from servers import lazy\n\n__all__ = \"\"\"\n")
 	for _, n := range tools {
 		b.WriteString("    " + n.Python + "\n")
 	}
-	b.WriteString("\"\"\".split()})\n")
+	b.WriteString("\"\"\".split()\n__getattr__, __dir__ = lazy(__name__, {name: name for name in __all__})\n")
 	return b.String()
 }
 
@@ -36,15 +36,23 @@ func pyiFile(tools []Named) string {
 	return b.String()
 }
 
+// indexScript writes what plain JavaScript imports, whether it names the tools, or takes
+// all of them as one object.
 func indexScript(server string, tools []Named) string {
 	var b strings.Builder
+	var all []string
 	b.WriteString("import { tool } from \"servers\";\n\n")
 	for _, n := range tools {
 		fmt.Fprintf(&b, "export const %s = tool(%s, %s);\n", n.JavaScript, scriptText(server), scriptText(n.Tool.Name))
 		if n.Camel != "" {
 			fmt.Fprintf(&b, "export { %s as %s };\n", n.JavaScript, n.Camel)
 		}
+		all = append(all, n.JavaScript)
+		if n.Camel != "" {
+			all = append(all, n.Camel+": "+n.JavaScript)
+		}
 	}
+	fmt.Fprintf(&b, "\nexport default { %s };\n", strings.Join(all, ", "))
 	return b.String()
 }
 
@@ -58,9 +66,7 @@ func indexTypes(tools []Named) string {
 		names = append(names, "type "+n.types+"Args", "type "+n.types+"Result")
 		fmt.Fprintf(&b, "export { %s } from %s;\n", strings.Join(names, ", "), scriptText("./"+n.JavaScript))
 	}
-	if len(tools) == 0 {
-		b.WriteString("export {};\n")
-	}
+	b.WriteString("export * as default from \"./index\";\n") // which also makes a module of none
 	return b.String()
 }
 

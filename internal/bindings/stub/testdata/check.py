@@ -72,7 +72,11 @@ def check(files):
             if not k.isidentifier() or k != v:
                 raise ValueError(k)
         def get(name):
-            raise AttributeError(name)
+            if package.endswith(".tools") or name not in names:
+                raise AttributeError(name)
+            found = getattr(importlib.import_module(package + "." + name), name)
+            setattr(sys.modules[package], name, found)
+            return found
         return get, lambda: list(names)
 
     servers.tool, servers.lazy = tool, lazy
@@ -99,6 +103,10 @@ def check(files):
         importlib.invalidate_caches()
         try:
             acts.clear()
+            taken = {}
+            exec("from made import *", taken)
+            if sorted(taken.keys() - {"__builtins__"}) != names or not all(isinstance(taken[n], types.FunctionType) for n in names):
+                raise ValueError("all of it is " + repr(taken.keys() - {"__builtins__"}))
             for name in ["", ".tools"] + ["." + n for n in names]:
                 module = importlib.import_module("made" + name)
                 if name.startswith(".") and name != ".tools" and not callable(getattr(module, name[1:])):
