@@ -2,7 +2,9 @@ package tools
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -218,12 +220,28 @@ func TestFiveHundredToolsAreNotListed(t *testing.T) {
 func TestHeadersOfAServerStayOnTheHost(t *testing.T) {
 	const secret = "s3cr3t-0f-a-header"
 	p := newParty(t).odd()
+	p.tool("tell", "Says what it was sent", `{"type":"object","properties":{"fail":{"type":"boolean"}}}`, func(_ context.Context, args map[string]any) (any, error) {
+		calls := p.seen()
+		key := calls[len(calls)-1].header.Get("X-Key")
+		p.tool("told", "Was sent "+key, `{"type":"object"}`, nil)
+		if args["fail"] == true {
+			return nil, errors.New("it was sent " + key)
+		}
+		return "it was sent " + key + " " + base64.StdEncoding.EncodeToString([]byte(key)), nil
+	})
 	inEach(t, everywhere, func(*testing.T) options { return options{} }, func(t *testing.T, m *model) {
 		bound := m.call(t, "mcp_bind_http", map[string]any{"name": "party", "url": p.url, "headers": map[string]any{"X-Key": secret}}, &struct{}{})
 		e := m.run(t, "python", `
 import os, sys, gc
-from servers.party import count
+from servers.party import count, tell
+from servers import ToolError
 count(n=1)
+said = [tell()]
+try:
+    tell(fail=True)
+except ToolError as e:
+    said.append(str(e))
+print(said)
 found = [k for k, v in os.environ.items() if "s3cr"+"3t" in v]
 for top in "/servers", "/workspace", "/tmp":
     for folder, _, names in os.walk(top):
@@ -232,14 +250,15 @@ for top in "/servers", "/workspace", "/tmp":
             if b"s3cr"+b"3t" in data: found.append(os.path.join(folder, name))
 print(found)
 `)
-		if e.Stdout != "[]\n" {
+		if e.Stdout != "['it was sent (hidden) (hidden)', 'it was sent (hidden)']\n[]\n" {
 			t.Errorf("the program found it: %+v", e)
 		}
+		found := m.call(t, "search_tools", map[string]any{"query": "was sent", "limit": 5}, &struct{}{})
 		if calls := p.seen(); len(calls) == 0 || calls[len(calls)-1].header.Get("X-Key") != secret {
 			t.Error("the server was not given it")
 		}
 		info := m.call(t, "get_workspace_info", map[string]any{}, &struct{}{})
-		for _, told := range []any{bound, e, info} {
+		for _, told := range []any{bound, e, info, found} {
 			if text, err := json.Marshal(told); err != nil || strings.Contains(string(text), secret) {
 				t.Errorf("it is told: %s, %v", text, err)
 			}
