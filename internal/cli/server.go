@@ -58,11 +58,12 @@ environment when it starts. A value that is - is read from stdin, so that it doe
 not stand on the command line.
 
 Patterns of tools are names with * and ?, or @read-only, @destructive and
-@open-world for what the server says of them.
+@open-world for what the server says of them. --deny goes before --ask, and that
+before --allow; with an --allow, tools that fit no pattern are denied.
 
 Exit codes: 0 done, 1 failed or there is one of that name, 2 wrong usage.`,
 		Example: `  paddock server add docs https://mcp.example.com/mcp
-  paddock server add github https://api.example.com/mcp --header 'Authorization: Bearer ${GITHUB_TOKEN}' --ask '*' --allow @read-only
+  paddock server add github https://api.example.com/mcp --header 'Authorization: Bearer ${GITHUB_TOKEN}' --ask @destructive
   paddock server add files --command npx -- -y @modelcontextprotocol/server-filesystem /data`,
 		Args: count(1, -1, "a name"),
 		RunE: func(c *cobra.Command, args []string) error { return p.addServer(c, args, f) },
@@ -327,7 +328,7 @@ type serverJSON struct {
 	Env       []string            `json:"env,omitempty"`     // names alone
 	Headers   []string            `json:"headers,omitempty"` // names alone
 	Policy    map[string][]string `json:"tools,omitempty"`
-	State     string              `json:"state,omitempty"` // usable, unusable; with a look: ok, login, unreachable
+	State     string              `json:"state,omitempty"` // usable, unusable; with a look: ok, login, refused, unreachable
 	Detail    string              `json:"detail,omitempty"`
 	Hint      string              `json:"hint,omitempty"`
 	Tools     *int                `json:"tool_count,omitempty"`
@@ -340,6 +341,7 @@ const (
 	unusable    = "unusable"
 	answers     = "ok"
 	wantsLogin  = "login"
+	refuses     = "refused" // the token that it is sent
 	unreachable = "unreachable"
 )
 
@@ -466,7 +468,9 @@ func (p *program) look(ctx context.Context, k *known, j *serverJSON) {
 	}
 	if upstream.ReasonOf(err) == upstream.Unauthorized {
 		j.failed(wantsLogin, err)
-		j.Hint = "paddock server login " + k.name
+		if j.Hint = "paddock server login " + k.name; k.login == nil {
+			j.State, j.Hint = refuses, "it does not take what its Authorization header has"
+		}
 		return
 	}
 	j.failed(unreachable, err)

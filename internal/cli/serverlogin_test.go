@@ -265,4 +265,8 @@ func TestNobodyLogsInWhereATokenIsGiven(t *testing.T) {
 	if r := again(t, "server", "tools", "docs"); r.code != 0 || !strings.Contains(r.stdout, "secret(") {
 		t.Errorf("its tools are %+v", r)
 	}
+	g.valid = "another"
+	if r := again(t, "server", "ls", "--check"); r.code != exitFailed || !strings.Contains(r.stdout, " refused ") || !strings.Contains(r.stdout, "does not take what its Authorization header has") || strings.Contains(r.stdout, "server login") {
+		t.Errorf("where it is refused it is %+v", r)
+	}
 }

@@ -242,9 +242,13 @@ func errUnlisted(name string, port int) error {
 		WithHint("who runs the server can allow it, as %s", rule)
 }
 
+// ErrSpelling is in the errors of [Policy.CheckRequest], for errors.Is: the request is to
+// be written otherwise, and no rule would let it through.
+var ErrSpelling = errors.New("a path that is not read alike by all servers")
+
 func errAmbiguous(name string, why error) error {
 	return fault.New(fault.Denied, "not every path of %s may be asked for, and this one is not read alike by all servers: %v", name, why).
-		WithHint("write the path plainly: without dots, doubled or escaped slashes")
+		WithHint("write the path plainly: without dots, doubled or escaped slashes").WithCause(ErrSpelling)
 }
 
 // canonical is the one spelling of a host that may be asked for at a port.

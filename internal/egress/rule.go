@@ -42,7 +42,11 @@ func Split(line string) []string {
 	var rules []string
 	method := ""
 	for word := range strings.FieldsFuncSeq(line, func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) }) {
-		if method == "" && isMethod(word) {
+		another := slices.Contains(methods, word)
+		if another && method != "" { // GET,POST host: of what the first one is, nobody says
+			rules = append(rules, method)
+		}
+		if another || method == "" && isMethod(word) {
 			method = word
 			continue
 		}
@@ -97,7 +101,8 @@ func (r *rule) takeRequest(target string, rights Rights) (string, error) {
 			return "", errors.New("the method " + method + " is not let out")
 		}
 		r.method, target = method, rest
-	} else if slices.Contains(methods, target) {
+	}
+	if slices.Contains(methods, target) {
 		return "", errors.New("it is a method without a host")
 	} else if slices.Contains(methods, strings.ToUpper(target)) {
 		return "", errors.New("a method is written in capitals, before its host")

@@ -48,7 +48,7 @@ func TestRulesWithMethodsAndPaths(t *testing.T) {
 
 func TestWhatIsNoRuleForRequests(t *testing.T) {
 	for _, text := range []string{
-		"GET", "POST", "get", "Post", "10.0.0.0/8", "192.0.2.1/32!private", "2001:db8::/32", "get a.com", "GET  a.com", " a.com", "GET a.com ", "GET\ta.com", "GET POST a.com", "GET|POST a.com", "CONNECT a.com", "TRACE a.com", "G3T a.com",
+		"GET", "POST", "get", "Post", "10.0.0.0/8", "192.0.2.1/32!private", "2001:db8::/32", "get a.com", "GET  a.com", " a.com", "GET a.com ", "GET\ta.com", "GET POST a.com", "GET|POST a.com", "CONNECT a.com", "TRACE a.com", "G3T a.com", "GET POST",
 		"a.com/v1?x=1", "a.com/v1#x", "a.com/a*b", "a.com/*a", "a.com/a*/b", "a.com/**", "a.com/x/../y", "a.com/./y", "a.com//y", "a.com/a%2fb", "a.com/a%5cb", "a.com/%", "a.com/%00", "a.com/ä", `a.com\x`,
 		"https://a.com/v1", "http:/a.com", "a.com/x!private:80", "GET /x", "/x", "GET *.com/x", "*a.com", "a.*.com", "*.", "*.*", "*.127.0.0.1", "..a.com", "*..a.com",
 		"a.com/" + strings.Repeat("a", 700),
@@ -72,6 +72,7 @@ func TestOneLineOfRules(t *testing.T) {
 		"GET a.com/v1/*, *.b.com":       {"GET a.com/v1/*", "*.b.com"},
 		"GET  a.com\n\tPOST,a.com/x":    {"GET a.com", "POST a.com/x"},
 		"a.com GET":                     {"a.com", "GET"}, // which is refused
+		"GET,POST a.com HEAD PUT":       {"GET", "POST a.com", "HEAD", "PUT"},
 		"10.0.0.1:80!private M-GET a.b": {"10.0.0.1:80!private", "M-GET a.b"},
 	} {
 		if got := Split(line); !slices.Equal(got, want) {

