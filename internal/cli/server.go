@@ -479,11 +479,12 @@ func (p *program) look(ctx context.Context, k *known, j *serverJSON) {
 	}
 }
 
-// itSaid is what a server's program wrote last before err; empty: nothing, or it is none.
+// itSaid is what a server's program wrote last before err, on one line; empty: nothing, or
+// it is none.
 func itSaid(err error) string {
 	var up *upstream.Error
 	if !errors.As(err, &up) || up.Stderr == "" {
 		return ""
 	}
-	return "it said: " + up.Stderr
+	return "it said: " + strings.ReplaceAll(up.Stderr, "\n", "; ")
 }

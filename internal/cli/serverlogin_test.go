@@ -18,6 +18,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"paddock/internal/bindings/upstream"
 )
 
 // guarded is an MCP server that wants a token, and the issuer that it trusts.
@@ -268,5 +270,11 @@ func TestNobodyLogsInWhereATokenIsGiven(t *testing.T) {
 	g.valid = "another"
 	if r := again(t, "server", "ls", "--check"); r.code != exitFailed || !strings.Contains(r.stdout, " refused ") || !strings.Contains(r.stdout, "does not take what its Authorization header has") || strings.Contains(r.stdout, "server login") {
 		t.Errorf("where it is refused it is %+v", r)
+	}
+}
+
+func TestWhatAProgramSaidIsOneLineOfATable(t *testing.T) {
+	if got := itSaid(&upstream.Error{Stderr: "no such option\ntry --help"}); got != "it said: no such option; try --help" {
+		t.Errorf("it is %q", got)
 	}
 }
