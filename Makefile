@@ -148,9 +148,6 @@ endif
 # What drives the paddock that was built, in processes of its own: the race detector would
 # watch the tests' clients alone.
 DRIVES := $(addprefix ./tests/,crash docs engines image linux mcp network/joined network/linux network/packages network/preview network/secrets service tools)
-# What works through many bytes, one after the other, for which the race detector takes ten
-# times as long, and has nothing to find.
-BULK := TestHostileTarballs|TestDeepSourcesEnd|TestSourcesThatGrowWithoutEndAreRefused
 # With one compiler for all of C, what is built for the race detector is built once.
 RACE := $(if $(filter 1,$(NATIVE)),CC=clang-19) CGO_ENABLED=1 go test -race -vet=off -timeout 25m
 PLAIN := go test -vet=off -timeout 25m
@@ -158,10 +155,9 @@ PLAIN := go test -vet=off -timeout 25m
 .PHONY: test
 test: guest/dist/stamp skills/dist/digests $(if $(filter 1,$(NATIVE)),$(WORKER)) ## tests with the race detector, real guests included
 	@echo "paddock: tests"
-	@set -o pipefail; all=$$(go list ./... | grep -vxF "$$(go list $(DRIVES))") && PADDOCK_BIN=$(CURDIR)/bin/paddock $(RACE) -skip 'OwnTests$$|$(BULK)' $$all
+	@set -o pipefail; all=$$(go list ./... | grep -vxF "$$(go list $(DRIVES))") && PADDOCK_BIN=$(CURDIR)/bin/paddock $(RACE) -skip 'OwnTests$$' $$all
 	@echo "paddock: tests of the paddock that was built"
 	@PADDOCK_BIN=$(CURDIR)/bin/paddock $(PLAIN) $(DRIVES)
-	@PADDOCK_BIN=$(CURDIR)/bin/paddock $(PLAIN) -run '$(BULK)' ./internal/packages
 	@echo "paddock: CPython's own tests and test262, in the guests"
 	@$(PLAIN) -run 'OwnTests$$' ./internal/sandbox/wasm
 ifeq ($(NATIVE),1)
