@@ -186,7 +186,7 @@ func TestRequestsThatAreNone(t *testing.T) {
 func TestALegacySession(t *testing.T) {
 	s, h, url := newHTTP(t, HTTPConfig{})
 	one, two := initialize(t, url, "Owner: one"), initialize(t, url, "Owner: two")
-	post(t, url, called(1, "x = 5", ""), one...)
+	bodyOf(t, post(t, url, called(1, "x = 5", ""), one...)) // a stream may begin before the call ends
 	if body := bodyOf(t, post(t, url, called(2, "x", ""), one...)); !strings.Contains(body, `"result":"5"`) {
 		t.Errorf("its calls share no workspace: %s", body)
 	}
@@ -643,7 +643,7 @@ func TestPlainCallsNeverRunOutOfSessions(t *testing.T) {
 	_, rest, _ := strings.Cut(kept, `"session_id":"`)
 	id, _, _ := strings.Cut(rest, `"`)
 	again := fmt.Sprintf(`{"jsonrpc":"2.0","id":"b","method":"tools/call","params":{"name":"execute_code","arguments":{"code":"x","session_id":%q}}}`, id)
-	post(t, url, again)
+	bodyOf(t, post(t, url, again))
 	for n := range 20 {
 		if body := bodyOf(t, post(t, url, called(n, "y = 1", ""))); !strings.Contains(body, `"success":true`) {
 			t.Fatalf("call %d: %s", n, body)
@@ -684,13 +684,13 @@ func TestWhatIsNamedMakesNoRoom(t *testing.T) {
 	}
 	read := idOfResult(bodyOf(t, post(t, url, fmt.Sprintf(write, ""))))
 	reading := `{"jsonrpc":"2.0","id":2,"method":"resources/read","params":{"uri":"paddock://sessions/` + read + `/files/a"}}`
-	post(t, url, reading)
+	bodyOf(t, post(t, url, reading))
 	legacy := initialize(t, url)
 	named := idOfResult(bodyOf(t, post(t, url, fmt.Sprintf(write, ""), legacy...)))
-	post(t, url, fmt.Sprintf(write, `,"session_id":"`+named+`"`), legacy...)
+	bodyOf(t, post(t, url, fmt.Sprintf(write, `,"session_id":"`+named+`"`), legacy...))
 	send(t, http.MethodDelete, url, "", legacy...)
 	for range 5 {
-		post(t, url, fmt.Sprintf(write, ""))
+		bodyOf(t, post(t, url, fmt.Sprintf(write, "")))
 	}
 	if body := bodyOf(t, post(t, url, reading)); !strings.Contains(body, `"contents"`) {
 		t.Errorf("what was read is gone: %s", body)

@@ -2,6 +2,8 @@ package packages_test
 
 import (
 	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -151,7 +153,7 @@ func TestHostileTarballs(t *testing.T) {
 		t.Errorf("outside: %v, %v", list, err)
 	}
 	r := newRegistry(t)
-	r.Publish(manifest.Text, "evil", "1.0.0", tarball(t, manifest, file{Name: "package/z.js", Text: strings.Repeat("\x00", 200<<20)}))
+	r.Publish(manifest.Text, "evil", "1.0.0", bomb(t, manifest, 200))
 	if _, _, err := install(t, r, "evil"); err == nil || err.Kind != fault.Exhausted {
 		t.Errorf("a bomb: %v", err)
 	}
@@ -165,6 +167,37 @@ func TestHostileTarballs(t *testing.T) {
 	if _, _, err := install(t, r, "evil"); err == nil || err.Kind != fault.Denied || !strings.Contains(err.Message, "sha512") {
 		t.Errorf("another digest: %v", err)
 	}
+}
+
+// bomb is a tarball with a file of so many MiB of zeros, each a part that gzip packed by
+// itself: packing them one after the other takes the race detector longer than all else.
+func bomb(t *testing.T, manifest file, size int) []byte {
+	t.Helper()
+	pack := func(text []byte) []byte {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		if _, err := z.Write(text); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	var head bytes.Buffer
+	w := tar.NewWriter(&head)
+	for _, h := range []*tar.Header{{Name: manifest.Name, Size: int64(len(manifest.Text)), Mode: 0o644}, {Name: "package/z.js", Size: int64(size) << 20, Mode: 0o644}} {
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if h.Name == manifest.Name {
+			if _, err := w.Write([]byte(manifest.Text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	all := append(pack(head.Bytes()), bytes.Repeat(pack(make([]byte, 1<<20)), size)...)
+	return append(all, pack(make([]byte, 1024))...)
 }
 
 // The bundler reads no file of the host, whatever a package imports or names as its own.

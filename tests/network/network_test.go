@@ -43,8 +43,32 @@ func TestMain(m *testing.M) {
 	if worker.Requested(os.Args) {
 		os.Exit(worker.Main(os.Args))
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if owners != "" {
+		_ = os.RemoveAll(owners)
+	}
+	os.Exit(code)
 }
+
+// owners is the folder of the backends' owners, with other people's clients, which programs
+// only read: all tests share it.
+var owners string
+
+var makeOwners = sync.OnceValue(func() error {
+	site, err := libraries()
+	if err != nil {
+		return fmt.Errorf("other people's clients could not be had: %w", err)
+	}
+	if owners, err = os.MkdirTemp("", "paddock-test-network-"); err != nil {
+		return err
+	}
+	for _, name := range []string{"site", "certs"} {
+		if err := os.CopyFS(filepath.Join(owners, "o", name), os.DirFS(filepath.Join(site, name))); err != nil {
+			return err
+		}
+	}
+	return os.Chmod(owners, 0o755) // for whom guests run as
+})
 
 // names finds the hosts of tests, all of which are this one.
 type names struct{}
@@ -94,10 +118,8 @@ var libraries = sync.OnceValues(func() (string, error) {
 // open makes a place whose programs reach what rules allow, at ports of the servers.
 func open(t *testing.T, rules ...string) *place {
 	t.Helper()
-	owners := t.TempDir()
-	if err := os.Chmod(owners, 0o755); err != nil { // for whom guests run as
-		t.Fatal(err)
-	}
+	err := makeOwners()
+	sandboxtest.Require(t, "wasm", err == nil, fmt.Sprint(err))
 	b, err := wasm.New(wasm.Config{CacheDir: sandboxtest.PreparedCache(t), OwnersDir: owners, Engine: os.Getenv("PADDOCK_SANDBOX_ENGINE"), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -109,17 +131,19 @@ func open(t *testing.T, rules ...string) *place {
 	})
 	probe := b.Probe(t.Context())
 	sandboxtest.Require(t, "wasm", probe.Available && len(probe.Runtimes) == 2, probe.Reason)
-	site, err := libraries()
-	sandboxtest.Require(t, "wasm", err == nil, fmt.Sprint("other people's clients could not be had: ", err))
-	p := &place{backend: b, asked: func([]byte) {}, site: filepath.Join(owners, "o", "site"), certs: filepath.Join(owners, "o", "certs"), tmp: filepath.Join(owners, "o", "tmp")}
-	for from, to := range map[string]string{"site": p.site, "certs": p.certs} {
-		if err := os.CopyFS(to, os.DirFS(filepath.Join(site, from))); err != nil {
-			t.Fatal(err)
-		}
+	tmp, err := os.MkdirTemp(filepath.Join(owners, "o"), "tmp-")
+	if err == nil {
+		err = os.Chmod(tmp, 0o777) // whatever the umask says
 	}
-	if err := errors.Join(os.Mkdir(p.tmp, 0o777), os.Chmod(p.tmp, 0o777)); err != nil { // whatever the umask says
+	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(tmp); err != nil {
+			t.Error(err)
+		}
+	})
+	p := &place{backend: b, asked: func([]byte) {}, site: filepath.Join(owners, "o", "site"), certs: filepath.Join(owners, "o", "certs"), tmp: tmp}
 	p.serve(t, rules)
 	return p
 }

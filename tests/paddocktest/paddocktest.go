@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,13 +29,31 @@ func Environment(t testing.TB, state string, more ...string) []string {
 }
 
 // Require skips a test where programs do not run in an isolation, as
-// [sandboxtest.Require] does.
+// [sandboxtest.Require] does. One program is run for all of a process's tests.
 func Require(t testing.TB, isolation string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), sandboxtest.Binary(t), "run", "--isolation", isolation, "-c", "1")
-	cmd.Env = Environment(t, t.TempDir())
-	out, err := cmd.CombinedOutput()
-	sandboxtest.Require(t, isolation, err == nil, string(out))
+	tried.Lock()
+	defer tried.Unlock()
+	if tried.isolations[isolation] == nil {
+		cmd := exec.CommandContext(t.Context(), sandboxtest.Binary(t), "run", "--isolation", isolation, "-c", "1")
+		cmd.Env = Environment(t, t.TempDir())
+		out, err := cmd.CombinedOutput()
+		tried.isolations[isolation] = &trial{err == nil, string(out)}
+	}
+	got := tried.isolations[isolation]
+	sandboxtest.Require(t, isolation, got.works, got.said)
+}
+
+// tried are the isolations in which a program was run.
+var tried = struct {
+	sync.Mutex
+	isolations map[string]*trial
+}{isolations: map[string]*trial{}}
+
+// trial is what came of it.
+type trial struct {
+	works bool
+	said  string
 }
 
 // Admit lets the users that guests run as into folders, which are made where there are

@@ -7,6 +7,7 @@ import (
 	"crypto/sha512"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -130,46 +131,102 @@ func (r *Registry) find(name string) {
 	if known || r.real == "" {
 		return
 	}
-	// The one at the top is the last, and so the latest.
-	for _, at := range []string{"*/node_modules", "@*/*/node_modules", "."} {
-		found, err := filepath.Glob(filepath.Join(r.real, filepath.FromSlash(at), filepath.FromSlash(name), "package.json"))
-		if err != nil {
-			r.t.Error(err)
-		}
-		for _, manifest := range found {
-			r.pack(filepath.Dir(manifest))
-		}
+	installed.Lock()
+	defer installed.Unlock()
+	all, err := installed.named(r.real, name)
+	if err != nil {
+		r.t.Error(err)
+	}
+	for _, p := range all {
+		r.Publish(p.manifest, p.name, p.version, p.data)
 	}
 }
 
-// pack publishes an installed package.
-func (r *Registry) pack(dir string) {
-	manifest, err := os.ReadFile(filepath.Join(dir, "package.json"))
-	if err != nil {
-		r.t.Error(err)
-		return
+// installed is what a folder of npm's holds. It is found and packed once for all registries
+// of a process: they serve the same.
+var installed = installations{packages: map[string][]packed{}}
+
+type installations struct {
+	sync.Mutex
+	folders  []string // with packages: the folder itself is the last
+	packages map[string][]packed
+}
+
+// packed is an installed package as a registry has it.
+type packed struct {
+	manifest, name, version string
+	data                    []byte
+}
+
+// named gives a package's versions. The one at the top is the last, and so the latest.
+func (i *installations) named(real, name string) ([]packed, error) {
+	if all, ok := i.packages[name]; ok {
+		return all, nil
 	}
-	var files []File
-	err = fs.WalkDir(os.DirFS(dir), ".", func(p string, e fs.DirEntry, err error) error {
+	if i.folders == nil {
+		for _, at := range []string{"*/node_modules", "@*/*/node_modules", "."} {
+			found, err := filepath.Glob(filepath.Join(real, filepath.FromSlash(at)))
+			if err != nil {
+				return nil, err
+			}
+			i.folders = append(i.folders, found...)
+		}
+	}
+	var all []packed
+	for _, folder := range i.folders {
+		dir := filepath.Join(folder, filepath.FromSlash(name))
+		manifest, err := os.ReadFile(filepath.Join(dir, "package.json"))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		p, err := pack(dir, manifest)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	i.packages[name] = all
+	return all, nil
+}
+
+// pack makes a tarball of an installed package. It is stored and not compressed, which takes
+// the race detector minutes; what tests write themselves is.
+func pack(dir string, manifest []byte) (packed, error) {
+	var m struct{ Name, Version string }
+	if err := json.Unmarshal(manifest, &m); err != nil {
+		return packed{}, err
+	}
+	var b bytes.Buffer
+	z, err := gzip.NewWriterLevel(&b, gzip.NoCompression)
+	if err != nil {
+		return packed{}, err
+	}
+	w := tar.NewWriter(z)
+	root := os.DirFS(dir)
+	err = fs.WalkDir(root, ".", func(p string, e fs.DirEntry, err error) error {
 		if err != nil || e.Name() == "node_modules" && e.IsDir() {
 			return fs.SkipDir
 		}
 		if !e.Type().IsRegular() {
 			return nil
 		}
-		text, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(p)))
-		files = append(files, File{Name: "package/" + p, Text: string(text)})
+		text, err := fs.ReadFile(root, p)
+		if err != nil {
+			return err
+		}
+		if err := w.WriteHeader(&tar.Header{Name: "package/" + p, Size: int64(len(text)), Mode: 0o644, Typeflag: tar.TypeReg}); err != nil {
+			return err
+		}
+		_, err = w.Write(text)
 		return err
 	})
-	var m struct{ Name, Version string }
-	if err == nil {
-		err = json.Unmarshal(manifest, &m)
+	if err = errors.Join(err, w.Close(), z.Close()); err != nil {
+		return packed{}, err
 	}
-	if err != nil {
-		r.t.Error(err)
-		return
-	}
-	r.Publish(string(manifest), m.Name, m.Version, Tarball(r.t, files...))
+	return packed{string(manifest), m.Name, m.Version, b.Bytes()}, nil
 }
 
 // ServeHTTP answers as a registry does.

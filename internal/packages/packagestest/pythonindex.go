@@ -12,6 +12,7 @@ import (
 	"html"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -201,6 +202,22 @@ func Simple(t testing.TB, name, version string) Distribution {
 // Real are packages that make got from Debian for the skills: openpyxl, what it
 // depends on, and pypdf, as wheels.
 func Real(t testing.TB) map[string]Distribution {
+	t.Helper()
+	wheels.Lock()
+	defer wheels.Unlock()
+	if wheels.all == nil {
+		wheels.all = packReal(t)
+	}
+	return maps.Clone(wheels.all)
+}
+
+// wheels are those of [Real], which a process packs once.
+var wheels struct {
+	sync.Mutex
+	all map[string]Distribution
+}
+
+func packReal(t testing.TB) map[string]Distribution {
 	t.Helper()
 	list, err := os.ReadFile(filepath.Join(root(t), "skills", "build", "sources.txt"))
 	if err != nil {
