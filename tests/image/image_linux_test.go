@@ -36,18 +36,21 @@ func built(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// serve puts the images into a registry on loopback, and gives its address.
-func serve(t *testing.T, dir string) string {
+// serve puts the images into registries on loopback, and gives their addresses. What the
+// layouts hold already is served from where it lies.
+func serve(t *testing.T, dir string) map[string]string {
 	t.Helper()
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
-	t.Cleanup(server.Close)
-	host := strings.TrimPrefix(server.URL, "http://")
+	hosts := map[string]string{}
 	for _, called := range []string{"small", "full"} {
+		blobs := registry.NewDiskBlobHandler(filepath.Join(dir, called, "blobs"))
+		server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithBlobHandler(blobs)))
+		t.Cleanup(server.Close)
+		hosts[called] = strings.TrimPrefix(server.URL, "http://")
 		index, err := layout.ImageIndexFromPath(filepath.Join(dir, called))
 		if err != nil {
 			t.Fatal(err)
 		}
-		ref, err := name.ParseReference(host + "/" + called + ":1")
+		ref, err := name.ParseReference(hosts[called] + "/" + called + ":1")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +58,24 @@ func serve(t *testing.T, dir string) string {
 			t.Fatal(err)
 		}
 	}
-	return host
+	return hosts
+}
+
+// inMemory is an empty folder, in memory where that can be had: to write the images upon a
+// disk, and to remove them from it, takes longer than all else.
+func inMemory(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("images", dir, "tmpfs", syscall.MS_NODEV|syscall.MS_NOSUID, "mode=0755,size=4g"); err != nil {
+		t.Log("upon the disk:", err)
+		return dir
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }
 
 // programs are what runs in an image, each with what it prints.
@@ -70,15 +90,15 @@ var programs = map[string][][2]string{
 }
 
 func TestTheTestImagesArePulledAndRun(t *testing.T) {
-	host := serve(t, built(t))
-	s, err := image.Open(image.Config{Dir: filepath.Join(t.TempDir(), "images")})
+	hosts := serve(t, built(t))
+	s, err := image.Open(image.Config{Dir: filepath.Join(inMemory(t), "images")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for called, all := range programs {
 		t.Run(called, func(t *testing.T) {
 			began := time.Now()
-			img, err := s.Pull(t.Context(), image.Request{Reference: host + "/" + called + ":1"})
+			img, err := s.Pull(t.Context(), image.Request{Reference: hosts[called] + "/" + called + ":1"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -86,7 +106,7 @@ func TestTheTestImagesArePulledAndRun(t *testing.T) {
 			if img.Bytes > 1<<30 {
 				t.Errorf("it takes %d MiB", img.Bytes>>20)
 			}
-			r, release, err := s.Rootfs(t.Context(), host+"/"+called+":1")
+			r, release, err := s.Rootfs(t.Context(), hosts[called]+"/"+called+":1")
 			if err != nil {
 				t.Fatal(err)
 			}

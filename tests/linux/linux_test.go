@@ -19,9 +19,10 @@ import (
 
 	"paddock/internal/mcpserver"
 	"paddock/internal/sandbox/sandboxtest"
+	"paddock/tests/image/imported"
 )
 
-// shared is what all tests use: unpacking the image takes longer than they do.
+// shared is what all tests use.
 var shared struct {
 	once   sync.Once
 	dir    string
@@ -40,7 +41,7 @@ func TestMain(m *testing.M) {
 // alone can build, else this machine's own programs.
 func image() string {
 	if os.Geteuid() == 0 {
-		return "full"
+		return imported.Full
 	}
 	return "host"
 }
@@ -70,7 +71,7 @@ func prepare(t *testing.T) string {
 			t.Fatal(err)
 		}
 		if image() == "full" {
-			importImage(t)
+			imported.Link(t, filepath.Join(shared.dir, "state"))
 		}
 		if out, err := paddock(t, "run", "--isolation", "linux", "-l", "bash", "-c", "true").CombinedOutput(); err != nil {
 			shared.reason = string(out)
@@ -78,18 +79,6 @@ func prepare(t *testing.T) string {
 	})
 	sandboxtest.Require(t, "linux", shared.reason == "" && shared.dir != "", shared.reason)
 	return shared.dir
-}
-
-func importImage(t *testing.T) {
-	build := exec.CommandContext(t.Context(), "bash", "../image/build.sh")
-	build.Stderr = os.Stderr
-	images, err := build.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if out, err := paddock(t, "image", "import", filepath.Join(strings.TrimSpace(string(images)), "full"), "--name", "full").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
 }
 
 // paddock is a command of the binary, with the image as its default.

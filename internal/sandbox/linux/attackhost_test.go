@@ -31,7 +31,7 @@ func parts(t *testing.T) (b *box, all map[string][]int) {
 	in := shell(t, backend, sandbox.Spec{Mounts: []sandbox.Mount{
 		{Guest: "/mine", Host: folderFor(t, "work"), DiskBytes: 1 << 20}, {Guest: "/look", Host: folderFor(t, "look"), ReadOnly: true},
 	}})
-	runs(t, in, "sleep 1000 > /dev/null 2>&1 & ls -R /mine /usr/lib > /dev/null")
+	runs(t, in, "sleep 1000 > /dev/null 2>&1 & ls /mine /look /usr/lib/*/ > /dev/null")
 	b = in.machine.box
 	all = map[string][]int{"sentry": {b.sentry.cmd.Process.Pid}, "gofer": {b.gofer.cmd.Process.Pid}}
 	for _, p := range family(b.sentry.cmd.Process.Pid) {

@@ -176,6 +176,7 @@ func TestWhoEndsTheMachineHasNone(t *testing.T) {
 		"the interpreter":            {"python", "import os; os.kill(os.getpid(), 9)", none},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // most of it is waiting
 			spec := sandbox.Spec{Owner: "eve", Runtime: l.runtime, Box: name}
 			in := start(t, b, spec)
 			l.over(t, in, 2*time.Second)

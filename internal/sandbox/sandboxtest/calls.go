@@ -37,7 +37,7 @@ func (k *kit) testCalls(t *testing.T) {
 	if k.Call == nil {
 		t.Skip("the language cannot call tools")
 	}
-	in := k.start(t, k.spec(""))
+	in := k.start(t, k.beside())
 	prints := func(t *testing.T, src, want string, host func(context.Context, sandbox.Call) []byte) {
 		t.Helper()
 		o := run(t, in, sandbox.Command{Code: src, Call: host})
@@ -164,7 +164,7 @@ func (k *kit) testCallsThatWait(t *testing.T, in sandbox.Instance, prints prints
 		}))
 	})
 	t.Run("closing an instance ends its calls", func(t *testing.T) {
-		other := k.start(t, k.spec(""))
+		other := k.start(t, k.beside())
 		asked, ended := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(ended)

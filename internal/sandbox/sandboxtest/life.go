@@ -37,7 +37,7 @@ func (k *kit) testLife(t *testing.T) {
 		}
 	})
 	t.Run("after it has closed everything is a fault", func(t *testing.T) {
-		in := k.start(t, k.spec(""))
+		in := k.start(t, k.beside())
 		in.Close()
 		_, err := in.Run(t.Context(), code(k.Print("x")))
 		wantFault(t, err, fault.Unavailable)
@@ -46,7 +46,7 @@ func (k *kit) testLife(t *testing.T) {
 	})
 	for _, c := range []struct{ name, src string }{{"a loop", k.Loop}, {"a program that catches everything", k.Stubborn}, {"a sleeping program", k.Sleep}} {
 		t.Run("closing stops "+c.name, func(t *testing.T) {
-			in := k.start(t, k.spec(""))
+			in := k.start(t, k.beside())
 			ended := background(t.Context(), t, in, k.Print("on")+"\n"+c.src, sandbox.RunLimits{})
 			if err := in.Close(); err != nil {
 				t.Error(err)
@@ -105,7 +105,7 @@ func (k *kit) testConcurrency(t *testing.T) {
 		all.Wait()
 	})
 	t.Run("a second run or an inspection during a run is a conflict", func(t *testing.T) {
-		in := k.start(t, k.spec(""))
+		in := k.start(t, k.beside())
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		ended := background(ctx, t, in, k.Print("on")+"\n"+k.Sleep, sandbox.RunLimits{})
@@ -120,7 +120,7 @@ func (k *kit) testConcurrency(t *testing.T) {
 		works(t, in, k.Print("free"), "free")
 	})
 	t.Run("a busy instance does not hold up another", func(t *testing.T) {
-		busy, free := k.start(t, k.spec("")), k.start(t, k.spec(""))
+		busy, free := k.start(t, k.beside()), k.start(t, k.beside())
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		ended := background(ctx, t, busy, k.Print("on")+"\n"+k.Loop, sandbox.RunLimits{})
@@ -129,7 +129,7 @@ func (k *kit) testConcurrency(t *testing.T) {
 		await(t, "the end of the run", ended)
 	})
 	t.Run("an inspection tells variables and imports", func(t *testing.T) {
-		in := k.start(t, k.spec(""))
+		in := k.start(t, k.beside())
 		works(t, in, k.Set("answer", 42), "")
 		works(t, in, k.Import, "")
 		found, err := in.Inspect(t.Context())

@@ -57,7 +57,7 @@ func (k *kit) testLimits(t *testing.T) {
 		{"a program that catches everything", k.Stubborn, false},
 	} {
 		t.Run(c.name+" ends at its deadline", func(t *testing.T) {
-			in := k.start(t, k.spec(""))
+			in := k.start(t, k.beside())
 			works(t, in, k.Set("before", 1), "")
 			o := k.timed(t, in, lines(k.Set("during", 2), c.src), 300*time.Millisecond)
 			if o.Cause != sandbox.TimedOut || o.Code == 0 || o.Error == nil {
@@ -73,11 +73,11 @@ func (k *kit) testLimits(t *testing.T) {
 			works(t, in, k.Show("during"), "2")
 		})
 		t.Run(c.name+" ends when it is cancelled", func(t *testing.T) {
-			k.testCancelled(t, k.start(t, k.spec("")), lines(k.Print("on"), c.src), nil)
+			k.testCancelled(t, k.start(t, k.beside()), lines(k.Print("on"), c.src), nil)
 		})
 	}
 	t.Run("a run whose context has already ended stops", func(t *testing.T) {
-		in := k.start(t, k.spec(""))
+		in := k.start(t, k.beside())
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if o := runIn(ctx, t, in, sandbox.Command{Code: k.Loop, Limits: sandbox.RunLimits{Grace: grace}}); o.Cause != sandbox.Cancelled {
@@ -107,14 +107,14 @@ func (k *kit) testBudgets(t *testing.T) {
 		works(t, in, k.Show("x"), "1")
 	})
 	t.Run("fuel is refused where it is not counted", func(t *testing.T) {
-		in := k.start(t, k.spec(""))
+		in := k.start(t, k.beside())
 		if exit, err := in.Run(t.Context(), sandbox.Command{Code: k.Print("ran"), Limits: sandbox.RunLimits{Fuel: 5_000_000}}); fault.KindOf(err) != fault.Unsupported {
 			t.Errorf("it ended as %+v, %v", exit, err)
 		}
 		works(t, in, k.Print("goes on"), "goes on")
 	})
 	t.Run("a result names its engine", func(t *testing.T) {
-		if o := run(t, k.start(t, k.spec("")), code(k.Print("on"))); o.Engine != k.backend.Probe(t.Context()).Engine || o.Engine == "" {
+		if o := run(t, k.start(t, k.beside()), code(k.Print("on"))); o.Engine != k.backend.Probe(t.Context()).Engine || o.Engine == "" {
 			t.Errorf("it ended as %+v", o.Exit)
 		}
 	})
@@ -168,7 +168,7 @@ func (k *kit) testDiskLimit(t *testing.T) {
 }
 
 func (k *kit) testOutputLimits(t *testing.T) {
-	in := k.start(t, k.spec(""))
+	in := k.start(t, k.beside())
 	long := strings.Repeat("0123456789", 20)
 	t.Run("output beyond the limit is cut and flagged", func(t *testing.T) {
 		o := run(t, in, sandbox.Command{

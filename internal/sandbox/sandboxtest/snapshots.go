@@ -59,6 +59,11 @@ func (k *kit) keeper(t *testing.T) sandbox.Instance {
 	t.Helper()
 	spec := k.spec("")
 	spec.Snapshots = true
+	return k.keeperOf(t, spec)
+}
+
+func (k *kit) keeperOf(t *testing.T, spec sandbox.Spec) sandbox.Instance {
+	t.Helper()
 	in := k.start(t, spec)
 	if _, ok := in.(sandbox.Snapshotter); !ok {
 		t.Skip("this backend makes no snapshots")

@@ -9,7 +9,7 @@ import (
 
 func (k *kit) testState(t *testing.T) {
 	t.Run("variables, functions and imports live from run to run", func(t *testing.T) {
-		in := k.start(t, k.spec(""))
+		in := k.start(t, k.beside())
 		works(t, in, k.Set("x", 41), "")
 		works(t, in, k.Define, "")
 		works(t, in, k.Import, "")
@@ -18,13 +18,13 @@ func (k *kit) testState(t *testing.T) {
 		works(t, in, k.UseImport, "3")
 	})
 	t.Run("an error keeps what was done before it", func(t *testing.T) {
-		in := k.start(t, k.spec(""))
+		in := k.start(t, k.beside())
 		works(t, in, k.Set("kept", 1), "")
 		fails(t, in, lines(k.Set("kept", 2), k.Show("unknown_name")))
 		works(t, in, k.Show("kept"), "2")
 	})
 	t.Run("an exit code keeps everything too", func(t *testing.T) {
-		in := k.start(t, k.spec(""))
+		in := k.start(t, k.beside())
 		run(t, in, code(lines(k.Set("kept", 3), k.Exit(5))))
 		works(t, in, k.Show("kept"), "3")
 	})
@@ -37,10 +37,10 @@ func (k *kit) testState(t *testing.T) {
 		works(t, b, k.Read("shared.txt"), "by a")
 	})
 	t.Run("the next instance of a closed one is fresh", func(t *testing.T) {
-		a := k.start(t, k.spec(""))
+		a := k.start(t, k.beside())
 		works(t, a, k.Set("secret", 1), "")
 		a.Close()
-		fails(t, k.start(t, k.spec("")), k.Show("secret"))
+		fails(t, k.start(t, k.beside()), k.Show("secret"))
 	})
 	t.Run("instances with other mounts do not see each other's files", func(t *testing.T) {
 		a, b := k.start(t, k.spec(k.folder(t))), k.start(t, k.spec(k.folder(t)))
@@ -53,7 +53,7 @@ func (k *kit) testState(t *testing.T) {
 
 func (k *kit) testForced(t *testing.T) {
 	t.Run("after a stop by force the state is what the exit says", func(t *testing.T) {
-		in := k.start(t, k.spec(""))
+		in := k.start(t, k.beside())
 		works(t, in, k.Set("x", 1), "")
 		o := k.timed(t, in, lines(k.Set("x", 2), k.Stubborn), 300*time.Millisecond)
 		if o.Cause != sandbox.TimedOut {

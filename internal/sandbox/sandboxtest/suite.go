@@ -54,6 +54,7 @@ func Run(t *testing.T, s Suite) {
 		}
 		t.Run(r.Name, func(t *testing.T) {
 			k := &kit{harness: h, Programs: p, runtime: r.Name}
+			leave := k.settle(t)
 			t.Run("life", k.testLife)
 			t.Run("run", k.testRun)
 			t.Run("state", k.testState)
@@ -67,6 +68,7 @@ func Run(t *testing.T, s Suite) {
 			t.Run("limits", k.testLimits)
 			t.Run("escape", k.testEscape)
 			t.Run("concurrency", k.testConcurrency)
+			leave()
 			t.Run("leaks", k.testLeaks)
 		})
 	}
@@ -128,7 +130,9 @@ type kit struct {
 // kept skips a test where the backend makes no snapshots.
 func (k *kit) kept(test func(t *testing.T)) func(t *testing.T) {
 	return func(t *testing.T) {
-		k.keeper(t).Close()
+		spec := k.beside()
+		spec.Snapshots = true
+		k.keeperOf(t, spec).Close()
 		test(t)
 	}
 }
@@ -180,6 +184,33 @@ func (k *kit) spec(dir string) sandbox.Spec {
 	if dir != "" {
 		s.Dir = "/workspace"
 		s.Mounts = []sandbox.Mount{{Guest: "/workspace", Aliases: []string{"/app"}, Host: dir, DiskBytes: 16 << 20}}
+	}
+	return s
+}
+
+// settle starts who keeps the machine that those beside it are in, where there are
+// machines; leave ends both.
+func (k *kit) settle(t *testing.T) (leave func()) {
+	t.Helper()
+	if !k.suite.Machine {
+		return func() {}
+	}
+	in := k.start(t, k.beside())
+	return func() {
+		t.Helper()
+		works(t, in, k.Print("still here"), "still here")
+		in.Close()
+	}
+}
+
+// beside describes an instance without folders that may be in one machine with others,
+// where there are machines: for what is about the interpreter alone, which has to keep
+// apart from theirs there, and whose end is not the machine's. To boot one takes longer
+// than most of what is done in it.
+func (k *kit) beside() sandbox.Spec {
+	s := k.spec("")
+	if k.suite.Machine {
+		s.Box, s.Limits.MemoryBytes = "common "+k.runtime, 1<<30
 	}
 	return s
 }

@@ -96,7 +96,7 @@ func (k *kit) testSuspending(t *testing.T) {
 		t.Skip("the language cannot wait for several calls")
 	}
 	t.Run("a program that waits for calls is left as it is, and goes on", func(t *testing.T) {
-		in := k.start(t, k.spec(""))
+		in := k.start(t, k.beside())
 		works(t, in, k.Set("kept", 42), "")
 		o := k.suspended(t, in, 3)
 		if _, err := in.Inspect(t.Context()); err != nil {
@@ -119,7 +119,7 @@ func (k *kit) testSuspending(t *testing.T) {
 	}))
 	t.Run("it goes on in another machine", k.testSuspendingMachines)
 	t.Run("answers that came meanwhile are given, and it may wait again", func(t *testing.T) {
-		in := k.start(t, k.spec(""))
+		in := k.start(t, k.beside())
 		o := k.suspended(t, in, 3)
 		o.Open[1].Answer = []byte(`{"value":"7"}`)
 		suspend, asked := make(chan struct{}), make(chan int, 2)
@@ -142,14 +142,14 @@ func (k *kit) testSuspending(t *testing.T) {
 		k.goesOn(t, in, o, "47")
 	})
 	t.Run("another program gives it up", func(t *testing.T) {
-		in := k.start(t, k.spec(""))
+		in := k.start(t, k.beside())
 		o := k.suspended(t, in, 2)
 		works(t, in, k.Print("another"), "another")
 		k.isGivenUp(t, in, o)
 		works(t, in, k.Print("lives"), "lives")
 	})
 	t.Run("a program that computes is not left", func(t *testing.T) {
-		in := k.start(t, k.spec(""))
+		in := k.start(t, k.beside())
 		suspend := make(chan struct{})
 		close(suspend)
 		o := run(t, in, sandbox.Command{Code: k.Value, Suspend: suspend})

@@ -29,6 +29,7 @@ import (
 	"paddock/internal/sandbox/linux/agent"
 	"paddock/internal/sandbox/linux/outward"
 	"paddock/internal/sandbox/sandboxtest"
+	"paddock/tests/image/imported"
 )
 
 // TestMain lets the test binary be the parts of a box and its first program.
@@ -224,21 +225,11 @@ func run(t *testing.T, in sandbox.Instance, code string) string {
 // full gives a backend's configuration with the test image that has pip, Node and git.
 func full(t *testing.T) linux.Config {
 	t.Helper()
-	sandboxtest.Require(t, "images", os.Geteuid() == 0, "only root can build the test images")
-	build := exec.CommandContext(t.Context(), "bash", "../../image/build.sh")
-	build.Stderr = os.Stderr
-	built, err := build.Output()
+	store, err := image.Open(image.Config{Dir: imported.Folder(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := image.Open(image.Config{Dir: filepath.Join(t.TempDir(), "images")})
-	if err == nil {
-		_, err = store.Import(t.Context(), filepath.Join(strings.TrimSpace(string(built)), "full"), "full", nil)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return linux.Config{Image: "full", Images: func(ctx context.Context, name string) (linux.Image, error) {
+	return linux.Config{Image: imported.Full, Images: func(ctx context.Context, name string) (linux.Image, error) {
 		root, release, err := store.Rootfs(ctx, name)
 		return linux.Image{Dir: root.Dir, ID: root.ID, Env: root.Settings.Env, Release: release}, err
 	}}

@@ -129,12 +129,13 @@ func loopback() error {
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
 }
 
-// backend runs an agent without a box for each instance.
+// backend runs an agent without a box for each instance, or for all of a Box.
 type backend struct {
 	t *testing.T
 
 	mu     sync.Mutex
-	agents map[*process]bool
+	agents map[*process]int // and how many instances are in each
+	boxes  map[string]*process
 	closed bool
 	probe  sandbox.Probe
 }
@@ -145,6 +146,7 @@ type process struct {
 	cmd    *exec.Cmd
 	log    *strings.Builder
 	dir    string
+	box    string // by which the backend knows it; empty: it is one instance's
 	ended  chan struct{}
 }
 
@@ -230,7 +232,7 @@ func (p *process) quiet(t *testing.T) {
 }
 
 func newBackend(t *testing.T) *backend {
-	return &backend{t: t, agents: map[*process]bool{}}
+	return &backend{t: t, agents: map[*process]int{}, boxes: map[string]*process{}}
 }
 
 func (b *backend) Name() string { return "linux" }
@@ -266,6 +268,28 @@ func (b *backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	p, err := b.agentOf(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	in, err := p.client.Start(ctx, bodyOf(spec))
+	if err != nil {
+		b.leave(p)
+		return nil, err
+	}
+	return &instance{in: in, backend: b, process: p, Overseer: in.Overseer()}, nil
+}
+
+// agentOf gives the agent of a Spec, and counts the caller as one who is in it.
+func (b *backend) agentOf(ctx context.Context, spec sandbox.Spec) (*process, error) {
+	box := spec.Owner + " " + spec.Box
+	b.mu.Lock()
+	if p := b.boxes[box]; spec.Box != "" && p != nil {
+		b.agents[p]++
+		b.mu.Unlock()
+		return p, nil
+	}
+	b.mu.Unlock()
 	r := &root{Mounts: spec.Mounts, Private: true}
 	if spec.Proxy != nil {
 		r.Listen = sandbox.ProxyPort
@@ -276,14 +300,26 @@ func (b *backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	}
 	p.client.Accept(spec.Proxy)
 	b.mu.Lock()
-	b.agents[p] = true
-	b.mu.Unlock()
-	in, err := p.client.Start(ctx, bodyOf(spec))
-	if err != nil {
-		b.end(p)
-		return nil, err
+	defer b.mu.Unlock()
+	b.agents[p]++
+	if spec.Box != "" {
+		p.box, b.boxes[box] = box, p
 	}
-	return &instance{in: in, backend: b, process: p, Overseer: in.Overseer()}, nil
+	return p, nil
+}
+
+// leave counts one less in an agent, and ends it after the last.
+func (b *backend) leave(p *process) {
+	b.mu.Lock()
+	b.agents[p]--
+	last := b.agents[p] == 0
+	if last && b.boxes[p.box] == p {
+		delete(b.boxes, p.box)
+	}
+	b.mu.Unlock()
+	if last {
+		b.end(p)
+	}
 }
 
 func bodyOf(spec sandbox.Spec) wire.StartBody {
@@ -322,6 +358,7 @@ type instance struct {
 	in      *wire.Instance
 	backend *backend
 	process *process
+	left    sync.Once
 }
 
 func (i *instance) Run(ctx context.Context, cmd sandbox.Command) (sandbox.Exit, error) {
@@ -338,7 +375,7 @@ func (i *instance) Done() <-chan struct{}                                   { re
 
 func (i *instance) Close() error {
 	err := i.in.Close()
-	i.backend.end(i.process)
+	i.left.Do(func() { i.backend.leave(i.process) })
 	return err
 }
 
