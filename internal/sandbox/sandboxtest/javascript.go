@@ -213,7 +213,7 @@ var JavaScriptPrograms = map[string][]Cell{
 		{Language: "python", Code: "print(1)", Fails: "…"},
 	},
 	"interrupts": {
-		{Code: "let i = 0; for (;;) i++", Wall: 300 * time.Millisecond, Cause: sandbox.TimedOut, Fails: "Interrupted: …"},
+		{Code: "let i = 0; console.log('on'); for (;;) i++", Out: "on", Told: true, Wall: 100 * time.Millisecond, Cause: sandbox.TimedOut, Fails: "Interrupted: …"},
 		{Code: "i > 0", Result: "true"},
 		{Code: "await null; for (;;) i++", Wall: 300 * time.Millisecond, Cause: sandbox.TimedOut, Fails: "Interrupted: …"},
 		{Code: "await new Promise((r) => setTimeout(r, 3600000))", Wall: 300 * time.Millisecond, Cause: sandbox.TimedOut, Fails: "Interrupted: …"},

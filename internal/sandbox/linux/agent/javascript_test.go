@@ -43,7 +43,7 @@ var javascriptPrograms = map[string][]cell{
 		{Code: "1 + 1", Result: "2"},
 	},
 	"interrupts": {
-		{Code: "let i = 0; for (;;) i++", Wall: 300 * time.Millisecond, Cause: sandbox.TimedOut, Fails: "Interrupted: …"},
+		{Code: "let i = 0; console.log('on'); for (;;) i++", Out: "on", Told: true, Wall: 100 * time.Millisecond, Cause: sandbox.TimedOut, Fails: "Interrupted: …"},
 		{Code: "require('child_process').execSync('sleep 3600')", Wall: 300 * time.Millisecond, Cause: sandbox.TimedOut, Fails: "…"},
 		{Code: "i > 0", Result: "true"},
 	},
@@ -52,7 +52,7 @@ var javascriptPrograms = map[string][]cell{
 		{Code: "await new Promise((r) => setTimeout(r, 20)); 1", Result: "1"},
 		{Code: "await require('util').promisify(setTimeout)(50); console.log('never')", Wall: 10 * time.Millisecond, Cause: sandbox.TimedOut, Fails: "Interrupted: …"},
 		{Code: "await new Promise((r) => setTimeout(r, 100)); 2", Result: "2"},
-		{Code: "const server = require('http').createServer((q, r) => r.end('served')).listen(0)", Wall: 300 * time.Millisecond, Cause: sandbox.TimedOut, Fails: "Interrupted: …"},
+		{Code: "const server = require('http').createServer((q, r) => r.end('served')).listen(0, () => console.log('on'))", Out: "on", Told: true, Wall: 100 * time.Millisecond, Cause: sandbox.TimedOut, Fails: "Interrupted: …"},
 		{Code: "3", Result: "3"},
 		{Code: "server.listening", Result: "true"},
 		{Code: "const child = require('child_process').spawn('sleep', ['3600']); throw 1", Fails: "Error: uncaught 1"},
