@@ -50,8 +50,8 @@ var javascriptPrograms = map[string][]cell{
 	"what an ended program leaves holds up no other": {
 		{Code: "await require('timers/promises').setTimeout(3600000); console.log('never')", Wall: 300 * time.Millisecond, Cause: sandbox.TimedOut, Fails: "Interrupted: …"},
 		{Code: "await new Promise((r) => setTimeout(r, 20)); 1", Result: "1"},
-		{Code: "await require('util').promisify(setTimeout)(50); console.log('never')", Wall: 10 * time.Millisecond, Cause: sandbox.TimedOut, Fails: "Interrupted: …"},
-		{Code: "await new Promise((r) => setTimeout(r, 100)); 2", Result: "2"},
+		{Code: "await require('util').promisify(setTimeout)(1000); console.log('never')", Wall: 10 * time.Millisecond, Cause: sandbox.TimedOut, Fails: "Interrupted: …"},
+		{Code: "await new Promise((r) => setTimeout(r, 1100)); 2", Result: "2"},
 		{Code: "const server = require('http').createServer((q, r) => r.end('served')).listen(0, () => console.log('on'))", Out: "on", Told: true, Wall: 100 * time.Millisecond, Cause: sandbox.TimedOut, Fails: "Interrupted: …"},
 		{Code: "3", Result: "3"},
 		{Code: "server.listening", Result: "true"},
