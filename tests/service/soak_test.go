@@ -80,22 +80,13 @@ func TestASoakLeavesNothing(t *testing.T) {
 		s.start()
 	}
 	s.settle(t)
+	s.rests(before)
 	after := s.usage()
-	// What ends a moment after its last user takes its time on a busy machine.
-	for late := time.Now().Add(paddocktest.Patience); after.more(before) && time.Now().Before(late); after = s.usage() {
-		time.Sleep(time.Second)
-	}
 	t.Logf("before: %v\nafter: %v", before, after)
-	if after.more(before) {
+	if after.goroutines > before.goroutines+10 || after.descriptors > before.descriptors+10 || after.processes > before.processes ||
+		after.memory > 1.5*before.memory+64e6 || after.disk > before.disk+64<<10 {
 		t.Errorf("before: %v\nafter: %v", before, after)
 	}
-}
-
-// more tells whether it is more than what a server held before, which was not quite the
-// least.
-func (u usage) more(before usage) bool {
-	return u.goroutines > before.goroutines+10 || u.descriptors > before.descriptors+10 || u.processes > before.processes ||
-		u.memory > 1.5*before.memory+64e6 || u.disk > before.disk+64<<10
 }
 
 // settle destroys all sessions, collects what is left of them, and waits until
@@ -111,6 +102,16 @@ func (s *server) settle(t *testing.T) {
 	}
 	http.DefaultClient.CloseIdleConnections()
 	time.Sleep(time.Second) // for what ends a moment after its last user
+}
+
+// rests waits for what ends a moment after its last user, which takes its time on a busy
+// machine.
+func (s *server) rests(before usage) {
+	for late := time.Now().Add(paddocktest.Patience); time.Now().Before(late); time.Sleep(time.Second) {
+		if u := s.usage(); u.goroutines <= before.goroutines+10 && u.descriptors <= before.descriptors+10 && u.processes <= before.processes {
+			return
+		}
+	}
 }
 
 // soak makes calls of all kinds, eight at a time.
