@@ -172,7 +172,7 @@ func TestServeDevWarns(t *testing.T) {
 func TestServeEndsWhenItsCallsAreDone(t *testing.T) {
 	t.Setenv("PADDOCK_TRANSPORT_HTTP_SHUTDOWN_GRACE_SECONDS", "60")
 	s := startServe(t, "--dev")
-	r, err := http.NewRequestWithContext(t.Context(), "POST", s.url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"execute_code","arguments":{"language":"python","timeout":1,"code":"print(1)\nloop"},"_meta":{"progressToken":"p"}}}`))
+	r, err := http.NewRequestWithContext(t.Context(), "POST", s.url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"execute_code","arguments":{"language":"python","timeout":4,"code":"print(1)\nloop"},"_meta":{"progressToken":"p"}}}`))
 	if err != nil {
 		t.Fatal(err)
 	}

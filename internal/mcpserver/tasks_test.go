@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"paddock/internal/sandbox"
 	"paddock/internal/session"
 )
 
@@ -51,12 +53,27 @@ func settled(t *testing.T, url, id string) (result map[string]any) {
 	return result
 }
 
+// held serves programs that go on behind a call when release has been called.
+func held(t *testing.T, c HTTPConfig) (s *Server, h *Handler, url string, release func()) {
+	free := make(chan struct{})
+	s = newServer(t, Config{Binding: ownedByHeader}, session.Config{Call: func(ctx context.Context, _ session.Run, _ sandbox.Call) []byte {
+		select {
+		case <-free:
+		case <-ctx.Done():
+		}
+		return []byte(`{"value":"on"}`)
+	}})
+	h, url = overHTTP(t, s, c)
+	return s, h, url, func() { close(free) }
+}
+
 func TestACallThatTakesLongBecomesATask(t *testing.T) {
-	_, _, url := newHTTP(t, HTTPConfig{TasksDir: t.TempDir(), Patience: 20 * time.Millisecond})
-	id := asTask(t, url, "print('a')\nsleep(0.3)\nprint('b')")
+	_, _, url, release := held(t, HTTPConfig{TasksDir: t.TempDir(), Patience: 20 * time.Millisecond})
+	id := asTask(t, url, "print('a')\nx = call('wait', '')\nprint('b')")
 	if status, res, _ := ofTask(t, url, "tasks/get", id); status != 200 || res["taskId"] != id || res["resultType"] != "complete" || res["result"] != nil {
 		t.Errorf("while it runs: %d %v", status, res)
 	}
+	release()
 	res := settled(t, url, id)
 	if data, _ := json.Marshal(res["result"]); res["status"] != "completed" || !strings.Contains(string(data), `"stdout":"a\nb\n"`) {
 		t.Errorf("it ended as %v", res)
@@ -68,7 +85,7 @@ func TestACallThatTakesLongBecomesATask(t *testing.T) {
 
 func TestATaskIsCancelled(t *testing.T) {
 	s, _, url := newHTTP(t, HTTPConfig{TasksDir: t.TempDir(), Patience: 20 * time.Millisecond})
-	id := asTask(t, url, "x = 1\nsleep(20)")
+	id := asTask(t, url, "x = 1\nsleep(600)")
 	if _, res, _ := ofTask(t, url, "tasks/cancel", id); res["resultType"] != "complete" || len(res) != 1 {
 		t.Errorf("the answer is %v", res)
 	}
@@ -82,7 +99,7 @@ func TestATaskIsCancelled(t *testing.T) {
 
 func TestATaskIsItsOwners(t *testing.T) {
 	_, _, url := newHTTP(t, HTTPConfig{TasksDir: t.TempDir(), Patience: 20 * time.Millisecond})
-	id := asTask(t, url, "sleep(20)")
+	id := asTask(t, url, "sleep(600)")
 	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
 		if status, _, code := ofTask(t, url, method, id, "Owner: else"); status != 400 || code != -32602 {
 			t.Errorf("%s by somebody else: %d %d", method, status, code)
@@ -107,8 +124,9 @@ func TestATaskIsItsOwners(t *testing.T) {
 func TestATaskSurvivesARestart(t *testing.T) {
 	dir := t.TempDir()
 	c := HTTPConfig{TasksDir: dir, Patience: 20 * time.Millisecond}
-	s, h, url := newHTTP(t, c)
-	done, cut := asTask(t, url, "x = 1\nsleep(0.1)\nprint('kept')"), asTask(t, url, "sleep(20)")
+	s, h, url, release := held(t, c)
+	done, cut := asTask(t, url, "x = call('wait', '')\nprint('kept')"), asTask(t, url, "sleep(600)")
+	release()
 	settled(t, url, done)
 	if err := os.WriteFile(filepath.Join(dir, strings.Repeat("A", 26)+".json"), []byte(`{"id":`), 0o600); err != nil {
 		t.Fatal(err)

@@ -339,9 +339,15 @@ type RunLimits struct {
 	// KiB.
 	DisplayBytes int64
 	// Grace is how long a program may take to end after the gentle interrupt
-	// before it is stopped by force; zero: two seconds.
+	// before it is stopped by force; zero: DefaultGrace.
 	Grace time.Duration
 }
+
+// DefaultGrace is how long a program may take to end when it is interrupted and
+// its limits say nothing of that. An interpreter needs some 10 ms for it, and an operation
+// of numpy's has to end first: on a machine whose processors and disk are taken several
+// times over, one of 20 ms took up to 840 (RATIONALE.md).
+const DefaultGrace = 2 * time.Second
 
 // Display is something to look at that a program showed.
 type Display struct {

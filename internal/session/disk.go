@@ -32,8 +32,10 @@ const (
 )
 
 // lockPatience is how long a session's lock is tried: others hold it for an
-// instant when they list sessions.
-const lockPatience = 200 * time.Millisecond
+// instant when they list sessions. passingPatience is how long it is where its record
+// says that no process has it open: who has the lock is opening, closing or removing it,
+// and waits for the disk.
+const lockPatience, passingPatience = 200 * time.Millisecond, 5 * time.Second
 
 func (m *Manager) ownerFolder(o Owner) string {
 	name := string(Local)
@@ -206,7 +208,11 @@ func unusable(err error) error {
 
 // acquire takes the session's lock.
 func (s *session) acquire() error {
-	release, err := lock.Acquire(filepath.Join(s.dir, lockFile), lockPatience)
+	path, late := filepath.Join(s.dir, lockFile), time.Now().Add(passingPatience)
+	release, err := lock.Acquire(path, lockPatience)
+	for errors.Is(err, lock.ErrHeld) && s.opener() == 0 && time.Now().Before(late) {
+		release, err = lock.Acquire(path, lockPatience)
+	}
 	switch {
 	case err == nil:
 		s.release = release
@@ -219,9 +225,17 @@ func (s *session) acquire() error {
 	return unusable(fmt.Errorf("locking a session: %w", err))
 }
 
+// opener is the process that has the session open, by its record; 0: none.
+func (s *session) opener() int {
+	if r, err := s.manager.readRecord(s.key); err == nil {
+		return r.Process
+	}
+	return 0
+}
+
 func (s *session) errHeld() error {
-	if r, err := s.manager.readRecord(s.key); err == nil && r.Process != 0 {
-		return fault.New(fault.Conflict, "the session %q is open in another process (pid %d)", s.id, r.Process).WithHint("end that process, or create a new session")
+	if pid := s.opener(); pid != 0 {
+		return fault.New(fault.Conflict, "the session %q is open in another process (pid %d)", s.id, pid).WithHint("end that process, or create a new session")
 	}
 	return fault.New(fault.Conflict, "the session %q is being opened or removed by another process", s.id).WithHint("try again, or create a new session")
 }

@@ -3,14 +3,15 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"paddock/internal/blob"
+	"paddock/internal/lock"
 )
 
 // Forks that are made together are there together or not at all: their records name a
@@ -51,18 +52,13 @@ func (m *Manager) making(o Owner, group string) (done func(), err error) {
 	if err := blob.MakeFolder(m.config.files(), filepath.Dir(path)); err != nil {
 		return nil, err
 	}
-	var unlock func()
-	for began := time.Now(); unlock == nil; { // who tidies up looks at it for an instant
-		if unlock, err = tryLock(path, os.O_RDWR|os.O_CREATE); err != nil {
-			return nil, unusable(err)
-		}
-		if unlock == nil && time.Since(began) > lockPatience {
-			return nil, unusable(errors.New("a lock for the forks cannot be taken"))
-		}
+	unlock, err := lock.Acquire(path, passingPatience) // who tidies up looks at it for an instant
+	if err != nil {
+		return nil, unusable(fmt.Errorf("locking a group of forks: %w", err))
 	}
 	return func() {
 		_ = os.Remove(path) // what stays is removed when somebody tidies up
-		unlock()
+		_ = unlock()
 	}, nil
 }
 

@@ -180,8 +180,9 @@ func (s *session) lastKeep(ctx context.Context) error {
 	return err
 }
 
-// lastTime bounds what is tried at the end of a session.
-const lastTime = 20 * time.Second
+// lastTime bounds what is tried at the end of a session: what is not on disk by then is
+// lost, and a disk that others write to takes its time for a machine's memory.
+const lastTime = saveTime + 20*time.Second
 
 // atLast is lastKeep before a session is let go of, and saves its machine, where it
 // can. It tells whether what is on disk is what the session was; where it is not, the

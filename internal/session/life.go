@@ -17,8 +17,9 @@ type Life = lock.Life
 func NewLife(dir string) (*Life, error) { return lock.NewLife(dir) }
 
 // lifePatience bounds the wait for the workers of a process that was killed:
-// they end when they notice, within milliseconds as a rule.
-const lifePatience = 5 * time.Second
+// they end when they notice, within milliseconds as a rule. Where a machine's memory goes
+// back while others want the processor, that takes seconds.
+const lifePatience = 20 * time.Second
 
 // waitForEnd waits until nothing is left of the process that had a session.
 func (m *Manager) waitForEnd(r record) error {

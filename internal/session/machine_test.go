@@ -30,7 +30,7 @@ func waitFor(t *testing.T, yes func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	late := time.After(20 * time.Second)
+	late := time.After(time.Minute)
 	for !yes() {
 		select {
 		case <-tick.C:

@@ -22,8 +22,10 @@ import (
 // run says nothing of it again: the state of the machine and the files of a checkpoint
 // belong together.
 
-// saveTime bounds how long a machine may take to be saved.
-const saveTime = time.Minute
+// saveTime bounds how long a machine may take to be saved, as a part of keepTime. One that
+// takes longer ends, with all that it holds: so it is far more than a gigabyte takes on a
+// slow disk that others write to.
+const saveTime = 4 * time.Minute
 
 // keeper is the session's isolation, where that saves machines; nil: it does not.
 func (s *session) keeper() sandbox.Keeper {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"paddock/internal/fault"
@@ -316,25 +317,28 @@ func TestAnInterpreterThatIsLostIsReplacedAndTheModelTold(t *testing.T) {
 		{"an instance that goes away", "vanish", 0, fault.Unavailable, "", "", "1"},
 		{"a panic in the backend", "panic", 0, fault.Internal, "", "", "1"},
 	} {
+		dir := t.TempDir()
 		t.Run(c.name, func(t *testing.T) {
-			m := manager(t, session.Config{}, sandboxtest.FakeConfig{Forced: c.forced})
-			id := create(t, m, alice, "")
-			execute(t, m, id, "x = 1")
-			r, err := m.Execute(t.Context(), alice, id, session.Request{Code: c.code, Timeout: 20 * time.Millisecond})
-			wantKind(t, err, c.kind)
-			if err != nil && !strings.Contains(fault.Of(err).Hint, "as they were before this call") {
-				t.Errorf("the hint is %q", fault.Of(err).Hint)
-			}
-			if !strings.Contains(r.Notice, c.now) || (c.now == "") != (r.Notice == "") {
-				t.Errorf("the notice is %q", r.Notice)
-			}
-			r = execute(t, m, id, "print(x)")
-			if strings.TrimSpace(r.Stdout) != c.after || !strings.Contains(r.Notice, c.later) || (c.later == "") != (r.Notice == "") {
-				t.Errorf("x is %q, the notice %q", r.Stdout, r.Notice)
-			}
-			if r := execute(t, m, id, "1"); r.Notice != "" {
-				t.Errorf("the notice comes again: %q", r.Notice)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				m := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{Forced: c.forced})
+				id := create(t, m, alice, "")
+				execute(t, m, id, "x = 1")
+				r, err := m.Execute(t.Context(), alice, id, session.Request{Code: c.code, Timeout: 20 * time.Millisecond})
+				wantKind(t, err, c.kind)
+				if err != nil && !strings.Contains(fault.Of(err).Hint, "as they were before this call") {
+					t.Errorf("the hint is %q", fault.Of(err).Hint)
+				}
+				if !strings.Contains(r.Notice, c.now) || (c.now == "") != (r.Notice == "") {
+					t.Errorf("the notice is %q", r.Notice)
+				}
+				r = execute(t, m, id, "print(x)")
+				if strings.TrimSpace(r.Stdout) != c.after || !strings.Contains(r.Notice, c.later) || (c.later == "") != (r.Notice == "") {
+					t.Errorf("x is %q, the notice %q", r.Stdout, r.Notice)
+				}
+				if r := execute(t, m, id, "1"); r.Notice != "" {
+					t.Errorf("the notice comes again: %q", r.Notice)
+				}
+			})
 		})
 	}
 }

@@ -44,7 +44,7 @@ func settle(t *testing.T, s *Store, want error) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for !errors.Is(s.await(t.Context()), want) {
 		select {
 		case <-tick.C:

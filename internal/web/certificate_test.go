@@ -117,7 +117,8 @@ func TestHTTPSInBothVersions(t *testing.T) {
 	roots.AppendCertsFromPEM(text)
 	k := &works{}
 	k.inside()
-	s := start(t, Config{CertFile: cert, KeyFile: key, MCP: k, WriteTimeout: 50 * time.Millisecond, BodyTimeout: 50 * time.Millisecond})
+	const piece = time.Second // which is much, also on a busy machine
+	s := start(t, Config{CertFile: cert, KeyFile: key, MCP: k, WriteTimeout: piece, BodyTimeout: piece})
 	for _, version := range []int{1, 2} {
 		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: version == 2}
 		client := &http.Client{Transport: transport}
@@ -145,7 +146,7 @@ func TestHTTPSInBothVersions(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-k.begun
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(piece + piece/5)
 		k.done <- struct{}{}
 		content, err = io.ReadAll(res.Body)
 		res.Body.Close()

@@ -188,7 +188,7 @@ func (c *process) request(method string, params any) <-chan []byte {
 }
 
 // mostWait bounds the wait for any answer: far more than any takes.
-const mostWait = time.Minute
+const mostWait = 4 * time.Minute
 
 func (c *process) await(answer <-chan []byte) ([]byte, error) {
 	select {

@@ -328,8 +328,8 @@ func inTheBackground(t *testing.T, s service, state string) {
 	u.call(t, false, "sandbox_run_code", of("web", "language", "python", "code", "open('page', 'w').write('served ' * 100_000)"))
 	u.call(t, false, "sandbox_run_command", of("web", "command", "sh", "args", []string{"-c", "exec python3 -u -m http.server 8000 & sleep 0.1"}))
 	var page []byte
-	for wait := time.Millisecond; wait < 10*time.Second && len(page) == 0; wait *= 2 {
-		time.Sleep(wait) // until the program listens
+	for late := time.Now().Add(patience); len(page) == 0 && time.Now().Before(late); {
+		time.Sleep(10 * time.Millisecond) // until the program listens
 		if res, err := http.Get("http://" + at + "/page"); err == nil {
 			page, _ = io.ReadAll(res.Body)
 			res.Body.Close()
@@ -363,11 +363,11 @@ func inTheBackground(t *testing.T, s service, state string) {
 		t.Fatal(running, err)
 	}
 	paddock(t, state, "session", "kill", id, fmt.Sprint(running.Processes[0].PID))
-	for wait := time.Millisecond; wait < 10*time.Second; wait *= 2 {
+	for late := time.Now().Add(patience); time.Now().Before(late); {
 		if !strings.Contains(paddock(t, state, "session", "ps", id), "http.server") {
 			break
 		}
-		time.Sleep(wait)
+		time.Sleep(10 * time.Millisecond)
 	}
 	if said := paddock(t, state, "session", "ps", id); strings.Contains(said, "http.server") {
 		t.Errorf("after it was stopped: %s", said)

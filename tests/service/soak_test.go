@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"paddock/internal/sandbox/sandboxtest"
+	"paddock/tests/paddocktest"
 )
 
 const soakConfig = `
@@ -79,6 +80,7 @@ func TestASoakLeavesNothing(t *testing.T) {
 		s.start()
 	}
 	s.settle(t)
+	s.rests(before)
 	after := s.usage()
 	t.Logf("before: %v\nafter: %v", before, after)
 	if after.goroutines > before.goroutines+10 || after.descriptors > before.descriptors+10 || after.processes > before.processes ||
@@ -93,14 +95,23 @@ func (s *server) settle(t *testing.T) {
 	t.Helper()
 	s.destroyAll(t)
 	s.paddock("session", "gc")
-	for range 100 {
-		if s.metric("paddock_sessions") == 0 && s.processes() <= 1 {
-			break
+	for late := time.Now().Add(paddocktest.Patience); s.metric("paddock_sessions") > 0 || s.processes() > 1; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatalf("%.0f sessions and %d processes are left", s.metric("paddock_sessions"), s.processes())
 		}
-		time.Sleep(100 * time.Millisecond)
 	}
 	http.DefaultClient.CloseIdleConnections()
 	time.Sleep(time.Second) // for what ends a moment after its last user
+}
+
+// rests waits for what ends a moment after its last user, which takes its time on a busy
+// machine.
+func (s *server) rests(before usage) {
+	for late := time.Now().Add(paddocktest.Patience); time.Now().Before(late); time.Sleep(time.Second) {
+		if u := s.usage(); u.goroutines <= before.goroutines+10 && u.descriptors <= before.descriptors+10 && u.processes <= before.processes {
+			return
+		}
+	}
 }
 
 // soak makes calls of all kinds, eight at a time.

@@ -194,9 +194,16 @@ func TestAServerThatDoesNotAnswerKeepsNobodyWaitingTwice(t *testing.T) {
 	config := Config{Dir: dir, Servers: []Definition{
 		good.definition("good"), {Server: upstream.Server{Name: "silent", URL: silent.URL}},
 	}}
+	folder := filepath.Join(t.TempDir(), "servers")
+	known := open(t, Config{Dir: dir, Servers: config.Servers[:1]}) // so that only the silent one is waited for
+	if err := known.Provide(t.Context(), alice, folder); err != nil {
+		t.Fatal(err)
+	}
+	if err := known.Close(); err != nil {
+		t.Fatal(err)
+	}
 	b := open(t, config)
 	b.shelf.patience = 300 * time.Millisecond
-	folder := filepath.Join(t.TempDir(), "servers")
 	provide := func(b *Broker) time.Duration {
 		t.Helper()
 		began := time.Now()

@@ -200,7 +200,7 @@ func TestAttacksFromTheInside(t *testing.T) {
 // attack runs a program and compares what it prints.
 func attack(t *testing.T, in *instance, code, want string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	var out, errs bytes.Buffer
 	exit, err := in.Run(ctx, sandbox.Command{Code: code, Stdout: &out, Stderr: &errs})

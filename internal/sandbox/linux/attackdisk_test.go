@@ -44,7 +44,7 @@ func TestNothingFillsTheDisk(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in, dir := inFolder(t, b)
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 			defer cancel()
 			exit, err := in.Run(ctx, sandbox.Command{Code: code})
 			if err != nil {

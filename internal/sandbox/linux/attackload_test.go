@@ -54,7 +54,7 @@ func worksAgain(t *testing.T, b *Backend, in *instance, spec sandbox.Spec) {
 		again = start(t, b, spec)
 	default:
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	exit, err := again.Run(ctx, sandbox.Command{Code: "1"})
 	if spec.Runtime == "bash" {

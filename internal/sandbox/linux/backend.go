@@ -301,7 +301,11 @@ func (m *machine) boot(b *Backend) {
 		m.failed = context.Cause(m.ctx)
 		return
 	}
-	ctx, cancel := context.WithTimeout(m.ctx, bootTime)
+	limit := bootTime
+	if m.state != nil {
+		limit = restoreTime
+	}
+	ctx, cancel := context.WithTimeout(m.ctx, limit)
 	defer cancel()
 	if err := m.start(ctx, b); err != nil {
 		if m.ctx.Err() == nil { // somebody still wants it

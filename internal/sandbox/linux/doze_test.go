@@ -129,23 +129,37 @@ func TestClocksAreRightInAMachineThatWasStopped(t *testing.T) {
 		}
 		return f
 	}
+	asked := time.Now()
 	before := number(in, "import time; time.monotonic()")
 	began := time.Now()
 	eventually(t, "its rest", func() bool { return stopped(in) })
 	time.Sleep(time.Second) // it is the time that is looked at
-	took := number(in, "time.monotonic()") - before
 	const exact = 0.25
-	if want := time.Since(began).Seconds(); math.Abs(took-want) > exact {
-		t.Errorf("for it %.3f s have passed, and not %.3f", took, want)
+	least := time.Since(began).Seconds() // each question takes its time, on a busy machine some of a second
+	took := number(in, "time.monotonic()") - before
+	if most := time.Since(asked).Seconds(); took < least-exact || took > most+exact {
+		t.Errorf("for it %.3f s have passed, and not %.3f to %.3f", took, least, most)
 	}
-	if now := float64(time.Now().UnixMilli()) / 1000; math.Abs(number(in, "time.time()")-now) > exact || math.Abs(number(node, "Date.now()")/1000-now) > exact {
-		t.Error("it does not know what time it is")
+	now := func() float64 { return float64(time.Now().UnixMilli()) / 1000 }
+	for _, it := range []struct {
+		in   sandbox.Instance
+		code string
+		unit float64
+	}{{in, "time.time()", 1}, {node, "Date.now()", 1000}} {
+		least := now()
+		if told, most := number(it.in, it.code)/it.unit, now(); told < least-exact || told > most+exact {
+			t.Errorf("it takes %.3f for what lies between %.3f and %.3f", told, least, most)
+		}
 	}
 	if got := says(t, node, "await new Promise(d => setTimeout(d, 1)); due > 0"); got != "true" {
 		t.Error("what was due was not done")
 	}
-	if got := number(in, "import asyncio\nt = time.monotonic()\nawait asyncio.sleep(0.1)\ntime.monotonic() - t"); got < 0.1 || got > 0.1+exact {
-		t.Errorf("a tenth of a second took %.3f s", got)
+	best := math.Inf(1) // of some: others want the processor, too
+	for n := 0; n < 20 && best > 0.1+exact; n++ {
+		best = min(best, number(in, "import asyncio\nt = time.monotonic()\nawait asyncio.sleep(0.1)\ntime.monotonic() - t"))
+	}
+	if best < 0.1 || best > 0.1+exact {
+		t.Errorf("a tenth of a second took %.3f s", best)
 	}
 }
 

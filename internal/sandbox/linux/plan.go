@@ -23,6 +23,10 @@ import (
 // tenth of a second as a rule, but the machine may be loaded.
 const bootTime = 30 * time.Second
 
+// restoreTime is the same for a box that goes on from what was saved: all of its memory
+// comes from the disk first, and one that never came back in time would be lost.
+const restoreTime = 4 * time.Minute
+
 // bootsAtOnce is how many boxes boot at once; others wait for their turn, and their time
 // does not run. One boot has some processor's time to spare for another, and with more
 // than a few all of them take longer.

@@ -137,6 +137,7 @@ func startStorm(t *testing.T, program, dir string) *exec.Cmd {
 // in them, ending them. Nothing that it started goes on, and the next one removes
 // what it left.
 func TestServersThatAreKilledAtAnyMomentLeaveNothing(t *testing.T) {
+	const enough = 4   // the server, and some of a box
 	b := newBackend(t) // or the test is skipped
 	dir, program := t.TempDir(), ownProgram(t)
 	most := 0
@@ -144,11 +145,14 @@ func TestServersThatAreKilledAtAnyMomentLeaveNothing(t *testing.T) {
 		cmd := startStorm(t, program, dir)
 		time.Sleep(time.Duration(rand.IntN(400)) * time.Millisecond) // any moment
 		most = max(most, len(processesOf(program)))
+		if n == kills()-1 && most < enough { // it has not come so far yet on a busy machine
+			eventually(t, "a box", func() bool { most = len(processesOf(program)); return most >= enough })
+		}
 		if err := cmd.Process.Signal(unix.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait()
-		deadline := time.Now().Add(20 * time.Second)
+		deadline := time.Now().Add(2 * time.Minute)
 		for left := processesOf(program); len(left) > 0; left = processesOf(program) {
 			if time.Now().After(deadline) {
 				for _, pid := range left {
@@ -160,7 +164,7 @@ func TestServersThatAreKilledAtAnyMomentLeaveNothing(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	if most < 4 {
+	if most < enough {
 		t.Errorf("there were %d processes at most: the test shows nothing", most)
 	}
 	again := openBackend(t, Config{Dir: dir})
@@ -205,7 +209,7 @@ func TestPartsThatAreKilledAtAnyMomentLeaveNothing(t *testing.T) {
 					victim = childOf(victim, box.sentry.cmd.Process.Pid)
 				}
 				time.AfterFunc(time.Duration(rand.IntN(50))*time.Millisecond, func() { _ = unix.Kill(victim, unix.SIGKILL) })
-				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 				exit, err := in.Run(ctx, sandbox.Command{Code: "for i in 1 2 3 4 5 6 7 8; do sh -c 'sleep 0.01'; done"})
 				if ctx.Err() != nil {
 					t.Errorf("it went on: %+v, %v", exit, err)

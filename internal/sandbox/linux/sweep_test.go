@@ -104,7 +104,7 @@ func livingOf(parts ...int) (n int) {
 // eventually waits until ok, which the kernel needs a moment for.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {

@@ -84,7 +84,7 @@ var JavaScriptPrograms = map[string][]Cell{
 	},
 	"timers": {
 		{Code: "setTimeout(() => console.log('b'), 20); setTimeout(console.log, 1, 'a'); setImmediate(() => console.log('i')); queueMicrotask(() => console.log('m')); process.nextTick(() => console.log('n')); console.log('s')", Out: "s\nn\nm\ni\na\nb"},
-		{Code: "let n = 0; const t = setInterval(() => { if (++n === 3) clearInterval(t) }, 1); await new Promise((r) => setTimeout(r, 30)); n", Result: "3"},
+		{Code: "let n = 0; await new Promise((r) => { const t = setInterval(() => { if (++n === 3) { clearInterval(t); r() } }, 1) }); await new Promise((r) => setTimeout(r, 30)); n", Result: "3"},
 		{Code: "import { setTimeout as sleep } from 'timers/promises'; await sleep(5, 'v')", Result: "'v'"},
 		{Code: "const u = setTimeout(() => console.log('never'), 1); clearTimeout(u); typeof u.ref", Result: "'function'"},
 		{Code: "setInterval(() => {}, 1000).unref(); 1", Result: "1"},
@@ -213,7 +213,7 @@ var JavaScriptPrograms = map[string][]Cell{
 		{Language: "python", Code: "print(1)", Fails: "…"},
 	},
 	"interrupts": {
-		{Code: "let i = 0; for (;;) i++", Wall: 300 * time.Millisecond, Cause: sandbox.TimedOut, Fails: "Interrupted: …"},
+		{Code: "let i = 0; console.log('on'); for (;;) i++", Out: "on", Told: true, Wall: 100 * time.Millisecond, Cause: sandbox.TimedOut, Fails: "Interrupted: …"},
 		{Code: "i > 0", Result: "true"},
 		{Code: "await null; for (;;) i++", Wall: 300 * time.Millisecond, Cause: sandbox.TimedOut, Fails: "Interrupted: …"},
 		{Code: "await new Promise((r) => setTimeout(r, 3600000))", Wall: 300 * time.Millisecond, Cause: sandbox.TimedOut, Fails: "Interrupted: …"},

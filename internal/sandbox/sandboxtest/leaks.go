@@ -51,7 +51,7 @@ func settles(t *testing.T, first usage) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(patience)
 	for now := used(); now.more(first); now = used() {
 		select {
 		case <-tick.C:

@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"testing"
-	"time"
 
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
@@ -162,7 +161,7 @@ func (k *kit) testForcedBack(t *testing.T) {
 	l.snapshot(t, in, sandbox.SnapshotOptions{})
 	works(t, in, k.Set("x", 2), "")
 	l.snapshot(t, in, sandbox.SnapshotOptions{})
-	o := k.timed(t, in, lines(k.Set("x", 3), k.Stubborn), 300*time.Millisecond)
+	o := k.timed(t, in, k.Set("x", 3), k.Stubborn, grace)
 	if o.State == sandbox.Restored {
 		works(t, in, k.Show("x"), "2")
 	}

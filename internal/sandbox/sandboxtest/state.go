@@ -2,7 +2,6 @@ package sandboxtest
 
 import (
 	"testing"
-	"time"
 
 	"paddock/internal/sandbox"
 )
@@ -55,7 +54,7 @@ func (k *kit) testForced(t *testing.T) {
 	t.Run("after a stop by force the state is what the exit says", func(t *testing.T) {
 		in := k.start(t, k.beside())
 		works(t, in, k.Set("x", 1), "")
-		o := k.timed(t, in, lines(k.Set("x", 2), k.Stubborn), 300*time.Millisecond)
+		o := k.timed(t, in, k.Set("x", 2), k.Stubborn, grace)
 		if o.Cause != sandbox.TimedOut {
 			t.Errorf("it ended as %+v", o.Exit)
 		}

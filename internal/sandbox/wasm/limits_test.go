@@ -17,7 +17,7 @@ import (
 
 // patience bounds what should take a fraction of a second; the machine may be
 // loaded.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // into is how long a program is let into what never ends before it is
 // stopped: what comes of it does not depend on that.

@@ -301,7 +301,11 @@ func (r *run) interrupt(cause sandbox.Cause) <-chan time.Time {
 	if err := r.in.client.conn.WriteJSON(KindInterrupt, r.in.id, InterruptBody{Cause: cause}); err != nil {
 		r.in.client.fail(err)
 	}
-	return time.After(r.cmd.Limits.Grace + forceAfter)
+	grace := r.cmd.Limits.Grace
+	if grace <= 0 {
+		grace = sandbox.DefaultGrace
+	}
+	return time.After(grace + forceAfter)
 }
 
 func (r *run) handle(frames []Frame) (exit sandbox.Exit, done bool, err error) {

@@ -284,6 +284,18 @@ type writerFunc func(p []byte) (int, error)
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 func TestAChildThatDoesNotStopIsGivenUp(t *testing.T) {
+	for name, c := range map[string]struct{ grace, after time.Duration }{
+		"its limits give it a grace": {time.Minute, time.Minute + forceAfter},
+		"they say nothing of one":    {0, sandbox.DefaultGrace + forceAfter},
+		"they take one away":         {-time.Minute, sandbox.DefaultGrace + forceAfter},
+	} {
+		t.Run(name, func(t *testing.T) { givesUp(t, c.grace, c.after) })
+	}
+}
+
+// givesUp has a run end at a deadline that its child does not hear of, and checks when it
+// is given up.
+func givesUp(t *testing.T, grace, after time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
 		go func() {
@@ -301,8 +313,12 @@ func TestAChildThatDoesNotStopIsGivenUp(t *testing.T) {
 		in := start(t, client)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := in.Run(ctx, sandbox.Command{}); fault.KindOf(err) != fault.Unavailable {
+		began := time.Now()
+		if _, err := in.Run(ctx, sandbox.Command{Limits: sandbox.RunLimits{Grace: grace}}); fault.KindOf(err) != fault.Unavailable {
 			t.Errorf("the run gives %v", err)
+		}
+		if took := time.Since(began); took != time.Second+after {
+			t.Errorf("it was given up after %v, and not %v", took, time.Second+after)
 		}
 		if client.Err() == nil {
 			t.Error("the connection lives on")

@@ -215,7 +215,7 @@ func (p *process) close() {
 	}
 	select {
 	case <-p.ended:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		_ = p.cmd.Process.Kill()
 		<-p.ended
 	}

@@ -354,8 +354,12 @@ func (k *kernel) ending() error {
 	case <-k.child.ended:
 		return errEnded
 	case <-time.After(lastWords):
+	}
+	if p, err := readProc(k.child.pid); err == nil && !p.zombie {
 		return errBroken // it goes on, but nobody will hear of it
 	}
+	<-k.child.ended // on a busy machine that it has is heard late
+	return errEnded
 }
 
 // dead tells whether it can answer nothing any more.

@@ -15,6 +15,7 @@ import (
 
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/sandbox/wire"
 )
 
@@ -82,7 +83,7 @@ func TestProcessesThatAProgramLeavesAreListedReadAndStopped(t *testing.T) {
 			if list := listOf(t, in); len(list) != 0 {
 				t.Errorf("at first there are %+v", list)
 			}
-			cell{Code: start}.Check(t, in)
+			cell{Code: start, Out: "…"}.Check(t, in) // on a busy machine it ticks before it ends
 			sleeper := find(t, in, "sleep 1111")
 			if sleeper.Loose || time.Since(sleeper.Started) > patience || time.Since(sleeper.Started) < -time.Second {
 				t.Errorf("it is %+v", sleeper)
@@ -142,6 +143,14 @@ func TestWhatLeftItsSessionIsListedAsLoose(t *testing.T) {
 	in.Close()
 }
 
+// told is a writer that calls it when something is printed.
+type told func()
+
+func (f told) Write(p []byte) (int, error) {
+	f()
+	return len(p), nil
+}
+
 func TestAStoppedRunTakesWhatItStartedAndLeavesTheRest(t *testing.T) {
 	p, _ := testAgent(t)
 	in := startIn(t, p, "bash")
@@ -149,9 +158,8 @@ func TestAStoppedRunTakesWhatItStartedAndLeavesTheRest(t *testing.T) {
 	cell{Code: "sleep 4444 & disown"}.Check(t, in)
 	before := find(t, in, "sleep 4444")
 	time.Sleep(20 * time.Millisecond) // the kernel counts starts in hundredths
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	exit, err := in.Run(ctx, sandbox.Command{Code: "trap '' INT; (trap '' INT; sleep 5555) & while :; do :; done", Limits: sandbox.RunLimits{Grace: 100 * time.Millisecond}})
+	ctx, pass := sandboxtest.Deadline(t.Context())
+	exit, err := in.Run(ctx, sandbox.Command{Code: "trap '' INT; (trap '' INT; echo on; sleep 5555) & while :; do :; done", Stdout: told(pass), Limits: sandbox.RunLimits{Grace: 100 * time.Millisecond}})
 	if err != nil || exit.Cause != sandbox.TimedOut || exit.State != sandbox.Fresh {
 		t.Fatalf("it ended as %+v, %v", exit, err)
 	}
@@ -261,7 +269,7 @@ func TestAKernelThatEndedBetweenRunsIsTold(t *testing.T) {
 	in := startIn(t, p, "python")
 	defer in.Close()
 	cell{Code: "x = 1\nimport os, threading\nthreading.Timer(0.05, lambda: os._exit(3)).start()"}.Check(t, in)
-	time.Sleep(300 * time.Millisecond)
+	until(t, "its end", func() bool { _, err := in.Inspect(t.Context()); return err != nil })
 	cell{Code: "print('not run')", Cause: sandbox.Crashed, State: sandbox.Fresh, Exit: 1, Fails: "Crash: the interpreter ended after the last call…"}.Check(t, in)
 	cell{Code: "'x' in globals()", Result: "False"}.Check(t, in)
 }

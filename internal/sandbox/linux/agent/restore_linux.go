@@ -74,8 +74,10 @@ func (a *agent) restored(f wire.Frame, programs map[string]mark, write func(wire
 	return write(wire.KindSurvived, 0, answer)
 }
 
-// awakenTime bounds how long an interpreter may take to get seeds of its own.
-const awakenTime = 5 * time.Second
+// awakenTime bounds how long an interpreter may take to get seeds of its own, which is
+// the first that it does: its memory comes from the disk. What it held is lost where it
+// takes longer, so it has what a new one has to start.
+const awakenTime = bootTime
 
 // awaken gives every interpreter seeds of its own. One that does not take them ends:
 // what it draws would be what another one draws.

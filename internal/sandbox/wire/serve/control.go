@@ -8,12 +8,6 @@ import (
 	"paddock/internal/sandbox"
 )
 
-// DefaultGrace is how long a program may take to end when it is interrupted and
-// its limits say nothing of that. An interpreter needs some 10 ms for it, and an operation
-// of numpy's has to end first: on a machine whose processors and disk are taken several
-// times over, one of 20 ms took up to 840 (RATIONALE.md).
-const DefaultGrace = 2 * time.Second
-
 // Level is how far a run has been told to stop.
 type Level int32
 
@@ -43,7 +37,7 @@ type Control struct {
 // end is over with it.
 func (c *Control) Begin(grace time.Duration) {
 	if grace <= 0 {
-		grace = DefaultGrace
+		grace = sandbox.DefaultGrace
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

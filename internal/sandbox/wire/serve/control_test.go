@@ -21,8 +21,8 @@ func isClosed(c <-chan struct{}) bool {
 func TestARunIsInterruptedAndAfterItsGraceKilled(t *testing.T) {
 	for name, c := range map[string]struct{ given, effective time.Duration }{
 		"its own grace":            {3 * time.Second, 3 * time.Second},
-		"none: the usual":          {0, DefaultGrace},
-		"a negative one: the same": {-time.Second, DefaultGrace},
+		"none: the usual":          {0, sandbox.DefaultGrace},
+		"a negative one: the same": {-time.Second, sandbox.DefaultGrace},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
