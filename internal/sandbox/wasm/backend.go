@@ -138,12 +138,12 @@ func runtimeOf(g *guest.Guest) sandbox.Runtime {
 	if g.Name == "python" {
 		return sandbox.Runtime{
 			Name: g.Name, Languages: []string{"python"}, Version: g.Version,
-			Description: "CPython " + g.Version + " with its standard library (sqlite3, zlib, lzma, hashlib, decimal, asyncio; no threads, sockets or subprocesses), top-level await",
+			Description: "CPython " + g.Version + " with its standard library (sqlite3, zlib, lzma, hashlib, decimal, asyncio, urllib; no threads, servers or subprocesses), top-level await",
 		}
 	}
 	return sandbox.Runtime{
 		Name: g.Name, Languages: []string{"javascript", "typescript"}, Version: g.Version,
-		Description: g.Version + ": ES2023 and later, modules, top-level await, timers, console, fs, path, URL, crypto.getRandomValues; TypeScript is translated",
+		Description: g.Version + ": ES2023 and later, modules, top-level await, timers, console, fetch, fs, path, URL, crypto.getRandomValues; TypeScript is translated",
 	}
 }
 
