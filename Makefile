@@ -152,7 +152,7 @@ DRIVEN := tests/crash tests/docs tests/mcp tests/service tests/tools
 .PHONY: test
 test: guest/dist/stamp skills/dist/digests $(if $(filter 1,$(NATIVE)),$(WORKER)) ## tests with the race detector, real guests included
 	@echo "paddock: tests"
-	@CGO_ENABLED=1 PADDOCK_BIN=$(CURDIR)/bin/paddock go test -race -timeout 25m -skip 'OwnTests$$' $$(go list ./... | grep -vxF $(DRIVEN:%=-e paddock/%))
+	@all=$$(go list ./...) && CGO_ENABLED=1 PADDOCK_BIN=$(CURDIR)/bin/paddock go test -race -timeout 25m -skip 'OwnTests$$' $$(grep -vxF $(DRIVEN:%=-e paddock/%) <<<"$$all")
 	@echo "paddock: tests that use the built paddock"
 	@PADDOCK_BIN=$(CURDIR)/bin/paddock go test -timeout 25m $(DRIVEN:%=./%)
 	@echo "paddock: CPython's own tests and test262, in the guests"
