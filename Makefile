@@ -155,9 +155,9 @@ PLAIN := go test -vet=off -timeout 25m
 .PHONY: test
 test: guest/dist/stamp skills/dist/digests $(if $(filter 1,$(NATIVE)),$(WORKER)) ## tests with the race detector, real guests included
 	@echo "paddock: tests"
-	@set -o pipefail; all=$$(go list ./... | grep -vxF "$$(go list $(DRIVES))") && PADDOCK_BIN=$(CURDIR)/bin/paddock $(RACE) -skip 'OwnTests$$' $$all
+	@set -o pipefail; driven=$$(go list $(DRIVES)) && all=$$(go list ./... | grep -vxF "$$driven") && PADDOCK_BIN=$(CURDIR)/bin/paddock $(RACE) -skip 'OwnTests$$' $$all
 	@echo "paddock: tests of the paddock that was built"
-	@PADDOCK_BIN=$(CURDIR)/bin/paddock $(PLAIN) $(DRIVES)
+	@CGO_ENABLED=0 PADDOCK_BIN=$(CURDIR)/bin/paddock $(PLAIN) $(DRIVES)
 	@echo "paddock: CPython's own tests and test262, in the guests"
 	@$(PLAIN) -run 'OwnTests$$' ./internal/sandbox/wasm
 ifeq ($(NATIVE),1)

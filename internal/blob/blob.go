@@ -19,6 +19,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"paddock/internal/fault"
@@ -87,6 +88,8 @@ type Store struct {
 	dir      string
 	files    Files
 	patience time.Duration
+
+	unfinished atomic.Bool // the last collection left some
 
 	mu     sync.Mutex
 	linked [256]bool // the shards whose own names are known to be durable

@@ -381,7 +381,9 @@ func TestALongCollectionGoesOnAnotherTime(t *testing.T) {
 			if took := time.Since(began); err != nil || took > 8*time.Second {
 				t.Errorf("it took %v, %v", took, err)
 			}
-			removed += n
+			if removed += n; s.Unfinished() != (removed < len(all)) {
+				t.Errorf("%d of %d are removed; more is left: %v", removed, len(all), s.Unfinished())
+			}
 		}
 		if removed != len(all) || rounds < 2 {
 			t.Errorf("%d of %d were removed in %d rounds", removed, len(all), rounds)

@@ -20,7 +20,8 @@ import (
 // what referred to a content and was removed must be gone durably (SyncDir), or
 // a power cut brings it back without the content. An error of live removes
 // nothing. What cannot be removed stays for another time, and so does what is not
-// reached in half of the store's patience, as others may be waiting.
+// reached in half of the store's patience, as others may be waiting: [Store.Unfinished]
+// tells of it.
 func (s *Store) Collect(ctx context.Context, live func(keep func(Digest)) error) (n int, bytes int64, err error) {
 	lock := s.fileLock()
 	wait, cancel := context.WithTimeout(ctx, s.patience)
@@ -59,6 +60,7 @@ func (s *Store) Collect(ctx context.Context, live func(keep func(Digest)) error)
 		return ctx.Err()
 	})
 	enough := errors.Is(err, errEnough)
+	s.unfinished.Store(enough)
 	if enough {
 		err = nil
 	}
@@ -69,6 +71,10 @@ func (s *Store) Collect(ctx context.Context, live func(keep func(Digest)) error)
 	}
 	return n, bytes, Explain(err, "tidying up the stored state")
 }
+
+// Unfinished tells whether the last [Store.Collect] left some for another time, as it
+// had taken long.
+func (s *Store) Unfinished() bool { return s.unfinished.Load() }
 
 var errEnough = errors.New("blob: others wait")
 

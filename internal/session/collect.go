@@ -100,7 +100,7 @@ func (m *Manager) tidy(whole bool) {
 }
 
 // Collect removes expired sessions and what no checkpoint refers to any more,
-// beside running processes.
+// beside running processes, which it lets in between where there is much.
 func (m *Manager) Collect(ctx context.Context) (Collected, error) {
 	var sum Collected
 	sum.Sessions = m.sweep(time.Now(), true)
@@ -116,8 +116,10 @@ func (m *Manager) Collect(ctx context.Context) (Collected, error) {
 		if err == nil {
 			var blobs int
 			var bytes int64
-			blobs, bytes, err = m.collectOwner(ctx, folder)
-			sum.Blobs, sum.Bytes = sum.Blobs+blobs, sum.Bytes+bytes
+			for more := true; more && err == nil; {
+				blobs, bytes, more, err = m.collectSome(ctx, folder)
+				sum.Blobs, sum.Bytes = sum.Blobs+blobs, sum.Bytes+bytes
+			}
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -142,13 +144,21 @@ func (m *Manager) ownerFolders() []string {
 	return slices.Compact(names)
 }
 
-// collectOwner removes the blobs that no checkpoint of an owner refers to.
+// collectOwner removes the blobs that no checkpoint of an owner refers to, as many as it
+// can without keeping others waiting for long.
 func (m *Manager) collectOwner(ctx context.Context, folder string) (n int, bytes int64, err error) {
+	n, bytes, _, err = m.collectSome(ctx, folder)
+	return n, bytes, err
+}
+
+// collectSome is collectOwner, and tells whether another time may remove more.
+func (m *Manager) collectSome(ctx context.Context, folder string) (n int, bytes int64, more bool, err error) {
 	store, err := blob.Open(filepath.Join(m.config.Dir, "blobs", folder), blob.Options{Files: m.config.Files})
 	if err != nil {
-		return 0, 0, unusable(err)
+		return 0, 0, false, unusable(err)
 	}
-	return checkpoint.Collect(ctx, store, filepath.Join(m.config.Dir, "checkpoints", folder), m.config.files())
+	n, bytes, err = checkpoint.Collect(ctx, store, filepath.Join(m.config.Dir, "checkpoints", folder), m.config.files())
+	return n, bytes, n > 0 && store.Unfinished(), err
 }
 
 // removeOrphans removes what belongs to no session of an owner: checkpoints,

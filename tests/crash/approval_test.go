@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +27,10 @@ const toolsRole = "PADDOCK_CRASH_TOOLS"
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(toolsRole); dir != "" {
 		serveTools(dir)
+	}
+	// Most of the time they wait: for a moment to kill at, for sleep, for two seconds to pass.
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
 	}
 	os.Exit(m.Run())
 }
@@ -345,6 +352,7 @@ func (p *plea) delivered() string {
 // which waits for somebody to allow its calls. Whatever comes next makes no call twice,
 // uses no grant twice, and says of what it does not know that it does not.
 func TestApprovalsSurviveAKillAtEachStep(t *testing.T) {
+	t.Parallel()
 	for k, m := range moments {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()

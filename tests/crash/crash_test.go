@@ -26,6 +26,7 @@ var (
 // Attacks 62 and 63: processes are killed at any moment of whatever they do, and
 // the next one is asked for all that was acknowledged.
 func TestKilledAtAnyMoment(t *testing.T) {
+	t.Parallel()
 	sandboxtest.Require(t, "linux", runtime.GOOS == "linux", "workers are found in /proc")
 	n, s := *rounds, *seed
 	if n == 0 {
@@ -36,12 +37,23 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	if s == 0 {
 		s = rand.Uint64()
 	}
-	w := newWorld(newPlace(t, "[sessions]\nmax_checkpoints = 40\n"))
+	t.Logf("seed %d", s)
+	// Half of the rounds on a real disk, whose syncs take their time, and half in memory.
+	for k, state := range []func(testing.TB) string{testing.TB.TempDir, sandboxtest.Memory} {
+		t.Run([]string{"on disk", "in memory"}[k], func(t *testing.T) {
+			t.Parallel()
+			playRounds(t, placeAt(t, state(t), "[sessions]\nmax_checkpoints = 40\n"), (n+k)/2, s+uint64(k))
+		})
+	}
+}
+
+// playRounds kills processes in one state folder so often.
+func playRounds(t *testing.T, p *place, n int, s uint64) {
+	w := newWorld(p)
 	rng := newRand(s, 0)
 	for k := range 3 {
 		w.actors = append(w.actors, &actor{w: w, name: fmt.Sprintf("actor%d", k), rng: newRand(s, uint64(k)+1)})
 	}
-	t.Logf("seed %d", s)
 	began := time.Now()
 	for k := range n {
 		if w.failed() {

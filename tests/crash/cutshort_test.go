@@ -31,6 +31,7 @@ func (p *plea) told() string {
 // TestWhatARunCalledThatWasKilledIsToldOnce kills paddock while a run goes on that was
 // never suspended: one of its calls was answered, of the other nobody knows.
 func TestWhatARunCalledThatWasKilledIsToldOnce(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		language string
 		settings string // of the tool; whether somebody has to allow its calls

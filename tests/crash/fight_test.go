@@ -152,6 +152,7 @@ func (f *fought) begin() (c *process, end func()) {
 // Attack 64: two processes want one session all the time. One of them has it
 // until it ends, in whatever way; the other goes on from there at once.
 func TestTwoProcessesFightOverASession(t *testing.T) {
+	t.Parallel()
 	f := &fought{place: newPlace(t, "")}
 	first := f.start()
 	first.must(t, "create_session", map[string]any{"session_id": "fought"})

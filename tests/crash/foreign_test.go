@@ -123,6 +123,7 @@ func (s *served) fine(token, tool string, arguments map[string]any) *answer {
 // Attack 66: somebody else's sessions and checkpoints are not there for anybody,
 // awake or asleep, and destroyed ones for nobody.
 func TestSomebodyElsesPastIsOutOfReach(t *testing.T) {
+	t.Parallel()
 	s := serve(t, sleepy)
 	one, two := s.token("one"), s.token("two")
 	made := s.fine(one, "execute_code", map[string]any{"language": "python", "code": "open('f', 'w').write('secret'); x = 'secret'"})
@@ -179,6 +180,7 @@ func full(a *answer) bool {
 
 // Attack 66: what sleeps counts against the quotas.
 func TestNobodySleepsPastAQuota(t *testing.T) {
+	t.Parallel()
 	s := serve(t, "[sessions]\nsleep_after_seconds = 1\nmax_sessions_per_client = 2\nmax_stored_per_client = 4\n")
 	one, two := s.token("one"), s.token("two")
 	var ids []string
@@ -198,6 +200,7 @@ func TestNobodySleepsPastAQuota(t *testing.T) {
 
 // The same of the disk.
 func TestSleepersFilesCount(t *testing.T) {
+	t.Parallel()
 	const limit = 16
 	s := serve(t, fmt.Sprintf("[sessions]\nmax_sessions_per_client = 2\nmax_disk_mb = 2\n[limits]\nmax_disk_per_client_mb = %d\n", limit))
 	one, two := s.token("one"), s.token("two")

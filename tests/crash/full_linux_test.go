@@ -99,6 +99,7 @@ func (f *filled) restart() {
 // Attack 62: the disk is full. What cannot be kept is said to be so, nothing that
 // was acknowledged is lost, and with some room it goes on.
 func TestAFullDisk(t *testing.T) {
+	t.Parallel()
 	f := &filled{place: placeAt(t, sandboxtest.SmallDisk(t, 64), "[sessions]\nmax_checkpoints = 1000\n"), t: t}
 	f.c = f.start()
 	defer func() { f.c.kill() }()

@@ -29,10 +29,12 @@ type place struct {
 	env        []string
 }
 
-// newPlace makes an empty one. settings are lines of a configuration file.
+// newPlace makes an empty one. settings are lines of a configuration file. It lies in
+// memory, where there is room: what is written is there after a kill, synced or not, and
+// more is done between two kills.
 func newPlace(t testing.TB, settings string) *place {
 	t.Helper()
-	return placeAt(t, t.TempDir(), settings)
+	return placeAt(t, sandboxtest.Memory(t), settings)
 }
 
 func placeAt(t testing.TB, state, settings string) *place {

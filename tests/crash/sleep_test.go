@@ -94,6 +94,7 @@ const sleepy = "[sessions]\nsleep_after_seconds = 1\n"
 // Hundreds of sessions sleep, take neither memory nor descriptors meanwhile,
 // and each wakes with what it had; also in another process.
 func TestHundredsSleepAndWake(t *testing.T) {
+	t.Parallel()
 	sandboxtest.Require(t, "linux", runtime.GOOS == "linux", "what a process holds is read from /proc")
 	p := newPlace(t, sleepy)
 	n := 300
@@ -149,6 +150,7 @@ func TestHundredsSleepAndWake(t *testing.T) {
 
 // Attack 65: everybody calls one sleeping session, and it wakes once.
 func TestAWakeStorm(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, sleepy)
 	c := p.start()
 	defer c.kill()
@@ -184,6 +186,7 @@ func TestAWakeStorm(t *testing.T) {
 
 // Attack 65: calls come at the moment when a session falls asleep.
 func TestCallsRaceWithTheReaper(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, sleepy)
 	c := p.start()
 	defer c.kill()

@@ -18,6 +18,7 @@ import (
 // program. Whoever takes the session over has its files alone: while the worker
 // lives, nobody does.
 func TestAPausedWorkerWritesNothingAfterATakeover(t *testing.T) {
+	t.Parallel()
 	sandboxtest.Require(t, "linux", runtime.GOOS == "linux", "workers are found in /proc")
 	p := newPlace(t, "")
 	c, other := p.start(), p.start()

@@ -37,7 +37,7 @@ func shown(t *testing.T, document string) (lines []string) {
 // fresh one.
 func checkout(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
+	dir := sandboxtest.Memory(t)
 	if err := os.Mkdir(filepath.Join(dir, "bin"), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func TestTheGoSDK(t *testing.T) {
 		},
 		"stdio": func(t *testing.T) sdk.Transport {
 			cmd := exec.Command(sandboxtest.Binary(t), "mcp")
-			cmd.Env = append(os.Environ(), environment(t, t.TempDir())...)
+			cmd.Env = append(os.Environ(), environment(t, sandboxtest.Memory(t))...)
 			return &sdk.CommandTransport{Command: cmd}
 		},
 	} {

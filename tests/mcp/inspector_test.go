@@ -24,7 +24,7 @@ func TestTheInspector(t *testing.T) {
 				inspect := func(args ...string) (result, said string) {
 					args = slices.Concat([]string{"--cli"}, target, args, []string{"--protocol-era", era, "--format", "json"})
 					cmd := packages.Program(t.Context(), "mcp-inspector", args...)
-					cmd.Env = append(append(cmd.Env, environment(t, t.TempDir())...), "HOME="+t.TempDir())
+					cmd.Env = append(append(cmd.Env, environment(t, sandboxtest.Memory(t))...), "HOME="+t.TempDir())
 					var stderr strings.Builder
 					cmd.Stderr = &stderr
 					out, err := cmd.Output()

@@ -33,7 +33,7 @@ type service struct {
 // serve starts one, which has to end well when the test does.
 func serve(t *testing.T, args ...string) (s service) {
 	t.Helper()
-	return serveIn(t, t.TempDir(), args...)
+	return serveIn(t, sandboxtest.Memory(t), args...)
 }
 
 // serveIn is serve with a state folder.

@@ -11,7 +11,7 @@ import (
 // each era that it speaks.
 func TestTheTypeScriptSDKs(t *testing.T) {
 	packages := suite.Install(t)
-	state := t.TempDir()
+	state := sandboxtest.Memory(t)
 	sandboxes := ""
 	t.Run("Linux sandboxes", func(t *testing.T) {
 		needLinux(t, state)
@@ -23,7 +23,7 @@ func TestTheTypeScriptSDKs(t *testing.T) {
 		for transport, target := range map[string][]string{"http": {s.url, s.token}, "stdio": {sandboxtest.Binary(t)}} {
 			t.Run(c.sdk+" "+c.era+" "+transport, func(t *testing.T) {
 				cmd := packages.Node(t.Context(), "client.mjs", append([]string{c.sdk, c.era, packages.Dir, transport}, target...)...)
-				cmd.Env = append(append(cmd.Env, environment(t, t.TempDir())...), "TEST_SANDBOXES="+sandboxes)
+				cmd.Env = append(append(cmd.Env, environment(t, sandboxtest.Memory(t))...), "TEST_SANDBOXES="+sandboxes)
 				out, err := cmd.CombinedOutput()
 				if t.Logf("%s", out); err != nil {
 					t.Error(err)

@@ -14,6 +14,7 @@ import (
 
 	"paddock/internal/blob/blobtest"
 	"paddock/internal/fault"
+	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
 )
 
@@ -59,7 +60,7 @@ func TestADiskThatWorksAgainHasLostNothing(t *testing.T) {
 // to be one of some.
 func (r *rig) killed(maybe []moment) {
 	r.t.Helper()
-	there := r.t.TempDir()
+	there := sandboxtest.Memory(r.t)
 	if err := copyFolder(there, r.dir); err != nil {
 		r.fail("%v", err)
 	}
@@ -179,7 +180,7 @@ func TestAFaultWhileASessionIsOpenedIsOverWithTheNextCall(t *testing.T) {
 			for _, s := range use[:5] {
 				r.take(s)
 			}
-			there := t.TempDir()
+			there := sandboxtest.Memory(t)
 			if err := copyFolder(there, r.dir); err != nil {
 				t.Fatal(err)
 			}

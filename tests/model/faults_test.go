@@ -45,7 +45,7 @@ type rig struct {
 }
 
 func newRig(t *testing.T) *rig {
-	r := &rig{t: t, dir: t.TempDir(), now: nothing()}
+	r := &rig{t: t, dir: sandboxtest.Memory(t), now: nothing()}
 	disk, err := blobtest.New(r.dir)
 	if err != nil {
 		t.Fatal(err)

@@ -68,7 +68,7 @@ type play struct {
 const playKeeps = 6
 
 func newPlay(t *testing.T, seed uint64) *play {
-	p := &play{t: t, r: rand.New(rand.NewPCG(seed, 5)), forced: sandbox.Restored, dir: t.TempDir()}
+	p := &play{t: t, r: rand.New(rand.NewPCG(seed, 5)), forced: sandbox.Restored, dir: sandboxtest.Memory(t)}
 	if p.r.IntN(4) == 0 {
 		p.forced = sandbox.Fresh
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"paddock/internal/blob/blobtest"
+	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
 )
 
@@ -19,7 +20,7 @@ import (
 // between two calls: nobody let go of anything.
 func (p *play) kill(*twin) {
 	open := p.awake()
-	there := p.t.TempDir()
+	there := sandboxtest.Memory(p.t)
 	p.must(copyFolder(there, p.dir))
 	p.must(p.m.Close())
 	p.dir = there

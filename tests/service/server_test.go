@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"sync"
 	"testing"
 
+	"paddock/internal/sandbox/sandboxtest"
 	"paddock/tests/paddocktest"
 )
 
@@ -73,7 +75,7 @@ func (s *server) request(method, body string) (*http.Request, error) {
 // start starts one with a state folder of its own.
 func start(t testing.TB, args ...string) *server {
 	t.Helper()
-	s := &server{t: t, state: t.TempDir(), sessions: map[string]bool{}, args: args}
+	s := &server{t: t, state: sandboxtest.Memory(t), sessions: map[string]bool{}, args: args}
 	s.start()
 	return s
 }
@@ -150,6 +152,22 @@ func (s *server) disk() (n int64) {
 		s.t.Fatal(err)
 	}
 	return n
+}
+
+// heavy are the folders below its state in which most of its bytes lie, with how many.
+func (s *server) heavy() map[string]int64 {
+	all := map[string]int64{}
+	_ = filepath.WalkDir(s.state, func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			if info, e := d.Info(); e == nil {
+				parts := strings.Split(strings.TrimPrefix(path, s.state), "/")
+				all[strings.Join(parts[:min(4, len(parts)-1)], "/")] += info.Size()
+			}
+		}
+		return nil
+	})
+	maps.DeleteFunc(all, func(_ string, n int64) bool { return n < 64<<10 })
+	return all
 }
 
 // call is one tools/call of a plain client.

@@ -85,7 +85,7 @@ func TestASoakLeavesNothing(t *testing.T) {
 	t.Logf("before: %v\nafter: %v", before, after)
 	if after.goroutines > before.goroutines+10 || after.descriptors > before.descriptors+10 || after.processes > before.processes ||
 		after.memory > 1.5*before.memory+64e6 || after.disk > before.disk+64<<10 {
-		t.Errorf("before: %v\nafter: %v", before, after)
+		t.Errorf("before: %v\nafter: %v; its largest folders are %v", before, after, s.heavy())
 	}
 }
 

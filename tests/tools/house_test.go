@@ -66,7 +66,7 @@ type model struct {
 // open starts a paddock and connects to it. Both end with the test.
 func open(t testing.TB, o options) *model {
 	t.Helper()
-	dir := t.TempDir()
+	dir := sandboxtest.Memory(t)
 	requireSetting(t, o.setting)
 	paddocktest.Admit(t, filepath.Dir(dir), dir)
 	file := filepath.Join(dir, "paddock.toml")

@@ -295,7 +295,8 @@ func waits(t *testing.T, engines []string) {
 					{"effect", 1, "it was interrupted"}, {"made", 1, "it was interrupted"}, {"ended", 1, "it was over"},
 				} {
 					t.Run(fmt.Sprint(at.event, " ", at.n), func(t *testing.T) {
-						dir := filepath.Join(t.TempDir(), "state")
+						t.Parallel()
+						dir := filepath.Join(sandboxtest.Memory(t), "state")
 						execution := killedAt(t, dir, engine, language, at.event, at.n)
 						if got := goesOn(t, dir, engine, language, execution); got != at.want {
 							t.Errorf("it is found that %s, want that %s", got, at.want)

@@ -44,10 +44,10 @@ func folder(t testing.TB) string {
 	return filepath.Dir(filepath.Dir(file))
 }
 
-// Node runs a script.
+// Node runs a script. What V8 has compiled of the packages is kept beside them.
 func (p Packages) Node(ctx context.Context, script string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, p.Bin("node"), append([]string{script}, args...)...)
-	cmd.Env = append(os.Environ(), "PATH="+p.Bin("")+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "PATH="+p.Bin("")+string(os.PathListSeparator)+os.Getenv("PATH"), "NODE_COMPILE_CACHE="+filepath.Join(p.Dir, "compiled"))
 	return cmd
 }
 
