@@ -63,11 +63,7 @@ func settles(t *testing.T, first usage) {
 }
 
 func (k *kit) testLeaks(t *testing.T) {
-	lives := 30
-	if k.suite.Machine {
-		lives = 12 // each boots a machine: every way in which one ends, twice
-	}
-	t.Run("lives leave nothing behind", func(t *testing.T) {
+	t.Run("thirty lives leave nothing behind", func(t *testing.T) {
 		temp := t.TempDir()
 		t.Setenv("TMPDIR", temp)
 		beginning := used()
@@ -77,7 +73,7 @@ func (k *kit) testLeaks(t *testing.T) {
 			own.round(t, dir, n)
 		}
 		warm := used()
-		for n := range lives {
+		for n := range 30 {
 			own.round(t, dir, n)
 		}
 		settles(t, warm)
