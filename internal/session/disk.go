@@ -308,12 +308,17 @@ func (m *Manager) infoOnDisk(k key) (Info, error) {
 
 // describeOnDisk is describe for a session that this process does not have open.
 func (m *Manager) describeOnDisk(r record) Info {
-	if k := (key{r.Owner, r.ID}); !held(m.folder(k)) {
-		r.Process = 0
-	} else if now, err := m.readRecord(k); err == nil { // the index knows no processes
-		r.Process = now.Process
+	k := key{r.Owner, r.ID}
+	now, err := m.readRecord(k)
+	if err == nil { // the index knows no processes, and is behind after a kill
+		r.Process, r.Waiting = now.Process, now.Waiting
 	}
-	r.Waiting = m.waitingOnDisk(r)
+	if r.Waiting != nil || err != nil || now.Process != 0 {
+		r.Waiting = m.waitingOnDisk(r)
+	}
+	if !held(m.folder(k)) {
+		r.Process = 0
+	}
 	i := m.describe(r)
 	switch {
 	case i.Waiting != nil:

@@ -347,12 +347,9 @@ func describeWaiting(w *history.Waiting) *WaitingRun {
 	return &WaitingRun{Execution: w.Execution, Language: w.Language, Since: w.Since, Reasons: w.Reasons}
 }
 
-// waitingOnDisk gives what waits in a session that this process does not have open,
-// and of which its record says that something does.
+// waitingOnDisk gives what waits in a session that this process does not have open, by
+// its newest checkpoint: its record says the same where its last process let go of it.
 func (m *Manager) waitingOnDisk(r record) *WaitingRun {
-	if r.Waiting == nil {
-		return nil
-	}
 	line, err := history.Open(m.checkpointsFolder(key{r.Owner, r.ID}), m.config.files())
 	if err != nil {
 		return r.Waiting

@@ -10,12 +10,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"paddock/internal/blob/blobtest"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
+	"paddock/internal/store"
 )
 
 var waitingStride = flag.Int("waiting.stride", 4, "each how many operations of the disk a process dies that has a run wait and go on")
@@ -169,4 +171,67 @@ func (d *death) goesOnElsewhere() string {
 	}
 	t.Fatalf("x is %s, it was done %d times; the notice was %q; it was answered with %+v, %v", now, done, last.Notice, d.result, d.err)
 	return ""
+}
+
+// A process that is killed as soon as a run waits may have told neither the index nor the
+// session's record of it. The run is found all the same, and goes on.
+func TestARunThatWaitsIsFoundWhereNothingButItsCheckpointSaysSo(t *testing.T) {
+	for name, behind := range map[string]bool{"the index is behind": false, "the session's record, too": true} {
+		t.Run(name, func(t *testing.T) {
+			p, dir := newPeople(), t.TempDir()
+			config := p.config()
+			config.Dir = dir
+			m := manager(t, config, sandboxtest.FakeConfig{})
+			id := create(t, m, alice, "")
+			index := store.Open(filepath.Join(dir, "index.db"), nil)
+			defer index.Close()
+			for late := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+				if all, err := index.Sessions(string(alice)); err == nil && len(all) == 1 {
+					break
+				}
+				if time.Now().After(late) {
+					t.Fatal("the index does not know the session")
+				}
+			}
+			files := []string{filepath.Join(dir, "index.db"), filepath.Join(dir, "index.db-wal")}
+			if behind {
+				files = append(files, recordOf(t, dir, id))
+			}
+			earlier := map[string][]byte{}
+			for _, path := range files {
+				data, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				earlier[strings.TrimPrefix(path, dir)] = data
+			}
+			r := waiting(t, m, id, asksTwo, 2)
+			config.Dir = copyRunning(t, dir)
+			for name, data := range earlier {
+				if err := os.WriteFile(config.Dir+name, data, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			next := manager(t, config, sandboxtest.FakeConfig{})
+			if all, err := next.WaitingRuns(alice); err != nil || len(all) != 1 || all[0].Execution != r.Execution || all[0].Session != id {
+				t.Errorf("what waits is %+v, %v", all, err)
+			}
+			if all, err := next.List(alice); err != nil || len(all) != 1 || all[0].State != session.Waiting {
+				t.Errorf("listed is %+v, %v", all, err)
+			}
+			p.decide(1, "10")
+			p.decide(2, "20")
+			ends(t, next, id, r.Execution)
+		})
+	}
+}
+
+// recordOf is the file with a session's record.
+func recordOf(t *testing.T, dir string, id session.ID) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, "owners", "*", string(id), "session.json"))
+	if err != nil || len(found) != 1 {
+		t.Fatal(found, err)
+	}
+	return found[0]
 }

@@ -75,7 +75,8 @@ print([n for n in os.listdir("/servers") if n[0] != "."], any(".." in n or "/" i
 import * as evil from "servers/evil";
 import { call } from "servers";
 const ran = [];
-for (const n of Object.keys(evil)) { try { ran.push(String(await evil[n]()).startsWith("ran ")); } catch (e) { if (e.name !== "ToolError") throw e; } }
+const { default: all, ...tools } = evil;
+for (const n of Object.keys(tools)) { if (all[n] !== evil[n]) throw n; try { ran.push(String(await evil[n]()).startsWith("ran ")); } catch (e) { if (e.name !== "ToolError") throw e; } }
 console.log(ran.filter((x) => x).length >= 22, globalThis.HIT, ({}).HIT, typeof (await import("servers/evil")));
 const got = await call("evil", "inject", {});
 console.log(Object.getPrototypeOf(got) === Object.prototype, got.HIT, ({}).HIT, got.then);
