@@ -172,31 +172,31 @@ func TestACancelledCallStopsItsProgram(t *testing.T) {
 }
 
 func TestOneExecutionIsCancelledByItsID(t *testing.T) {
-	cs := connect(t, newServer(t, Config{}, session.Config{}), "test", nil)
+	printed := make(chan struct{}, 1)
+	cs := connect(t, newServer(t, Config{}, session.Config{}), "test", &mcp.ClientOptions{
+		ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { printed <- struct{}{} },
+	})
 	use(t, cs, "create_session", map[string]any{"language": "python", "session_id": "mine"})
+	params := &mcp.CallToolParams{Name: "execute_code", Arguments: map[string]any{"code": "print(1)\nloop", "session_id": "mine", "timeout": 600}}
+	params.SetProgressToken("p")
 	ended := make(chan *mcp.CallToolResult, 1)
 	go func() {
-		res, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "execute_code", Arguments: map[string]any{"code": "loop", "session_id": "mine", "timeout": 600}})
+		res, err := cs.CallTool(t.Context(), params)
 		if err != nil {
 			t.Error(err)
 		}
 		ended <- res
 	}()
-	for { // until it runs
-		if res := use(t, cs, "get_workspace_info", map[string]any{"session_id": "mine"}); field[string](t, res, "state") == "running" {
-			if notice := field[string](t, res, "notice"); !strings.Contains(notice, "busy") {
-				t.Errorf("why there are no variables is told as %q", notice)
-			}
-			break
-		}
+	<-printed // it has begun
+	res := use(t, cs, "get_workspace_info", map[string]any{"session_id": "mine"})
+	if state, notice := field[string](t, res, "state"), field[string](t, res, "notice"); state != "running" || !strings.Contains(notice, "busy") {
+		t.Errorf("it is %q, and why there are no variables is told as %q", state, notice)
 	}
 	if res := use(t, cs, "cancel_execution", map[string]any{"session_id": "mine", "execution_id": "x-other"}); field[bool](t, res, "cancelled") {
 		t.Error("an unknown id stopped something")
 	}
-	for { // it may have its turn and not yet its id
-		if res := use(t, cs, "cancel_execution", map[string]any{"session_id": "mine"}); field[bool](t, res, "cancelled") {
-			break
-		}
+	if res := use(t, cs, "cancel_execution", map[string]any{"session_id": "mine"}); !field[bool](t, res, "cancelled") {
+		t.Error("it cannot be cancelled")
 	}
 	if res := <-ended; field[string](t, res, "stopped_by") != "cancelled" {
 		t.Errorf("got %v", res.StructuredContent)
