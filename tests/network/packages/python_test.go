@@ -2,6 +2,7 @@ package packages
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -188,8 +189,9 @@ func TestAnInstallationIsWholeOrNotThere(t *testing.T) {
 	}
 	x.Add("big", packagestest.Wheel(t, "big", "1.0", "py3-none-any", []string{"newer"}, big))
 	asked, end := make(chan struct{}), make(chan struct{})
+	folder := "/" + rand.Text() // what the cache has of another index that had the same port is not of this one
 	never := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasPrefix(r.URL.Path, "/simple/never/") {
+		if !strings.HasPrefix(r.URL.Path, folder+"/simple/never/") {
 			w.WriteHeader(http.StatusNotFound)
 			return
 		}
@@ -198,7 +200,7 @@ func TestAnInstallationIsWholeOrNotThere(t *testing.T) {
 	}))
 	t.Cleanup(never.Close)
 	t.Cleanup(func() { close(end) })
-	h := open(t, t.TempDir(), nil, nil, "PADDOCK_PACKAGES_PYPI_INDEX="+never.URL+"/simple,"+x.Server.URL+"/simple", "PADDOCK_SESSIONS_MAX_DISK_MB=2")
+	h := open(t, t.TempDir(), nil, nil, "PADDOCK_PACKAGES_PYPI_INDEX="+never.URL+folder+"/simple,"+x.Server.URL+"/simple", "PADDOCK_SESSIONS_MAX_DISK_MB=2")
 	id := h.create("python", "wasm")
 	h.prints(id, "python", "mine = 1\nopen('kept.txt', 'w').write('kept')", "")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -208,9 +210,15 @@ func TestAnInstallationIsWholeOrNotThere(t *testing.T) {
 			t.Error("what never comes is installed")
 		}
 	})
-	<-asked
+	given := make(chan struct{})
+	go func() { broken.Wait(); close(given) }()
+	select {
+	case <-asked:
+	case <-given:
+		t.Fatal("it ended before the index was asked")
+	}
 	cancel()
-	broken.Wait()
+	<-given
 	h.refuses(id, "big", "exhausted", "disk")
 	packages, files := h.info(id)
 	if len(packages) != 0 || !slices.Equal(files, []string{"kept.txt"}) {
