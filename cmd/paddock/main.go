@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"paddock/internal/cli"
+	"paddock/internal/helper"
 	"paddock/internal/packages"
 	"paddock/internal/sandbox/linux"
 	"paddock/internal/sandbox/linux/agent"
@@ -22,6 +23,9 @@ func main() {
 	}
 	if worker.Requested(os.Args) {
 		os.Exit(worker.Main(os.Args))
+	}
+	if helper.Requested(os.Args) {
+		os.Exit(helper.Main(os.Args, cli.Jobs()...))
 	}
 	if packages.Requested(os.Args) {
 		os.Exit(packages.Main())

@@ -19,6 +19,7 @@ import (
 
 	"paddock/internal/cli/config"
 	"paddock/internal/fault"
+	"paddock/internal/helper"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/linux"
 	"paddock/internal/sandbox/linux/agent"
@@ -42,6 +43,9 @@ func TestMain(m *testing.M) {
 	if worker.Requested(os.Args) {
 		signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 		os.Exit(worker.Main(os.Args))
+	}
+	if helper.Requested(os.Args) {
+		os.Exit(helper.Main(os.Args, Jobs()...))
 	}
 	testscript.Main(m, map[string]func(){"tools-server": toolsServer, "paddock": func() {
 		if os.Getenv(fakeEnv) == "" {

@@ -11,7 +11,9 @@ import (
 
 	"paddock/internal/audit"
 	"paddock/internal/cli/config"
+	"paddock/internal/helper"
 	"paddock/internal/limit"
+	"paddock/internal/membudget"
 	"paddock/internal/microsandbox"
 	"paddock/internal/packages"
 	"paddock/internal/sandbox"
@@ -38,6 +40,8 @@ type parts struct {
 	audit     *audit.Log
 	telemetry *telemetry.Telemetry
 	gate      *limit.Gate // of requests and executions
+	memory    *membudget.Budget
+	helpers   *helper.Runner
 	log       *slog.Logger
 }
 
@@ -53,6 +57,10 @@ func (p *program) open(change func(*session.Config)) (_ *parts, err error) {
 			o.close(p.log)
 		}
 	}()
+	o.memory = newMemory()
+	if o.helpers, err = newHelpers(); err != nil {
+		return nil, err
+	}
 	if o.gate, err = newGate(p.config); err != nil {
 		return nil, err
 	}

@@ -100,7 +100,7 @@ func (c *call) goOn(ctx context.Context, id session.ID, execution string, timeou
 // execute has a session run something, and tells the client what it prints.
 func (c *call) execute(ctx context.Context, id session.ID, req session.Request) (r course, err error) {
 	req.Started = func(execution string) { c.execution = execution }
-	req.Ended = func(res session.Result, put session.PutFunc) { r.kept = putAway(res, put) }
+	req.Ended = func(res session.Result, put session.PutFunc) { r.kept = c.server.putAway(ctx, c.bound.Owner, res, put) }
 	err = reporting(c.notify, func(stdout, stderr io.Writer) error {
 		req.Stdout, req.Stderr = stdout, stderr
 		r.res, err = c.server.config.Sessions.Execute(ctx, c.bound.Owner, id, req)

@@ -2,21 +2,17 @@ package mcpserver
 
 import (
 	"bytes"
-	"errors"
+	"context"
 	"fmt"
-	"image"
-	"image/png"
-	"io"
 	"mime"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
-	"golang.org/x/image/draw"
 	"golang.org/x/net/html"
 
 	"paddock/internal/fault"
+	"paddock/internal/picture"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
 )
@@ -25,12 +21,8 @@ import (
 const (
 	previewOutput   = 16 << 10 // of stdout, and of stderr
 	previewDocument = 1 << 10
-	previewSide     = 768
-	// maxPreviewed is how many pixels a picture may have to be shown smaller: each
-	// may take fifteen bytes meanwhile.
-	maxPreviewed = 12_000_000
 	// previewTime bounds how long the pictures of a run are read and made smaller: one
-	// of that many pixels takes a tenth of it.
+	// of the largest that are read takes a tenth of it.
 	previewTime = 3 * time.Second
 )
 
@@ -58,8 +50,26 @@ func (f place) cut(s string, most int) string {
 	return cutMiddle(s, most)
 }
 
+// shrinkFunc makes a picture smaller; nil: it cannot be read, or takes too long.
+type shrinkFunc func(data []byte) []byte
+
+// putAway has what of a run's output is too large for its result written into files,
+// and the owner's pictures made smaller.
+func (s *Server) putAway(ctx context.Context, owner session.Owner, res session.Result, put session.PutFunc) filed {
+	ctx, cancel := context.WithTimeout(ctx, previewTime)
+	defer cancel()
+	return putAway(res, put, func(data []byte) []byte {
+		small, err := picture.Smaller(ctx, s.config.Helpers, string(owner), data)
+		if err != nil {
+			s.log.Debug("no preview of a picture", "error", fault.CauseOf(err))
+			return nil
+		}
+		return small
+	})
+}
+
 // putAway writes what of a run's output is too large for its result into files.
-func putAway(res session.Result, put session.PutFunc) filed {
+func putAway(res session.Result, put session.PutFunc, shrink shrinkFunc) filed {
 	kept := filed{displays: map[int]place{}}
 	write := func(name string, data []byte) (f place) {
 		var err error
@@ -75,7 +85,6 @@ func putAway(res session.Result, put session.PutFunc) filed {
 	if len(res.Stderr) > forErr {
 		kept.stderr = write("stderr.txt", []byte(res.Stderr))
 	}
-	until := time.Now().Add(previewTime)
 	for k, s := range showAll(res.Session, res.Execution, res.Displays) {
 		if !s.large {
 			continue
@@ -83,7 +92,7 @@ func putAway(res session.Result, put session.PutFunc) filed {
 		data := res.Displays[k].Data
 		f := write(fmt.Sprintf("%d%s", k+1, extension(s.MIMEType)), data)
 		if f.path != "" && s.small {
-			f.smaller = smaller(data, until)
+			f.smaller = shrink(data)
 		}
 		kept.displays[k] = f
 	}
@@ -173,52 +182,4 @@ func textOf(document string) string {
 		}
 	}
 	return strings.TrimSpace(b.String())
-}
-
-// oneAtATime bounds the memory that pictures take while they are made smaller.
-var oneAtATime sync.Mutex
-
-// smaller makes a picture fit into previewSide; nil: it cannot be read, has too many
-// pixels, or takes until then.
-func smaller(data []byte, until time.Time) []byte {
-	c, _, err := image.DecodeConfig(bytes.NewReader(data))
-	if err != nil || c.Width <= 0 || c.Height <= 0 || c.Width > maxPreviewed/c.Height {
-		return nil
-	}
-	oneAtATime.Lock()
-	defer oneAtATime.Unlock()
-	whole, _, err := image.Decode(&hurried{data, until})
-	if err != nil {
-		return nil
-	}
-	w, h := c.Width, c.Height
-	if long := max(w, h); long > previewSide {
-		w, h = max(1, w*previewSide/long), max(1, h*previewSide/long)
-	}
-	to := image.NewNRGBA(image.Rect(0, 0, w, h))
-	draw.ApproxBiLinear.Scale(to, to.Bounds(), whole, whole.Bounds(), draw.Src, nil)
-	var b bytes.Buffer
-	if err := png.Encode(&b, to); err != nil || b.Len() > maxPictureBytes {
-		return nil
-	}
-	return b.Bytes()
-}
-
-// hurried reads a guest's picture until its time is up. In a JPEG 24 bytes can cost
-// the work of all of its pixels once more, so it hands out few bytes at a time.
-type hurried struct {
-	data  []byte
-	until time.Time
-}
-
-func (h *hurried) Read(p []byte) (int, error) {
-	if time.Now().After(h.until) {
-		return 0, errors.New("the picture takes too long to read")
-	}
-	if len(h.data) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p[:min(len(p), 256)], h.data)
-	h.data = h.data[n:]
-	return n, nil
 }

@@ -156,7 +156,7 @@ func (c *call) runInSandbox(ctx context.Context, name microsandbox.Name, req mic
 	var kept filed
 	req.Limit = maxOutput
 	req.Started = func(execution string) { c.execution = execution }
-	req.Ended = func(res session.Result, put session.PutFunc) { kept = putAway(res, put) }
+	req.Ended = func(res session.Result, put session.PutFunc) { kept = c.server.putAway(ctx, c.bound.Owner, res, put) }
 	err = reporting(c.notify, func(stdout, stderr io.Writer) (err error) {
 		if c.notify != nil {
 			req.Stdout, req.Stderr = stdout, stderr

@@ -25,6 +25,7 @@ import (
 	"paddock/internal/approval"
 	"paddock/internal/bindings/broker"
 	"paddock/internal/fault"
+	"paddock/internal/helper"
 	"paddock/internal/microsandbox"
 	"paddock/internal/packages/install"
 	"paddock/internal/session"
@@ -81,6 +82,9 @@ type Config struct {
 	// Packages puts packages into sessions; nil: nobody does. It is not closed by the
 	// Server.
 	Packages *install.Installer
+	// Helpers do work on what programs and clients give that may take much memory or
+	// time; nil: it is done in this process.
+	Helpers *helper.Runner
 	// Approvals are the calls of tools that wait for a person; nil: there are none.
 	Approvals *approval.Store
 	// AskClient has the client be asked about those of the programs that it runs, where

@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"runtime/debug"
+
+	"paddock/internal/helper"
+	"paddock/internal/limit"
+	"paddock/internal/membudget"
+	"paddock/internal/picture"
+)
+
+// Jobs are what helpers' processes of this program do (package helper).
+func Jobs() []helper.Job { return []helper.Job{picture.Preview} }
+
+// newHelpers makes what starts helpers of this program.
+func newHelpers() (*helper.Runner, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding paddock's own program: %w", err)
+	}
+	return helper.NewRunner(self), nil
+}
+
+// What the server may hold for its callers, in bytes: all of them together, where the
+// machine has eight times as much, and one of them.
+const (
+	callersMemory = 512 << 20
+	ownerShare    = 4 // an owner has one part in so many
+	// ownMemory is what the server needs besides: its code's data, the index, the SDK's
+	// sessions, what is waiting to be written.
+	ownMemory = 256 << 20
+)
+
+// newMemory makes the budget of what the server holds for its callers, and has Go's
+// collector work harder before the server is larger than that and its own needs
+// together, where GOMEMLIMIT says nothing else.
+func newMemory() *membudget.Budget {
+	total := int64(callersMemory)
+	if machine := limit.MachineMemory(); machine > 0 {
+		total = min(total, machine/8)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(total + total/2 + ownMemory)
+	}
+	return membudget.New(total, total/ownerShare)
+}
