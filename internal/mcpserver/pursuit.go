@@ -2,7 +2,6 @@ package mcpserver
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -196,7 +195,10 @@ func (p *pursuit) settle(ids []string) bool {
 // run begins an execution, or goes on with one, and stays with it until it has ended or
 // has to wait with nobody being asked.
 func (p *pursuit) run(in executeInput) {
-	defer close(p.done)
+	defer func() {
+		close(p.done)
+		p.server.runs.tidy(p.owner)
+	}()
 	c, ctx := p.call, approval.WithAsker(p.ctx, p)
 	if p.out, p.err = c.begin(ctx, in); p.prior != nil {
 		p.out = p.prior.and(p.out)
@@ -263,8 +265,11 @@ const (
 	// keptRun is how long what came of an execution is kept that went on without a
 	// request, for who asks.
 	keptRun = time.Hour
-	// mostKept bounds how many are, of one owner.
-	mostKept = 64
+	// mostKept bounds how many are, of one owner, and mostOwnBytes how many bytes they
+	// hold; mostBytes is what those of all owners hold.
+	mostKept     = 64
+	mostOwnBytes = 64 << 20
+	mostBytes    = 256 << 20
 )
 
 // follow has a pursuit go on where another one ended; nil: it is the first.
@@ -305,27 +310,50 @@ func (r *runs) putLocked(k runKey, p *pursuit) {
 	r.byID[k] = p
 }
 
-// tidyLocked forgets what is over its time, and the oldest of too many.
+// tidyLocked forgets what is over its time, and the oldest of what is too much: of the
+// owner's, and of all.
 func (r *runs) tidyLocked(owner session.Owner) {
-	var oldest *pursuit
-	n := 0
+	var all []runKey
 	for k, p := range r.byID {
-		if !p.over() {
-			continue
-		}
-		if time.Since(p.ended) > keptRun {
+		switch {
+		case !p.over():
+		case time.Since(p.ended) > keptRun:
 			delete(r.byID, k)
-			continue
-		}
-		if k.owner == owner {
-			if n++; oldest == nil || p.ended.Before(oldest.ended) {
-				oldest = p
-			}
+		default:
+			all = append(all, k)
 		}
 	}
-	if n >= mostKept {
-		maps.DeleteFunc(r.byID, func(_ runKey, p *pursuit) bool { return p == oldest })
+	slices.SortFunc(all, func(a, b runKey) int { return r.byID[b].ended.Compare(r.byID[a].ended) })
+	owned, ownBytes, allBytes := 0, 0, 0
+	for _, k := range all { // the youngest first
+		n := r.byID[k].out.size()
+		if allBytes += n; k.owner == owner {
+			owned++
+			ownBytes += n
+		}
+		if allBytes > mostBytes || k.owner == owner && (owned >= mostKept || ownBytes > mostOwnBytes) {
+			delete(r.byID, k)
+		}
 	}
+}
+
+// tidy does it after one of an owner's has ended.
+func (r *runs) tidy(owner session.Owner) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tidyLocked(owner)
+}
+
+// size is how many bytes of what programs gave it holds.
+func (r course) size() int {
+	n := len(r.res.Stdout) + len(r.res.Stderr)
+	for _, d := range r.res.Displays {
+		n += len(d.Data)
+	}
+	for _, f := range r.kept.displays {
+		n += len(f.smaller)
+	}
+	return n
 }
 
 // over tells whether there is an outcome.
