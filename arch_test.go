@@ -52,7 +52,7 @@ var mayImport = map[string][]string{
 	"internal/membudget":                 {"internal/fault"},
 	"internal/loopback":                  {"internal/fault"},
 	"internal/microsandbox":              {"internal/fault", "internal/sandbox", "internal/session"},
-	"internal/mcpserver":                 {"internal/approval", "internal/bindings/broker", "internal/bindings/catalog", "internal/bindings/stub", "internal/bindings/upstream", "internal/fault", "internal/helper", "internal/legible", "internal/microsandbox", "internal/packages", "internal/packages/install", "internal/picture", "internal/sandbox", "internal/session", "internal/skill", "internal/telemetry", "internal/workspace"},
+	"internal/mcpserver":                 {"internal/approval", "internal/bindings/broker", "internal/bindings/catalog", "internal/bindings/stub", "internal/bindings/upstream", "internal/fault", "internal/helper", "internal/legible", "internal/membudget", "internal/microsandbox", "internal/packages", "internal/packages/install", "internal/picture", "internal/sandbox", "internal/session", "internal/skill", "internal/telemetry", "internal/workspace"},
 	"internal/packages":                  {"internal/bundle", "internal/egress", "internal/fault", "internal/lock"},
 	"internal/packages/packagestest":     {"internal/sandbox/sandboxtest", "tests/mcp/suite"},
 	"internal/packages/install":          {"internal/fault", "internal/limit", "internal/packages", "internal/sandbox", "internal/session", "internal/workspace"},

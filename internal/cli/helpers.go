@@ -24,13 +24,14 @@ func newHelpers() (*helper.Runner, error) {
 }
 
 // What the server may hold for its callers, in bytes: all of them together, where the
-// machine has eight times as much, and one of them.
+// machine has eight times as much, and one of them. The largest result of a run takes
+// 75 MiB until its client has read it.
 const (
-	callersMemory = 512 << 20
-	ownerShare    = 4 // an owner has one part in so many
+	callersMemory = 1 << 30
+	ownerMemory   = callersMemory / 8
 	// ownMemory is what the server needs besides: its code's data, the index, the SDK's
-	// sessions, what is waiting to be written.
-	ownMemory = 256 << 20
+	// sessions, what is kept for clients that come back.
+	ownMemory = 512 << 20
 )
 
 // newMemory makes the budget of what the server holds for its callers, and has Go's
@@ -42,7 +43,7 @@ func newMemory() *membudget.Budget {
 		total = min(total, machine/8)
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(total + total/2 + ownMemory)
+		debug.SetMemoryLimit(total + ownMemory)
 	}
-	return membudget.New(total, total/ownerShare)
+	return membudget.New(total, ownerMemory)
 }

@@ -395,7 +395,7 @@ func (p *program) newMCP(o *parts, bind mcpserver.Binding, link linkMaker) (*mcp
 		Sessions: o.sessions, Sandboxes: o.sandboxes, Servers: o.bindings.broker, Skills: o.skills.Store, Name: c.Server.Name, Version: version, Instructions: c.Server.Instructions, Tools: c.Tools.Enabled,
 		DefaultTimeout: c.Sessions.DefaultTimeout, MaxTimeout: c.Sessions.MaxTimeout, MemoryBytes: memory,
 		Binding: bind, Link: link, Preview: o.previews.forModels(), Touched: o.touchedFile, Approvals: o.approvals.store, AskClient: c.Approvals.AskClient, Reaches: o.network.Reaches, Secrets: c.Secrets.Allow,
-		Packages: p.newInstaller(o), Helpers: o.helpers, Telemetry: o.telemetry, Log: p.log,
+		Packages: p.newInstaller(o), Helpers: o.helpers, Memory: o.memory, Telemetry: o.telemetry, Log: p.log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the MCP server: %w", err)

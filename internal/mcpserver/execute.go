@@ -237,7 +237,7 @@ func describe(res session.Result, kept filed) (Execution, []shown) {
 	changes := fold(res.Changes)
 	out.FilesChanged = append(out.FilesChanged, changes[:min(len(changes), maxChanges)]...)
 	out.FilesOmitted = len(changes) - len(out.FilesChanged)
-	list := showAll(res.Session, res.Execution, res.Displays)
+	list := showAll(res.Session, res.Execution, res.Displays, kept.roomForPictures())
 	for k, s := range list {
 		kept.displays[k].apply(&list[k], res.Displays[k])
 		s = list[k]

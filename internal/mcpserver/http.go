@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/fault"
+	"paddock/internal/membudget"
 	"paddock/internal/session"
 )
 
@@ -161,6 +162,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuseHTTP(w, http.StatusMethodNotAllowed, refuse(nil, jsonrpc.CodeInvalidRequest, "invalid request: %s has POST only", modern))
 		return
 	}
+	ctx, end := membudget.WithScope(r.Context())
+	defer end() // what the answer holds is on its way
+	r = r.WithContext(ctx)
 	switch r.Method {
 	case http.MethodPost:
 		h.post(w, r)

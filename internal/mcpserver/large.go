@@ -29,6 +29,7 @@ const (
 // filed is what of a run's output became files.
 type filed struct {
 	displays       map[int]place // by their place in the list
+	noPictures     bool          // pictures are in files alone
 	stdout, stderr place
 }
 
@@ -37,6 +38,14 @@ type place struct {
 	path    string
 	problem string // why it could not be written
 	smaller []byte // a picture as a smaller PNG; nil: there is none
+}
+
+// roomForPictures is how many bytes of pictures are shown.
+func (f filed) roomForPictures() int {
+	if f.noPictures {
+		return 0
+	}
+	return maxPicturesRoom
 }
 
 // cut makes a stream about most bytes long, and says where all of it is.
@@ -56,9 +65,14 @@ type shrinkFunc func(data []byte) []byte
 // putAway has what of a run's output is too large for its result written into files,
 // and the owner's pictures made smaller.
 func (s *Server) putAway(ctx context.Context, owner session.Owner, res session.Result, put session.PutFunc) filed {
+	noPictures := false
+	if err := s.config.Memory.Hold(ctx, string(owner), heldBy(res)); err != nil {
+		s.log.Warn("the pictures of a result are in files alone", "owner", owner, "cause", fault.CauseOf(err))
+		noPictures = true
+	}
 	ctx, cancel := context.WithTimeout(ctx, previewTime)
 	defer cancel()
-	return putAway(res, put, func(data []byte) []byte {
+	return putAway(res, put, noPictures, func(data []byte) []byte {
 		small, err := picture.Smaller(ctx, s.config.Helpers, string(owner), data)
 		if err != nil {
 			s.log.Debug("no preview of a picture", "error", fault.CauseOf(err))
@@ -68,9 +82,20 @@ func (s *Server) putAway(ctx context.Context, owner session.Owner, res session.R
 	})
 }
 
+// heldBy is how many bytes a result takes until its client has read it: what the program
+// gave, and the pictures that are shown, as base64, in the three forms in which an answer
+// is made.
+func heldBy(res session.Result) int64 {
+	var all int64
+	for _, d := range res.Displays {
+		all += int64(len(d.Data))
+	}
+	return int64(len(res.Stdout)+len(res.Stderr)) + all + 4*min(all, maxPicturesRoom)
+}
+
 // putAway writes what of a run's output is too large for its result into files.
-func putAway(res session.Result, put session.PutFunc, shrink shrinkFunc) filed {
-	kept := filed{displays: map[int]place{}}
+func putAway(res session.Result, put session.PutFunc, noPictures bool, shrink shrinkFunc) filed {
+	kept := filed{displays: map[int]place{}, noPictures: noPictures}
 	write := func(name string, data []byte) (f place) {
 		var err error
 		if f.path, err = put(name, data); err != nil {
@@ -85,7 +110,7 @@ func putAway(res session.Result, put session.PutFunc, shrink shrinkFunc) filed {
 	if len(res.Stderr) > forErr {
 		kept.stderr = write("stderr.txt", []byte(res.Stderr))
 	}
-	for k, s := range showAll(res.Session, res.Execution, res.Displays) {
+	for k, s := range showAll(res.Session, res.Execution, res.Displays, kept.roomForPictures()) {
 		if !s.large {
 			continue
 		}

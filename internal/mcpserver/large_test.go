@@ -42,7 +42,7 @@ func away(res session.Result) (filed, map[string][]byte) {
 	return putAway(res, func(name string, data []byte) (string, error) {
 		files[name] = data
 		return ".paddock/1-" + name, nil
-	}, shrink), files
+	}, false, shrink), files
 }
 
 func TestWhatIsTooLargeForAResultBecomesAFileWithAPreview(t *testing.T) {
@@ -133,7 +133,7 @@ func TestWhatNoFileCanTakeIsShownAsFarAsItGoes(t *testing.T) {
 	res := ran(strings.Repeat("out\n", maxOutput), "", sandbox.Display{MIME: "application/pdf", Data: []byte("\xff")})
 	kept := putAway(res, func(string, []byte) (string, error) {
 		return "", fault.New(fault.Exhausted, "the disk limit is reached")
-	}, shrink)
+	}, false, shrink)
 	e, _ := describe(res, kept)
 	if len(e.Stdout) < maxOutput/2 || !strings.Contains(e.Stdout, "not be written to a file: the disk limit is reached") || !e.StdoutTruncated {
 		t.Errorf("stdout has %d bytes", len(e.Stdout))
@@ -184,5 +184,36 @@ func TestChangesInCrowdedFoldersAreOne(t *testing.T) {
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+func TestPicturesThatTheServerHasNoMemoryForAreInFiles(t *testing.T) {
+	data := noisy(t, 100, 100)
+	res := ran("", "", sandbox.Display{MIME: "image/png", Data: data})
+	files := map[string][]byte{}
+	kept := putAway(res, func(name string, data []byte) (string, error) {
+		files[name] = data
+		return name, nil
+	}, true, func([]byte) []byte { return nil })
+	e, list := describe(res, kept)
+	if d := e.Displays[0]; d.Path == "" || list[0].image != nil || !bytes.Equal(files[d.Path], data) {
+		t.Errorf("it is shown as %+v", d)
+	}
+}
+
+func TestPicturesOfOneCallAreBoundedTogether(t *testing.T) {
+	large := append(noisy(t, 10, 10), make([]byte, 3<<20)...)
+	var all []sandbox.Display
+	for range 4 {
+		all = append(all, sandbox.Display{MIME: "image/png", Data: large})
+	}
+	kept, files := away(ran("", "", all...))
+	_, list := describe(ran("", "", all...), kept)
+	bytes := 0
+	for _, s := range list {
+		bytes += len(s.image)
+	}
+	if len(files) != 2 || bytes > maxPicturesRoom {
+		t.Errorf("%d are in files, and %d bytes are shown", len(files), bytes)
 	}
 }

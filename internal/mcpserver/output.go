@@ -73,13 +73,15 @@ const (
 	maxPictures     = 10
 	maxPictureBytes = 3_700_000 // 5 MB as base64
 	maxPictureSide  = 8000
+	maxPicturesRoom = 8 << 20  // all pictures together
 	maxDocument     = 20 << 10 // all documents together
 )
 
 var pictures = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
-// showAll decides how each display of a run is shown.
-func showAll(id session.ID, execution string, displays []sandbox.Display) []shown {
+// showAll decides how each display of a run is shown; pictures are shown while they fit
+// into so many bytes.
+func showAll(id session.ID, execution string, displays []sandbox.Display, forPictures int) []shown {
 	var list []shown
 	count, room := 0, maxDocument
 	for k, d := range displays {
@@ -92,7 +94,11 @@ func showAll(id session.ID, execution string, displays []sandbox.Display) []show
 			if count++; count > maxPictures {
 				s.Problem, s.large = fmt.Sprintf("more than %d pictures in one call", maxPictures), unfit(s.MIMEType, d.Data) == ""
 			} else if s.Problem, s.large = unfit(s.MIMEType, d.Data), tooLarge(s.MIMEType, d.Data); s.Problem == "" {
-				s.image = d.Data
+				if forPictures -= len(d.Data); forPictures >= 0 {
+					s.image = d.Data
+				} else {
+					s.Problem, s.large = "the pictures of one call are too large together", true
+				}
 			}
 			s.small = s.large && count <= maxPictures
 		case !utf8.Valid(d.Data):

@@ -235,6 +235,7 @@ func (r course) and(more course) course {
 	more.res.Notice = strings.TrimSpace(r.res.Notice + " " + more.res.Notice)
 	more.res.Wall += r.res.Wall
 	more.kept.displays, more.told = displays, r.told
+	more.kept.noPictures = r.kept.noPictures || more.kept.noPictures
 	return more
 }
 

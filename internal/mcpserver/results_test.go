@@ -145,7 +145,7 @@ func TestOnlyPicturesThatClientsCanShowArePassedOn(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			list := showAll("s", "x", []sandbox.Display{test.display})
+			list := showAll("s", "x", []sandbox.Display{test.display}, maxPicturesRoom)
 			if len(list) != 1 || (list[0].image != nil || list[0].Text != "") != test.shown || !strings.Contains(list[0].Problem, test.problem) {
 				t.Errorf("got %+v", list)
 			}
@@ -162,7 +162,7 @@ func TestManyDisplaysAreBounded(t *testing.T) {
 		all = append(all, sandbox.Display{MIME: "image/png", Data: pngOf(t, 1, 1)}, sandbox.Display{MIME: "text/html", Data: bytes.Repeat([]byte("x"), 5000)})
 	}
 	pictures, texts := 0, 0
-	for _, s := range showAll("s", "x", all) {
+	for _, s := range showAll("s", "x", all, maxPicturesRoom) {
 		if s.image != nil {
 			pictures++
 		}

@@ -26,6 +26,7 @@ import (
 	"paddock/internal/bindings/broker"
 	"paddock/internal/fault"
 	"paddock/internal/helper"
+	"paddock/internal/membudget"
 	"paddock/internal/microsandbox"
 	"paddock/internal/packages/install"
 	"paddock/internal/session"
@@ -85,6 +86,8 @@ type Config struct {
 	// Helpers do work on what programs and clients give that may take much memory or
 	// time; nil: it is done in this process.
 	Helpers *helper.Runner
+	// Memory bounds what results hold until their clients have read them; nil: nothing.
+	Memory *membudget.Budget
 	// Approvals are the calls of tools that wait for a person; nil: there are none.
 	Approvals *approval.Store
 	// AskClient has the client be asked about those of the programs that it runs, where

@@ -133,3 +133,49 @@ func busy(ctx context.Context) error {
 }
 
 func mebibytes(n int64) string { return fmt.Sprintf("%d MiB", (n+1<<20-1)>>20) }
+
+// scope is what a request holds until its end.
+type scope struct {
+	mu       sync.Mutex // guards what follows
+	releases []func()
+	closed   bool
+}
+
+type scopeKey struct{}
+
+// WithScope gives a context for one request, and what ends the request's scope: it
+// releases what [Budget.Hold] took for the context, or for one made of it.
+func WithScope(ctx context.Context) (_ context.Context, end func()) {
+	s := &scope{}
+	return context.WithValue(ctx, scopeKey{}, s), func() {
+		s.mu.Lock()
+		releases := s.releases
+		s.releases, s.closed = nil, true
+		s.mu.Unlock()
+		for _, release := range releases {
+			release()
+		}
+	}
+}
+
+// Hold takes n bytes for an owner as Acquire does, and keeps them until the scope of
+// ctx ends. Without a scope, or after its end, it takes none: what answers no request
+// is bounded by whoever keeps it.
+func (b *Budget) Hold(ctx context.Context, owner string, n int64) error {
+	s, ok := ctx.Value(scopeKey{}).(*scope)
+	if !ok || b == nil {
+		return nil
+	}
+	release, err := b.Acquire(ctx, owner, n)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		release()
+		return nil
+	}
+	s.releases = append(s.releases, release)
+	return nil
+}

@@ -96,3 +96,26 @@ func TestANilBudgetBoundsNothing(t *testing.T) {
 	}
 	release()
 }
+
+func TestARequestHoldsItsBytesUntilItsEnd(t *testing.T) {
+	b := membudget.New(100, 100)
+	ctx, end := membudget.WithScope(t.Context())
+	for range 2 {
+		if err := b.Hold(context.WithoutCancel(ctx), "ann", 30); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if held := b.Held(); held != 60 {
+		t.Errorf("%d bytes are held", held)
+	}
+	end()
+	if err := b.Hold(ctx, "ann", 30); err != nil {
+		t.Error(err)
+	}
+	if err := b.Hold(t.Context(), "ann", 1000); err != nil {
+		t.Error(err)
+	}
+	if held := b.Held(); held != 0 {
+		t.Errorf("%d bytes are held after the end", held)
+	}
+}
