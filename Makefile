@@ -147,7 +147,7 @@ endif
 
 # What drives the paddock that was built, in processes of its own: the race detector would
 # watch the tests' clients alone.
-DRIVES := $(addprefix ./tests/,crash docs engines image linux mcp network/joined network/linux network/packages network/preview network/secrets service tools)
+DRIVES := $(addprefix ./tests/,crash docs engines image linux mcp network/joined network/linux network/packages network/preview network/secrets principals service tools)
 # With one compiler for all of C, what is built for the race detector is built once.
 RACE := $(if $(filter 1,$(NATIVE)),CC=clang-19) CGO_ENABLED=1 go test -race -vet=off -timeout 25m
 PLAIN := go test -vet=off -timeout 25m

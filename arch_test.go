@@ -106,6 +106,7 @@ var mayImport = map[string][]string{
 	"tests/network/preview":              {},
 	"tests/network/packages":             {},
 	"tests/paddocktest":                  {"internal/auth", "internal/sandbox/sandboxtest"},
+	"tests/principals":                   {},
 	"tests/service":                      {},
 	"tests/tools":                        {},
 	"tests/waiting":                      {},
