@@ -48,7 +48,8 @@ func (j *cleanJournal) End(ctx context.Context, c journal.Call, o journal.Outcom
 
 // openBindings joins the broker, and puts it into the sessions' configuration. Servers
 // that cannot be used are left out and told of in the log: no session waits for them.
-func (p *program) openBindings(sc *session.Config, waiting *approvals, log *audit.Log, t *telemetry.Telemetry) (*bindings, error) {
+func (p *program) openBindings(sc *session.Config, o *parts) (*bindings, error) {
+	waiting, log, t := o.approvals, o.audit, o.telemetry
 	all, err := p.knownServers()
 	if err != nil {
 		p.log.Error("the servers that were added are not used", "cause", err, "hint", fault.Of(err).Hint)
@@ -78,7 +79,7 @@ func (p *program) openBindings(sc *session.Config, waiting *approvals, log *audi
 		Servers: usable, Bindable: bindable, Bound: broker.Policy(c.Tools), Chosen: b.chosen, CallsPerRun: int(c.CallsPerRun),
 		Dial: p.dialOptions(broker.Definition{}), Dir: p.serversFolder(), Seal: p.vault(), Instance: p.instance(), Journal: b.journal,
 		Pool:    upstream.PoolConfig{Idle: c.SessionTTL, Interval: c.CallInterval},
-		Approve: waiting.approve, Record: toolRecorder(log, t, p.log.Warn), Log: p.log,
+		Approve: waiting.approve, Memory: o.memory, Record: toolRecorder(log, t, p.log.Warn), Log: p.log,
 	})
 	if err != nil {
 		b.closeServers()

@@ -76,7 +76,7 @@ func (p *program) open(change func(*session.Config)) (_ *parts, err error) {
 		return nil, fmt.Errorf("making the backends: %w", err)
 	}
 	sc := p.sessionConfig(o)
-	if o.bindings, err = p.openBindings(&sc, o.approvals, o.audit, o.telemetry); err != nil {
+	if o.bindings, err = p.openBindings(&sc, o); err != nil {
 		return nil, err
 	}
 	if o.packages, err = p.openPackages(); err != nil {

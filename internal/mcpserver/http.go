@@ -17,7 +17,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/fault"
-	"paddock/internal/membudget"
 	"paddock/internal/session"
 )
 
@@ -162,9 +161,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuseHTTP(w, http.StatusMethodNotAllowed, refuse(nil, jsonrpc.CodeInvalidRequest, "invalid request: %s has POST only", modern))
 		return
 	}
-	ctx, end := membudget.WithScope(r.Context())
-	defer end() // what the answer holds is on its way
-	r = r.WithContext(ctx)
+	if owner, err := h.owner(r); err == nil { // else it is refused below
+		ctx, end := h.server.config.Memory.Scope(r.Context(), string(owner))
+		defer end() // the answer is on its way
+		r = r.WithContext(ctx)
+	}
 	switch r.Method {
 	case http.MethodPost:
 		h.post(w, r)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/html"
 
 	"paddock/internal/fault"
+	"paddock/internal/membudget"
 	"paddock/internal/picture"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
@@ -66,7 +67,7 @@ type shrinkFunc func(data []byte) []byte
 // and the owner's pictures made smaller.
 func (s *Server) putAway(ctx context.Context, owner session.Owner, res session.Result, put session.PutFunc) filed {
 	noPictures := false
-	if err := s.config.Memory.Hold(ctx, string(owner), heldBy(res)); err != nil {
+	if err := membudget.Hold(ctx, heldBy(res)); err != nil {
 		s.log.Warn("the pictures of a result are in files alone", "owner", owner, "cause", fault.CauseOf(err))
 		noPictures = true
 	}

@@ -99,9 +99,9 @@ func TestANilBudgetBoundsNothing(t *testing.T) {
 
 func TestARequestHoldsItsBytesUntilItsEnd(t *testing.T) {
 	b := membudget.New(100, 100)
-	ctx, end := membudget.WithScope(t.Context())
-	for range 2 {
-		if err := b.Hold(context.WithoutCancel(ctx), "ann", 30); err != nil {
+	ctx, end := b.Scope(t.Context(), "ann")
+	for _, n := range []int64{30, 60, 10} {
+		if err := membudget.Hold(context.WithoutCancel(ctx), n); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -109,10 +109,11 @@ func TestARequestHoldsItsBytesUntilItsEnd(t *testing.T) {
 		t.Errorf("%d bytes are held", held)
 	}
 	end()
-	if err := b.Hold(ctx, "ann", 30); err != nil {
+	end()
+	if err := membudget.Hold(ctx, 30); err != nil {
 		t.Error(err)
 	}
-	if err := b.Hold(t.Context(), "ann", 1000); err != nil {
+	if err := membudget.Hold(t.Context(), 1000); err != nil {
 		t.Error(err)
 	}
 	if held := b.Held(); held != 0 {

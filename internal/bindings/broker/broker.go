@@ -36,6 +36,7 @@ import (
 	"paddock/internal/bindings/stub"
 	"paddock/internal/bindings/upstream"
 	"paddock/internal/fault"
+	"paddock/internal/membudget"
 	"paddock/internal/secret"
 	"paddock/internal/secret/redact"
 )
@@ -107,6 +108,8 @@ type Config struct {
 	// Approve is asked about a call for which somebody has to be asked, and waits; an
 	// error is the program's. Nil: such calls are denied.
 	Approve func(ctx context.Context, c Asked) error
+	// Memory bounds what answers of servers take while they are read; nil: nothing.
+	Memory *membudget.Budget
 	// Record is told of each call when it has ended; nil: nobody is. It may be called
 	// from several goroutines.
 	Record func(ctx context.Context, e Event)

@@ -89,6 +89,8 @@ func (b *Broker) Call(ctx context.Context, run Run, c sandbox.Call) []byte {
 	}
 	switch m.Op {
 	case "call":
+		ctx, end := b.config.Memory.Scope(ctx, run.Owner)
+		defer end()
 		return b.callTool(ctx, run, c.Number, m)
 	case "search":
 		hits, err := b.Search(ctx, run.Session, catalog.Query{Text: m.Query, Limit: m.Limit, Level: m.Level}, m.Server)

@@ -243,10 +243,16 @@ func (x *shelf) tooSlow(p *place) {
 	}
 }
 
+// allListings is whose share of the memory large lists of tools are read in: they are of
+// no owner, and all of them take their turns.
+const allListings = "lists of tools"
+
 // list lists a server over the connection that is nobody's own.
 func (x *shelf) list(p *place, one *bound, done chan struct{}) {
 	ctx, cancel := context.WithTimeout(one.with(x.broker.life), listingTakes)
 	defer cancel()
+	ctx, end := x.broker.config.Memory.Scope(ctx, allListings)
+	defer end()
 	began := time.Now()
 	l, err := x.broker.pool.List(ctx, one.common())
 	p.mu.Lock()

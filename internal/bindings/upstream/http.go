@@ -309,8 +309,11 @@ func kindOf(resp *http.Response) string {
 
 // readMessage reads a whole body as one message.
 func readMessage(ctx context.Context, resp *http.Response, limit int) (message, error) {
-	data, err := io.ReadAll(io.LimitReader(resp.Body, int64(limit)+1))
+	data, err := io.ReadAll(io.LimitReader(weighed(ctx, resp.Body, limit), int64(limit)+1))
+	var p *problem
 	switch {
+	case errors.As(err, &p):
+		return message{}, err
 	case ctx.Err() != nil:
 		return message{}, asProblem(ctx.Err(), true)
 	case err != nil:

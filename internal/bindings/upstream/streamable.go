@@ -182,7 +182,7 @@ func (l *streamable) follow(ctx context.Context, resp *http.Response, r outgoing
 	s := &stream{link: l, until: r.id}
 	for tries := 0; ; {
 		before := s.last
-		m, err := s.read(resp.Body)
+		m, err := s.read(weighed(ctx, resp.Body, l.server.limit()))
 		_ = resp.Body.Close()
 		if err == nil {
 			return m.outcome()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"paddock/internal/bindings"
+	"paddock/internal/membudget"
 )
 
 const (
@@ -282,6 +283,11 @@ func (c *Conn) fetch(ctx context.Context) (g *gathering, age time.Duration, err 
 		}
 		if size += len(data); size > mostBytes {
 			return nil, 0, tooMany("the definitions of its tools have more than %d bytes", mostBytes)
+		}
+		if size > 4*lightBytes {
+			if err := membudget.Hold(ctx, 2*mostBytes); err != nil {
+				return nil, 0, trouble(TooLarge, true, err, "its list of tools is large, and there is no memory for it now")
+			}
 		}
 		page, next, pageAge, err := readTools(data)
 		if err != nil {
