@@ -128,6 +128,29 @@ func (l *lazy) Read(p []byte) (int, error) {
 	return l.r.Read(p)
 }
 
+const (
+	// maxRatio bounds how many times as large a body becomes that is decoded only to be
+	// looked into, beyond freeGrowth bytes: archives of logs become some fifty times as
+	// large, and what is made to be work a thousand times.
+	maxRatio   = 100
+	freeGrowth = 64 << 20
+)
+
+// counted counts what is read.
+type counted struct {
+	r io.Reader
+	n int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// grew tells that what was read has become more than it is worth looking into.
+func (c *counted) grew(decoded int64) bool { return decoded > freeGrowth+maxRatio*c.n }
+
 // bounded ends what has no end.
 type bounded struct {
 	r    io.Reader
@@ -217,18 +240,19 @@ func (p *peek) startLocked() {
 
 // search decodes a body and looks for a placeholder.
 func search(src io.Reader, names []string) bool {
-	r, closes, err := decoded(src, names)
+	from := &counted{r: src}
+	r, closes, err := decoded(from, names)
 	if err != nil {
 		return false
 	}
 	defer closes()
-	w, buffer := marks.Watch(), make([]byte, 16<<10)
+	w, buffer, total := marks.Watch(), make([]byte, 16<<10), int64(0)
 	for {
 		n, err := r.Read(buffer)
 		if w.Saw(buffer[:n]) || err != nil && w.End() {
 			return true
 		}
-		if err != nil {
+		if total += int64(n); err != nil || from.grew(total) {
 			return false
 		}
 	}

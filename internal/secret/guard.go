@@ -57,7 +57,7 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil || with == nil {
 		return resp, err
 	}
-	if err := clean(with, resp); err != nil {
+	if err := clean(with, resp, true); err != nil {
 		resp.Body.Close()
 		return nil, err
 	}

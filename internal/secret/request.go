@@ -19,6 +19,7 @@ type outgoing struct {
 	host    string
 	port    int
 	used    []string // the IDs of secrets
+	filled  int      // the bytes of values that were put in
 	forHost bool     // the host may know a value that the session has, or had
 }
 
@@ -99,9 +100,22 @@ func (o *outgoing) value(placeholder string, in place, as encode) (string, error
 	if err := in(b); err != nil {
 		return "", err
 	}
+	text, err := as(b)
+	if err != nil {
+		return "", err
+	}
+	if o.filled += len(text); o.filled > maxFilled {
+		return "", fault.New(fault.Exhausted, "the values of secrets take more than %d MiB in one request", maxFilled>>20).
+			WithHint("write fewer placeholders into one request")
+	}
 	o.used = append(o.used, b.id)
-	return as(b)
+	return text, nil
 }
+
+// maxFilled bounds the bytes of values that are put into one request, as they are written
+// there: a program writes a placeholder as often as it likes, and a value may be hundreds
+// of times as long.
+const maxFilled = 4 << 20
 
 // nowhere is a place where no secret may stand.
 func nowhere(where string) place {

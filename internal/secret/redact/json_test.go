@@ -20,7 +20,7 @@ func TestJSONStaysJSON(t *testing.T) {
 		`[1234567890,-12345678901, 123456789]`:                               `["(hidden)","(hidden)", 123456789]`,
 		`{"x":{"a":"b","c":1},"y":"{\"a\":\"b\",\"c\":1}"}`:                  `{"x":{"a":"b","c":1},"y":"(hidden)"}`,
 		`["\nothing-here","\\nothing-here"]`:                                 `["(hidden)","\\(hidden)"]`,
-		`["back\\","back\\\\"]`:                                              `["(hidden)","(hidden)\\"]`,
+		`["back\\","back\\\\"]`:                                              `["(hidden)","(hidden)"]`,
 		`{"data":"` + b64("a hunter2-hunter2!") + `"}`:                       `{"data":"` + b64("a (hidden)!") + `"}`,
 		`{"blob":"hunter2-hunter2"}`:                                         `{"blob":"(hidden)"}`,
 		`{"text":"` + b64("hunter2-hunter2") + `"}`:                          "?",

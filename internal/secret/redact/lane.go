@@ -2,19 +2,23 @@ package redact
 
 import (
 	"html"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
 
 // A text is read in several ways at once, each a lane: as it is, and with one kind of
-// escapes decoded. A lane is only active where it differs from the text as it is.
+// escapes decoded. What a lane decodes is a text that is read in several ways again, as
+// far as layers says. A lane is only active where it differs from the text that it reads.
 const (
 	percent   = iota // %41, as in a path
 	form             // the same, and + for a space, as in a query
-	backslash        // \n, \", \x41, \u0041, as in JSON and in sources
+	backslash        // n after a backslash, \", \x41, \u0041, as in JSON and in sources
 	single           // the same, where a backslash before another stands for itself
 	entity           // &amp; and &#65;, as in HTML
 	folded           // lines of one long word, as base64 has them
+	quoted           // =41, and lines that end in =, as in mail (quoted-printable)
+	wideText         // without zeros, as ASCII has them in UTF-16 and UTF-32
 	lanes
 )
 
@@ -24,27 +28,39 @@ var classes = func() (c [256]uint8) {
 	c['+'] = 1 << form
 	c['\\'] = 1<<backslash | 1<<single
 	c['&'] = 1 << entity
+	c['='] = 1 << quoted
 	c['\r'], c['\n'] = 1<<folded, 1<<folded
+	c[0] = 1 << wideText
 	return c
 }()
 
+// needsMore are the lanes that begin only where a pattern has begun.
+const needsMore = 1<<folded | 1<<wideText
+
 const (
-	// maxEntity bounds an entity in bytes: those of HTML that stand for ASCII are shorter.
-	maxEntity = 12
+	// maxEscape bounds an escape in bytes: of the entities of HTML that stand for ASCII
+	// &DiacriticalGrave; is the longest.
+	maxEscape = 20
+	// maxSilent bounds the escapes in a row that stand for nothing, so that what is held
+	// back is bounded: UTF-32 has three zeros between two letters.
+	maxSilent = 3
 	// word is how many bytes of a pattern have to stand before the end of a line for the
 	// next line to be taken for its rest.
 	word = 8
 )
 
-// lane decodes, and looks for patterns in what it has decoded.
+// lane decodes a text.
 type lane struct {
 	kind   int
-	state  int32
-	folded bool    // the end of a line has just been passed over
-	escape []byte  // what may be one, so far
-	since  int64   // where that begins
-	starts []int64 // where the last bytes that were decoded begin, at least those of the state
+	silent int                 // the last escapes that stood for nothing
+	size   int                 // the bytes of what may be an escape, so far
+	escape [maxEscape + 1]byte // that
+	places [maxEscape + 1]place
+	text   level // what is decoded
 }
+
+// place is where a byte stands.
+type place struct{ start, end int64 }
 
 // verdict is what is known of an escape.
 type verdict int
@@ -52,29 +68,38 @@ type verdict int
 const (
 	partial verdict = iota // more has to be read
 	whole
-	none // it is none
+	shorter // it is one without its last byte
+	none    // it is none
 )
 
-// take reads a byte that stands at a place.
-func (l *lane) take(s *scan, c byte, at int64) {
-	if len(l.escape) == 0 {
-		if !l.begins(s, c) {
-			l.emit(s, c, at, at+1)
-			return
-		}
-		l.since = at
+// take reads a byte that stands from start to end.
+func (l *lane) take(s *scan, c byte, start, end int64) {
+	if l.size == 0 && !l.begins(s, c) {
+		l.emit(s, c, start, end)
+		return
 	}
-	l.escape = append(l.escape, c)
-	out, v := l.decode()
-	switch v {
+	l.escape[l.size], l.places[l.size] = c, place{start, end}
+	l.size++
+	switch out, v := l.decode(); v {
 	case whole:
-		l.escape = l.escape[:0]
-		for _, d := range out {
-			l.emit(s, d, l.since, at+1)
-		}
-		l.folded = l.kind == folded
+		l.found(s, out, l.size)
+	case shorter:
+		l.found(s, out, l.size-1)
+		l.take(s, c, start, end)
 	case none:
 		l.giveUp(s)
+	}
+}
+
+// found reads what the first bytes of an escape stand for, and forgets the others.
+func (l *lane) found(s *scan, out []byte, size int) {
+	start, end := l.places[0].start, l.places[size-1].end
+	l.size = 0
+	for _, c := range out {
+		l.emit(s, c, start, end)
+	}
+	if len(out) == 0 {
+		l.silent++
 	}
 }
 
@@ -83,55 +108,56 @@ func (l *lane) begins(s *scan, c byte) bool {
 	if classes[c]&(1<<l.kind) == 0 {
 		return false
 	}
-	return l.kind != folded || !l.folded && s.nodes[l.state].depth >= word
+	switch l.kind {
+	case folded:
+		return l.silent == 0 && (s.nodes[l.text.state].depth() >= word || l.text.active != 0)
+	case wideText:
+		return l.silent < maxSilent && (l.text.state != 0 || l.text.active != 0)
+	}
+	return l.silent < maxSilent
 }
 
 // giveUp reads what is no escape for what it is.
 func (l *lane) giveUp(s *scan) {
-	var text [maxEntity + 2]byte
-	n := copy(text[:], l.escape)
-	since := l.since
-	l.escape = l.escape[:0]
-	if n == 0 {
+	n, escape := l.size, l.escape
+	first, last := l.places[0], l.places[l.size-1]
+	l.size = 0
+	if n <= 2 { // almost always
+		l.emit(s, escape[0], first.start, first.end)
+		if n == 2 {
+			l.take(s, escape[1], last.start, last.end)
+		}
 		return
 	}
-	l.emit(s, text[0], since, since+1)
-	for i, c := range text[1:n] {
-		l.take(s, c, since+1+int64(i))
+	places := l.places
+	l.emit(s, escape[0], first.start, first.end)
+	for i := 1; i < n; i++ {
+		l.take(s, escape[i], places[i].start, places[i].end)
 	}
 }
 
-// emit looks at a decoded byte, which stands from start to end.
+// finish reads the end of the text.
+func (l *lane) finish(s *scan) {
+	for l.size > 0 {
+		if l.kind == entity {
+			if out := unescaped(l.escape[:l.size]); out != nil {
+				l.found(s, out, l.size)
+				return
+			}
+		}
+		l.giveUp(s)
+	}
+}
+
+// emit reads a decoded byte.
 func (l *lane) emit(s *scan, c byte, start, end int64) {
-	l.folded = false
-	l.state = s.step(l.state, c)
-	l.starts = append(l.starts, start)
-	n := &s.nodes[l.state]
-	if n.length > 0 {
-		s.match(span{start: l.from(n.length), end: end, id: n.id, length: n.length})
-	}
-	if depth := int(n.depth); len(l.starts) > 2*depth+64 {
-		l.starts = append(l.starts[:0], l.starts[len(l.starts)-depth:]...)
-	}
-}
-
-// from is where the bytes of an end of that length begin.
-func (l *lane) from(depth int32) int64 { return l.starts[len(l.starts)-int(depth)] }
-
-// hold is where what the lane has not done with begins; at: nowhere before.
-func (l *lane) hold(s *scan, at int64) int64 {
-	if len(l.escape) > 0 {
-		at = min(at, l.since)
-	}
-	if h := s.nodes[l.state].hold; h > 0 {
-		at = min(at, l.from(h))
-	}
-	return at
+	l.silent = 0
+	l.text.read(s, c, start, end)
 }
 
 // decode reads the escape so far.
 func (l *lane) decode() ([]byte, verdict) {
-	e := l.escape
+	e := l.escape[:l.size]
 	switch l.kind {
 	case form:
 		if e[0] == '+' {
@@ -149,6 +175,10 @@ func (l *lane) decode() ([]byte, verdict) {
 		return decodeBackslash(e)
 	case entity:
 		return decodeEntity(e)
+	case quoted:
+		return decodeQuoted(e)
+	case wideText:
+		return nil, whole
 	}
 	switch { // the end of a line
 	case e[len(e)-1] == '\n':
@@ -194,12 +224,12 @@ func decodeBackslash(e []byte) ([]byte, verdict) {
 	if len(e) == 1 {
 		return nil, partial
 	}
-	switch e[1] {
+	switch fold[e[1]] {
 	case 'x':
 		return hexDigits(e, 2, 2)
 	case 'u':
 	default:
-		if c, ok := letters[e[1]]; ok {
+		if c, ok := letters[fold[e[1]]]; ok {
 			return []byte{c}, whole
 		}
 		return nil, none
@@ -216,7 +246,7 @@ func decodeBackslash(e []byte) ([]byte, verdict) {
 	rest := e[6:]
 	second, ok := number(rest[min(2, len(rest)):])
 	switch {
-	case len(rest) > 0 && rest[0] != '\\' || len(rest) > 1 && rest[1] != 'u' || !ok:
+	case len(rest) > 0 && rest[0] != '\\' || len(rest) > 1 && fold[rest[1]] != 'u' || !ok:
 		return nil, none
 	case len(rest) < 6:
 		return nil, partial
@@ -227,19 +257,47 @@ func decodeBackslash(e []byte) ([]byte, verdict) {
 	return nil, none
 }
 
+// decodeEntity reads one of HTML, whose last semicolon may be missing.
 func decodeEntity(e []byte) ([]byte, verdict) {
 	c := e[len(e)-1]
 	switch {
 	case len(e) == 1 || c == '#' && len(e) == 2:
 		return nil, partial
 	case c == ';':
-		text := string(e)
-		if plain := html.UnescapeString(text); plain != text {
-			return []byte(plain), whole
+		if plain := unescaped(e); plain != nil {
+			return plain, whole
 		}
 		return nil, none
-	case len(e) >= maxEntity || (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z'):
+	case (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z'):
+		if plain := unescaped(e[:len(e)-1]); plain != nil {
+			return plain, shorter
+		}
+		return nil, none
+	case len(e) >= maxEscape:
 		return nil, none
 	}
 	return nil, partial
+}
+
+// unescaped is what an entity stands for, in whatever case; nil: it is none.
+func unescaped(e []byte) []byte {
+	for _, text := range []string{string(e), strings.ToLower(string(e))} {
+		if plain := html.UnescapeString(text); plain != text {
+			return []byte(plain)
+		}
+	}
+	return nil
+}
+
+// decodeQuoted reads an escape of quoted-printable: a byte, or the end of a line.
+func decodeQuoted(e []byte) ([]byte, verdict) {
+	switch c := e[len(e)-1]; {
+	case len(e) == 1:
+		return nil, partial
+	case c == '\n':
+		return nil, whole
+	case (c == '\r' || c == ' ' || c == '\t') && (len(e) == 2 || e[1] == ' ' || e[1] == '\t') && len(e) < maxEscape:
+		return nil, partial
+	}
+	return hexDigits(e, 1, 2)
 }

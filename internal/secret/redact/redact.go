@@ -1,7 +1,9 @@
 // Package redact finds texts in streams of bytes, in the forms in which programs and
-// servers write them, and puts others in their place: as they are, in base64 wherever it
-// begins, in hexadecimal, and with the escapes of URLs, JSON and HTML, also where only
-// some of their bytes are escaped, and where they are split over many reads.
+// servers write them, and puts others in their place: as they are; in base64 and base32,
+// in either alphabet and wherever it begins; in hexadecimal; in base64 of UTF-16. Each of
+// these is found with letters of either case, in UTF-16 and UTF-32, in lines, and with the
+// escapes of URLs, JSON, sources, HTML and quoted-printable, two of these on one another,
+// also where only some of the bytes are escaped, and where they are split over many reads.
 //
 // What is looked for is held back only as far as it may be the beginning of a match: a
 // stream whose parts end in something else flows on as it comes.
@@ -10,8 +12,6 @@ package redact
 import (
 	"errors"
 	"io"
-	"slices"
-	"strings"
 )
 
 // Text is a text that is to be replaced.
@@ -25,13 +25,6 @@ type Text struct {
 type Redactor struct {
 	automaton *automaton
 	instead   []string
-	lower     []string // the texts, in small letters
-}
-
-// Names tells whether a name, whose letters' case says nothing, has one of the texts.
-func (r *Redactor) Names(name string) bool {
-	name = strings.ToLower(name)
-	return r != nil && slices.ContainsFunc(r.lower, func(text string) bool { return strings.Contains(name, text) })
 }
 
 // New makes a Redactor. It takes memory of some 500 bytes for each byte of the texts.
@@ -45,12 +38,12 @@ func New(texts []Text) *Redactor {
 		for _, form := range forms(t.Value) {
 			patterns = append(patterns, pattern{form, int32(len(r.instead))})
 		}
-		r.instead, r.lower = append(r.instead, t.Instead), append(r.lower, strings.ToLower(string(t.Value)))
+		r.instead = append(r.instead, t.Instead)
 	}
 	if len(patterns) == 0 {
 		return nil
 	}
-	r.automaton = newAutomaton(patterns, false)
+	r.automaton = newAutomaton(patterns)
 	return r
 }
 
@@ -172,8 +165,15 @@ func (r *reader) Read(p []byte) (int, error) {
 // take reads a part, which may be the last.
 func (r *reader) take(part []byte, last bool) {
 	r.read(part)
-	r.store = append(append(r.store[:0], r.held...), part...)
-	r.held = r.store
+	if cap(r.held)-len(r.held) < len(part) { // what is held back is copied once in a while alone
+		room := r.store[:0]
+		if need := 2*len(r.held) + len(part); cap(room) < need {
+			room = make([]byte, 0, 2*need)
+			r.store = room
+		}
+		r.held = append(room, r.held...)
+	}
+	r.held = append(r.held, part...)
 	before := r.hold()
 	if last {
 		r.end()

@@ -117,7 +117,11 @@ func TestAValueComesBackInNoForm(t *testing.T) {
 				if !strings.Contains(got, fmt.Sprintf("{%d}", i)) {
 					t.Errorf("%q as %s: %q gives %q", value, way, text, got)
 				}
-				if !strings.Contains(way, "base64") && got != around[0]+fmt.Sprintf("{%d}", i)+around[1] {
+				before := around[0]
+				if strings.HasSuffix(before, "\\") && strings.HasPrefix(f(value), "\\") { // two escapes on one another
+					before = strings.TrimSuffix(before, "\\")
+				}
+				if want := fmt.Sprintf("{%d}", i) + around[1]; !strings.Contains(way, "base64") && got != around[0]+want && got != before+want {
 					t.Errorf("%q as %s: %q gives %q", value, way, text, got)
 				}
 			}

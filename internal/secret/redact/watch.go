@@ -1,17 +1,16 @@
 package redact
 
-// Detector notices a word in texts, in more forms than a [Redactor] knows: also in base32
-// and UTF-16, and in letters of either case. It does not change, and is for any number of
-// goroutines.
+// Detector notices a word in texts, in all the forms that a [Redactor] knows. It does not
+// change, and is for any number of goroutines.
 type Detector struct{ automaton *automaton }
 
 // NewDetector makes a Detector of a word.
 func NewDetector(word string) *Detector {
 	var patterns []pattern
-	for _, form := range moreForms([]byte(word)) {
+	for _, form := range forms([]byte(word)) {
 		patterns = append(patterns, pattern{text: form})
 	}
-	return &Detector{newAutomaton(patterns, true)}
+	return &Detector{newAutomaton(patterns)}
 }
 
 // In tells whether a text has the word.
@@ -22,6 +21,9 @@ func (d *Detector) In(text string) bool {
 
 // Watch begins a text that is read in parts.
 func (d *Detector) Watch() *Watch { return &Watch{newScan(d.automaton)} }
+
+// Watch begins a text that is read in parts, and only looked at.
+func (r *Redactor) Watch() *Watch { return &Watch{newScan(r.automaton)} }
 
 // Watch reads a text. It is for one goroutine.
 type Watch struct{ scan *scan }
@@ -37,4 +39,9 @@ func (w *Watch) Saw(part []byte) bool {
 func (w *Watch) End() bool {
 	w.scan.end()
 	return len(w.scan.spans) > 0
+}
+
+// Begun is how many bytes at the end of what was read may be the beginning of the word.
+func (w *Watch) Begun() int {
+	return int(w.scan.pos - w.scan.hold())
 }
