@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"paddock/internal/cli/config"
-	"paddock/internal/cli/trust"
 	"paddock/internal/fault"
 	"paddock/internal/telemetry"
 )
@@ -24,7 +23,7 @@ type places struct {
 	state  string
 	cache  string
 	config string   // the configuration that was asked for; empty: search
-	search []string // where it may be else, beside the working folder
+	search []string // where it may be else
 }
 
 // keyFlag adds a flag that sets keys of the configuration.
@@ -78,14 +77,9 @@ func (p *program) load(c *cobra.Command) error {
 			given[f.Name] = f.Value.String()
 		}
 	})
-	p.source = config.Source{
-		File: p.places.config, Project: trust.Name, Trusted: p.trusted, Search: p.places.search, Environ: os.Environ(), Flags: given,
-	}
+	p.source = config.Source{File: p.places.config, Search: p.places.search, Environ: os.Environ(), Flags: given}
 	p.config, err = config.Load(p.source)
 	p.log = telemetry.NewLogger(p.stderr, p.config.Logging.Level, p.config.Logging.Structured)
-	if p.config.Ignored != "" {
-		p.tellIgnored(c)
-	}
 	return errors.Join(err, p.checkServers())
 }
 
@@ -120,8 +114,9 @@ func findPlaces(flags *pflag.FlagSet) (places, error) {
 		}
 		*dir = abs
 	}
+	p.search = []string{"paddock.toml"}
 	if dir := configFolder(home); dir != "" {
-		p.search = []string{filepath.Join(dir, trust.Name)}
+		p.search = append(p.search, filepath.Join(dir, "paddock.toml"))
 	}
 	return p, nil
 }

@@ -9,13 +9,11 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 
 	"paddock/internal/audit"
-	"paddock/internal/cli/trust"
 	"paddock/internal/egress"
 	"paddock/internal/egress/door"
 	"paddock/internal/egress/streams"
@@ -48,8 +46,6 @@ type network struct {
 	now      atomic.Pointer[operator]
 	changing sync.RWMutex
 	follower follower
-	// ofProject says that the configuration came with the working folder.
-	ofProject bool
 
 	mu    sync.Mutex // guards what follows
 	doors map[networked]*doorway
@@ -106,8 +102,7 @@ func (p *program) openNetwork(sc *session.Config, o *parts) (*network, error) {
 		}
 		return next(ctx, run, c)
 	}
-	n.ofProject = p.config.OfProject
-	n.follow(p.source, filepath.Join(p.places.state, trust.File))
+	n.follow(p.source)
 	return n, nil
 }
 

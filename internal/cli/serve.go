@@ -287,7 +287,7 @@ func (p *program) addHandlers(wc *web.Config, o *parts, ready *readiness, refuse
 	wc.MCP, wc.Files = telemetry.Joined(handler), telemetry.Joined(moved)
 	wc.Metrics, wc.Ready, wc.Answered, wc.OnDrain = o.telemetry.Handler(), ready.reasons, o.answered, handler.Drain
 	if slices.Contains(p.config.Tools.Enabled, sandboxSet) {
-		wc.RPC, wc.Health = telemetry.Joined(o.sandboxes.RPC(sandboxOwner)), http.HandlerFunc(microsandbox.Health)
+		wc.RPC, wc.Health = telemetry.Joined(o.sandboxes.RPC(sandboxOwner, o.memory)), http.HandlerFunc(microsandbox.Health)
 	}
 	path := wc.Path
 	wc.Failed, wc.Listens = o.failed, listens

@@ -197,6 +197,10 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer func() { release() }()
+	if err := weighBody(r.Context(), r.ContentLength); err != nil {
+		refuseBody(w, err)
+		return
+	}
 	body, no := h.read(w, r)
 	if no != nil {
 		refuseHTTP(w, no.status(), no)
@@ -206,6 +210,10 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 		release()
 		if release, ok = h.bodies.take(owner, int64(len(body)), h.config.MaxBody); !ok {
 			release = func() {} // it is here already
+		}
+		if err := weighBody(r.Context(), int64(len(body))); err != nil {
+			refuseBody(w, err)
+			return
 		}
 	}
 	m, no := h.decode(body)

@@ -19,6 +19,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/fault"
+	"paddock/internal/membudget"
 	"paddock/internal/session"
 )
 
@@ -631,6 +632,19 @@ func TestLargeBodiesAreCounted(t *testing.T) {
 	if _, ok := b.take("one", -1, 10<<20); !ok {
 		t.Error("nothing was given back")
 	}
+}
+
+func TestLargeBodiesTakeOfTheirOwnersMemory(t *testing.T) {
+	memory := membudget.New(4<<20, 2<<20)
+	s := newServer(t, Config{Binding: ownedByHeader, Memory: memory}, session.Config{})
+	_, url := overHTTP(t, s, HTTPConfig{})
+	for size, want := range map[int]int{smallBody / 2: http.StatusOK, 256 << 10: http.StatusOK, 1 << 20: http.StatusTooManyRequests} {
+		resp := post(t, url, called(1, "# "+strings.Repeat("x", size), ""))
+		if body := bodyOf(t, resp); resp.StatusCode != want || want != http.StatusOK && !strings.Contains(body, "memory") {
+			t.Errorf("a body of %d bytes: %d %.300s", size, resp.StatusCode, body)
+		}
+	}
+	waitFor(t, "nothing is held of requests that have ended", func() bool { return memory.Held() == 0 })
 }
 
 // A client that names no session on needs none of those that it got.

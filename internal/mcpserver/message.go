@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"paddock/internal/jsonbound"
 )
 
 // Bounds of what one line may hold.
@@ -123,31 +125,13 @@ func inspect(data []byte) (h head, err error) {
 	return h, err
 }
 
-// bounded looks, at the cost of one pass over the bytes, whether a text that is
-// JSON is nested too deep or has too many parts: both cost far more than bytes.
+// bounded refuses a text that costs far more than its bytes.
 func bounded(data []byte) error {
-	depth, parts, quoted := 0, 0, false
-	for i := 0; i < len(data); i++ {
-		switch c := data[i]; {
-		case quoted:
-			if c == '\\' {
-				i++
-			} else if c == '"' {
-				quoted = false
-			}
-		case c == '"':
-			quoted = true
-		case c == '{', c == '[':
-			if depth++; depth > maxDepth {
-				return errTooDeep
-			}
-		case c == '}', c == ']':
-			depth--
-		case c == ',':
-			if parts++; parts > maxParts {
-				return errTooMany
-			}
-		}
+	switch err := jsonbound.Check(data, maxDepth, maxParts); {
+	case errors.Is(err, jsonbound.ErrDeep):
+		return errTooDeep
+	case err != nil:
+		return errTooMany
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"paddock/internal/fault"
+	"paddock/internal/membudget"
 	"paddock/internal/microsandbox"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
@@ -436,7 +437,8 @@ func rpc(t *testing.T, h http.Handler, body string) (answer struct {
 func TestJSONRPC(t *testing.T) {
 	w := open(t, t.TempDir())
 	var denied error
-	h := w.RPC(func(*http.Request) (session.Owner, error) { return alice, denied })
+	memory := membudget.New(64<<20, 64<<20)
+	h := w.RPC(func(*http.Request) (session.Owner, error) { return alice, denied }, memory)
 	request := func(method, params string) string {
 		return `{"jsonrpc":"2.0","id":7,"method":"` + method + `","params":{"sandbox":"box","namespace":"default"` + params + `}}`
 	}
@@ -489,6 +491,21 @@ func TestJSONRPC(t *testing.T) {
 	}
 	if a := rpc(t, h, `{"jsonrpc":"2.0","id":1,"method":"sandbox.stop","params":"`+strings.Repeat("x", 9<<20)+`"}`); a.Error.Code != -32600 {
 		t.Errorf("a body of 9 MiB: %+v", a.Error)
+	}
+	if held := memory.Held(); held != 0 {
+		t.Errorf("%d bytes are held of requests that have ended", held)
+	}
+	little := w.RPC(func(*http.Request) (session.Owner, error) { return alice, nil }, membudget.New(1<<20, 1<<20))
+	large := `{"jsonrpc":"2.0","id":1,"method":"sandbox.stop","params":{"sandbox":"` + strings.Repeat("x", 1<<20) + `"}}`
+	if a := rpc(t, little, large); a.Error.Code != -32603 || !strings.Contains(a.Error.Message, "memory") {
+		t.Errorf("a body beyond the budget: %+v", a.Error)
+	}
+	// What costs much more than its bytes is refused before anything is made of it.
+	for name, params := range map[string]string{"deep": strings.Repeat("[", 1<<20) + strings.Repeat("]", 1<<20), "many": `{"args":[""` + strings.Repeat(`,""`, 1<<20) + `]}`} {
+		body := `{"jsonrpc":"2.0","id":1,"method":"sandbox.command.run","params":` + params + `}`
+		if a := rpc(t, h, body); a.Error.Code != -32600 || !strings.Contains(a.Error.Message, "costs") {
+			t.Errorf("%s: %+v", name, a.Error)
+		}
 	}
 	recorder = httptest.NewRecorder()
 	microsandbox.Health(recorder, httptest.NewRequest(http.MethodGet, "/", nil))

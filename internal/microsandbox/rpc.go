@@ -11,11 +11,22 @@ import (
 	"time"
 
 	"paddock/internal/fault"
+	"paddock/internal/jsonbound"
+	"paddock/internal/membudget"
 	"paddock/internal/session"
 )
 
 // maxRequest bounds a request's body, in bytes: a program of a megabyte in JSON.
 const maxRequest = 8 << 20
+
+// Bounds of what is made of a body: how deep it is nested, and how many parts it has.
+// decoded is how many times its size a body takes with what is made of it, which is not
+// counted of small ones.
+const (
+	maxDepth, maxParts = 64, 10_000
+	decoded            = 4
+	small              = 64 << 10
+)
 
 // maxTimeout bounds a timeout, in seconds: a week.
 const maxTimeout = 7 * 86400
@@ -32,15 +43,31 @@ const (
 
 // RPC serves microsandbox's JSON-RPC: sandbox.start, sandbox.stop,
 // sandbox.repl.run, sandbox.command.run and sandbox.metrics.get. owner says whose
-// request it is.
-func (s *Service) RPC(owner func(*http.Request) (session.Owner, error)) http.Handler {
+// request it is; memory bounds what bodies take while they are read and served.
+func (s *Service) RPC(owner func(*http.Request) (session.Owner, error), memory *membudget.Budget) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
 			w.Header().Set("Allow", http.MethodPost)
 			http.Error(w, "this is JSON-RPC: use POST", http.StatusMethodNotAllowed)
 			return
 		}
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+		who, denied := owner(r)
+		if length := r.ContentLength; denied == nil && (length < 0 || length > small) {
+			if length < 0 || length > maxRequest {
+				length = maxRequest
+			}
+			release, err := memory.Acquire(r.Context(), string(who), decoded*length)
+			if err != nil {
+				reply(w, nil, nil, errorOf(err))
+				return
+			}
+			defer release()
+		}
+		most := int64(maxRequest)
+		if denied != nil { // what they ask is looked at, for the error's sake
+			most = small
+		}
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 		if err != nil {
 			reply(w, nil, nil, &rpcError{Code: codeRequest, Message: "the request cannot be read, or has more than 8 MiB"})
 			return
@@ -50,9 +77,8 @@ func (s *Service) RPC(owner func(*http.Request) (session.Owner, error)) http.Han
 			reply(w, req.ID, nil, mistake)
 			return
 		}
-		who, err := owner(r)
 		var result any
-		if err == nil {
+		if err = denied; err == nil {
 			result, err = s.call(r.Context(), who, req)
 		}
 		if req.ID == nil { // a notification
@@ -69,6 +95,9 @@ func (s *Service) RPC(owner func(*http.Request) (session.Owner, error)) http.Han
 
 // read reads one request.
 func read(body []byte) (req rpcRequest, mistake *rpcError) {
+	if err := jsonbound.Check(body, maxDepth, maxParts); err != nil {
+		return req, &rpcError{Code: codeRequest, Message: "the request costs more than it says: " + err.Error()}
+	}
 	if !json.Valid(body) {
 		return req, &rpcError{Code: codeParse, Message: "the request is not JSON"}
 	}
