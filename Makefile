@@ -107,7 +107,7 @@ package: bin/paddock ## an MCPB bundle and the registry's server.json, in dist/
 ## Tests ----------------------------------------------------------------------
 
 .PHONY: check
-check: lint bin/paddock prepare cross suites images engines test ## everything that CI checks
+check: lint bin/paddock prepare cross suites images engines browser test ## everything that CI checks
 
 .PHONY: lint
 lint:
@@ -145,9 +145,15 @@ ifeq ($(NATIVE),1)
 	@bash tests/engines/tools.sh >/dev/null
 endif
 
+.PHONY: browser
+browser: ## Chromium, in which the tests open previews
+ifeq ($(shell uname -s)-$(shell id -u),Linux-0)
+	@bash tests/browser/install.sh >/dev/null
+endif
+
 # What drives the paddock that was built, in processes of its own: the race detector would
 # watch the tests' clients alone.
-DRIVES := $(addprefix ./tests/,crash docs engines image linux mcp network/joined network/linux network/packages network/preview network/secrets principals service tools)
+DRIVES := $(addprefix ./tests/,browser crash docs engines image linux mcp network/joined network/linux network/packages network/preview network/secrets principals service tools)
 # With one compiler for all of C, what is built for the race detector is built once.
 RACE := $(if $(filter 1,$(NATIVE)),CC=clang-19) CGO_ENABLED=1 go test -race -vet=off -timeout 25m
 PLAIN := go test -vet=off -timeout 25m

@@ -108,7 +108,7 @@ func (s *Server) servePreview(w *response, r *http.Request, rt route, from *send
 		return
 	}
 	from.base = from.scheme + "://" + from.host
-	for _, name := range []string{"X-Content-Type-Options", "Referrer-Policy", "Cache-Control"} {
+	for name := range guards {
 		w.Header().Del(name) // the program says so, or who answers in its place
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())

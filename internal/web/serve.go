@@ -100,6 +100,18 @@ func (r refusal) Error() string { return r.fault.Error() }
 // Unwrap leads to the fault.
 func (r refusal) Unwrap() error { return r.fault }
 
+// guards are headers of all answers but previews': no answer is a page. A browser that
+// shows one all the same runs nothing of it, shows it in no frame, takes it for no other
+// type, keeps and tells nothing of it, and gives no page that opened it a hold on it.
+var guards = map[string]string{
+	"X-Content-Type-Options":     "nosniff",
+	"Referrer-Policy":            "no-referrer",
+	"Cache-Control":              "no-store",
+	"Content-Security-Policy":    "sandbox; default-src 'none'; frame-ancestors 'none'",
+	"X-Frame-Options":            "DENY",
+	"Cross-Origin-Opener-Policy": "same-origin",
+}
+
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	s.running.enter()
@@ -111,9 +123,9 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	defer s.finish(w, r, rt, time.Now())
 	h := w.Header()
 	h.Set("X-Request-Id", from.id)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Cache-Control", "no-store")
+	for name, value := range guards {
+		h.Set(name, value)
+	}
 	defer s.boundBody(rw, r, rt)()
 	if rt.preview != "" {
 		s.servePreview(w, r, rt, from)

@@ -2,7 +2,6 @@ package workspace
 
 import (
 	"cmp"
-	"context"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -14,7 +13,6 @@ import (
 	"strings"
 
 	"paddock/internal/fault"
-	"paddock/internal/pattern"
 )
 
 // OpenFile opens a regular file for reading, and tells about it as it was
@@ -41,25 +39,15 @@ func (f File) Tag() string {
 }
 
 // Walk calls visit for every regular file that a glob matches (see [NewGlob]),
-// each folder's names in order, however many there are; its error ends the walk, and
-// so does ctx.
-func (t *Tree) Walk(ctx context.Context, glob string, visit func(File) error) error {
+// each folder's names in order, however many there are; its error ends the walk.
+func (t *Tree) Walk(glob string, visit func(File) error) error {
 	g, err := NewGlob(glob)
 	if err != nil {
 		return err
 	}
 	return t.walk(func(p string, info fs.FileInfo) error {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if !info.Mode().IsRegular() || hidden(p) {
+		if !info.Mode().IsRegular() || hidden(p) || !g.Match(p) {
 			return nil
-		}
-		m := pattern.NewMeter(ctx, t.options.Owner, pattern.MaxSteps) // for each: visit may take its time
-		is, err := g.Match(p, m)
-		m.Close()
-		if !is || err != nil {
-			return err
 		}
 		return visit(fileOf(p, info))
 	})

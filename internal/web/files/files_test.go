@@ -435,7 +435,7 @@ func TestABrowserExecutesNothing(t *testing.T) {
 		if strings.HasPrefix(kind, "image/") {
 			disposition = "inline"
 		}
-		if h.Get("Content-Type") != kind || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Content-Security-Policy") != "sandbox; default-src 'none'" ||
+		if h.Get("Content-Type") != kind || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Content-Security-Policy") != "sandbox; default-src 'none'; frame-ancestors 'none'" ||
 			!strings.HasPrefix(h.Get("Content-Disposition"), disposition+"; ") {
 			t.Errorf("%s: %v", name, h)
 		}

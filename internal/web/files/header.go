@@ -14,7 +14,7 @@ import (
 // of this server's.
 func safe(head http.Header) {
 	head.Set("X-Content-Type-Options", "nosniff")
-	head.Set("Content-Security-Policy", "sandbox; default-src 'none'")
+	head.Set("Content-Security-Policy", "sandbox; default-src 'none'; frame-ancestors 'none'")
 	head.Set("Cross-Origin-Resource-Policy", "same-origin")
 	head.Set("Referrer-Policy", "no-referrer")
 }

@@ -72,6 +72,7 @@ var beyond = []string{
 	"Alt-Svc", "Clear-Site-Data", "Strict-Transport-Security", "Public-Key-Pins", "Public-Key-Pins-Report-Only", "Expect-Ct",
 	"Nel", "Report-To", "Reporting-Endpoints", "Service-Worker-Allowed", "Use-As-Dictionary", "Activate-Storage-Access",
 	"Www-Authenticate", "Proxy-Authenticate", "Authentication-Info", "Proxy-Authentication-Info",
+	"Secure-Session-Registration", "Sec-Session-Registration", "Set-Login",
 	"Cdn-Cache-Control", "Surrogate-Control", "Surrogate-Key", "Cache-Tag", "X-Request-Id", "Trailer",
 }
 
@@ -104,6 +105,8 @@ func cleanAnswer(res *http.Response) error {
 	h.Add("Content-Security-Policy", "frame-ancestors 'self'")
 	h.Set("Origin-Agent-Cluster", "?1")
 	setDefault(h, "Cross-Origin-Resource-Policy", "same-origin")
+	// A page elsewhere that opens it in a window has no hold on that window.
+	setDefault(h, "Cross-Origin-Opener-Policy", "same-origin-allow-popups")
 	setDefault(h, "Referrer-Policy", "same-origin") // the address is nobody else's business
 	return nil
 }

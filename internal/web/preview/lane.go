@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"paddock/internal/sandbox"
+	"paddock/internal/session"
 )
 
 // lane is what a preview may take of this process.
@@ -15,12 +16,49 @@ type lane struct {
 	few     chan struct{} // holds a token for each request that is under way
 	bytes   atomic.Int64  // that have passed
 	expires time.Time
+	owner   session.Owner
+	lanes   *lanes
 }
 
 // lanes are those of all previews that were opened here.
 type lanes struct {
-	mu  sync.Mutex
-	all map[string]*lane // guarded
+	mu     sync.Mutex // guards what follows
+	all    map[string]*lane
+	owners map[session.Owner]int // the requests under way to an owner's previews
+	total  int                   // those of all owners
+}
+
+// The requests that may be under way to the previews of one owner, as a multiple of those
+// to one preview, and of all owners. Each holds a connection of the server, of which there
+// are 2048: who makes many previews leaves some to the others, and previews leave some to
+// the API.
+const (
+	ofOwner = 4
+	ofAll   = 16
+)
+
+// take counts a request, and tells whether there is room for it.
+func (l *lanes) take(owner session.Owner, atOnce int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.owners[owner] >= ofOwner*atOnce || l.total >= ofAll*atOnce {
+		return false
+	}
+	if l.owners == nil {
+		l.owners = map[session.Owner]int{}
+	}
+	l.owners[owner]++
+	l.total++
+	return true
+}
+
+func (l *lanes) give(owner session.Owner) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.total--
+	if l.owners[owner]--; l.owners[owner] == 0 {
+		delete(l.owners, owner)
+	}
 }
 
 // of gives a preview's lane. Those of previews that have expired are forgotten.
@@ -39,7 +77,7 @@ func (l *lanes) of(p Preview, atOnce int) *lane {
 	if l.all == nil {
 		l.all = map[string]*lane{}
 	}
-	one := &lane{few: make(chan struct{}, atOnce), expires: p.Expires}
+	one := &lane{few: make(chan struct{}, atOnce), expires: p.Expires, owner: p.Owner, lanes: l}
 	l.all[p.ID] = one
 	return one
 }
@@ -47,9 +85,19 @@ func (l *lanes) of(p Preview, atOnce int) *lane {
 // patience is how long a request waits for others to end.
 const patience = 10 * time.Second
 
-// enter waits until there is room for a request.
+// enter waits until there is room for a request to the preview. Where its owner's previews
+// or all have as many as they may, it does not wait: a request that waits holds as much as
+// one that is answered.
 func (l *lane) enter(ctx context.Context) (leave func(), err error) {
-	leave = func() { <-l.few }
+	if !l.lanes.take(l.owner, cap(l.few)) {
+		return nil, errCrowded
+	}
+	defer func() {
+		if err != nil {
+			l.lanes.give(l.owner)
+		}
+	}()
+	leave = func() { <-l.few; l.lanes.give(l.owner) }
 	select {
 	case l.few <- struct{}{}:
 		return leave, nil

@@ -46,7 +46,8 @@ type Config struct {
 	// AnswerTimeout is how long a program may take to begin an answer; zero: 10 min.
 	AnswerTimeout time.Duration
 	// AtOnce bounds the requests to one preview that are under way; zero: 64. More wait
-	// for 10 s.
+	// for 10 s. Those to an owner's previews are four times as many at most, and those to
+	// all sixteen times; more are refused.
 	AtOnce int
 	// MaxBytes bounds what passes in both directions together while this process has a
 	// preview; zero: 8 GiB.
@@ -120,6 +121,7 @@ var (
 	errMethod  = fault.New(fault.Invalid, "this method cannot be used here")
 	errNothing = fault.New(fault.NotFound, "there is nothing at this path").WithHint("what begins with %s is not the program's", ownPath)
 	errBusy    = fault.New(fault.Exhausted, "this preview answers as many requests as it may").WithHint("try again when some have ended")
+	errCrowded = fault.New(fault.Exhausted, "the previews of its owner, or all together, answer as many requests as they may").WithHint("close some of their pages, or try again when some have ended")
 	errSpent   = fault.New(fault.Exhausted, "this preview has carried as many bytes as it may").WithHint("make a new one")
 )
 

@@ -1,0 +1,50 @@
+package preview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/session"
+)
+
+func TestPreviewsOfOneOwnerLeaveRoomToOthers(t *testing.T) {
+	const atOnce = 2
+	var all lanes
+	enter := func(owner session.Owner, n int) (leave func(), err error) {
+		p := Preview{ID: fmt.Sprint(owner, n), Owner: owner, Expires: time.Now().Add(time.Hour)}
+		return all.of(p, atOnce).enter(context.Background())
+	}
+	var leaving []func()
+	fill := func(owner session.Owner) (n int, err error) {
+		for {
+			leave, err := enter(owner, n/atOnce)
+			if err != nil {
+				return n, err
+			}
+			leaving = append(leaving, leave)
+			n++
+		}
+	}
+	for k := range ofAll / ofOwner {
+		n, err := fill(session.Owner(fmt.Sprint("owner", k)))
+		if n != ofOwner*atOnce || !errors.Is(err, errCrowded) || fault.KindOf(err) != fault.Exhausted {
+			t.Errorf("the %d. owner has %d requests, then %v", k, n, err)
+		}
+	}
+	if n, err := fill("another"); n != 0 || !errors.Is(err, errCrowded) {
+		t.Errorf("when all are taken another owner has %d, then %v", n, err)
+	}
+	for _, leave := range leaving {
+		leave()
+	}
+	if len(all.owners) != 0 || all.total != 0 {
+		t.Errorf("of those that ended %v are counted, %d together", all.owners, all.total)
+	}
+	if n, _ := fill("another"); n != ofOwner*atOnce {
+		t.Errorf("then another one has %d", n)
+	}
+}
