@@ -79,7 +79,7 @@ var mayImport = map[string][]string{
 	"internal/sandbox/wire/wiretest":     {"internal/sandbox/wire"},
 	"internal/secret":                    {"internal/auth", "internal/blob", "internal/egress", "internal/fault", "internal/lock", "internal/secret/redact", "internal/vault"},
 	"internal/secret/redact":             {},
-	"internal/session":                   {"internal/archive", "internal/blob", "internal/checkpoint", "internal/desk", "internal/fault", "internal/history", "internal/lock", "internal/loopback", "internal/pool", "internal/quota", "internal/sandbox", "internal/store", "internal/workspace"},
+	"internal/session":                   {"internal/archive", "internal/blob", "internal/checkpoint", "internal/desk", "internal/fault", "internal/history", "internal/legible", "internal/lock", "internal/loopback", "internal/pool", "internal/quota", "internal/sandbox", "internal/store", "internal/workspace"},
 	"internal/setup":                     {"internal/fault"},
 	"internal/skill":                     {"internal/bindings", "internal/bindings/catalog", "internal/blob", "internal/bundle", "internal/egress", "internal/fault", "internal/lock", "internal/sandbox/typescript", "internal/workspace"},
 	"internal/store":                     {"internal/fault"},

@@ -104,6 +104,7 @@ func lost(err error) bool {
 // become makes the files and the draft what they are in target.
 func (d *draft) become(target *history.Manifest, unsure map[string]bool) error {
 	d.next.Of, d.next.Previous = target.Of, target.Previous
+	d.k.missing = workspace.Unkept{}
 	d.next.Waiting = nil // it could wait in two places
 	for name := range d.k.c.Trees {
 		if err := d.apply(name, target.Trees[name], d.lists[name]); err != nil {
@@ -243,6 +244,7 @@ func (d *draft) bring(name string, ref blob.Ref, now *workspace.Listing) error {
 		return fmt.Errorf("bringing the files back: %w", err)
 	}
 	d.lists[name] = list
+	d.k.missing = both(d.k.missing, name, want.Unkept())
 	if name == d.k.c.Shown {
 		d.files = changes
 	}

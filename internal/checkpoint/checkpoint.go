@@ -85,6 +85,8 @@ type Kept struct {
 	torn bool
 	// mended says that they were brought back since.
 	mended bool
+	// missing is what the checkpoint did not hold that was gone to last.
+	missing workspace.Unkept
 	// older says that there were checkpoints after the head that was opened.
 	older bool
 }
@@ -143,6 +145,26 @@ func (k *Kept) Head() *history.Manifest {
 		return new(history.Manifest)
 	}
 	return k.head
+}
+
+// Unkept is what the head does not hold of the files; see [workspace.Listing.Unkept].
+func (k *Kept) Unkept() (u workspace.Unkept) {
+	for name, list := range k.lists {
+		u = both(u, name, list.Unkept())
+	}
+	return u
+}
+
+// Missing is what the checkpoint did not hold that the files were made of last, by
+// Begin or GoTo.
+func (k *Kept) Missing() workspace.Unkept { return k.missing }
+
+// both is what two have together; the other's lies in a folder.
+func both(u workspace.Unkept, folder string, other workspace.Unkept) workspace.Unkept {
+	if u.Count += other.Count; u.First == "" && other.Count > 0 {
+		u.First = folder + "/" + other.First
+	}
+	return u
 }
 
 // Resume gives what an interpreter is to begin with; nil: it begins afresh.

@@ -108,7 +108,10 @@ func (s *session) keepRun(t *turn, p plan, live map[string]sandbox.Instance, bef
 	if !s.manager.config.KeepLater && !s.passing() {
 		changes, err := keep()
 		res.Changes = changes
-		if err != nil && !s.died(t, p.runtime.Name, live, res) {
+		switch {
+		case err == nil && !s.passing():
+			res.Notice = joinNotices(res.Notice, s.notInCheckpoints())
+		case err != nil && !s.died(t, p.runtime.Name, live, res):
 			res.Notice = joinNotices(res.Notice, s.notKept(t, err))
 		}
 		return
@@ -124,6 +127,8 @@ func (s *session) keepRun(t *turn, p plan, live map[string]sandbox.Instance, bef
 	t.later = func() {
 		if _, err := keep(); err != nil {
 			s.tell(s.notKept(t, err))
+		} else if told := s.notInCheckpoints(); told != "" {
+			s.tell(told)
 		}
 	}
 }

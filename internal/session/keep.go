@@ -72,6 +72,9 @@ func (s *session) firstCheckpoint(from *beginning) error {
 		return s.kept.Begin(ctx, history.CauseCreate, nil, nil)
 	}
 	return s.kept.Begin(ctx, from.cause, from.state, func() {
+		if told := notInCheckpoint(s.kept.Missing()); told != "" {
+			s.tell(told)
+		}
 		if from.then != nil {
 			from.then(s)
 		}

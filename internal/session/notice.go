@@ -6,7 +6,9 @@ import (
 	"strings"
 
 	"paddock/internal/fault"
+	"paddock/internal/legible"
 	"paddock/internal/sandbox"
+	"paddock/internal/workspace"
 )
 
 // notices are what results have to tell of what happened before their programs ran.
@@ -90,6 +92,28 @@ func joinNotices(a, b string) string { return strings.TrimSpace(a + " " + b) }
 func (s *session) notKept(t *turn, err error) string {
 	s.manager.log.ErrorContext(t.ctx, "a checkpoint could not be kept", "session", s.id, "execution", t.execution, "cause", errors.Join(err, fault.CauseOf(err)))
 	return unkept(err)
+}
+
+// notInCheckpoints tells of files that lie where nothing is kept, when there are more
+// places of them than at the last call.
+func (s *session) notInCheckpoints() string {
+	s.keeping.Lock()
+	u := s.kept.Unkept()
+	s.keeping.Unlock()
+	more := u.Count > s.unkeptPlaces
+	s.unkeptPlaces = u.Count
+	if !more {
+		return ""
+	}
+	return fmt.Sprintf("Some files are not kept, in %d places, the first is /%s: they lie deeper than 200 folders, or may not be read. They take room here, but undo, forks and exports do not have them.", u.Count, legible.Escape(u.First))
+}
+
+// notInCheckpoint tells of files that a checkpoint did not hold which was gone to.
+func notInCheckpoint(u workspace.Unkept) string {
+	if u.Count == 0 {
+		return ""
+	}
+	return fmt.Sprintf("The checkpoint does not hold all files: those in %d places, the first is /%s, deeper than 200 folders or such that could not be read, are as they were found, or missing.", u.Count, legible.Escape(u.First))
 }
 
 // unkept says what a model has to know when its call could not be kept.

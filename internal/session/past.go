@@ -204,7 +204,7 @@ func (s *session) goTo(ctx context.Context, choose func(*checkpoint.Kept) (*hist
 		return Restored{}, err
 	}
 	maps.DeleteFunc(s.lost, func(runtime, _ string) bool { _, comes := back[runtime]; return comes })
-	notice = joinNotices(notice, stopped)
+	notice = joinNotices(joinNotices(notice, stopped), notInCheckpoint(s.kept.Missing()))
 	s.rewind(ctx, was, target)
 	s.disconnect() // connections are not what the interpreters of then take them for
 	s.refresh(ctx)

@@ -38,6 +38,8 @@ type session struct {
 	ports   *loopback.Ports // of its machine
 	ended   string          // the run that waited and was given up when it was opened; empty: none
 	spare   *spare          // that nobody has used; nil: there is none
+	// unkeptPlaces is in how many places files were not kept when results last told of it.
+	unkeptPlaces int
 
 	keeping sync.Mutex       // held by whoever makes a checkpoint or reads them; guards what follows
 	kept    *checkpoint.Kept // set while it is opened

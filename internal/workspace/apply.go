@@ -108,7 +108,7 @@ func (a *apply) folder(dir *os.Root, prefix string, want, now branch) error {
 		case err != nil:
 			return err
 		case s.info != nil && hidden(name):
-			a.sum += weighAll(dir, s.info)
+			a.sum = add(a.sum, weighAll(dir, s.info))
 		case s.info != nil:
 			if err := a.remove(&s); err != nil {
 				return err
@@ -168,7 +168,7 @@ func (a *apply) remove(s *place) error {
 	case s.info.IsDir():
 		a.loosen(s, 0)
 	}
-	err := s.dir.RemoveAll(s.name)
+	err := removeAll(s.dir, s.name)
 	s.info = nil
 	return s.explain(err)
 }
@@ -211,7 +211,7 @@ func (a *apply) subfolder(s *place, w *entry, below, nBelow branch) error {
 		}
 	}
 	if s.info != nil && w.unknown {
-		a.sum += weighAll(s.dir, s.info)
+		a.sum = add(a.sum, weighAll(s.dir, s.info))
 		a.add(entry{name: w.name, kind: isFolder, mode: s.info.Mode().Perm(), stamp: stamp{modified: stampOf(s.info).modified}, unknown: true})
 		return nil
 	}
@@ -234,7 +234,7 @@ func (a *apply) subfolder(s *place, w *entry, below, nBelow branch) error {
 	}
 	defer done()
 	at := len(a.entries)
-	a.sum += weight(s.info)
+	a.sum = add(a.sum, weight(s.info))
 	a.add(entry{name: w.name, kind: isFolder, mode: w.mode, stamp: w.stamp})
 	if err := a.folder(sub, s.path(), below, nBelow); err != nil {
 		return err

@@ -34,7 +34,7 @@ func (a *apply) link(s *place, w *entry) error {
 			return s.explain(err)
 		}
 	}
-	a.sum += weight(s.info)
+	a.sum = add(a.sum, weight(s.info))
 	e := entry{name: w.name, kind: isLink, target: w.target, stamp: stampOf(s.info)}
 	e.racy = racy(e.stamp, now)
 	a.add(e)
@@ -85,7 +85,7 @@ func (a *apply) file(s *place, w, n *entry) error {
 	}
 	e.stamp = stampOf(s.info)
 	e.racy = racy(e.stamp, now)
-	a.sum += weight(s.info)
+	a.sum = add(a.sum, weight(s.info))
 	a.add(e)
 	return nil
 }

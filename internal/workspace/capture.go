@@ -102,7 +102,7 @@ func (c *capture) entry(dir *os.Root, prefix, name string, depth int, old *entry
 		again := false
 		switch {
 		case strings.HasPrefix(name, tempPrefix):
-			c.sum += weighAll(dir, info)
+			c.sum = add(c.sum, weighAll(dir, info))
 			return nil
 		case info.IsDir():
 			return c.subfolder(dir, prefix, info, depth, e, below)
@@ -111,12 +111,12 @@ func (c *capture) entry(dir *os.Root, prefix, name string, depth int, old *entry
 		case info.Mode()&fs.ModeSymlink != 0:
 			again, err = c.link(dir, &e, old)
 		default:
-			c.sum += weight(info)
+			c.sum = add(c.sum, weight(info))
 			return nil
 		}
 		switch {
 		case err == nil && !again:
-			c.sum += weight(info)
+			c.sum = add(c.sum, weight(info))
 			c.add(e)
 			return nil
 		case errors.Is(err, fs.ErrNotExist) || again && attempt == attempts:
@@ -134,12 +134,14 @@ func (c *capture) add(e entry) {
 
 // subfolder lists a folder and what is in it.
 func (c *capture) subfolder(dir *os.Root, prefix string, info fs.FileInfo, depth int, e entry, below branch) error {
-	c.sum += weight(info)
+	c.sum = add(c.sum, weight(info))
 	at := len(c.entries)
 	e.kind, e.stamp = isFolder, stamp{modified: e.stamp.modified}
 	c.add(e)
 	if depth == maxDepth {
-		c.entries[at].unknown = true
+		below := weighAll(dir, info) - weight(info)
+		c.sum = add(c.sum, below)
+		c.entries[at].unknown = below > 0 || !isEmpty(dir, info)
 		return nil
 	}
 	p := join(prefix, e.name)

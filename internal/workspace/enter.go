@@ -81,20 +81,28 @@ func openFile(dir *os.Root, name string, info fs.FileInfo) (*os.File, error) {
 	return f, nil
 }
 
+// isEmpty tells whether nothing is in a folder, as far as it may be read.
+func isEmpty(dir *os.Root, info fs.FileInfo) bool {
+	sub, done, err := openFolder(dir, info.Name(), info, 0o500)
+	if err != nil {
+		return false
+	}
+	defer done()
+	names, err := someNames(sub)
+	return err == nil && len(names) == 0
+}
+
 // weighAll is what something counts towards the disk limit, with all that is in it.
 func weighAll(dir *os.Root, info fs.FileInfo) int64 {
 	sum := weight(info)
 	if !info.IsDir() {
 		return sum
 	}
-	sub, err := enter(dir, info.Name())
+	sub, done, err := openFolder(dir, info.Name(), info, 0o500)
 	if err != nil {
 		return sum
 	}
-	defer sub.Close()
-	_ = walkIn(sub, info.Name(), 0, func(_ string, info fs.FileInfo) error { // it gives no error below the top
-		sum += weight(info)
-		return nil
-	})
-	return sum
+	defer done()
+	below, _ := weighIn(sub) // what cannot be read counts nothing
+	return add(sum, below)
 }

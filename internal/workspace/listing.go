@@ -175,7 +175,7 @@ func (d *diff) entry(dir string, was, is *entry) {
 }
 
 func (d *diff) add(p, change string, size int64) {
-	if len(d.changes) < MaxFiles {
+	if len(d.changes) < MaxFiles && len(p) <= maxPath { // nobody can use a longer one
 		d.changes = append(d.changes, Change{Path: p, Change: change, Size: size})
 	}
 }

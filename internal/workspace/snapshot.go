@@ -39,8 +39,8 @@ type Change struct {
 func (t *Tree) Snapshot() (Snapshot, error) {
 	s := Snapshot{files: map[string]stamp{}}
 	sum := int64(0)
-	err := t.walk(func(p string, info fs.FileInfo) error {
-		sum += weight(info)
+	left, err := t.walk(func(p string, info fs.FileInfo) error {
+		sum = add(sum, weight(info))
 		if !info.Mode().IsRegular() || hidden(p) {
 			return nil
 		}
@@ -52,7 +52,7 @@ func (t *Tree) Snapshot() (Snapshot, error) {
 		return nil
 	})
 	switch {
-	case err == nil && s.more:
+	case err == nil && (s.more || left):
 		_, err = t.DiskBytes()
 	case err == nil:
 		t.measuredAs(sum)

@@ -277,5 +277,5 @@ func (s *Stage) Close() {
 	if s.inner != nil {
 		_ = s.inner.Close()
 	}
-	_ = s.tree.root().RemoveAll(s.folder) // what stays is swept when the folder is opened next
+	_ = removeAll(s.tree.root(), s.folder) // what stays is swept when the folder is opened next
 }

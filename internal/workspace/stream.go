@@ -39,11 +39,13 @@ func (f File) Tag() string {
 }
 
 // Walk calls visit for every regular file that a glob matches (see [NewGlob]),
-// each folder's names in order, however many there are; its error ends the walk.
-func (t *Tree) Walk(glob string, visit func(File) error) error {
+// each folder's names in order, however many there are; its error ends the walk. left
+// tells that some were left out: they lie deeper than 200 folders, or have longer paths
+// than anybody can use, or their folder may not be read.
+func (t *Tree) Walk(glob string, visit func(File) error) (left bool, err error) {
 	g, err := NewGlob(glob)
 	if err != nil {
-		return err
+		return false, err
 	}
 	return t.walk(func(p string, info fs.FileInfo) error {
 		if !info.Mode().IsRegular() || hidden(p) || !g.Match(p) {
@@ -66,14 +68,14 @@ func (t *Tree) Used() int64 {
 // folder that nobody else uses.
 func (t *Tree) Sweep() error {
 	var left []string
-	err := t.walk(func(p string, _ fs.FileInfo) error {
+	_, err := t.walk(func(p string, _ fs.FileInfo) error {
 		if strings.HasPrefix(path.Base(p), tempPrefix) {
 			left = append(left, p)
 		}
 		return nil
 	})
 	for _, p := range left {
-		err = errors.Join(err, t.root().RemoveAll(p))
+		err = errors.Join(err, removeAll(t.root(), p))
 	}
 	return explain(err, ".")
 }

@@ -22,8 +22,10 @@ import (
 // MaxFiles bounds what a listing, a search and a snapshot look at.
 const MaxFiles = 10_000
 
-// maxDepth bounds how deep folders are looked into: as deep as the sandbox lets
-// a program name anything (package wasi). Each holds a descriptor meanwhile.
+// maxDepth bounds how deep folders are listed and kept: as deep as the sandbox lets
+// a program name anything (package wasi). Each holds a descriptor meanwhile. What lies
+// deeper counts towards the disk limit ([weighIn]), can be removed ([RemoveAll]), and is
+// told where it is left out ([Listing.Unkept], [Tree.List]).
 const maxDepth = 200
 
 // blockBytes is what a file or a folder counts at least towards the disk
@@ -140,14 +142,15 @@ func fileOf(p string, info fs.FileInfo) File {
 
 // List gives the regular files that match a glob (see [Glob]; empty: all),
 // sorted by path. Links are not followed and, like FIFOs, devices and sockets,
-// not listed. more tells that there are more than MaxFiles to look at.
+// not listed. more tells that there are others: more than MaxFiles, or some that lie
+// deeper than 200 folders or have longer paths than anybody can use.
 func (t *Tree) List(glob string) (files []File, more bool, err error) {
 	g, err := NewGlob(glob)
 	if err != nil {
 		return nil, false, err
 	}
 	seen := 0
-	err = t.walk(func(p string, info fs.FileInfo) error {
+	left, err := t.walk(func(p string, info fs.FileInfo) error {
 		if !info.Mode().IsRegular() || hidden(p) {
 			return nil
 		}
@@ -164,20 +167,16 @@ func (t *Tree) List(glob string) (files []File, more bool, err error) {
 		return nil, false, err
 	}
 	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
-	return files, more, nil
+	return files, more || left, nil
 }
 
 // DiskBytes is what counts towards the disk limit now.
 func (t *Tree) DiskBytes() (int64, error) {
-	sum := int64(0)
-	err := t.walk(func(_ string, info fs.FileInfo) error {
-		sum += weight(info)
-		return nil
-	})
+	sum, err := weighIn(t.root())
 	if err == nil {
 		t.measuredAs(sum)
 	}
-	return sum, err
+	return sum, explain(err, ".")
 }
 
 func (t *Tree) measuredAs(sum int64) {
@@ -208,22 +207,30 @@ func (t *Tree) alone(do func() ([]string, error)) ([]string, error) {
 }
 
 // walk calls visit for everything below the folder, folders before what is in
-// them, each folder's names in order. What vanishes meanwhile is left out, and
-// so is what may not be looked at. fs.SkipAll ends the walk.
-func (t *Tree) walk(visit func(p string, info fs.FileInfo) error) error {
-	err := walkIn(t.root(), "", 0, visit)
+// them, each folder's names in order. What vanishes meanwhile is left out.
+// fs.SkipAll ends the walk. left tells that something else was left out: it lies
+// too deep, has too long a path, or may not be looked at.
+func (t *Tree) walk(visit func(p string, info fs.FileInfo) error) (left bool, err error) {
+	w := walker{visit: visit}
+	err = w.folder(t.root(), "", 0)
 	if errors.Is(err, fs.SkipAll) {
-		return nil
+		err = nil
 	}
-	return explain(err, ".")
+	return w.left, explain(err, ".")
 }
 
-// walkIn opens each folder once and asks for its entries relative to it: that
+type walker struct {
+	visit func(p string, info fs.FileInfo) error
+	left  bool
+}
+
+// folder opens each folder once and asks for its entries relative to it: that
 // is cheaper than by their whole paths, and no link can get in between.
-func walkIn(root *os.Root, prefix string, depth int, visit func(string, fs.FileInfo) error) error {
+func (w *walker) folder(root *os.Root, prefix string, depth int) error {
 	names, err := readNames(root)
 	if err != nil {
 		if prefix != "" {
+			w.left = true
 			return nil
 		}
 		return err
@@ -233,18 +240,27 @@ func walkIn(root *os.Root, prefix string, depth int, visit func(string, fs.FileI
 		if err != nil {
 			continue
 		}
-		p := path.Join(prefix, name)
-		if err := visit(p, info); err != nil {
+		if len(prefix)+1+len(name) > maxPath {
+			w.left = true
+			continue
+		}
+		p := join(prefix, name)
+		if err := w.visit(p, info); err != nil {
 			return err
 		}
-		if !info.IsDir() || depth == maxDepth {
+		if !info.IsDir() {
+			continue
+		}
+		if depth == maxDepth {
+			w.left = true
 			continue
 		}
 		sub, err := enter(root, name)
 		if err != nil {
+			w.left = w.left || !errors.Is(err, fs.ErrNotExist)
 			continue
 		}
-		err = walkIn(sub, p, depth+1, visit)
+		err = w.folder(sub, p, depth+1)
 		sub.Close()
 		if err != nil {
 			return err

@@ -39,7 +39,7 @@ func Listed(m *session.Manager, owner session.Owner, id session.ID) (all []packa
 	}
 	defer done()
 	for _, glob := range []string{pythonFolder + "/lib/*/site-packages/*.dist-info/METADATA", ".local/lib/*/site-packages/*.dist-info/METADATA"} {
-		err := tree.Walk(glob, func(f workspace.File) error {
+		_, err := tree.Walk(glob, func(f workspace.File) error {
 			if m := installedPython.FindStringSubmatch(f.Path); m != nil {
 				all = append(all, packages.Installed{Name: m[1], Version: m[2]})
 			}

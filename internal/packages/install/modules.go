@@ -74,7 +74,7 @@ func putModules(tree *workspace.Tree, files map[string][]byte, allow func() erro
 			return err
 		}
 	}
-	err = tree.Walk(packages.Modules+"/**", func(f workspace.File) error {
+	_, err = tree.Walk(packages.Modules+"/**", func(f workspace.File) error {
 		if _, wanted := files[f.Path]; wanted {
 			return nil
 		}

@@ -158,7 +158,7 @@ func carry(from, to *workspace.Tree, allow func() error) (replaced bool, err err
 	}
 	defer stage.Close()
 	wanted := map[string]bool{}
-	err = from.Walk(pythonFolder+"/**", func(f workspace.File) error {
+	_, err = from.Walk(pythonFolder+"/**", func(f workspace.File) error {
 		wanted[f.Path] = true
 		same, there, err := alike(from, to, f)
 		if err != nil || same {
@@ -176,7 +176,7 @@ func carry(from, to *workspace.Tree, allow func() error) (replaced bool, err err
 	if err != nil {
 		return false, err
 	}
-	err = to.Walk(pythonFolder+"/**", func(f workspace.File) error {
+	_, err = to.Walk(pythonFolder+"/**", func(f workspace.File) error {
 		if wanted[f.Path] {
 			return nil
 		}

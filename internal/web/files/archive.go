@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"paddock/internal/fault"
 	"paddock/internal/workspace"
@@ -82,16 +83,37 @@ func pack(ctx context.Context, w io.Writer, tree *workspace.Tree, format, glob s
 		compressed := gzip.NewWriter(w)
 		p = tarPacker{tar.NewWriter(compressed), compressed}
 	}
-	err := tree.Walk(glob, func(f workspace.File) error {
+	left, err := tree.Walk(glob, func(f workspace.File) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		return packFile(p, tree, f.Path)
 	})
+	if err == nil && left {
+		err = packNote(p, tree)
+	}
 	if err != nil {
 		return fmt.Errorf("packing: %w", err)
 	}
 	return p.Close()
+}
+
+// leftOut is the file of an archive that says that not all files are in it.
+const (
+	leftOut     = "paddock-left-out.txt"
+	leftOutText = "Some files are not in this archive: they lie deeper than 200 folders, their paths are\nlonger than 4,096 bytes, or their folders may not be read.\n"
+)
+
+// packNote says in an archive that files were left out.
+func packNote(p packer, tree *workspace.Tree) error {
+	if _, err := tree.Stat(leftOut); err == nil {
+		return nil // it is one of the files
+	}
+	w, err := p.add(workspace.File{Path: leftOut, Size: int64(len(leftOutText)), Modified: time.Now()}, 0o644)
+	if err == nil {
+		_, err = io.WriteString(w, leftOutText)
+	}
+	return err
 }
 
 func packFile(p packer, tree *workspace.Tree, name string) error {
