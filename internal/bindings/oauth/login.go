@@ -32,6 +32,9 @@ type Challenge struct {
 func (c Challenge) header() http.Header {
 	var all []string
 	for name, value := range map[string]string{"resource_metadata": c.ResourceMetadata, "scope": c.Scope, "error": c.Code} {
+		if len(value) > maxChallenge/4 {
+			continue
+		}
 		if value != "" && !strings.ContainsAny(value, "\"\\\r\n") {
 			all = append(all, name+`="`+value+`"`)
 		}
@@ -154,16 +157,6 @@ func (c *Client) credentials() *oauthex.ClientCredentials {
 	return credentials
 }
 
-// union is what is in either, each once.
-func union(a, b []string) (all []string) {
-	for _, s := range slices.Concat(a, b) {
-		if !slices.Contains(all, s) {
-			all = append(all, s)
-		}
-	}
-	return all
-}
-
 // request is the request that was refused, as far as the SDK wants to know it.
 func (c *Client) request(ctx context.Context) *http.Request {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.config.URL, nil)
@@ -177,10 +170,11 @@ func refusal(header http.Header) *http.Response {
 	return &http.Response{StatusCode: http.StatusUnauthorized, Header: header, Body: io.NopCloser(strings.NewReader(""))}
 }
 
-// checkAddress keeps a person from opening what is no page of an issuer's.
+// checkAddress keeps a person from opening what is no page of an issuer's, and their
+// terminal from what it would obey.
 func checkAddress(address string) error {
 	u, err := url.Parse(address)
-	if err == nil && (u.Scheme == "https" || u.Scheme == "http" && loopback(u.Hostname())) && u.User == nil {
+	if err == nil && len(address) <= maxAddress && plain(address) && (u.Scheme == "https" || u.Scheme == "http" && loopback(u.Hostname())) && u.User == nil {
 		return nil
 	}
 	return fault.New(fault.Denied, "the issuer wants a login at an address that is not safe to open")
@@ -252,7 +246,7 @@ func (c *Client) asMachine(ctx context.Context, challenge []string) (string, err
 // withScopes gives a server's challenge with the scopes of the configuration, where it
 // has none itself.
 func (c *Client) withScopes(challenge []string) http.Header {
-	all, err := oauthex.ParseWWWAuthenticate(challenge)
+	all, err := parseChallenge(challenge)
 	if err != nil || len(c.config.Scopes) == 0 {
 		return http.Header{"Www-Authenticate": challenge}
 	}

@@ -147,6 +147,9 @@ func (c *Client) Refresh(ctx context.Context, refused string, challenge []string
 // renew gets another token, once for all who ask at a time, and looks first whether
 // another process has.
 func (c *Client) renew(ctx context.Context, refused string, challenge []string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, renewTime)
+	defer cancel()
+	challenge = brief(challenge)
 	select {
 	case c.turn <- struct{}{}:
 		defer func() { <-c.turn }()
@@ -171,7 +174,7 @@ func (c *Client) renew(ctx context.Context, refused string, challenge []string) 
 
 // lacksScope tells whether a better token is wanted, which a refresh does not give.
 func lacksScope(challenge []string) bool {
-	all, err := oauthex.ParseWWWAuthenticate(challenge)
+	all, err := parseChallenge(challenge)
 	return err == nil && slices.ContainsFunc(all, func(c oauthex.Challenge) bool { return c.Params["error"] == "insufficient_scope" })
 }
 
@@ -227,18 +230,21 @@ func (c *Client) foreign(g *grant) bool {
 }
 
 func (c *Client) save(ctx context.Context, g *grant) error {
-	c.mu.Lock()
-	c.kept = g
-	c.mu.Unlock()
-	if c.config.Store == nil {
-		return nil
-	}
 	var data []byte
 	if g.URL != "" {
 		var err error
 		if data, err = json.Marshal(g); err != nil {
 			return err
 		}
+	}
+	if err := g.check(c.config.Server, len(data)); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.kept = g
+	c.mu.Unlock()
+	if c.config.Store == nil {
+		return nil
 	}
 	if err := c.config.Store.Save(context.WithoutCancel(ctx), c.config.Key, data); err != nil {
 		return fmt.Errorf("keeping the tokens of the server %q: %w", c.config.Server, err)

@@ -91,14 +91,16 @@ func distinct(all []Named) []string {
 		key := strings.ToLower(bases[i])
 		groups[key] = append(groups[key], i)
 	}
-	used := map[string]bool{}
-	for key := range groups {
+	used, keepers := map[string]bool{}, map[string]int{}
+	for key, group := range groups {
 		used[key] = true // whoever loses this name does not take that of another group
+		if len(group) > 1 {
+			keepers[key] = keeper(all, group) // once: a server may give all its tools one identifier
+		}
 	}
 	for i, n := range all {
 		key := strings.ToLower(bases[i])
-		group := groups[key]
-		if len(group) == 1 || keeper(all, bases, group) == i {
+		if len(groups[key]) == 1 || keepers[key] == i {
 			continue
 		}
 		digest := hash(n.Tool.Name)
@@ -116,7 +118,7 @@ func distinct(all []Named) []string {
 
 // keeper gives which of the tools that come to one identifier has it as its name:
 // the only one, or of several the one in lower case; -1: none.
-func keeper(all []Named, bases []string, group []int) int {
+func keeper(all []Named, group []int) int {
 	exact, lower := []int{}, -1
 	for _, i := range group {
 		if name := all[i].Tool.Name; name == identifier(name, "tool_") {

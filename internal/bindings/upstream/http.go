@@ -272,7 +272,7 @@ func statusOf(err error) int {
 
 func (e *endpoint) challenge(resp *http.Response) *NeedsAuthorization {
 	needs := &NeedsAuthorization{Server: e.server.Name, URL: e.server.URL, Status: resp.StatusCode}
-	all, err := oauthex.ParseWWWAuthenticate(resp.Header.Values("Www-Authenticate"))
+	all, err := parseChallenge(resp.Header.Values("Www-Authenticate"))
 	if err != nil {
 		return needs
 	}
@@ -283,6 +283,18 @@ func (e *endpoint) challenge(resp *http.Response) *NeedsAuthorization {
 		}
 	}
 	return needs
+}
+
+// maxChallenge bounds a WWW-Authenticate in bytes: to read one takes time that grows with
+// the square of its size.
+const maxChallenge = 8 << 10
+
+// parseChallenge reads one. Of one that is too long nothing is read.
+func parseChallenge(lines []string) ([]oauthex.Challenge, error) {
+	if len(strings.Join(lines, ",")) > maxChallenge {
+		return nil, nil
+	}
+	return oauthex.ParseWWWAuthenticate(lines)
 }
 
 // longestWait is the longest that a server is believed when it says to come back later.

@@ -160,8 +160,8 @@ func TestEachChainOfEncodingsIsFound(t *testing.T) {
 	for _, value := range []string{"ghp_0123456789abcdefABCDEF", "p%41\"q\\r/s&t<u> v+w=~?x", "Pa\u00dfw\u00f6rt-\u20ac\u0100\U0001f511-x9"} {
 		r := New([]Text{{[]byte(value), "{0}"}})
 		chained(value, func(how, text string) {
-			if strings.Contains(how, "as a source") && !ascii(value) && strings.Contains(how, "UTF-") {
-				return
+			if !ascii(value) && !strings.HasSuffix(how, "as as it is") {
+				return // what is UTF-16 already is no text that could be changed
 			}
 			found(t, r, how, text, func() int { return 1 })
 		})
