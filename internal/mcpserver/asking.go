@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
+	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -38,37 +38,56 @@ func (s *Server) decide(ctx context.Context, a approval.Approval, v verdict) {
 	}
 }
 
-// maxShown bounds how much of a call's arguments a question shows, in characters: what a
-// person cannot read at a glance they read elsewhere.
+// maxShown bounds how much of a call a question shows, in characters: what a person cannot
+// read at a glance they read elsewhere, and decide there.
 const maxShown = 4000
+
+// shownWhole tells whether a question shows all that its call is. Of any other one the
+// client's user can only deny: a person allows what they have seen.
+func shownWhole(a approval.Approval) bool {
+	return utf8.RuneCountInString(legible.Escape(a.Server)+legible.Escape(a.Tool)+legible.Escape(string(a.Arguments))) <= maxShown
+}
 
 // form is the question as every era of the protocol has it. What the call's server and
 // the program say in it is data, each on lines of its own.
 func form(a approval.Approval) *mcp.ElicitParams {
-	var b strings.Builder
-	fmt.Fprintf(&b, "A program wants to call a tool of another server. Allow this call, once?\n\nserver: %s\ntool: %s\narguments: ", legible.Escape(a.Server), legible.Escape(a.Tool))
-	text := []rune(legible.Escape(string(a.Arguments)))
-	b.WriteString(string(text[:min(len(text), maxShown)]))
-	if len(text) > maxShown {
-		fmt.Fprintf(&b, "\n(%d more characters are not shown here; paddock approvals show %s has all of them)", len(text)-maxShown, a.ID)
+	message, decisions := "A program wants to call a tool of another server. Allow this call, once?", []any{string(refused), string(allowed)}
+	arguments := legible.Escape(string(a.Arguments))
+	if !shownWhole(a) {
+		message = fmt.Sprintf("A program wants to call a tool of another server, with more than can be shown here. Here it can be denied. To allow it, read all of it with paddock approvals show %s, then: paddock approvals grant %s", a.ID, a.ID)
+		arguments = ends(arguments, maxShown/2)
+		decisions = decisions[:1]
 	}
+	message += fmt.Sprintf("\n\nserver: %s\ntool: %s\narguments: %s", ends(legible.Escape(a.Server), maxShown/4), ends(legible.Escape(a.Tool), maxShown/4), arguments)
 	return &mcp.ElicitParams{
-		Mode: "form", Message: b.String(),
+		Mode: "form", Message: message,
 		RequestedSchema: &jsonschema.Schema{
 			Type: "object", Required: []string{decisionField},
 			Properties: map[string]*jsonschema.Schema{decisionField: {
-				Type: "string", Title: "Decision", Description: "Whether the call is made", Enum: []any{string(refused), string(allowed)},
+				Type: "string", Title: "Decision", Description: "Whether the call is made", Enum: decisions,
 			}},
 		},
 	}
 }
 
+// ends is a text of at most n characters, or the beginning and the end of a longer one,
+// on lines that say so, with its size.
+func ends(text string, n int) string {
+	r := []rune(text)
+	if len(r) <= n {
+		return text
+	}
+	return fmt.Sprintf("(%d characters)\nbegins: %s\nends: %s", len(r), string(r[:n-n/4]), string(r[len(r)-n/4:]))
+}
+
 const decisionField = "decision"
 
-// verdictOf reads a client's answer. Only what says so allows.
-func verdictOf(r *mcp.ElicitResult) verdict {
+// verdictOf reads a client's answer. Only what says so allows, and only what was offered.
+func verdictOf(a approval.Approval, r *mcp.ElicitResult) verdict {
 	switch {
 	case r == nil:
+		return dismissed
+	case r.Action == "accept" && r.Content[decisionField] == string(allowed) && !shownWhole(a):
 		return dismissed
 	case r.Action == "accept" && r.Content[decisionField] == string(allowed):
 		return allowed
@@ -93,7 +112,7 @@ func (s *Server) askVia(session *mcp.ServerSession) asker {
 			}
 			return dismissed
 		}
-		return verdictOf(res)
+		return verdictOf(a, res)
 	}
 }
 
@@ -111,7 +130,7 @@ func (s *Server) askOver(r *reply) asker {
 			}
 			return dismissed
 		}
-		return verdictOf(&res)
+		return verdictOf(a, &res)
 	}
 }
 
@@ -137,12 +156,20 @@ func (s *Server) waitingFor(r course, owner string) *Waiting {
 		one := WaitingFor{ID: id}
 		if s.config.Approvals != nil {
 			if a, err := s.config.Approvals.Get(owner, id); err == nil {
-				one.Server, one.Tool, one.Arguments = a.Server, cutAt(legible.Escape(a.Tool), 200), cutAt(legible.Escape(string(a.Arguments)), 500)
+				one.Server, one.Tool, one.Arguments = a.Server, shortened(legible.Escape(a.Tool), 200, a.ID), shortened(legible.Escape(string(a.Arguments)), 500, a.ID)
 			}
 		}
 		w.Approvals = append(w.Approvals, one)
 	}
 	return w
+}
+
+// shortened is the beginning of a text, which says where all of it is read.
+func shortened(text string, n int, id string) string {
+	if len(text) <= n {
+		return text
+	}
+	return fmt.Sprintf("%s… (%d bytes; before somebody allows it: paddock approvals show %s)", cutAt(text, n), len(text), id)
 }
 
 // unansweredHint is for a program that waited in a call of the tool until its time was up.

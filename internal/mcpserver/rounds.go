@@ -194,7 +194,7 @@ func (c *call) answers(id session.ID, execution string) (all []approval.Approval
 		}
 		all = append(all, a)
 		if r, ok := said.(*mcp.ElicitResult); ok {
-			c.server.decide(context.Background(), a, verdictOf(r))
+			c.server.decide(context.Background(), a, verdictOf(a, r))
 		}
 	}
 	return all, nil

@@ -65,7 +65,7 @@ func (t *taskAsks) hear(raw json.RawMessage) *jsonrpc.Error {
 	}
 	for _, a := range t.open() {
 		p := t.pursuit.Load()
-		p.server.decide(p.ctx, a, verdictOf(said[a.ID]))
+		p.server.decide(p.ctx, a, verdictOf(a, said[a.ID]))
 	}
 	return nil
 }
