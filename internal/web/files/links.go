@@ -1,7 +1,9 @@
 package files
 
 import (
-	"crypto/hmac"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -37,7 +39,8 @@ const (
 )
 
 // Links makes links that move one file once, in one direction, for whoever has
-// them. A link carries what it allows, signed with a key of the state folder.
+// them. A link carries what it allows, encrypted with a key of the state folder: who
+// has it can neither change it nor read whose the file is.
 // That it was used is a file there, made with O_EXCL: so it holds for every
 // process that shares the folder, and after a restart, until the link would
 // have expired anyway. It is safe for concurrent use.
@@ -137,14 +140,28 @@ func (l *Links) New(owner session.Owner, id session.ID, name, method string, ttl
 	if err != nil {
 		return Link{}, fmt.Errorf("making a link: %w", err)
 	}
-	text := base64.RawURLEncoding.EncodeToString(content)
-	return Link{URL: linksPath + text + "." + base64.RawURLEncoding.EncodeToString(l.sign(text)), Method: method, Path: p, Expires: expires.UTC()}, nil
+	sealer, err := l.sealer()
+	if err != nil {
+		return Link{}, err
+	}
+	token := base64.RawURLEncoding.EncodeToString(sealer.Seal(nil, nil, content, []byte(purpose)))
+	return Link{URL: linksPath + token, Method: method, Path: p, Expires: expires.UTC()}, nil
 }
 
-func (l *Links) sign(text string) []byte {
-	mac := hmac.New(sha256.New, l.key)
-	mac.Write([]byte("paddock link 1\n" + text))
-	return mac.Sum(nil)
+// purpose is what the key of links is used for, and what is sealed in them is for.
+const purpose = "paddock link 2"
+
+// sealer encrypts what links allow, with a random nonce in each.
+func (l *Links) sealer() (cipher.AEAD, error) {
+	key, err := hkdf.Key(sha256.New, l.key, nil, purpose, keyBytes)
+	if err != nil {
+		return nil, fmt.Errorf("making a link: %w", err)
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, fmt.Errorf("making a link: %w", err)
+	}
+	return cipher.NewGCMWithRandomNonce(block)
 }
 
 // errLink says the same of every link that is not, or no longer, good.
@@ -152,13 +169,16 @@ var errLink = fault.New(fault.Denied, "the link is not valid: it was used, has e
 
 // check gives what a link allows.
 func (l *Links) check(token string) (permit, error) {
-	text, signature, _ := strings.Cut(token, ".")
-	mac, err := base64.RawURLEncoding.Strict().DecodeString(signature)
-	if len(token) > maxToken || err != nil || !hmac.Equal(mac, l.sign(text)) {
+	sealed, err := base64.RawURLEncoding.Strict().DecodeString(token)
+	if len(token) > maxToken || err != nil {
 		return permit{}, errLink
 	}
+	sealer, err := l.sealer()
+	if err != nil {
+		return permit{}, err
+	}
 	var p permit
-	content, err := base64.RawURLEncoding.DecodeString(text)
+	content, err := sealer.Open(nil, nil, sealed, []byte(purpose))
 	if err != nil || json.Unmarshal(content, &p) != nil || time.Now().Unix() >= p.Expires {
 		return permit{}, errLink
 	}
