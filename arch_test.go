@@ -43,6 +43,7 @@ var mayImport = map[string][]string{
 	"internal/egress/egresstest":         {},
 	"internal/egress/streams":            {"internal/egress", "internal/egress/door", "internal/fault"},
 	"internal/fault":                     {},
+	"internal/growth":                    {},
 	"internal/helper":                    {"internal/fault", "internal/sandbox/wasm/confine"},
 	"internal/history":                   {"internal/blob", "internal/fault"},
 	"internal/image":                     {"internal/blob", "internal/fault"},

@@ -56,10 +56,21 @@ func written(name, language, code, description string, tags []string) (Folder, e
 	if err != nil {
 		return nil, fmt.Errorf("writing a skill: %w", err)
 	}
-	marks := "```"
-	for strings.Contains(code, marks) {
-		marks += "`"
-	}
+	marks := strings.Repeat("`", max(3, longestRun(code, '`')+1))
 	text := fmt.Sprintf("---\n%s---\n\n# %s\n\n%s%s\n%s\n%s\n", head, name, marks, language, strings.TrimRight(code, "\n"), marks)
 	return newFolder([]File{{Path: MainFile, Data: []byte(text)}})
+}
+
+// longestRun is how often a byte stands in a row, at most.
+func longestRun(text string, of byte) (most int) {
+	run := 0
+	for _, c := range []byte(text) {
+		if c != of {
+			run = 0
+			continue
+		}
+		run++
+		most = max(most, run)
+	}
+	return most
 }

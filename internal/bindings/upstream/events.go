@@ -96,12 +96,7 @@ func (l *eventLines) next(limit int) (line []byte, err error) {
 			part = part[1:]
 		}
 		l.feed = false
-		end := bytes.IndexByte(part, '\n')
-		if cr := bytes.IndexByte(part[:max(end, 0)], '\r'); end >= 0 && cr >= 0 {
-			end = cr
-		} else if end < 0 {
-			end = bytes.IndexByte(part, '\r')
-		}
+		end := bytes.IndexAny(part, "\r\n") // one pass, which ends there: a buffer may hold thousands of lines
 		text := part
 		if end >= 0 {
 			text = part[:end]
