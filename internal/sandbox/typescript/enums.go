@@ -8,6 +8,8 @@ import "strings"
 const (
 	maxMember = 1 << 20  // bytes
 	maxNamed  = 32 << 20 // bytes
+	// maxOpen is how many may be open in one another: each word looks at all of them.
+	maxOpen = 50
 )
 
 // enums sums up what texts may become. A member is as long as its value in the program
@@ -86,8 +88,8 @@ func (e *enums) end(depth, at int, all bool) {
 	}
 }
 
-// over tells whether a member is too long, and named whether all that names members is.
-func (e *enums) over() bool { return e.longest > maxMember }
+// over tells whether a member is too long or too many are open, and named whether all that names members is.
+func (e *enums) over() bool { return e.longest > maxMember || len(e.open) > maxOpen }
 
 func (e *enums) named() bool {
 	sum := e.odd * e.longest
