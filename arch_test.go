@@ -82,7 +82,7 @@ var mayImport = map[string][]string{
 	"internal/secret/redact":             {},
 	"internal/session":                   {"internal/archive", "internal/blob", "internal/checkpoint", "internal/desk", "internal/fault", "internal/history", "internal/legible", "internal/lock", "internal/loopback", "internal/pool", "internal/quota", "internal/sandbox", "internal/store", "internal/workspace"},
 	"internal/setup":                     {"internal/fault"},
-	"internal/skill":                     {"internal/bindings", "internal/bindings/catalog", "internal/blob", "internal/bundle", "internal/egress", "internal/fault", "internal/lock", "internal/sandbox/typescript", "internal/workspace"},
+	"internal/skill":                     {"internal/bindings", "internal/bindings/catalog", "internal/blob", "internal/bundle", "internal/egress", "internal/fault", "internal/helper", "internal/lock", "internal/sandbox/typescript", "internal/workspace"},
 	"internal/store":                     {"internal/fault"},
 	"internal/telemetry":                 {"internal/auth", "internal/fault"},
 	"internal/vault":                     {"internal/auth", "internal/blob", "internal/fault", "internal/lock"},

@@ -11,7 +11,7 @@ import (
 
 // examineSkills looks at the skills of who runs this, and at what models may fetch.
 func (p *program) examineSkills(d *diagnosis) {
-	s, err := p.newSkills()
+	s, err := p.newSkills(nil)
 	if err != nil {
 		d.fail("skills", err)
 		return

@@ -9,10 +9,11 @@ import (
 	"paddock/internal/limit"
 	"paddock/internal/membudget"
 	"paddock/internal/picture"
+	"paddock/internal/skill"
 )
 
 // Jobs are what helpers' processes of this program do (package helper).
-func Jobs() []helper.Job { return []helper.Job{picture.Preview} }
+func Jobs() []helper.Job { return []helper.Job{picture.Preview, skill.Pack} }
 
 // newHelpers makes what starts helpers of this program.
 func newHelpers() (*helper.Runner, error) {

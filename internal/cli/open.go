@@ -87,7 +87,7 @@ func (p *program) open(change func(*session.Config)) (_ *parts, err error) {
 	}
 	o.given = p.openSecrets(&sc, o.network, o.audit)
 	o.bindings.journal.clean = o.given.clean
-	if o.skills, err = p.newSkills(); err != nil {
+	if o.skills, err = p.newSkills(o.helpers); err != nil {
 		return nil, err
 	}
 	o.skills.join(p, &sc)

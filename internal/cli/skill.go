@@ -277,7 +277,7 @@ func (p *program) withSkills(c *cobra.Command, f skillFlags, change bool, do fun
 	for _, s := range from {
 		hosts = append(hosts, hostsOf(s, p.config)...)
 	}
-	s, err := p.newSkills(hosts...)
+	s, err := p.newSkills(nil, hosts...)
 	if err != nil {
 		return err
 	}
@@ -307,7 +307,7 @@ func (p *program) updateSkills(c *cobra.Command, f skillFlags, names []string) e
 	if err != nil {
 		return err
 	}
-	here, err := p.newSkills()
+	here, err := p.newSkills(nil)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func (p *program) runSkill(c *cobra.Command, f runFlags, args []string) error {
 	if err := p.load(c); err != nil {
 		return err
 	}
-	kept, err := p.newSkills()
+	kept, err := p.newSkills(nil)
 	if err != nil {
 		return err
 	}

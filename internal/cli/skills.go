@@ -11,6 +11,7 @@ import (
 	"paddock/internal/cli/config"
 	"paddock/internal/egress"
 	"paddock/internal/fault"
+	"paddock/internal/helper"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
 	"paddock/internal/skill"
@@ -24,8 +25,14 @@ type skillStore struct {
 }
 
 // newSkills opens the store of skills. more are hosts that may be reached besides those
-// of the configuration, on the public Internet.
-func (p *program) newSkills(more ...string) (*skillStore, error) {
+// of the configuration, on the public Internet. helpers may be nil: it has its own then.
+func (p *program) newSkills(helpers *helper.Runner, more ...string) (*skillStore, error) {
+	if helpers == nil {
+		var err error
+		if helpers, err = newHelpers(); err != nil {
+			return nil, err
+		}
+	}
 	c := p.config.Skills
 	policy, err := egress.Parse(append(withGitHub(c.Allow), more...), egress.Rights{All: true, Private: true})
 	if err != nil {
@@ -36,6 +43,7 @@ func (p *program) newSkills(more ...string) (*skillStore, error) {
 	sc := skill.Config{
 		Dir: filepath.Join(p.places.state, "skills"), BuiltinDigests: digests,
 		Builtin: sync.OnceValue(func() []*skill.Installed { return p.builtinSkills(names) }),
+		Helpers: helpers,
 		GitHub:  skill.GitHubConfig{API: c.GitHubAPI, Token: c.GitHubToken},
 	}
 	if !policy.Empty() {

@@ -145,7 +145,7 @@ func TestMayflowersSkillExample(t *testing.T) {
 
 func TestWhichProgramsCountAsUses(t *testing.T) {
 	p := &program{config: new(config.Config), places: places{state: t.TempDir()}}
-	s, err := p.newSkills()
+	s, err := p.newSkills(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

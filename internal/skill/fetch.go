@@ -17,6 +17,7 @@ import (
 
 	"paddock/internal/bundle"
 	"paddock/internal/fault"
+	"paddock/internal/helper"
 )
 
 // Limits bound what is fetched. A zero field is the default that its comment names.
@@ -71,6 +72,8 @@ type fetcher struct {
 	transport http.RoundTripper // nil: there is no network
 	github    GitHubConfig
 	limits    Limits
+	helpers   *helper.Runner
+	owner     string // for whom
 }
 
 // fetched is a folder that came from somewhere.
@@ -87,7 +90,8 @@ func (f *fetcher) fetch(ctx context.Context, s Source) (fetched, error) {
 	defer cancel()
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
-	f = &fetcher{f.transport, f.github, f.limits}
+	own := *f
+	f = &own
 	if f.transport != nil {
 		f.transport = patient{f.transport, f.limits.Quiet, giveUp}
 	}
@@ -282,10 +286,11 @@ type unpacker struct {
 	within string // only what lies below this folder is wanted; empty: all
 	top    bool   // there is one folder above everything, which is taken off
 
-	files  []File
-	odd    []string // paths of what is neither file nor folder
-	bytes  int64
-	commit string
+	files    []File
+	odd      []string // paths of what is neither file nor folder
+	oddBytes int64
+	bytes    int64
+	commit   string
 }
 
 func (u *unpacker) read(src io.Reader) error {
@@ -331,16 +336,26 @@ func (u *unpacker) entry(name string, mode fs.FileMode, content io.Reader) error
 	case mode.IsDir():
 		return nil
 	case !mode.IsRegular():
-		if len(u.odd) < u.limits.Files {
-			u.odd = append(u.odd, clean)
-		}
-		return nil
+		return u.oddly(clean)
 	}
 	return u.add(clean, mode, content)
 }
 
+// oddly notes what is neither file nor folder, as far as the limits go.
+func (u *unpacker) oddly(name string) error {
+	if len(u.odd) == u.limits.Entries || u.oddBytes > u.limits.Bytes {
+		return errTooLarge()
+	}
+	u.odd = append(u.odd, name)
+	u.oddBytes += int64(len(name))
+	return nil
+}
+
 // add takes a file, as far as the limits go.
 func (u *unpacker) add(name string, mode fs.FileMode, content io.Reader) error {
+	if part := gits(name); part != "" {
+		return fault.New(fault.Denied, "the skill holds %.100q, which git would take for a repository's own", part).WithHint("pack it without its repository")
+	}
 	most := u.limits.Bytes - u.bytes
 	data, err := io.ReadAll(io.LimitReader(content, most+1))
 	if err != nil {
@@ -469,11 +484,14 @@ func (f *fetcher) local(ctx context.Context, s Source, got *fetched) error {
 			return context.Cause(ctx)
 		case d.IsDir() && d.Name() == ".git":
 			return fs.SkipDir
+		case d.Name() == ".git":
+			return nil // of a submodule, or of another working tree
+		case d.IsDir() && strings.Count(name, "/") >= maxDepth: // each step down would look at all folders above it
+			return fault.New(fault.Invalid, "the skill's folders are nested more than %d deep", maxDepth).WithHint("put its files higher up")
 		case d.IsDir():
 			return nil
 		case !d.Type().IsRegular():
-			u.odd = append(u.odd, name)
-			return nil
+			return u.oddly(name)
 		}
 		file, err := root.Open(name)
 		if err != nil {

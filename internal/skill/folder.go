@@ -98,6 +98,24 @@ func cleanPath(name string) (string, error) {
 	return clean, nil
 }
 
+// gits gives the part of a path that git, on some file system, takes for the folder of a
+// repository, whose configuration can name programs; empty: there is none. It is what
+// git itself refuses (core.protectHFS and core.protectNTFS).
+func gits(name string) string {
+	for part := range strings.SplitSeq(name, "/") {
+		plain := strings.ToLower(strings.Map(func(r rune) rune {
+			if invisible(r) != "" {
+				return -1
+			}
+			return r
+		}, part))
+		if plain = strings.TrimRight(plain, ". "); plain == ".git" || plain == "git~1" {
+			return part
+		}
+	}
+	return ""
+}
+
 // Get finds a file by its path.
 func (f Folder) Get(name string) (File, bool) {
 	k, ok := slices.BinarySearchFunc(f, name, func(file File, name string) int { return cmp.Compare(file.Path, name) })

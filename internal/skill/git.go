@@ -34,17 +34,19 @@ func (f *fetcher) git(ctx context.Context, s Source, got *fetched) error {
 	if err != nil {
 		return errSource(s.Text, "its URL is none").WithCause(err)
 	}
-	left := f.limits.Download
+	var left int64 // bytes that may come
 	client := githttp.NewClientWithOptions(&http.Client{Transport: boundedTransport{f.transport, &left}, CheckRedirect: sameOrigin}, &githttp.ClientOptions{RedirectPolicy: githttp.FollowInitialRedirects})
 	session, err := client.NewUploadPackSession(at, nil)
 	if err != nil {
 		return fmt.Errorf("fetching a skill by git: %w", err)
 	}
 	defer session.Close()
+	left = min(maxRefs, f.limits.Download)
 	refs, err := session.AdvertisedReferencesContext(ctx)
 	if err != nil {
 		return explainGit(err)
 	}
+	left = f.limits.Download
 	want, err := wanted(refs, s)
 	if err != nil {
 		return err
@@ -70,8 +72,15 @@ func (f *fetcher) git(ctx context.Context, s Source, got *fetched) error {
 		return explainGit(err)
 	}
 	defer pack.Close()
-	return f.unpackGit(ctx, pack, want, s, got)
+	if _, err := pack.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("reading a pack: %w", err)
+	}
+	return f.fromPack(ctx, pack, want, s, got)
 }
+
+// maxRefs bounds what a repository says of its branches and tags, in bytes: it is kept as
+// tables, which take eight times as much memory. Some 250,000 of them fit.
+const maxRefs = 16 << 20
 
 // boundedTransport lets so many bytes in, of all answers together.
 type boundedTransport struct {
@@ -290,7 +299,6 @@ func (r *repository) walk(tree plumbing.Hash, in string, depth int) error {
 			}
 			return r.add(clean, perm, strings.NewReader(string(data)))
 		}
-		r.odd = append(r.odd, name) // a link or a submodule
-		return nil
+		return r.oddly(name) // a link or a submodule
 	})
 }

@@ -17,6 +17,7 @@ import (
 
 	"paddock/internal/blob"
 	"paddock/internal/fault"
+	"paddock/internal/helper"
 	"paddock/internal/lock"
 )
 
@@ -39,6 +40,9 @@ type Config struct {
 	// BuiltinDigests are the digests of all that Builtin gives, in any order that stays
 	// the same, where they are known without it; nil: Builtin tells them.
 	BuiltinDigests []string
+	// Helpers do what could take a server's memory (the job Pack); nil: it is done in this
+	// process, for tests.
+	Helpers *helper.Runner
 	// Skills is how many an owner may have; zero: 500.
 	Skills int
 	// Now is the clock; nil: time.Now.
@@ -80,7 +84,7 @@ func NewStore(c Config) *Store {
 	}
 	c.Skills = cmp.Or(c.Skills, 500)
 	c.Limits = c.Limits.withDefaults()
-	return &Store{config: c, fetcher: fetcher{c.Transport, c.GitHub, c.Limits}}
+	return &Store{config: c, fetcher: fetcher{transport: c.Transport, github: c.GitHub, limits: c.Limits, helpers: c.Helpers}}
 }
 
 // Installed is a skill of an owner's.
@@ -99,8 +103,14 @@ type Result struct {
 // Look fetches a skill and checks it, and keeps nothing. A source whose digest is
 // another one than it names is a fault.Conflict. ctx bounds fetching.
 func (s *Store) Look(ctx context.Context, from Source) (*Skill, Provenance, error) {
+	return s.look(ctx, "", from)
+}
+
+func (s *Store) look(ctx context.Context, owner string, from Source) (*Skill, Provenance, error) {
 	origin := Provenance{Kind: from.Kind, Text: from.Text, Ref: from.Ref, Origin: from.origin()}
-	got, err := s.fetcher.fetch(ctx, from)
+	f := s.fetcher
+	f.owner = owner
+	got, err := f.fetch(ctx, from)
 	if err != nil {
 		return nil, origin, err
 	}
@@ -124,7 +134,7 @@ func (s *Store) Look(ctx context.Context, from Source) (*Skill, Provenance, erro
 // a fault.Conflict, as is a source whose digest is another one than it names. ctx
 // bounds fetching; nothing changes after an error.
 func (s *Store) Install(ctx context.Context, owner string, from Source) (*Result, error) {
-	checked, origin, err := s.Look(ctx, from)
+	checked, origin, err := s.look(ctx, owner, from)
 	if err != nil {
 		return nil, err
 	}
