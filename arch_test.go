@@ -55,7 +55,7 @@ var mayImport = map[string][]string{
 	"internal/jsonbound":                 {},
 	"internal/microsandbox":              {"internal/fault", "internal/jsonbound", "internal/membudget", "internal/sandbox", "internal/session"},
 	"internal/mcpserver":                 {"internal/approval", "internal/bindings/broker", "internal/bindings/catalog", "internal/bindings/stub", "internal/bindings/upstream", "internal/fault", "internal/helper", "internal/jsonbound", "internal/legible", "internal/membudget", "internal/microsandbox", "internal/packages", "internal/packages/install", "internal/picture", "internal/sandbox", "internal/session", "internal/skill", "internal/telemetry", "internal/workspace"},
-	"internal/packages":                  {"internal/bundle", "internal/egress", "internal/fault", "internal/lock"},
+	"internal/packages":                  {"internal/bundle", "internal/egress", "internal/fault", "internal/limit", "internal/lock", "internal/membudget"},
 	"internal/packages/packagestest":     {"internal/sandbox/sandboxtest", "tests/mcp/suite"},
 	"internal/packages/install":          {"internal/fault", "internal/limit", "internal/packages", "internal/sandbox", "internal/session", "internal/workspace"},
 	"internal/picture":                   {"internal/fault", "internal/helper"},

@@ -262,7 +262,7 @@ func (n *network) open(d *doorway, k networked) error {
 	}
 	used := info.Traffic
 	d.Door, err = door.New(door.Config{
-		Session: string(k.id), Policy: policy, Local: n.local(), Budgets: n.budgets, Allow: allow, Seed: seed, Secrets: secrets, Log: n.log,
+		Session: string(k.id), Policy: policy, Local: n.local(k.owner), Budgets: n.budgets, Allow: allow, Seed: seed, Secrets: secrets, Log: n.log,
 		Used:   door.Usage{Requests: used.Requests, Sent: used.Sent, Received: used.Received},
 		Record: func(r door.Record) { n.record(k.owner, r) },
 	})
@@ -274,12 +274,12 @@ func (n *network) open(d *doorway, k networked) error {
 	return nil
 }
 
-// local are the hosts that paddock itself is for every session.
-func (n *network) local() map[string]http.Handler {
+// local are the hosts that paddock itself is for each of an owner's sessions.
+func (n *network) local(owner session.Owner) map[string]http.Handler {
 	if n.packages == nil {
 		return nil
 	}
-	return map[string]http.Handler{packages.Host: n.packages.Handler()}
+	return map[string]http.Handler{packages.Host: n.packages.Handler(string(owner))}
 }
 
 // answer answers a message of a guest that has no sockets.

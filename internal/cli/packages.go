@@ -13,6 +13,7 @@ import (
 
 	"paddock/internal/cli/config"
 	"paddock/internal/fault"
+	"paddock/internal/membudget"
 	"paddock/internal/packages"
 	"paddock/internal/packages/install"
 )
@@ -22,10 +23,10 @@ const packagesFolder = "packages"
 
 // openPackages makes the front that sessions have their packages from; nil: nobody has
 // said where those come from.
-func (p *program) openPackages() (*packages.Packages, error) {
+func (p *program) openPackages(memory *membudget.Budget) (*packages.Packages, error) {
 	c := p.config.Packages
 	set := packages.Config{
-		Dir: filepath.Join(p.places.cache, packagesFolder), CacheBytes: c.CacheBytes, FileBytes: c.FileBytes, Log: p.log,
+		Dir: filepath.Join(p.places.cache, packagesFolder), CacheBytes: c.CacheBytes, FileBytes: c.FileBytes, Budget: memory, Log: p.log,
 		Python: ecosystem(c, c.PyPI), NPM: ecosystem(c, c.NPM),
 	}
 	certs := []string{c.Cert}
@@ -117,7 +118,7 @@ func (p *program) newInstaller(o *parts) *install.Installer {
 
 // examinePackages tells where packages come from.
 func (p *program) examinePackages(d *diagnosis) {
-	front, err := p.openPackages()
+	front, err := p.openPackages(nil)
 	if err != nil {
 		d.fail("packages", err)
 		return

@@ -13,11 +13,13 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"deps.dev/util/pypi"
+	"deps.dev/util/semver"
 
 	"paddock/internal/fault"
 )
@@ -39,8 +41,6 @@ type localFile struct {
 	modified time.Time
 	sha256   digest
 	sha512   digest
-	// manifest is the package.json of one of npm's; nil: it has none.
-	manifest []byte
 }
 
 // maxLocal bounds how many files of a folder are looked at.
@@ -99,18 +99,25 @@ func (f *folder) look(name string) (localFile, error) {
 	}
 	found.sha256 = digest{"sha256", hex.EncodeToString(short.Sum(nil))}
 	found.sha512 = digest{"sha512", hex.EncodeToString(long.Sum(nil))}
-	if strings.HasSuffix(name, ".tgz") {
-		if _, err := file.Seek(0, io.SeekStart); err != nil {
-			return localFile{}, err
-		}
-		if found.manifest, err = manifestOf(file); err != nil {
-			f.p.log.Warn("a file in a folder of packages is none of npm's", "file", name, "error", err)
-		}
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.known[name] = found
 	return found, nil
+}
+
+// manifest reads the package.json of one of npm's; nil: it has none.
+func (f *folder) manifest(name string) ([]byte, error) {
+	file, err := f.root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := manifestOf(file)
+	if err != nil {
+		f.p.log.Warn("a file in a folder of packages is none of npm's", "file", name, "error", err)
+		return nil, nil
+	}
+	return text, nil
 }
 
 // projects are the names of the Python packages that are here.
@@ -128,7 +135,7 @@ func (f *folder) projects() []string {
 // projectNameOf is whose file it is by its name; empty: it is no Python package's.
 func projectNameOf(name string) string {
 	if strings.HasSuffix(name, ".whl") {
-		if w, err := pypi.ParseWheelName(name); err == nil {
+		if w, err := parseWheelName(name); err == nil {
 			return pypi.CanonPackageName(w.Name)
 		}
 		return ""
@@ -143,38 +150,75 @@ func projectNameOf(name string) string {
 	return ""
 }
 
-func (f *folder) project(_ context.Context, name string) (*project, error) {
+// page gives what a folder has of a package: from the cache while its files are as they
+// were, by their names, sizes and times.
+func (f *folder) page(ctx context.Context, kind string, name string, system semver.System, files []string, write func(*pageWriter) error) (*page, error) {
+	sum := sha256.New()
+	for _, file := range files {
+		info, err := f.root.Stat(file)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(sum, "%q %d %d\n", file, info.Size(), info.ModTime().UnixNano())
+	}
+	key, state := pageKey("folder of "+kind, f.root.Name()+" "+name), hex.EncodeToString(sum.Sum(nil))
+	if p := f.p.store.openPage(key); p != nil && p.ETag == state {
+		return p.found()
+	} else if p != nil {
+		p.close()
+	}
+	release, err := f.p.reserve(ctx, pageMemory)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	err = f.p.store.together(ctx, key+" "+state, func(context.Context) error {
+		return f.p.store.keepPage(key, system, time.Now(), func(out *pageWriter) (pageHead, error) {
+			err := write(out)
+			return pageHead{ETag: state, Missing: len(out.rows) == 0, Tags: map[string]string{}}, err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	p := f.p.store.openPage(key)
+	if p == nil {
+		return nil, errAnotherPage
+	}
+	return p.found()
+}
+
+func (f *folder) project(ctx context.Context, name string) (*page, error) {
 	names, err := f.names()
 	if err != nil {
 		return nil, err
 	}
-	out := &project{name: name}
-	for _, file := range names {
-		if projectNameOf(file) != name {
-			continue
-		}
-		version, ok := fileOf(file, name)
-		if !ok {
-			continue
-		}
-		at, err := f.look(file)
-		if err != nil {
-			return nil, err
-		}
-		one := projectFile{name: file, version: version, digest: at.sha256, uploaded: at.modified.UTC(), size: at.size, local: true}
-		if one.wheel() {
-			if text, err := f.metadata(context.Background(), one); err == nil {
-				sum := sha256.Sum256(text)
-				one.described = digest{"sha256", hex.EncodeToString(sum[:])}
-				one.requiresPython = requiresPython(text)
+	names = slices.DeleteFunc(names, func(file string) bool {
+		_, ok := fileOf(file, name)
+		return !ok || projectNameOf(file) != name
+	})
+	return f.page(ctx, kindPython, name, semver.PyPI, names, func(out *pageWriter) error {
+		p := &project{name: name, out: out}
+		for _, file := range names {
+			at, err := f.look(file)
+			if err != nil {
+				return err
+			}
+			one := projectFile{name: file, digest: at.sha256, uploaded: at.modified.UTC(), size: at.size, local: true}
+			one.version, _ = fileOf(file, name)
+			if one.wheel() {
+				if text, err := f.readMetadata(one); err == nil {
+					sum := sha256.Sum256(text)
+					one.described = digest{"sha256", hex.EncodeToString(sum[:])}
+					one.requiresPython = requiresPython(text)
+				}
+			}
+			if err := p.put(one); err != nil {
+				return err
 			}
 		}
-		out.files = append(out.files, one)
-	}
-	if out.files == nil {
-		return nil, errNoPackage(name)
-	}
-	return out, nil
+		return nil
+	})
 }
 
 // requiresPython is the line of a wheel's metadata.
@@ -185,7 +229,10 @@ func requiresPython(metadata []byte) string {
 			break // the description follows
 		}
 		if value, ok := bytes.CutPrefix(line, []byte("Requires-Python:")); ok {
-			return string(bytes.TrimSpace(value))
+			if value = bytes.TrimSpace(value); len(value) <= maxRequires {
+				return string(value)
+			}
+			return ""
 		}
 	}
 	return ""
@@ -201,7 +248,12 @@ func (f *folder) get(ctx context.Context, name string, d digest) (*stored, error
 }
 
 // metadata reads it from the wheel itself.
-func (f *folder) metadata(_ context.Context, file projectFile) ([]byte, error) {
+func (f *folder) metadata(_ context.Context, file projectFile) (io.ReadCloser, error) {
+	text, err := f.readMetadata(file)
+	return io.NopCloser(bytes.NewReader(text)), err
+}
+
+func (f *folder) readMetadata(file projectFile) ([]byte, error) {
 	in, err := f.root.Open(file.name)
 	if err != nil {
 		return nil, err

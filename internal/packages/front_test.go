@@ -41,7 +41,7 @@ func pythonWith(t testing.TB, e packages.Ecosystem, c packages.Config, all ...*i
 	}
 	c.Python = e
 	p := open(t, c)
-	s := httptest.NewServer(p.Handler())
+	s := httptest.NewServer(p.Handler(""))
 	t.Cleanup(s.Close)
 	return p, s
 }
@@ -115,6 +115,9 @@ func TestMain(m *testing.M) {
 	}
 	if dir := os.Getenv(workEnv); dir != "" {
 		holdWorkplace(dir)
+	}
+	if registry := os.Getenv(heavyEnv); registry != "" {
+		takeDescriptions(registry)
 	}
 	if os.Getenv(greedyEnv) != "" {
 		takeMemory()

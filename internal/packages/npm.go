@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"iter"
 	"maps"
 	"net/url"
 	"path"
@@ -16,7 +17,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"deps.dev/util/semver"
 
@@ -26,8 +26,9 @@ import (
 
 // npmRegistry is where npm packages come from: a registry, or a folder.
 type npmRegistry interface {
-	// packument lists a package's versions; a fault.NotFound: there is no such package.
-	packument(ctx context.Context, name string) (*packument, error)
+	// packument lists a package's versions, until the page is closed; a fault.NotFound:
+	// there is no such package.
+	packument(ctx context.Context, name string) (*page, error)
 	// tarball opens a version's file, which has the digest that is said of it.
 	tarball(ctx context.Context, name string, r *release) (*stored, error)
 }
@@ -55,22 +56,12 @@ func validNPMName(name string) bool {
 	return len(name) <= 214 && npmName.MatchString(name) && !strings.Contains(name, "..") && path.Base(name) != "node_modules"
 }
 
-// packument is what a registry says of a package.
-type packument struct {
-	name     string
-	tags     map[string]string
-	releases map[string]*release
-	modified string
-}
-
 // release is one version of an npm package.
 type release struct {
 	manifest
-	raw       json.RawMessage // the manifest as the registry has it
-	digest    digest
-	url       *url.URL
-	published time.Time
-	local     string // the file in a folder
+	digest digest
+	url    *url.URL
+	local  string // the file in a folder
 }
 
 // manifest is what of a package.json matters here.
@@ -145,64 +136,39 @@ func (m *manifest) installScripts() bool {
 	return m.HasInstallScript || m.Scripts["preinstall"] != "" || m.Scripts["install"] != "" || m.Scripts["postinstall"] != ""
 }
 
-func (m *manifest) deprecated() bool {
-	return m.Deprecated != nil && m.Deprecated != "" && m.Deprecated != false
-}
-
 // npmRemote is a registry over HTTP.
 type npmRemote struct{ *remote }
 
 // maxReleases bounds how many versions of one package are looked at.
 const maxReleases = 20_000
 
-func (n npmRemote) packument(ctx context.Context, name string) (*packument, error) {
-	page, err := n.page(ctx, strings.Replace(name, "/", "%2f", 1), "application/json")
+func (n npmRemote) packument(ctx context.Context, name string) (*page, error) {
+	return n.page(ctx, strings.Replace(name, "/", "%2f", 1), "application/json", reading{semver.NPM, func(_ string, body io.Reader, out *pageWriter) (pageHead, error) {
+		head, err := readPackument(body, name, n.base, out)
+		return head, damaged(err)
+	}})
+}
+
+// release reads a row's record.
+func (p *page) release(r row) (*release, error) {
+	var at placed
+	text, err := p.part(r, partPlaced, maxShort)
+	if err == nil {
+		err = json.Unmarshal(text, &at)
+	}
 	if err != nil {
 		return nil, err
 	}
-	var in struct {
-		Name     string                     `json:"name"`
-		Tags     stringMap                  `json:"dist-tags"`
-		Versions map[string]json.RawMessage `json:"versions"`
-		Time     stringMap                  `json:"time"`
-	}
-	if err := json.Unmarshal(page.body, &in); err != nil || in.Name != name || len(in.Versions) > maxReleases {
-		return nil, errIndex("its description of a package is damaged").WithCause(err)
-	}
-	out := &packument{name: name, tags: in.Tags, releases: map[string]*release{}, modified: in.Time["modified"]}
-	for version, raw := range in.Versions {
-		r := &release{raw: raw}
-		r.published, _ = time.Parse(time.RFC3339Nano, in.Time[version])
-		if n.read(r) && r.Name == name && r.Version == version {
-			out.releases[version] = r
+	out := &release{digest: digest{at.Algorithm, at.Digest}, local: at.Local}
+	if at.URL != "" {
+		if out.url, err = url.Parse(at.URL); err != nil {
+			return nil, err
 		}
 	}
-	return out, nil
-}
-
-// read reads a release's description; false: it has no digest, or no place.
-func (n npmRemote) read(r *release) bool {
-	var dist struct {
-		Dist struct{ Tarball, Integrity, Shasum string }
+	if text, err = p.part(r, partShort, 2*maxShort); err == nil {
+		err = json.Unmarshal(append(text, '}'), &out.manifest)
 	}
-	if json.Unmarshal(r.raw, &r.manifest) != nil || json.Unmarshal(r.raw, &dist) != nil {
-		return false
-	}
-	if !plainVersion(r.Version) {
-		return false
-	}
-	at, err := n.base.Parse(dist.Dist.Tarball)
-	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.User != nil {
-		return false
-	}
-	r.url = at
-	digests := integrity(dist.Dist.Integrity)
-	if d, ok := newDigest("sha1", dist.Dist.Shasum); ok && digests == nil {
-		digests = append(digests, d)
-	}
-	var ok bool
-	r.digest, ok = strongest(digests)
-	return ok
+	return out, err
 }
 
 // plainVersion tells whether a version is one, and can be a part of a file's name.
@@ -241,32 +207,42 @@ func tarballName(name, version string) string { return path.Base(name) + "-" + v
 // npmFolder is a folder with npm's tarballs: what they are stands in them.
 type npmFolder struct{ *folder }
 
-func (n npmFolder) packument(_ context.Context, name string) (*packument, error) {
+func (n npmFolder) packument(ctx context.Context, name string) (*page, error) {
 	names, err := n.names()
 	if err != nil {
 		return nil, err
 	}
-	out := &packument{name: name, tags: map[string]string{}, releases: map[string]*release{}}
-	for _, file := range names {
+	names = slices.DeleteFunc(names, func(file string) bool {
 		// npm pack calls @scope/name scope-name.
-		if !strings.HasSuffix(file, ".tgz") || !strings.HasPrefix(file, path.Base(name)) && !strings.HasPrefix(file, strings.NewReplacer("@", "", "/", "-").Replace(name)) {
-			continue
+		return !strings.HasSuffix(file, ".tgz") || !strings.HasPrefix(file, path.Base(name)) && !strings.HasPrefix(file, strings.NewReplacer("@", "", "/", "-").Replace(name))
+	})
+	return n.page(ctx, kindNPM, name, semver.NPM, names, func(out *pageWriter) error {
+		seen := map[string]bool{}
+		for _, file := range names {
+			if err := n.take(file, name, seen, out); err != nil {
+				return err
+			}
 		}
-		at, err := n.look(file)
-		if err != nil {
-			return nil, err
-		}
-		r := &release{raw: at.manifest, digest: at.sha512, published: at.modified, local: file}
-		if at.manifest == nil || json.Unmarshal(at.manifest, &r.manifest) != nil || r.Name != name || !plainVersion(r.Version) {
-			continue
-		}
-		out.releases[r.Version] = r
+		return nil
+	})
+}
+
+// take writes the record of a tarball, where it is one of the package's.
+func (n npmFolder) take(file, name string, seen map[string]bool, out *pageWriter) error {
+	at, err := n.look(file)
+	if err != nil {
+		return err
 	}
-	if len(out.releases) == 0 {
-		return nil, errNoPackage(name)
+	text, err := n.manifest(file)
+	if err != nil || text == nil {
+		return err
 	}
-	out.tagLatest()
-	return out, nil
+	m := readManifest(text)
+	if m == nil || m.name != name || !plainVersion(m.version) || seen[m.version] {
+		return nil
+	}
+	seen[m.version] = true
+	return m.write(out, placed{Algorithm: at.sha512.algorithm, Digest: at.sha512.value, Local: file})
 }
 
 func (n npmFolder) tarball(ctx context.Context, _ string, r *release) (*stored, error) {
@@ -285,7 +261,7 @@ func manifestOf(from io.Reader) (manifest []byte, err error) {
 		if dir, file := path.Split(path.Clean(name)); file != "package.json" || strings.Count(dir, "/") != 1 || !mode.IsRegular() {
 			return nil
 		}
-		if manifest, err = readBounded(content, maxMetadata); err != nil {
+		if manifest, err = readBounded(content, maxManifest); err != nil {
 			return err
 		}
 		return errFound
@@ -299,34 +275,22 @@ func manifestOf(from io.Reader) (manifest []byte, err error) {
 	return bytes.TrimPrefix(manifest, []byte("\xef\xbb\xbf")), err
 }
 
-// tagLatest makes the newest release the latest, where a tag names none that is there.
-func (p *packument) tagLatest() {
-	if p.releases[p.tags["latest"]] != nil {
-		return
-	}
-	best := ""
-	for version, r := range p.releases {
-		if best == "" || better(r, p.releases[best]) {
-			best = version
-		}
-	}
-	if best == "" {
-		delete(p.tags, "latest")
-		return
-	}
-	p.tags["latest"] = best
+// packument is an npm package of which some versions may be shown.
+type packument struct {
+	*page
+	p        *Packages
+	name     string
+	tags     map[string]string
+	registry npmRegistry
 }
 
 // better tells whether a comes before b for who names no version: what is not
-// deprecated, and no preliminary version.
-func better(a, b *release) bool {
-	if a.deprecated() != b.deprecated() {
-		return b.deprecated()
+// deprecated, and no preliminary version, and else what comes later in a page.
+func better(a, b row) bool {
+	if a.Deprecated != b.Deprecated {
+		return b.Deprecated
 	}
-	if x, y := preliminary(a.Version), preliminary(b.Version); x != y {
-		return y
-	}
-	return semver.NPM.Compare(a.Version, b.Version) > 0
+	return preliminary(b.Version) || !preliminary(a.Version)
 }
 
 func preliminary(version string) bool {
@@ -334,41 +298,85 @@ func preliminary(version string) bool {
 	return err == nil && v.IsPrerelease()
 }
 
-// npmPackage finds a package: what of it may be shown, and the registry that it
-// belongs to.
-func (p *Packages) npmPackage(ctx context.Context, name string) (*packument, npmRegistry, error) {
+// npmPackage finds a package, and the registry that it belongs to. The caller closes it.
+func (p *Packages) npmPackage(ctx context.Context, name string) (*packument, error) {
 	switch {
 	case len(p.npm) == 0:
-		return nil, nil, errNone(kindNPM)
+		return nil, errNone(kindNPM)
 	case !validNPMName(name):
-		return nil, nil, fault.New(fault.Invalid, "%.100q is no name of an npm package", name)
+		return nil, fault.New(fault.Invalid, "%.100q is no name of an npm package", name)
 	case !allowed(p.config.NPM.Allow, name):
-		return nil, nil, errNotAllowed(kindNPM, name)
+		return nil, errNotAllowed(kindNPM, name)
 	}
-	all, at, err := first(ctx, p.npm, func(ctx context.Context, at npmRegistry) (*packument, error) { return at.packument(ctx, name) })
+	found, at, err := first(ctx, p.npm, func(ctx context.Context, at npmRegistry) (*page, error) { return at.packument(ctx, name) })
 	if err != nil {
 		if fault.KindOf(err) == fault.NotFound {
 			err = errNoPackage(name)
 		}
-		return nil, nil, err
+		return nil, err
 	}
-	maps.DeleteFunc(all.releases, func(_ string, r *release) bool {
-		return r.local == "" && p.young(p.config.NPM.Cooldown, r.published)
-	})
-	if len(all.releases) == 0 {
-		return nil, nil, fault.New(fault.NotFound, "the package %q has no version that may be shown", name).
-			WithHint("those that it has are younger than packages.%s.cooldown_days, or without a digest", kindNPM)
+	out := &packument{found, p, name, maps.Clone(found.Tags), at}
+	if err := out.tag(); err != nil {
+		found.close()
+		return nil, err
 	}
-	all.tagLatest()
-	for tag, version := range all.tags {
-		if all.releases[version] == nil {
-			delete(all.tags, tag)
-		}
-	}
-	return all, at, nil
+	return out, nil
 }
 
-// versions are all of a package's, the oldest first.
-func (p *packument) versions() []string {
-	return slices.SortedFunc(maps.Keys(p.releases), semver.NPM.Compare)
+// tag leaves tags of versions that may be shown, and makes the newest the latest where no
+// tag says so.
+func (p *packument) tag() error {
+	tagged, any := map[string]bool{}, false
+	for _, version := range p.tags {
+		tagged[version] = false
+	}
+	var newest row
+	for r, err := range p.rows() {
+		if err != nil {
+			return err
+		}
+		if _, ok := tagged[r.Version]; ok {
+			tagged[r.Version] = true
+		}
+		if !any || better(r, newest) {
+			newest = r
+		}
+		any = true
+	}
+	if !any {
+		return fault.New(fault.NotFound, "the package %q has no version that may be shown", p.name).
+			WithHint("those that it has are younger than packages.%s.cooldown_days, or without a digest", kindNPM)
+	}
+	maps.DeleteFunc(p.tags, func(_, version string) bool { return !tagged[version] })
+	if p.tags == nil {
+		p.tags = map[string]string{}
+	}
+	if p.tags["latest"] == "" {
+		p.tags["latest"] = newest.Version
+	}
+	return nil
+}
+
+// rows are those of the versions that may be shown, the oldest first.
+func (p *packument) rows() iter.Seq2[row, error] {
+	return func(yield func(row, error) bool) {
+		for r, err := range p.all() {
+			if err == nil && !r.Local && p.p.young(p.p.config.NPM.Cooldown, r.Published) {
+				continue
+			}
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+// find finds the row that is wanted; a fault.NotFound with a text: there is none.
+func (p *packument) find(wanted func(row) bool, missing *fault.Error) (row, error) {
+	for r, err := range p.rows() {
+		if err != nil || wanted(r) {
+			return r, err
+		}
+	}
+	return row{}, missing
 }

@@ -85,7 +85,7 @@ func TestTheTreeIsNpms(t *testing.T) {
 	npm, err := exec.LookPath("npm")
 	sandboxtest.Require(t, "node", err == nil, "npm is not installed")
 	r := newRegistry(t).WithReal()
-	front := httptest.NewServer(npmOf(t, r).Handler())
+	front := httptest.NewServer(npmOf(t, r).Handler(""))
 	defer front.Close()
 	wanted := []string{"ajv-formats", "react-reconciler", "qs", "jszip", "minimatch", "express", "pino", "hono"}
 	dir := t.TempDir()
@@ -300,7 +300,7 @@ func TestTheFrontOfNpm(t *testing.T) {
 	r.Add(`{"name":"@s/p","version":"2.0.0"}`, index0)
 	r.Times["@s/p@2.0.0"] = now.Add(-time.Hour).Format(time.RFC3339)
 	p := open(t, packages.Config{Now: func() time.Time { return now }, NPM: packages.Ecosystem{Indexes: []packages.Index{{URL: r.Server.URL + "/"}}, Allow: []string{"@s/*"}, Cooldown: 24 * time.Hour}})
-	front := httptest.NewServer(p.Handler())
+	front := httptest.NewServer(p.Handler(""))
 	defer front.Close()
 	for _, at := range []string{"/npm/@s%2fp", "/npm/@s/p"} {
 		long, short := get(t, front.URL+at), get(t, front.URL+at, "application/vnd.npm.install-v1+json; q=1.0, application/json; q=0.8, */*")

@@ -1,8 +1,10 @@
 package packages
 
 import (
-	"encoding/hex"
+	"bufio"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -33,23 +35,27 @@ func (p *Packages) serveNPM(w http.ResponseWriter, r *http.Request) {
 		p.serveRelease(w, r, name[:at], name[at+1:])
 		return
 	}
-	found, registry, err := p.npmPackage(r.Context(), name)
+	found, err := p.npmPackage(r.Context(), name)
 	if err != nil {
 		p.refuse(w, r, err)
 		return
 	}
+	defer found.close()
 	if !ok {
 		p.servePackument(w, r, found)
 		return
 	}
-	for _, one := range found.releases {
-		if file == tarballName(name, one.Version) {
-			content, err := registry.tarball(r.Context(), name, one)
-			p.serveFile(w, r, content, err)
-			return
-		}
+	at, err := found.find(func(at row) bool { return file == tarballName(name, at.Version) }, fault.New(fault.NotFound, "%s has no file %.200q", name, file))
+	var one *release
+	if err == nil {
+		one, err = found.release(at)
 	}
-	p.refuse(w, r, fault.New(fault.NotFound, "%s has no file %.200q", name, file))
+	if err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	content, err := found.registry.tarball(r.Context(), name, one)
+	p.serveFile(w, r, content, err)
 }
 
 // origin is where a request was sent to: what links in the answer begin with.
@@ -61,83 +67,116 @@ func origin(r *http.Request) string {
 	return scheme + "://" + r.Host
 }
 
+// servePackument gives a description out as it is read, version by version. One that
+// cannot be read to its end has none for the client either.
 func (p *Packages) servePackument(w http.ResponseWriter, r *http.Request, found *packument) {
-	kind := prefers(r.Header.Get("Accept"), abbreviated, "application/json")
-	versions := map[string]any{}
-	times := map[string]string{}
-	for version, one := range found.releases {
-		shown, err := shownRelease(found.name, one, origin(r), kind == abbreviated)
-		if err != nil {
-			continue
-		}
-		versions[version] = shown
-		if !one.published.IsZero() {
-			times[version] = one.published.UTC().Format(time.RFC3339Nano)
-		}
-	}
-	out := map[string]any{"name": found.name, "dist-tags": found.tags, "versions": versions}
+	kind, part := prefers(r.Header.Get("Accept"), abbreviated, "application/json"), partLong
+	first := map[string]any{"name": found.name, "dist-tags": found.tags}
 	if kind == abbreviated {
-		out["modified"] = found.modified
+		first["modified"], part = found.Updated, partShort
 	} else {
-		out["_id"], out["time"] = found.name, times
+		first["_id"] = found.name
 	}
-	writeJSON(w, kind, out)
+	head, err := json.Marshal(first)
+	if err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	startPage(w, kind)
+	out := bufio.NewWriter(w)
+	_, _ = out.Write(head[:len(head)-1]) // errors are kept until Flush
+	_, _ = out.WriteString(`,"versions":{`)
+	before := ""
+	for at, err := range found.rows() {
+		if err == nil {
+			_, _ = fmt.Fprintf(out, "%s%q:", before, at.Version) // plain versions need no more
+			err = found.show(out, at, part, origin(r))
+		}
+		if err != nil {
+			p.broken(r, err)
+		}
+		before = ","
+	}
+	_ = out.WriteByte('}')
+	if part == partLong {
+		_, _ = out.WriteString(`,"time":{`)
+		before = ""
+		for at, err := range found.rows() {
+			if err != nil {
+				p.broken(r, err)
+			}
+			if !at.Published.IsZero() {
+				_, err = fmt.Fprintf(out, "%s%q:%q", before, at.Version, at.Published.UTC().Format(time.RFC3339Nano))
+				before = ","
+			}
+			if err != nil {
+				p.broken(r, err)
+			}
+		}
+		_ = out.WriteByte('}')
+	}
+	_ = out.WriteByte('}')
+	if err := out.Flush(); err != nil {
+		p.broken(r, err)
+	}
 }
 
-// shownRelease is a release's description with the front as the place of its file.
-func shownRelease(name string, one *release, origin string, short bool) (map[string]json.RawMessage, error) {
-	var fields, shown map[string]json.RawMessage
-	if err := json.Unmarshal(one.raw, &fields); err != nil {
-		return nil, err
+// broken ends an answer that has begun, so that it does not look whole.
+func (p *Packages) broken(r *http.Request, err error) {
+	if r.Context().Err() == nil && !slow(err) {
+		p.log.Warn("a package's description cannot be given out", "path", r.URL.Path, "error", err)
 	}
-	if shown = fields; short {
-		shown = map[string]json.RawMessage{}
-		for _, field := range shortFields {
-			if value, ok := fields[field]; ok {
-				shown[field] = value
-			}
-		}
-		if one.installScripts() {
-			shown["hasInstallScript"] = json.RawMessage("true")
-		}
+	panic(http.ErrAbortHandler)
+}
+
+// show writes a version's description, with the front as the place of its file.
+func (p *packument) show(to io.Writer, r row, part int, origin string) error {
+	var at placed
+	text, err := p.part(r, partPlaced, maxShort)
+	if err == nil {
+		err = json.Unmarshal(text, &at)
 	}
-	dist := map[string]any{}
-	var known map[string]any
-	if json.Unmarshal(fields["dist"], &known) == nil {
-		for _, field := range []string{"shasum", "fileCount", "unpackedSize", "signatures"} {
-			if value, ok := known[field]; ok {
-				dist[field] = value
-			}
-		}
+	if err != nil {
+		return err
 	}
-	dist["tarball"] = origin + "/npm/" + name + "/-/" + tarballName(name, one.Version)
-	if raw, _ := hex.DecodeString(one.digest.value); raw != nil && one.digest.algorithm != "sha1" {
-		dist["integrity"] = one.digest.integrity()
+	if at.Dist == nil {
+		at.Dist = map[string]json.RawMessage{}
 	}
-	text, err := json.Marshal(dist)
-	shown["dist"] = text
-	return shown, err
+	if at.Dist["tarball"], err = json.Marshal(origin + "/npm/" + p.name + "/-/" + tarballName(p.name, r.Version)); err != nil {
+		return err
+	}
+	dist, err := json.Marshal(at.Dist)
+	if err == nil {
+		_, err = io.Copy(to, p.section(r, part))
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(to, `,"dist":%s}`, dist)
+	}
+	return err
 }
 
 // serveRelease answers for one version, or what a tag names.
 func (p *Packages) serveRelease(w http.ResponseWriter, r *http.Request, name, version string) {
-	found, _, err := p.npmPackage(r.Context(), name)
+	found, err := p.npmPackage(r.Context(), name)
 	if err != nil {
 		p.refuse(w, r, err)
 		return
 	}
+	defer found.close()
 	if tagged, ok := found.tags[version]; ok {
 		version = tagged
 	}
-	one := found.releases[version]
-	if one == nil {
-		p.refuse(w, r, fault.New(fault.NotFound, "%s has no version %.100q that may be shown", name, version))
-		return
-	}
-	shown, err := shownRelease(name, one, origin(r), false)
+	at, err := found.find(func(at row) bool { return at.Version == version }, fault.New(fault.NotFound, "%s has no version %.100q that may be shown", name, version))
 	if err != nil {
 		p.refuse(w, r, err)
 		return
 	}
-	writeJSON(w, "application/json", shown)
+	startPage(w, "application/json")
+	out := bufio.NewWriter(w)
+	if err = found.show(out, at, partLong, origin(r)); err == nil {
+		err = out.Flush()
+	}
+	if err != nil {
+		p.broken(r, err)
+	}
 }

@@ -28,6 +28,8 @@ import (
 
 	"paddock/internal/egress"
 	"paddock/internal/fault"
+	"paddock/internal/limit"
+	"paddock/internal/membudget"
 )
 
 // Host is the name by which sandboxes reach the front.
@@ -83,6 +85,12 @@ type Config struct {
 	// Bundler is the command line of the process that makes modules of npm's packages:
 	// [BundlerCommand]; nil: they cannot be installed for the wasm guest.
 	Bundler []string
+	// Budget is where the bytes are taken from that are held while descriptions of packages
+	// are read; nil: nothing is bounded.
+	Budget *membudget.Budget
+	// Requests are how many requests to the front of one owner are answered at once, and
+	// AllRequests those of all; zero: 32 and 512. Who asks for more waits.
+	Requests, AllRequests int
 	// TLS is the client's configuration; nil: the system's certificates.
 	TLS *tls.Config
 	// Resolver finds addresses; nil: the system's.
@@ -102,6 +110,7 @@ type Packages struct {
 	now     func() time.Time
 	log     *slog.Logger
 	handler http.Handler
+	slots   *limit.Gate // a request to the front is an execution to it
 }
 
 // Open makes a front. All mistakes in c are reported at once.
@@ -136,11 +145,16 @@ func Open(c Config) (*Packages, error) {
 	}
 	p.config.Python.Allow, p.config.NPM.Allow = slices.Clone(c.Python.Allow), slices.Clone(c.NPM.Allow)
 	p.handler = p.routes()
+	if p.slots, err = newSlots(c); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
 	return p, nil
 }
 
-// Handler is the front over HTTP, below /pypi/ and /npm/.
-func (p *Packages) Handler() http.Handler { return p.handler }
+// Handler is the front over HTTP for an owner, below /pypi/ and /npm/.
+func (p *Packages) Handler(owner string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.serve(w, r, owner) })
+}
 
 // Close lets go of the connections and of the cache's folder.
 func (p *Packages) Close() error {

@@ -1,36 +1,34 @@
 package packages
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"encoding/json"
+	"errors"
 	"io"
+	"iter"
 	"log/slog"
 	"mime"
 	"net/url"
 	"path"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
 	"deps.dev/util/pypi"
 	"deps.dev/util/semver"
-	"golang.org/x/net/html"
 
 	"paddock/internal/fault"
 )
 
 // pythonIndex is where Python packages come from: a simple index, or a folder.
 type pythonIndex interface {
-	// project lists a package's files; a fault.NotFound: it has no such package.
-	project(ctx context.Context, name string) (*project, error)
+	// project lists a package's files, until the page is closed; a fault.NotFound: it has
+	// no such package.
+	project(ctx context.Context, name string) (*page, error)
 	// open opens a file of a project, which has the digest that it says.
 	open(ctx context.Context, f projectFile) (*stored, error)
-	// metadata reads what a wheel says of itself, where the index gives that apart.
-	metadata(ctx context.Context, f projectFile) ([]byte, error)
+	// metadata opens what a wheel says of itself, where the index gives that apart.
+	metadata(ctx context.Context, f projectFile) (io.ReadCloser, error)
 }
 
 func (p *Packages) pythonIndex(index Index) (pythonIndex, error) {
@@ -46,13 +44,6 @@ func (p *Packages) pythonIndex(index Index) (pythonIndex, error) {
 		return nil, err
 	}
 	return simpleIndex{r}, nil
-}
-
-// project is a package as an index shows it.
-type project struct {
-	name  string
-	files []projectFile
-	seen  map[string]bool // by their names
 }
 
 // projectFile is one file of it.
@@ -79,14 +70,37 @@ var pythonName = regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,198}[A-Za-z
 // sdistEndings are those of source archives.
 var sdistEndings = []string{".tar.gz", ".zip"}
 
+// maxTagSets bounds how many combinations of tags a wheel's name stands for.
+const maxTagSets = 256
+
+// parseWheelName reads a wheel's name. The library makes a list of all combinations of the
+// tags, which of a name of 300 bytes are a hundred thousand.
+func parseWheelName(name string) (*pypi.WheelInfo, error) {
+	parts := strings.Split(strings.TrimSuffix(name, ".whl"), "-")
+	if len(name) > maxFileName || len(parts) < 5 {
+		return nil, errors.New("packages: no name of a wheel")
+	}
+	sets := 1
+	for _, part := range parts[len(parts)-3:] {
+		sets *= 1 + strings.Count(part, ".")
+	}
+	if sets > maxTagSets {
+		return nil, errors.New("packages: a wheel's name with too many tags")
+	}
+	return pypi.ParseWheelName(name)
+}
+
+// maxFileName bounds a file's name, in bytes.
+const maxFileName = 300
+
 // fileOf reads what a file's name says; false: it is no wheel and no source archive of
 // that package, as any can stand in an index.
 func fileOf(name, of string) (version string, ok bool) {
-	if len(name) > 300 || name != path.Base(name) || strings.ContainsAny(name, "\\/:\x00\r\n\"'<>&%#?") || strings.HasPrefix(name, ".") {
+	if len(name) > maxFileName || name != path.Base(name) || strings.ContainsAny(name, "\\/:\x00\r\n\"'<>&%#?") || strings.HasPrefix(name, ".") {
 		return "", false
 	}
 	if strings.HasSuffix(name, ".whl") {
-		w, err := pypi.ParseWheelName(name)
+		w, err := parseWheelName(name)
 		if err != nil || pypi.CanonPackageName(w.Name) != of {
 			return "", false
 		}
@@ -112,178 +126,37 @@ const (
 	acceptSimple = simpleJSON + ", " + simpleHTML + ";q=0.2, text/html;q=0.1"
 )
 
-func (s simpleIndex) project(ctx context.Context, name string) (*project, error) {
+func (s simpleIndex) project(ctx context.Context, name string) (*page, error) {
 	at := name + "/"
-	page, err := s.page(ctx, at, acceptSimple)
-	if err != nil {
-		return nil, err
-	}
 	base, err := s.base.Parse(at)
 	if err != nil {
 		return nil, err
 	}
-	kind, _, _ := mime.ParseMediaType(page.Type)
-	out := &project{name: name}
+	return s.page(ctx, at, acceptSimple, reading{semver.PyPI, func(kind string, body io.Reader, out *pageWriter) (pageHead, error) {
+		return pageHead{}, s.read(name, kind, body, base, out)
+	}})
+}
+
+// read reads an answer of either form.
+func (s simpleIndex) read(name, kind string, body io.Reader, base *url.URL, out *pageWriter) (err error) {
+	p := &project{name: name, out: out, base: base}
+	kind, _, _ = mime.ParseMediaType(kind)
 	switch kind {
 	case simpleJSON, "application/vnd.pypi.simple.latest+json":
-		err = out.readJSON(page.body, base)
+		err = p.readJSON(body)
 	case simpleHTML, "application/vnd.pypi.simple.latest+html", "text/html":
-		err = out.readHTML(page.body, base)
+		err = p.readHTML(body)
 	default:
 		err = errIndex("it answers with something that is no list of files")
 	}
-	if err != nil {
-		return nil, err
-	}
-	if out.files == nil {
+	if err == nil && len(p.seen) == 0 {
 		s.p.log.Info("an index of packages has no file with a digest", slog.String("package", name))
 	}
-	return out, nil
+	return err
 }
 
 // maxFiles bounds how many files of one package are looked at.
 const maxFiles = 50_000
-
-// add takes a file up, where it is one of the package's with a digest and a URL.
-func (p *project) add(f projectFile, href string, base *url.URL, digests []digest) {
-	var ok bool
-	if f.version, ok = fileOf(f.name, p.name); !ok || len(p.files) >= maxFiles {
-		return
-	}
-	if f.digest, ok = strongest(digests); !ok || f.digest.algorithm == "sha1" {
-		return
-	}
-	at, err := base.Parse(href)
-	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.User != nil {
-		return
-	}
-	at.Fragment = ""
-	f.url = at
-	if p.seen == nil {
-		p.seen = map[string]bool{}
-	}
-	if !p.seen[f.name] { // the first counts
-		p.seen[f.name] = true
-		p.files = append(p.files, f)
-	}
-}
-
-// described is metadata's entry: true, or its digests.
-func described(raw json.RawMessage) digest {
-	var sums map[string]string
-	if json.Unmarshal(raw, &sums) != nil {
-		return digest{}
-	}
-	d, _ := strongest(digestsOf(sums))
-	return d
-}
-
-func digestsOf(sums map[string]string) (all []digest) {
-	for algorithm, value := range sums {
-		if d, ok := newDigest(algorithm, value); ok {
-			all = append(all, d)
-		}
-	}
-	return all
-}
-
-func (p *project) readJSON(body []byte, base *url.URL) error {
-	var in struct {
-		Files []struct {
-			Filename string            `json:"filename"`
-			URL      string            `json:"url"`
-			Hashes   map[string]string `json:"hashes"`
-			Requires string            `json:"requires-python"`
-			Yanked   any               `json:"yanked"`
-			Uploaded string            `json:"upload-time"`
-			Size     int64             `json:"size"`
-			Core     json.RawMessage   `json:"core-metadata"`
-			DistInfo json.RawMessage   `json:"dist-info-metadata"`
-			Old      json.RawMessage   `json:"data-dist-info-metadata"`
-		} `json:"files"`
-	}
-	if err := json.Unmarshal(body, &in); err != nil {
-		return errIndex("its list of files is damaged").WithCause(err)
-	}
-	for _, f := range in.Files {
-		out := projectFile{name: f.Filename, requiresPython: f.Requires, size: f.Size}
-		out.uploaded, _ = time.Parse(time.RFC3339Nano, f.Uploaded)
-		switch y := f.Yanked.(type) {
-		case string:
-			out.yanked = &y
-		case bool:
-			if y {
-				out.yanked = new(string)
-			}
-		}
-		for _, raw := range []json.RawMessage{f.Core, f.DistInfo, f.Old} {
-			if out.described == (digest{}) {
-				out.described = described(raw)
-			}
-		}
-		p.add(out, f.URL, base, digestsOf(f.Hashes))
-	}
-	return nil
-}
-
-// readHTML takes the links of a page.
-func (p *project) readHTML(body []byte, base *url.URL) error {
-	for z := html.NewTokenizer(bytes.NewReader(body)); ; {
-		switch z.Next() {
-		case html.ErrorToken:
-			if z.Err() == io.EOF {
-				return nil
-			}
-			return errIndex("its list of files is damaged").WithCause(z.Err())
-		case html.StartTagToken, html.SelfClosingTagToken:
-			token := z.Token()
-			attrs := map[string]string{}
-			for _, a := range token.Attr {
-				if _, twice := attrs[a.Key]; !twice {
-					attrs[a.Key] = a.Val
-				}
-			}
-			switch token.Data {
-			case "base":
-				if at, err := base.Parse(attrs["href"]); err == nil && p.files == nil {
-					base = at
-				}
-			case "a":
-				p.link(attrs, base)
-			}
-		}
-	}
-}
-
-// link takes one of them up.
-func (p *project) link(attrs map[string]string, base *url.URL) {
-	at, err := base.Parse(attrs["href"])
-	if err != nil {
-		return
-	}
-	f := projectFile{name: path.Base(at.Path), requiresPython: attrs["data-requires-python"]}
-	if reason, ok := attrs["data-yanked"]; ok {
-		f.yanked = &reason
-	}
-	for _, key := range []string{"data-core-metadata", "data-dist-info-metadata"} {
-		if d, ok := parseSum(attrs[key]); ok && f.described == (digest{}) {
-			f.described = d
-		}
-	}
-	f.uploaded, _ = time.Parse(time.RFC3339Nano, attrs["data-upload-time"])
-	var digests []digest
-	if d, ok := parseSum(at.Fragment); ok {
-		digests = append(digests, d)
-	}
-	p.add(f, attrs["href"], base, digests)
-}
-
-// parseSum reads sha256=….
-func parseSum(text string) (digest, bool) {
-	text, _, _ = strings.Cut(text, "&")
-	algorithm, value, _ := strings.Cut(text, "=")
-	return newDigest(algorithm, value)
-}
 
 func (s simpleIndex) open(ctx context.Context, f projectFile) (*stored, error) {
 	return s.p.store.get(ctx, f.digest, f.name, func(ctx context.Context) (io.ReadCloser, error) { return s.fetch(ctx, f.url) })
@@ -292,16 +165,21 @@ func (s simpleIndex) open(ctx context.Context, f projectFile) (*stored, error) {
 // maxMetadata bounds a wheel's, in bytes.
 const maxMetadata = 4 << 20
 
-func (s simpleIndex) metadata(ctx context.Context, f projectFile) ([]byte, error) {
+func (s simpleIndex) metadata(ctx context.Context, f projectFile) (io.ReadCloser, error) {
 	at := *f.url
 	at.Path, at.RawPath = at.Path+".metadata", ""
 	file, err := s.p.store.get(ctx, f.described, f.name+".metadata", func(ctx context.Context) (io.ReadCloser, error) { return s.fetch(ctx, &at) })
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
-	return readBounded(file, maxMetadata)
+	if file.size > maxMetadata {
+		file.Close()
+		return nil, errMetadata
+	}
+	return file, nil
 }
+
+var errMetadata = fault.New(fault.Exhausted, "a description of a package is larger than %d bytes", maxMetadata)
 
 // readBounded reads all of something that is no larger than that.
 func readBounded(from io.Reader, most int64) ([]byte, error) {
@@ -312,36 +190,64 @@ func readBounded(from io.Reader, most int64) ([]byte, error) {
 	return data, err
 }
 
-// pythonProject finds a package by any way of writing its name: what of it may be
-// shown, and the index that it belongs to.
-func (p *Packages) pythonProject(ctx context.Context, name string) (*project, pythonIndex, error) {
+// shownProject is a Python package of which some files may be shown.
+type shownProject struct {
+	*page
+	p     *Packages
+	name  string
+	index pythonIndex
+}
+
+// pythonProject finds a package by any way of writing its name, and the index that it
+// belongs to. The caller closes it.
+func (p *Packages) pythonProject(ctx context.Context, name string) (*shownProject, error) {
 	if len(p.python) == 0 {
-		return nil, nil, errNone(kindPython)
+		return nil, errNone(kindPython)
 	}
 	if !pythonName.MatchString(name) {
-		return nil, nil, fault.New(fault.Invalid, "%.100q is no name of a Python package", name)
+		return nil, fault.New(fault.Invalid, "%.100q is no name of a Python package", name)
 	}
 	name = pypi.CanonPackageName(name)
 	if !p.allowsPython(name) {
-		return nil, nil, errNotAllowed(kindPython, name)
+		return nil, errNotAllowed(kindPython, name)
 	}
-	all, at, err := first(ctx, p.python, func(ctx context.Context, at pythonIndex) (*project, error) { return at.project(ctx, name) })
+	all, at, err := first(ctx, p.python, func(ctx context.Context, at pythonIndex) (*page, error) { return at.project(ctx, name) })
 	if err != nil {
 		if fault.KindOf(err) == fault.NotFound {
 			err = errNoPackage(name)
 		}
-		return nil, nil, err
+		return nil, err
 	}
-	shown := &project{name: name}
-	for _, f := range all.files {
-		if f.local || !p.young(p.config.Python.Cooldown, f.uploaded) {
-			shown.files = append(shown.files, f)
+	return &shownProject{all, p, name, at}, nil
+}
+
+// rows are those of the files that may be shown, the oldest version first.
+func (s *shownProject) rows() iter.Seq2[row, error] {
+	return func(yield func(row, error) bool) {
+		for r, err := range s.all() {
+			if err == nil && !r.Local && s.p.young(s.p.config.Python.Cooldown, r.Published) {
+				continue
+			}
+			if !yield(r, err) {
+				return
+			}
 		}
 	}
-	slices.SortStableFunc(shown.files, func(a, b projectFile) int {
-		return cmp.Or(semver.PyPI.Compare(a.version, b.version), strings.Compare(a.name, b.name))
-	})
-	return shown, at, nil
+}
+
+// files are the files that may be shown.
+func (s *shownProject) files() iter.Seq2[projectFile, error] {
+	return func(yield func(projectFile, error) bool) {
+		for r, err := range s.rows() {
+			var f projectFile
+			if err == nil {
+				f, err = s.listed(r)
+			}
+			if !yield(f, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 func errNoPackage(name string) error {

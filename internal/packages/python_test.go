@@ -70,7 +70,7 @@ func TestAFolderIsAnIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := open(t, packages.Config{Python: packages.Ecosystem{Indexes: []packages.Index{{URL: dir}}, Allow: []string{"*"}, Cooldown: 1000 * time.Hour}})
-	front := httptest.NewServer(p.Handler())
+	front := httptest.NewServer(p.Handler(""))
 	defer front.Close()
 	if out, err := runPip(t.Context(), t, front.URL, t.TempDir(), "openpyxl", "pypdf"); err != nil {
 		t.Errorf("%v\n%s", err, out)
@@ -207,7 +207,7 @@ func TestCredentialsStayWithTheirIndex(t *testing.T) {
 	for _, files := range [][]string{nil, {strings.TrimPrefix(elsewhere.URL, "http://") + "!private"}} {
 		at.Files = files
 		p := open(t, packages.Config{Python: packages.Ecosystem{Indexes: []packages.Index{at}, Allow: []string{"*"}}})
-		front := httptest.NewServer(p.Handler())
+		front := httptest.NewServer(p.Handler(""))
 		defer front.Close()
 		if a := get(t, front.URL+"/pypi/files/near/"+near.Name); a.status != http.StatusOK || a.body != string(near.Data) {
 			t.Errorf("its own file: %d", a.status)
@@ -224,7 +224,7 @@ func TestCredentialsStayWithTheirIndex(t *testing.T) {
 	x.Redirect = elsewhere.URL
 	x.Mu.Unlock()
 	p := open(t, packages.Config{Python: packages.Ecosystem{Indexes: []packages.Index{at}, Allow: []string{"*"}}})
-	front := httptest.NewServer(p.Handler())
+	front := httptest.NewServer(p.Handler(""))
 	defer front.Close()
 	if a := get(t, front.URL+"/pypi/simple/near/"); a.status != http.StatusForbidden || !strings.Contains(a.body, "redirects") {
 		t.Errorf("a page that redirects elsewhere: %d %s", a.status, a.body)
@@ -265,7 +265,7 @@ func TestWhatIsTooLargeEnds(t *testing.T) {
 	}))
 	defer endless.Close()
 	p := open(t, packages.Config{FileBytes: 1 << 20, Python: packages.Ecosystem{Indexes: []packages.Index{{URL: endless.URL + "/simple"}}, Allow: []string{"*"}}})
-	front := httptest.NewServer(p.Handler())
+	front := httptest.NewServer(p.Handler(""))
 	defer front.Close()
 	if a := get(t, front.URL+"/pypi/files/p/p-1.0-py3-none-any.whl"); a.status != http.StatusBadGateway || !strings.Contains(a.body, "larger than") {
 		t.Errorf("%d %.200s", a.status, a.body)
@@ -343,7 +343,7 @@ func TestConfigurationsThatAreNone(t *testing.T) {
 		t.Errorf("a pattern: %v", err)
 	}
 	p := open(t, packages.Config{})
-	front := httptest.NewServer(p.Handler())
+	front := httptest.NewServer(p.Handler(""))
 	defer front.Close()
 	if a := get(t, front.URL+"/pypi/simple/p/"); a.status != http.StatusNotFound || !strings.Contains(a.body, "packages.pypi.index") {
 		t.Errorf("without an index: %d %s", a.status, a.body)
@@ -366,7 +366,7 @@ func TestWhatSignsAURLIsNotLogged(t *testing.T) {
 	defer server.Close()
 	var logged bytes.Buffer
 	p := open(t, packages.Config{Log: slog.New(slog.NewTextHandler(&logged, nil)), Python: packages.Ecosystem{Indexes: []packages.Index{{URL: server.URL + "/simple"}}, Allow: []string{"*"}}})
-	front := httptest.NewServer(p.Handler())
+	front := httptest.NewServer(p.Handler(""))
 	defer front.Close()
 	if a := get(t, front.URL+"/pypi/files/p/p-1.0-py3-none-any.whl"); a.status != http.StatusBadGateway {
 		t.Errorf("it answers %d %s", a.status, a.body)

@@ -1,8 +1,10 @@
 package packages
 
 import (
+	"bufio"
 	"encoding/json"
 	"html/template"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -64,11 +66,16 @@ func writeJSON(w http.ResponseWriter, kind string, value any) {
 }
 
 func writePage(w http.ResponseWriter, kind string, data []byte) {
+	startPage(w, kind)
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	_, _ = w.Write(data)
+}
+
+// startPage begins an answer.
+func startPage(w http.ResponseWriter, kind string) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Vary", "Accept")
 	w.Header().Set("Cache-Control", "no-cache")
-	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
-	_, _ = w.Write(data)
 }
 
 // prefers gives the kind that an Accept header likes best; among equals the first. It
@@ -112,13 +119,15 @@ type shownFile struct {
 	Sum    string `json:"-"` // of the metadata
 }
 
-// projectPage is a page of PEP 503.
-var projectPage = template.Must(template.New("project").Parse(`<!DOCTYPE html>
-<html><head><meta name="pypi:repository-version" content="1.1"><title>{{.Name}}</title></head><body>
-<h1>{{.Name}}</h1>
-{{range .Files}}<a href="{{.Link}}"{{with .Requires}} data-requires-python="{{.}}"{{end}}{{if .Yanked}} data-yanked="{{.Reason}}"{{end}}{{with .Sum}} data-core-metadata="{{.}}" data-dist-info-metadata="{{.}}"{{end}}>{{.Filename}}</a><br>
-{{end}}</body></html>
+// A page of PEP 503, of which each file is written by itself.
+var (
+	projectHead = template.Must(template.New("head").Parse(`<!DOCTYPE html>
+<html><head><meta name="pypi:repository-version" content="1.1"><title>{{.}}</title></head><body>
+<h1>{{.}}</h1>
 `))
+	projectLink = template.Must(template.New("link").Parse(`<a href="{{.Link}}"{{with .Requires}} data-requires-python="{{.}}"{{end}}{{if .Yanked}} data-yanked="{{.Reason}}"{{end}}{{with .Sum}} data-core-metadata="{{.}}" data-dist-info-metadata="{{.}}"{{end}}>{{.Filename}}</a><br>
+`))
+)
 
 // projectsPage lists them.
 var projectsPage = template.Must(template.New("projects").Parse(`<!DOCTYPE html>
@@ -186,28 +195,94 @@ func (p *Packages) serveProject(w http.ResponseWriter, r *http.Request) {
 		p.toProject(w, r)
 		return
 	}
-	found, _, err := p.pythonProject(r.Context(), name)
+	found, err := p.pythonProject(r.Context(), name)
 	if err != nil {
 		p.refuse(w, r, err)
 		return
 	}
-	files := make([]shownFile, 0, len(found.files))
-	var versions []string
-	for _, f := range found.files {
-		files = append(files, shownOf(found.name, f))
-		if !slices.Contains(versions, f.version) {
-			versions = append(versions, f.version)
+	defer found.close()
+	kind := prefers(r.Header.Get("Accept"), simpleJSON, simpleHTML, "text/html")
+	out := bufio.NewWriter(w)
+	if kind == simpleJSON {
+		startPage(w, kind)
+		err = found.writeJSON(out)
+	} else {
+		startPage(w, kind+"; charset=utf-8")
+		err = found.writeHTML(out)
+	}
+	if err == nil {
+		err = out.Flush()
+	}
+	if err != nil {
+		p.broken(r, err)
+	}
+}
+
+// writeJSON writes a page of PEP 691 as it is read.
+func (s *shownProject) writeJSON(out *bufio.Writer) error {
+	meta, err := json.Marshal(map[string]any{"meta": simpleMeta, "name": s.name})
+	if err != nil {
+		return err
+	}
+	_, _ = out.Write(meta[:len(meta)-1]) // errors are kept until Flush
+	_, _ = out.WriteString(`,"versions":[`)
+	last := ""
+	for r, err := range s.rows() { // files of a version follow one another
+		if err != nil {
+			return err
+		}
+		if r.Version == last {
+			continue
+		}
+		text, err := json.Marshal(r.Version)
+		if err != nil {
+			return err
+		}
+		if last != "" {
+			_ = out.WriteByte(',')
+		}
+		last = r.Version
+		if _, err := out.Write(text); err != nil {
+			return err
 		}
 	}
-	switch kind := prefers(r.Header.Get("Accept"), simpleJSON, simpleHTML, "text/html"); kind {
-	case simpleJSON:
-		writeJSON(w, kind, map[string]any{"meta": simpleMeta, "name": found.name, "versions": append([]string{}, versions...), "files": files})
-	default:
-		p.writeTemplate(w, kind, projectPage, struct {
-			Name  string
-			Files []shownFile
-		}{found.name, files})
+	_, _ = out.WriteString(`],"files":[`)
+	first := true
+	for f, err := range s.files() {
+		var text []byte
+		if err == nil {
+			text, err = json.Marshal(shownOf(s.name, f))
+		}
+		if err != nil {
+			return err
+		}
+		if !first {
+			_ = out.WriteByte(',')
+		}
+		first = false
+		if _, err := out.Write(text); err != nil {
+			return err
+		}
 	}
+	_, err = out.WriteString("]}")
+	return err
+}
+
+// writeHTML writes a page of PEP 503 as it is read.
+func (s *shownProject) writeHTML(out *bufio.Writer) error {
+	if err := projectHead.Execute(out, s.name); err != nil {
+		return err
+	}
+	for f, err := range s.files() {
+		if err == nil {
+			err = projectLink.Execute(out, shownOf(s.name, f))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err := out.WriteString("</body></html>\n")
+	return err
 }
 
 func shownOf(name string, f projectFile) shownFile {
@@ -231,29 +306,48 @@ func shownOf(name string, f projectFile) shownFile {
 
 // servePythonFile gives out a file, or a wheel's metadata.
 func (p *Packages) servePythonFile(w http.ResponseWriter, r *http.Request) {
-	found, index, err := p.pythonProject(r.Context(), r.PathValue("name"))
+	found, err := p.pythonProject(r.Context(), r.PathValue("name"))
 	if err != nil {
 		p.refuse(w, r, err)
 		return
 	}
+	defer found.close()
 	wanted := r.PathValue("file")
-	for _, f := range found.files {
+	for at, err := range found.rows() {
+		if err == nil && at.Name != wanted && at.Name+".metadata" != wanted {
+			continue
+		}
+		var f projectFile
+		if err == nil {
+			f, err = found.listed(at)
+		}
 		switch {
+		case err != nil:
+			p.refuse(w, r, err)
+			return
 		case f.name == wanted:
-			file, err := index.open(r.Context(), f)
+			file, err := found.index.open(r.Context(), f)
 			p.serveFile(w, r, file, err)
 			return
-		case f.name+".metadata" == wanted && f.described != (digest{}):
-			text, err := index.metadata(r.Context(), f)
-			if err != nil {
-				p.refuse(w, r, err)
-				return
-			}
-			writePage(w, "text/plain; charset=utf-8", text)
+		case f.described != (digest{}):
+			p.serveMetadata(w, r, found.index, f)
 			return
 		}
 	}
 	p.refuse(w, r, fault.New(fault.NotFound, "%s has no file %.200q", found.name, wanted))
+}
+
+func (p *Packages) serveMetadata(w http.ResponseWriter, r *http.Request, index pythonIndex, f projectFile) {
+	text, err := index.metadata(r.Context(), f)
+	if err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	defer text.Close()
+	startPage(w, "text/plain; charset=utf-8")
+	if _, err := io.Copy(w, text); err != nil {
+		p.broken(r, err)
+	}
 }
 
 // serveFile gives out a file whose digest was checked, and closes it. One that turns out

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"deps.dev/util/semver"
+
 	"paddock/internal/egress"
 	"paddock/internal/fault"
 )
@@ -17,6 +19,8 @@ import (
 const (
 	// maxPage bounds an index's answer, in bytes: the largest of npm's have 40 MB.
 	maxPage = 128 << 20
+	// pageMemory is what reading one takes in memory.
+	pageMemory = 16 << 20
 	// pageTime bounds the asking for one.
 	pageTime = time.Minute
 	// stale is for how long an answer is used where its index does not answer.
@@ -120,55 +124,70 @@ func (r *remote) request(ctx context.Context, u *url.URL) (*http.Request, error)
 	return req, r.credentials(req)
 }
 
+// reading reads an index's answer as it comes, and writes what of it is kept.
+type reading struct {
+	system semver.System
+	write  func(kind string, body io.Reader, out *pageWriter) (pageHead, error)
+}
+
 // page gives what the index answers at a path below it: from the cache where that is
-// young enough, or where the index says that it has not changed, or does not answer.
-func (r *remote) page(ctx context.Context, path, accept string) (*page, error) {
+// young enough, or where the index says that it has not changed, or does not answer. The
+// caller closes it.
+func (r *remote) page(ctx context.Context, path, accept string, read reading) (*page, error) {
 	u, err := r.base.Parse(path)
 	if err != nil || !r.own(u) {
 		return nil, fault.New(fault.Invalid, "%.100q is no name of a package", path)
 	}
-	key := accept + " " + u.String()
-	done, err := r.p.store.alone(ctx, key)
+	key := pageKey(accept, u.String())
+	kept := r.p.store.openPage(key)
+	if r.fresh(kept) {
+		return kept.found()
+	}
+	kept.close()
+	release, err := r.p.reserve(ctx, pageMemory)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
-	kept := r.p.store.loadPage(key)
-	age := time.Duration(0)
-	if kept != nil {
-		if age = r.p.now().Sub(kept.Fetched); age >= 0 && age < r.p.config.Fresh {
-			return kept.found()
-		}
-	}
-	fetched, err := r.ask(ctx, u, accept, kept)
+	defer release()
+	err = r.p.store.together(ctx, key, func(ctx context.Context) error { return r.renew(ctx, u, key, accept, read) })
 	if err != nil {
-		if kept != nil && !kept.Missing && age < stale && fault.KindOf(err) == fault.Unavailable && ctx.Err() == nil {
-			return kept, nil
-		}
 		return nil, err
 	}
-	fetched.Fetched = r.p.now()
-	if err := r.p.store.keepPage(key, fetched); err != nil {
-		r.p.log.Warn("keeping what an index of packages answered", "error", err)
+	if kept = r.p.store.openPage(key); kept == nil {
+		return nil, errAnotherPage
 	}
-	return fetched.found()
+	return kept.found()
 }
 
-// found is the page, or a fault.NotFound where the index has none.
-func (p *page) found() (*page, error) {
-	if p.Missing {
-		return nil, fault.New(fault.NotFound, "no index has such a package").WithHint("check how it is written")
+func (r *remote) fresh(p *page) bool {
+	if p == nil {
+		return false
 	}
-	return p, nil
+	age := r.p.now().Sub(p.fetched)
+	return age >= 0 && age < r.p.config.Fresh
+}
+
+// renew sees that the cache has a page that may be used.
+func (r *remote) renew(ctx context.Context, u *url.URL, key, accept string, read reading) error {
+	kept := r.p.store.openPage(key)
+	defer kept.close()
+	if r.fresh(kept) {
+		return nil
+	}
+	err := r.ask(ctx, u, key, accept, kept, read)
+	if err != nil && kept != nil && !kept.Missing && r.p.now().Sub(kept.fetched) < stale && fault.KindOf(err) == fault.Unavailable && ctx.Err() == nil {
+		return nil
+	}
+	return err
 }
 
 // ask fetches a page anew.
-func (r *remote) ask(ctx context.Context, u *url.URL, accept string, kept *page) (*page, error) {
+func (r *remote) ask(ctx context.Context, u *url.URL, key, accept string, kept *page, read reading) error {
 	ctx, cancel := context.WithTimeout(ctx, pageTime)
 	defer cancel()
 	req, err := r.request(ctx, u)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	req.Header.Set("Accept", accept)
 	if kept != nil && kept.ETag != "" {
@@ -178,25 +197,43 @@ func (r *remote) ask(ctx context.Context, u *url.URL, accept string, kept *page)
 	}
 	resp, err := r.pages.Do(req)
 	if err != nil {
-		return nil, r.explain(ctx, err)
+		return r.explain(ctx, err)
 	}
 	defer resp.Body.Close()
+	keep := func(write func(*pageWriter) (pageHead, error)) error {
+		return r.p.store.keepPage(key, read.system, r.p.now(), write)
+	}
 	switch {
 	case resp.StatusCode == http.StatusNotModified && kept != nil:
-		return kept, nil
+		return r.p.store.confirm(key, r.p.now())
 	case resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusGone:
-		return &page{Missing: true}, nil
+		return keep(func(*pageWriter) (pageHead, error) { return pageHead{Missing: true}, nil })
 	case resp.StatusCode != http.StatusOK:
-		return nil, errStatus(resp.StatusCode)
+		return errStatus(resp.StatusCode)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxPage+1))
-	if err != nil {
-		return nil, r.explain(ctx, err)
+	body := &transfer{ReadCloser: resp.Body, cancel: cancel, explain: func(err error) error { return r.explain(ctx, err) }}
+	return keep(func(out *pageWriter) (pageHead, error) {
+		head, err := read.write(resp.Header.Get("Content-Type"), &window{Reader: body, end: maxPage}, out)
+		head.ETag, head.Modified = headerText(resp, "ETag"), headerText(resp, "Last-Modified")
+		return head, err
+	})
+}
+
+// headerText is a header that is kept; a long one is not.
+func headerText(resp *http.Response, name string) string {
+	if text := resp.Header.Get(name); len(text) <= maxURL {
+		return text
 	}
-	if len(body) > maxPage {
-		return nil, fault.New(fault.Exhausted, "what the index of packages answers is larger than %d bytes", int64(maxPage))
+	return ""
+}
+
+// found is the page, or a fault.NotFound where the index has none.
+func (p *page) found() (*page, error) {
+	if p.Missing {
+		p.close()
+		return nil, fault.New(fault.NotFound, "no index has such a package").WithHint("check how it is written")
 	}
-	return &page{Type: resp.Header.Get("Content-Type"), ETag: resp.Header.Get("ETag"), Modified: resp.Header.Get("Last-Modified"), body: body}, nil
+	return p, nil
 }
 
 // fetch opens a file, whose URL is of http or https, and no weaker than the index's.

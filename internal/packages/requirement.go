@@ -39,8 +39,9 @@ var (
 	hashOption      = regexp.MustCompile(`^--hash=(sha256|sha384|sha512):([0-9a-fA-F]+)$`)
 )
 
-// maxRequirement bounds one, in bytes, and maxRequirements a file's number of them.
-const maxRequirement, maxRequirements = 2000, 1000
+// maxRequirement bounds one, in bytes, maxRequirements a file's number of them, and
+// maxClauses the conditions on one's versions: reading them costs their square.
+const maxRequirement, maxRequirements, maxClauses = 2000, 1000, 50
 
 // ParseRequirement reads one. What could be read as anything else than a wish for a
 // package of the index is refused: a URL, a path, an option.
@@ -69,6 +70,9 @@ func ParseRequirement(text string) (Requirement, error) {
 		return Requirement{}, errRequirement(text, "what follows ; is no marker")
 	}
 	if list := strings.TrimSpace(strings.Trim(m[3], "()")); list != "" {
+		if strings.Count(list, ",") >= maxClauses {
+			return Requirement{}, errRequirement(text, "it has too many conditions on its versions")
+		}
 		for one := range strings.SplitSeq(list, ",") {
 			if !clause.MatchString(one) {
 				return Requirement{}, errRequirement(text, "its versions are not written as ==1.2 or >=1,<2")

@@ -28,6 +28,8 @@ const maxRecord = 1 << 20
 
 // ScriptInstall is what is to be installed for JavaScript in a wasm guest.
 type ScriptInstall struct {
+	// Owner is for whom it is done.
+	Owner string
 	// Wanted are names of packages, each with a version, a range or a tag behind an @,
 	// or without.
 	Wanted []string
@@ -136,6 +138,12 @@ func (p *Packages) JavaScript(ctx context.Context, in ScriptInstall) (*Scripts, 
 	for _, name := range slices.Sorted(maps.Keys(now.Wanted)) {
 		wishes = append(wishes, wish{name: name, spec: now.Wanted[name]})
 	}
+	release, err := p.config.Budget.Acquire(ctx, in.Owner, resolveMemory)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	ctx = context.WithValue(ctx, askerKey{}, asker{in.Owner, true})
 	t, err := p.resolve(ctx, wishes, preferred)
 	if err != nil {
 		return nil, err
@@ -160,6 +168,9 @@ func (p *Packages) JavaScript(ctx context.Context, in ScriptInstall) (*Scripts, 
 	out.Files[ModulesRecord] = append(text, '\n')
 	return out, nil
 }
+
+// resolveMemory is what a resolution takes in memory.
+const resolveMemory = maxHeld + pageMemory
 
 // installed lists a tree's packages, each version once.
 func (t *tree) installed() (all []Installed) {

@@ -1,8 +1,6 @@
 package packages
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -10,7 +8,6 @@ import (
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
@@ -80,9 +77,9 @@ type store struct {
 	bytes, file int64
 
 	mu      sync.Mutex
-	busy    map[string]chan struct{} // what is being fetched
-	known   map[string]fs.FileInfo   // files that were verified, as they were then
-	added   int64                    // bytes since the last sweep
+	busy    map[string]*flight     // what is being fetched
+	known   map[string]fs.FileInfo // files that were verified, as they were then
+	added   int64                  // bytes since the last sweep
 	swept   bool
 	pending sync.WaitGroup
 }
@@ -113,7 +110,7 @@ func openStore(dir string, bytes, file int64) (*store, error) {
 			return nil, errors.Join(err, root.Close())
 		}
 	}
-	s := &store{root: root, bytes: bytes, file: file, busy: map[string]chan struct{}{}, known: map[string]fs.FileInfo{}}
+	s := &store{root: root, bytes: bytes, file: file, busy: map[string]*flight{}, known: map[string]fs.FileInfo{}}
 	s.pending.Go(s.sweepWork)
 	return s, nil
 }
@@ -121,32 +118,6 @@ func openStore(dir string, bytes, file int64) (*store, error) {
 func (s *store) close() error {
 	s.pending.Wait()
 	return s.root.Close()
-}
-
-// alone lets one caller at a time do something. The function that it gives lets the
-// next one go on.
-func (s *store) alone(ctx context.Context, what string) (func(), error) {
-	for {
-		s.mu.Lock()
-		other := s.busy[what]
-		if other == nil {
-			mine := make(chan struct{})
-			s.busy[what] = mine
-			s.mu.Unlock()
-			return func() {
-				s.mu.Lock()
-				delete(s.busy, what)
-				s.mu.Unlock()
-				close(mine)
-			}, nil
-		}
-		s.mu.Unlock()
-		select {
-		case <-other:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
 }
 
 // place is where a file of a digest lies. A SHA-1 counts only together with where the
@@ -168,49 +139,60 @@ func (s *store) get(ctx context.Context, d digest, from string, fetch func(conte
 	if f, err := s.verified(name, d); err == nil {
 		return f, nil
 	}
-	done, err := s.alone(ctx, name)
-	if err != nil {
+	if err := s.together(ctx, name, func(ctx context.Context) error { return s.fetch(ctx, name, d, from, fetch) }); err != nil {
 		return nil, err
 	}
-	defer done()
+	return s.verified(name, d)
+}
+
+// fetch puts a file in its place, where it is not there.
+func (s *store) fetch(ctx context.Context, name string, d digest, from string, fetch func(context.Context) (io.ReadCloser, error)) error {
 	if f, err := s.verified(name, d); err == nil {
-		return f, nil
+		return f.Close()
 	}
 	body, err := fetch(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer body.Close()
 	sum := d.hash()
 	temp, info, err := s.write(io.TeeReader(&io.LimitedReader{R: body, N: s.file + 1}, sum))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	size := info.Size()
 	if got := hex.EncodeToString(sum.Sum(nil)); size > s.file || got != d.value {
 		_ = s.root.Remove(temp)
 		if size > s.file {
-			return nil, fault.New(fault.Exhausted, "%s is larger than %d bytes", from, s.file).WithHint("who runs the server can allow larger files, in packages.max_file_mb")
+			return fault.New(fault.Exhausted, "%s is larger than %d bytes", from, s.file).WithHint("who runs the server can allow larger files, in packages.max_file_mb")
 		}
-		return nil, fault.New(fault.Denied, "%s is not what its index says: its %s is %s, and should be %s", from, d.algorithm, got, d.value).
+		return fault.New(fault.Denied, "%s is not what its index says: its %s is %s, and should be %s", from, d.algorithm, got, d.value).
 			WithHint("it may have been tampered with; tell who runs the index")
 	}
 	if err := s.root.Rename(temp, name); err != nil {
-		return nil, errors.Join(err, s.root.Remove(temp))
+		return errors.Join(err, s.root.Remove(temp))
 	}
 	s.remember(name, info)
 	s.grow(size)
-	return s.verified(name, d)
+	return nil
 }
 
 // write puts what it reads into a new file, durably, and gives its name.
 func (s *store) write(from io.Reader) (name string, info fs.FileInfo, err error) {
+	return s.writing(func(f *os.File) error {
+		_, err := io.Copy(f, from)
+		return err
+	})
+}
+
+// writing makes a new file of what fill writes into it, durably, and gives its name.
+func (s *store) writing(fill func(*os.File) error) (name string, info fs.FileInfo, err error) {
 	name = newFolder + "/" + rand.Text()
-	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := s.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return "", nil, err
 	}
-	if _, err = io.Copy(f, from); err == nil {
+	if err = fill(f); err == nil {
 		err = f.Sync()
 	}
 	if err == nil {
@@ -220,66 +202,6 @@ func (s *store) write(from io.Reader) (name string, info fs.FileInfo, err error)
 		return "", nil, errors.Join(err, s.root.Remove(name))
 	}
 	return name, info, nil
-}
-
-// page is an index's answer.
-type page struct {
-	URL      string    `json:"url"`
-	Type     string    `json:"type"` // its Content-Type
-	ETag     string    `json:"etag,omitempty"`
-	Modified string    `json:"modified,omitempty"`
-	Fetched  time.Time `json:"fetched"`
-	Missing  bool      `json:"missing,omitempty"` // 404
-	SHA256   string    `json:"sha256"`
-	body     []byte
-}
-
-func pagePlace(key string) string {
-	sum := sha256.Sum256([]byte(key))
-	return pagesFolder + "/" + hex.EncodeToString(sum[:])
-}
-
-// loadPage reads a page; nil: there is none.
-func (s *store) loadPage(key string) *page {
-	name := pagePlace(key)
-	f, err := s.root.Open(name)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	in := bufio.NewReader(f)
-	head, err := in.ReadBytes('\n')
-	var p page
-	if err == nil {
-		err = json.Unmarshal(head, &p)
-	}
-	if err == nil {
-		p.body, err = io.ReadAll(in)
-	}
-	if sum := sha256.Sum256(p.body); err != nil || p.URL != key || hex.EncodeToString(sum[:]) != p.SHA256 {
-		_ = s.root.Remove(name)
-		return nil
-	}
-	return &p
-}
-
-// keepPage writes a page, in the place of the one before.
-func (s *store) keepPage(key string, p *page) error {
-	sum := sha256.Sum256(p.body)
-	p.URL, p.SHA256 = key, hex.EncodeToString(sum[:])
-	head, err := json.Marshal(p)
-	if err != nil {
-		return err
-	}
-	temp, info, err := s.write(io.MultiReader(bytes.NewReader(head), strings.NewReader("\n"), bytes.NewReader(p.body)))
-	if err != nil {
-		return err
-	}
-	if err := s.root.Rename(temp, pagePlace(key)); err != nil {
-		return errors.Join(err, s.root.Remove(temp))
-	}
-	s.grow(info.Size())
-	return nil
 }
 
 // grow counts what was added, and sweeps after a sixteenth of the bound, and once in

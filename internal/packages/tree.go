@@ -19,6 +19,13 @@ const (
 	maxNodes      = 3000
 	maxPackuments = 1500
 	maxRestarts   = 50
+	// maxSteps bounds what else is done: versions, dependencies and folders that are
+	// looked at. What MCP's tests install are 10,000.
+	maxSteps = 20_000_000
+	// maxHeld bounds what is remembered of descriptions, in bytes.
+	maxHeld = 32 << 20
+	// maxRange bounds a range of versions, in bytes.
+	maxRange = 1 << 10
 )
 
 // node is an installed package: its folder is node_modules/<name> in its parent's. The
@@ -72,16 +79,43 @@ type tree struct {
 	preferred map[string]string
 	// peers are ranges that a package's version should match because of a peer, found
 	// by beginning anew.
-	peers map[string][]string
+	peers       map[string][]string
+	steps, held int
+	ranges      map[string]*semver.Constraint // by how they are written; nil: it is none
 	// left are packages whose optional parts for one kind of machine were left out.
 	left []string
 }
 
-// answer is a packument, or why there is none.
+// answer is what is remembered of a packument, or why there is none.
 type answer struct {
-	packument *packument
-	registry  npmRegistry
-	err       error
+	page     *page // closed
+	rows     []row // the newest version first
+	tags     map[string]string
+	registry npmRegistry
+	chosen   map[string]*release // by version
+	picked   map[string]*release // by what was asked for
+	err      error
+}
+
+// step counts what is done, and ends it where that is too much.
+func (t *tree) step(ctx context.Context, n int) error {
+	const look = 1 << 12
+	before := t.steps / look
+	if t.steps += n; t.steps > maxSteps {
+		return fault.New(fault.Exhausted, "which versions of the packages fit together takes too long to find out").WithHint("install fewer at once, or name versions")
+	}
+	if t.steps/look != before {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// hold counts what is remembered.
+func (t *tree) hold(n int) error {
+	if t.held += n; t.held > maxHeld {
+		return fault.New(fault.Exhausted, "the descriptions of the packages are too large to be looked at together").WithHint("install fewer at once")
+	}
+	return nil
 }
 
 // wish is a dependency: a name, and what of it.
@@ -100,7 +134,7 @@ func (e errPeer) Error() string { return "packages: another version of " + e.nam
 // the latest version that matches, as high in the tree as it can be, peers with those
 // that want them, and optional packages only where they exist.
 func (p *Packages) resolve(ctx context.Context, wishes []wish, preferred map[string]string) (*tree, error) {
-	t := &tree{p: p, found: map[string]*answer{}, preferred: preferred, peers: map[string][]string{}}
+	t := &tree{p: p, found: map[string]*answer{}, preferred: preferred, peers: map[string][]string{}, ranges: map[string]*semver.Constraint{}}
 	for range maxRestarts {
 		err := t.build(ctx, wishes)
 		var peer errPeer
@@ -153,11 +187,14 @@ func (t *tree) need(ctx context.Context, of *node, w wish, at *node) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if err := t.step(ctx, 1+len(t.edges[w.name])); err != nil {
+		return err
+	}
 	if !validNPMName(w.name) {
 		return fault.New(fault.Invalid, "%s depends on %.100q, which is no name of a package", of.label(), w.name)
 	}
 	t.edges[w.name] = append(t.edges[w.name], edge{of, w.spec})
-	if there := at.up(w.name); there != nil && there.suits(w.spec) {
+	if there := at.up(w.name); there != nil && t.suits(there, w.spec) {
 		return nil
 	}
 	r, registry, err := t.pick(ctx, w)
@@ -182,6 +219,9 @@ func (t *tree) need(ctx context.Context, of *node, w wish, at *node) error {
 	place := at
 	for place.parent != nil && place.parent.children[w.name] == nil && !t.disturbs(n, place.parent) {
 		place = place.parent
+		if err := t.step(ctx, 0); err != nil {
+			return err
+		}
 	}
 	return t.put(ctx, place, n)
 }
@@ -195,14 +235,23 @@ type edge struct {
 // disturbs tells whether a package would, in a node's folder, come before another one
 // that something below there finds further up and cannot do with this one.
 func (t *tree) disturbs(n, place *node) bool {
+	t.steps += len(t.edges[n.name]) * (1 + place.depth())
 	for _, e := range t.edges[n.name] {
-		if e.from.below(place) && !n.suits(e.spec) {
+		if e.from.below(place) && !t.suits(n, e.spec) {
 			if there := e.from.up(n.name); there != nil && !there.parent.below(place) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// depth is in how many folders a node lies.
+func (n *node) depth() (d int) {
+	for at := n; at.parent != nil; at = at.parent {
+		d++
+	}
+	return d
 }
 
 // below tells whether a node is another one, or lies in its folder.
@@ -227,7 +276,7 @@ func (t *tree) put(ctx context.Context, place, n *node) error {
 		spec := r.PeerDependencies[peer]
 		there := place.up(peer)
 		switch {
-		case there != nil && there.suits(spec):
+		case there != nil && t.suits(there, spec):
 		case there != nil && there.parent == place:
 			if !r.PeerMeta[peer].Optional {
 				return errPeer{peer, spec}
@@ -243,11 +292,11 @@ func (t *tree) put(ctx context.Context, place, n *node) error {
 }
 
 // suits tells whether an installed package is what a dependency asks for.
-func (n *node) suits(spec string) bool {
+func (t *tree) suits(n *node, spec string) bool {
 	if real, rest, ok := alias(spec); ok {
-		return n.release.Name == real && satisfies(n.release.Version, rest)
+		return n.release.Name == real && t.satisfies(n.release.Version, rest)
 	}
-	return n.release.Name == n.name && satisfies(n.release.Version, spec)
+	return n.release.Name == n.name && t.satisfies(n.release.Version, spec)
 }
 
 // anywhere tells whether a package is for every kind of machine.
@@ -272,13 +321,31 @@ func alias(spec string) (name, rest string, ok bool) {
 
 // satisfies tells whether a version is within a range. Of a tag or anything else that
 // is no range that is not known: false.
-func satisfies(version, spec string) bool {
+func (t *tree) satisfies(version, spec string) bool {
+	c := t.constraint(spec)
+	return c != nil && c.Match(version)
+}
+
+// constraint reads a range, once; nil: it is none.
+func (t *tree) constraint(spec string) *semver.Constraint {
 	spec = strings.TrimSpace(spec)
 	if spec == "" {
 		spec = "*"
 	}
-	c, err := semver.NPM.ParseConstraint(spec)
-	return err == nil && c.Match(version)
+	c, known := t.ranges[spec]
+	if !known {
+		t.steps += len(spec)
+		if len(spec) <= maxRange {
+			var err error
+			if c, err = semver.NPM.ParseConstraint(spec); err != nil {
+				c = nil
+			}
+			if len(t.ranges) < maxPackuments {
+				t.ranges[spec] = c
+			}
+		}
+	}
+	return c
 }
 
 // elsewhere are what specifiers begin with that name no registry's package.
@@ -301,72 +368,141 @@ func (t *tree) pick(ctx context.Context, w wish) (*release, npmRegistry, error) 
 		if len(t.found) >= maxPackuments {
 			return nil, nil, fault.New(fault.Exhausted, "the packages need more than %d others", maxPackuments).WithHint("install fewer at once")
 		}
-		a = &answer{}
-		a.packument, a.registry, a.err = t.p.npmPackage(ctx, name)
+		a = t.look(ctx, name)
 		t.found[name] = a
 	}
 	if a.err != nil {
 		return nil, nil, a.err
 	}
-	r := a.packument.choose(spec, t.preferred[name], t.peers[w.name])
-	if r == nil {
-		return nil, nil, fault.New(fault.NotFound, "the npm package %s has no version %.100q that may be shown", name, spec).
-			WithHint("it has %s", lastVersions(a.packument.versions()))
+	asked := fmt.Sprintf("%d %q %q", len(t.peers[w.name]), w.name, spec)
+	if r := a.picked[asked]; r != nil {
+		return r, a.registry, t.step(ctx, 1)
 	}
-	return r, a.registry, nil
+	version, err := t.choose(ctx, a, spec, t.preferred[name], t.peers[w.name])
+	if err != nil {
+		return nil, nil, err
+	}
+	if version == "" {
+		return nil, nil, fault.New(fault.NotFound, "the npm package %s has no version %.100q that may be shown", name, spec).
+			WithHint("it has %s", lastVersions(a.rows))
+	}
+	r, err := t.load(ctx, a, name, version)
+	if err == nil {
+		err = t.hold(len(asked) + rowCost)
+		a.picked[asked] = r
+	}
+	return r, a.registry, err
 }
 
-func lastVersions(all []string) string {
-	if len(all) > 5 {
-		return "… " + strings.Join(all[len(all)-5:], ", ")
+// look finds a package, and remembers what its versions are.
+func (t *tree) look(ctx context.Context, name string) *answer {
+	found, err := t.p.npmPackage(ctx, name)
+	if err != nil {
+		return &answer{err: err}
 	}
-	return strings.Join(all, ", ")
+	defer found.close()
+	a := &answer{page: found.page, tags: found.tags, registry: found.registry, chosen: map[string]*release{}, picked: map[string]*release{}}
+	for r, err := range found.rows() {
+		if err == nil {
+			err = errors.Join(t.hold(len(r.Version)+rowCost), t.step(ctx, 1))
+		}
+		if err != nil {
+			return &answer{err: err}
+		}
+		a.rows = append(a.rows, r)
+	}
+	for tag, version := range a.tags {
+		if err := t.hold(len(tag) + len(version) + rowCost); err != nil {
+			return &answer{err: err}
+		}
+	}
+	slices.Reverse(a.rows)
+	return a
+}
+
+// load reads a version's description.
+func (t *tree) load(ctx context.Context, a *answer, name, version string) (*release, error) {
+	if r := a.chosen[version]; r != nil {
+		return r, nil
+	}
+	p, err := t.p.store.again(a.page)
+	if errors.Is(err, errAnotherPage) { // what is there now may have it as well
+		now := t.look(ctx, name)
+		if now.err != nil {
+			return nil, now.err
+		}
+		a.page, a.rows = now.page, now.rows
+		p, err = t.p.store.again(a.page)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer p.close()
+	for _, at := range a.rows {
+		if at.Version != version {
+			continue
+		}
+		if err := t.hold(4 * int(at.Parts[partShort]+at.Parts[partPlaced])); err != nil {
+			return nil, err
+		}
+		r, err := p.release(at)
+		a.chosen[version] = r
+		return r, err
+	}
+	return nil, errAnotherPage
+}
+
+func lastVersions(newest []row) string {
+	var last []string
+	for _, r := range newest[:min(len(newest), 5)] {
+		last = append(last, r.Version)
+	}
+	slices.Reverse(last)
+	if len(newest) > 5 {
+		return "… " + strings.Join(last, ", ")
+	}
+	return strings.Join(last, ", ")
 }
 
 // choose takes a version as npm does: a tag's; else of those in the range the one that
-// is preferred, the latest, or the newest, those that are not deprecated first. Nil:
+// is preferred, the latest, or the newest, those that are not deprecated first. Empty:
 // there is none.
-func (p *packument) choose(spec, preferred string, peers []string) *release {
-	if spec == "" {
-		spec = "*"
+func (t *tree) choose(ctx context.Context, a *answer, spec, preferred string, peers []string) (string, error) {
+	c := t.constraint(spec)
+	if tagged, ok := a.tags[spec]; ok && (c == nil || spec == "latest") {
+		return tagged, nil
 	}
-	c, err := semver.NPM.ParseConstraint(spec)
-	if tagged, ok := p.tags[spec]; ok && (err != nil || spec == "latest") {
-		return p.releases[tagged]
+	if c == nil {
+		return "", nil
 	}
-	if err != nil {
-		return nil
-	}
-	fits := func(version string, peers []string) bool {
-		return p.releases[version] != nil && c.Match(version) && !slices.ContainsFunc(peers, func(s string) bool { return !satisfies(version, s) })
-	}
+	latest := a.tags["latest"]
 	// A peer's wish is kept where it can be: where it cannot, the conflict is found again.
 	for _, peers := range [][]string{peers, nil} {
-		if preferred != "" && fits(preferred, peers) {
-			return p.releases[preferred]
+		fits := func(version string) bool {
+			return c.Match(version) && !slices.ContainsFunc(peers, func(s string) bool { return !t.satisfies(version, s) })
 		}
-		if latest := p.tags["latest"]; fits(latest, peers) || spec == "*" && len(peers) == 0 && p.releases[latest] != nil {
-			return p.releases[latest]
+		if preferred != "" && fits(preferred) && slices.ContainsFunc(a.rows, func(r row) bool { return r.Version == preferred }) {
+			return preferred, nil
 		}
-		var best *release
-		for version, r := range p.releases {
-			if fits(version, peers) && (best == nil || betterInRange(r, best)) {
-				best = r
+		if latest != "" && (fits(latest) || (spec == "*" || spec == "") && len(peers) == 0) {
+			return latest, nil
+		}
+		best := ""
+		for _, r := range a.rows {
+			if err := t.step(ctx, 1+len(peers)); err != nil {
+				return "", err
+			}
+			if (best == "" || !r.Deprecated) && fits(r.Version) {
+				if best = r.Version; !r.Deprecated {
+					break
+				}
 			}
 		}
-		if best != nil {
-			return best
+		if best != "" {
+			return best, nil
 		}
 	}
-	return nil
-}
-
-// betterInRange tells whether npm takes a rather than b, where both are in the range.
-func betterInRange(a, b *release) bool {
-	if a.deprecated() != b.deprecated() {
-		return b.deprecated()
-	}
-	return semver.NPM.Compare(a.Version, b.Version) > 0
+	return "", nil
 }
 
 // blame says which package it is whose dependency cannot be met.

@@ -52,7 +52,7 @@ func (f projectFile) fits() bool {
 	if !f.wheel() {
 		return false
 	}
-	w, err := pypi.ParseWheelName(f.name)
+	w, err := parseWheelName(f.name)
 	return err == nil && pure(w.Platforms) && f.takesGuest()
 }
 
@@ -65,87 +65,100 @@ func (f projectFile) takesGuest() bool {
 	return err != nil || c.Match(fmt.Sprintf("3.%d.0", guestMinor)) || c.Match(fmt.Sprintf("3.%d.99", guestMinor))
 }
 
-// matches are the files of the versions that a requirement takes. As with pip, what was
-// yanked counts only where exactly that version is asked for, and what is preliminary
-// where nothing else is there.
-func (p *project) matches(r Requirement) (out []projectFile) {
-	var constraint *semver.Constraint
-	if r.Versions != "" {
-		constraint, _ = semver.PyPI.ParseConstraint(r.Versions)
-	}
-	exact := strings.HasPrefix(r.Versions, "==") && !strings.ContainsAny(r.Versions, "*,")
-	for _, f := range p.files {
-		if constraint != nil && !constraint.Match(f.version) || f.yanked != nil && !exact {
-			continue
-		}
-		out = append(out, f)
-	}
-	return out
-}
-
 // ExplainPython says why a requirement cannot be met in the wasm guest, and where it
 // can; nil: it can, as far as this package alone goes.
 func (p *Packages) ExplainPython(ctx context.Context, r Requirement) error {
-	found, _, err := p.pythonProject(ctx, r.Name)
+	found, err := p.pythonProject(ctx, r.Name)
 	if err != nil {
 		return err
 	}
-	all := found.matches(r)
-	switch {
-	case len(found.files) == 0:
-		return fault.New(fault.NotFound, "the package %q has no file that may be shown", r.Name).
-			WithHint("what it has is younger than packages.%s.cooldown_days, or without a digest", kindPython)
-	case len(all) == 0:
-		return fault.New(fault.NotFound, "%s has no version %s", r.Name, r.Versions).WithHint("it has %s", lastOf(found.files))
-	case slices.ContainsFunc(all, projectFile.fits):
-		return nil
+	defer found.close()
+	var c census
+	if r.Versions != "" {
+		c.constraint, _ = semver.PyPI.ParseConstraint(r.Versions)
 	}
-	return errNoWheel(r, all)
-}
-
-// lastOf names the newest versions.
-func lastOf(files []projectFile) string {
-	var versions []string
-	for _, f := range files {
-		if f.yanked == nil && !slices.Contains(versions, f.version) {
-			versions = append(versions, f.version)
+	// As with pip, what was yanked counts only where exactly that version is asked for.
+	exact := strings.HasPrefix(r.Versions, "==") && !strings.ContainsAny(r.Versions, "*,")
+	for f, err := range found.files() {
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		if c.count(f, exact) {
+			return nil
 		}
 	}
-	if len(versions) == 0 {
+	switch {
+	case c.files == 0:
+		return fault.New(fault.NotFound, "the package %q has no file that may be shown", r.Name).
+			WithHint("what it has is younger than packages.%s.cooldown_days, or without a digest", kindPython)
+	case c.wheels+c.sources+c.old == 0:
+		return fault.New(fault.NotFound, "%s has no version %s", r.Name, r.Versions).WithHint("it has %s", c.last())
+	}
+	return c.noWheel(r)
+}
+
+// census counts what files a package has.
+type census struct {
+	constraint *semver.Constraint // of what is asked for; nil: any
+	files      int                // all of them
+	versions   []string           // the newest of those that were not withdrawn
+	more       bool               // than these
+
+	wheels, sources, linux, old int // of those that are asked for
+}
+
+// count counts a file; true: it installs in the wasm guest.
+func (c *census) count(f projectFile, exact bool) bool {
+	c.files++
+	if f.yanked == nil && (len(c.versions) == 0 || c.versions[len(c.versions)-1] != f.version) {
+		if c.versions = append(c.versions, f.version); len(c.versions) > 5 {
+			c.versions, c.more = slices.Clone(c.versions[1:]), true
+		}
+	}
+	if c.constraint != nil && !c.constraint.Match(f.version) || f.yanked != nil && !exact {
+		return false
+	}
+	switch {
+	case !f.wheel():
+		c.sources++
+	case !f.takesGuest():
+		c.old++
+	default:
+		c.wheels++
+		if strings.Contains(f.name, "linux") {
+			c.linux++
+		}
+		return f.fits()
+	}
+	return false
+}
+
+// last names the newest versions.
+func (c *census) last() string {
+	if len(c.versions) == 0 {
 		return "none that was not withdrawn"
 	}
-	text := strings.Join(versions[max(0, len(versions)-5):], ", ")
-	if len(versions) > 5 {
+	text := strings.Join(c.versions, ", ")
+	if c.more {
 		return "… " + text
 	}
 	return text
 }
 
-// errNoWheel is for a package of which nothing fits into the wasm guest.
-func errNoWheel(r Requirement, all []projectFile) error {
-	wheels, sources, linux, old := 0, 0, 0, 0
-	for _, f := range all {
-		switch {
-		case !f.wheel():
-			sources++
-		case !f.takesGuest():
-			old++
-		default:
-			wheels++
-			if strings.Contains(f.name, "linux") {
-				linux++
-			}
-		}
-	}
+// noWheel is for a package of which nothing fits into the wasm guest.
+func (c *census) noWheel(r Requirement) error {
 	why := fmt.Sprintf("its wheels are for other versions of Python than 3.%d", guestMinor)
 	switch {
-	case wheels > 0:
+	case c.wheels > 0:
 		why = "its wheels have compiled parts for other machines"
-	case old == 0:
+	case c.old == 0:
 		why = "it has no wheel, and what builds one would have to be run"
 	}
 	hint := fmt.Sprintf("it installs in a session with isolation %q", isolationLinux)
-	if linux == 0 && sources == 0 && old == 0 {
+	if c.linux == 0 && c.sources == 0 && c.old == 0 {
 		hint = "it has no wheel for Linux either; look for another package"
 	}
 	return fault.New(fault.Unsupported, "%s has no wheel that works with isolation %q: %s", r, isolationWasm, why).WithHint("%s", hint)
@@ -154,10 +167,18 @@ func errNoWheel(r Requirement, all []projectFile) error {
 // pipMissing finds the requirement that pip has nothing for.
 var pipMissing = regexp.MustCompile(`(?m)(?:No matching distribution found for|Could not find a version that satisfies the requirement) (.+?)(?: \(from .*)?$`)
 
+// What of pip's output is looked at, in bytes, and how many packages it may name: a program
+// writes it, and each is looked up.
+const (
+	maxPrinted   = 64 << 10
+	maxExplained = 10
+)
+
 // Explain makes a fault of what pip printed when it ended with an error: of a package
 // without a fitting file it says in which isolation that works.
 func (p *Packages) Explain(ctx context.Context, printed string) error {
-	for _, m := range pipMissing.FindAllStringSubmatch(printed, -1) {
+	printed = printed[max(0, len(printed)-maxPrinted):]
+	for _, m := range pipMissing.FindAllStringSubmatch(printed, maxExplained) {
 		r, err := ParseRequirement(m[1])
 		if err != nil {
 			continue

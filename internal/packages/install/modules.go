@@ -26,7 +26,7 @@ func (p place) modules(ctx context.Context, w wishes) (Result, error) {
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return Result{}, fmt.Errorf("looking at what is installed: %w", err)
 	}
-	made, err := p.config.Packages.JavaScript(ctx, packages.ScriptInstall{Wanted: w.lines, Record: record.Data, Upgrade: w.upgrade})
+	made, err := p.config.Packages.JavaScript(ctx, packages.ScriptInstall{Owner: string(p.info.Owner), Wanted: w.lines, Record: record.Data, Upgrade: w.upgrade})
 	if err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
