@@ -26,6 +26,8 @@ func (p *program) serverImportCommand() *cobra.Command {
 		Use: "import [CLIENT|FILE]", Short: "Add the servers that an MCP client has",
 		Long: fmt.Sprintf(`Reads the servers of an MCP client, and adds them here: %s,
 or any file with mcpServers. Without an argument all of these clients are looked at.
+Of a project only a file that is named is read, such as ./.mcp.json: its servers are
+commands that whoever made the project chose.
 What the client starts paddock itself with is left out, and so is what only the
 client can fill in. The client's own file stays as it is.
 
@@ -111,9 +113,9 @@ func (p *program) importServers(c *cobra.Command, args []string, how *importing,
 // sourcesOf are the files that are meant.
 func sourcesOf(args []string) ([]setup.Source, error) {
 	if len(args) == 0 {
-		return setup.Sources(here(), ""), nil
+		return setup.Sources(outside(), ""), nil
 	}
-	if all := setup.Sources(here(), args[0]); len(all) > 0 {
+	if all := setup.Sources(outside(), args[0]); len(all) > 0 {
 		return all, nil
 	}
 	if !strings.ContainsAny(args[0], `./\`) {
@@ -121,6 +123,14 @@ func sourcesOf(args []string) ([]setup.Source, error) {
 	}
 	path, err := filepath.Abs(args[0])
 	return []setup.Source{{File: path}}, err
+}
+
+// outside is this machine without the working folder: what a project's file names was
+// written by whoever made the folder, and is taken over only from a file that is named.
+func outside() setup.Place {
+	at := here()
+	at.Folder = ""
+	return at
 }
 
 func filesOf(sources []setup.Source) string {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"net"
@@ -338,7 +337,7 @@ func ownPath() (string, error) {
 		return "", fmt.Errorf("finding paddock's own file: %w", err)
 	}
 	found, err := exec.LookPath("paddock")
-	if err != nil && !errors.Is(err, exec.ErrDot) || found == "" {
+	if err != nil { // also where it is the working folder's: that may be another one tomorrow
 		return own, nil
 	}
 	if found, err = filepath.Abs(found); err != nil {
