@@ -98,10 +98,6 @@ func distinct(all []Named) []string {
 			keepers[key] = keeper(all, group) // once: a server may give all its tools one identifier
 		}
 	}
-	keepers := map[string]int{}
-	for key, group := range groups {
-		keepers[key] = keeper(all, group)
-	}
 	for i, n := range all {
 		key := strings.ToLower(bases[i])
 		if len(groups[key]) == 1 || keepers[key] == i {
