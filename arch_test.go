@@ -28,7 +28,7 @@ var mayImport = map[string][]string{
 	"internal/bindings/oauth":            {"internal/fault"},
 	"internal/bindings/upstream":         {"internal/bindings", "internal/fault", "internal/legible", "internal/membudget", "internal/secret/redact"},
 	"internal/bindings/catalog":          {"internal/bindings", "internal/bindings/schema", "internal/bindings/stub", "internal/blob", "internal/fault"},
-	"internal/bindings/schema":           {"internal/fault", "internal/legible"},
+	"internal/bindings/schema":           {"internal/fault", "internal/legible", "internal/pattern"},
 	"internal/bindings/stub":             {"internal/bindings", "internal/bindings/schema", "internal/legible"},
 	"internal/blob":                      {"internal/fault"},
 	"internal/blob/blobtest":             {"internal/blob"},
@@ -59,6 +59,7 @@ var mayImport = map[string][]string{
 	"internal/packages/packagestest":     {"internal/sandbox/sandboxtest", "tests/mcp/suite"},
 	"internal/packages/install":          {"internal/fault", "internal/limit", "internal/packages", "internal/sandbox", "internal/session", "internal/workspace"},
 	"internal/picture":                   {"internal/fault", "internal/helper"},
+	"internal/pattern":                   {"internal/fault"},
 	"internal/pool":                      {"internal/fault", "internal/lock", "internal/sandbox", "internal/workspace"},
 	"internal/quota":                     {"internal/fault", "internal/store"},
 	"internal/sandbox":                   {},
@@ -117,7 +118,7 @@ var mayImport = map[string][]string{
 	"internal/web/approvals":             {"internal/approval", "internal/auth", "internal/fault", "internal/web"},
 	"internal/web/files":                 {"internal/auth", "internal/bundle", "internal/fault", "internal/session", "internal/web", "internal/workspace"},
 	"internal/web/preview":               {"internal/auth", "internal/fault", "internal/sandbox", "internal/session", "internal/web"},
-	"internal/workspace":                 {"internal/blob", "internal/fault"},
+	"internal/workspace":                 {"internal/blob", "internal/fault", "internal/pattern"},
 }
 
 // outside is where a module from outside may be imported, by the longest
@@ -126,7 +127,7 @@ var outside = map[string][]string{
 	"github.com/agnivade/levenshtein":               {"internal/cli/config", "internal/mcpserver"},
 	"github.com/BurntSushi/toml":                    {"internal/cli/config", "internal/setup"},
 	"github.com/andybalholm/brotli":                 {"internal/secret"},
-	"github.com/bmatcuk/doublestar":                 {"internal/workspace"},
+	"github.com/bmatcuk/doublestar":                 {"internal/pattern"},
 	"github.com/evanw/esbuild":                      {"internal/packages", "internal/sandbox/typescript", "internal/skill"},
 	"deps.dev/util/pypi":                            {"internal/packages"},
 	"deps.dev/util/semver":                          {"internal/packages"},

@@ -160,7 +160,7 @@ func (f fixture) files(t *testing.T, ref blob.Ref) map[string]string {
 	if _, _, err := tree.Apply(list, nil, f.store.Open); err != nil {
 		t.Fatal(err)
 	}
-	all, _, err := tree.List("")
+	all, _, err := tree.List(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -258,7 +258,7 @@ func workspaceInfo(ctx context.Context, c *call, in sessionInput) (out sessionIn
 	if err != nil {
 		return sessionInfo{}, answer{}, err
 	}
-	installed, err := c.packagesIn(d.ID)
+	installed, err := c.packagesIn(ctx, d.ID)
 	if err != nil {
 		return sessionInfo{}, answer{}, err
 	}

@@ -332,7 +332,7 @@ func listFiles(ctx context.Context, c *call, in listInput) (fileList, answer, er
 	var all []workspace.File
 	var more bool
 	err := c.withFiles(ctx, in.session, func(tree *workspace.Tree) (err error) {
-		all, more, err = tree.List(in.glob)
+		all, more, err = tree.List(ctx, in.glob)
 		return err
 	})
 	if err != nil {

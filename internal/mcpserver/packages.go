@@ -63,8 +63,8 @@ func installPackage(ctx context.Context, c *call, in packageInput) (out installa
 }
 
 // packagesIn names the packages that are installed in a session.
-func (c *call) packagesIn(id session.ID) (all []string, err error) {
-	found, err := install.Listed(c.server.config.Sessions, c.bound.Owner, id)
+func (c *call) packagesIn(ctx context.Context, id session.ID) (all []string, err error) {
+	found, err := install.Listed(ctx, c.server.config.Sessions, c.bound.Owner, id)
 	for _, one := range found[:min(len(found), maxPackages)] {
 		all = append(all, one.Name+" "+one.Version)
 	}

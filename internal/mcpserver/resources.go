@@ -105,11 +105,11 @@ func (s *Server) listResources(ctx context.Context, req *mcp.ListResourcesReques
 	if !withFiles {
 		return res, nil
 	}
-	return s.listFiles(b, req, res)
+	return s.listFiles(ctx, b, req, res)
 }
 
 // listFiles adds a page of the default session's files to a list.
-func (s *Server) listFiles(b Bound, req *mcp.ListResourcesRequest, res *mcp.ListResourcesResult) (mcp.Result, error) {
+func (s *Server) listFiles(ctx context.Context, b Bound, req *mcp.ListResourcesRequest, res *mcp.ListResourcesResult) (mcp.Result, error) {
 	id := s.defaults.get(b)
 	if b.Default == "" || id == "" {
 		return res, nil
@@ -121,7 +121,7 @@ func (s *Server) listFiles(b Bound, req *mcp.ListResourcesRequest, res *mcp.List
 		return nil, wireError(err)
 	}
 	defer done()
-	files, _, err := tree.List("")
+	files, _, err := tree.List(ctx, "")
 	if err != nil {
 		return nil, wireError(err)
 	}

@@ -27,7 +27,7 @@ func (m *Manager) Details(ctx context.Context, owner Owner, id ID) (Details, err
 	if d.Info, err = s.info(); err != nil {
 		return Details{}, err
 	}
-	files, _, err := s.tree.List("")
+	files, _, err := s.tree.List(ctx, "")
 	if err == nil {
 		d.DiskBytes, err = s.tree.DiskBytes()
 	}

@@ -307,5 +307,5 @@ func largest(sizes map[string]int64, but string) string {
 // treeOptions bound a session's files.
 func (s *session) treeOptions(disk int64) workspace.Options {
 	uid, gid := fileOwner(s.backend)
-	return workspace.Options{DiskBytes: disk, UID: uid, GID: gid, Grow: func(bytes int64) error { return s.manager.checkDisk(s.owner, bytes) }}
+	return workspace.Options{Owner: string(s.owner), DiskBytes: disk, UID: uid, GID: gid, Grow: func(bytes int64) error { return s.manager.checkDisk(s.owner, bytes) }}
 }

@@ -134,7 +134,7 @@ func TestASessionThatIsResetGetsAMachineThatIsBootedAlready(t *testing.T) {
 		if all := b.started(); len(all) != booted {
 			t.Errorf("there were started %+v", all[booted:])
 		}
-		if files, _, err := tree.List(""); err != nil || len(files) != 2 {
+		if files, _, err := tree.List(t.Context(), ""); err != nil || len(files) != 2 {
 			t.Errorf("it has %+v, %v", files, err)
 		}
 		if _, err := m.Restore(t.Context(), alice, id, "2"); err != nil {

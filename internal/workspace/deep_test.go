@@ -95,7 +95,7 @@ func TestTheDepthOfFoldersHidesNothing(t *testing.T) {
 			if got, err := tree.DiskBytes(); got != want || err != nil {
 				t.Errorf("it counts %d bytes, %v, want %d", got, err, want)
 			}
-			if _, more, err := tree.List(""); !more || err != nil {
+			if _, more, err := tree.List(t.Context(), ""); !more || err != nil {
 				t.Errorf("that files are left out of the list is told as %v, %v", more, err)
 			}
 			if err := RemoveAll(dir); err != nil {

@@ -42,7 +42,7 @@ func (t *Tree) editLocked(p, old, replacement string, all bool) (count int, err 
 	}
 	text := string(c.Data)
 	count = strings.Count(text, old)
-	if count == 0 && strings.Contains(text, "\r\n") {
+	if count == 0 && strings.Contains(old, "\n") && strings.Contains(text, "\r\n") {
 		old, replacement = toCRLF(old), toCRLF(replacement)
 		count = strings.Count(text, old)
 	}
@@ -53,10 +53,23 @@ func (t *Tree) editLocked(p, old, replacement string, all bool) (count int, err 
 		return 0, fault.New(fault.Conflict, "the text to replace is in %s %d times, in lines %s", p, count, linesOf(text, old)).
 			WithHint("give more of the text around it, or replace all of them")
 	}
+	if err := fits(p, len(text), count, len(replacement)-len(old)); err != nil {
+		return 0, err
+	}
 	if _, err := t.writeLocked(p, []byte(strings.ReplaceAll(text, old, replacement))); err != nil {
 		return 0, fmt.Errorf("putting the edited file in place: %w", err)
 	}
 	return count, nil
+}
+
+// fits refuses an edit whose result would be larger than what is edited, before any
+// of it is made: whoever chooses the text and how often it is there multiplies.
+func fits(p string, size, count, growth int) error {
+	if growth <= 0 || growth <= (maxText-size)/count { // growth*count may be more than an int holds
+		return nil
+	}
+	return fault.New(fault.Exhausted, "%s would be larger than %d bytes, and that often is the text in it: %d times", p, maxText, count).
+		WithHint("replace fewer of them, or write the file with a program in the session")
 }
 
 func toCRLF(s string) string {

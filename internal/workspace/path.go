@@ -7,9 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"paddock/internal/fault"
+	"paddock/internal/pattern"
 )
 
 const (
@@ -86,54 +85,52 @@ func checkName(part string) error {
 	return nil
 }
 
-// Bounds of a glob: matching tries every combination of its alternatives.
-const (
-	maxGlob         = 256
-	maxGroups       = 4
-	maxAlternatives = 32
-)
-
 // Glob chooses files by path: * and ? stand for characters of one name, **
 // for any folders, [a-z] for one character, {a,b} for either. A pattern
 // without a slash matches a file's name in every folder; one without any of
 // these characters also matches everything below the folder of that name. The
 // zero Glob matches everything.
-type Glob struct{ patterns []string }
+type Glob struct{ any []pattern.Glob }
 
-// NewGlob checks a pattern; the empty one matches everything.
-func NewGlob(pattern string) (Glob, error) {
-	if pattern == "" {
-		return Glob{}, nil
+// NewGlob checks a pattern; the empty one matches everything. What it may cost is
+// package pattern's to say.
+func NewGlob(text string) (Glob, error) {
+	if len(text) > pattern.MaxGlob {
+		return Glob{}, fault.New(fault.Invalid, "the glob is too long").WithHint("it may have %d bytes", pattern.MaxGlob)
 	}
-	if len(pattern) > maxGlob || strings.Count(pattern, "{") > maxGroups || strings.Count(pattern, ",") > maxAlternatives {
-		return Glob{}, fault.New(fault.Invalid, "the glob is too long").WithHint("it may have %d bytes and %d groups in braces", maxGlob, maxGroups)
-	}
-	rel, ok := relative(pattern)
+	rel, ok := relative(text)
 	if !ok {
-		return Glob{}, fault.New(fault.Denied, "the glob %q lies outside of the workspace", pattern).WithHint("leave the leading / away")
+		return Glob{}, fault.New(fault.Denied, "the glob %q lies outside of the workspace", text).WithHint("leave the leading / away")
 	}
 	rel = strings.TrimPrefix(rel, "./")
-	if !doublestar.ValidatePattern(rel) {
-		return Glob{}, fault.New(fault.Invalid, "the glob %q is malformed", pattern).WithHint("*, **, ?, [a-z] and {a,b} have a meaning; others stand for themselves")
-	}
 	plain := strings.TrimRight(rel, "/")
+	written := []string{"**/" + rel}
 	switch {
 	case plain == "" || plain == ".":
 		return Glob{}, nil
-	case !strings.ContainsAny(plain, "*?[{\\"):
-		return Glob{patterns: []string{plain, plain + "/**", "**/" + plain}}, nil
+	case pattern.Plain(plain):
+		written = []string{plain, plain + "/**", "**/" + plain}
 	case strings.Contains(rel, "/"):
-		return Glob{patterns: []string{rel}}, nil
+		written = []string{rel}
 	}
-	return Glob{patterns: []string{"**/" + rel}}, nil
+	var g Glob
+	for _, one := range written {
+		compiled, err := pattern.NewGlob(one)
+		if err != nil {
+			return Glob{}, err
+		}
+		g.any = append(g.any, compiled)
+	}
+	return g, nil
 }
 
-// Match tells whether a file's path, relative and with slashes, is chosen.
-func (g Glob) Match(p string) bool {
-	for _, pattern := range g.patterns {
-		if doublestar.MatchUnvalidated(pattern, p) {
-			return true
+// Match tells whether a file's path, relative and with slashes, is chosen. The error
+// is the meter's.
+func (g Glob) Match(p string, m *pattern.Meter) (bool, error) {
+	for _, one := range g.any {
+		if is, err := one.Match(p, m); is || err != nil {
+			return is, err
 		}
 	}
-	return len(g.patterns) == 0
+	return len(g.any) == 0, m.Spend(int64(len(p)))
 }

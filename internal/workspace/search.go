@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"regexp"
 	"unicode/utf8"
 
 	"paddock/internal/fault"
+	"paddock/internal/pattern"
 )
 
 const (
@@ -36,20 +36,22 @@ type Matches struct {
 }
 
 // Search finds the lines that match a regular expression (RE2) in the files
-// that a glob chooses; limit bounds their number (zero: MaxMatches).
-func (t *Tree) Search(ctx context.Context, pattern, glob string, limit int) (Matches, error) {
-	if pattern == "" || len(pattern) > maxPattern {
+// that a glob chooses; limit bounds their number (zero: MaxMatches). It ends with
+// ctx, and with a fault.Exhausted where it costs more than pattern.MaxSteps.
+func (t *Tree) Search(ctx context.Context, expression, glob string, limit int) (Matches, error) {
+	if expression == "" || len(expression) > maxPattern {
 		return Matches{}, fault.New(fault.Invalid, "a regular expression has 1 to %d bytes", maxPattern)
 	}
-	re, err := regexp.Compile(pattern)
+	re, err := pattern.Compile(expression)
 	if err != nil {
-		return Matches{}, fault.New(fault.Invalid, "the regular expression is malformed: %v", err).
-			WithHint("the syntax is RE2's: no look-around, no back-references; escape . ( ) [ ] { } + * ? | with a backslash")
+		return Matches{}, err
 	}
+	m := pattern.NewMeter(ctx, t.options.Owner, pattern.MaxSteps)
+	defer m.Close()
 	if limit <= 0 || limit > MaxMatches {
 		limit = MaxMatches
 	}
-	files, more, err := t.List(glob)
+	files, more, err := t.list(ctx, glob, m)
 	if err != nil {
 		return Matches{}, err
 	}
@@ -67,7 +69,11 @@ func (t *Tree) Search(ctx context.Context, pattern, glob string, limit int) (Mat
 			continue
 		}
 		found.Files++
-		if !found.add(f.Path, c.Data, re, limit) {
+		room, err := found.add(f.Path, c.Data, re, limit, m)
+		if err != nil {
+			return Matches{}, err
+		}
+		if !room {
 			break
 		}
 	}
@@ -75,22 +81,25 @@ func (t *Tree) Search(ctx context.Context, pattern, glob string, limit int) (Mat
 }
 
 // add looks through one file and tells whether there is room for more.
-func (m *Matches) add(p string, data []byte, re *regexp.Regexp, limit int) bool {
+func (m *Matches) add(p string, data []byte, re *pattern.Regexp, limit int, cost *pattern.Meter) (bool, error) {
 	for line := 1; len(data) > 0; line++ {
 		text, rest, _ := bytes.Cut(data, []byte{'\n'})
 		data = rest
 		text = bytes.TrimSuffix(text, []byte{'\r'})
-		at := re.FindIndex(text)
-		if at == nil {
+		at, err := re.Match(text, cost)
+		if err != nil {
+			return false, err
+		}
+		if at < 0 {
 			continue
 		}
 		if len(m.Matches) == limit {
 			m.More = true
-			return false
+			return false, nil
 		}
-		m.Matches = append(m.Matches, Match{Path: p, Line: line, Text: excerpt(text, at[0])})
+		m.Matches = append(m.Matches, Match{Path: p, Line: line, Text: excerpt(text, at)})
 	}
-	return true
+	return true, nil
 }
 
 // excerpt cuts a long line around a hit, at whole characters.

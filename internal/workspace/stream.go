@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"cmp"
+	"context"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"strings"
 
 	"paddock/internal/fault"
+	"paddock/internal/pattern"
 )
 
 // OpenFile opens a regular file for reading, and tells about it as it was
@@ -39,17 +41,26 @@ func (f File) Tag() string {
 }
 
 // Walk calls visit for every regular file that a glob matches (see [NewGlob]),
-// each folder's names in order, however many there are; its error ends the walk. left
-// tells that some were left out: they lie deeper than 200 folders, or have longer paths
+// each folder's names in order, however many there are; its error ends the walk, and
+// so does ctx. left tells that some were left out: they lie deeper than 200 folders, or have longer paths
 // than anybody can use, or their folder may not be read.
-func (t *Tree) Walk(glob string, visit func(File) error) (left bool, err error) {
+func (t *Tree) Walk(ctx context.Context, glob string, visit func(File) error) (left bool, err error) {
 	g, err := NewGlob(glob)
 	if err != nil {
 		return false, err
 	}
 	return t.walk(func(p string, info fs.FileInfo) error {
-		if !info.Mode().IsRegular() || hidden(p) || !g.Match(p) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if !info.Mode().IsRegular() || hidden(p) {
 			return nil
+		}
+		m := pattern.NewMeter(ctx, t.options.Owner, pattern.MaxSteps) // for each: visit may take its time
+		is, err := g.Match(p, m)
+		m.Close()
+		if !is || err != nil {
+			return err
 		}
 		return visit(fileOf(p, info))
 	})

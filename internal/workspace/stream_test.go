@@ -242,7 +242,7 @@ func TestWhatAnInterruptedWriterLeftIsNotSeenAndSweptAway(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if files, _, err := tree.List(""); err != nil || len(files) != 1 {
+	if files, _, err := tree.List(t.Context(), ""); err != nil || len(files) != 1 {
 		t.Errorf("%+v are seen, %v", files, err)
 	}
 	if err := tree.Sweep(); err != nil {
@@ -322,13 +322,13 @@ func TestAStageTakesFilesAwayInOneChange(t *testing.T) {
 	if err := s.Remove("../outside"); err == nil {
 		t.Error("what is outside is removed")
 	}
-	if files, _, err := tree.List(""); err != nil || len(files) != 3 {
+	if files, _, err := tree.List(t.Context(), ""); err != nil || len(files) != 3 {
 		t.Errorf("before: %v, %v", files, err)
 	}
 	if err := s.Commit(nil); err != nil {
 		t.Fatal(err)
 	}
-	files, _, err := tree.List("")
+	files, _, err := tree.List(t.Context(), "")
 	if err != nil || len(files) != 2 || files[0].Path != "a/new.txt" || files[1].Path != "a/stays.txt" || len(kept) != 1 {
 		t.Errorf("after: %v, %v, kept %v", files, err, kept)
 	}

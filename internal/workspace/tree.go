@@ -4,6 +4,7 @@
 package workspace
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"paddock/internal/fault"
+	"paddock/internal/pattern"
 )
 
 // MaxFiles bounds what a listing, a search and a snapshot look at.
@@ -44,6 +46,8 @@ type Options struct {
 	// UID and GID are whom new files and folders are given to, so that a guest
 	// that runs as somebody else can change them; zero: nobody.
 	UID, GID int
+	// Owner is whose the files are: the searches of an owner take turns.
+	Owner string
 	// Grow is asked, when set, before the files grow by so many bytes, with
 	// other writers of the tree kept out; its error is the write's.
 	Grow func(bytes int64) error
@@ -143,14 +147,24 @@ func fileOf(p string, info fs.FileInfo) File {
 // List gives the regular files that match a glob (see [Glob]; empty: all),
 // sorted by path. Links are not followed and, like FIFOs, devices and sockets,
 // not listed. more tells that there are others: more than MaxFiles, or some that lie
-// deeper than 200 folders or have longer paths than anybody can use.
-func (t *Tree) List(glob string) (files []File, more bool, err error) {
+// deeper than 200 folders or have longer paths than anybody can use. It
+// ends with ctx.
+func (t *Tree) List(ctx context.Context, glob string) (files []File, more bool, err error) {
+	m := pattern.NewMeter(ctx, t.options.Owner, pattern.MaxSteps)
+	defer m.Close()
+	return t.list(ctx, glob, m)
+}
+
+func (t *Tree) list(ctx context.Context, glob string, m *pattern.Meter) (files []File, more bool, err error) {
 	g, err := NewGlob(glob)
 	if err != nil {
 		return nil, false, err
 	}
 	seen := 0
 	left, err := t.walk(func(p string, info fs.FileInfo) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if !info.Mode().IsRegular() || hidden(p) {
 			return nil
 		}
@@ -158,10 +172,11 @@ func (t *Tree) List(glob string) (files []File, more bool, err error) {
 			more = true
 			return fs.SkipAll
 		}
-		if g.Match(p) {
+		is, err := g.Match(p, m)
+		if is {
 			files = append(files, fileOf(p, info))
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return nil, false, err
@@ -299,7 +314,7 @@ func regular(info fs.FileInfo, p string) error {
 func explain(err error, p string) error {
 	var f *fault.Error
 	switch {
-	case err == nil || errors.As(err, &f):
+	case err == nil || errors.As(err, &f) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 		return err
 	case errors.Is(err, os.ErrClosed):
 		return fault.New(fault.NotFound, "the workspace is gone").WithHint("its session was destroyed or has expired").WithCause(err)

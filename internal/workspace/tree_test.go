@@ -129,7 +129,7 @@ func TestListGivesTheFilesThatAGlobChooses(t *testing.T) {
 		{"nothing that matches", "*.go", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			files, more, err := tree.List(c.glob)
+			files, more, err := tree.List(t.Context(), c.glob)
 			if err != nil || more {
 				t.Fatal(more, err)
 			}
@@ -143,7 +143,7 @@ func TestListGivesTheFilesThatAGlobChooses(t *testing.T) {
 		})
 	}
 	for _, bad := range []string{"[", "/etc/*", strings.Repeat("{a,b}", 9), strings.Repeat("*", 300)} {
-		if _, _, err := tree.List(bad); fault.KindOf(err) != fault.Invalid && fault.KindOf(err) != fault.Denied {
+		if _, _, err := tree.List(t.Context(), bad); fault.KindOf(err) != fault.Invalid && fault.KindOf(err) != fault.Denied {
 			t.Errorf("the glob %.20q gave %v", bad, err)
 		}
 	}
@@ -156,7 +156,7 @@ func TestListIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	files, more, err := tree.List("")
+	files, more, err := tree.List(t.Context(), "")
 	if err != nil || !more || len(files) != workspace.MaxFiles {
 		t.Errorf("got %d files, more %t, %v", len(files), more, err)
 	}
@@ -197,7 +197,7 @@ func TestNothingLeavesTheFolderThroughLinks(t *testing.T) {
 		})
 	}
 	t.Run("a link is not listed or followed", func(t *testing.T) {
-		files, _, err := tree.List("")
+		files, _, err := tree.List(t.Context(), "")
 		if err != nil || len(files) != 0 {
 			t.Errorf("got %v, %v", files, err)
 		}
@@ -254,7 +254,7 @@ func TestALinkSwappedDuringUseLeadsNowhere(t *testing.T) {
 			t.Errorf("read %q", c.Data)
 			break
 		}
-		if _, _, err := tree.List("**/secret"); err != nil {
+		if _, _, err := tree.List(t.Context(), "**/secret"); err != nil {
 			t.Error(err)
 			break
 		}
@@ -272,7 +272,7 @@ func TestSpecialFilesAreNeitherOpenedNorListed(t *testing.T) {
 	wantKind(t, err, fault.Denied)
 	_, err = tree.Edit("pipe", "a", "b", false)
 	wantKind(t, err, fault.Denied)
-	if files, _, err := tree.List(""); err != nil || len(files) != 0 {
+	if files, _, err := tree.List(t.Context(), ""); err != nil || len(files) != 0 {
 		t.Errorf("listed %v, %v", files, err)
 	}
 }
@@ -284,7 +284,7 @@ func TestAClosedTreeSaysThatItIsGone(t *testing.T) {
 	wantKind(t, err, fault.NotFound)
 	_, err = tree.Stat("a")
 	wantKind(t, err, fault.NotFound)
-	_, _, err = tree.List("")
+	_, _, err = tree.List(t.Context(), "")
 	wantKind(t, err, fault.NotFound)
 }
 

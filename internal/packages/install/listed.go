@@ -2,6 +2,7 @@ package install
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"path"
 	"regexp"
@@ -32,14 +33,14 @@ const maxLock = 16 << 20
 
 // Listed lists the packages that are installed in a session's files, those that others
 // depend on included.
-func Listed(m *session.Manager, owner session.Owner, id session.ID) (all []packages.Installed, err error) {
+func Listed(ctx context.Context, m *session.Manager, owner session.Owner, id session.ID) (all []packages.Installed, err error) {
 	tree, done, err := m.Files(owner, id)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	for _, glob := range []string{pythonFolder + "/lib/*/site-packages/*.dist-info/METADATA", ".local/lib/*/site-packages/*.dist-info/METADATA"} {
-		_, err := tree.Walk(glob, func(f workspace.File) error {
+		_, err := tree.Walk(ctx, glob, func(f workspace.File) error {
 			if m := installedPython.FindStringSubmatch(f.Path); m != nil {
 				all = append(all, packages.Installed{Name: m[1], Version: m[2]})
 			}

@@ -36,7 +36,7 @@ func (p place) modules(ctx context.Context, w wishes) (Result, error) {
 	if made.Already {
 		return Result{Already: true, Notes: made.Notes}, nil
 	}
-	if err := putModules(tree, made.Files, ctx.Err); err != nil {
+	if err := putModules(ctx, tree, made.Files); err != nil {
 		return Result{}, fmt.Errorf("putting the packages into the session: %w", err)
 	}
 	res := Result{Notes: made.Notes}
@@ -63,7 +63,7 @@ func added(record []byte, made *packages.Scripts) (all []packages.Installed, rep
 }
 
 // putModules makes the folder of modules what files say, in one change.
-func putModules(tree *workspace.Tree, files map[string][]byte, allow func() error) error {
+func putModules(ctx context.Context, tree *workspace.Tree, files map[string][]byte) error {
 	stage, err := tree.Stage()
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func putModules(tree *workspace.Tree, files map[string][]byte, allow func() erro
 			return err
 		}
 	}
-	_, err = tree.Walk(packages.Modules+"/**", func(f workspace.File) error {
+	_, err = tree.Walk(ctx, packages.Modules+"/**", func(f workspace.File) error {
 		if _, wanted := files[f.Path]; wanted {
 			return nil
 		}
@@ -83,5 +83,5 @@ func putModules(tree *workspace.Tree, files map[string][]byte, allow func() erro
 	if err != nil {
 		return err
 	}
-	return stage.Commit(allow)
+	return stage.Commit(ctx.Err)
 }

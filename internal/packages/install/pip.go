@@ -50,7 +50,7 @@ func (p place) pip(ctx context.Context, w wishes) (res Result, err error) {
 		return res, err
 	}
 	defer left()
-	if _, err := carry(tree, inside, nil); err != nil {
+	if _, err := carry(ctx, tree, inside, nil); err != nil {
 		return res, fmt.Errorf("looking at what is installed: %w", err)
 	}
 	report, err := p.runPip(ctx, apart, program)
@@ -60,7 +60,7 @@ func (p place) pip(ctx context.Context, w wishes) (res Result, err error) {
 	if len(report.Installed) == 0 {
 		return Result{Already: true}, nil
 	}
-	replaced, err := carry(inside, tree, ctx.Err)
+	replaced, err := carry(ctx, inside, tree, ctx.Err)
 	if err != nil {
 		return res, fmt.Errorf("putting the packages into the session: %w", err)
 	}
@@ -151,14 +151,14 @@ func ended(cause sandbox.Cause) error {
 
 // carry makes the Python packages of a tree what those of another are, in one change;
 // allow (nil: always) is asked before. It tells whether that changed or removed a file.
-func carry(from, to *workspace.Tree, allow func() error) (replaced bool, err error) {
+func carry(ctx context.Context, from, to *workspace.Tree, allow func() error) (replaced bool, err error) {
 	stage, err := to.Stage()
 	if err != nil {
 		return false, err
 	}
 	defer stage.Close()
 	wanted := map[string]bool{}
-	_, err = from.Walk(pythonFolder+"/**", func(f workspace.File) error {
+	_, err = from.Walk(ctx, pythonFolder+"/**", func(f workspace.File) error {
 		wanted[f.Path] = true
 		same, there, err := alike(from, to, f)
 		if err != nil || same {
@@ -176,7 +176,7 @@ func carry(from, to *workspace.Tree, allow func() error) (replaced bool, err err
 	if err != nil {
 		return false, err
 	}
-	_, err = to.Walk(pythonFolder+"/**", func(f workspace.File) error {
+	_, err = to.Walk(ctx, pythonFolder+"/**", func(f workspace.File) error {
 		if wanted[f.Path] {
 			return nil
 		}

@@ -83,7 +83,7 @@ func pack(ctx context.Context, w io.Writer, tree *workspace.Tree, format, glob s
 		compressed := gzip.NewWriter(w)
 		p = tarPacker{tar.NewWriter(compressed), compressed}
 	}
-	left, err := tree.Walk(glob, func(f workspace.File) error {
+	left, err := tree.Walk(ctx, glob, func(f workspace.File) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

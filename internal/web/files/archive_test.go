@@ -95,7 +95,7 @@ func (s *server) paths() string {
 		s.Fatal(err)
 	}
 	defer done()
-	all, _, err := files.List("")
+	all, _, err := files.List(s.Context(), "")
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func entryOf(f workspace.File) entry {
 
 // list answers with the files that a glob chooses, workspace.MaxFiles at most.
 func (t target) list(w http.ResponseWriter, r *http.Request, tree *workspace.Tree) error {
-	found, more, err := tree.List(r.URL.Query().Get("glob"))
+	found, more, err := tree.List(r.Context(), r.URL.Query().Get("glob"))
 	if err != nil {
 		return err
 	}
