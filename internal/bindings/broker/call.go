@@ -230,7 +230,7 @@ func (b *Broker) decide(ctx context.Context, e *Event, a *activity, arguments js
 		return d, err
 	}
 	d.arguments = arguments
-	if err := b.validator.Validate(d.tool.Input, arguments); err != nil || e.Verdict != Asks {
+	if err := b.validator.Validate(ctx, e.Owner, d.tool.Input, arguments); err != nil || e.Verdict != Asks {
 		return d, err
 	}
 	if a != nil && b.config.Approve != nil {

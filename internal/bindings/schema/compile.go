@@ -1,14 +1,15 @@
 package schema
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
-	"regexp"
-	"regexp/syntax"
 	"slices"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"paddock/internal/pattern"
 )
 
 // resource is the name of the schema in a compiler of its own. It is in no
@@ -36,14 +37,16 @@ func (c *compiled) compile(input json.RawMessage) {
 		c.ignore("the schema is not checked: it is %s", value.Kind)
 		return
 	}
+	c.patterns = pattern.NewCompiler(maxPatterns)
 	value = c.tidy(value)
+	c.weight = 2<<10*int64(count(value)) + 100*c.patterns.Weight() + int64(len(input))
 	// Servers seldom say which draft they mean, and some say one and write another.
 	tries := []*jsonschema.Draft{nil, jsonschema.Draft2020, jsonschema.Draft7, jsonschema.Draft4}
 	var first error
 	for _, draft := range tries {
-		schema, err := c.compileAs(value, draft)
+		one, err := c.compileAs(value, draft)
 		if err == nil {
-			c.schema = schema
+			c.value, c.draft, c.free = value, draft, []*instance{one}
 			return
 		}
 		if first == nil {
@@ -61,17 +64,20 @@ func (c *compiled) ignore(format string, args ...any) {
 
 // compileAs compiles the schema as what it says of itself (draft nil), or as a
 // draft. The library panics on some schemas that are none; that is an error here.
-func (c *compiled) compileAs(value Value, draft *jsonschema.Draft) (s *jsonschema.Schema, err error) {
+func (c *compiled) compileAs(value Value, draft *jsonschema.Draft) (one *instance, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			s, err = nil, fmt.Errorf("the schema cannot be compiled: %v", p)
+			one, err = nil, fmt.Errorf("the schema cannot be compiled: %v", p)
 		}
 	}()
-	c.meter.left = maxSteps
+	// What the library checks against the schema of schemas is bounded by their size.
+	one = &instance{patterns: c.patterns}
+	one.meter.begin(context.Background(), "", 1)
+	defer one.meter.end()
 	compiler := jsonschema.NewCompiler()
 	compiler.UseLoader(noLoader{})
-	compiler.UseRegexpEngine(c.pattern)
-	compiler.RegisterVocabulary(&jsonschema.Vocabulary{URL: "tool:///steps", Compile: c.count})
+	compiler.UseRegexpEngine(one.pattern)
+	compiler.RegisterVocabulary(&jsonschema.Vocabulary{URL: "tool:///steps", Compile: one.count})
 	compiler.AssertVocabs()
 	if draft != nil {
 		value = without(value, "$schema")
@@ -80,7 +86,11 @@ func (c *compiled) compileAs(value Value, draft *jsonschema.Draft) (s *jsonschem
 	if err := compiler.AddResource(resource, value.plain()); err != nil {
 		return nil, err
 	}
-	return compiler.Compile(resource)
+	if one.schema, err = compiler.Compile(resource); err != nil {
+		return nil, err
+	}
+	one.patterns = nil
+	return one, nil
 }
 
 // noLoader fetches nothing.
@@ -90,73 +100,112 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%s is not fetched", Quote(Cut(url, 100)))
 }
 
+// What the parts of a validation cost, in the steps of package pattern.
+const (
+	perVisit  = 250 // of a schema at a value
+	perMember = 100 // of an object or a list that is visited
+	perChoice = 50  // of an enum or the required names
+)
+
 // count has each part of the schema take its steps when it is validated.
-func (c *compiled) count(_ *jsonschema.CompilerContext, object map[string]any) (jsonschema.SchemaExt, error) {
-	steps := 1
+func (i *instance) count(_ *jsonschema.CompilerContext, object map[string]any) (jsonschema.SchemaExt, error) {
+	visits, choices := 1, 0
 	for _, keyword := range []string{"allOf", "anyOf", "oneOf"} {
 		branches, _ := object[keyword].([]any)
-		steps += len(branches)
+		visits += len(branches)
 	}
-	return step{&c.meter, steps}, nil
+	for _, keyword := range []string{"enum", "required"} {
+		list, _ := object[keyword].([]any)
+		choices += len(list)
+	}
+	unique, _ := object["uniqueItems"].(bool)
+	return step{&i.meter, perVisit*visits + perChoice*choices, unique}, nil
 }
 
 type step struct {
-	meter *meter
-	steps int
+	meter  *meter
+	steps  int
+	unique bool // all of a list is read for it
 }
 
-func (s step) Validate(*jsonschema.ValidatorContext, any) { s.meter.spend(s.steps) }
+func (s step) Validate(_ *jsonschema.ValidatorContext, v any) {
+	steps := s.steps
+	switch v := v.(type) {
+	case map[string]any:
+		steps += perMember * len(v)
+	case []any:
+		steps += perMember * len(v)
+		if s.unique {
+			steps += perMember * countPlain(v)
+		}
+	case string:
+		steps += len(v) / 16 // its length, its format
+	}
+	s.meter.spend(int64(steps))
+}
 
-// maxPattern bounds a pattern that is compiled, in bytes.
-const maxPattern = 2000
+// countPlain is count for what the library validates.
+func countPlain(v any) int {
+	n := 1
+	switch v := v.(type) {
+	case map[string]any:
+		for _, member := range v {
+			n += countPlain(member)
+		}
+	case []any:
+		for _, item := range v {
+			n += countPlain(item)
+		}
+	case string:
+		n += len(v) / 1000
+	}
+	return n
+}
 
-// pattern compiles a regular expression. RE2 takes time in proportion to the text
-// and to the program, so both are counted. What RE2 does not have matches.
-func (c *compiled) pattern(source string) (jsonschema.Regexp, error) {
-	p := &pattern{source: source, meter: &c.meter}
-	if !supported(source) {
+// maxPatterns is what the patterns of one schema may weigh together; see
+// [pattern.MaxWeight].
+const maxPatterns = 5 * pattern.MaxWeight
+
+// pattern compiles a regular expression of the schema; what is not supported
+// matches. One that stands in arguments, where the schema has the format "regex",
+// is taken as it is: who else's syntax it may be, nobody knows.
+func (i *instance) pattern(source string) (jsonschema.Regexp, error) {
+	p := &matcher{source: source, meter: &i.meter}
+	if i.patterns != nil {
+		p.regexp, _ = i.patterns.Compile(source)
 		return p, nil
 	}
-	p.regexp = regexp.MustCompile(source)
-	parsed, err := syntax.Parse(source, syntax.Perl)
-	if err != nil {
-		return nil, err
-	}
-	program, err := syntax.Compile(parsed.Simplify())
-	if err != nil {
-		return nil, err
-	}
-	p.size = len(program.Inst)
 	return p, nil
 }
 
-func supported(source string) bool {
-	if len(source) > maxPattern {
-		return false
-	}
-	_, err := regexp.Compile(source)
+// supported tells whether a pattern is checked.
+func (c *compiled) supported(source string) bool {
+	_, err := c.patterns.Compile(source)
 	return err == nil
 }
 
-type pattern struct {
+// matcher is one pattern for the library; without a regexp it matches everything.
+type matcher struct {
 	source string
-	regexp *regexp.Regexp
-	size   int
+	regexp *pattern.Regexp
 	meter  *meter
 }
 
-func (p *pattern) String() string { return p.source }
+func (p *matcher) String() string { return p.source }
 
-func (p *pattern) MatchString(s string) bool {
+func (p *matcher) MatchString(s string) bool {
 	if p.regexp == nil {
 		return true
 	}
-	p.meter.spend(len(s)/100*p.size/10 + len(s)/100) // an instruction and byte take a nanosecond or less
-	return p.regexp.MatchString(s)
+	is, err := p.regexp.MatchString(s, p.meter.cost)
+	if err != nil {
+		panic(spent{err})
+	}
+	return is
 }
 
 // tidy leaves out of a schema what is not checked, and says so: remote references
-// and patterns that RE2 does not have.
+// and patterns that RE2 does not have or that are too large.
 func (c *compiled) tidy(v Value) Value {
 	if v.Kind != Object {
 		return v
@@ -168,8 +217,8 @@ func (c *compiled) tidy(v Value) Value {
 		case m.Name == "$ref" && !strings.HasPrefix(m.Value.Text, "#"):
 			c.ignore("the reference to %s is not followed", Quote(Cut(m.Value.Text, 100)))
 			continue
-		case m.Name == "pattern" && m.Value.Kind == String && !supported(m.Value.Text):
-			c.ignore("the pattern %s is not checked: RE2 does not have it", Quote(Cut(m.Value.Text, 100)))
+		case m.Name == "pattern" && m.Value.Kind == String && !c.supported(m.Value.Text):
+			c.ignore("the pattern %s is not checked: RE2 does not have it, or it is too large", Quote(Cut(m.Value.Text, 100)))
 			continue
 		case m.Name == "patternProperties":
 			m.Value, open = c.tidyPatterns(m.Value)
@@ -208,8 +257,8 @@ func (c *compiled) tidyKeyword(name string, v Value) Value {
 func (c *compiled) tidyPatterns(v Value) (kept Value, open bool) {
 	kept = Value{Kind: v.Kind}
 	for _, m := range v.Members {
-		if !supported(m.Name) {
-			c.ignore("names that match %s are not checked: RE2 does not have it", Quote(Cut(m.Name, 100)))
+		if !c.supported(m.Name) {
+			c.ignore("names that match %s are not checked: RE2 does not have it, or it is too large", Quote(Cut(m.Name, 100)))
 			open = true
 			continue
 		}

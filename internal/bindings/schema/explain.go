@@ -1,10 +1,12 @@
 package schema
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -21,6 +23,9 @@ import (
 
 // maxProblems is how many fields one error names.
 const maxProblems = 5
+
+// maxSorted is how many are put in order for it: their paths may be megabytes long.
+const maxSorted = 50
 
 // english prints what the library says of a keyword that we have no sentence for.
 var english = message.NewPrinter(language.English)
@@ -41,10 +46,12 @@ func explain(err error, value Value) error {
 	if !errors.As(err, &found) {
 		return fault.New(fault.Invalid, "the arguments are not what the tool takes").WithCause(err)
 	}
-	problems := leaves(found)
-	sort.SliceStable(problems, func(i, j int) bool {
-		a, b := strings.Join(problems[i].path, "\x00"), strings.Join(problems[j].path, "\x00")
-		return a < b || a == b && problems[i].text < problems[j].text
+	problems, all := leaves(found), true
+	if all = len(problems) <= maxSorted; !all {
+		problems = problems[:maxSorted]
+	}
+	slices.SortStableFunc(problems, func(a, b problem) int {
+		return cmp.Or(slices.Compare(a.path, b.path), strings.Compare(a.text, b.text))
 	})
 	lines := []string{}
 	for _, p := range problems {
@@ -54,7 +61,11 @@ func explain(err error, value Value) error {
 		}
 	}
 	if more := len(lines) - maxProblems; more > 0 {
-		lines = append(lines[:maxProblems], fmt.Sprintf("and %d more", more))
+		text := fmt.Sprintf("and %d more", more)
+		if !all {
+			text = "and many more"
+		}
+		lines = append(lines[:maxProblems], text)
 	}
 	f := fault.New(fault.Invalid, "%s", strings.Join(lines, "; ")).
 		WithHint("the tool's file, or search_tools with detail_level \"full\", shows what it takes")

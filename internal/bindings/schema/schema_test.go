@@ -40,7 +40,7 @@ func TestArgumentsAreCheckedAndTheFieldIsNamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var v Validator
-			err := v.Validate(json.RawMessage(taken), json.RawMessage(c.arguments))
+			err := v.Validate(t.Context(), "", json.RawMessage(taken), json.RawMessage(c.arguments))
 			switch {
 			case c.want == "" && err != nil:
 				t.Fatalf("refused: %v", err)
@@ -70,10 +70,10 @@ func TestSchemasOfEveryDraftAreChecked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var v Validator
-			if err := v.Validate(json.RawMessage(c.schema), json.RawMessage(c.right)); err != nil {
+			if err := v.Validate(t.Context(), "", json.RawMessage(c.schema), json.RawMessage(c.right)); err != nil {
 				t.Errorf("%s was refused: %v", c.right, err)
 			}
-			if err := v.Validate(json.RawMessage(c.schema), json.RawMessage(c.wrong)); fault.KindOf(err) != fault.Invalid {
+			if err := v.Validate(t.Context(), "", json.RawMessage(c.schema), json.RawMessage(c.wrong)); fault.KindOf(err) != fault.Invalid {
 				t.Errorf("%s was taken", c.wrong)
 			}
 			if ignored := v.Ignored(json.RawMessage(c.schema)); ignored != nil {
@@ -102,14 +102,14 @@ func TestWhatCannotBeCheckedIsLeftToTheServerAndSaid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var v Validator
 			if c.right != "" {
-				if err := v.Validate(json.RawMessage(c.schema), json.RawMessage(c.right)); err != nil {
+				if err := v.Validate(t.Context(), "", json.RawMessage(c.schema), json.RawMessage(c.right)); err != nil {
 					t.Errorf("%s was refused: %v", c.right, err)
 				}
 			} else {
-				_ = v.Validate(json.RawMessage(c.schema), json.RawMessage(`{}`)) // it has to end
+				_ = v.Validate(t.Context(), "", json.RawMessage(c.schema), json.RawMessage(`{}`)) // it has to end
 			}
 			if c.wrong != "" {
-				if err := v.Validate(json.RawMessage(c.schema), json.RawMessage(c.wrong)); fault.KindOf(err) != fault.Invalid {
+				if err := v.Validate(t.Context(), "", json.RawMessage(c.schema), json.RawMessage(c.wrong)); fault.KindOf(err) != fault.Invalid {
 					t.Errorf("%s was taken", c.wrong)
 				}
 			}
@@ -155,7 +155,7 @@ func TestBombsEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var v Validator
-			err := v.Validate(json.RawMessage(c.schema), json.RawMessage(c.arguments))
+			err := v.Validate(t.Context(), "", json.RawMessage(c.schema), json.RawMessage(c.arguments))
 			if c.refused != (fault.KindOf(err) == fault.Invalid) {
 				t.Errorf("got %.200v", err)
 			}
@@ -169,7 +169,7 @@ func TestAValidatorServesManyAtOnceAndForgetsTheOldest(t *testing.T) {
 	for range 8 {
 		wait.Go(func() {
 			for range 20 {
-				if err := v.Validate(json.RawMessage(taken), json.RawMessage(`{"path":1}`)); err == nil {
+				if err := v.Validate(t.Context(), "", json.RawMessage(taken), json.RawMessage(`{"path":1}`)); err == nil {
 					t.Error("taken")
 				}
 			}
@@ -252,7 +252,7 @@ func TestWhatIsLearnedIsBounded(t *testing.T) {
 			t.Errorf("%s: %d bytes: %.200s", name, len(got), got)
 		}
 		var check Validator
-		if err := check.Validate(got, text); err != nil {
+		if err := check.Validate(t.Context(), "", got, text); err != nil {
 			t.Errorf("%s: what was seen is not allowed: %v", name, err)
 		}
 	}
@@ -279,7 +279,7 @@ func FuzzValidate(f *testing.F) {
 			return
 		}
 		var v Validator
-		err := v.Validate(json.RawMessage(schema), json.RawMessage(arguments))
+		err := v.Validate(t.Context(), "", json.RawMessage(schema), json.RawMessage(arguments))
 		if err != nil && fault.KindOf(err) != fault.Invalid {
 			t.Errorf("a fault of kind %s: %v", fault.KindOf(err), err)
 		}
@@ -287,7 +287,7 @@ func FuzzValidate(f *testing.F) {
 			t.Errorf("an error that is not to be shown: %q", err)
 		}
 		learned := Learn(nil, json.RawMessage(arguments))
-		if learned != nil && v.Validate(json.RawMessage(`{"properties":{"v":`+string(learned)+`}}`), json.RawMessage(`{"v":`+arguments+`}`)) != nil {
+		if learned != nil && v.Validate(t.Context(), "", json.RawMessage(`{"properties":{"v":`+string(learned)+`}}`), json.RawMessage(`{"v":`+arguments+`}`)) != nil {
 			t.Errorf("%s does not allow %s", learned, arguments)
 		}
 	})
@@ -307,7 +307,7 @@ func TestAnErrorTellsWhichFieldIsWrong(t *testing.T) {
 		`{"to":{"name":"a"},"all":[1,"2"]}`:     "all[1]",
 		`{"to":{"name":"a"},"n":"a","of":true}`: "n",
 	} {
-		if got := Field(v.Validate(json.RawMessage(input), json.RawMessage(arguments))); got != want {
+		if got := Field(v.Validate(t.Context(), "", json.RawMessage(input), json.RawMessage(arguments))); got != want {
 			t.Errorf("%s: the field is %q, want %q", arguments, got, want)
 		}
 	}
