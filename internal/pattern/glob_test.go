@@ -84,6 +84,9 @@ func FuzzGlob(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if strings.Contains(glob, "*{") {
+			return // doublestar has such a star, before what is empty, not stand for nothing at a path's end
+		}
 		if want, err := doublestar.Match(glob, path); err == nil && got != want {
 			t.Errorf("%q and %q: %t, doublestar says %t", glob, path, got, want)
 		}
