@@ -97,7 +97,8 @@ func TestAListingEndsWithItsContext(t *testing.T) {
 	for name, list := range map[string]func(context.Context) error{
 		"of files": func(ctx context.Context) error { _, _, err := tree.List(ctx, "d/*"); return err },
 		"of all": func(ctx context.Context) error {
-			return tree.Walk(ctx, "no/such", func(workspace.File) error { return nil })
+			_, err := tree.Walk(ctx, "no/such", func(workspace.File) error { return nil })
+			return err
 		},
 		"of a search": func(ctx context.Context) error { _, err := tree.Search(ctx, "y", "", 0); return err },
 	} {
