@@ -71,6 +71,7 @@ func prepare(job Job, in *bufio.Reader) error {
 	if err := boundMemory(uint64(job.Memory)); err != nil {
 		return err
 	}
+	stepBack()
 	_, err = confine.Apply(confine.Policy{Readable: s.Readable, UID: s.UID, GID: s.GID, Parent: s.Parent, MaxOpenFiles: 256})
 	return err
 }

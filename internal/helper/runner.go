@@ -10,12 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"paddock/internal/fault"
+	"paddock/internal/share"
 )
 
 // How many helpers run at once: an owner's, and all. Who asks for more waits, the
@@ -34,22 +32,13 @@ const killDelay = 5 * time.Second
 // Runner starts helpers. Its methods may be called by several goroutines.
 type Runner struct {
 	program string
-	all     *semaphore.Weighted
-
-	mu     sync.Mutex // guards owners
-	owners map[string]*lane
-}
-
-// lane is where the calls of one owner wait for each other.
-type lane struct {
-	free  *semaphore.Weighted
-	users int
+	places  *share.Pool
 }
 
 // NewRunner makes a runner whose helpers are processes of a program whose main function
 // calls [Main] where it is [Requested].
 func NewRunner(program string) *Runner {
-	return &Runner{program: program, all: semaphore.NewWeighted(allHelpers()), owners: map[string]*lane{}}
+	return &Runner{program: program, places: share.New(allHelpers(), ownerHelpers)}
 }
 
 // Call is one request for a job.
@@ -76,7 +65,7 @@ func (r *Runner) Run(ctx context.Context, job Job, call Call) ([]byte, error) {
 		}
 		return out.kept.Bytes(), nil
 	}
-	leave, err := r.enter(ctx, call.Owner)
+	leave, err := r.places.Take(ctx, call.Owner, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -101,39 +90,6 @@ func (r *Runner) Run(ctx context.Context, job Job, call Call) ([]byte, error) {
 		return nil, failure(job, err, errors.Is(limited.Err(), context.DeadlineExceeded), out.full, errs.kept.Bytes())
 	}
 	return out.kept.Bytes(), nil
-}
-
-// enter waits until the owner, and all, have fewer helpers than they may.
-func (r *Runner) enter(ctx context.Context, owner string) (leave func(), err error) {
-	r.mu.Lock()
-	l := r.owners[owner]
-	if l == nil {
-		l = &lane{free: semaphore.NewWeighted(ownerHelpers)}
-		r.owners[owner] = l
-	}
-	l.users++
-	r.mu.Unlock()
-	drop := func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if l.users--; l.users == 0 {
-			delete(r.owners, owner)
-		}
-	}
-	if err := l.free.Acquire(ctx, 1); err != nil {
-		drop()
-		return nil, context.Cause(ctx)
-	}
-	if err := r.all.Acquire(ctx, 1); err != nil {
-		l.free.Release(1)
-		drop()
-		return nil, context.Cause(ctx)
-	}
-	return func() {
-		r.all.Release(1)
-		l.free.Release(1)
-		drop()
-	}, nil
 }
 
 func setupOf(call Call) setup {

@@ -10,11 +10,11 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"paddock/internal/fault"
+	"paddock/internal/share"
 )
 
 // maxWait bounds how long Acquire waits. What holds bytes ends within seconds as a
@@ -24,24 +24,14 @@ const maxWait = 30 * time.Second
 // Budget is a number of bytes that owners share. Its methods may be called by
 // several goroutines. A nil Budget bounds nothing.
 type Budget struct {
-	total    *semaphore.Weighted
-	most     int64
-	perOwner int64
-
-	mu     sync.Mutex // guards owners and held
-	owners map[string]*share
-	held   int64
-}
-
-// share is what one owner may hold.
-type share struct {
-	free  *semaphore.Weighted
-	users int // calls of Acquire that wait or hold
+	pool *share.Pool
+	most int64
+	held atomic.Int64
 }
 
 // New makes a budget of total bytes, of which one owner may hold perOwner.
 func New(total, perOwner int64) *Budget {
-	return &Budget{total: semaphore.NewWeighted(total), most: total, perOwner: min(perOwner, total), owners: map[string]*share{}}
+	return &Budget{pool: share.New(total, perOwner), most: total}
 }
 
 // Acquire takes n bytes for an owner, and waits for them while others hold too many,
@@ -52,28 +42,20 @@ func (b *Budget) Acquire(ctx context.Context, owner string, n int64) (release fu
 	if b == nil || n <= 0 {
 		return func() {}, nil
 	}
-	if n > b.perOwner {
-		return nil, fault.New(fault.Exhausted, "this takes %s of the server's memory, and one caller may hold %s", mebibytes(n), mebibytes(b.perOwner)).
+	if most := b.pool.PerOwner(); n > most {
+		return nil, fault.New(fault.Exhausted, "this takes %s of the server's memory, and one caller may hold %s", mebibytes(n), mebibytes(most)).
 			WithHint("do it in smaller parts, or in a program in the sandbox, which has memory of its own")
 	}
 	limited, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
-	s := b.join(owner)
-	if err := s.free.Acquire(limited, n); err != nil {
-		b.leave(owner, s)
+	give, err := b.pool.Take(limited, owner, n)
+	if err != nil {
 		return nil, busy(ctx)
 	}
-	if err := b.total.Acquire(limited, n); err != nil {
-		s.free.Release(n)
-		b.leave(owner, s)
-		return nil, busy(ctx)
-	}
-	b.count(n)
+	b.held.Add(n)
 	return sync.OnceFunc(func() {
-		b.count(-n)
-		b.total.Release(n)
-		s.free.Release(n)
-		b.leave(owner, s)
+		b.held.Add(-n)
+		give()
 	}), nil
 }
 
@@ -82,9 +64,7 @@ func (b *Budget) Held() int64 {
 	if b == nil {
 		return 0
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.held
+	return b.held.Load()
 }
 
 // Total gives the bytes that all owners together may hold; 0: nothing is bounded.
@@ -93,33 +73,6 @@ func (b *Budget) Total() int64 {
 		return 0
 	}
 	return b.most
-}
-
-func (b *Budget) count(n int64) {
-	b.mu.Lock()
-	b.held += n
-	b.mu.Unlock()
-}
-
-// join finds the owner's share, and keeps it until leave.
-func (b *Budget) join(owner string) *share {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	s := b.owners[owner]
-	if s == nil {
-		s = &share{free: semaphore.NewWeighted(b.perOwner)}
-		b.owners[owner] = s
-	}
-	s.users++
-	return s
-}
-
-func (b *Budget) leave(owner string, s *share) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if s.users--; s.users == 0 {
-		delete(b.owners, owner)
-	}
 }
 
 // busy says why nothing was taken: the caller gave up, or the wait was too long.

@@ -1,0 +1,381 @@
+// Package hostile proves with the built paddock that clients who want to harm the server
+// itself do not: it lives, its memory stays below a stated figure, and the calls of
+// another client are answered, correctly and nearly as fast as when it is alone.
+package hostile
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"paddock/internal/sandbox/sandboxtest"
+	"paddock/tests/paddocktest"
+)
+
+// soakFor is how long TestHostileOwnersForLong lasts; SECURITY.md has what came of an hour.
+var soakFor = flag.Duration("soak", 0, "how long four hostile owners attack")
+
+const (
+	// mostMemory is what the server may have at any time, in bytes, whatever its clients
+	// do: the budget of what it holds for them, and its own needs (internal/cli/helpers.go).
+	mostMemory = 1536 << 20
+	// mostRatio is how many times as long the calls of the honest client may take.
+	mostRatio = 3
+)
+
+// settings let clients reach the hostile servers of the test, and be as fast as they can.
+const settings = `
+[tools]
+enabled = ["core", "files", "code-mode", "skills", "history"]
+[mcp]
+allowlist = ["%[1]s!private"]
+call_interval_seconds = 0
+[packages.pypi]
+index = ["http://%[1]s/simple"]
+[packages.npm]
+index = ["http://%[1]s/npm"]
+[transport_http]
+rate_limit_requests = 1000000
+[limits]
+max_requests = 1000000
+[audit]
+mode = "best_effort"
+`
+
+// world is a `paddock serve` with clients.
+type world struct {
+	*paddocktest.Server
+	t      testing.TB
+	env    []string
+	site   string // of the hostile servers
+	peak   atomic.Int64
+	counts sync.Map // of attacks that were answered, by name
+}
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("what a process holds is read from /proc")
+	}
+	paddocktest.Require(t, "wasm")
+	state := sandboxtest.Memory(t)
+	site := paddocktest.Site(t, false, hostileSite())
+	w := &world{t: t, site: strings.TrimPrefix(site.URL, "http://")}
+	file := filepath.Join(t.TempDir(), "paddock.toml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, settings, w.site), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.env = append(paddocktest.Environment(t, state), "PADDOCK_CONFIG="+file)
+	w.Server = paddocktest.Serve(t, state, w.env)
+	t.Cleanup(func() {
+		if t.Failed() {
+			log := w.Log()
+			t.Logf("the end of paddock's log:\n%s", log[max(0, len(log)-8000):])
+		}
+	})
+	return w
+}
+
+// client is somebody with a token of their own.
+type client struct {
+	w     *world
+	name  string
+	token string
+	http  *http.Client
+}
+
+func (w *world) client(name string) *client {
+	w.t.Helper()
+	cmd := exec.CommandContext(w.t.Context(), sandboxtest.Binary(w.t), "token", "create", name)
+	cmd.Env = w.env
+	out, err := cmd.Output()
+	if err != nil {
+		w.t.Fatalf("making a token: %v", err)
+	}
+	c := &client{w, name, strings.TrimSpace(string(out)), &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}}
+	w.t.Cleanup(c.http.CloseIdleConnections)
+	return c
+}
+
+// post sends the body of a request for MCP.
+func (c *client) post(ctx context.Context, body io.Reader) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.w.URL, body)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Authorization", "Bearer "+c.token)
+	r.Header.Set("Content-Type", "application/json")
+	return c.http.Do(r)
+}
+
+func called(tool string, arguments map[string]any) []byte {
+	text, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": tool, "arguments": arguments}})
+	if err != nil {
+		panic(err) // the tests' own arguments
+	}
+	return text
+}
+
+// call calls a tool, and gives its structured result; failed tells that it is an error.
+func (c *client) call(ctx context.Context, tool string, arguments map[string]any) (result map[string]any, failed bool, err error) {
+	resp, err := c.post(ctx, bytes.NewReader(called(tool, arguments)))
+	if err != nil {
+		return nil, false, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, false, err
+	}
+	if i := bytes.LastIndex(text, []byte("\ndata: ")); i >= 0 { // it took its time: a stream of events
+		text = text[i+7:]
+	} else if rest, ok := bytes.CutPrefix(text, []byte("data: ")); ok {
+		text = rest
+	}
+	var answer struct {
+		Result struct {
+			IsError           bool
+			StructuredContent map[string]any
+		}
+		Error any
+	}
+	if err := json.Unmarshal(bytes.TrimSpace(text), &answer); err != nil || answer.Error != nil {
+		return nil, false, fmt.Errorf("%s: %s %.300s", tool, resp.Status, text)
+	}
+	return answer.Result.StructuredContent, answer.Result.IsError, nil
+}
+
+// begins makes a client's session.
+func (c *client) begins(id string) {
+	c.w.t.Helper()
+	if got, failed, err := c.call(c.w.t.Context(), "create_session", map[string]any{"session_id": id, "language": "python"}); err != nil || failed {
+		c.w.t.Fatalf("create_session: %v %v", got, err)
+	}
+}
+
+// honest makes the calls of somebody who works: each is one sample of how long it took.
+// A call that fails is an error of the test.
+func (c *client) honest(ctx context.Context, rounds int) (samples []time.Duration) {
+	t := c.w.t
+	must := func(tool string, arguments map[string]any, holds func(map[string]any) bool) {
+		began := time.Now()
+		arguments["session_id"] = "honest-work"
+		got, failed, err := c.call(ctx, tool, arguments)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil || failed || !holds(got) {
+			t.Errorf("a call of the honest client, %s: %v %v", tool, got, err)
+		}
+		samples = append(samples, time.Since(began))
+	}
+	for n := 0; n < rounds && ctx.Err() == nil; n++ {
+		text := fmt.Sprintf("line one\nline %d\n", n)
+		must("execute_code", map[string]any{"language": "python", "code": fmt.Sprintf("total = sum(range(%d))\ntotal", n)}, func(r map[string]any) bool {
+			return r["success"] == true && r["result"] == strconv.Itoa(n*(n-1)/2)
+		})
+		must("write_file", map[string]any{"path": "notes.txt", "content": text}, func(map[string]any) bool { return true })
+		must("edit_file", map[string]any{"path": "notes.txt", "old": "line one", "new": "line two"}, func(map[string]any) bool { return true })
+		must("search_files", map[string]any{"pattern": `line \d+`}, func(r map[string]any) bool {
+			found, _ := r["matches"].([]any)
+			return len(found) == 1
+		})
+		must("read_file", map[string]any{"path": "notes.txt"}, func(r map[string]any) bool { return true })
+	}
+	return samples
+}
+
+// rate gives the middle and the ninth of ten.
+func rate(samples []time.Duration) (median, ninth time.Duration) {
+	sorted := slices.Sorted(slices.Values(samples))
+	if len(sorted) == 0 {
+		return 0, 0
+	}
+	return sorted[len(sorted)/2], sorted[len(sorted)*9/10]
+}
+
+// status reads a number of kB from the server's /proc/PID/status.
+func (w *world) status(field string) int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", w.Cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(text), field+":")
+	line, _, _ := strings.Cut(rest, "\n")
+	n, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(line), "kB")), 10, 64)
+	return n << 10
+}
+
+func (w *world) descriptors() int {
+	entries, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", w.Cmd.Process.Pid))
+	return len(entries)
+}
+
+// lives tells whether the server answers.
+func (w *world) lives() bool {
+	resp, err := http.Get(w.Base() + "/healthz")
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+// attack has a client do these at once, again and again, until ctx ends.
+func (w *world) attack(ctx context.Context, c *client, attacks map[string]attack) {
+	var all sync.WaitGroup
+	for name, a := range attacks {
+		for range a.times {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					one, cancel := context.WithTimeout(ctx, 20*time.Second)
+					a.run(one, c)
+					cancel()
+					n, _ := w.counts.LoadOrStore(name, new(atomic.Int64))
+					n.(*atomic.Int64).Add(1)
+				}
+			})
+		}
+	}
+	all.Wait()
+}
+
+func (w *world) told() string {
+	all := map[string]int64{}
+	w.counts.Range(func(k, v any) bool { all[k.(string)] = v.(*atomic.Int64).Load(); return true })
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		fmt.Fprintf(&b, "%s %d, ", name, all[name])
+	}
+	return strings.TrimSuffix(b.String(), ", ")
+}
+
+// during has hostile clients attack while f runs, and says what the server had meanwhile.
+func (w *world) during(hostile []*client, attacks map[string]attack, f func(context.Context)) {
+	ctx, cancel := context.WithCancel(w.t.Context())
+	var all sync.WaitGroup
+	for _, c := range hostile {
+		all.Go(func() { w.attack(ctx, c, attacks) })
+	}
+	f(ctx)
+	cancel()
+	all.Wait()
+}
+
+// All attacks at once by one owner: another owner's calls are answered within three times
+// what they take alone, and the server's memory stays below its bound.
+func TestOneHostileOwnerHarmsNobodyElse(t *testing.T) {
+	w := newWorld(t)
+	ann, mallory := w.client("ann"), w.client("mallory")
+	ann.begins("honest-work")
+	mallory.begins(session)
+	ann.honest(t.Context(), 5) // so that all is there
+	var alone, beside []time.Duration
+	alone = ann.honest(t.Context(), 40)
+	w.during([]*client{mallory}, attacks, func(ctx context.Context) {
+		time.Sleep(time.Second) // until all of them have begun
+		beside = ann.honest(ctx, 40)
+	})
+	if !w.lives() {
+		t.Fatal("the server does not live")
+	}
+	median, ninth := rate(alone)
+	median2, ninth2 := rate(beside)
+	ratio := float64(median2) / float64(median)
+	t.Logf("alone %v (nine of ten %v), beside the attacks %v (%v): %.1f times; at most %d MB of memory; %s",
+		median, ninth, median2, ninth2, ratio, w.status("VmHWM")/1e6, w.told())
+	if ratio > mostRatio {
+		t.Errorf("the calls of the honest client took %.1f times as long", ratio)
+	}
+	if peak := w.status("VmHWM"); peak > mostMemory {
+		t.Errorf("the server had %d MB of memory", peak/1e6)
+	}
+}
+
+// BenchmarkBesideEach tells how long an honest client's calls take beside each attack.
+func BenchmarkBesideEach(b *testing.B) {
+	w := newWorld(b)
+	ann, mallory := w.client("ann"), w.client("mallory")
+	ann.begins("honest-work")
+	mallory.begins(session)
+	ann.honest(b.Context(), 5)
+	alone, _ := rate(ann.honest(b.Context(), 40))
+	for _, name := range slices.Sorted(maps.Keys(attacks)) {
+		b.Run(name, func(b *testing.B) {
+			var samples []time.Duration
+			w.during([]*client{mallory}, map[string]attack{name: attacks[name]}, func(ctx context.Context) {
+				time.Sleep(time.Second)
+				for b.Loop() {
+					samples = append(samples, ann.honest(ctx, 1)...)
+				}
+			})
+			median, _ := rate(samples)
+			b.ReportMetric(float64(median)/float64(alone), "times-alone")
+			b.ReportMetric(float64(w.status("VmRSS"))/1e6, "MB")
+		})
+	}
+}
+
+// Four hostile owners for as long as -soak says.
+func TestHostileOwnersForLong(t *testing.T) {
+	if *soakFor == 0 {
+		t.Skip("-soak says how long: make soak")
+	}
+	w := newWorld(t)
+	ann := w.client("ann")
+	var hostile []*client
+	for n := range 4 {
+		hostile = append(hostile, w.client(fmt.Sprintf("mallory%d", n)))
+	}
+	ann.begins("honest-work")
+	for _, c := range hostile {
+		c.begins(session)
+	}
+	until := time.Now().Add(*soakFor)
+	type look struct {
+		memory      int64
+		descriptors int
+	}
+	var looks []look
+	calls := 0
+	w.during(hostile, attacks, func(ctx context.Context) {
+		for part := *soakFor / 12; time.Now().Before(until); {
+			end := time.Now().Add(part)
+			var samples []time.Duration
+			for time.Now().Before(end) {
+				samples = append(samples, ann.honest(ctx, 10)...)
+			}
+			calls += len(samples)
+			median, ninth := rate(samples)
+			l := look{w.status("VmRSS"), w.descriptors()}
+			looks = append(looks, l)
+			t.Logf("%s: %d calls, %v (nine of ten %v), %d MB (at most %d), %d descriptors", time.Now().Format(time.TimeOnly), len(samples), median, ninth, l.memory/1e6, w.status("VmHWM")/1e6, l.descriptors)
+		}
+	})
+	t.Logf("%d calls of the honest client; %s", calls, w.told())
+	if !w.lives() {
+		t.Fatal("the server does not live")
+	}
+	if peak := w.status("VmHWM"); peak > mostMemory {
+		t.Errorf("the server had %d MB of memory", peak/1e6)
+	}
+	if first, last := looks[len(looks)/4], looks[len(looks)-1]; last.descriptors > 2*first.descriptors+100 {
+		t.Errorf("%d descriptors became %d", first.descriptors, last.descriptors)
+	}
+}
