@@ -12,7 +12,7 @@ import (
 // mayImport is which package of this module may import which others of it.
 // To allow a new edge, change the table in the same commit and say why.
 var mayImport = map[string][]string{
-	"cmd/paddock":                        {"internal/cli", "internal/helper", "internal/packages", "internal/sandbox/linux", "internal/sandbox/linux/agent", "internal/sandbox/wasm/worker"},
+	"cmd/paddock":                        {"internal/cli", "internal/helper", "internal/sandbox/linux", "internal/sandbox/linux/agent", "internal/sandbox/wasm/worker"},
 	"guest":                              {"internal/fault"},
 	"guest/build/instrument":             {},
 	"guest/build/native":                 {"guest/build/instrument"},
@@ -55,7 +55,7 @@ var mayImport = map[string][]string{
 	"internal/jsonbound":                 {},
 	"internal/microsandbox":              {"internal/fault", "internal/jsonbound", "internal/membudget", "internal/sandbox", "internal/session"},
 	"internal/mcpserver":                 {"internal/approval", "internal/bindings/broker", "internal/bindings/catalog", "internal/bindings/stub", "internal/bindings/upstream", "internal/fault", "internal/helper", "internal/jsonbound", "internal/legible", "internal/membudget", "internal/microsandbox", "internal/packages", "internal/packages/install", "internal/picture", "internal/sandbox", "internal/session", "internal/skill", "internal/telemetry", "internal/workspace"},
-	"internal/packages":                  {"internal/bundle", "internal/egress", "internal/fault", "internal/limit", "internal/lock", "internal/membudget"},
+	"internal/packages":                  {"internal/bundle", "internal/egress", "internal/fault", "internal/helper", "internal/limit", "internal/lock", "internal/membudget"},
 	"internal/packages/packagestest":     {"internal/sandbox/sandboxtest", "tests/mcp/suite"},
 	"internal/packages/install":          {"internal/fault", "internal/limit", "internal/packages", "internal/sandbox", "internal/session", "internal/workspace"},
 	"internal/picture":                   {"internal/fault", "internal/helper"},

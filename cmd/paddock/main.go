@@ -7,7 +7,6 @@ import (
 
 	"paddock/internal/cli"
 	"paddock/internal/helper"
-	"paddock/internal/packages"
 	"paddock/internal/sandbox/linux"
 	"paddock/internal/sandbox/linux/agent"
 	"paddock/internal/sandbox/wasm/worker"
@@ -26,9 +25,6 @@ func main() {
 	}
 	if helper.Requested(os.Args) {
 		os.Exit(helper.Main(os.Args, cli.Jobs()...))
-	}
-	if packages.Requested(os.Args) {
-		os.Exit(packages.Main())
 	}
 	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

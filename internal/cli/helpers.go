@@ -8,12 +8,13 @@ import (
 	"paddock/internal/helper"
 	"paddock/internal/limit"
 	"paddock/internal/membudget"
+	"paddock/internal/packages"
 	"paddock/internal/picture"
 	"paddock/internal/skill"
 )
 
 // Jobs are what helpers' processes of this program do (package helper).
-func Jobs() []helper.Job { return []helper.Job{picture.Preview, skill.Pack} }
+func Jobs() []helper.Job { return []helper.Job{packages.Bundle, picture.Preview, skill.Pack} }
 
 // newHelpers makes what starts helpers of this program.
 func newHelpers() (*helper.Runner, error) {

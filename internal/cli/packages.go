@@ -48,11 +48,7 @@ func (p *program) openPackages(memory *membudget.Budget) (*packages.Packages, er
 	if set.TLS, err = believing(certs); err != nil {
 		return nil, err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("finding paddock's own program: %w", err)
-	}
-	set.Bundler = packages.BundlerCommand(self)
+	set.Helpers = o.helpers
 	front, err := packages.Open(set)
 	if err != nil {
 		return nil, fmt.Errorf("opening the indexes of packages: %w", err)

@@ -112,6 +112,18 @@ func run(cmd *exec.Cmd) error {
 	return <-ended
 }
 
+// ended is the cause of a fault where the process did not come to its end by itself.
+type ended struct{ error }
+
+func (e ended) Unwrap() error { return e.error }
+
+// Ended tells of an error of [Runner.Run] whether the process did not come to its end: it
+// crashed, or had too little memory, time or room for its result.
+func Ended(err error) bool {
+	var e ended
+	return errors.As(err, &e)
+}
+
 // failure says why a helper did not come to its end.
 func failure(job Job, err error, late, tooMuch bool, said []byte) error {
 	var exit *exec.ExitError
@@ -119,7 +131,7 @@ func failure(job Job, err error, late, tooMuch bool, said []byte) error {
 	if errors.As(err, &exit) {
 		code = exit.ExitCode()
 	}
-	cause := fmt.Errorf("the helper for %s: %w: %s", job.Name, err, said)
+	cause := ended{fmt.Errorf("the helper for %s: %w: %s", job.Name, err, said)}
 	var p fault.Problem
 	switch {
 	case code == exitFault && json.Unmarshal(said, &p) == nil:
@@ -131,6 +143,7 @@ func failure(job Job, err error, late, tooMuch bool, said []byte) error {
 	case tooMuch:
 		return fault.New(fault.Exhausted, "%s gave more than %d MiB", job.Doing, job.MaxOutput>>20).WithHint("do it with less at once").WithCause(cause)
 	case code == exitFailed:
+		cause := cause.error
 		return fault.New(fault.Internal, "%s did not work", job.Doing).WithHint("the server's log says more").WithCause(cause)
 	}
 	return fault.New(fault.Unsupported, "%s needed more memory than %d MiB, or crashed", job.Doing, job.Memory>>20).

@@ -4,95 +4,62 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"runtime/debug"
 	"time"
 
 	"paddock/internal/fault"
+	"paddock/internal/helper"
 )
 
-// The bundler is a process of its own: a source that is nested deep enough makes it run
-// out of stack, which ends a process of Go's whatever it does.
+// maxAnswer bounds what the bundler gives: the modules, as base64, and their names.
+const maxAnswer = 2*maxModules + 1<<20
 
-// bundlerRole is the one argument of that process.
-const bundlerRole = "packages-bundler"
+// Bundle is the job that makes ES modules of a folder of npm packages: a source that is
+// nested deep enough, or whose constants are made of each other, makes a bundler run out
+// of stack or memory.
+var Bundle = helper.Job{
+	Name: "bundle", Doing: "making a module of the packages", Run: runBundle,
+	Memory: 3 << 30, Time: 3 * time.Minute, MaxOutput: maxAnswer,
+}
 
-// Bounds of the process: it tries to stay within bundlerMemory, and ends where it has more
-// than bundlerMost.
-const (
-	bundlerTime   = 3 * time.Minute
-	bundlerMemory = 2 << 30
-	bundlerMost   = 3 << 30
-	bundlerStack  = 256 << 20
-	maxAnswer     = 2*maxModules + 1<<20
-)
-
-// BundlerCommand is the command line of the process, of a program whose main function
-// calls [Main] where it is [Requested].
-func BundlerCommand(program string) []string { return []string{program, bundlerRole} }
-
-// Requested tells whether a command line is the bundler's.
-func Requested(args []string) bool { return len(args) == 2 && args[1] == bundlerRole }
-
-// bundlerRequest is what the process is asked for, on its standard input.
+// bundlerRequest is the job's input.
 type bundlerRequest struct {
 	Dir   string   `json:"dir"`
 	Names []string `json:"names"`
 }
 
-// bundlerAnswer is what it says, on its standard output.
+// bundlerAnswer is its result.
 type bundlerAnswer struct {
-	Files   map[string][]byte `json:"files"`
-	Notes   []string          `json:"notes"`
-	Problem *fault.Problem    `json:"problem"`
+	Files map[string][]byte `json:"files"`
+	Notes []string          `json:"notes"`
 }
 
-// Main is the bundler's process. It gives the exit code.
-func Main() int {
-	debug.SetMaxStack(bundlerStack)
-	debug.SetMemoryLimit(bundlerMemory)
-	if err := boundMemory(bundlerMost); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+func runBundle(ctx context.Context, in io.Reader, out io.Writer) error {
+	var request bundlerRequest
+	if err := json.NewDecoder(in).Decode(&request); err != nil {
+		return fmt.Errorf("reading what to bundle: %w", err)
 	}
-	go watchMemory(bundlerMost) // until the process ends
-	var in bundlerRequest
-	var out bundlerAnswer
-	if err := json.NewDecoder(os.Stdin).Decode(&in); err != nil {
-		return 1
-	}
-	made, err := bundleFolder(in)
+	root, err := os.OpenRoot(request.Dir)
 	if err != nil {
-		problem := fault.ProblemOf(err)
-		out.Problem = &problem
-	} else {
-		out.Files, out.Notes = made.files, made.notes
-	}
-	if err := json.NewEncoder(os.Stdout).Encode(out); err != nil {
-		return 1
-	}
-	return 0
-}
-
-func bundleFolder(in bundlerRequest) (*bundled, error) {
-	root, err := os.OpenRoot(in.Dir)
-	if err != nil {
-		return nil, err
+		return err
 	}
 	defer root.Close()
-	return bundleModules(context.Background(), in.Dir, root, in.Names)
+	made, err := bundleModules(ctx, request.Dir, root, request.Names)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(bundlerAnswer{made.files, made.notes})
 }
 
 // builds lets one bundler work at a time: it takes all processors.
 var builds = make(chan struct{}, 1)
 
-// runBundler makes modules of the packages in a folder, in a process of its own.
+// runBundler makes modules of the packages in a folder, in a helper's process, which may
+// read that folder alone.
 func (p *Packages) runBundler(ctx context.Context, dir string, names []string) (*bundled, error) {
-	if len(p.config.Bundler) == 0 {
+	if p.config.Helpers == nil {
 		return nil, fault.New(fault.Unsupported, "npm packages cannot be made into modules here").WithHint("they install in a session with isolation %q", isolationLinux)
 	}
 	select {
@@ -105,55 +72,21 @@ func (p *Packages) runBundler(ctx context.Context, dir string, names []string) (
 	if err != nil {
 		return nil, err
 	}
-	limited, cancel := context.WithTimeout(ctx, bundlerTime)
-	defer cancel()
-	cmd := exec.CommandContext(limited, p.config.Bundler[0], p.config.Bundler[1:]...)
-	cmd.Env, cmd.Dir, cmd.Stdin, cmd.WaitDelay = bundlerEnvironment(), dir, bytes.NewReader(request), 5*time.Second
-	out, errs := &head{most: maxAnswer}, &head{most: 4 << 10}
-	cmd.Stdout, cmd.Stderr = out, errs
-	err = cmd.Run()
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
+	text, err := p.config.Helpers.Run(ctx, Bundle, helper.Call{Owner: bundlesOwner, Readable: []string{dir}, In: bytes.NewReader(request)})
 	var answer bundlerAnswer
 	if err == nil {
-		err = json.Unmarshal(out.Bytes(), &answer)
+		err = json.Unmarshal(text, &answer)
 	}
-	if err != nil {
+	if helper.Ended(err) {
 		return nil, fault.New(fault.Unsupported, "a module cannot be made of the packages: what makes them did not come to its end").
 			WithHint("one of them may be too large, or made to do harm; packages install in a session with isolation %q", isolationLinux).
-			WithCause(fmt.Errorf("the bundler's process: %w: %s", err, errs.Bytes()))
+			WithCause(fault.CauseOf(err))
 	}
-	if f := answer.Problem; f != nil {
-		return nil, fault.New(f.Code, "%s", f.Message).WithHint("%s", f.Hint)
+	if err != nil {
+		return nil, err
 	}
 	return &bundled{files: answer.Files, notes: answer.Notes}, nil
 }
 
-// bundlerEnvironment is what Windows and macOS need to start a program; nothing of the
-// user's.
-func bundlerEnvironment() []string {
-	env := []string{"GOTRACEBACK=none"}
-	for _, name := range []string{"SYSTEMROOT", "TMPDIR", "TEMP", "TMP"} {
-		if value, ok := os.LookupEnv(name); ok {
-			env = append(env, name+"="+value)
-		}
-	}
-	return env
-}
-
-// head keeps the beginning of what is written; more than that is an error.
-type head struct {
-	bytes.Buffer
-	most int
-}
-
-// Write implements [io.Writer].
-func (h *head) Write(b []byte) (int, error) {
-	if h.Len()+len(b) > h.most {
-		return 0, errors.New("packages: too much output")
-	}
-	return h.Buffer.Write(b)
-}
-
-var _ io.Writer = (*head)(nil)
+// bundlesOwner has all bundles take their turns in places of their own.
+const bundlesOwner = "bundles of npm packages"

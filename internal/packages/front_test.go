@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"paddock/internal/helper"
 	"paddock/internal/packages"
 	"paddock/internal/packages/packagestest"
 	"paddock/internal/sandbox/sandboxtest"
@@ -110,8 +111,8 @@ func compiledPip(t testing.TB) string {
 }
 
 func TestMain(m *testing.M) {
-	if packages.Requested(os.Args) {
-		os.Exit(packages.Main())
+	if helper.Requested(os.Args) {
+		os.Exit(helper.Main(os.Args, packages.Bundle))
 	}
 	if dir := os.Getenv(workEnv); dir != "" {
 		holdWorkplace(dir)
@@ -157,7 +158,7 @@ func open(t testing.TB, c packages.Config) *packages.Packages {
 	if c.Dir == "" {
 		c.Dir = t.TempDir()
 	}
-	c.Bundler = packages.BundlerCommand(bundler())
+	c.Helpers = helper.NewRunner(bundler())
 	p, err := packages.Open(c)
 	if err != nil {
 		t.Fatal(err)

@@ -28,6 +28,7 @@ import (
 
 	"paddock/internal/egress"
 	"paddock/internal/fault"
+	"paddock/internal/helper"
 	"paddock/internal/limit"
 	"paddock/internal/membudget"
 )
@@ -82,9 +83,9 @@ type Config struct {
 	// Fresh is for how long an index's answer is believed without asking again; zero:
 	// 10 minutes.
 	Fresh time.Duration
-	// Bundler is the command line of the process that makes modules of npm's packages:
-	// [BundlerCommand]; nil: they cannot be installed for the wasm guest.
-	Bundler []string
+	// Helpers runs the job [Bundle], which makes modules of npm's packages; nil: they
+	// cannot be installed for the wasm guest.
+	Helpers *helper.Runner
 	// Budget is where the bytes are taken from that are held while descriptions of packages
 	// are read; nil: nothing is bounded.
 	Budget *membudget.Budget
