@@ -79,7 +79,7 @@ func (p *program) open(change func(*session.Config)) (_ *parts, err error) {
 	if o.bindings, err = p.openBindings(&sc, o); err != nil {
 		return nil, err
 	}
-	if o.packages, err = p.openPackages(o.memory); err != nil {
+	if o.packages, err = p.openPackages(o.memory, o.helpers); err != nil {
 		return nil, err
 	}
 	if o.network, err = p.openNetwork(&sc, o); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"paddock/internal/cli/config"
 	"paddock/internal/fault"
+	"paddock/internal/helper"
 	"paddock/internal/membudget"
 	"paddock/internal/packages"
 	"paddock/internal/packages/install"
@@ -23,7 +24,7 @@ const packagesFolder = "packages"
 
 // openPackages makes the front that sessions have their packages from; nil: nobody has
 // said where those come from.
-func (p *program) openPackages(memory *membudget.Budget) (*packages.Packages, error) {
+func (p *program) openPackages(memory *membudget.Budget, helpers *helper.Runner) (*packages.Packages, error) {
 	c := p.config.Packages
 	set := packages.Config{
 		Dir: filepath.Join(p.places.cache, packagesFolder), CacheBytes: c.CacheBytes, FileBytes: c.FileBytes, Budget: memory, Log: p.log,
@@ -48,7 +49,7 @@ func (p *program) openPackages(memory *membudget.Budget) (*packages.Packages, er
 	if set.TLS, err = believing(certs); err != nil {
 		return nil, err
 	}
-	set.Helpers = o.helpers
+	set.Helpers = helpers
 	front, err := packages.Open(set)
 	if err != nil {
 		return nil, fmt.Errorf("opening the indexes of packages: %w", err)
@@ -114,7 +115,7 @@ func (p *program) newInstaller(o *parts) *install.Installer {
 
 // examinePackages tells where packages come from.
 func (p *program) examinePackages(d *diagnosis) {
-	front, err := p.openPackages(nil)
+	front, err := p.openPackages(nil, nil)
 	if err != nil {
 		d.fail("packages", err)
 		return

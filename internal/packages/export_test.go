@@ -35,9 +35,3 @@ func Workplace(dir string) (place string, end func() error, err error) {
 	}
 	return place, func() error { return errors.Join(remove(), s.close()) }, nil
 }
-
-// WatchMemory is what bounds the bundler where the system does not, and ExitMemory how it
-// ends.
-var WatchMemory = watchMemory
-
-const ExitMemory = exitMemory

@@ -120,9 +120,6 @@ func TestMain(m *testing.M) {
 	if registry := os.Getenv(heavyEnv); registry != "" {
 		takeDescriptions(registry)
 	}
-	if os.Getenv(greedyEnv) != "" {
-		takeMemory()
-	}
 	code := m.Run()
 	if pipDir != "" {
 		_ = os.RemoveAll(pipDir)
