@@ -26,6 +26,12 @@ func exposed(info fs.FileInfo) string {
 	return ""
 }
 
+// OfAnother tells whether a file belongs neither to this user nor to root.
+func OfAnother(info fs.FileInfo) bool {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(s.Uid) != os.Geteuid() && s.Uid != 0
+}
+
 // CheckFolder refuses to have root write into a state folder of another user's,
 // who could not read the files then and would let nobody in. One that is not
 // there is nobody's.

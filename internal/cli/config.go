@@ -19,9 +19,9 @@ func (p *program) configCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "config",
 		Short: "Check and show the configuration",
-		Long: `Checks and shows the configuration: paddock.toml in the current folder or the
-user's (or --config FILE), the environment and flags. Each key of a section is
-also the variable PADDOCK_SECTION_KEY.`,
+		Long: `Checks and shows the configuration: paddock.toml in the current folder where
+that is trusted (paddock trust), or the user's (or --config FILE), the environment
+and flags. Each key of a section is also the variable PADDOCK_SECTION_KEY.`,
 	}
 	var checkJSON, showJSON bool
 	check := &cobra.Command{
@@ -65,7 +65,7 @@ func (p *program) checkConfig(c *cobra.Command, asJSON bool) error {
 	}
 	p.warnOfSecrets()
 	if asJSON {
-		return p.printJSON(map[string]any{"ok": true, "file": p.config.File})
+		return p.printJSON(p.withIgnored(map[string]any{"ok": true, "file": p.config.File}))
 	}
 	_, err = fmt.Fprintln(p.stdout, p.aboutConfig())
 	return err
@@ -100,7 +100,7 @@ func (p *program) printMistakes(err error) error {
 		}
 		all = append(all, one)
 	}
-	return errors.Join(err, p.printJSON(map[string]any{"ok": false, "file": p.config.File, "mistakes": all}))
+	return errors.Join(err, p.printJSON(p.withIgnored(map[string]any{"ok": false, "file": p.config.File, "mistakes": all})))
 }
 
 // warnOfSecrets says when every user of this machine can read a secret in the
@@ -129,9 +129,20 @@ func (p *program) warnOfSecrets() {
 	}
 }
 
+// withIgnored adds to a result the working folder's file, where that is not read.
+func (p *program) withIgnored(result map[string]any) map[string]any {
+	if p.config.Ignored != "" {
+		result["ignored"] = p.config.Ignored
+	}
+	return result
+}
+
 // aboutConfig says which configuration counts.
 func (p *program) aboutConfig() string {
 	if p.config.File == "" {
+		if p.config.Ignored != "" {
+			return "no paddock.toml is read; variables, flags and defaults count"
+		}
 		return "there is no paddock.toml; variables, flags and defaults count"
 	}
 	return p.config.File + " is right"
@@ -163,7 +174,7 @@ func (p *program) showConfig(c *cobra.Command, asJSON bool) error {
 			doc, accepts := config.DescribeServer(v.Key)
 			all = append(all, keyJSON{Value: v, Doc: doc, Accepts: accepts, Variables: []string{}})
 		}
-		return p.printJSON(map[string]any{"file": p.config.File, "keys": all})
+		return p.printJSON(p.withIgnored(map[string]any{"file": p.config.File, "keys": all}))
 	}
 	section := ""
 	var rows [][]string

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"paddock/internal/cli/trust"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
@@ -38,6 +39,7 @@ type diagnosis struct {
 	OK         bool            `json:"ok"`
 	Build      buildInfo       `json:"build"`
 	ConfigFile string          `json:"config_file"`
+	Ignored    string          `json:"ignored_config_file,omitempty"`
 	StateDir   string          `json:"state_dir"`
 	CacheDir   string          `json:"cache_dir"`
 	Isolations []isolationJSON `json:"isolations"`
@@ -87,13 +89,20 @@ func (p *program) doctor(c *cobra.Command, asJSON bool) error {
 	if p.config == nil {
 		return err // there is no place to look at
 	}
-	d := &diagnosis{Build: build(), ConfigFile: p.config.File, StateDir: p.places.state, CacheDir: p.places.cache, Isolations: []isolationJSON{}}
+	d := &diagnosis{Build: build(), ConfigFile: p.config.File, Ignored: p.config.Ignored, StateDir: p.places.state, CacheDir: p.places.cache, Isolations: []isolationJSON{}}
 	if err == nil {
 		d.add("configuration", good, p.aboutConfig(), "")
 	} else {
 		for _, e := range apart(err) {
 			d.fail("configuration", e)
 		}
+	}
+	if d.Ignored != "" {
+		place, err := trust.Place(d.Ignored)
+		if err != nil {
+			place = d.Ignored
+		}
+		d.add("working folder", good, place+" is not read: "+p.whyIgnored(place), "paddock trust shows it and asks whether it may count")
 	}
 	p.examine(c.Context(), d)
 	if c.Context().Err() != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"paddock/internal/cli/config"
+	"paddock/internal/cli/trust"
 	"paddock/internal/fault"
 	"paddock/internal/telemetry"
 )
@@ -23,7 +24,7 @@ type places struct {
 	state  string
 	cache  string
 	config string   // the configuration that was asked for; empty: search
-	search []string // where it may be else
+	search []string // where it may be else, beside the working folder
 }
 
 // keyFlag adds a flag that sets keys of the configuration.
@@ -77,9 +78,14 @@ func (p *program) load(c *cobra.Command) error {
 			given[f.Name] = f.Value.String()
 		}
 	})
-	p.source = config.Source{File: p.places.config, Search: p.places.search, Environ: os.Environ(), Flags: given}
+	p.source = config.Source{
+		File: p.places.config, Project: trust.Name, Trusted: p.trusted, Search: p.places.search, Environ: os.Environ(), Flags: given,
+	}
 	p.config, err = config.Load(p.source)
 	p.log = telemetry.NewLogger(p.stderr, p.config.Logging.Level, p.config.Logging.Structured)
+	if p.config.Ignored != "" {
+		p.tellIgnored(c)
+	}
 	return errors.Join(err, p.checkServers())
 }
 
@@ -114,9 +120,8 @@ func findPlaces(flags *pflag.FlagSet) (places, error) {
 		}
 		*dir = abs
 	}
-	p.search = []string{"paddock.toml"}
 	if dir := configFolder(home); dir != "" {
-		p.search = append(p.search, filepath.Join(dir, "paddock.toml"))
+		p.search = []string{filepath.Join(dir, trust.Name)}
 	}
 	return p, nil
 }

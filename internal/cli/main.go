@@ -202,13 +202,13 @@ Exit codes: 0 done, 1 failed, 2 wrong usage; paddock run has its own.`,
 		return usage("%v", err).WithHint("%s --help lists the flags", c.CommandPath())
 	})
 	flags := root.PersistentFlags()
-	flags.String("config", "", "read the configuration from `FILE` (PADDOCK_CONFIG); else ./paddock.toml or the user's")
+	flags.String("config", "", "read the configuration from `FILE` (PADDOCK_CONFIG); else ./paddock.toml where it is trusted, or the user's")
 	flags.String("state-dir", "", "keep sessions in `DIR` (PADDOCK_STATE_DIR)")
 	flags.String("cache-dir", "", "keep compiled interpreters in `DIR` (PADDOCK_CACHE_DIR)")
 	keyFlag(root.PersistentFlags(), "log-level", "log to stderr from `LEVEL` on: debug, info, warn or error")
-	root.AddCommand(p.runCommand(), p.mcpCommand(), p.serveCommand(), p.sessionCommand(), p.skillCommand(), p.imageCommand(), p.serverCommand(), p.secretCommand(), p.tokenCommand(), p.auditCommand(), p.approvalsCommand(), p.doctorCommand(), p.prepareCommand(), p.setupCommand(), p.configCommand(), p.versionCommand())
+	root.AddCommand(p.runCommand(), p.mcpCommand(), p.serveCommand(), p.sessionCommand(), p.skillCommand(), p.imageCommand(), p.serverCommand(), p.secretCommand(), p.tokenCommand(), p.auditCommand(), p.approvalsCommand(), p.doctorCommand(), p.prepareCommand(), p.setupCommand(), p.configCommand(), p.trustCommand(), p.versionCommand())
 	for _, c := range append(root.Commands(), root) {
-		if c.HasSubCommands() {
+		if c.HasSubCommands() && c.RunE == nil {
 			group(c)
 		}
 	}

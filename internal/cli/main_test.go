@@ -255,7 +255,7 @@ func TestWhereThingsAreKept(t *testing.T) {
 	if got.state != filepath.Join(dir, "XDG_STATE_HOME", "paddock") || got.cache != filepath.Join(dir, "XDG_CACHE_HOME", "paddock") || got.config != "" {
 		t.Errorf("the places are %+v", got)
 	}
-	if want := []string{"paddock.toml", filepath.Join(dir, "XDG_CONFIG_HOME", "paddock", "paddock.toml")}; !slices.Equal(got.search, want) {
+	if want := []string{filepath.Join(dir, "XDG_CONFIG_HOME", "paddock", "paddock.toml")}; !slices.Equal(got.search, want) {
 		t.Errorf("the configuration is searched in %q, want %q", got.search, want)
 	}
 	t.Setenv("PADDOCK_STATE_DIR", filepath.Join(dir, "variable"))

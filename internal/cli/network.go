@@ -9,11 +9,13 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 
 	"paddock/internal/audit"
+	"paddock/internal/cli/trust"
 	"paddock/internal/egress"
 	"paddock/internal/egress/door"
 	"paddock/internal/egress/streams"
@@ -46,6 +48,8 @@ type network struct {
 	now      atomic.Pointer[operator]
 	changing sync.RWMutex
 	follower follower
+	// ofProject says that the configuration came with the working folder.
+	ofProject bool
 
 	mu    sync.Mutex // guards what follows
 	doors map[networked]*doorway
@@ -102,7 +106,8 @@ func (p *program) openNetwork(sc *session.Config, o *parts) (*network, error) {
 		}
 		return next(ctx, run, c)
 	}
-	n.follow(p.source)
+	n.ofProject = p.config.OfProject
+	n.follow(p.source, filepath.Join(p.places.state, trust.File))
 	return n, nil
 }
 

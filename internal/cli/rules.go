@@ -25,11 +25,15 @@ type follower struct {
 
 // follow has changes of network.allow in the configuration's file count at once. What the
 // environment or a flag says goes before it, as at the beginning; a file with mistakes
-// changes nothing.
-func (n *network) follow(src config.Source) {
-	files := src.Search
-	if src.File != "" {
-		files = []string{src.File}
+// changes nothing, and neither does a change of a project's file that is not trusted yet.
+// others are further files that it depends on.
+func (n *network) follow(src config.Source, others ...string) {
+	files := []string{src.File}
+	if src.File == "" {
+		files = slices.Concat(src.Search, others)
+		if src.Project != "" {
+			files = append(files, src.Project)
+		}
 	}
 	if len(files) == 0 {
 		return
@@ -75,6 +79,9 @@ func look(files []string) string {
 // reread takes network.allow over from the configuration as it is now.
 func (n *network) reread(src config.Source) {
 	c, err := config.Load(src)
+	if err == nil && n.ofProject && c.Ignored != "" {
+		err = fault.New(fault.Denied, "%s has changed, and nobody has trusted it as it is", c.Ignored).WithHint("paddock trust shows it and asks")
+	}
 	if err == nil {
 		err = n.change(c.Network.Allow)
 	}

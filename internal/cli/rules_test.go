@@ -96,3 +96,36 @@ func TestAMachineKeepsWhatItWasBootedWith(t *testing.T) {
 		}
 	}
 }
+
+// A project's file that changes while paddock runs is not obeyed until it is trusted again.
+func TestRulesOfAProjectThatChangesStayUntilItIsTrusted(t *testing.T) {
+	address, rule := site(t)
+	file := filepath.Join(t.TempDir(), "paddock.toml")
+	trusted := ""
+	src := config.Source{Project: file, Trusted: func(_ string, text []byte) bool { return string(text) == trusted }}
+	write := func(rules string) string {
+		text := "[network]\nallow = [" + rules + "]\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	trusted = write(fmt.Sprintf("%q", rule))
+	o := reachingBy(t, t.TempDir(), config.Source{}, rule)
+	o.network.ofProject = true
+	id := made(t, o, session.Settings{})
+	reread := func(text, want string) {
+		t.Helper()
+		o.network.reread(src)
+		if got := fmt.Sprint(o.network.Reaches(nil)); got != want {
+			t.Errorf("with %q sessions reach %s, want %s", text, got, want)
+		}
+	}
+	planted := write(`"*:*!private"`)
+	reread(planted, "["+rule+"]")
+	if line, _ := get(t, o, id, "GET", "http://"+address+"/"); line != "HTTP/1.0 200 OK" {
+		t.Errorf("what was trusted is answered %q", line)
+	}
+	trusted = write("")
+	reread(trusted, "[]")
+}

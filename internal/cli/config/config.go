@@ -1,7 +1,9 @@
 // Package config is paddock's configuration: one table of keys (see [Keys])
 // says for each how it is called in paddock.toml, in the environment and as a
 // flag, what it may be and what it is when nobody says anything. A flag goes
-// before a variable, a variable before the file, the file before the default.
+// before a variable, a variable before the file, the file before the default. There is
+// one file: the one that was asked for, else the working folder's where a person has
+// trusted it, else the user's own.
 package config
 
 import (
@@ -18,6 +20,11 @@ import (
 type Config struct {
 	// File is the configuration file that was read; empty: there was none.
 	File string
+	// OfProject says that File came with the working folder, and is trusted.
+	OfProject bool
+	// Ignored is the working folder's file, which is there and was not read: nobody has
+	// trusted it as it is. Empty: there is none.
+	Ignored string
 
 	Server struct {
 		Name         string
@@ -135,6 +142,11 @@ type Limits struct {
 type Source struct {
 	// File is a configuration file that must be there; empty: Search.
 	File string
+	// Project is the file of the working folder, which goes before those of Search where
+	// Trusted says so of what was read from it. Empty: none is looked for.
+	Project string
+	// Trusted tells whether a person has trusted a file with this text; nil: none.
+	Trusted func(path string, text []byte) bool
 	// Search are files of which the first that exists is read.
 	Search []string
 	// Environ is the environment, as os.Environ gives it.
@@ -147,12 +159,7 @@ type Source struct {
 // fault for each mistake, each saying where it stands; the Config has the
 // other values then, and defaults for the mistaken ones.
 func Load(src Source) (*Config, error) {
-	c := &Config{origins: map[string]string{}}
-	for _, k := range keys {
-		if err := k.fromText(c, k.Default); err != nil {
-			panic("config: the default of " + k.Name + ": " + err.Error())
-		}
-	}
+	c := defaults()
 	mistakes := []error{c.readFile(src), c.readEnviron(src.Environ), checkServerVariables(src.Environ), c.readFlags(src.Flags)}
 	if c.Sessions.DefaultTimeout > c.Sessions.MaxTimeout {
 		mistakes = append(mistakes, c.conflict("sessions.default_timeout_seconds", "sessions.max_timeout_seconds"))
@@ -167,6 +174,17 @@ func Load(src Source) (*Config, error) {
 	}
 	mistakes = append(mistakes, c.checkIssuer(), c.checkTools())
 	return c, errors.Join(mistakes...)
+}
+
+// defaults is the configuration that nobody has set.
+func defaults() *Config {
+	c := &Config{origins: map[string]string{}}
+	for _, k := range keys {
+		if err := k.fromText(c, k.Default); err != nil {
+			panic("config: the default of " + k.Name + ": " + err.Error())
+		}
+	}
+	return c
 }
 
 // checkTools refuses to offer nothing at all.

@@ -19,11 +19,23 @@ const maxFile = 64 << 10
 
 // readFile finds the file, reads it, and takes every key in it.
 func (c *Config) readFile(src Source) error {
-	path, text, err := open(src)
+	path, text, ofProject, err := c.open(src)
 	if err != nil || path == "" {
 		return err
 	}
-	c.File = path
+	return c.take(path, text, ofProject)
+}
+
+// Project reads the text of a working folder's file, of which path is the name, as it
+// would count once it is trusted. The rest is defaults.
+func Project(path string, text []byte) (*Config, error) {
+	c := defaults()
+	return c, c.take(path, string(text), true)
+}
+
+// take takes every key of a file.
+func (c *Config) take(path, text string, ofProject bool) error {
+	c.File, c.OfProject = path, ofProject
 	var content map[string]any
 	if _, err := toml.Decode(text, &content); err != nil {
 		var at toml.ParseError
@@ -32,7 +44,7 @@ func (c *Config) readFile(src Source) error {
 		}
 		return fault.New(fault.Invalid, "%s: %v", path, err)
 	}
-	f := file{config: c, path: path, lines: lines(text)}
+	f := file{config: c, path: path, ofProject: ofProject, lines: lines(text)}
 	for section, v := range content {
 		f.section(section, v)
 	}
@@ -44,48 +56,93 @@ func (c *Config) readFile(src Source) error {
 	return errors.Join(all...)
 }
 
-// open gives the path and the text of the file to read; an empty path: none.
-func open(src Source) (path, text string, err error) {
+// open gives the path and the text of the file to read; an empty path: none. What the
+// working folder has is read once: what was trusted is what counts.
+func (c *Config) open(src Source) (path, text string, ofProject bool, err error) {
 	if src.File != "" {
-		text, err = read(src.File)
-		return src.File, text, err
+		b, err := read(src.File, false) // a pipe too
+		return src.File, string(b), false, err
+	}
+	if src.Project != "" && !src.sameAsOwn() {
+		b, trusted := src.project()
+		if trusted {
+			return src.Project, string(b), true, nil
+		}
+		if isFile(src.Project) {
+			c.Ignored = src.Project
+		}
 	}
 	for _, path := range src.Search {
-		info, err := os.Stat(path)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+		if !isFile(path) {
 			continue
 		}
-		text, err = read(path)
-		return path, text, err
+		b, err := read(path, false)
+		return path, string(b), false, err
 	}
-	return "", "", nil
+	return "", "", false, nil
 }
 
-func read(path string) (string, error) {
-	f, err := os.Open(path)
+// sameAsOwn tells whether the working folder's file is one of the user's own.
+func (src Source) sameAsOwn() bool {
+	here, err := os.Stat(src.Project)
+	return err == nil && slices.ContainsFunc(src.Search, func(path string) bool {
+		own, err := os.Stat(path)
+		return err == nil && os.SameFile(here, own)
+	})
+}
+
+// project gives what the working folder's file has, where that is trusted.
+func (src Source) project() ([]byte, bool) {
+	if src.Trusted == nil {
+		return nil, false
+	}
+	b, err := ReadProject(src.Project)
+	return b, err == nil && src.Trusted(src.Project, b)
+}
+
+// isFile tells whether there is an ordinary file, or one of which that cannot be told.
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() || err != nil && !errors.Is(err, fs.ErrNotExist)
+}
+
+// ReadProject gives what the file of a working folder has. Nothing but an ordinary file is
+// read: whoever made the folder may have made a pipe.
+func ReadProject(path string) ([]byte, error) { return read(path, true) }
+
+func read(path string, ordinary bool) ([]byte, error) {
+	flags := os.O_RDONLY
+	if ordinary {
+		flags |= nonblock
+	}
+	f, err := os.OpenFile(path, flags, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fault.New(fault.NotFound, "there is no configuration file %s", path)
+		return nil, fault.New(fault.NotFound, "there is no configuration file %s", path)
 	}
 	if err != nil {
-		return "", fault.New(fault.Unavailable, "%v", err).WithCause(err)
+		return nil, fault.New(fault.Unavailable, "%v", err).WithCause(err)
 	}
 	defer f.Close()
+	if info, err := f.Stat(); ordinary && (err != nil || !info.Mode().IsRegular()) {
+		return nil, fault.New(fault.Invalid, "%s is no ordinary file", path)
+	}
 	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
-		return "", fault.New(fault.Unavailable, "%v", err).WithCause(err)
+		return nil, fault.New(fault.Unavailable, "%v", err).WithCause(err)
 	}
 	if len(b) > maxFile {
-		return "", fault.New(fault.Invalid, "%s: it is larger than %s", path, sizeText(maxFile))
+		return nil, fault.New(fault.Invalid, "%s: it is larger than %s", path, sizeText(maxFile))
 	}
-	return string(b), nil
+	return b, nil
 }
 
 // file is a configuration file while its keys are taken.
 type file struct {
-	config   *Config
-	path     string
-	lines    map[string]int
-	mistakes []located
+	config    *Config
+	path      string
+	ofProject bool // it came with the working folder
+	lines     map[string]int
+	mistakes  []located
 }
 
 type located struct {
@@ -149,6 +206,11 @@ func (f *file) key(name string, v any) {
 	if !known {
 		f.mistake(name, fault.New(fault.Invalid, "%s: unknown key %q", f.at(name), name).
 			WithHint("%s", suggest(name, names())))
+		return
+	}
+	if f.ofProject && k.usersOwn {
+		f.mistake(name, fault.New(fault.Denied, "%s: %s: a project's file cannot set it", f.at(name), name).
+			WithHint("set it in the user's own file, or with %s", k.Vars()[0]))
 		return
 	}
 	if err := k.fromFile(f.config, v); err != nil {

@@ -25,6 +25,7 @@ type Key struct {
 
 	alias    string // a second, shorter variable, which goes before the first
 	other    string // another program's variable, which goes after both
+	usersOwn bool   // a project's file cannot set it
 	fromText func(c *Config, s string) error
 	fromFile func(c *Config, v any) error
 	data     func(c *Config) any
@@ -114,6 +115,13 @@ func (k Key) flag(name string) Key {
 
 func (k Key) variable(name string) Key {
 	k.alias = name
+	return k
+}
+
+// ofUser keeps a key from the files of projects, trusted ones too: it says where paddock
+// keeps what is the user's.
+func (k Key) ofUser() Key {
+	k.usersOwn = true
 	return k
 }
 
@@ -254,7 +262,7 @@ var lastKeys = []Key{
 	define("mcp.tools.allow", "the tools of servers bound at run time that may be called, by patterns; where there are none, all that the others leave", "", patterns(), func(c *Config) *[]string { return &c.MCP.Tools.Allow }),
 	define("mcp.tools.ask", "those for each call of which somebody is asked", "", patterns(), func(c *Config) *[]string { return &c.MCP.Tools.Ask }),
 	define("mcp.tools.deny", "those that may not be called", "", patterns(), func(c *Config) *[]string { return &c.MCP.Tools.Deny }),
-	define("vault.keyring", "whether the key of what is kept encrypted is put into the system's keyring, when it is made; auto: where there is one; off: into a file of the state folder", "auto", oneOf("auto", "off"), func(c *Config) *string { return &c.Vault.Keyring }),
+	define("vault.keyring", "whether the key of what is kept encrypted is put into the system's keyring, when it is made; auto: where there is one; off: into a file of the state folder", "auto", oneOf("auto", "off"), func(c *Config) *string { return &c.Vault.Keyring }).ofUser(),
 
 	define("telemetry.endpoint", "the collector that traces and metrics are sent to over OTLP/HTTP, such as http://127.0.0.1:4318; empty: none", "", words(0, 2048), func(c *Config) *string { return &c.Telemetry.Endpoint }).variable("OTEL_EXPORTER_OTLP_ENDPOINT"),
 	define("telemetry.traces_endpoint", "the whole URL that traces are sent to; empty: telemetry.endpoint decides", "", words(0, 2048), func(c *Config) *string { return &c.Telemetry.TracesEndpoint }).variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"),
