@@ -86,13 +86,13 @@ var attacks = map[string]attack{
 	"packages of npm":                 {2, act("install_package", with(map[string]any{"package_name": "long-descriptions"}))},
 	"a server of bombs": {2, both(
 		func(ctx context.Context, c *client) {
-			_, _, _ = c.call(ctx, "mcp_bind_http", with(map[string]any{"name": "bombs", "url": "http://" + c.w.site + "/mcp"}))
+			_, _, _ = c.call(ctx, "mcp_bind_http", with(map[string]any{"name": "bombs", "url": "http://" + c.site + "/mcp"}))
 		},
 		act("execute_code", with(map[string]any{"language": "python", "timeout": 10, "code": "import asyncio\nfrom servers.bombs import large, costly\nasync def main():\n    return await asyncio.gather(*[large.aio() for _ in range(20)], *[costly.aio(text='a' * 90) for _ in range(20)], return_exceptions=True)\nlen(await main())"})))},
 	"output": {2, act("execute_code", map[string]any{"language": "javascript", "code": "for (let i = 0; i < 1e5; i++) console.log('x'.repeat(1000))"})},
 	"forks":  {1, act("fork_session", with(map[string]any{"count": 100}))},
 	"uploads": {4, func(ctx context.Context, c *client) {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPut, strings.TrimSuffix(c.w.URL, "/mcp")+"/v1/sessions/"+session+"/files/upload.bin", io.LimitReader(zeros{}, 1<<30))
+		r, err := http.NewRequestWithContext(ctx, http.MethodPut, strings.TrimSuffix(c.url, "/mcp")+"/v1/sessions/"+session+"/files/upload.bin", io.LimitReader(zeros{}, 1<<30))
 		if err != nil {
 			return
 		}

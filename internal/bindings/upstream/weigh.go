@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"io"
+	"runtime"
 
 	"paddock/internal/membudget"
 )
@@ -23,7 +24,7 @@ type scale struct {
 
 // weighed gives a reader of a body with messages of at most limit bytes.
 func weighed(ctx context.Context, body io.Reader, limit int) *scale {
-	return &scale{ctx: ctx, body: body, most: 2 * int64(limit)}
+	return &scale{ctx: ctx, body: body, most: 3 * int64(limit)}
 }
 
 // Read implements [io.Reader]; the error of what cannot be held is a problem.
@@ -33,6 +34,9 @@ func (s *scale) Read(p []byte) (int, error) {
 			return 0, trouble(TooLarge, true, err, "its answer is large, and there is no memory for it now")
 		}
 		s.held = true
+	}
+	if s.held {
+		runtime.Gosched() // much is done with each part: others have waited
 	}
 	n, err := s.body.Read(p)
 	s.read += n

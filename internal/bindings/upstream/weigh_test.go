@@ -13,7 +13,7 @@ import (
 func TestLargeAnswersTakeTheirTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 1 << 20
-		b := membudget.New(4*limit, 4*limit) // for two answers
+		b := membudget.New(6*limit, 6*limit) // for two answers
 		read := func(size int) (ended chan error, end func()) {
 			ctx, end := b.Scope(t.Context(), "ann")
 			ended = make(chan error, 1)
