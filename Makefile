@@ -153,7 +153,7 @@ endif
 
 # What drives the paddock that was built, in processes of its own: the race detector would
 # watch the tests' clients alone.
-DRIVES := $(addprefix ./tests/,browser crash docs engines image linux mcp network/joined network/linux network/packages network/preview network/secrets principals service tools)
+DRIVES := $(addprefix ./tests/,browser crash docs engines hostile image linux mcp network/joined network/linux network/packages network/preview network/secrets principals service tools)
 # With one compiler for all of C, what is built for the race detector is built once.
 RACE := $(if $(filter 1,$(NATIVE)),CC=clang-19) CGO_ENABLED=1 go test -race -vet=off -timeout 25m
 PLAIN := go test -vet=off -timeout 25m
@@ -183,6 +183,14 @@ native: $(ENGINE) ## the backend's tests with the native engine inside the test,
 	@$(RACE) -tags native -skip 'OwnTests$$|TestTheBackendKeepsTheContract/.*/limits/.*fuel|TestTheHostHashesWhatIsLong' ./internal/sandbox/wasm ./internal/sandbox/wasm/worker ./internal/sandbox/wasm/confine
 	@echo "paddock: the native engine on processors without FSGSBASE"
 	@CC=clang-19 CGO_ENABLED=1 $(PLAIN) -tags native,nofsgsbase -run 'TestTheBackendKeepsTheContract/.*/(run|state)' ./internal/sandbox/wasm
+
+.PHONY: hostile
+hostile: bin/paddock prepare ## all attacks on the server at once, beside an honest client that may not notice
+	@CGO_ENABLED=0 PADDOCK_BIN=$(CURDIR)/bin/paddock go test -count=1 -v -run OneHostile ./tests/hostile -args -strict
+
+.PHONY: soak
+soak: bin/paddock prepare ## an hour of four hostile owners and an honest one
+	@CGO_ENABLED=0 PADDOCK_BIN=$(CURDIR)/bin/paddock go test -count=1 -v -timeout 2h -run ForLong ./tests/hostile -args -soak 1h
 
 .PHONY: bench
 bench: bin/paddock prepare ## one table of measurements, each with its baseline

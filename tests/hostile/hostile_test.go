@@ -173,7 +173,7 @@ func (c *client) begins(id string) {
 
 // honest makes the calls of somebody who works: each is one sample of how long it took.
 // A call that fails is an error of the test.
-func (c *client) honest(ctx context.Context, rounds int) (samples []time.Duration) {
+func (c *client) honest(ctx context.Context, rounds int) (samples []sample) {
 	t := c.t
 	must := func(tool string, arguments map[string]any, holds func(map[string]any) bool) {
 		began := time.Now()
@@ -185,7 +185,7 @@ func (c *client) honest(ctx context.Context, rounds int) (samples []time.Duratio
 		if err != nil || failed || !holds(got) {
 			t.Errorf("a call of the honest client, %s: %v %v", tool, got, err)
 		}
-		samples = append(samples, time.Since(began))
+		samples = append(samples, sample{tool, time.Since(began)})
 	}
 	for n := 0; n < rounds && ctx.Err() == nil; n++ {
 		text := fmt.Sprintf("line one\nline %d\n", n)
@@ -203,9 +203,21 @@ func (c *client) honest(ctx context.Context, rounds int) (samples []time.Duratio
 	return samples
 }
 
-// rate gives the middle and the ninth of ten.
-func rate(samples []time.Duration) (median, ninth time.Duration) {
-	sorted := slices.Sorted(slices.Values(samples))
+// sample is how long a call took.
+type sample struct {
+	tool string
+	took time.Duration
+}
+
+// rate gives the middle and the ninth of ten, of the calls of a tool or (empty) of all.
+func rate(samples []sample, tool string) (median, ninth time.Duration) {
+	var sorted []time.Duration
+	for _, s := range samples {
+		if tool == "" || s.tool == tool {
+			sorted = append(sorted, s.took)
+		}
+	}
+	slices.Sort(sorted)
 	if len(sorted) == 0 {
 		return 0, 0
 	}
@@ -300,7 +312,7 @@ func TestOneHostileOwnerHarmsNobodyElse(t *testing.T) {
 	mallory.begins(session)
 	ann.honest(t.Context(), 5) // so that all is there
 	alone := ann.honest(t.Context(), 100)
-	var beside []time.Duration
+	var beside []sample
 	w.during([]*client{mallory}, every(), func(ctx context.Context) {
 		time.Sleep(time.Second) // until all of them have begun
 		beside = ann.honest(ctx, 400)
@@ -308,11 +320,16 @@ func TestOneHostileOwnerHarmsNobodyElse(t *testing.T) {
 	if !w.lives() {
 		t.Fatal("the server does not live")
 	}
-	median, ninth := rate(alone)
-	median2, ninth2 := rate(beside)
+	median, ninth := rate(alone, "")
+	median2, ninth2 := rate(beside, "")
 	ratio := float64(median2) / float64(median)
 	t.Logf("alone %v (nine of ten %v), beside the attacks %v (%v): %.1f times; at most %d MB of memory; %s",
 		median, ninth, median2, ninth2, ratio, w.status("VmHWM")/1e6, w.told())
+	for _, tool := range []string{"execute_code", "write_file", "edit_file", "search_files", "read_file"} {
+		before, _ := rate(alone, tool)
+		after, ninth := rate(beside, tool)
+		t.Logf("%s: alone %v, beside %v (nine of ten %v)", tool, before, after, ninth)
+	}
 	if *strict && ratio > mostRatio {
 		t.Errorf("the calls of the honest client took %.1f times as long", ratio)
 	}
@@ -328,17 +345,17 @@ func BenchmarkBesideEach(b *testing.B) {
 	ann.begins("honest-work")
 	mallory.begins(session)
 	ann.honest(b.Context(), 5)
-	alone, _ := rate(ann.honest(b.Context(), 40))
+	alone, _ := rate(ann.honest(b.Context(), 40), "")
 	for _, name := range slices.Sorted(maps.Keys(attacks)) {
 		b.Run(name, func(b *testing.B) {
-			var samples []time.Duration
+			var samples []sample
 			w.during([]*client{mallory}, []string{name}, func(ctx context.Context) {
 				time.Sleep(time.Second)
 				for b.Loop() {
 					samples = append(samples, ann.honest(ctx, 1)...)
 				}
 			})
-			median, _ := rate(samples)
+			median, _ := rate(samples, "")
 			b.ReportMetric(float64(median)/float64(alone), "times-alone")
 			b.ReportMetric(float64(w.status("VmRSS"))/1e6, "MB")
 		})
@@ -370,12 +387,12 @@ func TestHostileOwnersForLong(t *testing.T) {
 	w.during(hostile, every(), func(ctx context.Context) {
 		for part := *soakFor / 12; time.Now().Before(until); {
 			end := time.Now().Add(part)
-			var samples []time.Duration
+			var samples []sample
 			for time.Now().Before(end) {
 				samples = append(samples, ann.honest(ctx, 10)...)
 			}
 			calls += len(samples)
-			median, ninth := rate(samples)
+			median, ninth := rate(samples, "")
 			l := look{w.status("VmRSS"), w.descriptors()}
 			looks = append(looks, l)
 			t.Logf("%s: %d calls, %v (nine of ten %v), %d MB (at most %d), %d descriptors", time.Now().Format(time.TimeOnly), len(samples), median, ninth, l.memory/1e6, w.status("VmHWM")/1e6, l.descriptors)
