@@ -97,7 +97,13 @@ var (
 	jobs = []helper.Job{upper, refuses, fails, panics, overflows, hoards, floods, hangs, waits, reads, escapes}
 )
 
-func depth(n int) int { return depth(n+1) + 1 }
+// depth calls itself for as long as n is positive, so without end in practice.
+func depth(n int) int {
+	if n < 0 {
+		return 0
+	}
+	return depth(n+1) + 1
+}
 
 func TestMain(m *testing.M) {
 	if helper.Requested(os.Args) {

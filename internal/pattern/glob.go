@@ -42,7 +42,7 @@ func NewGlob(text string) (Glob, error) {
 	if !w.write(text, 0) {
 		return Glob{}, fault.New(fault.Invalid, "the glob has more than %d alternatives in all", maxWritten).WithHint("use fewer braces, or fewer alternatives in them")
 	}
-	return Glob{w.written}, nil
+	return Glob(w), nil
 }
 
 // Match tells whether a path is chosen. The error is the meter's.

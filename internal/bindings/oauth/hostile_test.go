@@ -105,9 +105,9 @@ func TestALoginToAHostileIssuer(t *testing.T) {
 		"many scopes":             {protected: says(200, `{"resource":"{}/mcp","authorization_servers":["{}"],"scopes_supported":`+string(scopes)+`}`)},
 		"a redirect to a file": {metadata: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Location", "file:///etc/passwd")
-			w.WriteHeader(302)
+			w.WriteHeader(http.StatusFound)
 		}},
-		"a redirect to itself":         {metadata: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, metadata, 302) }},
+		"a redirect to itself":         {metadata: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, metadata, http.StatusFound) }},
 		"no JSON":                      {metadata: says(200, "<html>")},
 		"an issuer that is no address": {protected: says(200, `{"resource":"{}/mcp","authorization_servers":["javascript:x","\u001b[2J"]}`), metadata: says(404, "")},
 	} {
