@@ -121,7 +121,7 @@ var mayImport = map[string][]string{
 	"internal/web/approvals":             {"internal/approval", "internal/auth", "internal/fault", "internal/web"},
 	"internal/web/files":                 {"internal/auth", "internal/bundle", "internal/fault", "internal/session", "internal/web", "internal/workspace"},
 	"internal/web/preview":               {"internal/auth", "internal/fault", "internal/sandbox", "internal/session", "internal/web"},
-	"internal/workspace":                 {"internal/blob", "internal/fault", "internal/pattern"},
+	"internal/workspace":                 {"internal/blob", "internal/fault", "internal/membudget", "internal/pattern"},
 }
 
 // outside is where a module from outside may be imported, by the longest

@@ -13,6 +13,7 @@ import (
 
 	"paddock/internal/fault"
 	"paddock/internal/legible"
+	"paddock/internal/membudget"
 	"paddock/internal/packages/install"
 	"paddock/internal/session"
 	"paddock/internal/workspace"
@@ -298,11 +299,29 @@ func editFile(ctx context.Context, c *call, in editInput) (out edited, a answer,
 		if out.Path, err = workspace.Clean(in.path); err != nil {
 			return err
 		}
+		if err := membudget.Hold(ctx, in.takes(tree)); err != nil {
+			return err
+		}
 		out.Replaced, err = tree.Edit(in.path, in.old, in.new, in.all)
 		return err
 	})
 	out.SessionID, out.Notice = c.session, c.notice
 	return out, answer{}, err
+}
+
+// takes is how many bytes the server holds while it edits: the file and the result, each as
+// bytes and as a text.
+func (in *editInput) takes(tree *workspace.Tree) int64 {
+	f, err := tree.Stat(in.path)
+	if err != nil {
+		return 0 // Edit says why
+	}
+	size := min(f.Size, workspace.MaxText)
+	result := size + int64(len(in.new))
+	if in.all {
+		result = size + size/int64(max(1, len(in.old)))*int64(len(in.new))
+	}
+	return 2 * (size + min(result, workspace.MaxText))
 }
 
 type listInput struct {

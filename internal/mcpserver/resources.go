@@ -9,6 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/fault"
+	"paddock/internal/membudget"
 	"paddock/internal/session"
 )
 
@@ -75,6 +76,11 @@ func (s *Server) readResource(ctx context.Context, req *mcp.ReadResourceRequest)
 	}
 	defer done()
 	s.Named(b.Owner, id)
+	if f, err := tree.Stat(file); err == nil { // as bytes, as base64, and in the answer
+		if err := membudget.Hold(ctx, 4*min(f.Size, maxResource)); err != nil {
+			return nil, wireError(err)
+		}
+	}
 	got, err := tree.ReadAll(file, maxResource)
 	if s.config.Touched != nil {
 		s.config.Touched(ctx, b.Owner, id, file, false, err)

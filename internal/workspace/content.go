@@ -17,9 +17,9 @@ import (
 const (
 	// MaxRead bounds what one Read gives.
 	MaxRead = 1 << 20
-	// maxText bounds the files that are edited, searched and whose lines are
+	// MaxText bounds the files that are edited, searched and whose lines are
 	// all counted.
-	maxText = 16 << 20
+	MaxText = 16 << 20
 	// sniffBytes is how much of a file decides whether it is text.
 	sniffBytes = 64 << 10
 )
@@ -154,11 +154,11 @@ func (c *Content) readLines(f *os.File, r Range) error {
 		if err != nil {
 			return err
 		}
-		if (l.full || l.line > l.last) && c.Size > maxText {
+		if (l.full || l.line > l.last) && c.Size > MaxText {
 			break
 		}
 	}
-	if c.Size <= maxText {
+	if c.Size <= MaxText {
 		c.TotalLines = l.line
 		if l.inLine == 0 {
 			c.TotalLines--

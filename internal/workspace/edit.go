@@ -33,7 +33,7 @@ func (t *Tree) Edit(name, old, replacement string, all bool) (count int, err err
 }
 
 func (t *Tree) editLocked(p, old, replacement string, all bool) (count int, err error) {
-	c, err := t.ReadAll(p, maxText)
+	c, err := t.ReadAll(p, MaxText)
 	if err != nil {
 		return 0, err
 	}
@@ -65,10 +65,10 @@ func (t *Tree) editLocked(p, old, replacement string, all bool) (count int, err 
 // fits refuses an edit whose result would be larger than what is edited, before any
 // of it is made: whoever chooses the text and how often it is there multiplies.
 func fits(p string, size, count, growth int) error {
-	if growth <= 0 || growth <= (maxText-size)/count { // growth*count may be more than an int holds
+	if growth <= 0 || growth <= (MaxText-size)/count { // growth*count may be more than an int holds
 		return nil
 	}
-	return fault.New(fault.Exhausted, "%s would be larger than %d bytes, and that often is the text in it: %d times", p, maxText, count).
+	return fault.New(fault.Exhausted, "%s would be larger than %d bytes, and that often is the text in it: %d times", p, MaxText, count).
 		WithHint("replace fewer of them, or write the file with a program in the session")
 }
 

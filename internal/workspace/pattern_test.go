@@ -1,6 +1,7 @@
 package workspace_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"paddock/internal/fault"
+	"paddock/internal/membudget"
 	"paddock/internal/workspace"
 )
 
@@ -106,5 +108,23 @@ func TestAListingEndsWithItsContext(t *testing.T) {
 		if err := list(&cancels{Context: ctx, after: 100, cancel: cancel}); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+func TestASearchHoldsTheFilesThatItReads(t *testing.T) {
+	tree, _ := open(t, 1<<30)
+	if _, err := tree.Write("large.txt", bytes.Repeat([]byte("a line\n"), 1<<18)); err != nil {
+		t.Fatal(err)
+	}
+	b := membudget.New(1<<20, 1<<20)
+	ctx, end := b.Scope(t.Context(), "ann")
+	defer end()
+	if _, err := tree.Search(ctx, "line", "", 0); fault.KindOf(err) != fault.Exhausted {
+		t.Errorf("a file that there is no memory for: %v", err)
+	}
+	ctx, end = membudget.New(8<<20, 8<<20).Scope(t.Context(), "ann")
+	defer end()
+	if got, err := tree.Search(ctx, "line", "", 0); err != nil || len(got.Matches) == 0 {
+		t.Errorf("one that there is some for: %d, %v", len(got.Matches), err)
 	}
 }

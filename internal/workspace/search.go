@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"paddock/internal/fault"
+	"paddock/internal/membudget"
 	"paddock/internal/pattern"
 )
 
@@ -37,7 +38,8 @@ type Matches struct {
 
 // Search finds the lines that match a regular expression (RE2) in the files
 // that a glob chooses; limit bounds their number (zero: MaxMatches). It ends with
-// ctx, and with a fault.Exhausted where it costs more than pattern.MaxSteps.
+// ctx, and with a fault.Exhausted where it costs more than pattern.MaxSteps. The scope of
+// ctx holds the largest file.
 func (t *Tree) Search(ctx context.Context, expression, glob string, limit int) (Matches, error) {
 	if expression == "" || len(expression) > maxPattern {
 		return Matches{}, fault.New(fault.Invalid, "a regular expression has 1 to %d bytes", maxPattern)
@@ -60,7 +62,10 @@ func (t *Tree) Search(ctx context.Context, expression, glob string, limit int) (
 		if ctx.Err() != nil {
 			return Matches{}, context.Cause(ctx)
 		}
-		c, err := t.ReadAll(f.Path, maxText)
+		if err := membudget.Hold(ctx, min(f.Size, MaxText)); err != nil {
+			return Matches{}, err
+		}
+		c, err := t.ReadAll(f.Path, MaxText)
 		if err != nil || !c.Text {
 			if errors.Is(err, fs.ErrNotExist) {
 				continue // it vanished meanwhile
