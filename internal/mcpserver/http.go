@@ -369,6 +369,10 @@ func (h *Handler) owner(r *http.Request) (session.Owner, error) {
 
 // read takes a request's body.
 func (h *Handler) read(w http.ResponseWriter, r *http.Request) ([]byte, *refusal) {
+	if r.ContentLength > h.config.MaxBody { // none of it is read
+		w.Header().Set("Connection", "close")
+		return nil, refuse(nil, codeTooLarge, "invalid request: a body of more than %d bytes", h.config.MaxBody)
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.config.MaxBody))
 	var large *http.MaxBytesError
 	switch {
