@@ -157,11 +157,15 @@ DRIVES := ./internal/picture $(addprefix ./tests/,browser crash docs engines hos
 # With one compiler for all of C, what is built for the race detector is built once.
 RACE := $(if $(filter 1,$(NATIVE)),CC=clang-19) CGO_ENABLED=1 go test -race -vet=off -timeout 25m
 PLAIN := go test -vet=off -timeout 25m
+# What compares times of large inputs takes the race detector ten minutes.
+GROWS := $(sort $(dir $(shell grep -rl --include='*_test.go' paddock/internal/growth internal)))
 
 .PHONY: test
 test: guest/dist/stamp skills/dist/digests $(if $(filter 1,$(NATIVE)),$(WORKER)) ## tests with the race detector, real guests included
 	@echo "paddock: tests"
-	@set -o pipefail; driven=$$(go list $(DRIVES)) && all=$$(go list ./... | grep -vxF "$$driven") && PADDOCK_BIN=$(CURDIR)/bin/paddock $(RACE) -skip 'OwnTests$$' $$all
+	@set -o pipefail; driven=$$(go list $(DRIVES)) && all=$$(go list ./... | grep -vxF "$$driven") && PADDOCK_BIN=$(CURDIR)/bin/paddock $(RACE) -skip 'OwnTests$$|Square' $$all
+	@echo "paddock: how work grows with its input"
+	@$(PLAIN) -run Square $(addprefix ./,$(GROWS))
 	@echo "paddock: tests of the paddock that was built"
 	@CGO_ENABLED=0 PADDOCK_BIN=$(CURDIR)/bin/paddock $(PLAIN) $(DRIVES)
 	@echo "paddock: CPython's own tests and test262, in the guests"

@@ -14,6 +14,7 @@ import (
 	"paddock/internal/cli/config"
 	"paddock/internal/fault"
 	"paddock/internal/helper"
+	"paddock/internal/image"
 	"paddock/internal/membudget"
 	"paddock/internal/packages"
 	"paddock/internal/packages/install"
@@ -103,7 +104,11 @@ func believing(files []string) (*tls.Config, error) {
 
 // newInstaller makes what puts packages into sessions.
 func (p *program) newInstaller(o *parts) *install.Installer {
-	c := install.Config{Sessions: o.sessions, Packages: o.packages, Log: p.log}
+	names := imageNames(p.config)
+	c := install.Config{
+		Sessions: o.sessions, Packages: o.packages, Log: p.log,
+		OnHost: func(called string) bool { return names.Resolve(called) == image.Host },
+	}
 	if longest := p.config.Sessions.MaxTimeout; longest < 10*time.Minute {
 		c.Timeout = longest
 	}

@@ -37,6 +37,11 @@ type Config struct {
 	// OfOwner is how many installations of one owner are made at once in WebAssembly, and
 	// AtOnce those of all; zero: 2 and 4. Owners who wait take turns.
 	OfOwner, AtOnce int
+	// OnHost tells whether Linux sessions with an image, as sessions call it, run the
+	// host's own programs; nil: none does. Python packages that the host happens to have
+	// count for nothing in an installation there: what is asked for is installed into the
+	// session's files, which are then the same on every host. Those of an image count.
+	OnHost func(image string) bool
 	// Log takes what an operator should see; nil: nothing is logged.
 	Log *slog.Logger
 }

@@ -35,10 +35,8 @@ func (p place) inMachine(ctx context.Context, w wishes) (Result, error) {
 		}
 		lines.WriteByte('\n')
 	}
-	args := []string{
-		"python3", "-m", "pip", "install", "--user", "--quiet", "--no-input", "--no-color", "--disable-pip-version-check", "--progress-bar", "off",
-		"--no-warn-script-location", "--report", "-", "-r", "/dev/stdin",
-	}
+	args := append(p.pipOfMachine(), "install", "--user", "--quiet", "--no-input", "--no-color", "--disable-pip-version-check", "--progress-bar", "off",
+		"--no-warn-script-location", "--report", "-", "-r", "/dev/stdin")
 	if w.upgrade {
 		args = append(args, "--upgrade", "--upgrade-strategy", "only-if-needed")
 	}
@@ -66,10 +64,41 @@ func (p place) inMachine(ctx context.Context, w wishes) (Result, error) {
 	return out, nil
 }
 
-// found has the live interpreter find what was installed, in a folder that may not have
-// been there when it began. No variable of the program's changes.
+// ownPip runs pip with what is installed below the session's folder alone in sight.
+const ownPip = `import sys, pip, pip._internal.cli.main as main, site
+kept = site.getusersitepackages()
+hidden = tuple(f for f in site.getsitepackages() if f != kept)
+sys.path = [f for f in sys.path if f not in hidden]
+sys.exit(main.main(sys.argv[1:]))`
+
+// pipOfMachine is what runs the pip of the session's machine.
+func (p place) pipOfMachine() []string {
+	image := ""
+	if m := p.info.Settings.Machine; m != nil {
+		image = m.Image
+	}
+	if p.config.OnHost != nil && p.config.OnHost(image) {
+		return []string{"python3", "-c", ownPip}
+	}
+	return []string{"python3", "-m", "pip"}
+}
+
+// look adds the user's folder of packages to where a live interpreter finds modules: a
+// folder that was not there when it began would else come last, after what the image or
+// the host has of the same name.
+const look = `exec("""
+import importlib, site, sys
+mine, others = site.getusersitepackages(), site.getsitepackages()
+site.addsitedir(mine)
+if mine in sys.path:
+    sys.path.remove(mine)
+    sys.path.insert(min((k for k, folder in enumerate(sys.path) if folder in others), default=len(sys.path)), mine)
+importlib.invalidate_caches()
+""", {})`
+
+// found has the live interpreter find what was installed. No variable of the program's
+// changes.
 func (p place) found(ctx context.Context) (notes []string) {
-	const look = `__import__("site").addsitedir(__import__("site").getusersitepackages()); __import__("importlib").invalidate_caches()`
 	now, err := p.config.Sessions.Info(p.info.Owner, p.info.ID)
 	if err == nil && now.Waiting == nil {
 		_, err = p.config.Sessions.Execute(ctx, p.info.Owner, p.info.ID, session.Request{Code: look, Language: "python", Name: "packages"})

@@ -36,6 +36,24 @@ func TestPipInALinuxMachine(t *testing.T) {
 	h.prints(forked.Forks[0], "python", "import openpyxl, pypdf; print(openpyxl.__version__)", "3.1.5")
 }
 
+// What the host happens to have is no answer to what a session asks for: pip itself is
+// what every host with pip has.
+func TestPackagesOfTheHostAreNotTheSessions(t *testing.T) {
+	paddocktest.Require(t, "linux")
+	x := packagestest.NewIndex(t)
+	x.Add("pip", packagestest.Wheel(t, "pip", "0.1", "py3-none-any", nil, map[string]string{"not_the_hosts.py": "mine = 42"}))
+	h := open(t, t.TempDir(), x, nil)
+	id := h.create("python", "linux")
+	h.prints(id, "python", "import importlib.metadata; print(importlib.metadata.version('pip') != '0.1')", "True")
+	if got := h.install(id, "pip").names(); got != "pip@0.1" {
+		t.Errorf("it installs %s", got)
+	}
+	h.prints(id, "python", "import importlib.metadata, not_the_hosts; print(importlib.metadata.version('pip'), not_the_hosts.mine)", "0.1 42")
+	if i := h.install(id, "pip>=0.1"); !i.AlreadySatisfied {
+		t.Errorf("the second time: %+v", i)
+	}
+}
+
 func TestNPMInALinuxMachine(t *testing.T) {
 	paddocktest.Require(t, "linux")
 	r := packagestest.NewRegistry(t).WithReal()
