@@ -140,7 +140,7 @@ build_python() {
 	# shellcheck disable=SC2086
 	$cc $optimise $emulate -I../src/Include -I../src/Include/internal -I../src/Include/internal/mimalloc -I. -I"$libraries/include" -c "$glue" -o glue.o
 	$cc -mexec-model=reactor -O2 -Wl,--strip-debug -Wl,--gc-sections -z stack-size=8388608 -Wl,--stack-first -Wl,--initial-memory=20971520 \
-		-Wl,--wrap=Hacl_Hash_SHA1_update_multi -Wl,--wrap=Hacl_Hash_SHA2_sha256_update_nblocks -Wl,--wrap=Hacl_Hash_SHA2_sha512_update_nblocks \
+		-Wl,--wrap=_Py_dup -Wl,--wrap=Hacl_Hash_SHA1_update_multi -Wl,--wrap=Hacl_Hash_SHA2_sha256_update_nblocks -Wl,--wrap=Hacl_Hash_SHA2_sha512_update_nblocks \
 		-Wl,--export=__stack_pointer glue.o libpython3.13.a \
 		Modules/_decimal/libmpdec/libmpdec.a Modules/expat/libexpat.a Modules/_hacl/libHacl_Hash_SHA2.a \
 		-L"$libraries/lib" -lsqlite3 -lz -lbz2 -llzma -ldl -lwasi-emulated-signal -lwasi-emulated-getpid -lwasi-emulated-process-clocks -lm -o ../python.wasm

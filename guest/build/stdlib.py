@@ -14,7 +14,7 @@ source, out, build, *paths = sys.argv[1:]
 # What cannot work in the guest, or is of no use to a program in it.
 LEFT_OUT = {
     "__pycache__", "config-3.13", "ctypes", "curses", "ensurepip", "idlelib", "lib-dynload", "lib2to3",
-    "msilib", "pydoc_data", "site-packages", "test", "tests", "tkinter", "turtledemo", "venv",
+    "msilib", "site-packages", "test", "tests", "tkinter", "turtledemo", "venv",
 }
 LEFT_OUT_FILES = {"antigravity.py", "this.py", "turtle.py"}
 

@@ -6,6 +6,7 @@ a json.py into its workspace, changes nothing here. A program that goes looking
 for the driver in memory can break its own session and nothing else.
 """
 import _random
+import _sitebuiltins
 import ast
 import builtins
 import contextvars
@@ -141,6 +142,7 @@ class Driver:
         builtins.display = _paddock_display.display
         sys.unraisablehook = _paddock.unraisable
         builtins.exit, builtins.quit = _Quit("exit"), _Quit("quit")
+        builtins.help = _sitebuiltins._Helper()
         _stdout.reconfigure(line_buffering=True)
         _stderr.reconfigure(line_buffering=True)
 

@@ -4,8 +4,35 @@ The agent of a Linux box has its own (boot.py), with the same names.
 """
 import errno
 import linecache
+import os
+import posix
+
+import _paddock
 
 __builtins__ = __builtins__.copy()  # what the program makes of them is its own affair
+
+_mask = 0o022
+
+
+def umask(mask, /):
+    """Set the current numeric umask and return the previous umask."""
+    global _mask
+    before, _mask = _mask, int(mask) & 0o777
+    return before
+
+
+def getuid():
+    """Return the current process's user id."""
+    return 0  # whose all files are
+
+
+# What WASI's C library lacks and programs that run here take for granted. Files have no
+# modes for the mask to change.
+for _function in (_paddock.dup2, umask, getuid):
+    if not hasattr(os, _function.__name__):
+        setattr(os, _function.__name__, _function)
+        setattr(posix, _function.__name__, _function)
+        os.__all__.append(_function.__name__)
 
 # Where a program's own code lies; everything else is the library or the driver.
 OWN = ("/workspace/", "/app/", "/tmp/", "/skills/", "/servers/")

@@ -30,6 +30,8 @@
 #include "internal/pycore_pystate.h"
 #include "internal/pycore_runtime.h"
 
+#include <errno.h>
+#include <locale.h>
 #include <signal.h>
 #include <sqlite3.h>
 #include <stdint.h>
@@ -126,8 +128,51 @@ static PyObject *reseed(PyObject *self, PyObject *none)
     Py_RETURN_NONE;
 }
 
+/*
+ * WASI has no dup: the host makes one, under the number to, or the lowest that is
+ * free where that is negative. Both share an offset, as in POSIX.
+ */
+static int duplicate(int fd, int to)
+{
+    char message[64], reply[16];
+    int length = snprintf(message, sizeof message, "{\"op\":\"dup\",\"fd\":%d,\"to\":%d}", fd, to);
+    int n = host_call(message, length);
+    int made = -EIO;
+    if (n > 0 && n < (int)sizeof reply) {
+        host_take(reply, n);
+        reply[n] = 0;
+        made = atoi(reply); /* below zero: what errno becomes */
+    }
+    if (made < 0) {
+        errno = -made;
+        PyErr_SetFromErrno(PyExc_OSError);
+        return -1;
+    }
+    return made;
+}
+
+/* In the place of CPython's (--wrap in python.sh): os.dup, and folders by descriptor. */
+int __wrap__Py_dup(int fd) { return duplicate(fd, -1); }
+
+/* os.dup2, which CPython leaves out where the C library has none. */
+static PyObject *paddock_dup2(PyObject *self, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"fd", "fd2", "inheritable", NULL};
+    int fd, to, inheritable;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "ii|p:dup2", names, &fd, &to, &inheritable)) {
+        return NULL;
+    }
+    if (to < 0) {
+        errno = EBADF;
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
+    int made = duplicate(fd, to);
+    return made < 0 ? NULL : PyLong_FromLong(made);
+}
+
 static PyMethodDef methods[] = {
     {"call", paddock_call, METH_O, "call(bytes) -> bytes: one message to the host"},
+    {"dup2", (PyCFunction)(void (*)(void))paddock_dup2, METH_VARARGS | METH_KEYWORDS, "Duplicate file descriptor."},
     {"reseed", reseed, METH_NOARGS, "has SQLite draw a new seed"},
     {"unraisable", unraisable, METH_O, "sys.unraisablehook"},
     {NULL},
@@ -184,8 +229,32 @@ void __wrap_Hacl_Hash_SHA2_sha512_update_nblocks(uint32_t length, uint8_t *block
     }
 }
 
+static int refused(PyStatus status)
+{
+    fprintf(stderr, "python: %s\n", status.err_msg ? status.err_msg : "no reason given");
+    return 1;
+}
+
+/*
+ * Text is UTF-8 wherever a program names no encoding: in files, in streams, and
+ * where the C library or the locale module are asked. There is no LANG to say so
+ * when the image is captured, and an isolated interpreter would not look at it.
+ */
+static PyStatus speak_utf8(void)
+{
+    PyPreConfig config;
+    PyPreConfig_InitIsolatedConfig(&config);
+    config.utf8_mode = 1;
+    setlocale(LC_CTYPE, "C.UTF-8");
+    return Py_PreInitialize(&config);
+}
+
 static int start(void)
 {
+    PyStatus status = speak_utf8();
+    if (PyStatus_Exception(status)) {
+        return refused(status);
+    }
     PyConfig config;
     PyConfig_InitIsolatedConfig(&config);
     config.install_signal_handlers = 1;
@@ -200,11 +269,10 @@ static int start(void)
     PyConfig_SetString(&config, &config.program_name, L"python3");
     PyConfig_SetString(&config, &config.stdio_encoding, L"utf-8");
     PyConfig_SetString(&config, &config.filesystem_encoding, L"utf-8");
-    PyStatus status = Py_InitializeFromConfig(&config);
+    status = Py_InitializeFromConfig(&config);
     PyConfig_Clear(&config);
     if (PyStatus_Exception(status)) {
-        fprintf(stderr, "python: %s\n", status.err_msg ? status.err_msg : "no reason given");
-        return 1;
+        return refused(status);
     }
     PyObject *driver = PyImport_ImportModule("_paddock_driver");
     if (driver != NULL) {

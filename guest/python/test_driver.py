@@ -33,6 +33,7 @@ sys.modules["_paddock"] = types.ModuleType("_paddock")
 sys.modules["_paddock"].call = lambda message: host_call(message)
 sys.modules["_paddock"].unraisable = sys.unraisablehook
 sys.modules["_paddock"].reseed = lambda: None
+sys.modules["_paddock"].dup2 = os.dup2
 
 socket._socket = types.SimpleNamespace(**vars(socket._socket))  # the tests' own sockets are this machine's
 

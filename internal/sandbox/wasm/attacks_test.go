@@ -66,10 +66,10 @@ var attacks = map[string][]cell{
 		{Code: "os.makedirs('/workspace/a/b'); os.chdir('/workspace/a/b')\ntry: os.rename('/workspace/a', '/workspace/a/b/c'); print('moved')\nexcept OSError: pass"},
 	},
 	"25 the host's /proc": {
-		{Code: "import os\nfor p in ('/proc', '/sys', '/dev', '/proc/self/environ', '/proc/1/environ', '/dev/mem', '/dev/kvm', '/etc', '/root', '/home', '/var'):\n  if os.path.lexists(p): print(p)\nsorted(os.listdir('/'))", Result: "['app', 'lib', 'tmp', 'workspace']"},
+		{Code: "import os\nfor p in ('/proc', '/sys', '/proc/self/environ', '/proc/1/environ', '/dev/mem', '/dev/kvm', '/etc', '/root', '/home', '/var'):\n  if os.path.lexists(p): print(p)\nsorted(os.listdir('/')), sorted(os.listdir('/dev'))", Result: "(['app', 'dev', 'lib', 'tmp', 'workspace'], ['null', 'random', 'urandom', 'zero'])"},
 	},
 	"26 the host's names": {
-		{Code: "import os, sys, platform\nprint(sorted(os.environ), sys.argv)\nprint(platform.node(), hasattr(os, 'getlogin'), hasattr(os, 'getuid') and os.getuid())", Out: "['HOME'] ['']\n(none) False False"},
+		{Code: "import os, sys, platform\nprint(sorted(os.environ), sys.argv)\nprint(platform.node(), hasattr(os, 'getlogin'), os.getuid())", Out: "['HOME'] ['']\n(none) False 0"}, // which is always so
 		{Code: "import time; time.tzname[0]", Result: "'UTC'"},
 		{Language: "javascript", Code: "[Object.keys(process.env), require('os').hostname(), new Date().getTimezoneOffset()]", Result: "[ [ 'HOME' ], 'sandbox', 0 ]"},
 	},

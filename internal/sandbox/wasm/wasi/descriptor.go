@@ -42,6 +42,8 @@ type descriptor struct {
 	read, write bool
 	offset      int64
 	body        body // of a file
+	// twins tells that there is, or was, a second number for it.
+	twins bool
 
 	entries []entry // of a folder, as fd_readdir saw it first; nil: not yet
 }
@@ -115,7 +117,7 @@ func (s *System) getWritable(fd uint32) (*hostFile, errno) {
 		return nil, e
 	case d.isFolder():
 		return nil, eisdir
-	case d.kind != file:
+	case d.kind != file || d.isDevice():
 		return nil, einval
 	case !d.write:
 		return nil, ebadf
@@ -137,13 +139,17 @@ func (s *System) free() (int, errno) {
 	return 0, emfile
 }
 
-// drop closes the descriptor fd, if there is one.
+// drop closes the descriptor fd, if there is one. What it stands for stays open
+// as long as another number stands for it as well.
 func (s *System) drop(fd int) error {
 	d := s.table[fd]
 	if d == nil {
 		return nil
 	}
 	s.table[fd] = nil
+	if d.twins && slices.Contains(s.table[:], d) {
+		return nil
+	}
 	s.forget(d)
 	if d.body != nil {
 		return d.body.close()

@@ -45,6 +45,32 @@ func fdRenumber(c *call) errno {
 	return errnoOf(err)
 }
 
+// Duplicate makes to stand for what fd does, or the lowest number that is free
+// where to is negative, and gives it; code is WASI's number of what is wrong. They
+// share an offset and flags, as in POSIX. WASI has no such call.
+func (s *System) Duplicate(fd, to int) (made int, code uint16) {
+	if fd < 0 || to >= MaxDescriptors {
+		return 0, uint16(ebadf)
+	}
+	d, e := s.get(uint32(fd))
+	switch {
+	case e != success:
+		return 0, uint16(e)
+	case fd == rootFD || to == rootFD:
+		return 0, uint16(eperm)
+	case fd == to:
+		return to, 0
+	}
+	if to < 0 {
+		if to, e = s.free(); e != success {
+			return 0, uint16(e)
+		}
+	}
+	_ = s.drop(to) // as dup2 does: what is said of closing it is lost
+	s.table[to], d.twins = d, true
+	return to, 0
+}
+
 func fdSync(c *call) errno {
 	d, e := c.get(c.u32(0))
 	if e != success {
@@ -104,6 +130,9 @@ func fdFdstatGet(c *call) errno {
 		b[0] = typeFolder
 	default:
 		b[0] = typeRegular
+		if d.isDevice() {
+			b[0] = typeChar // no terminal: it can be sought
+		}
 		if !d.read {
 			rights &^= rightRead
 		}

@@ -95,6 +95,8 @@ func fdWrite(c *call) errno {
 		return efault
 	case d.kind == stream:
 		return c.print(d, v, n)
+	case d.isDevice():
+		return d.discard(v, n)
 	}
 	f, e := c.getWritable(c.u32(0))
 	if e != success {
@@ -113,11 +115,7 @@ func fdWrite(c *call) errno {
 }
 
 func fdPwrite(c *call) errno {
-	_, e := c.getFile(c.u32(0))
-	if e != success {
-		return e
-	}
-	f, e := c.getWritable(c.u32(0))
+	d, e := c.getFile(c.u32(0))
 	if e != success {
 		return e
 	}
@@ -130,6 +128,12 @@ func fdPwrite(c *call) errno {
 		return efault
 	case c.u64(3) > math.MaxInt64:
 		return einval
+	case d.isDevice():
+		return d.discard(v, n)
+	}
+	f, e := c.getWritable(c.u32(0))
+	if e != success {
+		return e
 	}
 	total, _, e := f.write(v, int64(c.u64(3)))
 	if e == success {

@@ -209,7 +209,7 @@ func TestRenamingReplacesAsPosixHasIt(t *testing.T) {
 func TestMountsAndWhatLiesAboveThem(t *testing.T) {
 	g := newWorld(t, noSpaceLimit).guest
 	for path, want := range map[string][]string{
-		"/":                {".", "..", "app", "lib", "ro", "workspace"},
+		"/":                {".", "..", "app", "dev", "lib", "ro", "workspace"},
 		"/lib":             {".", "..", "python"},
 		"/lib/python":      {".", "..", "json", "os.py"},
 		"/lib/python/json": {".", "..", "decoder.py"},

@@ -65,7 +65,7 @@ type point struct {
 
 const spaceDevice = 1 // of what is not mounted; mounts count on from there
 
-func newSpace(mounts []Mount) (*space, error) {
+func newSpace(mounts []Mount, ds *devices) (*space, error) {
 	s := &space{folders: map[string][]string{"/": nil}}
 	var errs []error
 	for i, m := range mounts {
@@ -82,6 +82,9 @@ func newSpace(mounts []Mount) (*space, error) {
 		for _, p.at = range append([]string{m.Guest}, m.Aliases...) {
 			errs = append(errs, s.mount(p))
 		}
+	}
+	if !slices.ContainsFunc(s.points, func(p point) bool { return p.at == devicesAt || strings.HasPrefix(p.at, devicesAt+"/") }) {
+		errs = append(errs, s.mount(point{at: devicesAt, tree: ds, device: spaceDevice}))
 	}
 	for _, p := range s.points {
 		if _, above := s.folders[p.at]; above {

@@ -16,6 +16,7 @@ type State struct {
 // Descriptor is one open descriptor in a State; the root is not in it.
 type Descriptor struct {
 	FD     int    `json:"fd"`
+	Twin   *int   `json:"twin,omitempty"`   // a lower number that stands for the same
 	Kind   string `json:"kind"`             // one of the Kind constants
 	Stream int    `json:"stream,omitempty"` // 0 to 2
 	Path   string `json:"path,omitempty"`   // clean guest path
@@ -41,11 +42,19 @@ var errState = errors.New("the saved descriptors are not valid")
 // Save writes down what is open. It changes nothing.
 func (s *System) Save() State {
 	state := State{Monotonic: s.Monotonic()}
+	first := map[*descriptor]int{}
 	for fd, d := range s.table {
 		if d == nil || d.kind == root {
 			continue
 		}
 		saved := d.describe(fd)
+		if d.twins {
+			if twin, seen := first[d]; seen {
+				saved.Twin = &twin
+			} else {
+				first[d] = fd
+			}
+		}
 		if d.kind == file && !s.named(d) {
 			saved.Kind = KindDead
 		}
@@ -111,7 +120,10 @@ func (s *System) Restore(state State) (lost []int, err error) {
 		if saved.FD < 0 || saved.FD >= MaxDescriptors || s.table[saved.FD] != nil || !saved.valid() {
 			return nil, fmt.Errorf("restoring descriptor %d: %w", saved.FD, errState)
 		}
-		d := s.reopen(saved)
+		d := s.twin(saved)
+		if d == nil {
+			d = s.reopen(saved)
+		}
 		if d.kind == dead {
 			lost = append(lost, saved.FD)
 		}
@@ -130,8 +142,14 @@ func (s *System) Refresh(before State) {
 	for _, saved := range before.Descriptors {
 		known[saved.FD] = saved
 	}
+	again := map[*descriptor]*descriptor{} // what has twins
 	for fd, d := range s.table {
 		if d == nil || d.kind == root || d.kind == stream {
+			continue
+		}
+		if now := again[d]; now != nil {
+			_ = s.drop(fd)
+			s.table[fd] = now
 			continue
 		}
 		was, same := known[fd], known[fd].Path == d.path
@@ -142,8 +160,23 @@ func (s *System) Refresh(before State) {
 			was = d.describe(fd)
 		}
 		_ = s.drop(fd) // what could not be written there is gone with the file
-		s.table[fd] = s.reopen(was)
+		now := s.reopen(was)
+		if s.table[fd] = now; d.twins {
+			now.twins, again[d] = true, now
+		}
 	}
+}
+
+// twin is what is open already and saved stands for, too; nil: nothing.
+func (s *System) twin(saved Descriptor) *descriptor {
+	if saved.Twin == nil || *saved.Twin < 0 || *saved.Twin >= saved.FD || *saved.Twin == rootFD {
+		return nil
+	}
+	d := s.table[*saved.Twin]
+	if d != nil {
+		d.twins = true
+	}
+	return d
 }
 
 func (saved Descriptor) valid() bool {

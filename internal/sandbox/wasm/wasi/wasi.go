@@ -88,7 +88,10 @@ type System struct {
 // does not own the mounts: their Dirs are closed by who opened them, after
 // every System that uses them.
 func New(config Config) (*System, error) {
-	space, err := newSpace(config.Mounts)
+	if config.Random == nil {
+		config.Random = rand.Reader
+	}
+	space, err := newSpace(config.Mounts, &devices{config.Random})
 	for _, s := range append(append([]string(nil), config.Args...), config.Env...) {
 		if strings.ContainsRune(s, 0) {
 			err = errors.Join(err, fmt.Errorf("a zero byte in %q", s))
@@ -96,9 +99,6 @@ func New(config Config) (*System, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("making a guest's world: %w", err)
-	}
-	if config.Random == nil {
-		config.Random = rand.Reader
 	}
 	if config.Now == nil {
 		config.Now = time.Now

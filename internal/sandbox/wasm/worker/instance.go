@@ -215,6 +215,8 @@ func (in *instance) message(message []byte) ([]byte, error) {
 		MIME    string   `json:"mime"`
 		Call    uint32   `json:"call"`
 		Timeout *float64 `json:"timeout"`
+		FD      int      `json:"fd"`
+		To      int      `json:"to"`
 	}
 	if err := json.Unmarshal(head, &m); err != nil {
 		return nil, fmt.Errorf("a message from the guest: %w", err)
@@ -233,6 +235,12 @@ func (in *instance) message(message []byte) ([]byte, error) {
 	case "giveUp":
 		in.ends.Calls.GiveUp(m.Call)
 		return []byte(`{}`), nil
+	case "dup":
+		fd, code := in.system.Duplicate(m.FD, m.To)
+		if code != 0 {
+			fd = -int(code)
+		}
+		return strconv.AppendInt(nil, int64(fd), 10), nil
 	case "await":
 		return json.Marshal(in.await(m.Timeout))
 	default:
