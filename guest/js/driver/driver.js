@@ -26,7 +26,7 @@ const DISPLAY_LIMIT = 15 << 20, BEGINNING = 1000;
 // What an inspection tells at most (package wire has the same numbers).
 const VARIABLES = 200, NAME_LIMIT = 256, TYPE_LIMIT = 100;
 
-const { slice } = String.prototype;
+const { slice, startsWith, trim } = String.prototype;
 const { concat } = Array.prototype;
 const cut = (text, limit) => apply(slice, text, [0, limit]);
 
@@ -40,11 +40,17 @@ function typeName(value) {
   return typeof name === "string" ? name : "object";
 }
 
+// compiles is false for an error by which the engine refused the code called label.
+function compiles(error, label) {
+  const { stack } = error instanceof SyntaxError ? error : {};
+  return typeof stack !== "string" || !apply(startsWith, apply(trim, stack, []), [`at ${label}:`]);
+}
+
 export default function install(call) {
   const host = makeHost(call);
   const timers = makeTimers(() => host.now());
   const seedRandom = installRandom(Math);
-  const state = { cell: 0, label: "<cell>", status: "idle", value: undefined, error: undefined, exit: 0, rejected: safeMap() };
+  const state = { cell: 0, label: "<cell>", status: "idle", value: undefined, error: undefined, mistake: undefined, exit: 0, rejected: safeMap() };
   const process = installGlobals(globalThis, host, timers, (code) => {
     state.exit = code;
     host.exit();
@@ -146,7 +152,9 @@ export default function install(call) {
       process.argv = apply(concat, ["node", named ? request.name : ""], [request.args || []]);
       state.status = "pending";
       state.rejected.clear();
-      return stringify({ code: rewrite(request.code), name: state.label });
+      const { code, mistake } = rewrite(request.code, state.label);
+      state.mistake = mistake;
+      return stringify({ code, name: state.label });
     },
     // resume takes in what came while the program waited; a poll follows.
     resume(request) {
@@ -192,7 +200,7 @@ export default function install(call) {
         return "";
       case "threw":
         state.status = "failed";
-        state.error = value;
+        state.error = state.mistake && !compiles(value, state.label) ? state.mistake : value;
         return "";
       case "rejected":
         state.rejected.set(value, reason);

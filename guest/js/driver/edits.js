@@ -3,14 +3,36 @@
 // end, and what stands in its place. The kernel in Linux boxes has this text as well,
 // with a parser of its own: it may import nothing.
 
-// parsed is the program's tree. It throws what the parser says of code that is none.
+// parsed is the program's tree. It throws what the parser says of code that is none:
+// of a module or of a script, whichever it gets further with.
 export function parsed(parse, code) {
   const options = { ecmaVersion: "latest", allowAwaitOutsideFunction: true, allowHashBang: true };
   try {
     return parse(code, { ...options, sourceType: "module" });
-  } catch { // perhaps it is sloppy code, which no module can be
-    return parse(code, { ...options, sourceType: "script" });
+  } catch (first) {
+    try { // perhaps it is sloppy code, which no module can be
+      return parse(code, { ...options, sourceType: "script" });
+    } catch (second) {
+      throw second.pos > first.pos ? second : first;
+    }
   }
+}
+
+const moduleOnly = /\b(?:import|export|await)\b/;
+
+// mistakeOf makes an error of what the parser said of code that it cannot read, with
+// the stack that an engine gives one. It is undefined for code of which the engine can
+// say it: only of what belongs into a module, the engine says that it is in no module.
+export function mistakeOf(said, code, label) {
+  if (!said?.loc || !moduleOnly.test(code)) return undefined;
+  const mistake = new SyntaxError(String(said.message).replace(/ \(\d+:\d+\)$/, ""));
+  mistake.stack = `SyntaxError: ${mistake.message}\n    at ${label}:${said.loc.line}:${said.loc.column + 1}`;
+  return mistake;
+}
+
+// hintOfReturn says what to do about a return outside of functions, in any engine's words.
+export function hintOfReturn(message) {
+  return /return not in a function|Illegal return|'return' outside of function/.test(message) ? "a program's result is the value of its last line: write the expression alone, without return" : "";
 }
 
 // edited is the code with the edits made, which are in their order. Lines stay where

@@ -2,17 +2,17 @@
 // declarations must be there in the next cell, may be made again there, and
 // imports must work. Positions stay as they are, line by line.
 import { parse } from "acorn";
-import { edit, edited, parsed } from "./edits.js";
+import { edit, edited, mistakeOf, parsed } from "./edits.js";
 
 const interesting = /\b(?:const|let|class|import|export)\b/;
 
 // rewrite gives the code to evaluate. Code that cannot be parsed stays as it is: the
-// engine then says what is wrong.
-export function rewrite(code) {
+// engine then says what is wrong, or the mistake does where the engine cannot know it.
+export function rewrite(code, label) {
   try {
-    return interesting.test(code) ? rewritten(code) : code;
-  } catch { // it is for the engine to say what is wrong
-    return code;
+    return { code: interesting.test(code) ? rewritten(code) : code };
+  } catch (said) {
+    return { code, mistake: mistakeOf(said, code, label) };
   }
 }
 

@@ -30,6 +30,9 @@ func Strip(code, name string) (js, sourceMap string, failed *sandbox.ProgramErro
 	first := r.Errors[0]
 	failed = &sandbox.ProgramError{Type: "SyntaxError", Message: first.Text}
 	failed.Traceback = fmt.Sprintf("SyntaxError: %s\n", first.Text)
+	if strings.HasPrefix(first.Text, "Top-level return") {
+		failed.Hint = "a program's result is the value of its last line: write the expression alone, without return"
+	}
 	if at := first.Location; at != nil {
 		failed.Line = at.Line
 		failed.Traceback = fmt.Sprintf("  %s\n  %s^\nSyntaxError: %s (line %d)\n", at.LineText, strings.Repeat(" ", min(at.Column, 200)), first.Text, at.Line)

@@ -274,14 +274,23 @@ function settle() {
 // meant asks the agent whether it is this run that was interrupted.
 const meant = () => call({ op: "interrupted" }).length === 3;
 
+// compiled throws the mistake, where there is one, in place of what the engine says.
+function compiled(code, mistake, options) {
+  try {
+    return new vm.Script(code, options);
+  } catch (error) {
+    throw mistake ?? error;
+  }
+}
+
 // run is called where it can be interrupted, once for each program: it evaluates the program, and what
 // of it is ready to go on.
 function run(request) {
   writeSync(4, frame("b", state.number, alloc(0)));
-  const { code, waits, before = 0, bound = [] } = rewrite(request.code);
+  const { code, waits, before = 0, bound = [], mistake } = rewrite(request.code, state.label);
   for (const name of bound) foreign[name] = true;
   state.lines = request.code.split("\n").length;
-  const script = new vm.Script(code, { filename: state.label, columnOffset: -before, importModuleDynamically: (name, _, attributes) => load(name, attributes) });
+  const script = compiled(code, mistake, { filename: state.label, columnOffset: -before, importModuleDynamically: (name, _, attributes) => load(name, attributes) });
   state.begun = true;
   const value = script.runInThisContext({ displayErrors: false });
   if (waits) {
@@ -401,7 +410,7 @@ function describe(error) {
     const first = String(error.stack).split("\n")[0], at = first.lastIndexOf(label + ":");
     if (at >= 0) found.line = parseInt(original(`at ${first}:1`).slice(at + 3 + label.length + 1), 10) || 0;
   }
-  const hint = hintOf(error);
+  const hint = found.type === "SyntaxError" && hintOfReturn(found.message) || hintOf(error);
   if (hint) found.hint = hint;
   if (error?.code === "ENOSPC" || error?.code === "EDQUOT" || error?.code === "EFBIG") found.kind = "space";
   found.traceback = textOf(error, all);

@@ -8,14 +8,16 @@ const interesting = /\b(?:const|let|class|import|export|await|for)\b/;
 
 // rewrite gives the code to evaluate as a script in the global scope: what it
 // declares is there in the next one, and may be declared again; imports work. A
-// program that waits becomes a function, whose declarations go outside.
-function rewrite(code) {
+// program that waits becomes a function, whose declarations go outside. Code that
+// cannot be parsed stays as it is: the engine then says what is wrong, or the mistake
+// does where the engine cannot know it.
+function rewrite(code, label) {
   if (!interesting.test(code)) return { code };
   let tree;
   try {
     tree = parsed(acorn.parse, code);
-  } catch {
-    return { code }; // it is for the engine to say what is wrong
+  } catch (said) {
+    return { code, mistake: mistakeOf(said, code, label) };
   }
   const edits = [];
   for (const node of tree.body) edit(node, code, edits);
