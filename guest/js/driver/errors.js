@@ -1,4 +1,5 @@
 // What is said about an error that a program did not catch.
+import { hintOfReturn } from "./edits.js";
 import { constructorName, inspect } from "./inspect.js";
 import { original } from "./positions.js";
 
@@ -9,7 +10,7 @@ const TRACE_LIMIT = 16384;
 
 const NOT_HERE = {
   XMLHttpRequest: "fetch is what reaches the network here", WebSocket: "only HTTP leaves this sandbox; fetch reads an answer as it is streamed",
-  Intl: "there is no Intl here; toLocaleString of numbers groups digits as English does",
+  Intl: "there is no Intl here; toLocaleString formats numbers and dates in English, and Node in a Linux sandbox has all locales",
   Worker: "there are no threads in this sandbox; promises work", document: "there is no browser here", window: "there is no browser here; use globalThis",
 };
 
@@ -93,6 +94,8 @@ export function describe(error, label, provided) {
     found.kind = "space";
     found.hint = "the disk limit is reached; remove files that are not needed";
   }
+  if (found.type === "SyntaxError") found.hint = hintOfReturn(found.message) || undefined;
+  if (found.type === "RangeError" && /has no Intl/.test(found.message)) found.hint = "format it by hand, or run the program in a Linux sandbox, whose Node has all locales";
   const undefinedName = /^(?:'?)(\w+)'? is not defined$/.exec(found.message)?.[1];
   if (undefinedName && NOT_HERE[undefinedName]) found.hint = NOT_HERE[undefinedName];
   const missing = /could not load module '([^']*)'/.exec(found.message)?.[1];

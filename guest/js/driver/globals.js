@@ -9,6 +9,7 @@ import { inspect } from "./inspect.js";
 import { makeConsole } from "./console.js";
 import { decodeText, encodeText, useHost } from "./text.js";
 import { AbortControllerOf, AbortSignalOf, EventOf, EventTargetOf } from "./events.js";
+import { installLocale } from "./locale.js";
 import { makeProcess } from "./process.js";
 import { BlobOf, FileOf, FormDataOf, HeadersOf, RequestOf, ResponseOf } from "./fetch.js";
 import { ByteLengthQueuingStrategy, CountQueuingStrategy, ReadableStream, TransformStream, WritableStream } from "web-streams-polyfill";
@@ -63,25 +64,6 @@ function makeCrypto(host) {
     return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
   };
   return { getRandomValues, randomUUID };
-}
-
-// installLocale gives numbers the one locale there is: English.
-function installLocale() {
-  const locale = (value, options = {}) => {
-    const least = options.minimumFractionDigits ?? 0;
-    const most = options.maximumFractionDigits ?? Math.max(least, 3);
-    let [whole, part = ""] = (typeof value === "bigint" ? String(value) : value.toFixed(Math.min(most, 100))).split(".");
-    while (part.length > least && part.endsWith("0")) part = part.slice(0, -1);
-    whole = whole.replace(/\B(?=(?:\d{3})+$)/g, ",");
-    return part ? `${whole}.${part}` : whole;
-  };
-  const own = {
-    toLocaleString() { // the language says that its length is 0
-      const value = this.valueOf(), options = arguments[1];
-      return typeof value === "number" && (!Number.isFinite(value) || Math.abs(value) >= 1e21) ? String(value) : locale(value, options);
-    },
-  };
-  for (const { prototype } of [Number, BigInt]) Object.defineProperty(prototype, "toLocaleString", { value: own.toLocaleString, writable: true, configurable: true });
 }
 
 // display({mime, data}) shows a picture or document; anything else as text.

@@ -19,6 +19,32 @@ var javascriptPrograms = map[string][]cell{
 	"files that are not there": {
 		{Code: "require('fs').readFileSync('/etc/passwd')", Fails: "Error: ENOENT: …", Line: 1, Hint: "/workspace"},
 	},
+	"numbers as a locale writes them": {
+		{Code: "[(1234567.891).toLocaleString(), (1234.5).toLocaleString('en-GB', { minimumFractionDigits: 2 }), 12345n.toLocaleString('en'), (1e21).toLocaleString(), Infinity.toLocaleString()].join(' ')", Result: "'1,234,567.891 1,234.50 12,345 1,000,000,000,000,000,000,000 ∞'"},
+		{Code: "[(1234.5).toLocaleString('en-US', { style: 'currency', currency: 'USD' }), (-1234.567).toLocaleString(undefined, { style: 'currency', currency: 'JPY' }), (0.256).toLocaleString('en', { style: 'percent' })].join(' ')", Result: "'$1,234.50 -¥1,235 26%'"},
+		{Code: "(1234.5).toLocaleString('de-DE')", Fails: "RangeError: the locale de-DE is not supported here…", Line: 1, Hint: "Linux sandbox"},
+		{Code: "(1234).toLocaleString('en', { notation: 'compact' })", Fails: "RangeError: the option notation: compact is not supported here…", Line: 1},
+		{Code: "[1234.5, 1].toLocaleString('de')", Fails: "RangeError: the locale de …", Line: 1},
+		{Code: "new Uint32Array([12345]).toLocaleString('de')", Fails: "RangeError: the locale de …", Line: 1},
+		{Code: "(1).toLocaleString('e')", Fails: "RangeError: Incorrect locale information provided: e", Line: 1},
+		{Code: "Intl.NumberFormat('de')", Fails: "ReferenceError: Intl is not defined", Line: 1, Hint: "Linux sandbox"},
+		{Code: "[[1234.5, null, 2].toLocaleString(), Number.prototype.toLocaleString.length]", Result: "[ '1,234.5,,2', 0 ]"},
+	},
+	"dates as a locale writes them": {
+		{Code: "const d = new Date(Date.UTC(2025, 0, 2, 15, 4, 5)); [d.toLocaleString(), d.toLocaleDateString('en-US'), d.toLocaleTimeString('en', { timeZone: 'UTC' })].join(' | ')", Result: "'1/2/2025, 3:04:05 PM | 1/2/2025 | 3:04:05 PM'"},
+		{Code: "[d.toLocaleDateString('en-US', { weekday: 'long', year: 'numeric', month: 'long', day: 'numeric' }), d.toLocaleDateString('en-US', { month: 'short', day: '2-digit' }), d.toLocaleTimeString('en-US', { hour: '2-digit', minute: '2-digit' })].join(' | ')", Result: "'Thursday, January 2, 2025 | Jan 02 | 03:04 PM'"},
+		{Code: "d.toLocaleDateString('de-DE')", Fails: "RangeError: the locale de-DE …", Line: 1},
+		{Code: "d.toLocaleTimeString('en-US', { timeZone: 'Asia/Tokyo' })", Fails: "RangeError: the option timeZone: Asia/Tokyo …", Line: 1},
+		{Code: "d.toLocaleString('en', { dateStyle: 'full' })", Fails: "RangeError: the option dateStyle: full …", Line: 1},
+		{Code: "new Date(NaN).toLocaleString()", Result: "'Invalid Date'"},
+	},
+	"texts as a locale compares them": {
+		{Code: "['Zoe', 'äh', 'ah', 'Ah', 'b', '_x', '1'].sort((a, b) => a.localeCompare(b)).join(' ')", Result: "'_x 1 ah Ah äh b Zoe'"},
+		{Code: "['a10', 'a9'].sort((a, b) => a.localeCompare(b, 'de', { numeric: true })).join(' ') + 'résumé'.localeCompare('RESUME', 'fr', { sensitivity: 'base' })", Result: "'a9 a100'"},
+		{Code: "'z'.localeCompare('ä', 'sv')", Fails: "RangeError: the locale sv …", Line: 1},
+		{Code: "'i'.toLocaleUpperCase('tr')", Fails: "RangeError: the locale tr …", Line: 1},
+		{Code: "'straße'.toLocaleUpperCase('de')", Result: "'STRASSE'"},
+	},
 	"the platform": {
 		{Code: "require('os').platform() + process.platform", Result: "'wasiwasi'"},
 	},
