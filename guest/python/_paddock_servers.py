@@ -123,8 +123,28 @@ def _decode(answer, server="", tool=""):
     if file is not None:
         return File(file["path"], file.get("size", 0), file.get("mime", ""), file.get("preview", ""))
     value = answer.get("value")
+    if answer.get("parse"):
+        return _parsed(value)
     if answer.get("binary"):
         return [_blob(each) for each in value] if type(value) is list else _blob(value)
+    return value
+
+
+class Object(dict):
+    """The object that a tool gave as JSON in a text; text is that as it came."""
+
+
+class Array(list):
+    """The array that a tool gave as JSON in a text; text is that as it came."""
+
+
+def _parsed(text):
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    value = Array(value) if type(value) is list else Object(value)
+    value.text = text
     return value
 
 

@@ -423,6 +423,16 @@ await asyncio.sleep(3600)""")
         self.answer = lambda message: {"file": {"path": self.cwd + "/tree/big.json", "size": 6, "preview": "[1,"}}
         self.gives("import os\nf = echo(1); f.json(), f.size, f.text(), os.fspath(f) == f.path", "([1, 2], 6, '[1, 2]', True)")
 
+    def test_json_in_a_text(self):
+        self.exec(self.ECHO)
+        self.answer = lambda message: {"value": ' {"a": [1, 2.5]}', "parse": True}
+        self.gives("import json, copy, pickle\nr = echo(1); r['a'], r.text, r == {'a': [1, 2.5]}, json.dumps(r), copy.copy(r).text == r.text == pickle.loads(pickle.dumps(r)).text", """([1, 2.5], ' {"a": [1, 2.5]}', True, '{"a": [1, 2.5]}', True)""")
+        self.gives("r", "{'a': [1, 2.5]}")
+        self.answer = lambda message: {"value": '[1, {"b": null}]', "parse": True}
+        self.gives("r = await echo(1); r[1:], isinstance(r, list), r.text", """([{'b': None}], True, '[1, {"b": null}]')""")
+        self.answer = lambda message: {"value": "[" * 9000 + "]" * 9000, "parse": True}
+        self.gives("type(echo(1)) in (str, servers.Array)", "True")
+
     def test_servers_are_found_as_files(self):
         self.tree()
         for code in (

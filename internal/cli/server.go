@@ -41,6 +41,8 @@ type addFlags struct {
 	command, dir, transport        string
 	headers, env, allow, ask, deny []string
 	timeout                        time.Duration
+	perMinute                      int64
+	results                        string
 	clientID, issuer, grant        string
 	clientSecret                   string
 	scopes                         []string
@@ -78,6 +80,8 @@ Exit codes: 0 done, 1 failed or there is one of that name, 2 wrong usage.`,
 	flags.StringSliceVar(&f.ask, "ask", nil, "ask somebody about each call of tools of these `PATTERNS`")
 	flags.StringSliceVar(&f.deny, "deny", nil, "let no tools of these `PATTERNS` be called")
 	flags.DurationVar(&f.timeout, "timeout", 0, "let a call take this `TIME`, such as 90s")
+	flags.Int64Var(&f.perMinute, "calls-per-minute", 0, "let all sessions together make so `MANY` calls within a minute; others wait")
+	flags.StringVar(&f.results, "results", "", "give programs results as `KIND`: values, or raw: as the server sends them")
 	flags.StringVar(&f.clientID, "client-id", "", "log in as the client of this `ID`, which the issuer gave out")
 	flags.StringVar(&f.clientSecret, "client-secret", "", "with this `SECRET`; -: it is read from stdin")
 	flags.StringVar(&f.issuer, "issuer", "", "the `URL` of the issuer that gave the client out")
@@ -90,7 +94,7 @@ Exit codes: 0 done, 1 failed or there is one of that name, 2 wrong usage.`,
 
 // server reads what the command line says of a server.
 func (f *addFlags) server(c *cobra.Command, args []string, stdin io.Reader) (config.Server, error) {
-	s := config.Server{Command: f.command, Dir: f.dir, Transport: f.transport, Timeout: f.timeout.Round(time.Second)}
+	s := config.Server{Command: f.command, Dir: f.dir, Transport: f.transport, Timeout: f.timeout.Round(time.Second), CallsPerMinute: f.perMinute, Results: f.results}
 	s.Tools.Allow, s.Tools.Ask, s.Tools.Deny = f.allow, f.ask, f.deny
 	s.OAuth = config.OAuth{ClientID: f.clientID, ClientSecret: f.clientSecret, Issuer: f.issuer, Grant: f.grant, Scopes: f.scopes}
 	rest := args[1:]
@@ -107,6 +111,12 @@ func (f *addFlags) server(c *cobra.Command, args []string, stdin io.Reader) (con
 	}
 	if f.timeout < 0 || f.timeout > 24*time.Hour || f.timeout > 0 && s.Timeout == 0 {
 		return s, usage("flag --timeout: %v is not between 1s and 24h", f.timeout)
+	}
+	if f.results != "" && f.results != config.ResultValues && f.results != config.ResultsRaw {
+		return s, usage("flag --results: %q is not one of %s, %s", f.results, config.ResultValues, config.ResultsRaw)
+	}
+	if f.perMinute < 0 || f.perMinute > config.MostPerMinute {
+		return s, usage("flag --calls-per-minute: %d is not between 1 and %d", f.perMinute, config.MostPerMinute)
 	}
 	if f.grant != "" && f.grant != config.AuthorizationCode && f.grant != config.ClientCredentials {
 		return s, usage("flag --grant: %q is not one of %s, %s", f.grant, config.AuthorizationCode, config.ClientCredentials)

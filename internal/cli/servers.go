@@ -155,7 +155,7 @@ func definitionOf(name string, s config.Server) broker.Definition {
 			Name: name, Command: s.Command, Args: s.Args, Env: s.Env, Dir: s.Dir, URL: s.URL, Headers: s.Headers, Transport: s.Transport,
 			CallTimeout: s.Timeout, ResponseCap: int(s.ResponseBytes),
 		},
-		Policy: broker.Policy(s.Tools),
+		Policy: broker.Policy(s.Tools), PerMinute: int(s.CallsPerMinute), Raw: s.Results == config.ResultsRaw,
 	}
 }
 

@@ -126,7 +126,7 @@ console.log(all.reduce((sum, r: any) => sum + r.who, 0));
 	})
 }
 
-func TestARunHasFiftyCalls(t *testing.T) {
+func TestARunHasAThousandCalls(t *testing.T) {
 	p := newParty(t).odd()
 	config := fmt.Sprintf("[servers.party]\nurl = %q\n", p.url)
 	inEach(t, everywhere[:2], func(*testing.T) options { return options{config: config} }, func(t *testing.T, m *model) {
@@ -140,7 +140,7 @@ try:
         n += 1
 except ToolError as e:
     print(n, e.kind)
-`, "50 exhausted\n")
+`, "1000 exhausted\n")
 		m.prints(t, "python", "print(count(n=7))", "{'n': 7}\n") // another run has its own
 		keys := map[string]bool{}
 		for _, c := range p.seen() {
@@ -149,7 +149,7 @@ except ToolError as e:
 			}
 			keys[c.key] = true
 		}
-		if len(keys) < 51 || e.Usage.ToolCalls < 50 {
+		if len(keys) < 1001 || e.Usage.ToolCalls < 1000 {
 			t.Errorf("there were %d calls, and the result says %d", len(keys), e.Usage.ToolCalls)
 		}
 	})

@@ -124,7 +124,7 @@ func BenchmarkToolCall(b *testing.B) {
 	p.tool("count", "Counts", `{"type":"object","properties":{"n":{"type":"integer"}}}`, func(_ context.Context, args map[string]any) (any, error) {
 		return map[string]any{"n": args["n"]}, nil
 	})
-	m := open(b, options{setting: everywhere[0], config: fmt.Sprintf("[servers.party]\nurl = %q\n[mcp]\ncalls_per_run = 100000\n", p.url)})
+	m := open(b, options{setting: everywhere[0], config: fmt.Sprintf("[servers.party]\nurl = %q\n", p.url)})
 	conn := plain(b, p.url)
 	for _, language := range []string{"python", "javascript"} {
 		b.Run(language, func(b *testing.B) {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -78,9 +77,6 @@ func open(t testing.TB, o options) *model {
 		allowed = "127.0.0.1:*!private"
 	}
 	env := append(paddocktest.Environment(t, filepath.Join(dir, "state")), "PADDOCK_CONFIG="+file, "PADDOCK_MCP_ALLOWLIST="+allowed, "PADDOCK_SANDBOX_ISOLATION="+o.isolation)
-	if !slices.ContainsFunc(o.env, func(v string) bool { return strings.HasPrefix(v, "PADDOCK_MCP_CALL_INTERVAL=") }) {
-		env = append(env, "PADDOCK_MCP_CALL_INTERVAL=0")
-	}
 	m := &model{isolation: o.isolation, dir: dir}
 	m.connect(t, o.transport, append(env, o.env...))
 	return m

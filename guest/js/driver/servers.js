@@ -67,12 +67,26 @@ export function makeServers(world, { begin, bytesOf, readFile, namesIn, changed 
     bytes: () => readFile(path), text: () => readFile(path, "utf8"), json: () => world.JSON.parse(readFile(path, "utf8")),
   });
 
+  // parsed is the object or array that a text has as JSON, whose text is kept beside it,
+  // unless it has a member of that name.
+  const parsed = (text) => {
+    let value;
+    try {
+      value = world.JSON.parse(text);
+    } catch {
+      return text;
+    }
+    if (!getOwnPropertyDescriptor(value, "text")) defineProperty(value, "text", { value: text, enumerable: false, configurable: true, writable: true });
+    return value;
+  };
+
   // valueOf is what the host answers with, of the world's own classes, or the error.
   const valueOf = (answer, server, tool) => {
-    const { error, file: large, binary } = answer ?? NOBODY;
+    const { error, file: large, binary, parse: isJSON } = answer ?? NOBODY;
     if (error) throw new ToolError(error.message ?? "", server, tool, error.kind, error.field);
     if (large) return file(large);
     const { value } = answer;
+    if (isJSON) return parsed(value);
     if (!binary) return value;
     if (!world.Array.isArray(value)) return blob(value);
     for (let i = 0; i < value.length; i++) value[i] = blob(value[i]);

@@ -20,6 +20,7 @@ import (
 type answer struct {
 	Value  any      `json:"value,omitempty"`
 	Binary bool     `json:"binary,omitempty"`
+	Parse  bool     `json:"parse,omitempty"` // Value is a text that is JSON, and wanted as what it says
 	File   *file    `json:"file,omitempty"`
 	Error  *failure `json:"error,omitempty"`
 }
@@ -116,6 +117,9 @@ func (a answer) asFile(name string, put PutFunc) ([]byte, error) {
 		data, f.MIME = v.Base64, v.MIME
 	case string:
 		data, f.MIME, f.Preview = []byte(v), "text/plain", stub.Text(v, previewed)
+		if a.Parse {
+			f.MIME = "application/json"
+		}
 	default:
 		var err error
 		if data, err = json.Marshal(v); err != nil {
@@ -151,14 +155,22 @@ func extension(kind string) string {
 	return "." + sub[:min(len(sub), 8)]
 }
 
-// unwrap gives what a program wants of a result: the structured one where there is
-// one, else the only block of the content, or a list of them.
-func unwrap(r upstream.Result) answer {
+// unwrap gives what a program wants of a tool's result: the structured one where there is
+// one, without what the server's library has put around it, else the only block of the
+// content, or a list of them. A text that is a JSON object or array is one, where the tool
+// declares nothing else. With raw set nothing is taken for anything but what it is.
+func unwrap(r upstream.Result, output json.RawMessage, raw bool) answer {
 	if r.IsError {
 		return answer{Error: &failure{Kind: "tool", Message: complaint(r)}}
 	}
 	if r.Structured != nil {
+		if value, ok := wrapped(r.Structured); ok && !raw && schema.Unwrapped(output) != nil {
+			return answer{Value: value}
+		}
 		return answer{Value: r.Structured}
+	}
+	if text, ok := inText(r); ok && !raw && len(output) == 0 {
+		return answer{Value: text, Parse: true}
 	}
 	var values []any
 	var a answer
@@ -177,6 +189,27 @@ func unwrap(r upstream.Result) answer {
 		a.Value = values
 	}
 	return a
+}
+
+// wrapped gives the value of a result that is an object of one member, result.
+func wrapped(structured json.RawMessage) (json.RawMessage, bool) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(structured, &members) != nil || len(members) != 1 {
+		return nil, false
+	}
+	value, ok := members[schema.Wrapper]
+	return value, ok
+}
+
+// inText gives the text that is all of a result, if it is a JSON object or array.
+func inText(r upstream.Result) (string, bool) {
+	if len(r.Content) != 1 || r.Content[0].Kind != upstream.Text {
+		return "", false
+	}
+	text := r.Content[0].Text
+	start := strings.TrimLeft(text, " \t\r\n")
+	is := start != "" && (start[0] == '{' || start[0] == '[') && json.Valid([]byte(text))
+	return text, is
 }
 
 func valueOf(b upstream.Block) any {
@@ -237,6 +270,8 @@ func failed(err error) answer {
 	switch {
 	case errors.As(err, &up) && up.Unknown():
 		kind = "unknown"
+	case up != nil && up.Own():
+		kind = "server"
 	case upstream.ReasonOf(err) == upstream.TimedOut:
 		kind = "timeout"
 	}

@@ -54,6 +54,12 @@ type Definition struct {
 	// Identity says as whom the server is spoken to, where that is not the same for
 	// everybody: connections are never shared between identities.
 	Identity string
+	// PerMinute is how many calls all sessions together may begin within a minute; others
+	// wait. 0: nothing bounds them.
+	PerMinute int
+	// Raw: programs are given results as the server sends them: a value that its library
+	// has wrapped stays so, and JSON in a text stays a text.
+	Raw bool
 
 	own bool // a session bound it for itself
 }
@@ -81,7 +87,7 @@ type Config struct {
 	// to every session. It may be called from several goroutines, often, and must not
 	// call the Broker.
 	Chosen func(s Session) (names *[]string, err error)
-	// CallsPerRun bounds the calls of one run; zero: 50.
+	// CallsPerRun bounds the calls of one run; zero: 1000.
 	CallsPerRun int
 	// PerSession bounds the servers that a session binds for itself; zero: 32.
 	PerSession int
@@ -188,6 +194,8 @@ type bound struct {
 	known string
 	// rules say which of its tools may be called; all of them count.
 	rules []rule
+	// rate is the operator's for the server, which all sessions share; nil: none.
+	rate *upstream.Rate
 }
 
 // rule is a policy and who made it.
@@ -218,16 +226,24 @@ func newBound(d Definition, owner *Session) *bound {
 	return one
 }
 
-// signed has the sign name the rules as they are.
+// lessons is the key for what is learned from its results, as programs get them.
+func (one *bound) lessons() string {
+	if one.Raw {
+		return one.key + "/raw"
+	}
+	return one.key
+}
+
+// signed has the sign name the rules as they are, and what programs get of results.
 func (one *bound) signed() {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%q", one.key, one.rules))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%q", one.lessons(), one.rules))
 	one.sign = hex.EncodeToString(sum[:])
 }
 
 // New makes a broker. All mistakes in the definitions are told at once.
 func New(config Config) (*Broker, error) {
 	config.Servers = slices.Clone(config.Servers)
-	config.CallsPerRun, config.PerSession = cmp.Or(config.CallsPerRun, 50), cmp.Or(config.PerSession, 32)
+	config.CallsPerRun, config.PerSession = cmp.Or(config.CallsPerRun, 1000), cmp.Or(config.PerSession, 32)
 	config.Instance = cmp.Or(config.Instance, rand.Text())
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
@@ -243,6 +259,7 @@ func New(config Config) (*Broker, error) {
 			continue
 		}
 		b.common[d.Name] = newBound(d, nil)
+		b.common[d.Name].rate = upstream.NewRate(d.PerMinute)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
@@ -253,7 +254,7 @@ func TestARefusalHasNoPartOfWhatIsTakenOut(t *testing.T) {
 	for i, text := range []string{strings.Repeat("a", 494), strings.Repeat("s3cret-value ", 42), strings.Repeat("a", 480) + "s3cret\x00-value "} {
 		before = text
 		got := string(b.Call(ctx, run(), sandbox.Call{Number: i + 1, Body: []byte(`{"op":"call","server":"party","tool":"refuses","arguments":{}}`)}))
-		if strings.Contains(got, "s3c") || !strings.Contains(got, "it refused: ") || len(got) < 500 || len(got) > 700 {
+		if strings.Contains(got, "s3c") || !strings.Contains(got, "it answered with the error ") || len(got) < 500 || len(got) > 700 {
 			t.Errorf("%.20s…: it gives %s", text, got)
 		}
 	}
@@ -271,6 +272,23 @@ func TestWhatAServerSaysIsNotLogged(t *testing.T) {
 	}
 	if got := said.String(); strings.Contains(got, "s3cret") || !strings.Contains(got, "refused it with code") {
 		t.Errorf("the log says %s", got)
+	}
+}
+
+func TestAServersErrorIsToldAsWhatItIs(t *testing.T) {
+	c := empty(t)
+	for name, code := range map[string]int64{"params": jsonrpc.CodeInvalidParams, "method": jsonrpc.CodeMethodNotFound, "internal": jsonrpc.CodeInternalError, "own": -32050} {
+		c.add(&mcp.Tool{Name: name}, `{"type":"object"}`, func(json.RawMessage) (*mcp.CallToolResult, error) {
+			return nil, &jsonrpc.Error{Code: code, Message: "no such luck"}
+		})
+	}
+	b := open(t, Config{Servers: []Definition{c.definition("party")}})
+	for tool, want := range map[string]string{"params": "invalid -32602", "method": "not_found -32601", "internal": "server -32603", "own": "server -32050"} {
+		kind, code, _ := strings.Cut(want, " ")
+		got := ask(t, b, run(), 1, "party", tool, `{}`)
+		if !strings.HasPrefix(got, `{"error":{"kind":"`+kind+`"`) || !strings.Contains(got, "it answered with the error "+code+": ") {
+			t.Errorf("%s is told as %s, want %s", tool, got, want)
+		}
 	}
 }
 

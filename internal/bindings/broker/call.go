@@ -138,7 +138,7 @@ type decided struct {
 }
 
 func (d decided) options(b *Broker, e *Event, life context.Context) upstream.CallOptions {
-	return upstream.CallOptions{Meta: b.metaOf(e.Run, e.Number), Repeatable: true, Life: life}
+	return upstream.CallOptions{Meta: b.metaOf(e.Run, e.Number), Repeatable: true, Life: life, Rate: d.one.rate}
 }
 
 // send makes a call of a run that may be suspended. What it came to is waited for as long
@@ -203,9 +203,9 @@ func (b *Broker) tell(ctx context.Context, e *Event, d decided, o outcome, put P
 	}
 	o.result = cleaned(ctx, o.result)
 	if len(d.tool.Output) == 0 {
-		b.learned.offer(e.Owner, d.one.key, d.tool.Name, o.result)
+		b.learned.offer(e.Owner, d.one.lessons(), d.tool.Name, o.result, d.one.Raw)
 	}
-	return unwrap(o.result).encode(fmt.Sprintf("%s-%s-%d", stub.Package(e.Server), stub.Package(shortened(e.Tool)), e.Number), put)
+	return unwrap(o.result, d.tool.Output, d.one.Raw).encode(fmt.Sprintf("%s-%s-%d", stub.Package(e.Server), stub.Package(shortened(e.Tool)), e.Number), put)
 }
 
 // logged is an error without what a server said of the call, which is for its program.

@@ -74,9 +74,11 @@ func newLearned(dir string, log *slog.Logger) *learned {
 }
 
 // offer has something learned from a result, when there is time for it.
-func (l *learned) offer(owner, key, tool string, r upstream.Result) {
+func (l *learned) offer(owner, key, tool string, r upstream.Result, raw bool) {
 	value := r.Structured
-	if value == nil && len(r.Content) == 1 && r.Content[0].Kind == upstream.Text {
+	if text, ok := inText(r); ok && value == nil && !raw {
+		value = json.RawMessage(text)
+	} else if value == nil && len(r.Content) == 1 && r.Content[0].Kind == upstream.Text {
 		value = json.RawMessage(`""`) // a text, whatever it says
 	}
 	if r.IsError || value == nil || len(value) > maxSample {
@@ -235,7 +237,7 @@ type learnedText struct {
 	Tools   map[string]*output `json:"tools"`
 }
 
-const learnedVersion = 1
+const learnedVersion = 2
 
 func (l *learned) path(of lesson) string {
 	return filepath.Join(l.dir, nameOf(of.owner, of.key)+".json")

@@ -126,9 +126,9 @@ func TestAHostileServersResultsTeachOnlySoMuch(t *testing.T) {
 func TestTooManyResultsAtOnceAreNotWaitedFor(t *testing.T) {
 	l := newLearned("", nil) // nobody runs it
 	for range 10 * maxSamples {
-		l.offer("alice", "key", "tool", upstream.Result{Structured: json.RawMessage(`{}`)})
+		l.offer("alice", "key", "tool", upstream.Result{Structured: json.RawMessage(`{}`)}, false)
 	}
-	l.offer("alice", "key", "tool", upstream.Result{Structured: make(json.RawMessage, maxSample+1)})
+	l.offer("alice", "key", "tool", upstream.Result{Structured: make(json.RawMessage, maxSample+1)}, false)
 	if len(l.samples) != maxSamples {
 		t.Errorf("%d wait", len(l.samples))
 	}

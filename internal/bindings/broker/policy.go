@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"path"
@@ -157,6 +158,7 @@ func (b *Broker) newOwn(d Definition, s *Session) *bound {
 		there, none := placeOf(theirs.URL)
 		if err == nil && none == nil && there == place {
 			one.rules = append(one.rules, rule{keyOfTools(name), theirs.Policy})
+			one.rate = cmp.Or(one.rate, theirs.rate)
 		}
 	}
 	one.signed()

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"paddock/internal/bindings"
+	"paddock/internal/bindings/schema"
 	"paddock/internal/bindings/stub"
 )
 
@@ -45,9 +46,12 @@ func (b *Broker) view(one *bound, owner string, l *listing) *view {
 		if slices.ContainsFunc(l.tools, func(t bindings.Tool) bool { return !one.allows(t) }) {
 			v.tools = slices.DeleteFunc(slices.Clone(l.tools), func(t bindings.Tool) bool { return !one.allows(t) })
 		}
+		if !one.Raw {
+			v.tools = unwrapped(v.tools)
+		}
 		return v
 	})
-	lessons := b.learned.of(owner, one.key)
+	lessons := b.learned.of(owner, one.lessons())
 	if lessons == nil {
 		return base
 	}
@@ -56,6 +60,25 @@ func (b *Broker) view(one *bound, owner string, l *listing) *view {
 		return base
 	}
 	return v
+}
+
+// unwrapped gives tools with the output schemas of what programs get of them.
+func unwrapped(tools []bindings.Tool) []bindings.Tool {
+	var own []bindings.Tool // nil: they are as they were
+	for i, t := range tools {
+		inner := schema.Unwrapped(t.Output)
+		if inner == nil {
+			continue
+		}
+		if own == nil {
+			own = slices.Clone(tools)
+		}
+		own[i].Output = inner
+	}
+	if own == nil {
+		return tools
+	}
+	return own
 }
 
 // taughtBy gives the view with lessons.

@@ -37,6 +37,9 @@ type CallOptions struct {
 	// Life bounds the call in the place of the caller's context as soon as a [Pool] has
 	// its turn and begins to send it; nil: the caller's does. A Conn knows nothing of it.
 	Life context.Context
+	// Rate is what a [Pool] waits for before it sends the call; nil: nothing. A Conn
+	// knows nothing of it.
+	Rate *Rate
 }
 
 // Progress is how far a tool has come, as it says.

@@ -122,10 +122,21 @@ func (e *NeedsAuthorization) Error() string {
 }
 
 var kinds = map[Reason]fault.Kind{
-	Unreachable: fault.Unavailable, Closed: fault.Unavailable, SessionGone: fault.Unavailable, Refused: fault.Invalid,
+	Unreachable: fault.Unavailable, Closed: fault.Unavailable, SessionGone: fault.Unavailable, Refused: fault.Unavailable,
 	Unauthorized: fault.Denied, TimedOut: fault.Unavailable, Cancelled: fault.Cancelled, TooLarge: fault.Exhausted,
 	Flooded: fault.Exhausted, Malformed: fault.Unavailable, BadResult: fault.Unavailable, Unanswerable: fault.Unsupported,
 	Resting: fault.Unavailable, Misused: fault.Invalid,
+}
+
+// refusals are the kinds of a server's errors whose codes say what is wrong. Others are
+// the server's own.
+var refusals = map[int]fault.Kind{codeInvalidParams: fault.Invalid, codeNoMethod: fault.NotFound}
+
+// Own tells whether the server answered with an error that says nothing of the request:
+// one of its own, whatever that is.
+func (e *Error) Own() bool {
+	_, says := refusals[e.Code]
+	return e.Reason == Refused && !says
 }
 
 // problem is what went wrong below, where server and tool are not known.
@@ -233,6 +244,9 @@ func report(s Server, tool, stderr string, err error) error {
 	}
 	p := asProblem(err, true)
 	kind := kinds[p.reason]
+	if of, ok := refusals[p.code]; ok && p.reason == Refused {
+		kind = of
+	}
 	var own *fault.Error
 	if errors.As(p.cause, &own) {
 		kind = own.Kind

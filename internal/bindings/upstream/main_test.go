@@ -49,15 +49,19 @@ var roles = map[string]func(){
 	"malformed": func() {
 		legacyServer(false, func(id int64, _ string) { fmt.Printf("{\"jsonrpc\":\"2.0\",\"id\":%d,\n", id) })
 	},
-	"huge":       func() { legacyServer(false, func(id int64, _ string) { huge(id) }) },
-	"flood":      func() { legacyServer(false, func(int64, string) { flood() }) },
-	"never":      func() { legacyServer(false, func(int64, string) {}) },
-	"shuts":      func() { legacyServer(false, func(int64, string) { os.Stdout.Close(); time.Sleep(time.Hour) }) },
-	"stubborn":   stubborn,
-	"parent":     parent,
-	"deaf":       func() { legacyServer(false, func(int64, string) { time.Sleep(time.Hour) }) },
-	"stderr":     func() { legacyServer(false, shout) },
-	"chatty":     func() { fmt.Println("Welcome!\n\nstarting"); legacyServer(false, nil) },
+	"huge":     func() { legacyServer(false, func(id int64, _ string) { huge(id) }) },
+	"flood":    func() { legacyServer(false, func(int64, string) { flood() }) },
+	"never":    func() { legacyServer(false, func(int64, string) {}) },
+	"shuts":    func() { legacyServer(false, func(int64, string) { os.Stdout.Close(); time.Sleep(time.Hour) }) },
+	"stubborn": stubborn,
+	"parent":   parent,
+	"deaf":     func() { legacyServer(false, func(int64, string) { time.Sleep(time.Hour) }) },
+	"stderr":   func() { legacyServer(false, shout) },
+	"chatty":   func() { fmt.Println("Welcome!\n\nstarting"); legacyServer(false, nil) },
+	"logs": func() {
+		logs()
+		legacyServer(false, func(id int64, _ string) { logs(); reply(id, `{"content":[],"structuredContent":{"answer":1}}`); logs() })
+	},
 	"crashes":    func() { count(); os.Exit(1) },
 	"lies":       func() { legacyServer(false, lies) },
 	"environ":    func() { legacyServer(false, environ) },
@@ -65,6 +69,17 @@ var roles = map[string]func(){
 	"tells":      tells,
 	"pings":      func() { legacyServer(false, pings) },
 	"unreadable": func() { fmt.Println(`{"jsonrpc":`); time.Sleep(time.Hour) },
+}
+
+// logs prints what loggers and careless programs print.
+func logs() {
+	for _, line := range []string{
+		`{"level":30,"time":1700000000000,"pid":5,"msg":"listening"}`, `{"severity":"INFO","id":1,"method":"GET","error":"none"}`,
+		`{"level":"error","error":{"code":5},"message":"no"}`, `{"msg":"got","request":{"jsonrpc":"2.0","id":1,"method":"x"}}`,
+		`{'python': 'dict'}`, `{`, `  "a": 1`, `}`, `[1,2]`, `"text"`, `null`, `{}`, `{"result":5}`, `{"id":"log-1","result":"done"}`,
+	} {
+		fmt.Println(line)
+	}
 }
 
 // sdkServer is a server of the Go SDK.

@@ -75,7 +75,7 @@ const maxRefusal = 500
 func (m message) outcome() (json.RawMessage, error) {
 	if e := m.Error; e != nil {
 		p := &problem{reason: Refused, sent: true, answered: true, code: e.Code, data: e.Data}
-		return nil, p.say("it refused: %s", saying(e.Message, maxRefusal))
+		return nil, p.say("it answered with the error %d: %s", e.Code, saying(e.Message, maxRefusal))
 	}
 	return m.Result, nil
 }

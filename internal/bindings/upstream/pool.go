@@ -13,10 +13,9 @@ import (
 )
 
 const (
-	// DefaultIdle is how long a connection is kept unused, and DefaultInterval how far
-	// apart calls begin, where nothing else is configured: Mayflower's numbers.
-	DefaultIdle     = 300 * time.Second
-	DefaultInterval = 100 * time.Millisecond
+	// DefaultIdle is how long a connection is kept unused where nothing else is
+	// configured: Mayflower's number.
+	DefaultIdle = 300 * time.Second
 	// DefaultConcurrent is how many calls one connection carries at a time.
 	DefaultConcurrent = 32
 	// DefaultConns is how many connections a pool holds. A server that is a program
@@ -221,6 +220,9 @@ func (p *Pool) Call(ctx context.Context, key Key, tool string, arguments json.Ra
 		return Result{}, p.waited(key, tool, ctx.Err())
 	}
 	if err := e.pause(ctx, p.config.Interval); err != nil {
+		return Result{}, p.waited(key, tool, err)
+	}
+	if err := o.Rate.wait(ctx); err != nil {
 		return Result{}, p.waited(key, tool, err)
 	}
 	for again := true; ; again = false {

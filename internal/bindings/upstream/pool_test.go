@@ -121,7 +121,7 @@ func TestAConnectionWithALongCallIsNotIdle(t *testing.T) {
 }
 
 func TestCallsBeginAnIntervalApart(t *testing.T) {
-	for interval, want := range map[time.Duration]time.Duration{0: 0, DefaultInterval: 9 * DefaultInterval} {
+	for interval, want := range map[time.Duration]time.Duration{0: 0, 100 * time.Millisecond: 900 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			p := pool(t, &fakes{}, PoolConfig{Interval: interval})
 			began := time.Now()
@@ -139,6 +139,45 @@ func TestCallsBeginAnIntervalApart(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestSoManyCallsOfAllSessionsBeginWithinAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, rate := pool(t, &fakes{}, PoolConfig{}), NewRate(3)
+		there := Key{Session: "another", Server: here.Server}
+		gaveUp, cancel := context.WithCancel(t.Context())
+		began := time.Now()
+		var after []time.Duration
+		var mu sync.Mutex
+		call := func(ctx context.Context, key Key) {
+			_, err := p.Call(ctx, key, "acts", nil, CallOptions{Rate: rate})
+			mu.Lock()
+			defer mu.Unlock()
+			if after = append(after, time.Since(began)); (err != nil) != (ctx.Err() != nil) || Sent(err) {
+				t.Errorf("%v", err)
+			}
+		}
+		var all sync.WaitGroup
+		for i := range 4 {
+			all.Go(func() { call(t.Context(), []Key{here, there}[i%2]) })
+		}
+		synctest.Wait()
+		for range 3 {
+			all.Go(func() { call(gaveUp, there) })
+		}
+		synctest.Wait()
+		time.Sleep(time.Second)
+		cancel()
+		synctest.Wait()
+		for range 3 {
+			all.Go(func() { call(t.Context(), here) })
+		}
+		all.Wait()
+		want := []time.Duration{0, 0, 0, time.Second, time.Second, time.Second, time.Minute, time.Minute, time.Minute, 2 * time.Minute}
+		if !slices.Equal(after, want) {
+			t.Errorf("they ended after %v, want %v: three in a minute, and those that were given up count for nothing", after, want)
+		}
+	})
 }
 
 func TestSoManyCallsAreUnderWayAtATimeAndOthersWait(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -261,6 +262,26 @@ func (p *process) listen(ctx context.Context, r outgoing) error {
 // stderr is what the program wrote there last, once it may be complete.
 func (p *process) stderr() string { return p.tail.String() }
 
+// looksLikeMessage tells a message from what programs print besides: JSON of a logger, or
+// what is none, such as a dictionary of Python's. What says that it is a message is one,
+// whatever is wrong with it, and so is an answer that does not say so.
+func looksLikeMessage(line []byte) bool {
+	switch {
+	case len(line) == 0 || line[0] != '{':
+		return false
+	case bytes.HasPrefix(line, []byte(`{"jsonrpc"`)):
+		return true
+	case bytes.Contains(line, []byte(`"jsonrpc"`)):
+		var says struct {
+			JSONRPC json.RawMessage `json:"jsonrpc"`
+		}
+		err := json.Unmarshal(line, &says)
+		return err != nil || says.JSONRPC != nil
+	}
+	m, err := decode(line)
+	return err == nil && m.isAnswer() && m.number() > 0
+}
+
 // lines gives what looks like a message, line by line; other lines go to noise.
 func lines(r io.Reader, limit int, noise func([]byte) error) func() ([]byte, error) {
 	b := bufio.NewReaderSize(r, 64<<10)
@@ -281,7 +302,7 @@ func lines(r io.Reader, limit int, noise func([]byte) error) func() ([]byte, err
 				}
 			}
 			text := bytes.TrimSpace(line)
-			if len(text) > 0 && text[0] == '{' {
+			if looksLikeMessage(text) {
 				return text, nil
 			}
 			if len(text) > 0 {

@@ -91,6 +91,15 @@ func TestProgressAndMetaReachWhomTheyAreFor(t *testing.T) {
 	}
 }
 
+func TestWhatALoggerPrintsEndsNothing(t *testing.T) {
+	c := dial(t, played(t, "logs"), Options{})
+	for range 3 {
+		if r := call(t, c, "do", `{}`); string(r.Structured) != `{"answer":1}` {
+			t.Errorf("it answered %s", r.Structured)
+		}
+	}
+}
+
 // Each of these is an attack (83, 85): what it ends with is a typed error, and soon.
 func TestABadProgramEndsInATypedError(t *testing.T) {
 	for part, want := range map[string]struct {

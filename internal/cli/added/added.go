@@ -73,6 +73,8 @@ type written struct {
 	Deny            []string     `json:"deny,omitempty"`
 	TimeoutSeconds  int64        `json:"timeout_seconds,omitempty"`
 	MaxResponseSize int64        `json:"max_response_bytes,omitempty"`
+	CallsPerMinute  int64        `json:"calls_per_minute,omitempty"`
+	Results         string       `json:"results,omitempty"`
 	OAuth           config.OAuth `json:"oauth,omitzero"` // without its secret
 	Sealed          []byte       `json:"sealed,omitempty"`
 }
@@ -147,7 +149,7 @@ func (s *Servers) write(name string, server config.Server) (*written, error) {
 	w := &written{
 		Added: time.Now().UTC().Truncate(time.Second), Command: server.Command, Args: server.Args, Dir: server.Dir, URL: server.URL, Transport: server.Transport,
 		Allow: server.Tools.Allow, Ask: server.Tools.Ask, Deny: server.Tools.Deny,
-		TimeoutSeconds: int64(server.Timeout / time.Second), MaxResponseSize: server.ResponseBytes, OAuth: server.OAuth,
+		TimeoutSeconds: int64(server.Timeout / time.Second), MaxResponseSize: server.ResponseBytes, CallsPerMinute: server.CallsPerMinute, Results: server.Results, OAuth: server.OAuth,
 	}
 	hidden := secrets{Env: server.Env, Headers: server.Headers, ClientSecret: server.OAuth.ClientSecret}
 	if at, _, found := strings.Cut(server.URL, "?"); found {
@@ -168,7 +170,7 @@ func (s *Servers) entry(name string, w *written) Entry {
 	e := Entry{Name: name, Added: w.Added}
 	e.Server = config.Server{
 		Command: w.Command, Args: w.Args, Dir: w.Dir, URL: w.URL, Transport: w.Transport,
-		Timeout: time.Duration(w.TimeoutSeconds) * time.Second, ResponseBytes: w.MaxResponseSize, OAuth: w.OAuth,
+		Timeout: time.Duration(w.TimeoutSeconds) * time.Second, ResponseBytes: w.MaxResponseSize, CallsPerMinute: w.CallsPerMinute, Results: w.Results, OAuth: w.OAuth,
 	}
 	e.Server.Tools.Allow, e.Server.Tools.Ask, e.Server.Tools.Deny = w.Allow, w.Ask, w.Deny
 	if w.Sealed == nil {

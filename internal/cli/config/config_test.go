@@ -165,7 +165,7 @@ max_request_size_mb = 5
 		AuthToken: "0123456789abcdef", RateLimitRequests: 100, RateLimitWindow: 10 * time.Second, MaxConcurrentRequests: 7,
 		RequestTimeout: 20 * time.Second, ShutdownGrace: 30 * time.Second, MaxRequestBytes: 5 << 20,
 	}
-	want.MCP.Allowlist, want.MCP.SessionTTL, want.MCP.CallInterval, want.MCP.CallsPerRun = []string{}, 300*time.Second, 100*time.Millisecond, 50
+	want.MCP.Allowlist, want.MCP.SessionTTL, want.MCP.CallInterval, want.MCP.CallsPerRun = []string{}, 300*time.Second, time.Duration(0), 1000
 	want.MCP.Tools = ToolPatterns{Allow: []string{}, Ask: []string{}, Deny: []string{}}
 	want.Vault.Keyring = "auto"
 	want.Approvals.TTLHours, want.Approvals.AskClient = 24, true

@@ -257,8 +257,8 @@ var lastKeys = []Key{
 
 	define("mcp.allowlist", "the servers that may be bound at run time: by their hosts, as api.example.com, api.example.com:8443 or .example.com, or by their names, at any public host; none: none", "", serverRules(), func(c *Config) *[]string { return &c.MCP.Allowlist }).like("MAYFLOWER_MCP_ALLOWLIST"),
 	define("mcp.session_ttl_seconds", "how long a connection to another server is kept unused", "300", seconds(day), func(c *Config) *time.Duration { return &c.MCP.SessionTTL }).like("MAYFLOWER_MCP_SESSION_TTL").variable("PADDOCK_MCP_SESSION_TTL"),
-	define("mcp.call_interval_seconds", "how long after the beginning of one call of a session to a server the next begins; 0: at once", "0.1", interval(time.Hour), func(c *Config) *time.Duration { return &c.MCP.CallInterval }).like("MAYFLOWER_MCP_CALL_INTERVAL").variable("PADDOCK_MCP_CALL_INTERVAL"),
-	define("mcp.calls_per_run", "how many calls of other servers' tools one run of a program may make", "50", count(1, 1_000_000), func(c *Config) *int64 { return &c.MCP.CallsPerRun }),
+	define("mcp.call_interval_seconds", "how long after the beginning of one call of a session to a server the next begins; 0: at once", "0", interval(time.Hour), func(c *Config) *time.Duration { return &c.MCP.CallInterval }).like("MAYFLOWER_MCP_CALL_INTERVAL").variable("PADDOCK_MCP_CALL_INTERVAL"),
+	define("mcp.calls_per_run", "how many calls of other servers' tools one run of a program may make", "1000", count(1, 1_000_000), func(c *Config) *int64 { return &c.MCP.CallsPerRun }),
 	define("mcp.tools.allow", "the tools of servers bound at run time that may be called, by patterns; where there are none, all that the others leave", "", patterns(), func(c *Config) *[]string { return &c.MCP.Tools.Allow }),
 	define("mcp.tools.ask", "those for each call of which somebody is asked", "", patterns(), func(c *Config) *[]string { return &c.MCP.Tools.Ask }),
 	define("mcp.tools.deny", "those that may not be called", "", patterns(), func(c *Config) *[]string { return &c.MCP.Tools.Deny }),

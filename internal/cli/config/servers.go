@@ -26,7 +26,10 @@ type Server struct {
 	// Timeout bounds a call, and ResponseBytes one message; zero: the connections' own.
 	Timeout       time.Duration
 	ResponseBytes int64
-	OAuth         OAuth
+	// CallsPerMinute bounds the calls of all sessions together; zero: nothing does.
+	CallsPerMinute int64
+	Results        string // ResultValues, ResultsRaw; empty: the first
+	OAuth          OAuth
 }
 
 // ToolPatterns are patterns of tools' names, and the words of package broker.
@@ -48,6 +51,12 @@ type OAuth struct {
 const (
 	AuthorizationCode = "authorization_code" // somebody logs in
 	ClientCredentials = "client_credentials" // the client is known by its secret
+)
+
+// What programs are given of results.
+const (
+	ResultValues = "values" // what they mean
+	ResultsRaw   = "raw"    // what was sent
 )
 
 // serversSection is the section that has a table for each server.
@@ -88,6 +97,9 @@ func ofServer[T any](name, doc string, of kind[T], field func(*Server) *T) serve
 // mostResponse bounds what one message of a server may be: it is held in memory.
 const mostResponse = 256 << 20
 
+// MostPerMinute bounds what calls_per_minute may be: the times of so many calls are kept.
+const MostPerMinute = 60_000
+
 var serverKeys = []serverKey{
 	ofServer("command", "the program that is started and spoken to over stdin and stdout", words(1, 4096), func(s *Server) *string { return &s.Command }),
 	ofServer("args", "its arguments; ${NAME} in them is a variable of paddock's environment", texts("a list of texts", whatever), func(s *Server) *[]string { return &s.Args }),
@@ -101,6 +113,8 @@ var serverKeys = []serverKey{
 	ofServer("tools.deny", "the tools that may not be called", patterns(), func(s *Server) *[]string { return &s.Tools.Deny }),
 	ofServer("timeout_seconds", "how long a call may take; 60 where nothing is said", seconds(day), func(s *Server) *time.Duration { return &s.Timeout }),
 	ofServer("max_response_mb", "how large one message of its may be; 16 where nothing is said", size(1<<20, 1<<10, mostResponse), func(s *Server) *int64 { return &s.ResponseBytes }),
+	ofServer("calls_per_minute", "how many calls of its tools all sessions together may make within a minute, others wait; no bound where nothing is said", count(1, MostPerMinute), func(s *Server) *int64 { return &s.CallsPerMinute }),
+	ofServer("results", "what programs get of results; values: what is wrapped as {\"result\": …} or is JSON in a text is taken out; raw: they are as the server sends them", oneOf(ResultValues, ResultsRaw), func(s *Server) *string { return &s.Results }),
 	ofServer("oauth.client_id", "the client that its issuer knows paddock as; else paddock registers itself", words(1, 1024), func(s *Server) *string { return &s.OAuth.ClientID }),
 	ofServer("oauth.client_secret", "that client's secret, best as ${NAME}: a variable of paddock's environment", hidingText(words(1, 4096)), func(s *Server) *string { return &s.OAuth.ClientSecret }),
 	ofServer("oauth.issuer", "who gave the client out; else whom the server names", words(1, 2048), func(s *Server) *string { return &s.OAuth.Issuer }),

@@ -126,6 +126,7 @@ func TestMistakesInServersSayWhereTheyStand(t *testing.T) {
 		{"a variable with an odd name", "[servers.a.env]\n\"a b\" = \"\"\n", `paddock.toml:1: servers.a.env: "a b" is not a variable's name`, ""},
 		{"no time", "[servers.a]\ntimeout_seconds = 0\n", "paddock.toml:2: servers.a.timeout_seconds: 0 is not between 1 and 86400", ""},
 		{"a huge response", "[servers.a]\nmax_response_mb = \"1GiB\"\n", "paddock.toml:2: servers.a.max_response_mb: it is not between 1KiB and 256MiB", ""},
+		{"no calls at all", "[servers.a]\ncalls_per_minute = 0\n", "paddock.toml:2: servers.a.calls_per_minute: 0 is not between 1 and 60000", ""},
 		{"an empty pattern", "[servers.a]\ntools.ask = [\"\"]\n", "paddock.toml:2: servers.a.tools.ask: one of them is empty", ""},
 		{"a grant that there is not", "[servers.a]\noauth.grant = \"password\"\n", `paddock.toml:2: servers.a.oauth.grant: "password" is not one of authorization_code, client_credentials`, ""},
 		{"a rule with a path", "[mcp]\nallowlist = [\"https://a.test\"]\n", `paddock.toml:2: mcp.allowlist: "https://a.test" is no rule for hosts`, ""},
