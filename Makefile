@@ -196,6 +196,10 @@ hostile: bin/paddock prepare ## all attacks on the server at once, beside an hon
 soak: bin/paddock prepare ## an hour of four hostile owners and an honest one
 	@CGO_ENABLED=0 PADDOCK_BIN=$(CURDIR)/bin/paddock go test -count=1 -v -timeout 2h -run ForLong ./tests/hostile -args -soak 1h
 
+.PHONY: strangers
+strangers: bin/paddock prepare ## the packages that programs depend on most, each used once; writes docs/compatibility.md
+	@CGO_ENABLED=0 PADDOCK_BIN=$(CURDIR)/bin/paddock go test -count=1 -timeout 2h -run 'OfStrangers$$' ./tests/network/packages -args -strangers $(CURDIR)/docs/compatibility.md
+
 .PHONY: bench
 bench: bin/paddock prepare ## one table of measurements, each with its baseline
 	@PADDOCK_BIN=$(CURDIR)/bin/paddock bash tests/bench/bench.sh

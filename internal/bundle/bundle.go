@@ -8,6 +8,7 @@ import (
 	"archive/zip"
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"io"
@@ -75,13 +76,52 @@ func Read(src io.Reader, limits Limits, to Receiver) error {
 	case bytes.HasPrefix(magic, []byte("PK\x03\x04")), bytes.HasPrefix(magic, []byte("PK\x05\x06")):
 		return u.zip(in)
 	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
-		plain, err := gzip.NewReader(in)
+		plain, err := newMembers(in)
 		if err != nil {
 			return err
 		}
 		return u.tar(plain)
 	}
 	return u.tar(in)
+}
+
+// members reads what gzip packed, in as many parts as there are. What follows them that is
+// none is left out, as gzip and zlib do: files are padded to a block's size.
+type members struct {
+	in *bufio.Reader
+	z  *gzip.Reader
+}
+
+func newMembers(in *bufio.Reader) (*members, error) {
+	z, err := gzip.NewReader(in)
+	if err == nil {
+		z.Multistream(false)
+	}
+	return &members{in, z}, err
+}
+
+// Read implements [io.Reader].
+func (m *members) Read(p []byte) (int, error) {
+	for {
+		n, err := m.z.Read(p)
+		if n > 0 && errors.Is(err, io.EOF) {
+			err = nil // the next one sees it again
+		}
+		if n > 0 || !errors.Is(err, io.EOF) {
+			return n, err
+		}
+		magic, err := m.in.Peek(2)
+		if err != nil || magic[0] != 0x1f || magic[1] != 0x8b {
+			if err == nil || errors.Is(err, io.EOF) {
+				_, err = io.Copy(io.Discard, m.in)
+			}
+			return 0, cmp.Or(err, io.EOF)
+		}
+		if err := m.z.Reset(m.in); err != nil {
+			return 0, err
+		}
+		m.z.Multistream(false)
+	}
 }
 
 // unpacker takes an archive apart.

@@ -111,6 +111,26 @@ func TestEveryKindOfArchiveIsRead(t *testing.T) {
 	}
 }
 
+// What is behind the last part of a tar.gz, padding or anything else that is no part, is
+// left out, as gzip and npm do.
+func TestPaddedArchivesAreWhole(t *testing.T) {
+	tarball := tarOf(t, &tar.Header{Name: "a", Size: 3}, &tar.Header{Name: "b", Size: 3})
+	packed := gzipped(t, tarball)
+	for name, data := range map[string][]byte{
+		"zeros": append(bytes.Clone(packed), make([]byte, 10_240)...), "one zero": append(bytes.Clone(packed), 0), "text": append(bytes.Clone(packed), "rest"...),
+		"parts": append(gzipped(t, tarball[:700]), gzipped(t, tarball[700:])...), "a padded tar": gzipped(t, append(bytes.Clone(tarball), make([]byte, 1<<20)...)),
+	} {
+		if lines, _, err := contents(data, bundle.Limits{Entries: 10, Ratio: 1000, Free: 8 << 20}); err != nil || len(lines) != 2 {
+			t.Errorf("%s: %q, %v", name, lines, err)
+		}
+	}
+	broken := bytes.Clone(packed)
+	broken[len(broken)-6]++
+	if _, _, err := contents(broken, limits); err == nil {
+		t.Error("another checksum is not seen")
+	}
+}
+
 func TestBombsEnd(t *testing.T) {
 	var many []*tar.Header
 	for range limits.Entries + 1 {

@@ -13,79 +13,87 @@ import (
 	"paddock/internal/helper"
 )
 
-// maxAnswer bounds what the bundler gives: the modules, as base64, and their names.
+// maxAnswer bounds what the job gives: the packs, as base64.
 const maxAnswer = 2*maxModules + 1<<20
 
-// Bundle is the job that makes ES modules of a folder of npm packages: a source that is
-// nested deep enough, or whose constants are made of each other, makes a bundler run out
-// of stack or memory.
+// Bundle is the job that makes packs of unpacked npm packages: a source that is nested
+// deep enough makes a compiler run out of stack or memory.
 var Bundle = helper.Job{
-	Name: "bundle", Doing: "making a module of the packages", Run: runBundle,
+	Name: "bundle", Doing: "making modules of npm packages", Run: runBundle,
 	Memory: 3 << 30, Time: 3 * time.Minute, MaxOutput: maxAnswer,
 }
 
-// bundlerRequest is the job's input.
+// bundlerRequest is the job's input: a folder, and the packages' folders in it.
 type bundlerRequest struct {
-	Dir   string   `json:"dir"`
-	Names []string `json:"names"`
+	Dir     string   `json:"dir"`
+	Folders []string `json:"folders"`
 }
 
-// bundlerAnswer is its result.
+// bundlerAnswer is its result: a pack for each folder.
 type bundlerAnswer struct {
-	Files map[string][]byte `json:"files"`
-	Notes []string          `json:"notes"`
+	Packs [][]byte `json:"packs"`
 }
 
 func runBundle(ctx context.Context, in io.Reader, out io.Writer) error {
 	var request bundlerRequest
 	if err := json.NewDecoder(in).Decode(&request); err != nil {
-		return fmt.Errorf("reading what to bundle: %w", err)
+		return fmt.Errorf("reading what to make modules of: %w", err)
 	}
 	root, err := os.OpenRoot(request.Dir)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	made, err := bundleModules(ctx, request.Dir, root, request.Names)
-	if err != nil {
-		return err
+	var answer bundlerAnswer
+	for _, folder := range request.Folders {
+		pack, err := makePack(ctx, root, folder)
+		if err != nil {
+			return err
+		}
+		answer.Packs = append(answer.Packs, pack)
 	}
-	return json.NewEncoder(out).Encode(bundlerAnswer{made.files, made.notes})
+	return json.NewEncoder(out).Encode(answer)
 }
 
-// builds lets one bundler work at a time: it takes all processors.
+// builds lets one compiler work at a time: it takes all processors.
 var builds = make(chan struct{}, 1)
 
-// runBundler makes modules of the packages in a folder, in a helper's process, which may
-// read that folder alone.
-func (p *Packages) runBundler(ctx context.Context, dir string, names []string) (*bundled, error) {
-	if p.config.Helpers == nil {
-		return nil, fault.New(fault.Unsupported, "npm packages cannot be made into modules here").WithHint("they install in a session with isolation %q", isolationLinux)
-	}
+// enterBuilds waits for its turn.
+func enterBuilds(ctx context.Context) (leave func(), err error) {
 	select {
 	case builds <- struct{}{}:
-		defer func() { <-builds }()
+		return func() { <-builds }, nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, context.Cause(ctx)
 	}
-	request, err := json.Marshal(bundlerRequest{dir, names})
+}
+
+// runBundler makes packs of packages, in a helper's process, which may read their folder
+// alone. It may run out of what it is given: then helper.Ended tells.
+func (p *Packages) runBundler(ctx context.Context, dir string, folders []string) ([][]byte, error) {
+	request, err := json.Marshal(bundlerRequest{dir, folders})
 	if err != nil {
 		return nil, err
 	}
 	text, err := p.config.Helpers.Run(ctx, Bundle, helper.Call{Owner: bundlesOwner, Readable: []string{dir}, In: bytes.NewReader(request)})
-	var answer bundlerAnswer
-	if err == nil {
-		err = json.Unmarshal(text, &answer)
-	}
-	if helper.Ended(err) {
-		return nil, fault.New(fault.Unsupported, "a module cannot be made of the packages: what makes them did not come to its end").
-			WithHint("one of them may be too large, or made to do harm; packages install in a session with isolation %q", isolationLinux).
-			WithCause(fault.CauseOf(err))
-	}
 	if err != nil {
 		return nil, err
 	}
-	return &bundled{files: answer.Files, notes: answer.Notes}, nil
+	var answer bundlerAnswer
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return nil, err
+	}
+	if len(answer.Packs) != len(folders) {
+		return nil, fmt.Errorf("%d packs of %d packages", len(answer.Packs), len(folders))
+	}
+	return answer.Packs, nil
+}
+
+// errUnbuildable is for a package of which no pack can be made.
+func errUnbuildable(label string, err error) error {
+	return fault.New(fault.Unsupported, "modules cannot be made of the npm package %s: what makes them did not come to its end", label).
+		WithHint("it may be too large, or made to do harm; packages install in a session with isolation %q", isolationLinux).
+		WithCause(fault.CauseOf(err))
 }
 
 // bundlesOwner has all bundles take their turns in places of their own.

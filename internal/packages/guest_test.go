@@ -234,8 +234,92 @@ for (const name of ["waits", "nothing", "call.js/nothing"]) try { console.log(re
 console.log((await import("waits")).one);
 `, nil)
 	want := "true true p 1 image/png\nfunction 2 b 2 true true true\n" +
-		"waits can be imported, and not required: await import(\"waits\") ERR_REQUIRE_ASYNC_MODULE\ncould not load module 'nothing' MODULE_NOT_FOUND\ncould not load module 'call.js/nothing' MODULE_NOT_FOUND\n1\n"
+		"waits can be imported, and not required: await import(\"waits\") ERR_REQUIRE_ASYNC_MODULE\ncould not load module 'nothing' MODULE_NOT_FOUND\ncould not load module 'call.js/nothing': the package call.js has no file \"./nothing\" MODULE_NOT_FOUND\n1\n"
 	if out != want {
 		t.Errorf("it prints\n%s", out)
+	}
+}
+
+// What a name stands for is what Node says: by exports and their conditions, main before
+// module, patterns, imports, a package's own name, and folders; and what a module does not
+// export is an error where it is imported, and not undefined.
+func TestModulesAreFoundAsNodeDoes(t *testing.T) {
+	g := newGuest(t)
+	r := newRegistry(t)
+	text := func(name, text string) file { return file{Name: "package/" + name, Text: text} }
+	r.Add(`{"name":"both","version":"1.0.0","main":"main.js","module":"module.js"}`, text("main.js", `module.exports = { from: "main" }`), text("module.js", `export const from = "module"`), text("lib/deep.js", `exports.deep = 1`), text("lib/folder/index.js", `exports.folder = 1`))
+	r.Add(`{"name":"mapped","version":"1.0.0","exports":{".":{"browser":"./browser.js","node":{"import":"./i.mjs","require":"./r.cjs"}},"./f/*":"./files/*.js","./f/private/*":null,"./old/":"./files/","./package.json":"./package.json"},"imports":{"#own":"./files/own.js"}}`,
+		text("i.mjs", `export { name as default } from "#own"; export { default as self } from "mapped/f/self"; export const how = "import"`), text("r.cjs", `exports.how = "require"`), text("browser.js", `export const how = "browser"`),
+		text("files/own.js", `exports.name = "own"`), text("files/self.js", `module.exports = "self"`), text("files/private/x.js", ``))
+	r.Add(`{"name":"common","version":"1.0.0"}`, text("index.js", `#!/usr/bin/env node
+Object.defineProperty(exports, "__esModule", { value: true }); const add = (name, value) => { exports[name] = value }; add("late", 2); exports.default = "inner";
+exports.load = () => import("./more.mjs"); exports.dir = __dirname; exports.data = () => require("fs").readFileSync(__dirname + "/data.txt", "utf8"); exports.version = require("./package").version`),
+		text("more.mjs", `import c, { late } from "common"; import { createRequire } from "module"; const require = createRequire(import.meta.url), __filename = 1; export default [late, typeof c, require("./index").late, __filename].join()`), text("data.txt", "data"))
+	r.Add(`{"name":"circle","version":"1.0.0","type":"module"}`, text("index.js", `import { b } from "./b.js"; export const a = () => "a"; export let n = 1; export const all = () => { n++; return a() + b() + n }`), text("b.js", `import { a } from "./index.js"; export const b = () => a() + "b"`))
+	r.Add(`{"name":"looks","version":"1.0.0"}`, text("index.js", "module.exports = { text: `\nimport x from \"y\"\nexport default 1\n` }"))
+	r.Add(`{"name":"unsaid","version":"1.0.0"}`, text("index.js", "import { deep } from 'both/lib/deep.js'\nexport default deep + 1"))
+	r.Add(`{"name":"wants","version":"1.0.0","dependencies":{"both":"1"}}`, text("index.js", `const http = require("http"), { spawn } = require("child_process"); class S extends http.Server {} exports.serve = () => new S(); exports.spawn = () => spawn("x"); exports.native = () => require("./a.node"); exports.fine = http.METHODS.includes("GET") && !require("tty").isatty(1)`), text("a.node", "x"))
+	made, err := npmOf(t, r).JavaScript(t.Context(), packages.ScriptInstall{Wanted: []string{"both", "mapped", "common", "circle", "looks", "unsaid", "wants"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.put(maps.Clone(made.Files))
+	out, _ := g.run(`import { from } from "both"; import folder from "both/lib/folder"; import { deep } from "both/lib/deep";
+import own, { self, how } from "mapped"; import one from "mapped/f/own"; import c, { late, load, data, version } from "common"; import { all } from "circle"; import looks from "looks"; import unsaid from "unsaid";
+console.log(from, folder.folder, deep, own, self, how, require("mapped").how, one.name, require("mapped/old/own.js").name, late, c.default, (await load()).default, data(), version, all(), looks.text.length, unsaid);
+for (const name of ["mapped/f/private/x", "mapped/i.mjs", "both/nothing"]) try { await import(name); console.log(name) } catch (e) { console.log(e.code, e.message) }
+const { serve, spawn, native, fine } = await import("wants"); console.log(fine, require("circle") === require("circle"));
+for (const f of [serve, spawn, native]) try { f(); console.log("?") } catch (e) { console.log(e.message) }
+`, nil)
+	want := `main 1 1 own self import require own own 2 inner 2,object,2,1 data 1.0.0 aab2 36 2
+ERR_PACKAGE_PATH_NOT_EXPORTED the package mapped exports no "./f/private/x"; its exports are ., ./f/*, ./f/private/*, ./old/, ./package.json
+ERR_PACKAGE_PATH_NOT_EXPORTED the package mapped exports no "./i.mjs"; its exports are ., ./f/*, ./f/private/*, ./old/, ./package.json
+MODULE_NOT_FOUND could not load module 'both/nothing': the package both has no file "./nothing"
+true true
+Node's http.Server is not there with isolation "wasm"; with isolation "linux" it is
+Node's child_process.spawn is not there with isolation "wasm"; with isolation "linux" it is
+wants/a.node is compiled for another machine, and does not work with isolation "wasm"; with isolation "linux" it does
+`
+	if out != want {
+		t.Errorf("it prints\n%s", out)
+	}
+	cmd := exec.CommandContext(t.Context(), g.binary, "run", "--session", g.session, "--language", "javascript", "-c", `import { nothing } from "both"; console.log(nothing)`)
+	cmd.Env = append(cmd.Environ(), "PADDOCK_STATE_DIR="+g.state, "PADDOCK_CACHE_DIR="+sandboxtest.PreparedCache(t))
+	if said, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(said), "does not provide an export named 'nothing'") {
+		t.Errorf("a name that is not exported: %v, %s", err, said)
+	}
+}
+
+// A package is made into modules once: the second time nobody asks for its file.
+func TestAPackageIsBuiltOnce(t *testing.T) {
+	r := newRegistry(t)
+	r.Add(`{"name":"a","version":"1.0.0"}`, index0)
+	r.Add(`{"name":"b","version":"1.0.0","dependencies":{"a":"1"}}`, index0)
+	dir := t.TempDir()
+	p := open(t, packages.Config{Dir: dir, NPM: packages.Ecosystem{Indexes: []packages.Index{{URL: r.Server.URL}}, Allow: []string{"*"}}})
+	first, err := p.JavaScript(t.Context(), packages.ScriptInstall{Wanted: []string{"a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := filepath.Glob(filepath.Join(dir, "files", "*"))
+	if err != nil || len(kept) != 1 || os.Remove(kept[0]) != nil {
+		t.Fatal(kept, err)
+	}
+	both, err := p.JavaScript(t.Context(), packages.ScriptInstall{Wanted: []string{"b"}})
+	if err != nil || r.Count("/files/a-1.0.0.tgz") != 1 || !bytes.Equal(packOf(first, "a"), packOf(both, "a")) {
+		t.Errorf("it is asked for %d times, %v", r.Count("/files/a-1.0.0.tgz"), err)
+	}
+	builds, err := filepath.Glob(filepath.Join(dir, "builds", "*"))
+	if err != nil || len(builds) != 2 {
+		t.Fatal(builds, err)
+	}
+	for _, build := range builds { // one that was changed is made anew
+		if err := os.WriteFile(build, []byte(strings.Repeat("0", 64)+"changed"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again, err := p.JavaScript(t.Context(), packages.ScriptInstall{Wanted: []string{"b"}})
+	if err != nil || !bytes.Equal(packOf(again, "a"), packOf(both, "a")) {
+		t.Errorf("a changed build: %v", err)
 	}
 }

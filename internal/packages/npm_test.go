@@ -273,8 +273,8 @@ func TestInstallingAgain(t *testing.T) {
 		want    string
 	}{{false, "a@1.0.0 b@1.0.0"}, {true, "a@1.1.0 b@1.0.0"}} {
 		made, err := p.JavaScript(t.Context(), packages.ScriptInstall{Wanted: []string{"b"}, Record: have, Upgrade: step.upgrade})
-		if err != nil || strings.Join(names(made.Installed), " ") != step.want || made.Files[packages.Modules+"/a/index.js"] == nil {
-			t.Errorf("upgrade %v: %v, %v", step.upgrade, made, err)
+		if err != nil || strings.Join(names(made.Installed), " ") != step.want || packOf(made, "a") == nil {
+			t.Errorf("upgrade %v: %v, %v", step.upgrade, names(made.Installed), err)
 		}
 	}
 	for _, text := range []string{"", "{", `{"wanted":{"../x":"1","c":"git+ssh://x"},"locked":{"a":"../../x"}}`, `[]`, strings.Repeat("[", 1<<20)} {
@@ -364,6 +364,9 @@ func TestAChangedFileOfTheCacheIsNotInstalled(t *testing.T) {
 	data, err := os.ReadFile(kept[0])
 	if err != nil {
 		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "builds")); err != nil || os.Mkdir(filepath.Join(dir, "builds"), 0o700) != nil {
+		t.Fatal(err) // what was made of it before needs it no more
 	}
 	data[4]++ // gzip's time: what it unpacks to is the same
 	if err := errors.Join(os.WriteFile(kept[0], data, 0o600), os.Chtimes(kept[0], info.ModTime(), info.ModTime())); err != nil {

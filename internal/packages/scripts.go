@@ -4,21 +4,25 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path"
 	"slices"
 	"strings"
 
 	"paddock/internal/fault"
 )
 
-// Modules is the folder of a workspace with the npm packages of the wasm guest: for
-// each NAME that was asked for NAME/index.js, and NAME/SUB.js for what it has besides,
-// and of each of these a .cjs for require.
+// Modules is the folder of a workspace with the npm packages of the wasm guest: ModulesTree,
+// the packs that it names, and beside them, where npm puts them, the packages' files that
+// are no modules.
 const Modules = ".paddock/node_modules"
+
+// ModulesTree is the file that says which pack of ModulesPacks each folder below Modules
+// stands for.
+const (
+	ModulesTree  = Modules + "/.tree.json"
+	ModulesPacks = Modules + "/.packs"
+)
 
 // ModulesRecord is the file in it that says what was asked for.
 const ModulesRecord = Modules + "/packages.json"
@@ -62,7 +66,7 @@ type record struct {
 
 // recordFormat counts the ways to make modules of packages: a record of another one
 // means that they have to be made anew.
-const recordFormat = 2
+const recordFormat = 3
 
 func readRecord(text []byte) record {
 	var r record
@@ -110,8 +114,8 @@ func ParseNPM(text string) (name, spec string, err error) {
 }
 
 // JavaScript installs npm packages for the wasm guest: it finds out what npm would
-// install, checks and unpacks that, and makes modules of it that the guest imports. No
-// script of a package is run, here or anywhere.
+// install, checks and unpacks what it has not seen before, and makes packs of it from which
+// the guest loads modules. No script of a package is run, here or anywhere.
 func (p *Packages) JavaScript(ctx context.Context, in ScriptInstall) (*Scripts, error) {
 	before := readRecord(in.Record)
 	now := record{Wanted: maps.Clone(before.Wanted), Locked: map[string]string{}, Format: recordFormat}
@@ -158,7 +162,7 @@ func (p *Packages) JavaScript(ctx context.Context, in ScriptInstall) (*Scripts, 
 		out.Already = true
 		return out, nil
 	}
-	if err := p.makeModules(ctx, t, wishes, out); err != nil {
+	if err := p.makeModules(ctx, t, out); err != nil {
 		return nil, err
 	}
 	text, err := json.MarshalIndent(now, "", "  ")
@@ -198,35 +202,4 @@ func (t *tree) notes() (notes []string) {
 		notes = append(notes, fmt.Sprintf("%s has compiled parts for some machines, which were left out: where it needs them it works with isolation %q", label, isolationLinux))
 	}
 	return notes
-}
-
-// makeModules unpacks a tree and makes modules of what was wanted.
-func (p *Packages) makeModules(ctx context.Context, t *tree, wishes []wish, out *Scripts) (err error) {
-	dir, end, err := p.store.workplace()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, end()) }()
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	if err := t.unpack(ctx, root); err != nil {
-		return err
-	}
-	names := make([]string, 0, len(wishes))
-	for _, w := range wishes {
-		names = append(names, w.name)
-	}
-	made, err := p.runBundler(ctx, dir, names)
-	if err != nil {
-		return err
-	}
-	out.Files = map[string][]byte{}
-	for name, data := range made.files {
-		out.Files[path.Join(Modules, name)] = data
-	}
-	out.Notes = append(out.Notes, made.notes...)
-	return nil
 }

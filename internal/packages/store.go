@@ -105,7 +105,7 @@ func openStore(dir string, bytes, file int64) (*store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the cache of packages: %w", err)
 	}
-	for _, name := range []string{filesFolder, pagesFolder, newFolder, workFolder} {
+	for _, name := range []string{filesFolder, pagesFolder, buildsFolder, newFolder, workFolder} {
 		if err := root.MkdirAll(name, 0o700); err != nil {
 			return nil, errors.Join(err, root.Close())
 		}
@@ -228,7 +228,7 @@ type entry struct {
 func (s *store) sweep(now time.Time) {
 	var all []entry
 	sum := int64(0)
-	for _, folder := range []string{filesFolder, pagesFolder, newFolder} {
+	for _, folder := range []string{filesFolder, pagesFolder, buildsFolder, newFolder} {
 		list, err := fs.ReadDir(s.root.FS(), folder)
 		if err != nil {
 			continue

@@ -31,33 +31,28 @@ type unpacking struct {
 	entries int
 }
 
-// unpack lays a whole tree out, as npm does, but for whatever would be run.
-func (t *tree) unpack(ctx context.Context, root *os.Root) error {
-	u := &unpacking{root: root}
-	for _, n := range t.all {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		file, err := n.registry.tarball(ctx, n.release.Name, n.release)
-		if err != nil {
-			return blame(n, err)
-		}
-		err = u.take(n, file)
-		// What follows the archive counts as well: only at its end is a file known to be
-		// what its index says.
-		if _, rest := io.Copy(io.Discard, file); rest != nil {
-			err = rest
-		}
-		if err = errors.Join(err, file.Close()); err != nil {
-			return err
-		}
+// unpack lays a package out in a folder, as npm does, but for whatever would be run. It
+// gives how many bytes it has.
+func (u *unpacking) unpack(ctx context.Context, n *node, folder string) (size int64, err error) {
+	before := u.bytes
+	file, err := n.registry.tarball(ctx, n.release.Name, n.release)
+	if err != nil {
+		return 0, blame(n, err)
 	}
-	return nil
+	err = u.take(n, folder, file)
+	// What follows the archive counts as well: only at its end is a file known to be
+	// what its index says.
+	if _, rest := io.Copy(io.Discard, file); rest != nil {
+		err = rest
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return 0, blame(n, err)
+	}
+	return u.bytes - before, nil
 }
 
-// take unpacks one package into its folder.
-func (u *unpacking) take(n *node, file io.Reader) error {
-	folder := n.folder()
+// take unpacks one package into a folder.
+func (u *unpacking) take(n *node, folder string, file io.Reader) error {
 	if err := u.root.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}

@@ -111,7 +111,7 @@ func TestModulesAreMadeInTheCache(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if made.Files[packages.Modules+"/a/index.js"] == nil {
+	if packOf(made, "a") == nil {
 		t.Errorf("there is no module among %d files", len(made.Files))
 	}
 	if list, err := filepath.Glob(filepath.Join(dir, "work", "*")); err != nil || len(list) != 0 {

@@ -7,7 +7,7 @@
 import { describe, plainly, textOf } from "./errors.js";
 import { installGlobals } from "./globals.js";
 import { constructorName, inspect, preview } from "./inspect.js";
-import { builtinSource, installModules, isBuiltin } from "./modules.js";
+import { builtinSource, installModules, isBuiltin, moduleNameOf } from "./modules.js";
 import { translated, untranslated } from "./positions.js";
 import { rewrite } from "./rewrite.js";
 import { makeTimers } from "./timers.js";
@@ -169,6 +169,7 @@ export default function install(call) {
       translated(request.name, request.map);
       return stringify({ status: "ok" });
     },
+    module: (request) => stringify(moduleNameOf(request.name, request.base)),
     builtin: (request) => stringify(builtinSource(request.name)),
     interrupt: () => fail(Object.assign(new Error("the program was interrupted"), { name: "Interrupted" })),
     exited: () => done({ exit_code: state.exit & 255 }),

@@ -85,14 +85,20 @@ export function edit(node, code, edits) {
 
 // importOf is a static import as a dynamic one.
 function importOf(node) {
-  const from = `await import(${node.source.raw})`;
-  const names = [];
+  const names = [], wanted = [];
   let whole;
   for (const s of node.specifiers) {
     if (s.type === "ImportNamespaceSpecifier") whole = s.local.name;
-    else if (s.type === "ImportDefaultSpecifier") names.push(`default: ${s.local.name}`);
-    else names.push(`${s.imported.name ?? s.imported.raw}: ${s.local.name}`);
+    else {
+      const name = s.type === "ImportDefaultSpecifier" ? "default" : s.imported.name ?? s.imported.value;
+      wanted.push(name);
+      names.push(`${JSON.stringify(name)}: ${s.local.name}`);
+    }
   }
+  // A static import of what a module does not export is an error; taking it apart is not.
+  const from = `${wanted.length ? checked(wanted, node.source.raw) : ""}await import(${node.source.raw})${wanted.length ? ")" : ""}`;
   if (whole) return `var ${whole} = ${from}${names.length ? `, {${names.join(", ")}} = ${whole}` : ""};`;
   return names.length ? `var {${names.join(", ")}} = ${from};` : `${from};`;
 }
+
+const checked = (names, module) => `((m) => { for (const n of ${JSON.stringify(names)}) if (!(n in m)) throw new SyntaxError("The requested module '" + ${module} + "' does not provide an export named '" + n + "'" + (n === "default" ? "; import * as name from it" : "default" in m && m.default != null && n in Object(m.default) ? "; import its default, which has it" : "")); return m; })(`;

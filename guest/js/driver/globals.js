@@ -19,6 +19,7 @@ export function installGlobals(scope, host, timers, exit) {
   inspect.promise = host.promise;
   useHost(host);
   installLocale();
+  completeCallSites();
   const process = makeProcess(host, exit);
   define("process", process);
   define("console", makeConsole(host));
@@ -37,6 +38,14 @@ export function installGlobals(scope, host, timers, exit) {
   define("TextEncoder", encodeText);
   define("TextDecoder", decodeText);
   define("Event", EventOf);
+  // There are no threads, so nobody makes one; who asks whether something is one is answered.
+  define("MessagePort", class MessagePort { constructor() { throw new TypeError("Illegal constructor"); } });
+  define("CustomEvent", class CustomEvent extends EventOf {
+    constructor(type, options) {
+      super(type, options);
+      Object.defineProperty(this, "detail", { value: options?.detail ?? null, enumerable: true });
+    }
+  });
   define("EventTarget", EventTargetOf);
   define("AbortController", AbortControllerOf);
   define("AbortSignal", AbortSignalOf);
@@ -47,6 +56,21 @@ export function installGlobals(scope, host, timers, exit) {
   define("performance", { now: () => { began.at ??= host.now(); return host.now() - began.at; }, get timeOrigin() { return Date.now() - this.now(); } });
   define("display", makeDisplay(host, scope));
   return process;
+}
+
+// completeCallSites gives the engine's records of a stack what Node's have besides.
+function completeCallSites() {
+  const before = Error.prepareStackTrace;
+  let site;
+  Error.prepareStackTrace = (_, sites) => { site = sites[0]; return ""; };
+  const read = new Error("").stack;
+  Error.prepareStackTrace = before;
+  const prototype = site && read !== undefined && Object.getPrototypeOf(site);
+  if (!prototype) return;
+  const no = () => false, none = () => null;
+  for (const [name, value] of Object.entries({ isEval: no, isConstructor: no, isToplevel: () => true, isAsync: no, isPromiseAll: no, getThis: () => undefined, getTypeName: none, getMethodName: none, getEvalOrigin: () => undefined, getFunction: () => undefined, getPromiseIndex: none, getScriptNameOrSourceURL() { return this.getFileName(); } })) {
+    if (!(name in prototype)) Object.defineProperty(prototype, name, { value, writable: true, configurable: true });
+  }
 }
 
 function makeCrypto(host) {

@@ -28,6 +28,8 @@ export function makeHost(call) {
     ask, bytes,
     print: (fd, what) => { send({ op: "print", fd }, what); },
     exit: () => { ask({ op: "exit" }); },
+    // compile evaluates source as a script of a file, and gives its value or throws.
+    compile: (name, source) => call(stringify({ op: "compile", name }), source),
     random: (n) => bytes({ op: "random", bytes: n }),
     now: () => Number(ask({ op: "now" })) / 1e6,
     // promise gives [state, value] of a promise: 0 pending, 1 fulfilled, 2 rejected.

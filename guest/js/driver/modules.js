@@ -6,6 +6,7 @@ import { makeAssert } from "./assert.js";
 import { makeCryptoModule } from "./crypto.js";
 import { makeFS } from "./fs.js";
 import { format, inspect } from "./inspect.js";
+import { INSTALLED, makePackages } from "./packages.js";
 import { safeMap } from "./primordials.js";
 import { makeReadline } from "./readline.js";
 
@@ -22,6 +23,7 @@ export function installModules(scope, host, process, timers, servers) {
     emitter.once(name, (...args) => resolve(args));
     if (name !== "error") emitter.once("error", reject);
   }) });
+  bufferModule.constants ??= { MAX_LENGTH: bufferModule.kMaxLength, MAX_STRING_LENGTH: (1 << 29) - 24 };
   // The bundler may have called them otherwise.
   for (const [f, name] of [[EventEmitter, "EventEmitter"], [scope.Buffer, "Buffer"], [scope.URL, "URL"], [scope.URLSearchParams, "URLSearchParams"]]) {
     Object.defineProperty(f, "name", { value: name, configurable: true });
@@ -35,7 +37,7 @@ export function installModules(scope, host, process, timers, servers) {
     timers: { setTimeout: scope.setTimeout, setInterval: scope.setInterval, setImmediate: scope.setImmediate, clearTimeout: scope.clearTimeout, clearInterval: scope.clearInterval },
     "timers/promises": { setTimeout: sleep, setImmediate: (value) => sleep(0, value), scheduler: { wait: sleep } },
     perf_hooks: { performance: scope.performance }, crypto: makeCryptoModule(host, scope.crypto),
-    servers: servers.module, readline, "readline/promises": readline.promises, string_decoder: { StringDecoder }, module: { builtinModules: [], createRequire: () => scope.require },
+    servers: servers.module, readline, "readline/promises": readline.promises, string_decoder: { StringDecoder }, module: { builtinModules: [], createRequire: (from) => required.createRequire(from) },
   };
   for (const [name, module] of Object.entries(all)) {
     builtins.set(name, module);
@@ -46,7 +48,10 @@ export function installModules(scope, host, process, timers, servers) {
     return builtins.get(name);
   };
   Object.defineProperty(scope, slot, { value: get });
-  Object.defineProperty(scope, "require", { value: makeRequire(fs, process, get, servers), writable: true, configurable: true });
+  all.module.builtinModules.push(...builtins.keys());
+  packages = makePackages(scope, { fs, host, get, has: (name) => builtins.has(name), util: all.util, urls: all.url });
+  const required = makeRequire(fs, process, get, servers, packages, all.url);
+  Object.defineProperty(scope, "require", { value: required.require, writable: true, configurable: true });
   return all;
 }
 
@@ -55,8 +60,16 @@ export function isBuiltin(value) {
   return (typeof value === "object" || typeof value === "function") && own.get(value) === true;
 }
 
-// builtinSource is a module for the engine that exports what a built-in has.
+let packages; // what makePackages gives
+
+// moduleNameOf is the engine's name of a package's module that a module asks for; empty: it
+// is none.
+export const moduleNameOf = (name, base) => packages.nameFor(name, base);
+
+// builtinSource is a module for the engine that exports what a built-in has, or a package's
+// module.
 export function builtinSource(name) {
+  if (name.startsWith("paddock:") || name.startsWith(`${INSTALLED}/`)) return packages.sourceFor(name);
   const module = builtins.get(name);
   if (!module) return "";
   const names = Object.keys(module).filter((k) => /^[A-Za-z_$][\w$]*$/.test(k) && k !== "default");
@@ -64,16 +77,14 @@ export function builtinSource(name) {
     names.map((n) => `const x_${n} = m.${n}; export { x_${n} as ${n} };`).join("\n");
 }
 
-// INSTALLED has the npm packages that were installed for the session, each file as a
-// module and, with the ending .cjs, as what require gives.
-const INSTALLED = "/workspace/.paddock/node_modules/";
-
 function notFound(name, importable) {
   if (!importable) return Object.assign(new Error(`could not load module '${name}'`), { code: "MODULE_NOT_FOUND" });
   return Object.assign(new Error(`${name} can be imported, and not required: await import(${JSON.stringify(name)})`), { code: "ERR_REQUIRE_ASYNC_MODULE" });
 }
 
-function makeRequire(fs, process, get, servers) {
+// makeRequire makes the program's require. Where no pack has a package, it may be of an
+// installation by an earlier paddock, which made NAME/index.cjs of it.
+function makeRequire(fs, process, get, servers, packages, urls) {
   const cache = new Map();
   const from = (dir) => {
     const require = (name) => {
@@ -81,8 +92,13 @@ function makeRequire(fs, process, get, servers) {
       if (builtins.has(name)) return get(name);
       const provided = servers.required(name);
       if (provided !== undefined) return provided;
-      const installed = !/^[./]/.test(name) || dir?.startsWith(INSTALLED);
-      const base = /^[./]/.test(name) ? posix.resolve(dir ?? process.cwd(), name) : INSTALLED + name;
+      const bare = !/^[./]/.test(name);
+      if (bare) {
+        const found = packages.required(name);
+        if (found) return found.exports;
+      }
+      const installed = bare || dir?.startsWith(`${INSTALLED}/`);
+      const base = bare ? `${INSTALLED}/${name}` : posix.resolve(dir ?? process.cwd(), name);
       const all = installed ? [`${base}/index.cjs`, `${base}.cjs`, base.replace(/\.js$/, ".cjs")] : [base, `${base}.js`, `${base}.cjs`, `${base}.json`, `${base}/index.js`];
       const file = all.find((f) => fs.existsSync(f) && fs.statSync(f).isFile());
       if (!file) throw notFound(name, installed && [`${base}/index.js`, `${base}.js`].some((f) => fs.existsSync(f)));
@@ -98,7 +114,12 @@ function makeRequire(fs, process, get, servers) {
     };
     return require;
   };
-  return from();
+  const createRequire = (at) => {
+    const file = String(at).startsWith("file:") ? urls.fileURLToPath(at) : String(at);
+    const dir = file.endsWith("/") ? posix.resolve(file) : posix.dirname(posix.resolve(process.cwd(), file));
+    return dir.startsWith(INSTALLED) ? packages.requireFrom(dir) : from(dir);
+  };
+  return { require: from(), createRequire };
 }
 
 // StringDecoder puts together characters that were cut apart.
@@ -116,8 +137,11 @@ function makeUtil() {
     promisify: (f) => (...args) => new Promise((resolve, reject) => f(...args, (error, value) => error ? reject(error) : resolve(value))),
     callbackify: (f) => (...args) => { const callback = args.pop(); f(...args).then((v) => callback(null, v), callback); },
     inherits: (child, parent) => Object.setPrototypeOf(child.prototype, parent.prototype),
-    deprecate: (f) => f, isDeepStrictEqual: (a, b) => makeAssert.equal(a, b),
+    deprecate: (f) => f, debuglog: () => Object.assign(() => {}, { enabled: false }), debug: () => Object.assign(() => {}, { enabled: false }),
+    styleText: (_, text) => String(text), stripVTControlCharacters: (text) => String(text).replace(/\u001b\[[0-?]*[ -\/]*[@-~]/g, ""), isDeepStrictEqual: (a, b) => makeAssert.equal(a, b),
     TextEncoder: globalThis.TextEncoder, TextDecoder: globalThis.TextDecoder,
-    types: { isDate: is(Date), isRegExp: is(RegExp), isMap: is(Map), isSet: is(Set), isPromise: is(Promise), isNativeError: is(Error), isTypedArray: (v) => ArrayBuffer.isView(v) && !(v instanceof DataView) },
+    types: { isDate: is(Date), isRegExp: is(RegExp), isMap: is(Map), isSet: is(Set), isPromise: is(Promise), isArrayBuffer: is(ArrayBuffer), isAnyArrayBuffer: is(ArrayBuffer), isUint8Array: is(Uint8Array), isDataView: is(DataView), isArrayBufferView: ArrayBuffer.isView, isProxy: () => false,
+      isAsyncFunction: (v) => Object.prototype.toString.call(v) === "[object AsyncFunction]", isGeneratorFunction: (v) => Object.prototype.toString.call(v) === "[object GeneratorFunction]", isWeakMap: is(WeakMap), isWeakSet: is(WeakSet), isSharedArrayBuffer: () => false, isExternal: () => false,
+      isBoxedPrimitive: (v) => [Number, String, Boolean, BigInt, Symbol].some((type) => v instanceof type), isNativeError: is(Error), isTypedArray: (v) => ArrayBuffer.isView(v) && !(v instanceof DataView) },
   };
 }

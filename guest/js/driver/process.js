@@ -44,9 +44,10 @@ export function makeProcess(host, exit) {
   const note = (name) => {
     if (imports.size < IMPORTS) imports.add(name.length > IMPORTS ? `${apply(cut, name, [0, IMPORTS - 1])}…` : `${name}`);
   };
+  // The version of Node is that whose modules and rules these are: packages ask for it.
   const process = {
     argv: ["node", ""], argv0: "node", execArgv: [], env: {}, exitCode: undefined, pid: 1, ppid: 0, title: "paddock",
-    platform: "wasi", arch: "wasm32", version: "v0.0.0-quickjs-ng", versions: { quickjs: "quickjs-ng" }, release: { name: "quickjs-ng" },
+    platform: "wasi", arch: "wasm32", version: "v22.0.0", versions: { node: "22.0.0", quickjs: "quickjs-ng" }, release: { name: "quickjs-ng" },
     stdout: stream(1), stderr: stream(2), stdin: { fd: 0, isTTY: false, async *[Symbol.asyncIterator]() { yield Buffer.from(host.stdin()); } },
     cwd: () => cwd,
     chdir: (to) => {

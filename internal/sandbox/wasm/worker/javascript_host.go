@@ -37,7 +37,12 @@ func hostCall(in *instance, stack []uint64) {
 		if len(args) > 1 {
 			payload = args[1]
 		}
-		if json.Unmarshal([]byte(args[0]), &asked) == nil {
+		if json.Unmarshal([]byte(args[0]), &asked) == nil && asked.Op == "compile" {
+			if stack[0], err = evalValue(m, payload, asked.Name, evalGlobal); err != nil {
+				stack[0] = 0
+			}
+			return
+		} else if asked.Op != "" {
 			answer = in.serve(asked, payload)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 func hostNormalize(in *instance, stack []uint64) {
 	base, name := cString(in.bytes(), uint32(stack[0])), cString(in.bytes(), uint32(stack[1]))
 	m := nested{in.vm}
-	p, err := putString(m, in.moduleName(base, name))
+	p, err := putString(m, in.moduleName(m, base, name))
 	if err != nil {
 		p = 0
 	}
@@ -26,10 +26,16 @@ func hostNormalize(in *instance, stack []uint64) {
 // serversModule is the built-in module that has the servers which are bound.
 const serversModule = "servers"
 
-func (in *instance) moduleName(base, name string) string {
+func (in *instance) moduleName(m machine, base, name string) string {
 	name = strings.TrimPrefix(name, "file://")
+	base, _, _ = strings.Cut(base, "?")
 	file := name
 	switch {
+	case strings.HasPrefix(base, installedFolder+"/"):
+		if found := in.packaged(m, base, name); found != "" {
+			return found
+		}
+		return name
 	case strings.HasPrefix(name, "/"):
 	case strings.HasPrefix(name, "."):
 		dir := path.Clean("/" + in.start.Dir)
@@ -45,6 +51,9 @@ func (in *instance) moduleName(base, name string) string {
 		return name
 	default:
 		if file = in.provided(name); file == "" {
+			if found := in.packaged(m, base, name); found != "" {
+				return found
+			}
 			file = in.installed(name)
 		}
 		if file == "" {
@@ -116,7 +125,20 @@ func (in *instance) provided(name string) string {
 // (packages.Modules).
 const installedFolder = "/workspace/.paddock/node_modules"
 
-// installed gives the file of a module of such a package; empty: there is none.
+// packaged gives the driver's name of a module of such a package: a file that lies in a
+// pack, or a built-in's name; empty: it knows of none.
+func (in *instance) packaged(m machine, base, name string) (found string) {
+	if _, ok := in.isFile(installedFolder + "/.tree.json"); !ok {
+		return ""
+	}
+	if json.Unmarshal(in.tell(m, map[string]string{"op": "module", "name": name, "base": base}), &found) != nil {
+		return ""
+	}
+	return found
+}
+
+// installed gives the file of a module of a package that an earlier paddock installed,
+// which made a file of each; empty: there is none.
 func (in *instance) installed(name string) string {
 	base := path.Join(installedFolder, name)
 	if !strings.HasPrefix(base, installedFolder+"/") {
@@ -149,7 +171,8 @@ func hostLoad(in *instance, stack []uint64) {
 
 func (in *instance) moduleSource(m machine, name string) (string, bool) {
 	file, _, _ := strings.Cut(name, "?")
-	if !strings.HasPrefix(name, "/") {
+	_, old := in.isFile(file)
+	if !strings.HasPrefix(name, "/") || strings.HasPrefix(name, installedFolder+"/") && !old {
 		var source string
 		answer := in.tell(m, map[string]string{"op": "builtin", "name": file})
 		if json.Unmarshal(answer, &source) != nil || source == "" {

@@ -1,0 +1,17 @@
+package packages
+
+import (
+	"slices"
+	"strings"
+)
+
+// guestModules are Node's modules that the JavaScript guest has itself
+// (guest/js/driver/modules.js), and which no package takes the place of.
+var guestModules = []string{
+	"assert", "assert/strict", "buffer", "crypto", "events", "fs", "fs/promises", "module", "os", "path", "path/posix", "perf_hooks", "process",
+	"readline", "readline/promises", "string_decoder", "timers", "timers/promises", "url", "util", "servers",
+}
+
+func guestHas(name string) bool {
+	return slices.Contains(guestModules, strings.TrimPrefix(name, "node:"))
+}
