@@ -265,7 +265,7 @@ func (p *program) addHandlers(wc *web.Config, o *parts, ready *readiness, refuse
 		return nil, err
 	}
 	stopResuming := resume(server, "")
-	handler, err := server.Handler(mcpserver.HTTPConfig{MaxBody: wc.MaxBodyBytes, Tools: toolsOf, TasksDir: filepath.Join(p.places.state, "tasks"), Beyond: beyondScope(refuse), Grace: wc.Grace})
+	handler, err := server.Handler(mcpserver.HTTPConfig{Path: p.config.HTTP.Path, MaxBody: wc.MaxBodyBytes, Tools: toolsOf, TasksDir: filepath.Join(p.places.state, "tasks"), Beyond: beyondScope(refuse), Grace: wc.Grace})
 	if err != nil {
 		stopResuming()
 		return nil, fmt.Errorf("making the MCP endpoint: %w", err)

@@ -235,7 +235,7 @@ func TestSetupAsksTheServerThatRuns(t *testing.T) {
 	s := startServe(t)
 	state := filepath.Dir(regexp.MustCompile(`user was made: (\S+)`).FindStringSubmatch(s.before)[1])
 	t.Setenv("HOME", t.TempDir())
-	refused := "paddock: warning: the paddock that answers at " + s.url + " refuses this token\npaddock: hint: "
+	refused := "paddock: warning: the paddock that answers at " + s.url + "/s/cursor refuses this token\npaddock: hint: "
 	if r := command(t, newFake, "setup", "cursor", "--http", s.url); r.code != 0 || !strings.HasPrefix(r.stderr, refused) {
 		t.Errorf("with another state folder it ended with %d and said\n%s", r.code, r.stderr)
 	}

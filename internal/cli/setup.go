@@ -19,11 +19,15 @@ import (
 	"paddock/internal/auth"
 	"paddock/internal/cli/config"
 	"paddock/internal/fault"
+	"paddock/internal/mcpserver"
 	"paddock/internal/setup"
 )
 
 // servedHere is --http without a URL: the paddock serve of this configuration.
 const servedHere = "default"
+
+// defaultEntry is what the entry is called when nobody says.
+const defaultEntry = "paddock"
 
 // hiddenToken stands where a token would be.
 const hiddenToken = "<the token>"
@@ -57,6 +61,8 @@ stay, and a copy of the file is kept beside it. The client starts paddock itself
 (paddock mcp, with the --tools, --config and --state-dir given here), or with
 --http connects to a paddock serve, with this machine's own token or with one
 that the client finds in the variable --token-env.
+The address names a session of the client's own (/s/CLIENT): each of its calls goes
+on in that, whatever version of MCP it speaks.
 
 Exit codes: 0 done or nothing to do, 1 failed, 2 wrong usage.`, strings.Join(setup.Names(), ", ")),
 		Example: `  paddock setup cursor
@@ -73,7 +79,7 @@ Exit codes: 0 done or nothing to do, 1 failed, 2 wrong usage.`, strings.Join(set
 	flags.StringVar(&f.http, "http", "", "connect to the paddock serve at `URL`; without one, to that of this configuration")
 	flags.Lookup("http").NoOptDefVal = servedHere
 	flags.StringVar(&f.scope, "scope", string(setup.User), "whose configuration: the `user`'s or this project's")
-	flags.StringVar(&f.name, "name", "paddock", "call the entry `NAME`")
+	flags.StringVar(&f.name, "name", defaultEntry, "call the entry `NAME`")
 	flags.StringVar(&f.tokenEnv, "token-env", "", "have the client take the token from the variable `NAME`")
 	keyFlag(flags, "tools", "have the client start it with these `SETS` of tools, with commas: "+strings.Join(config.ToolSets, ", "))
 	jsonFlag(c, &f.asJSON)
@@ -126,6 +132,7 @@ func (p *program) serverFor(c *cobra.Command, client *setup.Client, f setupFlags
 		if err == nil && s.TokenEnv == "" && s.URL == servedURL(p.config) {
 			err = p.checkLocalToken()
 		}
+		s.URL = keptURL(s.URL, client.Name, f.name)
 	}
 	return s, err
 }
@@ -140,6 +147,19 @@ func (p *program) checkLocalToken() error {
 		}
 	}
 	return nil
+}
+
+// keptURL is the address at which a client keeps one session, whatever version of the
+// protocol it speaks: in the newest no other thing says that calls belong together. Two
+// entries of a client have a session each. A URL that names one already stays.
+func keptURL(base, client, entry string) string {
+	if strings.Contains(base, mcpserver.KeptPath) || strings.ContainsAny(base, "?#") {
+		return base
+	}
+	if entry != defaultEntry {
+		client += "-" + entry
+	}
+	return strings.TrimSuffix(base, "/") + mcpserver.KeptPath + client
 }
 
 // servedURL is where a client on this machine reaches the paddock serve of a

@@ -2,6 +2,8 @@ package mcpserver
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -28,6 +30,9 @@ type Bound struct {
 	// SessionID: requests with the same name share one, made by the first that needs it. Empty: every call that names
 	// no session gets one of its own, whose id is in the result.
 	Default string
+	// Session is the one that the request's address names, in place of the default one:
+	// the owner's, made by the first call that needs it. Empty: it names none.
+	Session session.ID
 }
 
 // Binding decides about a request. Its error is the call's.
@@ -48,7 +53,22 @@ func (s *Server) bind(ctx context.Context, from Caller) (Bound, error) {
 	if s.config.Binding == nil {
 		return Bound{}, fault.New(fault.Denied, "nobody said whose request this is")
 	}
-	return s.config.Binding(ctx, from)
+	b, err := s.config.Binding(ctx, from)
+	if name := from.Header.Get(headerKept); err == nil && name != "" { // Handler has checked it
+		b.Session = session.ID(name)
+	}
+	return b, err
+}
+
+// keeps tells whether calls that name no session share one.
+func (b Bound) keeps() bool { return b.Default != "" || b.Session != "" }
+
+// defaultOf gives the session of requests that name none; empty: there is none (yet).
+func (s *Server) defaultOf(b Bound) session.ID {
+	if b.Session != "" {
+		return b.Session
+	}
+	return s.defaults.get(b)
 }
 
 // callerOf is who the SDK says a request is from.
@@ -232,14 +252,14 @@ func (c *call) inSession(ctx context.Context, given session.ID, settings session
 		return f(given)
 	}
 	s := c.server
-	had := s.defaults.get(c.bound)
+	had := s.defaultOf(c.bound)
 	for {
 		id, err := c.open(ctx, settings)
 		if err != nil {
 			return err
 		}
 		c.session = id
-		if c.bound.Default == "" {
+		if !c.bound.keeps() {
 			defer s.passing.add(c.bound.Owner, id) // not before: it is in use
 		}
 		err = f(id)
@@ -248,6 +268,9 @@ func (c *call) inSession(ctx context.Context, given session.ID, settings session
 		}
 		s.defaults.forget(c.bound, id)
 		had = ""
+		if c.bound.Session != "" {
+			continue // openNamed says what there is to say
+		}
 		c.notice = "The session of the earlier calls has expired or been destroyed, with its variables and files. This is a new one."
 	}
 }
@@ -263,16 +286,67 @@ func (s *Server) gone(owner session.Owner, id session.ID) bool {
 func (c *call) open(ctx context.Context, settings session.Settings) (session.ID, error) {
 	s, owner := c.server, c.bound.Owner
 	create := func() (session.ID, error) {
-		info, err := s.config.Sessions.Create(ctx, owner, "", settings)
+		info, err := s.config.Sessions.Create(ctx, owner, c.bound.Session, settings)
 		for full(err) && s.makeRoom(ctx, owner) {
-			info, err = s.config.Sessions.Create(ctx, owner, "", settings)
+			info, err = s.config.Sessions.Create(ctx, owner, c.bound.Session, settings)
 		}
 		return info.ID, err
 	}
-	if c.bound.Default == "" {
+	switch {
+	case c.bound.Session != "":
+		return c.openNamed(create)
+	case c.bound.Default == "":
 		return create()
 	}
 	return c.server.defaults.make(c.bound, create)
+}
+
+// openNamed gives the session that the request's address names, and makes it where the
+// owner has none of that name. An id of paddock's own making is never made again: what
+// it stood for is gone, and the client has to know.
+func (c *call) openNamed(create func() (session.ID, error)) (session.ID, error) {
+	s, owner, id := c.server, c.bound.Owner, c.bound.Session
+	s.Named(owner, id)
+	if _, err := s.config.Sessions.Info(owner, id); fault.KindOf(err) != fault.NotFound || id.Minted() {
+		return id, err
+	}
+	_, err := create()
+	if fault.KindOf(err) == fault.Conflict && !s.gone(owner, id) { // another call was faster
+		return id, nil
+	}
+	c.named = err == nil
+	return id, err
+}
+
+// sessionLine is what a result's text says of the session that the call made; "": it
+// made none. Many clients show their models the texts alone.
+func (c *call) sessionLine(arguments json.RawMessage) string {
+	switch {
+	case c.session == "":
+		return ""
+	case c.named:
+		return fmt.Sprintf("session: %s (new: nothing of earlier calls is in it; later calls go on in it)", c.session)
+	case c.bound.keeps():
+		return ""
+	}
+	var given struct {
+		ID json.RawMessage `json:"session_id"`
+	}
+	if json.Unmarshal(arguments, &given) == nil && len(given.ID) > 0 {
+		return ""
+	}
+	return fmt.Sprintf("session: %s (pass session_id to go on)", c.session)
+}
+
+// andSession adds the line about the session to what the texts say.
+func (a *answer) andSession(line string) {
+	if line == "" || a.inputs != nil {
+		return
+	}
+	if len(a.texts) == 0 && len(a.shown) == 0 {
+		a.texts = []string{string(a.data)}
+	}
+	a.texts = append(a.texts, line)
 }
 
 // full tells whether there is no room for a session until another one goes.

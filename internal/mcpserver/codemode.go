@@ -172,7 +172,7 @@ func unbindServer(_ context.Context, c *call, in bindInput) (unbound, answer, er
 func (c *call) known(given session.ID) (session.Info, error) {
 	id := given
 	if id == "" {
-		id = c.server.defaults.get(c.bound)
+		id = c.server.defaultOf(c.bound)
 	}
 	if id == "" {
 		return session.Info{}, nil

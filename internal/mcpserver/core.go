@@ -184,7 +184,7 @@ type cancelled struct {
 func cancelExecution(_ context.Context, c *call, in cancelInput) (cancelled, answer, error) {
 	id := in.session
 	if id == "" {
-		id = c.server.defaults.get(c.bound)
+		id = c.server.defaultOf(c.bound)
 	}
 	if id == "" {
 		return cancelled{Reason: "nothing has run yet"}, answer{}, nil

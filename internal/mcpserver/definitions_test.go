@@ -213,7 +213,10 @@ func TestInstructionsFitAndNameWhatRuns(t *testing.T) {
 	}
 	s := &Server{config: Config{DefaultTimeout: 30e9, MaxTimeout: 3600e9}}
 	for name, runtimes := range map[string][]session.Runtime{"none": nil, "one": many[:1], "many": many} {
-		text := s.describe(runtimes)
+		text := s.describe(runtimes, false)
+		if alone := s.describe(runtimes, true); utf8.RuneCountInString(alone) > maxInstructions || !strings.Contains(alone, "NEW session") {
+			t.Errorf("%s: a client each of whose calls is alone is told %q", name, alone)
+		}
 		if n := utf8.RuneCountInString(text); n > maxInstructions {
 			t.Errorf("%s: the instructions have %d characters", name, n)
 		}
@@ -249,18 +252,18 @@ func TestDescriptionsSayWhatNetworkThereIs(t *testing.T) {
 	if about := tool.definition.Description; !strings.Contains(about, "HTTP to allowed hosts") || strings.Contains(about, "no network") || tool.definition.Annotations.OpenWorldHint != nil {
 		t.Errorf("execute_code is %s", about)
 	}
-	if text := s.describe(nil); !strings.Contains(text, "these hosts alone: api.example.com, GET *.example.org/v1/*. create_session's network") {
+	if text := s.describe(nil, false); !strings.Contains(text, "these hosts alone: api.example.com, GET *.example.org/v1/*. create_session's network") {
 		t.Errorf("the instructions are %s", text)
 	}
 	rules = slices.Repeat([]string{"a-long-name.example.com"}, 1000)
-	if text := s.describe(nil); !strings.Contains(text, "and more, which get_workspace_info lists") || utf8.RuneCountInString(text) > maxInstructions {
+	if text := s.describe(nil, false); !strings.Contains(text, "and more, which get_workspace_info lists") || utf8.RuneCountInString(text) > maxInstructions {
 		t.Errorf("the instructions are %s", text)
 	}
 	rules = nil
 	if about := s.executeTool([]string{"python"}, []string{"wasm"}).definition.Description; !strings.Contains(about, "no network") {
 		t.Errorf("execute_code is %s", about)
 	}
-	if text := s.describe(nil); !strings.Contains(text, "There is no network") {
+	if text := s.describe(nil, false); !strings.Contains(text, "There is no network") {
 		t.Errorf("the instructions are %s", text)
 	}
 }
@@ -274,15 +277,15 @@ func TestSecretsCanBeAskedForWhereThereAreSome(t *testing.T) {
 		return named
 	}
 	s := &Server{config: Config{DefaultTimeout: 30e9, MaxTimeout: 3600e9, MemoryBytes: 1 << 30}}
-	if text := s.describe(nil); asks(s) || strings.Contains(text, "Secrets:") {
+	if text := s.describe(nil, false); asks(s) || strings.Contains(text, "Secrets:") {
 		t.Errorf("without any the instructions are %s", text)
 	}
 	s.config.Secrets = []string{"GITHUB_TOKEN", "MAPS_KEY"}
-	if text := s.describe(nil); !asks(s) || !strings.Contains(text, "the environment variables GITHUB_TOKEN, MAPS_KEY hold placeholders") {
+	if text := s.describe(nil, false); !asks(s) || !strings.Contains(text, "the environment variables GITHUB_TOKEN, MAPS_KEY hold placeholders") {
 		t.Errorf("the instructions are %s", text)
 	}
 	s.config.Secrets = slices.Repeat([]string{"A_LONG_NAME_OF_A_SECRET"}, 50)
-	if text := s.describe(nil); utf8.RuneCountInString(text) > maxInstructions {
+	if text := s.describe(nil, false); utf8.RuneCountInString(text) > maxInstructions {
 		t.Errorf("the instructions have %d characters", utf8.RuneCountInString(text))
 	}
 }

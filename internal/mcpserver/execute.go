@@ -22,7 +22,7 @@ type executeInput struct {
 }
 
 func (s *Server) executeTool(langs, isos []string) tool {
-	about := "Run code in a sandbox: " + s.networkInWords() + ", files in /workspace. Variables, imports and files stay. " +
+	about := "Run code in a sandbox: " + s.networkInWords() + ", files in /workspace. " + staying + " " +
 		"The last expression's value is the result; display(x) shows a picture."
 	t := define("execute_code", "Run code", about, hints{destructive: true},
 		func(in *executeInput) []param { return in.params(s, langs, isos) }, executeCode)
@@ -111,6 +111,7 @@ func (c *call) execute(ctx context.Context, id session.ID, req session.Request) 
 
 // outcome makes of what came of an execution what its client is told.
 func (c *call) outcome(p *pursuit) (Execution, answer, error) {
+	c.named = c.named || p.call.named
 	if c.session = p.call.session; p.err != nil {
 		return Execution{}, answer{}, p.err
 	}

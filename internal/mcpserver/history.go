@@ -66,7 +66,7 @@ func (in *historyInput) checkpointParam(about string) param {
 // a new session has no past.
 func (c *call) past(given session.ID) (session.ID, error) {
 	if c.session = given; given == "" {
-		c.session = c.server.defaults.get(c.bound)
+		c.session = c.server.defaultOf(c.bound)
 	}
 	if c.session == "" {
 		return "", fault.New(fault.NotFound, "there is no session yet").WithHint("give the session_id of an earlier result, or run something first")

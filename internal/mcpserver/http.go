@@ -56,6 +56,9 @@ type HTTPConfig struct {
 	TasksDir string
 	// Grace is how long after Drain tasks may go on; zero: not at all.
 	Grace time.Duration
+	// Path is where the Handler is served; below it, KeptPath and a session's name make
+	// an address whose calls go on in that session. Empty: at the root.
+	Path string
 }
 
 // Handler serves MCP over HTTP, to clients of every generation at one address:
@@ -104,7 +107,12 @@ func (s *Server) Handler(config HTTPConfig) (*Handler, error) {
 			return nil, err
 		}
 	}
-	server := func(r *http.Request) *mcp.Server { return s.with(h.allowed(r.Context()), h.tasks != nil) }
+	offering := func(alone bool) func(*http.Request) *mcp.Server {
+		return func(r *http.Request) *mcp.Server {
+			return s.with(h.allowed(r.Context()), h.tasks != nil, alone && r.Header.Get(headerKept) == "")
+		}
+	}
+	server := offering(true)
 	options := mcp.StreamableHTTPOptions{
 		MaxRequestBodyBytes: config.MaxBody, DisableLocalhostProtection: true, // both are the web server's
 		Logger: slog.New(ofSDK{s.log.Handler()}), PropagateRequestCancellation: true,
@@ -113,7 +121,7 @@ func (s *Server) Handler(config HTTPConfig) (*Handler, error) {
 	h.modern = mcp.NewStreamableHTTPHandler(server, changed(options, func(o *mcp.StreamableHTTPOptions) { o.Stateless = true }))
 	store := mcp.NewMemoryEventStore(nil)
 	store.SetMaxBytes(64 << 20)
-	h.legacy = mcp.NewStreamableHTTPHandler(server, changed(options, func(o *mcp.StreamableHTTPOptions) { o.EventStore = store }))
+	h.legacy = mcp.NewStreamableHTTPHandler(offering(false), changed(options, func(o *mcp.StreamableHTTPOptions) { o.EventStore = store }))
 	go h.sweep()
 	return h, nil
 }
@@ -159,6 +167,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if isModern(r.Header.Get(headerVersion)) && r.Method != http.MethodPost {
 		w.Header().Set("Allow", "POST")
 		refuseHTTP(w, http.StatusMethodNotAllowed, refuse(nil, jsonrpc.CodeInvalidRequest, "invalid request: %s has POST only", modern))
+		return
+	}
+	if no := h.named(r); no != nil {
+		refuseHTTP(w, http.StatusBadRequest, no)
 		return
 	}
 	if owner, err := h.owner(r); err == nil { // else it is refused below

@@ -10,15 +10,19 @@ import (
 
 // describe tells a model what it has here, the important first: some clients
 // cut them off.
-func (s *Server) describe(runtimes []session.Runtime) string {
+func (s *Server) describe(runtimes []session.Runtime, alone bool) string {
 	var b strings.Builder
+	without := "- Without session_id a call uses this connection's own session."
+	if alone {
+		without = "- Each call without session_id gets a NEW session: pass the session_id of an earlier result on to go on with its variables and files. Whoever connects to this URL with /s/NAME after it keeps one session."
+	}
 	if len(runtimes) == 0 {
 		b.WriteString("No language can run on this host at present; list_runtimes and the server's log say more.\n")
 	} else {
 		fmt.Fprintf(&b, "execute_code runs %s in a sandbox that keeps its state.\n", strings.Join(languages(runtimes), ", "))
 	}
 	b.WriteString(`- Variables, functions and imports stay from call to call, one interpreter for each language runtime; files in /workspace (the working folder) are shared by all of them. A failed call loses nothing; a notice in the result says when something was lost.
-- Without session_id a call uses this connection's own session; over HTTP without Mcp-Session-Id each call gets a new one: pass the session_id of its result on. create_session makes others, which share nothing.
+` + without + ` create_session makes others, which share nothing.
 - The value of the last expression comes back as result: there is no need to print it.
 `)
 	if shows := showing(languages(runtimes)); shows != "" {

@@ -116,8 +116,8 @@ func (s *Server) listResources(ctx context.Context, req *mcp.ListResourcesReques
 
 // listFiles adds a page of the default session's files to a list.
 func (s *Server) listFiles(ctx context.Context, b Bound, req *mcp.ListResourcesRequest, res *mcp.ListResourcesResult) (mcp.Result, error) {
-	id := s.defaults.get(b)
-	if b.Default == "" || id == "" {
+	id := s.defaultOf(b)
+	if id == "" {
 		return res, nil
 	}
 	tree, done, err := s.config.Sessions.Files(b.Owner, id)

@@ -108,14 +108,17 @@ type Server struct {
 	config       Config
 	log          *slog.Logger
 	instructions string
-	tools        map[string]tool     // by name
-	sets         map[string][]string // the tools' names, by their set
-	mcp          *mcp.Server         // with all of them
-	defaults     defaults
-	passing      passing
-	skills       skillEntries
-	runs         runs
-	resuming     atomic.Bool // somebody is there for what waits
+	// aloneInstructions are for clients each of whose calls is alone.
+	aloneInstructions string
+
+	tools    map[string]tool     // by name
+	sets     map[string][]string // the tools' names, by their set
+	mcp      *mcp.Server         // with all of them
+	defaults defaults
+	passing  passing
+	skills   skillEntries
+	runs     runs
+	resuming atomic.Bool // somebody is there for what waits
 
 	ctx  context.Context // ends with Close
 	stop context.CancelCauseFunc
@@ -137,8 +140,8 @@ func New(config Config) (*Server, error) {
 	s := &Server{config: config, log: config.Log, tools: map[string]tool{}, sets: map[string][]string{}, variants: map[string]*mcp.Server{}}
 	s.ctx, s.stop = context.WithCancelCause(context.Background())
 	runtimes := config.Sessions.Runtimes(context.Background())
-	if s.instructions = config.Instructions; s.instructions == "" {
-		s.instructions = s.describe(runtimes)
+	if s.instructions, s.aloneInstructions = config.Instructions, config.Instructions; s.instructions == "" {
+		s.instructions, s.aloneInstructions = s.describe(runtimes, false), s.describe(runtimes, true)
 	}
 	for _, set := range config.Tools {
 		for _, t := range sets[set](s, runtimes) {
@@ -146,13 +149,14 @@ func New(config Config) (*Server, error) {
 			s.sets[set] = append(s.sets[set], t.definition.Name)
 		}
 	}
-	s.mcp = s.with(nil, false)
+	s.mcp = s.with(nil, false, false)
 	return s, nil
 }
 
 // with gives the SDK's server that offers these sets, as far as there are any;
-// nil: all; with tasks, for clients that know them.
-func (s *Server) with(only []string, tasks bool) *mcp.Server {
+// nil: all; with tasks, for clients that know them; with texts that are true where each
+// call is alone, as nothing says which session it goes on in.
+func (s *Server) with(only []string, tasks, alone bool) *mcp.Server {
 	var offered []string
 	for _, set := range s.config.Tools {
 		if only == nil || slices.Contains(only, set) {
@@ -161,14 +165,14 @@ func (s *Server) with(only []string, tasks bool) *mcp.Server {
 	}
 	// A token without them reads no file, and no skill, as a resource either.
 	files, skills := slices.Contains(offered, "files"), slices.Contains(offered, "skills") && s.config.Skills != nil
-	key := fmt.Sprint(tasks, offered)
+	key := fmt.Sprint(tasks, alone, offered)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if v := s.variants[key]; v != nil {
 		return v
 	}
 	options := &mcp.ServerOptions{
-		Instructions: s.instructions,
+		Instructions: s.instructionsFor(alone),
 		// Neither list changes while the server runs, and nothing is subscribed to.
 		Capabilities: capabilitiesWith(tasks, files, skills),
 		SetCacheable: cacheable,
@@ -180,7 +184,11 @@ func (s *Server) with(only []string, tasks bool) *mcp.Server {
 	v := mcp.NewServer(s.implementation(), options)
 	for _, set := range offered {
 		for _, name := range s.sets[set] {
-			v.AddTool(s.tools[name].definition, s.handler(s.tools[name]))
+			definition := s.tools[name].definition
+			if alone {
+				definition = aloneDefinition(definition)
+			}
+			v.AddTool(definition, s.handler(s.tools[name]))
 		}
 	}
 	if files {

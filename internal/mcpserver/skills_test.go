@@ -302,13 +302,13 @@ func TestManySkillsAreListedInPages(t *testing.T) {
 // A token without the set reads no skill.
 func TestSkillsAreOfTheirSet(t *testing.T) {
 	s := newServer(t, Config{Skills: skillsFor(t, "local")}, session.Config{})
-	if s.with([]string{"core", "files"}, false) == s.with(nil, false) {
+	if s.with([]string{"core", "files"}, false, false) == s.with(nil, false, false) {
 		t.Fatal("they are one server")
 	}
 	for _, only := range [][]string{{"core"}, {"core", "files"}} {
 		client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
 		to, from := mcp.NewInMemoryTransports()
-		if _, err := s.with(only, false).Connect(t.Context(), from, nil); err != nil {
+		if _, err := s.with(only, false, false).Connect(t.Context(), from, nil); err != nil {
 			t.Fatal(err)
 		}
 		cs, err := client.Connect(t.Context(), to, nil)

@@ -139,6 +139,7 @@ type call struct {
 	execution string
 	path      string // of the file that the call is about; empty: of none
 	notice    string // about the session, to be shown with the result
+	named     bool   // the call made the session that its address names
 }
 
 // handler makes what the SDK calls from a tool.
@@ -186,6 +187,7 @@ func (c *call) serve(ctx context.Context, t tool, from Caller, arguments json.Ra
 	if err != nil {
 		return failure(err)
 	}
+	a.andSession(c.sessionLine(arguments))
 	return c.quirks.result(a)
 }
 

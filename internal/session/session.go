@@ -82,6 +82,12 @@ func (id ID) check() error {
 
 var lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
+// Minted tells whether an id looks like one that a Manager made up.
+func (id ID) Minted() bool {
+	rest, ok := strings.CutPrefix(string(id), "s-")
+	return ok && len(rest) == 26 && strings.Trim(rest, "abcdefghijklmnopqrstuvwxyz234567") == ""
+}
+
 // mint makes a name that cannot be guessed: 26 characters, 130 random bits.
 func mint(prefix string) string {
 	random := make([]byte, 17)

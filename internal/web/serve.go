@@ -63,7 +63,7 @@ const approvalsPath = "/api/v1/approvals"
 const sessionsPath = "/api/v1/sessions/"
 
 // prefix gives the path that something below another one counts as.
-func prefix(path string) string {
+func (s *Server) prefix(path string) string {
 	switch {
 	case strings.HasPrefix(path, "/v1/"):
 		return "/v1/"
@@ -71,12 +71,19 @@ func prefix(path string) string {
 		return approvalsPath
 	case strings.HasPrefix(path, sessionsPath):
 		return sessionsPath
+	case strings.HasPrefix(path, s.config.Path+namedPath):
+		return s.config.Path
+	case strings.HasPrefix(path, wellKnown+s.config.Path+namedPath): // where clients look for its metadata
+		return wellKnown
 	}
 	return path
 }
 
+// namedPath is below the MCP endpoint, before the name of a session.
+const namedPath = "/s/"
+
 // route finds what lies at a path; its handler is nil where nothing does.
-func (s *Server) route(path string) route { return s.routes[prefix(path)] }
+func (s *Server) route(path string) route { return s.routes[s.prefix(path)] }
 
 // pattern is the table's word for a path.
 func (s *Server) pattern(path string, rt route) string {
@@ -86,7 +93,7 @@ func (s *Server) pattern(path string, rt route) string {
 	if s.route(path).handler == nil {
 		return "other"
 	}
-	return prefix(path)
+	return s.prefix(path)
 }
 
 // refusal is an error with a status of its own.

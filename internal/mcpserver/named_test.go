@@ -1,0 +1,160 @@
+package mcpserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"paddock/internal/session"
+)
+
+// spokenReply is what a test reads of a response to tools/call.
+type spokenReply struct {
+	Result struct {
+		Content []struct{ Type, Text string }
+		Data    struct {
+			Result    string
+			SessionID session.ID `json:"session_id"`
+			Error     struct{ Code string }
+		} `json:"structuredContent"`
+	}
+}
+
+func (r spokenReply) texts() string {
+	var all []string
+	for _, c := range r.Result.Content {
+		all = append(all, c.Text)
+	}
+	return strings.Join(all, "\n")
+}
+
+// modernCall calls execute_code as a client of 2026-07-28 does.
+func modernCall(t *testing.T, url, code, more string, headers ...string) (r spokenReply) {
+	t.Helper()
+	arguments, _ := json.Marshal(map[string]any{"language": "python", "code": code})
+	if more != "" {
+		arguments = []byte(strings.TrimSuffix(string(arguments), "}") + "," + more + "}")
+	}
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"execute_code","arguments":%s%s}`, arguments, fmt.Sprintf(modernMeta, "")) + "}"
+	answer := bodyOf(t, post(t, url, body, append(modernHeaders("tools/call", "execute_code"), headers...)...))
+	if err := json.Unmarshal([]byte(answer), &r); err != nil {
+		t.Fatalf("%s: %v", answer, err)
+	}
+	return r
+}
+
+func TestACallThatMadeItsSessionSaysSoInItsText(t *testing.T) {
+	_, _, url := newHTTP(t, HTTPConfig{})
+	first := modernCall(t, url, "x = 1", "")
+	line := fmt.Sprintf("session: %s (pass session_id to go on)", first.Result.Data.SessionID)
+	if !strings.Contains(first.texts(), line) {
+		t.Errorf("the texts are %q", first.texts())
+	}
+	named := fmt.Sprintf(`"session_id":%q`, first.Result.Data.SessionID)
+	next := modernCall(t, url, "x", named, "Mcp-Param-Session-Id: "+string(first.Result.Data.SessionID))
+	if next.Result.Data.Result != "1" || strings.Contains(next.texts(), "session:") {
+		t.Errorf("with session_id: %+v", next)
+	}
+	legacy := initialize(t, url)
+	if body := bodyOf(t, post(t, url, called(2, "1", "}"[:0]), legacy...)); strings.Contains(body, "pass session_id") {
+		t.Errorf("a client with a session of its own: %s", body)
+	}
+	plain := bodyOf(t, post(t, url, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"write_file","arguments":{"path":"a","content":"b"}}}`))
+	if !strings.Contains(plain, "(pass session_id to go on)") {
+		t.Errorf("a file is written: %s", plain)
+	}
+}
+
+func TestAnAddressNamesASession(t *testing.T) {
+	s, _, url := newHTTP(t, HTTPConfig{})
+	mine, hers := "Owner: ann", "Owner: eve"
+	first := modernCall(t, url+"/s/work", "x = 41", "", mine)
+	if first.Result.Data.SessionID != "work" || !strings.Contains(first.texts(), "session: work (new") {
+		t.Errorf("the first call: %+v", first)
+	}
+	for name, r := range map[string]spokenReply{
+		"the next":   modernCall(t, url+"/s/work", "x", "", mine),
+		"the header": modernCall(t, url, "x", "", mine, "Paddock-Session: work"),
+		"both":       modernCall(t, url+"/s/work", "x", "", mine, "Paddock-Session: work"),
+	} {
+		if r.Result.Data.Result != "41" || strings.Contains(r.texts(), "session:") {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	legacy := bodyOf(t, post(t, url+"/s/work", called(2, "x", "}"[:0]), initialize(t, url+"/s/work", mine)...))
+	if !strings.Contains(legacy, `"result":"41"`) {
+		t.Errorf("a legacy client: %s", legacy)
+	}
+	if r := modernCall(t, url+"/s/work", "y = 1", `"session_id":"work"`, hers, "Mcp-Param-Session-Id: work"); r.Result.Data.Error.Code != "not_found" {
+		t.Errorf("another principal names it: %+v", r)
+	}
+	if r := modernCall(t, url+"/s/work", "x = 7", "", hers); !strings.Contains(r.texts(), "session: work (new") {
+		t.Errorf("another principal's session of the same name: %+v", r)
+	}
+	if r := modernCall(t, url+"/s/work", "x", "", mine); r.Result.Data.Result != "41" {
+		t.Errorf("after another principal's: %+v", r)
+	}
+	if err := s.config.Sessions.Destroy(t.Context(), "ann", "work"); err != nil {
+		t.Fatal(err)
+	}
+	if r := modernCall(t, url+"/s/work", "x = 2", "", mine); !strings.Contains(r.texts(), "session: work (new") {
+		t.Errorf("after its end: %+v", r)
+	}
+	gone := "s-abcdefghijklmnopqrstuvwxyz"
+	if r := modernCall(t, url+"/s/"+gone, "1", "", mine); r.Result.Data.Error.Code != "not_found" {
+		t.Errorf("an id of paddock's own making: %+v", r)
+	}
+	if _, err := s.config.Sessions.Info("ann", session.ID(gone)); err == nil {
+		t.Error("it was made again")
+	}
+}
+
+func TestHostileNamesInAddressesAreRefused(t *testing.T) {
+	s, _, url := newHTTP(t, HTTPConfig{})
+	for name, to := range map[string][]string{
+		"none": {"/s/"}, "dots": {"/s/%2e%2e"}, "slash": {"/s/a%2Fb"}, "below": {"/s/a/b"}, "slash at the end": {"/s/a/"},
+		"zero": {"/s/a%00"}, "newline": {"/s/a%0A"}, "long": {"/s/" + strings.Repeat("a", 101)}, "other letters": {"/s/%C3%A4"}, "markup": {"/s/%3Cb%3E"},
+		"header": {"", "Paddock-Session: ../x"}, "empty header": {"", "Paddock-Session: "}, "two headers": {"", "Paddock-Session: a", "Paddock-Session: b"},
+		"twice the same": {"", "Paddock-Session: a", "Paddock-Session: a"}, "two names": {"/s/a", "Paddock-Session: b"},
+	} {
+		r := post(t, url+to[0], called(1, "1", ""), append([]string{"Owner: ann"}, to[1:]...)...)
+		if body := bodyOf(t, r); r.StatusCode != http.StatusBadRequest || !strings.Contains(body, `"code":-32600`) || strings.Count(body, "invalid") != 1 {
+			t.Errorf("%s: %s: %s", name, r.Status, body)
+		}
+	}
+	if all, err := s.config.Sessions.List("ann"); err != nil || len(all) != 0 {
+		t.Errorf("there are %d sessions, %v", len(all), err)
+	}
+}
+
+func TestWhatIsSaidOfSessionsIsTrueForTheClient(t *testing.T) {
+	_, _, url := newHTTP(t, HTTPConfig{})
+	for _, test := range []struct {
+		version, path string
+		alone         bool
+	}{{"2025-11-25", "", false}, {"2026-07-28", "", true}, {"2026-07-28", "/s/a", false}} {
+		cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).
+			Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url + test.path}, &mcp.ClientSessionOptions{ProtocolVersion: test.version})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cs.Close()
+		tools, err := cs.ListTools(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tool := range tools.Tools {
+			text := string(encoded(tool))
+			if strings.Contains(text, staying) == test.alone && tool.Name == "execute_code" || strings.Contains(text, aboutSession) && test.alone {
+				t.Errorf("%+v: %s", test, text)
+			}
+		}
+		if told := cs.InitializeResult().Instructions; strings.Contains(told, "NEW session") != test.alone {
+			t.Errorf("%+v: the instructions are %q", test, told)
+		}
+	}
+}
