@@ -155,6 +155,7 @@ func changeOf(ctx context.Context, seen *catalog.Store, k *known, n stub.Named) 
 type acceptFlags struct {
 	fingerprint string
 	all, asJSON bool
+	vary        bool
 }
 
 func (p *program) serverAcceptCommand() *cobra.Command {
@@ -164,7 +165,9 @@ func (p *program) serverAcceptCommand() *cobra.Command {
 		Long: `Programs may not call a tool whose description, schemas or annotations are not what
 they were when it was first used: what was harmless may have become something else.
 Without TOOL this shows the tools that were refused for that, and what changed of
-them. With TOOL, or with --all, what is shown is accepted.
+them. With TOOL, or with --all, what is shown is accepted. With --any-description they
+may say of themselves what they like from then on, such as what is in a folder, and
+only their schemas and annotations count.
 
 Exit codes: 0 done, 1 failed, no such tool or it has not changed, 2 wrong usage.`,
 		Example: "  paddock server accept github\n  paddock server accept github create_issue",
@@ -172,6 +175,7 @@ Exit codes: 0 done, 1 failed, no such tool or it has not changed, 2 wrong usage.
 		RunE:    func(c *cobra.Command, args []string) error { return p.acceptTools(c, args, f) },
 	}
 	c.Flags().StringVar(&f.fingerprint, "fingerprint", "", "accept the tool only if it is the one with this `FINGERPRINT`")
+	c.Flags().BoolVar(&f.vary, "any-description", false, "accept whatever title and description become as well")
 	c.Flags().BoolVar(&f.all, "all", false, "accept all of the server's")
 	jsonFlag(c, &f.asJSON)
 	return c
@@ -197,6 +201,8 @@ func (p *program) acceptTools(c *cobra.Command, args []string, f acceptFlags) er
 	switch {
 	case f.all && len(args) == 2:
 		return usage("--all is about all tools, and %q is one", args[1])
+	case f.vary && !f.all && len(args) == 1:
+		return usage("--any-description is about a tool that is accepted").WithHint("name the tool, or say --all")
 	case f.fingerprint != "" && len(args) == 1:
 		return usage("--fingerprint is about one tool").WithHint("%s", c.UseLine())
 	}
@@ -219,7 +225,7 @@ func (p *program) acceptTools(c *cobra.Command, args []string, f acceptFlags) er
 		found = true
 		one := noticed(n)
 		if one.Accepted = f.all || len(args) == 2; one.Accepted {
-			if err := p.accept(c.Context(), seen, n, f.fingerprint); err != nil {
+			if err := p.accept(c.Context(), seen, n, f); err != nil {
 				return err
 			}
 		}
@@ -257,7 +263,8 @@ func (p *program) noChange(args []string, all []catalog.Noticed) error {
 }
 
 // accept has a tool be what it has become, if that is what was looked at.
-func (p *program) accept(ctx context.Context, seen *catalog.Store, n catalog.Noticed, looked string) error {
+func (p *program) accept(ctx context.Context, seen *catalog.Store, n catalog.Noticed, f acceptFlags) error {
+	looked := f.fingerprint
 	if looked == "" {
 		looked = n.Now
 	}
@@ -266,6 +273,9 @@ func (p *program) accept(ctx context.Context, seen *catalog.Store, n catalog.Not
 	}
 	if err := p.noteServer(ctx, audit.ServerAccept, n.Server+"/"+n.Tool); err != nil {
 		return err
+	}
+	if f.vary {
+		return seen.Accept(ctx, n.Server, n.Tool, looked, "title", "description")
 	}
 	return seen.Accept(ctx, n.Server, n.Tool, looked)
 }
@@ -294,7 +304,7 @@ func (p *program) printChanges(server string, list []changeJSON) error {
 		}
 	}
 	if !list[0].Accepted {
-		p.say("hint", fmt.Sprintf("paddock server accept %s TOOL accepts one", server))
+		p.say("hint", fmt.Sprintf("paddock server accept %s TOOL accepts one, --all in its place all of them; with --any-description what they say of themselves may go on changing", server))
 	}
 	return nil
 }

@@ -187,7 +187,9 @@ func (s *Store) Changes(ctx context.Context) ([]Noticed, error) {
 // Accept has a tool be what it has become. The fingerprint is the one of the change
 // that somebody has looked at, or empty: whatever was noticed last. Where the tool has
 // changed again it is a fault of kind Conflict, and NotFound where it has not changed.
-func (s *Store) Accept(_ context.Context, server, tool, fingerprint string) error {
+// Parts of it that vary may become anything from then on, such as a
+// description that lists what is in a folder. They are those of a [Difference].
+func (s *Store) Accept(_ context.Context, server, tool, fingerprint string, vary ...string) error {
 	path := s.path(server, tool, changeEnd)
 	k, err := readKept(path)
 	switch {
@@ -199,8 +201,28 @@ func (s *Store) Accept(_ context.Context, server, tool, fingerprint string) erro
 		return fault.New(fault.Conflict, "the tool %s of %s is not what was looked at", schema.Quote(schema.Cut(tool, 100)), server).
 			WithHint("look at what it is now, and accept that")
 	}
-	if err := s.write(server, tool, knownEnd, kept{Record: k.Record}); err != nil {
+	record, err := s.varying(server, tool, k.Record, vary)
+	if err == nil {
+		err = s.write(server, tool, knownEnd, kept{Record: record})
+	}
+	if err != nil {
 		return fmt.Errorf("accepting a change: %w", err)
 	}
 	return os.Remove(path)
+}
+
+// varying gives a record of which these parts may become anything, and those that
+// could before.
+func (s *Store) varying(server, tool string, record json.RawMessage, vary []string) (json.RawMessage, error) {
+	var now, before saved
+	if err := json.Unmarshal(record, &now); err != nil {
+		return nil, err
+	}
+	if known, err := readKept(s.path(server, tool, knownEnd)); err == nil && known != nil {
+		_ = json.Unmarshal(known.Record, &before) // what cannot be read lets nothing vary
+	}
+	now.Varies = append(before.Varies, vary...)
+	slices.Sort(now.Varies)
+	now.Varies = slices.Compact(now.Varies)
+	return json.Marshal(now)
 }

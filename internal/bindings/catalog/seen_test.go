@@ -79,6 +79,48 @@ func TestAChangeIsKeptUntilItIsAccepted(t *testing.T) {
 	}
 }
 
+func TestADescriptionThatMayVaryIsAcceptedOnce(t *testing.T) {
+	s := store(t, t.TempDir())
+	w := Watch{Seen: s}
+	tool := honest()
+	use := func(change func()) *Change {
+		t.Helper()
+		change()
+		c, err := w.Use(t.Context(), "party", tool)
+		if err == nil && c != nil {
+			err = s.Notice(t.Context(), c)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	lists := func(folder string) func() { return func() { tool.Description = "Reads what is in " + folder } }
+	use(lists("/a"))
+	c := use(lists("/b"))
+	if c == nil || !strings.HasSuffix(c.Fault().Hint, "paddock server accept party get-sum") {
+		t.Fatalf("the change is %+v", c)
+	}
+	if err := s.Accept(t.Context(), "party", "get-sum", c.Now, "title", "description"); err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range []string{"/b", "/c", "/a"} {
+		if c := use(lists(folder)); c != nil {
+			t.Errorf("%s is refused: %+v", folder, c)
+		}
+	}
+	c = use(func() { tool.Input = []byte(`{"type":"object"}`); tool.Description = "Reads more" })
+	if c == nil || len(c.Parts) != 1 || c.Parts[0].Part != "input schema" {
+		t.Fatalf("a change of the schema is %+v", c)
+	}
+	if err := s.Accept(t.Context(), "party", "get-sum", c.Now); err != nil {
+		t.Fatal(err)
+	}
+	if c := use(lists("/d")); c != nil {
+		t.Errorf("after another change was accepted, the description is refused: %+v", c)
+	}
+}
+
 func TestARecordThatCannotBeReadIsNoFirstUse(t *testing.T) {
 	s := store(t, t.TempDir())
 	w := Watch{Seen: s}

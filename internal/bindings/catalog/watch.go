@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -108,6 +109,8 @@ type saved struct {
 	Fingerprint string            `json:"fingerprint"`
 	Digests     map[string]string `json:"digests"`
 	Texts       map[string]string `json:"texts"`
+	// Varies are the parts that may become anything, as an operator said.
+	Varies []string `json:"varies,omitempty"`
 }
 
 func record(t bindings.Tool) saved {
@@ -144,10 +147,13 @@ func (w *Watch) Use(ctx context.Context, server string, t bindings.Tool) (*Chang
 	}
 	change := &Change{Server: server, Tool: t.Name, Before: before.Fingerprint, Now: now.Fingerprint, now: now}
 	for _, p := range partsOf(t) {
-		if before.Digests[p.name] != now.Digests[p.name] {
+		if before.Digests[p.name] != now.Digests[p.name] && !slices.Contains(before.Varies, p.name) {
 			b, n := parted(before.Texts[p.name], now.Texts[p.name])
 			change.Parts = append(change.Parts, Difference{p.name, b, n})
 		}
+	}
+	if len(change.Parts) == 0 && len(before.Varies) > 0 {
+		return nil, nil
 	}
 	return change, nil
 }
@@ -185,7 +191,18 @@ func (c *Change) Fault() *fault.Error {
 	}
 	return fault.New(fault.Denied, "the tool %s of %s is not what it was when it was first used: its %s changed",
 		schema.Quote(schema.Cut(c.Tool, 100)), c.Server, strings.Join(parts, ", ")).
-		WithHint("an operator has to look at the change and accept it")
+		WithHint("an operator has to look at the change and accept it: paddock server accept %s %s", argument(c.Server), argument(schema.Cut(c.Tool, 100)))
+}
+
+// argument is a text as a shell takes it.
+func argument(s string) string {
+	odd := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_./:@", r)
+	}
+	if s = stub.Line(s, 200); s != "" && s[0] != '-' && strings.IndexFunc(s, odd) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // parted gives both texts from a little before where they differ, as one line each.
