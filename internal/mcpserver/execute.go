@@ -228,7 +228,7 @@ func describe(res session.Result, kept filed) (Execution, []shown) {
 		SessionID: res.Session, ExecutionID: res.Execution, Isolation: res.Isolation, Engine: exit.Engine, FuelLimit: exit.Usage.FuelLimit,
 		Result: cutMiddle(exit.Result, maxResult), FilesChanged: []Change{},
 		StdoutTruncated: exit.StdoutTruncated, StderrTruncated: exit.StderrTruncated,
-		StoppedBy: stopped[exit.Cause], Error: errorOf(exit), Notice: strings.TrimSpace(res.Notice + " " + res.Refused),
+		StoppedBy: stopped[exit.Cause], Error: errorOf(exit), Notice: noticeOf(res),
 		Usage: Usage{CPUMS: milliseconds(exit.Usage.CPU), MemoryBytes: exit.Usage.Memory, EgressBytes: res.Egress, ToolCalls: int64(res.ToolCalls)},
 	}
 	if out.StoppedBy != "" {
@@ -245,6 +245,19 @@ func describe(res session.Result, kept filed) (Execution, []shown) {
 		out.Displays = append(out.Displays, s.Display)
 	}
 	return out, list
+}
+
+// noticeOf is what the model has to know of a run before it goes on.
+func noticeOf(res session.Result) string {
+	var all []string
+	for _, one := range []string{
+		res.Notice, lostIn("stdout", res.Stdout, res.Earlier.Stdout, res.Exit.StdoutTruncated), lostIn("stderr", res.Stderr, res.Earlier.Stderr, res.Exit.StderrTruncated), res.Refused,
+	} {
+		if one != "" {
+			all = append(all, one)
+		}
+	}
+	return strings.Join(all, " ")
 }
 
 func milliseconds(d time.Duration) float64 {
@@ -268,7 +281,7 @@ func (e *Execution) print(stdout, stderr string, kept filed) {
 	if kept.stderr.path != "" {
 		forErr = min(forErr, previewOutput)
 	}
-	e.Stdout, e.Stderr = kept.stdout.cut(stdout, forOut), kept.stderr.cut(stderr, forErr)
+	e.Stdout, e.Stderr = kept.stdout.cut(stdout, forOut, e.StdoutTruncated), kept.stderr.cut(stderr, forErr, e.StderrTruncated)
 	e.StdoutTruncated = e.StdoutTruncated || e.Stdout != stdout
 	e.StderrTruncated = e.StderrTruncated || e.Stderr != stderr
 }

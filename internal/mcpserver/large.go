@@ -34,6 +34,28 @@ type filed struct {
 	stdout, stderr place
 }
 
+// wholeOrPart says what of a stream a file has: of one that was cut at its limit the
+// beginning is all that there is.
+func wholeOrPart(truncated bool) string {
+	if truncated {
+		return "what was kept, the beginning,"
+	}
+	return "all of it"
+}
+
+// lostIn tells of a stream that went beyond its limit that the rest is gone; "": nothing is.
+// Of a run that went on, earlier results had the stream's first bytes.
+func lostIn(stream, kept string, earlier int, truncated bool) string {
+	if !truncated {
+		return ""
+	}
+	part := fmt.Sprintf("the first %d bytes were kept", len(kept))
+	if earlier > 0 {
+		part = "the beginning was kept"
+	}
+	return fmt.Sprintf("The program printed more to %s than its limit: %s, and what came after is lost. Write large output to a file in /workspace.", stream, part)
+}
+
 // place tells where something is; the zero value: nowhere.
 type place struct {
 	path    string
@@ -49,11 +71,12 @@ func (f filed) roomForPictures() int {
 	return maxPicturesRoom
 }
 
-// cut makes a stream about most bytes long, and says where all of it is.
-func (f place) cut(s string, most int) string {
+// cut makes a stream about most bytes long, and says where all of it is, or what was
+// kept of it.
+func (f place) cut(s string, most int, truncated bool) string {
 	switch {
 	case f.path != "":
-		return cutWith(s, most, "all of it is in "+f.path+": read_file it in parts (offset, limit), or search_files")
+		return cutWith(s, most, wholeOrPart(truncated)+" is in "+f.path+": read_file it in parts (offset, limit), or search_files")
 	case f.problem != "":
 		return cutWith(s, most, "it could not be written to a file: "+f.problem)
 	}

@@ -129,6 +129,21 @@ func TestLongOutputIsInAFileAndFewOfItIsShown(t *testing.T) {
 	}
 }
 
+// TestOutputThatWasCutAtItsLimitIsNotCalledAllOfIt: a file with the first MiB of nine was
+// told to have everything.
+func TestOutputThatWasCutAtItsLimitIsNotCalledAllOfIt(t *testing.T) {
+	for _, size := range []int{100, 10_000} {
+		res := ran(strings.Repeat("a line of output\n", size), "")
+		res.Exit.StdoutTruncated = true
+		kept, _ := away(res)
+		e, _ := describe(res, kept)
+		text := strings.Join(e.texts(), "\n")
+		if strings.Contains(text, "all of it") || !strings.Contains(e.Notice, fmt.Sprintf("the first %d bytes were kept", len(res.Stdout))) || !strings.Contains(text, e.Notice) {
+			t.Errorf("%d lines: the notice is %q", size, e.Notice)
+		}
+	}
+}
+
 func TestWhatNoFileCanTakeIsShownAsFarAsItGoes(t *testing.T) {
 	res := ran(strings.Repeat("out\n", maxOutput), "", sandbox.Display{MIME: "application/pdf", Data: []byte("\xff")})
 	kept := putAway(res, func(string, []byte) (string, error) {

@@ -168,9 +168,17 @@ func (c *call) runInSandbox(ctx context.Context, name microsandbox.Name, req mic
 		return res, a, err
 	}
 	c.session, c.execution = res.Session, res.Execution
-	for _, file := range []place{kept.stdout, kept.stderr} {
-		if file.path != "" {
-			res.Output = append(res.Output, microsandbox.Line{Stream: "stderr", Text: "[all of it is in " + file.path + "]"})
+	ran := res.Result
+	for _, s := range []struct {
+		name, text string
+		file       place
+		truncated  bool
+	}{{"stdout", ran.Stdout, kept.stdout, ran.Exit.StdoutTruncated}, {"stderr", ran.Stderr, kept.stderr, ran.Exit.StderrTruncated}} {
+		if s.file.path != "" {
+			res.Output = append(res.Output, microsandbox.Line{Stream: "stderr", Text: "[" + wholeOrPart(s.truncated) + " is in " + s.file.path + "]"})
+		}
+		if lost := lostIn(s.name, s.text, 0, s.truncated); lost != "" {
+			res.Output = append(res.Output, microsandbox.Line{Stream: "stderr", Text: "[" + lost + "]"})
 		}
 	}
 	e, shown := describe(res.Result, kept)
