@@ -26,10 +26,10 @@ rm -rf "$modules/src" && mkdir "$modules/src" && cp "$js"/driver/*.js "$modules/
 (cd "$here/../.." && CGO_ENABLED=0 go build -o "$modules/esbuild" github.com/evanw/esbuild/cmd/esbuild)
 (cd "$modules" && ./esbuild src/driver.js --bundle --format=iife \
 	--global-name=paddockInstall --target=es2023 --charset=utf8 --legal-comments=none --log-level=error \
-	--minify-whitespace --footer:js='paddockInstall.default' --outfile="$out/driver.js")
+	--alias:abort-controller=./src/abort.js --minify-whitespace --footer:js='paddockInstall.default' --outfile="$out/driver.js")
 cp "$modules/node_modules/quickjs-wasi/quickjs.wasm" "$out/quickjs.wasm"
 rm -rf "$out/licenses" && mkdir -p "$out/licenses" # nothing of another checkout's packages
-for name in @jridgewell/{trace-mapping,sourcemap-codec,resolve-uri} acorn buffer base64-js ieee754 core-js-pure events path-browserify quickjs-wasi web-streams-polyfill; do
+for name in @jridgewell/{trace-mapping,sourcemap-codec,resolve-uri} acorn buffer base64-js ieee754 core-js-pure events pako path-browserify process quickjs-wasi readable-stream safe-buffer string_decoder web-streams-polyfill; do
 	for file in LICENSE LICENSE.md; do
 		[ ! -f "$modules/node_modules/$name/$file" ] || cp "$modules/node_modules/$name/$file" "$out/licenses/${name#@*/}"
 	done

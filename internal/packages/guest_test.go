@@ -178,7 +178,7 @@ func TestPipInTheGuest(t *testing.T) {
 func TestModulesInTheGuest(t *testing.T) {
 	g := newGuest(t)
 	r := newRegistry(t).WithReal()
-	r.Add(`{"name":"streams","version":"1.0.0"}`, file{Name: "package/index.js", Text: `const { Transform } = require("stream"); class T extends Transform {} exports.make = () => new T(); exports.one = 1;`})
+	r.Add(`{"name":"streams","version":"1.0.0"}`, file{Name: "package/index.js", Text: `const { Agent } = require("http"), { Transform } = require("stream"); class T extends Agent {} exports.make = () => new T(); exports.one = new Transform() instanceof require("events") ? 1 : 0;`})
 	p := npmOf(t, r)
 	made, err := p.JavaScript(t.Context(), packages.ScriptInstall{Wanted: []string{"ajv", "ajv-formats", "zod", "react", "yaml", "qs", "jszip", "mime-types", "nanoid", "iconv-lite", "streams"}})
 	if err != nil {

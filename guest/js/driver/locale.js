@@ -155,6 +155,7 @@ const put = (prototype, methods) => {
 
 // installLocale puts them in the place of the engine's, which look at no locale.
 export function installLocale() {
+  "use strict"; // the engine's own refuse undefined, which a sloppy function would not see
   // As the language says, their length is 0 (of localeCompare 1).
   for (const type of [Number, BigInt]) {
     const { valueOf } = type.prototype;

@@ -9,6 +9,7 @@ import { format, inspect } from "./inspect.js";
 import { INSTALLED, makePackages } from "./packages.js";
 import { safeMap } from "./primordials.js";
 import { makeReadline } from "./readline.js";
+import { makeStreams } from "./streams.js";
 
 const builtins = new Map();
 const own = safeMap(); // the modules themselves
@@ -37,7 +38,7 @@ export function installModules(scope, host, process, timers, servers) {
     timers: { setTimeout: scope.setTimeout, setInterval: scope.setInterval, setImmediate: scope.setImmediate, clearTimeout: scope.clearTimeout, clearInterval: scope.clearInterval },
     "timers/promises": { setTimeout: sleep, setImmediate: (value) => sleep(0, value), scheduler: { wait: sleep } },
     perf_hooks: { performance: scope.performance }, crypto: makeCryptoModule(host, scope.crypto),
-    servers: servers.module, readline, "readline/promises": readline.promises, string_decoder: { StringDecoder }, module: { builtinModules: [], createRequire: (from) => required.createRequire(from) },
+    ...makeStreams(scope, process), servers: servers.module, readline, "readline/promises": readline.promises, string_decoder: { StringDecoder }, module: { builtinModules: [], createRequire: (from) => required.createRequire(from) },
   };
   for (const [name, module] of Object.entries(all)) {
     builtins.set(name, module);

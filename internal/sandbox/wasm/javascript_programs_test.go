@@ -19,6 +19,22 @@ var javascriptPrograms = map[string][]cell{
 	"files that are not there": {
 		{Code: "require('fs').readFileSync('/etc/passwd')", Fails: "Error: ENOENT: …", Line: 1, Hint: "/workspace"},
 	},
+	"streams, zlib and channels": {
+		{Code: `import { Readable, Transform } from "stream";
+const up = new Transform({ transform(c, _, done) { done(null, String(c).toUpperCase()); } });
+let out = "";
+for await (const c of Readable.from(["a", "b"]).pipe(up)) out += c;
+out`, Result: "'AB'"},
+		{Code: `import { pipeline } from "node:stream/promises"; import zlib, { gzipSync } from "zlib";
+const packed = gzipSync("hello ".repeat(100)), chunks = [];
+await pipeline(Readable.from([packed]), zlib.createGunzip(), async function* (s) { for await (const c of s) chunks.push(c); });
+[packed.length < 60, Buffer.concat(chunks).length]`, Result: "[ true, 600 ]"},
+		{Code: `await new Promise((r) => zlib.deflate("abc", (e, b) => r(zlib.inflateSync(b).toString())))`, Result: "'abc'"},
+		{Code: `zlib.gunzipSync("nonsense")`, Fails: "Error: …", Line: 1},
+		{Code: `import dc from "diagnostics_channel"; const told = []; dc.channel("x").subscribe((m, n) => told.push(m + n)); dc.channel("x").publish("!"); dc.tracingChannel("t").traceSync(() => told)`, Result: "[ '!x' ]"},
+		{Code: `const S = require("stream"); [new S() instanceof require("events"), typeof S.Duplex, S === S.Stream]`, Result: "[ true, 'function', true ]"},
+		{Code: `let again = ""; for await (const c of Readable.from(["c"])) again += c; again`, Result: "'c'"},
+	},
 	"numbers as a locale writes them": {
 		{Code: "[(1234567.891).toLocaleString(), (1234.5).toLocaleString('en-GB', { minimumFractionDigits: 2 }), 12345n.toLocaleString('en'), (1e21).toLocaleString(), Infinity.toLocaleString()].join(' ')", Result: "'1,234,567.891 1,234.50 12,345 1,000,000,000,000,000,000,000 ∞'"},
 		{Code: "[(1234.5).toLocaleString('en-US', { style: 'currency', currency: 'USD' }), (-1234.567).toLocaleString(undefined, { style: 'currency', currency: 'JPY' }), (0.256).toLocaleString('en', { style: 'percent' })].join(' ')", Result: "'$1,234.50 -¥1,235 26%'"},
