@@ -69,6 +69,35 @@ func TestApprovalsAreDecidedOverHTTPWithATokenForThat(t *testing.T) {
 	}
 }
 
+// Where no token is asked for, one that may decide counts all the same, and nothing else does.
+func TestWithoutTokensOneThatMayDecideDoes(t *testing.T) {
+	state := t.TempDir()
+	a, err := approval.Open(filepath.Join(state, "approvals"), approval.Options{}).Request(t.Context(), approval.Request{
+		Key:  approval.Key{Owner: auth.Local, Session: "s-1", Execution: "x-1", Number: 1},
+		Call: approval.Call{Server: "mail", Definition: "d", Tool: "send", Arguments: json.RawMessage(`{"to":"ann"}`)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	boss, _, err := auth.OpenTokens(state).Create(auth.Token{Name: "boss", Owner: auth.Local, Tools: []string{"approve"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := startServe(t, "--dev", "--state-dir", state)
+	grant := strings.TrimSuffix(s.url, "/mcp") + "/api/v1/approvals/" + a.ID + "/grant"
+	for _, test := range []struct {
+		token  string
+		status int
+	}{{"", 403}, {boss + "x", 403}, {boss, 200}} {
+		if status, body := request(t.Context(), t, "POST", grant, test.token); status != test.status {
+			t.Errorf("with %q: %d, %s", test.token, status, body)
+		}
+	}
+	if status, body := s.call(boss, "print(1)"); status != http.StatusOK || !strings.Contains(body, `"success":true`) {
+		t.Errorf("a program is answered %d, %s", status, body)
+	}
+}
+
 func request(ctx context.Context, t *testing.T, method, url, token string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, method, url, nil)

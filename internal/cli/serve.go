@@ -196,6 +196,7 @@ func (p *program) webConfig(dev bool) (wc web.Config, local *localUser, err erro
 		Context: telemetry.WithRequestID, Signed: files.Signed, Log: p.log,
 	}
 	if dev {
+		wc.Verifier = auth.OpenTokens(p.places.state)
 		return wc, nil, nil
 	}
 	tokens := auth.OpenTokens(p.places.state)

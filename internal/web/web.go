@@ -55,7 +55,8 @@ type Config struct {
 	// MetricsOpen asks for no token at /metrics.
 	MetricsOpen bool
 
-	// Verifier decides about bearer tokens; nil only with Dev.
+	// Verifier decides about bearer tokens; nil only with Dev, where it counts for who
+	// decides about calls alone.
 	Verifier auth.Verifier
 	// Scopes are what a client without a token is told to ask its issuer for;
 	// nil: nothing.
