@@ -106,3 +106,58 @@ func TestCredentialsGoToTheirRegistryAlone(t *testing.T) {
 		t.Errorf("sent %v, leaked %v, %v", sent.Load(), leaked.Load(), err)
 	}
 }
+
+// A server that is started without HOME, such as by an init system, in a folder of
+// somebody else's, has no login; one that is named counts.
+func TestALoginInTheWorkingFolderIsNotObeyed(t *testing.T) {
+	login := func(host string) []byte {
+		return []byte(`{"auths":{"` + host + `":{"username":"planted","password":"planted"}}}`)
+	}
+	place := t.TempDir() // of the user's own login
+	for name, c := range map[string]struct {
+		env  map[string]string
+		want string // the name that the registry is given
+	}{
+		"nothing is set":           {nil, ""},
+		"a home that is relative":  {map[string]string{"HOME": "."}, ""},
+		"another that is relative": {map[string]string{"HOME": place, "XDG_CONFIG_HOME": "."}, ""},
+		"docker's is relative":     {map[string]string{"HOME": place, "DOCKER_CONFIG": ".docker"}, ""},
+		"one that is not there":    {map[string]string{"DOCKER_CONFIG": filepath.Join(place, "no")}, ""},
+		"docker's":                 {map[string]string{"DOCKER_CONFIG": place}, "planted"},
+		"podman's":                 {map[string]string{"REGISTRY_AUTH_FILE": filepath.Join(place, "config.json")}, "planted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, key := range []string{"HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "DOCKER_CONFIG", "REGISTRY_AUTH_FILE"} {
+				t.Setenv(key, c.env[key])
+			}
+			shelf := shelve(t)
+			ref := shelf.push(t, "private:1", twoLayers(t))
+			var given atomic.Value
+			given.Store("")
+			shelf.answers(func(w http.ResponseWriter, r *http.Request) bool {
+				if user, _, ok := r.BasicAuth(); ok {
+					given.Store(user)
+				}
+				w.Header().Set("WWW-Authenticate", `Basic realm="r"`)
+				w.WriteHeader(http.StatusUnauthorized)
+				return true
+			})
+			t.Chdir(t.TempDir())
+			for _, file := range []string{"containers/auth.json", ".docker/config.json", ".config/containers/auth.json", filepath.Join(place, "config.json")} {
+				if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(file, login(shelf.host), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s := store(t, hasty)
+			if _, err := s.Pull(t.Context(), Request{Reference: ref}); fault.KindOf(err) != fault.Denied {
+				t.Errorf("it is %v", err)
+			}
+			if got := given.Load(); got != c.want {
+				t.Errorf("the registry is given %q, want %q", got, c.want)
+			}
+		})
+	}
+}

@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -135,7 +137,41 @@ func (s *Store) remote(ctx context.Context, ref name.Reference) (*source, error)
 // keychain finds the credentials of a registry: the configuration's, or else
 // those that docker login left.
 func (s *Store) keychain() authn.Keychain {
-	return authn.NewMultiKeychain(configured(s.config.Credentials), authn.DefaultKeychain)
+	return authn.NewMultiKeychain(configured(s.config.Credentials), users{})
+}
+
+// users are the credentials of this user's docker or podman login. Where the environment
+// leaves open whose folders those are, there are none: the library would look in the
+// working folder then, which anybody may have made.
+type users struct{}
+
+// Resolve implements [authn.Keychain].
+func (users) Resolve(r authn.Resource) (authn.Authenticator, error) {
+	if relativeLogin() {
+		return authn.Anonymous, nil
+	}
+	return authn.DefaultKeychain.Resolve(r)
+}
+
+// relativeLogin tells whether a login would be looked for below the working folder.
+func relativeLogin() bool {
+	for _, key := range []string{"HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "DOCKER_CONFIG", "REGISTRY_AUTH_FILE"} {
+		if place := os.Getenv(key); place != "" && !filepath.IsAbs(place) {
+			return true
+		}
+	}
+	for _, key := range []string{"HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"} {
+		if os.Getenv(key) != "" {
+			return false
+		}
+	}
+	// Only a file that is named and there is found before one of the working folder.
+	for _, file := range []string{os.Getenv("REGISTRY_AUTH_FILE"), filepath.Join(os.Getenv("DOCKER_CONFIG"), "config.json")} {
+		if info, err := os.Stat(file); filepath.IsAbs(file) && err == nil && !info.IsDir() {
+			return false
+		}
+	}
+	return true
 }
 
 // configured are credentials as USER:PASSWORD, by registry.
