@@ -4,6 +4,7 @@ package linux
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -46,7 +47,7 @@ type pace struct {
 }
 
 // watchFolders counts what the machine's folders have at the beginning.
-func watchFolders(m *machine) (all []*watched) {
+func watchFolders(ctx context.Context, m *machine) (all []*watched) {
 	n := 0
 	for _, mount := range m.spec.Mounts {
 		f := &watched{mount: mount}
@@ -55,7 +56,7 @@ func watchFolders(m *machine) (all []*watched) {
 			n++
 		}
 		if !mount.ReadOnly && mount.DiskBytes < sandbox.Unbounded {
-			f.bytes, _ = sizeOf(mount.Host, 0)
+			f.bytes, _ = sizeOf(ctx, mount.Host, 0)
 			f.base = max(mount.DiskBytes, f.bytes)
 			all = append(all, f)
 		}
@@ -73,7 +74,7 @@ const farBytes = 64 << 20
 
 // lookAtFolders stops what runs when a folder has grown over its limit. Where
 // nothing runs, or does not stop, it ends the box, and tells so.
-func (w *watch) lookAtFolders() (over bool) {
+func (w *watch) lookAtFolders(ctx context.Context) (over bool) {
 	w.mu.Lock()
 	begins, running := w.begins, len(w.runs) > 0
 	w.begins = false
@@ -88,7 +89,7 @@ func (w *watch) lookAtFolders() (over bool) {
 	var most overrun
 	far := false
 	for _, f := range w.folders {
-		if o, ok := f.count(w.hostOf(f.mount), lost, changed); !ok {
+		if o, ok := f.count(ctx, w.hostOf(f.mount), lost, changed); !ok {
 			most, far = o, far || f.bytes > 2*f.mount.DiskBytes+farBytes
 		}
 	}
@@ -168,14 +169,14 @@ func (w *watch) mayHaveGrown(running bool) bool {
 
 // count looks at one folder, which is at host; anew says that it may have what it has now. lost are
 // the bytes of files without a name.
-func (f *watched) count(host string, lost map[string]int64, anew bool) (o overrun, ok bool) {
+func (f *watched) count(ctx context.Context, host string, lost map[string]int64, anew bool) (o overrun, ok bool) {
 	most := f.base
 	if anew {
 		most = 0
 	}
-	n, _ := sizeOf(host, most) // what is not there has nothing
+	n, _ := sizeOf(ctx, host, most) // what is not there has nothing
 	for _, name := range f.names {
-		n += lost[name]
+		n = min(n+lost[name], mostWeight)
 	}
 	f.bytes = n
 	if anew {

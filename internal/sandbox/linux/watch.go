@@ -53,9 +53,8 @@ type watch struct {
 	folders []*watched
 	pace    pace // of looking at them
 	log     *slog.Logger
-	stop    chan struct{}
+	stop    context.CancelFunc
 	stopped chan struct{}
-	end     sync.Once
 
 	mu     sync.Mutex // guards what follows
 	runs   map[int]context.CancelCauseFunc
@@ -65,15 +64,18 @@ type watch struct {
 	shut   bool              // no file can be written, see shutLocked
 }
 
-// newWatch begins to look after a machine; ctx bounds what is asked of the sentry.
+// newWatch begins to look after a machine; ctx bounds what is asked of the sentry, and
+// the first look at the folders.
 func newWatch(ctx context.Context, m *machine, b *Backend) *watch {
-	w := &watch{machine: m, limit: m.box.plan.memory + agentMemory, log: b.config.Log, stop: make(chan struct{}), stopped: make(chan struct{}), runs: map[int]context.CancelCauseFunc{}}
+	w := &watch{machine: m, limit: m.box.plan.memory + agentMemory, log: b.config.Log, stopped: make(chan struct{}), runs: map[int]context.CancelCauseFunc{}}
 	var err error
 	if w.memory, err = m.box.memoryFile(ctx); err != nil {
 		b.config.Log.Warn("a box's memory cannot be watched", "cause", err)
 	}
-	w.folders = watchFolders(m)
-	go w.look()
+	w.folders = watchFolders(ctx, m)
+	looking, stop := context.WithCancel(context.WithoutCancel(ctx))
+	w.stop = stop
+	go w.look(looking)
 	return w
 }
 
@@ -106,18 +108,18 @@ func (w *watch) cancel(o overrun) {
 
 // close ends the watch and waits for it. It works twice.
 func (w *watch) close() {
-	w.end.Do(func() { close(w.stop) })
+	w.stop()
 	<-w.stopped
 }
 
-func (w *watch) look() {
+func (w *watch) look(ctx context.Context) {
 	defer close(w.stopped)
 	defer w.memory.Close() // also a nil one
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case <-w.stop:
+		case <-ctx.Done():
 			return
 		case <-w.machine.box.done:
 			return
@@ -129,7 +131,7 @@ func (w *watch) look() {
 		if w.machine.box.resting.Load() {
 			continue
 		}
-		if w.lookAtMemory() || w.lookAtFolders() {
+		if w.lookAtMemory() || w.lookAtFolders(ctx) {
 			return
 		}
 	}

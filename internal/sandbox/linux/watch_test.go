@@ -103,7 +103,7 @@ func TestWhatIsWrittenUponTheRootIsBounded(t *testing.T) {
 
 func mustSize(t testing.TB, dir string) int64 {
 	t.Helper()
-	n, err := sizeOf(dir, 0)
+	n, err := sizeOf(t.Context(), dir, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
