@@ -65,6 +65,8 @@ const (
 	ServerRemove   = "server_remove"
 	ServerLogin    = "server_login"
 	ServerAccept   = "server_accept" // of a tool that is not what it was
+	TrustGive      = "trust_give"    // a person's, to a working folder's file
+	TrustTake      = "trust_take"    // back
 	SecretSet      = "secret_set"    // its value too, of which nothing is recorded
 	SecretRemove   = "secret_remove"
 	SecretGive     = "secret_give" // to a session that is being made; Target has their names

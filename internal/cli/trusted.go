@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,10 +15,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"paddock/internal/audit"
 	"paddock/internal/auth"
 	"paddock/internal/cli/config"
 	"paddock/internal/cli/trust"
 	"paddock/internal/fault"
+	"paddock/internal/telemetry"
 )
 
 func (p *program) trustCommand() *cobra.Command {
@@ -156,6 +159,10 @@ func (p *program) trust(c *cobra.Command, args []string, yes, asJSON bool) error
 			return err
 		}
 	}
+	// First, as for runs: what cannot be recorded does not happen.
+	if err := p.noteTrust(c, audit.TrustGive, trust.Entry{Path: place, SHA256: trust.Digest(text)}); err != nil {
+		return err
+	}
 	e, err := p.trustedFiles().Trust(path, text)
 	if err != nil {
 		return err
@@ -165,6 +172,19 @@ func (p *program) trust(c *cobra.Command, args []string, yes, asJSON bool) error
 	}
 	_, err = fmt.Fprintf(p.stdout, "%s is trusted as it is now (SHA-256 %s)\n", plain(e.Path), e.SHA256)
 	return err
+}
+
+// noteTrust records that a file counts, or does so no more. The user's own configuration
+// says how the audit log is kept: no file says whether its own trust is recorded.
+func (p *program) noteTrust(c *cobra.Command, action string, e trust.Entry) error {
+	var err error
+	if p.config, err = config.Load(config.Source{File: p.places.config, Search: p.places.search, Environ: os.Environ()}); err != nil {
+		return err
+	}
+	p.log = telemetry.NewLogger(p.stderr, p.config.Logging.Level, p.config.Logging.Structured)
+	log := p.openAudit(nil)
+	err = log.Write(c.Context(), audit.Record{Action: action, Principal: auth.Local, Target: e.Path + " " + e.SHA256, Outcome: audit.Success})
+	return errors.Join(err, log.Close())
 }
 
 // askTrust shows a file to a person and asks. An error is every answer but yes.
@@ -299,6 +319,9 @@ func (p *program) forgetTrusted(c *cobra.Command, args []string, asJSON bool) er
 	}
 	e, err := p.trustedFiles().Forget(path)
 	if err != nil {
+		return err
+	}
+	if err := p.noteTrust(c, audit.TrustTake, e); err != nil {
 		return err
 	}
 	if asJSON {
