@@ -6,7 +6,6 @@ import (
 	"runtime/debug"
 
 	"paddock/internal/helper"
-	"paddock/internal/limit"
 	"paddock/internal/membudget"
 	"paddock/internal/packages"
 	"paddock/internal/picture"
@@ -34,18 +33,20 @@ const (
 	// ownMemory is what the server needs besides: its code's data, the index, the SDK's
 	// sessions, what is kept for clients that come back.
 	ownMemory = 512 << 20
+	// unseen of that is what Go's collector does not count: the program's code and data.
+	unseen = 128 << 20
 )
 
-// newMemory makes the budget of what the server holds for its callers, and has Go's
-// collector work harder before the server is larger than that and its own needs
-// together, where GOMEMLIMIT says nothing else.
-func newMemory() *membudget.Budget {
+// newMemory makes the budget of what the server holds for its callers, on a machine with
+// so much memory (zero: unknown), and has Go's collector work harder before the server is
+// larger than that and its own needs together, where GOMEMLIMIT says nothing else.
+func newMemory(machine int64) *membudget.Budget {
 	total := int64(callersMemory)
-	if machine := limit.MachineMemory(); machine > 0 {
+	if machine > 0 {
 		total = min(total, machine/8)
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(total + ownMemory)
+		debug.SetMemoryLimit(total + ownMemory - unseen)
 	}
 	return membudget.New(total, ownerMemory)
 }

@@ -57,7 +57,7 @@ func (p *program) open(change func(*session.Config)) (_ *parts, err error) {
 			o.close(p.log)
 		}
 	}()
-	o.memory = newMemory()
+	o.memory = newMemory(limit.MachineMemory())
 	if o.helpers, err = newHelpers(); err != nil {
 		return nil, err
 	}

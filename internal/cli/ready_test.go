@@ -38,20 +38,20 @@ func TestAServerThatCannotWriteIsNotReady(t *testing.T) {
 }
 
 func TestTheHeapIsBounded(t *testing.T) {
-	limit, percent := debug.SetMemoryLimit(-1), debug.SetGCPercent(100)
-	defer func() { debug.SetMemoryLimit(limit); debug.SetGCPercent(percent) }()
+	limit := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(limit)
 	for _, test := range []struct {
 		name, environ string
 		machine, want int64
 	}{
-		{"a large machine", "", 64 << 30, 16 << 30},
-		{"a small one", "", 1 << 30, leastHeap},
-		{"one that is not known", "", 0, limit},
+		{"a large machine", "", 64 << 30, (1<<30 + 384<<20)},
+		{"a small one", "", 4 << 30, (512<<20 + 384<<20)},
+		{"one that is not known", "", 0, (1<<30 + 384<<20)},
 		{"who runs it has decided", "1GiB", 64 << 30, limit},
 	} {
 		t.Setenv("GOMEMLIMIT", test.environ)
 		debug.SetMemoryLimit(limit)
-		if boundHeap(test.machine); debug.SetMemoryLimit(-1) != test.want {
+		if newMemory(test.machine); debug.SetMemoryLimit(-1) != test.want {
 			t.Errorf("%s: %d bytes, want %d", test.name, debug.SetMemoryLimit(-1), test.want)
 		}
 	}

@@ -18,7 +18,6 @@ import (
 	"paddock/internal/auth"
 	"paddock/internal/cli/config"
 	"paddock/internal/fault"
-	"paddock/internal/limit"
 	"paddock/internal/mcpserver"
 	"paddock/internal/microsandbox"
 	"paddock/internal/session"
@@ -67,7 +66,7 @@ func (p *program) serve(c *cobra.Command, dev bool) error {
 	if err := p.load(c); err != nil {
 		return err
 	}
-	boundHeap(limit.MachineMemory())
+	relaxCollector()
 	p.transport = overHTTP
 	p.warnOfSecrets()
 	wc, local, err := p.webConfig(dev)
@@ -148,21 +147,12 @@ func (p *program) tellEnding(s session.Stats) {
 	}
 }
 
-// leastHeap is what a server may use in any case, in bytes.
-const leastHeap = 512 << 20
-
-// boundHeap trades memory for time, unless the environment says how: little
-// lives here and much comes and goes, so that the heap may grow to five times
-// what lives. Should much live all the same, such as answers that nobody reads,
-// the limit has the collector work more before the server takes a quarter of
-// the machine, which is the programs'. They run in processes of their own.
-// Zero for the machine's memory: it is not known, and there is no limit.
-func boundHeap(machine int64) {
+// relaxCollector trades memory for time, unless the environment says how: little lives
+// here and much comes and goes, so that the heap may grow to five times what lives, up to
+// what [newMemory] allows.
+func relaxCollector() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
-	}
-	if os.Getenv("GOMEMLIMIT") == "" && machine > 0 {
-		debug.SetMemoryLimit(max(machine/4, leastHeap))
 	}
 }
 
