@@ -86,6 +86,9 @@ func (p *program) load(c *cobra.Command) error {
 	if p.config.Ignored != "" {
 		p.tellIgnored(c)
 	}
+	for _, warning := range p.config.Warnings {
+		p.warn(c, plain(warning))
+	}
 	return errors.Join(err, p.checkServers())
 }
 

@@ -80,6 +80,12 @@ func (p *program) tellIgnored(c *cobra.Command) {
 		place = p.config.Ignored
 	}
 	message := fmt.Sprintf("%s is not read: %s; paddock trust %s shows it and asks", plain(place), p.whyIgnored(place), asWord(place))
+	p.warn(c, message)
+}
+
+// warn says something of the configuration in one line: to people, and for those who read
+// no terminal in the log.
+func (p *program) warn(c *cobra.Command, message string) {
 	if c.Name() == "mcp" || c.Name() == "serve" {
 		p.log.Warn(message)
 		if p.log.Enabled(c.Context(), slog.LevelWarn) {

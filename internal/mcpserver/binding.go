@@ -244,7 +244,8 @@ func (s *Server) makeRoom(ctx context.Context, owner session.Owner) bool {
 
 // inSession runs f in the session that a call named, or in its default one,
 // which is made with settings when there is none yet. A default session that
-// has gone meanwhile is replaced, and the result's notice says so.
+// has gone meanwhile is replaced, and the result's notice says so. A call that
+// may make a session of the name that it gives calls [call.ensure] before.
 func (c *call) inSession(ctx context.Context, given session.ID, settings session.Settings, f func(session.ID) error) error {
 	if given != "" {
 		c.session = given
@@ -269,7 +270,7 @@ func (c *call) inSession(ctx context.Context, given session.ID, settings session
 		s.defaults.forget(c.bound, id)
 		had = ""
 		if c.bound.Session != "" {
-			continue // openNamed says what there is to say
+			continue // ensure says what there is to say
 		}
 		c.notice = "The session of the earlier calls has expired or been destroyed, with its variables and files. This is a new one."
 	}
@@ -284,38 +285,45 @@ func (s *Server) gone(owner session.Owner, id session.ID) bool {
 
 // open gives the call's default session, or a new one where it has no default.
 func (c *call) open(ctx context.Context, settings session.Settings) (session.ID, error) {
-	s, owner := c.server, c.bound.Owner
-	create := func() (session.ID, error) {
-		info, err := s.config.Sessions.Create(ctx, owner, c.bound.Session, settings)
-		for full(err) && s.makeRoom(ctx, owner) {
-			info, err = s.config.Sessions.Create(ctx, owner, c.bound.Session, settings)
-		}
-		return info.ID, err
-	}
+	create := func() (session.ID, error) { return c.create(ctx, "", settings) }
 	switch {
 	case c.bound.Session != "":
-		return c.openNamed(create)
+		return c.bound.Session, c.ensure(ctx, c.bound.Session, settings)
 	case c.bound.Default == "":
 		return create()
 	}
 	return c.server.defaults.make(c.bound, create)
 }
 
-// openNamed gives the session that the request's address names, and makes it where the
-// owner has none of that name. An id of paddock's own making is never made again: what
-// it stood for is gone, and the client has to know.
-func (c *call) openNamed(create func() (session.ID, error)) (session.ID, error) {
-	s, owner, id := c.server, c.bound.Owner, c.bound.Session
+// create makes a session; where there is no room for it, one that no client has named
+// goes. An empty id: a new one.
+func (c *call) create(ctx context.Context, id session.ID, settings session.Settings) (session.ID, error) {
+	s, owner := c.server, c.bound.Owner
+	info, err := s.config.Sessions.Create(ctx, owner, id, settings)
+	for full(err) && s.makeRoom(ctx, owner) {
+		info, err = s.config.Sessions.Create(ctx, owner, id, settings)
+	}
+	return info.ID, err
+}
+
+// ensure makes the session of a name that a call or its address gives, where the owner has
+// none of that name. An id of paddock's own making is never made again: what it stood for
+// is gone, and the client has to know. An empty id needs nothing.
+func (c *call) ensure(ctx context.Context, id session.ID, settings session.Settings) error {
+	if id == "" {
+		return nil
+	}
+	s, owner := c.server, c.bound.Owner
 	s.Named(owner, id)
 	if _, err := s.config.Sessions.Info(owner, id); fault.KindOf(err) != fault.NotFound || id.Minted() {
-		return id, err
+		return err
 	}
-	_, err := create()
+	_, err := c.create(ctx, id, settings)
 	if fault.KindOf(err) == fault.Conflict && !s.gone(owner, id) { // another call was faster
-		return id, nil
+		return nil
 	}
 	c.named = err == nil
-	return id, err
+	return err
 }
 
 // sessionLine is what a result's text says of the session that the call made; "": it

@@ -119,6 +119,9 @@ func bindServer(ctx context.Context, c *call, in bindInput) (out boundServer, a 
 	if in.narrowed {
 		d.Policy = broker.Narrowed(in.tools)
 	}
+	if err := c.ensure(ctx, in.session, session.Settings{}); err != nil {
+		return out, a, err
+	}
 	err = c.inSession(ctx, in.session, session.Settings{}, func(id session.ID) error {
 		if _, err := c.server.config.Sessions.Info(c.bound.Owner, id); err != nil {
 			return err

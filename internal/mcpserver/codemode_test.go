@@ -121,7 +121,7 @@ func TestServersAreBoundSearchedAndLetGoOf(t *testing.T) {
 	if !field[bool](t, use(t, cs, "mcp_unbind", map[string]any{"name": "my-fruit"}), "unbound") {
 		t.Error("it is still bound")
 	}
-	for name, args := range map[string]map[string]any{"mcp_unbind": {"name": "my-fruit"}, "mcp_bind_http": {"name": "a", "url": o.url, "session_id": "nobodys"}, "search_tools": {"query": "", "session_id": "nobodys"}} {
+	for name, args := range map[string]map[string]any{"mcp_unbind": {"name": "my-fruit"}, "mcp_bind_http": {"name": "a", "url": o.url, "session_id": "s-nobodys"}, "search_tools": {"query": "", "session_id": "s-nobodys"}} {
 		if problem := field[map[string]any](t, use(t, cs, name, args), "error"); problem["code"] != "not_found" {
 			t.Errorf("%s: %v", name, problem)
 		}

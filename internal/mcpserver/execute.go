@@ -83,7 +83,11 @@ func (c *call) begin(ctx context.Context, in executeInput) (r course, err error)
 		r.told = r.res.Earlier
 		return r, err
 	}
-	err = c.inSession(ctx, in.session, session.Settings{Language: in.language, Isolation: in.isolation}, func(id session.ID) (err error) {
+	settings := session.Settings{Language: in.language, Isolation: in.isolation}
+	if err := c.ensure(ctx, in.session, settings); err != nil {
+		return r, err
+	}
+	err = c.inSession(ctx, in.session, settings, func(id session.ID) (err error) {
 		r, err = c.execute(ctx, id, session.Request{
 			Code: in.code, Language: in.language, Isolation: in.isolation, Timeout: time.Duration(in.timeout) * time.Second,
 		})

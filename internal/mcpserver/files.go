@@ -262,6 +262,9 @@ func writeFile(ctx context.Context, c *call, in writeInput) (written, answer, er
 	if err != nil {
 		return written{}, answer{}, err
 	}
+	if err := c.ensure(ctx, in.session, session.Settings{}); err != nil {
+		return written{}, answer{}, err
+	}
 	var f workspace.File
 	err = c.withFiles(ctx, in.session, func(tree *workspace.Tree) (err error) {
 		f, err = tree.Write(in.path, data)

@@ -89,9 +89,6 @@ func TestAnAddressNamesASession(t *testing.T) {
 	if !strings.Contains(legacy, `"result":"41"`) {
 		t.Errorf("a legacy client: %s", legacy)
 	}
-	if r := modernCall(t, url+"/s/work", "y = 1", `"session_id":"work"`, hers, "Mcp-Param-Session-Id: work"); r.Result.Data.Error.Code != "not_found" {
-		t.Errorf("another principal names it: %+v", r)
-	}
 	if r := modernCall(t, url+"/s/work", "x = 7", "", hers); !strings.Contains(r.texts(), "session: work (new") {
 		t.Errorf("another principal's session of the same name: %+v", r)
 	}
@@ -110,6 +107,49 @@ func TestAnAddressNamesASession(t *testing.T) {
 	}
 	if _, err := s.config.Sessions.Info("ann", session.ID(gone)); err == nil {
 		t.Error("it was made again")
+	}
+}
+
+func TestANameThatACallGivesMakesASession(t *testing.T) {
+	s, _, url := newHTTP(t, HTTPConfig{})
+	call := func(tool, arguments, owner string) (r spokenReply) {
+		body := bodyOf(t, post(t, url, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, tool, arguments), "Owner: "+owner))
+		if err := json.Unmarshal([]byte(body), &r); err != nil {
+			t.Fatalf("%s: %v", body, err)
+		}
+		return r
+	}
+	run := func(code string) string {
+		return fmt.Sprintf(`{"language":"python","code":%q,"session_id":"notes"}`, code)
+	}
+	if r := call("execute_code", run("x = 41"), "ann"); r.Result.Data.SessionID != "notes" || !strings.Contains(r.texts(), "session: notes (new") {
+		t.Errorf("the first call: %+v", r)
+	}
+	if r := call("execute_code", run("x"), "ann"); r.Result.Data.Result != "41" || strings.Contains(r.texts(), "session:") {
+		t.Errorf("the next: %+v", r)
+	}
+	if r := call("execute_code", run("x = 1"), "eve"); !strings.Contains(r.texts(), "session: notes (new") {
+		t.Errorf("another principal's of the same name: %+v", r)
+	}
+	if r := call("execute_code", run("x"), "ann"); r.Result.Data.Result != "41" {
+		t.Errorf("after another principal's: %+v", r)
+	}
+	if r := call("write_file", `{"path":"a","content":"b","session_id":"files"}`, "ann"); r.Result.Data.SessionID != "files" || !strings.Contains(r.texts(), "session: files (new") {
+		t.Errorf("a file: %+v", r)
+	}
+	for tool, arguments := range map[string]string{
+		"read_file": `{"path":"a","session_id":"none"}`, "reset_workspace": `{"session_id":"none"}`, "get_workspace_info": `{"session_id":"none"}`,
+		"execute_code": `{"language":"python","code":"1","session_id":"s-abcdef"}`, "destroy_session": `{"session_id":"none"}`,
+	} {
+		if r := call(tool, arguments, "ann"); r.Result.Data.Error.Code != "not_found" {
+			t.Errorf("%s: %+v", tool, r)
+		}
+	}
+	if r := call("execute_code", `{"language":"python","code":"1","session_id":"../x"}`, "ann"); r.Result.Data.Error.Code != "invalid" {
+		t.Errorf("no name: %+v", r)
+	}
+	if all, err := s.config.Sessions.List("ann"); err != nil || len(all) != 2 {
+		t.Errorf("there are %d sessions, %v", len(all), err)
 	}
 }
 

@@ -47,6 +47,9 @@ func installPackage(ctx context.Context, c *call, in packageInput) (out installa
 	if installer == nil {
 		return out, a, fault.New(fault.Unsupported, "this server installs no packages")
 	}
+	if err := c.ensure(ctx, in.session, session.Settings{}); err != nil {
+		return out, a, err
+	}
 	err = c.inSession(ctx, in.session, session.Settings{}, func(id session.ID) error {
 		res, err := installer.Install(ctx, c.bound.Owner, id, in.name)
 		if err != nil {

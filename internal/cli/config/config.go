@@ -25,6 +25,9 @@ type Config struct {
 	// Ignored is the working folder's file, which is there and was not read: nobody has
 	// trusted it as it is. Empty: there is none.
 	Ignored string
+	// Warnings say which keys of another program's file have no counterpart here, and
+	// where they stand: one text each.
+	Warnings []string
 
 	Server struct {
 		Name         string

@@ -36,8 +36,8 @@ func Project(path string, text []byte) (*Config, error) {
 // take takes every key of a file.
 func (c *Config) take(path, text string, ofProject bool) error {
 	c.File, c.OfProject = path, ofProject
-	var content map[string]any
-	if _, err := toml.Decode(text, &content); err != nil {
+	content, text, err := c.decode(path, text)
+	if err != nil {
 		var at toml.ParseError
 		if errors.As(err, &at) {
 			return fault.New(fault.Invalid, "%s:%d: %s", path, at.Position.Line, at.Message).WithHint("the file is not TOML from there on")
@@ -45,6 +45,7 @@ func (c *Config) take(path, text string, ofProject bool) error {
 		return fault.New(fault.Invalid, "%s: %v", path, err)
 	}
 	f := file{config: c, path: path, ofProject: ofProject, lines: lines(text)}
+	f.adopt(content)
 	for section, v := range content {
 		f.section(section, v)
 	}
