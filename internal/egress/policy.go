@@ -38,6 +38,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	"paddock/internal/fault"
 )
@@ -137,7 +138,6 @@ func (p Policy) Allows(host string, port int) bool { return p.Check(host, port) 
 // count: they are [Policy.CheckRequest]'s.
 func (p Policy) Check(host string, port int) error { return p.check(host, port, rule.whole) }
 
-// Reach is Check for some request: nil where there is one that might be allowed.
 func (p Policy) Reach(host string, port int) error {
 	return p.check(host, port, func(rule) bool { return true })
 }
@@ -235,11 +235,16 @@ func (p Policy) whyNot(name, path string, errPath error, r Request) error {
 
 func errUnlisted(name string, port int) error {
 	rule := show(name, port)
-	if addr, err := netip.ParseAddr(name); err == nil && !Public(addr) {
+	if addr, err := netip.ParseAddr(name); err == nil && !Public(addr) || err != nil && local(name) {
 		rule += private
 	}
 	return fault.New(fault.Denied, "%s is not among the hosts that may be reached", show(name, port)).
 		WithHint("who runs the server can allow it, as %s", rule)
+}
+
+// local tells whether a name is one of this machine, or of its network alone.
+func local(name string) bool {
+	return !strings.Contains(name, ".") || strings.HasSuffix(name, ".localhost")
 }
 
 // ErrSpelling is in the errors of [Policy.CheckRequest], for errors.Is: the request is to

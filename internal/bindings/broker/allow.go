@@ -24,7 +24,9 @@ type Allowlist struct {
 // egress (mcp.example.com, .example.com, mcp.example.com:8443, 10.1.2.3:3401!private),
 // or the name of a server (deepwiki): what is bound by that name may be at any host of
 // the public Internet. A word that could be either is both, but for localhost, which is
-// a host. All mistakes are told at once.
+// a host. Who names this machine (localhost, 127.0.0.1), or an address or a name without
+// dots with its port (10.1.2.3:3401, intranet:8080), means what is not public; localhost
+// without a port is so at every port. All mistakes are told at once.
 func ParseAllowlist(entries []string) (Allowlist, error) {
 	a := Allowlist{names: map[string]bool{}}
 	var hosts []string
@@ -34,12 +36,33 @@ func ParseAllowlist(entries []string) (Allowlist, error) {
 			a.names[entry] = true
 		}
 		if _, err := egress.Host(entry); !name || err == nil {
-			hosts = append(hosts, entry)
+			hosts = append(hosts, meant(entry))
 		}
 	}
 	var err error
 	a.hosts, err = egress.Parse(hosts, egress.Rights{All: true, Private: true})
 	return a, err
+}
+
+// meant is the rule that an entry stands for.
+func meant(entry string) string {
+	host, port, err := net.SplitHostPort(entry)
+	if err != nil {
+		host, port = strings.Trim(entry, "[]"), ""
+	}
+	name, err := egress.Host(host)
+	addr, errAddr := netip.ParseAddr(name)
+	switch {
+	case err != nil || strings.HasSuffix(entry, "!private"):
+	case name == "localhost" || strings.HasSuffix(name, ".localhost") || errAddr == nil && addr.IsLoopback():
+		if port == "" {
+			port = "*"
+		}
+		return net.JoinHostPort(name, port) + "!private"
+	case port != "" && port != "*" && (errAddr == nil || !strings.Contains(name, ".")):
+		return entry + "!private"
+	}
+	return entry
 }
 
 // Check says why a server may not be bound by a session under that name: fault.Invalid

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -89,6 +91,64 @@ func TestWhatSessionsMayBind(t *testing.T) {
 	}
 }
 
+func TestWhoNamesThisMachineMeansIt(t *testing.T) {
+	for _, c := range []struct {
+		entry, url string
+		kind       fault.Kind
+	}{
+		{"localhost", "http://localhost:8000/mcp", ""},
+		{"localhost", "http://localhost/mcp", ""},
+		{"localhost", "http://127.0.0.1:8000/mcp", fault.Denied},
+		{"localhost:8000", "http://localhost:8000/mcp", ""},
+		{"localhost:8000", "http://localhost:8001/mcp", fault.Denied},
+		{"localhost:*", "http://localhost:8001/mcp", ""},
+		{"tools.localhost", "http://tools.localhost:8000/mcp", ""},
+		{"127.0.0.1", "http://127.0.0.1:8000/mcp", ""},
+		{"[::1]", "http://[::1]:8000/mcp", ""},
+		{"::1", "http://[::1]:8000/mcp", ""},
+		{"[::1]:8000", "http://[::1]:8000/mcp", ""},
+		{"10.1.2.3:8000", "http://10.1.2.3:8000/mcp", ""},
+		{"10.1.2.3:8000", "http://10.1.2.3/mcp", fault.Denied},
+		{"10.1.2.3", "http://10.1.2.3/mcp", fault.Denied},
+		{"10.1.2.3:*", "http://10.1.2.3:8000/mcp", fault.Denied},
+		{"intranet:8000", "http://intranet:8000/mcp", ""},
+		{"10.1.2.3!private", "http://10.1.2.3/mcp", ""},
+	} {
+		if err := allow(t, c.entry).Check("x", c.url); fault.KindOf(err) != c.kind {
+			t.Errorf("%s for %s: %v", c.entry, c.url, err)
+		}
+	}
+	for host, leads := range map[string]string{"localhost": "127.0.0.1", "intranet:8000": "10.1.2.3"} {
+		a := allow(t, host)
+		name, _, _ := strings.Cut(host, ":")
+		if err := a.hosts.CheckAddr(name, netip.MustParseAddr(leads), 8000); err != nil {
+			t.Errorf("%s may not lead to %s: %v", host, leads, err)
+		}
+		if err := a.hosts.CheckAddr(name, netip.MustParseAddr("169.254.169.254"), 8000); err == nil {
+			t.Errorf("%s may lead to where clouds keep credentials", host)
+		}
+	}
+	if err := allow(t, "api.example.com:8443").hosts.CheckAddr("api.example.com", netip.MustParseAddr("127.0.0.1"), 8443); err == nil {
+		t.Error("a public name may lead to this machine")
+	}
+}
+
+// TestWhatAHintProposesIsAccepted takes the entry from each hint.
+func TestWhatAHintProposesIsAccepted(t *testing.T) {
+	entry := regexp.MustCompile(`PADDOCK_MCP_ALLOWLIST=(\S+)|: (\S+) in PADDOCK_MCP_ALLOWLIST`)
+	for _, url := range []string{"http://localhost:8000/mcp", "http://localhost/mcp", "http://127.0.0.1:99/mcp", "http://[::1]/mcp", "http://10.1.2.3/mcp",
+		"http://10.1.2.3:80/mcp", "http://intranet/mcp", "http://intranet:8000/mcp", "https://mcp.example.com/mcp", "https://mcp.example.com:444/mcp"} {
+		f := fault.Of(Allowlist{}.Check("x", url))
+		m := entry.FindStringSubmatch(f.Hint)
+		if m == nil {
+			t.Fatalf("%s: no entry in %q", url, f.Hint)
+		}
+		if err := allow(t, m[1]+m[2]).Check("x", url); err != nil {
+			t.Errorf("%s: %s is refused again: %v", url, m[1]+m[2], err)
+		}
+	}
+}
+
 func TestWhatIsNotAllowedIsNotReached(t *testing.T) {
 	var reached []string
 	evil := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { reached = append(reached, r.URL.Path) }))
@@ -97,7 +157,7 @@ func TestWhatIsNotAllowedIsNotReached(t *testing.T) {
 	defer trap.Close()
 	_, port, _ := strings.Cut(strings.TrimPrefix(evil.URL, "http://"), ":")
 	_, trapPort, _ := strings.Cut(strings.TrimPrefix(trap.URL, "http://"), ":")
-	b := open(t, Config{Bindable: allow(t, "party", "localhost:*", "127.0.0.1:"+trapPort+"!private")})
+	b := open(t, Config{Bindable: allow(t, "party", "*:*", "127.0.0.1:"+trapPort+"!private")})
 	const secret = "s3cr3t-of-a-header"
 	for name, c := range map[string]struct {
 		d    upstream.Server
