@@ -13,6 +13,7 @@ import (
 	"paddock/internal/bindings"
 	"paddock/internal/bindings/catalog"
 	"paddock/internal/bindings/journal"
+	"paddock/internal/bindings/schema"
 	"paddock/internal/bindings/stub"
 	"paddock/internal/bindings/upstream"
 	"paddock/internal/fault"
@@ -229,8 +230,8 @@ func (b *Broker) decide(ctx context.Context, e *Event, a *activity, arguments js
 	if err != nil {
 		return d, err
 	}
-	d.arguments = arguments
-	if err := b.validator.Validate(ctx, e.Owner, d.tool.Input, arguments); err != nil || e.Verdict != Asks {
+	d.arguments = schema.Given(d.tool.Input, arguments)
+	if err := b.validator.Validate(ctx, e.Owner, d.tool.Input, d.arguments); err != nil || e.Verdict != Asks {
 		return d, err
 	}
 	if a != nil && b.config.Approve != nil {

@@ -92,3 +92,18 @@ func TestALargeTextThatIsJSONIsAFileOfIt(t *testing.T) {
 		t.Errorf("it is %s", got)
 	}
 }
+
+// TestNoneForAnOptionalArgumentIsNoneGiven calls a server that would refuse it.
+func TestNoneForAnOptionalArgumentIsNoneGiven(t *testing.T) {
+	c := empty(t)
+	c.add(&mcp.Tool{Name: "find"}, `{"type":"object","required":["query"],"properties":{"query":{"type":"string"},"limit":{"type":"integer"}}}`, func(arguments json.RawMessage) (*mcp.CallToolResult, error) {
+		return text("got " + string(arguments)), nil
+	})
+	b := open(t, Config{Servers: []Definition{c.definition("party")}})
+	if got, want := ask(t, b, run(), 1, "party", "find", `{"query":"a","limit":null}`), `{"value":"got {\"query\":\"a\"}"}`; got != want {
+		t.Errorf("it gives %s, want %s", got, want)
+	}
+	if got := ask(t, b, run(), 2, "party", "find", `{"query":null}`); !strings.Contains(got, `"kind":"invalid"`) {
+		t.Errorf("what is required: %s", got)
+	}
+}
