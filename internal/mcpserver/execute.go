@@ -54,6 +54,10 @@ func (in *executeInput) params(s *Server, langs, isos []string) []param {
 func seconds(d time.Duration) int64 { return max(1, int64(d/time.Second)) }
 
 func executeCode(ctx context.Context, c *call, in executeInput) (Execution, answer, error) {
+	code, language := session.Unfenced(in.code)
+	if in.code = code; in.language == "" {
+		in.language = language
+	}
 	switch {
 	case in.code == "" && in.execution == "":
 		return Execution{}, answer{}, fault.New(fault.Invalid, "code is missing").WithHint("give the program's text, or the execution_id of one that waits")

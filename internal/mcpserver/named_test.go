@@ -198,3 +198,16 @@ func TestWhatIsSaidOfSessionsIsTrueForTheClient(t *testing.T) {
 		}
 	}
 }
+
+func TestCodeInAMarkdownBlockRuns(t *testing.T) {
+	_, _, url := newHTTP(t, HTTPConfig{})
+	if r := modernCall(t, url, "```python\nx = 41\n```\n", ""); r.Result.Data.Error.Code != "" || !strings.Contains(r.texts(), "session:") {
+		t.Errorf("a block: %+v", r)
+	}
+	if r := modernCall(t, url+"/s/block", "```python\nx = 41\n```", "", "Owner: ann"); r.Result.Data.SessionID != "block" {
+		t.Errorf("a block: %+v", r)
+	}
+	if r := modernCall(t, url+"/s/block", "```\nx\n```", "", "Owner: ann"); r.Result.Data.Result != "41" {
+		t.Errorf("a block without a language: %+v", r)
+	}
+}

@@ -262,7 +262,7 @@ func (s *Service) Run(ctx context.Context, owner session.Owner, name Name, req R
 	} else if run.Language, err = languageOf(req.Language); err != nil {
 		return Result{}, err
 	} else {
-		run.Code = req.Code
+		run.Code, _ = session.Unfenced(req.Code)
 	}
 	res, err := s.sessions.Execute(ctx, owner, info.ID, run)
 	if err != nil {

@@ -239,7 +239,28 @@ func (f *fetcher) page(ctx context.Context, s Source, got *fetched) error {
 	return err
 }
 
+// gitHub fetches a repository's archive, and once more where the skill lies in another
+// folder of the name that was given: only what is below one folder is unpacked.
 func (f *fetcher) gitHub(ctx context.Context, s Source, got *fetched) error {
+	u := &unpacker{limits: f.limits, within: s.Path, top: true}
+	err := f.gitHubFolder(ctx, s, u)
+	if err != nil {
+		return err
+	}
+	if at := deeper(u.elsewhere, s.Path); at != "" && !u.has(MainFile) {
+		s.Path = at
+		u = &unpacker{limits: f.limits, within: at, top: true}
+		if err := f.gitHubFolder(ctx, s, u); err != nil {
+			return err
+		}
+	}
+	got.commit = u.commit
+	return u.choose(s, got)
+}
+
+// gitHubFolder unpacks what the unpacker wants of a repository's archive, in which all
+// lies below one folder, called after the commit.
+func (f *fetcher) gitHubFolder(ctx context.Context, s Source, u *unpacker) error {
 	api := strings.TrimSuffix(f.github.API, "/")
 	if api == "" {
 		api = gitHubAPI
@@ -257,13 +278,28 @@ func (f *fetcher) gitHub(ctx context.Context, s Source, got *fetched) error {
 		return err
 	}
 	defer body.Close()
-	// All that the archive has lies below one folder, called after the commit.
-	u := &unpacker{limits: f.limits, within: s.Path, top: true}
-	if err := u.read(body); err != nil {
-		return err
+	return u.read(body)
+}
+
+// has tells whether there is a file of that path.
+func (u *unpacker) has(path string) bool {
+	return slices.ContainsFunc(u.files, func(f File) bool { return f.Path == path })
+}
+
+// deeper gives the one of the folders that ends as the wanted path; "": none does, or
+// several do.
+func deeper(folders []string, wanted string) string {
+	at := ""
+	for _, dir := range folders {
+		if wanted == "" || !strings.HasSuffix(dir, "/"+wanted) {
+			continue
+		}
+		if at != "" {
+			return ""
+		}
+		at = dir
 	}
-	got.commit = u.commit
-	return u.choose(s, got)
+	return at
 }
 
 func (f *fetcher) archive(ctx context.Context, s Source, got *fetched) error {
@@ -286,11 +322,12 @@ type unpacker struct {
 	within string // only what lies below this folder is wanted; empty: all
 	top    bool   // there is one folder above everything, which is taken off
 
-	files    []File
-	odd      []string // paths of what is neither file nor folder
-	oddBytes int64
-	bytes    int64
-	commit   string
+	files     []File
+	elsewhere []string // folders of skills that are not wanted, without what is in them
+	odd       []string // paths of what is neither file nor folder
+	noted     int64    // bytes of these names
+	bytes     int64
+	commit    string
 }
 
 func (u *unpacker) read(src io.Reader) error {
@@ -322,7 +359,7 @@ func (u *unpacker) entry(name string, mode fs.FileMode, content io.Reader) error
 	if u.within != "" {
 		below, ok := strings.CutPrefix(name, u.within+"/")
 		if !ok {
-			return nil
+			return u.pass(name)
 		}
 		name = below
 	}
@@ -342,12 +379,23 @@ func (u *unpacker) entry(name string, mode fs.FileMode, content io.Reader) error
 }
 
 // oddly notes what is neither file nor folder, as far as the limits go.
-func (u *unpacker) oddly(name string) error {
-	if len(u.odd) == u.limits.Entries || u.oddBytes > u.limits.Bytes {
+func (u *unpacker) oddly(name string) error { return u.note(&u.odd, name) }
+
+// pass notes the folder of a skill that is not wanted, as far as the limits go.
+func (u *unpacker) pass(name string) error {
+	dir, base := path.Split(name)
+	if clean, err := cleanPath(strings.TrimSuffix(dir, "/")); err == nil && base == MainFile {
+		return u.note(&u.elsewhere, clean)
+	}
+	return nil
+}
+
+func (u *unpacker) note(to *[]string, name string) error {
+	if len(*to) == u.limits.Entries || u.noted > u.limits.Bytes {
 		return errTooLarge()
 	}
-	u.odd = append(u.odd, name)
-	u.oddBytes += int64(len(name))
+	*to = append(*to, name)
+	u.noted += int64(len(name))
 	return nil
 }
 
@@ -392,9 +440,11 @@ func (u *unpacker) choose(s Source, got *fetched) error {
 		at, ok = found[below], true
 	case s.Path == "" && len(found) == 1:
 		at, ok = found[0], true
+	case deeper(found, want) != "":
+		at, ok = deeper(found, want), true
 	}
 	if !ok {
-		return errNotThere(s, found)
+		return errNotThere(s, slices.Sorted(slices.Values(append(found, u.elsewhere...))))
 	}
 	if s.Path == "" && at != "" {
 		got.name = path.Base(at)
@@ -408,6 +458,8 @@ func errNotThere(s Source, found []string) error {
 	case s.Path == "" && len(found) > 1:
 		shown := found[:min(len(found), 20)]
 		return fault.New(fault.Invalid, "there are %d skills there: %s", len(found), visible(strings.Join(shown, ", "))).WithHint("name one of the folders in the source")
+	case s.Path != "" && len(found) > 0:
+		return fault.New(fault.NotFound, "the source has no skill at %.100q", s.Path).WithHint("it has %s", visible(strings.Join(found[:min(len(found), 20)], ", ")))
 	case s.Path != "":
 		return fault.New(fault.NotFound, "the source has no skill at %.100q", s.Path).WithHint("a skill is a folder with a %s", MainFile)
 	}

@@ -55,7 +55,7 @@ func TestASkillComesFromWhereverItIs(t *testing.T) {
 	s := storeOf(t, web)
 	want := folderOf(t, example("words")...).Digest()
 	for _, text := range []string{
-		"github:owner/repo/skills/words", web.URL + "/one.tar.gz", web.URL + "/flat.zip", web.URL + "/words.skill", web.URL + "/many.zip#top/a/words", web.URL + "/many.zip#a/words", web.URL + "/one.tar.gz?x=1#subdirectory=anything-1.0", dir,
+		"github:owner/repo/skills/words", "github:owner/repo/words", web.URL + "/many.zip#words", web.URL + "/one.tar.gz", web.URL + "/flat.zip", web.URL + "/words.skill", web.URL + "/many.zip#top/a/words", web.URL + "/many.zip#a/words", web.URL + "/one.tar.gz?x=1#subdirectory=anything-1.0", dir,
 	} {
 		if strings.HasPrefix(text, web.URL+"/one.tar.gz?") { // there the folder's name is given, and another one
 			if _, _, err := s.get(t, text, false); fault.KindOf(err) != fault.Invalid {
@@ -85,6 +85,7 @@ func TestFetchesThatFailSayWhy(t *testing.T) {
 	two := append(entriesOf("top/skills/words/", example("words")), entriesOf("top/skills/other/", example("other"))...)
 	web.put("/repos/owner/repo/tarball", tarGz(t, two...))
 	web.put("/two.zip", zipOf(t, two...))
+	web.put("/repos/owner/twice/tarball", tarGz(t, append(entriesOf("top/a/words/", example("words")), entriesOf("top/b/words/", example("words"))...)...))
 	web.put("/none.zip", zipOf(t, entry{"README.md", 0o644, 0, "x"}))
 	web.put("/other.zip", zipOf(t, entriesOf("x/words/", example("other"))...))
 	web.put("/page/SKILL.md", []byte("<!DOCTYPE html>"))
@@ -97,7 +98,8 @@ func TestFetchesThatFailSayWhy(t *testing.T) {
 	}{
 		"github:owner/repo":                 {fault.Invalid, "2 skills there: skills/other, skills/words"},
 		"github:owner/repo/skills":          {fault.NotFound, `no skill at "skills"`},
-		"github:owner/repo/skills/missing":  {fault.NotFound, "no skill"},
+		"github:owner/repo/skills/missing":  {fault.NotFound, "it has skills/other, skills/words"},
+		"github:owner/twice/words":          {fault.NotFound, "it has a/words, b/words"},
 		"github:owner/none/x":               {fault.NotFound, "nothing there"},
 		web.URL + "/two.zip":                {fault.Invalid, "2 skills there"},
 		web.URL + "/two.zip#top/missing":    {fault.NotFound, "no skill"},

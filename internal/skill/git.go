@@ -156,15 +156,18 @@ func (f *fetcher) unpackGit(ctx context.Context, pack io.ReadSeeker, want plumbi
 	}
 	got.commit = commit.String()
 	if s.Path != "" {
+		below := tree
 		for part := range strings.SplitSeq(s.Path, "/") {
-			if tree, err = r.below(tree, part); err != nil {
+			if below == plumbing.ZeroHash {
+				break
+			}
+			if below, err = r.below(below, part); err != nil {
 				return err
 			}
-			if tree == plumbing.ZeroHash {
-				return errNotThere(s, nil)
-			}
 		}
-		r.within = s.Path
+		if below != plumbing.ZeroHash { // else it may lie deeper
+			tree, r.within = below, s.Path
+		}
 	}
 	if err := r.walk(tree, "", 0); err != nil {
 		return err

@@ -101,6 +101,7 @@ func TestASkillComesByGit(t *testing.T) {
 	}{
 		url:                                     {first, example("words")},
 		url + "#skills/words":                   {first, example("words")},
+		url + "#words":                          {first, example("words")},
 		url + "@main#skills/words":              {first, example("words")},
 		url + "@v1#skills/words":                {first, example("words")},
 		url + "@next/one#skills/words":          {second, changed},
