@@ -21,6 +21,9 @@ import (
 	"paddock/internal/telemetry"
 )
 
+// sitePackages is where programs written for Mayflower Sandbox find skills and servers.
+const sitePackages = "/site-packages/"
+
 // bindings are other MCP servers, joined to sessions.
 type bindings struct {
 	broker  *broker.Broker
@@ -86,7 +89,7 @@ func (p *program) openBindings(sc *session.Config, o *parts) (*bindings, error) 
 		return nil, fmt.Errorf("making the broker of other servers: %w", err)
 	}
 	sc.Call, sc.Record = b.call, b.observing(sc.Record)
-	sc.Folders = append(sc.Folders, session.Folder{Name: "servers", Fill: b.fill})
+	sc.Folders = append(sc.Folders, session.Folder{Name: "servers", Aliases: []string{sitePackages + "servers"}, Fill: b.fill})
 	sc.Forget, sc.GivenUp, sc.CutShort = b.forget, b.givenUp, b.cutShort
 	return b, nil
 }

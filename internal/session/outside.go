@@ -49,6 +49,8 @@ type Folder struct {
 	// nothing has changed; what it makes can be read by anybody. After an error, which
 	// is logged, the program runs with what is there.
 	Fill func(ctx context.Context, owner Owner, id ID, dir string) error
+	// Aliases are further places at which programs find it, absolute and clean.
+	Aliases []string
 	// Machines says that only sessions with machines are shown it.
 	Machines bool
 	// Shared says that all sessions of an owner find the same, so that one folder does
@@ -88,7 +90,9 @@ func (s *session) folders() []Folder {
 // outside are the folders that programs see and cannot change.
 func (s *session) outside() (mounts []sandbox.Mount) {
 	for _, f := range s.folders() {
-		mounts = append(mounts, sandbox.Mount{Guest: "/" + f.Name, Host: filepath.Join(s.outsideOf(f), f.Name), ReadOnly: true})
+		mounts = append(mounts, sandbox.Mount{
+			Guest: "/" + f.Name, Aliases: f.Aliases, Host: filepath.Join(s.outsideOf(f), f.Name), ReadOnly: true,
+		})
 	}
 	return mounts
 }
