@@ -29,12 +29,12 @@ func (s *Server) coreTools(runtimes []session.Runtime) []tool {
 	destroys := hints{destructive: true, idempotent: true}
 	return []tool{
 		s.executeTool(langs, isos),
-		define("list_runtimes", "Languages", "Versions and packages.", hints{readOnly: true},
+		define("list_runtimes", "Languages", "Versions, packages.", hints{readOnly: true},
 			func(*struct{}) []param { return nil }, listRuntimes),
 		define("create_session", "Create session",
-			"Make a session.", hints{},
+			"Make one.", hints{},
 			func(in *createInput) []param { return in.params(s, langs, isos) }, createSession),
-		define("destroy_session", "Destroy session", "Delete a session with its files.", destroys,
+		define("destroy_session", "Destroy session", "Delete session and files.", destroys,
 			func(in *sessionInput) []param { return []param{sessionID(&in.session, "Which one").must()} }, destroySession),
 		s.installTool(),
 		define("cancel_execution", "Cancel", "Stop running code; keep variables.", hints{idempotent: true},
@@ -44,9 +44,9 @@ func (s *Server) coreTools(runtimes []session.Runtime) []tool {
 					text("execution_id", &in.execution, 0, 100, "Default: all"),
 				}
 			}, cancelExecution),
-		define("get_workspace_info", "Inspect", "Variables, imports, files, packages, network.", hints{readOnly: true},
+		define("get_workspace_info", "Inspect", "Variables, files, packages, network.", hints{readOnly: true},
 			(*sessionInput).params, workspaceInfo),
-		define("reset_workspace", "Reset session", "Clear variables and all files.", destroys,
+		define("reset_workspace", "Reset session", "Clear variables and files.", destroys,
 			(*sessionInput).params, resetWorkspace),
 	}
 }
@@ -90,7 +90,7 @@ type createInput struct {
 
 func (in *createInput) params(s *Server, langs, isos []string) []param {
 	all := []param{
-		choice("language", &in.language, langs, "Default language"),
+		choice("language", &in.language, langs, "Default"),
 		sessionID(&in.session, "Default: random"),
 		text("name", &in.name, 0, 100, "For people"),
 		choice("isolation", &in.isolation, isos, "Sandbox"),

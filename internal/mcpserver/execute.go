@@ -19,7 +19,13 @@ type executeInput struct {
 	execution                 string // one that waits, to go on with
 	timeout                   int64
 	session                   session.ID
+	interrupt                 bool
 }
+
+// patience is how long a program may have been running for the next call to wait for it
+// without a word. Clients that give up on a call and do not say so are those that set a
+// timeout, of 10 s and more.
+const patience = 5 * time.Second
 
 func (s *Server) executeTool(langs, isos []string) tool {
 	about := "Run code in a sandbox: " + s.networkInWords() + ", files in /workspace. " + staying + " " +
@@ -44,6 +50,7 @@ func (in *executeInput) params(s *Server, langs, isos []string) []param {
 		number("timeout", &in.timeout, 1, seconds(s.config.MaxTimeout), fmt.Sprintf("Seconds; default %d", seconds(s.config.DefaultTimeout))),
 		sessionID(&in.session, aboutSession),
 		choice("isolation", &in.isolation, isos, "Default: session's"),
+		boolean("interrupt", &in.interrupt, "Stop what runs"),
 	}
 	if s.config.Approvals != nil {
 		all = append(all, text("execution_id", &in.execution, 0, 100, "To go on with"))
@@ -94,6 +101,7 @@ func (c *call) begin(ctx context.Context, in executeInput) (r course, err error)
 	err = c.inSession(ctx, in.session, settings, func(id session.ID) (err error) {
 		r, err = c.execute(ctx, id, session.Request{
 			Code: in.code, Language: in.language, Isolation: in.isolation, Timeout: time.Duration(in.timeout) * time.Second,
+			Patience: patience, Interrupt: in.interrupt,
 		})
 		return err
 	})

@@ -36,7 +36,7 @@ func (s *Server) fileTools() []tool {
 		define("write_file", "Write file", "Write a file; folders are made.", hints{destructive: true, idempotent: true}, (*writeInput).params, writeFile),
 		define("edit_file", "Edit file", "Replace text that stands once, or everywhere.", hints{destructive: true}, (*editInput).params, editFile),
 		define("list_files", "List files", "List files.", hints{readOnly: true}, (*listInput).globParams, listFiles),
-		define("search_files", "Search files", "Find lines in files.", hints{readOnly: true}, (*listInput).searchParams, searchFiles),
+		define("search_files", "Search files", "Find lines.", hints{readOnly: true}, (*listInput).searchParams, searchFiles),
 	}
 }
 

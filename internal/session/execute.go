@@ -13,6 +13,8 @@ import (
 	"paddock/internal/workspace"
 )
 
+var errInterrupted = fault.New(fault.Cancelled, "another call interrupted the execution")
+
 var errStopped = fault.New(fault.Cancelled, "the execution was cancelled before it began")
 
 // Execute runs a program in a session, after all that came before it. The
@@ -47,7 +49,13 @@ func (s *session) inTurn(ctx context.Context, req Request) (Result, error) {
 	_, queue := s.span(ctx, "session.queue")
 	defer queue.End() // the first End counts
 	began := time.Now()
-	t, err := s.takeTurn(ctx, cmp.Or(req.Continue, mint("x-")), nil)
+	var stop error
+	if req.Interrupt {
+		stop = errInterrupted
+	} else if err := s.busy(req.Patience); err != nil {
+		return Result{}, err
+	}
+	t, err := s.takeTurn(ctx, cmp.Or(req.Continue, mint("x-")), stop)
 	if err != nil {
 		return Result{}, fmt.Errorf("waiting in the session: %w", err)
 	}

@@ -37,7 +37,8 @@ type turn struct {
 	ready     chan struct{}
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
-	over      bool // too late to stop it: guarded by the session's mu
+	since     time.Time // when it came first; guarded by the session's mu, zero before
+	over      bool      // too late to stop it: guarded by the session's mu
 	// How long it waited, and what starting an interpreter took; they belong to
 	// the first in the queue.
 	queued, start time.Duration
@@ -93,10 +94,35 @@ func (s *session) enter(t *turn, stop error) error {
 	s.record.LastUsedAt = time.Now()
 	s.queue = append(s.queue, t)
 	if s.phase == free {
-		s.shiftLocked(working)
-		close(t.ready)
+		s.beginLocked(t)
 	}
 	return nil
+}
+
+// beginLocked gives the first in the queue its turn.
+func (s *session) beginLocked(t *turn) {
+	s.shiftLocked(working)
+	t.since = time.Now()
+	close(t.ready)
+}
+
+// busy refuses to wait for an execution that has been running for longer than that: its
+// client may have given up without a word, and nobody else would stop it. Zero waits for
+// any.
+func (s *session) busy(patience time.Duration) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if patience <= 0 || s.phase != working || s.queue[0].execution == "" || s.queue[0].over {
+		return nil
+	}
+	running := time.Since(s.queue[0].since)
+	if running < patience {
+		return nil
+	}
+	f := *fault.New(fault.Conflict, "the session is busy: the execution %s has been running for %s", s.queue[0].execution, running.Round(time.Second)).
+		WithHint("call again with interrupt: true to stop it, keeping the variables, or wait for it, or use another session")
+	f.RetryAfter = patience
+	return &f
 }
 
 // leave gives the turn to the next in the queue, or steps out of it.
@@ -117,8 +143,7 @@ func (s *session) leave(t *turn) {
 	case len(s.queue) == 0:
 		s.shiftLocked(free)
 	case first:
-		s.shiftLocked(working)
-		close(s.queue[0].ready)
+		s.beginLocked(s.queue[0])
 	}
 }
 
@@ -179,9 +204,8 @@ func (s *session) borrow(ctx context.Context) *turn {
 	}
 	t := &turn{ready: make(chan struct{})}
 	t.ctx, t.cancel = context.WithCancelCause(ctx)
-	s.shiftLocked(working)
 	s.queue = append(s.queue, t)
-	close(t.ready)
+	s.beginLocked(t)
 	return t
 }
 

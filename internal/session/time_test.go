@@ -314,3 +314,47 @@ func anything(ctx context.Context, m *session.Manager, id session.ID, random *ra
 	}
 	return err
 }
+
+// TestAnExecutionThatNobodyWaitsForHoldsNobodyUp has a program run whose client has given
+// up and not said so.
+func TestAnExecutionThatNobodyWaitsForHoldsNobodyUp(t *testing.T) {
+	bubble(t, session.Config{DefaultTimeout: time.Hour}, func(t *testing.T, m *session.Manager) {
+		id := create(t, m, alice, "")
+		first := begin(t.Context(), m, id, "x = 1\nsleep(3000)")
+		patient := session.Request{Code: "print(x)", Patience: 5 * time.Second}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		if _, err := m.Execute(ctx, alice, id, patient); !errors.Is(err, context.DeadlineExceeded) { // it has just begun
+			t.Errorf("at once: %v", err)
+		}
+		cancel()
+		time.Sleep(10 * time.Second)
+		began := time.Now()
+		_, err := m.Execute(t.Context(), alice, id, patient)
+		f := fault.Of(err)
+		if f == nil || f.Kind != fault.Conflict || !f.Retryable() || !strings.Contains(f.Message, "has been running for 11s") || time.Since(began) != 0 {
+			t.Errorf("after a while: %v after %s", err, time.Since(began))
+		}
+		if first.ended() {
+			t.Fatal("it was stopped by who only asked")
+		}
+		if !strings.Contains(f.Message, first.execution) {
+			t.Errorf("%q does not name %q", f.Message, first.execution)
+		}
+		waits := begin(t.Context(), m, id, "x = 2") // who waits however long it takes
+		patient.Interrupt = true
+		r, err := m.Execute(t.Context(), alice, id, patient)
+		if err != nil || r.Stdout != "1\n" {
+			t.Errorf("who interrupts gets %q, %v", r.Stdout, err)
+		}
+		<-first.done
+		if first.err != nil || first.res.Exit.Cause != sandbox.Cancelled {
+			t.Errorf("what ran ended with %v, %+v", first.err, first.res.Exit)
+		}
+		if <-waits.done; fault.KindOf(waits.err) != fault.Cancelled {
+			t.Errorf("what waited ended with %v", waits.err)
+		}
+		if r, err := m.Execute(t.Context(), alice, id, patient); err != nil || r.Stdout != "1\n" {
+			t.Errorf("with nothing to interrupt: %q, %v", r.Stdout, err)
+		}
+	})
+}

@@ -136,6 +136,12 @@ type Request struct {
 	Timeout time.Duration
 	// Isolation must be empty or the session's own.
 	Isolation string
+	// Patience is how long another execution may have been running in the session for
+	// this one to wait for it; where it has been for longer, Execute gives a fault.Conflict
+	// at once that names it. Zero: it waits however long that has been.
+	Patience time.Duration
+	// Interrupt stops what runs or waits in the session, and then this one runs.
+	Interrupt bool
 	// Stdout and Stderr, when set, receive output while it is printed, besides
 	// what Result keeps.
 	Stdout, Stderr io.Writer
