@@ -27,8 +27,8 @@ from its next program on: at /skills/NAME, and as the module skills.NAME. They a
 of this machine's user; with --principal those of a client of paddock serve.
 
 A source is github:OWNER/REPO/PATH[@REF], git+https://HOST/REPO.git[@REF][#PATH], the
-https URL of a SKILL.md, a .zip or a .tar.gz, or a folder of this machine; #sha256=…
-behind all but a folder pins what the skill is. The hosts that a source names here may be reached;
+https URL of a SKILL.md, a .zip or a .tar.gz, or a folder or archive of this machine; #sha256=…
+behind all but those of this machine pins what the skill is. The hosts that a source names here may be reached;
 others, and all of what models install, are for skills.allow to say.`,
 	}
 	c.AddCommand(p.skillInstallCommand(), p.skillUpdateCommand(), p.skillCheckCommand(), p.skillSaveCommand(),

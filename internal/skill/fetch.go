@@ -512,11 +512,32 @@ type spooled struct{ *os.File }
 
 func (s *spooled) Close() error { return errors.Join(s.File.Close(), os.Remove(s.Name())) }
 
-// local reads a folder of this host. No link is followed.
+// localArchive reads a zip or tar.gz of this host.
+func (f *fetcher) localArchive(s Source, name string, got *fetched) error {
+	file, err := os.Open(name)
+	if err != nil {
+		return fault.New(fault.NotFound, "the file %.100q cannot be read", s.URL).WithHint("check who may read it").WithCause(err)
+	}
+	defer file.Close()
+	u := &unpacker{limits: f.limits}
+	if err := u.read(io.LimitReader(file, f.limits.Download)); err != nil {
+		return err
+	}
+	s.Kind = Archive // its folder is found as in those that are fetched
+	return u.choose(s, got)
+}
+
+// local reads a folder of this host, or an archive. No link in a folder is followed.
 func (f *fetcher) local(ctx context.Context, s Source, got *fetched) error {
 	dir, err := filepath.Abs(s.URL)
 	if err != nil {
 		return errSource(s.Text, "it is no folder").WithCause(err)
+	}
+	if info, err := os.Stat(dir); err == nil && info.Mode().IsRegular() {
+		if info.Size() > f.limits.Download {
+			return errTooLarge()
+		}
+		return f.localArchive(s, dir, got)
 	}
 	if s.Path == "" {
 		got.name, got.given = filepath.Base(dir), true

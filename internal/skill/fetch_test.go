@@ -342,3 +342,45 @@ func TestAServerThatSendsNothingIsGivenUp(t *testing.T) {
 		}
 	}
 }
+
+// TestALocalArchiveIsASource installs what people download: a .skill or a .zip.
+func TestALocalArchiveIsASource(t *testing.T) {
+	dir := t.TempDir()
+	want := folderOf(t, example("words")...).Digest()
+	s := storeOf(t, newSite(t))
+	for name, data := range map[string][]byte{
+		"words.skill": zipOf(t, entriesOf("words/", example("words"))...), "flat.zip": zipOf(t, entriesOf("", example("words"))...),
+		"words.tar.gz": tarGz(t, entriesOf("words-1.0/", example("words"))...),
+	} {
+		at := filepath.Join(dir, name)
+		if err := os.WriteFile(at, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, _, err := s.get(t, at, true)
+		if err != nil || got.Folder.Digest() != want {
+			t.Errorf("%s gives %v", name, err)
+		}
+		if _, err := ParseSource(at, false); fault.KindOf(err) != fault.Denied {
+			t.Errorf("for a model %s gives %v", name, err)
+		}
+	}
+	for name, c := range map[string]struct {
+		data []byte
+		want fault.Kind
+	}{
+		"damaged.skill": {[]byte("PK\x03\x04damaged"), fault.Invalid}, "text.zip": {[]byte("hello"), fault.Invalid},
+		"climbing.zip": {zipOf(t, entry{"../SKILL.md", 0o644, 0, mainOf("a")}), fault.Denied},
+	} {
+		at := filepath.Join(dir, name)
+		if err := os.WriteFile(at, c.data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := s.get(t, at, true); fault.KindOf(err) != c.want {
+			t.Errorf("%s gives %v", name, err)
+		}
+	}
+	small := NewStore(Config{Dir: t.TempDir(), Limits: Limits{Download: 100}})
+	if _, _, err := small.get(t, filepath.Join(dir, "words.skill"), true); fault.KindOf(err) != fault.Exhausted {
+		t.Errorf("what is too large gives %v", err)
+	}
+}

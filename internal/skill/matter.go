@@ -220,6 +220,9 @@ func (p *matterParser) text(key, value *yaml.Node, most int) string {
 	switch n := utf8.RuneCountInString(s); {
 	case s == "" || value.Tag == "!!null":
 		p.mistake(value, "write a text, or leave the field out", "%s is empty", key.Value)
+	case n > most && key.Value != "name":
+		p.warn(value, "%s has %d characters; the format allows %d, and what is above that is not shown", visible(key.Value), n, most)
+		s = string([]rune(s)[:most-1]) + "…"
 	case n > most:
 		p.mistake(value, "shorten it", "%s has %d characters, and may have %d", key.Value, n, most)
 	}

@@ -33,6 +33,9 @@ func written(name, language, code, description string, tags []string) (Folder, e
 	if strings.TrimSpace(code) == "" || len(code) > maxCode || !utf8.ValidString(code) || strings.ContainsRune(code, 0) {
 		return nil, fault.New(fault.Invalid, "the code of a skill is text of 1 to %d bytes", maxCode)
 	}
+	if n := utf8.RuneCountInString(description); n > maxDescription {
+		return nil, fault.New(fault.Invalid, "the description has %d characters, and may have %d", n, maxDescription).WithHint("shorten it")
+	}
 	if description = strings.TrimSpace(description); description == "" {
 		return nil, fault.New(fault.Invalid, "the skill has no description").WithHint("say what it does and when to use it: later sessions find it by that")
 	}

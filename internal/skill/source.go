@@ -50,7 +50,7 @@ var (
 //	git+https://host/repo.git[@ref][#path]
 //	https://host/path/SKILL.md
 //	https://host/path.zip      or .skill, .tar.gz, .tgz
-//	any/folder                 of this host, where local says so
+//	any/folder                 of this host, or an archive, where local says so
 //
 // A model must not name a folder of this host: local is for the command line. URLs
 // are https, or http to a loopback address. What is no source is a fault.Invalid, or
@@ -221,7 +221,7 @@ func (s *Source) parseLocal(text string, local bool) error {
 		return errSource(text, "nothing is fetched by "+scheme)
 	}
 	if !local {
-		return fault.New(fault.Denied, "%.100q is no source of a skill, or it is a folder of this host", text).WithHint("%s; folders are installed with the command line", sourceHint)
+		return fault.New(fault.Denied, "%.100q is no source of a skill, or it is a folder or a file of this host", text).WithHint("%s; folders and files are installed with the command line", sourceHint)
 	}
 	s.URL = text
 	return nil
