@@ -27,7 +27,7 @@ const (
 	shownFolder    = "shown"
 	generationFile = "generation"
 	// shownAs is how skills are shown. With another number all are made anew.
-	shownAs = "1"
+	shownAs = "2"
 	// madeOf is the file of such a folder that says what it was made of.
 	madeOf = ".made-of"
 	// unsure is in the place of that where parts of a skill may be left.
@@ -308,9 +308,9 @@ func (s *Store) shown(owner string, r Record) (string, error) {
 // forAll lets everybody read what fill wrote: programs may run as another user.
 func forAll(dir string, files Folder) error {
 	for _, f := range files {
-		mode := fs.FileMode(0o444)
+		mode := fs.FileMode(0o644) // programs copy files with their modes, and change the copies
 		if f.Executable {
-			mode = 0o555
+			mode = 0o755
 		}
 		if err := os.Chmod(filepath.Join(dir, filepath.FromSlash(f.Path)), mode); err != nil {
 			return err

@@ -71,11 +71,11 @@ func TestAFolderShowsTheOwnersSkillsAsTheyAre(t *testing.T) {
 	script := filepath.Join("word-count", "scripts", "run.sh")
 	a, errA := os.Stat(filepath.Join(one, script))
 	b, errB := os.Stat(filepath.Join(two, script))
-	if errA != nil || errB != nil || !os.SameFile(a, b) || a.Mode().Perm() != 0o555 {
+	if errA != nil || errB != nil || !os.SameFile(a, b) || a.Mode().Perm() != 0o755 {
 		t.Errorf("the script is %v, %v and %v, %v", a, errA, b, errB)
 	}
 
-	if info, err := os.Stat(filepath.Join(one, "word-count", MainFile)); err != nil || info.Mode().Perm() != 0o444 {
+	if info, err := os.Stat(filepath.Join(one, "word-count", MainFile)); err != nil || info.Mode().Perm() != 0o644 {
 		t.Errorf("a text is %v, %v", info, err)
 	}
 

@@ -55,6 +55,7 @@ var alike = map[string][]string{
 		"open('/app/file.txt').read()",
 		"open('missing.txt')",
 		"os.remove('file.txt')",
+		"import shutil\nshutil.copytree('/skills/files', 'copied')\nopen('copied/SKILL.md', 'a').write('more'); shutil.rmtree('copied')",
 		"import nosuchmodule",
 		"_",
 		"class Quiet:\n    def __repr__(self):\n        return 'quiet'\n\nQuiet()",
