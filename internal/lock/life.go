@@ -29,6 +29,20 @@ type Life struct {
 // newPrefix begins the names of files that are not locked yet.
 const newPrefix = ".new-"
 
+// ErrFolder says why the state folder cannot be made, or cannot be used as it is another
+// user's.
+func ErrFolder(dir string, err error) error {
+	if !errors.Is(err, fs.ErrPermission) {
+		return fault.New(fault.Unavailable, "the state folder cannot be made").WithHint("check that %s can be written", dir).WithCause(err)
+	}
+	whose := ""
+	if owner := ownerOf(dir); owner != "" {
+		whose = ", which belongs to the user " + owner
+	}
+	return fault.New(fault.Unavailable, "this user has no permission to write the state folder %s%s", dir, whose).
+		WithHint("run paddock as its owner, or name another folder with --state-dir or PADDOCK_STATE_DIR").WithCause(err)
+}
+
 // NewLife begins one in a state folder, and removes those that have ended.
 func NewLife(dir string) (*Life, error) {
 	if !inherited {
@@ -36,7 +50,7 @@ func NewLife(dir string) (*Life, error) {
 	}
 	folder := filepath.Join(dir, livesFolder)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return nil, fault.New(fault.Unavailable, "the state folder cannot be made").WithHint("check that %s can be written", dir).WithCause(err)
+		return nil, ErrFolder(dir, err)
 	}
 	removeEnded(folder)
 	l := &Life{path: filepath.Join(folder, rand.Text())}

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,5 +127,28 @@ func TestALifeNeedsAFolderThatCanBeMade(t *testing.T) {
 	}
 	if _, err := lock.NewLife(file); fault.KindOf(err) != fault.Unavailable {
 		t.Errorf("it is %v", err)
+	}
+}
+
+func TestAnotherUsersFolderIsToldAsThat(t *testing.T) {
+	if os.Getuid() == 0 {
+		told := fault.Of(lock.ErrFolder("/", fs.ErrPermission))
+		if told.Message != "this user has no permission to write the state folder /" || !strings.Contains(told.Hint, "--state-dir") {
+			t.Errorf("its own: %+v", told)
+		}
+		dir := t.TempDir()
+		if err := os.Chown(dir, 54321, 54321); err != nil {
+			t.Fatal(err)
+		}
+		told = fault.Of(lock.ErrFolder(filepath.Join(dir, "below"), fs.ErrPermission))
+		if !strings.HasSuffix(told.Message, ", which belongs to the user 54321") {
+			t.Errorf("another's: %+v", told)
+		}
+		return
+	}
+	dir := "/paddock-of-another-user"
+	told := fault.Of(func() error { _, err := lock.NewLife(dir); return err }())
+	if told == nil || !strings.HasSuffix(told.Message, "/paddock-of-another-user, which belongs to the user root") {
+		t.Errorf("another's: %+v", told)
 	}
 }

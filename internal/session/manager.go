@@ -38,6 +38,7 @@ import (
 	"paddock/internal/blob"
 	"paddock/internal/desk"
 	"paddock/internal/fault"
+	"paddock/internal/lock"
 	"paddock/internal/pool"
 	"paddock/internal/quota"
 	"paddock/internal/sandbox"
@@ -95,7 +96,7 @@ func New(config Config) (*Manager, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(filepath.Join(config.Dir, "owners"), 0o700); err != nil {
-		return nil, fault.New(fault.Unavailable, "the state folder cannot be made").WithHint("check that %s can be written", config.Dir).WithCause(err)
+		return nil, lock.ErrFolder(config.Dir, err)
 	}
 	if err := checkFormat(config.Dir, config.files()); err != nil {
 		return nil, err
