@@ -46,6 +46,15 @@ func (c child) send(kind Kind, id uint32, body any) {
 // dial connects a client to a child that follows script after the greeting.
 func dial(t *testing.T, script func(c child)) *Client {
 	t.Helper()
+	client, err := tryDial(t, script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// tryDial is dial for a child that may be gone as soon as it has greeted.
+func tryDial(t *testing.T, script func(c child)) (*Client, error) {
 	ours, theirs := net.Pipe()
 	ended := make(chan struct{})
 	go func() {
@@ -56,15 +65,14 @@ func dial(t *testing.T, script func(c child)) *Client {
 		script(c)
 	}()
 	client, _, err := NewClient(t.Context(), ours, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
-		client.Close()
+		if err == nil {
+			client.Close()
+		}
 		theirs.Close()
 		<-ended
 	})
-	return client
+	return client, err
 }
 
 func start(t *testing.T, client *Client) *Instance {
@@ -363,10 +371,13 @@ func TestOneRunAtATime(t *testing.T) {
 func FuzzServerSurvivesAnyChild(f *testing.F) {
 	f.Add([]byte{2, 0, 0, 0, byte(KindStarted), 1, 0, 0, 0, '{', '}', 2, 0, 0, 0, byte(KindDone), 1, 0, 0, 0, '{', '}'})
 	f.Fuzz(func(t *testing.T, stream []byte) {
-		client := dial(t, func(c child) {
+		client, err := tryDial(t, func(c child) {
 			_, _ = c.stream.Write(stream)
 			c.Close()
 		})
+		if err != nil {
+			return // it was gone before the greeting was read
+		}
 		if in, err := client.Start(t.Context(), StartBody{}); err == nil {
 			_, _ = in.Run(t.Context(), sandbox.Command{Stdout: io.Discard})
 			in.Close()
