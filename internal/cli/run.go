@@ -72,7 +72,7 @@ Exit codes: the program's own (1 after an error that it did not catch), or
   134  its interpreter crashed
   137  it was stopped at its limit of memory, fuel, disk or output
   141  whoever read the output went away
-A second Ctrl-C ends paddock at once.`,
+A third Ctrl-C ends paddock at once.`,
 		Example: `  paddock run examples/hello.py
   paddock run -c 'print(sum(range(10)))'
   echo 'console.log(process.argv[2])' | paddock run --language javascript - hello
@@ -116,6 +116,7 @@ func (p *program) run(c *cobra.Command, f runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+	defer p.outlastSignals()()
 	parts, err := p.open(func(sc *session.Config) {
 		sc.WaitInPlace = -1 // whoever started the program waits with it
 		if !p.config.IsSet("policy.stdout_max_bytes") {

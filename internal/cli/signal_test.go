@@ -79,6 +79,58 @@ func TestSignalsEndAProgramGently(t *testing.T) {
 	}
 }
 
+// TestTwoInterruptsLeaveNothing: who presses Ctrl-C twice has neither a session nor an
+// execution that never ended in the audit log.
+func TestTwoInterruptsLeaveNothing(t *testing.T) {
+	there, reason := guests(t)
+	sandboxtest.Require(t, "wasm", slices.Contains(there, "python"), reason)
+	stubborn := "import time\nprint('started', flush=True)\nwhile True:\n    try:\n        time.sleep(1)\n    except KeyboardInterrupt:\n        print('no', flush=True)\n"
+	cmd := paddock(t, false, "run", "-c", stubborn)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out := bufio.NewReader(stdout)
+	for _, want := range []string{"started\n", "no\n"} {
+		if line, err := out.ReadString('\n'); line != want {
+			t.Fatalf("it printed %q, want %q: %v", line, want, err)
+		}
+		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := io.Copy(io.Discard, out); err != nil {
+		t.Fatal(err)
+	}
+	var ended *exec.ExitError
+	if err := cmd.Wait(); !errors.As(err, &ended) || ended.ExitCode() != exitCancelled {
+		t.Errorf("it ended with %v, want the exit code %d; %s", err, exitCancelled, stderr.String())
+	}
+	if !strings.Contains(stderr.String(), "a third Ctrl-C") {
+		t.Errorf("stderr is %q", stderr.String())
+	}
+	ask := func(args ...string) string {
+		asked := paddock(t, false, args...)
+		asked.Env = cmd.Env
+		said, err := asked.Output()
+		if err != nil {
+			t.Errorf("%q: %v", args, err)
+		}
+		return string(said)
+	}
+	if all := ask("session", "ls", "--json"); strings.Contains(all, `"s-`) {
+		t.Errorf("sessions are left: %s", all)
+	}
+	if log := ask("audit", "ls", "--json"); strings.Count(log, `"action": "execute"`) != 2 || strings.Count(log, `"action": "destroy_session"`) != 1 {
+		t.Errorf("the audit log has %s", log)
+	}
+}
+
 // TestMCPEndsWhenItIsTold: a SIGTERM while a program runs ends the server
 // cleanly, and the call is still answered.
 func TestMCPEndsWhenItIsTold(t *testing.T) {

@@ -59,6 +59,7 @@ func (p *program) runSkill(c *cobra.Command, f runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+	defer p.outlastSignals()()
 	parts, err := p.open(func(sc *session.Config) { sc.Call = narrowed(sc.Call, in.Manifest) })
 	if err != nil {
 		return err
