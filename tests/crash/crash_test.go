@@ -51,8 +51,8 @@ func TestKilledAtAnyMoment(t *testing.T) {
 func playRounds(t *testing.T, p *place, n int, s uint64) {
 	w := newWorld(p)
 	rng := newRand(s, 0)
-	for k := range 3 {
-		w.actors = append(w.actors, &actor{w: w, name: fmt.Sprintf("actor%d", k), rng: newRand(s, uint64(k)+1)})
+	for k := range 3 { // a call never makes a session whose name begins with s-: what was destroyed stays so
+		w.actors = append(w.actors, &actor{w: w, name: fmt.Sprintf("s-actor%d", k), rng: newRand(s, uint64(k)+1)})
 	}
 	began := time.Now()
 	for k := range n {
