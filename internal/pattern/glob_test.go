@@ -88,6 +88,9 @@ func FuzzGlob(f *testing.F) {
 		if strings.Contains(glob, "*{") {
 			return // doublestar has such a star, before what is empty, not stand for nothing at a path's end
 		}
+		if _, inside, ok := strings.Cut(glob, "{"); ok && strings.Contains(inside, "**") {
+			return // 0/** matches 0, and doublestar does not have 0/{**} match it
+		}
 		if want, err := doublestar.Match(glob, path); err == nil && got != want {
 			t.Errorf("%q and %q: %t, doublestar says %t", glob, path, got, want)
 		}
