@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"io"
@@ -9,6 +10,8 @@ import (
 	"math"
 	"os"
 	"path"
+	"sort"
+	"strings"
 	"unicode/utf8"
 
 	"paddock/internal/fault"
@@ -321,25 +324,57 @@ func (t *Tree) writeTemp(name string, data []byte, mode fs.FileMode) (fs.FileInf
 	return info, errors.Join(err, statErr, f.Close())
 }
 
-// makeFolders makes dir and what is missing above it.
+// makeFolders makes dir and what is missing above it. A lookup costs a step for each
+// folder of its path: it makes few of them, and goes down from the last folder that is
+// there.
 func (t *Tree) makeFolders(dir string) error {
 	if dir == "." {
 		return nil
 	}
-	if info, err := t.root().Stat(dir); err == nil {
-		if !info.IsDir() {
-			return fault.New(fault.Invalid, "%s is a file and no folder", dir)
+	parts := strings.Split(dir, "/")
+	above := func(n int) string { return cmp.Or(strings.Join(parts[:n], "/"), ".") }
+	there := sort.Search(len(parts), func(n int) bool {
+		_, err := t.root().Stat(above(n + 1))
+		return err != nil
+	})
+	if there > 0 {
+		switch info, err := t.root().Stat(above(there)); {
+		case err != nil:
+			return explain(err, dir)
+		case !info.IsDir():
+			return fault.New(fault.Invalid, "%s is a file and no folder", above(there))
 		}
+	}
+	if there == len(parts) {
 		return nil
 	}
-	if err := t.makeFolders(path.Dir(dir)); err != nil {
-		return err
-	}
-	if err := t.root().Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	at, err := t.root().OpenRoot(above(there))
+	if err != nil {
 		return explain(err, dir)
 	}
-	if t.options.UID != 0 {
-		return explain(t.root().Lchown(dir, t.options.UID, t.options.GID), dir)
+	defer func() { _ = at.Close() }()
+	for n, name := range parts[there:] {
+		if err := t.makeFolder(at, name); err != nil {
+			return explain(err, above(there+n+1))
+		}
+		next, err := at.OpenRoot(name)
+		if err != nil {
+			return explain(err, above(there+n+1))
+		}
+		_ = at.Close()
+		at = next
 	}
 	return nil
+}
+
+// makeFolder makes one in a folder, unless it is there.
+func (t *Tree) makeFolder(in *os.Root, name string) error {
+	err := in.Mkdir(name, 0o755)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return nil
+	case err == nil && t.options.UID != 0:
+		return in.Lchown(name, t.options.UID, t.options.GID)
+	}
+	return err
 }

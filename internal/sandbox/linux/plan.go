@@ -30,7 +30,7 @@ const restoreTime = 4 * time.Minute
 // bootsAtOnce is how many boxes boot at once; others wait for their turn, and their time
 // does not run. One boot has some processor's time to spare for another, and with more
 // than a few all of them take longer.
-func bootsAtOnce() int { return 2 * runtime.GOMAXPROCS(0) }
+func bootsAtOnce() int { return 2 * runtime.NumCPU() }
 
 // defaultMemory bounds a box whose Spec sets no limit, in bytes.
 const defaultMemory = 1 << 30
