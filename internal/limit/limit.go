@@ -4,7 +4,8 @@
 //
 // Executions wait in one line for each principal, and the lines take turns: a
 // principal who asks for a thousand waits behind their own, and the next one
-// to come is served after at most one of theirs.
+// to come is served after at most one of theirs. Principals whose programs are
+// brief come before those whose programs run for long.
 package limit
 
 import (
@@ -36,7 +37,8 @@ type Config struct {
 	Streams, TotalStreams int
 	// Executions is how many programs of a principal run at once,
 	// TotalExecutions of all. Zero: half of the total, so that nobody alone can
-	// make all others wait; the total: two for each CPU, and two at least.
+	// make all others wait; the total: two for each CPU, and two at least. A quarter
+	// of the total is for principals whose programs are brief.
 	Executions, TotalExecutions int
 	// Queue is how many executions of a principal may wait, TotalQueue of all;
 	// zero: 256 and eight times Queue.
@@ -67,7 +69,20 @@ func (c *Config) complete() error {
 	return nil
 }
 
+// reserve is how many places principals have to themselves whose programs are brief: others
+// together cannot keep them waiting.
+func (c *Config) reserve() int {
+	if c.TotalExecutions == 1 {
+		return 0
+	}
+	return max(1, c.TotalExecutions/4)
+}
+
 const (
+	// brief is how long a program runs at most that keeps nobody waiting, and remembered
+	// how long it counts that one ran for longer.
+	brief      = 2 * time.Second
+	remembered = 5 * time.Minute
 	// maxIdle bounds how many principals are remembered of whom nothing is in
 	// hand. All that is lost with one is how many requests they made just now.
 	maxIdle = 10_000
@@ -82,10 +97,11 @@ type Gate struct {
 
 	mu         sync.Mutex // guards what follows
 	principals map[string]*principal
-	idle       list.List     // of *principal with nothing in hand, the longest idle first
-	turns      list.List     // of *principal who wait and may run more, the next one first
-	bucket     *rate.Limiter // the requests of all
-	load       Load
+	idle       list.List // of *principal with nothing in hand, the longest idle first
+	// quick and slow are lists of *principal who wait and may run more, the next one first.
+	quick, slow list.List
+	bucket      *rate.Limiter // the requests of all
+	load        Load
 }
 
 // Load is what a Gate has in hand now.
@@ -104,10 +120,13 @@ type principal struct {
 	used     time.Time // when the last request was made
 	requests int
 	streams  int
-	running  int
-	waiting  list.List     // of *waiter, the first to come first
-	idle     *list.Element // in Gate.idle; nil: something is in hand
-	turn     *list.Element // in Gate.turns; nil: not in it
+	running  list.List // of *waiter, the first to run first
+	waiting  list.List // of *waiter, the first to come first
+	// slowUntil is how long it is remembered that a program ran for long.
+	slowUntil time.Time
+	idle      *list.Element // in Gate.idle; nil: something is in hand
+	turn      *list.Element // in line; nil: in none
+	line      *list.List    // Gate.quick or Gate.slow
 }
 
 // New makes a Gate with nothing in hand.
@@ -223,7 +242,7 @@ func (g *Gate) principalLocked(name string, now time.Time) *principal {
 
 // restLocked notes that a principal has nothing in hand, if that is so.
 func (g *Gate) restLocked(p *principal) {
-	if p.idle == nil && p.requests == 0 && p.streams == 0 && p.running == 0 && p.waiting.Len() == 0 {
+	if p.idle == nil && p.requests == 0 && p.streams == 0 && p.running.Len() == 0 && p.waiting.Len() == 0 {
 		p.idle = g.idle.PushBack(p)
 	}
 }

@@ -354,8 +354,8 @@ func TestAGateUnderManyAtOnceKeepsItsBoundsAndEndsEmpty(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if l := g.Load(); l != (Load{}) || g.turns.Len() != 0 {
-		t.Errorf("the load is %+v, %d turns are left", l, g.turns.Len())
+	if l := g.Load(); l != (Load{}) || g.quick.Len()+g.slow.Len() != 0 {
+		t.Errorf("the load is %+v, %d turns are left", l, g.quick.Len()+g.slow.Len())
 	}
 }
 
@@ -363,4 +363,77 @@ func TestTheMachineHasMemory(t *testing.T) {
 	if n := MachineMemory(); n < 16<<20 {
 		t.Errorf("%d bytes", n)
 	}
+}
+
+// Four principals whose programs run for 40 s keep one out whose programs run for 10 ms at
+// most until the first of them has ended.
+func TestLongProgramsDoNotKeepBriefOnesWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := gate(t, Config{TotalExecutions: 4, Executions: 2})
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer cancel()
+		run := func(name string, long time.Duration) error {
+			leave, err := g.Enter(ctx, name)
+			if err != nil {
+				return err
+			}
+			defer leave()
+			time.Sleep(long)
+			return nil
+		}
+		most := 0
+		for n := range 16 {
+			all.Go(func() {
+				for {
+					err := run(fmt.Sprint("long", n%4), 40*time.Second)
+					most = max(most, g.Load().Running)
+					if err != nil && ctx.Err() != nil {
+						return
+					}
+				}
+			})
+		}
+		synctest.Wait()
+		for n := range 1000 {
+			began := time.Now()
+			if err := run("brief", 10*time.Millisecond); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(began); took > time.Second && n > 0 || took > 41*time.Second {
+				t.Fatalf("the %d. brief program took %v", n+1, took)
+			}
+			time.Sleep(time.Second)
+		}
+		if most > 4 {
+			t.Errorf("%d ran at once", most)
+		}
+	})
+}
+
+func TestWhoseProgramsAreBriefAgainIsServedLikeOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := gate(t, Config{TotalExecutions: 2, Executions: 2})
+		enter := func() (func(), error) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			return g.Enter(ctx, "a")
+		}
+		leave, err := enter()
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		if _, err := enter(); err == nil {
+			t.Error("the place for brief programs is given to one whose program runs for long")
+		}
+		leave()
+		time.Sleep(5*time.Minute + time.Second)
+		for range 2 {
+			if _, err := enter(); err != nil {
+				t.Errorf("minutes later: %v", err)
+			}
+		}
+	})
 }

@@ -11,7 +11,8 @@ import (
 type waiter struct {
 	ready   chan struct{} // closed when it may run
 	running bool          // that it is
-	place   *list.Element // in its principal's line; nil: no more
+	began   time.Time     // when it did
+	place   *list.Element // in its principal's waiting, or running ones
 }
 
 // Enter waits until one more program of a principal may run; leave, which may
@@ -92,7 +93,10 @@ func (g *Gate) giveUp(p *principal, w *waiter) {
 func (g *Gate) giveUpLocked(p *principal, w *waiter) {
 	if w.running {
 		w.running = false
-		p.running--
+		if now := time.Now(); now.Sub(w.began) > brief {
+			p.slowUntil = now.Add(remembered)
+		}
+		p.running.Remove(w.place)
 		g.load.Running--
 	} else {
 		p.waiting.Remove(w.place)
@@ -106,27 +110,59 @@ func (g *Gate) giveUpLocked(p *principal, w *waiter) {
 // lineUpLocked gives a principal a turn if one waits and more may run, and
 // takes it away otherwise.
 func (g *Gate) lineUpLocked(p *principal) {
-	may := p.waiting.Len() > 0 && p.running < g.config.Executions
+	may := p.waiting.Len() > 0 && p.running.Len() < g.config.Executions
 	switch {
+	case may && p.turn == nil && p.slow(time.Now()):
+		p.turn, p.line = g.slow.PushBack(p), &g.slow
 	case may && p.turn == nil:
-		p.turn = g.turns.PushBack(p)
+		p.turn, p.line = g.quick.PushBack(p), &g.quick
 	case !may && p.turn != nil:
-		g.turns.Remove(p.turn)
+		p.line.Remove(p.turn)
 		p.turn = nil
 	}
 }
 
+// slow tells whether a principal's programs run for long: one does, or did just now.
+func (p *principal) slow(now time.Time) bool {
+	first := p.running.Front()
+	return now.Before(p.slowUntil) || first != nil && now.Sub(first.Value.(*waiter).began) > brief
+}
+
 // dispatchLocked lets run what may. Who was served goes to the end.
 func (g *Gate) dispatchLocked() {
-	for g.load.Running < g.config.TotalExecutions && g.turns.Len() > 0 {
-		p := g.turns.Remove(g.turns.Front()).(*principal)
-		p.turn = nil
+	now := time.Now()
+	for {
+		p := g.nextLocked(now)
+		if p == nil {
+			return
+		}
 		w := p.waiting.Remove(p.waiting.Front()).(*waiter)
-		w.running, w.place = true, nil
+		w.running, w.began, w.place = true, now, p.running.PushBack(w)
 		g.load.Waiting--
 		g.load.Running++
-		p.running++
 		close(w.ready)
 		g.lineUpLocked(p)
 	}
+}
+
+// nextLocked takes the principal who is next from a line; nil: nobody may run more. Those
+// whose programs are brief come first, and have some places to themselves.
+func (g *Gate) nextLocked(now time.Time) *principal {
+	if g.load.Running >= g.config.TotalExecutions {
+		return nil
+	}
+	for g.quick.Len() > 0 {
+		p := g.quick.Remove(g.quick.Front()).(*principal)
+		p.turn = nil
+		if !p.slow(now) {
+			return p
+		}
+		p.turn, p.line = g.slow.PushBack(p), &g.slow
+	}
+	if g.slow.Len() == 0 || g.load.Running >= g.config.TotalExecutions-g.config.reserve() {
+		return nil
+	}
+	p := g.slow.Remove(g.slow.Front()).(*principal)
+	p.turn = nil
+	return p
 }
