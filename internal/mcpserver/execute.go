@@ -136,8 +136,8 @@ func (c *call) outcome(p *pursuit) (Execution, answer, error) {
 	if notice := p.call.notice; notice != "" {
 		r.res.Notice = strings.TrimSpace(notice + " " + r.res.Notice)
 	}
-	r.res.Stdout = r.res.Stdout[min(r.told.Stdout, len(r.res.Stdout)):]
-	r.res.Stderr = r.res.Stderr[min(r.told.Stderr, len(r.res.Stderr)):]
+	r.res.Stdout, r.res.StdoutStream.Bytes = r.res.Stdout[r.told.Stdout:], r.res.StdoutStream.Bytes-int64(r.told.Stdout)
+	r.res.Stderr, r.res.StderrStream.Bytes = r.res.Stderr[r.told.Stderr:], r.res.StderrStream.Bytes-int64(r.told.Stderr)
 	out, shown := describe(r.res, r.kept)
 	c.server.advise(out.Error)
 	switch r.res.Exit.Cause {
@@ -250,7 +250,7 @@ func describe(res session.Result, kept filed) (Execution, []shown) {
 	if out.StoppedBy != "" {
 		out.State = exit.State.String()
 	}
-	out.print(res.Stdout, res.Stderr, kept)
+	out.print(res, kept)
 	changes := fold(res.Changes)
 	out.FilesChanged = append(out.FilesChanged, changes[:min(len(changes), maxChanges)]...)
 	out.FilesOmitted = len(changes) - len(out.FilesChanged)
@@ -266,8 +266,9 @@ func describe(res session.Result, kept filed) (Execution, []shown) {
 // noticeOf is what the model has to know of a run before it goes on.
 func noticeOf(res session.Result) string {
 	var all []string
+	flooded := res.Exit.Cause == sandbox.OutputExceeded
 	for _, one := range []string{
-		res.Notice, lostIn("stdout", res.Stdout, res.Earlier.Stdout, res.Exit.StdoutTruncated), lostIn("stderr", res.Stderr, res.Earlier.Stderr, res.Exit.StderrTruncated), res.Refused,
+		res.Notice, lostIn("stdout", res.StdoutStream, flooded), lostIn("stderr", res.StderrStream, flooded), res.Refused,
 	} {
 		if one != "" {
 			all = append(all, one)
@@ -288,8 +289,8 @@ func shares(stdout, stderr string, room int) (forOut, forErr int) {
 
 // print puts what was printed in, within the bounds that the two streams share.
 // Bytes that are no UTF-8 are replaced. What is in a file is shown in extracts.
-func (e *Execution) print(stdout, stderr string, kept filed) {
-	stdout, stderr = strings.ToValidUTF8(stdout, "\uFFFD"), strings.ToValidUTF8(stderr, "\uFFFD")
+func (e *Execution) print(res session.Result, kept filed) {
+	stdout, stderr := strings.ToValidUTF8(res.Stdout, "\uFFFD"), strings.ToValidUTF8(res.Stderr, "\uFFFD")
 	forOut, forErr := shares(stdout, stderr, maxOutput)
 	if kept.stdout.path != "" {
 		forOut = min(forOut, previewOutput)
@@ -297,7 +298,7 @@ func (e *Execution) print(stdout, stderr string, kept filed) {
 	if kept.stderr.path != "" {
 		forErr = min(forErr, previewOutput)
 	}
-	e.Stdout, e.Stderr = kept.stdout.cut(stdout, forOut, e.StdoutTruncated), kept.stderr.cut(stderr, forErr, e.StderrTruncated)
+	e.Stdout, e.Stderr = kept.stdout.cut(stdout, res.StdoutStream.Bytes, forOut), kept.stderr.cut(stderr, res.StderrStream.Bytes, forErr)
 	e.StdoutTruncated = e.StdoutTruncated || e.Stdout != stdout
 	e.StderrTruncated = e.StderrTruncated || e.Stderr != stderr
 }

@@ -34,26 +34,20 @@ type filed struct {
 	stdout, stderr place
 }
 
-// wholeOrPart says what of a stream a file has: of one that was cut at its limit the
-// beginning is all that there is.
-func wholeOrPart(truncated bool) string {
-	if truncated {
-		return "what was kept, the beginning,"
-	}
-	return "all of it"
-}
-
-// lostIn tells of a stream that went beyond its limit that the rest is gone; "": nothing is.
-// Of a run that went on, earlier results had the stream's first bytes.
-func lostIn(stream, kept string, earlier int, truncated bool) string {
-	if !truncated {
+// lostIn tells of a stream that something of it is gone; "": nothing is. stopped: the
+// program was, because it printed so much.
+func lostIn(stream string, p session.Stream, stopped bool) string {
+	if p.LeftOut == 0 || p.Path != "" && p.Problem == "" && !stopped {
 		return ""
 	}
-	part := fmt.Sprintf("the first %d bytes were kept", len(kept))
-	if earlier > 0 {
-		part = "the beginning was kept"
+	kept := "its beginning and its end are kept"
+	switch {
+	case stopped && p.Path != "" && p.Problem == "":
+		return fmt.Sprintf("The program printed more than %d bytes to %s; what came after is lost. Write large output to a file in /workspace.", p.Bytes, stream)
+	case p.Problem != "":
+		kept += ", as " + p.Problem
 	}
-	return fmt.Sprintf("The program printed more to %s than its limit: %s, and what came after is lost. Write large output to a file in /workspace.", stream, part)
+	return fmt.Sprintf("The program printed %d bytes to %s: %s. Write large output to a file in /workspace.", p.Bytes, stream, kept)
 }
 
 // place tells where something is; the zero value: nowhere.
@@ -61,6 +55,15 @@ type place struct {
 	path    string
 	problem string // why it could not be written
 	smaller []byte // a picture as a smaller PNG; nil: there is none
+	part    bool   // of a stream it has the beginning and the end
+}
+
+// holds says what of a stream is there.
+func (f place) holds() string {
+	if f.part {
+		return "its beginning and its end are"
+	}
+	return "all of it is"
 }
 
 // roomForPictures is how many bytes of pictures are shown.
@@ -71,16 +74,17 @@ func (f filed) roomForPictures() int {
 	return maxPicturesRoom
 }
 
-// cut makes a stream about most bytes long, and says where all of it is, or what was
-// kept of it.
-func (f place) cut(s string, most int, truncated bool) string {
+// cut makes what is kept of a stream of so many bytes about most bytes long, and says where
+// all of it is.
+func (f place) cut(s string, all int64, most int) string {
+	how := seeAll
 	switch {
 	case f.path != "":
-		return cutWith(s, most, wholeOrPart(truncated)+" is in "+f.path+": read_file it in parts (offset, limit), or search_files")
+		how = f.holds() + " in " + f.path + ": read_file it in parts (offset, limit), or search_files"
 	case f.problem != "":
-		return cutWith(s, most, "it could not be written to a file: "+f.problem)
+		how = "it could not be written to a file: " + f.problem
 	}
-	return cutMiddle(s, most)
+	return cutWith(s, all, most, how)
 }
 
 // shrinkFunc makes a picture smaller; nil: it cannot be read, or takes too long.
@@ -127,13 +131,22 @@ func putAway(res session.Result, put session.PutFunc, noPictures bool, shrink sh
 		}
 		return f
 	}
+	printed := func(name, text string, most int, p session.Stream) place {
+		switch {
+		case p.Path != "":
+			return place{path: p.Path, part: p.Problem != ""}
+		case p.Problem != "":
+			return place{problem: p.Problem}
+		case len(text) > most:
+			f := write(name, []byte(text))
+			f.part = p.LeftOut > 0
+			return f
+		}
+		return place{}
+	}
 	forOut, forErr := shares(res.Stdout, res.Stderr, maxOutput)
-	if len(res.Stdout) > forOut {
-		kept.stdout = write("stdout.txt", []byte(res.Stdout))
-	}
-	if len(res.Stderr) > forErr {
-		kept.stderr = write("stderr.txt", []byte(res.Stderr))
-	}
+	kept.stdout = printed("stdout.txt", res.Stdout, forOut, res.StdoutStream)
+	kept.stderr = printed("stderr.txt", res.Stderr, forErr, res.StderrStream)
 	for k, s := range showAll(res.Session, res.Execution, res.Displays, kept.roomForPictures()) {
 		if !s.large {
 			continue

@@ -129,18 +129,46 @@ func TestLongOutputIsInAFileAndFewOfItIsShown(t *testing.T) {
 	}
 }
 
-// TestOutputThatWasCutAtItsLimitIsNotCalledAllOfIt: a file with the first MiB of nine was
-// told to have everything.
-func TestOutputThatWasCutAtItsLimitIsNotCalledAllOfIt(t *testing.T) {
-	for _, size := range []int{100, 10_000} {
-		res := ran(strings.Repeat("a line of output\n", size), "")
-		res.Exit.StdoutTruncated = true
-		kept, _ := away(res)
-		e, _ := describe(res, kept)
-		text := strings.Join(e.texts(), "\n")
-		if strings.Contains(text, "all of it") || !strings.Contains(e.Notice, fmt.Sprintf("the first %d bytes were kept", len(res.Stdout))) || !strings.Contains(text, e.Notice) {
-			t.Errorf("%d lines: the notice is %q", size, e.Notice)
-		}
+// What is told of output that is more than a result keeps: a file with the first MiB of
+// nine was told to have everything.
+func TestWhatIsToldOfOutputBeyondItsLimit(t *testing.T) {
+	text := strings.Repeat("first\n", 12_000) + "\n[… 9000000 bytes left out …]\n" + strings.Repeat("last\n", 12_000)
+	end := strings.Index(text, "last\n")
+	of := func(path, problem string) session.Stream {
+		return session.Stream{Bytes: 9_132_000, LeftOut: 9_000_000, End: end, Path: path, Problem: problem}
+	}
+	const path = ".paddock/1-stdout.txt"
+	for name, c := range map[string]struct {
+		stream session.Stream
+		cause  sandbox.Cause
+		shown  string // with what is left out
+		notice string
+	}{
+		"all is in a file":    {of(path, ""), sandbox.Exited, "all of it is in " + path, ""},
+		"too large for it":    {of(path, "it is more than the disk limit"), sandbox.Exited, "its beginning and its end are in " + path, "printed 9132000 bytes to stdout: its beginning and its end are kept, as it is more than the disk limit"},
+		"no file":             {of("", "there is no room"), sandbox.Exited, "it could not be written to a file: there is no room", "are kept, as there is no room"},
+		"it was too much":     {of(path, ""), sandbox.OutputExceeded, "all of it is in " + path, "printed more than 9132000 bytes to stdout; what came after is lost"},
+		"a passing session's": {of("", ""), sandbox.Exited, "its beginning and its end are in " + path, "its beginning and its end are kept."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			res := ran(text, "")
+			res.StdoutStream, res.Exit.Cause, res.Exit.StdoutTruncated = c.stream, c.cause, true
+			kept, files := away(res)
+			e, _ := describe(res, kept)
+			if !strings.HasPrefix(e.Stdout, "first\n") || !strings.HasSuffix(e.Stdout, "last\n") || !strings.Contains(e.Stdout, c.shown) {
+				t.Errorf("what is shown has %q", e.Stdout[strings.Index(e.Stdout, "[…"):][:120])
+			}
+			var left int64
+			if _, err := fmt.Sscanf(e.Stdout[strings.Index(e.Stdout, "[…"):], "[… %d", &left); err != nil || left+int64(strings.Count(e.Stdout, "first\n")*6+strings.Count(e.Stdout, "last\n")*5) != 9_132_000 {
+				t.Errorf("%d bytes are said to be left out", left)
+			}
+			if !strings.Contains(e.Notice, c.notice) || (c.notice == "") != (e.Notice == "") {
+				t.Errorf("the notice is %q", e.Notice)
+			}
+			if c.stream.Path != "" && len(files) != 0 {
+				t.Error("the file is written again")
+			}
+		})
 	}
 }
 

@@ -30,11 +30,15 @@ func cutAt(s string, n int) string {
 // cutMiddle makes s about most bytes long: what begins and what ends it stays,
 // and a note says what is missing and how to get at it.
 func cutMiddle(s string, most int) string {
-	return cutWith(s, most, "to see all, write it to a file in /workspace and read_file parts of it (offset, limit)")
+	return cutWith(s, int64(len(s)), most, seeAll)
 }
 
-// cutWith is cutMiddle with a word of its own about how to see all.
-func cutWith(s string, most int, how string) string {
+// seeAll is how a model sees all of what was cut.
+const seeAll = "to see all, write it to a file in /workspace and read_file parts of it (offset, limit)"
+
+// cutWith is cutMiddle of a text that was of all bytes, and may have been cut in its middle
+// before, with a word of its own about how to see all.
+func cutWith(s string, all int64, most int, how string) string {
 	if len(s) <= most {
 		return s
 	}
@@ -49,7 +53,7 @@ func cutWith(s string, most int, how string) string {
 	if k := strings.IndexByte(s[from:], '\n'); k >= 0 && k < most/6 {
 		from += k + 1
 	}
-	note := fmt.Sprintf("[… %d bytes left out; %s …]", from-len(head), how)
+	note := fmt.Sprintf("[… %d bytes left out; %s …]", max(all, int64(len(s)))-int64(len(head)+len(s)-from), how)
 	if !strings.HasSuffix(head, "\n") {
 		note = "\n" + note
 	}

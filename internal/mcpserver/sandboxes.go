@@ -12,6 +12,7 @@ import (
 
 	"paddock/internal/fault"
 	"paddock/internal/microsandbox"
+	"paddock/internal/sandbox"
 	"paddock/internal/session"
 )
 
@@ -170,14 +171,15 @@ func (c *call) runInSandbox(ctx context.Context, name microsandbox.Name, req mic
 	c.session, c.execution = res.Session, res.Execution
 	ran := res.Result
 	for _, s := range []struct {
-		name, text string
-		file       place
-		truncated  bool
-	}{{"stdout", ran.Stdout, kept.stdout, ran.Exit.StdoutTruncated}, {"stderr", ran.Stderr, kept.stderr, ran.Exit.StderrTruncated}} {
+		name   string
+		file   place
+		text   string
+		stream session.Stream
+	}{{"stdout", kept.stdout, ran.Stdout, ran.StdoutStream}, {"stderr", kept.stderr, ran.Stderr, ran.StderrStream}} {
 		if s.file.path != "" {
-			res.Output = append(res.Output, microsandbox.Line{Stream: "stderr", Text: "[" + wholeOrPart(s.truncated) + " is in " + s.file.path + "]"})
+			res.Output = append(res.Output, microsandbox.Line{Stream: "stderr", Text: fmt.Sprintf("[%d bytes were printed to %s: %s in %s]", max(s.stream.Bytes, int64(len(s.text))), s.name, s.file.holds(), s.file.path)})
 		}
-		if lost := lostIn(s.name, s.text, 0, s.truncated); lost != "" {
+		if lost := lostIn(s.name, s.stream, ran.Exit.Cause == sandbox.OutputExceeded); lost != "" {
 			res.Output = append(res.Output, microsandbox.Line{Stream: "stderr", Text: "[" + lost + "]"})
 		}
 	}

@@ -1,6 +1,7 @@
 package microsandbox
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -25,11 +26,11 @@ const maxLines = 2000
 type lines struct {
 	limit int64
 
-	mu   sync.Mutex // guards what follows
-	all  []Line
-	open map[string]*strings.Builder // what has no end of line yet
-	size int64
-	cut  bool
+	mu    sync.Mutex // guards what follows
+	all   []Line
+	open  map[string]*strings.Builder // what has no end of line yet
+	taken map[string]int64            // bytes of each stream
+	size  int64
 }
 
 // stream gives the writer of one of them; what it is given goes to also as well,
@@ -52,10 +53,14 @@ func (w lineWriter) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	keep := p
-	if room := l.limit - l.size; int64(len(keep)) > room {
-		keep, l.cut = keep[:max(room, 0)], true
+	if room := l.limit*2/3 - l.size; int64(len(keep)) > room {
+		keep = keep[:max(room, 0)]
 	}
 	l.size += int64(len(keep))
+	if l.taken == nil {
+		l.taken = map[string]int64{}
+	}
+	l.taken[w.name] += int64(len(keep))
 	l.addLocked(w.name, string(keep))
 	return len(p), nil
 }
@@ -89,6 +94,23 @@ func (l *lines) endLocked(stream string) {
 	open.Reset()
 }
 
+// endOfLocked adds the end of a stream of which the lines have the beginning alone.
+func (l *lines) endOfLocked(name, text string, of session.Stream) {
+	missing := max(of.Bytes, int64(len(text))) - l.taken[name]
+	if missing <= 0 {
+		return
+	}
+	text = text[of.End:]
+	end := text[max(0, int64(len(text))-min(missing, l.limit/6)):]
+	if left := missing - int64(len(end)); left > 0 {
+		if _, rest, ok := strings.Cut(end, "\n"); ok && rest != "" {
+			left, end = left+int64(len(end)-len(rest)), rest
+		}
+		l.addLocked(name, fmt.Sprintf("[… %d bytes left out …]\n", left))
+	}
+	l.addLocked(name, end)
+}
+
 // endAllLocked ends what is open, of both streams.
 func (l *lines) endAllLocked() {
 	for _, stream := range []string{"stdout", "stderr"} {
@@ -106,9 +128,8 @@ func (l *lines) take(res session.Result) []Line {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.endAllLocked()
-	if l.cut {
-		l.addLocked("stderr", "[more was printed, and is not shown: write large output to a file in /workspace]\n")
-	}
+	l.endOfLocked("stdout", res.Stdout, res.StdoutStream)
+	l.endOfLocked("stderr", res.Stderr, res.StderrStream)
 	if res.Exit.Result != "" {
 		l.addLocked("stdout", res.Exit.Result+"\n")
 	}

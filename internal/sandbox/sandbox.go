@@ -332,8 +332,8 @@ type RunLimits struct {
 	// and what the host does for it, such as hashing.
 	// In an instance that is not Metered it is a fault.Unsupported.
 	Fuel uint64
-	// StdoutBytes and StderrBytes bound what is passed on; what goes beyond is
-	// cut and flagged. A program that prints sixty-four times as much is stopped.
+	// StdoutBytes and StderrBytes bound what is passed on. A program that prints more is
+	// stopped with OutputExceeded; what went beyond is cut and flagged. Zero: no bound.
 	StdoutBytes, StderrBytes int64
 	// DisplayBytes bounds what is displayed, all together; each counts at least a
 	// KiB.

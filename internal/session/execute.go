@@ -1,10 +1,12 @@
 package session
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"paddock/internal/checkpoint"
@@ -98,10 +100,15 @@ func (s *session) catchUp(ctx context.Context) error {
 
 // put writes a file that shows what the present execution printed, showed or was given.
 func (s *session) put(name string, data []byte) (string, error) {
+	return s.putFrom(name, bytes.NewReader(data), int64(len(data)))
+}
+
+// putFrom is put of so many bytes that src has.
+func (s *session) putFrom(name string, src io.Reader, size int64) (string, error) {
 	s.mu.Lock()
 	number := s.number
 	s.mu.Unlock()
-	f, err := s.tree.Put(fmt.Sprintf("%s/%d-%s", Shown, number, name), data)
+	f, err := s.tree.Put(fmt.Sprintf("%s/%d-%s", Shown, number, name), src, size)
 	return f.Path, err
 }
 

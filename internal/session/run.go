@@ -27,6 +27,7 @@ type running struct {
 	inPlace bool       // it waits for a person where it is
 	stdout  recorder
 	stderr  recorder
+	earlier [2]string // what an earlier result had of the two
 	shown   displays
 	used    sandbox.Usage // of what has run, but for what an earlier call saw
 	waited  time.Duration // at its end, for a person
@@ -56,6 +57,8 @@ func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
 	if err := r.begin(); err != nil {
 		return Result{}, err
 	}
+	defer r.stdout.spool.close()
+	defer r.stderr.spool.close()
 	return r.toEnd()
 }
 
@@ -71,8 +74,8 @@ func (r *running) begin() error {
 	if err != nil {
 		return err
 	}
-	r.stdout = recorder{limit: limits.StdoutBytes, also: r.req.Stdout}
-	r.stderr = recorder{limit: limits.StderrBytes, also: r.req.Stderr}
+	r.stdout = recorder{limit: limits.StdoutBytes, also: r.req.Stdout, spool: s.spool()}
+	r.stderr = recorder{limit: limits.StderrBytes, also: r.req.Stderr, spool: s.spool()}
 	s.mu.Lock()
 	s.number = s.record.Executions + 1
 	s.mu.Unlock()
@@ -169,8 +172,8 @@ func (r *running) left(l sandbox.RunLimits) sandbox.RunLimits {
 		return max(limit-used, 1)
 	}
 	l.Fuel = uint64(rest(int64(l.Fuel), int64(r.used.Fuel)+int64(r.fuel())))
-	l.StdoutBytes = rest(l.StdoutBytes, int64(len(r.stdout.data)))
-	l.StderrBytes = rest(l.StderrBytes, int64(len(r.stderr.data)))
+	l.StdoutBytes = rest(spooled*l.StdoutBytes, r.stdout.bytes)
+	l.StderrBytes = rest(spooled*l.StderrBytes, r.stderr.bytes)
 	l.DisplayBytes = rest(l.DisplayBytes, r.displayed())
 	return l
 }
@@ -179,9 +182,8 @@ func (r *running) left(l sandbox.RunLimits) sandbox.RunLimits {
 func (r *running) sum(exit *sandbox.Exit) {
 	u := &exit.Usage
 	u.CPU, u.Fuel, u.Wall, u.Peak = u.CPU+r.used.CPU, u.Fuel+r.used.Fuel, u.Wall+r.used.Wall, max(u.Peak, r.used.Peak)
-	exit.StdoutTruncated = exit.StdoutTruncated || r.stdout.cut
-	exit.StderrTruncated = exit.StderrTruncated || r.stderr.cut
-	r.stdout.cut, r.stderr.cut = exit.StdoutTruncated, exit.StderrTruncated
+	r.stdout.cut, r.stderr.cut = r.stdout.cut || exit.StdoutTruncated, r.stderr.cut || exit.StderrTruncated
+	exit.StdoutTruncated, exit.StderrTruncated = r.stdout.cut || r.stdout.more(), r.stderr.cut || r.stderr.more()
 	r.used = *u
 }
 
@@ -190,13 +192,24 @@ func (r *running) result(exit sandbox.Exit, wall time.Duration, notice string) R
 	r.refused = lines(r.refused, r.s.refused())
 	res := Result{
 		Session: r.s.id, Execution: r.t.execution, Isolation: r.s.backend.Name(), Exit: exit,
-		Stdout: string(r.stdout.data), Stderr: string(r.stderr.data), Displays: r.shown.take(), Wall: wall, Notice: notice,
+		Displays: r.shown.take(), Wall: wall, Notice: notice,
 		Egress: r.s.traffic().since(r.began), Refused: r.refused, ToolCalls: max(exit.Calls-r.besides(), 0),
 	}
+	res.Stdout, res.StdoutStream = r.stdout.text()
+	res.Stderr, res.StderrStream = r.stderr.text()
 	if r.from != nil {
-		res.Earlier = Earlier{len(r.from.Stdout), len(r.from.Stderr)}
+		res.Earlier = Earlier{sameStart(r.earlier[0], res.Stdout), sameStart(r.earlier[1], res.Stderr)}
 	}
 	return res
+}
+
+// ended puts away what the result has no room for.
+func (r *running) ended(res *Result) {
+	r.s.file(&r.stdout, &res.StdoutStream, "stdout.txt", res.Stdout)
+	r.s.file(&r.stderr, &res.StderrStream, "stderr.txt", res.Stderr)
+	if r.req.Ended != nil {
+		r.req.Ended(*res, r.s.put)
+	}
 }
 
 // end deals with a program that has ended.
@@ -217,9 +230,7 @@ func (r *running) end(exit sandbox.Exit, wall time.Duration) Result {
 	res := r.result(exit, wall, notice)
 	live := s.account(r, exit)
 	if gone == "" {
-		if r.req.Ended != nil {
-			r.req.Ended(res, s.put)
-		}
+		r.ended(&res)
 		s.keepRun(t, r.p, live, r.before, &res)
 	}
 	return res

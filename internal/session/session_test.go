@@ -286,7 +286,7 @@ func TestOutputIsKeptUpToItsLimitAndPassedOn(t *testing.T) {
 	id := create(t, m, alice, "")
 	var out, errs bytes.Buffer
 	r, err := m.Execute(t.Context(), alice, id, session.Request{Code: "print('0123456789abc')\neprint('e')", Stdout: &out, Stderr: &errs})
-	if err != nil || r.Stdout != "0123456789" || !r.Exit.StdoutTruncated || out.String() != r.Stdout || errs.String() != "e\n" || r.Exit.StderrTruncated {
+	if err != nil || r.Stdout != "0123456\n[… 4 bytes left out …]\nbc\n" || !r.Exit.StdoutTruncated || out.String() != "0123456789" || errs.String() != "e\n" || r.Exit.StderrTruncated {
 		t.Errorf("%+v, %v; passed on %q and %q", r, err, out.String(), errs.String())
 	}
 	r, err = m.Execute(t.Context(), alice, id, session.Request{Code: "print('0123456789abc')", Limits: sandbox.RunLimits{StdoutBytes: 100}})

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -125,7 +126,7 @@ func TestASessionThatIsResetGetsAMachineThatIsBootedAlready(t *testing.T) {
 		if n, err := m.Reset(t.Context(), alice, id); err != nil || n != 1 {
 			t.Fatal(n, err)
 		}
-		if _, err := tree.Put("g", []byte("new")); err != nil {
+		if _, err := tree.Put("g", strings.NewReader("new"), 3); err != nil {
 			t.Fatal(err)
 		}
 		if r := prints(t, m, id, "write('h', 'more')\nprint(read('g'))", "new"); r.Notice != "" {

@@ -173,10 +173,12 @@ type Result struct {
 	Execution string
 	Isolation string
 	Exit      sandbox.Exit
-	// Stdout and Stderr are what was printed, up to the limits. Of a run that went on
-	// they are all that it printed, of which an earlier result had some.
-	Stdout, Stderr string
-	Earlier        Earlier
+	// Stdout and Stderr are what was printed; of more than the limits, the beginning and
+	// the end, with a mark between them. Of a run that went on they are all that it
+	// printed, of which an earlier result had some.
+	Stdout, Stderr             string
+	StdoutStream, StderrStream Stream
+	Earlier                    Earlier
 	// Displays, Changes, Wall and the Exit's Usage are those since the run began, or went
 	// on.
 	Displays []sandbox.Display

@@ -51,8 +51,10 @@ type suspended struct {
 	Fuel   uint64        // that it has used
 	Shown  int64         // bytes of displays
 
-	Stdout, Stderr       []byte
-	StdoutCut, StderrCut bool
+	Stdout, Stderr           []byte
+	StdoutTail, StderrTail   []byte `json:",omitempty"`
+	StdoutBytes, StderrBytes int64  `json:",omitempty"`
+	StdoutCut, StderrCut     bool   // some never came
 
 	Calls  int
 	Beside int `json:",omitempty"` // of those: calls that are none of tools
@@ -78,9 +80,7 @@ func (r *running) wait(exit sandbox.Exit, reasons map[int]string, wall time.Dura
 		}
 	}
 	live := s.account(r, exit)
-	if r.req.Ended != nil {
-		r.req.Ended(res, s.put)
-	}
+	r.ended(&res)
 	content, err := json.Marshal(r.suspended(exit, wall))
 	if err == nil && len(content) > checkpoint.MaxContent {
 		err = fault.New(fault.Exhausted, "what the run waits for takes %d MiB", len(content)>>20)
@@ -128,7 +128,9 @@ func (s *session) notSuspended(t *turn, err error) error {
 func (r *running) suspended(exit sandbox.Exit, wall time.Duration) suspended {
 	w := suspended{
 		Code: r.p.code, Limits: r.p.command.Limits, Left: max(r.p.timeout-wall+r.waited, time.Second), Fuel: r.used.Fuel + r.fuel(), Shown: r.displayed(),
-		Stdout: r.stdout.data, Stderr: r.stderr.data, StdoutCut: r.stdout.cut, StderrCut: r.stderr.cut, Calls: exit.Calls, Beside: r.besides(), Open: exit.Open,
+		Stdout: r.stdout.head, StdoutTail: r.stdout.tail, StdoutBytes: r.stdout.bytes, StdoutCut: r.stdout.cut,
+		Stderr: r.stderr.head, StderrTail: r.stderr.tail, StderrBytes: r.stderr.bytes, StderrCut: r.stderr.cut,
+		Calls: exit.Calls, Beside: r.besides(), Open: exit.Open,
 	}
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
@@ -143,8 +145,10 @@ func (r *running) resume() {
 	r.p.code, r.p.command.Limits = from.Code, from.Limits
 	r.p.timeout = min(cmp.Or(r.req.Timeout, from.Left), from.Left)
 	r.p.command.Continue = &sandbox.Continuation{Calls: from.Calls, Open: from.Open}
-	r.stdout.begin(from.Stdout, from.StdoutCut)
-	r.stderr.begin(from.Stderr, from.StderrCut)
+	r.stdout.begin(from.Stdout, from.StdoutTail, from.StdoutBytes, from.StdoutCut)
+	r.stderr.begin(from.Stderr, from.StderrTail, from.StderrBytes, from.StderrCut)
+	r.earlier[0], _ = r.stdout.text()
+	r.earlier[1], _ = r.stderr.text()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.number = from.Number

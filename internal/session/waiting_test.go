@@ -259,7 +259,7 @@ func TestALimitIsForAllThatARunDoesBeforeAndAfterItWaits(t *testing.T) {
 			return after.Exit.Cause == sandbox.OutOfFuel && before.Exit.Usage.Fuel+after.Exit.Usage.Fuel == 16
 		}},
 		"output": {"print('12345678')\neprint('12345678')\n", sandbox.RunLimits{StdoutBytes: 10, StderrBytes: 11}, func(_, after session.Result) bool {
-			return after.Exit.Cause == sandbox.Exited && after.Stdout == "12345678\n1" && after.Stderr == "12345678\n12" && after.Exit.StdoutTruncated && after.Exit.StderrTruncated
+			return after.Exit.Cause == sandbox.Exited && after.Stdout == "1234567\n[… 8 bytes left out …]\n78\n" && after.Stderr == "12345678\n[… 7 bytes left out …]\n78\n" && after.Exit.StdoutTruncated && after.Exit.StderrTruncated
 		}},
 		"displays": {"display('text/plain', '" + strings.Repeat("a", 1500) + "')\n", sandbox.RunLimits{DisplayBytes: 2000}, func(before, after session.Result) bool {
 			return len(before.Displays) == 1 && len(after.Displays) == 0 && after.Exit.Error != nil && strings.Contains(after.Exit.Error.Message, "over its limit")

@@ -244,7 +244,7 @@ func (t *Tree) Write(name string, data []byte) (File, error) {
 	}
 	var f File
 	err = t.change(func() (_ []string, err error) {
-		f, err = t.writeLocked(p, data)
+		f, err = t.writeLocked(p, bytes.NewReader(data), int64(len(data)))
 		return []string{p}, err
 	})
 	if err != nil {
@@ -253,20 +253,21 @@ func (t *Tree) Write(name string, data []byte) (File, error) {
 	return f, nil
 }
 
-// Put is Write for a caller who keeps what is there itself: Options.Keep is not told.
-func (t *Tree) Put(name string, data []byte) (f File, err error) {
+// Put is Write, of so many bytes that src has, for a caller who keeps what is there itself:
+// Options.Keep is not told.
+func (t *Tree) Put(name string, src io.Reader, size int64) (f File, err error) {
 	p, err := Clean(name)
 	if err != nil {
 		return File{}, err
 	}
 	_, err = t.alone(func() (_ []string, err error) {
-		f, err = t.writeLocked(p, data)
+		f, err = t.writeLocked(p, src, size)
 		return nil, err
 	})
 	return f, err
 }
 
-func (t *Tree) writeLocked(p string, data []byte) (File, error) {
+func (t *Tree) writeLocked(p string, src io.Reader, size int64) (File, error) {
 	mode, old := fs.FileMode(0o644), int64(0)
 	if info, err := t.root().Lstat(p); err == nil {
 		if info.IsDir() {
@@ -277,7 +278,7 @@ func (t *Tree) writeLocked(p string, data []byte) (File, error) {
 		}
 		old = weight(info)
 	}
-	growth := max(int64(len(data)), blockBytes) - old + t.missing(path.Dir(p))*blockBytes
+	growth := max(size, blockBytes) - old + t.missing(path.Dir(p))*blockBytes
 	if err := t.roomLocked(growth, 1); err != nil {
 		return File{}, err
 	}
@@ -285,7 +286,7 @@ func (t *Tree) writeLocked(p string, data []byte) (File, error) {
 		return File{}, err
 	}
 	temp := path.Join(path.Dir(p), tempPrefix+rand.Text())
-	info, err := t.writeTemp(temp, data, mode)
+	info, err := t.writeTemp(temp, src, size, mode)
 	if err == nil {
 		err = t.root().Rename(temp, p)
 	}
@@ -311,12 +312,12 @@ func (t *Tree) missing(dir string) (n int64) {
 	return n
 }
 
-func (t *Tree) writeTemp(name string, data []byte, mode fs.FileMode) (fs.FileInfo, error) {
+func (t *Tree) writeTemp(name string, src io.Reader, size int64, mode fs.FileMode) (fs.FileInfo, error) {
 	f, err := t.root().OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode|0o200)
 	if err != nil {
 		return nil, err
 	}
-	_, err = f.Write(data)
+	_, err = io.CopyN(f, src, size)
 	if err == nil && t.options.UID != 0 {
 		err = f.Chown(t.options.UID, t.options.GID)
 	}

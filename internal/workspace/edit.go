@@ -56,7 +56,8 @@ func (t *Tree) editLocked(p, old, replacement string, all bool) (count int, err 
 	if err := fits(p, len(text), count, len(replacement)-len(old)); err != nil {
 		return 0, err
 	}
-	if _, err := t.writeLocked(p, []byte(strings.ReplaceAll(text, old, replacement))); err != nil {
+	edited := strings.ReplaceAll(text, old, replacement)
+	if _, err := t.writeLocked(p, strings.NewReader(edited), int64(len(edited))); err != nil {
 		return 0, fmt.Errorf("putting the edited file in place: %w", err)
 	}
 	return count, nil

@@ -16,7 +16,7 @@ func TestFoldersInOneAnotherCostNoSquareOfTheirNumber(t *testing.T) {
 		return fmt.Sprintf("%d/", made) + strings.Repeat("d/", n)
 	}, func(dir string) {
 		made++
-		if _, err := tree.Put(fmt.Sprintf("%s%d/f", dir, made), nil); err != nil {
+		if _, err := tree.Put(fmt.Sprintf("%s%d/f", dir, made), strings.NewReader(""), 0); err != nil {
 			t.Fatal(err)
 		}
 	})

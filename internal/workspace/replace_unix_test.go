@@ -5,6 +5,7 @@ package workspace_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"paddock/internal/fault"
@@ -28,7 +29,7 @@ func TestAnEmptyFolderIsReplacedByAnotherAndAFullOneIsNot(t *testing.T) {
 	if err := tree.Replace(dirs["first"]); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tree.Put("f", []byte("text")); err != nil {
+	if _, err := tree.Put("f", strings.NewReader("text"), 4); err != nil {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(filepath.Join(dirs["own"], "f")); string(text) != "text" {

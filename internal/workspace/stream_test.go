@@ -302,7 +302,7 @@ func TestAStageTakesFilesAwayInOneChange(t *testing.T) {
 	}
 	t.Cleanup(func() { tree.Close() })
 	for _, name := range []string{"a/b/old.txt", "a/b/c/older.txt", "a/stays.txt"} {
-		if _, err := tree.Put(name, []byte("x")); err != nil {
+		if _, err := tree.Put(name, strings.NewReader("x"), 1); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -179,8 +179,8 @@ var firstKeys = []Key{
 
 	define("policy.fuel_budget", "how much a program may do: loop rounds and calls of its interpreter; 0: they are not counted, which makes programs several times as fast", "0", count(0, 1<<62), func(c *Config) *int64 { return &c.Policy.Fuel }).flag("fuel"),
 	define("policy.memory_bytes", "as sessions.max_memory_mb, in bytes; of two that are set the smaller counts; 0: not set", "0", size(1, 0, mostMemory), func(c *Config) *int64 { return &c.Policy.MemoryBytes }),
-	define("policy.stdout_max_bytes", "how much of a program's standard output is passed on", "1048576", size(1, 1, mostOutput), func(c *Config) *int64 { return &c.Policy.StdoutBytes }).flag("max-output"),
-	define("policy.stderr_max_bytes", "how much of a program's standard error is passed on", "1048576", size(1, 1, mostOutput), func(c *Config) *int64 { return &c.Policy.StderrBytes }).flag("max-output"),
+	define("policy.stdout_max_bytes", "how much of a program's standard output results keep; one that prints 64 times as much is stopped", "1048576", size(1, 1, mostOutput), func(c *Config) *int64 { return &c.Policy.StdoutBytes }).flag("max-output"),
+	define("policy.stderr_max_bytes", "how much of a program's standard error results keep; one that prints 64 times as much is stopped", "1048576", size(1, 1, mostOutput), func(c *Config) *int64 { return &c.Policy.StderrBytes }).flag("max-output"),
 	define("policy.env", "the environment that programs see", "", environment(), func(c *Config) *map[string]string { return &c.Policy.Env }),
 
 	define("sandbox.isolation", "what programs run in when nobody says", "wasm", oneOf("wasm", "linux"), func(c *Config) *string { return &c.Sandbox.Isolation }).flag("isolation"),

@@ -14,8 +14,6 @@ import (
 const (
 	// fakeGrace is how long a program may take after the gentle interrupt.
 	fakeGrace = 500 * time.Millisecond
-	// fakeFlood is how far beyond its limit a program may print.
-	fakeFlood = 64
 	// fakeRounds is how many loop rounds the fake does in a millisecond.
 	fakeRounds = 1_000_000
 )
@@ -246,7 +244,7 @@ func (r *fakeRun) print(which int, s string) error {
 			r.broken = true
 		}
 	}
-	if limit > 0 && r.printed[which]/fakeFlood > limit {
+	if limit > 0 && r.printed[which] > limit {
 		return &stopped{cause: sandbox.OutputExceeded}
 	}
 	return r.stop()

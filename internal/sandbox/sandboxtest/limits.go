@@ -191,13 +191,14 @@ func (k *kit) testOutputLimits(t *testing.T) {
 	long := strings.Repeat("0123456789", 20)
 	t.Run("output beyond the limit is cut and flagged", func(t *testing.T) {
 		o := run(t, in, sandbox.Command{
-			Code:   lines(k.Print(long), k.Print(long), k.PrintErr("short")),
+			Code:   lines(k.PrintErr("short"), k.Print(long), k.Print(long)),
 			Limits: sandbox.RunLimits{StdoutBytes: 300, StderrBytes: 300},
 		})
-		if want := (long + "\n" + long + "\n")[:300]; o.stdout != want || !o.StdoutTruncated || o.Cause != sandbox.Exited || o.Code != 0 {
+		// It is told to stop, and may have come to its end by then.
+		if want := (long + "\n" + long + "\n")[:300]; o.stdout != want || !o.StdoutTruncated || o.Cause != sandbox.Exited && o.Cause != sandbox.OutputExceeded {
 			t.Errorf("stdout %q, %+v", o.stdout, o.Exit)
 		}
-		if o.stderr != "short\n" || o.StderrTruncated {
+		if !strings.HasPrefix(o.stderr, "short\n") {
 			t.Errorf("stderr %q, %+v", o.stderr, o.Exit)
 		}
 	})
@@ -213,7 +214,7 @@ func (k *kit) testOutputLimits(t *testing.T) {
 			t.Errorf("stderr %q, %+v", o.stderr, o.Exit)
 		}
 	})
-	t.Run("a flood of output is stopped", func(t *testing.T) {
+	t.Run("more output than the limit stops the program", func(t *testing.T) {
 		o := run(t, in, sandbox.Command{Code: lines(k.Set("x", 1), k.Flood), Limits: sandbox.RunLimits{StdoutBytes: 10_000, Grace: grace}})
 		if o.Cause != sandbox.OutputExceeded || len(o.stdout) != 10_000 || !o.StdoutTruncated {
 			t.Errorf("%d bytes, %+v", len(o.stdout), o.Exit)

@@ -8,10 +8,6 @@ import (
 	"paddock/internal/sandbox/wire"
 )
 
-// floodFactor is how far beyond its limit a program may print before it is
-// stopped.
-const floodFactor = 64
-
 // Piece is how much output one frame carries at most, in bytes.
 const Piece = 64 << 10
 
@@ -128,9 +124,7 @@ func (o *Output) admit(which int, p []byte) ([]byte, chan struct{}) {
 	if s.limit > 0 && s.printed > s.limit {
 		s.cut = true
 		p = p[:max(0, int64(len(p))-(s.printed-s.limit))]
-		if s.printed/floodFactor > s.limit {
-			o.ctl.Interrupt(sandbox.OutputExceeded)
-		}
+		o.ctl.Interrupt(sandbox.OutputExceeded)
 	}
 	return p, o.over
 }
