@@ -142,7 +142,7 @@ func (r *reader) readHead() error {
 		return fault.New(fault.Unsupported, "the archive has the format %d, and this paddock knows %d", r.head.Format, format).WithHint("update paddock")
 	}
 	c := &r.head.Checkpoint
-	c.Machine = nil // none is carried: it would fit nowhere else
+	c.Machine, c.Waiting = nil, nil // none are carried: they fit nowhere else
 	for name := range c.Trees {
 		if _, known := r.limits.Trees[name]; !known {
 			return errNotWhole("it names the folder %.100q", name)

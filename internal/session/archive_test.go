@@ -211,6 +211,30 @@ func TestWhatAnArchiveSaysOfItselfIsNotBelieved(t *testing.T) {
 	}
 }
 
+// A saved machine is read by the system that runs it, and a run that waits brings limits of
+// its own: neither comes with an archive, whatever that says.
+func TestNoArchiveBringsAMachineOrARunThatWaits(t *testing.T) {
+	source := manager(t, session.Config{}, sandboxtest.FakeConfig{})
+	whole := archivetest.Entries(t, exported(t, source, "x = 1", session.Settings{}))
+	forged := edited(t, whole, func(head map[string]any) {
+		layer := interpreter(head)["layers"].([]any)[0]
+		c := head["checkpoint"].(map[string]any)
+		c["machine"] = map[string]any{"state": []byte("x"), "content": layer, "interpreters": map[string]any{}}
+		c["waiting"] = map[string]any{"execution": "x-forged", "runtime": "python", "language": "python", "content": layer, "reasons": []string{"nothing"}}
+	})
+	m := manager(t, session.Config{}, sandboxtest.FakeConfig{})
+	i, _, err := m.Import(t.Context(), alice, "", bytes.NewReader(archivetest.Archive(t, forged, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	prints(t, m, i.ID, "print(x)", "1")
+	if d, err := m.Details(t.Context(), alice, i.ID); err != nil || d.Waiting != nil {
+		t.Errorf("it waits for %+v, %v", d.Waiting, err)
+	}
+	_, err = m.Execute(t.Context(), alice, i.ID, session.Request{Continue: "x-forged"})
+	wantKind(t, err, fault.NotFound)
+}
+
 func TestOfSettingsAnImportTakesOverWhatMayBeHere(t *testing.T) {
 	source := manager(t, session.Config{}, sandboxtest.FakeConfig{})
 	whole := archivetest.Entries(t, exported(t, source, "x = 1", session.Settings{Name: "work", Language: "python", MemoryBytes: 64 * mib, TTL: time.Hour}))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"net/http"
 	"os"
 	"strings"
@@ -278,6 +279,44 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
+// An address that holds as many connections as it may keeps no other one out.
+func TestOneAddressKeepsNoOtherOneOut(t *testing.T) {
+	s := start(t, Config{MaxConnections: 8, Log: (&lines{}).logger()})
+	dial := func(from string) net.Conn {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		c, err := d.DialContext(t.Context(), "tcp", s.at)
+		if err != nil {
+			t.Skipf("this machine has no %s: %v", from, err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	const hello = "GET /healthz HTTP/1.1\nHost: "
+	for range 6 {
+		if got := exchange(t, dial("127.0.0.2"), hello+s.at+"\n\n"); got.status != 200 {
+			t.Fatalf("got %+v", got)
+		}
+	}
+	if n, err := dial("127.0.0.2").Read(make([]byte, 1)); err == nil {
+		t.Errorf("one too many got %d bytes", n)
+	}
+	if got := exchange(t, dial("127.0.0.3"), hello+s.at+"\n\n"); got.status != 200 {
+		t.Errorf("another address got %+v", got)
+	}
+}
+
+func TestTheShareOfAnAddress(t *testing.T) {
+	l := &bounded{most: 100, proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
+	for text, want := range map[string]int{"192.0.2.1": 25, "2001:db8::1": 25, "127.0.0.1": 75, "::1": 75, "10.1.2.3": 100} {
+		if got := l.share(addressOf(&net.TCPAddr{IP: net.ParseIP(text)})); got != want {
+			t.Errorf("%s may have %d", text, got)
+		}
+	}
+	if one, two := network(netip.MustParseAddr("2001:db8::1")), network(netip.MustParseAddr("2001:db8::2")); one != two {
+		t.Errorf("%v and %v are two", one, two)
+	}
+}
+
 func TestHeadersCannotBeInjected(t *testing.T) {
 	s := start(t, Config{MCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Echo", r.URL.Query().Get("v"))
@@ -314,7 +353,7 @@ func TestAConnectionsPlaceIsFreedOnce(t *testing.T) {
 	}
 	c.Close()
 	c.Close()
-	if n := l.open.Load(); n != 0 {
+	if n := l.open; n != 0 {
 		t.Errorf("%d are open", n)
 	}
 }

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/netip"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 
 	"paddock/internal/fault"
@@ -49,7 +50,7 @@ func (s *Server) listen(ctx context.Context) (net.Listener, error) {
 	}
 	s.port = l.Addr().(*net.TCPAddr).Port
 	s.listensAt(s.port)
-	return &bounded{TCPListener: l.(*net.TCPListener), most: int64(s.config.MaxConnections), log: s.log}, nil
+	return &bounded{TCPListener: l.(*net.TCPListener), most: s.config.MaxConnections, proxies: s.proxies, log: s.log}, nil
 }
 
 func (s *Server) cannotListen(err error) error {
@@ -76,14 +77,18 @@ func isErrno(err error, e, windows syscall.Errno) bool {
 	return errors.Is(err, e)
 }
 
-// bounded is a listener with so many open connections at most. What comes
-// beyond is closed at once: a client that waits would not know why.
+// bounded is a listener with so many open connections at most, and fewer from one address.
+// What comes beyond is closed at once: a client that waits would not know why.
 type bounded struct {
 	*net.TCPListener
-	most int64
-	log  *slog.Logger
-	open atomic.Int64
-	full atomic.Bool // it has been logged
+	most    int
+	proxies []netip.Prefix // who may have as many as there are
+	log     *slog.Logger
+
+	mu   sync.Mutex // guards what follows
+	open int
+	from map[netip.Prefix]int
+	full bool // it has been logged
 }
 
 // Accept waits for a connection that there is room for.
@@ -93,16 +98,70 @@ func (l *bounded) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if l.open.Add(1) <= l.most {
-			l.full.Store(false)
-			return &counted{TCPConn: c, leave: sync.OnceFunc(func() { l.open.Add(-1) })}, nil
+		at := addressOf(c.RemoteAddr())
+		if l.enter(at) {
+			return &counted{TCPConn: c, leave: sync.OnceFunc(func() { l.leave(network(at)) })}, nil
 		}
-		l.open.Add(-1)
 		_ = c.Close()
-		if !l.full.Swap(true) {
-			l.log.Warn("there are as many connections as there may be; further ones are closed", "connections", l.most)
-		}
 	}
+}
+
+// enter counts one more connection, unless there are as many as there may be.
+func (l *bounded) enter(at netip.Addr) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	from := network(at)
+	if l.open >= l.most || l.from[from] >= l.share(at) {
+		if !l.full {
+			l.full = true
+			l.log.Warn("there are as many connections as there may be, in all or from this address; further ones are closed", "connections", l.open, "address", from, "from it", l.from[from])
+		}
+		return false
+	}
+	if l.from == nil {
+		l.from = map[netip.Prefix]int{}
+	}
+	l.open++
+	l.from[from]++
+	l.full = false
+	return true
+}
+
+// share is how many connections an address may have: a quarter; where many share one, as
+// this machine's users do, three quarters; and a trusted proxy all of them.
+func (l *bounded) share(at netip.Addr) int {
+	switch {
+	case slices.ContainsFunc(l.proxies, func(p netip.Prefix) bool { return p.Contains(at) }):
+		return l.most
+	case at.IsLoopback():
+		return l.most - l.most/4
+	}
+	return max(1, l.most/4)
+}
+
+func (l *bounded) leave(from netip.Prefix) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open--
+	if l.from[from]--; l.from[from] == 0 {
+		delete(l.from, from)
+	}
+}
+
+func addressOf(a net.Addr) netip.Addr {
+	if at, ok := a.(*net.TCPAddr); ok {
+		return at.AddrPort().Addr().Unmap().WithZone("")
+	}
+	return netip.Addr{}
+}
+
+// network is what counts as one address: of IPv6, whose users have a network each, that.
+func network(at netip.Addr) netip.Prefix {
+	bits := at.BitLen()
+	if at.Is6() && !at.IsLoopback() {
+		bits = 64
+	}
+	return netip.PrefixFrom(at, bits).Masked()
 }
 
 // counted is one of them. It can do what else a TCP connection can: net/http
@@ -113,7 +172,6 @@ type counted struct {
 }
 
 // Close may be called twice.
-
 func (c *counted) Close() error {
 	defer c.leave()
 	return c.TCPConn.Close()

@@ -114,7 +114,8 @@ type Config struct {
 	// MaxHeaderBytes bounds a request's line and headers; zero: 64 KiB.
 	MaxHeaderBytes int
 	// MaxConnections bounds open connections; further ones are closed at once;
-	// zero: 2048.
+	// zero: 2048. One address may have a quarter of them, one of this machine three
+	// quarters, and a trusted proxy all.
 	MaxConnections int
 	// HeaderTimeout, BodyTimeout and WriteTimeout are how long the headers may
 	// take, the body (below /v1/: each piece of it), and each 64 KiB that a client
