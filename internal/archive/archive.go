@@ -53,6 +53,7 @@ type Settings struct {
 	Language    string        `json:"language,omitempty"`
 	Isolation   string        `json:"isolation,omitempty"`
 	Name        string        `json:"name,omitempty"`
+	Dir         string        `json:"dir,omitempty"`
 	MemoryBytes int64         `json:"memory_bytes,omitempty"`
 	TTL         time.Duration `json:"ttl,omitempty"`
 	Servers     *[]string     `json:"servers,omitempty"`

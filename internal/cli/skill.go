@@ -111,7 +111,7 @@ func (p *program) skillSaveCommand() *cobra.Command {
 	var tags []string
 	c := f.add(&cobra.Command{
 		Use: "save NAME FILE", Short: "Make a skill of a program",
-		Long: "Makes a skill of the functions in a FILE (.py or .js; - is stdin), as skill_save does.\nIt replaces what was saved under the NAME before." + skillCodes,
+		Long: "Makes a skill of the functions in a FILE (.py, .js or .ts; - is stdin), as skill_save does.\nIt replaces what was saved under the NAME before." + skillCodes,
 		Args: count(2, 2, "a name and a file"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if language == "" {
@@ -131,7 +131,7 @@ func (p *program) skillSaveCommand() *cobra.Command {
 		},
 	})
 	c.Flags().StringVar(&description, "description", "", "`TEXT` that says what it does and when to use it")
-	c.Flags().StringVarP(&language, "language", "l", "", "`LANGUAGE` of the program: python or javascript; else FILE's ending tells")
+	c.Flags().StringVarP(&language, "language", "l", "", "`LANGUAGE` of the program: python, javascript or typescript; else FILE's ending tells")
 	c.Flags().StringSliceVar(&tags, "tag", nil, "`TAG` to find it by, once for each")
 	return c
 }

@@ -27,7 +27,7 @@ func (s *Server) codeModeTools() []tool {
 			return []param{
 				pattern("name", &in.name, serverName, "1 to 40 letters, digits, - and _", "To import it by").must(),
 				text("url", &in.url, 0, 2048, "https://host/mcp").must(),
-				textMap("headers", &in.headers, 32, 8192, "Hidden from programs"),
+				textMap("headers", &in.headers, 32, 8192, "Unseen by code"),
 				texts("tools", &in.tools, maxPatterns, "Only get_*, !get_key").noting(&in.narrowed),
 				sessionID(&in.session, aboutSession),
 			}
@@ -37,7 +37,7 @@ func (s *Server) codeModeTools() []tool {
 			return []param{
 				text("query", &in.query, 0, 500, "Empty: all").must(),
 				choice("detail_level", &in.level, []string{string(catalog.Names), string(catalog.Descriptions), string(catalog.Full)}, "full: schemas"),
-				number("limit", &in.limit, 1, 100, "Default: 10"),
+				number("limit", &in.limit, 1, 100, "Or 10"),
 				sessionID(&in.session, aboutSession),
 			}
 		}, searchTools)

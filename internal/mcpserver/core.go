@@ -15,7 +15,7 @@ import (
 )
 
 // aboutSession describes the session_id of most tools.
-const aboutSession = "Else yours"
+const aboutSession = "Or yours"
 
 // Bounds of lists in results.
 const (
@@ -35,13 +35,13 @@ func (s *Server) coreTools(runtimes []session.Runtime) []tool {
 			"Make one.", hints{},
 			func(in *createInput) []param { return in.params(s, langs, isos) }, createSession),
 		define("destroy_session", "Destroy session", "Delete session and files.", destroys,
-			func(in *sessionInput) []param { return []param{sessionID(&in.session, "Which one").must()} }, destroySession),
+			func(in *sessionInput) []param { return []param{sessionID(&in.session, "Which").must()} }, destroySession),
 		s.installTool(),
-		define("cancel_execution", "Cancel", "Stop running code; keep variables.", hints{idempotent: true},
+		define("cancel_execution", "Cancel", "Stop code; keep variables.", hints{idempotent: true},
 			func(in *cancelInput) []param {
 				return []param{
 					sessionID(&in.session, aboutSession),
-					text("execution_id", &in.execution, 0, 100, "Default: all"),
+					text("execution_id", &in.execution, 0, 100, "Or all"),
 				}
 			}, cancelExecution),
 		define("get_workspace_info", "Inspect", "Variables, files, packages, network.", hints{readOnly: true},
@@ -81,28 +81,29 @@ func listRuntimes(ctx context.Context, c *call, _ struct{}) (runtimeList, answer
 }
 
 type createInput struct {
-	session                          session.ID
-	language, name, isolation, image string
-	memory, ttl                      int64
-	servers, network, secrets        []string
-	chosen, narrowed, kept           bool // servers, network, secrets were given
+	session                               session.ID
+	language, name, isolation, image, dir string
+	memory, ttl                           int64
+	servers, network, secrets             []string
+	chosen, narrowed, kept                bool // servers, network, secrets were given
 }
 
 func (in *createInput) params(s *Server, langs, isos []string) []param {
 	all := []param{
 		choice("language", &in.language, langs, "Default"),
-		sessionID(&in.session, "Default: random"),
-		text("name", &in.name, 0, 100, "For people"),
+		sessionID(&in.session, "Or random"),
+		text("name", &in.name, 0, 100, "Title"),
+		choice("cwd", &in.dir, []string{session.Workspace, session.Root}, "Starts in"),
 		choice("isolation", &in.isolation, isos, "Sandbox"),
-		number("memory_mb", &in.memory, 1, max(1, s.config.MemoryBytes>>20), "Python needs 32"),
-		number("ttl_seconds", &in.ttl, 1, 365*24*3600, "Seconds unused"),
+		number("memory_mb", &in.memory, 1, max(1, s.config.MemoryBytes>>20), "MiB"),
+		number("ttl_seconds", &in.ttl, 1, 365*24*3600, "Unused"),
 	}
-	all = append(all, texts("network", &in.network, 100, "Hosts; default: all").noting(&in.narrowed))
+	all = append(all, texts("network", &in.network, 100, "Hosts; else all").noting(&in.narrowed))
 	if s.config.Servers != nil {
 		all = append(all, texts("servers", &in.servers, 100, "SERVER or SERVER/get_*").noting(&in.chosen))
 	}
 	if len(s.config.Secrets) > 0 {
-		all = append(all, texts("secrets", &in.secrets, 100, "Their names; default: all").noting(&in.kept))
+		all = append(all, texts("secrets", &in.secrets, 100, "Names; else all").noting(&in.kept))
 	}
 	if slices.Contains(isos, imaged) {
 		all = append(all, text("image", &in.image, 0, 512, "For "+imaged))
@@ -116,7 +117,7 @@ const imaged = microsandbox.Isolation
 // settings are what the session is made with.
 func (in *createInput) settings() session.Settings {
 	set := session.Settings{
-		Language: in.language, Name: in.name, Isolation: in.isolation, MemoryBytes: in.memory << 20, TTL: time.Duration(in.ttl) * time.Second,
+		Language: in.language, Name: in.name, Dir: in.dir, Isolation: in.isolation, MemoryBytes: in.memory << 20, TTL: time.Duration(in.ttl) * time.Second,
 	}
 	if in.chosen {
 		set.Servers = &in.servers

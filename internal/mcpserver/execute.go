@@ -46,14 +46,14 @@ func (in *executeInput) params(s *Server, langs, isos []string) []param {
 	}
 	all := []param{
 		code,
-		choice("language", &in.language, langs, "Default: session's"),
+		choice("language", &in.language, langs, "Or session's"),
 		number("timeout", &in.timeout, 1, seconds(s.config.MaxTimeout), fmt.Sprintf("Seconds; default %d", seconds(s.config.DefaultTimeout))),
 		sessionID(&in.session, aboutSession),
-		choice("isolation", &in.isolation, isos, "Default: session's"),
+		choice("isolation", &in.isolation, isos, "Or session's"),
 		boolean("interrupt", &in.interrupt, "Stop what runs"),
 	}
 	if s.config.Approvals != nil {
-		all = append(all, text("execution_id", &in.execution, 0, 100, "To go on with"))
+		all = append(all, text("execution_id", &in.execution, 0, 100, "To continue"))
 	}
 	return all
 }

@@ -31,10 +31,10 @@ const aboutPath = "data/a.csv"
 
 func (s *Server) fileTools() []tool {
 	return []tool{
-		define("read_file", "Read file", "Read a text by lines, else bytes (base64); pictures are shown.", hints{readOnly: true},
+		define("read_file", "Read file", "Read text by lines, else bytes (base64); shows pictures.", hints{readOnly: true},
 			func(in *readInput) []param { return in.params(s.config.Link != nil, s.config.Preview != nil) }, readFile),
-		define("write_file", "Write file", "Write a file; folders are made.", hints{destructive: true, idempotent: true}, (*writeInput).params, writeFile),
-		define("edit_file", "Edit file", "Replace text that stands once, or everywhere.", hints{destructive: true}, (*editInput).params, editFile),
+		define("write_file", "Write file", "Write a file and its folders.", hints{destructive: true, idempotent: true}, (*writeInput).params, writeFile),
+		define("edit_file", "Edit file", "Replace text that stands once, or all.", hints{destructive: true}, (*editInput).params, editFile),
 		define("list_files", "List files", "List files.", hints{readOnly: true}, (*listInput).globParams, listFiles),
 		define("search_files", "Search files", "Find lines.", hints{readOnly: true}, (*listInput).searchParams, searchFiles),
 	}
@@ -73,9 +73,9 @@ type readInput struct {
 func (in *readInput) params(links, previews bool) []param {
 	all := []param{
 		text("path", &in.path, 0, 4096, aboutPath).must(),
-		number("offset", &in.offset, 0, 1e12, "First line, from 1, or bytes to skip"),
+		number("offset", &in.offset, 0, 1e12, "First line (from 1) or byte"),
 		number("limit", &in.limit, 1, 1<<20, "Lines or bytes"),
-		boolean("bytes", &in.bytes, "Count a text in bytes"),
+		boolean("bytes", &in.bytes, "Count bytes"),
 		sessionID(&in.session, aboutSession),
 	}
 	switch {
@@ -282,9 +282,9 @@ type editInput struct {
 func (in *editInput) params() []param {
 	return []param{
 		text("path", &in.path, 0, 4096, aboutPath).must(),
-		text("old", &in.old, 1, maxWrite, "Exact text").must(),
+		text("old", &in.old, 1, maxWrite, "Exact").must(),
 		text("new", &in.new, 0, maxWrite, "New text").must(),
-		boolean("replace_all", &in.all, "All of them"),
+		boolean("replace_all", &in.all, "All"),
 		sessionID(&in.session, aboutSession),
 	}
 }

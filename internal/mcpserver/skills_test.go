@@ -321,3 +321,24 @@ func TestSkillsAreOfTheirSet(t *testing.T) {
 		cs.Close()
 	}
 }
+
+func TestSkillsAreSavedInEachLanguageAndChecked(t *testing.T) {
+	cs, _ := withSkills(t)
+	save := func(name, language, code string) *mcp.CallToolResult {
+		return use(t, cs, "skill_save", map[string]any{"name": name, "language": language, "code": code, "description": "Adds numbers."})
+	}
+	for _, c := range []struct{ name, language, code, wrong string }{
+		{"py", "python", "```python\ndef add(a, b):\n    return a + b\n```", ""},
+		{"js", "javascript", "function add(a, b) { return a + b }", ""},
+		{"ts", "typescript", "export function add(a: number, b: number): number { return a + b }", ""},
+		{"bad-py", "python", "a syntax error", "no Python: SyntaxError: invalid syntax"},
+		{"bad-js", "javascript", "function add(a, b { return a + b }", "cannot be imported: Expected"},
+		{"bad-ts", "typescript", "function add(a: number, b: { return a + b }", "cannot be imported: line"},
+		{"none", "perl", "sub add {}", "language"},
+	} {
+		res := save(c.name, c.language, c.code)
+		if text := string(encoded(res)); res.IsError != (c.wrong != "") || !strings.Contains(text, c.wrong) {
+			t.Errorf("%s: %s", c.name, text)
+		}
+	}
+}

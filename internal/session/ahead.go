@@ -65,7 +65,7 @@ func (s *session) wanted() (pool.Want, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	set := &s.record.Settings
-	w.Language, w.Special = set.Language, set.Machine != nil || set.MemoryBytes > 0
+	w.Language, w.Special = set.Language, set.Machine != nil || set.MemoryBytes > 0 || set.Dir != ""
 	if set.Machine != nil && len(set.Machine.Env) > 0 {
 		w.Own = string(s.owner) // others must not find out what its variables are
 	}

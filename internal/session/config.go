@@ -80,6 +80,8 @@ type Config struct {
 	// an owner, and of all, take together; zero: 32 and 64 times MemoryBytes.
 	// An idle one counts what it has, one that runs all that it may take.
 	OwnerMemoryBytes, TotalMemoryBytes int64
+	// Cwd is the folder that programs begin in, as a session's Dir; empty: Workspace.
+	Cwd string
 	// DiskBytes bounds a workspace; zero: 512 MiB. The guest's /tmp has a
 	// quarter of it besides.
 	DiskBytes int64

@@ -130,7 +130,7 @@ func (m *Manager) makeFromArchive(ctx context.Context, k key, a archive.Head) (s
 // not. How long it may live and what it may take is decided here.
 func (m *Manager) settingsOf(a archive.Head) (Settings, string) {
 	was := a.Settings
-	set := Settings{Name: was.Name, Language: was.Language, Isolation: a.Isolation, MemoryBytes: was.MemoryBytes, TTL: was.TTL, Servers: was.Servers, Machine: was.Machine.Portable()}
+	set := Settings{Name: was.Name, Dir: was.Dir, Language: was.Language, Isolation: a.Isolation, MemoryBytes: was.MemoryBytes, TTL: was.TTL, Servers: was.Servers, Machine: was.Machine.Portable()}
 	var not []string
 	most := m.config.MemoryBytes
 	if b, err := m.backend(set.Isolation); err == nil { // else no session is made of it

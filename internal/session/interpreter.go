@@ -198,7 +198,7 @@ func (s *session) bare(runtime string) sandbox.Spec {
 	s.mu.Unlock()
 	memory, passing, machine := cmp.Or(settings.MemoryBytes, usual), settings.Passing, settings.Machine
 	spec := sandbox.Spec{
-		Owner: string(s.owner), Runtime: runtime, Dir: "/workspace", Env: env, Snapshots: !passing,
+		Owner: string(s.owner), Runtime: runtime, Dir: cmp.Or(settings.Dir, c.Cwd, Workspace), Env: env, Snapshots: !passing,
 		Limits: sandbox.Limits{MemoryBytes: memory, Metered: c.Limits.Fuel > 0},
 		Mounts: []sandbox.Mount{
 			{Guest: "/workspace", Aliases: []string{"/app"}, Host: filepath.Join(s.dir, workspaceFolder), DiskBytes: c.DiskBytes},

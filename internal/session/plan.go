@@ -77,6 +77,8 @@ func (m *Manager) checkSettings(ctx context.Context, set Settings) (sandbox.Back
 		return nil, fault.New(fault.Invalid, "the memory limit lies between 0 and %d MiB", most>>20).WithHint("zero stands for %d", usual>>20)
 	case set.TTL < 0:
 		return nil, fault.New(fault.Invalid, "the time to live is not negative")
+	case set.Dir != "" && set.Dir != Workspace && set.Dir != Root:
+		return nil, fault.New(fault.Invalid, "programs begin in %s or %s, and not in %.100q", Workspace, Root, set.Dir).WithHint("os.chdir and process.chdir lead elsewhere")
 	case len(set.Name) > maxName || !utf8.ValidString(set.Name):
 		return nil, fault.New(fault.Invalid, "the name has at most %d bytes of UTF-8", maxName)
 	case set.Machine != nil && !hasMachines(b):

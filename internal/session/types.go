@@ -18,6 +18,13 @@ const Local Owner = "local"
 // ID names a session: 1 to 100 of A-Z, a-z, 0-9, - and _.
 type ID string
 
+// Where the programs of a session may begin. In Root ./servers, ./skills and ./workspace are
+// what they are called in documents of others.
+const (
+	Workspace = "/workspace"
+	Root      = "/"
+)
+
 // Settings are what a session was made with.
 type Settings struct {
 	// Language is what a caller meant it for; any of the runtime's languages
@@ -27,6 +34,9 @@ type Settings struct {
 	Isolation string `json:"isolation,omitempty"`
 	// Name is for people; it need not be unique.
 	Name string `json:"name,omitempty"`
+	// Dir is the folder that programs begin in: Workspace or Root; empty: the manager's
+	// default.
+	Dir string `json:"dir,omitempty"`
 	// MemoryBytes bounds each interpreter, or the session's machine where it has
 	// one; zero: the manager's default.
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`

@@ -2,6 +2,7 @@ package skill
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -28,14 +29,18 @@ func (m Matter) Module() string { return MountFolder + "." + m.Package() }
 
 // fence is a piece of code in the instructions.
 type fence struct {
-	line int // of SKILL.md's body, from 1
-	code string
+	line     int    // of SKILL.md's body, from 1
+	language string // as it is written there, in lower case
+	code     string
 }
+
+func (f fence) typed() bool { return slices.Contains(typedNames, f.language) }
 
 // pythonNames and scriptNames are what fences of a language begin with.
 var (
 	pythonNames = []string{"python", "py", "python3"}
 	scriptNames = []string{"javascript", "js", "mjs"}
+	typedNames  = []string{"typescript", "ts", "mts"}
 )
 
 // maxNesting bounds how deep lists and quotes of the instructions lie in one
@@ -85,7 +90,11 @@ func fences(markdown string, names []string) (found []fence) {
 	line, counted := 1, 0 // of what comes before counted
 	_ = ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		block, ok := n.(*ast.FencedCodeBlock)
-		if !ok || !entering || !slices.Contains(names, strings.ToLower(string(block.Language(source)))) {
+		if !ok || !entering {
+			return ast.WalkContinue, nil
+		}
+		language := strings.ToLower(string(block.Language(source)))
+		if !slices.Contains(names, language) {
 			return ast.WalkContinue, nil
 		}
 		var code strings.Builder
@@ -104,7 +113,7 @@ func fences(markdown string, names []string) (found []fence) {
 		if at := lines.At(0).Start; at > counted {
 			line, counted = line+bytes.Count(source[counted:at], []byte("\n")), at
 		}
-		found = append(found, fence{line, strings.TrimRight(code.String(), "\n") + "\n"})
+		found = append(found, fence{line, language, strings.TrimRight(code.String(), "\n") + "\n"})
 		return ast.WalkContinue, nil
 	})
 	return found
@@ -310,6 +319,18 @@ var (
 // else. [typescript.TooDeep] bounds that as well.
 const maxScript = 32 << 10
 
+// untyped is TypeScript without its types; why says why it is none.
+func untyped(code string) (js, why string) {
+	if len(code) > maxScript {
+		return "", fmt.Sprintf("it has more than %d KiB; put it into scripts/", maxScript>>10)
+	}
+	js, _, failed := typescript.Strip(code, "skill.ts")
+	if failed != nil {
+		return "", fmt.Sprintf("%s (line %d of the code)", failed.Message, failed.Line)
+	}
+	return js, ""
+}
+
 // script makes a module of the JavaScript of the instructions, which exports what
 // it declares. Where that is no module, it is left out, and why says why.
 func (s *Skill) script() (module, why string) {
@@ -317,7 +338,19 @@ func (s *Skill) script() (module, why string) {
 	var b strings.Builder
 	b.WriteString(head)
 	var names []string
-	for _, f := range fences(s.Instructions, scriptNames) {
+	leftOut := "" // why a piece of TypeScript is
+	for _, f := range fences(s.Instructions, slices.Concat(scriptNames, typedNames)) {
+		if f.typed() {
+			js, wrong := untyped(f.code)
+			if wrong != "" {
+				leftOut = cmp.Or(leftOut, fmt.Sprintf("line %d: %s", f.line, wrong))
+				continue
+			}
+			f.code = js
+		}
+		if b.Len() > maxScript {
+			break
+		}
 		fmt.Fprintf(&b, "\n// Line %d of the instructions.\n%s", f.line, f.code)
 		for _, m := range declared.FindAllStringSubmatch(f.code, -1) {
 			names = append(names, m[1])
@@ -339,7 +372,7 @@ func (s *Skill) script() (module, why string) {
 		}
 		result := api.Transform(module, api.TransformOptions{Loader: api.LoaderJS, Format: api.FormatESModule, Target: api.ESNext, LogLevel: api.LogLevelSilent})
 		if len(result.Errors) == 0 {
-			return module, ""
+			return module, leftOut
 		}
 		why = result.Errors[0].Text
 		before := len(names)

@@ -3,6 +3,7 @@ package skill
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -16,8 +17,11 @@ const maxCode, maxTags = 256 << 10, 20
 
 var tagOf = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,31}$`)
 
-// written makes the folder of a skill of a program: its code is Python, or
-// JavaScript where language says so. It declares nothing: its code may use what
+// Languages are those in which skills are saved.
+var Languages = []string{"python", "javascript", "typescript"}
+
+// written makes the folder of a skill of a program: its code is Python where language says
+// nothing else. It declares nothing: its code may use what
 // whoever runs it may.
 func written(name, language, code, description string, tags []string) (Folder, error) {
 	if err := checkName(name); err != nil {
@@ -26,9 +30,10 @@ func written(name, language, code, description string, tags []string) (Folder, e
 	switch language {
 	case "":
 		language = "python"
-	case "python", "javascript":
 	default:
-		return nil, fault.New(fault.Invalid, "skills are not written in %.50q", language).WithHint("language is python or javascript")
+		if !slices.Contains(Languages, language) {
+			return nil, fault.New(fault.Invalid, "skills are not written in %.50q", language).WithHint("language is %s", strings.Join(Languages, ", "))
+		}
 	}
 	if strings.TrimSpace(code) == "" || len(code) > maxCode || !utf8.ValidString(code) || strings.ContainsRune(code, 0) {
 		return nil, fault.New(fault.Invalid, "the code of a skill is text of 1 to %d bytes", maxCode)

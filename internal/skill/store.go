@@ -141,8 +141,8 @@ func (s *Store) Install(ctx context.Context, owner string, from Source) (*Result
 	return s.keep(owner, checked, origin)
 }
 
-// Save makes a skill of a program that a model wrote; language is "python" (also
-// when empty) or "javascript". It replaces what was saved under the name before,
+// Save makes a skill of a program that a model wrote; language is one of Languages,
+// "python" when empty. It replaces what was saved under the name before,
 // and nothing that was installed. Tags are of a-z, 0-9, - and _.
 func (s *Store) Save(owner, name, language, code, description string, tags []string) (*Result, error) {
 	folder, err := written(name, language, code, description, tags)
@@ -154,7 +154,7 @@ func (s *Store) Save(owner, name, language, code, description string, tags []str
 		return nil, err
 	}
 	if _, why := checked.script(); why != "" {
-		return nil, fault.New(fault.Invalid, "the code is no JavaScript: %.200s", why)
+		return nil, fault.New(fault.Invalid, "the code cannot be imported: %.200s", why)
 	}
 	return s.keep(owner, checked, Provenance{Kind: Saved, Text: string(Saved), Origin: string(Saved)})
 }

@@ -35,6 +35,7 @@ type Config struct {
 		Instructions string // empty: made from what runs here
 	}
 	Sessions struct {
+		Cwd                        string
 		DefaultTimeout, MaxTimeout time.Duration
 		MaxPerClient               int64
 		MemoryBytes, DiskBytes     int64
