@@ -216,6 +216,7 @@ type Request struct {
 	Command        string
 	Args           []string
 	Timeout        time.Duration // zero: the default
+	Patience       time.Duration // as in session.Request
 	// Limit bounds what is kept of the output, in bytes; zero: 1 MiB.
 	Limit int64
 	// Stdout and Stderr, when set, receive all output while it is printed.
@@ -256,7 +257,7 @@ func (s *Service) Run(ctx context.Context, owner session.Owner, name Name, req R
 		return Result{}, err
 	}
 	out := lines{limit: cmp.Or(req.Limit, 1<<20)}
-	run := session.Request{Timeout: req.Timeout, Stdout: out.stream("stdout", req.Stdout), Stderr: out.stream("stderr", req.Stderr), Started: req.Started, Ended: req.Ended}
+	run := session.Request{Timeout: req.Timeout, Patience: req.Patience, Stdout: out.stream("stdout", req.Stdout), Stderr: out.stream("stderr", req.Stderr), Started: req.Started, Ended: req.Ended}
 	if req.Command != "" {
 		run.Command = append([]string{req.Command}, req.Args...)
 	} else if run.Language, err = languageOf(req.Language); err != nil {
@@ -266,8 +267,13 @@ func (s *Service) Run(ctx context.Context, owner session.Owner, name Name, req R
 	}
 	res, err := s.sessions.Execute(ctx, owner, info.ID, run)
 	if err != nil {
-		if now, e := s.find(owner, name); e == nil && !running(now) && fault.KindOf(err) == fault.Conflict {
-			err = errNotStarted(name) // it was stopped just now
+		if now, e := s.find(owner, name); e == nil && fault.KindOf(err) == fault.Conflict {
+			var busy *fault.Error
+			if !running(now) {
+				err = errNotStarted(name) // it was stopped just now
+			} else if errors.As(err, &busy) && busy.RetryAfter > 0 {
+				err = busy.WithHint("wait for it, or end it with sandbox_stop and sandbox_start: its files stay")
+			}
 		}
 		return Result{}, err
 	}

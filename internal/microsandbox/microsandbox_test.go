@@ -514,3 +514,25 @@ func TestJSONRPC(t *testing.T) {
 		t.Errorf("its health is %s", recorder.Body)
 	}
 }
+
+// A client that gives up without a word leaves its program running.
+func TestNobodyWaitsForAProgramThatHoldsASandbox(t *testing.T) {
+	w := open(t, t.TempDir())
+	w.start(t, box, nil)
+	began := make(chan string, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = w.Run(t.Context(), alice, box, microsandbox.Request{Language: "python", Code: "loop", Started: func(id string) { began <- id }})
+	}()
+	id := <-began
+	time.Sleep(20 * time.Millisecond)
+	_, err := w.Run(t.Context(), alice, box, microsandbox.Request{Language: "python", Code: "1", Patience: 10 * time.Millisecond})
+	if p := fault.ProblemOf(err); p.Code != fault.Conflict || !strings.Contains(p.Message, id) || !strings.Contains(p.Hint, "sandbox_stop") {
+		t.Errorf("it says %+v", p)
+	}
+	if _, err := w.Stop(t.Context(), alice, box); err != nil {
+		t.Error(err)
+	}
+	<-done
+}
