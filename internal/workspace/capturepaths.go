@@ -108,6 +108,8 @@ const maxLinks = 40
 // as much as can be followed.
 func (t *Tree) resolve(p string) string {
 	rest, done, link, links := strings.Split(p, "/"), "", "", 0
+	at := descent{root: t.root()}
+	defer at.close()
 	for len(rest) > 1 {
 		part := rest[0]
 		rest = rest[1:]
@@ -119,12 +121,14 @@ func (t *Tree) resolve(p string) string {
 				return link
 			}
 			done = strings.TrimPrefix(path.Dir("/"+done), "/")
+			at.to(done)
 			continue
 		}
 		next := join(done, part)
-		target, err := t.root().Readlink(next)
-		if err != nil { // it is no link
+		target, isLink := at.readlink(part)
+		if !isLink {
 			done = next
+			at.down(part)
 			continue
 		}
 		if links++; links > maxLinks || strings.HasPrefix(target, "/") {
@@ -134,4 +138,52 @@ func (t *Tree) resolve(p string) string {
 		rest = append(strings.Split(target, "/"), rest...)
 	}
 	return join(done, rest[0])
+}
+
+// descent is a place in a tree that is gone down to step by step: a lookup from the top
+// costs a step for each folder on the way.
+type descent struct {
+	root *os.Root
+	sub  *os.Root // where it is; nil: at the root, or lost
+	lost bool     // there is no such folder
+}
+
+func (d *descent) here() *os.Root {
+	if d.sub != nil {
+		return d.sub
+	}
+	return d.root
+}
+
+func (d *descent) readlink(name string) (target string, ok bool) {
+	if d.lost {
+		return "", false
+	}
+	target, err := d.here().Readlink(name)
+	return target, err == nil
+}
+
+// down goes into a folder, which is no link.
+func (d *descent) down(name string) {
+	if d.lost {
+		return
+	}
+	next, err := d.here().OpenRoot(name)
+	d.close()
+	d.sub, d.lost = next, err != nil
+}
+
+// to begins again at a folder of the tree; "": at its top.
+func (d *descent) to(p string) {
+	d.close()
+	if d.lost = false; p != "" {
+		d.down(p)
+	}
+}
+
+func (d *descent) close() {
+	if d.sub != nil {
+		_ = d.sub.Close()
+		d.sub = nil
+	}
 }

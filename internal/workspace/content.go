@@ -235,10 +235,19 @@ func isText(data []byte, cut bool) bool {
 	return utf8.Valid(data)
 }
 
+// keepable is Clean of a path at which a file can be kept.
+func keepable(name string) (string, error) {
+	p, err := Clean(name)
+	if err == nil && strings.Count(p, "/") >= maxDepth {
+		return "", fault.New(fault.Invalid, "the path has more than %d folders", maxDepth)
+	}
+	return p, err
+}
+
 // Write puts data into a file, whole or not at all, and makes the folders on
 // the way. What would go beyond the disk limit is a fault.Exhausted.
 func (t *Tree) Write(name string, data []byte) (File, error) {
-	p, err := Clean(name)
+	p, err := keepable(name)
 	if err != nil {
 		return File{}, err
 	}
@@ -256,7 +265,7 @@ func (t *Tree) Write(name string, data []byte) (File, error) {
 // Put is Write, of so many bytes that src has, for a caller who keeps what is there itself:
 // Options.Keep is not told.
 func (t *Tree) Put(name string, src io.Reader, size int64) (f File, err error) {
-	p, err := Clean(name)
+	p, err := keepable(name)
 	if err != nil {
 		return File{}, err
 	}

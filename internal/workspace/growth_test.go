@@ -1,23 +1,49 @@
 package workspace_test
 
 import (
-	"fmt"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"paddock/internal/blob"
+	"paddock/internal/fault"
 	"paddock/internal/growth"
 )
 
-func TestFoldersInOneAnotherCostNoSquareOfTheirNumber(t *testing.T) {
+func TestNothingIsWrittenDeeperThanIsKept(t *testing.T) {
 	tree, _ := open(t, 1<<30)
-	made := 0
-	growth.Check(t, "a file below new folders", 1900, func(n int) string {
-		made++
-		return fmt.Sprintf("%d/", made) + strings.Repeat("d/", n)
-	}, func(dir string) {
-		made++
-		if _, err := tree.Put(fmt.Sprintf("%s%d/f", dir, made), strings.NewReader(""), 0); err != nil {
+	deep := strings.Repeat("d/", 199) + "f"
+	if _, err := tree.Write(deep, nil); err != nil {
+		t.Error(err)
+	}
+	var f *fault.Error
+	if _, err := tree.Write("d/"+deep, nil); !errors.As(err, &f) || f.Kind != fault.Invalid {
+		t.Errorf("deeper: %v", err)
+	}
+}
+
+func keepNone(string, io.Reader) (blob.Ref, error) { return blob.Ref{}, nil }
+
+func TestWhatChangedInADeepFolderCostsNoSquareOfItsDepth(t *testing.T) {
+	tree, dir := open(t, 1<<30)
+	listing, _, err := tree.Capture(nil, keepNone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	growth.Check(t, "a file in deep folders", 1900, func(n int) string {
+		p := strings.Repeat("d/", n)
+		if err := os.MkdirAll(filepath.Join(dir, p), 0o755); err != nil { // as a program does
 			t.Fatal(err)
+		}
+		return p + "f"
+	}, func(p string) {
+		for range 10 {
+			if _, _, err := tree.CapturePaths(listing, []string{p}, keepNone); err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 }

@@ -59,12 +59,9 @@ func (t *Tree) Stage() (*Stage, error) {
 // limit is a fault.Exhausted, and the same path twice a fault.Invalid. mode
 // holds permission bits; zero: those of the file that it replaces, or 0644.
 func (s *Stage) Add(name string, src io.Reader, mode fs.FileMode) (int64, error) {
-	p, err := Clean(name)
+	p, err := keepable(name)
 	if err != nil {
 		return 0, err
-	}
-	if strings.Count(p, "/") >= maxDepth {
-		return 0, fault.New(fault.Invalid, "the path has more than %d folders", maxDepth)
 	}
 	if strings.Contains("/"+p, "/"+tempPrefix) {
 		return 0, fault.New(fault.Invalid, "names that begin with %s are paddock's own", tempPrefix)

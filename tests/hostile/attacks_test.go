@@ -80,7 +80,7 @@ var attacks = map[string]attack{
 		}
 	}},
 	"backticks":                       {2, act("skill_save", map[string]any{"name": "ticks", "description": "ticks", "code": strings.Repeat("`", 262_000)})},
-	"folders in each other":           {2, act("write_file", with(map[string]any{"path": strings.Repeat("d/", 2000) + "f", "content": "x"}))},
+	"folders in each other":           {2, act("write_file", with(map[string]any{"path": strings.Repeat("d/", 190) + "f", "content": "x"}))},
 	"pictures":                        {2, act("execute_code", map[string]any{"language": "python", "code": manyScans})},
 	"packages with long descriptions": {2, act("install_package", with(map[string]any{"package_name": "long-descriptions"}))},
 	"packages of npm":                 {2, act("install_package", with(map[string]any{"package_name": "long-descriptions"}))},
