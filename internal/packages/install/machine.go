@@ -35,7 +35,8 @@ func (p place) inMachine(ctx context.Context, w wishes) (Result, error) {
 		}
 		lines.WriteByte('\n')
 	}
-	args := append(p.pipOfMachine(), "install", "--user", "--quiet", "--no-input", "--no-color", "--disable-pip-version-check", "--progress-bar", "off",
+	args := append([]string{"python3", "-c", wholeOrNothing}, p.pipOfMachine()...)
+	args = append(args, "install", "--user", "--quiet", "--no-input", "--no-color", "--disable-pip-version-check", "--progress-bar", "off",
 		"--no-warn-script-location", "--report", "-", "-r", "/dev/stdin")
 	if w.upgrade {
 		args = append(args, "--upgrade", "--upgrade-strategy", "only-if-needed")
@@ -63,6 +64,24 @@ func (p place) inMachine(ctx context.Context, w wishes) (Result, error) {
 	out.Notes = p.found(ctx)
 	return out, nil
 }
+
+// wholeOrNothing runs Python with its arguments, and removes the files that came below the
+// session's folder where that fails: pip leaves what it had written of a package that it
+// then refuses.
+const wholeOrNothing = `import os, site, subprocess, sys
+base = site.getuserbase()
+def files():
+    return {os.path.join(folder, name) for folder, _, names in os.walk(base) for name in names}
+before = files()
+code = subprocess.call([sys.executable, *sys.argv[2:]])
+if code:
+    for name in files() - before:
+        os.remove(name)
+        try:
+            os.removedirs(os.path.dirname(name))
+        except OSError:
+            pass
+sys.exit(code)`
 
 // ownPip runs pip with what is installed below the session's folder alone in sight.
 const ownPip = `import sys, pip, pip._internal.cli.main as main, site

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"paddock/internal/packages/packagestest"
 	"paddock/tests/paddocktest"
@@ -77,4 +78,38 @@ func TestNPMInALinuxMachine(t *testing.T) {
 	h.refuses(id, "nowhere", "not_found", "nowhere")
 	h.refuses(id, "newer@7", "not_found")
 	h.prints(id, "bash", "cd /tmp && mkdir a && cd a && npm install --silent newer@2 >/dev/null && node -p 'require(\"newer\").version'", "2.0.0")
+}
+
+// What a hostile index gives is refused by pip or by the front of the index, or stays in
+// the machine.
+func TestHostilePythonPackagesInALinuxMachine(t *testing.T) {
+	paddocktest.Require(t, "linux")
+	x := pythons(t)
+	wheel := func(name string, files map[string]string) packagestest.Distribution {
+		return packagestest.Wheel(t, name, "1.0", "py3-none-any", nil, files)
+	}
+	x.Add("climber", wheel("climber", map[string]string{"climber.py": "", "../../../../../../../../etc/owned.py": "x = 1"}))
+	forged := wheel("forged", map[string]string{"forged.py": "evil = 1"})
+	forged.Sum = packagestest.SumOf([]byte("what was promised"))
+	x.Add("forged", forged)
+	young := wheel("young", map[string]string{"young.py": ""})
+	young.Uploaded = time.Now().Add(-time.Hour)
+	x.Add("young", young)
+	x.Add("requestz", wheel("requestz", map[string]string{"requestz.py": ""}))
+	h := open(t, t.TempDir(), x, nil, "PADDOCK_PACKAGES_PYPI_COOLDOWN_DAYS=7", "PADDOCK_PACKAGES_PYPI_ALLOW=climber,forged,young,newer")
+	id := h.create("python", "linux")
+	h.prints(id, "python", "mine = 1\nopen('kept.txt', 'w').write('kept')", "")
+	h.refuses(id, "climber", "unavailable")
+	h.refuses(id, "forged", "unavailable")
+	h.refuses(id, "young", "not_found")
+	h.refuses(id, "requestz", "denied", "packages.pypi.allow")
+	for _, what := range []string{"--index-url http://127.0.0.1/ newer", "newer @ http://127.0.0.1/newer.whl", "git+https://127.0.0.1/a.git", "newer --target=/etc"} {
+		h.refuses(id, what, "denied")
+	}
+	packages, files := h.info(id)
+	if len(packages) != 0 || !slices.Equal(files, []string{"kept.txt"}) {
+		t.Errorf("there are the packages %q and the files %q", packages, files)
+	}
+	h.install(id, "newer==1.0")
+	h.prints(id, "python", "import newer, os; print(mine, newer.version, os.path.exists('/etc/owned.py'))", "1 1.0 False")
 }
