@@ -18,6 +18,8 @@ type Machine struct {
 	Env     map[string]string `json:"env,omitempty"`
 	Volumes []Volume          `json:"volumes,omitempty"`
 	Ports   []Port            `json:"ports,omitempty"`
+	// Scripts are programs of the machine's own, by their names.
+	Scripts map[string]string `json:"scripts,omitempty"`
 }
 
 // SandboxName is a name within a namespace.
@@ -70,5 +72,5 @@ func (m *Machine) Same(other *Machine) bool {
 	if other != nil {
 		b = *other
 	}
-	return a.Image == b.Image && a.CPUs == b.CPUs && maps.Equal(a.Env, b.Env) && slices.Equal(a.Volumes, b.Volumes) && slices.Equal(a.Ports, b.Ports)
+	return a.Image == b.Image && a.CPUs == b.CPUs && maps.Equal(a.Env, b.Env) && slices.Equal(a.Volumes, b.Volumes) && slices.Equal(a.Ports, b.Ports) && maps.Equal(a.Scripts, b.Scripts)
 }

@@ -81,6 +81,8 @@ func (in *sandboxInput) configParam() param {
 		texts("volumes", &c.Volumes, 64, "host:guest[:ro]"),
 		texts("ports", &c.Ports, 64, "host:guest"),
 		texts("envs", &c.Envs, 64, "NAME=value"),
+		text("shell", &c.Shell, 0, 200, "Of scripts"),
+		textMap("scripts", &c.Scripts, 64, 64<<10, "Commands by name"),
 	}, "Settings").noting(&in.configured)
 }
 

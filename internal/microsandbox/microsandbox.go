@@ -260,6 +260,9 @@ func (s *Service) Run(ctx context.Context, owner session.Owner, name Name, req R
 	run := session.Request{Timeout: req.Timeout, Patience: req.Patience, Stdout: out.stream("stdout", req.Stdout), Stderr: out.stream("stderr", req.Stderr), Started: req.Started, Ended: req.Ended}
 	if req.Command != "" {
 		run.Command = append([]string{req.Command}, req.Args...)
+		if _, ok := info.Settings.Machine.Scripts[req.Command]; ok {
+			run.Command[0] = session.ScriptsFolder + "/" + req.Command
+		}
 	} else if run.Language, err = languageOf(req.Language); err != nil {
 		return Result{}, err
 	} else {

@@ -213,6 +213,10 @@ func TestWhatIsWrongWithSettingsIsSaidAtOnce(t *testing.T) {
 	if err := os.Symlink("/etc", link); err != nil {
 		t.Fatal(err)
 	}
+	file := filepath.Join(w.volume, "hosts")
+	if err := os.WriteFile(file, []byte("10.1.2.3 mine\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		set   microsandbox.Settings
 		kind  fault.Kind
@@ -226,6 +230,11 @@ func TestWhatIsWrongWithSettingsIsSaidAtOnce(t *testing.T) {
 		"a relative folder":              {microsandbox.Settings{Volumes: []string{"data:/data"}}, fault.Invalid, nil},
 		"a volume upon the workspace":    {microsandbox.Settings{Volumes: []string{w.volume + ":/workspace"}}, fault.Invalid, []string{"/workspace"}},
 		"a volume upon the system":       {microsandbox.Settings{Volumes: []string{w.volume + ":/usr/../usr/lib"}}, fault.Invalid, nil},
+		"a folder upon the system's":     {microsandbox.Settings{Volumes: []string{w.volume + ":/etc/ssl"}}, fault.Invalid, []string{"/etc/hosts"}},
+		"a file upon the kernel's":       {microsandbox.Settings{Volumes: []string{file + ":/proc/version"}}, fault.Invalid, nil},
+		"a script's name":                {microsandbox.Settings{Scripts: map[string]string{"../up": "true"}}, fault.Invalid, []string{`"../up"`}},
+		"a script that is too long":      {microsandbox.Settings{Scripts: map[string]string{"long": strings.Repeat("x", 65<<10)}}, fault.Invalid, []string{`"long"`}},
+		"a shell that is none":           {microsandbox.Settings{Shell: "sh -c\n", Scripts: map[string]string{"a": "true"}}, fault.Invalid, []string{"/bin/bash"}},
 		"two volumes at the same place":  {microsandbox.Settings{Volumes: []string{w.volume + ":/data", w.volume + ":/data/"}}, fault.Invalid, []string{"two volumes"}},
 		"a port of the machine's own":    {microsandbox.Settings{Ports: []string{"80:80"}}, fault.Denied, []string{"1024"}},
 		"a port twice":                   {microsandbox.Settings{Ports: []string{"8080:80", "8080:81"}}, fault.Invalid, []string{"twice"}},

@@ -189,6 +189,9 @@ type rpcConfig struct {
 	Volumes []string `json:"volumes"`
 	Ports   []string `json:"ports"`
 	Envs    []string `json:"envs"`
+	Shell   string   `json:"shell"`
+
+	Scripts map[string]string `json:"scripts"`
 }
 
 func (s *Service) call(ctx context.Context, owner session.Owner, req rpcRequest) (any, error) {
@@ -203,7 +206,7 @@ func (s *Service) call(ctx context.Context, owner session.Owner, req rpcRequest)
 	case "sandbox.start":
 		var c *Settings
 		if p.Config != nil {
-			c = &Settings{Image: p.Config.Image, Memory: p.Config.Memory, CPUs: p.Config.CPUs, Volumes: p.Config.Volumes, Ports: p.Config.Ports, Envs: p.Config.Envs}
+			c = &Settings{Image: p.Config.Image, Memory: p.Config.Memory, CPUs: p.Config.CPUs, Volumes: p.Config.Volumes, Ports: p.Config.Ports, Envs: p.Config.Envs, Shell: p.Config.Shell, Scripts: p.Config.Scripts}
 		}
 		if _, err := s.Start(ctx, owner, name, c); err != nil {
 			return nil, err

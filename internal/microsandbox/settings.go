@@ -1,8 +1,11 @@
 package microsandbox
 
 import (
+	"cmp"
+	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +22,10 @@ type Settings struct {
 	Volumes []string // "host:guest" or "host:guest:ro"
 	Ports   []string // "host:guest"
 	Envs    []string // "NAME=value"
+	// Scripts are programs for the shell, by their names, that commands are then called
+	// by; Shell runs those that do not say what does, empty: /bin/sh.
+	Scripts map[string]string
+	Shell   string
 }
 
 // Bounds of Settings.
@@ -29,7 +36,12 @@ const (
 	maxEntries = 64      // volumes, ports and variables, each
 	// maxVariable bounds a variable, in bytes.
 	maxVariable = 32 << 10
+	// maxScript bounds a script, in bytes.
+	maxScript = 64 << 10
 )
+
+// scriptName matches what a script may be called.
+var scriptName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,62}$`)
 
 func (c *Settings) memory() int64 {
 	if c == nil {
@@ -49,8 +61,11 @@ func (s *Service) machine(name Name, c *Settings) (*session.Machine, error) {
 		errs = append(errs, fault.New(fault.Invalid, "cpus lies between 1 and %d, and memory is not negative", maxCPUs))
 	}
 	m.CPUs = float64(c.CPUs)
-	if len(c.Volumes) > maxEntries || len(c.Ports) > maxEntries || len(c.Envs) > maxEntries {
-		return nil, fault.New(fault.Invalid, "a sandbox has at most %d volumes, ports and variables each", maxEntries)
+	if len(c.Volumes) > maxEntries || len(c.Ports) > maxEntries || len(c.Envs) > maxEntries || len(c.Scripts) > maxEntries {
+		return nil, fault.New(fault.Invalid, "a sandbox has at most %d volumes, ports, variables and scripts each", maxEntries)
+	}
+	if c.Shell != "" && (!path.IsAbs(c.Shell) || strings.ContainsAny(c.Shell, "\n\x00") || len(c.Shell) > 200) {
+		return nil, fault.New(fault.Invalid, "%s is no shell: one is a path such as /bin/bash", quoted(c.Shell))
 	}
 	for _, text := range c.Volumes {
 		v, err := s.volume(text)
@@ -77,7 +92,25 @@ func (s *Service) machine(name Name, c *Settings) (*session.Machine, error) {
 		}
 		m.Env[key] = value
 	}
+	for name, text := range c.Scripts {
+		if !scriptName.MatchString(name) || len(text) > maxScript || strings.ContainsRune(text, 0) {
+			errs = append(errs, fault.New(fault.Invalid, "%s is no script: its name has up to 63 letters, digits, ., - and _, and its text at most %d bytes", quoted(name), maxScript))
+			continue
+		}
+		if m.Scripts == nil {
+			m.Scripts = map[string]string{}
+		}
+		m.Scripts[name] = runnable(text, c.Shell)
+	}
 	return m, joined(errs)
+}
+
+// runnable has a script say what runs it.
+func runnable(text, shell string) string {
+	if strings.HasPrefix(text, "#!") {
+		return text
+	}
+	return "#!" + cmp.Or(shell, "/bin/sh") + "\n" + text + "\n"
 }
 
 // volume reads one, and refuses what no operator allowed.
@@ -91,14 +124,31 @@ func (s *Service) volume(text string) (session.Volume, error) {
 	switch {
 	case !filepath.IsAbs(host) || !path.IsAbs(parts[1]):
 		return session.Volume{}, fault.New(fault.Invalid, "the volume %q needs absolute paths on both sides", text)
-	case reserved(guest):
-		return session.Volume{}, fault.New(fault.Invalid, "no volume can lie at %s in a sandbox", guest).WithHint("choose another folder, such as /data")
+	case guest == "/" || reserved(guest) && !overlaid(guest):
+		return session.Volume{}, errReserved(guest)
 	}
 	real, ok := s.allowed(host)
 	if !ok {
 		return session.Volume{}, errFolder(host)
 	}
+	if info, err := os.Stat(real); reserved(guest) && (err != nil || !info.Mode().IsRegular()) {
+		return session.Volume{}, errReserved(guest)
+	}
 	return session.Volume{Host: real, Guest: guest, ReadOnly: readOnly}, nil
+}
+
+func errReserved(guest string) error {
+	return fault.New(fault.Invalid, "no volume can lie at %s in a sandbox", guest).WithHint("choose another folder, such as /data; a single file can lie over one of the image, such as /etc/hosts")
+}
+
+// overlaid tells whether a file may lie at a path, over one of the image's.
+func overlaid(guest string) bool {
+	for _, own := range []string{"/etc/", "/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/"} {
+		if strings.HasPrefix(guest, own) {
+			return true
+		}
+	}
+	return false
 }
 
 // errFolder says the same of a folder that is not there and of one that is: who

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -13,6 +15,7 @@ import (
 	"paddock/internal/fault"
 	"paddock/internal/quota"
 	"paddock/internal/sandbox"
+	"paddock/internal/workspace"
 )
 
 // Machine is what a session's own machine is like; it travels in archives, but
@@ -52,10 +55,41 @@ func (s *session) inMachine(spec *sandbox.Spec, machine *Machine) {
 	}
 	spec.Image, spec.CPUs = machine.Image, machine.CPUs
 	maps.Copy(spec.Env, machine.Env)
+	if len(machine.Scripts) > 0 {
+		spec.Mounts = append(spec.Mounts, sandbox.Mount{Guest: ScriptsFolder, Host: filepath.Join(s.dir, scriptsFolder), ReadOnly: true})
+	}
 	for _, v := range machine.Volumes {
 		// It is not counted: it is no file of the session.
 		spec.Mounts = append(spec.Mounts, sandbox.Mount{Guest: v.Guest, Host: v.Host, ReadOnly: v.ReadOnly, DiskBytes: sandbox.Unbounded, NoLinks: true})
 	}
+}
+
+// ScriptsFolder is where a machine has its scripts.
+const ScriptsFolder = "/.sandbox_scripts"
+
+// scriptsFolder is the folder of a session in which they lie.
+const scriptsFolder = "scripts"
+
+// makeScripts writes the machine's, which nobody has kept. The caller is alone with the
+// session's folder.
+func (s *session) makeScripts() error {
+	s.mu.Lock()
+	machine := s.record.Settings.Machine
+	s.mu.Unlock()
+	if machine == nil || len(machine.Scripts) == 0 {
+		return nil
+	}
+	dir := filepath.Join(s.dir, scriptsFolder)
+	if err := errors.Join(workspace.RemoveAll(dir), makeVisible(dir)); err != nil {
+		return err
+	}
+	for name, text := range machine.Scripts {
+		file := filepath.Join(dir, filepath.Base(name))
+		if err := errors.Join(os.WriteFile(file, []byte(text), 0o755), os.Chmod(file, 0o755)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // memoryOf gives what an interpreter, or a machine, of a backend may take where

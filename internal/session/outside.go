@@ -119,6 +119,9 @@ func (m *Manager) sharedFolder(o Owner) string {
 // makeOutside makes those folders where they are missing: what they hold can be made
 // again, so nobody has kept them. The caller is alone with the session's folder.
 func (s *session) makeOutside() error {
+	if err := s.makeScripts(); err != nil {
+		return err
+	}
 	for _, f := range s.folders() {
 		if s.shares(f) {
 			// A session that an earlier paddock made has one of its own.

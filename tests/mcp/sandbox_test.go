@@ -70,6 +70,7 @@ func TestMicrosandboxUsers(t *testing.T) {
 	full := paddock(t, state, "token", "create", "full")
 	core := paddock(t, state, "token", "create", "core", "--tools", "core")
 	team := paddock(t, state, "token", "create", "team", "--namespaces", "team")
+	t.Setenv("PADDOCK_SANDBOX_VOLUMES", t.TempDir())
 	s := serveIn(t, state, "--tools", "core,sandbox")
 	t.Run("over MCP", func(t *testing.T) { overMCP(t, s, full) })
 	t.Run("over JSON-RPC", func(t *testing.T) { overRPC(t, s, full) })
@@ -162,12 +163,17 @@ func printed(out map[string]any) string {
 
 func overMCP(t *testing.T, s service, token string) {
 	u := connect(t, s, token)
-	config := map[string]any{"image": "microsandbox/python", "memory": 512, "cpus": 1, "envs": []string{"GREETING=hi"}}
+	hosts := filepath.Join(os.Getenv("PADDOCK_SANDBOX_VOLUMES"), "hosts")
+	if err := os.WriteFile(hosts, []byte("10.1.2.3 mine\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	config := map[string]any{"image": "microsandbox/python", "volumes": []string{hosts + ":/etc/hosts"}, "memory": 512, "cpus": 1, "envs": []string{"GREETING=hi"}, "shell": "/bin/bash",
+		"scripts": map[string]string{"greet": "echo $GREETING $1 ${BASH_VERSION:+bash}; ls kept.txt", "own": "#!/usr/bin/env python3\nprint(6 * 7)\n"}}
 	if out := u.call(t, false, "sandbox_start", of("work", "config", config)); out["running"] != true || out["image"] != "microsandbox/python" {
 		t.Errorf("started: %v", out)
 	}
 	u.call(t, false, "sandbox_run_code", of("work", "language", "python", "code", "import os\nx = 41\nopen('kept.txt', 'w').write('text')"))
-	if out := u.call(t, false, "sandbox_run_code", of("work", "language", "python", "code", "print(os.environ['GREETING'])\nx + 1")); printed(out) != "hi\n42" || out["status"] != "success" {
+	if out := u.call(t, false, "sandbox_run_code", of("work", "language", "python", "code", "import socket\nprint(os.environ['GREETING'], socket.gethostbyname('mine'))\nx + 1")); printed(out) != "hi 10.1.2.3\n42" || out["status"] != "success" {
 		t.Errorf("state: %v", out)
 	}
 	if out := u.call(t, false, "sandbox_run_code", of("work", "language", "nodejs", "code", "console.log([1, 2].map(n => n * 2).join())")); printed(out) != "2,4" {
@@ -200,6 +206,12 @@ func overMCP(t *testing.T, s service, token string) {
 		t.Errorf("a stopped one: %v", out)
 	}
 	u.call(t, false, "sandbox_start", of("work"))
+	if out := u.call(t, false, "sandbox_run_command", of("work", "command", "greet", "args", []string{"you"})); printed(out) != "hi you bash\nkept.txt" {
+		t.Errorf("a script: %v", out)
+	}
+	if out := u.call(t, false, "sandbox_run_command", of("work", "command", "own")); printed(out) != "42" {
+		t.Errorf("a script that says what runs it: %v", out)
+	}
 	if out := u.call(t, false, "sandbox_run_command", of("work", "command", "cat", "args", []string{"kept.txt"})); printed(out) != "text" {
 		t.Errorf("the file: %v", out)
 	}
