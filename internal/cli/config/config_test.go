@@ -138,6 +138,7 @@ max_request_size_mb = 5
 `))
 	want := Config{File: "paddock.toml"}
 	want.Server.Name, want.Server.Version, want.Server.Instructions = "my sandbox", "1.2", "be kind\n"
+	want.Sessions.Cwd = "/workspace"
 	want.Sessions.DefaultTimeout, want.Sessions.MaxTimeout = 10*time.Second, time.Hour
 	want.Sessions.MaxPerClient, want.Sessions.MemoryBytes = 5, 1<<30
 	want.Sessions.DiskBytes, want.Sessions.IdleTTL = 512<<20, 24*time.Hour

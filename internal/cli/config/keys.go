@@ -162,7 +162,7 @@ var firstKeys = []Key{
 	define("server.version", "the version that the server tells; empty: paddock's own", "", words(0, 100), func(c *Config) *string { return &c.Server.Version }),
 	define("server.instructions", "what models are told about the server; empty: what runs here", "", words(0, 2048), func(c *Config) *string { return &c.Server.Instructions }),
 
-	define("sessions.cwd", "the folder that programs begin in: in / ./servers, ./skills and ./workspace are there", "/workspace", oneOf("/workspace", "/"), func(c *Config) *string { return &c.Sessions.Cwd }),
+	define("sessions.cwd", "where programs begin: in / they find ./servers, ./skills and ./workspace", "/workspace", oneOf("/workspace", "/"), func(c *Config) *string { return &c.Sessions.Cwd }),
 	define("sessions.default_timeout_seconds", "how long a program may run when the call does not say", "30", seconds(day), func(c *Config) *time.Duration { return &c.Sessions.DefaultTimeout }).flag("timeout"),
 	define("sessions.max_timeout_seconds", "how long a call may ask for", "3600", seconds(7*day), func(c *Config) *time.Duration { return &c.Sessions.MaxTimeout }),
 	define("sessions.max_sessions_per_client", "how many sessions of a client are in memory at once: for one more another is put to sleep", "32", count(1, 10_000), func(c *Config) *int64 { return &c.Sessions.MaxPerClient }),
