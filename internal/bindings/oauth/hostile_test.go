@@ -133,6 +133,7 @@ func TestALoginToAHostileIssuer(t *testing.T) {
 func TestAnIssuerThatIsSlowEndsWithItsCaller(t *testing.T) {
 	asked := make(chan struct{}, 10)
 	_, c := hostile(t, map[string]http.HandlerFunc{metadata: func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, "{")
 		_ = http.NewResponseController(w).Flush()
 		asked <- struct{}{}
