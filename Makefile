@@ -126,6 +126,7 @@ cross: ## build for the other systems
 suites: ## the official test suites of JavaScript and MCP, and MCP's clients, for the tests
 	@bash tests/conformance/fetch.sh >/dev/null
 	@bash tests/mcp/install.sh >/dev/null
+	@bash tests/mcp/install.sh clients >/dev/null
 
 .PHONY: images
 images: ## real images for the tests of Linux sandboxes, from Debian's packages

@@ -19,6 +19,10 @@ type quirks struct {
 	// noResources: the client gives its model an embedded resource as raw JSON.
 	// Documents are text blocks then.
 	noResources bool
+	// blocksOnly: for a tool with an output schema the client shows its model the
+	// texts of a result and no picture. Its tools have none, and its results no
+	// structured content.
+	blocksOnly bool
 }
 
 // clients is keyed by the beginning of the name that a client gives for itself;
@@ -30,7 +34,16 @@ var clients = []struct {
 	{"codex", quirks{structuredHidesImages: true, noResources: true}},
 }
 
-func quirksOf(i *mcp.Implementation) quirks {
+// appsExtension is how a client says that it shows applications of servers, and of which
+// types. Mastra, whose name is its user's to choose, lists no types.
+const appsExtension = "io.modelcontextprotocol/ui"
+
+// quirksOf are those of a client by its name, if it gave one, and by the extensions that
+// it declared.
+func quirksOf(i *mcp.Implementation, extensions map[string]any) quirks {
+	if apps, ok := extensions[appsExtension].(map[string]any); ok && len(apps) == 0 {
+		return quirks{blocksOnly: true}
+	}
 	if i != nil {
 		for _, c := range clients {
 			if strings.HasPrefix(strings.ToLower(i.Name), c.prefix) {
@@ -41,12 +54,26 @@ func quirksOf(i *mcp.Implementation) quirks {
 	return quirks{}
 }
 
+// quirksFor are those of the client that makes a request.
+func quirksFor(req interface {
+	ClientInfo() *mcp.Implementation
+	ClientCapabilities() *mcp.ClientCapabilities
+}) quirks {
+	if can := req.ClientCapabilities(); can != nil {
+		return quirksOf(req.ClientInfo(), can.Extensions)
+	}
+	return quirksOf(req.ClientInfo(), nil)
+}
+
 // result makes of an answer what this client shows best.
 func (q quirks) result(a answer) *mcp.CallToolResult {
 	if a.inputs != nil {
 		return &mcp.CallToolResult{InputRequests: a.inputs, RequestState: a.state}
 	}
 	res := &mcp.CallToolResult{StructuredContent: a.data, Content: []mcp.Content{}}
+	if q.blocksOnly {
+		res.StructuredContent = nil
+	}
 	var shown []mcp.Content
 	pictured := false
 	for _, s := range a.shown {
@@ -83,6 +110,20 @@ func (q quirks) content(s shown) mcp.Content {
 		return &mcp.TextContent{Text: s.Text}
 	}
 	return &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: s.uri, MIMEType: s.MIMEType, Text: s.Text}}
+}
+
+// definitions are a list of tools as this client needs them.
+func (q quirks) definitions(tools []*mcp.Tool) []*mcp.Tool {
+	if !q.blocksOnly {
+		return tools
+	}
+	own := make([]*mcp.Tool, len(tools))
+	for i, t := range tools {
+		without := *t
+		without.OutputSchema = nil
+		own[i] = &without
+	}
+	return own
 }
 
 // encoded is JSON of what cannot fail to be encoded.

@@ -46,10 +46,10 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request, m *message, ms *m
 		}
 		defer ms.done(m.ID)
 	}
-	c := &call{server: h.server, client: m.Params.Meta.Client, meta: m.Params.Meta.trace()}
+	c := &call{server: h.server, client: m.Params.Meta.Client, quirks: m.Params.Meta.Capabilities.quirks(m.Params.Meta.Client), meta: m.Params.Meta.trace()}
 	from := Caller{Header: r.Header}
 	if ms != nil {
-		c.client, from.SessionID = ms.client, ms.id
+		c.client, c.quirks, from.SessionID = ms.client, ms.quirks, ms.id
 	}
 	if len(m.Params.Meta.Token) > 0 && a.canStream {
 		c.notify = a.progress

@@ -61,8 +61,16 @@ func (m *meta) trace() map[string]any {
 }
 
 type capabilities struct {
-	Extensions  map[string]json.RawMessage   `json:"extensions"`
+	Extensions  map[string]any               `json:"extensions"`
 	Elicitation *mcp.ElicitationCapabilities `json:"elicitation"`
+}
+
+// quirks are what a client needs that declares this.
+func (c *capabilities) quirks(i *mcp.Implementation) quirks {
+	if c == nil {
+		return quirksOf(i, nil)
+	}
+	return quirksOf(i, c.Extensions)
 }
 
 // elicits tells whether a client that declares this can ask its user.

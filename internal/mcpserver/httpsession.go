@@ -30,6 +30,7 @@ type mcpSession struct {
 	owner  session.Owner
 	scope  string // of the token that opened it, see scopeOf
 	client *mcp.Implementation
+	quirks quirks
 	asks   bool                    // its user can be asked
 	end    context.CancelCauseFunc // of what the SDK runs for it
 
@@ -239,7 +240,7 @@ func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, m *message,
 	h.legacy.ServeHTTP(&opening{ResponseWriter: w, opened: func(id string) {
 		opened = true
 		surplus := h.sessions.add(&mcpSession{
-			id: id, owner: owner, scope: h.scopeOf(r.Context()), client: m.Params.Client, asks: m.Params.Capabilities.elicits(), end: end, used: time.Now(),
+			id: id, owner: owner, scope: h.scopeOf(r.Context()), client: m.Params.Client, quirks: m.Params.Capabilities.quirks(m.Params.Client), asks: m.Params.Capabilities.elicits(), end: end, used: time.Now(),
 		}, h.config.MaxSessions)
 		if surplus != nil {
 			go h.end(surplus)

@@ -198,6 +198,7 @@ func TestEachClientGetsTheFormItShows(t *testing.T) {
 		kinds        string
 		structured   bool
 	}{
+		{"Mastra gets content blocks alone", "mastra", []sandbox.Display{picture, page}, "text image resource", false},
 		{"anybody gets everything twice", "anybody", []sandbox.Display{picture, page}, "text image resource", true},
 		{"a client without a name too", "", []sandbox.Display{page}, "text resource", true},
 		{"Codex gets no structured content with pictures", "codex-mcp-client", []sandbox.Display{picture}, "text image", false},
@@ -210,11 +211,15 @@ func TestEachClientGetsTheFormItShows(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			e, shown := describe(ran("printed\n", "", test.displays...), filed{})
 			a := answer{data: encoded(e), texts: e.texts(), shown: shown}
-			res := quirksOf(&mcp.Implementation{Name: test.client}).result(a)
+			extensions := map[string]any{appsExtension: map[string]any{"mimeTypes": []any{"text/html;profile=mcp-app"}}}
+			if test.client == "mastra" { // its name is its user's to choose
+				extensions[appsExtension] = map[string]any{}
+			}
+			res := quirksOf(&mcp.Implementation{Name: test.client}, extensions).result(a)
 			if got := kinds(res); got != test.kinds || (res.StructuredContent != nil) != test.structured {
 				t.Errorf("got %q, structured %v", got, res.StructuredContent != nil)
 			}
-			if res.StructuredContent == nil {
+			if res.StructuredContent == nil && test.client != "mastra" {
 				var back Execution
 				text := res.Content[0].(*mcp.TextContent).Text
 				if err := json.Unmarshal([]byte(text), &back); err != nil || back.Stdout != "printed\n" || back.SessionID != "s" {

@@ -324,7 +324,13 @@ func (s *Server) protect(next mcp.MethodHandler, files, skills bool) mcp.MethodH
 		if slices.Contains(skillMethods, method) {
 			ctx = context.WithValue(ctx, callerKey{}, callerOf(req))
 		}
-		return next(ctx, method, req)
+		res, err = next(ctx, method, req)
+		if list, ok := req.(*mcp.ListToolsRequest); ok && err == nil {
+			all := *res.(*mcp.ListToolsResult)
+			all.Tools = quirksFor(list).definitions(all.Tools)
+			return &all, nil
+		}
+		return res, err
 	}
 }
 

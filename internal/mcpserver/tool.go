@@ -145,7 +145,7 @@ type call struct {
 // handler makes what the SDK calls from a tool.
 func (s *Server) handler(t tool) mcp.ToolHandler {
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		c := &call{server: s, client: req.ClientInfo(), meta: req.Params.GetMeta()}
+		c := &call{server: s, client: req.ClientInfo(), quirks: quirksFor(req), meta: req.Params.GetMeta()}
 		if token := req.Params.GetProgressToken(); token != nil {
 			c.notify = func(done float64, message string) {
 				// A client that is gone gets its result as little as this.
@@ -173,7 +173,6 @@ func (s *Server) askBy(c *call, req *mcp.CallToolRequest) {
 // before this are protocol errors.
 func (c *call) serve(ctx context.Context, t tool, from Caller, arguments json.RawMessage) *mcp.CallToolResult {
 	began := time.Now()
-	c.quirks = quirksOf(c.client)
 	ctx, span := c.server.config.Telemetry.StartCall(ctx, t.definition.Name, from.Header, c.meta)
 	if c.client != nil {
 		ctx = telemetry.WithClient(ctx, cutAt(c.client.Name, 100))

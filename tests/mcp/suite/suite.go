@@ -25,9 +25,20 @@ type Packages struct {
 // the test is skipped.
 func Install(t testing.TB) Packages {
 	t.Helper()
+	return install(t)
+}
+
+// Clients installs the libraries for agents, whose lock is in tests/mcp/clients.
+func Clients(t testing.TB) Packages {
+	t.Helper()
+	return install(t, "clients")
+}
+
+func install(t testing.TB, which ...string) Packages {
+	t.Helper()
 	sandboxtest.Require(t, "node", runtime.GOOS == "linux", "npm has a Node to test with for Linux only")
 	script := filepath.Join(folder(t), "install.sh")
-	cmd := exec.CommandContext(t.Context(), "bash", script)
+	cmd := exec.CommandContext(t.Context(), "bash", append([]string{script}, which...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	sandboxtest.Require(t, "node", err == nil, "the packages from npm cannot be installed here (make suites)")
