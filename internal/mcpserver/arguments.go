@@ -143,6 +143,45 @@ func texts(name string, to *[]string, most int, about string) param {
 	}}
 }
 
+// named are at most so many texts by their names, each bounded in bytes. They are a list
+// of "NAME:text", with this separator: a schema in OpenAI's strict mode has no object whose
+// keys are open. An object is taken as well. What is wrong with one is told without it.
+func named(name string, to *map[string]string, most, longest int, separator, about string) param {
+	s := &jsonschema.Schema{Type: "array", Description: about, Items: &jsonschema.Schema{Type: "string"}, MaxItems: &most}
+	wrong := fmt.Errorf("is a list of at most %d texts NAME%stext, or an object", most, separator)
+	return param{name: name, schema: s, set: func(raw json.RawMessage) error {
+		all := map[string]string{}
+		var listed []string
+		if err := (texts(name, &listed, most, about)).set(raw); err == nil {
+			for i, one := range listed {
+				key, v, ok := strings.Cut(one, separator)
+				if key = strings.TrimSpace(key); !ok || key == "" {
+					return wrong
+				}
+				if _, twice := all[key]; twice || len(v) > longest {
+					return fmt.Errorf("holds a text that is too long, or of a name that was there, as number %d", i+1)
+				}
+				all[key] = strings.TrimSpace(v)
+			}
+			*to = all
+			return nil
+		}
+		fields, err := fieldsOf(raw)
+		if err != nil || len(fields) > most || len(raw) == 0 || raw[0] != '{' {
+			return wrong
+		}
+		for _, field := range slices.Sorted(maps.Keys(fields)) {
+			v, err := stringOf(fields[field])
+			if err != nil || len(v) > longest {
+				return fmt.Errorf("holds %s, which is no text of at most %d bytes", shortQuote(field), longest)
+			}
+			all[field] = v
+		}
+		*to = all
+		return nil
+	}}
+}
+
 // nested is an object of some params.
 func nested(name string, params []param, about string) param {
 	s := inputSchema(params)
@@ -224,6 +263,9 @@ func escapedRune(raw []byte) (rune, bool) {
 // not in it: some clients take that out, and decode says it better.
 func inputSchema(params []param) *jsonschema.Schema {
 	s := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}}
+	if len(params) == 0 { // a strict mode takes it for an object of anything
+		s.AdditionalProperties = &jsonschema.Schema{Not: &jsonschema.Schema{}}
+	}
 	for _, p := range params {
 		s.Properties[p.name] = p.schema
 		s.PropertyOrder = append(s.PropertyOrder, p.name)

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -25,9 +23,9 @@ func (s *Server) codeModeTools() []tool {
 	bind := define("mcp_bind_http", "Bind server", "Make an MCP server's tools functions: servers.NAME.", hints{idempotent: true},
 		func(in *bindInput) []param {
 			return []param{
-				pattern("name", &in.name, serverName, "1 to 40 letters, digits, - and _", "To import it by").must(),
+				pattern("name", &in.name, serverName, "1 to 40 letters, digits, - and _", "To import by").must(),
 				text("url", &in.url, 0, 2048, "https://host/mcp").must(),
-				textMap("headers", &in.headers, 32, 8192, "Unseen by code"),
+				named("headers", &in.headers, 32, 8192, ":", "Name: value"),
 				texts("tools", &in.tools, maxPatterns, "Only get_*, !get_key").noting(&in.narrowed),
 				sessionID(&in.session, aboutSession),
 			}
@@ -261,28 +259,6 @@ func pattern(name string, to *string, form *regexp.Regexp, is, about string) par
 			return fmt.Errorf("has %s", is)
 		}
 		*to = v
-		return nil
-	}}
-}
-
-// textMap is an object of at most so many texts, each bounded in bytes. What is wrong
-// with one is told without it.
-func textMap(name string, to *map[string]string, most, longest int, about string) param {
-	s := &jsonschema.Schema{Type: "object", Description: about, AdditionalProperties: &jsonschema.Schema{Type: "string"}, MaxProperties: &most}
-	return param{name: name, schema: s, set: func(raw json.RawMessage) error {
-		fields, err := fieldsOf(raw)
-		if err != nil || len(fields) > most || len(raw) == 0 || raw[0] != '{' {
-			return fmt.Errorf("is an object of at most %d texts", most)
-		}
-		all := map[string]string{}
-		for _, field := range slices.Sorted(maps.Keys(fields)) {
-			v, err := stringOf(fields[field])
-			if err != nil || len(v) > longest {
-				return fmt.Errorf("holds %s, which is no text of at most %d bytes", shortQuote(field), longest)
-			}
-			all[field] = v
-		}
-		*to = all
 		return nil
 	}}
 }

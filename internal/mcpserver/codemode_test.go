@@ -141,6 +141,7 @@ func TestWhatMayNotBeBoundIsSaid(t *testing.T) {
 		"a name that is none":         {map[string]any{"name": "../a", "url": "http://127.0.0.1/mcp"}, "invalid", ""},
 		"headers that are no texts":   {map[string]any{"name": "a", "url": "http://127.0.0.1/mcp", "headers": map[string]any{"X-Key": []string{"hidden"}}}, "invalid", ""},
 		"headers in a list":           {map[string]any{"name": "a", "url": "http://127.0.0.1/mcp", "headers": []string{"hidden"}}, "invalid", ""},
+		"headers twice":               {map[string]any{"name": "a", "url": "http://127.0.0.1/mcp", "headers": []string{"X-Key: hidden", "X-Key: hidden"}}, "invalid", ""},
 		"a header of the protocol's":  {map[string]any{"name": "a", "url": "http://127.0.0.1/mcp", "headers": map[string]any{"Mcp-Session-Id": "hidden"}}, "invalid", ""},
 		"a header with a line's end":  {map[string]any{"name": "a", "url": "http://127.0.0.1/mcp", "headers": map[string]any{"X-Key": "a\r\nhidden: 1"}}, "invalid", ""},
 		"a server that is not there":  {map[string]any{"name": "a", "url": "http://127.0.0.1:1/mcp", "headers": map[string]any{"X-Key": "hidden"}}, "unavailable", ""},
@@ -199,6 +200,7 @@ func TestHeadersOfABoundServerAreToldToNobodyElse(t *testing.T) {
 		args map[string]any
 	}{
 		{"mcp_bind_http", map[string]any{"name": "a", "url": o.url, "headers": map[string]any{"Authorization": secret}}},
+		{"mcp_bind_http", map[string]any{"name": "b", "url": o.url, "headers": []string{"Authorization: " + secret}}},
 		{"search_tools", map[string]any{"query": "", "detail_level": "full"}},
 		{"get_workspace_info", nil},
 		{"mcp_bind_http", map[string]any{"name": "a", "url": o.url + "/elsewhere", "headers": map[string]any{"Authorization": secret, "Bad Name": secret}}},

@@ -29,7 +29,7 @@ func (s *Server) coreTools(runtimes []session.Runtime) []tool {
 	destroys := hints{destructive: true, idempotent: true}
 	return []tool{
 		s.executeTool(langs, isos),
-		define("list_runtimes", "Languages", "Versions, packages.", hints{readOnly: true},
+		define("list_runtimes", "Languages", "Versions, packages", hints{readOnly: true},
 			func(*struct{}) []param { return nil }, listRuntimes),
 		define("create_session", "Create session",
 			"Make one.", hints{},

@@ -82,7 +82,7 @@ func (in *sandboxInput) configParam() param {
 		texts("ports", &c.Ports, 64, "host:guest"),
 		texts("envs", &c.Envs, 64, "NAME=value"),
 		text("shell", &c.Shell, 0, 200, "Of scripts"),
-		textMap("scripts", &c.Scripts, 64, 64<<10, "Commands by name"),
+		named("scripts", &c.Scripts, 64, 64<<10, "=", "NAME=commands"),
 	}, "Settings").noting(&in.configured)
 }
 

@@ -137,3 +137,27 @@ func TestWhatLibrariesForAgentsShow(t *testing.T) {
 		}
 	}
 }
+
+// TestOpenAIsStrictModeTakesEveryTool has OpenAI's SDK convert the schemas of all tools to
+// its strict mode, in which a model can give no arguments that are none.
+func TestOpenAIsStrictModeTakesEveryTool(t *testing.T) {
+	packages := suite.Clients(t)
+	for _, sets := range []string{"core,files,history,code-mode,skills", "sandbox"} {
+		cmd := packages.Node(t.Context(), filepath.Join("clients", "strict.mjs"), packages.Dir, sandboxtest.Binary(t))
+		var stderr bytes.Buffer
+		cmd.Env, cmd.Stderr = append(append(cmd.Env, environment(t, sandboxtest.Memory(t))...), "PADDOCK_TOOLS_ENABLED="+sets), &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%v: %s", err, stderr.Bytes())
+		}
+		var strict map[string]bool
+		if err := json.Unmarshal(out, &strict); err != nil || len(strict) < 5 {
+			t.Fatalf("%v: %s", err, out)
+		}
+		for name, is := range strict {
+			if !is {
+				t.Errorf("%s cannot be converted", name)
+			}
+		}
+	}
+}
