@@ -235,7 +235,8 @@ func (s *shownProject) rows() iter.Seq2[row, error] {
 	}
 }
 
-// files are the files that may be shown.
+// files are the files that may be shown, and the wheels that are made of them: these have no
+// digest.
 func (s *shownProject) files() iter.Seq2[projectFile, error] {
 	return func(yield func(projectFile, error) bool) {
 		for r, err := range s.rows() {
@@ -244,6 +245,11 @@ func (s *shownProject) files() iter.Seq2[projectFile, error] {
 				f, err = s.listed(r)
 			}
 			if !yield(f, err) || err != nil {
+				return
+			}
+			if wheel := fallbackWheel(s.name, f.name, f.version); wheel != "" && !yield(projectFile{
+				name: wheel, version: f.version, requiresPython: f.requiresPython, yanked: f.yanked, uploaded: f.uploaded, local: f.local,
+			}, nil) {
 				return
 			}
 		}

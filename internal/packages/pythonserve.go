@@ -110,7 +110,7 @@ type shownFile struct {
 	Requires     string            `json:"requires-python,omitempty"`
 	Yanked       any               `json:"yanked,omitempty"`
 	Uploaded     *time.Time        `json:"upload-time,omitempty"`
-	Size         int64             `json:"size"`
+	Size         int64             `json:"size,omitempty"`
 	CoreMetadata map[string]string `json:"core-metadata,omitempty"`
 	OldMetadata  map[string]string `json:"data-dist-info-metadata,omitempty"`
 
@@ -286,8 +286,12 @@ func (s *shownProject) writeHTML(out *bufio.Writer) error {
 }
 
 func shownOf(name string, f projectFile) shownFile {
-	s := shownFile{Filename: f.name, URL: "/pypi/files/" + name + "/" + f.name, Hashes: map[string]string{f.digest.algorithm: f.digest.value}, Requires: f.requiresPython, Size: f.size}
-	s.Link = s.URL + "#" + f.digest.algorithm + "=" + f.digest.value
+	s := shownFile{Filename: f.name, URL: "/pypi/files/" + name + "/" + f.name, Hashes: map[string]string{}, Requires: f.requiresPython, Size: f.size}
+	s.Link = s.URL
+	if f.digest != (digest{}) {
+		s.Hashes[f.digest.algorithm] = f.digest.value
+		s.Link += "#" + f.digest.algorithm + "=" + f.digest.value
+	}
 	if f.yanked != nil {
 		if s.Yanked, s.Reason = any(true), *f.yanked; s.Reason != "" {
 			s.Yanked = s.Reason
@@ -314,7 +318,7 @@ func (p *Packages) servePythonFile(w http.ResponseWriter, r *http.Request) {
 	defer found.close()
 	wanted := r.PathValue("file")
 	for at, err := range found.rows() {
-		if err == nil && at.Name != wanted && at.Name+".metadata" != wanted {
+		if err == nil && at.Name != wanted && at.Name+".metadata" != wanted && fallbackWheel(found.name, at.Name, at.Version) != wanted {
 			continue
 		}
 		var f projectFile
@@ -328,6 +332,9 @@ func (p *Packages) servePythonFile(w http.ResponseWriter, r *http.Request) {
 		case f.name == wanted:
 			file, err := found.index.open(r.Context(), f)
 			p.serveFile(w, r, file, err)
+			return
+		case fallbackWheel(found.name, at.Name, at.Version) == wanted:
+			p.serveFallback(w, r, found, f)
 			return
 		case f.described != (digest{}):
 			p.serveMetadata(w, r, found.index, f)

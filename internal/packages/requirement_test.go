@@ -92,6 +92,10 @@ func TestExplanations(t *testing.T) {
 	if fault.KindOf(err) != fault.Unsupported {
 		t.Errorf("of what pip printed: %v", err)
 	}
+	err = p.Explain(t.Context(), "ERROR: Cannot install a\n\nThe conflict is caused by:\n    a 2.0 depends on pure\n    a 2.0 depends on native>=1\n    a 1.0 depends on native>=1\n\nERROR: ResolutionImpossible: for help\n")
+	if fault.KindOf(err) != fault.Unsupported || !strings.Contains(err.Error(), "native") {
+		t.Errorf("of what a package needs: %v", err)
+	}
 	if err := p.Explain(t.Context(), "ERROR: ResolutionImpossible: a and b\n"); fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "ResolutionImpossible") {
 		t.Errorf("of what pip printed: %v", err)
 	}

@@ -167,6 +167,10 @@ func (c *census) noWheel(r Requirement) error {
 // pipMissing finds the requirement that pip has nothing for.
 var pipMissing = regexp.MustCompile(`(?m)(?:No matching distribution found for|Could not find a version that satisfies the requirement) (.+?)(?: \(from .*)?$`)
 
+// pipNeeded finds what packages need, where pip tells why no choice of their versions works:
+// it may be a package of which no file fits.
+var pipNeeded = regexp.MustCompile(`(?m)^ +\S+ \S+ depends on (.+?)\s*$`)
+
 // What of pip's output is looked at, in bytes, and how many packages it may name: a program
 // writes it, and each is looked up.
 const (
@@ -184,6 +188,17 @@ func (p *Packages) Explain(ctx context.Context, printed string) error {
 			continue
 		}
 		if err := p.ExplainPython(ctx, r); err != nil {
+			return err
+		}
+	}
+	needed := map[string]bool{}
+	for _, m := range pipNeeded.FindAllStringSubmatch(printed, 10*maxExplained) {
+		r, err := ParseRequirement(m[1])
+		if err != nil || needed[r.Name] || len(needed) == maxExplained {
+			continue
+		}
+		needed[r.Name] = true
+		if err := p.ExplainPython(ctx, r); fault.KindOf(err) == fault.Unsupported {
 			return err
 		}
 	}

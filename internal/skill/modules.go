@@ -31,6 +31,7 @@ func (m Matter) Module() string { return MountFolder + "." + m.Package() }
 type fence struct {
 	line     int    // of SKILL.md's body, from 1
 	language string // as it is written there, in lower case
+	whole    bool   // it says that it is a module: every statement counts
 	code     string
 }
 
@@ -113,7 +114,8 @@ func fences(markdown string, names []string) (found []fence) {
 		if at := lines.At(0).Start; at > counted {
 			line, counted = line+bytes.Count(source[counted:at], []byte("\n")), at
 		}
-		found = append(found, fence{line, language, strings.TrimRight(code.String(), "\n") + "\n"})
+		_, info, _ := strings.Cut(string(block.Info.Value(source)), " ")
+		found = append(found, fence{line, language, slices.Contains(strings.Fields(info), wholeModule), strings.TrimRight(code.String(), "\n") + "\n"})
 		return ast.WalkContinue, nil
 	})
 	return found
@@ -331,11 +333,43 @@ func untyped(code string) (js, why string) {
 	return js, ""
 }
 
+// wholeModule stands behind a block's language where its code is a module: then none of its
+// statements is taken for an example.
+const wholeModule = "module"
+
+// What a statement of a module begins with that declares something, in the first column;
+// and what the value of a constant begins with when an example worked it out. The rest of a
+// statement is indented, or begins with a bracket that closes it.
+var (
+	declares = regexp.MustCompile(`^(?:import\b[^(.]|export\b|(?:async\s+)?function\b|class\b|const\b|let\b|var\b|//|/\*|\*)`)
+	worked   = regexp.MustCompile(`^(?:export\s+)?(?:const|let|var)\s[^=]*=\s*(?:await\b|[A-Za-z_$][A-Za-z0-9_$.]*\s*\()`)
+	required = regexp.MustCompile(`=\s*(?:require|new\s|function|async)\b`)
+)
+
+// declarations are what a block declares, without the statements that use it: who imports a
+// skill does not mean to run its examples.
+func (f fence) declarations() string {
+	if f.whole {
+		return f.code
+	}
+	var kept strings.Builder
+	keep := true
+	for line := range strings.Lines(f.code) {
+		if line[0] > ' ' && !strings.ContainsRune("})]`.?:+-&|", rune(line[0])) {
+			keep = declares.MatchString(line) && (!worked.MatchString(line) || required.MatchString(line))
+		}
+		if keep {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
+}
+
 // script makes a module of the JavaScript of the instructions, which exports what
 // it declares. Where that is no module, it is left out, and why says why.
 func (s *Skill) script() (module, why string) {
 	const head = "// The JavaScript of a skill's instructions, in their order.\n"
-	var b strings.Builder
+	var all, b strings.Builder
 	b.WriteString(head)
 	var names []string
 	leftOut := "" // why a piece of TypeScript is
@@ -348,10 +382,11 @@ func (s *Skill) script() (module, why string) {
 			}
 			f.code = js
 		}
-		if b.Len() > maxScript {
+		if all.Len() > maxScript {
 			break
 		}
-		fmt.Fprintf(&b, "\n// Line %d of the instructions.\n%s", f.line, f.code)
+		all.WriteString(f.code)
+		fmt.Fprintf(&b, "\n// Line %d of the instructions.\n%s", f.line, f.declarations())
 		for _, m := range declared.FindAllStringSubmatch(f.code, -1) {
 			names = append(names, m[1])
 		}
@@ -359,10 +394,10 @@ func (s *Skill) script() (module, why string) {
 	slices.Sort(names)
 	names = slices.Compact(names)
 	code := b.String()
-	if len(code) > maxScript {
+	if len(code) > maxScript || all.Len() > maxScript {
 		return head + "export {};\n", fmt.Sprintf("it has more than %d KiB; put it into scripts/", maxScript>>10)
 	}
-	if line := typescript.TooDeep(code); line > 0 {
+	if line := typescript.TooDeep(all.String()); line > 0 {
 		return head + "export {};\n", fmt.Sprintf("line %d is nested too deeply", line)
 	}
 	for range 3 { // each time without the names that were none

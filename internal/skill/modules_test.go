@@ -149,6 +149,22 @@ assert.equal(broken.instructions.slice(0, 4), "See.");
 	run(t, dir, "node", "main.js", string(expected))
 }
 
+// What uses a function in the instructions is an example: a program that imports the skill
+// gets the function.
+func TestExamplesInJavaScriptAreNotRun(t *testing.T) {
+	const code = "import { join } from 'node:path';\nexport function double(x) {\n  return 2 * x;\n}\n\nconst limit = 3, all = new Map();\nconst clamp = (x) =>\n  Math.min(x, limit);\nlet got = await double(\n  4,\n);\nconsole.log(\n  got,\n);\nif (got) {\n  throw new Error('example');\n}\nfetch('x')\n  .then((r) => r)\n"
+	for info, want := range map[string]string{
+		"js":                "import { join } from 'node:path';\nexport function double(x) {\n  return 2 * x;\n}\n\nconst limit = 3, all = new Map();\nconst clamp = (x) =>\n  Math.min(x, limit);\n",
+		"js " + wholeModule: code,
+	} {
+		s := &Skill{Instructions: "```" + info + "\n" + code + "```\n"}
+		module, why := s.script()
+		if why != "" || !strings.Contains(module, want+"\nexport {") || strings.Contains(module, "example") != (want == code) {
+			t.Errorf("%s: %s\n%s", info, why, module)
+		}
+	}
+}
+
 func TestWhichFencesAreCode(t *testing.T) {
 	markdown := "```python\na\n```\n\n- item\n\n  ```py\n  if b:\n      b\n  ```\n\n~~~Python3 title=x\nc\n~~~\n\n```\nno\n```\n\n```bash\nno\n```\n\n```python\n>>> no\n```\n\n````python\n```\nd\n````\n\n    ```python\n    no\n    ```\n\n```python\n```\n\n```python\nunclosed"
 	var got []string
@@ -194,7 +210,7 @@ func TestDeepJavaScriptIsLeftOut(t *testing.T) {
 	for _, part := range []string{"(", "[", "`${", "a=>", "!", "if(a)", "{", "class a extends ", "new ", "x?"} {
 		for _, size := range []int{maxScript - 200, 4 * maxScript} {
 			s := &Skill{Instructions: "```js\n" + strings.Repeat(part, size/len(part)) + "\n```\n"}
-			if module, why := s.script(); why == "" || len(module) > 200 {
+			if module, why := s.script(); why == "" && strings.Contains(module, part) || len(module) > 200 {
 				t.Errorf("%q is a module: %.100s", part, module)
 			}
 		}

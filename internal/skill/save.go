@@ -65,7 +65,7 @@ func written(name, language, code, description string, tags []string) (Folder, e
 		return nil, fmt.Errorf("writing a skill: %w", err)
 	}
 	marks := strings.Repeat("`", max(3, longestRun(code, '`')+1))
-	text := fmt.Sprintf("---\n%s---\n\n# %s\n\n%s%s\n%s\n%s\n", head, name, marks, language, strings.TrimRight(code, "\n"), marks)
+	text := fmt.Sprintf("---\n%s---\n\n# %s\n\n%s%s\n%s\n%s\n", head, name, marks, language+" "+wholeModule, strings.TrimRight(code, "\n"), marks)
 	return newFolder([]File{{Path: MainFile, Data: []byte(text)}})
 }
 

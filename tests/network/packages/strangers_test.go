@@ -1,8 +1,11 @@
 package packages
 
 import (
+	"cmp"
+	"encoding/json"
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,7 +55,78 @@ func TestNPMPackagesOfStrangers(t *testing.T) {
 		})
 	}
 	if *strangers != "" && *only == "" {
-		writeSection(t, *strangers, "npm packages in WebAssembly", rows)
+		writeSection(t, *strangers, "npm packages in WebAssembly", []string{"package", "version", "one use of it"}, rows)
+	}
+}
+
+// pypi is what has paddock use the index that this machine's pip is set up with, or pip's own.
+// Its files may be at another host, which is not public where a mirror stands in for it.
+func pypi(t *testing.T) []string {
+	t.Helper()
+	python, err := exec.LookPath("python3")
+	sandboxtest.Require(t, "linux", err == nil, "Python is not installed")
+	out, err := exec.CommandContext(t.Context(), python, "-c", `
+from pip._internal.configuration import Configuration
+from pip._internal.models.index import PyPI
+c = Configuration(isolated=False)
+c.load()
+set = dict(c.items())
+print(set.get(":env:.index-url") or set.get("global.index-url") or PyPI.simple_url)`).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := strings.TrimRight(strings.TrimSpace(string(out)), "/")
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, index+"/six/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", "application/vnd.pypi.simple.v1+json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var page struct{ Files []struct{ URL string } }
+	if err := json.NewDecoder(resp.Body).Decode(&page); err != nil || len(page.Files) == 0 {
+		t.Fatalf("the index has no files of six: %v", err)
+	}
+	file, err := resp.Request.URL.Parse(page.Files[0].URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{"PADDOCK_PACKAGES_PYPI_INDEX=" + index, "PADDOCK_PACKAGES_FILES=" + file.Hostname() + "!private"}
+}
+
+// The Python packages that models reach for do in both isolations what their documentation
+// says, or say at once where they do: a sample of them in each run, all with -strangers.
+func TestPythonPackagesOfStrangers(t *testing.T) {
+	paddocktest.Require(t, "wasm")
+	paddocktest.Require(t, "linux")
+	h := open(t, t.TempDir(), nil, nil, pypi(t)...)
+	var rows []string
+	for _, u := range pypiUses {
+		if *only != "" && !slices.Contains(strings.Split(*only, ","), u.name) || *only == "" && *strangers == "" && !slices.Contains(pypiSampled, u.name) {
+			continue
+		}
+		t.Run(strings.ReplaceAll(u.name, "/", "+"), func(t *testing.T) {
+			inWASM := u.use
+			inWASM.prints = cmp.Or(u.wasm, u.prints)
+			said, ok := h.try("python", "wasm", inWASM)
+			if !ok {
+				t.Errorf("wasm: %s\n%s", u.code, said)
+			}
+			line := row(inWASM, said, ok)
+			if said, ok = h.try("python", "linux", u.use); !ok {
+				t.Errorf("linux: %s\n%s", u.code, said)
+			}
+			_, version, _ := strings.Cut(row(u.use, said, ok), " | ")
+			version, result, _ := strings.Cut(version, " | ")
+			name, _, _ := strings.Cut(line, " | ")
+			rows = append(rows, name+" | "+version+" | "+strings.TrimSuffix(line[strings.LastIndex(line, " | ")+3:], " |")+" | "+result)
+		})
+	}
+	if *strangers != "" && *only == "" {
+		writeSection(t, *strangers, "Python packages", []string{"package", "version", "isolation `wasm`", "isolation `linux`"}, rows)
 	}
 }
 
@@ -63,6 +137,9 @@ func (h *house) try(language, isolation string, u use) (said string, ok bool) {
 	defer h.call("destroy_session", map[string]any{"session_id": id}, nil)
 	var i installation
 	if failed := h.call("install_package", map[string]any{"session_id": id, "package_name": strings.ReplaceAll(u.name, " ", "\n")}, &i); failed != nil {
+		if refusal, is := strings.CutPrefix(u.prints, "-"); is && strings.Contains(failed.Message+failed.Hint, refusal) {
+			return failed.Message, true
+		}
 		return "install: " + failed.Message + "; " + failed.Hint, false
 	}
 	var e struct {
@@ -104,6 +181,9 @@ func row(u use, said string, ok bool) string {
 	if known, is := strings.CutPrefix(u.prints, "?"); is {
 		result = "does not: it needs what is not there (`" + known + "`)"
 	}
+	if strings.HasPrefix(u.prints, "-") {
+		result = "refused when it is installed: it needs isolation `linux`"
+	}
 	if !ok {
 		line, _, _ := strings.Cut(said[max(0, strings.LastIndex(said, `": `)+3):], "\n")
 		result = "does not: " + strings.ReplaceAll(line, "|", "\\|")
@@ -112,7 +192,7 @@ func row(u use, said string, ok bool) string {
 }
 
 // writeSection puts a table below its title into a document.
-func writeSection(t *testing.T, file, title string, rows []string) {
+func writeSection(t *testing.T, file, title string, head, rows []string) {
 	t.Helper()
 	if !filepath.IsAbs(file) {
 		t.Fatalf("%s is no absolute path", file)
@@ -130,7 +210,7 @@ func writeSection(t *testing.T, file, title string, rows []string) {
 		after = rest[at:]
 	}
 	intro, _, _ := strings.Cut(rest, "\n|")
-	made := before + "## " + title + "\n" + strings.TrimRight(intro, "\n") + "\n\n| package | version | one use of it |\n|---|---|---|\n" + strings.Join(rows, "\n") + "\n" + after
+	made := before + "## " + title + "\n" + strings.TrimRight(intro, "\n") + "\n\n| " + strings.Join(head, " | ") + " |\n" + strings.Repeat("|---", len(head)) + "|\n" + strings.Join(rows, "\n") + "\n" + after
 	if err := os.WriteFile(file, []byte(made), 0o644); err != nil {
 		t.Fatal(err)
 	}
