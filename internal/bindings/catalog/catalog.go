@@ -270,25 +270,46 @@ func (c *Catalog) match(ctx context.Context, q Query, words []string) ([]scored,
 		}
 		return found, nil
 	}
-	text, ok := c.expression(words, q.Servers)
+	worth := map[int64]float64{}
+	err := c.rank(ctx, words, q.Servers, func(id int64, rank float64) { worth[id] = rank * fit(words, c.rows[id]) })
+	if more := related(words); err == nil && len(more) > 0 {
+		err = c.rank(ctx, more, q.Servers, func(id int64, rank float64) {
+			if c.rows[id].stuffed {
+				rank /= 2
+			}
+			worth[id] += relatedWorth * rank
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	for id, score := range worth {
+		found = append(found, scored{c.rows[id], score})
+	}
+	return found, nil
+}
+
+// rank tells of the rows in which one of the words is what they are worth, the best of them
+// alone where they are many.
+func (c *Catalog) rank(ctx context.Context, words, servers []string, found func(id int64, rank float64)) error {
+	text, ok := c.expression(words, servers)
 	if !ok {
-		return found, nil
+		return nil
 	}
 	rows, err := c.search.QueryContext(ctx, text, candidates)
 	if err != nil {
-		return nil, fmt.Errorf("searching for tools: %w", err)
+		return fmt.Errorf("searching for tools: %w", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var id int64
 		var rank float64
 		if err := rows.Scan(&id, &rank); err != nil {
-			return nil, fmt.Errorf("searching for tools: %w", err)
+			return fmt.Errorf("searching for tools: %w", err)
 		}
-		r := c.rows[id]
-		found = append(found, scored{r, -rank * fit(words, r)})
+		found(id, -rank)
 	}
-	return found, rows.Err()
+	return rows.Err()
 }
 
 // hit tells of a row what the level has.

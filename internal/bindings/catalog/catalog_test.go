@@ -73,6 +73,32 @@ func TestWhatIsLookedForIsFound(t *testing.T) {
 	}
 }
 
+// TestToolsAreFoundByWhatIsMeant states the hit rate over 20 queries that say something in
+// other words than the tools do: among the first five in at least 15. Without related words
+// it is 5.
+func TestToolsAreFoundByWhatIsMeant(t *testing.T) {
+	all := servers()
+	for name, lines := range strange {
+		for line := range strings.SplitSeq(strings.TrimSpace(lines), "\n") {
+			all[name] = append(all[name], tool(line))
+		}
+	}
+	c := open(t, all)
+	five := 0
+	for _, w := range meant {
+		found := names(t, c, Query{Text: w.query, Limit: 5})
+		if slices.Contains(found, w.server+"/"+w.tool) {
+			five++
+		} else {
+			t.Logf("%q finds %v", w.query, found)
+		}
+	}
+	t.Logf("of %d queries, %d find it among five", len(meant), five)
+	if five < 15 {
+		t.Errorf("only %d among five", five)
+	}
+}
+
 // TestKeywordsDoNotMakeAToolTheFirst holds attack 88: a server that says every word
 // of every query, many times and everywhere but in the name that is right.
 func TestKeywordsDoNotMakeAToolTheFirst(t *testing.T) {
@@ -133,7 +159,7 @@ func TestAServersToolsAreReplacedAndRemoved(t *testing.T) {
 	if found := names(t, c, Query{Text: "zebras"}); !slices.Equal(found, []string{"everything/get-sum"}) {
 		t.Errorf("found %v", found)
 	}
-	if found := names(t, c, Query{Text: "numbers", Servers: []string{"everything"}}); len(found) != 0 {
+	if found := names(t, c, Query{Text: "two", Servers: []string{"everything"}}); len(found) != 0 {
 		t.Errorf("what it was is still found: %v", found)
 	}
 	if err := c.Update("everything", nil); err != nil {

@@ -129,3 +129,48 @@ var wanted = []struct{ query, server, tool string }{
 	{"update a customer", "crm", "update_customer"},
 	{"get snapsh", "cloud", "get_snapshot"},
 }
+
+// maps and web are servers of which people speak in other words than their tools.
+var strange = map[string]string{
+	"maps": `
+		maps_directions | Gets directions between two points | origin destination mode
+		maps_geocode | Turns an address into coordinates | address
+		maps_search_places | Searches for places | query location radius
+		maps_distance_matrix | Measures distance and duration between points | origins destinations
+		maps_elevation | Gives the height above the sea | locations`,
+	"browser": `
+		browser_navigate | Opens a URL | url
+		browser_take_screenshot | Takes a screenshot of the page | filename fullPage
+		browser_fill_form | Fills fields of a form | fields
+		browser_close | Closes the page | `,
+	"money": `
+		get_exchange_rate | Gives the rate between two currencies | base quote
+		create_refund | Refunds a charge | charge amount`,
+	"charts": `
+		generate_pie_chart | Generates a pie chart | data
+		generate_line_chart | Generates a line chart | data`,
+}
+
+// meant are looked for in words that neither name nor description has.
+var meant = []struct{ query, server, tool string }{
+	{"drive from Berlin to Munich", "maps", "maps_directions"},
+	{"how do I travel to the airport", "maps", "maps_directions"},
+	{"where is the Eiffel tower", "maps", "maps_geocode"},
+	{"good restaurants around here", "maps", "maps_search_places"},
+	{"how far is it to Paris", "maps", "maps_distance_matrix"},
+	{"visit a website", "browser", "browser_navigate"},
+	{"photo of the page", "browser", "browser_take_screenshot"},
+	{"convert dollars to euros", "money", "get_exchange_rate"},
+	{"reimburse a buyer", "money", "create_refund"},
+	{"draw a pie", "charts", "generate_pie_chart"},
+	{"plot a line", "charts", "generate_line_chart"},
+	{"erase a bucket", "storage", "delete_bucket"},
+	{"modify a lead", "crm", "update_lead"},
+	{"schedule an appointment", "calendar", "create_event"},
+	{"open a new bug", "tickets", "create_ticket"},
+	{"remember something", "memory", "create_entities"},
+	{"rain tomorrow", "everything", "get-structured-content"},
+	{"duplicate of a disk", "cloud", "create_snapshot"},
+	{"show the records of a database", "database", "list_rows"},
+	{"unpack an archive", "everything", "gzip-file-as-resource"},
+}
