@@ -129,6 +129,7 @@ func (b *bindings) observing(next func(context.Context, session.Event) error) fu
 }
 
 func (b *bindings) fill(ctx context.Context, owner session.Owner, id session.ID, dir string) error {
+	b.broker.Await(ctx, brokered(owner, id), session.ProgramOf(ctx))
 	return b.broker.Provide(ctx, brokered(owner, id), dir)
 }
 

@@ -160,6 +160,15 @@ func makeVisible(dir string) error {
 	return os.Chmod(dir, 0o755) // whatever the umask is
 }
 
+// programKey is under what the context of a Fill has the program that is to run.
+type programKey struct{}
+
+// ProgramOf is the program for which a [Folder] is filled; empty: for none.
+func ProgramOf(ctx context.Context) string {
+	program, _ := ctx.Value(programKey{}).(string)
+	return program
+}
+
 // fill brings those folders up to date. It is the caller's turn.
 func (s *session) fill(ctx context.Context) {
 	for _, f := range s.folders() {

@@ -45,7 +45,7 @@ func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	s.fill(t.ctx)
+	s.fill(context.WithValue(t.ctx, programKey{}, req.Code))
 	r := &running{s: s, t: t, p: p, req: req, in: in, began: s.traffic()}
 	r.asking = asking{answer: r.answering(), works: map[int]*work{}, news: make(chan struct{}, 1)}
 	r.inPlace = s.manager.config.WaitInPlace < 0 || s.passing() || !keeps(in) && !s.savesMachines()

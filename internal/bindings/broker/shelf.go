@@ -16,7 +16,10 @@ import (
 // How long somebody waits for the tools of a server that has never been listed, and of
 // one that says that they have changed.
 const (
-	patience        = 5 * time.Second
+	patience = 5 * time.Second
+	// patienceNamed is how long a program waits for a server that it names: npx and uvx may
+	// have to fetch it first.
+	patienceNamed   = 30 * time.Second
 	patienceChanged = 500 * time.Millisecond
 )
 
@@ -50,6 +53,7 @@ type shelf struct {
 	broker   *Broker
 	dir      string // empty: nothing is kept
 	patience time.Duration
+	named    time.Duration // patience with servers that a program names
 
 	mu     sync.Mutex // guards what follows
 	places map[string]*place
@@ -111,7 +115,7 @@ func hints(a bindings.Annotations) string {
 }
 
 func newShelf(b *Broker, dir string) *shelf {
-	return &shelf{broker: b, dir: dir, patience: patience, places: map[string]*place{}}
+	return &shelf{broker: b, dir: dir, patience: patience, named: patienceNamed, places: map[string]*place{}}
 }
 
 func (x *shelf) place(key string) *place {

@@ -232,6 +232,41 @@ func TestAServerThatDoesNotAnswerKeepsNobodyWaitingTwice(t *testing.T) {
 	}
 }
 
+// A program that names a server gets its tools, however often others waited for nothing.
+func TestAProgramWaitsForAServerThatItNames(t *testing.T) {
+	ready, slow := make(chan struct{}), serve(t)
+	inner := slow.Config.Handler
+	slow.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		<-ready
+		inner.ServeHTTP(w, r)
+	})
+	b := open(t, Config{Dir: t.TempDir(), Servers: []Definition{slow.definition("slow-one")}})
+	b.shelf.patience = time.Millisecond
+	folder := filepath.Join(t.TempDir(), "servers")
+	provide := func(program string) map[string]string {
+		t.Helper()
+		b.Await(t.Context(), alice, program)
+		if err := b.Provide(t.Context(), alice, folder); err != nil {
+			t.Fatal(err)
+		}
+		return contents(t, filepath.Join(folder, "slow_one"))
+	}
+	for _, program := range []string{"", "import slow_ones, my_slow_one", "print(1)"} {
+		if text := provide(program)["__init__.py"]; !strings.Contains(text, "not told") {
+			t.Fatalf("%q: %s", program, text)
+		}
+	}
+	b.shelf.named = time.Millisecond
+	if text := provide("from servers import slow_one")["__init__.py"]; !strings.Contains(text, "not told") {
+		t.Fatalf("too slow for who names it: %s", text)
+	}
+	b.shelf.named = time.Hour
+	go close(ready)
+	if files := provide("import x from 'servers/slow-one'"); files["echo.py"] == "" {
+		t.Errorf("who names it has %v", files)
+	}
+}
+
 func TestAServerThatFailsIsLeftAlone(t *testing.T) {
 	works, broken := &atomic.Bool{}, serve(t)
 	inner := broken.Config.Handler

@@ -10,6 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"paddock/internal/bindings/stub"
 )
@@ -62,6 +65,46 @@ func (b *Broker) Provide(ctx context.Context, s Session, dir string) error {
 		return err
 	}
 	return b.noteProvided(s, dir, what.String())
+}
+
+// Await waits for the tools of those of a session's servers that a program names and that
+// have never been listed, half a minute at most. Without them it could not import a server
+// in the one run that it may have.
+func (b *Broker) Await(ctx context.Context, s Session, program string) {
+	if program == "" {
+		return
+	}
+	all := b.serversOf(s)
+	var looks []awaited
+	for name, one := range all {
+		if names(program, name) || names(program, stub.Package(name)) {
+			if a := b.shelf.look(one, true); a.listing == nil && a.done != nil {
+				a.deadline = time.Now().Add(b.shelf.named)
+				looks = append(looks, a)
+			}
+		}
+	}
+	for _, a := range looks { // they are asked at the same time
+		_, _ = b.shelf.wait(ctx, a) // what is missing, Provide says
+	}
+}
+
+// names tells whether a word stands in a text, not as a part of another one.
+func names(text, word string) bool {
+	inWord := func(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
+	for at := 0; ; {
+		i := strings.Index(text[at:], word)
+		if i < 0 {
+			return false
+		}
+		at += i
+		before, _ := utf8.DecodeLastRuneInString(text[:at])
+		after, _ := utf8.DecodeRuneInString(text[at+len(word):])
+		if !inWord(before) && !inWord(after) {
+			return true
+		}
+		at += len(word)
+	}
 }
 
 func (b *Broker) hasProvided(s Session, dir, what string) bool {
