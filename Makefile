@@ -198,8 +198,10 @@ soak: bin/paddock prepare ## an hour of four hostile owners and an honest one
 	@CGO_ENABLED=0 PADDOCK_BIN=$(CURDIR)/bin/paddock go test -count=1 -v -timeout 2h -run ForLong ./tests/hostile -args -soak 1h
 
 .PHONY: strangers
-strangers: bin/paddock prepare ## the packages that programs depend on most, each used once; writes docs/compatibility.md
+strangers: bin/paddock prepare suites ## packages, MCP servers and clients of others, each used once; writes docs/compatibility.md
 	@CGO_ENABLED=0 PADDOCK_BIN=$(CURDIR)/bin/paddock go test -count=1 -timeout 2h -run 'OfStrangers$$' ./tests/network/packages -args -strangers $(CURDIR)/docs/compatibility.md
+	@CGO_ENABLED=0 PADDOCK_BIN=$(CURDIR)/bin/paddock go test -count=1 -timeout 2h -run 'OfStrangers$$' ./tests/tools -args -strangers $(CURDIR)/docs/compatibility.md
+	@CGO_ENABLED=0 PADDOCK_BIN=$(CURDIR)/bin/paddock go test -count=1 -timeout 10m -run 'WhatLibrariesForAgentsShow|OpenAIsStrictMode' ./tests/mcp
 
 .PHONY: bench
 bench: bin/paddock prepare ## one table of measurements, each with its baseline

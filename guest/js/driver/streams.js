@@ -56,6 +56,12 @@ function makeZlib(process) {
       });
     };
   }
+  for (const name of ["brotliCompress", "brotliDecompress", "zstdCompress", "zstdDecompress"]) { // named by packages when they are loaded
+    const absent = () => { throw new Error(`Node's "zlib.${name}" is not there with isolation "wasm"; with isolation "linux" it is`); };
+    zlib[name] = (...args) => absent(...args);
+    zlib[`${name}Sync`] = (...args) => absent(...args);
+    zlib[`create${name[0].toUpperCase()}${name.slice(1)}`] = (...args) => absent(...args);
+  }
   return zlib;
 }
 

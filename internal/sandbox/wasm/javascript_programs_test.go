@@ -30,6 +30,8 @@ const packed = gzipSync("hello ".repeat(100)), chunks = [];
 await pipeline(Readable.from([packed]), zlib.createGunzip(), async function* (s) { for await (const c of s) chunks.push(c); });
 [packed.length < 60, Buffer.concat(chunks).length]`, Result: "[ true, 600 ]"},
 		{Code: `await new Promise((r) => zlib.deflate("abc", (e, b) => r(zlib.inflateSync(b).toString())))`, Result: "'abc'"},
+		{Code: `const later = zlib.createZstdDecompress.bind(null, { params: {} }); typeof later`, Result: "'function'"},
+		{Code: `zlib.brotliDecompressSync("x")`, Fails: `Error: Node's "zlib.brotliDecompress" …`, Line: 1},
 		{Code: `zlib.gunzipSync("nonsense")`, Fails: "Error: …", Line: 1},
 		{Code: `import dc from "diagnostics_channel"; const told = []; dc.channel("x").subscribe((m, n) => told.push(m + n)); dc.channel("x").publish("!"); dc.tracingChannel("t").traceSync(() => told)`, Result: "[ '!x' ]"},
 		{Code: `const S = require("stream"); [new S() instanceof require("events"), typeof S.Duplex, S === S.Stream]`, Result: "[ true, 'function', true ]"},

@@ -6,9 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -55,7 +53,7 @@ func TestNPMPackagesOfStrangers(t *testing.T) {
 		})
 	}
 	if *strangers != "" && *only == "" {
-		writeSection(t, *strangers, "npm packages in WebAssembly", []string{"package", "version", "one use of it"}, rows)
+		paddocktest.WriteSection(t, *strangers, "npm packages in WebAssembly", []string{"package", "version", "one use of it"}, rows)
 	}
 }
 
@@ -126,7 +124,7 @@ func TestPythonPackagesOfStrangers(t *testing.T) {
 		})
 	}
 	if *strangers != "" && *only == "" {
-		writeSection(t, *strangers, "Python packages", []string{"package", "version", "isolation `wasm`", "isolation `linux`"}, rows)
+		paddocktest.WriteSection(t, *strangers, "Python packages", []string{"package", "version", "isolation `wasm`", "isolation `linux`"}, rows)
 	}
 }
 
@@ -189,29 +187,4 @@ func row(u use, said string, ok bool) string {
 		result = "does not: " + strings.ReplaceAll(line, "|", "\\|")
 	}
 	return fmt.Sprintf("| `%s` | %s | %s |", u.name, version, result)
-}
-
-// writeSection puts a table below its title into a document.
-func writeSection(t *testing.T, file, title string, head, rows []string) {
-	t.Helper()
-	if !filepath.IsAbs(file) {
-		t.Fatalf("%s is no absolute path", file)
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, found := strings.Cut(string(text), "## "+title+"\n")
-	if !found {
-		t.Fatalf("%s has no section %q", file, title)
-	}
-	after := ""
-	if at := strings.Index(rest, "\n## "); at >= 0 {
-		after = rest[at:]
-	}
-	intro, _, _ := strings.Cut(rest, "\n|")
-	made := before + "## " + title + "\n" + strings.TrimRight(intro, "\n") + "\n\n| " + strings.Join(head, " | ") + " |\n" + strings.Repeat("|---", len(head)) + "|\n" + strings.Join(rows, "\n") + "\n" + after
-	if err := os.WriteFile(file, []byte(made), 0o644); err != nil {
-		t.Fatal(err)
-	}
 }
