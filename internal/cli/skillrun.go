@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -26,7 +28,8 @@ func (p *program) skillRunCommand() *cobra.Command {
 gone afterwards. It may call those tools of bound servers, reach those hosts and use those
 secrets that the skill declares, as far as sessions may: no other, whatever sessions may.
 What is missing of them is told. The SCRIPT is a file of the skill, with or without
-scripts/ before it; what follows are its own arguments.
+scripts/ before it; what follows are its own arguments. Files of the current folder that
+they name are copied into the session, where the script finds them by the same names.
 
 Exit codes: those of paddock run.`,
 		Args: count(2, -1, "the name of a skill and a script"),
@@ -74,10 +77,48 @@ func (p *program) runSkill(c *cobra.Command, f runFlags, args []string) error {
 		return err
 	}
 	defer done()
+	if err := bring(parts.sessions, id, req.Args); err != nil {
+		return err
+	}
 	if err := p.prepare(ctx, parts.backends.named(p.config.Sandbox.Isolation)); err != nil {
 		return err
 	}
 	return p.execute(ctx, parts.sessions, id, req, f)
+}
+
+// bring puts those files of the current folder that arguments name into a session's
+// workspace, where the program finds them by the same names. Files elsewhere stay where
+// they are.
+func bring(sessions *session.Manager, id session.ID, args []string) error {
+	tree, done, err := sessions.Files(session.Local, id)
+	if err != nil {
+		return err
+	}
+	defer done()
+	here, err := os.OpenRoot(".")
+	if err != nil {
+		return fault.New(fault.Unavailable, "the current folder cannot be read").WithCause(err)
+	}
+	defer here.Close() // a link that leads out of it is no file of it
+	for _, arg := range args {
+		if !filepath.IsLocal(arg) {
+			continue
+		}
+		info, err := here.Stat(arg)
+		if err != nil || !info.Mode().IsRegular() {
+			continue // it is no file
+		}
+		file, err := here.Open(arg)
+		if err != nil {
+			return fault.New(fault.Denied, "the file %.200q cannot be read", arg).WithCause(err)
+		}
+		_, err = tree.Put(path.Clean(filepath.ToSlash(arg)), file, info.Size())
+		file.Close()
+		if err != nil {
+			return fmt.Errorf("giving the script the file %q: %w", arg, err)
+		}
+	}
+	return nil
 }
 
 // scriptOf is the program that runs a script where programs find it.
