@@ -93,11 +93,11 @@ func TestWhatLibrariesForAgentsShow(t *testing.T) {
 	stopping := python("print('af' + 'ter')")
 	stopping.Arguments["interrupt"] = true
 	steps := []step{python("x = 41\nprint('sa' + 'id')"), python("print('x is', x + 1)"), python(drawing), endless, python("print('be' + 'hind')"), stopping}
-	for _, library := range []string{"AI SDK", "OpenAI Agents SDK", "Mastra"} {
+	for _, library := range []string{"AI SDK", "OpenAI Agents SDK", "Mastra", "TypeScript SDK v2, 2025-11-25", "TypeScript SDK v2, 2026-07-28"} {
 		for transport, target := range map[string][]string{
 			"stdio":               {"stdio", sandboxtest.Binary(t)},
 			"HTTP, `/mcp`":        {"http", s.url, s.token},
-			"HTTP, `/mcp/s/NAME`": {"http", s.url + "/s/" + strings.ReplaceAll(library, " ", "-"), s.token},
+			"HTTP, `/mcp/s/NAME`": {"http", s.url + "/s/" + strings.NewReplacer(" ", "-", ",", "").Replace(library), s.token},
 		} {
 			t.Run(library+" "+transport, func(t *testing.T) {
 				t.Parallel()

@@ -114,6 +114,21 @@ const libraries = {
   },
 };
 
+// The SDK itself, in both eras: what it gives a program is what its model is shown.
+for (const [name, mode] of [["TypeScript SDK v2, 2025-11-25", "legacy"], ["TypeScript SDK v2, 2026-07-28", { pin: "2026-07-28" }]]) {
+  libraries[name] = async () => {
+    const { Client, StreamableHTTPClientTransport } = await load("@modelcontextprotocol/client");
+    const { StdioClientTransport } = await load("@modelcontextprotocol/client/stdio");
+    const client = new Client({ name: "test", version: "1" }, { versionNegotiation: { mode } });
+    await client.connect(transport === "http" ? new StreamableHTTPClientTransport(new URL(target), { requestInit: { headers } }) : new StdioClientTransport(stdio));
+    return {
+      version: "@modelcontextprotocol/client",
+      async run(call, seen, signal) { seen([await client.callTool({ name: call.name, arguments: call.arguments }, { signal })]); },
+      close: () => client.close(),
+    };
+  };
+}
+
 const { version, run, close } = await libraries[library]();
 const manifest = JSON.parse(readFileSync(join(packages, "node_modules", version, "package.json"), "utf8"));
 console.log(JSON.stringify({ package: version, version: manifest.version }));
