@@ -139,7 +139,7 @@ func TestASkillIsInstalledUpdatedFoundAndRemoved(t *testing.T) {
 		"name":        `{"name":"words","package":"skills.words","successes":0,"uses":0}`,
 		"description": `{"description":"Counts the words of a text.","name":"words","package":"skills.words","path":"/skills/words","successes":0,"uses":0}`,
 	} {
-		res := use(t, cs, "skill_search", map[string]any{"query": "counting words", "detail_level": level})
+		res := use(t, cs, "skill_search", map[string]any{"query": "words of a text", "detail_level": level})
 		if found := field[[]any](t, res, "skills"); len(found) != 1 || string(encoded(found[0])) != want {
 			t.Errorf("%s gives %s", level, encoded(found))
 		}
