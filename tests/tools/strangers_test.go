@@ -42,7 +42,7 @@ var strangersOfNPM = []stranger{
 	{"@modelcontextprotocol/server-slack@2025.4.25", "", "SLACK_BOT_TOKEN=" + key + " SLACK_TEAM_ID=" + key, "", ""},
 	{"@modelcontextprotocol/server-brave-search@0.6.2", "", "BRAVE_API_KEY=" + key, "", ""},
 	{"@modelcontextprotocol/server-puppeteer@2025.5.12", "", "", "", ""},
-	{"@playwright/mcp@0.0.83", "--headless --no-sandbox --isolated --executable-path /usr/bin/chromium", "", "browser_navigate(url='data:text/html,<title>t</title><p>hello</p>')", "'…"},
+	{"@playwright/mcp@0.0.83", "--headless --no-sandbox --isolated --executable-path /usr/bin/chromium", "", "browser_navigate(url='data:text/html,<title>t</title><p>hello</p>')", `"### Ran Playwright code…`},
 	{"@upstash/context7-mcp@4.1.1", "", "", "", ""},
 	{"@notionhq/notion-mcp-server@2.5.2", "", "", "", ""},
 	{"firecrawl-mcp@3.22.2", "", "FIRECRAWL_API_KEY=" + key, "", ""},
@@ -118,7 +118,7 @@ func (s stranger) install(t *testing.T, dir string) string {
 	}
 	if one == "" { // the first as it is written
 		first, _, _ := strings.Cut(string(manifest.Bin), ":")
-		one = several[strings.Trim(first, "{ \n\t\"")]
+		one = several[strings.Trim(first, "{ \r\n\t\"")]
 	}
 	return filepath.Join(installed, filepath.FromSlash(one))
 }
@@ -171,7 +171,7 @@ func (s stranger) try(t *testing.T, packages suite.Packages, dir string) string 
 	}
 	m := open(t, options{setting: setting{"stdio", "wasm"}, config: config.String()})
 	m.waitFor(t, "stranger")
-	count := m.run(t, "python", "import os, servers.stranger as stranger\nfrom servers.stranger import *\ntools = [f[:-3] for f in os.listdir('/servers/stranger') if f.endswith('.py') and f != '__init__.py']\nassert all(callable(getattr(stranger, n)) for n in tools), tools\nprint(len(tools))")
+	count := m.run(t, "python", "import os, servers.stranger as stranger\nfrom servers.stranger import *\ntools = [f[:-3] for f in os.listdir('/servers/stranger') if f.endswith('.py') and f not in ('__init__.py', 'tools.py')]\nassert all(callable(getattr(stranger, n)) for n in tools), tools\nprint(len(tools))")
 	if !count.Success || count.Stdout == "0\n" {
 		t.Fatalf("Python cannot import it: %s %+v", count.Stderr, count.Error)
 	}
