@@ -96,8 +96,9 @@ func TestWhatCannotBeWrittenForLongIsDroppedAndTheIndexRebuilt(t *testing.T) {
 			break
 		}
 	}
-	if _, err := s.Sessions("local"); !errors.Is(err, ErrIncomplete) {
-		t.Errorf("reading gives %v", err)
+	// Which of the two it is depends on whether the writer has just failed again.
+	if _, err := s.Sessions("local"); !errors.Is(err, ErrIncomplete) && !errors.Is(err, ErrUnavailable) {
+		t.Errorf("reading gives %v, want ErrIncomplete or ErrUnavailable", err)
 	}
 	release()
 	settle(t, s, nil)
