@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -85,6 +86,14 @@ func Connect(t testing.TB, env []string, log io.Writer, args ...string) *Client 
 	cmd.Env, cmd.Stderr = env, log
 	c := Open(t, &sdk.CommandTransport{Command: cmd, TerminateDuration: Patience})
 	return &Client{c, cmd}
+}
+
+// Close hangs up and waits for the process. One that does not end is made to say on its
+// log where it waits.
+func (c *Client) Close() error {
+	late := time.AfterFunc(Patience/4, func() { _ = c.Cmd.Process.Signal(syscall.SIGQUIT) })
+	defer late.Stop()
+	return c.ClientSession.Close()
 }
 
 // Open connects to a paddock, until the test ends.

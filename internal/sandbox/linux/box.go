@@ -109,6 +109,9 @@ func (b *box) start(ctx context.Context, l *launcher) error {
 	if err := await(ctx, booted); err != nil {
 		return fmt.Errorf("the sentry did not boot: %w", err)
 	}
+	// From here on nothing but the sentry listens: a connection that it has not accepted
+	// ends with it.
+	socket.Close()
 	return b.startRoot(ctx, l, path)
 }
 

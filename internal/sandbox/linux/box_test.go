@@ -3,11 +3,14 @@
 package linux
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestABoxRunsAProgramOfTheHost(t *testing.T) {
@@ -116,5 +119,30 @@ func TestABoxThatCannotBootSaysWhy(t *testing.T) {
 	l.platform = "cobol"
 	if _, err := l.boot(t.Context(), p, nil); err == nil || !strings.Contains(fmt.Sprint(err), "cobol") {
 		t.Error(err)
+	}
+}
+
+// A sentry can be ended after paddock connected to it and before it accepted that. Then
+// nothing is left that keeps the connection open, or the boot never ends.
+func TestABootEndsWhenItsSentryDoesNotAccept(t *testing.T) {
+	l := newLauncher(t)
+	bootBox(t, l, newPlan(t, "/bin/true")) // or there are no boxes here
+	real := executable
+	executable = ownProgram(t, deafProgram)
+	defer func() { executable = real }()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 500*time.Millisecond, errors.New("nobody wants it any more"))
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := l.boot(ctx, newPlan(t), nil)
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if err == nil || !strings.Contains(err.Error(), "nobody wants it any more") {
+			t.Errorf("the boot ends with %v", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the boot does not end")
 	}
 }

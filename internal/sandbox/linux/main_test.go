@@ -10,8 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/linux/agent"
@@ -26,6 +30,8 @@ const commandRole = "paddock-test-command"
 // server that will be killed.
 func TestMain(m *testing.M) {
 	switch {
+	case os.Args[0] == sentryRole && filepath.Base(selfPath()) == deafProgram:
+		os.Exit(deafMain(os.Args))
 	case Requested(os.Args):
 		os.Exit(Main(os.Args))
 	case agent.Requested(os.Args):
@@ -78,6 +84,41 @@ func commandMain(args []string) int {
 	}
 	_, _ = stream.Write(out)
 	return 0
+}
+
+// deafProgram is the name of the test binary as a sentry that boots and then accepts no
+// connection.
+const deafProgram = "deaf"
+
+func deafMain([]string) int {
+	runtime.LockOSThread() // see Main
+	socket := os.NewFile(setupFD, "setup")
+	var setup sentrySetup
+	if err := receive(socket, &setup); err != nil {
+		return 1
+	}
+	if err := ready(socket); err != nil {
+		return 1
+	}
+	for _, arg := range setup.Args {
+		var fd int
+		if _, err := fmt.Sscanf(arg, "--controller-fd=%d", &fd); err == nil && unix.Listen(fd, 1) != nil {
+			return 1
+		}
+		if _, err := fmt.Sscanf(arg, "--start-sync-fd=%d", &fd); err == nil {
+			if _, err := unix.Write(fd, []byte{0}); err != nil {
+				return 1
+			}
+		}
+	}
+	time.Sleep(time.Hour)
+	return 0
+}
+
+// selfPath is where this program is, as the kernel has it.
+func selfPath() string {
+	path, _ := os.Readlink("/proc/self/exe")
+	return path
 }
 
 // logger writes a test's log.

@@ -64,13 +64,13 @@ func kills() int {
 
 // ownProgram gives the test binary another name, by which its processes are told
 // from those of other tests.
-func ownProgram(t *testing.T) string {
+func ownProgram(t *testing.T, name string) string {
 	t.Helper()
 	real, err := os.Readlink(executable)
 	if err != nil {
 		real = executable
 	}
-	path := filepath.Join(t.TempDir(), "program")
+	path := filepath.Join(t.TempDir(), name)
 	if os.Link(real, path) == nil {
 		return path
 	}
@@ -139,7 +139,7 @@ func startStorm(t *testing.T, program, dir string) *exec.Cmd {
 func TestServersThatAreKilledAtAnyMomentLeaveNothing(t *testing.T) {
 	const enough = 4   // the server, and some of a box
 	b := newBackend(t) // or the test is skipped
-	dir, program := t.TempDir(), ownProgram(t)
+	dir, program := t.TempDir(), ownProgram(t, "program")
 	most := 0
 	for n := range kills() {
 		cmd := startStorm(t, program, dir)

@@ -166,7 +166,7 @@ func (h *house) logged(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(text[max(0, len(text)-3000):])
+	return string(text[max(0, len(text)-20_000):])
 }
 
 // call calls a tool, notes what it answers, and reads that into out; the error is the tool's.
