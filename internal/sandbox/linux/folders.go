@@ -76,7 +76,7 @@ const farBytes = 64 << 20
 // nothing runs, or does not stop, it ends the box, and tells so.
 func (w *watch) lookAtFolders(ctx context.Context) (over bool) {
 	w.mu.Lock()
-	begins, running := w.begins, len(w.runs) > 0
+	begins, running, last := w.begins, len(w.runs) > 0, w.last
 	w.begins = false
 	w.mu.Unlock()
 	changed := begins || running != w.pace.running
@@ -99,7 +99,7 @@ func (w *watch) lookAtFolders(ctx context.Context) (over bool) {
 	}
 	w.pace.next = time.Now().Add(max(every, countingShare*time.Since(began)))
 	w.mu.Lock()
-	w.shutLocked(most.cause != 0)
+	w.shutLocked(most.cause != 0 && w.last == last) // a run that began since may have what there is
 	w.mu.Unlock()
 	if most.cause == 0 {
 		w.pace.stopped = time.Time{}
@@ -108,7 +108,7 @@ func (w *watch) lookAtFolders(ctx context.Context) (over bool) {
 	if w.pace.stopped.IsZero() {
 		w.pace.stopped = began
 	}
-	w.cancel(most)
+	w.cancel(most, last)
 	if running && !far && time.Since(w.pace.stopped) < stopTime {
 		return false
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"sync"
 	"syscall"
@@ -97,12 +98,14 @@ func (w *watch) run(ctx context.Context) (watched context.Context, done func()) 
 	}
 }
 
-// cancel stops everything that runs.
-func (w *watch) cancel(o overrun) {
+// cancel stops the runs up to one: those that began later are not what was looked at.
+func (w *watch) cancel(o overrun, upTo int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, cancel := range w.runs {
-		cancel(o)
+	for n, cancel := range w.runs {
+		if n <= upTo {
+			cancel(o)
+		}
 	}
 }
 
@@ -145,7 +148,7 @@ func (w *watch) lookAtMemory() (over bool) {
 	if used <= w.limit && used+kernel <= w.limit+sentryMemory {
 		return false
 	}
-	w.cancel(overrun{sandbox.OutOfMemory, fmt.Sprintf("the programs took %d MiB of memory, and what is kept for them %d, of %d that they may have", used>>20, kernel>>20, w.machine.box.plan.memory>>20)})
+	w.cancel(overrun{sandbox.OutOfMemory, fmt.Sprintf("the programs took %d MiB of memory, and what is kept for them %d, of %d that they may have", used>>20, kernel>>20, w.machine.box.plan.memory>>20)}, math.MaxInt)
 	w.machine.box.close()
 	return true
 }

@@ -3,6 +3,7 @@
 package linux
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -44,6 +45,29 @@ func TestFilesThatGrowTogetherOverTheLimitStopTheProgram(t *testing.T) {
 	}
 	if exit := runs(t, in, "head -c 1000000 /dev/zero > f"); exit.Cause != sandbox.Exited || exit.Code != 0 {
 		t.Errorf("with room it ended as %+v", exit)
+	}
+}
+
+// A look at the folders takes time: a run that begins in the middle of it is not stopped
+// for what another one wrote.
+func TestARunIsNotStoppedForTheOneBefore(t *testing.T) {
+	w := &watch{
+		runs:    map[int]context.CancelCauseFunc{},
+		machine: &machine{box: &box{sentry: &part{ended: make(chan struct{})}}},
+	}
+	before, done := w.run(t.Context())
+	defer done()
+	w.mu.Lock()
+	last := w.last
+	w.mu.Unlock()
+	later, done := w.run(t.Context())
+	defer done()
+	w.cancel(overrun{cause: sandbox.OutOfSpace, what: "too much"}, last)
+	if before.Err() == nil {
+		t.Error("the run that was looked at goes on")
+	}
+	if err := later.Err(); err != nil {
+		t.Errorf("a run that began later is stopped: %v", err)
 	}
 }
 
