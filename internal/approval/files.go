@@ -20,7 +20,7 @@ import (
 func (s *Store) locked(folder string, f func() error) error {
 	s.using.Lock()
 	defer s.using.Unlock()
-	unlock, err := lock.Acquire(filepath.Join(s.dir, folder, lockFile), lockPatience)
+	unlock, err := lock.Acquire(filepath.Join(s.dir, folder, lockFile), lockTimeout)
 	switch {
 	case errors.Is(err, lock.ErrHeld):
 		return fault.New(fault.Unavailable, "the approvals are in use").WithHint("try again in a moment").WithCause(err)

@@ -52,8 +52,8 @@ type Store struct {
 }
 
 const (
-	lockFile     = "lock"
-	lockPatience = 10 * time.Second
+	lockFile    = "lock"
+	lockTimeout = 10 * time.Second
 	// soon and seldom bound how long it takes to see what another process decided.
 	soon   = 50 * time.Millisecond
 	seldom = 2 * time.Second

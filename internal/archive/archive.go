@@ -1,95 +1,244 @@
-// Package archive writes and reads exported sessions: one file that holds all
-// of a session's present state, for another paddock on any system.
-//
-// An archive is a tar in zstd: what it says of itself ([Head]), then under their
-// digests the lists of files that it names, then every other content that it or
-// the lists name, then an end, without which it is not all there. So whoever
-// reads one knows before each content whether it is wanted. Digests say whether
-// a content is what it was.
-//
-// [Write] trusts what it is given; [Read] believes nothing.
+// Package bundle reads archives that come from anywhere, entry by entry: tar,
+// tar.gz and zip. It bounds what they unpack to; nothing is written, and what
+// entries are called is for the receiver to judge.
 package archive
 
 import (
-	"context"
+	"archive/tar"
+	"archive/zip"
+	"bufio"
+	"bytes"
+	"cmp"
+	"compress/gzip"
 	"errors"
 	"io"
-	"time"
+	"io/fs"
 
 	"paddock/internal/fault"
-	"paddock/internal/history"
 )
 
-// The names in an archive.
-const (
-	headName   = "paddock-session.json"
-	endName    = "paddock-end.json"
-	blobFolder = "blobs/"
-)
+// Excess is the error for an archive that is more than the limits allow. It
+// wraps a fault.Exhausted.
+type Excess struct{ fault *fault.Error }
 
-const (
-	format = 1
-	// maxHead bounds what is under headName, and what of it goes into a manifest:
-	// half of what package history reads.
-	maxHead = 4 << 20
-	// window is zstd's, in bytes: what reading an archive holds in memory.
-	window = 8 << 20
-)
+func (e Excess) Error() string { return e.fault.Error() }
 
-// Head is what an archive says of the session in it.
-type Head struct {
-	Format     int       `json:"format"` // Write fills it in
-	ExportedAt time.Time `json:"exported_at"`
-	Isolation  string    `json:"isolation"`
-	Settings   Settings  `json:"settings"`
-	// Checkpoint is what the session is: without its owner, its record and what
-	// changed. A layer is a whole state that depends on nothing.
-	Checkpoint history.Manifest `json:"checkpoint"`
+// Unwrap leads to the fault.
+func (e Excess) Unwrap() error { return e.fault }
+
+func excess(hint, format string, args ...any) error {
+	return Excess{fault.New(fault.Exhausted, format, args...).WithHint("%s", hint)}
 }
 
-// Settings are what the session was made with: a session's own, by the same
-// names.
-type Settings struct {
-	Language    string        `json:"language,omitempty"`
-	Isolation   string        `json:"isolation,omitempty"`
-	Name        string        `json:"name,omitempty"`
-	Dir         string        `json:"dir,omitempty"`
-	MemoryBytes int64         `json:"memory_bytes,omitempty"`
-	TTL         time.Duration `json:"ttl,omitempty"`
-	Servers     *[]string     `json:"servers,omitempty"`
-	Network     *[]string     `json:"network,omitempty"`
-	Secrets     *[]string     `json:"secrets,omitempty"`
-	Passing     bool          `json:"passing,omitempty"`
-	Machine     *Machine      `json:"machine,omitempty"`
+// Limits are what an archive may take. The zero Limits allow nothing.
+type Limits struct {
+	// Entries bounds their number.
+	Entries int
+	// Ratio is how much larger what is unpacked may be than what it came from,
+	// beyond the first Free bytes: texts are packed to a twentieth, a bomb to a
+	// thousandth.
+	Ratio, Free int64
+	// Zip bounds a zip, whose table of contents stands at its end, and Table
+	// that, which is read into memory; both in bytes.
+	Zip, Table int64
 }
 
-// trailer is what is under endName.
-type trailer struct {
-	Blobs int `json:"blobs"`
+// File is a zip that is being read.
+type File interface {
+	io.ReaderAt
+	io.Closer
 }
 
-// errNotWhole is for what is no archive of a session, or not all of one.
-func errNotWhole(format string, args ...any) *fault.Error {
-	return fault.New(fault.Invalid, "this is not a whole session archive: "+format, args...).WithHint("export the session again, and copy the file whole")
+// Receiver takes an archive. Its functions are called one after the other.
+type Receiver struct {
+	// Entry takes an entry: its name as it stands in the archive, what it is, and
+	// its content, of which it may leave a rest. Whatever is no plain file and no
+	// folder has a mode that says so, hard links included. An error ends it all.
+	Entry func(name string, mode fs.FileMode, content io.Reader) error
+	// Spool keeps a zip until it is closed, and gives its size; nil: there are none.
+	Spool func(io.Reader) (File, int64, error)
+	// Comment takes what a tar says of itself as a whole, as git does with the
+	// commit; nil: nobody is interested.
+	Comment func(text string)
 }
 
-// bounded reads until ctx ends, and so many bytes at most: more is an error.
-type bounded struct {
-	ctx  context.Context
-	from io.Reader
+// Read reads an archive to its end. What kind it is shows in its first bytes.
+// Errors of the receiver's are passed on; an [Excess] says that there is too much,
+// and any other error that the archive is damaged, or none.
+func Read(src io.Reader, limits Limits, to Receiver) error {
+	u := &unpacker{limits: limits, to: to}
+	in := bufio.NewReader(counted{src, &u.packed})
+	magic, err := in.Peek(4)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	switch {
+	case bytes.HasPrefix(magic, []byte("PK\x03\x04")), bytes.HasPrefix(magic, []byte("PK\x05\x06")):
+		return u.zip(in)
+	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
+		plain, err := newMembers(in)
+		if err != nil {
+			return err
+		}
+		return u.tar(plain)
+	}
+	return u.tar(in)
+}
+
+// members reads what gzip packed, in as many parts as there are. What follows them that is
+// none is left out, as gzip and zlib do: files are padded to a block's size.
+type members struct {
+	in *bufio.Reader
+	z  *gzip.Reader
+}
+
+func newMembers(in *bufio.Reader) (*members, error) {
+	z, err := gzip.NewReader(in)
+	if err == nil {
+		z.Multistream(false)
+	}
+	return &members{in, z}, err
+}
+
+// Read implements [io.Reader].
+func (m *members) Read(p []byte) (int, error) {
+	for {
+		n, err := m.z.Read(p)
+		if n > 0 && errors.Is(err, io.EOF) {
+			err = nil // the next one sees it again
+		}
+		if n > 0 || !errors.Is(err, io.EOF) {
+			return n, err
+		}
+		magic, err := m.in.Peek(2)
+		if err != nil || magic[0] != 0x1f || magic[1] != 0x8b {
+			if err == nil || errors.Is(err, io.EOF) {
+				_, err = io.Copy(io.Discard, m.in)
+			}
+			return 0, cmp.Or(err, io.EOF)
+		}
+		if err := m.z.Reset(m.in); err != nil {
+			return 0, err
+		}
+		m.z.Multistream(false)
+	}
+}
+
+// unpacker takes an archive apart.
+type unpacker struct {
+	limits   Limits
+	to       Receiver
+	entries  int
+	packed   int64 // what was read of the archive, so far
+	raw      int64 // what came out of a tar's compression, headers and what is skipped included
+	unpacked int64 // what came out of contents: more than raw, where a tar has holes
+}
+
+func (u *unpacker) tar(src io.Reader) error {
+	src = bomb{src, u, &u.raw}
+	for in := tar.NewReader(src); ; {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			if u.entries == 0 {
+				return errors.New("bundle: an empty archive") // as any file of zeros is
+			}
+			_, err = io.Copy(io.Discard, src) // what follows has to be whole as well
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		mode := h.FileInfo().Mode()
+		switch h.Typeflag {
+		case tar.TypeReg, tar.TypeDir:
+		case tar.TypeXGlobalHeader:
+			if text := h.PAXRecords["comment"]; text != "" && u.to.Comment != nil {
+				u.to.Comment(text)
+			}
+			continue
+		default:
+			mode |= fs.ModeIrregular // a hard link looks like a file
+		}
+		if err := u.entry(h.Name, mode, bomb{in, u, &u.unpacked}); err != nil {
+			return err
+		}
+	}
+}
+
+func (u *unpacker) zip(src io.Reader) error {
+	if u.to.Spool == nil {
+		return errors.New("bundle: a zip is not wanted here")
+	}
+	file, size, err := u.to.Spool(&io.LimitedReader{R: src, N: u.limits.Zip + 1})
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if size > u.limits.Zip {
+		return excess("send a tar.gz", "the zip is larger than %d bytes", u.limits.Zip)
+	}
+	table := &readAt{file, u.limits.Table}
+	in, err := zip.NewReader(table, size)
+	if err != nil {
+		return err
+	}
+	table.left = 1 << 62
+	for _, f := range in.File {
+		content, err := f.Open()
+		if err == nil {
+			err = errors.Join(u.entry(f.Name, f.Mode(), bomb{content, u, &u.unpacked}), content.Close())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (u *unpacker) entry(name string, mode fs.FileMode, content io.Reader) error {
+	if u.entries++; u.entries > u.limits.Entries {
+		return excess("send several", "the archive has more than %d entries", u.limits.Entries)
+	}
+	return u.to.Entry(name, mode, content)
+}
+
+// bomb counts what comes out of an archive, and ends one.
+type bomb struct {
+	io.Reader
+	of  *unpacker
+	sum *int64
+}
+
+func (b bomb) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	*b.sum += int64(n)
+	if sum := *b.sum; sum > b.of.limits.Free && sum/max(b.of.limits.Ratio, 1) > b.of.packed {
+		return n, excess("send such files one by one", "the archive unpacks to more than %d times its size", b.of.limits.Ratio)
+	}
+	return n, err
+}
+
+// counted adds up what is read.
+type counted struct {
+	io.Reader
+	sum *int64
+}
+
+func (c counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	*c.sum += int64(n)
+	return n, err
+}
+
+// readAt reads so much and no more.
+type readAt struct {
+	io.ReaderAt
 	left int64
 }
 
-var errTooLong = errors.New("archive: there is more than there may be")
-
-func (b *bounded) Read(p []byte) (int, error) {
-	if err := context.Cause(b.ctx); err != nil {
-		return 0, err
+func (r *readAt) ReadAt(p []byte, at int64) (int, error) {
+	if r.left -= int64(len(p)); r.left < 0 {
+		return 0, excess("send several archives, or a tar.gz", "the zip's table of contents is too large")
 	}
-	if b.left <= 0 {
-		return 0, errTooLong
-	}
-	n, err := b.from.Read(p[:min(int64(len(p)), b.left)])
-	b.left -= int64(n)
-	return n, err
+	return r.ReaderAt.ReadAt(p, at)
 }

@@ -2,425 +2,243 @@ package archive_test
 
 import (
 	"archive/tar"
+	"archive/zip"
 	"bytes"
-	"context"
-	"encoding/json"
+	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
-	"maps"
-	"os"
-	"path/filepath"
-	"runtime"
-	"slices"
+	"io/fs"
+	"strings"
 	"testing"
-	"time"
-
-	"github.com/klauspost/compress/zstd"
 
 	"paddock/internal/archive"
-	"paddock/internal/archive/archivetest"
-	"paddock/internal/blob"
 	"paddock/internal/fault"
-	"paddock/internal/history"
-	"paddock/internal/workspace"
 )
 
-const (
-	mib   = 1 << 20
-	state = "what the interpreter held"
-)
+var limits = archive.Limits{Entries: 100, Ratio: 50, Free: 64 << 10, Zip: 1 << 20, Table: 64 << 10}
 
-// fixture is a store, and a folder for what is on its way.
-type fixture struct {
-	store   *blob.Store
-	scratch archive.Scratch
+type memory struct{ *bytes.Reader }
+
+func (memory) Close() error { return nil }
+
+// contents reads an archive into "name mode content" lines.
+func contents(data []byte, limits archive.Limits) (lines []string, comment string, err error) {
+	err = archive.Read(bytes.NewReader(data), limits, archive.Receiver{
+		Entry: func(name string, mode fs.FileMode, content io.Reader) error {
+			text, err := io.ReadAll(content)
+			lines = append(lines, fmt.Sprintf("%s %v %.20s", name, mode, text))
+			return err
+		},
+		Spool: func(src io.Reader) (archive.File, int64, error) {
+			data, err := io.ReadAll(src)
+			return memory{bytes.NewReader(data)}, int64(len(data)), err
+		},
+		Comment: func(text string) { comment = text },
+	})
+	return lines, comment, err
 }
 
-func newFixture(t testing.TB) fixture {
+func tarOf(t testing.TB, headers ...*tar.Header) []byte {
 	t.Helper()
-	store, err := blob.Open(filepath.Join(t.TempDir(), "blobs"), blob.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fixture{store, archive.Scratch{Files: blob.OS, Dir: filepath.Join(t.TempDir(), "scratch")}}
-}
-
-func (f fixture) listing(ref blob.Ref) (*workspace.Listing, error) {
-	data, err := f.store.Load(ref, mib)
-	if err != nil {
-		return nil, err
-	}
-	list := new(workspace.Listing)
-	return list, list.UnmarshalBinary(data)
-}
-
-// keep puts a folder of files into the store, and gives its list.
-func (f fixture) keep(t testing.TB, files map[string]string) (ref blob.Ref) {
-	t.Helper()
-	tree, err := workspace.Open(t.TempDir(), workspace.Options{DiskBytes: mib})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tree.Close()
-	for name, data := range files {
-		if _, err := tree.Write(name, []byte(data)); err != nil {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range headers {
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.CopyN(w, zeros{}, h.Size); err != nil {
 			t.Fatal(err)
 		}
 	}
-	batch, err := f.store.Begin(t.Context())
-	if err != nil {
+	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	defer batch.Close()
-	list, _, err := tree.Capture(nil, func(_ string, r io.Reader) (blob.Ref, error) { return batch.Put(r) })
-	var data []byte
-	if err == nil {
-		data, err = list.MarshalBinary()
-	}
-	if err == nil {
-		ref, err = batch.Put(bytes.NewReader(data))
-	}
-	if err == nil {
-		err = batch.Sync(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ref
+	return b.Bytes()
 }
 
-// archive gives a session's.
-func (f fixture) archive(t testing.TB) []byte {
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+func gzipped(t testing.TB, data []byte) []byte {
 	t.Helper()
-	layer, err := f.scratch.Layer()
-	if err != nil {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write(data); err != nil {
 		t.Fatal(err)
 	}
-	defer layer.Close()
-	if _, err := io.WriteString(layer, state); err != nil {
+	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	head := archive.Head{
-		ExportedAt: time.Date(2026, 11, 21, 20, 0, 0, 0, time.UTC), Isolation: "wasm", Settings: archive.Settings{Name: "work", TTL: time.Hour},
-		Checkpoint: history.Manifest{
-			Owner: "alice", Session: "s", Number: 7, Of: 7, Record: json.RawMessage(`{"secret":1}`),
-			Trees: map[string]blob.Ref{"workspace": f.keep(t, map[string]string{"f": "text", "d/g": "more"}), "tmp": f.keep(t, map[string]string{"f": "text"})},
-			Interpreters: map[string]history.Interpreter{"python": {State: []byte("{}"), Layers: []blob.Ref{layer.Ref()}, Mark: "m", Memory: 1 << 40,
-				Variables: []history.Variable{{Name: "x", Type: "int", Preview: "1"}}}},
-			Files: []history.Change{{Name: "f", Change: "added"}},
-		},
-	}
-	var out bytes.Buffer
-	if err := archive.Write(t.Context(), &out, head, archive.Contents{Store: f.store, Listing: f.listing, Layers: []*archive.Layer{layer}}); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
+	return b.Bytes()
 }
 
-// limits let so many bytes in.
-func limits(bytes int64) archive.Limits {
-	return archive.Limits{
-		Bytes: bytes, Trees: map[string]int64{"workspace": 256 << 10, "tmp": 64 << 10}, Listing: mib, Layers: 4, Memory: 64 * mib,
-		Room: func(more int64) error {
-			if more > bytes {
-				return fault.New(fault.Exhausted, "there is no room")
-			}
-			return nil
-		},
-	}
-}
-
-// read reads an archive into the store, and makes what it brings durable.
-func (f fixture) read(ctx context.Context, data []byte, l archive.Limits) (archive.Head, error) {
-	batch, err := f.store.Begin(ctx)
-	if err != nil {
-		return archive.Head{}, err
-	}
-	defer batch.Close()
-	head, err := archive.Read(ctx, bytes.NewReader(data), batch, l)
-	if err == nil {
-		err = batch.Sync(ctx)
-	}
-	return head, err
-}
-
-// files are the names and contents in a tree of an archive.
-func (f fixture) files(t *testing.T, ref blob.Ref) map[string]string {
+func zipOf(t testing.TB, size int64, names ...string) []byte {
 	t.Helper()
-	list, err := f.listing(ref)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	tree, err := workspace.Open(dir, workspace.Options{DiskBytes: mib})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tree.Close()
-	if _, _, err := tree.Apply(list, nil, f.store.Open); err != nil {
-		t.Fatal(err)
-	}
-	all, _, err := tree.List(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := map[string]string{}
-	for _, one := range all {
-		data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(one.Path)))
+	var b bytes.Buffer
+	w := zip.NewWriter(&b)
+	for _, name := range names {
+		f, err := w.Create(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		found[one.Path] = string(data)
-	}
-	return found
-}
-
-func TestWhatIsReadIsWhatWasWritten(t *testing.T) {
-	data := newFixture(t).archive(t)
-	f := newFixture(t)
-	head, err := f.read(t.Context(), data, limits(mib))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := (archive.Settings{Name: "work", TTL: time.Hour}); head.Settings != want || head.Isolation != "wasm" {
-		t.Errorf("it says %+v", head)
-	}
-	c := head.Checkpoint
-	if got, want := f.files(t, c.Trees["workspace"]), map[string]string{"f": "text", "d/g": "more"}; !maps.Equal(got, want) {
-		t.Errorf("the workspace has %v", got)
-	}
-	if got, want := f.files(t, c.Trees["tmp"]), map[string]string{"f": "text"}; !maps.Equal(got, want) {
-		t.Errorf("the folder tmp has %v", got)
-	}
-	in := c.Interpreters["python"]
-	layer, err := f.store.Load(in.Layers[0], mib)
-	if err != nil || string(layer) != state || len(in.Layers) != 1 || string(in.State) != "{}" || in.Variables[0].Name != "x" {
-		t.Errorf("the interpreter is %+v, and its layer %q, %v", in, layer, err)
-	}
-	if c.Owner != "" || c.Record != nil || c.Files != nil {
-		t.Errorf("it says whose it was, or how it came to this: %+v", c)
-	}
-	if in.Mark != "" || !in.Anew || in.Memory != 0 {
-		t.Errorf("what is not so here is believed: %+v", in)
-	}
-}
-
-func TestWhatIsReadTakesNoMoreThanItMay(t *testing.T) {
-	data := newFixture(t).archive(t)
-	for name, c := range map[string]struct {
-		change func(*archive.Limits)
-		want   fault.Kind
-	}{
-		"all of them":           {func(*archive.Limits) {}, ""},
-		"no limits given":       {func(l *archive.Limits) { *l = archive.Limits{} }, fault.Invalid},
-		"a small disk":          {func(l *archive.Limits) { l.Bytes = 8 << 10 }, fault.Exhausted},
-		"no room":               {func(l *archive.Limits) { l.Room = func(int64) error { return fault.New(fault.Exhausted, "full") } }, fault.Exhausted},
-		"nobody to ask for it":  {func(l *archive.Limits) { l.Room = nil }, fault.Exhausted},
-		"a small workspace":     {func(l *archive.Limits) { l.Trees["workspace"] = 4 << 10 }, fault.Exhausted},
-		"a folder that is none": {func(l *archive.Limits) { delete(l.Trees, "tmp") }, fault.Invalid},
-		"short lists":           {func(l *archive.Limits) { l.Listing = 10 }, fault.Invalid},
-		"no layers":             {func(l *archive.Limits) { l.Layers = 0 }, fault.Invalid},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f, l := newFixture(t), limits(mib)
-			c.change(&l)
-			_, err := f.read(t.Context(), data, l)
-			if fault.KindOf(err) != c.want {
-				t.Errorf("it is %v, want %q", err, c.want)
-			}
-			f.wantStored(t, err == nil)
-		})
-	}
-}
-
-// wantStored checks whether the store has anything.
-func (f fixture) wantStored(t *testing.T, want bool) {
-	t.Helper()
-	n, _, err := f.store.Collect(t.Context(), func(func(blob.Digest)) error { return nil })
-	if err != nil || (n > 0) != want {
-		t.Errorf("the store had %d contents, %v", n, err)
-	}
-}
-
-func TestAnArchiveThatIsCutAnywhereIsRefusedAndLeavesNothing(t *testing.T) {
-	data := newFixture(t).archive(t)
-	f := newFixture(t)
-	for n := range data {
-		_, err := f.read(t.Context(), data[:n], limits(mib))
-		if fault.KindOf(err) != fault.Invalid {
-			t.Fatalf("with %d of %d bytes it is %v", n, len(data), err)
+		if _, err := io.CopyN(f, zeros{}, size); err != nil {
+			t.Fatal(err)
 		}
 	}
-	f.wantStored(t, false)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
 }
 
-func TestAForgedArchiveIsRefusedAndLeavesNothing(t *testing.T) {
-	whole := archivetest.Entries(t, newFixture(t).archive(t))
-	last := len(whole) - 1
-	changed := func(k int, data string) []archivetest.Entry {
-		all := slices.Clone(whole)
-		all[k].Data = []byte(data)
-		return all
+func TestEveryKindOfArchiveIsRead(t *testing.T) {
+	comment := &tar.Header{Typeflag: tar.TypeXGlobalHeader, Name: "pax_global_header", PAXRecords: map[string]string{"comment": "0123abcd"}}
+	all := tarOf(t, comment, &tar.Header{Name: "a/", Typeflag: tar.TypeDir, Mode: 0o755}, &tar.Header{Name: "../b", Mode: 0o755},
+		&tar.Header{Name: "l", Linkname: "x", Typeflag: tar.TypeLink}, &tar.Header{Name: "s", Linkname: "x", Typeflag: tar.TypeSymlink}, &tar.Header{Name: "d", Typeflag: tar.TypeChar})
+	for name, data := range map[string][]byte{"tar": all, "tar.gz": gzipped(t, all)} {
+		lines, said, err := contents(data, limits)
+		if want := "[a/ drwxr-xr-x  ../b -rwxr-xr-x  l ?---------  s L"; err != nil || !strings.HasPrefix(fmt.Sprint(lines), want) || len(lines) != 5 || said != "0123abcd" {
+			t.Errorf("%s: %q, %q, %v", name, lines, said, err)
+		}
 	}
-	swapped := slices.Clone(whole)
-	swapped[1].Data, swapped[2].Data = swapped[2].Data, swapped[1].Data
-	longer := bytes.Clone(whole[last-1].Data)
-	longer[0]++
-	for name, c := range map[string]struct {
-		all   []archivetest.Entry
-		after []byte
-	}{
-		"a list that is another":      {all: swapped},
-		"a content that is another":   {all: changed(last-1, string(longer))},
-		"a content that is longer":    {all: changed(last-1, string(longer)+"!")},
-		"an end that counts wrong":    {all: changed(last, `{"blobs": 1}`)},
-		"an end that is nothing":      {all: changed(last, "no")},
-		"a head that is nothing":      {all: changed(0, "no")},
-		"no end":                      {all: whole[:last]},
-		"no head":                     {all: whole[1:]},
-		"a content twice":             {all: slices.Insert(slices.Clone(whole), last, whole[last-1])},
-		"a content that has no place": {all: slices.Insert(slices.Clone(whole), last, archivetest.Entry{Name: "blobs/../../x"})},
-		"a folder's name":             {all: slices.Insert(slices.Clone(whole), 1, archivetest.Entry{Name: "other"})},
-		"an entry after the end":      {all: append(slices.Clone(whole), whole[last])},
-		"much after the end":          {all: whole, after: make([]byte, mib)},
+	if lines, _, err := contents(zipOf(t, 3, "x", "y/z"), limits); err != nil || len(lines) != 2 {
+		t.Errorf("zip: %q, %v", lines, err)
+	}
+}
+
+// What is behind the last part of a tar.gz, padding or anything else that is no part, is
+// left out, as gzip and npm do.
+func TestPaddedArchivesAreWhole(t *testing.T) {
+	tarball := tarOf(t, &tar.Header{Name: "a", Size: 3}, &tar.Header{Name: "b", Size: 3})
+	packed := gzipped(t, tarball)
+	for name, data := range map[string][]byte{
+		"zeros": append(bytes.Clone(packed), make([]byte, 10_240)...), "one zero": append(bytes.Clone(packed), 0), "text": append(bytes.Clone(packed), "rest"...),
+		"parts": append(gzipped(t, tarball[:700]), gzipped(t, tarball[700:])...), "a padded tar": gzipped(t, append(bytes.Clone(tarball), make([]byte, 1<<20)...)),
 	} {
-		t.Run(name, func(t *testing.T) {
-			f := newFixture(t)
-			_, err := f.read(t.Context(), archivetest.Archive(t, c.all, bytes.NewReader(c.after)), limits(mib))
-			if fault.KindOf(err) != fault.Invalid {
-				t.Errorf("it is %v", err)
-			}
-			f.wantStored(t, false)
-		})
+		if lines, _, err := contents(data, archive.Limits{Entries: 10, Ratio: 1000, Free: 8 << 20}); err != nil || len(lines) != 2 {
+			t.Errorf("%s: %q, %v", name, lines, err)
+		}
 	}
-	f := newFixture(t)
-	if _, err := f.read(t.Context(), archivetest.Archive(t, whole, nil), limits(mib)); err != nil {
-		t.Errorf("what is not forged is refused: %v", err)
+	broken := bytes.Clone(packed)
+	broken[len(broken)-6]++
+	if _, _, err := contents(broken, limits); err == nil {
+		t.Error("another checksum is not seen")
 	}
 }
 
-func TestALaterFormatIsUnsupported(t *testing.T) {
-	whole := archivetest.Entries(t, newFixture(t).archive(t))
-	whole[0].Data = bytes.Replace(whole[0].Data, []byte(`"format":1`), []byte(`"format":2`), 1)
-	_, err := newFixture(t).read(t.Context(), archivetest.Archive(t, whole, nil), limits(mib))
-	if fault.KindOf(err) != fault.Unsupported {
-		t.Errorf("it is %v", err)
+func TestBombsEnd(t *testing.T) {
+	var many []*tar.Header
+	for range limits.Entries + 1 {
+		many = append(many, &tar.Header{Name: "d/", Typeflag: tar.TypeDir})
+	}
+	names := make([]string, 1000)
+	for k := range names {
+		names[k] = strings.Repeat("n", 100)
+	}
+	large := limits
+	large.Zip = 1 << 30
+	for name, c := range map[string]struct {
+		data   []byte
+		limits archive.Limits
+	}{
+		"a tar.gz of zeros":          {gzipped(t, tarOf(t, &tar.Header{Name: "z", Size: 2 << 20})), limits},
+		"zeros after the end":        {gzipped(t, append(tarOf(t, &tar.Header{Name: "z"}), make([]byte, 2<<20)...)), limits},
+		"a zip of zeros":             {zipOf(t, 2<<20, "z"), limits},
+		"too many entries":           {tarOf(t, many...), limits},
+		"a large zip":                {append(zipOf(t, 1, "a"), make([]byte, 2<<20)...), limits},
+		"a large table":              {zipOf(t, 0, names...), large},
+		"anything, without a limit":  {tarOf(t, &tar.Header{Name: "a"}), archive.Limits{}},
+		"a zip, without a limit":     {zipOf(t, 0, "a"), archive.Limits{}},
+		"zeros, without being asked": {gzipped(t, tarOf(t, &tar.Header{Name: "a", Size: 1 << 20})), archive.Limits{Entries: 1}},
+	} {
+		_, _, err := contents(c.data, c.limits)
+		var much archive.Excess
+		if !errors.As(err, &much) || fault.KindOf(err) != fault.Exhausted {
+			t.Errorf("%s gives %v", name, err)
+		}
 	}
 }
 
-func TestACancelledReadSaysWhy(t *testing.T) {
-	data := newFixture(t).archive(t)
-	f := newFixture(t)
-	ctx, cancel := context.WithCancelCause(t.Context())
-	why := errors.New("nobody wants it any more")
-	cancel(why)
-	batch, err := f.store.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
+// holes is a tar with a file of which nothing is there but its size.
+func holes(size int64) []byte {
+	block := make([]byte, 512)
+	copy(block, "holes")
+	copy(block[100:], "0000644\x000000000\x000000000\x0000000000000\x0000000000000\x00        S")
+	copy(block[257:], "ustar  \x00")
+	copy(block[386:], fmt.Sprintf("%011o\x0000000000000\x00", size)) // a part of no bytes at the end
+	copy(block[483:], fmt.Sprintf("%011o\x00", size))
+	sum := 0
+	for _, b := range block {
+		sum += int(b)
 	}
-	defer batch.Close()
-	if _, err := archive.Read(ctx, bytes.NewReader(data), batch, limits(mib)); !errors.Is(err, why) {
-		t.Errorf("it says %v", err)
+	copy(block[148:], fmt.Sprintf("%06o\x00 ", sum))
+	return append(block, make([]byte, 1024)...)
+}
+
+func TestAFileOfHolesEnds(t *testing.T) {
+	if lines, _, err := contents(holes(10), limits); err != nil || len(lines) != 1 {
+		t.Fatalf("a small one: %q, %v", lines, err)
+	}
+	if _, _, err := contents(holes(1<<32), limits); fault.KindOf(err) != fault.Exhausted {
+		t.Errorf("got %v", err)
 	}
 }
 
-func TestAFileOfAScratchFolderIsGoneWithIt(t *testing.T) {
-	s := newFixture(t).scratch
-	if err := os.Mkdir(s.Dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	left := filepath.Join(s.Dir, "LEFT")
-	if err := os.WriteFile(left, []byte("half an archive"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f, err := s.File()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("what a dead process left is there: %v", err)
-	}
-	if err := f.Spool(t.Context(), bytes.NewReader(make([]byte, 3*mib)), limits(4*mib)); err != nil || f.Size() != 3*mib {
-		t.Errorf("%d bytes were taken, %v", f.Size(), err)
-	}
-	if n, err := os.ReadDir(s.Dir); runtime.GOOS != "windows" && (err != nil || len(n) != 0) {
-		t.Errorf("who dies now leaves %v, %v", n, err)
-	}
-	if err := f.Close(); err != nil {
-		t.Error(err)
-	}
-	_ = f.Close()
-	if n, err := os.ReadDir(s.Dir); err != nil || len(n) != 0 {
-		t.Errorf("it is still there: %v, %v", n, err)
+// What is skipped counts as what is read does.
+func TestABombThatNobodyReadsEnds(t *testing.T) {
+	data := gzipped(t, tarOf(t, &tar.Header{Name: "z", Size: 2 << 20}))
+	err := archive.Read(bytes.NewReader(data), limits, archive.Receiver{Entry: func(string, fs.FileMode, io.Reader) error { return nil }})
+	if fault.KindOf(err) != fault.Exhausted {
+		t.Errorf("got %v", err)
 	}
 }
 
-func TestASpoolEndsWhereTheLimitsDo(t *testing.T) {
-	f, err := newFixture(t).scratch.File()
-	if err != nil {
-		t.Fatal(err)
+func TestDamagedArchivesAreErrors(t *testing.T) {
+	whole := gzipped(t, tarOf(t, &tar.Header{Name: "a", Size: 5000}))
+	for name, data := range map[string][]byte{
+		"nothing": nil, "text": []byte("hello"), "zeros": make([]byte, 2048), "cut": whole[:40], "without its sum": whole[:len(whole)-8],
+		"a tar that is cut": tarOf(t, &tar.Header{Name: "a", Size: 5000})[:4000], "a zip that is cut": zipOf(t, 9, "a")[:30],
+	} {
+		if _, _, err := contents(data, limits); err == nil {
+			t.Errorf("%s is an archive", name)
+		}
 	}
-	defer f.Close()
-	err = f.Spool(t.Context(), endless{}, limits(2*mib))
-	if fault.KindOf(err) != fault.Exhausted || f.Size() > 4*mib {
-		t.Errorf("%d bytes were taken, %v", f.Size(), err)
+	refusal := errors.New("no")
+	err := archive.Read(bytes.NewReader(whole), limits, archive.Receiver{Entry: func(string, fs.FileMode, io.Reader) error { return refusal }})
+	if !errors.Is(err, refusal) {
+		t.Errorf("the receiver's error is %v", err)
+	}
+	if err := archive.Read(bytes.NewReader(zipOf(t, 1, "a")), limits, archive.Receiver{}); err == nil {
+		t.Error("a zip is read without a place for it")
 	}
 }
 
-type endless struct{}
-
-func (endless) Read(p []byte) (int, error) { return len(p), nil }
-
-// FuzzRead gives the reader any tar. What it takes is all there, and what it
-// refuses leaves nothing.
+// Whatever the bytes are, what comes out is bounded.
 func FuzzRead(f *testing.F) {
-	z, err := zstd.NewReader(bytes.NewReader(newFixture(f).archive(f)), zstd.WithDecoderConcurrency(1))
-	if err != nil {
-		f.Fatal(err)
-	}
-	defer z.Close()
-	whole, err := io.ReadAll(z)
-	if err != nil {
-		f.Fatal(err)
-	}
-	if h, err := tar.NewReader(bytes.NewReader(whole)).Next(); err != nil || h.Name != "paddock-session.json" {
-		f.Fatalf("it begins with %+v, %v", h, err)
-	}
-	pack, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest))
-	if err != nil {
-		f.Fatal(err)
-	}
-	for n := len(whole); n > 0; n -= 3 * 512 {
-		f.Add(whole[:n])
-	}
-	f.Add(append(bytes.Clone(whole), make([]byte, 64<<10)...))
-	into := newFixture(f)
-	f.Fuzz(func(t *testing.T, data []byte) { into.fuzz(t, pack.EncodeAll(data, nil)) })
-}
-
-// fuzz reads an archive, and sees to what is in the store then.
-func (f fixture) fuzz(t *testing.T, data []byte) {
-	head, err := f.read(t.Context(), data, limits(mib))
-	if k := fault.KindOf(err); err != nil && k != fault.Invalid && k != fault.Unsupported && k != fault.Exhausted {
-		t.Errorf("it is %v: %v", k, err)
-	}
-	if err == nil {
-		refs := slices.Collect(head.Checkpoint.Refs())
-		for _, ref := range head.Checkpoint.Trees {
-			list, err := f.listing(ref)
-			if err != nil {
-				t.Fatal(err)
-			}
-			refs = slices.AppendSeq(refs, list.Refs())
+	f.Add(tarOf(f, &tar.Header{Name: "a", Size: 10}))
+	f.Add(gzipped(f, tarOf(f, &tar.Header{Name: "a", Size: 1000})))
+	f.Add(zipOf(f, 100, "a", "b"))
+	f.Add(holes(100))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		entries, sum := 0, int64(0)
+		_ = archive.Read(bytes.NewReader(data), limits, archive.Receiver{
+			Entry: func(_ string, _ fs.FileMode, content io.Reader) error {
+				n, err := io.Copy(io.Discard, content)
+				entries, sum = entries+1, sum+n
+				return err
+			},
+			Spool: func(src io.Reader) (archive.File, int64, error) {
+				data, err := io.ReadAll(src)
+				return memory{bytes.NewReader(data)}, int64(len(data)), err
+			},
+		})
+		if most := max(limits.Free, limits.Ratio*int64(len(data)+4096)) + 64<<10; entries > limits.Entries || sum > most {
+			t.Errorf("%d bytes give %d entries and %d bytes", len(data), entries, sum)
 		}
-		for _, ref := range refs {
-			if _, err := f.store.Load(ref, mib); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	n, _, collectErr := f.store.Collect(t.Context(), func(func(blob.Digest)) error { return nil })
-	if collectErr != nil || err != nil && n != 0 {
-		t.Errorf("%d contents were left, %v", n, collectErr)
-	}
+	})
 }

@@ -222,7 +222,7 @@ func (l *Log) Write(ctx context.Context, r Record) error {
 		return nil
 	}
 	l.complete(ctx, &r)
-	err := l.append(r)
+	err := l.write(r)
 	if err == nil {
 		return nil
 	}
@@ -279,8 +279,8 @@ func cut(s string, n int) string {
 	return s[:n]
 }
 
-// append makes the line and adds it to the day's file.
-func (l *Log) append(r Record) error {
+// write makes the line and adds it to the day's file.
+func (l *Log) write(r Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {

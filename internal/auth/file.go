@@ -20,9 +20,9 @@ import (
 // no lock: files are only ever replaced, whole.
 const lockFile = "auth.lock"
 
-// lockPatience is how long the lock is tried for what somebody asked for;
+// lockTimeout is how long the lock is tried for what somebody asked for;
 // others hold it for milliseconds.
-const lockPatience = 5 * time.Second
+const lockTimeout = 5 * time.Second
 
 // MaxPrivate bounds in bytes what [ReadPrivate] reads. A thousand tokens take half of it.
 const MaxPrivate = 1 << 20
@@ -30,8 +30,8 @@ const MaxPrivate = 1 << 20
 const maxFile = MaxPrivate
 
 // locked calls f while no other process and nobody else here changes a file of
-// dir, which it makes if it is not there. It tries for as long as patience.
-func locked(dir string, patience time.Duration, f func() error) error {
+// dir, which it makes if it is not there. It tries for as long as timeout.
+func locked(dir string, timeout time.Duration, f func() error) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return unusable(err)
 	}
@@ -40,7 +40,7 @@ func locked(dir string, patience time.Duration, f func() error) error {
 	}
 	lock := flock.New(filepath.Join(dir, lockFile), flock.SetPermissions(0o600))
 	defer lock.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if _, err := lock.TryLockContext(ctx, 5*time.Millisecond); err != nil {
 		return unusable(fmt.Errorf("locking the tokens: %w", err))

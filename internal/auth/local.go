@@ -21,7 +21,7 @@ func LocalToken(dir string) (token string, created bool, err error) {
 	if token, err = readLocal(path); !errors.Is(err, fs.ErrNotExist) {
 		return token, false, err
 	}
-	err = locked(dir, lockPatience, func() error {
+	err = locked(dir, lockTimeout, func() error {
 		// Another process may have made it just now.
 		if token, err = readLocal(path); !errors.Is(err, fs.ErrNotExist) {
 			return err

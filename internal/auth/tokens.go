@@ -22,8 +22,8 @@ const (
 	// useGrain is how exactly a token's last use is known: writing it down costs
 	// a flush of the disk.
 	useGrain = time.Hour
-	// notePatience is how long a request waits for others to be able to say so.
-	notePatience = 20 * time.Millisecond
+	// noteTimeout is how long a request waits for others to be able to say so.
+	noteTimeout = 20 * time.Millisecond
 )
 
 // Token is what is kept of a bearer token; its text is not.
@@ -90,7 +90,7 @@ func (s *Tokens) Create(t Token) (text string, made Token, err error) {
 	case !t.Expires.IsZero() && !t.Expires.After(now):
 		return "", Token{}, fault.New(fault.Invalid, "the token would have expired already")
 	}
-	err = s.change(lockPatience, func(all []record) ([]record, error) {
+	err = s.change(lockTimeout, func(all []record) ([]record, error) {
 		all = slices.DeleteFunc(all, func(r record) bool { return !r.Valid(now.Add(-keepEnded)) })
 		if len(all) >= maxTokens {
 			return nil, fault.New(fault.Exhausted, "there are %d tokens already", len(all)).WithHint("one that was revoked goes away after 30 days")
@@ -138,7 +138,7 @@ func (s *Tokens) List() ([]Token, error) {
 // fault.Conflict.
 func (s *Tokens) Revoke(which string) (revoked Token, err error) {
 	now := time.Now().UTC().Truncate(time.Second)
-	err = s.change(lockPatience, func(all []record) ([]record, error) {
+	err = s.change(lockTimeout, func(all []record) ([]record, error) {
 		at := slices.IndexFunc(all, func(r record) bool { return r.ID == which })
 		for i, r := range all { // of one name the last counts: only that can be valid
 			if r.Name == which {
@@ -229,7 +229,7 @@ func (s *Tokens) note(id string, now time.Time) {
 	if !due {
 		return
 	}
-	_ = s.change(notePatience, func(all []record) ([]record, error) {
+	_ = s.change(noteTimeout, func(all []record) ([]record, error) {
 		for i := range all {
 			if all[i].ID == id {
 				all[i].LastUsed = now.UTC().Truncate(useGrain)

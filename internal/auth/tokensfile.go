@@ -128,8 +128,8 @@ func decodeTokens(data []byte) ([]record, error) {
 
 // change replaces the tokens with what f makes of them. An error of f leaves
 // them as they are.
-func (s *Tokens) change(patience time.Duration, f func([]record) ([]record, error)) error {
-	return locked(s.dir, patience, func() error {
+func (s *Tokens) change(timeout time.Duration, f func([]record) ([]record, error)) error {
+	return locked(s.dir, timeout, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.state.settled = false // read it anew, whatever its stamp

@@ -54,10 +54,10 @@ type item struct {
 }
 
 // Begin starts a batch. It waits for a collection to end, at most until ctx
-// does or the store's patience: then it is a fault.Unavailable.
+// does or the store's timeout: then it is a fault.Unavailable.
 func (s *Store) Begin(ctx context.Context) (*Batch, error) {
 	lock := s.fileLock()
-	wait, cancel := context.WithTimeout(ctx, s.patience)
+	wait, cancel := context.WithTimeout(ctx, s.lockTimeout)
 	defer cancel()
 	ok, err := lock.TryRLockContext(wait, lockDelay)
 	switch {

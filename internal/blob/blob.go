@@ -68,8 +68,8 @@ type Ref struct {
 type Options struct {
 	// Files is where the store lies; nil: the operating system's.
 	Files Files
-	// Patience bounds the wait for the store's lock; zero: 10 seconds.
-	Patience time.Duration
+	// Timeout bounds the wait for the store's lock; zero: 10 seconds.
+	LockTimeout time.Duration
 }
 
 // The names in a store's folder. What lies in newFolder is being written, or
@@ -80,14 +80,14 @@ const (
 	changesFile = "changes"
 )
 
-const patience = 10 * time.Second
+const lockTimeout = 10 * time.Second
 
 // Store is one folder of contents. It is safe for concurrent use, and holds
 // nothing open by itself.
 type Store struct {
-	dir      string
-	files    Files
-	patience time.Duration
+	dir         string
+	files       Files
+	lockTimeout time.Duration
 
 	unfinished atomic.Bool // the last collection left some
 
@@ -99,12 +99,12 @@ type Store struct {
 // Open gives the store in dir, and makes dir and the folders above it durably
 // where they are not there; see [MakeFolder].
 func Open(dir string, o Options) (*Store, error) {
-	s := &Store{dir: dir, files: o.Files, patience: o.Patience}
+	s := &Store{dir: dir, files: o.Files, lockTimeout: o.LockTimeout}
 	if s.files == nil {
 		s.files = OS
 	}
-	if s.patience <= 0 {
-		s.patience = patience
+	if s.lockTimeout <= 0 {
+		s.lockTimeout = lockTimeout
 	}
 	if err := MakeFolder(s.files, dir); err != nil {
 		return nil, err

@@ -367,7 +367,7 @@ func (l lingering) Remove(name string) error {
 
 // Who waits for a collection gives up sooner than a large one ends: it goes on another time.
 func TestALongCollectionGoesOnAnotherTime(t *testing.T) {
-	s, _ := open(t, blob.Options{Files: lingering{blob.OS}, Patience: 10 * time.Second})
+	s, _ := open(t, blob.Options{Files: lingering{blob.OS}, LockTimeout: 10 * time.Second})
 	var all []string
 	for i := range 12 {
 		all = append(all, fmt.Sprint("content ", i))
@@ -395,8 +395,8 @@ func TestALongCollectionGoesOnAnotherTime(t *testing.T) {
 }
 
 func TestCollectionsAndBatchesKeepEachOtherOut(t *testing.T) {
-	s, dir := open(t, blob.Options{Patience: 20 * time.Millisecond})
-	other, err := blob.Open(dir, blob.Options{Patience: 20 * time.Millisecond}) // as another process would
+	s, dir := open(t, blob.Options{LockTimeout: 20 * time.Millisecond})
+	other, err := blob.Open(dir, blob.Options{LockTimeout: 20 * time.Millisecond}) // as another process would
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,16 +15,16 @@ import (
 // Collect removes every content that live does not keep, and what batches left
 // that did not come to an end; it gives the number of contents and the bytes
 // that they took. It waits until no batch is open, at most until ctx ends or
-// for the store's patience: then it is a fault.Conflict. While live runs no
+// for the store's timeout: then it is a fault.Conflict. While live runs no
 // batch can begin, so what live does not find nobody is about to refer to; but
 // what referred to a content and was removed must be gone durably (SyncDir), or
 // a power cut brings it back without the content. An error of live removes
 // nothing. What cannot be removed stays for another time, and so does what is not
-// reached in half of the store's patience, as others may be waiting: [Store.Unfinished]
+// reached in half of the store's timeout, as others may be waiting: [Store.Unfinished]
 // tells of it.
 func (s *Store) Collect(ctx context.Context, live func(keep func(Digest)) error) (n int, bytes int64, err error) {
 	lock := s.fileLock()
-	wait, cancel := context.WithTimeout(ctx, s.patience)
+	wait, cancel := context.WithTimeout(ctx, s.lockTimeout)
 	defer cancel()
 	ok, err := lock.TryLockContext(wait, lockDelay)
 	switch {
@@ -42,7 +42,7 @@ func (s *Store) Collect(ctx context.Context, live func(keep func(Digest)) error)
 		return 0, 0, err
 	}
 	var failed error
-	until := time.Now().Add(s.patience / 2)
+	until := time.Now().Add(s.lockTimeout / 2)
 	left, err := s.eachBlob(rand.IntN(len(s.linked)), func(d Digest, size int64) error {
 		switch {
 		case time.Now().After(until):

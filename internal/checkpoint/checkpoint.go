@@ -55,8 +55,8 @@ type Config struct {
 	// one whose changes are told. They may be missing where checkpoints are only read.
 	Trees map[string]*workspace.Tree
 	Shown string
-	// Passing says that nothing is kept: the head stays where there is none.
-	Passing bool
+	// Ephemeral says that nothing is kept: the head stays where there is none.
+	Ephemeral bool
 	// Most is how many checkpoints without a label there are at most.
 	Most int
 	// Record gives what a checkpoint says of the session.
@@ -72,8 +72,8 @@ type Config struct {
 	Log      *slog.Logger // names the session
 }
 
-// Kept is what of a session is on disk. It is for one goroutine at a time.
-type Kept struct {
+// Repo is what of a session is on disk. It is for one goroutine at a time.
+type Repo struct {
 	c     Config
 	line  *history.Line
 	head  *history.Manifest             // where the session is; nil: nothing is kept yet
@@ -93,16 +93,16 @@ type Kept struct {
 
 // Open finds what there is. It reads no checkpoint: [Kept.OpenHead] or [Kept.Look] go
 // to one, where it is not a new session's.
-func Open(c Config) (*Kept, error) {
+func Open(c Config) (*Repo, error) {
 	line, err := history.Open(c.Folder, c.Files)
-	return &Kept{c: c, line: line}, err
+	return &Repo{c: c, line: line}, err
 }
 
 // OpenHead goes to the newest checkpoint that can be used; last is the newest that is
 // known of, zero: none is. skipped is why it is not the newest of all, and unlisted
 // tells that a list of files is as good as none: then the files are what they are.
-func (k *Kept) OpenHead(last int64) (skipped error, unlisted bool, err error) {
-	head, skipped, err := k.line.Head(k.usable)
+func (r *Repo) OpenHead(last int64) (skipped error, unlisted bool, err error) {
+	head, skipped, err := r.line.Head(r.usable)
 	if err != nil {
 		return nil, false, err
 	}
@@ -110,54 +110,54 @@ func (k *Kept) OpenHead(last int64) (skipped error, unlisted bool, err error) {
 		skipped = fmt.Errorf("checkpoint %d: %w: it is not there", last, history.ErrDamaged)
 	}
 	if skipped != nil {
-		k.c.Log.Error("a session's newest checkpoint is damaged", "cause", skipped)
+		r.c.Log.Error("a session's newest checkpoint is damaged", "cause", skipped)
 	}
-	k.head, k.lists, k.older = head, map[string]*workspace.Listing{}, skipped != nil
+	r.head, r.lists, r.older = head, map[string]*workspace.Listing{}, skipped != nil
 	if head == nil {
 		return skipped, false, nil
 	}
 	for name, ref := range head.Trees {
-		list, err := ReadListing(k.c.Store, ref)
+		list, err := ReadListing(r.c.Store, ref)
 		switch {
 		case errors.Is(err, blob.ErrDamaged) || errors.Is(err, history.ErrDamaged):
-			k.c.Log.Error("a list of files is damaged", "cause", err)
+			r.c.Log.Error("a list of files is damaged", "cause", err)
 			unlisted = true
 		case err != nil:
 			return skipped, unlisted, err
 		default:
-			k.lists[name] = list
+			r.lists[name] = list
 		}
 	}
 	return skipped, unlisted, nil
 }
 
-// Look goes to the newest checkpoint that can be used, for who only reads: nothing is
+// Check goes to the newest checkpoint that can be used, for who only reads: nothing is
 // known of the files then.
-func (k *Kept) Look() (err error) {
-	k.head, _, err = k.line.Head(k.usable)
+func (r *Repo) Check() (err error) {
+	r.head, _, err = r.line.Head(r.usable)
 	return err
 }
 
 // Head is where the session is; its number is zero where nothing is kept yet. It is
 // not to be changed, and does not change.
-func (k *Kept) Head() *history.Manifest {
-	if k.head == nil {
+func (r *Repo) Head() *history.Manifest {
+	if r.head == nil {
 		return new(history.Manifest)
 	}
-	return k.head
+	return r.head
 }
 
-// Unkept is what the head does not hold of the files; see [workspace.Listing.Unkept].
-func (k *Kept) Unkept() (u workspace.Unkept) {
-	for name, list := range k.lists {
+// Unsaved is what the head does not hold of the files; see [workspace.Listing.Unkept].
+func (r *Repo) Unsaved() (u workspace.Unkept) {
+	for name, list := range r.lists {
 		u = both(u, name, list.Unkept())
 	}
 	return u
 }
 
 // Missing is what the checkpoint did not hold that the files were made of last, by
-// Begin or GoTo.
-func (k *Kept) Missing() workspace.Unkept { return k.missing }
+// Begin or RestoreTo.
+func (r *Repo) Missing() workspace.Unkept { return r.missing }
 
 // both is what two have together; the other's lies in a folder.
 func both(u workspace.Unkept, folder string, other workspace.Unkept) workspace.Unkept {
@@ -168,12 +168,12 @@ func both(u workspace.Unkept, folder string, other workspace.Unkept) workspace.U
 }
 
 // Resume gives what an interpreter is to begin with; nil: it begins afresh.
-func (k *Kept) Resume(runtime string) *sandbox.Resume {
+func (k *Repo) Resume(runtime string) *sandbox.Resume {
 	in, ok := k.Head().Interpreters[runtime]
 	if !ok {
 		return nil
 	}
-	r := &sandbox.Resume{State: in.State, Anew: in.Anew}
+	r := &sandbox.Resume{State: in.State, Reseed: in.Anew}
 	for _, ref := range in.Layers {
 		r.Layers = append(r.Layers, k.opener(ref))
 	}
@@ -181,50 +181,50 @@ func (k *Kept) Resume(runtime string) *sandbox.Resume {
 }
 
 // Machine gives what the session's machine is to begin as; nil: it begins afresh.
-func (k *Kept) Machine() *sandbox.MachineState {
-	m := k.Head().Machine
+func (r *Repo) Machine() *sandbox.MachineState {
+	m := r.Head().Machine
 	if m == nil {
 		return nil
 	}
-	return &sandbox.MachineState{State: m.State, Anew: m.Anew, Open: k.opener(m.Content)}
+	return &sandbox.MachineState{State: m.State, Reseed: m.Anew, Open: r.opener(m.Content)}
 }
 
-func (k *Kept) opener(ref blob.Ref) func() (io.ReadCloser, error) {
-	store := k.c.Store
+func (r *Repo) opener(ref blob.Ref) func() (io.ReadCloser, error) {
+	store := r.c.Store
 	return func() (io.ReadCloser, error) { return store.Open(ref) }
 }
 
-// own makes an error of another session's checkpoint.
-func (k *Kept) own(m *history.Manifest) error {
-	if m.Owner != k.c.Owner || m.Session != k.c.Session {
+// adopt makes an error of another session's checkpoint.
+func (r *Repo) adopt(m *history.Manifest) error {
+	if m.Owner != r.c.Owner || m.Session != r.c.Session {
 		return fmt.Errorf("%w: it is another session's", history.ErrDamaged)
 	}
 	return nil
 }
 
 // usable tells whether a checkpoint is the session's, and all that it needs there.
-func (k *Kept) usable(m *history.Manifest) error {
-	if err := k.own(m); err != nil {
+func (r *Repo) usable(m *history.Manifest) error {
+	if err := r.adopt(m); err != nil {
 		return err
 	}
-	return k.c.Store.Check(slices.Collect(m.Needs()))
+	return r.c.Store.Check(slices.Collect(m.Needs()))
 }
 
-// BringBack makes the files what they are at head, as far as they look otherwise than
+// RestoreFiles makes the files what they are at head, as far as they look otherwise than
 // they did then. Where that fails they are torn.
-func (k *Kept) BringBack() error {
-	err := k.restoreFiles(true)
+func (r *Repo) RestoreFiles() error {
+	err := r.restore(true)
 	if err != nil {
-		k.torn = true
+		r.torn = true
 	}
 	return err
 }
 
-// restoreFiles makes the files what they are at head; untorn: what looks as it
+// restore makes the files what they are at head; untorn: what looks as it
 // did then is what it was then.
-func (k *Kept) restoreFiles(untorn bool) error {
-	for name, tree := range k.c.Trees {
-		want := k.lists[name]
+func (r *Repo) restore(untorn bool) error {
+	for name, tree := range r.c.Trees {
+		want := r.lists[name]
 		if want == nil {
 			continue // what it was cannot be read: nil would be an empty tree's
 		}
@@ -232,41 +232,41 @@ func (k *Kept) restoreFiles(untorn bool) error {
 		if untorn {
 			known = want
 		}
-		list, _, err := tree.Apply(want, known, k.c.Store.Open)
+		list, _, err := tree.Apply(want, known, r.c.Store.Open)
 		if err != nil {
 			return err
 		}
-		k.lists[name] = list
+		r.lists[name] = list
 	}
 	return nil
 }
 
-// Mend brings files back to the head that a failure left torn.
-func (k *Kept) Mend() error {
-	if !k.torn {
+// RepairFiles brings files back to the head that a failure left torn.
+func (r *Repo) RepairFiles() error {
+	if !r.torn {
 		return nil
 	}
-	if err := k.restoreFiles(false); err != nil {
+	if err := r.restore(false); err != nil {
 		return fault.New(fault.Unavailable, "the session's files are not whole since a restore failed, and cannot be brought back now").
 			WithHint("try again; restore another checkpoint if it stays so; the server's log says more").WithCause(err)
 	}
-	k.torn, k.mended = false, true
+	r.torn, r.mended = false, true
 	return nil
 }
 
-// Mended tells, once, that torn files were brought back: what a live interpreter has
+// NeedsRepair tells, once, that torn files were brought back: what a live interpreter has
 // open may be what lay there before.
-func (k *Kept) Mended() bool {
-	was := k.mended
-	k.mended = false
+func (r *Repo) NeedsRepair() bool {
+	was := r.mended
+	r.mended = false
 	return was
 }
 
 // Close has nothing written any more: what would write is told why. It tells whether
 // the files are whole.
-func (k *Kept) Close(why error) (whole bool) {
-	k.closed = why
-	return !k.torn
+func (r *Repo) Close(why error) (whole bool) {
+	r.closed = why
+	return !r.torn
 }
 
 // ReadListing reads a list of files; that of the zero Ref is empty.

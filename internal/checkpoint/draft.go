@@ -19,7 +19,7 @@ import (
 
 // draft is a checkpoint in the making.
 type draft struct {
-	k     *Kept
+	k     *Repo
 	next  history.Manifest
 	lists map[string]*workspace.Listing
 	batch *blob.Batch
@@ -31,30 +31,30 @@ type draft struct {
 }
 
 // draft begins one that is as head is; who began it ends it with close.
-func (k *Kept) draft(ctx context.Context, cause string) (*draft, error) {
-	if err := k.Mend(); err != nil {
+func (r *Repo) draft(ctx context.Context, cause string) (*draft, error) {
+	if err := r.RepairFiles(); err != nil {
 		return nil, err
 	}
-	return k.draftOver(ctx, cause)
+	return r.draftOver(ctx, cause)
 }
 
 // draftOver is draft for what makes other files of all anyway: they may be torn,
 // and are no more once it is persisted.
-func (k *Kept) draftOver(ctx context.Context, cause string) (*draft, error) {
-	if k.closed != nil {
-		return nil, k.closed
+func (r *Repo) draftOver(ctx context.Context, cause string) (*draft, error) {
+	if r.closed != nil {
+		return nil, r.closed
 	}
-	batch, err := k.c.Store.Begin(ctx)
+	batch, err := r.c.Store.Begin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	d := &draft{k: k, lists: maps.Clone(k.lists), batch: batch}
-	if d.lists == nil || k.torn {
+	d := &draft{k: r, lists: maps.Clone(r.lists), batch: batch}
+	if d.lists == nil || r.torn {
 		d.lists = map[string]*workspace.Listing{}
 	}
-	d.next = k.Head().Clone()
-	d.next.Previous = k.Head().Of
-	d.next.Owner, d.next.Session, d.next.Cause = k.c.Owner, k.c.Session, cause
+	d.next = r.Head().Clone()
+	d.next.Previous = r.Head().Of
+	d.next.Owner, d.next.Session, d.next.Cause = r.c.Owner, r.c.Session, cause
 	d.next.Of, d.next.At, d.next.Label, d.next.Bytes = 0, time.Now().UTC(), "", 0
 	d.next.Execution, d.next.Language, d.next.Code = "", "", ""
 	d.next.Variables, d.next.Files = nil, nil
@@ -89,18 +89,18 @@ func (d *draft) capture() error {
 // captureTree takes up those of one folder.
 func (d *draft) captureTree(name string) error {
 	list, changes, err := d.k.c.Trees[name].Capture(d.lists[name], d.put)
-	return d.took(name, list, changes, err)
+	return d.recordTree(name, list, changes, err)
 }
 
 // capturePaths takes up these of the folder that is shown, and looks at nothing else.
 func (d *draft) capturePaths(paths []string) error {
 	name := d.k.c.Shown
 	list, changes, err := d.k.c.Trees[name].CapturePaths(d.lists[name], paths, d.put)
-	return d.took(name, list, changes, err)
+	return d.recordTree(name, list, changes, err)
 }
 
-// took keeps what a capture of a folder gave.
-func (d *draft) took(name string, list *workspace.Listing, changes []workspace.Change, err error) error {
+// recordTree keeps what a capture of a folder gave.
+func (d *draft) recordTree(name string, list *workspace.Listing, changes []workspace.Change, err error) error {
 	if err != nil {
 		return fmt.Errorf("keeping the files: %w", err)
 	}
@@ -223,9 +223,9 @@ func (d *draft) captureWith(ctx context.Context, n Note) error {
 	return nil
 }
 
-// rest makes the draft what head is, at rest: no step that could be undone. Where
+// captureUnchanged makes the draft what head is, at rest: no step that could be undone. Where
 // files were changed meanwhile it is one.
-func (d *draft) rest() {
+func (d *draft) captureUnchanged() {
 	if head := d.k.head; head != nil && len(d.files) == 0 {
 		d.next.Of, d.next.Previous = head.Of, head.Previous
 	}
@@ -250,7 +250,7 @@ func (d *draft) persist(ctx context.Context) error {
 	}
 	head, was := d.next, k.head
 	k.head, k.lists, k.torn, k.older = &head, d.lists, false, false
-	k.outdate(was)
+	k.dropOutdated(was)
 	k.Prune(k.c.Most)
 	k.c.Moved()
 	return nil

@@ -9,10 +9,10 @@ import (
 	"paddock/internal/history"
 )
 
-// Check makes sure that a checkpoint can be gone back to: else it is a
+// Verify makes sure that a checkpoint can be gone back to: else it is a
 // fault.Unavailable.
-func (k *Kept) Check(m *history.Manifest) error {
-	if err := k.usable(m); err != nil {
+func (r *Repo) Verify(m *history.Manifest) error {
+	if err := r.usable(m); err != nil {
 		return damaged(err)
 	}
 	return nil
@@ -23,24 +23,24 @@ func damaged(err error) error {
 }
 
 // at reads a checkpoint; one of another session is a history.ErrDamaged.
-func (k *Kept) at(number int64) (*history.Manifest, error) {
-	m, err := k.line.Get(number)
+func (r *Repo) at(number int64) (*history.Manifest, error) {
+	m, err := r.line.Get(number)
 	if err != nil {
 		return nil, err
 	}
-	if !k.line.Labelled(number) {
+	if !r.line.Labelled(number) {
 		m.Label = "" // it was taken off
 	}
-	return m, k.own(m)
+	return m, r.adopt(m)
 }
 
 // Previous gives the checkpoint that undo leads to.
-func (k *Kept) Previous() (*history.Manifest, error) {
-	previous := k.Head().Previous
+func (r *Repo) Previous() (*history.Manifest, error) {
+	previous := r.Head().Previous
 	if previous == 0 {
 		return nil, fault.New(fault.Conflict, "there is nothing to undo").WithHint("the session is at its first checkpoint")
 	}
-	target, err := k.at(previous)
+	target, err := r.at(previous)
 	switch {
 	case fault.KindOf(err) == fault.NotFound:
 		return nil, fault.New(fault.Conflict, "the checkpoint before this one is no longer kept").WithHint("restore one that is listed")
@@ -51,9 +51,9 @@ func (k *Kept) Previous() (*history.Manifest, error) {
 }
 
 // Find gives the checkpoint with this number, or the latest with this label.
-func (k *Kept) Find(name string) (*history.Manifest, error) {
+func (r *Repo) Find(name string) (*history.Manifest, error) {
 	if n, err := strconv.ParseInt(name, 10, 64); err == nil {
-		target, err := k.at(n)
+		target, err := r.at(n)
 		switch {
 		case errors.Is(err, history.ErrDamaged):
 			return nil, damaged(err)
@@ -62,11 +62,11 @@ func (k *Kept) Find(name string) (*history.Manifest, error) {
 		}
 		return target, err
 	}
-	for _, n := range slices.Backward(k.line.Numbers()) {
-		if !k.line.Labelled(n) {
+	for _, n := range slices.Backward(r.line.Numbers()) {
+		if !r.line.Labelled(n) {
 			continue
 		}
-		target, err := k.at(n)
+		target, err := r.at(n)
 		switch {
 		case errors.Is(err, history.ErrDamaged):
 			return nil, damaged(err) // its label may be this one
@@ -83,14 +83,14 @@ func errNoLabel(name string) error {
 	return fault.New(fault.NotFound, "there is no checkpoint with the label %q", name).WithHint("list the checkpoints and give the id or the label of one")
 }
 
-// Steps gives all that can be gone back to, the oldest first; what is damaged is left
+// History gives all that can be gone back to, the oldest first; what is damaged is left
 // out.
-func (k *Kept) Steps() (all []*history.Manifest, err error) {
-	for _, n := range k.line.Numbers() {
-		m, err := k.at(n)
+func (r *Repo) History() (all []*history.Manifest, err error) {
+	for _, n := range r.line.Numbers() {
+		m, err := r.at(n)
 		switch {
 		case errors.Is(err, history.ErrDamaged):
-			k.c.Log.Warn("a checkpoint cannot be read", "checkpoint", n, "cause", err)
+			r.c.Log.Warn("a checkpoint cannot be read", "checkpoint", n, "cause", err)
 		case err != nil:
 			return nil, err
 		case m.Of == m.Number:
@@ -101,42 +101,42 @@ func (k *Kept) Steps() (all []*history.Manifest, err error) {
 }
 
 // Count is how many Steps there are. It reads nothing.
-func (k *Kept) Count() int64 { return k.line.Steps(k.head) }
+func (r *Repo) Count() int64 { return r.line.Steps(r.head) }
 
 // Labels is how many of them have a label.
-func (k *Kept) Labels() int { return k.line.Labels() }
+func (r *Repo) Labels() int { return r.line.Labels() }
 
 // Unlabel takes a label off: of all checkpoints that have it, or of the one with this
 // number. It gives their numbers, the oldest first, also after an error.
-func (k *Kept) Unlabel(name string) (done []int64, err error) {
-	if k.closed != nil {
-		return nil, k.closed
+func (r *Repo) Unlabel(name string) (done []int64, err error) {
+	if r.closed != nil {
+		return nil, r.closed
 	}
-	numbers, err := k.labelled(name)
+	numbers, err := r.labelled(name)
 	if err != nil {
 		return nil, err
 	}
 	for _, n := range numbers {
-		if err := k.line.Unlabel(n); err != nil {
+		if err := r.line.Unlabel(n); err != nil {
 			return done, err
 		}
 		done = append(done, n)
 	}
-	k.Prune(k.c.Most)
+	r.Prune(r.c.Most)
 	return done, nil
 }
 
 // labelled gives the numbers of the checkpoints with a label, or that of the one
 // with this number if it has any.
-func (k *Kept) labelled(name string) (numbers []int64, err error) {
-	for _, n := range k.line.Numbers() {
-		if !k.line.Labelled(n) {
+func (r *Repo) labelled(name string) (numbers []int64, err error) {
+	for _, n := range r.line.Numbers() {
+		if !r.line.Labelled(n) {
 			continue
 		}
 		if name == strconv.FormatInt(n, 10) { // which is no label; it need not be whole
 			return []int64{n}, nil
 		}
-		m, err := k.at(n)
+		m, err := r.at(n)
 		switch {
 		case errors.Is(err, history.ErrDamaged):
 			continue
@@ -154,50 +154,50 @@ func (k *Kept) labelled(name string) (numbers []int64, err error) {
 
 // Prune gives up the oldest checkpoints that have no label, where there are more than
 // most. What it cannot remove is removed later.
-func (k *Kept) Prune(most int) {
-	if k.closed != nil {
+func (r *Repo) Prune(most int) {
+	if r.closed != nil {
 		return
 	}
-	if head := k.Head(); head.Of != head.Number {
+	if head := r.Head(); head.Of != head.Number {
 		most++ // it is no further one: opening a session, or going back, gives nothing up
 	}
-	for k.line.Len()-k.line.Labels() > most {
-		oldest := k.oldest()
+	for r.line.Len()-r.line.Labels() > most {
+		oldest := r.oldest()
 		if oldest == 0 {
 			return
 		}
-		if err := k.line.Remove(oldest); err != nil {
-			k.c.Log.Warn("an old checkpoint cannot be removed", "checkpoint", oldest, "cause", err)
+		if err := r.line.Remove(oldest); err != nil {
+			r.c.Log.Warn("an old checkpoint cannot be removed", "checkpoint", oldest, "cause", err)
 			return
 		}
-		k.c.Littered(0)
+		r.c.Littered(0)
 	}
 }
 
 // oldest is the first checkpoint that may be given up; 0: none. Where the
 // session is, and where undo leads, stays.
-func (k *Kept) oldest() int64 {
-	head := k.Head()
-	for _, n := range k.line.Numbers() {
-		if !k.line.Labelled(n) && n != head.Number && n != head.Of && n != head.Previous {
+func (r *Repo) oldest() int64 {
+	head := r.Head()
+	for _, n := range r.line.Numbers() {
+		if !r.line.Labelled(n) && n != head.Number && n != head.Of && n != head.Previous {
 			return n
 		}
 	}
 	return 0
 }
 
-// outdate gives up what was the head before this one, if that only repeated another:
+// dropOutdated gives up what was the head before this one, if that only repeated another:
 // nobody goes back to it.
-func (k *Kept) outdate(was *history.Manifest) {
+func (r *Repo) dropOutdated(was *history.Manifest) {
 	if was == nil || was.Of == was.Number {
 		return
 	}
-	_ = k.line.Remove(was.Number) // or as one of the oldest
+	_ = r.line.Remove(was.Number) // or as one of the oldest
 	if was.Machine != nil {
-		k.c.Littered(was.Machine.Content.Stored)
+		r.c.Littered(was.Machine.Content.Stored)
 	}
 }
 
 // Sweep removes what interrupted writes had left of checkpoints. It is for the process
 // that has the session.
-func (k *Kept) Sweep() error { return k.line.Sweep() }
+func (r *Repo) Sweep() error { return r.line.Sweep() }

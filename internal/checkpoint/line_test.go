@@ -30,7 +30,7 @@ func TestCheckpointsAreGivenUpFromTheOldestOn(t *testing.T) {
 	}
 	b.config.Most = 2
 	again := b.open(nil)
-	if err := again.Look(); err != nil {
+	if err := again.Check(); err != nil {
 		t.Fatal(err)
 	}
 	if done, err := again.Unlabel("stays"); len(done) != 1 || done[0] != 2 || err != nil {
@@ -58,7 +58,7 @@ func TestALabelThatWasTakenOffIsNowhere(t *testing.T) {
 	if found, err := b.Find("twice"); err != nil || found.Number != 2 {
 		t.Errorf("it is found at %+v, %v", found, err)
 	}
-	if steps, err := b.Steps(); err != nil || steps[0].Label != "" || steps[1].Label != "twice" {
+	if steps, err := b.History(); err != nil || steps[0].Label != "" || steps[1].Label != "twice" {
 		t.Errorf("there are %+v, %v", steps, err)
 	}
 }
@@ -75,7 +75,7 @@ func TestACheckpointOfAnotherSessionIsNone(t *testing.T) {
 			t.Errorf("%q is %v", name, err)
 		}
 	}
-	if err := other.Check(b.Head()); fault.KindOf(err) != fault.Unavailable {
+	if err := other.Verify(b.Head()); fault.KindOf(err) != fault.Unavailable {
 		t.Errorf("it can be gone back to: %v", err)
 	}
 }

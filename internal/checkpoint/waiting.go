@@ -35,12 +35,12 @@ func (d *draft) wait(n Note) error {
 
 // waits gives the run that waits at the head that was opened, and that nobody can have
 // gone on with; nil: there is none.
-func (k *Kept) waits() *history.Waiting {
-	w := k.Head().Waits()
-	if w == nil || k.older {
+func (r *Repo) waits() *history.Waiting {
+	w := r.Head().Waits()
+	if w == nil || r.older {
 		return nil
 	}
-	if !k.head.Holds(w.Runtime) { // its machine was not saved again since another ran there
+	if !r.head.Holds(w.Runtime) { // its machine was not saved again since another ran there
 		return nil
 	}
 	return w
@@ -65,41 +65,41 @@ func (d *draft) recoverWaiting() {
 }
 
 // Content reads what is needed to go on with the run that waits.
-func (k *Kept) Content() ([]byte, error) {
-	return k.c.Store.Load(k.Head().Waiting.Content, MaxContent)
+func (r *Repo) Content() ([]byte, error) {
+	return r.c.Store.Load(r.Head().Waiting.Content, MaxContent)
 }
 
-// GoOn says that the run which waits is gone on with; it is on the disk then. GiveUp
+// GoOn says that the run which waits is gone on with; it is on the disk then. Abandon
 // says that it does not wait, or was gone on with and is over. Neither looks at files,
 // and where nothing waits they do nothing.
-func (k *Kept) GoOn(ctx context.Context) error {
-	if k.Head().Waits() == nil {
+func (r *Repo) GoOn(ctx context.Context) error {
+	if r.Head().Waits() == nil {
 		return nil
 	}
-	w := *k.head.Waiting
+	w := *r.head.Waiting
 	w.Begun = true
-	return k.settle(ctx, &w)
+	return r.settle(ctx, &w)
 }
 
-// GiveUp is told at GoOn.
-func (k *Kept) GiveUp(ctx context.Context) error {
-	if k.Head().Waiting == nil {
+// Abandon is told at GoOn.
+func (r *Repo) Abandon(ctx context.Context) error {
+	if r.Head().Waiting == nil {
 		return nil
 	}
-	return k.settle(ctx, nil)
+	return r.settle(ctx, nil)
 }
 
-// Again makes the head the newest checkpoint anew, where another that could not be
+// Suspend makes the head the newest checkpoint anew, where another that could not be
 // written may be there after all.
-func (k *Kept) Again(ctx context.Context) error { return k.settle(ctx, k.Head().Waiting) }
+func (r *Repo) Suspend(ctx context.Context) error { return r.settle(ctx, r.Head().Waiting) }
 
-func (k *Kept) settle(ctx context.Context, w *history.Waiting) error {
-	d, err := k.draft(ctx, history.CauseGoOn)
+func (r *Repo) settle(ctx context.Context, w *history.Waiting) error {
+	d, err := r.draft(ctx, history.CauseGoOn)
 	if err != nil {
 		return err
 	}
 	defer d.close()
 	d.next.Waiting = w
-	d.next.Of, d.next.Previous = k.head.Of, k.head.Previous // it is no step
+	d.next.Of, d.next.Previous = r.head.Of, r.head.Previous // it is no step
 	return d.persist(ctx)
 }

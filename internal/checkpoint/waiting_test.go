@@ -35,13 +35,13 @@ func (b *bench) wantContent(want string) {
 func TestARunWaitsUntilItIsGoneOnWithOrGivenUp(t *testing.T) {
 	b := newBench(t)
 	b.step("one", "")
-	if err := errors.Join(b.GoOn(t.Context()), b.GiveUp(t.Context())); err != nil || b.Head().Number != 1 {
+	if err := errors.Join(b.GoOn(t.Context()), b.Abandon(t.Context())); err != nil || b.Head().Number != 1 {
 		t.Errorf("where nothing waits the head is %+v, %v", b.Head(), err)
 	}
 	b.waits("x-1", "1", "content")
 	step := b.Head().Number
 	b.write("f", "meanwhile")
-	if err := b.KeepPaths(t.Context(), []string{"f"}); err != nil {
+	if err := b.CommitPaths(t.Context(), []string{"f"}); err != nil {
 		t.Fatal(err)
 	}
 	if w := b.Head().Waits(); w == nil || w.Execution != "x-1" || w.Since.IsZero() || b.Count() != step+1 {
@@ -62,13 +62,13 @@ func TestARunWaitsUntilItIsGoneOnWithOrGivenUp(t *testing.T) {
 		t.Errorf("when it is over there is %+v", h.Waiting)
 	}
 	b.waits("x-2", "2", "more")
-	if err := b.GiveUp(t.Context()); err != nil || b.Head().Waiting != nil {
+	if err := b.Abandon(t.Context()); err != nil || b.Head().Waiting != nil {
 		t.Errorf("given up, there is %+v, %v", b.Head().Waiting, err)
 	}
 	b.waits("x-3", "3", "more")
 	if back, err := b.Find(strconv.FormatInt(step, 10)); err != nil || back.Waiting == nil {
 		t.Fatalf("%+v, %v", back, err)
-	} else if _, err := b.GoTo(t.Context(), back, nil); err != nil || b.Head().Waiting != nil {
+	} else if _, err := b.RestoreTo(t.Context(), back, nil); err != nil || b.Head().Waiting != nil {
 		t.Errorf("gone back to where it waited it is %+v, %v", b.Head().Waiting, err)
 	}
 }
@@ -83,7 +83,7 @@ func TestWhoOpensItNextKnowsWhetherARunWaits(t *testing.T) {
 		"after it was let go of":              {do: func(*bench) {}, clean: true, waits: "x-1"},
 		"when it was gone on with":            {do: func(b *bench) { _ = b.GoOn(b.t.Context()) }, anew: true},
 		"when it was so, and let go of":       {do: func(b *bench) { _ = b.GoOn(b.t.Context()) }, clean: true, anew: true},
-		"when it was given up":                {do: func(b *bench) { _ = b.GiveUp(b.t.Context()) }, anew: true},
+		"when it was given up":                {do: func(b *bench) { _ = b.Abandon(b.t.Context()) }, anew: true},
 		"when files were written before that": {do: func(b *bench) { b.write("f", "cut short") }, waits: "x-1"},
 		"when what came after it is damaged": {do: func(b *bench) {
 			_ = b.GoOn(b.t.Context())
@@ -111,7 +111,7 @@ func TestWhoOpensItNextKnowsWhetherARunWaits(t *testing.T) {
 				got = w.Execution
 			}
 			r := again.Resume("python")
-			if got != c.waits || r == nil || r.Anew != c.anew || again.Head().Of != 2 {
+			if got != c.waits || r == nil || r.Reseed != c.anew || again.Head().Of != 2 {
 				t.Errorf("%q waits, want %q; what it held is %+v, new: %v; it is at %+v", got, c.waits, r, c.anew, again.Head())
 			}
 			if w := again.Head().Waiting; got == "" && w != nil {

@@ -17,16 +17,16 @@ import (
 // Of what sessions' authorities are made: a secret of the state folder, sealed.
 const authorityFile, authorityPurpose, authorityBytes = "authority", "the network's authorities", 32
 
-// seeds makes the seeds of sessions' authorities. An owner's sessions have one, so that
-// programs of a machine that was saved or forked trust the door of the process that they
+// caSeeds makes the seeds of sessions' authorities. An owner's sessions have one, so that
+// programs of a machine that was saved or forked trust the proxy of the process that they
 // go on in.
-type seeds struct {
+type caSeeds struct {
 	dir   string // of the state
 	vault *lateVault
 }
 
 // of gives an owner's.
-func (s *seeds) of(owner session.Owner) ([]byte, error) {
+func (s *caSeeds) of(owner session.Owner) ([]byte, error) {
 	secret, err := s.secret()
 	if err != nil {
 		return nil, fmt.Errorf("looking for what authorities are made of: %w", err)
@@ -36,11 +36,11 @@ func (s *seeds) of(owner session.Owner) ([]byte, error) {
 
 // secret gives the state folder's, which is made when it is first asked for. Of two
 // processes that make one, one's stays.
-func (s *seeds) secret() ([]byte, error) {
+func (s *caSeeds) secret() ([]byte, error) {
 	path := filepath.Join(s.dir, authorityFile)
 	sealed, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = s.make(path); err == nil {
+		if err = s.create(path); err == nil {
 			sealed, err = os.ReadFile(path)
 		}
 	}
@@ -54,7 +54,7 @@ func (s *seeds) secret() ([]byte, error) {
 	return secret, err
 }
 
-func (s *seeds) make(path string) error {
+func (s *caSeeds) create(path string) error {
 	secret := make([]byte, authorityBytes)
 	_, _ = rand.Read(secret) // it does not fail
 	sealed, err := s.vault.Seal(authorityPurpose, secret)

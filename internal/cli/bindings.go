@@ -89,8 +89,8 @@ func (p *program) openBindings(sc *session.Config, o *parts) (*bindings, error) 
 		return nil, fmt.Errorf("making the broker of other servers: %w", err)
 	}
 	sc.Call, sc.Record = b.call, b.observing(sc.Record)
-	sc.Folders = append(sc.Folders, session.Folder{Name: "servers", Aliases: []string{sitePackages + "servers"}, Fill: b.fill})
-	sc.Forget, sc.GivenUp, sc.CutShort = b.forget, b.givenUp, b.cutShort
+	sc.Folders = append(sc.Folders, session.Folder{Name: "servers", Aliases: []string{sitePackages + "servers"}, Refresh: b.fill})
+	sc.OnRemoved, sc.OnRunAbandoned, sc.InterruptedCalls = b.forget, b.givenUp, b.cutShort
 	return b, nil
 }
 

@@ -164,7 +164,7 @@ func (p *program) examine(ctx context.Context, d *diagnosis) {
 		d.fail("cache folder", err)
 	} else {
 		detail := p.places.cache
-		if took := time.Since(began); took > patience {
+		if took := time.Since(began); took > quietTime {
 			detail += fmt.Sprintf(" (prepared just now, in %.1f s)", took.Seconds())
 		}
 		d.add("cache folder", good, detail, "")

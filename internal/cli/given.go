@@ -19,9 +19,9 @@ import (
 	"paddock/internal/skill"
 )
 
-// given is how sessions have secrets: those that the operator names, of those that are
+// sessionSecrets is how sessions have secrets: those that the operator names, of those that are
 // kept for their owners. A session may be made with fewer, and never has more.
-type given struct {
+type sessionSecrets struct {
 	store  *secret.Store
 	allow  []string      // names
 	policy egress.Policy // what programs reach
@@ -34,21 +34,21 @@ type given struct {
 	stop context.CancelFunc
 
 	mu      sync.Mutex // guards what follows
-	engines map[networked]*secret.Engine
+	engines map[sessionKey]*secret.Engine
 }
 
 // allowSecret says in refusals where a person allows a secret.
 const allowSecret = "in the configuration's secrets.allow, by --secret or PADDOCK_SECRETS_ALLOW"
 
 // openSecrets makes it, and puts it into the sessions' configuration.
-func (p *program) openSecrets(sc *session.Config, n *network, log *audit.Log) *given {
-	g := &given{
+func (p *program) openSecrets(sc *session.Config, n *network, log *audit.Log) *sessionSecrets {
+	g := &sessionSecrets{
 		store: p.secrets(), allow: p.config.Secrets.Allow, policy: n.first.policy, fail: p.log.Warn, record: log.Write, stop: func() {},
-		engines: map[networked]*secret.Engine{},
+		engines: map[sessionKey]*secret.Engine{},
 	}
 	sc.Secrets = session.Secrets{Choose: g.choose, Give: g.give, Variables: g.variables}
-	forget, letGo := sc.Forget, sc.Egress.Close
-	sc.Forget = func(owner session.Owner, id session.ID) {
+	forget, letGo := sc.OnRemoved, sc.Egress.Close
+	sc.OnRemoved = func(owner session.Owner, id session.ID) {
 		if forget != nil {
 			forget(owner, id)
 		}
@@ -60,7 +60,7 @@ func (p *program) openSecrets(sc *session.Config, n *network, log *audit.Log) *g
 		letGo(owner, id)
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		delete(g.engines, networked{owner, id})
+		delete(g.engines, sessionKey{owner, id})
 	}
 	sc.Call = g.cleaning(sc.Call)
 	n.secrets = g.engine
@@ -72,7 +72,7 @@ func (p *program) openSecrets(sc *session.Config, n *network, log *audit.Log) *g
 func keyOf(owner session.Owner, id session.ID) string { return string(owner) + "/" + string(id) }
 
 // choose gives the names of the secrets that a session is made with.
-func (g *given) choose(owner session.Owner, wish *[]string) ([]string, error) {
+func (g *sessionSecrets) choose(owner session.Owner, wish *[]string) ([]string, error) {
 	if len(g.allow) == 0 && wish == nil {
 		return nil, nil
 	}
@@ -101,7 +101,7 @@ func (g *given) choose(owner session.Owner, wish *[]string) ([]string, error) {
 }
 
 // check says why a session cannot be made with a secret.
-func (g *given) check(name string, kept bool) error {
+func (g *sessionSecrets) check(name string, kept bool) error {
 	if err := secret.CheckName(name); err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (g *given) check(name string, kept bool) error {
 }
 
 // keptFor are the names of the secrets that are kept for an owner.
-func (g *given) keptFor(owner session.Owner) (map[string]bool, error) {
+func (g *sessionSecrets) keptFor(owner session.Owner) (map[string]bool, error) {
 	entries, err := g.store.List()
 	kept := map[string]bool{}
 	for _, e := range entries {
@@ -133,8 +133,8 @@ func (g *given) keptFor(owner session.Owner) (map[string]bool, error) {
 // give has a session that is being made have secrets, and records their names: what cannot
 // be recorded is not given. What a session of its name had, of whom nobody was told that it
 // has ended, is none of them.
-func (g *given) give(owner session.Owner, id session.ID, names []string, parent session.ID) error {
-	gift := secret.Gift{Session: keyOf(owner, id), Owner: string(owner), Names: names}
+func (g *sessionSecrets) give(owner session.Owner, id session.ID, names []string, parent session.ID) error {
+	gift := secret.GrantRequest{Session: keyOf(owner, id), Owner: string(owner), Names: names}
 	if parent != "" && len(names) > 0 {
 		kept, err := g.keptFor(owner)
 		if err != nil {
@@ -149,7 +149,7 @@ func (g *given) give(owner session.Owner, id session.ID, names []string, parent 
 	if len(names) == 0 {
 		return nil
 	}
-	if _, err := g.store.Give(gift); err != nil || len(gift.Names) == 0 {
+	if _, err := g.store.Grant(gift); err != nil || len(gift.Names) == 0 {
 		return err
 	}
 	r := audit.Record{Action: audit.SecretGive, Principal: string(owner), Session: string(id), Target: strings.Join(gift.Names, " "), Outcome: audit.Success}
@@ -163,28 +163,28 @@ func (g *given) give(owner session.Owner, id session.ID, names []string, parent 
 	return err
 }
 
-func (g *given) variables(owner session.Owner, id session.ID) (map[string]string, error) {
+func (g *sessionSecrets) variables(owner session.Owner, id session.ID) (map[string]string, error) {
 	return g.store.Variables(keyOf(owner, id))
 }
 
 // engine does a session's secrets' work, as long as this process has the session.
-func (g *given) engine(owner session.Owner, id session.ID) *secret.Engine {
-	k := networked{owner, id}
+func (g *sessionSecrets) engine(owner session.Owner, id session.ID) *secret.Engine {
+	k := sessionKey{owner, id}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.engines[k] == nil {
-		g.engines[k] = g.store.Engine(keyOf(owner, id)).Among(g.allow)
+		g.engines[k] = g.store.Engine(keyOf(owner, id)).RestrictTo(g.allow)
 	}
 	return g.engines[k]
 }
 
 // cleaning takes values out of what tools answer: a server may know them from elsewhere.
-func (g *given) cleaning(call func(context.Context, session.Run, sandbox.Call) []byte) func(context.Context, session.Run, sandbox.Call) []byte {
+func (g *sessionSecrets) cleaning(call func(context.Context, session.Run, sandbox.Call) []byte) func(context.Context, session.Run, sandbox.Call) []byte {
 	if call == nil {
 		return nil
 	}
 	return func(ctx context.Context, run session.Run, c sandbox.Call) []byte {
-		if streams.Asked(c.Body) { // at the door it was done
+		if streams.Asked(c.Body) { // at the proxy it was done
 			return call(ctx, run, c)
 		}
 		info, err := g.sessions.Info(run.Owner, run.Session)
@@ -218,7 +218,7 @@ func (g *given) cleaning(call func(context.Context, session.Run, sandbox.Call) [
 }
 
 // clean takes a session's values out of what is written down.
-func (g *given) clean(owner session.Owner, id session.ID, text []byte) ([]byte, error) {
+func (g *sessionSecrets) clean(owner session.Owner, id session.ID, text []byte) ([]byte, error) {
 	values, err := g.engine(owner, id).Redactor()
 	if err != nil {
 		return nil, err
@@ -228,7 +228,7 @@ func (g *given) clean(owner session.Owner, id session.ID, text []byte) ([]byte, 
 
 // begin logs what keeps the local user's programs from using secrets, and forgets, in the
 // background, what was given to sessions that are no more.
-func (g *given) begin() {
+func (g *sessionSecrets) begin() {
 	g.tellLacking()
 	var ctx context.Context
 	ctx, g.stop = context.WithCancel(context.Background())
@@ -247,7 +247,7 @@ func (g *given) begin() {
 	})
 }
 
-func (g *given) tellLacking() {
+func (g *sessionSecrets) tellLacking() {
 	if len(g.allow) == 0 {
 		return
 	}
@@ -268,7 +268,7 @@ func (g *given) tellLacking() {
 }
 
 // Close ends what works in the background.
-func (g *given) Close() error {
+func (g *sessionSecrets) Close() error {
 	g.stop()
 	g.jobs.Wait()
 	return nil
@@ -335,7 +335,7 @@ func (p *program) declared(o *parts, m skill.Manifest, f *runFlags) error {
 
 // unreached warns of secrets of these names, in their order, whose hosts programs do not
 // reach. Of those that are not kept nothing is said.
-func (g *given) unreached(owner session.Owner, names []string, reach egress.Policy) ([]string, error) {
+func (g *sessionSecrets) unreached(owner session.Owner, names []string, reach egress.Policy) ([]string, error) {
 	entries, err := g.store.List()
 	if err != nil {
 		return nil, err

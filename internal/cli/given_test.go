@@ -244,7 +244,7 @@ func TestTheJournalOfCallsHoldsNoValues(t *testing.T) {
 // What is left of a session of which nobody was told that it has ended is not another's.
 func TestASessionHasNothingOfAnotherOfItsName(t *testing.T) {
 	_, o, _ := keeping(t, t.TempDir(), "ONE")
-	if _, err := o.given.store.Give(secret.Gift{Session: keyOf(session.Local, "name"), Owner: "local", Names: []string{"ONE"}}); err != nil {
+	if _, err := o.given.store.Grant(secret.GrantRequest{Session: keyOf(session.Local, "name"), Owner: "local", Names: []string{"ONE"}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := o.sessions.Create(t.Context(), session.Local, "name", session.Settings{Secrets: &[]string{}}); err != nil {

@@ -104,7 +104,7 @@ func TestWhoListensKeepsItsCallsIn(t *testing.T) {
 	}
 }
 
-func TestWhatHappensToFilesAndAtTheDoorIsRecorded(t *testing.T) {
+func TestWhatHappensToFilesAndAtTheProxyIsRecorded(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "audit")
 	o := &parts{audit: audit.New(audit.Config{Dir: dir})}
 	defer o.audit.Close()

@@ -7,13 +7,13 @@ import (
 
 	"paddock/internal/helper"
 	"paddock/internal/membudget"
-	"paddock/internal/packages"
 	"paddock/internal/picture"
+	"paddock/internal/pkgproxy"
 	"paddock/internal/skill"
 )
 
 // Jobs are what helpers' processes of this program do (package helper).
-func Jobs() []helper.Job { return []helper.Job{packages.Bundle, picture.Preview, skill.Pack} }
+func Jobs() []helper.Job { return []helper.Job{pkgproxy.Bundle, picture.Preview, skill.Pack} }
 
 // newHelpers makes what starts helpers of this program.
 func newHelpers() (*helper.Runner, error) {

@@ -334,7 +334,7 @@ type teller struct {
 const showEvery = 100 * time.Millisecond
 
 func (p *program) tellProgress(doing string) *teller {
-	return &teller{p: p, doing: plain(doing), silent: !terminal(p.stderr), next: time.Now().Add(patience)}
+	return &teller{p: p, doing: plain(doing), silent: !terminal(p.stderr), next: time.Now().Add(quietTime)}
 }
 
 // tell shows it, from time to time.

@@ -11,7 +11,7 @@ import (
 // be the last that is done.
 func (p *program) outlastSignals() (release func()) {
 	signals, done := make(chan os.Signal, 8), make(chan struct{})
-	signal.Notify(signals, endings()...)
+	signal.Notify(signals, terminationSignals()...)
 	go func() {
 		for n := 1; ; n++ {
 			select {

@@ -81,7 +81,7 @@ func (p *program) main(ctx context.Context, args []string) (code int) {
 			code = ownFailure(running, nil)
 		}
 	}()
-	ctx, stop := signal.NotifyContext(ctx, endings()...)
+	ctx, stop := signal.NotifyContext(ctx, terminationSignals()...)
 	defer stop()
 	defer context.AfterFunc(ctx, stop)() // a second signal does what it does without us
 	root.SetArgs(args)
@@ -92,23 +92,23 @@ func (p *program) main(ctx context.Context, args []string) (code int) {
 		return 0
 	case errors.As(err, &done):
 		return int(done)
-	case unread(err):
+	case isBrokenPipe(err):
 		return exitNoReader
 	}
 	p.report(err)
 	return ownFailure(running, err)
 }
 
-// unread tells that nobody reads what is printed any more, as head does not. Other
+// isBrokenPipe tells that nobody reads what is printed any more, as head does not. Other
 // broken connections are in faults.
-func unread(err error) bool {
+func isBrokenPipe(err error) bool {
 	var f *fault.Error
 	return errors.Is(err, syscall.EPIPE) && !errors.As(err, &f)
 }
 
-// endings are the signals that end what runs, without those that whoever
+// terminationSignals are the signals that end what runs, without those that whoever
 // started paddock wants ignored (nohup, a shell's background).
-func endings() []os.Signal {
+func terminationSignals() []os.Signal {
 	return slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}, signal.Ignored)
 }
 
@@ -117,14 +117,14 @@ func ownFailure(running bool, err error) int {
 	switch {
 	case running:
 		return exitRunFailed
-	case misused(err):
+	case isUsageError(err):
 		return exitUsage
 	}
 	return exitFailed
 }
 
-// misused tells whether there is a mistake in the command line itself.
-func misused(err error) bool { return errors.Is(err, errUsage) || errors.Is(err, config.ErrFlag) }
+// isUsageError tells whether there is a mistake in the command line itself.
+func isUsageError(err error) bool { return errors.Is(err, errUsage) || errors.Is(err, config.ErrFlag) }
 
 // report tells a person every mistake in err.
 func (p *program) report(err error) {
@@ -136,7 +136,7 @@ func (p *program) report(err error) {
 			if f.Hint != "" {
 				p.say("hint", f.Hint)
 			}
-			if cause := errors.Unwrap(f); cause != nil && !misused(cause) {
+			if cause := errors.Unwrap(f); cause != nil && !isUsageError(cause) {
 				p.log.Debug("the cause", "error", e, "cause", cause)
 			}
 		case errors.Is(e, context.Canceled):

@@ -17,24 +17,24 @@ import (
 	"paddock/internal/audit"
 	"paddock/internal/cli/trust"
 	"paddock/internal/egress"
-	"paddock/internal/egress/door"
+	"paddock/internal/egress/proxy"
 	"paddock/internal/egress/streams"
 	"paddock/internal/fault"
-	"paddock/internal/packages"
+	"paddock/internal/pkgproxy"
 	"paddock/internal/sandbox"
-	"paddock/internal/sandbox/linux/outward"
+	"paddock/internal/sandbox/linux/proxyenv"
 	"paddock/internal/secret"
 	"paddock/internal/session"
 	"paddock/internal/telemetry"
 )
 
-// network is how what sessions' programs send leaves this host: by one door for each
+// network is how what sessions' programs send leaves this host: by one proxy for each
 // session that this process has open.
 type network struct {
-	first     operator // machines have a way out where these leave one
-	budgets   door.Budgets
-	packages  *packages.Packages // what sessions reach whatever the rules say; nil: nothing
-	seeds     seeds
+	first     operatorPolicy // machines have a way out where these leave one
+	budgets   proxy.Budgets
+	packages  *pkgproxy.Packages // what sessions reach whatever the rules say; nil: nothing
+	seeds     caSeeds
 	audit     *audit.Log
 	telemetry *telemetry.Telemetry
 	log       *slog.Logger
@@ -43,34 +43,34 @@ type network struct {
 	// sessions tells what sessions are; it is set before any of them runs a program.
 	sessions *session.Manager
 
-	// now is what the operator allows now. Doors are made and changed under changing, so
+	// now is what the operator allows now. Proxies are made and changed under changing, so
 	// that each has the newest.
-	now      atomic.Pointer[operator]
+	now      atomic.Pointer[operatorPolicy]
 	changing sync.RWMutex
 	follower follower
 	// ofProject says that the configuration came with the working folder.
 	ofProject bool
 
-	mu    sync.Mutex // guards what follows
-	doors map[networked]*doorway
+	mu      sync.Mutex // guards what follows
+	proxies map[sessionKey]*sessionProxy
 }
 
-// operator is what the operator allows.
-type operator struct {
+// operatorPolicy is what the operator allows.
+type operatorPolicy struct {
 	rules  []string
 	policy egress.Policy
 }
 
-// networked is whose door it is.
-type networked struct {
+// sessionKey is whose proxy it is.
+type sessionKey struct {
 	owner session.Owner
 	id    session.ID
 }
 
-// doorway is a session's door, with the streams of guests that have no sockets.
-type doorway struct {
+// sessionProxy is a session's proxy, with the streams of guests that have no sockets.
+type sessionProxy struct {
 	make sync.Once
-	*door.Door
+	*proxy.Proxy
 	streams *streams.Table
 	wished  *[]string // the session's rules
 	open    bool      // guarded by network.changing
@@ -88,14 +88,14 @@ func (p *program) openNetwork(sc *session.Config, o *parts) (*network, error) {
 		return nil, err // config has looked at it
 	}
 	n := &network{
-		first: first, packages: o.packages, audit: o.audit, telemetry: o.telemetry, log: p.log, doors: map[networked]*doorway{},
-		seeds:   seeds{dir: p.places.state, vault: p.vault()},
-		budgets: door.Budgets{Sent: c.SentBytes, Received: c.ReceivedBytes, Requests: c.Requests},
+		first: first, packages: o.packages, audit: o.audit, telemetry: o.telemetry, log: p.log, proxies: map[sessionKey]*sessionProxy{},
+		seeds:   caSeeds{dir: p.places.state, vault: p.vault()},
+		budgets: proxy.Budgets{Sent: c.SentBytes, Received: c.ReceivedBytes, Requests: c.Requests},
 	}
 	n.now.Store(&first)
 	sc.Egress = session.Egress{Check: n.check, Used: n.used, Refused: n.refused, Close: n.letGo}
 	sc.Network = n.machine
-	sc.Folders = append(sc.Folders, session.Folder{Name: outward.Folder, Machines: true, Fill: n.fill})
+	sc.Folders = append(sc.Folders, session.Folder{Name: proxyenv.Folder, Machines: true, Refresh: n.fill})
 	next := sc.Call
 	sc.Call = func(ctx context.Context, run session.Run, c sandbox.Call) []byte {
 		if streams.Asked(c.Body) {
@@ -112,9 +112,9 @@ func (p *program) openNetwork(sc *session.Config, o *parts) (*network, error) {
 }
 
 // operatorOf reads the operator's rules.
-func operatorOf(rules []string) (operator, error) {
+func operatorOf(rules []string) (operatorPolicy, error) {
 	policy, err := egress.Parse(rules, egress.Rights{All: true, Private: true, Requests: true})
-	return operator{rules, policy}, err
+	return operatorPolicy{rules, policy}, err
 }
 
 // machine is the way out of a session's machine; nil: nothing may leave it, so nobody
@@ -124,9 +124,9 @@ func (n *network) machine(owner session.Owner, id session.ID, set session.Settin
 	if policy, err := n.first.narrowed(set.Network); n.packages == nil && (err != nil || policy.Empty()) {
 		return nil
 	}
-	env := outward.Environment()
+	env := proxyenv.Environment()
 	if n.packages != nil {
-		maps.Copy(env, packages.Environment("http://"+packages.Host))
+		maps.Copy(env, pkgproxy.Environment("http://"+pkgproxy.Host))
 	}
 	return &session.Network{Proxy: func(ctx context.Context, conn net.Conn) { n.proxy(ctx, owner, id, conn) }, Env: env}
 }
@@ -180,7 +180,7 @@ func shortList(rules []string) string {
 
 // narrowed is what the operator's rules leave of a session's; nil: the session has all of
 // them.
-func (o operator) narrowed(wished *[]string) (egress.Policy, error) {
+func (o operatorPolicy) narrowed(wished *[]string) (egress.Policy, error) {
 	if wished == nil {
 		return o.policy, nil
 	}
@@ -206,21 +206,21 @@ func (n *network) Reaches(wished *[]string) []string {
 	return all
 }
 
-// find gives a session's door, if it has one.
-func (n *network) find(k networked) *doorway {
+// find gives a session's proxy, if it has one.
+func (n *network) find(k sessionKey) *sessionProxy {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.doors[k]
+	return n.proxies[k]
 }
 
-// doorOf gives a session's door, which is made when it is first asked for.
-func (n *network) doorOf(owner session.Owner, id session.ID) (*doorway, error) {
-	k := networked{owner, id}
+// proxyFor gives a session's proxy, which is made when it is first asked for.
+func (n *network) proxyFor(owner session.Owner, id session.ID) (*sessionProxy, error) {
+	k := sessionKey{owner, id}
 	n.mu.Lock()
-	d := n.doors[k]
+	d := n.proxies[k]
 	if d == nil {
-		d = &doorway{}
-		n.doors[k] = d
+		d = &sessionProxy{}
+		n.proxies[k] = d
 	}
 	n.mu.Unlock()
 	d.make.Do(func() { d.err = n.open(d, k) })
@@ -230,17 +230,17 @@ func (n *network) doorOf(owner session.Owner, id session.ID) (*doorway, error) {
 	return d, d.err
 }
 
-// remove takes a door out, unless another one is there by now.
-func (n *network) remove(k networked, d *doorway) {
+// remove takes a proxy out, unless another one is there by now.
+func (n *network) remove(k sessionKey, d *sessionProxy) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.doors[k] == d {
-		delete(n.doors, k)
+	if n.proxies[k] == d {
+		delete(n.proxies, k)
 	}
 }
 
-// open makes a session's door.
-func (n *network) open(d *doorway, k networked) error {
+// open makes a session's proxy.
+func (n *network) open(d *sessionProxy, k sessionKey) error {
 	info, err := n.sessions.Info(k.owner, k.id)
 	if err != nil {
 		return fmt.Errorf("looking at the session: %w", err)
@@ -256,25 +256,25 @@ func (n *network) open(d *doorway, k networked) error {
 		allow += ", and a session can be created that may reach it"
 	}
 	var seed []byte
-	if info.Isolation == sandboxIsolation { // in the others no TLS ends at the door
+	if info.Isolation == sandboxIsolation { // in the others no TLS ends at the proxy
 		if seed, err = n.seeds.of(k.owner); err != nil {
 			n.log.Warn("programs of machines that are saved will trust no connection later", "cause", fault.CauseOf(err))
 		}
 	}
-	var secrets door.Secrets
+	var secrets proxy.Secrets
 	if n.secrets != nil {
 		secrets = n.secrets(k.owner, k.id)
 	}
 	used := info.Traffic
-	d.Door, err = door.New(door.Config{
+	d.Proxy, err = proxy.New(proxy.Config{
 		Session: string(k.id), Policy: policy, Local: n.local(k.owner), Budgets: n.budgets, Allow: allow, Seed: seed, Secrets: secrets, Log: n.log,
-		Used:   door.Usage{Requests: used.Requests, Sent: used.Sent, Received: used.Received},
-		Record: func(r door.Record) { n.record(k.owner, r) },
+		Used:   proxy.Usage{Requests: used.Requests, Sent: used.Sent, Received: used.Received},
+		Record: func(r proxy.Record) { n.record(k.owner, r) },
 	})
 	if err != nil {
 		return err
 	}
-	d.streams = streams.New(streams.Config{Door: d.Door, Allow: allowance})
+	d.streams = streams.New(streams.Config{Proxy: d.Proxy, Allow: allowance})
 	d.wished, d.open = info.Settings.Network, true
 	return nil
 }
@@ -284,13 +284,13 @@ func (n *network) local(owner session.Owner) map[string]http.Handler {
 	if n.packages == nil {
 		return nil
 	}
-	return map[string]http.Handler{packages.Host: n.packages.Handler(string(owner))}
+	return map[string]http.Handler{pkgproxy.Host: n.packages.Handler(string(owner))}
 }
 
 // answer answers a message of a guest that has no sockets.
 func (n *network) answer(ctx context.Context, run session.Run, c sandbox.Call) []byte {
-	run.Beside()
-	d, err := n.doorOf(run.Owner, run.Session)
+	run.InBackground()
+	d, err := n.proxyFor(run.Owner, run.Session)
 	if err != nil {
 		n.log.ErrorContext(ctx, "a session's network cannot be opened", "session", run.Session, "cause", fault.CauseOf(err))
 		return []byte(`{"error":{"kind":"unreachable","message":"the session's network cannot be opened; the server's log says why"}}`)
@@ -300,7 +300,7 @@ func (n *network) answer(ctx context.Context, run session.Run, c sandbox.Call) [
 
 // proxy serves a connection of a program in a machine.
 func (n *network) proxy(ctx context.Context, owner session.Owner, id session.ID, conn net.Conn) {
-	d, err := n.doorOf(owner, id)
+	d, err := n.proxyFor(owner, id)
 	if err != nil {
 		n.log.ErrorContext(ctx, "a session's network cannot be opened", "session", id, "cause", fault.CauseOf(err))
 		return // its end is all that the program is told
@@ -315,18 +315,18 @@ func (n *network) fill(_ context.Context, owner session.Owner, id session.ID, di
 		return err
 	}
 	if n.machine(owner, id, info.Settings) == nil {
-		return outward.Fill(dir, nil)
+		return proxyenv.Fill(dir, nil)
 	}
-	d, err := n.doorOf(owner, id)
+	d, err := n.proxyFor(owner, id)
 	if err != nil {
 		return err
 	}
-	return outward.Fill(dir, d.CA())
+	return proxyenv.Fill(dir, d.CA())
 }
 
 // used is what a session has used of its budgets; false: nothing since it has been open.
 func (n *network) used(owner session.Owner, id session.ID) (session.Traffic, bool) {
-	d := n.find(networked{owner, id})
+	d := n.find(sessionKey{owner, id})
 	if !d.made() {
 		return session.Traffic{}, false
 	}
@@ -334,8 +334,8 @@ func (n *network) used(owner session.Owner, id session.ID) (session.Traffic, boo
 	return session.Traffic{Requests: u.Requests, Sent: u.Sent, Received: u.Received}, true
 }
 
-// made tells whether there is a door in it. It waits for one that is being made.
-func (d *doorway) made() bool {
+// made tells whether there is a proxy in it. It waits for one that is being made.
+func (d *sessionProxy) made() bool {
 	if d == nil {
 		return false
 	}
@@ -350,7 +350,7 @@ const maxRefusals = 3
 
 // refused tells what a session was refused since it was last asked.
 func (n *network) refused(owner session.Owner, id session.ID) string {
-	d := n.find(networked{owner, id})
+	d := n.find(sessionKey{owner, id})
 	if !d.made() {
 		return ""
 	}
@@ -376,38 +376,38 @@ func (n *network) refused(owner session.Owner, id session.ID) string {
 }
 
 // hint says what can be done about a refusal.
-func (n *network) hint(one door.Denial) string {
+func (n *network) hint(one proxy.Denial) string {
 	if one.Cause == "host" && n.now.Load().policy.Reach(one.Host, one.Port) == nil {
 		return "this session was created with fewer hosts; create_session makes one that reaches it"
 	}
 	return one.Hint
 }
 
-// letGo closes a session's door.
+// letGo closes a session's proxy.
 func (n *network) letGo(owner session.Owner, id session.ID) {
-	k := networked{owner, id}
+	k := sessionKey{owner, id}
 	if d := n.find(k); d != nil {
 		n.remove(k, d)
 		n.shut(d)
 	}
 }
 
-// shut closes a door, once nobody finds it any more.
-func (n *network) shut(d *doorway) {
+// shut closes a proxy, once nobody finds it any more.
+func (n *network) shut(d *sessionProxy) {
 	if !d.made() {
 		return
 	}
-	if err := errors.Join(d.streams.Close(), d.Door.Close()); err != nil {
+	if err := errors.Join(d.streams.Close(), d.Proxy.Close()); err != nil {
 		n.log.Warn("a session's network was not closed cleanly", "cause", err)
 	}
 }
 
-// Close closes every door. The sessions are closed by then.
+// Close closes every proxy. The sessions are closed by then.
 func (n *network) Close() error {
 	n.follower.close()
 	n.mu.Lock()
-	all := n.doors
-	n.doors = map[networked]*doorway{}
+	all := n.proxies
+	n.proxies = map[sessionKey]*sessionProxy{}
 	n.mu.Unlock()
 	for _, d := range all {
 		n.shut(d)
@@ -416,7 +416,7 @@ func (n *network) Close() error {
 }
 
 // record passes a request on to who records and who measures it.
-func (n *network) record(owner session.Owner, r door.Record) {
+func (n *network) record(owner session.Owner, r proxy.Record) {
 	ctx := context.Background()
 	n.telemetry.Egress(ctx, string(r.Decision), r.Duration, r.Sent, r.Received)
 	if err := n.audit.Write(ctx, recordedRequest(owner, r)); err != nil {
@@ -424,7 +424,7 @@ func (n *network) record(owner session.Owner, r door.Record) {
 	}
 }
 
-func recordedRequest(owner session.Owner, r door.Record) audit.Record {
+func recordedRequest(owner session.Owner, r proxy.Record) audit.Record {
 	out := audit.Record{
 		Action: audit.Egress, Principal: string(owner), Session: r.Session, Verdict: string(r.Decision), Outcome: audit.Success,
 		Reason: r.Cause, TookMS: milliseconds(r.Duration),
@@ -437,9 +437,9 @@ func recordedRequest(owner session.Owner, r door.Record) audit.Record {
 		}
 	}
 	switch {
-	case r.Decision == door.Denied:
+	case r.Decision == proxy.Denied:
 		out.Outcome, out.ErrorType = audit.Error, string(fault.Denied)
-	case r.Decision == door.Exhausted:
+	case r.Decision == proxy.Exhausted:
 		out.Outcome, out.ErrorType = audit.Error, string(fault.Exhausted)
 	case r.Cause != "":
 		out.Outcome, out.ErrorType = audit.Error, cmp.Or(r.Cause, string(fault.Unavailable))

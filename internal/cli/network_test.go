@@ -16,7 +16,7 @@ import (
 
 	"paddock/internal/audit"
 	"paddock/internal/cli/config"
-	"paddock/internal/egress/door"
+	"paddock/internal/egress/proxy"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
@@ -200,16 +200,16 @@ func TestASessionGoesOnUnderTheRulesOfNow(t *testing.T) {
 	}
 }
 
-func TestADoorGoesWithItsSession(t *testing.T) {
+func TestAProxyGoesWithItsSession(t *testing.T) {
 	address, rule := site(t)
 	o := reaching(t, t.TempDir(), rule)
 	a, b := made(t, o, session.Settings{}), made(t, o, session.Settings{})
 	for _, id := range []session.ID{a, b} {
 		get(t, o, id, "GET", "http://"+address+"/")
 	}
-	one, other := o.network.find(networked{session.Local, a}), o.network.find(networked{session.Local, b})
+	one, other := o.network.find(sessionKey{session.Local, a}), o.network.find(sessionKey{session.Local, b})
 	if one == nil || other == nil || one == other {
-		t.Fatal("they have no doors of their own")
+		t.Fatal("they have no proxies of their own")
 	}
 	if err := o.sessions.Sleep(session.Local, a); err != nil {
 		t.Fatal(err)
@@ -218,34 +218,34 @@ func TestADoorGoesWithItsSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range []session.ID{a, b} {
-		if o.network.find(networked{session.Local, id}) != nil {
-			t.Error("there is a door still")
+		if o.network.find(sessionKey{session.Local, id}) != nil {
+			t.Error("there is a proxy still")
 		}
 	}
-	for _, d := range []*doorway{one, other} {
+	for _, d := range []*sessionProxy{one, other} {
 		near, far := net.Pipe()
 		go d.ServeProxy(t.Context(), far)
 		fmt.Fprintf(near, "GET http://%s/ HTTP/1.0\r\n\r\n", address) // its end is told by what is read
 		if answer, _ := io.ReadAll(near); strings.Contains(string(answer), "200 OK") {
-			t.Errorf("a closed door answers %s", answer)
+			t.Errorf("a closed proxy answers %s", answer)
 		}
 		near.Close()
 	}
 }
 
-// Programs of a machine that was saved trust the door of the process that they go on in;
+// Programs of a machine that was saved trust the proxy of the process that they go on in;
 // the secret for that is on disk sealed alone.
 func TestAnOwnersAuthoritiesHaveOneKey(t *testing.T) {
 	state := t.TempDir()
 	seal := func() *lateVault {
 		return &lateVault{open: func() (*vault.Vault, error) { return vault.Open(state) }}
 	}
-	one := seeds{state, seal()}
+	one := caSeeds{state, seal()}
 	first, err := one.of("alice")
 	if err != nil || len(first) != 32 {
 		t.Fatal(first, err)
 	}
-	later := seeds{state, seal()}
+	later := caSeeds{state, seal()}
 	again, err := later.of("alice")
 	other, err2 := later.of("bob")
 	if err != nil || err2 != nil || !bytes.Equal(first, again) || bytes.Equal(first, other) {
@@ -267,18 +267,18 @@ func TestAnOwnersAuthoritiesHaveOneKey(t *testing.T) {
 }
 
 func TestARequestIsRecordedWithoutWhatWasSaid(t *testing.T) {
-	r := door.Record{Session: "s-1", Scheme: "https", Host: "a.test", Port: 443, Method: "GET", Path: "0a1b", Decision: door.Allowed, Rule: "a.test", Status: 200, Sent: 10, Received: 20}
+	r := proxy.Record{Session: "s-1", Scheme: "https", Host: "a.test", Port: 443, Method: "GET", Path: "0a1b", Decision: proxy.Allowed, Rule: "a.test", Status: 200, Sent: 10, Received: 20}
 	for _, test := range []struct {
-		change                     func(*door.Record)
+		change                     func(*proxy.Record)
 		target, outcome, errorType string
 	}{
-		{func(*door.Record) {}, "https://a.test:443", audit.Success, ""},
-		{func(r *door.Record) { r.Decision = door.Local }, "https://a.test:443", audit.Success, ""},
-		{func(r *door.Record) { r.Decision, r.Cause = door.Denied, "host" }, "https://a.test:443", audit.Error, "denied"},
-		{func(r *door.Record) { r.Decision, r.Cause = door.Exhausted, "budget" }, "https://a.test:443", audit.Error, "exhausted"},
-		{func(r *door.Record) { r.Cause = "dns" }, "https://a.test:443", audit.Error, "dns"},
-		{func(r *door.Record) { r.Scheme, r.Host, r.Port = "", "::1", 22 }, "[::1]:22", audit.Success, ""},
-		{func(r *door.Record) { r.Scheme, r.Host, r.Port = "", "", 0 }, "", audit.Success, ""},
+		{func(*proxy.Record) {}, "https://a.test:443", audit.Success, ""},
+		{func(r *proxy.Record) { r.Decision = proxy.Local }, "https://a.test:443", audit.Success, ""},
+		{func(r *proxy.Record) { r.Decision, r.Cause = proxy.Denied, "host" }, "https://a.test:443", audit.Error, "denied"},
+		{func(r *proxy.Record) { r.Decision, r.Cause = proxy.Exhausted, "budget" }, "https://a.test:443", audit.Error, "exhausted"},
+		{func(r *proxy.Record) { r.Cause = "dns" }, "https://a.test:443", audit.Error, "dns"},
+		{func(r *proxy.Record) { r.Scheme, r.Host, r.Port = "", "::1", 22 }, "[::1]:22", audit.Success, ""},
+		{func(r *proxy.Record) { r.Scheme, r.Host, r.Port = "", "", 0 }, "", audit.Success, ""},
 	} {
 		changed := r
 		test.change(&changed)

@@ -15,7 +15,7 @@ import (
 	"paddock/internal/limit"
 	"paddock/internal/membudget"
 	"paddock/internal/microsandbox"
-	"paddock/internal/packages"
+	"paddock/internal/pkgproxy"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
 	"paddock/internal/telemetry"
@@ -31,9 +31,9 @@ type parts struct {
 	sessions  *session.Manager
 	sandboxes *microsandbox.Service
 	bindings  *bindings
-	packages  *packages.Packages // nil: nobody has said where those come from
+	packages  *pkgproxy.Packages // nil: nobody has said where those come from
 	network   *network
-	given     *given
+	given     *sessionSecrets
 	approvals *approvals
 	previews  *previews
 	skills    *skillStore
@@ -119,7 +119,7 @@ func (p *program) sessionConfig(o *parts) session.Config {
 		Dir: p.places.state, Backends: o.backends,
 		Cwd: c.Sessions.Cwd, DefaultTimeout: c.Sessions.DefaultTimeout, MaxTimeout: c.Sessions.MaxTimeout, IdleTTL: c.Sessions.IdleTTL,
 		MaxPerOwner: int(c.Sessions.MaxPerClient), MaxStored: int(c.Sessions.MaxStored), Checkpoints: int(c.Sessions.MaxCheckpoints),
-		SleepAfter: time.Duration(c.Sessions.SleepAfter) * time.Second, KeepLater: c.Sessions.Checkpoint == config.AfterAnswer, MemoryBytes: c.Memory(), DiskBytes: c.Sessions.DiskBytes,
+		SleepAfter: time.Duration(c.Sessions.SleepAfter) * time.Second, AsyncCheckpoint: c.Sessions.Checkpoint == config.AfterAnswer, MemoryBytes: c.Memory(), DiskBytes: c.Sessions.DiskBytes,
 		Limits: sandbox.RunLimits{Fuel: uint64(c.Policy.Fuel), StdoutBytes: c.Policy.StdoutBytes, StderrBytes: c.Policy.StderrBytes},
 		Env:    maps.Clone(c.Policy.Env), Log: p.log, Record: observer(o.audit, o.telemetry), Tracer: o.telemetry.Tracer(), Life: o.life,
 	}
@@ -163,8 +163,8 @@ func (o *parts) close(log *slog.Logger) {
 	closing(o.telemetry != nil, o.telemetry)
 }
 
-// patience is how long a person waits without being told why.
-const patience = 300 * time.Millisecond
+// quietTime is how long a person waits without being told why.
+const quietTime = 300 * time.Millisecond
 
 // prepare makes what the backends need on this machine. The first time that
 // takes seconds, and a terminal is told so.
@@ -179,7 +179,7 @@ func (p *program) prepare(ctx context.Context, all backends) error {
 		return nil
 	}
 	if terminal(p.stderr) {
-		notice := time.AfterFunc(patience, func() {
+		notice := time.AfterFunc(quietTime, func() {
 			fmt.Fprintln(p.stderr, "paddock: compiling the interpreters for this machine, once; it takes some seconds")
 		})
 		defer notice.Stop()

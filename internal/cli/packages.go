@@ -16,8 +16,8 @@ import (
 	"paddock/internal/helper"
 	"paddock/internal/image"
 	"paddock/internal/membudget"
-	"paddock/internal/packages"
-	"paddock/internal/packages/install"
+	"paddock/internal/pkgproxy"
+	"paddock/internal/pkgproxy/install"
 )
 
 // packagesFolder is where the cache of packages is, in the cache folder.
@@ -25,9 +25,9 @@ const packagesFolder = "packages"
 
 // openPackages makes the front that sessions have their packages from; nil: nobody has
 // said where those come from.
-func (p *program) openPackages(memory *membudget.Budget, helpers *helper.Runner) (*packages.Packages, error) {
+func (p *program) openPackages(memory *membudget.Budget, helpers *helper.Runner) (*pkgproxy.Packages, error) {
 	c := p.config.Packages
-	set := packages.Config{
+	set := pkgproxy.Config{
 		Dir: filepath.Join(p.places.cache, packagesFolder), CacheBytes: c.CacheBytes, FileBytes: c.FileBytes, Budget: memory, Log: p.log,
 		Python: ecosystem(c, c.PyPI), NPM: ecosystem(c, c.NPM),
 	}
@@ -51,7 +51,7 @@ func (p *program) openPackages(memory *membudget.Budget, helpers *helper.Runner)
 		return nil, err
 	}
 	set.Helpers = helpers
-	front, err := packages.Open(set)
+	front, err := pkgproxy.Open(set)
 	if err != nil {
 		return nil, fmt.Errorf("opening the indexes of packages: %w", err)
 	}
@@ -59,10 +59,10 @@ func (p *program) openPackages(memory *membudget.Budget, helpers *helper.Runner)
 }
 
 // ecosystem is what the configuration says of one kind of packages.
-func ecosystem(c config.Packages, one config.PackageIndex) packages.Ecosystem {
-	e := packages.Ecosystem{Allow: one.Allow, Cooldown: time.Duration(one.CooldownDays) * 24 * time.Hour}
+func ecosystem(c config.Packages, one config.PackageIndex) pkgproxy.Ecosystem {
+	e := pkgproxy.Ecosystem{Allow: one.Allow, Cooldown: time.Duration(one.CooldownDays) * 24 * time.Hour}
 	for _, at := range one.Index {
-		index := packages.Index{URL: at, Files: c.Files}
+		index := pkgproxy.Index{URL: at, Files: c.Files}
 		if u, err := url.Parse(at); err == nil {
 			if secret := c.Credentials[u.Host]; secret != "" {
 				var password bool

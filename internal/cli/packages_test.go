@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"paddock/internal/cli/config"
-	"paddock/internal/packages"
+	"paddock/internal/pkgproxy"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
 )
@@ -24,23 +24,23 @@ func TestWhatThisMachinesClientsAreSetUpWith(t *testing.T) {
 		name      string
 		env       map[string]string
 		files     map[string]string
-		pypi, npm []packages.Index
+		pypi, npm []pkgproxy.Index
 		cert      string
 	}{
 		{name: "nothing"},
 		{name: "pip's variables", env: map[string]string{"PIP_INDEX_URL": "https://me:secret@a.test/simple", "PIP_EXTRA_INDEX_URL": "https://b.test/simple file:///c", "PIP_CERT": "/ca.pem"},
-			pypi: []packages.Index{{URL: "https://a.test/simple", User: "me", Password: "secret"}, {URL: "https://b.test/simple"}}, cert: "/ca.pem"},
+			pypi: []pkgproxy.Index{{URL: "https://a.test/simple", User: "me", Password: "secret"}, {URL: "https://b.test/simple"}}, cert: "/ca.pem"},
 		{name: "an extra index comes beside one that nobody named", env: map[string]string{"PIP_EXTRA_INDEX_URL": "https://b.test/simple"}},
-		{name: "uv's", env: map[string]string{"UV_DEFAULT_INDEX": "http://a.test"}, pypi: []packages.Index{{URL: "http://a.test"}}},
+		{name: "uv's", env: map[string]string{"UV_DEFAULT_INDEX": "http://a.test"}, pypi: []pkgproxy.Index{{URL: "http://a.test"}}},
 		{name: "pip's file", env: map[string]string{"PIP_CONFIG_FILE": "/pip.conf"}, files: map[string]string{"/pip.conf": "[install]\nindex-url = https://no.test\n[global]\n# ours\nindex-url = https://a.test/simple\nextra-index-url = https://b.test\n    https://c.test\ncert = /ca.pem\n"},
-			pypi: []packages.Index{{URL: "https://a.test/simple"}, {URL: "https://b.test"}, {URL: "https://c.test"}}, cert: "/ca.pem"},
+			pypi: []pkgproxy.Index{{URL: "https://a.test/simple"}, {URL: "https://b.test"}, {URL: "https://c.test"}}, cert: "/ca.pem"},
 		{name: "what is no URL", env: map[string]string{"PIP_INDEX_URL": "/srv/simple", "npm_config_registry": "registry"}},
-		{name: "npm's variable", env: map[string]string{"npm_config_registry": "https://r.test/"}, npm: []packages.Index{{URL: "https://r.test/"}}},
+		{name: "npm's variable", env: map[string]string{"npm_config_registry": "https://r.test/"}, npm: []pkgproxy.Index{{URL: "https://r.test/"}}},
 		{name: "npm's file, with a token", env: map[string]string{"TOKEN": "secret"}, files: map[string]string{npmrc: "registry=https://r.test/npm/\n//r.test/:_authToken=${TOKEN}\n"},
-			npm: []packages.Index{{URL: "https://r.test/npm/", Token: "secret"}}},
+			npm: []pkgproxy.Index{{URL: "https://r.test/npm/", Token: "secret"}}},
 		{name: "npm's file, with a password", files: map[string]string{npmrc: "registry = https://r.test/npm\n//r.test/npm/:_auth = " + base64.StdEncoding.EncodeToString([]byte("me:secret")) + "\n//other.test/:_authToken=no\n"},
-			npm: []packages.Index{{URL: "https://r.test/npm", User: "me", Password: "secret"}}},
-		{name: "another registry's token", files: map[string]string{npmrc: "registry=https://r.test/\n//other.test/:_authToken=no\n"}, npm: []packages.Index{{URL: "https://r.test/"}}},
+			npm: []pkgproxy.Index{{URL: "https://r.test/npm", User: "me", Password: "secret"}}},
+		{name: "another registry's token", files: map[string]string{npmrc: "registry=https://r.test/\n//other.test/:_authToken=no\n"}, npm: []pkgproxy.Index{{URL: "https://r.test/"}}},
 	} {
 		m := ofMachine(func(name string) string { return test.env[name] }, func(name string) ([]byte, error) {
 			if text, ok := test.files[name]; ok {
@@ -54,7 +54,7 @@ func TestWhatThisMachinesClientsAreSetUpWith(t *testing.T) {
 	}
 }
 
-func alikeIndexes(a, b []packages.Index) bool {
+func alikeIndexes(a, b []pkgproxy.Index) bool {
 	if len(a) != len(b) {
 		return false
 	}
@@ -69,7 +69,7 @@ func alikeIndexes(a, b []packages.Index) bool {
 func TestCredentialsBelongToTheirHost(t *testing.T) {
 	c := config.Packages{Credentials: map[string]string{"a.test": "me:secret", "b.test:8443": "token"}}
 	e := ecosystem(c, config.PackageIndex{Index: []string{"https://a.test/simple", "https://b.test:8443", "https://b.test", "/srv/wheels"}, Allow: []string{"*"}, CooldownDays: 2})
-	want := []packages.Index{{URL: "https://a.test/simple", User: "me", Password: "secret"}, {URL: "https://b.test:8443", Token: "token"}, {URL: "https://b.test"}, {URL: "/srv/wheels"}}
+	want := []pkgproxy.Index{{URL: "https://a.test/simple", User: "me", Password: "secret"}, {URL: "https://b.test:8443", Token: "token"}, {URL: "https://b.test"}, {URL: "/srv/wheels"}}
 	if !alikeIndexes(e.Indexes, want) || e.Cooldown.Hours() != 48 {
 		t.Errorf("%+v", e)
 	}
@@ -97,14 +97,14 @@ func TestSessionsReachPackagesAlone(t *testing.T) {
 	address, _ := site(t)
 	for _, set := range []session.Settings{{}, {Network: &[]string{}}} {
 		id := made(t, o, set)
-		if line, _ := get(t, o, id, "GET", "http://"+packages.Host+"/pypi/simple/"); !strings.Contains(line, "200") {
+		if line, _ := get(t, o, id, "GET", "http://"+pkgproxy.Host+"/pypi/simple/"); !strings.Contains(line, "200") {
 			t.Errorf("packages answer %q", line)
 		}
 		if line, res := get(t, o, id, "GET", "http://"+address+"/"); !strings.Contains(line, "403") || res.Refused == "" {
 			t.Errorf("another host answers %q, told of as %q", line, res.Refused)
 		}
 	}
-	if env := o.network.machine(session.Local, "", session.Settings{}).Env; env["PIP_INDEX_URL"] != "http://"+packages.Host+"/pypi/simple/" || env["HTTP_PROXY"] == "" {
+	if env := o.network.machine(session.Local, "", session.Settings{}).Env; env["PIP_INDEX_URL"] != "http://"+pkgproxy.Host+"/pypi/simple/" || env["HTTP_PROXY"] == "" {
 		t.Errorf("programs find %q", env)
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"runtime"
 	"strings"
 
-	"paddock/internal/packages"
+	"paddock/internal/pkgproxy"
 )
 
 // machineIndexes are the indexes that a client of this machine is set up with.
 type machineIndexes struct {
-	indexes []packages.Index
+	indexes []pkgproxy.Index
 	cert    string // a file with authorities; empty: none is named
 	from    string // what says so: a variable, or a file
 }
@@ -105,12 +105,12 @@ func pipOf(env func(string) string, read func(string) ([]byte, error)) (m machin
 }
 
 // indexAt is the index of a URL that may hold credentials; false: it is none.
-func indexAt(text string) (packages.Index, bool) {
+func indexAt(text string) (pkgproxy.Index, bool) {
 	u, err := url.Parse(strings.TrimSpace(text))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return packages.Index{}, false
+		return pkgproxy.Index{}, false
 	}
-	index := packages.Index{}
+	index := pkgproxy.Index{}
 	if u.User != nil {
 		index.User = u.User.Username()
 		index.Password, _ = u.User.Password()
@@ -155,13 +155,13 @@ func npmOf(env func(string) string, read func(string) ([]byte, error)) (m machin
 	if index.User == "" {
 		npmCredentials(&index, said)
 	}
-	m.indexes = []packages.Index{index}
+	m.indexes = []pkgproxy.Index{index}
 	return m
 }
 
 // npmCredentials puts in what npm's settings have for a registry: for its path, or one
 // above.
-func npmCredentials(index *packages.Index, said map[string]string) {
+func npmCredentials(index *pkgproxy.Index, said map[string]string) {
 	u, err := url.Parse(index.URL)
 	if err != nil {
 		return

@@ -40,7 +40,7 @@ const previewKeyBytes = 32
 
 func (p *program) newPreviews() *previews {
 	dir := filepath.Join(p.places.state, "previews")
-	made := seeds{dir: p.places.state, vault: p.vault()}
+	made := caSeeds{dir: p.places.state, vault: p.vault()}
 	return &previews{dir: dir, log: p.log, store: preview.Open(dir, func() ([]byte, error) {
 		secret, err := made.secret()
 		if err != nil {
@@ -52,8 +52,8 @@ func (p *program) newPreviews() *previews {
 
 // join has the previews of a session end with it.
 func (v *previews) join(sc *session.Config) {
-	others := sc.Forget
-	sc.Forget = func(owner session.Owner, id session.ID) {
+	others := sc.OnRemoved
+	sc.OnRemoved = func(owner session.Owner, id session.ID) {
 		if others != nil {
 			others(owner, id)
 		}

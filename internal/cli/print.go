@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"paddock/internal/legible"
+	"paddock/internal/textsafe"
 )
 
 // jsonFlag adds --json to a command that has a result.
@@ -36,7 +36,7 @@ func (p *program) printTable(rows [][]string) error {
 
 // plain makes text from a program or a file's name safe for a terminal and a
 // table: what does not print is shown as an escape.
-func plain(s string) string { return legible.Escape(s) }
+func plain(s string) string { return textsafe.Escape(s) }
 
 // moment is a time as people read it.
 func moment(t time.Time) string {

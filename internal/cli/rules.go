@@ -110,11 +110,11 @@ func (n *network) change(rules []string) error {
 	return nil
 }
 
-// opened are the doors that are open. The caller holds changing.
-func (n *network) opened() (all []*doorway) {
+// opened are the proxies that are open. The caller holds changing.
+func (n *network) opened() (all []*sessionProxy) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, d := range n.doors {
+	for _, d := range n.proxies {
 		if d.open {
 			all = append(all, d)
 		}

@@ -157,7 +157,7 @@ func (p *program) sessionFor(ctx context.Context, m *session.Manager, f runFlags
 	}
 	set := session.Settings{Language: language, Isolation: p.config.Sandbox.Isolation, Name: "paddock run", Network: f.network, Secrets: f.secrets}
 	if !f.keep {
-		set.TTL, set.Passing = leftoverTTL, true
+		set.TTL, set.Ephemeral = leftoverTTL, true
 	}
 	info, err := m.Create(ctx, session.Local, "", set)
 	if err != nil {

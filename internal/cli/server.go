@@ -17,8 +17,8 @@ import (
 	"paddock/internal/audit"
 	"paddock/internal/auth"
 	"paddock/internal/bindings/upstream"
-	"paddock/internal/cli/added"
 	"paddock/internal/cli/config"
+	"paddock/internal/cli/serverstore"
 	"paddock/internal/fault"
 )
 
@@ -247,7 +247,7 @@ func (p *program) putServer(ctx context.Context, name string, s config.Server, r
 }
 
 // checkServer tells what is wrong with a server that is to be added to others.
-func (p *program) checkServer(name string, s config.Server, to []added.Entry) error {
+func (p *program) checkServer(name string, s config.Server, to []serverstore.Entry) error {
 	if err := config.CheckServerName(name); err != nil {
 		return fault.Of(err).WithCause(errUsage)
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"paddock/internal/cli/added"
 	"paddock/internal/cli/config"
+	"paddock/internal/cli/serverstore"
 	"paddock/internal/fault"
 	"paddock/internal/setup"
 )
@@ -49,7 +49,7 @@ Exit codes: 0 done, also where nothing was found; 1 failed, 2 wrong usage.`, str
 type importing struct {
 	dry, replace bool
 	only         []string
-	would        []added.Entry // what a dry run would have added by now
+	would        []serverstore.Entry // what a dry run would have added by now
 }
 
 // importJSON is what was done with a server that was found.
@@ -181,7 +181,7 @@ func (p *program) importServer(ctx context.Context, source setup.Source, found s
 	}
 	if how.dry {
 		if err = p.checkServer(one.Name, s, entries); err == nil {
-			how.would = append(how.would, added.Entry{Name: one.Name, Server: s})
+			how.would = append(how.would, serverstore.Entry{Name: one.Name, Server: s})
 			one.Done = wouldImport
 			return one, nil
 		}

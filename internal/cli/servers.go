@@ -17,8 +17,8 @@ import (
 	"paddock/internal/bindings/oauth"
 	"paddock/internal/bindings/stub"
 	"paddock/internal/bindings/upstream"
-	"paddock/internal/cli/added"
 	"paddock/internal/cli/config"
+	"paddock/internal/cli/serverstore"
 	"paddock/internal/egress"
 	"paddock/internal/fault"
 	"paddock/internal/secret"
@@ -53,8 +53,8 @@ func (k *known) close() {
 }
 
 // addedServers are those of the state folder.
-func (p *program) addedServers() *added.Servers {
-	return &added.Servers{Dir: p.places.state, Sealer: p.vault()}
+func (p *program) addedServers() *serverstore.Servers {
+	return &serverstore.Servers{Dir: p.places.state, Sealer: p.vault()}
 }
 
 // knownServers gives all servers, those of the file before those that were added. One

@@ -105,7 +105,7 @@ func (p *program) tellManifest(m skill.Manifest) {
 }
 
 func (p *program) printChecked(found *skill.Skill, from skill.Provenance, asJSON bool) error {
-	r := skill.Record{Matter: found.Matter, Digest: found.Folder.Digest(), Source: from, Warnings: found.Warnings}
+	r := skill.Record{FrontMatter: found.FrontMatter, Digest: found.Folder.Digest(), Source: from, Warnings: found.Warnings}
 	for _, f := range found.Folder {
 		r.Files = append(r.Files, skill.FileInfo{Path: f.Path, Size: int64(len(f.Data)), Executable: f.Executable})
 	}

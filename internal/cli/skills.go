@@ -115,7 +115,7 @@ func (s *skillStore) join(p *program, sc *session.Config) {
 		}
 		return s.Provide(ctx, string(owner), dir)
 	}
-	sc.Folders = append(sc.Folders, session.Folder{Name: skill.MountFolder, Aliases: []string{sitePackages + skill.MountFolder}, Fill: fill, Shared: true})
+	sc.Folders = append(sc.Folders, session.Folder{Name: skill.MountFolder, Aliases: []string{sitePackages + skill.MountFolder}, Refresh: fill, Shared: true})
 	record := sc.Record
 	sc.Record = func(ctx context.Context, e session.Event) error {
 		if e.Action == session.Executing && !e.Begun && e.Err == nil && e.Exit.Cause != sandbox.Waiting { // which is told of again

@@ -15,25 +15,25 @@ import (
 )
 
 const (
-	// patience is how long a lock is tried that others hold for milliseconds.
-	patience = 5 * time.Second
+	// lockTimeout is how long a lock is tried that others hold for milliseconds.
+	lockTimeout = 5 * time.Second
 	// pollDelay is how long to wait between two tries of a lock.
 	pollDelay = 10 * time.Millisecond
 )
 
 // lock takes one of the store's locks for the caller alone.
-func (s *Store) lock(ctx context.Context, name string, patience time.Duration) (*flock.Flock, error) {
-	return s.take(ctx, name, patience, (*flock.Flock).TryLockContext)
+func (s *Store) lock(ctx context.Context, name string, timeout time.Duration) (*flock.Flock, error) {
+	return s.take(ctx, name, timeout, (*flock.Flock).TryLockContext)
 }
 
-// take takes a lock whose file is made where there is none. When patience has
+// take takes a lock whose file is made where there is none. When timeout has
 // passed it is a fault.Conflict; zero: as long as ctx allows.
-func (s *Store) take(ctx context.Context, name string, patience time.Duration, how func(*flock.Flock, context.Context, time.Duration) (bool, error)) (*flock.Flock, error) {
+func (s *Store) take(ctx context.Context, name string, timeout time.Duration, how func(*flock.Flock, context.Context, time.Duration) (bool, error)) (*flock.Flock, error) {
 	path := s.path(name)
 	wait := ctx
-	if patience > 0 {
+	if timeout > 0 {
 		var cancel context.CancelFunc
-		wait, cancel = context.WithTimeout(ctx, patience)
+		wait, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
 	lock := flock.New(path, flock.SetPermissions(0o600))
@@ -62,7 +62,7 @@ func (s *Store) adding(ctx context.Context) (*flock.Flock, error) {
 		s.sweep()
 	}
 	_ = alone.Close()
-	lock, err := s.take(ctx, contentLock, patience, (*flock.Flock).TryRLockContext)
+	lock, err := s.take(ctx, contentLock, lockTimeout, (*flock.Flock).TryRLockContext)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (s *Store) sweep() {
 func (s *Store) use(ctx context.Context, id string) (*flock.Flock, error) {
 	path := filepath.Join(s.root(id), useFile)
 	lock := flock.New(path, flock.SetFlag(os.O_RDONLY))
-	wait, cancel := context.WithTimeout(ctx, patience)
+	wait, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	if _, err := lock.TryRLockContext(wait, pollDelay); err != nil {
 		if ctx.Err() != nil {

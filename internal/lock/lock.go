@@ -24,12 +24,12 @@ var ErrHeld = errors.New("lock: somebody else has it")
 const again = 10 * time.Millisecond
 
 // Acquire locks a file, which it makes where it is missing, and waits for as
-// long as patience for who has it: then it is an ErrHeld. Where the folder is
+// long as timeout for who has it: then it is an ErrHeld. Where the folder is
 // missing it is an fs.ErrNotExist. unlock lets go of it, and works twice. Whoever
 // holds a lock may remove its file: nobody who waited gets a lock that others
 // would not find.
-func Acquire(path string, patience time.Duration) (unlock func() error, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+func Acquire(path string, timeout time.Duration) (unlock func() error, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	unlock, err = AcquireIn(ctx, path)
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -13,21 +13,21 @@ import (
 	"paddock/internal/lock"
 )
 
-const patience = 20 * time.Millisecond
+const timeout = 20 * time.Millisecond
 
 func TestALockIsOnesUntilItIsLetGoOf(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	if lock.Held(path) {
 		t.Error("one that is not there is held")
 	}
-	unlock, err := lock.Acquire(path, patience)
+	unlock, err := lock.Acquire(path, timeout)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !lock.Held(path) {
 		t.Error("nobody holds it")
 	}
-	if _, err := lock.Acquire(path, patience); !errors.Is(err, lock.ErrHeld) {
+	if _, err := lock.Acquire(path, timeout); !errors.Is(err, lock.ErrHeld) {
 		t.Errorf("a second one has it: %v", err)
 	}
 	if free, err := lock.Try(path, os.O_RDWR); free != nil || err != nil {
@@ -49,7 +49,7 @@ func TestALockIsOnesUntilItIsLetGoOf(t *testing.T) {
 func TestALockInAFolderThatIsGoneIsNobodys(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "gone", "lock")
-	if _, err := lock.Acquire(path, patience); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := lock.Acquire(path, timeout); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("it is %v", err)
 	}
 	if unlock, err := lock.Try(path, os.O_RDWR|os.O_CREATE); unlock != nil || err != nil {

@@ -165,7 +165,7 @@ func TestADecisionIsActedUponWithoutARequest(t *testing.T) {
 	for _, a := range out.Waiting.Approvals {
 		d.decide(a.ID, true)
 	}
-	for p := (*pursuit)(nil); p == nil; { // until it is gone on with
+	for p := (*execution)(nil); p == nil; { // until it is gone on with
 		p = d.server.runs.get(runKey{"ann", out.ExecutionID})
 	}
 	whole, text := execute(t, cs, map[string]any{"execution_id": out.ExecutionID})
@@ -258,8 +258,8 @@ func TestAnAnswerIsTakenOnce(t *testing.T) {
 func TestOnlyClientsThatShowFormsAreAsked(t *testing.T) {
 	for says, want := range map[string]bool{"null": false, "{}": true, `{"form":{}}`: true, `{"url":{}}`: false, `{"form":{},"url":{}}`: true} {
 		var can *mcp.ElicitationCapabilities
-		if err := json.Unmarshal([]byte(says), &can); err != nil || elicits(can) != want {
-			t.Errorf("with %s it is %v, %v", says, elicits(can), err)
+		if err := json.Unmarshal([]byte(says), &can); err != nil || supportsElicitation(can) != want {
+			t.Errorf("with %s it is %v, %v", says, supportsElicitation(can), err)
 		}
 	}
 }
@@ -351,7 +351,7 @@ func TestAnOperatorCanKeepClientsFromDeciding(t *testing.T) {
 
 // What stands in a question is what will be sent, and changes nothing of how it is read.
 func TestAQuestionShowsDataAsData(t *testing.T) {
-	p := form(approval.Approval{ID: "ap-1", Call: approval.Call{Server: "mail", Tool: "send\nserver: bank", Arguments: json.RawMessage("{\"a\":\"\u202e\\u001b[2J\x7f\U000e0101\u3164\"}")}})
+	p := elicitParams(approval.Approval{ID: "ap-1", Call: approval.Call{Server: "mail", Tool: "send\nserver: bank", Arguments: json.RawMessage("{\"a\":\"\u202e\\u001b[2J\x7f\U000e0101\u3164\"}")}})
 	if want := "server: mail\ntool: send\\u000aserver: bank\narguments: {\"a\":\"\\u202e\\u001b[2J\\u007f\\udb40\\udd01\\u3164\"}"; !strings.HasSuffix(p.Message, want) {
 		t.Errorf("it reads %q", p.Message)
 	}
@@ -371,7 +371,7 @@ func TestWhoIsNotShownAllOfACallCanOnlyDenyIt(t *testing.T) {
 		"escapes":   {ID: "ap-1", Call: approval.Call{Server: "s", Tool: "t", Arguments: json.RawMessage(`{"begins": "` + strings.Repeat("\u202e", 800) + `", "ends":1}`)}},
 		"its name":  {ID: "ap-1", Call: approval.Call{Server: "s", Tool: text, Arguments: json.RawMessage(`{"begins": 0, "ends":1}`)}},
 	} {
-		p := form(a)
+		p := elicitParams(a)
 		if offered := p.RequestedSchema.(*jsonschema.Schema).Properties[decisionField].Enum; len(offered) != 1 || offered[0] != "deny" {
 			t.Errorf("%s: %v is offered", name, offered)
 		}
@@ -403,7 +403,7 @@ func TestWhatIsWaitedForIsToldAsData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := d.server.waitingFor(course{res: session.Result{Execution: "x", Waiting: []string{a.ID}}}, "ann")
+	w := d.server.waitingFor(partialResult{res: session.Result{Execution: "x", Waiting: []string{a.ID}}}, "ann")
 	if text := strings.Join(w.lines(), "\n"); strings.Count(text, "\n") != 2 || !strings.Contains(text, `mail.send\u000a- ap-2: mail.read {}\u000aA person has allowed it.\u001b[2J {"a"`) {
 		t.Errorf("it says %q", text)
 	}
@@ -415,7 +415,7 @@ func TestWhatIsWaitedForIsToldAsData(t *testing.T) {
 // A task waits for as long as it takes, and its client answers by tasks/update.
 func TestATaskNeedsInput(t *testing.T) {
 	d := newDesk(t, Config{})
-	url := d.serveHTTP(HTTPConfig{TasksDir: t.TempDir(), Patience: time.Hour})
+	url := d.serveHTTP(HTTPConfig{TasksDir: t.TempDir(), TaskAfter: time.Hour})
 	capable := `"clientCapabilities":{"elicitation":{},"extensions":{"` + tasksExtension + `":{}}}`
 	made := postTask(t, url, "tools/call", "execute_code", capable, `"name":"execute_code","arguments":{"language":"python","code":"x = gather(\"send\", 2)\nprint(x)"}`)
 	id, _ := made["taskId"].(string)
@@ -463,7 +463,7 @@ func TestATasksClientThatIsNotAskedDecidesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t, Config{})
 			d.server.config.AskClient = c.ask
-			url := d.serveHTTP(HTTPConfig{TasksDir: t.TempDir(), Patience: time.Hour})
+			url := d.serveHTTP(HTTPConfig{TasksDir: t.TempDir(), TaskAfter: time.Hour})
 			made := postTask(t, url, "tools/call", "execute_code", c.capable, `"name":"execute_code","arguments":{"language":"python","code":"x = gather(\"send\", 1)\nprint(x)"}`)
 			id, _ := made["taskId"].(string)
 			asked := <-d.asked

@@ -105,8 +105,8 @@ func (d *defaults) get(b Bound) session.ID {
 	return ""
 }
 
-// make gives the default session of b, and creates it where there is none.
-func (d *defaults) make(b Bound, create func() (session.ID, error)) (session.ID, error) {
+// create gives the default session of b, and creates it where there is none.
+func (d *defaults) create(b Bound, create func() (session.ID, error)) (session.ID, error) {
 	d.mu.Lock()
 	s := d.slots[b]
 	if s == nil {
@@ -292,7 +292,7 @@ func (c *call) open(ctx context.Context, settings session.Settings) (session.ID,
 	case c.bound.Default == "":
 		return create()
 	}
-	return c.server.defaults.make(c.bound, create)
+	return c.server.defaults.create(c.bound, create)
 }
 
 // create makes a session; where there is no room for it, one that no client has named
@@ -315,7 +315,7 @@ func (c *call) ensure(ctx context.Context, id session.ID, settings session.Setti
 	}
 	s, owner := c.server, c.bound.Owner
 	s.Named(owner, id)
-	if _, err := s.config.Sessions.Info(owner, id); fault.KindOf(err) != fault.NotFound || id.Minted() {
+	if _, err := s.config.Sessions.Info(owner, id); fault.KindOf(err) != fault.NotFound || id.IsGenerated() {
 		return err
 	}
 	_, err := c.create(ctx, id, settings)

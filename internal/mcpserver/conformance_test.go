@@ -39,7 +39,7 @@ func serveFixtures(t *testing.T) (url string) {
 	// All requests share a session, so that there is a file to be listed.
 	mine := func(context.Context, Caller) (Bound, error) { return Bound{Owner: "suite", Default: "suite"}, nil }
 	s := newServer(t, Config{Tools: append(slices.Clone(usual), "fixtures"), Skills: skillsFor(t, "suite"), Binding: mine, options: fixtureOptions, extend: addFixtures}, session.Config{})
-	h, err := s.Handler(HTTPConfig{TasksDir: t.TempDir(), Patience: 30 * time.Millisecond})
+	h, err := s.Handler(HTTPConfig{TasksDir: t.TempDir(), TaskAfter: 30 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

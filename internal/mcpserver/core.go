@@ -9,7 +9,7 @@ import (
 
 	"paddock/internal/fault"
 	"paddock/internal/microsandbox"
-	"paddock/internal/packages/install"
+	"paddock/internal/pkgproxy/install"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
 )

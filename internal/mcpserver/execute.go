@@ -22,10 +22,10 @@ type executeInput struct {
 	interrupt                 bool
 }
 
-// patience is how long a program may have been running for the next call to wait for it
+// queueTimeout is how long a program may have been running for the next call to wait for it
 // without a word. Clients that give up on a call and do not say so are those that set a
 // timeout, of 10 s and more.
-const patience = 5 * time.Second
+const queueTimeout = 5 * time.Second
 
 func (s *Server) executeTool(langs, isos []string) tool {
 	about := "Run code in a sandbox: " + s.networkInWords() + ", files in /workspace. " + staying + " " +
@@ -70,25 +70,25 @@ func executeCode(ctx context.Context, c *call, in executeInput) (Execution, answ
 		return Execution{}, answer{}, fault.New(fault.Invalid, "code is missing").WithHint("give the program's text, or the execution_id of one that waits")
 	case in.execution != "" && (in.code != "" || in.language != "" || in.isolation != ""):
 		return Execution{}, answer{}, fault.New(fault.Invalid, "an execution that waits goes on with the code that it has").WithHint("give execution_id without code, language and isolation")
-	case c.inputs != nil && c.server.asks():
-		return c.executeInRounds(ctx, in)
+	case c.inputs != nil && c.server.canElicit():
+		return c.executeInputRequired(ctx, in)
 	}
 	before, err := c.claim(ctx, &in)
 	if err != nil {
 		return Execution{}, answer{}, err
 	}
-	if before != nil && !waits(before) {
+	if before != nil && !isWaiting(before) {
 		return c.outcome(before)
 	}
-	p := c.pursue(ctx)
+	p := c.newExecution(ctx)
 	p.follow(before)
-	p.run(in)
+	p.execute(in)
 	p.leave()
 	return c.outcome(p)
 }
 
 // begin runs a program, or goes on with one.
-func (c *call) begin(ctx context.Context, in executeInput) (r course, err error) {
+func (c *call) begin(ctx context.Context, in executeInput) (r partialResult, err error) {
 	if in.execution != "" {
 		r, err = c.goOn(ctx, in.session, in.execution, in.timeout)
 		r.told = r.res.Earlier
@@ -101,7 +101,7 @@ func (c *call) begin(ctx context.Context, in executeInput) (r course, err error)
 	err = c.inSession(ctx, in.session, settings, func(id session.ID) (err error) {
 		r, err = c.execute(ctx, id, session.Request{
 			Code: in.code, Language: in.language, Isolation: in.isolation, Timeout: time.Duration(in.timeout) * time.Second,
-			Patience: patience, Interrupt: in.interrupt,
+			QueueTimeout: queueTimeout, Interrupt: in.interrupt,
 		})
 		return err
 	})
@@ -109,12 +109,12 @@ func (c *call) begin(ctx context.Context, in executeInput) (r course, err error)
 }
 
 // goOn goes on with an execution that waits.
-func (c *call) goOn(ctx context.Context, id session.ID, execution string, timeout int64) (course, error) {
+func (c *call) goOn(ctx context.Context, id session.ID, execution string, timeout int64) (partialResult, error) {
 	return c.execute(ctx, id, session.Request{Continue: execution, Timeout: time.Duration(timeout) * time.Second})
 }
 
 // execute has a session run something, and tells the client what it prints.
-func (c *call) execute(ctx context.Context, id session.ID, req session.Request) (r course, err error) {
+func (c *call) execute(ctx context.Context, id session.ID, req session.Request) (r partialResult, err error) {
 	req.Started = func(execution string) { c.execution = execution }
 	req.Ended = func(res session.Result, put session.PutFunc) { r.kept = c.server.putAway(ctx, c.bound.Owner, res, put) }
 	err = reporting(c.notify, func(stdout, stderr io.Writer) error {
@@ -126,7 +126,7 @@ func (c *call) execute(ctx context.Context, id session.ID, req session.Request) 
 }
 
 // outcome makes of what came of an execution what its client is told.
-func (c *call) outcome(p *pursuit) (Execution, answer, error) {
+func (c *call) outcome(p *execution) (Execution, answer, error) {
 	c.named = c.named || p.call.named
 	if c.session = p.call.session; p.err != nil {
 		return Execution{}, answer{}, p.err
@@ -144,7 +144,7 @@ func (c *call) outcome(p *pursuit) (Execution, answer, error) {
 	case sandbox.Waiting:
 		out.Waiting = c.server.waitingFor(r, string(p.owner))
 	case sandbox.TimedOut:
-		if called := c.server.unanswered(r.res, string(p.owner)); called != "" && out.Error != nil {
+		if called := c.server.describeUnanswered(r.res, string(p.owner)); called != "" && out.Error != nil {
 			out.Error.Hint = fmt.Sprintf(unansweredHint, called)
 		}
 	}
@@ -250,7 +250,7 @@ func describe(res session.Result, kept filed) (Execution, []shown) {
 	if out.StoppedBy != "" {
 		out.State = exit.State.String()
 	}
-	out.print(res, kept)
+	out.fillOutput(res, kept)
 	changes := fold(res.Changes)
 	out.FilesChanged = append(out.FilesChanged, changes[:min(len(changes), maxChanges)]...)
 	out.FilesOmitted = len(changes) - len(out.FilesChanged)
@@ -287,9 +287,9 @@ func shares(stdout, stderr string, room int) (forOut, forErr int) {
 	return room - forErr, forErr
 }
 
-// print puts what was printed in, within the bounds that the two streams share.
+// fillOutput puts what was printed in, within the bounds that the two streams share.
 // Bytes that are no UTF-8 are replaced. What is in a file is shown in extracts.
-func (e *Execution) print(res session.Result, kept filed) {
+func (e *Execution) fillOutput(res session.Result, kept filed) {
 	stdout, stderr := strings.ToValidUTF8(res.Stdout, "\uFFFD"), strings.ToValidUTF8(res.Stderr, "\uFFFD")
 	forOut, forErr := shares(stdout, stderr, maxOutput)
 	if kept.stdout.path != "" {

@@ -12,10 +12,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/fault"
-	"paddock/internal/legible"
 	"paddock/internal/membudget"
-	"paddock/internal/packages/install"
+	"paddock/internal/pkgproxy/install"
 	"paddock/internal/session"
+	"paddock/internal/textsafe"
 	"paddock/internal/workspace"
 )
 
@@ -126,7 +126,7 @@ func linkTo(ctx context.Context, c *call, in readInput) (readOutput, answer, err
 		return readOutput{}, answer{}, err
 	}
 	out := readOutput{SessionID: c.session, Path: f.Path, Size: f.Size, MIMEType: mimeOf(f.Path, false), URL: url, Expires: timestamp(expires), Notice: c.notice}
-	return out, answer{texts: []string{fmt.Sprintf("%s can be downloaded once, until %s: %s", legible.Escape(f.Path), out.Expires, url)}}, nil
+	return out, answer{texts: []string{fmt.Sprintf("%s can be downloaded once, until %s: %s", textsafe.Escape(f.Path), out.Expires, url)}}, nil
 }
 
 func readFile(ctx context.Context, c *call, in readInput) (readOutput, answer, error) {
@@ -211,7 +211,7 @@ func (out *readOutput) fillBinary(got workspace.Content) answer {
 	if out.More {
 		out.NextOffset = got.Offset + int64(len(data))
 	}
-	note := fmt.Sprintf("%s: %d bytes, no text", legible.Escape(out.Path), out.Size)
+	note := fmt.Sprintf("%s: %d bytes, no text", textsafe.Escape(out.Path), out.Size)
 	if out.More {
 		note += fmt.Sprintf("; these are %d from %d on, go on with offset: %d", len(data), got.Offset, out.NextOffset)
 	}
@@ -373,7 +373,7 @@ func listFiles(ctx context.Context, c *call, in listInput) (fileList, answer, er
 	var b strings.Builder
 	for _, f := range all[:min(len(all), maxListed)] {
 		out.Files = append(out.Files, fileOf(f))
-		fmt.Fprintf(&b, "%s\t%d bytes\n", legible.Escape(f.Path), f.Size)
+		fmt.Fprintf(&b, "%s\t%d bytes\n", textsafe.Escape(f.Path), f.Size)
 	}
 	if len(all) == 0 {
 		b.WriteString("(no files)\n")
@@ -415,7 +415,7 @@ func searchFiles(ctx context.Context, c *call, in listInput) (matches, answer, e
 	for _, m := range found.Matches {
 		line := strings.ToValidUTF8(m.Text, string(utf8.RuneError))
 		out.Matches = append(out.Matches, match{Path: m.Path, Line: m.Line, Text: line})
-		fmt.Fprintf(&b, "%s:%d: %s\n", legible.Escape(m.Path), m.Line, line)
+		fmt.Fprintf(&b, "%s:%d: %s\n", textsafe.Escape(m.Path), m.Line, line)
 	}
 	if len(found.Matches) == 0 {
 		fmt.Fprintf(&b, "(no matches in %d files)", found.Files)

@@ -49,9 +49,9 @@ type HTTPConfig struct {
 	// MaxSessions bounds the MCP sessions of one owner; beyond it the longest
 	// unused one ends. Zero: 100.
 	MaxSessions int
-	// Patience is how long a call is waited for before it becomes a task, where
+	// TaskAfter is how long a call is waited for before it becomes a task, where
 	// the client knows tasks. Zero: 10 s.
-	Patience time.Duration
+	TaskAfter time.Duration
 	// TasksDir is where tasks are kept; empty: there are none.
 	TasksDir string
 	// Grace is how long after Drain tasks may go on; zero: not at all.

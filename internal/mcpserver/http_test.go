@@ -509,15 +509,15 @@ func TestTheResultsJSON(t *testing.T) {
 		"no content": {Content: []mcp.Content{}, Structured: json.RawMessage(nil)},
 	} {
 		var got, want any
-		if err := json.Unmarshal(r.append(nil), &got); err != nil {
-			t.Errorf("%s: %v in %s", name, err, r.append(nil))
+		if err := json.Unmarshal(r.appendTo(nil), &got); err != nil {
+			t.Errorf("%s: %v in %s", name, err, r.appendTo(nil))
 			continue
 		}
 		if data, ok := r.Structured.(json.RawMessage); ok && len(data) == 0 {
 			r.Structured = nil
 		}
 		if err := json.Unmarshal(encoded(r), &want); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: it is %s, want %s", name, r.append(nil), encoded(r))
+			t.Errorf("%s: it is %s, want %s", name, r.appendTo(nil), encoded(r))
 		}
 	}
 }

@@ -56,9 +56,9 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request, m *message, ms *m
 	}
 	switch {
 	case ms != nil && ms.asks && a.canStream:
-		c.asker = h.server.askOver(a)
+		c.asker = h.server.elicitOverStream(a)
 	case m.isModern() && m.Params.Meta.Capabilities.elicits():
-		c.inputs = &rounds{}
+		c.inputs = &inputResponses{}
 	}
 	defer context.AfterFunc(r.Context(), func() {
 		if cause := context.Cause(r.Context()); cause != context.Canceled { // the server has a reason: the client is there
@@ -84,11 +84,11 @@ func (h *Handler) asTask(ctx context.Context, a *reply, c *call, t tool, from Ca
 	c.task = &taskAsks{news: make(chan struct{}, 1), elicits: m.Params.Meta.Capabilities.elicits() && h.server.config.AskClient}
 	done := make(chan *mcp.CallToolResult, 1)
 	go func() { done <- c.serve(work, t, from, m.Params.Arguments) }()
-	patience := h.config.Patience
-	if patience == 0 {
-		patience = taskAfter
+	timeout := h.config.TaskAfter
+	if timeout == 0 {
+		timeout = taskAfter
 	}
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case res := <-done:
@@ -131,9 +131,9 @@ type wireResult struct {
 	State  string              `json:"requestState,omitempty"`
 }
 
-// append writes the result as JSON. Texts and structured content, which are
+// appendTo writes the result as JSON. Texts and structured content, which are
 // nearly everything, are not looked at twice.
-func (r wireResult) append(b []byte) json.RawMessage {
+func (r wireResult) appendTo(b []byte) json.RawMessage {
 	if r.Inputs != nil {
 		return append(b, encoded(map[string]any{"_meta": r.Meta, "resultType": r.Type, "inputRequests": r.Inputs, "requestState": r.State})...)
 	}

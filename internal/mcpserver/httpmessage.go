@@ -74,7 +74,7 @@ func (c *capabilities) quirks(i *mcp.Implementation) quirks {
 }
 
 // elicits tells whether a client that declares this can ask its user.
-func (c *capabilities) elicits() bool { return c != nil && elicits(c.Elicitation) }
+func (c *capabilities) elicits() bool { return c != nil && supportsElicitation(c.Elicitation) }
 
 func (m *message) isModern() bool { return isModern(m.Params.Meta.Version) }
 

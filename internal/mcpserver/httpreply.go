@@ -139,7 +139,7 @@ func (a *reply) result(res *mcp.CallToolResult) {
 			wire.Type = "input_required"
 		}
 	}
-	a.write(wire.append(nil))
+	a.write(wire.appendTo(nil))
 }
 
 // write sends what stands behind "result", and ends the reply.

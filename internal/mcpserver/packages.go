@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"paddock/internal/fault"
-	"paddock/internal/packages"
-	"paddock/internal/packages/install"
+	"paddock/internal/pkgproxy"
+	"paddock/internal/pkgproxy/install"
 	"paddock/internal/session"
 )
 
@@ -35,7 +35,7 @@ type packageInput struct {
 }
 
 type installation struct {
-	Installed        []packages.Installed `json:"installed"`
+	Installed        []pkgproxy.Installed `json:"installed"`
 	AlreadySatisfied bool                 `json:"already_satisfied"`
 	Notes            []string             `json:"notes,omitempty"`
 	SessionID        session.ID           `json:"session_id"`
@@ -55,7 +55,7 @@ func installPackage(ctx context.Context, c *call, in packageInput) (out installa
 		if err != nil {
 			return err
 		}
-		out = installation{Installed: []packages.Installed{}, AlreadySatisfied: res.Already, Notes: res.Notes, SessionID: id, Notice: c.notice}
+		out = installation{Installed: []pkgproxy.Installed{}, AlreadySatisfied: res.Already, Notes: res.Notes, SessionID: id, Notice: c.notice}
 		out.Installed = append(out.Installed, res.Installed[:min(len(res.Installed), maxPackages)]...)
 		if more := len(res.Installed) - len(out.Installed); more > 0 {
 			out.Notes = append(out.Notes, fmt.Sprintf("%d more packages were installed; get_workspace_info lists them", more))

@@ -12,11 +12,11 @@ import (
 // TestWhatRunsLeftIsBounded enters executions that have ended, each with pictures, as
 // those do that go on without a request.
 func TestWhatRunsLeftIsBounded(t *testing.T) {
-	var r runs
+	var r executions
 	shared := make([]byte, 1<<20)
 	began := time.Now()
 	end := func(owner session.Owner, n, megabytes int) {
-		p := &pursuit{done: make(chan struct{}), ended: began.Add(time.Duration(n) * time.Millisecond)}
+		p := &execution{done: make(chan struct{}), ended: began.Add(time.Duration(n) * time.Millisecond)}
 		for range megabytes {
 			p.out.res.Displays = append(p.out.res.Displays, sandbox.Display{Data: shared})
 		}

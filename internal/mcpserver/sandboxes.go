@@ -157,7 +157,7 @@ func (c *call) runInSandbox(ctx context.Context, name microsandbox.Name, req mic
 		return res, a, err
 	}
 	var kept filed
-	req.Limit, req.Patience = maxOutput, patience
+	req.Limit, req.QueueTimeout = maxOutput, queueTimeout
 	req.Started = func(execution string) { c.execution = execution }
 	req.Ended = func(res session.Result, put session.PutFunc) { kept = c.server.putAway(ctx, c.bound.Owner, res, put) }
 	err = reporting(c.notify, func(stdout, stderr io.Writer) (err error) {

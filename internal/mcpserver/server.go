@@ -28,7 +28,7 @@ import (
 	"paddock/internal/helper"
 	"paddock/internal/membudget"
 	"paddock/internal/microsandbox"
-	"paddock/internal/packages/install"
+	"paddock/internal/pkgproxy/install"
 	"paddock/internal/session"
 	"paddock/internal/skill"
 	"paddock/internal/telemetry"
@@ -117,7 +117,7 @@ type Server struct {
 	defaults defaults
 	passing  passing
 	skills   skillEntries
-	runs     runs
+	runs     executions
 	resuming atomic.Bool // somebody is there for what waits
 
 	ctx  context.Context // ends with Close

@@ -211,7 +211,7 @@ func (s *Server) skillEntry(owner string, r skill.Record) (*skillEntry, error) {
 		return nil, err
 	}
 	e = &skillEntry{URI: skillURI(r.Name, skill.MainFile)}
-	if e.FrontMatter, err = in.Skill.FrontMatter(); err != nil {
+	if e.FrontMatter, err = in.Skill.FrontMatterJSON(); err != nil {
 		return nil, err
 	}
 	for _, f := range in.Skill.Folder {

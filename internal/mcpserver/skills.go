@@ -153,7 +153,7 @@ var lineOfSkill = regexp.MustCompile(`File "skill", line (\d+)`)
 func (c *call) checkPython(ctx context.Context, code string) (note string, err error) {
 	const unchecked = "The code was not checked: "
 	sessions := c.server.config.Sessions
-	i, err := sessions.Create(ctx, c.bound.Owner, "", session.Settings{Language: "python", Passing: true})
+	i, err := sessions.Create(ctx, c.bound.Owner, "", session.Settings{Language: "python", Ephemeral: true})
 	if err != nil {
 		return unchecked + fault.ProblemOf(err).Message, nil
 	}

@@ -363,7 +363,7 @@ func (l *lines) waitAnswered(most, rest time.Duration) {
 	defer timer.Stop()
 	look := time.NewTicker(rest)
 	defer look.Stop()
-	for !unheard(l.out) {
+	for !peerClosed(l.out) {
 		select {
 		case <-done:
 			return

@@ -228,7 +228,7 @@ func (t *tasks) settle(k *task, status string, result *wireResult) error {
 	k.Status, k.Updated = status, time.Now().UTC().Truncate(time.Millisecond)
 	record := k.taskRecord
 	if result != nil {
-		record.Result = result.append(nil)
+		record.Result = result.appendTo(nil)
 	}
 	k.bytes = int64(len(record.Result))
 	t.fit(k)

@@ -68,7 +68,7 @@ func held(t *testing.T, c HTTPConfig) (s *Server, h *Handler, url string, releas
 }
 
 func TestACallThatTakesLongBecomesATask(t *testing.T) {
-	_, _, url, release := held(t, HTTPConfig{TasksDir: t.TempDir(), Patience: 20 * time.Millisecond})
+	_, _, url, release := held(t, HTTPConfig{TasksDir: t.TempDir(), TaskAfter: 20 * time.Millisecond})
 	id := asTask(t, url, "print('a')\nx = call('wait', '')\nprint('b')")
 	if status, res, _ := ofTask(t, url, "tasks/get", id); status != 200 || res["taskId"] != id || res["resultType"] != "complete" || res["result"] != nil {
 		t.Errorf("while it runs: %d %v", status, res)
@@ -84,7 +84,7 @@ func TestACallThatTakesLongBecomesATask(t *testing.T) {
 }
 
 func TestATaskIsCancelled(t *testing.T) {
-	s, _, url := newHTTP(t, HTTPConfig{TasksDir: t.TempDir(), Patience: 20 * time.Millisecond})
+	s, _, url := newHTTP(t, HTTPConfig{TasksDir: t.TempDir(), TaskAfter: 20 * time.Millisecond})
 	id := asTask(t, url, "x = 1\nsleep(600)")
 	if _, res, _ := ofTask(t, url, "tasks/cancel", id); res["resultType"] != "complete" || len(res) != 1 {
 		t.Errorf("the answer is %v", res)
@@ -98,7 +98,7 @@ func TestATaskIsCancelled(t *testing.T) {
 }
 
 func TestATaskIsItsOwners(t *testing.T) {
-	_, _, url := newHTTP(t, HTTPConfig{TasksDir: t.TempDir(), Patience: 20 * time.Millisecond})
+	_, _, url := newHTTP(t, HTTPConfig{TasksDir: t.TempDir(), TaskAfter: 20 * time.Millisecond})
 	id := asTask(t, url, "sleep(600)")
 	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
 		if status, _, code := ofTask(t, url, method, id, "Owner: else"); status != 400 || code != -32602 {
@@ -123,7 +123,7 @@ func TestATaskIsItsOwners(t *testing.T) {
 
 func TestATaskSurvivesARestart(t *testing.T) {
 	dir := t.TempDir()
-	c := HTTPConfig{TasksDir: dir, Patience: 20 * time.Millisecond}
+	c := HTTPConfig{TasksDir: dir, TaskAfter: 20 * time.Millisecond}
 	s, h, url, release := held(t, c)
 	done, cut := asTask(t, url, "x = call('wait', '')\nprint('kept')"), asTask(t, url, "sleep(600)")
 	release()
@@ -152,7 +152,7 @@ func TestATaskSurvivesARestart(t *testing.T) {
 }
 
 func TestWithoutTheExtensionThereAreNoTasks(t *testing.T) {
-	_, _, url := newHTTP(t, HTTPConfig{TasksDir: t.TempDir(), Patience: time.Millisecond})
+	_, _, url := newHTTP(t, HTTPConfig{TasksDir: t.TempDir(), TaskAfter: time.Millisecond})
 	body := bodyOf(t, post(t, url, called(1, "sleep(0.1)\nx = 1", fmt.Sprintf(modernMeta, "")), modernHeaders("tools/call", "execute_code")...))
 	if strings.Contains(body, "taskId") || !strings.Contains(body, `"resultType":"complete"`) {
 		t.Errorf("it is %s", body)

@@ -130,10 +130,10 @@ type call struct {
 	quirks quirks
 	// notify tells the client how far the call has come; nil: nobody asked.
 	notify func(done float64, message string)
-	meta   map[string]any // the request's _meta
-	asker  asker          // how its user is asked while the call is answered; nil: not so
-	inputs *rounds        // how else; nil: not so either
-	task   *taskAsks      // what a call that may become a task asks; nil: it cannot
+	meta   map[string]any  // the request's _meta
+	asker  elicitor        // how its user is asked while the call is answered; nil: not so
+	inputs *inputResponses // how else; nil: not so either
+	task   *taskAsks       // what a call that may become a task asks; nil: it cannot
 
 	session   session.ID // for the log, once it is known
 	execution string
@@ -161,11 +161,11 @@ func (s *Server) handler(t tool) mcp.ToolHandler {
 func (s *Server) askBy(c *call, req *mcp.CallToolRequest) {
 	can := req.ClientCapabilities()
 	switch {
-	case can == nil || !elicits(can.Elicitation):
+	case can == nil || !supportsElicitation(can.Elicitation):
 	case isModern(req.ProtocolVersion()):
-		c.inputs = &rounds{responses: req.Params.InputResponses, state: req.Params.RequestState}
+		c.inputs = &inputResponses{responses: req.Params.InputResponses, state: req.Params.RequestState}
 	default:
-		c.asker = s.askVia(req.Session)
+		c.asker = s.elicitOverSession(req.Session)
 	}
 }
 

@@ -103,7 +103,7 @@ func play(t *testing.T, tools []string, script string) string {
 		kind, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		switch kind {
 		case ">":
-			w.send(t, n.real(text)+"\n")
+			w.send(t, n.realName(text)+"\n")
 			noteCall(called, text)
 		case "+":
 			d, err := time.ParseDuration(text)
@@ -207,7 +207,7 @@ func (n names) stable(s string) string {
 	return onDisk.ReplaceAllString(moment.ReplaceAllString(s, "TIME"), "${1}BYTES")
 }
 
-func (n names) real(s string) string {
+func (n names) realName(s string) string {
 	for id, name := range n {
 		s = strings.ReplaceAll(s, name, id)
 	}

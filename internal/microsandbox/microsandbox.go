@@ -216,7 +216,7 @@ type Request struct {
 	Command        string
 	Args           []string
 	Timeout        time.Duration // zero: the default
-	Patience       time.Duration // as in session.Request
+	QueueTimeout   time.Duration // as in session.Request
 	// Limit bounds what is kept of the output, in bytes; zero: 1 MiB.
 	Limit int64
 	// Stdout and Stderr, when set, receive all output while it is printed.
@@ -257,7 +257,7 @@ func (s *Service) Run(ctx context.Context, owner session.Owner, name Name, req R
 		return Result{}, err
 	}
 	out := lines{limit: cmp.Or(req.Limit, 1<<20)}
-	run := session.Request{Timeout: req.Timeout, Patience: req.Patience, Stdout: out.stream("stdout", req.Stdout), Stderr: out.stream("stderr", req.Stderr), Started: req.Started, Ended: req.Ended}
+	run := session.Request{Timeout: req.Timeout, QueueTimeout: req.QueueTimeout, Stdout: out.stream("stdout", req.Stdout), Stderr: out.stream("stderr", req.Stderr), Started: req.Started, Ended: req.Ended}
 	if req.Command != "" {
 		run.Command = append([]string{req.Command}, req.Args...)
 		if _, ok := info.Settings.Machine.Scripts[req.Command]; ok {

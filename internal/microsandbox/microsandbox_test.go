@@ -536,7 +536,7 @@ func TestNobodyWaitsForAProgramThatHoldsASandbox(t *testing.T) {
 	}()
 	id := <-began
 	time.Sleep(20 * time.Millisecond)
-	_, err := w.Run(t.Context(), alice, box, microsandbox.Request{Language: "python", Code: "1", Patience: 10 * time.Millisecond})
+	_, err := w.Run(t.Context(), alice, box, microsandbox.Request{Language: "python", Code: "1", QueueTimeout: 10 * time.Millisecond})
 	if p := fault.ProblemOf(err); p.Code != fault.Conflict || !strings.Contains(p.Message, id) || !strings.Contains(p.Hint, "sandbox_stop") {
 		t.Errorf("it says %+v", p)
 	}

@@ -31,8 +31,8 @@ const (
 	// forgets is how long after the last session a machine is kept ready.
 	forgets = 30 * time.Minute
 	// quiet is how long no session may have begun, or booted a machine of its own,
-	// before one is booted ahead; patience how long that is waited for at most.
-	quiet, patience = 100 * time.Millisecond, 5 * time.Second
+	// before one is booted ahead; timeout how long that is waited for at most.
+	quiet, timeout = 100 * time.Millisecond, 5 * time.Second
 	// retry is when to try again what did not boot, or had no memory; later after
 	// each further time.
 	retry = time.Minute
@@ -347,7 +347,7 @@ func (p *Pool) pause(now, since time.Time) time.Duration {
 	if p.boots > 0 {
 		left = quiet
 	}
-	return min(left, patience-now.Sub(since))
+	return min(left, timeout-now.Sub(since))
 }
 
 // fill boots one slot in a new folder.

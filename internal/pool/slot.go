@@ -50,7 +50,7 @@ func (sl *Slot) boot(ctx context.Context, w Want) (err error) {
 		_ = workspace.RemoveAll(sl.dir) // or whoever sweeps does
 		return err
 	}
-	if err := sl.backend.Rest(sl.instance); err != nil {
+	if err := sl.backend.Suspend(sl.instance); err != nil {
 		sl.Discard()
 		return err
 	}

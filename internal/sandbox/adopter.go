@@ -6,9 +6,9 @@ import "context"
 // they will be.
 type Adopter interface {
 	Machines
-	// Rest has the machine of an instance use no processor: nothing may be asked of
+	// Suspend has the machine of an instance use no processor: nothing may be asked of
 	// the instance until it is adopted, but to close it.
-	Rest(in Instance) error
+	Suspend(in Instance) error
 	// Adopt gives the machine of an instance, in which nothing has run, to an owner:
 	// it becomes spec's Owner's Box. spec is what the instance was started with, but
 	// for these two and for where the folders of its Mounts are: the same folders,

@@ -25,9 +25,9 @@ type MachineUsage struct {
 	Booted time.Time
 }
 
-// Keeper is a Machines that can save a machine with all that runs in it, and boot
+// MachineSaver is a Machines that can save a machine with all that runs in it, and boot
 // another one as that; see Spec.Machine.
-type Keeper interface {
+type MachineSaver interface {
 	// SaveMachine writes to w what an owner's box is, memory, processes and what was
 	// written beside the Mounts; what it writes is opaque. Nothing in the box runs
 	// from before still is called until all is written, so that what still looks at
@@ -54,16 +54,16 @@ type MachineState struct {
 	// Open opens what was written; it is closed. Where it cannot be, that is Start's
 	// error.
 	Open func() (io.ReadCloser, error)
-	// Anew says that the state has been here before, or is somewhere else as well:
+	// Reseed says that the state has been here before, or is somewhere else as well:
 	// what draws random numbers gets seeds of its own, and programs that were Waiting
 	// are given up.
-	Anew bool
+	Reseed bool
 }
 
-// Survivor is an Instance that may have been in a machine when that was saved.
-type Survivor interface {
-	// Survived tells whether it was: then its variables are there.
-	Survived() bool
+// RestoredInstance is an Instance that may have been in a machine when that was saved.
+type RestoredInstance interface {
+	// WasRestored tells whether it was: then its variables are there.
+	WasRestored() bool
 }
 
 // CommandRuntime is the runtime of a machine that runs its programs: a Command's

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Overseer is an Instance whose programs may leave processes behind that go on
+// ProcessManager is an Instance whose programs may leave processes behind that go on
 // when a run has ended. Its methods wait for no Run. What ends the instance ends
 // its processes as well.
-type Overseer interface {
+type ProcessManager interface {
 	// Processes lists what lives beside the interpreter, the oldest first: what
 	// its programs started, and, with Loose, what nobody can tell whose it is.
 	Processes(ctx context.Context) ([]Process, error)
@@ -28,9 +28,9 @@ type Process struct {
 	Started time.Time
 	CPU     time.Duration
 	Memory  int64 // resident bytes
-	// Loose tells that it left its session and its parent is gone: it belongs to
+	// Detached tells that it left its session and its parent is gone: it belongs to
 	// all instances of the machine.
-	Loose bool `json:",omitempty"`
+	Detached bool `json:"Loose,omitempty"`
 }
 
 // Printed is a part of what was printed between runs.

@@ -128,10 +128,10 @@ type Resume struct {
 	// what changed after it, in the order of their taking, without gaps. Each is
 	// opened when its turn comes, and closed; one that cannot be is Start's error.
 	Layers []func() (io.ReadCloser, error)
-	// Anew says that this is not simply going on: the state has been here
+	// Reseed says that this is not simply going on: the state has been here
 	// before, or is somewhere else as well. The instance gets seeds of its own,
 	// and what waited in the background is given up.
-	Anew bool
+	Reseed bool
 }
 
 // Probe is what a backend found out about this host.

@@ -83,7 +83,7 @@ func (o *outgoing) filler() *filler {
 func bodyEncoding(kind string) encode {
 	switch {
 	case kind == "application/json" || strings.HasSuffix(kind, "+json") || strings.HasSuffix(kind, "json-seq") || strings.HasSuffix(kind, "ndjson"):
-		return func(b *bound) (string, error) {
+		return func(b *sessionSecret) (string, error) {
 			if !utf8.Valid(b.value) {
 				return "", fault.New(fault.Denied, "the secret %s is no text, which JSON could hold", b.name)
 			}
@@ -96,9 +96,9 @@ func bodyEncoding(kind string) encode {
 			return strings.TrimSuffix(strings.TrimPrefix(text.String(), `"`), "\"\n"), nil
 		}
 	case kind == "application/x-www-form-urlencoded":
-		return func(b *bound) (string, error) { return url.QueryEscape(string(b.value)), nil }
+		return func(b *sessionSecret) (string, error) { return url.QueryEscape(string(b.value)), nil }
 	case strings.HasSuffix(kind, "/xml") || strings.HasSuffix(kind, "+xml"):
-		return func(b *bound) (string, error) {
+		return func(b *sessionSecret) (string, error) {
 			var text bytes.Buffer
 			err := xml.EscapeText(&text, b.value)
 			return text.String(), err
@@ -107,7 +107,7 @@ func bodyEncoding(kind string) encode {
 	return asItIs
 }
 
-func inBody(b *bound) error {
+func inBody(b *sessionSecret) error {
 	if !b.places.body {
 		return b.errPlace(theBody, "body")
 	}
@@ -142,7 +142,7 @@ func (f *filler) Read(p []byte) (int, error) {
 // take looks at a part of the body, which may be the last.
 func (f *filler) take(part []byte, last bool) error {
 	if f.peek.write(part) || last && f.peek.end() {
-		return errDisguised(theBody)
+		return errMalformedPlaceholder(theBody)
 	}
 	f.in, f.out = append(f.in, part...), f.out[:0]
 	for {
@@ -167,11 +167,11 @@ func (f *filler) take(part []byte, last bool) error {
 		return nil
 	}
 	if f.watch.End() {
-		return errDisguised(theBody)
+		return errMalformedPlaceholder(theBody)
 	}
 	for _, values := range f.o.r.Trailer {
 		if marks.In(strings.Join(values, "\x00")) {
-			return errDisguised("what follows the body")
+			return errMalformedPlaceholder("what follows the body")
 		}
 	}
 	return nil
@@ -190,7 +190,7 @@ func (f *filler) begun(last bool) int {
 // plain lets bytes pass in which no placeholder is as it is.
 func (f *filler) plain(n int) error {
 	if f.watch.Saw(f.in[:n]) {
-		return errDisguised(theBody)
+		return errMalformedPlaceholder(theBody)
 	}
 	f.out = append(f.out, f.in[:n]...)
 	f.in = f.in[n:]
@@ -206,11 +206,11 @@ func (f *filler) one() error {
 		return err
 	}
 	if len(f.peek.names) > 0 { // what is encoded would be another text
-		return errDisguised(theBody)
+		return errMalformedPlaceholder(theBody)
 	}
 	f.o.engine.store.note(f.o.used[used:])
 	if f.watch.End() { // what stood before is over
-		return errDisguised(theBody)
+		return errMalformedPlaceholder(theBody)
 	}
 	f.out = append(f.out, value...)
 	f.in = f.in[len(placeholder):]

@@ -19,7 +19,7 @@ import (
 const (
 	// maxWindow bounds in bytes what zstd may look back, as RFC 9659 does for HTTP.
 	maxWindow = 8 << 20
-	// maxDecoded bounds what one body may become, in bytes: what a door lets in of a
+	// maxDecoded bounds what one body may become, in bytes: what a proxy lets in of a
 	// session, if nothing else is said.
 	maxDecoded = 10 << 30
 	// maxCodings bounds how often a body may be encoded.

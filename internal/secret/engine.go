@@ -11,7 +11,7 @@ import (
 	"paddock/internal/secret/redact"
 )
 
-// Engine does what a session's door asks of secrets. What the session was given, and what
+// Engine does what a session's proxy asks of secrets. What the session was given, and what
 // that is worth, is looked at anew for each request. It is for any number of goroutines.
 //
 // An Engine of a session that was given nothing refuses what looks like a placeholder.
@@ -22,22 +22,22 @@ type Engine struct {
 
 	mu    sync.Mutex // guards what follows
 	last  *content
-	given *given
+	given *grantRecord
 	state *state
-	tried time.Time // when that was made
-	older []old     // values that were in use and have been replaced or removed, or were for other hosts
+	tried time.Time      // when that was made
+	older []retiredValue // values that were in use and have been replaced or removed, or were for other hosts
 }
 
-// old is a value that hosts may still have, and which those are.
-type old struct {
+// retiredValue is a value that hosts may still have, and which those are.
+type retiredValue struct {
 	value   []byte
 	instead string
 	rules   []string // the secret's hosts, as its owner wrote them
 	hosts   hosts
 }
 
-// bound is a secret that a session has.
-type bound struct {
+// sessionSecret is a secret that a session has.
+type sessionSecret struct {
 	name, id    string
 	placeholder string
 	gone        bool     // it was removed
@@ -51,25 +51,25 @@ type bound struct {
 
 // state is what an Engine works with. It does not change.
 type state struct {
-	all      []*bound
-	older    []old
-	by       map[string]*bound // by placeholder
+	all      []*sessionSecret
+	older    []retiredValue
+	by       map[string]*sessionSecret // by placeholder
 	redactor *redact.Redactor
 }
 
 // Engine gives the engine of a session, which may be given secrets before or later.
 func (s *Store) Engine(session string) *Engine { return &Engine{store: s, session: session} }
 
-// Among has the engine put in no other secrets than those of these names, whatever the
+// RestrictTo has the engine put in no other secrets than those of these names, whatever the
 // session was given. It is called before the engine is used, and gives that.
-func (e *Engine) Among(names []string) *Engine {
+func (e *Engine) RestrictTo(names []string) *Engine {
 	names = slices.Clone(names)
 	e.among = &names
 	return e
 }
 
-// again is how long a value that cannot be read is not asked for again.
-const again = time.Second
+// retryInterval is how long a value that cannot be read is not asked for again.
+const retryInterval = time.Second
 
 // nothing is what is kept of a session's that was given nothing.
 var nothing = &content{Version: version}
@@ -78,7 +78,7 @@ var nothing = &content{Version: version}
 func (e *Engine) current() (*state, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	g, err := e.store.given(e.session)
+	g, err := e.store.grantOf(e.session)
 	if err != nil {
 		return nil, err
 	}
@@ -88,10 +88,10 @@ func (e *Engine) current() (*state, error) {
 			return nil, err
 		}
 	}
-	if e.state != nil && c == e.last && equal(g, e.given) && (e.state.unread() == nil || time.Since(e.tried) < again) {
+	if e.state != nil && c == e.last && equal(g, e.given) && (e.state.unread() == nil || time.Since(e.tried) < retryInterval) {
 		return e.state, nil
 	}
-	next := &state{by: map[string]*bound{}}
+	next := &state{by: map[string]*sessionSecret{}}
 	for _, b := range g.Secrets {
 		one := e.bindLocked(c.byID(b.ID), b)
 		next.all = append(next.all, one)
@@ -99,7 +99,7 @@ func (e *Engine) current() (*state, error) {
 			next.by[p] = one
 		}
 	}
-	e.keepOldLocked(next)
+	e.retireLocked(next)
 	next.older = slices.Clone(e.older)
 	next.redactor = redact.New(e.textsLocked(next))
 	e.last, e.given, e.state, e.tried = c, g, next, time.Now()
@@ -107,15 +107,15 @@ func (e *Engine) current() (*state, error) {
 }
 
 // equal tells whether a session has what it had.
-func equal(a, b *given) bool {
+func equal(a, b *grantRecord) bool {
 	return a.Session == b.Session && a.Owner == b.Owner && slices.EqualFunc(a.Secrets, b.Secrets, func(x, y binding) bool {
 		return x.Name == y.Name && x.ID == y.ID && x.Placeholder == y.Placeholder && slices.Equal(x.Older, y.Older)
 	})
 }
 
 // bindLocked makes what the engine has of a secret; a nil k: it was removed.
-func (e *Engine) bindLocked(k *kept, b binding) *bound {
-	one := &bound{name: b.Name, id: b.ID, placeholder: b.Placeholder, gone: k == nil}
+func (e *Engine) bindLocked(k *kept, b binding) *sessionSecret {
+	one := &sessionSecret{name: b.Name, id: b.ID, placeholder: b.Placeholder, gone: k == nil}
 	one.taken = e.among != nil && !slices.Contains(*e.among, b.Name)
 	if k == nil {
 		return one
@@ -132,18 +132,18 @@ func (e *Engine) bindLocked(k *kept, b binding) *bound {
 	return one
 }
 
-// keepOldLocked remembers values that the next state no longer has, or has for other
+// retireLocked remembers values that the next state no longer has, or has for other
 // hosts, as far as there is room: the latest of them.
-func (e *Engine) keepOldLocked(next *state) {
+func (e *Engine) retireLocked(next *state) {
 	if e.state == nil {
 		return
 	}
 	for _, b := range e.state.all {
-		if b.value == nil || slices.ContainsFunc(next.all, func(n *bound) bool { return bytes.Equal(n.value, b.value) && slices.Equal(n.rules, b.rules) }) {
+		if b.value == nil || slices.ContainsFunc(next.all, func(n *sessionSecret) bool { return bytes.Equal(n.value, b.value) && slices.Equal(n.rules, b.rules) }) {
 			continue
 		}
-		e.older = slices.DeleteFunc(e.older, func(o old) bool { return bytes.Equal(o.value, b.value) && slices.Equal(o.rules, b.rules) })
-		e.older = append(e.older, old{b.value, b.placeholder, b.rules, b.hosts})
+		e.older = slices.DeleteFunc(e.older, func(o retiredValue) bool { return bytes.Equal(o.value, b.value) && slices.Equal(o.rules, b.rules) })
+		e.older = append(e.older, retiredValue{b.value, b.placeholder, b.rules, b.hosts})
 	}
 	size := 0
 	for i := len(e.older) - 1; i >= 0; i-- {
@@ -211,26 +211,26 @@ func (e *Engine) Request(r *http.Request) error {
 
 // The denials.
 
-func errStranger() error {
+func errForeignPlaceholder() error {
 	return fault.New(fault.Denied, "the request holds a placeholder that this session was not given").
 		WithHint("a placeholder is good in one session alone: use the variable's value as it is in this one")
 }
 
-func errDisguised(where string) error {
+func errMalformedPlaceholder(where string) error {
 	return fault.New(fault.Denied, "a secret's placeholder is in %s, where none may be, or in another form than its own", where).
 		WithHint("put the variable's value as it is into the place where the secret may stand, which is a header if nothing else was said")
 }
 
-func (b *bound) errGone() error {
+func (b *sessionSecret) errRemoved() error {
 	return fault.New(fault.Denied, "the secret %s was removed", b.name).WithHint("who runs the server can set it again and give it to the session")
 }
 
-func (b *bound) errTaken() error {
+func (b *sessionSecret) errNotAllowed() error {
 	return fault.New(fault.Denied, "the secret %s is not among those that sessions may have here now", b.name).
 		WithHint("who runs the server can allow it, in the configuration's secrets.allow or by --secret")
 }
 
-func (b *bound) errHost(scheme, at string) error {
+func (b *sessionSecret) errHost(scheme, at string) error {
 	if scheme == "http" && b.hosts.secure.Names(at) {
 		return fault.New(fault.Denied, "the secret %s does not go to %s without TLS", b.name, at).WithHint("use https")
 	}
@@ -238,7 +238,7 @@ func (b *bound) errHost(scheme, at string) error {
 		WithHint("who runs the server can allow it, where the secret is set: paddock secret set %s --host", b.name)
 }
 
-func (b *bound) errPlace(where, place string) error {
+func (b *sessionSecret) errPlace(where, place string) error {
 	return fault.New(fault.Denied, "the secret %s may not stand in %s", b.name, where).
 		WithHint("who runs the server can allow it, where the secret is set: paddock secret set %s --in %s", b.name, place)
 }

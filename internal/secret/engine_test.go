@@ -23,7 +23,7 @@ import (
 	"paddock/internal/fault"
 )
 
-// request makes one as a door does, with headers by pairs.
+// request makes one as a proxy does, with headers by pairs.
 func request(method, target, body string, headers ...string) *http.Request {
 	u, err := url.Parse(target)
 	if err != nil {
@@ -72,7 +72,7 @@ func newSession(t *testing.T) session {
 	set(t, s, "local", "BODY", `a"b\c&d<e>`+"\u00e9 fgh", []string{"api.example.com", "http://plain.example.com"}, []string{"body", "header:Cookie"})
 	set(t, s, "local", "QUERY", "a b&c=d/efg", []string{"GET api.example.com/maps/*"}, []string{"query:key"})
 	set(t, s, "local", "LINES", "one line\nand another", []string{"api.example.com"}, []string{"basic", "body"})
-	vars := give(t, s, Gift{Session: "s1", Owner: "local", Names: []string{"TOKEN", "BODY", "QUERY", "LINES"}})
+	vars := give(t, s, GrantRequest{Session: "s1", Owner: "local", Names: []string{"TOKEN", "BODY", "QUERY", "LINES"}})
 	return session{s, s.Engine("s1"), vars}
 }
 
@@ -137,7 +137,7 @@ func compressed(t *testing.T, coding, text string) string {
 func TestAPlaceholderGoesNowhereElse(t *testing.T) {
 	s := newSession(t)
 	tok, body, query := s.vars["TOKEN"], s.vars["BODY"], s.vars["QUERY"]
-	other := give(t, s.Store, Gift{Session: "s2", Owner: "local", Names: []string{"TOKEN"}})["TOKEN"]
+	other := give(t, s.Store, GrantRequest{Session: "s2", Owner: "local", Names: []string{"TOKEN"}})["TOKEN"]
 	wide := strings.Join(strings.Split(tok, ""), "\x00")
 	jsonText, _ := json.Marshal(strings.ReplaceAll(tok, "p", "\u0070"))
 	at := "https://api.example.com/"
@@ -264,18 +264,18 @@ func TestForkRevokeRotate(t *testing.T) {
 		return r.Header.Get("X-Key"), err
 	}
 	r := request("GET", "https://api.example.com/", "", "X-Key", tok)
-	is(t, s.Store.Engine("s1").Among([]string{"BODY"}).Request(r), fault.Denied, "not among those that sessions may have here now")
-	if text := echoed(t, s.Store.Engine("s1").Among(nil), token, "", 0); text != tok {
+	is(t, s.Store.Engine("s1").RestrictTo([]string{"BODY"}).Request(r), fault.Denied, "not among those that sessions may have here now")
+	if text := echoed(t, s.Store.Engine("s1").RestrictTo(nil), token, "", 0); text != tok {
 		t.Errorf("of a secret that it may not have any more it is told %q", text)
 	}
 	fork := s.Store.Engine("fork")
 	_, err := ask(fork, tok)
 	is(t, err, fault.Denied, "was not given")
-	vars := give(t, s.Store, Gift{Session: "fork", Owner: "local", Names: []string{"BODY"}, From: "s1"})
+	vars := give(t, s.Store, GrantRequest{Session: "fork", Owner: "local", Names: []string{"BODY"}, From: "s1"})
 	if _, err := ask(fork, tok); err == nil || vars["BODY"] == s.vars["BODY"] {
 		t.Errorf("a fork that was given another secret: %v", err)
 	}
-	vars = give(t, s.Store, Gift{Session: "fork", Owner: "local", Names: []string{"TOKEN"}, From: "s1"})
+	vars = give(t, s.Store, GrantRequest{Session: "fork", Owner: "local", Names: []string{"TOKEN"}, From: "s1"})
 	for _, placeholder := range []string{tok, vars["TOKEN"]} {
 		if got, err := ask(fork, placeholder); got != token {
 			t.Errorf("a fork that was given it sends %q, %v", got, err)
@@ -283,7 +283,7 @@ func TestForkRevokeRotate(t *testing.T) {
 	}
 	_, err = ask(s.Engine, vars["TOKEN"])
 	is(t, err, fault.Denied, "was not given") // the fork's is not the other's
-	if v := give(t, s.Store, Gift{Session: "copy", Owner: "local", Names: []string{"TOKEN"}}); v["TOKEN"] == tok {
+	if v := give(t, s.Store, GrantRequest{Session: "copy", Owner: "local", Names: []string{"TOKEN"}}); v["TOKEN"] == tok {
 		t.Error("two sessions have one placeholder")
 	}
 	_, err = ask(s.Store.Engine("copy"), tok)
@@ -307,7 +307,7 @@ func TestForkRevokeRotate(t *testing.T) {
 	set(t, s.Store, "local", "TOKEN", token, []string{"api.example.com"}, nil)
 	_, err = ask(s.Engine, tok)
 	is(t, err, fault.Denied, "TOKEN was removed")
-	if v := give(t, s.Store, Gift{Session: "s1", Owner: "local", Names: []string{"TOKEN"}}); v["TOKEN"] == tok {
+	if v := give(t, s.Store, GrantRequest{Session: "s1", Owner: "local", Names: []string{"TOKEN"}}); v["TOKEN"] == tok {
 		t.Error("another secret has the placeholder of one that was removed")
 	}
 }
@@ -386,7 +386,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("\x1f\x8b\x08{}", "{};{}", "{}, {}")
 	s := opened(f)
 	set(f, s, "local", "TOKEN", token, []string{"api.example.com"}, nil)
-	placeholder := give(f, s, Gift{Session: "s", Owner: "local", Names: []string{"TOKEN"}})["TOKEN"]
+	placeholder := give(f, s, GrantRequest{Session: "s", Owner: "local", Names: []string{"TOKEN"}})["TOKEN"]
 	f.Fuzz(func(t *testing.T, body, query, header string) {
 		filled := strings.NewReplacer("{}", placeholder)
 		for _, host := range []string{"api.example.com", "evil.test"} {
@@ -438,7 +438,7 @@ func TestWhatAHostMayStillKnowIsNotAskedForInParts(t *testing.T) {
 		"removed":     func(s session) error { return s.Remove("local", "TOKEN") },
 		"all removed": func(s session) error { return s.Store.Forget("s1") },
 		"given no more": func(s session) error {
-			_, err := s.Give(Gift{Session: "s1", Owner: "local", Names: []string{"QUERY"}})
+			_, err := s.Grant(GrantRequest{Session: "s1", Owner: "local", Names: []string{"QUERY"}})
 			return err
 		},
 		"for others": func(s session) error {

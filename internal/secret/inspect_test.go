@@ -188,7 +188,7 @@ func TestNothingOfACompressedValueIsGiven(t *testing.T) {
 func TestWhatIsPutInIsBounded(t *testing.T) {
 	s := opened(t)
 	set(t, s, "local", "LONG", strings.Repeat("v", maxValue), []string{"api.example.com"}, []string{"body", "header"})
-	placeholder := give(t, s, Gift{Session: "s1", Owner: "local", Names: []string{"LONG"}})["LONG"]
+	placeholder := give(t, s, GrantRequest{Session: "s1", Owner: "local", Names: []string{"LONG"}})["LONG"]
 	e := s.Engine("s1")
 	for about, r := range map[string]*http.Request{
 		"a body": request("POST", "https://api.example.com/", strings.Repeat(placeholder, 1000)), "a header": request("GET", "https://api.example.com/", "", "X-A", strings.Repeat(placeholder, 1000)),

@@ -39,12 +39,12 @@ func newOutgoing(e *Engine, s *state, r *http.Request) (*outgoing, error) {
 }
 
 // may says why a secret may not go with the request, wherever it stands.
-func (o *outgoing) may(b *bound) error {
+func (o *outgoing) may(b *sessionSecret) error {
 	switch {
 	case b.gone:
-		return b.errGone()
+		return b.errRemoved()
 	case b.taken:
-		return b.errTaken()
+		return b.errNotAllowed()
 	case !b.hosts.may(o.scheme, egress.Request{Method: o.r.Method, Host: o.host, Port: o.port, Path: o.r.URL.EscapedPath()}):
 		return b.errHost(o.scheme, o.host)
 	}
@@ -52,16 +52,16 @@ func (o *outgoing) may(b *bound) error {
 }
 
 // place says why a secret may not stand where it does; nil: it may.
-type place func(b *bound) error
+type place func(b *sessionSecret) error
 
 // encode writes a value as it has to be where it stands.
-type encode func(b *bound) (string, error)
+type encode func(b *sessionSecret) (string, error)
 
 // fill puts values in for the placeholders of a text.
 func (o *outgoing) fill(text, where string, in place, as encode) (string, error) {
 	if !strings.Contains(text, Marker) {
 		if marks.In(text) {
-			return "", errDisguised(where)
+			return "", errMalformedPlaceholder(where)
 		}
 		return text, nil
 	}
@@ -83,7 +83,7 @@ func (o *outgoing) fill(text, where string, in place, as encode) (string, error)
 		text = text[len(placeholder):]
 	}
 	if marks.In(rest.String()) {
-		return "", errDisguised(where)
+		return "", errMalformedPlaceholder(where)
 	}
 	return out.String(), nil
 }
@@ -92,7 +92,7 @@ func (o *outgoing) fill(text, where string, in place, as encode) (string, error)
 func (o *outgoing) value(placeholder string, in place, as encode) (string, error) {
 	b := o.state.by[placeholder]
 	if b == nil {
-		return "", errStranger()
+		return "", errForeignPlaceholder()
 	}
 	if err := o.may(b); err != nil {
 		return "", err
@@ -119,10 +119,10 @@ const maxFilled = 4 << 20
 
 // nowhere is a place where no secret may stand.
 func nowhere(where string) place {
-	return func(*bound) error { return errDisguised(where) }
+	return func(*sessionSecret) error { return errMalformedPlaceholder(where) }
 }
 
-func asItIs(b *bound) (string, error) { return string(b.value), nil }
+func asItIs(b *sessionSecret) (string, error) { return string(b.value), nil }
 
 // target looks at what says where the request goes.
 func (o *outgoing) target() error {
@@ -154,7 +154,7 @@ func (o *outgoing) query() error {
 			}
 			continue
 		}
-		filled, err := o.fill(value, where, func(b *bound) error {
+		filled, err := o.fill(value, where, func(b *sessionSecret) error {
 			for _, n := range b.places.query {
 				if n == name {
 					return nil
@@ -178,12 +178,12 @@ func clip(s string) string { return s[:min(len(s), 80)] }
 func (o *outgoing) headers() error {
 	for name := range o.r.Trailer {
 		if marks.In(name) {
-			return errDisguised("the name of a header")
+			return errMalformedPlaceholder("the name of a header")
 		}
 	}
 	for name, values := range o.r.Header {
 		if marks.In(name) {
-			return errDisguised("the name of a header")
+			return errMalformedPlaceholder("the name of a header")
 		}
 		for i, value := range values {
 			filled, err := o.header(name, value)
@@ -200,7 +200,7 @@ func (o *outgoing) headers() error {
 func (o *outgoing) header(name, value string) (string, error) {
 	if scheme, rest, found := strings.Cut(value, " "); found && strings.EqualFold(scheme, "basic") && http.CanonicalHeaderKey(name) == "Authorization" {
 		if login, ok := decodeLogin(rest); ok && marks.In(login) {
-			filled, err := o.fill(login, "the password of basic authentication", func(b *bound) error {
+			filled, err := o.fill(login, "the password of basic authentication", func(b *sessionSecret) error {
 				if !b.places.basic {
 					return b.errPlace("basic authentication", "basic")
 				}
@@ -210,12 +210,12 @@ func (o *outgoing) header(name, value string) (string, error) {
 		}
 	}
 	const where = "a header"
-	return o.fill(value, where, func(b *bound) error {
+	return o.fill(value, where, func(b *sessionSecret) error {
 		if !b.places.inHeader(name) {
 			return b.errPlace("the header "+clip(name), "header:"+clip(name))
 		}
 		return nil
-	}, func(b *bound) (string, error) {
+	}, func(b *sessionSecret) (string, error) {
 		if !fitsHeader(b.value) {
 			return "", fault.New(fault.Denied, "the secret %s has more than one line, or control characters, which no header can hold", b.name)
 		}

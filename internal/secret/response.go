@@ -37,8 +37,8 @@ func (s *state) knows(r *http.Request) bool {
 	if err != nil {
 		return true
 	}
-	return slices.ContainsFunc(s.all, func(b *bound) bool { return b.hosts.near(host, port) }) ||
-		slices.ContainsFunc(s.older, func(o old) bool { return o.hosts.near(host, port) })
+	return slices.ContainsFunc(s.all, func(b *sessionSecret) bool { return b.hosts.near(host, port) }) ||
+		slices.ContainsFunc(s.older, func(o retiredValue) bool { return o.hosts.near(host, port) })
 }
 
 // unreadFor says why a value is not known that a host may know; nil: all are.

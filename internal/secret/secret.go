@@ -1,10 +1,10 @@
 // Package secret keeps what gives access to other people's servers, and lets programs use
-// it without having it. A program has a placeholder, which is worth nothing; the door
+// it without having it. A program has a placeholder, which is worth nothing; the proxy
 // through which its requests leave puts the value in, where the secret's owner has said
 // that it may go, and takes it out of what comes back.
 //
 // The [Store] keeps secrets, sealed by a vault, and which session was given which of them.
-// An [Engine] is one session's and does the work at its door.
+// An [Engine] is one session's and does the work at its proxy.
 //
 // A placeholder belongs to one session: anywhere else it is refused, and so is text that
 // only looks like one. Which session that is decides, and not who has read the
@@ -84,8 +84,8 @@ func fitsHeader(text []byte) bool {
 	return !slices.ContainsFunc(text, func(c byte) bool { return c < ' ' && c != '\t' || c == 0x7f })
 }
 
-// taken are names of variables that programs need for something else.
-var taken = []string{"ALL_PROXY", "CURL_CA_BUNDLE", "HOME", "HTTPS_PROXY", "HTTP_PROXY", "LANG", "LC_ALL", "NODE_EXTRA_CA_CERTS", "NODE_OPTIONS", "NO_PROXY",
+// reserved are names of variables that programs need for something else.
+var reserved = []string{"ALL_PROXY", "CURL_CA_BUNDLE", "HOME", "HTTPS_PROXY", "HTTP_PROXY", "LANG", "LC_ALL", "NODE_EXTRA_CA_CERTS", "NODE_OPTIONS", "NO_PROXY",
 	"PATH", "PWD", "REQUESTS_CA_BUNDLE", "SHELL", "SSL_CERT_DIR", "SSL_CERT_FILE", "TEMP", "TERM", "TMP", "TMPDIR", "TZ", "USER"}
 
 // CheckName says why a secret cannot be called that: it is the name of a variable too.
@@ -94,7 +94,7 @@ func CheckName(name string) error {
 	case name == "" || len(name) > maxName || strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != "" || name[0] >= '0' && name[0] <= '9':
 		return fault.New(fault.Invalid, "%.80q cannot be a secret's name", name).
 			WithHint("a name has 1 to %d capital letters, digits and underscores, and does not begin with a digit: GITHUB_TOKEN", maxName)
-	case slices.Contains(taken, name) || strings.HasPrefix(name, "LD_") || strings.HasPrefix(name, "PYTHON") || strings.HasPrefix(name, "PADDOCK_"):
+	case slices.Contains(reserved, name) || strings.HasPrefix(name, "LD_") || strings.HasPrefix(name, "PYTHON") || strings.HasPrefix(name, "PADDOCK_"):
 		return fault.New(fault.Invalid, "%s is a variable that programs need for something else", name).WithHint("choose another name, such as MY_%.50s", name)
 	}
 	return nil

@@ -43,9 +43,9 @@ func set(t testing.TB, s *Store, owner, name, value string, hosts, in []string) 
 }
 
 // give gives a session secrets, and gives its placeholders.
-func give(t testing.TB, s *Store, g Gift) map[string]string {
+func give(t testing.TB, s *Store, g GrantRequest) map[string]string {
 	t.Helper()
-	variables, err := s.Give(g)
+	variables, err := s.Grant(g)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestWhatIsKeptIsSealed(t *testing.T) {
 		t.Errorf("it is %+v", e)
 	}
 	set(t, s, "other", "TOKEN", token+"-3", []string{"api.example.com"}, nil)
-	give(t, s, Gift{Session: "s1", Owner: "local", Names: []string{"TOKEN"}})
+	give(t, s, GrantRequest{Session: "s1", Owner: "local", Names: []string{"TOKEN"}})
 	if _, err := os.Stat(filepath.Join(s.dir, File)); err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestWhatCannotBeKept(t *testing.T) {
 func TestHostsThatSomebodyWroteIntoTheFileDoNotCount(t *testing.T) {
 	s := opened(t)
 	set(t, s, "local", "TOKEN", token, []string{"api.example.com"}, nil)
-	vars := give(t, s, Gift{Session: "s1", Owner: "local", Names: []string{"TOKEN"}})
+	vars := give(t, s, GrantRequest{Session: "s1", Owner: "local", Names: []string{"TOKEN"}})
 	text, err := os.ReadFile(s.path())
 	if err != nil {
 		t.Fatal(err)
@@ -155,11 +155,11 @@ func TestPlaceholders(t *testing.T) {
 	s := opened(t)
 	set(t, s, "local", "A_1", token, []string{"a.test"}, nil)
 	set(t, s, "other", "B", token, []string{"a.test"}, nil)
-	one := give(t, s, Gift{Session: "s1", Owner: "local", Names: []string{"A_1", "A_1"}})
+	one := give(t, s, GrantRequest{Session: "s1", Owner: "local", Names: []string{"A_1", "A_1"}})
 	if !regexp.MustCompile(`^paddock-secret-A_1-[A-Z2-7]{26}$`).MatchString(one["A_1"]) || len(one) != 1 {
 		t.Errorf("it is %v", one)
 	}
-	two := give(t, s, Gift{Session: "s2", Owner: "local", Names: []string{"A_1"}})
+	two := give(t, s, GrantRequest{Session: "s2", Owner: "local", Names: []string{"A_1"}})
 	if one["A_1"] == two["A_1"] {
 		t.Error("two sessions have one placeholder")
 	}
@@ -169,12 +169,12 @@ func TestPlaceholders(t *testing.T) {
 	if v, err := again.Variables("s1"); err != nil || v["A_1"] != one["A_1"] {
 		t.Errorf("it is %v, %v", v, err)
 	}
-	if v := give(t, again, Gift{Session: "s1", Owner: "local", Names: []string{"A_1"}}); v["A_1"] != one["A_1"] {
+	if v := give(t, again, GrantRequest{Session: "s1", Owner: "local", Names: []string{"A_1"}}); v["A_1"] != one["A_1"] {
 		t.Errorf("it is %v", v)
 	}
-	_, err := s.Give(Gift{Session: "s1", Owner: "local", Names: []string{"A_1", "B", "C"}})
+	_, err := s.Grant(GrantRequest{Session: "s1", Owner: "local", Names: []string{"A_1", "B", "C"}})
 	is(t, err, fault.NotFound, `no secret "B"`)
-	_, err = s.Give(Gift{Session: "s1", Owner: "other", Names: []string{"B"}})
+	_, err = s.Grant(GrantRequest{Session: "s1", Owner: "other", Names: []string{"B"}})
 	is(t, err, fault.Denied, "another owner")
 	longAgo(t, s)
 	if err := s.Sweep(t.Context(), func(session string) bool { return session == "s1" }); err != nil {
@@ -196,7 +196,7 @@ func TestPlaceholders(t *testing.T) {
 func TestManyAtOnce(t *testing.T) {
 	s := opened(t)
 	set(t, s, "local", "TOKEN", token, []string{"api.example.com"}, nil)
-	v := give(t, s, Gift{Session: "s1", Owner: "local", Names: []string{"TOKEN"}})
+	v := give(t, s, GrantRequest{Session: "s1", Owner: "local", Names: []string{"TOKEN"}})
 	engine := s.Engine("s1")
 	var work sync.WaitGroup
 	for i := range 4 {
@@ -244,7 +244,7 @@ func longAgo(t *testing.T, s *Store) {
 func TestWhatCannotBeReadStopsThoseThatHaveSecretsAlone(t *testing.T) {
 	s := opened(t)
 	set(t, s, "local", "TOKEN", token, []string{"api.example.com"}, nil)
-	give(t, s, Gift{Session: "s1", Owner: "local", Names: []string{"TOKEN"}})
+	give(t, s, GrantRequest{Session: "s1", Owner: "local", Names: []string{"TOKEN"}})
 	if err := os.WriteFile(s.path(), []byte("damaged"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func (l *locked) Unseal(purpose string, sealed []byte) ([]byte, error) {
 func TestAValueThatCannotBeReadIsAskedForAgain(t *testing.T) {
 	s := opened(t)
 	set(t, s, "local", "TOKEN", token, []string{"api.example.com"}, nil)
-	vars := give(t, s, Gift{Session: "s1", Owner: "local", Names: []string{"TOKEN"}})
+	vars := give(t, s, GrantRequest{Session: "s1", Owner: "local", Names: []string{"TOKEN"}})
 	ring := &locked{s.sealer, true}
 	s.sealer = ring
 	e := s.Engine("s1")

@@ -28,8 +28,8 @@ const (
 	lockFile = "secrets.lock"
 	// folder has, beside it, which sessions were given secrets, and when secrets were used.
 	folder = "secrets"
-	// patience is how long the lock is tried for; others hold it for milliseconds.
-	patience = 5 * time.Second
+	// lockTimeout is how long the lock is tried for; others hold it for milliseconds.
+	lockTimeout = 5 * time.Second
 	// maxSecrets bounds what is kept, and maxKept the file in bytes: what is read of it.
 	maxSecrets, maxKept = 1000, 1<<20 - 1
 	version             = 1
@@ -270,7 +270,7 @@ func (s *Store) change(f func(*content) error) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return unusable(err)
 	}
-	unlock, err := lock.Acquire(filepath.Join(s.dir, lockFile), patience)
+	unlock, err := lock.Acquire(filepath.Join(s.dir, lockFile), lockTimeout)
 	if err != nil {
 		return unusable(err)
 	}
@@ -311,7 +311,7 @@ func (s *Store) Sweep(ctx context.Context, lives func(session string) bool) erro
 		if info, err := os.Stat(path); err != nil || time.Since(info.ModTime()) < young {
 			continue
 		}
-		g, errRead := readGiven(path)
+		g, errRead := readGrant(path)
 		if errRead == nil && !lives(g.Session) {
 			err = errors.Join(err, os.Remove(path))
 		}

@@ -16,10 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"paddock/internal/archive/archivetest"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
+	"paddock/internal/sessionfile/sessionfiletest"
 )
 
 // exported makes a session with code and gives its archive.
@@ -52,13 +52,13 @@ func (zeros) Read(p []byte) (int, error) {
 }
 
 // content is an entry that is what its name says.
-func content(data string) archivetest.Entry {
+func content(data string) sessionfiletest.Entry {
 	sum := sha256.Sum256([]byte(data))
-	return archivetest.Entry{Name: "blobs/" + hex.EncodeToString(sum[:]), Data: []byte(data)}
+	return sessionfiletest.Entry{Name: "blobs/" + hex.EncodeToString(sum[:]), Data: []byte(data)}
 }
 
 // edited changes what an archive says of itself.
-func edited(t testing.TB, all []archivetest.Entry, change func(head map[string]any)) []archivetest.Entry {
+func edited(t testing.TB, all []sessionfiletest.Entry, change func(head map[string]any)) []sessionfiletest.Entry {
 	t.Helper()
 	var head map[string]any
 	err := json.Unmarshal(all[0].Data, &head)
@@ -75,7 +75,7 @@ func edited(t testing.TB, all []archivetest.Entry, change func(head map[string]a
 }
 
 // counted says in the end how many contents there are.
-func counted(all []archivetest.Entry) []archivetest.Entry {
+func counted(all []sessionfiletest.Entry) []sessionfiletest.Entry {
 	all = slices.Clone(all)
 	n := 0
 	for _, p := range all {
@@ -88,7 +88,7 @@ func counted(all []archivetest.Entry) []archivetest.Entry {
 }
 
 // within puts pieces before the end.
-func within(all []archivetest.Entry, more ...archivetest.Entry) []archivetest.Entry {
+func within(all []sessionfiletest.Entry, more ...sessionfiletest.Entry) []sessionfiletest.Entry {
 	return counted(slices.Concat(all[:len(all)-1], more, all[len(all)-1:]))
 }
 
@@ -112,9 +112,9 @@ func interpreter(head map[string]any) map[string]any {
 
 func TestNoArchiveTakesMoreThanItMay(t *testing.T) {
 	source := manager(t, session.Config{}, sandboxtest.FakeConfig{})
-	whole := archivetest.Entries(t, exported(t, source, "x = 1\nwrite('f', 'text')\nwrite('g', 'more')", session.Settings{}))
-	bomb := func(code string) []archivetest.Entry {
-		return archivetest.Entries(t, exported(t, source, code, session.Settings{}))
+	whole := sessionfiletest.Entries(t, exported(t, source, "x = 1\nwrite('f', 'text')\nwrite('g', 'more')", session.Settings{}))
+	bomb := func(code string) []sessionfiletest.Entry {
+		return sessionfiletest.Entries(t, exported(t, source, code, session.Settings{}))
 	}
 	many := func(n int, write string) string {
 		var code strings.Builder
@@ -125,12 +125,12 @@ func TestNoArchiveTakesMoreThanItMay(t *testing.T) {
 	}
 	padding := bytes.Repeat([]byte(" "), 128<<20)
 	kinds := map[string]struct {
-		all  []archivetest.Entry
+		all  []sessionfiletest.Entry
 		tail int64
 		want fault.Kind
 	}{
-		"a large end":            {all: slices.Concat(whole[:len(whole)-1], []archivetest.Entry{{Name: whole[len(whole)-1].Name, Data: padding}}), want: fault.Invalid},
-		"a large head":           {all: slices.Concat([]archivetest.Entry{{Name: whole[0].Name, Data: padding}}, whole[1:]), want: fault.Invalid},
+		"a large end":            {all: slices.Concat(whole[:len(whole)-1], []sessionfiletest.Entry{{Name: whole[len(whole)-1].Name, Data: padding}}), want: fault.Invalid},
+		"a large head":           {all: slices.Concat([]sessionfiletest.Entry{{Name: whole[0].Name, Data: padding}}, whole[1:]), want: fault.Invalid},
 		"zeros without end":      {all: whole, tail: 512 << 20, want: fault.Invalid},
 		"something after it":     {all: append(slices.Clone(whole), content("more")), want: fault.Invalid},
 		"a content unasked for":  {all: within(whole, content("unasked for")), want: fault.Invalid},
@@ -145,7 +145,7 @@ func TestNoArchiveTakesMoreThanItMay(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(kinds)) {
 		t.Run(name, func(t *testing.T) {
 			dir, k := t.TempDir(), kinds[name]
-			archive := archivetest.Archive(t, k.all, io.LimitReader(zeros{}, k.tail))
+			archive := sessionfiletest.Archive(t, k.all, io.LimitReader(zeros{}, k.tail))
 			m := manager(t, session.Config{Dir: dir, DiskBytes: mib / 4, OwnerDiskBytes: 64 * mib}, sandboxtest.FakeConfig{})
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
@@ -167,7 +167,7 @@ func TestNoArchiveTakesMoreThanItMay(t *testing.T) {
 
 func TestWhatAnArchiveSaysOfItselfIsNotBelieved(t *testing.T) {
 	source := manager(t, session.Config{}, sandboxtest.FakeConfig{})
-	whole := archivetest.Entries(t, exported(t, source, "x = 1\nwrite('f', 'text')", session.Settings{}))
+	whole := sessionfiletest.Entries(t, exported(t, source, "x = 1\nwrite('f', 'text')", session.Settings{}))
 	trees := func(head map[string]any) map[string]any {
 		return head["checkpoint"].(map[string]any)["trees"].(map[string]any)
 	}
@@ -202,7 +202,7 @@ func TestWhatAnArchiveSaysOfItselfIsNotBelieved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			m := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
-			_, _, err := m.Import(t.Context(), alice, "", bytes.NewReader(archivetest.Archive(t, edited(t, whole, kinds[name].change), nil)))
+			_, _, err := m.Import(t.Context(), alice, "", bytes.NewReader(sessionfiletest.Archive(t, edited(t, whole, kinds[name].change), nil)))
 			wantKind(t, err, kinds[name].want)
 			if n := contents(t, dir); n != 0 {
 				t.Errorf("%d files are left", n)
@@ -215,7 +215,7 @@ func TestWhatAnArchiveSaysOfItselfIsNotBelieved(t *testing.T) {
 // its own: neither comes with an archive, whatever that says.
 func TestNoArchiveBringsAMachineOrARunThatWaits(t *testing.T) {
 	source := manager(t, session.Config{}, sandboxtest.FakeConfig{})
-	whole := archivetest.Entries(t, exported(t, source, "x = 1", session.Settings{}))
+	whole := sessionfiletest.Entries(t, exported(t, source, "x = 1", session.Settings{}))
 	forged := edited(t, whole, func(head map[string]any) {
 		layer := interpreter(head)["layers"].([]any)[0]
 		c := head["checkpoint"].(map[string]any)
@@ -223,7 +223,7 @@ func TestNoArchiveBringsAMachineOrARunThatWaits(t *testing.T) {
 		c["waiting"] = map[string]any{"execution": "x-forged", "runtime": "python", "language": "python", "content": layer, "reasons": []string{"nothing"}}
 	})
 	m := manager(t, session.Config{}, sandboxtest.FakeConfig{})
-	i, _, err := m.Import(t.Context(), alice, "", bytes.NewReader(archivetest.Archive(t, forged, nil)))
+	i, _, err := m.Import(t.Context(), alice, "", bytes.NewReader(sessionfiletest.Archive(t, forged, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestNoArchiveBringsAMachineOrARunThatWaits(t *testing.T) {
 
 func TestOfSettingsAnImportTakesOverWhatMayBeHere(t *testing.T) {
 	source := manager(t, session.Config{}, sandboxtest.FakeConfig{})
-	whole := archivetest.Entries(t, exported(t, source, "x = 1", session.Settings{Name: "work", Language: "python", MemoryBytes: 64 * mib, TTL: time.Hour}))
+	whole := sessionfiletest.Entries(t, exported(t, source, "x = 1", session.Settings{Name: "work", Language: "python", MemoryBytes: 64 * mib, TTL: time.Hour}))
 	m := manager(t, session.Config{MemoryBytes: 32 * mib, IdleTTL: 30 * time.Minute}, sandboxtest.FakeConfig{})
 	kinds := map[string]struct {
 		change func(set map[string]any)
@@ -262,7 +262,7 @@ func TestOfSettingsAnImportTakesOverWhatMayBeHere(t *testing.T) {
 				k.change(head["settings"].(map[string]any))
 				interpreter(head)["mark"], interpreter(head)["memory"] = "mark", -5
 			})
-			i, notice, err := m.Import(t.Context(), alice, "", bytes.NewReader(archivetest.Archive(t, forged, nil)))
+			i, notice, err := m.Import(t.Context(), alice, "", bytes.NewReader(sessionfiletest.Archive(t, forged, nil)))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -41,8 +41,8 @@ func (s *session) checkpoints() ([]Checkpoint, error) {
 		return nil, err
 	}
 	defer done()
-	s.keeping.Lock()
-	defer s.keeping.Unlock()
+	s.checkpointMu.Lock()
+	defer s.checkpointMu.Unlock()
 	all, err := s.describeKept()
 	if err != nil {
 		return nil, unusable(err)
@@ -64,7 +64,7 @@ func (m *Manager) checkpointsOnDisk(k key) (all []Checkpoint, err error) {
 		if err := s.openKept(); err != nil {
 			return nil, unusable(err)
 		}
-		err := s.kept.Look()
+		err := s.repo.Check()
 		if err == nil {
 			all, err = s.describeKept()
 		}
@@ -80,9 +80,9 @@ func (m *Manager) checkpointsOnDisk(k key) (all []Checkpoint, err error) {
 
 // describeKept describes all that can be gone back to. The caller holds s.keeping.
 func (s *session) describeKept() (all []Checkpoint, err error) {
-	steps, err := s.kept.Steps()
+	steps, err := s.repo.History()
 	for _, c := range steps {
-		all = append(all, describeCheckpoint(c, s.kept.Head()))
+		all = append(all, describeCheckpoint(c, s.repo.Head()))
 	}
 	return all, err
 }
@@ -99,13 +99,13 @@ func (m *Manager) Unlabel(ctx context.Context, owner Owner, id ID, name string) 
 		return nil, err
 	}
 	defer done()
-	if s.passing() {
-		return nil, errPassing
+	if s.isEphemeral() {
+		return nil, errEphemeral
 	}
-	defer func() { m.told(ctx, Unlabelling, s, err) }()
-	s.keeping.Lock()
-	defer s.keeping.Unlock()
-	numbers, err := s.kept.Unlabel(name)
+	defer func() { m.recordAction(ctx, Unlabelling, s, err) }()
+	s.checkpointMu.Lock()
+	defer s.checkpointMu.Unlock()
+	numbers, err := s.repo.Unlabel(name)
 	for _, n := range numbers {
 		ids = append(ids, strconv.FormatInt(n, 10))
 	}

@@ -46,10 +46,10 @@ type Config struct {
 	// Checkpoints is how many checkpoints without a label a session keeps; zero:
 	// 100.
 	Checkpoints int
-	// KeepLater has a run's result given before its checkpoint is on disk, which
+	// AsyncCheckpoint has a run's result given before its checkpoint is on disk, which
 	// is made right after, before anything else happens in the session. What is
 	// killed in between is lost, although it was answered.
-	KeepLater bool
+	AsyncCheckpoint bool
 	// Life is this process's, which the backends' processes inherit; the Manager
 	// does not close it. Nil: no process is started that could outlive this one.
 	Life *Life
@@ -100,15 +100,15 @@ type Config struct {
 	// (Run.Suspend), half of what is left of its time at most; zero: 2 s; below: none is
 	// suspended.
 	WaitInPlace time.Duration
-	// GivenUp is told of a run that waited for a person and will never go on: another ran
+	// OnRunAbandoned is told of a run that waited for a person and will never go on: another ran
 	// in its interpreter, it was cancelled or could not go on, or its session was reset,
 	// taken back, or is no more. It should not take long. Nil: nobody is.
-	GivenUp func(owner Owner, id ID, execution string)
-	// CutShort is asked, when a session is opened, what runs of it called that ended with
+	OnRunAbandoned func(owner Owner, id ID, execution string)
+	// InterruptedCalls is asked, when a session is opened, what runs of it called that ended with
 	// their process, which no result has told; but is the run that waits for a person,
 	// empty: none does. The news is told by the session's next result, and done called
 	// when it is on disk. It should not take long. Nil: there is never any.
-	CutShort func(owner Owner, id ID, but string) (news string, done func())
+	InterruptedCalls func(owner Owner, id ID, but string) (news string, done func())
 	// Call answers what programs ask of the host, which are calls of tools; see
 	// sandbox.Command. Its panic is an answer of nothing. Nil: nothing answers.
 	Call func(ctx context.Context, run Run, c sandbox.Call) []byte
@@ -126,9 +126,9 @@ type Config struct {
 	Network func(owner Owner, id ID, settings Settings) *Network
 	// Secrets gives programs secrets; zero: there are none.
 	Secrets Secrets
-	// Forget is told of a session that has ended for good, when its files are gone.
+	// OnRemoved is told of a session that has ended for good, when its files are gone.
 	// It should not take long. Nil: nobody is.
-	Forget func(owner Owner, id ID)
+	OnRemoved func(owner Owner, id ID)
 	// Env is added to every guest's environment.
 	Env map[string]string
 	// Record, when set, takes what happens in sessions, from any goroutine. Its

@@ -18,7 +18,7 @@ type cutShort struct {
 }
 
 func (c *cutShort) config(dir string) session.Config {
-	return session.Config{Dir: dir, CutShort: func(owner session.Owner, id session.ID, but string) (string, func()) {
+	return session.Config{Dir: dir, InterruptedCalls: func(owner session.Owner, id session.ID, but string) (string, func()) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.asked = append(c.asked, fmt.Sprintf("%s %s %q", owner, id, but))

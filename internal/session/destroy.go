@@ -45,7 +45,7 @@ func (m *Manager) Destroy(ctx context.Context, owner Owner, id ID) error {
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}
-		m.told(ctx, Destroying, s, err)
+		m.recordAction(ctx, Destroying, s, err)
 		return err
 	}
 }
@@ -84,18 +84,18 @@ func (s *session) erase() error {
 		err = m.config.files().SyncDir(s.dir)
 	}
 	if w := s.record.Waiting; w != nil {
-		s.gaveUp(w.Execution)
+		s.notifyAbandoned(w.Execution)
 	}
 	if err != nil {
 		s.unlock()
 	} else {
-		s.forgotten() // while no other session can have its name
+		s.notifyRemoved() // while no other session can have its name
 		err = history.RemoveAll(m.checkpointsFolder(s.key), m.config.files())
 		err = errors.Join(err, workspace.RemoveLocked(s.dir, lockFile, s.unlock))
 	}
 	m.index.DeleteSession(string(s.owner), string(s.id))
 	m.disk.Forget(string(s.owner))
-	m.littered(s.owner)
+	m.noteGarbage(s.owner)
 	if err != nil {
 		m.log.Warn("a session was not removed whole", "session", s.id, "cause", err)
 		return fault.New(fault.Unavailable, "the session's files cannot be removed").WithHint("the server's log says more").WithCause(err)
@@ -126,9 +126,9 @@ func (m *Manager) dismantle(s *session, remove bool) {
 	clean, saved := false, false
 	if !remove {
 		if clean, saved = s.atLast(); !saved {
-			s.partWithProcesses("The session left memory")
+			s.noteStoppedProcesses("The session left memory")
 		}
-		m.counted(s)
+		m.noteDiskUse(s)
 	}
 	s.dropAll()
 	s.disconnect()
@@ -137,10 +137,10 @@ func (m *Manager) dismantle(s *session, remove bool) {
 	if remove {
 		err = s.erase()
 	} else {
-		if err = s.letGoOf(clean); err != nil {
+		if err = s.writeReleased(clean); err != nil {
 			m.log.Warn("a session was not ended cleanly", "session", s.id, "cause", err)
 		}
-		if !s.passing() {
+		if !s.isEphemeral() {
 			m.index.PutSession(s.rowNow())
 		}
 		s.unlock()

@@ -37,8 +37,8 @@ func (m *Manager) Details(ctx context.Context, owner Owner, id ID) (Details, err
 	for _, f := range files {
 		d.Files = append(d.Files, File{Path: f.Path, Size: f.Size, Modified: f.Modified})
 	}
-	s.lookBeside(ctx, &d)
-	if t := s.borrow(ctx); t != nil {
+	s.inspectProcesses(ctx, &d)
+	if t := s.tryTurn(ctx); t != nil {
 		defer s.leave(t)
 		s.inspect(t.ctx, &d)
 	} else {
@@ -87,17 +87,17 @@ func (s *session) inspect(ctx context.Context, d *Details) {
 // recall adds what the last checkpoint knows of interpreters that do not live,
 // and gives those of ended of which it knows nothing.
 func (s *session) recall(d *Details, live map[string]sandbox.Instance, ended []string) (unknown []string) {
-	s.keeping.Lock()
-	defer s.keeping.Unlock()
-	held := s.kept.Head().Interpreters
-	if m := s.kept.Head().Machine; m != nil && len(live) == len(ended) {
+	s.checkpointMu.Lock()
+	defer s.checkpointMu.Unlock()
+	held := s.repo.Head().Interpreters
+	if m := s.repo.Head().Machine; m != nil && len(live) == len(ended) {
 		held = m.Interpreters
 	}
 	for runtime, in := range held {
 		if _, there := live[runtime]; there && !slices.Contains(ended, runtime) {
 			continue
 		}
-		if s.unsure[runtime] {
+		if s.dirtyRuntimes[runtime] {
 			continue
 		}
 		ended = slices.DeleteFunc(ended, func(other string) bool { return other == runtime })

@@ -50,7 +50,7 @@ func (s *session) dial(ctx context.Context, port uint16) (sandbox.Stream, error)
 	if s.backend == nil {
 		return nil, s.backendErr
 	}
-	if err := s.running(); err != nil {
+	if err := s.checkNotHalted(); err != nil {
 		return nil, err
 	}
 	dialer, err := dialerOf(s.backend)
@@ -112,10 +112,10 @@ func (s *session) wakeMachine(ctx context.Context) error {
 		return fmt.Errorf("waiting to wake the session: %w", err)
 	}
 	defer s.leave(t)
-	if err := s.running(); err != nil {
+	if err := s.checkNotHalted(); err != nil {
 		return err
 	}
-	if err := s.catchUp(t.ctx); err != nil {
+	if err := s.reconcile(t.ctx); err != nil {
 		return err
 	}
 	if len(s.live()) > 0 {
@@ -142,7 +142,7 @@ func (s *session) wakeMachine(ctx context.Context) error {
 // waitsAsleep tells whether the machine that was saved has a run in it that waits: only
 // that goes on in it.
 func (s *session) waitsAsleep() bool {
-	s.keeping.Lock()
-	defer s.keeping.Unlock()
+	s.checkpointMu.Lock()
+	defer s.checkpointMu.Unlock()
 	return s.waitsInMachine()
 }

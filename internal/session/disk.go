@@ -31,11 +31,11 @@ const (
 	tmpFolder       = "tmp"
 )
 
-// lockPatience is how long a session's lock is tried: others hold it for an
-// instant when they list sessions. passingPatience is how long it is where its record
+// lockTimeout is how long a session's lock is tried: others hold it for an
+// instant when they list sessions. ephemeralLockTimeout is how long it is where its record
 // says that no process has it open: who has the lock is opening, closing or removing it,
 // and waits for the disk.
-const lockPatience, passingPatience = 200 * time.Millisecond, 5 * time.Second
+const lockTimeout, ephemeralLockTimeout = 200 * time.Millisecond, 5 * time.Second
 
 func (m *Manager) ownerFolder(o Owner) string {
 	name := string(Local)
@@ -78,25 +78,25 @@ func (s *session) create(from *beginning) error {
 		}
 	}
 	if _, err := os.Lstat(filepath.Join(s.dir, recordFile)); err == nil {
-		s.letGo()
+		s.releaseAll()
 		return errExists(s.id)
 	}
 	if err := s.giveSecrets(from); err != nil {
-		s.letGo()
+		s.releaseAll()
 		return err
 	}
 	var ahead *pool.Slot // booted before anybody asked
 	if from.fresh() {
-		ahead = s.takeAhead()
+		ahead = s.takePooled()
 	}
 	for _, name := range []string{workspaceFolder, tmpFolder} {
 		if err := s.makeFolder(name, ahead); err != nil {
 			ahead.Discard()
-			s.letGo()
+			s.releaseAll()
 			return unusable(err)
 		}
 	}
-	err := s.takeOrMakeOutside(ahead)
+	err := s.adoptOrCreateMounts(ahead)
 	if err == nil {
 		err = s.openTrees()
 	}
@@ -110,13 +110,13 @@ func (s *session) create(from *beginning) error {
 		err = s.firstCheckpoint(from)
 	}
 	if err == nil {
-		if err = s.sign(); err != nil { // from now on it exists
+		if err = s.writeOpened(); err != nil { // from now on it exists
 			_ = s.manager.config.files().Remove(filepath.Join(s.dir, recordFile)) // as far as it got its name
 		}
 	}
 	if err != nil {
 		ahead.Discard()
-		s.letGo()
+		s.releaseAll()
 		return unusable(err)
 	}
 	s.adopt(ahead)
@@ -133,21 +133,21 @@ func (s *session) load() error {
 	}
 	r, err := s.manager.readRecord(s.key) // it may have been removed just now
 	if err != nil {
-		s.letGo()
+		s.releaseAll()
 		return err
 	}
 	// Without its backend the session can still be read and destroyed.
 	s.backend, s.backendErr = s.manager.backend(r.Isolation)
-	s.record, s.news, s.calls = r, r.News, r.Calls
+	s.record, s.pending, s.calls = r, r.News, r.Calls
 	s.record.Group = "" // it is there, so the others of it are
 	for _, runtime := range r.Anew {
-		s.anew[runtime] = true
+		s.mustReseed[runtime] = true
 	}
 	if err := s.manager.waitForEnd(r); err != nil {
 		s.unlock()
 		return err
 	}
-	if err = errors.Join(s.makeOutside(), s.openTrees()); err == nil {
+	if err = errors.Join(s.createMounts(), s.openTrees()); err == nil {
 		err = s.openKept()
 	}
 	if err == nil {
@@ -158,16 +158,16 @@ func (s *session) load() error {
 	}
 	told := func() {}
 	if err == nil {
-		told = s.askCutShort()
-		err = s.sign()
+		told = s.askInterruptedCalls()
+		err = s.writeOpened()
 	}
 	if err != nil {
-		s.letGo()
+		s.releaseAll()
 		return unusable(err)
 	}
 	told()
 	if s.ended != "" {
-		s.gaveUp(s.ended)
+		s.notifyAbandoned(s.ended)
 	}
 	return nil
 }
@@ -175,7 +175,7 @@ func (s *session) load() error {
 // sweep removes what the writes of a process that was killed left in the session's
 // folders. It is for who opens them: nobody else writes there.
 func (s *session) sweep() error {
-	errs := []error{s.tree.Sweep(), s.tmp.Sweep(), s.kept.Sweep()}
+	errs := []error{s.tree.Sweep(), s.tmp.Sweep(), s.repo.Sweep()}
 	entries, err := os.ReadDir(s.dir)
 	errs = append(errs, err)
 	for _, e := range entries {
@@ -208,10 +208,10 @@ func unusable(err error) error {
 
 // acquire takes the session's lock.
 func (s *session) acquire() error {
-	path, late := filepath.Join(s.dir, lockFile), time.Now().Add(passingPatience)
-	release, err := lock.Acquire(path, lockPatience)
+	path, late := filepath.Join(s.dir, lockFile), time.Now().Add(ephemeralLockTimeout)
+	release, err := lock.Acquire(path, lockTimeout)
 	for errors.Is(err, lock.ErrHeld) && s.opener() == 0 && time.Now().Before(late) {
-		release, err = lock.Acquire(path, lockPatience)
+		release, err = lock.Acquire(path, lockTimeout)
 	}
 	switch {
 	case err == nil:
@@ -240,8 +240,8 @@ func (s *session) errHeld() error {
 	return fault.New(fault.Conflict, "the session %q is being opened or removed by another process", s.id).WithHint("try again, or create a new session")
 }
 
-// letGo closes what acquire and openTrees opened; nil fields are left out.
-func (s *session) letGo() {
+// releaseAll closes what acquire and openTrees opened; nil fields are left out.
+func (s *session) releaseAll() {
 	s.closeTrees()
 	s.unlock()
 }

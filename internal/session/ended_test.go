@@ -10,7 +10,7 @@ import (
 )
 
 func TestWhatIsPutAtTheEndOfARunBelongsToIt(t *testing.T) {
-	for name, config := range map[string]session.Config{"kept before the answer": {}, "kept later": {KeepLater: true}} {
+	for name, config := range map[string]session.Config{"kept before the answer": {}, "kept later": {AsyncCheckpoint: true}} {
 		t.Run(name, func(t *testing.T) {
 			m := manager(t, config, sandboxtest.FakeConfig{})
 			id := create(t, m, alice, "")

@@ -33,7 +33,7 @@ func (m *Manager) Execute(ctx context.Context, owner Owner, id ID, req Request) 
 		if err != nil {
 			return Result{}, err
 		}
-		res, err := s.inTurn(ctx, req)
+		res, err := s.executeInTurn(ctx, req)
 		if !errors.Is(err, errAsleep) {
 			return res, err
 		}
@@ -41,8 +41,8 @@ func (m *Manager) Execute(ctx context.Context, owner Owner, id ID, req Request) 
 	}
 }
 
-// inTurn runs a program when its turn has come.
-func (s *session) inTurn(ctx context.Context, req Request) (Result, error) {
+// executeInTurn runs a program when its turn has come.
+func (s *session) executeInTurn(ctx context.Context, req Request) (Result, error) {
 	m := s.manager
 	p, err := s.plan(ctx, req)
 	if err != nil {
@@ -54,15 +54,15 @@ func (s *session) inTurn(ctx context.Context, req Request) (Result, error) {
 	var stop error
 	if req.Interrupt {
 		stop = errInterrupted
-	} else if err := s.busy(req.Patience); err != nil {
+	} else if err := s.errBusy(req.QueueTimeout); err != nil {
 		return Result{}, err
 	}
-	t, err := s.takeTurn(ctx, cmp.Or(req.Continue, mint("x-")), stop)
+	t, err := s.takeTurn(ctx, cmp.Or(req.Continue, newID("x-")), stop)
 	if err != nil {
 		return Result{}, fmt.Errorf("waiting in the session: %w", err)
 	}
 	defer func() { s.finish(t) }()
-	if err := cmp.Or(s.running(), m.shed(t.ctx, s.owner)); err != nil { // it may have been stopped meanwhile
+	if err := cmp.Or(s.checkNotHalted(), m.reclaimDisk(t.ctx, s.owner)); err != nil { // it may have been stopped meanwhile
 		return Result{}, err
 	}
 	release, err := m.admit(t.ctx, s.owner)
@@ -75,7 +75,7 @@ func (s *session) inTurn(ctx context.Context, req Request) (Result, error) {
 	if req.Started != nil {
 		req.Started(t.execution)
 	}
-	return s.recorded(t, p, req)
+	return s.executeAudited(t, p, req)
 }
 
 // finish ends a turn, after what is left to do in it.
@@ -90,21 +90,21 @@ func (s *session) finish(t *turn) {
 	}()
 }
 
-// catchUp deals with what ended or failed since the last call: after that a program
+// reconcile deals with what ended or failed since the last call: after that a program
 // finds interpreters and files that belong together.
-func (s *session) catchUp(ctx context.Context) error {
-	s.bury(ctx)
-	s.retire(ctx, time.Now())
-	return s.whole(ctx)
+func (s *session) reconcile(ctx context.Context) error {
+	s.reapDead(ctx)
+	s.enforceMaxLifetime(ctx, time.Now())
+	return s.repairFiles(ctx)
 }
 
-// put writes a file that shows what the present execution printed, showed or was given.
-func (s *session) put(name string, data []byte) (string, error) {
-	return s.putFrom(name, bytes.NewReader(data), int64(len(data)))
+// putFile writes a file that shows what the present execution printed, showed or was given.
+func (s *session) putFile(name string, data []byte) (string, error) {
+	return s.putFileFrom(name, bytes.NewReader(data), int64(len(data)))
 }
 
-// putFrom is put of so many bytes that src has.
-func (s *session) putFrom(name string, src io.Reader, size int64) (string, error) {
+// putFileFrom is put of so many bytes that src has.
+func (s *session) putFileFrom(name string, src io.Reader, size int64) (string, error) {
 	s.mu.Lock()
 	number := s.number
 	s.mu.Unlock()
@@ -112,22 +112,22 @@ func (s *session) putFrom(name string, src io.Reader, size int64) (string, error
 	return f.Path, err
 }
 
-// keepRun makes the checkpoint after a run, now or later, and fills in what it
+// checkpointRun makes the checkpoint after a run, now or later, and fills in what it
 // says.
-func (s *session) keepRun(t *turn, p plan, live map[string]sandbox.Instance, before workspace.Snapshot, res *Result) {
+func (s *session) checkpointRun(t *turn, p plan, live map[string]sandbox.Instance, before workspace.Snapshot, res *Result) {
 	keep := func() ([]Change, error) {
 		n := p.note(t)
 		n.Over = s.waitsIn(p.runtime.Name)
-		return s.keepNow(t, n, live)
+		return s.checkpointNow(t, n, live)
 	}
-	if !s.manager.config.KeepLater && !s.passing() {
+	if !s.manager.config.AsyncCheckpoint && !s.isEphemeral() {
 		changes, err := keep()
 		res.Changes = changes
 		switch {
-		case err == nil && !s.passing():
+		case err == nil && !s.isEphemeral():
 			res.Notice = joinNotices(res.Notice, s.notInCheckpoints())
-		case err != nil && !s.died(t, p.runtime.Name, live, res):
-			res.Notice = joinNotices(res.Notice, s.notKept(t, err))
+		case err != nil && !s.interpreterDied(t, p.runtime.Name, live, res):
+			res.Notice = joinNotices(res.Notice, s.noticeNotSaved(t, err))
 		}
 		return
 	}
@@ -136,26 +136,26 @@ func (s *session) keepRun(t *turn, p plan, live map[string]sandbox.Instance, bef
 	} else {
 		res.Changes = changesOf(before.Changes(after))
 	}
-	if s.passing() {
+	if s.isEphemeral() {
 		return
 	}
 	t.later = func() {
 		if _, err := keep(); err != nil {
-			s.tell(s.notKept(t, err))
+			s.addNotice(s.noticeNotSaved(t, err))
 		} else if told := s.notInCheckpoints(); told != "" {
-			s.tell(told)
+			s.addNotice(told)
 		}
 	}
 }
 
-// keepNow makes the checkpoint of a run, and gives the files that it changed.
-func (s *session) keepNow(t *turn, n checkpoint.Note, live map[string]sandbox.Instance) ([]Change, error) {
+// checkpointNow makes the checkpoint of a run, and gives the files that it changed.
+func (s *session) checkpointNow(t *turn, n checkpoint.Note, live map[string]sandbox.Instance) ([]Change, error) {
 	_, keeping := s.span(t.ctx, "checkpoint")
 	ctx, cancel := lasting(t.ctx)
 	defer cancel()
 	files, err := s.keep(ctx, n, live)
 	endSpan(keeping, err)
-	s.noteUnkept()
+	s.noteUnsaved()
 	s.noteTraffic()
 	if err := s.save(); err != nil {
 		s.manager.log.Warn("a session's record cannot be written", "session", s.id, "cause", err)
@@ -163,9 +163,9 @@ func (s *session) keepNow(t *turn, n checkpoint.Note, live map[string]sandbox.In
 	return changesOf(files), err
 }
 
-// died tells whether an interpreter ended before what its run left was kept. Then
+// interpreterDied tells whether an interpreter ended before what its run left was kept. Then
 // all is as it was before the run, and the result says so.
-func (s *session) died(t *turn, runtime string, live map[string]sandbox.Instance, res *Result) bool {
+func (s *session) interpreterDied(t *turn, runtime string, live map[string]sandbox.Instance, res *Result) bool {
 	in := live[runtime]
 	if in == nil {
 		return false
@@ -176,24 +176,24 @@ func (s *session) died(t *turn, runtime string, live map[string]sandbox.Instance
 		return false
 	}
 	s.drop(runtime, in)
-	s.anew[runtime] = true
-	s.lose(t.ctx, runtime, "its interpreter ended before what it held was kept")
-	s.news = ""
+	s.mustReseed[runtime] = true
+	s.interpreterLost(t.ctx, runtime, "its interpreter ended before what it held was kept")
+	s.pending = ""
 	res.Exit.Cause, res.Exit.Code, res.Exit.State, res.Changes = sandbox.Crashed, max(res.Exit.Code, 1), sandbox.Restored, nil
 	if res.Exit.Error == nil {
 		res.Exit.Error = &sandbox.ProgramError{Type: "Crash", Message: "the interpreter ended right after the program"}
 	}
 	res.Notice = joinNotices(res.Notice, "The interpreter ended right after the program, before what that left could be kept: variables and files are as they were before this call.")
-	if _, lost := s.lost[runtime]; lost {
+	if _, lost := s.lostReasons[runtime]; lost {
 		res.Exit.State = sandbox.Fresh
-		delete(s.lost, runtime)
+		delete(s.lostReasons, runtime)
 	}
 	return true
 }
 
-// account counts a run, once, and gives the interpreter whose state is to be kept: nil
+// accountFor counts a run, once, and gives the interpreter whose state is to be kept: nil
 // for one that is gone with its state.
-func (s *session) account(r *running, exit sandbox.Exit) map[string]sandbox.Instance {
+func (s *session) accountFor(r *run, exit sandbox.Exit) map[string]sandbox.Instance {
 	in, runtime := r.in, r.p.runtime.Name
 	if exit.Usage.Memory > 0 { // else it counts what it may take
 		s.manager.memory.Set(s.holder(runtime), s.memoryNow(exit.Usage.Memory))
@@ -201,14 +201,14 @@ func (s *session) account(r *running, exit sandbox.Exit) map[string]sandbox.Inst
 	live := map[string]sandbox.Instance{runtime: in}
 	if exit.State == sandbox.Fresh {
 		if keeps(in) {
-			s.keeping.Lock()
-			s.unsure[runtime] = true
-			s.keeping.Unlock()
+			s.checkpointMu.Lock()
+			s.dirtyRuntimes[runtime] = true
+			s.checkpointMu.Unlock()
 		}
 		select {
 		case <-in.Done(): // the run took the interpreter with it
 			s.drop(runtime, in)
-			s.anew[runtime] = true
+			s.mustReseed[runtime] = true
 			live[runtime] = nil
 		default:
 		}

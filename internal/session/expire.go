@@ -37,23 +37,23 @@ func (m *Manager) Reset(ctx context.Context, owner Owner, id ID) (files int, err
 		return 0, fmt.Errorf("waiting to reset the session: %w", err)
 	}
 	defer s.leave(t)
-	defer func() { m.told(ctx, Resetting, s, err) }()
+	defer func() { m.recordAction(ctx, Resetting, s, err) }()
 	waited := s.waits()
 	stopped := s.endMachine("its machine was stopped to reset the session, and "+filesOnly, nil)
 	if files, err = s.empty(t.ctx); err != nil {
-		s.tell(stopped)
+		s.addNotice(stopped)
 		return files, fmt.Errorf("clearing the workspace: %w", err)
 	}
 	s.over(waited)
-	clear(s.lost)
-	s.news = "" // of what was before
+	clear(s.lostReasons)
+	s.pending = "" // of what was before
 	s.mu.Lock()
 	s.record.Runtimes, s.record.Unkept = nil, nil // there is nothing of them to miss
 	s.mu.Unlock()
 	if err := s.save(); err != nil {
 		return files, unusable(err)
 	}
-	s.beginAnew()
+	s.markReseed()
 	return files, nil
 }
 
@@ -62,13 +62,13 @@ func (m *Manager) Reset(ctx context.Context, owner Owner, id ID) (files int, err
 func (s *session) empty(ctx context.Context) (int, error) {
 	ctx, cancel := lasting(ctx)
 	defer cancel()
-	s.keeping.Lock()
-	defer s.keeping.Unlock()
-	files, err := s.kept.Empty(ctx)
-	if err != nil || s.passing() {
+	s.checkpointMu.Lock()
+	defer s.checkpointMu.Unlock()
+	files, err := s.repo.Empty(ctx)
+	if err != nil || s.isEphemeral() {
 		return len(files), err
 	}
-	clear(s.unsure)
+	clear(s.dirtyRuntimes)
 	s.setKept(nil)
 	return len(files), nil
 }
@@ -93,15 +93,15 @@ func (m *Manager) janitor() {
 			if believed {
 				m.sweep(now, whole)
 			}
-			m.tidy(whole)
+			m.gc(whole)
 			if swept, tidied = now, now; whole {
 				searched = now
 			}
-		} else if now.Sub(tidied) >= tidyEvery && m.messy() {
-			m.tidy(false)
+		} else if now.Sub(tidied) >= tidyEvery && m.needsGC() {
+			m.gc(false)
 			tidied = time.Now()
 		}
-		rest := time.NewTimer(max(min(m.expire(now), m.retire(now), m.rest(now), m.saveIdle(now)), minRest))
+		rest := time.NewTimer(max(min(m.expire(now), m.enforceMaxLifetimes(now), m.sleepIdle(now), m.saveIdle(now)), minRest))
 		select {
 		case <-rest.C:
 		case <-m.wake:

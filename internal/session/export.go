@@ -7,12 +7,12 @@ import (
 	"path/filepath"
 	"time"
 
-	"paddock/internal/archive"
 	"paddock/internal/blob"
 	"paddock/internal/checkpoint"
 	"paddock/internal/fault"
 	"paddock/internal/history"
 	"paddock/internal/sandbox"
+	"paddock/internal/sessionfile"
 	"paddock/internal/workspace"
 )
 
@@ -20,8 +20,8 @@ import (
 // state folder.
 const scratchFolder = "scratch"
 
-func (m *Manager) scratch() archive.Scratch {
-	return archive.Scratch{Files: m.config.files(), Dir: filepath.Join(m.config.Dir, scratchFolder)}
+func (m *Manager) scratch() sessionfile.Scratch {
+	return sessionfile.Scratch{Files: m.config.files(), Dir: filepath.Join(m.config.Dir, scratchFolder)}
 }
 
 // sweepScratch removes what processes left there that are gone.
@@ -37,10 +37,10 @@ func (m *Manager) Export(ctx context.Context, owner Owner, id ID, w io.Writer) (
 		return err
 	}
 	defer done()
-	if s.passing() {
-		return errPassing
+	if s.isEphemeral() {
+		return errEphemeral
 	}
-	defer func() { m.told(ctx, Exporting, s, err) }()
+	defer func() { m.recordAction(ctx, Exporting, s, err) }()
 	file, err := m.scratch().File()
 	if err == nil {
 		defer file.Close()
@@ -63,16 +63,16 @@ func (s *session) pack(ctx context.Context, to io.Writer) error {
 	if err := p.take(ctx); err != nil {
 		return err
 	}
-	return archive.Write(ctx, to, p.head, archive.Contents{Store: p.store, Listing: p.listing, Layers: p.layers})
+	return sessionfile.Write(ctx, to, p.head, sessionfile.Contents{Store: p.store, Listing: p.listing, Layers: p.layers})
 }
 
 // parcel is what an archive is made of.
 type parcel struct {
 	s      *session
-	head   archive.Head
+	head   sessionfile.Head
 	store  *blob.Store
 	batch  *blob.Batch // while it is open, nothing that head names is collected
-	layers []*archive.Layer
+	layers []*sessionfile.Layer
 }
 
 func (p *parcel) listing(ref blob.Ref) (*workspace.Listing, error) {
@@ -110,13 +110,13 @@ func (p *parcel) take(ctx context.Context) error {
 		return err
 	}
 	s.mu.Lock()
-	p.head = archive.Head{ExportedAt: time.Now().UTC(), Isolation: s.record.Isolation, Settings: archive.Settings(s.record.Settings)}
+	p.head = sessionfile.Head{ExportedAt: time.Now().UTC(), Isolation: s.record.Isolation, Settings: sessionfile.Settings(s.record.Settings)}
 	p.head.Settings.Machine = p.head.Settings.Machine.Portable()
 	s.mu.Unlock()
-	s.keeping.Lock()
-	c := s.kept.Head().Clone()
+	s.checkpointMu.Lock()
+	c := s.repo.Head().Clone()
 	c.Machine, c.Waiting = nil, nil // they fit nowhere but here
-	s.keeping.Unlock()
+	s.checkpointMu.Unlock()
 	for runtime, in := range c.Interpreters {
 		if in, err = p.carry(t, runtime, in); err != nil {
 			return err
@@ -134,7 +134,7 @@ func (p *parcel) carry(t *turn, runtime string, was history.Interpreter) (histor
 	if err != nil {
 		return was, err
 	}
-	if why, lost := s.lost[runtime]; lost {
+	if why, lost := s.lostReasons[runtime]; lost {
 		return was, fault.New(fault.Unsupported, "the %s interpreter cannot be exported: %s", runtime, why).WithHint("run something in it first: then what it holds is exported")
 	}
 	snapshotter, ok := live.(sandbox.Snapshotter)
@@ -146,9 +146,9 @@ func (p *parcel) carry(t *turn, runtime string, was history.Interpreter) (histor
 		return was, err
 	}
 	p.layers = append(p.layers, layer)
-	s.keeping.Lock()
-	s.apart[runtime] = true
-	s.keeping.Unlock()
+	s.checkpointMu.Lock()
+	s.needsFullSnapshot[runtime] = true
+	s.checkpointMu.Unlock()
 	got, err := guard("exporting", func() (sandbox.Snapshot, error) {
 		return snapshotter.Snapshot(t.ctx, layer, sandbox.SnapshotOptions{Portable: true})
 	})

@@ -29,15 +29,15 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 		return nil, err
 	}
 	defer done()
-	if s.passing() {
-		return nil, errPassing
+	if s.isEphemeral() {
+		return nil, errEphemeral
 	}
-	defer func() { m.told(ctx, Forking, s, err) }()
-	if err := m.shed(ctx, owner); err != nil {
+	defer func() { m.recordAction(ctx, Forking, s, err) }()
+	if err := m.reclaimDisk(ctx, owner); err != nil {
 		return nil, err
 	}
 	if checkpoint == "" {
-		s.keepForFork(ctx)
+		s.checkpointForFork(ctx)
 	}
 	// While it is held, nothing that the checkpoint refers to is collected.
 	store, err := m.blobs(owner)
@@ -55,7 +55,7 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 	}
 	group := ""
 	if count > 1 {
-		group = mint("g-")
+		group = newID("g-")
 		done, err := m.making(owner, group)
 		if err != nil {
 			return nil, err
@@ -68,7 +68,7 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 	}
 	defer func() {
 		if err != nil {
-			err = m.unmake(ctx, owner, made, err)
+			err = m.removeForks(ctx, owner, made, err)
 		}
 	}()
 	if err := m.commit(owner, group); err != nil {
@@ -76,7 +76,7 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 	}
 	for _, one := range made {
 		if group != "" {
-			one.settle()
+			one.leaveGroup()
 		}
 		i, err := m.Info(owner, one.id) // it may be asleep already
 		if err != nil {
@@ -91,20 +91,20 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 func (m *Manager) forkAll(ctx context.Context, s *session, target *history.Manifest, group string, count int) (made []*session, err error) {
 	for range count {
 		if err := context.Cause(ctx); err != nil {
-			return nil, m.unmake(ctx, s.owner, made, err)
+			return nil, m.removeForks(ctx, s.owner, made, err)
 		}
 		one, err := m.forkOf(ctx, s, target, group)
 		if err != nil {
-			return nil, m.unmake(ctx, s.owner, made, fmt.Errorf("forking the session: %w", err))
+			return nil, m.removeForks(ctx, s.owner, made, fmt.Errorf("forking the session: %w", err))
 		}
 		made = append(made, one)
 	}
 	return made, nil
 }
 
-// unmake destroys forks of which not all came to be, and gives why, with what of them is
+// removeForks destroys forks of which not all came to be, and gives why, with what of them is
 // left. One that is asleep by now is not there without its group, and is swept.
-func (m *Manager) unmake(ctx context.Context, owner Owner, made []*session, err error) error {
+func (m *Manager) removeForks(ctx context.Context, owner Owner, made []*session, err error) error {
 	for _, one := range made {
 		if left := m.Destroy(context.WithoutCancel(ctx), owner, one.id); fault.KindOf(left) != fault.NotFound {
 			err = errors.Join(err, left)
@@ -115,20 +115,20 @@ func (m *Manager) unmake(ctx context.Context, owner Owner, made []*session, err 
 
 // target is the checkpoint to fork from, checked for being whole.
 func (s *session) target(name string) (*history.Manifest, error) {
-	s.keeping.Lock()
-	defer s.keeping.Unlock()
-	if name == "" && s.keepErr != nil {
+	s.checkpointMu.Lock()
+	defer s.checkpointMu.Unlock()
+	if name == "" && s.checkpointErr != nil {
 		return nil, fault.New(fault.Unavailable, "the session's last call could not be kept, so it cannot be forked").
-			WithHint("run something in it, which tries again, or fork an earlier checkpoint").WithCause(s.keepErr)
+			WithHint("run something in it, which tries again, or fork an earlier checkpoint").WithCause(s.checkpointErr)
 	}
-	target := s.kept.Head()
+	target := s.repo.Head()
 	if name != "" {
 		var err error
-		if target, err = s.kept.Find(name); err != nil {
+		if target, err = s.repo.Find(name); err != nil {
 			return nil, unusable(err)
 		}
 	}
-	return target, s.kept.Check(target)
+	return target, s.repo.Verify(target)
 }
 
 // forkOf makes one.
@@ -138,7 +138,7 @@ func (m *Manager) forkOf(ctx context.Context, from *session, target *history.Man
 	forgotten := slices.Clone(from.record.Unkept) // of which nobody was told yet
 	from.mu.Unlock()
 	settings.Machine = settings.Machine.Another()
-	for _, runtime := range from.forgetfuls() {
+	for _, runtime := range from.unsavableRuntimes() {
 		if !slices.Contains(forgotten, runtime) {
 			forgotten = append(forgotten, runtime)
 		}
@@ -147,15 +147,15 @@ func (m *Manager) forkOf(ctx context.Context, from *session, target *history.Man
 	var doubling sync.WaitGroup
 	begin := &beginning{cause: history.CauseFork, state: target, parent: from.id, then: func(s *session) {
 		for _, runtime := range forgotten {
-			s.lost[runtime] = "the session is a fork, and " + filesOnly
+			s.lostReasons[runtime] = "the session is a fork, and " + filesOnly
 		}
 		s.record.Unkept = forgotten
 		if w := target.Waits(); w != nil {
-			s.tell(fmt.Sprintf("The session is a fork: the run %s, which waits for a person, does so in the session that it was forked from.", w.Execution))
+			s.addNotice(fmt.Sprintf("The session is a fork: the run %s, which waits for a person, does so in the session that it was forked from.", w.Execution))
 		}
-		doubling.Go(func() { s.double(ctx, from, target) }) // while the disk is waited for
+		doubling.Go(func() { s.copyInterpreters(ctx, from, target) }) // while the disk is waited for
 	}}
-	s, err := m.make(key{from.owner, ID(mint("s-"))}, from.backend, from.backendErr, settings, group, begin, doubling.Wait)
+	s, err := m.newSessionAt(key{from.owner, ID(newID("s-"))}, from.backend, from.backendErr, settings, group, begin, doubling.Wait)
 	if err != nil {
 		return nil, err
 	}
@@ -163,10 +163,10 @@ func (m *Manager) forkOf(ctx context.Context, from *session, target *history.Man
 	return s, nil
 }
 
-// double doubles the live interpreters of the session that this one is forked
+// copyInterpreters doubles the live interpreters of the session that this one is forked
 // from, so that the first call need not wait for them. What cannot be doubled is
 // read from disk then. Nobody else has the session yet.
-func (s *session) double(ctx context.Context, from *session, target *history.Manifest) {
+func (s *session) copyInterpreters(ctx context.Context, from *session, target *history.Manifest) {
 	for runtime, in := range from.live() {
 		want, there := target.Interpreters[runtime]
 		forker, can := in.(sandbox.Forker)
@@ -190,10 +190,10 @@ func (s *session) double(ctx context.Context, from *session, target *history.Man
 	}
 }
 
-// make makes a session, of a group of forks or of none; from nil: an empty one. It is
+// newSessionAt makes a session, of a group of forks or of none; from nil: an empty one. It is
 // there for others when what from began in the background has ended, for which these
 // wait.
-func (m *Manager) make(k key, b sandbox.Backend, backendErr error, settings Settings, group string, from *beginning, wait ...func()) (*session, error) {
+func (m *Manager) newSessionAt(k key, b sandbox.Backend, backendErr error, settings Settings, group string, from *beginning, wait ...func()) (*session, error) {
 	if b == nil {
 		return nil, backendErr
 	}
@@ -215,7 +215,7 @@ func (m *Manager) make(k key, b sandbox.Backend, backendErr error, settings Sett
 		s.dropAll()
 	}
 	if err = m.opened(s, err); err == nil {
-		m.counted(s)
+		m.noteDiskUse(s)
 	}
 	return s, err
 }

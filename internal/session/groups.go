@@ -17,10 +17,10 @@ import (
 // Forks that are made together are there together or not at all: their records name a
 // group, and count when that has its marker.
 
-// settle has a fork whose group is there stand for itself, as far as the disk
+// leaveGroup has a fork whose group is there stand for itself, as far as the disk
 // takes that now.
-func (s *session) settle() {
-	t := s.borrow(context.Background())
+func (s *session) leaveGroup() {
+	t := s.tryTurn(context.Background())
 	if t == nil {
 		return // it is asleep or in use, and does so later
 	}
@@ -52,7 +52,7 @@ func (m *Manager) making(o Owner, group string) (done func(), err error) {
 	if err := blob.MakeFolder(m.config.files(), filepath.Dir(path)); err != nil {
 		return nil, err
 	}
-	unlock, err := lock.Acquire(path, passingPatience) // who tidies up looks at it for an instant
+	unlock, err := lock.Acquire(path, ephemeralLockTimeout) // who tidies up looks at it for an instant
 	if err != nil {
 		return nil, unusable(fmt.Errorf("locking a group of forks: %w", err))
 	}

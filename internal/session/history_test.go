@@ -408,14 +408,14 @@ func count(t *testing.T, dir string) (n int) {
 
 func TestKeepingLaterAnswersFirstAndKeepsAllTheSame(t *testing.T) {
 	dir := t.TempDir()
-	m := manager(t, session.Config{Dir: dir, KeepLater: true}, sandboxtest.FakeConfig{})
+	m := manager(t, session.Config{Dir: dir, AsyncCheckpoint: true}, sandboxtest.FakeConfig{})
 	id := create(t, m, alice, "")
 	for k := range 5 {
 		if r := execute(t, m, id, fmt.Sprintf("x = %d\nwrite('f', '%d')", k, k)); len(r.Changes) != 1 {
 			t.Errorf("%+v", r.Changes)
 		}
 	}
-	m = reopened(t, m, dir, session.Config{KeepLater: true})
+	m = reopened(t, m, dir, session.Config{AsyncCheckpoint: true})
 	prints(t, m, id, "print(x, read('f'))", "4 4")
 }
 

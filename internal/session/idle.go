@@ -15,8 +15,8 @@ import (
 // A machine is saved once more when nobody has used it for a while, so that of a
 // session in which nothing happens a server that is killed loses nothing.
 
-// errAwaited ends the saving of a machine that somebody waits for.
-var errAwaited = errors.New("session: somebody waits for it")
+// errTurnAwaited ends the saving of a machine that somebody waits for.
+var errTurnAwaited = errors.New("session: somebody waits for it")
 
 // unsaved notes that a run has changed what is in the machine.
 func (s *session) unsaved() {
@@ -24,7 +24,7 @@ func (s *session) unsaved() {
 	first := s.unsavedSince.IsZero()
 	s.unsavedSince = time.Now()
 	s.mu.Unlock()
-	if !first || s.keeper() == nil {
+	if !first || s.machineSaver() == nil {
 		return
 	}
 	select {
@@ -43,11 +43,11 @@ func (m *Manager) saveIdle(now time.Time) time.Duration {
 		return next
 	}
 	for _, s := range m.open("") {
-		if s.keeper() == nil {
+		if s.machineSaver() == nil {
 			continue
 		}
 		s.mu.Lock()
-		since, restful := s.unsavedSince, s.restfulLocked()
+		since, restful := s.unsavedSince, s.canSleepLocked()
 		s.mu.Unlock()
 		switch left := since.Add(after).Sub(now); {
 		case since.IsZero():
@@ -59,7 +59,7 @@ func (m *Manager) saveIdle(now time.Time) time.Duration {
 			next = min(next, after)
 			continue
 		}
-		if t := s.borrow(m.ctx); t != nil {
+		if t := s.tryTurn(m.ctx); t != nil {
 			s.saveNow(t)
 			s.leave(t)
 		}
@@ -72,20 +72,20 @@ func (m *Manager) saveIdle(now time.Time) time.Duration {
 func (s *session) saveNow(t *turn) {
 	ctx, cancel := lasting(t.ctx)
 	defer cancel()
-	s.bury(ctx)
+	s.reapDead(ctx)
 	again := time.Now()
-	if len(s.beside(ctx)) == 0 {
+	if len(s.backgroundProcesses(ctx)) == 0 {
 		// What a thread wrote is a step of its own, which keeps no machine.
 		if _, err := s.keep(ctx, checkpoint.Note{Cause: history.CauseFiles}, nil); err != nil {
 			s.manager.log.WarnContext(ctx, "files could not be kept", "session", s.id, "cause", fault.CauseOf(err))
 		}
 		again = time.Time{} // one that cannot be saved is not tried again until something runs in it
-		if s.keepMachine(ctx, checkpoint.Note{Cause: history.CauseIdle}) {
-			s.noteUnkept()
+		if s.checkpointMachine(ctx, checkpoint.Note{Cause: history.CauseIdle}) {
+			s.noteUnsaved()
 			if err := s.save(); err != nil {
 				s.manager.log.WarnContext(ctx, "a session's record cannot be written", "session", s.id, "cause", err)
 			}
-		} else if s.awaited() {
+		} else if s.hasWaiters() {
 			again = time.Now()
 		}
 	}
@@ -94,16 +94,16 @@ func (s *session) saveNow(t *turn) {
 	s.unsavedSince = again
 }
 
-// awaited tells whether somebody waits for the one whose turn it is, be it to end the
+// hasWaiters tells whether somebody waits for the one whose turn it is, be it to end the
 // session.
-func (s *session) awaited() bool {
+func (s *session) hasWaiters() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.queue) > 1 || s.phase == leaving
 }
 
-// unlessAwaited gives up what save writes as soon as somebody waits.
-func (s *session) unlessAwaited(save checkpoint.SaveMachine) checkpoint.SaveMachine {
+// unlessWaiters gives up what save writes as soon as somebody waits.
+func (s *session) unlessWaiters(save checkpoint.SaveMachine) checkpoint.SaveMachine {
 	return func(ctx context.Context, w io.Writer, still func() error) ([]byte, map[string]*sandbox.Inspection, error) {
 		return save(ctx, &patientWriter{s, w}, still)
 	}
@@ -115,8 +115,8 @@ type patientWriter struct {
 }
 
 func (p *patientWriter) Write(data []byte) (int, error) {
-	if p.s.awaited() {
-		return 0, errAwaited
+	if p.s.hasWaiters() {
+		return 0, errTurnAwaited
 	}
 	return p.w.Write(data)
 }

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"paddock/internal/archive"
 	"paddock/internal/checkpoint"
 	"paddock/internal/fault"
 	"paddock/internal/history"
 	"paddock/internal/sandbox"
+	"paddock/internal/sessionfile"
 )
 
 // Import makes a session of an archive; id "" makes a new name. What cannot be
@@ -25,7 +25,7 @@ import (
 // waits for it. It takes what the owner may have on disk at most.
 func (m *Manager) Import(ctx context.Context, owner Owner, id ID, r io.Reader) (info Info, notice string, err error) {
 	if id == "" {
-		id = ID(mint("s-"))
+		id = ID(newID("s-"))
 	}
 	if err := id.check(); err != nil {
 		return Info{}, "", err
@@ -34,7 +34,7 @@ func (m *Manager) Import(ctx context.Context, owner Owner, id ID, r io.Reader) (
 	if _, err := m.readRecord(k); err == nil {
 		return Info{}, "", errExists(id)
 	}
-	if err := cmp.Or(m.shed(ctx, owner), m.checkStored(owner)); err != nil {
+	if err := cmp.Or(m.reclaimDisk(ctx, owner), m.checkStored(owner)); err != nil {
 		return Info{}, "", err
 	}
 	file, err := m.scratch().File()
@@ -50,14 +50,14 @@ func (m *Manager) Import(ctx context.Context, owner Owner, id ID, r io.Reader) (
 	if err != nil {
 		return Info{}, "", fmt.Errorf("importing the session: %w", err)
 	}
-	m.told(ctx, Importing, s, nil)
+	m.recordAction(ctx, Importing, s, nil)
 	info, err = m.Info(owner, s.id)
 	return info, notice, err
 }
 
 // archiveLimits are what an archive may bring that an owner imports.
-func (m *Manager) archiveLimits(owner Owner) archive.Limits {
-	return archive.Limits{
+func (m *Manager) archiveLimits(owner Owner) sessionfile.Limits {
+	return sessionfile.Limits{
 		Bytes:   m.config.OwnerDiskBytes,
 		Room:    func(bytes int64) error { return m.checkDisk(owner, bytes) },
 		Trees:   map[string]int64{workspaceFolder: m.config.DiskBytes, tmpFolder: m.config.DiskBytes / 4},
@@ -67,7 +67,7 @@ func (m *Manager) archiveLimits(owner Owner) archive.Limits {
 
 // unpack makes a session of an archive. Until it is there nothing is collected;
 // where it cannot be made, what was put is.
-func (m *Manager) unpack(ctx context.Context, k key, r io.Reader, limits archive.Limits) (s *session, notice string, err error) {
+func (m *Manager) unpack(ctx context.Context, k key, r io.Reader, limits sessionfile.Limits) (s *session, notice string, err error) {
 	store, err := m.blobs(k.owner)
 	if err != nil {
 		return nil, "", err
@@ -77,7 +77,7 @@ func (m *Manager) unpack(ctx context.Context, k key, r io.Reader, limits archive
 		return nil, "", err
 	}
 	defer batch.Close()
-	head, err := archive.Read(ctx, r, batch, limits)
+	head, err := sessionfile.Read(ctx, r, batch, limits)
 	if err != nil {
 		return nil, "", err // closing the batch takes away what it put
 	}
@@ -101,19 +101,19 @@ func (m *Manager) giveBack(ctx context.Context, o Owner) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTime)
 	defer cancel()
 	if _, _, err := m.collectOwner(ctx, filepath.Base(m.ownerFolder(o))); err != nil {
-		m.littered(o)
+		m.noteGarbage(o)
 	}
 	m.disk.Forget(string(o))
 }
 
 // makeFromArchive makes the session of an archive whose contents are in the store.
-func (m *Manager) makeFromArchive(ctx context.Context, k key, a archive.Head) (s *session, notice string, err error) {
+func (m *Manager) makeFromArchive(ctx context.Context, k key, a sessionfile.Head) (s *session, notice string, err error) {
 	set, notice := m.settingsOf(a)
 	b, err := m.checkSettings(ctx, set)
 	if err != nil {
 		return nil, "", err
 	}
-	s, err = m.make(k, b, nil, set, "", &beginning{cause: history.CauseImport, state: &a.Checkpoint})
+	s, err = m.newSessionAt(k, b, nil, set, "", &beginning{cause: history.CauseImport, state: &a.Checkpoint})
 	if err != nil {
 		return nil, "", err
 	}
@@ -128,7 +128,7 @@ func (m *Manager) makeFromArchive(ctx context.Context, k key, a archive.Head) (s
 
 // settingsOf gives what is taken over of an archive's settings, and says what is
 // not. How long it may live and what it may take is decided here.
-func (m *Manager) settingsOf(a archive.Head) (Settings, string) {
+func (m *Manager) settingsOf(a sessionfile.Head) (Settings, string) {
 	was := a.Settings
 	set := Settings{Name: was.Name, Dir: was.Dir, Language: was.Language, Isolation: a.Isolation, MemoryBytes: was.MemoryBytes, TTL: was.TTL, Servers: was.Servers, Machine: was.Machine.Portable()}
 	var not []string
@@ -160,7 +160,7 @@ func (m *Manager) settingsOf(a archive.Head) (Settings, string) {
 // tryAll starts every interpreter of a new session, to see that it can be gone
 // on with.
 func (s *session) tryAll(ctx context.Context, all map[string]history.Interpreter) error {
-	t := s.borrow(ctx)
+	t := s.tryTurn(ctx)
 	if t == nil {
 		return nil // it ends already
 	}
@@ -169,7 +169,7 @@ func (s *session) tryAll(ctx context.Context, all map[string]history.Interpreter
 		if _, err := s.interpreter(t, sandbox.Runtime{Name: runtime}); err != nil {
 			return err
 		}
-		if why, lost := s.lost[runtime]; lost {
+		if why, lost := s.lostReasons[runtime]; lost {
 			return fault.New(fault.Unsupported, "the variables of the %s interpreter cannot be taken over here: %s", runtime, why).
 				WithHint("import it with the paddock that exported it, or one with the same interpreters (paddock version)")
 		}

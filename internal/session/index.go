@@ -19,7 +19,7 @@ const indexFile = "index.db"
 func (s *session) row() store.Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.manager.row(s.record, s.kept.Count(), s.kept.Head().Number)
+	return s.manager.row(s.record, s.repo.Count(), s.repo.Head().Number)
 }
 
 func (m *Manager) row(r record, checkpoints, head int64) store.Session {
@@ -33,15 +33,15 @@ func (m *Manager) row(r record, checkpoints, head int64) store.Session {
 
 // rowNow is row for who does not hold s.keeping.
 func (s *session) rowNow() store.Session {
-	s.keeping.Lock()
-	defer s.keeping.Unlock()
+	s.checkpointMu.Lock()
+	defer s.checkpointMu.Unlock()
 	return s.row()
 }
 
 // index tells the index of the checkpoint that was just made.
 func (s *session) index() {
 	s.mu.Lock()
-	s.record.TreeBytes, s.record.checkpoints = s.tree.Used()+s.tmp.Used(), s.kept.Count()
+	s.record.TreeBytes, s.record.checkpoints = s.tree.Used()+s.tmp.Used(), s.repo.Count()
 	s.mu.Unlock()
 	s.manager.index.PutSession(s.row())
 }

@@ -32,13 +32,13 @@ func closeInstance(in sandbox.Instance) error {
 	return err
 }
 
-// bury deals with interpreters that ended since the last call.
-func (s *session) bury(ctx context.Context) {
+// reapDead deals with interpreters that ended since the last call.
+func (s *session) reapDead(ctx context.Context) {
 	for runtime, in := range s.live() {
 		select {
 		case <-in.Done():
 			s.drop(runtime, in)
-			s.lose(ctx, runtime, "the interpreter ended unexpectedly")
+			s.interpreterLost(ctx, runtime, "the interpreter ended unexpectedly")
 			s.manager.log.WarnContext(ctx, "an interpreter ended by itself", "session", s.id, "runtime", runtime)
 		default:
 		}
@@ -62,7 +62,7 @@ func (s *session) interpreter(t *turn, r sandbox.Runtime) (sandbox.Instance, err
 		return nil, err
 	}
 	if err := s.reserveMemory(r.Name, spec.Limits.MemoryBytes); err != nil {
-		s.machineLess()
+		s.onMachineGone()
 		return nil, err
 	}
 	ctx, starting := s.span(t.ctx, "sandbox.start")
@@ -72,7 +72,7 @@ func (s *session) interpreter(t *turn, r sandbox.Runtime) (sandbox.Instance, err
 	endSpan(starting, err)
 	if err != nil {
 		s.releaseMemory(r.Name)
-		s.machineLess()
+		s.onMachineGone()
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -86,7 +86,7 @@ func (s *session) interpreter(t *turn, r sandbox.Runtime) (sandbox.Instance, err
 	}
 	s.mu.Unlock()
 	if first {
-		s.manager.machineUp()
+		s.manager.onMachineBooted()
 	}
 	return in, nil
 }
@@ -97,7 +97,7 @@ func (s *session) start(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	start := func() (sandbox.Instance, error) {
 		return guard("starting", func() (sandbox.Instance, error) { return s.backend.Start(ctx, spec) })
 	}
-	if in := s.useSpare(spec.Runtime); in != nil {
+	if in := s.usePrestarted(spec.Runtime); in != nil {
 		if !s.hasSecrets() {
 			return in, nil
 		}
@@ -112,20 +112,20 @@ func (s *session) start(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	if spec.Machine = s.machineState(); spec.Machine != nil {
 		in, err := start()
 		if err == nil {
-			s.survived(ctx, spec, in)
+			s.adoptRestored(ctx, spec, in)
 		}
 		if !unresumable(err) {
 			return in, err
 		}
 		s.manager.log.Warn("a machine's state cannot be gone on with", "session", s.id, "cause", err)
-		s.notSurvived(fault.Of(err).Message)
+		s.restoreFailed(fault.Of(err).Message)
 		spec.Machine = nil
 	}
 	spec.Resume = s.resume(spec.Runtime)
 	in, err := start()
 	if spec.Resume == nil || !unresumable(err) {
 		if err == nil {
-			delete(s.anew, spec.Runtime)
+			delete(s.mustReseed, spec.Runtime)
 		}
 		return in, err
 	}
@@ -133,7 +133,7 @@ func (s *session) start(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	why := fault.Of(err).Message
 	spec.Resume = nil
 	if in, err = start(); err == nil {
-		s.lost[spec.Runtime] = "what was kept of it cannot be resumed (" + why + ")"
+		s.lostReasons[spec.Runtime] = "what was kept of it cannot be resumed (" + why + ")"
 	}
 	return in, err
 }
@@ -144,42 +144,42 @@ func unresumable(err error) bool {
 	return fault.KindOf(err) == fault.Unsupported || errors.Is(err, blob.ErrMissing) || errors.Is(err, blob.ErrDamaged)
 }
 
-// lose notes that an interpreter is gone by itself, and why. The next call goes on
+// interpreterLost notes that an interpreter is gone by itself, and why. The next call goes on
 // from the last checkpoint; where that lacks a call that was answered, its files go
 // back as well, and the next result says so.
-func (s *session) lose(ctx context.Context, runtime, why string) {
-	s.keeping.Lock()
-	defer s.keeping.Unlock()
+func (s *session) interpreterLost(ctx context.Context, runtime, why string) {
+	s.checkpointMu.Lock()
+	defer s.checkpointMu.Unlock()
 	// What was saved of a machine comes back where that has ended as a whole.
-	if !s.kept.Head().Holds(runtime) || hasMachines(s.backend) && len(s.live()) > 0 {
-		s.lost[runtime] = why
+	if !s.repo.Head().Holds(runtime) || hasMachines(s.backend) && len(s.live()) > 0 {
+		s.lostReasons[runtime] = why
 	}
-	if !s.unsure[runtime] {
+	if !s.dirtyRuntimes[runtime] {
 		return
 	}
-	s.anew[runtime] = true
-	s.giveUpUnsure(runtime) // all that is newer than the checkpoint goes with it, whosever it is
-	s.tell("What an earlier call left could not be kept, and its interpreter has ended: variables and files are as they were before that call.")
-	s.bringBack(ctx)
+	s.mustReseed[runtime] = true
+	s.discardDirty(runtime) // all that is newer than the checkpoint goes with it, whosever it is
+	s.addNotice("What an earlier call left could not be kept, and its interpreter has ended: variables and files are as they were before that call.")
+	s.rollBackInterpreters(ctx)
 }
 
-// giveUp gives up what an earlier call left and could not be kept, before all
+// discardUnsaved gives up what an earlier call left and could not be kept, before all
 // interpreters end. Where only files are kept they stay: they are all there is.
-func (s *session) giveUp(ctx context.Context) {
-	s.keeping.Lock()
-	defer s.keeping.Unlock()
-	if hasMachines(s.backend) || s.keepErr == nil {
+func (s *session) discardUnsaved(ctx context.Context) {
+	s.checkpointMu.Lock()
+	defer s.checkpointMu.Unlock()
+	if hasMachines(s.backend) || s.checkpointErr == nil {
 		return
 	}
-	s.giveUpUnsure("")
-	s.tell("What an earlier call left could not be kept, and is gone: variables and files are as they were before that call.")
-	s.bringBack(ctx)
+	s.discardDirty("")
+	s.addNotice("What an earlier call left could not be kept, and is gone: variables and files are as they were before that call.")
+	s.rollBackInterpreters(ctx)
 }
 
-// bringBack makes the files what head says, as nothing that is newer lives any
+// rollBackInterpreters makes the files what head says, as nothing that is newer lives any
 // more. Where they cannot be brought back they are torn. The caller holds s.keeping.
-func (s *session) bringBack(ctx context.Context) {
-	if err := s.kept.BringBack(); err != nil {
+func (s *session) rollBackInterpreters(ctx context.Context) {
+	if err := s.repo.RestoreFiles(); err != nil {
 		s.manager.log.ErrorContext(ctx, "files could not be brought back", "session", s.id, "cause", fault.CauseOf(err))
 		return
 	}
@@ -196,7 +196,7 @@ func (s *session) bare(runtime string) sandbox.Spec {
 	usual, _ := s.manager.memoryOf(s.backend)
 	settings := s.record.Settings
 	s.mu.Unlock()
-	memory, passing, machine := cmp.Or(settings.MemoryBytes, usual), settings.Passing, settings.Machine
+	memory, passing, machine := cmp.Or(settings.MemoryBytes, usual), settings.Ephemeral, settings.Machine
 	spec := sandbox.Spec{
 		Owner: string(s.owner), Runtime: runtime, Dir: cmp.Or(settings.Dir, c.Cwd, Workspace), Env: env, Snapshots: !passing,
 		Limits: sandbox.Limits{MemoryBytes: memory, Metered: c.Limits.Fuel > 0},
@@ -205,7 +205,7 @@ func (s *session) bare(runtime string) sandbox.Spec {
 			{Guest: "/tmp", Host: filepath.Join(s.dir, tmpFolder), DiskBytes: c.DiskBytes / 4},
 		},
 	}
-	spec.Mounts = append(spec.Mounts, s.outside()...)
+	spec.Mounts = append(spec.Mounts, s.readOnlyMounts()...)
 	s.network(&spec, settings)
 	maps.Copy(env, c.Env)
 	if hasMachines(s.backend) {
@@ -223,7 +223,7 @@ func (s *session) drop(runtime string, in sandbox.Instance) {
 	delete(s.interpreters, runtime)
 	s.mu.Unlock()
 	s.releaseMemory(runtime)
-	s.machineLess()
+	s.onMachineGone()
 }
 
 // dropAll closes every interpreter.
@@ -231,19 +231,19 @@ func (s *session) dropAll() {
 	for runtime, in := range s.live() {
 		s.drop(runtime, in)
 	}
-	s.dropSpare()
+	s.dropPrestarted()
 }
 
 // broken deals with a run that did not come to an end, and gives the fault.
 func (s *session) broken(t *turn, runtime string, in sandbox.Instance, err error) error {
 	s.drop(runtime, in)
-	s.lose(t.ctx, runtime, "its interpreter failed in an earlier call")
-	s.anew[runtime] = true
+	s.interpreterLost(t.ctx, runtime, "its interpreter failed in an earlier call")
+	s.mustReseed[runtime] = true
 	rolledBack := s.rollBackFiles(t, sandbox.Exit{Cause: sandbox.Crashed, State: sandbox.Restored})
 	s.manager.log.WarnContext(t.ctx, "an interpreter failed", "session", s.id, "execution", t.execution, "runtime", runtime, "cause", fault.CauseOf(err))
 	err = s.failed("running a program", err)
 	var f *fault.Error
-	if _, lost := s.lost[runtime]; rolledBack && !lost && errors.As(err, &f) {
+	if _, lost := s.lostReasons[runtime]; rolledBack && !lost && errors.As(err, &f) {
 		err = f.WithHint("run it again: variables and files are as they were before this call")
 	}
 	return err

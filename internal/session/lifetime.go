@@ -12,25 +12,25 @@ import (
 	"paddock/internal/sandbox"
 )
 
-// besideTime bounds how long a machine may take to tell what runs in it.
-const besideTime = 2 * time.Second
+// backgroundCheckTime bounds how long a machine may take to tell what runs in it.
+const backgroundCheckTime = 2 * time.Second
 
-// machineUp does what there is to do when a machine has been booted.
-func (m *Manager) machineUp() {
-	m.openDesk()
+// onMachineBooted does what there is to do when a machine has been booted.
+func (m *Manager) onMachineBooted() {
+	m.openIPC()
 	select {
 	case m.wake <- struct{}{}: // the janitor has to know when it has to end
 	default:
 	}
 }
 
-// machineLess does what is left to do when no interpreter of a machine lives any
+// onMachineGone does what is left to do when no interpreter of a machine lives any
 // more, and the machine with it has ended.
-func (s *session) machineLess() {
+func (s *session) onMachineGone() {
 	if len(s.live()) > 0 {
 		return
 	}
-	s.dropSpare()
+	s.dropPrestarted()
 	s.mu.Lock()
 	s.booted = time.Time{}
 	s.mu.Unlock()
@@ -42,11 +42,11 @@ func (s *session) machineLess() {
 // that they are, and which processes were stopped; those of the runtimes in back come
 // back. It is the caller's turn.
 func (s *session) endMachine(why string, back map[string]history.Interpreter) string {
-	variables := slices.DeleteFunc(s.forgetfuls(), func(runtime string) bool { _, comes := back[runtime]; return comes })
+	variables := slices.DeleteFunc(s.unsavableRuntimes(), func(runtime string) bool { _, comes := back[runtime]; return comes })
 	processes := s.namedProcesses()
 	s.dropAll()
 	for _, runtime := range variables {
-		s.lost[runtime] = why
+		s.lostReasons[runtime] = why
 	}
 	notice := ""
 	if len(variables) > 0 {
@@ -58,17 +58,17 @@ func (s *session) endMachine(why string, back map[string]history.Interpreter) st
 	return notice
 }
 
-// outlivedLocked tells whether the machine has run for as long as it may.
-func (s *session) outlivedLocked(now time.Time) bool {
+// expiredLocked tells whether the machine has run for as long as it may.
+func (s *session) expiredLocked(now time.Time) bool {
 	most := s.manager.config.MaxLifetime
 	return most > 0 && !s.booted.IsZero() && now.Sub(s.booted) >= most
 }
 
-// retire ends a machine that has run for as long as it may: the next interpreter
+// enforceMaxLifetime ends a machine that has run for as long as it may: the next interpreter
 // starts in a new one, and the next result says so. It is the caller's turn.
-func (s *session) retire(ctx context.Context, now time.Time) {
+func (s *session) enforceMaxLifetime(ctx context.Context, now time.Time) {
 	s.mu.Lock()
-	over := s.outlivedLocked(now)
+	over := s.expiredLocked(now)
 	s.mu.Unlock()
 	if !over {
 		return
@@ -77,10 +77,10 @@ func (s *session) retire(ctx context.Context, now time.Time) {
 	s.manager.log.InfoContext(ctx, "a machine has run for as long as it may", "session", s.id)
 	s.endMachineQuietly(fmt.Sprintf("The session's machine was stopped when it had run for %v, the most that is allowed", most),
 		fmt.Sprintf("its machine had run for %v, the most that is allowed", most))
-	if err := s.forgetMachine(ctx); err != nil {
+	if err := s.dropMachineState(ctx); err != nil {
 		s.manager.log.WarnContext(ctx, "a machine's state cannot be given up", "session", s.id, "cause", fault.CauseOf(err))
 	}
-	s.noteUnkept()
+	s.noteUnsaved()
 	if err := s.save(); err != nil {
 		s.manager.log.WarnContext(ctx, "a session's record cannot be written", "session", s.id, "cause", err)
 	}
@@ -89,21 +89,21 @@ func (s *session) retire(ctx context.Context, now time.Time) {
 // endMachineQuietly is endMachine where nobody is there to be told: the next
 // result tells.
 func (s *session) endMachineQuietly(what, why string) {
-	s.partWithProcesses(what)
+	s.noteStoppedProcesses(what)
 	s.endMachine(why, nil)
 }
 
-// retire ends the machines that have run for as long as they may, and gives the
+// enforceMaxLifetimes ends the machines that have run for as long as they may, and gives the
 // time until it should look again. One in which a program runs is ended when that
 // has ended.
-func (m *Manager) retire(now time.Time) time.Duration {
+func (m *Manager) enforceMaxLifetimes(now time.Time) time.Duration {
 	next := maxRest
 	if m.config.MaxLifetime <= 0 {
 		return next
 	}
 	for _, s := range m.open("") {
 		s.mu.Lock()
-		over, booted := s.outlivedLocked(now), s.booted
+		over, booted := s.expiredLocked(now), s.booted
 		s.mu.Unlock()
 		if booted.IsZero() {
 			continue
@@ -112,31 +112,31 @@ func (m *Manager) retire(now time.Time) time.Duration {
 			next = min(next, booted.Add(m.config.MaxLifetime).Sub(now))
 			continue
 		}
-		if t := s.borrow(m.ctx); t != nil {
-			s.retire(t.ctx, now)
+		if t := s.tryTurn(m.ctx); t != nil {
+			s.enforceMaxLifetime(t.ctx, now)
 			s.leave(t)
 		}
 	}
 	return next
 }
 
-// worksBeside tells whether programs of a session that is due work on in the
+// hasBackgroundWork tells whether programs of a session that is due work on in the
 // background: then it does not fall asleep by itself. due is asked under the lock.
-func (s *session) worksBeside(ctx context.Context, due func() bool) bool {
+func (s *session) hasBackgroundWork(ctx context.Context, due func() bool) bool {
 	if !hasMachines(s.backend) {
 		return false
 	}
 	s.mu.Lock()
 	ask := due()
 	s.mu.Unlock()
-	return ask && len(s.beside(ctx)) > 0
+	return ask && len(s.backgroundProcesses(ctx)) > 0
 }
 
-// partWithProcesses has the next result name the processes that are about to be
+// noteStoppedProcesses has the next result name the processes that are about to be
 // stopped; what is said before that.
-func (s *session) partWithProcesses(what string) {
+func (s *session) noteStoppedProcesses(what string) {
 	if names := s.namedProcesses(); names != "" {
-		s.tell(what + ": processes in the background were stopped (" + names + ").")
+		s.addNotice(what + ": processes in the background were stopped (" + names + ").")
 	}
 }
 
@@ -145,7 +145,7 @@ const mostNamed = 5
 
 // namedProcesses names what works in the background; "" where nothing does.
 func (s *session) namedProcesses() string {
-	all := s.beside(context.Background())
+	all := s.backgroundProcesses(context.Background())
 	var names []string
 	for _, p := range all[:min(len(all), mostNamed)] {
 		name := p.Command
@@ -163,11 +163,11 @@ func (s *session) namedProcesses() string {
 	return enumerate(names)
 }
 
-// overseers are the live interpreters that can tell of processes, by runtime.
-func (s *session) overseers() map[string]sandbox.Overseer {
-	all := map[string]sandbox.Overseer{}
+// processManagers are the live interpreters that can tell of processes, by runtime.
+func (s *session) processManagers() map[string]sandbox.ProcessManager {
+	all := map[string]sandbox.ProcessManager{}
 	for runtime, in := range s.live() {
-		if o, ok := in.(sandbox.Overseer); ok {
+		if o, ok := in.(sandbox.ProcessManager); ok {
 			select {
 			case <-in.Done():
 			default:
@@ -178,9 +178,9 @@ func (s *session) overseers() map[string]sandbox.Overseer {
 	return all
 }
 
-// beside lists what works in the background of a machine, as far as it answers in
+// backgroundProcesses lists what works in the background of a machine, as far as it answers in
 // time. It waits for no program.
-func (s *session) beside(ctx context.Context) []Process {
+func (s *session) backgroundProcesses(ctx context.Context) []Process {
 	if s.backend == nil || !hasMachines(s.backend) {
 		return nil
 	}

@@ -11,20 +11,20 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"paddock/internal/archive"
 	"paddock/internal/fault"
 	"paddock/internal/quota"
 	"paddock/internal/sandbox"
+	"paddock/internal/sessionfile"
 	"paddock/internal/workspace"
 )
 
 // Machine is what a session's own machine is like; it travels in archives, but
 // for what belongs to one host.
 type (
-	Machine     = archive.Machine
-	SandboxName = archive.SandboxName
-	Volume      = archive.Volume
-	Port        = archive.Port
+	Machine     = sessionfile.Machine
+	SandboxName = sessionfile.SandboxName
+	Volume      = sessionfile.Volume
+	Port        = sessionfile.Port
 )
 
 // maxCPUs bounds the processors of a machine: no host has more.
@@ -104,9 +104,9 @@ func (m *Manager) memoryOf(b sandbox.Backend) (usual, most int64) {
 // filesOnly is why variables are gone where an interpreter is not kept after a run.
 const filesOnly = "its isolation keeps only files in /workspace and /tmp, unless a checkpoint is asked for or the session sleeps"
 
-// forgetful tells whether an interpreter holds what no checkpoint does, for as long
+// keepsNoVariables tells whether an interpreter holds what no checkpoint does, for as long
 // as it lives.
-func forgetful(runtime string, in sandbox.Instance) bool {
+func keepsNoVariables(runtime string, in sandbox.Instance) bool {
 	return !keeps(in) && runtime != sandbox.CommandRuntime
 }
 
@@ -116,10 +116,10 @@ func keeps(in sandbox.Instance) bool {
 	return ok
 }
 
-// forgetfuls are the runtimes whose live interpreters are so.
-func (s *session) forgetfuls() (all []string) {
+// unsavableRuntimes are the runtimes whose live interpreters are so.
+func (s *session) unsavableRuntimes() (all []string) {
 	for runtime, in := range s.live() {
-		if forgetful(runtime, in) {
+		if keepsNoVariables(runtime, in) {
 			all = append(all, runtime)
 		}
 	}
@@ -127,17 +127,17 @@ func (s *session) forgetfuls() (all []string) {
 	return all
 }
 
-// noteUnkept has the record tell which variables would be gone if the session
+// noteUnsaved has the record tell which variables would be gone if the session
 // were opened anew.
-func (s *session) noteUnkept() {
+func (s *session) noteUnsaved() {
 	if s.backend == nil {
 		return // nothing lived; what there was to tell still is
 	}
-	all := s.forgetfuls()
-	s.keeping.Lock()
-	all = slices.DeleteFunc(all, s.kept.Head().Holds)
-	s.keeping.Unlock()
-	for runtime := range s.lost { // nobody was told yet
+	all := s.unsavableRuntimes()
+	s.checkpointMu.Lock()
+	all = slices.DeleteFunc(all, s.repo.Head().Holds)
+	s.checkpointMu.Unlock()
+	for runtime := range s.lostReasons { // nobody was told yet
 		if hasMachines(s.backend) && !slices.Contains(all, runtime) {
 			all = append(all, runtime)
 		}
@@ -177,9 +177,9 @@ func (s *session) memoryNow(interpreter int64) int64 {
 
 var errHalted = fault.New(fault.Cancelled, "the session was stopped")
 
-// running tells why nothing can run in the session; nil: it can. Nothing does
+// checkNotHalted tells why nothing can run in the session; nil: it can. Nothing does
 // while it is stopped, and what was waiting then does not begin.
-func (s *session) running() error {
+func (s *session) checkNotHalted() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.record.Halted {
@@ -200,7 +200,7 @@ func (m *Manager) Boot(ctx context.Context, owner Owner, id ID) error {
 	if s.backend == nil {
 		return s.backendErr
 	}
-	if err := s.catchUp(t.ctx); err != nil {
+	if err := s.reconcile(t.ctx); err != nil {
 		return err
 	}
 	r, err := s.commands()
@@ -232,11 +232,11 @@ func (m *Manager) Halt(ctx context.Context, owner Owner, id ID) error {
 	ctx, cancel := lasting(t.ctx)
 	defer cancel()
 	if err = s.lastKeep(ctx); err != nil {
-		s.giveUp(ctx)
+		s.discardUnsaved(ctx)
 	}
 	s.dropAll()
-	err = errors.Join(err, s.forgetMachine(t.ctx))
-	clear(s.lost) // whoever stops it does not miss them
+	err = errors.Join(err, s.dropMachineState(t.ctx))
+	clear(s.lostReasons) // whoever stops it does not miss them
 	s.mu.Lock()
 	s.record.Unkept = nil
 	s.mu.Unlock()
@@ -252,16 +252,16 @@ func (s *session) setHalted(halted bool) error {
 	if same {
 		return nil
 	}
-	return s.settled()
+	return s.checkSettled()
 }
 
-// settled writes what was changed of the record.
-func (s *session) settled() error {
+// checkSettled writes what was changed of the record.
+func (s *session) checkSettled() error {
 	if err := s.write(true); err != nil {
 		return unusable(err)
 	}
-	s.keeping.Lock()
-	defer s.keeping.Unlock()
+	s.checkpointMu.Lock()
+	defer s.checkpointMu.Unlock()
 	s.index()
 	return nil
 }
@@ -287,8 +287,8 @@ func (m *Manager) Configure(ctx context.Context, owner Owner, id ID, settings Se
 	if lives {
 		return Info{}, fault.New(fault.Conflict, "the session %q is running", id).WithHint("stop it first")
 	}
-	s.dropSpare() // it is as the settings were
-	if err := s.settled(); err != nil {
+	s.dropPrestarted() // it is as the settings were
+	if err := s.checkSettled(); err != nil {
 		return Info{}, err
 	}
 	return s.info()

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"paddock/internal/archive/archivetest"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
+	"paddock/internal/sessionfile/sessionfiletest"
 )
 
 // machines makes a Manager whose sessions have machines.
@@ -368,7 +368,7 @@ func TestAForkHasFilesButNoVariablesNameOrPorts(t *testing.T) {
 
 func TestAMachineThatCannotBeIsRefusedAlsoInAnArchive(t *testing.T) {
 	m, _ := machines(t, session.Config{})
-	whole := archivetest.Entries(t, exported(t, m, "x = 1", session.Settings{Machine: &session.Machine{Image: "some", CPUs: 2}}))
+	whole := sessionfiletest.Entries(t, exported(t, m, "x = 1", session.Settings{Machine: &session.Machine{Image: "some", CPUs: 2}}))
 	for name, c := range map[string]session.Machine{
 		"fewer processors than none": {CPUs: -1}, "more than there are": {CPUs: 1e300}, "a fraction of nothing": {CPUs: math.NaN()},
 		"a name without end": {Image: strings.Repeat("x", 2000)}, "a name that is no text": {Image: "\xff"},
@@ -380,7 +380,7 @@ func TestAMachineThatCannotBeIsRefusedAlsoInAnArchive(t *testing.T) {
 				return // which JSON does not have
 			}
 			forged := edited(t, whole, func(head map[string]any) { head["settings"].(map[string]any)["machine"] = c })
-			_, _, err = m.Import(t.Context(), alice, "", bytes.NewReader(archivetest.Archive(t, forged, nil)))
+			_, _, err = m.Import(t.Context(), alice, "", bytes.NewReader(sessionfiletest.Archive(t, forged, nil)))
 			wantKind(t, err, fault.Invalid)
 		})
 	}

@@ -36,8 +36,8 @@ import (
 	"time"
 
 	"paddock/internal/blob"
-	"paddock/internal/desk"
 	"paddock/internal/fault"
+	"paddock/internal/ipc"
 	"paddock/internal/lock"
 	"paddock/internal/pool"
 	"paddock/internal/quota"
@@ -71,8 +71,8 @@ type Manager struct {
 	mu         sync.Mutex // guards what follows
 	closed     bool
 	sessions   map[key]*session
-	rebuilding bool       // the index is
-	desk       *desk.Desk // where other processes ask; nil: they cannot
+	rebuilding bool        // the index is
+	desk       *ipc.Server // where other processes ask; nil: they cannot
 
 	deskOnce sync.Once
 }
@@ -146,7 +146,7 @@ func (m *Manager) Runtimes(ctx context.Context) []Runtime {
 // one that the owner has already is a fault.Conflict.
 func (m *Manager) Create(ctx context.Context, owner Owner, id ID, settings Settings) (Info, error) {
 	if id == "" {
-		id = ID(mint("s-"))
+		id = ID(newID("s-"))
 	}
 	if err := id.check(); err != nil {
 		return Info{}, err
@@ -161,10 +161,10 @@ func (m *Manager) Create(ctx context.Context, owner Owner, id ID, settings Setti
 	if err != nil {
 		return Info{}, err
 	}
-	if err := m.shed(ctx, owner); err != nil {
+	if err := m.reclaimDisk(ctx, owner); err != nil {
 		return Info{}, err
 	}
-	s, err := m.make(key{owner, id}, b, nil, settings, "", nil)
+	s, err := m.newSessionAt(key{owner, id}, b, nil, settings, "", nil)
 	if err != nil {
 		return Info{}, err
 	}
@@ -178,7 +178,7 @@ func (m *Manager) reserve(k key) (*session, error) {
 	for {
 		m.mu.Lock()
 		there := m.sessions[k]
-		s, closed := m.placeLocked(k)
+		s, closed := m.lookupLocked(k)
 		m.mu.Unlock()
 		switch {
 		case closed:
@@ -198,9 +198,9 @@ func (m *Manager) reserve(k key) (*session, error) {
 	}
 }
 
-// placeLocked puts a session into the table where it is not there and there is
+// lookupLocked puts a session into the table where it is not there and there is
 // room for it; else it gives nil.
-func (m *Manager) placeLocked(k key) (s *session, closed bool) {
+func (m *Manager) lookupLocked(k key) (s *session, closed bool) {
 	mine := 0
 	for other := range m.sessions {
 		if other.owner == k.owner {
@@ -252,7 +252,7 @@ func (m *Manager) find(owner Owner, id ID) (*session, error) {
 	for {
 		m.mu.Lock()
 		s := m.sessions[k]
-		made, closed := m.placeLocked(k)
+		made, closed := m.lookupLocked(k)
 		m.mu.Unlock()
 		switch {
 		case closed:
@@ -342,7 +342,7 @@ func (m *Manager) Files(owner Owner, id ID) (tree *workspace.Tree, done func(), 
 	if err != nil {
 		return nil, nil, err
 	}
-	_ = m.shed(m.ctx, owner) // reading needs no room; who writes is told
+	_ = m.reclaimDisk(m.ctx, owner) // reading needs no room; who writes is told
 	return s.tree, done, nil
 }
 
@@ -358,7 +358,7 @@ func (m *Manager) Close() error {
 	all := slices.Collect(maps.Values(m.sessions))
 	m.mu.Unlock()
 	m.stop()
-	m.closeDesk()
+	m.closeIPC()
 	var mine []*session
 	for _, s := range all {
 		if <-s.opened; s.end(errShutdown, nil) {

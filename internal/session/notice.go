@@ -6,41 +6,41 @@ import (
 	"strings"
 
 	"paddock/internal/fault"
-	"paddock/internal/legible"
 	"paddock/internal/sandbox"
+	"paddock/internal/textsafe"
 	"paddock/internal/workspace"
 )
 
 // notices are what results have to tell of what happened before their programs ran.
 // They belong to the first in the queue, and to the opening.
 type notices struct {
-	lost map[string]string // runtimes whose variables are gone, and why: told by each one's next result
-	news string            // what else the next result tells
+	lostReasons map[string]string // runtimes whose variables are gone, and why: told by each one's next result
+	pending     string            // what else the next result tells
 	// calls is what it tells of what was done outside of the session, where a reset
 	// takes nothing back.
 	calls string
 }
 
-// tell has the next result say this, once.
-func (n *notices) tell(news string) {
-	if !strings.Contains(n.news, news) {
-		n.news = joinNotices(n.news, news)
+// addNotice has the next result say this, once.
+func (n *notices) addNotice(news string) {
+	if !strings.Contains(n.pending, news) {
+		n.pending = joinNotices(n.pending, news)
 	}
 }
 
-// take gives what the next result has to tell besides, which is told then.
-func (n *notices) take() string {
-	all := joinNotices(n.news, n.calls)
-	n.news, n.calls = "", ""
+// drainNotices gives what the next result has to tell besides, which is told then.
+func (n *notices) drainNotices() string {
+	all := joinNotices(n.pending, n.calls)
+	n.pending, n.calls = "", ""
 	return all
 }
 
 // notice tells what a model has to know about its variables and files after a run, and
 // what there was to tell before; rolledBack: its files are as they were before it.
 func (n *notices) notice(runtime string, exit sandbox.Exit, rolledBack bool) string {
-	earlier := n.take()
-	if why, ok := n.lost[runtime]; ok {
-		delete(n.lost, runtime)
+	earlier := n.drainNotices()
+	if why, ok := n.lostReasons[runtime]; ok {
+		delete(n.lostReasons, runtime)
 		earlier = joinNotices(earlier, fmt.Sprintf("This was a fresh %s interpreter: variables, functions and imports of earlier calls are gone, because %s. Files in /workspace are there.", runtime, why))
 	}
 	now := ""
@@ -88,24 +88,24 @@ func overtaken(cause error) string {
 // joinNotices puts two notices into one.
 func joinNotices(a, b string) string { return strings.TrimSpace(a + " " + b) }
 
-// notKept deals with a failure to keep after a run.
-func (s *session) notKept(t *turn, err error) string {
+// noticeNotSaved deals with a failure to keep after a run.
+func (s *session) noticeNotSaved(t *turn, err error) string {
 	s.manager.log.ErrorContext(t.ctx, "a checkpoint could not be kept", "session", s.id, "execution", t.execution, "cause", errors.Join(err, fault.CauseOf(err)))
-	return unkept(err)
+	return describeUnsaved(err)
 }
 
 // notInCheckpoints tells of files that lie where nothing is kept, when there are more
 // places of them than at the last call.
 func (s *session) notInCheckpoints() string {
-	s.keeping.Lock()
-	u := s.kept.Unkept()
-	s.keeping.Unlock()
-	more := u.Count > s.unkeptPlaces
-	s.unkeptPlaces = u.Count
+	s.checkpointMu.Lock()
+	u := s.repo.Unsaved()
+	s.checkpointMu.Unlock()
+	more := u.Count > s.unsavedPlaces
+	s.unsavedPlaces = u.Count
 	if !more {
 		return ""
 	}
-	return fmt.Sprintf("Some files are not kept, in %d places, the first is /%s: they lie deeper than 200 folders, or may not be read. They take room here, but undo, forks and exports do not have them.", u.Count, legible.Escape(u.First))
+	return fmt.Sprintf("Some files are not kept, in %d places, the first is /%s: they lie deeper than 200 folders, or may not be read. They take room here, but undo, forks and exports do not have them.", u.Count, textsafe.Escape(u.First))
 }
 
 // notInCheckpoint tells of files that a checkpoint did not hold which was gone to.
@@ -113,11 +113,11 @@ func notInCheckpoint(u workspace.Unkept) string {
 	if u.Count == 0 {
 		return ""
 	}
-	return fmt.Sprintf("The checkpoint does not hold all files: those in %d places, the first is /%s, deeper than 200 folders or such that could not be read, are as they were found, or missing.", u.Count, legible.Escape(u.First))
+	return fmt.Sprintf("The checkpoint does not hold all files: those in %d places, the first is /%s, deeper than 200 folders or such that could not be read, are as they were found, or missing.", u.Count, textsafe.Escape(u.First))
 }
 
-// unkept says what a model has to know when its call could not be kept.
-func unkept(err error) string {
+// describeUnsaved says what a model has to know when its call could not be kept.
+func describeUnsaved(err error) string {
 	f := fault.Of(err)
 	why := f.Message
 	if f.Kind == fault.Internal {

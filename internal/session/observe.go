@@ -138,11 +138,11 @@ func describeRun(span trace.Span, p plan, exit sandbox.Exit) {
 	)
 }
 
-// recorded runs a program between the two Events about it.
-func (s *session) recorded(t *turn, p plan, req Request) (Result, error) {
+// executeAudited runs a program between the two Events about it.
+func (s *session) executeAudited(t *turn, p plan, req Request) (Result, error) {
 	record := s.manager.config.Record
 	if record == nil {
-		return s.execute(t, p, req)
+		return s.runProgram(t, p, req)
 	}
 	e := Event{
 		Action: Executing, Begun: true, Owner: s.owner, Session: s.id, Execution: t.execution,
@@ -151,7 +151,7 @@ func (s *session) recorded(t *turn, p plan, req Request) (Result, error) {
 	if err := record(t.ctx, e); err != nil {
 		return Result{}, fmt.Errorf("recording the execution: %w", err)
 	}
-	res, err := s.execute(t, p, req)
+	res, err := s.runProgram(t, p, req)
 	e.Begun, e.Start, e.Wall, e.Exit, e.Egress, e.Err = false, t.start, res.Wall, res.Exit, res.Egress, err
 	if err != nil || res.Exit.Cause == sandbox.Waiting {
 		w := s.waits()

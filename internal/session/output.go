@@ -166,19 +166,19 @@ func (s *spool) close() {
 // file makes a file of the workspace of what was printed on a stream, where that is more
 // than the result has.
 func (s *session) file(r *recorder, p *Stream, name, text string) {
-	if !r.more() || s.passing() {
+	if !r.more() || s.isEphemeral() {
 		return
 	}
 	err := error(nil)
 	p.Problem = r.spool.problem
 	if r.spool.file != nil {
-		p.Path, err = s.putFrom(name, io.NewSectionReader(r.spool.file, 0, r.spool.bytes), r.spool.bytes)
+		p.Path, err = s.putFileFrom(name, io.NewSectionReader(r.spool.file, 0, r.spool.bytes), r.spool.bytes)
 	}
 	if p.Path == "" {
 		if err != nil {
 			p.Problem = fault.ProblemOf(err).Message
 		}
-		p.Path, _ = s.put(name, []byte(text)) // the same problem may be one here
+		p.Path, _ = s.putFile(name, []byte(text)) // the same problem may be one here
 	}
 }
 

@@ -105,11 +105,11 @@ func (s *session) plan(ctx context.Context, req Request) (plan, error) {
 	if req.Isolation != "" && req.Isolation != s.backend.Name() {
 		return plan{}, fault.New(fault.Conflict, "the session's isolation is %q and not %q", s.backend.Name(), req.Isolation).WithHint("create a session with that isolation, or leave it away")
 	}
-	if err := s.running(); err != nil {
+	if err := s.checkNotHalted(); err != nil {
 		return plan{}, err
 	}
 	if req.Continue != "" {
-		return s.planToGoOn(req)
+		return s.planResume(req)
 	}
 	language := req.Language
 	if language == "" {
@@ -140,8 +140,8 @@ func (s *session) plan(ctx context.Context, req Request) (plan, error) {
 	return p, nil
 }
 
-// planToGoOn is plan for a run that waits.
-func (s *session) planToGoOn(req Request) (plan, error) {
+// planResume is plan for a run that waits.
+func (s *session) planResume(req Request) (plan, error) {
 	w, err := s.checkContinue(req.Continue)
 	if err != nil {
 		return plan{}, err

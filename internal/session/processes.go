@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"paddock/internal/desk"
 	"paddock/internal/fault"
+	"paddock/internal/ipc"
 	"paddock/internal/sandbox"
 )
 
@@ -30,36 +30,36 @@ type Printed struct {
 // Processes lists what works in the background of a session, the oldest first. It
 // waits for no program, and wakes no session: in one that is asleep nothing works.
 func (m *Manager) Processes(ctx context.Context, owner Owner, id ID) (all []Process, err error) {
-	err = m.overseeing(ctx, owner, id, question{Op: opProcesses}, func(s *session) (err error) {
+	err = m.withProcesses(ctx, owner, id, ipcRequest{Op: opProcesses}, func(s *session) (err error) {
 		all, err = s.processes(ctx)
 		return err
-	}, func(a answer) { all = a.Processes })
+	}, func(a ipcResponse) { all = a.Processes })
 	return all, err
 }
 
 // Signal sends a signal, by its name, to one of a session's processes.
 func (m *Manager) Signal(ctx context.Context, owner Owner, id ID, pid int, signal string) error {
-	return m.overseeing(ctx, owner, id, question{Op: opSignal, PID: pid, Signal: signal}, func(s *session) error {
+	return m.withProcesses(ctx, owner, id, ipcRequest{Op: opSignal, PID: pid, Signal: signal}, func(s *session) error {
 		return s.signal(ctx, pid, signal)
-	}, func(answer) {})
+	}, func(ipcResponse) {})
 }
 
 // Printed gives what a session's programs printed in the background, by runtime.
 func (m *Manager) Printed(ctx context.Context, owner Owner, id ID) (all []Printed, err error) {
-	err = m.overseeing(ctx, owner, id, question{Op: opPrinted}, func(s *session) (err error) {
+	err = m.withProcesses(ctx, owner, id, ipcRequest{Op: opPrinted}, func(s *session) (err error) {
 		all, err = s.printed(ctx)
 		return err
-	}, func(a answer) { all = a.Printed })
+	}, func(a ipcResponse) { all = a.Printed })
 	return all, err
 }
 
-// overseeing does something about the processes of a session: here when it is open
+// withProcesses does something about the processes of a session: here when it is open
 // here; by asking the process that has it; and not at all where it is asleep.
-func (m *Manager) overseeing(ctx context.Context, owner Owner, id ID, q question, here func(*session) error, there func(answer)) error {
+func (m *Manager) withProcesses(ctx context.Context, owner Owner, id ID, q ipcRequest, here func(*session) error, there func(ipcResponse)) error {
 	if err := id.check(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, desk.Patience)
+	ctx, cancel := context.WithTimeout(ctx, ipc.Timeout)
 	defer cancel()
 	m.mu.Lock()
 	_, open := m.sessions[key{owner, id}]
@@ -83,7 +83,7 @@ func (m *Manager) overseeing(ctx context.Context, owner Owner, id ID, q question
 		return nil
 	}
 	q.Owner, q.ID = owner, id
-	a, err := m.ask(ctx, r, q)
+	a, err := m.askOpener(ctx, r, q)
 	if err == nil {
 		there(a)
 	}
@@ -97,18 +97,18 @@ func errNoProcess(pid int) error {
 
 // processes asks the machine. Whatever one interpreter does not know, another may.
 func (s *session) processes(ctx context.Context) ([]Process, error) {
-	ctx, cancel := context.WithTimeout(ctx, besideTime)
+	ctx, cancel := context.WithTimeout(ctx, backgroundCheckTime)
 	defer cancel()
 	var all []Process
 	var errs []error
-	for runtime, o := range s.overseers() {
+	for runtime, o := range s.processManagers() {
 		list, err := guard("listing processes", func() ([]sandbox.Process, error) { return o.Processes(ctx) })
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		for _, p := range list {
-			if !p.Loose {
+			if !p.Detached {
 				all = append(all, Process{p, runtime})
 			} else if !slices.ContainsFunc(all, func(other Process) bool { return other.PID == p.PID }) {
 				all = append(all, Process{p, ""}) // each of them tells of it
@@ -120,7 +120,7 @@ func (s *session) processes(ctx context.Context) ([]Process, error) {
 }
 
 func (s *session) signal(ctx context.Context, pid int, signal string) error {
-	for _, o := range s.overseers() {
+	for _, o := range s.processManagers() {
 		_, err := guard("signalling", func() (struct{}, error) { return struct{}{}, o.Signal(ctx, pid, signal) })
 		if fault.KindOf(err) != fault.NotFound {
 			return err
@@ -132,7 +132,7 @@ func (s *session) signal(ctx context.Context, pid int, signal string) error {
 func (s *session) printed(ctx context.Context) ([]Printed, error) {
 	var all []Printed
 	var errs []error
-	for runtime, o := range s.overseers() {
+	for runtime, o := range s.processManagers() {
 		p, err := guard("reading", func() (sandbox.Printed, error) { return o.Printed(ctx, 0) })
 		if err != nil {
 			errs = append(errs, err)
@@ -148,12 +148,12 @@ func (s *session) printed(ctx context.Context) ([]Printed, error) {
 // bytes.
 const mostPrinted = 4 << 10
 
-// lookBeside fills in what works in the background of the session.
-func (s *session) lookBeside(ctx context.Context, d *Details) {
-	if d.Processes = s.beside(ctx); s.backend == nil || !hasMachines(s.backend) {
+// inspectProcesses fills in what works in the background of the session.
+func (s *session) inspectProcesses(ctx context.Context, d *Details) {
+	if d.Processes = s.backgroundProcesses(ctx); s.backend == nil || !hasMachines(s.backend) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, besideTime)
+	ctx, cancel := context.WithTimeout(ctx, backgroundCheckTime)
 	defer cancel()
 	all, _ := s.printed(ctx) // what does not tell is left out, as with variables
 	var texts []string

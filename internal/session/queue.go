@@ -59,7 +59,7 @@ func (s *session) shiftLocked(to phase) {
 func (s *session) takeTurn(ctx context.Context, execution string, stop error) (*turn, error) {
 	t := &turn{execution: execution, ready: make(chan struct{})}
 	t.ctx, t.cancel = context.WithCancelCause(ctx)
-	if err := s.enter(t, stop); err != nil {
+	if err := s.joinQueue(t, stop); err != nil {
 		t.cancel(nil)
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (s *session) takeTurn(ctx context.Context, execution string, stop error) (*
 	return t, nil
 }
 
-func (s *session) enter(t *turn, stop error) error {
+func (s *session) joinQueue(t *turn, stop error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.awakeLocked(); err != nil {
@@ -83,7 +83,7 @@ func (s *session) enter(t *turn, stop error) error {
 	}
 	switch {
 	case t.execution != "" && slices.ContainsFunc(s.queue, func(other *turn) bool { return other.execution == t.execution }):
-		return errGoing(t.execution)
+		return errAlreadyRunning(t.execution)
 	case stop != nil:
 		s.stopLocked(stop, "")
 	case len(s.queue) > maxWaiting:
@@ -106,22 +106,22 @@ func (s *session) beginLocked(t *turn) {
 	close(t.ready)
 }
 
-// busy refuses to wait for an execution that has been running for longer than that: its
+// errBusy refuses to wait for an execution that has been running for longer than that: its
 // client may have given up without a word, and nobody else would stop it. Zero waits for
 // any.
-func (s *session) busy(patience time.Duration) error {
+func (s *session) errBusy(timeout time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if patience <= 0 || s.phase != working || s.queue[0].execution == "" || s.queue[0].over {
+	if timeout <= 0 || s.phase != working || s.queue[0].execution == "" || s.queue[0].over {
 		return nil
 	}
 	running := time.Since(s.queue[0].since)
-	if running < patience {
+	if running < timeout {
 		return nil
 	}
 	f := *fault.New(fault.Conflict, "the session is busy: the execution %s has been running for %s", s.queue[0].execution, running.Round(time.Second)).
 		WithHint("call again with interrupt: true to stop it, keeping the variables, or wait for it, or use another session")
-	f.RetryAfter = patience
+	f.RetryAfter = timeout
 	return &f
 }
 
@@ -147,15 +147,15 @@ func (s *session) leave(t *turn) {
 	}
 }
 
-// tooLate marks a turn as one that can no longer be stopped.
-func (s *session) tooLate(t *turn) {
+// setUncancellable marks a turn as one that can no longer be stopped.
+func (s *session) setUncancellable(t *turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.over = true
 }
 
-// notTooLate takes tooLate back.
-func (s *session) notTooLate(t *turn) {
+// setCancellable takes setUncancellable back.
+func (s *session) setCancellable(t *turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.over = t.ctx.Err() != nil
@@ -195,8 +195,8 @@ func (s *session) end(cause error, allow func() bool) bool {
 	return true
 }
 
-// borrow takes a turn if nobody is in the queue; nil when somebody is.
-func (s *session) borrow(ctx context.Context) *turn {
+// tryTurn takes a turn if nobody is in the queue; nil when somebody is.
+func (s *session) tryTurn(ctx context.Context) *turn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.phase != free {
@@ -221,7 +221,7 @@ func (m *Manager) Cancel(owner Owner, id ID, execution string) (int, error) {
 	m.mu.Unlock()
 	if s != nil {
 		if <-s.opened; s.openErr == nil {
-			if n, err := s.stop(execution); !errors.Is(err, errAsleep) {
+			if n, err := s.cancel(execution); !errors.Is(err, errAsleep) {
 				return n, err
 			}
 			<-s.closed
@@ -242,11 +242,11 @@ func (m *Manager) Cancel(owner Owner, id ID, execution string) (int, error) {
 		return 0, err
 	}
 	defer done()
-	return s.stop(execution)
+	return s.cancel(execution)
 }
 
-// stop is Cancel for a session that is open.
-func (s *session) stop(execution string) (int, error) {
+// cancel is Cancel for a session that is open.
+func (s *session) cancel(execution string) (int, error) {
 	s.mu.Lock()
 	err := s.awakeLocked()
 	n := 0
@@ -257,7 +257,7 @@ func (s *session) stop(execution string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	w, err := s.giveUpWaiting(s.manager.ctx, execution)
+	w, err := s.abandonWaiting(s.manager.ctx, execution)
 	if w != nil {
 		n++
 	}

@@ -130,42 +130,42 @@ func newDisk(m *Manager) *quota.Disk {
 	})
 }
 
-// taken is what an owner has on disk, asleep or not.
-type taken struct {
+// diskUse is what an owner has on disk, asleep or not.
+type diskUse struct {
 	quota.Taken
 	kept int64 // bytes of what is kept of the sessions
 }
 
-// taken tells what an owner takes.
-func (m *Manager) taken(o Owner) (taken, error) {
+// diskUse tells what an owner takes.
+func (m *Manager) diskUse(o Owner) (diskUse, error) {
 	t, err := m.disk.Of(string(o), m.openBytes(o))
 	if err != nil {
-		return taken{}, unusable(err)
+		return diskUse{}, unusable(err)
 	}
-	return m.withKept(o, t)
+	return m.addStored(o, t)
 }
 
-// takenNow is taken with a look at each session, which takes long where there are
+// measureDisk is taken with a look at each session, which takes long where there are
 // many. It gives what each of them takes, too.
-func (m *Manager) takenNow(o Owner) (taken, map[string]int64, error) {
+func (m *Manager) measureDisk(o Owner) (diskUse, map[string]int64, error) {
 	t, each, err := m.disk.Now(string(o), m.openBytes(o))
 	if err != nil {
-		return taken{}, nil, unusable(err)
+		return diskUse{}, nil, unusable(err)
 	}
-	with, err := m.withKept(o, t)
+	with, err := m.addStored(o, t)
 	return with, each, err
 }
 
-func (m *Manager) withKept(o Owner, t quota.Taken) (taken, error) {
+func (m *Manager) addStored(o Owner, t quota.Taken) (diskUse, error) {
 	blobs, err := m.blobs(o)
 	if err != nil {
-		return taken{}, err
+		return diskUse{}, err
 	}
 	kept, err := blobs.Bytes()
 	if err != nil {
-		return taken{}, fmt.Errorf("measuring what is kept: %w", err)
+		return diskUse{}, fmt.Errorf("measuring what is kept: %w", err)
 	}
-	return taken{t, kept}, nil
+	return diskUse{t, kept}, nil
 }
 
 // openBytes is what the sessions take now that are open here.
@@ -177,8 +177,8 @@ func (m *Manager) openBytes(o Owner) map[string]int64 {
 	return open
 }
 
-// counted notes what a session takes that is new or is let go of.
-func (m *Manager) counted(s *session) {
+// noteDiskUse notes what a session takes that is new or is let go of.
+func (m *Manager) noteDiskUse(s *session) {
 	bytes := s.tree.Used() + s.tmp.Used()
 	s.mu.Lock()
 	s.record.TreeBytes = bytes
@@ -187,7 +187,7 @@ func (m *Manager) counted(s *session) {
 	m.mu.Lock()
 	there := m.sessions[s.key] == s
 	m.mu.Unlock()
-	if there && s.passing() { // else its checkpoints tell the index
+	if there && s.isEphemeral() { // else its checkpoints tell the index
 		m.index.PutSession(s.rowNow())
 	}
 	m.disk.Note(string(s.owner), string(s.id), bytes, leaves)
@@ -198,14 +198,14 @@ func (m *Manager) counted(s *session) {
 // them. What programs write counts from the end of their run on.
 func (m *Manager) checkDisk(o Owner, growth int64) error {
 	most := m.config.OwnerDiskBytes
-	u, err := m.taken(o)
+	u, err := m.diskUse(o)
 	if err != nil || u.Bytes+u.kept+growth <= most {
 		return err
 	}
 	for _, s := range m.open(o) { // what is known may be old: look again
 		_, _ = s.tree.DiskBytes() // one that is ending takes what it took
 	}
-	u, sizes, err := m.takenNow(o)
+	u, sizes, err := m.measureDisk(o)
 	if err != nil || u.Bytes+u.kept+growth <= most {
 		return err
 	}
@@ -213,12 +213,12 @@ func (m *Manager) checkDisk(o Owner, growth int64) error {
 		WithHint("delete files, or destroy sessions that are no longer needed: %s; who runs the server can raise limits.max_disk_per_client_mb", largest(sizes, ""))
 }
 
-// shed makes room on an owner's disk, where there is too little: the oldest
+// reclaimDisk makes room on an owner's disk, where there is too little: the oldest
 // checkpoints of open sessions go, and what nothing refers to. It tells whether
 // there is enough then.
-func (m *Manager) shed(ctx context.Context, o Owner) error {
+func (m *Manager) reclaimDisk(ctx context.Context, o Owner) error {
 	err := m.checkDisk(o, 1)
-	if fault.KindOf(err) != fault.Exhausted || !m.mayShed(o) {
+	if fault.KindOf(err) != fault.Exhausted || !m.mayReclaimDisk(o) {
 		return err
 	}
 	for _, keep := range []int{m.config.Checkpoints, fewCheckpoints} {
@@ -239,13 +239,13 @@ func (m *Manager) shed(ctx context.Context, o Owner) error {
 	return err
 }
 
-// shedEvery is how often it is tried to make room on an owner's disk.
-const shedEvery = 10 * time.Second
+// reclaimInterval is how often it is tried to make room on an owner's disk.
+const reclaimInterval = 10 * time.Second
 
-func (m *Manager) mayShed(o Owner) bool {
+func (m *Manager) mayReclaimDisk(o Owner) bool {
 	m.storing.Lock()
 	defer m.storing.Unlock()
-	if last, ok := m.sheds[o]; ok && time.Since(last) < shedEvery {
+	if last, ok := m.sheds[o]; ok && time.Since(last) < reclaimInterval {
 		return false
 	}
 	m.sheds[o] = time.Now()
@@ -275,13 +275,13 @@ func (m *Manager) pruneOnDisk(k key, most int) {
 		return
 	}
 	defer s.unlock()
-	s.keeping.Lock()
-	defer s.keeping.Unlock()
+	s.checkpointMu.Lock()
+	defer s.checkpointMu.Unlock()
 	if s.openKept() != nil {
 		return
 	}
-	if s.kept.Look() == nil && s.kept.Head().Number > 0 {
-		s.kept.Prune(most)
+	if s.repo.Check() == nil && s.repo.Head().Number > 0 {
+		s.repo.Prune(most)
 	}
 }
 

@@ -118,7 +118,7 @@ func TestSessionsOfOneProgramCountWhileTheyAreThere(t *testing.T) {
 	m := manager(t, session.Config{MaxStored: 2}, sandboxtest.FakeConfig{})
 	var ids []session.ID
 	for range 2 {
-		i, err := m.Create(t.Context(), alice, "", session.Settings{Passing: true})
+		i, err := m.Create(t.Context(), alice, "", session.Settings{Ephemeral: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func TestSessionsOfOneProgramCountWhileTheyAreThere(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, err := m.Create(t.Context(), alice, "", session.Settings{Passing: true})
+	_, err := m.Create(t.Context(), alice, "", session.Settings{Ephemeral: true})
 	wantKind(t, err, fault.Exhausted)
 	if err := m.Destroy(t.Context(), alice, ids[0]); err != nil {
 		t.Fatal(err)

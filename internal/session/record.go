@@ -128,10 +128,10 @@ func (m *Manager) keptRecord(k key) (r record, err error) {
 	return r, nil
 }
 
-// sign says in session.json that this process has the session. It is on disk
+// writeOpened says in session.json that this process has the session. It is on disk
 // when it returns: whoever finds a session signed and its process gone knows that
 // a program may have been running.
-func (s *session) sign() error {
+func (s *session) writeOpened() error {
 	s.mu.Lock()
 	r := &s.record
 	r.Process, r.Life, r.Boot = os.Getpid(), s.manager.config.Life.Name(), ""
@@ -139,9 +139,9 @@ func (s *session) sign() error {
 	return s.write(true)
 }
 
-// letGoOf says that no process has it any more; clean: that what is on disk is
+// writeReleased says that no process has it any more; clean: that what is on disk is
 // what it was.
-func (s *session) letGoOf(clean bool) error {
+func (s *session) writeReleased(clean bool) error {
 	s.mu.Lock()
 	r := s.record
 	s.mu.Unlock()
@@ -173,7 +173,7 @@ func (s *session) save() error { return s.write(false) }
 // back.
 func (s *session) write(durably bool) error {
 	s.mu.Lock()
-	s.record.News, s.record.Calls, s.record.Anew = s.news, s.calls, slices.Sorted(maps.Keys(s.anew))
+	s.record.News, s.record.Calls, s.record.Anew = s.pending, s.calls, slices.Sorted(maps.Keys(s.mustReseed))
 	data, err := json.MarshalIndent(s.record, "", "  ")
 	s.mu.Unlock()
 	if err != nil {

@@ -16,49 +16,49 @@ import (
 // different were changed by a person, and are taken up. Else a program may have
 // been running: what it wrote is taken back.
 func (s *session) recoverState(clean bool) error {
-	s.keeping.Lock()
-	defer s.keeping.Unlock()
-	if s.passing() {
+	s.checkpointMu.Lock()
+	defer s.checkpointMu.Unlock()
+	if s.isEphemeral() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
 	defer cancel()
-	skipped, unlisted, err := s.kept.OpenHead(s.record.Head)
+	skipped, unlisted, err := s.repo.OpenHead(s.record.Head)
 	if err != nil {
 		return err
 	}
 	switch {
 	case unlisted:
-		s.tell("The list of this session's files is damaged: the files are as they were found.")
+		s.addNotice("The list of this session's files is damaged: the files are as they were found.")
 	case skipped != nil:
-		s.tell("The session's newest checkpoint is damaged: this is its state of an earlier call, as far as that is there.")
+		s.addNotice("The session's newest checkpoint is damaged: this is its state of an earlier call, as far as that is there.")
 	}
-	head := s.kept.Head()
+	head := s.repo.Head()
 	if head.At.After(s.record.LastUsedAt) { // or it expires before the call that opens it
 		s.record.LastUsedAt = head.At
 	}
 	for _, runtime := range s.record.Unkept {
-		if s.keeper() != nil && head.Holds(runtime) {
+		if s.machineSaver() != nil && head.Holds(runtime) {
 			continue
 		}
-		s.lost[runtime] = "its machine was stopped meanwhile, and " + filesOnly
+		s.lostReasons[runtime] = "its machine was stopped meanwhile, and " + filesOnly
 	}
 	if head.Number == 0 { // nothing was ever kept, or nothing is left of it
 		for runtime := range s.record.Runtimes {
-			s.lost[runtime] = "no checkpoint of it is there"
+			s.lostReasons[runtime] = "no checkpoint of it is there"
 		}
 	}
-	changed, partly, err := s.kept.Recover(ctx, clean && skipped == nil)
+	changed, partly, err := s.repo.Recover(ctx, clean && skipped == nil)
 	s.noteWaiting()
 	s.interrupted(head)
 	switch {
 	case partly:
-		s.tell("The server ended unexpectedly, and not all files could be brought back: some are as they were found.")
+		s.addNotice("The server ended unexpectedly, and not all files could be brought back: some are as they were found.")
 	case !changed || unlisted || skipped != nil: // that it is another state was said already
 	case hasMachines(s.backend):
-		s.tell("The server ended unexpectedly: files are as they were after the last call that was answered.")
+		s.addNotice("The server ended unexpectedly: files are as they were after the last call that was answered.")
 	default:
-		s.tell("The server ended unexpectedly: files and variables are as they were after the last call that was answered.")
+		s.addNotice("The server ended unexpectedly: files and variables are as they were after the last call that was answered.")
 	}
 	return err
 }
@@ -67,24 +67,24 @@ func (s *session) recoverState(clean bool) error {
 // the session was opened at, if there was one. The caller holds s.keeping.
 func (s *session) interrupted(head *history.Manifest) {
 	w := head.Waiting
-	if w == nil || s.kept.Head().Waits() != nil {
+	if w == nil || s.repo.Head().Waits() != nil {
 		return
 	}
 	s.ended = w.Execution
 	if w.Begun {
-		s.tell(fmt.Sprintf("The run %s, which had waited for a person and went on, was interrupted when the server ended: it does not go on, and what it called since may have been done.", w.Execution))
+		s.addNotice(fmt.Sprintf("The run %s, which had waited for a person and went on, was interrupted when the server ended: it does not go on, and what it called since may have been done.", w.Execution))
 	} else if !head.Holds(w.Runtime) {
-		s.tell(fmt.Sprintf("The run %s, which waited for a person, cannot go on: other code ran in its machine since, and that was not saved when the server ended.", w.Execution))
+		s.addNotice(fmt.Sprintf("The run %s, which waited for a person, cannot go on: other code ran in its machine since, and that was not saved when the server ended.", w.Execution))
 	} else {
-		s.tell(fmt.Sprintf("The run %s, which waited for a person, cannot go on: the session's newest checkpoint is damaged.", w.Execution))
+		s.addNotice(fmt.Sprintf("The run %s, which waited for a person, cannot go on: the session's newest checkpoint is damaged.", w.Execution))
 	}
 }
 
-// askCutShort has the next result tell what runs called that ended with the process which
+// askInterruptedCalls has the next result tell what runs called that ended with the process which
 // had the session before: it is nobody else's now, so none of them goes on. told is to be
 // called when the session's record is on disk.
-func (s *session) askCutShort() (told func()) {
-	ask := s.manager.config.CutShort
+func (s *session) askInterruptedCalls() (told func()) {
+	ask := s.manager.config.InterruptedCalls
 	if ask == nil {
 		return func() {}
 	}
@@ -110,15 +110,15 @@ func (s *session) askCutShort() (told func()) {
 // force or crashed, as its interpreter is, and tells whether it did. A program
 // that ended its interpreter by itself meant to leave what it wrote.
 func (s *session) rollBackFiles(t *turn, exit sandbox.Exit) bool {
-	if exit.State == sandbox.Kept || exit.Cause == sandbox.Exited || s.passing() {
+	if exit.State == sandbox.Kept || exit.Cause == sandbox.Exited || s.isEphemeral() {
 		return false
 	}
-	s.keeping.Lock()
-	defer s.keeping.Unlock()
-	if s.keepErr != nil {
+	s.checkpointMu.Lock()
+	defer s.checkpointMu.Unlock()
+	if s.checkpointErr != nil {
 		return false // the head is older than what the interpreter went back to
 	}
-	if err := s.kept.BringBack(); err != nil {
+	if err := s.repo.RestoreFiles(); err != nil {
 		s.manager.log.ErrorContext(t.ctx, "files could not be brought back after a run", "session", s.id, "execution", t.execution, "cause", fault.CauseOf(err))
 		return false
 	}
@@ -132,7 +132,7 @@ func (s *session) rollBackFiles(t *turn, exit sandbox.Exit) bool {
 func (s *session) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refreshTime)
 	defer cancel()
-	s.kept.Mended() // it is done now
+	s.repo.NeedsRepair() // it is done now
 	for runtime, in := range s.live() {
 		snapshotter, ok := in.(sandbox.Snapshotter)
 		if !ok {
@@ -143,13 +143,13 @@ func (s *session) refresh(ctx context.Context) {
 			continue
 		}
 		s.manager.log.WarnContext(ctx, "an interpreter could not open its files anew", "session", s.id, "runtime", runtime, "cause", fault.CauseOf(err))
-		if s.unsure[runtime] {
-			s.tell("What the last call left in an interpreter (" + runtime + ") is gone: its variables are as they were before it.")
-			delete(s.unsure, runtime)
+		if s.dirtyRuntimes[runtime] {
+			s.addNotice("What the last call left in an interpreter (" + runtime + ") is gone: its variables are as they were before it.")
+			delete(s.dirtyRuntimes, runtime)
 		}
 		s.drop(runtime, in)
-		if w := s.kept.Head().Waits(); w == nil || w.Runtime != runtime { // else nothing has run in it
-			s.anew[runtime] = true
+		if w := s.repo.Head().Waits(); w == nil || w.Runtime != runtime { // else nothing has run in it
+			s.mustReseed[runtime] = true
 		}
 	}
 }

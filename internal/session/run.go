@@ -12,44 +12,44 @@ import (
 	"paddock/internal/workspace"
 )
 
-// running is a program that is going on. It is the turn's.
-type running struct {
+// run is a program that is going on. It is the turn's.
+type run struct {
 	s      *session
 	t      *turn
 	p      plan
 	req    Request
 	in     sandbox.Instance
 	before workspace.Snapshot // where nothing is kept right after the run
-	asking asking
+	calls  hostCalls
 
-	from    *suspended // what it goes on from; nil: it begins
-	counted bool       // among the session's executions
-	inPlace bool       // it waits for a person where it is
-	stdout  recorder
-	stderr  recorder
-	earlier [2]string // what an earlier result had of the two
-	shown   displays
-	used    sandbox.Usage // of what has run, but for what an earlier call saw
-	waited  time.Duration // at its end, for a person
-	began   Traffic       // of the session, when it began, or went on
-	refused string        // what it was refused, as far as that was asked for
-	beside  atomic.Int64  // calls that are none of tools
+	from       *suspended // what it goes on from; nil: it begins
+	counted    bool       // among the session's executions
+	inPlace    bool       // it waits for a person where it is
+	stdout     recorder
+	stderr     recorder
+	earlier    [2]string // what an earlier result had of the two
+	shown      displays
+	used       sandbox.Usage // of what has run, but for what an earlier call saw
+	waited     time.Duration // at its end, for a person
+	began      Traffic       // of the session, when it began, or went on
+	refused    string        // what it was refused, as far as that was asked for
+	background atomic.Int64  // calls that are none of tools
 }
 
-// execute runs the program, or goes on with it; it is the caller's turn.
-func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
-	if err := s.catchUp(t.ctx); err != nil {
+// runProgram runs the program, or goes on with it; it is the caller's turn.
+func (s *session) runProgram(t *turn, p plan, req Request) (Result, error) {
+	if err := s.reconcile(t.ctx); err != nil {
 		return Result{}, err
 	}
 	in, err := s.interpreter(t, p.runtime)
 	if err != nil {
 		return Result{}, err
 	}
-	s.fill(context.WithValue(t.ctx, programKey{}, req.Code))
-	r := &running{s: s, t: t, p: p, req: req, in: in, began: s.traffic()}
-	r.asking = asking{answer: r.answering(), works: map[int]*work{}, news: make(chan struct{}, 1)}
-	r.inPlace = s.manager.config.WaitInPlace < 0 || s.passing() || !keeps(in) && !s.savesMachines()
-	if s.manager.config.KeepLater || s.passing() {
+	s.refreshMounts(context.WithValue(t.ctx, programKey{}, req.Code))
+	r := &run{s: s, t: t, p: p, req: req, in: in, began: s.traffic()}
+	r.calls = hostCalls{answer: r.answering(), pending: map[int]*pendingCall{}, changed: make(chan struct{}, 1)}
+	r.inPlace = s.manager.config.WaitInPlace < 0 || s.isEphemeral() || !keeps(in) && !s.canSaveMachines()
+	if s.manager.config.AsyncCheckpoint || s.isEphemeral() {
 		if r.before, err = s.tree.Snapshot(); err != nil {
 			return Result{}, fmt.Errorf("looking at the workspace: %w", err)
 		}
@@ -59,16 +59,16 @@ func (s *session) execute(t *turn, p plan, req Request) (Result, error) {
 	}
 	defer r.stdout.spool.close()
 	defer r.stderr.spool.close()
-	return r.toEnd()
+	return r.runUntilDone()
 }
 
 // begin makes the program ready to run, and what waits in its interpreter another's.
-func (r *running) begin() error {
+func (r *run) begin() error {
 	s, limits := r.s, r.p.command.Limits
 	var err error
 	if r.req.Continue == "" {
 		err = s.supersede(r.t.ctx, r.p.runtime.Name)
-	} else if r.from, err = s.goOn(r.t.ctx, r.req.Continue); err == nil {
+	} else if r.from, err = s.resumeWaiting(r.t.ctx, r.req.Continue); err == nil {
 		limits = r.from.Limits
 	}
 	if err != nil {
@@ -82,7 +82,7 @@ func (r *running) begin() error {
 	c := &r.p.command
 	c.Stdout, c.Stderr, c.Display = &r.stdout, &r.stderr, r.shown.add
 	if s.manager.config.Call != nil {
-		c.Call = r.asking.ask
+		c.Call = r.calls.call
 	}
 	if r.from != nil {
 		r.resume()
@@ -90,8 +90,8 @@ func (r *running) begin() error {
 	return nil
 }
 
-// toEnd runs the program until it has ended, or waits for a person and is kept so.
-func (r *running) toEnd() (Result, error) {
+// runUntilDone runs the program until it has ended, or waits for a person and is kept so.
+func (r *run) runUntilDone() (Result, error) {
 	s, t := r.s, r.t
 	ctx, cancel := context.WithTimeout(t.ctx, r.p.timeout)
 	defer cancel()
@@ -105,11 +105,11 @@ func (r *running) toEnd() (Result, error) {
 	}()
 	for {
 		var reasons map[int]string
-		exit, reasons, err = r.run(ctx)
-		s.tooLate(t)
+		exit, reasons, err = r.runOnce(ctx)
+		s.setUncancellable(t)
 		if err != nil {
 			err = s.broken(t, r.p.runtime.Name, r.in, err)
-			r.lost()
+			r.noteLost()
 			return Result{}, err
 		}
 		wall := time.Since(began)
@@ -121,32 +121,32 @@ func (r *running) toEnd() (Result, error) {
 			return res, nil
 		}
 		s.manager.log.WarnContext(ctx, "a run that waits cannot be kept, and waits in place", "session", s.id, "execution", t.execution, "cause", fault.CauseOf(failed))
-		if errors.Is(failed, errTwice) {
-			s.tell("The run had to wait for a person, could not be kept for that, and was stopped.")
+		if errors.Is(failed, errMustNotContinue) {
+			s.addNotice("The run had to wait for a person, could not be kept for that, and was stopped.")
 			cancel()
 		}
-		s.notTooLate(t)
+		s.setCancellable(t)
 		r.inPlace = true
 		r.p.command.Continue = &sandbox.Continuation{Calls: exit.Calls, Open: exit.Open}
 	}
 }
 
-// run runs the program until it has ended or does nothing but wait for a person, and
+// runOnce runs the program until it has ended or does nothing but wait for a person, and
 // gives for what, by the numbers of its calls.
-func (r *running) run(ctx context.Context) (exit sandbox.Exit, reasons map[int]string, err error) {
-	defer r.asking.end(nil)
+func (r *run) runOnce(ctx context.Context) (exit sandbox.Exit, reasons map[int]string, err error) {
+	defer r.calls.end(nil)
 	for {
 		cmd := r.p.command
-		cmd.Limits = r.left(cmd.Limits)
+		cmd.Limits = r.remaining(cmd.Limits)
 		if !r.inPlace {
-			cmd.Suspend = r.asking.next(func() time.Duration { return r.patience(ctx) })
+			cmd.Suspend = r.calls.next(func() time.Duration { return r.waitInPlace(ctx) })
 		}
 		exit, err = guard("running", func() (sandbox.Exit, error) { return r.in.Run(ctx, cmd) })
-		r.sum(&exit)
+		r.addEarlier(&exit)
 		if err != nil || exit.Cause != sandbox.Waiting {
 			return exit, nil, err
 		}
-		reasons, r.waited = r.asking.settle(ctx, exit.Open)
+		reasons, r.waited = r.calls.drain(ctx, exit.Open)
 		if len(reasons) > 0 {
 			return exit, reasons, nil
 		}
@@ -154,8 +154,8 @@ func (r *running) run(ctx context.Context) (exit sandbox.Exit, reasons map[int]s
 	}
 }
 
-// patience is how long the program waits in place for a person, if that begins now.
-func (r *running) patience(ctx context.Context) time.Duration {
+// waitInPlace is how long the program waits in place for a person, if that begins now.
+func (r *run) waitInPlace(ctx context.Context) time.Duration {
 	most := r.s.manager.config.WaitInPlace
 	if at, ok := ctx.Deadline(); ok {
 		most = min(most, time.Until(at)/2)
@@ -163,8 +163,8 @@ func (r *running) patience(ctx context.Context) time.Duration {
 	return max(most, 0)
 }
 
-// left is what is left of the limits of a run, of which a part has run.
-func (r *running) left(l sandbox.RunLimits) sandbox.RunLimits {
+// remaining is what is left of the limits of a run, of which a part has run.
+func (r *run) remaining(l sandbox.RunLimits) sandbox.RunLimits {
 	rest := func(limit, used int64) int64 {
 		if limit == 0 {
 			return 0
@@ -178,8 +178,8 @@ func (r *running) left(l sandbox.RunLimits) sandbox.RunLimits {
 	return l
 }
 
-// sum makes an exit's Usage that of all that has run.
-func (r *running) sum(exit *sandbox.Exit) {
+// addEarlier makes an exit's Usage that of all that has run.
+func (r *run) addEarlier(exit *sandbox.Exit) {
 	u := &exit.Usage
 	u.CPU, u.Fuel, u.Wall, u.Peak = u.CPU+r.used.CPU, u.Fuel+r.used.Fuel, u.Wall+r.used.Wall, max(u.Peak, r.used.Peak)
 	r.stdout.cut, r.stderr.cut = r.stdout.cut || exit.StdoutTruncated, r.stderr.cut || exit.StderrTruncated
@@ -188,12 +188,12 @@ func (r *running) sum(exit *sandbox.Exit) {
 }
 
 // result is what there is to tell of the program.
-func (r *running) result(exit sandbox.Exit, wall time.Duration, notice string) Result {
+func (r *run) result(exit sandbox.Exit, wall time.Duration, notice string) Result {
 	r.refused = lines(r.refused, r.s.refused())
 	res := Result{
 		Session: r.s.id, Execution: r.t.execution, Isolation: r.s.backend.Name(), Exit: exit,
 		Displays: r.shown.take(), Wall: wall, Notice: notice,
-		Egress: r.s.traffic().since(r.began), Refused: r.refused, ToolCalls: max(exit.Calls-r.besides(), 0),
+		Egress: r.s.traffic().since(r.began), Refused: r.refused, ToolCalls: max(exit.Calls-r.backgroundCalls(), 0),
 	}
 	res.Stdout, res.StdoutStream = r.stdout.text()
 	res.Stderr, res.StderrStream = r.stderr.text()
@@ -204,16 +204,16 @@ func (r *running) result(exit sandbox.Exit, wall time.Duration, notice string) R
 }
 
 // ended puts away what the result has no room for.
-func (r *running) ended(res *Result) {
+func (r *run) ended(res *Result) {
 	r.s.file(&r.stdout, &res.StdoutStream, "stdout.txt", res.Stdout)
 	r.s.file(&r.stderr, &res.StderrStream, "stderr.txt", res.Stderr)
 	if r.req.Ended != nil {
-		r.req.Ended(*res, r.s.put)
+		r.req.Ended(*res, r.s.putFile)
 	}
 }
 
 // end deals with a program that has ended.
-func (r *running) end(exit sandbox.Exit, wall time.Duration) Result {
+func (r *run) end(exit sandbox.Exit, wall time.Duration) Result {
 	s, t := r.s, r.t
 	gone, notice := overtaken(context.Cause(t.ctx)), ""
 	if gone == "" {
@@ -228,10 +228,10 @@ func (r *running) end(exit sandbox.Exit, wall time.Duration) Result {
 		exit.State, notice = sandbox.Fresh, gone
 	}
 	res := r.result(exit, wall, notice)
-	live := s.account(r, exit)
+	live := s.accountFor(r, exit)
 	if gone == "" {
 		r.ended(&res)
-		s.keepRun(t, r.p, live, r.before, &res)
+		s.checkpointRun(t, r.p, live, r.before, &res)
 	}
 	return res
 }

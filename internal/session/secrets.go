@@ -26,15 +26,15 @@ type Secrets struct {
 	Variables func(owner Owner, id ID) (map[string]string, error)
 }
 
-// maxWishes bounds the secrets that a session is made with.
-const maxWishes = 100
+// maxSecretNames bounds the secrets that a session is made with.
+const maxSecretNames = 100
 
 // chooseSecrets gives what a session has of secrets that is made with a wish.
 func (m *Manager) chooseSecrets(owner Owner, wish *[]string) (*[]string, error) {
 	choose := m.config.Secrets.Choose
 	switch {
-	case wish != nil && len(*wish) > maxWishes:
-		return nil, fault.New(fault.Invalid, "a session has at most %d secrets", maxWishes)
+	case wish != nil && len(*wish) > maxSecretNames:
+		return nil, fault.New(fault.Invalid, "a session has at most %d secrets", maxSecretNames)
 	case choose == nil && wish != nil && len(*wish) > 0:
 		return nil, fault.New(fault.Denied, "there are no secrets here")
 	case choose == nil:

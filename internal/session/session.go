@@ -33,24 +33,24 @@ type session struct {
 	release    func() error // lets go of the lock; nil: it is not held
 
 	// Of the first in the queue, the opening and the end:
-	notices                 // what the next result has to tell
-	anew    map[string]bool // runtimes whose state on disk has been gone on from
-	ports   *loopback.Ports // of its machine
-	ended   string          // the run that waited and was given up when it was opened; empty: none
-	spare   *spare          // that nobody has used; nil: there is none
-	// unkeptPlaces is in how many places files were not kept when results last told of it.
-	unkeptPlaces int
+	notices                    // what the next result has to tell
+	mustReseed map[string]bool // runtimes whose state on disk has been gone on from
+	ports      *loopback.Ports // of its machine
+	ended      string          // the run that waited and was given up when it was opened; empty: none
+	prestarted *prestarted     // that nobody has used; nil: there is none
+	// unsavedPlaces is in how many places files were not kept when results last told of it.
+	unsavedPlaces int
 
-	keeping sync.Mutex       // held by whoever makes a checkpoint or reads them; guards what follows
-	kept    *checkpoint.Kept // set while it is opened
-	keepErr error            // why what lives could not be kept; nil: it is on disk
-	unsure  map[string]bool  // runtimes whose live interpreter is not what the head says
-	apart   map[string]bool  // those whose live interpreter wrote what is in no checkpoint: what it writes next has to be whole
+	checkpointMu      sync.Mutex       // held by whoever makes a checkpoint or reads them; guards what follows
+	repo              *checkpoint.Repo // set while it is opened
+	checkpointErr     error            // why what lives could not be kept; nil: it is on disk
+	dirtyRuntimes     map[string]bool  // runtimes whose live interpreter is not what the head says
+	needsFullSnapshot map[string]bool  // those whose live interpreter wrote what is in no checkpoint: what it writes next has to be whole
 
 	mu           sync.Mutex // guards what follows
 	phase        phase
 	sleeping     bool    // it leaves only to be opened again
-	loose        bool    // what lives is not on disk as it is: it does not sleep
+	dirty        bool    // what lives is not on disk as it is: it does not sleep
 	users        int     // who uses its files: it does not sleep meanwhile
 	queue        []*turn // in order of arrival; the first is at work
 	record       record
@@ -66,8 +66,8 @@ func newSession(m *Manager, k key) *session {
 	return &session{
 		key: k, manager: m, dir: m.folder(k),
 		opened: make(chan struct{}), drained: make(chan struct{}), closed: make(chan struct{}),
-		interpreters: map[string]sandbox.Instance{}, notices: notices{lost: map[string]string{}}, anew: map[string]bool{},
-		unsure: map[string]bool{}, apart: map[string]bool{},
+		interpreters: map[string]sandbox.Instance{}, notices: notices{lostReasons: map[string]string{}}, mustReseed: map[string]bool{},
+		dirtyRuntimes: map[string]bool{}, needsFullSnapshot: map[string]bool{},
 	}
 }
 
@@ -82,12 +82,12 @@ func (id ID) check() error {
 
 var lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// Minted tells whether an id looks like one that a Manager made up, be it cut short or
+// IsGenerated tells whether an id looks like one that a Manager made up, be it cut short or
 // mistyped: it begins as they do.
-func (id ID) Minted() bool { return strings.HasPrefix(string(id), "s-") }
+func (id ID) IsGenerated() bool { return strings.HasPrefix(string(id), "s-") }
 
-// mint makes a name that cannot be guessed: 26 characters, 130 random bits.
-func mint(prefix string) string {
+// newID makes a name that cannot be guessed: 26 characters, 130 random bits.
+func newID(prefix string) string {
 	random := make([]byte, 17)
 	rand.Read(random) // never fails
 	return prefix + lower.EncodeToString(random)[:26]

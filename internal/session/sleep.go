@@ -78,15 +78,15 @@ func (s *session) awakeLocked() error {
 
 // restful tells under the lock whether a session may be put to sleep: nothing
 // runs or waits, nobody uses its files, and all of it is on disk.
-func (s *session) restfulLocked() bool {
-	return s.phase == free && s.users == 0 && !s.loose && !s.record.Settings.Passing
+func (s *session) canSleepLocked() bool {
+	return s.phase == free && s.users == 0 && !s.dirty && !s.record.Settings.Ephemeral
 }
 
 // sleep lets go of a session that may rest: its interpreters end, and what it
 // is stays on disk. It tells whether it did, and has waited for it.
 func (m *Manager) sleep(s *session, allow func() bool) bool {
 	if !s.end(nil, func() bool {
-		if !s.restfulLocked() || allow != nil && !allow() {
+		if !s.canSleepLocked() || allow != nil && !allow() {
 			return false
 		}
 		s.sleeping = true
@@ -122,16 +122,16 @@ func (m *Manager) Sleep(owner Owner, id ID) error {
 	return nil
 }
 
-// rest puts those to sleep that nobody has used for long, and gives the time
+// sleepIdle puts those to sleep that nobody has used for long, and gives the time
 // until it should look again.
-func (m *Manager) rest(now time.Time) time.Duration {
+func (m *Manager) sleepIdle(now time.Time) time.Duration {
 	next := maxRest
 	if m.config.SleepAfter < 0 {
 		return next
 	}
 	for _, s := range m.open("") {
 		due := func() time.Time { return s.record.LastUsedAt.Add(m.config.SleepAfter) }
-		if s.worksBeside(m.ctx, func() bool { return s.restfulLocked() && !now.Before(due()) }) {
+		if s.hasBackgroundWork(m.ctx, func() bool { return s.canSleepLocked() && !now.Before(due()) }) {
 			next = min(next, m.config.SleepAfter) // it may be done by then
 			continue
 		}
@@ -139,9 +139,9 @@ func (m *Manager) rest(now time.Time) time.Duration {
 			continue
 		}
 		s.mu.Lock()
-		if s.restfulLocked() {
+		if s.canSleepLocked() {
 			next = min(next, due().Sub(now))
-		} else if !s.record.Settings.Passing {
+		} else if !s.record.Settings.Ephemeral {
 			next = min(next, m.config.SleepAfter) // it is in use, and may rest by then
 		}
 		s.mu.Unlock()
@@ -204,11 +204,11 @@ func (m *Manager) counts(o Owner) (mine, all int) {
 
 // checkStored refuses one session more than an owner may have, asleep or not.
 func (m *Manager) checkStored(o Owner) error {
-	u, err := m.taken(o)
+	u, err := m.diskUse(o)
 	if err != nil || u.Sessions < m.config.MaxStored {
 		return err
 	}
-	if u, _, err = m.takenNow(o); err != nil || u.Sessions < m.config.MaxStored {
+	if u, _, err = m.measureDisk(o); err != nil || u.Sessions < m.config.MaxStored {
 		return err
 	}
 	return fault.New(fault.Exhausted, "there are %d sessions already, and no more are allowed", u.Sessions).

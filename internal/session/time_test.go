@@ -321,7 +321,7 @@ func TestAnExecutionThatNobodyWaitsForHoldsNobodyUp(t *testing.T) {
 	bubble(t, session.Config{DefaultTimeout: time.Hour}, func(t *testing.T, m *session.Manager) {
 		id := create(t, m, alice, "")
 		first := begin(t.Context(), m, id, "x = 1\nsleep(3000)")
-		patient := session.Request{Code: "print(x)", Patience: 5 * time.Second}
+		patient := session.Request{Code: "print(x)", QueueTimeout: 5 * time.Second}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		if _, err := m.Execute(ctx, alice, id, patient); !errors.Is(err, context.DeadlineExceeded) { // it has just begun
 			t.Errorf("at once: %v", err)

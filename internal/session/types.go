@@ -52,9 +52,9 @@ type Settings struct {
 	// nil says nothing of them, and it has those that sessions have without asking; of a
 	// session that was made it is what it has.
 	Secrets *[]string `json:"secrets,omitempty"`
-	// Passing says that the session ends with what it was made for: there are no
+	// Ephemeral says that the session ends with what it was made for: there are no
 	// checkpoints of it, and it does not sleep.
-	Passing bool `json:"passing,omitempty"`
+	Ephemeral bool `json:"passing,omitempty"`
 	// Machine is what the session's machine is like, where its isolation gives it
 	// one; nil: as by default.
 	Machine *Machine `json:"machine,omitempty"`
@@ -146,10 +146,10 @@ type Request struct {
 	Timeout time.Duration
 	// Isolation must be empty or the session's own.
 	Isolation string
-	// Patience is how long another execution may have been running in the session for
+	// QueueTimeout is how long another execution may have been running in the session for
 	// this one to wait for it; where it has been for longer, Execute gives a fault.Conflict
 	// at once that names it. Zero: it waits however long that has been.
-	Patience time.Duration
+	QueueTimeout time.Duration
 	// Interrupt stops what runs or waits in the session, and then this one runs.
 	Interrupt bool
 	// Stdout and Stderr, when set, receive output while it is printed, besides

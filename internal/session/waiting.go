@@ -66,7 +66,7 @@ const maxReason = 200
 
 // wait makes the checkpoint of a run that waits for a person. After an error it has not
 // been suspended.
-func (r *running) wait(exit sandbox.Exit, reasons map[int]string, wall time.Duration) (Result, error) {
+func (r *run) wait(exit sandbox.Exit, reasons map[int]string, wall time.Duration) (Result, error) {
 	s, t := r.s, r.t
 	notice := s.notice(r.p.runtime.Name, exit, false)
 	res := r.result(exit, wall, notice)
@@ -79,7 +79,7 @@ func (r *running) wait(exit sandbox.Exit, reasons map[int]string, wall time.Dura
 			res.Waiting = append(res.Waiting, why)
 		}
 	}
-	live := s.account(r, exit)
+	live := s.accountFor(r, exit)
 	r.ended(&res)
 	content, err := json.Marshal(r.suspended(exit, wall))
 	if err == nil && len(content) > checkpoint.MaxContent {
@@ -89,24 +89,24 @@ func (r *running) wait(exit sandbox.Exit, reasons map[int]string, wall time.Dura
 		n := r.p.note(t)
 		n.Content = content
 		if !keeps(r.in) { // the program waits on in its machine, as that is saved
-			s.dropSpare() // of which nobody has anything to keep
-			n.Save, n.MachineMoved = s.saver(), true
+			s.dropPrestarted() // of which nobody has anything to keep
+			n.Save, n.MachineMoved = s.saveMachine(), true
 		}
 		n.Waiting = &history.Waiting{
 			Execution: t.execution, Runtime: r.p.runtime.Name, Language: r.p.command.Language, Since: time.Now().UTC(), Reasons: res.Waiting,
 		}
-		res.Changes, err = s.keepNow(t, n, live)
+		res.Changes, err = s.checkpointNow(t, n, live)
 	}
 	if err != nil {
-		s.tell(notice) // with the result that there will be
+		s.addNotice(notice) // with the result that there will be
 		err = s.notSuspended(t, err)
 	}
 	return res, err
 }
 
-// errTwice is for a run that has not been suspended, and may be found so after a crash:
+// errMustNotContinue is for a run that has not been suspended, and may be found so after a crash:
 // it must not go on here as well.
-var errTwice = errors.New("session: the run may be found waiting, and does not go on")
+var errMustNotContinue = errors.New("session: the run may be found waiting, and does not go on")
 
 // notSuspended makes sure that a run which could not be kept is not found waiting after
 // a crash; err is why it could not.
@@ -116,21 +116,21 @@ func (s *session) notSuspended(t *turn, err error) error {
 	}
 	ctx, cancel := lasting(t.ctx)
 	defer cancel()
-	s.keeping.Lock()
-	defer s.keeping.Unlock()
-	if again := s.kept.Again(ctx); again != nil {
-		return errors.Join(errTwice, err, again)
+	s.checkpointMu.Lock()
+	defer s.checkpointMu.Unlock()
+	if again := s.repo.Suspend(ctx); again != nil {
+		return errors.Join(errMustNotContinue, err, again)
 	}
 	return err
 }
 
 // suspended is what the run needs to go on.
-func (r *running) suspended(exit sandbox.Exit, wall time.Duration) suspended {
+func (r *run) suspended(exit sandbox.Exit, wall time.Duration) suspended {
 	w := suspended{
 		Code: r.p.code, Limits: r.p.command.Limits, Left: max(r.p.timeout-wall+r.waited, time.Second), Fuel: r.used.Fuel + r.fuel(), Shown: r.displayed(),
 		Stdout: r.stdout.head, StdoutTail: r.stdout.tail, StdoutBytes: r.stdout.bytes, StdoutCut: r.stdout.cut,
 		Stderr: r.stderr.head, StderrTail: r.stderr.tail, StderrBytes: r.stderr.bytes, StderrCut: r.stderr.cut,
-		Calls: exit.Calls, Beside: r.besides(), Open: exit.Open,
+		Calls: exit.Calls, Beside: r.backgroundCalls(), Open: exit.Open,
 	}
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
@@ -138,8 +138,8 @@ func (r *running) suspended(exit sandbox.Exit, wall time.Duration) suspended {
 	return w
 }
 
-// resume makes the run what it was when it was suspended.
-func (r *running) resume() {
+// resumeWaiting makes the run what it was when it was suspended.
+func (r *run) resume() {
 	from, s := r.from, r.s
 	r.counted = true
 	r.p.code, r.p.command.Limits = from.Code, from.Limits
@@ -154,9 +154,9 @@ func (r *running) resume() {
 	s.number = from.Number
 }
 
-// besides is how many calls of the run were none of tools.
-func (r *running) besides() int {
-	n := int(r.beside.Load())
+// backgroundCalls is how many calls of the run were none of tools.
+func (r *run) backgroundCalls() int {
+	n := int(r.background.Load())
 	if r.from != nil {
 		n += r.from.Beside
 	}
@@ -164,7 +164,7 @@ func (r *running) besides() int {
 }
 
 // fuel is what the run had used when it was suspended.
-func (r *running) fuel() uint64 {
+func (r *run) fuel() uint64 {
 	if r.from == nil {
 		return 0
 	}
@@ -172,7 +172,7 @@ func (r *running) fuel() uint64 {
 }
 
 // displayed is how many bytes the run has displayed, as they are counted.
-func (r *running) displayed() (bytes int64) {
+func (r *run) displayed() (bytes int64) {
 	if r.from != nil {
 		bytes = r.from.Shown
 	}
@@ -184,9 +184,9 @@ func (r *running) displayed() (bytes int64) {
 
 // waits gives the run that waits in the session; nil: none does.
 func (s *session) waits() *history.Waiting {
-	s.keeping.Lock()
-	defer s.keeping.Unlock()
-	return s.kept.Head().Waits()
+	s.checkpointMu.Lock()
+	defer s.checkpointMu.Unlock()
+	return s.repo.Head().Waits()
 }
 
 // checkContinue gives the run that a request goes on with.
@@ -195,7 +195,7 @@ func (s *session) checkContinue(execution string) (*history.Waiting, error) {
 	busy := slices.ContainsFunc(s.queue, func(t *turn) bool { return t.execution == execution })
 	s.mu.Unlock()
 	if busy {
-		return nil, errGoing(execution)
+		return nil, errAlreadyRunning(execution)
 	}
 	if w := s.waits(); w != nil && w.Execution == execution {
 		return w, nil
@@ -203,7 +203,7 @@ func (s *session) checkContinue(execution string) (*history.Waiting, error) {
 	return nil, errNotWaiting(execution)
 }
 
-func errGoing(execution string) error {
+func errAlreadyRunning(execution string) error {
 	return fault.New(fault.Conflict, "the run %q is going on already", execution).WithHint("its result goes to who waits for it")
 }
 
@@ -212,31 +212,31 @@ func errNotWaiting(execution string) error {
 		WithHint("it has ended, was given up, or was interrupted when the server ended; run the code again where it is still wanted")
 }
 
-// goOn notes on disk that the run which waits is gone on with, and gives what it needs.
+// resumeWaiting notes on disk that the run which waits is gone on with, and gives what it needs.
 // Its interpreter lives. It is the caller's turn.
-func (s *session) goOn(ctx context.Context, execution string) (*suspended, error) {
+func (s *session) resumeWaiting(ctx context.Context, execution string) (*suspended, error) {
 	from, lost, err := s.takeWaiting(ctx, execution)
 	if lost {
-		s.gaveUp(execution)
+		s.notifyAbandoned(execution)
 	}
 	return from, err
 }
 
-// takeWaiting is goOn's; lost tells that the run was given up, as it cannot go on.
+// takeWaiting is resume's; lost tells that the run was given up, as it cannot go on.
 func (s *session) takeWaiting(ctx context.Context, execution string) (from *suspended, lost bool, err error) {
 	ctx, cancel := lasting(ctx)
 	defer cancel()
-	s.keeping.Lock()
-	defer s.keeping.Unlock()
-	w := s.kept.Head().Waits()
+	s.checkpointMu.Lock()
+	defer s.checkpointMu.Unlock()
+	w := s.repo.Head().Waits()
 	if w == nil || w.Execution != execution {
 		return nil, false, errNotWaiting(execution)
 	}
-	why, gone := s.lost[w.Runtime]
+	why, gone := s.lostReasons[w.Runtime]
 	if !gone {
 		from = new(suspended)
 		var data []byte
-		if data, err = s.kept.Content(); err == nil {
+		if data, err = s.repo.Content(); err == nil {
 			err = json.Unmarshal(data, from)
 		}
 		var syntax *json.SyntaxError
@@ -246,12 +246,12 @@ func (s *session) takeWaiting(ctx context.Context, execution string) (from *susp
 		why = "what it waited for is damaged"
 	}
 	if !gone {
-		if err := s.kept.GoOn(ctx); err != nil {
+		if err := s.repo.GoOn(ctx); err != nil {
 			return nil, false, fmt.Errorf("noting that the run goes on: %w", err)
 		}
 		return from, false, nil
 	}
-	if err := s.kept.GiveUp(ctx); err != nil {
+	if err := s.repo.Abandon(ctx); err != nil {
 		return nil, false, fmt.Errorf("giving up a run that cannot go on: %w", err)
 	}
 	return nil, true, fault.New(fault.Unsupported, "the run %q cannot go on: %s", execution, why).WithHint("run its code again where it is still wanted")
@@ -263,40 +263,40 @@ func (s *session) supersede(ctx context.Context, runtime string) error {
 	if w := s.waits(); w == nil || w.Runtime != runtime {
 		return nil
 	}
-	w, err := s.giveUpWaiting(ctx, "")
+	w, err := s.abandonWaiting(ctx, "")
 	if err != nil {
 		return fmt.Errorf("giving up the run that waits: %w", err)
 	}
 	if w != nil { // nobody cancelled it just now
-		s.tell(fmt.Sprintf("The run %s waited for a person in this interpreter (%s), and was given up for this call.", w.Execution, enumerate(w.Reasons)))
+		s.addNotice(fmt.Sprintf("The run %s waited for a person in this interpreter (%s), and was given up for this call.", w.Execution, enumerate(w.Reasons)))
 	}
 	return nil
 }
 
-// giveUpWaiting gives up the run that waits, if it is this execution; "": whichever it
+// abandonWaiting gives up the run that waits, if it is this execution; "": whichever it
 // is. It tells who wants to know, and gives what it gave up; nil: there was nothing. It
 // waits for no program.
-func (s *session) giveUpWaiting(ctx context.Context, execution string) (*history.Waiting, error) {
+func (s *session) abandonWaiting(ctx context.Context, execution string) (*history.Waiting, error) {
 	ctx, cancel := lasting(ctx)
 	defer cancel()
-	s.keeping.Lock()
-	w := s.kept.Head().Waits()
+	s.checkpointMu.Lock()
+	w := s.repo.Head().Waits()
 	if w == nil || execution != "" && w.Execution != execution {
-		s.keeping.Unlock()
+		s.checkpointMu.Unlock()
 		return nil, nil
 	}
-	err := s.kept.GiveUp(ctx)
-	s.keeping.Unlock()
+	err := s.repo.Abandon(ctx)
+	s.checkpointMu.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	s.gaveUp(w.Execution)
+	s.notifyAbandoned(w.Execution)
 	return w, nil
 }
 
-// gaveUp tells that a run which waited will never go on. The caller holds no lock.
-func (s *session) gaveUp(execution string) {
-	if tell := s.manager.config.GivenUp; tell != nil {
+// notifyAbandoned tells that a run which waited will never go on. The caller holds no lock.
+func (s *session) notifyAbandoned(execution string) {
+	if tell := s.manager.config.OnRunAbandoned; tell != nil {
 		_, err := guard("giving up a run", func() (struct{}, error) { tell(s.owner, s.id, execution); return struct{}{}, nil })
 		if err != nil {
 			s.manager.log.Error("that a run was given up was not told", "session", s.id, "execution", execution, "cause", fault.CauseOf(err))
@@ -310,35 +310,35 @@ func (s *session) over(w *history.Waiting) bool {
 	if w == nil {
 		return false
 	}
-	s.gaveUp(w.Execution)
+	s.notifyAbandoned(w.Execution)
 	return true
 }
 
-// lost deals with a run that was gone on with and that the sandbox lost.
-func (r *running) lost() {
+// noteLost deals with a run that was gone on with and that the sandbox lost.
+func (r *run) noteLost() {
 	if r.from == nil {
 		return
 	}
 	ctx, cancel := lasting(r.t.ctx)
 	defer cancel()
-	r.s.keeping.Lock()
-	defer r.s.keeping.Unlock()
-	if err := r.s.kept.GiveUp(ctx); err != nil {
+	r.s.checkpointMu.Lock()
+	defer r.s.checkpointMu.Unlock()
+	if err := r.s.repo.Abandon(ctx); err != nil {
 		r.s.manager.log.WarnContext(ctx, "that a run is over cannot be noted", "session", r.s.id, "execution", r.t.execution, "cause", fault.CauseOf(err))
 	}
 }
 
 // waitsIn tells whether a run waits, or was gone on with, in an interpreter.
 func (s *session) waitsIn(runtime string) bool {
-	s.keeping.Lock()
-	defer s.keeping.Unlock()
-	w := s.kept.Head().Waiting
+	s.checkpointMu.Lock()
+	defer s.checkpointMu.Unlock()
+	w := s.repo.Head().Waiting
 	return w != nil && w.Runtime == runtime
 }
 
 // noteWaiting has the record say what waits. The caller holds s.keeping.
 func (s *session) noteWaiting() {
-	w := s.kept.Head().Waits()
+	w := s.repo.Head().Waits()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.record.Waiting = describeWaiting(w)

@@ -53,7 +53,7 @@ func asking(t *testing.T, change func(*session.Config), test func(t *testing.T, 
 }
 
 func (p *people) config() session.Config {
-	return session.Config{Call: p.call, WaitInPlace: 1, GivenUp: func(_ session.Owner, _ session.ID, execution string) {
+	return session.Config{Call: p.call, WaitInPlace: 1, OnRunAbandoned: func(_ session.Owner, _ session.ID, execution string) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.givenUp = append(p.givenUp, execution)
@@ -323,7 +323,7 @@ func TestARunThatWaitsOutlives(t *testing.T) {
 			people := newPeople()
 			at := &place{config: people.config(), dir: t.TempDir(), people: people}
 			knows := &cutShort{}
-			at.config.CutShort = knows.config("").CutShort
+			at.config.InterruptedCalls = knows.config("").InterruptedCalls
 			at.config.Dir = at.dir
 			at.m = manager(t, at.config, sandboxtest.FakeConfig{})
 			at.id = create(t, at.m, alice, "")

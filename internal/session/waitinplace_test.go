@@ -55,7 +55,7 @@ func TestAProgramThatWasToBeLeftGoesOnWhereEverythingIsAnswered(t *testing.T) {
 	p := newPeople()
 	config := p.config()
 	config.Call = func(ctx context.Context, run session.Run, c sandbox.Call) []byte {
-		if c.Number == 1 { // it blocks: after the patience it may be left, and cannot be
+		if c.Number == 1 { // it blocks: after the timeout it may be left, and cannot be
 			run.Suspend("ap-1")
 			select {
 			case <-time.After(50 * time.Millisecond):
@@ -88,14 +88,14 @@ func TestARunWaitsInPlace(t *testing.T) {
 	for name, c := range map[string]struct {
 		code     string
 		settings session.Settings
-		patience time.Duration
+		timeout  time.Duration
 	}{
 		"a call that blocks":               {code: blocks},
-		"nobody suspends":                  {code: "many = gather('approve', 1)\nprint(many)", patience: -1},
-		"a session of which nothing stays": {code: "many = gather('approve', 1)\nprint(many)", settings: session.Settings{Passing: true}},
+		"nobody suspends":                  {code: "many = gather('approve', 1)\nprint(many)", timeout: -1},
+		"a session of which nothing stays": {code: "many = gather('approve', 1)\nprint(many)", settings: session.Settings{Ephemeral: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			asking(t, func(config *session.Config) { config.WaitInPlace = c.patience }, func(t *testing.T, m *session.Manager, p *people) {
+			asking(t, func(config *session.Config) { config.WaitInPlace = c.timeout }, func(t *testing.T, m *session.Manager, p *people) {
 				i, err := m.Create(t.Context(), alice, "", c.settings)
 				if err != nil {
 					t.Fatal(err)

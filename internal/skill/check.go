@@ -10,7 +10,7 @@ import (
 
 // Skill is a folder that was checked.
 type Skill struct {
-	Matter
+	FrontMatter
 	Folder Folder
 	// Instructions is SKILL.md without its front matter.
 	Instructions string
@@ -47,11 +47,11 @@ func readSkill(f Folder, folder string, given bool) (*Skill, error) {
 	if len(main.Data) > maxMain {
 		return nil, fault.New(fault.Exhausted, "%s has more than %d MiB", MainFile, maxMain>>20).WithHint("move texts into references/")
 	}
-	matter, body, warnings, err := parseMatter(main.Data)
+	matter, body, warnings, err := parseFrontMatter(main.Data)
 	if err != nil {
 		return nil, err
 	}
-	s := &Skill{Matter: matter, Folder: f, Instructions: body, Warnings: warnings}
+	s := &Skill{FrontMatter: matter, Folder: f, Instructions: body, Warnings: warnings}
 	switch {
 	case folder == "" || folder == s.Name:
 	case given:

@@ -21,12 +21,12 @@ func TestTheWholeFormatIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Matter{Name: "pdf-tools", Description: "Reads PDFs. Use it for PDFs.", License: "Apache-2.0", Compatibility: "Python 3.13",
+	want := FrontMatter{Name: "pdf-tools", Description: "Reads PDFs. Use it for PDFs.", License: "Apache-2.0", Compatibility: "Python 3.13",
 		Metadata: map[string]string{"author": "somebody", "version": "1.0", "paddock.tags": "a b"},
 		Manifest: Manifest{AllowedTools: []string{"Bash(git add:*)", "Read", "mcp__git-hub__create_issue", "mcp__files__*"},
 			Tools: []string{"files/*", "files/read_file", "git-hub/create_issue", "search/*"}, Hosts: []string{".cdn.example.com", "api.example.com"}, Secrets: []string{"API_TOKEN"}}}
-	if fmt.Sprintf("%+v", s.Matter) != fmt.Sprintf("%+v", want) || s.Instructions != "# Do it" || len(s.Warnings) != 0 {
-		t.Errorf("got %+v, %q, %v", s.Matter, s.Instructions, s.Warnings)
+	if fmt.Sprintf("%+v", s.FrontMatter) != fmt.Sprintf("%+v", want) || s.Instructions != "# Do it" || len(s.Warnings) != 0 {
+		t.Errorf("got %+v, %q, %v", s.FrontMatter, s.Instructions, s.Warnings)
 	}
 	m := s.Manifest
 	if !m.UsesTool("search", "anything") || !m.UsesTool("git-hub", "create_issue") || m.UsesTool("git-hub", "delete") || m.UsesTool("searching", "x") || (Manifest{}).UsesTool("a", "b") {
@@ -128,7 +128,7 @@ func TestWhatOthersMayRefuseIsWarnedOf(t *testing.T) {
 		}
 	}
 	if fmt.Sprint(s.Manifest.AllowedTools, s.Manifest.Hosts) != "[Read Write] [a.example]" || s.Metadata["version"] != "1.0" {
-		t.Errorf("got %+v", s.Matter)
+		t.Errorf("got %+v", s.FrontMatter)
 	}
 }
 
@@ -256,7 +256,7 @@ func FuzzCheck(f *testing.F) {
 			return
 		}
 		if checkName(s.Name) != nil || s.Description == "" || len([]rune(s.Description)) > maxDescription || !pythonIdentifier.MatchString(s.Package()) {
-			t.Errorf("it is %+v", s.Matter)
+			t.Errorf("it is %+v", s.FrontMatter)
 		}
 		if _, err := s.Manifest.Network(); err != nil {
 			t.Error(err)

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"paddock/internal/bundle"
+	"paddock/internal/archive"
 	"paddock/internal/fault"
 	"paddock/internal/helper"
 )
@@ -331,8 +331,8 @@ type unpacker struct {
 }
 
 func (u *unpacker) read(src io.Reader) error {
-	limits := bundle.Limits{Entries: u.limits.Entries, Ratio: 100, Free: 8 << 20, Zip: u.limits.Download, Table: 8 << 20}
-	err := bundle.Read(src, limits, bundle.Receiver{Entry: u.entry, Spool: spool, Comment: func(text string) { u.commit = commitOf(text) }})
+	limits := archive.Limits{Entries: u.limits.Entries, Ratio: 100, Free: 8 << 20, Zip: u.limits.Download, Table: 8 << 20}
+	err := archive.Read(src, limits, archive.Receiver{Entry: u.entry, Spool: spool, Comment: func(text string) { u.commit = commitOf(text) }})
 	var known *fault.Error
 	if err == nil || errors.As(err, &known) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return err
@@ -491,7 +491,7 @@ func (u *unpacker) cut(at string, got *fetched) error {
 }
 
 // spool keeps what has to be read more than once, until it is closed.
-func spool(src io.Reader) (bundle.File, int64, error) { return spoolFile(src) }
+func spool(src io.Reader) (archive.File, int64, error) { return spoolFile(src) }
 
 func spoolFile(src io.Reader) (*spooled, int64, error) {
 	f, err := os.CreateTemp("", "paddock-skill-")

@@ -3,18 +3,275 @@ package skill
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"paddock/internal/fault"
+	"paddock/internal/workspace"
 )
 
-// FrontMatter gives all that stands in a skill's front matter as one JSON object, in
+// Bounds of the Agent Skills format, in characters.
+const (
+	maxName          = 64
+	maxDescription   = 1024
+	maxCompatibility = 500
+)
+
+// Bounds of the front matter, in bytes, and of what stands in it.
+const (
+	maxMatter = 64 << 10
+	maxNodes  = 2000
+	maxNested = 8
+)
+
+// FrontMatter is what a skill says of itself.
+type FrontMatter struct {
+	Name          string            `json:"name"`
+	Description   string            `json:"description"`
+	License       string            `json:"license,omitempty"`
+	Compatibility string            `json:"compatibility,omitempty"`
+	Metadata      map[string]string `json:"metadata,omitempty"`
+	Manifest      Manifest          `json:"manifest"`
+}
+
+// Package is the name of the skill's module: an identifier, and another one for
+// each name of the format.
+func (m FrontMatter) Package() string {
+	name := strings.ReplaceAll(m.Name, "-", "_")
+	switch {
+	case name != "" && name[0] >= '0' && name[0] <= '9':
+		return "_" + name
+	case keyword.MatchString(name):
+		return name + "_"
+	}
+	return name
+}
+
+// keyword matches what Python keeps for itself.
+var keyword = regexp.MustCompile(`^(and|as|assert|async|await|break|class|continue|def|del|elif|else|except|finally|for|from|global|if|import|in|is|lambda|nonlocal|not|or|pass|raise|return|try|while|with|yield)$`)
+
+// nameOf is what a name may be.
+var nameOf = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+
+// checkName says what is wrong with a skill's name.
+func checkName(name string) error {
+	const hint = "a name has at most 64 of a-z, 0-9 and -, with no - at an end and no two in a row"
+	switch {
+	case name == "":
+		return fault.New(fault.Invalid, "the skill has no name").WithHint(hint)
+	case len(name) > maxName || !nameOf.MatchString(name):
+		return fault.New(fault.Invalid, "%.100q is no name of a skill", name).WithHint(hint)
+	}
+	if _, err := workspace.Clean(name); err != nil {
+		return err // it is a device's on some systems
+	}
+	return nil
+}
+
+// matterParser collects what is wrong and what is odd.
+type matterParser struct {
+	of       *FrontMatter
+	offset   int // of the YAML's first line
+	mistakes []error
+	warnings []Warning
+}
+
+func (p *matterParser) mistake(n *yaml.Node, hint, format string, args ...any) {
+	where := MainFile
+	if n != nil && n.Line > 0 {
+		where = fmt.Sprintf("%s:%d", MainFile, n.Line+p.offset)
+	}
+	p.mistakes = append(p.mistakes, fault.New(fault.Invalid, "%s: "+format, append([]any{where}, args...)...).WithHint("%s", hint))
+}
+
+func (p *matterParser) warn(n *yaml.Node, format string, args ...any) {
+	if len(p.warnings) < maxWarnings {
+		p.warnings = append(p.warnings, Warning{MainFile, n.Line + p.offset, fmt.Sprintf(format, args...)})
+	}
+}
+
+// split takes the front matter off a SKILL.md.
+func split(data []byte) (matter, body string, err error) {
+	const hint = "it begins with ---, then name: and description:, then --- again, then the instructions"
+	if !utf8.Valid(data) {
+		return "", "", fault.New(fault.Invalid, "%s is no UTF-8", MainFile).WithHint("save it as UTF-8")
+	}
+	text := strings.ReplaceAll(strings.TrimPrefix(string(data), "\ufeff"), "\r\n", "\n")
+	rest, ok := strings.CutPrefix(text, "---\n")
+	if !ok {
+		return "", "", fault.New(fault.Invalid, "%s has no front matter", MainFile).WithHint(hint)
+	}
+	if matter, body, ok = strings.Cut("\n"+rest, "\n---\n"); !ok {
+		if matter, ok = strings.CutSuffix("\n"+rest, "\n---"); !ok {
+			return "", "", fault.New(fault.Invalid, "the front matter of %s has no end", MainFile).WithHint(hint)
+		}
+	}
+	if len(matter) > maxMatter {
+		return "", "", fault.New(fault.Exhausted, "the front matter of %s has more than %d KiB", MainFile, maxMatter>>10).WithHint("put texts into the instructions")
+	}
+	return strings.TrimPrefix(matter, "\n"), strings.TrimSpace(body), nil
+}
+
+// parseFrontMatter reads a SKILL.md. All mistakes are reported at once.
+func parseFrontMatter(data []byte) (m FrontMatter, body string, warnings []Warning, err error) {
+	text, body, err := split(data)
+	if err != nil {
+		return m, "", nil, err
+	}
+	p := &matterParser{of: &m, offset: 1}
+	var doc yaml.Node
+	in := yaml.NewDecoder(strings.NewReader(text))
+	err = in.Decode(&doc)
+	if err == nil && !errors.Is(in.Decode(&yaml.Node{}), io.EOF) {
+		err = errors.New("something follows its end")
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return m, "", nil, fault.New(fault.Invalid, "the front matter of %s is no YAML: %.200s", MainFile, strings.TrimPrefix(err.Error(), "yaml: ")).
+			WithHint("put texts that hold a colon into quotes").WithCause(err)
+	}
+	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
+		return m, "", nil, fault.New(fault.Invalid, "the front matter of %s is no list of fields", MainFile).WithHint("it needs name: and description:")
+	}
+	nodes := 0
+	if err := plain(doc.Content[0], 0, &nodes); err != nil {
+		return m, "", nil, err
+	}
+	p.fields(doc.Content[0])
+	if err := errors.Join(p.mistakes...); err != nil {
+		return m, "", nil, err
+	}
+	return m, body, p.warnings, nil
+}
+
+// plain refuses what front matter has no need for: references, which multiply
+// what is small, and types that readers could make objects of.
+func plain(n *yaml.Node, depth int, nodes *int) error {
+	*nodes++
+	switch {
+	case n.Kind == yaml.AliasNode || n.Anchor != "":
+		return fault.New(fault.Invalid, "%s:%d: the front matter refers to itself", MainFile, n.Line+1).WithHint("write what is meant instead of & and *")
+	case *nodes > maxNodes || depth > maxNested:
+		return fault.New(fault.Exhausted, "the front matter of %s holds too much, or is too deep", MainFile).WithHint("put texts into the instructions")
+	case n.Tag != "" && !core.MatchString(n.Tag):
+		return fault.New(fault.Invalid, "%s:%d: the front matter holds the type %.50q", MainFile, n.Line+1, n.Tag).WithHint("write texts, lists and fields")
+	}
+	for _, child := range n.Content {
+		if err := plain(child, depth+1, nodes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// core are the types that YAML finds without being told.
+var core = regexp.MustCompile(`^!!(str|int|float|bool|null|map|seq|timestamp)$`)
+
+func (p *matterParser) fields(doc *yaml.Node) {
+	found := map[string]bool{}
+	for k := 0; k+1 < len(doc.Content); k += 2 {
+		key, value := doc.Content[k], doc.Content[k+1]
+		if found[key.Value] {
+			p.mistake(key, "keep one", "the field %.50q stands there twice", key.Value)
+			continue
+		}
+		found[key.Value] = true
+		switch key.Value {
+		case "name":
+			p.of.Name = p.text(key, value, maxName)
+			if err := checkName(p.of.Name); err != nil && p.of.Name != "" {
+				p.mistakes = append(p.mistakes, err)
+			}
+		case "description":
+			p.of.Description = p.text(key, value, maxDescription)
+		case "license":
+			p.of.License = p.text(key, value, maxDescription)
+		case "compatibility":
+			p.of.Compatibility = p.text(key, value, maxCompatibility)
+		case "metadata":
+			p.metadata(value)
+		case "allowed-tools":
+			p.allowedTools(value)
+		default:
+			p.warn(key, "the field %.50q is not in the format; others may refuse it", visible(key.Value))
+		}
+	}
+	for _, name := range []string{"name", "description"} {
+		if !found[name] {
+			p.mistake(nil, "add "+name+": to the front matter", "the field %q is missing", name)
+		}
+	}
+	p.of.Manifest.sort()
+}
+
+// text reads a field that is one.
+func (p *matterParser) text(key, value *yaml.Node, most int) string {
+	if value.Kind != yaml.ScalarNode {
+		p.mistake(value, "write a text", "%s is no text", key.Value)
+		return ""
+	}
+	if value.Tag != "!!str" && value.Tag != "!!null" {
+		p.warn(value, "%s is no text to all readers; put it into quotes", visible(key.Value))
+	}
+	s := strings.TrimSpace(value.Value)
+	switch n := utf8.RuneCountInString(s); {
+	case s == "" || value.Tag == "!!null":
+		p.mistake(value, "write a text, or leave the field out", "%s is empty", key.Value)
+	case n > most && key.Value != "name":
+		p.warn(value, "%s has %d characters; the format allows %d, and what is above that is not shown", visible(key.Value), n, most)
+		s = string([]rune(s)[:most-1]) + "…"
+	case n > most:
+		p.mistake(value, "shorten it", "%s has %d characters, and may have %d", key.Value, n, most)
+	}
+	return s
+}
+
+func (p *matterParser) metadata(n *yaml.Node) {
+	if n.Kind != yaml.MappingNode {
+		p.mistake(n, "write a field for each, as in version: \"1.0\"", "metadata is no list of fields")
+		return
+	}
+	p.of.Metadata = map[string]string{}
+	for k := 0; k+1 < len(n.Content); k += 2 {
+		key, value := n.Content[k], n.Content[k+1]
+		if _, twice := p.of.Metadata[key.Value]; twice {
+			p.mistake(key, "keep one", "metadata has %.50q twice", key.Value)
+			continue
+		}
+		if rest, ok := strings.CutPrefix(key.Value, manifestKey+"."); ok {
+			p.declare(rest, value)
+			continue
+		}
+		if key.Value == manifestKey && value.Kind == yaml.MappingNode {
+			p.warn(value, "metadata is texts only to other readers; write %s.tools: and so on", manifestKey)
+			for i := 0; i+1 < len(value.Content); i += 2 {
+				p.declare(value.Content[i].Value, value.Content[i+1])
+			}
+			continue
+		}
+		switch {
+		case value.Kind != yaml.ScalarNode:
+			p.warn(value, "metadata.%.50s is no text, and is left out", visible(key.Value))
+		case value.Tag != "!!str":
+			p.warn(value, "metadata.%.50s is no text to all readers; put it into quotes", visible(key.Value))
+			fallthrough
+		default:
+			p.of.Metadata[key.Value] = value.Value
+		}
+	}
+}
+
+// FrontMatterJSON gives all that stands in a skill's front matter as one JSON object, in
 // its order: what JSON has no value for, such as a date, is the text that it is
 // written as.
-func (s *Skill) FrontMatter() (json.RawMessage, error) {
+func (s *Skill) FrontMatterJSON() (json.RawMessage, error) {
 	main, _ := s.Folder.Get(MainFile)
 	text, _, err := split(main.Data)
 	if err != nil {

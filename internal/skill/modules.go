@@ -25,7 +25,7 @@ const MountFolder = "skills"
 func Mount(name string) string { return "/" + MountFolder + "/" + name }
 
 // Module is what Python imports.
-func (m Matter) Module() string { return MountFolder + "." + m.Package() }
+func (m FrontMatter) Module() string { return MountFolder + "." + m.Package() }
 
 // fence is a piece of code in the instructions.
 type fence struct {

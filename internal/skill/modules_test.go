@@ -18,7 +18,7 @@ var pythonIdentifier = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 
 func TestEveryNameHasAModuleOfItsOwn(t *testing.T) {
 	for name, want := range map[string]string{"pdf": "pdf", "pdf-tools": "pdf_tools", "3d-models": "_3d_models", "import": "import_", "class": "class_", "lib": "lib", "index": "index"} {
-		if got := (Matter{Name: name}).Package(); got != want || !pythonIdentifier.MatchString(got) {
+		if got := (FrontMatter{Name: name}).Package(); got != want || !pythonIdentifier.MatchString(got) {
 			t.Errorf("%s is %s, want %s", name, got, want)
 		}
 	}

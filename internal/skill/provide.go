@@ -97,7 +97,7 @@ func (s *Store) bring(ctx context.Context, owner string, v view) error {
 	if was := readMade(v.dir); was.Generation == current && v.whole(was) {
 		return nil
 	}
-	within, cancel := context.WithTimeout(ctx, providePatience)
+	within, cancel := context.WithTimeout(ctx, provideTimeout)
 	defer cancel()
 	unlock, err := s.lockIn(within, owner) // others may be making the same, for the first time
 	if err != nil {
@@ -221,7 +221,7 @@ func (v view) place(name string, data []byte) error {
 
 // parts are what belongs to a skill in a view: what a program may come by first is last.
 func parts(name string) []string {
-	of := Matter{Name: name}.Package()
+	of := FrontMatter{Name: name}.Package()
 	all := []string{name, path.Join(library, of), of + ".py", name + ".js"}
 	if of != name {
 		all = append(all, of+".js")

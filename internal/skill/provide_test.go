@@ -274,7 +274,7 @@ func TestFrontMatterIsWhatOthersReadToo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := s.FrontMatter()
+	got, err := s.FrontMatterJSON()
 	const want = `{"name":"words","description":"Counts <words> & more","license":"MIT","metadata":{"version":1,"n":12,"hex":16,"yes":"yes","on":true,"none":null,"date":"2026-01-02","text":"12"},"allowed-tools":["Read","Bash(git:*)"],"extra":[{"a":[1,2]}]}`
 	if err != nil || string(got) != want {
 		t.Errorf("it is %s, %v", got, err)

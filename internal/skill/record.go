@@ -58,7 +58,7 @@ type Counts struct {
 // Record is what is kept of a skill besides its files.
 type Record struct {
 	Version int `json:"version"`
-	Matter
+	FrontMatter
 	Digest   string     `json:"digest"`
 	Source   Provenance `json:"source"`
 	Files    []FileInfo `json:"files"`
@@ -69,7 +69,7 @@ type Record struct {
 
 // recordOf describes a skill whose folder has the digest.
 func recordOf(s *Skill, digest string, from Provenance) *Record {
-	r := &Record{Version: recordVersion, Matter: s.Matter, Digest: digest, Source: from, Warnings: s.Warnings}
+	r := &Record{Version: recordVersion, FrontMatter: s.FrontMatter, Digest: digest, Source: from, Warnings: s.Warnings}
 	for _, file := range s.Folder {
 		r.Files = append(r.Files, FileInfo{file.Path, int64(len(file.Data)), file.Executable})
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // Tags are the words under which its author wants a skill to be found.
-func (m Matter) Tags() []string { return strings.Fields(m.Metadata[manifestKey+".tags"]) }
+func (m FrontMatter) Tags() []string { return strings.Fields(m.Metadata[manifestKey+".tags"]) }
 
 // Search gives an owner's skills that fit the words, the best first, and no more than
 // most; without words all of them, by name. What a skill says of itself weighs as

@@ -53,9 +53,9 @@ type Config struct {
 // show some for the first time, on a slow disk, and never while they fetch one. A
 // program without its skills fails, and a count is worth no waiting.
 const (
-	lockPatience    = 30 * time.Second
-	providePatience = time.Minute
-	countPatience   = 5 * time.Second
+	lockTimeout    = 30 * time.Second
+	provideTimeout = time.Minute
+	countTimeout   = 5 * time.Second
 )
 
 // Store keeps the skills of owners:
@@ -327,7 +327,7 @@ func (s *Store) Used(owner, name string, succeeded bool) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), countPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), countTimeout)
 	defer cancel()
 	unlock, err := s.lockIn(ctx, owner)
 	if err != nil {
@@ -361,7 +361,7 @@ func (s *Store) folder(owner, name string) string {
 
 // lock keeps other processes and goroutines from an owner's skills.
 func (s *Store) lock(owner string) (unlock func(), err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)
 	defer cancel()
 	return s.lockIn(ctx, owner)
 }

@@ -43,7 +43,7 @@ var (
 
 // dial connects to the file at path, which exists; mode is "rw", or "rwc" to
 // make it. It does not look into it yet.
-func dial(path, mode string, patience time.Duration) (*conn, error) {
+func dial(path, mode string, timeout time.Duration) (*conn, error) {
 	name := filepath.ToSlash(path)
 	if !strings.HasPrefix(name, "/") {
 		name = "/" + name // C:/…
@@ -62,7 +62,7 @@ func dial(path, mode string, patience time.Duration) (*conn, error) {
 	// NORMAL: a loss of power can take the last transactions, but cannot damage
 	// the file; the disk is only waited for when the log is moved into it, after
 	// about 4 MB of changes.
-	err = c.run(fmt.Sprintf(`PRAGMA busy_timeout = %d; PRAGMA synchronous = NORMAL; PRAGMA trusted_schema = OFF; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 4194304`, patience.Milliseconds()))
+	err = c.run(fmt.Sprintf(`PRAGMA busy_timeout = %d; PRAGMA synchronous = NORMAL; PRAGMA trusted_schema = OFF; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 4194304`, timeout.Milliseconds()))
 	if err != nil {
 		c.close()
 		return nil, err

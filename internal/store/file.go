@@ -14,15 +14,15 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// lockPatience is how long the lock is tried: others hold it for milliseconds.
-const lockPatience = 2 * time.Second
+// lockTimeout is how long the lock is tried: others hold it for milliseconds.
+const lockTimeout = 2 * time.Second
 
 // locked runs f while no other process makes, opens, closes or sets aside the
 // index. Transactions do not need it. Where somebody deletes the lock's file
 // meanwhile that is no longer so, and held is false.
 func (s *Store) locked(f func(held func() bool) error) error {
 	path := s.path + ".lock"
-	ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)
 	defer cancel()
 	for ctx.Err() == nil {
 		lock := flock.New(path, flock.SetPermissions(0o600))
@@ -52,10 +52,10 @@ func isAt(lock *flock.Flock, path string) bool {
 // first is the opening of the Store: only then a newer paddock's is set aside
 // (later it would be taken from that paddock again and again), and only then
 // all of the file is looked at.
-func (s *Store) connect(patience time.Duration, first bool) (c *conn, err error) {
+func (s *Store) connect(timeout time.Duration, first bool) (c *conn, err error) {
 	err = s.locked(func(held func() bool) error {
 		for range 3 {
-			if c, err = s.connectLocked(held, patience, first); err == nil {
+			if c, err = s.connectLocked(held, timeout, first); err == nil {
 				return nil
 			}
 			what := remedyOf(err)
@@ -75,7 +75,7 @@ func (s *Store) connect(patience time.Duration, first bool) (c *conn, err error)
 	return c, err
 }
 
-func (s *Store) connectLocked(held func() bool, patience time.Duration, thorough bool) (*conn, error) {
+func (s *Store) connectLocked(held func() bool, timeout time.Duration, thorough bool) (*conn, error) {
 	before, err := os.Lstat(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := s.makeLocked(held); err != nil {
@@ -89,7 +89,7 @@ func (s *Store) connectLocked(held func() bool, patience time.Duration, thorough
 	if !before.Mode().IsRegular() {
 		return nil, errForeign
 	}
-	c, err := dial(s.path, "rw", patience)
+	c, err := dial(s.path, "rw", timeout)
 	if err != nil {
 		return nil, errors.Join(err, s.missing())
 	}
@@ -130,7 +130,7 @@ func (s *Store) makeLocked(held func() bool) error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	c, err := dial(fresh, "rwc", s.terms.writePatience)
+	c, err := dial(fresh, "rwc", s.terms.writeTimeout)
 	if err == nil {
 		if err = c.run(fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA journal_mode = WAL`, applicationID)); err == nil {
 			err = c.migrate(s.terms.schema)
@@ -197,7 +197,7 @@ func (s *Store) setAsideLocked(why string, cause error, bad fs.FileInfo) error {
 
 // renew gives a connection to the file as it is now: c, or another one where
 // there is none or the file is no longer the same.
-func (s *Store) renew(c *conn, patience time.Duration) (*conn, error) {
+func (s *Store) renew(c *conn, timeout time.Duration) (*conn, error) {
 	if c != nil && c.current() {
 		return c, nil
 	}
@@ -209,7 +209,7 @@ func (s *Store) renew(c *conn, patience time.Duration) (*conn, error) {
 			return nil, err
 		}
 	}
-	return s.connect(patience, false)
+	return s.connect(timeout, false)
 }
 
 // after gives the connection to go on with after a transaction that ended with

@@ -92,7 +92,7 @@ func (s *Store) nudge() {
 
 // run opens the file, and writes until the Store is closed.
 func (s *Store) run() {
-	c, err := s.connect(s.terms.writePatience, true)
+	c, err := s.connect(s.terms.writeTimeout, true)
 	if err != nil {
 		s.trouble(err)
 	}
@@ -199,7 +199,7 @@ func (s *Store) settleUp(upTo uint64, again []change, lost bool) {
 // longer there, or no good, is made anew first, once.
 func (s *Store) transact(c **conn, f change) (err error) {
 	for range 2 {
-		if *c, err = s.renew(*c, s.terms.writePatience); err != nil {
+		if *c, err = s.renew(*c, s.terms.writeTimeout); err != nil {
 			return err
 		}
 		err = (*c).write(len(s.terms.schema), func() error { return f(*c) })

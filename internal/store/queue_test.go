@@ -27,7 +27,7 @@ func block(t *testing.T, s *Store) (release func()) {
 	}
 }
 
-var hastyTerms = terms{migrations, 20 * time.Millisecond, time.Minute, time.Millisecond, time.Millisecond, time.Millisecond}
+var hastyTerms = options{migrations, 20 * time.Millisecond, time.Minute, time.Millisecond, time.Millisecond, time.Millisecond}
 
 // hasty is a fresh index that waits for nothing long.
 func hasty(t *testing.T) *Store {

@@ -100,7 +100,7 @@ func (s *Store) Sizes(owner string) (sizes map[string]int64, err error) {
 
 // read runs f on one state of a complete index. f may be called again.
 func (s *Store) read(f change) error {
-	ctx, cancel := context.WithTimeout(context.Background(), s.terms.readPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), s.terms.readTimeout)
 	defer cancel()
 	select {
 	case <-s.opened:
@@ -140,7 +140,7 @@ func (s *Store) readLocked(f change) (err error) {
 		return unavailable("reading the index")
 	}
 	for range 2 {
-		if s.reader, err = s.renew(s.reader, s.terms.readPatience); err != nil {
+		if s.reader, err = s.renew(s.reader, s.terms.readTimeout); err != nil {
 			return err
 		}
 		c := s.reader

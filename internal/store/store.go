@@ -52,7 +52,7 @@ var ErrIncomplete error = fault.New(fault.Unavailable, "the index of sessions is
 type Store struct {
 	path  string
 	log   *slog.Logger
-	terms terms
+	terms options
 
 	stop   context.CancelFunc // ends the writer
 	ctx    context.Context
@@ -77,21 +77,21 @@ type Store struct {
 // another name (".damaged", ".newer").
 func Open(path string, log *slog.Logger) *Store { return open(path, log, usual) }
 
-// terms are what a Store goes by, other ones in tests.
-type terms struct {
+// options are what a Store goes by, other ones in tests.
+type options struct {
 	schema []migration
 	// How long other processes' transactions are waited for by the writer, whom
 	// nobody waits for, and by who reads.
-	writePatience, readPatience time.Duration
+	writeTimeout, readTimeout time.Duration
 	// How long the writer rests when it could not write because of another
 	// process's transaction, and because of anything else: a full disk, a folder
 	// that cannot be written; and reading when the file cannot be read.
 	busyRest, otherRest, readRest time.Duration
 }
 
-var usual = terms{migrations, 2 * time.Second, 250 * time.Millisecond, 100 * time.Millisecond, 5 * time.Second, time.Second}
+var usual = options{migrations, 2 * time.Second, 250 * time.Millisecond, 100 * time.Millisecond, 5 * time.Second, time.Second}
 
-func open(path string, log *slog.Logger, terms terms) *Store {
+func open(path string, log *slog.Logger, terms options) *Store {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}

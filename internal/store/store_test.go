@@ -34,9 +34,9 @@ func opened(t *testing.T, path string) *Store {
 }
 
 // patient are terms for tests on a machine that has other things to do.
-func patient(schema []migration) terms {
+func patient(schema []migration) options {
 	t := usual
-	t.schema, t.readPatience = schema, time.Minute
+	t.schema, t.readTimeout = schema, time.Minute
 	return t
 }
 

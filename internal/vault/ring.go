@@ -12,9 +12,9 @@ import (
 	"github.com/zalando/go-keyring"
 )
 
-// ringPatience is how long a keyring is waited for: as long as a person may need to
+// keyringTimeout is how long a keyring is waited for: as long as a person may need to
 // unlock it.
-const ringPatience = 60 * time.Second
+const keyringTimeout = 60 * time.Second
 
 // service is what keyrings show as the owner of the key.
 const service = "paddock"
@@ -72,7 +72,7 @@ func (s system) Set(account, secret string) error {
 	return err
 }
 
-// bounded does not wait for longer than ringPatience. What was begun cannot be ended
+// bounded does not wait for longer than keyringTimeout. What was begun cannot be ended
 // then: the library takes no context. It ends with the keyring's answer, or with the
 // process.
 func bounded(ask func() (string, error)) (string, error) {
@@ -85,12 +85,12 @@ func bounded(ask func() (string, error)) (string, error) {
 		text, err := ask()
 		done <- answer{text, err}
 	}()
-	timer := time.NewTimer(ringPatience)
+	timer := time.NewTimer(keyringTimeout)
 	defer timer.Stop()
 	select {
 	case a := <-done:
 		return a.text, a.err
 	case <-timer.C:
-		return "", fmt.Errorf("the keyring did not answer within %v", ringPatience)
+		return "", fmt.Errorf("the keyring did not answer within %v", keyringTimeout)
 	}
 }

@@ -37,9 +37,9 @@ const KeyFile = "vault.key"
 
 const (
 	lockFile = "vault.lock"
-	// patience is how long the lock is tried for. Others hold it for milliseconds, or
+	// lockTimeout is how long the lock is tried for. Others hold it for milliseconds, or
 	// for as long as a person takes to unlock a keyring.
-	patience = ringPatience + 5*time.Second
+	lockTimeout = keyringTimeout + 5*time.Second
 	// version begins what is sealed, and idSize is how many bytes name a key.
 	version = 1
 	idSize  = 8
@@ -85,7 +85,7 @@ func Open(dir string, rings ...Ring) (*Vault, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, unusable(err)
 	}
-	unlock, err := lock.Acquire(filepath.Join(dir, lockFile), patience)
+	unlock, err := lock.Acquire(filepath.Join(dir, lockFile), lockTimeout)
 	if err != nil {
 		return nil, unusable(err)
 	}

@@ -204,7 +204,7 @@ func TestNoLimitRefusesToGoBack(t *testing.T) {
 	g := newGrove(t, Options{DiskBytes: blockBytes, Grow: func(int64) error { return fault.New(fault.Exhausted, "no") }})
 	g.plant("a", strings.Repeat("x", 5*blockBytes))
 	want, _ := g.capture(nil)
-	if err := g.clear(); err != nil {
+	if err := g.empty(); err != nil {
 		t.Fatal(err)
 	}
 	g.apply(want, nil)

@@ -94,8 +94,8 @@ func (g *grove) plant(p, text string) {
 	}
 }
 
-// clear removes everything past the Tree.
-func (g *grove) clear() error {
+// empty removes everything past the Tree.
+func (g *grove) empty() error {
 	names, err := os.ReadDir(g.dir)
 	for _, n := range names {
 		err = errors.Join(err, os.RemoveAll(g.path(n.Name())))
@@ -213,7 +213,7 @@ func TestATreeIsBroughtBack(t *testing.T) {
 	}
 	for name, wreck := range map[string]func() error{
 		"nothing changed":    func() error { return nil },
-		"all was removed":    g.clear,
+		"all was removed":    g.empty,
 		"a file was changed": func() error { return os.WriteFile(g.path("a.txt"), []byte("other"), 0o644) },
 		"a file was changed and its time was not": func() error {
 			return errors.Join(os.WriteFile(g.path("a.txt"), []byte("other"), 0o644), os.Chtimes(g.path("a.txt"), old, old))

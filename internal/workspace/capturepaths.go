@@ -48,7 +48,7 @@ func (c *capture) some(dir *os.Root, prefix string, depth int, before branch, pa
 		mine := paths[:n]
 		paths = paths[n:]
 		for e, _ := before.first(); e != nil && e.name < name; e, _ = before.first() {
-			c.copy(&before)
+			c.copyBranch(&before)
 		}
 		old, below := before.find(name)
 		if err := c.at(dir, prefix, name, depth, old, below, mine); err != nil {
@@ -56,7 +56,7 @@ func (c *capture) some(dir *os.Root, prefix string, depth int, before branch, pa
 		}
 	}
 	for before.at < before.end {
-		c.copy(&before)
+		c.copyBranch(&before)
 	}
 	return nil
 }
@@ -88,8 +88,8 @@ func (c *capture) at(dir *os.Root, prefix, name string, depth int, old *entry, b
 	return nil
 }
 
-// copy takes an entry over with what is below it.
-func (c *capture) copy(from *branch) {
+// copyBranch takes an entry over with what is below it.
+func (c *capture) copyBranch(from *branch) {
 	shift := len(c.entries) - from.at
 	end := from.all[from.at].end
 	for k := from.at; k < end; k++ {

@@ -83,7 +83,7 @@ func (s *Stage) Add(name string, src io.Reader, mode fs.FileMode) (int64, error)
 	if err != nil {
 		return 0, explain(err, p)
 	}
-	n, srcErr, err := s.copy(f, src)
+	n, srcErr, err := s.copyFrom(f, src)
 	if err == nil && s.tree.options.UID != 0 {
 		err = f.Chown(s.tree.options.UID, s.tree.options.GID)
 	}
@@ -116,7 +116,7 @@ func (s *Stage) Spool(src io.Reader) (*os.File, int64, error) {
 	if err != nil {
 		return nil, 0, explain(err, name)
 	}
-	n, srcErr, err := s.copy(f, src)
+	n, srcErr, err := s.copyFrom(f, src)
 	if err = cmp.Or(explain(err, name), srcErr); err != nil {
 		f.Close()
 		return nil, 0, fmt.Errorf("receiving: %w", err)
@@ -133,8 +133,8 @@ func (s *Stage) create(p string, mode fs.FileMode) (f *os.File, err error) {
 	return f, err
 }
 
-// copy writes what src gives, as far as there is room for it.
-func (s *Stage) copy(f *os.File, src io.Reader) (n int64, srcErr, err error) {
+// copyFrom writes what src gives, as far as there is room for it.
+func (s *Stage) copyFrom(f *os.File, src io.Reader) (n int64, srcErr, err error) {
 	for {
 		k, readErr := src.Read(s.piece)
 		growth := max(n+int64(k), blockBytes) - max(n, blockBytes) // a block was spent already

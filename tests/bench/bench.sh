@@ -35,9 +35,9 @@ PADDOCK_BIN=$(realpath "${PADDOCK_BIN:-bin/paddock}") go test -run XXX -bench Se
 # Calls of other servers' tools from programs, beside the same calls by a client in Go.
 PADDOCK_BIN=$(realpath "${PADDOCK_BIN:-bin/paddock}") go test -run XXX -bench Tool -benchtime 20x ./tests/tools | grep Benchmark
 go test -run XXX -bench "Flood|Enter" ./internal/limit | grep Benchmark
-# What leaves a sandbox: through the door alone, by a client in Go, and by programs, beside
+# What leaves a sandbox: through the proxy alone, by a client in Go, and by programs, beside
 # the same requests with nothing between.
-go test -run XXX -bench "Latency|Throughput" ./internal/egress/door | grep Benchmark
+go test -run XXX -bench "Latency|Throughput" ./internal/egress/proxy | grep Benchmark
 PADDOCK_BIN=$(realpath "${PADDOCK_BIN:-bin/paddock}") go test -run XXX -bench Network -benchtime 5x ./tests/network/joined | grep Benchmark
 "$dir/bench" -paddock "${PADDOCK_BIN:-bin/paddock}" -python "$(cat "$cache/out/python/native.path")/bin/python3.13" -qjs "$qjs" -disk "$dir" -image "$image" \
 	-cache "$(bin/paddock doctor --json | sed -n 's/.*"cache_dir": *"\([^"]*\)".*/\1/p' | head -n 1)" "$@"

@@ -57,7 +57,7 @@ func (p *place) small(ctx context.Context, settings session.Settings, n int) (se
 // benchKeep is a small run of which nothing is kept, and one that is.
 func benchKeep(ctx context.Context, p *place, t *table, n int) error {
 	for _, l := range languages {
-		_, alone, err := p.small(ctx, session.Settings{Language: l.runtime, Passing: true}, n)
+		_, alone, err := p.small(ctx, session.Settings{Language: l.runtime, Ephemeral: true}, n)
 		if err != nil {
 			return err
 		}
@@ -81,13 +81,13 @@ func benchKeep(ctx context.Context, p *place, t *table, n int) error {
 
 // benchKeepLater is a small run that is answered before it is kept.
 func benchKeepLater(ctx context.Context, cache, dir string, t *table, n int) error {
-	p, err := openPlace(cache, filepath.Join(dir, "later"), func(c *session.Config) { c.KeepLater = true })
+	p, err := openPlace(cache, filepath.Join(dir, "later"), func(c *session.Config) { c.AsyncCheckpoint = true })
 	if err != nil {
 		return err
 	}
 	defer p.close()
 	for _, l := range languages {
-		_, alone, err := p.small(ctx, session.Settings{Language: l.runtime, Passing: true}, n)
+		_, alone, err := p.small(ctx, session.Settings{Language: l.runtime, Ephemeral: true}, n)
 		if err != nil {
 			return err
 		}

@@ -98,7 +98,7 @@ func (t *table) add(name string, value, baseline time.Duration, base, target str
 	})
 }
 
-func (t *table) print() {
+func (t *table) printTo() {
 	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "ENGINE\tWHAT\tVALUE\tBASELINE\tVALUE\tRATIO\tTARGET")
 	for _, r := range t.rows {
@@ -200,7 +200,7 @@ func (b bench) run(ctx context.Context) error {
 	}
 	defer os.RemoveAll(disk)
 	t := &table{}
-	defer t.print() // what there is, also after an error
+	defer t.printTo() // what there is, also after an error
 	for _, engine := range []string{wasm.Native, wasm.Wazero} {
 		w, err := wasm.New(wasm.Config{CacheDir: b.cache, OwnersDir: filepath.Join(owners, engine), Engine: engine})
 		if fault.KindOf(err) == fault.Unavailable {

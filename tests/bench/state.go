@@ -55,7 +55,7 @@ func (k *kept) snapshot(ctx context.Context, mark string, keep bool) error {
 }
 
 func (k *kept) resume() *sandbox.Resume {
-	r := &sandbox.Resume{State: k.state, Anew: true}
+	r := &sandbox.Resume{State: k.state, Reseed: true}
 	for _, layer := range k.layers {
 		r.Layers = append(r.Layers, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer)), nil })
 	}

@@ -157,7 +157,7 @@ func (h *house) browser() context.Context {
 	)
 	ctx, cancel := chromedp.NewExecAllocator(context.WithoutCancel(h.t.Context()), options...)
 	h.t.Cleanup(cancel)
-	ctx, cancel = context.WithTimeout(ctx, paddocktest.Patience)
+	ctx, cancel = context.WithTimeout(ctx, paddocktest.Timeout)
 	h.t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
 	h.t.Cleanup(func() { _ = chromedp.Cancel(ctx); cancel() })

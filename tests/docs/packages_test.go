@@ -5,13 +5,13 @@ import (
 	"path/filepath"
 	"testing"
 
-	"paddock/internal/packages/packagestest"
+	"paddock/internal/pkgproxy/pkgproxytest"
 )
 
 // The calls of docs/packages.md, with real packages from a folder.
 func TestTheCallsOfThePageAboutPackages(t *testing.T) {
 	wheels := t.TempDir()
-	for _, d := range packagestest.Real(t) {
+	for _, d := range pkgproxytest.Real(t) {
 		if err := os.WriteFile(filepath.Join(wheels, d.Name), d.Data, 0o600); err != nil {
 			t.Fatal(err)
 		}

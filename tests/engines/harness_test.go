@@ -74,7 +74,7 @@ var trapNames = map[uint64]string{
 	5: "unreachable", callIndirect: "indirect call", 7: "exception", exhaustion: "call stack exhausted",
 }
 
-func (p *process) new(slot int, module string) answer {
+func (p *process) newInstance(slot int, module string) answer {
 	return p.do("new", slot, named(module))
 }
 

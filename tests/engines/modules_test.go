@@ -137,7 +137,7 @@ func randomModule(t *testing.T, seed uint64) wasm {
 func (c *comparison) module(ctx context.Context, p *process, slot int, m wasm, free bool, r *rand.Rand) error {
 	w, began := newReference(ctx, m.code)
 	defer w.runtime.Close(ctx)
-	if err := same("instantiating", began, p.new(slot, m.name)); err != nil || began.kind != "ok" {
+	if err := same("instantiating", began, p.newInstance(slot, m.name)); err != nil || began.kind != "ok" {
 		return err
 	}
 	functions := w.module.ExportedFunctionDefinitions()

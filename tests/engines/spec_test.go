@@ -182,7 +182,7 @@ func (r *run) command(c command) {
 		if why, no := r.refused[moduleName(c.Filename)]; no {
 			wrong = "refused: " + why
 		} else {
-			wrong = trapped(r.new(r.slots, moduleName(c.Filename)), c.Text)
+			wrong = trapped(r.newInstance(r.slots, moduleName(c.Filename)), c.Text)
 			r.slots++
 		}
 	case "assert_invalid", "assert_malformed", "assert_unlinkable":
@@ -204,7 +204,7 @@ func (r *run) instantiate(c command) string {
 	}
 	slot := r.slots
 	r.slots++
-	if a := r.new(slot, moduleName(c.Filename)); a.kind != "ok" {
+	if a := r.newInstance(slot, moduleName(c.Filename)); a.kind != "ok" {
 		return a.String()
 	}
 	r.current = slot

@@ -114,20 +114,20 @@ func connectFor(t *testing.T, isolation, tools string) *client {
 	cmd := paddock(t, "mcp", "--isolation", isolation, "--tools", tools)
 	cmd.Stderr = os.Stderr
 	c.server = cmd
-	if c.ClientSession, err = made.Connect(t.Context(), &sdk.CommandTransport{Command: cmd, TerminateDuration: patience}, nil); err != nil {
+	if c.ClientSession, err = made.Connect(t.Context(), &sdk.CommandTransport{Command: cmd, TerminateDuration: timeout}, nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
 	return c
 }
 
-// patience is how long a call may take here.
-const patience = 60 * time.Second
+// timeout is how long a call may take here.
+const timeout = 60 * time.Second
 
 // call uses a tool.
 func (c *client) call(t *testing.T, tool string, arguments map[string]any, into any) *sdk.CallToolResult {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	res, err := c.CallTool(ctx, &sdk.CallToolParams{Name: tool, Arguments: arguments})
 	if err != nil {

@@ -60,7 +60,7 @@ func (o *own) ahead(t *testing.T) map[uint64]string {
 // id and its folder.
 func (o *own) create(t *testing.T) (id, workspace string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		ready := o.ahead(t)
 		if len(ready) == 0 {
 			continue
@@ -115,7 +115,7 @@ func living(pids []int) []int {
 func eventually(t *testing.T, wrong func() string) {
 	t.Helper()
 	why := wrong()
-	for deadline := time.Now().Add(patience); why != "" && time.Now().Before(deadline); why = wrong() {
+	for deadline := time.Now().Add(timeout); why != "" && time.Now().Before(deadline); why = wrong() {
 		time.Sleep(5 * time.Millisecond)
 	}
 	if why != "" {

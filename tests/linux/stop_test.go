@@ -64,7 +64,7 @@ func (c *client) begin(t *testing.T, ctx context.Context, language, code string)
 		case message = <-c.progress:
 		case err := <-ended:
 			t.Fatalf("before it told of itself: %v", err)
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			t.Fatal("there is no progress")
 		}
 	}

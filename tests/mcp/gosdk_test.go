@@ -44,8 +44,8 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// patience is how long a call may take here: less than a run is given.
-const patience = 4 * time.Minute
+// timeout is how long a call may take here: less than a run is given.
+const timeout = 4 * time.Minute
 
 // goClient is one client, which names its session once it knows it.
 type goClient struct {
@@ -93,7 +93,7 @@ func (c *goClient) call(ctx context.Context, code string) (*sdk.CallToolResult, 
 
 func (c *goClient) run(t *testing.T, code string) map[string]any {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	res, err := c.call(ctx, code)
 	if err != nil || res.IsError {
@@ -116,7 +116,7 @@ func (c *goClient) isCancelled(t *testing.T) {
 		case message = <-c.progress:
 		case err := <-ended:
 			t.Fatalf("it ended with %v before it told of itself", err)
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			t.Fatal("there is no progress")
 		}
 	}

@@ -340,7 +340,7 @@ func inTheBackground(t *testing.T, s service, state string) {
 	u.call(t, false, "sandbox_run_code", of("web", "language", "python", "code", "open('page', 'w').write('served ' * 100_000)"))
 	u.call(t, false, "sandbox_run_command", of("web", "command", "sh", "args", []string{"-c", "exec python3 -u -m http.server 8000 & sleep 0.1"}))
 	var page []byte
-	for late := time.Now().Add(patience); len(page) == 0 && time.Now().Before(late); {
+	for late := time.Now().Add(timeout); len(page) == 0 && time.Now().Before(late); {
 		time.Sleep(10 * time.Millisecond) // until the program listens
 		if res, err := http.Get("http://" + at + "/page"); err == nil {
 			page, _ = io.ReadAll(res.Body)
@@ -375,7 +375,7 @@ func inTheBackground(t *testing.T, s service, state string) {
 		t.Fatal(running, err)
 	}
 	paddock(t, state, "session", "kill", id, fmt.Sprint(running.Processes[0].PID))
-	for late := time.Now().Add(patience); time.Now().Before(late); {
+	for late := time.Now().Add(timeout); time.Now().Before(late); {
 		if !strings.Contains(paddock(t, state, "session", "ps", id), "http.server") {
 			break
 		}

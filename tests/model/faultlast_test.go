@@ -202,13 +202,13 @@ func TestAFaultWhileASessionIsOpenedIsOverWithTheNextCall(t *testing.T) {
 				return nil
 			})
 			if err := r.open(); err != nil {
-				r.clear(err)
+				r.clearFault(err)
 				if err := r.open(); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if _, err := r.holds(); err != nil {
-				r.clear(err)
+				r.clearFault(err)
 			}
 			r.disk.SetFault(nil)
 			r.log = append(r.log, "FAULT at "+hit)

@@ -128,7 +128,7 @@ func (r *rig) begin() error {
 	i, createErr := r.m.Create(r.t.Context(), alice, "", session.Settings{})
 	if createErr != nil {
 		r.log = append(r.log, fmt.Sprint("create: ", createErr))
-		r.clear(createErr)
+		r.clearFault(createErr)
 		if i, err = r.m.Create(r.t.Context(), alice, "", session.Settings{}); err != nil {
 			r.fail("creating again: %v", err)
 		}
@@ -138,8 +138,8 @@ func (r *rig) begin() error {
 	return errors.Join(err, createErr)
 }
 
-// clear sees that an error tells its reader something.
-func (r *rig) clear(err error) {
+// clearFault sees that an error tells its reader something.
+func (r *rig) clearFault(err error) {
 	r.t.Helper()
 	if f := fault.Of(err); f == nil || f.Message == "" || strings.Contains(f.Message, r.dir) {
 		r.fail("the error is %#v", err)
@@ -161,7 +161,7 @@ func (r *rig) take(s step) bool {
 		if f := fault.Of(err); f.Kind == fault.NotFound && s.name == "restore" {
 			return true // its label was not made
 		}
-		r.clear(err)
+		r.clearFault(err)
 		if !r.blind {
 			// What was not acknowledged may be gone after a later error.
 			r.now = r.is(r.now, r.after, r.twin.now())

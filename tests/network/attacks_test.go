@@ -5,17 +5,17 @@ import (
 	"sync"
 	"testing"
 
-	"paddock/internal/egress/door"
 	"paddock/internal/egress/egresstest"
+	"paddock/internal/egress/proxy"
 )
 
-// records collects what a door tells.
+// records collects what a proxy tells.
 type records struct {
 	mu   sync.Mutex
-	list []door.Record
+	list []proxy.Record
 }
 
-func (r *records) add(one door.Record) {
+func (r *records) add(one proxy.Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.list = append(r.list, one)
@@ -27,7 +27,7 @@ func (r *records) causes() map[string]int {
 	defer r.mu.Unlock()
 	n := map[string]int{}
 	for _, one := range r.list {
-		if one.Decision != door.Allowed {
+		if one.Decision != proxy.Allowed {
 			n[one.Cause]++
 		}
 	}
@@ -90,7 +90,7 @@ func TestProgramsReachNothingInside(t *testing.T) {
 	for language, code := range tried {
 		t.Run(language, func(t *testing.T) {
 			var told records
-			p.leads(t, door.Config{Resolver: resolver, Record: told.add}, "*:*", "*.example:*")
+			p.leads(t, proxy.Config{Resolver: resolver, Record: told.add}, "*:*", "*.example:*")
 			if out := strings.TrimSpace(p.run(t, language, code)); out != "all were tried" {
 				t.Errorf("it prints %s", out)
 			}
@@ -114,7 +114,7 @@ func TestProgramsReachNothingInside(t *testing.T) {
 func TestRedirectsOfAHostileServer(t *testing.T) {
 	hostile, other, inner := egresstest.Start(t), egresstest.Start(t), egresstest.Start(t)
 	p := open(t, allowed)
-	p.leads(t, door.Config{Resolver: names{}}, "example.com:"+hostile.Port()+"!private", "sub.example.com:"+other.Port()+"!private", "example.com:"+other.Port()+"!private")
+	p.leads(t, proxy.Config{Resolver: names{}}, "example.com:"+hostile.Port()+"!private", "sub.example.com:"+other.Port()+"!private", "example.com:"+other.Port()+"!private")
 	p.env["HOSTILE"], p.env["OTHER"], p.env["INNER"] = hostile.Port(), other.Port(), inner.Port()
 	for language, code := range map[string]string{
 		"python": `
@@ -220,14 +220,14 @@ try {
 	} {
 		t.Run(language, func(t *testing.T) {
 			var told records
-			p.leads(t, door.Config{Resolver: names{}, Budgets: door.Budgets{Received: 4 << 20}, Record: told.add}, "example.com:"+host.Port()+"!private")
+			p.leads(t, proxy.Config{Resolver: names{}, Budgets: proxy.Budgets{Received: 4 << 20}, Record: told.add}, "example.com:"+host.Port()+"!private")
 			if out := strings.TrimSpace(p.run(t, language, code)); out != "" {
 				t.Errorf("it prints %s", out)
 			}
 			if n := told.causes(); n["budget"] < 2 {
 				t.Errorf("it was refused for %v", n)
 			}
-			if u := p.door.Usage(); u.Received < 4<<20 || u.Received > 4<<20+256<<10 {
+			if u := p.proxy.Usage(); u.Received < 4<<20 || u.Received > 4<<20+256<<10 {
 				t.Errorf("%d bytes came in", u.Received)
 			}
 		})
@@ -241,7 +241,7 @@ func TestWhatLeavesIsBoundedAndRecorded(t *testing.T) {
 	p, host := open(t, allowed), egresstest.Start(t)
 	p.env["PORT"] = host.Port()
 	var told records
-	p.leads(t, door.Config{Resolver: names{}, Budgets: door.Budgets{Sent: 1 << 20}, Record: told.add}, "example.com:"+host.Port()+"!private")
+	p.leads(t, proxy.Config{Resolver: names{}, Budgets: proxy.Budgets{Sent: 1 << 20}, Record: told.add}, "example.com:"+host.Port()+"!private")
 	p.run(t, "python", `
 import os, urllib.error, urllib.request
 port, sent = os.environ["PORT"], 0
@@ -257,11 +257,11 @@ assert 900_000 < sent <= 1 << 20, sent
 	defer told.mu.Unlock()
 	var sent int64
 	for _, r := range told.list {
-		if sent += r.Sent; r.Decision == door.Allowed && (r.Sent < 50_000 || r.Rule == "" || r.Host != "example.com" || r.Path == "") {
+		if sent += r.Sent; r.Decision == proxy.Allowed && (r.Sent < 50_000 || r.Rule == "" || r.Host != "example.com" || r.Path == "") {
 			t.Errorf("the record is %+v", r)
 		}
 	}
-	if u := p.door.Usage(); sent < u.Sent || u.Sent > 1<<20+256<<10 {
+	if u := p.proxy.Usage(); sent < u.Sent || u.Sent > 1<<20+256<<10 {
 		t.Errorf("%d bytes are in records, %d were counted", sent, u.Sent)
 	}
 }
@@ -271,7 +271,7 @@ assert 900_000 < sent <= 1 << 20, sent
 func TestASocketIsForOneHostAndHTTP(t *testing.T) {
 	p, host, inner := open(t, allowed), egresstest.Start(t), egresstest.Start(t)
 	var told records
-	p.leads(t, door.Config{Resolver: names{}, Record: told.add}, "example.com:"+host.Port()+"/open/*!private", "other.example.com:*!private", "example.com:443!private")
+	p.leads(t, proxy.Config{Resolver: names{}, Record: told.add}, "example.com:"+host.Port()+"/open/*!private", "other.example.com:*!private", "example.com:443!private")
 	p.env["PORT"], p.env["INNER"] = host.Port(), inner.Port()
 	out := p.run(t, "python", `
 import os, socket, ssl

@@ -1,6 +1,6 @@
 // Package network proves that programs in wasm guests reach hosts as their users know it:
 // with Python's own modules, with requests, urllib3, httpx and pip's, and with fetch, over
-// a session's door to servers on this host's loopback address.
+// a session's proxy to servers on this host's loopback address.
 package network
 
 import (
@@ -27,7 +27,7 @@ import (
 	"time"
 
 	"paddock/internal/egress"
-	"paddock/internal/egress/door"
+	"paddock/internal/egress/proxy"
 	"paddock/internal/egress/streams"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
@@ -35,8 +35,8 @@ import (
 	"paddock/internal/sandbox/wasm/worker"
 )
 
-// patience bounds whatever a test waits for.
-const patience = 2 * time.Minute
+// timeout bounds whatever a test waits for.
+const timeout = 2 * time.Minute
 
 // TestMain lets the test binary be its own worker.
 func TestMain(m *testing.M) {
@@ -80,10 +80,10 @@ func (names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error
 	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 }
 
-// place is a backend, a door and what lies behind it.
+// place is a backend, a proxy and what lies behind it.
 type place struct {
 	backend *wasm.Backend
-	door    *door.Door
+	proxy   *proxy.Proxy
 	table   *streams.Table
 	// Folders of the programs': other people's clients, a file that Debian's want, and a
 	// place for files that pass.
@@ -93,7 +93,7 @@ type place struct {
 	env map[string]string
 	// asked is told of each message.
 	asked func(body []byte)
-	roots *x509.CertPool // with which the door verifies
+	roots *x509.CertPool // with which the proxy verifies
 }
 
 // answering gives a context that ends when the next program reads for the nth time.
@@ -148,7 +148,7 @@ func open(t *testing.T, rules ...string) *place {
 	return p
 }
 
-// serve starts the servers and the door to them.
+// serve starts the servers and the proxy to them.
 func (p *place) serve(t *testing.T, rules []string) {
 	t.Helper()
 	roots := x509.NewCertPool()
@@ -167,22 +167,22 @@ func (p *place) serve(t *testing.T, rules []string) {
 		"HOME": "/tmp",
 	}
 	p.roots = roots
-	p.leads(t, door.Config{Resolver: names{}}, rules...)
+	p.leads(t, proxy.Config{Resolver: names{}}, rules...)
 }
 
-// leads has programs go through a door of that kind from now on.
-func (p *place) leads(t *testing.T, c door.Config, rules ...string) {
+// leads has programs go through a proxy of that kind from now on.
+func (p *place) leads(t *testing.T, c proxy.Config, rules ...string) {
 	t.Helper()
 	var err error
 	if c.Policy, err = egress.Parse(rules, egress.Rights{All: true, Private: true, Requests: true}); err != nil {
 		t.Fatal(err)
 	}
 	c.Session, c.TLS = "s", &tls.Config{RootCAs: p.roots}
-	if p.door, err = door.New(c); err != nil {
+	if p.proxy, err = proxy.New(c); err != nil {
 		t.Fatal(err)
 	}
-	p.table = streams.New(streams.Config{Door: p.door})
-	way, table := p.door, p.table
+	p.table = streams.New(streams.Config{Proxy: p.proxy})
+	way, table := p.proxy, p.table
 	t.Cleanup(func() {
 		if err := errors.Join(table.Close(), way.Close()); err != nil {
 			t.Error(err)
@@ -235,7 +235,7 @@ func answer(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 		select {
 		case <-r.Context().Done():
-		case <-time.After(patience):
+		case <-time.After(timeout):
 		}
 	case "redirect":
 		http.Redirect(w, r, "/json?redirected", http.StatusFound)
@@ -267,7 +267,7 @@ func (p *place) run(t *testing.T, runtime, code string) string {
 
 func (p *place) try(t *testing.T, runtime, code string) (string, sandbox.Exit) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	in := p.interpreter(t, runtime)
 	return p.execute(ctx, t, in, code)

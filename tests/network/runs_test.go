@@ -64,7 +64,7 @@ assert session.get(os.environ["SECURE"] + "/path").text == "GET path"
 	if err := p.table.Close(); err != nil {
 		t.Error(err)
 	}
-	p.table = streams.New(streams.Config{Door: p.door})
+	p.table = streams.New(streams.Config{Proxy: p.proxy})
 	run(`
 s.recv(1000)  # what was there already
 for f in (lambda: s.recv(1), lambda: s.send(b"x")):

@@ -18,8 +18,8 @@ import (
 	"paddock/internal/sandbox/sandboxtest"
 )
 
-// Patience bounds whatever a test waits for.
-const Patience = 4 * time.Minute
+// Timeout bounds whatever a test waits for.
+const Timeout = 4 * time.Minute
 
 // Environment gives the variables of a paddock with that state folder and without
 // settings of this machine. Those in more count, whatever is before.
@@ -84,7 +84,7 @@ func Connect(t testing.TB, env []string, log io.Writer, args ...string) *Client 
 	t.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), sandboxtest.Binary(t), append([]string{"mcp"}, args...)...)
 	cmd.Env, cmd.Stderr = env, log
-	c := Open(t, &sdk.CommandTransport{Command: cmd, TerminateDuration: Patience})
+	c := Open(t, &sdk.CommandTransport{Command: cmd, TerminateDuration: Timeout})
 	return &Client{c, cmd}
 }
 
@@ -121,7 +121,7 @@ type Failure struct {
 // unless it failed.
 func Call(t testing.TB, c *sdk.ClientSession, tool string, args map[string]any, out any) (*sdk.CallToolResult, *Failure) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), Timeout)
 	defer cancel()
 	res, err := c.CallTool(ctx, &sdk.CallToolParams{Name: tool, Arguments: args})
 	if err != nil {

@@ -359,7 +359,7 @@ const soon = 3 * time.Second
 // send sends a request.
 func (w *world) send(token string, q request, ids map[string]string) reply {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), paddocktest.Patience)
+	ctx, cancel := context.WithTimeout(w.t.Context(), paddocktest.Timeout)
 	defer cancel()
 	res, err := transport.RoundTrip(w.request(token, q, ids).WithContext(ctx))
 	if err != nil {

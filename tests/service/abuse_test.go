@@ -78,7 +78,7 @@ func sessionOf(t *testing.T, body string) string {
 }
 
 // Attacks 68, 72, 75 and 92: who may not come in.
-func TestTheDoor(t *testing.T) {
+func TestTheEndpoint(t *testing.T) {
 	s := start(t)
 	run := execution("1", "")
 	for name, c := range map[string]struct {

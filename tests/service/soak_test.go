@@ -95,7 +95,7 @@ func (s *server) settle(t *testing.T) {
 	t.Helper()
 	s.destroyAll(t)
 	s.paddock("session", "gc")
-	for late := time.Now().Add(paddocktest.Patience); s.metric("paddock_sessions") > 0 || s.processes() > 1; time.Sleep(100 * time.Millisecond) {
+	for late := time.Now().Add(paddocktest.Timeout); s.metric("paddock_sessions") > 0 || s.processes() > 1; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(late) {
 			t.Fatalf("%.0f sessions and %d processes are left", s.metric("paddock_sessions"), s.processes())
 		}
@@ -107,7 +107,7 @@ func (s *server) settle(t *testing.T) {
 // rests waits for what ends a moment after its last user, which takes its time on a busy
 // machine.
 func (s *server) rests(before usage) {
-	for late := time.Now().Add(paddocktest.Patience); time.Now().Before(late); time.Sleep(time.Second) {
+	for late := time.Now().Add(paddocktest.Timeout); time.Now().Before(late); time.Sleep(time.Second) {
 		if u := s.usage(); u.goroutines <= before.goroutines+10 && u.descriptors <= before.descriptors+10 && u.processes <= before.processes {
 			return
 		}

@@ -126,7 +126,7 @@ func paddock(t *testing.T, dir, config string, args ...string) (string, error) {
 
 func listen(t *testing.T, h http.Handler) string {
 	t.Helper()
-	s := &http.Server{Handler: h, ReadHeaderTimeout: paddocktest.Patience}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: paddocktest.Timeout}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -271,7 +271,7 @@ func TestCancelledCallsLeaveNothing(t *testing.T) {
 	cancelled(3)
 	before := openFiles(t, m.pid)
 	cancelled(40)
-	for until := time.Now().Add(paddocktest.Patience); ; {
+	for until := time.Now().Add(paddocktest.Timeout); ; {
 		if now := openFiles(t, m.pid); now <= before+4 {
 			return
 		} else if time.Now().After(until) {

@@ -168,7 +168,7 @@ func (m *model) waitFor(t *testing.T, packages ...string) {
 	t.Helper()
 	// A server that is not known yet has a folder, too, that says so.
 	code := fmt.Sprintf("import os\nprint(*(p for p in %q.split() if not os.path.exists(f'/servers/{p}/schemas.json')))", strings.Join(packages, " "))
-	for until := time.Now().Add(paddocktest.Patience); ; {
+	for until := time.Now().Add(paddocktest.Timeout); ; {
 		missing := m.run(t, "python", code).Stdout
 		if missing == "\n" {
 			return
@@ -183,7 +183,7 @@ func (m *model) waitFor(t *testing.T, packages ...string) {
 func (m *model) run(t *testing.T, language, code string) mcpserver.Execution {
 	t.Helper()
 	var e mcpserver.Execution
-	m.call(t, "execute_code", map[string]any{"language": language, "code": code, "timeout": int(paddocktest.Patience.Seconds())}, &e)
+	m.call(t, "execute_code", map[string]any{"language": language, "code": code, "timeout": int(paddocktest.Timeout.Seconds())}, &e)
 	if e.Isolation != m.isolation {
 		t.Errorf("it ran in %q", e.Isolation)
 	}

@@ -125,25 +125,25 @@ func (t target) rule() string {
 	return t.host
 }
 
-// outlets are the transports to servers that sessions bound: one to what the list's
+// transports are the transports to servers that sessions bound: one to what the list's
 // hosts are, and one to the public Internet, for what its names allow.
-type outlets struct {
+type transports struct {
 	list          Allowlist
 	hosts, public *egress.Transport
 }
 
-func openOutlets(list Allowlist) (*outlets, error) {
+func openOutlets(list Allowlist) (*transports, error) {
 	all, err := egress.Parse([]string{"*:*"}, egress.Rights{All: true})
 	if err != nil {
 		return nil, fmt.Errorf("making the policy of servers that are allowed by name: %w", err)
 	}
 	o := egress.Options{Header: -1} // calls are bounded
-	return &outlets{list, egress.NewTransport(list.hosts, o), egress.NewTransport(all, o)}, nil
+	return &transports{list, egress.NewTransport(list.hosts, o), egress.NewTransport(all, o)}, nil
 }
 
 // to gives what reaches a server, if the list allows it. It reaches others as well: a
 // connection of package upstream keeps to its origin.
-func (o *outlets) to(name, rawURL string) (http.RoundTripper, error) {
+func (o *transports) to(name, rawURL string) (http.RoundTripper, error) {
 	if err := o.list.Check(name, rawURL); err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (o *outlets) to(name, rawURL string) (http.RoundTripper, error) {
 	return o.public, nil
 }
 
-func (o *outlets) close() {
+func (o *transports) close() {
 	o.hosts.CloseIdleConnections()
 	o.public.CloseIdleConnections()
 }

@@ -67,7 +67,7 @@ func BenchmarkProvide(b *testing.B) {
 				b.StopTimer()
 				i++
 				br.forest.mu.Lock()
-				clear(br.forest.grown)
+				clear(br.forest.built)
 				br.forest.mu.Unlock()
 				if err := os.RemoveAll(br.forest.dir); err != nil {
 					b.Fatal(err)

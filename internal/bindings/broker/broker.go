@@ -163,12 +163,12 @@ type Broker struct {
 	store     *catalog.Store // nil: the watch has another one, or none
 	validator schema.Validator
 	indexes   indexes
-	outlets   *outlets
-	shelf     *shelf
+	outlets   *transports
+	shelf     *listingCache
 	views     views
-	forest    *forest
+	forest    *stubStore
 	learned   *learned
-	own       *own
+	own       *sessionServers
 	underway  underway
 	born      time.Time
 
@@ -178,13 +178,13 @@ type Broker struct {
 
 	mu       sync.Mutex // guards what follows
 	closed   bool
-	common   map[string]*bound // by name; not changed after New
+	common   map[string]*serverBinding // by name; not changed after New
 	provided map[Session]provided
 	vetted   map[string]string // tools that are what they were, by server and name: digests
 }
 
-// bound is a server that somebody has; it is not changed.
-type bound struct {
+// serverBinding is a server that somebody has; it is not changed.
+type serverBinding struct {
 	Definition
 	// key names the definition, and as whom the server is spoken to: what shares it
 	// shares listings. sign names the policy as well.
@@ -215,9 +215,9 @@ func (r rule) hint(list string) string {
 // keyOfTools names the policy of the operator's server of that name.
 func keyOfTools(server string) string { return "servers." + server + ".tools" }
 
-func newBound(d Definition, owner *Session) *bound {
+func newServerBinding(d Definition, owner *Session) *serverBinding {
 	d.own = owner != nil
-	one := &bound{Definition: d, key: d.Key() + "/" + d.Identity, known: d.Name, rules: []rule{{keyOfTools(d.Name), d.Policy}}}
+	one := &serverBinding{Definition: d, key: d.Key() + "/" + d.Identity, known: d.Name, rules: []rule{{keyOfTools(d.Name), d.Policy}}}
 	if owner != nil {
 		one.rules[0].key = ""
 		one.known = fmt.Sprintf("%s of %s at %s", stub.Line(d.Name, maxName), owner.Owner, d.Place()[:16])
@@ -227,7 +227,7 @@ func newBound(d Definition, owner *Session) *bound {
 }
 
 // lessons is the key for what is learned from its results, as programs get them.
-func (one *bound) lessons() string {
+func (one *serverBinding) lessons() string {
 	if one.Raw {
 		return one.key + "/raw"
 	}
@@ -235,7 +235,7 @@ func (one *bound) lessons() string {
 }
 
 // signed has the sign name the rules as they are, and what programs get of results.
-func (one *bound) signed() {
+func (one *serverBinding) signed() {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%q", one.lessons(), one.rules))
 	one.sign = hex.EncodeToString(sum[:])
 }
@@ -249,7 +249,7 @@ func New(config Config) (*Broker, error) {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
 	b := &Broker{
-		config: config, common: map[string]*bound{}, provided: map[Session]provided{}, vetted: map[string]string{},
+		config: config, common: map[string]*serverBinding{}, provided: map[Session]provided{}, vetted: map[string]string{},
 		indexes: indexes{all: map[string]*index{}}, born: time.Now(),
 	}
 	errs := []error{config.Bound.Check()}
@@ -258,7 +258,7 @@ func New(config Config) (*Broker, error) {
 			errs = append(errs, fmt.Errorf("the server %q: %w", d.Name, err))
 			continue
 		}
-		b.common[d.Name] = newBound(d, nil)
+		b.common[d.Name] = newServerBinding(d, nil)
 		b.common[d.Name].rate = upstream.NewRate(d.PerMinute)
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -286,10 +286,10 @@ func (b *Broker) openStores() error {
 		}
 		return filepath.Join(b.config.Dir, name)
 	}
-	b.shelf = newShelf(b, dir("listings"))
-	b.forest = &forest{dir: dir("trees"), link: os.Link, grown: map[string]*tree{}}
+	b.shelf = newListingCache(b, dir("listings"))
+	b.forest = &stubStore{dir: dir("trees"), link: os.Link, built: map[string]*stubTree{}}
 	b.learned = newLearned(dir("learned"), b.config.Log)
-	b.own = newOwn(b, dir("sessions"))
+	b.own = newSessionServers(b, dir("sessions"))
 	if b.config.Seen == nil && b.config.Dir != "" {
 		store, err := OpenSeen(b.config.Dir)
 		if err != nil {
@@ -331,13 +331,13 @@ func (b *Broker) begin(f func()) bool {
 type definition struct{}
 
 // with gives a context for what the pool does with a server.
-func (one *bound) with(ctx context.Context) context.Context {
+func (one *serverBinding) with(ctx context.Context) context.Context {
 	return context.WithValue(ctx, definition{}, one)
 }
 
 // dial makes a connection for the pool.
 func (b *Broker) dial(ctx context.Context, _ upstream.Key) (*upstream.Conn, error) {
-	one := ctx.Value(definition{}).(*bound)
+	one := ctx.Value(definition{}).(*serverBinding)
 	o := b.config.Dial
 	o.Tokens, o.Hide = one.Tokens, one.Hide
 	if one.Transport != nil {
@@ -352,12 +352,12 @@ func (b *Broker) dial(ctx context.Context, _ upstream.Key) (*upstream.Conn, erro
 		// would be in files, logs, and what other sessions see of the same server.
 		o.Transport = secret.Guard(way, slices.Collect(maps.Keys(one.Headers)), one.URL)
 	}
-	o.Changed = func() { b.shelf.spoil(one.key) }
+	o.Changed = func() { b.shelf.invalidate(one.key) }
 	return upstream.Dial(ctx, one.Server, o)
 }
 
 // check tells what is wrong with a definition among others.
-func check(others map[string]*bound, d Definition) error {
+func check(others map[string]*serverBinding, d Definition) error {
 	if err := checkName(d.Name); err != nil {
 		return err
 	}
@@ -388,12 +388,12 @@ func checkName(name string) error {
 }
 
 // keyFor is whose connection a session's calls go over.
-func (one *bound) keyFor(s Session) upstream.Key {
+func (one *serverBinding) keyFor(s Session) upstream.Key {
 	return upstream.Key{Session: s.key(), Server: one.key, Identity: one.Identity}
 }
 
 // common is the connection over which tools are listed for everybody.
-func (one *bound) common() upstream.Key {
+func (one *serverBinding) common() upstream.Key {
 	return upstream.Key{Server: one.key, Identity: one.Identity}
 }
 

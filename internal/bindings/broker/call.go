@@ -133,7 +133,7 @@ func (b *Broker) callTool(ctx context.Context, run Run, number int, m message) [
 
 // decided is a call that may be made.
 type decided struct {
-	one       *bound
+	one       *serverBinding
 	tool      bindings.Tool
 	arguments json.RawMessage
 }

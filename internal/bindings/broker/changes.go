@@ -23,7 +23,7 @@ func digestOf(t bindings.Tool) string {
 
 // vet tells whether a tool is what it was when it was first used. A change is kept for
 // an operator to look at.
-func (b *Broker) vet(ctx context.Context, one *bound, t bindings.Tool) error {
+func (b *Broker) vet(ctx context.Context, one *serverBinding, t bindings.Tool) error {
 	if b.watch == nil {
 		return nil
 	}

@@ -120,7 +120,7 @@ func (p Policy) says() bool { return len(p.Allow)+len(p.Ask)+len(p.Deny) > 0 }
 
 // verdict is the strictest that the rules of a server give on a tool, and the rule that
 // gives it.
-func (one *bound) verdict(t bindings.Tool) (v Verdict, by rule) {
+func (one *serverBinding) verdict(t bindings.Tool) (v Verdict, by rule) {
 	for _, r := range one.rules {
 		if is := r.Of(t); is > v {
 			v, by = is, r
@@ -130,25 +130,25 @@ func (one *bound) verdict(t bindings.Tool) (v Verdict, by rule) {
 }
 
 // allows tells whether a tool may be called at all.
-func (one *bound) allows(t bindings.Tool) bool {
+func (one *serverBinding) allows(t bindings.Tool) bool {
 	v, _ := one.verdict(t)
 	return v != Denied
 }
 
 // narrowed is a server of the operator's for a session that has only some of its tools.
-func (one *bound) narrowed(to Policy) *bound {
+func (one *serverBinding) narrowed(to Policy) *serverBinding {
 	less := *one
 	less.rules = append(slices.Clone(one.rules), rule{Policy: to})
 	less.signed()
 	return &less
 }
 
-// newOwn is newBound for a server that a session bound. What the operator says of
+// newSessionServers is newServerBinding for a server that a session bound. What the operator says of
 // servers that are bound counts, and what is said of a server counts for whatever is
 // bound at its host and port: under another name, or by another path, it is the same one
 // for all that can be told.
-func (b *Broker) newOwn(d Definition, s *Session) *bound {
-	one := newBound(d, s)
+func (b *Broker) newOwn(d Definition, s *Session) *serverBinding {
+	one := newServerBinding(d, s)
 	if b.config.Bound.says() {
 		one.rules = append(one.rules, rule{"mcp.tools", b.config.Bound})
 	}

@@ -97,9 +97,9 @@ func (b *Broker) Search(ctx context.Context, s Session, q catalog.Query, server 
 		q.Servers = []string{one.Name}
 	}
 	names := slices.Sorted(maps.Keys(all))
-	looks := make([]awaited, len(names))
+	looks := make([]pendingListing, len(names))
 	for i, name := range names {
-		looks[i] = b.shelf.look(all[name], true)
+		looks[i] = b.shelf.lookup(all[name], true)
 	}
 	tools, views := map[string][]bindings.Tool{}, map[string]*view{}
 	var set []string

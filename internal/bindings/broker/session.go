@@ -28,7 +28,7 @@ func (b *Broker) Bind(ctx context.Context, s Session, d Definition) (Offer, erro
 		return Offer{}, err
 	}
 	one := b.newOwn(d, &s)
-	mine, err := b.own.of(s)
+	mine, err := b.own.servers(s)
 	if err != nil { // it is not kept from getting new ones
 		b.config.Log.WarnContext(ctx, "the servers of a session cannot be read", "session", s.ID, "cause", fault.CauseOf(err))
 	}
@@ -72,14 +72,14 @@ func (b *Broker) Common() []string { return slices.Sorted(maps.Keys(b.common)) }
 
 // chosen gives those of the operator's servers that a session has. Where that cannot be
 // told it has none.
-func (b *Broker) chosen(s Session) map[string]*bound {
+func (b *Broker) chosen(s Session) map[string]*serverBinding {
 	if b.config.Chosen == nil || s.ID == "" {
 		return b.common
 	}
 	names, err := b.config.Chosen(s)
 	if err != nil {
 		b.config.Log.Warn("which servers a session has cannot be told", "session", s.ID, "cause", err)
-		return map[string]*bound{}
+		return map[string]*serverBinding{}
 	}
 	if names == nil {
 		return b.common
@@ -88,8 +88,8 @@ func (b *Broker) chosen(s Session) map[string]*bound {
 }
 
 // only gives those of the operator's servers that are named, with the tools that are.
-func (b *Broker) only(names []string) map[string]*bound {
-	some, patterns := map[string]*bound{}, map[string][]string{}
+func (b *Broker) only(names []string) map[string]*serverBinding {
+	some, patterns := map[string]*serverBinding{}, map[string][]string{}
 	for _, entry := range names {
 		name, pattern, narrowed := strings.Cut(entry, "/")
 		if one := b.common[name]; one != nil {
@@ -126,7 +126,7 @@ func (b *Broker) CheckChosen(entry string) error {
 }
 
 // fits tells whether a session that has these servers of its own may have another one.
-func (b *Broker) fits(mine map[string]*bound, d Definition) error {
+func (b *Broker) fits(mine map[string]*serverBinding, d Definition) error {
 	others := maps.Clone(mine)
 	delete(others, d.Name)
 	if b.common[d.Name] != nil {
@@ -179,7 +179,7 @@ func (b *Broker) Copy(from, to Session) error {
 	if from.Owner != to.Owner {
 		return fault.New(fault.Denied, "a session's servers are not another owner's")
 	}
-	return b.own.copy(from, to)
+	return b.own.copyTo(from, to)
 }
 
 // Names gives the servers that a session has, in order.
@@ -189,8 +189,8 @@ func (b *Broker) Names(s Session) []string {
 
 // serversOf gives the servers that a session has. Its own are missing where they cannot
 // be read from the disk now, which the log says.
-func (b *Broker) serversOf(s Session) map[string]*bound {
-	mine, err := b.own.of(s)
+func (b *Broker) serversOf(s Session) map[string]*serverBinding {
+	mine, err := b.own.servers(s)
 	if err != nil {
 		b.config.Log.Warn("the servers of a session cannot be read", "cause", err)
 	}
@@ -208,7 +208,7 @@ func (b *Broker) serversOf(s Session) map[string]*bound {
 }
 
 // find gives the server of that name, or of that package, that a session has.
-func (b *Broker) find(s Session, name string) (*bound, error) {
+func (b *Broker) find(s Session, name string) (*serverBinding, error) {
 	all := b.serversOf(s)
 	if one := all[name]; one != nil {
 		return one, nil
@@ -249,15 +249,15 @@ func (b *Broker) Offer(ctx context.Context, s Session, name string) (Offer, erro
 	if err != nil {
 		return Offer{}, err
 	}
-	b.shelf.rouse(one.key)
-	l, err := b.shelf.wait(ctx, b.shelf.look(one, true))
+	b.shelf.clearBackoff(one.key)
+	l, err := b.shelf.wait(ctx, b.shelf.lookup(one, true))
 	if err != nil {
 		return Offer{}, fmt.Errorf("asking for its tools: %w", err)
 	}
 	return offerOf(one, l.tools), nil
 }
 
-func offerOf(one *bound, tools []bindings.Tool) Offer {
+func offerOf(one *serverBinding, tools []bindings.Tool) Offer {
 	o := Offer{Name: one.Name, Package: "servers." + stub.Package(one.Name), Path: "/servers/" + stub.Package(one.Name)}
 	for _, t := range tools {
 		if one.allows(t) {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"paddock/internal/legible"
+	"paddock/internal/textsafe"
 )
 
 // maxShown bounds the arguments that a person is shown, in bytes.
@@ -27,7 +27,7 @@ func shownTo(arguments json.RawMessage) (text string, cut bool) {
 			return shown.String() + " …", true
 		}
 		switch {
-		case r == '\n' || legible.Shows(r):
+		case r == '\n' || textsafe.Visible(r):
 			shown.WriteRune(r)
 		case r > 0xffff:
 			high, low := (r-0x10000)>>10+0xd800, (r-0x10000)&0x3ff+0xdc00

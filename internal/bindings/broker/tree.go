@@ -37,9 +37,9 @@ const maxProvided = 10_000
 func (b *Broker) Provide(ctx context.Context, s Session, dir string) error {
 	all := b.serversOf(s)
 	names := slices.Sorted(maps.Keys(all))
-	looks := make([]awaited, len(names))
+	looks := make([]pendingListing, len(names))
 	for i, name := range names {
-		looks[i] = b.shelf.look(all[name], false) // all of them are asked at the same time
+		looks[i] = b.shelf.lookup(all[name], false) // all of them are asked at the same time
 	}
 	views, whys := make([]*view, len(names)), make([]string, len(names))
 	var what strings.Builder
@@ -75,11 +75,11 @@ func (b *Broker) Await(ctx context.Context, s Session, program string) {
 		return
 	}
 	all := b.serversOf(s)
-	var looks []awaited
+	var looks []pendingListing
 	for name, one := range all {
 		if names(program, name) || names(program, stub.Package(name)) {
-			if a := b.shelf.look(one, true); a.listing == nil && a.done != nil {
-				a.deadline = time.Now().Add(b.shelf.named)
+			if a := b.shelf.lookup(one, true); a.listing == nil && a.done != nil {
+				a.deadline = time.Now().Add(b.shelf.namedTimeout)
 				looks = append(looks, a)
 			}
 		}
@@ -177,7 +177,7 @@ func (b *Broker) place(ctx context.Context, owner, folder string, v *view) error
 	if madeOf(folder) == v.named() {
 		return nil
 	}
-	return exchange(folder, func(fresh string) error { return b.forest.plant(ctx, owner, v, fresh) })
+	return exchange(folder, func(fresh string) error { return b.forest.linkInto(ctx, owner, v, fresh) })
 }
 
 // unknown begins the stamps of folders that say why a server's files are not there.

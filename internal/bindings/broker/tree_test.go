@@ -193,7 +193,7 @@ func TestManySessionsAreProvidedAtOnceWhileToolsChange(t *testing.T) {
 					t.Error(err)
 				}
 				for _, server := range []string{"party", "other"} {
-					if _, err := survey(filepath.Join(dir, server), madeOf(filepath.Join(dir, server))); err != nil {
+					if _, err := verifyTree(filepath.Join(dir, server), madeOf(filepath.Join(dir, server))); err != nil {
 						t.Errorf("%s is not whole: %v", server, err)
 					}
 				}
@@ -226,7 +226,7 @@ func TestOldTreesAreRemoved(t *testing.T) {
 	make(".new-x", time.Minute, 1)
 	make(".old-y", 2*time.Hour, 1)
 	var gone []string
-	for _, path := range withered(dir, now) {
+	for _, path := range unusedTrees(dir, now) {
 		gone = append(gone, filepath.Base(path))
 	}
 	if got := fmt.Sprint(gone); got != "[.old-y old large]" {

@@ -40,7 +40,7 @@ type view struct {
 }
 
 // view gives what an owner sees of a server.
-func (b *Broker) view(one *bound, owner string, l *listing) *view {
+func (b *Broker) view(one *serverBinding, owner string, l *listing) *view {
 	base := b.views.get(viewKey{sign: one.sign}, l, nil, func() *view {
 		v := &view{name: one.Name, listing: l, tools: l.tools}
 		if slices.ContainsFunc(l.tools, func(t bindings.Tool) bool { return !one.allows(t) }) {

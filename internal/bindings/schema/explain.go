@@ -18,7 +18,7 @@ import (
 	"golang.org/x/text/message"
 
 	"paddock/internal/fault"
-	"paddock/internal/legible"
+	"paddock/internal/textsafe"
 )
 
 // maxProblems is how many fields one error names.
@@ -280,7 +280,7 @@ func visible(s string) string {
 	var b strings.Builder
 	for _, r := range s {
 		switch {
-		case legible.Shows(r) && r != utf8.RuneError:
+		case textsafe.Visible(r) && r != utf8.RuneError:
 			b.WriteRune(r)
 		case r > 0xffff:
 			fmt.Fprintf(&b, `\U%08x`, r)

@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 
 	"paddock/internal/bindings/schema"
-	"paddock/internal/legible"
+	"paddock/internal/textsafe"
 )
 
 // shown tells whether a character may stand as it is in generated text: it shows,
 // and changes nothing about how the rest shows. Of white space that is the space
 // alone.
 func shown(r rune) bool {
-	return r != utf8.RuneError && legible.Shows(r)
+	return r != utf8.RuneError && textsafe.Visible(r)
 }
 
 // pythonText gives s as a string literal of Python.

@@ -120,14 +120,14 @@ func (c *Conn) begin() bool {
 // says whether the server may have carried out the call.
 func (c *Conn) Call(ctx context.Context, tool string, arguments json.RawMessage, o CallOptions) (Result, error) {
 	if !c.begin() {
-		return Result{}, c.report(tool, trouble(Closed, false, errClosed, "the connection has ended"))
+		return Result{}, c.report(tool, newProblem(Closed, false, errClosed, "the connection has ended"))
 	}
 	defer c.calls.Done()
 	if arguments == nil {
 		arguments = json.RawMessage("{}")
 	}
 	if !json.Valid(arguments) || kindOfJSON(trim(arguments)) != "object" {
-		return Result{}, c.report(tool, trouble(Misused, false, nil, "its arguments are no JSON object"))
+		return Result{}, c.report(tool, newProblem(Misused, false, nil, "its arguments are no JSON object"))
 	}
 	timeout := o.Timeout
 	if timeout <= 0 {
@@ -140,7 +140,7 @@ func (c *Conn) Call(ctx context.Context, tool string, arguments json.RawMessage,
 	if known == nil && c.era == Modern && c.server.URL != "" {
 		known = c.look(ctx, tool) // its schema may say that arguments go into headers
 	}
-	var promise *promise
+	var promise *outputCheck
 	if known != nil {
 		promise = known.promise
 		r.headers = reflect(known.mirrors, arguments)
@@ -152,13 +152,13 @@ func (c *Conn) Call(ctx context.Context, tool string, arguments json.RawMessage,
 	}
 	data, err := c.request(ctx, r, meta, map[string]any{"name": tool, "arguments": arguments})
 	if err != nil {
-		c.doubt(err)
+		c.invalidateList(err)
 		return Result{}, c.report(tool, err)
 	}
 	result, err := readResult(data)
 	if err == nil {
-		c.doubtResult(tool, result)
-		err = promise.kept(result)
+		c.checkResult(tool, result)
+		err = promise.check(result)
 	}
 	if err != nil {
 		return Result{}, c.report(tool, err)
@@ -185,7 +185,7 @@ func (c *Conn) request(ctx context.Context, r outgoing, meta map[string]any, par
 	}
 	data, err := marshal(params)
 	if err != nil {
-		return nil, trouble(Misused, false, err, "the request is no JSON")
+		return nil, newProblem(Misused, false, err, "the request is no JSON")
 	}
 	r.params = data
 	value, err := c.link.call(ctx, r)
@@ -206,8 +206,8 @@ func with(m map[string]any, key string, value any) map[string]any {
 	return m
 }
 
-// hear takes a notification.
-func (c *Conn) hear(m message) {
+// handleNotification takes a notification.
+func (c *Conn) handleNotification(m message) {
 	switch m.Method {
 	case "notifications/tools/list_changed":
 		c.list.spoil()

@@ -149,13 +149,13 @@ func (d *dialing) connect(ctx context.Context) error {
 	era := d.options.Eras.Era(c.server.Place())
 	if era != "" && (era != LegacySSE || c.server.Transport != TransportHTTP) {
 		err := d.as(ctx, era)
-		if err == nil || !misfit(err) || ctx.Err() != nil {
+		if err == nil || !isWrongGeneration(err) || ctx.Err() != nil {
 			return err
 		}
 		c.log.Info("a server speaks another era of the protocol than before", "server", c.server.Name)
 	}
 	err := d.probe(ctx)
-	if err == nil || c.server.URL == "" || c.server.Transport == TransportHTTP || !misfit(err) || ctx.Err() != nil {
+	if err == nil || c.server.URL == "" || c.server.Transport == TransportHTTP || !isWrongGeneration(err) || ctx.Err() != nil {
 		return err
 	}
 	if d.as(ctx, LegacySSE) == nil {
@@ -164,8 +164,8 @@ func (d *dialing) connect(ctx context.Context) error {
 	return err // what Streamable HTTP said is what most servers would be known by
 }
 
-// misfit tells whether a handshake ended as it may when the era is the wrong one.
-func misfit(err error) bool {
+// isWrongGeneration tells whether a handshake ended as it may when the era is the wrong one.
+func isWrongGeneration(err error) bool {
 	switch asProblem(err, true).reason {
 	case Refused, Malformed, Closed, SessionGone, TimedOut:
 		return true
@@ -190,14 +190,14 @@ func (d *dialing) probe(ctx context.Context) error {
 	if err := d.open(ctx, Modern); err != nil {
 		return err
 	}
-	patience := probeHTTP
+	timeout := probeHTTP
 	if d.conn.server.Command != "" {
-		patience = probeCommand
+		timeout = probeCommand
 	}
-	limited, cancel := context.WithTimeout(ctx, patience)
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	err := d.discover(limited)
 	cancel()
-	if err == nil || ctx.Err() != nil || !misfit(err) {
+	if err == nil || ctx.Err() != nil || !isWrongGeneration(err) {
 		return err
 	}
 	answered := asProblem(err, true).reason == Refused
@@ -220,7 +220,7 @@ func (d *dialing) open(ctx context.Context, era Era) error {
 	d.drop()
 	c := d.conn
 	if c.server.Command != "" {
-		p, err := start(c.server, d.options, c.log.With("server", c.server.Name), c.hear)
+		p, err := start(c.server, d.options, c.log.With("server", c.server.Name), c.handleNotification)
 		if err == nil {
 			c.link = p
 		}
@@ -231,10 +231,10 @@ func (d *dialing) open(ctx context.Context, era Era) error {
 		return err
 	}
 	if era != LegacySSE {
-		c.link = newStreamable(e, c.hear)
+		c.link = newStreamable(e, c.handleNotification)
 		return nil
 	}
-	l, err := openDuplex(ctx, e, c.hear)
+	l, err := openDuplex(ctx, e, c.handleNotification)
 	if err == nil {
 		c.link = l
 		c.era = LegacySSE

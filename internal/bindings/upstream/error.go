@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"paddock/internal/fault"
-	"paddock/internal/legible"
+	"paddock/internal/textsafe"
 )
 
 // Reason is why something with a server did not work. The set is closed.
@@ -210,7 +210,7 @@ func (p *problem) Error() string {
 // Unwrap gives the cause.
 func (p *problem) Unwrap() error { return p.cause }
 
-func trouble(reason Reason, sent bool, cause error, format string, args ...any) *problem {
+func newProblem(reason Reason, sent bool, cause error, format string, args ...any) *problem {
 	p := &problem{reason: reason, sent: sent, cause: cause}
 	return p.say(format, args...)
 }
@@ -226,11 +226,11 @@ func asProblem(err error, sent bool) *problem {
 		p := &problem{reason: Unreachable, sent: sent, cause: err, hint: already.Hint}
 		return p.say("%s", already.Message)
 	case errors.Is(err, context.DeadlineExceeded):
-		return trouble(TimedOut, sent, err, "it did not answer in time")
+		return newProblem(TimedOut, sent, err, "it did not answer in time")
 	case errors.Is(err, context.Canceled):
-		return trouble(Cancelled, sent, err, "the caller did not wait for its answer")
+		return newProblem(Cancelled, sent, err, "the caller did not wait for its answer")
 	}
-	return trouble(Unreachable, sent, err, "it cannot be reached")
+	return newProblem(Unreachable, sent, err, "it cannot be reached")
 }
 
 // report makes an Error of a problem.
@@ -284,7 +284,7 @@ func printable(text string, limit int) string {
 		switch {
 		case unicode.IsSpace(r):
 			return ' '
-		case !legible.Shows(r):
+		case !textsafe.Visible(r):
 			return -1
 		}
 		return r

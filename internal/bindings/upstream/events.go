@@ -31,7 +31,7 @@ func events(r io.Reader, limit int) func() (event, error) {
 		for {
 			line, err := lines.next(limit - size)
 			if errors.Is(err, errLong) {
-				return event{}, trouble(TooLarge, true, nil, "it sent a message of more than %d bytes", limit)
+				return event{}, newProblem(TooLarge, true, nil, "it sent a message of more than %d bytes", limit)
 			}
 			if err != nil {
 				return event{}, err

@@ -73,7 +73,7 @@ func FuzzMessage(f *testing.F) {
 			if r.Structured != nil && !json.Valid(r.Structured) {
 				t.Errorf("it is no JSON: %q", r.Structured)
 			}
-			_ = promised(json.RawMessage(`{"type":"object","required":["a"]}`)).kept(r)
+			_ = newOutputCheck(json.RawMessage(`{"type":"object","required":["a"]}`)).check(r)
 		}
 		entries, _, age, err := readTools(value)
 		if err != nil {
@@ -96,7 +96,7 @@ func FuzzMessage(f *testing.F) {
 					t.Errorf("the header %q", name)
 				}
 			}
-			_ = promised(tool.Output)
+			_ = newOutputCheck(tool.Output)
 		}
 	})
 }

@@ -68,13 +68,13 @@ func newEndpoint(s Server, base http.RoundTripper, tokens TokenSource) (*endpoin
 func (e *endpoint) checkRedirect(r *http.Request, via []*http.Request) error {
 	switch {
 	case origin(r.URL) != origin(e.url):
-		p := trouble(Unreachable, false, nil, "it wants to be looked for at %s", origin(r.URL))
+		p := newProblem(Unreachable, false, nil, "it wants to be looked for at %s", origin(r.URL))
 		p.hint = "if that is right, put its new URL into the configuration"
 		return p
 	case r.Method != via[0].Method:
-		return trouble(Unreachable, false, nil, "it answers with a redirect that no request can follow")
+		return newProblem(Unreachable, false, nil, "it answers with a redirect that no request can follow")
 	case len(via) > mostRedirects:
-		return trouble(Unreachable, false, nil, "it redirects in circles")
+		return newProblem(Unreachable, false, nil, "it redirects in circles")
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func (e *endpoint) do(ctx context.Context, method string, u *url.URL, header htt
 	}
 	r, err := http.NewRequestWithContext(s.watch(ctx), method, u.String(), content)
 	if err != nil {
-		return nil, trouble(Misused, false, err, "the request cannot be made")
+		return nil, newProblem(Misused, false, err, "the request cannot be made")
 	}
 	for name, values := range header {
 		r.Header[name] = values
@@ -329,13 +329,13 @@ func readMessage(ctx context.Context, resp *http.Response, limit int) (message, 
 	case ctx.Err() != nil:
 		return message{}, asProblem(ctx.Err(), true)
 	case err != nil:
-		return message{}, trouble(Closed, true, err, "its answer broke off")
+		return message{}, newProblem(Closed, true, err, "its answer broke off")
 	case len(data) > limit:
-		return message{}, trouble(TooLarge, true, nil, "it sent a message of more than %d bytes", limit)
+		return message{}, newProblem(TooLarge, true, nil, "it sent a message of more than %d bytes", limit)
 	}
 	m, err := decode(data)
 	if err != nil {
-		return message{}, trouble(Malformed, true, err, "it sent what is no message of the protocol")
+		return message{}, newProblem(Malformed, true, err, "it sent what is no message of the protocol")
 	}
 	return m, nil
 }

@@ -32,7 +32,7 @@ func served(t testing.TB, h http.Handler) Server {
 	t.Helper()
 	s := httptest.NewServer(h)
 	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
-	return Server{Name: "web", URL: s.URL + "/mcp", CallTimeout: patience}
+	return Server{Name: "web", URL: s.URL + "/mcp", CallTimeout: timeout}
 }
 
 // eras are the Go SDK's ways to serve over HTTP.
@@ -240,7 +240,7 @@ func TestABadAnswerOverHTTPIsATypedErrorAndHarmsNothingElse(t *testing.T) {
 			s.ResponseCap = 1 << 20
 			conn := dial(t, s, Options{Transport: transport(t), Eras: legacyOnly{}})
 			before := heap()
-			_, err := conn.Call(t.Context(), "do", nil, CallOptions{Timeout: map[bool]time.Duration{true: time.Second, false: patience}[c.reason == TimedOut]})
+			_, err := conn.Call(t.Context(), "do", nil, CallOptions{Timeout: map[bool]time.Duration{true: time.Second, false: timeout}[c.reason == TimedOut]})
 			var e *Error
 			if !errors.As(err, &e) || e.Reason != c.reason || e.Unknown() == c.known {
 				t.Fatalf("it ended with %+v (%s)", e, cause(err))

@@ -110,7 +110,7 @@ func inFlight(err error) error {
 func (x *mux) receive(data []byte) error {
 	m, err := decode(data)
 	if err != nil {
-		return trouble(Malformed, true, err, "it sent what is no message of the protocol")
+		return newProblem(Malformed, true, err, "it sent what is no message of the protocol")
 	}
 	if m.isAnswer() {
 		x.answered(m)
@@ -147,7 +147,7 @@ func (x *mux) count() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.unasked++; x.unasked > mostUnasked {
-		return trouble(Flooded, true, nil, "it sent %d messages that nobody asked for", mostUnasked)
+		return newProblem(Flooded, true, nil, "it sent %d messages that nobody asked for", mostUnasked)
 	}
 	return nil
 }
@@ -179,13 +179,13 @@ func (x *mux) aside(make func() ([]byte, error)) {
 func (x *mux) call(ctx context.Context, r outgoing) (json.RawMessage, error) {
 	data, err := request(r.id, r.method, r.params)
 	if err != nil {
-		return nil, trouble(Misused, false, err, "the arguments are no JSON")
+		return nil, newProblem(Misused, false, err, "the arguments are no JSON")
 	}
 	c := make(chan result, 1)
 	x.mu.Lock()
 	if x.err != nil {
 		x.mu.Unlock()
-		return nil, trouble(Closed, false, x.err, "the connection has ended")
+		return nil, newProblem(Closed, false, x.err, "the connection has ended")
 	}
 	x.waiting[r.id] = c
 	x.mu.Unlock()
@@ -237,7 +237,7 @@ func (x *mux) pass(next func() ([]byte, error)) error {
 	for {
 		data, err := next()
 		if errors.Is(err, io.EOF) {
-			return trouble(Closed, true, err, "it closed the connection")
+			return newProblem(Closed, true, err, "it closed the connection")
 		}
 		if err != nil {
 			return err

@@ -246,8 +246,8 @@ func pings(id int64, _ string) {
 	reply(id, `{"content":[],"structuredContent":`+string(text)+`}`)
 }
 
-// patience is how long a call may take here, on a machine that does much else.
-const patience = 2 * time.Minute
+// timeout is how long a call may take here, on a machine that does much else.
+const timeout = 2 * time.Minute
 
 // played is this binary as a server.
 func played(t testing.TB, part string, env ...string) Server {
@@ -256,7 +256,7 @@ func played(t testing.TB, part string, env ...string) Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := Server{Name: part, Command: path, Env: map[string]string{role: part}, CallTimeout: patience}
+	s := Server{Name: part, Command: path, Env: map[string]string{role: part}, CallTimeout: timeout}
 	for _, pair := range env {
 		name, value, _ := strings.Cut(pair, "=")
 		s.Env[name] = value

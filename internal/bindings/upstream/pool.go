@@ -374,7 +374,7 @@ func (p *Pool) connection(ctx context.Context, e *entry) (*Conn, error) {
 	e.mu.Unlock()
 	if dropped {
 		_ = conn.Close()
-		return nil, p.waited(e.key, "", trouble(Closed, false, errClosed, "the connection was closed"))
+		return nil, p.waited(e.key, "", newProblem(Closed, false, errClosed, "the connection was closed"))
 	}
 	return conn, nil
 }

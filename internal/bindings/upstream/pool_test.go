@@ -36,7 +36,7 @@ func (f *fake) settle(string)                          {}
 func (f *fake) listen(context.Context, outgoing) error { return errNoStream }
 
 func (f *fake) close() error {
-	f.fail(trouble(Closed, true, nil, "closed"))
+	f.fail(newProblem(Closed, true, nil, "closed"))
 	if f.closed != nil {
 		f.closed.Add(1)
 	}
@@ -57,7 +57,7 @@ func (f *fakes) dial(context.Context, Key) (*Conn, error) {
 	n := int(f.dialed.Add(1))
 	c := newConn(Server{Name: "fake"}, Options{})
 	c.era = Legacy
-	l := &fake{mux: newMux(c.hear, nil), closed: &f.closed}
+	l := &fake{mux: newMux(c.handleNotification, nil), closed: &f.closed}
 	l.onCall = func(ctx context.Context, r outgoing) (json.RawMessage, error) {
 		if f.onCall == nil {
 			return fine, nil
@@ -207,7 +207,7 @@ func TestSoManyCallsAreUnderWayAtATimeAndOthersWait(t *testing.T) {
 }
 
 func TestOnlyWhatDoesNoHarmIsRepeated(t *testing.T) {
-	unsent, unknown, answered := trouble(Closed, false, nil, "x"), trouble(Closed, true, nil, "x"), &problem{reason: Refused, sent: true, answered: true}
+	unsent, unknown, answered := newProblem(Closed, false, nil, "x"), newProblem(Closed, true, nil, "x"), &problem{reason: Refused, sent: true, answered: true}
 	for name, c := range map[string]struct {
 		tool  string
 		err   *problem
@@ -215,15 +215,15 @@ func TestOnlyWhatDoesNoHarmIsRepeated(t *testing.T) {
 		calls int32
 	}{
 		"nothing was sent":                        {"acts", unsent, false, 2},
-		"the session was forgotten":               {"acts", trouble(SessionGone, false, nil, "x"), false, 2},
+		"the session was forgotten":               {"acts", newProblem(SessionGone, false, nil, "x"), false, 2},
 		"it is not known, and the tool acts":      {"acts", unknown, true, 1},
 		"it is not known, and nobody allowed it":  {"reads", unknown, false, 1},
 		"it is not known, and the tool reads":     {"reads", unknown, true, 2},
 		"it is not known, and the tool repeats":   {"again", unknown, true, 2},
 		"it is not known, and the tool is new":    {"other", unknown, true, 1},
 		"the server answered":                     {"reads", answered, true, 1},
-		"it took too long":                        {"reads", trouble(TimedOut, true, nil, "x"), true, 1},
-		"there were too many, and it may be soon": {"reads", trouble(Unreachable, false, nil, "x"), true, 1},
+		"it took too long":                        {"reads", newProblem(TimedOut, true, nil, "x"), true, 1},
+		"there were too many, and it may be soon": {"reads", newProblem(Unreachable, false, nil, "x"), true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -367,7 +367,7 @@ func TestTheListIsAskedForAgainByItsAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newConn(Server{Name: "fake"}, Options{})
 		asked, ttl := 0, ""
-		c.link = &listed{fake{mux: newMux(c.hear, nil)}, func() string {
+		c.link = &listed{fake{mux: newMux(c.handleNotification, nil)}, func() string {
 			asked++
 			return `{"tools":[{"name":"a"}]` + ttl + `}`
 		}}
@@ -388,7 +388,7 @@ func TestTheListIsAskedForAgainByItsAge(t *testing.T) {
 				t.Errorf("at step %d it was asked for %d times", i, asked)
 			}
 		}
-		c.hear(message{Method: "notifications/tools/list_changed"})
+		c.handleNotification(message{Method: "notifications/tools/list_changed"})
 		if look(); asked != 6 {
 			t.Error("a change was not noticed")
 		}
@@ -429,7 +429,7 @@ func TestAListThatIsTooLongOrNoneIsAnError(t *testing.T) {
 	} {
 		conn := newConn(Server{Name: "fake"}, Options{})
 		conn.log = logTo(discardAll{})
-		conn.link = &listed{fake{mux: newMux(conn.hear, nil)}, func() string { return c.list }}
+		conn.link = &listed{fake{mux: newMux(conn.handleNotification, nil)}, func() string { return c.list }}
 		conn.era = Legacy
 		_, err := conn.Tools(t.Context())
 		var e *Error
@@ -446,7 +446,7 @@ func TestAToolThatIsNoneKeepsNoOtherFromBeingCalled(t *testing.T) {
 	conn.log = logTo(&said)
 	list := `{"tools":[{"name":"first","inputSchema":{}},{"description":"x"},{"name":5},null,7,{"name":"first"},{"name":"bare","title":3},
 		{"name":"odd\u001b[31m","inputSchema":5},{"name":"out","outputSchema":"x"},{"name":"` + strings.Repeat("l", 2000) + `"},{"name":"last","inputSchema":true}`
-	conn.link = &listed{fake{mux: newMux(conn.hear, nil)}, func() string { return list + strings.Repeat(`,{"name":""}`, 5) + `]}` }}
+	conn.link = &listed{fake{mux: newMux(conn.handleNotification, nil)}, func() string { return list + strings.Repeat(`,{"name":""}`, 5) + `]}` }}
 	conn.era = Legacy
 	for range 2 {
 		l, err := conn.List(t.Context())
@@ -540,14 +540,14 @@ func TestSomebodyIsToldThatAListIsSpoiled(t *testing.T) {
 	told := 0
 	c := newConn(Server{Name: "fake"}, Options{Changed: func() { told++ }})
 	c.log = logTo(discardAll{})
-	c.link = &listed{fake{mux: newMux(c.hear, nil)}, func() string { return `{"tools":[{"name":"a"}],"ttlMs":60000}` }}
+	c.link = &listed{fake{mux: newMux(c.handleNotification, nil)}, func() string { return `{"tools":[{"name":"a"}],"ttlMs":60000}` }}
 	c.era = Legacy
 	l, err := c.List(t.Context())
 	if left := time.Until(l.Until); err != nil || len(l.Tools) != 1 || left < 50*time.Second || left > time.Minute || told != 0 {
 		t.Errorf("%+v, %v; it was told %d times", l, err, told)
 	}
-	c.hear(message{Method: "notifications/tools/list_changed"})
-	c.hear(message{Method: "notifications/message"})
+	c.handleNotification(message{Method: "notifications/tools/list_changed"})
+	c.handleNotification(message{Method: "notifications/message"})
 	if told != 1 {
 		t.Errorf("it was told %d times", told)
 	}

@@ -19,7 +19,7 @@ import (
 // program is one of npm's, as a definition of a server.
 func program(t *testing.T, packages suite.Packages, name string, args ...string) Server {
 	t.Helper()
-	return Server{Name: name, Command: packages.Bin("node"), Args: append([]string{packages.Bin(name)}, args...), CallTimeout: patience}
+	return Server{Name: name, Command: packages.Bin("node"), Args: append([]string{packages.Bin(name)}, args...), CallTimeout: timeout}
 }
 
 func TestTheReferenceServerIsUsedOverEachTransport(t *testing.T) {
@@ -74,7 +74,7 @@ func useEverything(t *testing.T, c *Conn) {
 		t.Errorf("arguments of a wrong type: %+v", r)
 	}
 	var steps []Progress
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	_, err := c.Call(ctx, "trigger-long-running-operation", []byte(`{"duration":0.2,"steps":2}`), CallOptions{Progress: func(p Progress) { steps = append(steps, p) }})
 	if err != nil || len(steps) == 0 || steps[len(steps)-1].Total != 2 {

@@ -111,7 +111,7 @@ func readResult(data json.RawMessage) (Result, error) {
 }
 
 func malformed(cause error, format string, args ...any) *problem {
-	p := trouble(Malformed, true, cause, format, args...)
+	p := newProblem(Malformed, true, cause, format, args...)
 	p.answered = true
 	return p
 }
@@ -170,14 +170,14 @@ func (b *Block) decode(text string) error {
 	return nil
 }
 
-// promise is what can be checked of an output schema without walking through it: a
+// outputCheck is what can be checked of an output schema without walking through it: a
 // schema is a program of the server's, and this one always ends.
-type promise struct {
+type outputCheck struct {
 	kinds    []string // JSON types; empty: any
 	required []string
 }
 
-func promised(schema json.RawMessage) *promise {
+func newOutputCheck(schema json.RawMessage) *outputCheck {
 	if schema == nil {
 		return nil
 	}
@@ -185,7 +185,7 @@ func promised(schema json.RawMessage) *promise {
 		Type     any      `json:"type"`
 		Required []string `json:"required"`
 	}
-	p := &promise{}
+	p := &outputCheck{}
 	if json.Unmarshal(schema, &s) != nil {
 		return p
 	}
@@ -203,9 +203,9 @@ func promised(schema json.RawMessage) *promise {
 	return p
 }
 
-// kept tells whether a result is what its tool promised, as far as that goes. A tool
+// check tells whether a result is what its tool promised, as far as that goes. A tool
 // that did not work promises nothing.
-func (p *promise) kept(r Result) error {
+func (p *outputCheck) check(r Result) error {
 	if p == nil || r.IsError {
 		return nil
 	}

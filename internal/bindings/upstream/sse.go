@@ -56,7 +56,7 @@ func openDuplex(ctx context.Context, e *endpoint, hear func(message)) (*duplex, 
 // the messages after it.
 func (d *duplex) greeted(resp *http.Response) (func() ([]byte, error), error) {
 	if kind := kindOf(resp); kind != typeEvents {
-		return nil, trouble(Malformed, true, nil, "it answered with the type %q", saying(kind, 100))
+		return nil, newProblem(Malformed, true, nil, "it answered with the type %q", saying(kind, 100))
 	}
 	next := events(resp.Body, d.endpoint.server.limit())
 	first, err := next()
@@ -65,10 +65,10 @@ func (d *duplex) greeted(resp *http.Response) (func() ([]byte, error), error) {
 	}
 	target, err := d.endpoint.url.Parse(string(first.data))
 	if first.name != "endpoint" || err != nil {
-		return nil, trouble(Malformed, true, err, "it does not say where to send to")
+		return nil, newProblem(Malformed, true, err, "it does not say where to send to")
 	}
 	if origin(target) != origin(d.endpoint.url) || target.User != nil {
-		return nil, trouble(Unreachable, true, nil, "it wants to be sent to at %s, which is not where it is", origin(target))
+		return nil, newProblem(Unreachable, true, nil, "it wants to be sent to at %s, which is not where it is", origin(target))
 	}
 	d.target = target
 	return func() ([]byte, error) {
@@ -108,7 +108,7 @@ func (d *duplex) post(ctx context.Context, data []byte) (sent bool, err error) {
 	}
 	p := *asProblem(err, true)
 	if status := statusOf(err); status == http.StatusNotFound || status == http.StatusGone {
-		p = *trouble(SessionGone, false, err, "it has forgotten the session")
+		p = *newProblem(SessionGone, false, err, "it has forgotten the session")
 		d.fail(&p)
 	}
 	return p.sent, &p
@@ -123,7 +123,7 @@ func (d *duplex) settle(version string) {
 func (d *duplex) listen(context.Context, outgoing) error { return errNoStream }
 
 func (d *duplex) close() error {
-	d.fail(trouble(Closed, true, nil, "the connection was closed"))
+	d.fail(newProblem(Closed, true, nil, "the connection was closed"))
 	d.tasks.Wait()
 	d.cancel()
 	d.reader.Wait()

@@ -43,9 +43,9 @@ func newTail(env map[string]string, log *slog.Logger) *tail {
 	return &tail{secrets: values, log: log}
 }
 
-// copy takes all that comes from r, and ends with it. Values are blotted out before it is
+// readFrom takes all that comes from r, and ends with it. Values are blotted out before it is
 // cut into lines, and before long lines are cut; so is what is to be hidden besides.
-func (t *tail) copy(r io.Reader, hide *redact.Redactor) {
+func (t *tail) readFrom(r io.Reader, hide *redact.Redactor) {
 	b := bufio.NewReaderSize(hide.Reader(&blotted{r: r, secrets: t.secrets}), tailSize)
 	for {
 		line, err := b.ReadSlice('\n')

@@ -30,11 +30,11 @@ var inherited = []string{
 }
 
 const (
-	// lingers is how long a program may take to end once its input has, and again
+	// closeGrace is how long a program may take to end once its input has, and again
 	// once it was asked to.
-	lingers = 2 * time.Second
-	// hurries is the same for one with which no revision was agreed upon.
-	hurries = 200 * time.Millisecond
+	closeGrace = 2 * time.Second
+	// killGrace is the same for one with which no revision was agreed upon.
+	killGrace = 200 * time.Millisecond
 	// drains is how long what it wrote before its end may take to be read.
 	drains = time.Second
 )
@@ -66,7 +66,7 @@ func start(s Server, o Options, log *slog.Logger, hear func(message)) (*process,
 	env := environment(s.Env, o.Environ)
 	path, err := find(s.Command, env)
 	if err != nil {
-		p := trouble(Unreachable, false, err, "there is no program %q that could be started", s.Command)
+		p := newProblem(Unreachable, false, err, "there is no program %q that could be started", s.Command)
 		p.hint = "check its command, and the PATH that paddock runs with"
 		return nil, p
 	}
@@ -77,10 +77,10 @@ func start(s Server, o Options, log *slog.Logger, hear func(message)) (*process,
 		p.cmd.Dir = os.TempDir()
 	}
 	if err := p.launch(); err != nil {
-		return nil, trouble(Unreachable, false, err, "its program could not be started")
+		return nil, newProblem(Unreachable, false, err, "its program could not be started")
 	}
 	p.readers.Go(func() { p.listenTo(p.hidden(lines(p.stdout, s.limit(), p.noise))) })
-	p.readers.Go(func() { p.tail.copy(p.errors, p.hide) })
+	p.readers.Go(func() { p.tail.readFrom(p.errors, p.hide) })
 	p.waiter.Go(p.wait)
 	return p, nil
 }
@@ -154,7 +154,7 @@ func (p *process) wait() {
 	if err == nil {
 		err = errors.New("exit status 0")
 	}
-	p.fail(trouble(Closed, true, err, "its program ended (%v)", err))
+	p.fail(newProblem(Closed, true, err, "its program ended (%v)", err))
 	close(p.exited)
 }
 
@@ -162,15 +162,15 @@ func (p *process) wait() {
 // force. It takes two times lingers at most, and a little; a fifth of a second at most
 // each time where no revision was agreed upon.
 func (p *process) close() error {
-	p.fail(trouble(Closed, true, nil, "the connection was closed"))
+	p.fail(newProblem(Closed, true, nil, "the connection was closed"))
 	p.once.Do(func() {
 		_ = p.stdin.Close()
-		patience := lingers
+		timeout := closeGrace
 		if p.useless.Load() {
-			patience = hurries
+			timeout = killGrace
 		}
 		for _, next := range []func(){p.group.ask, p.group.kill} {
-			timer := time.NewTimer(patience)
+			timer := time.NewTimer(timeout)
 			select {
 			case <-p.exited:
 				timer.Stop()
@@ -230,7 +230,7 @@ func (p *process) deaf(err error, late bool) {
 		case <-timer.C:
 		}
 	}
-	p.fail(trouble(Closed, true, err, "it does not read what it is sent"))
+	p.fail(newProblem(Closed, true, err, "it does not read what it is sent"))
 }
 
 // noise takes a line that is no message: programs print things. It counts as one.
@@ -292,7 +292,7 @@ func lines(r io.Reader, limit int, noise func([]byte) error) func() ([]byte, err
 			for {
 				part, err := b.ReadSlice('\n')
 				if line = append(line, part...); len(line) > limit {
-					return nil, trouble(TooLarge, true, nil, "it sent a message of more than %d bytes", limit)
+					return nil, newProblem(TooLarge, true, nil, "it sent a message of more than %d bytes", limit)
 				}
 				if err == nil {
 					break

@@ -119,7 +119,7 @@ func TestABadProgramEndsInATypedError(t *testing.T) {
 			s.ResponseCap = 1 << 20
 			c := dial(t, s, Options{Eras: legacyOnly{}})
 			before := heap()
-			timeout := patience
+			timeout := timeout
 			if want.reason == TimedOut {
 				timeout = time.Second
 			}
@@ -266,7 +266,7 @@ func TestStderrHoldsNoPartOfASecret(t *testing.T) {
 		for _, r := range []io.Reader{strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text)), iotest.DataErrReader(strings.NewReader(text))} {
 			var log bytes.Buffer
 			tail := newTail(map[string]string{"KEY": key, "OTHER": "hunter3-hunter3", "LONG": "hunter3-hunter3-hunter4", "SHORT": "abc"}, logTo(&log))
-			tail.copy(r, nil)
+			tail.readFrom(r, nil)
 			all := tail.String() + log.String()
 			if strings.Contains(all, "hunter") || strings.Contains(all, "unter") || strings.Contains(all, "***") == (name == "half of one") {
 				t.Errorf("%s: it keeps %q", name, all)

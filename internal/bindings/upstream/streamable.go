@@ -88,11 +88,11 @@ func (l *streamable) header(accept string) http.Header {
 
 func (l *streamable) call(ctx context.Context, r outgoing) (json.RawMessage, error) {
 	if err := l.why(); err != nil {
-		return nil, trouble(Closed, false, err, "the connection has ended")
+		return nil, newProblem(Closed, false, err, "the connection has ended")
 	}
 	body, err := request(r.id, r.method, r.params)
 	if err != nil {
-		return nil, trouble(Misused, false, err, "the arguments are no JSON")
+		return nil, newProblem(Misused, false, err, "the arguments are no JSON")
 	}
 	resp, err := l.post(ctx, r, body)
 	if err == nil {
@@ -150,7 +150,7 @@ func (l *streamable) noticed(err error, header http.Header) error {
 	if !missing || header.Get("Mcp-Session-Id") == "" {
 		return err
 	}
-	gone := trouble(SessionGone, false, err, "it has forgotten the session")
+	gone := newProblem(SessionGone, false, err, "it has forgotten the session")
 	l.mu.Lock()
 	l.session = "" // there is nothing to end
 	l.mu.Unlock()
@@ -167,13 +167,13 @@ func (l *streamable) answer(ctx context.Context, resp *http.Response, r outgoing
 			return nil, err
 		}
 		if !m.isAnswer() || m.ID != nil && m.number() != r.id || m.ID == nil && m.Error == nil {
-			return nil, trouble(Malformed, true, nil, "its answer is one to something else")
+			return nil, newProblem(Malformed, true, nil, "its answer is one to something else")
 		}
 		return m.outcome()
 	case typeEvents:
 		return l.follow(ctx, resp, r)
 	default:
-		return nil, trouble(Malformed, true, nil, "it answered with %s of the type %q", saying(resp.Status, 50), saying(kind, 100))
+		return nil, newProblem(Malformed, true, nil, "it answered with %s of the type %q", saying(resp.Status, 50), saying(kind, 100))
 	}
 }
 
@@ -197,7 +197,7 @@ func (l *streamable) follow(ctx context.Context, resp *http.Response, r outgoing
 			tries = 0
 		}
 		if tries++; s.last == "" || tries > mostResumes || l.isModern() {
-			return nil, trouble(Closed, true, err, "it ended the stream without an answer")
+			return nil, newProblem(Closed, true, err, "it ended the stream without an answer")
 		}
 		if resp, err = l.resume(ctx, s); err != nil {
 			p := *asProblem(err, true)
@@ -226,7 +226,7 @@ func (l *streamable) resume(ctx context.Context, s *stream) (*http.Response, err
 	}
 	if kind := kindOf(resp); kind != typeEvents {
 		_ = resp.Body.Close()
-		return nil, trouble(Malformed, true, nil, "it goes on with the type %q", saying(kind, 100))
+		return nil, newProblem(Malformed, true, nil, "it goes on with the type %q", saying(kind, 100))
 	}
 	return resp, nil
 }
@@ -255,7 +255,7 @@ func (s *stream) read(body io.Reader) (message, error) {
 			return message{}, err
 		}
 		if s.size > int64(limit)*streamCaps {
-			return message{}, trouble(TooLarge, true, nil, "it sent more than %d bytes before its answer", int64(limit)*streamCaps)
+			return message{}, newProblem(TooLarge, true, nil, "it sent more than %d bytes before its answer", int64(limit)*streamCaps)
 		}
 		if e.id != "" {
 			s.last = e.id
@@ -268,13 +268,13 @@ func (s *stream) read(body io.Reader) (message, error) {
 		}
 		m, err := decode(e.data)
 		if err != nil {
-			return message{}, trouble(Malformed, true, err, "it sent what is no message of the protocol")
+			return message{}, newProblem(Malformed, true, err, "it sent what is no message of the protocol")
 		}
 		if m.isAnswer() && s.until != 0 && m.number() == s.until {
 			return m, nil
 		}
 		if s.seen++; s.seen > mostUnasked {
-			return message{}, trouble(Flooded, true, nil, "it sent %d messages that nobody asked for", mostUnasked)
+			return message{}, newProblem(Flooded, true, nil, "it sent %d messages that nobody asked for", mostUnasked)
 		}
 		s.link.incoming(m)
 	}
@@ -350,7 +350,7 @@ func (l *streamable) listen(ctx context.Context, r outgoing) error {
 
 // close ends the session, where there is one.
 func (l *streamable) close() error {
-	l.fail(trouble(Closed, true, nil, "the connection was closed"))
+	l.fail(newProblem(Closed, true, nil, "the connection was closed"))
 	l.tasks.Wait()
 	l.mu.Lock()
 	session := l.session

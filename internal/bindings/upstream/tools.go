@@ -35,7 +35,7 @@ const (
 // known is a tool and what calls need of it.
 type known struct {
 	mirrors []mirror
-	promise *promise
+	promise *outputCheck
 }
 
 // list is a server's list of tools, as far as it is known.
@@ -93,7 +93,7 @@ func (l *list) set(tools []bindings.Tool, out []string, age time.Duration, epoch
 	byName := make(map[string]*known, len(tools))
 	for _, t := range tools {
 		headers, _ := mirrors(t.Input) // fetch has left out the tools where it matters
-		byName[t.Name] = &known{mirrors: headers, promise: promised(t.Output)}
+		byName[t.Name] = &known{mirrors: headers, promise: newOutputCheck(t.Output)}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,7 +126,7 @@ func (c *Conn) Tools(ctx context.Context) ([]bindings.Tool, error) {
 // List gives the same as [Conn.Tools], and how long it is good for.
 func (c *Conn) List(ctx context.Context) (Listing, error) {
 	if !c.begin() {
-		return Listing{}, c.report("", trouble(Closed, false, errClosed, "the connection has ended"))
+		return Listing{}, c.report("", newProblem(Closed, false, errClosed, "the connection has ended"))
 	}
 	defer c.calls.Done()
 	ctx, cancel := c.bound(ctx, c.server.timeout())
@@ -169,16 +169,16 @@ func (c *Conn) look(ctx context.Context, tool string) *known {
 	return c.list.find(tool)
 }
 
-// doubt has the list asked for again after an error that says it is not right.
-func (c *Conn) doubt(err error) {
+// invalidateList has the list asked for again after an error that says it is not right.
+func (c *Conn) invalidateList(err error) {
 	if p := asProblem(err, true); p.reason == Refused && (p.code == codeInvalidParams || p.code == codeNoMethod) {
 		c.list.spoil()
 	}
 }
 
-// doubtResult does so after the result with which some servers say that there is no
+// checkResult does so after the result with which some servers say that there is no
 // such tool.
-func (c *Conn) doubtResult(tool string, r Result) {
+func (c *Conn) checkResult(tool string, r Result) {
 	if !r.IsError || len(r.Content) != 1 || !strings.Contains(r.Content[0].Text, tool) {
 		return
 	}
@@ -286,7 +286,7 @@ func (c *Conn) fetch(ctx context.Context) (g *gathering, age time.Duration, err 
 		}
 		if size > 4*lightBytes {
 			if err := membudget.Hold(ctx, 2*mostBytes); err != nil {
-				return nil, 0, trouble(TooLarge, true, err, "its list of tools is large, and there is no memory for it now")
+				return nil, 0, newProblem(TooLarge, true, err, "its list of tools is large, and there is no memory for it now")
 			}
 		}
 		page, next, pageAge, err := readTools(data)
@@ -315,7 +315,7 @@ func (c *Conn) fetch(ctx context.Context) (g *gathering, age time.Duration, err 
 }
 
 func tooMany(format string, args ...any) error {
-	p := trouble(TooLarge, true, nil, format, args...)
+	p := newProblem(TooLarge, true, nil, format, args...)
 	p.answered = true
 	return p
 }

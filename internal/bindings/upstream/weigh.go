@@ -31,7 +31,7 @@ func weighed(ctx context.Context, body io.Reader, limit int) *scale {
 func (s *scale) Read(p []byte) (int, error) {
 	if s.read > lightBytes && !s.held {
 		if err := membudget.Hold(s.ctx, s.most); err != nil {
-			return 0, trouble(TooLarge, true, err, "its answer is large, and there is no memory for it now")
+			return 0, newProblem(TooLarge, true, err, "its answer is large, and there is no memory for it now")
 		}
 		s.held = true
 	}

@@ -27,9 +27,9 @@ const (
 	// File is the file's name in the state folder, and Name that of what is trusted.
 	File, Name = "trusted.json", "paddock.toml"
 
-	lockFile = "trusted.lock"
-	patience = 5 * time.Second
-	version  = 1
+	lockFile    = "trusted.lock"
+	lockTimeout = 5 * time.Second
+	version     = 1
 	// maxFiles bounds how many are trusted: half of what auth.ReadPrivate reads.
 	maxFiles = 1000
 )
@@ -163,7 +163,7 @@ func (f Files) change(alter func(*content) error) error {
 	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
 		return unusable(err)
 	}
-	unlock, err := lock.Acquire(filepath.Join(f.Dir, lockFile), patience)
+	unlock, err := lock.Acquire(filepath.Join(f.Dir, lockFile), lockTimeout)
 	if err != nil {
 		return unusable(err)
 	}

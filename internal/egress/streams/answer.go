@@ -86,7 +86,7 @@ func (t *Table) answer(ctx context.Context, body []byte) (any, *failure) {
 		return nil, &failure{kindInvalid, "the message cannot be read"}
 	}
 	m.bytes = rest
-	if t.config.Door == nil {
+	if t.config.Proxy == nil {
 		return nil, t.noNetwork()
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -170,7 +170,7 @@ func (t *Table) resolve(m message) (any, *failure) {
 	if err != nil {
 		return nil, t.failureOf(err)
 	}
-	if !t.config.Door.Knows(name) {
+	if !t.config.Proxy.Knows(name) {
 		if name == guestName {
 			return map[string][]string{"addresses": {"127.0.0.1"}}, nil
 		}
@@ -193,8 +193,8 @@ func (t *Table) resolve(m message) (any, *failure) {
 
 // dial has a connection made ahead.
 func (t *Table) dial(ctx context.Context, host string, port int, tls bool) (end func(), err error) {
-	end, err = t.config.Door.Dial(ctx, host, port, tls)
-	if err != nil && fault.KindOf(err) == fault.Denied && t.config.Door.Policy().Empty() {
+	end, err = t.config.Proxy.Dial(ctx, host, port, tls)
+	if err != nil && fault.KindOf(err) == fault.Denied && t.config.Proxy.Policy().Empty() {
 		return nil, errNoNetwork
 	}
 	return end, err
@@ -225,7 +225,7 @@ func (t *Table) open(ctx context.Context, m message) (any, *failure) {
 }
 
 // greet has TLS be spoken to the host, before anything was written. A name that the host
-// should have is its own: the door asks for no other.
+// should have is its own: the proxy asks for no other.
 func (s *stream) greet(ctx context.Context, name string) (any, *failure) {
 	s.begin.Lock()
 	defer s.begin.Unlock()

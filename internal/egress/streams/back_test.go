@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"paddock/internal/egress/door"
+	"paddock/internal/egress/proxy"
 )
 
 func TestAGuestThatWasBroughtBackGetsNoAnswerToAnotherRequest(t *testing.T) {
-	table := tableOf(t, Config{}, door.Config{})
+	table := tableOf(t, Config{}, proxy.Config{})
 	n := table.openLocal(t)
 	write := func(at int, text string) said {
 		return table.ask(t, fmt.Sprintf(`{"op":"net.write","stream":%d,"at":%d}`, n, at), text)
@@ -34,7 +34,7 @@ func TestAGuestThatWasBroughtBackGetsNoAnswerToAnotherRequest(t *testing.T) {
 }
 
 func TestAClosedTableTakesNoStream(t *testing.T) {
-	table := tableOf(t, Config{}, door.Config{})
+	table := tableOf(t, Config{}, proxy.Config{})
 	if f := table.reserve(); f != nil {
 		t.Fatal(f)
 	}

@@ -151,13 +151,13 @@ func unwrapped(err error) error {
 
 var errRedirects = errors.New("the answer redirects, which the program did not want, or on and on")
 
-// client speaks to the door as if each origin were there.
+// client speaks to the proxy as if each origin were there.
 func (s *stream) client(redirect string) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
 			DialContext:    func(ctx context.Context, _, to string) (net.Conn, error) { return s.dial(ctx, to, false) },
 			DialTLSContext: func(ctx context.Context, _, to string) (net.Conn, error) { return s.dial(ctx, to, true) },
-			// Each request is on a connection of its own: what connects to hosts is the door.
+			// Each request is on a connection of its own: what connects to hosts is the proxy.
 			DisableKeepAlives:      true,
 			MaxResponseHeaderBytes: 1 << 20,
 		},
@@ -221,12 +221,12 @@ func leaveBehind(h http.Header) {
 func originOf(u *url.URL) string {
 	scheme, host, port, err := egress.Origin(u)
 	if err != nil {
-		return u.Scheme + "://" + u.Host // the door refuses it
+		return u.Scheme + "://" + u.Host // the proxy refuses it
 	}
 	return egress.Authority(scheme, host, port) + " " + scheme
 }
 
-// dial opens a connection to the door.
+// dial opens a connection to the proxy.
 func (s *stream) dial(ctx context.Context, to string, tls bool) (net.Conn, error) {
 	host, digits, err := net.SplitHostPort(to)
 	if err != nil {
@@ -245,7 +245,7 @@ func (s *stream) dial(ctx context.Context, to string, tls bool) (net.Conn, error
 	near.onClose = end
 	if !t.goOn(func() {
 		defer far.Close()
-		t.config.Door.ServeOrigin(t.ctx, far, host, port, tls)
+		t.config.Proxy.ServeOrigin(t.ctx, far, host, port, tls)
 	}) {
 		end()
 		return nil, context.Canceled

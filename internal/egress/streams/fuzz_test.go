@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"paddock/internal/egress/door"
+	"paddock/internal/egress/proxy"
 )
 
 // Whatever messages a guest sends, each is answered with a value or an error, and no host
@@ -34,7 +34,7 @@ func FuzzMessage(f *testing.F) {
 	at, not := s.Listener.Addr().String(), closed.Listener.Addr().String()
 	_, port, _ := net.SplitHostPort(at)
 	_, notPort, _ := net.SplitHostPort(not)
-	table := tableOf(f, Config{Idle: 50 * time.Millisecond}, door.Config{Budgets: door.Budgets{Requests: -1, Sent: -1, Received: -1}}, at+"!private")
+	table := tableOf(f, Config{Idle: 50 * time.Millisecond}, proxy.Config{Budgets: proxy.Budgets{Requests: -1, Sent: -1, Received: -1}}, at+"!private")
 	for _, text := range []string{
 		`{"op":"net.resolve","host":"local.test"}`, `{"op":"net.open","host":"127.0.0.1","port":PORT}|{"op":"net.write","stream":1,"at":0}` + "\nGET / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n\r\n|" + `{"op":"net.read","stream":1,"at":0,"max":10}|{"op":"net.close","stream":1}`,
 		`{"op":"net.open","host":"127.0.0.1","port":NOT}`, `{"op":"net.open","host":"127.0.0.1","port":PORT,"tls":true}|{"op":"net.tls","stream":1,"host":"evil.example"}`,

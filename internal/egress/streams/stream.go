@@ -19,7 +19,7 @@ type stream struct {
 	cancel context.CancelFunc
 	table  *Table
 
-	// near is the guest's end, far the door's. Of what the guest reads, near.in has what
+	// near is the guest's end, far the proxy's. Of what the guest reads, near.in has what
 	// was not read yet; of a request whose answer is all that the guest reads, near.out
 	// is its body.
 	near, far *conn
@@ -64,7 +64,7 @@ func (t *Table) newStream(host string, port int) *stream {
 	return s
 }
 
-// start has the door serve the stream, when it is first used.
+// start has the proxy serve the stream, when it is first used.
 func (s *stream) start() bool {
 	s.begin.Lock()
 	defer s.begin.Unlock()
@@ -72,7 +72,7 @@ func (s *stream) start() bool {
 		return true
 	}
 	s.began = s.table.goOn(func() {
-		s.table.config.Door.ServeOrigin(s.table.ctx, s.far, s.host, s.port, s.tls)
+		s.table.config.Proxy.ServeOrigin(s.table.ctx, s.far, s.host, s.port, s.tls)
 		s.far.Close()
 	})
 	return s.began

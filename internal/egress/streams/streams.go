@@ -1,7 +1,7 @@
 // Package streams is the host's side of the network of guests that have no sockets of
 // their own: it answers the messages "net.…" (guest/README.md). A stream is a connection
-// to the session's [door.Door], on which the guest speaks plain HTTP/1.1 to a host; what
-// of it is allowed, and whether TLS is spoken beyond, is the door's to say and to do.
+// to the session's [proxy.Proxy], on which the guest speaks plain HTTP/1.1 to a host; what
+// of it is allowed, and whether TLS is spoken beyond, is the proxy's to say and to do.
 //
 // Streams belong to a [Table], and so to a process: they are in no checkpoint. A guest
 // that was brought back to an earlier state, or goes on in another process, asks for
@@ -21,14 +21,14 @@ import (
 	"sync"
 	"time"
 
-	"paddock/internal/egress/door"
+	"paddock/internal/egress/proxy"
 )
 
 // Config says what a table is.
 type Config struct {
-	// Door is where streams lead; nil: there is no network, which is what every message
+	// Proxy is where streams lead; nil: there is no network, which is what every message
 	// is answered with.
-	Door *door.Door
+	Proxy *proxy.Proxy
 	// Allow says where a person allows hosts; "": "in the configuration's network.allow, or
 	// PADDOCK_NET_ALLOW".
 	Allow string

@@ -21,7 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"paddock/internal/egress"
-	"paddock/internal/egress/door"
+	"paddock/internal/egress/proxy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,8 +36,8 @@ func (here) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error)
 	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 }
 
-// tableOf makes a table whose door follows rules and has a host "local.test" of its own.
-func tableOf(t testing.TB, c Config, dc door.Config, rules ...string) *Table {
+// tableOf makes a table whose proxy follows rules and has a host "local.test" of its own.
+func tableOf(t testing.TB, c Config, dc proxy.Config, rules ...string) *Table {
 	t.Helper()
 	policy, err := egress.Parse(rules, egress.Rights{All: true, Private: true})
 	if err != nil {
@@ -45,11 +45,11 @@ func tableOf(t testing.TB, c Config, dc door.Config, rules ...string) *Table {
 	}
 	dc.Policy, dc.Resolver = policy, here{}
 	dc.Local = map[string]http.Handler{"local.test": http.HandlerFunc(local)}
-	d, err := door.New(dc)
+	d, err := proxy.New(dc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Door = d
+	c.Proxy = d
 	table := New(c)
 	t.Cleanup(func() {
 		for range 2 {
@@ -164,8 +164,8 @@ func (t *Table) all(tb testing.TB, stream, at int) string {
 
 const closing = "GET /path HTTP/1.1\r\nHost: local.test\r\nConnection: close\r\n\r\n"
 
-func TestAStreamLeadsToTheDoor(t *testing.T) {
-	table := tableOf(t, Config{}, door.Config{})
+func TestAStreamLeadsToTheProxy(t *testing.T) {
+	table := tableOf(t, Config{}, proxy.Config{})
 	for _, secure := range []bool{false, true} {
 		port, scheme, request := 80, "http", closing
 		if secure {
@@ -192,7 +192,7 @@ func TestAStreamLeadsToTheDoor(t *testing.T) {
 }
 
 func TestWhatGotLostIsGivenAgain(t *testing.T) {
-	table := tableOf(t, Config{}, door.Config{})
+	table := tableOf(t, Config{}, proxy.Config{})
 	n := table.openLocal(t)
 	write := func(at int, text string) said {
 		return table.ask(t, fmt.Sprintf(`{"op":"net.write","stream":%d,"at":%d}`, n, at), text)
@@ -222,7 +222,7 @@ func TestWhatGotLostIsGivenAgain(t *testing.T) {
 }
 
 func TestAGuestThatWasBroughtBackIsToldThatItsStreamsWereReset(t *testing.T) {
-	table := tableOf(t, Config{}, door.Config{})
+	table := tableOf(t, Config{}, proxy.Config{})
 	n := table.openLocal(t)
 	table.ask(t, fmt.Sprintf(`{"op":"net.write","stream":%d,"at":0}`, n), closing)
 	table.ask(t, fmt.Sprintf(`{"op":"net.read","stream":%d,"at":0,"max":10}`, n))
@@ -242,7 +242,7 @@ func TestAGuestThatWasBroughtBackIsToldThatItsStreamsWereReset(t *testing.T) {
 
 func TestStreamsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := tableOf(t, Config{Open: 3, Buffer: 4096, Idle: time.Minute}, door.Config{})
+		table := tableOf(t, Config{Open: 3, Buffer: 4096, Idle: time.Minute}, proxy.Config{})
 		var open []int
 		for range 3 {
 			open = append(open, table.openLocal(t))
@@ -277,7 +277,7 @@ func TestStreamsAreBounded(t *testing.T) {
 
 func TestTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := tableOf(t, Config{}, door.Config{})
+		table := tableOf(t, Config{}, proxy.Config{})
 		n := table.openLocal(t)
 		began := time.Now()
 		for _, line := range []string{`{"op":"net.read","stream":%d,"at":0,"timeout":1.5}`, `{"op":"net.read","stream":%d,"at":0,"timeout":-1}`} {
@@ -303,7 +303,7 @@ func TestTimeouts(t *testing.T) {
 }
 
 func TestPoll(t *testing.T) {
-	table := tableOf(t, Config{}, door.Config{})
+	table := tableOf(t, Config{}, proxy.Config{})
 	quiet, n := table.openLocal(t), table.openLocal(t)
 	table.ask(t, fmt.Sprintf(`{"op":"net.write","stream":%d,"at":0}`, n), closing)
 	s := table.ask(t, fmt.Sprintf(`{"op":"net.poll","streams":[%d,%d],"timeout":null}`, quiet, n))
@@ -314,7 +314,7 @@ func TestPoll(t *testing.T) {
 
 func TestClosingATableEndsWhatIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := tableOf(t, Config{}, door.Config{})
+		table := tableOf(t, Config{}, proxy.Config{})
 		n := table.openLocal(t)
 		table.ask(t, fmt.Sprintf(`{"op":"net.write","stream":%d,"at":0}`, n), "GET /hang HTTP/1.1\r\nHost: local.test\r\n\r\n")
 		f := table.ask(t, `{"op":"net.fetch","method":"GET","url":"http://local.test/hang"}`)
@@ -344,7 +344,7 @@ func TestClosingATableEndsWhatIsUnderWay(t *testing.T) {
 }
 
 func TestRequests(t *testing.T) {
-	table := tableOf(t, Config{}, door.Config{})
+	table := tableOf(t, Config{}, proxy.Config{})
 	header := func(s said, name string) string {
 		for _, h := range s.Value.Headers {
 			if h[0] == name {
@@ -421,7 +421,7 @@ func TestFailuresSayWhatHappened(t *testing.T) {
 	}
 	free.Close()
 	port := func(a net.Addr) int { return a.(*net.TCPAddr).Port }
-	table := tableOf(t, Config{}, door.Config{TLS: &tls.Config{RootCAs: x509.NewCertPool()}}, "example.com:*!private", "unknown.example", "public.example")
+	table := tableOf(t, Config{}, proxy.Config{TLS: &tls.Config{RootCAs: x509.NewCertPool()}}, "example.com:*!private", "unknown.example", "public.example")
 	open := func(host string, port int, secure bool) said {
 		return table.ask(t, fmt.Sprintf(`{"op":"net.open","host":%q,"port":%d,"tls":%t}`, host, port, secure))
 	}
@@ -453,7 +453,7 @@ func TestFailuresSayWhatHappened(t *testing.T) {
 func TestWithoutANetwork(t *testing.T) {
 	closed := New(Config{Allow: "by asking Ann"})
 	defer closed.Close()
-	empty := tableOf(t, Config{Allow: "by asking Ann"}, door.Config{})
+	empty := tableOf(t, Config{Allow: "by asking Ann"}, proxy.Config{})
 	for _, table := range []*Table{closed, empty} {
 		for _, line := range []string{
 			`{"op":"net.resolve","host":"example.com"}`, `{"op":"net.open","host":"example.com","port":443}`,
@@ -464,7 +464,7 @@ func TestWithoutANetwork(t *testing.T) {
 			}
 		}
 	}
-	if d := empty.config.Door.Denials(); len(d) == 0 {
+	if d := empty.config.Proxy.Denials(); len(d) == 0 {
 		t.Error("what was asked for is not recorded")
 	}
 }
@@ -472,14 +472,14 @@ func TestWithoutANetwork(t *testing.T) {
 func TestAChangedPolicyEndsStreams(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(local))
 	defer server.Close()
-	table := tableOf(t, Config{}, door.Config{}, "example.com:*!private")
+	table := tableOf(t, Config{}, proxy.Config{}, "example.com:*!private")
 	s := table.ask(t, fmt.Sprintf(`{"op":"net.open","host":"example.com","port":%d}`, server.Listener.Addr().(*net.TCPAddr).Port))
 	table.ask(t, fmt.Sprintf(`{"op":"net.write","stream":%d,"at":0}`, s.Value.Stream), fmt.Sprintf("GET /hang HTTP/1.1\r\nHost: example.com:%d\r\n\r\n", server.Listener.Addr().(*net.TCPAddr).Port))
 	r := table.ask(t, fmt.Sprintf(`{"op":"net.read","stream":%d,"at":0}`, s.Value.Stream))
 	if len(r.Value.Base64) == 0 {
 		t.Fatalf("%+v", r)
 	}
-	table.config.Door.SetPolicy(egress.Policy{})
+	table.config.Proxy.SetPolicy(egress.Policy{})
 	for at := len(r.Value.Base64); ; at += len(r.Value.Base64) {
 		r = table.ask(t, fmt.Sprintf(`{"op":"net.read","stream":%d,"at":%d}`, s.Value.Stream, at))
 		if r.Error.Kind != "" || len(r.Value.Base64) == 0 {
@@ -492,7 +492,7 @@ func TestAChangedPolicyEndsStreams(t *testing.T) {
 }
 
 func TestAddressesThatStandForNames(t *testing.T) {
-	table := tableOf(t, Config{}, door.Config{}, ".example.com")
+	table := tableOf(t, Config{}, proxy.Config{}, ".example.com")
 	seen := map[string]string{}
 	for k := range 2000 {
 		name := fmt.Sprintf("n%d.example.com", k)
@@ -510,11 +510,11 @@ func TestAddressesThatStandForNames(t *testing.T) {
 }
 
 func TestAGuestsOwnNameIsItself(t *testing.T) {
-	table := tableOf(t, Config{}, door.Config{}, ".example.com")
+	table := tableOf(t, Config{}, proxy.Config{}, ".example.com")
 	if s := table.ask(t, `{"op":"net.resolve","host":"Sandbox"}`); len(s.Value.Addresses) != 1 || s.Value.Addresses[0] != "127.0.0.1" {
 		t.Errorf("it is %+v", s)
 	}
-	if all := table.config.Door.Denials(); len(all) != 0 {
+	if all := table.config.Proxy.Denials(); len(all) != 0 {
 		t.Errorf("refused is %+v", all)
 	}
 	if s := table.ask(t, `{"op":"net.open","host":"sandbox","port":80}`); s.Error.Kind == "" {

@@ -36,7 +36,7 @@ type Backend struct {
 	launcher launcher
 	home     *home
 	cgroups  *cgroups
-	rhythm   rhythm
+	rhythm   suspendPolicy
 	booting  chan struct{} // has one for each box that boots just now
 
 	probing sync.Mutex // held while a canary boots
@@ -76,7 +76,7 @@ func New(config Config) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("linux: %w", err)
 	}
-	b := &Backend{config: config, home: h, rhythm: usualRhythm, booting: make(chan struct{}, bootsAtOnce()), cgroups: findCgroups(h.name), machines: map[string]*machine{}, all: map[*machine]struct{}{}}
+	b := &Backend{config: config, home: h, rhythm: defaultSuspendPolicy, booting: make(chan struct{}, bootsAtOnce()), cgroups: findCgroups(h.name), machines: map[string]*machine{}, all: map[*machine]struct{}{}}
 	b.cgroups.sweep(dead)
 	b.launcher = launcher{dir: h.dir, uid: config.UID, gid: config.GID, parent: parent{hasten: config.Platform != "kvm"}, platform: config.Platform, inherit: config.Inherit}
 	return b, nil
@@ -223,7 +223,7 @@ type machine struct {
 	client *wire.Client
 	ready  wire.Ready
 	watch  *watch
-	dozer  *dozer
+	dozer  *idleSuspender
 }
 
 func newMachine(key string, spec sandbox.Spec) *machine {
@@ -330,7 +330,7 @@ func (m *machine) start(ctx context.Context, b *Backend) error {
 			return err
 		}
 	}
-	cg, err := b.cgroups.make(p.id, bounds{memory: p.memory, processes: b.config.Processes, cpus: cmp.Or(m.spec.CPUs, b.config.CPUs)})
+	cg, err := b.cgroups.create(p.id, bounds{memory: p.memory, processes: b.config.Processes, cpus: cmp.Or(m.spec.CPUs, b.config.CPUs)})
 	if err != nil {
 		p.root.release()
 		p.state.Close() // also none
@@ -351,7 +351,7 @@ func (m *machine) start(ctx context.Context, b *Backend) error {
 		m.watch.close()
 		return context.Cause(ctx)
 	}
-	m.dozer = newDozer(m, b)
+	m.dozer = newIdleSuspender(m, b)
 	return nil
 }
 

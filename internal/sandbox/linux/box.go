@@ -124,7 +124,7 @@ func (b *box) startSentry(l *launcher, folders []*os.File, control *os.File) (bo
 	if failed != nil {
 		return nil, failed
 	}
-	b.stream = line{stream, b}
+	b.stream = wakingConn{stream, b}
 	h.own = append(h.own, theirs)
 	h.pass(theirs, wireFD)
 	h.give("io-fds", folders...)

@@ -47,7 +47,7 @@ func (p *parent) run(f func()) {
 			defer close(p.ended)
 			runtime.LockOSThread() // for good: the thread ends with the goroutine
 			if p.hasten {
-				hasten()
+				skipMembarrier()
 			}
 			for f := range p.start {
 				f()

@@ -13,14 +13,14 @@ import (
 	"gvisor.dev/gvisor/pkg/sync"
 )
 
-// withoutGhosts has the sets of epoll(7) of a restored box tell of what is in them only.
+// dropStaleEpollInterests has the sets of epoll(7) of a restored box tell of what is in them only.
 //
 // gVisor saves an interest that was removed from its set as well, where another one
 // of the set still points to it, as those do that were found not to be ready together;
 // and it takes every interest that it loads for ready. Such a set tells for ever that a
 // file that was closed has hung up, under a descriptor's number that may be another
 // file's by now: Node took it for the end of its next connection.
-func withoutGhosts() {
+func dropStaleEpollInterests() {
 	if !setsAreKnown() {
 		return
 	}
@@ -31,7 +31,7 @@ func withoutGhosts() {
 			case "epoll_wait", "epoll_pwait", "epoll_pwait2":
 				wait := call.Fn
 				call.Fn = func(t *kernel.Task, number uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
-					once.Do(func() { forgetGhosts(t) }) // whoever waited when the box was saved begins again
+					once.Do(func() { dropStaleInterests(t) }) // whoever waited when the box was saved begins again
 					return wait(t, number, args)
 				}
 				table.Table[number] = call
@@ -41,8 +41,8 @@ func withoutGhosts() {
 	}
 }
 
-// forgetGhosts looks at all sets that programs of the task's box have open.
-func forgetGhosts(t *kernel.Task) {
+// dropStaleInterests looks at all sets that programs of the task's box have open.
+func dropStaleInterests(t *kernel.Task) {
 	seen := map[*kernel.FDTable]bool{}
 	for _, other := range t.Kernel().TaskSet().Root.Tasks() {
 		var files []*vfs.FileDescription

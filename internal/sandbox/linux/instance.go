@@ -15,7 +15,7 @@ import (
 
 // instance is an interpreter in a machine.
 type instance struct {
-	sandbox.Overseer
+	sandbox.ProcessManager
 	backend *Backend
 	machine *machine
 	kernel  *wire.Instance
@@ -24,17 +24,17 @@ type instance struct {
 	survived bool
 }
 
-// Survived tells whether it was in the machine when that was saved.
-func (in *instance) Survived() bool { return in.survived }
+// WasRestored tells whether it was in the machine when that was saved.
+func (in *instance) WasRestored() bool { return in.survived }
 
 var (
-	_ sandbox.Instance = (*instance)(nil)
-	_ sandbox.Overseer = (*instance)(nil)
-	_ sandbox.Survivor = (*instance)(nil)
+	_ sandbox.Instance         = (*instance)(nil)
+	_ sandbox.ProcessManager   = (*instance)(nil)
+	_ sandbox.RestoredInstance = (*instance)(nil)
 )
 
 func newInstance(b *Backend, m *machine, kernel *wire.Instance) *instance {
-	return &instance{Overseer: kernel.Overseer(), backend: b, machine: m, kernel: kernel}
+	return &instance{ProcessManager: kernel.Overseer(), backend: b, machine: m, kernel: kernel}
 }
 
 // Run executes one command. What the watch of the machine stops has the cause that

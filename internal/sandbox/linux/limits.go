@@ -213,8 +213,8 @@ func readText(dir, name string) string {
 	return string(text)
 }
 
-// make makes a box's cgroup with its bounds; nil where none can be made.
-func (c *cgroups) make(id string, b bounds) (*cgroup, error) {
+// create makes a box's cgroup with its bounds; nil where none can be made.
+func (c *cgroups) create(id string, b bounds) (*cgroup, error) {
 	if len(c.dirs) == 0 {
 		return nil, nil
 	}

@@ -58,7 +58,7 @@ func TestTheKernelEndsABoxThatTakesTooMuchMemory(t *testing.T) {
 	b := newBackend(t)
 	sandboxtest.Require(t, "cgroup", b.cgroups.dirs["memory"] != "", "no cgroup can be made here")
 	p := newPlan(t, "/bin/sh", "-c", "for i in $(seq 100); do (x=$(head -c 4000000 /dev/zero | tr '\\000' x); sleep 1000) & done; wait")
-	cg, err := b.cgroups.make(b.home.name+"-much", bounds{memory: 1 << 20})
+	cg, err := b.cgroups.create(b.home.name+"-much", bounds{memory: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestVersion2IsHandedOn(t *testing.T) {
 
 func TestWithoutCgroupsEverythingGoesOn(t *testing.T) {
 	var none cgroups
-	g, err := none.make("x", bounds{memory: 1})
+	g, err := none.create("x", bounds{memory: 1})
 	if g != nil || err != nil {
 		t.Error(g, err)
 	}

@@ -51,15 +51,15 @@ func (b *Backend) Adopt(ctx context.Context, in sandbox.Instance, spec sandbox.S
 	return nil
 }
 
-// Rest stops the sentry, whatever it does: gVisor looks at what its programs need
+// Suspend stops the sentry, whatever it does: gVisor looks at what its programs need
 // every 400 µs, also when all of them wait, which takes a hundredth of a processor and
 // more. It ends with the server all the same.
-func (b *Backend) Rest(in sandbox.Instance) error {
+func (b *Backend) Suspend(in sandbox.Instance) error {
 	one, ok := in.(*instance)
 	if !ok || one.backend != b {
 		return fault.New(fault.Conflict, "the interpreter is another backend's")
 	}
-	return one.machine.box.rest()
+	return one.machine.box.suspend()
 }
 
 // rehoused is spec with the folders of these mounts.

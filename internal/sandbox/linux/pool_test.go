@@ -42,7 +42,7 @@ func moved(t testing.TB, spec sandbox.Spec, owner string) sandbox.Spec {
 func TestAnAdoptedMachineIsItsOwnersWithTheFoldersThatItHad(t *testing.T) {
 	b := newBackend(t)
 	in, ahead := bootAhead(t, b, 1<<20)
-	if err := b.Rest(in); err != nil {
+	if err := b.Suspend(in); err != nil {
 		t.Fatal(err)
 	}
 	spec := moved(t, ahead, "alice")
@@ -142,7 +142,7 @@ func TestAMachineRestsUntilItIsAdopted(t *testing.T) {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", in.machine.box.sentry.cmd.Process.Pid))
 		return err == nil && strings.Contains(string(text), ") T ")
 	}
-	if err := b.Rest(in); err != nil {
+	if err := b.Suspend(in); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "its rest", resting)
@@ -153,14 +153,14 @@ func TestAMachineRestsUntilItIsAdopted(t *testing.T) {
 		t.Errorf("it gave %+v, %v", exit, err)
 	}
 	other, _ := bootAhead(t, b, 1<<20)
-	if err := b.Rest(other); err != nil {
+	if err := b.Suspend(other); err != nil {
 		t.Fatal(err)
 	}
 	if err := other.Close(); err != nil || other.machine.client.Err() == nil {
 		t.Errorf("it did not end: %v", err)
 	}
 	last, _ := bootAhead(t, b, 1<<20) // which ends with the backend
-	if err := errors.Join(b.Rest(last), b.Close()); err != nil {
+	if err := errors.Join(b.Suspend(last), b.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if !last.machine.over() {
@@ -181,7 +181,7 @@ func BenchmarkAdopt(b *testing.B) {
 				if ahead {
 					one, was := bootAhead(b, backend, 1<<20)
 					in, spec = one, moved(b, was, "bench")
-					if err := backend.Rest(one); err != nil {
+					if err := backend.Suspend(one); err != nil {
 						b.Fatal(err)
 					}
 				}

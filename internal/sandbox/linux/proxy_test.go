@@ -212,10 +212,10 @@ func TestASavedBoxHasItsProxyAndNoConnections(t *testing.T) {
 	in.Close()
 	const tries = "try: print(repr(ask(c, 'c')))\nexcept OSError as e: print(type(e).__name__)"
 	for name, anew := range map[string]bool{"resumed": false, "forked": true} {
-		state.Anew = anew
+		state.Reseed = anew
 		spec.Machine, spec.Proxy = state, greets(name)
 		again := start(t, b, spec)
-		if !again.Survived() {
+		if !again.WasRestored() {
 			t.Errorf("%s: it is a fresh one", name)
 		}
 		if got := says(t, again, tries); got != "ConnectionResetError" && got != "BrokenPipeError" && got != "''" {
@@ -229,7 +229,7 @@ func TestASavedBoxHasItsProxyAndNoConnections(t *testing.T) {
 	}
 	spec.Proxy, spec.Machine = nil, state
 	off := start(t, b, spec)
-	if got := says(t, off, "try: dial()\nexcept OSError as e: print(type(e).__name__)"); got != "ConnectionRefusedError" || !off.Survived() {
+	if got := says(t, off, "try: dial()\nexcept OSError as e: print(type(e).__name__)"); got != "ConnectionRefusedError" || !off.WasRestored() {
 		t.Errorf("without a network: %s", got)
 	}
 	says(t, off, "mine = socket.create_server(('127.0.0.1', 3128))")
@@ -263,7 +263,7 @@ func TestAMachineBootedAheadHasTheProxyOfWhomItWasGivenTo(t *testing.T) {
 	nobodys := make(chan struct{}, 1)
 	spec := sandbox.Spec{Box: "slot", Runtime: "python", Proxy: func(context.Context, net.Conn) { nobodys <- struct{}{} }}
 	in := start(t, b, spec)
-	if err := b.Rest(in); err != nil {
+	if err := b.Suspend(in); err != nil {
 		t.Fatal(err)
 	}
 	spec.Owner, spec.Box = "alice", "one"

@@ -20,7 +20,7 @@ import (
 	"paddock/internal/sandbox/wire"
 )
 
-var _ sandbox.Keeper = (*Backend)(nil)
+var _ sandbox.MachineSaver = (*Backend)(nil)
 
 // savedBeyond is what a saved box may take beyond its programs' memory, in bytes:
 // what was written upon its root aside, the sentry's own tables.
@@ -207,7 +207,7 @@ func (b *Backend) spool(p *plan, state *sandbox.MachineState) (*os.File, error) 
 func (m *machine) resume(ctx context.Context, b *Backend, p *plan, cg *cgroup) (err error) {
 	defer p.state.Close()
 	if m.box, err = b.launcher.boot(ctx, p, cg); err == nil {
-		m.client, m.survivors, err = wire.NewRestoredClient(ctx, m.box.stream, wire.RestoredBody{Anew: m.state.Anew, Listen: m.listens()}, m.spec.Proxy)
+		m.client, m.survivors, err = wire.NewRestoredClient(ctx, m.box.stream, wire.RestoredBody{Reseed: m.state.Reseed, Listen: m.listens()}, m.spec.Proxy)
 		if err != nil {
 			err = errors.Join(err, errors.New(m.box.close()))
 		}

@@ -113,7 +113,7 @@ func TestABoxGoesOnWhereItWasSaved(t *testing.T) {
 	for _, r := range []string{"python", "javascript", "bash", sandbox.CommandRuntime} {
 		spec.Runtime = r
 		again[r] = start(t, b, spec)
-		if !again[r].(sandbox.Survivor).Survived() {
+		if !again[r].(sandbox.RestoredInstance).WasRestored() {
 			t.Errorf("%s is a fresh one", r)
 		}
 	}
@@ -184,7 +184,7 @@ func TestTwoThatGoOnFromOneStateDrawOtherNumbers(t *testing.T) {
 	drawn(true)
 	seen := map[string]bool{}
 	for n, anew := range []bool{false, false, true, true} {
-		spec.Machine.Anew = anew
+		spec.Machine.Reseed = anew
 		for runtime, got := range drawn(false) {
 			again := 0
 			for word := range strings.FieldsFuncSeq(got, func(r rune) bool { return strings.ContainsRune(" [],'\n", r) }) {

@@ -71,7 +71,7 @@ func runSentry(socket *os.File) error {
 	}
 	signal.Ignore(unix.SIGXFSZ) // a write beyond a limit is an error, see watch.shutLocked
 	withoutReserving()
-	withoutGhosts()
+	dropStaleEpollInterests()
 	if err := paging.Register(setup.Ahead); err != nil {
 		return err
 	}

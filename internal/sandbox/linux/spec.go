@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/internal/sandbox/linux/agent"
-	"paddock/internal/sandbox/linux/outward"
 	"paddock/internal/sandbox/linux/paging"
+	"paddock/internal/sandbox/linux/proxyenv"
 )
 
 // plan is what a box is to be.
@@ -137,7 +137,7 @@ func (p *plan) exports() []export {
 
 // steps make what the gofer serves.
 func (p *plan) steps() []step {
-	all := append(slices.Clone(p.root.steps), step{Path: agentExport, Dir: 0o555}, step{Path: path.Join(agentExport, path.Base(outward.NodePath)), Text: outward.NodeScript})
+	all := append(slices.Clone(p.root.steps), step{Path: agentExport, Dir: 0o555}, step{Path: path.Join(agentExport, path.Base(proxyenv.NodePath)), Text: proxyenv.NodeScript})
 	if p.agent != "" {
 		all = append(all, step{Path: path.Join(agentExport, agent.Role), Bind: p.agent, ReadOnly: true})
 	}

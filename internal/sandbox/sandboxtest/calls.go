@@ -125,7 +125,7 @@ func (k *kit) testCallsAtOnce(t *testing.T, in sandbox.Instance, prints printsFu
 		prints(t, k.CallFor("slow", 0.05), "given up", answers(t, func(ctx context.Context, _ int, _ asked) string {
 			select {
 			case <-ctx.Done():
-			case <-time.After(patience):
+			case <-time.After(timeout):
 				t.Error("it was not given up")
 			}
 			close(ended)

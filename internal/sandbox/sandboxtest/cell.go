@@ -12,8 +12,8 @@ import (
 	"paddock/internal/sandbox"
 )
 
-// cellPatience bounds what takes a fraction of a second; the machine may be loaded.
-const cellPatience = 2 * time.Minute
+// cellTimeout bounds what takes a fraction of a second; the machine may be loaded.
+const cellTimeout = 2 * time.Minute
 
 // Cell is one run and what has to come of it. Out, Result, Displays and Fails are
 // the whole, or the beginning where they end in …; a zero means that there is
@@ -51,7 +51,7 @@ func (c Cell) Run(t *testing.T, in sandbox.Instance) Ran {
 	t.Helper()
 	for {
 		r := c.once(t, in)
-		if c.Wall <= 0 || c.Wall > cellPatience || r.Error == nil || r.Error.Type != "Stopped" || !strings.Contains(r.Error.Message, "before it began") {
+		if c.Wall <= 0 || c.Wall > cellTimeout || r.Error == nil || r.Error.Type != "Stopped" || !strings.Contains(r.Error.Message, "before it began") {
 			return r
 		}
 		c.Wall *= 2
@@ -61,11 +61,11 @@ func (c Cell) Run(t *testing.T, in sandbox.Instance) Ran {
 func (c Cell) once(t *testing.T, in sandbox.Instance) Ran {
 	t.Helper()
 	ctx, pass := Deadline(t.Context())
-	patience := cellPatience
+	timeout := cellTimeout
 	if c.Wall > 0 && !c.Told {
-		patience = c.Wall
+		timeout = c.Wall
 	}
-	over := time.AfterFunc(patience, pass)
+	over := time.AfterFunc(timeout, pass)
 	defer func() { over.Stop() }()
 	var out, err, shown bytes.Buffer
 	told := sync.OnceFunc(func() {

@@ -17,7 +17,7 @@ func SmallDisk(t *testing.T, megabytes int) string {
 	err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=755", megabytes))
 	Require(t, "mount", err == nil, fmt.Sprintf("a small disk cannot be mounted: %v", err))
 	t.Cleanup(func() {
-		for late := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		for late := time.Now().Add(timeout); ; time.Sleep(50 * time.Millisecond) {
 			err := syscall.Unmount(dir, 0) // a worker may be ending
 			if err == nil || errors.Is(err, syscall.EINVAL) {
 				return

@@ -36,8 +36,8 @@ func NewFakeKeeper(config FakeConfig) *FakeKeeper {
 }
 
 var (
-	_ sandbox.Keeper   = (*FakeKeeper)(nil)
-	_ sandbox.Survivor = (*fakeTenant)(nil)
+	_ sandbox.MachineSaver     = (*FakeKeeper)(nil)
+	_ sandbox.RestoredInstance = (*fakeTenant)(nil)
 )
 
 // fakeMachineState is a SavedMachine's State.
@@ -119,7 +119,7 @@ func readFakeMachine(state *sandbox.MachineState) (map[string]fakeSaved, error) 
 
 // resume has a Spec start one that was saved, as the box begins anew or not.
 func (one fakeSaved) resume(anew bool) *sandbox.Resume {
-	return &sandbox.Resume{State: one.State, Anew: anew, Layers: []func() (io.ReadCloser, error){
+	return &sandbox.Resume{State: one.State, Reseed: anew, Layers: []func() (io.ReadCloser, error){
 		func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(one.Layer)), nil },
 	}}
 }
@@ -132,5 +132,5 @@ func (m *fakeBox) claim(runtime string) (one fakeSaved, ok bool) {
 	return one, ok
 }
 
-// Survived tells whether it was in the machine when that was saved.
-func (in *fakeTenant) Survived() bool { return in.survived }
+// WasRestored tells whether it was in the machine when that was saved.
+func (in *fakeTenant) WasRestored() bool { return in.survived }

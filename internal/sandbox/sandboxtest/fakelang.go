@@ -309,8 +309,8 @@ func action(args int, do func(r *fakeRun, args []any) error) builtin {
 var builtins map[string]builtin
 
 func init() {
-	show := action(0, func(r *fakeRun, a []any) error { return r.print(0, joinTexts(a)+"\n") })
-	complain := action(0, func(r *fakeRun, a []any) error { return r.print(1, joinTexts(a)+"\n") })
+	show := action(0, func(r *fakeRun, a []any) error { return r.write(0, joinTexts(a)+"\n") })
+	complain := action(0, func(r *fakeRun, a []any) error { return r.write(1, joinTexts(a)+"\n") })
 	builtins = map[string]builtin{
 		"print": show, "console.log": show, "eprint": complain, "console.error": complain,
 		"sleep":   action(1, func(r *fakeRun, a []any) error { return r.sleep(seconds(a[0])) }),

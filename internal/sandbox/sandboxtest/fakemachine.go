@@ -136,7 +136,7 @@ func (b *FakeMachines) Start(ctx context.Context, spec sandbox.Spec) (sandbox.In
 				b.mu.Unlock()
 				return nil, err
 			}
-			m.anew = spec.Machine.Anew
+			m.anew = spec.Machine.Reseed
 		}
 	} else if !sameMachine(m.spec, spec) {
 		b.mu.Unlock()
@@ -170,8 +170,8 @@ func sameMachine(a, b sandbox.Spec) bool {
 	})
 }
 
-// Rest has its instance refuse to run until it is adopted.
-func (b *FakeMachines) Rest(in sandbox.Instance) error {
+// Suspend has its instance refuse to run until it is adopted.
+func (b *FakeMachines) Suspend(in sandbox.Instance) error {
 	one, ok := in.(*fakeTenant)
 	if !ok {
 		return fault.New(fault.Conflict, "it is another backend's")
@@ -226,8 +226,8 @@ type fakeTenant struct {
 }
 
 var (
-	_ sandbox.Instance = (*fakeTenant)(nil)
-	_ sandbox.Overseer = (*fakeTenant)(nil)
+	_ sandbox.Instance       = (*fakeTenant)(nil)
+	_ sandbox.ProcessManager = (*fakeTenant)(nil)
 )
 
 // left counts one less in the machine.

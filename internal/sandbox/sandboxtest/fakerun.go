@@ -83,7 +83,7 @@ func (r *fakeRun) execute() (sandbox.Exit, error) {
 		if program.cause != 0 {
 			exit.Cause = program.cause
 		}
-		_ = r.print(1, exit.Error.Traceback)
+		_ = r.write(1, exit.Error.Traceback)
 	case errors.As(err, &stop):
 		exit.Cause, exit.Code = stop.cause, stop.code
 		if stop.cause != sandbox.Exited {
@@ -222,14 +222,14 @@ func (r *fakeRun) flood() error {
 		if err := r.spend(1000); err != nil {
 			return err
 		}
-		if err := r.print(0, piece); err != nil {
+		if err := r.write(0, piece); err != nil {
 			return err
 		}
 	}
 }
 
-// print passes output on as far as its limit goes.
-func (r *fakeRun) print(which int, s string) error {
+// write passes output on as far as its limit goes.
+func (r *fakeRun) write(which int, s string) error {
 	limit, w := r.cmd.Limits.StdoutBytes, r.cmd.Stdout
 	if which == 1 {
 		limit, w = r.cmd.Limits.StderrBytes, r.cmd.Stderr

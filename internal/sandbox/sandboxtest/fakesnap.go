@@ -180,7 +180,7 @@ func (in *fakeInstance) beginWith(spec sandbox.Spec, from *fakeMoment) error {
 		if err != nil {
 			return err
 		}
-		from, anew = m, spec.Resume.Anew
+		from, anew = m, spec.Resume.Reseed
 	}
 	if from == nil {
 		return nil

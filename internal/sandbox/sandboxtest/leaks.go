@@ -51,7 +51,7 @@ func settles(t *testing.T, first usage) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(patience)
+	deadline := time.After(timeout)
 	for now := used(); now.more(first); now = used() {
 		select {
 		case <-tick.C:

@@ -18,7 +18,7 @@ const grace = 200 * time.Millisecond
 
 // gentle is the grace of programs that end by themselves when they are interrupted: what
 // they need of it is the machine's, and they are not to be stopped by force.
-const gentle = patience
+const gentle = timeout
 
 // timed runs a program under a wall limit, after some lines, and checks that it ends soon
 // after. On a busy machine the limit may come before the program does: then it is run
@@ -28,7 +28,7 @@ func (k *kit) timed(t *testing.T, in sandbox.Instance, before, src string, mercy
 	for wall := 300 * time.Millisecond; ; wall *= 2 {
 		begun := make(signal, 1)
 		o := k.under(t, in, sandbox.Command{Code: lines(before, k.Print("on"), src), Stdout: begun, Limits: sandbox.RunLimits{Grace: mercy}}, wall)
-		if len(begun) > 0 || o.Cause != sandbox.TimedOut || o.State != sandbox.Kept || wall > patience {
+		if len(begun) > 0 || o.Cause != sandbox.TimedOut || o.State != sandbox.Kept || wall > timeout {
 			return o
 		}
 	}
@@ -41,7 +41,7 @@ func (k *kit) under(t *testing.T, in sandbox.Instance, cmd sandbox.Command, wall
 	ctx, cancel := context.WithTimeout(t.Context(), wall)
 	defer cancel()
 	o := runIn(ctx, t, in, cmd)
-	if took := time.Since(began); took < wall || took > wall+grace+patience/6 {
+	if took := time.Since(began); took < wall || took > wall+grace+timeout/6 {
 		t.Errorf("it took %v under a limit of %v", took, wall)
 	}
 	return o

@@ -26,11 +26,11 @@ func (k *kit) boxed(t *testing.T) sandbox.Spec {
 // save saves the box of a Spec.
 func (k *kit) save(t *testing.T, spec sandbox.Spec) *sandbox.MachineState {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	var data bytes.Buffer
 	stood := 0
-	s, err := k.backend.(sandbox.Keeper).SaveMachine(ctx, spec.Owner, spec.Box, 1<<40, &data, func() error { stood++; return nil })
+	s, err := k.backend.(sandbox.MachineSaver).SaveMachine(ctx, spec.Owner, spec.Box, 1<<40, &data, func() error { stood++; return nil })
 	if err != nil {
 		t.Fatalf("saving a machine: %v", err)
 	}
@@ -45,7 +45,7 @@ func (k *kit) again(t *testing.T, spec sandbox.Spec, state *sandbox.MachineState
 	t.Helper()
 	spec.Machine = state
 	in := k.start(t, spec)
-	if s, ok := in.(sandbox.Survivor); !ok || !s.Survived() {
+	if s, ok := in.(sandbox.RestoredInstance); !ok || !s.WasRestored() {
 		t.Error("it did not survive")
 	}
 	return in
@@ -53,7 +53,7 @@ func (k *kit) again(t *testing.T, spec sandbox.Spec, state *sandbox.MachineState
 
 // testMachines is about machines that are saved with all that is in them.
 func (k *kit) testMachines(t *testing.T) {
-	if _, ok := k.backend.(sandbox.Keeper); !ok {
+	if _, ok := k.backend.(sandbox.MachineSaver); !ok {
 		t.Skip("this backend saves no machines")
 	}
 	t.Run("what was there is there again", func(t *testing.T) {
@@ -83,7 +83,7 @@ func (k *kit) testMachines(t *testing.T) {
 		run(t, in, code(k.Random))
 		state := k.save(t, spec)
 		in.Close()
-		state.Anew = true
+		state.Reseed = true
 		seen := map[string]bool{}
 		for range 2 {
 			again := k.again(t, spec, state)
@@ -106,7 +106,7 @@ func (k *kit) testClaims(t *testing.T) {
 	in.Close()
 	first := k.again(t, spec, state)
 	second := k.start(t, spec)
-	if second.(sandbox.Survivor).Survived() {
+	if second.(sandbox.RestoredInstance).WasRestored() {
 		t.Error("the second one survived, too")
 	}
 	works(t, first, k.Show("x"), "41")
@@ -135,7 +135,7 @@ func (k *kit) testElsewhere(t *testing.T) {
 }
 
 func (k *kit) testUnsaved(t *testing.T) {
-	keeper := k.backend.(sandbox.Keeper)
+	keeper := k.backend.(sandbox.MachineSaver)
 	spec := k.boxed(t)
 	save := func(most int64, w io.Writer, still func() error) error {
 		_, err := keeper.SaveMachine(t.Context(), spec.Owner, spec.Box, most, w, still)

@@ -58,7 +58,7 @@ func (k *kit) testProxy(t *testing.T) {
 	})
 	t.Run("its connections keep deadlines and end with ctx", func(t *testing.T) { k.testProxyConn(t, boxed) })
 	t.Run("what is saved has none until it is given one", func(t *testing.T) {
-		if _, ok := k.backend.(sandbox.Keeper); !ok {
+		if _, ok := k.backend.(sandbox.MachineSaver); !ok {
 			t.Skip("this backend saves no machines")
 		}
 		spec := boxed(t, answering("first"))
@@ -69,7 +69,7 @@ func (k *kit) testProxy(t *testing.T) {
 		in.Close()
 		for _, name := range []string{"second", "third"} {
 			spec.Proxy = answering(name)
-			state.Anew = name == "third"
+			state.Reseed = name == "third"
 			again := k.again(t, spec, state)
 			works(t, again, k.Proxied("here"), name+" here")
 			again.Close()

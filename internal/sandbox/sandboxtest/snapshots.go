@@ -21,7 +21,7 @@ type line struct {
 // snapshot makes one and adds it to the line.
 func (l *line) snapshot(t *testing.T, in sandbox.Instance, o sandbox.SnapshotOptions) sandbox.Snapshot {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	var written bytes.Buffer
 	s, err := in.(sandbox.Snapshotter).Snapshot(ctx, &written, o)
@@ -222,7 +222,7 @@ func (k *kit) testGoesOn(t *testing.T) {
 		for range 2 {
 			spec := k.spec("")
 			spec.Resume = l.resume()
-			spec.Resume.Anew = true
+			spec.Resume.Reseed = true
 			seen[run(t, k.start(t, spec), code(k.Random)).stdout] = true
 		}
 		if len(seen) != 3 {

@@ -16,9 +16,9 @@ import (
 	"paddock/internal/sandbox"
 )
 
-// patience bounds what should take a fraction of a second; the machine may be
+// timeout bounds what should take a fraction of a second; the machine may be
 // loaded.
-const patience = time.Minute
+const timeout = time.Minute
 
 // Suite is what [Run] needs to know of a backend.
 type Suite struct {
@@ -235,7 +235,7 @@ type output struct {
 // run executes a program that must not take the instance with it.
 func run(t *testing.T, in sandbox.Instance, cmd sandbox.Command) output {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	return runIn(ctx, t, in, cmd)
 }
@@ -315,7 +315,7 @@ func background(ctx context.Context, t *testing.T, in sandbox.Instance, src stri
 	case <-printed:
 	case r := <-ended:
 		t.Fatalf("the program ended at once: %+v, %v", r.exit, r.err)
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("the program printed nothing")
 	}
 	return ended
@@ -330,7 +330,7 @@ func await[T any](t *testing.T, what string, c <-chan T) (v T) {
 	t.Helper()
 	select {
 	case v = <-c:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatalf("%s did not happen", what)
 	}
 	return v

@@ -66,7 +66,7 @@ func (k *kit) isGivenUp(t *testing.T, in sandbox.Instance, from output) {
 
 // testSuspendingMachines saves a machine with a program in it that waits.
 func (k *kit) testSuspendingMachines(t *testing.T) {
-	if _, ok := k.backend.(sandbox.Keeper); !ok {
+	if _, ok := k.backend.(sandbox.MachineSaver); !ok {
 		t.Skip("this backend saves no machines")
 	}
 	spec := k.boxed(t)
@@ -85,7 +85,7 @@ func (k *kit) testSuspendingMachines(t *testing.T) {
 		works(t, again, k.Show("kept"), "42")
 		again.Close()
 	}
-	state.Anew = true
+	state.Reseed = true
 	again := k.again(t, spec, state)
 	k.isGivenUp(t, again, o)
 	works(t, again, k.Show("kept"), "42")

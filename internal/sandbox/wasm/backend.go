@@ -171,7 +171,7 @@ func (b *Backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	}
 	var layers []wire.Layer
 	if spec.Resume != nil {
-		body.Resume = &wire.ResumeBody{State: spec.Resume.State, Anew: spec.Resume.Anew}
+		body.Resume = &wire.ResumeBody{State: spec.Resume.State, Reseed: spec.Resume.Reseed}
 		layers = spec.Resume.Layers
 	}
 	return b.startIn(ctx, p, e, spec, folder, body, layers...)

@@ -87,7 +87,7 @@ func kill(t *testing.T, pid int) {
 // settlesAt waits until there are n more children than before.
 func settlesAt(t *testing.T, before map[int]bool, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); ; time.Sleep(5 * time.Millisecond) {
 		now := children(t)
 		maps.DeleteFunc(now, func(pid int, _ bool) bool { return before[pid] })
 		if len(now) == n {

@@ -15,9 +15,9 @@ import (
 	"paddock/internal/sandbox"
 )
 
-// patience bounds what should take a fraction of a second; the machine may be
+// timeout bounds what should take a fraction of a second; the machine may be
 // loaded.
-const patience = 2 * time.Minute
+const timeout = 2 * time.Minute
 
 // into is how long a program is let into what never ends before it is
 // stopped: what comes of it does not depend on that.
@@ -121,7 +121,7 @@ func TestLimitsOfOutput(t *testing.T) {
 				prints(t, in, s.set, "")
 				var stderr bytes.Buffer
 				out, exit := outputOf(t, in, sandbox.Command{Code: s.during + "\n" + p.code, Stderr: &stderr, Limits: sandbox.RunLimits{
-					StdoutBytes: most, StderrBytes: most, Grace: patience,
+					StdoutBytes: most, StderrBytes: most, Grace: timeout,
 				}})
 				if exit.Cause != sandbox.OutputExceeded || exit.State != sandbox.Kept || exit.Code == 0 {
 					t.Errorf("it ended as %+v, error %+v", exit, exit.Error)
@@ -257,7 +257,7 @@ func TestLimitsLeaveTheProcessesResponsive(t *testing.T) {
 func (p endless) run(t *testing.T, in sandbox.Instance, s speech, cause sandbox.Cause) {
 	t.Helper()
 	prints(t, in, s.set, "")
-	cmd := sandbox.Command{Code: strings.Join([]string{s.during, s.on, p.code}, "\n"), Limits: sandbox.RunLimits{Grace: patience}}
+	cmd := sandbox.Command{Code: strings.Join([]string{s.during, s.on, p.code}, "\n"), Limits: sandbox.RunLimits{Grace: timeout}}
 	want, left, says := sandbox.Kept, "1 2", s.interrupted
 	if p.stubborn {
 		cmd.Code = s.during + "\n" + p.code
@@ -292,7 +292,7 @@ func stopAtOutput(t *testing.T, in sandbox.Instance, cmd sandbox.Command, cause 
 	case <-printed:
 	case r := <-answer:
 		t.Fatalf("it ended at once: %+v, error %+v, %v", r.exit, r.exit.Error, r.err)
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("the program printed nothing")
 	}
 	time.Sleep(into)
@@ -357,7 +357,7 @@ func await[T any](t *testing.T, what string, c <-chan T) (v T) {
 	t.Helper()
 	select {
 	case v = <-c:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatalf("%s did not come", what)
 	}
 	return v
@@ -374,7 +374,7 @@ func prints(t *testing.T, in sandbox.Instance, code, want string) {
 
 func outputOf(t *testing.T, in sandbox.Instance, cmd sandbox.Command) (string, sandbox.Exit) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	var out bytes.Buffer
 	cmd.Stdout = &out

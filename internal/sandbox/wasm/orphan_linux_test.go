@@ -22,7 +22,7 @@ func TestAStoppedWorkerDoesNotOutliveAServerThatWasKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	newBackend(t, t.TempDir()) // is there a guest at all?
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	server := exec.CommandContext(ctx, "/proc/self/exe")
 	server.Args = []string{serverRole, sandboxtest.PreparedCache(t), owners, *engine}

@@ -328,7 +328,7 @@ func TestAServedStreamIsClosedWhileTheChildIsHeld(t *testing.T) {
 				return
 			}
 			if f.Kind == KindHold {
-				c.send(KindHeld, f.ID, AnswerBody{})
+				c.send(KindHeld, f.ID, StatusBody{})
 			}
 			told <- f.Kind
 		}

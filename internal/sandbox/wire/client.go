@@ -35,9 +35,9 @@ type Client struct {
 	last       uint32
 	asked      map[uint32]chan ManagedBody // who waits for which answer
 	question   uint32
-	dialling   map[uint32]chan AnswerBody // likewise, of streams
+	dialling   map[uint32]chan StatusBody // likewise, of streams
 	dialled    uint32
-	holding    chan<- AnswerBody // who waits for the answer to a hold
+	holding    chan<- StatusBody // who waits for the answer to a hold
 	holdNumber uint32
 	serve      func(context.Context, net.Conn) // see Accept
 	served     int                             // streams that it serves
@@ -80,7 +80,7 @@ func NewClient(ctx context.Context, stream io.ReadWriteCloser, setup any) (*Clie
 func newClient(stream io.ReadWriteCloser) *Client {
 	c := &Client{
 		conn: NewConn(stream), ended: make(chan struct{}), ready: make(chan Ready, 1), instances: map[uint32]*Instance{},
-		asked: map[uint32]chan ManagedBody{}, dialling: map[uint32]chan AnswerBody{},
+		asked: map[uint32]chan ManagedBody{}, dialling: map[uint32]chan StatusBody{},
 	}
 	c.streams = NewStreams(c.conn)
 	c.ctx, c.stop = context.WithCancel(context.Background())
@@ -222,7 +222,7 @@ func (in *Instance) start(ctx context.Context, body StartBody, layers []Layer) e
 	if err != nil {
 		return err
 	}
-	var started AnswerBody
+	var started StatusBody
 	if err := json.Unmarshal(answer, &started); err != nil {
 		return fmt.Errorf("reading the answer to a start: %w", err)
 	}

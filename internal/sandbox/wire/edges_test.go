@@ -24,7 +24,7 @@ func TestAChildThatIsNotReadyIsNotUsed(t *testing.T) {
 		"one that says why not":  {func(c child) { c.send(KindReady, 0, Ready{Version: Version, Error: "no walls here"}) }, nil, "no walls here"},
 		"one that dies":          {func(c child) { c.Close() }, nil, "EOF"},
 		"one that babbles":       {func(c child) { c.send(KindReady, 0, []byte("{")) }, nil, "ready"},
-		"one that says nothing":  {func(child) {}, nil, "patience"},
+		"one that says nothing":  {func(child) {}, nil, "timeout"},
 		"a set-up that is none":  {func(child) {}, func() {}, "set-up"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestAChildThatIsNotReadyIsNotUsed(t *testing.T) {
 						c.greet(guest)
 					}
 				}()
-				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("patience is at an end"))
+				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("timeout is at an end"))
 				defer cancel()
 				client, _, err := NewClient(ctx, ours, c.setup)
 				if client != nil || err == nil || !strings.Contains(err.Error(), c.want) {
@@ -63,8 +63,8 @@ func TestAStartThatFails(t *testing.T) {
 		kind          fault.Kind
 		message, hint string
 	}{
-		"for a reason":        {AnswerBody{Kind: string(fault.Unsupported), Message: "no cobol", Hint: "try python"}, fault.Unsupported, "no cobol", "try python"},
-		"with a percent sign": {AnswerBody{Kind: string(fault.Unavailable), Message: "100% full", Hint: "%s"}, fault.Unavailable, "100% full", "%s"},
+		"for a reason":        {StatusBody{Kind: string(fault.Unsupported), Message: "no cobol", Hint: "try python"}, fault.Unsupported, "no cobol", "try python"},
+		"with a percent sign": {StatusBody{Kind: string(fault.Unavailable), Message: "100% full", Hint: "%s"}, fault.Unavailable, "100% full", "%s"},
 		"with no JSON at all": {[]byte("{"), fault.Internal, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestAStartThatIsGivenUpIsTakenBack(t *testing.T) {
 		id := c.expect(KindStart).ID
 		close(asked)
 		c.expect(KindClose)
-		c.send(KindStarted, id, AnswerBody{}) // too late
+		c.send(KindStarted, id, StatusBody{}) // too late
 		c.send(KindGone, id, GoneBody{})
 	})
 	ctx, cancel := context.WithCancelCause(t.Context())

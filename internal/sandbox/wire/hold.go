@@ -17,10 +17,10 @@ import (
 // A [SurvivedBody] answers it.
 type RestoredBody struct {
 	Version int `json:"version"`
-	// Anew says that the state has been here before, or is somewhere else as well:
+	// Reseed says that the state has been here before, or is somewhere else as well:
 	// what draws random numbers gets seeds of its own, and programs that were left
 	// waiting are given up.
-	Anew bool `json:"anew,omitempty"`
+	Reseed bool `json:"anew,omitempty"`
 	// Listen is the port at which the child is to take connections to the server, see
 	// [Client.Accept]; 0: none.
 	Listen uint16 `json:"listen,omitempty"`
@@ -67,7 +67,7 @@ func (c *Client) Hold(ctx context.Context, f func() error) error {
 	}
 	defer free()
 	return c.conn.Alone(func(write func(Kind, uint32, any) error) error {
-		answer := make(chan AnswerBody, 1)
+		answer := make(chan StatusBody, 1)
 		c.mu.Lock()
 		c.question++
 		number := c.question
@@ -87,7 +87,7 @@ func (c *Client) Hold(ctx context.Context, f func() error) error {
 	})
 }
 
-func (c *Client) waitHeld(ctx context.Context, answer <-chan AnswerBody) error {
+func (c *Client) waitHeld(ctx context.Context, answer <-chan StatusBody) error {
 	select {
 	case a := <-answer:
 		return a.err()
@@ -128,7 +128,7 @@ func (c *Client) takeAll(ctx context.Context) (free func(), err error) {
 // held hands the answer to a hold to whom it is for. One that nobody waits for is
 // late.
 func (c *Client) held(f Frame) error {
-	var a AnswerBody
+	var a StatusBody
 	if err := json.Unmarshal(f.Body, &a); err != nil {
 		return fmt.Errorf("reading the answer to a hold: %w", err)
 	}

@@ -17,8 +17,8 @@ func TestNothingIsUnderWayDuringAHold(t *testing.T) {
 		c.started()
 		for range 2 {
 			n := c.expect(KindHold).ID
-			c.send(KindHeld, n+1, AnswerBody{}) // a late one of another hold
-			c.send(KindHeld, n, AnswerBody{})
+			c.send(KindHeld, n+1, StatusBody{}) // a late one of another hold
+			c.send(KindHeld, n, StatusBody{})
 			c.expect(KindGoOn)
 		}
 		c.expect(KindRun)
@@ -75,7 +75,7 @@ func TestAHoldEndsWithItsContextAndTheConnection(t *testing.T) {
 	client := dial(t, func(c child) {
 		n := c.expect(KindHold).ID
 		c.expect(KindGoOn)
-		c.send(KindHeld, n, AnswerBody{})
+		c.send(KindHeld, n, StatusBody{})
 		c.expect(KindHold)
 		_ = c.Close()
 	})
@@ -99,7 +99,7 @@ func restored(t *testing.T, says any) (*Client, []Survivor, error) {
 		defer close(ended)
 		c := child{t, NewConn(theirs)}
 		var body RestoredBody
-		if err := json.Unmarshal(c.expect(KindRestored).Body, &body); err != nil || body.Version != Version || !body.Anew {
+		if err := json.Unmarshal(c.expect(KindRestored).Body, &body); err != nil || body.Version != Version || !body.Reseed {
 			t.Errorf("it is told %+v, %v", body, err)
 		}
 		c.send(KindManaged, 0, ManagedBody{Number: 1}) // what it was about to say
@@ -117,11 +117,11 @@ func restored(t *testing.T, says any) (*Client, []Survivor, error) {
 				c.send(KindDone, f.ID, exited)
 			}
 			if f.Kind == KindStart {
-				c.send(KindStarted, f.ID, AnswerBody{})
+				c.send(KindStarted, f.ID, StatusBody{})
 			}
 		}
 	}()
-	client, all, err := NewRestoredClient(t.Context(), ours, RestoredBody{Anew: true}, nil)
+	client, all, err := NewRestoredClient(t.Context(), ours, RestoredBody{Reseed: true}, nil)
 	t.Cleanup(func() {
 		if client != nil {
 			client.Close()

@@ -39,7 +39,7 @@ type ManageBody struct {
 
 // ManagedBody answers a ManageBody.
 type ManagedBody struct {
-	AnswerBody
+	StatusBody
 	Number    uint32            `json:"number"`
 	Processes []sandbox.Process `json:"processes,omitempty"`
 	Printed   sandbox.Printed   `json:"printed"`
@@ -106,7 +106,7 @@ func (c *Client) Runtimes(ctx context.Context) ([]sandbox.Runtime, error) {
 
 // Overseer looks after the processes of an instance. Only children that run
 // processes answer it.
-func (in *Instance) Overseer() sandbox.Overseer { return overseer{in} }
+func (in *Instance) Overseer() sandbox.ProcessManager { return overseer{in} }
 
 type overseer struct{ in *Instance }
 

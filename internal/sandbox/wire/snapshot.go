@@ -192,13 +192,13 @@ func (in *Instance) Refresh(ctx context.Context) error {
 	return in.command(ctx, KindRefresh, struct{}{}, KindRefreshed)
 }
 
-// command asks for something that is answered by an AnswerBody.
+// command asks for something that is answered by an StatusBody.
 func (in *Instance) command(ctx context.Context, kind Kind, body any, answer Kind) error {
 	text, err := in.ask(ctx, kind, body, answer)
 	if err != nil {
 		return err
 	}
-	var done AnswerBody
+	var done StatusBody
 	if err := json.Unmarshal(text, &done); err != nil {
 		return fmt.Errorf("reading whether it was done: %w", err)
 	}

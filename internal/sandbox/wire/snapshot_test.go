@@ -93,7 +93,7 @@ func TestASnapshotThatFails(t *testing.T) {
 				c.send(KindData, id, []byte("one"))
 				c.expect(KindInterrupt)
 				c.send(KindData, id, []byte("two"))
-				c.send(KindSaved, id, SavedBody{AnswerBody: AnswerBody{Kind: string(fault.Unavailable)}})
+				c.send(KindSaved, id, SavedBody{StatusBody: StatusBody{Kind: string(fault.Unavailable)}})
 			},
 			func(err error) bool { return errors.Is(err, full) },
 		},
@@ -119,7 +119,7 @@ func TestASnapshotThatFails(t *testing.T) {
 			io.Discard,
 			func(c child, id uint32) {
 				c.send(KindData, id, []byte("one"))
-				c.send(KindSaved, id, SavedBody{AnswerBody: AnswerBody{Kind: string(fault.Exhausted), Message: "no room", Hint: "make some"}})
+				c.send(KindSaved, id, SavedBody{StatusBody: StatusBody{Kind: string(fault.Exhausted), Message: "no room", Hint: "make some"}})
 			},
 			func(err error) bool { return fault.KindOf(err) == fault.Exhausted && fault.Of(err).Hint == "make some" },
 		},
@@ -161,7 +161,7 @@ func TestASnapshotWhoseContextEndsIsGivenUp(t *testing.T) {
 		c.expect(KindInterrupt)
 		c.send(KindData, id, make([]byte, 3*Window)) // what was under way, and more: nobody looks any more
 		<-answer
-		c.send(KindSaved, id, SavedBody{AnswerBody: AnswerBody{Kind: string(fault.Unavailable)}})
+		c.send(KindSaved, id, SavedBody{StatusBody: StatusBody{Kind: string(fault.Unavailable)}})
 		c.expect(KindRun)
 		c.send(KindDone, id, exited)
 		if got := c.expectSnapshot(); !got.Whole {
@@ -274,8 +274,8 @@ func TestARewind(t *testing.T) {
 		answer any
 		kind   fault.Kind
 	}{
-		"works":                    {AnswerBody{}, ""},
-		"finds nothing":            {AnswerBody{Kind: string(fault.NotFound), Message: "not at hand"}, fault.NotFound},
+		"works":                    {StatusBody{}, ""},
+		"finds nothing":            {StatusBody{Kind: string(fault.NotFound), Message: "not at hand"}, fault.NotFound},
 		"is answered with no JSON": {[]byte("{"), fault.Internal},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -297,9 +297,9 @@ func TestARefresh(t *testing.T) {
 	client := dial(t, func(c child) {
 		id := c.started()
 		c.expect(KindRefresh)
-		c.send(KindRefreshed, id, AnswerBody{})
+		c.send(KindRefreshed, id, StatusBody{})
 		c.expect(KindRefresh)
-		c.send(KindRefreshed, id, AnswerBody{Kind: string(fault.Unavailable)})
+		c.send(KindRefreshed, id, StatusBody{Kind: string(fault.Unavailable)})
 	})
 	in := start(t, client)
 	if err := in.Refresh(t.Context()); err != nil {
@@ -355,14 +355,14 @@ func layers(all ...string) (opened []Layer) {
 }
 
 func resuming() StartBody {
-	return StartBody{Runtime: "python", Resume: &ResumeBody{State: state, Anew: true}}
+	return StartBody{Runtime: "python", Resume: &ResumeBody{State: state, Reseed: true}}
 }
 
 func TestAStateFollowsItsStart(t *testing.T) {
 	client := dial(t, func(c child) {
 		f := c.expect(KindStart)
 		var body StartBody
-		if err := json.Unmarshal(f.Body, &body); err != nil || body.Resume == nil || body.Resume.Layers != 3 || !bytes.Equal(body.Resume.State, state) || !body.Resume.Anew {
+		if err := json.Unmarshal(f.Body, &body); err != nil || body.Resume == nil || body.Resume.Layers != 3 || !bytes.Equal(body.Resume.State, state) || !body.Resume.Reseed {
 			t.Errorf("the start is %s (%v)", f.Body, err)
 		}
 		for _, want := range []string{"one", "", "", "three", ""} {
@@ -370,7 +370,7 @@ func TestAStateFollowsItsStart(t *testing.T) {
 				t.Errorf("a layer is %q, want %q", got, want)
 			}
 		}
-		c.send(KindStarted, f.ID, AnswerBody{})
+		c.send(KindStarted, f.ID, StatusBody{})
 	})
 	if _, err := client.Start(t.Context(), resuming(), layers("one", "", "three")...); err != nil {
 		t.Error(err)
@@ -399,7 +399,7 @@ func TestLayersAreSentAsTheyAreTaken(t *testing.T) {
 		if got != size {
 			t.Errorf("%d bytes came", got)
 		}
-		c.send(KindStarted, id, AnswerBody{})
+		c.send(KindStarted, id, StatusBody{})
 	})
 	if _, err := client.Start(t.Context(), resuming(), layers(strings.Repeat("x", size))...); err != nil {
 		t.Error(err)
@@ -417,7 +417,7 @@ func TestAResumingThatFails(t *testing.T) {
 	}{
 		"it is refused in the middle": {layers(large), func(c child, id uint32) {
 			c.expect(KindLayer)
-			c.send(KindStarted, id, AnswerBody{Kind: string(fault.Unsupported), Message: "another build"})
+			c.send(KindStarted, id, StatusBody{Kind: string(fault.Unsupported), Message: "another build"})
 		}, func(err error) bool { return fault.KindOf(err) == fault.Unsupported }},
 		"a layer cannot be opened": {
 			[]Layer{func() (io.ReadCloser, error) { return nil, unreadable }}, nil,

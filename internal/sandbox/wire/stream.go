@@ -24,7 +24,7 @@ const (
 const MaxStreams = 320
 
 // DialBody asks the child to connect a new stream to a port of its own loopback
-// address; an [AnswerBody] in a dialed frame answers it. The frame's ID is the
+// address; an [StatusBody] in a dialed frame answers it. The frame's ID is the
 // stream's number, as in all frames about streams; those that the child opens are
 // marked by their highest bit.
 type DialBody struct {
@@ -323,7 +323,7 @@ func (t *Streams) Cut(err error) {
 // that have a machine of their own answer. Where nobody listens it is a
 // fault.Unavailable.
 func (c *Client) Dial(ctx context.Context, port uint16) (*Stream, error) {
-	answer := make(chan AnswerBody, 1)
+	answer := make(chan StatusBody, 1)
 	c.mu.Lock()
 	if c.cause != nil {
 		c.mu.Unlock()
@@ -363,7 +363,7 @@ func (c *Client) Dial(ctx context.Context, port uint16) (*Stream, error) {
 
 // answered hands an answer to whom it is for. One that nobody waits for is late.
 func (c *Client) answered(f Frame) error {
-	var a AnswerBody
+	var a StatusBody
 	if err := json.Unmarshal(f.Body, &a); err != nil {
 		return fmt.Errorf("reading the answer to a dial: %w", err)
 	}

@@ -43,11 +43,11 @@ func listener(t *testing.T, serve func(*Stream)) *Client {
 				defer s.Close()
 				switch string(f.Body) {
 				case `{"port":1}`:
-					c.send(KindDialed, f.ID, Refusal(fault.New(fault.Unavailable, "nobody listens")))
+					c.send(KindDialed, f.ID, ErrorBody(fault.New(fault.Unavailable, "nobody listens")))
 				case `{"port":2}`:
 					_, _ = io.Copy(io.Discard, s) // until it is given up
 				default:
-					c.send(KindDialed, f.ID, AnswerBody{})
+					c.send(KindDialed, f.ID, StatusBody{})
 					serve(s)
 				}
 			})
@@ -236,7 +236,7 @@ func TestAChildThatSendsMoreIntoAStreamThanItMayIsCutOff(t *testing.T) {
 	dialled := make(chan struct{})
 	client := dial(t, func(c child) {
 		id := c.expect(KindDial).ID
-		c.send(KindDialed, id, AnswerBody{})
+		c.send(KindDialed, id, StatusBody{})
 		<-dialled
 		for range streamWindow/streamPiece + 1 {
 			c.send(KindStreamData, id, make([]byte, streamPiece))

@@ -107,12 +107,12 @@ const (
 	KindSaved
 	KindRewound
 	KindRefresh
-	KindRefreshed // an [AnswerBody]
+	KindRefreshed // an [StatusBody]
 	KindManage    // a [ManageBody], for instance 0
 	KindManaged   // a [ManagedBody], likewise
 	// What follows is about a [Stream], whose number is the frame's ID.
 	KindDial         // a [DialBody]
-	KindDialed       // an [AnswerBody]
+	KindDialed       // an [StatusBody]
 	KindStreamData   // raw
 	KindStreamEnd    // nothing more comes from there
 	KindStreamCredit // a [CreditBody]
@@ -120,7 +120,7 @@ const (
 	// What follows is about a child that is saved with its machine, see
 	// [Client.Hold]. The first three have the number of the hold as ID.
 	KindHold
-	KindHeld     // an [AnswerBody]
+	KindHeld     // an [StatusBody]
 	KindGoOn     // after a hold
 	KindRestored // or this: a [RestoredBody]
 	KindSurvived // a [SurvivedBody]
@@ -157,7 +157,7 @@ type Ready struct {
 	Protections []sandbox.Protection `json:"protections,omitempty"`
 }
 
-// StartBody asks for an instance; it is answered by an [AnswerBody]. At most one
+// StartBody asks for an instance; it is answered by an [StatusBody]. At most one
 // of Resume and Fork is there.
 type StartBody struct {
 	Runtime     string            `json:"runtime"`
@@ -186,7 +186,7 @@ func (b StartBody) Memory() int64 {
 type ResumeBody struct {
 	State  []byte `json:"state"`
 	Layers int    `json:"layers"`
-	Anew   bool   `json:"anew,omitempty"`
+	Reseed bool   `json:"anew,omitempty"`
 }
 
 // ForkBody names a state that another instance of the same child has at hand.
@@ -205,19 +205,19 @@ type MountBody struct {
 	DiskBytes int64    `json:"disk_bytes,omitempty"`
 }
 
-// AnswerBody says whether what was asked for was done.
-type AnswerBody struct {
+// StatusBody says whether what was asked for was done.
+type StatusBody struct {
 	Kind    string `json:"kind,omitempty"` // a fault.Kind; empty: it was
 	Message string `json:"message,omitempty"`
 	Hint    string `json:"hint,omitempty"`
 }
 
-// Refusal is the answer for a fault.
-func Refusal(f *fault.Error) AnswerBody {
-	return AnswerBody{Kind: string(f.Kind), Message: f.Message, Hint: f.Hint}
+// ErrorBody is the answer for a fault.
+func ErrorBody(f *fault.Error) StatusBody {
+	return StatusBody{Kind: string(f.Kind), Message: f.Message, Hint: f.Hint}
 }
 
-func (a AnswerBody) err() error {
+func (a StatusBody) err() error {
 	if a.Kind == "" {
 		return nil
 	}
@@ -233,11 +233,11 @@ type SnapshotBody struct {
 
 // SavedBody ends a snapshot.
 type SavedBody struct {
-	AnswerBody
+	StatusBody
 	Snapshot sandbox.Snapshot `json:"snapshot"`
 }
 
-// RewindBody asks for an earlier state; an [AnswerBody] answers it.
+// RewindBody asks for an earlier state; an [StatusBody] answers it.
 type RewindBody struct {
 	Mark string `json:"mark"`
 }

@@ -86,7 +86,7 @@ func start(t *testing.T, client *Client) *Instance {
 
 func (c child) started() uint32 {
 	id := c.expect(KindStart).ID
-	c.send(KindStarted, id, AnswerBody{})
+	c.send(KindStarted, id, StatusBody{})
 	return id
 }
 

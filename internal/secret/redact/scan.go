@@ -93,10 +93,10 @@ type level struct {
 	comes  bool // it is the one that comes
 	left   int  // how many more decoders may stand on it
 	state  int32
-	active uint8   // the lanes that are, as bits
-	once   uint8   // the lanes that do not stand on it, as bits
-	lanes  []lane  // what decodes it; nil: nothing has yet
-	starts []int64 // where the last bytes begin, at least those of the state; unless it comes
+	active uint8     // the lanes that are, as bits
+	once   uint8     // the lanes that do not stand on it, as bits
+	lanes  []decoder // what decodes it; nil: nothing has yet
+	starts []int64   // where the last bytes begin, at least those of the state; unless it comes
 }
 
 // read reads a byte, which stands from start to end in the text that comes.
@@ -136,7 +136,7 @@ func (l *level) wake(s *scan, before int32, c byte, start int64) {
 		waking &^= 1 << folded
 	}
 	if waking != 0 && l.lanes == nil {
-		l.lanes = make([]lane, lanes)
+		l.lanes = make([]decoder, lanes)
 		for kind := range l.lanes {
 			l.lanes[kind].kind = kind
 			l.lanes[kind].text.left, l.lanes[kind].text.once = l.left-1, 1<<kind&needsMore
@@ -174,7 +174,7 @@ func (l *level) inherit(from *level, active uint8) {
 		return
 	}
 	if l.lanes == nil {
-		l.lanes = make([]lane, lanes)
+		l.lanes = make([]decoder, lanes)
 	}
 	l.active = active
 	for kind := range l.lanes {

@@ -9,7 +9,7 @@ import (
 	"path"
 	"strings"
 
-	"paddock/internal/bundle"
+	"paddock/internal/archive"
 	"paddock/internal/fault"
 	"paddock/internal/workspace"
 )
@@ -34,8 +34,8 @@ func (t target) unpack(w http.ResponseWriter, r *http.Request, tree *workspace.T
 	}
 	defer stage.Close()
 	u := &unpacker{stage: stage}
-	limits := bundle.Limits{Entries: maxEntries, Ratio: maxRatio, Free: freeBytes, Zip: maxZip, Table: maxTable}
-	if err := bundle.Read(body{r.Context(), r.Body}, limits, bundle.Receiver{Entry: u.add, Spool: u.spool}); err != nil {
+	limits := archive.Limits{Entries: maxEntries, Ratio: maxRatio, Free: freeBytes, Zip: maxZip, Table: maxTable}
+	if err := archive.Read(body{r.Context(), r.Body}, limits, archive.Receiver{Entry: u.add, Spool: u.spool}); err != nil {
 		return damaged(err)
 	}
 	if err := stage.Commit(nil); err != nil {
@@ -47,7 +47,7 @@ func (t target) unpack(w http.ResponseWriter, r *http.Request, tree *workspace.T
 
 // damaged blames the archive for what is nobody else's fault.
 func damaged(err error) error {
-	var much bundle.Excess
+	var much archive.Excess
 	var known *fault.Error
 	var own broken
 	switch {
@@ -66,7 +66,7 @@ type unpacker struct {
 	bytes int64 // of all files
 }
 
-func (u *unpacker) spool(src io.Reader) (bundle.File, int64, error) {
+func (u *unpacker) spool(src io.Reader) (archive.File, int64, error) {
 	file, size, err := u.stage.Spool(src)
 	if err != nil {
 		return nil, 0, err

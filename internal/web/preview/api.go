@@ -100,7 +100,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, who *auth.Princ
 	owner, of := session.Owner(who.ID), session.ID(id)
 	switch {
 	case r.Method == http.MethodPost && !single:
-		return h.make(r, of)
+		return h.createPreview(r, of)
 	case r.Method == http.MethodGet && !single:
 		if _, err := h.config.Sessions.Info(owner, of); err != nil {
 			return nil, err
@@ -122,7 +122,7 @@ func shown(all []Preview) []Shown {
 	return list
 }
 
-func (h *Handler) make(r *http.Request, id session.ID) (any, error) {
+func (h *Handler) createPreview(r *http.Request, id session.ID) (any, error) {
 	var ask struct {
 		Port uint16 `json:"port"`
 		Path string `json:"path"`

@@ -20,7 +20,7 @@ import (
 type visit struct {
 	ctx     context.Context // the request's
 	preview Preview
-	lane    *lane
+	lane    *limiter
 }
 
 type visitKey struct{}

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// patience is how long a server may take until it listens: node is slow on a machine
+// startTimeout is how long a server may take until it listens: node is slow on a machine
 // that has other work.
-const patience = 2 * time.Minute
+const startTimeout = 2 * time.Minute
 
 // Everything starts the reference server over HTTP, as "streamableHttp" (at /mcp) or
 // "sse" (at /sse), and gives the URL of its host. It ends with the test.
@@ -34,7 +34,7 @@ func (p Packages) Everything(t testing.TB, how string) (url string) {
 	t.Cleanup(func() { cancel(); _ = cmd.Wait() })
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for until := time.Now().Add(patience); time.Now().Before(until); <-tick.C {
+	for until := time.Now().Add(startTimeout); time.Now().Before(until); <-tick.C {
 		if c, err := net.Dial("tcp", address); err == nil {
 			_ = c.Close()
 			return "http://" + address

@@ -63,7 +63,7 @@ func twoNumbers(b *testing.B, out string) (each, much float64) {
 }
 
 // BenchmarkNetwork is what the way out costs: the same program in a sandbox, through its
-// session's door, and by this machine's own interpreter, without anything between, in turns.
+// session's proxy, and by this machine's own interpreter, without anything between, in turns.
 func BenchmarkNetwork(b *testing.B) {
 	for _, isolation := range isolations {
 		for language, own := range map[string][]string{"python": {"python3", "-c"}, "javascript": {"node", "--input-type=module", "-e"}} {

@@ -98,7 +98,7 @@ func (m *model) create(t testing.TB, network []string) string {
 func (m *model) prints(t testing.TB, id, language, code, want string) mcpserver.Execution {
 	t.Helper()
 	var e mcpserver.Execution
-	if failed := m.call(t, "execute_code", map[string]any{"session_id": id, "language": language, "code": code, "timeout": int(paddocktest.Patience.Seconds())}, &e); failed != "" {
+	if failed := m.call(t, "execute_code", map[string]any{"session_id": id, "language": language, "code": code, "timeout": int(paddocktest.Timeout.Seconds())}, &e); failed != "" {
 		t.Fatal(failed)
 	}
 	if !e.Success || strings.TrimSpace(e.Stdout) != want {

@@ -138,7 +138,7 @@ func TestWithoutAllowanceThereIsNoNetwork(t *testing.T) {
 // run runs a program that may end as it likes.
 func (m *model) run(t testing.TB, id, language, code string) (e mcpserver.Execution) {
 	t.Helper()
-	if failed := m.call(t, "execute_code", map[string]any{"session_id": id, "language": language, "code": code, "timeout": int(paddocktest.Patience.Seconds())}, &e); failed != "" {
+	if failed := m.call(t, "execute_code", map[string]any{"session_id": id, "language": language, "code": code, "timeout": int(paddocktest.Timeout.Seconds())}, &e); failed != "" {
 		t.Fatal(failed)
 	}
 	return e

@@ -12,10 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	"paddock/internal/egress/door"
+	"paddock/internal/egress/proxy"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/linux"
-	"paddock/internal/sandbox/linux/outward"
+	"paddock/internal/sandbox/linux/proxyenv"
 )
 
 // tools are what attempts use: refused(f) says how f is refused, through(line) what the
@@ -95,7 +95,7 @@ print([h for h, s in kept if h == '127.0.0.1'], {urllib.request.urlopen('http://
 
 func TestNothingButHTTPToAllowedHostsGetsOut(t *testing.T) {
 	w := newWorld(t, linux.Config{})
-	m := w.machine(t, w.door(t))
+	m := w.machine(t, w.proxy(t))
 	in := m.start(t, "python")
 	run(t, in, tools)
 	host := hostSocket(t)
@@ -114,7 +114,7 @@ func TestNothingButHTTPToAllowedHostsGetsOut(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, r := range w.records {
-		if r.Decision == door.Allowed && (r.Host != site || fmt.Sprint(r.Port) != w.plainPort) {
+		if r.Decision == proxy.Allowed && (r.Host != site || fmt.Sprint(r.Port) != w.plainPort) {
 			t.Errorf("it reached %s:%d", r.Host, r.Port)
 		}
 	}
@@ -135,7 +135,7 @@ func hostSocket(t *testing.T) string {
 // What is denied says so to the program, and rules that change count at once.
 func TestWhatIsRefusedIsSaidAndRulesChangeUnderWay(t *testing.T) {
 	w := newWorld(t, linux.Config{})
-	d := w.door(t)
+	d := w.proxy(t)
 	m := w.machine(t, d)
 	in := m.start(t, "bash")
 	if got := run(t, in, "curl -sS https://elsewhere.example/ 2>&1; true"); !strings.Contains(got, "403") {
@@ -166,13 +166,13 @@ func TestWhatIsRefusedIsSaidAndRulesChangeUnderWay(t *testing.T) {
 // A machine is booted ahead upon folders that are empty then.
 func TestAMachineGetsOutWhoseFolderIsFilledLater(t *testing.T) {
 	w := newWorld(t, linux.Config{})
-	d := w.door(t)
+	d := w.proxy(t)
 	m := w.machine(t, d)
 	if err := os.Remove(filepath.Join(m.network, "ca.pem")); err != nil {
 		t.Fatal(err)
 	}
 	python, node := m.start(t, "python"), m.start(t, "javascript")
-	if err := outward.Fill(m.network, d.CA()); err != nil {
+	if err := proxyenv.Fill(m.network, d.CA()); err != nil {
 		t.Fatal(err)
 	}
 	if got := run(t, python, m.fill("import urllib.request; print(urllib.request.urlopen('{HTTPS}/text').read().decode())")); got != m.fill("GET for {HOST}") {
@@ -181,25 +181,25 @@ func TestAMachineGetsOutWhoseFolderIsFilledLater(t *testing.T) {
 	if got := run(t, node, m.fill("console.log(await (await fetch('{HTTPS}/text')).text())")); got != m.fill("GET for {HOST}") {
 		t.Errorf("Node printed %q", got)
 	}
-	printed, err := node.(sandbox.Overseer).Printed(t.Context(), 0)
+	printed, err := node.(sandbox.ProcessManager).Printed(t.Context(), 0)
 	if err != nil || len(printed.Data) > 0 {
 		t.Errorf("Node complains: %s, %v", printed.Data, err)
 	}
 }
 
-// A machine that was saved goes on with another door. Where its authority is another one,
+// A machine that was saved goes on with another proxy. Where its authority is another one,
 // what reads the certificate for each connection gets out, and so does Node; where it has
 // the same key also who has read it once.
-func TestASavedMachineGetsOutThroughItsNewDoor(t *testing.T) {
+func TestASavedMachineGetsOutThroughItsNewProxy(t *testing.T) {
 	for name, seed := range map[string][]byte{"of another authority": nil, "of the same one": bytes.Repeat([]byte("seed"), 8)} {
-		t.Run(name, func(t *testing.T) { testNewDoor(t, seed) })
+		t.Run(name, func(t *testing.T) { testNewProxy(t, seed) })
 	}
 }
 
-func testNewDoor(t *testing.T, seed []byte) {
+func testNewProxy(t *testing.T, seed []byte) {
 	w := newWorld(t, linux.Config{})
 	w.seed = seed
-	first := w.door(t)
+	first := w.proxy(t)
 	m := w.machine(t, first)
 	code := map[string]string{
 		"python":     "import urllib.request; print(urllib.request.urlopen('{HTTPS}/text').read().decode())",
@@ -224,7 +224,7 @@ func testNewDoor(t *testing.T, seed []byte) {
 	m.moveOn(t, all, first)
 	for runtime := range code {
 		all[runtime] = m.start(t, runtime)
-		if !all[runtime].(sandbox.Survivor).Survived() {
+		if !all[runtime].(sandbox.RestoredInstance).WasRestored() {
 			t.Errorf("%s is a fresh one", runtime)
 		}
 	}
@@ -239,7 +239,7 @@ func testNewDoor(t *testing.T, seed []byte) {
 // Node keeps its connections: those of before are not used again.
 func TestNodeGetsOutEachTimeItsMachineWasSaved(t *testing.T) {
 	w := newWorld(t, linux.Config{})
-	d := w.door(t)
+	d := w.proxy(t)
 	m := w.machine(t, d)
 	node := m.start(t, "javascript")
 	for range 4 {
@@ -252,8 +252,8 @@ func TestNodeGetsOutEachTimeItsMachineWasSaved(t *testing.T) {
 }
 
 // moveOn saves the machine, and has what is started next go on where it was, with another
-// door.
-func (m *machine) moveOn(t *testing.T, all map[string]sandbox.Instance, old *door.Door) *door.Door {
+// proxy.
+func (m *machine) moveOn(t *testing.T, all map[string]sandbox.Instance, old *proxy.Proxy) *proxy.Proxy {
 	t.Helper()
 	var data bytes.Buffer
 	s, err := m.backend.SaveMachine(t.Context(), m.spec.Owner, m.spec.Box, 1<<30, &data, func() error { return nil })
@@ -266,8 +266,8 @@ func (m *machine) moveOn(t *testing.T, all map[string]sandbox.Instance, old *doo
 	if err := old.Close(); err != nil {
 		t.Error(err)
 	}
-	d := m.door(t)
-	if err := outward.Fill(m.network, d.CA()); err != nil {
+	d := m.proxy(t)
+	if err := proxyenv.Fill(m.network, d.CA()); err != nil {
 		t.Fatal(err)
 	}
 	m.spec.Proxy = d.ServeProxy

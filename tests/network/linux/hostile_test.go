@@ -7,20 +7,20 @@ import (
 	"testing"
 
 	"paddock/internal/egress"
-	"paddock/internal/egress/door"
 	"paddock/internal/egress/egresstest"
+	"paddock/internal/egress/proxy"
 	"paddock/internal/sandbox/linux"
 )
 
-// leads makes a door of another kind.
-func (w *world) leads(t *testing.T, c door.Config, rules ...string) *door.Door {
+// leads makes a proxy of another kind.
+func (w *world) leads(t *testing.T, c proxy.Config, rules ...string) *proxy.Proxy {
 	t.Helper()
 	var err error
 	if c.Policy, err = egress.Parse(rules, egress.Rights{All: true, Private: true, Requests: true}); err != nil {
 		t.Fatal(err)
 	}
 	c.TLS, c.Record = w.trusted, w.record
-	d, err := door.New(c)
+	d, err := proxy.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func (w *world) causes() map[string]int {
 	defer w.mu.Unlock()
 	n := map[string]int{}
 	for _, r := range w.records {
-		if r.Decision != door.Allowed {
+		if r.Decision != proxy.Allowed {
 			n[r.Cause]++
 		}
 	}
@@ -111,7 +111,7 @@ func TestHostileHosts(t *testing.T) {
 		"metadata.example": {"169.254.169.254"},
 		"localhost":        {"127.0.0.1"},
 	})
-	d := w.leads(t, door.Config{Resolver: resolver, Budgets: door.Budgets{Received: 4 << 20}},
+	d := w.leads(t, proxy.Config{Resolver: resolver, Budgets: proxy.Budgets{Received: 4 << 20}},
 		"*.example:*", "*:"+inner.Port(), "example.com:"+host.Port()+"/open!private", "example.com:"+host.Port()+"/to!private", "example.com:"+host.Port()+"/to/307!private",
 		"GET example.com:"+host.Port()+"/header!private", "GET example.com:"+host.Port()+"/endless!private", "GET example.com:"+host.Port()+"/!private")
 	in := w.machine(t, d).start(t, "python")

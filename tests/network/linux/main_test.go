@@ -1,6 +1,6 @@
 //go:build linux && (amd64 || arm64)
 
-// Package linux lets the programs of a Linux machine out through a door, as their users
+// Package linux lets the programs of a Linux machine out through a proxy, as their users
 // know them: curl, wget, pip, npm, git, Python's urllib and requests, Node's fetch, all
 // without settings of their own; and tries to get out in any other way.
 package linux
@@ -22,12 +22,12 @@ import (
 	"time"
 
 	"paddock/internal/egress"
-	"paddock/internal/egress/door"
+	"paddock/internal/egress/proxy"
 	"paddock/internal/image"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/linux"
 	"paddock/internal/sandbox/linux/agent"
-	"paddock/internal/sandbox/linux/outward"
+	"paddock/internal/sandbox/linux/proxyenv"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/tests/image/imported"
 )
@@ -90,10 +90,10 @@ type world struct {
 	securePort      string
 	plainPort, mine string // mine: that of a server that no rule names
 	trusted         *tls.Config
-	seed            []byte // of the doors' authorities; nil: each has its own
+	seed            []byte // of the proxies' authorities; nil: each has its own
 
 	mu      sync.Mutex // guards what follows
-	records []door.Record
+	records []proxy.Record
 }
 
 func newWorld(t *testing.T, c linux.Config) *world {
@@ -127,14 +127,14 @@ func newWorld(t *testing.T, c linux.Config) *world {
 
 func port(url string) string { return url[strings.LastIndexByte(url, ':')+1:] }
 
-// door makes a way out to the two servers.
-func (w *world) door(t *testing.T) *door.Door {
+// proxy makes a way out to the two servers.
+func (w *world) proxy(t *testing.T) *proxy.Proxy {
 	t.Helper()
 	policy, err := egress.Parse([]string{site + ":" + w.securePort + "!private", site + ":" + w.plainPort + "!private"}, egress.Rights{Private: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := door.New(door.Config{Policy: policy, Resolver: resolver{}, TLS: w.trusted, Seed: w.seed, Record: w.record})
+	d, err := proxy.New(proxy.Config{Policy: policy, Resolver: resolver{}, TLS: w.trusted, Seed: w.seed, Record: w.record})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func (w *world) door(t *testing.T) *door.Door {
 	return d
 }
 
-func (w *world) record(r door.Record) {
+func (w *world) record(r proxy.Record) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.records = append(w.records, r)
@@ -159,20 +159,20 @@ type machine struct {
 	network string
 }
 
-// machine describes one with that door.
-func (w *world) machine(t *testing.T, d *door.Door) *machine {
+// machine describes one with that proxy.
+func (w *world) machine(t *testing.T, d *proxy.Proxy) *machine {
 	t.Helper()
 	m := &machine{world: w, network: w.folder(t, "network")}
-	if err := outward.Fill(m.network, d.CA()); err != nil {
+	if err := proxyenv.Fill(m.network, d.CA()); err != nil {
 		t.Fatal(err)
 	}
 	m.spec = sandbox.Spec{
-		Owner: "alice", Box: filepath.Base(t.TempDir()) + t.Name(), Dir: "/workspace", Env: outward.Environment(), Proxy: d.ServeProxy,
+		Owner: "alice", Box: filepath.Base(t.TempDir()) + t.Name(), Dir: "/workspace", Env: proxyenv.Environment(), Proxy: d.ServeProxy,
 		Limits: sandbox.Limits{MemoryBytes: 1 << 30},
 		Mounts: []sandbox.Mount{
 			{Guest: "/workspace", Host: w.folder(t, "workspace"), DiskBytes: 1 << 30},
 			{Guest: "/tmp", Host: w.folder(t, "tmp"), DiskBytes: 1 << 30},
-			{Guest: "/" + outward.Folder, Host: m.network, ReadOnly: true},
+			{Guest: "/" + proxyenv.Folder, Host: m.network, ReadOnly: true},
 		},
 	}
 	m.spec.Env["HOME"], m.spec.Env["LANG"] = "/workspace", "C.UTF-8"
@@ -206,13 +206,13 @@ func (m *machine) start(t *testing.T, runtime string) sandbox.Instance {
 	return in
 }
 
-// patience is how long a program may take.
-const patience = 2 * time.Minute
+// timeout is how long a program may take.
+const timeout = 2 * time.Minute
 
 // run runs a program, which has to end well, and gives what it printed.
 func run(t *testing.T, in sandbox.Instance, code string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	var out, complaints bytes.Buffer
 	exit, err := in.Run(ctx, sandbox.Command{Code: code, Stdout: &out, Stderr: &complaints, Limits: sandbox.RunLimits{StdoutBytes: 1 << 20, StderrBytes: 1 << 20}})

@@ -12,7 +12,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"paddock/internal/packages/packagestest"
+	"paddock/internal/pkgproxy/pkgproxytest"
 	"paddock/tests/paddocktest"
 )
 
@@ -24,7 +24,7 @@ type house struct {
 
 // open starts a paddock whose sessions have packages of an index and a registry; nil:
 // none. More variables may follow.
-func open(t *testing.T, state string, x *packagestest.Index, r *packagestest.Registry, env ...string) *house {
+func open(t *testing.T, state string, x *pkgproxytest.Index, r *pkgproxytest.Registry, env ...string) *house {
 	t.Helper()
 	paddocktest.Admit(t, filepath.Dir(state), state)
 	if x != nil {

@@ -6,15 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"paddock/internal/packages/packagestest"
+	"paddock/internal/pkgproxy/pkgproxytest"
 	"paddock/tests/paddocktest"
 )
 
 func TestNPMPackagesInWebAssembly(t *testing.T) {
 	paddocktest.Require(t, "wasm")
-	r := packagestest.NewRegistry(t).WithReal()
+	r := pkgproxytest.NewRegistry(t).WithReal()
 	for _, v := range []string{"1.0.0", "1.5.0", "2.0.0"} {
-		r.Add(`{"name":"newer","version":"`+v+`"}`, packagestest.File{Name: "package/index.js", Text: "exports.version = '" + v + "'"})
+		r.Add(`{"name":"newer","version":"`+v+`"}`, pkgproxytest.File{Name: "package/index.js", Text: "exports.version = '" + v + "'"})
 	}
 	h := open(t, t.TempDir(), nil, r)
 	id := h.create("javascript", "wasm")
@@ -54,17 +54,17 @@ console.log(z.object({ a: z.number() }).safeParse({ a: 1 }).success, ajv.compile
 // Attacks 13, 23 and 87.
 func TestHostileNPMPackages(t *testing.T) {
 	paddocktest.Require(t, "wasm")
-	r := packagestest.NewRegistry(t)
-	index := packagestest.File{Name: "package/index.js", Text: "exports.fine = true"}
-	r.Add(`{"name":"climber","version":"1.0.0"}`, index, packagestest.File{Name: "package/../../../../up.js", Text: "x"})
-	r.Add(`{"name":"linker","version":"1.0.0"}`, packagestest.File{Name: "package/index.js", Kind: '2', Link: "/etc/passwd"})
+	r := pkgproxytest.NewRegistry(t)
+	index := pkgproxytest.File{Name: "package/index.js", Text: "exports.fine = true"}
+	r.Add(`{"name":"climber","version":"1.0.0"}`, index, pkgproxytest.File{Name: "package/../../../../up.js", Text: "x"})
+	r.Add(`{"name":"linker","version":"1.0.0"}`, pkgproxytest.File{Name: "package/index.js", Kind: '2', Link: "/etc/passwd"})
 	r.Add(`{"name":"runner","version":"1.0.0","scripts":{"postinstall":"touch /tmp/owned"}}`, index)
-	r.Add(`{"name":"reader","version":"1.0.0"}`, packagestest.File{Name: "package/index.js", Text: `exports.text = require("fs").readFileSync("/etc/passwd", "utf8")`})
-	r.Add(`{"name":"includer","version":"1.0.0"}`, packagestest.File{Name: "package/index.js", Text: `exports.text = require("../../../../../../etc/passwd")`})
+	r.Add(`{"name":"reader","version":"1.0.0"}`, pkgproxytest.File{Name: "package/index.js", Text: `exports.text = require("fs").readFileSync("/etc/passwd", "utf8")`})
+	r.Add(`{"name":"includer","version":"1.0.0"}`, pkgproxytest.File{Name: "package/index.js", Text: `exports.text = require("../../../../../../etc/passwd")`})
 	r.Add(`{"name":"foreign","version":"1.0.0","dependencies":{"a":"git+ssh://git@127.0.0.1/a.git"}}`, index)
 	r.Add(`{"name":"local","version":"1.0.0","dependencies":{"a":"file:../../etc"}}`, index)
 	r.Add(`{"name":"forged","version":"1.0.0"}`, index)
-	r.Files["/files/forged-1.0.0.tgz"] = packagestest.Tarball(t, packagestest.File{Name: "package/index.js", Text: "evil"})
+	r.Files["/files/forged-1.0.0.tgz"] = pkgproxytest.Tarball(t, pkgproxytest.File{Name: "package/index.js", Text: "evil"})
 	r.Add(`{"name":"young","version":"1.0.0"}`, index)
 	r.Times["young@1.0.0"] = time.Now().Add(-time.Hour).Format(time.RFC3339)
 	r.Add(`{"name":"zob","version":"1.0.0"}`, index)

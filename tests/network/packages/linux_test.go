@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"paddock/internal/packages/packagestest"
+	"paddock/internal/pkgproxy/pkgproxytest"
 	"paddock/tests/paddocktest"
 )
 
@@ -41,8 +41,8 @@ func TestPipInALinuxMachine(t *testing.T) {
 // what every host with pip has.
 func TestPackagesOfTheHostAreNotTheSessions(t *testing.T) {
 	paddocktest.Require(t, "linux")
-	x := packagestest.NewIndex(t)
-	x.Add("pip", packagestest.Wheel(t, "pip", "0.1", "py3-none-any", nil, map[string]string{"not_the_hosts.py": "mine = 42"}))
+	x := pkgproxytest.NewIndex(t)
+	x.Add("pip", pkgproxytest.Wheel(t, "pip", "0.1", "py3-none-any", nil, map[string]string{"not_the_hosts.py": "mine = 42"}))
 	h := open(t, t.TempDir(), x, nil)
 	id := h.create("python", "linux")
 	h.prints(id, "python", "import importlib.metadata; print(importlib.metadata.version('pip') != '0.1')", "True")
@@ -57,8 +57,8 @@ func TestPackagesOfTheHostAreNotTheSessions(t *testing.T) {
 
 func TestNPMInALinuxMachine(t *testing.T) {
 	paddocktest.Require(t, "linux")
-	r := packagestest.NewRegistry(t).WithReal()
-	index := packagestest.File{Name: "package/index.js", Text: "exports.version = require('./package.json').version"}
+	r := pkgproxytest.NewRegistry(t).WithReal()
+	index := pkgproxytest.File{Name: "package/index.js", Text: "exports.version = require('./package.json').version"}
 	r.Add(`{"name":"newer","version":"1.0.0"}`, index)
 	r.Add(`{"name":"newer","version":"2.0.0"}`, index)
 	h := open(t, t.TempDir(), nil, r)
@@ -85,12 +85,12 @@ func TestNPMInALinuxMachine(t *testing.T) {
 func TestHostilePythonPackagesInALinuxMachine(t *testing.T) {
 	paddocktest.Require(t, "linux")
 	x := pythons(t)
-	wheel := func(name string, files map[string]string) packagestest.Distribution {
-		return packagestest.Wheel(t, name, "1.0", "py3-none-any", nil, files)
+	wheel := func(name string, files map[string]string) pkgproxytest.Distribution {
+		return pkgproxytest.Wheel(t, name, "1.0", "py3-none-any", nil, files)
 	}
 	x.Add("climber", wheel("climber", map[string]string{"climber.py": "", "../../../../../../../../etc/owned.py": "x = 1"}))
 	forged := wheel("forged", map[string]string{"forged.py": "evil = 1"})
-	forged.Sum = packagestest.SumOf([]byte("what was promised"))
+	forged.Sum = pkgproxytest.SumOf([]byte("what was promised"))
 	x.Add("forged", forged)
 	young := wheel("young", map[string]string{"young.py": ""})
 	young.Uploaded = time.Now().Add(-time.Hour)

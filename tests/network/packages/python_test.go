@@ -14,20 +14,20 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"paddock/internal/packages/packagestest"
+	"paddock/internal/pkgproxy/pkgproxytest"
 	"paddock/tests/paddocktest"
 )
 
 // pythons is an index with real packages and simple ones.
-func pythons(t *testing.T) *packagestest.Index {
-	x := packagestest.NewIndex(t)
-	for name, d := range packagestest.Real(t) {
+func pythons(t *testing.T) *pkgproxytest.Index {
+	x := pkgproxytest.NewIndex(t)
+	for name, d := range pkgproxytest.Real(t) {
 		x.Add(strings.ReplaceAll(name, "_", "-"), d)
 	}
 	for _, v := range []string{"1.0", "1.5", "2.0"} {
-		x.Add("newer", packagestest.Simple(t, "newer", v))
+		x.Add("newer", pkgproxytest.Simple(t, "newer", v))
 	}
-	x.Add("extra", packagestest.Wheel(t, "extra", "1.0", "py3-none-any", []string{"newer==1.5; extra == \"fast\"\nProvides-Extra: fast"}, map[string]string{"extra.py": "", "extra_old/one.py": ""}))
+	x.Add("extra", pkgproxytest.Wheel(t, "extra", "1.0", "py3-none-any", []string{"newer==1.5; extra == \"fast\"\nProvides-Extra: fast"}, map[string]string{"extra.py": "", "extra_old/one.py": ""}))
 	return x
 }
 
@@ -78,8 +78,8 @@ func TestPythonPackagesInWebAssembly(t *testing.T) {
 			t.Errorf("it installs %s", got)
 		}
 		h.refuses(other, "-r nowhere.txt", "not_found", "nowhere.txt")
-		h.refuses(other, "newer==2.0 --hash=sha256:"+packagestest.SumOf(nil), "unavailable")
-		right := packagestest.SumOf(x.Projects["newer"][2].Data)
+		h.refuses(other, "newer==2.0 --hash=sha256:"+pkgproxytest.SumOf(nil), "unavailable")
+		right := pkgproxytest.SumOf(x.Projects["newer"][2].Data)
 		if got := h.install(other, "newer==2.0 --hash=sha256:"+right).names(); got != "newer@2.0" {
 			t.Errorf("it installs %s", got)
 		}
@@ -104,18 +104,18 @@ func TestPythonPackagesInWebAssembly(t *testing.T) {
 func TestHostilePythonPackages(t *testing.T) {
 	paddocktest.Require(t, "wasm")
 	x := pythons(t)
-	wheel := func(name string, files map[string]string) packagestest.Distribution {
-		return packagestest.Wheel(t, name, "1.0", "py3-none-any", nil, files)
+	wheel := func(name string, files map[string]string) pkgproxytest.Distribution {
+		return pkgproxytest.Wheel(t, name, "1.0", "py3-none-any", nil, files)
 	}
 	x.Add("climber", wheel("climber", map[string]string{"climber.py": "", "../../../../../up.py": "x = 1", "/workspace/absolute.py": "x = 1"}))
 	x.Add("autorun", wheel("autorun", map[string]string{"autorun.py": "", "autorun.pth": "import os; os.mkdir('/workspace/owned')\n", "sitecustomize.py": "import os; os.mkdir('/workspace/owned')\n"}))
 	forged := wheel("forged", map[string]string{"forged.py": "evil = 1"})
-	forged.Sum = packagestest.SumOf([]byte("what was promised"))
+	forged.Sum = pkgproxytest.SumOf([]byte("what was promised"))
 	x.Add("forged", forged)
 	native := wheel("native", map[string]string{"native.py": ""})
 	native.Name = "native-1.0-cp313-cp313-manylinux_2_17_x86_64.whl"
 	x.Add("native", native)
-	sdist := packagestest.Distribution{Name: "built-1.0.tar.gz", Data: packagestest.Tarball(t, packagestest.File{Name: "built-1.0/setup.py", Text: "import os; os.mkdir('/workspace/owned')"}), Uploaded: packagestest.Old}
+	sdist := pkgproxytest.Distribution{Name: "built-1.0.tar.gz", Data: pkgproxytest.Tarball(t, pkgproxytest.File{Name: "built-1.0/setup.py", Text: "import os; os.mkdir('/workspace/owned')"}), Uploaded: pkgproxytest.Old}
 	x.Add("built", sdist)
 	young := wheel("young", map[string]string{"young.py": ""})
 	young.Uploaded = time.Now().Add(-time.Hour)
@@ -148,10 +148,10 @@ func TestHostilePythonPackages(t *testing.T) {
 // A package of the first index is never taken from the second.
 func TestAPackageBelongsToTheFirstIndex(t *testing.T) {
 	paddocktest.Require(t, "wasm")
-	own, public := packagestest.NewIndex(t), packagestest.NewIndex(t)
-	own.Add("house", packagestest.Simple(t, "house", "1.0"))
-	public.Add("house", packagestest.Simple(t, "house", "9.0"))
-	public.Add("newer", packagestest.Simple(t, "newer", "1.0")).Add("other", packagestest.Simple(t, "other", "1.0"))
+	own, public := pkgproxytest.NewIndex(t), pkgproxytest.NewIndex(t)
+	own.Add("house", pkgproxytest.Simple(t, "house", "1.0"))
+	public.Add("house", pkgproxytest.Simple(t, "house", "9.0"))
+	public.Add("newer", pkgproxytest.Simple(t, "newer", "1.0")).Add("other", pkgproxytest.Simple(t, "other", "1.0"))
 	h := open(t, t.TempDir(), nil, nil, "PADDOCK_PACKAGES_PYPI_INDEX="+own.Server.URL+"/simple,"+public.Server.URL+"/simple")
 	id := h.create("python", "wasm")
 	if got := h.install(id, "house\nnewer").names(); got != "house@1.0 newer@1.0" {
@@ -181,13 +181,13 @@ func TestWithoutAnIndexNothingIsInstalled(t *testing.T) {
 // What is broken off, and what there is no room for, leaves nothing behind.
 func TestAnInstallationIsWholeOrNotThere(t *testing.T) {
 	paddocktest.Require(t, "wasm")
-	x := packagestest.NewIndex(t)
-	x.Add("newer", packagestest.Simple(t, "newer", "1.0"))
+	x := pkgproxytest.NewIndex(t)
+	x.Add("newer", pkgproxytest.Simple(t, "newer", "1.0"))
 	big := map[string]string{"big.py": ""}
 	for k := range 40 {
 		big[fmt.Sprintf("big_data/%d.txt", k)] = strings.Repeat(fmt.Sprint(k), 50_000)
 	}
-	x.Add("big", packagestest.Wheel(t, "big", "1.0", "py3-none-any", []string{"newer"}, big))
+	x.Add("big", pkgproxytest.Wheel(t, "big", "1.0", "py3-none-any", []string{"newer"}, big))
 	asked, end := make(chan struct{}), make(chan struct{})
 	folder := "/" + rand.Text() // what the cache has of another index that had the same port is not of this one
 	never := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -56,7 +56,7 @@ func (s *server) stop() {
 // paddock is a command of a person at this machine.
 func (s *server) paddock(args ...string) (stdout string, err error) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), paddocktest.Patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), paddocktest.Timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, sandboxtest.Binary(s.t), args...)
 	cmd.Env = paddocktest.Environment(s.t, s.state, s.env...)
@@ -122,7 +122,7 @@ func (s *server) run(id, language, code string) string {
 		Stdout  string `json:"stdout"`
 		Stderr  string `json:"stderr"`
 	}
-	s.call("execute_code", map[string]any{"session_id": id, "language": language, "code": code, "timeout": int(paddocktest.Patience.Seconds())}, &e)
+	s.call("execute_code", map[string]any{"session_id": id, "language": language, "code": code, "timeout": int(paddocktest.Timeout.Seconds())}, &e)
 	if !e.Success {
 		s.t.Fatalf("%s\nfails: %s%s", code, e.Stdout, e.Stderr)
 	}
@@ -144,7 +144,7 @@ func browser(t *testing.T) *http.Client {
 		return new(net.Dialer).DialContext(ctx, network, address)
 	}}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Jar: jar, Transport: transport, Timeout: paddocktest.Patience}
+	return &http.Client{Jar: jar, Transport: transport, Timeout: paddocktest.Timeout}
 }
 
 // get gives the status and the body of what lies at an address.

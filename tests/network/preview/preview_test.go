@@ -240,7 +240,7 @@ func webSocket(t *testing.T, u *url.URL, cookie string) (net.Conn, *bufio.Reader
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(paddocktest.Patience))
+	_ = conn.SetDeadline(time.Now().Add(paddocktest.Timeout))
 	fmt.Fprintf(conn, "GET /ws HTTP/1.1\r\nHost: %s\r\nOrigin: http://%s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nCookie: paddock-preview=%s\r\n\r\n", u.Host, u.Host, cookie)
 	r := bufio.NewReader(conn)
 	res, err := http.ReadResponse(r, nil)

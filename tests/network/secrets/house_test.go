@@ -212,7 +212,7 @@ func (h *house) create(t *testing.T, m *paddocktest.Client, args map[string]any)
 func (h *house) run(t *testing.T, m *paddocktest.Client, id, language, code string) mcpserver.Execution {
 	t.Helper()
 	var e mcpserver.Execution
-	if failed := h.call(t, m, "execute_code", map[string]any{"session_id": id, "language": language, "code": code, "timeout": int(paddocktest.Patience.Seconds())}, &e); failed != "" {
+	if failed := h.call(t, m, "execute_code", map[string]any{"session_id": id, "language": language, "code": code, "timeout": int(paddocktest.Timeout.Seconds())}, &e); failed != "" {
 		t.Fatal(failed)
 	}
 	if !e.Success {

@@ -215,7 +215,7 @@ func (p *process) close() {
 	}
 	select {
 	case <-p.ended:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		_ = p.cmd.Process.Kill()
 		<-p.ended
 	}
@@ -277,7 +277,7 @@ func (b *backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 		b.leave(p)
 		return nil, err
 	}
-	return &instance{in: in, backend: b, process: p, Overseer: in.Overseer()}, nil
+	return &instance{in: in, backend: b, process: p, ProcessManager: in.Overseer()}, nil
 }
 
 // agentOf gives the agent of a Spec, and counts the caller as one who is in it.
@@ -354,7 +354,7 @@ func (b *backend) Close() error {
 
 // instance is one in an agent of its own.
 type instance struct {
-	sandbox.Overseer
+	sandbox.ProcessManager
 	in      *wire.Instance
 	backend *backend
 	process *process

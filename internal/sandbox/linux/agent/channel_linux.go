@@ -62,7 +62,7 @@ var errBroken = errors.New("the program broke the interpreter's connection to th
 type channel struct {
 	sockets []*os.File // the first takes requests; messages may come over any
 	caller  *caller    // nil: nobody calls
-	speech
+	codec
 	gone chan struct{}  // closed when a socket has ended
 	work sync.WaitGroup // the readers, and requests on their way
 
@@ -73,8 +73,8 @@ type channel struct {
 	failed error         // why it ended
 }
 
-// speech is how a kernel is spoken with.
-type speech struct {
+// codec is how a kernel is spoken with.
+type codec struct {
 	// encode makes a frame of a request.
 	encode func(number uint32, r request) ([]byte, error)
 	// read reads what comes until the socket ends; errBroken is for what makes no
@@ -99,8 +99,8 @@ type request struct {
 }
 
 // newChannel makes one with so many sockets, and gives the kernel's ends.
-func newChannel(sockets int, speech speech) (c *channel, theirs []*os.File, err error) {
-	c = &channel{speech: speech, gone: make(chan struct{})}
+func newChannel(sockets int, speech codec) (c *channel, theirs []*os.File, err error) {
+	c = &channel{codec: speech, gone: make(chan struct{})}
 	if speech.calls != nil {
 		sockets++
 	}
@@ -123,7 +123,7 @@ func newChannel(sockets int, speech speech) (c *channel, theirs []*os.File, err 
 		said = said[:last]
 	}
 	for _, s := range said {
-		c.work.Go(func() { c.fail(c.speech.read(c, s)) })
+		c.work.Go(func() { c.fail(c.codec.read(c, s)) })
 	}
 	return c, theirs, nil
 }

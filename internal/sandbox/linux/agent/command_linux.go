@@ -22,7 +22,7 @@ func (in *instance) command(body wire.RunBody) sandbox.Exit {
 	in.ends.In.Begin(body.Stdin)
 	m := begin(0)
 	m.cpu, m.first = 0, process{}
-	k := &kernel{}
+	k := &interpreter{}
 	stdin, end, err := in.commandInput(body.Stdin)
 	if err == nil {
 		defer end()
@@ -34,14 +34,14 @@ func (in *instance) command(body wire.RunBody) sandbox.Exit {
 		return notStarted(in.ends.Control.End(), fault.Of(err))
 	}
 	defer in.bury()
-	in.setKernel(k)
+	in.setInterpreter(k)
 	bound := in.bound(k.child.pid)
 	if bound != nil {
 		k.kill() // unless it has ended already
 	}
 	begun := make(chan struct{})
 	close(begun)
-	told, leave := in.attend(k, m, begun)
+	told, leave := in.watchRun(k, m, begun)
 	_, hard := in.ends.Control.Stops()
 	select {
 	case <-k.child.ended:

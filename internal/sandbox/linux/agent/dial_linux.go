@@ -35,7 +35,7 @@ func (a *agent) stream(f wire.Frame) error {
 	}
 	s, err := a.streams.Open(f.ID) // here: data may follow at once
 	if err != nil {
-		a.send(wire.KindDialed, f.ID, wire.Refusal(fault.Of(err)))
+		a.send(wire.KindDialed, f.ID, wire.ErrorBody(fault.Of(err)))
 		return nil
 	}
 	a.loop.Go(func() { a.connect(f.ID, s, body.Port) })
@@ -46,18 +46,18 @@ func (a *agent) stream(f wire.Frame) error {
 func (a *agent) connect(id uint32, s *wire.Stream, port uint16) {
 	defer s.Close()
 	if a.isProxy(port) { // whoever connects from outside is no program of the box
-		a.send(wire.KindDialed, id, wire.Refusal(fault.New(fault.Denied, "the port %d leads out of the sandbox, not into it", port).
+		a.send(wire.KindDialed, id, wire.ErrorBody(fault.New(fault.Denied, "the port %d leads out of the sandbox, not into it", port).
 			WithHint("have the program listen at another one")))
 		return
 	}
 	conn, err := dialPort(port)
 	if err != nil {
-		a.send(wire.KindDialed, id, wire.Refusal(fault.New(fault.Unavailable, "nobody in the sandbox listens at port %d", port).
+		a.send(wire.KindDialed, id, wire.ErrorBody(fault.New(fault.Unavailable, "nobody in the sandbox listens at port %d", port).
 			WithHint("start a program there that does, at 127.0.0.1 or all addresses")))
 		return
 	}
 	defer conn.Close()
-	a.send(wire.KindDialed, id, wire.AnswerBody{})
+	a.send(wire.KindDialed, id, wire.StatusBody{})
 	carry(s, conn, takeTime, func(conn *net.TCPConn) { conn.Close() })
 }
 

@@ -12,7 +12,7 @@ import (
 // feedTo has a kernel say something to a channel, and gives what ended it.
 func feedTo(t *testing.T, read func(c *channel, s *os.File) error, said []byte) (answer []byte, failed error) {
 	t.Helper()
-	c, theirs, err := newChannel(1, speech{
+	c, theirs, err := newChannel(1, codec{
 		encode: encodeFrame, read: read,
 		message: func(body []byte, stop <-chan struct{}) []byte { return body[:min(len(body), 10)] },
 	})

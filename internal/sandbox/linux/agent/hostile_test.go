@@ -81,7 +81,7 @@ for fd in range(200, 300):
 	if r.Code > 255 || len(r.Result) > 128<<10 || r.Error != nil && (len(r.Error.Type) > 64<<10 || r.Error.Line < 0) {
 		t.Errorf("it ended with code %d, a result of %d bytes, error %.200v", r.Code, len(r.Result), r.Error)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	if _, err := in.Run(ctx, sandbox.Command{Code: "1"}); err != nil {
 		t.Error(err)

@@ -49,9 +49,9 @@ type instance struct {
 	use    sync.Mutex
 	closed bool
 
-	mu     sync.Mutex // guards what follows; it is held shortly
-	kernel *kernel    // nil: none is alive
-	past   []*kernel  // those that are gone, whose processes may go on
+	mu     sync.Mutex     // guards what follows; it is held shortly
+	kernel *interpreter   // nil: none is alive
+	past   []*interpreter // those that are gone, whose processes may go on
 }
 
 // Ends are where its runs meet the server.
@@ -79,7 +79,7 @@ func (a *agent) open(id uint32, body wire.StartBody) (*instance, error) {
 	if in.language == nil {
 		return in, nil
 	}
-	k, err := startKernel(in)
+	k, err := startInterpreter(in)
 	if err != nil {
 		return nil, err
 	}
@@ -148,14 +148,14 @@ func (in *instance) sessions() []int {
 	return all
 }
 
-func (in *instance) setKernel(k *kernel) {
+func (in *instance) setInterpreter(k *interpreter) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.kernel = k
 }
 
-// maxPast is how many kernels may be remembered for what they left.
-const maxPast = 16
+// maxExited is how many kernels may be remembered for what they left.
+const maxExited = 16
 
 // bury takes the kernel away. What its programs left goes on; what that prints
 // is read as before, but belongs to no run.
@@ -176,15 +176,15 @@ func (in *instance) bury() {
 	}
 	in.mu.Lock()
 	in.past = append(in.past, k)
-	var gone []*kernel
-	in.past = slices.DeleteFunc(in.past, func(k *kernel) bool {
+	var gone []*interpreter
+	in.past = slices.DeleteFunc(in.past, func(k *interpreter) bool {
 		over := isClosed(k.pumps[0].done) && isClosed(k.pumps[1].done)
 		if over {
 			gone = append(gone, k)
 		}
 		return over
 	})
-	if len(in.past) > maxPast {
+	if len(in.past) > maxExited {
 		gone, in.past = append(gone, in.past[0]), in.past[1:]
 	}
 	in.mu.Unlock()

@@ -171,11 +171,11 @@ func (a *agent) limit() []sandbox.Protection {
 }
 
 // Start makes an instance.
-func (a *agent) Start(id uint32, body wire.StartBody) func() (*instance, *wire.AnswerBody) {
-	return func() (*instance, *wire.AnswerBody) {
+func (a *agent) Start(id uint32, body wire.StartBody) func() (*instance, *wire.StatusBody) {
+	return func() (*instance, *wire.StatusBody) {
 		in, err := a.open(id, body)
 		if err != nil {
-			refusal := wire.Refusal(fault.Of(err))
+			refusal := wire.ErrorBody(fault.Of(err))
 			return nil, &refusal
 		}
 		return in, nil

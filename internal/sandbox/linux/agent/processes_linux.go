@@ -147,7 +147,7 @@ func (a *agent) manage(body wire.ManageBody) wire.ManagedBody {
 	}
 	in, ok := a.loop.Instance(body.Instance)
 	if !ok {
-		answer.AnswerBody = wire.Refusal(fault.New(fault.NotFound, "there is no such interpreter"))
+		answer.StatusBody = wire.ErrorBody(fault.New(fault.NotFound, "there is no such interpreter"))
 		return answer
 	}
 	switch body.Op {
@@ -155,12 +155,12 @@ func (a *agent) manage(body wire.ManageBody) wire.ManagedBody {
 		answer.Processes = a.list(in)
 	case wire.ManageSignal:
 		if f := a.signalOne(in, body.PID, body.Signal); f != nil {
-			answer.AnswerBody = wire.Refusal(f)
+			answer.StatusBody = wire.ErrorBody(f)
 		}
 	case wire.ManageRead:
 		answer.Printed = in.out.printed(body.From)
 	default:
-		answer.AnswerBody = wire.Refusal(fault.New(fault.Unsupported, "the agent does not know how to %q", body.Op))
+		answer.StatusBody = wire.ErrorBody(fault.New(fault.Unsupported, "the agent does not know how to %q", body.Op))
 	}
 	return answer
 }
@@ -193,7 +193,7 @@ func (a *agent) list(in *instance) []sandbox.Process {
 	for _, p := range list[:min(len(list), maxListed)] {
 		found = append(found, sandbox.Process{
 			PID: p.pid, Command: commandOf(p.pid), Started: booted.Add(time.Duration(p.started) * time.Second / ticks).Round(time.Second / ticks),
-			CPU: p.cpu + p.waited, Memory: p.memory, Loose: loose[p.pid],
+			CPU: p.cpu + p.waited, Memory: p.memory, Detached: loose[p.pid],
 		})
 	}
 	return found

@@ -24,7 +24,7 @@ func until(t *testing.T, what string, yes func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(patience)
+	deadline := time.After(timeout)
 	for !yes() {
 		select {
 		case <-tick.C:
@@ -85,7 +85,7 @@ func TestProcessesThatAProgramLeavesAreListedReadAndStopped(t *testing.T) {
 			}
 			cell{Code: start, Out: "…"}.Check(t, in) // on a busy machine it ticks before it ends
 			sleeper := find(t, in, "sleep 1111")
-			if sleeper.Loose || time.Since(sleeper.Started) > patience || time.Since(sleeper.Started) < -time.Second {
+			if sleeper.Detached || time.Since(sleeper.Started) > timeout || time.Since(sleeper.Started) < -time.Second {
 				t.Errorf("it is %+v", sleeper)
 			}
 			var said sandbox.Printed

@@ -16,8 +16,8 @@ import (
 	"paddock/internal/sandbox/wire"
 )
 
-// patience bounds what takes a fraction of a second; the machine may be loaded.
-const patience = time.Minute
+// timeout bounds what takes a fraction of a second; the machine may be loaded.
+const timeout = time.Minute
 
 type cell = sandboxtest.Cell
 
@@ -39,7 +39,7 @@ func testAgent(t *testing.T) (p *process, dir string) {
 
 func startIn(t *testing.T, p *process, runtime string) *wire.Instance {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	in, err := p.client.Start(ctx, wire.StartBody{Runtime: runtime, Dir: "/workspace"})
 	if err != nil {

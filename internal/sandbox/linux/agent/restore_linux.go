@@ -24,7 +24,7 @@ import (
 func (a *agent) hold(number uint32) error {
 	return a.conn.Alone(func(write func(wire.Kind, uint32, any) error) error {
 		programs := a.programs()
-		if err := write(wire.KindHeld, number, wire.AnswerBody{}); err != nil {
+		if err := write(wire.KindHeld, number, wire.StatusBody{}); err != nil {
 			return errHungUp
 		}
 		f, err := a.conn.Read()
@@ -63,7 +63,7 @@ func (a *agent) restored(f wire.Frame, programs map[string]mark, write func(wire
 	}
 	switch {
 	case answer.Error != "":
-	case body.Anew:
+	case body.Reseed:
 		a.awaken()
 	default:
 		a.settle()

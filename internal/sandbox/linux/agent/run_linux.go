@@ -53,12 +53,12 @@ func (in *instance) Run(body wire.RunBody) {
 	}
 	in.bury()
 	in.agent.send(wire.KindDone, in.id, exit)
-	k, err := startKernel(in)
+	k, err := startInterpreter(in)
 	if err != nil {
 		in.gone(fmt.Errorf("starting a fresh interpreter: %w", err))
 		return
 	}
-	in.setKernel(k)
+	in.setInterpreter(k)
 }
 
 // measure is what a run costs, as it goes.
@@ -78,7 +78,7 @@ func begin(pid int) *measure {
 }
 
 // usage is what it cost; the kernel may have ended.
-func (m *measure) usage(k *kernel) sandbox.Usage {
+func (m *measure) usage(k *interpreter) sandbox.Usage {
 	u := sandbox.Usage{Wall: time.Since(m.began)}
 	if isClosed(k.child.ended) {
 		r := k.child.usage
@@ -126,7 +126,7 @@ func (in *instance) execute(body wire.RunBody) (sandbox.Exit, []uint32) {
 		}
 	}
 	m := begin(k.child.pid)
-	o, waits, told, err := in.pursue(k, m, r, begun)
+	o, waits, told, err := in.runToCompletion(k, m, r, begun)
 	if o.PID > 0 && o.PID != k.child.pid {
 		k.child = in.agent.reap.adopt(o.PID, k.session)
 	}
@@ -160,10 +160,10 @@ func (in *instance) execute(body wire.RunBody) (sandbox.Exit, []uint32) {
 	return exit, waits
 }
 
-// attend looks after a run while its kernel works: once it has begun, interrupts
+// watchRun looks after a run while its kernel works: once it has begun, interrupts
 // it when it has to be, or has it left as it waits when it may; and watches its memory. told says whether it was interrupted; leave ends
 // and waits.
-func (in *instance) attend(k *kernel, m *measure, begun <-chan struct{}) (told *atomic.Bool, leave func()) {
+func (in *instance) watchRun(k *interpreter, m *measure, begun <-chan struct{}) (told *atomic.Bool, leave func()) {
 	told = &atomic.Bool{}
 	done := make(chan struct{})
 	var all sync.WaitGroup
@@ -210,7 +210,7 @@ func (in *instance) attend(k *kernel, m *measure, begun <-chan struct{}) (told *
 const hearingTime = 25 * time.Millisecond
 
 // heard asks the kernel to interrupt its program, and tells whether that has ended.
-func (k *kernel) heard(ended <-chan struct{}) bool {
+func (k *interpreter) heard(ended <-chan struct{}) bool {
 	k.channel.stop()
 	select {
 	case <-ended:
@@ -221,7 +221,7 @@ func (k *kernel) heard(ended <-chan struct{}) bool {
 }
 
 // interruptOthers tells what was started in this run.
-func (in *instance) interruptOthers(k *kernel, since int64) {
+func (in *instance) interruptOthers(k *interpreter, since int64) {
 	for _, p := range in.agent.owned()[in.id] {
 		if p.pid != k.child.pid && p.started >= since {
 			_ = syscall.Kill(p.pid, syscall.SIGINT)
@@ -242,7 +242,7 @@ const leastOwn = 32 << 20
 
 // watch ends a process of the instance's that takes more memory than it may
 // have, before it becomes the whole box's trouble.
-func (in *instance) watch(k *kernel, m *measure, done <-chan struct{}) {
+func (in *instance) watch(k *interpreter, m *measure, done <-chan struct{}) {
 	limit := in.start.MemoryBytes
 	if limit > 0 {
 		limit = max(limit, k.needs+leastOwn)
@@ -305,7 +305,7 @@ func report(exit *sandbox.Exit, o outcome, tail string, l *language) {
 
 // explain says how a run ended that the kernel did not survive, and ends what
 // was started in it.
-func (in *instance) explain(exit *sandbox.Exit, k *kernel, m *measure, err error) {
+func (in *instance) explain(exit *sandbox.Exit, k *interpreter, m *measure, err error) {
 	k.kill()
 	in.agent.killOf(in, m.since)
 	k.drain()

@@ -13,7 +13,7 @@ const giveUpTime = 2 * time.Second
 // giveUp ends the program that was left waiting, as an interrupt would; what it does to
 // clean up can call nothing. Where it does not
 // end in time, the kernel does.
-func (k *kernel) giveUp(long time.Duration, hard <-chan struct{}) {
+func (k *interpreter) giveUp(long time.Duration, hard <-chan struct{}) {
 	if c := k.channel.caller; c != nil {
 		c.refuses.Store(true)
 		defer c.refuses.Store(false)
@@ -38,13 +38,13 @@ func (k *kernel) giveUp(long time.Duration, hard <-chan struct{}) {
 	k.drain() // what it said is no other run's
 }
 
-// pursue has the kernel do what is asked, and looks after it. waits are the calls for
+// runToCompletion has the kernel do what is asked, and looks after it. waits are the calls for
 // which a program waits that was left; nil: it has ended. told says whether it was
 // interrupted.
-func (in *instance) pursue(k *kernel, m *measure, r request, begun <-chan struct{}) (o outcome, waits []uint32, told bool, err error) {
+func (in *instance) runToCompletion(k *interpreter, m *measure, r request, begun <-chan struct{}) (o outcome, waits []uint32, told bool, err error) {
 	soft, hard := in.ends.Control.Stops()
 	for {
-		interrupted, leave := in.attend(k, m, begun)
+		interrupted, leave := in.watchRun(k, m, begun)
 		o, err = k.ask(r, hard)
 		leave()
 		told = told || interrupted.Load()

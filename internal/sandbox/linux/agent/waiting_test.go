@@ -36,7 +36,7 @@ func leave(t *testing.T, in *wire.Instance, code string, calls int, want string)
 // going runs a command, checks what it prints, and gives how it ended.
 func going(t *testing.T, in *wire.Instance, want string, cmd sandbox.Command) sandbox.Exit {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	var out, failed bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &failed

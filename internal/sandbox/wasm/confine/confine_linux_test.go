@@ -25,8 +25,8 @@ func requireRoot(t *testing.T) {
 	sandboxtest.Require(t, "root", os.Geteuid() == 0, "only root can become another user, or start without walls and be refused nothing")
 }
 
-// patience bounds how long a child may take altogether.
-const patience = time.Minute
+// timeout bounds how long a child may take altogether.
+const timeout = time.Minute
 
 // newOrder makes an order with folders that everybody may change: what is refused
 // there is refused by a wall and not by a file's rights.
@@ -91,7 +91,7 @@ func start(t *testing.T, o order, attributes *syscall.SysProcAttr) *child {
 	}
 	c.pid, c.wait = cmd.Process.Pid, cmd.Wait
 	var b built
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.out.Encode(o); err != nil {

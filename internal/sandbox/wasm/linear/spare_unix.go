@@ -94,7 +94,7 @@ func (m *Memory) spare(size uint64) bool {
 		return false
 	}
 	usual := m.image.spares.usually(written)
-	if usual == nil || !m.clear() {
+	if usual == nil || !m.discard() {
 		return false
 	}
 	for i := 0; i < len(written) && uint64(written[i])*PageSize < m.image.Bytes; i++ {
@@ -108,8 +108,8 @@ func (m *Memory) spare(size uint64) bool {
 	return m.image.spares.put(mapping{m.Base(), size, m.guard > 0})
 }
 
-// clear makes what the memory has beyond the image what it was at first.
-func (m *Memory) clear() bool {
+// discard makes what the memory has beyond the image what it was at first.
+func (m *Memory) discard() bool {
 	from, to := m.image.Bytes, m.length
 	if from >= to {
 		return true

@@ -147,7 +147,7 @@ func (c *call) vectors(i int) (vectors, errno) {
 	if v.list == nil {
 		return v, efault
 	}
-	for k := range v.len() {
+	for k := range v.count() {
 		if v.at(k) == nil {
 			return v, efault
 		}
@@ -155,7 +155,7 @@ func (c *call) vectors(i int) (vectors, errno) {
 	return v, success
 }
 
-func (v vectors) len() int { return len(v.list) / 8 }
+func (v vectors) count() int { return len(v.list) / 8 }
 
 func (v vectors) at(k int) []byte {
 	address := uint64(binary.LittleEndian.Uint32(v.list[8*k:]))
@@ -170,7 +170,7 @@ func (v vectors) at(k int) []byte {
 // total is less than [maxTransfer]. An error counts only when nothing was done
 // before it, as in POSIX.
 func (v vectors) each(f func(p []byte) (int, errno)) (total int, e errno) {
-	for k := range v.len() {
+	for k := range v.count() {
 		p := v.at(k)
 		if p == nil {
 			e = efault

@@ -17,7 +17,7 @@ const entryBytes = 4096
 // Systems use it: the limit is kept by counting what goes through the Dir.
 type Dir struct {
 	root     *os.Root
-	top      top // root, for shorter ways to what is in it
+	top      rootDir // root, for shorter ways to what is in it
 	limit    int64
 	readOnly bool
 

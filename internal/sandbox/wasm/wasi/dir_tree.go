@@ -95,7 +95,7 @@ func (o opening) flags() int {
 // createLocked makes the file that was not there. A link at the end of the
 // name that leads to nothing is followed, within the folder, unless the file
 // has to be new.
-func (d *Dir) createLocked(at spot, how opening) (body, errno) {
+func (d *Dir) createLocked(at resolvedPath, how opening) (body, errno) {
 	if d.readOnly {
 		return nil, erofs
 	}
@@ -117,7 +117,7 @@ func (d *Dir) createLocked(at spot, how opening) (body, errno) {
 	return f, success
 }
 
-func (d *Dir) openLocked(at spot, flags int) (*hostFile, errno) {
+func (d *Dir) openLocked(at resolvedPath, flags int) (*hostFile, errno) {
 	file, err := at.open(flags)
 	if err != nil {
 		return nil, errnoOf(err)
@@ -137,7 +137,7 @@ func (d *Dir) openLocked(at spot, flags int) (*hostFile, errno) {
 }
 
 // add makes something new at name.
-func (d *Dir) add(name string, create func(at spot) error) errno {
+func (d *Dir) add(name string, create func(at resolvedPath) error) errno {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	at := d.at(name)
@@ -162,11 +162,11 @@ func (d *Dir) add(name string, create func(at spot) error) errno {
 }
 
 func (d *Dir) mkdir(name string) errno {
-	return d.add(name, spot.mkdir)
+	return d.add(name, resolvedPath.mkdir)
 }
 
 func (d *Dir) symlink(target, name string) errno {
-	return d.add(name, func(at spot) error { return at.symlink(filepath.FromSlash(target)) })
+	return d.add(name, func(at resolvedPath) error { return at.symlink(filepath.FromSlash(target)) })
 }
 
 func (d *Dir) link(from, to string) errno {
@@ -176,7 +176,7 @@ func (d *Dir) link(from, to string) errno {
 	case s.kind != typeRegular && s.kind != typeSymlink:
 		return eperm
 	}
-	return d.add(to, func(at spot) error { return at.linkFrom(from) })
+	return d.add(to, func(at resolvedPath) error { return at.linkFrom(from) })
 }
 
 // remove removes a folder, or something else.
@@ -201,7 +201,7 @@ func (d *Dir) remove(name string, folder bool) errno {
 	return d.removeLocked(at, s)
 }
 
-func (d *Dir) removeLocked(at spot, s stat) errno {
+func (d *Dir) removeLocked(at resolvedPath, s stat) errno {
 	err := at.remove(s.kind == typeFolder)
 	if err == nil {
 		d.goneLocked(s)
@@ -215,7 +215,7 @@ func (d *Dir) rename(from, to string) errno {
 	defer d.mu.Unlock()
 	source := d.at(from)
 	defer source.close()
-	target := source.beside(to)
+	target := source.sibling(to)
 	defer target.close()
 	s, e := source.stat(false)
 	switch {

@@ -68,7 +68,7 @@ func (c *call) readStream(d *descriptor, v vectors, n *result) errno {
 		return ebadf
 	}
 	total, ok := 0, true
-	for k := range v.len() {
+	for k := range v.count() {
 		if p := v.at(k); len(p) > 0 && c.config.Stdin != nil {
 			total, ok = c.config.Stdin(p[:min(len(p), maxTransfer)])
 			break
@@ -94,7 +94,7 @@ func fdWrite(c *call) errno {
 	case n == nil:
 		return efault
 	case d.kind == stream:
-		return c.print(d, v, n)
+		return c.writeOutput(d, v, n)
 	case d.isDevice():
 		return d.discard(v, n)
 	}
@@ -142,7 +142,7 @@ func fdPwrite(c *call) errno {
 	return e
 }
 
-func (c *call) print(d *descriptor, v vectors, n *result) errno {
+func (c *call) writeOutput(d *descriptor, v vectors, n *result) errno {
 	hook := c.config.Stdout
 	switch d.stream {
 	case 0:

@@ -13,10 +13,10 @@ import (
 	"paddock/internal/sandbox/wasm/wasi"
 )
 
-// moment is an interpreter's state between two runs: the pages in which its
+// snapshot is an interpreter's state between two runs: the pages in which its
 // memory differs from the image, and its open descriptors. It is not changed
 // once it is made, so that several instances may have it.
-type moment struct {
+type snapshot struct {
 	id     string // random; layers name the moments that they lead from and to
 	pages  table
 	length uint64
@@ -28,19 +28,19 @@ type moment struct {
 // mark is a moment that can be gone back to by name.
 type mark struct {
 	name  string
-	to    *moment
-	owner *history
+	to    *snapshot
+	owner *snapshots
 	place *list.Element // in pages.marks
 }
 
-// history is what is kept of one instance. It belongs to the holder of the
+// snapshots is what is kept of one instance. It belongs to the holder of the
 // instance's use, but for the marks, which are guarded by pages.mu.
-type history struct {
+type snapshots struct {
 	pages  *pages
-	newest *moment // where a stop by force leads back to; nil: nowhere yet
+	newest *snapshot // where a stop by force leads back to; nil: nowhere yet
 	// written is what the layers that were written lead to; nil: the next one
 	// has to be whole.
-	written *moment
+	written *snapshot
 	marks   []*mark
 	changed []uint32 // scratch
 	// last are the pages that the last run changed, where these were many; hot are
@@ -50,11 +50,11 @@ type history struct {
 }
 
 // taken tells whether there is anything to go back to.
-func (h *history) taken() bool { return h.newest != nil }
+func (h *snapshots) taken() bool { return h.newest != nil }
 
-// take keeps the state of memory as the newest moment. Only the pages that
+// capture keeps the state of memory as the newest moment. Only the pages that
 // changed since the last time are looked at.
-func (h *history) take(memory *linear.Memory, img *linear.Image, files wasi.State, cpu time.Duration) error {
+func (h *snapshots) capture(memory *linear.Memory, img *linear.Image, files wasi.State, cpu time.Duration) error {
 	base, err := baseOf(img)
 	if err != nil {
 		return err
@@ -68,12 +68,12 @@ func (h *history) take(memory *linear.Memory, img *linear.Image, files wasi.Stat
 		return err
 	}
 	h.changed = changed
-	var before moment
+	var before snapshot
 	if h.newest != nil {
 		before = *h.newest
 	}
 	kept := h.copies(before.pages, changed, memory, base)
-	now := &moment{id: before.id, length: uint64(len(memory.Bytes())), files: files, cpu: cpu}
+	now := &snapshot{id: before.id, length: uint64(len(memory.Bytes())), files: files, cpu: cpu}
 	now.pages = make(table, 0, len(before.pages)+len(changed)/4)
 	rest, anew := before.pages, false
 	for i, n := range changed {
@@ -92,16 +92,16 @@ func (h *history) take(memory *linear.Memory, img *linear.Image, files wasi.Stat
 	}
 	now.pages = append(now.pages, rest...)
 	if anew || now.id == "" {
-		now.id = momentID()
+		now.id = newSnapshotID()
 	}
-	h.settle(now, before.pages)
-	h.heat(memory, kept)
+	h.commit(now, before.pages)
+	h.trackHotPages(memory, kept)
 	return nil
 }
 
-// heat finds out what is hot once h.changed are the pages that may have changed and
+// trackHotPages finds out what is hot once h.changed are the pages that may have changed and
 // kept tells which of them have, and marks the others.
-func (h *history) heat(memory *linear.Memory, kept []pageID) {
+func (h *snapshots) trackHotPages(memory *linear.Memory, kept []pageID) {
 	var now []uint32
 	for i, n := range h.changed {
 		if kept[i] != 0 {
@@ -128,12 +128,12 @@ func (h *history) heat(memory *linear.Memory, kept []pageID) {
 
 // copies compares the pages of memory that may have changed with what they were,
 // and keeps those that have; 0 stands for the others.
-func (h *history) copies(before table, changed []uint32, memory *linear.Memory, base base) []pageID {
+func (h *snapshots) copies(before table, changed []uint32, memory *linear.Memory, base base) []pageID {
 	kept := before.find(changed)
 	spread(len(changed), func(from, to int) {
 		for ; from < to; from += batch {
 			end := min(from+batch, to)
-			h.copy(changed[from:end], kept[from:end], memory, base)
+			h.copyPages(changed[from:end], kept[from:end], memory, base)
 		}
 	})
 	return kept
@@ -142,8 +142,8 @@ func (h *history) copies(before table, changed []uint32, memory *linear.Memory, 
 // batch is how many pages are taken at once, so that they lie together: 8 MiB.
 const batch = 2048
 
-// copy is copies for some pages. kept has what they were, and then what they are.
-func (h *history) copy(numbers []uint32, kept []pageID, memory *linear.Memory, base base) {
+// copyPages is copies for some pages. kept has what they were, and then what they are.
+func (h *snapshots) copyPages(numbers []uint32, kept []pageID, memory *linear.Memory, base base) {
 	var where []int
 	var differ []uint32
 	for i, n := range numbers {
@@ -198,9 +198,9 @@ func spread(n int, do func(from, to int)) {
 	all.Wait()
 }
 
-// settle makes now the newest moment. Its pages that are not in before have
+// commit makes now the newest moment. Its pages that are not in before have
 // their reference already.
-func (h *history) settle(now *moment, before table) {
+func (h *snapshots) commit(now *snapshot, before table) {
 	h.pages.mu.Lock()
 	defer h.pages.mu.Unlock()
 	for _, e := range now.pages {
@@ -214,7 +214,7 @@ func (h *history) settle(now *moment, before table) {
 	h.moveLocked(now)
 }
 
-func momentID() string {
+func newSnapshotID() string {
 	var id [16]byte
 	rand.Read(id[:]) // never fails
 	return hex.EncodeToString(id[:])
@@ -250,7 +250,7 @@ func same(old, page []byte) bool {
 }
 
 // moveLocked makes m, nil for none, the newest moment.
-func (h *history) moveLocked(m *moment) {
+func (h *snapshots) moveLocked(m *snapshot) {
 	old := h.newest
 	h.newest = m
 	if m != nil {
@@ -259,12 +259,12 @@ func (h *history) moveLocked(m *moment) {
 	}
 	if old != nil {
 		h.pages.newest -= len(old.pages)
-		h.pages.leaveLocked(old)
+		h.pages.releaseLocked(old)
 	}
 }
 
-// leaveLocked gives a moment up for one of its users.
-func (p *pages) leaveLocked(m *moment) {
+// releaseLocked gives a moment up for one of its users.
+func (p *pages) releaseLocked(m *snapshot) {
 	if m.users--; m.users > 0 {
 		return
 	}
@@ -275,7 +275,7 @@ func (p *pages) leaveLocked(m *moment) {
 
 // wrote notes that the layers lead to the newest moment; with ok false that
 // they lead nowhere.
-func (h *history) wrote(ok bool) {
+func (h *snapshots) wrote(ok bool) {
 	h.pages.mu.Lock()
 	defer h.pages.mu.Unlock()
 	old := h.written
@@ -285,13 +285,13 @@ func (h *history) wrote(ok bool) {
 		h.written.users++
 	}
 	if old != nil {
-		h.pages.leaveLocked(old)
+		h.pages.releaseLocked(old)
 	}
 }
 
 // name gives the newest moment a name to go back to it by. What is too much
 // for the worker's memory is forgotten, the oldest first.
-func (h *history) name(name string) {
+func (h *snapshots) name(name string) {
 	p := h.pages
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -321,12 +321,12 @@ func (p *pages) forgetLocked(m *mark) {
 		}
 	}
 	p.marks.Remove(m.place)
-	p.leaveLocked(m.to)
+	p.releaseLocked(m.to)
 }
 
 // find gives the moment called name, with a reference that the caller has to
 // give up; nil: there is none. It may be called by anybody.
-func (h *history) find(name string) *moment {
+func (h *snapshots) find(name string) *snapshot {
 	h.pages.mu.Lock()
 	defer h.pages.mu.Unlock()
 	for _, m := range h.marks {
@@ -338,25 +338,25 @@ func (h *history) find(name string) *moment {
 	return nil
 }
 
-// leave gives up the reference that find gave.
-func (h *history) leave(m *moment) {
+// release gives up the reference that find gave.
+func (h *snapshots) release(m *snapshot) {
 	h.pages.mu.Lock()
 	defer h.pages.mu.Unlock()
-	h.pages.leaveLocked(m)
+	h.pages.releaseLocked(m)
 }
 
 // begin makes a moment that find or a reading of layers gave the newest, and
 // what layers lead to; it takes over the reference.
-func (h *history) begin(m *moment) {
+func (h *snapshots) begin(m *snapshot) {
 	h.pages.mu.Lock()
 	h.moveLocked(m)
-	h.pages.leaveLocked(m)
+	h.pages.releaseLocked(m)
 	h.pages.mu.Unlock()
 	h.wrote(true)
 }
 
 // drop forgets everything.
-func (h *history) drop() {
+func (h *snapshots) drop() {
 	if h.pages == nil {
 		return // it never had any
 	}

@@ -11,7 +11,7 @@ var errSize = errors.New("the saved memory is over the limit")
 
 // restore puts the newest moment into memory, which is a fresh mapping of the
 // image.
-func (h *history) restore(memory *linear.Memory) error {
+func (h *snapshots) restore(memory *linear.Memory) error {
 	if memory.Reallocate(h.newest.length) == nil {
 		return errSize
 	}
@@ -55,10 +55,10 @@ func (t table) split() (numbers []uint32, ids []pageID) {
 	return numbers, ids
 }
 
-// back puts a moment into memory, whose content is what it was at the newest
+// restoreTo puts a moment into memory, whose content is what it was at the newest
 // one but for what changed since. It tells whether it could: a memory does not
 // become smaller.
-func (h *history) back(to *moment, memory *linear.Memory, img *linear.Image) bool {
+func (h *snapshots) restoreTo(to *snapshot, memory *linear.Memory, img *linear.Image) bool {
 	if uint64(len(memory.Bytes())) != to.length {
 		return false
 	}

@@ -12,7 +12,7 @@ import (
 
 // subject is a memory with its history, and what it was at each mark.
 type subject struct {
-	history
+	snapshots
 	memory *linear.Memory
 	now    []byte
 	was    map[string][]byte
@@ -39,7 +39,7 @@ func newMemory(t *testing.T, size uint64) *linear.Memory {
 func newSubject(t *testing.T, p *pages) *subject { return newSized(t, p, subjectBytes) }
 
 func newSized(t *testing.T, p *pages, size uint64) *subject {
-	return &subject{history: history{pages: p}, memory: newMemory(t, size), now: make([]byte, size), was: map[string][]byte{}}
+	return &subject{snapshots: snapshots{pages: p}, memory: newMemory(t, size), now: make([]byte, size), was: map[string][]byte{}}
 }
 
 // scribble changes some pages.
@@ -52,7 +52,7 @@ func (s *subject) scribble(r *rand.Rand) {
 
 func (s *subject) keep(t *testing.T, name string) {
 	t.Helper()
-	if err := s.take(s.memory, nil, wasi.State{}, 0); err != nil {
+	if err := s.capture(s.memory, nil, wasi.State{}, 0); err != nil {
 		t.Fatal(err)
 	}
 	s.name(name)
@@ -93,7 +93,7 @@ func TestWhatWasKeptIsWhatItWas(t *testing.T) {
 			}
 		case 5:
 			if m := s.find(name); m != nil {
-				if !s.back(m, s.memory, nil) {
+				if !s.restoreTo(m, s.memory, nil) {
 					t.Fatal("it does not go back")
 				}
 				s.begin(m)
@@ -151,7 +151,7 @@ func TestALargeMemoryGoesBackAndForth(t *testing.T) {
 	for _, name := range []string{"3", "0", "5", "5", "1"} {
 		s.memory.Bytes()[12345] = 77
 		m := s.find(name)
-		if m == nil || !s.back(m, s.memory, nil) {
+		if m == nil || !s.restoreTo(m, s.memory, nil) {
 			t.Fatal("it does not go back")
 		}
 		s.begin(m)
@@ -174,7 +174,7 @@ func TestWhatIsWrittenAfterALargeStepBackIsKept(t *testing.T) {
 	}
 	for n, name := range []string{"0", "2", "1", "a", "2", "b"} {
 		m := s.find(name)
-		if m == nil || !s.back(m, s.memory, nil) {
+		if m == nil || !s.restoreTo(m, s.memory, nil) {
 			t.Fatal("it does not go back")
 		}
 		s.begin(m)
@@ -206,7 +206,7 @@ func TestTheOldestGoesFirst(t *testing.T) {
 		if m == nil {
 			return false
 		}
-		s.leave(m)
+		s.release(m)
 		return true
 	}
 	for n := range byte(3) {
@@ -242,7 +242,7 @@ func TestANameIsOfTheLatest(t *testing.T) {
 	s.keep(t, "m")
 	fillPages(s, 3)
 	m := s.find("m")
-	if m == nil || !s.back(m, s.memory, nil) || s.memory.Bytes()[0] != 2 || len(s.marks) != 1 {
+	if m == nil || !s.restoreTo(m, s.memory, nil) || s.memory.Bytes()[0] != 2 || len(s.marks) != 1 {
 		t.Error("it is not")
 	}
 	s.begin(m)
@@ -305,7 +305,7 @@ func TestAMemoryOfWhichMuchChangesGoesBackAndForth(t *testing.T) {
 		if r.IntN(2) == 0 {
 			name := s.marks[r.IntN(len(s.marks))].name
 			m := s.find(name)
-			if !s.back(m, s.memory, nil) {
+			if !s.restoreTo(m, s.memory, nil) {
 				t.Fatal("it does not go back")
 			}
 			s.begin(m)

@@ -13,15 +13,15 @@ const quantum = 25_000
 // errKilled unwinds a guest that has to be stopped by force.
 var errKilled = errors.New("stopped by force")
 
-// nudge sets a guest's words once. Whoever comes second finds them set. While
+// interruptFlag sets a guest's words once. Whoever comes second finds them set. While
 // it is locked the guest is told in another way.
-type nudge struct {
+type interruptFlag struct {
 	sync.Mutex
 	done bool // guarded
 }
 
 // once tells whether it was this call that did it.
-func (n *nudge) once(set func()) bool {
+func (n *interruptFlag) once(set func()) bool {
 	n.Lock()
 	defer n.Unlock()
 	if n.done {

@@ -70,7 +70,7 @@ func behaviour(t *testing.T, p *program, code string) (seen string) {
 		defer in.discard()
 		in.ends.Control.Begin(0)
 		in.begin(wire.RunBody{Limits: sandbox.RunLimits{StdoutBytes: 1 << 20, StderrBytes: 1 << 20}})
-		outcome, err := in.pursue(map[string]any{"op": "exec", "code": code, "name": "<cell>", "args": nil})
+		outcome, err := in.runToCompletion(map[string]any{"op": "exec", "code": code, "name": "<cell>", "args": nil})
 		in.end()
 		answer, _ := json.Marshal(outcome)
 		seen = fmt.Sprintf("%q\n%s\n%v\nmemory %d, %x", printed.Bytes(), answer, err, len(in.bytes()), sha256.Sum256(in.bytes()))

@@ -57,10 +57,10 @@ type module interface {
 	// stackPointer is the module's own, which a checkpoint has to hold.
 	stackPointer() uint64
 	setStackPointer(v uint64)
-	// attend has the guest interrupted and killed when the channels are closed,
+	// watchInterrupts has the guest interrupted and killed when the channels are closed,
 	// for the length of a run. It tells afterwards whether it interrupted. An
 	// engine whose guests tick need not: instance.poll does it.
-	attend(soft, hard <-chan struct{}, words []word) (leave func() (interrupted bool))
+	watchInterrupts(soft, hard <-chan struct{}, words []word) (leave func() (interrupted bool))
 	close()
 }
 

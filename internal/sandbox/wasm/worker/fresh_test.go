@@ -46,10 +46,10 @@ func benchmarkFresh(b *testing.B, p *program, code string, parts *[5]time.Durati
 		last = now
 	}
 	in.saved.pages = newPages()
-	err := in.revive(nil)
+	err := in.instantiate(nil)
 	step(0, err)
 	in.words = in.program.language.interrupts(in.vm)
-	step(1, in.greet())
+	step(1, in.initGuest())
 	in.ends.Control.Begin(math.MaxInt64)
 	_, _, err = in.execute(wire.RunBody{Code: code})
 	step(2, err)

@@ -45,20 +45,20 @@ type instance struct {
 	vm     *vm
 	system *wasi.System
 	mounts []mount
-	saved  history
+	saved  snapshots
 	// touched tells that the state is not the newest moment's: a program ran, or
 	// there are new seeds. unkept tells the former, where it still has to be kept.
 	touched, unkept bool
 	// found is what the newest moment holds, once it has been asked for.
 	found  *sandbox.Inspection
 	meter  meter
-	words  []word        // what to set in memory to interrupt the program
-	leave  func() bool   // ends what attends to the run; nil where the guest ticks
-	raised int           // how often it was interrupted in this run
-	nudge  *nudge        // what sets words in this run: we, or what attends to it
-	began  time.Duration // the thread's CPU time when this run began
-	cpu    time.Duration // what the runs before it took
-	answer []byte        // the host's answer that the guest will take
+	words  []word         // what to set in memory to interrupt the program
+	leave  func() bool    // ends what attends to the run; nil where the guest ticks
+	raised int            // how often it was interrupted in this run
+	nudge  *interruptFlag // what sets words in this run: we, or what attends to it
+	began  time.Duration  // the thread's CPU time when this run began
+	cpu    time.Duration  // what the runs before it took
+	answer []byte         // the host's answer that the guest will take
 	// exiting is set by a JavaScript program that ends itself.
 	exiting bool
 	// draining is set while what such a program left behind runs out: it can
@@ -83,15 +83,15 @@ func (in *instance) open(anew bool) error {
 	if !in.touched {
 		in.cpu = in.saved.newest.cpu
 	}
-	if err := in.revive(nil); err != nil {
+	if err := in.instantiate(nil); err != nil {
 		return err
 	}
 	in.words = slices.DeleteFunc(in.program.language.interrupts(in.vm), func(w word) bool { return !in.vm.has(w) })
 	switch {
 	case !in.saved.taken():
-		return in.greet()
+		return in.initGuest()
 	case anew:
-		return in.awaken()
+		return in.reseed()
 	}
 	return nil
 }
@@ -99,9 +99,9 @@ func (in *instance) open(anew bool) error {
 // limit is how large the memory may become.
 func (in *instance) limit() uint64 { return uint64(in.start.Memory()) }
 
-// revive makes the interpreter as it was at the newest moment, or as the image
+// instantiate makes the interpreter as it was at the newest moment, or as the image
 // is when there is none yet. Memory, if it is not nil, is that already.
-func (in *instance) revive(memory *linear.Memory) (err error) {
+func (in *instance) instantiate(memory *linear.Memory) (err error) {
 	if memory == nil {
 		if memory, err = in.memory(); err != nil {
 			return err
@@ -141,8 +141,8 @@ func (in *instance) memory() (*linear.Memory, error) {
 	return memory, err
 }
 
-// greet gives a fresh interpreter its environment and its own seeds.
-func (in *instance) greet() error {
+// initGuest gives a fresh interpreter its environment and its own seeds.
+func (in *instance) initGuest() error {
 	_, err := in.ask(map[string]any{
 		"op": "start", "env": in.start.Env, "cwd": path.Clean("/" + in.start.Dir), "seed": newSeed(),
 	})
@@ -259,10 +259,10 @@ func (in *instance) Inspect() {
 		sandbox.Inspection
 		Error string
 	}
-	o, err := in.briefly(map[string]any{"op": "inspect"}, inspectTime)
+	o, err := in.askWithTimeout(map[string]any{"op": "inspect"}, inspectTime)
 	if err != nil {
 		found.Error = err.Error()
-		err = in.recover(err)
+		err = in.rollBackAfter(err)
 	}
 	if err == nil {
 		found.Inspection = wire.Brief(sandbox.Inspection{Variables: o.Variables, Imports: o.Imports})
@@ -276,9 +276,9 @@ func (in *instance) Inspect() {
 	}
 }
 
-// briefly asks the driver something between two runs. After so much time it is
+// askWithTimeout asks the driver something between two runs. After so much time it is
 // stopped by force.
-func (in *instance) briefly(request any, atMost time.Duration) (outcome, error) {
+func (in *instance) askWithTimeout(request any, atMost time.Duration) (outcome, error) {
 	in.ends.Control.Begin(0)
 	in.begin(wire.RunBody{})
 	t := time.AfterFunc(atMost, func() { in.ends.Control.Force(sandbox.TimedOut) })
@@ -290,36 +290,36 @@ func (in *instance) briefly(request any, atMost time.Duration) (outcome, error) 
 
 // works tells whether the interpreter can still run a program.
 func (in *instance) works() bool {
-	_, err := in.briefly(map[string]any{"op": "exec", "code": "", "name": "", "args": nil}, inspectTime)
+	_, err := in.askWithTimeout(map[string]any{"op": "exec", "code": "", "name": "", "args": nil}, inspectTime)
 	return err == nil
 }
 
-// recover makes the interpreter anew after err, unless it survived it.
-func (in *instance) recover(err error) error {
+// rollBackAfter makes the interpreter anew after err, unless it survived it.
+func (in *instance) rollBackAfter(err error) error {
 	if errors.Is(err, errMemory) || errors.Is(err, errInterrupted) {
 		return nil
 	}
-	return in.renew()
+	return in.rollBack()
 }
 
-// renew makes the interpreter as it was at the newest moment, with seeds of its
+// rollBack makes the interpreter as it was at the newest moment, with seeds of its
 // own: it has been there before.
-func (in *instance) renew() error {
+func (in *instance) rollBack() error {
 	in.unkept = false
 	if !in.saved.taken() {
 		in.drop()
-		if err := in.revive(nil); err != nil {
+		if err := in.instantiate(nil); err != nil {
 			return err
 		}
 		in.touched, in.found = true, nil
-		return in.greet()
+		return in.initGuest()
 	}
 	memory := in.halt()
-	if memory != nil && !in.saved.back(in.saved.newest, memory, in.program.image) {
+	if memory != nil && !in.saved.restoreTo(in.saved.newest, memory, in.program.image) {
 		memory.Free()
 		memory = nil
 	}
-	return in.again(memory)
+	return in.reinstantiate(memory)
 }
 
 // Close ends the interpreter and tells the server.

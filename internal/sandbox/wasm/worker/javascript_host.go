@@ -117,7 +117,7 @@ func (in *instance) serve(m hostMessage, payload string) string {
 	switch m.Op {
 	case "print":
 		if m.FD == 1 || m.FD == 2 {
-			in.print(int(m.FD)-1, []byte(payload))
+			in.forwardOutput(int(m.FD)-1, []byte(payload))
 		}
 	case "exit":
 		in.exiting = true

@@ -38,7 +38,7 @@ func TestAGuestIsStoppedWhereverItIs(t *testing.T) {
 			t.Fatalf("round %d ended as %+v, error %+v", n, exit, exit.Error)
 		}
 		if exit.State != sandbox.Kept {
-			if err := in.renew(); err != nil {
+			if err := in.rollBack(); err != nil {
 				t.Fatal(err)
 			}
 		}

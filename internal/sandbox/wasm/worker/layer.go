@@ -89,7 +89,7 @@ func writeLayer(w io.Writer, head layerHead, pages changes) error {
 		defer chunkers.Put(c)
 		c.out = append(append(c.out[:0], begin...), text...)
 		if pages.count > 0 {
-			c.append(pages, 0)
+			c.addChunk(pages, 0)
 		}
 		return l.end(c.out)
 	}
@@ -129,7 +129,7 @@ func (l *layerWriter) chunks(pages changes, count int) error {
 		defer chunkers.Put(c)
 		for i := int(taken.Add(1)) - 1; i < count; i = int(taken.Add(1)) - 1 {
 			c.out = c.out[:0]
-			c.append(pages, i)
+			c.addChunk(pages, i)
 			if !l.inTurn(i, c.out) {
 				return
 			}
@@ -186,8 +186,8 @@ var chunkers = sync.Pool{New: func() any {
 	}
 }}
 
-// append appends chunk i of a layer to what is put out.
-func (c *chunker) append(pages changes, i int) {
+// addChunk appends chunk i of a layer to what is put out.
+func (c *chunker) addChunk(pages changes, i int) {
 	le := binary.LittleEndian
 	first := i * chunkPages
 	n := min(pages.count-first, chunkPages)

@@ -101,8 +101,8 @@ func (in *instance) newSystem() (*wasi.System, error) {
 	}
 	config := wasi.Config{
 		Mounts: mounts,
-		Stdout: func(p []byte) { in.print(0, p) },
-		Stderr: func(p []byte) { in.print(1, p) },
+		Stdout: func(p []byte) { in.forwardOutput(0, p) },
+		Stderr: func(p []byte) { in.forwardOutput(1, p) },
 		Stdin:  in.in.read,
 		Random: rand.Reader,
 		CPU:    func() time.Duration { return in.cpu + threadTime() - in.began },
@@ -117,9 +117,9 @@ func (in *instance) newSystem() (*wasi.System, error) {
 	return wasi.New(config)
 }
 
-// print takes what the guest prints: the server's, but for what it prints
+// forwardOutput takes what the guest prints: the server's, but for what it prints
 // while the image is captured.
-func (in *instance) print(which int, p []byte) {
+func (in *instance) forwardOutput(which int, p []byte) {
 	if in.worker == nil {
 		_, _ = in.log.Write(p) // the log of a preparation: nobody may be reading
 		return

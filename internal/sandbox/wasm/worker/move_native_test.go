@@ -45,11 +45,11 @@ func TestAStateMovesBetweenTheEngines(t *testing.T) {
 					} else {
 						in.program = p
 						in.drop() // and not renew, which gives it new seeds
-						if err := in.revive(nil); err != nil {
+						if err := in.instantiate(nil); err != nil {
 							t.Fatal(err)
 						}
 					}
-					o, err := in.briefly(map[string]any{"op": "exec", "code": step.code, "name": "<cell>", "args": nil}, inspectTime)
+					o, err := in.askWithTimeout(map[string]any{"op": "exec", "code": step.code, "name": "<cell>", "args": nil}, inspectTime)
 					if err != nil || o.Error != nil || o.Result != step.want {
 						t.Fatalf("step %d gives %q, not %q: %+v, %v", n, o.Result, step.want, o.Error, err)
 					}

@@ -108,8 +108,8 @@ func (m *nativeModule) reenter(name string, args ...uint64) (uint64, error) {
 	return m.call(name, args...)
 }
 
-// attend watches from another goroutine: the guest itself asks nobody.
-func (m *nativeModule) attend(soft, hard <-chan struct{}, words []word) func() bool {
+// watchInterrupts watches from another goroutine: the guest itself asks nobody.
+func (m *nativeModule) watchInterrupts(soft, hard <-chan struct{}, words []word) func() bool {
 	done, left := make(chan struct{}), make(chan struct{})
 	nudged, nudge := false, m.in.nudge
 	go func() {

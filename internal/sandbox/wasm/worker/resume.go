@@ -104,7 +104,7 @@ func (in *instance) resumeFrom(body wire.ResumeBody, layers *arriving) error {
 	if err != nil {
 		return err
 	}
-	r := &restoring{history: &in.saved, image: in.program.image, state: state, limit: in.limit()}
+	r := &restoring{snapshots: &in.saved, image: in.program.image, state: state, limit: in.limit()}
 	for range body.Layers {
 		layers.next()
 		if err = r.layer(layers); err != nil {
@@ -143,7 +143,7 @@ func (in *instance) forkFrom(body wire.ForkBody) error {
 		return notAtHand()
 	}
 	if limit := in.limit(); m.length > limit {
-		in.saved.leave(m)
+		in.saved.release(m)
 		return tooLarge(m.length, limit)
 	}
 	in.saved.begin(m)
@@ -180,7 +180,7 @@ func (in *instance) readState(body wire.ResumeBody) (savedState, error) {
 
 // restoring is a state that is being put together from layers.
 type restoring struct {
-	*history
+	*snapshots
 	image *linear.Image
 	state savedState
 	limit uint64
@@ -261,7 +261,7 @@ func (r *restoring) complete() error {
 			return err
 		}
 	}
-	m := &moment{id: r.at, length: r.state.Bytes, files: r.state.Files, cpu: r.state.CPU, users: 1}
+	m := &snapshot{id: r.at, length: r.state.Bytes, files: r.state.Files, cpu: r.state.CPU, users: 1}
 	for n, id := range r.ids {
 		if id != 0 {
 			m.pages = append(m.pages, entry{uint32(n), id})

@@ -23,11 +23,11 @@ func (in *instance) begin(body wire.RunBody) {
 	in.in.begin(body.Stdin)
 	in.meter = meter{limit: body.Limits.Fuel}
 	in.raised, in.exiting = 0, false
-	in.nudge = &nudge{}
+	in.nudge = &interruptFlag{}
 	in.vm.memory.Refused()
 	in.vm.forget(in.words) // an interrupt that came too late for the last run
 	soft, hard := in.ends.Control.Stops()
-	in.leave = in.vm.attend(soft, hard, in.words)
+	in.leave = in.vm.watchInterrupts(soft, hard, in.words)
 	in.vm.setCounter(in.meter.portion())
 	for _, m := range in.mounts {
 		m.Dir.Changed() // between runs the server may have
@@ -112,7 +112,7 @@ func (in *instance) Run(body wire.RunBody) {
 	in.worker.send(wire.KindDone, in.id, wire.DoneBody{Exit: exit, Waits: waits})
 	switch { // after the answer: a large memory takes its time
 	case exit.State != sandbox.Kept:
-		err = in.renew()
+		err = in.rollBack()
 	case !in.start.Snapshots:
 		err = in.take()
 	}
@@ -147,7 +147,7 @@ func (in *instance) execute(body wire.RunBody) (exit sandbox.Exit, waits []uint3
 	if body.Continue != nil {
 		request = map[string]any{"op": "resume"}
 	}
-	o, err := in.pursue(request)
+	o, err := in.runToCompletion(request)
 	waits = in.ends.Calls.Waits()
 	in.ends.Calls.End()
 	cause := in.end()
@@ -166,7 +166,7 @@ func (in *instance) execute(body wire.RunBody) (exit sandbox.Exit, waits []uint3
 		in.report(&exit, o)
 	}
 	if exit.State == sandbox.Kept && (refused || in.vm.memory.Room() < reserve) {
-		in.makeRoom(&exit)
+		in.checkHeadroom(&exit)
 	}
 	if cause != 0 && (in.raised > 0 || exit.Cause == sandbox.Crashed || err != nil) {
 		exit.Cause = cause
@@ -175,7 +175,7 @@ func (in *instance) execute(body wire.RunBody) (exit sandbox.Exit, waits []uint3
 		exit.Code = 1
 	}
 	if exit.Cause == sandbox.Crashed {
-		if err := in.renew(); err != nil {
+		if err := in.rollBack(); err != nil {
 			return exit, nil, err
 		}
 		if !in.works() { // earlier runs broke it already, and the checkpoint holds that
@@ -192,8 +192,8 @@ func (in *instance) execute(body wire.RunBody) (exit sandbox.Exit, waits []uint3
 // not even begin, and nothing would ever free any.
 const reserve = 1 << 20
 
-// makeRoom takes a run back that left no memory to go on with.
-func (in *instance) makeRoom(exit *sandbox.Exit) {
+// checkHeadroom takes a run back that left no memory to go on with.
+func (in *instance) checkHeadroom(exit *sandbox.Exit) {
 	has, err := in.program.language.room(in.vm, reserve)
 	if has && err == nil {
 		return
@@ -208,9 +208,9 @@ func memoryError() *sandbox.ProgramError {
 	return &sandbox.ProgramError{Type: "MemoryError", Message: "the program used all the memory it may have"}
 }
 
-// pursue goes on with a run for as long as its driver waits for timers, or for
+// runToCompletion goes on with a run for as long as its driver waits for timers, or for
 // replies to calls, and leaves one that waits for calls when it has been suspended.
-func (in *instance) pursue(request any) (outcome, error) {
+func (in *instance) runToCompletion(request any) (outcome, error) {
 	soft, hard := in.ends.Control.Stops()
 	for {
 		o, err := in.ask(request)

@@ -22,7 +22,7 @@ type counter struct {
 	value int32
 }
 
-func (*counter) attend(_, _ <-chan struct{}, _ []word) func() bool { return nil }
+func (*counter) watchInterrupts(_, _ <-chan struct{}, _ []word) func() bool { return nil }
 
 func (c *counter) counter() int32     { return c.value }
 func (c *counter) setCounter(v int32) { c.value = v }

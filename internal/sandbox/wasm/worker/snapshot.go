@@ -18,13 +18,13 @@ import (
 	"paddock/internal/sandbox/wire/serve"
 )
 
-// glanceTime bounds the inspection that is part of a snapshot: fractions of a
+// inspectTimeout bounds the inspection that is part of a snapshot: fractions of a
 // millisecond as a rule, but some of it may be the program's code.
-const glanceTime = 250 * time.Millisecond
+const inspectTimeout = 250 * time.Millisecond
 
-// awakenTime bounds what a driver does with new seeds. That is a millisecond, and
+// reseedTimeout bounds what a driver does with new seeds. That is a millisecond, and
 // none of it the program's code: what takes longer is the machine.
-const awakenTime = 5 * time.Second
+const reseedTimeout = 5 * time.Second
 
 // saving is a snapshot on its way to the server. Its methods may be called by
 // anybody.
@@ -77,7 +77,7 @@ func (in *instance) snapshot(body wire.SnapshotBody, s *saving) {
 	in.saving.CompareAndSwap(s, nil) // an interrupt is meant for what comes next
 	answer := wire.SavedBody{Snapshot: saved}
 	if err != nil {
-		answer = wire.SavedBody{AnswerBody: wire.Refusal(refusalOf(err, "the state could not be kept"))}
+		answer = wire.SavedBody{StatusBody: wire.ErrorBody(refusalOf(err, "the state could not be kept"))}
 	}
 	if err == nil || errors.Is(err, errGivenUp) {
 		in.worker.send(wire.KindSaved, in.id, answer)
@@ -120,7 +120,7 @@ func (in *instance) keep(body wire.SnapshotBody, w io.Writer) (sandbox.Snapshot,
 	} else {
 		written <- result{}
 	}
-	lost := in.glance(&out)
+	lost := in.inspectQuickly(&out)
 	r := <-written
 	out.Bytes = int64(r.pages) * linear.PageSize
 	if r.err != nil {
@@ -137,7 +137,7 @@ func (in *instance) keep(body wire.SnapshotBody, w io.Writer) (sandbox.Snapshot,
 
 // take keeps the state as it is now.
 func (in *instance) take() error {
-	err := in.saved.take(in.vm.memory, in.program.image, in.system.Save(), in.cpu)
+	err := in.saved.capture(in.vm.memory, in.program.image, in.system.Save(), in.cpu)
 	if err == nil {
 		in.touched, in.unkept, in.found = false, false, nil
 	}
@@ -167,7 +167,7 @@ func (in *instance) writeLayer(w io.Writer, whole, portable bool) (n int, err er
 }
 
 // everything is every page of the newest moment that is not zeros.
-func (h *history) everything(base base) changes {
+func (h *snapshots) everything(base base) changes {
 	var all [][]byte
 	var numbers []uint32
 	own := h.newest.pages
@@ -184,13 +184,13 @@ func (h *history) everything(base base) changes {
 }
 
 // own is the pages in which the newest moment differs from the image.
-func (h *history) own(base base) changes {
+func (h *snapshots) own(base base) changes {
 	t := h.newest.pages
 	return changes{len(t), func(i int) (uint32, []byte, []byte) { return t[i].n, base.page(t[i].n), h.pages.at(t[i].id) }}
 }
 
 // changes are the pages in which the newest moment differs from the written one.
-func (h *history) changes(base base) changes {
+func (h *snapshots) changes(base base) changes {
 	numbers := differ(h.written.pages, h.newest.pages)
 	before, now := h.written.pages.find(numbers), h.newest.pages.find(numbers)
 	content := func(n uint32, id pageID) []byte {
@@ -209,13 +209,13 @@ func (h *history) changes(base base) changes {
 	}}
 }
 
-// glance notes what the interpreter holds. One that does not survive it is
+// inspectQuickly notes what the interpreter holds. One that does not survive it is
 // made anew from what was just kept; an error means that this failed.
-func (in *instance) glance(out *sandbox.Snapshot) error {
+func (in *instance) inspectQuickly(out *sandbox.Snapshot) error {
 	if in.found == nil {
-		o, err := in.briefly(map[string]any{"op": "inspect"}, glanceTime)
+		o, err := in.askWithTimeout(map[string]any{"op": "inspect"}, inspectTimeout)
 		if err != nil {
-			return in.recover(err)
+			return in.rollBackAfter(err)
 		}
 		found := wire.Brief(sandbox.Inspection{Variables: o.Variables, Imports: o.Imports})
 		in.found = &found
@@ -286,13 +286,13 @@ func (in *instance) rewind(body wire.RewindBody) {
 	}
 	to := in.saved.find(body.Mark)
 	if to == nil {
-		in.worker.send(wire.KindRewound, in.id, wire.Refusal(notAtHand()))
+		in.worker.send(wire.KindRewound, in.id, wire.ErrorBody(notAtHand()))
 		return
 	}
-	err := in.goBack(to)
-	answer := wire.AnswerBody{}
+	err := in.restoreTo(to)
+	answer := wire.StatusBody{}
 	if err != nil {
-		answer = wire.Refusal(refusalOf(err, "the earlier state could not be brought back"))
+		answer = wire.ErrorBody(refusalOf(err, "the earlier state could not be brought back"))
 	}
 	in.worker.send(wire.KindRewound, in.id, answer)
 	if err != nil {
@@ -309,7 +309,7 @@ func (in *instance) refresh() {
 		return
 	}
 	in.reopen()
-	in.worker.send(wire.KindRefreshed, in.id, wire.AnswerBody{})
+	in.worker.send(wire.KindRefreshed, in.id, wire.StatusBody{})
 }
 
 // reopen opens what is open anew.
@@ -328,35 +328,35 @@ func notAtHand() *fault.Error {
 	return fault.New(fault.NotFound, "the interpreter has that state no longer at hand").WithHint("it can be resumed from its snapshots")
 }
 
-// goBack makes the interpreter what it was at a moment, whose reference it
+// restoreTo makes the interpreter what it was at a moment, whose reference it
 // takes over.
-func (in *instance) goBack(to *moment) error {
+func (in *instance) restoreTo(to *snapshot) error {
 	memory := in.halt()
-	if !in.saved.back(to, memory, in.program.image) {
+	if !in.saved.restoreTo(to, memory, in.program.image) {
 		memory.Free()
 		memory = nil
 	}
 	in.unkept = false
 	in.saved.begin(to)
-	return in.again(memory)
+	return in.reinstantiate(memory)
 }
 
-// again revives the interpreter at the newest moment, and tells it that it has
+// reinstantiate revives the interpreter at the newest moment, and tells it that it has
 // been there before.
-func (in *instance) again(memory *linear.Memory) error {
-	if err := in.revive(memory); err != nil {
+func (in *instance) reinstantiate(memory *linear.Memory) error {
+	if err := in.instantiate(memory); err != nil {
 		return err
 	}
 	in.found = nil
-	return in.awaken()
+	return in.reseed()
 }
 
-// awaken gives an interpreter seeds of its own, and has it give up what waited
+// reseed gives an interpreter seeds of its own, and has it give up what waited
 // in the background; nothing of the program runs for that. An interpreter that
 // does not take the seeds cannot be a copy.
-func (in *instance) awaken() error {
+func (in *instance) reseed() error {
 	in.touched = true
-	o, err := in.briefly(map[string]any{"op": "awaken", "seed": newSeed()}, awakenTime)
+	o, err := in.askWithTimeout(map[string]any{"op": "awaken", "seed": newSeed()}, reseedTimeout)
 	if err == nil && o.Status != "ok" {
 		err = fmt.Errorf("it answers %q", o.Status)
 	}

@@ -22,7 +22,7 @@ type benched struct {
 	order []string
 }
 
-func newBenched(b *testing.B, p *program, pages *pages, state *history) *benched {
+func newBenched(b *testing.B, p *program, pages *pages, state *snapshots) *benched {
 	in := &instance{program: p, log: io.Discard}
 	in.worker = &worker{conn: wire.NewConn(&wiretest.Recorder{}), folders: folders{}, pages: pages}
 	in.connect(in.worker.conn)
@@ -116,7 +116,7 @@ func BenchmarkSmallSnapshot(b *testing.B) {
 				n.saved.name(fmt.Sprint(b.N))
 				n.state()
 				n.part("state")
-				_, err = n.briefly(map[string]any{"op": "inspect"}, time.Second)
+				_, err = n.askWithTimeout(map[string]any{"op": "inspect"}, time.Second)
 				n.must(err)
 				n.part("inspect")
 				bytes, pages = int(written), count
@@ -174,7 +174,7 @@ func benchmarkSnapshot(b *testing.B, size int, code string) {
 		n.saved.name("m")
 		n.exec("touch(b, 2)")
 		n.begin()
-		n.must(n.goBack(n.saved.find("m")))
+		n.must(n.restoreTo(n.saved.find("m")))
 		n.part("rewind")
 		fork := newBenched(b, p, n.saved.pages, &n.saved)
 		fork.exec("x = b[0]")

@@ -91,7 +91,7 @@ func resumedIn(t *testing.T, p *program, dir string, from *taken, body wire.Resu
 		t.Fatal(err)
 	}
 	t.Cleanup(in.discard)
-	return in, in.open(body.Anew)
+	return in, in.open(body.Reseed)
 }
 
 func testProgram(t *testing.T, name string) *program {
@@ -169,10 +169,10 @@ await asyncio.sleep(0)`)
 	var l taken
 	l.keep(t, in, wire.SnapshotBody{Mark: "m"})
 	in.gives(t, "x = 2")
-	if err := in.goBack(in.saved.find("m")); err != nil {
+	if err := in.restoreTo(in.saved.find("m")); err != nil {
 		t.Fatal(err)
 	}
-	again, err := resumedIn(t, in.program, t.TempDir(), &l, wire.ResumeBody{State: l.state, Layers: 1, Anew: true})
+	again, err := resumedIn(t, in.program, t.TempDir(), &l, wire.ResumeBody{State: l.state, Layers: 1, Reseed: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ def endless(seed):
       while True: pass
     except BaseException: pass
 _paddock_driver.reseed = endless`)
-	f := fault.Of(in.awaken())
+	f := fault.Of(in.reseed())
 	if f == nil || f.Kind != fault.Unavailable || f.Hint == "" {
 		t.Errorf("it gives %+v", f)
 	}
@@ -222,7 +222,7 @@ for (let n = 0; n < 1000; n++) process.noteImport("m" + n); 0`,
 		t.Run(name, func(t *testing.T) {
 			in := openedIn(t, testProgram(t, name), t.TempDir(), &taken{})
 			in.gives(t, code)
-			o, err := in.briefly(map[string]any{"op": "inspect"}, inspectTime)
+			o, err := in.askWithTimeout(map[string]any{"op": "inspect"}, inspectTime)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -355,7 +355,7 @@ func TestAStateIsNeverTooLong(t *testing.T) {
 	p := testProgram(t, "python")
 	for _, count := range []int{1, 20, 200} {
 		in := &instance{program: p}
-		in.saved.newest = &moment{id: "m", files: wasi.State{Descriptors: many[:count]}}
+		in.saved.newest = &snapshot{id: "m", files: wasi.State{Descriptors: many[:count]}}
 		text := in.state()
 		var s savedState
 		if err := json.Unmarshal(text, &s); err != nil || len(text) > wire.MaxState || len(s.Files.Descriptors) != count {

@@ -163,7 +163,7 @@ func (wazeroCode) reserve(img *linear.Image, limit uint64) (*linear.Memory, erro
 	return linear.New(img, limit)
 }
 
-func (*wazeroModule) attend(_, _ <-chan struct{}, _ []word) func() bool { return nil }
+func (*wazeroModule) watchInterrupts(_, _ <-chan struct{}, _ []word) func() bool { return nil }
 
 func (m *wazeroModule) call(name string, args ...uint64) (uint64, error) {
 	f := m.exports[name]

@@ -117,18 +117,18 @@ func (w *worker) Prepare(text json.RawMessage) ([]sandbox.Protection, error) {
 }
 
 // Start makes an instance, from the layers that follow if it resumes a state.
-func (w *worker) Start(id uint32, body wire.StartBody) func() (*instance, *wire.AnswerBody) {
+func (w *worker) Start(id uint32, body wire.StartBody) func() (*instance, *wire.StatusBody) {
 	layers := newArriving(func(n int) { w.send(wire.KindWantLayer, id, wire.CreditBody{Bytes: n}) })
 	w.mu.Lock()
 	w.opening[id] = layers
 	w.mu.Unlock()
-	return func() (*instance, *wire.AnswerBody) {
+	return func() (*instance, *wire.StatusBody) {
 		in, err := w.open(id, body, layers)
 		w.mu.Lock()
 		delete(w.opening, id)
 		w.mu.Unlock()
 		if err != nil {
-			refusal := wire.Refusal(refusalOf(err, "the interpreter could not be started"))
+			refusal := wire.ErrorBody(refusalOf(err, "the interpreter could not be started"))
 			return nil, &refusal
 		}
 		return in, nil
@@ -198,7 +198,7 @@ func (w *worker) open(id uint32, body wire.StartBody, layers *arriving) (*instan
 	in.connect(w.conn)
 	anew := body.Fork != nil
 	if body.Resume != nil {
-		anew = body.Resume.Anew
+		anew = body.Resume.Reseed
 		err = in.resumeFrom(*body.Resume, layers)
 	} else if anew {
 		err = in.forkFrom(*body.Fork)

@@ -55,7 +55,7 @@ type Process[I Instance] interface {
 	Prepare(setup json.RawMessage) ([]sandbox.Protection, error)
 	// Start is told of an instance that is asked for, before anything else comes
 	// for it. What it gives makes it, in a goroutine of its own.
-	Start(id uint32, body wire.StartBody) func() (I, *wire.AnswerBody)
+	Start(id uint32, body wire.StartBody) func() (I, *wire.StatusBody)
 	// Frame is shown every other frame first, and tells whether it took it: frames
 	// that are about no instance have numbers of their own.
 	Frame(f wire.Frame) (taken bool, err error)
@@ -186,7 +186,7 @@ func (l *Loop[I]) forward(in I, f wire.Frame) error {
 	return err
 }
 
-func (l *Loop[I]) start(id uint32, open func() (I, *wire.AnswerBody)) {
+func (l *Loop[I]) start(id uint32, open func() (I, *wire.StatusBody)) {
 	in, refusal := open()
 	l.mu.Lock()
 	unwanted := l.opening[id] || l.ended
@@ -201,7 +201,7 @@ func (l *Loop[I]) start(id uint32, open func() (I, *wire.AnswerBody)) {
 	case unwanted:
 		in.Close()
 	default:
-		Send(l.conn, wire.KindStarted, id, wire.AnswerBody{})
+		Send(l.conn, wire.KindStarted, id, wire.StatusBody{})
 	}
 }
 

@@ -32,13 +32,13 @@ func (e *echo) Prepare(setup json.RawMessage) ([]sandbox.Protection, error) {
 	return []sandbox.Protection{{Name: string(setup), Active: true}}, e.prepared
 }
 
-func (e *echo) Start(id uint32, body wire.StartBody) func() (*echoed, *wire.AnswerBody) {
-	return func() (*echoed, *wire.AnswerBody) {
+func (e *echo) Start(id uint32, body wire.StartBody) func() (*echoed, *wire.StatusBody) {
+	return func() (*echoed, *wire.StatusBody) {
 		if e.opened != nil {
 			<-e.opened
 		}
 		if body.Runtime != "echo" {
-			refusal := wire.Refusal(fault.New(fault.Unsupported, "no such runtime"))
+			refusal := wire.ErrorBody(fault.New(fault.Unsupported, "no such runtime"))
 			return nil, &refusal
 		}
 		return &echoed{process: e, id: id, ends: NewEnds(e.conn, id)}, nil
@@ -50,7 +50,7 @@ func (e *echo) Frame(f wire.Frame) (bool, error) {
 	case wire.KindManage:
 		return true, errors.New("not in this process")
 	case wire.KindDial:
-		Send(e.conn, wire.KindDialed, f.ID, wire.Refusal(fault.New(fault.Unavailable, "nobody is there")))
+		Send(e.conn, wire.KindDialed, f.ID, wire.ErrorBody(fault.New(fault.Unavailable, "nobody is there")))
 		return true, nil
 	}
 	return false, nil

@@ -1,0 +1,277 @@
+package checkpoint_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"paddock/internal/blob"
+	"paddock/internal/checkpoint"
+	"paddock/internal/fault"
+	"paddock/internal/history"
+	"paddock/internal/sandbox"
+	"paddock/internal/workspace"
+)
+
+// bench has the folders of a session that is none, and what is kept of it.
+type bench struct {
+	*checkpoint.Repo
+	t      *testing.T
+	dir    string
+	config checkpoint.Config
+	record func() ([]byte, error)
+	heads  []int64 // that it was told of
+	undone int     // how often it was told of that
+	litter int     // likewise
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{t: t, dir: t.TempDir(), record: func() ([]byte, error) { return []byte(`{"of":"alice"}`), nil }}
+	trees := map[string]*workspace.Tree{}
+	for _, name := range []string{"files", "tmp"} {
+		dir := filepath.Join(b.dir, name)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		tree, err := workspace.Open(dir, workspace.Options{DiskBytes: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { tree.Close() })
+		trees[name] = tree
+	}
+	store, err := blob.Open(filepath.Join(b.dir, "blobs"), blob.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.config = checkpoint.Config{
+		Owner: "alice", Session: "s", Store: store, Folder: filepath.Join(b.dir, "checkpoints"), Files: blob.OS, Trees: trees, Shown: "files", Most: 100,
+		Record: func() ([]byte, error) { return b.record() }, Log: slog.New(slog.DiscardHandler),
+		Moved:    func() { b.heads = append(b.heads, b.Head().Number) },
+		Undone:   func(context.Context) { b.undone++ },
+		Littered: func(int64) { b.litter++ },
+	}
+	b.Repo = b.open(nil)
+	return b
+}
+
+// open opens the same folders again, as change says.
+func (b *bench) open(change func(*checkpoint.Config)) *checkpoint.Repo {
+	b.t.Helper()
+	c := b.config
+	if change != nil {
+		change(&c)
+	}
+	k, err := checkpoint.Open(c)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return k
+}
+
+func (b *bench) write(name, data string) {
+	b.t.Helper()
+	if _, err := b.config.Trees["files"].Write(name, []byte(data)); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) keep(n checkpoint.Note, live map[string]checkpoint.Snapshot) {
+	b.t.Helper()
+	if _, err := b.Commit(b.t.Context(), n, live); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// step writes f and keeps that.
+func (b *bench) step(data, label string) *history.Manifest {
+	b.t.Helper()
+	b.write("f", data)
+	b.keep(checkpoint.Note{Cause: history.CauseExecute, Label: label, Always: label != ""}, nil)
+	return b.Head()
+}
+
+// wantFile checks what a file holds; "" where there is none.
+func (b *bench) wantFile(name, want string) {
+	b.t.Helper()
+	data, err := os.ReadFile(filepath.Join(b.dir, "files", name))
+	if err != nil && !errors.Is(err, os.ErrNotExist) || string(data) != want {
+		b.t.Errorf("%s holds %q, %v, want %q", name, data, err, want)
+	}
+}
+
+// numbers are those of the steps.
+func (b *bench) numbers() (all []int64) {
+	b.t.Helper()
+	steps, err := b.History()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, m := range steps {
+		all = append(all, m.Number)
+	}
+	if b.Count() != int64(len(all)) {
+		b.t.Errorf("there are %d steps, and it counts %d", len(all), b.Count())
+	}
+	return all
+}
+
+// says is an interpreter that writes a text, whole where it is asked to.
+func says(text string, asked *[]bool) checkpoint.Snapshot {
+	return func(_ context.Context, w io.Writer, o sandbox.SnapshotOptions) (sandbox.Snapshot, error) {
+		*asked = append(*asked, o.Whole)
+		n, err := io.WriteString(w, text)
+		return sandbox.Snapshot{Whole: o.Whole, Bytes: int64(n), Known: true, Inspection: sandbox.Inspection{Variables: []sandbox.Variable{{Name: "x", Type: "str", Preview: text}}}}, err
+	}
+}
+
+func TestAnInterpretersStateIsItsLayers(t *testing.T) {
+	b := newBench(t)
+	if b.step("one", ""); b.Resume("python") != nil {
+		t.Error("there is a state before any was kept")
+	}
+	var whole []bool
+	for _, text := range []string{"1", "2"} {
+		b.keep(checkpoint.Note{Cause: history.CauseExecute}, map[string]checkpoint.Snapshot{"python": says(text, &whole)})
+	}
+	two := b.Head()
+	r := b.Resume("python")
+	if r == nil || len(r.Layers) != 2 || r.Reseed || whole[1] || !two.Holds("python") || len(two.Variables) != 1 {
+		t.Fatalf("what was kept is %+v, asked for whole: %v", r, whole)
+	}
+	layer, err := r.Layers[1]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer layer.Close()
+	if text, err := io.ReadAll(layer); string(text) != "2" || err != nil {
+		t.Errorf("the layer holds %q, %v", text, err)
+	}
+	previous, err := b.Previous()
+	if err == nil {
+		_, err = b.RestoreTo(t.Context(), previous, nil)
+	}
+	if r := b.Resume("python"); err != nil || len(r.Layers) != 1 || !r.Reseed {
+		t.Errorf("gone back, it is %+v, %v", r, err)
+	}
+	b.keep(checkpoint.Note{Cause: history.CauseExecute}, map[string]checkpoint.Snapshot{"python": nil})
+	if b.Resume("python") != nil || b.Head().Holds("python") {
+		t.Error("one that is gone is still kept")
+	}
+}
+
+func TestALongStateIsWrittenWhole(t *testing.T) {
+	b := newBench(t)
+	var whole []bool
+	for n := range checkpoint.MaxLayers + 1 {
+		b.keep(checkpoint.Note{Cause: history.CauseExecute}, map[string]checkpoint.Snapshot{"python": says(strconv.Itoa(n), &whole)})
+	}
+	if r := b.Resume("python"); len(r.Layers) != 1 || !whole[checkpoint.MaxLayers] || whole[checkpoint.MaxLayers-1] {
+		t.Errorf("it has %d layers; asked for whole: %v", len(r.Layers), whole)
+	}
+}
+
+func TestAMachineIsSavedWithItsFilesOrNot(t *testing.T) {
+	b := newBench(t)
+	b.step("one", "")
+	save := func(_ context.Context, w io.Writer, still func() error) ([]byte, map[string]*sandbox.Inspection, error) {
+		b.write("f", "while it ran")
+		err := still()
+		b.write("f", "later")
+		_, _ = io.WriteString(w, "machine")
+		return []byte("state"), map[string]*sandbox.Inspection{"python": {Imports: []string{"re"}}, "command": nil}, err
+	}
+	b.keep(checkpoint.Note{Cause: history.CauseSleep, Save: save, MachineMoved: true, Resting: true}, nil)
+	m := b.Machine()
+	if m == nil || string(m.State) != "state" || m.Reseed || !b.Head().Holds("python") || b.Head().Machine.Interpreters["command"].Known {
+		t.Fatalf("the machine is %+v in %+v", m, b.Head())
+	}
+	if err := b.RestoreFiles(); err != nil {
+		t.Fatal(err)
+	}
+	b.wantFile("f", "while it ran")
+	if h := b.Head(); h.Of != h.Number { // its files are no others by resting
+		t.Errorf("what changed files is no step: %+v", h)
+	}
+	quiet := func(_ context.Context, _ io.Writer, still func() error) ([]byte, map[string]*sandbox.Inspection, error) {
+		return nil, nil, still()
+	}
+	steps := b.Count()
+	for range 2 {
+		b.keep(checkpoint.Note{Cause: history.CauseSleep, Save: quiet, MachineMoved: true, Resting: true}, nil)
+	}
+	if h := b.Head(); b.Count() != steps || h.Of == h.Number || b.litter != 1 {
+		t.Errorf("resting makes steps: %d are %d; the head is %+v; it was told of %d", steps, b.Count(), h, b.litter)
+	}
+	b.step("two", "")
+	if b.keep(checkpoint.Note{Cause: history.CauseExecute, MachineMoved: true}, nil); b.Machine() != nil {
+		t.Error("a machine that moved is still the checkpoint's")
+	}
+	forgetful := func(context.Context, io.Writer, func() error) ([]byte, map[string]*sandbox.Inspection, error) {
+		return nil, nil, nil
+	}
+	if _, err := b.Commit(t.Context(), checkpoint.Note{Save: forgetful}, nil); fault.KindOf(err) != fault.Internal {
+		t.Errorf("a machine without its files is kept: %v", err)
+	}
+}
+
+func TestANewSessionBeginsAsAnotherIs(t *testing.T) {
+	b := newBench(t)
+	var whole []bool
+	b.write("f", "one")
+	b.keep(checkpoint.Note{Cause: history.CauseExecute}, map[string]checkpoint.Snapshot{"python": says("1", &whole)})
+	from := b.Head()
+	b.write("f", "two") // of which the fork knows nothing
+	fork := b.open(func(c *checkpoint.Config) {
+		c.Session, c.Folder, c.Moved = "fork", filepath.Join(b.dir, "forks"), func() {}
+	})
+	then := false
+	err := fork.Begin(t.Context(), history.CauseFork, from, func() {
+		then = fork.Head().Number == 0
+		b.wantFile("f", "one")
+	})
+	if err != nil || !then {
+		t.Fatalf("%v; told in time: %v", err, then)
+	}
+	if r := fork.Resume("python"); len(r.Layers) != 1 || !r.Reseed {
+		t.Errorf("it begins with %+v", r)
+	}
+	if h := fork.Head(); h.Session != "fork" || h.Previous != 0 || h.Cause != history.CauseFork || len(h.Files) != 0 {
+		t.Errorf("it begins at %+v", h)
+	}
+}
+
+func TestNothingIsWrittenOfWhatIsClosedOrPassing(t *testing.T) {
+	b := newBench(t)
+	passing := b.open(func(c *checkpoint.Config) { c.Ephemeral = true })
+	b.write("f", "one")
+	err := passing.Begin(t.Context(), history.CauseCreate, nil, nil)
+	if err == nil {
+		_, err = passing.Commit(t.Context(), checkpoint.Note{Cause: history.CauseAsked, Always: true}, nil)
+	}
+	if gone, failed := passing.Empty(t.Context()); err != nil || failed != nil || len(gone) != 1 || passing.Count() != 0 {
+		t.Errorf("%v, %v: %d of it are kept", err, failed, passing.Count())
+	}
+	b.wantFile("f", "")
+	b.step("two", "l")
+	closed := errors.New("closed")
+	b.Close(closed)
+	_, kept := b.Commit(t.Context(), checkpoint.Note{Cause: history.CauseAsked, Always: true}, nil)
+	_, gone := b.RestoreTo(t.Context(), b.Head(), nil)
+	_, empty := b.Empty(t.Context())
+	_, label := b.Unlabel("l")
+	for _, err := range []error{kept, gone, empty, label, b.CommitPaths(t.Context(), []string{"f"})} {
+		if !errors.Is(err, closed) {
+			t.Errorf("it is written: %v", err)
+		}
+	}
+	if b.Prune(0); b.Count() != 1 || b.undone != 0 {
+		t.Errorf("%d are left; told to undo %d times", b.Count(), b.undone)
+	}
+}

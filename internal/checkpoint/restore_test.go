@@ -1,0 +1,224 @@
+package checkpoint_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"paddock/internal/blob"
+	"paddock/internal/checkpoint"
+	"paddock/internal/fault"
+	"paddock/internal/history"
+)
+
+func TestWhatIsKeptCanBeGoneBackTo(t *testing.T) {
+	b := newBench(t)
+	if h := b.Head(); h.Number != 0 || b.Count() != 0 {
+		t.Errorf("before anything is kept the head is %+v", h)
+	}
+	b.write("f", "one")
+	b.keep(checkpoint.Note{Cause: history.CauseCreate, Label: "first"}, nil)
+	b.write("f", "two")
+	b.write("g", "new")
+	b.keep(checkpoint.Note{Cause: history.CauseExecute, Execution: "x-1", Code: "\n print(1) \nmore"}, nil)
+	b.keep(checkpoint.Note{Cause: history.CauseExecute}, nil) // nothing changed
+	if len(b.heads) != 2 || len(b.numbers()) != 2 {
+		t.Errorf("it was told of %v, and has %v", b.heads, b.numbers())
+	}
+	if h := b.Head(); h.Code != "print(1)" || h.Execution != "x-1" || h.Label != "" || len(h.Files) != 2 || string(h.Record) != `{"of":"alice"}` {
+		t.Errorf("the head is %+v", h)
+	}
+	first, err := b.Find("first")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if previous, err := b.Previous(); err != nil || previous.Number != first.Number {
+		t.Errorf("before the head is %+v, %v", previous, err)
+	}
+	changes, err := b.RestoreTo(t.Context(), first, nil)
+	if err != nil || len(changes) != 2 {
+		t.Fatalf("going back changes %v, %v", changes, err)
+	}
+	b.wantFile("f", "one")
+	b.wantFile("g", "")
+	if h := b.Head(); h.Of != first.Number || h.Number != 3 || b.undone != 0 {
+		t.Errorf("the head is %+v", h)
+	}
+	if _, err := b.Find("3"); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("what only says that it went back can be gone back to: %v", err)
+	}
+	if _, err := b.Previous(); fault.KindOf(err) != fault.Conflict {
+		t.Errorf("before the first is %v", err)
+	}
+	if got := b.numbers(); len(got) != 2 {
+		t.Errorf("there are %v to go back to", got)
+	}
+}
+
+func TestWhatWasTornIsMendedBeforeAnythingIsKept(t *testing.T) {
+	b := newBench(t)
+	first := b.step("one", "")
+	b.step("two", "")
+	hidden := filepath.Join(b.dir, "hidden")
+	broken := errors.New("no record")
+	b.record = func() ([]byte, error) {
+		b.wantFile("f", "one") // the files are there; the checkpoint will not be
+		return nil, errors.Join(broken, os.Rename(filepath.Join(b.dir, "blobs"), hidden))
+	}
+	if _, err := b.RestoreTo(t.Context(), first, nil); !errors.Is(err, broken) || b.undone != 1 {
+		t.Fatalf("it went back: %v; that it did not was told %d times", err, b.undone)
+	}
+	if _, err := os.Stat(hidden); err != nil {
+		t.Skipf("a folder in use cannot be moved here: %v", err)
+	}
+	b.record = func() ([]byte, error) { return nil, nil }
+	if err := b.RepairFiles(); fault.KindOf(err) != fault.Unavailable || b.NeedsRepair() {
+		t.Errorf("files that cannot be brought back are mended: %v", err)
+	}
+	if err := os.Rename(hidden, filepath.Join(b.dir, "blobs")); err != nil {
+		t.Fatal(err)
+	}
+	b.keep(checkpoint.Note{Cause: history.CauseAsked, Always: true}, nil)
+	b.wantFile("f", "two")
+	if !b.NeedsRepair() || b.NeedsRepair() {
+		t.Error("that they were mended is not told once")
+	}
+	if !b.Close(errors.New("closed")) {
+		t.Error("they are not whole")
+	}
+}
+
+func TestWhoOpensItNextIsWhereTheLastOneWas(t *testing.T) {
+	b := newBench(t)
+	b.step("one", "")
+	b.step("two", "")
+	b.write("f", "cut short")
+	again := b.open(func(c *checkpoint.Config) { c.Moved = func() {} })
+	skipped, unlisted, err := again.OpenHead(2)
+	if skipped != nil || unlisted || err != nil || again.Head().Number != 2 {
+		t.Fatalf("it is at %+v: %v, %v, %v", again.Head(), skipped, unlisted, err)
+	}
+	if changed, partly, err := again.Recover(t.Context(), false); !changed || partly || err != nil {
+		t.Errorf("rolling back: %v, %v, %v", changed, partly, err)
+	}
+	b.wantFile("f", "two")
+	if h := again.Head(); h.Number != 3 || h.Of != 2 {
+		t.Errorf("it is at %+v then", h)
+	}
+	later := b.open(nil)
+	if skipped, _, err := later.OpenHead(7); !errors.Is(skipped, history.ErrDamaged) || err != nil {
+		t.Errorf("that checkpoint 7 is missing is told as %v, %v", skipped, err)
+	}
+}
+
+// What a person changed while nobody had the session is a step of its own.
+func TestWhatSomebodyChangedMeanwhileIsTakenUp(t *testing.T) {
+	b := newBench(t)
+	b.step("one", "")
+	b.write("f", "changed")
+	if changed, _, err := b.Recover(t.Context(), true); changed || err != nil {
+		t.Errorf("rolling back: %v, %v", changed, err)
+	}
+	b.wantFile("f", "changed")
+	if h := b.Head(); h.Number != 2 || h.Of != 2 || h.Cause != history.CauseFiles {
+		t.Errorf("it is at %+v", h)
+	}
+}
+
+// remove removes a content from the store.
+func (b *bench) remove(ref blob.Ref) {
+	b.t.Helper()
+	d := ref.Digest
+	if err := os.Remove(filepath.Join(b.dir, "blobs", hex.EncodeToString(d[:1]), hex.EncodeToString(d[1:]))); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// After a process that was killed, what can be brought back is, whatever became of
+// other folders.
+func TestAFolderIsBroughtBackWhateverBecameOfAnother(t *testing.T) {
+	for range 8 { // folders are in no order
+		b := newBench(t)
+		b.write("f", "precious")
+		if _, err := b.config.Trees["tmp"].Write("t", []byte("one")); err != nil {
+			t.Fatal(err)
+		}
+		b.keep(checkpoint.Note{Cause: history.CauseCreate}, nil)
+		list, err := checkpoint.ReadListing(b.config.Store, b.Head().Trees["files"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for ref := range list.Refs() {
+			b.remove(ref)
+		}
+		b.write("f", "cut short")
+		if _, err := b.config.Trees["tmp"].Write("t", []byte("two")); err != nil {
+			t.Fatal(err)
+		}
+		if changed, partly, err := b.Recover(t.Context(), false); !changed || !partly || err != nil {
+			t.Errorf("rolling back: %v, %v, %v", changed, partly, err)
+		}
+		if data, err := os.ReadFile(filepath.Join(b.dir, "tmp", "t")); string(data) != "one" || err != nil {
+			t.Fatalf("what could be brought back is %q, %v", data, err)
+		}
+	}
+}
+
+// Where it cannot be known what was in a folder, all are as they were found.
+func TestFilesAreAsTheyWereFoundWhereAListIsDamaged(t *testing.T) {
+	for range 8 {
+		b := newBench(t)
+		b.step("one", "")
+		data := []byte("no list")
+		batch, err := b.config.Store.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ref, err := batch.Put(bytes.NewReader(data))
+		if err == nil {
+			err = batch.Sync(t.Context())
+		}
+		batch.Close()
+		line, open := history.Open(b.config.Folder, blob.OS)
+		if err := errors.Join(err, open); err != nil {
+			t.Fatal(err)
+		}
+		bad := b.Head().Clone()
+		bad.Of, bad.Trees["tmp"] = 0, ref
+		if err := line.Append(&bad); err != nil {
+			t.Fatal(err)
+		}
+		b.write("f", "cut short")
+		again := b.open(nil)
+		if skipped, unlisted, err := again.OpenHead(2); skipped != nil || !unlisted || err != nil {
+			t.Fatalf("it is opened with %v, %v, %v", skipped, unlisted, err)
+		}
+		if changed, partly, err := again.Recover(t.Context(), false); changed || partly || err != nil {
+			t.Errorf("rolling back: %v, %v, %v", changed, partly, err)
+		}
+		b.wantFile("f", "cut short")
+		if err := again.RestoreFiles(); err != nil {
+			t.Error(err)
+		}
+		b.wantFile("f", "cut short")
+	}
+}
+
+func TestWhatIsEmptiedCanBeUndone(t *testing.T) {
+	b := newBench(t)
+	b.step("one", "")
+	if gone, err := b.Empty(t.Context()); len(gone) != 1 || err != nil {
+		t.Errorf("it deleted %v, %v", gone, err)
+	}
+	b.wantFile("f", "")
+	previous, err := b.Previous()
+	if err == nil {
+		_, err = b.RestoreTo(t.Context(), previous, nil)
+	}
+	if b.wantFile("f", "one"); err != nil {
+		t.Error(err)
+	}
+}

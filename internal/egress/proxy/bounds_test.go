@@ -1,0 +1,411 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"paddock/internal/egress"
+)
+
+func TestBudgetsEndWhatHasNoEnd(t *testing.T) {
+	s := serves(t, false, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == "POST" {
+			_, _ = io.Copy(io.Discard, r.Body)
+			return
+		}
+		for chunk := make([]byte, 64<<10); ; {
+			if _, err := w.Write(chunk); err != nil {
+				return
+			}
+		}
+	})
+	for _, want := range []struct {
+		method string
+		b      Budgets
+		used   func(Usage) int64
+	}{
+		{"GET", Budgets{Received: 1 << 20}, func(u Usage) int64 { return u.Received }},
+		{"POST", Budgets{Sent: 1 << 20}, func(u Usage) int64 { return u.Sent }},
+	} {
+		d, got := opened(t, Config{Budgets: want.b}, "127.0.0.1:"+s.port()+"!private")
+		c := program(t, d)
+		var body io.Reader
+		if want.method == "POST" {
+			body = endless{}
+		}
+		a := send(t, c, want.method, s.URL, body)
+		if a.err == nil && a.status != 403 || len(a.body) > 1<<20 {
+			t.Errorf("%s without end: %d bytes, %+v", want.method, len(a.body), a.err)
+		}
+		if r := got.wait(t, 1)[0]; r.Decision != Exhausted || r.Cause != "budget" {
+			t.Errorf("the record is %+v", r)
+		}
+		if n := want.used(d.Usage()); n < 1<<20 || n > 1<<20+128<<10 {
+			t.Errorf("%s: %d bytes were counted", want.method, n)
+		}
+		a = ask(t, c, "GET", s.URL)
+		if a.status != 403 || !strings.Contains(a.body, "has used up its network budget of 1048576 bytes") {
+			t.Errorf("afterwards: %+v", a)
+		}
+		if a := ask(t, c, "GET", "https://127.0.0.1:"+s.port()); a.err == nil || !strings.Contains(a.err.Error(), "used up") {
+			t.Errorf("CONNECT afterwards: %+v", a.err)
+		}
+		again, _ := opened(t, Config{Budgets: want.b, Used: d.Usage()}, "127.0.0.1:"+s.port()+"!private")
+		if a := ask(t, program(t, again), "GET", s.URL); a.status != 403 {
+			t.Errorf("in another process: %+v", a)
+		}
+	}
+}
+
+// endless is a body.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+func TestRequestsAndConnectionsAreCounted(t *testing.T) {
+	hold := make(chan struct{})
+	s := serves(t, false, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/hold" {
+			_ = http.NewResponseController(w).Flush()
+			<-hold
+		}
+	})
+	d, got := opened(t, Config{Budgets: Budgets{Requests: 3}}, "127.0.0.1:"+s.port()+"!private")
+	c := program(t, d)
+	for k, want := range []int{200, 403, 200, 403, 403} { // what is refused counts as well
+		target := s.URL
+		if want == 403 {
+			target = "http://evil.example"
+		}
+		a := ask(t, c, "GET", target)
+		if a.status != want || (k >= 3) != strings.Contains(a.body, "network budget of 3 requests") {
+			t.Errorf("request %d: %+v", k, a)
+		}
+	}
+	if r := got.wait(t, 5)[4]; r.Decision != Exhausted {
+		t.Errorf("the record is %+v", r)
+	}
+	for range 2 * maxBeyond {
+		_ = ask(t, c, "GET", "http://evil.example")
+	}
+	if err := d.Reach("evil.example", 443); err == nil || len(got.wait(t, 0)) > 3+maxBeyond {
+		t.Errorf("%d records fill the log", len(got.wait(t, 0)))
+	}
+	d, _ = opened(t, Config{Budgets: Budgets{Connections: 2}}, "127.0.0.1:"+s.port()+"!private")
+	c = program(t, d)
+	var held []*http.Response
+	for range 2 {
+		resp, err := c.Get(s.URL + "/hold")
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, resp)
+	}
+	if a := ask(t, c, "GET", s.URL); a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(a.body, "2 connections") {
+		t.Errorf("the third: %+v", a)
+	}
+	close(hold)
+	for _, resp := range held {
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+	}
+	if a := ask(t, c, "GET", s.URL); a.status != 200 {
+		t.Errorf("when one is free: %+v", a)
+	}
+}
+
+// Headers and bodies that come byte by byte or not at all, and answers that nobody reads.
+func TestWhoIsSlowIsNotWaitedFor(t *testing.T) {
+	slow := func(t *testing.T, test func(t *testing.T, d *Proxy, program net.Conn, got *records)) {
+		synctest.Test(t, func(t *testing.T) {
+			block := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch r.URL.Path {
+				case "/now":
+					fmt.Fprint(w, "now")
+				case "/read":
+					_, err := io.Copy(io.Discard, r.Body)
+					http.Error(w, fmt.Sprint(err), 500)
+				case "/write":
+					for chunk := make([]byte, 1<<20); ; {
+						if _, err := w.Write(chunk); err != nil {
+							return
+						}
+					}
+				case "/drip":
+					for r.Context().Err() == nil {
+						fmt.Fprint(w, ".")
+						_ = http.NewResponseController(w).Flush()
+						time.Sleep(time.Minute)
+					}
+				default:
+					<-r.Context().Done()
+				}
+			})
+			got := &records{came: make(chan struct{}, 1)}
+			d, err := New(Config{Local: map[string]http.Handler{"local.internal": block}, Record: got.add})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, b := net.Pipe()
+			done := make(chan struct{})
+			go func() { defer close(done); d.ServeOrigin(context.Background(), b, "local.internal", 80, false) }()
+			test(t, d, a, got)
+			a.Close()
+			<-done
+			d.Close()
+		})
+	}
+	ends := func(t *testing.T, conn net.Conn, after time.Duration) string {
+		t.Helper()
+		begin := time.Now()
+		text, _ := io.ReadAll(conn)
+		if took := time.Since(begin); took != after {
+			t.Errorf("it ends after %v with %.200q", took, text)
+		}
+		return string(text)
+	}
+	t.Run("no header", func(t *testing.T) {
+		slow(t, func(t *testing.T, d *Proxy, conn net.Conn, _ *records) { ends(t, conn, 30*time.Second) })
+	})
+	t.Run("a header byte by byte", func(t *testing.T) {
+		slow(t, func(t *testing.T, d *Proxy, conn net.Conn, _ *records) {
+			var writing sync.WaitGroup
+			defer writing.Wait()
+			writing.Go(func() {
+				for _, b := range []byte("GET / HTTP/1.1\r\nHost: local.internal\r\nA: " + strings.Repeat("a", 1000)) {
+					if _, err := conn.Write([]byte{b}); err != nil {
+						return
+					}
+					time.Sleep(time.Second)
+				}
+			})
+			ends(t, conn, 30*time.Second)
+		})
+	})
+	t.Run("no next request", func(t *testing.T) {
+		slow(t, func(t *testing.T, d *Proxy, conn net.Conn, _ *records) {
+			go func() { _, _ = io.WriteString(conn, "TRACE / HTTP/1.1\r\nHost: local.internal\r\n\r\n") }()
+			if text := ends(t, conn, 2*time.Minute); !strings.HasPrefix(text, "HTTP/1.1 403") {
+				t.Errorf("got %q", text)
+			}
+		})
+	})
+	t.Run("no body", func(t *testing.T) {
+		slow(t, func(t *testing.T, d *Proxy, conn net.Conn, got *records) {
+			go func() {
+				_, _ = io.WriteString(conn, "POST /read HTTP/1.1\r\nHost: local.internal\r\nContent-Length: 10\r\n\r\nabc")
+			}()
+			ends(t, conn, 5*time.Minute)
+			if r := got.wait(t, 1)[0]; r.Cause != "idle" || r.Duration != 5*time.Minute {
+				t.Errorf("the record is %+v", r)
+			}
+		})
+	})
+	t.Run("no rest of a body that nobody wants", func(t *testing.T) {
+		slow(t, func(t *testing.T, d *Proxy, conn net.Conn, got *records) {
+			go func() {
+				_, _ = io.WriteString(conn, "PUT /now HTTP/1.1\r\nHost: local.internal\r\nContent-Length: 10\r\n\r\nabc")
+			}()
+			if text := ends(t, conn, 30*time.Second); !strings.HasPrefix(text, "HTTP/1.1 200") {
+				t.Errorf("got %q", text)
+			}
+		})
+	})
+	t.Run("nobody reads a small answer", func(t *testing.T) {
+		slow(t, func(t *testing.T, d *Proxy, conn net.Conn, got *records) {
+			begin := time.Now()
+			_, _ = io.WriteString(conn, "GET /now HTTP/1.1\r\nHost: local.internal\r\n\r\n")
+			got.wait(t, 1)
+			for d.waiting.Load() > 0 {
+				time.Sleep(time.Second) // in the bubble
+			}
+			if took := time.Since(begin); took > 61*time.Second {
+				t.Errorf("it ends after %v", took)
+			}
+		})
+	})
+	t.Run("no answer", func(t *testing.T) {
+		slow(t, func(t *testing.T, d *Proxy, conn net.Conn, got *records) {
+			go func() { _, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: local.internal\r\n\r\n") }()
+			ends(t, conn, 5*time.Minute)
+			if r := got.wait(t, 1)[0]; r.Cause != "idle" {
+				t.Errorf("the record is %+v", r)
+			}
+		})
+	})
+	t.Run("nobody reads", func(t *testing.T) {
+		slow(t, func(t *testing.T, d *Proxy, conn net.Conn, got *records) {
+			begin := time.Now()
+			_, _ = io.WriteString(conn, "GET /write HTTP/1.1\r\nHost: local.internal\r\n\r\n")
+			r := got.wait(t, 1)[0]
+			if took := time.Since(begin); r.Cause != "idle" || took != 5*time.Minute {
+				t.Errorf("after %v the record is %+v", took, r)
+			}
+		})
+	})
+	t.Run("an answer that drips", func(t *testing.T) {
+		slow(t, func(t *testing.T, d *Proxy, conn net.Conn, got *records) {
+			go func() { _, _ = io.WriteString(conn, "GET /drip HTTP/1.1\r\nHost: local.internal\r\n\r\n") }()
+			ends(t, conn, time.Hour)
+		})
+	})
+}
+
+func TestAChangedPolicyCutsWhatIsOpen(t *testing.T) {
+	s := serves(t, false, func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		if r.URL.Path == "/quiet" {
+			<-r.Context().Done()
+			return
+		}
+		for r.Context().Err() == nil {
+			fmt.Fprint(w, "more\n")
+		}
+	})
+	at := "127.0.0.1:" + s.port()
+	for _, path := range []string{"/quiet", "/loud"} {
+		d, got := opened(t, Config{}, at+"!private")
+		for name, c := range map[string]*http.Client{"proxy": program(t, d), "stream": stream(t, d)} {
+			d.SetPolicy(rules(t, at+"!private"))
+			resp, err := c.Get(s.URL + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.SetPolicy(rules(t, at+"!private", "example.com")) // what is allowed as before goes on
+			if path == "/loud" {
+				if _, err := io.ReadFull(resp.Body, make([]byte, 1<<20)); err != nil {
+					t.Errorf("%s: what is still allowed broke: %v", name, err)
+				}
+			}
+			d.SetPolicy(rules(t, at+"/other!private"))
+			if _, err := io.Copy(io.Discard, resp.Body); err == nil {
+				t.Errorf("%s: an answer that is cut short has an end", name)
+			}
+			resp.Body.Close()
+			if a := ask(t, c, "GET", s.URL+path); a.status != 403 {
+				t.Errorf("%s: afterwards: %+v", name, a)
+			}
+		}
+		for _, r := range got.wait(t, 4) {
+			if r.Status == 200 && (r.Cause != "policy" || r.Decision != Denied) {
+				t.Errorf("the record is %+v", r)
+			}
+		}
+	}
+	// So is what goes to an address that its host's rule no longer names.
+	d, got := opened(t, Config{Resolver: names{"named.example": "127.0.0.1"}}, "named.example:*!private")
+	resp, err := stream(t, d).Get("http://named.example:" + s.port() + "/quiet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	d.SetPolicy(rules(t, "named.example:*"))
+	if _, err := io.Copy(io.Discard, resp.Body); err == nil || got.wait(t, 1)[0].Cause != "policy" {
+		t.Errorf("what is no longer public goes on: %v", err)
+	}
+	// Tunnels in which nothing is asked, yet or any more, are cut as well.
+	d, _ = opened(t, Config{}, at+"!private")
+	proxy := proxied(t, d)
+	begun, used := tunnelTo(t, proxy, at), tunnelTo(t, proxy, at)
+	fmt.Fprintf(used, "TRACE / HTTP/1.1\r\nHost: %s\r\n\r\n", at)
+	if _, err := io.ReadFull(used, make([]byte, len("HTTP/1.1 403"))); err != nil {
+		t.Fatal(err)
+	}
+	d.SetPolicy(rules(t, "example.com"))
+	fmt.Fprintf(begun, "TRACE / HTTP/1.1\r\nHost: %s\r\n\r\n", at)
+	for name, conn := range map[string]net.Conn{"begun": begun, "used": used} {
+		if text, err := io.ReadAll(conn); strings.Contains(string(text), "HTTP/1.1 403") {
+			t.Errorf("the tunnel that is %s gives %q, %v", name, text, err)
+		}
+	}
+}
+
+func TestCloseCutsEverything(t *testing.T) {
+	s := serves(t, false, func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	d, got := opened(t, Config{}, "127.0.0.1:"+s.port()+"!private")
+	c := stream(t, d)
+	resp, err := c.Get(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	idle := opens(t, d, "127.0.0.1", 80, false)
+	for range 2 {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := io.ReadAll(resp.Body); err == nil {
+		t.Error("an answer goes on")
+	}
+	if _, err := io.ReadAll(idle); err != nil {
+		t.Error(err)
+	}
+	if a := ask(t, c, "GET", s.URL); a.err == nil {
+		t.Errorf("after the end: %+v", a)
+	}
+	if r := got.wait(t, 1); len(r) == 0 {
+		t.Error("there is no record")
+	}
+	d.SetPolicy(rules(t, "example.com"))
+	// And a connection ends with its context.
+	d, _ = opened(t, Config{}, "example.com")
+	a, b := net.Pipe()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); d.ServeProxy(ctx, b) }()
+	cancel()
+	<-done
+	if _, err := a.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the connection is open: %v", err)
+	}
+}
+
+// Many programs at once, while the rules change and somebody asks: what is allowed all the
+// time is answered whole, and what is not says so.
+func TestManyAtOnce(t *testing.T) {
+	long := strings.Repeat("0123456789", 20_000)
+	s := serves(t, true, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, long) })
+	policies := []egress.Policy{rules(t, "example.com:*!private", "127.0.0.1:*!private"), rules(t, "example.com:*!private")}
+	d, _ := opened(t, Config{}, "example.com:*!private")
+	c := program(t, d)
+	var all, changing sync.WaitGroup
+	stop := make(chan struct{})
+	changing.Go(func() {
+		for k := 0; ; k++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+				d.SetPolicy(policies[k%2])
+				_, _ = d.Usage(), d.Denials()
+			}
+		}
+	})
+	for range 8 {
+		all.Go(func() {
+			for range 10 {
+				if a := ask(t, c, "GET", "https://example.com:"+s.port()); a.err != nil || a.body != long {
+					t.Errorf("what is allowed: %d, %d bytes, %v", a.status, len(a.body), a.err)
+				}
+				if a := ask(t, c, "GET", "https://127.0.0.1:"+s.port()); a.err == nil && a.body != long && a.status != 403 {
+					t.Errorf("what is allowed at times: %+v", a)
+				}
+			}
+		})
+	}
+	all.Wait()
+	close(stop)
+	changing.Wait()
+}

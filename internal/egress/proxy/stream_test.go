@@ -1,0 +1,290 @@
+package proxy
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"paddock/internal/fault"
+)
+
+// each runs a test as a program behind the proxy, and as one with a stream.
+func each(t *testing.T, d *Proxy, test func(t *testing.T, c *http.Client)) {
+	t.Helper()
+	for name, c := range map[string]*http.Client{"proxy": program(t, d), "stream": stream(t, d)} {
+		t.Run(name, func(t *testing.T) { test(t, c) })
+	}
+}
+
+// begun gives an answer whose header has come.
+func begun(t *testing.T, c *http.Client, url string) *http.Response {
+	t.Helper()
+	resp, err := c.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+// inHalves reads an answer whose second half comes when it is asked for.
+func inHalves(t *testing.T, resp *http.Response, next chan<- struct{}, first, later string) {
+	t.Helper()
+	half := make([]byte, len(first))
+	if _, err := io.ReadFull(resp.Body, half); string(half) != first || err != nil {
+		t.Errorf("the first half is %q, %v", half, err)
+	}
+	next <- struct{}{}
+	if rest, err := io.ReadAll(resp.Body); string(rest) != later || err != nil {
+		t.Errorf("the second half is %q, %v", rest, err)
+	}
+}
+
+func TestAnswersComeAsTheyAreWritten(t *testing.T) {
+	next := make(chan struct{})
+	s := serves(t, false, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/events":
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(w, "data: 1\n\n")
+			_ = http.NewResponseController(w).Flush()
+			<-next
+			fmt.Fprint(w, "data: 2\n\n")
+		case "/sized":
+			w.Header().Set("Content-Length", "10")
+			fmt.Fprint(w, "first")
+			_ = http.NewResponseController(w).Flush()
+			<-next
+			fmt.Fprint(w, "later")
+		case "/talk":
+			rc := http.NewResponseController(w)
+			_ = rc.EnableFullDuplex()
+			for word := make([]byte, 4); ; {
+				n, err := r.Body.Read(word)
+				_, _ = w.Write(word[:n])
+				_ = rc.Flush()
+				if err != nil {
+					return
+				}
+			}
+		case "/trailer":
+			w.Header().Set("Trailer", "X-Sum")
+			fmt.Fprint(w, "body")
+			_ = http.NewResponseController(w).Flush()
+			w.Header().Set("X-Sum", "42")
+			w.Header().Set(http.TrailerPrefix+"X-Late", "43")
+		case "/none":
+			w.WriteHeader(http.StatusNoContent)
+		case "/same":
+			w.Header().Set("Etag", `"x"`)
+			w.WriteHeader(http.StatusNotModified)
+		case "/hints":
+			w.Header().Set("Link", "</a>; rel=preload")
+			w.WriteHeader(http.StatusEarlyHints)
+			fmt.Fprint(w, "late")
+		case "/echo":
+			_ = http.NewResponseController(w).EnableFullDuplex()
+			_, _ = io.Copy(w, r.Body)
+		default:
+			w.Header().Set("Content-Length", "5")
+			fmt.Fprint(w, "hello")
+		}
+	})
+	d, _ := opened(t, Config{}, "127.0.0.1:"+s.port()+"!private")
+	each(t, d, func(t *testing.T, c *http.Client) {
+		inHalves(t, begun(t, c, s.URL+"/events"), next, "data: 1\n", "\ndata: 2\n\n")
+		inHalves(t, begun(t, c, s.URL+"/sized"), next, "first", "later")
+		says, program := io.Pipe()
+		go func() { _, _ = io.WriteString(program, "ping") }()
+		resp, err := c.Post(s.URL+"/talk", "text/plain", says)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, word := range []string{"ping", "pong"} {
+			got := make([]byte, 4)
+			if _, err := io.ReadFull(resp.Body, got); string(got) != word || err != nil {
+				t.Errorf("both talk: %q, %v", got, err)
+			}
+			if word == "ping" {
+				_, _ = io.WriteString(program, "pong")
+			}
+		}
+		program.Close()
+		resp.Body.Close()
+		resp = begun(t, c, s.URL+"/trailer")
+		if body, err := io.ReadAll(resp.Body); string(body) != "body" || err != nil || resp.Trailer.Get("X-Sum") != "42" || resp.Trailer.Get("X-Late") != "43" {
+			t.Errorf("with a trailer: %q, %v, %v", body, resp.Trailer, err)
+		}
+		resp.Body.Close()
+		if a := ask(t, c, "HEAD", s.URL); a.status != 200 || a.header.Get("Content-Length") != "5" || a.body != "" {
+			t.Errorf("HEAD: %+v", a)
+		}
+		if a := ask(t, c, "GET", s.URL+"/none"); a.status != 204 || a.body != "" {
+			t.Errorf("204: %+v", a)
+		}
+		if a := ask(t, c, "GET", s.URL+"/same"); a.status != 304 || a.header.Get("Etag") != `"x"` {
+			t.Errorf("304: %+v", a)
+		}
+		if a := ask(t, c, "GET", s.URL+"/hints"); a.status != 200 || a.body != "late" {
+			t.Errorf("103: %+v", a)
+		}
+		long := strings.Repeat("0123456789", 100_000)
+		if a := send(t, c, "POST", s.URL+"/echo", io.MultiReader(strings.NewReader(long))); a.body != long {
+			t.Errorf("a chunked body comes back as %d bytes, %v", len(a.body), a.err)
+		}
+		if a := send(t, c, "PUT", s.URL+"/echo", strings.NewReader(long), "Expect", "100-continue"); a.body != long {
+			t.Errorf("a body that was waited for comes back as %d bytes, %v", len(a.body), a.err)
+		}
+	})
+}
+
+// A program asks whether it may send, and is told before it does.
+func TestABodyIsNotAskedForInVain(t *testing.T) {
+	s := serves(t, false, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
+	at := "127.0.0.1:" + s.port()
+	d, _ := opened(t, Config{}, at+"!private")
+	proxy := proxied(t, d)
+	conn := dial(t, proxy)
+	fmt.Fprintf(conn, "POST http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\nExpect: 100-continue\r\nContent-Length: 1000000\r\n\r\n")
+	if text := raw(t, conn, ""); !strings.HasPrefix(text, "HTTP/1.1 403") {
+		t.Errorf("one that may not: %q", text)
+	}
+	conn = dial(t, proxy)
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST http://%s/ HTTP/1.1\r\nHost: %s\r\nExpect: 100-continue\r\nContent-Length: 3\r\nConnection: close\r\n\r\n", at, at)
+	lines := bufio.NewReader(conn)
+	if line, err := lines.ReadString('\n'); line != "HTTP/1.1 100 Continue\r\n" || err != nil {
+		t.Errorf("one that may: %q, %v", line, err)
+	}
+	fmt.Fprint(conn, "abc")
+	if rest, err := io.ReadAll(lines); !strings.HasSuffix(string(rest), "\r\n\r\nabc") || err != nil {
+		t.Errorf("then %q, %v", rest, err)
+	}
+}
+
+func TestOldProgramsAreServed(t *testing.T) {
+	s := serves(t, false, func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush() // chunked
+		fmt.Fprint(w, "hello")
+	})
+	d, _ := opened(t, Config{}, "127.0.0.1:"+s.port()+"!private")
+	if text := raw(t, dial(t, proxied(t, d)), "GET "+s.URL+"/ HTTP/1.0\r\n\r\n"); !strings.HasPrefix(text, "HTTP/1.0 200") || !strings.HasSuffix(text, "\r\n\r\nhello") {
+		t.Errorf("by the proxy: %q", text)
+	}
+	n, _ := strconv.Atoi(s.port())
+	if text := raw(t, opens(t, d, "127.0.0.1", n, false), "GET / HTTP/1.0\r\n\r\n"); !strings.HasPrefix(text, "HTTP/1.0 200") || !strings.HasSuffix(text, "\r\n\r\nhello") {
+		t.Errorf("by a stream: %q", text)
+	}
+}
+
+// A redirect is an answer like others: where it leads is the program's next request (32).
+func TestARedirectIsTheProgramsNextRequest(t *testing.T) {
+	inner := serves(t, false, nil)
+	s := serves(t, false, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", r.URL.Query().Get("to"))
+		w.WriteHeader(http.StatusTemporaryRedirect)
+	})
+	d, _ := opened(t, Config{}, "127.0.0.1:"+s.port()+"!private")
+	each(t, d, func(t *testing.T, c *http.Client) {
+		for _, to := range []string{inner.URL + "/secret", "http://localhost:" + inner.port() + "/", "http://169.254.169.254/latest/meta-data/", "http://[::1]:" + inner.port(), "https://evil.example/", "http://2130706433:" + inner.port()} {
+			a := ask(t, c, "GET", s.URL+"/?to="+to, "Authorization", "Bearer x")
+			if a.status != 307 || a.header.Get("Location") != to {
+				t.Fatalf("%s: %+v", to, a)
+			}
+			if strings.HasPrefix(to, "https:") {
+				continue // without TLS in streams of tests
+			}
+			if a := ask(t, c, "GET", to, "Authorization", "Bearer x"); a.err == nil && a.status != 403 && a.status != 400 {
+				t.Errorf("%s gives %+v", to, a)
+			}
+		}
+		for _, to := range []string{"file:///etc/passwd", "gopher://127.0.0.1:70/"} {
+			if a := ask(t, c, "GET", s.URL+"/?to="+to); a.status != 307 {
+				t.Errorf("%s: %+v", to, a)
+			}
+		}
+	})
+	if seen := inner.asked(); len(seen) > 0 {
+		t.Errorf("what is inside was asked %v", seen)
+	}
+}
+
+func TestWhatFailsIsToldFromWhatIsRefused(t *testing.T) {
+	s := serves(t, true, nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	down := l.Addr().String()
+	l.Close()
+	odd, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer odd.Close()
+	go func() {
+		for {
+			conn, err := odd.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 1000))
+			fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n")
+			conn.Close()
+		}
+	}()
+	d, got := opened(t, Config{Resolver: names{"wrong.example": "127.0.0.1"}}, down+"!private", odd.Addr().String()+"!private", "wrong.example:*!private", "none.example")
+	c := program(t, d)
+	for k, want := range []struct {
+		url    string
+		status int
+		cause  string
+	}{
+		{"http://" + down, 502, "unreachable"},
+		{"http://none.example", 502, "dns"},
+		{"https://wrong.example:" + s.port(), 502, "tls"},
+		{"http://" + odd.Addr().String(), 403, "protocol"},
+	} {
+		a := ask(t, c, "GET", want.url)
+		if a.status != want.status || !strings.HasPrefix(a.header.Get(failedHeader)+a.header.Get(deniedHeader), want.cause+": ") {
+			t.Errorf("%s: %+v", want.url, a)
+		}
+		if r := got.wait(t, k+1)[k]; r.Cause != want.cause || r.Status != want.status {
+			t.Errorf("%s: the record is %+v", want.url, r)
+		}
+	}
+	if list := d.Denials(); len(list) != 1 || list[0].Cause != "protocol" {
+		t.Errorf("what failed counts as refused: %+v", list)
+	}
+}
+
+func TestHostsOfOurOwn(t *testing.T) {
+	local := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL, " ", r.Host) })
+	d, got := opened(t, Config{Local: map[string]http.Handler{"packages.paddock.internal": local}})
+	c := program(t, d)
+	for _, scheme := range []string{"http", "https"} {
+		if a := ask(t, c, "GET", scheme+"://Packages.paddock.internal/pypi/simple/?a"); a.body != scheme+"://packages.paddock.internal/pypi/simple/?a packages.paddock.internal" {
+			t.Errorf("%s: %+v", scheme, a)
+		}
+	}
+	if a := ask(t, c, "GET", "http://packages.paddock.internal:8080/"); a.status != 403 {
+		t.Errorf("at another port: %+v", a)
+	}
+	if a := ask(t, c, "GET", "http://other.paddock.internal/"); a.status != 403 {
+		t.Errorf("another name: %+v", a)
+	}
+	if !d.Knows("packages.paddock.internal") || d.Reach("packages.paddock.internal", 443) != nil || d.Reach("packages.paddock.internal", 22) == nil {
+		t.Error("what it knows is wrong")
+	}
+	if r := got.wait(t, 1)[0]; r.Decision != Local || r.Status != 200 || r.Received == 0 || d.Usage().Received != 0 {
+		t.Errorf("the record is %+v", r)
+	}
+	if _, err := New(Config{Local: map[string]http.Handler{"a b": local, "c": nil}}); err == nil || fault.KindOf(err) != fault.Invalid && fault.KindOf(err) != fault.Internal {
+		t.Errorf("mistakes give %v", err)
+	}
+}

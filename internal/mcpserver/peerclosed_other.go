@@ -1,0 +1,8 @@
+//go:build !unix
+
+package mcpserver
+
+import "io"
+
+// peerClosed is not known here: whoever waits goes on waiting.
+func peerClosed(io.Writer) bool { return false }

@@ -1,0 +1,123 @@
+//go:build unix
+
+package mcpserver
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"paddock/internal/session"
+)
+
+func TestUnheardIsAPipeWithoutAReader(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if peerClosed(w) {
+		t.Error("a pipe that nobody reads yet counts as unheard")
+	}
+	for err == nil { // until it is full
+		w.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+		_, err = w.Write(make([]byte, 4096))
+	}
+	if peerClosed(w) {
+		t.Error("a full pipe counts as unheard")
+	}
+	r.Close()
+	if !peerClosed(w) {
+		t.Error("a pipe whose reader is gone is not known as such")
+	}
+	w.Close()
+	if peerClosed(w) || peerClosed(io.Discard) {
+		t.Error("what is not known counts as unheard")
+	}
+	file, err := os.Create(t.TempDir() + "/f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if peerClosed(file) {
+		t.Error("a file counts as unheard")
+	}
+}
+
+// pipes serves over real pipes and starts a program; it gives what the client
+// holds of them, once the program runs.
+func pipes(t *testing.T, s *Server, code string) (in, out *os.File, lines *bufio.Reader, ended chan error) {
+	t.Helper()
+	serverIn, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, serverOut, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close(); out.Close() })
+	ended = make(chan error, 1)
+	go func() { ended <- s.ServeStdio(t.Context(), serverIn, serverOut) }()
+	call := fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"execute_code","arguments":{"language":"python","timeout":600,"code":%s},"_meta":{"progressToken":"p"}}}`, encoded(code))
+	if _, err := io.WriteString(in, handshake+call+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	lines = bufio.NewReader(out)
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(line, "notifications/progress") {
+			return in, out, lines, ended
+		}
+	}
+}
+
+func TestAClientThatIsGoneStopsItsProgram(t *testing.T) {
+	for name, first := range map[string]string{"the input is closed first": "in", "the output is closed first": "out"} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, Config{}, session.Config{})
+			in, out, _, ended := pipes(t, s, "x = 42\nprint(1)\nloop")
+			one, two := in, out
+			if first == "out" {
+				one, two = out, in
+			}
+			one.Close()
+			time.Sleep(2 * listenerRest) // the program runs on, and it is looked again
+			two.Close()
+			select {
+			case err := <-ended:
+				if err != nil {
+					t.Errorf("serving ended with %v", err)
+				}
+			case <-time.After(lastAnswersTime / 3):
+				t.Fatal("the program runs on")
+			}
+			all, err := s.config.Sessions.List(session.Local)
+			if err != nil || len(all) != 1 {
+				t.Fatalf("there are %d sessions, %v", len(all), err)
+			}
+			if res, err := s.config.Sessions.Execute(t.Context(), session.Local, all[0].ID, session.Request{Code: "x"}); err != nil || res.Exit.Result != "42" {
+				t.Errorf("the session was not kept: %+v, %v", res, err)
+			}
+		})
+	}
+}
+
+func TestAClientThatStillReadsGetsItsAnswerAfterTheInputsEnd(t *testing.T) {
+	in, _, lines, ended := pipes(t, newServer(t, Config{}, session.Config{}), "print(1)\nsleep(0.5)\n40 + 2")
+	in.Close()
+	rest, err := io.ReadAll(lines)
+	if err != nil || !strings.Contains(string(rest), `"result":"42"`) {
+		t.Errorf("at the end came %s, %v", rest, err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("serving ended with %v", err)
+	}
+}

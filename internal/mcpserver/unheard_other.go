@@ -1,8 +1,0 @@
-//go:build !unix
-
-package mcpserver
-
-import "io"
-
-// unheard is not known here: whoever waits goes on waiting.
-func unheard(io.Writer) bool { return false }

@@ -1,5 +1,0 @@
-//go:build !race
-
-package packages_test
-
-const raceEnabled = false

@@ -1,0 +1,5 @@
+//go:build race
+
+package pkgproxy_test
+
+const raceEnabled = true

@@ -1,0 +1,185 @@
+package secret
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"paddock/internal/egress"
+	"paddock/internal/egress/proxy"
+)
+
+var _ proxy.Secrets = (*Engine)(nil)
+
+// echo is a server that repeats what it is told, in several ways.
+func echo(w http.ResponseWriter, r *http.Request) {
+	all, _ := httputil.DumpRequest(r, true)
+	switch r.URL.Path {
+	case "/redirect":
+		w.Header().Set("Location", r.URL.Query().Get("to")+"?t="+url.QueryEscape(r.Header.Get("Authorization")))
+		w.WriteHeader(http.StatusFound)
+	case "/error":
+		http.Error(w, string(all), http.StatusInternalServerError)
+	case "/events":
+		w.Header().Set("Content-Type", "text/event-stream")
+		for i := range 2 {
+			fmt.Fprintf(w, "data: %d %s\n\n", i, r.Header.Get("Authorization"))
+			_ = http.NewResponseController(w).Flush()
+		}
+		<-r.Context().Done() // it has no end
+	case "/trailer":
+		w.Header().Set("Trailer", "X-After")
+		_, _ = w.Write(all)
+		w.Header().Set("X-After", r.Header.Get("Authorization"))
+	default:
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		_, _ = z.Write(all)
+		_ = z.Close()
+	}
+}
+
+// loopback finds every name at 127.0.0.1.
+type loopback struct{}
+
+func (loopback) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+}
+
+// through opens a session's proxy to servers, and gives a client of it.
+func through(t *testing.T, s session, host *httptest.Server) (*http.Client, *proxy.Proxy, func() string) {
+	t.Helper()
+	port := host.Listener.Addr().(*net.TCPAddr).Port
+	policy, err := egress.Parse([]string{fmt.Sprintf("example.com:%d!private", port), fmt.Sprintf("other.example.com:%d!private", port)}, egress.Rights{Private: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(host.Certificate())
+	var mu sync.Mutex
+	var told strings.Builder
+	write := func(text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		told.WriteString(text)
+	}
+	d, err := proxy.New(proxy.Config{
+		Session: "s1", Policy: policy, Secrets: s.Engine, TLS: &tls.Config{RootCAs: roots}, Resolver: loopback{},
+		Record: func(r proxy.Record) { write(fmt.Sprintf("%+v\n", r)) },
+		Log:    slog.New(slog.NewTextHandler(writer(write), &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go d.ServeProxy(t.Context(), conn)
+		}
+	}()
+	own := x509.NewCertPool()
+	own.AppendCertsFromPEM(d.CA())
+	transport := &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: listener.Addr().String()}), TLSClientConfig: &tls.Config{RootCAs: own}}
+	t.Cleanup(transport.CloseIdleConnections)
+	c := &http.Client{Transport: transport}
+	return c, d, func() string { mu.Lock(); defer mu.Unlock(); return told.String() }
+}
+
+type writer func(string)
+
+func (w writer) Write(p []byte) (int, error) { w(string(p)); return len(p), nil }
+
+// TestThroughTheProxy is attacks 44 to 46 and 48, from a program to an echoing server.
+func TestThroughTheProxy(t *testing.T) {
+	got := make(chan string, 100)
+	host := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got <- r.Host + " " + r.Header.Get("Authorization")
+		echo(w, r)
+	}))
+	defer host.Close()
+	port := host.Listener.Addr().(*net.TCPAddr).Port
+	s := newSession(t)
+	set(t, s.Store, "local", "TOKEN", token, []string{fmt.Sprintf("example.com:%d", port)}, nil)
+	c, d, told := through(t, s, host)
+	tok := s.vars["TOKEN"]
+	base := fmt.Sprintf("https://example.com:%d", port)
+	ask := func(method, target string, body io.Reader) (*http.Response, error) {
+		r, err := http.NewRequestWithContext(t.Context(), method, target, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+tok)
+		return c.Do(r)
+	}
+	for _, path := range []string{"/", "/error", "/trailer"} {
+		resp, err := ask("POST", base+path, strings.NewReader("text"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		all := string(text) + fmt.Sprint(resp.Header, resp.Trailer)
+		if seen := <-got; err != nil || !strings.HasSuffix(seen, "Bearer "+token) || strings.Contains(all, token) || !strings.Contains(string(text), "Bearer "+tok) {
+			t.Errorf("%s: the server sees %q, the program %q (%v)", path, seen, all, err)
+		}
+		if path == "/trailer" && resp.Trailer.Get("X-After") != "Bearer "+tok {
+			t.Errorf("the trailer is %v", resp.Trailer)
+		}
+	}
+	// A redirect to a host that the session may reach and the secret may not.
+	resp, err := ask("GET", base+fmt.Sprintf("/redirect?to=https://other.example.com:%d/", port), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if resp.StatusCode != 403 || strings.Contains(string(text), token) || !strings.HasPrefix(resp.Header.Get("X-Paddock-Denied"), "secret: ") {
+		t.Errorf("after a redirect: %d %s", resp.StatusCode, text)
+	}
+	if seen := <-got; !strings.HasPrefix(seen, "example.com") || len(got) > 0 {
+		t.Errorf("the other host was asked: %q", seen)
+	}
+	if list := d.Denials(); len(list) != 1 || list[0].Cause != "secret" || !strings.Contains(list[0].Message, "TOKEN may not") {
+		t.Errorf("the denials are %+v", list)
+	}
+	// Events flow, though they have no end.
+	resp, err = ask("GET", base+"/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(resp.Body)
+	for i := range 2 {
+		line, err := lines.ReadString('\n')
+		if _, _ = lines.ReadString('\n'); err != nil || line != fmt.Sprintf("data: %d Bearer %s\n", i, tok) {
+			t.Errorf("an event is %q (%v)", line, err)
+		}
+	}
+	resp.Body.Close()
+	_ = d.Close()
+	if text := told(); strings.Contains(text, token) || strings.Contains(text, b64(token)) || !strings.Contains(text, "Cause:secret") {
+		t.Errorf("it is told %s", text)
+	}
+}

@@ -1,0 +1,299 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+	"unicode/utf8"
+
+	"paddock/internal/checkpoint"
+	"paddock/internal/fault"
+	"paddock/internal/history"
+	"paddock/internal/sandbox"
+	"paddock/internal/workspace"
+)
+
+var errEphemeral = fault.New(fault.Unsupported, "nothing is kept of this session").WithHint("it was made for one program; make another one with create_session, or with paddock run --keep")
+
+var errRestored = fault.New(fault.Cancelled, "the session was taken back to an earlier state")
+
+// Checkpoint keeps the session's state under a label, which may be empty; it
+// waits for its turn. A labelled checkpoint stays until its session goes, or its
+// label is taken off.
+func (m *Manager) Checkpoint(ctx context.Context, owner Owner, id ID, label string) (c Checkpoint, err error) {
+	if !utf8.ValidString(label) || utf8.RuneCountInString(label) > maxLabel {
+		return Checkpoint{}, fault.New(fault.Invalid, "a label has at most %d characters", maxLabel)
+	}
+	if _, err := strconv.ParseInt(label, 10, 64); err == nil {
+		return Checkpoint{}, fault.New(fault.Invalid, "a label that is a number would be taken for a checkpoint's id").WithHint("put a word into it")
+	}
+	s, t, err := m.takeTurn(ctx, owner, id, nil)
+	if err != nil {
+		return Checkpoint{}, fmt.Errorf("waiting to make a checkpoint: %w", err)
+	}
+	defer s.leave(t)
+	if s.isEphemeral() {
+		return Checkpoint{}, errEphemeral
+	}
+	defer func() { m.recordAction(ctx, Checkpointing, s, err) }()
+	s.reapDead(t.ctx)
+	if err := s.checkLabels(label); err != nil {
+		return Checkpoint{}, err
+	}
+	lasting, cancel := lasting(t.ctx)
+	defer cancel()
+	n, notice := checkpoint.Note{Cause: history.CauseAsked, Label: label, Always: true, Save: s.saveMachine()}, ""
+	if n.Save != nil {
+		s.dropPrestarted() // of which nobody has anything to keep
+	}
+	_, err = s.keep(lasting, n, s.live())
+	if err != nil && n.Save != nil {
+		s.manager.log.WarnContext(t.ctx, "a machine could not be saved", "session", s.id, "cause", fault.CauseOf(err))
+		notice = "Only files are in this checkpoint: " + fault.Of(err).Message + "."
+		n.Save = nil
+		_, err = s.keep(lasting, n, s.live())
+	}
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	s.mustReseed[machineKey] = true // it goes on, so that what was saved is never simply gone on with
+	s.noteUnsaved()
+	if err := s.save(); err != nil {
+		s.manager.log.WarnContext(t.ctx, "a session's record cannot be written", "session", s.id, "cause", err)
+	}
+	s.checkpointMu.Lock()
+	defer s.checkpointMu.Unlock()
+	c = describeCheckpoint(s.repo.Head(), s.repo.Head())
+	c.Notice = notice
+	return c, nil
+}
+
+// maxLabel bounds a label, in characters; maxLabels how many labelled
+// checkpoints a session has.
+const (
+	maxLabel  = 100
+	maxLabels = 200
+)
+
+func (s *session) checkLabels(label string) error {
+	if label == "" {
+		return nil
+	}
+	s.checkpointMu.Lock()
+	defer s.checkpointMu.Unlock()
+	n := s.repo.Labels()
+	if n >= maxLabels {
+		return fault.New(fault.Exhausted, "the session has %d checkpoints with labels, and no more are allowed", n).WithHint("leave the label away, or take one off: paddock session checkpoint %s --remove LABEL", s.id)
+	}
+	return nil
+}
+
+// live are the interpreters that live now.
+func (s *session) live() map[string]sandbox.Instance {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.interpreters)
+}
+
+// recordAction tells of an action that is over.
+func (m *Manager) recordAction(ctx context.Context, a Action, s *session, err error) {
+	m.record(ctx, Event{Action: a, Owner: s.owner, Session: s.id, Isolation: s.backendName(), Err: err})
+}
+
+func describeCheckpoint(m, head *history.Manifest) Checkpoint {
+	c := Checkpoint{
+		ID: strconv.FormatInt(m.Number, 10), Label: m.Label, CreatedAt: m.At, Cause: m.Cause, Current: m.Number == head.Of,
+		Execution: m.Execution, Language: m.Language, Code: m.Code, Bytes: m.Bytes,
+		Variables: variableChangesOf(m.Variables), Files: fileChangesOf(m.Files),
+	}
+	c.Memory = m.Machine != nil
+	if m.Previous > 0 {
+		c.Previous = strconv.FormatInt(m.Previous, 10)
+	}
+	return c
+}
+
+func variableChangesOf(list []history.Change) []VariableChange {
+	changes := make([]VariableChange, 0, len(list))
+	for _, c := range list {
+		changes = append(changes, VariableChange{Name: c.Name, Change: c.Change})
+	}
+	return changes
+}
+
+func fileChangesOf(list []history.Change) []Change {
+	changes := make([]Change, 0, len(list))
+	for _, c := range list {
+		changes = append(changes, Change{Path: c.Name, Change: c.Change, Size: c.Size})
+	}
+	return changes
+}
+
+// Restore brings variables and files back to what they were at a checkpoint,
+// named by its id or its label (the latest of that label), after stopping what
+// runs and waits. What was current can be restored in turn.
+func (m *Manager) Restore(ctx context.Context, owner Owner, id ID, name string) (Restored, error) {
+	if name == "" {
+		return Restored{}, fault.New(fault.Invalid, "it is not said which checkpoint").WithHint("list the checkpoints and give the id or the label of one")
+	}
+	return m.restoreTo(ctx, owner, id, func(k *checkpoint.Repo) (*history.Manifest, error) { return k.Find(name) })
+}
+
+// Undo restores the checkpoint before the current one.
+func (m *Manager) Undo(ctx context.Context, owner Owner, id ID) (Restored, error) {
+	return m.restoreTo(ctx, owner, id, (*checkpoint.Repo).Previous)
+}
+
+// restoreTo takes a session to the checkpoint that choose gives.
+func (m *Manager) restoreTo(ctx context.Context, owner Owner, id ID, choose func(*checkpoint.Repo) (*history.Manifest, error)) (r Restored, err error) {
+	s, t, err := m.takeTurn(ctx, owner, id, errRestored)
+	if err != nil {
+		return Restored{}, fmt.Errorf("waiting to restore the session: %w", err)
+	}
+	defer s.leave(t)
+	if s.isEphemeral() {
+		return Restored{}, errEphemeral
+	}
+	defer func() { m.recordAction(ctx, Restoring, s, err) }()
+	// What has begun is done whole, whoever hangs up.
+	ctx, cancel := lasting(t.ctx)
+	defer cancel()
+	waited := s.waits()
+	if r, err = s.restoreTo(ctx, choose); err != nil {
+		return Restored{}, err
+	}
+	if s.over(waited) {
+		r.Notice = joinNotices(r.Notice, fmt.Sprintf("The run %s, which waited for a person, was given up.", waited.Execution))
+	}
+	return r, nil
+}
+
+// restoreTo is restoreTo's where what has begun is done.
+func (s *session) restoreTo(ctx context.Context, choose func(*checkpoint.Repo) (*history.Manifest, error)) (r Restored, err error) {
+	notice := ""
+	if s.lastKeep(ctx) != nil { // else undo leads to before what was done last
+		notice = "What the call before this left could not be kept: it is gone, and cannot be restored."
+	}
+	s.checkpointMu.Lock()
+	defer s.checkpointMu.Unlock()
+	target, err := choose(s.repo)
+	if err != nil {
+		return Restored{}, unusable(err)
+	}
+	if err := s.repo.Verify(target); err != nil {
+		return Restored{}, err
+	}
+	was, stopped := s.repo.Head(), ""
+	var back map[string]history.Interpreter // interpreters that come back with their machine
+	if hasMachines(s.backend) {
+		// First: what its programs write meanwhile would be among the files.
+		if target.Machine != nil && s.machineSaver() != nil {
+			back = target.Machine.Interpreters
+		}
+		stopped = s.endMachine("its machine was stopped to go back to an earlier state, and "+onlyFilesIn(target), back)
+	}
+	files, err := s.repo.RestoreTo(ctx, target, s.dirtyRuntimes)
+	if err != nil {
+		s.addNotice(stopped)
+		for runtime := range back {
+			if !s.repo.Head().Holds(runtime) && runtime != sandbox.CommandRuntime {
+				s.lostReasons[runtime] = "its machine was stopped to go back to an earlier state, which did not work"
+			}
+		}
+		return Restored{}, err
+	}
+	maps.DeleteFunc(s.lostReasons, func(runtime, _ string) bool { _, comes := back[runtime]; return comes })
+	notice = joinNotices(joinNotices(notice, stopped), notInCheckpoint(s.repo.Missing()))
+	s.applyRestored(ctx, was, target)
+	s.disconnect() // connections are not what the interpreters of then take them for
+	s.refresh(ctx)
+	s.setKept(nil)
+	notice = joinNotices(s.drainNotices(), notice)
+	r = Restored{Checkpoint: describeCheckpoint(target, s.repo.Head()), Undone: strconv.FormatInt(was.Of, 10), Changes: changesOf(files), Variables: variableChangesOf(s.repo.Head().Variables), Notice: notice}
+	return r, nil
+}
+
+// undone deals with files that were made different and are the head's again, or torn,
+// as going elsewhere failed. What an earlier call left is not in the head, so it is
+// not in the files either: it is given up. The caller holds s.keeping.
+func (s *session) undone(ctx context.Context) {
+	if s.repo.NeedsRepair() {
+		defer s.refresh(ctx)
+	}
+	if s.checkpointErr == nil {
+		return
+	}
+	s.discardDirty("")
+	s.addNotice("What an earlier call left could not be kept, and is gone: variables and files are as they were before that call.")
+	s.setKept(nil)
+}
+
+// discardDirty ends the live interpreters that are not what head says, but for
+// one: the next call begins from what is on disk. The caller holds s.keeping.
+func (s *session) discardDirty(but string) {
+	for runtime, in := range s.live() {
+		if s.dirtyRuntimes[runtime] && runtime != but {
+			s.drop(runtime, in)
+			s.mustReseed[runtime] = true
+		}
+	}
+	clear(s.dirtyRuntimes)
+}
+
+// repairFiles brings files back to the head that a failure left torn, and has live
+// interpreters see them.
+func (s *session) repairFiles(ctx context.Context) error {
+	s.checkpointMu.Lock()
+	defer s.checkpointMu.Unlock()
+	if err := s.repo.RepairFiles(); err != nil {
+		return err
+	}
+	if s.repo.NeedsRepair() {
+		s.refresh(ctx)
+	}
+	return nil
+}
+
+// applyRestored brings the live interpreters to where the session is now. One that
+// cannot go there by itself ends: the next call begins from what is on disk.
+func (s *session) applyRestored(ctx context.Context, was, target *history.Manifest) {
+	if hasMachines(s.backend) {
+		return // none lives, and what is lost has to be told
+	}
+	for runtime, in := range s.live() {
+		want, there := target.Interpreters[runtime]
+		if there && !s.dirtyRuntimes[runtime] && want.Same(was.Interpreters[runtime]) {
+			continue
+		}
+		delete(s.lostReasons, runtime)
+		delete(s.dirtyRuntimes, runtime)
+		snapshotter, ok := in.(sandbox.Snapshotter)
+		if there && ok {
+			_, err := guard("rewinding", func() (struct{}, error) { return struct{}{}, snapshotter.Rewind(ctx, want.Mark) })
+			if err == nil {
+				continue
+			}
+		}
+		s.drop(runtime, in)
+	}
+	clear(s.dirtyRuntimes)
+	clear(s.lostReasons) // what was gone is here again, or was not here yet
+}
+
+// changesOf are changes as results show them.
+func changesOf(list []workspace.Change) []Change {
+	var all []Change
+	for _, c := range list {
+		all = append(all, Change{Path: c.Path, Change: c.Change, Size: c.Size})
+	}
+	return all
+}
+
+// onlyFilesIn is why variables are gone that a checkpoint did not bring back.
+func onlyFilesIn(target *history.Manifest) string {
+	if target.Machine != nil {
+		return filesOnly
+	}
+	return fmt.Sprintf("checkpoint %d has only files; one that is asked for, before what may have to be undone, has variables too", target.Number)
+}

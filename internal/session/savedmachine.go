@@ -1,0 +1,214 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"paddock/internal/checkpoint"
+	"paddock/internal/fault"
+	"paddock/internal/history"
+	"paddock/internal/sandbox"
+)
+
+// A machine is saved with all that runs in it when the session goes to sleep, or was
+// not used for a while, when a checkpoint is asked for, and at a fork: not after every
+// run, which would cost what its memory is large. The first checkpoint after the next
+// run says nothing of it again: the state of the machine and the files of a checkpoint
+// belong together.
+
+// saveTime bounds how long a machine may take to be saved, as a part of keepTime. One that
+// takes longer ends, with all that it holds: so it is far more than a gigabyte takes on a
+// slow disk that others write to.
+const saveTime = 4 * time.Minute
+
+// machineSaver is the session's isolation, where that saves machines; nil: it does not.
+func (s *session) machineSaver() sandbox.MachineSaver {
+	k, _ := s.backend.(sandbox.MachineSaver)
+	return k
+}
+
+// canSaveMachines tells whether machines of sessions like this one are saved.
+func (s *session) canSaveMachines() bool {
+	return s.machineSaver() != nil && s.manager.config.MachineStateBytes >= 0
+}
+
+// saveMachine gives what saves the session's machine; nil: there is nothing to be saved.
+// It is the caller's turn.
+func (s *session) saveMachine() checkpoint.SaveMachine {
+	k, live := s.machineSaver(), s.live()
+	if len(live) == 0 || !s.canSaveMachines() {
+		return nil
+	}
+	room := s.manager.checkDisk(s.owner, s.memoryNow(0)) // it may not become smaller on disk
+	return func(ctx context.Context, w io.Writer, still func() error) ([]byte, map[string]*sandbox.Inspection, error) {
+		if room != nil {
+			return nil, nil, room
+		}
+		ctx, cancel := context.WithTimeout(ctx, saveTime)
+		defer cancel()
+		held := s.inspectAll(ctx, live)
+		got, err := guard("saving a machine", func() (sandbox.SavedMachine, error) {
+			return k.SaveMachine(ctx, string(s.owner), string(s.id), s.manager.config.MachineStateBytes, w, still)
+		})
+		return got.State, held, err
+	}
+}
+
+// inspectAll is what interpreters hold; nil for those that do not say.
+func (s *session) inspectAll(ctx context.Context, live map[string]sandbox.Instance) map[string]*sandbox.Inspection {
+	ctx, cancel := context.WithTimeout(ctx, inspectTime)
+	defer cancel()
+	all := map[string]*sandbox.Inspection{}
+	for runtime, in := range live {
+		all[runtime] = nil
+		if runtime == sandbox.CommandRuntime {
+			continue
+		}
+		if found, err := guard("inspecting", func() (sandbox.Inspection, error) { return in.Inspect(ctx) }); err == nil {
+			all[runtime] = &found
+		}
+	}
+	return all
+}
+
+// SavedMachines calls visit with the state of every machine that a checkpoint holds, of
+// whomever and whatever process: a sandbox.MachineState's.
+func (m *Manager) SavedMachines(visit func(state []byte)) error {
+	for _, folder := range m.ownerFolders() {
+		err := history.Each(filepath.Join(m.config.Dir, "checkpoints", folder), m.config.files(), func(c *history.Manifest, _ bool) error {
+			if c.Machine != nil {
+				visit(c.Machine.State)
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("looking for saved machines: %w", err)
+		}
+	}
+	return nil
+}
+
+// machineKey is what session.anew has for the machine: its state has been gone on
+// from. No runtime is called so.
+const machineKey = "(machine)"
+
+// machineState gives what a machine is to begin as; nil: afresh.
+func (s *session) machineState() *sandbox.MachineState {
+	s.checkpointMu.Lock()
+	defer s.checkpointMu.Unlock()
+	if s.machineSaver() == nil || len(s.live()) > 0 {
+		return nil
+	}
+	state := s.repo.Machine()
+	if state != nil && !s.waitsInMachine() {
+		state.Reseed = state.Reseed || s.mustReseed[machineKey]
+	}
+	return state
+}
+
+// waitsInMachine tells whether the head's machine has a run in it that waits: then
+// nothing has run in its interpreter since. The caller holds s.keeping.
+func (s *session) waitsInMachine() bool {
+	head := s.repo.Head()
+	w := head.Waits()
+	return w != nil && head.Machine.Holds(w.Runtime)
+}
+
+// adoptRestored deals with a machine that began as what was saved, of which in is an
+// interpreter: the others that it holds are taken over, and of those that it does
+// not the next result tells.
+func (s *session) adoptRestored(ctx context.Context, spec sandbox.Spec, in sandbox.Instance) {
+	s.mustReseed[machineKey] = true
+	s.checkpointMu.Lock()
+	held := s.repo.Head().Machine.Interpreters
+	s.checkpointMu.Unlock()
+	for _, runtime := range slices.Sorted(maps.Keys(held)) {
+		other := in
+		if runtime != spec.Runtime {
+			spec := s.spec(runtime)
+			var err error
+			if other, err = guard("going on", func() (sandbox.Instance, error) { return s.backend.Start(ctx, spec) }); err != nil {
+				s.manager.log.WarnContext(ctx, "an interpreter is not in its machine any more", "session", s.id, "runtime", runtime, "cause", fault.CauseOf(err))
+			} else {
+				s.mu.Lock()
+				s.interpreters[runtime] = other
+				s.mu.Unlock()
+			}
+		}
+		one, ok := other.(sandbox.RestoredInstance)
+		if ok && one.WasRestored() {
+			delete(s.lostReasons, runtime)
+		} else if runtime != sandbox.CommandRuntime {
+			s.lostReasons[runtime] = "it was not in the machine any more that was kept"
+		}
+	}
+}
+
+// restoreFailed notes that what was saved of the machine cannot be gone on with.
+func (s *session) restoreFailed(why string) {
+	s.checkpointMu.Lock()
+	defer s.checkpointMu.Unlock()
+	for runtime := range s.repo.Head().Machine.Interpreters {
+		if runtime != sandbox.CommandRuntime {
+			s.lostReasons[runtime] = "what was kept of its machine cannot be gone on with (" + why + ")"
+		}
+	}
+}
+
+// checkpointMachine makes a checkpoint with the machine before that ends, and tells
+// whether it did: then nothing of it is lost. It is the caller's turn.
+func (s *session) checkpointMachine(ctx context.Context, n checkpoint.Note) bool {
+	n.Save, n.MachineMoved, n.Resting = s.saveMachine(), true, true
+	switch {
+	case n.Save == nil || s.isEphemeral():
+		return false
+	case n.Cause == history.CauseIdle:
+		n.Save = s.unlessWaiters(n.Save)
+	default:
+		s.dropPrestarted() // of which nobody has anything to keep
+	}
+	if _, err := s.keep(ctx, n, nil); errors.Is(err, errTurnAwaited) {
+		return false
+	} else if err != nil {
+		s.manager.log.WarnContext(ctx, "a machine could not be saved", "session", s.id, "cause", fault.CauseOf(err))
+		return false
+	}
+	s.mustReseed[machineKey] = n.Cause != history.CauseSleep // then it goes on meanwhile
+	return true
+}
+
+// checkpointForFork makes a checkpoint with the machine for a fork that begins now, where
+// nobody is at work in the session.
+func (s *session) checkpointForFork(ctx context.Context) {
+	if s.machineSaver() == nil {
+		return
+	}
+	t := s.tryTurn(ctx)
+	if t == nil {
+		return // a program runs, which has no part in the fork
+	}
+	defer s.leave(t)
+	ctx, cancel := lasting(t.ctx)
+	defer cancel()
+	s.reapDead(ctx)
+	s.checkpointMachine(ctx, checkpoint.Note{Cause: history.CauseFork})
+}
+
+// dropMachineState has the next interpreter begin in a fresh machine. None lives, and
+// it is the caller's turn.
+func (s *session) dropMachineState(ctx context.Context) error {
+	s.checkpointMu.Lock()
+	there := s.repo.Head().Machine != nil
+	s.checkpointMu.Unlock()
+	if !there {
+		return nil
+	}
+	_, err := s.keep(ctx, checkpoint.Note{Cause: history.CauseFiles, MachineMoved: true, Resting: true}, nil)
+	return err
+}

@@ -1,0 +1,198 @@
+package session
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	"paddock/internal/fault"
+	"paddock/internal/pool"
+	"paddock/internal/quota"
+	"paddock/internal/sandbox"
+	"paddock/internal/workspace"
+)
+
+// A session that is made may get a machine that was booted before anybody asked for
+// it, upon empty folders that become the session's: package pool.
+
+func (m *Manager) poolFolder() string { return filepath.Join(m.config.Dir, "pool") }
+
+// newPool makes the Manager's pool, which expects sessions like the default; nil: none
+// is kept.
+func newPool(m *Manager) *pool.Pool {
+	if m.config.Pool <= 0 {
+		return nil
+	}
+	// Its memory is nobody's who could have a session.
+	holder := func(box string) quota.Holder { return quota.Holder{Session: box} }
+	p := pool.New(pool.Config{
+		Most: m.config.Pool, Dir: m.poolFolder(), Runtime: m.runtimeFor,
+		Start: func(ctx context.Context, b sandbox.Backend, spec sandbox.Spec) (sandbox.Instance, error) {
+			return guard("booting ahead", func() (sandbox.Instance, error) { return b.Start(ctx, spec) })
+		},
+		End: closeInstance,
+		Grow: func(box string, bytes int64) bool {
+			_, ok := m.memory.Grow(holder(box), bytes, m.config.TotalMemoryBytes, m.config.TotalMemoryBytes)
+			return ok
+		},
+		Set: func(box string, bytes int64) { m.memory.Set(holder(box), bytes) },
+		Log: m.log,
+	})
+	s := newSession(m, key{})
+	s.backend = m.config.Backends[0]
+	if w, ok := s.wanted(); ok {
+		p.Expect(w)
+	}
+	return p
+}
+
+// sweepPools removes what processes that have ended kept ready.
+func (m *Manager) sweepPools() {
+	if err := pool.Sweep(m.poolFolder()); err != nil {
+		m.log.Warn("what processes that ended kept ready cannot be removed", "cause", err)
+	}
+}
+
+// wanted is the machine that a new session wants. It is false where none can be booted
+// ahead: what is in the machine beside the session's folders is its owner's.
+func (s *session) wanted() (pool.Want, bool) {
+	w := pool.Want{Backend: s.backend, Spec: s.bare("")}
+	if len(w.Spec.Mounts) != len(s.own()) || w.Spec.Limits.Metered {
+		return pool.Want{}, false
+	}
+	w.UID, w.GID = fileOwner(s.backend)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	set := &s.record.Settings
+	w.Language, w.Special = set.Language, set.Machine != nil || set.MemoryBytes > 0 || set.Dir != ""
+	if set.Machine != nil && len(set.Machine.Env) > 0 {
+		w.Own = string(s.owner) // others must not find out what its variables are
+	}
+	return w, true
+}
+
+// own are the names of the session's folders that its programs see.
+func (s *session) own() []string {
+	all := []string{workspaceFolder, tmpFolder}
+	for _, f := range s.folders() {
+		all = append(all, f.Name)
+	}
+	return all
+}
+
+// takePooled gives a machine that was booted ahead; nil: there is none.
+func (s *session) takePooled() *pool.Slot {
+	w, ok := s.wanted()
+	if !ok {
+		return nil
+	}
+	return s.manager.pool.Take(w)
+}
+
+// makeFolder makes one of a new session's: the slot's, where there is one.
+func (s *session) makeFolder(name string, from *pool.Slot) error {
+	dir := filepath.Join(s.dir, name)
+	// What is there was left by a session that was not removed entirely.
+	if err := workspace.RemoveAll(dir); err != nil {
+		return err
+	}
+	if from != nil {
+		return from.Move(name, dir)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	if uid, gid := fileOwner(s.backend); uid != 0 {
+		return os.Chown(dir, uid, gid)
+	}
+	return nil
+}
+
+// prestarted is an interpreter that was started before its session was made.
+type prestarted struct {
+	runtime string
+	in      sandbox.Instance
+}
+
+// adopt makes a slot's machine the session's, which has its folders already. Where
+// that does not work, or there is not the memory, the slot is given up, and the
+// first call boots a machine.
+func (s *session) adopt(from *pool.Slot) {
+	if from == nil {
+		return
+	}
+	m, runtime := s.manager, from.Runtime()
+	h := s.holder(runtime)
+	in, err := from.Adopt(m.ctx, s.spec(runtime), func(bytes int64) bool {
+		_, ok := m.memory.Grow(h, bytes, m.config.OwnerMemoryBytes, m.config.TotalMemoryBytes)
+		return ok
+	})
+	if err != nil {
+		m.log.Info("a machine that was kept ready could not be used", "session", s.id, "cause", fault.CauseOf(err))
+		m.memory.Set(h, 0)
+		return
+	}
+	s.prestarted = &prestarted{runtime, in}
+	s.mu.Lock()
+	s.booted = time.Now()
+	s.mu.Unlock()
+	m.onMachineBooted()
+}
+
+// markReseed gives a session that was emptied a machine that was booted ahead, with its
+// folders, where there is one: else its next call boots one. It is the caller's turn.
+func (s *session) markReseed() {
+	if s.backend == nil || !hasMachines(s.backend) {
+		return
+	}
+	from := s.takePooled()
+	if from == nil {
+		return
+	}
+	for name, tree := range map[string]*workspace.Tree{workspaceFolder: s.tree, tmpFolder: s.tmp} {
+		if err := tree.Replace(from.Folder(name)); err != nil { // somebody writes there already
+			s.manager.log.Info("a machine that was kept ready could not be used", "session", s.id, "cause", fault.CauseOf(err))
+			from.Discard()
+			return
+		}
+	}
+	if err := s.adoptMounts(from.Folder); err != nil {
+		s.manager.log.Info("a machine that was kept ready could not be used", "session", s.id, "cause", fault.CauseOf(err))
+		from.Discard()
+		return
+	}
+	s.adopt(from)
+}
+
+// usePrestarted gives the interpreter that was started before the session was made, once;
+// nil where there is none, or it is another runtime's.
+func (s *session) usePrestarted(runtime string) sandbox.Instance {
+	spare := s.prestarted
+	if spare == nil || spare.runtime != runtime {
+		return nil
+	}
+	select {
+	case <-spare.in.Done():
+		s.dropPrestarted()
+		return nil
+	default:
+	}
+	s.prestarted = nil
+	return spare.in
+}
+
+// dropPrestarted ends the interpreter that nobody used, and the session's machine where
+// nobody else is in it.
+func (s *session) dropPrestarted() {
+	spare := s.prestarted
+	if spare == nil {
+		return
+	}
+	s.prestarted = nil
+	if err := closeInstance(spare.in); err != nil {
+		s.manager.log.Warn("an interpreter did not close well", "session", s.id, "cause", fault.CauseOf(err))
+	}
+	s.releaseMemory(spare.runtime)
+	s.onMachineGone()
+}
