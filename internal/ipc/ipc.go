@@ -1,6 +1,6 @@
-// Package desk lets processes that share a folder ask each other what only one of
-// them knows. Each may have a desk, a socket in a folder that only they can reach
-// who can read the rest; whoever knows its name asks there.
+// Package ipc lets processes that share a state folder call each other. A process that
+// knows something listens on a Unix socket, named by the process, in a folder that only
+// its user can reach. A call is one JSON request and one JSON response.
 package ipc
 
 import (
@@ -19,28 +19,28 @@ import (
 	"paddock/internal/fault"
 )
 
-// Timeout bounds a question and its answer.
+// Timeout bounds a call.
 const Timeout = 10 * time.Second
 
-// maxQuestion bounds a question, and maxAnswer an answer, in bytes.
+// maxRequest bounds a request, and maxResponse a response, in bytes.
 const (
-	maxQuestion = 64 << 10
-	maxAnswer   = 8 << 20
+	maxRequest  = 64 << 10
+	maxResponse = 8 << 20
 )
 
-// ErrNoServer says that nobody has a desk of that name.
-var ErrNoServer = errors.New("desk: nobody is there")
+// ErrNoServer reports that no process listens under that name.
+var ErrNoServer = errors.New("ipc: no process listens under that name")
 
-// Handler answers a question, in JSON; what it gives is put into JSON too, and of an
-// error the fault is told. It is called from many goroutines; ctx ends with the desk.
-type Handler func(ctx context.Context, question json.RawMessage) (any, error)
+// Handler answers a request, in JSON. Its result is encoded as JSON; of an error, the
+// caller gets the fault. It is called from many goroutines; ctx ends when the server closes.
+type Handler func(ctx context.Context, request json.RawMessage) (any, error)
 
-// Server is where this process is asked.
+// Server listens for the calls of other processes.
 type Server struct {
 	listener net.Listener
 	path     string
 	answer   Handler
-	ctx      context.Context // ends with it
+	ctx      context.Context // ends with Close
 	stop     context.CancelFunc
 	all      sync.WaitGroup
 }
@@ -55,21 +55,21 @@ type reply struct {
 
 const suffix = ".sock"
 
-// Open opens the desk of a name that no other living process has, in a folder that it
-// makes where it is missing. It removes the desks there of processes that have ended.
+// Open listens under a name that no other living process uses, in dir, which it creates
+// if needed. It removes the sockets of processes that have ended.
 func Open(dir, name string, answer Handler) (*Server, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making the folder of the desks: %w", err)
+		return nil, fmt.Errorf("creating the folder of the sockets: %w", err)
 	}
 	sweep(dir)
 	d := &Server{path: filepath.Join(dir, name+suffix), answer: answer}
-	_ = os.Remove(d.path) // one that had the name and has ended left it
+	_ = os.Remove(d.path) // a leftover of an ended process
 	err := short(d.path, func(path string) (err error) {
 		d.listener, err = net.Listen("unix", path)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("opening a desk: %w", err)
+		return nil, fmt.Errorf("listening on a socket: %w", err)
 	}
 	d.listener.(*net.UnixListener).SetUnlinkOnClose(false) // it has the short name
 	d.ctx, d.stop = context.WithCancel(context.Background())
@@ -77,20 +77,20 @@ func Open(dir, name string, answer Handler) (*Server, error) {
 	return d, nil
 }
 
-// Close ends the answering and waits for what is being answered. It works twice.
+// Close stops listening and waits for the calls that are being answered. It may be called twice.
 func (s *Server) Close() {
 	s.stop()
-	_ = s.listener.Close() // nobody waits for it
+	_ = s.listener.Close() // the socket may be gone
 	_ = os.Remove(s.path)  // or the next process sweeps it
 	s.all.Wait()
 }
 
-// age is how old the desk is at least of a process that is taken to have ended: one
+// age is how old a socket must be before its process counts as ended: one
 // that is just being opened does not listen yet.
 const age = time.Minute
 
-// sweep removes the desks of processes that have ended: nobody listens there. Others
-// may have too much to do just now.
+// sweep removes the sockets of processes that have ended: those that refuse a connection.
+// A process that only does not answer may be busy.
 func sweep(dir string) {
 	all, _ := filepath.Glob(filepath.Join(dir, "*"+suffix)) // the pattern is one
 	for _, path := range all {
@@ -110,7 +110,7 @@ func sweep(dir string) {
 	}
 }
 
-// short gives f a name for a path that is short enough for a socket.
+// short calls f with a path that fits into a socket's address.
 func short(path string, f func(path string) error) error {
 	const longest = 100 // bytes, on all systems
 	if len(path) <= longest {
@@ -142,21 +142,21 @@ func (s *Server) serve() {
 	}
 }
 
-// pause is how long nobody is let in after a question that could not be taken.
+// pause is how long the server waits after a connection that it could not accept.
 const pause = 100 * time.Millisecond
 
 func (s *Server) reply(conn net.Conn) {
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(s.ctx, Timeout)
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { conn.Close() }) // whoever asks nothing keeps nobody
+	stop := context.AfterFunc(ctx, func() { conn.Close() }) // an idle caller must not hold the connection
 	defer stop()
-	var question json.RawMessage
-	if json.NewDecoder(io.LimitReader(conn, maxQuestion)).Decode(&question) != nil {
+	var request json.RawMessage
+	if json.NewDecoder(io.LimitReader(conn, maxRequest)).Decode(&request) != nil {
 		return
 	}
 	var r reply
-	answer, err := s.answer(ctx, question)
+	answer, err := s.answer(ctx, request)
 	if err == nil {
 		r.Answer, err = json.Marshal(answer)
 	}
@@ -164,12 +164,13 @@ func (s *Server) reply(conn net.Conn) {
 		f := fault.Of(err)
 		r = reply{Kind: f.Kind, Message: f.Message, Hint: f.Hint}
 	}
-	_ = json.NewEncoder(conn).Encode(r) // whoever does not listen does not need it
+	_ = json.NewEncoder(conn).Encode(r) // a caller that has left needs no response
 }
 
-// Call asks at the desk of a name, until ctx ends and not longer than Timeout. The
-// error is the other's, an ErrNoServer, or that it does not answer.
-func Call(ctx context.Context, dir, name string, question, answer any) error {
+// Call sends a request to the process that listens under a name, and waits for its
+// response until ctx ends and at most for Timeout. The error is the other process's,
+// ErrNoServer, or that it does not answer.
+func Call(ctx context.Context, dir, name string, request, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	var conn net.Conn
@@ -187,7 +188,7 @@ func Call(ctx context.Context, dir, name string, question, answer any) error {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	var r reply
-	err = errors.Join(json.NewEncoder(conn).Encode(question), json.NewDecoder(io.LimitReader(conn, maxAnswer)).Decode(&r))
+	err = errors.Join(json.NewEncoder(conn).Encode(request), json.NewDecoder(io.LimitReader(conn, maxResponse)).Decode(&r))
 	switch {
 	case err != nil:
 		return fmt.Errorf("asking another process: %w", err)

@@ -109,7 +109,7 @@ func (x *execution) enterLocked(k runKey) {
 		return
 	}
 	x.key = k
-	x.server.runs.enter(k, x)
+	x.server.executions.enter(k, x)
 }
 
 // askClient asks the client, when nothing else is asked, and keeps what it says.
@@ -197,7 +197,7 @@ func (x *execution) takeDecided(ids []string) bool {
 func (x *execution) execute(in executeInput) {
 	defer func() {
 		close(x.done)
-		x.server.runs.tidy(x.owner)
+		x.server.executions.tidy(x.owner)
 	}()
 	c, ctx := x.call, approval.WithAsker(x.ctx, x)
 	if x.out, x.err = c.begin(ctx, in); x.prior != nil {
@@ -214,7 +214,7 @@ func (x *execution) execute(in executeInput) {
 	x.ended = time.Now()
 	if x.resumed {
 		if k := fault.KindOf(x.err); k == fault.NotFound || k == fault.Conflict {
-			x.server.runs.remove(x) // somebody else has gone on with it
+			x.server.executions.remove(x) // somebody else has gone on with it
 		}
 		x.server.record(x.ctx, "execute_code", c, x.out.res.Wall, x.err)
 	}
@@ -244,7 +244,7 @@ func (r partialResult) followedBy(more partialResult) partialResult {
 func (x *execution) leave() {
 	x.cancel(nil)
 	x.questions.Wait()
-	x.server.runs.remove(x)
+	x.server.executions.remove(x)
 	x.resumeLater()
 }
 
@@ -474,14 +474,14 @@ func (s *Server) resumeDecided(owner session.Owner, id session.ID, execution str
 // there for it.
 func (s *Server) resume(owner session.Owner, id session.ID, execution string) {
 	k := runKey{owner, execution}
-	before := s.runs.get(k)
+	before := s.executions.get(k)
 	if !s.resuming.Load() || before != nil && (!before.hasEnded() || !before.attach()) {
 		return
 	}
 	c := &call{server: s, bound: Bound{Owner: owner}, session: id, execution: execution}
 	p := c.newExecution(s.ctx)
 	p.attached, p.key, p.resumed = false, k, true
-	if p.follow(before); s.runs.replace(k, before, p) {
+	if p.follow(before); s.executions.replace(k, before, p) {
 		s.start(p, executeInput{session: id, execution: execution})
 	}
 }

@@ -48,7 +48,7 @@ func (c *call) claim(ctx context.Context, in *executeInput) (before *execution, 
 	if before != nil {
 		select {
 		case <-before.done:
-			c.server.runs.remove(before)
+			c.server.executions.remove(before)
 		case <-ctx.Done():
 			before.detach() // it goes on
 			return nil, context.Cause(ctx)
@@ -65,7 +65,7 @@ func (c *call) claim(ctx context.Context, in *executeInput) (before *execution, 
 
 // take makes the pursuit of an execution this request's; nil: there is none.
 func (c *call) take(k runKey) (*execution, error) {
-	p := c.server.runs.get(k)
+	p := c.server.executions.get(k)
 	if p != nil && !p.attach() {
 		return nil, fault.New(fault.Conflict, "another call waits for this execution").WithHint("wait for that one's result")
 	}
@@ -177,7 +177,7 @@ func (c *call) nextRound(ctx context.Context, in executeInput) (*execution, erro
 		return p, nil
 	case before.hasEnded() && isWaiting(before):
 		before.recordDecisions(answers)
-		c.server.runs.remove(before)
+		c.server.executions.remove(before)
 		return c.startExecution(ctx, next, before, nil), nil
 	}
 	before.recordDecisions(answers)

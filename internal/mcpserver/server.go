@@ -117,7 +117,7 @@ type Server struct {
 	defaults defaults
 	passing  passing
 	skills   skillEntries
-	runs     executions
+	executions     executions
 	resuming atomic.Bool // somebody is there for what waits
 
 	ctx  context.Context // ends with Close

@@ -53,7 +53,7 @@ func (m *Manager) openIPC() {
 		m.mu.Lock()
 		closed := m.closed
 		if !closed {
-			m.desk = d
+			m.ipcServer = d
 		}
 		m.mu.Unlock()
 		if closed {
@@ -65,7 +65,7 @@ func (m *Manager) openIPC() {
 // closeIPC ends the answering. Manager.closed is set.
 func (m *Manager) closeIPC() {
 	m.mu.Lock()
-	d := m.desk
+	d := m.ipcServer
 	m.mu.Unlock()
 	if d != nil {
 		d.Close()

@@ -66,10 +66,10 @@ func BenchmarkProvide(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				i++
-				br.forest.mu.Lock()
-				clear(br.forest.built)
-				br.forest.mu.Unlock()
-				if err := os.RemoveAll(br.forest.dir); err != nil {
+				br.stubs.mu.Lock()
+				clear(br.stubs.built)
+				br.stubs.mu.Unlock()
+				if err := os.RemoveAll(br.stubs.dir); err != nil {
 					b.Fatal(err)
 				}
 				b.StartTimer()

@@ -164,11 +164,11 @@ type Broker struct {
 	validator schema.Validator
 	indexes   indexes
 	outlets   *transports
-	shelf     *listingCache
+	listings     *listingCache
 	views     views
-	forest    *stubStore
+	stubs    *stubStore
 	learned   *learned
-	own       *sessionServers
+	sessionServers       *sessionServers
 	underway  underway
 	born      time.Time
 
@@ -286,10 +286,10 @@ func (b *Broker) openStores() error {
 		}
 		return filepath.Join(b.config.Dir, name)
 	}
-	b.shelf = newListingCache(b, dir("listings"))
-	b.forest = &stubStore{dir: dir("trees"), link: os.Link, built: map[string]*stubTree{}}
+	b.listings = newListingCache(b, dir("listings"))
+	b.stubs = &stubStore{dir: dir("trees"), link: os.Link, built: map[string]*stubTree{}}
 	b.learned = newLearned(dir("learned"), b.config.Log)
-	b.own = newSessionServers(b, dir("sessions"))
+	b.sessionServers = newSessionServers(b, dir("sessions"))
 	if b.config.Seen == nil && b.config.Dir != "" {
 		store, err := OpenSeen(b.config.Dir)
 		if err != nil {
@@ -313,7 +313,7 @@ func (b *Broker) Close() error {
 	b.tasks.Wait()
 	b.indexes.close()
 	b.outlets.close()
-	return errors.Join(err, b.forest.close())
+	return errors.Join(err, b.stubs.close())
 }
 
 // begin has f run by itself, if the Broker is not closed; Close waits for it.
@@ -352,7 +352,7 @@ func (b *Broker) dial(ctx context.Context, _ upstream.Key) (*upstream.Conn, erro
 		// would be in files, logs, and what other sessions see of the same server.
 		o.Transport = secret.Guard(way, slices.Collect(maps.Keys(one.Headers)), one.URL)
 	}
-	o.Changed = func() { b.shelf.invalidate(one.key) }
+	o.Changed = func() { b.listings.invalidate(one.key) }
 	return upstream.Dial(ctx, one.Server, o)
 }
 

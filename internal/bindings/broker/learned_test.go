@@ -52,7 +52,7 @@ func TestWhatResultsLookLikeIsLearned(t *testing.T) {
 		}
 	}
 	// The files are those that the tools as they are now would have.
-	v := b.view(b.common["party"], "alice", b.shelf.entry(b.common["party"].key).listing)
+	v := b.view(b.common["party"], "alice", b.listings.entry(b.common["party"].key).listing)
 	for _, f := range stub.Generate("party", v.tools).Files {
 		if after["party/"+f.Path] != string(f.Data) {
 			t.Errorf("%s is not what it should be", f.Path)

@@ -203,7 +203,7 @@ func TestAServerThatDoesNotAnswerKeepsNobodyWaitingTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := open(t, config)
-	b.shelf.timeout = 300 * time.Millisecond
+	b.listings.timeout = 300 * time.Millisecond
 	provide := func(b *Broker) time.Duration {
 		t.Helper()
 		began := time.Now()
@@ -219,13 +219,13 @@ func TestAServerThatDoesNotAnswerKeepsNobodyWaitingTwice(t *testing.T) {
 	if text := contents(t, filepath.Join(folder, "silent"))["__init__.py"]; !strings.HasPrefix(text, "raise ImportError(") || !strings.Contains(text, "not told") {
 		t.Errorf("who imports it is told %q", text)
 	}
-	b.shelf.timeout = time.Hour // who waits now, waits for ever
+	b.listings.timeout = time.Hour // who waits now, waits for ever
 	provide(b)
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
 	next := open(t, config) // and so in another process
-	next.shelf.timeout = time.Hour
+	next.listings.timeout = time.Hour
 	provide(next)
 	if asked.Load() == 0 {
 		t.Error("the server was never asked")
@@ -241,7 +241,7 @@ func TestAProgramWaitsForAServerThatItNames(t *testing.T) {
 		inner.ServeHTTP(w, r)
 	})
 	b := open(t, Config{Dir: t.TempDir(), Servers: []Definition{slow.definition("slow-one")}})
-	b.shelf.timeout = time.Millisecond
+	b.listings.timeout = time.Millisecond
 	folder := filepath.Join(t.TempDir(), "servers")
 	provide := func(program string) map[string]string {
 		t.Helper()
@@ -256,11 +256,11 @@ func TestAProgramWaitsForAServerThatItNames(t *testing.T) {
 			t.Fatalf("%q: %s", program, text)
 		}
 	}
-	b.shelf.namedTimeout = time.Millisecond
+	b.listings.namedTimeout = time.Millisecond
 	if text := provide("from servers import slow_one")["__init__.py"]; !strings.Contains(text, "not told") {
 		t.Fatalf("too slow for who names it: %s", text)
 	}
-	b.shelf.namedTimeout = time.Hour
+	b.listings.namedTimeout = time.Hour
 	go close(ready)
 	if files := provide("import x from 'servers/slow-one'"); files["echo.py"] == "" {
 		t.Errorf("who names it has %v", files)
@@ -285,7 +285,7 @@ func TestAServerThatFailsIsLeftAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p := b.shelf.entry(newServerBinding(config.Servers[0], nil).key)
+	p := b.listings.entry(newServerBinding(config.Servers[0], nil).key)
 	p.mu.Lock()
 	fails, rests := p.fails, p.retryAt
 	p.mu.Unlock()

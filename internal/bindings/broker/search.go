@@ -99,13 +99,13 @@ func (b *Broker) Search(ctx context.Context, s Session, q catalog.Query, server 
 	names := slices.Sorted(maps.Keys(all))
 	looks := make([]pendingListing, len(names))
 	for i, name := range names {
-		looks[i] = b.shelf.lookup(all[name], true)
+		looks[i] = b.listings.lookup(all[name], true)
 	}
 	tools, views := map[string][]bindings.Tool{}, map[string]*view{}
 	var set []string
 	var errs []error
 	for i, name := range names {
-		l, err := b.shelf.wait(ctx, looks[i])
+		l, err := b.listings.wait(ctx, looks[i])
 		if err != nil {
 			errs = append(errs, fmt.Errorf("asking %q for its tools: %w", name, err))
 			continue

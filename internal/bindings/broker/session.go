@@ -28,7 +28,7 @@ func (b *Broker) Bind(ctx context.Context, s Session, d Definition) (Offer, erro
 		return Offer{}, err
 	}
 	one := b.newOwn(d, &s)
-	mine, err := b.own.servers(s)
+	mine, err := b.sessionServers.servers(s)
 	if err != nil { // it is not kept from getting new ones
 		b.config.Log.WarnContext(ctx, "the servers of a session cannot be read", "session", s.ID, "cause", fault.CauseOf(err))
 	}
@@ -39,8 +39,8 @@ func (b *Broker) Bind(ctx context.Context, s Session, d Definition) (Offer, erro
 	if err != nil {
 		return Offer{}, fmt.Errorf("asking for its tools: %w", err)
 	}
-	b.shelf.offer(one, l.Tools, l.Until)
-	kept, err := b.own.put(s, one)
+	b.listings.offer(one, l.Tools, l.Until)
+	kept, err := b.sessionServers.put(s, one)
 	if err != nil {
 		return Offer{}, err
 	}
@@ -143,7 +143,7 @@ func (b *Broker) fits(mine map[string]*serverBinding, d Definition) error {
 
 // Unbind takes a server away that the session bound. Calls that are under way fail.
 func (b *Broker) Unbind(s Session, name string) error {
-	one, err := b.own.remove(s, name)
+	one, err := b.sessionServers.remove(s, name)
 	switch {
 	case err != nil:
 		return err
@@ -159,7 +159,7 @@ func (b *Broker) Unbind(s Session, name string) error {
 // Forget lets go of all that a session bound and of what is kept of its runs, when it
 // has ended.
 func (b *Broker) Forget(s Session) {
-	if err := b.own.forget(s); err != nil {
+	if err := b.sessionServers.forget(s); err != nil {
 		b.config.Log.Warn("the servers of a session cannot be removed from the disk", "cause", err)
 	}
 	if b.config.Journal != nil {
@@ -179,7 +179,7 @@ func (b *Broker) Copy(from, to Session) error {
 	if from.Owner != to.Owner {
 		return fault.New(fault.Denied, "a session's servers are not another owner's")
 	}
-	return b.own.copyTo(from, to)
+	return b.sessionServers.copyTo(from, to)
 }
 
 // Names gives the servers that a session has, in order.
@@ -190,7 +190,7 @@ func (b *Broker) Names(s Session) []string {
 // serversOf gives the servers that a session has. Its own are missing where they cannot
 // be read from the disk now, which the log says.
 func (b *Broker) serversOf(s Session) map[string]*serverBinding {
-	mine, err := b.own.servers(s)
+	mine, err := b.sessionServers.servers(s)
 	if err != nil {
 		b.config.Log.Warn("the servers of a session cannot be read", "cause", err)
 	}
@@ -249,8 +249,8 @@ func (b *Broker) Offer(ctx context.Context, s Session, name string) (Offer, erro
 	if err != nil {
 		return Offer{}, err
 	}
-	b.shelf.clearBackoff(one.key)
-	l, err := b.shelf.wait(ctx, b.shelf.lookup(one, true))
+	b.listings.clearBackoff(one.key)
+	l, err := b.listings.wait(ctx, b.listings.lookup(one, true))
 	if err != nil {
 		return Offer{}, fmt.Errorf("asking for its tools: %w", err)
 	}

@@ -160,12 +160,12 @@ func TestAFileOfServersThatIsNotTheSessionsIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	bob := Session{"bob", "s-1"}
-	text, err := os.ReadFile(b.own.path(alice))
+	text, err := os.ReadFile(b.sessionServers.path(alice))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range map[string][]byte{"another session's": text, "nonsense": []byte("{"), "nothing": nil} {
-		if err := os.WriteFile(b.own.path(bob), text, 0o600); err != nil {
+		if err := os.WriteFile(b.sessionServers.path(bob), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if got := b.Names(bob); len(got) != 0 {
@@ -234,7 +234,7 @@ func FuzzOwnFile(f *testing.F) {
 	text, _ := json.Marshal(storedFile{Version: storedVersion, Owner: "alice", Session: "s-1", Servers: []storedServer{{Plain: &storedDefinition{Server: upstream.Server{Name: "a", URL: "http://127.0.0.1/"}}}, {Sealed: []byte("x")}}})
 	f.Add(text)
 	f.Fuzz(func(t *testing.T, text []byte) {
-		all, err := b.own.decode(alice, text)
+		all, err := b.sessionServers.decode(alice, text)
 		if err != nil && len(all) > 0 {
 			t.Error("there are servers beside an error")
 		}

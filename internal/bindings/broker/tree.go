@@ -39,14 +39,14 @@ func (b *Broker) Provide(ctx context.Context, s Session, dir string) error {
 	names := slices.Sorted(maps.Keys(all))
 	looks := make([]pendingListing, len(names))
 	for i, name := range names {
-		looks[i] = b.shelf.lookup(all[name], false) // all of them are asked at the same time
+		looks[i] = b.listings.lookup(all[name], false) // all of them are asked at the same time
 	}
 	views, whys := make([]*view, len(names)), make([]string, len(names))
 	var what strings.Builder
 	for i, name := range names {
 		l, err := looks[i].listing, error(nil)
 		if l == nil || !looks[i].deadline.IsZero() {
-			l, err = b.shelf.wait(ctx, looks[i]) // the shelf has logged it
+			l, err = b.listings.wait(ctx, looks[i]) // the shelf has logged it
 		}
 		what.WriteString(name)
 		if l != nil {
@@ -78,14 +78,14 @@ func (b *Broker) Await(ctx context.Context, s Session, program string) {
 	var looks []pendingListing
 	for name, one := range all {
 		if names(program, name) || names(program, stub.Package(name)) {
-			if a := b.shelf.lookup(one, true); a.listing == nil && a.done != nil {
-				a.deadline = time.Now().Add(b.shelf.namedTimeout)
+			if a := b.listings.lookup(one, true); a.listing == nil && a.done != nil {
+				a.deadline = time.Now().Add(b.listings.namedTimeout)
 				looks = append(looks, a)
 			}
 		}
 	}
 	for _, a := range looks { // they are asked at the same time
-		_, _ = b.shelf.wait(ctx, a) // what is missing, Provide says
+		_, _ = b.listings.wait(ctx, a) // what is missing, Provide says
 	}
 }
 
@@ -177,7 +177,7 @@ func (b *Broker) place(ctx context.Context, owner, folder string, v *view) error
 	if madeOf(folder) == v.named() {
 		return nil
 	}
-	return exchange(folder, func(fresh string) error { return b.forest.linkInto(ctx, owner, v, fresh) })
+	return exchange(folder, func(fresh string) error { return b.stubs.linkInto(ctx, owner, v, fresh) })
 }
 
 // unknown begins the stamps of folders that say why a server's files are not there.

@@ -95,7 +95,7 @@ func TestSessionsShareFilesAndEachHasItsFolder(t *testing.T) {
 		t.Errorf("another owner has %d files, and not %d", len(got), len(first))
 	}
 	// One session's end, and the tree's, take nothing from the other.
-	if err := errors.Join(os.RemoveAll(one), os.RemoveAll(b.forest.dir)); err != nil {
+	if err := errors.Join(os.RemoveAll(one), os.RemoveAll(b.stubs.dir)); err != nil {
 		t.Fatal(err)
 	}
 	if got := contents(t, other); len(got) != len(second) {
@@ -110,7 +110,7 @@ func TestSessionsShareFilesAndEachHasItsFolder(t *testing.T) {
 func TestWithoutLinksFilesAreCopied(t *testing.T) {
 	c := serve(t)
 	b := open(t, Config{Servers: []Definition{c.definition("party")}, Dir: t.TempDir()})
-	b.forest.link = func(string, string) error { return errors.ErrUnsupported }
+	b.stubs.link = func(string, string) error { return errors.ErrUnsupported }
 	dir := filepath.Join(t.TempDir(), "servers")
 	mustProvide(t, b, alice, dir)
 	if got := contents(t, dir); len(got) < 10 || !strings.Contains(got["party/echo.py"], "def echo") {

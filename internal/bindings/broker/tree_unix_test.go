@@ -21,7 +21,7 @@ func TestFilesCanBeReadByGuestsWhateverTheUmask(t *testing.T) {
 		copied := filepath.Join(t.TempDir(), "servers")
 		before := syscall.Umask(mask)
 		err := b.Provide(t.Context(), alice, dir)
-		b.forest.link = func(string, string) error { return syscall.EXDEV }
+		b.stubs.link = func(string, string) error { return syscall.EXDEV }
 		if err == nil {
 			err = b.Provide(t.Context(), Session{"alice", "s-2"}, copied)
 		}

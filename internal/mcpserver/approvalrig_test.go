@@ -17,8 +17,8 @@ import (
 	"paddock/internal/session"
 )
 
-// desk is a server whose programs' calls a person has to allow.
-type desk struct {
+// approvalRig is a server whose programs' calls a person has to allow.
+type approvalRig struct {
 	t      *testing.T
 	server *Server
 	store  *approval.Store
@@ -26,11 +26,11 @@ type desk struct {
 	asked  chan string  // gets the id of each approval that is waited for
 }
 
-func newDesk(t *testing.T, config Config) *desk { return newDeskIn(t, config, t.TempDir()) }
+func newApprovalRig(t *testing.T, config Config) *approvalRig { return newApprovalRigIn(t, config, t.TempDir()) }
 
-func newDeskIn(t *testing.T, config Config, approvals string) *desk {
+func newApprovalRigIn(t *testing.T, config Config, approvals string) *approvalRig {
 	t.Helper()
-	d := &desk{t: t, asked: make(chan string, 100)}
+	d := &approvalRig{t: t, asked: make(chan string, 100)}
 	d.store = approval.Open(approvals, approval.Options{Record: func(_ context.Context, a approval.Approval) error {
 		if a.State == approval.Pending {
 			d.asked <- a.ID
@@ -49,7 +49,7 @@ func newDeskIn(t *testing.T, config Config, approvals string) *desk {
 }
 
 // call answers a program once a person has allowed it, with what it was given.
-func (d *desk) call(ctx context.Context, run session.Run, c sandbox.Call) []byte {
+func (d *approvalRig) call(ctx context.Context, run session.Run, c sandbox.Call) []byte {
 	var body struct {
 		Tool      string
 		Arguments json.RawMessage
@@ -72,7 +72,7 @@ func (d *desk) call(ctx context.Context, run session.Run, c sandbox.Call) []byte
 	return encoded(map[string]any{"value": arguments.Text})
 }
 
-func (d *desk) decide(id string, grant bool) {
+func (d *approvalRig) decide(id string, grant bool) {
 	d.t.Helper()
 	a, err := d.store.Find(id)
 	if err == nil {
@@ -85,7 +85,7 @@ func (d *desk) decide(id string, grant bool) {
 
 // connect gives a client of an era over a transport, whose user answers so; nil: it has
 // none.
-func (d *desk) connect(over, era string, answer func(*mcp.ElicitParams) *mcp.ElicitResult) *mcp.ClientSession {
+func (d *approvalRig) connect(over, era string, answer func(*mcp.ElicitParams) *mcp.ElicitResult) *mcp.ClientSession {
 	d.t.Helper()
 	options := &mcp.ClientOptions{}
 	if answer != nil {
@@ -100,7 +100,7 @@ func (d *desk) connect(over, era string, answer func(*mcp.ElicitParams) *mcp.Eli
 	return cs
 }
 
-func (d *desk) transport(over string) mcp.Transport {
+func (d *approvalRig) transport(over string) mcp.Transport {
 	if over == "http" {
 		return &mcp.StreamableClientTransport{Endpoint: d.serveHTTP(HTTPConfig{}), DisableStandaloneSSE: true}
 	}
@@ -113,7 +113,7 @@ func (d *desk) transport(over string) mcp.Transport {
 	return &mcp.IOTransport{Reader: fromServer, Writer: toServer}
 }
 
-func (d *desk) serveHTTP(c HTTPConfig) (url string) {
+func (d *approvalRig) serveHTTP(c HTTPConfig) (url string) {
 	d.t.Helper()
 	h, err := d.server.Handler(c)
 	if err != nil {
