@@ -164,9 +164,9 @@ func (s *Store) Decide(ctx context.Context, owner, id string, d Decision) (Appro
 func alreadyOver(a Approval) error {
 	switch a.State {
 	case Expired:
-		return fault.New(fault.Conflict, "nobody decided about %s in time: it has expired", a.ID).WithHint("the program has to ask again")
+		return fault.New(fault.Conflict, "the question about %s has expired without a decision", a.ID).WithHint("the program has to ask again")
 	case Withdrawn:
-		return fault.New(fault.Conflict, "nobody waits for %s any more: the program or its session has ended", a.ID)
+		return fault.New(fault.Conflict, "%s is not needed any more: the program or its session has ended", a.ID)
 	}
 	return fault.New(fault.Conflict, "%s was decided already: it is %s", a.ID, a.State).WithHint("the first decision counts")
 }
@@ -211,11 +211,11 @@ func (a Approval) Refusal() error {
 		}
 		return f.WithHint("do not ask for it again unless the person says so")
 	case Expired:
-		return fault.New(fault.Denied, "nobody allowed the call of %s in time", called).WithHint("run the program again, and have a person decide: paddock approvals ls")
+		return fault.New(fault.Denied, "the call of %s was not allowed in time", called).WithHint("run the program again, and have a person decide: paddock approvals ls")
 	case Withdrawn:
 		return fault.New(fault.Denied, "the call of %s was given up before anybody allowed it", called)
 	}
-	return fault.New(fault.Denied, "nobody has allowed the call of %s yet", called).WithHint("a person decides: paddock approvals show %s", a.ID)
+	return fault.New(fault.Denied, "the call of %s is not allowed yet", called).WithHint("a person decides: paddock approvals show %s", a.ID)
 }
 
 // Withdraw gives up what nobody waits for any more: the open approvals of an execution,

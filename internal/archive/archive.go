@@ -52,7 +52,7 @@ type File interface {
 // Receiver takes an archive. Its functions are called one after the other.
 type Receiver struct {
 	// Entry takes an entry: its name as it stands in the archive, what it is, and
-	// its content, of which it may leave a rest. Whatever is no plain file and no
+	// its content, of which it may leave a rest. Whatever is not a plain file and no
 	// folder has a mode that says so, hard links included. An error ends it all.
 	Entry func(name string, mode fs.FileMode, content io.Reader) error
 	// Spool keeps a zip until it is closed, and gives its size; nil: there are none.

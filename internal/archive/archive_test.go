@@ -111,7 +111,7 @@ func TestEveryKindOfArchiveIsRead(t *testing.T) {
 	}
 }
 
-// What is behind the last part of a tar.gz, padding or anything else that is no part, is
+// What is behind the last part of a tar.gz, padding or anything else that is not part, is
 // left out, as gzip and npm do.
 func TestPaddedArchivesAreWhole(t *testing.T) {
 	tarball := tarOf(t, &tar.Header{Name: "a", Size: 3}, &tar.Header{Name: "b", Size: 3})

@@ -6,7 +6,7 @@
 // one after, so that a crash leaves the first. Each record holds the digest of
 // the one before it by the same process, and its own, so that a record that
 // was changed, taken out or moved shows (see [Verify]). That is no protection
-// from somebody who writes the whole chain anew: for that keep the digests
+// from somebody who writes the whole chain again: for that keep the digests
 // that Verify gives in another place.
 //
 // A record survives the end of the process as soon as it is written. It
@@ -122,7 +122,7 @@ type Record struct {
 	Verdict         string  `json:"verdict,omitempty"`
 	TookMS          float64 `json:"took_ms,omitempty"`
 	Count           int     `json:"count,omitempty"`  // how many of its kind it stands for; zero: one
-	Reason          string  `json:"reason,omitempty"` // why, where nobody asked for it: "expired"
+	Reason          string  `json:"reason,omitempty"` // the reason, if it was not requested: "expired"
 	Outcome         string  `json:"outcome,omitempty"`
 	ErrorType       string  `json:"error_type,omitempty"` // a fault's kind, or the program's exception
 	StoppedBy       string  `json:"stopped_by,omitempty"`

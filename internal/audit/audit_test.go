@@ -167,7 +167,7 @@ func TestWhatWasChangedShows(t *testing.T) {
 		{"one put in", func(l []string) []string {
 			return append(l, `{"time":"2026-01-01T00:00:00Z","id":"b-1","digest":"00"}`)
 		}, "its digest is another", 0},
-		{"what is no record", func(l []string) []string { return append(l, "hello") }, "no record", 0},
+		{"what is not a record", func(l []string) []string { return append(l, "hello") }, "no record", 0},
 		{"an end that was cut off", func(l []string) []string { l[4] = l[4][:40]; return l }, "", 1},
 		{"an end of which little is left", func(l []string) []string { l[4] = l[4][:3]; return l }, "", 1},
 		{"an empty line between", func(l []string) []string { l[2] = "\n" + l[2]; return l }, "", 0},

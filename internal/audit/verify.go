@@ -45,7 +45,7 @@ type Report struct {
 var (
 	errTorn    = errors.New("a record that was cut short")
 	errAltered = errors.New("the record was changed: its digest is another")
-	errForeign = errors.New("this is no record")
+	errForeign = errors.New("this is not a record")
 )
 
 // beginning is how every record begins.

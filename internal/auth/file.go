@@ -81,7 +81,7 @@ func ReadPrivate(path string) ([]byte, fs.FileInfo, error) {
 	name := filepath.Base(path)
 	if why := exposed(info); why != "" {
 		return nil, nil, fault.New(fault.Unavailable, "the file %s in the state folder %s", name, why).
-			WithHint("if nobody else can have used it, make it yours alone: chown it and chmod 600; else remove it")
+			WithHint("if no other user can have used it, make it private with chown and chmod 600; otherwise remove it")
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {

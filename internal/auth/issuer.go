@@ -53,7 +53,7 @@ func CheckIssuer(issuer string, allowHTTP bool) error {
 	}
 	if err != nil {
 		return fault.New(fault.Invalid, "%q cannot be the issuer of access tokens: %v", issuer, err).
-			WithHint("it is the https URL that stands in the tokens' iss, letter for letter")
+			WithHint("it is the https URL in the tokens' iss, exactly")
 	}
 	return nil
 }

@@ -120,7 +120,7 @@ func matching(keys []jose.JSONWebKey, id, algorithm string) []jose.JSONWebKey {
 	return found
 }
 
-// ask gets the keys anew. The question goes on when whoever asked has gone:
+// ask gets the keys again. The question goes on when whoever asked has gone:
 // others wait for the answer.
 func (k *keyring) ask(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
@@ -143,7 +143,7 @@ func (k *keyring) ask(ctx context.Context) {
 	k.keys, k.asked, k.next, k.failures = keys, now, now.Add(askPause), 0
 }
 
-// parseKeys reads a JSON Web Key Set. What is in it and is no key to verify
+// parseKeys reads a JSON Web Key Set. What is in it and is not a key to verify
 // signatures with is left out.
 func parseKeys(data []byte) ([]jose.JSONWebKey, error) {
 	var set struct {

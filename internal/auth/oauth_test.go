@@ -316,7 +316,7 @@ func TestBadAccessTokens(t *testing.T) {
 		{"a refresh token as Keycloak has it", sign(t, rsaKey, "JWT", with(c, "typ", "Refresh")), otherKind},
 		{"an ID token as Cognito has it", sign(t, rsaKey, "", with(c, "token_use", "id")), otherKind},
 		{"a logout token", sign(t, rsaKey, "logout+jwt", c), otherKind},
-		{"a type that is no text", unsigned(`{"alg":"RS256","typ":5}`, c, []byte("x")), ""},
+		{"a type that is not text", unsigned(`{"alg":"RS256","typ":5}`, c, []byte("x")), ""},
 		{"one claim twice", unsigned(`{"alg":"RS256"}`, json.RawMessage(twice), []byte("x")), unsignedBy},
 		{"scopes that are a number", sign(t, rsaKey, "", with(c, "scope", 5)), unsignedBy},
 		{"claims that are a list", sign(t, rsaKey, "", []int{1}), unsignedBy},

@@ -37,7 +37,7 @@ func (r *refusal) Error() string {
 // invalid is the refusal of a token that nobody accepts.
 func invalid(format string, args ...any) *fault.Error {
 	return fault.New(fault.Denied, format, args...).
-		WithHint("get a new token from whoever runs this server").
+		WithHint("ask the operator for a new token").
 		WithCause(&refusal{code: codeInvalidToken})
 }
 

@@ -502,7 +502,7 @@ func FuzzTokensFile(f *testing.F) {
 			t.Errorf("got %v", err)
 		}
 		if err == nil && !json.Valid(data) {
-			t.Error("what is no JSON was read")
+			t.Error("what is not JSON was read")
 		}
 		for _, r := range all {
 			if !isID(r.ID) || r.hash == [32]byte{} && r.Hash != strings.Repeat("0", 64) {

@@ -132,7 +132,7 @@ func (s *Tokens) change(timeout time.Duration, f func([]record) ([]record, error
 	return locked(s.dir, timeout, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.state.settled = false // read it anew, whatever its stamp
+		s.state.settled = false // read it again, whatever its stamp
 		if err := s.refreshLocked(); err != nil {
 			return err
 		}

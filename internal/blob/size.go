@@ -12,7 +12,7 @@ import (
 // says what it took when the file was begun, and by how much it grew since, a
 // number of 8 bytes for each batch. Nothing but Bytes relies on it, so it is not
 // synced: what a power cut or a full disk left of it is recognised by its head
-// or its length, and it is begun anew. So it is by every collection.
+// or its length, and it is begun again. So it is by every collection.
 const (
 	changesMagic = "pdsizes1"
 	idBytes      = 8 // random, to tell one such file from the next
@@ -88,7 +88,7 @@ func (s *Store) measureLocked() error {
 	return nil
 }
 
-// tellLocked begins the file anew. Where that cannot be done the next Bytes measures.
+// tellLocked begins the file again. Where that cannot be done the next Bytes measures.
 func (s *Store) tellLocked(sum int64) {
 	s.tally = tally{}
 	head := append(make([]byte, 0, changesHead), changesMagic...)
@@ -134,7 +134,7 @@ func (s *Store) forget() {
 	s.tally = tally{}
 }
 
-// collected begins to tell anew. The caller keeps all others out; bytes is what
+// collected begins to tell again. The caller keeps all others out; bytes is what
 // the store takes, if sure.
 func (s *Store) collected(bytes int64, sure bool) {
 	s.mu.Lock()

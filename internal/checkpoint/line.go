@@ -133,7 +133,7 @@ func (r *Repo) labelled(name string) (numbers []int64, err error) {
 		if !r.line.Labelled(n) {
 			continue
 		}
-		if name == strconv.FormatInt(n, 10) { // which is no label; it need not be whole
+		if name == strconv.FormatInt(n, 10) { // which is not a label; it need not be whole
 			return []int64{n}, nil
 		}
 		m, err := r.at(n)

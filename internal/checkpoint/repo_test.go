@@ -197,7 +197,7 @@ func TestAMachineIsSavedWithItsFilesOrNot(t *testing.T) {
 	}
 	b.wantFile("f", "while it ran")
 	if h := b.Head(); h.Of != h.Number { // its files are no others by resting
-		t.Errorf("what changed files is no step: %+v", h)
+		t.Errorf("what changed files is not a step: %+v", h)
 	}
 	quiet := func(_ context.Context, _ io.Writer, still func() error) ([]byte, map[string]*sandbox.Inspection, error) {
 		return nil, nil, still()

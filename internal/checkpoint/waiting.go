@@ -59,7 +59,7 @@ func (d *draft) recoverWaiting() {
 	} else if d.next.Machine.Holds(w.Runtime) {
 		d.next.Machine = d.next.Machine.Again()
 	}
-	if d.next.Of == 0 && len(d.files) == 0 { // it is no step
+	if d.next.Of == 0 && len(d.files) == 0 { // it is not a step
 		d.next.Of, d.next.Previous = d.k.head.Of, d.k.head.Previous
 	}
 }
@@ -89,7 +89,7 @@ func (r *Repo) Abandon(ctx context.Context) error {
 	return r.settle(ctx, nil)
 }
 
-// Suspend makes the head the newest checkpoint anew, where another that could not be
+// Suspend makes the head the newest checkpoint again, where another that could not be
 // written may be there after all.
 func (r *Repo) Suspend(ctx context.Context) error { return r.settle(ctx, r.Head().Waiting) }
 
@@ -100,6 +100,6 @@ func (r *Repo) settle(ctx context.Context, w *history.Waiting) error {
 	}
 	defer d.close()
 	d.next.Waiting = w
-	d.next.Of, d.next.Previous = r.head.Of, r.head.Previous // it is no step
+	d.next.Of, d.next.Previous = r.head.Of, r.head.Previous // it is not a step
 	return d.persist(ctx)
 }

@@ -70,7 +70,7 @@ func (a *approvals) approve(ctx context.Context, c broker.Asked) error {
 func (a *approvals) givenUp(owner session.Owner, id session.ID, execution string) {
 	if _, err := a.store.Withdraw(context.Background(), string(owner), string(id), execution); err != nil {
 		// It lets nothing through all the same, and expires.
-		a.log.Warn("what nobody waits for cannot be taken back", "session", id, "execution", execution, "cause", fault.CauseOf(err))
+		a.log.Warn("cannot withdraw the approvals of an abandoned run", "session", id, "execution", execution, "cause", fault.CauseOf(err))
 	}
 }
 

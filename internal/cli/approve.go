@@ -24,7 +24,7 @@ func (p *program) approvalsCommand() *cobra.Command {
 		Long: `Lists and decides what programs wait for: calls of tools that the configuration has
 a person asked about (servers.NAME.tools.ask). A grant is for one call, of exactly
 that tool of that server with those arguments; the program goes on with it, and any
-other call is asked about anew.`,
+other call is asked about again.`,
 	}
 	var listJSON, showJSON, all, over bool
 	var principal string
@@ -62,7 +62,7 @@ func (p *program) decideCommand(grant bool) *cobra.Command {
 	c := &cobra.Command{
 		Use: "grant ID...", Short: "Allow calls, each once",
 		Long: `Allows the calls that wait, each once, and prints their ids. A program whose process
-serves goes on at once; one that nobody runs goes on when its client asks for it.
+is serving continues at once; a suspended one continues when its client asks for it.
 
 Exit codes: 0 all were granted, 1 not all (somebody was faster, or it has expired),
 2 wrong usage.`,

@@ -81,7 +81,7 @@ func writeWhole(file string, write func(io.Writer) error) error {
 		place = file
 	}
 	if info, err := os.Stat(place); err == nil && !info.Mode().IsRegular() {
-		return fault.New(fault.Invalid, "%s is no ordinary file", file).WithHint("give the name of one, or - and redirect stdout")
+		return fault.New(fault.Invalid, "%s is not an ordinary file", file).WithHint("give the name of one, or - and redirect stdout")
 	}
 	temp, err := os.CreateTemp(filepath.Dir(place), ".paddock-export-*")
 	if err != nil {
@@ -180,7 +180,7 @@ func (p *program) importSession(c *cobra.Command, t target, file string) error {
 func (p *program) archive(file string) (io.ReadCloser, error) {
 	if file == standard {
 		if person(p.stdin) {
-			return nil, usage("nobody types an archive").WithHint("name a FILE, or send one to stdin")
+			return nil, usage("an archive cannot be typed").WithHint("name a FILE, or send one to stdin")
 		}
 		return io.NopCloser(p.stdin), nil
 	}

@@ -28,7 +28,7 @@ func TestAFileIsWrittenWholeOrNotAtAll(t *testing.T) {
 		{"a new file that breaks off", "fresh", half, "", "it broke off"},
 		{"one that is there, which breaks off", "old", half, "before", "it broke off"},
 		{"in a folder that is not there", "nowhere/x", whole, "", "nowhere/x cannot be written: "},
-		{"in place of a folder", "folder", whole, "", "folder is no ordinary file"},
+		{"in place of a folder", "folder", whole, "", "folder is not an ordinary file"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Chdir(t.TempDir())

@@ -50,7 +50,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		Long: `Checks every chain of records. Records that were cut short by a crash or a full
 disk are told, and are no fault; neither are executions whose end is missing.
 The digests at the chains' ends are in what --json prints: who keeps them in
-another place finds out about a log that was written anew.
+another place finds out about a log that was rewritten.
 
 Exit codes: 0 nothing was changed, 1 something was, or there is no log to read,
 2 wrong usage.`,

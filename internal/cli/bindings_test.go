@@ -58,11 +58,11 @@ func TestARuleLetsThroughToOneHostAndPort(t *testing.T) {
 			t.Errorf("%s gives %s (%v), want %s", url, rule, err, want)
 		}
 		if _, err := newTransport(rule); err != nil {
-			t.Errorf("%s is no rule: %v", rule, err)
+			t.Errorf("%s is not a rule: %v", rule, err)
 		}
 	}
 	if _, err := ruleFor("a.test"); fault.KindOf(err) != fault.Invalid {
-		t.Errorf("what is no URL gives %v", err)
+		t.Errorf("what is not a URL gives %v", err)
 	}
 }
 

@@ -108,12 +108,12 @@ func (g *sessionSecrets) check(name string, kept bool) error {
 	switch {
 	case len(g.allow) == 0:
 		return fault.New(fault.Denied, "sessions have no secrets here, so none has %s", name).
-			WithHint("leave secrets away; who runs the server can allow some, %s", allowSecret)
+			WithHint("omit secrets; the operator can allow some, %s", allowSecret)
 	case !slices.Contains(g.allow, name):
 		return fault.New(fault.Denied, "%s is not among the secrets that sessions may have here", name).
-			WithHint("these are: %s; who runs the server can allow more, %s", shortList(g.allow), allowSecret)
+			WithHint("these are: %s; the operator can allow more, %s", shortList(g.allow), allowSecret)
 	case !kept:
-		return fault.New(fault.NotFound, "there is no secret %s", name).WithHint("who runs the server can keep one: paddock secret set %s", name)
+		return fault.New(fault.NotFound, "there is no secret %s", name).WithHint("the operator can keep one: paddock secret set %s", name)
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func (p *program) imageImportCommand() *cobra.Command {
 folder, or a tar of one), or the tar of a root file system. Tars may be compressed
 with gzip or zstd. It prints the image's id.
 
-Exit codes: 0 done, 1 failed or it is no image, 2 wrong usage.`,
+Exit codes: 0 done, 1 failed or it is not an image, 2 wrong usage.`,
 		Args: count(1, 1, "the file or folder of an image"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if called == "" {

@@ -140,12 +140,12 @@ func (n *network) check(rules []string) error {
 	now := n.now.Load()
 	if now.policy.Empty() {
 		return fault.New(fault.Denied, "programs have no network here, so no session can reach %s", shortList(rules)).
-			WithHint("leave network away; who runs the server can allow hosts, %s", allowance)
+			WithHint("omit network; the operator can allow hosts, %s", allowance)
 	}
 	for _, rule := range rules {
 		if host := ruleHost(rule); host != "" && !now.policy.Names(host) {
 			return fault.New(fault.Denied, "%s is not among the hosts that sessions may reach here", host).
-				WithHint("these are: %s; who runs the server can allow more, %s", shortList(now.rules), allowance)
+				WithHint("these are: %s; the operator can allow more, %s", shortList(now.rules), allowance)
 		}
 	}
 	return nil
@@ -258,7 +258,7 @@ func (n *network) open(d *sessionProxy, k sessionKey) error {
 	var seed []byte
 	if info.Isolation == sandboxIsolation { // in the others no TLS ends at the proxy
 		if seed, err = n.seeds.of(k.owner); err != nil {
-			n.log.Warn("programs of machines that are saved will trust no connection later", "cause", fault.CauseOf(err))
+			n.log.Warn("restored machines will not trust this session's CA", "cause", fault.CauseOf(err))
 		}
 	}
 	var secrets proxy.Secrets
@@ -343,7 +343,7 @@ func (d *sessionProxy) made() bool {
 	return d.err == nil
 }
 
-var errLetGo = fault.New(fault.Unavailable, "the session has been let go of").WithHint("run the program again")
+var errLetGo = fault.New(fault.Unavailable, "the session is closed").WithHint("run the program again")
 
 // maxRefusals is how many refusals a result tells of.
 const maxRefusals = 3

@@ -105,7 +105,7 @@ func TestAMachinesProgramsReachWhatIsAllowedAndNothingElse(t *testing.T) {
 	for request, want := range map[string]string{
 		"GET http://" + address + "/closed":  "is not among those that",
 		"POST http://" + address + "/open/x": "is not among those that",
-		"GET http://evil.test/":              "evil.test:80 is not among the hosts that may be reached: who runs the server can allow it, as evil.test:80, in the configuration's network.allow, by --net-allow or PADDOCK_NET_ALLOW",
+		"GET http://evil.test/":              "evil.test:80 is not among the hosts that may be reached: the operator can allow it, as evil.test:80, in the configuration's network.allow, by --net-allow or PADDOCK_NET_ALLOW",
 	} {
 		method, url, _ := strings.Cut(request, " ")
 		line, res := get(t, o, id, method, url)
@@ -153,7 +153,7 @@ func TestASessionNarrowsAndNeverWidens(t *testing.T) {
 		if line != "HTTP/1.0 403 Forbidden" || !strings.Contains(res.Refused, "this session was created with fewer hosts; create_session makes one that reaches it") {
 			t.Errorf("what it may not is answered %q, and told %q", line, res.Refused)
 		}
-		if line, res := get(t, o, one, "GET", "http://a.evil.test/"); line != "HTTP/1.0 403 Forbidden" || !strings.Contains(res.Refused, "who runs the server can allow it") {
+		if line, res := get(t, o, one, "GET", "http://a.evil.test/"); line != "HTTP/1.0 403 Forbidden" || !strings.Contains(res.Refused, "the operator can allow it") {
 			t.Errorf("what nobody may is answered %q, and told %q", line, res.Refused)
 		}
 	}

@@ -107,7 +107,7 @@ func (p *program) open(change func(*session.Config)) (_ *parts, err error) {
 	}
 	o.sandboxes = microsandbox.New(microsandbox.Config{Sessions: o.sessions, Volumes: p.config.Sandbox.Volumes, Namespaces: namespacesOf})
 	if err := o.telemetry.Observe(func() telemetry.Live { return live(o.sessions.Stats(), o.gate.Load()) }); err != nil {
-		p.log.Warn("what lives is not measured", "cause", err)
+		p.log.Warn("live gauges are unavailable", "cause", err)
 	}
 	return o, nil
 }
@@ -148,7 +148,7 @@ func (o *parts) close(log *slog.Logger) {
 			return // opening did not come so far
 		}
 		if err := part.Close(); err != nil {
-			log.Warn("a part was not closed cleanly", "cause", err)
+			log.Warn("closing a part failed", "cause", err)
 		}
 	}
 	closing(o.given != nil, o.given) // it asks what sessions are

@@ -34,7 +34,7 @@ func TestWhatThisMachinesClientsAreSetUpWith(t *testing.T) {
 		{name: "uv's", env: map[string]string{"UV_DEFAULT_INDEX": "http://a.test"}, pypi: []pkgproxy.Index{{URL: "http://a.test"}}},
 		{name: "pip's file", env: map[string]string{"PIP_CONFIG_FILE": "/pip.conf"}, files: map[string]string{"/pip.conf": "[install]\nindex-url = https://no.test\n[global]\n# ours\nindex-url = https://a.test/simple\nextra-index-url = https://b.test\n    https://c.test\ncert = /ca.pem\n"},
 			pypi: []pkgproxy.Index{{URL: "https://a.test/simple"}, {URL: "https://b.test"}, {URL: "https://c.test"}}, cert: "/ca.pem"},
-		{name: "what is no URL", env: map[string]string{"PIP_INDEX_URL": "/srv/simple", "npm_config_registry": "registry"}},
+		{name: "what is not a URL", env: map[string]string{"PIP_INDEX_URL": "/srv/simple", "npm_config_registry": "registry"}},
 		{name: "npm's variable", env: map[string]string{"npm_config_registry": "https://r.test/"}, npm: []pkgproxy.Index{{URL: "https://r.test/"}}},
 		{name: "npm's file, with a token", env: map[string]string{"TOKEN": "secret"}, files: map[string]string{npmrc: "registry=https://r.test/npm/\n//r.test/:_authToken=${TOKEN}\n"},
 			npm: []pkgproxy.Index{{URL: "https://r.test/npm/", Token: "secret"}}},

@@ -22,7 +22,7 @@ type machineIndexes struct {
 type machinePackages struct{ pypi, npm machineIndexes }
 
 // ofMachine reads what this machine's pip and npm are set up with. What cannot be read, and
-// what is no URL, is as if it were not there.
+// what is not a URL, is as if it were not there.
 func ofMachine(env func(string) string, read func(string) ([]byte, error)) machinePackages {
 	return machinePackages{pypi: pipOf(env, read), npm: npmOf(env, read)}
 }

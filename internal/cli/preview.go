@@ -136,7 +136,7 @@ func (v *previews) announce(url func(id string) string) {
 // unannounce takes that back.
 func (v *previews) unannounce() {
 	if a, err := v.server(); err == nil && a.Process == os.Getpid() {
-		_ = os.Remove(v.announcement()) // it will be written anew
+		_ = os.Remove(v.announcement()) // it will be written again
 	}
 }
 
@@ -182,7 +182,7 @@ Exit codes: 0 done, 1 failed or no such session, 2 wrong usage.`,
 			if len(args) == 2 {
 				n, err := strconv.ParseUint(args[1], 10, 16)
 				if err != nil || n == 0 {
-					return usage("%q is no port", args[1]).WithHint("a port lies between 1 and 65535")
+					return usage("%q is not a port", args[1]).WithHint("a port lies between 1 and 65535")
 				}
 				ask.port = uint16(n)
 			}

@@ -143,7 +143,7 @@ func (p *program) signalProcesses(c *cobra.Command, principal string, id session
 	for _, text := range pids {
 		n, err := strconv.Atoi(text)
 		if err != nil || n <= 0 {
-			return usage("%q is no process", text).WithHint("paddock session ps %s lists their numbers", id)
+			return usage("%q is not a process", text).WithHint("paddock session ps %s lists their numbers", id)
 		}
 		numbers = append(numbers, n)
 	}

@@ -80,7 +80,7 @@ func look(files []string) string {
 func (n *network) reread(src config.Source) {
 	c, err := config.Load(src)
 	if err == nil && n.ofProject && c.Ignored != "" {
-		err = fault.New(fault.Denied, "%s has changed, and nobody has trusted it as it is", c.Ignored).WithHint("paddock trust shows it and asks")
+		err = fault.New(fault.Denied, "%s has changed since it was trusted", c.Ignored).WithHint("paddock trust shows it and asks")
 	}
 	if err == nil {
 		err = n.change(c.Network.Allow)

@@ -110,7 +110,7 @@ func (p *program) run(c *cobra.Command, f runFlags, args []string) error {
 		return err
 	}
 	if image && (f.session != "" || p.config.Sandbox.Isolation != "linux") {
-		return usage("--image is for a Linux sandbox of its own").WithHint("leave it away, or --session and --isolation wasm")
+		return usage("--image is for a Linux sandbox of its own").WithHint("omit it, or --session and --isolation wasm")
 	}
 	req, err := p.request(f, c.Flags().Changed("code"), args)
 	if err != nil {

@@ -49,7 +49,7 @@ A host is written as in rules for the network: api.example.com, *.example.com,
 api.example.com:8443, or POST api.example.com/v1/* for some requests only. It is
 reached over TLS; http://127.0.0.1:8080 lets the value go without.
 
-A value may stand in the headers that are meant for such (not in cookies and not in
+A value may be used in the headers that are meant for such (not in cookies and not in
 those that servers write down), and in basic authentication. --in says it otherwise:
 header, header:NAME, basic, query:NAME, body.
 
@@ -67,7 +67,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	}
 	flags := c.Flags()
 	flags.StringArrayVar(&e.Hosts, "host", nil, "let it go to this `HOST`")
-	flags.StringArrayVar(&e.Places, "in", nil, "let it stand in this `PLACE`: header, header:NAME, basic, query:NAME or body")
+	flags.StringArrayVar(&e.Places, "in", nil, "use it in this `PLACE`: header, header:NAME, basic, query:NAME or body")
 	flags.StringVar(&from, "from-env", "", "read the value from the variable `VAR`")
 	flags.StringVar(&e.Owner, "owner", auth.Local, "keep it for the sessions of `PRINCIPAL`")
 	jsonFlag(c, &asJSON)
@@ -177,7 +177,7 @@ func (p *program) secretRemoveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "rm NAME", Aliases: []string{"remove"}, Short: "Remove a secret, also from sessions that run",
 		Long: `Removes a secret. No session can use it from then on, also not when one of that name
-is set again: that one has to be given to sessions anew.
+is set again: that one has to be given to sessions again.
 
 Exit codes: 0 done, 1 failed or no such secret, 2 wrong usage.`,
 		Args: count(1, 1, "the name of a secret"),

@@ -314,10 +314,10 @@ const sandboxIsolation = microsandbox.Isolation
 func sandboxOwner(r *http.Request) (session.Owner, error) {
 	who := auth.From(r.Context())
 	if who == nil {
-		return "", fault.New(fault.Denied, "nobody said whose request this is")
+		return "", fault.New(fault.Denied, "the request has no principal")
 	}
 	if sets := toolsOf(r.Context()); sets != nil && !slices.Contains(sets, sandboxSet) {
-		return "", fault.New(fault.Denied, "this token may not use named sandboxes").WithHint("who runs the server can make one that may: paddock token create --tools %s", sandboxSet)
+		return "", fault.New(fault.Denied, "this token may not use named sandboxes").WithHint("the operator can make one that may: paddock token create --tools %s", sandboxSet)
 	}
 	return session.Owner(who.ID), nil
 }
@@ -425,7 +425,7 @@ func linkWith(o *parts, links *files.Links) linkMaker {
 func bindHTTP(ctx context.Context, from mcpserver.Caller) (mcpserver.Bound, error) {
 	who := auth.From(ctx)
 	if who == nil {
-		return mcpserver.Bound{}, fault.New(fault.Denied, "nobody said whose request this is")
+		return mcpserver.Bound{}, fault.New(fault.Denied, "the request has no principal")
 	}
 	return mcpserver.Bound{Owner: session.Owner(who.ID), Default: from.SessionID}, nil
 }

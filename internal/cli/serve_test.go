@@ -259,7 +259,7 @@ func TestServeRefusesWhatIsNotSafe(t *testing.T) {
 		{"a port in use", []string{"--port", port}, "paddock: error: something listens at 127.0.0.1:" + port + " already\npaddock: hint: "},
 		{"everybody without TLS", []string{"--host", "0.0.0.0"}, "paddock: error: at 0.0.0.0 tokens and programs would cross the network unencrypted\npaddock: hint: "},
 		{"everybody without a token", []string{"--host", "0.0.0.0", "--dev", "--insecure-http"}, "paddock: error: without a token 0.0.0.0 would let the whole network in\npaddock: hint: "},
-		{"a host of nobody", []string{"--host", "a b"}, "paddock: error: \"a b\" with port 5555 is no address to listen at\npaddock: hint: "},
+		{"a host of nobody", []string{"--host", "a b"}, "paddock: error: \"a b\" with port 5555 is not an address to listen at\npaddock: hint: "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Setenv("PADDOCK_TRANSPORT_HTTP_AUTH_TOKEN", "configured-token-of-the-test")

@@ -27,7 +27,7 @@ func (p *program) serverCommand() *cobra.Command {
 		Use:   "server",
 		Short: "Add and look at other MCP servers, which programs call",
 		Long: `Adds, lists and looks at other MCP servers, whose tools programs call as functions
-of the module servers.NAME. Servers also stand in paddock.toml, as [servers.NAME].
+of the module servers.NAME. Servers can also be defined in paddock.toml, as [servers.NAME].
 
 What is added here is kept in the state folder, with variables and headers
 encrypted. A paddock that runs already has it when it starts the next time.`,
@@ -304,7 +304,7 @@ func (p *program) removeServer(c *cobra.Command, name string, asJSON bool) error
 		known = known || e.Name == name
 	}
 	if _, ok := p.config.Servers[name]; ok && !known {
-		return fault.New(fault.Conflict, "the server %q stands in %s", name, p.config.Origin("servers."+name)).WithHint("remove it there")
+		return fault.New(fault.Conflict, "the server %q is defined in %s", name, p.config.Origin("servers."+name)).WithHint("remove it there")
 	}
 	if known {
 		if err := p.noteServer(c.Context(), audit.ServerRemove, name); err != nil {

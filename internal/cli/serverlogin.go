@@ -59,9 +59,9 @@ func (p *program) loginServer(c *cobra.Command, name string, forget, asJSON bool
 	case k.err != nil:
 		return k.err
 	case k.login == nil && k.server.URL == "":
-		return fault.New(fault.Unsupported, "nobody logs in to the server %q: it is a command", name).WithHint("what it wants to know goes into its variables: paddock server add --env")
+		return fault.New(fault.Unsupported, "the server %q needs no login: it is a command", name).WithHint("what it wants to know goes into its variables: paddock server add --env")
 	case k.login == nil:
-		return fault.New(fault.Unsupported, "nobody logs in to the server %q: it has an Authorization header", name).WithHint("leave the header out to log in")
+		return fault.New(fault.Unsupported, "the server %q needs no login: it has an Authorization header", name).WithHint("leave the header out to log in")
 	case forget:
 		state = "forgotten"
 		err = k.login.Forget(c.Context())
@@ -159,7 +159,7 @@ func (p *program) waitForBrowser(configured string) (*browser, error) {
 		if configured == "" {
 			return nil, fault.New(fault.Unavailable, "no port of this machine can be listened at for the end of the login").WithCause(err)
 		}
-		p.say("warning", "nobody can be waited for at "+configured+": "+err.Error())
+		p.say("warning", "cannot wait at "+configured+": "+err.Error())
 		return w, nil
 	}
 	if configured == "" {
@@ -235,7 +235,7 @@ func (w *browser) wait(ctx context.Context, stdin io.Reader, until time.Time, no
 		return address, nil
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return "", fault.New(fault.Unavailable, "nobody logged in in time").WithHint("start it again")
+			return "", fault.New(fault.Unavailable, "there was no login in time").WithHint("start it again")
 		}
 		return "", ctx.Err()
 	}

@@ -81,7 +81,7 @@ func TestALoginEndsAtTheAddressOfTheConfiguration(t *testing.T) {
 			}
 			return visit(t, address, follow)
 		})
-		if r.code != 0 || r.stdout != "docs: logged in\n" || strings.Contains(r.stderr, "hush") || strings.Contains(r.stderr, "nobody can be waited for") == follow {
+		if r.code != 0 || r.stdout != "docs: logged in\n" || strings.Contains(r.stderr, "hush") || strings.Contains(r.stderr, "cannot wait at") == follow {
 			t.Fatalf("%s: the login gives %+v", name, r)
 		}
 		if g.sent.Get("client_secret") != "hush-hush-known" || g.sent.Get("redirect_uri") != redirect {

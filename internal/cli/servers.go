@@ -226,7 +226,7 @@ func hasAuthorization(headers map[string]string) bool {
 func ruleFor(text string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" {
-		return "", fault.New(fault.Invalid, "%s is no URL", config.ShownURL(text)).WithHint("write it whole, such as https://api.example.com/mcp")
+		return "", fault.New(fault.Invalid, "%s is not a URL", config.ShownURL(text)).WithHint("write it whole, such as https://api.example.com/mcp")
 	}
 	port := u.Port()
 	if port == "" {
@@ -250,11 +250,11 @@ func checkOAuth(o config.OAuth) error {
 	for name, text := range map[string]string{"issuer": o.Issuer, "metadata_url": o.MetadataURL} {
 		u, err := url.Parse(text)
 		if text != "" && (err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && (u.Scheme != "http" || !loopback(u))) {
-			all = append(all, fault.New(fault.Invalid, "oauth.%s is no URL of https", name).WithHint("http is for this machine's own addresses alone"))
+			all = append(all, fault.New(fault.Invalid, "oauth.%s is not a URL of https", name).WithHint("http is for this machine's own addresses alone"))
 		}
 	}
 	if _, ok := localAddress(o.Redirect); o.Redirect != "" && !ok {
-		all = append(all, fault.New(fault.Invalid, "oauth.redirect is no address of this machine").WithHint("such as http://127.0.0.1:8976/callback"))
+		all = append(all, fault.New(fault.Invalid, "oauth.redirect is not an address of this machine").WithHint("such as http://127.0.0.1:8976/callback"))
 	}
 	if o.Grant == config.ClientCredentials && (o.ClientID == "" || o.ClientSecret == "") {
 		all = append(all, fault.New(fault.Invalid, "oauth.grant is client_credentials, and there are none").WithHint("set oauth.client_id and oauth.client_secret"))

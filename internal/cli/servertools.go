@@ -25,7 +25,7 @@ func (p *program) serverToolsCommand() *cobra.Command {
 		Use: "tools NAME", Short: "List a server's tools, as programs call them",
 		Long: `Connects to a server and lists its tools: how a program calls each, what the
 server says of it, and whether it may be called (allowed, asked, denied) or is not
-what it was when it was first used (changed). What the server lists and nobody can
+what it was when it was first used (changed). What the server lists and programs cannot
 call, such as a tool without a name, is left out, which a warning says.
 
 Exit codes: 0 done, 1 failed or no such server, 2 wrong usage.`,

@@ -357,7 +357,7 @@ func (p *program) updateSkill(c *cobra.Command, f skillFlags, here *skillStore, 
 		return nil, unknownSkill(err)
 	}
 	if in.Source.Kind == skill.Saved || in.Source.Kind == skill.Builtin {
-		return nil, fault.New(fault.Invalid, "the skill %q came from no source", name).WithHint("what was saved is saved anew, and paddock's own come with paddock")
+		return nil, fault.New(fault.Invalid, "the skill %q came from no source", name).WithHint("save again what was saved; paddock's own skills come with paddock")
 	}
 	from, err := p.skillSource(in.Source.Text)
 	if err != nil {

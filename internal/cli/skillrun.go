@@ -99,14 +99,14 @@ func bring(sessions *session.Manager, id session.ID, args []string) error {
 	if err != nil {
 		return fault.New(fault.Unavailable, "the current folder cannot be read").WithCause(err)
 	}
-	defer here.Close() // a link that leads out of it is no file of it
+	defer here.Close() // a link that leads out of it is not a file of it
 	for _, arg := range args {
 		if !filepath.IsLocal(arg) {
 			continue
 		}
 		info, err := here.Stat(arg)
 		if err != nil || !info.Mode().IsRegular() {
-			continue // it is no file
+			continue // it is not a file
 		}
 		file, err := here.Open(arg)
 		if err != nil {

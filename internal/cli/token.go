@@ -36,7 +36,7 @@ func (p *program) tokenCreateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "create NAME", Short: "Make a token and print it, once",
 		Long: `Makes a token and prints it on stdout, alone. It is not kept: what is lost has
-to be made anew. Each token has sessions of its own, which no other reaches.
+to be made again. Each token has sessions of its own, which no other reaches.
 
 Exit codes: 0 done, 1 failed or there is one of that name, 2 wrong usage.`,
 		Example: `  paddock token create laptop
@@ -95,7 +95,7 @@ func (p *program) tokenRevokeCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "revoke NAME|ID", Short: "End a token, at once and for good",
-		Long: `Ends a token: from the next request on nobody gets in with it. Its sessions
+		Long: `Ends a token: it is refused from the next request on. Its sessions
 stay until they expire. Prints the token's id.
 
 Exit codes: 0 done, 1 failed, no such token or revoked already, 2 wrong usage.`,

@@ -104,7 +104,7 @@ func (p *program) whyIgnored(place string) string {
 	case slices.ContainsFunc(all, func(e trust.Entry) bool { return e.Path == place }):
 		return "it has changed since it was trusted"
 	}
-	return "nobody has trusted it"
+	return "it is not trusted"
 }
 
 var ordinaryWord = regexp.MustCompile(`^[A-Za-z0-9_./:\\@+,-]+$`)
@@ -196,7 +196,7 @@ func (p *program) noteTrust(c *cobra.Command, action string, e trust.Entry) erro
 // askTrust shows a file to a person and asks. An error is every answer but yes.
 func (p *program) askTrust(ctx context.Context, place string, text []byte, would *config.Config) error {
 	if !person(p.stdin) {
-		return fault.New(fault.Denied, "%s is not trusted: nobody is at a terminal to be asked", place).
+		return fault.New(fault.Denied, "%s is not trusted: there is no terminal to ask at", place).
 			WithHint("read it, and give --yes")
 	}
 	fmt.Fprintf(p.stderr, "%s has %d bytes:\n\n%s\n\n", plain(place), len(text), indented(plainLines(strings.TrimRight(string(text), "\n"))))

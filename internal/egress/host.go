@@ -29,7 +29,7 @@ func Host(text string) (string, error) {
 		inner, ok = strings.CutSuffix(inner, "]")
 		addr, err := netip.ParseAddr(inner)
 		if !ok || err != nil || !strings.Contains(inner, ":") || addr.Zone() != "" {
-			return "", errHost(text, "it is no IPv6 address in brackets")
+			return "", errHost(text, "it is not an IPv6 address in brackets")
 		}
 		return addr.Unmap().String(), nil
 	}
@@ -44,7 +44,7 @@ func Host(text string) (string, error) {
 	}
 	name, err := names.ToASCII(text)
 	if err != nil {
-		return "", errHost(text, "it is no name that DNS can ask for").WithCause(err)
+		return "", errHost(text, "it is not a name that DNS can ask for").WithCause(err)
 	}
 	name = strings.TrimSuffix(name, ".")
 	if err := checkName(text, name); err != nil {
@@ -60,7 +60,7 @@ func checkBytes(text string) error {
 		return errHost(text, "it is empty or too long")
 	}
 	if !utf8.ValidString(text) {
-		return errHost(text, "it is no UTF-8")
+		return errHost(text, "it is not UTF-8")
 	}
 	for _, r := range text {
 		if r <= ' ' || r == 0x7f || strings.ContainsRune("@/\\?#%:[]<>^|\"'`*,;=&+!$(){}~", r) {
@@ -105,5 +105,5 @@ func numeric(label string) bool {
 }
 
 func errHost(text, why string) *fault.Error {
-	return fault.New(fault.Invalid, "%.100q is no host: %s", text, why).WithHint("write a name such as api.example.com, or an address such as 192.0.2.1 or [2001:db8::1]")
+	return fault.New(fault.Invalid, "%.100q is not a host: %s", text, why).WithHint("write a name such as api.example.com, or an address such as 192.0.2.1 or [2001:db8::1]")
 }

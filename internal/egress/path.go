@@ -65,7 +65,7 @@ func unescape(text string) (string, error) {
 		k += 2
 	}
 	if !utf8.ValidString(plain.String()) {
-		return "", errors.New("what is escaped in it is no UTF-8")
+		return "", errors.New("what is escaped in it is not UTF-8")
 	}
 	return path.String(), nil
 }

@@ -65,11 +65,11 @@ type Policy struct {
 }
 
 // Parse makes a policy of rules, as the package's comment has them. All mistakes
-// are reported at once: fault.Invalid for what is no rule, fault.Denied for what
+// are reported at once: fault.Invalid for what is not a rule, fault.Denied for what
 // the rights do not cover.
 func Parse(rules []string, rights Rights) (Policy, error) {
 	if len(rules) > maxRules {
-		return Policy{}, fault.New(fault.Invalid, "there are more than %d rules for hosts", maxRules).WithHint("name fewer hosts, or what is above them as .example.com")
+		return Policy{}, fault.New(fault.Invalid, "there are more than %d rules for hosts", maxRules).WithHint("use fewer rules, or a wildcard such as *.example.com")
 	}
 	var p Policy
 	var mistakes []error
@@ -230,7 +230,7 @@ func (p Policy) whyNot(name, path string, errPath error, r Request) error {
 		path = "/"
 	}
 	return fault.New(fault.Denied, "the request %.20s %.200s is not among those that %s may be asked", r.Method, path, show(name, r.Port)).
-		WithHint("who runs the server can allow it, as %.20s %s%.200s", r.Method, show(name, r.Port), path)
+		WithHint("the operator can allow it, as %.20s %s%.200s", r.Method, show(name, r.Port), path)
 }
 
 func errUnlisted(name string, port int) error {
@@ -239,7 +239,7 @@ func errUnlisted(name string, port int) error {
 		rule += private
 	}
 	return fault.New(fault.Denied, "%s is not among the hosts that may be reached", show(name, port)).
-		WithHint("who runs the server can allow it, as %s", rule)
+		WithHint("the operator can allow it, as %s", rule)
 }
 
 // local tells whether a name is one of this machine, or of its network alone.
@@ -305,7 +305,7 @@ func (p Policy) CheckAddr(host string, addr netip.Addr, port int) error {
 		what = name + " is "
 	}
 	return fault.New(fault.Denied, "%s", what+b.is).
-		WithHint("only who runs the server can allow that, as %s%s", show(name, port), private).WithCause(ErrAddress)
+		WithHint("only the operator can allow that, as %s%s", show(name, port), private).WithCause(ErrAddress)
 }
 
 // show is a host and a port as a rule has them.

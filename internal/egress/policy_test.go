@@ -177,7 +177,7 @@ func TestAModelsWishNarrowsAndNeverWidens(t *testing.T) {
 		".a.good.com":           "x.a.good.com",
 		"127.0.0.1:3402,10.0.1": "",
 	} {
-		asked, _ := Parse(strings.Split(wish, ","), Rights{}) // what is no rule allows nothing
+		asked, _ := Parse(strings.Split(wish, ","), Rights{}) // what is not a rule allows nothing
 		narrow := p.Narrow(asked)
 		for _, target := range []string{"a.good.com", "x.a.good.com", "evil.com", "127.0.0.1:3401", "127.0.0.1:3402", "other.com", "b.good.com:8443"} {
 			host, port, _ := strings.Cut(target, ":")

@@ -72,7 +72,7 @@ func parseRule(text string, rights Rights) (rule, error) {
 	r := rule{text: text, private: isPrivate}
 	if isPrivate && !rights.Private {
 		return rule{}, fault.New(fault.Denied, "the rule %.100q reaches what is not public", text).
-			WithHint("only who runs the server may write %s; what is allowed so already is asked for without it", private)
+			WithHint("only the operator may write %s; what is allowed so already is asked for without it", private)
 	}
 	target, err := r.takeRequest(target, rights)
 	if err != nil {
@@ -96,7 +96,7 @@ func (r *rule) takeRequest(target string, rights Rights) (string, error) {
 		case !rights.Requests:
 			return "", errors.New("a rule has no method, and no space")
 		case !isMethod(method):
-			return "", errors.New("what stands before the host is no method in capitals")
+			return "", errors.New("what stands before the host is not a method in capitals")
 		case method == "CONNECT" || method == "TRACE":
 			return "", errors.New("the method " + method + " is not let out")
 		}
@@ -172,12 +172,12 @@ func (r *rule) setHost(host string, rights Rights) (err error) {
 }
 
 func errWide(text string) error {
-	return fault.New(fault.Denied, "the rule %.100q allows hosts that nobody has looked at", text).
-		WithHint("name the hosts; only who runs the server may allow all of them")
+	return fault.New(fault.Denied, "the rule %.100q allows hosts that were not named", text).
+		WithHint("name the hosts; only the operator may allow all of them")
 }
 
 func errRule(text, why string) error {
-	return fault.New(fault.Invalid, "%.100q is no rule for hosts: %s", text, why).
+	return fault.New(fault.Invalid, "%.100q is not a rule for hosts: %s", text, why).
 		WithHint("write api.example.com, api.example.com:8443 or *.example.com; where requests are decided about, GET api.example.com/v1/* as well")
 }
 
@@ -196,7 +196,7 @@ func splitRule(target string) (host string, port int, err error) {
 	}
 	n, err := strconv.ParseUint(digits, 10, 16)
 	if err != nil || n == 0 || digits[0] == '0' || digits[0] == '+' {
-		return "", 0, errors.New("its port is no number from 1 to 65535")
+		return "", 0, errors.New("its port is not a number from 1 to 65535")
 	}
 	return host, int(n), nil
 }

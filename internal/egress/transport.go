@@ -281,7 +281,7 @@ func originOf(u *url.URL) (origin, error) {
 	if port != "" {
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || n == 0 {
-			return o, fault.New(fault.Invalid, "%.20q is no port", port)
+			return o, fault.New(fault.Invalid, "%.20q is not a port", port)
 		}
 		o.port = int(n)
 	}
@@ -290,7 +290,7 @@ func originOf(u *url.URL) (origin, error) {
 }
 
 // Origin reads where a URL leads: its scheme, "http" or "https", its canonical host and
-// its port. It is a fault.Denied for other schemes and a fault.Invalid for what is no host.
+// its port. It is a fault.Denied for other schemes and a fault.Invalid for what is not a host.
 func Origin(u *url.URL) (scheme, host string, port int, err error) {
 	o, err := originOf(u)
 	return o.scheme, o.host, o.port, err
@@ -309,7 +309,7 @@ func splitAuthority(text string) (host, port string, err error) {
 		return text, "", nil
 	}
 	if host = text[:at]; strings.Contains(host, ":") && !strings.HasPrefix(host, "[") {
-		return "", "", errHost(text, "an IPv6 address in a URL stands in brackets")
+		return "", "", errHost(text, "an IPv6 address in a URL needs brackets")
 	}
 	return host, text[at+1:], nil
 }

@@ -130,7 +130,7 @@ func TestRequestsThatAreNotLetOut(t *testing.T) {
 		}
 		if url != "" {
 			if r.URL, err = r.URL.Parse(url); err != nil {
-				t.Skipf("%s is no URL: %v", url, err)
+				t.Skipf("%s is not a URL: %v", url, err)
 			}
 			r.Host = r.URL.Host
 		}

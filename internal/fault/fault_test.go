@@ -13,7 +13,7 @@ func TestTheCauseIsForOperators(t *testing.T) {
 	bare := fault.New(fault.Unavailable, "it failed")
 	for name, c := range map[string]struct{ err, want error }{
 		"nothing":                 {nil, nil},
-		"what is no fault":        {disk, disk},
+		"what is not a fault":     {disk, disk},
 		"a fault without a cause": {bare, bare},
 		"a fault with one":        {fmt.Errorf("keeping: %w", bare.WithCause(disk)), disk},
 	} {

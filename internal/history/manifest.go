@@ -257,7 +257,7 @@ func decode(data []byte) (*Manifest, error) {
 		if bytes.HasPrefix(data, []byte("paddock checkpoint ")) {
 			return nil, newer()
 		}
-		return nil, fmt.Errorf("%w: it is no checkpoint", ErrDamaged)
+		return nil, fmt.Errorf("%w: it is not a checkpoint", ErrDamaged)
 	}
 	sum, body, ok := bytes.Cut(rest, []byte("\n"))
 	if own := sha256.Sum256(body); !ok || string(sum) != hex.EncodeToString(own[:]) {

@@ -183,7 +183,7 @@ func layerDigests(c *v1.ConfigFile) ([]string, error) {
 		all = append(all, d.String())
 	}
 	if len(all) == 0 {
-		return nil, errImage("it has no layers, so it is no image of a system")
+		return nil, errImage("it has no layers, so it is not an image of a system")
 	}
 	return all, nil
 }

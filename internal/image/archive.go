@@ -49,7 +49,7 @@ func (f folder) open(name string) (io.ReadCloser, int64, error) {
 		return nil, 0, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, 0, errImage("%.200q is no ordinary file", name)
+		return nil, 0, errImage("%.200q is not an ordinary file", name)
 	}
 	in, err := f.root.Open(name)
 	return in, info.Size(), err
@@ -95,7 +95,7 @@ func readArchive(ctx context.Context, f *os.File) (a *archive, image bool, err e
 		case ctx.Err() != nil:
 			return nil, false, context.Cause(ctx)
 		case err != nil:
-			return nil, false, errImage("the file is no tar, or breaks off").WithCause(err)
+			return nil, false, errImage("the file is not a tar archive, or breaks off").WithCause(err)
 		}
 		name, err := cleanPath(h.Name)
 		switch {
@@ -315,7 +315,7 @@ func openFolder(dir string) (folder, error) {
 		in, _, err := f.open(name)
 		if err != nil {
 			root.Close()
-			return folder{}, fault.New(fault.Invalid, "the folder is no image: it has no %s", name).
+			return folder{}, fault.New(fault.Invalid, "the folder is not an image: it has no %s", name).
 				WithHint("an image's folder is an OCI layout; pack a root file system with tar").WithCause(err)
 		}
 		in.Close()

@@ -151,7 +151,7 @@ func lay(ctx context.Context, from, to *os.Root) error {
 	return like(from, to)
 }
 
-// layFiles links what of a folder is no folder.
+// layFiles links what of a folder is not a folder.
 func layFiles(from, to *os.Root, entries []fs.DirEntry) error {
 	source, err := from.Open(".")
 	if err != nil {

@@ -37,7 +37,7 @@ func (s *Store) guard() *guard {
 // RoundTrip implements [http.RoundTripper].
 func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme != "https" && !g.mayBePlain(r.URL.Host) {
-		return nil, fault.New(fault.Denied, "the registry wants plain http with %s", r.URL.Host).
+		return nil, fault.New(fault.Denied, "the registry redirects to plain HTTP at %s", r.URL.Host).
 			WithHint("if its network is to be trusted, name it in registries.insecure")
 	}
 	n := 0

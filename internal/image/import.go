@@ -36,7 +36,7 @@ func (s *Store) Import(ctx context.Context, file, called string, progress func(P
 	case err != nil:
 		return Image{}, fault.New(fault.Unavailable, "%s cannot be read", file).WithCause(err)
 	case !info.IsDir() && !info.Mode().IsRegular():
-		return Image{}, fault.New(fault.Invalid, "%s is no ordinary file", file).WithHint("save what it gives to a file first")
+		return Image{}, fault.New(fault.Invalid, "%s is not an ordinary file", file).WithHint("save what it gives to a file first")
 	}
 	lock, err := s.adding(ctx)
 	if err != nil {

@@ -189,7 +189,7 @@ func TestWhatCannotBeImported(t *testing.T) {
 		"xz":                                    {written(t, []byte("\xfd7zXZ\x00rest of it")), fault.Unsupported},
 		"a FIFO":                                {fifo(t), fault.Invalid},
 		"a folder that is none":                 {t.TempDir(), fault.Invalid},
-		"a manifest that is no list":            {written(t, edited(t, saved, dockerManifest, func(any) any { return "x" })), fault.Invalid},
+		"a manifest that is not a list":         {written(t, edited(t, saved, dockerManifest, func(any) any { return "x" })), fault.Invalid},
 		"two images":                            {written(t, edited(t, saved, dockerManifest, func(v any) any { return append(v.([]any), v.([]any)...) })), fault.Invalid},
 		"no images":                             {written(t, edited(t, saved, dockerManifest, func(any) any { return []any{} })), fault.Invalid},
 		"a configuration outside":               {written(t, first(func(m map[string]any) { m["Config"] = "../../" + outside })), fault.Invalid},

@@ -15,7 +15,7 @@ import (
 	"paddock/internal/fault"
 )
 
-// Host is the name of the machine's own userland, which is no image and in no
+// Host is the name of the machine's own userland, which is not an image and in no
 // store.
 const Host = "host"
 
@@ -77,7 +77,7 @@ func parse(called string, opts ...name.Option) (name.Reference, error) {
 	}
 	ref, err := name.ParseReference(called, opts...)
 	if err == nil && !hostPattern.MatchString(ref.Context().RegistryStr()) {
-		err = errors.New("that is no host")
+		err = errors.New("that is not a host")
 	}
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "%.200q cannot be the name of an image", called).

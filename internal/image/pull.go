@@ -44,7 +44,7 @@ func (s *Store) Pull(ctx context.Context, r Request) (Image, error) {
 	from := ref
 	if r.Digest != "" {
 		if !isDigest(r.Digest) {
-			return Image{}, fault.New(fault.Invalid, "%.100q is no digest", r.Digest).WithHint("it is sha256: and 64 hexadecimal digits")
+			return Image{}, fault.New(fault.Invalid, "%.100q is not a digest", r.Digest).WithHint("it is sha256: and 64 hexadecimal digits")
 		}
 		if d, ok := ref.(name.Digest); ok && d.DigestStr() != r.Digest {
 			return Image{}, fault.New(fault.Invalid, "the reference names another digest than the one to pin").WithHint("give one of them")

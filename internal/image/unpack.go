@@ -108,7 +108,7 @@ func explainEntry(h *tar.Header, err error) error {
 
 // errImage is a fault of an image that is not as it has to be.
 func errImage(format string, args ...any) *fault.Error {
-	return fault.New(fault.Invalid, "the image is refused: "+format, args...).WithHint("nothing of it was kept; whoever made it can say why it is so")
+	return fault.New(fault.Invalid, "the image is refused: "+format, args...).WithHint("nothing of it was kept; its author can say why")
 }
 
 // misshapen tells that what is on the way to an entry is not what it should be.
@@ -174,7 +174,7 @@ func (u *unpacker) entry(h *tar.Header, r io.Reader) error {
 	}
 	if name == "." {
 		if h.Typeflag != tar.TypeDir {
-			return errImage("its root is no folder")
+			return errImage("its root is not a folder")
 		}
 		return u.settleFolder(u.root, ".", name, h)
 	}
@@ -212,7 +212,7 @@ func (u *unpacker) whiteout(dir, base string) error {
 	case strings.HasPrefix(base, reserved):
 		return nil
 	case gone == "" || gone == "." || gone == "..":
-		return errImage("%.200q is no whiteout of anything", dir+"/"+base)
+		return errImage("%.200q is not a whiteout of anything", dir+"/"+base)
 	}
 	u.out.Gone = append(u.out.Gone, path.Join(dir, gone))
 	return u.note(dir + base)
@@ -424,7 +424,7 @@ func (u *unpacker) link(name string, h *tar.Header) error {
 	}
 	info, err := u.root.Lstat(target)
 	if err != nil || info.IsDir() {
-		return errImage("%.200q is a hard link to %.200q, which is no file of its layer", h.Name, h.Linkname)
+		return errImage("%.200q is a hard link to %.200q, which is not a file of its layer", h.Name, h.Linkname)
 	}
 	in, err := u.enter(path.Dir(name))
 	if err != nil {

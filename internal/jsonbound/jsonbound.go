@@ -13,7 +13,7 @@ var (
 
 // Check looks, at the cost of one pass over the bytes, whether a text that is JSON is
 // nested deeper than depth, or has more than parts commas. It says nothing about one that
-// is no JSON. It allocates nothing.
+// is not JSON. It allocates nothing.
 func Check(data []byte, depth, parts int) error {
 	quoted := false
 	for i := 0; i < len(data); i++ {

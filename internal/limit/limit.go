@@ -164,14 +164,14 @@ func (g *Gate) Request(name string) error {
 	if wait := own.DelayFrom(now); wait > 0 {
 		own.CancelAt(now)
 		return exhausted(wait, "more than %d requests in %v", g.config.Requests, g.config.Window).
-			WithHint("make fewer; who runs the server can raise transport_http.rate_limit_requests")
+			WithHint("make fewer; the operator can raise transport_http.rate_limit_requests")
 	}
 	all := g.bucket.ReserveN(now, 1)
 	if wait := all.DelayFrom(now); wait > 0 {
 		all.CancelAt(now)
 		own.CancelAt(now)
 		return exhausted(wait, "the server has more requests than the %d in %v that it takes", g.config.TotalRequests, g.config.Window).
-			WithHint("try again; who runs the server can raise limits.max_requests")
+			WithHint("try again; the operator can raise limits.max_requests")
 	}
 	return nil
 }
@@ -186,10 +186,10 @@ func (g *Gate) Hold(name string) (release func(), err error) {
 	switch {
 	case p.requests >= g.config.Concurrent:
 		return nil, exhausted(soon, "%d requests are being answered already, and no more are allowed at once", p.requests).
-			WithHint("wait for one of them; who runs the server can raise transport_http.max_concurrent_requests")
+			WithHint("wait for one of them; the operator can raise transport_http.max_concurrent_requests")
 	case g.load.Requests >= g.config.TotalConcurrent:
 		return nil, exhausted(soon, "the server answers %d requests already", g.load.Requests).
-			WithHint("try again; who runs the server can raise limits.max_concurrent_requests")
+			WithHint("try again; the operator can raise limits.max_concurrent_requests")
 	}
 	return g.takeLocked(p, &p.requests, &g.load.Requests), nil
 }
@@ -204,10 +204,10 @@ func (g *Gate) Listen(name string) (release func(), err error) {
 	switch {
 	case p.streams >= g.config.Streams:
 		return nil, exhausted(soon, "%d streams are open already, and no more are allowed at once", p.streams).
-			WithHint("close one of them; who runs the server can raise limits.max_streams_per_client")
+			WithHint("close one of them; the operator can raise limits.max_streams_per_client")
 	case g.load.Streams >= g.config.TotalStreams:
 		return nil, exhausted(soon, "the server has %d streams open already", g.load.Streams).
-			WithHint("try again; who runs the server can raise limits.max_streams")
+			WithHint("try again; the operator can raise limits.max_streams")
 	}
 	return g.takeLocked(p, &p.streams, &g.load.Streams), nil
 }

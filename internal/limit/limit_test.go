@@ -28,7 +28,7 @@ func gate(t testing.TB, c Config) *Gate {
 func wantExhausted(t *testing.T, err error, limit string) time.Duration {
 	t.Helper()
 	f := fault.Of(err)
-	if f == nil || f.Kind != fault.Exhausted || f.RetryAfter <= 0 || !strings.Contains(f.Hint, "who runs the server can raise") || !strings.Contains(f.Hint, limit) {
+	if f == nil || f.Kind != fault.Exhausted || f.RetryAfter <= 0 || !strings.Contains(f.Hint, "the operator can raise") || !strings.Contains(f.Hint, limit) {
 		t.Fatalf("got %+v, want a fault.Exhausted that names %s", f, limit)
 	}
 	return f.RetryAfter

@@ -22,7 +22,7 @@ func MachineMemory() int64 {
 			continue
 		}
 		n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
-		if err == nil && n > 0 && (total == 0 || n < total) { // "max" is no number
+		if err == nil && n > 0 && (total == 0 || n < total) { // "max" is not a number
 			total = n
 		}
 	}

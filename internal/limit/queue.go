@@ -51,12 +51,12 @@ func (g *Gate) queue(name string) (*principal, *waiter, error) {
 	switch {
 	case p.waiting.Len() > g.config.Queue:
 		err := exhausted(soon, "%d executions are waiting already, and no more are allowed", g.config.Queue).
-			WithHint("wait for some of them, or cancel them; who runs the server can raise limits.max_queued_executions_per_client")
+			WithHint("wait for some of them, or cancel them; the operator can raise limits.max_queued_executions_per_client")
 		g.giveUpLocked(p, w)
 		return nil, nil, err
 	case g.load.Waiting > g.config.TotalQueue:
 		err := exhausted(soon, "the server has %d executions waiting already", g.config.TotalQueue).
-			WithHint("try again; who runs the server can raise limits.max_queued_executions")
+			WithHint("try again; the operator can raise limits.max_queued_executions")
 		g.giveUpLocked(p, w)
 		return nil, nil, err
 	}
@@ -79,7 +79,7 @@ func (g *Gate) wait(ctx context.Context, w *waiter) error {
 		return context.Cause(ctx)
 	case <-late.C:
 		return exhausted(soon, "the execution waited %v for its turn", g.config.Wait).
-			WithHint("other programs run for long: try again, or cancel some; who runs the server can raise limits.max_queue_seconds and limits.max_executions")
+			WithHint("other programs run for long: try again, or cancel some; the operator can raise limits.max_queue_seconds and limits.max_executions")
 	}
 }
 

@@ -249,10 +249,10 @@ func TestAnAnswerThatIsCutOffDoesNotLookWhole(t *testing.T) {
 		end  func(*Ports, net.Conn)
 		cut  bool
 	}{
-		"the program ends it":     {nil, func(_ *Ports, m net.Conn) { m.Close() }, false},
-		"the machine goes":        {cut, func(_ *Ports, m net.Conn) { m.Close() }, true},
-		"the ports are closed":    {nil, func(p *Ports, _ net.Conn) { p.Close() }, true},
-		"the stream is no stream": {errors.New("it cannot be read"), func(_ *Ports, m net.Conn) { m.Close() }, true},
+		"the program ends it":        {nil, func(_ *Ports, m net.Conn) { m.Close() }, false},
+		"the machine goes":           {cut, func(_ *Ports, m net.Conn) { m.Close() }, true},
+		"the ports are closed":       {nil, func(p *Ports, _ net.Conn) { p.Close() }, true},
+		"the stream is not a stream": {errors.New("it cannot be read"), func(_ *Ports, m net.Conn) { m.Close() }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &far{says: c.says}

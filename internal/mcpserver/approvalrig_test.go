@@ -26,7 +26,9 @@ type approvalRig struct {
 	asked  chan string  // gets the id of each approval that is waited for
 }
 
-func newApprovalRig(t *testing.T, config Config) *approvalRig { return newApprovalRigIn(t, config, t.TempDir()) }
+func newApprovalRig(t *testing.T, config Config) *approvalRig {
+	return newApprovalRigIn(t, config, t.TempDir())
+}
 
 func newApprovalRigIn(t *testing.T, config Config, approvals string) *approvalRig {
 	t.Helper()

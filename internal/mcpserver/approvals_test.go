@@ -177,7 +177,7 @@ func TestADecisionIsActedUponWithoutARequest(t *testing.T) {
 	}
 }
 
-// Attack 69, 81: what another client sends about a question is no answer to it.
+// Attack 69, 81: what another client sends about a question is not an answer to it.
 func TestAnswersAreBoundToTheirQuestion(t *testing.T) {
 	owner := atomic.Pointer[session.Owner]{}
 	ann, eve := session.Owner("ann"), session.Owner("eve")

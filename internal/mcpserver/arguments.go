@@ -173,7 +173,7 @@ func named(name string, to *map[string]string, most, longest int, separator, abo
 		for _, field := range slices.Sorted(maps.Keys(fields)) {
 			v, err := stringOf(fields[field])
 			if err != nil || len(v) > longest {
-				return fmt.Errorf("holds %s, which is no text of at most %d bytes", shortQuote(field), longest)
+				return fmt.Errorf("holds %s, which is not text of at most %d bytes", shortQuote(field), longest)
 			}
 			all[field] = v
 		}

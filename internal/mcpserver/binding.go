@@ -51,7 +51,7 @@ func (s *Server) bind(ctx context.Context, from Caller) (Bound, error) {
 		return c.bound, nil
 	}
 	if s.config.Binding == nil {
-		return Bound{}, fault.New(fault.Denied, "nobody said whose request this is")
+		return Bound{}, fault.New(fault.Denied, "the request has no principal")
 	}
 	b, err := s.config.Binding(ctx, from)
 	if name := from.Header.Get(headerKept); err == nil && name != "" { // Handler has checked it

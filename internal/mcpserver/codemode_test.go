@@ -183,7 +183,7 @@ func TestASessionTakesOnlySomeToolsOfAServer(t *testing.T) {
 	}
 	problem := field[map[string]any](t, use(t, cs, "mcp_bind_http", map[string]any{"name": "fruit", "url": o.url, "tools": []string{"@all"}}), "error")
 	if problem["code"] != "invalid" || !strings.Contains(problem["hint"].(string), "@read-only") {
-		t.Errorf("what is no pattern: %v", problem)
+		t.Errorf("what is not a pattern: %v", problem)
 	}
 }
 

@@ -173,7 +173,7 @@ func shortened(text string, n int, id string) string {
 }
 
 // unansweredHint is for a program that waited in a call of the tool until its time was up.
-const unansweredHint = "it waited for a person to allow %s, and nobody had when its time was up: call it as await NAME.aio(...), which waits for as long as it takes, or give a larger timeout and have somebody decide meanwhile (paddock approvals ls)"
+const unansweredHint = "it waited for a person to allow %s until its time was up: call it as await NAME.aio(...), which waits without a limit, or give a larger timeout and decide meanwhile with paddock approvals ls"
 
 // describeUnanswered names the tool of a call that a run which has ended waited for last, and
 // that nobody decided about; empty: there is none.

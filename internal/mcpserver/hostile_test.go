@@ -272,7 +272,7 @@ func FuzzMessages(f *testing.F) {
 			t.Fatal("a message was taken and refused")
 		}
 		if no != nil && !json.Valid(no.line()) {
-			t.Errorf("the answer %s is no JSON", no.line())
+			t.Errorf("the answer %s is not JSON", no.line())
 		}
 		if m == nil {
 			return

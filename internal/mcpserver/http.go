@@ -368,7 +368,7 @@ func (s *spoken) Write(b []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (s *spoken) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// noSession tells a client to begin anew. What is another owner's does not exist.
+// noSession tells a client to begin again. What is another owner's does not exist.
 func noSession(w http.ResponseWriter, id []byte) {
 	refuseHTTP(w, http.StatusNotFound, refuse(id, jsonrpc.CodeInvalidRequest, "session not found: initialize again"))
 }

@@ -100,7 +100,7 @@ func statusOf(st microsandbox.Status) sandboxStatus {
 // sandboxes gives the service, which is there where the set is offered.
 func (c *call) sandboxes() (*microsandbox.Service, error) {
 	if c.server.config.Sandboxes == nil {
-		return nil, fault.New(fault.Unsupported, "there are no named sandboxes here").WithHint("who runs the server can say why: paddock doctor")
+		return nil, fault.New(fault.Unsupported, "there are no named sandboxes here").WithHint("the operator can say why: paddock doctor")
 	}
 	return c.server.config.Sandboxes, nil
 }

@@ -111,14 +111,14 @@ type Server struct {
 	// aloneInstructions are for clients each of whose calls is alone.
 	aloneInstructions string
 
-	tools    map[string]tool     // by name
-	sets     map[string][]string // the tools' names, by their set
-	mcp      *mcp.Server         // with all of them
-	defaults defaults
-	passing  passing
-	skills   skillEntries
-	executions     executions
-	resuming atomic.Bool // somebody is there for what waits
+	tools      map[string]tool     // by name
+	sets       map[string][]string // the tools' names, by their set
+	mcp        *mcp.Server         // with all of them
+	defaults   defaults
+	passing    passing
+	skills     skillEntries
+	executions executions
+	resuming   atomic.Bool // somebody is there for what waits
 
 	ctx  context.Context // ends with Close
 	stop context.CancelCauseFunc
@@ -350,7 +350,7 @@ func endingOf(ctx context.Context) context.Context {
 	return ending
 }
 
-// wireError is a fault as a protocol error, for what is no tool.
+// wireError is a fault as a protocol error, for what is not a tool.
 func wireError(err error) error {
 	p := fault.ProblemOf(err)
 	code := int64(jsonrpc.CodeInternalError)

@@ -250,7 +250,7 @@ func parseSkillURI(uri string) (name, file string, err error) {
 		parts[k] = text
 	}
 	if file = strings.Join(parts, "/"); !ok || name == "" {
-		return "", "", fault.New(fault.Invalid, "%.200q is no address of a skill's file", uri).WithHint("it is %sname/path", skillPrefix)
+		return "", "", fault.New(fault.Invalid, "%.200q is not an address of a skill's file", uri).WithHint("it is %sname/path", skillPrefix)
 	}
 	return name, file, nil
 }

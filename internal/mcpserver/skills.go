@@ -177,7 +177,7 @@ func (c *call) checkPython(ctx context.Context, code string) (note string, err e
 		if m := lineOfSkill.FindStringSubmatch(e.Traceback); m != nil {
 			at = " in line " + m[1]
 		}
-		return "", fault.New(fault.Invalid, "the code is no Python: %s%s: %.300s", e.Type, at, e.Message).WithHint("mend it, or say its language")
+		return "", fault.New(fault.Invalid, "the code is not Python: %s%s: %.300s", e.Type, at, e.Message).WithHint("mend it, or say its language")
 	}
 	return "", nil
 }

@@ -331,7 +331,7 @@ func TestSkillsAreSavedInEachLanguageAndChecked(t *testing.T) {
 		{"py", "python", "```python\ndef add(a, b):\n    return a + b\n```", ""},
 		{"js", "javascript", "function add(a, b) { return a + b }", ""},
 		{"ts", "typescript", "export function add(a: number, b: number): number { return a + b }", ""},
-		{"bad-py", "python", "a syntax error", "no Python: SyntaxError: invalid syntax"},
+		{"bad-py", "python", "a syntax error", "not Python: SyntaxError: invalid syntax"},
 		{"bad-js", "javascript", "function add(a, b { return a + b }", "cannot be imported: Expected"},
 		{"bad-ts", "typescript", "function add(a: number, b: { return a + b }", "cannot be imported: line"},
 		{"none", "perl", "sub add {}", "language"},

@@ -38,7 +38,7 @@ var errDraining = fault.New(fault.Cancelled, "paddock is shutting down")
 // before is answered; what takes longer than half a minute is cancelled then,
 // and what nobody can read the answer of (unheard) at once. When ctx has ended what runs is cancelled, and its results are still sent, a
 // few seconds later at most. The requests of one ServeStdio share a default
-// session. A line that is no message is answered with an error and costs
+// session. A line that is not a message is answered with an error and costs
 // nothing else.
 func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	draining, drain := context.WithCancelCause(context.WithoutCancel(ctx))

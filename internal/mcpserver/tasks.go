@@ -152,7 +152,7 @@ func openTasks(ctx context.Context, dir string, log *slog.Logger) (*tasks, error
 	return t, nil
 }
 
-// writerOf gives the process that a file which is no task belongs to; empty: none.
+// writerOf gives the process that a file which is not a task belongs to; empty: none.
 func writerOf(name string) string {
 	for _, prefix := range []string{newTask, taskLock} {
 		if rest, ok := strings.CutPrefix(name, prefix); ok {

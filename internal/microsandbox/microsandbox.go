@@ -157,7 +157,7 @@ const cleanTime = 10 * time.Second
 func (s *Service) again(ctx context.Context, owner session.Owner, name Name, settings *Settings, want *session.Machine) (session.Info, error) {
 	info, err := s.find(owner, name)
 	if fault.KindOf(err) == fault.NotFound {
-		return info, fault.New(fault.Conflict, "the session %q is no sandbox, and has the id that this one would have", name.id()).
+		return info, fault.New(fault.Conflict, "the session %q is not a sandbox, and has the id that this one would have", name.id()).
 			WithHint("choose another name, or destroy that session")
 	}
 	if err != nil {
@@ -173,7 +173,7 @@ func (s *Service) again(ctx context.Context, owner session.Owner, name Name, set
 	}
 	if running(info) {
 		return info, fault.New(fault.Conflict, "the sandbox %q runs with other settings", name.Sandbox).
-			WithHint("stop it with sandbox_stop and start it again: its files stay; or leave config away")
+			WithHint("stop it with sandbox_stop and start it again: its files stay; or omit config")
 	}
 	had.MemoryBytes, had.Machine = settings.memory(), want
 	return s.sessions.Configure(ctx, owner, info.ID, had)

@@ -103,7 +103,7 @@ func read(body []byte) (req rpcRequest, mistake *rpcError) {
 	}
 	err := json.Unmarshal(body, &req)
 	if id := bytes.TrimSpace(req.ID); len(id) > 0 && (id[0] == '{' || id[0] == '[' || id[0] == 't' || id[0] == 'f') {
-		req.ID, err = nil, errors.New("it is no id")
+		req.ID, err = nil, errors.New("it is not an id")
 	}
 	if err != nil || req.Version != "2.0" || req.Method == "" {
 		return req, &rpcError{Code: codeRequest, Message: `a request is one object with "jsonrpc": "2.0", a method, params and an id that is a text or a number`}

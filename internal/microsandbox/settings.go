@@ -65,7 +65,7 @@ func (s *Service) machine(name Name, c *Settings) (*session.Machine, error) {
 		return nil, fault.New(fault.Invalid, "a sandbox has at most %d volumes, ports, variables and scripts each", maxEntries)
 	}
 	if c.Shell != "" && (!path.IsAbs(c.Shell) || strings.ContainsAny(c.Shell, "\n\x00") || len(c.Shell) > 200) {
-		return nil, fault.New(fault.Invalid, "%s is no shell: one is a path such as /bin/bash", quoted(c.Shell))
+		return nil, fault.New(fault.Invalid, "%s is not a shell: one is a path such as /bin/bash", quoted(c.Shell))
 	}
 	for _, text := range c.Volumes {
 		v, err := s.volume(text)
@@ -84,7 +84,7 @@ func (s *Service) machine(name Name, c *Settings) (*session.Machine, error) {
 	for _, text := range c.Envs {
 		key, value, ok := strings.Cut(text, "=")
 		if !ok || key == "" || strings.ContainsRune(text, 0) || len(text) > maxVariable {
-			errs = append(errs, fault.New(fault.Invalid, "%s is no variable: one is NAME=value", quoted(text)))
+			errs = append(errs, fault.New(fault.Invalid, "%s is not a variable: one is NAME=value", quoted(text)))
 			continue
 		}
 		if m.Env == nil {
@@ -94,7 +94,7 @@ func (s *Service) machine(name Name, c *Settings) (*session.Machine, error) {
 	}
 	for name, text := range c.Scripts {
 		if !scriptName.MatchString(name) || len(text) > maxScript || strings.ContainsRune(text, 0) {
-			errs = append(errs, fault.New(fault.Invalid, "%s is no script: its name has up to 63 letters, digits, ., - and _, and its text at most %d bytes", quoted(name), maxScript))
+			errs = append(errs, fault.New(fault.Invalid, "%s is not a script: its name has up to 63 letters, digits, ., - and _, and its text at most %d bytes", quoted(name), maxScript))
 			continue
 		}
 		if m.Scripts == nil {
@@ -118,7 +118,7 @@ func (s *Service) volume(text string) (session.Volume, error) {
 	parts := strings.Split(text, ":")
 	readOnly := len(parts) == 3 && parts[2] == "ro"
 	if len(parts) != 2 && !readOnly && !(len(parts) == 3 && parts[2] == "rw") {
-		return session.Volume{}, fault.New(fault.Invalid, "%q is no volume: one is host:guest or host:guest:ro", text)
+		return session.Volume{}, fault.New(fault.Invalid, "%q is not a volume: one is host:guest or host:guest:ro", text)
 	}
 	host, guest := parts[0], path.Clean(parts[1])
 	switch {
@@ -155,7 +155,7 @@ func overlaid(guest string) bool {
 // asks shall not learn what this machine has.
 func errFolder(host string) error {
 	return fault.New(fault.Denied, "the folder %s of this machine may not be given to a sandbox", host).
-		WithHint("who runs the server can allow it with sandbox.volumes; files can be brought into /workspace instead")
+		WithHint("the operator can allow it with sandbox.volumes; files can be brought into /workspace instead")
 }
 
 // allowed tells where a path leads, and whether an operator allowed that.
@@ -207,7 +207,7 @@ func portOf(text string) (session.Port, error) {
 	h, errHost := strconv.ParseUint(host, 10, 16)
 	g, errGuest := strconv.ParseUint(guest, 10, 16)
 	if !ok || errHost != nil || errGuest != nil || h == 0 || g == 0 {
-		return session.Port{}, fault.New(fault.Invalid, "%s is no port: one is host:guest, as in 8080:80", quoted(text))
+		return session.Port{}, fault.New(fault.Invalid, "%s is not a port: one is host:guest, as in 8080:80", quoted(text))
 	}
 	if h < leastPort {
 		return session.Port{}, fault.New(fault.Denied, "a sandbox gets no port of this machine below %d, and %d is one", leastPort, h).WithHint("choose another one, as in %d:%d", 8000+h, g)

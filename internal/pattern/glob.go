@@ -106,7 +106,7 @@ func escaped(text string, at int) bool {
 	return slashes%2 == 1
 }
 
-// braceIn finds the next opening brace that is no character of a class and not
+// braceIn finds the next opening brace that is not a character of a class and not
 // escaped; -1: there is none.
 func braceIn(text string, at int) int {
 	for ; at < len(text); at++ {

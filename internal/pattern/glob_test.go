@@ -35,7 +35,7 @@ func TestAGlobsAlternativesAreBounded(t *testing.T) {
 	}
 }
 
-// What took 0.1 s for a name: each star divides the name anew for each alternative.
+// What took 0.1 s for a name: each star divides the name again for each alternative.
 func TestNestedAlternativesCostStepsInProportionToTheName(t *testing.T) {
 	g, err := pattern.NewGlob("{*a*,*b*,{*c*,{*d*,*e*}*f*}*g*}*{h*,*i*}*{j*,k}*{*l,*m}z")
 	if err != nil {

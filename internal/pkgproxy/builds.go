@@ -21,7 +21,7 @@ import (
 )
 
 // buildsFolder has packs, by what they were made of: each begins with the digest of the
-// rest, so that a file that was changed or cut short is made anew.
+// rest, so that a file that was changed or cut short is made again.
 const buildsFolder = "builds"
 
 // batchBytes is how much of unpacked packages one process makes packs of.

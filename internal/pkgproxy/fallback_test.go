@@ -79,7 +79,7 @@ func TestPythonOfASourceArchiveIsAWheel(t *testing.T) {
 	}
 }
 
-// An archive that is not what its index says, or no archive, is no wheel.
+// An archive that is not what its index says, or no archive, is not a wheel.
 func TestSourceArchivesThatAreNoWheel(t *testing.T) {
 	good := source(t, [2]string{"pyyaml-6.0.3/PKG-INFO", metadataOfYAML}, [2]string{"pyyaml-6.0.3/lib/yaml/__init__.py", ""})
 	for about, d := range map[string]pkgproxytest.Distribution{

@@ -11,7 +11,7 @@ type flight struct {
 }
 
 // together does work once for all who ask for it meanwhile. It goes on while one of them
-// waits, and ends with the last one's context; who comes after that begins anew.
+// waits, and ends with the last one's context; who comes after that begins again.
 func (s *store) together(ctx context.Context, what string, work func(context.Context) error) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
@@ -50,7 +50,7 @@ func (s *store) fly(ctx context.Context, what string, f *flight, work func(conte
 	close(f.done)
 }
 
-// landedLocked lets the next one who asks begin anew.
+// landedLocked lets the next one who asks begin again.
 func (s *store) landedLocked(what string, f *flight) {
 	if s.busy[what] == f {
 		delete(s.busy, what)

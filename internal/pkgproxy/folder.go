@@ -132,7 +132,7 @@ func (f *folder) projects() []string {
 	return out
 }
 
-// projectNameOf is whose file it is by its name; empty: it is no Python package's.
+// projectNameOf is whose file it is by its name; empty: it is not Python package's.
 func projectNameOf(name string) string {
 	if strings.HasSuffix(name, ".whl") {
 		if w, err := parseWheelName(name); err == nil {

@@ -313,7 +313,7 @@ func TestAPackageIsBuiltOnce(t *testing.T) {
 	if err != nil || len(builds) != 2 {
 		t.Fatal(builds, err)
 	}
-	for _, build := range builds { // one that was changed is made anew
+	for _, build := range builds { // one that was changed is made again
 		if err := os.WriteFile(build, []byte(strings.Repeat("0", 64)+"changed"), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -79,7 +79,7 @@ func (s *jsonStream) next() error {
 }
 
 var errManyValues = fault.New(fault.Exhausted, "what the index of packages answers has more than %d parts", maxValues).
-	WithHint("who runs the server can look at what its index says of the package")
+	WithHint("the operator can look at what its index says of the package")
 
 // object reads an object, and hands over each of its names; field reads the value.
 func (s *jsonStream) object(field func(name string) error) error {
@@ -109,7 +109,7 @@ func (s *jsonStream) more() bool {
 	return s.dec.More()
 }
 
-// list reads a list; element reads one value of it. Of what is no list nothing is read.
+// list reads a list; element reads one value of it. Of what is not a list nothing is read.
 func (s *jsonStream) list(element func() error) error {
 	t, err := s.token()
 	if err != nil || t == nil {

@@ -304,7 +304,7 @@ func (p *Packages) npmPackage(ctx context.Context, name string) (*packument, err
 	case len(p.npm) == 0:
 		return nil, errNone(kindNPM)
 	case !validNPMName(name):
-		return nil, fault.New(fault.Invalid, "%.100q is no name of an npm package", name)
+		return nil, fault.New(fault.Invalid, "%.100q is not a name of an npm package", name)
 	case !allowed(p.config.NPM.Allow, name):
 		return nil, errNotAllowed(kindNPM, name)
 	}

@@ -206,7 +206,7 @@ func put(to *bytes.Buffer, field string, value json.RawMessage) {
 // place is where the version's file is and what it has to be; nil: that is not said.
 func (m *shownManifest) place(base *url.URL) (*url.URL, digest) {
 	var tarball, sums, sha1 string
-	_ = json.Unmarshal(m.dist["tarball"], &tarball) // what is no text is none
+	_ = json.Unmarshal(m.dist["tarball"], &tarball) // what is not text is none
 	_ = json.Unmarshal(m.dist["integrity"], &sums)
 	_ = json.Unmarshal(m.dist["shasum"], &sha1)
 	at, err := base.Parse(tarball)

@@ -26,7 +26,7 @@ import (
 // key.
 const packFormat = 2
 
-// madeBy is what makes packs: a pack of another one is made anew.
+// madeBy is what makes packs: a pack of another one is made again.
 var madeBy = sync.OnceValue(func() string {
 	compiler := ""
 	if info, ok := debug.ReadBuildInfo(); ok {

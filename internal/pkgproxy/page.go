@@ -91,7 +91,7 @@ func (w *pageWriter) add(r row, parts ...[]byte) error {
 
 func errPageSize(most int64) error {
 	return fault.New(fault.Exhausted, "what the index of packages answers is larger than %d bytes", most).
-		WithHint("who runs the server can look at what its index says of the package")
+		WithHint("the operator can look at what its index says of the package")
 }
 
 // finish writes the lines and the head.

@@ -189,7 +189,7 @@ func checkPatterns(patterns []string) error {
 	var mistakes []error
 	for _, pattern := range patterns {
 		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
-			mistakes = append(mistakes, fault.New(fault.Invalid, "%.100q is no pattern for packages' names", pattern).
+			mistakes = append(mistakes, fault.New(fault.Invalid, "%.100q is not a pattern for packages' names", pattern).
 				WithHint("write a name, name-* or *; for npm also @scope/*"))
 		}
 	}
@@ -199,13 +199,13 @@ func checkPatterns(patterns []string) error {
 // errNotAllowed is for a package that is not on the list.
 func errNotAllowed(kind, name string) error {
 	return fault.New(fault.Denied, "the package %.100q is not among those that may be installed", name).
-		WithHint("who runs the server can allow it, in packages.%s.allow", kind)
+		WithHint("the operator can allow it, in packages.%s.allow", kind)
 }
 
 // errNone is for a front without indexes of a kind.
 func errNone(kind string) error {
 	return fault.New(fault.Unsupported, "no index of %s packages is configured", map[string]string{kindPython: "Python", kindNPM: "npm"}[kind]).
-		WithHint("who runs the server names one, or a folder, in packages.%s.index", kind)
+		WithHint("the operator names one, or a folder, in packages.%s.index", kind)
 }
 
 // The kinds of packages, as keys and paths call them.

@@ -93,7 +93,7 @@ func parseWheelName(name string) (*pypi.WheelInfo, error) {
 // maxFileName bounds a file's name, in bytes.
 const maxFileName = 300
 
-// fileOf reads what a file's name says; false: it is no wheel and no source archive of
+// fileOf reads what a file's name says; false: it is not a wheel and no source archive of
 // that package, as any can stand in an index.
 func fileOf(name, of string) (version string, ok bool) {
 	if len(name) > maxFileName || name != path.Base(name) || strings.ContainsAny(name, "\\/:\x00\r\n\"'<>&%#?") || strings.HasPrefix(name, ".") {
@@ -147,7 +147,7 @@ func (s simpleIndex) read(name, kind string, body io.Reader, base *url.URL, out 
 	case simpleHTML, "application/vnd.pypi.simple.latest+html", "text/html":
 		err = p.readHTML(body)
 	default:
-		err = errIndex("it answers with something that is no list of files")
+		err = errIndex("it answers with something that is not a list of files")
 	}
 	if err == nil && len(p.seen) == 0 {
 		s.p.log.Info("an index of packages has no file with a digest", slog.String("package", name))
@@ -205,7 +205,7 @@ func (p *Packages) pythonProject(ctx context.Context, name string) (*shownProjec
 		return nil, errNone(kindPython)
 	}
 	if !pythonName.MatchString(name) {
-		return nil, fault.New(fault.Invalid, "%.100q is no name of a Python package", name)
+		return nil, fault.New(fault.Invalid, "%.100q is not a name of a Python package", name)
 	}
 	name = pypi.CanonPackageName(name)
 	if !p.allowsPython(name) {

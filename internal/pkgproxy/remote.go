@@ -41,8 +41,8 @@ type remote struct {
 func (p *Packages) newRemote(index Index) (*remote, error) {
 	base, err := url.Parse(index.URL)
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.User != nil || base.RawQuery != "" || base.Fragment != "" {
-		return nil, fault.New(fault.Invalid, "an index of packages is no URL of http or https, and no absolute path of a folder").
-			WithHint("credentials do not stand in the URL, but beside it")
+		return nil, fault.New(fault.Invalid, "an index of packages is not a URL of http or https, and no absolute path of a folder").
+			WithHint("write credentials beside the URL, not in it")
 	}
 	base.Path = strings.TrimSuffix(base.Path, "/") + "/"
 	base.RawPath = ""
@@ -136,7 +136,7 @@ type reading struct {
 func (r *remote) page(ctx context.Context, path, accept string, read reading) (*page, error) {
 	u, err := r.base.Parse(path)
 	if err != nil || !r.own(u) {
-		return nil, fault.New(fault.Invalid, "%.100q is no name of a package", path)
+		return nil, fault.New(fault.Invalid, "%.100q is not a name of a package", path)
 	}
 	key := pageKey(accept, u.String())
 	kept := r.p.store.openPage(key)
@@ -181,7 +181,7 @@ func (r *remote) renew(ctx context.Context, u *url.URL, key, accept string, read
 	return err
 }
 
-// ask fetches a page anew.
+// ask fetches a page again.
 func (r *remote) ask(ctx context.Context, u *url.URL, key, accept string, kept *page, read reading) error {
 	ctx, cancel := context.WithTimeout(ctx, pageTime)
 	defer cancel()
@@ -253,7 +253,7 @@ func (r *remote) fetch(ctx context.Context, u *url.URL) (io.ReadCloser, error) {
 			err = errStatus(resp.StatusCode)
 		} else if fault.KindOf(err) == fault.Denied {
 			err = fault.New(fault.Denied, "the index of packages names a file at a host from which none is taken").
-				WithHint("who runs the server can allow it, in the index's files; its log says which host it is").WithCause(err)
+				WithHint("the operator can allow it, in the index's files; its log says which host it is").WithCause(err)
 		}
 	}
 	err = r.explain(ctx, err)
@@ -298,13 +298,13 @@ func (r *remote) explain(ctx context.Context, err error) error {
 }
 
 func errIndex(why string) *fault.Error {
-	return fault.New(fault.Unavailable, "the index of packages does not answer: %s", why).WithHint("try again later; who runs the server finds more in its log")
+	return fault.New(fault.Unavailable, "the index of packages does not answer: %s", why).WithHint("try again later; the operator finds more in its log")
 }
 
 func errStatus(status int) error {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return fault.New(fault.Denied, "the index of packages does not let paddock in (%d)", status).WithHint("who runs the server has to check its credentials")
+		return fault.New(fault.Denied, "the index of packages does not let paddock in (%d)", status).WithHint("the operator has to check its credentials")
 	case http.StatusNotFound, http.StatusGone:
 		return fault.New(fault.NotFound, "the index of packages does not have the file that it names")
 	}

@@ -54,7 +54,7 @@ func ParseRequirement(text string) (Requirement, error) {
 	case text == "":
 		return Requirement{}, errRequirement(text, "it is empty")
 	case strings.HasPrefix(text, "-"):
-		return Requirement{}, fault.New(fault.Denied, "%.100q is an option of pip's", text).WithHint("where packages come from is for who runs the server to say; name packages only")
+		return Requirement{}, fault.New(fault.Denied, "%.100q is an option of pip's", text).WithHint("where packages come from is the operator's decision; name packages only")
 	case strings.Contains(text, "://"), strings.Contains(text, "@"):
 		return Requirement{}, fault.New(fault.Denied, "%.100q names where a package is from", text).
 			WithHint("packages come from the configured index; write a name and versions, such as attrs>=23")
@@ -67,7 +67,7 @@ func ParseRequirement(text string) (Requirement, error) {
 	}
 	r := Requirement{Name: pypi.CanonPackageName(m[1]), Extras: strings.Join(strings.Fields(m[2]), ""), Marker: strings.TrimSpace(m[4])}
 	if !markerText.MatchString(r.Marker) || optionText.MatchString(r.Marker) {
-		return Requirement{}, errRequirement(text, "what follows ; is no marker")
+		return Requirement{}, errRequirement(text, "what follows ; is not a marker")
 	}
 	if list := strings.TrimSpace(strings.Trim(m[3], "()")); list != "" {
 		if strings.Count(list, ",") >= maxClauses {
@@ -87,7 +87,7 @@ func ParseRequirement(text string) (Requirement, error) {
 }
 
 func errRequirement(text, why string) error {
-	return fault.New(fault.Invalid, "%.100q is no requirement: %s", text, why).WithHint("write a package's name, such as attrs, attrs==25.3.0 or httpx[http2]>=0.27,<1")
+	return fault.New(fault.Invalid, "%.100q is not a requirement: %s", text, why).WithHint("write a package's name, such as attrs, attrs==25.3.0 or httpx[http2]>=0.27,<1")
 }
 
 // ParseRequirements reads a requirements.txt: a requirement on each line, with --hash

@@ -65,7 +65,7 @@ type record struct {
 }
 
 // recordFormat counts the ways to make modules of packages: a record of another one
-// means that they have to be made anew.
+// means that they have to be made again.
 const recordFormat = 3
 
 func readRecord(text []byte) record {
@@ -108,7 +108,7 @@ func ParseNPM(text string) (name, spec string, err error) {
 			WithHint("packages come from the configured registry; write a name and a version, such as zod@^3")
 	}
 	if !validNPMName(name) || len(spec) > 200 || strings.ContainsAny(spec, "\r\n\x00") {
-		return "", "", fault.New(fault.Invalid, "%.100q is no name of an npm package", text).WithHint("write zod, zod@3.23.8 or @scope/name@^1")
+		return "", "", fault.New(fault.Invalid, "%.100q is not a name of an npm package", text).WithHint("write zod, zod@3.23.8 or @scope/name@^1")
 	}
 	return name, spec, nil
 }

@@ -164,7 +164,7 @@ func (s *store) fetch(ctx context.Context, name string, d digest, from string, f
 	if got := hex.EncodeToString(sum.Sum(nil)); size > s.file || got != d.value {
 		_ = s.root.Remove(temp)
 		if size > s.file {
-			return fault.New(fault.Exhausted, "%s is larger than %d bytes", from, s.file).WithHint("who runs the server can allow larger files, in packages.max_file_mb")
+			return fault.New(fault.Exhausted, "%s is larger than %d bytes", from, s.file).WithHint("the operator can allow larger files, in packages.max_file_mb")
 		}
 		return fault.New(fault.Denied, "%s is not what its index says: its %s is %s, and should be %s", from, d.algorithm, got, d.value).
 			WithHint("it may have been tampered with; tell who runs the index")

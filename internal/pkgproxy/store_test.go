@@ -99,7 +99,7 @@ func TestAFileIsFetchedOnce(t *testing.T) {
 	}
 }
 
-// A SHA-1 is no name for a file wherever it comes from.
+// A SHA-1 is not a name for a file wherever it comes from.
 func TestAWeakDigestCountsWithWhereItIsFrom(t *testing.T) {
 	weak, ok := newDigest("sha1", "da39a3ee5e6b4b0d3255bfef95601890afd80709")
 	if !ok || place(weak, "a") == place(weak, "b") {

@@ -21,7 +21,7 @@ const maxKnown = 16 << 10
 // stored is a file of the cache that is given out: it was verified, and what is read of it
 // from its beginning is hashed once more on its way, so that one that was changed on the
 // disk meanwhile, however little that shows, is never read to its end. A part that is read
-// from elsewhere is read after all of it was verified anew. It is for one goroutine.
+// from elsewhere is read after all of it was verified again. It is for one goroutine.
 type stored struct {
 	s      *store
 	name   string
@@ -38,9 +38,9 @@ type stored struct {
 
 var _ io.ReadSeekCloser = (*stored)(nil)
 
-// errChanged is for a file that is not what was verified. It is fetched anew then.
+// errChanged is for a file that is not what was verified. It is fetched again then.
 var errChanged = fault.New(fault.Unavailable, "a file in the cache of packages was changed on the disk").
-	WithHint("try again: it is fetched anew; tell who runs the server")
+	WithHint("try again: it is fetched again; tell the operator")
 
 // Read implements [io.Reader]. The last bytes are given only of a file that has its digest.
 func (f *stored) Read(b []byte) (int, error) {

@@ -14,7 +14,7 @@ import (
 )
 
 // Bounds of a resolution: installed packages, descriptions that are fetched, and how
-// often it begins anew because of a peer.
+// often it begins again because of a peer.
 const (
 	maxNodes      = 3000
 	maxPackuments = 1500
@@ -78,7 +78,7 @@ type tree struct {
 	// installed already.
 	preferred map[string]string
 	// peers are ranges that a package's version should match because of a peer, found
-	// by beginning anew.
+	// by beginning again.
 	peers       map[string][]string
 	steps, held int
 	ranges      map[string]*semver.Constraint // by how they are written; nil: it is none
@@ -125,7 +125,7 @@ type dependency struct {
 }
 
 // errPeer says that a package's version does not suit another's peer: the resolution
-// begins anew with that range.
+// begins again with that range.
 type errPeer struct{ name, spec string }
 
 func (e errPeer) Error() string { return "packages: another version of " + e.name + " is needed" }
@@ -191,7 +191,7 @@ func (t *tree) resolveDep(ctx context.Context, of *node, w dependency, at *node)
 		return err
 	}
 	if !validNPMName(w.name) {
-		return fault.New(fault.Invalid, "%s depends on %.100q, which is no name of a package", of.label(), w.name)
+		return fault.New(fault.Invalid, "%s depends on %.100q, which is not a name of a package", of.label(), w.name)
 	}
 	t.edges[w.name] = append(t.edges[w.name], edge{of, w.spec})
 	if there := at.up(w.name); there != nil && t.nodeSatisfies(there, w.spec) {
@@ -320,7 +320,7 @@ func alias(spec string) (name, rest string, ok bool) {
 }
 
 // satisfies tells whether a version is within a range. Of a tag or anything else that
-// is no range that is not known: false.
+// is not a range that is not known: false.
 func (t *tree) satisfies(version, spec string) bool {
 	c := t.constraint(spec)
 	return c != nil && c.Match(version)
@@ -359,7 +359,7 @@ func (t *tree) pick(ctx context.Context, w dependency) (*release, npmRegistry, e
 	}
 	for _, prefix := range elsewhere {
 		if strings.HasPrefix(spec, prefix) || strings.Contains(spec, "/") {
-			return nil, nil, fault.New(fault.Denied, "%s is wanted from %.100q, which is no version of a registry's", name, spec).
+			return nil, nil, fault.New(fault.Denied, "%s is wanted from %.100q, which is not a version of a registry's", name, spec).
 				WithHint("packages come from the configured registry only")
 		}
 	}

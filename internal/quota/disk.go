@@ -23,7 +23,7 @@ type DiskConfig struct {
 	Folder func(owner string) string
 	IDs    func(owner string) ([]string, error)
 	// Bytes is what the files of one that lies there took when it was last looked at;
-	// a fault.NotFound says that it is no session. All is that of all.
+	// a fault.NotFound says that it is not a session. All is that of all.
 	Bytes func(owner, session string) (int64, error)
 	All   func(owner string) (map[string]int64, error)
 	// Incomplete is told that the index does not know all sessions.
@@ -144,7 +144,7 @@ func (d *Disk) Note(owner, session string, bytes int64, leaves bool) {
 	known.files[session] = bytes
 }
 
-// Forget has what an owner takes looked at anew.
+// Forget has what an owner takes looked at again.
 func (d *Disk) Forget(owner string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -20,7 +20,7 @@ type shelf struct {
 	t      testing.TB
 	dir    string
 	index  *store.Store
-	strays map[string]bool // what lies there and is no session
+	strays map[string]bool // what lies there and is not a session
 	read   int             // how many sessions were read
 	missed int             // how often it was told that the index is not complete
 }
@@ -102,7 +102,7 @@ func (h *shelf) bytes(_, id string) (int64, error) {
 	return each, nil
 }
 
-// want checks what there is, looked at anew, and how many sessions are read for it.
+// want checks what there is, looked at again, and how many sessions are read for it.
 func (h *shelf) want(sessions int, bytes int64, read int, open map[string]int64) {
 	h.t.Helper()
 	h.read = 0

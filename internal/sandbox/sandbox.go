@@ -73,7 +73,7 @@ type Snapshotter interface {
 	Rewind(ctx context.Context, mark string) error
 	// Refresh tells the instance that files were changed under it, for it may hold
 	// what was there before and write into that. It opens what the program has open
-	// anew, each by its path and at its offset; what is not there any more gives an
+	// again, each by its path and at its offset; what is not there any more gives an
 	// error when it is used (ESTALE), and what had no name even before stays open.
 	// Variables stay, and so does what the language itself has read ahead or not yet
 	// written. After an error the instance is gone, or may have done so or not (when

@@ -85,7 +85,7 @@ func bodyEncoding(kind string) encode {
 	case kind == "application/json" || strings.HasSuffix(kind, "+json") || strings.HasSuffix(kind, "json-seq") || strings.HasSuffix(kind, "ndjson"):
 		return func(b *sessionSecret) (string, error) {
 			if !utf8.Valid(b.value) {
-				return "", fault.New(fault.Denied, "the secret %s is no text, which JSON could hold", b.name)
+				return "", fault.New(fault.Denied, "the secret %s is not text, which JSON could hold", b.name)
 			}
 			var text bytes.Buffer
 			e := json.NewEncoder(&text)

@@ -12,7 +12,7 @@ import (
 )
 
 // Engine does what a session's proxy asks of secrets. What the session was given, and what
-// that is worth, is looked at anew for each request. It is for any number of goroutines.
+// that is worth, is looked at again for each request. It is for any number of goroutines.
 //
 // An Engine of a session that was given nothing refuses what looks like a placeholder.
 type Engine struct {
@@ -222,12 +222,12 @@ func errMalformedPlaceholder(where string) error {
 }
 
 func (b *sessionSecret) errRemoved() error {
-	return fault.New(fault.Denied, "the secret %s was removed", b.name).WithHint("who runs the server can set it again and give it to the session")
+	return fault.New(fault.Denied, "the secret %s was removed", b.name).WithHint("the operator can set it again and give it to the session")
 }
 
 func (b *sessionSecret) errNotAllowed() error {
 	return fault.New(fault.Denied, "the secret %s is not among those that sessions may have here now", b.name).
-		WithHint("who runs the server can allow it, in the configuration's secrets.allow or by --secret")
+		WithHint("the operator can allow it, in the configuration's secrets.allow or by --secret")
 }
 
 func (b *sessionSecret) errHost(scheme, at string) error {
@@ -235,10 +235,10 @@ func (b *sessionSecret) errHost(scheme, at string) error {
 		return fault.New(fault.Denied, "the secret %s does not go to %s without TLS", b.name, at).WithHint("use https")
 	}
 	return fault.New(fault.Denied, "the secret %s may not go to %s", b.name, at).
-		WithHint("who runs the server can allow it, where the secret is set: paddock secret set %s --host", b.name)
+		WithHint("the operator can allow it, where the secret is set: paddock secret set %s --host", b.name)
 }
 
 func (b *sessionSecret) errPlace(where, place string) error {
-	return fault.New(fault.Denied, "the secret %s may not stand in %s", b.name, where).
-		WithHint("who runs the server can allow it, where the secret is set: paddock secret set %s --in %s", b.name, place)
+	return fault.New(fault.Denied, "the secret %s is not allowed in %s", b.name, where).
+		WithHint("the operator can allow it, where the secret is set: paddock secret set %s --in %s", b.name, place)
 }

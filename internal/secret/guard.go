@@ -170,7 +170,7 @@ func credential(item string) (part string, sure bool) {
 	return strings.TrimRight(strings.Trim(strings.TrimSpace(item), `"`), "="), sure
 }
 
-// noWord tells of a part of a header, which may be a list of anything, that it is no word:
+// noWord tells of a part of a header, which may be a list of anything, that it is not a word:
 // words of lists stand in many texts.
 func noWord(part string) bool {
 	return strings.ContainsAny(part, "0123456789") && strings.ContainsFunc(part, unicode.IsLetter)

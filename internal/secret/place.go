@@ -36,7 +36,7 @@ func parsePlaces(texts []string) (p places, err error) {
 		case kind == "query" && named && name != "" && len(name) <= 200:
 			p.query = append(p.query, name)
 		default:
-			return places{}, fault.New(fault.Invalid, "%.100q is no place of a request where a secret may stand", text).
+			return places{}, fault.New(fault.Invalid, "%.100q is not a place of a request for a secret", text).
 				WithHint("places are header, header:NAME, basic, query:NAME and body")
 		}
 	}

@@ -67,7 +67,7 @@ func (v Value) check(in places) error {
 	switch {
 	case len(v.text) < minValue:
 		return fault.New(fault.Invalid, "the value has fewer than %d bytes", minValue).
-			WithHint("one so short stands in many texts by chance, and could be guessed")
+			WithHint("so short a value occurs in many texts by chance, and could be guessed")
 	case len(v.text) > maxValue:
 		return fault.New(fault.Invalid, "the value has more than %d KiB", maxValue>>10)
 	case strings.Contains(strings.ToLower(string(v.text)), Marker):

@@ -59,7 +59,7 @@ func TestARebuiltIndexCountsWhatCanBeGoneBackTo(t *testing.T) {
 	m := manager(t, config, sandboxtest.FakeConfig{})
 	id := create(t, m, alice, "")
 	execute(t, m, id, "x = 1")
-	undo(t, m, id) // which is no checkpoint of its own
+	undo(t, m, id) // which is not a checkpoint of its own
 	if err := m.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -155,7 +155,7 @@ func TestSleepingSessionsCountTowardsTheQuota(t *testing.T) {
 		t.Errorf("%d sessions were filled", filled)
 	}
 	m = reopened(t, m, dir, config)
-	for range 2 { // at once, and when what is known is measured anew
+	for range 2 { // at once, and when what is known is measured again
 		i, err := m.Create(t.Context(), alice, "", session.Settings{})
 		if err == nil {
 			err = fill(i.ID)

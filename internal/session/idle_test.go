@@ -72,7 +72,7 @@ func TestAMachineIsSavedOnceWhenNothingHasRunInItForAWhile(t *testing.T) {
 			}
 		}
 		tried(t, saves, 1, "when it was looked at")
-		if after, err := m.Checkpoints(alice, id); err != nil || len(after) != len(before) { // it is no step
+		if after, err := m.Checkpoints(alice, id); err != nil || len(after) != len(before) { // it is not a step
 			t.Errorf("there are %d checkpoints, and were %d; %v", len(after), len(before), err)
 		}
 		copied = copyState(outer, dir)

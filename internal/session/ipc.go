@@ -76,7 +76,7 @@ func (m *Manager) closeIPC() {
 func (m *Manager) answerIPC(ctx context.Context, text json.RawMessage) (any, error) {
 	var q ipcRequest
 	if err := json.Unmarshal(text, &q); err != nil {
-		return nil, fault.New(fault.Invalid, "this is no question").WithCause(err)
+		return nil, fault.New(fault.Invalid, "this is not a request").WithCause(err)
 	}
 	m.mu.Lock()
 	s := m.sessions[key{q.Owner, q.ID}]

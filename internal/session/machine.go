@@ -59,7 +59,7 @@ func (s *session) inMachine(spec *sandbox.Spec, machine *Machine) {
 		spec.Mounts = append(spec.Mounts, sandbox.Mount{Guest: ScriptsFolder, Host: filepath.Join(s.dir, scriptsFolder), ReadOnly: true})
 	}
 	for _, v := range machine.Volumes {
-		// It is not counted: it is no file of the session.
+		// It is not counted: it is not a file of the session.
 		spec.Mounts = append(spec.Mounts, sandbox.Mount{Guest: v.Guest, Host: v.Host, ReadOnly: v.ReadOnly, DiskBytes: sandbox.Unbounded, NoLinks: true})
 	}
 }
@@ -128,7 +128,7 @@ func (s *session) unsavableRuntimes() (all []string) {
 }
 
 // noteUnsaved has the record tell which variables would be gone if the session
-// were opened anew.
+// were opened again.
 func (s *session) noteUnsaved() {
 	if s.backend == nil {
 		return // nothing lived; what there was to tell still is

@@ -371,7 +371,7 @@ func TestAMachineThatCannotBeIsRefusedAlsoInAnArchive(t *testing.T) {
 	whole := sessionfiletest.Entries(t, exported(t, m, "x = 1", session.Settings{Machine: &session.Machine{Image: "some", CPUs: 2}}))
 	for name, c := range map[string]session.Machine{
 		"fewer processors than none": {CPUs: -1}, "more than there are": {CPUs: 1e300}, "a fraction of nothing": {CPUs: math.NaN()},
-		"a name without end": {Image: strings.Repeat("x", 2000)}, "a name that is no text": {Image: "\xff"},
+		"a name without end": {Image: strings.Repeat("x", 2000)}, "a name that is not text": {Image: "\xff"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := m.Create(t.Context(), alice, "", session.Settings{Machine: &c})

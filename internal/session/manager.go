@@ -72,7 +72,7 @@ type Manager struct {
 	closed     bool
 	sessions   map[key]*session
 	rebuilding bool        // the index is
-	ipcServer       *ipc.Server // where other processes ask; nil: they cannot
+	ipcServer  *ipc.Server // where other processes ask; nil: they cannot
 
 	deskOnce sync.Once
 }

@@ -230,7 +230,7 @@ func (s *session) notifyRemoved() {
 	if forget := s.manager.config.OnRemoved; forget != nil {
 		_, err := guard("forgetting a session", func() (struct{}, error) { forget(s.owner, s.id); return struct{}{}, nil })
 		if err != nil {
-			s.manager.log.Error("what a session had is not let go of", "session", s.id, "cause", fault.CauseOf(err))
+			s.manager.log.Error("a session's resources were not released", "session", s.id, "cause", fault.CauseOf(err))
 		}
 	}
 }

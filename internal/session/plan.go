@@ -40,11 +40,11 @@ func (m *Manager) checkRequest(req Request) error {
 	}
 	switch {
 	case req.Continue != "" && (req.Code != "" || req.Language != "" || req.Name != "" || req.Stdin != nil || args > 0 || req.Limits != sandbox.RunLimits{}):
-		return fault.New(fault.Invalid, "a run that goes on has no code, language, arguments, input or limits besides")
+		return fault.New(fault.Invalid, "a run that is continued takes no code, language, arguments, input or limits")
 	case len(req.Continue) > maxName:
 		return fault.New(fault.Invalid, "the id of a run has at most %d bytes", maxName)
 	case len(req.Command) > 0 && (req.Code != "" || req.Language != "" || len(req.Args) > 0):
-		return fault.New(fault.Invalid, "a command has no code, language or arguments besides")
+		return fault.New(fault.Invalid, "a command takes no code, language or arguments")
 	case len(req.Command) > 0 && (req.Command[0] == "" || slices.ContainsFunc(req.Command, func(a string) bool { return strings.ContainsRune(a, 0) })):
 		return fault.New(fault.Invalid, "a command has a name, and no NUL in it")
 	case len(req.Code) > maxCode:
@@ -83,7 +83,7 @@ func (m *Manager) checkSettings(ctx context.Context, set Settings) (sandbox.Back
 		return nil, fault.New(fault.Invalid, "the name has at most %d bytes of UTF-8", maxName)
 	case set.Machine != nil && !hasMachines(b):
 		return nil, fault.New(fault.Unsupported, "the isolation %q has no machines: no images, processors, volumes, ports or variables can be asked for", b.Name()).
-			WithHint("leave them away, or use an isolation that has: see list_runtimes")
+			WithHint("omit them, or use an isolation that has: see list_runtimes")
 	case !possible(set.Machine):
 		return nil, fault.New(fault.Invalid, "a machine has 0 to %d processors, and its image a name of at most %d bytes", maxCPUs, maxImage)
 	}
@@ -103,7 +103,7 @@ func (s *session) plan(ctx context.Context, req Request) (plan, error) {
 		return plan{}, s.backendErr
 	}
 	if req.Isolation != "" && req.Isolation != s.backend.Name() {
-		return plan{}, fault.New(fault.Conflict, "the session's isolation is %q and not %q", s.backend.Name(), req.Isolation).WithHint("create a session with that isolation, or leave it away")
+		return plan{}, fault.New(fault.Conflict, "the session's isolation is %q and not %q", s.backend.Name(), req.Isolation).WithHint("create a session with that isolation, or omit it")
 	}
 	if err := s.checkNotHalted(); err != nil {
 		return plan{}, err

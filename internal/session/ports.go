@@ -19,7 +19,7 @@ func (s *session) publish(ctx context.Context) error {
 	}
 	dialer, ok := s.backend.(sandbox.Dialer)
 	if !ok {
-		return fault.New(fault.Unsupported, "the isolation %q publishes no ports", s.backend.Name()).WithHint("leave ports away")
+		return fault.New(fault.Unsupported, "the isolation %q publishes no ports", s.backend.Name()).WithHint("omit ports")
 	}
 	var all []loopback.Port
 	for _, p := range machine.Ports {

@@ -57,9 +57,9 @@ func (s *session) reserveMemory(runtime string, bytes int64) error {
 		f = fault.New(fault.Exhausted, "your programs that run would take more than the %d MiB that they may", m.config.OwnerMemoryBytes>>20)
 	}
 	if mine != "" {
-		f = f.WithHint("wait for what runs in other sessions, or cancel it: %s; who runs the server can raise %s", mine, limit)
+		f = f.WithHint("wait for what runs in other sessions, or cancel it: %s; the operator can raise %s", mine, limit)
 	} else {
-		f = f.WithHint("try again later; who runs the server can raise %s", limit)
+		f = f.WithHint("try again later; the operator can raise %s", limit)
 	}
 	f.RetryAfter = retrySoon
 	return f
@@ -210,7 +210,7 @@ func (m *Manager) checkDisk(o Owner, growth int64) error {
 		return err
 	}
 	return fault.New(fault.Exhausted, "your sessions would take more than the %d MiB of disk that they may: they have %d MiB of files and %d MiB of checkpoints", most>>20, u.Bytes>>20, u.kept>>20).
-		WithHint("delete files, or destroy sessions that are no longer needed: %s; who runs the server can raise limits.max_disk_per_client_mb", largest(sizes, ""))
+		WithHint("delete files, or destroy sessions that are no longer needed: %s; the operator can raise limits.max_disk_per_client_mb", largest(sizes, ""))
 }
 
 // reclaimDisk makes room on an owner's disk, where there is too little: the oldest

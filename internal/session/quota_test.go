@@ -51,7 +51,7 @@ func TestMemoryOfAnOwnerIsBoundedAndNoVariablesAreLostForIt(t *testing.T) {
 	prints(t, m, first, "print(x)", "1")
 	execute(t, m, second, "1")
 	free, also := inUse(t, m, alice, first), inUse(t, m, alice, second)
-	refused(t, m, alice, third, "first (", "second (", "who runs the server can raise limits.max_memory_per_client_mb")
+	refused(t, m, alice, third, "first (", "second (", "the operator can raise limits.max_memory_per_client_mb")
 	free()
 	also()
 	prints(t, m, third, "print(1)", "1")

@@ -44,7 +44,7 @@ func fits(t *testing.T, m *session.Manager, size int) bool {
 	if err != nil {
 		wantKind(t, err, fault.Exhausted)
 	}
-	if err := m.Destroy(t.Context(), alice, "probe"); err != nil { // and what is known is looked at anew
+	if err := m.Destroy(t.Context(), alice, "probe"); err != nil { // and what is known is looked at again
 		t.Fatal(err)
 	}
 	return err == nil

@@ -126,7 +126,7 @@ func (s *session) rollBackFiles(t *turn, exit sandbox.Exit) bool {
 	return true
 }
 
-// refresh has live interpreters open their files anew, after files were brought
+// refresh has live interpreters open their files again, after files were brought
 // back: what they have open may be what lay there before. One that cannot ends,
 // and the next call goes on from the checkpoint. The caller holds s.keeping.
 func (s *session) refresh(ctx context.Context) {
@@ -142,7 +142,7 @@ func (s *session) refresh(ctx context.Context) {
 		if err == nil {
 			continue
 		}
-		s.manager.log.WarnContext(ctx, "an interpreter could not open its files anew", "session", s.id, "runtime", runtime, "cause", fault.CauseOf(err))
+		s.manager.log.WarnContext(ctx, "an interpreter could not reopen its files", "session", s.id, "runtime", runtime, "cause", fault.CauseOf(err))
 		if s.dirtyRuntimes[runtime] {
 			s.addNotice("What the last call left in an interpreter (" + runtime + ") is gone: its variables are as they were before it.")
 			delete(s.dirtyRuntimes, runtime)
@@ -154,6 +154,6 @@ func (s *session) refresh(ctx context.Context) {
 	}
 }
 
-// refreshTime bounds how long an interpreter may take to open its files anew: it
-// may be being made anew just now.
+// refreshTime bounds how long an interpreter may take to open its files again: it
+// may be being made again just now.
 const refreshTime = 10 * time.Second

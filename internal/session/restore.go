@@ -135,7 +135,7 @@ func fileChangesOf(list []history.Change) []Change {
 // runs and waits. What was current can be restored in turn.
 func (m *Manager) Restore(ctx context.Context, owner Owner, id ID, name string) (Restored, error) {
 	if name == "" {
-		return Restored{}, fault.New(fault.Invalid, "it is not said which checkpoint").WithHint("list the checkpoints and give the id or the label of one")
+		return Restored{}, fault.New(fault.Invalid, "no checkpoint was specified").WithHint("list the checkpoints and give the id or the label of one")
 	}
 	return m.restoreTo(ctx, owner, id, func(k *checkpoint.Repo) (*history.Manifest, error) { return k.Find(name) })
 }

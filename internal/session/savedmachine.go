@@ -94,7 +94,7 @@ func (m *Manager) SavedMachines(visit func(state []byte)) error {
 	return nil
 }
 
-// machineKey is what session.anew has for the machine: its state has been gone on
+// machineKey is what session.again has for the machine: its state has been gone on
 // from. No runtime is called so.
 const machineKey = "(machine)"
 

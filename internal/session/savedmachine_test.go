@@ -67,7 +67,7 @@ func TestAMachineSleepsWithAllThatIsInIt(t *testing.T) {
 		if b.Live() != 0 {
 			t.Errorf("%d interpreters live while it sleeps", b.Live())
 		}
-		if after, err := m.Checkpoints(alice, id); err != nil || len(after) != len(before) { // a rest is no step
+		if after, err := m.Checkpoints(alice, id); err != nil || len(after) != len(before) { // a rest is not a step
 			t.Errorf("there are %d checkpoints, and were %d; %v", len(after), len(before), err)
 		}
 		d, err := m.Details(t.Context(), alice, id)

@@ -14,7 +14,7 @@ import (
 // opens it again finds it as it was.
 var errAsleep = errors.New("session: it is asleep")
 
-// takeTurn finds a session and waits for a turn in it that is no execution. See
+// takeTurn finds a session and waits for a turn in it that is not an execution. See
 // [session.takeTurn].
 func (m *Manager) takeTurn(ctx context.Context, owner Owner, id ID, stop error) (*session, *turn, error) {
 	for {
@@ -174,7 +174,7 @@ func (m *Manager) room(o Owner) error {
 				continue
 			}
 			full := *fault.New(fault.Exhausted, "%d sessions are in use at once, and no more are allowed", mine).
-				WithHint("wait until what runs in one of them has ended; who runs the server can raise sessions.max_sessions_per_client")
+				WithHint("wait until what runs in one of them has ended; the operator can raise sessions.max_sessions_per_client")
 			full.RetryAfter = retrySoon
 			return &full
 		case all >= m.config.MaxSessions:
@@ -182,7 +182,7 @@ func (m *Manager) room(o Owner) error {
 				continue
 			}
 			full := *fault.New(fault.Exhausted, "the server has %d sessions in use already, and no more are allowed", all).
-				WithHint("use a session that you have, or try again later; who runs the server can raise limits.max_sessions")
+				WithHint("use a session that you have, or try again later; the operator can raise limits.max_sessions")
 			full.RetryAfter = retrySoon
 			return &full
 		}
@@ -212,7 +212,7 @@ func (m *Manager) checkStored(o Owner) error {
 		return err
 	}
 	return fault.New(fault.Exhausted, "there are %d sessions already, and no more are allowed", u.Sessions).
-		WithHint("destroy those that are no longer needed; who runs the server can raise sessions.max_stored_per_client")
+		WithHint("destroy those that are no longer needed; the operator can raise sessions.max_stored_per_client")
 }
 
 // isSleeping tells whether a session is going to sleep, or has.

@@ -133,7 +133,7 @@ func TestNothingRunsWhileFilesCouldNotBeBroughtBack(t *testing.T) {
 	prints(t, m, id, "print(read('b'))", "new")
 }
 
-// watched tells how often it opened its files anew.
+// watched tells how often it opened its files again.
 type watched struct {
 	sandbox.Instance
 	sandbox.Snapshotter

@@ -299,7 +299,7 @@ func (s *session) notifyAbandoned(execution string) {
 	if tell := s.manager.config.OnRunAbandoned; tell != nil {
 		_, err := guard("giving up a run", func() (struct{}, error) { tell(s.owner, s.id, execution); return struct{}{}, nil })
 		if err != nil {
-			s.manager.log.Error("that a run was given up was not told", "session", s.id, "execution", execution, "cause", fault.CauseOf(err))
+			s.manager.log.Error("the callback for an abandoned run failed", "session", s.id, "execution", execution, "cause", fault.CauseOf(err))
 		}
 	}
 }

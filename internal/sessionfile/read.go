@@ -60,14 +60,14 @@ func (l *Limits) room(bytes int64) error {
 // exceeded is for what is more than Bytes.
 func (l *Limits) exceeded() error {
 	return fault.New(fault.Exhausted, "the session takes more than the %d MiB that yours may take together", l.Bytes>>20).
-		WithHint("who runs the server can raise limits.max_disk_per_client_mb")
+		WithHint("the operator can raise limits.max_disk_per_client_mb")
 }
 
 // Read reads an archive that may come from anywhere, until ctx ends: nothing in
 // it is believed, and nothing of it is taken before it is known to be wanted and
 // to fit. Its contents are put into a batch, which is not synced; after an error
 // nothing of that is wanted. The head names contents as the batch's store has
-// them, and no record, changes or marks. What is no whole archive is a
+// them, and no record, changes or marks. What is not a whole archive is a
 // fault.Invalid, one of a later format a fault.Unsupported, and what is more than
 // the limits allow a fault.Exhausted.
 func Read(ctx context.Context, from io.Reader, to *blob.Batch, limits Limits) (Head, error) {
@@ -218,7 +218,7 @@ func (r *reader) list(digest blob.Digest, data []byte) (list *workspace.Listing,
 		list, err = workspace.ReadListing(data, limit)
 		if fault.KindOf(err) == fault.Exhausted {
 			return nil, fault.New(fault.Exhausted, "the session's files take more than the %d MiB that are allowed", limit>>20).
-				WithHint("who runs the server can raise sessions.max_disk_mb").WithCause(err)
+				WithHint("the operator can raise sessions.max_disk_mb").WithCause(err)
 		}
 		if err != nil {
 			return nil, errNotWhole("its list of files cannot be read").WithCause(err)

@@ -68,7 +68,7 @@ type trailer struct {
 	Blobs int `json:"blobs"`
 }
 
-// errNotWhole is for what is no archive of a session, or not all of one.
+// errNotWhole is for what is not an archive of a session, or not all of one.
 func errNotWhole(format string, args ...any) *fault.Error {
 	return fault.New(fault.Invalid, "this is not a whole session archive: "+format, args...).WithHint("export the session again, and copy the file whole")
 }

@@ -77,7 +77,7 @@ func Readable() []string { return append(Names(), windsurf) }
 func (s Source) Read() ([]Found, error) {
 	info, err := os.Stat(s.File)
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxRead) {
-		return nil, fault.New(fault.Invalid, "%s is no file with servers", s.File).WithHint("name a client, or its configuration file")
+		return nil, fault.New(fault.Invalid, "%s is not a file with servers", s.File).WithHint("name a client, or its configuration file")
 	}
 	var data []byte
 	if err == nil {
@@ -140,7 +140,7 @@ func found(name string, v any, bare bool) Found {
 	f := Found{Name: name}
 	m, ok := v.(map[string]any)
 	if !ok {
-		f.Unusable = "it is no object"
+		f.Unusable = "it is not an object"
 		return f
 	}
 	r := reader{m: m, bare: bare}

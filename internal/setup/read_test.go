@@ -44,7 +44,7 @@ func TestServersOfClientsAreRead(t *testing.T) {
 			[]Found{{Name: "a", URL: "https://a.test/sse", Unusable: "it is switched off there"}}},
 		"one without any":      {"mcp.json", `{"theme": "dark"}`, nil},
 		"an empty one":         {"mcp.json", "", nil},
-		"one that is too odd":  {"mcp.json", `{"mcpServers": {"a": 5, "b": {"command": ["x"]}, "c": {"url": "https://c.test", "type": "ws"}, "d": {"command": "d", "args": "x", "env": []}, "e": {"command": "e", "envFile": ".env"}}}`, []Found{{Name: "a", Unusable: "it is no object"}, {Name: "b", Unusable: "command is not a text; it has neither a command nor a URL"}, {Name: "c", URL: "https://c.test", Unusable: "its kind is not known to paddock"}, {Name: "d", Command: "d", Unusable: "args is not a list of texts; env is not a table of texts"}, {Name: "e", Command: "e", Unusable: "its variables are in a file of the client's"}}},
+		"one that is too odd":  {"mcp.json", `{"mcpServers": {"a": 5, "b": {"command": ["x"]}, "c": {"url": "https://c.test", "type": "ws"}, "d": {"command": "d", "args": "x", "env": []}, "e": {"command": "e", "envFile": ".env"}}}`, []Found{{Name: "a", Unusable: "it is not an object"}, {Name: "b", Unusable: "command is not a text; it has neither a command nor a URL"}, {Name: "c", URL: "https://c.test", Unusable: "its kind is not known to paddock"}, {Name: "d", Command: "d", Unusable: "args is not a list of texts; env is not a table of texts"}, {Name: "e", Command: "e", Unusable: "its variables are in a file of the client's"}}},
 		"one with a byte mark": {"mcp.json", "\ufeff" + `{"mcpServers": {"a": {"command": "a"}}}`, []Found{{Name: "a", Command: "a"}}},
 	} {
 		got, err := Source{File: c.file}.parse([]byte(c.text))

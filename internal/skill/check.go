@@ -55,7 +55,7 @@ func readSkill(f Folder, folder string, given bool) (*Skill, error) {
 	switch {
 	case folder == "" || folder == s.Name:
 	case given:
-		return nil, fault.New(fault.Invalid, "the skill is called %q, and its folder %.100q", s.Name, folder).WithHint("they have to be the same; whoever made it can rename one")
+		return nil, fault.New(fault.Invalid, "the skill is called %q, and its folder %.100q", s.Name, folder).WithHint("they have to be the same; its author can rename one")
 	default:
 		s.Warnings = append(s.Warnings, Warning{MainFile, 0, "it is called " + s.Name + ", and came from " + visible(folder)})
 	}

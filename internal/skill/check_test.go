@@ -51,28 +51,28 @@ func TestTheWholeFormatIsRead(t *testing.T) {
 func TestMistakesInTheFormatAreNamed(t *testing.T) {
 	const ok = "description: x\n"
 	for name, c := range map[string]struct{ matter, want string }{
-		"nothing":                 {"", "no list of fields"},
-		"a list":                  {"- a\n", "no list of fields"},
+		"nothing":                 {"", "not a list of fields"},
+		"a list":                  {"- a\n", "not a list of fields"},
 		"no name":                 {ok, `"name" is missing`},
 		"no description":          {"name: a\n", `"description" is missing`},
 		"both at once":            {"license: x\n", `"description" is missing`},
 		"an empty name":           {"name:\n" + ok, "name is empty"},
-		"upper case":              {"name: Pdf\n" + ok, `"Pdf" is no name`},
-		"two hyphens":             {"name: a--b\n" + ok, "no name"},
-		"a hyphen at the end":     {"name: a-\n" + ok, "no name"},
-		"an underscore":           {"name: a_b\n" + ok, "no name"},
-		"a path":                  {"name: ../../etc\n" + ok, "no name"},
-		"a look-alike":            {"name: раf\n" + ok, "no name"},
+		"upper case":              {"name: Pdf\n" + ok, `"Pdf" is not a name`},
+		"two hyphens":             {"name: a--b\n" + ok, "not a name"},
+		"a hyphen at the end":     {"name: a-\n" + ok, "not a name"},
+		"an underscore":           {"name: a_b\n" + ok, "not a name"},
+		"a path":                  {"name: ../../etc\n" + ok, "not a name"},
+		"a look-alike":            {"name: раf\n" + ok, "not a name"},
 		"65 characters":           {"name: " + strings.Repeat("a", 65) + "\n" + ok, "may have 64"},
 		"a device":                {"name: aux\n" + ok, "device"},
-		"a name that is a list":   {"name: [a]\n" + ok, "no text"},
+		"a name that is a list":   {"name: [a]\n" + ok, "not text"},
 		"an empty compatibility":  {"name: a\n" + ok + "compatibility: \"\"\n", "compatibility is empty"},
-		"a colon":                 {"name: a\ndescription: Use: this\n", "no YAML"},
+		"a colon":                 {"name: a\ndescription: Use: this\n", "not YAML"},
 		"twice":                   {"name: a\nname: b\n" + ok, "twice"},
-		"metadata as a text":      {"name: a\n" + ok + "metadata: x\n", "metadata is no list"},
-		"tools as fields":         {"name: a\n" + ok + "allowed-tools: {a: b}\n", "allowed-tools is no list"},
+		"metadata as a text":      {"name: a\n" + ok + "metadata: x\n", "metadata is not a list"},
+		"tools as fields":         {"name: a\n" + ok + "allowed-tools: {a: b}\n", "allowed-tools is not a list"},
 		"a tool that is none":     {"name: a\n" + ok + "metadata:\n  paddock.tools: everything\n", "names no tool"},
-		"every host":              {"name: a\n" + ok + "metadata:\n  paddock.hosts: \"*\"\n", "nobody has looked at"},
+		"every host":              {"name: a\n" + ok + "metadata:\n  paddock.hosts: \"*\"\n", "were not named"},
 		"a private host":          {"name: a\n" + ok + "metadata:\n  paddock.hosts: 10.0.0.1!private\n", "not public"},
 		"a secret's value":        {"name: a\n" + ok + "metadata:\n  paddock.secrets: ghp_abc\n", "names no secret"},
 		"a field that is unknown": {"name: a\n" + ok + "metadata:\n  paddock.host: a\n", "paddock knows no field"},
@@ -81,7 +81,7 @@ func TestMistakesInTheFormatAreNamed(t *testing.T) {
 		"an object":               {"name: !!python/object:os.system a\n" + ok, "holds the type"},
 		"a type of its own":       {"name: !x a\n" + ok, "holds the type"},
 		"bytes":                   {"name: !!binary YQ==\n" + ok, "holds the type"},
-		"two documents":           {"name: a\n" + ok + "...\nname: b\n", "no YAML"},
+		"two documents":           {"name: a\n" + ok + "...\nname: b\n", "not YAML"},
 		"depth":                   {"name: a\n" + ok + "metadata:\n  a: " + strings.Repeat("[", 50) + strings.Repeat("]", 50) + "\n", "too deep"},
 		"much":                    {"name: a\n" + ok + "metadata:\n  a: [" + strings.Repeat("a,", 5000) + "]\n", "too much"},
 		"size":                    {"name: a\n" + ok + "license: " + strings.Repeat("a", 70<<10) + "\n", "more than 64 KiB"},
@@ -122,7 +122,7 @@ func TestWhatOthersMayRefuseIsWarnedOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := fmt.Sprint(s.Warnings)
-	for _, want := range []string{"SKILL.md:3: description is no text", `SKILL.md:4: the field "version"`, "SKILL.md:5: allowed-tools has commas", "metadata.version is no text", "metadata.list is no text", "write paddock.tools", "no instructions"} {
+	for _, want := range []string{"SKILL.md:3: description is not text", `SKILL.md:4: the field "version"`, "SKILL.md:5: allowed-tools has commas", "metadata.version is not text", "metadata.list is not text", "write paddock.tools", "no instructions"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in %s", want, text)
 		}

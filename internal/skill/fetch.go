@@ -162,11 +162,11 @@ func (a awaited) Read(p []byte) (int, error) {
 // get asks for a URL, and gives the body, which ends with a fault after most bytes.
 func (f *fetcher) get(ctx context.Context, at string, most int64, header http.Header) (io.ReadCloser, error) {
 	if f.transport == nil {
-		return nil, fault.New(fault.Denied, "nothing may be fetched here").WithHint("who runs the server can allow hosts for skills")
+		return nil, fault.New(fault.Denied, "nothing may be fetched here").WithHint("the operator can allow hosts for skills")
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
-		return nil, errSource(at, "it is no URL").WithCause(err)
+		return nil, errSource(at, "it is not a URL").WithCause(err)
 	}
 	for key, values := range header {
 		r.Header[key] = values
@@ -192,7 +192,7 @@ func errStatus(host string, resp *http.Response) error {
 	case code == http.StatusNotFound, code == http.StatusGone:
 		return fault.New(fault.NotFound, "%s has nothing there", host).WithHint("check the name and the ref; what is not public needs a token in the server's configuration")
 	case code == http.StatusUnauthorized, code == http.StatusForbidden:
-		return fault.New(fault.Denied, "%s does not let us have it", host).WithHint("what is not public needs a token in the server's configuration")
+		return fault.New(fault.Denied, "%s requires authentication", host).WithHint("what is not public needs a token in the server's configuration")
 	default:
 		return fault.New(fault.Unavailable, "%s answered with the status %d", host, code).WithHint("try again later")
 	}
@@ -531,7 +531,7 @@ func (f *fetcher) localArchive(s Source, name string, got *fetched) error {
 func (f *fetcher) local(ctx context.Context, s Source, got *fetched) error {
 	dir, err := filepath.Abs(s.URL)
 	if err != nil {
-		return errSource(s.Text, "it is no folder").WithCause(err)
+		return errSource(s.Text, "it is not a folder").WithCause(err)
 	}
 	if info, err := os.Stat(dir); err == nil && info.Mode().IsRegular() {
 		if info.Size() > f.limits.Download {

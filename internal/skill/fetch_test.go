@@ -137,7 +137,7 @@ func TestFetchesThatFailSayWhy(t *testing.T) {
 	}
 }
 
-// What was cut on its way is no damaged archive: it may be whole the next time.
+// What was cut on its way is not a damaged archive: it may be whole the next time.
 func TestAFetchThatBreaksOffIsToBeTriedAgain(t *testing.T) {
 	web := newSite(t)
 	s := storeOf(t, web)

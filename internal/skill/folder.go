@@ -154,7 +154,7 @@ const digestPrefix = "sha256:"
 func parseDigest(text string) (string, error) {
 	digits := strings.ToLower(strings.TrimPrefix(text, digestPrefix))
 	if b, err := hex.DecodeString(digits); err != nil || len(b) != sha256.Size {
-		return "", fault.New(fault.Invalid, "%.100q is no digest of a skill", text).WithHint("it is sha256: and 64 hexadecimal digits, as an installation tells them")
+		return "", fault.New(fault.Invalid, "%.100q is not a digest of a skill", text).WithHint("it is sha256: and 64 hexadecimal digits, as an installation tells them")
 	}
 	return digestPrefix + digits, nil
 }

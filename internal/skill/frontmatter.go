@@ -68,7 +68,7 @@ func checkName(name string) error {
 	case name == "":
 		return fault.New(fault.Invalid, "the skill has no name").WithHint(hint)
 	case len(name) > maxName || !nameOf.MatchString(name):
-		return fault.New(fault.Invalid, "%.100q is no name of a skill", name).WithHint(hint)
+		return fault.New(fault.Invalid, "%.100q is not a name of a skill", name).WithHint(hint)
 	}
 	if _, err := workspace.Clean(name); err != nil {
 		return err // it is a device's on some systems
@@ -102,7 +102,7 @@ func (p *matterParser) warn(n *yaml.Node, format string, args ...any) {
 func split(data []byte) (matter, body string, err error) {
 	const hint = "it begins with ---, then name: and description:, then --- again, then the instructions"
 	if !utf8.Valid(data) {
-		return "", "", fault.New(fault.Invalid, "%s is no UTF-8", MainFile).WithHint("save it as UTF-8")
+		return "", "", fault.New(fault.Invalid, "%s is not UTF-8", MainFile).WithHint("save it as UTF-8")
 	}
 	text := strings.ReplaceAll(strings.TrimPrefix(string(data), "\ufeff"), "\r\n", "\n")
 	rest, ok := strings.CutPrefix(text, "---\n")
@@ -134,11 +134,11 @@ func parseFrontMatter(data []byte) (m FrontMatter, body string, warnings []Warni
 		err = errors.New("something follows its end")
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		return m, "", nil, fault.New(fault.Invalid, "the front matter of %s is no YAML: %.200s", MainFile, strings.TrimPrefix(err.Error(), "yaml: ")).
+		return m, "", nil, fault.New(fault.Invalid, "the front matter of %s is not YAML: %.200s", MainFile, strings.TrimPrefix(err.Error(), "yaml: ")).
 			WithHint("put texts that hold a colon into quotes").WithCause(err)
 	}
 	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
-		return m, "", nil, fault.New(fault.Invalid, "the front matter of %s is no list of fields", MainFile).WithHint("it needs name: and description:")
+		return m, "", nil, fault.New(fault.Invalid, "the front matter of %s is not a list of fields", MainFile).WithHint("it needs name: and description:")
 	}
 	nodes := 0
 	if err := plain(doc.Content[0], 0, &nodes); err != nil {
@@ -214,11 +214,11 @@ func (p *matterParser) fields(doc *yaml.Node) {
 // text reads a field that is one.
 func (p *matterParser) text(key, value *yaml.Node, most int) string {
 	if value.Kind != yaml.ScalarNode {
-		p.mistake(value, "write a text", "%s is no text", key.Value)
+		p.mistake(value, "write a text", "%s is not text", key.Value)
 		return ""
 	}
 	if value.Tag != "!!str" && value.Tag != "!!null" {
-		p.warn(value, "%s is no text to all readers; put it into quotes", visible(key.Value))
+		p.warn(value, "%s is not text to all readers; put it into quotes", visible(key.Value))
 	}
 	s := strings.TrimSpace(value.Value)
 	switch n := utf8.RuneCountInString(s); {
@@ -235,7 +235,7 @@ func (p *matterParser) text(key, value *yaml.Node, most int) string {
 
 func (p *matterParser) metadata(n *yaml.Node) {
 	if n.Kind != yaml.MappingNode {
-		p.mistake(n, "write a field for each, as in version: \"1.0\"", "metadata is no list of fields")
+		p.mistake(n, "write a field for each, as in version: \"1.0\"", "metadata is not a list of fields")
 		return
 	}
 	p.of.Metadata = map[string]string{}
@@ -258,9 +258,9 @@ func (p *matterParser) metadata(n *yaml.Node) {
 		}
 		switch {
 		case value.Kind != yaml.ScalarNode:
-			p.warn(value, "metadata.%.50s is no text, and is left out", visible(key.Value))
+			p.warn(value, "metadata.%.50s is not text, and is left out", visible(key.Value))
 		case value.Tag != "!!str":
-			p.warn(value, "metadata.%.50s is no text to all readers; put it into quotes", visible(key.Value))
+			p.warn(value, "metadata.%.50s is not text to all readers; put it into quotes", visible(key.Value))
 			fallthrough
 		default:
 			p.of.Metadata[key.Value] = value.Value

@@ -228,7 +228,7 @@ func TestAPackIsWeighedBeforeItIsUnpacked(t *testing.T) {
 		"a difference without sizes":  {packOf(blob, packed{6, 1, back, []byte{0x80}}), fault.Invalid},
 		"half":                        {packOf(blob, delta)[:30], fault.Invalid},
 		"nothing":                     {nil, fault.Invalid},
-		"no pack":                     {[]byte("hello, this is no pack"), fault.Invalid},
+		"no pack":                     {[]byte("hello, this is not a pack"), fault.Invalid},
 	} {
 		if err := weigh(t.Context(), bytes.NewReader(c.data), limits); fault.KindOf(err) != c.kind {
 			t.Errorf("%s gives %v", name, err)

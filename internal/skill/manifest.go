@@ -133,13 +133,13 @@ func (p *matterParser) list(field string, value *yaml.Node) (list []string, ok b
 	case yaml.SequenceNode:
 		for _, item := range value.Content {
 			if item.Kind != yaml.ScalarNode || strings.TrimSpace(item.Value) == "" {
-				p.mistake(item, "write texts", "%s holds what is no text", field)
+				p.mistake(item, "write texts", "%s holds what is not text", field)
 				return nil, false
 			}
 			list = append(list, strings.TrimSpace(item.Value))
 		}
 	default:
-		p.mistake(value, "write a text with blanks between, or a list", "%s is no list", field)
+		p.mistake(value, "write a text with blanks between, or a list", "%s is not a list", field)
 		return nil, false
 	}
 	if len(list) > maxDeclared {

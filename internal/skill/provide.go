@@ -26,7 +26,7 @@ import (
 const (
 	shownFolder    = "shown"
 	generationFile = "generation"
-	// shownAs is how skills are shown. With another number all are made anew.
+	// shownAs is how skills are shown. With another number all are made again.
 	shownAs = "2"
 	// madeOf is the file of such a folder that says what it was made of.
 	madeOf = ".made-of"
@@ -278,7 +278,7 @@ func (s *Store) shown(owner string, r Record) (string, error) {
 		return "", err
 	}
 	if in.Source.Kind == Builtin && in.Skill.Folder.Digest() != r.Digest { // what is installed, Open has looked at
-		return "", fault.New(fault.Internal, "paddock's own skill %q is not what it was built with", r.Name).WithHint("build paddock anew, with make").WithCause(ErrDamaged)
+		return "", fault.New(fault.Internal, "paddock's own skill %q is not what it was built with", r.Name).WithHint("build paddock again, with make").WithCause(ErrDamaged)
 	}
 	files := in.Skill.Modules()
 	instead := in.Skill.instead()

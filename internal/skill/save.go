@@ -49,7 +49,7 @@ func written(name, language, code, description string, tags []string) (Folder, e
 	}
 	for _, tag := range tags {
 		if !tagOf.MatchString(tag) {
-			return nil, fault.New(fault.Invalid, "%.50q is no tag", tag).WithHint("a tag has at most 32 of a-z, 0-9, - and _")
+			return nil, fault.New(fault.Invalid, "%.50q is not a tag", tag).WithHint("a tag has at most 32 of a-z, 0-9, - and _")
 		}
 	}
 	matter := struct {

@@ -53,7 +53,7 @@ var (
 //	any/folder                 of this host, or an archive, where local says so
 //
 // A model must not name a folder of this host: local is for the command line. URLs
-// are https, or http to a loopback address. What is no source is a fault.Invalid, or
+// are https, or http to a loopback address. What is not a source is a fault.Invalid, or
 // fault.Denied where it would be a folder.
 //
 // After # stand a path within the source, or, joined by &, subdirectory=path and
@@ -82,7 +82,7 @@ func ParseSource(text string, local bool) (Source, error) {
 }
 
 func errSource(text, why string) *fault.Error {
-	return fault.New(fault.Invalid, "%.100q is no source of a skill: %s", text, why).WithHint("%s", sourceHint)
+	return fault.New(fault.Invalid, "%.100q is not a source of a skill: %s", text, why).WithHint("%s", sourceHint)
 }
 
 // fragment reads what stands after #.
@@ -158,13 +158,13 @@ func (s *Source) parseGitHub(text string) error {
 func (s *Source) parseHTTPS(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Opaque != "" {
-		return nil, errSource(s.Text, "it is no URL")
+		return nil, errSource(s.Text, "it is not a URL")
 	}
 	if addr, err := netip.ParseAddr(u.Hostname()); !strings.EqualFold(u.Scheme, "https") && (err != nil || !addr.IsLoopback()) {
 		return nil, errSource(s.Text, "its URL is not https")
 	}
 	if u.User != nil {
-		return nil, errSource(s.Text, "its URL holds a user").WithHint("credentials stand in the server's configuration, not in a source")
+		return nil, errSource(s.Text, "its URL holds a user").WithHint("put credentials into the server's configuration, not into a source")
 	}
 	if err := s.fragment(u.Fragment); err != nil {
 		return nil, err
@@ -221,7 +221,7 @@ func (s *Source) parseLocal(text string, local bool) error {
 		return errSource(text, "nothing is fetched by "+scheme)
 	}
 	if !local {
-		return fault.New(fault.Denied, "%.100q is no source of a skill, or it is a folder or a file of this host", text).WithHint("%s; folders and files are installed with the command line", sourceHint)
+		return fault.New(fault.Denied, "%.100q is not a source of a skill, or it is a folder or a file of this host", text).WithHint("%s; folders and files are installed with the command line", sourceHint)
 	}
 	s.URL = text
 	return nil

@@ -35,7 +35,7 @@ const (
 
 // What may be wrong with a file that can be opened.
 var (
-	errForeign = errors.New("store: the file is no index of paddock's")
+	errForeign = errors.New("store: the file is not an index of paddock's")
 	errDamaged = errors.New("store: the file is damaged")
 	errLogGone = errors.New("store: the file's log was deleted while it was open")
 	errNewer   = errors.New("store: the file was made by a newer paddock")

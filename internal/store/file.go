@@ -48,7 +48,7 @@ func isAt(lock *flock.Flock, path string) bool {
 	return err == nil && os.SameFile(mine, there)
 }
 
-// connect opens the index, and makes it anew where it is missing or no good.
+// connect opens the index, and makes it again where it is missing or no good.
 // first is the opening of the Store: only then a newer paddock's is set aside
 // (later it would be taken from that paddock again and again), and only then
 // all of the file is looked at.
@@ -64,7 +64,7 @@ func (s *Store) connect(timeout time.Duration, first bool) (c *conn, err error) 
 				err = errors.Join(err, s.setAsideLocked("damaged", err, nil))
 			case what == retire && first:
 				err = errors.Join(err, s.setAsideLocked("newer", err, nil))
-			case what == forget: // which is no verdict on what was to be written
+			case what == forget: // which is not a verdict on what was to be written
 				return fmt.Errorf("opening the index: %v", err)
 			case !errors.Is(err, fs.ErrNotExist): // else it was deleted just now
 				return err
@@ -191,7 +191,7 @@ func (s *Store) setAsideLocked(why string, cause error, bad fs.FileInfo) error {
 		return err
 	}
 	_ = os.Rename(s.path+walSuffix, aside+walSuffix) // what is left goes when the next index is made
-	s.log.Warn("the index of sessions was set aside and is made anew", "reason", why, "kept", filepath.Base(aside), "cause", cause)
+	s.log.Warn("the index of sessions was set aside and is rebuilt", "reason", why, "kept", filepath.Base(aside), "cause", cause)
 	return nil
 }
 
@@ -203,7 +203,7 @@ func (s *Store) renew(c *conn, timeout time.Duration) (*conn, error) {
 	}
 	if c != nil {
 		s.release(c)
-		// Where only its log was deleted, who opens the file anew and who has it
+		// Where only its log was deleted, who opens the file again and who has it
 		// open would each write a log of their own.
 		if err := s.setAside(errLogGone, c.files[0]); err != nil {
 			return nil, err
@@ -220,7 +220,7 @@ func (s *Store) after(c *conn, err error) (next *conn, again bool, _ error) {
 		return c, false, err
 	}
 	bad := c.files[0]
-	s.release(c) // whatever it was: the next one begins anew
+	s.release(c) // whatever it was: the next one begins again
 	if remedyOf(err) != replace {
 		return nil, false, err
 	}

@@ -29,7 +29,7 @@ type queue struct {
 	// or tried in vain.
 	put, tried uint64
 	resting    bool          // the last attempt failed
-	moved      chan struct{} // closed after each attempt, and made anew
+	moved      chan struct{} // closed after each attempt, and made again
 }
 
 func newQueue() queue {
@@ -196,7 +196,7 @@ func (s *Store) settleUp(upTo uint64, again []change, lost bool) {
 }
 
 // transact runs f in a transaction on the file as it is now: a file that is no
-// longer there, or no good, is made anew first, once.
+// longer there, or no good, is made again first, once.
 func (s *Store) transact(c **conn, f change) (err error) {
 	for range 2 {
 		if *c, err = s.renew(*c, s.terms.writeTimeout); err != nil {

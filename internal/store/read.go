@@ -131,7 +131,7 @@ func (s *Store) read(f change) error {
 }
 
 // readLocked reads from the file as it is now; one that is no good is made
-// anew, and is not complete then.
+// again, and is not complete then.
 func (s *Store) readLocked(f change) (err error) {
 	s.mu.Lock()
 	over := s.closed || s.retired

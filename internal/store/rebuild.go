@@ -13,7 +13,7 @@ import (
 // The names in the table meta.
 const (
 	metaComplete   = "complete"   // "1": the index holds everything
-	metaGeneration = "generation" // another one for each time it had to be begun anew
+	metaGeneration = "generation" // another one for each time it had to be begun again
 )
 
 func isComplete(c *conn) (bool, error) {
@@ -45,7 +45,7 @@ type Rebuild struct {
 	owners     map[string]bool
 }
 
-var errBegunAnew = fault.New(fault.Conflict, "the index of sessions was begun anew while it was rebuilt").WithHint("rebuild it again")
+var errBegunAnew = fault.New(fault.Conflict, "the index of sessions was reset while it was rebuilt").WithHint("rebuild it again")
 
 // Rebuild begins to rebuild the index. It has to be called before the truth
 // that is put into it is read.
@@ -117,7 +117,7 @@ func (r *Rebuild) forget(c *conn, rows map[key]state) error {
 
 // Finish forgets the owners that were not replaced, and marks the index as
 // complete. A fault.Conflict says that the file was lost or had to be begun
-// anew meanwhile: the rebuild has to be done again.
+// again meanwhile: the rebuild has to be done again.
 func (r *Rebuild) Finish(ctx context.Context) error {
 	err := r.do(ctx, func(c *conn) error {
 		others, err := states(c, getStates)

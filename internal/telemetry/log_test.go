@@ -26,7 +26,7 @@ var hostile = map[string]string{
 	"line separators":         "x\u2028forged\u2029",
 	"backspaces and a delete": "x\b\b\x7fforged",
 	"a NUL":                   "x\x00forged",
-	"what is no UTF-8":        "x\xff\xfe\x9bforged",
+	"what is not UTF-8":       "x\xff\xfe\x9bforged",
 	"a character beyond":      "x\U000e0001forged",
 }
 
@@ -64,7 +64,7 @@ func TestAStructuredLineKeepsWhatItSays(t *testing.T) {
 		var out bytes.Buffer
 		telemetry.NewLogger(&out, slog.LevelInfo, true).Info("m", "value", s)
 		var line struct{ Value string }
-		if err := json.Unmarshal(out.Bytes(), &line); err != nil || line.Value != strings.ToValidUTF8(s, "\ufffd") && name != "what is no UTF-8" {
+		if err := json.Unmarshal(out.Bytes(), &line); err != nil || line.Value != strings.ToValidUTF8(s, "\ufffd") && name != "what is not UTF-8" {
 			t.Errorf("%s: %q came back as %q, %v", name, s, line.Value, err)
 		}
 	}

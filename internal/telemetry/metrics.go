@@ -151,7 +151,7 @@ func (t *Telemetry) ToolCall(ctx context.Context, outcome string, took time.Dura
 }
 
 // Egress counts a program's request to a host, or a connection on which there was none.
-// Which host it was stands in the audit log: what programs ask for is no label.
+// Which host it was stands in the audit log: what programs ask for is not a label.
 func (t *Telemetry) Egress(ctx context.Context, decision string, took time.Duration, sent, received int64) {
 	if t == nil || t.metrics == nil {
 		return

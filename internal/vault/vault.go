@@ -250,7 +250,7 @@ func (v *Vault) Unseal(purpose string, sealed []byte) ([]byte, error) {
 	}
 	if !bytes.Equal(sealed[1:1+idSize], v.id[:]) {
 		return nil, fault.New(fault.Unavailable, "what was kept encrypted was so with another key than that in %s", v.kept).
-			WithHint("put the %s of then back into the state folder, or enter again what was kept: headers, logins", KeyFile)
+			WithHint("restore the original %s in the state folder, or enter the stored headers and logins again", KeyFile)
 	}
 	plain, err := v.aead.Open(nil, sealed[1+idSize:head], sealed[head:], v.additional(purpose))
 	if err != nil {

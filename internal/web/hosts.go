@@ -136,7 +136,7 @@ func (s *Server) checkOrigin(r *http.Request, from *sender) error {
 }
 
 // normalOrigin gives scheme://host:port in lower case, the port always there
-// for http and https. "null" is no origin: it names nobody.
+// for http and https. "null" is not an origin: it names nobody.
 func normalOrigin(s string) (string, bool) {
 	scheme, rest, ok := strings.Cut(strings.ToLower(s), "://")
 	if !ok || scheme == "" || scheme == "file" || strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz0123456789+-.") != "" {

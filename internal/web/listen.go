@@ -23,7 +23,7 @@ func (s *Server) place() error {
 	c.Host = strings.TrimSuffix(strings.TrimPrefix(c.Host, "["), "]")
 	at, err := net.ResolveTCPAddr("tcp", net.JoinHostPort(c.Host, strconv.Itoa(c.Port)))
 	if err != nil {
-		return fault.New(fault.Invalid, "%q with port %d is no address to listen at", c.Host, c.Port).WithCause(err).
+		return fault.New(fault.Invalid, "%q with port %d is not an address to listen at", c.Host, c.Port).WithCause(err).
 			WithHint("--host (transport_http.host) takes an address of this machine; 127.0.0.1 is for this machine alone, 0.0.0.0 for everybody")
 	}
 	s.bound = bound{address: at.String(), loopback: at.IP.IsLoopback()}

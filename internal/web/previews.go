@@ -31,7 +31,7 @@ func (s *Server) readPreviews() error {
 	}
 	hint := "transport_http.preview_domain is a domain of which *.domain leads to this server and which has no other use, such as preview.example.net"
 	if !isDomain(domain) {
-		return fault.New(fault.Invalid, "%q is no domain for previews", s.config.PreviewDomain).WithHint("%s", hint)
+		return fault.New(fault.Invalid, "%q is not a domain for previews", s.config.PreviewDomain).WithHint("%s", hint)
 	}
 	own := slices.Sorted(maps.Keys(s.hosts))
 	if name, _, ok := splitHost(bracketed(s.config.Host)); ok {

@@ -235,7 +235,7 @@ func (s *Server) checkAccess() error {
 	case !c.Dev && c.Verifier == nil:
 		return fault.New(fault.Internal, "an HTTP server needs to know who may come in")
 	case c.Dev && len(c.TrustedProxies) > 0:
-		return fault.New(fault.Invalid, "without a token nobody may come in through a proxy").WithHint("leave --dev or the trusted proxies out")
+		return fault.New(fault.Invalid, "a proxy's requests need a token").WithHint("leave --dev or the trusted proxies out")
 	case c.Dev && slices.Contains(c.Origins, "*"):
 		return fault.New(fault.Invalid, "without a token every web page could run programs here").WithHint("leave --dev out, or name the origins instead of \"*\"")
 	}

@@ -143,7 +143,7 @@ func (a *apply) folder(dir *os.Root, prefix string, want, now branch) error {
 // of the folder, and yet is there.
 func (a *apply) check(s *place, present bool) error {
 	if !filepath.IsLocal(s.name) || strings.ContainsRune(s.name, filepath.Separator) {
-		return cannotHold(s.path(), errors.New("it is no name of a file here"))
+		return cannotHold(s.path(), errors.New("it is not a name of a file here"))
 	}
 	for range attempts {
 		if err := s.look(); err != nil || s.info == nil || present {

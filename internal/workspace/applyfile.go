@@ -100,7 +100,7 @@ func (a *apply) holds(s *place, w, n *entry) bool {
 	}
 	f, err := openFile(s.dir, s.name, s.info)
 	if err != nil {
-		return false // it is written anew
+		return false // it is written again
 	}
 	defer f.Close()
 	digest, err := a.digest(f)
@@ -108,7 +108,7 @@ func (a *apply) holds(s *place, w, n *entry) bool {
 }
 
 // retouch gives a file whose content is right its mode and its time. One that
-// has other names is written anew: they would get them too.
+// has other names is written again: they would get them too.
 func (a *apply) retouch(s *place, w *entry) error {
 	mode, modified := s.info.Mode().Perm() != w.mode, s.info.ModTime().UnixNano() != w.stamp.modified
 	if !mode && !modified {

@@ -180,7 +180,7 @@ func (c *capture) link(dir *os.Root, e *entry, old *entry) (again bool, err erro
 	}
 	now := time.Now()
 	if e.target, err = dir.Readlink(e.name); err != nil {
-		return true, nil // it is no link any more
+		return true, nil // it is not a link any more
 	}
 	e.racy = racy(e.stamp, now)
 	return false, nil

@@ -163,7 +163,7 @@ func (d *descent) readlink(name string) (target string, ok bool) {
 	return target, err == nil
 }
 
-// down goes into a folder, which is no link.
+// down goes into a folder, which is not a link.
 func (d *descent) down(name string) {
 	if d.lost {
 		return

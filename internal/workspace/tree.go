@@ -327,7 +327,7 @@ func explain(err error, p string) error {
 	case errors.Is(err, syscall.ENAMETOOLONG):
 		return fault.New(fault.Invalid, "the path is too long").WithCause(err)
 	case errors.Is(err, syscall.ENOSPC):
-		return fault.New(fault.Exhausted, "the host's disk is full").WithHint("delete files, destroy sessions that are no longer needed, or have whoever runs the server make room").WithCause(err)
+		return fault.New(fault.Exhausted, "the host's disk is full").WithHint("delete files, destroy sessions that are no longer needed, or ask the operator for more room").WithCause(err)
 	case escapes(err):
 		return fault.New(fault.Denied, "%s leads out of the workspace", p).WithHint("a link on the way points outside; only files below /workspace can be reached").WithCause(err)
 	case errors.Is(err, fs.ErrPermission):

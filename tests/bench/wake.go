@@ -156,7 +156,7 @@ func benchSleepers(ctx context.Context, cache, dir string, t *table, _ int) erro
 		return err
 	}
 	for _, kind := range []struct{ name, code string }{{"x = 1", "x = 1"}, {"a few MiB", usual}} {
-		for range 100 { // what is made once, and what is kept for the next, is no session's
+		for range 100 { // what is made once, and what is kept for the next, is not a session's
 			if err := one(kind.code); err != nil {
 				return err
 			}

@@ -83,7 +83,7 @@ func (f *fought) count(before int, got *answer) {
 	words := strings.Fields(got.Stdout)
 	n := 0
 	if len(words) > 1 {
-		n, _ = strconv.Atoi(words[0]) // 0 is no count
+		n, _ = strconv.Atoi(words[0]) // 0 is not a count
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

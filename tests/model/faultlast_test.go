@@ -75,7 +75,7 @@ func (r *rig) killed(maybe []moment) {
 	r.reborn(maybe)
 }
 
-// reborn opens the folder anew: the session has to be one of some.
+// reborn opens the folder again: the session has to be one of some.
 func (r *rig) reborn(maybe []moment) {
 	r.t.Helper()
 	if err := r.open(); err != nil {

@@ -12,7 +12,7 @@ import (
 func WriteSection(t testing.TB, file, title string, head, rows []string) {
 	t.Helper()
 	if !filepath.IsAbs(file) {
-		t.Fatalf("%s is no absolute path", file)
+		t.Fatalf("%s is not an absolute path", file)
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {

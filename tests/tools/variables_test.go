@@ -63,7 +63,7 @@ func telling() *sdk.Server {
 
 // TestVariablesOfAServerStayOnTheHost has a program ask a server for its variables, in
 // every way, and looks for the credentials among them wherever a program, a client or an
-// operator could find them. What is no credential is told.
+// operator could find them. What is not a credential is told.
 func TestVariablesOfAServerStayOnTheHost(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

@@ -81,10 +81,10 @@ func (a Allowlist) Check(name, rawURL string) error {
 		return nil
 	} else if !public {
 		return fault.New(fault.Denied, "the server %q may not be bound: %s is not on the public Internet", name, t.host).
-			WithHint("a person who runs paddock can allow it, if that is wise: %s!private in PADDOCK_MCP_ALLOWLIST (mcp.allowlist)", t.rule())
+			WithHint("the operator can allow it, if that is wise: %s!private in PADDOCK_MCP_ALLOWLIST (mcp.allowlist)", t.rule())
 	}
 	return fault.New(fault.Denied, "the server %q may not be bound: %s is not among the hosts that sessions may bind", name, t.rule()).
-		WithHint("a person who runs paddock can allow it: PADDOCK_MCP_ALLOWLIST=%s (mcp.allowlist)", t.rule())
+		WithHint("the operator can allow it: PADDOCK_MCP_ALLOWLIST=%s (mcp.allowlist)", t.rule())
 }
 
 // target is where a URL leads.
@@ -109,7 +109,7 @@ func targetOf(rawURL string) (t target, err error) {
 	host := u.Host
 	if port := u.Port(); port != "" {
 		if t.port, err = strconv.Atoi(port); err != nil {
-			return t, fault.New(fault.Invalid, "%.20q is no port", port)
+			return t, fault.New(fault.Invalid, "%.20q is not a port", port)
 		}
 		host = strings.TrimSuffix(host, ":"+port)
 	}

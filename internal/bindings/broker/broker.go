@@ -157,20 +157,20 @@ type Journal interface {
 
 // Broker answers calls. It is safe for concurrent use; Close ends it.
 type Broker struct {
-	config    Config
-	pool      *upstream.Pool
-	watch     *catalog.Watch // nil: nobody looks
-	store     *catalog.Store // nil: the watch has another one, or none
-	validator schema.Validator
-	indexes   indexes
-	outlets   *transports
-	listings     *listingCache
-	views     views
-	stubs    *stubStore
-	learned   *learned
-	sessionServers       *sessionServers
-	underway  underway
-	born      time.Time
+	config         Config
+	pool           *upstream.Pool
+	watch          *catalog.Watch // nil: nobody looks
+	store          *catalog.Store // nil: the watch has another one, or none
+	validator      schema.Validator
+	indexes        indexes
+	outlets        *transports
+	listings       *listingCache
+	views          views
+	stubs          *stubStore
+	learned        *learned
+	sessionServers *sessionServers
+	underway       underway
+	born           time.Time
 
 	life  context.Context // ends with Close
 	end   context.CancelFunc

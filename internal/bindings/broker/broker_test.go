@@ -308,7 +308,7 @@ func TestWhatCannotBeCalledSaysWhy(t *testing.T) {
 		"an argument that is missing":     {1, "party", "echo", `{}`, "invalid", "text"},
 		"one that the tool does not know": {1, "party", "echo", `{"text":"a","other":1}`, "invalid", "other"},
 		"a tool that is denied":           {1, "party", "delete-all", `{}`, "denied", "servers.party.tools"},
-		"a tool that nobody can allow":    {1, "party", "picture", `{}`, "denied", "nobody can be asked"},
+		"a tool that nobody can allow":    {1, "party", "picture", `{}`, "denied", "no way to ask"},
 		"one call too many":               {6, "party", "echo", `{"text":"a"}`, "exhausted", "5 calls"},
 	} {
 		t.Run(name, func(t *testing.T) {

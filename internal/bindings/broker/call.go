@@ -282,7 +282,7 @@ func (b *Broker) examine(ctx context.Context, e *Event) (decided, error) {
 func (b *Broker) ask(ctx context.Context, e *Event, d decided) error {
 	if b.config.Approve == nil {
 		_, by := d.one.verdict(d.tool)
-		return fault.New(fault.Denied, "the tool %q of %q may only be called when somebody allows it, and nobody can be asked", e.Tool, d.one.Name).
+		return fault.New(fault.Denied, "the tool %q of %q needs an approval, and there is no way to ask for one", e.Tool, d.one.Name).
 			WithHint("%s", by.hint(".ask"))
 	}
 	shown, cut := shownTo(d.arguments)

@@ -63,7 +63,7 @@ func reread(value, into any) error { return json.Unmarshal(encoded(value), into)
 func encoded(value any) []byte {
 	text, err := json.Marshal(value)
 	if err != nil {
-		return nil // which is no JSON either
+		return nil // which is not JSON either
 	}
 	return text
 }

@@ -27,7 +27,7 @@ const (
 	maxTaught  = 2 << 20
 	maxLearned = 2000
 	// restLearned is how long what was learned waits before it is written and shown: the
-	// first results of a tool differ, and each change makes files anew.
+	// first results of a tool differ, and each change makes files again.
 	restLearned = 2 * time.Second
 )
 

@@ -49,7 +49,7 @@ func (p Policy) Check() error {
 				continue
 			}
 			if _, err := path.Match(glob(pattern), ""); err != nil || pattern == "" {
-				return fault.New(fault.Invalid, "%q is no pattern of tools' names", pattern).WithHint("in it * stands for anything and ? for one character")
+				return fault.New(fault.Invalid, "%q is not a pattern of tools' names", pattern).WithHint("in it * stands for anything and ? for one character")
 			}
 		}
 	}

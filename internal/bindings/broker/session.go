@@ -148,7 +148,7 @@ func (b *Broker) Unbind(s Session, name string) error {
 	case err != nil:
 		return err
 	case one == nil && b.common[name] != nil:
-		return fault.New(fault.Denied, "the server %q is the operator's", name).WithHint("only servers that were bound with mcp_bind_http can be let go of")
+		return fault.New(fault.Denied, "the server %q is the operator's", name).WithHint("only servers that were bound with mcp_bind_http can be unbound")
 	case one == nil:
 		return b.notBound(s, name)
 	}

@@ -151,7 +151,7 @@ func (o *sessionServers) decode(s Session, text []byte) (map[string]*serverBindi
 			err = check(all, d)
 		}
 		if err != nil {
-			o.broker.config.Log.Warn("a server that a session bound is let go of", "session", s.ID, "server", stub.Line(d.Name, maxName), "cause", fault.CauseOf(err))
+			o.broker.config.Log.Warn("a session's server was not released", "session", s.ID, "server", stub.Line(d.Name, maxName), "cause", fault.CauseOf(err))
 			continue
 		}
 		all[d.Name] = o.broker.newOwn(d, &s)
@@ -171,13 +171,13 @@ func (o *sessionServers) open(s Session, one storedServer) (Definition, error) {
 		}
 		d = &storedDefinition{}
 		if err := json.Unmarshal(text, d); err != nil {
-			return Definition{}, fault.New(fault.Internal, "what was sealed is no server")
+			return Definition{}, fault.New(fault.Internal, "what was sealed is not a server")
 		}
 	}
 	return Definition{Server: d.Server, Policy: d.Policy, Identity: d.Identity}, nil
 }
 
-// change writes a session's file anew, one process after the other.
+// change writes a session's file again, one process after the other.
 func (o *sessionServers) change(s Session, f func(kept map[string]*serverBinding) error) error {
 	if err := os.MkdirAll(o.dir, 0o700); err != nil {
 		return fmt.Errorf("making the folder for sessions' servers: %w", err)
@@ -194,7 +194,7 @@ func (o *sessionServers) change(s Session, f func(kept map[string]*serverBinding
 	defer o.mu.Unlock()
 	kept, err := o.keptLocked(s)
 	if err != nil {
-		o.broker.config.Log.Warn("the servers of a session cannot be read, and are let go of", "session", s.ID, "cause", fault.CauseOf(err))
+		o.broker.config.Log.Warn("the servers of a session cannot be read and were dropped", "session", s.ID, "cause", fault.CauseOf(err))
 	}
 	servers := maps.Clone(kept)
 	if servers == nil {

@@ -240,7 +240,7 @@ func FuzzOwnFile(f *testing.F) {
 		}
 		for name, one := range all {
 			if name != one.Name || one.Check() != nil {
-				t.Errorf("%q is no server", name)
+				t.Errorf("%q is not a server", name)
 			}
 		}
 	})

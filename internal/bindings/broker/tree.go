@@ -24,7 +24,7 @@ type provided struct {
 	info os.FileInfo // of the folder then: whoever puts something into it changes its time
 }
 
-// maxProvided is how many sessions' folders are kept in mind; others are looked at anew.
+// maxProvided is how many sessions' folders are kept in mind; others are looked at again.
 const maxProvided = 10_000
 
 // Provide makes a folder hold what a session's programs find at /servers: a folder for

@@ -89,7 +89,7 @@ func (c *Catalog) Close() error {
 }
 
 // Update makes tools all that the catalogue has of a server; none removes it. Only
-// what changed is indexed anew. After an error the server's tools are what they
+// what changed is indexed again. After an error the server's tools are what they
 // were.
 func (c *Catalog) Update(name string, tools []bindings.Tool) error {
 	named := stub.Names(tools)

@@ -68,7 +68,7 @@ func plain(s string) bool {
 // check says why what an issuer granted cannot be kept.
 func (g *grant) check(server string, size int) error {
 	if !plain(g.Access) || !plain(g.Refresh) || len(g.Access) > maxToken || len(g.Refresh) > maxToken || size > maxGrant {
-		return fault.New(fault.Denied, "the issuer of the server %q gives out what is no token: it has more than %d KiB, or characters that no header can hold", server, maxToken>>10)
+		return fault.New(fault.Denied, "the issuer of the server %q gives out what is not a token: it has more than %d KiB, or characters that no header can hold", server, maxToken>>10)
 	}
 	return nil
 }

@@ -107,16 +107,16 @@ func TestALoginToAHostileIssuer(t *testing.T) {
 			w.Header().Set("Location", "file:///etc/passwd")
 			w.WriteHeader(http.StatusFound)
 		}},
-		"a redirect to itself":         {metadata: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, metadata, http.StatusFound) }},
-		"no JSON":                      {metadata: says(200, "<html>")},
-		"an issuer that is no address": {protected: says(200, `{"resource":"{}/mcp","authorization_servers":["javascript:x","\u001b[2J"]}`), metadata: says(404, "")},
+		"a redirect to itself":             {metadata: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, metadata, http.StatusFound) }},
+		"no JSON":                          {metadata: says(200, "<html>")},
+		"an issuer that is not an address": {protected: says(200, `{"resource":"{}/mcp","authorization_servers":["javascript:x","\u001b[2J"]}`), metadata: says(404, "")},
 	} {
 		t.Run(about, func(t *testing.T) {
 			s, c := hostile(t, answers)
 			login, err := c.Start(t.Context(), Challenge{ResourceMetadata: s.URL + protected})
 			if err != nil {
 				if fault.Of(err) == nil || len(err.Error()) > 2<<10 {
-					t.Errorf("it is no fault, or says too much: %.300v", err)
+					t.Errorf("it is not a fault, or says too much: %.300v", err)
 				}
 				return
 			}
@@ -149,11 +149,11 @@ func TestAnIssuerThatIsSlowEndsWithItsCaller(t *testing.T) {
 // What is given out as a token has to be one.
 func TestTokensThatAreNone(t *testing.T) {
 	for about, c := range map[string]struct{ answer, want string }{
-		"long":     {`{"access_token":"` + strings.Repeat("t", 900<<10) + `","token_type":"Bearer"}`, "no token"},
+		"long":     {`{"access_token":"` + strings.Repeat("t", 900<<10) + `","token_type":"Bearer"}`, "not a token"},
 		"longer":   {`{"access_token":"` + strings.Repeat("t", 10<<20) + `","token_type":"Bearer"}`, ""},
-		"lines":    {`{"access_token":"a\r\nX-Evil: 1","token_type":"Bearer"}`, "no token"},
-		"refresh":  {`{"access_token":"a","refresh_token":"\u001b[31m","token_type":"Bearer"}`, "no token"},
-		"scopes":   {`{"access_token":"a","token_type":"Bearer","scope":"` + strings.Repeat("s ", 100_000) + `"}`, "no token"},
+		"lines":    {`{"access_token":"a\r\nX-Evil: 1","token_type":"Bearer"}`, "not a token"},
+		"refresh":  {`{"access_token":"a","refresh_token":"\u001b[31m","token_type":"Bearer"}`, "not a token"},
+		"scopes":   {`{"access_token":"a","token_type":"Bearer","scope":"` + strings.Repeat("s ", 100_000) + `"}`, "not a token"},
 		"no JSON":  {`<html>`, ""},
 		"an error": {`{"error":"` + strings.Repeat("e", 1<<19) + `"}`, ""},
 	} {

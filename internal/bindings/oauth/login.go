@@ -72,7 +72,7 @@ func (l *login) end() {
 // What was granted before is asked for again, with what the challenge wants.
 func (c *Client) Start(ctx context.Context, challenge Challenge) (Login, error) {
 	if c.config.Machine {
-		return Login{}, fault.New(fault.Invalid, "nobody logs in to the server %q: it is used with client credentials", c.config.Server)
+		return Login{}, fault.New(fault.Invalid, "the server %q needs no login: it uses client credentials", c.config.Server)
 	}
 	g, err := c.load(ctx, true)
 	if err != nil {
@@ -170,7 +170,7 @@ func refusal(header http.Header) *http.Response {
 	return &http.Response{StatusCode: http.StatusUnauthorized, Header: header, Body: io.NopCloser(strings.NewReader(""))}
 }
 
-// checkAddress keeps a person from opening what is no page of an issuer's, and their
+// checkAddress keeps a person from opening what is not a page of an issuer's, and their
 // terminal from what it would obey.
 func checkAddress(address string) error {
 	u, err := url.Parse(address)

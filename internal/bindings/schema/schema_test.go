@@ -27,7 +27,7 @@ func TestArgumentsAreCheckedAndTheFieldIsNamed(t *testing.T) {
 		"a wrong type deep inside":         {`{"path":"a","items":[{"id":1},{"id":"x"}]}`, `arguments.items[1].id: expected integer, got string`},
 		"a value that is not in the list":  {`{"path":"a","mode":"x"}`, `arguments.mode: expected one of "r", "w", got "x"`},
 		"an integer one too large":         {`{"path":"a","size":9007199254740993}`, `arguments.size: expected at most 9007199254740992`},
-		"a name that is no identifier":     {`{"path":"a","odd name":1}`, `arguments["odd name"]: expected null or string, got number`},
+		"a name that is not an identifier": {`{"path":"a","odd name":1}`, `arguments["odd name"]: expected null or string, got number`},
 		"an empty text":                    {`{"path":""}`, `arguments.path: expected at least 1 characters, got 0`},
 		"an alternative of the right type": {`{"path":"a","either":{"n":"x"}}`, `arguments.either.n: expected number, got string`},
 		"none of the alternatives":         {`{"path":"a","either":1}`, `arguments.either: none of what is allowed: expected string, got number, or expected object, got number`},

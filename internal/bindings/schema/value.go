@@ -33,7 +33,7 @@ const (
 )
 
 // Value is a JSON value whose members are in the order of the text. The zero
-// Value is no value at all.
+// Value is not a value at all.
 type Value struct {
 	Kind    Kind
 	Bool    bool

@@ -3,7 +3,7 @@ package schema
 import "encoding/json"
 
 // Wrapper is the member in which servers made with FastMCP or the protocol's Python SDK
-// send a value that is no object.
+// send a value that is not an object.
 const Wrapper = "result"
 
 // wrapLimits bound the schemas that are looked at.

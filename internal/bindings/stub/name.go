@@ -204,7 +204,7 @@ func Package(server string) string {
 	return s
 }
 
-// plain tells whether s is an ASCII identifier that is no dunder.
+// plain tells whether s is an ASCII identifier that is not a dunder.
 func plain(s string) bool {
 	for i, r := range s {
 		if !(r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || i > 0 && r >= '0' && r <= '9') {

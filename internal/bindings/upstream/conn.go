@@ -185,7 +185,7 @@ func (c *Conn) request(ctx context.Context, r outgoing, meta map[string]any, par
 	}
 	data, err := marshal(params)
 	if err != nil {
-		return nil, newProblem(Misused, false, err, "the request is no JSON")
+		return nil, newProblem(Misused, false, err, "the request is not JSON")
 	}
 	r.params = data
 	value, err := c.link.call(ctx, r)
@@ -255,7 +255,7 @@ const (
 	// notifications that broke off is opened again.
 	firstRest    = time.Second
 	longestPause = time.Minute
-	// healthy is how long such a stream has to last for the waiting to begin anew.
+	// healthy is how long such a stream has to last for the waiting to begin again.
 	healthy = time.Minute
 )
 

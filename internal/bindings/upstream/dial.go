@@ -81,10 +81,10 @@ type Options struct {
 
 const (
 	// probeCommand is how long a program may be silent when it is asked for the modern
-	// era, before it is started anew for the legacy one: the slowest of the reference
+	// era, before it is started again for the legacy one: the slowest of the reference
 	// servers has answered within 0.6 s, and some that are older never do.
 	probeCommand = 3 * time.Second
-	// probeHTTP is the same for a URL, where nothing has to be started anew.
+	// probeHTTP is the same for a URL, where nothing has to be started again.
 	probeHTTP = 10 * time.Second
 	// handshake bounds it all: a program may have to be fetched before it starts.
 	handshake = 60 * time.Second

@@ -71,7 +71,7 @@ func FuzzMessage(f *testing.F) {
 		}
 		if r, err := readResult(value); err == nil {
 			if r.Structured != nil && !json.Valid(r.Structured) {
-				t.Errorf("it is no JSON: %q", r.Structured)
+				t.Errorf("it is not JSON: %q", r.Structured)
 			}
 			_ = newOutputCheck(json.RawMessage(`{"type":"object","required":["a"]}`)).check(r)
 		}

@@ -124,7 +124,7 @@ func (g *guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // logIn is what to do where a token is missing.
-const logIn = "who runs paddock logs in with paddock server login NAME, or gives the server a header with a token"
+const logIn = "the operator logs in with paddock server login NAME, or gives the server a header with a token"
 
 // wantsToken tells whether an answer is about the token.
 func wantsToken(resp *http.Response) bool {
@@ -335,7 +335,7 @@ func readMessage(ctx context.Context, resp *http.Response, limit int) (message, 
 	}
 	m, err := decode(data)
 	if err != nil {
-		return message{}, newProblem(Malformed, true, err, "it sent what is no message of the protocol")
+		return message{}, newProblem(Malformed, true, err, "it sent what is not a message of the protocol")
 	}
 	return m, nil
 }

@@ -194,10 +194,10 @@ func TestABadAnswerOverHTTPIsATypedErrorAndHarmsNothingElse(t *testing.T) {
 				}
 			}
 		}, TooLarge, false},
-		"what is no JSON": {func(w http.ResponseWriter, _ *http.Request, _ int64) {
+		"what is not JSON": {func(w http.ResponseWriter, _ *http.Request, _ int64) {
 			_, _ = io.WriteString(w, `{"jsonrpc":"2.0",`)
 		}, Malformed, false},
-		"an event that is no JSON": {func(w http.ResponseWriter, _ *http.Request, _ int64) {
+		"an event that is not JSON": {func(w http.ResponseWriter, _ *http.Request, _ int64) {
 			asStream(w)
 			_, _ = io.WriteString(w, "data: {\n\n")
 		}, Malformed, false},

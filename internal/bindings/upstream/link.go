@@ -110,7 +110,7 @@ func inFlight(err error) error {
 func (x *mux) receive(data []byte) error {
 	m, err := decode(data)
 	if err != nil {
-		return newProblem(Malformed, true, err, "it sent what is no message of the protocol")
+		return newProblem(Malformed, true, err, "it sent what is not a message of the protocol")
 	}
 	if m.isAnswer() {
 		x.answered(m)
@@ -147,7 +147,7 @@ func (x *mux) count() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.unasked++; x.unasked > mostUnasked {
-		return newProblem(Flooded, true, nil, "it sent %d messages that nobody asked for", mostUnasked)
+		return newProblem(Flooded, true, nil, "it sent %d messages without a request", mostUnasked)
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func readResult(data json.RawMessage) (Result, error) {
 	switch w.Type {
 	case "", "complete":
 	case "input_required":
-		p := malformed(nil, "it asks something back before it goes on, which nobody can answer here")
+		p := malformed(nil, "it asks a question first, which cannot be answered here")
 		p.reason = Unanswerable
 		return Result{}, p
 	default:

@@ -30,7 +30,7 @@ func TestADefinitionIsRefusedWithAllThatIsWrong(t *testing.T) {
 		"no host":                {Name: "a", URL: "http:///x"},
 		"a password":             {Name: "a", URL: "http://me:hunter2@h.example"},
 		"a fragment":             {Name: "a", URL: "http://h.example/#x"},
-		"what is no URL":         {Name: "a", URL: "http://hunter2\x7f"},
+		"what is not a URL":      {Name: "a", URL: "http://hunter2\x7f"},
 		"a split header":         {Name: "a", URL: "http://h", Headers: map[string]string{"X": "a\r\nhunter2: c"}},
 		"a header's odd name":    {Name: "a", URL: "http://h", Headers: map[string]string{"X Y": "hunter2"}},
 		"the protocol's header":  {Name: "a", URL: "http://h", Headers: map[string]string{"mcp-session-id": "hunter2"}},

@@ -233,7 +233,7 @@ func (p *process) deaf(err error, late bool) {
 	p.fail(newProblem(Closed, true, err, "it does not read what it is sent"))
 }
 
-// noise takes a line that is no message: programs print things. It counts as one.
+// noise takes a line that is not a message: programs print things. It counts as one.
 func (p *process) noise(line []byte) error {
 	p.tail.note(p.hide.Bytes(line))
 	return p.count()

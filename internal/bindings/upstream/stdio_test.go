@@ -204,7 +204,7 @@ func TestAProgramsChildrenEndWithIt(t *testing.T) {
 			own := c.link.(*process).cmd.Process.Pid
 			end(c)
 			eventually(t, "its child ended", func() bool { return !alive(child) })
-			eventually(t, "it ended and is no zombie", func() bool { return !alive(own) })
+			eventually(t, "it ended and is not a zombie", func() bool { return !alive(own) })
 		})
 	}
 }

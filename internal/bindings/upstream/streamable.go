@@ -268,19 +268,19 @@ func (s *stream) read(body io.Reader) (message, error) {
 		}
 		m, err := decode(e.data)
 		if err != nil {
-			return message{}, newProblem(Malformed, true, err, "it sent what is no message of the protocol")
+			return message{}, newProblem(Malformed, true, err, "it sent what is not a message of the protocol")
 		}
 		if m.isAnswer() && s.until != 0 && m.number() == s.until {
 			return m, nil
 		}
 		if s.seen++; s.seen > mostUnasked {
-			return message{}, newProblem(Flooded, true, nil, "it sent %d messages that nobody asked for", mostUnasked)
+			return message{}, newProblem(Flooded, true, nil, "it sent %d messages without a request", mostUnasked)
 		}
 		s.link.incoming(m)
 	}
 }
 
-// incoming takes what is no answer.
+// incoming takes what is not an answer.
 func (l *streamable) incoming(m message) {
 	switch {
 	case m.isAnswer():

@@ -241,13 +241,13 @@ func (g *gathering) take(raw json.RawMessage, mirrored bool) {
 	switch _, err := mirrors(t.Input); {
 	case !ok:
 		g.nobody++
-		g.leave("number %d of its list is no tool with a name", number)
+		g.leave("number %d of its list is not a tool with a name", number)
 	case len(t.Name) > longestName:
 		g.leave("%s: its name has more than %d bytes", name, longestName)
 	case g.names[t.Name]:
 		g.leave("%s: there is another one of that name before it", name)
 	case !isSchema(t.Input) || !isSchema(t.Output):
-		g.leave("%s: what it says of its arguments or its result is no JSON Schema", name)
+		g.leave("%s: what it says of its arguments or its result is not a JSON Schema", name)
 	case err != nil && mirrored:
 		g.leave("%s: %v", name, err)
 	default:
@@ -337,7 +337,7 @@ func readTools(data json.RawMessage) (tools []json.RawMessage, next string, age 
 	return page.Tools, page.Next, age, nil
 }
 
-// readTool reads an entry of the list; false: it is no tool with a name. What is of
+// readTool reads an entry of the list; false: it is not a tool with a name. What is of
 // another kind than it should be, but for that, is as if it were not there.
 func readTool(raw json.RawMessage) (bindings.Tool, bool) {
 	var w wireTool

@@ -125,7 +125,7 @@ func read(path string, ordinary bool) ([]byte, error) {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); ordinary && (err != nil || !info.Mode().IsRegular()) {
-		return nil, fault.New(fault.Invalid, "%s is no ordinary file", path)
+		return nil, fault.New(fault.Invalid, "%s is not an ordinary file", path)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {

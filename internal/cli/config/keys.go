@@ -184,14 +184,14 @@ var firstKeys = []Key{
 	define("policy.stderr_max_bytes", "how much of a program's standard error results keep; one that prints 64 times as much is stopped", "1048576", size(1, 1, mostOutput), func(c *Config) *int64 { return &c.Policy.StderrBytes }).flag("max-output"),
 	define("policy.env", "the environment that programs see", "", environment(), func(c *Config) *map[string]string { return &c.Policy.Env }),
 
-	define("sandbox.isolation", "what programs run in when nobody says", "wasm", oneOf("wasm", "linux"), func(c *Config) *string { return &c.Sandbox.Isolation }).flag("isolation"),
-	define("sandbox.image", "the image of Linux sandboxes for which nobody names one: a reference, a name of [images], or host: this machine's own programs, read-only", "host", words(1, 512), func(c *Config) *string { return &c.Sandbox.Image }).flag("image"),
+	define("sandbox.isolation", "the default isolation of programs", "wasm", oneOf("wasm", "linux"), func(c *Config) *string { return &c.Sandbox.Isolation }).flag("isolation"),
+	define("sandbox.image", "the default image of Linux sandboxes: a reference, a name of [images], or host: this machine's own programs, read-only", "host", words(1, 512), func(c *Config) *string { return &c.Sandbox.Image }).flag("image"),
 	define("sandbox.max_image_mb", "how much an image may take when it is unpacked", "16384", size(1<<20, 1<<20, mostDisk), func(c *Config) *int64 { return &c.Sandbox.ImageBytes }),
 	define("sandbox.max_image_files", "how many files and folders an image may have", "1048576", count(1, 1<<30), func(c *Config) *int64 { return &c.Sandbox.ImageFiles }),
-	define("sandbox.cpus", "how many processors' time a Linux sandbox may take where nobody says; 0: all", "0", count(0, 1024), func(c *Config) *int64 { return &c.Sandbox.CPUs }),
+	define("sandbox.cpus", "how many processors a Linux sandbox may use by default; 0: all", "0", count(0, 1024), func(c *Config) *int64 { return &c.Sandbox.CPUs }),
 	define("sandbox.max_processes", "how many processes a Linux sandbox may have", "256", count(8, 1<<20), func(c *Config) *int64 { return &c.Sandbox.Processes }),
 	define("sandbox.max_root_mb", "how much a Linux sandbox may write beside its workspace: upon its image, in memory", "256", size(1<<20, 1<<20, mostMemory), func(c *Config) *int64 { return &c.Sandbox.RootBytes }),
-	define("sandbox.memory_mb", "how much memory a Linux sandbox may take where nobody says, with all that runs in it", "512", size(1<<20, leastMachine, mostMachine), func(c *Config) *int64 { return &c.Sandbox.MemoryBytes }),
+	define("sandbox.memory_mb", "how much memory a Linux sandbox may use by default, with everything that runs in it", "512", size(1<<20, leastMachine, mostMachine), func(c *Config) *int64 { return &c.Sandbox.MemoryBytes }),
 	define("sandbox.max_memory_mb", "how much memory may be asked for", "4096", size(1<<20, leastMachine, mostMachine), func(c *Config) *int64 { return &c.Sandbox.MaxMemoryBytes }),
 	define("sandbox.max_lifetime_seconds", "how long a Linux sandbox runs at most, also while programs work in its background; then it is stopped, its files stay, and the next call boots a new one; 0: for as long as it is used", "86400", count(0, 365*86400), func(c *Config) *int64 { return &c.Sandbox.MaxLifetime }),
 	define("sandbox.save_after_seconds", "how long nothing runs in a Linux sandbox until it is saved with all that is in it, so that a server that is killed loses less; 0: only when its session sleeps", "30", count(0, 365*86400), func(c *Config) *int64 { return &c.Sandbox.SaveAfter }),
@@ -234,7 +234,7 @@ var lastKeys = []Key{
 	define("transport_http.rate_limit_window_seconds", "how long that window is", "60", seconds(day), func(c *Config) *time.Duration { return &c.HTTP.RateLimitWindow }),
 	define("transport_http.max_concurrent_requests", "how many requests of a client are answered at once", "64", count(1, 1_000_000), func(c *Config) *int64 { return &c.HTTP.MaxConcurrentRequests }),
 	define("transport_http.request_timeout_seconds", "how long a request may take that is neither a tool call nor a stream", "600", seconds(day), func(c *Config) *time.Duration { return &c.HTTP.RequestTimeout }),
-	define("transport_http.max_request_size_mb", "how large a request may be that is no upload of a file", "10", size(1<<20, 1<<10, 1<<30), func(c *Config) *int64 { return &c.HTTP.MaxRequestBytes }),
+	define("transport_http.max_request_size_mb", "how large a request may be that is not an upload of a file", "10", size(1<<20, 1<<10, 1<<30), func(c *Config) *int64 { return &c.HTTP.MaxRequestBytes }),
 	define("transport_http.shutdown_grace_seconds", "how long running requests may go on when the server ends", "30", seconds(day), func(c *Config) *time.Duration { return &c.HTTP.ShutdownGrace }),
 
 	define("limits.max_requests", "how many requests all clients together may make in each window; 0: ten times what one may", "0", count(0, 1_000_000_000), func(c *Config) *int64 { return &c.Limits.Requests }),
@@ -251,7 +251,7 @@ var lastKeys = []Key{
 	define("limits.max_memory_per_client_mb", "how much memory a client's live interpreters may take; 0: half of what all may", "0", size(1<<20, 0, 1<<50), func(c *Config) *int64 { return &c.Limits.ClientMemoryBytes }),
 	define("limits.max_disk_per_client_mb", "how much the files of a client's open sessions may take; 0: eight times what one session's may", "0", size(1<<20, 0, 1<<50), func(c *Config) *int64 { return &c.Limits.ClientDiskBytes }),
 
-	define("auth.issuer", "whose OAuth access tokens are accepted: the https URL in their iss, letter for letter; empty: nobody's", "", words(0, 2048), func(c *Config) *string { return &c.Auth.Issuer }),
+	define("auth.issuer", "whose OAuth access tokens are accepted: the exact https URL in their iss; empty: none", "", words(0, 2048), func(c *Config) *string { return &c.Auth.Issuer }),
 	define("auth.audience", "what has to be in the aud of an access token; empty: the server's public URL", "", words(0, 2048), func(c *Config) *string { return &c.Auth.Audience }),
 	define("auth.scopes_required", "scopes that every access token needs; they reach all tools, unless a token has scopes of paddock's own; none: a token needs paddock, or paddock:SET", "", scopes(), func(c *Config) *[]string { return &c.Auth.ScopesRequired }),
 	define("auth.allow_http_issuer", "whether an issuer on a loopback address may do without TLS", "false", boolean(), func(c *Config) *bool { return &c.Auth.AllowHTTPIssuer }),
@@ -273,7 +273,7 @@ var lastKeys = []Key{
 
 	define("audit.mode", "what a record that cannot be written means: required: the program does not run; best_effort: it is logged; off: nothing is recorded", "required", oneOf("required", "best_effort", "off"), func(c *Config) *string { return &c.Audit.Mode }),
 	define("audit.keep_days", "how many days of the audit log are kept; 0: all", "90", count(0, 36500), func(c *Config) *int64 { return &c.Audit.KeepDays }),
-	define("audit.include_code", "whether the audit log holds the programs themselves besides their digests", "false", boolean(), func(c *Config) *bool { return &c.Audit.IncludeCode }),
+	define("audit.include_code", "whether the audit log holds the programs, not only their digests", "false", boolean(), func(c *Config) *bool { return &c.Audit.IncludeCode }),
 	define("audit.sync", "whether each record of the audit log waits until it is on the disk; else it may be lost with the machine's power", "false", boolean(), func(c *Config) *bool { return &c.Audit.Sync }),
 
 	define("approvals.ttl_hours", "how long a person may take to allow a call of a tool, and how long what was allowed counts", "24", count(1, 365*24), func(c *Config) *int64 { return &c.Approvals.TTLHours }),

@@ -50,7 +50,7 @@ func indexes() kind[[]string] {
 		u, err := url.Parse(s)
 		switch {
 		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-			return errors.New("one of them is no URL of http or https, and no absolute path")
+			return errors.New("one of them is not a URL of http or https, and no absolute path")
 		case u.User != nil:
 			return fmt.Errorf("the URL at %s holds credentials, which belong into packages.credentials", u.Host)
 		case u.RawQuery != "" || u.Fragment != "":
@@ -64,7 +64,7 @@ func indexes() kind[[]string] {
 func packageNames() kind[[]string] {
 	return each("packages' names, or patterns of them", func(s string) error {
 		if _, err := path.Match(s, ""); err != nil || s == "" {
-			return fmt.Errorf("%q is no pattern", s)
+			return fmt.Errorf("%q is not a pattern", s)
 		}
 		return nil
 	})

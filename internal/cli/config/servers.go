@@ -335,7 +335,7 @@ func checkServerVariables(environ []string) error {
 		name, value, _ := strings.Cut(e, "=")
 		if value != "" && (name == variable(serversSection) || strings.HasPrefix(name, variable(serversSection)+"_")) {
 			mistakes = append(mistakes, fault.New(fault.Invalid, "environment %s: unknown variable", name).
-				WithHint("servers stand in paddock.toml, as [%s.NAME]; their texts may refer to variables as ${NAME}", serversSection))
+				WithHint("write servers into paddock.toml as [%s.NAME]; their texts may refer to variables as ${NAME}", serversSection))
 		}
 	}
 	return errors.Join(mistakes...)

@@ -129,9 +129,9 @@ func TestMistakesInServersSayWhereTheyStand(t *testing.T) {
 		{"no calls at all", "[servers.a]\ncalls_per_minute = 0\n", "paddock.toml:2: servers.a.calls_per_minute: 0 is not between 1 and 60000", ""},
 		{"an empty pattern", "[servers.a]\ntools.ask = [\"\"]\n", "paddock.toml:2: servers.a.tools.ask: one of them is empty", ""},
 		{"a grant that there is not", "[servers.a]\noauth.grant = \"password\"\n", `paddock.toml:2: servers.a.oauth.grant: "password" is not one of authorization_code, client_credentials`, ""},
-		{"a rule with a path", "[mcp]\nallowlist = [\"https://a.test\"]\n", `paddock.toml:2: mcp.allowlist: "https://a.test" is no rule for hosts`, ""},
+		{"a rule with a path", "[mcp]\nallowlist = [\"https://a.test\"]\n", `paddock.toml:2: mcp.allowlist: "https://a.test" is not a rule for hosts`, ""},
 		{"a pause below nothing", "[mcp]\ncall_interval_seconds = -0.1\n", "paddock.toml:2: mcp.call_interval_seconds: it is not between 0 and 3600 seconds", ""},
-		{"no pause at all is no text", "[mcp]\ncall_interval_seconds = \"0\"\n", "paddock.toml:2: mcp.call_interval_seconds: it is a text, not a number of seconds", ""},
+		{"no pause at all is not text", "[mcp]\ncall_interval_seconds = \"0\"\n", "paddock.toml:2: mcp.call_interval_seconds: it is a text, not a number of seconds", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := Load(write(t, test.file))

@@ -90,7 +90,7 @@ func hosts() kind[[]string] {
 func serverRules() kind[[]string] {
 	return each("rules for hosts, such as api.example.com:8443 or .example.com", func(s string) error {
 		if s == "" || strings.ContainsAny(s, "/?#@ ") {
-			return fmt.Errorf("%q is no rule for hosts", s)
+			return fmt.Errorf("%q is not a rule for hosts", s)
 		}
 		return nil
 	})

@@ -248,7 +248,7 @@ func (s *Servers) change(f func(*content) error) error {
 	}
 	if len(text) >= auth.MaxPrivate { // or nobody could read it again
 		return fault.New(fault.Exhausted, "all servers together may take %d KiB, and with this one they take %d KiB", auth.MaxPrivate>>10, len(text)>>10).
-			WithHint("paddock server rm removes one; long values can stand in variables, as ${NAME}")
+			WithHint("paddock server rm removes one; put long values into variables, as ${NAME}")
 	}
 	if err := blob.WriteFile(blob.OS, s.path(), append(text, '\n')); err != nil {
 		return unusable(err)

@@ -212,7 +212,7 @@ func (p *Proxy) recordSilence(l *link) {
 	}
 	_ = p.budget.requests.take(1) // it costs a record like a request
 	if l.read.Load() > 0 {
-		p.refuse(at, "", reasonProtocol, fault.New(fault.Denied, "what was sent to %s is no HTTP request, and was not let out", showHost(*at)).
+		p.refuse(at, "", reasonProtocol, fault.New(fault.Denied, "what was sent to %s is not HTTP request, and was not let out", showHost(*at)).
 			WithHint("only HTTP leaves a sandbox"))
 		return
 	}

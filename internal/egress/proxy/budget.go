@@ -113,5 +113,5 @@ func (a *account) take(n int64) error {
 
 func (a *account) exhausted() error {
 	return fault.New(fault.Exhausted, "the session has used up its network budget of %d %s", a.bound, a.what).
-		WithHint("what is left can be done in another session; who runs the server can allow more")
+		WithHint("what is left can be done in another session; the operator can allow more")
 }

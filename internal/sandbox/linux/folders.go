@@ -167,7 +167,7 @@ func (w *watch) mayHaveGrown(running bool) bool {
 	return true
 }
 
-// count looks at one folder, which is at host; anew says that it may have what it has now. lost are
+// count looks at one folder, which is at host; again says that it may have what it has now. lost are
 // the bytes of files without a name.
 func (f *watched) count(ctx context.Context, host string, lost map[string]int64, anew bool) (o overrun, ok bool) {
 	most := f.base
@@ -220,7 +220,7 @@ func writtenBy(pid int) (int64, error) {
 	return 0, errors.New("the kernel does not say")
 }
 
-// residentOf is the memory of a process that is no file's, in bytes: a sentry's
+// residentOf is the memory of a process that is not a file's, in bytes: a sentry's
 // own, without that of its programs. What is not known is nothing.
 func residentOf(pid int) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))

@@ -175,7 +175,7 @@ func drop(who identity) error {
 		return errors.New("the system took the change of user and did not make it")
 	}
 	// No core dump, also none that a program of the host takes: to that, one byte is
-	// none, and zero is no limit.
+	// none, and zero is not a limit.
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1}); err != nil {
 		return fmt.Errorf("giving up core dumps: %w", err)
 	}

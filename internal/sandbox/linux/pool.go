@@ -74,7 +74,7 @@ func rehoused(spec sandbox.Spec, mounts []sandbox.Mount) sandbox.Spec {
 }
 
 // follow tells the watch where the machine's folders are now. What was counted of
-// them meanwhile, at places where they no longer were, is counted anew.
+// them meanwhile, at places where they no longer were, is counted again.
 func (w *watch) follow(mounts []sandbox.Mount) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -52,7 +52,7 @@ func (k *kit) testCalls(t *testing.T) {
 		prints(t, lines(k.Call("echo", "one"), k.Call("other-tool", "two")), "1 echo one\n2 other-tool two", host)
 		prints(t, k.Call("echo", "three"), "1 echo three", host)
 	})
-	t.Run("where nobody answers the program is told so", func(t *testing.T) {
+	t.Run("without an answer the program gets an error", func(t *testing.T) {
 		for name, host := range map[string]func(context.Context, sandbox.Call) []byte{
 			"there is no host": nil,
 			"it says nothing":  func(context.Context, sandbox.Call) []byte { return nil },

@@ -11,7 +11,7 @@ import (
 	"paddock/internal/sandbox"
 )
 
-const secret = "nobody inside may read this"
+const secret = "programs inside may not read this"
 
 func (k *kit) testEscape(t *testing.T) {
 	dir := k.folder(t)

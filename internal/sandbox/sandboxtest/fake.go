@@ -49,7 +49,7 @@ type FakeConfig struct {
 //	connect(host, port)       always an error: there is no network
 //	proxied(text)             what the machine's proxy answers to a line, or "refused"
 //	spin                      runs until it is stopped by force
-//	crash                     the interpreter traps and is made anew
+//	crash                     the interpreter traps and is made again
 //	vanish                    the whole instance goes away
 //	panic                     a mistake in the backend
 type Fake struct {

@@ -177,7 +177,7 @@ func (g *gatherer) take(one gathered) error {
 	case answer.Error.Kind != "" && g.Failed == "":
 		g.Failed = answer.Error.Kind + " " + answer.Error.Message
 	case answer.Error.Kind == "" && err != nil && g.Failed == "":
-		g.Failed = "it is no number: " + answer.Value
+		g.Failed = "it is not a number: " + answer.Value
 	}
 	g.Sum += n
 	return nil

@@ -117,7 +117,7 @@ func readFakeMachine(state *sandbox.MachineState) (map[string]fakeSaved, error) 
 	return saved, nil
 }
 
-// resume has a Spec start one that was saved, as the box begins anew or not.
+// resume has a Spec start one that was saved, as the box begins again or not.
 func (one fakeSaved) resume(anew bool) *sandbox.Resume {
 	return &sandbox.Resume{State: one.State, Reseed: anew, Layers: []func() (io.ReadCloser, error){
 		func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(one.Layer)), nil },

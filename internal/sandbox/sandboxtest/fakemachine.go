@@ -105,7 +105,7 @@ func (b *FakeMachines) Dial(_ context.Context, owner, box string, port uint16) (
 	case m == nil:
 		return nil, fault.New(fault.NotFound, "the machine %q is not running", box)
 	case !m.ports[port]:
-		return nil, fault.New(fault.Unavailable, "nobody listens at %d", port)
+		return nil, fault.New(fault.Unavailable, "no program listens at %d", port)
 	}
 	s := newEcho()
 	m.streams = append(m.streams, s)

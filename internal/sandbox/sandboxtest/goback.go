@@ -119,7 +119,7 @@ func (k *kit) testWhatGoesBack(t *testing.T) {
 		rewind(t, in, "m")
 		works(t, in, k.ReadOn, "two")
 	})
-	t.Run("files that were changed under it are opened anew", k.testRefresh)
+	t.Run("files that were changed under it are reopened", k.testRefresh)
 	t.Run("memory that it took is given up", func(t *testing.T) {
 		in, l := k.keeper(t), &line{}
 		works(t, in, k.Set("x", 1), "")
@@ -157,7 +157,7 @@ func (k *kit) testRefresh(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := in.(sandbox.Snapshotter).Refresh(t.Context()); err != nil {
-			t.Fatalf("opening its files anew: %v", err)
+			t.Fatalf("reopening its files: %v", err)
 		}
 	}
 	refresh("one three")

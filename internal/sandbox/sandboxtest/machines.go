@@ -77,7 +77,7 @@ func (k *kit) testMachines(t *testing.T) {
 	})
 	t.Run("each interpreter is given once", k.testClaims)
 	t.Run("it may be somewhere else", k.testElsewhere)
-	t.Run("two that begin anew draw other numbers", func(t *testing.T) {
+	t.Run("two new ones draw different numbers", func(t *testing.T) {
 		spec := k.boxed(t)
 		in := k.start(t, spec)
 		run(t, in, code(k.Random))
@@ -151,7 +151,7 @@ func (k *kit) testUnsaved(t *testing.T) {
 		t.Errorf("still's error is %v", err)
 	}
 	if err := save(1<<40, brokenWriter{}, nothing); err == nil {
-		t.Error("nobody took what was written, and it says nothing")
+		t.Error("the other side neither reads nor writes")
 	}
 	// After all that it goes on, and can be saved.
 	works(t, in, k.Show("x"), "41")

@@ -40,7 +40,7 @@ func (k *kit) testProxy(t *testing.T) {
 		})
 		return
 	}
-	t.Run("who has none reaches nobody", func(t *testing.T) {
+	t.Run("without one no host is reached", func(t *testing.T) {
 		works(t, k.start(t, k.boxed(t)), k.Proxied("here"), "refused")
 	})
 	t.Run("each connection is served", func(t *testing.T) {
@@ -82,7 +82,7 @@ func (k *kit) testProxy(t *testing.T) {
 		if !ok {
 			t.Skip("this backend boots no machines ahead")
 		}
-		spec := boxed(t, func(context.Context, net.Conn) { t.Error("what is nobody's was connected to") })
+		spec := boxed(t, func(context.Context, net.Conn) { t.Error("a connection came for no session") })
 		spec.Owner, spec.Box = "", filepath.Base(t.TempDir())+spec.Box
 		in := k.start(t, spec)
 		spec.Owner, spec.Proxy = "alice", nil

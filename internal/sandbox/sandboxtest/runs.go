@@ -25,7 +25,7 @@ func (k *kit) testRun(t *testing.T) {
 			t.Errorf("it ended as %+v", o.Exit)
 		}
 	})
-	t.Run("output goes nowhere when nobody wants it", func(t *testing.T) {
+	t.Run("output without a reader is dropped", func(t *testing.T) {
 		exit, err := in.Run(t.Context(), code(lines(k.Print("a"), k.PrintErr("b"))))
 		if err != nil || exit.Code != 0 {
 			t.Errorf("%+v, %v", exit, err)

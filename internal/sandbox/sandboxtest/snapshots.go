@@ -214,7 +214,7 @@ func (k *kit) testGoesOn(t *testing.T) {
 			t.Errorf("it is %q, not %q", got, want)
 		}
 	})
-	t.Run("anew they are others", func(t *testing.T) {
+	t.Run("reseeded they are others", func(t *testing.T) {
 		in, l := k.keeper(t), &line{}
 		run(t, in, code(k.Random))
 		l.snapshot(t, in, sandbox.SnapshotOptions{})

@@ -184,7 +184,7 @@ func TestAttackByAWorkspaceThatTheHostFilled(t *testing.T) {
 }
 
 // A program that breaks the driver itself has broken every checkpoint that
-// comes after it: the interpreter is begun anew, and the result says so.
+// comes after it: the interpreter is begun again, and the result says so.
 func TestAnInterpreterThatStaysBrokenIsBegunAnew(t *testing.T) {
 	owners := t.TempDir()
 	in := startIn(t, newBackend(t, owners), "python", folder(t, owners, "o/w"))

@@ -260,7 +260,7 @@ func TestOwnersSeeNothingOfEachOther(t *testing.T) {
 	prints(t, a, "import os; print(os.environ['OF_A'])", secret)
 }
 
-// What is damaged in the cache is made anew before anybody notices.
+// What is damaged in the cache is made again before anybody notices.
 func TestADamagedCacheIsMended(t *testing.T) {
 	inForce := newBackend(t, t.TempDir()).Probe(t.Context()).Engine // and is there a guest at all?
 	dir := t.TempDir()

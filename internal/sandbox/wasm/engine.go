@@ -100,7 +100,7 @@ func (e *engine) look() (bool, error) {
 	return worker.Prepared(e.cacheDir, e.name)
 }
 
-// repair has the cache filled, and what is damaged in it made anew.
+// repair has the cache filled, and what is damaged in it made again.
 func (e *engine) repair(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -112,7 +112,7 @@ func TestAnInspection(t *testing.T) {
 	}{
 		"tells what there is": {map[string]any{"variables": []map[string]string{{"name": "x"}}, "imports": []string{"math"}, "memory": 5}, ""},
 		"fails":               {map[string]any{"Error": "a secret of the guest's"}, fault.Unavailable},
-		"is no JSON":          {[]byte("{"), fault.Internal},
+		"is not JSON":         {[]byte("{"), fault.Internal},
 		"is of another shape": {map[string]any{"variables": 5}, fault.Internal},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -306,7 +306,7 @@ func TestFramesThatAreNotWhole(t *testing.T) {
 		t.Error("a frame that nobody would take is sent")
 	}
 	if err := conn.WriteJSON(KindRun, 1, func() {}); err == nil {
-		t.Error("something that is no JSON is sent")
+		t.Error("something that is not JSON is sent")
 	}
 }
 

@@ -206,7 +206,7 @@ func (c *Client) hasSurvived(text []byte) error {
 	case c.survived <- s: // nil where nobody asked
 		return nil
 	default:
-		return errors.New("it tells what it still holds, and nobody asked")
+		return errors.New("it reports what it holds without a request")
 	}
 }
 

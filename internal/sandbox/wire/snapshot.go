@@ -21,7 +21,7 @@ const snapshotRoom = 2*Window + maxBody/4
 
 // silence is how long a child may say nothing while it makes a snapshot: then it
 // is taken to be broken, and everything in it is lost. Before the first data it
-// may have to make the interpreter anew (awakenTime in package worker: 5 s) and to
+// may have to make the interpreter again (awakenTime in package worker: 5 s) and to
 // look through its memory (a second for a few GiB); after that it sends all the time.
 const silence = 30 * time.Second
 
@@ -186,7 +186,7 @@ func (in *Instance) Rewind(ctx context.Context, mark string) error {
 	return in.command(ctx, KindRewind, RewindBody{Mark: mark}, KindRewound)
 }
 
-// Refresh has the child open anew what the program has open. When ctx ends
+// Refresh has the child open again what the program has open. When ctx ends
 // meanwhile, it may have done so or not.
 func (in *Instance) Refresh(ctx context.Context) error {
 	return in.command(ctx, KindRefresh, struct{}{}, KindRefreshed)

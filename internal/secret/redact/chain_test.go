@@ -161,7 +161,7 @@ func TestEachChainOfEncodingsIsFound(t *testing.T) {
 		r := New([]Text{{[]byte(value), "{0}"}})
 		chained(value, func(how, text string) {
 			if !ascii(value) && !strings.HasSuffix(how, "as as it is") {
-				return // what is UTF-16 already is no text that could be changed
+				return // what is UTF-16 already is not text that could be changed
 			}
 			found(t, r, how, text, func() int { return 1 })
 		})

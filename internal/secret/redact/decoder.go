@@ -117,7 +117,7 @@ func (l *decoder) begins(s *scan, c byte) bool {
 	return l.silent < maxSilent
 }
 
-// giveUp reads what is no escape for what it is.
+// giveUp reads what is not an escape for what it is.
 func (l *decoder) giveUp(s *scan) {
 	n, escape := l.size, l.escape
 	first, last := l.places[0], l.places[l.size-1]

@@ -35,7 +35,7 @@ func TestJSONStaysJSON(t *testing.T) {
 			t.Errorf("%s becomes %s, want %s", text, got, want)
 		}
 		if json.Valid([]byte(text)) && !json.Valid([]byte(got)) {
-			t.Errorf("%s becomes %s, which is no JSON", text, got)
+			t.Errorf("%s becomes %s, which is not JSON", text, got)
 		}
 		if want == "?" && (r.finds([]byte(got)) || got == text) {
 			t.Errorf("%s becomes %s", text, got)

@@ -69,7 +69,7 @@ type reach struct {
 
 // errBeyond says that a token does not have the scope.
 var errBeyond = fault.New(fault.Denied, "this token may not decide about calls of tools").
-	WithHint("who runs the server can make one that may: paddock token create NAME --approve")
+	WithHint("the operator can make one that may: paddock token create NAME --approve")
 
 // reachOf finds out whose request it is. Tokens of paddock's own are the operator's to
 // give: one with the scope is for everybody's approvals. What an issuer's user may decide

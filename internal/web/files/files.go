@@ -137,7 +137,7 @@ var errBeyond = fault.New(fault.Denied, "the token is not good for files").WithH
 func ownerOf(ctx context.Context) (session.Owner, error) {
 	p := auth.From(ctx)
 	if p == nil {
-		return "", fault.New(fault.Denied, "nobody knows who asks").WithHint("send a bearer token")
+		return "", fault.New(fault.Denied, "the request is not authenticated").WithHint("send a bearer token")
 	}
 	if !p.MayUse(toolSet) {
 		return "", errBeyond

@@ -100,7 +100,7 @@ func (c conditions) check(f *workspace.File) error {
 	return nil
 }
 
-var errChanged = refusal{fault.New(fault.Conflict, "the file is not as the request expects it").WithHint("read it again, and decide anew"), http.StatusPreconditionFailed}
+var errChanged = refusal{fault.New(fault.Conflict, "the file is not as the request expects it").WithHint("read it again, then decide"), http.StatusPreconditionFailed}
 
 // names tells whether a list of entity tags holds one, which may have a prefix
 // in it; * is all of them.

@@ -37,7 +37,7 @@ func (t target) newLink(w http.ResponseWriter, r *http.Request, _ *workspace.Tre
 		return fault.New(fault.Invalid, "the body is not what is expected").WithHint(`send {"path": "…", "method": "GET" or "PUT", "ttl_seconds": 600}`).WithCause(err)
 	}
 	if ask.TTL < 0 || ask.TTL > int64(MaxTTL/time.Second) {
-		return fault.New(fault.Invalid, "ttl_seconds lies between 1 and %d", int64(MaxTTL/time.Second)).WithHint("leave it away for %d", int64(DefaultTTL/time.Second))
+		return fault.New(fault.Invalid, "ttl_seconds lies between 1 and %d", int64(MaxTTL/time.Second)).WithHint("omit it for %d", int64(DefaultTTL/time.Second))
 	}
 	ttl := time.Duration(ask.TTL) * time.Second
 	if ttl == 0 {

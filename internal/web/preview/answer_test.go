@@ -130,7 +130,7 @@ func TestAWebSocketIsPassedOnUntilItsPreviewEnds(t *testing.T) {
 		t.Errorf("it gives %q, %v", got, err)
 	}
 	if _, _, res := webSocket(t, h, c, at, "h2c"); res.StatusCode != 200 {
-		t.Errorf("what is no WebSocket is %v", res.Status)
+		t.Errorf("what is not a WebSocket is %v", res.Status)
 	}
 	if got := do(t, http.DefaultClient, "DELETE", h.base+"/api/v1/sessions/"+string(id)+"/previews", "", "Authorization", "Bearer "+annToken); got.status != 200 {
 		t.Fatalf("revoking says %d %s", got.status, got.body)
@@ -219,7 +219,7 @@ func TestAHostileAnswerIsOneErrorAndNothingElse(t *testing.T) {
 		"no HTTP":                       "SSH-2.0-OpenSSH_9.9\r\n",
 		"a status of zero":              "HTTP/1.1 000 x\r\n\r\n",
 		"a status below one hundred":    "HTTP/1.1 099 x\r\n\r\n",
-		"a status that is no number":    "HTTP/1.1 2x0 x\r\n\r\n",
+		"a status that is not a number": "HTTP/1.1 2x0 x\r\n\r\n",
 		"an upgrade that nobody asked":  "HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nfree bytes",
 		"endless headers":               "HTTP/1.1 200 OK\r\n" + strings.Repeat("A: "+strings.Repeat("a", 1000)+"\r\n", 100) + "\r\n",
 		"one header without an end":     "HTTP/1.1 200 OK\r\nA: " + strings.Repeat("a", 200_000),

@@ -61,7 +61,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var err error
 	switch {
 	case who == nil:
-		err = fault.New(fault.Denied, "nobody knows who asks").WithHint("send a bearer token")
+		err = fault.New(fault.Denied, "the request is not authenticated").WithHint("send a bearer token")
 	case !who.MayUse(ToolSet):
 		if h.config.Beyond != nil && h.config.Beyond(w, r, ToolSet) {
 			return
@@ -138,7 +138,7 @@ func (h *Handler) createPreview(r *http.Request, id session.ID) (any, error) {
 		return nil, fault.New(fault.Invalid, "the body is not what is expected").WithHint(`send {"port": 8000}, with "path" and "ttl_seconds" where they matter`)
 	}
 	if ask.TTL < 0 || ask.TTL > int64(MaxTTL/time.Second) {
-		return nil, fault.New(fault.Invalid, "ttl_seconds lies between 1 and %d", int64(MaxTTL/time.Second)).WithHint("leave it away for %d", int64(DefaultTTL/time.Second))
+		return nil, fault.New(fault.Invalid, "ttl_seconds lies between 1 and %d", int64(MaxTTL/time.Second)).WithHint("omit it for %d", int64(DefaultTTL/time.Second))
 	}
 	return h.New(r.Context(), id, ask.Port, ask.Path, time.Duration(ask.TTL)*time.Second)
 }

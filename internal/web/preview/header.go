@@ -39,7 +39,7 @@ func cleanRequest(h http.Header) {
 var notShown = []string{"authorization", "proxy-authorization", "forwarded", "x-real-ip", "via"}
 
 // asRead is a header's name, in lower case, as a program may take it: CGI, WSGI and what
-// came after them make one character of all that is no letter or digit, so that
+// came after them make one character of all that is not a letter or digit, so that
 // X_Forwarded_For is to them what X-Forwarded-For is.
 func asRead(name string) string {
 	return strings.Map(func(r rune) rune {

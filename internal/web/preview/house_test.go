@@ -48,7 +48,7 @@ func (b *machines) Dial(ctx context.Context, owner, box string, port uint16) (sa
 	at := b.programs[port]
 	b.mu.Unlock()
 	if at == "" {
-		return nil, fault.New(fault.Unavailable, "nobody in the sandbox listens at port %d", port).WithHint("start a program there")
+		return nil, fault.New(fault.Unavailable, "no program in the sandbox listens at port %d", port).WithHint("start a program there")
 	}
 	if at == silent {
 		<-ctx.Done()

@@ -205,21 +205,21 @@ func TestWhoMayMakeWhichPreviews(t *testing.T) {
 		status int
 		says   string
 	}{
-		"another owner's":          {bobToken, id, `{"port":8000}`, 404, "there is no session"},
-		"a token for files":        {filesToken, id, `{"port":8000}`, 403, "not good for previews"},
-		"nobody's token":           {"wrong-token-0123456789", id, `{"port":8000}`, 401, ""},
-		"a session in WebAssembly": {annToken, guest.ID, `{"port":8000}`, 501, "listen at no ports"},
-		"no port":                  {annToken, id, `{}`, 400, "a port lies between"},
-		"too large a port":         {annToken, id, `{"port":65536}`, 400, "not what is expected"},
-		"another field":            {annToken, id, `{"port":1,"host":"x"}`, 400, "not what is expected"},
-		"too long a time":          {annToken, id, `{"port":1,"ttl_seconds":86401}`, 400, "ttl_seconds"},
-		"a time below nothing":     {annToken, id, `{"port":1,"ttl_seconds":-1}`, 400, "ttl_seconds"},
-		"a path of another host":   {annToken, id, `{"port":1,"path":"//evil.example"}`, 400, "is not one of the preview's"},
-		"a path with a backslash":  {annToken, id, `{"port":1,"path":"/\\evil.example"}`, 400, "is not one of the preview's"},
-		"a path with a line":       {annToken, id, `{"port":1,"path":"/a\r\nSet-Cookie: a=b"}`, 400, "is not one of the preview's"},
-		"a path that is paddock's": {annToken, id, `{"port":1,"path":"/.paddock/open/x"}`, 400, "is not one of the preview's"},
-		"a session that never was": {annToken, "nothing", `{"port":1}`, 404, "there is no session"},
-		"what is no session's id":  {annToken, "..%2Fx", `{"port":1}`, 400, "a session id has"},
+		"another owner's":            {bobToken, id, `{"port":8000}`, 404, "there is no session"},
+		"a token for files":          {filesToken, id, `{"port":8000}`, 403, "not good for previews"},
+		"nobody's token":             {"wrong-token-0123456789", id, `{"port":8000}`, 401, ""},
+		"a session in WebAssembly":   {annToken, guest.ID, `{"port":8000}`, 501, "listen at no ports"},
+		"no port":                    {annToken, id, `{}`, 400, "a port lies between"},
+		"too large a port":           {annToken, id, `{"port":65536}`, 400, "not what is expected"},
+		"another field":              {annToken, id, `{"port":1,"host":"x"}`, 400, "not what is expected"},
+		"too long a time":            {annToken, id, `{"port":1,"ttl_seconds":86401}`, 400, "ttl_seconds"},
+		"a time below nothing":       {annToken, id, `{"port":1,"ttl_seconds":-1}`, 400, "ttl_seconds"},
+		"a path of another host":     {annToken, id, `{"port":1,"path":"//evil.example"}`, 400, "is not one of the preview's"},
+		"a path with a backslash":    {annToken, id, `{"port":1,"path":"/\\evil.example"}`, 400, "is not one of the preview's"},
+		"a path with a line":         {annToken, id, `{"port":1,"path":"/a\r\nSet-Cookie: a=b"}`, 400, "is not one of the preview's"},
+		"a path that is paddock's":   {annToken, id, `{"port":1,"path":"/.paddock/open/x"}`, 400, "is not one of the preview's"},
+		"a session that never was":   {annToken, "nothing", `{"port":1}`, 404, "there is no session"},
+		"what is not a session's id": {annToken, "..%2Fx", `{"port":1}`, 400, "a session id has"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, got := h.make(t, test.token, test.id, test.ask); got.status != test.status || !strings.Contains(got.body, test.says) {

@@ -142,7 +142,7 @@ func (c *conn) count(n int, err error) error {
 	return err
 }
 
-// address is no real one: the connection ends inside of a sandbox.
+// address is not a real one: the connection ends inside of a sandbox.
 type address struct{}
 
 func (address) Network() string { return "session" }

@@ -120,7 +120,7 @@ var (
 	errWorker  = fault.New(fault.Unsupported, "service workers are not served in previews")
 	errMethod  = fault.New(fault.Invalid, "this method cannot be used here")
 	errNothing = fault.New(fault.NotFound, "there is nothing at this path").WithHint("what begins with %s is not the program's", ownPath)
-	errBusy    = fault.New(fault.Exhausted, "this preview answers as many requests as it may").WithHint("try again when some have ended")
+	errBusy    = fault.New(fault.Exhausted, "there are too many concurrent requests to this preview").WithHint("try again when some have ended")
 	errCrowded = fault.New(fault.Exhausted, "the previews of its owner, or all together, answer as many requests as they may").WithHint("close some of their pages, or try again when some have ended")
 	errSpent   = fault.New(fault.Exhausted, "this preview has carried as many bytes as it may").WithHint("make a new one")
 )

@@ -43,7 +43,7 @@ func open(t testing.TB, name string, secure bool) site {
 	return site{s, s.Listener.Addr().String()}
 }
 
-// rule allows it, although it is no public host.
+// rule allows it, although it is not a public host.
 func (s site) rule() string { return s.address + "!private" }
 
 // model is a model's end of a connection to a paddock.

@@ -62,7 +62,7 @@ func TestProgramsReachWhatTheOperatorAllows(t *testing.T) {
 				t.Errorf("%s: it is told %q", language, e.Notice)
 			}
 			e = m.run(t, id, language, asks(language, closed.URL+"/"))
-			if out := strings.TrimSpace(e.Stdout); out != "403 host" && out != "refused" || !strings.Contains(e.Notice, closed.address+" is not among the hosts that may be reached: who runs the server can allow it") {
+			if out := strings.TrimSpace(e.Stdout); out != "403 host" && out != "refused" || !strings.Contains(e.Notice, closed.address+" is not among the hosts that may be reached: the operator can allow it") {
 				t.Errorf("%s: it prints %q, and is told %q", language, out, e.Notice)
 			}
 		}

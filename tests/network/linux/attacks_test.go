@@ -145,7 +145,7 @@ func TestWhatIsRefusedIsSaidAndRulesChangeUnderWay(t *testing.T) {
 		t.Errorf("curl shows %q", got)
 	}
 	allowed := d.Policy()
-	d.SetPolicy(allowed.Narrow(allowed)) // the same rules, anew
+	d.SetPolicy(allowed.Narrow(allowed)) // the same rules, again
 	if got := run(t, in, m.fill("curl -sS {HTTPS}/text")); got != m.fill("GET for {HOST}") {
 		t.Errorf("it printed %q", got)
 	}

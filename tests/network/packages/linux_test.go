@@ -37,7 +37,7 @@ func TestPipInALinuxMachine(t *testing.T) {
 	h.prints(forked.Forks[0], "python", "import openpyxl, pypdf; print(openpyxl.__version__)", "3.1.5")
 }
 
-// What the host happens to have is no answer to what a session asks for: pip itself is
+// What the host happens to have is not an answer to what a session asks for: pip itself is
 // what every host with pip has.
 func TestPackagesOfTheHostAreNotTheSessions(t *testing.T) {
 	paddocktest.Require(t, "linux")

@@ -298,7 +298,7 @@ for p in 8000 `+port+`; do until (exec 3<>/dev/tcp/127.0.0.1/$p) 2>/dev/null; do
 		}
 	}
 	// The machine's own way out, and paddock's port of this host, are not the box's.
-	if status, body := get(t, c, s.preview(evil, 1)); status != 502 || !strings.Contains(body, "nobody in the sandbox listens at port 1") {
+	if status, body := get(t, c, s.preview(evil, 1)); status != 502 || !strings.Contains(body, "no program in the sandbox listens at port 1") {
 		t.Errorf("where nobody listens: %d %s", status, body)
 	}
 	s.run(good, "bash", "kill %1 2>/dev/null; pkill -f http.server || true")

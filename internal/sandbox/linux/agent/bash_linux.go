@@ -175,7 +175,7 @@ func shellError(o *outcome, tail string) {
 		e.Message += ": " + last
 	}
 	if noNetwork.MatchString(tail) {
-		e.Hint = "there is no network in this sandbox; only what listens in it can be reached, on 127.0.0.1; who runs the server can allow hosts (network.allow, PADDOCK_NET_ALLOW)"
+		e.Hint = "there is no network in this sandbox; only what listens in it can be reached, on 127.0.0.1; the operator can allow hosts (network.allow, PADDOCK_NET_ALLOW)"
 	}
 	if strings.Contains(last, "No space left on device") || strings.Contains(last, "Disk quota exceeded") || strings.Contains(last, "File too large") {
 		e.Kind = "space"

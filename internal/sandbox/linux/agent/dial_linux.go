@@ -45,14 +45,14 @@ func (a *agent) stream(f wire.Frame) error {
 // connect carries bytes between a stream and a port until both are done with it.
 func (a *agent) connect(id uint32, s *wire.Stream, port uint16) {
 	defer s.Close()
-	if a.isProxy(port) { // whoever connects from outside is no program of the box
+	if a.isProxy(port) { // whoever connects from outside is not a program of the box
 		a.send(wire.KindDialed, id, wire.ErrorBody(fault.New(fault.Denied, "the port %d leads out of the sandbox, not into it", port).
 			WithHint("have the program listen at another one")))
 		return
 	}
 	conn, err := dialPort(port)
 	if err != nil {
-		a.send(wire.KindDialed, id, wire.ErrorBody(fault.New(fault.Unavailable, "nobody in the sandbox listens at port %d", port).
+		a.send(wire.KindDialed, id, wire.ErrorBody(fault.New(fault.Unavailable, "no program in the sandbox listens at port %d", port).
 			WithHint("start a program there that does, at 127.0.0.1 or all addresses")))
 		return
 	}

@@ -25,7 +25,7 @@ func TestAProgramThatReachesForTheConnectionHarmsOnlyItself(t *testing.T) {
 		{"noise", "python", "import os\nfor fd in range(3, 1000):\n    try: os.write(fd, b'noise and more noise')\n    except OSError: pass\nwhile True: pass"},
 		{"a frame without an end", "python", "import os, struct\nfor fd in range(200, 300):\n    try: os.write(fd, struct.pack('<cII', b'm', 1, 33 << 20) + b'{}')\n    except OSError: pass\nos.closerange(3, 1000)"},
 		{"a frame that is too long", "python", "import os, struct\nfor fd in range(200, 300):\n    try: os.write(fd, struct.pack('<cII', b'a', 1, 0xFFFFFFFF))\n    except OSError: pass\nwhile True: pass"},
-		{"an answer that is no JSON", "python", "import os, struct\nfor fd in range(200, 300):\n    for n in range(10):\n        try: os.write(fd, struct.pack('<cII', b'a', n, 2) + b'no')\n        except OSError: pass\nwhile True: pass"},
+		{"an answer that is not JSON", "python", "import os, struct\nfor fd in range(200, 300):\n    for n in range(10):\n        try: os.write(fd, struct.pack('<cII', b'a', n, 2) + b'no')\n        except OSError: pass\nwhile True: pass"},
 		{"closing all", "javascript", "for (let fd = 3; fd < 6; fd++) { try { require('fs').closeSync(fd) } catch {} } for (;;);"},
 		{"noise", "javascript", "for (let fd = 4; fd < 6; fd++) { try { require('fs').writeSync(fd, 'noise and more noise') } catch {} } for (;;);"},
 		{"noise", "bash", "for f in /proc/$BASHPID/fd/*; do n=${f##*/}; (( n > 9 )) && { echo noise >&$n; } 2>/dev/null; done; while :; do :; done"},

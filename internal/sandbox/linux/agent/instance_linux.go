@@ -98,7 +98,7 @@ func (in *instance) setEnvironment() {
 	maps.Copy(env, in.start.Env)
 	for name, value := range map[string]string{
 		"PATH": defaultPath, "HOME": "/tmp", "LANG": "C.UTF-8", "USER": "sandbox", "LOGNAME": "sandbox",
-		"XDG_CACHE_HOME":       cmp.Or(env["TMPDIR"], "/tmp") + "/.cache",            // what can be made again is no file of the program's
+		"XDG_CACHE_HOME":       cmp.Or(env["TMPDIR"], "/tmp") + "/.cache",            // what can be made again is not a file of the program's
 		"MPLCONFIGDIR":         cmp.Or(env["TMPDIR"], "/tmp") + "/.cache/matplotlib", // which it would make in the workspace
 		"OPENBLAS_NUM_THREADS": strconv.FormatInt(in.blasThreads(), 10),
 	} {

@@ -21,7 +21,7 @@ type output struct {
 	between ring
 }
 
-// aside is the number of a stream that is no run's: what processes print whose
+// aside is the number of a stream that is not a run's: what processes print whose
 // kernel is gone.
 const aside = 2
 

@@ -5,7 +5,7 @@
 // The authority's certificate stands alone in its file: there is no other way out, so
 // nobody else's certificates are ever seen. What reads the file for each connection goes
 // on when it is replaced; what has read it once (an ssl.SSLContext of Python's) does not,
-// and has to be made anew.
+// and has to be made again.
 package proxyenv
 
 import (

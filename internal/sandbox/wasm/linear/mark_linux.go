@@ -84,7 +84,7 @@ func tells(fd int) bool {
 // Marks tells whether the system can tell what was written since a Mark.
 func Marks() bool { return tracker() >= 0 }
 
-// Mark begins anew what Changed tells. Nothing may write to the memory between
+// Mark begins again what Changed tells. Nothing may write to the memory between
 // a Changed and the Mark that follows it. Where the system cannot tell what was
 // written, and for a memory that has few pages of its own, it does nothing.
 func (m *Memory) Mark() { m.MarkBut(nil) }

@@ -8,7 +8,7 @@ type marks struct{}
 // Marks tells whether the system can tell what was written since a Mark.
 func Marks() bool { return false }
 
-// Mark begins anew what Changed tells: here it does nothing.
+// Mark begins again what Changed tells: here it does nothing.
 func (m *Memory) Mark() {}
 
 // MarkBut is Mark but for some pages: here it does nothing.

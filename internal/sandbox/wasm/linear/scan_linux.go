@@ -60,7 +60,7 @@ func (m *Memory) scan(q query, from, to uint64, pages []uint32) ([]uint32, error
 		}
 		from, pages = end, found
 	}
-	// What lies beyond the image is no file's. Not to ask saves the kernel a look at
+	// What lies beyond the image is not a file's. Not to ask saves the kernel a look at
 	// each page's own record, which is most of what it does.
 	q.inverted &^= isFile
 	q.mask &^= isFile

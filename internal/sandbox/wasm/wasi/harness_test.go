@@ -27,7 +27,7 @@ type world struct {
 	dir  *Dir
 }
 
-const secret = "nobody inside may read this"
+const secret = "programs inside may not read this"
 
 func newWorld(t testing.TB, limit int64) *world {
 	t.Helper()

@@ -117,7 +117,7 @@ func pathCreateDirectory(c *call) errno {
 	return p.dir.mkdir(p.name)
 }
 
-// newAt is at for what is going to be made and is no folder.
+// newAt is at for what is going to be made and is not a folder.
 func (c *call) newAt(fd, address, length uint32) (place, errno) {
 	p, e := c.at(fd, address, length)
 	switch {

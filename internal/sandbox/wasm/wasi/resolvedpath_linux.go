@@ -198,7 +198,7 @@ func (s resolvedPath) list(room int) ([]entry, errno) {
 	if s.folder < 0 {
 		return s.rootPath.list(room)
 	}
-	// What is no folder is not opened.
+	// What is not a folder is not opened.
 	fd, err := openAt(s.folder, s.base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
 	if err != nil {
 		return s.rootPath.list(room) // it may be a link

@@ -132,7 +132,7 @@ func (s *System) Restore(state State) (lost []int, err error) {
 	return lost, nil
 }
 
-// Refresh opens anew, by their paths, the files and folders that are open: they
+// Refresh opens again, by their paths, the files and folders that are open: they
 // were changed from outside, and others may be there now. What is not there any
 // more gives ESTALE, and what was not there for a while is open again. Before is
 // what Save gave before the change, or State{}: by it a file is known that had no

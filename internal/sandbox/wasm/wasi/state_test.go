@@ -168,7 +168,7 @@ func TestRefreshedFilesAreThoseThatHaveTheNamesNow(t *testing.T) {
 	before := w.Save()
 
 	must(t, os.Remove(filepath.Join(w.host, "back")))
-	w.Refresh(before) // as a System that was made anew finds it
+	w.Refresh(before) // as a System that was made again finds it
 	w.want(w.call("fd_filestat_get", back, out), estale)
 	for _, name := range []string{"f", "log", "back", "nameless"} {
 		replace(name, "HELLO there")

@@ -69,7 +69,7 @@ func (in *instance) replies() []json.RawMessage {
 			body = json.RawMessage("null")
 		}
 		pair, err := json.Marshal([]any{r.Number, body})
-		if err != nil { // what is no JSON is no answer
+		if err != nil { // what is not JSON is not an answer
 			pair, _ = json.Marshal([]any{r.Number, nil})
 		}
 		all = append(all, pair)

@@ -77,7 +77,7 @@ func (in *instance) connect(conn *wire.Conn) {
 func (in *instance) Ends() *serve.Ends { return in.ends }
 
 // open makes the interpreter: from the image, or as it was at the moment from
-// which it goes on. One that has been there before is told so with anew.
+// which it goes on. One that has been there before is told so with again.
 func (in *instance) open(anew bool) error {
 	in.touched = !in.saved.taken()
 	if !in.touched {
@@ -294,7 +294,7 @@ func (in *instance) works() bool {
 	return err == nil
 }
 
-// rollBackAfter makes the interpreter anew after err, unless it survived it.
+// rollBackAfter makes the interpreter again after err, unless it survived it.
 func (in *instance) rollBackAfter(err error) error {
 	if errors.Is(err, errMemory) || errors.Is(err, errInterrupted) {
 		return nil

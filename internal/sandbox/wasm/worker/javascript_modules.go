@@ -12,7 +12,7 @@ import (
 )
 
 // hostNormalize gives a module's full name: a file's path with its time, so
-// that a file that was changed is loaded anew, or a built-in's name.
+// that a file that was changed is loaded again, or a built-in's name.
 func hostNormalize(in *instance, stack []uint64) {
 	base, name := cString(in.bytes(), uint32(stack[0])), cString(in.bytes(), uint32(stack[1]))
 	m := nested{in.vm}

@@ -179,7 +179,7 @@ var captureTime = time.Unix(1735689600, 0)
 
 // still makes a world the same each time: no clock goes, and the random bytes
 // are always these. So no interpreter may use what it drew at its capture: the
-// request start seeds it anew. What cannot be seeded anew, Python's secret for
+// request start seeds it again. What cannot be seeded again, Python's secret for
 // hashing strings, is the same in every paddock; it keeps no one from anything
 // but slowing down the own interpreter.
 func still(config *wasi.Config) {
@@ -210,7 +210,7 @@ func Prepared(cacheDir, engine string) (bool, error) {
 
 // Prepare compiles every guest in the binary and captures its image, so that
 // no program has to wait for it. What is there and whole stays; compiled code
-// that cannot be used is made anew.
+// that cannot be used is made again.
 func Prepare(ctx context.Context, cacheDir string) error {
 	err := prepare(ctx, cacheDir)
 	if !errors.Is(err, errCompiled) || ctx.Err() != nil {

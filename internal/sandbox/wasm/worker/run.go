@@ -129,7 +129,7 @@ func neverBegun(cause sandbox.Cause) sandbox.Exit {
 }
 
 // execute runs one command to its end. When the state is not kept, the
-// interpreter has yet to be made anew. An error means that it is lost. A Waiting one
+// interpreter has yet to be made again. An error means that it is lost. A Waiting one
 // waits for some calls.
 func (in *instance) execute(body wire.RunBody) (exit sandbox.Exit, waits []uint32, err error) {
 	code, sourceMap, failed := in.translate(body)

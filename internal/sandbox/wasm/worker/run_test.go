@@ -334,7 +334,7 @@ func TestARunThatLeavesNoMemoryIsTakenBack(t *testing.T) {
 	}
 }
 
-// What the interpreter does not survive is explained before it is made anew.
+// What the interpreter does not survive is explained before it is made again.
 func TestWhatTheInterpreterDoesNotSurvive(t *testing.T) {
 	for name, c := range map[string]struct {
 		err     error
@@ -381,11 +381,11 @@ func TestMessagesFromTheGuest(t *testing.T) {
 	in, _ := newScripted(t, nil)
 	in.ends.Out.Begin(sandbox.RunLimits{DisplayBytes: 1 << 10})
 	for name, c := range map[string]struct{ message, answer string }{
-		"a display":                {"{\"op\":\"display\",\"mime\":\"a/b\"}\nxyz", "{}"},
-		"no JSON":                  {"nonsense", ""},
-		"nothing":                  {"", ""},
-		"of an unknown kind":       {`{"op":"open"}`, ""},
-		"a type that is no string": {`{"op":"display","mime":5}`, ""},
+		"a display":                   {"{\"op\":\"display\",\"mime\":\"a/b\"}\nxyz", "{}"},
+		"no JSON":                     {"nonsense", ""},
+		"nothing":                     {"", ""},
+		"of an unknown kind":          {`{"op":"open"}`, ""},
+		"a type that is not a string": {`{"op":"display","mime":5}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer, err := in.message([]byte(c.message))

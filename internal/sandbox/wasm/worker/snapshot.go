@@ -210,7 +210,7 @@ func (h *snapshots) changes(base base) changes {
 }
 
 // inspectQuickly notes what the interpreter holds. One that does not survive it is
-// made anew from what was just kept; an error means that this failed.
+// made again from what was just kept; an error means that this failed.
 func (in *instance) inspectQuickly(out *sandbox.Snapshot) error {
 	if in.found == nil {
 		o, err := in.askWithTimeout(map[string]any{"op": "inspect"}, inspectTimeout)
@@ -301,7 +301,7 @@ func (in *instance) rewind(body wire.RewindBody) {
 }
 
 // refresh answers the server's word that it has changed files. It may have to wait
-// for an interpreter that is being made anew.
+// for an interpreter that is being made again.
 func (in *instance) refresh() {
 	in.use.Lock()
 	defer in.use.Unlock()
@@ -312,7 +312,7 @@ func (in *instance) refresh() {
 	in.worker.send(wire.KindRefreshed, in.id, wire.StatusBody{})
 }
 
-// reopen opens what is open anew.
+// reopen opens what is open again.
 func (in *instance) reopen() {
 	for _, m := range in.mounts {
 		m.Dir.Changed()
