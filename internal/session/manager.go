@@ -1,26 +1,23 @@
-// Package session is the heart of paddock: it opens sessions, runs programs in
-// them one after the other, and keeps, resets, expires and destroys them.
+// Package session opens sessions, runs programs in them one after the other, and
+// checkpoints, resets, expires and destroys them.
 //
-// A session is a workspace of files and one live interpreter for each
-// language runtime. It belongs to an owner, and to everyone else it does not
-// exist. On disk it is a folder below its owner's; a lock that dies with its
-// process makes it one process's at a time.
+// A session is a workspace of files and one live interpreter for each language runtime.
+// It belongs to an owner; for everybody else it does not exist. On disk it is a folder
+// below its owner's. A lock that dies with its process makes it one process's at a time.
 //
-// After every run, and after every write to its files, a session has a new
-// checkpoint on disk: what its files are and what its interpreters hold, of one
-// moment (keep.go, package checkpoint). So it may be put to sleep when nobody uses it
-// (sleep.go), opened by the next process when this one is gone (disk.go), taken back
-// (past.go), doubled (fork.go) and carried away (export.go, import.go).
+// After every run, and after every write to its files, a session has a new checkpoint on
+// disk: its files and the state of its interpreters at one moment (checkpointing.go,
+// package checkpoint). So it can sleep when it is unused (sleep.go), be opened by the next
+// process when this one has ended (disk.go), and be restored (restore.go), forked (fork.go),
+// exported and imported (export.go, import.go).
 //
 // A call goes through plan.go (what it asks for), queue.go (its turn), execute.go, run.go,
-// interpreter.go (what it runs in), asking.go (what it asks of the host), notice.go (what
-// its result has to tell besides) and keep.go; one that waits for a person through
-// waiting.go. What knows no session is in packages of its own: checkpoint, pool, quota,
-// archive.
+// interpreter.go (what it runs in), hostcalls.go (its calls to the host), notice.go (what
+// its result says in addition) and checkpointing.go; a call that waits for a person also
+// through waiting.go. Packages checkpoint, pool, quota and sessionfile know no session.
 //
-// Locks, outermost first: session.keeping, Manager.mu, session.mu, Manager.storing.
-// But for keeping, which is there for that, and storing, none is held during disk
-// access or while a backend is called.
+// Locks, outermost first: session.checkpointMu, Manager.mu, session.mu, Manager.storing.
+// Only checkpointMu and storing are held during disk access or while a backend is called.
 package session
 
 import (
