@@ -9,8 +9,6 @@ export CGO_ENABLED ?= 0
 # races until then; tests start thousands of them.
 export GORACE ?= atexit_sleep_ms=20
 
-STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
-GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X paddock/internal/cli.version=$(VERSION)
@@ -109,13 +107,22 @@ package: bin/paddock ## an MCPB bundle and the registry's server.json, in dist/
 .PHONY: check
 check: lint bin/paddock prepare cross suites images engines browser test ## everything that CI checks
 
+# The linters are programs of a module of their own: what they depend on is no concern
+# of what paddock depends on.
+LINTER := bin/tools/golangci-lint
+$(LINTER): tools/go.mod tools/go.sum
+	@cd tools && go build -o ../bin/tools/ tool
+
 .PHONY: lint
-lint:
-	@echo "paddock: formatting, vet, staticcheck, known vulnerabilities"
+lint: $(LINTER) ## what CI checks of the code without running it
+	@echo "paddock: formatting, linters, known vulnerabilities"
 	@out=$$(gofmt -l $(filter %.go,$(GO_FILES))); [ -z "$$out" ] || { echo "not formatted (gofmt -w):"; echo "$$out"; exit 1; }
-	@go vet ./...
-	@go run $(STATICCHECK) ./...
-	@bash .ci/vulnerabilities $(GOVULNCHECK)
+	@$(LINTER) run ./...
+	@bash .ci/vulnerabilities bin/tools/govulncheck
+
+.PHONY: stats
+stats: ## the largest types and files, by methods and lines
+	@cd tools && go run ./stats ..
 
 .PHONY: cross
 cross: ## build for the other systems
@@ -181,10 +188,9 @@ endif
 TAGGED := ./cmd/paddock-worker ./internal/sandbox/wasm/native ./internal/sandbox/wasm/worker ./internal/sandbox/wasm/confine
 
 .PHONY: native
-native: $(ENGINE) ## the backend's tests with the native engine inside the test, and the race detector
+native: $(ENGINE) $(LINTER) ## the backend's tests with the native engine inside the test, and the race detector
 	@echo "paddock: the native engine, with the race detector"
-	@CC=clang-19 CGO_ENABLED=1 go vet -tags native $(TAGGED)
-	@CC=clang-19 CGO_ENABLED=1 go run $(STATICCHECK) -tags native $(TAGGED)
+	@CC=clang-19 CGO_ENABLED=1 $(LINTER) run --build-tags native $(TAGGED)
 	@$(RACE) -tags native -skip 'OwnTests$$|TestTheBackendKeepsTheContract/.*/limits/.*fuel|TestTheHostHashesWhatIsLong' ./internal/sandbox/wasm ./internal/sandbox/wasm/worker ./internal/sandbox/wasm/confine
 	@echo "paddock: the native engine on processors without FSGSBASE"
 	@CC=clang-19 CGO_ENABLED=1 $(PLAIN) -tags native,nofsgsbase -run 'TestTheBackendKeepsTheContract/.*/(run|state)' ./internal/sandbox/wasm

@@ -161,13 +161,13 @@ func TestWhatWasChangedShows(t *testing.T) {
 		{"a field", func(l []string) []string { l[1] = strings.Replace(l[1], `"target":"1"`, `"target":"7"`, 1); return l }, "its digest is another", 0},
 		{"a field of the last", func(l []string) []string { l[4] = strings.Replace(l[4], `"target":"4"`, `"target":"7"`, 1); return l }, "its digest is another", 0},
 		{"a record taken out", func(l []string) []string { return append(l[:2:2], l[3:]...) }, "1 are missing", 0},
-		{"the first taken out", func(l []string) []string { return append(l[:0:0], "{}", l[1], l[2]) }, "no record", 0},
+		{"the first taken out", func(l []string) []string { return append(l[:0:0], "{}", l[1], l[2]) }, "not a record", 0},
 		{"two changed places", func(l []string) []string { l[1], l[2] = l[2], l[1]; return l }, "missing", 0},
 		{"one twice", func(l []string) []string { return append(l, l[4]) }, "does not follow", 0},
 		{"one put in", func(l []string) []string {
 			return append(l, `{"time":"2026-01-01T00:00:00Z","id":"b-1","digest":"00"}`)
 		}, "its digest is another", 0},
-		{"what is not a record", func(l []string) []string { return append(l, "hello") }, "no record", 0},
+		{"what is not a record", func(l []string) []string { return append(l, "hello") }, "not a record", 0},
 		{"an end that was cut off", func(l []string) []string { l[4] = l[4][:40]; return l }, "", 1},
 		{"an end of which little is left", func(l []string) []string { l[4] = l[4][:3]; return l }, "", 1},
 		{"an empty line between", func(l []string) []string { l[2] = "\n" + l[2]; return l }, "", 0},

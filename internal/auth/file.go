@@ -104,7 +104,7 @@ func damaged(name string, err error) *fault.Error {
 // replace writes a file whole, so that after a crash there is the old or the
 // new one. The caller has the lock.
 func replace(path string, data []byte) (err error) {
-	clear(path)
+	removeLeftovers(path)
 	temp := path + "." + rand.Text()
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -124,8 +124,8 @@ func replace(path string, data []byte) (err error) {
 	return nil
 }
 
-// clear removes what a process left that ended while it wrote.
-func clear(path string) {
+// removeLeftovers removes what a process left that ended while it wrote.
+func removeLeftovers(path string) {
 	left, _ := filepath.Glob(path + ".*")
 	for _, temp := range left {
 		_ = os.Remove(temp)

@@ -402,7 +402,7 @@ func TestTheDiskLosesWhatIsNotSynced(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		make := func(name string, syncs ...string) {
+		create := func(name string, syncs ...string) {
 			f, err := disk.Create(filepath.Join(dir, name))
 			if err != nil {
 				t.Fatal(err)
@@ -420,9 +420,9 @@ func TestTheDiskLosesWhatIsNotSynced(t *testing.T) {
 			}
 			f.Close()
 		}
-		make("both", "file", "folder")
-		make("content", "folder")
-		make("name", "file")
+		create("both", "file", "folder")
+		create("content", "folder")
+		create("name", "file")
 		if err := disk.Cut(rand.New(rand.NewPCG(seed, 0))); err != nil {
 			t.Fatal(err)
 		}

@@ -54,7 +54,7 @@ func (p *program) loginServer(c *cobra.Command, name string, forget, asJSON bool
 		return err
 	}
 	defer done()
-	state := "logged in"
+	var state string
 	switch {
 	case k.err != nil:
 		return k.err

@@ -255,10 +255,9 @@ func describe(res session.Result, kept filed) (Execution, []shown) {
 	out.FilesChanged = append(out.FilesChanged, changes[:min(len(changes), maxChanges)]...)
 	out.FilesOmitted = len(changes) - len(out.FilesChanged)
 	list := showAll(res.Session, res.Execution, res.Displays, kept.roomForPictures())
-	for k, s := range list {
+	for k := range list {
 		kept.displays[k].apply(&list[k], res.Displays[k])
-		s = list[k]
-		out.Displays = append(out.Displays, s.Display)
+		out.Displays = append(out.Displays, list[k].Display)
 	}
 	return out, list
 }

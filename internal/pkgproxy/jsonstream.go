@@ -41,10 +41,10 @@ func (w *window) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// newJSONStream reads values of at most max bytes each.
-func newJSONStream(from io.Reader, max int64) *jsonStream {
-	in := &window{Reader: from, end: max}
-	s := &jsonStream{dec: json.NewDecoder(in), in: in, max: max}
+// newJSONStream reads values of at most that many bytes each.
+func newJSONStream(from io.Reader, most int64) *jsonStream {
+	in := &window{Reader: from, end: most}
+	s := &jsonStream{dec: json.NewDecoder(in), in: in, max: most}
 	s.dec.UseNumber()
 	return s
 }

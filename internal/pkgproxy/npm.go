@@ -326,7 +326,7 @@ func (p *Packages) npmPackage(ctx context.Context, name string) (*packument, err
 // tag leaves tags of versions that may be shown, and makes the newest the latest where no
 // tag says so.
 func (p *packument) tag() error {
-	tagged, any := map[string]bool{}, false
+	tagged, some := map[string]bool{}, false
 	for _, version := range p.tags {
 		tagged[version] = false
 	}
@@ -338,12 +338,12 @@ func (p *packument) tag() error {
 		if _, ok := tagged[r.Version]; ok {
 			tagged[r.Version] = true
 		}
-		if !any || better(r, newest) {
+		if !some || better(r, newest) {
 			newest = r
 		}
-		any = true
+		some = true
 	}
-	if !any {
+	if !some {
 		return fault.New(fault.NotFound, "the package %q has no version that may be shown", p.name).
 			WithHint("those that it has are younger than packages.%s.cooldown_days, or without a digest", kindNPM)
 	}

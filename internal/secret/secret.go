@@ -115,7 +115,7 @@ func parseHosts(rules []string) (hosts, error) {
 	}
 	var secure, plain []string
 	for _, text := range rules {
-		rule, clear := strings.CutPrefix(text, inTheClear)
+		rule, inClear := strings.CutPrefix(text, inTheClear)
 		_, target, found := strings.Cut(rule, " ")
 		if !found {
 			target = rule
@@ -123,7 +123,7 @@ func parseHosts(rules []string) (hosts, error) {
 		if !strings.HasSuffix(rule, private) && !strings.HasPrefix(target, "*") && !strings.HasPrefix(target, ".") {
 			rule += private
 		}
-		if secure = append(secure, rule); clear {
+		if secure = append(secure, rule); inClear {
 			plain = append(plain, rule)
 		}
 	}

@@ -108,18 +108,18 @@ func withToken(headers string, s Server, members ...member) []member {
 }
 
 // typed is an entry that says its kind.
-func typed(kind string, make func(Server) entry) func(Server) entry {
+func typed(kind string, newEntry func(Server) entry) func(Server) entry {
 	return func(s Server) entry {
-		e := make(s)
+		e := newEntry(s)
 		e.members = append([]member{{"type", kind}}, e.members...)
 		return e
 	}
 }
 
 // patient is an entry for a client that gives up after a minute by itself.
-func patient(make func(Server) entry) func(Server) entry {
+func patient(newEntry func(Server) entry) func(Server) entry {
 	return func(s Server) entry {
-		e := make(s)
+		e := newEntry(s)
 		e.defaults = []member{{"tool_timeout_sec", int64(600)}}
 		return e
 	}

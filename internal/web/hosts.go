@@ -157,7 +157,7 @@ func splitHost(s string) (name, port string, ok bool) {
 		if end < 0 {
 			return "", "", false
 		}
-		name, port, ok = s[1:end], s[end+1:], true
+		name, port = s[1:end], s[end+1:]
 		if a, err := netip.ParseAddr(name); err != nil || !a.Is6() || a.Zone() != "" {
 			return "", "", false
 		}

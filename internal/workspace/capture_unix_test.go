@@ -58,12 +58,12 @@ func TestWhatWasSwappedIsNotOpened(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, folder := range []bool{true, false} {
-				make := func(p string) error { return os.WriteFile(p, nil, 0o644) }
+				create := func(p string) error { return os.WriteFile(p, nil, 0o644) }
 				if folder {
-					make = func(p string) error { return os.Mkdir(p, 0o755) }
+					create = func(p string) error { return os.Mkdir(p, 0o755) }
 				}
 				p := g.path("it")
-				if err := errors.Join(os.RemoveAll(p), os.RemoveAll(g.path("new")), make(p), make(g.path("new"))); err != nil {
+				if err := errors.Join(os.RemoveAll(p), os.RemoveAll(g.path("new")), create(p), create(g.path("new"))); err != nil {
 					t.Fatal(err)
 				}
 				info, err := os.Lstat(p)

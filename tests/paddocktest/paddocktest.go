@@ -91,7 +91,7 @@ func Connect(t testing.TB, env []string, log io.Writer, args ...string) *Client 
 // Close hangs up and waits for the process. One that does not end is made to say on its
 // log where it waits.
 func (c *Client) Close() error {
-	late := time.AfterFunc(Patience/4, func() { _ = c.Cmd.Process.Signal(syscall.SIGQUIT) })
+	late := time.AfterFunc(Timeout/4, func() { _ = c.Cmd.Process.Signal(syscall.SIGQUIT) })
 	defer late.Stop()
 	return c.ClientSession.Close()
 }

@@ -213,18 +213,18 @@ func TestManySessionsAreProvidedAtOnceWhileToolsChange(t *testing.T) {
 
 func TestOldTreesAreRemoved(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
-	make := func(name string, age time.Duration, size int) {
+	putTree := func(name string, age time.Duration, size int) {
 		t.Helper()
 		path := filepath.Join(dir, name)
 		if err := errors.Join(os.Mkdir(path, 0o755), put(path, stub.File{Path: stamp, Data: manifest(name, map[string]int64{"x": int64(size)})}), os.Chtimes(path, now.Add(-age), now.Add(-age))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	make("young", time.Hour, 1)
-	make("large", 2*time.Hour, maxForest)
-	make("old", treeAge+time.Hour, 1)
-	make(".new-x", time.Minute, 1)
-	make(".old-y", 2*time.Hour, 1)
+	putTree("young", time.Hour, 1)
+	putTree("large", 2*time.Hour, maxForest)
+	putTree("old", treeAge+time.Hour, 1)
+	putTree(".new-x", time.Minute, 1)
+	putTree(".old-y", 2*time.Hour, 1)
 	var gone []string
 	for _, path := range unusedTrees(dir, now) {
 		gone = append(gone, filepath.Base(path))

@@ -46,8 +46,9 @@ func explain(err error, value Value) error {
 	if !errors.As(err, &found) {
 		return fault.New(fault.Invalid, "the arguments are not what the tool takes").WithCause(err)
 	}
-	problems, all := leaves(found), true
-	if all = len(problems) <= maxSorted; !all {
+	problems := leaves(found)
+	all := len(problems) <= maxSorted
+	if !all {
 		problems = problems[:maxSorted]
 	}
 	slices.SortStableFunc(problems, func(a, b problem) int {

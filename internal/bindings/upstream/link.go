@@ -157,7 +157,7 @@ func (x *mux) count() error {
 const mostAside = 16
 
 // aside sends a message that nobody waits for.
-func (x *mux) aside(make func() ([]byte, error)) {
+func (x *mux) aside(message func() ([]byte, error)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.err != nil || x.sending >= mostAside {
@@ -167,7 +167,7 @@ func (x *mux) aside(make func() ([]byte, error)) {
 	x.tasks.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), goodbye)
 		defer cancel()
-		if data, err := make(); err == nil {
+		if data, err := message(); err == nil {
 			_, _ = x.send(ctx, data)
 		}
 		x.mu.Lock()

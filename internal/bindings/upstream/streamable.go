@@ -292,7 +292,7 @@ func (l *streamable) incoming(m message) {
 }
 
 // aside sends a message that nobody waits for.
-func (l *streamable) aside(make func() ([]byte, error)) {
+func (l *streamable) aside(message func() ([]byte, error)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil || l.asides >= mostAside {
@@ -302,7 +302,7 @@ func (l *streamable) aside(make func() ([]byte, error)) {
 	l.tasks.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), goodbye)
 		defer cancel()
-		if data, err := make(); err == nil {
+		if data, err := message(); err == nil {
 			if resp, err := l.post(ctx, outgoing{}, data); err == nil {
 				discard(resp)
 			}

@@ -50,8 +50,8 @@ func (d *Disk) Rename(from, to string) error {
 			return err
 		}
 		a, old := d.atLocked(from)
-		b, new := d.atLocked(to)
-		b.names[new] = a.names[old]
+		b, name := d.atLocked(to)
+		b.names[name] = a.names[old]
 		delete(a.names, old)
 		return nil
 	})

@@ -67,7 +67,7 @@ func TestAnImageIsOnlyRead(t *testing.T) {
 }
 
 func TestAnImageMayHoldAnythingWhereItsUsersShouldBe(t *testing.T) {
-	for name, make := range map[string]func(etc string) error{
+	for name, create := range map[string]func(etc string) error{
 		"a link out": func(etc string) error { return os.Symlink("/etc/shadow", filepath.Join(etc, "passwd")) },
 		"a folder":   func(etc string) error { return os.Mkdir(filepath.Join(etc, "passwd"), 0o755) },
 		"nothing":    func(string) error { return nil },
@@ -82,7 +82,7 @@ func TestAnImageMayHoldAnythingWhereItsUsersShouldBe(t *testing.T) {
 			if err := os.Mkdir(filepath.Join(image, "etc"), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			if err := make(filepath.Join(image, "etc")); err != nil {
+			if err := create(filepath.Join(image, "etc")); err != nil {
 				t.Fatal(err)
 			}
 			r, err := imageRootfs(Image{Dir: image})

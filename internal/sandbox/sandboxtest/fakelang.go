@@ -122,8 +122,8 @@ type expression struct {
 	depth  int
 }
 
-func (e *expression) peek(any ...string) bool {
-	return len(e.tokens) > 0 && slices.Contains(any, e.tokens[0])
+func (e *expression) peek(tokens ...string) bool {
+	return len(e.tokens) > 0 && slices.Contains(tokens, e.tokens[0])
 }
 
 func (e *expression) next() string {

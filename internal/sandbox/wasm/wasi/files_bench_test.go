@@ -32,7 +32,7 @@ func BenchmarkFiles(b *testing.B) {
 		shut := w.prepared("fd_close", free)
 		open := w.prepared("path_open", rootFD, follow, a, n, 0, reading, reading, 0, out)
 		read := w.prepared("fd_read", free, piece, 1, out)
-		make := w.prepared("path_open", rootFD, follow, o, k, openCreate|openTruncate, writing, writing, 0, out)
+		create := w.prepared("path_open", rootFD, follow, o, k, openCreate|openTruncate, writing, writing, 0, out)
 		write := w.prepared("fd_write", free, piece, 1, out)
 		unlink := w.prepared("path_unlink_file", rootFD, o, k)
 		there := w.prepared("path_rename", rootFD, a, n, rootFD, o, k)
@@ -46,7 +46,7 @@ func BenchmarkFiles(b *testing.B) {
 		}{
 			{"stat", w.prepared("path_filestat_get", rootFD, follow, a, n, out), func() { _, err := os.Stat(in("small-007.txt")); must(b, err) }},
 			{"read", func() { open(); read(); shut() }, func() { _, err := os.ReadFile(in("small-007.txt")); must(b, err) }},
-			{"make, write, remove", func() { make(); write(); shut(); unlink() }, func() {
+			{"create, write, remove", func() { create(); write(); shut(); unlink() }, func() {
 				must(b, os.WriteFile(in("new"), w.memory[:64], 0o666))
 				must(b, os.Remove(in("new")))
 			}},
@@ -54,7 +54,7 @@ func BenchmarkFiles(b *testing.B) {
 				must(b, os.Rename(in("small-007.txt"), in("new")))
 				must(b, os.Rename(in("new"), in("small-007.txt")))
 			}},
-			{"make and remove a folder", func() { mkdir(); rmdir() }, func() { must(b, os.Mkdir(in("new"), 0o777)); must(b, os.Remove(in("new"))) }},
+			{"create and remove a folder", func() { mkdir(); rmdir() }, func() { must(b, os.Mkdir(in("new"), 0o777)); must(b, os.Remove(in("new"))) }},
 			{"list", func() { openFolderItself(); list(); shut() }, func() { _, err := os.ReadDir(host); must(b, err) }},
 			{"count", func() { w.dir.Changed(); mkdir(); rmdir() }, func() {
 				must(b, filepath.Walk(w.host, func(_ string, _ os.FileInfo, err error) error { return err }))
