@@ -15,6 +15,7 @@ import (
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
+	"paddock/internal/session/sessiontest"
 )
 
 // approvalRig is a server whose programs' calls a person has to allow.
@@ -45,7 +46,7 @@ func newApprovalRigIn(t *testing.T, config Config, approvals string) *approvalRi
 			return Bound{Owner: "ann", Default: c.SessionID}, nil
 		}
 	}
-	d.server = newServer(t, config, session.Config{Call: d.call, WaitInPlace: 20 * time.Millisecond})
+	d.server = newServer(t, config, session.Config{Tools: &sessiontest.Tools{OnCall: d.call}, WaitInPlace: 20 * time.Millisecond})
 	t.Cleanup(d.server.Close)
 	return d
 }

@@ -13,6 +13,7 @@ import (
 
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
+	"paddock/internal/session/sessiontest"
 )
 
 const knowsTasks = `"extensions":{"io.modelcontextprotocol/tasks":{}}`
@@ -56,13 +57,13 @@ func settled(t *testing.T, url, id string) (result map[string]any) {
 // held serves programs that go on behind a call when release has been called.
 func held(t *testing.T, c HTTPConfig) (s *Server, h *Handler, url string, release func()) {
 	free := make(chan struct{})
-	s = newServer(t, Config{Binding: ownedByHeader}, session.Config{Call: func(ctx context.Context, _ session.Run, _ sandbox.Call) []byte {
+	s = newServer(t, Config{Binding: ownedByHeader}, session.Config{Tools: &sessiontest.Tools{OnCall: func(ctx context.Context, _ session.Run, _ sandbox.Call) []byte {
 		select {
 		case <-free:
 		case <-ctx.Done():
 		}
 		return []byte(`{"value":"on"}`)
-	}})
+	}}})
 	h, url = overHTTP(t, s, c)
 	return s, h, url, func() { close(free) }
 }

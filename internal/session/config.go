@@ -100,42 +100,24 @@ type Config struct {
 	// (Run.Suspend), half of what is left of its time at most; zero: 2 s; below: none is
 	// suspended.
 	WaitInPlace time.Duration
-	// OnRunAbandoned is told of a run that waited for a person and will never go on: another ran
-	// in its interpreter, it was cancelled or could not go on, or its session was reset,
-	// taken back, or is no more. It should not take long. Nil: nobody is.
-	OnRunAbandoned func(owner Owner, id ID, execution string)
-	// InterruptedCalls is asked, when a session is opened, what runs of it called that ended with
-	// their process, which no result has told; but is the run that waits for a person,
-	// empty: none does. The news is told by the session's next result, and done called
-	// when it is on disk. It should not take long. Nil: there is never any.
-	InterruptedCalls func(owner Owner, id ID, but string) (news string, done func())
-	// Call answers what programs ask of the host, which are calls of tools; see
-	// sandbox.Command. Its panic is an answer of nothing. Nil: nothing answers.
-	Call func(ctx context.Context, run Run, c sandbox.Call) []byte
-	// Egress knows what programs send; zero: no session may ask for anything, and nothing
-	// is counted.
-	Egress Egress
+	// Tools answers what programs ask of the host. Nil: nothing does.
+	Tools Tools
+	// Network is the way out for programs. Nil: no session may ask for any host, and
+	// nothing is counted.
+	Network Network
+	// Secrets gives programs secrets. Nil: there are none.
+	Secrets Secrets
+	// Observers hear what happens, in this order. The first that does not take an Event
+	// before a program runs keeps it from running.
+	Observers []Observer
 	// Folders are shown to programs beside their workspace.
 	Folders []Folder
-	// Network gives the way out of the machine of a session that has these settings;
-	// nil: it has none, as nobody has where Network is nil. It is asked whenever an
-	// interpreter is described, from any goroutine, and should do nothing but answer;
-	// owner and id are empty where a machine is booted ahead, whose Proxy is never used.
-	// Whether there is one may not change while the session's machine is booted. An
-	// isolation without machines takes no notice.
-	Network func(owner Owner, id ID, settings Settings) *Network
-	// Secrets gives programs secrets; zero: there are none.
-	Secrets Secrets
-	// OnRemoved is told of a session that has ended for good, when its files are gone.
-	// It should not take long. Nil: nobody is.
-	OnRemoved func(owner Owner, id ID)
+	// Surround, when set, gives the five above in their place. It is called once, with the
+	// Manager that is being made, for parts that look at its sessions when they are called:
+	// until New returns there are none.
+	Surround func(*Manager) (Surroundings, error)
 	// Env is added to every guest's environment.
 	Env map[string]string
-	// Record, when set, takes what happens in sessions, from any goroutine. Its
-	// error before a program runs is the execution's, and the program does not
-	// run; its error after something happened is logged. What never came to its
-	// turn is not told.
-	Record func(context.Context, Event) error
 	// Tracer makes the spans session.queue, sandbox.start, sandbox.run and
 	// checkpoint; nil: none are made.
 	Tracer trace.Tracer
@@ -146,6 +128,7 @@ type Config struct {
 // complete puts defaults in and reports all mistakes at once.
 func (c *Config) complete() error {
 	c.Backends, c.Env, c.Folders = slices.Clone(c.Backends), maps.Clone(c.Env), slices.Clone(c.Folders)
+	c.Observers = slices.Clone(c.Observers)
 	c.MaxTimeout = cmp.Or(c.MaxTimeout, time.Hour)
 	c.DefaultTimeout = cmp.Or(c.DefaultTimeout, min(30*time.Second, c.MaxTimeout))
 	c.IdleTTL = cmp.Or(c.IdleTTL, 24*time.Hour)

@@ -8,6 +8,7 @@ import (
 
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
+	"paddock/internal/session/sessiontest"
 )
 
 // cutShort is who knows what runs called, and is asked at each opening.
@@ -18,7 +19,7 @@ type cutShort struct {
 }
 
 func (c *cutShort) config(dir string) session.Config {
-	return session.Config{Dir: dir, InterruptedCalls: func(owner session.Owner, id session.ID, but string) (string, func()) {
+	return session.Config{Dir: dir, Tools: &sessiontest.Tools{OnInterrupted: func(owner session.Owner, id session.ID, but string) (string, func()) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.asked = append(c.asked, fmt.Sprintf("%s %s %q", owner, id, but))
@@ -30,7 +31,7 @@ func (c *cutShort) config(dir string) session.Config {
 			defer c.mu.Unlock()
 			c.news = ""
 		}
-	}}
+	}}}
 }
 
 func (c *cutShort) left() string {

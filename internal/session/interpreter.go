@@ -206,7 +206,7 @@ func (s *session) bare(runtime string) sandbox.Spec {
 		},
 	}
 	spec.Mounts = append(spec.Mounts, s.readOnlyMounts()...)
-	s.network(&spec, settings)
+	s.addNetwork(&spec, settings)
 	maps.Copy(env, c.Env)
 	if hasMachines(s.backend) {
 		s.inMachine(&spec, machine)

@@ -89,6 +89,14 @@ var errShutdown = fault.New(fault.Unavailable, "paddock is shutting down")
 
 // New makes a Manager and the state folder, and begins to expire sessions.
 func New(config Config) (*Manager, error) {
+	m := &Manager{}
+	if config.Surround != nil {
+		s, err := config.Surround(m)
+		if err != nil {
+			return nil, err
+		}
+		config.Tools, config.Network, config.Secrets, config.Observers, config.Folders = s.Tools, s.Network, s.Secrets, s.Observers, s.Folders
+	}
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
@@ -98,7 +106,8 @@ func New(config Config) (*Manager, error) {
 	if err := checkFormat(config.Dir, config.files()); err != nil {
 		return nil, err
 	}
-	m := &Manager{config: config, log: config.Log, wake: make(chan struct{}, 1), sessions: map[key]*session{}, stores: map[Owner]*blob.Store{}, garbage: map[Owner]int{}, sheds: map[Owner]time.Time{}}
+	m.config, m.log, m.wake = config, config.Log, make(chan struct{}, 1)
+	m.sessions, m.stores, m.garbage, m.sheds = map[key]*session{}, map[Owner]*blob.Store{}, map[Owner]int{}, map[Owner]time.Time{}
 	m.index = store.Open(filepath.Join(config.Dir, indexFile), config.Log)
 	m.disk = newDisk(m)
 	m.ctx, m.stop = context.WithCancel(context.Background())

@@ -19,7 +19,7 @@ import (
 // What programs find and ask beyond their session is given by functions of the
 // Config's: a session does not know what it is.
 
-// Run is whose call Config.Call answers.
+// Run is whose call Tools.Call answers.
 type Run struct {
 	Owner     Owner
 	Session   ID
@@ -210,8 +210,8 @@ func (s *session) adoptOrCreateMounts(from *pool.Slot) error {
 // answering gives what answers the calls of a run's program; nil: nothing does.
 func (r *run) answering() func(context.Context, sandbox.Call, func(string)) []byte {
 	s, t := r.s, r.t
-	call := s.manager.config.Call
-	if call == nil {
+	tools := s.manager.config.Tools
+	if tools == nil {
 		return nil
 	}
 	return func(ctx context.Context, c sandbox.Call, suspend func(string)) (answer []byte) {
@@ -221,14 +221,14 @@ func (r *run) answering() func(context.Context, sandbox.Call, func(string)) []by
 				s.manager.log.ErrorContext(ctx, "answering a call panicked", "session", s.id, "execution", t.execution, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			}
 		}()
-		return call(ctx, Run{Owner: s.owner, Session: s.id, Execution: t.execution, Put: s.putFile, Suspend: suspend, InBackground: func() { r.background.Add(1) }}, c)
+		return tools.Call(ctx, Run{Owner: s.owner, Session: s.id, Execution: t.execution, Put: s.putFile, Suspend: suspend, InBackground: func() { r.background.Add(1) }}, c)
 	}
 }
 
-// notifyRemoved tells whoever wants to know that the session is no more.
+// notifyRemoved tells the observers that the session is no more.
 func (s *session) notifyRemoved() {
-	if forget := s.manager.config.OnRemoved; forget != nil {
-		_, err := guard("forgetting a session", func() (struct{}, error) { forget(s.owner, s.id); return struct{}{}, nil })
+	for _, o := range s.manager.config.Observers {
+		_, err := guard("forgetting a session", func() (struct{}, error) { o.Removed(s.owner, s.id); return struct{}{}, nil })
 		if err != nil {
 			s.manager.log.Error("a session's resources were not released", "session", s.id, "cause", fault.CauseOf(err))
 		}

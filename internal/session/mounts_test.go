@@ -17,6 +17,7 @@ import (
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
+	"paddock/internal/session/sessiontest"
 )
 
 // told answers calls with whose they are, and remembers who was forgotten.
@@ -30,7 +31,7 @@ type told struct {
 
 func (o *told) config() session.Config {
 	return session.Config{
-		Call: func(_ context.Context, run session.Run, c sandbox.Call) []byte {
+		Tools: &sessiontest.Tools{OnCall: func(_ context.Context, run session.Run, c sandbox.Call) []byte {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			o.runs = append(o.runs, run)
@@ -44,7 +45,7 @@ func (o *told) config() session.Config {
 			}
 			answer, _ := json.Marshal(map[string]string{"value": value})
 			return answer
-		},
+		}},
 		Folders: []session.Folder{{Name: "servers", Refresh: func(_ context.Context, owner session.Owner, id session.ID, dir string) error {
 			o.mu.Lock()
 			defer o.mu.Unlock()
@@ -54,11 +55,11 @@ func (o *told) config() session.Config {
 			}
 			return os.WriteFile(filepath.Join(dir, "index"), []byte(string(owner)+" "+o.text), 0o644)
 		}}},
-		OnRemoved: func(_ session.Owner, id session.ID) {
+		Observers: []session.Observer{session.RemovedFunc(func(_ session.Owner, id session.ID) {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			o.gone = append(o.gone, id)
-		},
+		})},
 	}
 }
 
@@ -211,7 +212,7 @@ func (o *told) everybodys() session.Config {
 		o.mu.Unlock()
 		return fill(ctx, owner, id, dir)
 	}
-	c.OnRemoved = nil
+	c.Observers = nil
 	return c
 }
 
@@ -308,12 +309,12 @@ func TestSharedFoldersCanBeReadWhateverTheUmask(t *testing.T) {
 func TestASessionIsForgottenBeforeItsNameIsFree(t *testing.T) {
 	dir, asked := t.TempDir(), 0
 	other := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
-	m := manager(t, session.Config{Dir: dir, OnRemoved: func(owner session.Owner, id session.ID) {
+	m := manager(t, session.Config{Dir: dir, Observers: []session.Observer{session.RemovedFunc(func(owner session.Owner, id session.ID) {
 		asked++
 		if _, err := other.Create(t.Context(), owner, id, session.Settings{}); err == nil {
 			t.Error("its name was free")
 		}
-	}}, sandboxtest.FakeConfig{})
+	})}}, sandboxtest.FakeConfig{})
 	create(t, m, alice, "name")
 	if err := m.Destroy(t.Context(), alice, "name"); err != nil || asked != 1 {
 		t.Errorf("%v; it was forgotten %d times", err, asked)

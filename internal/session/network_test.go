@@ -12,15 +12,16 @@ import (
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
+	"paddock/internal/session/sessiontest"
 )
 
 // named is a network for each session, whose proxy answers with the session's name,
 // unless it has the name "closed".
-func named(owner session.Owner, id session.ID, set session.Settings) *session.Network {
+func named(owner session.Owner, id session.ID, set session.Settings) *session.MachineNetwork {
 	if set.Name == "closed" {
 		return nil
 	}
-	return &session.Network{
+	return &session.MachineNetwork{
 		Proxy: func(_ context.Context, conn net.Conn) {
 			line, _ := bufio.NewReader(conn).ReadString('\n')
 			fmt.Fprint(conn, owner, " ", id, " ", line)
@@ -30,7 +31,7 @@ func named(owner session.Owner, id session.ID, set session.Settings) *session.Ne
 }
 
 func TestASessionsMachineHasTheWayOutThatItWasGiven(t *testing.T) {
-	m, _ := machines(t, session.Config{Network: named, Env: map[string]string{"MINE": "the operator's"}})
+	m, _ := machines(t, session.Config{Network: &sessiontest.Network{OnMachine: named}, Env: map[string]string{"MINE": "the operator's"}})
 	id := create(t, m, alice, "")
 	prints(t, m, id, `print(proxied("here"))`, fmt.Sprintf("alice %s here", id))
 	prints(t, m, id, `print(env("HTTP_PROXY"), env("TZ"), env("MINE"))`, "here its own the operator's")
@@ -46,12 +47,12 @@ func TestASessionsMachineHasTheWayOutThatItWasGiven(t *testing.T) {
 	prints(t, m, closed.ID, `print(proxied("here"), len(env("HTTP_PROXY")))`, "refused 0")
 	none, _ := machines(t, session.Config{})
 	prints(t, none, create(t, none, alice, ""), `print(proxied("here"))`, "refused")
-	plain := over(t, session.Config{Network: named}, sandboxtest.NewFake(sandboxtest.FakeConfig{}))
+	plain := over(t, session.Config{Network: &sessiontest.Network{OnMachine: named}}, sandboxtest.NewFake(sandboxtest.FakeConfig{}))
 	prints(t, plain, create(t, plain, alice, ""), `print(proxied("here"), len(env("HTTP_PROXY")))`, "refused 0")
 }
 
 func TestAMachineThatWasBootedAheadHasTheWayOutOfItsSession(t *testing.T) {
-	pooled(t, session.Config{Pool: 2, Network: named}, func(t *testing.T, m *session.Manager, b *ahead) {
+	pooled(t, session.Config{Pool: 2, Network: &sessiontest.Network{OnMachine: named}}, func(t *testing.T, m *session.Manager, b *ahead) {
 		pass(time.Second)
 		wantReady(t, m, 1)
 		id := create(t, m, alice, "")
@@ -71,7 +72,7 @@ func TestAMachineThatWasBootedAheadHasTheWayOutOfItsSession(t *testing.T) {
 
 // Attack 42: nobody gets out through a session's way from outside.
 func TestThePortOfTheWayOutIsNotPublished(t *testing.T) {
-	m, _ := machines(t, session.Config{Network: named})
+	m, _ := machines(t, session.Config{Network: &sessiontest.Network{OnMachine: named}})
 	_, err := m.Create(t.Context(), alice, "", session.Settings{Machine: &session.Machine{Ports: []session.Port{{Host: freePort(t), Guest: sandbox.ProxyPort}}}})
 	if fault.KindOf(err) != fault.Invalid {
 		t.Errorf("it is published: %v", err)

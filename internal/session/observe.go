@@ -140,16 +140,17 @@ func describeRun(span trace.Span, p plan, exit sandbox.Exit) {
 
 // executeAudited runs a program between the two Events about it.
 func (s *session) executeAudited(t *turn, p plan, req Request) (Result, error) {
-	record := s.manager.config.Record
-	if record == nil {
+	if len(s.manager.config.Observers) == 0 {
 		return s.runProgram(t, p, req)
 	}
 	e := Event{
 		Action: Executing, Begun: true, Owner: s.owner, Session: s.id, Execution: t.execution,
 		Language: p.command.Language, Isolation: s.backend.Name(), Code: p.code, Queued: t.queued, Continued: req.Continue != "",
 	}
-	if err := record(t.ctx, e); err != nil {
-		return Result{}, fmt.Errorf("recording the execution: %w", err)
+	for _, o := range s.manager.config.Observers {
+		if err := o.Record(t.ctx, e); err != nil {
+			return Result{}, fmt.Errorf("recording the execution: %w", err)
+		}
 	}
 	res, err := s.runProgram(t, p, req)
 	e.Begun, e.Start, e.Wall, e.Exit, e.Egress, e.Err = false, t.start, res.Wall, res.Exit, res.Egress, err
@@ -163,10 +164,9 @@ func (s *session) executeAudited(t *turn, p plan, req Request) (Result, error) {
 
 // record passes on an Event of what is over: nothing can be undone any more.
 func (m *Manager) record(ctx context.Context, e Event) {
-	if m.config.Record == nil {
-		return
-	}
-	if err := m.config.Record(context.WithoutCancel(ctx), e); err != nil {
-		m.log.ErrorContext(ctx, "what happened was not recorded", "action", e.Action, "session", e.Session, "execution", e.Execution, "cause", fault.CauseOf(err))
+	for _, o := range m.config.Observers {
+		if err := o.Record(context.WithoutCancel(ctx), e); err != nil {
+			m.log.ErrorContext(ctx, "what happened was not recorded", "action", e.Action, "session", e.Session, "execution", e.Execution, "cause", fault.CauseOf(err))
+		}
 	}
 }

@@ -40,7 +40,7 @@ func (w *witness) take() []session.Event {
 
 func TestWhatHappensIsTold(t *testing.T) {
 	var w witness
-	m := manager(t, session.Config{Record: w.record}, sandboxtest.FakeConfig{})
+	m := manager(t, session.Config{Observers: []session.Observer{session.RecordFunc(w.record)}}, sandboxtest.FakeConfig{})
 	id := create(t, m, alice, "")
 	first := execute(t, m, id, "x = 1\nprint(x)")
 	execute(t, m, id, "raise ValueError('no')")
@@ -77,7 +77,7 @@ func TestWhatHappensIsTold(t *testing.T) {
 
 func TestALanguageThatNobodyNamedIsTold(t *testing.T) {
 	var w witness
-	m := manager(t, session.Config{Record: w.record}, sandboxtest.FakeConfig{})
+	m := manager(t, session.Config{Observers: []session.Observer{session.RecordFunc(w.record)}}, sandboxtest.FakeConfig{})
 	id := create(t, m, alice, "")
 	if _, err := m.Execute(t.Context(), alice, id, session.Request{Code: "print(1)"}); err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestALanguageThatNobodyNamedIsTold(t *testing.T) {
 
 func TestWhatCannotBeRecordedDoesNotRun(t *testing.T) {
 	w := witness{refuse: fault.New(fault.Unavailable, "the disk is full")}
-	m := manager(t, session.Config{Record: w.record}, sandboxtest.FakeConfig{})
+	m := manager(t, session.Config{Observers: []session.Observer{session.RecordFunc(w.record)}}, sandboxtest.FakeConfig{})
 	id := create(t, m, alice, "")
 	_, err := m.Execute(t.Context(), alice, id, session.Request{Code: "write('a', 'b')"})
 	wantKind(t, err, fault.Unavailable)
@@ -105,7 +105,7 @@ func TestWhatCannotBeRecordedDoesNotRun(t *testing.T) {
 
 func TestTheEndIsToldOfWhatWasCancelledAndOfWhatFailed(t *testing.T) {
 	var w witness
-	m := manager(t, session.Config{Record: w.record}, sandboxtest.FakeConfig{})
+	m := manager(t, session.Config{Observers: []session.Observer{session.RecordFunc(w.record)}}, sandboxtest.FakeConfig{})
 	id := create(t, m, alice, "")
 	ctx, cancel := context.WithCancel(t.Context())
 	if _, err := m.Execute(ctx, alice, id, session.Request{Code: "loop", Started: func(string) { time.AfterFunc(50*time.Millisecond, cancel) }}); err != nil {
@@ -125,7 +125,7 @@ func TestWhatNobodyUsedIsToldOf(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		var w witness
-		m := manager(t, session.Config{Dir: dir, Record: w.record, IdleTTL: time.Minute}, sandboxtest.FakeConfig{})
+		m := manager(t, session.Config{Dir: dir, Observers: []session.Observer{session.RecordFunc(w.record)}, IdleTTL: time.Minute}, sandboxtest.FakeConfig{})
 		id := create(t, m, alice, "")
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()

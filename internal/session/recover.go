@@ -84,16 +84,16 @@ func (s *session) interrupted(head *history.Manifest) {
 // had the session before: it is nobody else's now, so none of them goes on. told is to be
 // called when the session's record is on disk.
 func (s *session) askInterruptedCalls() (told func()) {
-	ask := s.manager.config.InterruptedCalls
-	if ask == nil {
+	tools := s.manager.config.Tools
+	if tools == nil {
 		return func() {}
 	}
-	but := ""
+	waiting := ""
 	if w := s.waits(); w != nil {
-		but = w.Execution
+		waiting = w.Execution
 	}
 	told, err := guard("asking for runs that were cut short", func() (func(), error) {
-		news, told := ask(s.owner, s.id, but)
+		news, told := tools.Interrupted(s.owner, s.id, waiting)
 		if !strings.Contains(s.calls, news) {
 			s.calls = joinNotices(s.calls, news)
 		}

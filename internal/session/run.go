@@ -81,7 +81,7 @@ func (r *run) begin() error {
 	s.mu.Unlock()
 	c := &r.p.command
 	c.Stdout, c.Stderr, c.Display = &r.stdout, &r.stderr, r.shown.add
-	if s.manager.config.Call != nil {
+	if s.manager.config.Tools != nil {
 		c.Call = r.calls.call
 	}
 	if r.from != nil {

@@ -8,39 +8,21 @@ import (
 	"paddock/internal/sandbox"
 )
 
-// Secrets is who gives sessions' programs secrets that they use without seeing them: a
-// session knows names, and what stands for them in variables. The functions are called
-// from many goroutines.
-type Secrets struct {
-	// Choose gives the names of the secrets that a session is made with which wishes for
-	// these (Settings.Secrets); nil: it says nothing of them. What it may not have is a
-	// fault.Denied. Nil: there are none.
-	Choose func(owner Owner, wish *[]string) ([]string, error)
-	// Give has a session that is being made, which has these, be one that has them and no
-	// others. A fork's parent is the session that it is made of, whose variables are in
-	// the memory that it begins with; of its names some may be no more. Else parent is
-	// empty.
-	Give func(owner Owner, id ID, names []string, parent ID) error
-	// Variables are what a session's programs have in their environment. It should be
-	// cheap.
-	Variables func(owner Owner, id ID) (map[string]string, error)
-}
-
 // maxSecretNames bounds the secrets that a session is made with.
 const maxSecretNames = 100
 
 // chooseSecrets gives what a session has of secrets that is made with a wish.
 func (m *Manager) chooseSecrets(owner Owner, wish *[]string) (*[]string, error) {
-	choose := m.config.Secrets.Choose
+	secrets := m.config.Secrets
 	switch {
 	case wish != nil && len(*wish) > maxSecretNames:
 		return nil, fault.New(fault.Invalid, "a session has at most %d secrets", maxSecretNames)
-	case choose == nil && wish != nil && len(*wish) > 0:
+	case secrets == nil && wish != nil && len(*wish) > 0:
 		return nil, fault.New(fault.Denied, "there are no secrets here")
-	case choose == nil:
+	case secrets == nil:
 		return nil, nil
 	}
-	names, err := guard("looking for secrets", func() ([]string, error) { return choose(owner, wish) })
+	names, err := guard("looking for secrets", func() ([]string, error) { return secrets.Choose(owner, wish) })
 	if err != nil || len(names) == 0 {
 		return nil, err
 	}
@@ -50,8 +32,8 @@ func (m *Manager) chooseSecrets(owner Owner, wish *[]string) (*[]string, error) 
 // giveSecrets has a session that is being made, and is alone in its folder, have the
 // secrets of its settings; none: nor those that are left of another of its name.
 func (s *session) giveSecrets(from *beginning) error {
-	give := s.manager.config.Secrets.Give
-	if give == nil {
+	secrets := s.manager.config.Secrets
+	if secrets == nil {
 		return nil
 	}
 	var names []string
@@ -62,7 +44,7 @@ func (s *session) giveSecrets(from *beginning) error {
 	if from != nil {
 		parent = from.parent
 	}
-	_, err := guard("giving secrets", func() (struct{}, error) { return struct{}{}, give(s.owner, s.id, names, parent) })
+	_, err := guard("giving secrets", func() (struct{}, error) { return struct{}{}, secrets.Give(s.owner, s.id, names, parent) })
 	return err
 }
 
@@ -71,7 +53,7 @@ func (s *session) giveSecrets(from *beginning) error {
 func (s *session) hasSecrets() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.record.Settings.Secrets != nil && s.manager.config.Secrets.Variables != nil
+	return s.record.Settings.Secrets != nil && s.manager.config.Secrets != nil
 }
 
 // spec describes an interpreter of the session.

@@ -12,6 +12,7 @@ import (
 	"paddock/internal/fault"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
+	"paddock/internal/session/sessiontest"
 )
 
 // keeper gives sessions secrets, whose placeholders say whose they are.
@@ -24,8 +25,8 @@ type keeper struct {
 func (k *keeper) config() session.Config {
 	k.given = map[session.ID]map[string]string{}
 	return session.Config{
-		Secrets: session.Secrets{
-			Choose: func(owner session.Owner, wish *[]string) ([]string, error) {
+		Secrets: &sessiontest.Secrets{
+			OnChoose: func(owner session.Owner, wish *[]string) ([]string, error) {
 				if wish == nil {
 					return []string{"USUAL"}, nil
 				}
@@ -34,7 +35,7 @@ func (k *keeper) config() session.Config {
 				}
 				return *wish, nil
 			},
-			Give: func(owner session.Owner, id session.ID, names []string, parent session.ID) error {
+			OnGive: func(owner session.Owner, id session.ID, names []string, parent session.ID) error {
 				k.mu.Lock()
 				defer k.mu.Unlock()
 				if slices.Contains(names, "BROKEN") {
@@ -49,7 +50,7 @@ func (k *keeper) config() session.Config {
 				}
 				return nil
 			},
-			Variables: func(_ session.Owner, id session.ID) (map[string]string, error) {
+			OnVariables: func(_ session.Owner, id session.ID) (map[string]string, error) {
 				k.mu.Lock()
 				defer k.mu.Unlock()
 				return k.given[id], nil

@@ -6,25 +6,6 @@ import (
 	"paddock/internal/fault"
 )
 
-// Egress is who knows what sessions' programs send, beside what answers them (Config.Call,
-// Config.Network): a session does not. The functions are called from many goroutines.
-type Egress struct {
-	// Check says what is wrong with the rules that a session is made with
-	// (Settings.Network): a fault.Denied where it may not have what they name, another
-	// fault where they are none. Nil: no session may be made with any.
-	Check func(rules []string) error
-	// Used gives what a session has sent and received in all, Info's Traffic included;
-	// false: nothing since this process has it. Nil: nobody counts.
-	Used func(owner Owner, id ID) (Traffic, bool)
-	// Refused tells, in a line for who reads results, what the session's programs were
-	// refused since it was last asked; "": nothing. Nil: nobody knows.
-	Refused func(owner Owner, id ID) string
-	// Close is told of a session that this process lets go of, that is no more, or whose
-	// programs were brought back to an earlier state: nothing that was under way goes on.
-	// It waits for its end. Nil: nobody is.
-	Close func(owner Owner, id ID)
-}
-
 // Traffic is what a session's programs have sent and received.
 type Traffic struct {
 	Requests int64 `json:"requests,omitempty"`
@@ -37,15 +18,15 @@ const maxRules = 1000
 
 // checkNetwork tells what is wrong with the rules that a session is to be made with.
 func (m *Manager) checkNetwork(rules *[]string) error {
-	switch check := m.config.Egress.Check; {
+	switch network := m.config.Network; {
 	case rules == nil || len(*rules) == 0:
 		return nil
 	case len(*rules) > maxRules:
 		return fault.New(fault.Invalid, "a session has at most %d rules for its network", maxRules)
-	case check == nil:
+	case network == nil:
 		return fault.New(fault.Denied, "there is no network here")
 	default:
-		_, err := guard("looking at a network", func() (struct{}, error) { return struct{}{}, check(*rules) })
+		_, err := guard("looking at a network", func() (struct{}, error) { return struct{}{}, network.Check(*rules) })
 		return err
 	}
 }
@@ -68,12 +49,12 @@ func (s *session) traffic() Traffic {
 	s.mu.Lock()
 	t := s.record.Traffic
 	s.mu.Unlock()
-	used := s.manager.config.Egress.Used
-	if used == nil {
+	network := s.manager.config.Network
+	if network == nil {
 		return t
 	}
 	now, err := guard("counting what was sent", func() (Traffic, error) {
-		if n, ok := used(s.owner, s.id); ok {
+		if n, ok := network.Used(s.owner, s.id); ok {
 			return n, nil
 		}
 		return t, nil
@@ -96,11 +77,11 @@ func (s *session) noteTraffic() Traffic {
 
 // refused is what the session's programs were refused since it was last asked for.
 func (s *session) refused() string {
-	refused := s.manager.config.Egress.Refused
-	if refused == nil {
+	network := s.manager.config.Network
+	if network == nil {
 		return ""
 	}
-	text, err := guard("asking what was refused", func() (string, error) { return refused(s.owner, s.id), nil })
+	text, err := guard("asking what was refused", func() (string, error) { return network.Refused(s.owner, s.id), nil })
 	if err != nil {
 		s.manager.log.Error("what a session was refused is not known", "session", s.id, "cause", fault.CauseOf(err))
 	}
@@ -110,8 +91,8 @@ func (s *session) refused() string {
 // disconnect ends what the session's programs are connected to.
 func (s *session) disconnect() {
 	s.noteTraffic()
-	if cut := s.manager.config.Egress.Close; cut != nil {
-		_, err := guard("closing a network", func() (struct{}, error) { cut(s.owner, s.id); return struct{}{}, nil })
+	if network := s.manager.config.Network; network != nil {
+		_, err := guard("closing a network", func() (struct{}, error) { network.Disconnect(s.owner, s.id); return struct{}{}, nil })
 		if err != nil {
 			s.manager.log.Error("a session's network was not closed", "session", s.id, "cause", fault.CauseOf(err))
 		}

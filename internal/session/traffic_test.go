@@ -15,6 +15,7 @@ import (
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
+	"paddock/internal/session/sessiontest"
 )
 
 // meter counts a byte for each call of a program's, from what a session had before.
@@ -28,7 +29,7 @@ type meter struct {
 
 func (n *meter) config() session.Config {
 	return session.Config{
-		Call: func(_ context.Context, run session.Run, c sandbox.Call) []byte {
+		Tools: &sessiontest.Tools{OnCall: func(_ context.Context, run session.Run, c sandbox.Call) []byte {
 			info, err := n.manager.Info(run.Owner, run.Session)
 			n.mu.Lock()
 			defer n.mu.Unlock()
@@ -42,9 +43,9 @@ func (n *meter) config() session.Config {
 				n.refusals = append(n.refusals, "it was refused")
 			}
 			return []byte(`{"value":"sent"}`)
-		},
-		Egress: session.Egress{
-			Check: func(rules []string) error {
+		}},
+		Network: &sessiontest.Network{
+			OnCheck: func(rules []string) error {
 				switch {
 				case slices.Contains(rules, "bad rule"):
 					return fault.New(fault.Invalid, "a rule is none")
@@ -53,20 +54,20 @@ func (n *meter) config() session.Config {
 				}
 				return nil
 			},
-			Used: func(_ session.Owner, id session.ID) (session.Traffic, bool) {
+			OnUsed: func(_ session.Owner, id session.ID) (session.Traffic, bool) {
 				n.mu.Lock()
 				defer n.mu.Unlock()
 				u, there := n.used[id]
 				return u, there
 			},
-			Refused: func(session.Owner, session.ID) string {
+			OnRefused: func(session.Owner, session.ID) string {
 				n.mu.Lock()
 				defer n.mu.Unlock()
 				all := strings.Join(n.refusals, " ")
 				n.refusals = nil
 				return all
 			},
-			Close: func(_ session.Owner, id session.ID) {
+			OnDisconnect: func(_ session.Owner, id session.ID) {
 				n.mu.Lock()
 				defer n.mu.Unlock()
 				delete(n.used, id)
@@ -184,7 +185,7 @@ func TestASessionKeepsWhatItMayReach(t *testing.T) {
 
 // An archive says what its session wishes for; here is decided what it gets.
 func TestAnArchivesRulesAreWishes(t *testing.T) {
-	lax := manager(t, session.Config{Egress: session.Egress{Check: func([]string) error { return nil }}}, sandboxtest.FakeConfig{})
+	lax := manager(t, session.Config{Network: &sessiontest.Network{}}, sandboxtest.FakeConfig{})
 	m, _ := metered(t, nil)
 	for _, test := range []struct{ rule, notice, want string }{
 		{"evil.test", "not all hosts that it may reach can be reached here: evil.test is not for sessions", "evil.test"},

@@ -42,7 +42,7 @@ type Settings struct {
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 	// TTL is how long the session may stay unused; zero: the manager's default.
 	TTL time.Duration `json:"ttl,omitempty"`
-	// Servers names those of Config.Call that the session has, for whoever answers; nil:
+	// Servers names those of Config.Tools that the session has, for whoever answers; nil:
 	// all of them.
 	Servers *[]string `json:"servers,omitempty"`
 	// Network are rules for what the session's programs may reach of all that there is to

@@ -296,8 +296,8 @@ func (s *session) abandonWaiting(ctx context.Context, execution string) (*histor
 
 // notifyAbandoned tells that a run which waited will never go on. The caller holds no lock.
 func (s *session) notifyAbandoned(execution string) {
-	if tell := s.manager.config.OnRunAbandoned; tell != nil {
-		_, err := guard("giving up a run", func() (struct{}, error) { tell(s.owner, s.id, execution); return struct{}{}, nil })
+	if tools := s.manager.config.Tools; tools != nil {
+		_, err := guard("giving up a run", func() (struct{}, error) { tools.Abandoned(s.owner, s.id, execution); return struct{}{}, nil })
 		if err != nil {
 			s.manager.log.Error("the callback for an abandoned run failed", "session", s.id, "execution", execution, "cause", fault.CauseOf(err))
 		}

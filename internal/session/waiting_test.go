@@ -16,6 +16,7 @@ import (
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
+	"paddock/internal/session/sessiontest"
 )
 
 // people decide about calls of the tool "approve", by their numbers, and do what
@@ -53,11 +54,11 @@ func asking(t *testing.T, change func(*session.Config), test func(t *testing.T, 
 }
 
 func (p *people) config() session.Config {
-	return session.Config{Call: p.call, WaitInPlace: 1, OnRunAbandoned: func(_ session.Owner, _ session.ID, execution string) {
+	return session.Config{WaitInPlace: 1, Tools: &sessiontest.Tools{OnCall: p.call, OnAbandoned: func(_ session.Owner, _ session.ID, execution string) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.givenUp = append(p.givenUp, execution)
-	}}
+	}}}
 }
 
 // decide says what a call gives.
@@ -323,7 +324,7 @@ func TestARunThatWaitsOutlives(t *testing.T) {
 			people := newPeople()
 			at := &place{config: people.config(), dir: t.TempDir(), people: people}
 			knows := &cutShort{}
-			at.config.InterruptedCalls = knows.config("").InterruptedCalls
+			at.config.Tools.(*sessiontest.Tools).OnInterrupted = knows.config("").Tools.Interrupted
 			at.config.Dir = at.dir
 			at.m = manager(t, at.config, sandboxtest.FakeConfig{})
 			at.id = create(t, at.m, alice, "")

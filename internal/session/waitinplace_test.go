@@ -13,6 +13,7 @@ import (
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
+	"paddock/internal/session/sessiontest"
 )
 
 func TestACallThatIsAtWorkIsNotCutOff(t *testing.T) {
@@ -21,7 +22,7 @@ func TestACallThatIsAtWorkIsNotCutOff(t *testing.T) {
 	working, finish := make(chan struct{}), make(chan struct{})
 	var mu sync.Mutex
 	asked := 0
-	config.Call = func(ctx context.Context, run session.Run, c sandbox.Call) []byte {
+	config.Tools.(*sessiontest.Tools).OnCall = func(ctx context.Context, run session.Run, c sandbox.Call) []byte {
 		if c.Number == 1 {
 			return p.call(ctx, run, c)
 		}
@@ -54,7 +55,7 @@ func TestACallThatIsAtWorkIsNotCutOff(t *testing.T) {
 func TestAProgramThatWasToBeLeftGoesOnWhereEverythingIsAnswered(t *testing.T) {
 	p := newPeople()
 	config := p.config()
-	config.Call = func(ctx context.Context, run session.Run, c sandbox.Call) []byte {
+	config.Tools.(*sessiontest.Tools).OnCall = func(ctx context.Context, run session.Run, c sandbox.Call) []byte {
 		if c.Number == 1 { // it blocks: after the timeout it may be left, and cannot be
 			run.Suspend("ap-1")
 			select {
@@ -120,8 +121,8 @@ func TestARunWaitsInPlace(t *testing.T) {
 func TestAMachinesRunWaitsInPlace(t *testing.T) {
 	p := newPeople()
 	config := p.config()
-	call := config.Call
-	config.Call = func(ctx context.Context, run session.Run, c sandbox.Call) []byte {
+	call := p.call
+	config.Tools.(*sessiontest.Tools).OnCall = func(ctx context.Context, run session.Run, c sandbox.Call) []byte {
 		go p.decide(1, "7")
 		return call(ctx, run, c)
 	}
@@ -213,7 +214,7 @@ func TestWhatWasRecordedOfARunThatWaits(t *testing.T) {
 	p := newPeople()
 	config := p.config()
 	w := &witness{}
-	config.Record = w.record
+	config.Observers = []session.Observer{session.RecordFunc(w.record)}
 	m := manager(t, config, sandboxtest.FakeConfig{})
 	id := create(t, m, alice, "")
 	w.take()

@@ -20,12 +20,12 @@ func TestARunWaitsOnAfterItCouldNotGoOn(t *testing.T) {
 	config := p.config()
 	config.Dir = t.TempDir()
 	var heard []session.Event
-	config.Record = func(_ context.Context, e session.Event) error {
+	config.Observers = []session.Observer{session.RecordFunc(func(_ context.Context, e session.Event) error {
 		if e.Action == session.Executing && !e.Begun {
 			heard = append(heard, e)
 		}
 		return nil
-	}
+	})}
 	var full atomic.Bool
 	m := manager(t, config, sandboxtest.FakeConfig{OnStart: func(sandbox.Spec) error {
 		if full.Load() {

@@ -13,6 +13,7 @@ import (
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
+	"paddock/internal/session/sessiontest"
 )
 
 // asked is a session whose program asks a person, on a disk under which the power is
@@ -31,7 +32,7 @@ type asked struct {
 func (a *asked) open() *session.Manager {
 	backend := sandboxtest.NewFake(sandboxtest.FakeConfig{})
 	a.t.Cleanup(func() { backend.Close() })
-	m, err := session.New(session.Config{Dir: a.dir, Files: a.disk, Backends: []sandbox.Backend{backend}, WaitInPlace: 1, Call: a.call})
+	m, err := session.New(session.Config{Dir: a.dir, Files: a.disk, Backends: []sandbox.Backend{backend}, WaitInPlace: 1, Tools: &sessiontest.Tools{OnCall: a.call}})
 	if err != nil {
 		a.t.Fatal(err)
 	}

@@ -29,6 +29,7 @@ import (
 	"paddock/internal/sandbox/wasm"
 	"paddock/internal/sandbox/wasm/worker"
 	"paddock/internal/session"
+	"paddock/internal/session/sessiontest"
 )
 
 var engine = flag.String("engine", "", "the only engine to test: native or wazero; empty: both")
@@ -131,7 +132,7 @@ func open(dir, cache, engine string, tell func(string)) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Manager, err = session.New(session.Config{Dir: dir, Backends: []sandbox.Backend{p.backend}, Life: life, Log: log, WaitInPlace: 1, Call: p.call})
+	p.Manager, err = session.New(session.Config{Dir: dir, Backends: []sandbox.Backend{p.backend}, Life: life, Log: log, WaitInPlace: 1, Tools: &sessiontest.Tools{OnCall: p.call}})
 	return p, err
 }
 

@@ -6,13 +6,14 @@ import (
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
+	"paddock/internal/session/sessiontest"
 )
 
 func TestPipHasNoSecrets(t *testing.T) {
 	var wished []*[]string
 	m, err := session.New(session.Config{
 		Dir: t.TempDir(), Backends: []sandbox.Backend{sandboxtest.NewFake(sandboxtest.FakeConfig{Name: wasm})},
-		Secrets: session.Secrets{Choose: func(_ session.Owner, wish *[]string) ([]string, error) {
+		Secrets: &sessiontest.Secrets{OnChoose: func(_ session.Owner, wish *[]string) ([]string, error) {
 			wished = append(wished, wish)
 			return nil, nil
 		}},

@@ -101,7 +101,7 @@ func open(t *testing.T, dir string, change func(*web.Config, *preview.Config)) *
 	var err error
 	h.sessions, err = session.New(session.Config{
 		Dir: dir, Backends: []sandbox.Backend{h.backend, wasm},
-		OnRemoved: func(o session.Owner, id session.ID) { _, _ = h.store.Revoke(o, id, nil) },
+		Observers: []session.Observer{session.RemovedFunc(func(o session.Owner, id session.ID) { _, _ = h.store.Revoke(o, id, nil) })},
 	})
 	if err != nil {
 		t.Fatal(err)
