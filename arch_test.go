@@ -35,10 +35,10 @@ var mayImport = map[string][]string{
 	"internal/blob/blobtest":               {"internal/blob"},
 	"internal/archive":                     {"internal/fault"},
 	"internal/checkpoint":                  {"internal/blob", "internal/fault", "internal/history", "internal/sandbox", "internal/workspace"},
-	"internal/cli":                         {"internal/approval", "internal/audit", "internal/auth", "internal/bindings/broker", "internal/bindings/catalog", "internal/bindings/journal", "internal/bindings/oauth", "internal/bindings/stub", "internal/bindings/upstream", "internal/cli/serverstore", "internal/cli/config", "internal/cli/trust", "internal/egress", "internal/egress/proxy", "internal/egress/streams", "internal/fault", "internal/helper", "internal/image", "internal/textsafe", "internal/limit", "internal/mcpserver", "internal/membudget", "internal/microsandbox", "internal/pkgproxy", "internal/pkgproxy/install", "internal/picture", "internal/sandbox", "internal/sandbox/linux", "internal/sandbox/linux/proxyenv", "internal/sandbox/wasm", "internal/secret", "internal/session", "internal/setup", "internal/skill", "internal/telemetry", "internal/vault", "internal/web", "internal/web/approvals", "internal/web/files", "internal/web/preview", "skills"},
-	"internal/cli/serverstore":             {"internal/auth", "internal/blob", "internal/cli/config", "internal/fault", "internal/lock", "internal/vault"},
-	"internal/cli/config":                  {"internal/auth", "internal/egress", "internal/fault", "internal/secret"},
-	"internal/cli/trust":                   {"internal/auth", "internal/blob", "internal/fault", "internal/lock"},
+	"internal/cli":                         {"internal/approval", "internal/audit", "internal/auth", "internal/bindings/broker", "internal/bindings/catalog", "internal/bindings/journal", "internal/bindings/oauth", "internal/bindings/stub", "internal/bindings/upstream", "internal/serverstore", "internal/config", "internal/trust", "internal/egress", "internal/egress/proxy", "internal/egress/streams", "internal/fault", "internal/helper", "internal/image", "internal/textsafe", "internal/limit", "internal/mcpserver", "internal/membudget", "internal/microsandbox", "internal/pkgproxy", "internal/pkgproxy/install", "internal/picture", "internal/sandbox", "internal/sandbox/linux", "internal/sandbox/linux/proxyenv", "internal/sandbox/wasm", "internal/secret", "internal/session", "internal/setup", "internal/skill", "internal/telemetry", "internal/vault", "internal/web", "internal/web/approvals", "internal/web/files", "internal/web/preview", "skills"},
+	"internal/serverstore":                 {"internal/auth", "internal/blob", "internal/config", "internal/fault", "internal/lock", "internal/vault"},
+	"internal/config":                      {"internal/auth", "internal/egress", "internal/fault", "internal/secret"},
+	"internal/trust":                       {"internal/auth", "internal/blob", "internal/fault", "internal/lock"},
 	"internal/ipc":                         {"internal/fault"},
 	"internal/egress":                      {"internal/fault"},
 	"internal/egress/proxy":                {"internal/egress", "internal/fault"},
@@ -128,8 +128,8 @@ var mayImport = map[string][]string{
 // outside is where a module from outside may be imported, by the longest
 // prefix of the import's path. One that is not here may be imported nowhere.
 var outside = map[string][]string{
-	"github.com/agnivade/levenshtein":               {"internal/cli/config", "internal/mcpserver"},
-	"github.com/BurntSushi/toml":                    {"internal/cli/config", "internal/setup"},
+	"github.com/agnivade/levenshtein":               {"internal/config", "internal/mcpserver"},
+	"github.com/BurntSushi/toml":                    {"internal/config", "internal/setup"},
 	"github.com/andybalholm/brotli":                 {"internal/secret"},
 	"github.com/bmatcuk/doublestar":                 {"internal/pattern"},
 	"github.com/evanw/esbuild":                      {"internal/pkgproxy", "internal/sandbox/typescript", "internal/skill"},

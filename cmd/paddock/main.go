@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 
+	"paddock/internal/app"
 	"paddock/internal/cli"
 	"paddock/internal/helper"
 	"paddock/internal/sandbox/linux"
@@ -24,7 +25,7 @@ func main() {
 		os.Exit(worker.Main(os.Args))
 	}
 	if helper.Requested(os.Args) {
-		os.Exit(helper.Main(os.Args, cli.Jobs()...))
+		os.Exit(helper.Main(os.Args, app.Jobs()...))
 	}
 	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

@@ -87,8 +87,8 @@ func (p *program) withApprovals(c *cobra.Command, f func(*approval.Store) error)
 	if err := p.load(c); err != nil {
 		return err
 	}
-	log := p.openAudit(nil)
-	return errors.Join(f(p.newApprovals(log).store), log.Close())
+	log := p.OpenAudit()
+	return errors.Join(f(p.Approvals(log)), log.Close())
 }
 
 func (p *program) listApprovals(c *cobra.Command, principal string, all, over, asJSON bool) error {

@@ -155,7 +155,7 @@ func (p *program) importSession(c *cobra.Command, t target, file string) error {
 		if err != nil {
 			return err
 		}
-		if err := auth.CheckFolder(p.places.state); err != nil {
+		if err := auth.CheckFolder(p.StateDir); err != nil {
 			return err
 		}
 		info, notice, err := m.Import(ctx, owner, t.id, in)
@@ -207,7 +207,7 @@ func (p *program) newOwner(principal string) (session.Owner, error) {
 	case principal == auth.Local, strings.Contains(principal, ":"): // no token is called so
 		return session.Owner(principal), nil
 	}
-	tokens, err := auth.OpenTokens(p.places.state).List()
+	tokens, err := auth.OpenTokens(p.StateDir).List()
 	if err != nil {
 		return "", p.explainTokens(err)
 	}
@@ -231,7 +231,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		Args: count(0, 0, ""),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return p.withSessions(c, func(ctx context.Context, m *session.Manager) error {
-				if err := auth.CheckFolder(p.places.state); err != nil {
+				if err := auth.CheckFolder(p.StateDir); err != nil {
 					return err
 				}
 				sum, err := m.Collect(ctx)

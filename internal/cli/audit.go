@@ -94,7 +94,7 @@ func (p *program) listAudit(c *cobra.Command, f audit.Filter, asJSON bool) error
 	}
 	records := []audit.Record{}
 	at := map[string]int{} // where an execution's begin stands
-	for r, err := range audit.Read(p.auditFolder(), f) {
+	for r, err := range audit.Read(p.AuditFolder(), f) {
 		if err != nil {
 			return err
 		}
@@ -150,11 +150,11 @@ func (p *program) verifyAudit(c *cobra.Command, asJSON bool) error {
 	if err := p.load(c); err != nil {
 		return err
 	}
-	if _, err := os.Stat(p.auditFolder()); errors.Is(err, fs.ErrNotExist) {
-		return fault.New(fault.NotFound, "there is no audit log at %s", p.auditFolder()).
+	if _, err := os.Stat(p.AuditFolder()); errors.Is(err, fs.ErrNotExist) {
+		return fault.New(fault.NotFound, "there is no audit log at %s", p.AuditFolder()).
 			WithHint("nothing was recorded yet, or the state folder is another one: --state-dir says which")
 	}
-	report, err := audit.Verify(p.auditFolder())
+	report, err := audit.Verify(p.AuditFolder())
 	if err != nil {
 		return err
 	}

@@ -55,3 +55,9 @@ func TestRootLeavesTheFolderOfAnotherAlone(t *testing.T) {
 		}
 	}
 }
+
+func TestAPersonReadsHowOften(t *testing.T) {
+	if got := about(audit.Record{Target: "192.0.2.1", Count: 25}); got != "192.0.2.1 (25 times)" {
+		t.Errorf("about gives %q, want %q", got, "192.0.2.1 (25 times)")
+	}
+}

@@ -38,7 +38,7 @@ func (p *program) withSession(c *cobra.Command, t *target, f func(context.Contex
 		if err != nil {
 			return err
 		}
-		if err := auth.CheckFolder(p.places.state); err != nil {
+		if err := auth.CheckFolder(p.StateDir); err != nil {
 			return err
 		}
 		var owner session.Owner

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"paddock/internal/cli/config"
+	"paddock/internal/config"
 	"paddock/internal/fault"
 	"paddock/internal/web"
 )
@@ -56,7 +56,7 @@ func (p *program) checkConfig(c *cobra.Command, asJSON bool) error {
 		err = p.checkServe()
 	}
 	switch {
-	case p.config == nil:
+	case p.Config == nil:
 		return err
 	case err != nil && asJSON:
 		return p.printMistakes(err)
@@ -65,7 +65,7 @@ func (p *program) checkConfig(c *cobra.Command, asJSON bool) error {
 	}
 	p.warnOfSecrets()
 	if asJSON {
-		return p.printJSON(p.withIgnored(map[string]any{"ok": true, "file": p.config.File}))
+		return p.printJSON(p.withIgnored(map[string]any{"ok": true, "file": p.Config.File}))
 	}
 	_, err = fmt.Fprintln(p.stdout, p.aboutConfig())
 	return err
@@ -74,14 +74,14 @@ func (p *program) checkConfig(c *cobra.Command, asJSON bool) error {
 // checkServe finds what paddock serve would refuse to start with, and references
 // that are none. Nothing is made or opened for it.
 func (p *program) checkServe() error {
-	wc, _, err := p.webConfig(false)
+	wc, _, err := p.WebConfig(false)
 	if err == nil {
 		_, err = web.New(wc)
 	}
 	if err == nil {
-		_, err = newGate(p.config)
+		err = p.CheckLimits()
 	}
-	return errors.Join(err, checkImages(p.config))
+	return errors.Join(err, checkImages(p.Config))
 }
 
 // mistakeJSON is one mistake in the configuration.
@@ -93,20 +93,20 @@ type mistakeJSON struct {
 // printMistakes prints what is wrong as JSON, and gives it back to be reported.
 func (p *program) printMistakes(err error) error {
 	all := []mistakeJSON{}
-	for _, e := range apart(err) {
+	for _, e := range fault.Apart(err) {
 		one := mistakeJSON{Message: e.Error()}
 		if f := fault.Of(e); f.Kind != fault.Internal {
 			one = mistakeJSON{Message: f.Message, Hint: f.Hint}
 		}
 		all = append(all, one)
 	}
-	return errors.Join(err, p.printJSON(p.withIgnored(map[string]any{"ok": false, "file": p.config.File, "mistakes": all})))
+	return errors.Join(err, p.printJSON(p.withIgnored(map[string]any{"ok": false, "file": p.Config.File, "mistakes": all})))
 }
 
 // warnOfSecrets says when every user of this machine can read a secret in the
 // configuration.
 func (p *program) warnOfSecrets() {
-	file := p.config.File
+	file := p.Config.File
 	if file == "" || runtime.GOOS == "windows" {
 		return
 	}
@@ -115,14 +115,14 @@ func (p *program) warnOfSecrets() {
 		return
 	}
 	keys := []string{"transport_http.auth_token", "registries.credentials"}
-	for name, s := range p.config.Servers {
+	for name, s := range p.Config.Servers {
 		if s.HasSecrets() {
 			keys = append(keys, "servers."+name)
 		}
 	}
 	slices.Sort(keys)
 	for _, key := range keys {
-		if strings.HasPrefix(p.config.Origin(key), file+":") {
+		if strings.HasPrefix(p.Config.Origin(key), file+":") {
 			p.say("warning", file+" has "+key+", and every user of this machine can read it")
 			p.say("hint", "chmod 600 "+file)
 		}
@@ -131,21 +131,21 @@ func (p *program) warnOfSecrets() {
 
 // withIgnored adds to a result the working folder's file, where that is not read.
 func (p *program) withIgnored(result map[string]any) map[string]any {
-	if p.config.Ignored != "" {
-		result["ignored"] = p.config.Ignored
+	if p.Config.Ignored != "" {
+		result["ignored"] = p.Config.Ignored
 	}
 	return result
 }
 
 // aboutConfig says which configuration counts.
 func (p *program) aboutConfig() string {
-	if p.config.File == "" {
-		if p.config.Ignored != "" {
+	if p.Config.File == "" {
+		if p.Config.Ignored != "" {
 			return "no paddock.toml is read; variables, flags and defaults count"
 		}
 		return "there is no paddock.toml; variables, flags and defaults count"
 	}
-	return p.config.File + " is right"
+	return p.Config.File + " is right"
 }
 
 // keyJSON is a key with all that the table knows.
@@ -159,12 +159,12 @@ type keyJSON struct {
 
 func (p *program) showConfig(c *cobra.Command, asJSON bool) error {
 	if err := p.load(c); err != nil {
-		if asJSON && p.config != nil {
+		if asJSON && p.Config != nil {
 			return p.printMistakes(err)
 		}
 		return err
 	}
-	values := p.config.Values()
+	values := p.Config.Values()
 	if asJSON {
 		all := []keyJSON{}
 		for i, k := range config.Keys() {
@@ -174,7 +174,7 @@ func (p *program) showConfig(c *cobra.Command, asJSON bool) error {
 			doc, accepts := config.DescribeServer(v.Key)
 			all = append(all, keyJSON{Value: v, Doc: doc, Accepts: accepts, Variables: []string{}})
 		}
-		return p.printJSON(p.withIgnored(map[string]any{"file": p.config.File, "keys": all}))
+		return p.printJSON(p.withIgnored(map[string]any{"file": p.Config.File, "keys": all}))
 	}
 	section := ""
 	var rows [][]string

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -13,10 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"paddock/internal/cli/trust"
+	"paddock/internal/app"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
+	"paddock/internal/trust"
 )
 
 // finding is one thing that the doctor looked at.
@@ -86,14 +86,14 @@ Exit codes: 0 code can run, 1 it cannot, 2 wrong usage.`,
 
 func (p *program) doctor(c *cobra.Command, asJSON bool) error {
 	err := p.load(c)
-	if p.config == nil {
+	if p.Config == nil {
 		return err // there is no place to look at
 	}
-	d := &diagnosis{Build: build(), ConfigFile: p.config.File, Ignored: p.config.Ignored, StateDir: p.places.state, CacheDir: p.places.cache, Isolations: []isolationJSON{}}
+	d := &diagnosis{Build: build(), ConfigFile: p.Config.File, Ignored: p.Config.Ignored, StateDir: p.StateDir, CacheDir: p.CacheDir, Isolations: []isolationJSON{}}
 	if err == nil {
 		d.add("configuration", good, p.aboutConfig(), "")
 	} else {
-		for _, e := range apart(err) {
+		for _, e := range fault.Apart(err) {
 			d.fail("configuration", e)
 		}
 	}
@@ -140,37 +140,37 @@ func (d *diagnosis) fail(name string, err error) {
 // examine looks at everything that a program needs, in the order in which it
 // is needed; what cannot be looked at because of an earlier thing is left out.
 func (p *program) examine(ctx context.Context, d *diagnosis) {
-	if err := writable(p.places.state); err != nil {
+	if err := app.Writable(p.StateDir); err != nil {
 		hint := "make it writable, or name another one with --state-dir"
 		if errors.Is(err, syscall.ENOSPC) {
 			hint = "make room on its disk, or name another folder with --state-dir"
 		}
-		d.add("state folder", bad, fmt.Sprintf("%s cannot be written: %v", p.places.state, err), hint)
+		d.add("state folder", bad, fmt.Sprintf("%s cannot be written: %v", p.StateDir, err), hint)
 		return
 	}
-	d.add("state folder", good, p.places.state, "")
+	d.add("state folder", good, p.StateDir, "")
 	p.examineServers(d)
 	p.examineSkills(d)
 	p.examineApprovals(d)
 	p.examinePackages(d)
-	parts, err := p.open(nil)
+	a, err := p.Open(app.Options{})
 	if err != nil {
 		d.fail("sessions", err)
 		return
 	}
-	defer parts.close(p.log)
+	defer a.Close()
 	began := time.Now()
-	if err := p.prepare(ctx, parts.backends); err != nil {
+	if err := p.prepare(ctx, a.Backends); err != nil {
 		d.fail("cache folder", err)
 	} else {
-		detail := p.places.cache
+		detail := p.CacheDir
 		if took := time.Since(began); took > quietTime {
 			detail += fmt.Sprintf(" (prepared just now, in %.1f s)", took.Seconds())
 		}
 		d.add("cache folder", good, detail, "")
 	}
-	for k, b := range parts.backends {
-		p.examineBackend(ctx, d, parts.sessions, b, k == 0)
+	for k, b := range a.Backends {
+		p.examineBackend(ctx, d, a.Sessions, b, k == 0)
 	}
 }
 
@@ -192,7 +192,7 @@ func (p *program) examineBackend(ctx context.Context, d *diagnosis, m *session.M
 		d.add("isolation "+b.Name(), weak, probe.Reason, probe.Hint)
 	}
 	if _, ok := b.(sandbox.Adopter); ok {
-		d.add("ready machines", good, fmt.Sprintf("paddock mcp and paddock serve keep up to %d booted for sessions to come (sandbox.pool)", p.config.Sandbox.Pool), "")
+		d.add("ready machines", good, fmt.Sprintf("paddock mcp and paddock serve keep up to %d booted for sessions to come (sandbox.pool)", p.Config.Sandbox.Pool), "")
 	}
 	for _, r := range probe.Runtimes {
 		d.runtime(ctx, m, b.Name(), r)
@@ -214,19 +214,6 @@ func probeAnew(ctx context.Context, b sandbox.Backend) sandbox.Probe {
 		return anew.ProbeAnew(ctx)
 	}
 	return b.Probe(ctx)
-}
-
-// writable tries to write into a folder, which is made when it is missing.
-func writable(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(dir, ".doctor-")
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString("can it be written?\n")
-	return errors.Join(err, f.Close(), os.Remove(f.Name()))
 }
 
 func (d *diagnosis) isolation(name string, probe sandbox.Probe) {

@@ -12,21 +12,21 @@ import (
 // examineServers looks at what is known of other servers, without connecting to them,
 // and at where the key is of what is kept encrypted.
 func (p *program) examineServers(d *diagnosis) {
-	all, err := p.knownServers()
+	all, err := p.Servers()
 	defer func() {
 		for _, k := range all {
-			k.close()
+			k.Close()
 		}
 	}()
 	if err != nil {
 		f := fault.Of(err)
 		d.add("servers", weak, f.Message, f.Hint)
 	}
-	configured := len(p.config.Servers)
+	configured := len(p.Config.Servers)
 	detail := fmt.Sprintf("%d of paddock.toml and %d added", configured, len(all)-configured)
-	if n := len(p.config.MCP.Allowlist); n > 0 {
+	if n := len(p.Config.MCP.Allowlist); n > 0 {
 		detail += fmt.Sprintf("; sessions may bind what %d rules allow (mcp.allowlist)", n)
-		if t := p.config.MCP.Tools; len(t.Allow)+len(t.Ask)+len(t.Deny) > 0 {
+		if t := p.Config.MCP.Tools; len(t.Allow)+len(t.Ask)+len(t.Deny) > 0 {
 			detail += ", and call of it what mcp.tools leaves"
 		}
 	} else {
@@ -38,26 +38,26 @@ func (p *program) examineServers(d *diagnosis) {
 	}
 	d.add("servers", good, detail, hint)
 	for _, k := range all {
-		if k.err != nil {
-			f := fault.Of(apart(k.err)[0])
-			d.add("server "+k.name, weak, strings.ReplaceAll(k.err.Error(), "\n", "; "), f.Hint)
+		if k.Err != nil {
+			f := fault.Of(fault.Apart(k.Err)[0])
+			d.add("server "+k.Name, weak, strings.ReplaceAll(k.Err.Error(), "\n", "; "), f.Hint)
 		}
 	}
 	p.examineVault(d)
 }
 
 func (p *program) examineVault(d *diagnosis) {
-	kept, err := vault.Kept(p.places.state)
+	kept, err := vault.Kept(p.StateDir)
 	rings := vault.System(os.Getenv)
 	switch {
 	case err != nil:
 		f := fault.Of(err)
 		d.add("encryption", weak, f.Message, f.Hint)
 		return
-	case kept == "" && len(rings) > 0 && p.config.Vault.Keyring != "off":
+	case kept == "" && len(rings) > 0 && p.Config.Vault.Keyring != "off":
 		d.add("encryption", good, "nothing is kept encrypted yet; the key would be put into "+rings[0].Name()+" if that takes it, else into a file of the state folder (vault.keyring)", "")
 		return
-	case kept == "" && p.config.Vault.Keyring == "off":
+	case kept == "" && p.Config.Vault.Keyring == "off":
 		d.add("encryption", good, "nothing is kept encrypted yet; the key would be in a file of the state folder (vault.keyring is off)", "")
 		return
 	case kept == "":
@@ -65,7 +65,7 @@ func (p *program) examineVault(d *diagnosis) {
 		return
 	}
 	// That it is said to be there is not enough.
-	if _, err := p.vault().opened(); err != nil {
+	if err := p.OpenVault(); err != nil {
 		f := fault.Of(err)
 		d.add("encryption", weak, f.Message, f.Hint)
 		return

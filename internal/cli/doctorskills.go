@@ -11,7 +11,7 @@ import (
 
 // examineSkills looks at the skills of who runs this, and at what models may fetch.
 func (p *program) examineSkills(d *diagnosis) {
-	s, err := p.newSkills(nil)
+	s, err := p.NewSkills(nil)
 	if err != nil {
 		d.fail("skills", err)
 		return
@@ -29,7 +29,7 @@ func (p *program) examineSkills(d *diagnosis) {
 		}
 	}
 	detail := fmt.Sprintf("%d of paddock's own and %d installed or saved", builtin, len(all)-builtin)
-	if n := len(p.config.Skills.Allow); n > 0 {
+	if n := len(p.Config.Skills.Allow); n > 0 {
 		detail += fmt.Sprintf("; models may fetch what %d rules allow (skills.allow)", n)
 	} else {
 		detail += "; models may fetch none themselves (skills.allow)"
@@ -39,7 +39,7 @@ func (p *program) examineSkills(d *diagnosis) {
 
 // examineApprovals tells how many calls wait for a person.
 func (p *program) examineApprovals(d *diagnosis) {
-	all, err := approval.Open(filepath.Join(p.places.state, "approvals"), approval.Options{Log: p.log}).All()
+	all, err := approval.Open(filepath.Join(p.StateDir, "approvals"), approval.Options{Log: p.Log}).All()
 	if err != nil {
 		d.fail("approvals", err)
 		return

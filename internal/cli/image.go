@@ -14,8 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"paddock/internal/app"
 	"paddock/internal/auth"
-	"paddock/internal/cli/config"
+	"paddock/internal/config"
 	"paddock/internal/fault"
 	"paddock/internal/image"
 	"paddock/internal/sandbox/linux"
@@ -130,19 +131,6 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	return c
 }
 
-// newImages opens the store of images.
-func newImages(at places, c *config.Config) (*image.Store, error) {
-	return image.Open(image.Config{
-		Dir: filepath.Join(at.state, "images"), Credentials: c.Registries.Credentials, Insecure: c.Registries.Insecure,
-		Bytes: c.Sandbox.ImageBytes, Entries: c.Sandbox.ImageFiles,
-	})
-}
-
-// imageNames are what images are called in the configuration.
-func imageNames(c *config.Config) image.Names {
-	return image.Names{Default: c.Sandbox.Image, Table: c.Images}
-}
-
 // checkImages finds references in the configuration that are none.
 func checkImages(c *config.Config) error {
 	var mistakes []error
@@ -167,15 +155,15 @@ func (p *program) withImages(c *cobra.Command, change bool, f func(context.Conte
 	if err := p.load(c); err != nil {
 		return err
 	}
-	if err := checkImages(p.config); err != nil {
+	if err := checkImages(p.Config); err != nil {
 		return err
 	}
-	s, err := newImages(p.places, p.config)
+	s, err := p.Images()
 	if err != nil {
 		return err
 	}
 	if change {
-		if err := auth.CheckFolder(p.places.state); err != nil {
+		if err := auth.CheckFolder(p.StateDir); err != nil {
 			return err // what root unpacks there its owner could not remove
 		}
 	}
@@ -185,7 +173,7 @@ func (p *program) withImages(c *cobra.Command, change bool, f func(context.Conte
 func (p *program) pullImage(c *cobra.Command, called, digest string, asJSON bool) error {
 	return p.withImages(c, true, func(ctx context.Context, s *image.Store) error {
 		told := p.tellProgress("pulling " + called)
-		img, err := s.Pull(ctx, image.Request{Reference: imageNames(p.config).Resolve(called), Digest: digest, Progress: told.tell})
+		img, err := s.Pull(ctx, image.Request{Reference: p.ImageNames().Resolve(called), Digest: digest, Progress: told.tell})
 		told.end()
 		if err != nil {
 			return err
@@ -254,7 +242,7 @@ func (p *program) removeImages(c *cobra.Command, names []string, asJSON bool) er
 		}{Names: []string{}, Removed: image.Removed{Images: []string{}}}
 		var mistakes []error
 		for _, called := range names {
-			removed, err := s.Remove(ctx, imageNames(p.config).Resolve(called))
+			removed, err := s.Remove(ctx, p.ImageNames().Resolve(called))
 			if err != nil {
 				mistakes = append(mistakes, err)
 				continue
@@ -276,12 +264,12 @@ func (p *program) removeImages(c *cobra.Command, names []string, asJSON bool) er
 
 func (p *program) pruneImages(c *cobra.Command, asJSON bool) error {
 	return p.withImages(c, true, func(ctx context.Context, s *image.Store) error {
-		parts, err := p.open(nil)
+		a, err := p.Open(app.Options{})
 		if err != nil {
 			return err
 		}
-		defer parts.close(p.log)
-		needed, err := neededImages(parts.sessions)
+		defer a.Close()
+		needed, err := neededImages(a.Sessions)
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"testing"
 
+	"paddock/internal/app"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
@@ -57,7 +58,7 @@ func TestPruneKeepsWhatSavedMachinesGoOnIn(t *testing.T) {
 	saved, lost := importTar(t, "tools", "1"), importTar(t, "tools", "2")
 	importTar(t, "tools", "3")
 	fake := &savedIn{sandboxtest.NewFakeKeeper(sandboxtest.FakeConfig{Name: "linux"}), saved}
-	m, err := session.New(session.Config{Dir: os.Getenv("PADDOCK_STATE_DIR"), Backends: backends{fake}})
+	m, err := session.New(session.Config{Dir: os.Getenv("PADDOCK_STATE_DIR"), Backends: app.Backends{fake}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ func TestPruneKeepsWhatSleepingSessionsHaveByItsID(t *testing.T) {
 	command(t, newFake, "image", "ls") // its folders are those of the test
 	asleep, lost, named := importTar(t, "tools", "1"), importTar(t, "tools", "2"), importTar(t, "tools", "3")
 	fake := sandboxtest.NewFakeMachines(sandboxtest.FakeConfig{Name: "linux"})
-	m, err := session.New(session.Config{Dir: os.Getenv("PADDOCK_STATE_DIR"), Backends: backends{fake}})
+	m, err := session.New(session.Config{Dir: os.Getenv("PADDOCK_STATE_DIR"), Backends: app.Backends{fake}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,17 +13,15 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"paddock/internal/cli/config"
-	"paddock/internal/cli/trust"
+	"paddock/internal/config"
 	"paddock/internal/fault"
 	"paddock/internal/telemetry"
+	"paddock/internal/trust"
 )
 
-// places are the folders and files that paddock uses of a user's.
+// places are where the configuration is.
 type places struct {
-	state  string
-	cache  string
-	config string   // the configuration that was asked for; empty: search
+	config string   // the file that was asked for; empty: search
 	search []string // where it may be else, beside the working folder
 }
 
@@ -68,8 +66,7 @@ func secretFlag(flags *pflag.FlagSet) {
 // load finds the places, reads the configuration and opens the log. Its error
 // joins every mistake in the configuration; what is right of it counts then.
 func (p *program) load(c *cobra.Command) error {
-	var err error
-	if p.places, err = findPlaces(c.Flags()); err != nil {
+	if err := p.findPlaces(c.Flags()); err != nil {
 		return err
 	}
 	given := map[string]string{}
@@ -78,22 +75,23 @@ func (p *program) load(c *cobra.Command) error {
 			given[f.Name] = f.Value.String()
 		}
 	})
-	p.source = config.Source{
+	p.Source = config.Source{
 		File: p.places.config, Project: trust.Name, Trusted: p.trusted, Search: p.places.search, Environ: os.Environ(), Flags: given,
 	}
-	p.config, err = config.Load(p.source)
-	p.log = telemetry.NewLogger(p.stderr, p.config.Logging.Level, p.config.Logging.Structured)
-	if p.config.Ignored != "" {
+	var err error
+	p.Config, err = config.Load(p.Source)
+	p.Log = telemetry.NewLogger(p.stderr, p.Config.Logging.Level, p.Config.Logging.Structured)
+	if p.Config.Ignored != "" {
 		p.tellIgnored(c)
 	}
-	for _, warning := range p.config.Warnings {
+	for _, warning := range p.Config.Warnings {
 		p.warn(c, plain(warning))
 	}
-	return errors.Join(err, p.checkServers())
+	return errors.Join(err, p.CheckServers())
 }
 
-func findPlaces(flags *pflag.FlagSet) (places, error) {
-	var p places
+// findPlaces finds the folders and the configuration.
+func (p *program) findPlaces(flags *pflag.FlagSet) error {
 	home := homeFolder()
 	for _, place := range []struct {
 		to       *string
@@ -101,9 +99,9 @@ func findPlaces(flags *pflag.FlagSet) (places, error) {
 		variable string
 		fallback string
 	}{
-		{&p.state, "state-dir", "PADDOCK_STATE_DIR", stateFolder(home)},
-		{&p.cache, "cache-dir", "PADDOCK_CACHE_DIR", cacheFolder(home)},
-		{&p.config, "config", "PADDOCK_CONFIG", ""},
+		{&p.StateDir, "state-dir", "PADDOCK_STATE_DIR", stateFolder(home)},
+		{&p.CacheDir, "cache-dir", "PADDOCK_CACHE_DIR", cacheFolder(home)},
+		{&p.places.config, "config", "PADDOCK_CONFIG", ""},
 	} {
 		*place.to = place.fallback
 		if v := os.Getenv(place.variable); v != "" {
@@ -113,20 +111,20 @@ func findPlaces(flags *pflag.FlagSet) (places, error) {
 			*place.to = v
 		}
 	}
-	for _, dir := range []*string{&p.state, &p.cache} {
+	for _, dir := range []*string{&p.StateDir, &p.CacheDir} {
 		if *dir == "" {
-			return p, fault.New(fault.Unavailable, "the user has no home folder").WithHint("say where to keep files with --state-dir and --cache-dir")
+			return fault.New(fault.Unavailable, "the user has no home folder").WithHint("say where to keep files with --state-dir and --cache-dir")
 		}
 		abs, err := filepath.Abs(*dir)
 		if err != nil {
-			return p, fmt.Errorf("finding the current folder: %w", err)
+			return fmt.Errorf("finding the current folder: %w", err)
 		}
 		*dir = abs
 	}
 	if dir := configFolder(home); dir != "" {
-		p.search = []string{filepath.Join(dir, trust.Name)}
+		p.places.search = []string{filepath.Join(dir, trust.Name)}
 	}
-	return p, nil
+	return nil
 }
 
 // homeFolder is the user's home folder, also where a client starts paddock

@@ -23,7 +23,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"paddock/internal/cli/config"
+	"paddock/internal/app"
+	"paddock/internal/config"
 	"paddock/internal/fault"
 )
 
@@ -38,25 +39,17 @@ const (
 // first interrupt ends what runs, gently, and the second the process.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	log.SetOutput(io.Discard) // net/http quotes there what a host sends unasked, which may be a secret
-	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, newBackends: newBackends}
+	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, Env: app.Env{NewBackends: app.NewBackends}}
 	return p.main(ctx, args)
 }
 
 // program is one run of the command line.
 type program struct {
+	app.Env // load fills it in
+
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	newBackends    makeBackends
-
-	transport string // how the process is asked; empty: by its command line
-
-	// What load fills in:
-	config *config.Config
-	source config.Source // of the configuration
-	places places
-	log    *slog.Logger
-
-	sealer *lateVault // made by vault
+	places         places
 }
 
 // exit is an error that has been reported already: only its code is left.
@@ -72,7 +65,7 @@ func usage(format string, args ...any) *fault.Error {
 }
 
 func (p *program) main(ctx context.Context, args []string) (code int) {
-	p.log = slog.New(slog.DiscardHandler)
+	p.Log = slog.New(slog.DiscardHandler)
 	root := p.root()
 	args, running := endFlags(root, args)
 	defer func() {
@@ -128,7 +121,7 @@ func isUsageError(err error) bool { return errors.Is(err, errUsage) || errors.Is
 
 // report tells a person every mistake in err.
 func (p *program) report(err error) {
-	for _, e := range apart(err) {
+	for _, e := range fault.Apart(err) {
 		var f *fault.Error
 		switch {
 		case errors.As(e, &f):
@@ -137,7 +130,7 @@ func (p *program) report(err error) {
 				p.say("hint", f.Hint)
 			}
 			if cause := errors.Unwrap(f); cause != nil && !isUsageError(cause) {
-				p.log.Debug("the cause", "error", e, "cause", cause)
+				p.Log.Debug("the cause", "error", e, "cause", cause)
 			}
 		case errors.Is(e, context.Canceled):
 			p.say("error", "cancelled")
@@ -153,22 +146,9 @@ func (p *program) say(kind, message string) {
 	fmt.Fprintf(p.stderr, "paddock: %s: %s\n", kind, plainLines(strings.TrimRight(message, "\n")))
 }
 
-// apart gives the errors that were joined in err.
-func apart(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return []error{err}
-	}
-	var all []error
-	for _, e := range joined.Unwrap() {
-		all = append(all, apart(e)...)
-	}
-	return all
-}
-
 func (p *program) panicked(v any) {
 	p.say("error", fmt.Sprintf("paddock made a mistake: %v", v))
-	if p.log.Enabled(context.Background(), slog.LevelDebug) {
+	if p.Log.Enabled(context.Background(), slog.LevelDebug) {
 		fmt.Fprintf(p.stderr, "%s", debug.Stack())
 		return
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 
-	"paddock/internal/cli/config"
+	"paddock/internal/app"
 	"paddock/internal/fault"
 	"paddock/internal/helper"
 	"paddock/internal/sandbox"
@@ -45,19 +45,19 @@ func TestMain(m *testing.M) {
 		os.Exit(worker.Main(os.Args))
 	}
 	if helper.Requested(os.Args) {
-		os.Exit(helper.Main(os.Args, Jobs()...))
+		os.Exit(helper.Main(os.Args, app.Jobs()...))
 	}
 	testscript.Main(m, map[string]func(){"tools-server": toolsServer, "paddock": func() {
 		if os.Getenv(fakeEnv) == "" {
 			os.Exit(Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 		}
-		p := &program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, newBackends: newFake}
+		p := &program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, Env: app.Env{NewBackends: newFake}}
 		os.Exit(p.main(context.Background(), os.Args[1:]))
 	}})
 }
 
-func newFake(places, *config.Config, *session.Life, *slog.Logger) (backends, error) {
-	return backends{sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "wasm"})}, nil
+func newFake(*app.Env, *session.Life) (app.Backends, error) {
+	return app.Backends{sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "wasm"})}, nil
 }
 
 // result is what one command line did, in this process.
@@ -67,7 +67,7 @@ type result struct {
 }
 
 // command runs a command line in this process, with folders of its own.
-func command(t *testing.T, newBackends makeBackends, args ...string) result {
+func command(t *testing.T, newBackends app.MakeBackends, args ...string) result {
 	t.Helper()
 	dir := t.TempDir()
 	t.Setenv("PADDOCK_STATE_DIR", filepath.Join(dir, "state"))
@@ -83,15 +83,15 @@ func again(t *testing.T, args ...string) result {
 	return run(t, newFake, args...)
 }
 
-func run(t *testing.T, newBackends makeBackends, args ...string) result {
+func run(t *testing.T, newBackends app.MakeBackends, args ...string) result {
 	var stdout, stderr bytes.Buffer
-	p := &program{stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr, newBackends: newBackends}
+	p := &program{stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr, Env: app.Env{NewBackends: newBackends}}
 	code := p.main(t.Context(), args)
 	return result{code, stdout.String(), stderr.String()}
 }
 
 func TestAPanicPrintsAShortMessage(t *testing.T) {
-	panics := func(places, *config.Config, *session.Life, *slog.Logger) (backends, error) { panic("a mistake") }
+	panics := func(*app.Env, *session.Life) (app.Backends, error) { panic("a mistake") }
 	for _, test := range []struct {
 		name  string
 		args  []string
@@ -127,7 +127,7 @@ func TestEveryMistakeIsReportedWithItsHint(t *testing.T) {
 	if p.report(err); stderr.String() != want {
 		t.Errorf("it says\n%s\nwant\n%s", &stderr, want)
 	}
-	p.log = slog.New(slog.NewTextHandler(&stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	p.Log = slog.New(slog.NewTextHandler(&stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	if p.report(err); !strings.Contains(stderr.String(), cause.Error()) {
 		t.Errorf("the cause is not in the log:\n%s", &stderr)
 	}
@@ -204,7 +204,7 @@ func TestEveryCommandTellsItsExitCodes(t *testing.T) {
 }
 
 func TestOutputThatNobodyReadsEndsTheProgram(t *testing.T) {
-	p := &program{stdin: strings.NewReader(""), stdout: broken{syscall.EPIPE}, stderr: io.Discard, newBackends: newFake}
+	p := &program{stdin: strings.NewReader(""), stdout: broken{syscall.EPIPE}, stderr: io.Discard, Env: app.Env{NewBackends: newFake}}
 	t.Setenv("PADDOCK_STATE_DIR", t.TempDir())
 	t.Setenv("PADDOCK_CACHE_DIR", t.TempDir())
 	if code := p.main(t.Context(), []string{"run", "--timeout", "60s", "-c", "print(1)\nloop"}); code != exitNoReader {
@@ -214,7 +214,7 @@ func TestOutputThatNobodyReadsEndsTheProgram(t *testing.T) {
 
 func TestAReaderOfATableThatLeavesIsNoFailure(t *testing.T) {
 	var stderr bytes.Buffer
-	p := &program{stdin: strings.NewReader(""), stdout: broken{syscall.EPIPE}, stderr: &stderr, newBackends: newFake}
+	p := &program{stdin: strings.NewReader(""), stdout: broken{syscall.EPIPE}, stderr: &stderr, Env: app.Env{NewBackends: newFake}}
 	t.Setenv("PADDOCK_STATE_DIR", t.TempDir())
 	t.Setenv("PADDOCK_CACHE_DIR", t.TempDir())
 	for _, args := range []string{"session ls", "session ls --json", "config show"} {
@@ -283,9 +283,9 @@ func (p prepares) Prepare(context.Context) error { *p.times++; return nil }
 
 func TestRunPreparesWhatTheProgramRunsInAndNothingElse(t *testing.T) {
 	var first, second int
-	both := func(places, *config.Config, *session.Life, *slog.Logger) (backends, error) {
+	both := func(*app.Env, *session.Life) (app.Backends, error) {
 		fake := func(name string) sandbox.Backend { return sandboxtest.NewFake(sandboxtest.FakeConfig{Name: name}) }
-		return backends{prepares{fake("wasm"), &first}, prepares{fake("linux"), &second}}, nil
+		return app.Backends{prepares{fake("wasm"), &first}, prepares{fake("linux"), &second}}, nil
 	}
 	r := command(t, both, "run", "--keep", "--isolation", "linux", "-c", "print(1)")
 	if r.code != 0 || first != 0 || second != 1 {

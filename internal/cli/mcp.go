@@ -9,7 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"paddock/internal/cli/config"
+	"paddock/internal/app"
+	"paddock/internal/config"
 	"paddock/internal/session"
 )
 
@@ -36,12 +37,12 @@ func (p *program) mcp(c *cobra.Command) error {
 	if err := p.load(c); err != nil {
 		return err
 	}
-	p.transport = overStdio
-	parts, err := p.open(nil)
+	p.Transport = app.OverStdio
+	a, err := p.Open(app.Options{})
 	if err != nil {
 		return err
 	}
-	defer parts.close(p.log)
+	defer a.Close()
 	ctx, cancel := context.WithCancel(c.Context())
 	var preparing sync.WaitGroup
 	defer preparing.Wait()
@@ -49,15 +50,15 @@ func (p *program) mcp(c *cobra.Command) error {
 	preparing.Go(func() {
 		// Whoever calls before it is done waits for it. Its failure is theirs
 		// too: here it is only seen early.
-		if err := p.prepare(ctx, parts.backends); err != nil && ctx.Err() == nil {
-			p.log.Error("the interpreters cannot be prepared", "cause", err)
+		if err := p.prepare(ctx, a.Backends); err != nil && ctx.Err() == nil {
+			p.Log.Error("the interpreters cannot be prepared", "cause", err)
 		}
 	})
-	server, err := p.newMCP(parts, nil, nil)
+	server, err := a.NewMCP(nil, nil)
 	if err != nil {
 		return err
 	}
-	defer resume(server, session.Local)()
+	defer app.Resume(server, session.Local)()
 	err = server.ServeStdio(ctx, readCloser(p.stdin), writeCloser(p.stdout))
 	if errors.Is(err, context.Canceled) && c.Context().Err() != nil {
 		return nil // it was told to end

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"context"
 	"fmt"
+	"paddock/internal/app"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,7 +24,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 			if err := p.load(c); err != nil {
 				return err
 			}
-			b, err := p.newBackends(p.places, p.config, nil, p.log)
+			b, err := p.MakeBackends()
 			if err != nil {
 				return fmt.Errorf("making the backends: %w", err)
 			}
@@ -36,12 +38,27 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 			}
 			took := time.Since(began)
 			if asJSON {
-				return p.printJSON(map[string]any{"cache_dir": p.places.cache, "seconds": took.Seconds()})
+				return p.printJSON(map[string]any{"cache_dir": p.CacheDir, "seconds": took.Seconds()})
 			}
-			_, err = fmt.Fprintf(p.stdout, "the interpreters are prepared in %s (%.1f s)\n", p.places.cache, took.Seconds())
+			_, err = fmt.Fprintf(p.stdout, "the interpreters are prepared in %s (%.1f s)\n", p.CacheDir, took.Seconds())
 			return err
 		},
 	}
 	jsonFlag(c, &asJSON)
 	return c
+}
+
+// quietTime is how long a person waits without being told why.
+const quietTime = 300 * time.Millisecond
+
+// prepare makes what the backends need on this machine. The first time that
+// takes seconds, and a terminal is told so.
+func (p *program) prepare(ctx context.Context, all app.Backends) error {
+	if terminal(p.stderr) && all.NeedPreparing() {
+		notice := time.AfterFunc(quietTime, func() {
+			fmt.Fprintln(p.stderr, "paddock: compiling the interpreters for this machine, once; it takes some seconds")
+		})
+		defer notice.Stop()
+	}
+	return all.Prepare(ctx)
 }

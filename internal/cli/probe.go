@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
+	"paddock/internal/app"
 	"strings"
 	"time"
 )
@@ -14,18 +14,12 @@ import (
 // probeTime bounds each question to a server of this machine.
 const probeTime = time.Second
 
-// loopback tells whether a URL's host is this machine.
-func loopback(u *url.URL) bool {
-	ip := net.ParseIP(u.Hostname())
-	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
-}
-
 // refusesToken tells whether a paddock serve answers at the endpoint and refuses
 // the token. Only this machine is asked, and nothing but a paddock gets the
 // token; whoever does not answer in time refuses nothing.
 func refusesToken(ctx context.Context, endpoint, token string) bool {
 	u, err := url.Parse(endpoint)
-	if err != nil || !loopback(u) {
+	if err != nil || !app.IsLoopback(u) {
 		return false
 	}
 	health := *u

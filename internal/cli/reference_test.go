@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"paddock/internal/cli/config"
+	"paddock/internal/config"
 )
 
 var update = flag.Bool("update", false, "write the reference's documents from the code")

@@ -10,12 +10,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"paddock/internal/app"
 	"paddock/internal/approval"
 	"paddock/internal/fault"
 	"paddock/internal/mcpserver"
@@ -109,7 +111,7 @@ func (p *program) run(c *cobra.Command, f runFlags, args []string) error {
 	if err := p.load(c); err != nil {
 		return err
 	}
-	if image && (f.session != "" || p.config.Sandbox.Isolation != "linux") {
+	if image && (f.session != "" || p.Config.Sandbox.Isolation != "linux") {
 		return usage("--image is for a Linux sandbox of its own").WithHint("omit it, or --session and --isolation wasm")
 	}
 	req, err := p.request(f, c.Flags().Changed("code"), args)
@@ -117,37 +119,37 @@ func (p *program) run(c *cobra.Command, f runFlags, args []string) error {
 		return err
 	}
 	defer p.outlastSignals()()
-	parts, err := p.open(func(sc *session.Config) {
+	a, err := p.Open(app.Options{Change: func(sc *session.Config) {
 		sc.WaitInPlace = -1 // whoever started the program waits with it
-		if !p.config.IsSet("policy.stdout_max_bytes") {
+		if !p.Config.IsSet("policy.stdout_max_bytes") {
 			sc.Limits.StdoutBytes = runOutput
 		}
-		if !p.config.IsSet("policy.stderr_max_bytes") {
+		if !p.Config.IsSet("policy.stderr_max_bytes") {
 			sc.Limits.StderrBytes = runOutput
 		}
-	})
+	}})
 	if err != nil {
 		return err
 	}
-	defer parts.close(p.log)
+	defer a.Close()
 	ctx := c.Context()
 	if c.Flags().Changed("secret") {
-		f.secrets = &p.config.Secrets.Allow
+		f.secrets = &p.Config.Secrets.Allow
 	}
-	if err := p.lacks(parts, f); err != nil {
+	if err := p.warnOfLacking(a, f); err != nil {
 		return err
 	}
-	id, done, err := p.sessionFor(ctx, parts.sessions, f, req.Language)
+	id, done, err := p.sessionFor(ctx, a.Sessions, f, req.Language)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if info, err := parts.sessions.Info(session.Local, id); err == nil { // else execute says what is wrong
-		if err := p.prepare(ctx, parts.backends.named(info.Isolation)); err != nil {
+	if info, err := a.Sessions.Info(session.Local, id); err == nil { // else execute says what is wrong
+		if err := p.prepare(ctx, a.Backends.Named(info.Isolation)); err != nil {
 			return err
 		}
 	}
-	return p.execute(ctx, parts.sessions, id, req, f)
+	return p.execute(ctx, a.Sessions, id, req, f)
 }
 
 // sessionFor gives the session to run in, and what to do with it afterwards.
@@ -155,7 +157,7 @@ func (p *program) sessionFor(ctx context.Context, m *session.Manager, f runFlags
 	if f.session != "" {
 		return session.ID(f.session), func() {}, nil
 	}
-	set := session.Settings{Language: language, Isolation: p.config.Sandbox.Isolation, Name: "paddock run", Network: f.network, Secrets: f.secrets}
+	set := session.Settings{Language: language, Isolation: p.Config.Sandbox.Isolation, Name: "paddock run", Network: f.network, Secrets: f.secrets}
 	if !f.keep {
 		set.TTL, set.Ephemeral = leftoverTTL, true
 	}
@@ -256,7 +258,7 @@ func (p *program) explain(res session.Result) {
 	switch e.Cause {
 	case sandbox.Exited:
 	case sandbox.TimedOut:
-		p.say("error", fmt.Sprintf("the program was stopped: timed out after %v", p.config.Sessions.DefaultTimeout))
+		p.say("error", fmt.Sprintf("the program was stopped: timed out after %v", p.Config.Sessions.DefaultTimeout))
 	default:
 		p.say("error", "the program was stopped: "+e.Cause.String())
 	}
@@ -350,4 +352,29 @@ func source(r io.Reader) (string, error) {
 		return "", fmt.Errorf("reading the program: %w", err)
 	}
 	return string(bytes.TrimPrefix(b, []byte("\ufeff"))), nil
+}
+
+// warnOfLacking warns of what keeps the program from using the secrets that were named, and
+// says whether its session, where it was named, can have them.
+func (p *program) warnOfLacking(a *app.App, f runFlags) error {
+	if f.secrets == nil {
+		return nil
+	}
+	if f.session != "" {
+		info, err := a.Sessions.Info(session.Local, session.ID(f.session))
+		if err != nil {
+			return unknownSession(err)
+		}
+		for _, name := range *f.secrets {
+			if had := info.Settings.Secrets; had == nil || !slices.Contains(*had, name) {
+				return usage("the session %s was made without the secret %s", plain(f.session), name).
+					WithHint("omit --secret, or --session: a session has the secrets that it is made with")
+			}
+		}
+	}
+	warnings, err := a.Unreachable(*f.secrets)
+	for _, text := range warnings {
+		p.say("warning", text)
+	}
+	return err
 }

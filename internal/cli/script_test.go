@@ -16,7 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"paddock/internal/approval"
-	"paddock/internal/cli/config"
+	"paddock/internal/config"
 	"paddock/internal/sandbox/sandboxtest"
 )
 

@@ -33,7 +33,7 @@ for sessions that run.`,
 }
 
 // secrets are those of the state folder.
-func (p *program) secrets() *secret.Store { return secret.Open(p.places.state, p.vault()) }
+func (p *program) secrets() *secret.Store { return secret.Open(p.StateDir, p.Vault()) }
 
 func (p *program) secretSetCommand() *cobra.Command {
 	var e secret.Entry
@@ -88,7 +88,7 @@ func (p *program) setSecret(c *cobra.Command, e secret.Entry, from string, asJSO
 	if err := p.noteSecret(c.Context(), audit.SecretSet, e.Owner, e.Name); err != nil {
 		return err
 	}
-	if e, err = p.secrets().Set(e, value); err != nil {
+	if e, err = p.Secrets().Set(e, value); err != nil {
 		return err
 	}
 	if asJSON {
@@ -120,7 +120,7 @@ func (p *program) readSecret(variable string) (secret.Value, error) {
 
 // noteSecret records what is done with a secret, before it is done.
 func (p *program) noteSecret(ctx context.Context, action, owner, name string) error {
-	log := p.openAudit(nil)
+	log := p.OpenAudit()
 	target := name
 	if owner != auth.Local {
 		target = owner + "/" + name
@@ -147,7 +147,7 @@ func (p *program) listSecrets(c *cobra.Command, asJSON bool) error {
 	if err := p.loadServers(c); err != nil {
 		return err
 	}
-	list, err := p.secrets().List()
+	list, err := p.Secrets().List()
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (p *program) removeSecret(c *cobra.Command, owner, name string, asJSON bool
 	if err := p.loadServers(c); err != nil {
 		return err
 	}
-	list, err := p.secrets().List()
+	list, err := p.Secrets().List()
 	if err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func (p *program) removeSecret(c *cobra.Command, owner, name string, asJSON bool
 		}
 	}
 	if err == nil {
-		err = p.secrets().Remove(owner, name)
+		err = p.Secrets().Remove(owner, name)
 	}
 	if err != nil {
 		return err

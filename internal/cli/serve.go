@@ -2,29 +2,23 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"paddock/internal/app"
 	"paddock/internal/audit"
 	"paddock/internal/auth"
-	"paddock/internal/cli/config"
+	"paddock/internal/config"
 	"paddock/internal/fault"
-	"paddock/internal/mcpserver"
-	"paddock/internal/microsandbox"
 	"paddock/internal/session"
-	"paddock/internal/telemetry"
 	"paddock/internal/web"
-	"paddock/internal/web/files"
 )
 
 func (p *program) serveCommand() *cobra.Command {
@@ -69,9 +63,9 @@ func (p *program) serve(c *cobra.Command, dev bool) error {
 	}
 	relaxCollector()
 	keepListening()
-	p.transport = overHTTP
+	p.Transport = app.OverHTTP
 	p.warnOfSecrets()
-	wc, local, err := p.webConfig(dev)
+	wc, local, err := p.WebConfig(dev)
 	if err != nil {
 		return err
 	}
@@ -79,31 +73,31 @@ func (p *program) serve(c *cobra.Command, dev bool) error {
 	if _, err := web.New(wc); err != nil {
 		return err
 	}
-	parts, err := p.open(nil)
+	a, err := p.Open(app.Options{})
 	if err != nil {
 		return err
 	}
-	defer parts.close(p.log)
-	if err := p.checkAudit(parts.audit); err != nil {
+	defer a.Close()
+	if err := p.checkAudit(a.Audit); err != nil {
 		return err
 	}
 	// Calls that run while the server ends may wait for it still.
-	ready := p.prepareFor(context.WithoutCancel(c.Context()), parts.backends)
-	defer ready.wait()
+	ready := a.PrepareWith(context.WithoutCancel(c.Context()), func(ctx context.Context) error { return p.prepare(ctx, a.Backends) })
+	defer ready.Wait()
 	var server *web.Server
 	refuse := func(w http.ResponseWriter, r *http.Request, err error) { server.Refuse(w, r, err) }
-	if err := p.addPreviews(&wc, parts, refuse, func(id string) string { return server.PreviewURL(id) }); err != nil {
+	if err := a.AddPreviews(&wc, refuse, func(id string) string { return server.PreviewURL(id) }); err != nil {
 		return err
 	}
-	closeMCP, err := p.addHandlers(&wc, parts, ready, refuse)
+	closeMCP, err := a.AddHandlers(&wc, ready, refuse)
 	if err != nil {
 		return err
 	}
 	defer closeMCP()
-	defer parts.previews.unannounce()
+	defer a.UnannouncePreviews()
 	drain := wc.OnDrain
 	wc.OnDrain = func() {
-		p.tellEnding(parts.sessions.Stats())
+		p.tellEnding(a.Sessions.Stats())
 		drain()
 	}
 	if server, err = web.New(wc); err != nil {
@@ -112,7 +106,7 @@ func (p *program) serve(c *cobra.Command, dev bool) error {
 	ctx, stop := context.WithCancelCause(c.Context())
 	defer stop(nil)
 	err = server.Run(ctx, func(url string) {
-		parts.previews.announce(server.PreviewURL)
+		a.AnnouncePreviews(server.PreviewURL)
 		if err := p.tellServing(url, local, dev); err != nil {
 			stop(err)
 		}
@@ -125,7 +119,7 @@ func (p *program) serve(c *cobra.Command, dev bool) error {
 
 // tellServing says where it is served, when this machine's user can come in; nil: nobody
 // is to be let in so.
-func (p *program) tellServing(url string, local *localUser, dev bool) error {
+func (p *program) tellServing(url string, local *app.LocalUser, dev bool) error {
 	if local != nil {
 		if err := p.openLocal(local); err != nil {
 			return err
@@ -179,282 +173,32 @@ func (p *program) checkAudit(log *audit.Log) error {
 	if err == nil {
 		return nil
 	}
-	f := fault.New(fault.Unavailable, "the audit log cannot be written in %s", p.auditFolder()).
+	f := fault.New(fault.Unavailable, "the audit log cannot be written in %s", p.AuditFolder()).
 		WithHint("let this user write there; audit.mode = \"best_effort\" runs programs unrecorded").WithCause(err)
-	if audit.Mode(p.config.Audit.Mode) == audit.Required {
+	if audit.Mode(p.Config.Audit.Mode) == audit.Required {
 		return f
 	}
 	p.say("warning", f.Message)
 	return nil
 }
 
-// webConfig is what the configuration says of the HTTP server; what lies behind
-// its paths is missing. Where nothing else was set up for clients to come in
-// with, this machine's user may: local is to be opened then, else it is nil.
-func (p *program) webConfig(dev bool) (wc web.Config, local *localUser, err error) {
-	h := p.config.HTTP
-	wc = web.Config{
-		Host: h.Host, Port: int(h.Port), Path: h.Path, PublicURL: h.PublicURL,
-		PreviewDomain: h.PreviewDomain, AllowedHosts: h.AllowedHosts, Origins: h.Origins, TrustedProxies: h.TrustedProxies,
-		CertFile: h.TLSCert, KeyFile: h.TLSKey, AllowPlain: h.AllowPlain, Dev: dev, MetricsOpen: h.MetricsOpen,
-		MaxBodyBytes: h.MaxRequestBytes, MaxUploadBytes: p.config.Sessions.DiskBytes,
-		RequestTimeout: h.RequestTimeout, Grace: h.ShutdownGrace,
-		Context: telemetry.WithRequestID, Signed: files.Signed, Log: p.log,
-	}
-	if dev {
-		wc.Verifier = auth.OpenTokens(p.places.state)
-		return wc, nil, nil
-	}
-	tokens := auth.OpenTokens(p.places.state)
-	if _, err := tokens.List(); err != nil { // all of their bearers would be refused, and not know why
-		return wc, nil, err
-	}
-	accepted := []auth.Verifier{tokens}
-	if h.AuthToken != "" {
-		accepted = append(accepted, auth.Static(h.AuthToken, &auth.Principal{ID: configured, Name: "configured"}))
-	}
-	if a := p.config.Auth; a.Issuer != "" {
-		audience := a.Audience
-		if audience == "" && h.PublicURL != "" {
-			audience = h.PublicURL + h.Path
-		}
-		issuer, err := auth.NewOAuth(auth.OAuthConfig{Issuer: a.Issuer, AllowHTTP: a.AllowHTTPIssuer, Audience: audience, Required: a.ScopesRequired, Sets: config.Scopes(), Log: p.log})
-		if err != nil {
-			return wc, nil, err
-		}
-		accepted = append(accepted, issuer)
-		wc.Scopes, wc.Metadata = issuer.Scopes(), document(issuer.Metadata())
-	}
-	if len(accepted) == 1 {
-		local = &localUser{dir: p.places.state}
-		accepted = append(accepted, local)
-	}
-	wc.Verifier = auth.Any(accepted...)
-	return wc, local, nil
-}
-
-// configured is the ID of whoever comes in with the configuration's token.
-const configured = auth.OfToken + "auth-token"
-
-// alive says whether an owner may still act. Of an issuer's nobody knows that
-// without their token.
-func (p *program) alive() func(session.Owner) error {
-	tokens := auth.OpenTokens(p.places.state)
-	return func(owner session.Owner) error {
-		id := string(owner)
-		if !strings.HasPrefix(id, auth.OfToken) || id == configured && p.config.HTTP.AuthToken != "" {
-			return nil
-		}
-		return tokens.Alive(id)
-	}
-}
-
-// document serves a value as JSON.
-func document(v any) http.Handler {
-	text, err := json.Marshal(v)
+// openLocal opens the way in for this machine's user and says where its token
+// is. A token that was made just now is shown too, on a terminal alone: a log is
+// no place for it.
+func (p *program) openLocal(l *app.LocalUser) error {
+	made, err := l.Open()
 	if err != nil {
-		panic("cli: " + err.Error()) // of paddock's own types
+		return p.explainTokens(err)
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(text) // whoever does not read has gone
-	})
-}
-
-// addHandlers puts in what lies behind the paths; what it gives ends it.
-func (p *program) addHandlers(wc *web.Config, o *parts, ready *readiness, refuse func(http.ResponseWriter, *http.Request, error)) (end func(), err error) {
-	links, err := files.OpenLinks(p.places.state)
-	if err != nil {
-		return nil, err
-	}
-	server, err := p.newMCP(o, bindHTTP, linkWith(o, links))
-	if err != nil {
-		return nil, err
-	}
-	stopResuming := resume(server, "")
-	handler, err := server.Handler(mcpserver.HTTPConfig{Path: p.config.HTTP.Path, MaxBody: wc.MaxBodyBytes, Tools: toolsOf, TasksDir: filepath.Join(p.places.state, "tasks"), Beyond: beyondScope(refuse), Grace: wc.Grace})
-	if err != nil {
-		stopResuming()
-		return nil, fmt.Errorf("making the MCP endpoint: %w", err)
-	}
-	end = func() { handler.Close(); stopResuming() }
-	moved, err := files.New(files.Config{
-		Named:    server.Named,
-		Sessions: o.sessions, Links: links, Base: web.BaseURL, Log: p.log, Moved: o.movedFile, Alive: p.alive(), Beyond: beyondScope(refuse),
-		Admit: func(owner session.Owner) (func(), error) { return o.admit(context.Background(), string(owner), false) },
-	})
-	if err != nil {
-		end()
-		return nil, err
-	}
-	if wc.Approvals, err = approvalsAPI(o, beyondScope(refuse)); err != nil {
-		end()
-		return nil, err
-	}
-	wc.MCP, wc.Files = telemetry.Joined(handler), telemetry.Joined(moved)
-	wc.Metrics, wc.Ready, wc.Answered, wc.OnDrain = o.telemetry.Handler(), ready.reasons, o.answered, handler.Drain
-	if slices.Contains(p.config.Tools.Enabled, sandboxSet) {
-		wc.RPC, wc.Health = telemetry.Joined(o.sandboxes.RPC(sandboxOwner, o.memory)), http.HandlerFunc(microsandbox.Health)
-	}
-	path := wc.Path
-	wc.Failed, wc.Listens = o.failed, listens
-	wc.Admit = func(ctx context.Context, who *auth.Principal, r *http.Request) (func(), error) {
-		return o.admit(ctx, who.ID, r.URL.Path == path && listens(r))
-	}
-	return end, nil
-}
-
-// sandboxSet is the set of tools that microsandbox's JSON-RPC belongs to.
-const sandboxSet = "sandbox"
-
-// sandboxIsolation is what named sandboxes run in.
-const sandboxIsolation = microsandbox.Isolation
-
-// sandboxOwner says whose request it is, of those who may use the set.
-func sandboxOwner(r *http.Request) (session.Owner, error) {
-	who := auth.From(r.Context())
-	if who == nil {
-		return "", fault.New(fault.Denied, "the request has no principal")
-	}
-	if sets := toolsOf(r.Context()); sets != nil && !slices.Contains(sets, sandboxSet) {
-		return "", fault.New(fault.Denied, "this token may not use named sandboxes").WithHint("the operator can make one that may: paddock token create --tools %s", sandboxSet)
-	}
-	return session.Owner(who.ID), nil
-}
-
-// listens tells whether a request to the MCP endpoint is for a stream that its
-// client only listens to. A call that says so is counted and ended like one.
-func listens(r *http.Request) bool {
-	return r.Method == http.MethodGet || r.Method == http.MethodPost && r.Header.Get("Mcp-Method") == "subscriptions/listen"
-}
-
-// admit counts one request of a principal, and takes it in hand.
-func (o *parts) admit(ctx context.Context, principal string, listens bool) (release func(), err error) {
-	if err := o.gate.Request(principal); err != nil {
-		o.telemetry.Rejected(ctx, "requests")
-		return nil, err
-	}
-	take, of := o.gate.Hold, "concurrent_requests"
-	if listens {
-		take, of = o.gate.Listen, "streams"
-	}
-	if release, err = take(principal); err != nil {
-		o.telemetry.Rejected(ctx, of)
-	}
-	return release, err
-}
-
-// answered measures a request.
-func (o *parts) answered(ctx context.Context, a web.Answered) {
-	o.telemetry.Request(ctx, a.Method, a.Route, a.Status, a.Took)
-}
-
-// failed records from where somebody could not come in, and how often.
-func (o *parts) failed(ctx context.Context, f web.Failures) {
-	r := audit.Record{Action: audit.AuthFailure, Outcome: audit.Error, ErrorType: string(fault.KindOf(f.Last))}
-	if f.From.IsValid() {
-		r.Target = f.From.String()
-	}
-	if f.Count > 1 {
-		r.Count = f.Count
-	}
-	o.note(ctx, r)
-}
-
-// movedFile records who read or changed a file, or made a link to it.
-func (o *parts) movedFile(ctx context.Context, m files.Moved) {
-	r := audit.Record{Action: audit.FileRead, Principal: string(m.Owner), Session: string(m.Session), Target: m.Path, Outcome: audit.Success}
+	file := filepath.Join(l.Dir, auth.LocalTokenFile)
 	switch {
-	case m.Link:
-		r.Action = audit.LinkCreate
-	case m.Write:
-		r.Action = audit.FileWrite
-	}
-	if m.Err != nil {
-		r.Outcome, r.ErrorType = audit.Error, string(fault.KindOf(m.Err))
-	}
-	o.note(ctx, r)
-}
-
-// touchedFile records which file a tool or a resource read or changed.
-func (o *parts) touchedFile(ctx context.Context, owner session.Owner, id session.ID, path string, write bool, err error) {
-	o.movedFile(ctx, files.Moved{Owner: owner, Session: id, Path: path, Write: write, Err: err})
-}
-
-// note records what has happened already.
-func (o *parts) note(ctx context.Context, r audit.Record) {
-	if err := o.audit.Write(ctx, r); err != nil {
-		o.log.WarnContext(ctx, "the audit log did not take a record", "action", r.Action, "cause", err)
-	}
-}
-
-// newMCP makes the MCP server as the configuration says.
-func (p *program) newMCP(o *parts, bind mcpserver.Binding, link linkMaker) (*mcpserver.Server, error) {
-	c, version := p.config, p.config.Server.Version
-	if version == "" {
-		version = build().Version
-	}
-	memory := c.Memory()
-	if _, most := c.MachineMemory(); o.backends.runs(sandboxIsolation) {
-		memory = max(memory, most)
-	}
-	server, err := mcpserver.New(mcpserver.Config{
-		Sessions: o.sessions, Sandboxes: o.sandboxes, Servers: o.bindings.broker, Skills: o.skills.Store, Name: c.Server.Name, Version: version, Instructions: c.Server.Instructions, Tools: c.Tools.Enabled,
-		DefaultTimeout: c.Sessions.DefaultTimeout, MaxTimeout: c.Sessions.MaxTimeout, MemoryBytes: memory,
-		Binding: bind, Link: link, Preview: o.previews.forModels(), Touched: o.touchedFile, Approvals: o.approvals.store, AskClient: c.Approvals.AskClient, Reaches: o.network.Reaches, Secrets: c.Secrets.Allow,
-		Packages: p.newInstaller(o), Helpers: o.helpers, Memory: o.memory, Telemetry: o.telemetry, Log: p.log,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("making the MCP server: %w", err)
-	}
-	return server, nil
-}
-
-type linkMaker = func(context.Context, session.Owner, session.ID, string) (string, time.Time, error)
-
-// linkWith gives a file's one-time address, as the client knows this server.
-func linkWith(o *parts, links *files.Links) linkMaker {
-	return func(ctx context.Context, owner session.Owner, id session.ID, path string) (string, time.Time, error) {
-		l, err := links.New(owner, id, path, http.MethodGet, 0)
-		o.movedFile(ctx, files.Moved{Owner: owner, Session: id, Path: path, Link: true, Err: err})
-		return web.BaseURL(ctx) + l.URL, l.Expires, err
-	}
-}
-
-// bindHTTP gives a client's MCP session one workspace of its principal's.
-func bindHTTP(ctx context.Context, from mcpserver.Caller) (mcpserver.Bound, error) {
-	who := auth.From(ctx)
-	if who == nil {
-		return mcpserver.Bound{}, fault.New(fault.Denied, "the request has no principal")
-	}
-	return mcpserver.Bound{Owner: session.Owner(who.ID), Default: from.SessionID}, nil
-}
-
-// toolsOf are the sets that a request's token reaches; nil: all.
-func toolsOf(ctx context.Context) []string {
-	if who := auth.From(ctx); who != nil {
-		return who.Tools
-	}
-	return []string{}
-}
-
-// namespacesOf are those of sandboxes that a request's token reaches; nil: all.
-func namespacesOf(ctx context.Context) []string {
-	if who := auth.From(ctx); who != nil {
-		return who.Namespaces
+	case made == "":
+		fmt.Fprintf(p.stderr, "paddock: the token of this machine's user is in %s\n", file)
+	case terminal(p.stderr):
+		fmt.Fprintf(p.stderr, "paddock: the token of this machine's user, which is in %s and shown this once: %s\n", file, made)
+		p.say("hint", "paddock setup CLIENT --http gives it to a client; paddock token create makes others")
+	default:
+		fmt.Fprintf(p.stderr, "paddock: a token for this machine's user was made: %s\n", file)
 	}
 	return nil
-}
-
-// beyondScope tells a client of an OAuth issuer which scope a tool needs. For
-// other tokens nothing can be granted: to them the tool does not exist.
-func beyondScope(refuse func(http.ResponseWriter, *http.Request, error)) func(http.ResponseWriter, *http.Request, string) bool {
-	return func(w http.ResponseWriter, r *http.Request, set string) bool {
-		who := auth.From(r.Context())
-		if who == nil || !strings.HasPrefix(who.ID, auth.OfIssuer) {
-			return false
-		}
-		refuse(w, r, auth.InsufficientScope(auth.ScopeOf(set)))
-		return true
-	}
 }

@@ -14,12 +14,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"paddock/internal/app"
 	"paddock/internal/audit"
 	"paddock/internal/auth"
 	"paddock/internal/bindings/upstream"
-	"paddock/internal/cli/config"
-	"paddock/internal/cli/serverstore"
+	"paddock/internal/config"
 	"paddock/internal/fault"
+	"paddock/internal/serverstore"
 )
 
 func (p *program) serverCommand() *cobra.Command {
@@ -198,14 +199,14 @@ func (p *program) addServer(c *cobra.Command, args []string, f addFlags) error {
 	if err != nil {
 		return err
 	}
-	defer k.close()
-	if k.err != nil {
-		p.say("warning", "it cannot be used as it is: "+k.err.Error())
+	defer k.Close()
+	if k.Err != nil {
+		p.say("warning", "it cannot be used as it is: "+k.Err.Error())
 	}
 	if f.asJSON {
 		return p.printJSON(shown(k))
 	}
-	_, err = fmt.Fprintln(p.stdout, k.name)
+	_, err = fmt.Fprintln(p.stdout, k.Name)
 	return err
 }
 
@@ -214,7 +215,7 @@ func (p *program) loadServers(c *cobra.Command) error {
 	if err := p.load(c); err != nil {
 		return err
 	}
-	return p.explainFolder(auth.CheckFolder(p.places.state))
+	return p.explainFolder(auth.CheckFolder(p.StateDir))
 }
 
 // explainFolder says which the state folder is, where it cannot be used.
@@ -227,8 +228,8 @@ func (p *program) explainFolder(err error) error {
 
 // putServer checks a server and adds it. One that refers to a variable that is not there
 // is added: paddock may be started with it.
-func (p *program) putServer(ctx context.Context, name string, s config.Server, replace bool) (*known, error) {
-	entries, err := p.addedServers().List()
+func (p *program) putServer(ctx context.Context, name string, s config.Server, replace bool) (*app.Server, error) {
+	entries, err := p.AddedServers().List()
 	if err != nil {
 		return nil, err
 	}
@@ -238,11 +239,11 @@ func (p *program) putServer(ctx context.Context, name string, s config.Server, r
 	if err := p.noteServer(ctx, audit.ServerAdd, name); err != nil {
 		return nil, err
 	}
-	if err := p.addedServers().Add(name, s, replace); err != nil {
+	if err := p.AddedServers().Add(name, s, replace); err != nil {
 		return nil, err
 	}
-	k := &known{name: name, origin: wasAdded, server: s}
-	k.err = p.prepareServer(k)
+	k := &app.Server{Name: name, Origin: app.Added, Written: s}
+	k.Err = p.PrepareServer(k)
 	return k, nil
 }
 
@@ -251,27 +252,12 @@ func (p *program) checkServer(name string, s config.Server, to []serverstore.Ent
 	if err := config.CheckServerName(name); err != nil {
 		return fault.Of(err).WithCause(errUsage)
 	}
-	if _, err := s.Expand(noVariables); err == nil {
-		d := definitionOf(name, s)
-		if err := errors.Join(d.Check(), d.Policy.Check(), checkOAuth(s.OAuth)); err != nil {
-			return err
-		}
-	}
-	others := p.configuredServers()
-	for _, e := range to {
-		if e.Name != name {
-			others = append(others, &known{name: e.Name, origin: wasAdded})
-		}
-	}
-	return taken(others, name)
+	return p.CheckNewServer(name, s, to)
 }
-
-// noVariables finds none.
-func noVariables(string) (string, bool) { return "", false }
 
 // noteServer records what is done with a server, before it is done.
 func (p *program) noteServer(ctx context.Context, action, target string) error {
-	log := p.openAudit(nil)
+	log := p.OpenAudit()
 	err := log.Write(ctx, audit.Record{Action: action, Principal: auth.Local, Target: target, Outcome: audit.Success})
 	return errors.Join(err, log.Close())
 }
@@ -295,7 +281,7 @@ func (p *program) removeServer(c *cobra.Command, name string, asJSON bool) error
 	if err := p.loadServers(c); err != nil {
 		return err
 	}
-	entries, err := p.addedServers().List()
+	entries, err := p.AddedServers().List()
 	if err != nil {
 		return err
 	}
@@ -303,19 +289,19 @@ func (p *program) removeServer(c *cobra.Command, name string, asJSON bool) error
 	for _, e := range entries {
 		known = known || e.Name == name
 	}
-	if _, ok := p.config.Servers[name]; ok && !known {
-		return fault.New(fault.Conflict, "the server %q is defined in %s", name, p.config.Origin("servers."+name)).WithHint("remove it there")
+	if _, ok := p.Config.Servers[name]; ok && !known {
+		return fault.New(fault.Conflict, "the server %q is defined in %s", name, p.Config.Origin("servers."+name)).WithHint("remove it there")
 	}
 	if known {
 		if err := p.noteServer(c.Context(), audit.ServerRemove, name); err != nil {
 			return err
 		}
 	}
-	if err := p.addedServers().Remove(name); err != nil {
+	if err := p.AddedServers().Remove(name); err != nil {
 		return err
 	}
-	if _, ok := p.config.Servers[name]; !ok { // its tokens would be another's
-		if err := p.tokenFiles().Save(c.Context(), tokenKey(name), nil); err != nil {
+	if _, ok := p.Config.Servers[name]; !ok { // its tokens would be another's
+		if err := p.TokenFiles().Save(c.Context(), app.TokenKey(name), nil); err != nil {
 			return err
 		}
 	}
@@ -355,11 +341,11 @@ const (
 	unreachable = "unreachable"
 )
 
-func shown(k *known) serverJSON {
-	s := k.server
+func shown(k *app.Server) serverJSON {
+	s := k.Written
 	j := serverJSON{
-		Name: k.name, Origin: k.origin, Transport: transportOf(s), Command: s.Command, Args: s.Args, Dir: s.Dir, URL: config.ShownURL(s.URL),
-		Env: sortedNames(s.Env), Headers: sortedNames(s.Headers), State: usable,
+		Name: k.Name, Origin: k.Origin, Transport: app.TransportOf(s), Command: s.Command, Args: s.Args, Dir: s.Dir, URL: config.ShownURL(s.URL),
+		Env: slices.Sorted(maps.Keys(s.Env)), Headers: slices.Sorted(maps.Keys(s.Headers)), State: usable,
 	}
 	for name, patterns := range map[string][]string{"allow": s.Tools.Allow, "ask": s.Tools.Ask, "deny": s.Tools.Deny} {
 		if len(patterns) > 0 {
@@ -369,8 +355,8 @@ func shown(k *known) serverJSON {
 			j.Policy[name] = patterns
 		}
 	}
-	if k.err != nil {
-		j.failed(unusable, k.err)
+	if k.Err != nil {
+		j.failed(unusable, k.Err)
 	}
 	return j
 }
@@ -378,7 +364,7 @@ func shown(k *known) serverJSON {
 // failed puts in why a server does not work.
 func (j *serverJSON) failed(state string, err error) {
 	var messages []string
-	for _, e := range apart(err) {
+	for _, e := range fault.Apart(err) {
 		f := fault.Of(e)
 		messages = append(messages, f.Message)
 		if j.Hint == "" {
@@ -408,10 +394,10 @@ func (p *program) listServers(c *cobra.Command, check, asJSON bool) error {
 	if err := p.load(c); err != nil {
 		return err
 	}
-	all, err := p.knownServers()
+	all, err := p.Servers()
 	defer func() {
 		for _, k := range all {
-			k.close()
+			k.Close()
 		}
 	}()
 	if err != nil {
@@ -421,7 +407,7 @@ func (p *program) listServers(c *cobra.Command, check, asJSON bool) error {
 	var work sync.WaitGroup
 	for i, k := range all {
 		list[i] = shown(k)
-		if check && k.err == nil {
+		if check && k.Err == nil {
 			work.Go(func() { p.look(c.Context(), k, &list[i]) })
 		}
 	}
@@ -463,10 +449,10 @@ func (p *program) printServers(list []serverJSON) error {
 const lookTime = 60 * time.Second
 
 // look connects to a server and says how it is.
-func (p *program) look(ctx context.Context, k *known, j *serverJSON) {
+func (p *program) look(ctx context.Context, k *app.Server, j *serverJSON) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	conn, err := p.dial(ctx, k)
+	conn, err := p.Dial(ctx, k)
 	if err == nil {
 		defer conn.Close()
 		tools, listed := conn.Tools(ctx)
@@ -478,7 +464,7 @@ func (p *program) look(ctx context.Context, k *known, j *serverJSON) {
 	}
 	if upstream.ReasonOf(err) == upstream.Unauthorized {
 		j.failed(wantsLogin, err)
-		if j.Hint = "paddock server login " + k.name; k.login == nil {
+		if j.Hint = "paddock server login " + k.Name; k.Login == nil {
 			j.State, j.Hint = refuses, "it does not take what its Authorization header has"
 		}
 		return

@@ -13,9 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"paddock/internal/cli/config"
-	"paddock/internal/cli/serverstore"
+	"paddock/internal/app"
+	"paddock/internal/config"
 	"paddock/internal/fault"
+	"paddock/internal/serverstore"
 	"paddock/internal/setup"
 )
 
@@ -144,7 +145,7 @@ func filesOf(sources []setup.Source) string {
 // importServer takes one server over, or says why not. An error is one of adding.
 func (p *program) importServer(ctx context.Context, source setup.Source, found setup.Found, how *importing) (importJSON, error) {
 	s := taking(found)
-	one := importJSON{Name: nameFor(found.Name), Client: source.Client, File: source.File, What: whatIs(s), Done: wasSkipped}
+	one := importJSON{Name: nameFor(found.Name), Client: source.Client, File: source.File, What: app.WhatIs(s), Done: wasSkipped}
 	switch {
 	case one.Name == "":
 		one.Reason = "its name has no letter that a name here may have"
@@ -156,14 +157,14 @@ func (p *program) importServer(ctx context.Context, source setup.Source, found s
 	if one.Reason != "" {
 		return one, nil
 	}
-	if configured, ok := p.config.Servers[one.Name]; ok {
-		one.Reason = "there is one of that name in " + p.config.Origin("servers."+one.Name)
+	if configured, ok := p.Config.Servers[one.Name]; ok {
+		one.Reason = "there is one of that name in " + p.Config.Origin("servers."+one.Name)
 		if same(configured, s) {
-			one.Reason = "it is the same as that in " + p.config.Origin("servers."+one.Name)
+			one.Reason = "it is the same as that in " + p.Config.Origin("servers."+one.Name)
 		}
 		return one, nil
 	}
-	entries, err := p.addedServers().List()
+	entries, err := p.AddedServers().List()
 	if err != nil {
 		return one, err
 	}
@@ -191,10 +192,10 @@ func (p *program) importServer(ctx context.Context, source setup.Source, found s
 	if err != nil {
 		return notImported(one, err)
 	}
-	defer k.close()
+	defer k.Close()
 	one.Done = wasImported
-	if k.err != nil {
-		one.Reason = "it cannot be used as it is: " + strings.ReplaceAll(k.err.Error(), "\n", "; ")
+	if k.Err != nil {
+		one.Reason = "it cannot be used as it is: " + strings.ReplaceAll(k.Err.Error(), "\n", "; ")
 	}
 	return one, nil
 }
@@ -237,7 +238,7 @@ func same(a, b config.Server) bool {
 // isPaddock tells whether a client's server is this program.
 func (p *program) isPaddock(f setup.Found) bool {
 	command := strings.TrimSuffix(strings.ToLower(f.Command[strings.LastIndexAny(f.Command, `/\`)+1:]), ".exe")
-	return command == "paddock" || f.URL != "" && f.URL == servedURL(p.config) ||
+	return command == "paddock" || f.URL != "" && f.URL == servedURL(p.Config) ||
 		f.Name == "paddock" && f.URL != "" && strings.Contains(f.URL, "127.0.0.1")
 }
 

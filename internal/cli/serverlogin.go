@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"paddock/internal/app"
 	"paddock/internal/audit"
 	"paddock/internal/bindings/oauth"
 	"paddock/internal/bindings/upstream"
@@ -49,22 +50,22 @@ func (p *program) loginServer(c *cobra.Command, name string, forget, asJSON bool
 	if err := p.loadServers(c); err != nil {
 		return err
 	}
-	k, done, err := p.findServer(name)
+	k, done, err := p.FindServer(name)
 	if err != nil {
 		return err
 	}
 	defer done()
 	var state string
 	switch {
-	case k.err != nil:
-		return k.err
-	case k.login == nil && k.server.URL == "":
+	case k.Err != nil:
+		return k.Err
+	case k.Login == nil && k.Written.URL == "":
 		return fault.New(fault.Unsupported, "the server %q needs no login: it is a command", name).WithHint("what it wants to know goes into its variables: paddock server add --env")
-	case k.login == nil:
+	case k.Login == nil:
 		return fault.New(fault.Unsupported, "the server %q needs no login: it has an Authorization header", name).WithHint("leave the header out to log in")
 	case forget:
 		state = "forgotten"
-		err = k.login.Forget(c.Context())
+		err = k.Login.Forget(c.Context())
 	default:
 		state, err = p.logIn(c.Context(), k)
 	}
@@ -79,8 +80,8 @@ func (p *program) loginServer(c *cobra.Command, name string, forget, asJSON bool
 }
 
 // logIn has somebody log in, unless the server is content already.
-func (p *program) logIn(ctx context.Context, k *known) (state string, err error) {
-	conn, err := p.dial(ctx, k)
+func (p *program) logIn(ctx context.Context, k *app.Server) (state string, err error) {
+	conn, err := p.Dial(ctx, k)
 	if err == nil {
 		_, err = conn.Tools(ctx)
 		err = errors.Join(err, conn.Close())
@@ -92,22 +93,22 @@ func (p *program) logIn(ctx context.Context, k *known) (state string, err error)
 	case !errors.As(err, &needs):
 		return "", err
 	}
-	if err := p.noteServer(ctx, audit.ServerLogin, k.name); err != nil {
+	if err := p.noteServer(ctx, audit.ServerLogin, k.Name); err != nil {
 		return "", err
 	}
-	w, err := p.waitForBrowser(k.ready.OAuth.Redirect)
+	w, err := p.waitForBrowser(k.Ready.OAuth.Redirect)
 	if err != nil {
 		return "", err
 	}
 	defer w.close()
-	client, err := oauth.New(p.oauthConfig(k.name, k.ready, k.issuers, w.redirect))
+	client, err := oauth.New(p.OAuthConfig(k.Name, k.Ready, k.Issuers, w.redirect))
 	if err != nil {
 		return "", err
 	}
 	defer client.Close()
 	scope := needs.Scope
 	if scope == "" {
-		scope = strings.Join(k.ready.OAuth.Scopes, " ")
+		scope = strings.Join(k.Ready.OAuth.Scopes, " ")
 	}
 	login, err := client.Start(ctx, oauth.Challenge{ResourceMetadata: needs.ResourceMetadata, Scope: scope, Code: needs.Code})
 	if err != nil {
@@ -144,7 +145,7 @@ type browser struct {
 func (p *program) waitForBrowser(configured string) (*browser, error) {
 	w := &browser{redirect: configured, came: make(chan string, 1)}
 	at, path := "127.0.0.1:0", callback
-	if u, ok := localAddress(configured); configured != "" && ok {
+	if u, ok := app.LocalAddress(configured); configured != "" && ok {
 		host, port := u.Hostname(), u.Port()
 		if host == "localhost" {
 			host = "127.0.0.1"

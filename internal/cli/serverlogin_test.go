@@ -19,6 +19,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"paddock/internal/app"
 	"paddock/internal/bindings/upstream"
 )
 
@@ -136,7 +137,7 @@ func loggingIn(t *testing.T, browse func(address string) (pasted string)) result
 			}
 		}
 	})
-	p := &program{stdin: in, stdout: &stdout, stderr: stderr, newBackends: newFake}
+	p := &program{stdin: in, stdout: &stdout, stderr: stderr, Env: app.Env{NewBackends: newFake}}
 	code := p.main(t.Context(), []string{"server", "login", "docs"})
 	stderr.Close()
 	work.Wait()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"paddock/internal/app"
 	"paddock/internal/audit"
 	"paddock/internal/bindings/broker"
 	"paddock/internal/bindings/catalog"
@@ -58,7 +59,7 @@ func (p *program) serverTools(c *cobra.Command, name, language string, asJSON bo
 	if err := p.load(c); err != nil {
 		return err
 	}
-	k, done, err := p.findServer(name)
+	k, done, err := p.FindServer(name)
 	if err != nil {
 		return err
 	}
@@ -67,7 +68,7 @@ func (p *program) serverTools(c *cobra.Command, name, language string, asJSON bo
 	if err != nil {
 		return err
 	}
-	seen, err := broker.OpenSeen(p.serversFolder())
+	seen, err := broker.OpenSeen(p.ServersFolder())
 	if err != nil {
 		return err
 	}
@@ -78,7 +79,7 @@ func (p *program) serverTools(c *cobra.Command, name, language string, asJSON bo
 			return err
 		}
 		list = append(list, toolJSON{
-			Name: n.Tool.Name, Title: n.Tool.Title, Description: n.Tool.Description, Verdict: k.definition.Policy.Of(n.Tool).String(), Changed: change != nil,
+			Name: n.Tool.Name, Title: n.Tool.Title, Description: n.Tool.Description, Verdict: k.Policy().Of(n.Tool).String(), Changed: change != nil,
 			Signature: n.Signature(stub.Language(language)), Import: n.Import(name, stub.Language(language)), InputSchema: n.Tool.Input, OutputSchema: n.Tool.Output,
 		})
 	}
@@ -111,8 +112,8 @@ func (p *program) printTools(list []toolJSON) error {
 }
 
 // askTools connects to a server and gives its tools.
-func (p *program) askTools(ctx context.Context, k *known) (upstream.Listing, upstream.Info, error) {
-	conn, err := p.dial(ctx, k)
+func (p *program) askTools(ctx context.Context, k *app.Server) (upstream.Listing, upstream.Info, error) {
+	conn, err := p.Dial(ctx, k)
 	if err != nil {
 		return upstream.Listing{}, upstream.Info{}, p.withLogin(k, err)
 	}
@@ -126,25 +127,25 @@ func (p *program) askTools(ctx context.Context, k *known) (upstream.Listing, ups
 
 // withLogin says how to log in to a server that wants that, and of another one that
 // cannot be used what it said itself.
-func (p *program) withLogin(k *known, err error) error {
-	if upstream.ReasonOf(err) != upstream.Unauthorized || k.login == nil {
+func (p *program) withLogin(k *app.Server, err error) error {
+	if upstream.ReasonOf(err) != upstream.Unauthorized || k.Login == nil {
 		f := fault.Of(err)
 		if said := itSaid(err); said != "" && f.Hint == "" {
 			return fault.New(f.Kind, "%s", f.Message).WithHint("%s", plain(said)).WithCause(err)
 		}
 		return err
 	}
-	return fault.New(fault.Denied, "%s", fault.Of(err).Message).WithHint("paddock server login %s", k.name).WithCause(err)
+	return fault.New(fault.Denied, "%s", fault.Of(err).Message).WithHint("paddock server login %s", k.Name).WithCause(err)
 }
 
 // changeOf tells what of a tool is not what it was when it was first used; nil: nothing,
 // or it was not used yet, which this is not. A change can be accepted then.
-func changeOf(ctx context.Context, seen *catalog.Store, k *known, n stub.Named) (*catalog.Change, error) {
-	before, err := seen.Load(ctx, k.name, n.Tool.Name)
+func changeOf(ctx context.Context, seen *catalog.Store, k *app.Server, n stub.Named) (*catalog.Change, error) {
+	before, err := seen.Load(ctx, k.Name, n.Tool.Name)
 	if err != nil || before == nil {
 		return nil, err
 	}
-	change, err := (&catalog.Watch{Seen: seen}).Use(ctx, k.name, n.Tool)
+	change, err := (&catalog.Watch{Seen: seen}).Use(ctx, k.Name, n.Tool)
 	if err == nil && change != nil {
 		err = seen.Notice(ctx, change)
 	}
@@ -209,7 +210,7 @@ func (p *program) acceptTools(c *cobra.Command, args []string, f acceptFlags) er
 	if err := p.loadServers(c); err != nil {
 		return err
 	}
-	seen, err := broker.OpenSeen(p.serversFolder())
+	seen, err := broker.OpenSeen(p.ServersFolder())
 	if err != nil {
 		return err
 	}
@@ -247,7 +248,7 @@ func (p *program) noChange(args []string, all []catalog.Noticed) error {
 	if len(args) == 2 {
 		return fault.New(fault.NotFound, "the server %q has no tool %q that was refused because it changed", args[0], args[1]).WithHint("paddock server accept %s lists those that there are", args[0])
 	}
-	_, done, err := p.findServer(args[0])
+	_, done, err := p.FindServer(args[0])
 	if err != nil {
 		var others []string
 		for _, n := range all {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"paddock/internal/app"
 	"paddock/internal/auth"
 	"paddock/internal/fault"
 	"paddock/internal/session"
@@ -68,12 +69,12 @@ func (p *program) withSessions(c *cobra.Command, f func(context.Context, *sessio
 	if err := p.load(c); err != nil {
 		return err
 	}
-	parts, err := p.open(nil)
+	a, err := p.Open(app.Options{})
 	if err != nil {
 		return err
 	}
-	defer parts.close(p.log)
-	return f(c.Context(), parts.sessions)
+	defer a.Close()
+	return f(c.Context(), a.Sessions)
 }
 
 // owners are whose sessions a command is about: the user's own, where no
@@ -305,7 +306,7 @@ func (p *program) removeSessions(c *cobra.Command, principal string, ids []strin
 		if err != nil {
 			return err
 		}
-		if err := auth.CheckFolder(p.places.state); err != nil {
+		if err := auth.CheckFolder(p.StateDir); err != nil {
 			return err // what root records there its owner could not go on with
 		}
 		removed := []string{}

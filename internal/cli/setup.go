@@ -16,8 +16,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"paddock/internal/app"
 	"paddock/internal/auth"
-	"paddock/internal/cli/config"
+	"paddock/internal/config"
 	"paddock/internal/fault"
 	"paddock/internal/mcpserver"
 	"paddock/internal/setup"
@@ -124,12 +125,12 @@ func (p *program) serverFor(c *cobra.Command, client *setup.Client, f setupFlags
 		}
 	default:
 		if s.URL == servedHere {
-			s.URL = servedURL(p.config)
+			s.URL = servedURL(p.Config)
 		}
 		if _, err = client.Print(s); err == nil {
 			err = checkURL(s, f.scope)
 		}
-		if err == nil && s.TokenEnv == "" && s.URL == servedURL(p.config) {
+		if err == nil && s.TokenEnv == "" && s.URL == servedURL(p.Config) {
 			err = p.checkLocalToken()
 		}
 		s.URL = keptURL(s.URL, client.Name, f.name)
@@ -141,8 +142,8 @@ func (p *program) serverFor(c *cobra.Command, client *setup.Client, f setupFlags
 // this configuration does.
 func (p *program) checkLocalToken() error {
 	for _, key := range []string{"transport_http.auth_token", "auth.issuer"} {
-		if p.config.IsSet(key) {
-			return fault.New(fault.Conflict, "%s is set (%s), and such a server does not accept this machine's own token", key, p.config.Origin(key)).
+		if p.Config.IsSet(key) {
+			return fault.New(fault.Conflict, "%s is set (%s), and such a server does not accept this machine's own token", key, p.Config.Origin(key)).
 				WithHint("--token-env NAME says in which variable the client finds a token; paddock token create makes one")
 		}
 	}
@@ -224,7 +225,7 @@ func checkURL(s setup.Server, scope string) error {
 	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https" {
 		return usage("--http wants the whole URL of a paddock serve").WithHint("such as http://127.0.0.1:5555/mcp")
 	}
-	local := loopback(u)
+	local := app.IsLoopback(u)
 	switch {
 	case !local && u.Scheme != "https":
 		return fault.New(fault.Denied, "a token would go to %s in the clear", u.Host).WithHint("use https")
@@ -246,7 +247,7 @@ func (p *program) printEntry(client *setup.Client, server setup.Server, did setu
 	if server.URL != "" && server.TokenEnv == "" {
 		server.Token = hiddenToken
 		if f.showToken {
-			token, _, err := auth.LocalToken(p.places.state)
+			token, _, err := auth.LocalToken(p.StateDir)
 			if err != nil {
 				return p.explainTokens(err)
 			}
@@ -280,7 +281,7 @@ func (p *program) updateClient(ctx context.Context, client *setup.Client, server
 			return client.Remove(old, server.Name)
 		}
 		if server.URL != "" && server.TokenEnv == "" {
-			token, _, err := auth.LocalToken(p.places.state)
+			token, _, err := auth.LocalToken(p.StateDir)
 			if err != nil {
 				return nil, p.explainTokens(err)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"paddock/internal/app"
 	"paddock/internal/auth"
 	"paddock/internal/fault"
 	"paddock/internal/skill"
@@ -61,7 +62,7 @@ func (p *program) skillInstallCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return p.withSkills(c, f, true, func(ctx context.Context, s *skillStore, owner string) error {
+			return p.withSkills(c, f, true, func(ctx context.Context, s *app.Skills, owner string) error {
 				res, err := s.Install(ctx, owner, from)
 				if err != nil {
 					return err
@@ -92,7 +93,7 @@ func (p *program) skillCheckCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return p.withSkills(c, f, false, func(ctx context.Context, s *skillStore, _ string) error {
+			return p.withSkills(c, f, false, func(ctx context.Context, s *app.Skills, _ string) error {
 				found, origin, err := s.Look(ctx, from)
 				if err != nil {
 					return err
@@ -121,7 +122,7 @@ func (p *program) skillSaveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return p.withSkills(c, f, true, func(_ context.Context, s *skillStore, owner string) error {
+			return p.withSkills(c, f, true, func(_ context.Context, s *app.Skills, owner string) error {
 				res, err := s.Save(owner, args[0], language, code, description, tags)
 				if err != nil {
 					return err
@@ -150,7 +151,7 @@ func (p *program) skillListCommand() *cobra.Command {
 		Long: "Lists the skills, with how many programs that named them have run, and run well." + skillCodes,
 		Args: count(0, 0, ""),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return p.withSkills(c, f, false, func(_ context.Context, s *skillStore, owner string) error {
+			return p.withSkills(c, f, false, func(_ context.Context, s *app.Skills, owner string) error {
 				all, err := s.List(owner)
 				if err != nil {
 					return err
@@ -168,7 +169,7 @@ func (p *program) skillSearchCommand() *cobra.Command {
 		Long: "Finds skills by words of their names, tags and descriptions, the best first." + skillCodes,
 		Args: count(1, -1, "words"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return p.withSkills(c, f, false, func(ctx context.Context, s *skillStore, owner string) error {
+			return p.withSkills(c, f, false, func(ctx context.Context, s *app.Skills, owner string) error {
 				found, err := s.Search(ctx, owner, strings.Join(args, " "), 20)
 				if err != nil {
 					return err
@@ -186,7 +187,7 @@ func (p *program) skillShowCommand() *cobra.Command {
 		Long: "Shows where a skill came from, what it holds, what it says that it uses, and its\ninstructions." + skillCodes,
 		Args: count(1, 1, "the name of a skill"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return p.withSkills(c, f, false, func(_ context.Context, s *skillStore, owner string) error {
+			return p.withSkills(c, f, false, func(_ context.Context, s *app.Skills, owner string) error {
 				in, err := s.Open(owner, args[0])
 				if err != nil {
 					return unknownSkill(err)
@@ -204,7 +205,7 @@ func (p *program) skillRemoveCommand() *cobra.Command {
 		Long: "Removes skills, and prints their names.\n\nExit codes: 0 all were removed, 1 not all, 2 wrong usage.",
 		Args: count(1, -1, "the names of skills"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return p.withSkills(c, f, true, func(_ context.Context, s *skillStore, owner string) error {
+			return p.withSkills(c, f, true, func(_ context.Context, s *app.Skills, owner string) error {
 				removed, err := each(args, func(name string) error { return unknownSkill(s.Remove(owner, name)) })
 				if f.json {
 					return errors.Join(err, p.printJSON(map[string][]string{"removed": removed}))
@@ -255,7 +256,7 @@ func (p *program) skillSource(text string) (skill.Source, error) {
 
 // withSkills calls f with the store and whose skills it is about. change says that
 // something will be written; from are sources whose hosts may be reached.
-func (p *program) withSkills(c *cobra.Command, f skillFlags, change bool, do func(context.Context, *skillStore, string) error, from ...skill.Source) error {
+func (p *program) withSkills(c *cobra.Command, f skillFlags, change bool, do func(context.Context, *app.Skills, string) error, from ...skill.Source) error {
 	if err := p.load(c); err != nil {
 		return err
 	}
@@ -264,20 +265,20 @@ func (p *program) withSkills(c *cobra.Command, f skillFlags, change bool, do fun
 		return err
 	}
 	if change {
-		if err := auth.CheckFolder(p.places.state); err != nil {
+		if err := auth.CheckFolder(p.StateDir); err != nil {
 			return err // what root writes there its owner could not remove
 		}
 	}
-	if _, err := os.Stat(p.places.state); errors.Is(err, fs.ErrNotExist) && change {
-		if err := os.MkdirAll(p.places.state, 0o700); err != nil {
+	if _, err := os.Stat(p.StateDir); errors.Is(err, fs.ErrNotExist) && change {
+		if err := os.MkdirAll(p.StateDir, 0o700); err != nil {
 			return fmt.Errorf("making the state folder: %w", err)
 		}
 	}
 	var hosts []string
 	for _, s := range from {
-		hosts = append(hosts, hostsOf(s, p.config)...)
+		hosts = append(hosts, app.HostsOf(s, p.Config)...)
 	}
-	s, err := p.newSkills(nil, hosts...)
+	s, err := p.NewSkills(nil, hosts...)
 	if err != nil {
 		return err
 	}
@@ -307,7 +308,7 @@ func (p *program) updateSkills(c *cobra.Command, f skillFlags, names []string) e
 	if err != nil {
 		return err
 	}
-	here, err := p.newSkills(nil)
+	here, err := p.NewSkills(nil)
 	if err != nil {
 		return err
 	}
@@ -338,7 +339,7 @@ func (p *program) updateSkills(c *cobra.Command, f skillFlags, names []string) e
 }
 
 // updatable are the names, or all skills that have a source.
-func updatable(s *skillStore, owner string, names []string) ([]string, error) {
+func updatable(s *app.Skills, owner string, names []string) ([]string, error) {
 	if len(names) > 0 {
 		return names, nil
 	}
@@ -351,7 +352,7 @@ func updatable(s *skillStore, owner string, names []string) ([]string, error) {
 	return names, err
 }
 
-func (p *program) updateSkill(c *cobra.Command, f skillFlags, here *skillStore, owner, name string) (*skill.Result, error) {
+func (p *program) updateSkill(c *cobra.Command, f skillFlags, here *app.Skills, owner, name string) (*skill.Result, error) {
 	in, err := here.Open(owner, name)
 	if err != nil {
 		return nil, unknownSkill(err)
@@ -364,7 +365,7 @@ func (p *program) updateSkill(c *cobra.Command, f skillFlags, here *skillStore, 
 		return nil, err
 	}
 	var res *skill.Result
-	err = p.withSkills(c, f, true, func(ctx context.Context, s *skillStore, owner string) (err error) {
+	err = p.withSkills(c, f, true, func(ctx context.Context, s *app.Skills, owner string) (err error) {
 		res, err = s.Install(ctx, owner, from)
 		return err
 	}, from)

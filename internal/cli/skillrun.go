@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path"
@@ -12,9 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"paddock/internal/egress/streams"
+	"paddock/internal/app"
 	"paddock/internal/fault"
-	"paddock/internal/sandbox"
 	"paddock/internal/session"
 	"paddock/internal/skill"
 )
@@ -49,7 +46,7 @@ func (p *program) runSkill(c *cobra.Command, f runFlags, args []string) error {
 	if err := p.load(c); err != nil {
 		return err
 	}
-	kept, err := p.newSkills(nil)
+	kept, err := p.NewSkills(nil)
 	if err != nil {
 		return err
 	}
@@ -63,27 +60,32 @@ func (p *program) runSkill(c *cobra.Command, f runFlags, args []string) error {
 		return err
 	}
 	defer p.outlastSignals()()
-	parts, err := p.open(func(sc *session.Config) { sc.Call = narrowed(sc.Call, in.Manifest) })
+	a, err := p.Open(app.Options{Declared: &in.Manifest})
 	if err != nil {
 		return err
 	}
-	defer parts.close(p.log)
+	defer a.Close()
 	ctx := c.Context()
-	if err := p.declared(parts, in.Manifest, &f); err != nil {
+	grants, warnings, err := a.Declared(in.Manifest)
+	for _, text := range warnings {
+		p.say("warning", text)
+	}
+	if err != nil {
 		return err
 	}
-	id, done, err := p.sessionFor(ctx, parts.sessions, f, req.Language)
+	f.network, f.secrets = &grants.Hosts, &grants.Secrets
+	id, done, err := p.sessionFor(ctx, a.Sessions, f, req.Language)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if err := bring(parts.sessions, id, req.Args); err != nil {
+	if err := bring(a.Sessions, id, req.Args); err != nil {
 		return err
 	}
-	if err := p.prepare(ctx, parts.backends.named(p.config.Sandbox.Isolation)); err != nil {
+	if err := p.prepare(ctx, a.Backends.Named(p.Config.Sandbox.Isolation)); err != nil {
 		return err
 	}
-	return p.execute(ctx, parts.sessions, id, req, f)
+	return p.execute(ctx, a.Sessions, id, req, f)
 }
 
 // bring puts those files of the current folder that arguments name into a session's
@@ -147,38 +149,4 @@ func (p *program) scriptOf(in *skill.Installed, name string, args []string) (ses
 		return req, fault.New(fault.Unsupported, "the ending of %.100q tells no language", file.Path).WithHint("scripts end in .py, .js, .mjs, .ts or .sh")
 	}
 	return req, nil
-}
-
-// narrowed lets a program call no tools but those that a skill declares, of those that
-// it might call without it.
-func narrowed(call func(context.Context, session.Run, sandbox.Call) []byte, m skill.Manifest) func(context.Context, session.Run, sandbox.Call) []byte {
-	if call == nil {
-		return nil
-	}
-	return func(ctx context.Context, run session.Run, c sandbox.Call) []byte {
-		if streams.Asked(c.Body) { // its session's rules decide about that
-			return call(ctx, run, c)
-		}
-		var asked struct {
-			Op     string `json:"op"`
-			Server string `json:"server"`
-			Tool   string `json:"tool"`
-		}
-		if err := json.Unmarshal(c.Body, &asked); err != nil || asked.Op != "call" {
-			return refusal("a skill's script calls the tools that the skill declares, and asks for nothing else")
-		}
-		if !m.UsesTool(asked.Server, asked.Tool) {
-			return refusal(fmt.Sprintf("the skill does not declare the tool %q (paddock.tools in its metadata)", asked.Server+"/"+asked.Tool))
-		}
-		return call(ctx, run, c)
-	}
-}
-
-// refusal is an answer that becomes a ToolError (guest/README.md).
-func refusal(message string) []byte {
-	answer, err := json.Marshal(map[string]any{"error": map[string]string{"kind": string(fault.Denied), "message": message}})
-	if err != nil {
-		return nil // of texts that can be encoded
-	}
-	return answer
 }

@@ -4,21 +4,15 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
-	"paddock/internal/cli/config"
-	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
-	"paddock/internal/session"
-	"paddock/internal/skill"
 )
 
 // tarball packs files as GitHub's archives do.
@@ -141,88 +135,4 @@ func TestMayflowersSkillExample(t *testing.T) {
 	}
 	c.stdin.Close()
 	c.ends()
-}
-
-func TestWhichProgramsCountAsUses(t *testing.T) {
-	p := &program{config: new(config.Config), places: places{state: t.TempDir()}}
-	s, err := p.newSkills(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Save("alice", "word-count", "", "x = 1", "Counts.", nil); err != nil {
-		t.Fatal(err)
-	}
-	var sc session.Config
-	s.join(p, &sc)
-	for code, counts := range map[string]bool{
-		"from skills.word_count import x": true, "from skills import word_count as w": true, "import('skills/word-count')": true, "cat /skills/word-count/SKILL.md": true,
-		"skills.word_counter": false, "myskills.word_count": false, "word_count": false,
-	} {
-		before := usesOf(t, s)
-		if err := sc.Record(t.Context(), session.Event{Action: session.Executing, Owner: "alice", Code: code}); err != nil {
-			t.Fatal(err)
-		}
-		if got := usesOf(t, s); (got > before) != counts {
-			t.Errorf("%q: %d after %d", code, got, before)
-		}
-	}
-}
-
-func usesOf(t *testing.T, s *skillStore) int64 {
-	t.Helper()
-	in, err := s.Open("alice", "word-count")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return in.Counts.Used
-}
-
-// A script of a skill calls what the skill declares, and nothing that sessions may not.
-func TestAScriptHasTheRightsThatItsSkillDeclares(t *testing.T) {
-	var called []string
-	all := func(_ context.Context, _ session.Run, c sandbox.Call) []byte {
-		called = append(called, string(c.Body))
-		return []byte(`{"value":1}`)
-	}
-	only := narrowed(all, skill.Manifest{Tools: []string{"github/get-*"}})
-	for body, may := range map[string]bool{
-		`{"op":"call","server":"github","tool":"get-issue","arguments":{}}`: true,
-		`{"op":"call","server":"github","tool":"delete","arguments":{}}`:    false,
-		`{"op":"call","server":"github-2","tool":"get-issue"}`:              false,
-		`{"op":"search","query":"x"}`:                                       false,
-		`{"op":"call","op":"search","server":"github","tool":"get-issue"}`:  false,
-		`nonsense`: false,
-	} {
-		called = nil
-		answer := string(only(t.Context(), session.Run{}, sandbox.Call{Body: []byte(body)}))
-		if may != (len(called) == 1) || may == strings.Contains(answer, `"kind":"denied"`) {
-			t.Errorf("%s gives %s and calls %v", body, answer, called)
-		}
-	}
-	if narrowed(nil, skill.Manifest{Tools: []string{"*/*"}}) != nil {
-		t.Error("a manifest made calls possible")
-	}
-}
-
-func TestWhichHostsASourceMayCallFor(t *testing.T) {
-	c := new(config.Config)
-	for text, want := range map[string][]string{
-		"github:a/b/c":                       {"github.com", "api.github.com", "codeload.github.com"},
-		"https://example.com:8443/a.zip":     {"example.com:8443"},
-		"git+https://git.example.com/x.git":  {"git.example.com"},
-		"http://127.0.0.1:80/SKILL.md":       {"127.0.0.1:80!private"},
-		"/some/folder":                       nil,
-		"https://169.254.169.254/a/SKILL.md": {"169.254.169.254"},
-	} {
-		from, err := skill.ParseSource(text, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := hostsOf(from, c); !slices.Equal(got, want) {
-			t.Errorf("%s gives %v", text, got)
-		}
-	}
-	if got := withGitHub([]string{"example.com", "github.com"}); strings.Join(got, " ") != "example.com github.com api.github.com codeload.github.com" {
-		t.Errorf("github.com stands for %v", got)
-	}
 }

@@ -15,7 +15,7 @@ import (
 
 	"paddock/internal/audit"
 	"paddock/internal/auth"
-	"paddock/internal/cli/config"
+	"paddock/internal/config"
 	"paddock/internal/fault"
 )
 
@@ -112,10 +112,10 @@ func (p *program) tokens(c *cobra.Command) (*auth.Tokens, error) {
 	if err := p.load(c); err != nil {
 		return nil, err
 	}
-	if err := auth.CheckFolder(p.places.state); err != nil {
+	if err := auth.CheckFolder(p.StateDir); err != nil {
 		return nil, p.explainTokens(err)
 	}
-	return auth.OpenTokens(p.places.state), nil
+	return auth.OpenTokens(p.StateDir), nil
 }
 
 // explainTokens tells who typed a command what clients are not told: where the
@@ -129,14 +129,14 @@ func (p *program) explainTokens(err error) error {
 	explained := fault.New(f.Kind, "%s: %v", f.Message, cause).WithCause(cause)
 	var at *fs.PathError
 	if errors.As(cause, &at) {
-		return explained.WithHint("the state folder is %s: it has to be a folder of yours that can be written", p.places.state)
+		return explained.WithHint("the state folder is %s: it has to be a folder of yours that can be written", p.StateDir)
 	}
-	return explained.WithHint("%s; the state folder is %s", f.Hint, p.places.state)
+	return explained.WithHint("%s; the state folder is %s", f.Hint, p.StateDir)
 }
 
 // noteToken records what was done with a token.
 func (p *program) noteToken(ctx context.Context, action string, t auth.Token) error {
-	log := p.openAudit(nil)
+	log := p.OpenAudit()
 	err := log.Write(ctx, audit.Record{Action: action, Principal: auth.Local, Target: t.ID, Outcome: audit.Success})
 	return errors.Join(err, log.Close())
 }
@@ -148,7 +148,7 @@ func (p *program) principals(which string) ([]string, error) {
 	if strings.Contains(which, ":") { // no token is called so
 		return all, nil
 	}
-	tokens, err := auth.OpenTokens(p.places.state).List()
+	tokens, err := auth.OpenTokens(p.StateDir).List()
 	if err != nil {
 		return nil, p.explainTokens(err)
 	}

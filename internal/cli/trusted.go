@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,10 +18,10 @@ import (
 
 	"paddock/internal/audit"
 	"paddock/internal/auth"
-	"paddock/internal/cli/config"
-	"paddock/internal/cli/trust"
+	"paddock/internal/config"
 	"paddock/internal/fault"
 	"paddock/internal/telemetry"
+	"paddock/internal/trust"
 )
 
 func (p *program) trustCommand() *cobra.Command {
@@ -63,7 +64,7 @@ Exit codes: 0 done, 1 failed or it was not trusted, 2 wrong usage.`,
 	return c
 }
 
-func (p *program) trustedFiles() trust.Files { return trust.Files{Dir: p.places.state} }
+func (p *program) trustedFiles() trust.Files { return trust.Files{Dir: p.StateDir} }
 
 // trusted tells whether a working folder's file counts. Where that cannot be told it does
 // not.
@@ -75,9 +76,9 @@ func (p *program) trusted(path string, text []byte) bool {
 // tellIgnored says in one line that the working folder's file is not read, and what to do:
 // to people, and for those who read no terminal in the log.
 func (p *program) tellIgnored(c *cobra.Command) {
-	place, err := trust.Place(p.config.Ignored)
+	place, err := trust.Place(p.Config.Ignored)
 	if err != nil {
-		place = p.config.Ignored
+		place = p.Config.Ignored
 	}
 	message := fmt.Sprintf("%s is not read: %s; paddock trust %s shows it and asks", plain(place), p.whyIgnored(place), asWord(place))
 	p.warn(c, message)
@@ -87,8 +88,8 @@ func (p *program) tellIgnored(c *cobra.Command) {
 // no terminal in the log.
 func (p *program) warn(c *cobra.Command, message string) {
 	if c.Name() == "mcp" || c.Name() == "serve" {
-		p.log.Warn(message)
-		if p.log.Enabled(c.Context(), slog.LevelWarn) {
+		p.Log.Warn(message)
+		if p.Log.Enabled(c.Context(), slog.LevelWarn) {
 			return
 		}
 	}
@@ -137,7 +138,7 @@ func trustee(args []string) (string, error) {
 func (p *program) trust(c *cobra.Command, args []string, yes, asJSON bool) error {
 	path, err := trustee(args)
 	if err == nil {
-		p.places, err = findPlaces(c.Flags())
+		err = p.findPlaces(c.Flags())
 	}
 	if err != nil {
 		return err
@@ -184,11 +185,11 @@ func (p *program) trust(c *cobra.Command, args []string, yes, asJSON bool) error
 // says how the audit log is kept: no file says whether its own trust is recorded.
 func (p *program) noteTrust(c *cobra.Command, action string, e trust.Entry) error {
 	var err error
-	if p.config, err = config.Load(config.Source{File: p.places.config, Search: p.places.search, Environ: os.Environ()}); err != nil {
+	if p.Config, err = config.Load(config.Source{File: p.places.config, Search: p.places.search, Environ: os.Environ()}); err != nil {
 		return err
 	}
-	p.log = telemetry.NewLogger(p.stderr, p.config.Logging.Level, p.config.Logging.Structured)
-	log := p.openAudit(nil)
+	p.Log = telemetry.NewLogger(p.stderr, p.Config.Logging.Level, p.Config.Logging.Structured)
+	log := p.OpenAudit()
 	err = log.Write(c.Context(), audit.Record{Action: action, Principal: auth.Local, Target: e.Path + " " + e.SHA256, Outcome: audit.Success})
 	return errors.Join(err, log.Close())
 }
@@ -222,7 +223,7 @@ func (p *program) askTrust(ctx context.Context, place string, text []byte, would
 
 // effects are what a file has happen on this machine, a line each: what it starts first.
 func effects(c *config.Config) (all []string) {
-	for _, name := range sortedNames(c.Servers) {
+	for _, name := range slices.Sorted(maps.Keys(c.Servers)) {
 		s := c.Servers[name]
 		if s.Command == "" {
 			all = append(all, fmt.Sprintf("connects to %s (servers.%s)", plain(s.URL), plain(name)))
@@ -230,7 +231,7 @@ func effects(c *config.Config) (all []string) {
 		}
 		line := "starts " + plain(fmt.Sprintf("%q", append([]string{s.Command}, s.Args...)))
 		if len(s.Env) > 0 {
-			line += ", with the variables " + plain(strings.Join(sortedNames(s.Env), ", "))
+			line += ", with the variables " + plain(strings.Join(slices.Sorted(maps.Keys(s.Env)), ", "))
 		}
 		all = append(all, fmt.Sprintf("%s (servers.%s)", line, plain(name)))
 	}
@@ -286,7 +287,7 @@ const (
 )
 
 func (p *program) listTrusted(c *cobra.Command, asJSON bool) (err error) {
-	if p.places, err = findPlaces(c.Flags()); err != nil {
+	if err = p.findPlaces(c.Flags()); err != nil {
 		return err
 	}
 	all, err := p.trustedFiles().List()
@@ -318,7 +319,7 @@ func (p *program) listTrusted(c *cobra.Command, asJSON bool) (err error) {
 func (p *program) forgetTrusted(c *cobra.Command, args []string, asJSON bool) error {
 	path, err := trustee(args)
 	if err == nil {
-		p.places, err = findPlaces(c.Flags())
+		err = p.findPlaces(c.Flags())
 	}
 	if err != nil {
 		return err

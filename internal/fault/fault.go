@@ -137,3 +137,16 @@ func (p Problem) Line() string {
 	}
 	return s
 }
+
+// Apart gives the errors that were joined in err.
+func Apart(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, e := range joined.Unwrap() {
+		all = append(all, Apart(e)...)
+	}
+	return all
+}

@@ -1,4 +1,4 @@
-package cli
+package app
 
 import (
 	"encoding/base64"
@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"paddock/internal/cli/config"
+	"paddock/internal/config"
 	"paddock/internal/pkgproxy"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
@@ -85,15 +85,15 @@ func TestSessionsReachPackagesAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fake := func(places, *config.Config, *session.Life, *slog.Logger) (backends, error) {
-		return backends{sandboxtest.NewFakeMachines(sandboxtest.FakeConfig{Name: "linux"})}, nil
+	fake := func(*Env, *session.Life) (Backends, error) {
+		return Backends{sandboxtest.NewFakeMachines(sandboxtest.FakeConfig{Name: "linux"})}, nil
 	}
-	p := &program{newBackends: fake, config: c, places: places{state: t.TempDir(), cache: t.TempDir()}, log: slog.New(slog.DiscardHandler)}
-	o, err := p.open(nil)
+	p := &Env{NewBackends: fake, Config: c, StateDir: t.TempDir(), CacheDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+	o, err := p.Open(Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { o.close(p.log) })
+	t.Cleanup(func() { o.Close() })
 	address, _ := site(t)
 	for _, set := range []session.Settings{{}, {Network: &[]string{}}} {
 		id := made(t, o, set)
@@ -104,7 +104,7 @@ func TestSessionsReachPackagesAlone(t *testing.T) {
 			t.Errorf("another host answers %q, told of as %q", line, res.Refused)
 		}
 	}
-	if env := o.network.machine(session.Local, "", session.Settings{}).Env; env["PIP_INDEX_URL"] != "http://"+pkgproxy.Host+"/pypi/simple/" || env["HTTP_PROXY"] == "" {
+	if env := o.network.Machine(session.Local, "", session.Settings{}).Env; env["PIP_INDEX_URL"] != "http://"+pkgproxy.Host+"/pypi/simple/" || env["HTTP_PROXY"] == "" {
 		t.Errorf("programs find %q", env)
 	}
 }

@@ -1,9 +1,10 @@
-package cli
+package app
 
 import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -17,92 +18,87 @@ import (
 	"paddock/internal/bindings/oauth"
 	"paddock/internal/bindings/stub"
 	"paddock/internal/bindings/upstream"
-	"paddock/internal/cli/config"
-	"paddock/internal/cli/serverstore"
+	"paddock/internal/config"
 	"paddock/internal/egress"
 	"paddock/internal/fault"
 	"paddock/internal/secret"
+	"paddock/internal/serverstore"
 	"paddock/internal/vault"
 )
 
-// known is another MCP server that this machine's user or paddock.toml names.
-type known struct {
-	name   string
-	origin string        // who set it: "paddock.toml:3", or wasAdded
-	server config.Server // as it is written
-	ready  config.Server // with variables put in
-	// err says why it cannot be used; then there is no definition.
-	err        error
+// Server is another MCP server that this machine's user or paddock.toml names.
+type Server struct {
+	Name    string
+	Origin  string        // who set it: "paddock.toml:3", or Added
+	Written config.Server // as it is written
+	Ready   config.Server // with variables put in
+	// Err says why it cannot be used; then there is no definition.
+	Err        error
 	definition broker.Definition
-	login      *oauth.Client     // nil: it is used without one
-	issuers    *egress.Transport // where logins lead
+	Login      *oauth.Client     // nil: it is used without one
+	Issuers    *egress.Transport // where logins lead
 	transports []*egress.Transport
 }
 
-// wasAdded is where a server comes from that paddock server add has put there.
-const wasAdded = "added"
+// Added is where a server comes from that paddock server add has put there.
+const Added = "added"
 
-// close lets go of what a server was prepared with.
-func (k *known) close() {
-	if k.login != nil {
-		_ = k.login.Close() // it ends a login, if one was under way
+// Close lets go of what a server was prepared with.
+func (k *Server) Close() {
+	if k.Login != nil {
+		_ = k.Login.Close() // it ends a login, if one was under way
 	}
 	for _, t := range k.transports {
 		t.CloseIdleConnections()
 	}
 }
 
-// addedServers are those of the state folder.
-func (p *program) addedServers() *serverstore.Servers {
-	return &serverstore.Servers{Dir: p.places.state, Sealer: p.vault()}
-}
-
-// knownServers gives all servers, those of the file before those that were added. One
+// Servers gives all servers, those of the file before those that were added. One
 // that cannot be used says why, and keeps no other from being used. An error says that
 // those that were added are missing. The caller closes them.
-func (p *program) knownServers() ([]*known, error) {
-	all := p.configuredServers()
-	entries, err := p.addedServers().List()
+func (env *Env) Servers() ([]*Server, error) {
+	all := env.configuredServers()
+	entries, err := env.AddedServers().List()
 	for _, e := range entries {
-		all = append(all, &known{name: e.Name, origin: wasAdded, server: e.Server, err: e.Err})
+		all = append(all, &Server{Name: e.Name, Origin: Added, Written: e.Server, Err: e.Err})
 	}
 	for i, k := range all {
-		if k.err == nil {
-			k.err = taken(all[:i], k.name)
+		if k.Err == nil {
+			k.Err = taken(all[:i], k.Name)
 		}
-		if k.err == nil {
-			k.err = p.prepareServer(k)
+		if k.Err == nil {
+			k.Err = env.PrepareServer(k)
 		}
 	}
 	return all, err
 }
 
-func (p *program) configuredServers() (all []*known) {
-	for _, name := range sortedNames(p.config.Servers) {
-		all = append(all, &known{name: name, origin: p.config.Origin("servers." + name), server: p.config.Servers[name]})
+func (env *Env) configuredServers() (all []*Server) {
+	for _, name := range slices.Sorted(maps.Keys(env.Config.Servers)) {
+		all = append(all, &Server{Name: name, Origin: env.Config.Origin("servers." + name), Written: env.Config.Servers[name]})
 	}
 	return all
 }
 
 // taken says that another server has the name already, or the one that programs would
 // import it by.
-func taken(others []*known, name string) error {
+func taken(others []*Server, name string) error {
 	for _, o := range others {
-		if o.name == name {
-			return fault.New(fault.Conflict, "%s has a server of that name, which counts", o.origin).WithHint("remove one of them, or give it another name")
+		if o.Name == name {
+			return fault.New(fault.Conflict, "%s has a server of that name, which counts", o.Origin).WithHint("remove one of them, or give it another name")
 		}
-		if strings.EqualFold(stub.Package(o.name), stub.Package(name)) {
-			return fault.New(fault.Conflict, "programs would import it as servers.%s, as they do %s", stub.Package(name), o.name).WithHint("give one of them another name")
+		if strings.EqualFold(stub.Package(o.Name), stub.Package(name)) {
+			return fault.New(fault.Conflict, "programs would import it as servers.%s, as they do %s", stub.Package(name), o.Name).WithHint("give one of them another name")
 		}
 	}
 	return nil
 }
 
-// prepareServer makes the definition of a server, with the variables of the
+// PrepareServer makes the definition of a server, with the variables of the
 // environment put in.
-func (p *program) prepareServer(k *known) error {
+func (env *Env) PrepareServer(k *Server) error {
 	filled := map[string]string{}
-	s, err := k.server.Expand(func(name string) (string, bool) {
+	s, err := k.Written.Expand(func(name string) (string, bool) {
 		value, ok := os.LookupEnv(name)
 		filled[name] = value
 		return value, ok
@@ -110,17 +106,17 @@ func (p *program) prepareServer(k *known) error {
 	if err != nil {
 		return err
 	}
-	d := definitionOf(k.name, s)
+	d := definitionOf(k.Name, s)
 	d.Hide = secret.Hiding(k.credentials(s, filled))
 	if err := errors.Join(d.Check(), d.Policy.Check(), checkOAuth(s.OAuth)); err != nil {
 		return err
 	}
 	if s.URL != "" {
-		if err := p.reach(k, &d, s); err != nil {
+		if err := env.reach(k, &d, s); err != nil {
 			return err
 		}
 	}
-	k.definition, k.ready = d, s
+	k.definition, k.Ready = d, s
 	return nil
 }
 
@@ -128,14 +124,14 @@ func (p *program) prepareServer(k *known) error {
 // variables whose names tell of a credential, and what looks like one of what it has of the
 // vault and of this machine's environment. What the environment has goes by its own name as
 // well, wherever it is put.
-func (k *known) credentials(s config.Server, filled map[string]string) []string {
+func (k *Server) credentials(s config.Server, filled map[string]string) []string {
 	if s.Command == "" {
 		return nil // see reach
 	}
 	used := map[string]bool{}
 	all := secret.InVariables(s.Env, func(name string) bool {
-		kept := k.origin == wasAdded
-		for _, of := range config.References(k.server.Env[name]) {
+		kept := k.Origin == Added
+		for _, of := range config.References(k.Written.Env[name]) {
 			used[of] = true
 			kept = kept || !secret.Ordinary(of)
 		}
@@ -163,7 +159,7 @@ func definitionOf(name string, s config.Server) broker.Definition {
 // port alone, wherever that is, for the operator named it; and for logins to its
 // issuer, which the server names: anywhere on the public Internet, and where the
 // operator says.
-func (p *program) reach(k *known, d *broker.Definition, s config.Server) error {
+func (env *Env) reach(k *Server, d *broker.Definition, s config.Server) error {
 	own, err := ruleFor(s.URL)
 	if err != nil {
 		return err
@@ -173,7 +169,7 @@ func (p *program) reach(k *known, d *broker.Definition, s config.Server) error {
 		return err
 	}
 	k.transports = append(k.transports, t)
-	d.Transport = secret.Guard(t, sortedNames(s.Headers), s.URL) // what echoes them does not give them to programs
+	d.Transport = secret.Guard(t, slices.Sorted(maps.Keys(s.Headers)), s.URL) // what echoes them does not give them to programs
 	if hasAuthorization(s.Headers) {
 		return nil
 	}
@@ -189,29 +185,28 @@ func (p *program) reach(k *known, d *broker.Definition, s config.Server) error {
 	if err != nil {
 		return err
 	}
-	k.issuers, k.transports = wide, append(k.transports, wide)
-	k.login, err = oauth.New(p.oauthConfig(k.name, s, wide, s.OAuth.Redirect))
-	d.Tokens = k.login
+	k.Issuers, k.transports = wide, append(k.transports, wide)
+	k.Login, err = oauth.New(env.OAuthConfig(k.Name, s, wide, s.OAuth.Redirect))
+	d.Tokens = k.Login
 	return err
 }
 
-func (p *program) oauthConfig(name string, s config.Server, t http.RoundTripper, redirect string) oauth.Config {
+// OAuthConfig says how a server is logged in to.
+func (env *Env) OAuthConfig(name string, s config.Server, t http.RoundTripper, redirect string) oauth.Config {
 	return oauth.Config{
-		Server: name, URL: s.URL, Transport: t, Store: p.tokenFiles(), Key: tokenKey(name),
+		Server: name, URL: s.URL, Transport: t, Store: env.TokenFiles(), Key: TokenKey(name),
 		ClientID: s.OAuth.ClientID, ClientSecret: s.OAuth.ClientSecret, Issuer: s.OAuth.Issuer, MetadataURL: s.OAuth.MetadataURL,
 		Machine: s.OAuth.Grant == config.ClientCredentials, Scopes: s.OAuth.Scopes, Redirect: redirect,
 	}
 }
 
-// tokenFiles are where tokens of other servers are kept, each under its tokenKey.
-func (p *program) tokenFiles() *vault.Files {
-	return &vault.Files{Dir: filepath.Join(p.serversFolder(), "tokens"), Sealer: p.vault()}
+// TokenFiles are where tokens of other servers are kept, each under its TokenKey.
+func (env *Env) TokenFiles() *vault.Files {
+	return &vault.Files{Dir: filepath.Join(env.ServersFolder(), "tokens"), Sealer: env.Vault()}
 }
 
-func tokenKey(server string) string { return "tokens/" + server }
-
-// serversFolder is where the state folder has what is known of other servers.
-func (p *program) serversFolder() string { return filepath.Join(p.places.state, "servers") }
+// TokenKey is what a server's tokens are kept under.
+func TokenKey(server string) string { return "tokens/" + server }
 
 func hasAuthorization(headers map[string]string) bool {
 	for name := range headers {
@@ -249,11 +244,11 @@ func checkOAuth(o config.OAuth) error {
 	var all []error
 	for name, text := range map[string]string{"issuer": o.Issuer, "metadata_url": o.MetadataURL} {
 		u, err := url.Parse(text)
-		if text != "" && (err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && (u.Scheme != "http" || !loopback(u))) {
+		if text != "" && (err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && (u.Scheme != "http" || !IsLoopback(u))) {
 			all = append(all, fault.New(fault.Invalid, "oauth.%s is not a URL of https", name).WithHint("http is for this machine's own addresses alone"))
 		}
 	}
-	if _, ok := localAddress(o.Redirect); o.Redirect != "" && !ok {
+	if _, ok := LocalAddress(o.Redirect); o.Redirect != "" && !ok {
 		all = append(all, fault.New(fault.Invalid, "oauth.redirect is not an address of this machine").WithHint("such as http://127.0.0.1:8976/callback"))
 	}
 	if o.Grant == config.ClientCredentials && (o.ClientID == "" || o.ClientSecret == "") {
@@ -262,35 +257,35 @@ func checkOAuth(o config.OAuth) error {
 	return errors.Join(all...)
 }
 
-// localAddress reads where a login ends: at a port of this machine.
-func localAddress(text string) (*url.URL, bool) {
+// LocalAddress reads where a login ends: at a port of this machine.
+func LocalAddress(text string) (*url.URL, bool) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil, false
 	}
-	return u, loopback(u)
+	return u, IsLoopback(u)
 }
 
-// checkServers finds the mistakes in the servers of the configuration, where they
+// CheckServers finds the mistakes in the servers of the configuration, where they
 // stand. What depends on a variable that is not there is not looked at.
-func (p *program) checkServers() error {
-	all := p.configuredServers()
+func (env *Env) CheckServers() error {
+	all := env.configuredServers()
 	var found []misplaced
 	for i, k := range all {
-		at := "servers." + k.name
-		s, err := k.server.Expand(os.LookupEnv)
+		at := "servers." + k.Name
+		s, err := k.Written.Expand(os.LookupEnv)
 		if err != nil {
 			s = config.Server{URL: "https://host.invalid"}
 		}
-		d := definitionOf(k.name, s)
-		found = append(found, misplaced{k.origin, at, errors.Join(d.Check(), taken(all[:i], k.name))},
-			misplaced{k.origin, at + ".tools", d.Policy.Check()}, misplaced{k.origin, at + ".oauth", checkOAuth(s.OAuth)})
+		d := definitionOf(k.Name, s)
+		found = append(found, misplaced{k.Origin, at, errors.Join(d.Check(), taken(all[:i], k.Name))},
+			misplaced{k.Origin, at + ".tools", d.Policy.Check()}, misplaced{k.Origin, at + ".oauth", checkOAuth(s.OAuth)})
 	}
-	_, err := broker.ParseAllowlist(p.config.MCP.Allowlist)
-	found = append(found, misplaced{p.config.Origin("mcp.allowlist"), "mcp.allowlist", err})
-	tools := p.config.MCP.Tools
+	_, err := broker.ParseAllowlist(env.Config.MCP.Allowlist)
+	found = append(found, misplaced{env.Config.Origin("mcp.allowlist"), "mcp.allowlist", err})
+	tools := env.Config.MCP.Tools
 	for name, policy := range map[string]broker.Policy{"allow": {Allow: tools.Allow}, "ask": {Ask: tools.Ask}, "deny": {Deny: tools.Deny}} {
-		found = append(found, misplaced{p.config.Origin("mcp.tools." + name), "mcp.tools." + name, policy.Check()})
+		found = append(found, misplaced{env.Config.Origin("mcp.tools." + name), "mcp.tools." + name, policy.Check()})
 	}
 	slices.SortStableFunc(found, func(a, b misplaced) int { // lines of one file, in their order
 		return cmp.Or(cmp.Compare(len(a.origin), len(b.origin)), cmp.Compare(a.origin, b.origin))
@@ -313,7 +308,7 @@ func (m misplaced) faults() (all []error) {
 	if m.err == nil {
 		return nil
 	}
-	for _, e := range apart(m.err) {
+	for _, e := range fault.Apart(m.err) {
 		f := fault.Of(e)
 		all = append(all, fault.New(fault.Invalid, "%s: %s: %s", m.origin, m.key, f.Message).WithHint("%s", f.Hint))
 	}
@@ -362,55 +357,38 @@ func (l *lateVault) Unseal(purpose string, sealed []byte) ([]byte, error) {
 	return v.Unseal(purpose, sealed)
 }
 
-// vault gives the state folder's vault.
-func (p *program) vault() *lateVault {
-	if p.sealer == nil {
-		p.sealer = &lateVault{open: func() (*vault.Vault, error) { return vault.Open(p.places.state, p.rings()...) }}
+// Dial connects to a server, apart from all sessions.
+func (env *Env) Dial(ctx context.Context, k *Server) (*upstream.Conn, error) {
+	if k.Err != nil {
+		return nil, k.Err
 	}
-	return p.sealer
+	return upstream.Dial(ctx, k.definition.Server, env.dialOptions(k.definition))
 }
 
-// rings are the keyrings that a key may be put into. With vault.keyring = "off" there is
-// none for a new key; one that is in a keyring is had from there all the same.
-func (p *program) rings() []vault.Ring {
-	if kept, err := vault.Kept(p.places.state); p.config.Vault.Keyring == "off" && (err != nil || kept == "") {
-		return nil
-	}
-	return vault.System(os.Getenv)
+func (env *Env) dialOptions(d broker.Definition) upstream.Options {
+	return upstream.Options{Transport: d.Transport, Tokens: d.Tokens, Hide: d.Hide, Environ: os.Environ(), Log: env.Log, Name: "paddock", Version: env.Version}
 }
 
-// dial connects to a server, apart from all sessions.
-func (p *program) dial(ctx context.Context, k *known) (*upstream.Conn, error) {
-	if k.err != nil {
-		return nil, k.err
-	}
-	return upstream.Dial(ctx, k.definition.Server, p.dialOptions(k.definition))
-}
-
-func (p *program) dialOptions(d broker.Definition) upstream.Options {
-	return upstream.Options{Transport: d.Transport, Tokens: d.Tokens, Hide: d.Hide, Environ: os.Environ(), Log: p.log, Name: "paddock", Version: build().Version}
-}
-
-// findServer gives the server of a name.
-func (p *program) findServer(name string) (k *known, done func(), err error) {
-	all, err := p.knownServers()
+// FindServer gives the server of a name.
+func (env *Env) FindServer(name string) (k *Server, done func(), err error) {
+	all, err := env.Servers()
 	done = func() {
 		for _, k := range all {
-			k.close()
+			k.Close()
 		}
 	}
 	if err != nil {
 		done()
 		return nil, nil, err
 	}
-	i := slices.IndexFunc(all, func(k *known) bool { return k.name == name })
+	i := slices.IndexFunc(all, func(k *Server) bool { return k.Name == name })
 	if i >= 0 {
 		return all[i], done, nil
 	}
 	done()
 	var names []string
 	for _, k := range all {
-		names = append(names, k.name)
+		names = append(names, k.Name)
 	}
 	f := fault.New(fault.NotFound, "there is no server %q", name)
 	if len(names) == 0 {
@@ -419,25 +397,16 @@ func (p *program) findServer(name string) (k *known, done func(), err error) {
 	return nil, nil, f.WithHint("%s", config.Suggest(name, names))
 }
 
-func sortedNames[V any](m map[string]V) []string {
-	var names []string
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// whatIs says in a line what a server is.
-func whatIs(s config.Server) string {
+// WhatIs says in a line what a server is.
+func WhatIs(s config.Server) string {
 	if s.URL != "" {
 		return config.ShownURL(s.URL)
 	}
 	return strings.Join(append([]string{s.Command}, s.Args...), " ")
 }
 
-// transportOf is how a server is spoken to, in a word.
-func transportOf(s config.Server) string {
+// TransportOf is how a server is spoken to, in a word.
+func TransportOf(s config.Server) string {
 	switch {
 	case s.URL == "":
 		return "stdio"
@@ -445,4 +414,31 @@ func transportOf(s config.Server) string {
 		return "http"
 	}
 	return s.Transport
+}
+
+// IsLoopback tells whether a URL's host is this machine.
+func IsLoopback(u *url.URL) bool {
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// Policy says which of the server's tools may be called.
+func (k *Server) Policy() broker.Policy { return k.definition.Policy }
+
+// CheckNewServer tells what is wrong with a server that is to be added to others. What
+// depends on a variable that is not there is not looked at.
+func (env *Env) CheckNewServer(name string, s config.Server, to []serverstore.Entry) error {
+	if _, err := s.Expand(func(string) (string, bool) { return "", false }); err == nil {
+		d := definitionOf(name, s)
+		if err := errors.Join(d.Check(), d.Policy.Check(), checkOAuth(s.OAuth)); err != nil {
+			return err
+		}
+	}
+	others := env.configuredServers()
+	for _, e := range to {
+		if e.Name != name {
+			others = append(others, &Server{Name: e.Name, Origin: Added})
+		}
+	}
+	return taken(others, name)
 }

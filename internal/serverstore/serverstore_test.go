@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"paddock/internal/auth"
-	"paddock/internal/cli/config"
+	"paddock/internal/config"
 	"paddock/internal/fault"
 	"paddock/internal/vault"
 )

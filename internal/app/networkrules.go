@@ -1,4 +1,4 @@
-package cli
+package app
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"paddock/internal/cli/config"
+	"paddock/internal/config"
 	"paddock/internal/fault"
 )
 
@@ -39,7 +39,7 @@ func (n *network) follow(src config.Source, others ...string) {
 		return
 	}
 	n.follower.end = make(chan struct{})
-	seen := look(files)
+	seen := describeFiles(files)
 	n.follower.done.Go(func() {
 		tick := time.NewTicker(rereadEvery)
 		defer tick.Stop()
@@ -49,7 +49,7 @@ func (n *network) follow(src config.Source, others ...string) {
 			case <-n.follower.end:
 				return
 			}
-			if now := look(files); now != seen {
+			if now := describeFiles(files); now != seen {
 				seen = now
 				n.reread(src)
 			}
@@ -65,8 +65,9 @@ func (f *follower) close() {
 	}
 }
 
-// look says in a few words how files are: it says something else when one has changed.
-func look(files []string) string {
+// describeFiles says in a few words how files are: it says something else when one has
+// changed.
+func describeFiles(files []string) string {
 	var b strings.Builder
 	for _, f := range files {
 		if info, err := os.Stat(f); err == nil {

@@ -1,4 +1,4 @@
-package cli
+package app
 
 import (
 	"cmp"
@@ -15,43 +15,38 @@ import (
 	"paddock/internal/telemetry"
 )
 
-// How a process is asked, in the audit log.
-const (
-	overCLI   = "cli"
-	overStdio = "stdio"
-	overHTTP  = "http"
-)
-
 // openTelemetry begins to measure as the configuration says. What serves HTTP
 // can be scraped.
-func (p *program) openTelemetry(ctx context.Context) (*telemetry.Telemetry, error) {
-	c := p.config.Telemetry
+func (env *Env) openTelemetry(ctx context.Context) (*telemetry.Telemetry, error) {
+	c := env.Config.Telemetry
 	return telemetry.Open(ctx, telemetry.Config{
-		Service: c.Service, Version: build().Version, Endpoint: c.Endpoint, TracesEndpoint: c.TracesEndpoint, MetricsEndpoint: c.MetricsEndpoint,
-		Disabled: c.Disabled, Scrape: p.transport == overHTTP, Log: p.log,
+		Service: c.Service, Version: env.Version, Endpoint: c.Endpoint, TracesEndpoint: c.TracesEndpoint, MetricsEndpoint: c.MetricsEndpoint,
+		Disabled: c.Disabled, Scrape: env.Transport == OverHTTP, Log: env.Log,
 	})
 }
 
-func (p *program) auditFolder() string { return filepath.Join(p.places.state, "audit") }
+// AuditFolder is where the audit log is.
+func (env *Env) AuditFolder() string { return filepath.Join(env.StateDir, "audit") }
+
+// OpenAudit makes the audit log for a command that opens no App.
+func (env *Env) OpenAudit() *audit.Log { return env.openAudit(nil) }
 
 // openAudit makes the audit log; t counts what it does not take.
-func (p *program) openAudit(t *telemetry.Telemetry) *audit.Log {
-	c := p.config.Audit
+func (env *Env) openAudit(t *telemetry.Telemetry) *audit.Log {
+	c := env.Config.Audit
 	return audit.New(audit.Config{
-		Dir: p.auditFolder(), Mode: audit.Mode(c.Mode), Transport: cmp.Or(p.transport, overCLI), KeepDays: int(c.KeepDays),
-		IncludeCode: c.IncludeCode, Sync: c.Sync, Failed: t.AuditFailed, Log: p.log,
+		Dir: env.AuditFolder(), Mode: audit.Mode(c.Mode), Transport: cmp.Or(env.Transport, OverCLI), KeepDays: int(c.KeepDays),
+		IncludeCode: c.IncludeCode, Sync: c.Sync, Failed: t.AuditFailed, Log: env.Log,
 	})
 }
 
-// observer passes on what happens in sessions to who records and who measures
-// it. The audit log's error is the program's.
-func observer(log *audit.Log, t *telemetry.Telemetry) func(context.Context, session.Event) error {
-	return func(ctx context.Context, e session.Event) error {
-		if e.Action == session.Executing && !e.Begun {
-			t.Execution(ctx, measured(e))
-		}
-		return log.Write(ctx, recorded(e))
+// record passes on what happens in sessions to the audit log and to telemetry. The audit
+// log's error is the program's.
+func (a *App) record(ctx context.Context, e session.Event) error {
+	if e.Action == session.Executing && !e.Begun {
+		a.telemetry.Execution(ctx, measured(e))
 	}
+	return a.Audit.Write(ctx, recorded(e))
 }
 
 // outcome says how an action ended, in one word.
@@ -125,17 +120,6 @@ func live(s session.Stats, g limit.Load) telemetry.Live {
 	return telemetry.Live{
 		Sessions: s.Sessions, Interpreters: s.Interpreters, Running: g.Running, Queued: s.Queued + g.Waiting, MemoryBytes: s.Memory, DiskBytes: s.Disk,
 		Pooled: s.Pooled, PoolHits: s.PoolHits, PoolMisses: s.PoolMisses,
-	}
-}
-
-// counted counts the executions that admit keeps out.
-func counted(admit func(context.Context, session.Owner) (func(), error), t *telemetry.Telemetry) func(context.Context, session.Owner) (func(), error) {
-	return func(ctx context.Context, o session.Owner) (func(), error) {
-		release, err := admit(ctx, o)
-		if fault.KindOf(err) == fault.Exhausted {
-			t.Rejected(ctx, "executions")
-		}
-		return release, err
 	}
 }
 

@@ -1,4 +1,4 @@
-package cli
+package app
 
 import (
 	"context"
@@ -9,11 +9,8 @@ import (
 	"sync"
 
 	"paddock/internal/audit"
-	"paddock/internal/bindings/broker"
 	"paddock/internal/egress"
-	"paddock/internal/egress/streams"
 	"paddock/internal/fault"
-	"paddock/internal/sandbox"
 	"paddock/internal/secret"
 	"paddock/internal/session"
 	"paddock/internal/skill"
@@ -22,13 +19,12 @@ import (
 // sessionSecrets is how sessions have secrets: those that the operator names, of those that are
 // kept for their owners. A session may be made with fewer, and never has more.
 type sessionSecrets struct {
-	store  *secret.Store
-	allow  []string      // names
-	policy egress.Policy // what programs reach
-	// sessions tells what sessions are; it is set before any of them is made.
 	sessions *session.Manager
-	fail     func(msg string, args ...any) // logs what nobody else is told
-	record   func(context.Context, audit.Record) error
+	store    *secret.Store
+	allow    []string                      // names
+	policy   egress.Policy                 // what programs reach
+	warn     func(msg string, args ...any) // logs what nobody else is told
+	audit    *audit.Log
 
 	jobs sync.WaitGroup
 	stop context.CancelFunc
@@ -40,39 +36,20 @@ type sessionSecrets struct {
 // allowSecret says in refusals where a person allows a secret.
 const allowSecret = "in the configuration's secrets.allow, by --secret or PADDOCK_SECRETS_ALLOW"
 
-// openSecrets makes it, and puts it into the sessions' configuration.
-func (p *program) openSecrets(sc *session.Config, n *network, log *audit.Log) *sessionSecrets {
-	g := &sessionSecrets{
-		store: p.secrets(), allow: p.config.Secrets.Allow, policy: n.first.policy, fail: p.log.Warn, record: log.Write, stop: func() {},
+// newSessionSecrets makes it, where programs reach what policy allows.
+func (a *App) newSessionSecrets(sessions *session.Manager, policy egress.Policy) *sessionSecrets {
+	return &sessionSecrets{
+		sessions: sessions, store: a.Env.Secrets(), allow: a.Config.Secrets.Allow, policy: policy, warn: a.Log.Warn, audit: a.Audit, stop: func() {},
 		engines: map[sessionKey]*secret.Engine{},
 	}
-	sc.Secrets = session.Secrets{Choose: g.choose, Give: g.give, Variables: g.variables}
-	forget, letGo := sc.OnRemoved, sc.Egress.Close
-	sc.OnRemoved = func(owner session.Owner, id session.ID) {
-		if forget != nil {
-			forget(owner, id)
-		}
-		if err := g.store.Forget(keyOf(owner, id)); err != nil {
-			g.fail("which secrets a session had is not forgotten", "session", id, "cause", fault.CauseOf(err))
-		}
-	}
-	sc.Egress.Close = func(owner session.Owner, id session.ID) {
-		letGo(owner, id)
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		delete(g.engines, sessionKey{owner, id})
-	}
-	sc.Call = g.cleaning(sc.Call)
-	n.secrets = g.engine
-	return g
 }
 
 // keyOf is what the store knows a session by. Sessions of two owners may have one ID,
 // which has no slash in it.
 func keyOf(owner session.Owner, id session.ID) string { return string(owner) + "/" + string(id) }
 
-// choose gives the names of the secrets that a session is made with.
-func (g *sessionSecrets) choose(owner session.Owner, wish *[]string) ([]string, error) {
+// Choose implements [session.Secrets].
+func (g *sessionSecrets) Choose(owner session.Owner, wish *[]string) ([]string, error) {
 	if len(g.allow) == 0 && wish == nil {
 		return nil, nil
 	}
@@ -130,10 +107,9 @@ func (g *sessionSecrets) keptFor(owner session.Owner) (map[string]bool, error) {
 	return kept, err
 }
 
-// give has a session that is being made have secrets, and records their names: what cannot
-// be recorded is not given. What a session of its name had, of whom nobody was told that it
-// has ended, is none of them.
-func (g *sessionSecrets) give(owner session.Owner, id session.ID, names []string, parent session.ID) error {
+// Give implements [session.Secrets]. It records the names: what cannot be recorded is not
+// given. A session of the same name may have ended without a word; its secrets are forgotten.
+func (g *sessionSecrets) Give(owner session.Owner, id session.ID, names []string, parent session.ID) error {
 	gift := secret.GrantRequest{Session: keyOf(owner, id), Owner: string(owner), Names: names}
 	if parent != "" && len(names) > 0 {
 		kept, err := g.keptFor(owner)
@@ -156,14 +132,15 @@ func (g *sessionSecrets) give(owner session.Owner, id session.ID, names []string
 	if parent != "" {
 		r.Reason = "fork of " + string(parent)
 	}
-	err := g.record(context.Background(), r)
+	err := g.audit.Write(context.Background(), r)
 	if err != nil {
 		err = errors.Join(err, g.store.Forget(gift.Session))
 	}
 	return err
 }
 
-func (g *sessionSecrets) variables(owner session.Owner, id session.ID) (map[string]string, error) {
+// Variables implements [session.Secrets].
+func (g *sessionSecrets) Variables(owner session.Owner, id session.ID) (map[string]string, error) {
 	return g.store.Variables(keyOf(owner, id))
 }
 
@@ -178,43 +155,21 @@ func (g *sessionSecrets) engine(owner session.Owner, id session.ID) *secret.Engi
 	return g.engines[k]
 }
 
-// cleaning takes values out of what tools answer: a server may know them from elsewhere.
-func (g *sessionSecrets) cleaning(call func(context.Context, session.Run, sandbox.Call) []byte) func(context.Context, session.Run, sandbox.Call) []byte {
-	if call == nil {
-		return nil
+// Record implements [session.Observer].
+func (g *sessionSecrets) Record(context.Context, session.Event) error { return nil }
+
+// Removed implements [session.Observer].
+func (g *sessionSecrets) Removed(owner session.Owner, id session.ID) {
+	if err := g.store.Forget(keyOf(owner, id)); err != nil {
+		g.warn("which secrets a session had is not forgotten", "session", id, "cause", fault.CauseOf(err))
 	}
-	return func(ctx context.Context, run session.Run, c sandbox.Call) []byte {
-		if streams.Asked(c.Body) { // at the proxy it was done
-			return call(ctx, run, c)
-		}
-		info, err := g.sessions.Info(run.Owner, run.Session)
-		if err == nil && info.Settings.Secrets == nil {
-			return call(ctx, run, c)
-		}
-		engine := g.engine(run.Owner, run.Session)
-		if put := run.Put; put != nil {
-			run.Put = func(name string, data []byte) (string, error) {
-				values, err := engine.Redactor()
-				if err != nil {
-					return "", err
-				}
-				return put(name, values.Bytes(data))
-			}
-		}
-		answer := call(broker.WithClean(ctx, func(text []byte) []byte {
-			values, err := engine.Redactor()
-			if err != nil {
-				return nil // nor is the answer passed on
-			}
-			return values.Bytes(text)
-		}), run, c)
-		values, err := engine.Redactor()
-		if err != nil {
-			g.fail("what a tool answered is not passed on, as it might hold secrets", "session", run.Session, "cause", fault.CauseOf(err))
-			return refusal("the session's secrets cannot be read, so what the tool answered is not passed on; the server's log says why")
-		}
-		return values.Bytes(answer)
-	}
+}
+
+// release lets go of a session's engine: this process has the session no more.
+func (g *sessionSecrets) release(owner session.Owner, id session.ID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.engines, sessionKey{owner, id})
 }
 
 // clean takes a session's values out of what is written down.
@@ -242,7 +197,7 @@ func (g *sessionSecrets) begin() {
 			return fault.KindOf(err) != fault.NotFound || err == nil
 		})
 		if err != nil && ctx.Err() == nil {
-			g.fail("what was given to sessions that have ended is not forgotten", "cause", fault.CauseOf(err))
+			g.warn("what was given to sessions that have ended is not forgotten", "cause", fault.CauseOf(err))
 		}
 	})
 }
@@ -253,17 +208,17 @@ func (g *sessionSecrets) tellLacking() {
 	}
 	kept, err := g.keptFor(session.Local)
 	if err != nil {
-		g.fail("the secrets cannot be read", "cause", fault.CauseOf(err))
+		g.warn("the secrets cannot be read", "cause", fault.CauseOf(err))
 		return
 	}
 	for _, name := range g.allow {
 		if !kept[name] {
-			g.fail("sessions do not have a secret yet, as it is not kept for the local user: paddock secret set", "name", name)
+			g.warn("sessions do not have a secret yet, as it is not kept for the local user: paddock secret set", "name", name)
 		}
 	}
 	far, _ := g.unreached(session.Local, g.allow, g.policy) // what could be read just now
 	for _, text := range far {
-		g.fail(text)
+		g.warn(text)
 	}
 }
 
@@ -274,63 +229,43 @@ func (g *sessionSecrets) Close() error {
 	return nil
 }
 
-// lacks warns whoever runs a program of what keeps it from using the secrets that were
-// named, and says whether its session, where it was named, can have them.
-func (p *program) lacks(o *parts, f runFlags) error {
-	if f.secrets == nil {
-		return nil
-	}
-	if f.session != "" {
-		info, err := o.sessions.Info(session.Local, session.ID(f.session))
-		if err != nil {
-			return unknownSession(err)
-		}
-		for _, name := range *f.secrets {
-			if had := info.Settings.Secrets; had == nil || !slices.Contains(*had, name) {
-				return usage("the session %s was made without the secret %s", plain(f.session), name).
-					WithHint("leave --secret away, or --session: a session has the secrets that it is made with")
-			}
-		}
-	}
-	far, err := o.given.unreached(session.Local, *f.secrets, o.given.policy)
-	for _, text := range far {
-		p.say("warning", text)
-	}
-	return err
+// Unreachable warns of those of these secrets of the local user whose hosts programs do not
+// reach.
+func (a *App) Unreachable(names []string) (warnings []string, err error) {
+	return a.secrets.unreached(session.Local, names, a.secrets.policy)
 }
 
-// declared has a session be made with what a skill declares, of what sessions may have,
-// and tells what is missing of it.
-func (p *program) declared(o *parts, m skill.Manifest, f *runFlags) error {
-	hosts, secrets := []string{}, []string{}
+// Grants are what a session is made with.
+type Grants struct{ Hosts, Secrets []string }
+
+// Declared gives what a skill declares of what sessions of the local user may have. The
+// warnings tell what is missing of it.
+func (a *App) Declared(m skill.Manifest) (g Grants, warnings []string, err error) {
+	g = Grants{Hosts: []string{}, Secrets: []string{}}
 	for _, rule := range m.Hosts {
-		if err := o.network.check([]string{rule}); err != nil {
-			p.say("warning", "the skill declares the host "+plain(rule)+", which programs may not reach here: --net-allow or network.allow lets them")
+		if err := a.network.Check([]string{rule}); err != nil {
+			warnings = append(warnings, "the skill declares the host "+rule+", which programs may not reach here: --net-allow or network.allow lets them")
 			continue
 		}
-		hosts = append(hosts, rule)
+		g.Hosts = append(g.Hosts, rule)
 	}
-	kept, err := o.given.keptFor(session.Local)
+	kept, err := a.secrets.keptFor(session.Local)
 	if err != nil {
-		return err
+		return g, warnings, err
 	}
 	for _, name := range m.Secrets {
-		if err := o.given.check(name, kept[name]); err != nil {
-			p.say("warning", "the skill declares the secret "+plain(name)+": "+fault.Of(err).Message)
+		if err := a.secrets.check(name, kept[name]); err != nil {
+			warnings = append(warnings, "the skill declares the secret "+name+": "+fault.Of(err).Message)
 			continue
 		}
-		secrets = append(secrets, name)
+		g.Secrets = append(g.Secrets, name)
 	}
-	wish, err := o.network.first.narrowed(&hosts)
+	reach, err := a.network.first.narrowed(&g.Hosts)
 	if err != nil {
-		return err
+		return g, warnings, err
 	}
-	far, err := o.given.unreached(session.Local, secrets, wish)
-	for _, text := range far {
-		p.say("warning", text)
-	}
-	f.network, f.secrets = &hosts, &secrets
-	return err
+	far, err := a.secrets.unreached(session.Local, g.Secrets, reach)
+	return g, append(warnings, far...), err
 }
 
 // unreached warns of secrets of these names, in their order, whose hosts programs do not
@@ -348,7 +283,7 @@ func (g *sessionSecrets) unreached(owner session.Owner, names []string, reach eg
 			}
 			far := slices.DeleteFunc(goalsOf(e.Hosts), func(host string) bool { return host == "" || reach.Names(host) })
 			if len(far) == len(e.Hosts) {
-				all = append(all, fmt.Sprintf("the secret %s is for %s, which programs may not reach: --net-allow or network.allow lets them", name, plain(shortList(far))))
+				all = append(all, fmt.Sprintf("the secret %s is for %s, which programs may not reach: --net-allow or network.allow lets them", name, shortList(far)))
 			}
 		}
 	}

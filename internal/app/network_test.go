@@ -1,4 +1,4 @@
-package cli
+package app
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 	"testing"
 
 	"paddock/internal/audit"
-	"paddock/internal/cli/config"
+	"paddock/internal/config"
 	"paddock/internal/egress/proxy"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox/sandboxtest"
@@ -27,28 +27,28 @@ import (
 
 // reaching gives parts whose programs run in the fake with machines, and reach what rules
 // allow.
-func reaching(t *testing.T, state string, rules ...string) *parts {
+func reaching(t *testing.T, state string, rules ...string) *App {
 	t.Helper()
 	return reachingBy(t, state, config.Source{}, rules...)
 }
 
 // reachingBy follows a source of the configuration besides.
-func reachingBy(t *testing.T, state string, src config.Source, rules ...string) *parts {
+func reachingBy(t *testing.T, state string, src config.Source, rules ...string) *App {
 	t.Helper()
-	fake := func(places, *config.Config, *session.Life, *slog.Logger) (backends, error) {
-		return backends{sandboxtest.NewFakeMachines(sandboxtest.FakeConfig{Name: "linux"}), sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "wasm"})}, nil
+	fake := func(*Env, *session.Life) (Backends, error) {
+		return Backends{sandboxtest.NewFakeMachines(sandboxtest.FakeConfig{Name: "linux"}), sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "wasm"})}, nil
 	}
 	c, err := config.Load(config.Source{Environ: []string{"PADDOCK_VAULT_KEYRING=off"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.Network.Allow, c.Packages.Machine = rules, false
-	p := &program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard, newBackends: fake, config: c, source: src, places: places{state: state, cache: t.TempDir()}, log: slog.New(slog.DiscardHandler)}
-	o, err := p.open(nil)
+	p := &Env{NewBackends: fake, Config: c, Source: src, StateDir: state, CacheDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+	o, err := p.Open(Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { o.close(p.log) })
+	t.Cleanup(func() { o.Close() })
 	return o
 }
 
@@ -60,9 +60,9 @@ func site(t *testing.T) (address, rule string) {
 	return address, address + "!private"
 }
 
-func made(t *testing.T, o *parts, set session.Settings) session.ID {
+func made(t *testing.T, o *App, set session.Settings) session.ID {
 	t.Helper()
-	i, err := o.sessions.Create(t.Context(), session.Local, "", set)
+	i, err := o.Sessions.Create(t.Context(), session.Local, "", set)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,10 +70,10 @@ func made(t *testing.T, o *parts, set session.Settings) session.ID {
 }
 
 // get has a program in a machine ask for something, and gives the first line of the answer.
-func get(t *testing.T, o *parts, id session.ID, method, url string) (line string, res session.Result) {
+func get(t *testing.T, o *App, id session.ID, method, url string) (line string, res session.Result) {
 	t.Helper()
 	code := fmt.Sprintf(`print(proxied("%s %s HTTP/1.0\r\n\r"))`, method, url)
-	res, err := o.sessions.Execute(t.Context(), session.Local, id, session.Request{Code: code, Language: "python"})
+	res, err := o.Sessions.Execute(t.Context(), session.Local, id, session.Request{Code: code, Language: "python"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func get(t *testing.T, o *parts, id session.ID, method, url string) (line string
 }
 
 // egressRecords are the audit log's records of requests.
-func egressRecords(t *testing.T, o *parts, state string) (all []audit.Record) {
+func egressRecords(t *testing.T, o *App, state string) (all []audit.Record) {
 	t.Helper()
 	for r, err := range audit.Read(filepath.Join(state, "audit"), audit.Filter{}) {
 		if err != nil {
@@ -138,13 +138,13 @@ func TestASessionNarrowsAndNeverWidens(t *testing.T) {
 	o := reaching(t, state, rule, otherRule, "*.example.com")
 	host, _, _ := strings.Cut(address, ":")
 	for wish, want := range map[string]fault.Kind{"evil.test": fault.Denied, "*": fault.Denied, rule: fault.Denied, "https://x": fault.Invalid} {
-		_, err := o.sessions.Create(t.Context(), session.Local, "", session.Settings{Network: &[]string{address, wish}})
+		_, err := o.Sessions.Create(t.Context(), session.Local, "", session.Settings{Network: &[]string{address, wish}})
 		if fault.KindOf(err) != want || fault.Of(err).Hint == "" {
 			t.Errorf("%s: %v", wish, err)
 		}
 	}
 	id := made(t, o, session.Settings{Network: &[]string{address, ".example.com", "*.evil.test"}})
-	fork, err := o.sessions.Fork(t.Context(), session.Local, id, "", 1)
+	fork, err := o.Sessions.Fork(t.Context(), session.Local, id, "", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,22 +182,22 @@ func TestASessionGoesOnUnderTheRulesOfNow(t *testing.T) {
 	for _, id := range []session.ID{all, narrowed} {
 		get(t, o, id, "GET", "http://"+address+"/")
 	}
-	o.close(o.log)
+	o.Close()
 	later := reaching(t, state, "other.test")
 	for _, id := range []session.ID{all, narrowed} {
-		if i, err := later.sessions.Info(session.Local, id); err != nil || i.Traffic.Requests != 1 || i.Traffic.Received == 0 {
+		if i, err := later.Sessions.Info(session.Local, id); err != nil || i.Traffic.Requests != 1 || i.Traffic.Received == 0 {
 			t.Errorf("it is %+v, %v", i, err)
 		}
 		if line, _ := get(t, later, id, "GET", "http://"+address+"/"); line != "HTTP/1.0 403 Forbidden" {
 			t.Errorf("it is answered %q", line)
 		}
 	}
-	later.close(later.log)
+	later.Close()
 	none := reaching(t, state)
 	if line, _ := get(t, none, all, "GET", "http://"+address+"/"); line != "refused" {
 		t.Errorf("it is answered %q", line)
 	}
-	_, err := none.sessions.Create(t.Context(), session.Local, "", session.Settings{Network: &[]string{"a.test"}})
+	_, err := none.Sessions.Create(t.Context(), session.Local, "", session.Settings{Network: &[]string{"a.test"}})
 	if fault.KindOf(err) != fault.Denied || !strings.Contains(fault.Of(err).Hint, "network.allow") {
 		t.Errorf("it is told %v", err)
 	}
@@ -214,10 +214,10 @@ func TestAProxyGoesWithItsSession(t *testing.T) {
 	if one == nil || other == nil || one == other {
 		t.Fatal("they have no proxies of their own")
 	}
-	if err := o.sessions.Sleep(session.Local, a); err != nil {
+	if err := o.Sessions.Sleep(session.Local, a); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.sessions.Destroy(t.Context(), session.Local, b); err != nil {
+	if err := o.Sessions.Destroy(t.Context(), session.Local, b); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range []session.ID{a, b} {

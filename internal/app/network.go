@@ -1,4 +1,4 @@
-package cli
+package app
 
 import (
 	"cmp"
@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 
 	"paddock/internal/audit"
-	"paddock/internal/cli/trust"
 	"paddock/internal/egress"
 	"paddock/internal/egress/proxy"
 	"paddock/internal/egress/streams"
@@ -23,14 +22,16 @@ import (
 	"paddock/internal/pkgproxy"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/linux/proxyenv"
-	"paddock/internal/secret"
 	"paddock/internal/session"
 	"paddock/internal/telemetry"
+	"paddock/internal/trust"
 )
 
 // network is how what sessions' programs send leaves this host: by one proxy for each
 // session that this process has open.
 type network struct {
+	sessions  *session.Manager
+	secrets   *sessionSecrets
 	first     operatorPolicy // machines have a way out where these leave one
 	budgets   proxy.Budgets
 	packages  *pkgproxy.Packages // what sessions reach whatever the rules say; nil: nothing
@@ -38,10 +39,6 @@ type network struct {
 	audit     *audit.Log
 	telemetry *telemetry.Telemetry
 	log       *slog.Logger
-	// secrets gives what does the work of a session's; nil: there are none.
-	secrets func(session.Owner, session.ID) *secret.Engine
-	// sessions tells what sessions are; it is set before any of them runs a program.
-	sessions *session.Manager
 
 	// now is what the operator allows now. Proxies are made and changed under changing, so
 	// that each has the newest.
@@ -80,35 +77,23 @@ type sessionProxy struct {
 // allowance says in refusals where a person allows a host.
 const allowance = "in the configuration's network.allow, by --net-allow or PADDOCK_NET_ALLOW"
 
-// openNetwork makes the sessions' network, and puts it into their configuration.
-func (p *program) openNetwork(sc *session.Config, o *parts) (*network, error) {
-	c := p.config.Network
-	first, err := operatorOf(c.Allow)
-	if err != nil {
-		return nil, err // config has looked at it
-	}
+// newNetwork makes the sessions' network, where the operator allows first at the beginning.
+func (a *App) newNetwork(sessions *session.Manager, first operatorPolicy) *network {
+	c := a.Config.Network
 	n := &network{
-		first: first, packages: o.packages, audit: o.audit, telemetry: o.telemetry, log: p.log, proxies: map[sessionKey]*sessionProxy{},
-		seeds:   caSeeds{dir: p.places.state, vault: p.vault()},
+		sessions: sessions, secrets: a.secrets, first: first, packages: a.packages, audit: a.Audit, telemetry: a.telemetry, log: a.Log,
+		proxies: map[sessionKey]*sessionProxy{}, ofProject: a.Config.OfProject,
+		seeds:   caSeeds{dir: a.StateDir, vault: a.Vault()},
 		budgets: proxy.Budgets{Sent: c.SentBytes, Received: c.ReceivedBytes, Requests: c.Requests},
 	}
 	n.now.Store(&first)
-	sc.Egress = session.Egress{Check: n.check, Used: n.used, Refused: n.refused, Close: n.letGo}
-	sc.Network = n.machine
-	sc.Folders = append(sc.Folders, session.Folder{Name: proxyenv.Folder, Machines: true, Refresh: n.fill})
-	next := sc.Call
-	sc.Call = func(ctx context.Context, run session.Run, c sandbox.Call) []byte {
-		if streams.Asked(c.Body) {
-			return n.answer(ctx, run, c)
-		}
-		if next == nil {
-			return nil
-		}
-		return next(ctx, run, c)
-	}
-	n.ofProject = p.config.OfProject
-	n.follow(p.source, filepath.Join(p.places.state, trust.File))
-	return n, nil
+	n.follow(a.Source, filepath.Join(a.StateDir, trust.File))
+	return n
+}
+
+// folder shows programs of machines how to get out.
+func (n *network) folder() session.Folder {
+	return session.Folder{Name: proxyenv.Folder, Machines: true, Refresh: n.fill}
 }
 
 // operatorOf reads the operator's rules.
@@ -117,10 +102,10 @@ func operatorOf(rules []string) (operatorPolicy, error) {
 	return operatorPolicy{rules, policy}, err
 }
 
-// machine is the way out of a session's machine; nil: nothing may leave it, so nobody
+// Machine implements [session.Network]; nil: nothing may leave the machine, so nobody
 // listens there. That is decided by the rules of the process's beginning: a machine that is
 // booted keeps what it has.
-func (n *network) machine(owner session.Owner, id session.ID, set session.Settings) *session.Network {
+func (n *network) Machine(owner session.Owner, id session.ID, set session.Settings) *session.MachineNetwork {
 	if policy, err := n.first.narrowed(set.Network); n.packages == nil && (err != nil || policy.Empty()) {
 		return nil
 	}
@@ -128,14 +113,14 @@ func (n *network) machine(owner session.Owner, id session.ID, set session.Settin
 	if n.packages != nil {
 		maps.Copy(env, pkgproxy.Environment("http://"+pkgproxy.Host))
 	}
-	return &session.Network{Proxy: func(ctx context.Context, conn net.Conn) { n.proxy(ctx, owner, id, conn) }, Env: env}
+	return &session.MachineNetwork{Proxy: func(ctx context.Context, conn net.Conn) { n.proxy(ctx, owner, id, conn) }, Env: env}
 }
 
-// check tells what is wrong with the rules that a session is made with: they are a part
-// of the operator's. What is above a host, as *.example.com, may always be asked for.
-func (n *network) check(rules []string) error {
+// Check implements [session.Network]: a session's rules are a part of the operator's. What
+// is above a host, as *.example.com, may always be asked for.
+func (n *network) Check(rules []string) error {
 	if _, err := egress.Parse(rules, wishes); err != nil {
-		return errors.Join(apart(err)[:1]...)
+		return errors.Join(fault.Apart(err)[:1]...)
 	}
 	now := n.now.Load()
 	if now.policy.Empty() {
@@ -261,13 +246,9 @@ func (n *network) open(d *sessionProxy, k sessionKey) error {
 			n.log.Warn("restored machines will not trust this session's CA", "cause", fault.CauseOf(err))
 		}
 	}
-	var secrets proxy.Secrets
-	if n.secrets != nil {
-		secrets = n.secrets(k.owner, k.id)
-	}
 	used := info.Traffic
 	d.Proxy, err = proxy.New(proxy.Config{
-		Session: string(k.id), Policy: policy, Local: n.local(k.owner), Budgets: n.budgets, Allow: allow, Seed: seed, Secrets: secrets, Log: n.log,
+		Session: string(k.id), Policy: policy, Local: n.local(k.owner), Budgets: n.budgets, Allow: allow, Seed: seed, Secrets: n.secrets.engine(k.owner, k.id), Log: n.log,
 		Used:   proxy.Usage{Requests: used.Requests, Sent: used.Sent, Received: used.Received},
 		Record: func(r proxy.Record) { n.record(k.owner, r) },
 	})
@@ -314,7 +295,7 @@ func (n *network) fill(_ context.Context, owner session.Owner, id session.ID, di
 	if err != nil {
 		return err
 	}
-	if n.machine(owner, id, info.Settings) == nil {
+	if n.Machine(owner, id, info.Settings) == nil {
 		return proxyenv.Fill(dir, nil)
 	}
 	d, err := n.proxyFor(owner, id)
@@ -324,8 +305,8 @@ func (n *network) fill(_ context.Context, owner session.Owner, id session.ID, di
 	return proxyenv.Fill(dir, d.CA())
 }
 
-// used is what a session has used of its budgets; false: nothing since it has been open.
-func (n *network) used(owner session.Owner, id session.ID) (session.Traffic, bool) {
+// Used implements [session.Network].
+func (n *network) Used(owner session.Owner, id session.ID) (session.Traffic, bool) {
 	d := n.find(sessionKey{owner, id})
 	if !d.made() {
 		return session.Traffic{}, false
@@ -348,8 +329,8 @@ var errLetGo = fault.New(fault.Unavailable, "the session is closed").WithHint("r
 // maxRefusals is how many refusals a result tells of.
 const maxRefusals = 3
 
-// refused tells what a session was refused since it was last asked.
-func (n *network) refused(owner session.Owner, id session.ID) string {
+// Refused implements [session.Network].
+func (n *network) Refused(owner session.Owner, id session.ID) string {
 	d := n.find(sessionKey{owner, id})
 	if !d.made() {
 		return ""
@@ -383,13 +364,14 @@ func (n *network) hint(one proxy.Denial) string {
 	return one.Hint
 }
 
-// letGo closes a session's proxy.
-func (n *network) letGo(owner session.Owner, id session.ID) {
+// Disconnect implements [session.Network].
+func (n *network) Disconnect(owner session.Owner, id session.ID) {
 	k := sessionKey{owner, id}
 	if d := n.find(k); d != nil {
 		n.remove(k, d)
 		n.shut(d)
 	}
+	n.secrets.release(owner, id)
 }
 
 // shut closes a proxy, once nobody finds it any more.

@@ -1,4 +1,4 @@
-package cli
+package app
 
 import (
 	"crypto/hkdf"
@@ -12,6 +12,7 @@ import (
 
 	"paddock/internal/fault"
 	"paddock/internal/session"
+	"paddock/internal/vault"
 )
 
 // Of what sessions' authorities are made: a secret of the state folder, sealed.
@@ -22,7 +23,7 @@ const authorityFile, authorityPurpose, authorityBytes = "authority", "the networ
 // go on in.
 type caSeeds struct {
 	dir   string // of the state
-	vault *lateVault
+	vault vault.Sealer
 }
 
 // of gives an owner's.

@@ -1,4 +1,4 @@
-package cli
+package app
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"paddock/internal/audit"
 	"paddock/internal/bindings/broker"
 	"paddock/internal/bindings/journal"
-	"paddock/internal/cli/config"
+	"paddock/internal/config"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
@@ -69,24 +69,24 @@ func TestARuleLetsThroughToOneHostAndPort(t *testing.T) {
 // What can be known of servers is known without any of them, and none keeps the others
 // from being known.
 func TestAServerThatCannotBeUsedKeepsNoOtherFromThat(t *testing.T) {
-	p := &program{config: &config.Config{}, places: places{state: filepath.Join(t.TempDir(), "state")}}
-	p.config.Vault.Keyring = "off"
-	p.config.Servers = map[string]config.Server{
+	p := &Env{Config: &config.Config{}, StateDir: filepath.Join(t.TempDir(), "state")}
+	p.Config.Vault.Keyring = "off"
+	p.Config.Servers = map[string]config.Server{
 		"good": {Command: "tools"}, "bad": {URL: "https://${NO_SUCH_VARIABLE_OF_PADDOCK}/mcp"}, "good_": {Command: "other"},
 	}
-	if err := p.addedServers().Add("good", config.Server{Command: "shadowed"}, false); err != nil {
+	if err := p.AddedServers().Add("good", config.Server{Command: "shadowed"}, false); err != nil {
 		t.Fatal(err)
 	}
-	all, err := p.knownServers()
+	all, err := p.Servers()
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]fault.Kind{}
 	for _, k := range all {
 		defer k.close()
-		got[k.name+" "+k.origin] = fault.KindOf(k.err)
-		if (k.err == nil) != (k.definition.Name == k.name) {
-			t.Errorf("%s is %+v (%v)", k.name, k.definition, k.err)
+		got[k.Name+" "+k.Origin] = fault.KindOf(k.Err)
+		if (k.Err == nil) != (k.definition.Name == k.Name) {
+			t.Errorf("%s is %+v (%v)", k.Name, k.definition, k.Err)
 		}
 	}
 	want := map[string]fault.Kind{"bad default": fault.NotFound, "good default": "", "good_ default": "", "good added": fault.Conflict}
@@ -142,39 +142,39 @@ func TestWhatAServersProgramIsGivenIsHidden(t *testing.T) {
 	t.Setenv("A_REGION_OF_MINE", "eu-central-1")
 	t.Setenv("AN_OPAQUE_THING", "opaque-1-of-the-environment")
 	t.Setenv("A_TOKEN_OF_MINE", "token-of-the-environment")
-	p := &program{config: &config.Config{}, places: places{state: filepath.Join(t.TempDir(), "state")}}
-	p.config.Vault.Keyring = "off"
-	p.config.Servers = map[string]config.Server{
+	p := &Env{Config: &config.Config{}, StateDir: filepath.Join(t.TempDir(), "state")}
+	p.Config.Vault.Keyring = "off"
+	p.Config.Servers = map[string]config.Server{
 		"written": {
 			Command: "tools", Args: []string{"--region", "${A_REGION_OF_MINE}", "--token=${A_TOKEN_OF_MINE}"},
 			Env: map[string]string{"API_KEY": "key-of-the-file", "THING": "thing ${AN_OPAQUE_THING}", "MODE": "plain-mode", "PATH": "${PATH}:/opt/of-mine", "DATA": "${HOME}/of-mine", "LEVEL": "information"},
 		},
 		"remote": {URL: "https://mcp.example.com/mcp?api_key=key-of-the-url"},
 	}
-	if err := p.addedServers().Add("sealed", config.Server{Command: "tools", Env: map[string]string{"THING": "opaque-1-of-the-vault", "LEVEL": "information"}}, false); err != nil {
+	if err := p.AddedServers().Add("sealed", config.Server{Command: "tools", Env: map[string]string{"THING": "opaque-1-of-the-vault", "LEVEL": "information"}}, false); err != nil {
 		t.Fatal(err)
 	}
-	all, err := p.knownServers()
+	all, err := p.Servers()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, k := range all {
 		defer k.close()
-		if k.err != nil {
-			t.Fatalf("%s: %v", k.name, k.err)
+		if k.Err != nil {
+			t.Fatalf("%s: %v", k.Name, k.Err)
 		}
 		hidden, shown := map[string][]string{
 			"written": {"key-of-the-file", "opaque-1-of-the-environment", "token-of-the-environment"},
 			"sealed":  {"opaque-1-of-the-vault"},
-		}[k.name], []string{"information", "plain-mode", "eu-central-1", "/opt/of-mine", "an opaque thing", "tools"}
+		}[k.Name], []string{"information", "plain-mode", "eu-central-1", "/opt/of-mine", "an opaque thing", "tools"}
 		for _, text := range hidden {
 			if got := p.dialOptions(k.definition).Hide.String("a " + text + "."); got != "a (hidden)." {
-				t.Errorf("%s: %s becomes %q", k.name, text, got)
+				t.Errorf("%s: %s becomes %q", k.Name, text, got)
 			}
 		}
 		for _, text := range shown {
 			if got := k.definition.Hide.String(text); got != text {
-				t.Errorf("%s: %s becomes %q", k.name, text, got)
+				t.Errorf("%s: %s becomes %q", k.Name, text, got)
 			}
 		}
 	}

@@ -1,10 +1,9 @@
-package cli
+package app
 
 import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -12,7 +11,7 @@ import (
 
 	"paddock/internal/audit"
 	"paddock/internal/bindings/journal"
-	"paddock/internal/cli/config"
+	"paddock/internal/config"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
@@ -25,7 +24,7 @@ const hush = "hush-hush-value"
 
 // keeping gives a program and its parts, whose sessions may have these secrets, which are
 // kept for local and for bob, for a site that programs reach.
-func keeping(t *testing.T, state string, allow ...string) (*program, *parts, *bytes.Buffer) {
+func keeping(t *testing.T, state string, allow ...string) (*Env, *App, *bytes.Buffer) {
 	t.Helper()
 	c, err := config.Load(config.Source{Environ: []string{"PADDOCK_VAULT_KEYRING=off"}})
 	if err != nil {
@@ -33,31 +32,31 @@ func keeping(t *testing.T, state string, allow ...string) (*program, *parts, *by
 	}
 	c.Network.Allow, c.Secrets.Allow = []string{"api.example.com", "other.example.com"}, allow
 	var said bytes.Buffer
-	p := &program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: &said, config: c, places: places{state: state, cache: t.TempDir()}, log: slog.New(slog.DiscardHandler)}
-	p.newBackends = func(places, *config.Config, *session.Life, *slog.Logger) (backends, error) {
-		return backends{sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "wasm"})}, nil
+	p := &Env{Config: c, StateDir: state, CacheDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+	p.NewBackends = func(*Env, *session.Life) (Backends, error) {
+		return Backends{sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "wasm"})}, nil
 	}
 	for _, e := range []secret.Entry{{Owner: "local", Name: "ONE"}, {Owner: "local", Name: "FAR"}, {Owner: "bob", Name: "ONE"}} {
 		e.Hosts = []string{"api.example.com"}
 		if e.Name == "FAR" {
 			e.Hosts = []string{"far.example.com"}
 		}
-		if _, err := p.secrets().Set(e, secret.NewValue([]byte(hush+e.Name+e.Owner))); err != nil {
+		if _, err := p.Secrets().Set(e, secret.NewValue([]byte(hush+e.Name+e.Owner))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	o, err := p.open(nil)
+	o, err := p.Open(Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { o.close(p.log) })
+	t.Cleanup(func() { o.Close() })
 	return p, o, &said
 }
 
 // variable is what a program of a session has in a variable.
-func variable(t *testing.T, o *parts, owner session.Owner, id session.ID, name string) string {
+func variable(t *testing.T, o *App, owner session.Owner, id session.ID, name string) string {
 	t.Helper()
-	res, err := o.sessions.Execute(t.Context(), owner, id, session.Request{Code: `print(env("` + name + `"))`, Language: "python"})
+	res, err := o.Sessions.Execute(t.Context(), owner, id, session.Request{Code: `print(env("` + name + `"))`, Language: "python"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +66,7 @@ func variable(t *testing.T, o *parts, owner session.Owner, id session.ID, name s
 func TestWhichSecretsASessionIsGivenIsRecorded(t *testing.T) {
 	p, o, _ := keeping(t, t.TempDir(), "ONE", "FAR", "LATER")
 	made := func(owner session.Owner, settings session.Settings) session.ID {
-		i, err := o.sessions.Create(t.Context(), owner, "", settings)
+		i, err := o.Sessions.Create(t.Context(), owner, "", settings)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,16 +75,16 @@ func TestWhichSecretsASessionIsGivenIsRecorded(t *testing.T) {
 	all, bobs := made(session.Local, session.Settings{}), made("bob", session.Settings{})
 	made("eve", session.Settings{})
 	made(session.Local, session.Settings{Secrets: &[]string{}})
-	if err := p.secrets().Remove("local", "FAR"); err != nil {
+	if err := p.Secrets().Remove("local", "FAR"); err != nil {
 		t.Fatal(err)
 	}
-	forks, err := o.sessions.Fork(t.Context(), session.Local, all, "", 1)
+	forks, err := o.Sessions.Fork(t.Context(), session.Local, all, "", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"local " + string(all) + " ONE FAR ", "bob " + string(bobs) + " ONE ", "local " + string(forks[0].ID) + " ONE fork of " + string(all)}
 	var got []string
-	for r, err := range audit.Read(p.auditFolder(), audit.Filter{}) {
+	for r, err := range audit.Read(p.AuditFolder(), audit.Filter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,11 +99,11 @@ func TestWhichSecretsASessionIsGivenIsRecorded(t *testing.T) {
 		t.Errorf("it has %q, and should have %q", got, want)
 	}
 
-	o.given.record = func(context.Context, audit.Record) error { return fault.New(fault.Unavailable, "it is full") }
-	if _, err := o.sessions.Create(t.Context(), session.Local, "unseen", session.Settings{}); fault.KindOf(err) != fault.Unavailable {
+	o.secrets.record = func(context.Context, audit.Record) error { return fault.New(fault.Unavailable, "it is full") }
+	if _, err := o.Sessions.Create(t.Context(), session.Local, "unseen", session.Settings{}); fault.KindOf(err) != fault.Unavailable {
 		t.Errorf("a session that is given secrets without a record: %v", err)
 	}
-	if v, err := o.given.variables(session.Local, "unseen"); len(v) > 0 || err != nil {
+	if v, err := o.secrets.variables(session.Local, "unseen"); len(v) > 0 || err != nil {
 		t.Errorf("it has %v, %v", v, err)
 	}
 }
@@ -113,7 +112,7 @@ func TestSessionsHaveTheirOwnersSecretsThatAreAllowed(t *testing.T) {
 	_, o, _ := keeping(t, t.TempDir(), "ONE", "FAR", "LATER")
 	seen := map[string]bool{}
 	for owner, want := range map[session.Owner][]string{session.Local: {"ONE", "FAR"}, "bob": {"ONE"}, "eve": nil} {
-		i, err := o.sessions.Create(t.Context(), owner, "same", session.Settings{})
+		i, err := o.Sessions.Create(t.Context(), owner, "same", session.Settings{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +125,7 @@ func TestSessionsHaveTheirOwnersSecretsThatAreAllowed(t *testing.T) {
 		}
 		seen[v] = true
 	}
-	if err := o.sessions.Destroy(t.Context(), "bob", "same"); err != nil {
+	if err := o.Sessions.Destroy(t.Context(), "bob", "same"); err != nil {
 		t.Fatal(err)
 	}
 	if v := variable(t, o, session.Local, "same", "ONE"); !seen[v] || v == "" {
@@ -138,7 +137,7 @@ func TestASessionAsksForFewerSecretsAndNeverMore(t *testing.T) {
 	state := t.TempDir()
 	_, o, _ := keeping(t, state, "ONE", "LATER")
 	for name, want := range map[string]fault.Kind{"FAR": fault.Denied, "LATER": fault.NotFound, "lower": fault.Invalid} {
-		_, err := o.sessions.Create(t.Context(), session.Local, "", session.Settings{Secrets: &[]string{"ONE", name}})
+		_, err := o.Sessions.Create(t.Context(), session.Local, "", session.Settings{Secrets: &[]string{"ONE", name}})
 		if fault.KindOf(err) != want || fault.Of(err).Hint == "" {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -148,10 +147,10 @@ func TestASessionAsksForFewerSecretsAndNeverMore(t *testing.T) {
 		t.Errorf("a session that wished for none has %q", v)
 	}
 	id = made(t, o, session.Settings{Secrets: &[]string{"ONE", "ONE"}})
-	if err := o.given.store.Remove("local", "ONE"); err != nil {
+	if err := o.secrets.store.Remove("local", "ONE"); err != nil {
 		t.Fatal(err)
 	}
-	forks, err := o.sessions.Fork(t.Context(), session.Local, id, "", 1)
+	forks, err := o.Sessions.Fork(t.Context(), session.Local, id, "", 1)
 	if err != nil {
 		t.Fatal("a fork of a session whose secret is no more:", err)
 	}
@@ -165,7 +164,7 @@ func TestWithoutAllowanceNoSessionHasSecrets(t *testing.T) {
 	if v := variable(t, o, session.Local, made(t, o, session.Settings{}), "ONE"); v != "" {
 		t.Errorf("a program has %q", v)
 	}
-	_, err := o.sessions.Create(t.Context(), session.Local, "", session.Settings{Secrets: &[]string{"ONE"}})
+	_, err := o.Sessions.Create(t.Context(), session.Local, "", session.Settings{Secrets: &[]string{"ONE"}})
 	if fault.KindOf(err) != fault.Denied || !strings.Contains(fault.Of(err).Hint, "secrets.allow") {
 		t.Errorf("asking for one: %v", err)
 	}
@@ -176,7 +175,7 @@ func TestToolsAnswersHoldNoValues(t *testing.T) {
 	_, o, _ := keeping(t, t.TempDir(), "ONE")
 	value := hush + "ONElocal"
 	var put string
-	call := o.given.cleaning(func(_ context.Context, run session.Run, _ sandbox.Call) []byte {
+	call := o.secrets.cleaning(func(_ context.Context, run session.Run, _ sandbox.Call) []byte {
 		if _, err := run.Put("file", []byte("in a file "+value)); err != nil {
 			t.Error(err)
 		}
@@ -229,13 +228,13 @@ func TestTheJournalOfCallsHoldsNoValues(t *testing.T) {
 	state := t.TempDir()
 	_, o, _ := keeping(t, state, "ONE")
 	c := journal.Call{Run: journal.Run{Owner: "local", Session: string(made(t, o, session.Settings{})), Execution: "e"}, Number: 1, Digest: "d"}
-	if _, err := o.bindings.journal.Begin(t.Context(), c); err != nil {
+	if _, err := o.tools.journal.Begin(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.bindings.journal.End(t.Context(), c, journal.Outcome{Answer: []byte(`{"value":"` + hush + `ONElocal"}`)}); err != nil {
+	if err := o.tools.journal.End(t.Context(), c, journal.Outcome{Answer: []byte(`{"value":"` + hush + `ONElocal"}`)}); err != nil {
 		t.Fatal(err)
 	}
-	known, err := o.bindings.journal.Look(t.Context(), c)
+	known, err := o.tools.journal.Look(t.Context(), c)
 	if err != nil || known == nil || strings.Contains(string(known.Answer), hush) || !strings.Contains(string(known.Answer), secret.Marker+"ONE-") {
 		t.Errorf("it has %+v, %v", known, err)
 	}
@@ -244,13 +243,13 @@ func TestTheJournalOfCallsHoldsNoValues(t *testing.T) {
 // What is left of a session of which nobody was told that it has ended is not another's.
 func TestASessionHasNothingOfAnotherOfItsName(t *testing.T) {
 	_, o, _ := keeping(t, t.TempDir(), "ONE")
-	if _, err := o.given.store.Grant(secret.GrantRequest{Session: keyOf(session.Local, "name"), Owner: "local", Names: []string{"ONE"}}); err != nil {
+	if _, err := o.secrets.store.Grant(secret.GrantRequest{Session: keyOf(session.Local, "name"), Owner: "local", Names: []string{"ONE"}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := o.sessions.Create(t.Context(), session.Local, "name", session.Settings{Secrets: &[]string{}}); err != nil {
+	if _, err := o.Sessions.Create(t.Context(), session.Local, "name", session.Settings{Secrets: &[]string{}}); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := o.given.variables(session.Local, "name"); err != nil || len(left) > 0 {
+	if left, err := o.secrets.variables(session.Local, "name"); err != nil || len(left) > 0 {
 		t.Errorf("it has %v, %v", left, err)
 	}
 }

@@ -1,9 +1,10 @@
-package cli
+package app
 
 import (
 	"context"
 
-	"paddock/internal/cli/config"
+	"paddock/internal/config"
+	"paddock/internal/fault"
 	"paddock/internal/limit"
 	"paddock/internal/session"
 )
@@ -20,10 +21,24 @@ func newGate(c *config.Config) (*limit.Gate, error) {
 	})
 }
 
+// CheckLimits tells what is wrong with the configuration's limits.
+func (env *Env) CheckLimits() error {
+	_, err := newGate(env.Config)
+	return err
+}
+
+// admitRun waits until one more program of an owner may run. It is [session.Config].Admit.
+func (a *App) admitRun(ctx context.Context, owner session.Owner) (release func(), err error) {
+	release, err = a.gate.Enter(ctx, string(owner))
+	if fault.KindOf(err) == fault.Exhausted {
+		a.telemetry.Rejected(ctx, "executions")
+	}
+	return release, err
+}
+
 // share bounds what the sessions of an owner, and of all, take together.
-func share(sc *session.Config, c *config.Config, g *limit.Gate) {
+func share(sc *session.Config, c *config.Config) {
 	l := c.Limits
-	sc.Admit = func(ctx context.Context, o session.Owner) (func(), error) { return g.Enter(ctx, string(o)) }
 	sc.MaxSessions, sc.OwnerDiskBytes = int(l.Sessions), l.ClientDiskBytes
 	// One interpreter can always run, however small the machine.
 	sc.TotalMemoryBytes, sc.OwnerMemoryBytes = l.MemoryBytes, l.ClientMemoryBytes

@@ -1,4 +1,4 @@
-package cli
+package app
 
 import (
 	"context"
@@ -24,10 +24,13 @@ type approvals struct {
 	log   *slog.Logger
 }
 
+// Approvals opens them for a command that opens no App; log is its audit log.
+func (env *Env) Approvals(log *audit.Log) *approval.Store { return env.newApprovals(log).store }
+
 // newApprovals opens them; each decision is recorded in the audit log.
-func (p *program) newApprovals(log *audit.Log) *approvals {
-	return &approvals{log: p.log, store: approval.Open(filepath.Join(p.places.state, "approvals"), approval.Options{
-		TTL: time.Duration(p.config.Approvals.TTLHours) * time.Hour, Log: p.log,
+func (env *Env) newApprovals(log *audit.Log) *approvals {
+	return &approvals{log: env.Log, store: approval.Open(filepath.Join(env.StateDir, "approvals"), approval.Options{
+		TTL: time.Duration(env.Config.Approvals.TTLHours) * time.Hour, Log: env.Log,
 		Record: func(ctx context.Context, a approval.Approval) error { return log.Write(ctx, decided(a)) },
 	})}
 }
@@ -66,28 +69,26 @@ func (a *approvals) approve(ctx context.Context, c broker.Asked) error {
 	return a.store.Approve(ctx, r, session.ErrSuspended)
 }
 
-// givenUp takes back what a run waited for that will not go on.
-func (a *approvals) givenUp(owner session.Owner, id session.ID, execution string) {
+// withdraw takes back what a run waited for that will not go on; empty: what any run of the
+// session did.
+func (a *approvals) withdraw(owner session.Owner, id session.ID, execution string) {
 	if _, err := a.store.Withdraw(context.Background(), string(owner), string(id), execution); err != nil {
 		// It lets nothing through all the same, and expires.
 		a.log.Warn("cannot withdraw the approvals of an abandoned run", "session", id, "execution", execution, "cause", fault.CauseOf(err))
 	}
 }
 
-// forget takes back what a session waited for that has ended.
-func (a *approvals) forget(owner session.Owner, id session.ID) { a.givenUp(owner, id, "") }
-
 // approvalsAPI serves them over HTTP.
-func approvalsAPI(o *parts, beyond func(http.ResponseWriter, *http.Request, string) bool) (http.Handler, error) {
-	h, err := webapprovals.New(webapprovals.Config{Store: o.approvals.store, Beyond: beyond, Log: o.log})
+func (a *App) approvalsAPI(beyond func(http.ResponseWriter, *http.Request, string) bool) (http.Handler, error) {
+	h, err := webapprovals.New(webapprovals.Config{Store: a.approvals.store, Beyond: beyond, Log: a.Log})
 	if err != nil {
 		return nil, err
 	}
 	return telemetry.Joined(h), nil
 }
 
-// resume has a server go on with what waited for a person, until stop is called.
-func resume(s *mcpserver.Server, owner session.Owner) (stop func()) {
+// Resume has a server go on with what waited for a person, until stop is called.
+func Resume(s *mcpserver.Server, owner session.Owner) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var watching sync.WaitGroup
 	watching.Go(func() { s.Resume(ctx, owner) })

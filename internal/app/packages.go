@@ -1,4 +1,4 @@
-package cli
+package app
 
 import (
 	"crypto/tls"
@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"paddock/internal/cli/config"
+	"paddock/internal/config"
 	"paddock/internal/fault"
 	"paddock/internal/helper"
 	"paddock/internal/image"
@@ -25,20 +25,20 @@ const packagesFolder = "packages"
 
 // openPackages makes the front that sessions have their packages from; nil: nobody has
 // said where those come from.
-func (p *program) openPackages(memory *membudget.Budget, helpers *helper.Runner) (*pkgproxy.Packages, error) {
-	c := p.config.Packages
+func (env *Env) openPackages(memory *membudget.Budget, helpers *helper.Runner) (*pkgproxy.Packages, error) {
+	c := env.Config.Packages
 	set := pkgproxy.Config{
-		Dir: filepath.Join(p.places.cache, packagesFolder), CacheBytes: c.CacheBytes, FileBytes: c.FileBytes, Budget: memory, Log: p.log,
+		Dir: filepath.Join(env.CacheDir, packagesFolder), CacheBytes: c.CacheBytes, FileBytes: c.FileBytes, Budget: memory, Log: env.Log,
 		Python: ecosystem(c, c.PyPI), NPM: ecosystem(c, c.NPM),
 	}
 	certs := []string{c.Cert}
 	if c.Machine {
 		m := ofMachine(os.Getenv, os.ReadFile)
-		if !p.config.IsSet("packages.pypi.index") {
+		if !env.Config.IsSet("packages.pypi.index") {
 			set.Python.Indexes = m.pypi.indexes
 			certs = append(certs, m.pypi.cert)
 		}
-		if !p.config.IsSet("packages.npm.index") {
+		if !env.Config.IsSet("packages.npm.index") {
 			set.NPM.Indexes = m.npm.indexes
 			certs = append(certs, m.npm.cert)
 		}
@@ -103,50 +103,46 @@ func believing(files []string) (*tls.Config, error) {
 }
 
 // newInstaller makes what puts packages into sessions.
-func (p *program) newInstaller(o *parts) *install.Installer {
-	names := imageNames(p.config)
+func (a *App) newInstaller() *install.Installer {
+	names := a.ImageNames()
 	c := install.Config{
-		Sessions: o.sessions, Packages: o.packages, Log: p.log,
+		Sessions: a.Sessions, Packages: a.packages, Log: a.Log,
 		OnHost: func(called string) bool { return names.Resolve(called) == image.Host },
 	}
-	if longest := p.config.Sessions.MaxTimeout; longest < 10*time.Minute {
+	if longest := a.Config.Sessions.MaxTimeout; longest < 10*time.Minute {
 		c.Timeout = longest
 	}
-	if p.config.Policy.Fuel > 0 {
+	if a.Config.Policy.Fuel > 0 {
 		c.Fuel = 1 << 62 // its time is bounded
 	}
 	return install.New(c)
 }
 
-// examinePackages tells where packages come from.
-func (p *program) examinePackages(d *diagnosis) {
-	front, err := p.openPackages(nil, nil)
+// PackageSource is where one kind of packages comes from.
+type PackageSource struct {
+	Key     string // the configuration's
+	Indexes int    // zero: from nowhere
+	Machine string // what of this machine names them; empty: the configuration does
+}
+
+// PackageSources tells where packages come from, and what is wrong with it.
+func (env *Env) PackageSources() (python, npm PackageSource, err error) {
+	front, err := env.openPackages(nil, nil)
 	if err != nil {
-		d.fail("packages", err)
-		return
+		return python, npm, err
 	}
 	if front != nil {
 		defer front.Close()
 	}
-	c, m := p.config.Packages, machinePackages{}
+	c, m := env.Config.Packages, machinePackages{}
 	if c.Machine {
 		m = ofMachine(os.Getenv, os.ReadFile)
 	}
-	none := 0
-	say := func(kind, key string, own []string, of machineIndexes) string {
-		switch {
-		case p.config.IsSet(key) && len(own) > 0:
-			return fmt.Sprintf("%s come from %d indexes of %s", kind, len(own), key)
-		case !p.config.IsSet(key) && len(of.indexes) > 0:
-			return fmt.Sprintf("%s come from %d indexes of this machine's own (%s)", kind, len(of.indexes), of.from)
+	source := func(key string, own []string, of machineIndexes) PackageSource {
+		if env.Config.IsSet(key) {
+			return PackageSource{Key: key, Indexes: len(own)}
 		}
-		none++
-		return kind + " cannot be installed (" + key + ")"
+		return PackageSource{Key: key, Indexes: len(of.indexes), Machine: of.from}
 	}
-	detail := say("Python packages", "packages.pypi.index", c.PyPI.Index, m.pypi) + "; " + say("npm packages", "packages.npm.index", c.NPM.Index, m.npm)
-	hint := ""
-	if none > 0 {
-		hint = "packages.pypi.index and packages.npm.index say where they come from"
-	}
-	d.add("packages", good, detail, hint)
+	return source("packages.pypi.index", c.PyPI.Index, m.pypi), source("packages.npm.index", c.NPM.Index, m.npm), nil
 }

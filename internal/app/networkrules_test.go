@@ -1,4 +1,4 @@
-package cli
+package app
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"paddock/internal/cli/config"
+	"paddock/internal/config"
 	"paddock/internal/session"
 )
 
@@ -39,7 +39,7 @@ func TestRulesThatAreChangedInTheFileCountAtOnce(t *testing.T) {
 
 	ended := make(chan string)
 	go func() {
-		res, err := o.sessions.Execute(t.Context(), session.Local, all, session.Request{Code: fmt.Sprintf(`print(proxied("GET http://%s/ HTTP/1.0\r\n\r"))`, slowAt), Language: "python"})
+		res, err := o.Sessions.Execute(t.Context(), session.Local, all, session.Request{Code: fmt.Sprintf(`print(proxied("GET http://%s/ HTTP/1.0\r\n\r"))`, slowAt), Language: "python"})
 		ended <- fmt.Sprint(res.Stdout, err)
 	}()
 	<-began
@@ -68,7 +68,7 @@ func TestRulesThatAreChangedInTheFileCountAtOnce(t *testing.T) {
 	write("[network]\nallow = []\n")
 	o.network.reread(src)
 	ask(all, address, refused)
-	if err := o.network.check([]string{address}); err == nil {
+	if err := o.network.Check([]string{address}); err == nil {
 		t.Error("a session may be made for what nobody reaches")
 	}
 	write(allow(rule))
@@ -91,7 +91,7 @@ func TestAMachineKeepsWhatItWasBootedWith(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, language := range []string{"python", "javascript"} { // the second is another interpreter in it
-		if _, err := o.sessions.Execute(t.Context(), session.Local, id, session.Request{Code: "print(1)", Language: language}); err != nil {
+		if _, err := o.Sessions.Execute(t.Context(), session.Local, id, session.Request{Code: "print(1)", Language: language}); err != nil {
 			t.Errorf("%s: %v", language, err)
 		}
 	}

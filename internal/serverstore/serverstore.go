@@ -21,7 +21,7 @@ import (
 
 	"paddock/internal/auth"
 	"paddock/internal/blob"
-	"paddock/internal/cli/config"
+	"paddock/internal/config"
 	"paddock/internal/fault"
 	"paddock/internal/lock"
 	"paddock/internal/vault"

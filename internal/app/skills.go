@@ -1,14 +1,15 @@
-package cli
+package app
 
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 
-	"paddock/internal/cli/config"
+	"paddock/internal/config"
 	"paddock/internal/egress"
 	"paddock/internal/fault"
 	"paddock/internal/helper"
@@ -18,31 +19,33 @@ import (
 	"paddock/skills"
 )
 
-// skillStore is where skills are kept, joined to sessions.
-type skillStore struct {
+// Skills is where skills are kept. It observes sessions ([session.Observer]): it counts the
+// skills that programs use.
+type Skills struct {
 	*skill.Store
 	transport *egress.Transport
+	log       *slog.Logger
 }
 
-// newSkills opens the store of skills. more are hosts that may be reached besides those
+// NewSkills opens the store of skills. more are hosts that may be reached besides those
 // of the configuration, on the public Internet. helpers may be nil: it has its own then.
-func (p *program) newSkills(helpers *helper.Runner, more ...string) (*skillStore, error) {
+func (env *Env) NewSkills(helpers *helper.Runner, more ...string) (*Skills, error) {
 	if helpers == nil {
 		var err error
 		if helpers, err = newHelpers(); err != nil {
 			return nil, err
 		}
 	}
-	c := p.config.Skills
+	c := env.Config.Skills
 	policy, err := egress.Parse(append(withGitHub(c.Allow), more...), egress.Rights{All: true, Private: true})
 	if err != nil {
 		return nil, err // config has looked at its part of it
 	}
-	s := &skillStore{}
+	s := &Skills{log: env.Log}
 	names, digests := readySkills()
 	sc := skill.Config{
-		Dir: filepath.Join(p.places.state, "skills"), BuiltinDigests: digests,
-		Builtin: sync.OnceValue(func() []*skill.Installed { return p.builtinSkills(names) }),
+		Dir: filepath.Join(env.StateDir, "skills"), BuiltinDigests: digests,
+		Builtin: sync.OnceValue(func() []*skill.Installed { return env.builtinSkills(names) }),
 		Helpers: helpers,
 		GitHub:  skill.GitHubConfig{API: c.GitHubAPI, Token: c.GitHubToken},
 	}
@@ -83,7 +86,7 @@ func readySkills() (names, digests []string) {
 }
 
 // builtinSkills are those that come with paddock. One that cannot be read is left out.
-func (p *program) builtinSkills(names []string) (all []*skill.Installed) {
+func (env *Env) builtinSkills(names []string) (all []*skill.Installed) {
 	for _, name := range names {
 		folder, err := skills.Open(name)
 		var one *skill.Installed
@@ -91,7 +94,7 @@ func (p *program) builtinSkills(names []string) (all []*skill.Installed) {
 			one, err = skill.ReadBuiltin(name, folder, skills.Digest(name))
 		}
 		if err != nil {
-			p.log.Error("a skill of paddock's own cannot be read", "skill", name, "cause", err)
+			env.Log.Error("a skill of paddock's own cannot be read", "skill", name, "cause", err)
 			continue
 		}
 		all = append(all, one)
@@ -100,40 +103,41 @@ func (p *program) builtinSkills(names []string) (all []*skill.Installed) {
 }
 
 // Close ends connections that nothing goes over.
-func (s *skillStore) Close() error {
+func (s *Skills) Close() error {
 	if s.transport != nil {
 		s.transport.CloseIdleConnections()
 	}
 	return nil
 }
 
-// join has programs see the skills, and counts what they use.
-func (s *skillStore) join(p *program, sc *session.Config) {
+// folder shows programs the skills as modules.
+func (s *Skills) folder() session.Folder {
 	fill := func(ctx context.Context, owner session.Owner, id session.ID, dir string) error {
 		if id == "" {
 			return s.Share(ctx, string(owner), dir)
 		}
 		return s.Provide(ctx, string(owner), dir)
 	}
-	sc.Folders = append(sc.Folders, session.Folder{Name: skill.MountFolder, Aliases: []string{sitePackages + skill.MountFolder}, Refresh: fill, Shared: true})
-	record := sc.Record
-	sc.Record = func(ctx context.Context, e session.Event) error {
-		if e.Action == session.Executing && !e.Begun && e.Err == nil && e.Exit.Cause != sandbox.Waiting { // which is told of again
-			s.count(p, e)
-		}
-		if record == nil {
-			return nil
-		}
-		return record(ctx, e)
-	}
+	return session.Folder{Name: skill.MountFolder, Aliases: []string{sitePackages + skill.MountFolder}, Refresh: fill, Shared: true}
 }
+
+// Record implements [session.Observer].
+func (s *Skills) Record(_ context.Context, e session.Event) error {
+	if e.Action == session.Executing && !e.Begun && e.Err == nil && e.Exit.Cause != sandbox.Waiting { // which is told of again
+		s.count(e)
+	}
+	return nil
+}
+
+// Removed implements [session.Observer].
+func (s *Skills) Removed(session.Owner, session.ID) {}
 
 // named matches where a program names a skill: skills.name, skills/name, or what
 // follows "from skills import".
 var named = regexp.MustCompile(`\bskills(?:[./]|\s+import\s+)([A-Za-z0-9_-]+)`)
 
 // count counts a program that has run as a use of each skill that it names.
-func (s *skillStore) count(p *program, e session.Event) {
+func (s *Skills) count(e session.Event) {
 	if !strings.Contains(e.Code, skill.MountFolder) {
 		return
 	}
@@ -151,13 +155,13 @@ func (s *skillStore) count(p *program, e session.Event) {
 		}
 	}
 	if err != nil {
-		p.log.Warn("the use of a skill was not counted", "session", e.Session, "cause", fault.CauseOf(err))
+		s.log.Warn("the use of a skill was not counted", "session", e.Session, "cause", fault.CauseOf(err))
 	}
 }
 
-// hostsOf are the hosts that a source names: whoever types it at a command line allows
+// HostsOf are the hosts that a source names: whoever types it at a command line allows
 // them, as far as they are public.
-func hostsOf(from skill.Source, c *config.Config) []string {
+func HostsOf(from skill.Source, c *config.Config) []string {
 	if from.Kind == skill.GitHub {
 		if c.Skills.GitHubAPI != "" {
 			return nil // where that is, its operator says in skills.allow
