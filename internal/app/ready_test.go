@@ -16,7 +16,7 @@ func TestAServerThatCannotWriteIsNotReady(t *testing.T) {
 		if err := os.WriteFile(state, nil, 0o600); err != nil { // no user can write below it
 			t.Fatal(err)
 		}
-		r := &readiness{state: stateWriter{dir: state}}
+		r := &Ready{state: stateWriter{dir: state}}
 		want := []string{"the state folder cannot be written"}
 		if got := r.reasons(t.Context()); !slices.Equal(got, want) {
 			t.Errorf("the reasons are %q", got)

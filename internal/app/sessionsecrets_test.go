@@ -1,10 +1,12 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -24,14 +26,13 @@ const hush = "hush-hush-value"
 
 // keeping gives a program and its parts, whose sessions may have these secrets, which are
 // kept for local and for bob, for a site that programs reach.
-func keeping(t *testing.T, state string, allow ...string) (*Env, *App, *bytes.Buffer) {
+func keeping(t *testing.T, state string, allow ...string) (*Env, *App) {
 	t.Helper()
 	c, err := config.Load(config.Source{Environ: []string{"PADDOCK_VAULT_KEYRING=off"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.Network.Allow, c.Secrets.Allow = []string{"api.example.com", "other.example.com"}, allow
-	var said bytes.Buffer
 	p := &Env{Config: c, StateDir: state, CacheDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
 	p.NewBackends = func(*Env, *session.Life) (Backends, error) {
 		return Backends{sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "wasm"})}, nil
@@ -50,7 +51,7 @@ func keeping(t *testing.T, state string, allow ...string) (*Env, *App, *bytes.Bu
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { o.Close() })
-	return p, o, &said
+	return p, o
 }
 
 // variable is what a program of a session has in a variable.
@@ -64,7 +65,7 @@ func variable(t *testing.T, o *App, owner session.Owner, id session.ID, name str
 }
 
 func TestWhichSecretsASessionIsGivenIsRecorded(t *testing.T) {
-	p, o, _ := keeping(t, t.TempDir(), "ONE", "FAR", "LATER")
+	p, o := keeping(t, t.TempDir(), "ONE", "FAR", "LATER")
 	made := func(owner session.Owner, settings session.Settings) session.ID {
 		i, err := o.Sessions.Create(t.Context(), owner, "", settings)
 		if err != nil {
@@ -99,17 +100,21 @@ func TestWhichSecretsASessionIsGivenIsRecorded(t *testing.T) {
 		t.Errorf("it has %q, and should have %q", got, want)
 	}
 
-	o.secrets.record = func(context.Context, audit.Record) error { return fault.New(fault.Unavailable, "it is full") }
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o.secrets.audit = audit.New(audit.Config{Dir: filepath.Join(file, "audit")}) // it cannot be written
 	if _, err := o.Sessions.Create(t.Context(), session.Local, "unseen", session.Settings{}); fault.KindOf(err) != fault.Unavailable {
 		t.Errorf("a session that is given secrets without a record: %v", err)
 	}
-	if v, err := o.secrets.variables(session.Local, "unseen"); len(v) > 0 || err != nil {
+	if v, err := o.secrets.Variables(session.Local, "unseen"); len(v) > 0 || err != nil {
 		t.Errorf("it has %v, %v", v, err)
 	}
 }
 
 func TestSessionsHaveTheirOwnersSecretsThatAreAllowed(t *testing.T) {
-	_, o, _ := keeping(t, t.TempDir(), "ONE", "FAR", "LATER")
+	_, o := keeping(t, t.TempDir(), "ONE", "FAR", "LATER")
 	seen := map[string]bool{}
 	for owner, want := range map[session.Owner][]string{session.Local: {"ONE", "FAR"}, "bob": {"ONE"}, "eve": nil} {
 		i, err := o.Sessions.Create(t.Context(), owner, "same", session.Settings{})
@@ -135,7 +140,7 @@ func TestSessionsHaveTheirOwnersSecretsThatAreAllowed(t *testing.T) {
 
 func TestASessionAsksForFewerSecretsAndNeverMore(t *testing.T) {
 	state := t.TempDir()
-	_, o, _ := keeping(t, state, "ONE", "LATER")
+	_, o := keeping(t, state, "ONE", "LATER")
 	for name, want := range map[string]fault.Kind{"FAR": fault.Denied, "LATER": fault.NotFound, "lower": fault.Invalid} {
 		_, err := o.Sessions.Create(t.Context(), session.Local, "", session.Settings{Secrets: &[]string{"ONE", name}})
 		if fault.KindOf(err) != want || fault.Of(err).Hint == "" {
@@ -160,7 +165,7 @@ func TestASessionAsksForFewerSecretsAndNeverMore(t *testing.T) {
 }
 
 func TestWithoutAllowanceNoSessionHasSecrets(t *testing.T) {
-	_, o, _ := keeping(t, t.TempDir())
+	_, o := keeping(t, t.TempDir())
 	if v := variable(t, o, session.Local, made(t, o, session.Settings{}), "ONE"); v != "" {
 		t.Errorf("a program has %q", v)
 	}
@@ -172,10 +177,10 @@ func TestWithoutAllowanceNoSessionHasSecrets(t *testing.T) {
 
 // What a tool answers may hold a value that the server knows from elsewhere.
 func TestToolsAnswersHoldNoValues(t *testing.T) {
-	_, o, _ := keeping(t, t.TempDir(), "ONE")
+	_, o := keeping(t, t.TempDir(), "ONE")
 	value := hush + "ONElocal"
 	var put string
-	call := o.secrets.cleaning(func(_ context.Context, run session.Run, _ sandbox.Call) []byte {
+	call := o.secrets.redacted(func(_ context.Context, run session.Run, _ sandbox.Call) []byte {
 		if _, err := run.Put("file", []byte("in a file "+value)); err != nil {
 			t.Error(err)
 		}
@@ -200,41 +205,51 @@ func TestToolsAnswersHoldNoValues(t *testing.T) {
 // A skill's script has what the skill declares of what sessions may have, and who runs it
 // is told the rest.
 func TestASkillHasWhatItDeclares(t *testing.T) {
-	p, o, said := keeping(t, t.TempDir(), "ONE", "FAR")
-	f := runFlags{}
+	_, o := keeping(t, t.TempDir(), "ONE", "FAR")
 	m := skill.Manifest{Hosts: []string{"api.example.com", "evil.test"}, Secrets: []string{"ONE", "FAR", "NONE"}}
-	if err := p.declared(o, m, &f); err != nil {
+	got, warnings, err := o.Declared(m)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(*f.network, []string{"api.example.com"}) || !slices.Equal(*f.secrets, []string{"ONE", "FAR"}) {
-		t.Errorf("it has %v, %v", *f.network, *f.secrets)
+	if want := (Grants{Hosts: []string{"api.example.com"}, Secrets: []string{"ONE", "FAR"}}); !reflect.DeepEqual(got, want) {
+		t.Errorf("it has %v, want %v", got, want)
 	}
 	for _, want := range []string{
 		"the skill declares the host evil.test, which programs may not reach here", "the skill declares the secret NONE: NONE is not among the secrets",
 		"the secret FAR is for far.example.com, which programs may not reach",
 	} {
-		if !strings.Contains(said.String(), "paddock: warning: "+want) {
-			t.Errorf("it was not said that %s:\n%s", want, said)
+		if !slices.ContainsFunc(warnings, func(w string) bool { return strings.HasPrefix(w, want) }) {
+			t.Errorf("the warnings are %q, want one that begins with %q", warnings, want)
 		}
 	}
-	said.Reset()
-	if err := p.declared(o, skill.Manifest{}, &f); err != nil || len(*f.network) != 0 || len(*f.secrets) != 0 || said.Len() > 0 {
-		t.Errorf("one that declares nothing has %v, %v; %s, %v", *f.network, *f.secrets, said, err)
+	got, warnings, err = o.Declared(skill.Manifest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Hosts) != 0 || len(got.Secrets) != 0 {
+		t.Errorf("a skill that declares nothing has %v, want nothing", got)
+	}
+	if len(warnings) > 0 {
+		t.Errorf("a skill that declares nothing gives the warnings %q, want none", warnings)
 	}
 }
 
 // What a call came to is written down for a run that waits.
 func TestTheJournalOfCallsHoldsNoValues(t *testing.T) {
 	state := t.TempDir()
-	_, o, _ := keeping(t, state, "ONE")
+	_, o := keeping(t, state, "ONE")
 	c := journal.Call{Run: journal.Run{Owner: "local", Session: string(made(t, o, session.Settings{})), Execution: "e"}, Number: 1, Digest: "d"}
-	if _, err := o.tools.journal.Begin(t.Context(), c); err != nil {
+	calls, err := o.openJournal()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := o.tools.journal.End(t.Context(), c, journal.Outcome{Answer: []byte(`{"value":"` + hush + `ONElocal"}`)}); err != nil {
+	if _, err := calls.Begin(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	known, err := o.tools.journal.Look(t.Context(), c)
+	if err := calls.End(t.Context(), c, journal.Outcome{Answer: []byte(`{"value":"` + hush + `ONElocal"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	known, err := calls.Look(t.Context(), c)
 	if err != nil || known == nil || strings.Contains(string(known.Answer), hush) || !strings.Contains(string(known.Answer), secret.Marker+"ONE-") {
 		t.Errorf("it has %+v, %v", known, err)
 	}
@@ -242,14 +257,14 @@ func TestTheJournalOfCallsHoldsNoValues(t *testing.T) {
 
 // What is left of a session of which nobody was told that it has ended is not another's.
 func TestASessionHasNothingOfAnotherOfItsName(t *testing.T) {
-	_, o, _ := keeping(t, t.TempDir(), "ONE")
+	_, o := keeping(t, t.TempDir(), "ONE")
 	if _, err := o.secrets.store.Grant(secret.GrantRequest{Session: keyOf(session.Local, "name"), Owner: "local", Names: []string{"ONE"}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := o.Sessions.Create(t.Context(), session.Local, "name", session.Settings{Secrets: &[]string{}}); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := o.secrets.variables(session.Local, "name"); err != nil || len(left) > 0 {
+	if left, err := o.secrets.Variables(session.Local, "name"); err != nil || len(left) > 0 {
 		t.Errorf("it has %v, %v", left, err)
 	}
 }

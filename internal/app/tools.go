@@ -48,6 +48,14 @@ func (j *cleanJournal) End(ctx context.Context, c journal.Call, o journal.Outcom
 	return j.Journal.End(ctx, c, o)
 }
 
+func (a *App) openJournal() (*cleanJournal, error) {
+	calls, err := journal.Open(filepath.Join(a.ServersFolder(), "calls"))
+	if err != nil {
+		return nil, err
+	}
+	return &cleanJournal{calls, a.secrets.clean}, nil
+}
+
 // newTools makes the broker of other servers. Servers that cannot be used are left out and
 // told of in the log: no session waits for them.
 func (a *App) newTools(sessions *session.Manager) (*tools, error) {
@@ -77,14 +85,14 @@ func (a *App) newBroker(t *tools) (*broker.Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	calls, err := journal.Open(filepath.Join(a.ServersFolder(), "calls"))
+	calls, err := a.openJournal()
 	if err != nil {
 		return nil, err
 	}
 	b, err := broker.New(broker.Config{
 		Servers: usable, Bindable: bindable, Bound: broker.Policy(c.Tools), Chosen: t.chosen, CallsPerRun: int(c.CallsPerRun),
 		Dial: a.dialOptions(broker.Definition{}), Dir: a.ServersFolder(), Seal: a.Vault(), Instance: a.instance(),
-		Journal: &cleanJournal{calls, a.secrets.clean},
+		Journal: calls,
 		Pool:    upstream.PoolConfig{Idle: c.SessionTTL, Interval: c.CallInterval},
 		Approve: a.approvals.approve, Memory: a.memory, Record: toolRecorder(a.Audit, a.telemetry, a.Log.Warn), Log: a.Log,
 	})

@@ -123,7 +123,7 @@ func TestEveryMistakeIsReportedWithItsHint(t *testing.T) {
 	)
 	want := "paddock: error: the first\npaddock: hint: do this\npaddock: error: the second\npaddock: error: cancelled\npaddock: error: unexpected EOF\n"
 	var stderr bytes.Buffer
-	p := &program{stderr: &stderr, log: slog.New(slog.DiscardHandler)}
+	p := &program{stderr: &stderr, Env: app.Env{Log: slog.New(slog.DiscardHandler)}}
 	if p.report(err); stderr.String() != want {
 		t.Errorf("it says\n%s\nwant\n%s", &stderr, want)
 	}
@@ -236,7 +236,7 @@ func TestWhereThingsAreKept(t *testing.T) {
 	for _, v := range []string{"XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"} {
 		t.Setenv(v, filepath.Join(dir, v))
 	}
-	find := func(args ...string) places {
+	find := func(args ...string) *program {
 		t.Helper()
 		p, root := &program{}, (&program{}).root()
 		c, rest, err := root.Find(append([]string{"version"}, args...))
@@ -246,29 +246,29 @@ func TestWhereThingsAreKept(t *testing.T) {
 		if err := c.ParseFlags(rest); err != nil {
 			t.Fatal(err)
 		}
-		if p.places, err = findPlaces(c.Flags()); err != nil {
+		if err := p.findPlaces(c.Flags()); err != nil {
 			t.Fatal(err)
 		}
-		return p.places
+		return p
 	}
 	got := find()
-	if got.state != filepath.Join(dir, "XDG_STATE_HOME", "paddock") || got.cache != filepath.Join(dir, "XDG_CACHE_HOME", "paddock") || got.config != "" {
-		t.Errorf("the places are %+v", got)
+	if got.StateDir != filepath.Join(dir, "XDG_STATE_HOME", "paddock") || got.CacheDir != filepath.Join(dir, "XDG_CACHE_HOME", "paddock") || got.places.config != "" {
+		t.Errorf("the folders are %s and %s, the configuration %q", got.StateDir, got.CacheDir, got.places.config)
 	}
-	if want := []string{filepath.Join(dir, "XDG_CONFIG_HOME", "paddock", "paddock.toml")}; !slices.Equal(got.search, want) {
-		t.Errorf("the configuration is searched in %q, want %q", got.search, want)
+	if want := []string{filepath.Join(dir, "XDG_CONFIG_HOME", "paddock", "paddock.toml")}; !slices.Equal(got.places.search, want) {
+		t.Errorf("the configuration is searched in %q, want %q", got.places.search, want)
 	}
 	t.Setenv("PADDOCK_STATE_DIR", filepath.Join(dir, "variable"))
-	if got := find().state; got != filepath.Join(dir, "variable") {
+	if got := find().StateDir; got != filepath.Join(dir, "variable") {
 		t.Errorf("with a variable the state folder is %s", got)
 	}
-	if got := find("--state-dir", filepath.Join(dir, "flag")).state; got != filepath.Join(dir, "flag") {
+	if got := find("--state-dir", filepath.Join(dir, "flag")).StateDir; got != filepath.Join(dir, "flag") {
 		t.Errorf("with a flag the state folder is %s", got)
 	}
 	for _, v := range []string{"XDG_STATE_HOME", "PADDOCK_STATE_DIR"} {
 		t.Setenv(v, "")
 	}
-	if got := find().state; !filepath.IsAbs(got) || !strings.Contains(filepath.ToSlash(got), "/paddock") {
+	if got := find().StateDir; !filepath.IsAbs(got) || !strings.Contains(filepath.ToSlash(got), "/paddock") {
 		t.Errorf("without any the state folder is %s", got)
 	}
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,9 +10,6 @@ import (
 	"testing"
 
 	"paddock/internal/audit"
-	"paddock/internal/fault"
-	"paddock/internal/session"
-	"paddock/internal/telemetry"
 )
 
 func TestMCPRecordsAndTracesItsCalls(t *testing.T) {
@@ -80,23 +76,4 @@ func stateOf(t *testing.T, c *client) string {
 	}
 	t.Fatal("it has no state folder")
 	return ""
-}
-
-func TestAnExecutionThatALimitKeepsOutIsCounted(t *testing.T) {
-	tel, err := telemetry.Open(t.Context(), telemetry.Config{Scrape: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tel.Close()
-	for _, e := range []error{nil, context.Canceled, fault.New(fault.Exhausted, "full")} {
-		_, err := counted(func(context.Context, session.Owner) (func(), error) { return nil, e }, tel)(t.Context(), "alice")
-		if err != e {
-			t.Errorf("%v became %v", e, err)
-		}
-	}
-	w := httptest.NewRecorder()
-	tel.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
-	if !strings.Contains(w.Body.String(), `paddock_rejections_total{limit="executions"} 1`) {
-		t.Errorf("the metrics are\n%s", w.Body)
-	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"paddock/internal/app"
 	"paddock/internal/approval"
 	"paddock/internal/config"
 	"paddock/internal/sandbox/sandboxtest"
@@ -27,12 +28,13 @@ const promptly = "atexit_sleep_ms=0"
 // guests are the names of the interpreters that run here.
 func guests(t *testing.T) (names []string, reason string) {
 	t.Helper()
-	b, err := newWasm(places{state: t.TempDir(), cache: sandboxtest.PreparedCache(t)}, new(config.Config), nil, slog.New(slog.DiscardHandler))
+	env := &app.Env{Config: new(config.Config), StateDir: t.TempDir(), CacheDir: sandboxtest.PreparedCache(t), Log: slog.New(slog.DiscardHandler)}
+	all, err := env.MakeBackends()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.Close()
-	p := b.Probe(t.Context())
+	defer all.Close()
+	p := all.Named("wasm")[0].Probe(t.Context())
 	for _, r := range p.Runtimes {
 		names = append(names, r.Name)
 	}

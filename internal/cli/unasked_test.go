@@ -13,6 +13,9 @@ import (
 	"time"
 )
 
+// hush is a value that no log may have.
+const hush = "hush-hush-value"
+
 // A host that gives more than it says it does may give a secret back in that.
 func TestWhatHostsSendUnaskedIsNotLogged(t *testing.T) {
 	to, err := os.Create(filepath.Join(t.TempDir(), "log"))
