@@ -13,7 +13,7 @@ import (
 // mayImport is which package of this module may import which others of it.
 // To allow a new edge, change the table in the same commit and say why.
 var mayImport = map[string][]string{
-	"cmd/paddock":                          {"internal/cli", "internal/helper", "internal/sandbox/linux", "internal/sandbox/linux/agent", "internal/sandbox/wasm/worker"},
+	"cmd/paddock":                          {"internal/app", "internal/cli", "internal/helper", "internal/sandbox/linux", "internal/sandbox/linux/agent", "internal/sandbox/wasm/worker"},
 	"guest":                                {"internal/fault"},
 	"guest/build/instrument":               {},
 	"guest/build/native":                   {"guest/build/instrument"},
@@ -35,7 +35,8 @@ var mayImport = map[string][]string{
 	"internal/blob/blobtest":               {"internal/blob"},
 	"internal/archive":                     {"internal/fault"},
 	"internal/checkpoint":                  {"internal/blob", "internal/fault", "internal/history", "internal/sandbox", "internal/workspace"},
-	"internal/cli":                         {"internal/approval", "internal/audit", "internal/auth", "internal/bindings/broker", "internal/bindings/catalog", "internal/bindings/journal", "internal/bindings/oauth", "internal/bindings/stub", "internal/bindings/upstream", "internal/serverstore", "internal/config", "internal/trust", "internal/egress", "internal/egress/proxy", "internal/egress/streams", "internal/fault", "internal/helper", "internal/image", "internal/textsafe", "internal/limit", "internal/mcpserver", "internal/membudget", "internal/microsandbox", "internal/pkgproxy", "internal/pkgproxy/install", "internal/picture", "internal/sandbox", "internal/sandbox/linux", "internal/sandbox/linux/proxyenv", "internal/sandbox/wasm", "internal/secret", "internal/session", "internal/setup", "internal/skill", "internal/telemetry", "internal/vault", "internal/web", "internal/web/approvals", "internal/web/files", "internal/web/preview", "skills"},
+	"internal/app":                         {"internal/approval", "internal/audit", "internal/auth", "internal/bindings/broker", "internal/bindings/journal", "internal/bindings/oauth", "internal/bindings/stub", "internal/bindings/upstream", "internal/config", "internal/egress", "internal/egress/proxy", "internal/egress/streams", "internal/fault", "internal/helper", "internal/image", "internal/limit", "internal/mcpserver", "internal/membudget", "internal/microsandbox", "internal/picture", "internal/pkgproxy", "internal/pkgproxy/install", "internal/sandbox", "internal/sandbox/linux", "internal/sandbox/linux/proxyenv", "internal/sandbox/wasm", "internal/secret", "internal/serverstore", "internal/session", "internal/skill", "internal/telemetry", "internal/trust", "internal/vault", "internal/web", "internal/web/approvals", "internal/web/files", "internal/web/preview", "skills"},
+	"internal/cli":                         {"internal/app", "internal/approval", "internal/audit", "internal/auth", "internal/bindings/broker", "internal/bindings/catalog", "internal/bindings/oauth", "internal/bindings/stub", "internal/bindings/upstream", "internal/config", "internal/fault", "internal/image", "internal/mcpserver", "internal/sandbox", "internal/secret", "internal/serverstore", "internal/session", "internal/setup", "internal/skill", "internal/telemetry", "internal/textsafe", "internal/trust", "internal/vault", "internal/web", "internal/web/preview"},
 	"internal/serverstore":                 {"internal/auth", "internal/blob", "internal/config", "internal/fault", "internal/lock", "internal/vault"},
 	"internal/config":                      {"internal/auth", "internal/egress", "internal/fault", "internal/secret"},
 	"internal/trust":                       {"internal/auth", "internal/blob", "internal/fault", "internal/lock"},
@@ -84,6 +85,7 @@ var mayImport = map[string][]string{
 	"internal/secret":                      {"internal/auth", "internal/blob", "internal/egress", "internal/fault", "internal/lock", "internal/secret/redact", "internal/vault"},
 	"internal/secret/redact":               {},
 	"internal/session":                     {"internal/sessionfile", "internal/blob", "internal/checkpoint", "internal/ipc", "internal/fault", "internal/history", "internal/textsafe", "internal/lock", "internal/loopback", "internal/pool", "internal/quota", "internal/sandbox", "internal/store", "internal/workspace"},
+	"internal/session/sessiontest":         {"internal/sandbox", "internal/session"},
 	"internal/setup":                       {"internal/fault"},
 	"internal/skill":                       {"internal/bindings", "internal/bindings/catalog", "internal/blob", "internal/archive", "internal/egress", "internal/fault", "internal/helper", "internal/lock", "internal/sandbox/typescript", "internal/workspace"},
 	"internal/share":                       {},

@@ -34,7 +34,7 @@ func TestServeSaysAtTheStartWhatNobodyCouldUse(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // of a server that starts all the same
 			defer cancel()
 			var stdout, stderr bytes.Buffer
-			p := &program{stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr, Env: app.Env{NewBackends: newFake}}
+			p := &cli{stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr, Env: app.Env{NewBackends: newFake}}
 			if code := p.main(ctx, []string{"serve", "--port", "0"}); code != exitFailed || !strings.HasPrefix(stderr.String(), test.want) || !strings.Contains(stderr.String(), "paddock: hint: ") {
 				t.Errorf("it ended with %d and said\n%s", code, &stderr)
 			}

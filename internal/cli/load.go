@@ -3,16 +3,17 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/user"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"paddock/internal/auth"
 	"paddock/internal/config"
 	"paddock/internal/fault"
 	"paddock/internal/telemetry"
@@ -65,8 +66,8 @@ func secretFlag(flags *pflag.FlagSet) {
 
 // load finds the places, reads the configuration and opens the log. Its error
 // joins every mistake in the configuration; what is right of it counts then.
-func (p *program) load(c *cobra.Command) error {
-	if err := p.findPlaces(c.Flags()); err != nil {
+func (cl *cli) load(c *cobra.Command) error {
+	if err := cl.findPlaces(c.Flags()); err != nil {
 		return err
 	}
 	given := map[string]string{}
@@ -75,23 +76,23 @@ func (p *program) load(c *cobra.Command) error {
 			given[f.Name] = f.Value.String()
 		}
 	})
-	p.Source = config.Source{
-		File: p.places.config, Project: trust.Name, Trusted: p.trusted, Search: p.places.search, Environ: os.Environ(), Flags: given,
+	cl.Source = config.Source{
+		File: cl.places.config, Project: trust.Name, Trusted: cl.trusted, Search: cl.places.search, Environ: os.Environ(), Flags: given,
 	}
 	var err error
-	p.Config, err = config.Load(p.Source)
-	p.Log = telemetry.NewLogger(p.stderr, p.Config.Logging.Level, p.Config.Logging.Structured)
-	if p.Config.Ignored != "" {
-		p.tellIgnored(c)
+	cl.Config, err = config.Load(cl.Source)
+	cl.Log = telemetry.NewLogger(cl.stderr, cl.Config.Logging.Level, cl.Config.Logging.Structured)
+	if cl.Config.Ignored != "" {
+		cl.tellIgnored(c)
 	}
-	for _, warning := range p.Config.Warnings {
-		p.warn(c, plain(warning))
+	for _, warning := range cl.Config.Warnings {
+		cl.warn(c, plain(warning))
 	}
-	return errors.Join(err, p.CheckServers())
+	return errors.Join(err, cl.CheckServers())
 }
 
 // findPlaces finds the folders and the configuration.
-func (p *program) findPlaces(flags *pflag.FlagSet) error {
+func (cl *cli) findPlaces(flags *pflag.FlagSet) error {
 	home := homeFolder()
 	for _, place := range []struct {
 		to       *string
@@ -99,9 +100,9 @@ func (p *program) findPlaces(flags *pflag.FlagSet) error {
 		variable string
 		fallback string
 	}{
-		{&p.StateDir, "state-dir", "PADDOCK_STATE_DIR", stateFolder(home)},
-		{&p.CacheDir, "cache-dir", "PADDOCK_CACHE_DIR", cacheFolder(home)},
-		{&p.places.config, "config", "PADDOCK_CONFIG", ""},
+		{&cl.StateDir, "state-dir", "PADDOCK_STATE_DIR", stateFolder(home)},
+		{&cl.CacheDir, "cache-dir", "PADDOCK_CACHE_DIR", cacheFolder(home)},
+		{&cl.places.config, "config", "PADDOCK_CONFIG", ""},
 	} {
 		*place.to = place.fallback
 		if v := os.Getenv(place.variable); v != "" {
@@ -111,7 +112,7 @@ func (p *program) findPlaces(flags *pflag.FlagSet) error {
 			*place.to = v
 		}
 	}
-	for _, dir := range []*string{&p.StateDir, &p.CacheDir} {
+	for _, dir := range []*string{&cl.StateDir, &cl.CacheDir} {
 		if *dir == "" {
 			return fault.New(fault.Unavailable, "the user has no home folder").WithHint("say where to keep files with --state-dir and --cache-dir")
 		}
@@ -122,7 +123,7 @@ func (p *program) findPlaces(flags *pflag.FlagSet) error {
 		*dir = abs
 	}
 	if dir := configFolder(home); dir != "" {
-		p.places.search = []string{filepath.Join(dir, trust.Name)}
+		cl.places.search = []string{filepath.Join(dir, trust.Name)}
 	}
 	return nil
 }
@@ -181,12 +182,55 @@ func userFolder(variable, home string, below map[string]string) string {
 	return filepath.Join(home, filepath.FromSlash(path))
 }
 
-// terminal tells whether a person looks at w.
-func terminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
+// loadServers loads the configuration for a command about servers.
+func (cl *cli) loadServers(c *cobra.Command) error {
+	if err := cl.load(c); err != nil {
+		return err
 	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	return cl.explainFolder(auth.CheckFolder(cl.StateDir))
+}
+
+// explainFolder says which the state folder is, where it cannot be used.
+func (cl *cli) explainFolder(err error) error {
+	if err == nil {
+		return nil
+	}
+	return cl.explainTokens(err)
+}
+
+// warnOfSecrets says when every user of this machine can read a secret in the
+// configuration.
+func (cl *cli) warnOfSecrets() {
+	file := cl.Config.File
+	if file == "" || runtime.GOOS == "windows" {
+		return
+	}
+	info, err := os.Stat(file)
+	if err != nil || info.Mode()&0o004 == 0 {
+		return
+	}
+	keys := []string{"transport_http.auth_token", "registries.credentials"}
+	for name, s := range cl.Config.Servers {
+		if s.HasSecrets() {
+			keys = append(keys, "servers."+name)
+		}
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		if strings.HasPrefix(cl.Config.Origin(key), file+":") {
+			cl.say("warning", file+" has "+key+", and every user of this machine can read it")
+			cl.say("hint", "chmod 600 "+file)
+		}
+	}
+}
+
+// aboutConfig says which configuration counts.
+func (cl *cli) aboutConfig() string {
+	if cl.Config.File == "" {
+		if cl.Config.Ignored != "" {
+			return "no paddock.toml is read; variables, flags and defaults count"
+		}
+		return "there is no paddock.toml; variables, flags and defaults count"
+	}
+	return cl.Config.File + " is right"
 }

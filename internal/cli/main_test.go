@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 		if os.Getenv(fakeEnv) == "" {
 			os.Exit(Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 		}
-		p := &program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, Env: app.Env{NewBackends: newFake}}
+		p := &cli{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, Env: app.Env{NewBackends: newFake}}
 		os.Exit(p.main(context.Background(), os.Args[1:]))
 	}})
 }
@@ -85,7 +85,7 @@ func again(t *testing.T, args ...string) result {
 
 func run(t *testing.T, newBackends app.MakeBackends, args ...string) result {
 	var stdout, stderr bytes.Buffer
-	p := &program{stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr, Env: app.Env{NewBackends: newBackends}}
+	p := &cli{stdin: strings.NewReader(""), stdout: &stdout, stderr: &stderr, Env: app.Env{NewBackends: newBackends}}
 	code := p.main(t.Context(), args)
 	return result{code, stdout.String(), stderr.String()}
 }
@@ -123,7 +123,7 @@ func TestEveryMistakeIsReportedWithItsHint(t *testing.T) {
 	)
 	want := "paddock: error: the first\npaddock: hint: do this\npaddock: error: the second\npaddock: error: cancelled\npaddock: error: unexpected EOF\n"
 	var stderr bytes.Buffer
-	p := &program{stderr: &stderr, Env: app.Env{Log: slog.New(slog.DiscardHandler)}}
+	p := &cli{stderr: &stderr, Env: app.Env{Log: slog.New(slog.DiscardHandler)}}
 	if p.report(err); stderr.String() != want {
 		t.Errorf("it says\n%s\nwant\n%s", &stderr, want)
 	}
@@ -157,7 +157,7 @@ func TestWhereTheFlagsOfRunEnd(t *testing.T) {
 		{"not for a command of that name below another", "help run -c x", "help run -c x", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := &program{}
+			p := &cli{}
 			got, running := endFlags(p.root(), strings.Fields(test.args))
 			if strings.Join(got, " ") != test.want || running != test.running {
 				t.Errorf("got %q, %v", strings.Join(got, " "), running)
@@ -200,11 +200,11 @@ func TestEveryCommandTellsItsExitCodes(t *testing.T) {
 			look(sub)
 		}
 	}
-	look((&program{}).root())
+	look((&cli{}).root())
 }
 
 func TestOutputThatNobodyReadsEndsTheProgram(t *testing.T) {
-	p := &program{stdin: strings.NewReader(""), stdout: broken{syscall.EPIPE}, stderr: io.Discard, Env: app.Env{NewBackends: newFake}}
+	p := &cli{stdin: strings.NewReader(""), stdout: broken{syscall.EPIPE}, stderr: io.Discard, Env: app.Env{NewBackends: newFake}}
 	t.Setenv("PADDOCK_STATE_DIR", t.TempDir())
 	t.Setenv("PADDOCK_CACHE_DIR", t.TempDir())
 	if code := p.main(t.Context(), []string{"run", "--timeout", "60s", "-c", "print(1)\nloop"}); code != exitNoReader {
@@ -214,7 +214,7 @@ func TestOutputThatNobodyReadsEndsTheProgram(t *testing.T) {
 
 func TestAReaderOfATableThatLeavesIsNoFailure(t *testing.T) {
 	var stderr bytes.Buffer
-	p := &program{stdin: strings.NewReader(""), stdout: broken{syscall.EPIPE}, stderr: &stderr, Env: app.Env{NewBackends: newFake}}
+	p := &cli{stdin: strings.NewReader(""), stdout: broken{syscall.EPIPE}, stderr: &stderr, Env: app.Env{NewBackends: newFake}}
 	t.Setenv("PADDOCK_STATE_DIR", t.TempDir())
 	t.Setenv("PADDOCK_CACHE_DIR", t.TempDir())
 	for _, args := range []string{"session ls", "session ls --json", "config show"} {
@@ -236,9 +236,9 @@ func TestWhereThingsAreKept(t *testing.T) {
 	for _, v := range []string{"XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"} {
 		t.Setenv(v, filepath.Join(dir, v))
 	}
-	find := func(args ...string) *program {
+	find := func(args ...string) *cli {
 		t.Helper()
-		p, root := &program{}, (&program{}).root()
+		p, root := &cli{}, (&cli{}).root()
 		c, rest, err := root.Find(append([]string{"version"}, args...))
 		if err != nil {
 			t.Fatal(err)

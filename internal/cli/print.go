@@ -1,16 +1,77 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"paddock/internal/fault"
 	"paddock/internal/textsafe"
 )
+
+// beginning cuts text that only tells what it is about.
+func beginning(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n]) + "…"
+	}
+	return s
+}
+
+// plainLines makes a text of several lines safe for a terminal.
+func plainLines(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		lines = append(lines, plain(strings.TrimSuffix(line, "\n")))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func indented(text string) string { return "  " + strings.ReplaceAll(text, "\n", "\n  ") }
+
+// report tells a person every mistake in err.
+func (cl *cli) report(err error) {
+	for _, e := range fault.Apart(err) {
+		var f *fault.Error
+		switch {
+		case errors.As(e, &f):
+			cl.say("error", f.Message)
+			if f.Hint != "" {
+				cl.say("hint", f.Hint)
+			}
+			if cause := errors.Unwrap(f); cause != nil && !isUsageError(cause) {
+				cl.Log.Debug("the cause", "error", e, "cause", cause)
+			}
+		case errors.Is(e, context.Canceled):
+			cl.say("error", "cancelled")
+		default: // whoever types commands may know where it went wrong
+			cl.say("error", e.Error())
+		}
+	}
+}
+
+// say prints one message for people. What others wrote may be in it: nothing of that
+// reaches the terminal as more than text.
+func (cl *cli) say(kind, message string) {
+	fmt.Fprintf(cl.stderr, "paddock: %s: %s\n", kind, plainLines(strings.TrimRight(message, "\n")))
+}
+
+func (cl *cli) panicked(v any) {
+	cl.say("error", fmt.Sprintf("paddock made a mistake: %v", v))
+	if cl.Log.Enabled(context.Background(), slog.LevelDebug) {
+		fmt.Fprintf(cl.stderr, "%s", debug.Stack())
+		return
+	}
+	cl.say("hint", "the same with --log-level debug shows where; please report it")
+}
 
 // jsonFlag adds --json to a command that has a result.
 func jsonFlag(c *cobra.Command, to *bool) {
@@ -18,16 +79,16 @@ func jsonFlag(c *cobra.Command, to *bool) {
 }
 
 // printJSON prints a result as one object.
-func (p *program) printJSON(v any) error {
-	e := json.NewEncoder(p.stdout)
+func (cl *cli) printJSON(v any) error {
+	e := json.NewEncoder(cl.stdout)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
 }
 
 // printTable prints rows in columns; the first is the heading.
-func (p *program) printTable(rows [][]string) error {
-	w := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
+func (cl *cli) printTable(rows [][]string) error {
+	w := tabwriter.NewWriter(cl.stdout, 0, 8, 2, ' ', 0)
 	for _, r := range rows {
 		fmt.Fprintln(w, strings.TrimRight(strings.Join(r, "\t"), "\t"))
 	}
@@ -59,4 +120,18 @@ func amount(n int64) string {
 		f, unit = f/(1<<10), next
 	}
 	return fmt.Sprintf("%.1f %s", f, unit)
+}
+
+// sink passes output on and remembers why it could not.
+type sink struct {
+	to  io.Writer
+	err error
+}
+
+func (s *sink) Write(b []byte) (int, error) {
+	n, err := s.to.Write(b)
+	if err != nil {
+		s.err = err
+	}
+	return n, err
 }

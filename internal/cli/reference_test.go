@@ -77,7 +77,7 @@ func cell(text string) string {
 func commandsReference() string {
 	var b strings.Builder
 	b.WriteString("# Commands\n\n" + madeFrom)
-	root := (&program{}).root()
+	root := (&cli{}).root()
 	root.InitDefaultHelpCmd()
 	b.WriteString("Every command also takes:\n\n```text\n" + flagUsages(root.PersistentFlags()) + "```\n")
 	var walk func(c *cobra.Command)

@@ -34,7 +34,7 @@ var soakFor = flag.Duration("soak", 0, "how long four hostile owners attack")
 
 const (
 	// mostMemory is what the server may have at any time, in bytes, whatever its clients
-	// do: the budget of what it holds for them, and its own needs (internal/cli/helpers.go).
+	// do: the budget of what it holds for them, and its own needs (internal/app/helpers.go).
 	mostMemory = 1536 << 20
 	// mostRatio is how many times as long the calls of the honest client may take.
 	mostRatio = 3

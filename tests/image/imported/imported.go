@@ -24,7 +24,7 @@ const Full = "full"
 
 // sources are what decides how an imported image lies on the disk, from the root of the
 // module: where one of them is changed, it is imported again.
-var sources = []string{"internal/image/*.go", "internal/blob/*.go", "internal/cli/image.go", "tests/image/imported/imported.go"}
+var sources = []string{"internal/image/*.go", "internal/blob/*.go", "internal/cli/cmd_image.go", "internal/app/images.go", "tests/image/imported/imported.go"}
 
 // keptFor is how long an import is kept that nobody uses: other checkouts have their own.
 const keptFor = 24 * time.Hour

@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"paddock/internal/app"
+	"paddock/internal/session"
+)
+
+// runCommand is paddock run.
+type runCommand struct{ *cli }
+
+// runOutput is how much of what a program prints run passes on when nobody
+// says: people's pipes take more than models.
+const runOutput = 64 << 20
+
+// runFlags are the flags of run that set no key of the configuration.
+type runFlags struct {
+	code, language, session string
+	keep, json              bool
+	network, secrets        *[]string // of its session; nil: nobody says
+}
+
+func (cmd runCommand) command() *cobra.Command {
+	var f runFlags
+	c := &cobra.Command{
+		Use:   "run [flags] FILE|-c CODE|- [ARGS...]",
+		Short: "Run a program isolated",
+		Long: `Runs a program in a session of its own, which is gone afterwards. The program
+is a FILE (.py, .js, .mjs, .cjs, .ts, .mts), CODE, or what comes on stdin (-).
+What follows it are the program's own arguments. It reads paddock's stdin,
+and what it prints comes out while it runs. It sees no file but those of its
+session, in /workspace, no environment, and no network but the hosts that
+--net-allow or the configuration name. A secret that is named by --secret or
+there is a placeholder in its variable.
+
+Exit codes: the program's own (1 after an error that it did not catch), or
+  124  it was stopped at its time limit
+  125  paddock itself failed, or was used wrongly
+  130  it was stopped by Ctrl-C or a SIGTERM
+  134  its interpreter crashed
+  137  it was stopped at its limit of memory, fuel, disk or output
+  141  whoever read the output went away
+A third Ctrl-C ends paddock at once.`,
+		Example: `  paddock run examples/hello.py
+  paddock run -c 'print(sum(range(10)))'
+  echo 'console.log(process.argv[2])' | paddock run --language javascript - hello
+  paddock run --timeout 5s --memory 1GiB --json analysis.py data.csv
+  paddock run --net-allow api.example.com --secret GITHUB_TOKEN fetch.py`,
+		RunE: func(c *cobra.Command, args []string) error { return cmd.run(c, f, args) },
+	}
+	flags := c.Flags()
+	flags.SetInterspersed(false)
+	flags.StringVarP(&f.code, "code", "c", "", "run `CODE`")
+	flags.StringVarP(&f.language, "language", "l", "", "`LANGUAGE` of the program: python, javascript, typescript or bash; else FILE's ending tells")
+	flags.StringVar(&f.session, "session", "", "run in the session `ID`: its files are there, and stay")
+	flags.BoolVar(&f.keep, "keep", false, "keep the session, and print its id to stderr")
+	keyFlag(flags, "timeout", "stop the program after `TIME`, such as 30s or 2m")
+	keyFlag(flags, "memory", "let the interpreter take `SIZE` of memory, such as 256MiB")
+	keyFlag(flags, "fuel", "stop the program after `N` loop rounds and calls of its interpreter")
+	keyFlag(flags, "max-output", "pass on `SIZE` of stdout and of stderr; 64MiB when no key is set")
+	keyFlag(flags, "disk", "let files take `SIZE`, such as 512MiB")
+	keyFlag(flags, "isolation", "run in this `KIND` of sandbox: wasm or linux")
+	keyFlag(flags, "image", "run in the image `NAME`, and so in a Linux sandbox")
+	netFlag(flags)
+	secretFlag(flags)
+	jsonFlag(c, &f.json)
+	return c
+}
+
+func (cmd runCommand) run(c *cobra.Command, f runFlags, args []string) error {
+	image := c.Flags().Changed("image")
+	if image && !c.Flags().Changed("isolation") {
+		if err := c.Flags().Set("isolation", "linux"); err != nil {
+			return err
+		}
+	}
+	if err := cmd.load(c); err != nil {
+		return err
+	}
+	if image && (f.session != "" || cmd.Config.Sandbox.Isolation != "linux") {
+		return usage("--image is for a Linux sandbox of its own").WithHint("omit it, or --session and --isolation wasm")
+	}
+	req, err := cmd.request(f, c.Flags().Changed("code"), args)
+	if err != nil {
+		return err
+	}
+	defer cmd.outlastSignals()()
+	a, err := cmd.Open(app.Options{Change: func(sc *session.Config) {
+		sc.WaitInPlace = -1 // whoever started the program waits with it
+		if !cmd.Config.IsSet("policy.stdout_max_bytes") {
+			sc.Limits.StdoutBytes = runOutput
+		}
+		if !cmd.Config.IsSet("policy.stderr_max_bytes") {
+			sc.Limits.StderrBytes = runOutput
+		}
+	}})
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	if c.Flags().Changed("secret") {
+		f.secrets = &cmd.Config.Secrets.Allow
+	}
+	if err := cmd.warnOfLacking(a, f); err != nil {
+		return err
+	}
+	return runner{cmd.cli, a, f}.run(c.Context(), req, nil)
+}
+
+// request is what the command line asks for. Its time limit is the
+// configuration's default, which --timeout sets.
+func (cmd runCommand) request(f runFlags, hasCode bool, args []string) (session.Request, error) {
+	req := session.Request{Code: f.code, Language: f.language, Name: "<code>", Args: args, Stdin: cmd.stdin}
+	if f.session != "" && f.keep {
+		return req, usage("--keep and --session do not go together").WithHint("a session that was named stays anyway")
+	}
+	var err error
+	switch {
+	case hasCode:
+	case len(args) == 0:
+		return req, usage("paddock run needs a program").WithHint("name a file, give -c CODE, or - for stdin")
+	case args[0] == "-":
+		req.Name, req.Args, req.Stdin = "<stdin>", args[1:], nil
+		req.Code, err = source(cmd.stdin)
+	default:
+		req.Name, req.Args = fileName(args[0]), args[1:]
+		if req.Language == "" {
+			if req.Language = languages[strings.ToLower(filepath.Ext(args[0]))]; req.Language == "" {
+				return req, usage("the ending of %q tells no language", args[0]).WithHint("say --language python, javascript, typescript or bash")
+			}
+		}
+		req.Code, err = sourceFile(args[0])
+	}
+	if req.Language == "" && f.session == "" {
+		req.Language = "python"
+	}
+	return req, err
+}
+
+// warnOfLacking warns of what keeps the program from using the secrets that were named, and
+// says whether its session, where it was named, can have them.
+func (cmd runCommand) warnOfLacking(a *app.App, f runFlags) error {
+	if f.secrets == nil {
+		return nil
+	}
+	if f.session != "" {
+		info, err := a.Sessions.Info(session.Local, session.ID(f.session))
+		if err != nil {
+			return unknownSession(err)
+		}
+		for _, name := range *f.secrets {
+			if had := info.Settings.Secrets; had == nil || !slices.Contains(*had, name) {
+				return usage("the session %s was made without the secret %s", plain(f.session), name).
+					WithHint("omit --secret, or --session: a session has the secrets that it is made with")
+			}
+		}
+	}
+	warnings, err := a.Unreachable(*f.secrets)
+	for _, text := range warnings {
+		cmd.say("warning", text)
+	}
+	return err
+}

@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"paddock/internal/app"
+	"paddock/internal/approval"
+	"paddock/internal/mcpserver"
+	"paddock/internal/sandbox"
+	"paddock/internal/session"
+)
+
+// The exit codes of run that are not the program's own.
+const (
+	exitTimedOut  = 124
+	exitRunFailed = 125 // paddock itself
+	exitCancelled = 130
+	exitCrashed   = 134
+	exitLimit     = 137
+	exitNoReader  = 141 // as a shell shows SIGPIPE
+)
+
+// leftoverTTL is when the next paddock removes a temporary session that its
+// own process could not.
+const leftoverTTL = time.Hour
+
+// runner runs one program for a person, and tells how it ended.
+type runner struct {
+	*cli
+	app   *app.App
+	flags runFlags
+}
+
+// run runs a program in the session that the flags name, or in one of its own. fill, when
+// set, puts files into the session first.
+func (r runner) run(ctx context.Context, req session.Request, fill func(session.ID) error) error {
+	id, done, err := r.session(ctx, req.Language)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if fill != nil {
+		if err := fill(id); err != nil {
+			return err
+		}
+	}
+	if info, err := r.app.Sessions.Info(session.Local, id); err == nil { // else execute says what is wrong
+		if err := r.prepare(ctx, r.app.Backends.Named(info.Isolation)); err != nil {
+			return err
+		}
+	}
+	return r.execute(ctx, id, req)
+}
+
+// session gives the session to run in, and what to do with it afterwards.
+func (r runner) session(ctx context.Context, language string) (id session.ID, done func(), err error) {
+	f := r.flags
+	if f.session != "" {
+		return session.ID(f.session), func() {}, nil
+	}
+	set := session.Settings{
+		Language: language, Isolation: r.Config.Sandbox.Isolation, Name: "paddock run",
+		Network: f.network, Secrets: f.secrets,
+	}
+	if !f.keep {
+		set.TTL, set.Ephemeral = leftoverTTL, true
+	}
+	info, err := r.app.Sessions.Create(ctx, session.Local, "", set)
+	if err != nil {
+		return "", nil, fmt.Errorf("making a session: %w", err)
+	}
+	if f.keep {
+		return info.ID, func() { r.say("session", string(info.ID)) }, nil
+	}
+	return info.ID, func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		if err := r.app.Sessions.Destroy(ctx, session.Local, info.ID); err != nil {
+			r.report(fmt.Errorf("removing the session: %w", err))
+		}
+	}, nil
+}
+
+// execute runs the program, and prints what came of it.
+func (r runner) execute(ctx context.Context, id session.ID, req session.Request) error {
+	stdout, stderr := &sink{to: r.stdout}, &sink{to: r.stderr}
+	if !r.flags.json {
+		req.Stdout, req.Stderr = stdout, stderr
+	}
+	res, err := r.app.Sessions.Execute(approval.WithAsker(ctx, personHere{r.cli}), session.Local, id, req)
+	if err != nil {
+		if ctx.Err() != nil {
+			r.say("error", "the program was stopped: cancelled")
+			return exit(exitCancelled)
+		}
+		return unknownSession(err)
+	}
+	for _, s := range []*sink{stdout, stderr} {
+		if errors.Is(s.err, syscall.EPIPE) {
+			return exit(exitNoReader)
+		}
+		if s.err != nil {
+			return fmt.Errorf("passing output on: %w", s.err)
+		}
+	}
+	if err := r.tell(res); err != nil {
+		return err
+	}
+	if code := exitCode(res.Exit); code != 0 {
+		return exit(code)
+	}
+	return nil
+}
+
+// tell prints a result as one object, or says to a person what the output does not show.
+func (r runner) tell(res session.Result) error {
+	stays := r.flags.session != "" || r.flags.keep // the session does
+	if !r.flags.json {
+		r.explain(res)
+		if res.Refused != "" {
+			r.say("warning", res.Refused)
+		}
+		if res.Notice != "" && stays { // else nothing of it is left anyway
+			r.say("notice", res.Notice)
+		}
+		return nil
+	}
+	out := mcpserver.Describe(res)
+	// A model reads an extract; a person has room for all of it.
+	out.Stdout, out.StdoutTruncated = res.Stdout, res.Exit.StdoutTruncated
+	out.Stderr, out.StderrTruncated = res.Stderr, res.Exit.StderrTruncated
+	if !stays {
+		out.SessionID = ""
+	}
+	if err := r.printJSON(out); err != nil {
+		return fmt.Errorf("printing the result: %w", err)
+	}
+	return nil
+}
+
+// exitCode is what run ends with when a program ended like this.
+func exitCode(e sandbox.Exit) int {
+	switch e.Cause {
+	case sandbox.Exited:
+		if e.Code != 0 && e.Code&0xff == 0 {
+			return 1 // what systems keep of the code would say that all was well
+		}
+		return e.Code & 0xff
+	case sandbox.TimedOut:
+		return exitTimedOut
+	case sandbox.Cancelled:
+		return exitCancelled
+	case sandbox.Crashed:
+		return exitCrashed
+	}
+	return exitLimit
+}
+
+// advice is which flag helps when a program was stopped.
+var advice = map[sandbox.Cause]string{
+	sandbox.TimedOut:       "--timeout gives it more time",
+	sandbox.OutOfFuel:      "--fuel lets it do more",
+	sandbox.OutOfMemory:    "--memory lets it take more",
+	sandbox.OutOfSpace:     "--disk lets its files take more",
+	sandbox.OutputExceeded: "--max-output lets it print more",
+}
+
+// explain says to a person what cannot be seen from the output.
+func (r runner) explain(res session.Result) {
+	e := res.Exit
+	switch e.Cause {
+	case sandbox.Exited:
+	case sandbox.TimedOut:
+		r.say("error", fmt.Sprintf("the program was stopped: timed out after %v", r.Config.Sessions.DefaultTimeout))
+	default:
+		r.say("error", "the program was stopped: "+e.Cause.String())
+	}
+	if hint := advice[e.Cause]; hint != "" {
+		r.say("hint", hint)
+	}
+	if e.Cause == sandbox.Exited && (e.StdoutTruncated || e.StderrTruncated) {
+		r.say("warning", "the output was cut at its limit; --max-output raises it")
+	}
+	if n := len(res.Displays); n > 0 {
+		r.say("warning", fmt.Sprintf("the program displayed something that is not shown here (%d times, first %s)", n, plain(res.Displays[0].MIME)))
+	}
+}
+
+// personHere is who started a program, and is told what it waits for.
+type personHere struct{ cl *cli }
+
+// Ask implements [approval.Asker].
+func (h personHere) Ask(a approval.Approval) {
+	h.cl.say("waiting", fmt.Sprintf("the program calls %s.%s, which somebody has to allow: paddock approvals show %s", plain(a.Server), plain(a.Tool), a.ID))
+	h.cl.say("hint", "paddock approvals grant or deny, in another terminal; --timeout gives it more time")
+}

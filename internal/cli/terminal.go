@@ -1,0 +1,27 @@
+package cli
+
+import (
+	"io"
+	"os"
+)
+
+// terminal tells whether a person looks at w.
+func terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// person tells whether somebody types or looks at a stream.
+func person(stream any) bool {
+	f, ok := stream.(*os.File)
+	if !ok || !terminal(f) {
+		return false
+	}
+	here, err := f.Stat()
+	nowhere, other := os.Stat(os.DevNull)
+	return err != nil || other != nil || !os.SameFile(here, nowhere)
+}
