@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"paddock/internal/app"
 	"paddock/internal/config"
 )
 
@@ -19,7 +20,7 @@ var update = flag.Bool("update", false, "write the reference's documents from th
 // The reference is made of the code: `go test ./internal/cli -run Reference -update`
 // writes it.
 func TestReferenceIsTheCodes(t *testing.T) {
-	for name, want := range map[string]string{"configuration.md": configurationReference(), "commands.md": commandsReference()} {
+	for name, want := range map[string]string{"configuration.md": configurationReference(), "commands.md": commandsReference(), "http.md": httpReference()} {
 		path := filepath.Join("..", "..", "docs", "reference", name)
 		if *update {
 			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
@@ -65,6 +66,17 @@ func configurationReference() string {
 			def = "`" + cell(k.Default) + "`"
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", name, def, cell(k.Doc), cell(k.Accepts), strings.Join(set, ", "))
+	}
+	return b.String()
+}
+
+func httpReference() string {
+	var b strings.Builder
+	b.WriteString("# HTTP paths\n\n" + madeFrom + "`paddock serve` answers these paths; [service.md](../service.md) explains them. A token is sent as\n" +
+		"`Authorization: Bearer TOKEN`. Errors of paths below `/v1/` and `/api/v1/` are JSON: `{\"error\": {\"code\", \"message\", \"hint\"}}`.\n\n" +
+		"| path | methods | who may ask | what it does |\n|---|---|---|---|\n")
+	for _, p := range app.HTTPPaths("/mcp") {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", p.Pattern, strings.Join(p.Methods, ", "), p.Access, p.Doc)
 	}
 	return b.String()
 }
