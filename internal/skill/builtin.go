@@ -26,7 +26,7 @@ func ReadBuiltin(name string, from fs.FS, digest string) (*Installed, error) {
 			return err
 		}
 		executable := path.Ext(at) == ".sh" || path.Ext(at) == ".py" && strings.HasPrefix(string(data[:min(2, len(data))]), "#!")
-		files = append(files, File{at, executable, data})
+		files = append(files, File{Path: at, Executable: executable, Data: data})
 		return nil
 	})
 	if err != nil {

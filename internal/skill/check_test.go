@@ -220,12 +220,12 @@ func TestPathsThatAreOneSomewhereAreRefused(t *testing.T) {
 func TestADigestIsOfAllThatAFolderIs(t *testing.T) {
 	digests := map[string]string{}
 	for name, f := range map[string]Folder{
-		"one":    folderOf(t, File{"a", false, []byte("x")}, File{"b", false, []byte("y")}),
-		"mode":   folderOf(t, File{"a", true, []byte("x")}, File{"b", false, []byte("y")}),
-		"data":   folderOf(t, File{"a", false, []byte("x")}, File{"b", false, []byte("z")}),
-		"names":  folderOf(t, File{"a", false, []byte("y")}, File{"b", false, []byte("x")}),
-		"less":   folderOf(t, File{"a", false, []byte("x")}),
-		"nested": folderOf(t, File{"a/b", false, []byte("x")}),
+		"one":    folderOf(t, File{Path: "a", Data: []byte("x")}, File{Path: "b", Data: []byte("y")}),
+		"mode":   folderOf(t, File{Path: "a", Executable: true, Data: []byte("x")}, File{Path: "b", Data: []byte("y")}),
+		"data":   folderOf(t, File{Path: "a", Data: []byte("x")}, File{Path: "b", Data: []byte("z")}),
+		"names":  folderOf(t, File{Path: "a", Data: []byte("y")}, File{Path: "b", Data: []byte("x")}),
+		"less":   folderOf(t, File{Path: "a", Data: []byte("x")}),
+		"nested": folderOf(t, File{Path: "a/b", Data: []byte("x")}),
 	} {
 		d := f.Digest()
 		if other := digests[d]; other != "" || len(d) != 71 {

@@ -482,7 +482,7 @@ func (u *unpacker) cut(at string, got *fetched) error {
 	var files []File
 	for _, file := range u.files {
 		if name, in := below(file.Path); in {
-			files = append(files, File{name, file.Executable, file.Data})
+			files = append(files, File{Path: name, Executable: file.Executable, Data: file.Data})
 		}
 	}
 	var err error

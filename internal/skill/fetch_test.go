@@ -43,7 +43,7 @@ func TestASkillComesFromWhereverItIs(t *testing.T) {
 	web.put("/many.zip", zipOf(t, append(entriesOf("top/a/words/", example("words")), entriesOf("top/other/", example("other"))...)...))
 	web.put("/words/SKILL.md", []byte(mainOf("words")))
 	dir := filepath.Join(t.TempDir(), "words")
-	for _, f := range append(example("words"), File{".git/config", false, []byte("x")}) {
+	for _, f := range append(example("words"), File{Path: ".git/config", Data: []byte("x")}) {
 		name := filepath.Join(dir, filepath.FromSlash(f.Path))
 		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 			t.Fatal(err)

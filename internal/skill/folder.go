@@ -22,6 +22,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"paddock/internal/fault"
+	"paddock/internal/linkfarm"
 	"paddock/internal/workspace"
 )
 
@@ -31,12 +32,8 @@ const MainFile = "SKILL.md"
 // maxDepth bounds how deep a file lies; the format recommends one folder.
 const maxDepth = 16
 
-// File is one file of a skill.
-type File struct {
-	Path       string // with slashes, below the skill's folder
-	Executable bool
-	Data       []byte // not to be changed
-}
+// File is one file of a skill; its path is below the skill's folder.
+type File = linkfarm.File
 
 // Folder is the files of a skill, in the order of their paths. It is not changed
 // once it is made.

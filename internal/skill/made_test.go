@@ -26,10 +26,10 @@ func mainOf(name string, more ...string) string {
 // example is a skill with everything that the format has.
 func example(name string) []File {
 	return []File{
-		{MainFile, false, []byte(mainOf(name, "license: MIT\n"))},
-		{"scripts/run.sh", true, []byte("#!/bin/sh\necho hello\n")},
-		{"references/REFERENCE.md", false, []byte("# More\n")},
-		{"assets/logo.bin", false, []byte{0, 1, 2, 0xff}},
+		{Path: MainFile, Data: []byte(mainOf(name, "license: MIT\n"))},
+		{Path: "scripts/run.sh", Executable: true, Data: []byte("#!/bin/sh\necho hello\n")},
+		{Path: "references/REFERENCE.md", Data: []byte("# More\n")},
+		{Path: "assets/logo.bin", Data: []byte{0, 1, 2, 0xff}},
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"paddock/internal/blob"
 	"paddock/internal/fault"
+	"paddock/internal/linkfarm"
 )
 
 // What programs see of skills is a folder of each session's, or, where the isolation
@@ -26,16 +27,15 @@ import (
 const (
 	shownFolder    = "shown"
 	generationFile = "generation"
-	// shownAs is how skills are shown. With another number all are made again.
-	shownAs = "2"
-	// madeOf is the file of such a folder that says what it was made of.
-	madeOf = ".made-of"
-	// unsure is in the place of that where parts of a skill may be left.
-	unsure = "?"
+	// layoutVersion is the version of what programs see of a skill. With another one all of
+	// it is made again.
+	layoutVersion = "2"
+	// dirty is in the place of a tree's name where only parts of a skill may be there.
+	dirty = "?"
 )
 
-// made is what madeOf holds.
-type made struct {
+// stamp is what [linkfarm.Stamp] holds in such a folder.
+type stamp struct {
 	Generation string            `json:"generation"`
 	Shown      map[string]string `json:"shown"` // for each skill what it was linked from
 
@@ -43,11 +43,11 @@ type made struct {
 }
 
 func nameOfShown(digest string) string {
-	return shownAs + "-" + strings.TrimPrefix(digest, digestPrefix)
+	return layoutVersion + "-" + strings.TrimPrefix(digest, digestPrefix)
 }
 
 func digestOfShown(name string) string {
-	digits, ok := strings.CutPrefix(name, shownAs+"-")
+	digits, ok := strings.CutPrefix(name, layoutVersion+"-")
 	if !ok {
 		return ""
 	}
@@ -69,7 +69,7 @@ func (s *Store) generation(owner string) (string, error) {
 	for _, digest := range s.builtinDigests() {
 		fmt.Fprintln(h, digest)
 	}
-	return fmt.Sprintf("%s %q %x", shownAs, data, h.Sum(nil)), nil
+	return fmt.Sprintf("%s %q %x", layoutVersion, data, h.Sum(nil)), nil
 }
 
 // Provide makes a session's folder hold what an owner's programs find at /skills: each
@@ -79,7 +79,7 @@ func (s *Store) generation(owner string) (string, error) {
 // a skill as it was or as it is, or none for an instant. A skill that is damaged is
 // left out, which is an error after all others are there.
 func (s *Store) Provide(ctx context.Context, owner, dir string) error {
-	return s.bring(ctx, owner, view{dir: dir})
+	return s.refresh(ctx, owner, view{dir: dir})
 }
 
 // view is a folder that programs see.
@@ -88,13 +88,13 @@ type view struct {
 	shared bool // by several sessions, and kept
 }
 
-// bring brings a view up to date.
-func (s *Store) bring(ctx context.Context, owner string, v view) error {
+// refresh brings a view up to date.
+func (s *Store) refresh(ctx context.Context, owner string, v view) error {
 	current, err := s.generation(owner)
 	if err != nil {
 		return err
 	}
-	if was := readMade(v.dir); was.Generation == current && v.whole(was) {
+	if was := readStamp(v.dir); was.Generation == current && v.whole(was) {
 		return nil
 	}
 	within, cancel := context.WithTimeout(ctx, provideTimeout)
@@ -107,7 +107,7 @@ func (s *Store) bring(ctx context.Context, owner string, v view) error {
 	if current, err = s.generation(owner); err != nil {
 		return err
 	}
-	was := readMade(v.dir) // somebody else may have made it meanwhile
+	was := readStamp(v.dir) // somebody else may have made it meanwhile
 	if was.Generation == current && v.whole(was) {
 		return nil
 	}
@@ -115,15 +115,15 @@ func (s *Store) bring(ctx context.Context, owner string, v view) error {
 	if err != nil {
 		return err
 	}
-	return s.provide(ctx, owner, v, was, made{Generation: current, Shown: map[string]string{}}, records)
+	return s.provide(ctx, owner, v, was, stamp{Generation: current, Shown: map[string]string{}}, records)
 }
 
-// readMade tells what a folder was made of. What of it is not known to be there may be
-// there in parts: somebody may have been cut short.
-func readMade(dir string) (m made) {
-	data, err := os.ReadFile(filepath.Join(dir, madeOf))
+// readStamp reads what a folder was made of. Of a skill that the stamp does not name, parts
+// may be there: an interrupted process left them.
+func readStamp(dir string) (m stamp) {
+	data, err := os.ReadFile(filepath.Join(dir, linkfarm.Stamp))
 	if err != nil || json.Unmarshal(data, &m) != nil {
-		m = made{}
+		m = stamp{}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		entries, err := os.ReadDir(dir)
@@ -133,7 +133,7 @@ func readMade(dir string) (m made) {
 }
 
 // provide makes a view what the records say. The lock is held.
-func (s *Store) provide(ctx context.Context, owner string, v view, was, is made, records []Record) error {
+func (s *Store) provide(ctx context.Context, owner string, v view, was, is stamp, records []Record) error {
 	if err := s.begin(v, &was, records); err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (s *Store) provide(ctx context.Context, owner string, v view, was, is made,
 		if was.Shown[r.Name] != nameOfShown(r.Digest) {
 			if err := s.show(owner, v, r, was.empty); err != nil {
 				errs = append(errs, fmt.Errorf("showing the skill %s: %w", r.Name, err))
-				is.Shown[r.Name] = unsure
+				is.Shown[r.Name] = dirty
 				continue
 			}
 		}
@@ -157,20 +157,20 @@ func (s *Store) provide(ctx context.Context, owner string, v view, was, is made,
 		if is.Shown[name] == "" {
 			if err := s.hide(v, name); err != nil {
 				errs = append(errs, err)
-				is.Shown[name] = unsure
+				is.Shown[name] = dirty
 			}
 		}
 	}
-	errs = append(errs, v.tidy(is), v.place(indexFile, index(shown)), s.settle(v))
+	errs = append(errs, v.tidy(is), v.put(indexFile, index(shown)), s.settle(v))
 	if errors.Join(errs...) != nil {
 		is.Generation = "" // it is tried again before the next program
 	}
 	return errors.Join(append(errs, v.note(is))...)
 }
 
-// begin writes down which skills are about to change, and forgets them: who is cut
-// short from here on leaves them as nobody knows.
-func (s *Store) begin(v view, was *made, records []Record) error {
+// begin writes down that the skills which are about to change are dirty: a process that is
+// interrupted from here on may leave parts of them.
+func (s *Store) begin(v view, was *stamp, records []Record) error {
 	if was.empty {
 		return nil
 	}
@@ -178,45 +178,37 @@ func (s *Store) begin(v view, was *made, records []Record) error {
 	for _, r := range records {
 		wanted[r.Name] = nameOfShown(r.Digest)
 	}
+	lacking := map[string]bool{}
+	if v.shared {
+		var err error
+		if lacking, _, err = v.compare(*was); err != nil {
+			return err
+		}
+	}
 	changing := false
 	for name, from := range was.Shown {
-		if wanted[name] != from || v.lacks(name) {
-			was.Shown[name], changing = unsure, true
+		if wanted[name] != from || lacking[name] {
+			was.Shown[name], changing = dirty, true
 		}
 	}
 	if !changing {
 		return nil
 	}
-	return errors.Join(v.note(made{Shown: was.Shown}), s.settle(v))
+	return errors.Join(v.note(stamp{Shown: was.Shown}), s.settle(v))
 }
 
 // note writes what a view is made of.
-func (v view) note(m made) error {
+func (v view) note(m stamp) error {
 	data, err := json.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("writing about skills: %w", err)
 	}
-	return v.place(madeOf, data)
+	return v.put(linkfarm.Stamp, data)
 }
 
-// place writes a file of a view, as a whole, and durably where the view is kept.
-func (v view) place(name string, data []byte) error {
-	temp := filepath.Join(v.dir, blob.TempPrefix+name)
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil && v.shared {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Chmod(temp, 0o644) // whatever the umask is
-	}
-	if err == nil {
-		err = os.Rename(temp, filepath.Join(v.dir, name))
-	}
-	return err
+// put writes a file of a view, as a whole, and durably where the view is kept.
+func (v view) put(name string, data []byte) error {
+	return linkfarm.Disk{Files: blob.OS, Public: true, Durable: v.shared}.Put(filepath.Join(v.dir, name), data)
 }
 
 // parts are what belongs to a skill in a view: what a program may come by first is last.
@@ -234,42 +226,36 @@ func (s *Store) hide(v view, name string) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	if v.shared {
-		return s.swap(v, "", name)
-	}
-	var errs []error
-	for _, part := range parts(name) {
-		errs = append(errs, os.RemoveAll(v.at(part)))
-	}
-	return errors.Join(errs...)
+	return linkfarm.Swap(v.dir, parts(name), nil)
 }
 
 // show puts a skill into a view, in the place of what is there of it; fresh says that
-// nothing is.
+// nothing is. A skill that cannot be shown is hidden.
 func (s *Store) show(owner string, v view, r Record, fresh bool) error {
 	from, err := s.shown(owner, r)
-	if v.shared && err == nil {
-		return s.swap(v, from, r.Name)
+	switch {
+	case err != nil:
+	case fresh && !v.shared:
+		err = linkfarm.LinkTree(from, v.dir)
+	default:
+		return linkfarm.Swap(v.dir, parts(r.Name), func(fresh string) error {
+			err := linkfarm.LinkTree(from, fresh)
+			if err == nil && v.shared {
+				err = linkfarm.SyncTree(s.config.Files, fresh)
+			}
+			return err
+		})
 	}
-	if !fresh {
-		if failed := s.hide(v, r.Name); failed != nil {
-			return errors.Join(err, failed)
-		}
+	if err != nil {
+		return errors.Join(err, s.hide(v, r.Name))
 	}
-	if err == nil {
-		err = linkTree(from, v.dir)
-	}
-	if err != nil && !v.shared {
-		_ = s.hide(v, r.Name)
-	}
-	return err
+	return nil
 }
 
 // shown gives the folder in which all that programs see of a skill lies, as it lies
 // below /skills, and makes it where it is missing. The lock is held.
 func (s *Store) shown(owner string, r Record) (string, error) {
-	folder := s.folder(owner, shownFolder)
-	final := filepath.Join(folder, nameOfShown(r.Digest))
+	final := filepath.Join(s.folder(owner, shownFolder), nameOfShown(r.Digest))
 	if _, err := os.Stat(final); err == nil {
 		return final, nil
 	}
@@ -284,75 +270,10 @@ func (s *Store) shown(owner string, r Record) (string, error) {
 	instead := in.Skill.instead()
 	for _, f := range in.Skill.Folder {
 		if _, other := instead[f.Path]; !other {
-			files = append(files, File{in.Name + "/" + f.Path, f.Executable, f.Data})
+			files = append(files, File{Path: in.Name + "/" + f.Path, Executable: f.Executable, Data: f.Data})
 		}
 	}
-	if err := blob.MakeFolder(s.config.Files, folder); err != nil {
-		return "", err
-	}
-	temp := filepath.Join(folder, blob.TempPrefix+rand.Text())
-	err = s.fill(temp, files)
-	if err == nil {
-		err = forAll(temp, files)
-	}
-	if err == nil {
-		err = s.config.Files.Rename(temp, final)
-	}
-	if err != nil {
-		_ = removeTree(s.config.Files, temp) // what is left, sweep removes
-		return "", blob.Explain(err, "showing a skill")
-	}
-	return final, blob.Explain(s.config.Files.SyncDir(folder), "showing a skill")
-}
-
-// forAll lets everybody read what fill wrote: programs may run as another user.
-func forAll(dir string, files Folder) error {
-	for _, f := range files {
-		mode := fs.FileMode(0o644) // programs copy files with their modes, and change the copies
-		if f.Executable {
-			mode = 0o755
-		}
-		if err := os.Chmod(filepath.Join(dir, filepath.FromSlash(f.Path)), mode); err != nil {
-			return err
-		}
-	}
-	return filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
-		if err != nil || !d.IsDir() {
-			return err
-		}
-		return os.Chmod(at, 0o755)
-	})
-}
-
-// linkTree makes the files of a folder those of another one as well, below what is
-// there. Where the system has no links for them they are copied.
-func linkTree(from, to string) error {
-	return filepath.WalkDir(from, func(at string, d fs.DirEntry, err error) error {
-		if err != nil || at == from {
-			return err
-		}
-		target := filepath.Join(to, strings.TrimPrefix(at, from))
-		if d.IsDir() {
-			return makeFolder(target)
-		}
-		if err := os.Link(at, target); err == nil || errors.Is(err, fs.ErrExist) {
-			return err
-		}
-		return copyFile(at, target)
-	})
-}
-
-func copyFile(from, to string) error {
-	info, err := os.Stat(from)
-	if err != nil {
-		return err
-	}
-	data, err := os.ReadFile(from)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(to, data, info.Mode().Perm()); err != nil {
-		return err
-	}
-	return os.Chmod(to, info.Mode().Perm())
+	disk := linkfarm.Disk{Files: s.config.Files, Durable: true, Public: true}
+	err = disk.Make(final, func(fresh string) error { return disk.Fill(fresh, files) }, nil)
+	return final, blob.Explain(err, "showing a skill")
 }

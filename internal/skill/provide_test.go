@@ -15,13 +15,15 @@ import (
 	"testing/fstest"
 
 	"paddock/internal/fault"
+
+	"paddock/internal/linkfarm"
 )
 
 // shownIn lists what lies in a session's folder, with the mark of what is executable.
 func shownIn(t *testing.T, dir string) (all []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || d.Name() == madeOf {
+		if err != nil || d.IsDir() || d.Name() == linkfarm.Stamp {
 			return err
 		}
 		name, err := filepath.Rel(dir, at)

@@ -1,21 +1,18 @@
 package skill
 
 import (
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"path"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"paddock/internal/blob"
 	"paddock/internal/fault"
+	"paddock/internal/linkfarm"
 )
 
 const (
@@ -55,7 +52,7 @@ type Counts struct {
 	Last      time.Time `json:"last,omitzero"`
 }
 
-// Record is what is kept of a skill besides its files.
+// Record is what is kept of a skill in addition to its files.
 type Record struct {
 	Version int `json:"version"`
 	FrontMatter
@@ -158,7 +155,7 @@ func (s *Store) readTree(dir string, infos []FileInfo) (Folder, error) {
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, File{clean, info.Executable, data})
+		files = append(files, File{Path: clean, Executable: info.Executable, Data: data})
 	}
 	return newFolder(files)
 }
@@ -192,7 +189,7 @@ func (s *Store) writeJSON(dir, name string, v any) error {
 	return blob.WriteFile(s.config.Files, filepath.Join(dir, name+".json"), data)
 }
 
-// writeCounts replaces what is counted, and waits for no disk.
+// writeCounts replaces what is counted, and waits for no disk. The lock is held.
 func (s *Store) writeCounts(owner, name string, c Counts) error {
 	data, err := json.Marshal(c)
 	if err != nil {
@@ -204,17 +201,7 @@ func (s *Store) writeCounts(owner, name string, c Counts) error {
 			return err
 		}
 	}
-	temp := filepath.Join(filepath.Dir(file), blob.TempPrefix+rand.Text())
-	f, err := s.config.Files.Create(temp)
-	if err != nil {
-		return fmt.Errorf("counting a use of a skill: %w", err)
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = s.config.Files.Rename(temp, file)
-	}
-	if err != nil {
-		_ = s.config.Files.Remove(temp)
+	if err := (linkfarm.Disk{Files: s.config.Files}).Put(file, data); err != nil {
 		return fmt.Errorf("counting a use of a skill: %w", err)
 	}
 	return nil
@@ -228,22 +215,9 @@ func (s *Store) writeTree(owner, digest string, folder Folder) error {
 		// It may have been placed by somebody who did not come to sync its name.
 		return blob.Explain(s.config.Files.SyncDir(trees), "keeping a skill")
 	}
-	if err := blob.MakeFolder(s.config.Files, trees); err != nil {
-		return err
-	}
-	temp := filepath.Join(trees, blob.TempPrefix+rand.Text())
-	err := s.fill(temp, folder)
-	if err == nil {
-		err = removeTree(s.config.Files, final) // what is damaged
-	}
-	if err == nil {
-		err = s.config.Files.Rename(temp, final)
-	}
-	if err != nil {
-		_ = removeTree(s.config.Files, temp) // what is left, Sweep removes
-		return blob.Explain(err, "keeping a skill")
-	}
-	return blob.Explain(s.config.Files.SyncDir(trees), "keeping a skill")
+	disk := linkfarm.Disk{Files: s.config.Files, Durable: true}
+	err := disk.Make(final, func(fresh string) error { return disk.Fill(fresh, folder) }, nil)
+	return blob.Explain(err, "keeping a skill")
 }
 
 func infosOf(folder Folder) (infos []FileInfo) {
@@ -251,86 +225,4 @@ func infosOf(folder Folder) (infos []FileInfo) {
 		infos = append(infos, FileInfo{file.Path, int64(len(file.Data)), file.Executable})
 	}
 	return infos
-}
-
-// fill writes the files of a folder into a new one, durably.
-func (s *Store) fill(dir string, folder Folder) error {
-	made := []string{dir}
-	if err := s.config.Files.Mkdir(dir); err != nil {
-		return err
-	}
-	seen := map[string]bool{".": true}
-	for _, file := range folder {
-		var missing []string
-		for at := path.Dir(file.Path); !seen[at]; at = path.Dir(at) {
-			missing = append(missing, at)
-			seen[at] = true
-		}
-		for k := len(missing) - 1; k >= 0; k-- {
-			sub := filepath.Join(dir, filepath.FromSlash(missing[k]))
-			if err := s.config.Files.Mkdir(sub); err != nil {
-				return err
-			}
-			made = append(made, sub)
-		}
-	}
-	err := together(folder, func(file File) error {
-		return s.writeFile(filepath.Join(dir, filepath.FromSlash(file.Path)), file)
-	})
-	if err != nil {
-		return err
-	}
-	return together(made, s.config.Files.SyncDir)
-}
-
-// together does something with each of many things, some at once: a disk that is
-// waited for is waited for by all of them.
-func together[T any](things []T, do func(T) error) error {
-	const most = 16
-	errs := make([]error, len(things))
-	var all sync.WaitGroup
-	free := make(chan struct{}, most)
-	for k, thing := range things {
-		free <- struct{}{}
-		all.Go(func() {
-			defer func() { <-free }()
-			errs[k] = do(thing)
-		})
-	}
-	all.Wait()
-	return errors.Join(errs...)
-}
-
-func (s *Store) writeFile(name string, file File) error {
-	f, err := s.config.Files.Create(name)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(file.Data)
-	if err == nil && file.Executable {
-		err = os.Chmod(name, 0o700) // for who runs it from there; the record is what counts
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
-}
-
-// removeTree removes a file, or a folder and all that is in it. What is not there
-// is no error.
-func removeTree(files blob.Files, name string) error {
-	err := files.Remove(name)
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	entries, listErr := files.ReadDir(name)
-	if listErr != nil {
-		return err
-	}
-	for _, e := range entries {
-		if err := removeTree(files, filepath.Join(name, e.Name())); err != nil {
-			return err
-		}
-	}
-	return files.Remove(name)
 }

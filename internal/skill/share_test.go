@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
+
+	"paddock/internal/linkfarm"
 )
 
 func shared(t *testing.T, s *Store, owner, dir string) []string {
@@ -103,16 +105,16 @@ func TestASharedFolderMends(t *testing.T) {
 		"a folder is gone":            func(dir string) error { return os.RemoveAll(filepath.Join(dir, "a-b")) },
 		"the code is gone":            func(dir string) error { return os.RemoveAll(filepath.Join(dir, library)) },
 		"the index is gone":           func(dir string) error { return os.Remove(filepath.Join(dir, indexFile)) },
-		"nobody knows what it is of":  func(dir string) error { return os.Remove(filepath.Join(dir, madeOf)) },
-		"what it is of is damaged":    func(dir string) error { return os.WriteFile(filepath.Join(dir, madeOf), []byte("{"), 0o644) },
+		"nobody knows what it is of":  func(dir string) error { return os.Remove(filepath.Join(dir, linkfarm.Stamp)) },
+		"what it is of is damaged":    func(dir string) error { return os.WriteFile(filepath.Join(dir, linkfarm.Stamp), []byte("{"), 0o644) },
 		"there is a stranger":         func(dir string) error { return os.WriteFile(filepath.Join(dir, "evil.py"), nil, 0o644) },
 		"there is a stranger in code": func(dir string) error { return os.Mkdir(filepath.Join(dir, library, "evil"), 0o755) },
 		"somebody was cut short":      func(dir string) error { return os.MkdirAll(filepath.Join(dir, ".tmp-x", "before", "a-b"), 0o755) },
 		"an earlier paddock made it": func(dir string) error {
-			data, err := os.ReadFile(filepath.Join(dir, madeOf))
-			text := strings.ReplaceAll(string(data), shownAs+"-", "0-")
-			text = strings.ReplaceAll(text, `"generation":"`+shownAs, `"generation":"0`)
-			return errors.Join(err, os.WriteFile(filepath.Join(dir, madeOf), []byte(text), 0o644),
+			data, err := os.ReadFile(filepath.Join(dir, linkfarm.Stamp))
+			text := strings.ReplaceAll(string(data), layoutVersion+"-", "0-")
+			text = strings.ReplaceAll(text, `"generation":"`+layoutVersion, `"generation":"0`)
+			return errors.Join(err, os.WriteFile(filepath.Join(dir, linkfarm.Stamp), []byte(text), 0o644),
 				os.Remove(filepath.Join(dir, "a_b.py")), os.WriteFile(filepath.Join(dir, "a_b.py"), []byte("old"), 0o644))
 		},
 	} {

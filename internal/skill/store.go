@@ -18,6 +18,7 @@ import (
 	"paddock/internal/blob"
 	"paddock/internal/fault"
 	"paddock/internal/helper"
+	"paddock/internal/linkfarm"
 	"paddock/internal/lock"
 )
 
@@ -314,7 +315,7 @@ func (s *Store) sweep(owner string) error {
 				gone = gone || !shown[digestOfShown(e.Name())]
 			}
 			if gone {
-				errs = append(errs, removeTree(s.config.Files, filepath.Join(dir, e.Name())))
+				errs = append(errs, linkfarm.RemoveTree(s.config.Files, filepath.Join(dir, e.Name())))
 			}
 		}
 	}

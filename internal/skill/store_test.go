@@ -24,7 +24,7 @@ func second(name string) []File {
 	files := example(name)
 	files[1].Data = []byte("#!/bin/sh\necho changed\n")
 	files = slices.Delete(files, 2, 3)
-	return append(files, File{"scripts/new.py", false, []byte("print(1)\n")})
+	return append(files, File{Path: "scripts/new.py", Data: []byte("print(1)\n")})
 }
 
 // versions serves both under one URL.

@@ -13,6 +13,7 @@ import (
 
 	"paddock/internal/bindings/journal"
 	"paddock/internal/bindings/upstream"
+	"paddock/internal/linkfarm"
 	"paddock/internal/sandbox"
 )
 
@@ -66,12 +67,11 @@ func BenchmarkProvide(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				i++
-				br.stubs.mu.Lock()
-				clear(br.stubs.built)
-				br.stubs.mu.Unlock()
-				if err := os.RemoveAll(br.stubs.dir); err != nil {
+				trees := filepath.Join(config.Dir, "trees")
+				if err := os.RemoveAll(trees); err != nil {
 					b.Fatal(err)
 				}
+				br.stubs = linkfarm.NewStore(trees, os.Link)
 				b.StartTimer()
 				provide(b, Session{"alice", fmt.Sprint("first-", i)}, filepath.Join(dir+"-first", fmt.Sprint(i)))
 			}

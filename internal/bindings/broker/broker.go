@@ -7,9 +7,8 @@
 // shown, searched and compared, and decides nothing but what it is asked about more
 // often.
 //
-// Locks: none is held while a server is spoken to. own.mu before Broker.mu; shelf.mu
-// before place.mu; tree.mu before that of the tree it is made from, and before
-// forest.mu; everything else is never held together.
+// Locks: none is held while a server is spoken to. sessionServers.mu is taken before
+// Broker.mu, and listingCache.mu before cacheEntry.mu; all others are never held together.
 package broker
 
 import (
@@ -36,6 +35,7 @@ import (
 	"paddock/internal/bindings/stub"
 	"paddock/internal/bindings/upstream"
 	"paddock/internal/fault"
+	"paddock/internal/linkfarm"
 	"paddock/internal/membudget"
 	"paddock/internal/secret"
 	"paddock/internal/secret/redact"
@@ -166,7 +166,7 @@ type Broker struct {
 	outlets        *transports
 	listings       *listingCache
 	views          views
-	stubs          *stubStore
+	stubs          *linkfarm.Store
 	learned        *learned
 	sessionServers *sessionServers
 	underway       underway
@@ -287,7 +287,7 @@ func (b *Broker) openStores() error {
 		return filepath.Join(b.config.Dir, name)
 	}
 	b.listings = newListingCache(b, dir("listings"))
-	b.stubs = &stubStore{dir: dir("trees"), link: os.Link, built: map[string]*stubTree{}}
+	b.stubs = linkfarm.NewStore(dir("trees"), os.Link)
 	b.learned = newLearned(dir("learned"), b.config.Log)
 	b.sessionServers = newSessionServers(b, dir("sessions"))
 	if b.config.Seen == nil && b.config.Dir != "" {
@@ -313,7 +313,7 @@ func (b *Broker) Close() error {
 	b.tasks.Wait()
 	b.indexes.close()
 	b.outlets.close()
-	return errors.Join(err, b.stubs.close())
+	return errors.Join(err, b.stubs.Close())
 }
 
 // begin has f run by itself, if the Broker is not closed; Close waits for it.

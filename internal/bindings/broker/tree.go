@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -15,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"paddock/internal/bindings/stub"
+	"paddock/internal/blob"
+	"paddock/internal/linkfarm"
 )
 
 // provided is what a session's folder was made to hold the last time.
@@ -135,23 +136,18 @@ func (b *Broker) noteProvided(s Session, dir, what string) error {
 // arrange makes a folder hold the files of these servers, where there is a view of them,
 // and no others. Where there is none, they say why.
 func (b *Broker) arrange(ctx context.Context, owner, dir string, names []string, views []*view, whys []string) error {
-	if err := os.Mkdir(dir, 0o755); err == nil {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			return err
-		}
-	} else if !errors.Is(err, fs.ErrExist) {
+	if err := linkfarm.MakeFolder(dir); err != nil {
 		return fmt.Errorf("making the folder for the servers' files: %w", err)
 	}
 	wanted := map[string]bool{}
 	var errs []error
 	for i, name := range names {
 		wanted[stub.Package(name)] = true
-		folder := filepath.Join(dir, stub.Package(name))
 		var err error
 		if views[i] != nil {
-			err = b.place(ctx, owner, folder, views[i])
+			err = b.place(ctx, owner, dir, views[i])
 		} else {
-			err = b.explain(folder, name, whys[i])
+			err = explain(dir, name, whys[i])
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("writing the files of the server %q: %w", name, err))
@@ -172,55 +168,31 @@ func (b *Broker) arrange(ctx context.Context, owner, dir string, names []string,
 	return errors.Join(errs...)
 }
 
-// place makes a folder hold a view's files, where it does not.
-func (b *Broker) place(ctx context.Context, owner, folder string, v *view) error {
-	if madeOf(folder) == v.named() {
+// place makes a server's folder in dir hold a view's files, where it does not.
+func (b *Broker) place(ctx context.Context, owner, dir string, v *view) error {
+	of := stub.Package(v.name)
+	if linkfarm.MadeOf(filepath.Join(dir, of)) == v.named() {
 		return nil
 	}
-	return exchange(folder, func(fresh string) error { return b.stubs.linkInto(ctx, owner, v, fresh) })
+	return linkfarm.Swap(dir, []string{of}, func(fresh string) error {
+		return b.stubs.Link(ctx, v.tree(owner), filepath.Join(fresh, of))
+	})
 }
 
 // unknown begins the stamps of folders that say why a server's files are not there.
 const unknown = "unknown "
 
-// explain makes a folder hold what tells programs why a server's tools are not there,
-// unless it has their files from before.
-func (b *Broker) explain(folder, name, why string) error {
-	mark := unknown + nameOf(stub.Version(), name, why)
-	was := madeOf(folder)
-	if was == mark || was != "" && !strings.HasPrefix(was, unknown) {
+// explain makes a server's folder in dir hold what tells programs why its tools are not
+// there, unless it has their files from before.
+func explain(dir, name, why string) error {
+	of := stub.Package(name)
+	stamp := unknown + nameOf(stub.Version(), name, why)
+	was := linkfarm.MadeOf(filepath.Join(dir, of))
+	if was == stamp || was != "" && !strings.HasPrefix(was, unknown) {
 		return nil
 	}
-	return exchange(folder, func(fresh string) error {
-		if err := os.Mkdir(fresh, 0o755); err != nil {
-			return err
-		}
-		for _, file := range append(stub.Missing(name, why), stub.File{Path: stamp, Data: []byte(mark + "\n")}) {
-			if err := put(fresh, file); err != nil {
-				return err
-			}
-		}
-		return os.Chmod(fresh, 0o755)
+	files := append(treeFiles(stub.Missing(name, why)), linkfarm.File{Path: linkfarm.Stamp, Data: []byte(stamp + "\n")})
+	return linkfarm.Swap(dir, []string{of}, func(fresh string) error {
+		return linkfarm.Disk{Files: blob.OS, Public: true}.Fill(filepath.Join(fresh, of), files)
 	})
-}
-
-// exchange puts what is made in a folder beside it into the place of a folder.
-func exchange(folder string, plant func(fresh string) error) error {
-	name := filepath.Base(folder)
-	fresh, old := filepath.Join(filepath.Dir(folder), ".new-"+name), filepath.Join(filepath.Dir(folder), ".old-"+name)
-	for _, left := range []string{fresh, old} { // by somebody who was killed
-		if err := os.RemoveAll(left); err != nil {
-			return err
-		}
-	}
-	if err := plant(fresh); err != nil {
-		return errors.Join(err, os.RemoveAll(fresh))
-	}
-	if err := os.Rename(folder, old); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return errors.Join(err, os.RemoveAll(fresh))
-	}
-	if err := os.Rename(fresh, folder); err != nil {
-		return errors.Join(err, os.Rename(old, folder))
-	}
-	return os.RemoveAll(old)
 }

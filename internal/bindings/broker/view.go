@@ -11,6 +11,7 @@ import (
 	"paddock/internal/bindings"
 	"paddock/internal/bindings/schema"
 	"paddock/internal/bindings/stub"
+	"paddock/internal/linkfarm"
 )
 
 // maxViews is how many views are kept; each holds little that its listing does not.
@@ -133,11 +134,23 @@ func (v *view) named() string {
 	return v.digest
 }
 
-// files makes the files of a view that has no lessons, or those that differ in one that
-// has.
-func (v *view) files() []stub.File {
-	if v.base != nil {
-		return stub.Differing(v.name, v.tools, v.taught)
+// tree says how the files of a view are made, for an owner. Only those that lessons changed
+// are made for a view that has some.
+func (v *view) tree(owner string) *linkfarm.Tree {
+	t := &linkfarm.Tree{Owner: owner, Digest: v.named()}
+	if v.base == nil {
+		t.Files = func() []linkfarm.File { return treeFiles(stub.Generate(v.name, v.tools).Files) }
+		return t
 	}
-	return stub.Generate(v.name, v.tools).Files
+	t.Base = v.base.tree(owner)
+	t.Files = func() []linkfarm.File { return treeFiles(stub.Differing(v.name, v.tools, v.taught)) }
+	return t
+}
+
+func treeFiles(files []stub.File) []linkfarm.File {
+	all := make([]linkfarm.File, len(files))
+	for i, file := range files {
+		all[i] = linkfarm.File{Path: file.Path, Data: file.Data}
+	}
+	return all
 }
