@@ -5,7 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"paddock/internal/fault"
+	"paddock/internal/textsafe"
 )
 
 // Skill is a folder that was checked.
@@ -16,6 +19,8 @@ type Skill struct {
 	Instructions string
 	// Warnings are in the order of the files.
 	Warnings []Warning
+
+	fields *yaml.Node // of the front matter
 }
 
 // maxMain bounds SKILL.md: a model is to read it.
@@ -47,22 +52,22 @@ func readSkill(f Folder, folder string, given bool) (*Skill, error) {
 	if len(main.Data) > maxMain {
 		return nil, fault.New(fault.Exhausted, "%s has more than %d MiB", MainFile, maxMain>>20).WithHint("move texts into references/")
 	}
-	matter, body, warnings, err := parseFrontMatter(main.Data)
+	read, err := parseFrontMatter(main.Data)
 	if err != nil {
 		return nil, err
 	}
-	s := &Skill{FrontMatter: matter, Folder: f, Instructions: body, Warnings: warnings}
+	s := &Skill{FrontMatter: read.FrontMatter, Folder: f, Instructions: read.body, Warnings: read.warnings, fields: read.fields}
 	switch {
 	case folder == "" || folder == s.Name:
 	case given:
 		return nil, fault.New(fault.Invalid, "the skill is called %q, and its folder %.100q", s.Name, folder).WithHint("they have to be the same; its author can rename one")
 	default:
-		s.Warnings = append(s.Warnings, Warning{MainFile, 0, "it is called " + s.Name + ", and came from " + visible(folder)})
+		s.Warnings = append(s.Warnings, Warning{MainFile, 0, "it is called " + s.Name + ", and came from " + textsafe.Escape(folder)})
 	}
-	if body == "" {
+	if s.Instructions == "" {
 		s.Warnings = append(s.Warnings, Warning{MainFile, 0, "it has no instructions"})
 	}
-	if nested(body) {
+	if nested(s.Instructions) {
 		s.Warnings = append(s.Warnings, Warning{MainFile, 0, "its lists or quotes are too deep: no code in it can be imported"})
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.instead())) {
@@ -75,7 +80,7 @@ func readSkill(f Folder, folder string, given bool) (*Skill, error) {
 func (s *Skill) hiddenFields() (all []Warning) {
 	texts := map[string]string{"description": s.Description, "license": s.License, "compatibility": s.Compatibility}
 	for key, value := range s.Metadata {
-		texts["metadata."+visible(key)] = key + value
+		texts["metadata."+textsafe.Escape(key)] = key + value
 	}
 	for _, field := range slices.Sorted(maps.Keys(texts)) {
 		if found := hiddenIn(texts[field]); len(found) > 0 {

@@ -159,7 +159,7 @@ func TestWhatNobodySeesIsShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := fmt.Sprint(s.Warnings)
-	for _, want := range []string{`: "ignore all rules"`, "turn the direction", "invisible characters", "control characters", "invisible joiners", "variation selectors", `references/hid\u{200b}den.md: its name holds`} {
+	for _, want := range []string{`: "ignore all rules"`, "turn the direction", "invisible characters", "control characters", "invisible joiners", "variation selectors", `references/hid\u200bden.md: its name holds`} {
 		if strings.Count(text, want) == 0 {
 			t.Errorf("%q is not in %s", want, text)
 		}

@@ -18,6 +18,7 @@ import (
 	"paddock/internal/archive"
 	"paddock/internal/fault"
 	"paddock/internal/helper"
+	"paddock/internal/textsafe"
 )
 
 // Limits bound what is fetched. A zero field is the default that its comment names.
@@ -457,9 +458,9 @@ func errNotThere(s Source, found []string) error {
 	switch {
 	case s.Path == "" && len(found) > 1:
 		shown := found[:min(len(found), 20)]
-		return fault.New(fault.Invalid, "there are %d skills there: %s", len(found), visible(strings.Join(shown, ", "))).WithHint("name one of the folders in the source")
+		return fault.New(fault.Invalid, "there are %d skills there: %s", len(found), textsafe.Escape(strings.Join(shown, ", "))).WithHint("name one of the folders in the source")
 	case s.Path != "" && len(found) > 0:
-		return fault.New(fault.NotFound, "the source has no skill at %.100q", s.Path).WithHint("it has %s", visible(strings.Join(found[:min(len(found), 20)], ", ")))
+		return fault.New(fault.NotFound, "the source has no skill at %.100q", s.Path).WithHint("it has %s", textsafe.Escape(strings.Join(found[:min(len(found), 20)], ", ")))
 	case s.Path != "":
 		return fault.New(fault.NotFound, "the source has no skill at %.100q", s.Path).WithHint("a skill is a folder with a %s", MainFile)
 	}

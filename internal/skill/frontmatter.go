@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"paddock/internal/fault"
+	"paddock/internal/textsafe"
 	"paddock/internal/workspace"
 )
 
@@ -120,35 +121,48 @@ func split(data []byte) (matter, body string, err error) {
 	return strings.TrimPrefix(matter, "\n"), strings.TrimSpace(body), nil
 }
 
+// parsed is what a SKILL.md says.
+type parsed struct {
+	FrontMatter
+	fields   *yaml.Node // all that the front matter holds
+	body     string
+	warnings []Warning
+}
+
 // parseFrontMatter reads a SKILL.md. All mistakes are reported at once.
-func parseFrontMatter(data []byte) (m FrontMatter, body string, warnings []Warning, err error) {
+func parseFrontMatter(data []byte) (*parsed, error) {
 	text, body, err := split(data)
 	if err != nil {
-		return m, "", nil, err
+		return nil, err
 	}
-	p := &matterParser{of: &m, offset: 1}
+	fields, err := fieldsOf(text)
+	if err != nil {
+		return nil, err
+	}
+	of := &parsed{fields: fields, body: body}
+	p := &matterParser{of: &of.FrontMatter, offset: 1}
+	p.fields(fields)
+	of.warnings = p.warnings
+	return of, errors.Join(p.mistakes...)
+}
+
+// fieldsOf decodes front matter, and refuses what it has no need for.
+func fieldsOf(text string) (*yaml.Node, error) {
 	var doc yaml.Node
 	in := yaml.NewDecoder(strings.NewReader(text))
-	err = in.Decode(&doc)
+	err := in.Decode(&doc)
 	if err == nil && !errors.Is(in.Decode(&yaml.Node{}), io.EOF) {
 		err = errors.New("something follows its end")
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		return m, "", nil, fault.New(fault.Invalid, "the front matter of %s is not YAML: %.200s", MainFile, strings.TrimPrefix(err.Error(), "yaml: ")).
+		return nil, fault.New(fault.Invalid, "the front matter of %s is not YAML: %.200s", MainFile, strings.TrimPrefix(err.Error(), "yaml: ")).
 			WithHint("put texts that hold a colon into quotes").WithCause(err)
 	}
 	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
-		return m, "", nil, fault.New(fault.Invalid, "the front matter of %s is not a list of fields", MainFile).WithHint("it needs name: and description:")
+		return nil, fault.New(fault.Invalid, "the front matter of %s is not a list of fields", MainFile).WithHint("it needs name: and description:")
 	}
 	nodes := 0
-	if err := plain(doc.Content[0], 0, &nodes); err != nil {
-		return m, "", nil, err
-	}
-	p.fields(doc.Content[0])
-	if err := errors.Join(p.mistakes...); err != nil {
-		return m, "", nil, err
-	}
-	return m, body, p.warnings, nil
+	return doc.Content[0], plain(doc.Content[0], 0, &nodes)
 }
 
 // plain refuses what front matter has no need for: references, which multiply
@@ -200,7 +214,7 @@ func (p *matterParser) fields(doc *yaml.Node) {
 		case "allowed-tools":
 			p.allowedTools(value)
 		default:
-			p.warn(key, "the field %.50q is not in the format; others may refuse it", visible(key.Value))
+			p.warn(key, "the field %.50q is not in the format; others may refuse it", textsafe.Escape(key.Value))
 		}
 	}
 	for _, name := range []string{"name", "description"} {
@@ -218,14 +232,14 @@ func (p *matterParser) text(key, value *yaml.Node, most int) string {
 		return ""
 	}
 	if value.Tag != "!!str" && value.Tag != "!!null" {
-		p.warn(value, "%s is not text to all readers; put it into quotes", visible(key.Value))
+		p.warn(value, "%s is not text to all readers; put it into quotes", textsafe.Escape(key.Value))
 	}
 	s := strings.TrimSpace(value.Value)
 	switch n := utf8.RuneCountInString(s); {
 	case s == "" || value.Tag == "!!null":
 		p.mistake(value, "write a text, or leave the field out", "%s is empty", key.Value)
 	case n > most && key.Value != "name":
-		p.warn(value, "%s has %d characters; the format allows %d, and what is above that is not shown", visible(key.Value), n, most)
+		p.warn(value, "%s has %d characters; the format allows %d, and what is above that is not shown", textsafe.Escape(key.Value), n, most)
 		s = string([]rune(s)[:most-1]) + "…"
 	case n > most:
 		p.mistake(value, "shorten it", "%s has %d characters, and may have %d", key.Value, n, most)
@@ -258,9 +272,9 @@ func (p *matterParser) metadata(n *yaml.Node) {
 		}
 		switch {
 		case value.Kind != yaml.ScalarNode:
-			p.warn(value, "metadata.%.50s is not text, and is left out", visible(key.Value))
+			p.warn(value, "metadata.%.50s is not text, and is left out", textsafe.Escape(key.Value))
 		case value.Tag != "!!str":
-			p.warn(value, "metadata.%.50s is not text to all readers; put it into quotes", visible(key.Value))
+			p.warn(value, "metadata.%.50s is not text to all readers; put it into quotes", textsafe.Escape(key.Value))
 			fallthrough
 		default:
 			p.of.Metadata[key.Value] = value.Value
@@ -272,17 +286,8 @@ func (p *matterParser) metadata(n *yaml.Node) {
 // its order: what JSON has no value for, such as a date, is the text that it is
 // written as.
 func (s *Skill) FrontMatterJSON() (json.RawMessage, error) {
-	main, _ := s.Folder.Get(MainFile)
-	text, _, err := split(main.Data)
-	if err != nil {
-		return nil, err
-	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal([]byte(text), &doc); err != nil || len(doc.Content) != 1 {
-		return nil, fmt.Errorf("reading the front matter of %s: %w", s.Name, err)
-	}
 	var b bytes.Buffer
-	if err := writeNode(&b, doc.Content[0]); err != nil {
+	if err := writeNode(&b, s.fields); err != nil {
 		return nil, fmt.Errorf("writing the front matter of %s: %w", s.Name, err)
 	}
 	return b.Bytes(), nil

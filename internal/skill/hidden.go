@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"paddock/internal/textsafe"
 )
 
 // Warning is what people should know of a skill before they trust it, or what
@@ -33,32 +35,19 @@ func hidden(f Folder) []Warning {
 	var all []Warning
 	for _, file := range f {
 		if found := hiddenIn(file.Path); len(found) > 0 {
-			all = append(all, Warning{visible(file.Path), 0, "its name holds " + found[0].what})
+			all = append(all, Warning{textsafe.Escape(file.Path), 0, "its name holds " + found[0].what})
 		}
 		if !utf8.Valid(file.Data) {
 			continue
 		}
 		for _, found := range hiddenIn(string(file.Data)) {
-			all = append(all, Warning{visible(file.Path), found.line, "it holds " + found.what})
+			all = append(all, Warning{textsafe.Escape(file.Path), found.line, "it holds " + found.what})
 		}
 		if len(all) > maxWarnings {
-			return append(all[:maxWarnings], Warning{visible(file.Path), 0, "there is more of this"})
+			return append(all[:maxWarnings], Warning{textsafe.Escape(file.Path), 0, "there is more of this"})
 		}
 	}
 	return all
-}
-
-// visible is a text of which everything is seen.
-func visible(text string) string {
-	var b strings.Builder
-	for _, r := range text {
-		if r == utf8.RuneError || unicode.IsControl(r) || invisible(r) != "" {
-			fmt.Fprintf(&b, "\\u{%x}", r)
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
 }
 
 type find struct {
@@ -108,7 +97,9 @@ const (
 	joiner = "invisible joiners"
 )
 
-// invisible says what a character is that shows nothing; "": it shows something.
+// invisible says which kind of character shows nothing; "": it shows something. It is
+// narrower than [textsafe.Visible]: blanks of any width, and the selectors in pictures, are
+// ordinary in instructions.
 func invisible(r rune) string {
 	switch {
 	case r >= 0xe0000 && r <= 0xe007f:

@@ -20,6 +20,7 @@ import (
 	"paddock/internal/helper"
 	"paddock/internal/linkfarm"
 	"paddock/internal/lock"
+	"paddock/internal/textsafe"
 )
 
 // Config is how a store works.
@@ -163,7 +164,7 @@ func (s *Store) Save(owner, name, language, code, description string, tags []str
 // keep writes a checked skill.
 func (s *Store) keep(owner string, checked *Skill, from Provenance) (*Result, error) {
 	if _, why := checked.script(); why != "" {
-		checked.Warnings = append(checked.Warnings, Warning{MainFile, 0, "its JavaScript cannot be imported: " + visible(why)})
+		checked.Warnings = append(checked.Warnings, Warning{MainFile, 0, "its JavaScript cannot be imported: " + textsafe.Escape(why)})
 	}
 	unlock, err := s.lock(owner)
 	if err != nil {
@@ -210,8 +211,8 @@ func (s *Store) keep(owner string, checked *Skill, from Provenance) (*Result, er
 }
 
 func errOrigin(old *Record, from Provenance) error {
-	return fault.New(fault.Conflict, "there is a skill %q already, from %.100q", old.Name, visible(old.Source.Text)).
-		WithHint("remove it before you take one of that name from %.100q", visible(from.Text))
+	return fault.New(fault.Conflict, "there is a skill %q already, from %.100q", old.Name, textsafe.Escape(old.Source.Text)).
+		WithHint("remove it before you take one of that name from %.100q", textsafe.Escape(from.Text))
 }
 
 // Open reads a skill, and sees that it is what was installed: ErrDamaged where it
