@@ -46,7 +46,7 @@ func old(b *Broker) *Broker {
 }
 
 // aged makes the listings on the disk out of date.
-func aged(t *testing.T, dir string, change func(*shelved)) {
+func aged(t *testing.T, dir string, change func(*storedListing)) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "listings", "*.json"))
 	if err != nil || len(paths) == 0 {
@@ -57,7 +57,7 @@ func aged(t *testing.T, dir string, change func(*shelved)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var s shelved
+		var s storedListing
 		if err := json.Unmarshal(text, &s); err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +150,7 @@ func TestAnOldListingIsShownAtOnceAndMadeAgainOnTheSide(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	aged(t, dir, func(s *shelved) { s.Until = time.Now().Add(-time.Minute) })
+	aged(t, dir, func(s *storedListing) { s.Until = time.Now().Add(-time.Minute) })
 	c.add(&mcp.Tool{Name: "paint"}, `{"type":"object"}`, func(json.RawMessage) (*mcp.CallToolResult, error) { return text("done"), nil })
 	_, lists := c.counted()
 
@@ -321,15 +321,15 @@ func TestAServerThatFailsIsLeftAlone(t *testing.T) {
 
 func TestWhatIsWrongOnTheDiskIsAsIfNothingWere(t *testing.T) {
 	c := serve(t)
-	for name, change := range map[string]func(*shelved){
-		"of another server": func(s *shelved) { s.Key = "x" },
-		"another version":   func(s *shelved) { s.Version++ },
-		"a tool twice":      func(s *shelved) { s.Tools = append(s.Tools, s.Tools[0]) },
-		"a tool's name":     func(s *shelved) { s.Tools[0].Name = "" },
-		"a schema":          func(s *shelved) { s.Tools[0].Input = []byte("{") },
-		"too many tools": func(s *shelved) {
+	for name, change := range map[string]func(*storedListing){
+		"of another server": func(s *storedListing) { s.Key = "x" },
+		"another version":   func(s *storedListing) { s.Version++ },
+		"a tool twice":      func(s *storedListing) { s.Tools = append(s.Tools, s.Tools[0]) },
+		"a tool's name":     func(s *storedListing) { s.Tools[0].Name = "" },
+		"a schema":          func(s *storedListing) { s.Tools[0].Input = []byte("{") },
+		"too many tools": func(s *storedListing) {
 			for i := range maxListed {
-				s.Tools = append(s.Tools, onDisk{Name: fmt.Sprint(i)})
+				s.Tools = append(s.Tools, storedTool{Name: fmt.Sprint(i)})
 			}
 		},
 	} {
@@ -374,16 +374,16 @@ func TestListingsInMemoryAreBounded(t *testing.T) {
 	x := newListingCache(&Broker{}, "")
 	for i := range 20 {
 		p := x.entry(fmt.Sprint(i))
-		p.used, p.listing = time.Unix(int64(i), 0), &listing{size: maxShelved / 10}
+		p.used, p.listing = time.Unix(int64(i), 0), &listing{size: maxCached / 10}
 	}
 	x.trim()
 	if x.entry("0").listing != nil || x.entry("19").listing == nil {
 		t.Error("it is not the oldest that went")
 	}
-	for i := range maxPlaces + 100 {
+	for i := range maxEntries + 100 {
 		x.entry(fmt.Sprint("more-", i))
 	}
-	if len(x.entries) > maxPlaces {
+	if len(x.entries) > maxEntries {
 		t.Errorf("there are %d places", len(x.entries))
 	}
 }

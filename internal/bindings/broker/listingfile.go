@@ -28,21 +28,21 @@ const (
 	maxFuture     = time.Hour
 )
 
-// shelved is a listing on the disk.
-type shelved struct {
-	Version int       `json:"version"`
-	Key     string    `json:"key"` // digest of the server's key
-	Until   time.Time `json:"until"`
-	Fails   int       `json:"fails,omitempty"`
-	Rests   time.Time `json:"rests,omitzero"`
-	Slow    time.Time `json:"slow,omitzero"`
-	Why     string    `json:"why,omitempty"` // it could not be listed
-	Listed  bool      `json:"listed"`
-	Tools   []onDisk  `json:"tools,omitempty"`
+// storedListing is a cacheEntry on the disk.
+type storedListing struct {
+	Version int          `json:"version"`
+	Key     string       `json:"key"` // digest of the server's key
+	Until   time.Time    `json:"until"`
+	Fails   int          `json:"fails,omitempty"`
+	Rests   time.Time    `json:"rests,omitzero"`
+	Slow    time.Time    `json:"slow,omitzero"`
+	Why     string       `json:"why,omitempty"` // it could not be listed
+	Listed  bool         `json:"listed"`
+	Tools   []storedTool `json:"tools,omitempty"`
 }
 
-// onDisk is a tool; its schemas are bytes, which come back as they were.
-type onDisk struct {
+// storedTool is a tool on the disk; its schemas are bytes, which come back as they were.
+type storedTool struct {
 	Name        string               `json:"name"`
 	Title       string               `json:"title,omitempty"`
 	Description string               `json:"description,omitempty"`
@@ -51,10 +51,10 @@ type onDisk struct {
 	Annotations bindings.Annotations `json:"annotations,omitzero"`
 }
 
-const shelvedVersion = 1
+const listingVersion = 1
 
-// loadLocked reads what the disk has of a server, where nobody has, or another process
-// has written there since. What is wrong there is as if there were nothing.
+// loadLocked reads what the disk has of a server, where it was not read yet or another
+// process has written there since. What is wrong there is as if there were nothing.
 func (p *cacheEntry) loadLocked() {
 	now := time.Now()
 	if p.file == "" || p.loaded && now.Before(p.until) {
@@ -70,15 +70,15 @@ func (p *cacheEntry) loadLocked() {
 	if err != nil {
 		return
 	}
-	var s shelved
-	if json.Unmarshal(text, &s) != nil || s.Version != shelvedVersion || s.Key != nameOf(p.key) {
+	var s storedListing
+	if json.Unmarshal(text, &s) != nil || s.Version != listingVersion || s.Key != nameOf(p.key) {
 		return
 	}
 	p.until = earlier(s.Until, now.Add(maxFuture))
 	if tools, ok := s.read(); ok && s.Listed {
 		p.storeLocked(newListing(tools), p.until, info.ModTime())
 	}
-	p.retryAt, p.slow = earlier(s.Rests, now.Add(longestRest)), earlier(s.Slow, now.Add(restSlow))
+	p.retryAt, p.slow = earlier(s.Rests, now.Add(maxBackoff)), earlier(s.Slow, now.Add(slowFor))
 	p.fails = min(max(s.Fails, 0), 100)
 	if s.Why != "" && p.err == nil && p.listing == nil {
 		p.err = fault.New(fault.Unavailable, "%s", stub.Line(s.Why, maxWhy))
@@ -86,7 +86,7 @@ func (p *cacheEntry) loadLocked() {
 }
 
 // read gives the tools, if they are such as a server may have.
-func (s shelved) read() ([]bindings.Tool, bool) {
+func (s storedListing) read() ([]bindings.Tool, bool) {
 	if len(s.Tools) > maxListed {
 		return nil, false
 	}
@@ -110,10 +110,10 @@ func (p *cacheEntry) saveLocked(log *slog.Logger) {
 	if p.file == "" {
 		return
 	}
-	s := shelved{Version: shelvedVersion, Key: nameOf(p.key), Until: p.until, Fails: p.fails, Rests: p.retryAt, Slow: p.slow, Listed: p.listing != nil}
+	s := storedListing{Version: listingVersion, Key: nameOf(p.key), Until: p.until, Fails: p.fails, Rests: p.retryAt, Slow: p.slow, Listed: p.listing != nil}
 	if p.listing != nil {
 		for _, t := range p.listing.tools {
-			s.Tools = append(s.Tools, onDisk{t.Name, t.Title, t.Description, t.Input, t.Output, t.Annotations})
+			s.Tools = append(s.Tools, storedTool{t.Name, t.Title, t.Description, t.Input, t.Output, t.Annotations})
 		}
 	}
 	if p.err != nil {
@@ -195,8 +195,7 @@ func prune(folder string, most int) error {
 	return nil
 }
 
-// shrinkLocked lets go of the places that were used last the longest ago, until there
-// are so many. The caller holds shelf.mu.
+// shrinkLocked drops the entries that were used the longest ago, until there are so many.
 func (c *listingCache) shrinkLocked(most int) {
 	for _, p := range c.oldestLocked() {
 		if len(c.entries) <= most {
@@ -222,15 +221,15 @@ func (c *listingCache) oldestLocked() []*cacheEntry {
 		p.mu.Unlock()
 	}
 	slices.SortFunc(all, func(a, b at) int { return a.used.Compare(b.used) })
-	var places []*cacheEntry
+	var entries []*cacheEntry
 	for _, a := range all {
-		places = append(places, a.p)
+		entries = append(entries, a.p)
 	}
-	return places
+	return entries
 }
 
-// trim lets go of listings in memory where they are too large together; the disk has
-// them, or their servers.
+// trim drops listings from memory where they are too large together; the disk has them, or
+// their servers.
 func (c *listingCache) trim() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -243,7 +242,7 @@ func (c *listingCache) trim() {
 		p.mu.Unlock()
 	}
 	for _, p := range oldest {
-		if size <= maxShelved {
+		if size <= maxCached {
 			return
 		}
 		p.mu.Lock()

@@ -38,16 +38,16 @@ const maxProvided = 10_000
 func (b *Broker) Provide(ctx context.Context, s Session, dir string) error {
 	all := b.serversOf(s)
 	names := slices.Sorted(maps.Keys(all))
-	looks := make([]pendingListing, len(names))
+	pending := make([]pendingListing, len(names))
 	for i, name := range names {
-		looks[i] = b.listings.lookup(all[name], false) // all of them are asked at the same time
+		pending[i] = b.listings.lookup(all[name], false) // all of them are asked at the same time
 	}
 	views, whys := make([]*view, len(names)), make([]string, len(names))
 	var what strings.Builder
 	for i, name := range names {
-		l, err := looks[i].listing, error(nil)
-		if l == nil || !looks[i].deadline.IsZero() {
-			l, err = b.listings.wait(ctx, looks[i]) // the shelf has logged it
+		l, err := pending[i].listing, error(nil)
+		if l == nil || !pending[i].deadline.IsZero() {
+			l, err = b.listings.wait(ctx, pending[i]) // the cache has logged why
 		}
 		what.WriteString(name)
 		if l != nil {
@@ -76,21 +76,21 @@ func (b *Broker) Await(ctx context.Context, s Session, program string) {
 		return
 	}
 	all := b.serversOf(s)
-	var looks []pendingListing
+	var pending []pendingListing
 	for name, one := range all {
 		if names(program, name) || names(program, stub.Package(name)) {
 			if a := b.listings.lookup(one, true); a.listing == nil && a.done != nil {
 				a.deadline = time.Now().Add(b.listings.namedTimeout)
-				looks = append(looks, a)
+				pending = append(pending, a)
 			}
 		}
 	}
-	for _, a := range looks { // they are asked at the same time
+	for _, a := range pending { // they are asked at the same time
 		_, _ = b.listings.wait(ctx, a) // what is missing, Provide says
 	}
 }
 
-// names tells whether a word stands in a text, not as a part of another one.
+// names reports whether a word stands in a text, not as a part of another one.
 func names(text, word string) bool {
 	inWord := func(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
 	for at := 0; ; {
