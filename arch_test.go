@@ -88,7 +88,7 @@ var mayImport = map[string][]string{
 	"internal/session":                     {"internal/sessionfile", "internal/blob", "internal/checkpoint", "internal/ipc", "internal/fault", "internal/history", "internal/textsafe", "internal/lock", "internal/loopback", "internal/pool", "internal/quota", "internal/sandbox", "internal/store", "internal/workspace"},
 	"internal/session/sessiontest":         {"internal/sandbox", "internal/session"},
 	"internal/setup":                       {"internal/fault"},
-	"internal/skill":                       {"internal/bindings", "internal/bindings/catalog", "internal/blob", "internal/archive", "internal/egress", "internal/fault", "internal/helper", "internal/linkfarm", "internal/lock", "internal/sandbox/typescript", "internal/textsafe", "internal/workspace"},
+	"internal/skill":                       {"internal/bindings", "internal/bindings/catalog", "internal/bindings/stub", "internal/blob", "internal/archive", "internal/egress", "internal/fault", "internal/helper", "internal/linkfarm", "internal/lock", "internal/sandbox/typescript", "internal/textsafe", "internal/workspace"},
 	"internal/share":                       {},
 	"internal/store":                       {"internal/fault"},
 	"internal/telemetry":                   {"internal/auth", "internal/fault"},

@@ -14,6 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"paddock/internal/bindings/stub"
 	"paddock/internal/fault"
 	"paddock/internal/textsafe"
 	"paddock/internal/workspace"
@@ -50,14 +51,11 @@ func (m FrontMatter) Package() string {
 	switch {
 	case name != "" && name[0] >= '0' && name[0] <= '9':
 		return "_" + name
-	case keyword.MatchString(name):
+	case stub.IsPythonKeyword(name):
 		return name + "_"
 	}
 	return name
 }
-
-// keyword matches what Python keeps for itself.
-var keyword = regexp.MustCompile(`^(and|as|assert|async|await|break|class|continue|def|del|elif|else|except|finally|for|from|global|if|import|in|is|lambda|nonlocal|not|or|pass|raise|return|try|while|with|yield)$`)
 
 // nameOf is what a name may be.
 var nameOf = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)

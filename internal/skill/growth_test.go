@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"paddock/internal/bindings/stub"
 	"paddock/internal/growth"
 )
 
@@ -66,7 +67,7 @@ func TestNoTextOfASkillCostsTheSquareOfItsLength(t *testing.T) {
 			}, func(text string) { fences(text, names) })
 		}
 		growth.Check(t, "what is hidden in "+name, 512<<10, shape, func(text string) { hiddenIn(text) })
-		growth.Check(t, "literals of "+name, 512<<10, shape, func(text string) { javascript(text) })
+		growth.Check(t, "literals of "+name, 512<<10, shape, func(text string) { stub.ScriptLiteral(text) })
 	}
 }
 

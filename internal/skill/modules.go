@@ -15,6 +15,7 @@ import (
 	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
 
+	"paddock/internal/bindings/stub"
 	"paddock/internal/sandbox/typescript"
 )
 
@@ -197,7 +198,7 @@ func alias(of string) string {
 	if !strings.HasPrefix(of, ".") {
 		of = "./" + of
 	}
-	return fmt.Sprintf("export * from %s;\n", javascript(of+".js"))
+	return fmt.Sprintf("export * from %s;\n", stub.ScriptLiteral(of+".js"))
 }
 
 // indexEntry is what index.json says of a skill.
@@ -260,7 +261,7 @@ def __getattr__(attribute):
 
     lib = import_module(__name__ + ".lib")
     return lib if attribute == "lib" else getattr(lib, attribute)
-`, python(s.Description), python(s.Name), python(Mount(s.Name)), python(s.Instructions), s.Package(), library)
+`, stub.PythonLiteral(s.Description), stub.PythonLiteral(s.Name), stub.PythonLiteral(Mount(s.Name)), stub.PythonLiteral(s.Instructions), s.Package(), library)
 }
 
 func (s *Skill) moduleJS() string {
@@ -269,44 +270,7 @@ export const name = %s;
 export const description = %s;
 export const path = %s;
 export const instructions = %s;
-`, library, s.Package(), javascript(s.Name), javascript(s.Description), javascript(Mount(s.Name)), javascript(s.Instructions))
-}
-
-// python writes a text as a literal of ASCII characters.
-func python(s string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r >= ' ' && r < 0x7f:
-			b.WriteRune(r)
-		case r <= 0xffff:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			fmt.Fprintf(&b, `\U%08x`, r)
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
-}
-
-// beyond matches what Python's literals have for characters beyond the first 65,536,
-// and the escape that might stand before its like.
-var beyond = regexp.MustCompile(`(\\\\|\\U[0-9a-f]{8})`)
-
-// javascript writes a text as a literal of ASCII characters.
-func javascript(s string) string {
-	return beyond.ReplaceAllStringFunc(python(s), func(found string) string {
-		if found == `\\` {
-			return found
-		}
-		return `\u{` + strings.TrimLeft(found[2:], "0") + `}`
-	})
+`, library, s.Package(), stub.ScriptLiteral(s.Name), stub.ScriptLiteral(s.Description), stub.ScriptLiteral(Mount(s.Name)), stub.ScriptLiteral(s.Instructions))
 }
 
 // declared matches what a piece of JavaScript declares at its outermost, as people
