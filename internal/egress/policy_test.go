@@ -158,8 +158,13 @@ func TestWhoMayWriteWhichRules(t *testing.T) {
 		}
 	}
 	_, err := Parse([]string{"good.com", "https://a", "*"}, Rights{})
-	if err == nil || !strings.Contains(err.Error(), "https://a") || !strings.Contains(err.Error(), `"*"`) {
-		t.Errorf("not all mistakes are told: %v", err)
+	switch {
+	case err == nil:
+		t.Error("not all mistakes are told: no error, want one")
+	case !strings.Contains(err.Error(), "https://a"):
+		t.Errorf(`not all mistakes are told: err = %q, want "https://a" in it`, err.Error())
+	case !strings.Contains(err.Error(), `"*"`):
+		t.Errorf("not all mistakes are told: err = %q, want %q in it", err.Error(), `"*"`)
 	}
 	if _, err := Parse(make([]string, maxRules+1), all); fault.KindOf(err) != fault.Invalid {
 		t.Error("there is no bound")
@@ -302,8 +307,14 @@ func FuzzRule(f *testing.F) {
 		}
 		_, errRequest := p.CheckRequest(Request{method, host, port, path})
 		reached := p.Reach(host, port) == nil
-		if p.Allows(host, port) != (reached && p.rules[0].whole()) || errRequest == nil && !reached || p.Allows(host, port) && errRequest != nil {
-			t.Errorf("%q is not one decision: %v, %v, %v", text, p.Check(host, port), p.Reach(host, port), errRequest)
+		switch {
+		case p.Allows(host, port) != (reached && p.rules[0].whole()):
+			t.Errorf("%q: p.Allows(host, port) = %v, want %v (Check: %v, Reach: %v)", text,
+				p.Allows(host, port), reached && p.rules[0].whole(), p.Check(host, port), p.Reach(host, port))
+		case errRequest == nil && !reached:
+			t.Errorf("%q: CheckRequest allows what Reach refuses: %v", text, p.Reach(host, port))
+		case p.Allows(host, port) && errRequest != nil:
+			t.Errorf("%q: Allows is true, and CheckRequest refuses: %v", text, errRequest)
 		}
 		if !reached {
 			return

@@ -196,8 +196,15 @@ func TestAHostThatLeadsElsewhereTheSecondTimeIsNotReached(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	port, _ := strconv.Atoi(s.port())
 	addrs, err := transport.addresses(t.Context(), "turns.example", port)
-	if err != nil || len(addrs) != 1 || addrs[0].String() != "8.8.8.8" || len(z.asked) != 1 {
-		t.Fatalf("the first time gives %v, %v, %v", addrs, err, z.asked)
+	switch {
+	case err != nil:
+		t.Fatalf("the first time: %v", err)
+	case len(addrs) != 1:
+		t.Fatalf("the first time: len(addrs) = %d, want 1: %+v", len(addrs), addrs)
+	case addrs[0].String() != "8.8.8.8":
+		t.Fatalf(`the first time: addrs[0].String() = %q, want "8.8.8.8"`, addrs[0].String())
+	case len(z.asked) != 1:
+		t.Fatalf("the first time: len(z.asked) = %d, want 1: %+v", len(z.asked), z.asked)
 	}
 	for _, host := range []string{"turns.example", "two.example", "both.example"} {
 		if _, err := get(t, &http.Client{Transport: transport}, "http://"+host+":"+s.port()); fault.KindOf(err) != fault.Denied {
@@ -254,8 +261,13 @@ func TestCredentialsDoNotFollowARedirectToAnotherOrigin(t *testing.T) {
 				leaked = append(leaked, secrets[k])
 			}
 		}
-		if !kept || (path == "/same") != (len(leaked) == 5) || path != "/same" && leaked != nil {
-			t.Errorf("%s: what is wanted came: %v; secrets came: %v", path, kept, leaked)
+		switch {
+		case !kept:
+			t.Errorf("%s: what may be sent did not come", path)
+		case (path == "/same") != (len(leaked) == 5):
+			t.Errorf("%s: %d secrets came (%v), want all 5 at /same and none elsewhere", path, len(leaked), leaked)
+		case path != "/same" && leaked != nil:
+			t.Errorf("%s: secrets came: %v, want none", path, leaked)
 		}
 		if referer := at.last.Header.Get("Referer"); path != "/same" && referer != "" {
 			t.Errorf("%s: it says where it came from: %s", path, referer)

@@ -109,8 +109,13 @@ func TestRequestsAndConnectionsAreCounted(t *testing.T) {
 		}
 		held = append(held, resp)
 	}
-	if a := ask(t, c, "GET", s.URL); a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(a.body, "2 connections") {
-		t.Errorf("the third: %+v", a)
+	switch a := ask(t, c, "GET", s.URL); {
+	case a.status != 503:
+		t.Errorf("the third: a.status = %v, want 503: %+v", a.status, a)
+	case a.header.Get("Retry-After") == "":
+		t.Errorf("the third: header Retry-After is empty, want a text: %+v", a)
+	case !strings.Contains(a.body, "2 connections"):
+		t.Errorf(`the third: a.body = %q, want "2 connections" in it`, a.body)
 	}
 	close(hold)
 	for _, resp := range held {

@@ -75,8 +75,18 @@ func FuzzProgram(f *testing.F) {
 			method, rest, _ := strings.Cut(seen, " ")
 			host, target, _ := strings.Cut(rest, " ")
 			u, err := url.ParseRequestURI(target)
-			if err != nil || host != at || !strings.HasPrefix(u.Path, "/open/") || strings.Contains(u.Path+"/", "/../") || method != "GET" && method != "POST" && method != "HEAD" {
-				t.Errorf("the host was asked %q after %q", seen, text)
+			switch {
+			case err != nil:
+				t.Errorf("the host was asked %q after %q: %v", seen, text, err)
+			case host != at:
+				t.Errorf("the host was asked %q after %q: host = %v, want %v", seen, text, host, at)
+			case !strings.HasPrefix(u.Path, "/open/"):
+				t.Errorf(`the host was asked %q after %q: u.Path = %q, want prefix "/open/"`, seen, text, u.Path)
+			case strings.Contains(u.Path+"/", "/../"):
+				t.Errorf(`the host was asked %q after %q: u.Path + "/" = %q, want no "/../" in it`,
+					seen, text, u.Path+"/")
+			case method != "GET" && method != "POST" && method != "HEAD":
+				t.Errorf("the host was asked %q after %q: method = %q, want GET, POST or HEAD", seen, text, method)
 			}
 		}
 		s.seen = nil

@@ -218,8 +218,15 @@ func TestHeadersOfTheConnectionStayHere(t *testing.T) {
 	if seen := s.asked(); len(seen) != 1 || seen[0] != "GET "+at+" /?a=1;b=%zz&c" {
 		t.Errorf("the host was asked %q", seen)
 	}
-	if strings.Contains(text, "X-Hop") || strings.Contains(text, "Alt-Svc") || strings.Contains(text, deniedHeader) || !strings.Contains(text, "Set-Cookie: a=b") {
-		t.Errorf("the program got %q", text)
+	switch {
+	case strings.Contains(text, "X-Hop"):
+		t.Errorf(`the program: text = %q, want no "X-Hop" in it`, text)
+	case strings.Contains(text, "Alt-Svc"):
+		t.Errorf(`the program: text = %q, want no "Alt-Svc" in it`, text)
+	case strings.Contains(text, deniedHeader):
+		t.Errorf("the program: text = %q, want no %q in it", text, deniedHeader)
+	case !strings.Contains(text, "Set-Cookie: a=b"):
+		t.Errorf(`the program: text = %q, want "Set-Cookie: a=b" in it`, text)
 	}
 }
 
@@ -242,8 +249,13 @@ func TestWhatIsNoHTTPIsNotLetOut(t *testing.T) {
 		if !strings.HasPrefix(answer, "HTTP/1.1 40") && !strings.HasPrefix(answer, "HTTP/1.1 505") {
 			t.Errorf("%q is answered %q", text, answer)
 		}
-		if r := got.wait(t, k+1)[k]; r.Decision != Denied || r.Cause != "protocol" || r.Host != "127.0.0.1" {
-			t.Errorf("%q: the record is %+v", text, r)
+		switch r := got.wait(t, k+1)[k]; {
+		case r.Decision != Denied:
+			t.Errorf("%q: the record: r.Decision = %v, want %v: %+v", text, r.Decision, Denied, r)
+		case r.Cause != "protocol":
+			t.Errorf(`%q: the record: r.Cause = %q, want "protocol"`, text, r.Cause)
+		case r.Host != "127.0.0.1":
+			t.Errorf(`%q: the record: r.Host = %q, want "127.0.0.1"`, text, r.Host)
 		}
 	}
 	c, err := greeted(d, tunnelTo(t, proxy, at), "127.0.0.1", "http/1.1")

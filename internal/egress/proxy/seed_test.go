@@ -40,8 +40,14 @@ func TestProxiesOfOneSeedAreTrustedAlike(t *testing.T) {
 		if _, err := cert.Verify(x509.VerifyOptions{Roots: trusted, DNSName: "example.com"}); (err == nil) != c.good {
 			t.Errorf("with %s seed: %v", name, err)
 		}
-		if block, rest := pem.Decode(next.pem); block == nil || len(rest) > 0 || bytes.Contains(next.pem, []byte("PRIVATE")) {
-			t.Errorf("with %s seed it is not one certificate", name)
+		switch block, rest := pem.Decode(next.pem); {
+		case block == nil:
+			t.Errorf("with %s seed it is not one certificate: no PEM block, want one", name)
+		case len(rest) > 0:
+			t.Errorf("with %s seed it is not one certificate: rest = %v, want none", name, rest)
+		case bytes.Contains(next.pem, []byte("PRIVATE")):
+			t.Errorf(`with %s seed it is not one certificate: next.pem = %q, want no "PRIVATE" in it`,
+				name, next.pem)
 		}
 	}
 	if _, err := New(Config{Seed: []byte("short")}); fault.KindOf(err) != fault.Internal {

@@ -117,12 +117,24 @@ func TestAnswersComeAsTheyAreWritten(t *testing.T) {
 		program.Close()
 		resp.Body.Close()
 		resp = begun(t, c, s.URL+"/trailer")
-		if body, err := io.ReadAll(resp.Body); string(body) != "body" || err != nil || resp.Trailer.Get("X-Sum") != "42" || resp.Trailer.Get("X-Late") != "43" {
-			t.Errorf("with a trailer: %q, %v, %v", body, resp.Trailer, err)
+		switch body, err := io.ReadAll(resp.Body); {
+		case err != nil:
+			t.Errorf("with a trailer: %v", err)
+		case string(body) != "body":
+			t.Errorf(`with a trailer: body = %q, want "body"`, string(body))
+		case resp.Trailer.Get("X-Sum") != "42":
+			t.Errorf(`with a trailer: header X-Sum = %q, want "42"`, resp.Trailer.Get("X-Sum"))
+		case resp.Trailer.Get("X-Late") != "43":
+			t.Errorf(`with a trailer: header X-Late = %q, want "43"`, resp.Trailer.Get("X-Late"))
 		}
 		resp.Body.Close()
-		if a := ask(t, c, "HEAD", s.URL); a.status != 200 || a.header.Get("Content-Length") != "5" || a.body != "" {
-			t.Errorf("HEAD: %+v", a)
+		switch a := ask(t, c, "HEAD", s.URL); {
+		case a.status != 200:
+			t.Errorf("HEAD: a.status = %v, want 200: %+v", a.status, a)
+		case a.header.Get("Content-Length") != "5":
+			t.Errorf(`HEAD: header Content-Length = %q, want "5"`, a.header.Get("Content-Length"))
+		case a.body != "":
+			t.Errorf(`HEAD: a.body = %q, want ""`, a.body)
 		}
 		if a := ask(t, c, "GET", s.URL+"/none"); a.status != 204 || a.body != "" {
 			t.Errorf("204: %+v", a)
@@ -278,11 +290,24 @@ func TestHostsOfOurOwn(t *testing.T) {
 	if a := ask(t, c, "GET", "http://other.paddock.internal/"); a.status != 403 {
 		t.Errorf("another name: %+v", a)
 	}
-	if !d.Knows("packages.paddock.internal") || d.Reach("packages.paddock.internal", 443) != nil || d.Reach("packages.paddock.internal", 22) == nil {
-		t.Error("what it knows is wrong")
+	switch {
+	case !d.Knows("packages.paddock.internal"):
+		t.Error(`what it knows is wrong: d.Knows("packages.paddock.internal") = false, want true`)
+	case d.Reach("packages.paddock.internal", 443) != nil:
+		t.Errorf(`what it knows is wrong: d.Reach("packages.paddock.internal", 443) = %v, want nil`,
+			d.Reach("packages.paddock.internal", 443))
+	case d.Reach("packages.paddock.internal", 22) == nil:
+		t.Error(`what it knows is wrong: d.Reach("packages.paddock.internal", 22) is nil, want an error`)
 	}
-	if r := got.wait(t, 1)[0]; r.Decision != Local || r.Status != 200 || r.Received == 0 || d.Usage().Received != 0 {
-		t.Errorf("the record is %+v", r)
+	switch r := got.wait(t, 1)[0]; {
+	case r.Decision != Local:
+		t.Errorf("the record: r.Decision = %v, want %v: %+v", r.Decision, Local, r)
+	case r.Status != 200:
+		t.Errorf("the record: r.Status = %v, want 200: %+v", r.Status, r)
+	case r.Received == 0:
+		t.Errorf("the record: r.Received = %v, want other than 0: %+v", r.Received, r)
+	case d.Usage().Received != 0:
+		t.Errorf("the record: d.Usage().Received = %v, want 0: %+v", d.Usage().Received, r)
 	}
 	if _, err := New(Config{Local: map[string]http.Handler{"a b": local, "c": nil}}); err == nil || fault.KindOf(err) != fault.Invalid && fault.KindOf(err) != fault.Internal {
 		t.Errorf("mistakes give %v", err)

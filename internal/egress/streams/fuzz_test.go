@@ -57,8 +57,13 @@ func FuzzMessage(f *testing.F) {
 			answer := table.Answer(ctx, one)
 			cancel()
 			var out map[string]json.RawMessage
-			if err := json.Unmarshal(answer, &out); err != nil || len(out) != 1 || out["value"] == nil && out["error"] == nil {
-				t.Errorf("%q is answered %q", one, answer)
+			switch err := json.Unmarshal(answer, &out); {
+			case err != nil:
+				t.Errorf("%q is answered %q: %v", one, answer, err)
+			case len(out) != 1:
+				t.Errorf("%q is answered %q: len(out) = %d, want 1: %+v", one, answer, len(out), out)
+			case out["value"] == nil && out["error"] == nil:
+				t.Errorf("%q is answered %q, want a value or an error in it", one, answer)
 			}
 		}
 		mu.Lock()

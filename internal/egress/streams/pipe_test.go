@@ -62,8 +62,13 @@ func TestDeadlines(t *testing.T) {
 		check := func(what string, err error) {
 			t.Helper()
 			var timeout net.Error
-			if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
-				t.Errorf("%s: %v", what, err)
+			switch {
+			case !errors.Is(err, os.ErrDeadlineExceeded):
+				t.Errorf("%s: error %v, want %v", what, err, os.ErrDeadlineExceeded)
+			case !errors.As(err, &timeout):
+				t.Errorf("%s: error %v, want a %T", what, err, timeout)
+			case !timeout.Timeout():
+				t.Errorf("%s: timeout.Timeout() = false, want true: %v", what, err)
 			}
 		}
 		_ = a.SetDeadline(time.Now().Add(time.Second))

@@ -354,16 +354,30 @@ func TestRequests(t *testing.T) {
 		return ""
 	}
 	s := table.ask(t, `{"op":"net.fetch","method":"POST","url":"https://local.test/echo#part","headers":[["x-kind","a"],["Host","evil.example"],["content-length","7"]]}`, "body")
-	if s.Value.Status != 200 || s.Value.Text != "OK" || s.Value.URL != "https://local.test/echo" || header(s, "x-kind") != "a" {
-		t.Errorf("%+v", s)
+	switch {
+	case s.Value.Status != 200:
+		t.Errorf("s.Value.Status = %v, want 200: %+v", s.Value.Status, s)
+	case s.Value.Text != "OK":
+		t.Errorf(`s.Value.Text = %q, want "OK"`, s.Value.Text)
+	case s.Value.URL != "https://local.test/echo":
+		t.Errorf(`s.Value.URL = %q, want "https://local.test/echo"`, s.Value.URL)
+	case header(s, "x-kind") != "a":
+		t.Errorf(`header(s, "x-kind") = %q, want "a"`, header(s, "x-kind"))
 	}
 	if got := table.all(t, s.Value.Stream, 0); got != "body" {
 		t.Errorf("%q", got)
 	}
 	for redirect, status := range map[string]int{"follow": 200, "manual": 302, "error": 0} {
 		s := table.ask(t, fmt.Sprintf(`{"op":"net.fetch","method":"GET","url":"http://local.test/redirect","redirect":%q}`, redirect))
-		if s.Value.Status != status || s.Value.Redirected != (redirect == "follow") || (s.Error.Kind == kindDenied) != (redirect == "error") {
-			t.Errorf("%s: %+v", redirect, s)
+		switch {
+		case s.Value.Status != status:
+			t.Errorf("%s: s.Value.Status = %v, want %v: %+v", redirect, s.Value.Status, status, s)
+		case s.Value.Redirected != (redirect == "follow"):
+			t.Errorf("%s: s.Value.Redirected = %v, want %v: %+v",
+				redirect, s.Value.Redirected, redirect == "follow", s)
+		case (s.Error.Kind == kindDenied) != (redirect == "error"):
+			t.Errorf("%s: s.Error.Kind == kindDenied = %v, want %v: %+v",
+				redirect, s.Error.Kind == kindDenied, redirect == "error", s)
 		}
 	}
 	for asked, want := range map[string]string{
