@@ -102,8 +102,13 @@ func TestCredentialsGoToTheirRegistryAlone(t *testing.T) {
 		return true
 	})
 	s := store(t, func(c *Config) { hasty(c); c.Credentials = map[string]string{shelf.host: "u:p"} })
-	if _, err := s.Pull(t.Context(), Request{Reference: ref}); err == nil || !sent.Load() || leaked.Load() {
-		t.Errorf("sent %v, leaked %v, %v", sent.Load(), leaked.Load(), err)
+	switch _, err := s.Pull(t.Context(), Request{Reference: ref}); {
+	case err == nil:
+		t.Errorf("no error, want one: %v, %v", sent.Load(), leaked.Load())
+	case !sent.Load():
+		t.Errorf("sent.Load() = false, want true: %v", leaked.Load())
+	case leaked.Load():
+		t.Errorf("leaked.Load() = true, want false: %v", sent.Load())
 	}
 }
 

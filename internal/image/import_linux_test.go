@@ -105,15 +105,32 @@ func TestWhatCanBeImported(t *testing.T) {
 				t.Fatal(err, cause(err))
 			}
 			checkTree(t, rootTree(t, s, img), test.want...)
-			if last.Done != last.Total || last.LayersDone > last.Layers || last.Total == 0 {
-				t.Errorf("the last progress is %+v", last)
+			switch {
+			case last.Done != last.Total:
+				t.Errorf("the last progress: last.Done = %v, want %v: %+v", last.Done, last.Total, last)
+			case last.LayersDone > last.Layers:
+				t.Errorf("the last progress: last.LayersDone = %v, want at most %v: %+v",
+					last.LayersDone, last.Layers, last)
+			case last.Total == 0:
+				t.Errorf("the last progress: last.Total = %v, want other than 0: %+v", last.Total, last)
 			}
 			again, err := s.Import(t.Context(), test.file, "other", nil)
-			if err != nil || again.ID != img.ID || !slices.Equal(again.Names, []string{"other:latest", "tools:1"}) {
-				t.Errorf("the second time it is %+v, %v", again, err)
+			switch {
+			case err != nil:
+				t.Errorf("the second time: %v", err)
+			case again.ID != img.ID:
+				t.Errorf("the second time: again.ID = %v, want %v: %+v", again.ID, img.ID, again)
+			case !slices.Equal(again.Names, []string{"other:latest", "tools:1"}):
+				t.Errorf("the second time: again.Names = %v, want %v: %+v",
+					again.Names, []string{"other:latest", "tools:1"}, again)
 			}
-			if all, err := s.List(); err != nil || len(all) != 1 || !slices.Equal(all[0].Names, again.Names) {
-				t.Errorf("listed are %+v, %v", all, err)
+			switch all, err := s.List(); {
+			case err != nil:
+				t.Error(err)
+			case len(all) != 1:
+				t.Errorf("len(all) = %d, want 1: %+v", len(all), all)
+			case !slices.Equal(all[0].Names, again.Names):
+				t.Errorf("all[0].Names = %v, want %v: %+v", all[0].Names, again.Names, all)
 			}
 			if left, _ := os.ReadDir(s.path(tempFolder)); len(left) != 0 {
 				t.Errorf("%d things are left", len(left))

@@ -134,11 +134,25 @@ func TestAnImageIsPulled(t *testing.T) {
 		t.Fatal(err, cause(err))
 	}
 	checkTree(t, rootTree(t, s, img), twoLayersTree...)
-	if img.Digest != digest.String() || !slices.Equal(img.Names, []string{ref}) || len(img.Layers) != 2 || img.Entries != 13 {
-		t.Errorf("%+v", img)
+	switch {
+	case img.Digest != digest.String():
+		t.Errorf("img.Digest = %q, want %q", img.Digest, digest.String())
+	case !slices.Equal(img.Names, []string{ref}):
+		t.Errorf("img.Names = %v, want %v: %+v", img.Names, []string{ref}, img)
+	case len(img.Layers) != 2:
+		t.Errorf("len(img.Layers) = %d, want 2: %+v", len(img.Layers), img.Layers)
+	case img.Entries != 13:
+		t.Errorf("img.Entries = %v, want 13: %+v", img.Entries, img)
 	}
-	if last.Done != last.Total || last.Total == 0 || last.LayersDone != 2 || last.Layers != 2 {
-		t.Errorf("the last progress is %+v", last)
+	switch {
+	case last.Done != last.Total:
+		t.Errorf("the last progress: last.Done = %v, want %v: %+v", last.Done, last.Total, last)
+	case last.Total == 0:
+		t.Errorf("the last progress: last.Total = %v, want other than 0: %+v", last.Total, last)
+	case last.LayersDone != 2:
+		t.Errorf("the last progress: last.LayersDone = %v, want 2: %+v", last.LayersDone, last)
+	case last.Layers != 2:
+		t.Errorf("the last progress: last.Layers = %v, want 2: %+v", last.Layers, last)
 	}
 	for _, called := range []string{ref, shelf.host + "/team/tools@" + digest.String(), img.ID} {
 		r, release, err := s.Rootfs(t.Context(), called)
@@ -148,13 +162,28 @@ func TestAnImageIsPulled(t *testing.T) {
 		}
 		release()
 		release()
-		if r.ID != img.ID || r.Settings.User != "1000:1000" || r.Settings.WorkingDir != "/w" || r.Settings.Env[0] != "A=1" || r.Settings.Labels["l"] != "1" {
-			t.Errorf("%s is %+v", called, r)
+		switch {
+		case r.ID != img.ID:
+			t.Errorf("%s: r.ID = %v, want %v: %+v", called, r.ID, img.ID, r)
+		case r.Settings.User != "1000:1000":
+			t.Errorf(`%s: r.Settings.User = %q, want "1000:1000"`, called, r.Settings.User)
+		case r.Settings.WorkingDir != "/w":
+			t.Errorf(`%s: r.Settings.WorkingDir = %q, want "/w"`, called, r.Settings.WorkingDir)
+		case r.Settings.Env[0] != "A=1":
+			t.Errorf(`%s: r.Settings.Env[0] = %q, want "A=1"`, called, r.Settings.Env[0])
+		case r.Settings.Labels["l"] != "1":
+			t.Errorf(`%s: r.Settings.Labels["l"] = %q, want "1"`, called, r.Settings.Labels["l"])
 		}
 	}
 	_, _, err = s.Rootfs(t.Context(), shelf.host+"/team/tools:2")
-	if f := fault.Of(err); f == nil || f.Kind != fault.NotFound || !strings.Contains(f.Hint, "paddock image pull "+shelf.host+"/team/tools:2") {
-		t.Errorf("another tag is %v", err)
+	switch f := fault.Of(err); {
+	case f == nil:
+		t.Errorf("another tag is %v: no fault, want one", err)
+	case f.Kind != fault.NotFound:
+		t.Errorf("another tag is %v: f.Kind = %v, want %v", err, f.Kind, fault.NotFound)
+	case !strings.Contains(f.Hint, "paddock image pull "+shelf.host+"/team/tools:2"):
+		t.Errorf("another tag is %v: f.Hint = %q, want %q in it",
+			err, f.Hint, "paddock image pull "+shelf.host+"/team/tools:2")
 	}
 	asked := shelf.blobs.Load()
 	again, err := s.Pull(t.Context(), Request{Reference: ref})
@@ -178,8 +207,13 @@ func TestADigestPins(t *testing.T) {
 	}
 	checkTree(t, rootTree(t, s, img), "a -rw-r--r-- old")
 	pinned := shelf.host + "/tools@" + oldDigest.String()
-	if img, err = s.Pull(t.Context(), Request{Reference: pinned}); err != nil || !slices.Contains(img.Names, pinned) || !slices.Contains(img.Names, ref) {
-		t.Errorf("%+v, %v", img.Names, err)
+	switch img, err = s.Pull(t.Context(), Request{Reference: pinned}); {
+	case err != nil:
+		t.Error(err)
+	case !slices.Contains(img.Names, pinned):
+		t.Errorf("img.Names = %v, want %q in it", img.Names, pinned)
+	case !slices.Contains(img.Names, ref):
+		t.Errorf("img.Names = %v, want %q in it", img.Names, ref)
 	}
 	other := digestPrefix + strings.Repeat("0", 64)
 	if _, err := s.Pull(t.Context(), Request{Reference: pinned, Digest: other}); fault.KindOf(err) != fault.Invalid {

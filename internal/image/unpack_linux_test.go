@@ -374,8 +374,13 @@ func FuzzUnpack(f *testing.F) {
 		}
 		around, _ := os.ReadDir(parent)
 		got, readErr := os.ReadFile(filepath.Join(parent, secret))
-		if len(around) != 2 || string(got) != secret || readErr != nil {
-			t.Errorf("outside there is %v, and %q", around, got)
+		switch {
+		case len(around) != 2:
+			t.Errorf("outside there: len(around) = %d, want 2: %+v", len(around), around)
+		case string(got) != secret:
+			t.Errorf("outside there: got = %q, want %q", string(got), secret)
+		case readErr != nil:
+			t.Errorf("outside there: %v", readErr)
 		}
 		seen := int64(0)
 		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

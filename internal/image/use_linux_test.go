@@ -141,8 +141,13 @@ func TestAnImageInUseStays(t *testing.T) {
 		t.Errorf("it cannot be used a second time: %v", err)
 	}
 	mustPut(t, s, "x", tarOf(t, file("a", "new")))
-	if removed, err := other.Prune(t.Context(), nil); err != nil || len(removed.Images) != 0 || removed.Layers != 0 {
-		t.Errorf("what is in use was pruned: %+v, %v", removed, err)
+	switch removed, err := other.Prune(t.Context(), nil); {
+	case err != nil:
+		t.Errorf("what is in use was pruned: %v", err)
+	case len(removed.Images) != 0:
+		t.Errorf("what is in use was pruned: removed.Images = %v, want none: %+v", removed.Images, removed)
+	case removed.Layers != 0:
+		t.Errorf("what is in use was pruned: removed.Layers = %v, want 0: %+v", removed.Layers, removed)
 	}
 	if got, err := os.ReadFile(filepath.Join(r.Dir, "a")); string(got) != "x" || err != nil {
 		t.Errorf("it has %q, %v", got, err)
@@ -183,8 +188,15 @@ func TestAnImageThatAnotherProcessUsesStays(t *testing.T) {
 	_ = cmd.Wait()
 	in.Close()
 	removed, err := s.Remove(t.Context(), "x")
-	if err != nil || len(removed.Images) != 1 || removed.Layers != 1 || removed.Bytes == 0 {
-		t.Errorf("%+v, %v", removed, err)
+	switch {
+	case err != nil:
+		t.Error(err)
+	case len(removed.Images) != 1:
+		t.Errorf("len(removed.Images) = %d, want 1: %+v", len(removed.Images), removed.Images)
+	case removed.Layers != 1:
+		t.Errorf("removed.Layers = %v, want 1: %+v", removed.Layers, removed)
+	case removed.Bytes == 0:
+		t.Errorf("removed.Bytes = %v, want other than 0: %+v", removed.Bytes, removed)
 	}
 	checkClean(t, s)
 }
@@ -195,19 +207,37 @@ func TestRemoveAndPrune(t *testing.T) {
 	first := mustPut(t, s, "a", base, tarOf(t, file("one", "1")))
 	mustPut(t, s, "b", base, tarOf(t, file("one", "1")))
 	second := mustPut(t, s, "c", base)
-	if removed, err := s.Remove(t.Context(), "a"); err != nil || len(removed.Images) != 0 || removed.Layers != 0 {
-		t.Errorf("one of two names took %+v, %v", removed, err)
+	switch removed, err := s.Remove(t.Context(), "a"); {
+	case err != nil:
+		t.Errorf("one of two names took: %v", err)
+	case len(removed.Images) != 0:
+		t.Errorf("one of two names took: removed.Images = %v, want none: %+v", removed.Images, removed)
+	case removed.Layers != 0:
+		t.Errorf("one of two names took: removed.Layers = %v, want 0: %+v", removed.Layers, removed)
 	}
-	if removed, err := s.Remove(t.Context(), "b"); err != nil || !slices.Equal(removed.Images, []string{first.ID}) || removed.Layers != 1 {
-		t.Errorf("the last name took %+v, %v", removed, err)
+	switch removed, err := s.Remove(t.Context(), "b"); {
+	case err != nil:
+		t.Errorf("the last name took: %v", err)
+	case !slices.Equal(removed.Images, []string{first.ID}):
+		t.Errorf("the last name took: removed.Images = %v, want %v: %+v",
+			removed.Images, []string{first.ID}, removed)
+	case removed.Layers != 1:
+		t.Errorf("the last name took: removed.Layers = %v, want 1: %+v", removed.Layers, removed)
 	}
 	checkTree(t, rootTree(t, s, second), "base -rw-r--r-- x")
 	if _, err := s.Remove(t.Context(), "a"); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("what is gone is %v", err)
 	}
 	mustPut(t, s, "c", tarOf(t, file("new", "x"))) // the second has no name now
-	if all, err := s.List(); err != nil || len(all) != 2 || len(all[1].Names) != 0 || all[1].ID != second.ID {
-		t.Errorf("%+v, %v", all, err)
+	switch all, err := s.List(); {
+	case err != nil:
+		t.Error(err)
+	case len(all) != 2:
+		t.Errorf("len(all) = %d, want 2: %+v", len(all), all)
+	case len(all[1].Names) != 0:
+		t.Errorf("all[1].Names = %v, want none: %+v", all[1].Names, all)
+	case all[1].ID != second.ID:
+		t.Errorf("all[1].ID = %v, want %v: %+v", all[1].ID, second.ID, all)
 	}
 	keep := func(id string) bool { return id == second.ID }
 	if removed, err := s.Prune(t.Context(), keep); err != nil || len(removed.Images) != 0 {
@@ -216,8 +246,13 @@ func TestRemoveAndPrune(t *testing.T) {
 	if err := os.MkdirAll(s.path(tempFolder, "half", "of", "it"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if removed, err := s.Prune(t.Context(), nil); err != nil || !slices.Equal(removed.Images, []string{second.ID}) || removed.Layers != 1 {
-		t.Errorf("%+v, %v", removed, err)
+	switch removed, err := s.Prune(t.Context(), nil); {
+	case err != nil:
+		t.Error(err)
+	case !slices.Equal(removed.Images, []string{second.ID}):
+		t.Errorf("removed.Images = %v, want %v: %+v", removed.Images, []string{second.ID}, removed)
+	case removed.Layers != 1:
+		t.Errorf("removed.Layers = %v, want 1: %+v", removed.Layers, removed)
 	}
 	if removed, err := s.Remove(t.Context(), second.ID); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("%+v, %v", removed, err)
