@@ -37,8 +37,18 @@ func FuzzEvents(f *testing.F) {
 			t.Fatalf("%d events and %v, or %d and %v", len(whole), err, len(pieces), other)
 		}
 		for i, e := range whole {
-			if !bytes.Equal(e.data, pieces[i].data) || e.id != pieces[i].id || e.name != pieces[i].name || e.retry != pieces[i].retry || e.retry < 0 {
-				t.Errorf("event %d is %+v or %+v", i, e, pieces[i])
+			switch {
+			case !bytes.Equal(e.data, pieces[i].data):
+				t.Errorf("e.data = %q, want %q; event %d is %+v or %+v", e.data, pieces[i].data, i, e, pieces[i])
+			case e.id != pieces[i].id:
+				t.Errorf("e.id = %v, want %v; event %d is %+v or %+v", e.id, pieces[i].id, i, e, pieces[i])
+			case e.name != pieces[i].name:
+				t.Errorf("e.name = %v, want %v; event %d is %+v or %+v", e.name, pieces[i].name, i, e, pieces[i])
+			case e.retry != pieces[i].retry:
+				t.Errorf("e.retry = %v, want %v; event %d is %+v or %+v",
+					e.retry, pieces[i].retry, i, e, pieces[i])
+			case e.retry < 0:
+				t.Errorf("e.retry = %v, want at least 0; event %d is %+v or %+v", e.retry, i, e, pieces[i])
 			}
 			if len(e.data)+len(e.id)+len(e.name) > limit {
 				t.Errorf("event %d is too long", i)
@@ -64,8 +74,13 @@ func FuzzMessage(f *testing.F) {
 		}
 		value, err := m.outcome()
 		if err != nil {
-			if text := asProblem(err, true).text; !utf8.ValidString(text) || strings.ContainsAny(text, "\n\x1b") || len(text) > 1000 {
-				t.Errorf("the message is %q", text)
+			switch text := asProblem(err, true).text; {
+			case !utf8.ValidString(text):
+				t.Errorf("the message: utf8.ValidString(text) = false, want true: %q", text)
+			case strings.ContainsAny(text, "\n\x1b"):
+				t.Errorf("the message: text = %q, want none of %q in it", text, "\n\x1b")
+			case len(text) > 1000:
+				t.Errorf("the message: len(text) = %d, want at most 1000", len(text))
 			}
 			return
 		}

@@ -88,8 +88,16 @@ func TestWhatAProgramSaysHasNothingThatIsHidden(t *testing.T) {
 	c := dial(t, played(t, "tells", "KEY="+key, "MORE="+more, "PIN="+pin, "REGION=eu-west-1"), Options{Eras: legacyOnly{}, Hide: redact.New(texts), Log: logTo(&log)})
 	told := fmt.Sprintf("%+v", c.Info())
 	tools, err := c.Tools(t.Context())
-	if err != nil || len(tools) != 1 || tools[0].Description != "with (hidden)" || !strings.Contains(string(tools[0].Input), `{"(hidden)":{"default":"(hidden)"}}`) {
-		t.Errorf("its tools are %+v, %v", tools, err)
+	switch {
+	case err != nil:
+		t.Error(err)
+	case len(tools) != 1:
+		t.Errorf("len(tools) = %d, want 1: %+v", len(tools), tools)
+	case tools[0].Description != "with (hidden)":
+		t.Errorf(`tools[0].Description = %q, want "with (hidden)"`, tools[0].Description)
+	case !strings.Contains(string(tools[0].Input), `{"(hidden)":{"default":"(hidden)"}}`):
+		t.Errorf("tools[0].Input = %q, want %q in it",
+			string(tools[0].Input), `{"(hidden)":{"default":"(hidden)"}}`)
 	}
 	told += fmt.Sprintf("%+v %s", tools, tools[0].Input)
 	for _, how := range []string{"", "fail"} {
@@ -98,14 +106,28 @@ func TestWhatAProgramSaysHasNothingThatIsHidden(t *testing.T) {
 				t.Errorf("its progress is %q", p.Message)
 			}
 		}})
-		if err != nil || r.IsError != (how == "fail") || len(r.Content) != 5 {
-			t.Fatalf("it answered %+v, %v (%s)", r, err, cause(err))
+		switch {
+		case err != nil:
+			t.Fatal(err, cause(err))
+		case r.IsError != (how == "fail"):
+			t.Fatalf("r.IsError = %v, want %v: %+v", r.IsError, how == "fail", r)
+		case len(r.Content) != 5:
+			t.Fatalf("len(r.Content) = %d, want 5: %+v", len(r.Content), r.Content)
 		}
 		if want := `{"answer":["(hidden)","(hidden)"],"digits":"(hidden)","(hidden)":true,"region":"eu-west-1"}`; string(r.Structured) != want {
 			t.Errorf("it answered %s", r.Structured)
 		}
-		if got := r.Content; got[1].Text != "(hidden) (hidden)" || got[2].Text != "a resource of (hidden)" || got[2].URI != "env://(hidden)" || string(got[3].Data) != "\x00 (hidden) \xff" || got[4].Name != "(hidden)" {
-			t.Errorf("its content is %+v", got)
+		switch got := r.Content; {
+		case got[1].Text != "(hidden) (hidden)":
+			t.Errorf(`got[1].Text = %q, want "(hidden) (hidden)"`, got[1].Text)
+		case got[2].Text != "a resource of (hidden)":
+			t.Errorf(`got[2].Text = %q, want "a resource of (hidden)"`, got[2].Text)
+		case got[2].URI != "env://(hidden)":
+			t.Errorf(`got[2].URI = %q, want "env://(hidden)"`, got[2].URI)
+		case string(got[3].Data) != "\x00 (hidden) \xff":
+			t.Errorf("got[3].Data = %q, want %q", string(got[3].Data), "\x00 (hidden) \xff")
+		case got[4].Name != "(hidden)":
+			t.Errorf(`got[4].Name = %q, want "(hidden)"`, got[4].Name)
 		}
 		if !strings.Contains(r.Content[0].Text, "REGION=eu-west-1") || !strings.Contains(r.Content[0].Text, "KEY=(hidden)") {
 			t.Errorf("its environment is %q", r.Content[0].Text)

@@ -68,8 +68,13 @@ func TestServersOfTheGoSDKAreReachedByEachTransport(t *testing.T) {
 			all.Wait()
 			var steps atomic.Int32
 			r, err := c.Call(t.Context(), "slow", nil, CallOptions{Meta: map[string]any{"key": "k"}, Progress: func(Progress) { steps.Add(1) }})
-			if err != nil || r.Content[0].Text != "k" || steps.Load() != 3 {
-				t.Errorf("slow: %+v, %v, %d steps", r, err, steps.Load())
+			switch {
+			case err != nil:
+				t.Errorf("slow: %v", err)
+			case r.Content[0].Text != "k":
+				t.Errorf(`slow: r.Content[0].Text = %q, want "k"`, r.Content[0].Text)
+			case steps.Load() != 3:
+				t.Errorf("slow: steps.Load() = %v, want 3: %+v", steps.Load(), r)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			_, err = c.Call(ctx, "slow", json.RawMessage(`{"wait":true}`), CallOptions{Progress: func(Progress) { cancel() }})
@@ -242,8 +247,13 @@ func TestABadAnswerOverHTTPIsATypedErrorAndHarmsNothingElse(t *testing.T) {
 			before := heap()
 			_, err := conn.Call(t.Context(), "do", nil, CallOptions{Timeout: map[bool]time.Duration{true: time.Second, false: timeout}[c.reason == TimedOut]})
 			var e *Error
-			if !errors.As(err, &e) || e.Reason != c.reason || e.Unknown() == c.known {
-				t.Fatalf("it ended with %+v (%s)", e, cause(err))
+			switch {
+			case !errors.As(err, &e):
+				t.Fatalf("error %v, want a %T", err, e)
+			case e.Reason != c.reason:
+				t.Fatalf("e.Reason = %v, want %v: %+v", e.Reason, c.reason, e)
+			case e.Unknown() == c.known:
+				t.Fatalf("e.Unknown() = %v, want other than %v: %+v", e.Unknown(), c.known, e)
 			}
 			if strings.ContainsAny(err.Error(), "\n\x1b") {
 				t.Errorf("its message is %q", err)
@@ -397,8 +407,15 @@ func TestARefusedTokenIsRefreshedOnceAndNeverLogged(t *testing.T) {
 	} {
 		_, err := Dial(t.Context(), s, Options{Transport: transport(t), Tokens: o.source})
 		var needs *NeedsAuthorization
-		if !errors.As(err, &needs) || *needs != o.want || ReasonOf(err) != Unauthorized || fault.KindOf(err) != fault.Denied {
-			t.Errorf("%s: %+v (%s)", name, needs, cause(err))
+		switch {
+		case !errors.As(err, &needs):
+			t.Errorf("%s: error %v, want a %T", name, err, needs)
+		case *needs != o.want:
+			t.Errorf("%s: *needs = %v, want %v: %+v", name, *needs, o.want, needs)
+		case ReasonOf(err) != Unauthorized:
+			t.Errorf("%s: ReasonOf(err) = %v, want %v: %+v", name, ReasonOf(err), Unauthorized, needs)
+		case fault.KindOf(err) != fault.Denied:
+			t.Errorf("%s: error %v, want kind %v", name, err, fault.Denied)
 		}
 		if strings.Contains(cause(err), "-token ") {
 			t.Errorf("%s: the token is in %s", name, cause(err))
@@ -417,8 +434,13 @@ func TestAnErrorSaysWhetherTheServerMayHaveSeenTheCall(t *testing.T) {
 		c := dial(t, served(t, back(status)), Options{Transport: transport(t), Eras: legacyOnly{}})
 		_, err := c.Call(t.Context(), "do", nil, CallOptions{})
 		var e *Error
-		if !errors.As(err, &e) || e.Sent != want.sent || e.Unknown() != want.unknown {
-			t.Errorf("%d: %+v", status, e)
+		switch {
+		case !errors.As(err, &e):
+			t.Errorf("%d: error %v, want a %T", status, err, e)
+		case e.Sent != want.sent:
+			t.Errorf("%d: e.Sent = %v, want %v: %+v", status, e.Sent, want.sent, e)
+		case e.Unknown() != want.unknown:
+			t.Errorf("%d: e.Unknown() = %v, want %v: %+v", status, e.Unknown(), want.unknown, e)
 		}
 		if f := fault.Of(err); status != 400 && f.RetryAfter != 7*time.Second {
 			t.Errorf("%d: retry after %v", status, f.RetryAfter)

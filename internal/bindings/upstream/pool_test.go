@@ -262,8 +262,13 @@ func TestACrashLoopIsBounded(t *testing.T) {
 	if err != nil || len(data) > 20 { // it starts, and is probed once it does not behave
 		t.Errorf("it was started %d times, %v", len(data), err)
 	}
-	if f := fault.Of(last); ReasonOf(last) != Resting || f.RetryAfter <= 0 || !f.Retryable() {
-		t.Errorf("the last error is %v", last)
+	switch f := fault.Of(last); {
+	case ReasonOf(last) != Resting:
+		t.Errorf("the last error: ReasonOf(last) = %v, want %v: %v", ReasonOf(last), Resting, last)
+	case f.RetryAfter <= 0:
+		t.Errorf("the last error: f.RetryAfter = %v, want more than 0: %v", f.RetryAfter, last)
+	case !f.Retryable():
+		t.Errorf("the last error: f.Retryable() = false, want true: %v", last)
 	}
 }
 
@@ -543,8 +548,17 @@ func TestSomebodyIsToldThatAListIsSpoiled(t *testing.T) {
 	c.link = &listed{fake{mux: newMux(c.handleNotification, nil)}, func() string { return `{"tools":[{"name":"a"}],"ttlMs":60000}` }}
 	c.era = Legacy
 	l, err := c.List(t.Context())
-	if left := time.Until(l.Until); err != nil || len(l.Tools) != 1 || left < 50*time.Second || left > time.Minute || told != 0 {
-		t.Errorf("%+v, %v; it was told %d times", l, err, told)
+	switch left := time.Until(l.Until); {
+	case err != nil:
+		t.Error(err)
+	case len(l.Tools) != 1:
+		t.Errorf("len(l.Tools) = %d, want 1: %+v", len(l.Tools), l.Tools)
+	case left < 50*time.Second:
+		t.Errorf("left = %v, want at least %v: %+v, %d", left, 50*time.Second, l, told)
+	case left > time.Minute:
+		t.Errorf("left = %v, want at most %v: %+v, %d", left, time.Minute, l, told)
+	case told != 0:
+		t.Errorf("told = %v, want 0: %+v", told, l)
 	}
 	c.handleNotification(message{Method: "notifications/tools/list_changed"})
 	c.handleNotification(message{Method: "notifications/message"})

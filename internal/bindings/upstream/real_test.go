@@ -59,8 +59,13 @@ func useEverything(t *testing.T, c *Conn) {
 	}
 	r := call(t, c, "get-tiny-image", `{}`)
 	i := slices.IndexFunc(r.Content, func(b Block) bool { return b.Kind == Image })
-	if i < 0 || r.Content[i].MIME != "image/png" || !bytes.HasPrefix(r.Content[i].Data, []byte("\x89PNG")) {
-		t.Errorf("image: %+v", r)
+	switch {
+	case i < 0:
+		t.Errorf("image: i = %v, want at least 0: %+v", i, r)
+	case r.Content[i].MIME != "image/png":
+		t.Errorf(`image: r.Content[i].MIME = %q, want "image/png"`, r.Content[i].MIME)
+	case !bytes.HasPrefix(r.Content[i].Data, []byte("\x89PNG")):
+		t.Errorf("image: r.Content[i].Data = %q, want prefix %q", r.Content[i].Data, "\x89PNG")
 	}
 	r = call(t, c, "get-resource-links", `{"count":2}`)
 	if links := slices.DeleteFunc(slices.Clone(r.Content), func(b Block) bool { return b.Kind != Link || b.URI == "" }); len(links) != 2 {
@@ -77,8 +82,13 @@ func useEverything(t *testing.T, c *Conn) {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	_, err := c.Call(ctx, "trigger-long-running-operation", []byte(`{"duration":0.2,"steps":2}`), CallOptions{Progress: func(p Progress) { steps = append(steps, p) }})
-	if err != nil || len(steps) == 0 || steps[len(steps)-1].Total != 2 {
-		t.Errorf("long: %v, %+v", err, steps)
+	switch {
+	case err != nil:
+		t.Errorf("long: %v", err)
+	case len(steps) == 0:
+		t.Errorf("long: steps is empty, want some: %+v", steps)
+	case steps[len(steps)-1].Total != 2:
+		t.Errorf("long: steps[len(steps)-1].Total = %v, want 2: %+v", steps[len(steps)-1].Total, steps)
 	}
 	var all sync.WaitGroup
 	for i := range 16 {

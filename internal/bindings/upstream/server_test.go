@@ -60,8 +60,16 @@ func TestAKeyChangesWithTheDefinition(t *testing.T) {
 		t.Error("the same definition has two keys")
 	}
 	b.Headers = map[string]string{"X": "hunter2"}
-	if a.Key() == b.Key() || strings.Contains(b.Key(), "hunter2") || a.Place() != b.Place() {
-		t.Error("another secret has the same key, or another place")
+	switch {
+	case a.Key() == b.Key():
+		t.Errorf("another secret has the same key, or another place: a.Key() = %v, want other than %v",
+			a.Key(), b.Key())
+	case strings.Contains(b.Key(), "hunter2"):
+		t.Errorf(`another secret has the same key, or another place: b.Key() = %q, want no "hunter2" in it`,
+			b.Key())
+	case a.Place() != b.Place():
+		t.Errorf("another secret has the same key, or another place: a.Place() = %v, want %v",
+			a.Place(), b.Place())
 	}
 }
 
@@ -131,8 +139,13 @@ func TestWhatAServerSaysIsCleanedBeforeItIsCut(t *testing.T) {
 			t.Fatal("it is none")
 		}
 		c := e.Clean(clean)
-		if got := fault.Of(c).Message; got != want || c.Error() != want || c.Reason != e.Reason {
-			t.Errorf("it is %q, and should be %q", got, want)
+		switch got := fault.Of(c).Message; {
+		case got != want:
+			t.Errorf("got = %v, want %v", got, want)
+		case c.Error() != want:
+			t.Errorf("c = %q, want %q", c.Error(), want)
+		case c.Reason != e.Reason:
+			t.Errorf("c.Reason = %v, want %v: %q, %q", c.Reason, e.Reason, got, want)
 		}
 	}
 }
@@ -140,7 +153,14 @@ func TestWhatAServerSaysIsCleanedBeforeItIsCut(t *testing.T) {
 func TestAnErrorOfAnIssuerIsFoundInATree(t *testing.T) {
 	err := report(Server{Name: "a"}, "do", "", &problem{reason: Unauthorized, cause: &NeedsAuthorization{Server: "a", Scope: "x"}})
 	var needs *NeedsAuthorization
-	if !errors.As(err, &needs) || needs.Scope != "x" || fault.KindOf(err) != fault.Denied || Sent(err) {
-		t.Errorf("it is %v", err)
+	switch {
+	case !errors.As(err, &needs):
+		t.Errorf("error %v, want a %T", err, needs)
+	case needs.Scope != "x":
+		t.Errorf(`needs.Scope = %q, want "x"`, needs.Scope)
+	case fault.KindOf(err) != fault.Denied:
+		t.Errorf("error %v, want kind %v", err, fault.Denied)
+	case Sent(err):
+		t.Errorf("Sent(err) = true, want false: %v", err)
 	}
 }

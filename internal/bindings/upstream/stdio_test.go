@@ -21,12 +21,22 @@ import (
 
 func TestAProgramOfTheGoSDKIsSpokenToInTheModernEra(t *testing.T) {
 	c := dial(t, played(t, "good"), Options{})
-	if info := c.Info(); info.Era != Modern || info.Name != "sdk" || info.Instructions != "be kind" {
-		t.Errorf("it is %+v", info)
+	switch info := c.Info(); {
+	case info.Era != Modern:
+		t.Errorf("info.Era = %v, want %v: %+v", info.Era, Modern, info)
+	case info.Name != "sdk":
+		t.Errorf(`info.Name = %q, want "sdk"`, info.Name)
+	case info.Instructions != "be kind":
+		t.Errorf(`info.Instructions = %q, want "be kind"`, info.Instructions)
 	}
 	r := call(t, c, "echo", `{"z":"ü<","a":9007199254740993}`)
-	if !strings.HasSuffix(string(r.Structured), `,"a":9007199254740993}`) || r.Content[0].Text != `{"z":"ü<","a":9007199254740993}` || r.IsError {
-		t.Errorf("it answered %s, %+v", r.Structured, r.Content)
+	switch {
+	case !strings.HasSuffix(string(r.Structured), `,"a":9007199254740993}`):
+		t.Errorf("r.Structured = %q, want suffix %q", string(r.Structured), `,"a":9007199254740993}`)
+	case r.Content[0].Text != `{"z":"ü<","a":9007199254740993}`:
+		t.Errorf("r.Content[0].Text = %q, want %q", r.Content[0].Text, `{"z":"ü<","a":9007199254740993}`)
+	case r.IsError:
+		t.Errorf("r.IsError = true, want false: %s, %+v", r.Structured, r.Content)
 	}
 }
 
@@ -40,8 +50,15 @@ func TestWhatAServerSaysOfItsToolsIsKeptByteForByte(t *testing.T) {
 	if want := `{"type":"object","properties":{"z":{"type":"string"},"a":{"type":"integer"}},"required":["z"]}`; string(echo.Input) != want {
 		t.Errorf("the schema is %s", echo.Input)
 	}
-	if echo.Output != nil || echo.Annotations.ReadOnly == nil || !*echo.Annotations.ReadOnly || echo.Annotations.Idempotent != nil && *echo.Annotations.Idempotent {
-		t.Errorf("the tool is %+v", echo)
+	switch {
+	case echo.Output != nil:
+		t.Errorf("the tool: echo.Output = %v, want nil: %+v", echo.Output, echo)
+	case echo.Annotations.ReadOnly == nil:
+		t.Errorf("the tool: echo.Annotations.ReadOnly is nil, want a value: %+v", echo)
+	case !*echo.Annotations.ReadOnly:
+		t.Errorf("the tool: *echo.Annotations.ReadOnly = false, want true: %+v", echo)
+	case echo.Annotations.Idempotent != nil && *echo.Annotations.Idempotent:
+		t.Errorf("the tool: *echo.Annotations.Idempotent = true, want false or nil: %+v", echo)
 	}
 }
 
@@ -125,8 +142,15 @@ func TestABadProgramEndsInATypedError(t *testing.T) {
 			}
 			_, err := c.Call(t.Context(), "do", nil, CallOptions{Timeout: timeout})
 			var e *Error
-			if !errors.As(err, &e) || e.Reason != want.reason || !e.Unknown() || e.Tool != "do" {
-				t.Fatalf("it ended with %+v (%s)", e, cause(err))
+			switch {
+			case !errors.As(err, &e):
+				t.Fatalf("error %v, want a %T", err, e)
+			case e.Reason != want.reason:
+				t.Fatalf("e.Reason = %v, want %v: %+v", e.Reason, want.reason, e)
+			case !e.Unknown():
+				t.Fatalf("e.Unknown() = false, want true: %+v", e)
+			case e.Tool != "do":
+				t.Fatalf(`e.Tool = %q, want "do"`, e.Tool)
 			}
 			if !strings.Contains(e.Stderr, want.stderr) {
 				t.Errorf("what it wrote is not there: %q", e.Stderr)
@@ -153,8 +177,17 @@ func heap() int64 {
 func TestAProgramThatDoesNotStartSaysWhy(t *testing.T) {
 	_, err := Dial(t.Context(), played(t, "dead", "KEY=secret-value"), Options{})
 	var e *Error
-	if !errors.As(err, &e) || e.Reason != Closed || e.Sent || e.Stderr != "no key was given" || !strings.Contains(err.Error(), "exit status 3") {
-		t.Errorf("it ended with %+v (%s)", e, cause(err))
+	switch {
+	case !errors.As(err, &e):
+		t.Errorf("error %v, want a %T", err, e)
+	case e.Reason != Closed:
+		t.Errorf("e.Reason = %v, want %v: %+v", e.Reason, Closed, e)
+	case e.Sent:
+		t.Errorf("e.Sent = true, want false: %+v", e)
+	case e.Stderr != "no key was given":
+		t.Errorf(`e.Stderr = %q, want "no key was given"`, e.Stderr)
+	case !strings.Contains(err.Error(), "exit status 3"):
+		t.Errorf(`err = %q, want "exit status 3" in it`, err.Error())
 	}
 	_, err = Dial(t.Context(), Server{Name: "none", Command: "there-is-no-such-program"}, Options{Environ: os.Environ()})
 	if ReasonOf(err) != Unreachable || fault.Of(err).Hint == "" {
@@ -268,8 +301,14 @@ func TestStderrHoldsNoPartOfASecret(t *testing.T) {
 			tail := newTail(map[string]string{"KEY": key, "OTHER": "hunter3-hunter3", "LONG": "hunter3-hunter3-hunter4", "SHORT": "abc"}, logTo(&log))
 			tail.readFrom(r, nil)
 			all := tail.String() + log.String()
-			if strings.Contains(all, "hunter") || strings.Contains(all, "unter") || strings.Contains(all, "***") == (name == "half of one") {
-				t.Errorf("%s: it keeps %q", name, all)
+			switch {
+			case strings.Contains(all, "hunter"):
+				t.Errorf(`%s: it keeps: all = %q, want no "hunter" in it`, name, all)
+			case strings.Contains(all, "unter"):
+				t.Errorf(`%s: it keeps: all = %q, want no "unter" in it`, name, all)
+			case strings.Contains(all, "***") == (name == "half of one"):
+				t.Errorf(`%s: it keeps: strings.Contains(all, "***") = %v, want other than %v: %q`,
+					name, strings.Contains(all, "***"), name == "half of one", all)
 			}
 			if name == "half of one" && tail.String() != text {
 				t.Errorf("%s: it keeps %q", name, all)
@@ -299,8 +338,15 @@ func TestAResultThatIsNotWhatWasPromisedIsATypedError(t *testing.T) {
 	} {
 		_, err := c.Call(t.Context(), "do", json.RawMessage(`{"lie":"`+lie+`"}`), CallOptions{})
 		var e *Error
-		if !errors.As(err, &e) || e.Reason != want || !e.Sent || e.Unknown() {
-			t.Errorf("%s: it ended with %+v", lie, e)
+		switch {
+		case !errors.As(err, &e):
+			t.Errorf("%s:: error %v, want a %T", lie, err, e)
+		case e.Reason != want:
+			t.Errorf("%s:: e.Reason = %v, want %v: %+v", lie, e.Reason, want, e)
+		case !e.Sent:
+			t.Errorf("%s:: e.Sent = false, want true: %+v", lie, e)
+		case e.Unknown():
+			t.Errorf("%s:: e.Unknown() = true, want false: %+v", lie, e)
 		}
 	}
 }
@@ -326,8 +372,13 @@ func TestACancelledCallEndsAtOnceAndHarmsNoOther(t *testing.T) {
 	}()
 	<-begun
 	cancel()
-	if err := <-ended; ReasonOf(err) != Cancelled || !Sent(err) || fault.KindOf(err) != fault.Cancelled {
-		t.Errorf("it ended with %v", err)
+	switch err := <-ended; {
+	case ReasonOf(err) != Cancelled:
+		t.Errorf("ReasonOf(err) = %v, want %v: %v", ReasonOf(err), Cancelled, err)
+	case !Sent(err):
+		t.Errorf("Sent(err) = false, want true: %v", err)
+	case fault.KindOf(err) != fault.Cancelled:
+		t.Errorf("error %v, want kind %v", err, fault.Cancelled)
 	}
 	call(t, c, "echo", `{"z":"on"}`)
 }
