@@ -44,11 +44,26 @@ func FuzzPages(f *testing.F) {
 			if err != nil || fileErr != nil {
 				t.Fatalf("a row that cannot be read: %v, %v", err, fileErr)
 			}
-			if projectNameOf(file.name) != "foo-bar" && !strings.HasSuffix(file.name, ".tar.gz") && !strings.HasSuffix(file.name, ".zip") || path.Base(file.name) != file.name || strings.ContainsAny(file.name, "\"<>\\/\n") {
-				t.Errorf("a file %q", file.name)
+			switch {
+			case projectNameOf(file.name) != "foo-bar" &&
+				!strings.HasSuffix(file.name, ".tar.gz") && !strings.HasSuffix(file.name, ".zip"):
+				t.Errorf("a file %q, want one of foo-bar, a .tar.gz or a .zip", file.name)
+			case path.Base(file.name) != file.name:
+				t.Errorf("a file: path.Base(file.name) = %v, want %v", path.Base(file.name), file.name)
+			case strings.ContainsAny(file.name, "\"<>\\/\n"):
+				t.Errorf("a file: file.name = %q, want none of %q in it", file.name, "\"<>\\/\n")
 			}
-			if file.url.Scheme != "http" && file.url.Scheme != "https" || file.url.User != nil || file.digest.algorithm == "sha1" || len(file.digest.value) < 64 {
-				t.Errorf("a file at %s with %v", file.url, file.digest)
+			switch {
+			case file.url.Scheme != "http" && file.url.Scheme != "https":
+				t.Errorf(`a file at: file.url.Scheme = %q, want "http" or "https": %s, %v`,
+					file.url.Scheme, file.url, file.digest)
+			case file.url.User != nil:
+				t.Errorf("a file at: file.url.User = %v, want nil: %s, %v", file.url.User, file.url, file.digest)
+			case file.digest.algorithm == "sha1":
+				t.Errorf(`a file at: file.digest.algorithm = %q, want other than "sha1"`, file.digest.algorithm)
+			case len(file.digest.value) < 64:
+				t.Errorf("a file at: len(file.digest.value) = %d, want at least 64: %+v",
+					len(file.digest.value), file.digest.value)
 			}
 			if strings.HasSuffix(file.name, ".whl") {
 				if w, err := pypi.ParseWheelName(file.name); err != nil || pypi.CanonPackageName(w.Name) != "foo-bar" {
@@ -101,8 +116,17 @@ func FuzzPackuments(f *testing.F) {
 			if err != nil {
 				continue // fields of other kinds than they should be
 			}
-			if one.Name != "p" || one.Version != r.Version || one.digest == (digest{}) || one.url.Scheme != "http" && one.url.Scheme != "https" || one.url.User != nil {
-				t.Errorf("a release %+v", one)
+			switch {
+			case one.Name != "p":
+				t.Errorf(`a release: one.Name = %q, want "p"`, one.Name)
+			case one.Version != r.Version:
+				t.Errorf("a release: one.Version = %v, want %v: %+v", one.Version, r.Version, one)
+			case one.digest == (digest{}):
+				t.Errorf("a release: one.digest = %v, want other than %v: %+v", one.digest, digest{}, one)
+			case one.url.Scheme != "http" && one.url.Scheme != "https":
+				t.Errorf(`a release: one.url.Scheme = %q, want "http" or "https": %+v`, one.url.Scheme, one)
+			case one.url.User != nil:
+				t.Errorf("a release: one.url.User = %v, want nil: %+v", one.url.User, one)
 			}
 			for _, part := range []int{partShort, partLong} {
 				var b bytes.Buffer

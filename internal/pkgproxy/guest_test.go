@@ -156,8 +156,13 @@ func TestPipInTheGuest(t *testing.T) {
 	}
 	w := simple(t, "newer", "2.0")
 	g.put(map[string][]byte{"wheels/" + w.Name: w.Data})
-	if r := pip(true, "newer"); r.Status != 0 || !has(r.Installed, "newer@2.0") || !strings.Contains(r.Printed, "Uninstalling newer-1.0") {
-		t.Errorf("an upgrade: %+v", r)
+	switch r := pip(true, "newer"); {
+	case r.Status != 0:
+		t.Errorf("an upgrade: r.Status = %v, want 0: %+v", r.Status, r)
+	case !has(r.Installed, "newer@2.0"):
+		t.Errorf(`an upgrade: has(r.Installed, "newer@2.0") = false, want true: %+v`, r)
+	case !strings.Contains(r.Printed, "Uninstalling newer-1.0"):
+		t.Errorf(`an upgrade: r.Printed = %q, want "Uninstalling newer-1.0" in it`, r.Printed)
 	}
 	for _, name := range []string{"native", "evil"} {
 		if r := pip(false, name); r.Status == 0 {
@@ -206,8 +211,13 @@ try { console.log(one); make(); } catch (e) { console.log(e.message); }
 try { await import("nothing"); } catch (e) { console.log(e.message); }
 `, nil)
 	want := "true true p 1 1 image/png 21\nhello\n1\n1\n"
-	if !strings.HasPrefix(out, want) || !strings.Contains(out, `with isolation "linux" it is`) || !strings.Contains(out, "nothing") {
-		t.Errorf("it prints\n%s", out)
+	switch {
+	case !strings.HasPrefix(out, want):
+		t.Errorf("out = %q, want prefix %q", out, want)
+	case !strings.Contains(out, `with isolation "linux" it is`):
+		t.Errorf("out = %q, want %q in it", out, `with isolation "linux" it is`)
+	case !strings.Contains(out, "nothing"):
+		t.Errorf(`out = %q, want "nothing" in it`, out)
 	}
 }
 
@@ -302,12 +312,23 @@ func TestAPackageIsBuiltOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept, err := filepath.Glob(filepath.Join(dir, "files", "*"))
-	if err != nil || len(kept) != 1 || os.Remove(kept[0]) != nil {
-		t.Fatal(kept, err)
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case len(kept) != 1:
+		t.Fatalf("len(kept) = %d, want 1: %+v", len(kept), kept)
+	}
+	if err := os.Remove(kept[0]); err != nil {
+		t.Fatal(err)
 	}
 	both, err := p.JavaScript(t.Context(), pkgproxy.ScriptInstall{Wanted: []string{"b"}})
-	if err != nil || r.Count("/files/a-1.0.0.tgz") != 1 || !bytes.Equal(packOf(first, "a"), packOf(both, "a")) {
-		t.Errorf("it is asked for %d times, %v", r.Count("/files/a-1.0.0.tgz"), err)
+	switch {
+	case err != nil:
+		t.Error(err)
+	case r.Count("/files/a-1.0.0.tgz") != 1:
+		t.Errorf(`r.Count("/files/a-1.0.0.tgz") = %v, want 1`, r.Count("/files/a-1.0.0.tgz"))
+	case !bytes.Equal(packOf(first, "a"), packOf(both, "a")):
+		t.Errorf("the packs of a have %d and %d bytes, want the same bytes", len(packOf(first, "a")), len(packOf(both, "a")))
 	}
 	builds, err := filepath.Glob(filepath.Join(dir, "builds", "*"))
 	if err != nil || len(builds) != 2 {

@@ -109,12 +109,26 @@ func TestWhatAnIndexMayNotSayIsLeftOut(t *testing.T) {
 		io.WriteString(w, files)
 	})
 	a := get(t, front.URL+"/npm/a", "application/vnd.npm.install-v1+json")
-	if a.status != 200 || strings.Count(a.body, `"integrity"`) != 1 || !strings.Contains(a.body, `"latest":"1.0.0"`) || strings.Contains(a.body, "polluted") {
-		t.Errorf("%d %.2000s", a.status, a.body)
+	switch {
+	case a.status != 200:
+		t.Errorf("a.status = %v, want 200: %.2000s", a.status, a.body)
+	case strings.Count(a.body, `"integrity"`) != 1:
+		t.Errorf("count of integrity in a.body = %v, want 1: %d, %.2000s",
+			strings.Count(a.body, `"integrity"`), a.status, a.body)
+	case !strings.Contains(a.body, `"latest":"1.0.0"`):
+		t.Errorf("a.body = %q, want %q in it", a.body, `"latest":"1.0.0"`)
+	case strings.Contains(a.body, "polluted"):
+		t.Errorf(`a.body = %q, want no "polluted" in it`, a.body)
 	}
 	a = get(t, front.URL+"/pypi/simple/a/", jsonKind)
-	if a.status != 200 || strings.Count(a.body, `"filename"`) != 1 || !strings.Contains(a.body, `"versions":["1.0"]`) {
-		t.Errorf("%d %.2000s", a.status, a.body)
+	switch {
+	case a.status != 200:
+		t.Errorf("a.status = %v, want 200: %.2000s", a.status, a.body)
+	case strings.Count(a.body, `"filename"`) != 1:
+		t.Errorf("count of filename in a.body = %v, want 1: %d, %.2000s",
+			strings.Count(a.body, `"filename"`), a.status, a.body)
+	case !strings.Contains(a.body, `"versions":["1.0"]`):
+		t.Errorf("a.body = %q, want %q in it", a.body, `"versions":["1.0"]`)
 	}
 }
 

@@ -67,8 +67,13 @@ func TestVersionsAreChosenAsNpmDoes(t *testing.T) {
 		"wide plugin": "a@1.2.0 plugin@1.0.0 wide@1.0.0", "a@2 plugin": "", "a@gone": "", "a@7": "", "git": "", "url": "", "path": "", "short": "", "lost": "", "evil": "", "linux-only": "",
 	} {
 		got, _, err := install(t, r, strings.Fields(wanted)...)
-		if strings.Join(got, " ") != want || (want == "") != (err != nil) || fault.KindOf(errOf(err)) == fault.Internal {
-			t.Errorf("%s: %v, %v", wanted, got, err)
+		switch {
+		case strings.Join(got, " ") != want:
+			t.Errorf("%s: got = %q, want %q", wanted, strings.Join(got, " "), want)
+		case (want == "") != (err != nil):
+			t.Errorf(`%s: want == "" = %v, want %v: %v, %v`, wanted, want == "", err != nil, got, err)
+		case fault.KindOf(errOf(err)) == fault.Internal:
+			t.Errorf("%s: error %v, want other than kind %v", wanted, errOf(err), fault.Internal)
 		}
 	}
 }
@@ -164,8 +169,13 @@ func TestHostileTarballs(t *testing.T) {
 	}
 	r = newRegistry(t)
 	r.Publish(`{"name":"evil","version":"1.0.0","dist":{"tarball":"`+r.Server.URL+`/files/evil-1.0.0.tgz","integrity":"sha512-`+strings.Repeat("A", 86)+`=="}}`, "evil", "1.0.0", tarball(t, manifest))
-	if _, _, err := install(t, r, "evil"); err == nil || err.Kind != fault.Denied || !strings.Contains(err.Message, "sha512") {
-		t.Errorf("another digest: %v", err)
+	switch _, _, err := install(t, r, "evil"); {
+	case err == nil:
+		t.Error("another digest: no error, want one")
+	case err.Kind != fault.Denied:
+		t.Errorf("another digest: err.Kind = %v, want %v", err.Kind, fault.Denied)
+	case !strings.Contains(err.Message, "sha512"):
+		t.Errorf(`another digest: err.Message = %q, want "sha512" in it`, err.Message)
 	}
 }
 
@@ -242,8 +252,13 @@ func TestScriptsOfPackagesAreNotRun(t *testing.T) {
 	r := newRegistry(t)
 	r.Add(`{"name":"s","version":"1.0.0","scripts":{"preinstall":"touch `+flag+`","install":"touch `+flag+`","postinstall":"touch `+flag+`","prepare":"touch `+flag+`"}}`, index0)
 	_, made, err := install(t, r, "s")
-	if err != nil || len(made.Notes) != 1 || !strings.Contains(made.Notes[0], "they were not run") {
-		t.Errorf("%v, %v", made, err)
+	switch {
+	case err != nil:
+		t.Error(err)
+	case len(made.Notes) != 1:
+		t.Errorf("len(made.Notes) = %d, want 1: %+v", len(made.Notes), made.Notes)
+	case !strings.Contains(made.Notes[0], "they were not run"):
+		t.Errorf(`made.Notes[0] = %q, want "they were not run" in it`, made.Notes[0])
 	}
 	if _, err := os.Stat(flag); err == nil {
 		t.Error("one was run")
@@ -273,8 +288,15 @@ func TestInstallingAgain(t *testing.T) {
 		want    string
 	}{{false, "a@1.0.0 b@1.0.0"}, {true, "a@1.1.0 b@1.0.0"}} {
 		made, err := p.JavaScript(t.Context(), pkgproxy.ScriptInstall{Wanted: []string{"b"}, Record: have, Upgrade: step.upgrade})
-		if err != nil || strings.Join(names(made.Installed), " ") != step.want || packOf(made, "a") == nil {
-			t.Errorf("upgrade %v: %v, %v", step.upgrade, names(made.Installed), err)
+		switch {
+		case err != nil:
+			t.Errorf("upgrade: %v", err)
+		case strings.Join(names(made.Installed), " ") != step.want:
+			t.Errorf("upgrade: names(made.Installed) = %q, want %q",
+				strings.Join(names(made.Installed), " "), step.want)
+		case packOf(made, "a") == nil:
+			t.Errorf(`upgrade: packOf(made, "a") is nil, want an error: %v, %v`,
+				step.upgrade, names(made.Installed))
 		}
 	}
 	for _, text := range []string{"", "{", `{"wanted":{"../x":"1","c":"git+ssh://x"},"locked":{"a":"../../x"}}`, `[]`, strings.Repeat("[", 1<<20)} {
@@ -286,8 +308,13 @@ func TestInstallingAgain(t *testing.T) {
 
 func TestNamesThatAreNone(t *testing.T) {
 	for _, text := range []string{"", "../x", "/etc", "-g", "--registry=x", "http://x/y.tgz", "git+ssh://x", "a/b", "file:x", "@a", "@a/", "a@npm:b", "a@file:x", "a@../x", "a b", "node_modules", ".hidden", strings.Repeat("a", 300), "a\x00", "fs", "node:fs"} {
-		if _, _, err := install(t, newRegistry(t), text); err == nil || err.Kind == fault.Internal || err.Kind == fault.NotFound {
-			t.Errorf("%q: %v", text, err)
+		switch _, _, err := install(t, newRegistry(t), text); {
+		case err == nil:
+			t.Errorf("%q: no error, want one", text)
+		case err.Kind == fault.Internal:
+			t.Errorf("%q: err.Kind = %v, want other than %v", text, err.Kind, fault.Internal)
+		case err.Kind == fault.NotFound:
+			t.Errorf("%q: err.Kind = %v, want other than %v", text, err.Kind, fault.NotFound)
 		}
 	}
 }
@@ -304,12 +331,24 @@ func TestTheFrontOfNpm(t *testing.T) {
 	defer front.Close()
 	for _, at := range []string{"/npm/@s%2fp", "/npm/@s/p"} {
 		long, short := get(t, front.URL+at), get(t, front.URL+at, "application/vnd.npm.install-v1+json; q=1.0, application/json; q=0.8, */*")
-		if !strings.Contains(long.body, `"readme"`) || strings.Contains(short.body, `"readme"`) || !strings.Contains(short.body, `"hasInstallScript":true`) {
-			t.Errorf("%s\n%s", long.body, short.body)
+		switch {
+		case !strings.Contains(long.body, `"readme"`):
+			t.Errorf("long.body = %q, want %q in it", long.body, `"readme"`)
+		case strings.Contains(short.body, `"readme"`):
+			t.Errorf("short.body = %q, want no %q in it", short.body, `"readme"`)
+		case !strings.Contains(short.body, `"hasInstallScript":true`):
+			t.Errorf("short.body = %q, want %q in it", short.body, `"hasInstallScript":true`)
 		}
 		for _, a := range []answer{long, short} {
-			if strings.Contains(a.body, "2.0.0") || !strings.Contains(a.body, `"latest":"1.0.0"`) || strings.Contains(a.body, r.Server.URL) || !strings.Contains(a.body, front.URL+"/npm/@s/p/-/p-1.0.0.tgz") {
-				t.Errorf("%s", a.body)
+			switch {
+			case strings.Contains(a.body, "2.0.0"):
+				t.Errorf(`a.body = %q, want no "2.0.0" in it`, a.body)
+			case !strings.Contains(a.body, `"latest":"1.0.0"`):
+				t.Errorf("a.body = %q, want %q in it", a.body, `"latest":"1.0.0"`)
+			case strings.Contains(a.body, r.Server.URL):
+				t.Errorf("a.body = %q, want no %q in it", a.body, r.Server.URL)
+			case !strings.Contains(a.body, front.URL+"/npm/@s/p/-/p-1.0.0.tgz"):
+				t.Errorf("a.body = %q, want %q in it", a.body, front.URL+"/npm/@s/p/-/p-1.0.0.tgz")
 			}
 		}
 	}

@@ -92,8 +92,15 @@ func TestAFileWithAnotherDigestIsNotGivenOut(t *testing.T) {
 	_, front := pythonWith(t, pkgproxy.Ecosystem{Allow: []string{"*"}}, pkgproxy.Config{Dir: dir}, x)
 	for range 2 {
 		a := get(t, front.URL+"/pypi/files/bad/"+bad.Name)
-		if a.status != http.StatusForbidden || strings.Contains(a.body, "PK") || a.header.Get("X-Paddock-Denied") == "" || !strings.Contains(a.body, "sha256") {
-			t.Errorf("status %d: %.200s", a.status, a.body)
+		switch {
+		case a.status != http.StatusForbidden:
+			t.Errorf("a.status = %v, want %v: %.200s", a.status, http.StatusForbidden, a.body)
+		case strings.Contains(a.body, "PK"):
+			t.Errorf(`a.body = %q, want no "PK" in it`, a.body)
+		case a.header.Get("X-Paddock-Denied") == "":
+			t.Errorf("header X-Paddock-Denied is empty, want a text: %d, %.200s", a.status, a.body)
+		case !strings.Contains(a.body, "sha256"):
+			t.Errorf(`a.body = %q, want "sha256" in it`, a.body)
 		}
 	}
 	for _, folder := range []string{"files", "new"} {
@@ -213,8 +220,15 @@ func TestCredentialsStayWithTheirIndex(t *testing.T) {
 			t.Errorf("its own file: %d", a.status)
 		}
 		a := get(t, front.URL+"/pypi/files/far/"+far.Name)
-		if a.status != http.StatusForbidden || strings.Contains(a.body, "s3cret") || (files == nil) != strings.Contains(a.body, "from which none is taken") {
-			t.Errorf("%v: a file elsewhere: %d %s", files, a.status, a.body)
+		switch {
+		case a.status != http.StatusForbidden:
+			t.Errorf("%v: a file elsewhere: a.status = %v, want %v: %s",
+				files, a.status, http.StatusForbidden, a.body)
+		case strings.Contains(a.body, "s3cret"):
+			t.Errorf(`%v: a file elsewhere: a.body = %q, want no "s3cret" in it`, files, a.body)
+		case (files == nil) != strings.Contains(a.body, "from which none is taken"):
+			t.Errorf("%v: a file elsewhere: files == nil = %v, want %v: %d, %s",
+				files, files == nil, strings.Contains(a.body, "from which none is taken"), a.status, a.body)
 		}
 		if page := get(t, front.URL+"/pypi/simple/far/"); strings.Contains(page.body, elsewhere.URL) || strings.Contains(page.body, x.Server.URL) {
 			t.Errorf("the page tells where files are: %s", page.body)

@@ -24,8 +24,13 @@ func TestRequirements(t *testing.T) {
 		strings.Repeat("a", 5000): fault.Invalid, "-": fault.Denied, "a;b;c": fault.Invalid, "a[x": fault.Invalid, "a\x00": fault.Denied, "$HOME": fault.Invalid,
 	} {
 		r, err := pkgproxy.ParseRequirement(text)
-		if f := fault.Of(err); f == nil || f.Kind != kind || f.Hint == "" {
-			t.Errorf("%q: %q, %v", text, r, f)
+		switch f := fault.Of(err); {
+		case f == nil:
+			t.Errorf("%q: %q: no fault, want one", text, r)
+		case f.Kind != kind:
+			t.Errorf("%q: %q: f.Kind = %v, want %v: %v", text, r, f.Kind, kind, f)
+		case f.Hint == "":
+			t.Errorf("%q: %q: f.Hint is empty, want a text: %v", text, r, f)
 		}
 	}
 }
@@ -33,8 +38,17 @@ func TestRequirements(t *testing.T) {
 func TestRequirementsFiles(t *testing.T) {
 	sum := strings.Repeat("ab", 32)
 	all, err := pkgproxy.ParseRequirements("# all\r\nattrs==1 \\\n  --hash=sha256:" + sum + " --hash=sha256:" + sum + "\n\nhttpx[http2]>=0.27 # why\n")
-	if err != nil || len(all) != 2 || all[0].String() != "attrs==1" || len(all[0].Hashes) != 2 || all[1].String() != "httpx[http2]>=0.27" {
-		t.Errorf("%+v, %v", all, err)
+	switch {
+	case err != nil:
+		t.Error(err)
+	case len(all) != 2:
+		t.Errorf("len(all) = %d, want 2: %+v", len(all), all)
+	case all[0].String() != "attrs==1":
+		t.Errorf(`all[0].String() = %q, want "attrs==1"`, all[0].String())
+	case len(all[0].Hashes) != 2:
+		t.Errorf("len(all[0].Hashes) = %d, want 2: %+v", len(all[0].Hashes), all[0].Hashes)
+	case all[1].String() != "httpx[http2]>=0.27":
+		t.Errorf(`all[1].String() = %q, want "httpx[http2]>=0.27"`, all[1].String())
 	}
 	for _, text := range []string{"--index-url http://x\na", "-i http://x", "-r other.txt", "-c c.txt", "-e .", "--find-links x", "a --global-option=x", "a --hash=md5:00", "a --hash=sha256:zz", "a \\\n --index-url=http://x", "a\n./b", strings.Repeat("a\n", 2000)} {
 		if all, err := pkgproxy.ParseRequirements(text); err == nil {
@@ -54,8 +68,19 @@ func FuzzParseRequirement(f *testing.F) {
 			return
 		}
 		s := r.String()
-		if again, err := pkgproxy.ParseRequirement(s); err != nil || again.String() != s || strings.ContainsAny(s, "\n\r\x00@/\\") || strings.HasPrefix(s, "-") || strings.Contains(s, " -") || strings.Contains(s, "://") {
-			t.Errorf("%q is %q: %v", text, s, err)
+		switch again, err := pkgproxy.ParseRequirement(s); {
+		case err != nil:
+			t.Errorf("%q: %v", text, err)
+		case again.String() != s:
+			t.Errorf("%q: again.String() = %q, want %q", text, again.String(), s)
+		case strings.ContainsAny(s, "\n\r\x00@/\\"):
+			t.Errorf("%q: s = %q, want none of %q in it", text, s, "\n\r\x00@/\\")
+		case strings.HasPrefix(s, "-"):
+			t.Errorf(`%q: s = %q, want no prefix "-"`, text, s)
+		case strings.Contains(s, " -"):
+			t.Errorf(`%q: s = %q, want no " -" in it`, text, s)
+		case strings.Contains(s, "://"):
+			t.Errorf(`%q: s = %q, want no "://" in it`, text, s)
 		}
 	})
 }

@@ -83,8 +83,13 @@ func TestWhatIsChangedOnTheDiskIsNeverReadToItsEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer again.Close()
-			if got, err := io.ReadAll(again); string(got) != text || err != nil || !fetched {
-				t.Errorf("after that %d bytes, %v, fetched anew: %v", len(got), err, fetched)
+			switch got, err := io.ReadAll(again); {
+			case err != nil:
+				t.Errorf("after that: %v", err)
+			case string(got) != text:
+				t.Errorf("after that: got = %q, want %q", string(got), text)
+			case !fetched:
+				t.Errorf("after that: fetched = false, want true: %d", len(got))
 			}
 		})
 	}

@@ -29,7 +29,12 @@ func TestPipHasNoSecrets(t *testing.T) {
 	if err := end(); err != nil {
 		t.Error(err)
 	}
-	if len(wished) != 1 || wished[0] == nil || len(*wished[0]) != 0 {
-		t.Errorf("its session wished for %v", wished)
+	switch {
+	case len(wished) != 1:
+		t.Errorf("its session wished for: len(wished) = %d, want 1: %+v", len(wished), wished)
+	case wished[0] == nil:
+		t.Errorf("its session wished for: wished[0] is nil, want a value: %v", wished)
+	case len(*wished[0]) != 0:
+		t.Errorf("its session wished for: *wished[0] = %v, want none: %v", *wished[0], wished)
 	}
 }

@@ -58,8 +58,13 @@ func TestWhatNPMSays(t *testing.T) {
 		{"", fault.Unavailable, "ended with an error"},
 	} {
 		err := explainNPM(test.printed)
-		if fault.KindOf(err) != test.kind || !strings.Contains(err.Error(), test.word) || strings.Contains(err.Error(), "complete log") {
-			t.Errorf("%q: %v", test.printed, err)
+		switch {
+		case fault.KindOf(err) != test.kind:
+			t.Errorf("%q: error %v, want kind %v", test.printed, err, test.kind)
+		case !strings.Contains(err.Error(), test.word):
+			t.Errorf("%q: err = %q, want %q in it", test.printed, err.Error(), test.word)
+		case strings.Contains(err.Error(), "complete log"):
+			t.Errorf(`%q: err = %q, want no "complete log" in it`, test.printed, err.Error())
 		}
 	}
 }
