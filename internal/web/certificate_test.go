@@ -137,8 +137,13 @@ func TestHTTPSInBothVersions(t *testing.T) {
 		}
 		content, err := io.ReadAll(res.Body)
 		res.Body.Close()
-		if err != nil || res.ProtoMajor != version || string(content) != "ann: abc" {
-			t.Errorf("over HTTP/%d came %s, %v", res.ProtoMajor, content, err)
+		switch {
+		case err != nil:
+			t.Error(err)
+		case res.ProtoMajor != version:
+			t.Errorf("res.ProtoMajor = %v, want %v: %s", res.ProtoMajor, version, content)
+		case string(content) != "ann: abc":
+			t.Errorf(`content = %q, want "ann: abc"`, string(content))
 		}
 		// A call that takes longer than a piece of it may.
 		res, err = do(t.Context(), "POST", "/mcp", "{}")

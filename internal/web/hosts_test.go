@@ -153,9 +153,18 @@ func TestWhatABrowserIsTold(t *testing.T) {
 	s := start(t, Config{Origins: []string{"https://page.test"}})
 	preflight := "OPTIONS /mcp HTTP/1.1\nHost: 127.0.0.1:PORT\nOrigin: %s\nAccess-Control-Request-Method: POST\nAccess-Control-Request-Headers: authorization,content-type,last-event-id,mcp-param-session,mcp-protocol-version,traceparent\n\n"
 	got := s.raw(t, fmt.Sprintf(preflight, "https://page.test"))
-	if got.status != 204 || got.header.Get("Access-Control-Allow-Origin") != "https://page.test" ||
-		!strings.Contains(got.header.Get("Access-Control-Allow-Headers"), "mcp-param-session") || got.header.Get("Access-Control-Allow-Credentials") != "" {
-		t.Errorf("a preflight gives %+v", got)
+	switch {
+	case got.status != 204:
+		t.Errorf("a preflight: got.status = %v, want 204: %+v", got.status, got)
+	case got.header.Get("Access-Control-Allow-Origin") != "https://page.test":
+		t.Errorf(`a preflight: header Access-Control-Allow-Origin = %q, want "https://page.test"`,
+			got.header.Get("Access-Control-Allow-Origin"))
+	case !strings.Contains(got.header.Get("Access-Control-Allow-Headers"), "mcp-param-session"):
+		t.Errorf(`a preflight: header Access-Control-Allow-Headers = %q, want "mcp-param-session" in it`,
+			got.header.Get("Access-Control-Allow-Headers"))
+	case got.header.Get("Access-Control-Allow-Credentials") != "":
+		t.Errorf(`a preflight: header Access-Control-Allow-Credentials = %q, want ""`,
+			got.header.Get("Access-Control-Allow-Credentials"))
 	}
 	got = s.raw(t, fmt.Sprintf(preflight, "https://evil.test"))
 	if got.status != 403 || got.header.Get("Access-Control-Allow-Origin") != "" {
@@ -167,9 +176,14 @@ func TestWhatABrowserIsTold(t *testing.T) {
 		"one that was refused": "POST /mcp HTTP/1.1\nHost: 127.0.0.1:PORT\nOrigin: https://page.test\nContent-Type: text/plain\nContent-Length: 0\n\n",
 	} {
 		got := s.raw(t, request)
-		if h := got.header.Get("Access-Control-Expose-Headers"); got.header.Get("Access-Control-Allow-Origin") != "https://page.test" ||
-			!strings.Contains(h, "Mcp-Session-Id") || !strings.Contains(strings.ToLower(h), "www-authenticate") {
-			t.Errorf("%s gives %+v", name, got)
+		switch h := got.header.Get("Access-Control-Expose-Headers"); {
+		case got.header.Get("Access-Control-Allow-Origin") != "https://page.test":
+			t.Errorf(`%s: header Access-Control-Allow-Origin = %q, want "https://page.test"`,
+				name, got.header.Get("Access-Control-Allow-Origin"))
+		case !strings.Contains(h, "Mcp-Session-Id"):
+			t.Errorf(`%s: h = %q, want "Mcp-Session-Id" in it`, name, h)
+		case !strings.Contains(strings.ToLower(h), "www-authenticate"):
+			t.Errorf(`%s: strings.ToLower(h) = %q, want "www-authenticate" in it`, name, strings.ToLower(h))
 		}
 	}
 }
@@ -187,8 +201,16 @@ func FuzzHost(f *testing.F) {
 		if port != "" {
 			again += ":" + port
 		}
-		if n, p, ok := splitHost(again); !ok || n != name || p != port {
-			t.Errorf("%q is %q and %q, which is %q and %q again (%v)", s, name, port, n, p, ok)
+		switch n, p, ok := splitHost(again); {
+		case !ok:
+			t.Errorf("ok = false, want true; %q is %q and %q, which is %q and %q again (%v)",
+				s, name, port, n, p, ok)
+		case n != name:
+			t.Errorf("n = %v, want %v; %q is %q and %q, which is %q and %q again (%v)",
+				n, name, s, name, port, n, p, ok)
+		case p != port:
+			t.Errorf("p = %v, want %v; %q is %q and %q, which is %q and %q again (%v)",
+				p, port, s, name, port, n, p, ok)
 		}
 		if strings.ContainsAny(name, " /@\\\x00\r\n") {
 			t.Errorf("%q has the name %q", s, name)

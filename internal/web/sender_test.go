@@ -38,8 +38,13 @@ func TestOnlyTrustedProxiesAreBelieved(t *testing.T) {
 				r.Header.Add(h[0], h[1])
 			}
 			from := s.senderOf(r)
-			if from.client.String() != test.client || from.scheme != test.scheme || from.host != test.host {
-				t.Errorf("it comes from %v to %s://%s", from.client, from.scheme, from.host)
+			switch {
+			case from.client.String() != test.client:
+				t.Errorf("from.client.String() = %q, want %q", from.client.String(), test.client)
+			case from.scheme != test.scheme:
+				t.Errorf("from.scheme = %v, want %v: %v, %s", from.scheme, test.scheme, from.client, from.host)
+			case from.host != test.host:
+				t.Errorf("from.host = %v, want %v: %v, %s", from.host, test.host, from.client, from.scheme)
 			}
 			if (from.id == "mine") != test.ownID || !saneID(from.id) {
 				t.Errorf("its id is %q", from.id)

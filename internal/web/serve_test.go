@@ -110,8 +110,13 @@ func TestAnErrorOnTheEndpointIsJSONRPC(t *testing.T) {
 	}})
 	got := s.raw(t, post("", "{}"))
 	want := `{"error":{"code":-32000,"data":{"code":"exhausted","message":"too much","hint":"wait","retryable":true,"retry_after":2},"message":"too much"},"id":null,"jsonrpc":"2.0"}`
-	if got.status != 429 || got.header.Get("Retry-After") != "2" || strings.TrimSpace(got.body) != want {
-		t.Errorf("got %+v", got)
+	switch {
+	case got.status != 429:
+		t.Errorf("got.status = %v, want 429: %+v", got.status, got)
+	case got.header.Get("Retry-After") != "2":
+		t.Errorf(`header Retry-After = %q, want "2"`, got.header.Get("Retry-After"))
+	case strings.TrimSpace(got.body) != want:
+		t.Errorf("got.body = %q, want %q", strings.TrimSpace(got.body), want)
 	}
 	got = s.raw(t, "GET /v1/a "+withAuth+"\n")
 	if want := `{"error":{"code":"exhausted","message":"too much","hint":"wait","retryable":true,"retry_after":2}}`; got.status != 429 || strings.TrimSpace(got.body) != want {
@@ -169,11 +174,21 @@ func TestAPanicCostsOneRequest(t *testing.T) {
 		panic("secret\nof the host")
 	})})
 	got := s.raw(t, post("", "{}"))
-	if got.status != 500 || !strings.Contains(got.body, `"code":"internal"`) || strings.Contains(got.body, "secret") {
-		t.Errorf("got %+v", got)
+	switch {
+	case got.status != 500:
+		t.Errorf("got.status = %v, want 500: %+v", got.status, got)
+	case !strings.Contains(got.body, `"code":"internal"`):
+		t.Errorf("got.body = %q, want %q in it", got.body, `"code":"internal"`)
+	case strings.Contains(got.body, "secret"):
+		t.Errorf(`got.body = %q, want no "secret" in it`, got.body)
 	}
-	if text := log.String(); !strings.Contains(text, "secret?of the host") || !strings.Contains(text, "serve_test.go") || !strings.Contains(text, "request_id="+got.header.Get("X-Request-Id")) {
-		t.Errorf("the log is\n%s", text)
+	switch text := log.String(); {
+	case !strings.Contains(text, "secret?of the host"):
+		t.Errorf(`the log: text = %q, want "secret?of the host" in it`, text)
+	case !strings.Contains(text, "serve_test.go"):
+		t.Errorf(`the log: text = %q, want "serve_test.go" in it`, text)
+	case !strings.Contains(text, "request_id="+got.header.Get("X-Request-Id")):
+		t.Errorf("the log: text = %q, want %q in it", text, "request_id="+got.header.Get("X-Request-Id"))
 	}
 	r, err := http.NewRequest("GET", s.url+"/mcp", nil)
 	if err != nil {
@@ -208,8 +223,15 @@ func TestALineOfTheLogForEachRequest(t *testing.T) {
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
 	text := log.String()
-	if n := strings.Count(text, "\n"); n != 3 || strings.ContainsAny(text, "\x1b\u009b") || strings.Contains(text, "hidden") || strings.Contains(text, token) {
-		t.Errorf("%d lines:\n%q", n, text)
+	switch n := strings.Count(text, "\n"); {
+	case n != 3:
+		t.Errorf("n = %v, want 3: %q", n, text)
+	case strings.ContainsAny(text, "\x1b\u009b"):
+		t.Errorf("text = %q, want none of %q in it", text, "\x1b\u009b")
+	case strings.Contains(text, "hidden"):
+		t.Errorf(`text = %q, want no "hidden" in it`, text)
+	case strings.Contains(text, token):
+		t.Errorf("text = %q, want no %q in it", text, token)
 	}
 	for _, want := range []string{"level=INFO", "msg=request", `principal="ann??[31mlevel=ERROR"`, "method=GET", "path=/mcp", "status=200", "bytes=22", "client=192.0.2.1", "request_id="} {
 		if first, _, _ := strings.Cut(text, "\n"); !strings.Contains(first, want) {
@@ -233,8 +255,15 @@ func TestTheContextKnowsTheRequest(t *testing.T) {
 	if got := s.raw(t, post("X-Request-Id: mine\nX-Forwarded-For: 1.2.3.4\n", "")); got.body != "true 127.0.0.1 "+s.url || got.header.Get("X-Request-Id") == "mine" {
 		t.Errorf("got %+v", got)
 	}
-	if RequestID(t.Context()) != "" || ClientAddr(t.Context()).IsValid() || BaseURL(t.Context()) != "" {
-		t.Error("a context of no request knows one")
+	switch {
+	case RequestID(t.Context()) != "":
+		t.Errorf(`a context of no request knows one: RequestID(t.Context()) = %q, want ""`,
+			RequestID(t.Context()))
+	case ClientAddr(t.Context()).IsValid():
+		t.Error("a context of no request knows one: ClientAddr(t.Context()).IsValid() = true, want false")
+	case BaseURL(t.Context()) != "":
+		t.Errorf(`a context of no request knows one: BaseURL(t.Context()) = %q, want ""`,
+			BaseURL(t.Context()))
 	}
 }
 

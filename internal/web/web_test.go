@@ -225,8 +225,14 @@ func TestAPortInUseIsSaidClearly(t *testing.T) {
 	var n int
 	fmt.Sscan(port, &n)
 	err := create(t, Config{Port: n}).Run(t.Context(), nil)
-	if f := fault.Of(err); f.Kind != fault.Conflict || f.Message != "something listens at "+first.at+" already" || f.Hint == "" {
-		t.Errorf("it says %v", err)
+	switch f := fault.Of(err); {
+	case f.Kind != fault.Conflict:
+		t.Errorf("it says %v: f.Kind = %v, want %v", err, f.Kind, fault.Conflict)
+	case f.Message != "something listens at "+first.at+" already":
+		t.Errorf("it says %v: f.Message = %q, want %q",
+			err, f.Message, "something listens at "+first.at+" already")
+	case f.Hint == "":
+		t.Errorf("it says %v: f.Hint is empty, want a text", err)
 	}
 	err = create(t, Config{Host: "192.0.2.1", AllowPlain: true}).Run(t.Context(), nil)
 	if f := fault.Of(err); f.Message != "this machine has no address 192.0.2.1" {

@@ -87,14 +87,31 @@ func TestApprovalsAreListedShownAndDecided(t *testing.T) {
 	a := newAPI(t)
 	var list struct{ Approvals []approval.Approval }
 	status, body := a.do(boss, "GET", "", "")
-	if err := json.Unmarshal([]byte(body), &list); err != nil || status != 200 || len(list.Approvals) != 3 {
-		t.Fatalf("an operator's token lists %d, %s", status, body)
+	switch err := json.Unmarshal([]byte(body), &list); {
+	case err != nil:
+		t.Fatalf("an operator's token lists: %v", err)
+	case status != 200:
+		t.Fatalf("an operator's token lists: status = %v, want 200: %s", status, body)
+	case len(list.Approvals) != 3:
+		t.Fatalf("an operator's token lists: len(list.Approvals) = %d, want 3: %+v",
+			len(list.Approvals), list.Approvals)
 	}
-	if status, body := a.do(lead, "GET", "", ""); status != 200 || strings.Count(body, `"id"`) != 1 || !strings.Contains(body, a.ids["oauth:ann"]) {
-		t.Errorf("an issuer's user lists %d, %s", status, body)
+	switch status, body := a.do(lead, "GET", "", ""); {
+	case status != 200:
+		t.Errorf("an issuer's user lists: status = %v, want 200: %s", status, body)
+	case strings.Count(body, `"id"`) != 1:
+		t.Errorf("an issuer's user lists: count of id in body = %v, want 1: %d, %s",
+			strings.Count(body, `"id"`), status, body)
+	case !strings.Contains(body, a.ids["oauth:ann"]):
+		t.Errorf("an issuer's user lists: body = %q, want %q in it", body, a.ids["oauth:ann"])
 	}
-	if status, body := a.do(boss, "GET", "/"+a.ids["local"], ""); status != 200 || !strings.Contains(body, "9007199254740993") || !strings.Contains(body, `"state":"pending"`) {
-		t.Errorf("it shows %d, %s", status, body)
+	switch status, body := a.do(boss, "GET", "/"+a.ids["local"], ""); {
+	case status != 200:
+		t.Errorf("status = %v, want 200: %s", status, body)
+	case !strings.Contains(body, "9007199254740993"):
+		t.Errorf(`body = %q, want "9007199254740993" in it`, body)
+	case !strings.Contains(body, `"state":"pending"`):
+		t.Errorf("body = %q, want %q in it", body, `"state":"pending"`)
 	}
 	for _, path := range []string{"/" + a.ids["local"], "/ap-aaaaaaaaaaaaaaaaaaaaaaaaaa", "/..", "/%2e%2e"} {
 		if status, body := a.do(lead, "GET", path, ""); status != 404 {
@@ -104,8 +121,15 @@ func TestApprovalsAreListedShownAndDecided(t *testing.T) {
 	if status, body := a.do(lead, "POST", "/"+a.ids["local"]+"/grant", "{}"); status != 404 {
 		t.Errorf("another's is granted: %d, %s", status, body)
 	}
-	if status, body := a.do(boss, "POST", "/"+a.ids["local"]+"/grant", `{"reason":"mine"}`); status != 200 || !strings.Contains(body, `"state":"granted"`) || !strings.Contains(body, `"decided_by":"token:boss"`) || !strings.Contains(body, `"reason":"mine"`) {
-		t.Errorf("granting gives %d, %s", status, body)
+	switch status, body := a.do(boss, "POST", "/"+a.ids["local"]+"/grant", `{"reason":"mine"}`); {
+	case status != 200:
+		t.Errorf("granting: status = %v, want 200: %s", status, body)
+	case !strings.Contains(body, `"state":"granted"`):
+		t.Errorf("granting: body = %q, want %q in it", body, `"state":"granted"`)
+	case !strings.Contains(body, `"decided_by":"token:boss"`):
+		t.Errorf("granting: body = %q, want %q in it", body, `"decided_by":"token:boss"`)
+	case !strings.Contains(body, `"reason":"mine"`):
+		t.Errorf("granting: body = %q, want %q in it", body, `"reason":"mine"`)
 	}
 	if status, body := a.do(boss, "POST", "/"+a.ids["local"]+"/deny", ``); status != 409 {
 		t.Errorf("a second decision gives %d, %s", status, body)

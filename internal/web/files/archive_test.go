@@ -140,8 +140,13 @@ func TestAPartOfTheFilesInAnArchive(t *testing.T) {
 	s.put("b.bin", "x")
 	got := s.want(s.do("GET", "/v1/sessions/s/archive?format=zip&glob=*.txt", nil), 200, "")
 	in, err := zip.NewReader(strings.NewReader(got.body), int64(len(got.body)))
-	if err != nil || len(in.File) != 1 || in.File[0].Name != "a.txt" {
-		t.Errorf("the archive has %+v, %v", in, err)
+	switch {
+	case err != nil:
+		t.Errorf("the archive: %v", err)
+	case len(in.File) != 1:
+		t.Errorf("the archive: len(in.File) = %d, want 1: %+v", len(in.File), in.File)
+	case in.File[0].Name != "a.txt":
+		t.Errorf(`the archive: in.File[0].Name = %q, want "a.txt"`, in.File[0].Name)
 	}
 	s.want(s.do("GET", "/v1/sessions/s/archive?format=rar", nil), 400, fault.Invalid)
 	s.want(s.do("GET", "/v1/sessions/s/archive?glob=%5B", nil), 400, fault.Invalid)

@@ -90,8 +90,15 @@ type answered struct {
 func (a answered) fault(t *testing.T) fault.Problem {
 	t.Helper()
 	var e struct{ Error fault.Problem }
-	if err := json.Unmarshal([]byte(a.body), &e); err != nil || e.Error.Code == "" || e.Error.Message == "" || a.head.Get("Content-Type") != "application/json" {
-		t.Errorf("no error: %d %s", a.status, a.body)
+	switch err := json.Unmarshal([]byte(a.body), &e); {
+	case err != nil:
+		t.Errorf("no error: %v", err)
+	case e.Error.Code == "":
+		t.Errorf("no error: e.Error.Code is empty, want a text: %d, %s", a.status, a.body)
+	case e.Error.Message == "":
+		t.Errorf("no error: e.Error.Message is empty, want a text: %d, %s", a.status, a.body)
+	case a.head.Get("Content-Type") != "application/json":
+		t.Errorf(`no error: header Content-Type = %q, want "application/json"`, a.head.Get("Content-Type"))
 	}
 	return e.Error
 }
@@ -139,12 +146,24 @@ func TestAFileComesBackAsItWasSent(t *testing.T) {
 	s := serve(t, nil)
 	made := s.want(s.put("a/b%20c.txt", "hello"), 201, "")
 	var e entry
-	if err := json.Unmarshal([]byte(made.body), &e); err != nil || e.Path != "a/b c.txt" || e.Size != 5 || e.ETag != made.head.Get("ETag") {
-		t.Errorf("made %s, %v", made.body, err)
+	switch err := json.Unmarshal([]byte(made.body), &e); {
+	case err != nil:
+		t.Error(err)
+	case e.Path != "a/b c.txt":
+		t.Errorf(`e.Path = %q, want "a/b c.txt"`, e.Path)
+	case e.Size != 5:
+		t.Errorf("e.Size = %v, want 5: %s", e.Size, made.body)
+	case e.ETag != made.head.Get("ETag"):
+		t.Errorf("e.ETag = %q, want %q", e.ETag, made.head.Get("ETag"))
 	}
 	got := s.want(s.do("GET", "/v1/sessions/s/files/a/b%20c.txt", nil), 200, "")
-	if got.body != "hello" || got.head.Get("ETag") != e.ETag || got.head.Get("Content-Length") != "5" {
-		t.Errorf("got %+v", got)
+	switch {
+	case got.body != "hello":
+		t.Errorf(`got.body = %q, want "hello"`, got.body)
+	case got.head.Get("ETag") != e.ETag:
+		t.Errorf("header ETag = %q, want %q", got.head.Get("ETag"), e.ETag)
+	case got.head.Get("Content-Length") != "5":
+		t.Errorf(`header Content-Length = %q, want "5"`, got.head.Get("Content-Length"))
 	}
 	if got := s.want(s.do("HEAD", "/v1/sessions/s/files/a/b%20c.txt", nil), 200, ""); got.body != "" || got.head.Get("Content-Length") != "5" {
 		t.Errorf("got %+v", got)
@@ -155,8 +174,16 @@ func TestAFileComesBackAsItWasSent(t *testing.T) {
 	s.put("z.bin", "x")
 	var listed struct{ Files []entry }
 	got = s.want(s.do("GET", "/v1/sessions/s/files/?glob=*.txt", nil), 200, "")
-	if err := json.Unmarshal([]byte(got.body), &listed); err != nil || len(listed.Files) != 1 || listed.Files[0].Path != "a/b c.txt" || listed.Files[0].ETag == "" {
-		t.Errorf("listed %s, %v", got.body, err)
+	switch err := json.Unmarshal([]byte(got.body), &listed); {
+	case err != nil:
+		t.Errorf("listed %s: %v", got.body, err)
+	case len(listed.Files) != 1:
+		t.Errorf("listed %s: len(listed.Files) = %d, want 1: %+v",
+			got.body, len(listed.Files), listed.Files)
+	case listed.Files[0].Path != "a/b c.txt":
+		t.Errorf(`listed %s: listed.Files[0].Path = %q, want "a/b c.txt"`, got.body, listed.Files[0].Path)
+	case listed.Files[0].ETag == "":
+		t.Errorf("listed %s: listed.Files[0].ETag is empty, want a text", got.body)
 	}
 	s.want(s.do("DELETE", "/v1/sessions/s/files/z.bin", nil), 204, "")
 	s.want(s.do("GET", "/v1/sessions/s/files/z.bin", nil), 404, fault.NotFound)
@@ -435,9 +462,18 @@ func TestABrowserExecutesNothing(t *testing.T) {
 		if strings.HasPrefix(kind, "image/") {
 			disposition = "inline"
 		}
-		if h.Get("Content-Type") != kind || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Content-Security-Policy") != "sandbox; default-src 'none'; frame-ancestors 'none'" ||
-			!strings.HasPrefix(h.Get("Content-Disposition"), disposition+"; ") {
-			t.Errorf("%s: %v", name, h)
+		switch {
+		case h.Get("Content-Type") != kind:
+			t.Errorf("%s: header Content-Type = %q, want %q", name, h.Get("Content-Type"), kind)
+		case h.Get("X-Content-Type-Options") != "nosniff":
+			t.Errorf(`%s: header X-Content-Type-Options = %q, want "nosniff"`,
+				name, h.Get("X-Content-Type-Options"))
+		case h.Get("Content-Security-Policy") != "sandbox; default-src 'none'; frame-ancestors 'none'":
+			t.Errorf("%s: header Content-Security-Policy = %q, want %q",
+				name, h.Get("Content-Security-Policy"), "sandbox; default-src 'none'; frame-ancestors 'none'")
+		case !strings.HasPrefix(h.Get("Content-Disposition"), disposition+"; "):
+			t.Errorf("%s: header Content-Disposition = %q, want prefix %q",
+				name, h.Get("Content-Disposition"), disposition+"; ")
 		}
 	}
 }

@@ -42,14 +42,27 @@ func TestALinkWorksOnceAndInOneDirection(t *testing.T) {
 	s := serve(t, nil)
 	s.put("a.txt", "hello")
 	down := s.link(`{"path":"/workspace/a.txt"}`)
-	if left := time.Until(down.Expires); down.Method != "GET" || down.Path != "a.txt" || left > DefaultTTL || left < DefaultTTL-time.Minute {
-		t.Errorf("the link is %+v", down)
+	switch left := time.Until(down.Expires); {
+	case down.Method != "GET":
+		t.Errorf(`the link: down.Method = %q, want "GET"`, down.Method)
+	case down.Path != "a.txt":
+		t.Errorf(`the link: down.Path = %q, want "a.txt"`, down.Path)
+	case left > DefaultTTL:
+		t.Errorf("the link: left = %v, want at most %v: %+v", left, DefaultTTL, down)
+	case left < DefaultTTL-time.Minute:
+		t.Errorf("the link: left = %v, want at least %v: %+v", left, DefaultTTL-time.Minute, down)
 	}
 	s.want(s.anyone("PUT", down.URL, "evil"), 405, fault.Invalid)
 	s.want(s.anyone("HEAD", down.URL, ""), 405, "")
 	got := s.want(s.anyone("GET", down.URL, ""), 200, "")
-	if got.body != "hello" || !strings.HasPrefix(got.head.Get("Content-Disposition"), "attachment") || got.head.Get("Referrer-Policy") != "no-referrer" {
-		t.Errorf("got %+v", got)
+	switch {
+	case got.body != "hello":
+		t.Errorf(`got.body = %q, want "hello"`, got.body)
+	case !strings.HasPrefix(got.head.Get("Content-Disposition"), "attachment"):
+		t.Errorf(`header Content-Disposition = %q, want prefix "attachment"`,
+			got.head.Get("Content-Disposition"))
+	case got.head.Get("Referrer-Policy") != "no-referrer":
+		t.Errorf(`header Referrer-Policy = %q, want "no-referrer"`, got.head.Get("Referrer-Policy"))
 	}
 	s.want(s.anyone("GET", down.URL, ""), 403, fault.Denied)
 
@@ -204,8 +217,14 @@ func TestALinkExpiresAndItsUseIsForgottenThen(t *testing.T) {
 			t.Errorf("a used link: %v", err)
 		}
 		left, err := os.ReadDir(filepath.Join(state, usedFolder))
-		if err != nil || len(left) != 1 || left[0].Name() != fmt.Sprintf("%d-%s", permits[2].Expires, permits[2].ID) {
-			t.Errorf("remembered are %v, %v", left, err)
+		switch {
+		case err != nil:
+			t.Errorf("remembered: %v", err)
+		case len(left) != 1:
+			t.Errorf("remembered: len(left) = %d, want 1: %+v", len(left), left)
+		case left[0].Name() != fmt.Sprintf("%d-%s", permits[2].Expires, permits[2].ID):
+			t.Errorf("remembered: left[0].Name() = %q, want %q",
+				left[0].Name(), fmt.Sprintf("%d-%s", permits[2].Expires, permits[2].ID))
 		}
 	})
 }
@@ -262,8 +281,16 @@ func TestTheMakingOfALinkIsTold(t *testing.T) {
 	s := serve(t, func(c *Config) { c.Moved = func(_ context.Context, m Moved) { told = append(told, m) } })
 	s.link(`{"path":"f","method":"PUT"}`)
 	s.do("POST", "/v1/sessions/s/links", strings.NewReader(`{"path":"../f"}`), "Content-Type", "application/json")
-	if len(told) != 2 || told[0] != (Moved{Owner: "alice", Session: "s", Path: "f", Write: true, Link: true}) || told[1].Path != "../f" || told[1].Err == nil {
-		t.Errorf("told was %+v", told)
+	switch {
+	case len(told) != 2:
+		t.Errorf("told: len(told) = %d, want 2: %+v", len(told), told)
+	case told[0] != (Moved{Owner: "alice", Session: "s", Path: "f", Write: true, Link: true}):
+		t.Errorf("told: told[0] = %v, want %v: %+v",
+			told[0], Moved{Owner: "alice", Session: "s", Path: "f", Write: true, Link: true}, told)
+	case told[1].Path != "../f":
+		t.Errorf(`told: told[1].Path = %q, want "../f"`, told[1].Path)
+	case told[1].Err == nil:
+		t.Errorf("told: no error, want one: %+v", told)
 	}
 }
 
@@ -297,8 +324,16 @@ func TestAKeyThatOthersCanReadIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := OpenLinks(state)
-	if f := fault.Of(err); f == nil || f.Kind != fault.Unavailable || f.Message != "the file link-key in the state folder can be read or changed by other users" || f.Hint == "" {
-		t.Errorf("it says %v", err)
+	switch f := fault.Of(err); {
+	case f == nil:
+		t.Errorf("it says %v: no fault, want one", err)
+	case f.Kind != fault.Unavailable:
+		t.Errorf("it says %v: f.Kind = %v, want %v", err, f.Kind, fault.Unavailable)
+	case f.Message != "the file link-key in the state folder can be read or changed by other users":
+		t.Errorf("it says %v: f.Message = %q, want %q",
+			err, f.Message, "the file link-key in the state folder can be read or changed by other users")
+	case f.Hint == "":
+		t.Errorf("it says %v: f.Hint is empty, want a text", err)
 	}
 }
 

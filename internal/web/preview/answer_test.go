@@ -122,8 +122,13 @@ func TestAWebSocketIsPassedOnUntilItsPreviewEnds(t *testing.T) {
 	id := h.session(t, ann)
 	c, _, at := h.enter(t, id, 8000)
 	conn, r, res := webSocket(t, h, c, at, "websocket")
-	if res.StatusCode != 101 || res.Header.Get("Set-Cookie") != "a=b" || res.Header.Get("Clear-Site-Data") != "" {
-		t.Fatalf("it says %v", res)
+	switch {
+	case res.StatusCode != 101:
+		t.Fatalf("res.StatusCode = %v, want 101: %v", res.StatusCode, res)
+	case res.Header.Get("Set-Cookie") != "a=b":
+		t.Fatalf(`header Set-Cookie = %q, want "a=b"`, res.Header.Get("Set-Cookie"))
+	case res.Header.Get("Clear-Site-Data") != "":
+		t.Fatalf(`header Clear-Site-Data = %q, want ""`, res.Header.Get("Clear-Site-Data"))
 	}
 	fmt.Fprint(conn, "hello\n")
 	if got, err := r.ReadString('\n'); got != "hello\n" || err != nil {
@@ -232,14 +237,30 @@ func TestAHostileAnswerIsOneErrorAndNothingElse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h.says(t, 8000, answer)
 			got := do(t, c, "GET", at, "", "Accept", "text/html")
-			if got.status != 502 || !strings.Contains(got.body, "gave no answer that can be passed on") || strings.Contains(got.body, "free bytes") || got.header.Get("Set-Cookie") != "" {
-				t.Errorf("it says %d %.300s", got.status, got.body)
+			switch {
+			case got.status != 502:
+				t.Errorf("got.status = %v, want 502: %.300s", got.status, got.body)
+			case !strings.Contains(got.body, "gave no answer that can be passed on"):
+				t.Errorf(`got.body = %q, want "gave no answer that can be passed on" in it`, got.body)
+			case strings.Contains(got.body, "free bytes"):
+				t.Errorf(`got.body = %q, want no "free bytes" in it`, got.body)
+			case got.header.Get("Set-Cookie") != "":
+				t.Errorf(`header Set-Cookie = %q, want ""`, got.header.Get("Set-Cookie"))
 			}
 		})
 	}
 	h.says(t, 8000, "HTTP/1.1 103 x\r\nSet-Cookie: a=b; Domain=localhost\r\nLink: </x>\r\n\r\nHTTP/1.1 200 OK\r\nTrailer: Set-Cookie\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nSet-Cookie: a=b\r\n\r\nHTTP/1.1 200 OK\r\n\r\nof nobody")
-	if got := do(t, c, "GET", at, ""); got.status != 200 || got.body != "ok" || len(got.header.Values("Set-Cookie"))+len(got.header.Values("Link"))+len(got.header.Values("Trailer")) != 0 {
-		t.Errorf("it says %d %s %v", got.status, got.body, got.header)
+	got := do(t, c, "GET", at, "")
+	switch {
+	case got.status != 200:
+		t.Errorf("got.status = %v, want 200: %s, %v", got.status, got.body, got.header)
+	case got.body != "ok":
+		t.Errorf(`got.body = %q, want "ok"`, got.body)
+	}
+	for _, name := range []string{"Set-Cookie", "Link", "Trailer"} {
+		if all := got.header.Values(name); len(all) != 0 {
+			t.Errorf("header %s = %q, want none: %d %s", name, all, got.status, got.body)
+		}
 	}
 	h.says(t, 8000, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nokZZ\r\n")
 	if got, err := c.Get(at); err == nil {

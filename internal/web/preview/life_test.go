@@ -180,14 +180,25 @@ func TestASessionThatSleepsIsWokenIfItsMachineWasSaved(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.backend.serves(8000, "")
-	if got := do(t, c, "GET", at, "", "Accept", "text/html"); got.status != 502 || !strings.Contains(got.body, "listens at port 8000") || !strings.Contains(got.body, "start a program there") {
-		t.Errorf("where nobody listens it says %d %s", got.status, got.body)
+	switch got := do(t, c, "GET", at, "", "Accept", "text/html"); {
+	case got.status != 502:
+		t.Errorf("where nobody listens: got.status = %v, want 502: %s", got.status, got.body)
+	case !strings.Contains(got.body, "listens at port 8000"):
+		t.Errorf(`where nobody listens: got.body = %q, want "listens at port 8000" in it`, got.body)
+	case !strings.Contains(got.body, "start a program there"):
+		t.Errorf(`where nobody listens: got.body = %q, want "start a program there" in it`, got.body)
 	}
 	if _, err := h.sessions.Reset(t.Context(), ann, id); err != nil {
 		t.Fatal(err)
 	}
-	if got := do(t, c, "GET", at, ""); got.status != 502 || !strings.Contains(got.body, "no machine of the session") || state() == session.Live {
-		t.Errorf("without a machine it says %d %s, and is %s", got.status, got.body, state())
+	switch got := do(t, c, "GET", at, ""); {
+	case got.status != 502:
+		t.Errorf("without a machine: got.status = %v, want 502: %s", got.status, got.body)
+	case !strings.Contains(got.body, "no machine of the session"):
+		t.Errorf(`without a machine: got.body = %q, want "no machine of the session" in it`, got.body)
+	case state() == session.Live:
+		t.Errorf("without a machine: state() = %v, want other than %v: %d, %s",
+			state(), session.Live, got.status, got.body)
 	}
 }
 
@@ -268,20 +279,36 @@ func TestOverTLSTheCookieIsThisHostsAlone(t *testing.T) {
 	got := do(t, http.DefaultClient, "POST", h.base+"/api/v1/sessions/"+string(id)+"/previews", `{"port":8000}`, r...)
 	at, _, _ := strings.Cut(strings.SplitN(got.body, `"url":"`, 2)[1], `"`)
 	u, err := url.Parse(at)
-	if err != nil || u.Scheme != "https" || !strings.HasSuffix(u.Host, ".preview.example.net") {
-		t.Fatalf("the URL is %s, %v", at, err)
+	switch {
+	case err != nil:
+		t.Fatalf("the URL is %s: %v", at, err)
+	case u.Scheme != "https":
+		t.Fatalf(`the URL is %s: u.Scheme = %q, want "https"`, at, u.Scheme)
+	case !strings.HasSuffix(u.Host, ".preview.example.net"):
+		t.Fatalf(`the URL is %s: u.Host = %q, want suffix ".preview.example.net"`, at, u.Host)
 	}
 	forwarded := []string{"X-Forwarded-Proto", "https", "X-Forwarded-Host", u.Host, "X-Forwarded-For", "192.0.2.7"}
 	c := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	got = do(t, c, "GET", h.base+u.Path, "", forwarded...)
 	cookie := got.header.Get("Set-Cookie")
-	if !strings.HasPrefix(cookie, "__Host-paddock-preview=") || !strings.Contains(cookie, "; Secure") || strings.Contains(cookie, "Domain") {
-		t.Fatalf("it says %d, with the cookie %s", got.status, cookie)
+	switch {
+	case !strings.HasPrefix(cookie, "__Host-paddock-preview="):
+		t.Fatalf(`it says %d, with the cookie: cookie = %q, want prefix "__Host-paddock-preview="`,
+			got.status, cookie)
+	case !strings.Contains(cookie, "; Secure"):
+		t.Fatalf(`it says %d, with the cookie: cookie = %q, want "; Secure" in it`, got.status, cookie)
+	case strings.Contains(cookie, "Domain"):
+		t.Fatalf(`it says %d, with the cookie: cookie = %q, want no "Domain" in it`, got.status, cookie)
 	}
 	value, _, _ := strings.Cut(cookie, ";")
 	got = do(t, c, "GET", h.base+"/", "", append(forwarded, "Cookie", value)...)
-	if !strings.Contains(got.body, "host="+u.Host) || !strings.Contains(got.body, "X-Forwarded-Proto: https") || !strings.Contains(got.body, "X-Forwarded-For: 192.0.2.7") {
-		t.Errorf("the program sees %s", got.body)
+	switch {
+	case !strings.Contains(got.body, "host="+u.Host):
+		t.Errorf("the program sees: got.body = %q, want %q in it", got.body, "host="+u.Host)
+	case !strings.Contains(got.body, "X-Forwarded-Proto: https"):
+		t.Errorf(`the program sees: got.body = %q, want "X-Forwarded-Proto: https" in it`, got.body)
+	case !strings.Contains(got.body, "X-Forwarded-For: 192.0.2.7"):
+		t.Errorf(`the program sees: got.body = %q, want "X-Forwarded-For: 192.0.2.7" in it`, got.body)
 	}
 	plain := strings.Repeat("paddock-preview=x; ", 17) // which pages of sibling hosts can set
 	if got := do(t, c, "GET", h.base+"/", "", append(forwarded, "Cookie", plain+value)...); got.status != 200 || strings.Contains(got.body, "paddock-preview") {

@@ -31,8 +31,13 @@ func TestPreviewsOfOneOwnerLeaveRoomToOthers(t *testing.T) {
 	}
 	for k := range ofAll / ofOwner {
 		n, err := fill(session.Owner(fmt.Sprint("owner", k)))
-		if n != ofOwner*atOnce || !errors.Is(err, errCrowded) || fault.KindOf(err) != fault.Exhausted {
-			t.Errorf("the %d. owner has %d requests, then %v", k, n, err)
+		switch {
+		case n != ofOwner*atOnce:
+			t.Errorf("the %d. owner: n = %v, want %v: %v", k, n, ofOwner*atOnce, err)
+		case !errors.Is(err, errCrowded):
+			t.Errorf("the %d. owner: error %v, want %v", k, err, errCrowded)
+		case fault.KindOf(err) != fault.Exhausted:
+			t.Errorf("the %d. owner: error %v, want kind %v", k, err, fault.Exhausted)
 		}
 	}
 	if n, err := fill("another"); n != 0 || !errors.Is(err, errCrowded) {

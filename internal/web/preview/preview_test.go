@@ -24,8 +24,16 @@ func TestALinkOpensWhatAProgramServes(t *testing.T) {
 	h.program(t, 8000, tell)
 	id := h.session(t, ann)
 	made, got := h.make(t, annToken, id, `{"port": 8000, "path": "/start?a=1", "ttl_seconds": 600}`)
-	if got.status != 201 || made.Port != 8000 || made.Session != id || time.Until(made.Expires) > 10*time.Minute {
-		t.Fatalf("it says %d %s", got.status, got.body)
+	switch {
+	case got.status != 201:
+		t.Fatalf("got.status = %v, want 201: %s", got.status, got.body)
+	case made.Port != 8000:
+		t.Fatalf("made.Port = %v, want 8000: %d, %s", made.Port, got.status, got.body)
+	case made.Session != id:
+		t.Fatalf("made.Session = %v, want %v: %d, %s", made.Session, id, got.status, got.body)
+	case time.Until(made.Expires) > 10*time.Minute:
+		t.Fatalf("time.Until(made.Expires) = %v, want at most %v: %d, %s",
+			time.Until(made.Expires), 10*time.Minute, got.status, got.body)
 	}
 	if !strings.HasPrefix(made.URL, "http://"+made.ID+".localhost:"+h.port+"/.paddock/open/") {
 		t.Errorf("the URL is %s", made.URL)
@@ -111,8 +119,13 @@ func TestNothingReachesASessionWithoutWhatLetsIn(t *testing.T) {
 				headers = []string{"Cookie", test.cookie}
 			}
 			got := do(t, stranger, "GET", test.to, "", append(headers, "Accept", "text/html")...)
-			if got.status != 403 || !strings.Contains(got.body, "This is paddock, not the program") || got.header.Get("Set-Cookie") != "" {
-				t.Errorf("it says %d %s", got.status, got.body)
+			switch {
+			case got.status != 403:
+				t.Errorf("got.status = %v, want 403: %s", got.status, got.body)
+			case !strings.Contains(got.body, "This is paddock, not the program"):
+				t.Errorf(`got.body = %q, want "This is paddock, not the program" in it`, got.body)
+			case got.header.Get("Set-Cookie") != "":
+				t.Errorf(`header Set-Cookie = %q, want ""`, got.header.Get("Set-Cookie"))
 			}
 		})
 	}
