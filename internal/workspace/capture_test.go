@@ -208,8 +208,15 @@ func TestATreeIsBroughtBack(t *testing.T) {
 	if len(changes) != 6 || changes[0] != (Change{Path: "a.txt", Change: Added, Size: 5}) {
 		t.Errorf("the first listing has the changes %v", changes)
 	}
-	if want.files() != 6 || want.bytes() != 5+140_000+65+2 || len(want.unknown()) != 0 {
-		t.Errorf("the listing tells of %d files, %d bytes, unknown %v", want.files(), want.bytes(), want.unknown())
+	switch {
+	case want.files() != 6:
+		t.Errorf("the listing tells of: want.files() = %v, want 6: %v",
+			want.files(), want.unknown())
+	case want.bytes() != 5+140_000+65+2:
+		t.Errorf("the listing tells of: want.bytes() = %v, want %v: %v",
+			want.bytes(), 5+140_000+65+2, want.unknown())
+	case len(want.unknown()) != 0:
+		t.Errorf("the listing tells of: want.unknown() = %v, want none", want.unknown())
 	}
 	for name, wreck := range map[string]func() error{
 		"nothing changed":    func() error { return nil },
@@ -303,8 +310,16 @@ func TestWhatDidNotChangeIsNotRead(t *testing.T) {
 	}
 	a, b := inode("a"), inode("d/b")
 	_, changes = g.apply(first, second)
-	if g.opens != 1 || !os.SameFile(a, inode("a")) || os.SameFile(b, inode("d/b")) || !reflect.DeepEqual(changes, []Change{{Path: "d/b", Change: Modified, Size: 3}}) {
-		t.Errorf("%d contents were opened, the changes are %v", g.opens, changes)
+	switch {
+	case g.opens != 1:
+		t.Errorf("g.opens = %v, want 1: %v", g.opens, changes)
+	case !os.SameFile(a, inode("a")):
+		t.Errorf(`os.SameFile(a, inode("a")) = false, want true: %d, %v`, g.opens, changes)
+	case os.SameFile(b, inode("d/b")):
+		t.Errorf(`os.SameFile(b, inode("d/b")) = true, want false: %d, %v`, g.opens, changes)
+	case !reflect.DeepEqual(changes, []Change{{Path: "d/b", Change: Modified, Size: 3}}):
+		t.Errorf("changes = %v, want %v: %d",
+			changes, []Change{{Path: "d/b", Change: Modified, Size: 3}}, g.opens)
 	}
 	g.opens = 0
 	if _, changes = g.apply(first, nil); g.opens != 0 || len(changes) != 0 {
@@ -388,8 +403,13 @@ func TestAFileThatChangesWhileItIsReadIsLookedAtAgain(t *testing.T) {
 		return g.put(p, r)
 	}
 	l, _, err := g.Capture(nil, restless)
-	if err != nil || n != attempts || !l.entries[0].racy {
-		t.Fatalf("it was read %d times, %+v, %v", n, l, err)
+	switch {
+	case err != nil:
+		t.Fatalf("it was read: %v", err)
+	case n != attempts:
+		t.Fatalf("it was read: n = %v, want %v: %+v", n, attempts, l)
+	case !l.entries[0].racy:
+		t.Fatalf("it was read: l.entries[0].racy = false, want true: %d, %+v", n, l)
 	}
 	if l.entries[0].ref.Size != 4 || g.contents[l.entries[0].ref.Digest] == "" {
 		t.Errorf("nothing is kept of it: %v", l.entries[0])
@@ -457,12 +477,22 @@ func TestHiddenAndSpecialFilesAreNotListedButCount(t *testing.T) {
 	g.plant(tempPrefix+"STAGE/f", "half")
 	g.plant("d/"+tempPrefix+"Y", "half")
 	l, changes := g.capture(nil)
-	if l.files() != 1 || len(changes) != 1 || len(l.entries) != 2 {
-		t.Errorf("listed are %v", l.entries)
+	switch {
+	case l.files() != 1:
+		t.Errorf("l.files() = %v, want 1: %v", l.files(), l.entries)
+	case len(changes) != 1:
+		t.Errorf("len(changes) = %d, want 1: %+v", len(changes), changes)
+	case len(l.entries) != 2:
+		t.Errorf("len(l.entries) = %d, want 2: %+v", len(l.entries), l.entries)
 	}
 	used := g.Used()
-	if really, err := g.DiskBytes(); err != nil || used != really || used != 6*blockBytes {
-		t.Errorf("%d bytes are counted, and there are %d, %v", used, really, err)
+	switch really, err := g.DiskBytes(); {
+	case err != nil:
+		t.Error(err)
+	case used != really:
+		t.Errorf("used = %v, want %v", used, really)
+	case used != 6*blockBytes:
+		t.Errorf("used = %v, want %v: %d", used, 6*blockBytes, really)
 	}
 	stage, err := g.Stage()
 	if err != nil {

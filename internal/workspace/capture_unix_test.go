@@ -162,14 +162,26 @@ func TestWhatItsOwnerMayNotReadIsKeptAllTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, _ := g.capture(nil)
-	if want.files() != 2 || len(want.unknown()) != 0 || want.bytes() != int64(len("in a closed folder")+len("that nobody may read")) {
-		t.Errorf("there are %d files with %d bytes, unknown %v", want.files(), want.bytes(), want.unknown())
+	switch {
+	case want.files() != 2:
+		t.Errorf("want.files() = %v, want 2: %v", want.files(), want.unknown())
+	case len(want.unknown()) != 0:
+		t.Errorf("want.unknown() = %v, want none", want.unknown())
+	case want.bytes() != int64(len("in a closed folder")+len("that nobody may read")):
+		t.Errorf("want.bytes() = %v, want %v: %v",
+			want.bytes(), int64(len("in a closed folder")+len("that nobody may read")), want.unknown())
 	}
 	if got := modes(); !slices.Equal(got, []os.FileMode{0, 0}) {
 		t.Errorf("the modes became %v", got)
 	}
-	if again, changes := g.capture(settle(want)); len(changes) != 0 || !again.Same(want) || len(g.puts) != 2 {
-		t.Errorf("a second look has the changes %v, and kept %q", changes, g.puts)
+	switch again, changes := g.capture(settle(want)); {
+	case len(changes) != 0:
+		t.Errorf("a second look has the changes: changes = %v, want none: %q", changes, g.puts)
+	case !again.Same(want):
+		t.Errorf("a second look has the changes: again.Same(want) = false, want true: %v, %q",
+			changes, g.puts)
+	case len(g.puts) != 2:
+		t.Errorf("a second look has the changes: len(g.puts) = %d, want 2: %+v", len(g.puts), g.puts)
 	}
 	// The guest removes nothing that it closed, but changes it.
 	if err := errors.Join(allow(), os.WriteFile(g.path("closed/d/f"), []byte("x"), 0o600), os.WriteFile(g.path("closed/d/g"), []byte("x"), 0), os.RemoveAll(g.path("file")),

@@ -22,6 +22,10 @@ func TestReadCountsATextsLinesAndOtherFilesBytes(t *testing.T) {
 	put(t, dir, "latin", "caf\xe9")
 	put(t, dir, "long", strings.Repeat("é", workspace.MaxRead))
 	put(t, dir, "cut", strings.Repeat("x", 64<<10-1)+"é\n")
+	type shape struct {
+		text, more        bool
+		first, lines, all int64
+	}
 	for _, c := range []struct {
 		name, path         string
 		r                  workspace.Range
@@ -51,8 +55,9 @@ func TestReadCountsATextsLinesAndOtherFilesBytes(t *testing.T) {
 			if string(got.Data) != c.want {
 				t.Errorf("read %d bytes %.40q, want %d bytes %.40q", len(got.Data), got.Data, len(c.want), c.want)
 			}
-			if got.Text != c.text || got.More != c.more || got.FirstLine != c.first || got.Lines != c.lines || got.TotalLines != c.all_ {
-				t.Errorf("text %t more %t first %d lines %d of %d, want %+v", got.Text, got.More, got.FirstLine, got.Lines, got.TotalLines, c)
+			have := shape{got.Text, got.More, got.FirstLine, got.Lines, got.TotalLines}
+			if want := (shape{c.text, c.more, c.first, c.lines, c.all_}); have != want {
+				t.Errorf("what it tells of the text is %+v, want %+v", have, want)
 			}
 		})
 	}
@@ -86,8 +91,13 @@ func TestAFolderIsNotReadOrWritten(t *testing.T) {
 func TestReadAllRefusesWhatIsTooLarge(t *testing.T) {
 	tree, dir := open(t, 1<<20)
 	put(t, dir, "f", "12345")
-	if c, err := tree.ReadAll("f", 5); err != nil || string(c.Data) != "12345" || !c.Text {
-		t.Errorf("got %q, %v", c.Data, err)
+	switch c, err := tree.ReadAll("f", 5); {
+	case err != nil:
+		t.Error(err)
+	case string(c.Data) != "12345":
+		t.Errorf(`c.Data = %q, want "12345"`, string(c.Data))
+	case !c.Text:
+		t.Errorf("c.Text = false, want true: %q", c.Data)
 	}
 	_, err := tree.ReadAll("f", 4)
 	wantKind(t, err, fault.Exhausted)
@@ -100,8 +110,13 @@ func TestWriteReplacesAFileWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	f, err := tree.Write("/workspace/script.sh", []byte("new"))
-	if err != nil || f.Path != "script.sh" || f.Size != 3 {
-		t.Fatal(f, err)
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case f.Path != "script.sh":
+		t.Fatalf(`f.Path = %q, want "script.sh"`, f.Path)
+	case f.Size != 3:
+		t.Fatalf("f.Size = %v, want 3: %+v", f.Size, f)
 	}
 	got, err := os.ReadFile(filepath.Join(dir, "script.sh"))
 	if err != nil || string(got) != "new" {
@@ -205,8 +220,13 @@ func TestSearchFindsLinesInTexts(t *testing.T) {
 	}
 	t.Run("a binary file is skipped and counted", func(t *testing.T) {
 		m, err := tree.Search(t.Context(), "def", "", 0)
-		if err != nil || m.Skipped != 1 || m.Files != 3 {
-			t.Errorf("got %+v, %v", m, err)
+		switch {
+		case err != nil:
+			t.Error(err)
+		case m.Skipped != 1:
+			t.Errorf("m.Skipped = %v, want 1: %+v", m.Skipped, m)
+		case m.Files != 3:
+			t.Errorf("m.Files = %v, want 3: %+v", m.Files, m)
 		}
 	})
 	t.Run("a long line is cut around the hit", func(t *testing.T) {
@@ -214,14 +234,26 @@ func TestSearchFindsLinesInTexts(t *testing.T) {
 		if err != nil || len(m.Matches) != 1 {
 			t.Fatal(m, err)
 		}
-		if s := m.Matches[0].Text; len(s) > 310 || !strings.Contains(s, "needle") || !strings.HasPrefix(s, "…é") || !strings.HasSuffix(s, "é…") {
-			t.Errorf("got %q", s)
+		switch s := m.Matches[0].Text; {
+		case len(s) > 310:
+			t.Errorf("len(s) = %d, want at most 310", len(s))
+		case !strings.Contains(s, "needle"):
+			t.Errorf(`s = %q, want "needle" in it`, s)
+		case !strings.HasPrefix(s, "…é"):
+			t.Errorf(`s = %q, want prefix "…é"`, s)
+		case !strings.HasSuffix(s, "é…"):
+			t.Errorf(`s = %q, want suffix "é…"`, s)
 		}
 	})
 	t.Run("no more than the limit", func(t *testing.T) {
 		m, err := tree.Search(t.Context(), ".", "", 2)
-		if err != nil || len(m.Matches) != 2 || !m.More {
-			t.Errorf("got %+v, %v", m, err)
+		switch {
+		case err != nil:
+			t.Error(err)
+		case len(m.Matches) != 2:
+			t.Errorf("len(m.Matches) = %d, want 2: %+v", len(m.Matches), m.Matches)
+		case !m.More:
+			t.Errorf("m.More = false, want true: %+v", m)
 		}
 	})
 	t.Run("a malformed expression is a fault", func(t *testing.T) {

@@ -134,8 +134,13 @@ func TestWhatLiesTooDeepIsTold(t *testing.T) {
 	dig(t, g.dir, "d", 300, false)
 	with, _ := g.capture(empty)
 	u := with.Unkept()
-	if u.Count != 1 || !strings.HasPrefix(u.First, "d/d/d") || len(u.First) > firstBytes+8 {
-		t.Errorf("it is told as %+v", u)
+	switch {
+	case u.Count != 1:
+		t.Errorf("u.Count = %v, want 1: %+v", u.Count, u)
+	case !strings.HasPrefix(u.First, "d/d/d"):
+		t.Errorf(`u.First = %q, want prefix "d/d/d"`, u.First)
+	case len(u.First) > firstBytes+8:
+		t.Errorf("len(u.First) = %d, want at most %v", len(u.First), firstBytes+8)
 	}
 	if want := int64(301)*blockBytes + 1<<20; g.Used() != want {
 		t.Errorf("it counts %d bytes, want %d", g.Used(), want)

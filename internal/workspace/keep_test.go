@@ -149,8 +149,13 @@ func TestAPathThroughLinksIsFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		l, changes, err := g.CapturePaths(old, []string{p}, g.put)
-		if err != nil || len(changes) != 1 || changes[0].Path != "real/deep/f" {
-			t.Errorf("%s: %v, %v", p, changes, err)
+		switch {
+		case err != nil:
+			t.Errorf("%s: %v", p, err)
+		case len(changes) != 1:
+			t.Errorf("%s: len(changes) = %d, want 1: %+v", p, len(changes), changes)
+		case changes[0].Path != "real/deep/f":
+			t.Errorf(`%s: changes[0].Path = %q, want "real/deep/f"`, p, changes[0].Path)
 		}
 		old = settle(l)
 	}

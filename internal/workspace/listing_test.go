@@ -35,8 +35,13 @@ func TestAListingIsEncodedTheSameWayEachTime(t *testing.T) {
 	if err := back.UnmarshalBinary(data); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := back.MarshalBinary(); err != nil || !bytes.Equal(again, data) || !back.Same(l) {
-		t.Errorf("it came back as %+v, %v", back, err)
+	switch again, err := back.MarshalBinary(); {
+	case err != nil:
+		t.Errorf("it came back as: %v", err)
+	case !bytes.Equal(again, data):
+		t.Errorf("it came back as: again = %q, want %q: %+v", again, data, back)
+	case !back.Same(l):
+		t.Errorf("it came back as: back.Same(l) = false, want true: %+v", back)
 	}
 	var refs []blob.Ref
 	for r := range back.Refs() {
@@ -56,8 +61,17 @@ func TestAListingIsEncodedTheSameWayEachTime(t *testing.T) {
 	}
 	for _, empty := range []*Listing{nil, {}} {
 		data, err := empty.MarshalBinary()
-		if err != nil || back.UnmarshalBinary(data) != nil || len(back.entries) != 0 || back.files() != 0 {
-			t.Errorf("an empty listing: %x, %v", data, err)
+		if err != nil {
+			t.Errorf("an empty listing: %v", err)
+			continue
+		}
+		switch err := back.UnmarshalBinary(data); {
+		case err != nil:
+			t.Errorf("an empty listing: UnmarshalBinary(%x): %v", data, err)
+		case len(back.entries) != 0:
+			t.Errorf("an empty listing: back.entries = %v, want none: %x", back.entries, data)
+		case back.files() != 0:
+			t.Errorf("an empty listing: back.files() = %v, want 0: %x", back.files(), data)
 		}
 	}
 }
@@ -126,8 +140,17 @@ func FuzzListing(f *testing.F) {
 		}
 		last := ""
 		l.top().visit("", func(p string, e *entry) bool {
-			if e.end < 1 || e.end > len(l.entries) || strings.Count(p, "/") > maxDepth || !goodName(e.name) || "/"+p == last {
-				t.Errorf("%q: %+v", p, e)
+			switch {
+			case e.end < 1:
+				t.Errorf("%q: e.end = %v, want at least 1: %+v", p, e.end, e)
+			case e.end > len(l.entries):
+				t.Errorf("%q: e.end = %v, want at most %v: %+v", p, e.end, len(l.entries), e)
+			case strings.Count(p, "/") > maxDepth:
+				t.Errorf("%q: count of / in p = %v, want at most %v: %+v", p, strings.Count(p, "/"), maxDepth, e)
+			case !goodName(e.name):
+				t.Errorf("%q: goodName(e.name) = false, want true: %+v", p, e)
+			case "/"+p == last:
+				t.Errorf(`%q: "/" + p = %q, want other than %q`, p, "/"+p, last)
 			}
 			last = "/" + p
 			return true
@@ -137,8 +160,14 @@ func FuzzListing(f *testing.F) {
 			t.Fatal(err)
 		}
 		back := &Listing{}
-		if err := back.UnmarshalBinary(first); err != nil || !back.Same(l) || len(back.Changes(l)) != 0 {
-			t.Errorf("%x came back as %+v, %v", data, back, err)
+		switch err := back.UnmarshalBinary(first); {
+		case err != nil:
+			t.Errorf("%x came back as: %v", data, err)
+		case !back.Same(l):
+			t.Errorf("%x came back as: back.Same(l) = false, want true: %+v", data, back)
+		case len(back.Changes(l)) != 0:
+			t.Errorf("%x came back as: back.Changes(l) = %v, want none: %+v",
+				data, back.Changes(l), back)
 		}
 		if second, err := back.MarshalBinary(); err != nil || !bytes.Equal(first, second) {
 			t.Errorf("%x became %x, then %x", data, first, second)

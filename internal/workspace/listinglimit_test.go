@@ -17,8 +17,13 @@ func TestAListingCountsAsItsTreeDoes(t *testing.T) {
 	}
 	list, _ := g.capture(nil)
 	want, err := g.DiskBytes()
-	if got := list.DiskBytes(); err != nil || got != want || got != 5*blockBytes+3*blockBytes+1 {
-		t.Errorf("it takes %d, and its tree %d, %v", got, want, err)
+	switch got := list.DiskBytes(); {
+	case err != nil:
+		t.Error(err)
+	case got != want:
+		t.Errorf("got = %v, want %v", got, want)
+	case got != 5*blockBytes+3*blockBytes+1:
+		t.Errorf("got = %v, want %v: %d", got, 5*blockBytes+3*blockBytes+1, want)
 	}
 	if got := (*Listing)(nil).DiskBytes(); got != 0 {
 		t.Errorf("an empty one takes %d", got)

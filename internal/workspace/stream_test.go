@@ -54,15 +54,29 @@ func wantOnly(t *testing.T, dir string, names ...string) {
 func TestReceivingAFile(t *testing.T) {
 	tree, dir := openTree(t, Options{DiskBytes: 64 << 20})
 	f, created, err := tree.Receive("a/b.bin", zeros(3<<20), 3<<20, nil)
-	if err != nil || !created || f.Size != 3<<20 || f.Path != "a/b.bin" {
-		t.Fatalf("got %+v, %v, %v", f, created, err)
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case !created:
+		t.Fatalf("created = false, want true: %+v", f)
+	case f.Size != 3<<20:
+		t.Fatalf("f.Size = %v, want %v: %+v, %v", f.Size, 3<<20, f, created)
+	case f.Path != "a/b.bin":
+		t.Fatalf(`f.Path = %q, want "a/b.bin"`, f.Path)
 	}
 	if err := os.Chmod(filepath.Join(dir, "a/b.bin"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	g, created, err := tree.Receive("/workspace/a/b.bin", strings.NewReader("new"), -1, nil)
-	if err != nil || created || g.Size != 3 || g.Tag() == f.Tag() {
-		t.Fatalf("got %+v, %v, %v", g, created, err)
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case created:
+		t.Fatalf("created = true, want false: %+v", g)
+	case g.Size != 3:
+		t.Fatalf("g.Size = %v, want 3: %+v, %v", g.Size, g, created)
+	case g.Tag() == f.Tag():
+		t.Fatalf("g.Tag() = %v, want other than %v: %+v, %v", g.Tag(), f.Tag(), g, created)
 	}
 	info, err := os.Stat(filepath.Join(dir, "a/b.bin"))
 	if err != nil || info.Mode().Perm()&0o100 == 0 && filepath.Separator == '/' {
@@ -147,8 +161,13 @@ func TestManyReceiversTogetherKeepTheDiskLimit(t *testing.T) {
 	}
 	all.Wait()
 	n, err := tree.DiskBytes()
-	if err != nil || n > limit || n < 9<<20 {
-		t.Errorf("%d bytes are there (%v), want some and %d at most", n, err, limit)
+	switch {
+	case err != nil:
+		t.Error(err)
+	case n > limit:
+		t.Errorf("n = %v, want at most %v", n, limit)
+	case n < 9<<20:
+		t.Errorf("n = %v, want at least %v: %d", n, 9<<20, limit)
 	}
 	if n := tree.leased.Load(); n != 0 {
 		t.Errorf("%d bytes are still reserved", n)
@@ -329,8 +348,17 @@ func TestAStageTakesFilesAwayInOneChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	files, _, err := tree.List(t.Context(), "")
-	if err != nil || len(files) != 2 || files[0].Path != "a/new.txt" || files[1].Path != "a/stays.txt" || len(kept) != 1 {
-		t.Errorf("after: %v, %v, kept %v", files, err, kept)
+	switch {
+	case err != nil:
+		t.Error(err)
+	case len(files) != 2:
+		t.Errorf("len(files) = %d, want 2: %+v", len(files), files)
+	case files[0].Path != "a/new.txt":
+		t.Errorf(`files[0].Path = %q, want "a/new.txt"`, files[0].Path)
+	case files[1].Path != "a/stays.txt":
+		t.Errorf(`files[1].Path = %q, want "a/stays.txt"`, files[1].Path)
+	case len(kept) != 1:
+		t.Errorf("len(kept) = %d, want 1: %+v", len(kept), kept)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "a", "b")); err == nil {
 		t.Error("an empty folder stays")

@@ -157,8 +157,13 @@ func TestListIsBounded(t *testing.T) {
 		}
 	}
 	files, more, err := tree.List(t.Context(), "")
-	if err != nil || !more || len(files) != workspace.MaxFiles {
-		t.Errorf("got %d files, more %t, %v", len(files), more, err)
+	switch {
+	case err != nil:
+		t.Error(err)
+	case !more:
+		t.Error("more = false, want true")
+	case len(files) != workspace.MaxFiles:
+		t.Errorf("len(files) = %d, want %v", len(files), workspace.MaxFiles)
 	}
 	before, err := tree.Snapshot()
 	if err != nil {
