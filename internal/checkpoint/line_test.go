@@ -22,8 +22,17 @@ func TestCheckpointsAreGivenUpFromTheOldestOn(t *testing.T) {
 		b.step(strconv.Itoa(n), label)
 	}
 	b.Prune(2)
-	if got := b.numbers(); len(got) != 3 || got[0] != 2 || got[1] != 5 || got[2] != 6 || b.litter != 3 {
-		t.Errorf("there are %v; it was told of %d", got, b.litter)
+	switch got := b.numbers(); {
+	case len(got) != 3:
+		t.Errorf("len(got) = %d, want 3: %+v", len(got), got)
+	case got[0] != 2:
+		t.Errorf("got[0] = %v, want 2: %v, %d", got[0], got, b.litter)
+	case got[1] != 5:
+		t.Errorf("got[1] = %v, want 5: %v, %d", got[1], got, b.litter)
+	case got[2] != 6:
+		t.Errorf("got[2] = %v, want 6: %v, %d", got[2], got, b.litter)
+	case b.litter != 3:
+		t.Errorf("b.litter = %v, want 3: %v", b.litter, got)
 	}
 	if b.Labels() != 1 {
 		t.Errorf("%d have a label", b.Labels())
@@ -33,8 +42,13 @@ func TestCheckpointsAreGivenUpFromTheOldestOn(t *testing.T) {
 	if err := again.Check(); err != nil {
 		t.Fatal(err)
 	}
-	if done, err := again.Unlabel("stays"); len(done) != 1 || done[0] != 2 || err != nil {
-		t.Errorf("it took the label off %v, %v", done, err)
+	switch done, err := again.Unlabel("stays"); {
+	case err != nil:
+		t.Errorf("it took the label off: %v", err)
+	case len(done) != 1:
+		t.Errorf("it took the label off: len(done) = %d, want 1: %+v", len(done), done)
+	case done[0] != 2:
+		t.Errorf("it took the label off: done[0] = %v, want 2: %v", done[0], done)
 	}
 	if again.Count() != 2 || again.Labels() != 0 {
 		t.Errorf("what has no label any more is among %d", again.Count())
@@ -58,8 +72,13 @@ func TestALabelThatWasTakenOffIsNowhere(t *testing.T) {
 	if found, err := b.Find("twice"); err != nil || found.Number != 2 {
 		t.Errorf("it is found at %+v, %v", found, err)
 	}
-	if steps, err := b.History(); err != nil || steps[0].Label != "" || steps[1].Label != "twice" {
-		t.Errorf("there are %+v, %v", steps, err)
+	switch steps, err := b.History(); {
+	case err != nil:
+		t.Error(err)
+	case steps[0].Label != "":
+		t.Errorf(`steps[0].Label = %q, want ""`, steps[0].Label)
+	case steps[1].Label != "twice":
+		t.Errorf(`steps[1].Label = %q, want "twice"`, steps[1].Label)
 	}
 }
 
@@ -67,8 +86,14 @@ func TestACheckpointOfAnotherSessionIsNone(t *testing.T) {
 	b := newBench(t)
 	b.step("one", "l")
 	other := b.open(func(c *checkpoint.Config) { c.Session = "other" })
-	if skipped, _, err := other.OpenHead(0); !errors.Is(skipped, history.ErrDamaged) || err != nil || other.Head().Number != 0 {
-		t.Errorf("it is at %+v: %v, %v", other.Head(), skipped, err)
+	switch skipped, _, err := other.OpenHead(0); {
+	case err != nil:
+		t.Error(err)
+	case !errors.Is(skipped, history.ErrDamaged):
+		t.Errorf("error %v, want %v", skipped, history.ErrDamaged)
+	case other.Head().Number != 0:
+		t.Errorf("other.Head().Number = %v, want 0: %+v, %v",
+			other.Head().Number, other.Head(), skipped)
 	}
 	for _, name := range []string{"1", "l"} {
 		if _, err := other.Find(name); fault.KindOf(err) != fault.Unavailable {

@@ -142,8 +142,19 @@ func TestAnInterpretersStateIsItsLayers(t *testing.T) {
 	}
 	two := b.Head()
 	r := b.Resume("python")
-	if r == nil || len(r.Layers) != 2 || r.Reseed || whole[1] || !two.Holds("python") || len(two.Variables) != 1 {
-		t.Fatalf("what was kept is %+v, asked for whole: %v", r, whole)
+	switch {
+	case r == nil:
+		t.Fatalf("what was kept: r is nil, want a value: %v", whole)
+	case len(r.Layers) != 2:
+		t.Fatalf("what was kept: len(r.Layers) = %d, want 2: %+v", len(r.Layers), r.Layers)
+	case r.Reseed:
+		t.Fatalf("what was kept: r.Reseed = true, want false: %+v, %v", r, whole)
+	case whole[1]:
+		t.Fatalf("what was kept: whole[1] = true, want false: %+v, %v", r, whole)
+	case !two.Holds("python"):
+		t.Fatalf(`what was kept: two.Holds("python") = false, want true: %+v, %v`, r, whole)
+	case len(two.Variables) != 1:
+		t.Fatalf("what was kept: len(two.Variables) = %d, want 1: %+v", len(two.Variables), two.Variables)
 	}
 	layer, err := r.Layers[1]()
 	if err != nil {
@@ -157,8 +168,13 @@ func TestAnInterpretersStateIsItsLayers(t *testing.T) {
 	if err == nil {
 		_, err = b.RestoreTo(t.Context(), previous, nil)
 	}
-	if r := b.Resume("python"); err != nil || len(r.Layers) != 1 || !r.Reseed {
-		t.Errorf("gone back, it is %+v, %v", r, err)
+	switch r := b.Resume("python"); {
+	case err != nil:
+		t.Errorf("gone back: %v", err)
+	case len(r.Layers) != 1:
+		t.Errorf("gone back: len(r.Layers) = %d, want 1: %+v", len(r.Layers), r.Layers)
+	case !r.Reseed:
+		t.Errorf("gone back: r.Reseed = false, want true: %+v", r)
 	}
 	b.keep(checkpoint.Note{Cause: history.CauseExecute}, map[string]checkpoint.Snapshot{"python": nil})
 	if b.Resume("python") != nil || b.Head().Holds("python") {
@@ -172,8 +188,13 @@ func TestALongStateIsWrittenWhole(t *testing.T) {
 	for n := range checkpoint.MaxLayers + 1 {
 		b.keep(checkpoint.Note{Cause: history.CauseExecute}, map[string]checkpoint.Snapshot{"python": says(strconv.Itoa(n), &whole)})
 	}
-	if r := b.Resume("python"); len(r.Layers) != 1 || !whole[checkpoint.MaxLayers] || whole[checkpoint.MaxLayers-1] {
-		t.Errorf("it has %d layers; asked for whole: %v", len(r.Layers), whole)
+	switch r := b.Resume("python"); {
+	case len(r.Layers) != 1:
+		t.Errorf("len(r.Layers) = %d, want 1: %+v", len(r.Layers), r.Layers)
+	case !whole[checkpoint.MaxLayers]:
+		t.Errorf("whole[checkpoint.MaxLayers] = false, want true: %v", whole)
+	case whole[checkpoint.MaxLayers-1]:
+		t.Errorf("whole[checkpoint.MaxLayers-1] = true, want false: %v", whole)
 	}
 }
 
@@ -189,8 +210,18 @@ func TestAMachineIsSavedWithItsFilesOrNot(t *testing.T) {
 	}
 	b.keep(checkpoint.Note{Cause: history.CauseSleep, Save: save, MachineMoved: true, Resting: true}, nil)
 	m := b.Machine()
-	if m == nil || string(m.State) != "state" || m.Reseed || !b.Head().Holds("python") || b.Head().Machine.Interpreters["command"].Known {
-		t.Fatalf("the machine is %+v in %+v", m, b.Head())
+	switch {
+	case m == nil:
+		t.Fatalf("the machine: m is nil, want a value: %+v", b.Head())
+	case string(m.State) != "state":
+		t.Fatalf(`the machine: m.State = %q, want "state"`, string(m.State))
+	case m.Reseed:
+		t.Fatalf("the machine: m.Reseed = true, want false: %+v, %+v", m, b.Head())
+	case !b.Head().Holds("python"):
+		t.Fatalf(`the machine: b.Head().Holds("python") = false, want true: %+v, %+v`, m, b.Head())
+	case b.Head().Machine.Interpreters["command"].Known:
+		t.Fatalf(`the machine: b.Head().Machine.Interpreters["command"].Known = true, want false: %+v, %+v`,
+			m, b.Head())
 	}
 	if err := b.RestoreFiles(); err != nil {
 		t.Fatal(err)
@@ -206,8 +237,14 @@ func TestAMachineIsSavedWithItsFilesOrNot(t *testing.T) {
 	for range 2 {
 		b.keep(checkpoint.Note{Cause: history.CauseSleep, Save: quiet, MachineMoved: true, Resting: true}, nil)
 	}
-	if h := b.Head(); b.Count() != steps || h.Of == h.Number || b.litter != 1 {
-		t.Errorf("resting makes steps: %d are %d; the head is %+v; it was told of %d", steps, b.Count(), h, b.litter)
+	switch h := b.Head(); {
+	case b.Count() != steps:
+		t.Errorf("resting makes steps: b.Count() = %v, want %v: %+v, %d", b.Count(), steps, h, b.litter)
+	case h.Of == h.Number:
+		t.Errorf("h.Of = %v, want other than %v; resting makes steps: %d are %d; the head is %+v; it was told of %d",
+			h.Of, h.Number, steps, b.Count(), h, b.litter)
+	case b.litter != 1:
+		t.Errorf("resting makes steps: b.litter = %v, want 1: %d, %+v", b.litter, steps, h)
 	}
 	b.step("two", "")
 	if b.keep(checkpoint.Note{Cause: history.CauseExecute, MachineMoved: true}, nil); b.Machine() != nil {
@@ -242,8 +279,15 @@ func TestANewSessionBeginsAsAnotherIs(t *testing.T) {
 	if r := fork.Resume("python"); len(r.Layers) != 1 || !r.Reseed {
 		t.Errorf("it begins with %+v", r)
 	}
-	if h := fork.Head(); h.Session != "fork" || h.Previous != 0 || h.Cause != history.CauseFork || len(h.Files) != 0 {
-		t.Errorf("it begins at %+v", h)
+	switch h := fork.Head(); {
+	case h.Session != "fork":
+		t.Errorf(`it begins at: h.Session = %q, want "fork"`, h.Session)
+	case h.Previous != 0:
+		t.Errorf("it begins at: h.Previous = %v, want 0: %+v", h.Previous, h)
+	case h.Cause != history.CauseFork:
+		t.Errorf("it begins at: h.Cause = %v, want %v: %+v", h.Cause, history.CauseFork, h)
+	case len(h.Files) != 0:
+		t.Errorf("it begins at: h.Files = %v, want none: %+v", h.Files, h)
 	}
 }
 
@@ -255,8 +299,15 @@ func TestNothingIsWrittenOfWhatIsClosedOrPassing(t *testing.T) {
 	if err == nil {
 		_, err = passing.Commit(t.Context(), checkpoint.Note{Cause: history.CauseAsked, Always: true}, nil)
 	}
-	if gone, failed := passing.Empty(t.Context()); err != nil || failed != nil || len(gone) != 1 || passing.Count() != 0 {
-		t.Errorf("%v, %v: %d of it are kept", err, failed, passing.Count())
+	switch gone, failed := passing.Empty(t.Context()); {
+	case err != nil:
+		t.Error(err)
+	case failed != nil:
+		t.Errorf("failed = %v, want nil", failed)
+	case len(gone) != 1:
+		t.Errorf("len(gone) = %d, want 1: %+v", len(gone), gone)
+	case passing.Count() != 0:
+		t.Errorf("passing.Count() = %v, want 0: %v", passing.Count(), failed)
 	}
 	b.wantFile("f", "")
 	b.step("two", "l")

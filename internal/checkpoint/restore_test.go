@@ -28,8 +28,17 @@ func TestWhatIsKeptCanBeGoneBackTo(t *testing.T) {
 	if len(b.heads) != 2 || len(b.numbers()) != 2 {
 		t.Errorf("it was told of %v, and has %v", b.heads, b.numbers())
 	}
-	if h := b.Head(); h.Code != "print(1)" || h.Execution != "x-1" || h.Label != "" || len(h.Files) != 2 || string(h.Record) != `{"of":"alice"}` {
-		t.Errorf("the head is %+v", h)
+	switch h := b.Head(); {
+	case h.Code != "print(1)":
+		t.Errorf(`the head: h.Code = %q, want "print(1)"`, h.Code)
+	case h.Execution != "x-1":
+		t.Errorf(`the head: h.Execution = %q, want "x-1"`, h.Execution)
+	case h.Label != "":
+		t.Errorf(`the head: h.Label = %q, want ""`, h.Label)
+	case len(h.Files) != 2:
+		t.Errorf("the head: len(h.Files) = %d, want 2: %+v", len(h.Files), h.Files)
+	case string(h.Record) != `{"of":"alice"}`:
+		t.Errorf("the head: h.Record = %q, want %q", string(h.Record), `{"of":"alice"}`)
 	}
 	first, err := b.Find("first")
 	if err != nil {
@@ -44,8 +53,13 @@ func TestWhatIsKeptCanBeGoneBackTo(t *testing.T) {
 	}
 	b.wantFile("f", "one")
 	b.wantFile("g", "")
-	if h := b.Head(); h.Of != first.Number || h.Number != 3 || b.undone != 0 {
-		t.Errorf("the head is %+v", h)
+	switch h := b.Head(); {
+	case h.Of != first.Number:
+		t.Errorf("the head: h.Of = %v, want %v: %+v", h.Of, first.Number, h)
+	case h.Number != 3:
+		t.Errorf("the head: h.Number = %v, want 3: %+v", h.Number, h)
+	case b.undone != 0:
+		t.Errorf("the head: b.undone = %v, want 0: %+v", b.undone, h)
 	}
 	if _, err := b.Find("3"); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("what only says that it went back can be gone back to: %v", err)
@@ -98,11 +112,24 @@ func TestWhoOpensItNextIsWhereTheLastOneWas(t *testing.T) {
 	b.write("f", "cut short")
 	again := b.open(func(c *checkpoint.Config) { c.Moved = func() {} })
 	skipped, unlisted, err := again.OpenHead(2)
-	if skipped != nil || unlisted || err != nil || again.Head().Number != 2 {
-		t.Fatalf("it is at %+v: %v, %v, %v", again.Head(), skipped, unlisted, err)
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case skipped != nil:
+		t.Fatalf("skipped = %v, want nil: %+v, %v", skipped, again.Head(), unlisted)
+	case unlisted:
+		t.Fatalf("unlisted = true, want false: %+v, %v", again.Head(), skipped)
+	case again.Head().Number != 2:
+		t.Fatalf("again.Head().Number = %v, want 2; it is at %+v: %v, %v, %v",
+			again.Head().Number, again.Head(), skipped, unlisted, err)
 	}
-	if changed, partly, err := again.Recover(t.Context(), false); !changed || partly || err != nil {
-		t.Errorf("rolling back: %v, %v, %v", changed, partly, err)
+	switch changed, partly, err := again.Recover(t.Context(), false); {
+	case err != nil:
+		t.Errorf("rolling back: %v", err)
+	case !changed:
+		t.Errorf("rolling back: changed = false, want true: %v", partly)
+	case partly:
+		t.Errorf("rolling back: partly = true, want false: %v", changed)
 	}
 	b.wantFile("f", "two")
 	if h := again.Head(); h.Number != 3 || h.Of != 2 {
@@ -123,8 +150,13 @@ func TestWhatSomebodyChangedMeanwhileIsTakenUp(t *testing.T) {
 		t.Errorf("rolling back: %v, %v", changed, err)
 	}
 	b.wantFile("f", "changed")
-	if h := b.Head(); h.Number != 2 || h.Of != 2 || h.Cause != history.CauseFiles {
-		t.Errorf("it is at %+v", h)
+	switch h := b.Head(); {
+	case h.Number != 2:
+		t.Errorf("h.Number = %v, want 2: %+v", h.Number, h)
+	case h.Of != 2:
+		t.Errorf("h.Of = %v, want 2: %+v", h.Of, h)
+	case h.Cause != history.CauseFiles:
+		t.Errorf("h.Cause = %v, want %v: %+v", h.Cause, history.CauseFiles, h)
 	}
 }
 
@@ -158,8 +190,13 @@ func TestAFolderIsBroughtBackWhateverBecameOfAnother(t *testing.T) {
 		if _, err := b.config.Trees["tmp"].Write("t", []byte("two")); err != nil {
 			t.Fatal(err)
 		}
-		if changed, partly, err := b.Recover(t.Context(), false); !changed || !partly || err != nil {
-			t.Errorf("rolling back: %v, %v, %v", changed, partly, err)
+		switch changed, partly, err := b.Recover(t.Context(), false); {
+		case err != nil:
+			t.Errorf("rolling back: %v", err)
+		case !changed:
+			t.Errorf("rolling back: changed = false, want true: %v", partly)
+		case !partly:
+			t.Errorf("rolling back: partly = false, want true: %v", changed)
 		}
 		if data, err := os.ReadFile(filepath.Join(b.dir, "tmp", "t")); string(data) != "one" || err != nil {
 			t.Fatalf("what could be brought back is %q, %v", data, err)
@@ -193,11 +230,21 @@ func TestFilesAreAsTheyWereFoundWhereAListIsDamaged(t *testing.T) {
 		}
 		b.write("f", "cut short")
 		again := b.open(nil)
-		if skipped, unlisted, err := again.OpenHead(2); skipped != nil || !unlisted || err != nil {
-			t.Fatalf("it is opened with %v, %v, %v", skipped, unlisted, err)
+		switch skipped, unlisted, err := again.OpenHead(2); {
+		case err != nil:
+			t.Fatalf("it is opened: %v", err)
+		case skipped != nil:
+			t.Fatalf("it is opened: skipped = %v, want nil: %v", skipped, unlisted)
+		case !unlisted:
+			t.Fatalf("it is opened: unlisted = false, want true: %v", skipped)
 		}
-		if changed, partly, err := again.Recover(t.Context(), false); changed || partly || err != nil {
-			t.Errorf("rolling back: %v, %v, %v", changed, partly, err)
+		switch changed, partly, err := again.Recover(t.Context(), false); {
+		case err != nil:
+			t.Errorf("rolling back: %v", err)
+		case changed:
+			t.Errorf("rolling back: changed = true, want false: %v", partly)
+		case partly:
+			t.Errorf("rolling back: partly = true, want false: %v", changed)
 		}
 		b.wantFile("f", "cut short")
 		if err := again.RestoreFiles(); err != nil {

@@ -44,8 +44,15 @@ func TestARunWaitsUntilItIsGoneOnWithOrGivenUp(t *testing.T) {
 	if err := b.CommitPaths(t.Context(), []string{"f"}); err != nil {
 		t.Fatal(err)
 	}
-	if w := b.Head().Waits(); w == nil || w.Execution != "x-1" || w.Since.IsZero() || b.Count() != step+1 {
-		t.Fatalf("it waits: %+v", b.Head())
+	switch w := b.Head().Waits(); {
+	case w == nil:
+		t.Fatalf("it waits: w is nil, want a value: %+v", b.Head())
+	case w.Execution != "x-1":
+		t.Fatalf(`it waits: w.Execution = %q, want "x-1"`, w.Execution)
+	case w.Since.IsZero():
+		t.Fatalf("it waits: w.Since.IsZero() = true, want false: %+v", b.Head())
+	case b.Count() != step+1:
+		t.Fatalf("it waits: b.Count() = %v, want %v: %+v", b.Count(), step+1, b.Head())
 	}
 	b.wantContent("content")
 	if !slices.Contains(slices.Collect(b.Head().Refs()), b.Head().Waiting.Content) || slices.Contains(slices.Collect(b.Head().Needs()), b.Head().Waiting.Content) {
@@ -54,8 +61,17 @@ func TestARunWaitsUntilItIsGoneOnWithOrGivenUp(t *testing.T) {
 	if err := b.GoOn(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if h := b.Head(); h.Waits() != nil || h.Waiting == nil || h.Of != step+1 || h.Previous != step || b.Count() != step+1 {
-		t.Errorf("going on is a step: %+v", h)
+	switch h := b.Head(); {
+	case h.Waits() != nil:
+		t.Errorf("going on is a step: h.Waits() = %v, want nil: %+v", h.Waits(), h)
+	case h.Waiting == nil:
+		t.Errorf("going on is a step: h.Waiting is nil, want a value: %+v", h)
+	case h.Of != step+1:
+		t.Errorf("going on is a step: h.Of = %v, want %v: %+v", h.Of, step+1, h)
+	case h.Previous != step:
+		t.Errorf("going on is a step: h.Previous = %v, want %v: %+v", h.Previous, step, h)
+	case b.Count() != step+1:
+		t.Errorf("going on is a step: b.Count() = %v, want %v: %+v", b.Count(), step+1, h)
 	}
 	b.keep(checkpoint.Note{Cause: history.CauseExecute, Over: true}, nil)
 	if h := b.Head(); h.Waiting != nil {
@@ -111,8 +127,19 @@ func TestWhoOpensItNextKnowsWhetherARunWaits(t *testing.T) {
 				got = w.Execution
 			}
 			r := again.Resume("python")
-			if got != c.waits || r == nil || r.Reseed != c.anew || again.Head().Of != 2 {
-				t.Errorf("%q waits, want %q; what it held is %+v, new: %v; it is at %+v", got, c.waits, r, c.anew, again.Head())
+			switch {
+			case got != c.waits:
+				t.Errorf("got = %v, want %v; %q waits, want %q; what it held is %+v, new: %v; it is at %+v",
+					got, c.waits, got, c.waits, r, c.anew, again.Head())
+			case r == nil:
+				t.Errorf("r is nil, want a value; %q waits, want %q; what it held is %+v, new: %v; it is at %+v",
+					got, c.waits, r, c.anew, again.Head())
+			case r.Reseed != c.anew:
+				t.Errorf("r.Reseed = %v, want %v; %q waits, want %q; what it held is %+v, new: %v; it is at %+v",
+					r.Reseed, c.anew, got, c.waits, r, c.anew, again.Head())
+			case again.Head().Of != 2:
+				t.Errorf("again.Head().Of = %v, want 2; %q waits, want %q; what it held is %+v, new: %v; it is at %+v",
+					again.Head().Of, got, c.waits, r, c.anew, again.Head())
 			}
 			if w := again.Head().Waiting; got == "" && w != nil {
 				t.Errorf("it is in the middle of %+v", w)
@@ -128,8 +155,14 @@ func TestWhatARunNeedsToGoOnMayBeMissing(t *testing.T) {
 	b.waits("x-1", "1", "content")
 	b.remove(b.Head().Waiting.Content)
 	again := b.open(func(c *checkpoint.Config) { c.Moved = func() {} })
-	if skipped, _, err := again.OpenHead(2); skipped != nil || err != nil || again.Head().Number != 2 {
-		t.Fatalf("%+v, %v, %v", again.Head(), skipped, err)
+	switch skipped, _, err := again.OpenHead(2); {
+	case err != nil:
+		t.Fatal(err)
+	case skipped != nil:
+		t.Fatalf("skipped = %v, want nil: %+v", skipped, again.Head())
+	case again.Head().Number != 2:
+		t.Fatalf("again.Head().Number = %v, want 2: %+v, %v",
+			again.Head().Number, again.Head(), skipped)
 	}
 	if _, err := again.Content(); !errors.Is(err, blob.ErrMissing) && !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("what is missing is read: %v", err)

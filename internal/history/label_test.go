@@ -24,8 +24,18 @@ func TestALabelIsTakenOffForGood(t *testing.T) {
 	}
 	for name, l := range map[string]*Line{"the line": l, "the folder": open(t, dir)} {
 		m, err := l.Get(3)
-		if err != nil || m.Number != 3 || l.Labelled(3) || l.Labels() != 0 || !slices.Equal(l.Numbers(), []int64{1, 2, 3}) {
-			t.Errorf("%s has %+v, %v: %+v", name, m, err, l)
+		switch {
+		case err != nil:
+			t.Errorf("%s: %v", name, err)
+		case m.Number != 3:
+			t.Errorf("%s: m.Number = %v, want 3: %+v, %+v", name, m.Number, m, l)
+		case l.Labelled(3):
+			t.Errorf("%s: l.Labelled(3) = true, want false: %+v, %+v", name, m, l)
+		case l.Labels() != 0:
+			t.Errorf("%s: l.Labels() = %v, want 0: %+v, %+v", name, l.Labels(), m, l)
+		case !slices.Equal(l.Numbers(), []int64{1, 2, 3}):
+			t.Errorf("%s: l.Numbers() = %v, want %v: %+v, %+v",
+				name, l.Numbers(), []int64{1, 2, 3}, m, l)
 		}
 	}
 	if err := l.Remove(3); err != nil {
@@ -63,8 +73,13 @@ func TestNoCheckpointIsLostForItsLabel(t *testing.T) {
 						t.Fatal(err)
 					}
 					m, err := again.Get(3)
-					if err != nil || m.Cause != "checkpoint" || again.Len() != 3 {
-						t.Errorf("there is %+v, %v: %+v", m, err, again)
+					switch {
+					case err != nil:
+						t.Error(err)
+					case m.Cause != "checkpoint":
+						t.Errorf(`m.Cause = %q, want "checkpoint"`, m.Cause)
+					case again.Len() != 3:
+						t.Errorf("again.Len() = %v, want 3: %+v, %+v", again.Len(), m, again)
 					}
 					if refused == nil && again.Labelled(3) {
 						t.Error("the label is back")

@@ -34,8 +34,13 @@ func filled(t *testing.T, dir string, n int) *Line {
 		if err := l.Append(m); err != nil {
 			t.Fatal(err)
 		}
-		if m.Number != int64(k+1) || m.Of != m.Number || m.Bytes == 0 {
-			t.Fatalf("it is %+v", m)
+		switch {
+		case m.Number != int64(k+1):
+			t.Fatalf("m.Number = %v, want %v: %+v", m.Number, int64(k+1), m)
+		case m.Of != m.Number:
+			t.Fatalf("m.Of = %v, want %v: %+v", m.Of, m.Number, m)
+		case m.Bytes == 0:
+			t.Fatalf("m.Bytes = %v, want other than 0: %+v", m.Bytes, m)
 		}
 	}
 	return l
@@ -47,16 +52,43 @@ func TestALineIsReadAsItWasWritten(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	filled(t, dir, 12)
 	l := open(t, dir)
-	if l.Len() != 12 || l.Labels() != 1 || !l.Labelled(12) || l.Labelled(11) || l.Next() != 13 {
-		t.Errorf("it is %+v", l)
+	switch {
+	case l.Len() != 12:
+		t.Errorf("l.Len() = %v, want 12: %+v", l.Len(), l)
+	case l.Labels() != 1:
+		t.Errorf("l.Labels() = %v, want 1: %+v", l.Labels(), l)
+	case !l.Labelled(12):
+		t.Errorf("l.Labelled(12) = false, want true: %+v", l)
+	case l.Labelled(11):
+		t.Errorf("l.Labelled(11) = true, want false: %+v", l)
+	case l.Next() != 13:
+		t.Errorf("l.Next() = %v, want 13: %+v", l.Next(), l)
 	}
 	m, err := l.Get(11)
-	if err != nil || m.Code != "x = 10" || m.Previous != 10 || m.Interpreters["python"].Variables[0].Preview != "10" || m.Interpreters["python"].Layers[0].Size != 10 {
-		t.Errorf("%+v, %v", m, err)
+	switch {
+	case err != nil:
+		t.Error(err)
+	case m.Code != "x = 10":
+		t.Errorf(`m.Code = %q, want "x = 10"`, m.Code)
+	case m.Previous != 10:
+		t.Errorf("m.Previous = %v, want 10: %+v", m.Previous, m)
+	case m.Interpreters["python"].Variables[0].Preview != "10":
+		t.Errorf(`m.Interpreters["python"].Variables[0].Preview = %q, want "10"`,
+			m.Interpreters["python"].Variables[0].Preview)
+	case m.Interpreters["python"].Layers[0].Size != 10:
+		t.Errorf(`m.Interpreters["python"].Layers[0].Size = %v, want 10: %+v`,
+			m.Interpreters["python"].Layers[0].Size, m)
 	}
 	head, skipped, err := l.Head(usable)
-	if err != nil || skipped != nil || head.Number != 12 || head.Label != "last" {
-		t.Errorf("the head is %+v, %v, %v", head, skipped, err)
+	switch {
+	case err != nil:
+		t.Errorf("the head: %v", err)
+	case skipped != nil:
+		t.Errorf("the head: skipped = %v, want nil: %+v", skipped, head)
+	case head.Number != 12:
+		t.Errorf("the head: head.Number = %v, want 12: %+v, %v", head.Number, head, skipped)
+	case head.Label != "last":
+		t.Errorf(`the head: head.Label = %q, want "last"`, head.Label)
 	}
 	if _, err := l.Get(77); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("%v", err)
@@ -66,8 +98,17 @@ func TestALineIsReadAsItWasWritten(t *testing.T) {
 func TestAnEmptyOrMissingFolderIsAnEmptyLine(t *testing.T) {
 	l := open(t, filepath.Join(t.TempDir(), "nowhere"))
 	head, skipped, err := l.Head(usable)
-	if l.Len() != 0 || l.Next() != 1 || head != nil || skipped != nil || err != nil {
-		t.Errorf("%+v, %v, %v, %v", l, head, skipped, err)
+	switch {
+	case err != nil:
+		t.Error(err)
+	case l.Len() != 0:
+		t.Errorf("l.Len() = %v, want 0; %+v, %v, %v, %v", l.Len(), l, head, skipped, err)
+	case l.Next() != 1:
+		t.Errorf("l.Next() = %v, want 1; %+v, %v, %v, %v", l.Next(), l, head, skipped, err)
+	case head != nil:
+		t.Errorf("head = %v, want nil: %+v, %v", head, l, skipped)
+	case skipped != nil:
+		t.Errorf("skipped = %v, want nil: %+v, %v", skipped, l, head)
 	}
 }
 
@@ -93,8 +134,15 @@ func TestADamagedHeadIsSkippedAndToldOf(t *testing.T) {
 			}
 			l := open(t, dir)
 			head, skipped, err := l.Head(usable)
-			if err != nil || head == nil || head.Number != 2 || !errors.Is(skipped, ErrDamaged) {
-				t.Errorf("%+v, %v, %v", head, skipped, err)
+			switch {
+			case err != nil:
+				t.Error(err)
+			case head == nil:
+				t.Errorf("head is nil, want a value: %v", skipped)
+			case head.Number != 2:
+				t.Errorf("head.Number = %v, want 2: %+v, %v", head.Number, head, skipped)
+			case !errors.Is(skipped, ErrDamaged):
+				t.Errorf("error %v, want %v", skipped, ErrDamaged)
 			}
 			if l.Next() != 4 {
 				t.Errorf("the next one is %d: a number is used once", l.Next())
@@ -111,8 +159,13 @@ func TestAHeadWhoseBlobsAreMissingIsSkippedAndADiskThatFailsIsAnError(t *testing
 		}
 		return nil
 	})
-	if err != nil || head.Number != 2 || !errors.Is(skipped, blob.ErrMissing) {
-		t.Errorf("%+v, %v, %v", head, skipped, err)
+	switch {
+	case err != nil:
+		t.Error(err)
+	case head.Number != 2:
+		t.Errorf("head.Number = %v, want 2: %+v, %v", head.Number, head, skipped)
+	case !errors.Is(skipped, blob.ErrMissing):
+		t.Errorf("error %v, want %v", skipped, blob.ErrMissing)
 	}
 	if head, _, err := l.Head(func(*Manifest) error { return errors.New("input/output error") }); err == nil {
 		t.Errorf("the head is %+v, although the disk failed", head)
@@ -144,8 +197,13 @@ func TestWhatIsRemovedIsGoneAndItsNumberIsNotUsedAgain(t *testing.T) {
 	if err := l.Remove(1, 3, 4, 99); err != nil {
 		t.Fatal(err)
 	}
-	if got := l.Numbers(); !slices.Equal(got, []int64{2}) || l.Labels() != 0 || l.Next() != 5 {
-		t.Errorf("%v, next %d", got, l.Next())
+	switch got := l.Numbers(); {
+	case !slices.Equal(got, []int64{2}):
+		t.Errorf("got = %v, want %v", got, []int64{2})
+	case l.Labels() != 0:
+		t.Errorf("l.Labels() = %v, want 0: %v", l.Labels(), got)
+	case l.Next() != 5:
+		t.Errorf("l.Next() = %v, want 5: %v", l.Next(), got)
 	}
 	if err := RemoveAll(dir, blob.OS); err != nil {
 		t.Fatal(err)

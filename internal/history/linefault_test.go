@@ -73,8 +73,13 @@ func TestACheckpointThatWasRefusedIsNotTheHead(t *testing.T) {
 						t.Fatal(err)
 					}
 					head, skipped, err := again.Head(usable)
-					if err != nil || skipped != nil || head.Code != want {
-						t.Errorf("the head is %+v, %v, %v; want %q", head, skipped, err, want)
+					switch {
+					case err != nil:
+						t.Errorf("the head: %v", err)
+					case skipped != nil:
+						t.Errorf("the head: skipped = %v, want nil: %+v, %q", skipped, head, want)
+					case head.Code != want:
+						t.Errorf("the head: head.Code = %v, want %v: %+v, %v", head.Code, want, head, skipped)
 					}
 				})
 			}
@@ -103,8 +108,14 @@ func TestAPowerCutLeavesTheLineThatWasAcknowledged(t *testing.T) {
 			t.Fatal(err)
 		}
 		head, skipped, err := again.Head(usable)
-		if err != nil || skipped != nil || head.Code != acknowledged && again.Len() != l.Len()+1 {
-			t.Errorf("seed %d: the head is %+v, %v, %v; want %s", seed, head, skipped, err, acknowledged)
+		switch {
+		case err != nil:
+			t.Errorf("seed %d: the head: %v", seed, err)
+		case skipped != nil:
+			t.Errorf("seed %d: the head: skipped = %v, want nil: %+v, %s", seed, skipped, head, acknowledged)
+		case head.Code != acknowledged && again.Len() != l.Len()+1:
+			t.Errorf("seed %d: head.Code = %q, want %q, or one entry more than %d: %+v",
+				seed, head.Code, acknowledged, l.Len(), head)
 		}
 	}
 }
@@ -125,8 +136,13 @@ func TestAManifestUnderAnotherNumberIsDamaged(t *testing.T) {
 	if m, err := l.Get(3); !errors.Is(err, ErrDamaged) {
 		t.Errorf("%+v, %v", m, err)
 	}
-	if head, skipped, err := l.Head(usable); err != nil || head.Number != 2 || !errors.Is(skipped, ErrDamaged) {
-		t.Errorf("%+v, %v, %v", head, skipped, err)
+	switch head, skipped, err := l.Head(usable); {
+	case err != nil:
+		t.Error(err)
+	case head.Number != 2:
+		t.Errorf("head.Number = %v, want 2: %+v, %v", head.Number, head, skipped)
+	case !errors.Is(skipped, ErrDamaged):
+		t.Errorf("error %v, want %v", skipped, ErrDamaged)
 	}
 }
 
@@ -143,8 +159,13 @@ func TestACheckpointWaitsForWhatComesBefore(t *testing.T) {
 			return nil
 		}
 		refused := l.Append(&Manifest{Cause: "execute", Label: "refused"}, absent, func() error { return refusal })
-		if !errors.Is(refused, refusal) || l.Next() != int64(n+1) || l.Labels() != 0 {
-			t.Errorf("after %v the next one is %d, and %d have a label", refused, l.Next(), l.Labels())
+		switch {
+		case !errors.Is(refused, refusal):
+			t.Errorf("error %v, want %v", refused, refusal)
+		case l.Next() != int64(n+1):
+			t.Errorf("l.Next() = %v, want %v: %v", l.Next(), int64(n+1), refused)
+		case l.Labels() != 0:
+			t.Errorf("l.Labels() = %v, want 0: %v", l.Labels(), refused)
 		}
 		if err := absent(); err != nil {
 			t.Error(err)
@@ -157,8 +178,13 @@ func TestACheckpointWaitsForWhatComesBefore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if head, skipped, err := again.Head(usable); err != nil || skipped != nil || head.Code != "taken" {
-			t.Errorf("the head is %+v, %v, %v", head, skipped, err)
+		switch head, skipped, err := again.Head(usable); {
+		case err != nil:
+			t.Errorf("the head: %v", err)
+		case skipped != nil:
+			t.Errorf("the head: skipped = %v, want nil: %+v", skipped, head)
+		case head.Code != "taken":
+			t.Errorf(`the head: head.Code = %q, want "taken"`, head.Code)
 		}
 	}
 }
