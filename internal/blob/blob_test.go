@@ -126,8 +126,14 @@ func TestWhatIsPutComesBack(t *testing.T) {
 					t.Fatal(err)
 				}
 				got, err := read(s, ref)
-				if err != nil || got != content || ref.Size != int64(len(content)) {
-					t.Errorf("%d bytes came back as %d, %v; the ref says %d", len(content), len(got), err, ref.Size)
+				switch {
+				case err != nil:
+					t.Error(err)
+				case got != content:
+					t.Errorf("got = %v, want %v; %d bytes came back as %d, %v; the ref says %d",
+						got, content, len(content), len(got), err, ref.Size)
+				case ref.Size != int64(len(content)):
+					t.Errorf("ref.Size = %v, want %v: %d, %d", ref.Size, int64(len(content)), len(content), len(got))
 				}
 				if whole, err := s.Load(ref, int64(len(content))); err != nil || string(whole) != content {
 					t.Errorf("%d bytes were loaded as %d, %v", len(content), len(whole), err)
@@ -337,8 +343,13 @@ func TestCollectRemovesWhatNobodyKeeps(t *testing.T) {
 		keep(refs[0].Digest)
 		return nil
 	})
-	if err != nil || n != 2 || bytes != 4<<10+104<<10 {
-		t.Errorf("%d with %d bytes were removed, %v", n, bytes, err)
+	switch {
+	case err != nil:
+		t.Error(err)
+	case n != 2:
+		t.Errorf("n = %v, want 2: %d", n, bytes)
+	case bytes != 4<<10+104<<10:
+		t.Errorf("bytes = %v, want %v: %d", bytes, 4<<10+104<<10, n)
 	}
 	if got, err := read(s, refs[0]); err != nil || got != "kept" {
 		t.Errorf("what was kept is %q, %v", got, err)

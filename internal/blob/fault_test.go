@@ -356,8 +356,13 @@ func TestADisksFaultsAreExplained(t *testing.T) {
 				return nil
 			})
 			err = w.commit(s, "1", "a", noise(200<<10))
-			if got := fault.Of(err); got == nil || got.Kind != c.want || got.Hint == "" {
-				t.Errorf("got %v (%+v), want %q with a hint", err, got, c.want)
+			switch got := fault.Of(err); {
+			case got == nil:
+				t.Errorf("got %v: got is nil, want a value: %q", err, c.want)
+			case got.Kind != c.want:
+				t.Errorf("got %v: got.Kind = %v, want %v: %+v", err, got.Kind, c.want, got)
+			case got.Hint == "":
+				t.Errorf("got %v: got.Hint is empty, want a text: %+v, %q", err, got, c.want)
 			}
 			w.disk.SetFault(nil)
 			if left, err := os.ReadDir(filepath.Join(w.dir, "blobs", "owner", "new")); err != nil || len(left) > 0 {

@@ -45,8 +45,10 @@ func TestAFileHasItsNameOnlyAfterWhatComesBefore(t *testing.T) {
 		t.Error(err)
 	}
 	holds("new")
-	if !done[0] || !done[1] || !done[2] {
-		t.Errorf("what was done before is %v", done)
+	for k, called := range done {
+		if !called {
+			t.Errorf("the %d. function was not called before the write: %v", k+1, done)
+		}
 	}
 }
 

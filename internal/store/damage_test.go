@@ -298,8 +298,13 @@ func TestAnOlderIndexIsBroughtForward(t *testing.T) {
 	}
 	older.PutSession(example("local", 300))
 	_, err := older.Sessions("local")
-	if !errors.Is(err, ErrUnavailable) || older.Complete() || older.await(t.Context()) == nil {
-		t.Errorf("the older one goes on: %v", err)
+	switch {
+	case !errors.Is(err, ErrUnavailable):
+		t.Errorf("the older one goes: error %v, want %v", err, ErrUnavailable)
+	case older.Complete():
+		t.Errorf("the older one goes: older.Complete() = true, want false: %v", err)
+	case older.await(t.Context()) == nil:
+		t.Errorf("the older one goes: older.await(t.Context()) is nil, want an error: %v", err)
 	}
 	if _, err := older.Rebuild(t.Context()); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("the older one rebuilds it: %v", err)

@@ -120,8 +120,15 @@ func TestWhatIsPutComesBack(t *testing.T) {
 		if got := sessions(t, s, owner); len(got) != 1 || !reflect.DeepEqual(got[0], want) {
 			t.Errorf("of %q came back %+v, want %+v", owner, got, want)
 		}
-		if got, sizes, err := s.Totals(owner, want.ID, "another"); err != nil || got != (Totals{1, -1, NameSum(want.ID)}) || !maps.Equal(sizes, map[string]int64{want.ID: -1}) {
-			t.Errorf("the totals of %q are %+v with %v, %v", owner, got, sizes, err)
+		switch got, sizes, err := s.Totals(owner, want.ID, "another"); {
+		case err != nil:
+			t.Errorf("the totals of %q: %v", owner, err)
+		case got != (Totals{1, -1, NameSum(want.ID)}):
+			t.Errorf("the totals of %q: got = %v, want %v: %v",
+				owner, got, (Totals{1, -1, NameSum(want.ID)}), sizes)
+		case !maps.Equal(sizes, map[string]int64{want.ID: -1}):
+			t.Errorf("the totals of %q: sizes = %v, want %v: %+v",
+				owner, sizes, map[string]int64{want.ID: -1}, got)
 		}
 	}
 	s.PutSession(Session{Owner: "zero", ID: "z"})
@@ -204,8 +211,15 @@ func TestTheNewerOfTwoRowsStays(t *testing.T) {
 			if c.stays {
 				want = c.first
 			}
-			if got := sessions(t, s, "local"); len(got) != 1 || got[0].Head != want.Head || !got[0].LastUsedAt.Equal(want.LastUsedAt) || !got[0].CreatedAt.Equal(want.CreatedAt) {
-				t.Errorf("there is %+v", got)
+			switch got := sessions(t, s, "local"); {
+			case len(got) != 1:
+				t.Errorf("len(got) = %d, want 1: %+v", len(got), got)
+			case got[0].Head != want.Head:
+				t.Errorf("got[0].Head = %v, want %v: %+v", got[0].Head, want.Head, got)
+			case !got[0].LastUsedAt.Equal(want.LastUsedAt):
+				t.Errorf("got[0].LastUsedAt.Equal(want.LastUsedAt) = false, want true: %+v", got)
+			case !got[0].CreatedAt.Equal(want.CreatedAt):
+				t.Errorf("got[0].CreatedAt.Equal(want.CreatedAt) = false, want true: %+v", got)
 			}
 		})
 	}
