@@ -34,15 +34,29 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if got.ID != id || got.Key != a.Key || got.ArgumentsDigest != got.Digest() || !json.Valid(got.Arguments) || got.State == Expired {
-			t.Errorf("it reads %+v", got)
+		switch {
+		case got.ID != id:
+			t.Errorf("got.ID = %v, want %v: %+v", got.ID, id, got)
+		case got.Key != a.Key:
+			t.Errorf("got.Key = %v, want %v: %+v", got.Key, a.Key, got)
+		case got.ArgumentsDigest != got.Digest():
+			t.Errorf("got.ArgumentsDigest = %v, want %v: %+v", got.ArgumentsDigest, got.Digest(), got)
+		case !json.Valid(got.Arguments):
+			t.Errorf("json.Valid(got.Arguments) = false, want true: %+v", got)
+		case got.State == Expired:
+			t.Errorf("got.State = %v, want other than %v: %+v", got.State, Expired, got)
 		}
 		data, err = got.encode()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := decode(data, "local", place, id); err != nil || !again.Call.same(got.Call) || again.State != got.State {
-			t.Errorf("it does not survive: %+v, %v", again, err)
+		switch again, err := decode(data, "local", place, id); {
+		case err != nil:
+			t.Errorf("it does not survive: %v", err)
+		case !again.Call.same(got.Call):
+			t.Errorf("it does not survive: again.Call.same(got.Call) = false, want true: %+v", again)
+		case again.State != got.State:
+			t.Errorf("it does not survive: again.State = %v, want %v: %+v", again.State, got.State, again)
 		}
 	})
 }

@@ -52,8 +52,14 @@ func TestAnApprovalIsAskedForDecidedAndUsedOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "approvals")
 	s, r := approval.Open(dir, approval.Options{}), asked()
 	a := request(t, s, r)
-	if a.State != approval.Pending || string(a.Arguments) != string(r.Arguments) || a.Expires.Sub(a.Created) != 24*time.Hour {
-		t.Errorf("it is %+v", a)
+	switch {
+	case a.State != approval.Pending:
+		t.Errorf("a.State = %v, want %v: %+v", a.State, approval.Pending, a)
+	case string(a.Arguments) != string(r.Arguments):
+		t.Errorf("a.Arguments = %q, want %q", string(a.Arguments), string(r.Arguments))
+	case a.Expires.Sub(a.Created) != 24*time.Hour:
+		t.Errorf("a.Expires.Sub(a.Created) = %v, want %v: %+v",
+			a.Expires.Sub(a.Created), 24*time.Hour, a)
 	}
 	s = approval.Open(dir, approval.Options{}) // after a restart
 	if again := request(t, s, r); again.ID != a.ID || string(again.Arguments) != string(r.Arguments) {
@@ -62,8 +68,13 @@ func TestAnApprovalIsAskedForDecidedAndUsedOnce(t *testing.T) {
 	if err := s.Use(t.Context(), a.ID, r); fault.KindOf(err) != fault.Denied {
 		t.Errorf("before it is decided it gives %v", err)
 	}
-	if got := decide(t, s, a, true); got.State != approval.Granted || got.By != "boss" || got.Reason != "so" {
-		t.Errorf("it is decided as %+v", got)
+	switch got := decide(t, s, a, true); {
+	case got.State != approval.Granted:
+		t.Errorf("it is decided as: got.State = %v, want %v: %+v", got.State, approval.Granted, got)
+	case got.By != "boss":
+		t.Errorf(`it is decided as: got.By = %q, want "boss"`, got.By)
+	case got.Reason != "so":
+		t.Errorf(`it is decided as: got.Reason = %q, want "so"`, got.Reason)
 	}
 	if _, err := s.Decide(t.Context(), "local", a.ID, approval.Decision{By: "late"}); fault.KindOf(err) != fault.Conflict {
 		t.Errorf("a second decision gives %v", err)
@@ -152,8 +163,15 @@ func TestWhatIsAnothersDoesNotExist(t *testing.T) {
 	}
 	mine, err := s.List("local")
 	all, err2 := s.All()
-	if len(mine) != 1 || len(all) != 2 || err != nil || err2 != nil {
-		t.Errorf("there are %d and %d, %v, %v", len(mine), len(all), err, err2)
+	switch {
+	case err != nil:
+		t.Error(err)
+	case len(mine) != 1:
+		t.Errorf("len(mine) = %d, want 1: %+v", len(mine), mine)
+	case len(all) != 2:
+		t.Errorf("len(all) = %d, want 2: %+v", len(all), all)
+	case err2 != nil:
+		t.Errorf("err2 = %v, want nil", err2)
 	}
 }
 
@@ -181,8 +199,15 @@ func TestTheFirstDecisionCounts(t *testing.T) {
 	}
 	all.Wait()
 	got, err := approval.Open(dir, approval.Options{}).Get("local", a.ID)
-	if granted.Load()+denied.Load() != 1 || err != nil || (got.State == approval.Granted) != (granted.Load() == 1) {
-		t.Errorf("%d granted, %d denied; it is %v, %v", granted.Load(), denied.Load(), got.State, err)
+	switch {
+	case err != nil:
+		t.Error(err)
+	case granted.Load()+denied.Load() != 1:
+		t.Errorf("granted.Load() + denied.Load() = %v, want 1; %d granted, %d denied; it is %v, %v",
+			granted.Load()+denied.Load(), granted.Load(), denied.Load(), got.State, err)
+	case (got.State == approval.Granted) != (granted.Load() == 1):
+		t.Errorf("got.State == approval.Granted = %v, want %v; %d granted, %d denied; it is %v, %v",
+			got.State == approval.Granted, (granted.Load() == 1), granted.Load(), denied.Load(), got.State, err)
 	}
 	var used atomic.Int64
 	if granted.Load() == 1 {
@@ -268,8 +293,14 @@ func TestTimeIsUp(t *testing.T) {
 		a := request(t, s, r)
 		began := time.Now()
 		got, err := s.Wait(t.Context(), "local", a.ID)
-		if err != nil || got.State != approval.Expired || time.Since(began) > time.Hour+3*time.Second {
-			t.Errorf("after %v it is %v, %v", time.Since(began), got.State, err)
+		switch {
+		case err != nil:
+			t.Error(err)
+		case got.State != approval.Expired:
+			t.Errorf("got.State = %v, want %v", got.State, approval.Expired)
+		case time.Since(began) > time.Hour+3*time.Second:
+			t.Errorf("time.Since(began) = %v, want at most %v: %v",
+				time.Since(began), time.Hour+3*time.Second, got.State)
 		}
 		if _, err := s.Decide(t.Context(), "local", a.ID, approval.Decision{Grant: true}); fault.KindOf(err) != fault.Conflict {
 			t.Errorf("too late gives %v", err)
@@ -361,8 +392,13 @@ func TestAnOwnersApprovalsAreBounded(t *testing.T) {
 	if err := ask(); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := s.List("local"); err != nil || len(left) != 3 || left[0].ID != all[1].ID {
-		t.Errorf("there are %d, %v", len(left), err)
+	switch left, err := s.List("local"); {
+	case err != nil:
+		t.Error(err)
+	case len(left) != 3:
+		t.Errorf("len(left) = %d, want 3: %+v", len(left), left)
+	case left[0].ID != all[1].ID:
+		t.Errorf("left[0].ID = %v, want %v", left[0].ID, all[1].ID)
 	}
 	now = now.Add(26 * time.Hour)
 	if err := s.Sweep(); err != nil {

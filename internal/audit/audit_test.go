@@ -103,9 +103,22 @@ func TestARecordSaysWhoRanWhat(t *testing.T) {
 			t.Fatalf("the records are %v", all)
 		}
 		r := all[0]
-		if r.Principal != "token:1" || r.Client != "inspector" || r.RequestID != "r-1" || r.TraceID != "0af7651916cd43dd8448eb211c80319c" || r.Transport != "http" ||
-			r.CodeSHA256 != "710fd7157367ff489c2397af78d1f351a1e4ba172b82cebc2e515a1468b52c15" || r.CodeBytes != len(code) {
-			t.Errorf("the record is %+v", r)
+		switch {
+		case r.Principal != "token:1":
+			t.Errorf(`the record: r.Principal = %q, want "token:1"`, r.Principal)
+		case r.Client != "inspector":
+			t.Errorf(`the record: r.Client = %q, want "inspector"`, r.Client)
+		case r.RequestID != "r-1":
+			t.Errorf(`the record: r.RequestID = %q, want "r-1"`, r.RequestID)
+		case r.TraceID != "0af7651916cd43dd8448eb211c80319c":
+			t.Errorf(`the record: r.TraceID = %q, want "0af7651916cd43dd8448eb211c80319c"`, r.TraceID)
+		case r.Transport != "http":
+			t.Errorf(`the record: r.Transport = %q, want "http"`, r.Transport)
+		case r.CodeSHA256 != "710fd7157367ff489c2397af78d1f351a1e4ba172b82cebc2e515a1468b52c15":
+			t.Errorf("the record: r.CodeSHA256 = %q, want %q",
+				r.CodeSHA256, "710fd7157367ff489c2397af78d1f351a1e4ba172b82cebc2e515a1468b52c15")
+		case r.CodeBytes != len(code):
+			t.Errorf("the record: r.CodeBytes = %v, want %v: %+v", r.CodeBytes, len(code), r)
 		}
 		text, err := os.ReadFile(today(t, dir))
 		if err != nil || bytes.Contains(text, []byte("a secret")) != include {
@@ -123,8 +136,15 @@ func TestNoValueForgesARecord(t *testing.T) {
 	forged := "x\"}\n{\"time\":\"2026-01-01T00:00:00Z\",\"action\":\"execute\"}\n\x1b[2J\u009b\u202e\u2028"
 	write(t, l, telemetry.WithClient(t.Context(), forged), audit.Record{Action: audit.FileWrite, Target: forged, Session: forged})
 	text, err := os.ReadFile(today(t, dir))
-	if err != nil || bytes.Count(text, []byte("\n")) != 1 || bytes.ContainsAny(text, "\x1b\u009b\u202e\u2028") {
-		t.Errorf("the file is %q, %v", text, err)
+	switch {
+	case err != nil:
+		t.Errorf("the file: %v", err)
+	case bytes.Count(text, []byte("\n")) != 1:
+		t.Errorf(`the file: bytes.Count(text, []byte("\n")) = %v, want 1: %q`,
+			bytes.Count(text, []byte("\n")), text)
+	case bytes.ContainsAny(text, "\x1b\u009b\u202e\u2028"):
+		t.Errorf(`the file: bytes.ContainsAny(text, "\x1b\u009b\u202e\u2028") = true, want false: %q`,
+			text)
 	}
 	if all := read(t, dir, audit.Filter{}); len(all) != 1 || all[0].Target != forged {
 		t.Errorf("the records are %+v", all)
@@ -210,8 +230,17 @@ func TestWhoeverWritesAfterACrashBeginsALineOfTheirOwn(t *testing.T) {
 	write(t, next, t.Context(), audit.Record{Action: audit.Reset})
 	write(t, l, t.Context(), audit.Record{Action: audit.Reset})
 	r := verify(t, dir)
-	if r.Records != 3 || len(r.Problems) != 0 || len(r.Torn) != 1 || r.Torn[0].Line != 2 || len(r.Heads) != 2 {
-		t.Errorf("the report is %+v", r)
+	switch {
+	case r.Records != 3:
+		t.Errorf("the report: r.Records = %v, want 3: %+v", r.Records, r)
+	case len(r.Problems) != 0:
+		t.Errorf("the report: r.Problems = %v, want none: %+v", r.Problems, r)
+	case len(r.Torn) != 1:
+		t.Errorf("the report: len(r.Torn) = %d, want 1: %+v", len(r.Torn), r.Torn)
+	case r.Torn[0].Line != 2:
+		t.Errorf("the report: r.Torn[0].Line = %v, want 2: %+v", r.Torn[0].Line, r)
+	case len(r.Heads) != 2:
+		t.Errorf("the report: len(r.Heads) = %d, want 2: %+v", len(r.Heads), r.Heads)
 	}
 	if len(r.Unfinished) != 1 || r.Unfinished[0] != "x-1" {
 		t.Errorf("unfinished are %v", r.Unfinished)
@@ -243,8 +272,15 @@ func TestProcessesShareAFolder(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if r := verify(t, dir); r.Records != 600 || len(r.Problems) != 0 || len(r.Torn) != 0 || len(r.Heads) != 3 {
-		t.Errorf("the report is %+v", r)
+	switch r := verify(t, dir); {
+	case r.Records != 600:
+		t.Errorf("the report: r.Records = %v, want 600: %+v", r.Records, r)
+	case len(r.Problems) != 0:
+		t.Errorf("the report: r.Problems = %v, want none: %+v", r.Problems, r)
+	case len(r.Torn) != 0:
+		t.Errorf("the report: r.Torn = %v, want none: %+v", r.Torn, r)
+	case len(r.Heads) != 3:
+		t.Errorf("the report: len(r.Heads) = %d, want 3: %+v", len(r.Heads), r.Heads)
 	}
 }
 
@@ -268,8 +304,17 @@ func TestAFullDisk(t *testing.T) {
 	c := audit.Config{Dir: full(t), Failed: func(context.Context) { failures++ }}
 	required := audit.New(c)
 	err := required.Write(t.Context(), audit.Record{Action: audit.Execute})
-	if f := fault.Of(err); f == nil || f.Kind != fault.Unavailable || !strings.Contains(f.Message, "disk is full") || f.Hint == "" || !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("where records are required it says %v", err)
+	switch f := fault.Of(err); {
+	case f == nil:
+		t.Errorf("where records are required: no fault, want one: %v", err)
+	case f.Kind != fault.Unavailable:
+		t.Errorf("where records are required: f.Kind = %v, want %v: %v", f.Kind, fault.Unavailable, err)
+	case !strings.Contains(f.Message, "disk is full"):
+		t.Errorf(`where records are required: f.Message = %q, want "disk is full" in it`, f.Message)
+	case f.Hint == "":
+		t.Errorf("where records are required: f.Hint is empty, want a text: %v", err)
+	case !errors.Is(err, syscall.ENOSPC):
+		t.Errorf("where records are required: error %v, want %v", err, syscall.ENOSPC)
 	}
 	c.Mode = audit.BestEffort
 	if err := audit.New(c).Write(t.Context(), audit.Record{Action: audit.Execute}); err != nil {

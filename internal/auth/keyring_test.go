@@ -88,8 +88,15 @@ func TestAnIssuerThatIsDownIsTriedAgain(t *testing.T) {
 	for round, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
 		for range 5 {
 			_, err := o.Verify(t.Context(), token)
-			if f := fault.Of(err); f == nil || f.Kind != fault.Unavailable || f.RetryAfter > pause || f.RetryAfter < time.Second {
-				t.Fatalf("got %v", err)
+			switch f := fault.Of(err); {
+			case f == nil:
+				t.Fatalf("got %v: no fault, want one", err)
+			case f.Kind != fault.Unavailable:
+				t.Fatalf("got %v: f.Kind = %v, want %v", err, f.Kind, fault.Unavailable)
+			case f.RetryAfter > pause:
+				t.Fatalf("got %v: f.RetryAfter = %v, want at most %v", err, f.RetryAfter, pause)
+			case f.RetryAfter < time.Second:
+				t.Fatalf("got %v: f.RetryAfter = %v, want at least %v", err, f.RetryAfter, time.Second)
 			}
 			if status, header := Challenge(err, ""); status != 503 || header != "" {
 				t.Errorf("a client is told %d %s", status, header)
@@ -225,8 +232,13 @@ func TestOddKeysAreLeftOutOfASet(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys, err := parseKeys([]byte(`{"keys":[{"kty":"new"},5,{"kty":"OKP","crv":"Ed448","x":"AA"},{"kty":"RSA","n":"AQ","e":"AQAB"},` + string(right) + `]}`))
-	if err != nil || len(keys) != 1 || keys[0].KeyID != "one" {
-		t.Errorf("got %v, %v", keys, err)
+	switch {
+	case err != nil:
+		t.Error(err)
+	case len(keys) != 1:
+		t.Errorf("len(keys) = %d, want 1: %+v", len(keys), keys)
+	case keys[0].KeyID != "one":
+		t.Errorf(`keys[0].KeyID = %q, want "one"`, keys[0].KeyID)
 	}
 }
 
@@ -258,7 +270,12 @@ func TestWhoMayBeAnIssuer(t *testing.T) {
 			t.Errorf("%q (%v): %v", test.url, test.allowHTTP, err)
 		}
 	}
-	if _, err := NewOAuth(OAuthConfig{Issuer: "http://issuer.test"}); err == nil || !strings.Contains(err.Error(), "audience") || !strings.Contains(err.Error(), "https") {
-		t.Errorf("both mistakes should be there: %v", err)
+	switch _, err := NewOAuth(OAuthConfig{Issuer: "http://issuer.test"}); {
+	case err == nil:
+		t.Error("both mistakes should be there: no error, want one")
+	case !strings.Contains(err.Error(), "audience"):
+		t.Errorf(`both mistakes should be there: err = %q, want "audience" in it`, err.Error())
+	case !strings.Contains(err.Error(), "https"):
+		t.Errorf(`both mistakes should be there: err = %q, want "https" in it`, err.Error())
 	}
 }

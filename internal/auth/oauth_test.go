@@ -230,8 +230,13 @@ func TestScopesAndWhatTheyReach(t *testing.T) {
 				return
 			}
 			status, header := Challenge(err, "https://here.test/meta")
-			if status != 403 || !strings.Contains(header, `error="insufficient_scope"`) || !strings.Contains(header, `scope="`+test.missing+`"`) {
-				t.Errorf("got %d %s", status, header)
+			switch {
+			case status != 403:
+				t.Errorf("status = %v, want 403: %s", status, header)
+			case !strings.Contains(header, `error="insufficient_scope"`):
+				t.Errorf("header = %q, want %q in it", header, `error="insufficient_scope"`)
+			case !strings.Contains(header, `scope="`+test.missing+`"`):
+				t.Errorf("header = %q, want %q in it", header, `scope="`+test.missing+`"`)
 			}
 		})
 	}

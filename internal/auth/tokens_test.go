@@ -35,8 +35,13 @@ func create(t *testing.T, s *Tokens, token Token) (string, Token) {
 func refused(t *testing.T, err error, code, message, token string) {
 	t.Helper()
 	var r *refusal
-	if !errors.As(err, &r) || r.code != code || fault.KindOf(err) != fault.Denied {
-		t.Fatalf("got %v, want a refusal with %q", err, code)
+	switch {
+	case !errors.As(err, &r):
+		t.Fatalf("error %v, want a %T", err, r)
+	case r.code != code:
+		t.Fatalf("r.code = %v, want %v: %v", r.code, code, err)
+	case fault.KindOf(err) != fault.Denied:
+		t.Fatalf("error %v, want kind %v", err, fault.Denied)
 	}
 	if !strings.HasPrefix(err.Error(), message) {
 		t.Errorf("the message is %q, want %q", err, message)
@@ -74,8 +79,17 @@ func TestATokenIsItsBearer(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	all, err := s.List()
-	if err != nil || len(all) != 1 || all[0].Owner != Local || all[0].LastUsed.IsZero() || !all[0].LastUsed.Equal(all[0].LastUsed.Truncate(useGrain)) {
-		t.Errorf("listed are %+v, %v", all, err)
+	switch {
+	case err != nil:
+		t.Error(err)
+	case len(all) != 1:
+		t.Errorf("len(all) = %d, want 1: %+v", len(all), all)
+	case all[0].Owner != Local:
+		t.Errorf("all[0].Owner = %v, want %v: %+v", all[0].Owner, Local, all)
+	case all[0].LastUsed.IsZero():
+		t.Errorf("all[0].LastUsed.IsZero() = true, want false: %+v", all)
+	case !all[0].LastUsed.Equal(all[0].LastUsed.Truncate(useGrain)):
+		t.Errorf("all[0].LastUsed.Equal(all[0].LastUsed.Truncate(useGrain)) = false, want true: %+v", all)
 	}
 }
 
@@ -130,8 +144,15 @@ func TestATokenEnds(t *testing.T) {
 		time.Sleep(keepEnded + time.Second)
 		create(t, s, Token{Name: "c"})
 		all, err := s.List()
-		if err != nil || len(all) != 2 || all[0].Name != "a" || all[1].Name != "c" {
-			t.Errorf("after a month there are %+v, %v", all, err)
+		switch {
+		case err != nil:
+			t.Errorf("after a month there: %v", err)
+		case len(all) != 2:
+			t.Errorf("after a month there: len(all) = %d, want 2: %+v", len(all), all)
+		case all[0].Name != "a":
+			t.Errorf(`after a month there: all[0].Name = %q, want "a"`, all[0].Name)
+		case all[1].Name != "c":
+			t.Errorf(`after a month there: all[1].Name = %q, want "c"`, all[1].Name)
 		}
 	})
 }
@@ -470,8 +491,13 @@ func TestAnyAndStatic(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p, err := test.v.Verify(t.Context(), test.token)
-			if fault.KindOf(err) != test.kind || test.id != "" && p.ID != test.id || test.id == "" && p != nil {
-				t.Errorf("got %+v, %v", p, err)
+			switch {
+			case fault.KindOf(err) != test.kind:
+				t.Errorf("error %v, want kind %v", err, test.kind)
+			case test.id != "" && p.ID != test.id:
+				t.Errorf("p.ID = %q, want %q", p.ID, test.id)
+			case test.id == "" && p != nil:
+				t.Errorf("p = %+v, want nil: %v", p, err)
 			}
 		})
 	}
