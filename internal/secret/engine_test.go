@@ -104,8 +104,13 @@ func TestValuesArePutInWhereTheyMayStand(t *testing.T) {
 			t.Errorf("%s: %v", about, err)
 			continue
 		}
-		if got := sent(t, c.r); !strings.Contains(got, c.want) || strings.Contains(got, Marker) || strings.Contains(got, "Range") {
-			t.Errorf("%s: it sends %s", about, got)
+		switch got := sent(t, c.r); {
+		case !strings.Contains(got, c.want):
+			t.Errorf("%s: it sends: got = %q, want %q in it", about, got, c.want)
+		case strings.Contains(got, Marker):
+			t.Errorf("%s: it sends: got = %q, want no %q in it", about, got, Marker)
+		case strings.Contains(got, "Range"):
+			t.Errorf(`%s: it sends: got = %q, want no "Range" in it`, about, got)
 		}
 	}
 }
@@ -245,12 +250,26 @@ func TestABodyIsFilledHoweverItIsSplit(t *testing.T) {
 	}
 	large := strings.Repeat("x", maxWhole) + s.vars["BODY"]
 	r := request("POST", "https://api.example.com/", large)
-	if err := s.Request(r); err != nil || r.ContentLength != -1 || !strings.HasSuffix(sent(t, r), "é fgh") {
-		t.Errorf("a large body: %v, %d", err, r.ContentLength)
+	switch err := s.Request(r); {
+	case err != nil:
+		t.Errorf("a large body: %v", err)
+	case r.ContentLength != -1:
+		t.Errorf("a large body: r.ContentLength = %v, want -1", r.ContentLength)
+	}
+	if got := sent(t, r); !strings.HasSuffix(got, "é fgh") {
+		t.Errorf(`a large body: it sends %d bytes that end with %q, want suffix "é fgh"`, len(got), got[max(0, len(got)-20):])
 	}
 	r = request("POST", "https://evil.test/", large[:maxWhole+5])
-	if err := s.Request(r); err != nil || r.ContentLength != maxWhole+5 || !strings.HasSuffix(sent(t, r), "xxpaddo") {
-		t.Errorf("a large body into which nothing is put: %v, %d", err, r.ContentLength)
+	switch err := s.Request(r); {
+	case err != nil:
+		t.Errorf("a large body into which nothing is put: %v", err)
+	case r.ContentLength != maxWhole+5:
+		t.Errorf("a large body into which nothing is put: r.ContentLength = %v, want %v",
+			r.ContentLength, maxWhole+5)
+	}
+	if got := sent(t, r); !strings.HasSuffix(got, "xxpaddo") {
+		t.Errorf(`a large body into which nothing is put: it sends %d bytes that end with %q, want suffix "xxpaddo"`,
+			len(got), got[max(0, len(got)-20):])
 	}
 }
 
@@ -330,8 +349,13 @@ func echoed(t *testing.T, e *Engine, body, coding string, n int) string {
 	if err != nil {
 		t.Errorf("%s: %v", coding, err)
 	}
-	if err := resp.Body.Close(); err != nil || resp.ContentLength != -1 || len(resp.Header) > 0 {
-		t.Errorf("%v, length %d, %v", err, resp.ContentLength, resp.Header)
+	switch err := resp.Body.Close(); {
+	case err != nil:
+		t.Error(err)
+	case resp.ContentLength != -1:
+		t.Errorf("resp.ContentLength = %v, want -1: %v", resp.ContentLength, resp.Header)
+	case len(resp.Header) > 0:
+		t.Errorf("resp.Header = %v, want none: %d", resp.Header, resp.ContentLength)
 	}
 	return string(text)
 }
@@ -348,8 +372,14 @@ func TestWhatIsEchoedIsRedacted(t *testing.T) {
 				text = compressed(t, coding, body)
 			}
 			got := echoed(t, s.Engine, text, coding, n)
-			if strings.Contains(got, token) || strings.Contains(got, b64("user:" + token)[8:30]) || !strings.HasPrefix(got, "you said "+tok+", "+s.vars["QUERY"]+", ") {
-				t.Errorf("%s: it tells %q", coding, got)
+			switch {
+			case strings.Contains(got, token):
+				t.Errorf("%s:: got = %q, want no %q in it", coding, got, token)
+			case strings.Contains(got, b64("user:" + token)[8:30]):
+				t.Errorf("%s:: got = %q, want no %q in it", coding, got, b64("user:" + token)[8:30])
+			case !strings.HasPrefix(got, "you said "+tok+", "+s.vars["QUERY"]+", "):
+				t.Errorf("%s:: got = %q, want prefix %q",
+					coding, got, "you said "+tok+", "+s.vars["QUERY"]+", ")
 			}
 		}
 	}
@@ -362,8 +392,14 @@ func TestWhatIsEchoedIsRedacted(t *testing.T) {
 	if err := s.Response(resp); err != nil {
 		t.Fatal(err)
 	}
-	if h := resp.Header; h.Get("Location") != "https://evil.test/?t="+s.vars["QUERY"] || h["Set-Cookie"][1] != "t="+tok+"; Secure" || len(h) != 2 {
-		t.Errorf("the header is %v", h)
+	switch h := resp.Header; {
+	case h.Get("Location") != "https://evil.test/?t="+s.vars["QUERY"]:
+		t.Errorf("header Location = %q, want %q",
+			h.Get("Location"), "https://evil.test/?t="+s.vars["QUERY"])
+	case h["Set-Cookie"][1] != "t="+tok+"; Secure":
+		t.Errorf(`h["Set-Cookie"][1] = %q, want %q`, h["Set-Cookie"][1], "t="+tok+"; Secure")
+	case len(h) != 2:
+		t.Errorf("len(h) = %d, want 2: %+v", len(h), h)
 	}
 	odd := &http.Response{Header: http.Header{"Content-Encoding": {"compress"}}, Body: io.NopCloser(strings.NewReader("x"))}
 	is(t, s.Response(odd), fault.Unavailable, `encoded as "compress"`)

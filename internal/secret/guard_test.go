@@ -34,8 +34,14 @@ func TestCredentialsOfAServerThatEchoesThem(t *testing.T) {
 		}
 		text, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if got := string(text); err != nil || got != "data: "+want+" (hidden) text/event-stream session-12345\n\n" || resp.Header.Get("X-Echo") != "(hidden)" {
-			t.Errorf("%s: it tells %q, %v", authorization, got, resp.Header)
+		switch got := string(text); {
+		case err != nil:
+			t.Errorf("%s:: %v", authorization, err)
+		case got != "data: "+want+" (hidden) text/event-stream session-12345\n\n":
+			t.Errorf("%s:: got = %q, want %q",
+				authorization, got, "data: "+want+" (hidden) text/event-stream session-12345\n\n")
+		case resp.Header.Get("X-Echo") != "(hidden)":
+			t.Errorf(`%s:: header X-Echo = %q, want "(hidden)"`, authorization, resp.Header.Get("X-Echo"))
 		}
 		if strings.Contains(r.Header.Get("Authorization"), hidden) {
 			t.Error("the request was changed")
@@ -84,8 +90,17 @@ func TestPartsOfHeadersAreCredentialsToo(t *testing.T) {
 		text, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		server.Close()
-		if err != nil || string(text) != sent.want || resp.Header.Get("X-Echo") != sent.want || resp.Header.Get("Set-Cookie") != sent.want || resp.Status != "200 OK "+sent.want {
-			t.Errorf("%s: %s: it tells %q, %q, %v; %v", sent.name, sent.value, text, resp.Status, resp.Header, err)
+		switch {
+		case err != nil:
+			t.Error(err)
+		case string(text) != sent.want:
+			t.Errorf("text = %q, want %q", string(text), sent.want)
+		case resp.Header.Get("X-Echo") != sent.want:
+			t.Errorf("header X-Echo = %q, want %q", resp.Header.Get("X-Echo"), sent.want)
+		case resp.Header.Get("Set-Cookie") != sent.want:
+			t.Errorf("header Set-Cookie = %q, want %q", resp.Header.Get("Set-Cookie"), sent.want)
+		case resp.Status != "200 OK "+sent.want:
+			t.Errorf("resp.Status = %q, want %q", resp.Status, "200 OK "+sent.want)
 		}
 	}
 }

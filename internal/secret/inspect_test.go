@@ -66,8 +66,14 @@ func TestAValueComesBackNowhereInNoForm(t *testing.T) {
 		"mail": escapedAll(token, "=%02X"), "twice": escapedAll(escapedAll(token, "%%%02x"), "%%%02X"),
 	} {
 		for n := 1; n <= len(text); n++ {
-			if got, err := answered(t, s.Engine, &http.Response{}, "a "+text+" b", n); err != nil || !strings.Contains(got, tok) || strings.Contains(strings.ToLower(got), strings.ToLower(text)) {
-				t.Fatalf("%s, in parts of %d: %q, %v", form, n, got, err)
+			switch got, err := answered(t, s.Engine, &http.Response{}, "a "+text+" b", n); {
+			case err != nil:
+				t.Fatalf("%s, in parts of %d: %v", form, n, err)
+			case !strings.Contains(got, tok):
+				t.Fatalf("%s, in parts of %d: got = %q, want %q in it", form, n, got, tok)
+			case strings.Contains(strings.ToLower(got), strings.ToLower(text)):
+				t.Fatalf("%s, in parts of %d: strings.ToLower(got) = %q, want no %q in it",
+					form, n, strings.ToLower(got), strings.ToLower(text))
 			}
 		}
 		if got, err := answered(t, s.Engine, &http.Response{}, `{"a":"`+text+`"}`, 7); err != nil || !strings.Contains(got, tok) {

@@ -142,8 +142,15 @@ func TestThroughTheProxy(t *testing.T) {
 		text, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		all := string(text) + fmt.Sprint(resp.Header, resp.Trailer)
-		if seen := <-got; err != nil || !strings.HasSuffix(seen, "Bearer "+token) || strings.Contains(all, token) || !strings.Contains(string(text), "Bearer "+tok) {
-			t.Errorf("%s: the server sees %q, the program %q (%v)", path, seen, all, err)
+		switch seen := <-got; {
+		case err != nil:
+			t.Errorf("%s: the server sees: %v", path, err)
+		case !strings.HasSuffix(seen, "Bearer "+token):
+			t.Errorf("%s: the server sees: seen = %q, want suffix %q", path, seen, "Bearer "+token)
+		case strings.Contains(all, token):
+			t.Errorf("%s: the server sees: all = %q, want no %q in it", path, all, token)
+		case !strings.Contains(string(text), "Bearer "+tok):
+			t.Errorf("%s: the server sees: text = %q, want %q in it", path, string(text), "Bearer "+tok)
 		}
 		if path == "/trailer" && resp.Trailer.Get("X-After") != "Bearer "+tok {
 			t.Errorf("the trailer is %v", resp.Trailer)
@@ -156,14 +163,25 @@ func TestThroughTheProxy(t *testing.T) {
 	}
 	text, _ := io.ReadAll(resp.Body)
 	resp.Body.Close()
-	if resp.StatusCode != 403 || strings.Contains(string(text), token) || !strings.HasPrefix(resp.Header.Get("X-Paddock-Denied"), "secret: ") {
-		t.Errorf("after a redirect: %d %s", resp.StatusCode, text)
+	switch {
+	case resp.StatusCode != 403:
+		t.Errorf("after a redirect: resp.StatusCode = %v, want 403: %s", resp.StatusCode, text)
+	case strings.Contains(string(text), token):
+		t.Errorf("after a redirect: text = %q, want no %q in it", string(text), token)
+	case !strings.HasPrefix(resp.Header.Get("X-Paddock-Denied"), "secret: "):
+		t.Errorf(`after a redirect: header X-Paddock-Denied = %q, want prefix "secret: "`,
+			resp.Header.Get("X-Paddock-Denied"))
 	}
 	if seen := <-got; !strings.HasPrefix(seen, "example.com") || len(got) > 0 {
 		t.Errorf("the other host was asked: %q", seen)
 	}
-	if list := d.Denials(); len(list) != 1 || list[0].Cause != "secret" || !strings.Contains(list[0].Message, "TOKEN may not") {
-		t.Errorf("the denials are %+v", list)
+	switch list := d.Denials(); {
+	case len(list) != 1:
+		t.Errorf("the denials: len(list) = %d, want 1: %+v", len(list), list)
+	case list[0].Cause != "secret":
+		t.Errorf(`the denials: list[0].Cause = %q, want "secret"`, list[0].Cause)
+	case !strings.Contains(list[0].Message, "TOKEN may not"):
+		t.Errorf(`the denials: list[0].Message = %q, want "TOKEN may not" in it`, list[0].Message)
 	}
 	// Events flow, though they have no end.
 	resp, err = ask("GET", base+"/events", nil)
@@ -179,7 +197,12 @@ func TestThroughTheProxy(t *testing.T) {
 	}
 	resp.Body.Close()
 	_ = d.Close()
-	if text := told(); strings.Contains(text, token) || strings.Contains(text, b64(token)) || !strings.Contains(text, "Cause:secret") {
-		t.Errorf("it is told %s", text)
+	switch text := told(); {
+	case strings.Contains(text, token):
+		t.Errorf("text = %q, want no %q in it", text, token)
+	case strings.Contains(text, b64(token)):
+		t.Errorf("text = %q, want no %q in it", text, b64(token))
+	case !strings.Contains(text, "Cause:secret"):
+		t.Errorf(`text = %q, want "Cause:secret" in it`, text)
 	}
 }

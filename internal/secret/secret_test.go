@@ -56,8 +56,13 @@ func give(t testing.TB, s *Store, g GrantRequest) map[string]string {
 func is(t *testing.T, err error, kind fault.Kind, says string) {
 	t.Helper()
 	var f *fault.Error
-	if !errors.As(err, &f) || f.Kind != kind || !strings.Contains(f.Message, says) {
-		t.Errorf("it is %v, want %s that says %q", err, kind, says)
+	switch {
+	case !errors.As(err, &f):
+		t.Errorf("error %v, want a %T", err, f)
+	case f.Kind != kind:
+		t.Errorf("f.Kind = %v, want %v: %v, %q", f.Kind, kind, err, says)
+	case !strings.Contains(f.Message, says):
+		t.Errorf("f.Message = %q, want %q in it", f.Message, says)
 	}
 }
 
@@ -70,20 +75,37 @@ func TestAValueIsShownNowhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := log.String() + string(text) + fmt.Sprintf("%v %+v %#v %s %q %x %d %v %#v", v, v, v, v, v, v, v, &v, struct{ V Value }{v})
-	if strings.Contains(all, token) || strings.Contains(all, "103 104") || strings.Contains(all, "6768705f") || strings.Count(all, hidden) < 10 {
-		t.Error(all)
+	switch {
+	case strings.Contains(all, token):
+		t.Errorf("all = %q, want no %q in it", all, token)
+	case strings.Contains(all, "103 104"):
+		t.Errorf(`all = %q, want no "103 104" in it`, all)
+	case strings.Contains(all, "6768705f"):
+		t.Errorf(`all = %q, want no "6768705f" in it`, all)
+	case strings.Count(all, hidden) < 10:
+		t.Errorf("strings.Count(all, hidden) = %v, want at least 10: %+v", strings.Count(all, hidden), all)
 	}
 }
 
 func TestWhatIsKeptIsSealed(t *testing.T) {
 	s := opened(t)
 	e := set(t, s, "local", "TOKEN", token, []string{"api.example.com"}, nil)
-	if e.Created.IsZero() || !e.Rotated.IsZero() || len(e.Places) != 2 {
-		t.Errorf("it is %+v", e)
+	switch {
+	case e.Created.IsZero():
+		t.Errorf("e.Created.IsZero() = true, want false: %+v", e)
+	case !e.Rotated.IsZero():
+		t.Errorf("e.Rotated.IsZero() = false, want true: %+v", e)
+	case len(e.Places) != 2:
+		t.Errorf("len(e.Places) = %d, want 2: %+v", len(e.Places), e.Places)
 	}
 	e = set(t, s, "local", "TOKEN", token+"-2", nil, []string{"body"})
-	if e.Rotated.IsZero() || len(e.Hosts) != 1 || e.Places[0] != "body" {
-		t.Errorf("it is %+v", e)
+	switch {
+	case e.Rotated.IsZero():
+		t.Errorf("e.Rotated.IsZero() = true, want false: %+v", e)
+	case len(e.Hosts) != 1:
+		t.Errorf("len(e.Hosts) = %d, want 1: %+v", len(e.Hosts), e.Hosts)
+	case e.Places[0] != "body":
+		t.Errorf(`e.Places[0] = %q, want "body"`, e.Places[0])
 	}
 	set(t, s, "other", "TOKEN", token+"-3", []string{"api.example.com"}, nil)
 	give(t, s, GrantRequest{Session: "s1", Owner: "local", Names: []string{"TOKEN"}})
@@ -97,8 +119,15 @@ func TestWhatIsKeptIsSealed(t *testing.T) {
 		return nil
 	})
 	list, err := Open(s.dir, s.sealer).List()
-	if err != nil || len(list) != 2 || list[0].Owner != "local" || list[1].Owner != "other" {
-		t.Errorf("the list is %v, %v", list, err)
+	switch {
+	case err != nil:
+		t.Error(err)
+	case len(list) != 2:
+		t.Errorf("len(list) = %d, want 2: %+v", len(list), list)
+	case list[0].Owner != "local":
+		t.Errorf(`list[0].Owner = %q, want "local"`, list[0].Owner)
+	case list[1].Owner != "other":
+		t.Errorf(`list[1].Owner = %q, want "other"`, list[1].Owner)
 	}
 	if err := s.Remove("local", "TOKEN"); err != nil {
 		t.Fatal(err)
@@ -127,8 +156,15 @@ func TestWhatCannotBeKept(t *testing.T) {
 		"a variable":      {Entry{Name: "LD_PRELOAD", Hosts: []string{"a.test"}}, token, "something else"},
 	} {
 		_, err := s.Set(c.e, NewValue([]byte(c.value)))
-		if f := fault.Of(err); err == nil || f.Kind != fault.Invalid && f.Kind != fault.Denied || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error()+f.Hint, token) {
-			t.Errorf("%s: %v", about, err)
+		switch f := fault.Of(err); {
+		case err == nil:
+			t.Errorf("%s: no error, want one", about)
+		case f.Kind != fault.Invalid && f.Kind != fault.Denied:
+			t.Errorf("%s: f.Kind = %v, want %v or %v", about, f.Kind, fault.Invalid, fault.Denied)
+		case !strings.Contains(err.Error(), c.says):
+			t.Errorf("%s: err = %q, want %q in it", about, err.Error(), c.says)
+		case strings.Contains(err.Error()+f.Hint, token):
+			t.Errorf("%s: err.Error() + f.Hint = %q, want no %q in it", about, err.Error()+f.Hint, token)
 		}
 	}
 	if list, err := s.List(); len(list) > 0 || err != nil {
@@ -218,8 +254,13 @@ func TestManyAtOnce(t *testing.T) {
 		})
 	}
 	work.Wait()
-	if list, err := s.List(); err != nil || len(list) != 1 || list[0].Used.IsZero() {
-		t.Errorf("the list is %v, %v", list, err)
+	switch list, err := s.List(); {
+	case err != nil:
+		t.Error(err)
+	case len(list) != 1:
+		t.Errorf("len(list) = %d, want 1: %+v", len(list), list)
+	case list[0].Used.IsZero():
+		t.Errorf("list[0].Used.IsZero() = true, want false: %v", list)
 	}
 }
 

@@ -112,8 +112,15 @@ func TestCredentialsInAServersURL(t *testing.T) {
 		text, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		query := <-asked
-		if err != nil || strings.Contains(string(text), "correct") || strings.Contains(string(text), "horse") || !strings.Contains(string(text), "key=(hidden)") {
-			t.Errorf("%s: it tells %q, %v", u, text, err)
+		switch {
+		case err != nil:
+			t.Errorf("%s:: %v", u, err)
+		case strings.Contains(string(text), "correct"):
+			t.Errorf(`%s:: text = %q, want no "correct" in it`, u, string(text))
+		case strings.Contains(string(text), "horse"):
+			t.Errorf(`%s:: text = %q, want no "horse" in it`, u, string(text))
+		case !strings.Contains(string(text), "key=(hidden)"):
+			t.Errorf(`%s:: text = %q, want "key=(hidden)" in it`, u, string(text))
 		}
 		if !strings.Contains(strings.ReplaceAll(query, "+", "%20"), "api_key=correct%20horse") || strings.Contains(u, "profile=(hidden)") && !strings.Contains(query, "profile=(hidden)") {
 			t.Errorf("%s: the server is asked %q", u, query)

@@ -191,8 +191,15 @@ func FuzzChain(f *testing.F) {
 		r := New([]Text{{[]byte(value), "{0}"}})
 		text := before + "  " + c.as(b.as(a.as(value))) + "  " + after
 		got, err := io.ReadAll(r.Reader(&parts{[]byte(text), func() int { return 1 + random.IntN(40) }}))
-		if err != nil || r.String(text) != string(got) || !strings.Contains(string(got), "{0}") {
-			t.Errorf("%q as %s, as %s, as %s: %q becomes %q, %v", value, a.name, b.name, c.name, text, got, err)
+		switch {
+		case err != nil:
+			t.Errorf("%q as %s, as %s, as %s: %v", value, a.name, b.name, c.name, err)
+		case r.String(text) != string(got):
+			t.Errorf("%q as %s, as %s, as %s: r.String(text) = %q, want %q",
+				value, a.name, b.name, c.name, r.String(text), string(got))
+		case !strings.Contains(string(got), "{0}"):
+			t.Errorf(`%q as %s, as %s, as %s: got = %q, want "{0}" in it`,
+				value, a.name, b.name, c.name, string(got))
 		}
 	})
 }
@@ -207,8 +214,13 @@ func TestEscapesWithoutEndTakeNoMemory(t *testing.T) {
 	for about, unit := range map[string]string{"zeros": "\x00", "mail's lines": "=\r\n", "lines": "\r\n", "escaped lines": "%0a", "both": "=\n\n", "mail in mail": "=3D\n", "entities": "&#0;"} {
 		r := redactor().Reader(&parts{[]byte("hunter2-hunter" + strings.Repeat(unit, 1<<20/len(unit))), func() int { return 1 << 10 }}).(*reader)
 		n, err := io.Copy(io.Discard, struct{ io.Reader }{r})
-		if err != nil || n < 1<<20-10 || cap(r.store) > 32<<10 {
-			t.Errorf("%s: %d bytes, %v, %d were held back", about, n, err, cap(r.store))
+		switch {
+		case err != nil:
+			t.Errorf("%s: %v", about, err)
+		case n < 1<<20-10:
+			t.Errorf("%s: n = %v, want at least %v", about, n, 1<<20-10)
+		case cap(r.store) > 32<<10:
+			t.Errorf("%s: cap(r.store) = %v, want at most %v: %d", about, cap(r.store), 32<<10, n)
 		}
 	}
 }

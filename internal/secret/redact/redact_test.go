@@ -137,8 +137,13 @@ func TestWhatIsNoneStaysAsItIs(t *testing.T) {
 		}
 	}
 	var none *Redactor
-	if New(nil) != nil || New([]Text{{}}) != nil || none.String("x") != "x" {
-		t.Error("an empty Redactor redacts")
+	switch {
+	case New(nil) != nil:
+		t.Errorf("an empty Redactor redacts: New(nil) = %v, want nil", New(nil))
+	case New([]Text{{}}) != nil:
+		t.Errorf("an empty Redactor redacts: New([]Text{{}}) = %v, want nil", New([]Text{{}}))
+	case none.String("x") != "x":
+		t.Errorf(`an empty Redactor redacts: none.String("x") = %q, want "x"`, none.String("x"))
 	}
 }
 
@@ -309,8 +314,13 @@ func TestAWordIsNoticedInManyForms(t *testing.T) {
 		t.Error("in two parts it is not noticed")
 	}
 	w = d.Watch()
-	if w.Saw([]byte("paddock-")) || w.End() || w.Saw([]byte("secret-")) {
-		t.Error("in two texts it is noticed")
+	switch {
+	case w.Saw([]byte("paddock-")):
+		t.Error(`in two texts it is noticed: w.Saw([]byte("paddock-")) = true, want false`)
+	case w.End():
+		t.Error("in two texts it is noticed: w.End() = true, want false")
+	case w.Saw([]byte("secret-")):
+		t.Error(`in two texts it is noticed: w.Saw([]byte("secret-")) = true, want false`)
 	}
 }
 
