@@ -53,9 +53,24 @@ func faults(err error) []*fault.Error {
 
 func TestWithoutAnythingEveryKeyHasItsDefault(t *testing.T) {
 	c := load(t, Source{})
-	if c.Sessions.DefaultTimeout != 30*time.Second || c.Sessions.MaxTimeout != time.Hour || c.Memory() != 256<<20 ||
-		c.Sessions.DiskBytes != 512<<20 || c.Policy.Fuel != 0 || c.Sandbox.Isolation != "wasm" || c.Logging.Level != slog.LevelWarn {
-		t.Errorf("the defaults are %+v", c)
+	switch {
+	case c.Sessions.DefaultTimeout != 30*time.Second:
+		t.Errorf("the defaults: c.Sessions.DefaultTimeout = %v, want %v: %+v",
+			c.Sessions.DefaultTimeout, 30*time.Second, c)
+	case c.Sessions.MaxTimeout != time.Hour:
+		t.Errorf("the defaults: c.Sessions.MaxTimeout = %v, want %v: %+v",
+			c.Sessions.MaxTimeout, time.Hour, c)
+	case c.Memory() != 256<<20:
+		t.Errorf("the defaults: c.Memory() = %v, want %v: %+v", c.Memory(), 256<<20, c)
+	case c.Sessions.DiskBytes != 512<<20:
+		t.Errorf("the defaults: c.Sessions.DiskBytes = %v, want %v: %+v",
+			c.Sessions.DiskBytes, 512<<20, c)
+	case c.Policy.Fuel != 0:
+		t.Errorf("the defaults: c.Policy.Fuel = %v, want 0: %+v", c.Policy.Fuel, c)
+	case c.Sandbox.Isolation != "wasm":
+		t.Errorf(`the defaults: c.Sandbox.Isolation = %q, want "wasm"`, c.Sandbox.Isolation)
+	case c.Logging.Level != slog.LevelWarn:
+		t.Errorf("the defaults: c.Logging.Level = %v, want %v: %+v", c.Logging.Level, slog.LevelWarn, c)
 	}
 	if len(c.Values()) != len(Keys()) {
 		t.Errorf("%d values for %d keys", len(c.Values()), len(Keys()))
@@ -380,8 +395,15 @@ func TestAllMistakesAreReportedAtOnceAndTheRestCounts(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if c.Sessions.DiskBytes != 7<<20 || c.Memory() != 256<<20 || c.Sessions.DefaultTimeout != 30*time.Second {
-		t.Errorf("the rest is %+v", c.Sessions)
+	switch {
+	case c.Sessions.DiskBytes != 7<<20:
+		t.Errorf("the rest: c.Sessions.DiskBytes = %v, want %v: %+v",
+			c.Sessions.DiskBytes, 7<<20, c.Sessions)
+	case c.Memory() != 256<<20:
+		t.Errorf("the rest: c.Memory() = %v, want %v: %+v", c.Memory(), 256<<20, c.Sessions)
+	case c.Sessions.DefaultTimeout != 30*time.Second:
+		t.Errorf("the rest: c.Sessions.DefaultTimeout = %v, want %v: %+v",
+			c.Sessions.DefaultTimeout, 30*time.Second, c.Sessions)
 	}
 }
 

@@ -64,8 +64,13 @@ func TestAProjectsFileCountsOnlyAsItWasTrusted(t *testing.T) {
 			write(project, "project")
 		}
 		got, err := Load(c.src)
-		if err != nil || got.Server.Name != c.want || got.Ignored != c.ignored {
-			t.Errorf("%s: %q counts, and %q is ignored, %v", c.name, got.Server.Name, got.Ignored, err)
+		switch {
+		case err != nil:
+			t.Errorf("%s: %v", c.name, err)
+		case got.Server.Name != c.want:
+			t.Errorf("%s: got.Server.Name = %v, want %v: %q", c.name, got.Server.Name, c.want, got.Ignored)
+		case got.Ignored != c.ignored:
+			t.Errorf("%s: got.Ignored = %v, want %v: %q", c.name, got.Ignored, c.ignored, got.Server.Name)
 		}
 	}
 	if asked != 2 {

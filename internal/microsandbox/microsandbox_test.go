@@ -59,8 +59,13 @@ func open(t *testing.T, dir string, reach ...string) world {
 
 func (w world) start(t *testing.T, name microsandbox.Name, set *microsandbox.Settings) {
 	t.Helper()
-	if st, err := w.Start(t.Context(), alice, name, set); err != nil || !st.Running || st.Name != name {
-		t.Fatal(st, err)
+	switch st, err := w.Start(t.Context(), alice, name, set); {
+	case err != nil:
+		t.Fatal(err)
+	case !st.Running:
+		t.Fatalf("st.Running = false, want true: %+v", st)
+	case st.Name != name:
+		t.Fatalf("st.Name = %v, want %v: %+v", st.Name, name, st)
 	}
 }
 
@@ -111,12 +116,23 @@ func TestASandboxIsStartedUsedStoppedAndFoundAgain(t *testing.T) {
 		t.Errorf("it printed %q", out)
 	}
 	r, err := w.Run(t.Context(), alice, box, microsandbox.Request{Command: "echo", Args: []string{"a", "b"}})
-	if err != nil || r.Exit.Code != 0 || !slices.Equal(r.Output, []microsandbox.Line{{Stream: "stdout", Text: "a b"}}) {
-		t.Errorf("the command gave %+v, %v", r, err)
+	switch {
+	case err != nil:
+		t.Errorf("the command: %v", err)
+	case r.Exit.Code != 0:
+		t.Errorf("the command: r.Exit.Code = %v, want 0: %+v", r.Exit.Code, r)
+	case !slices.Equal(r.Output, []microsandbox.Line{{Stream: "stdout", Text: "a b"}}):
+		t.Errorf("the command: r.Output = %v, want %v: %+v",
+			r.Output, []microsandbox.Line{{Stream: "stdout", Text: "a b"}}, r)
 	}
 	for range 2 {
-		if st, err := w.Stop(t.Context(), alice, box); err != nil || st.Running || st.Image != "some" {
-			t.Fatal(st, err)
+		switch st, err := w.Stop(t.Context(), alice, box); {
+		case err != nil:
+			t.Fatal(err)
+		case st.Running:
+			t.Fatalf("st.Running = true, want false: %+v", st)
+		case st.Image != "some":
+			t.Fatalf(`st.Image = %q, want "some"`, st.Image)
 		}
 	}
 	_, err = w.Run(t.Context(), alice, box, microsandbox.Request{Command: "echo"})
@@ -144,8 +160,17 @@ func TestAfterARestartAStartedSandboxGoesOnAndAStoppedOneDoesNot(t *testing.T) {
 	}
 	w = open(t, dir)
 	all, err := w.Metrics(t.Context(), alice, microsandbox.AllNamespaces, "")
-	if err != nil || len(all) != 2 || !all[0].Running || all[0].Memory != nil || all[1].Running {
-		t.Errorf("the metrics are %+v, %v", all, err)
+	switch {
+	case err != nil:
+		t.Error(err)
+	case len(all) != 2:
+		t.Errorf("len(all) = %d, want 2: %+v", len(all), all)
+	case !all[0].Running:
+		t.Errorf("all[0].Running = false, want true: %+v", all)
+	case all[0].Memory != nil:
+		t.Errorf("all[0].Memory = %v, want nil: %+v", all[0].Memory, all)
+	case all[1].Running:
+		t.Errorf("all[1].Running = true, want false: %+v", all)
 	}
 	if out, _ := w.code(t, box, "print(1)"); !strings.Contains(out, "stdout: 1") || !strings.Contains(out, "fresh python interpreter") {
 		t.Errorf("it printed %q", out)
@@ -163,8 +188,17 @@ func TestTwoProcessesShareTheStateFolder(t *testing.T) {
 	_, err = second.Run(t.Context(), alice, box, microsandbox.Request{Command: "echo"})
 	kind(t, err, fault.Conflict, "another process")
 	all, err := second.Metrics(t.Context(), alice, "default", "")
-	if err != nil || len(all) != 1 || !all[0].Running || all[0].Memory != nil || all[0].Disk == nil {
-		t.Errorf("the metrics are %+v, %v", all, err)
+	switch {
+	case err != nil:
+		t.Error(err)
+	case len(all) != 1:
+		t.Errorf("len(all) = %d, want 1: %+v", len(all), all)
+	case !all[0].Running:
+		t.Errorf("all[0].Running = false, want true: %+v", all)
+	case all[0].Memory != nil:
+		t.Errorf("all[0].Memory = %v, want nil: %+v", all[0].Memory, all)
+	case all[0].Disk == nil:
+		t.Errorf("all[0].Disk is nil, want a value: %+v", all)
 	}
 }
 
@@ -200,8 +234,13 @@ func TestASandboxThatCannotBeStartedIsWhatItWas(t *testing.T) {
 	}
 	_, err = w.Start(t.Context(), alice, box, &microsandbox.Settings{Image: "missing"})
 	kind(t, err, fault.NotFound)
-	if all, err := w.Metrics(t.Context(), alice, "default", "box"); err != nil || len(all) != 1 || all[0].Running {
-		t.Errorf("it is %+v, %v", all, err)
+	switch all, err := w.Metrics(t.Context(), alice, "default", "box"); {
+	case err != nil:
+		t.Error(err)
+	case len(all) != 1:
+		t.Errorf("len(all) = %d, want 1: %+v", len(all), all)
+	case all[0].Running:
+		t.Errorf("all[0].Running = true, want false: %+v", all)
 	}
 	_, err = w.Start(t.Context(), alice, box, &microsandbox.Settings{Memory: 1 << 20})
 	kind(t, err, fault.Invalid, "1024 MiB")
@@ -298,8 +337,13 @@ func TestATokenReachesItsNamespacesAlone(t *testing.T) {
 	kind(t, err, fault.Denied)
 	_, err = w.Metrics(t.Context(), alice, "other", "")
 	kind(t, err, fault.Denied)
-	if all, err := w.Metrics(t.Context(), alice, microsandbox.AllNamespaces, ""); err != nil || len(all) != 1 || all[0].Namespace != "default" {
-		t.Errorf("all are %+v, %v", all, err)
+	switch all, err := w.Metrics(t.Context(), alice, microsandbox.AllNamespaces, ""); {
+	case err != nil:
+		t.Error(err)
+	case len(all) != 1:
+		t.Errorf("len(all) = %d, want 1: %+v", len(all), all)
+	case all[0].Namespace != "default":
+		t.Errorf(`all[0].Namespace = %q, want "default"`, all[0].Namespace)
 	}
 }
 
@@ -321,8 +365,17 @@ func TestSandboxesAreMeasured(t *testing.T) {
 		var got []string
 		for _, m := range all {
 			got = append(got, m.Namespace+"/"+m.Sandbox)
-			if stopped := m.Name == names[0]; m.Running == stopped || m.Disk == nil || *m.Disk == 0 || (m.Memory == nil) != stopped || (m.CPU == nil) != stopped {
-				t.Errorf("%v: %+v", m.Name, m)
+			switch stopped := m.Name == names[0]; {
+			case m.Running == stopped:
+				t.Errorf("m.Running = %v, want other than %v: %v, %+v", m.Running, stopped, m.Name, m)
+			case m.Disk == nil:
+				t.Errorf("m.Disk is nil, want a value: %v, %+v", m.Name, m)
+			case *m.Disk == 0:
+				t.Errorf("*m.Disk = %v, want other than 0: %v, %+v", *m.Disk, m.Name, m)
+			case (m.Memory == nil) != stopped:
+				t.Errorf("m.Memory == nil = %v, want %v: %v, %+v", m.Memory == nil, stopped, m.Name, m)
+			case (m.CPU == nil) != stopped:
+				t.Errorf("m.CPU == nil = %v, want %v: %v, %+v", m.CPU == nil, stopped, m.Name, m)
 			}
 		}
 		if strings.Join(got, " ") != want || err != nil {
@@ -371,8 +424,14 @@ func TestOutputIsBoundedAndPassedOn(t *testing.T) {
 		t.Errorf("passed on was %q", &stdout)
 	}
 	r, err = w.Run(t.Context(), alice, box, microsandbox.Request{Language: "python", Code: "loop", Timeout: 50 * time.Millisecond})
-	if err != nil || r.Success() || !slices.Contains(r.Output, microsandbox.Line{Stream: "stderr", Text: "[timed out]"}) {
-		t.Errorf("at its time limit it says %+v, %v", r.Output, err)
+	switch {
+	case err != nil:
+		t.Errorf("at its time limit: %v", err)
+	case r.Success():
+		t.Errorf("at its time limit: r.Success() = true, want false: %+v", r.Output)
+	case !slices.Contains(r.Output, microsandbox.Line{Stream: "stderr", Text: "[timed out]"}):
+		t.Errorf("at its time limit: r.Output = %v, want %q in it",
+			r.Output, microsandbox.Line{Stream: "stderr", Text: "[timed out]"})
 	}
 	_, err = w.Run(t.Context(), alice, box, microsandbox.Request{Language: "perl", Code: "1"})
 	kind(t, err, fault.Invalid, "perl", "python and nodejs")
@@ -385,8 +444,13 @@ func TestManyLinesAreOneText(t *testing.T) {
 	w.start(t, box, nil)
 	code := strings.Repeat("print(1)\neprint(2)\n", 5000) + "7"
 	r, err := w.Run(t.Context(), alice, box, microsandbox.Request{Language: "python", Code: code})
-	if err != nil || !r.Success() || len(r.Output) > 2010 {
-		t.Fatalf("it has %d lines, %v", len(r.Output), err)
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case !r.Success():
+		t.Fatal("r.Success() = false, want true")
+	case len(r.Output) > 2010:
+		t.Fatalf("len(r.Output) = %d, want at most 2010", len(r.Output))
 	}
 	said := map[string]string{}
 	for _, line := range r.Output {
@@ -537,8 +601,13 @@ func TestNobodyWaitsForAProgramThatHoldsASandbox(t *testing.T) {
 	id := <-began
 	time.Sleep(20 * time.Millisecond)
 	_, err := w.Run(t.Context(), alice, box, microsandbox.Request{Language: "python", Code: "1", QueueTimeout: 10 * time.Millisecond})
-	if p := fault.ProblemOf(err); p.Code != fault.Conflict || !strings.Contains(p.Message, id) || !strings.Contains(p.Hint, "sandbox_stop") {
-		t.Errorf("it says %+v", p)
+	switch p := fault.ProblemOf(err); {
+	case p.Code != fault.Conflict:
+		t.Errorf("p.Code = %v, want %v: %+v", p.Code, fault.Conflict, p)
+	case !strings.Contains(p.Message, id):
+		t.Errorf("p.Message = %q, want %q in it", p.Message, id)
+	case !strings.Contains(p.Hint, "sandbox_stop"):
+		t.Errorf(`p.Hint = %q, want "sandbox_stop" in it`, p.Hint)
 	}
 	if _, err := w.Stop(t.Context(), alice, box); err != nil {
 		t.Error(err)

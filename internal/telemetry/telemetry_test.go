@@ -77,8 +77,15 @@ func TestTheSpansOfACallArriveBelowTheClientsOwn(t *testing.T) {
 	if hex.EncodeToString(tool.TraceId) != traceA || hex.EncodeToString(tool.ParentSpanId) != spanA {
 		t.Errorf("the call belongs to %x below %x", tool.TraceId, tool.ParentSpanId)
 	}
-	if a := attributes(tool); a["mcp.method.name"] != "tools/call" || a["gen_ai.tool.name"] != "execute_code" || a["paddock.session.id"] != string(info.ID) || a["paddock.outcome"] != "success" {
-		t.Errorf("it says %v", a)
+	switch a := attributes(tool); {
+	case a["mcp.method.name"] != "tools/call":
+		t.Errorf(`a["mcp.method.name"] = %q, want "tools/call"`, a["mcp.method.name"])
+	case a["gen_ai.tool.name"] != "execute_code":
+		t.Errorf(`a["gen_ai.tool.name"] = %q, want "execute_code"`, a["gen_ai.tool.name"])
+	case a["paddock.session.id"] != string(info.ID):
+		t.Errorf(`a["paddock.session.id"] = %q, want %q`, a["paddock.session.id"], string(info.ID))
+	case a["paddock.outcome"] != "success":
+		t.Errorf(`a["paddock.outcome"] = %q, want "success"`, a["paddock.outcome"])
 	}
 	for _, name := range []string{"session.queue", "sandbox.start", "sandbox.run", "checkpoint"} {
 		if s := to.span(t, name); !bytes.Equal(s.ParentSpanId, tool.SpanId) {
@@ -86,16 +93,28 @@ func TestTheSpansOfACallArriveBelowTheClientsOwn(t *testing.T) {
 		}
 	}
 	lost := to.span(t, "tools/call read_file")
-	if a := attributes(lost); hex.EncodeToString(lost.TraceId) != traceB || a["error.type"] != "not_found" || lost.Status.Message != "not_found" {
-		t.Errorf("the failed call says %v, %v in %x", a, lost.Status, lost.TraceId)
+	switch a := attributes(lost); {
+	case hex.EncodeToString(lost.TraceId) != traceB:
+		t.Errorf("the failed call: hex.EncodeToString(lost.TraceId) = %v, want %v; the failed call says %v, %v in %x",
+			hex.EncodeToString(lost.TraceId), traceB, a, lost.Status, lost.TraceId)
+	case a["error.type"] != "not_found":
+		t.Errorf(`the failed call: a["error.type"] = %q, want "not_found"`, a["error.type"])
+	case lost.Status.Message != "not_found":
+		t.Errorf(`the failed call: lost.Status.Message = %q, want "not_found"`, lost.Status.Message)
 	}
 	for _, s := range to.spans {
 		if strings.Contains(s.String(), "secret") {
 			t.Errorf("a span holds what it must not: %s", s)
 		}
 	}
-	if r := to.resource; r["service.name"] != "mine" || r["service.version"] != "7" || r["deployment.environment"] != "test" {
-		t.Errorf("the resource is %v", r)
+	switch r := to.resource; {
+	case r["service.name"] != "mine":
+		t.Errorf(`the resource: r["service.name"] = %q, want "mine"`, r["service.name"])
+	case r["service.version"] != "7":
+		t.Errorf(`the resource: r["service.version"] = %q, want "7"`, r["service.version"])
+	case r["deployment.environment"] != "test":
+		t.Errorf(`the resource: r["deployment.environment"] = %q, want "test"`,
+			r["deployment.environment"])
 	}
 	if got := to.headers.Get("Authorization"); got != "Bearer abc" {
 		t.Errorf("the header of the environment came as %q", got)
@@ -157,8 +176,15 @@ func TestWithoutAnEndpointNothingIsMade(t *testing.T) {
 func TestAnEndpointThatIsNoneIsAFaultThatRepeatsNoPassword(t *testing.T) {
 	for _, e := range []string{"localhost:4318", "grpc://127.0.0.1", "http://user:hunter2@127.0.0.1", "http://", "http://[::1"} {
 		_, err := telemetry.Open(t.Context(), telemetry.Config{Endpoint: e})
-		if f := fault.Of(err); err == nil || f.Kind != fault.Invalid || f.Hint == "" || strings.Contains(f.Message+f.Hint, "hunter2") {
-			t.Errorf("%s: %v", e, err)
+		switch f := fault.Of(err); {
+		case err == nil:
+			t.Errorf("%s: no error, want one", e)
+		case f.Kind != fault.Invalid:
+			t.Errorf("%s: f.Kind = %v, want %v", e, f.Kind, fault.Invalid)
+		case f.Hint == "":
+			t.Errorf("%s: f.Hint is empty, want a text", e)
+		case strings.Contains(f.Message+f.Hint, "hunter2"):
+			t.Errorf(`%s: f.Message + f.Hint = %q, want no "hunter2" in it`, e, f.Message+f.Hint)
 		}
 	}
 }
