@@ -37,8 +37,13 @@ func TestAHostilePreviewReachesNothingElse(t *testing.T) {
 		if strings.Contains(line, "/tried") && !strings.Contains(line, "/tried-window") {
 			t.Errorf("the other preview's program was asked %s", line)
 		}
-		if strings.Contains(line, "tossed") || strings.Contains(line, "paddock-preview") || strings.Contains(line, ".paddock") {
-			t.Errorf("the other preview's program sees %s", line)
+		switch {
+		case strings.Contains(line, "tossed"):
+			t.Errorf(`the other preview's program sees: line = %q, want no "tossed" in it`, line)
+		case strings.Contains(line, "paddock-preview"):
+			t.Errorf(`the other preview's program sees: line = %q, want no "paddock-preview" in it`, line)
+		case strings.Contains(line, ".paddock"):
+			t.Errorf(`the other preview's program sees: line = %q, want no ".paddock" in it`, line)
 		}
 	}
 }
@@ -181,8 +186,13 @@ func TestAReboundNameReachesNothing(t *testing.T) {
 		const all = [document.documentElement.textContent]
 		for (const path of ["/mcp", "/metrics", "/v1/sessions/", "/api/v1/approvals"]) all.push((await fetch(path).then(r => r.status, () => "refused")))
 		return all.join(" ")`)
-	if strings.Contains(got, "200") || strings.Contains(got, `"ok"`) || !strings.Contains(got, "is not called") {
-		t.Errorf("by another name it says %s", got)
+	switch {
+	case strings.Contains(got, "200"):
+		t.Errorf(`by another name: got = %q, want no "200" in it`, got)
+	case strings.Contains(got, `"ok"`):
+		t.Errorf("by another name: got = %q, want no %q in it", got, `"ok"`)
+	case !strings.Contains(got, "is not called"):
+		t.Errorf(`by another name: got = %q, want "is not called" in it`, got)
 	}
 }
 

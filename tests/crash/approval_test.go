@@ -191,8 +191,13 @@ func (p *plea) asked() {
 func (p *plea) suspended() {
 	p.t.Helper()
 	a, err := p.c.answer(p.began)
-	if err != nil || a.Waiting == nil || a.Execution == "" {
-		p.t.Fatalf("it does not wait: %+v, %v\n%s", a, err, p.c.said())
+	switch {
+	case err != nil:
+		p.t.Fatalf("it does not wait: %v", err)
+	case a.Waiting == nil:
+		p.t.Fatalf("it does not wait: a.Waiting is nil, want a value: %+v, %s", a, p.c.said())
+	case a.Execution == "":
+		p.t.Fatalf("it does not wait: a.Execution is empty, want a text: %+v, %s", a, p.c.said())
 	}
 	p.running = a.Execution
 }
@@ -376,8 +381,19 @@ func (p *plea) counted() map[string]int {
 	count, keys := map[string]int{}, map[string]bool{}
 	for _, line := range p.lines(callsFile) {
 		text, key, _ := strings.Cut(line, " ")
-		if count[text]++; count[text] > 1 || keys[key] || key == "" || key == "<nil>" {
-			p.t.Errorf("a call came twice, or without a key of its own: %q", p.lines(callsFile))
+		switch count[text]++; {
+		case count[text] > 1:
+			p.t.Errorf("a call came twice, or without a key of its own: %q: count[text] = %v, want at most 1",
+				p.lines(callsFile), count[text])
+		case keys[key]:
+			p.t.Errorf("a call came twice, or without a key of its own: %q: keys[key] = true, want false",
+				p.lines(callsFile))
+		case key == "":
+			p.t.Errorf("a call came twice, or without a key of its own: %q: key is empty, want a text",
+				p.lines(callsFile))
+		case key == "<nil>":
+			p.t.Errorf(`a call came twice, or without a key of its own: %q: key = %q, want other than "<nil>"`,
+				p.lines(callsFile), key)
 		}
 		keys[key] = true
 	}
@@ -424,8 +440,13 @@ func (p *plea) judge(before map[string]int) {
 func (p *plea) isAskedAnew() {
 	p.t.Helper()
 	before := p.lines(callsFile)
-	if a, err := p.c.answer(p.run(asks[p.language], 1)); err != nil || a.failed() != nil || a.Waiting == nil && a.Error == nil {
-		p.t.Errorf("another call of the tool: %+v, %v", a, err)
+	switch a, err := p.c.answer(p.run(asks[p.language], 1)); {
+	case err != nil:
+		p.t.Errorf("another call of the tool: %v", err)
+	case a.failed() != nil:
+		p.t.Errorf("another call of the tool: a.failed() = %+v, want nil: %+v", *a.failed(), a)
+	case a.Waiting == nil && a.Error == nil:
+		p.t.Errorf("another call of the tool: Waiting and Error are nil, want one of them: %+v", a)
 	}
 	if now := p.lines(callsFile); len(now) != len(before) {
 		p.t.Errorf("another call of the tool was made: %q, then %q", before, now)

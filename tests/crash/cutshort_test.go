@@ -22,8 +22,13 @@ func (p *plea) told() string {
 	p.t.Helper()
 	code := map[string]string{"python": "print('here')", "javascript": "console.log('here')"}[p.language]
 	a, err := p.c.answer(p.run(code, 60))
-	if err != nil || a.failed() != nil || a.Stdout != "here\n" {
-		p.t.Fatalf("%+v, %v\n%s", a, err, p.c.said())
+	switch {
+	case err != nil:
+		p.t.Fatal(err)
+	case a.failed() != nil:
+		p.t.Fatalf("a.failed() = %+v, want nil: %+v, %s", *a.failed(), a, p.c.said())
+	case a.Stdout != "here\n":
+		p.t.Fatalf("a.Stdout = %q, want %q", a.Stdout, "here\n")
 	}
 	return a.Notice
 }
@@ -67,9 +72,18 @@ func TestWhatARunCalledThatWasKilledIsToldOnce(t *testing.T) {
 			p.c = p.start()
 			notice := p.told()
 			t.Log(notice)
-			if !strings.Contains(notice, "The server ended during the run x-") || !strings.Contains(notice, "may have been made; ") || strings.Count(notice, `"counts/act" (call `) != 2 ||
-				!strings.Contains(notice, "was made. ") || !strings.Contains(notice, "paddock audit ls --session "+p.session) {
-				t.Errorf("it is told %q", notice)
+			switch {
+			case !strings.Contains(notice, "The server ended during the run x-"):
+				t.Errorf(`notice = %q, want "The server ended during the run x-" in it`, notice)
+			case !strings.Contains(notice, "may have been made; "):
+				t.Errorf(`notice = %q, want "may have been made; " in it`, notice)
+			case strings.Count(notice, `"counts/act" (call `) != 2:
+				t.Errorf(`count of counts/act" (call  in notice = %v, want 2: %q`,
+					strings.Count(notice, `"counts/act" (call `), notice)
+			case !strings.Contains(notice, "was made. "):
+				t.Errorf(`notice = %q, want "was made. " in it`, notice)
+			case !strings.Contains(notice, "paddock audit ls --session "+p.session):
+				t.Errorf("notice = %q, want %q in it", notice, "paddock audit ls --session "+p.session)
 			}
 			if left := p.kept(); len(left) != 0 {
 				t.Errorf("after it was told there is left %q", left)
@@ -110,13 +124,24 @@ func TestARunThatGoesOnElsewhereIsNoneThatWasKilled(t *testing.T) {
 	p.until("both calls were sent", func() bool { return len(p.lines(callsFile)) == 2 })
 	other := p.start()
 	a, err := other.call("execute_code", map[string]any{"session_id": p.session, "code": "1"})
-	if err != nil || a.failed() == nil || a.failed().Code != "conflict" {
-		t.Errorf("another process uses the session: %+v, %v", a, err)
+	switch {
+	case err != nil:
+		t.Errorf("another process uses the session: %v", err)
+	case a.failed() == nil:
+		t.Errorf("another process uses the session: no fault, want one: %+v", a)
+	case a.failed().Code != "conflict":
+		t.Errorf(`another process uses the session: the fault is %+v, want the code "conflict"`, *a.failed())
 	}
 	out, err := p.do("session", "ls", "--json")
 	var all struct{ Sessions []listed }
-	if err != nil || json.Unmarshal([]byte(out), &all) != nil || len(all.Sessions) == 0 {
-		t.Errorf("%s, %v", out, err)
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &all)
+	}
+	switch {
+	case err != nil:
+		t.Errorf("the list is %s: %v", out, err)
+	case len(all.Sessions) == 0:
+		t.Errorf("all.Sessions is empty, want some: %s", out)
 	}
 	if len(p.kept()) == 0 {
 		t.Error("another process let go of what a run called that goes on")

@@ -109,8 +109,15 @@ func (f *fought) refused(c *process, p *problem) {
 	f.conflicts++
 	known := pid < 0 || pid != c.cmd.Process.Pid && slices.Contains(f.pids, pid)
 	f.mu.Unlock()
-	if p.Code != "conflict" || m == nil || !known || p.Hint == "" {
-		f.t.Errorf("it was refused with %+v", *p)
+	switch {
+	case p.Code != "conflict":
+		f.t.Errorf(`it was refused: p.Code = %q, want "conflict"`, p.Code)
+	case m == nil:
+		f.t.Errorf("it was refused: m is nil, want a value: %+v", *p)
+	case !known:
+		f.t.Errorf("it was refused: known = false, want true: %+v", *p)
+	case p.Hint == "":
+		f.t.Errorf("it was refused: p.Hint is empty, want a text: %+v", *p)
 	}
 	time.Sleep(time.Millisecond)
 }
@@ -190,8 +197,15 @@ func TestTwoProcessesFightOverASession(t *testing.T) {
 	defer end.kill()
 	got := end.must(t, "execute_code", execution("fought", "python", "print(n)"))
 	final, err := strconv.Atoi(strings.TrimSpace(got.Stdout))
-	if most := len(f.answered) + f.lost; err != nil || final < f.highest() || final > most {
-		t.Errorf("in the end it is %q; the highest answer was %d, and %d calls may have counted", got.Stdout, f.highest(), most)
+	switch most := len(f.answered) + f.lost; {
+	case err != nil:
+		t.Errorf("in the end it is %q; the highest answer: %v", got.Stdout, err)
+	case final < f.highest():
+		t.Errorf("in the end it is %q; the highest answer: final = %v, want at least %v: %d",
+			got.Stdout, final, f.highest(), most)
+	case final > most:
+		t.Errorf("in the end it is %q; the highest answer: final = %v, want at most %v: %d",
+			got.Stdout, final, most, f.highest())
 	}
 	t.Logf("%d calls were answered, %d refused, %d without an answer, and the count is %d", len(f.answered), f.conflicts, f.lost, final)
 }

@@ -136,8 +136,13 @@ func TestSomebodyElsesPastIsOutOfReach(t *testing.T) {
 			"execute_code": {"code": "x"}, "get_workspace_info": {}, "read_file": {"path": "f"}, "reset_workspace": {}, "destroy_session": {},
 		} {
 			more["session_id"] = made.ID
-			if got := s.call(token, tool, more); got.failed() == nil || got.failed().Code != "not_found" || strings.Contains(fmt.Sprint(got), "secret") {
-				t.Errorf("%s, %s: %+v", when, tool, got)
+			switch got := s.call(token, tool, more); {
+			case got.failed() == nil:
+				t.Errorf("%s, %s: no fault, want one: %+v", when, tool, got)
+			case got.failed().Code != "not_found":
+				t.Errorf(`%s, %s: the fault is %+v, want the code "not_found"`, when, tool, *got.failed())
+			case strings.Contains(fmt.Sprint(got), "secret"):
+				t.Errorf(`%s, %s: the answer is %+v, want no "secret" in it`, when, tool, got)
 			}
 		}
 		for _, number := range []string{kept.Checkpoint, "1"} {

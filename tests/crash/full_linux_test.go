@@ -47,8 +47,13 @@ func (f *filled) grow(bad int) (good int) {
 		}
 		if p := got.failed(); p != nil {
 			row++
-			if p.Code == "internal" || p.Message == "" || p.Hint == "" {
-				f.t.Errorf("a call on the full disk says %+v\n%s", *p, last(f.c.said()))
+			switch {
+			case p.Code == "internal":
+				f.t.Errorf(`a call on the full disk: p.Code = %q, want other than "internal"`, p.Code)
+			case p.Message == "":
+				f.t.Errorf("a call on the full disk: p.Message is empty, want a text: %+v, %s", *p, last(f.c.said()))
+			case p.Hint == "":
+				f.t.Errorf("a call on the full disk: p.Hint is empty, want a text: %+v, %s", *p, last(f.c.said()))
 			}
 			continue
 		}
@@ -81,8 +86,15 @@ func (f *filled) check(when string) {
 	got := f.c.must(f.t, "execute_code", execution("full", "python", grown))
 	var n, file int
 	var whole string
-	if _, err := fmt.Sscan(got.Stdout, &n, &file, &whole); err != nil || n < f.acked || n > f.most {
-		f.t.Errorf("%s it is %q %s, and %d was acknowledged, %d begun; notice %q", when, got.Stdout, got.Stderr, f.acked, f.most, got.Notice)
+	switch _, err := fmt.Sscan(got.Stdout, &n, &file, &whole); {
+	case err != nil:
+		f.t.Errorf("%s it is %q %s: %v", when, got.Stdout, got.Stderr, err)
+	case n < f.acked:
+		f.t.Errorf("%s it is %q %s: n = %v, want at least %v: %d, %q",
+			when, got.Stdout, got.Stderr, n, f.acked, f.most, got.Notice)
+	case n > f.most:
+		f.t.Errorf("%s it is %q %s: n = %v, want at most %v: %d, %q",
+			when, got.Stdout, got.Stderr, n, f.most, f.acked, got.Notice)
 	}
 	if n == f.acked && (file != n || whole != "True") {
 		f.t.Errorf("%s it is %q: not of one moment; notice %q", when, got.Stdout, got.Notice)
@@ -134,8 +146,13 @@ func TestAFullDisk(t *testing.T) {
 	f.room("more")
 	got = f.c.must(t, "execute_code", execution("full", "python", grow))
 	n, err := strconv.Atoi(strings.TrimSpace(got.Stdout))
-	if err != nil || unkept(got.Notice) || n <= f.acked {
-		t.Fatalf("with room again it is %+v", got)
+	switch {
+	case err != nil:
+		t.Fatalf("with room again: %v", err)
+	case unkept(got.Notice):
+		t.Fatalf("with room again: unkept(got.Notice) = true, want false: %+v", got)
+	case n <= f.acked:
+		t.Fatalf("with room again: n = %v, want more than %v: %+v", n, f.acked, got)
 	}
 	f.acked, f.most = n, n
 	f.restart()

@@ -59,8 +59,13 @@ func TestRandomModulesDoTheSameOnBothEngines(t *testing.T) {
 	}
 	t.Logf("%d calls: %d gave results, %d trapped; %d calls of imports; %d modules ran without end, %d showed the compiler's liberties",
 		c.calls, c.results, c.traps, c.asked, c.endless, c.liberties)
-	if c.results == 0 || c.traps == 0 || c.asked == 0 {
-		t.Error("the modules do too little")
+	switch {
+	case c.results == 0:
+		t.Errorf("the modules do too little: c.results = %v, want other than 0", c.results)
+	case c.traps == 0:
+		t.Errorf("the modules do too little: c.traps = %v, want other than 0", c.traps)
+	case c.asked == 0:
+		t.Errorf("the modules do too little: c.asked = %v, want other than 0", c.asked)
 	}
 }
 

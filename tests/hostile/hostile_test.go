@@ -182,8 +182,13 @@ func (c *client) honest(ctx context.Context, rounds int) (samples []sample) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil || failed || !holds(got) {
-			t.Errorf("a call of the honest client, %s: %v %v", tool, got, err)
+		switch {
+		case err != nil:
+			t.Errorf("a call of the honest client, %s: %v", tool, err)
+		case failed:
+			t.Errorf("a call of the honest client, %s: failed = true, want false: %v", tool, got)
+		case !holds(got):
+			t.Errorf("a call of the honest client, %s: holds(got) = false, want true: %v", tool, got)
 		}
 		samples = append(samples, sample{tool, time.Since(began)})
 	}

@@ -83,8 +83,14 @@ func TestCommandsHaveArgumentsAndSandboxesAFolder(t *testing.T) {
 					stdout.WriteString(o.Text + "\n")
 				}
 			}
-			if strings.TrimSuffix(stdout.String(), "\n") != strings.TrimSuffix(p.stdout, "\n") || out.ExitCode != p.exit || out.Success != (p.exit == 0) {
-				t.Errorf("got %+v", out)
+			switch {
+			case strings.TrimSuffix(stdout.String(), "\n") != strings.TrimSuffix(p.stdout, "\n"):
+				t.Errorf(`strings.TrimSuffix(stdout.String(), "\n") = %v, want %v: %+v`,
+					strings.TrimSuffix(stdout.String(), "\n"), strings.TrimSuffix(p.stdout, "\n"), out)
+			case out.ExitCode != p.exit:
+				t.Errorf("out.ExitCode = %v, want %v: %+v", out.ExitCode, p.exit, out)
+			case out.Success != (p.exit == 0):
+				t.Errorf("out.Success = %v, want %v: %+v", out.Success, p.exit == 0, out)
 			}
 		})
 	}

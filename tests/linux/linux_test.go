@@ -213,8 +213,20 @@ func (p program) check(t *testing.T, r ran) {
 			t.Errorf("%s is %.2000q", w.what, w.got)
 		}
 	}
-	if r.ExitCode != p.exit || r.Success != (p.exit == 0 && p.error == "") || r.StoppedBy != "" || r.Notice != "" || r.Isolation == "" {
-		t.Errorf("exit code %d, success %v, stopped by %q, notice %q", r.ExitCode, r.Success, r.StoppedBy, r.Notice)
+	switch {
+	case r.ExitCode != p.exit:
+		t.Errorf("r.ExitCode = %v, want %v; exit code %d, success %v, stopped by %q, notice %q",
+			r.ExitCode, p.exit, r.ExitCode, r.Success, r.StoppedBy, r.Notice)
+	case r.Success != (p.exit == 0 && p.error == ""):
+		t.Errorf("r.Success = %v, want %v; exit code %d, success %v, stopped by %q, notice %q",
+			r.Success, p.exit == 0 && p.error == "", r.ExitCode, r.Success, r.StoppedBy, r.Notice)
+	case r.StoppedBy != "":
+		t.Errorf(`r.StoppedBy = %q, want ""`, r.StoppedBy)
+	case r.Notice != "":
+		t.Errorf(`r.Notice = %q, want ""`, r.Notice)
+	case r.Isolation == "":
+		t.Errorf("r.Isolation is empty, want a text; exit code %d, success %v, stopped by %q, notice %q",
+			r.ExitCode, r.Success, r.StoppedBy, r.Notice)
 	}
 	seen := slices.DeleteFunc(slices.Clone(r.blocks), func(b string) bool { return b == "text" })
 	if got := strings.Join(seen, ", "); got != p.blocks {

@@ -88,8 +88,15 @@ func TestNumpyAndMatplotlibWorkInLittleMemory(t *testing.T) {
 		}
 	}
 	r := c.run(t, "python", "parts = []\nwhile True: parts.append(bytearray(1 << 20))", "session_id", made.ID)
-	if r.StoppedBy != "memory" || r.State == "" || r.Usage.MemoryBytes > 320<<20 {
-		t.Errorf("what takes all memory: stopped by %q, state %q, %d MiB", r.StoppedBy, r.State, r.Usage.MemoryBytes>>20)
+	switch {
+	case r.StoppedBy != "memory":
+		t.Errorf(`what takes all memory: r.StoppedBy = %q, want "memory"`, r.StoppedBy)
+	case r.State == "":
+		t.Errorf("r.State is empty, want a text; what takes all memory: stopped by %q, state %q, %d MiB",
+			r.StoppedBy, r.State, r.Usage.MemoryBytes>>20)
+	case r.Usage.MemoryBytes > 320<<20:
+		t.Errorf("r.Usage.MemoryBytes = %v, want at most %v; what takes all memory: stopped by %q, state %q, %d MiB",
+			r.Usage.MemoryBytes, 320<<20, r.StoppedBy, r.State, r.Usage.MemoryBytes>>20)
 	}
 	if r := c.run(t, "python", "1 + 1", "session_id", made.ID); r.Result != "2" {
 		t.Errorf("and then: %+v", r.Execution)

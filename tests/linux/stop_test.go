@@ -36,8 +36,22 @@ func TestATimeoutKeepsWhatWasThere(t *testing.T) {
 			for long := 4; r.Stdout == "" && long < 60; long *= 2 { // it had not begun by then
 				r = c.run(t, p.language, p.code, "timeout", long)
 			}
-			if r.StoppedBy != "timeout" || r.State != "kept" || r.Success || r.Stdout != "begun\n" || r.Error == nil || r.Error.Hint == "" {
-				t.Errorf("stopped by %q, state %q, stdout %q, error %+v, notice %q", r.StoppedBy, r.State, r.Stdout, r.Error, r.Notice)
+			switch {
+			case r.StoppedBy != "timeout":
+				t.Errorf(`r.StoppedBy = %q, want "timeout"`, r.StoppedBy)
+			case r.State != "kept":
+				t.Errorf(`r.State = %q, want "kept"`, r.State)
+			case r.Success:
+				t.Errorf("r.Success = true, want false; stopped by %q, state %q, stdout %q, error %+v, notice %q",
+					r.StoppedBy, r.State, r.Stdout, r.Error, r.Notice)
+			case r.Stdout != "begun\n":
+				t.Errorf("r.Stdout = %q, want %q", r.Stdout, "begun\n")
+			case r.Error == nil:
+				t.Errorf("r.Error is nil, want a value; stopped by %q, state %q, stdout %q, error %+v, notice %q",
+					r.StoppedBy, r.State, r.Stdout, r.Error, r.Notice)
+			case r.Error.Hint == "":
+				t.Errorf("r.Error.Hint is empty, want a text; stopped by %q, state %q, stdout %q, error %+v, notice %q",
+					r.StoppedBy, r.State, r.Stdout, r.Error, r.Notice)
 			}
 			if r := c.run(t, p.language, p.ask); r.Stdout != "41\n" {
 				t.Errorf("then: %q %q", r.Stdout, r.Stderr)
@@ -144,8 +158,13 @@ func TestWhatWorksInTheBackgroundIsListedReadAndStopped(t *testing.T) {
 		t.Fatalf("nothing is listed: %+v", i)
 	}
 	id := string(r.SessionID)
-	if out, err := paddock(t, "session", "ps", id).CombinedOutput(); err != nil || !strings.Contains(string(out), pid) || pid == "" {
-		t.Errorf("a person sees %s, %v", out, err)
+	switch out, err := paddock(t, "session", "ps", id).CombinedOutput(); {
+	case err != nil:
+		t.Errorf("a person sees: %v", err)
+	case !strings.Contains(string(out), pid):
+		t.Errorf("a person sees: out = %q, want %q in it", string(out), pid)
+	case pid == "":
+		t.Errorf("a person sees: pid is empty, want a text: %s", out)
 	}
 	if out, err := paddock(t, "session", "logs", id).CombinedOutput(); err != nil || !strings.Contains(string(out), "tick\n") {
 		t.Errorf("a person reads %s, %v", out, err)
@@ -161,12 +180,27 @@ func TestWhatWorksInTheBackgroundIsListedReadAndStopped(t *testing.T) {
 func TestUsageIsTold(t *testing.T) {
 	c := connect(t, "linux")
 	r := c.run(t, "python", "n = 0\nfor k in range(3_000_000): n += k\nblob = bytearray(64 << 20)")
-	if r.Usage.CPUMS < 10 || r.Usage.MemoryBytes < 64<<20 || r.ExecutionTimeMS < r.Usage.CPUMS/2 {
-		t.Errorf("usage %+v in %v ms", r.Usage, r.ExecutionTimeMS)
+	switch {
+	case r.Usage.CPUMS < 10:
+		t.Errorf("r.Usage.CPUMS = %v, want at least 10: %+v, %v",
+			r.Usage.CPUMS, r.Usage, r.ExecutionTimeMS)
+	case r.Usage.MemoryBytes < 64<<20:
+		t.Errorf("r.Usage.MemoryBytes = %v, want at least %v: %+v, %v",
+			r.Usage.MemoryBytes, 64<<20, r.Usage, r.ExecutionTimeMS)
+	case r.ExecutionTimeMS < r.Usage.CPUMS/2:
+		t.Errorf("r.ExecutionTimeMS = %v, want at least %v: %+v",
+			r.ExecutionTimeMS, r.Usage.CPUMS/2, r.Usage)
 	}
 	r = c.run(t, "python", "bytearray(2 << 30)")
-	if r.StoppedBy != "memory" || r.State != "kept" || r.Error == nil || r.Error.Type != "MemoryError" {
-		t.Errorf("beyond its memory: %+v", r.Execution)
+	switch {
+	case r.StoppedBy != "memory":
+		t.Errorf(`beyond its memory: r.StoppedBy = %q, want "memory"`, r.StoppedBy)
+	case r.State != "kept":
+		t.Errorf(`beyond its memory: r.State = %q, want "kept"`, r.State)
+	case r.Error == nil:
+		t.Errorf("beyond its memory: r.Error is nil, want a value: %+v", r.Execution)
+	case r.Error.Type != "MemoryError":
+		t.Errorf(`beyond its memory: r.Error.Type = %q, want "MemoryError"`, r.Error.Type)
 	}
 	if r := c.run(t, "python", "len(blob)"); r.Result != fmt.Sprint(64<<20) {
 		t.Errorf("after it: %+v", r.Execution)

@@ -36,8 +36,15 @@ func TestTheInspector(t *testing.T) {
 				var listed struct {
 					Result struct{ Tools []struct{ Name string } }
 				}
-				if out, said := inspect("--method", "tools/list", "--strict"); json.Unmarshal([]byte(out), &listed) != nil || len(listed.Result.Tools) < 10 || said != "" {
-					t.Errorf("tools/list: %s%s", said, out)
+				out, said := inspect("--method", "tools/list", "--strict")
+				switch err := json.Unmarshal([]byte(out), &listed); {
+				case err != nil:
+					t.Errorf("tools/list: %v: %s, %s", err, said, out)
+				case len(listed.Result.Tools) < 10:
+					t.Errorf("tools/list: len(listed.Result.Tools) = %d, want at least 10: %+v",
+						len(listed.Result.Tools), listed.Result.Tools)
+				case said != "":
+					t.Errorf(`tools/list: said = %q, want ""`, said)
 				}
 				if out, _ := inspect("--method", "tools/call", "--tool-name", "execute_code", "--tool-args-json", `{"language":"python","code":"print(6*7)"}`); !strings.Contains(out, `"stdout":"42\n"`) {
 					t.Errorf("tools/call: %s", out)

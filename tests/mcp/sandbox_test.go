@@ -102,8 +102,13 @@ func afterACrash(t *testing.T, state string) {
 	u.Close()
 	u, _ = open()
 	out := u.call(t, false, "sandbox_run_code", of("crash", "language", "python", "code", "print(open('kept.txt').read())\n'x' in globals()"))
-	if text := printed(out); !strings.HasPrefix(text, "text\nFalse\n") || !strings.Contains(text, "fresh python interpreter") || strings.Contains(text, "files and variables are") {
-		t.Errorf("after the crash: %v", out)
+	switch text := printed(out); {
+	case !strings.HasPrefix(text, "text\nFalse\n"):
+		t.Errorf("after the crash: %v: text = %q, want prefix %q", out, text, "text\nFalse\n")
+	case !strings.Contains(text, "fresh python interpreter"):
+		t.Errorf(`after the crash: %v: text = %q, want "fresh python interpreter" in it`, out, text)
+	case strings.Contains(text, "files and variables are"):
+		t.Errorf(`after the crash: %v: text = %q, want no "files and variables are" in it`, out, text)
 	}
 	if out := u.call(t, false, "sandbox_run_command", of("crash", "command", "sh", "args", []string{"-c", "rm -f late.txt; sleep 0.1; ls"})); printed(out) != "kept.txt" {
 		t.Errorf("something works on: %v", out)
@@ -195,12 +200,22 @@ func overMCP(t *testing.T, s service, token string) {
 		out := u.call(t, false, "sandbox_get_metrics", map[string]any{"namespace": "*"})
 		return out["sandboxes"].([]any)[0].(map[string]any)
 	}
-	if m := measured(); m["running"] != true || m["memory_usage"] == nil || m["disk_usage"] == nil {
-		t.Errorf("metrics: %v", m)
+	switch m := measured(); {
+	case m["running"] != true:
+		t.Errorf(`m["running"] = %v, want true: %v`, m["running"], m)
+	case m["memory_usage"] == nil:
+		t.Errorf(`m["memory_usage"] is nil, want a value: %v`, m)
+	case m["disk_usage"] == nil:
+		t.Errorf(`m["disk_usage"] is nil, want a value: %v`, m)
 	}
 	u.call(t, false, "sandbox_stop", of("work"))
-	if m := measured(); m["running"] != false || m["memory_usage"] != nil || m["disk_usage"] == nil {
-		t.Errorf("metrics of a stopped one: %v", m)
+	switch m := measured(); {
+	case m["running"] != false:
+		t.Errorf(`metrics of a stopped one: m["running"] = %v, want false: %v`, m["running"], m)
+	case m["memory_usage"] != nil:
+		t.Errorf(`metrics of a stopped one: m["memory_usage"] = %v, want nil: %v`, m["memory_usage"], m)
+	case m["disk_usage"] == nil:
+		t.Errorf(`metrics of a stopped one: m["disk_usage"] is nil, want a value: %v`, m)
 	}
 	if out := u.call(t, true, "sandbox_run_command", of("work", "command", "ls")); !strings.Contains(fmt.Sprint(out), "sandbox_start") {
 		t.Errorf("a stopped one: %v", out)

@@ -313,7 +313,14 @@ except OSError: pass
 	if asked := inner.Asked(); len(asked) > 0 {
 		t.Errorf("what is inside was asked %v", asked)
 	}
-	if n := told.causes(); n["mismatch"] < 3 || n["protocol"] < 4 || n["request"] < 2 || n["method"] != 2 {
-		t.Errorf("it was refused for %v", n)
+	switch n := told.causes(); {
+	case n["mismatch"] < 3:
+		t.Errorf(`it was refused for: n["mismatch"] = %v, want at least 3: %v`, n["mismatch"], n)
+	case n["protocol"] < 4:
+		t.Errorf(`it was refused for: n["protocol"] = %v, want at least 4: %v`, n["protocol"], n)
+	case n["request"] < 2:
+		t.Errorf(`it was refused for: n["request"] = %v, want at least 2: %v`, n["request"], n)
+	case n["method"] != 2:
+		t.Errorf(`it was refused for: n["method"] = %v, want 2: %v`, n["method"], n)
 	}
 }

@@ -129,8 +129,14 @@ func (w *world) must(tool string, arguments map[string]any) map[string]any {
 			StructuredContent map[string]any
 		}
 	}
-	if err := json.Unmarshal([]byte(got.body), &answer); err != nil || answer.Result.IsError || answer.Result.StructuredContent == nil {
-		w.t.Fatalf("%s: %d %s", tool, got.status, got.body)
+	switch err := json.Unmarshal([]byte(got.body), &answer); {
+	case err != nil:
+		w.t.Fatalf("%s: %d %s: %v", tool, got.status, got.body, err)
+	case answer.Result.IsError:
+		w.t.Fatalf("%s: %d %s: answer.Result.IsError = true, want false", tool, got.status, got.body)
+	case answer.Result.StructuredContent == nil:
+		w.t.Fatalf("%s: %d %s: answer.Result.StructuredContent is nil, want a value",
+			tool, got.status, got.body)
 	}
 	return answer.Result.StructuredContent
 }

@@ -147,8 +147,13 @@ func TestOneTokensThingsAreNotAnothers(t *testing.T) {
 		"an id that is a path": {"GET", "/v1/sessions/..%2f..%2fetc/files/passwd", "", nil, 400, ""},
 	} {
 		status, _, body := s.ask(c.method, c.path, two, c.body, c.headers...)
-		if status != c.status || !strings.Contains(body, c.says) || strings.Contains(body, "secret") {
-			t.Errorf("%s: %d %s", name, status, body)
+		switch {
+		case status != c.status:
+			t.Errorf("%s: status = %v, want %v: %s", name, status, c.status, body)
+		case !strings.Contains(body, c.says):
+			t.Errorf("%s: body = %q, want %q in it", name, body, c.says)
+		case strings.Contains(body, "secret"):
+			t.Errorf(`%s: body = %q, want no "secret" in it`, name, body)
 		}
 	}
 	if status, _, body := s.ask("GET", "/v1/sessions/"+id+"/files/f", one, ""); status != 200 || body != "secret" {
@@ -172,8 +177,14 @@ func TestALinkInAResult(t *testing.T) {
 	if !ok {
 		t.Fatalf("the result is %s", body)
 	}
-	if status, h, content := s.ask("GET", path, "", ""); status != 200 || len(content) != 100000 || !strings.HasPrefix(h.Get("Content-Disposition"), "attachment") {
-		t.Errorf("the first time: %d %v", status, h)
+	switch status, h, content := s.ask("GET", path, "", ""); {
+	case status != 200:
+		t.Errorf("the first time: status = %v, want 200: %v", status, h)
+	case len(content) != 100000:
+		t.Errorf("the first time: len(content) = %d, want 100000", len(content))
+	case !strings.HasPrefix(h.Get("Content-Disposition"), "attachment"):
+		t.Errorf(`the first time: header Content-Disposition = %q, want prefix "attachment"`,
+			h.Get("Content-Disposition"))
 	}
 	if status, _, _ := s.ask("GET", path, "", ""); status != 403 && status != 404 {
 		t.Errorf("the second time: %d", status)
@@ -220,8 +231,14 @@ func TestNothingForgesTheLog(t *testing.T) {
 	s.ask("GET", "/nothing%0alevel=ERROR%20msg=forged%1b[31m", s.Token, "")
 	s.Stop()
 	for line := range strings.Lines(s.Log()) {
-		if strings.HasPrefix(line, "level=ERROR") || strings.ContainsAny(line[:len(line)-1], "\x1b\r") || strings.Contains(line, s.Token) {
-			t.Errorf("the log has the line %q", line)
+		switch {
+		case strings.HasPrefix(line, "level=ERROR"):
+			t.Errorf(`the log has the line: line = %q, want no prefix "level=ERROR"`, line)
+		case strings.ContainsAny(line[:len(line)-1], "\x1b\r"):
+			t.Errorf("the log has the line: line[:len(line)-1] = %q, want none of %q in it",
+				line[:len(line)-1], "\x1b\r")
+		case strings.Contains(line, s.Token):
+			t.Errorf("the log has the line: line = %q, want no %q in it", line, s.Token)
 		}
 	}
 	if _, after, _ := strings.Cut(s.Log(), s.URL+"\n"); after == "" {

@@ -83,9 +83,22 @@ func TestASoakLeavesNothing(t *testing.T) {
 	s.rests(before)
 	after := s.usage()
 	t.Logf("before: %v\nafter: %v", before, after)
-	if after.goroutines > before.goroutines+10 || after.descriptors > before.descriptors+10 || after.processes > before.processes ||
-		after.memory > 1.5*before.memory+64e6 || after.disk > before.disk+64<<10 {
-		t.Errorf("before: %v\nafter: %v; its largest folders are %v", before, after, s.heavy())
+	switch {
+	case after.goroutines > before.goroutines+10:
+		t.Errorf("after.goroutines = %v, want at most %v; before: %v\nafter: %v; its largest folders are %v",
+			after.goroutines, before.goroutines+10, before, after, s.heavy())
+	case after.descriptors > before.descriptors+10:
+		t.Errorf("after.descriptors = %v, want at most %v; before: %v\nafter: %v; its largest folders are %v",
+			after.descriptors, before.descriptors+10, before, after, s.heavy())
+	case after.processes > before.processes:
+		t.Errorf("after.processes = %v, want at most %v; before: %v\nafter: %v; its largest folders are %v",
+			after.processes, before.processes, before, after, s.heavy())
+	case after.memory > 1.5*before.memory+64e6:
+		t.Errorf("after.memory = %v, want at most %v; before: %v\nafter: %v; its largest folders are %v",
+			after.memory, 1.5*before.memory+64e6, before, after, s.heavy())
+	case after.disk > before.disk+64<<10:
+		t.Errorf("after.disk = %v, want at most %v; before: %v\nafter: %v; its largest folders are %v",
+			after.disk, before.disk+64<<10, before, after, s.heavy())
 	}
 }
 

@@ -64,12 +64,22 @@ for (const what of [() => broken(), () => query({} as any), () => query({ query:
 }
 `, "true tool broken -\ntrue invalid query query\ntrue invalid query limit\n")
 		e := m.run(t, "python", "from servers.party import broken\nbroken()")
-		if e.Success || e.Error == nil || !strings.HasSuffix(e.Error.Type, "ToolError") || e.Error.Message != "it is closed on Sundays" || e.Error.Line != 2 {
-			t.Errorf("an error that nobody catches is %+v", e.Error)
+		switch {
+		case e.Success:
+			t.Errorf("an error that nobody catches: e.Success = true, want false: %+v", e.Error)
+		case e.Error == nil:
+			t.Error("an error that nobody catches: e.Error is nil, want a value")
+		case !strings.HasSuffix(e.Error.Type, "ToolError"):
+			t.Errorf(`an error that nobody catches: e.Error.Type = %q, want suffix "ToolError"`, e.Error.Type)
+		case e.Error.Message != "it is closed on Sundays":
+			t.Errorf(`an error that nobody catches: e.Error.Message = %q, want "it is closed on Sundays"`,
+				e.Error.Message)
+		case e.Error.Line != 2:
+			t.Errorf("an error that nobody catches: e.Error.Line = %v, want 2: %+v", e.Error.Line, e.Error)
 		}
 		for _, c := range p.seen() {
-			if c.tool == "query" || c.tool == "updateRecord" || c.tool == "secret-thing" {
-				t.Errorf("the server was asked: %+v", c)
+			if slices.Contains([]string{"query", "updateRecord", "secret-thing"}, c.tool) {
+				t.Errorf("the server was asked for %s, want no call of it", c.tool)
 			}
 		}
 	})
@@ -171,8 +181,13 @@ func TestAToolThatHasChangedIsRefused(t *testing.T) {
 			break
 		}
 	}
-	if e.Success || e.Error == nil || !strings.Contains(e.Error.Message, "changed") {
-		t.Errorf("the changed tool gives %q, %+v", e.Stdout, e.Error)
+	switch {
+	case e.Success:
+		t.Errorf("the changed tool: e.Success = true, want false: %q, %+v", e.Stdout, e.Error)
+	case e.Error == nil:
+		t.Errorf("the changed tool: e.Error is nil, want a value: %q", e.Stdout)
+	case !strings.Contains(e.Error.Message, "changed"):
+		t.Errorf(`the changed tool: e.Error.Message = %q, want "changed" in it`, e.Error.Message)
 	}
 	if after := len(p.seen()); after != before {
 		t.Errorf("it was called %d times", after-before)
@@ -291,8 +306,15 @@ func TestNothingIsBoundThatIsNotAllowed(t *testing.T) {
 			m := open(t, options{setting: everywhere[1], allowed: allowed})
 			res := m.call(t, "mcp_bind_http", map[string]any{"name": "deepwiki", "url": p.url}, nil)
 			text, err := json.Marshal(res.StructuredContent)
-			if err != nil || !res.IsError || !strings.Contains(string(text), `"code":"denied"`) || !strings.Contains(string(text), "PADDOCK_MCP_ALLOWLIST") {
-				t.Errorf("it gives %s", text)
+			switch {
+			case err != nil:
+				t.Error(err)
+			case !res.IsError:
+				t.Errorf("res.IsError = false, want true: %s", text)
+			case !strings.Contains(string(text), `"code":"denied"`):
+				t.Errorf("text = %q, want %q in it", string(text), `"code":"denied"`)
+			case !strings.Contains(string(text), "PADDOCK_MCP_ALLOWLIST"):
+				t.Errorf(`text = %q, want "PADDOCK_MCP_ALLOWLIST" in it`, string(text))
 			}
 		})
 	}

@@ -21,8 +21,15 @@ func TestToolsAreFoundHoweverTheyAreSpelled(t *testing.T) {
 func (m *model) hints(t *testing.T, language, code, want string) {
 	t.Helper()
 	e := m.run(t, language, code)
-	if e.Success || e.Error == nil || !strings.Contains(e.Error.Message+e.Error.Hint, want) {
-		t.Errorf("%s\nsays %+v, want %q; stdout %q", code, e.Error, want, e.Stdout)
+	switch {
+	case e.Success:
+		t.Errorf("e.Success = true, want false; %s\nsays %+v, want %q; stdout %q",
+			code, e.Error, want, e.Stdout)
+	case e.Error == nil:
+		t.Errorf("%s: e.Error is nil, want a value: %q, %q", code, want, e.Stdout)
+	case !strings.Contains(e.Error.Message+e.Error.Hint, want):
+		t.Errorf("%s: e.Error.Message + e.Error.Hint = %q, want %q in it",
+			code, e.Error.Message+e.Error.Hint, want)
 	}
 }
 

@@ -356,8 +356,18 @@ func goesOn(t *testing.T, dir, engine, language, execution string) string {
 	before := p.effects()
 	r, err := p.Execute(t.Context(), owner, id, session.Request{Continue: execution})
 	if err == nil {
-		if before != 0 || r.Stdout != "before\nafter 21\n" || r.Exit.Cause != sandbox.Exited || p.effects() != 1 {
-			t.Errorf("it %v and printed %q, error %+v; it had %d effects before, and %d now", r.Exit.Cause, r.Stdout, r.Exit.Error, before, p.effects())
+		switch {
+		case before != 0:
+			t.Errorf("before = %v, want 0; it %v and printed %q, error %+v; it had %d effects before, and %d now",
+				before, r.Exit.Cause, r.Stdout, r.Exit.Error, before, p.effects())
+		case r.Stdout != "before\nafter 21\n":
+			t.Errorf("r.Stdout = %q, want %q", r.Stdout, "before\nafter 21\n")
+		case r.Exit.Cause != sandbox.Exited:
+			t.Errorf("r.Exit.Cause = %v, want %v; it %v and printed %q, error %+v; it had %d effects before, and %d now",
+				r.Exit.Cause, sandbox.Exited, r.Exit.Cause, r.Stdout, r.Exit.Error, before, p.effects())
+		case p.effects() != 1:
+			t.Errorf("p.effects() = %v, want 1; it %v and printed %q, error %+v; it had %d effects before, and %d now",
+				p.effects(), r.Exit.Cause, r.Stdout, r.Exit.Error, before, p.effects())
 		}
 		if out, _ := show(shows[language]); out != "22[one,two]" {
 			t.Errorf("it left %q", out)

@@ -53,8 +53,15 @@ func TestProgramsReachWhatTheOperatorAllows(t *testing.T) {
 		id := m.create(t, nil)
 		for _, language := range languages {
 			e := m.prints(t, id, language, asks(language, plain.URL+"/open/a"), "plain GET /open/a")
-			if e.Usage.EgressBytes < 50 || e.Usage.ToolCalls != 0 || e.Notice != "" {
-				t.Errorf("%s: it used %+v, and is told %q", language, e.Usage, e.Notice)
+			switch {
+			case e.Usage.EgressBytes < 50:
+				t.Errorf("%s: it used: e.Usage.EgressBytes = %v, want at least 50: %+v, %q",
+					language, e.Usage.EgressBytes, e.Usage, e.Notice)
+			case e.Usage.ToolCalls != 0:
+				t.Errorf("%s: it used: e.Usage.ToolCalls = %v, want 0: %+v, %q",
+					language, e.Usage.ToolCalls, e.Usage, e.Notice)
+			case e.Notice != "":
+				t.Errorf(`%s: it used: e.Notice = %q, want ""`, language, e.Notice)
 			}
 			m.prints(t, id, language, asks(language, secure.URL+"/b"), "secure GET /b")
 			e = m.prints(t, id, language, asks(language, plain.URL+"/shut"), "403 request")
@@ -84,8 +91,16 @@ func TestASessionIsNarrowed(t *testing.T) {
 		state := t.TempDir()
 		m := start(t, state, isolation, []string{first.rule(), second.rule()}, "PADDOCK_TOOLS_ENABLED=core,history")
 		id := m.create(t, []string{first.address})
-		if failed := m.call(t, "create_session", map[string]any{"network": []string{"evil.test"}}, nil); !strings.Contains(failed, `"code":"denied"`) || !strings.Contains(failed, first.rule()) || !strings.Contains(failed, "network.allow") {
-			t.Errorf("more than the operator allows is answered with %s", failed)
+		switch failed := m.call(t, "create_session", map[string]any{"network": []string{"evil.test"}}, nil); {
+		case !strings.Contains(failed, `"code":"denied"`):
+			t.Errorf("more than the operator allows is answered: failed = %q, want %q in it",
+				failed, `"code":"denied"`)
+		case !strings.Contains(failed, first.rule()):
+			t.Errorf("more than the operator allows is answered: failed = %q, want %q in it",
+				failed, first.rule())
+		case !strings.Contains(failed, "network.allow"):
+			t.Errorf(`more than the operator allows is answered: failed = %q, want "network.allow" in it`,
+				failed)
 		}
 		var info struct{ Network []string }
 		if m.call(t, "get_workspace_info", map[string]any{"session_id": id}, &info); !slices.Equal(info.Network, []string{first.address}) {

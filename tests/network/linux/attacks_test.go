@@ -154,8 +154,14 @@ func TestWhatIsRefusedIsSaidAndRulesChangeUnderWay(t *testing.T) {
 		"javascript": "await require('dns').promises.lookup('example.com')",
 	} {
 		exit, err := m.start(t, runtime).Run(t.Context(), sandbox.Command{Code: code})
-		if err != nil || exit.Error == nil || !strings.Contains(exit.Error.Hint, "HTTP_PROXY") {
-			t.Errorf("%s: the hint is in %+v, %v", runtime, exit.Error, err)
+		switch {
+		case err != nil:
+			t.Errorf("%s: the hint is: %v", runtime, err)
+		case exit.Error == nil:
+			t.Errorf("%s: the hint is: exit.Error is nil, want a value", runtime)
+		case !strings.Contains(exit.Error.Hint, "HTTP_PROXY"):
+			t.Errorf(`%s: the hint is: exit.Error.Hint = %q, want "HTTP_PROXY" in it`,
+				runtime, exit.Error.Hint)
 		}
 	}
 	if len(d.Denials()) == 0 {

@@ -134,7 +134,16 @@ func TestHostileHosts(t *testing.T) {
 			t.Errorf("the host was asked %s", asked)
 		}
 	}
-	if n := w.causes(); n["address"] < 20 || n["mismatch"] < 4 || n["budget"] < 2 || n["protocol"] < 2 || n["request"] < 8 {
-		t.Errorf("it was refused for %v", n)
+	switch n := w.causes(); {
+	case n["address"] < 20:
+		t.Errorf(`it was refused for: n["address"] = %v, want at least 20: %v`, n["address"], n)
+	case n["mismatch"] < 4:
+		t.Errorf(`it was refused for: n["mismatch"] = %v, want at least 4: %v`, n["mismatch"], n)
+	case n["budget"] < 2:
+		t.Errorf(`it was refused for: n["budget"] = %v, want at least 2: %v`, n["budget"], n)
+	case n["protocol"] < 2:
+		t.Errorf(`it was refused for: n["protocol"] = %v, want at least 2: %v`, n["protocol"], n)
+	case n["request"] < 8:
+		t.Errorf(`it was refused for: n["request"] = %v, want at least 8: %v`, n["request"], n)
 	}
 }

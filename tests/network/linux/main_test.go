@@ -216,8 +216,15 @@ func run(t *testing.T, in sandbox.Instance, code string) string {
 	defer cancel()
 	var out, complaints bytes.Buffer
 	exit, err := in.Run(ctx, sandbox.Command{Code: code, Stdout: &out, Stderr: &complaints, Limits: sandbox.RunLimits{StdoutBytes: 1 << 20, StderrBytes: 1 << 20}})
-	if err != nil || exit.Cause != sandbox.Exited || exit.Code != 0 {
-		t.Errorf("it %v, %+v, %v\n%.3000s\n%.3000s", exit.Cause, exit.Error, err, out.String(), complaints.String())
+	switch {
+	case err != nil:
+		t.Error(err)
+	case exit.Cause != sandbox.Exited:
+		t.Errorf("exit.Cause = %v, want %v; it %v, %+v, %v\n%.3000s\n%.3000s",
+			exit.Cause, sandbox.Exited, exit.Cause, exit.Error, err, out.String(), complaints.String())
+	case exit.Code != 0:
+		t.Errorf("exit.Code = %v, want 0; it %v, %+v, %v\n%.3000s\n%.3000s",
+			exit.Code, exit.Cause, exit.Error, err, out.String(), complaints.String())
 	}
 	return strings.TrimSpace(out.String())
 }

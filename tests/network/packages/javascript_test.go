@@ -20,8 +20,13 @@ func TestNPMPackagesInWebAssembly(t *testing.T) {
 	id := h.create("javascript", "wasm")
 	h.prints(id, "javascript", "globalThis.mine = 41; try { await import('zod') } catch (e) { console.log('none') }", "none")
 	h.hints(id, "javascript", "import 'zod'", "; install_package installs packages")
-	if got := h.install(id, "zod\najv ajv-formats").names(); !strings.Contains(got, "zod@") || !strings.Contains(got, "ajv@") || !strings.Contains(got, "fast-uri@") {
-		t.Errorf("it installs %s", got)
+	switch got := h.install(id, "zod\najv ajv-formats").names(); {
+	case !strings.Contains(got, "zod@"):
+		t.Errorf(`it installs: got = %q, want "zod@" in it`, got)
+	case !strings.Contains(got, "ajv@"):
+		t.Errorf(`it installs: got = %q, want "ajv@" in it`, got)
+	case !strings.Contains(got, "fast-uri@"):
+		t.Errorf(`it installs: got = %q, want "fast-uri@" in it`, got)
 	}
 	h.prints(id, "javascript", `import { z } from "zod"; import Ajv from "ajv"; import addFormats from "ajv-formats";
 const ajv = new (Ajv.default ?? Ajv)(); (addFormats.default ?? addFormats)(ajv);
@@ -81,8 +86,14 @@ func TestHostileNPMPackages(t *testing.T) {
 			t.Errorf("%s is installed: %+v", test.what, i)
 			continue
 		}
-		if test.code != "" && failed.Code != test.code || !strings.Contains(failed.Message+failed.Hint, test.word) || failed.Code == "internal" {
-			t.Errorf("%s: %+v", test.what, *failed)
+		switch {
+		case test.code != "" && failed.Code != test.code:
+			t.Errorf("%s: failed.Code = %q, want %q: %+v", test.what, failed.Code, test.code, *failed)
+		case !strings.Contains(failed.Message+failed.Hint, test.word):
+			t.Errorf("%s: failed.Message + failed.Hint = %q, want %q in it",
+				test.what, failed.Message+failed.Hint, test.word)
+		case failed.Code == "internal":
+			t.Errorf(`%s: failed.Code = %q, want other than "internal"`, test.what, failed.Code)
 		}
 	}
 	if packages, files := h.info(id); len(packages) != 0 || len(files) != 0 {

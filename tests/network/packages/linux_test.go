@@ -26,8 +26,13 @@ func TestPipInALinuxMachine(t *testing.T) {
 		t.Errorf("it upgrades to %s", got)
 	}
 	packages, files := h.info(id)
-	if !slices.Contains(packages, "openpyxl 3.1.5") || !slices.Contains(packages, "newer 2.0") || len(files) != 0 {
-		t.Errorf("there are the packages %q and the files %q", packages, files)
+	switch {
+	case !slices.Contains(packages, "openpyxl 3.1.5"):
+		t.Errorf(`packages = %v, want "openpyxl 3.1.5" in it`, packages)
+	case !slices.Contains(packages, "newer 2.0"):
+		t.Errorf(`packages = %v, want "newer 2.0" in it`, packages)
+	case len(files) != 0:
+		t.Errorf("files = %v, want none: %q", files, packages)
 	}
 	h.refuses(id, "nowhere", "not_found")
 	h.refuses(id, "newer==9", "not_found")

@@ -104,8 +104,13 @@ func TestAPersonOpensWhatASessionServes(t *testing.T) {
 	}
 
 	listed, err := s.paddock("session", "preview", id)
-	if err != nil || !strings.Contains(listed, "8000") || strings.Contains(listed, "open/") {
-		t.Errorf("there are %s, %v", listed, err)
+	switch {
+	case err != nil:
+		t.Error(err)
+	case !strings.Contains(listed, "8000"):
+		t.Errorf(`listed = %q, want "8000" in it`, listed)
+	case strings.Contains(listed, "open/"):
+		t.Errorf(`listed = %q, want no "open/" in it`, listed)
 	}
 	if _, err := s.paddock("session", "preview", id, "--revoke"); err != nil {
 		t.Error(err)
@@ -173,8 +178,17 @@ func TestEventsAndWebSocketsOfASession(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &seen); err != nil || status != 200 {
 		t.Fatalf("it says %d %s", status, body)
 	}
-	if strings.Contains(body, s.Token) || strings.Contains(body, "paddock-preview") || seen["host"] != strings.TrimPrefix(at, "http://") || seen["x-forwarded-host"] != seen["host"] {
-		t.Errorf("the program sees %s", body)
+	switch {
+	case strings.Contains(body, s.Token):
+		t.Errorf("the program sees: body = %q, want no %q in it", body, s.Token)
+	case strings.Contains(body, "paddock-preview"):
+		t.Errorf(`the program sees: body = %q, want no "paddock-preview" in it`, body)
+	case seen["host"] != strings.TrimPrefix(at, "http://"):
+		t.Errorf(`the program sees: seen["host"] = %v, want %v: %s`,
+			seen["host"], strings.TrimPrefix(at, "http://"), body)
+	case seen["x-forwarded-host"] != seen["host"]:
+		t.Errorf(`the program sees: seen["x-forwarded-host"] = %v, want %v: %s`,
+			seen["x-forwarded-host"], seen["host"], body)
 	}
 	u, _ := url.Parse(at)
 	cookies := map[string]string{}
@@ -244,8 +258,14 @@ func webSocket(t *testing.T, u *url.URL, cookie string) (net.Conn, *bufio.Reader
 	fmt.Fprintf(conn, "GET /ws HTTP/1.1\r\nHost: %s\r\nOrigin: http://%s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nCookie: paddock-preview=%s\r\n\r\n", u.Host, u.Host, cookie)
 	r := bufio.NewReader(conn)
 	res, err := http.ReadResponse(r, nil)
-	if err != nil || res.StatusCode != 101 || res.Header.Get("Sec-WebSocket-Accept") != "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" {
-		t.Fatalf("it says %+v, %v", res, err)
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case res.StatusCode != 101:
+		t.Fatalf("res.StatusCode = %v, want 101: %+v", res.StatusCode, res)
+	case res.Header.Get("Sec-WebSocket-Accept") != "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=":
+		t.Fatalf(`header Sec-WebSocket-Accept = %q, want "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="`,
+			res.Header.Get("Sec-WebSocket-Accept"))
 	}
 	return conn, r
 }
