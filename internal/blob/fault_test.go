@@ -21,32 +21,32 @@ import (
 	"paddock/internal/fault"
 )
 
-// world is a store with manifests that refer to its contents, as package
+// faultyStore is a store with manifests that refer to its contents, as package
 // session keeps them, on a disk that fails.
-type world struct {
+type faultyStore struct {
 	t     *testing.T
 	dir   string
 	disk  *blobtest.Disk
 	acked map[string]bool // the manifests whose writing was acknowledged and not taken back
 }
 
-func newWorld(t *testing.T) *world {
+func newFaultyStore(t *testing.T) *faultyStore {
 	dir := t.TempDir()
 	disk, err := blobtest.New(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{t: t, dir: dir, disk: disk, acked: map[string]bool{}}
+	return &faultyStore{t: t, dir: dir, disk: disk, acked: map[string]bool{}}
 }
 
-func (w *world) manifests() string { return filepath.Join(w.dir, "checkpoints") }
+func (w *faultyStore) manifests() string { return filepath.Join(w.dir, "checkpoints") }
 
-func (w *world) open() (*blob.Store, error) {
+func (w *faultyStore) open() (*blob.Store, error) {
 	return blob.Open(filepath.Join(w.dir, "blobs", "owner"), blob.Options{Files: w.disk})
 }
 
 // commit puts contents and writes a manifest that refers to them.
-func (w *world) commit(s *blob.Store, name string, contents ...string) error {
+func (w *faultyStore) commit(s *blob.Store, name string, contents ...string) error {
 	b, err := s.Begin(w.t.Context())
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func (w *world) commit(s *blob.Store, name string, contents ...string) error {
 }
 
 // refs gives what all manifests refer to. It uses no disk that fails.
-func (w *world) refs() map[string][]blob.Ref {
+func (w *faultyStore) refs() map[string][]blob.Ref {
 	w.t.Helper()
 	all := map[string][]blob.Ref{}
 	entries, err := os.ReadDir(w.manifests())
@@ -99,7 +99,7 @@ func (w *world) refs() map[string][]blob.Ref {
 	return all
 }
 
-func (w *world) collect(s *blob.Store) error {
+func (w *faultyStore) collect(s *blob.Store) error {
 	_, _, err := s.Collect(w.t.Context(), func(keep func(blob.Digest)) error {
 		for _, refs := range w.refs() {
 			for _, r := range refs {
@@ -114,7 +114,7 @@ func (w *world) collect(s *blob.Store) error {
 // script is what a session does: contents that are new, the same and large,
 // a checkpoint that goes, a collection. It ends at the first error, as a
 // process that died would; errors that callers survive are survived.
-func (w *world) script() error {
+func (w *faultyStore) script() error {
 	s, err := w.open()
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func (w *world) script() error {
 }
 
 // check looks at what is left with a disk that works.
-func (w *world) check() {
+func (w *faultyStore) check() {
 	w.t.Helper()
 	s, err := w.open()
 	if err != nil {
@@ -185,7 +185,7 @@ func (w *world) check() {
 }
 
 // checkNames sees to it that whatever has a name is whole.
-func (w *world) checkNames() {
+func (w *faultyStore) checkNames() {
 	s, err := blob.Open(filepath.Join(w.dir, "blobs", "owner"), blob.Options{})
 	if err != nil {
 		w.t.Fatal(err)
@@ -228,7 +228,7 @@ var thorough = flag.Bool("thorough", false, "try every fault at every operation,
 
 // steps is how many operations the script takes when nothing fails.
 func steps(t *testing.T) int {
-	w := newWorld(t)
+	w := newFaultyStore(t)
 	if err := w.script(); err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +255,7 @@ func TestAnyOperationMayFail(t *testing.T) {
 				if (at+k)%every != 0 && !*thorough {
 					continue
 				}
-				w := newWorld(t)
+				w := newFaultyStore(t)
 				w.disk.SetFault(c.fault(at))
 				_ = w.script() // it may well have gone on
 				w.disk.SetFault(nil)
@@ -275,7 +275,7 @@ func TestThePowerMayGoAtAnyOperation(t *testing.T) {
 	}
 	for at := 1; at <= n+1; at++ {
 		for seed := range seeds {
-			w := newWorld(t)
+			w := newFaultyStore(t)
 			w.disk.SetFault(blobtest.From(at, blobtest.Torn{Err: blobtest.ErrCut}))
 			_ = w.script()
 			if err := w.disk.Cut(rand.New(rand.NewPCG(uint64(at), seed))); err != nil {
@@ -292,7 +292,7 @@ func TestThePowerMayGoAtAnyOperation(t *testing.T) {
 // A name that another batch gave and did not sync is synced by who relies on it.
 func TestAnotherBatchsNameIsNotTrustedToLast(t *testing.T) {
 	for seed := range uint64(10) {
-		w := newWorld(t)
+		w := newFaultyStore(t)
 		s, err := w.open()
 		if err == nil {
 			err = blob.MakeFolder(w.disk, w.manifests())
@@ -341,7 +341,7 @@ func TestADisksFaultsAreExplained(t *testing.T) {
 		{"a bad disk", "sync", syscall.EIO, fault.Internal},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFaultyStore(t)
 			s, err := w.open()
 			if err == nil {
 				err = blob.MakeFolder(w.disk, w.manifests())
@@ -374,7 +374,7 @@ func TestADisksFaultsAreExplained(t *testing.T) {
 }
 
 func TestAReadErrorIsNoDamage(t *testing.T) {
-	w := newWorld(t)
+	w := newFaultyStore(t)
 	s, err := w.open()
 	if err != nil {
 		t.Fatal(err)

@@ -26,8 +26,8 @@ import (
 
 const alice = session.Owner("alice")
 
-// world is a service over a fake.
-type world struct {
+// testService is a service over a fake.
+type testService struct {
 	*microsandbox.Service
 	sessions *session.Manager
 	backend  *sandboxtest.FakeMachines
@@ -35,9 +35,9 @@ type world struct {
 }
 
 // open makes one; reach is what it may use of namespaces.
-func open(t *testing.T, dir string, reach ...string) world {
+func open(t *testing.T, dir string, reach ...string) testService {
 	t.Helper()
-	w := world{volume: t.TempDir()}
+	w := testService{volume: t.TempDir()}
 	w.backend = sandboxtest.NewFakeMachines(sandboxtest.FakeConfig{Name: microsandbox.Isolation, OnStart: func(s sandbox.Spec) error {
 		if s.Image == "missing" {
 			return fault.New(fault.NotFound, "there is no image %q", s.Image)
@@ -57,7 +57,7 @@ func open(t *testing.T, dir string, reach ...string) world {
 	return w
 }
 
-func (w world) start(t *testing.T, name microsandbox.Name, set *microsandbox.Settings) {
+func (w testService) start(t *testing.T, name microsandbox.Name, set *microsandbox.Settings) {
 	t.Helper()
 	switch st, err := w.Start(t.Context(), alice, name, set); {
 	case err != nil:
@@ -70,7 +70,7 @@ func (w world) start(t *testing.T, name microsandbox.Name, set *microsandbox.Set
 }
 
 // code runs a program, and gives what was printed.
-func (w world) code(t *testing.T, name microsandbox.Name, code string) (string, microsandbox.Result) {
+func (w testService) code(t *testing.T, name microsandbox.Name, code string) (string, microsandbox.Result) {
 	t.Helper()
 	r, err := w.Run(t.Context(), alice, name, microsandbox.Request{Language: "python", Code: code})
 	if err != nil {

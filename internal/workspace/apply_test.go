@@ -24,7 +24,7 @@ func TestAnyTreeIsMadeOfAnyOther(t *testing.T) {
 	names := []string{"a", "b", "a-b", "A b", "é", "c\nd", "x\xffy"}
 	for seed := range uint64(6) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		g := newGrove(t, Options{})
+		g := newTestTree(t, Options{})
 		type moment struct {
 			listing *Listing
 			tree    string
@@ -72,7 +72,7 @@ func withoutSpecial(s string) string {
 }
 
 // mutate changes the tree as a guest might.
-func (g *grove) mutate(r *rand.Rand, names []string) {
+func (g *testTree) mutate(r *rand.Rand, names []string) {
 	p := g.path(names[r.IntN(len(names))])
 	for r.IntN(2) == 0 {
 		p = filepath.Join(p, names[r.IntN(len(names))])
@@ -114,22 +114,22 @@ func (g *grove) mutate(r *rand.Rand, names []string) {
 }
 
 func TestADamagedContentLeavesTheOldFile(t *testing.T) {
-	for name, open := range map[string]func(g *grove, r blob.Ref) (io.ReadCloser, error){
-		"other bytes": func(_ *grove, r blob.Ref) (io.ReadCloser, error) {
+	for name, open := range map[string]func(g *testTree, r blob.Ref) (io.ReadCloser, error){
+		"other bytes": func(_ *testTree, r blob.Ref) (io.ReadCloser, error) {
 			return io.NopCloser(strings.NewReader(strings.Repeat("x", int(r.Size)))), nil
 		},
-		"too few": func(*grove, blob.Ref) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("wan")), nil },
-		"too many": func(*grove, blob.Ref) (io.ReadCloser, error) {
+		"too few": func(*testTree, blob.Ref) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("wan")), nil },
+		"too many": func(*testTree, blob.Ref) (io.ReadCloser, error) {
 			return io.NopCloser(strings.NewReader("wanted, not")), nil
 		},
-		"an error at the end": func(*grove, blob.Ref) (io.ReadCloser, error) {
+		"an error at the end": func(*testTree, blob.Ref) (io.ReadCloser, error) {
 			return io.NopCloser(io.MultiReader(strings.NewReader("wanted"), readerOf(func([]byte) (int, error) {
 				return 0, fault.New(fault.Internal, "damaged").WithCause(blob.ErrDamaged)
 			}))), nil
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := newGrove(t, Options{})
+			g := newTestTree(t, Options{})
 			g.plant("d/file", "wanted")
 			want, _ := g.capture(nil)
 			g.plant("d/file", "the old one")
@@ -148,7 +148,7 @@ func TestADamagedContentLeavesTheOldFile(t *testing.T) {
 }
 
 func TestAnApplyCanBeInterruptedAndDoneAgain(t *testing.T) {
-	g := newGrove(t, Options{})
+	g := newTestTree(t, Options{})
 	for k := range 6 {
 		g.plant(fmt.Sprintf("d%d/f", k), fmt.Sprint("one ", k))
 	}
@@ -173,7 +173,7 @@ func TestAnApplyCanBeInterruptedAndDoneAgain(t *testing.T) {
 			if n++; n > k {
 				return nil, stop
 			}
-			return g.shelf.open(r)
+			return g.memoryBlobs.open(r)
 		})
 		if err != nil {
 			stopped++
@@ -201,7 +201,7 @@ func TestAnApplyCanBeInterruptedAndDoneAgain(t *testing.T) {
 }
 
 func TestNoLimitRefusesToGoBack(t *testing.T) {
-	g := newGrove(t, Options{DiskBytes: blockBytes, Grow: func(int64) error { return fault.New(fault.Exhausted, "no") }})
+	g := newTestTree(t, Options{DiskBytes: blockBytes, Grow: func(int64) error { return fault.New(fault.Exhausted, "no") }})
 	g.plant("a", strings.Repeat("x", 5*blockBytes))
 	want, _ := g.capture(nil)
 	if err := g.empty(); err != nil {
@@ -221,7 +221,7 @@ func TestNoLimitRefusesToGoBack(t *testing.T) {
 
 // A guest that swaps a folder for a link all the time leads nobody outside.
 func TestNobodyIsLedOutside(t *testing.T) {
-	g := newGrove(t, Options{})
+	g := newTestTree(t, Options{})
 	g.plant("d/secret", "inside")
 	g.plant("d/e/f", "inside")
 	want, _ := g.capture(nil)
@@ -241,7 +241,7 @@ func TestNobodyIsLedOutside(t *testing.T) {
 		}
 	})
 	for range 200 {
-		_, _, err := g.Apply(want, nil, g.shelf.open)
+		_, _, err := g.Apply(want, nil, g.memoryBlobs.open)
 		if f := (*fault.Error)(nil); err != nil && !errors.As(err, &f) {
 			t.Error(err)
 		}
@@ -266,7 +266,7 @@ func TestNobodyIsLedOutside(t *testing.T) {
 }
 
 func TestDeepFoldersAreBroughtBack(t *testing.T) {
-	g := newGrove(t, Options{})
+	g := newTestTree(t, Options{})
 	deep := path.Join(slices.Repeat([]string{"d"}, maxDepth)...)
 	g.plant(deep+"/at", "the deepest")
 	g.plant(path.Dir(deep)+"/above", "it")
@@ -296,7 +296,7 @@ func TestDeepFoldersAreBroughtBack(t *testing.T) {
 }
 
 func TestManyFilesAreBroughtBack(t *testing.T) {
-	g := newGrove(t, Options{})
+	g := newTestTree(t, Options{})
 	const many = MaxFiles + 500
 	for k := range 10 {
 		if err := os.Mkdir(g.path(fmt.Sprint(k)), 0o755); err != nil {

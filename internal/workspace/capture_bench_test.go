@@ -28,7 +28,7 @@ func benchTree(b *testing.B, files int) (*Tree, *Listing) {
 			b.Fatal(err)
 		}
 	}
-	s := newShelf()
+	s := newMemoryBlobs()
 	time.Sleep(2 * clockTick) // so that nothing is racy: the benchmark is of what follows
 	l, _, err := t.Capture(nil, s.put)
 	if err != nil {

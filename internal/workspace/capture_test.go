@@ -19,16 +19,16 @@ import (
 	"paddock/internal/fault"
 )
 
-// shelf keeps contents in memory.
-type shelf struct {
+// memoryBlobs keeps contents in memory.
+type memoryBlobs struct {
 	contents map[blob.Digest]string
 	puts     []string // the paths that were kept
 	opens    int
 }
 
-func newShelf() *shelf { return &shelf{contents: map[blob.Digest]string{}} }
+func newMemoryBlobs() *memoryBlobs { return &memoryBlobs{contents: map[blob.Digest]string{}} }
 
-func (s *shelf) put(p string, r io.Reader) (blob.Ref, error) {
+func (s *memoryBlobs) put(p string, r io.Reader) (blob.Ref, error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
 		return blob.Ref{}, err
@@ -39,7 +39,7 @@ func (s *shelf) put(p string, r io.Reader) (blob.Ref, error) {
 	return blob.Ref{Digest: d, Size: int64(len(data)), Stored: int64(len(data))}, nil
 }
 
-func (s *shelf) open(r blob.Ref) (io.ReadCloser, error) {
+func (s *memoryBlobs) open(r blob.Ref) (io.ReadCloser, error) {
 	s.opens++
 	c, ok := s.contents[r.Digest]
 	if !ok {
@@ -48,18 +48,18 @@ func (s *shelf) open(r blob.Ref) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader(c)), nil
 }
 
-// grove is a tree over a folder beside which lies a secret.
-type grove struct {
+// testTree is a tree over a folder beside which lies a secret.
+type testTree struct {
 	t *testing.T
 	*Tree
 	dir string
-	*shelf
+	*memoryBlobs
 }
 
-func newGrove(t *testing.T, o Options) *grove {
+func newTestTree(t *testing.T, o Options) *testTree {
 	t.Helper()
 	parent := t.TempDir()
-	g := &grove{t: t, dir: filepath.Join(parent, "workspace"), shelf: newShelf()}
+	g := &testTree{t: t, dir: filepath.Join(parent, "workspace"), memoryBlobs: newMemoryBlobs()}
 	err := errors.Join(os.Mkdir(g.dir, 0o755), os.Mkdir(filepath.Join(parent, "outside"), 0o755),
 		os.WriteFile(filepath.Join(parent, "outside", "secret"), []byte("outside"), 0o644))
 	if err == nil {
@@ -73,7 +73,7 @@ func newGrove(t *testing.T, o Options) *grove {
 }
 
 // checkOutside sees to it that nothing happened beside the tree.
-func (g *grove) checkOutside() {
+func (g *testTree) checkOutside() {
 	g.t.Helper()
 	outside := filepath.Join(filepath.Dir(g.dir), "outside")
 	if data, err := os.ReadFile(filepath.Join(outside, "secret")); err != nil || string(data) != "outside" {
@@ -84,10 +84,10 @@ func (g *grove) checkOutside() {
 	}
 }
 
-func (g *grove) path(p string) string { return filepath.Join(g.dir, filepath.FromSlash(p)) }
+func (g *testTree) path(p string) string { return filepath.Join(g.dir, filepath.FromSlash(p)) }
 
 // plant writes a file past the Tree, as a guest does.
-func (g *grove) plant(p, text string) {
+func (g *testTree) plant(p, text string) {
 	g.t.Helper()
 	if err := errors.Join(os.MkdirAll(filepath.Dir(g.path(p)), 0o755), os.WriteFile(g.path(p), []byte(text), 0o644)); err != nil {
 		g.t.Fatal(err)
@@ -95,7 +95,7 @@ func (g *grove) plant(p, text string) {
 }
 
 // empty removes everything past the Tree.
-func (g *grove) empty() error {
+func (g *testTree) empty() error {
 	names, err := os.ReadDir(g.dir)
 	for _, n := range names {
 		err = errors.Join(err, os.RemoveAll(g.path(n.Name())))
@@ -103,7 +103,7 @@ func (g *grove) empty() error {
 	return err
 }
 
-func (g *grove) capture(before *Listing) (*Listing, []Change) {
+func (g *testTree) capture(before *Listing) (*Listing, []Change) {
 	g.t.Helper()
 	l, changes, err := g.Capture(before, g.put)
 	if err != nil {
@@ -112,9 +112,9 @@ func (g *grove) capture(before *Listing) (*Listing, []Change) {
 	return l, changes
 }
 
-func (g *grove) apply(want, now *Listing) (*Listing, []Change) {
+func (g *testTree) apply(want, now *Listing) (*Listing, []Change) {
 	g.t.Helper()
-	l, changes, err := g.Apply(want, now, g.shelf.open)
+	l, changes, err := g.Apply(want, now, g.memoryBlobs.open)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func wantFault(t *testing.T, err error, want fault.Kind) {
 }
 
 func TestATreeIsBroughtBack(t *testing.T) {
-	g := newGrove(t, Options{})
+	g := newTestTree(t, Options{})
 	g.plant("a.txt", "first")
 	g.plant("empty", "")
 	g.plant("data/deep/b.bin", strings.Repeat("\x00\xff", 70_000))
@@ -288,7 +288,7 @@ func TestATreeIsBroughtBack(t *testing.T) {
 }
 
 func TestWhatDidNotChangeIsNotRead(t *testing.T) {
-	g := newGrove(t, Options{})
+	g := newTestTree(t, Options{})
 	g.plant("a", "one")
 	g.plant("d/b", "two")
 	g.plant("d/c", "two")
@@ -328,7 +328,7 @@ func TestWhatDidNotChangeIsNotRead(t *testing.T) {
 }
 
 func TestAStampIsTrustedWhenItCannotLie(t *testing.T) {
-	g := newGrove(t, Options{})
+	g := newTestTree(t, Options{})
 	g.plant("a", "one")
 	l, _ := g.capture(nil)
 	// The content that the listing has is another one, as after a change that
@@ -386,7 +386,7 @@ func TestAFileThatWasJustChangedIsRacy(t *testing.T) {
 			t.Errorf("%s: %t", c.name, got)
 		}
 	}
-	g := newGrove(t, Options{})
+	g := newTestTree(t, Options{})
 	g.plant("a", "x")
 	if l, _ := g.capture(nil); !l.entries[0].racy {
 		t.Error("a file that was written just now is trusted")
@@ -394,7 +394,7 @@ func TestAFileThatWasJustChangedIsRacy(t *testing.T) {
 }
 
 func TestAFileThatChangesWhileItIsReadIsLookedAtAgain(t *testing.T) {
-	g := newGrove(t, Options{})
+	g := newTestTree(t, Options{})
 	g.plant("a", "0000")
 	n := 0
 	restless := func(p string, r io.Reader) (blob.Ref, error) {
@@ -441,7 +441,7 @@ type readerOf func([]byte) (int, error)
 func (r readerOf) Read(p []byte) (int, error) { return r(p) }
 
 func TestWhatVanishesIsLeftOut(t *testing.T) {
-	g := newGrove(t, Options{})
+	g := newTestTree(t, Options{})
 	g.plant("a", "x")
 	g.plant("b", "x")
 	l, _, err := g.Capture(nil, func(p string, r io.Reader) (blob.Ref, error) {
@@ -456,7 +456,7 @@ func TestWhatVanishesIsLeftOut(t *testing.T) {
 }
 
 func TestAnErrorOfTheStoreEndsACapture(t *testing.T) {
-	g := newGrove(t, Options{})
+	g := newTestTree(t, Options{})
 	g.plant("a", "x")
 	full := fault.New(fault.Exhausted, "the host's disk is full")
 	_, _, err := g.Capture(nil, func(string, io.Reader) (blob.Ref, error) { return blob.Ref{}, full })
@@ -471,7 +471,7 @@ func TestAnErrorOfTheStoreEndsACapture(t *testing.T) {
 }
 
 func TestHiddenAndSpecialFilesAreNotListedButCount(t *testing.T) {
-	g := newGrove(t, Options{DiskBytes: 1 << 20})
+	g := newTestTree(t, Options{DiskBytes: 1 << 20})
 	g.plant("d/a", "x")
 	g.plant(tempPrefix+"X", "half")
 	g.plant(tempPrefix+"STAGE/f", "half")

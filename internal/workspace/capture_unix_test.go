@@ -19,7 +19,7 @@ import (
 func mkfifo(p string) error { return syscall.Mkfifo(p, 0o600) }
 
 func TestFIFOsAndSocketsAreNeitherWaitedForNorKept(t *testing.T) {
-	g := newGrove(t, Options{})
+	g := newTestTree(t, Options{})
 	g.plant("d/a", "x")
 	if err := errors.Join(mkfifo(g.path("fifo")), mkfifo(g.path("d/fifo"))); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestFIFOsAndSocketsAreNeitherWaitedForNorKept(t *testing.T) {
 }
 
 func TestWhatWasSwappedIsNotOpened(t *testing.T) {
-	g := newGrove(t, Options{})
+	g := newTestTree(t, Options{})
 	g.plant("other/f", "inside")
 	for name, swap := range map[string]func(p string) error{
 		"another":               func(p string) error { return os.Rename(g.path("new"), p) },
@@ -90,7 +90,7 @@ func TestWhatWasSwappedIsNotOpened(t *testing.T) {
 }
 
 func TestATreeIsAFolder(t *testing.T) {
-	g := newGrove(t, Options{})
+	g := newTestTree(t, Options{})
 	if err := mkfifo(g.path("fifo")); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestWhatItsOwnerMayNotReadIsKeptAllTheSame(t *testing.T) {
 	if !asUser(t) {
 		return
 	}
-	g := newGrove(t, Options{})
+	g := newTestTree(t, Options{})
 	g.plant("closed/d/f", "in a closed folder")
 	g.plant("file", "that nobody may read")
 	forbid := func() error {
@@ -228,7 +228,7 @@ func TestWhatNobodyCanReadIsSaidToBeUnknown(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make files of others")
 	}
-	g := newGrove(t, Options{})
+	g := newTestTree(t, Options{})
 	g.plant("theirs", "secret")
 	g.plant("folder/f", "secret")
 	g.plant("ours", "x")
@@ -265,7 +265,7 @@ func TestWhatIsBroughtBackBelongsToTheGuest(t *testing.T) {
 		t.Skip("only root can give files away")
 	}
 	const guest = 12345
-	g := newGrove(t, Options{UID: guest, GID: guest + 1})
+	g := newTestTree(t, Options{UID: guest, GID: guest + 1})
 	g.plant("d/f", "x")
 	if err := errors.Join(os.Symlink("../../outside/secret", g.path("d/l")), os.Chmod(g.path("d/f"), 0o4755|os.ModeSetuid)); err != nil {
 		t.Fatal(err)

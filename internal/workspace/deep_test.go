@@ -125,7 +125,7 @@ func openDeep(t *testing.T) (*Tree, string) {
 // What lies too deep to be kept counts and is told. Going back leaves it where its
 // folder is, takes it away where that was not there, and elsewhere it is missing.
 func TestWhatLiesTooDeepIsTold(t *testing.T) {
-	g := newGrove(t, Options{DiskBytes: 1 << 30})
+	g := newTestTree(t, Options{DiskBytes: 1 << 30})
 	g.plant("a", "kept")
 	empty, _ := g.capture(nil)
 	if u := empty.Unkept(); u.Count != 0 || u.First != "" {

@@ -14,12 +14,12 @@ import (
 
 func TestEveryChangeThroughTheTreeIsKept(t *testing.T) {
 	var (
-		g    *grove
+		g    *testTree
 		last *Listing
 		told []string
 		fail error
 	)
-	g = newGrove(t, Options{DiskBytes: 1 << 20, Keep: func(paths []string) error {
+	g = newTestTree(t, Options{DiskBytes: 1 << 20, Keep: func(paths []string) error {
 		told = append(told, paths...)
 		var err error
 		if last, _, err = g.CapturePaths(last, paths, g.put); err != nil {
@@ -86,7 +86,7 @@ func deny(err error) error {
 }
 
 func TestOnlyThePathsAreLookedAt(t *testing.T) {
-	g := newGrove(t, Options{DiskBytes: 1 << 20})
+	g := newTestTree(t, Options{DiskBytes: 1 << 20})
 	for _, p := range []string{"a/x", "a/y", "a-b", "b/c/x", "b/c/y", "f"} {
 		g.plant(p, "old")
 	}
@@ -135,7 +135,7 @@ func TestOnlyThePathsAreLookedAt(t *testing.T) {
 }
 
 func TestAPathThroughLinksIsFound(t *testing.T) {
-	g := newGrove(t, Options{DiskBytes: 1 << 20})
+	g := newTestTree(t, Options{DiskBytes: 1 << 20})
 	g.plant("real/deep/f", "old")
 	err := errors.Join(os.Symlink("real/deep", g.path("short")), os.Mkdir(g.path("d"), 0o755), os.Symlink("../short/../deep", g.path("d/long")),
 		os.Symlink("loop", g.path("loop")), os.Symlink("../outside", g.path("out")))
@@ -171,7 +171,7 @@ func TestPathsAddUpToTheTree(t *testing.T) {
 	names := []string{"a", "b", "a-b", "x\xffy"}
 	for seed := range uint64(4) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		g := newGrove(t, Options{})
+		g := newTestTree(t, Options{})
 		l, _ := g.capture(nil)
 		for k := range 80 {
 			p := names[r.IntN(len(names))]

@@ -8,7 +8,7 @@ import (
 )
 
 func TestAListingCountsAsItsTreeDoes(t *testing.T) {
-	g := newGrove(t, Options{DiskBytes: 1 << 30})
+	g := newTestTree(t, Options{DiskBytes: 1 << 30})
 	g.plant("d/e/empty", "")
 	g.plant("d/small", "x")
 	g.plant("big", string(make([]byte, 3*blockBytes+1)))

@@ -8,7 +8,7 @@ import (
 // TestAHostilePreviewReachesNothingElse opens two previews in one browser: a page of the
 // one tries what pages can to reach the other and the server, which asks for no token.
 func TestAHostilePreviewReachesNothingElse(t *testing.T) {
-	h := newHouse(t)
+	h := newServer(t)
 	victim, evil := h.serve(), h.serve()
 	ctx := h.browser()
 	for _, p := range []preview{victim, evil} {
@@ -49,7 +49,7 @@ func TestAHostilePreviewReachesNothingElse(t *testing.T) {
 }
 
 // sessions are how many there are.
-func (h *house) sessions() string {
+func (h *server) sessions() string {
 	h.t.Helper()
 	for line := range strings.SplitSeq(h.get("/metrics"), "\n") {
 		if value, ok := strings.CutPrefix(line, "paddock_sessions "); ok {
@@ -122,7 +122,7 @@ var reads = map[string]string{
 
 // TestAPreviewKeepsToItsOrigin looks at what a program's answers do in a browser.
 func TestAPreviewKeepsToItsOrigin(t *testing.T) {
-	h := newHouse(t)
+	h := newServer(t)
 	p := h.serve()
 	ctx := h.browser()
 	h.open(ctx, p.link)
@@ -159,7 +159,7 @@ func TestAPreviewKeepsToItsOrigin(t *testing.T) {
 // TestCookiesOfOnePreviewHarmNoOther fills a host's cookies until its own requests are too
 // large: others and the server go on.
 func TestCookiesOfOnePreviewHarmNoOther(t *testing.T) {
-	h := newHouse(t)
+	h := newServer(t)
 	victim, evil := h.serve(), h.serve()
 	ctx := h.browser()
 	h.open(ctx, victim.link)
@@ -178,7 +178,7 @@ func TestCookiesOfOnePreviewHarmNoOther(t *testing.T) {
 
 // TestAReboundNameReachesNothing opens the server by a name of somebody's that leads to it.
 func TestAReboundNameReachesNothing(t *testing.T) {
-	h := newHouse(t)
+	h := newServer(t)
 	ctx := h.browser()
 	at := strings.Replace(h.Base(), "127.0.0.1", "rebound.test", 1)
 	h.open(ctx, at+"/healthz")
@@ -199,7 +199,7 @@ func TestAReboundNameReachesNothing(t *testing.T) {
 // TestFilesAreNoPages opens files of a session that are pages: they are saved, and nothing
 // of them runs.
 func TestFilesAreNoPages(t *testing.T) {
-	h := newHouse(t)
+	h := newServer(t)
 	var made struct {
 		ID string `json:"session_id"`
 	}

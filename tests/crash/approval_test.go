@@ -125,8 +125,8 @@ var asks = map[string]string{
 	"javascript": "import { act } from 'servers/counts'; await act({ text: 'a' })",
 }
 
-// plea is a place in which a program waits for two calls to be allowed.
-type plea struct {
+// waitingRun is a place in which a program waits for two calls to be allowed.
+type waitingRun struct {
 	*place
 	t        *testing.T
 	tools    string // the folder of the server of tools
@@ -137,33 +137,33 @@ type plea struct {
 	running  string        // its execution
 }
 
-func newPlea(t *testing.T, language string) *plea {
+func newWaitingRun(t *testing.T, language string) *waitingRun {
 	p := newTools(t, language, "tools.ask = [\"act\"]\n")
 	p.began = p.run(waitingPrograms[language], 60)
 	return p
 }
 
-// newTools is a plea whose program has not begun; settings are more lines about the
+// newTools is a waitingRun whose program has not begun; settings are more lines about the
 // server of tools.
-func newTools(t *testing.T, language, settings string) *plea {
+func newTools(t *testing.T, language, settings string) *waitingRun {
 	dir := t.TempDir()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := fmt.Sprintf("[servers.counts]\ncommand = %q\nenv = { %s = %q }\n%s[mcp]\ncall_interval_seconds = 0\n", exe, toolsRole, dir, settings)
-	p := &plea{place: newPlace(t, text), t: t, tools: dir, language: language}
+	p := &waitingRun{place: newPlace(t, text), t: t, tools: dir, language: language}
 	p.c = p.start()
 	p.session = p.c.must(t, "create_session", nil).ID
 	return p
 }
 
-func (p *plea) run(code string, timeout int) <-chan []byte {
+func (p *waitingRun) run(code string, timeout int) <-chan []byte {
 	return p.c.begin("execute_code", map[string]any{"session_id": p.session, "language": p.language, "code": code, "timeout": timeout})
 }
 
 // until waits for something that another process does.
-func (p *plea) until(what string, done func() bool) {
+func (p *waitingRun) until(what string, done func() bool) {
 	p.t.Helper()
 	for end := time.Now().Add(mostWait); !done(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -173,13 +173,13 @@ func (p *plea) until(what string, done func() bool) {
 }
 
 // lines are those of one of the server's files.
-func (p *plea) lines(file string) []string {
+func (p *waitingRun) lines(file string) []string {
 	text, _ := os.ReadFile(filepath.Join(p.tools, file)) // not there: nothing yet
 	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")[:strings.Count(string(text), "\n")]
 }
 
 // asked waits for both calls to be asked about.
-func (p *plea) asked() {
+func (p *waitingRun) asked() {
 	p.t.Helper()
 	p.until("both calls are asked about", func() bool {
 		files, _ := filepath.Glob(filepath.Join(p.state, "approvals", "local", "*.json"))
@@ -188,7 +188,7 @@ func (p *plea) asked() {
 }
 
 // suspended waits until the program's first request is answered: it waits.
-func (p *plea) suspended() {
+func (p *waitingRun) suspended() {
 	p.t.Helper()
 	a, err := p.c.answer(p.began)
 	switch {
@@ -203,7 +203,7 @@ func (p *plea) suspended() {
 }
 
 // listed are the approvals in a state, by the text of their calls.
-func (p *plea) listed(state string) map[string]string {
+func (p *waitingRun) listed(state string) map[string]string {
 	p.t.Helper()
 	out, err := p.do("approvals", "ls", "--over", "--json")
 	if err != nil {
@@ -228,7 +228,7 @@ func (p *plea) listed(state string) map[string]string {
 }
 
 // grant allows calls, if they wait; none: all that do.
-func (p *plea) grant(texts ...string) {
+func (p *waitingRun) grant(texts ...string) {
 	p.t.Helper()
 	for text, id := range p.listed("pending") {
 		if len(texts) == 0 || strings.Contains(strings.Join(texts, ""), text) {
@@ -239,7 +239,7 @@ func (p *plea) grant(texts ...string) {
 	}
 }
 
-func (p *plea) goOn() <-chan []byte {
+func (p *waitingRun) goOn() <-chan []byte {
 	return p.c.begin("execute_code", map[string]any{"session_id": p.session, "execution_id": p.running})
 }
 
@@ -247,49 +247,49 @@ func (p *plea) goOn() <-chan []byte {
 // runs is granted after the kill, by then.
 var moments = []struct {
 	name string
-	come func(p *plea)
+	come func(p *waitingRun)
 }{
-	{"the program began", func(*plea) {}},
-	{"its calls are asked about", func(p *plea) { p.asked() }},
-	{"one was granted before it was suspended", func(p *plea) { p.asked(); p.grant("a") }},
-	{"both were granted before it was suspended", func(p *plea) { p.asked(); p.grant() }},
-	{"it is suspended", func(p *plea) { p.suspended() }},
-	{"one was granted", func(p *plea) { p.suspended(); p.grant("a") }},
-	{"both were granted", func(p *plea) { p.suspended(); p.grant() }},
-	{"one was denied", func(p *plea) {
+	{"the program began", func(*waitingRun) {}},
+	{"its calls are asked about", func(p *waitingRun) { p.asked() }},
+	{"one was granted before it was suspended", func(p *waitingRun) { p.asked(); p.grant("a") }},
+	{"both were granted before it was suspended", func(p *waitingRun) { p.asked(); p.grant() }},
+	{"it is suspended", func(p *waitingRun) { p.suspended() }},
+	{"one was granted", func(p *waitingRun) { p.suspended(); p.grant("a") }},
+	{"both were granted", func(p *waitingRun) { p.suspended(); p.grant() }},
+	{"one was denied", func(p *waitingRun) {
 		p.suspended()
 		if _, err := p.do("approvals", "deny", p.listed("pending")["b"]); err != nil {
 			p.t.Error(err)
 		}
 	}},
-	{"it goes on", func(p *plea) { p.suspended(); p.grant("a"); p.goOn() }},
-	{"it goes on, 3 ms later", func(p *plea) { p.grantedWhileNobodyRuns(); p.goOn(); time.Sleep(3 * time.Millisecond) }},
-	{"it goes on, 10 ms later", func(p *plea) { p.grantedWhileNobodyRuns(); p.goOn(); time.Sleep(10 * time.Millisecond) }},
-	{"it goes on, 30 ms later", func(p *plea) { p.grantedWhileNobodyRuns(); p.goOn(); time.Sleep(30 * time.Millisecond) }},
-	{"it goes on, 100 ms later", func(p *plea) { p.grantedWhileNobodyRuns(); p.goOn(); time.Sleep(100 * time.Millisecond) }},
-	{"a grant is used", func(p *plea) {
+	{"it goes on", func(p *waitingRun) { p.suspended(); p.grant("a"); p.goOn() }},
+	{"it goes on, 3 ms later", func(p *waitingRun) { p.grantedWhileNobodyRuns(); p.goOn(); time.Sleep(3 * time.Millisecond) }},
+	{"it goes on, 10 ms later", func(p *waitingRun) { p.grantedWhileNobodyRuns(); p.goOn(); time.Sleep(10 * time.Millisecond) }},
+	{"it goes on, 30 ms later", func(p *waitingRun) { p.grantedWhileNobodyRuns(); p.goOn(); time.Sleep(30 * time.Millisecond) }},
+	{"it goes on, 100 ms later", func(p *waitingRun) { p.grantedWhileNobodyRuns(); p.goOn(); time.Sleep(100 * time.Millisecond) }},
+	{"a grant is used", func(p *waitingRun) {
 		p.suspended()
 		p.hold("ab")
 		p.grant("a")
 		p.until("the grant is used", func() bool { return p.listed("used")["a"] != "" })
 	}},
-	{"a call is sent", func(p *plea) { p.held("ab", "a") }},
-	{"both calls are sent", func(p *plea) { p.held("ab", "a", "b") }},
-	{"a call is answered, the other is under way", func(p *plea) {
+	{"a call is sent", func(p *waitingRun) { p.held("ab", "a") }},
+	{"both calls are sent", func(p *waitingRun) { p.held("ab", "a", "b") }},
+	{"a call is answered, the other is under way", func(p *waitingRun) {
 		p.held("b", "a", "b")
 		p.until("one is answered", func() bool { return len(p.lines(answersFile)) == 1 })
 	}},
-	{"a call is answered, the other waits", func(p *plea) {
+	{"a call is answered, the other waits", func(p *waitingRun) {
 		p.suspended()
 		p.grant("a")
 		p.until("it is answered", func() bool { return len(p.lines(answersFile)) == 1 })
 	}},
-	{"both calls are answered", func(p *plea) {
+	{"both calls are answered", func(p *waitingRun) {
 		p.suspended()
 		p.grant()
 		p.until("both are answered", func() bool { return len(p.lines(answersFile)) == 2 })
 	}},
-	{"the result is delivered", func(p *plea) {
+	{"the result is delivered", func(p *waitingRun) {
 		p.suspended()
 		p.grant()
 		if out := p.delivered(); out != "did a, did b" {
@@ -299,14 +299,14 @@ var moments = []struct {
 }
 
 // hold has the server answer some calls never.
-func (p *plea) hold(texts string) {
+func (p *waitingRun) hold(texts string) {
 	if err := os.WriteFile(filepath.Join(p.tools, heldFile), []byte(texts), 0o600); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
 // held waits until calls have come to the server, which does not answer those in texts.
-func (p *plea) held(texts string, calls ...string) {
+func (p *waitingRun) held(texts string, calls ...string) {
 	p.t.Helper()
 	p.suspended()
 	p.hold(texts)
@@ -315,7 +315,7 @@ func (p *plea) held(texts string, calls ...string) {
 }
 
 // grantedWhileNobodyRuns has both calls granted between two processes.
-func (p *plea) grantedWhileNobodyRuns() {
+func (p *waitingRun) grantedWhileNobodyRuns() {
 	p.t.Helper()
 	p.suspended()
 	p.c.kill()
@@ -329,7 +329,7 @@ var printed = regexp.MustCompile(`after (.*)\n`)
 
 // delivered goes on with the program until it is over, and gives what its calls came to;
 // "": there is nothing to go on with.
-func (p *plea) delivered() string {
+func (p *waitingRun) delivered() string {
 	p.t.Helper()
 	for range 50 {
 		a, err := p.c.answer(p.goOn())
@@ -361,7 +361,7 @@ func TestApprovalsSurviveAKillAtEachStep(t *testing.T) {
 	for k, m := range moments {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPlea(t, []string{"python", "javascript"}[k%2])
+			p := newWaitingRun(t, []string{"python", "javascript"}[k%2])
 			m.come(p)
 			p.c.kill()
 			if err := os.RemoveAll(filepath.Join(p.tools, heldFile)); err != nil {
@@ -376,7 +376,7 @@ func TestApprovalsSurviveAKillAtEachStep(t *testing.T) {
 }
 
 // counted is how often each call has come to the server. None may have come twice.
-func (p *plea) counted() map[string]int {
+func (p *waitingRun) counted() map[string]int {
 	p.t.Helper()
 	count, keys := map[string]int{}, map[string]bool{}
 	for _, line := range p.lines(callsFile) {
@@ -401,7 +401,7 @@ func (p *plea) counted() map[string]int {
 }
 
 // judge goes on with the program after a kill, and compares what it and the server know.
-func (p *plea) judge(before map[string]int) {
+func (p *waitingRun) judge(before map[string]int) {
 	t := p.t
 	t.Helper()
 	out := ""
@@ -437,7 +437,7 @@ func (p *plea) judge(before map[string]int) {
 }
 
 // isAskedAnew sees to it that nothing that was granted counts for another call.
-func (p *plea) isAskedAnew() {
+func (p *waitingRun) isAskedAnew() {
 	p.t.Helper()
 	before := p.lines(callsFile)
 	switch a, err := p.c.answer(p.run(asks[p.language], 1)); {

@@ -49,7 +49,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 
 // playRounds kills processes in one state folder so often.
 func playRounds(t *testing.T, p *place, n int, s uint64) {
-	w := newWorld(p)
+	w := newScenario(p)
 	rng := newRand(s, 0)
 	for k := range 3 { // a call never makes a session whose name begins with s-: what was destroyed stays so
 		w.actors = append(w.actors, &actor{w: w, name: fmt.Sprintf("s-actor%d", k), rng: newRand(s, uint64(k)+1)})
@@ -67,7 +67,7 @@ func playRounds(t *testing.T, p *place, n int, s uint64) {
 
 // round starts a process, or two, has the actors use them, and ends them in some
 // way.
-func (w *world) round(rng *rand.Rand, name string) {
+func (w *scenario) round(rng *rand.Rand, name string) {
 	w.say(name)
 	w.disturb(rng)
 	w.tolerant.Store(false)
@@ -114,7 +114,7 @@ const (
 )
 
 // kill kills a process in one of three ways.
-func (w *world) kill(p *process, rng *rand.Rand, way int) {
+func (w *scenario) kill(p *process, rng *rand.Rand, way int) {
 	switch {
 	case way < duringChange:
 		time.Sleep(time.Duration(rng.IntN(800)) * time.Millisecond)
@@ -132,7 +132,7 @@ func (w *world) kill(p *process, rng *rand.Rand, way int) {
 }
 
 // disturb does what may happen between two processes.
-func (w *world) disturb(rng *rand.Rand) {
+func (w *scenario) disturb(rng *rand.Rand) {
 	if rng.IntN(10) == 0 { // the index may be lost at any time
 		for _, name := range []string{"index.db", "index.db-wal", "index.db-shm"} {
 			if err := os.Remove(filepath.Join(w.state, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -160,7 +160,7 @@ func ending(n int) string {
 }
 
 // await waits until so many changes were sent, or the process has ended.
-func (w *world) await(p *process, calls int) {
+func (w *scenario) await(p *process, calls int) {
 	late := time.After(mostWait)
 	for range calls {
 		select {
@@ -175,7 +175,7 @@ func (w *world) await(p *process, calls int) {
 }
 
 // killWorkers kills the processes that run programs, now and then.
-func (w *world) killWorkers(p *process, rng *rand.Rand) {
+func (w *scenario) killWorkers(p *process, rng *rand.Rand) {
 	w.tolerant.Store(true)
 	for range 1 + rng.IntN(3) {
 		time.Sleep(time.Duration(100+rng.IntN(150)) * time.Millisecond)
@@ -189,7 +189,7 @@ func (w *world) killWorkers(p *process, rng *rand.Rand) {
 
 // collect collects beside a process that works, and is killed when it takes
 // longer than life.
-func (w *world) collect(after, life time.Duration) {
+func (w *scenario) collect(after, life time.Duration) {
 	time.Sleep(after)
 	if w.ended(w.command("session", "gc"), life) {
 		w.count("gc")
@@ -199,7 +199,7 @@ func (w *world) collect(after, life time.Duration) {
 }
 
 // ended runs a command for so long, and tells whether it came to its end.
-func (w *world) ended(cmd *exec.Cmd, life time.Duration) bool {
+func (w *scenario) ended(cmd *exec.Cmd, life time.Duration) bool {
 	var said strings.Builder
 	cmd.Stderr = &said
 	if err := cmd.Start(); err != nil {
@@ -219,7 +219,7 @@ func (w *world) ended(cmd *exec.Cmd, life time.Duration) bool {
 
 // carry exports a session and imports it under another name; either may be
 // killed.
-func (w *world) carry(rng *rand.Rand) {
+func (w *scenario) carry(rng *rand.Rand) {
 	a := w.actors[rng.IntN(len(w.actors))]
 	for _, s := range a.sessions {
 		if s.known() == nil || len(a.sessions) > mostSessions {
@@ -246,7 +246,7 @@ func (w *world) carry(rng *rand.Rand) {
 }
 
 // life is how long a command lives: shorter than it takes, at times.
-func (w *world) life(rng *rand.Rand) time.Duration {
+func (w *scenario) life(rng *rand.Rand) time.Duration {
 	if rng.IntN(2) == 0 {
 		return mostWait
 	}
@@ -255,7 +255,7 @@ func (w *world) life(rng *rand.Rand) time.Duration {
 
 // finish looks at every session and every checkpoint that is known once more,
 // and destroys all: then nothing may be left.
-func (w *world) finish() {
+func (w *scenario) finish() {
 	w.say("in the end")
 	w.tolerant.Store(false)
 	p := w.start()
@@ -288,7 +288,7 @@ func (w *world) finish() {
 }
 
 // without sees that there are no such files in some folders of the state.
-func (w *world) without(names, folders string) {
+func (w *scenario) without(names, folders string) {
 	left, err := filepath.Glob(filepath.Join(w.state, folders, names))
 	if err != nil || len(left) > 0 {
 		w.fail("%v is left (%v)", left, err)

@@ -9,7 +9,7 @@ import (
 )
 
 // kept are the files that say what runs called.
-func (p *plea) kept() []string {
+func (p *waitingRun) kept() []string {
 	files, err := filepath.Glob(filepath.Join(p.state, "servers", "calls", "*", "*"))
 	if err != nil {
 		p.t.Fatal(err)
@@ -18,7 +18,7 @@ func (p *plea) kept() []string {
 }
 
 // told runs a program, which prints "here", and gives what its result tells besides.
-func (p *plea) told() string {
+func (p *waitingRun) told() string {
 	p.t.Helper()
 	code := map[string]string{"python": "print('here')", "javascript": "console.log('here')"}[p.language]
 	a, err := p.c.answer(p.run(code, 60))
@@ -105,7 +105,7 @@ func TestWhatARunCalledThatWasKilledIsToldOnce(t *testing.T) {
 }
 
 // noted tells whether a word is in what is kept of runs' calls.
-func (p *plea) noted(word string) bool {
+func (p *waitingRun) noted(word string) bool {
 	for _, path := range p.kept() {
 		if text, err := os.ReadFile(path); err == nil && strings.Contains(string(text), `"`+word+`":`) {
 			return true

@@ -59,8 +59,8 @@ max_requests = 1000000
 mode = "best_effort"
 `
 
-// world is a `paddock serve` with clients.
-type world struct {
+// server is a `paddock serve` with clients.
+type server struct {
 	*paddocktest.Server
 	t      testing.TB
 	env    []string
@@ -68,14 +68,14 @@ type world struct {
 	counts map[string]int64 // how often each attack was made
 }
 
-func newWorld(t testing.TB) *world {
+func newServer(t testing.TB) *server {
 	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("what a process holds is read from /proc")
 	}
 	paddocktest.Require(t, "wasm")
 	state := sandboxtest.Memory(t)
-	w := &world{t: t, site: startSite(t), counts: map[string]int64{}}
+	w := &server{t: t, site: startSite(t), counts: map[string]int64{}}
 	file := filepath.Join(t.TempDir(), "paddock.toml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, settings, w.site), 0o600); err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func newClient(t testing.TB, url, token, site string) *client {
 	return &client{t, url, token, site, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}}
 }
 
-func (w *world) client(name string) *client {
+func (w *server) client(name string) *client {
 	w.t.Helper()
 	cmd := exec.CommandContext(w.t.Context(), sandboxtest.Binary(w.t), "token", "create", name)
 	cmd.Env = w.env
@@ -230,7 +230,7 @@ func rate(samples []sample, tool string) (median, ninth time.Duration) {
 }
 
 // status reads a number of kB from the server's /proc/PID/status.
-func (w *world) status(field string) int64 {
+func (w *server) status(field string) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", w.Cmd.Process.Pid))
 	if err != nil {
 		return 0
@@ -241,13 +241,13 @@ func (w *world) status(field string) int64 {
 	return n << 10
 }
 
-func (w *world) descriptors() int {
+func (w *server) descriptors() int {
 	entries, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", w.Cmd.Process.Pid))
 	return len(entries)
 }
 
 // lives tells whether the server answers.
-func (w *world) lives() bool {
+func (w *server) lives() bool {
 	resp, err := http.Get(w.Base() + "/healthz")
 	if err != nil {
 		return false
@@ -258,7 +258,7 @@ func (w *world) lives() bool {
 
 // during has hostile clients make attacks, each in a process of its own which gives way to
 // the server's and the honest client's, while f runs.
-func (w *world) during(hostile []*client, names []string, f func(context.Context)) {
+func (w *server) during(hostile []*client, names []string, f func(context.Context)) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
 	defer cancel()
@@ -300,7 +300,7 @@ func (w *world) during(hostile []*client, names []string, f func(context.Context
 	}
 }
 
-func (w *world) told() string {
+func (w *server) told() string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(w.counts)) {
 		fmt.Fprintf(&b, "%s %d, ", name, w.counts[name])
@@ -311,7 +311,7 @@ func (w *world) told() string {
 // All attacks at once by one owner: another owner's calls are answered within three times
 // what they take alone, and the server's memory stays below its bound.
 func TestOneHostileOwnerHarmsNobodyElse(t *testing.T) {
-	w := newWorld(t)
+	w := newServer(t)
 	ann, mallory := w.client("ann"), w.client("mallory")
 	ann.begins("honest-work")
 	mallory.begins(session)
@@ -345,7 +345,7 @@ func TestOneHostileOwnerHarmsNobodyElse(t *testing.T) {
 
 // BenchmarkBesideEach tells how long an honest client's calls take beside each attack.
 func BenchmarkBesideEach(b *testing.B) {
-	w := newWorld(b)
+	w := newServer(b)
 	ann, mallory := w.client("ann"), w.client("mallory")
 	ann.begins("honest-work")
 	mallory.begins(session)
@@ -372,7 +372,7 @@ func TestHostileOwnersForLong(t *testing.T) {
 	if *soakFor == 0 {
 		t.Skip("-soak says how long: make soak")
 	}
-	w := newWorld(t)
+	w := newServer(t)
 	ann := w.client("ann")
 	var hostile []*client
 	for n := range 4 {

@@ -28,7 +28,7 @@ func TestADiskThatWorksAgainHasLostNothing(t *testing.T) {
 		for _, end := range []string{"goes on", "killed"} {
 			for n := range lasting {
 				t.Run(fmt.Sprintf("%s, %s after %d calls", name, end, n+1), func(t *testing.T) {
-					r := newRig(t)
+					r := newFaultySession(t)
 					_ = r.begin()
 					for _, s := range use[:6] {
 						r.take(s)
@@ -58,7 +58,7 @@ func TestADiskThatWorksAgainHasLostNothing(t *testing.T) {
 
 // killed goes on in a new process, with the state that is on the disk, which has
 // to be one of some.
-func (r *rig) killed(maybe []moment) {
+func (r *faultySession) killed(maybe []moment) {
 	r.t.Helper()
 	there := sandboxtest.Memory(r.t)
 	if err := copyFolder(there, r.dir); err != nil {
@@ -76,7 +76,7 @@ func (r *rig) killed(maybe []moment) {
 }
 
 // reborn opens the folder again: the session has to be one of some.
-func (r *rig) reborn(maybe []moment) {
+func (r *faultySession) reborn(maybe []moment) {
 	r.t.Helper()
 	if err := r.open(); err != nil {
 		r.fail("%v", err)
@@ -104,7 +104,7 @@ func TestAPowerCutLosesNothingThatWasAcknowledged(t *testing.T) {
 }
 
 func powerCut(t *testing.T, random *rand.Rand) {
-	r := newRig(t)
+	r := newFaultySession(t)
 	if err := r.begin(); err != nil {
 		r.fail("%v", err)
 	}
@@ -147,13 +147,13 @@ func powerCut(t *testing.T, random *rand.Rand) {
 }
 
 // ruin makes files what a power cut may leave of what nobody synced.
-func (r *rig) ruin(random *rand.Rand) {
-	p := play{t: r.t, r: random, dir: r.dir}
+func (r *faultySession) ruin(random *rand.Rand) {
+	p := round{t: r.t, r: random, dir: r.dir}
 	p.damage(&twin{id: r.id, line: []point{{at: moment{files: p.onDisk(&twin{id: r.id})}}}})
 }
 
 // others sees that every session there is can be used.
-func (r *rig) others() {
+func (r *faultySession) others() {
 	r.t.Helper()
 	all, err := r.m.List(alice)
 	if err != nil {
@@ -175,7 +175,7 @@ func TestAFaultWhileASessionIsOpenedIsOverWithTheNextCall(t *testing.T) {
 	}
 	for n := 1 + rand.IntN(stride); n < 120; n += stride {
 		t.Run(fmt.Sprint("at ", n), func(t *testing.T) {
-			r := newRig(t)
+			r := newFaultySession(t)
 			_ = r.begin()
 			for _, s := range use[:5] {
 				r.take(s)
@@ -224,7 +224,7 @@ func TestAFaultWhileASessionIsOpenedIsOverWithTheNextCall(t *testing.T) {
 // Whatever is damaged on disk, what a session holds is what it held, or somebody
 // is told.
 func TestDamageIsToldOf(t *testing.T) {
-	r := newRig(t)
+	r := newFaultySession(t)
 	_ = r.begin()
 	for _, s := range []step{counts(1), labels, putsFile("g", strings.Repeat("text ", 50)), counts(2), undoes, counts(3)} {
 		r.take(s)
@@ -260,7 +260,7 @@ func TestDamageIsToldOf(t *testing.T) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s %s, its process died: %v", kind, rel, died), func(t *testing.T) {
-					d := newRig(t)
+					d := newFaultySession(t)
 					d.id, d.twin, d.now = r.id, r.twin, r.now
 					if err := copyFolder(d.dir, r.dir); err != nil {
 						t.Fatal(err)
@@ -305,8 +305,8 @@ func changedFile(change func([]byte) []byte) func(*testing.T, string) {
 }
 
 // signed makes the session look as if its process had died.
-func (r *rig) signed() {
-	p := play{t: r.t, dir: r.dir}
+func (r *faultySession) signed() {
+	p := round{t: r.t, dir: r.dir}
 	name := filepath.Join(p.home(&twin{id: r.id}), "session.json")
 	record, err := os.ReadFile(name)
 	if err == nil {
@@ -319,7 +319,7 @@ func (r *rig) signed() {
 
 // damaged looks at a session of which something is damaged, and at all its
 // checkpoints.
-func (r *rig) damaged(held map[string]moment) {
+func (r *faultySession) damaged(held map[string]moment) {
 	r.t.Helper()
 	if err := r.open(); err != nil {
 		r.fail("%v", err)
@@ -341,7 +341,7 @@ func (r *rig) damaged(held map[string]moment) {
 }
 
 // told sees that the session holds what it should, or says that it does not.
-func (r *rig) told(after string, want moment) {
+func (r *faultySession) told(after string, want moment) {
 	r.t.Helper()
 	res, err := r.m.Execute(r.t.Context(), alice, r.id, session.Request{Code: "print(p)\nprint(read('f'))", Language: "python"})
 	if err != nil {
@@ -365,7 +365,7 @@ func (r *rig) told(after string, want moment) {
 // What was destroyed does not come back without what belongs to it.
 func TestAPowerCutBringsNoDestroyedSessionBack(t *testing.T) {
 	for seed := range uint64(12) {
-		r := newRig(t)
+		r := newFaultySession(t)
 		if err := r.begin(); err != nil {
 			r.fail("%v", err)
 		}

@@ -21,8 +21,8 @@ import (
 
 var faultStride = flag.Int("faults.stride", 0, "each how many operations of the disk a fault is tried; 0: so many that it takes seconds")
 
-// rig is a session on a disk that fails, and what a simple model says of it.
-type rig struct {
+// faultySession is a session on a disk that fails, and what a simple model says of it.
+type faultySession struct {
 	t    *testing.T
 	dir  string
 	disk *blobtest.Disk
@@ -44,8 +44,8 @@ type rig struct {
 	log            []string
 }
 
-func newRig(t *testing.T) *rig {
-	r := &rig{t: t, dir: sandboxtest.Memory(t), now: nothing()}
+func newFaultySession(t *testing.T) *faultySession {
+	r := &faultySession{t: t, dir: sandboxtest.Memory(t), now: nothing()}
 	disk, err := blobtest.New(r.dir)
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-func (r *rig) open() error {
+func (r *faultySession) open() error {
 	config := session.Config{Dir: r.dir, Files: r.disk}
 	backend := sandboxtest.NewFake(sandboxtest.FakeConfig{})
 	r.t.Cleanup(func() { backend.Close() })
@@ -68,13 +68,13 @@ func (r *rig) open() error {
 	return nil
 }
 
-func (r *rig) fail(format string, args ...any) {
+func (r *faultySession) fail(format string, args ...any) {
 	r.t.Helper()
 	r.t.Fatalf("%s\nafter: %s", fmt.Sprintf(format, args...), strings.Join(r.log, ", "))
 }
 
 // holds gives what the session holds, as far as anybody can look.
-func (r *rig) holds() (moment, error) {
+func (r *faultySession) holds() (moment, error) {
 	d, err := r.m.Details(r.t.Context(), alice, r.id)
 	if err != nil {
 		return moment{}, err
@@ -92,7 +92,7 @@ func (r *rig) holds() (moment, error) {
 		}
 		at.vars[language][v.Name] = n
 	}
-	p := play{t: r.t, dir: r.dir}
+	p := round{t: r.t, dir: r.dir}
 	at.files = p.onDisk(&twin{id: r.id})
 	return at, nil
 }
@@ -103,7 +103,7 @@ func same(a, b moment) bool {
 }
 
 // is gives which of some moments the session holds; it has to be one of them.
-func (r *rig) is(some ...moment) moment {
+func (r *faultySession) is(some ...moment) moment {
 	r.t.Helper()
 	got, err := r.holds()
 	if err != nil {
@@ -117,7 +117,7 @@ func (r *rig) is(some ...moment) moment {
 }
 
 // begin opens the folder and makes the session, again where that fails.
-func (r *rig) begin() error {
+func (r *faultySession) begin() error {
 	err := r.open()
 	if err != nil {
 		r.log = append(r.log, fmt.Sprint("open: ", err))
@@ -139,7 +139,7 @@ func (r *rig) begin() error {
 }
 
 // clearFault sees that an error tells its reader something.
-func (r *rig) clearFault(err error) {
+func (r *faultySession) clearFault(err error) {
 	r.t.Helper()
 	if f := fault.Of(err); f == nil || f.Message == "" || strings.Contains(f.Message, r.dir) {
 		r.fail("the error is %#v", err)
@@ -148,7 +148,7 @@ func (r *rig) clearFault(err error) {
 
 // take does a step, and lets the model follow what it says. It tells whether
 // that was all well.
-func (r *rig) take(s step) bool {
+func (r *faultySession) take(s step) bool {
 	r.t.Helper()
 	r.was, r.after = r.now, r.now
 	if s.after != nil {
@@ -184,7 +184,7 @@ func (r *rig) take(s step) bool {
 func TestAFaultOfTheDiskCostsOneCallAtMost(t *testing.T) {
 	ops := 0
 	t.Run("none", func(t *testing.T) {
-		r := newRig(t)
+		r := newFaultySession(t)
 		if err := r.begin(); err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +216,7 @@ func TestAFaultOfTheDiskCostsOneCallAtMost(t *testing.T) {
 }
 
 func oneFault(t *testing.T, f func(blobtest.Op) error) {
-	r := newRig(t)
+	r := newFaultySession(t)
 	r.disk.SetFault(func(op blobtest.Op) error {
 		err := f(op)
 		if err != nil {
@@ -242,7 +242,7 @@ func oneFault(t *testing.T, f func(blobtest.Op) error) {
 
 // reopened sees that all is there in a new process, and that every checkpoint
 // can be gone back to.
-func (r *rig) reopened() {
+func (r *faultySession) reopened() {
 	r.t.Helper()
 	if err := r.m.Close(); err != nil {
 		r.fail("%v", err)
@@ -270,7 +270,7 @@ func (r *rig) reopened() {
 // An interpreter of one language is not forgotten when the next call that can be
 // kept is another's.
 func TestWhatCouldNotBeKeptIsKeptWithTheNextCallWhateverItsLanguage(t *testing.T) {
-	r := newRig(t)
+	r := newFaultySession(t)
 	if err := r.begin(); err != nil {
 		t.Fatal(err)
 	}

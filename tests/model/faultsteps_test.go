@@ -12,16 +12,16 @@ import (
 // unkept where it was answered with a notice that it could not be kept.
 type step struct {
 	name string
-	do   func(*rig) (unkept bool, err error)
+	do   func(*faultySession) (unkept bool, err error)
 	// after is what the session holds then; nil: what it held before.
-	after func(*rig) moment
+	after func(*faultySession) moment
 	// then lets the model follow what was kept; nil: nothing was.
-	then func(*rig)
+	then func(*faultySession)
 }
 
 // runs is a program that ends well.
 func runs(code, language string, after func(moment)) step {
-	do := func(r *rig) (bool, error) {
+	do := func(r *faultySession) (bool, error) {
 		res, err := r.m.Execute(r.t.Context(), alice, r.id, session.Request{Code: code, Language: language})
 		if err != nil {
 			return false, err
@@ -31,7 +31,7 @@ func runs(code, language string, after func(moment)) step {
 		}
 		return strings.Contains(res.Notice, "could not be kept"), nil
 	}
-	at := func(r *rig) moment {
+	at := func(r *faultySession) moment {
 		m := r.now.clone()
 		if m.vars[language] == nil {
 			m.vars[language] = map[string]int64{}
@@ -39,7 +39,7 @@ func runs(code, language string, after func(moment)) step {
 		after(m)
 		return m
 	}
-	return step{"run " + code, do, at, func(r *rig) { r.twin.commit("execute", "", r.now) }}
+	return step{"run " + code, do, at, func(r *faultySession) { r.twin.commit("execute", "", r.now) }}
 }
 
 func counts(n int64) step {
@@ -50,7 +50,7 @@ func counts(n int64) step {
 }
 
 func putsFile(name, text string) step {
-	return step{"write " + name, func(r *rig) (bool, error) {
+	return step{"write " + name, func(r *faultySession) (bool, error) {
 		tree, done, err := r.m.Files(alice, r.id)
 		if err != nil {
 			return false, err
@@ -58,11 +58,11 @@ func putsFile(name, text string) step {
 		defer done()
 		_, err = tree.Write(name, []byte(text))
 		return false, err
-	}, func(r *rig) moment {
+	}, func(r *faultySession) moment {
 		m := r.now.clone()
 		m.files["workspace/"+name] = text
 		return m
-	}, func(r *rig) {
+	}, func(r *faultySession) {
 		at := r.now
 		if r.loose { // only the file is of now
 			at = r.twin.now().clone()
@@ -72,10 +72,10 @@ func putsFile(name, text string) step {
 	}}
 }
 
-var undoes = step{"undo", func(r *rig) (bool, error) {
+var undoes = step{"undo", func(r *faultySession) (bool, error) {
 	_, err := r.m.Undo(r.t.Context(), alice, r.id)
 	return false, err
-}, func(r *rig) moment {
+}, func(r *faultySession) moment {
 	if r.loose {
 		return r.twin.now() // what is not kept is undone first
 	}
@@ -83,7 +83,7 @@ var undoes = step{"undo", func(r *rig) (bool, error) {
 		return to.at
 	}
 	return r.now
-}, func(r *rig) {
+}, func(r *faultySession) {
 	r.kept()
 	if to, ok := r.twin.undone(); ok {
 		r.twin.back(to)
@@ -91,46 +91,46 @@ var undoes = step{"undo", func(r *rig) (bool, error) {
 }}
 
 // kept lets the model follow where what could not be kept is kept after all.
-func (r *rig) kept() {
+func (r *faultySession) kept() {
 	if r.loose {
 		r.twin.commit("checkpoint", "", r.was)
 	}
 }
 
-var labels = step{"label", func(r *rig) (bool, error) {
+var labels = step{"label", func(r *faultySession) (bool, error) {
 	_, err := r.m.Checkpoint(r.t.Context(), alice, r.id, "here")
 	return false, err
-}, func(r *rig) moment { return r.now }, func(r *rig) { r.twin.commit("checkpoint", "here", r.now) }}
+}, func(r *faultySession) moment { return r.now }, func(r *faultySession) { r.twin.commit("checkpoint", "here", r.now) }}
 
-var restores = step{"restore", func(r *rig) (bool, error) {
+var restores = step{"restore", func(r *faultySession) (bool, error) {
 	_, err := r.m.Restore(r.t.Context(), alice, r.id, "here")
 	return false, err
-}, func(r *rig) moment {
+}, func(r *faultySession) moment {
 	to, ok := r.twin.find("here")
 	if !ok {
 		return r.now // it was not made, and is not found
 	}
 	return to.at
-}, func(r *rig) {
+}, func(r *faultySession) {
 	r.kept()
 	if to, ok := r.twin.find("here"); ok {
 		r.twin.back(to)
 	}
 }}
 
-var resets = step{"reset", func(r *rig) (bool, error) {
+var resets = step{"reset", func(r *faultySession) (bool, error) {
 	_, err := r.m.Reset(r.t.Context(), alice, r.id)
 	return false, err
-}, func(*rig) moment { return nothing() }, func(r *rig) { r.twin.commit("reset", "", nothing()) }}
+}, func(*faultySession) moment { return nothing() }, func(r *faultySession) { r.twin.commit("reset", "", nothing()) }}
 
 // aside is a step that leaves the session as it is.
-func aside(name string, do func(*rig) error) step {
-	return step{name: name, do: func(r *rig) (bool, error) { return false, do(r) }}
+func aside(name string, do func(*faultySession) error) step {
+	return step{name: name, do: func(r *faultySession) (bool, error) { return false, do(r) }}
 }
 
-var sleeps = aside("sleep", func(r *rig) error { return r.m.Sleep(alice, r.id) })
+var sleeps = aside("sleep", func(r *faultySession) error { return r.m.Sleep(alice, r.id) })
 
-var forks = aside("fork", func(r *rig) error {
+var forks = aside("fork", func(r *faultySession) error {
 	made, err := r.m.Fork(r.t.Context(), alice, r.id, "", 2)
 	if err == nil {
 		r.copy = made[1].ID
@@ -139,12 +139,12 @@ var forks = aside("fork", func(r *rig) error {
 	return err
 })
 
-var exports = aside("export", func(r *rig) error {
+var exports = aside("export", func(r *faultySession) error {
 	r.saved.Reset()
 	return r.m.Export(r.t.Context(), alice, r.id, &r.saved)
 })
 
-var imports = aside("import", func(r *rig) error {
+var imports = aside("import", func(r *faultySession) error {
 	if r.saved.Len() == 0 {
 		return nil
 	}
@@ -155,7 +155,7 @@ var imports = aside("import", func(r *rig) error {
 	return err
 })
 
-var destroys = aside("destroy", func(r *rig) error {
+var destroys = aside("destroy", func(r *faultySession) error {
 	if r.copy == "" {
 		return nil
 	}
@@ -168,7 +168,7 @@ var destroys = aside("destroy", func(r *rig) error {
 	return err
 })
 
-var collects = aside("collect", func(r *rig) error { _, err := r.m.Collect(r.t.Context()); return err })
+var collects = aside("collect", func(r *faultySession) error { _, err := r.m.Collect(r.t.Context()); return err })
 
 // use is what is done with a session, with a fault somewhere.
 var use = []step{

@@ -97,7 +97,7 @@ func TestAPowerCutWhileARunWaitsAndGoesOn(t *testing.T) {
 			if a.disk, err = blobtest.New(a.dir); err != nil {
 				t.Fatal(err)
 			}
-			reached = a.play(n, r)
+			reached = a.cutOnce(n, r)
 		})
 		if t.Failed() {
 			return
@@ -105,9 +105,9 @@ func TestAPowerCutWhileARunWaitsAndGoesOn(t *testing.T) {
 	}
 }
 
-// play runs the program and goes on with it until the power is cut, and looks at what
+// cutOnce runs the program and goes on with it until the power is cut, and looks at what
 // is left. It tells whether it was cut.
-func (a *asked) play(n int, r *rand.Rand) bool {
+func (a *asked) cutOnce(n int, r *rand.Rand) bool {
 	t, m := a.t, a.open()
 	i, err := m.Create(t.Context(), alice, "", session.Settings{})
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 // TestEveryToolHasAProbe compares the table of tools with those that the server lists, all
 // sets on: a tool, or an argument that may name what is another's, without a row fails.
 func TestEveryToolHasAProbe(t *testing.T) {
-	w := &world{t: t, state: sandboxtest.Memory(t)}
+	w := &server{t: t, state: sandboxtest.Memory(t)}
 	w.Server = paddocktest.Serve(t, w.state, paddocktest.Environment(t, w.state), "--tools", "core,files,code-mode,skills,history,sandbox", "--isolation", "linux")
 	listed := w.toolsOf(w.Token)
 	for tool, properties := range listed {

@@ -14,7 +14,7 @@ import (
 // as B, as a token of few scopes and as nobody. Each is answered as it is with ids of
 // nothing, no answer has anything of A's, and afterwards all is as it was.
 func TestNobodyLearnsOrChangesWhatIsAnothers(t *testing.T) {
-	w := newWorld(t)
+	w := newServer(t)
 	before := w.things()
 	all := probes()
 	for _, who := range []struct{ name, token string }{{"B", w.b}, {"few scopes", w.few}, {nobody, ""}} {
@@ -37,7 +37,7 @@ func TestNobodyLearnsOrChangesWhatIsAnothers(t *testing.T) {
 const nobody = "nobody"
 
 // own is an MCP session of the asker's own.
-func (w *world) own(token string) string {
+func (w *server) own(token string) string {
 	w.t.Helper()
 	got := w.send(token, request{line: "POST /mcp", body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"b","version":"1"}}}`}, nil)
 	id := got.header.Get("Mcp-Session-Id")
@@ -48,7 +48,7 @@ func (w *world) own(token string) string {
 }
 
 // compare sends a request with A's ids, and with those of nothing.
-func (w *world) compare(who, token string, p probe, own string) {
+func (w *server) compare(who, token string, p probe, own string) {
 	w.t.Helper()
 	real := w.known()
 	none := map[string]string{}
@@ -90,7 +90,7 @@ func open(p probe) bool {
 }
 
 // leaks looks for what is A's in an answer: what A wrote, and ids that were not sent.
-func (w *world) leaks(who string, p probe, ids map[string]string, got reply) {
+func (w *server) leaks(who string, p probe, ids map[string]string, got reply) {
 	w.t.Helper()
 	text := got.body
 	for name, values := range got.header {
@@ -159,7 +159,7 @@ func other(id string) string {
 }
 
 // things are what A has, as A sees it. What only time changes is left out.
-func (w *world) things() (all []string) {
+func (w *server) things() (all []string) {
 	w.t.Helper()
 	ids := w.known()
 	look := func(token string, q request) {
@@ -194,7 +194,7 @@ var stable = regexp.MustCompile(`\\?"(cpu_usage|memory_usage|disk_usage|uptime_s
 
 // control sees that the requests say something: to A, what changes nothing is answered
 // otherwise than to B.
-func (w *world) control(all []probe) {
+func (w *server) control(all []probe) {
 	w.t.Helper()
 	ids, n := w.known(), 0
 	for _, p := range all {
@@ -213,7 +213,7 @@ func (w *world) control(all []probe) {
 }
 
 // links sees that A's links and preview still are good: none was used up.
-func (w *world) links() {
+func (w *server) links() {
 	w.t.Helper()
 	for i, want := range []int{http.StatusOK, http.StatusForbidden} {
 		if got := w.send("", request{line: "GET /v1/links/{download}"}, w.ids); got.status != want {
@@ -230,7 +230,7 @@ func (w *world) links() {
 }
 
 // toolsOf reads a token's tools from the server, with what they take.
-func (w *world) toolsOf(token string) map[string]map[string]any {
+func (w *server) toolsOf(token string) map[string]map[string]any {
 	w.t.Helper()
 	got := w.send(token, request{line: "POST /mcp", body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`}, nil)
 	var answer struct {

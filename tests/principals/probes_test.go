@@ -232,7 +232,7 @@ var methods = map[string]string{
 }
 
 // known are A's ids, and the names that A chose.
-func (w *world) known() map[string]string {
+func (w *server) known() map[string]string {
 	all := maps.Clone(w.ids)
 	maps.Copy(all, map[string]string{"skill": skillName, "box": boxName, "space": boxSpace, "bound": boundName})
 	return all

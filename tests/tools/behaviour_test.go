@@ -18,7 +18,7 @@ import (
 // TestWhatToolsDoWrongIsAnErrorOfTheProgram has tools fail in each way, and arguments be
 // wrong: the program gets a ToolError, which says what and where.
 func TestWhatToolsDoWrongIsAnErrorOfTheProgram(t *testing.T) {
-	p := newParty(t).sales().odd()
+	p := newTestServer(t).sales().odd()
 	config := fmt.Sprintf("[servers.party]\nurl = %q\ntools.deny = [\"secret-*\"]\n", p.url)
 	inEach(t, everywhere, func(*testing.T) options { return options{config: config} }, func(t *testing.T, m *model) {
 		m.prints(t, "python", `
@@ -86,7 +86,7 @@ for (const what of [() => broken(), () => query({} as any), () => query({ query:
 }
 
 func TestPicturesAreBytesAndLargeResultsAreFiles(t *testing.T) {
-	p := newParty(t).odd()
+	p := newTestServer(t).odd()
 	config := fmt.Sprintf("[servers.party]\nurl = %q\n", p.url)
 	inEach(t, everywhere, func(*testing.T) options { return options{config: config} }, func(t *testing.T, m *model) {
 		m.prints(t, "python", `
@@ -117,7 +117,7 @@ console.log(f.size, f.text().split("\n").length, f.preview.slice(0, 11));
 
 // TestCallsOfOneRunAreUnderWayTogether calls a tool that answers nobody before all are in.
 func TestCallsOfOneRunAreUnderWayTogether(t *testing.T) {
-	p := newParty(t).gate()
+	p := newTestServer(t).gate()
 	config := fmt.Sprintf("[servers.party]\nurl = %q\n", p.url)
 	inEach(t, everywhere, func(*testing.T) options { return options{config: config} }, func(t *testing.T, m *model) {
 		e := m.prints(t, "python", `
@@ -137,7 +137,7 @@ console.log(all.reduce((sum, r: any) => sum + r.who, 0));
 }
 
 func TestARunHasAThousandCalls(t *testing.T) {
-	p := newParty(t).odd()
+	p := newTestServer(t).odd()
 	config := fmt.Sprintf("[servers.party]\nurl = %q\n", p.url)
 	inEach(t, everywhere[:2], func(*testing.T) options { return options{config: config} }, func(t *testing.T, m *model) {
 		e := m.prints(t, "python", `
@@ -167,7 +167,7 @@ except ToolError as e:
 
 // TestAToolThatHasChangedIsRefused changes what a tool says of itself after it was used.
 func TestAToolThatHasChangedIsRefused(t *testing.T) {
-	p := newParty(t).odd()
+	p := newTestServer(t).odd()
 	config := fmt.Sprintf("[servers.party]\nurl = %q\n", p.url)
 	m := open(t, options{setting: everywhere[0], config: config})
 	m.prints(t, "python", "from servers.party import count\nprint(count(n=1))", "{'n': 1}\n")
@@ -197,7 +197,7 @@ func TestAToolThatHasChangedIsRefused(t *testing.T) {
 // TestFiveHundredToolsAreNotListed binds a server with five hundred tools: what clients
 // see stays as it is, and the tools are found and called.
 func TestFiveHundredToolsAreNotListed(t *testing.T) {
-	p := newParty(t)
+	p := newTestServer(t)
 	for k := range 500 {
 		p.tool(fmt.Sprintf("tool_%03d", k), fmt.Sprintf("Handles the matter of %d.", k), `{"type":"object","properties":{"value":{"type":"integer"}}}`, func(_ context.Context, args map[string]any) (any, error) {
 			return map[string]any{"tool": k, "value": args["value"]}, nil
@@ -234,7 +234,7 @@ func TestFiveHundredToolsAreNotListed(t *testing.T) {
 // for it wherever a program, a client or an operator could find it.
 func TestHeadersOfAServerStayOnTheHost(t *testing.T) {
 	const secret = "s3cr3t-0f-a-header"
-	p := newParty(t).odd()
+	p := newTestServer(t).odd()
 	p.tool("tell", "Says what it was sent", `{"type":"object","properties":{"fail":{"type":"boolean"}}}`, func(_ context.Context, args map[string]any) (any, error) {
 		calls := p.seen()
 		key := calls[len(calls)-1].header.Get("X-Key")
@@ -300,7 +300,7 @@ print(found)
 
 // TestNothingIsBoundThatIsNotAllowed has a model bind what nobody allowed.
 func TestNothingIsBoundThatIsNotAllowed(t *testing.T) {
-	p := newParty(t)
+	p := newTestServer(t)
 	for name, allowed := range map[string][]string{"nothing is allowed": {}, "another host is": {"mcp.example.com", ".example.org", "deepwiki"}} {
 		t.Run(name, func(t *testing.T) {
 			m := open(t, options{setting: everywhere[1], allowed: allowed})

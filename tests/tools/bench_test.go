@@ -120,7 +120,7 @@ console.log(performance.now() - began);`, together),
 
 // BenchmarkToolCall is a call from a program, one after the other and many at a time.
 func BenchmarkToolCall(b *testing.B) {
-	p := newParty(b)
+	p := newTestServer(b)
 	p.tool("count", "Counts", `{"type":"object","properties":{"n":{"type":"integer"}}}`, func(_ context.Context, args map[string]any) (any, error) {
 		return map[string]any{"n": args["n"]}, nil
 	})
@@ -148,7 +148,7 @@ func BenchmarkToolCall(b *testing.B) {
 // BenchmarkToolImport is the import of a server with five hundred tools and of one of its
 // functions, by a new interpreter.
 func BenchmarkToolImport(b *testing.B) {
-	p := newParty(b)
+	p := newTestServer(b)
 	for k := range 500 {
 		p.tool(fmt.Sprintf("tool_%03d", k), fmt.Sprintf("Handles the matter of %d.", k), `{"type":"object","properties":{"value":{"type":"integer"},"name":{"type":"string"}},"required":["name"]}`, func(context.Context, map[string]any) (any, error) { return "done", nil })
 	}

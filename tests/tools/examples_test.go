@@ -5,8 +5,8 @@ import (
 )
 
 // shops are the servers of the code-execution-with-MCP examples.
-func shops(t *testing.T, m *model) (drive, sales *party) {
-	drive, sales = newParty(t).drive(), newParty(t).sales().odd()
+func shops(t *testing.T, m *model) (drive, sales *testServer) {
+	drive, sales = newTestServer(t).drive(), newTestServer(t).sales().odd()
 	m.bind(t, "google-drive", drive.url)
 	m.bind(t, "salesforce", sales.url)
 	return drive, sales

@@ -8,7 +8,7 @@ import (
 // that Mayflower Sandbox documents.
 func TestMayflowersQuickstart(t *testing.T) {
 	inEach(t, everywhere, func(*testing.T) options { return options{} }, func(t *testing.T, m *model) {
-		m.bind(t, "deepwiki", newParty(t).wiki().url)
+		m.bind(t, "deepwiki", newTestServer(t).wiki().url)
 		const pages = "Available pages for mayflower/sandbox:\n\n- 1 Overview\n- 2 Architecture\n"
 		m.prints(t, "python", `
 from servers.deepwiki import tools

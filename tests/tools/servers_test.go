@@ -17,9 +17,9 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// party is a server of the test's own, over Streamable HTTP, that does what those of
+// testServer is a server of the test's own, over Streamable HTTP, that does what those of
 // others do not.
-type party struct {
+type testServer struct {
 	url string
 	*sdk.Server
 
@@ -34,9 +34,9 @@ type called struct {
 	header               http.Header
 }
 
-func newParty(t testing.TB) *party {
+func newTestServer(t testing.TB) *testServer {
 	t.Helper()
-	p := &party{Server: sdk.NewServer(&sdk.Implementation{Name: "party", Version: "1"}, nil), notes: map[string]string{}}
+	p := &testServer{Server: sdk.NewServer(&sdk.Implementation{Name: "party", Version: "1"}, nil), notes: map[string]string{}}
 	h := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return p.Server }, &sdk.StreamableHTTPOptions{Stateless: true}))
 	t.Cleanup(func() { h.CloseClientConnections(); h.Close() })
 	p.url = h.URL + "/mcp"
@@ -56,7 +56,7 @@ func answer(v any) (*sdk.CallToolResult, error) {
 }
 
 // tool adds a tool: f is given the arguments.
-func (p *party) tool(name, description, schema string, f func(ctx context.Context, args map[string]any) (any, error)) {
+func (p *testServer) tool(name, description, schema string, f func(ctx context.Context, args map[string]any) (any, error)) {
 	p.AddTool(&sdk.Tool{Name: name, Description: description, InputSchema: json.RawMessage(schema)}, func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		key, _ := r.Params.Meta["paddock/idempotencyKey"].(string)
 		p.mu.Lock()
@@ -75,14 +75,14 @@ func (p *party) tool(name, description, schema string, f func(ctx context.Contex
 }
 
 // seen are the calls that have arrived until now.
-func (p *party) seen() []called {
+func (p *testServer) seen() []called {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]called{}, p.calls...)
 }
 
 // wiki has the tools of DeepWiki.
-func (p *party) wiki() *party {
+func (p *testServer) wiki() *testServer {
 	repo := `{"type":"object","properties":{"repoName":{"type":"string","description":"GitHub repository: owner/repo"}},"required":["repoName"],"additionalProperties":false}`
 	p.tool("read_wiki_structure", "Get a list of documentation topics for a GitHub repository", repo, func(_ context.Context, args map[string]any) (any, error) {
 		return fmt.Sprintf("Available pages for %s:\n\n- 1 Overview\n- 2 Architecture", args["repoName"]), nil
@@ -98,7 +98,7 @@ func (p *party) wiki() *party {
 }
 
 // drive has the tools of a file store.
-func (p *party) drive() *party {
+func (p *testServer) drive() *testServer {
 	id := func(name string) string {
 		return fmt.Sprintf(`{"type":"object","properties":{%q:{"type":"string"}},"required":[%q]}`, name, name)
 	}
@@ -116,7 +116,7 @@ func (p *party) drive() *party {
 }
 
 // sales has the tools of a customers' database, which keeps what it is given.
-func (p *party) sales() *party {
+func (p *testServer) sales() *testServer {
 	p.tool("updateRecord", "Updates a record", `{"type":"object","properties":{"objectType":{"type":"string","enum":["SalesMeeting","Lead"]},"recordId":{"type":"string"},"data":{"type":"object"}},"required":["objectType","recordId","data"],"additionalProperties":false}`,
 		func(_ context.Context, args map[string]any) (any, error) {
 			text, err := json.Marshal(args["data"])
@@ -136,7 +136,7 @@ func (p *party) sales() *party {
 }
 
 // odd has tools that make it hard.
-func (p *party) odd() *party {
+func (p *testServer) odd() *testServer {
 	none := `{"type":"object"}`
 	p.tool("large", "Gives a lot of text", `{"type":"object","properties":{"lines":{"type":"integer"}},"required":["lines"]}`, func(_ context.Context, args map[string]any) (any, error) {
 		var b strings.Builder
@@ -170,7 +170,7 @@ func (p *party) odd() *party {
 }
 
 // gate has a tool that answers when so many calls of it are in, and not before.
-func (p *party) gate() *party {
+func (p *testServer) gate() *testServer {
 	var mu sync.Mutex
 	inside, opened := 0, make(chan struct{})
 	p.tool("gate", "Opens when enough wait", `{"type":"object","properties":{"who":{"type":"integer"},"needs":{"type":"integer"}},"required":["who","needs"]}`, func(ctx context.Context, args map[string]any) (any, error) {

@@ -10,7 +10,7 @@ import (
 // in those that people would expect after them. What is not there is answered by what is.
 func TestToolsAreFoundHoweverTheyAreSpelled(t *testing.T) {
 	inEach(t, []setting{{"stdio", "wasm"}, {"stdio", "linux"}}, func(*testing.T) options { return options{} }, func(t *testing.T, m *model) {
-		m.bind(t, "google-drive", newParty(t).wiki().url)
+		m.bind(t, "google-drive", newTestServer(t).wiki().url)
 		t.Run("Python", func(t *testing.T) { spelledInPython(t, m) })
 		t.Run("JavaScript", func(t *testing.T) { spelledInJavaScript(t, m) })
 		t.Run("files of the workspace", func(t *testing.T) { spelledInFiles(t, m) })

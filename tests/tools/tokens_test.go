@@ -103,7 +103,7 @@ func measure(t *testing.T, all map[string][]*sdk.Tool) (direct, defined, searche
 	t.Helper()
 	m := open(t, options{setting: everywhere[0], env: []string{"PADDOCK_TOOLS_ENABLED=core,files,code-mode"}})
 	for name, tools := range all {
-		p := newParty(t)
+		p := newTestServer(t)
 		for _, tool := range tools {
 			p.AddTool(tool, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { return answer("done") })
 		}

@@ -83,7 +83,7 @@ func TestAProgramsOwnAddressIsThePreviews(t *testing.T) {
 	}
 }
 
-func webSocket(t *testing.T, h *house, c *http.Client, at, upgrade string) (net.Conn, *bufio.Reader, *http.Response) {
+func webSocket(t *testing.T, h *fixture, c *http.Client, at, upgrade string) (net.Conn, *bufio.Reader, *http.Response) {
 	t.Helper()
 	u, _ := url.Parse(at)
 	conn, err := net.Dial("tcp", "127.0.0.1:"+h.port)

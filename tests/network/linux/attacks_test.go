@@ -94,7 +94,7 @@ print([h for h, s in kept if h == '127.0.0.1'], {urllib.request.urlopen('http://
 }
 
 func TestNothingButHTTPToAllowedHostsGetsOut(t *testing.T) {
-	w := newWorld(t, linux.Config{})
+	w := newFixture(t, linux.Config{})
 	m := w.machine(t, w.proxy(t))
 	in := m.start(t, "python")
 	run(t, in, tools)
@@ -134,7 +134,7 @@ func hostSocket(t *testing.T) string {
 
 // What is denied says so to the program, and rules that change count at once.
 func TestWhatIsRefusedIsSaidAndRulesChangeUnderWay(t *testing.T) {
-	w := newWorld(t, linux.Config{})
+	w := newFixture(t, linux.Config{})
 	d := w.proxy(t)
 	m := w.machine(t, d)
 	in := m.start(t, "bash")
@@ -171,7 +171,7 @@ func TestWhatIsRefusedIsSaidAndRulesChangeUnderWay(t *testing.T) {
 
 // A machine is booted ahead upon folders that are empty then.
 func TestAMachineGetsOutWhoseFolderIsFilledLater(t *testing.T) {
-	w := newWorld(t, linux.Config{})
+	w := newFixture(t, linux.Config{})
 	d := w.proxy(t)
 	m := w.machine(t, d)
 	if err := os.Remove(filepath.Join(m.network, "ca.pem")); err != nil {
@@ -203,7 +203,7 @@ func TestASavedMachineGetsOutThroughItsNewProxy(t *testing.T) {
 }
 
 func testNewProxy(t *testing.T, seed []byte) {
-	w := newWorld(t, linux.Config{})
+	w := newFixture(t, linux.Config{})
 	w.seed = seed
 	first := w.proxy(t)
 	m := w.machine(t, first)
@@ -244,7 +244,7 @@ func testNewProxy(t *testing.T, seed []byte) {
 
 // Node keeps its connections: those of before are not used again.
 func TestNodeGetsOutEachTimeItsMachineWasSaved(t *testing.T) {
-	w := newWorld(t, linux.Config{})
+	w := newFixture(t, linux.Config{})
 	d := w.proxy(t)
 	m := w.machine(t, d)
 	node := m.start(t, "javascript")

@@ -13,7 +13,7 @@ import (
 )
 
 // leads makes a proxy of another kind.
-func (w *world) leads(t *testing.T, c proxy.Config, rules ...string) *proxy.Proxy {
+func (w *fixture) leads(t *testing.T, c proxy.Config, rules ...string) *proxy.Proxy {
 	t.Helper()
 	var err error
 	if c.Policy, err = egress.Parse(rules, egress.Rights{All: true, Private: true, Requests: true}); err != nil {
@@ -33,7 +33,7 @@ func (w *world) leads(t *testing.T, c proxy.Config, rules ...string) *proxy.Prox
 }
 
 // causes are how often each thing was refused.
-func (w *world) causes() map[string]int {
+func (w *fixture) causes() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := map[string]int{}
@@ -99,7 +99,7 @@ except urllib.error.HTTPError as e: print(e.code, 'network budget' in e.headers[
 }
 
 func TestHostileHosts(t *testing.T) {
-	w := newWorld(t, linux.Config{})
+	w := newFixture(t, linux.Config{})
 	host, inner := egresstest.Start(t), egresstest.Start(t)
 	_, resolver := egresstest.StartDNS(t, map[string][]string{
 		"example.com":      {"127.0.0.1"},

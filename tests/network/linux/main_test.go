@@ -82,8 +82,8 @@ func (resolver) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, er
 	return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 }
 
-// world is a backend and what its machines reach.
-type world struct {
+// fixture is a backend and what its machines reach.
+type fixture struct {
 	backend         *linux.Backend
 	secure, plain   *httptest.Server
 	https, http     string // the servers' addresses by their name
@@ -96,9 +96,9 @@ type world struct {
 	records []proxy.Record
 }
 
-func newWorld(t *testing.T, c linux.Config) *world {
+func newFixture(t *testing.T, c linux.Config) *fixture {
 	t.Helper()
-	w := &world{}
+	w := &fixture{}
 	handler := newSite(t)
 	w.secure, w.plain = httptest.NewTLSServer(handler), httptest.NewServer(handler)
 	hidden := httptest.NewServer(handler)
@@ -128,7 +128,7 @@ func newWorld(t *testing.T, c linux.Config) *world {
 func port(url string) string { return url[strings.LastIndexByte(url, ':')+1:] }
 
 // proxy makes a way out to the two servers.
-func (w *world) proxy(t *testing.T) *proxy.Proxy {
+func (w *fixture) proxy(t *testing.T) *proxy.Proxy {
 	t.Helper()
 	policy, err := egress.Parse([]string{site + ":" + w.securePort + "!private", site + ":" + w.plainPort + "!private"}, egress.Rights{Private: true})
 	if err != nil {
@@ -146,7 +146,7 @@ func (w *world) proxy(t *testing.T) *proxy.Proxy {
 	return d
 }
 
-func (w *world) record(r proxy.Record) {
+func (w *fixture) record(r proxy.Record) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.records = append(w.records, r)
@@ -154,15 +154,15 @@ func (w *world) record(r proxy.Record) {
 
 // machine is a session's: what it is described by, and where its folders lie.
 type machine struct {
-	*world
+	*fixture
 	spec    sandbox.Spec
 	network string
 }
 
 // machine describes one with that proxy.
-func (w *world) machine(t *testing.T, d *proxy.Proxy) *machine {
+func (w *fixture) machine(t *testing.T, d *proxy.Proxy) *machine {
 	t.Helper()
-	m := &machine{world: w, network: w.folder(t, "network")}
+	m := &machine{fixture: w, network: w.folder(t, "network")}
 	if err := proxyenv.Fill(m.network, d.CA()); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func (w *world) machine(t *testing.T, d *proxy.Proxy) *machine {
 }
 
 // folder makes a folder of the host that is the machine's.
-func (w *world) folder(t *testing.T, name string) string {
+func (w *fixture) folder(t *testing.T, name string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), name)
 	err := os.Mkdir(dir, 0o755)

@@ -49,7 +49,7 @@ func (m *machine) fill(text string) string {
 }
 
 func runPrograms(t *testing.T, c linux.Config) {
-	w := newWorld(t, c)
+	w := newFixture(t, c)
 	m := w.machine(t, w.proxy(t))
 	bash := m.start(t, "bash")
 	has := run(t, bash, "for p in curl wget git node npm python3; do command -v $p > /dev/null && echo -n \"$p \"; done; python3 -m pip --version > /dev/null 2>&1 && echo pip")

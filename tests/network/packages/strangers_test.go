@@ -130,7 +130,7 @@ func TestPythonPackagesOfStrangers(t *testing.T) {
 
 // try installs a package in a session of its own, and uses it. What it says is what it
 // installed, or what went wrong.
-func (h *house) try(language, isolation string, u use) (said string, ok bool) {
+func (h *client) try(language, isolation string, u use) (said string, ok bool) {
 	id := h.create(language, isolation)
 	defer h.call("destroy_session", map[string]any{"session_id": id}, nil)
 	var i installation

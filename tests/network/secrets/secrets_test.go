@@ -181,7 +181,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-func (h *house) fork(t *testing.T, m *paddocktest.Client, id string) string {
+func (h *setup) fork(t *testing.T, m *paddocktest.Client, id string) string {
 	t.Helper()
 	var forked struct{ Forks []string }
 	if failed := h.call(t, m, "fork_session", map[string]any{"session_id": id}, &forked); failed != "" || len(forked.Forks) != 1 {
@@ -191,7 +191,7 @@ func (h *house) fork(t *testing.T, m *paddocktest.Client, id string) string {
 }
 
 // leave has a session be kept in every way.
-func (h *house) leave(t *testing.T, m *paddocktest.Client, s *site, id, isolation string) {
+func (h *setup) leave(t *testing.T, m *paddocktest.Client, s *site, id, isolation string) {
 	t.Helper()
 	for _, tool := range []string{"checkpoint_session", "list_checkpoints", "get_workspace_info"} {
 		args := map[string]any{"session_id": id}
@@ -210,7 +210,7 @@ func (h *house) leave(t *testing.T, m *paddocktest.Client, s *site, id, isolatio
 
 // killed ends a paddock without warning, while a program uses a secret, and starts another
 // one.
-func (h *house) killed(t *testing.T, m *paddocktest.Client, s *site, id string, args []string) *paddocktest.Client {
+func (h *setup) killed(t *testing.T, m *paddocktest.Client, s *site, id string, args []string) *paddocktest.Client {
 	t.Helper()
 	select {
 	case <-s.heard: // of what was asked before
@@ -232,7 +232,7 @@ func (h *house) killed(t *testing.T, m *paddocktest.Client, s *site, id string, 
 }
 
 // archived has a session be exported and imported: what comes of it has no secrets.
-func (h *house) archived(t *testing.T, m *paddocktest.Client, s *site, id, isolation string) {
+func (h *setup) archived(t *testing.T, m *paddocktest.Client, s *site, id, isolation string) {
 	t.Helper()
 	var info struct{ Secrets []string }
 	if h.call(t, m, "get_workspace_info", map[string]any{"session_id": id}, &info); len(info.Secrets) != len(values) {
@@ -261,7 +261,7 @@ func (h *house) archived(t *testing.T, m *paddocktest.Client, s *site, id, isola
 
 // searched looks for values in every byte that is left, and, to know that it sees what
 // there is, for what programs had in their memory.
-func (h *house) searched(t *testing.T, since time.Time) {
+func (h *setup) searched(t *testing.T, since time.Time) {
 	t.Helper()
 	for _, what := range []struct{ text, must string }{{core, ""}, {canary, ">"}} {
 		f := finder{forms: forms(what.text)}
@@ -284,7 +284,7 @@ func (h *house) searched(t *testing.T, since time.Time) {
 	}
 }
 
-func cacheOf(h *house) string {
+func cacheOf(h *setup) string {
 	for _, pair := range h.env {
 		if dir, ok := strings.CutPrefix(pair, "PADDOCK_CACHE_DIR="); ok {
 			return dir
@@ -363,7 +363,7 @@ func TestAPlaceholderIsWorthNothingElsewhere(t *testing.T) {
 
 // heard looks at what servers were told: another one nothing of secrets, and the one that
 // they are for one value alone, on the way to the redirect.
-func (h *house) heard(t *testing.T, evil, s *site) {
+func (h *setup) heard(t *testing.T, evil, s *site) {
 	t.Helper()
 	told := func(s *site) string {
 		s.mu.Lock()
@@ -381,7 +381,7 @@ func (h *house) heard(t *testing.T, evil, s *site) {
 }
 
 // denials counts the requests of a session that were refused, as the audit log has them.
-func denials(t *testing.T, h *house, id string) (n int) {
+func denials(t *testing.T, h *setup, id string) (n int) {
 	t.Helper()
 	for r, err := range audit.Read(filepath.Join(h.state, "audit"), audit.Filter{}) {
 		if err != nil {
@@ -395,7 +395,7 @@ func denials(t *testing.T, h *house, id string) (n int) {
 }
 
 // lessAndLess takes a session's secrets from it, in each of the ways.
-func (h *house) lessAndLess(t *testing.T, m *paddocktest.Client, s, evil *site, id, isolation string) {
+func (h *setup) lessAndLess(t *testing.T, m *paddocktest.Client, s, evil *site, id, isolation string) {
 	t.Helper()
 	asks := withU("python", s, python+"a = ask(U + '/', Authorization='Bearer ' + os.environ['HEADER_KEY']); print(a[0], a[2].decode() if a[0] == 'secret' else '')")
 	says := func(doing, want string) {

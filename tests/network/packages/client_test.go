@@ -16,15 +16,15 @@ import (
 	"paddock/tests/paddocktest"
 )
 
-// house is a paddock that serves over stdio, and a model's end of the connection to it.
-type house struct {
+// client is a paddock that serves over stdio, and a model's end of the connection to it.
+type client struct {
 	*sdk.ClientSession
 	t *testing.T
 }
 
 // open starts a paddock whose sessions have packages of an index and a registry; nil:
 // none. More variables may follow.
-func open(t *testing.T, state string, x *pkgproxytest.Index, r *pkgproxytest.Registry, env ...string) *house {
+func open(t *testing.T, state string, x *pkgproxytest.Index, r *pkgproxytest.Registry, env ...string) *client {
 	t.Helper()
 	paddocktest.Admit(t, filepath.Dir(state), state)
 	if x != nil {
@@ -34,18 +34,18 @@ func open(t *testing.T, state string, x *pkgproxytest.Index, r *pkgproxytest.Reg
 		env = append(env, "PADDOCK_PACKAGES_NPM_INDEX="+r.Server.URL)
 	}
 	c := paddocktest.Connect(t, paddocktest.Environment(t, state, env...), os.Stderr, "--tools", "core,files,history")
-	return &house{c.ClientSession, t}
+	return &client{c.ClientSession, t}
 }
 
 // call calls a tool, and reads what it answers into out; the failure is the tool's.
-func (h *house) call(tool string, args map[string]any, out any) *paddocktest.Failure {
+func (h *client) call(tool string, args map[string]any, out any) *paddocktest.Failure {
 	h.t.Helper()
 	_, failed := paddocktest.Call(h.t, h.ClientSession, tool, args, out)
 	return failed
 }
 
 // must is call where the tool has to work.
-func (h *house) must(tool string, args map[string]any, out any) {
+func (h *client) must(tool string, args map[string]any, out any) {
 	h.t.Helper()
 	if failed := h.call(tool, args, out); failed != nil {
 		h.t.Fatalf("%s %v: %+v", tool, args, *failed)
@@ -53,7 +53,7 @@ func (h *house) must(tool string, args map[string]any, out any) {
 }
 
 // create makes a session.
-func (h *house) create(language, isolation string) string {
+func (h *client) create(language, isolation string) string {
 	h.t.Helper()
 	var made struct {
 		ID string `json:"session_id"`
@@ -80,14 +80,14 @@ func (i installation) names() string {
 }
 
 // install has install_package install something, which has to work.
-func (h *house) install(id, what string) (i installation) {
+func (h *client) install(id, what string) (i installation) {
 	h.t.Helper()
 	h.must("install_package", map[string]any{"session_id": id, "package_name": what}, &i)
 	return i
 }
 
 // refuses has install_package refuse something: with a code, and these words.
-func (h *house) refuses(id, what, code string, words ...string) {
+func (h *client) refuses(id, what, code string, words ...string) {
 	h.t.Helper()
 	var i installation
 	failed := h.call("install_package", map[string]any{"session_id": id, "package_name": what}, &i)
@@ -107,7 +107,7 @@ func (h *house) refuses(id, what, code string, words ...string) {
 }
 
 // prints runs a program, which has to print that.
-func (h *house) prints(id, language, code, want string) {
+func (h *client) prints(id, language, code, want string) {
 	h.t.Helper()
 	var e struct {
 		Stdout, Stderr string
@@ -121,7 +121,7 @@ func (h *house) prints(id, language, code, want string) {
 }
 
 // hints runs a program that fails, and whose error's hint says this.
-func (h *house) hints(id, language, code, want string) {
+func (h *client) hints(id, language, code, want string) {
 	h.t.Helper()
 	var e struct{ Error struct{ Hint string } }
 	h.must("execute_code", map[string]any{"session_id": id, "language": language, "code": code}, &e)
@@ -131,7 +131,7 @@ func (h *house) hints(id, language, code, want string) {
 }
 
 // info is what get_workspace_info says of packages and files.
-func (h *house) info(id string) (packages []string, files []string) {
+func (h *client) info(id string) (packages []string, files []string) {
 	h.t.Helper()
 	var i struct {
 		Packages []string

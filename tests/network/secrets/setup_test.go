@@ -114,16 +114,16 @@ func (s *site) came() map[string]int {
 	return saw
 }
 
-// house is a state folder with the secrets, and where what is printed ends up.
-type house struct {
+// setup is a state folder with the secrets, and where what is printed ends up.
+type setup struct {
 	dir, state, log string
 	env             []string
 }
 
-func build(t *testing.T, bound *site, others ...*site) *house {
+func build(t *testing.T, bound *site, others ...*site) *setup {
 	t.Helper()
 	dir := t.TempDir()
-	h := &house{dir: dir, state: filepath.Join(dir, "state"), log: filepath.Join(dir, "log")}
+	h := &setup{dir: dir, state: filepath.Join(dir, "state"), log: filepath.Join(dir, "log")}
 	roots := filepath.Join(dir, "roots.pem")
 	all := bound.pem
 	for _, o := range others {
@@ -145,7 +145,7 @@ func build(t *testing.T, bound *site, others ...*site) *house {
 	return h
 }
 
-func (h *house) start(t *testing.T, args ...string) *paddocktest.Client {
+func (h *setup) start(t *testing.T, args ...string) *paddocktest.Client {
 	t.Helper()
 	to, err := os.OpenFile(h.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -160,7 +160,7 @@ func (h *house) start(t *testing.T, args ...string) *paddocktest.Client {
 	return paddocktest.Connect(t, h.env, to, args...)
 }
 
-func (h *house) logged(t *testing.T) string {
+func (h *setup) logged(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(h.log)
 	if err != nil {
@@ -170,7 +170,7 @@ func (h *house) logged(t *testing.T) string {
 }
 
 // call calls a tool, notes what it answers, and reads that into out; the error is the tool's.
-func (h *house) call(t *testing.T, m *paddocktest.Client, tool string, args map[string]any, out any) (failed string) {
+func (h *setup) call(t *testing.T, m *paddocktest.Client, tool string, args map[string]any, out any) (failed string) {
 	t.Helper()
 	res, f := paddocktest.Call(t, m.ClientSession, tool, args, out)
 	whole, err := json.Marshal(res)
@@ -185,7 +185,7 @@ func (h *house) call(t *testing.T, m *paddocktest.Client, tool string, args map[
 }
 
 // note keeps what was given out, where it is looked for values.
-func (h *house) note(t *testing.T, text []byte) {
+func (h *setup) note(t *testing.T, text []byte) {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join(h.dir, "outputs"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err == nil {
@@ -197,7 +197,7 @@ func (h *house) note(t *testing.T, text []byte) {
 	}
 }
 
-func (h *house) create(t *testing.T, m *paddocktest.Client, args map[string]any) string {
+func (h *setup) create(t *testing.T, m *paddocktest.Client, args map[string]any) string {
 	t.Helper()
 	var made struct {
 		ID string `json:"session_id"`
@@ -209,7 +209,7 @@ func (h *house) create(t *testing.T, m *paddocktest.Client, args map[string]any)
 }
 
 // run runs a program, which has to succeed.
-func (h *house) run(t *testing.T, m *paddocktest.Client, id, language, code string) mcpserver.Execution {
+func (h *setup) run(t *testing.T, m *paddocktest.Client, id, language, code string) mcpserver.Execution {
 	t.Helper()
 	var e mcpserver.Execution
 	if failed := h.call(t, m, "execute_code", map[string]any{"session_id": id, "language": language, "code": code, "timeout": int(paddocktest.Timeout.Seconds())}, &e); failed != "" {
@@ -222,7 +222,7 @@ func (h *house) run(t *testing.T, m *paddocktest.Client, id, language, code stri
 }
 
 // paddock runs a command.
-func (h *house) paddock(t *testing.T, args ...string) string {
+func (h *setup) paddock(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), sandboxtest.Binary(t), args...)
 	cmd.Env = h.env

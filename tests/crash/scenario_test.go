@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 )
 
-// world is everything that the tests have done and were answered.
-type world struct {
+// scenario is everything that the tests have done and were answered.
+type scenario struct {
 	*place
 	actors []*actor
 	ops    atomic.Int64 // names for operations
@@ -28,20 +28,20 @@ type world struct {
 	counts   map[string]int // of operations that were answered, and of what else happened
 }
 
-func newWorld(p *place) *world {
-	return &world{place: p, drawn: map[string]string{}, counts: map[string]int{}}
+func newScenario(p *place) *scenario {
+	return &scenario{place: p, drawn: map[string]string{}, counts: map[string]int{}}
 }
 
-func (w *world) op() int { return int(w.ops.Add(1)) }
+func (w *scenario) op() int { return int(w.ops.Add(1)) }
 
 // say begins a part of the test.
-func (w *world) say(doing string) {
+func (w *scenario) say(doing string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.doing = doing
 }
 
-func (w *world) count(what string) {
+func (w *scenario) count(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.counts[what]++
@@ -51,7 +51,7 @@ func (w *world) count(what string) {
 const mostFailures = 10
 
 // fail reports something that is not as it has to be.
-func (w *world) fail(format string, args ...any) {
+func (w *scenario) fail(format string, args ...any) {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -65,7 +65,7 @@ func (w *world) fail(format string, args ...any) {
 	}
 }
 
-func (w *world) failed() bool {
+func (w *scenario) failed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.failures >= mostFailures
@@ -73,7 +73,7 @@ func (w *world) failed() bool {
 
 // draw takes random numbers that a session gave: nobody may have got them
 // before.
-func (w *world) draw(who string, numbers []string) {
+func (w *scenario) draw(who string, numbers []string) {
 	w.mu.Lock()
 	was := ""
 	number := ""
@@ -141,7 +141,7 @@ type forking struct {
 // actor plays with sessions that are its alone. Their names are its own, and
 // forks inherit them.
 type actor struct {
-	w        *world
+	w        *scenario
 	name     string
 	rng      *rand.Rand
 	sessions []*session
@@ -156,7 +156,7 @@ func (a *actor) forget(s *session) {
 
 // settle compares the sessions that there are with those that there may be.
 // Nobody works meanwhile.
-func (w *world) settle() {
+func (w *scenario) settle() {
 	all, err := w.list()
 	if err != nil {
 		w.fail("listing the sessions: %v", err)
@@ -220,7 +220,7 @@ func (a *actor) adopt(there map[string]listed) {
 }
 
 // summary is what was done, for the log.
-func (w *world) summary() string {
+func (w *scenario) summary() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var parts []string

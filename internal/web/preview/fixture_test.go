@@ -72,8 +72,8 @@ func (b *machines) serves(port uint16, at string) {
 	b.programs[port] = at
 }
 
-// house is a server with previews, and sessions behind it.
-type house struct {
+// fixture is a server with previews, and sessions behind it.
+type fixture struct {
 	backend  *machines
 	sessions *session.Manager
 	store    *preview.Store
@@ -91,11 +91,11 @@ type house struct {
 // key signs the previews of tests.
 var key = bytes.Repeat([]byte{7}, 32)
 
-// open makes a house upon a folder that others may have had; change, where there is one,
+// open makes a fixture upon a folder that others may have had; change, where there is one,
 // has a say in how it is.
-func open(t *testing.T, dir string, change func(*web.Config, *preview.Config)) *house {
+func open(t *testing.T, dir string, change func(*web.Config, *preview.Config)) *fixture {
 	t.Helper()
-	h := &house{backend: &machines{FakeKeeper: sandboxtest.NewFakeKeeper(sandboxtest.FakeConfig{Name: "machines"}), programs: map[uint16]string{}, givenUp: make(chan error, 1)}, dir: dir}
+	h := &fixture{backend: &machines{FakeKeeper: sandboxtest.NewFakeKeeper(sandboxtest.FakeConfig{Name: "machines"}), programs: map[uint16]string{}, givenUp: make(chan error, 1)}, dir: dir}
 	wasm := sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "wasm"})
 	h.store = preview.Open(dir+"/previews", func() ([]byte, error) { return key, nil })
 	var err error
@@ -161,7 +161,7 @@ func open(t *testing.T, dir string, change func(*web.Config, *preview.Config)) *
 }
 
 // session makes a session whose machine runs.
-func (h *house) session(t *testing.T, owner session.Owner) session.ID {
+func (h *fixture) session(t *testing.T, owner session.Owner) session.ID {
 	t.Helper()
 	i, err := h.sessions.Create(t.Context(), owner, "", session.Settings{})
 	if err != nil {
@@ -174,7 +174,7 @@ func (h *house) session(t *testing.T, owner session.Owner) session.ID {
 }
 
 // program is a server that every machine has at a port.
-func (h *house) program(t *testing.T, port uint16, f http.HandlerFunc) {
+func (h *fixture) program(t *testing.T, port uint16, f http.HandlerFunc) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -187,7 +187,7 @@ func (h *house) program(t *testing.T, port uint16, f http.HandlerFunc) {
 }
 
 // says is a program that answers every connection with the same bytes.
-func (h *house) says(t *testing.T, port uint16, answer string) {
+func (h *fixture) says(t *testing.T, port uint16, answer string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -211,7 +211,7 @@ func (h *house) says(t *testing.T, port uint16, answer string) {
 }
 
 // browser has cookies, and finds all hosts here.
-func (h *house) browser(t *testing.T) *http.Client {
+func (h *fixture) browser(t *testing.T) *http.Client {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -257,7 +257,7 @@ func do(t *testing.T, c *http.Client, method, to, body string, headers ...string
 }
 
 // make asks the API for a preview.
-func (h *house) make(t *testing.T, token string, id session.ID, ask string) (preview.Shown, reply) {
+func (h *fixture) make(t *testing.T, token string, id session.ID, ask string) (preview.Shown, reply) {
 	t.Helper()
 	got := do(t, http.DefaultClient, "POST", h.base+"/api/v1/sessions/"+string(id)+"/previews", ask, "Authorization", "Bearer "+token, "Content-Type", "application/json")
 	var made preview.Shown
@@ -271,7 +271,7 @@ func (h *house) make(t *testing.T, token string, id session.ID, ask string) (pre
 
 // enter makes a preview of a port of ann's, and a browser that has opened it; at is its
 // address.
-func (h *house) enter(t *testing.T, id session.ID, port uint16) (c *http.Client, made preview.Shown, at string) {
+func (h *fixture) enter(t *testing.T, id session.ID, port uint16) (c *http.Client, made preview.Shown, at string) {
 	t.Helper()
 	made, got := h.make(t, annToken, id, fmt.Sprintf(`{"port": %d}`, port))
 	if got.status != http.StatusCreated {
@@ -288,7 +288,7 @@ func (h *house) enter(t *testing.T, id session.ID, port uint16) (c *http.Client,
 }
 
 // raw sends bytes, and gives what comes back until the end.
-func (h *house) raw(t *testing.T, request string) string {
+func (h *fixture) raw(t *testing.T, request string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", "127.0.0.1:"+h.port)
 	if err != nil {

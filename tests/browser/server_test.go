@@ -23,14 +23,14 @@ import (
 	"paddock/tests/paddocktest"
 )
 
-// house is a `paddock serve` that asks for no token, which is the most that a page on the
+// server is a `paddock serve` that asks for no token, which is the most that a page on the
 // same machine could wish for.
-type house struct {
+type server struct {
 	*paddocktest.Server
 	t *testing.T
 }
 
-func newHouse(t *testing.T) *house {
+func newServer(t *testing.T) *server {
 	t.Helper()
 	_, err := exec.LookPath(chromium)
 	sandboxtest.Require(t, "browser", err == nil, fmt.Sprint(err))
@@ -40,7 +40,7 @@ func newHouse(t *testing.T) *house {
 	// The token of this machine's user is there, and then no longer asked for.
 	first := paddocktest.Serve(t, state, paddocktest.Environment(t, state))
 	first.Stop()
-	return &house{paddocktest.Serve(t, state, paddocktest.Environment(t, state), "--isolation", "linux", "--dev"), t}
+	return &server{paddocktest.Serve(t, state, paddocktest.Environment(t, state), "--isolation", "linux", "--dev"), t}
 }
 
 // chromium is Debian's.
@@ -84,7 +84,7 @@ type preview struct {
 }
 
 // serve makes a session that serves the site, and a preview of it.
-func (h *house) serve() preview {
+func (h *server) serve() preview {
 	h.t.Helper()
 	var made struct {
 		ID string `json:"session_id"`
@@ -101,7 +101,7 @@ func (h *house) serve() preview {
 }
 
 // call calls one of paddock's tools.
-func (h *house) call(tool string, args map[string]any, out any) {
+func (h *server) call(tool string, args map[string]any, out any) {
 	h.t.Helper()
 	var got struct {
 		Result struct {
@@ -115,7 +115,7 @@ func (h *house) call(tool string, args map[string]any, out any) {
 	}
 }
 
-func (h *house) post(path string, in, out any) {
+func (h *server) post(path string, in, out any) {
 	h.t.Helper()
 	text, err := json.Marshal(in)
 	if err != nil {
@@ -132,7 +132,7 @@ func (h *house) post(path string, in, out any) {
 }
 
 // get asks the server itself, past any browser.
-func (h *house) get(path string) string {
+func (h *server) get(path string) string {
 	h.t.Helper()
 	res, err := http.Get(h.Base() + path)
 	if err != nil {
@@ -147,7 +147,7 @@ func (h *house) get(path string) string {
 }
 
 // browser starts a browser with no profile, which ends with the test.
-func (h *house) browser() context.Context {
+func (h *server) browser() context.Context {
 	h.t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(chromium), chromedp.Flag("no-sandbox", true), chromedp.Flag("disable-gpu", true), chromedp.UserDataDir(h.t.TempDir()),
@@ -165,7 +165,7 @@ func (h *house) browser() context.Context {
 }
 
 // open leads the browser to an address.
-func (h *house) open(ctx context.Context, at string) {
+func (h *server) open(ctx context.Context, at string) {
 	h.t.Helper()
 	if _, err := chromedp.Run(ctx, chromedp.Navigate(at)); err != nil {
 		h.t.Fatalf("%s: %v", at, err)
@@ -173,7 +173,7 @@ func (h *house) open(ctx context.Context, at string) {
 }
 
 // eval runs a page's script, and gives what its promise comes to as text.
-func (h *house) eval(ctx context.Context, script string) string {
+func (h *server) eval(ctx context.Context, script string) string {
 	h.t.Helper()
 	got, err := chromedp.Run(ctx, chromedp.Evaluate[string]("(async () => String(await (async () => {"+script+"})()))()", chromedp.EvalAwaitPromise, asAPerson))
 	if err != nil {
@@ -189,7 +189,7 @@ func asAPerson(p *runtime.EvaluateParams) {
 }
 
 // seen are the requests that a preview's program has had, asked for as its own page does.
-func (h *house) seen(ctx context.Context, p preview) string {
+func (h *server) seen(ctx context.Context, p preview) string {
 	h.t.Helper()
 	h.open(ctx, p.origin+"/seen")
 	return h.eval(ctx, "return document.body.innerText")
@@ -211,7 +211,7 @@ func with(body string, headers ...string) string {
 }
 
 // visit leads the browser to an address that may be saved in place of shown.
-func (h *house) visit(ctx context.Context, at string) {
+func (h *server) visit(ctx context.Context, at string) {
 	h.t.Helper()
 	if _, err := chromedp.Run(ctx, chromedp.Navigate(at)); err != nil && !strings.Contains(err.Error(), "ERR_ABORTED") {
 		h.t.Fatalf("%s: %v", at, err)

@@ -12,7 +12,7 @@ import (
 )
 
 // check compares a session with its twin: what it holds, and its checkpoints.
-func (p *play) check(w *twin) {
+func (p *round) check(w *twin) {
 	p.t.Helper()
 	d, err := p.m.Details(p.t.Context(), w.owner, w.id)
 	p.must(err)
@@ -34,7 +34,7 @@ func (p *play) check(w *twin) {
 }
 
 // home is a session's folder on disk.
-func (p *play) home(w *twin) string {
+func (p *round) home(w *twin) string {
 	p.t.Helper()
 	found, err := filepath.Glob(filepath.Join(p.dir, "owners", "*", string(w.id)))
 	if err != nil || len(found) != 1 {
@@ -44,7 +44,7 @@ func (p *play) home(w *twin) string {
 }
 
 // onDisk gives the files of a session's folders.
-func (p *play) onDisk(w *twin) map[string]string {
+func (p *round) onDisk(w *twin) map[string]string {
 	home, files := p.home(w), map[string]string{}
 	for _, folder := range []string{"workspace", "tmp"} {
 		err := filepath.WalkDir(filepath.Join(home, folder), func(path string, d fs.DirEntry, err error) error {
@@ -61,14 +61,14 @@ func (p *play) onDisk(w *twin) map[string]string {
 	return files
 }
 
-func (p *play) checkFiles(w *twin) {
+func (p *round) checkFiles(w *twin) {
 	p.t.Helper()
 	if diff := difference(w.now().files, p.onDisk(w)); diff != nil {
 		p.fail("the files of %s differ: %q", w.id, diff)
 	}
 }
 
-func (p *play) checkLine(w *twin) {
+func (p *round) checkLine(w *twin) {
 	p.t.Helper()
 	all, err := p.m.Checkpoints(w.owner, w.id)
 	p.must(err)
@@ -89,7 +89,7 @@ func (p *play) checkLine(w *twin) {
 }
 
 // list compares what owners have.
-func (p *play) list() {
+func (p *round) list() {
 	for _, owner := range []session.Owner{alice, "bob", "mallory"} {
 		all, err := p.m.List(owner)
 		p.must(err)

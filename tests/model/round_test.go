@@ -41,7 +41,7 @@ func TestSessionsDoWhatTheModelSays(t *testing.T) {
 	}
 	for k := range uint64(rounds) {
 		t.Run(fmt.Sprint("seed ", seed+k), func(t *testing.T) {
-			p := newPlay(t, seed+k)
+			p := newRound(t, seed+k)
 			for range *modelLength {
 				p.act()
 			}
@@ -50,8 +50,8 @@ func TestSessionsDoWhatTheModelSays(t *testing.T) {
 	}
 }
 
-// play is one round: real sessions and their twins.
-type play struct {
+// round is one round: real sessions and their twins.
+type round struct {
 	t      *testing.T
 	r      *rand.Rand
 	forced sandbox.State
@@ -64,11 +64,11 @@ type play struct {
 	log   []string
 }
 
-// playKeeps is how many checkpoints without a label there are.
-const playKeeps = 6
+// roundKeeps is how many checkpoints without a label there are.
+const roundKeeps = 6
 
-func newPlay(t *testing.T, seed uint64) *play {
-	p := &play{t: t, r: rand.New(rand.NewPCG(seed, 5)), forced: sandbox.Restored, dir: sandboxtest.Memory(t)}
+func newRound(t *testing.T, seed uint64) *round {
+	p := &round{t: t, r: rand.New(rand.NewPCG(seed, 5)), forced: sandbox.Restored, dir: sandboxtest.Memory(t)}
 	if p.r.IntN(4) == 0 {
 		p.forced = sandbox.Fresh
 	}
@@ -77,26 +77,26 @@ func newPlay(t *testing.T, seed uint64) *play {
 }
 
 // open begins a process over the folder.
-func (p *play) open() {
+func (p *round) open() {
 	disk, err := blobtest.New(p.dir)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	p.disk = disk
-	p.m = manager(p.t, session.Config{Dir: p.dir, Files: disk, Checkpoints: playKeeps, MaxPerOwner: 3}, sandboxtest.FakeConfig{Forced: p.forced})
+	p.m = manager(p.t, session.Config{Dir: p.dir, Files: disk, Checkpoints: roundKeeps, MaxPerOwner: 3}, sandboxtest.FakeConfig{Forced: p.forced})
 }
 
-func (p *play) fail(format string, args ...any) {
+func (p *round) fail(format string, args ...any) {
 	p.t.Helper()
 	p.t.Fatalf("%s\nafter:\n  %s", fmt.Sprintf(format, args...), strings.Join(p.log[max(0, len(p.log)-60):], "\n  "))
 }
 
-func (p *play) note(format string, args ...any) {
+func (p *round) note(format string, args ...any) {
 	p.log = append(p.log, fmt.Sprintf("%d: ", p.step)+fmt.Sprintf(format, args...))
 }
 
 // must fails the round where there is an error.
-func (p *play) must(err error) {
+func (p *round) must(err error) {
 	p.t.Helper()
 	if err != nil {
 		p.fail("%v (%v)", err, errors.Unwrap(fault.Of(err)))
@@ -104,7 +104,7 @@ func (p *play) must(err error) {
 }
 
 // refused fails the round unless the error is of this kind.
-func (p *play) refused(err error, kind fault.Kind) {
+func (p *round) refused(err error, kind fault.Kind) {
 	p.t.Helper()
 	if fault.KindOf(err) != kind {
 		p.fail("got %v (%s), want a fault.%s", err, fault.KindOf(err), kind)
@@ -114,17 +114,17 @@ func (p *play) refused(err error, kind fault.Kind) {
 // deed is one operation on a session.
 type deed struct {
 	weight int
-	do     func(*play, *twin)
+	do     func(*round, *twin)
 }
 
 var deeds = []deed{
-	{40, (*play).run}, {14, (*play).writeFiles}, {8, (*play).checkpoint}, {14, (*play).undo}, {10, (*play).restore},
-	{5, (*play).fork}, {8, (*play).sleep}, {3, (*play).reset}, {3, (*play).carry}, {2, (*play).destroy},
-	{2, (*play).stranger}, {4, (*play).collect}, {3, (*play).reopen}, {3, (*play).kill}, {3, (*play).cutPower},
+	{40, (*round).run}, {14, (*round).writeFiles}, {8, (*round).checkpoint}, {14, (*round).undo}, {10, (*round).restore},
+	{5, (*round).fork}, {8, (*round).sleep}, {3, (*round).reset}, {3, (*round).carry}, {2, (*round).destroy},
+	{2, (*round).stranger}, {4, (*round).collect}, {3, (*round).reopen}, {3, (*round).kill}, {3, (*round).cutPower},
 }
 
 // act does one thing, and sees that the model knew.
-func (p *play) act() {
+func (p *round) act() {
 	p.step++
 	if len(p.twins) < 2 || p.r.IntN(25) == 0 && len(p.twins) < 6 {
 		p.create()
@@ -149,16 +149,16 @@ func (p *play) act() {
 	}
 }
 
-func (p *play) create() {
+func (p *round) create() {
 	owner := []session.Owner{alice, "bob"}[p.r.IntN(2)]
 	i, err := p.m.Create(p.t.Context(), owner, "", session.Settings{})
 	p.must(err)
 	p.note("create %s of %s", i.ID, owner)
-	p.twins = append(p.twins, begun(owner, i.ID, playKeeps, "create", nothing()))
+	p.twins = append(p.twins, begun(owner, i.ID, roundKeeps, "create", nothing()))
 	p.check(p.twins[len(p.twins)-1])
 }
 
-func (p *play) run(w *twin) {
+func (p *round) run(w *twin) {
 	prog := write(p.r, w.now(), p.step)
 	p.note("run in %s: %.300q", w.id, prog.lines)
 	res, err := prog.run(p.t, p.m, w)
@@ -202,7 +202,7 @@ func subset(some, others []string) bool {
 	return !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(others, s) })
 }
 
-func (p *play) writeFiles(w *twin) {
+func (p *round) writeFiles(w *twin) {
 	tree, done, err := p.m.Files(w.owner, w.id)
 	p.must(err)
 	defer done()
@@ -239,7 +239,7 @@ func (p *play) writeFiles(w *twin) {
 	w.commit("files", "", at)
 }
 
-func (p *play) checkpoint(w *twin) {
+func (p *round) checkpoint(w *twin) {
 	label := []string{"", "one", "two", "three"}[p.r.IntN(4)]
 	p.note("checkpoint %q of %s", label, w.id)
 	c, err := p.m.Checkpoint(p.t.Context(), w.owner, w.id, label)
@@ -250,7 +250,7 @@ func (p *play) checkpoint(w *twin) {
 	}
 }
 
-func (p *play) undo(w *twin) {
+func (p *round) undo(w *twin) {
 	p.note("undo in %s", w.id)
 	got, err := p.m.Undo(p.t.Context(), w.owner, w.id)
 	to, ok := w.undone()
@@ -261,7 +261,7 @@ func (p *play) undo(w *twin) {
 	p.arrived(w, to, got, err)
 }
 
-func (p *play) restore(w *twin) {
+func (p *round) restore(w *twin) {
 	name := []string{"one", "two", "three", strconv.FormatInt(1+p.r.Int64N(w.last+1), 10)}[p.r.IntN(4)]
 	p.note("restore %q in %s", name, w.id)
 	got, err := p.m.Restore(p.t.Context(), w.owner, w.id, name)
@@ -274,7 +274,7 @@ func (p *play) restore(w *twin) {
 }
 
 // arrived is went for a point that may not be whole.
-func (p *play) arrived(w *twin, to point, got session.Restored, err error) {
+func (p *round) arrived(w *twin, to point, got session.Restored, err error) {
 	if err != nil && to.returned {
 		p.refused(err, fault.Unavailable)
 		return
@@ -284,7 +284,7 @@ func (p *play) arrived(w *twin, to point, got session.Restored, err error) {
 }
 
 // went checks what going back says, and lets the model follow.
-func (p *play) went(w *twin, to point, got session.Restored) {
+func (p *round) went(w *twin, to point, got session.Restored) {
 	want := difference(w.now().under("workspace"), to.at.under("workspace"))
 	if files := changed(got.Changes); !slices.Equal(files, want) {
 		p.fail("the changes are %q, want %q", files, want)
@@ -306,7 +306,7 @@ func (p *play) went(w *twin, to point, got session.Restored) {
 	}
 }
 
-func (p *play) fork(w *twin) {
+func (p *round) fork(w *twin) {
 	if len(p.twins) > 6 {
 		return
 	}
@@ -323,13 +323,13 @@ func (p *play) fork(w *twin) {
 	}
 	p.must(err)
 	for _, i := range forks {
-		f := begun(w.owner, i.ID, playKeeps, "fork", from.at)
+		f := begun(w.owner, i.ID, roundKeeps, "fork", from.at)
 		p.twins = append(p.twins, f)
 		p.check(f)
 	}
 }
 
-func (p *play) sleep(w *twin) {
+func (p *round) sleep(w *twin) {
 	p.note("sleep %s", w.id)
 	p.must(p.m.Sleep(w.owner, w.id))
 	if i, err := p.m.Info(w.owner, w.id); err != nil || i.State != session.Asleep {
@@ -337,7 +337,7 @@ func (p *play) sleep(w *twin) {
 	}
 }
 
-func (p *play) reset(w *twin) {
+func (p *round) reset(w *twin) {
 	p.note("reset %s", w.id)
 	n, err := p.m.Reset(p.t.Context(), w.owner, w.id)
 	p.must(err)
@@ -349,7 +349,7 @@ func (p *play) reset(w *twin) {
 }
 
 // carry exports a session and imports it for somebody.
-func (p *play) carry(w *twin) {
+func (p *round) carry(w *twin) {
 	owner := []session.Owner{alice, "bob"}[p.r.IntN(2)]
 	p.note("export %s to %s", w.id, owner)
 	var archive bytes.Buffer
@@ -362,12 +362,12 @@ func (p *play) carry(w *twin) {
 	if notice != "" {
 		p.fail("it says %q", notice)
 	}
-	made := begun(owner, i.ID, playKeeps, "import", w.now())
+	made := begun(owner, i.ID, roundKeeps, "import", w.now())
 	p.twins = append(p.twins, made)
 	p.check(made)
 }
 
-func (p *play) destroy(w *twin) {
+func (p *round) destroy(w *twin) {
 	p.note("destroy %s", w.id)
 	p.must(p.m.Destroy(p.t.Context(), w.owner, w.id))
 	p.twins = slices.DeleteFunc(p.twins, func(o *twin) bool { return o == w })
@@ -375,7 +375,7 @@ func (p *play) destroy(w *twin) {
 	p.refused(err, fault.NotFound)
 }
 
-func (p *play) stranger(w *twin) {
+func (p *round) stranger(w *twin) {
 	p.note("a stranger at %s", w.id)
 	_, err := p.m.Restore(p.t.Context(), "mallory", w.id, w.head().id())
 	p.refused(err, fault.NotFound)
@@ -383,14 +383,14 @@ func (p *play) stranger(w *twin) {
 	p.refused(err, fault.NotFound)
 }
 
-func (p *play) collect(*twin) {
+func (p *round) collect(*twin) {
 	p.note("collect")
 	_, err := p.m.Collect(p.t.Context())
 	p.must(err)
 }
 
 // reopen ends the process in peace and begins another.
-func (p *play) reopen(*twin) {
+func (p *round) reopen(*twin) {
 	p.must(p.m.Close())
 	if p.r.IntN(2) == 0 {
 		p.note("reopen without the index")
@@ -401,7 +401,7 @@ func (p *play) reopen(*twin) {
 	p.open()
 }
 
-func (p *play) loseIndex() {
+func (p *round) loseIndex() {
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		if err := os.Remove(filepath.Join(p.dir, "index.db"+suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			p.fail("%v", err)
@@ -410,7 +410,7 @@ func (p *play) loseIndex() {
 }
 
 // finale restores whatever can be restored, and then removes everything.
-func (p *play) finale() {
+func (p *round) finale() {
 	p.must(p.m.Close())
 	p.open()
 	for _, w := range p.twins {

@@ -18,7 +18,7 @@ import (
 
 // kill goes on with a copy of the state folder as it is, as after a SIGKILL
 // between two calls: nobody let go of anything.
-func (p *play) kill(*twin) {
+func (p *round) kill(*twin) {
 	open := p.awake()
 	there := sandboxtest.Memory(p.t)
 	p.must(copyFolder(there, p.dir))
@@ -34,14 +34,14 @@ func (p *play) kill(*twin) {
 }
 
 // checkAll opens every session once.
-func (p *play) checkAll() {
+func (p *round) checkAll() {
 	for _, w := range p.twins {
 		p.check(w)
 	}
 }
 
 // awake are the twins of the sessions that are open.
-func (p *play) awake() (open []*twin) {
+func (p *round) awake() (open []*twin) {
 	for _, w := range p.twins {
 		i, err := p.m.Info(w.owner, w.id)
 		p.must(err)
@@ -54,7 +54,7 @@ func (p *play) awake() (open []*twin) {
 
 // damage changes a session's files as a program does that is cut short, or a
 // disk that loses power, and tells whether it did.
-func (p *play) damage(w *twin) (did bool) {
+func (p *round) damage(w *twin) (did bool) {
 	home := p.home(w)
 	for path, text := range w.now().files {
 		name := filepath.Join(home, filepath.FromSlash(path))
@@ -75,7 +75,7 @@ func (p *play) damage(w *twin) (did bool) {
 }
 
 // cutPower loses what was not synced, and begins a new process.
-func (p *play) cutPower(*twin) {
+func (p *round) cutPower(*twin) {
 	open := p.awake()
 	p.disk.SetFault(blobtest.From(0, blobtest.ErrCut))
 	p.must(p.m.Close())
@@ -185,7 +185,7 @@ func counterpart(to, from, path string) string {
 
 // returned sees that all of a session's checkpoints are there after a power
 // cut. Some that were given up may be there again.
-func (p *play) returned(w *twin) {
+func (p *round) returned(w *twin) {
 	found, err := filepath.Glob(filepath.Join(p.dir, "checkpoints", "*", string(w.id), "*"))
 	p.must(err)
 	numbers := map[int64]bool{}

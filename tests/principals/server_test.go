@@ -61,8 +61,8 @@ const (
 	skillName, boxName, boxSpace, checkpointName, boundName = "kept-by-a", "box-of-a", "space-of-a", "label-of-a", "party"
 )
 
-// world is a `paddock serve`, and what A has there.
-type world struct {
+// server is a `paddock serve`, and what A has there.
+type server struct {
 	*paddocktest.Server
 	t     *testing.T
 	state string
@@ -74,11 +74,11 @@ type world struct {
 	running             chan struct{}
 }
 
-// newWorld starts one. A's things are there when it returns: an execution of A's runs on.
-func newWorld(t *testing.T) *world {
+// newServer starts one. A's things are there when it returns: an execution of A's runs on.
+func newServer(t *testing.T) *server {
 	t.Helper()
 	paddocktest.Require(t, "linux")
-	w := &world{t: t, state: sandboxtest.Memory(t), ids: map[string]string{}, running: make(chan struct{})}
+	w := &server{t: t, state: sandboxtest.Memory(t), ids: map[string]string{}, running: make(chan struct{})}
 	paddocktest.Admit(t, filepath.Dir(w.state), w.state)
 	exe, err := os.Executable()
 	if err != nil {
@@ -104,7 +104,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) paddock(args ...string) string {
+func (w *server) paddock(args ...string) string {
 	w.t.Helper()
 	cmd := exec.CommandContext(w.t.Context(), sandboxtest.Binary(w.t), args...)
 	cmd.Env = w.env
@@ -116,7 +116,7 @@ func (w *world) paddock(args ...string) string {
 }
 
 // must calls a tool as A, and reads its result.
-func (w *world) must(tool string, arguments map[string]any) map[string]any {
+func (w *server) must(tool string, arguments map[string]any) map[string]any {
 	w.t.Helper()
 	text, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": tool, "arguments": arguments}})
 	if err != nil {
@@ -142,7 +142,7 @@ func (w *world) must(tool string, arguments map[string]any) map[string]any {
 }
 
 // id keeps what an answer has under a name.
-func (w *world) id(name string, from map[string]any, key string) {
+func (w *server) id(name string, from map[string]any, key string) {
 	w.t.Helper()
 	text, _ := from[key].(string)
 	if text == "" {
@@ -153,7 +153,7 @@ func (w *world) id(name string, from map[string]any, key string) {
 
 // makeSession makes a session with files, variables, a checkpoint, an execution, a bound
 // server, links and a skill.
-func (w *world) makeSession() {
+func (w *server) makeSession() {
 	w.t.Helper()
 	w.id("session", w.must("create_session", map[string]any{"name": marker, "language": "python", "isolation": "wasm"}), "session_id")
 	session := w.ids["session"]
@@ -173,7 +173,7 @@ func (w *world) makeSession() {
 }
 
 // party is a server of tools over HTTP.
-func (w *world) party() string {
+func (w *server) party() string {
 	s := sdk.NewServer(&sdk.Implementation{Name: "party", Version: "1"}, nil)
 	s.AddTool(&sdk.Tool{Name: "dance", Description: marker, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		return &sdk.CallToolResult{}, nil
@@ -183,7 +183,7 @@ func (w *world) party() string {
 }
 
 // makeServed makes a machine with a preview, and a named sandbox.
-func (w *world) makeServed() {
+func (w *server) makeServed() {
 	w.t.Helper()
 	w.id("machine", w.must("create_session", map[string]any{"isolation": "linux"}), "session_id")
 	w.must("execute_code", map[string]any{"session_id": w.ids["machine"], "language": "bash", "code": `
@@ -206,7 +206,7 @@ until (exec 3<>/dev/tcp/127.0.0.1/8000) 2>/dev/null; do :; done`})
 
 // makeWaiting makes a task whose execution waits for an approval, and another execution
 // that waits in rounds.
-func (w *world) makeWaiting() {
+func (w *server) makeWaiting() {
 	w.t.Helper()
 	waits := func(name, capabilities string) map[string]any {
 		w.id(name, w.must("create_session", map[string]any{"language": "python", "isolation": "wasm"}), "session_id")
@@ -228,7 +228,7 @@ func (w *world) makeWaiting() {
 
 // makeRunning opens an MCP session as A does, with a call in it that runs until the test
 // ends, and whose answer is a stream.
-func (w *world) makeRunning() {
+func (w *server) makeRunning() {
 	w.t.Helper()
 	got := w.send(w.a, request{line: "POST /mcp", body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}`}, nil)
 	if w.ids["mcp"] = got.header.Get("Mcp-Session-Id"); w.ids["mcp"] == "" {
@@ -261,7 +261,7 @@ func (w *world) makeRunning() {
 }
 
 // alive tells whether A's call runs on.
-func (w *world) alive() bool {
+func (w *server) alive() bool {
 	select {
 	case <-w.running:
 		return false
@@ -325,7 +325,7 @@ func fill(text string, ids map[string]string) string {
 	return text
 }
 
-func (w *world) request(token string, q request, ids map[string]string) *http.Request {
+func (w *server) request(token string, q request, ids map[string]string) *http.Request {
 	w.t.Helper()
 	method, path, _ := strings.Cut(q.line, " ")
 	body := fill(q.body, ids)
@@ -363,7 +363,7 @@ func (w *world) request(token string, q request, ids map[string]string) *http.Re
 const soon = 3 * time.Second
 
 // send sends a request.
-func (w *world) send(token string, q request, ids map[string]string) reply {
+func (w *server) send(token string, q request, ids map[string]string) reply {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), paddocktest.Timeout)
 	defer cancel()
