@@ -20,9 +20,9 @@ func TestARegistryThatWantsCredentials(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			t.Setenv("HOME", t.TempDir()) // where docker login leaves credentials
 			t.Setenv("DOCKER_CONFIG", t.TempDir())
-			shelf := shelve(t)
-			ref := shelf.push(t, "private:1", twoLayers(t))
-			shelf.answers(func(w http.ResponseWriter, r *http.Request) bool {
+			reg := startRegistry(t)
+			ref := reg.push(t, "private:1", twoLayers(t))
+			reg.answers(func(w http.ResponseWriter, r *http.Request) bool {
 				u, p, ok := r.BasicAuth()
 				known := ok && u == user && p == password
 				switch {
@@ -33,7 +33,7 @@ func TestARegistryThatWantsCredentials(t *testing.T) {
 					return false
 				}
 				if strings.Contains(challenge, "%s") {
-					w.Header().Set("WWW-Authenticate", fmt.Sprintf(challenge, shelf.host))
+					w.Header().Set("WWW-Authenticate", fmt.Sprintf(challenge, reg.host))
 				} else {
 					w.Header().Set("WWW-Authenticate", challenge)
 				}
@@ -47,9 +47,9 @@ func TestARegistryThatWantsCredentials(t *testing.T) {
 			}{
 				"none":                  {nil, "", fault.Denied},
 				"another registry's":    {map[string]string{"other.test": user + ":" + password}, "", fault.Denied},
-				"wrong ones":            {map[string]string{shelf.host: user + ":no"}, "", fault.Denied},
-				"the configuration's":   {map[string]string{shelf.host: user + ":" + password}, "", ""},
-				"those of docker login": {nil, `{"auths":{"` + shelf.host + `":{"username":"` + user + `","password":"` + password + `"}}}`, ""},
+				"wrong ones":            {map[string]string{reg.host: user + ":no"}, "", fault.Denied},
+				"the configuration's":   {map[string]string{reg.host: user + ":" + password}, "", ""},
+				"those of docker login": {nil, `{"auths":{"` + reg.host + `":{"username":"` + user + `","password":"` + password + `"}}}`, ""},
 			} {
 				t.Run(name, func(t *testing.T) {
 					file := filepath.Join(os.Getenv("DOCKER_CONFIG"), "config.json")
@@ -75,8 +75,8 @@ func TestARegistryThatWantsCredentials(t *testing.T) {
 
 func TestCredentialsGoToTheirRegistryAlone(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
-	shelf := shelve(t)
-	ref := shelf.push(t, "tools:1", twoLayers(t))
+	reg := startRegistry(t)
+	ref := reg.push(t, "tools:1", twoLayers(t))
 	var leaked atomic.Bool
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
@@ -88,7 +88,7 @@ func TestCredentialsGoToTheirRegistryAlone(t *testing.T) {
 	// Another name for loopback: to an address the library would not follow.
 	to := strings.Replace(elsewhere.URL, "127.0.0.1", "localhost", 1)
 	var sent atomic.Bool
-	shelf.answers(func(w http.ResponseWriter, r *http.Request) bool {
+	reg.answers(func(w http.ResponseWriter, r *http.Request) bool {
 		switch {
 		case r.Header.Get("Authorization") == "":
 			w.Header().Set("WWW-Authenticate", `Basic realm="r"`)
@@ -101,7 +101,7 @@ func TestCredentialsGoToTheirRegistryAlone(t *testing.T) {
 		}
 		return true
 	})
-	s := store(t, func(c *Config) { hasty(c); c.Credentials = map[string]string{shelf.host: "u:p"} })
+	s := store(t, func(c *Config) { hasty(c); c.Credentials = map[string]string{reg.host: "u:p"} })
 	switch _, err := s.Pull(t.Context(), Request{Reference: ref}); {
 	case err == nil:
 		t.Errorf("no error, want one: %v, %v", sent.Load(), leaked.Load())
@@ -135,11 +135,11 @@ func TestALoginInTheWorkingFolderIsNotObeyed(t *testing.T) {
 			for _, key := range []string{"HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "DOCKER_CONFIG", "REGISTRY_AUTH_FILE"} {
 				t.Setenv(key, c.env[key])
 			}
-			shelf := shelve(t)
-			ref := shelf.push(t, "private:1", twoLayers(t))
+			reg := startRegistry(t)
+			ref := reg.push(t, "private:1", twoLayers(t))
 			var given atomic.Value
 			given.Store("")
-			shelf.answers(func(w http.ResponseWriter, r *http.Request) bool {
+			reg.answers(func(w http.ResponseWriter, r *http.Request) bool {
 				if user, _, ok := r.BasicAuth(); ok {
 					given.Store(user)
 				}
@@ -152,7 +152,7 @@ func TestALoginInTheWorkingFolderIsNotObeyed(t *testing.T) {
 				if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 					t.Fatal(err)
 				}
-				if err := os.WriteFile(file, login(shelf.host), 0o600); err != nil {
+				if err := os.WriteFile(file, login(reg.host), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -27,8 +27,8 @@ import (
 	"paddock/internal/fault"
 )
 
-// shelf is a registry on loopback, of which a test may change what it does.
-type shelf struct {
+// testRegistry is a registry on loopback, of which a test may change what it does.
+type testRegistry struct {
 	host string
 	mu   sync.Mutex
 	// answer, if not nil, may answer a request; else the registry does.
@@ -36,10 +36,10 @@ type shelf struct {
 	blobs  atomic.Int64 // how many were asked for
 }
 
-// shelve starts a registry.
-func shelve(t testing.TB) *shelf {
+// startRegistry starts a registry.
+func startRegistry(t testing.TB) *testRegistry {
 	t.Helper()
-	s := &shelf{}
+	s := &testRegistry{}
 	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.Contains(r.URL.Path, "/blobs/sha256:") && r.Method == http.MethodGet {
@@ -57,14 +57,14 @@ func shelve(t testing.TB) *shelf {
 	return s
 }
 
-func (s *shelf) answers(f func(http.ResponseWriter, *http.Request) bool) {
+func (s *testRegistry) answers(f func(http.ResponseWriter, *http.Request) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answer = f
 }
 
 // onLayers changes what is answered for contents that are no JSON.
-func (s *shelf) onLayers(change func(w http.ResponseWriter, data []byte)) func(http.ResponseWriter, *http.Request) bool {
+func (s *testRegistry) onLayers(change func(w http.ResponseWriter, data []byte)) func(http.ResponseWriter, *http.Request) bool {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		if !isBlob(r) || r.Header.Get("X-Inside") != "" {
 			return false
@@ -87,7 +87,7 @@ func (s *shelf) onLayers(change func(w http.ResponseWriter, data []byte)) func(h
 }
 
 // push puts an image into the registry and gives its reference.
-func (s *shelf) push(t testing.TB, called string, img v1.Image) string {
+func (s *testRegistry) push(t testing.TB, called string, img v1.Image) string {
 	t.Helper()
 	ref, err := name.ParseReference(s.host + "/" + called)
 	if err != nil {
@@ -121,9 +121,9 @@ func isBlob(r *http.Request) bool {
 }
 
 func TestAnImageIsPulled(t *testing.T) {
-	shelf, s := shelve(t), store(t, hasty)
+	reg, s := startRegistry(t), store(t, hasty)
 	made := twoLayers(t)
-	ref := shelf.push(t, "team/tools:1", made)
+	ref := reg.push(t, "team/tools:1", made)
 	digest, err := made.Digest()
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestAnImageIsPulled(t *testing.T) {
 	case last.Layers != 2:
 		t.Errorf("the last progress: last.Layers = %v, want 2: %+v", last.Layers, last)
 	}
-	for _, called := range []string{ref, shelf.host + "/team/tools@" + digest.String(), img.ID} {
+	for _, called := range []string{ref, reg.host + "/team/tools@" + digest.String(), img.ID} {
 		r, release, err := s.Rootfs(t.Context(), called)
 		if err != nil {
 			t.Errorf("%s: %v", called, err)
@@ -175,38 +175,38 @@ func TestAnImageIsPulled(t *testing.T) {
 			t.Errorf(`%s: r.Settings.Labels["l"] = %q, want "1"`, called, r.Settings.Labels["l"])
 		}
 	}
-	_, _, err = s.Rootfs(t.Context(), shelf.host+"/team/tools:2")
+	_, _, err = s.Rootfs(t.Context(), reg.host+"/team/tools:2")
 	switch f := fault.Of(err); {
 	case f == nil:
 		t.Errorf("another tag is %v: no fault, want one", err)
 	case f.Kind != fault.NotFound:
 		t.Errorf("another tag is %v: f.Kind = %v, want %v", err, f.Kind, fault.NotFound)
-	case !strings.Contains(f.Hint, "paddock image pull "+shelf.host+"/team/tools:2"):
+	case !strings.Contains(f.Hint, "paddock image pull "+reg.host+"/team/tools:2"):
 		t.Errorf("another tag is %v: f.Hint = %q, want %q in it",
-			err, f.Hint, "paddock image pull "+shelf.host+"/team/tools:2")
+			err, f.Hint, "paddock image pull "+reg.host+"/team/tools:2")
 	}
-	asked := shelf.blobs.Load()
+	asked := reg.blobs.Load()
 	again, err := s.Pull(t.Context(), Request{Reference: ref})
 	if err != nil || again.ID != img.ID {
 		t.Errorf("the second time it is %+v, %v", again, err)
 	}
-	if n := shelf.blobs.Load() - asked; n > 1 { // the configuration
+	if n := reg.blobs.Load() - asked; n > 1 { // the configuration
 		t.Errorf("the second pull asked for %d contents", n)
 	}
 }
 
 func TestADigestPins(t *testing.T) {
-	shelf, s := shelve(t), store(t, hasty)
+	reg, s := startRegistry(t), store(t, hasty)
 	old := imageWith(t, tarOf(t, file("a", "old")))
-	ref := shelf.push(t, "tools:1", old)
+	ref := reg.push(t, "tools:1", old)
 	oldDigest, _ := old.Digest()
-	shelf.push(t, "tools:1", imageWith(t, tarOf(t, file("a", "new"))))
+	reg.push(t, "tools:1", imageWith(t, tarOf(t, file("a", "new"))))
 	img, err := s.Pull(t.Context(), Request{Reference: ref, Digest: oldDigest.String()})
 	if err != nil {
 		t.Fatal(err, cause(err))
 	}
 	checkTree(t, rootTree(t, s, img), "a -rw-r--r-- old")
-	pinned := shelf.host + "/tools@" + oldDigest.String()
+	pinned := reg.host + "/tools@" + oldDigest.String()
 	switch img, err = s.Pull(t.Context(), Request{Reference: pinned}); {
 	case err != nil:
 		t.Error(err)
@@ -222,7 +222,7 @@ func TestADigestPins(t *testing.T) {
 	if _, err := s.Pull(t.Context(), Request{Reference: ref, Digest: other}); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("a digest that is not there gives %v", err)
 	}
-	shelf.answers(func(w http.ResponseWriter, r *http.Request) bool { // the registry lies
+	reg.answers(func(w http.ResponseWriter, r *http.Request) bool { // the registry lies
 		if strings.HasSuffix(r.URL.Path, "/manifests/"+other) {
 			http.Redirect(w, r, "/v2/tools/manifests/1", http.StatusFound)
 			return true
@@ -235,10 +235,10 @@ func TestADigestPins(t *testing.T) {
 }
 
 func TestAnIndexGivesTheImageOfThisMachine(t *testing.T) {
-	shelf, s := shelve(t), store(t, hasty)
+	reg, s := startRegistry(t), store(t, hasty)
 	mine, other := imageWith(t, tarOf(t, file("a", "mine"))), imageWith(t, tarOf(t, file("a", "other")))
 	c, _ := mine.ConfigFile()
-	ref, _ := name.ParseReference(shelf.host + "/many:1")
+	ref, _ := name.ParseReference(reg.host + "/many:1")
 	push := func(adds ...mutate.IndexAddendum) {
 		if err := remote.WriteIndex(ref, mutate.AppendManifests(empty.Index, adds...)); err != nil {
 			t.Fatal(err)
@@ -257,48 +257,69 @@ func TestAnIndexGivesTheImageOfThisMachine(t *testing.T) {
 	}
 }
 
-// TestWhatARegistryMayDoWrong leaves nothing, or whole layers, and says what it is.
-func TestWhatARegistryMayDoWrong(t *testing.T) {
-	var tries atomic.Int64
-	status := func(code int) func(http.ResponseWriter, *http.Request) bool {
-		return func(w http.ResponseWriter, r *http.Request) bool { w.WriteHeader(code); return true }
-	}
-	onLayers := func(change func(w http.ResponseWriter, data []byte)) func(*shelf) func(http.ResponseWriter, *http.Request) bool {
-		return func(s *shelf) func(http.ResponseWriter, *http.Request) bool { return s.onLayers(change) }
-	}
-	always := func(f func(http.ResponseWriter, *http.Request) bool) func(*shelf) func(http.ResponseWriter, *http.Request) bool {
-		return func(*shelf) func(http.ResponseWriter, *http.Request) bool { return f }
-	}
-	// manifest serves the image's manifest with a change.
-	manifest := func(change func(*v1.Manifest)) func(*shelf) func(http.ResponseWriter, *http.Request) bool {
-		m, err := twoLayers(t).Manifest()
-		if err != nil {
-			t.Fatal(err)
+// misbehaviour is how a registry answers wrongly: its result answers a request, or leaves
+// it to the registry.
+type misbehaviour func(*testRegistry) func(http.ResponseWriter, *http.Request) bool
+
+func always(f func(http.ResponseWriter, *http.Request) bool) misbehaviour {
+	return func(*testRegistry) func(http.ResponseWriter, *http.Request) bool { return f }
+}
+
+func onLayers(change func(w http.ResponseWriter, data []byte)) misbehaviour {
+	return func(s *testRegistry) func(http.ResponseWriter, *http.Request) bool { return s.onLayers(change) }
+}
+
+// onBlobs answers requests for layers and configurations.
+func onBlobs(answer http.HandlerFunc) misbehaviour {
+	return always(func(w http.ResponseWriter, r *http.Request) bool {
+		if isBlob(r) {
+			answer(w, r)
 		}
-		m = m.DeepCopy()
-		change(m)
-		return always(func(w http.ResponseWriter, r *http.Request) bool {
-			if strings.Contains(r.URL.Path, "/manifests/") {
-				w.Header().Set("Content-Type", string(m.MediaType))
-				_ = json.NewEncoder(w).Encode(m)
-				return true
-			}
-			return false
-		})
+		return isBlob(r)
+	})
+}
+
+func status(code int) misbehaviour {
+	return always(func(w http.ResponseWriter, r *http.Request) bool { w.WriteHeader(code); return true })
+}
+
+// changedManifest serves the image's manifest with a change.
+func changedManifest(t *testing.T, change func(*v1.Manifest)) misbehaviour {
+	m, err := twoLayers(t).Manifest()
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, test := range []struct {
-		name   string
-		answer func(*shelf) func(http.ResponseWriter, *http.Request) bool
-		want   fault.Kind
-	}{
+	m = m.DeepCopy()
+	change(m)
+	return always(func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.Contains(r.URL.Path, "/manifests/") {
+			w.Header().Set("Content-Type", string(m.MediaType))
+			_ = json.NewEncoder(w).Encode(m)
+			return true
+		}
+		return false
+	})
+}
+
+// wrongAnswer is what a registry does wrong, and what a pull says of it.
+type wrongAnswer struct {
+	name   string
+	answer misbehaviour
+	want   fault.Kind
+}
+
+func wrongAnswers(t *testing.T) []wrongAnswer {
+	var tries atomic.Int64
+	manifest := func(change func(*v1.Manifest)) misbehaviour { return changedManifest(t, change) }
+	return []wrongAnswer{
 		{"a configuration that says it is huge", manifest(func(m *v1.Manifest) { m.Config.Size = maxConfig + 1 }), fault.Invalid},
 		{"layers that are somewhere else", manifest(func(m *v1.Manifest) { m.Layers[0].URLs = []string{"https://elsewhere.test/layer"} }), fault.Invalid},
 		{"a layer too few", manifest(func(m *v1.Manifest) { m.Layers = m.Layers[:1] }), fault.Invalid},
 		{"layers in another order", manifest(func(m *v1.Manifest) { slices.Reverse(m.Layers) }), fault.Invalid},
-		{"500 for everything", always(status(500)), fault.Unavailable},
+		{"500 for everything", status(500), fault.Unavailable},
 		{"503 for layers", onLayers(func(w http.ResponseWriter, _ []byte) { w.WriteHeader(503) }), fault.Unavailable},
-		{"429 for everything", always(status(429)), fault.Unavailable},
-		{"403 for everything", always(status(403)), fault.Denied},
+		{"429 for everything", status(429), fault.Unavailable},
+		{"403 for everything", status(403), fault.Denied},
 		{"404 for layers", onLayers(func(w http.ResponseWriter, _ []byte) { w.WriteHeader(404) }), fault.NotFound},
 		{"layers that are cut", onLayers(func(w http.ResponseWriter, data []byte) {
 			w.Header().Set("Content-Length", fmt.Sprint(len(data)))
@@ -331,52 +352,41 @@ func TestWhatARegistryMayDoWrong(t *testing.T) {
 			}
 			return false
 		}), fault.Invalid},
-		{"a configuration of others", always(func(w http.ResponseWriter, r *http.Request) bool {
-			if isBlob(r) {
-				fmt.Fprint(w, `{"rootfs":{"diff_ids":[]}}`)
-				return true
-			}
-			return false
+		{"a configuration of others", onBlobs(func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, `{"rootfs":{"diff_ids":[]}}`)
 		}), fault.Invalid},
-		{"redirects without an end", always(func(w http.ResponseWriter, r *http.Request) bool {
-			if isBlob(r) {
-				http.Redirect(w, r, r.URL.Path+"?"+fmt.Sprint(tries.Add(1)), http.StatusFound)
-				return true
-			}
-			return false
+		{"redirects without an end", onBlobs(func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, r.URL.Path+"?"+fmt.Sprint(tries.Add(1)), http.StatusFound)
 		}), fault.Unavailable},
-		{"a redirect to plain http elsewhere", always(func(w http.ResponseWriter, r *http.Request) bool {
-			if isBlob(r) {
-				http.Redirect(w, r, "http://elsewhere.test/blob", http.StatusFound)
-				return true
-			}
-			return false
+		{"a redirect to plain http elsewhere", onBlobs(func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://elsewhere.test/blob", http.StatusFound)
 		}), fault.Denied},
-		{"a redirect to where machines keep credentials", always(func(w http.ResponseWriter, r *http.Request) bool {
-			if isBlob(r) {
-				http.Redirect(w, r, "http://169.254.169.254/latest", http.StatusFound)
-				return true
-			}
-			return false
+		{"a redirect to where machines keep credentials", onBlobs(func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://169.254.169.254/latest", http.StatusFound)
 		}), fault.Unavailable},
 		{"a token from plain http elsewhere", always(func(w http.ResponseWriter, r *http.Request) bool {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="http://elsewhere.test/token"`)
 			w.WriteHeader(http.StatusUnauthorized)
 			return true
 		}), fault.Denied},
-	} {
+	}
+}
+
+// TestWhatARegistryMayDoWrong leaves nothing, or whole layers, and says what it is.
+func TestWhatARegistryMayDoWrong(t *testing.T) {
+	for _, test := range wrongAnswers(t) {
 		t.Run(test.name, func(t *testing.T) {
-			shelf, s := shelve(t), store(t, hasty)
-			ref := shelf.push(t, "tools:1", twoLayers(t))
-			shelf.answers(test.answer(shelf))
+			reg, s := startRegistry(t), store(t, hasty)
+			ref := reg.push(t, "tools:1", twoLayers(t))
+			reg.answers(test.answer(reg))
 			if _, err := s.Pull(t.Context(), Request{Reference: ref}); fault.KindOf(err) != test.want || fault.Of(err).Hint == "" {
 				t.Errorf("it is %q: %v (%s): %v", fault.KindOf(err), err, fault.Of(err).Hint, cause(err))
 			}
-			if n := shelf.blobs.Load(); n > 0 && strings.Contains(test.name, "huge") {
+			if n := reg.blobs.Load(); n > 0 && strings.Contains(test.name, "huge") {
 				t.Errorf("%d contents were asked for", n) // it would be read into memory
 			}
 			checkClean(t, s)
-			shelf.answers(nil)
+			reg.answers(nil)
 			img, err := s.Pull(t.Context(), Request{Reference: ref})
 			if err != nil {
 				t.Fatalf("when all is well again it is %v: %v", err, cause(err))
@@ -387,10 +397,10 @@ func TestWhatARegistryMayDoWrong(t *testing.T) {
 }
 
 func TestAConnectionThatBreaksOnceIsTriedAgain(t *testing.T) {
-	shelf, s := shelve(t), store(t, hasty)
-	ref := shelf.push(t, "tools:1", twoLayers(t))
+	reg, s := startRegistry(t), store(t, hasty)
+	ref := reg.push(t, "tools:1", twoLayers(t))
 	var broke atomic.Bool
-	shelf.answers(func(w http.ResponseWriter, r *http.Request) bool {
+	reg.answers(func(w http.ResponseWriter, r *http.Request) bool {
 		if !isBlob(r) || broke.Swap(true) {
 			return false
 		}
@@ -403,7 +413,7 @@ func TestAConnectionThatBreaksOnceIsTriedAgain(t *testing.T) {
 		t.Error("a configuration of another length was taken")
 	}
 	broke.Store(false)
-	shelf.answers(shelf.onLayers(func(w http.ResponseWriter, data []byte) {
+	reg.answers(reg.onLayers(func(w http.ResponseWriter, data []byte) {
 		w.Header().Set("Content-Length", fmt.Sprint(len(data)))
 		if !broke.Swap(true) {
 			data = data[:len(data)/2]
@@ -428,10 +438,10 @@ func TestNothingComesForTooLong(t *testing.T) {
 		"an answer, and nothing more": func(w http.ResponseWriter) { w.(http.Flusher).Flush() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			shelf := shelve(t)
+			reg := startRegistry(t)
 			s := store(t, func(c *Config) { hasty(c); c.stall = 50 * time.Millisecond })
-			ref := shelf.push(t, "tools:1", twoLayers(t))
-			shelf.answers(func(w http.ResponseWriter, r *http.Request) bool {
+			ref := reg.push(t, "tools:1", twoLayers(t))
+			reg.answers(func(w http.ResponseWriter, r *http.Request) bool {
 				if isBlob(r) {
 					begin(w)
 					<-r.Context().Done()
@@ -447,14 +457,14 @@ func TestNothingComesForTooLong(t *testing.T) {
 }
 
 func TestAPullThatIsCancelledLeavesWholeLayersAlone(t *testing.T) {
-	shelf, s := shelve(t), store(t, hasty)
+	reg, s := startRegistry(t), store(t, hasty)
 	img := imageWith(t, tarOf(t, file("a", "1")), tarOf(t, file("b", strings.Repeat("2", 1<<20))))
-	ref := shelf.push(t, "tools:1", img)
+	ref := reg.push(t, "tools:1", img)
 	layers, _ := img.Layers()
 	second, _ := layers[1].Digest()
 	first := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
-	shelf.answers(func(w http.ResponseWriter, r *http.Request) bool {
+	reg.answers(func(w http.ResponseWriter, r *http.Request) bool {
 		if !isBlob(r) || !strings.HasSuffix(r.URL.Path, second.Hex) {
 			return false
 		}
@@ -477,16 +487,16 @@ func TestAPullThatIsCancelledLeavesWholeLayersAlone(t *testing.T) {
 	if len(left) != 1 || len(temp) != 0 {
 		t.Errorf("%d layers and %d unfinished ones are left", len(left), len(temp))
 	}
-	shelf.answers(nil)
-	asked := shelf.blobs.Load()
-	if _, err := s.Pull(t.Context(), Request{Reference: ref}); err != nil || shelf.blobs.Load()-asked != 2 { // the configuration, and one layer
-		t.Errorf("again: %v, and %d contents were asked for", err, shelf.blobs.Load()-asked)
+	reg.answers(nil)
+	asked := reg.blobs.Load()
+	if _, err := s.Pull(t.Context(), Request{Reference: ref}); err != nil || reg.blobs.Load()-asked != 2 { // the configuration, and one layer
+		t.Errorf("again: %v, and %d contents were asked for", err, reg.blobs.Load()-asked)
 	}
 }
 
 func TestAnArtifactIsNoImage(t *testing.T) {
-	shelf, s := shelve(t), store(t, hasty)
-	ref := shelf.push(t, "nothing:1", empty.Image)
+	reg, s := startRegistry(t), store(t, hasty)
+	ref := reg.push(t, "nothing:1", empty.Image)
 	if _, err := s.Pull(t.Context(), Request{Reference: ref}); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("an image without layers is %v", err)
 	}

@@ -285,10 +285,10 @@ func TestAnEmptyStore(t *testing.T) {
 
 // TestTwoProcessesPullTheSame has each layer fetched once.
 func TestTwoProcessesPullTheSame(t *testing.T) {
-	shelf, s := shelve(t), store(t, hasty)
-	ref := shelf.push(t, "tools:1", twoLayers(t))
+	reg, s := startRegistry(t), store(t, hasty)
+	ref := reg.push(t, "tools:1", twoLayers(t))
 	begun, goOn := make(chan struct{}, 4), make(chan struct{})
-	shelf.answers(func(w http.ResponseWriter, r *http.Request) bool {
+	reg.answers(func(w http.ResponseWriter, r *http.Request) bool {
 		if isBlob(r) {
 			select {
 			case begun <- struct{}{}:
@@ -319,7 +319,7 @@ func TestTwoProcessesPullTheSame(t *testing.T) {
 	if outs[0].String() != outs[1].String() {
 		t.Errorf("they have %s and %s", outs[0], outs[1])
 	}
-	if n := shelf.blobs.Load(); n != 4 { // two configurations, two layers
+	if n := reg.blobs.Load(); n != 4 { // two configurations, two layers
 		t.Errorf("%d contents were asked for", n)
 	}
 	images, err := s.List()
@@ -332,13 +332,13 @@ func TestTwoProcessesPullTheSame(t *testing.T) {
 // TestAPullThatIsKilledLeavesNothingHalf kills a process at each step of a pull, as
 // the registry sees them.
 func TestAPullThatIsKilledLeavesNothingHalf(t *testing.T) {
-	shelf, s := shelve(t), store(t, hasty)
-	ref := shelf.push(t, "tools:1", imageWith(t, tarOf(t, many(400, "x")...), tarOf(t, file("b", strings.Repeat("y", 3<<20)))))
+	reg, s := startRegistry(t), store(t, hasty)
+	ref := reg.push(t, "tools:1", imageWith(t, tarOf(t, many(400, "x")...), tarOf(t, file("b", strings.Repeat("y", 3<<20)))))
 	for _, sent := range []int64{0, 1, 2, 3} {
 		cmd := process(t, "pull", s.config.Dir, ref)
 		var n atomic.Int64 // several contents are asked for at once
 		reached := make(chan struct{})
-		shelf.answers(func(w http.ResponseWriter, r *http.Request) bool {
+		reg.answers(func(w http.ResponseWriter, r *http.Request) bool {
 			if isBlob(r) && n.Add(1) == sent+1 {
 				w.Header().Set("Content-Length", "1000000")
 				_, _ = w.Write([]byte("\x1f\x8b"))
@@ -376,7 +376,7 @@ func TestAPullThatIsKilledLeavesNothingHalf(t *testing.T) {
 			}
 		}
 	}
-	shelf.answers(nil)
+	reg.answers(nil)
 	img, err := s.Pull(t.Context(), Request{Reference: ref})
 	if err != nil || len(rootTree(t, s, img)) != 401 {
 		t.Errorf("at last: %v: %v", err, cause(err))
