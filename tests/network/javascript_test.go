@@ -4,10 +4,9 @@ import (
 	"testing"
 )
 
-func TestFetch(t *testing.T) {
-	p := open(t, allowed, "gone.example.com:*!private")
-	for name, code := range map[string]string{
-		"answers": `
+// fetchPrograms are programs that use fetch, by what they show of it.
+var fetchPrograms = map[string]string{
+	"answers": `
 for (const base of [process.env.SECURE, process.env.PLAIN]) {
   let r = await fetch(base + "/json?q=1", { headers: { Accept: "application/json" } });
   assert(r instanceof Response && r.ok && r.status === 200 && r.statusText === "OK" && r.url === base + "/json?q=1" && !r.redirected);
@@ -31,7 +30,7 @@ for (const base of [process.env.SECURE, process.env.PLAIN]) {
 const all = await Promise.all(Array.from({ length: 20 }, async (_, n) => (await fetch(process.env.SECURE + "/p" + n)).text()));
 assert(all.every((text, n) => text === "GET p" + n));
 `,
-		"requests": `
+	"requests": `
 const base = process.env.SECURE, echo = async (init) => fetch(base + "/echo", { method: "POST", ...init });
 let r = await echo({ body: JSON.stringify({ a: [1] }), headers: new Headers({ "content-type": "application/json" }) });
 assert((await r.json()).a[0] === 1 && r.headers.get("content-type") === "application/json");
@@ -57,7 +56,7 @@ await fails(() => fetch(request), "TypeError", "already been used");
 await fails(() => fetch(base, { body: "x" }), "TypeError", "cannot have body");
 await fails(() => fetch("/path"), "TypeError", "parse URL");
 `,
-		"bodies as streams": `
+	"bodies as streams": `
 let r = await fetch(process.env.SECURE + "/stream"), text = "";
 const decoder = new TextDecoder();
 for await (const piece of r.body) text += decoder.decode(piece, { stream: true });
@@ -74,7 +73,7 @@ r = await fetch(process.env.SECURE + "/large");
 await r.body.cancel();
 await fails(async () => (await fetch(process.env.SECURE + "/cut")).text(), "TypeError", "terminated");
 `,
-		"redirects": `
+	"redirects": `
 const at = process.env.SECURE + "/redirect";
 let r = await fetch(at);
 assert(r.redirected && r.url.endsWith("/json?redirected") && (await r.json()).query === "redirected");
@@ -82,7 +81,7 @@ r = await fetch(at, { redirect: "manual" });
 assert(r.status === 302 && r.headers.get("location") === "/json?redirected");
 await fails(() => fetch(at, { redirect: "error" }), "TypeError", "redirect");
 `,
-		"being given up": `
+	"being given up": `
 const slow = process.env.SECURE + "/slow", begin = performance.now();
 const r = await fetch(slow, { signal: AbortSignal.timeout(300) });
 await fails(() => r.text(), "TimeoutError", "timeout");
@@ -93,14 +92,18 @@ await fails(() => fetch(slow, { signal: AbortSignal.abort(new RangeError("mine")
 assert(performance.now() - begin < 60_000);
 await fetch(process.env.SECURE + "/path", { signal: AbortSignal.timeout(3_600_000) }); // nobody waits for it
 `,
-		"errors": `
+	"errors": `
 const why = async (url) => fetch(url).then(() => { throw new Error(url); }, (e) => { assert(e instanceof TypeError, String(e)); return [e.cause.code, e.message].join(" "); });
 assert(/^CERT.*no certificate that this host trusts/.test(await why(process.env.UNTRUSTED)), await why(process.env.UNTRUSTED));
 assert(/^ECONNREFUSED/.test(await why(process.env.NOBODY)), await why(process.env.NOBODY));
 assert(/^ENOTFOUND/.test(await why("https://gone.example.com/")), await why("https://gone.example.com/"));
 assert(/^EACCES .*not among the hosts that may be reached/.test(await why("https://evil.example/")), await why("https://evil.example/"));
 `,
-	} {
+}
+
+func TestFetch(t *testing.T) {
+	p := open(t, allowed, "gone.example.com:*!private")
+	for name, code := range fetchPrograms {
 		t.Run(name, func(t *testing.T) { p.run(t, "javascript", helpers+code) })
 	}
 }

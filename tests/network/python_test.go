@@ -8,10 +8,9 @@ import (
 // allowed is the rule by which an operator lets programs reach the tests' servers.
 const allowed = "example.com:*!private"
 
-func TestPythonsOwnModulesReachWhatIsAllowed(t *testing.T) {
-	p := open(t, allowed, "gone.example.com:*!private")
-	for name, code := range map[string]string{
-		"urllib.request": `
+// pythonsOwnModules are programs that use modules of the standard library, by what they use.
+var pythonsOwnModules = map[string]string{
+	"urllib.request": `
 import json, os, urllib.request
 for base in os.environ["SECURE"], os.environ["PLAIN"]:
     with urllib.request.urlopen(base + "/json?q=1", timeout=30) as r:
@@ -24,7 +23,7 @@ for base in os.environ["SECURE"], os.environ["PLAIN"]:
     assert r.read() == b"a" * 300_000 and r.headers["X-Method"] == "PUT" and r.headers["content-type"] == "text/x"
     assert len(urllib.request.urlopen(base + "/large").read()) == 4 << 20
 `,
-		"http.client": `
+	"http.client": `
 import http.client, os, socket, urllib.parse
 for kind, base in (http.client.HTTPSConnection, os.environ["SECURE"]), (http.client.HTTPConnection, os.environ["PLAIN"]):
     c = kind(urllib.parse.urlsplit(base).netloc, timeout=30)
@@ -48,7 +47,7 @@ for kind, base in (http.client.HTTPSConnection, os.environ["SECURE"]), (http.cli
         raise AssertionError("a body that was cut short was whole")
     c.close()
 `,
-		"timeouts": `
+	"timeouts": `
 import os, socket, time, urllib.request
 begin = time.monotonic()
 r = urllib.request.urlopen(os.environ["SECURE"] + "/slow", timeout=0.3)
@@ -60,7 +59,7 @@ else:
     raise AssertionError("it ended")
 assert 0.25 < time.monotonic() - begin < 30
 `,
-		"errors": `
+	"errors": `
 import os, socket, ssl, urllib.error, urllib.request
 def reason(url):
     try:
@@ -91,7 +90,7 @@ except urllib.error.URLError as e:
 else:
     raise AssertionError("a program weakened what is verified")
 `,
-		"sockets": `
+	"sockets": `
 import errno, os, select, socket, ssl, urllib.parse
 where = urllib.parse.urlsplit(os.environ["SECURE"])
 address = (where.hostname, where.port)
@@ -123,7 +122,11 @@ for method, args in (s.bind, [("", 8080)]), (s.listen, []), (s.accept, []):
     else:
         raise AssertionError(method)
 `,
-	} {
+}
+
+func TestPythonsOwnModulesReachWhatIsAllowed(t *testing.T) {
+	p := open(t, allowed, "gone.example.com:*!private")
+	for name, code := range pythonsOwnModules {
 		t.Run(name, func(t *testing.T) { p.run(t, "python", code) })
 	}
 }

@@ -127,35 +127,40 @@ func TestRequestsAndConnectionsAreCounted(t *testing.T) {
 	}
 }
 
-// Headers and bodies that come byte by byte or not at all, and answers that nobody reads.
-func TestWhoIsSlowIsNotWaitedFor(t *testing.T) {
-	slow := func(t *testing.T, test func(t *testing.T, d *Proxy, program net.Conn, got *records)) {
+// slowHandler answers at /now and /write, reads at /read, drips at /drip, and anywhere else
+// waits until the request ends.
+func slowHandler(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/now":
+		fmt.Fprint(w, "now")
+	case "/read":
+		_, err := io.Copy(io.Discard, r.Body)
+		http.Error(w, fmt.Sprint(err), 500)
+	case "/write":
+		for chunk := make([]byte, 1<<20); ; {
+			if _, err := w.Write(chunk); err != nil {
+				return
+			}
+		}
+	case "/drip":
+		for r.Context().Err() == nil {
+			fmt.Fprint(w, ".")
+			_ = http.NewResponseController(w).Flush()
+			time.Sleep(time.Minute)
+		}
+	default:
+		<-r.Context().Done()
+	}
+}
+
+// slowly runs a test in a bubble, with a program's connection to local.internal, which
+// [slowHandler] serves.
+func slowly(t *testing.T, name string, test func(t *testing.T, d *Proxy, program net.Conn, got *records)) {
+	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			block := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				switch r.URL.Path {
-				case "/now":
-					fmt.Fprint(w, "now")
-				case "/read":
-					_, err := io.Copy(io.Discard, r.Body)
-					http.Error(w, fmt.Sprint(err), 500)
-				case "/write":
-					for chunk := make([]byte, 1<<20); ; {
-						if _, err := w.Write(chunk); err != nil {
-							return
-						}
-					}
-				case "/drip":
-					for r.Context().Err() == nil {
-						fmt.Fprint(w, ".")
-						_ = http.NewResponseController(w).Flush()
-						time.Sleep(time.Minute)
-					}
-				default:
-					<-r.Context().Done()
-				}
-			})
 			got := &records{came: make(chan struct{}, 1)}
-			d, err := New(Config{Local: map[string]http.Handler{"local.internal": block}, Record: got.add})
+			local := map[string]http.Handler{"local.internal": http.HandlerFunc(slowHandler)}
+			d, err := New(Config{Local: local, Record: got.add})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -167,100 +172,88 @@ func TestWhoIsSlowIsNotWaitedFor(t *testing.T) {
 			<-done
 			d.Close()
 		})
-	}
-	ends := func(t *testing.T, conn net.Conn, after time.Duration) string {
-		t.Helper()
-		begin := time.Now()
-		text, _ := io.ReadAll(conn)
-		if took := time.Since(begin); took != after {
-			t.Errorf("it ends after %v with %.200q", took, text)
-		}
-		return string(text)
-	}
-	t.Run("no header", func(t *testing.T) {
-		slow(t, func(t *testing.T, d *Proxy, conn net.Conn, _ *records) { ends(t, conn, 30*time.Second) })
 	})
-	t.Run("a header byte by byte", func(t *testing.T) {
-		slow(t, func(t *testing.T, d *Proxy, conn net.Conn, _ *records) {
-			var writing sync.WaitGroup
-			defer writing.Wait()
-			writing.Go(func() {
-				for _, b := range []byte("GET / HTTP/1.1\r\nHost: local.internal\r\nA: " + strings.Repeat("a", 1000)) {
-					if _, err := conn.Write([]byte{b}); err != nil {
-						return
-					}
-					time.Sleep(time.Second)
+}
+
+// ends reads what comes until the connection ends, which it does after that time.
+func ends(t *testing.T, conn net.Conn, after time.Duration) string {
+	t.Helper()
+	begin := time.Now()
+	text, _ := io.ReadAll(conn)
+	if took := time.Since(begin); took != after {
+		t.Errorf("it ends after %v with %.200q, want %v", took, text, after)
+	}
+	return string(text)
+}
+
+// Headers and bodies that come byte by byte or not at all, and answers that nobody reads.
+func TestWhoIsSlowIsNotWaitedFor(t *testing.T) {
+	slowly(t, "no header", func(t *testing.T, d *Proxy, conn net.Conn, _ *records) { ends(t, conn, 30*time.Second) })
+	slowly(t, "a header byte by byte", func(t *testing.T, d *Proxy, conn net.Conn, _ *records) {
+		var writing sync.WaitGroup
+		defer writing.Wait()
+		writing.Go(func() {
+			for _, b := range []byte("GET / HTTP/1.1\r\nHost: local.internal\r\nA: " + strings.Repeat("a", 1000)) {
+				if _, err := conn.Write([]byte{b}); err != nil {
+					return
 				}
-			})
-			ends(t, conn, 30*time.Second)
-		})
-	})
-	t.Run("no next request", func(t *testing.T) {
-		slow(t, func(t *testing.T, d *Proxy, conn net.Conn, _ *records) {
-			go func() { _, _ = io.WriteString(conn, "TRACE / HTTP/1.1\r\nHost: local.internal\r\n\r\n") }()
-			if text := ends(t, conn, 2*time.Minute); !strings.HasPrefix(text, "HTTP/1.1 403") {
-				t.Errorf("got %q", text)
+				time.Sleep(time.Second)
 			}
 		})
+		ends(t, conn, 30*time.Second)
 	})
-	t.Run("no body", func(t *testing.T) {
-		slow(t, func(t *testing.T, d *Proxy, conn net.Conn, got *records) {
-			go func() {
-				_, _ = io.WriteString(conn, "POST /read HTTP/1.1\r\nHost: local.internal\r\nContent-Length: 10\r\n\r\nabc")
-			}()
-			ends(t, conn, 5*time.Minute)
-			if r := got.wait(t, 1)[0]; r.Cause != "idle" || r.Duration != 5*time.Minute {
-				t.Errorf("the record is %+v", r)
-			}
-		})
+	slowly(t, "no next request", func(t *testing.T, d *Proxy, conn net.Conn, _ *records) {
+		go func() { _, _ = io.WriteString(conn, "TRACE / HTTP/1.1\r\nHost: local.internal\r\n\r\n") }()
+		if text := ends(t, conn, 2*time.Minute); !strings.HasPrefix(text, "HTTP/1.1 403") {
+			t.Errorf("got %q", text)
+		}
 	})
-	t.Run("no rest of a body that nobody wants", func(t *testing.T) {
-		slow(t, func(t *testing.T, d *Proxy, conn net.Conn, got *records) {
-			go func() {
-				_, _ = io.WriteString(conn, "PUT /now HTTP/1.1\r\nHost: local.internal\r\nContent-Length: 10\r\n\r\nabc")
-			}()
-			if text := ends(t, conn, 30*time.Second); !strings.HasPrefix(text, "HTTP/1.1 200") {
-				t.Errorf("got %q", text)
-			}
-		})
+	slowly(t, "no body", func(t *testing.T, d *Proxy, conn net.Conn, got *records) {
+		go func() {
+			_, _ = io.WriteString(conn, "POST /read HTTP/1.1\r\nHost: local.internal\r\nContent-Length: 10\r\n\r\nabc")
+		}()
+		ends(t, conn, 5*time.Minute)
+		if r := got.wait(t, 1)[0]; r.Cause != "idle" || r.Duration != 5*time.Minute {
+			t.Errorf("the record is %+v", r)
+		}
 	})
-	t.Run("nobody reads a small answer", func(t *testing.T) {
-		slow(t, func(t *testing.T, d *Proxy, conn net.Conn, got *records) {
-			begin := time.Now()
-			_, _ = io.WriteString(conn, "GET /now HTTP/1.1\r\nHost: local.internal\r\n\r\n")
-			got.wait(t, 1)
-			for d.waiting.Load() > 0 {
-				time.Sleep(time.Second) // in the bubble
-			}
-			if took := time.Since(begin); took > 61*time.Second {
-				t.Errorf("it ends after %v", took)
-			}
-		})
+	slowly(t, "no rest of a body that nobody wants", func(t *testing.T, d *Proxy, conn net.Conn, got *records) {
+		go func() {
+			_, _ = io.WriteString(conn, "PUT /now HTTP/1.1\r\nHost: local.internal\r\nContent-Length: 10\r\n\r\nabc")
+		}()
+		if text := ends(t, conn, 30*time.Second); !strings.HasPrefix(text, "HTTP/1.1 200") {
+			t.Errorf("got %q", text)
+		}
 	})
-	t.Run("no answer", func(t *testing.T) {
-		slow(t, func(t *testing.T, d *Proxy, conn net.Conn, got *records) {
-			go func() { _, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: local.internal\r\n\r\n") }()
-			ends(t, conn, 5*time.Minute)
-			if r := got.wait(t, 1)[0]; r.Cause != "idle" {
-				t.Errorf("the record is %+v", r)
-			}
-		})
+	slowly(t, "nobody reads a small answer", func(t *testing.T, d *Proxy, conn net.Conn, got *records) {
+		begin := time.Now()
+		_, _ = io.WriteString(conn, "GET /now HTTP/1.1\r\nHost: local.internal\r\n\r\n")
+		got.wait(t, 1)
+		for d.waiting.Load() > 0 {
+			time.Sleep(time.Second) // in the bubble
+		}
+		if took := time.Since(begin); took > 61*time.Second {
+			t.Errorf("it ends after %v", took)
+		}
 	})
-	t.Run("nobody reads", func(t *testing.T) {
-		slow(t, func(t *testing.T, d *Proxy, conn net.Conn, got *records) {
-			begin := time.Now()
-			_, _ = io.WriteString(conn, "GET /write HTTP/1.1\r\nHost: local.internal\r\n\r\n")
-			r := got.wait(t, 1)[0]
-			if took := time.Since(begin); r.Cause != "idle" || took != 5*time.Minute {
-				t.Errorf("after %v the record is %+v", took, r)
-			}
-		})
+	slowly(t, "no answer", func(t *testing.T, d *Proxy, conn net.Conn, got *records) {
+		go func() { _, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: local.internal\r\n\r\n") }()
+		ends(t, conn, 5*time.Minute)
+		if r := got.wait(t, 1)[0]; r.Cause != "idle" {
+			t.Errorf("the record is %+v", r)
+		}
 	})
-	t.Run("an answer that drips", func(t *testing.T) {
-		slow(t, func(t *testing.T, d *Proxy, conn net.Conn, got *records) {
-			go func() { _, _ = io.WriteString(conn, "GET /drip HTTP/1.1\r\nHost: local.internal\r\n\r\n") }()
-			ends(t, conn, time.Hour)
-		})
+	slowly(t, "nobody reads", func(t *testing.T, d *Proxy, conn net.Conn, got *records) {
+		begin := time.Now()
+		_, _ = io.WriteString(conn, "GET /write HTTP/1.1\r\nHost: local.internal\r\n\r\n")
+		r := got.wait(t, 1)[0]
+		if took := time.Since(begin); r.Cause != "idle" || took != 5*time.Minute {
+			t.Errorf("after %v the record is %+v", took, r)
+		}
+	})
+	slowly(t, "an answer that drips", func(t *testing.T, d *Proxy, conn net.Conn, got *records) {
+		go func() { _, _ = io.WriteString(conn, "GET /drip HTTP/1.1\r\nHost: local.internal\r\n\r\n") }()
+		ends(t, conn, time.Hour)
 	})
 }
 
