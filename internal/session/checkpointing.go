@@ -90,12 +90,12 @@ func (s *session) keep(ctx context.Context, n checkpoint.Note, live map[string]s
 	s.checkpointMu.Lock()
 	defer s.checkpointMu.Unlock()
 	live = maps.Clone(live)
-	for runtime, in := range s.live() { // what an earlier call could not keep
+	for runtime, in := range s.instances.list() { // what an earlier call could not keep
 		if _, there := live[runtime]; !there && s.dirtyRuntimes[runtime] {
 			live[runtime] = in
 		}
 	}
-	n.MachineMoved = n.MachineMoved || n.Cause == history.CauseExecute || len(s.live()) > 0
+	n.MachineMoved = n.MachineMoved || n.Cause == history.CauseExecute || s.instances.count() > 0
 	files, err := s.repo.Commit(ctx, n, s.snapshots(live))
 	for runtime, in := range live {
 		if err != nil {
@@ -109,9 +109,7 @@ func (s *session) keep(ctx context.Context, n checkpoint.Note, live map[string]s
 		s.setKept(err)
 	}
 	if err == nil && n.Save != nil {
-		s.mu.Lock()
-		s.unsavedSince = time.Time{}
-		s.mu.Unlock()
+		s.residence.saved()
 	}
 	return files, err
 }
@@ -179,7 +177,7 @@ func (s *session) lastKeep(ctx context.Context) error {
 	if !loose {
 		return nil
 	}
-	_, err := s.keep(ctx, checkpoint.Note{Cause: history.CauseAsked}, s.live())
+	_, err := s.keep(ctx, checkpoint.Note{Cause: history.CauseAsked}, s.instances.list())
 	return err
 }
 
@@ -195,7 +193,7 @@ func (s *session) atLast() (clean, saved bool) {
 	defer cancel()
 	err := s.lastKeep(ctx)
 	if err == nil {
-		saved = s.checkpointMachine(ctx, checkpoint.Note{Cause: history.CauseSleep})
+		saved = s.residence.saveLast(ctx)
 	}
 	s.noteUnsaved()
 	s.checkpointMu.Lock()

@@ -29,14 +29,14 @@ func (m *Manager) Checkpoints(owner Owner, id ID) ([]Checkpoint, error) {
 			if !errors.Is(err, errAsleep) {
 				return all, err
 			}
-			<-s.closed
+			<-s.turns.closed
 		}
 	}
 	return m.checkpointsOnDisk(k)
 }
 
 func (s *session) checkpoints() ([]Checkpoint, error) {
-	done, err := s.hold()
+	done, err := s.turns.hold()
 	if err != nil {
 		return nil, err
 	}

@@ -32,15 +32,15 @@ func (m *Manager) Destroy(ctx context.Context, owner Owner, id ID) error {
 			continue
 		}
 		if !m.destroy(s, errDestroyed, nil) {
-			if !s.isSleeping() {
+			if !s.turns.isSleeping() {
 				return errNotFound(id)
 			}
-			<-s.closed
+			<-s.turns.closed
 			continue
 		}
 		var err error
 		select {
-		case <-s.closed:
+		case <-s.turns.closed:
 			err = s.endErr
 		case <-ctx.Done():
 			err = context.Cause(ctx)
@@ -104,15 +104,15 @@ func (s *session) erase() error {
 }
 
 // destroy begins to remove a session, unless it is ending already or allow
-// says no. s.closed tells when it is done.
+// says no. s.turns.closed tells when it is done.
 func (m *Manager) destroy(s *session, cause error, allow func() bool) bool {
-	if !s.end(cause, allow) {
+	if !s.turns.end(cause, allow) {
 		return false
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		// Close waits for s.closed, but may be past adding jobs.
+		// Close waits for s.turns.closed, but may be past adding jobs.
 		go m.dismantle(s, true)
 	} else {
 		m.jobs.Go(func() { m.dismantle(s, true) })
@@ -122,7 +122,7 @@ func (m *Manager) destroy(s *session, cause error, allow func() bool) bool {
 
 // dismantle takes a session apart whose end was ordered.
 func (m *Manager) dismantle(s *session, remove bool) {
-	<-s.drained
+	<-s.turns.drained
 	clean, saved := false, false
 	if !remove {
 		if clean, saved = s.atLast(); !saved {
@@ -150,7 +150,6 @@ func (m *Manager) dismantle(s *session, remove bool) {
 	m.mu.Unlock()
 	s.mu.Lock()
 	s.endErr = err
-	s.shiftLocked(gone)
 	s.mu.Unlock()
-	close(s.closed)
+	s.turns.finishEnd()
 }

@@ -38,8 +38,8 @@ func (m *Manager) Details(ctx context.Context, owner Owner, id ID) (Details, err
 		d.Files = append(d.Files, File{Path: f.Path, Size: f.Size, Modified: f.Modified})
 	}
 	s.inspectProcesses(ctx, &d)
-	if t := s.tryTurn(ctx); t != nil {
-		defer s.leave(t)
+	if t := s.turns.try(ctx); t != nil {
+		defer s.turns.leave(t)
 		s.inspect(t.ctx, &d)
 	} else {
 		d.Notice = "The session is busy: its variables, imports and memory can be seen when what runs has ended."
@@ -52,17 +52,13 @@ func (m *Manager) Details(ctx context.Context, owner Owner, id ID) (Details, err
 func (s *session) inspect(ctx context.Context, d *Details) {
 	ctx, cancel := context.WithTimeout(ctx, inspectTime)
 	defer cancel()
-	s.mu.Lock()
-	all := maps.Clone(s.interpreters)
-	s.mu.Unlock()
+	all := s.instances.list()
 	var silent, ended []string
 	for _, runtime := range slices.Sorted(maps.Keys(all)) {
 		found, err := guard("inspecting", func() (sandbox.Inspection, error) { return all[runtime].Inspect(ctx) })
-		select {
-		case <-all[runtime].Done():
+		if hasEnded(all[runtime]) {
 			ended = append(ended, runtime)
 			continue
-		default:
 		}
 		if err != nil {
 			s.manager.log.Warn("an interpreter cannot be inspected", "session", s.id, "runtime", runtime, "cause", fault.CauseOf(err))

@@ -53,7 +53,13 @@ func (s *session) dial(ctx context.Context, port uint16) (sandbox.Stream, error)
 	if err := s.checkNotHalted(); err != nil {
 		return nil, err
 	}
-	dialer, err := dialerOf(s.backend)
+	return s.residence.dial(ctx, port)
+}
+
+// dial wakes a machine that was saved when nobody answers.
+func (r *machineResidence) dial(ctx context.Context, port uint16) (sandbox.Stream, error) {
+	s := r.s
+	dialer, err := r.dialer()
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +70,7 @@ func (s *session) dial(ctx context.Context, port uint16) (sandbox.Stream, error)
 	if fault.KindOf(err) != fault.NotFound {
 		return conn, err
 	}
-	if err := s.wakeMachine(ctx); err != nil {
+	if err := r.wake(ctx); err != nil {
 		return nil, err
 	}
 	if conn, err = connect(); fault.KindOf(err) == fault.NotFound {
@@ -82,17 +88,15 @@ func (m *Manager) Listens(owner Owner, id ID) (Info, error) {
 	}
 	b, err := m.backend(i.Isolation)
 	if err == nil {
-		_, err = dialerOf(b)
+		_, err = m.traitsOf(b).dialer()
 	}
 	return i, err
 }
 
-// dialerOf is a backend to whose programs one can connect.
-func dialerOf(b sandbox.Backend) (sandbox.Dialer, error) {
-	dialer, ok := b.(sandbox.Dialer)
-	if !ok || !hasMachines(b) {
-		return nil, fault.New(fault.Unsupported, "programs in the isolation %q listen at no ports", b.Name()).
-			WithHint("create a session with isolation linux, and start the server there")
+func (r *machineResidence) dialer() (sandbox.Dialer, error) {
+	dialer, ok := r.backend.(sandbox.Dialer)
+	if !ok {
+		return nil, errNoPorts(r.backend)
 	}
 	return dialer, nil
 }
@@ -102,47 +106,40 @@ func errNobodyListens(id ID) error {
 		WithHint("start the program again: its files are there")
 }
 
-// wakeMachine has the session's machine go on that was saved, unless somebody else
+// wake has the session's machine go on that was saved, unless somebody else
 // boots it meanwhile.
-func (s *session) wakeMachine(ctx context.Context) error {
+func (r *machineResidence) wake(ctx context.Context) error {
+	s := r.s
 	ctx, cancel := context.WithTimeout(ctx, wakeTime)
 	defer cancel()
-	t, err := s.takeTurn(ctx, "", nil)
+	t, err := s.turns.take(ctx, "", nil)
 	if err != nil {
 		return fmt.Errorf("waiting to wake the session: %w", err)
 	}
-	defer s.leave(t)
+	defer s.turns.leave(t)
 	if err := s.checkNotHalted(); err != nil {
 		return err
 	}
 	if err := s.reconcile(t.ctx); err != nil {
 		return err
 	}
-	if len(s.live()) > 0 {
+	if s.instances.count() > 0 {
 		return nil
 	}
-	if s.machineState() == nil {
+	if r.savedState() == nil {
 		return errNobodyListens(s.id)
 	}
-	if s.waitsAsleep() {
+	if r.waitsAsleep() {
 		return fault.New(fault.Conflict, "a program of the session %q waits for a person, and its machine sleeps until then", s.id).
 			WithHint("decide about what it asked for, or cancel it")
 	}
-	r, err := s.commands()
-	if err == nil {
-		_, err = s.interpreter(t, r)
-	}
-	if err != nil {
-		return err
-	}
-	s.manager.memory.Set(s.holder(r.Name), s.memoryNow(1))
-	return nil
+	return r.boot(t)
 }
 
 // waitsAsleep tells whether the machine that was saved has a run in it that waits: only
 // that goes on in it.
-func (s *session) waitsAsleep() bool {
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
-	return s.waitsInMachine()
+func (r *machineResidence) waitsAsleep() bool {
+	r.s.checkpointMu.Lock()
+	defer r.s.checkpointMu.Unlock()
+	return r.waitsInHead()
 }

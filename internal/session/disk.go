@@ -87,7 +87,7 @@ func (s *session) create(from *beginning) error {
 	}
 	var ahead *pool.Slot // booted before anybody asked
 	if from.fresh() {
-		ahead = s.takePooled()
+		ahead = s.residence.takePooled()
 	}
 	for _, name := range []string{workspaceFolder, tmpFolder} {
 		if err := s.makeFolder(name, ahead); err != nil {
@@ -119,7 +119,7 @@ func (s *session) create(from *beginning) error {
 		s.releaseAll()
 		return unusable(err)
 	}
-	s.adopt(ahead)
+	s.residence.adopt(ahead)
 	return nil
 }
 
@@ -137,7 +137,7 @@ func (s *session) load() error {
 		return err
 	}
 	// Without its backend the session can still be read and destroyed.
-	s.backend, s.backendErr = s.manager.backend(r.Isolation)
+	s.setBackend(s.manager.backend(r.Isolation))
 	s.record, s.pending, s.calls = r, r.News, r.Calls
 	s.record.Group = "" // it is there, so the others of it are
 	for _, runtime := range r.Anew {

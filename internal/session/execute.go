@@ -37,7 +37,7 @@ func (m *Manager) Execute(ctx context.Context, owner Owner, id ID, req Request) 
 		if !errors.Is(err, errAsleep) {
 			return res, err
 		}
-		<-s.closed // it is opened again
+		<-s.turns.closed // it is opened again
 	}
 }
 
@@ -54,14 +54,14 @@ func (s *session) executeInTurn(ctx context.Context, req Request) (Result, error
 	var stop error
 	if req.Interrupt {
 		stop = errInterrupted
-	} else if err := s.errBusy(req.QueueTimeout); err != nil {
+	} else if err := s.turns.errBusy(req.QueueTimeout); err != nil {
 		return Result{}, err
 	}
-	t, err := s.takeTurn(ctx, cmp.Or(req.Continue, newID("x-")), stop)
+	t, err := s.turns.take(ctx, cmp.Or(req.Continue, newID("x-")), stop)
 	if err != nil {
 		return Result{}, fmt.Errorf("waiting in the session: %w", err)
 	}
-	defer func() { s.finish(t) }()
+	defer func() { s.turns.finish(t) }()
 	if err := cmp.Or(s.checkNotHalted(), m.reclaimDisk(t.ctx, s.owner)); err != nil { // it may have been stopped meanwhile
 		return Result{}, err
 	}
@@ -78,23 +78,11 @@ func (s *session) executeInTurn(ctx context.Context, req Request) (Result, error
 	return s.executeAudited(t, p, req)
 }
 
-// finish ends a turn, after what is left to do in it.
-func (s *session) finish(t *turn) {
-	if t.later == nil {
-		s.leave(t)
-		return
-	}
-	go func() { // the session's end waits for the turn's
-		t.later()
-		s.leave(t)
-	}()
-}
-
 // reconcile deals with what ended or failed since the last call: after that a program
 // finds interpreters and files that belong together.
 func (s *session) reconcile(ctx context.Context) error {
 	s.reapDead(ctx)
-	s.enforceMaxLifetime(ctx, time.Now())
+	s.residence.beforeRun(ctx)
 	return s.repairFiles(ctx)
 }
 
@@ -196,7 +184,7 @@ func (s *session) interpreterDied(t *turn, runtime string, live map[string]sandb
 func (s *session) accountFor(r *run, exit sandbox.Exit) map[string]sandbox.Instance {
 	in, runtime := r.in, r.p.runtime.Name
 	if exit.Usage.Memory > 0 { // else it counts what it may take
-		s.manager.memory.Set(s.holder(runtime), s.memoryNow(exit.Usage.Memory))
+		s.manager.memory.Set(s.residence.holder(runtime), s.residence.memoryNow(exit.Usage.Memory))
 	}
 	live := map[string]sandbox.Instance{runtime: in}
 	if exit.State == sandbox.Fresh {
@@ -224,6 +212,6 @@ func (s *session) accountFor(r *run, exit sandbox.Exit) map[string]sandbox.Insta
 	s.record.LastUsedAt = time.Now()
 	s.mu.Unlock()
 	r.counted = true
-	s.unsaved()
+	s.residence.afterRun()
 	return live
 }

@@ -36,10 +36,10 @@ func (m *Manager) Reset(ctx context.Context, owner Owner, id ID) (files int, err
 	if err != nil {
 		return 0, fmt.Errorf("waiting to reset the session: %w", err)
 	}
-	defer s.leave(t)
+	defer s.turns.leave(t)
 	defer func() { m.recordAction(ctx, Resetting, s, err) }()
 	waited := s.waits()
-	stopped := s.endMachine("its machine was stopped to reset the session, and "+filesOnly, nil)
+	stopped := s.residence.stopAll("its machine was stopped to reset the session, and " + filesOnly)
 	if files, err = s.empty(t.ctx); err != nil {
 		s.addNotice(stopped)
 		return files, fmt.Errorf("clearing the workspace: %w", err)
@@ -53,7 +53,7 @@ func (m *Manager) Reset(ctx context.Context, owner Owner, id ID) (files int, err
 	if err := s.save(); err != nil {
 		return files, unusable(err)
 	}
-	s.markReseed()
+	s.residence.refill()
 	return files, nil
 }
 
@@ -101,7 +101,7 @@ func (m *Manager) janitor() {
 			m.gc(false)
 			tidied = time.Now()
 		}
-		rest := time.NewTimer(max(min(m.expire(now), m.enforceMaxLifetimes(now), m.sleepIdle(now), m.saveIdle(now)), minRest))
+		rest := time.NewTimer(max(min(m.expire(now), m.eachResidence(residence.enforceLifetime, now), m.sleepIdle(now), m.eachResidence(residence.saveIdle, now)), minRest))
 		select {
 		case <-rest.C:
 		case <-m.wake:
@@ -124,16 +124,14 @@ func (m *Manager) expire(now time.Time) time.Duration {
 	m.mu.Unlock()
 	rest := maxRest
 	for _, s := range all {
-		overdue := func() bool { return s.phase == free && s.users == 0 && !now.Before(m.expiresAt(s.record)) }
+		overdue := func() bool { return s.turns.unusedLocked() && !now.Before(s.expiresAt()) }
 		if m.destroy(s, errExpired, overdue) {
 			m.expired(s)
 			continue
 		}
-		s.mu.Lock()
-		if s.phase == free {
-			rest = min(rest, m.expiresAt(s.record).Sub(now))
+		if s.turns.isIdle() {
+			rest = min(rest, s.expiresAt().Sub(now))
 		}
-		s.mu.Unlock()
 	}
 	return rest
 }

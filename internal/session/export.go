@@ -92,11 +92,11 @@ func (p *parcel) close() {
 // is the session's turn as long as that lasts.
 func (p *parcel) take(ctx context.Context) error {
 	s := p.s
-	t, err := s.takeTurn(ctx, "", nil)
+	t, err := s.turns.take(ctx, "", nil)
 	if err != nil {
 		return err
 	}
-	defer s.leave(t)
+	defer s.turns.leave(t)
 	if err := s.lastKeep(t.ctx); err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 		return nil, err
 	}
 	if checkpoint == "" {
-		s.checkpointForFork(ctx)
+		s.residence.saveForFork(ctx)
 	}
 	// While it is held, nothing that the checkpoint refers to is collected.
 	store, err := m.blobs(owner)
@@ -138,7 +138,7 @@ func (m *Manager) forkOf(ctx context.Context, from *session, target *history.Man
 	forgotten := slices.Clone(from.record.Unkept) // of which nobody was told yet
 	from.mu.Unlock()
 	settings.Machine = settings.Machine.Another()
-	for _, runtime := range from.unsavableRuntimes() {
+	for _, runtime := range from.instances.unsavable() {
 		if !slices.Contains(forgotten, runtime) {
 			forgotten = append(forgotten, runtime)
 		}
@@ -167,7 +167,7 @@ func (m *Manager) forkOf(ctx context.Context, from *session, target *history.Man
 // from, so that the first call need not wait for them. What cannot be doubled is
 // read from disk then. Nobody else has the session yet.
 func (s *session) copyInterpreters(ctx context.Context, from *session, target *history.Manifest) {
-	for runtime, in := range from.live() {
+	for runtime, in := range from.instances.list() {
 		want, there := target.Interpreters[runtime]
 		forker, can := in.(sandbox.Forker)
 		spec := s.spec(runtime)
@@ -183,10 +183,8 @@ func (s *session) copyInterpreters(ctx context.Context, from *session, target *h
 			}
 			continue
 		}
-		s.mu.Lock()
-		s.interpreters[runtime] = double
-		s.mu.Unlock()
-		s.manager.memory.Set(s.holder(runtime), max(want.Memory, 1))
+		s.instances.put(runtime, double)
+		s.manager.memory.Set(s.residence.holder(runtime), max(want.Memory, 1))
 	}
 }
 
@@ -206,7 +204,7 @@ func (m *Manager) newSessionAt(k key, b sandbox.Backend, backendErr error, setti
 	}
 	now := time.Now()
 	s.record = record{Version: recordVersion, ID: k.id, Owner: k.owner, Settings: settings, Isolation: b.Name(), CreatedAt: now, LastUsedAt: now, Group: group}
-	s.backend = b
+	s.setBackend(b, nil)
 	err = s.create(from)
 	for _, w := range wait {
 		w()

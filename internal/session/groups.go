@@ -20,11 +20,11 @@ import (
 // leaveGroup has a fork whose group is there stand for itself, as far as the disk
 // takes that now.
 func (s *session) leaveGroup() {
-	t := s.tryTurn(context.Background())
+	t := s.turns.try(context.Background())
 	if t == nil {
 		return // it is asleep or in use, and does so later
 	}
-	defer s.leave(t)
+	defer s.turns.leave(t)
 	s.mu.Lock()
 	s.record.Group = ""
 	s.mu.Unlock()

@@ -18,58 +18,51 @@ import (
 // errTurnAwaited ends the saving of a machine that somebody waits for.
 var errTurnAwaited = errors.New("session: somebody waits for it")
 
-// unsaved notes that a run has changed what is in the machine.
-func (s *session) unsaved() {
-	s.mu.Lock()
-	first := s.unsavedSince.IsZero()
-	s.unsavedSince = time.Now()
-	s.mu.Unlock()
-	if !first || s.machineSaver() == nil {
+// afterRun notes that a run has changed what is in the machine.
+func (r *machineResidence) afterRun() {
+	r.mu.Lock()
+	first := r.unsavedSince.IsZero()
+	r.unsavedSince = time.Now()
+	r.mu.Unlock()
+	if !first || r.snapshot == nil {
 		return
 	}
 	select {
-	case s.manager.wake <- struct{}{}: // the janitor has to know when it is due
+	case r.s.manager.wake <- struct{}{}: // the janitor has to know when it is due
 	default:
 	}
 }
 
-// saveIdle saves the machines of the sessions in which nothing has run for
-// Config.SaveAfter, one after the other, and gives the time until it should look
-// again. One in which something works in the background is looked at again after
-// that time, and so is one that somebody came to use meanwhile.
-func (m *Manager) saveIdle(now time.Time) time.Duration {
-	next, after := maxRest, m.config.SaveAfter
-	if after < 0 || m.config.MachineStateBytes < 0 {
-		return next
+// saveIdle saves the machine when nothing has run in it for Config.SaveAfter. One in which
+// something works in the background is looked at again after that time, and so is one that
+// somebody came to use meanwhile.
+func (r *machineResidence) saveIdle(now time.Time) time.Duration {
+	after := r.s.manager.config.SaveAfter
+	if after < 0 || !r.canSave() {
+		return maxRest
 	}
-	for _, s := range m.open("") {
-		if s.machineSaver() == nil {
-			continue
-		}
-		s.mu.Lock()
-		since, restful := s.unsavedSince, s.canSleepLocked()
-		s.mu.Unlock()
-		switch left := since.Add(after).Sub(now); {
-		case since.IsZero():
-			continue
-		case left > 0:
-			next = min(next, left)
-			continue
-		case !restful:
-			next = min(next, after)
-			continue
-		}
-		if t := s.tryTurn(m.ctx); t != nil {
-			s.saveNow(t)
-			s.leave(t)
-		}
-		next = min(next, after)
+	r.mu.Lock()
+	since := r.unsavedSince
+	r.mu.Unlock()
+	left := since.Add(after).Sub(now)
+	switch {
+	case since.IsZero():
+		return maxRest
+	case left > 0:
+		return left
+	case !r.s.canSleep():
+		return after
 	}
-	return next
+	if t := r.s.turns.try(r.s.manager.ctx); t != nil {
+		r.saveNow(t)
+		r.s.turns.leave(t)
+	}
+	return after
 }
 
 // saveNow saves the machine of a session that nobody uses. It is the caller's turn.
-func (s *session) saveNow(t *turn) {
+func (r *machineResidence) saveNow(t *turn) {
+	s := r.s
 	ctx, cancel := lasting(t.ctx)
 	defer cancel()
 	s.reapDead(ctx)
@@ -80,42 +73,34 @@ func (s *session) saveNow(t *turn) {
 			s.manager.log.WarnContext(ctx, "files could not be kept", "session", s.id, "cause", fault.CauseOf(err))
 		}
 		again = time.Time{} // one that cannot be saved is not tried again until something runs in it
-		if s.checkpointMachine(ctx, checkpoint.Note{Cause: history.CauseIdle}) {
+		if r.checkpoint(ctx, checkpoint.Note{Cause: history.CauseIdle}) {
 			s.noteUnsaved()
 			if err := s.save(); err != nil {
 				s.manager.log.WarnContext(ctx, "a session's record cannot be written", "session", s.id, "cause", err)
 			}
-		} else if s.hasWaiters() {
+		} else if s.turns.hasWaiters() {
 			again = time.Now()
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.unsavedSince = again
-}
-
-// hasWaiters tells whether somebody waits for the one whose turn it is, be it to end the
-// session.
-func (s *session) hasWaiters() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.queue) > 1 || s.phase == leaving
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unsavedSince = again
 }
 
 // unlessWaiters gives up what save writes as soon as somebody waits.
-func (s *session) unlessWaiters(save checkpoint.SaveMachine) checkpoint.SaveMachine {
+func (q *turns) unlessWaiters(save checkpoint.SaveMachine) checkpoint.SaveMachine {
 	return func(ctx context.Context, w io.Writer, still func() error) ([]byte, map[string]*sandbox.Inspection, error) {
-		return save(ctx, &patientWriter{s, w}, still)
+		return save(ctx, &patientWriter{q, w}, still)
 	}
 }
 
 type patientWriter struct {
-	s *session
-	w io.Writer
+	turns *turns
+	w     io.Writer
 }
 
 func (p *patientWriter) Write(data []byte) (int, error) {
-	if p.s.hasWaiters() {
+	if p.turns.hasWaiters() {
 		return 0, errTurnAwaited
 	}
 	return p.w.Write(data)

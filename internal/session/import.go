@@ -119,7 +119,7 @@ func (m *Manager) makeFromArchive(ctx context.Context, k key, a sessionfile.Head
 	}
 	if err := s.tryAll(ctx, a.Checkpoint.Interpreters); err != nil {
 		if m.destroy(s, errDestroyed, nil) {
-			<-s.closed
+			<-s.turns.closed
 		}
 		return nil, "", err
 	}
@@ -134,8 +134,8 @@ func (m *Manager) settingsOf(a sessionfile.Head) (Settings, string) {
 	var not []string
 	most := m.config.MemoryBytes
 	if b, err := m.backend(set.Isolation); err == nil { // else no session is made of it
-		_, most = m.memoryOf(b)
-		if hasMachines(b) {
+		traits := m.traitsOf(b)
+		if _, most = traits.memoryLimits(); !traits.keepsVariables() {
 			not = append(not, "there are no variables in it: "+filesOnly)
 		}
 	}
@@ -160,11 +160,11 @@ func (m *Manager) settingsOf(a sessionfile.Head) (Settings, string) {
 // tryAll starts every interpreter of a new session, to see that it can be gone
 // on with.
 func (s *session) tryAll(ctx context.Context, all map[string]history.Interpreter) error {
-	t := s.tryTurn(ctx)
+	t := s.turns.try(ctx)
 	if t == nil {
 		return nil // it ends already
 	}
-	defer s.leave(t)
+	defer s.turns.leave(t)
 	for runtime := range all {
 		if _, err := s.interpreter(t, sandbox.Runtime{Name: runtime}); err != nil {
 			return err

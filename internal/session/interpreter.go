@@ -34,13 +34,11 @@ func closeInstance(in sandbox.Instance) error {
 
 // reapDead deals with interpreters that ended since the last call.
 func (s *session) reapDead(ctx context.Context) {
-	for runtime, in := range s.live() {
-		select {
-		case <-in.Done():
+	for runtime, in := range s.instances.list() {
+		if hasEnded(in) {
 			s.drop(runtime, in)
 			s.interpreterLost(ctx, runtime, "the interpreter ended unexpectedly")
 			s.manager.log.WarnContext(ctx, "an interpreter ended by itself", "session", s.id, "runtime", runtime)
-		default:
 		}
 	}
 }
@@ -48,81 +46,47 @@ func (s *session) reapDead(ctx context.Context) {
 // interpreter gives the live one of a runtime, starting it where there is none.
 // The dead are buried.
 func (s *session) interpreter(t *turn, r sandbox.Runtime) (sandbox.Instance, error) {
-	s.mu.Lock()
-	in := s.interpreters[r.Name]
-	s.mu.Unlock()
-	if in != nil {
+	if in := s.instances.get(r.Name); in != nil {
 		if err := s.reserveMemory(r.Name, s.spec(r.Name).Limits.MemoryBytes); err != nil {
 			return nil, err
 		}
 		return in, nil
 	}
 	spec := s.spec(r.Name)
-	if err := s.publish(t.ctx); err != nil {
+	if err := s.residence.prepare(t.ctx); err != nil {
 		return nil, err
 	}
 	if err := s.reserveMemory(r.Name, spec.Limits.MemoryBytes); err != nil {
-		s.onMachineGone()
+		s.residence.ended()
 		return nil, err
 	}
 	ctx, starting := s.span(t.ctx, "sandbox.start")
 	began := time.Now()
-	in, err := s.start(ctx, spec)
+	in, err := s.residence.start(ctx, spec)
 	t.start = time.Since(began)
 	endSpan(starting, err)
 	if err != nil {
 		s.releaseMemory(r.Name)
-		s.onMachineGone()
+		s.residence.ended()
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		return nil, s.failed("starting an interpreter", err)
 	}
-	s.mu.Lock()
-	s.interpreters[r.Name] = in
-	first := s.booted.IsZero() && hasMachines(s.backend)
-	if first {
-		s.booted = began
-	}
-	s.mu.Unlock()
-	if first {
-		s.manager.onMachineBooted()
-	}
+	s.instances.put(r.Name, in)
 	return in, nil
 }
 
-// start starts an interpreter with the state that is on disk. One that cannot
-// be gone on with is replaced by a fresh one, and the next result says so.
-func (s *session) start(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
-	start := func() (sandbox.Instance, error) {
-		return guard("starting", func() (sandbox.Instance, error) { return s.backend.Start(ctx, spec) })
-	}
-	if in := s.usePrestarted(spec.Runtime); in != nil {
-		if !s.hasSecrets() {
-			return in, nil
-		}
-		// It was started without them. Its machine lasts as long as it does.
-		own, err := start()
-		if left := closeInstance(in); left != nil {
-			s.manager.log.Warn("an interpreter did not close well", "session", s.id, "cause", fault.CauseOf(left))
-		}
-		return own, err
-	}
-	defer s.manager.pool.Starting()()
-	if spec.Machine = s.machineState(); spec.Machine != nil {
-		in, err := start()
-		if err == nil {
-			s.adoptRestored(ctx, spec, in)
-		}
-		if !unresumable(err) {
-			return in, err
-		}
-		s.manager.log.Warn("a machine's state cannot be gone on with", "session", s.id, "cause", err)
-		s.restoreFailed(fault.Of(err).Message)
-		spec.Machine = nil
-	}
+// startInstance starts an interpreter as it is described.
+func (s *session) startInstance(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
+	return guard("starting", func() (sandbox.Instance, error) { return s.backend.Start(ctx, spec) })
+}
+
+// startResumed starts an interpreter with what a checkpoint holds of it alone. One that
+// cannot be resumed is replaced by a fresh one, and the next result says so.
+func (s *session) startResumed(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
 	spec.Resume = s.resume(spec.Runtime)
-	in, err := start()
+	in, err := s.startInstance(ctx, spec)
 	if spec.Resume == nil || !unresumable(err) {
 		if err == nil {
 			delete(s.mustReseed, spec.Runtime)
@@ -132,7 +96,7 @@ func (s *session) start(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	s.manager.log.Warn("an interpreter's state cannot be resumed", "session", s.id, "runtime", spec.Runtime, "cause", err)
 	why := fault.Of(err).Message
 	spec.Resume = nil
-	if in, err = start(); err == nil {
+	if in, err = s.startInstance(ctx, spec); err == nil {
 		s.lostReasons[spec.Runtime] = "what was kept of it cannot be resumed (" + why + ")"
 	}
 	return in, err
@@ -150,8 +114,7 @@ func unresumable(err error) bool {
 func (s *session) interpreterLost(ctx context.Context, runtime, why string) {
 	s.checkpointMu.Lock()
 	defer s.checkpointMu.Unlock()
-	// What was saved of a machine comes back where that has ended as a whole.
-	if !s.repo.Head().Holds(runtime) || hasMachines(s.backend) && len(s.live()) > 0 {
+	if !s.residence.comesBack(s.repo.Head(), runtime) {
 		s.lostReasons[runtime] = why
 	}
 	if !s.dirtyRuntimes[runtime] {
@@ -168,7 +131,7 @@ func (s *session) interpreterLost(ctx context.Context, runtime, why string) {
 func (s *session) discardUnsaved(ctx context.Context) {
 	s.checkpointMu.Lock()
 	defer s.checkpointMu.Unlock()
-	if hasMachines(s.backend) || s.checkpointErr == nil {
+	if !s.residence.keepsVariables() || s.checkpointErr == nil {
 		return
 	}
 	s.discardDirty("")
@@ -193,10 +156,10 @@ func (s *session) bare(runtime string) sandbox.Spec {
 	c := &s.manager.config
 	env := map[string]string{"HOME": "/workspace", "TMPDIR": "/tmp", "TZ": "UTC", "LANG": "C.UTF-8"}
 	s.mu.Lock()
-	usual, _ := s.manager.memoryOf(s.backend)
+	usual, _ := s.residence.memoryLimits()
 	settings := s.record.Settings
 	s.mu.Unlock()
-	memory, passing, machine := cmp.Or(settings.MemoryBytes, usual), settings.Ephemeral, settings.Machine
+	memory, passing := cmp.Or(settings.MemoryBytes, usual), settings.Ephemeral
 	spec := sandbox.Spec{
 		Owner: string(s.owner), Runtime: runtime, Dir: cmp.Or(settings.Dir, c.Cwd, Workspace), Env: env, Snapshots: !passing,
 		Limits: sandbox.Limits{MemoryBytes: memory, Metered: c.Limits.Fuel > 0},
@@ -206,12 +169,18 @@ func (s *session) bare(runtime string) sandbox.Spec {
 		},
 	}
 	spec.Mounts = append(spec.Mounts, s.readOnlyMounts()...)
-	s.addNetwork(&spec, settings)
 	maps.Copy(env, c.Env)
-	if hasMachines(s.backend) {
-		s.inMachine(&spec, machine)
-	}
+	s.residence.describe(&spec, settings)
 	return spec
+}
+
+// releaseMemory stops counting an interpreter that is gone.
+func (s *session) releaseMemory(runtime string) {
+	bytes := int64(0)
+	if s.residence.outlives(s.instances.count() > 0) {
+		bytes = s.residence.memoryNow(1)
+	}
+	s.manager.memory.Set(s.residence.holder(runtime), bytes)
 }
 
 // drop closes an interpreter and forgets it.
@@ -219,19 +188,17 @@ func (s *session) drop(runtime string, in sandbox.Instance) {
 	if err := closeInstance(in); err != nil {
 		s.manager.log.Warn("an interpreter did not close well", "session", s.id, "cause", fault.CauseOf(err))
 	}
-	s.mu.Lock()
-	delete(s.interpreters, runtime)
-	s.mu.Unlock()
+	s.instances.remove(runtime)
 	s.releaseMemory(runtime)
-	s.onMachineGone()
+	s.residence.ended()
 }
 
 // dropAll closes every interpreter.
 func (s *session) dropAll() {
-	for runtime, in := range s.live() {
+	for runtime, in := range s.instances.list() {
 		s.drop(runtime, in)
 	}
-	s.dropPrestarted()
+	s.residence.dropPrestarted()
 }
 
 // broken deals with a run that did not come to an end, and gives the fault.

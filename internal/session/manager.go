@@ -16,7 +16,7 @@
 // its result says in addition) and checkpointing.go; a call that waits for a person also
 // through waiting.go. Packages checkpoint, pool, quota and sessionfile know no session.
 //
-// Locks, outermost first: session.checkpointMu, Manager.mu, session.mu, Manager.storing.
+// Locks, outermost first: session.checkpointMu, Manager.mu, turns.mu, session.mu, Manager.storing.
 // Only checkpointMu and storing are held during disk access or while a backend is called.
 package session
 
@@ -190,8 +190,8 @@ func (m *Manager) reserve(k key) (*session, error) {
 		case closed:
 			return nil, errShutdown
 		case there != nil:
-			if there.isSleeping() {
-				<-there.closed // on disk it is there all the same, as the caller will see
+			if there.turns.isSleeping() {
+				<-there.turns.closed // on disk it is there all the same, as the caller will see
 				continue
 			}
 			return nil, errExists(k.id)
@@ -232,14 +232,8 @@ func (m *Manager) opened(s *session, err error) error {
 		delete(m.sessions, s.key)
 	}
 	m.mu.Unlock()
-	s.mu.Lock()
-	if s.openErr = err; err != nil {
-		s.shiftLocked(gone)
-		close(s.closed)
-	} else {
-		s.shiftLocked(free)
-	}
-	s.mu.Unlock()
+	s.openErr = err
+	s.turns.open(err != nil)
 	close(s.opened)
 	select {
 	case m.wake <- struct{}{}:
@@ -273,8 +267,8 @@ func (m *Manager) find(owner Owner, id ID) (*session, error) {
 			if err := m.room(owner); err != nil {
 				return nil, err
 			}
-		case s.isSleeping():
-			<-s.closed
+		case s.turns.isSleeping():
+			<-s.turns.closed
 		default:
 			<-s.opened
 			return s, s.openErr
@@ -367,7 +361,7 @@ func (m *Manager) Close() error {
 	m.closeIPC()
 	var mine []*session
 	for _, s := range all {
-		if <-s.opened; s.end(errShutdown, nil) {
+		if <-s.opened; s.turns.end(errShutdown, nil) {
 			mine = append(mine, s)
 		}
 	}
@@ -382,7 +376,7 @@ func (m *Manager) Close() error {
 	}
 	ends.Wait()
 	for _, s := range all {
-		<-s.closed
+		<-s.turns.closed
 	}
 	m.jobs.Wait()
 	return m.index.Close()

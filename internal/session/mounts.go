@@ -80,11 +80,15 @@ func checkFolders(all []Folder) error {
 
 // folders are those of Config.Folders that the session is shown.
 func (s *session) folders() []Folder {
+	hidden := func(f Folder) bool {
+		shown, _ := s.residence.shows(f)
+		return !shown
+	}
 	all := s.manager.config.Folders
-	if s.backend != nil && hasMachines(s.backend) || !slices.ContainsFunc(all, func(f Folder) bool { return f.Machines }) {
+	if !slices.ContainsFunc(all, hidden) {
 		return all
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(f Folder) bool { return f.Machines })
+	return slices.DeleteFunc(slices.Clone(all), hidden)
 }
 
 // readOnlyMounts are the folders that programs see and cannot change.
@@ -99,7 +103,8 @@ func (s *session) readOnlyMounts() (mounts []sandbox.Mount) {
 
 // isShared tells whether the session is shown a folder that is its owner's.
 func (s *session) isShared(f Folder) bool {
-	return f.Shared && s.backend != nil && !hasMachines(s.backend)
+	_, shared := s.residence.shows(f)
+	return shared
 }
 
 // mountFolder is where a folder lies.
@@ -119,7 +124,10 @@ func (m *Manager) sharedFolder(o Owner) string {
 // createMounts makes those folders where they are missing: what they hold can be made
 // again, so nobody has kept them. The caller is alone with the session's folder.
 func (s *session) createMounts() error {
-	if err := s.makeScripts(); err != nil {
+	s.mu.Lock()
+	machine := s.record.Settings.Machine
+	s.mu.Unlock()
+	if err := makeScripts(s.dir, machine); err != nil {
 		return err
 	}
 	for _, f := range s.folders() {

@@ -87,19 +87,9 @@ func (m *Manager) Stats() Stats {
 	sum.Pooled, sum.PoolHits, sum.PoolMisses = m.pool.Counts()
 	for _, s := range all {
 		sum.Disk += s.tree.Used()
-		s.mu.Lock()
-		sum.Interpreters += len(s.interpreters)
-		for _, t := range s.queue {
-			if t.execution == "" {
-				continue
-			}
-			if t == s.queue[0] {
-				sum.Running++
-			} else {
-				sum.Queued++
-			}
-		}
-		s.mu.Unlock()
+		sum.Interpreters += s.instances.count()
+		running, queued := s.turns.counts()
+		sum.Running, sum.Queued = sum.Running+running, sum.Queued+queued
 	}
 	return sum
 }

@@ -71,7 +71,8 @@ func (m *Manager) checkSettings(ctx context.Context, set Settings) (sandbox.Back
 	if err != nil {
 		return nil, err
 	}
-	usual, most := m.memoryOf(b)
+	traits := m.traitsOf(b)
+	usual, most := traits.memoryLimits()
 	switch {
 	case set.MemoryBytes < 0 || set.MemoryBytes > most:
 		return nil, fault.New(fault.Invalid, "the memory limit lies between 0 and %d MiB", most>>20).WithHint("zero stands for %d", usual>>20)
@@ -81,15 +82,9 @@ func (m *Manager) checkSettings(ctx context.Context, set Settings) (sandbox.Back
 		return nil, fault.New(fault.Invalid, "programs begin in %s or %s, and not in %.100q", Workspace, Root, set.Dir).WithHint("os.chdir and process.chdir lead elsewhere")
 	case len(set.Name) > maxName || !utf8.ValidString(set.Name):
 		return nil, fault.New(fault.Invalid, "the name has at most %d bytes of UTF-8", maxName)
-	case set.Machine != nil && !hasMachines(b):
-		return nil, fault.New(fault.Unsupported, "the isolation %q has no machines: no images, processors, volumes, ports or variables can be asked for", b.Name()).
-			WithHint("omit them, or use an isolation that has: see list_runtimes")
-	case !possible(set.Machine):
-		return nil, fault.New(fault.Invalid, "a machine has 0 to %d processors, and its image a name of at most %d bytes", maxCPUs, maxImage)
 	}
-	if set.Machine != nil && slices.ContainsFunc(set.Machine.Ports, func(p Port) bool { return p.Guest == sandbox.ProxyPort }) {
-		return nil, fault.New(fault.Invalid, "the port %d of a sandbox is the one through which its programs get out, and cannot be published", sandbox.ProxyPort).
-			WithHint("have the program listen at another one")
+	if err := traits.checkMachine(set.Machine); err != nil {
+		return nil, err
 	}
 	if set.Language != "" {
 		_, err = m.runtimeFor(ctx, b, set.Language)
@@ -118,7 +113,7 @@ func (s *session) plan(ctx context.Context, req Request) (plan, error) {
 	var r sandbox.Runtime
 	var err error
 	if len(req.Command) > 0 {
-		if r, err = s.commands(); err == nil {
+		if r, err = s.residence.commands(); err == nil {
 			language, req.Code, req.Args = r.Name, req.Command[0], req.Command[1:]
 		}
 	} else {
@@ -177,15 +172,6 @@ func (m *Manager) runtimeFor(ctx context.Context, b sandbox.Backend, language st
 		return sandbox.Runtime{}, f.WithHint("the isolation %q does: create a session with it; this one runs %s", other, enumerate(known))
 	}
 	return sandbox.Runtime{}, f.WithHint("it runs %s", enumerate(known))
-}
-
-// commands is the runtime that runs programs of the machine.
-func (s *session) commands() (sandbox.Runtime, error) {
-	if !hasMachines(s.backend) {
-		return sandbox.Runtime{}, fault.New(fault.Unsupported, "the isolation %q runs no commands", s.backend.Name()).
-			WithHint("create a session with an isolation that has a shell: see list_runtimes")
-	}
-	return sandbox.Runtime{Name: sandbox.CommandRuntime}, nil
 }
 
 // whoRuns names another isolation that runs a language here; empty: none.

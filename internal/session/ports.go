@@ -10,16 +10,14 @@ import (
 
 // publish opens the ports of the session's machine, which is about to boot. One
 // that is taken is a fault.Conflict, and then none is open. It works twice.
-func (s *session) publish(ctx context.Context) error {
-	s.mu.Lock()
-	machine := s.record.Settings.Machine
-	s.mu.Unlock()
-	if s.ports != nil || machine == nil || len(machine.Ports) == 0 || !hasMachines(s.backend) {
+func (r *machineResidence) publish(ctx context.Context) error {
+	s, machine := r.s, r.machineSettings()
+	if r.ports != nil || machine == nil || len(machine.Ports) == 0 {
 		return nil
 	}
-	dialer, ok := s.backend.(sandbox.Dialer)
+	dialer, ok := r.backend.(sandbox.Dialer)
 	if !ok {
-		return fault.New(fault.Unsupported, "the isolation %q publishes no ports", s.backend.Name()).WithHint("omit ports")
+		return fault.New(fault.Unsupported, "the isolation %q publishes no ports", r.backend.Name()).WithHint("omit ports")
 	}
 	var all []loopback.Port
 	for _, p := range machine.Ports {
@@ -32,14 +30,14 @@ func (s *session) publish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.ports = ports
+	r.ports = ports
 	return nil
 }
 
 // unpublish closes the ports, and what is connected to them, and waits.
-func (s *session) unpublish() {
-	if s.ports != nil {
-		s.ports.Close()
-		s.ports = nil
+func (r *machineResidence) unpublish() {
+	if r.ports != nil {
+		r.ports.Close()
+		r.ports = nil
 	}
 }

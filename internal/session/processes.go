@@ -4,13 +4,18 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"paddock/internal/fault"
 	"paddock/internal/ipc"
 	"paddock/internal/sandbox"
 )
+
+// backgroundCheckTime bounds how long a machine may take to tell what runs in it.
+const backgroundCheckTime = 2 * time.Second
 
 // Process is one that a program left running in its session's machine.
 type Process struct {
@@ -31,7 +36,7 @@ type Printed struct {
 // waits for no program, and wakes no session: in one that is asleep nothing works.
 func (m *Manager) Processes(ctx context.Context, owner Owner, id ID) (all []Process, err error) {
 	err = m.withProcesses(ctx, owner, id, ipcRequest{Op: opProcesses}, func(s *session) (err error) {
-		all, err = s.processes(ctx)
+		all, err = s.instances.processes(ctx)
 		return err
 	}, func(a ipcResponse) { all = a.Processes })
 	return all, err
@@ -40,14 +45,14 @@ func (m *Manager) Processes(ctx context.Context, owner Owner, id ID) (all []Proc
 // Signal sends a signal, by its name, to one of a session's processes.
 func (m *Manager) Signal(ctx context.Context, owner Owner, id ID, pid int, signal string) error {
 	return m.withProcesses(ctx, owner, id, ipcRequest{Op: opSignal, PID: pid, Signal: signal}, func(s *session) error {
-		return s.signal(ctx, pid, signal)
+		return s.instances.signal(ctx, pid, signal)
 	}, func(ipcResponse) {})
 }
 
 // Printed gives what a session's programs printed in the background, by runtime.
 func (m *Manager) Printed(ctx context.Context, owner Owner, id ID) (all []Printed, err error) {
 	err = m.withProcesses(ctx, owner, id, ipcRequest{Op: opPrinted}, func(s *session) (err error) {
-		all, err = s.printed(ctx)
+		all, err = s.instances.printed(ctx)
 		return err
 	}, func(a ipcResponse) { all = a.Printed })
 	return all, err
@@ -96,12 +101,12 @@ func errNoProcess(pid int) error {
 }
 
 // processes asks the machine. Whatever one interpreter does not know, another may.
-func (s *session) processes(ctx context.Context) ([]Process, error) {
+func (i *instances) processes(ctx context.Context) ([]Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, backgroundCheckTime)
 	defer cancel()
 	var all []Process
 	var errs []error
-	for runtime, o := range s.processManagers() {
+	for runtime, o := range i.processManagers() {
 		list, err := guard("listing processes", func() ([]sandbox.Process, error) { return o.Processes(ctx) })
 		if err != nil {
 			errs = append(errs, err)
@@ -119,8 +124,8 @@ func (s *session) processes(ctx context.Context) ([]Process, error) {
 	return all, errors.Join(errs...)
 }
 
-func (s *session) signal(ctx context.Context, pid int, signal string) error {
-	for _, o := range s.processManagers() {
+func (i *instances) signal(ctx context.Context, pid int, signal string) error {
+	for _, o := range i.processManagers() {
 		_, err := guard("signalling", func() (struct{}, error) { return struct{}{}, o.Signal(ctx, pid, signal) })
 		if fault.KindOf(err) != fault.NotFound {
 			return err
@@ -129,10 +134,10 @@ func (s *session) signal(ctx context.Context, pid int, signal string) error {
 	return errNoProcess(pid)
 }
 
-func (s *session) printed(ctx context.Context) ([]Printed, error) {
+func (i *instances) printed(ctx context.Context) ([]Printed, error) {
 	var all []Printed
 	var errs []error
-	for runtime, o := range s.processManagers() {
+	for runtime, o := range i.processManagers() {
 		p, err := guard("reading", func() (sandbox.Printed, error) { return o.Printed(ctx, 0) })
 		if err != nil {
 			errs = append(errs, err)
@@ -144,18 +149,77 @@ func (s *session) printed(ctx context.Context) ([]Printed, error) {
 	return all, errors.Join(errs...)
 }
 
+// hasBackgroundWork reports whether programs of the session work on in the background: then
+// it does not fall asleep by itself.
+func (s *session) hasBackgroundWork(ctx context.Context) bool {
+	return len(s.backgroundProcesses(ctx)) > 0
+}
+
+// noteStoppedProcesses has the next result name the processes that are about to be
+// stopped; what is said before that.
+func (s *session) noteStoppedProcesses(what string) {
+	if names := s.namedProcesses(); names != "" {
+		s.addNotice(what + ": processes in the background were stopped (" + names + ").")
+	}
+}
+
+// mostNamed is how many processes a notice names.
+const mostNamed = 5
+
+// namedProcesses names what works in the background; "" where nothing does.
+func (s *session) namedProcesses() string {
+	all := s.backgroundProcesses(context.Background())
+	var names []string
+	for _, p := range all[:min(len(all), mostNamed)] {
+		name := p.Command
+		if len(name) > 60 {
+			name = strings.ToValidUTF8(name[:60], "") + "…"
+		}
+		names = append(names, name)
+	}
+	if more := len(all) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return enumerate(names)
+}
+
+// processManagers are the live interpreters that can tell of processes, by runtime. Those
+// of machines can.
+func (i *instances) processManagers() map[string]sandbox.ProcessManager {
+	all := map[string]sandbox.ProcessManager{}
+	for runtime, in := range i.list() {
+		if o, ok := in.(sandbox.ProcessManager); ok {
+			if !hasEnded(in) {
+				all[runtime] = o
+			}
+		}
+	}
+	return all
+}
+
+// backgroundProcesses lists what works in the background of a machine, as far as it answers in
+// time. It waits for no program.
+func (s *session) backgroundProcesses(ctx context.Context) []Process {
+	all, err := s.instances.processes(ctx)
+	if err != nil && fault.KindOf(err) != fault.Unavailable {
+		s.manager.log.Debug("a machine does not tell what runs in it", "session", s.id, "cause", fault.CauseOf(err))
+	}
+	return all
+}
+
 // mostPrinted is how much of what was printed in the background Details tell, in
 // bytes.
 const mostPrinted = 4 << 10
 
 // inspectProcesses fills in what works in the background of the session.
 func (s *session) inspectProcesses(ctx context.Context, d *Details) {
-	if d.Processes = s.backgroundProcesses(ctx); s.backend == nil || !hasMachines(s.backend) {
-		return
-	}
+	d.Processes = s.backgroundProcesses(ctx)
 	ctx, cancel := context.WithTimeout(ctx, backgroundCheckTime)
 	defer cancel()
-	all, _ := s.printed(ctx) // what does not tell is left out, as with variables
+	all, _ := s.instances.printed(ctx) // what does not tell is left out, as with variables
 	var texts []string
 	for _, p := range all {
 		data := p.Data[max(0, len(p.Data)-mostPrinted/len(all)):]

@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"paddock/internal/fault"
 )
-
-// A session's queue is who may work in it: one at a time, in order of arrival. Whoever
-// has the turn is alone with the interpreters and with what is said to belong to the
-// first in the queue.
 
 // maxWaiting bounds how many executions wait for the one that runs.
 const maxWaiting = 64
@@ -31,14 +28,36 @@ const (
 // following are the phases that may follow each.
 var following = [...][]phase{opening: {free, gone}, free: {working, leaving}, working: {working, free, leaving}, leaving: {gone}, gone: nil}
 
+// turns is a session's queue: who may work in the session, one at a time, in order of
+// arrival. Whoever has the turn is alone with the interpreters and with what is said to
+// belong to the first in the queue. Others may keep the session awake without a turn
+// (hold), to use its files. Its methods may be called from any goroutine.
+type turns struct {
+	id   ID
+	used func() // notes that the session was used just now; called with mu held
+
+	drained chan struct{} // closed when the queue is empty after the end was ordered
+	closed  chan struct{} // closed at gone
+
+	mu       sync.Mutex // guards what follows; session.mu may be taken while it is held
+	phase    phase
+	sleeping bool    // the session leaves only to be opened again
+	users    int     // who uses its files: it does not sleep meanwhile
+	queue    []*turn // in order of arrival; the first is at work
+}
+
+func newTurns(id ID, used func()) *turns {
+	return &turns{id: id, used: used, drained: make(chan struct{}), closed: make(chan struct{})}
+}
+
 // turn is one place in a session's queue.
 type turn struct {
 	execution string // "" for what is not an execution
 	ready     chan struct{}
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
-	since     time.Time // when it came first; guarded by the session's mu, zero before
-	over      bool      // too late to stop it: guarded by the session's mu
+	since     time.Time // when it came first; guarded by turns.mu, zero before
+	over      bool      // too late to stop it: guarded by turns.mu
 	// How long it waited, and what starting an interpreter took; they belong to
 	// the first in the queue.
 	queued, start time.Duration
@@ -46,20 +65,40 @@ type turn struct {
 }
 
 // shiftLocked makes every change of the slot's phase.
-func (s *session) shiftLocked(to phase) {
-	if !slices.Contains(following[s.phase], to) {
+func (q *turns) shiftLocked(to phase) {
+	if !slices.Contains(following[q.phase], to) {
 		panic("session: an impossible change of phase")
 	}
-	s.phase = to
+	q.phase = to
 }
 
-// takeTurn gets in the queue and waits until it is the caller's turn. stop, when
+// open ends the opening: turns can be taken, or where it failed the session is gone.
+func (q *turns) open(failed bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !failed {
+		q.shiftLocked(free)
+		return
+	}
+	q.shiftLocked(gone)
+	close(q.closed)
+}
+
+// finishEnd says that the session whose end was ordered is gone.
+func (q *turns) finishEnd() {
+	q.mu.Lock()
+	q.shiftLocked(gone)
+	q.mu.Unlock()
+	close(q.closed)
+}
+
+// take gets in the queue and waits until it is the caller's turn. stop, when
 // set, stops every execution in the queue, whose bound does not hold then. After
 // an error the caller is not in the queue; else it calls leave.
-func (s *session) takeTurn(ctx context.Context, execution string, stop error) (*turn, error) {
+func (q *turns) take(ctx context.Context, execution string, stop error) (*turn, error) {
 	t := &turn{execution: execution, ready: make(chan struct{})}
 	t.ctx, t.cancel = context.WithCancelCause(ctx)
-	if err := s.joinQueue(t, stop); err != nil {
+	if err := q.join(t, stop); err != nil {
 		t.cancel(nil)
 		return nil, err
 	}
@@ -69,39 +108,53 @@ func (s *session) takeTurn(ctx context.Context, execution string, stop error) (*
 	}
 	if t.ctx.Err() != nil { // also when both happened: it does not begin
 		err := context.Cause(t.ctx)
-		s.leave(t)
+		q.leave(t)
 		return nil, err
 	}
 	return t, nil
 }
 
-func (s *session) joinQueue(t *turn, stop error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.awakeLocked(); err != nil {
+func (q *turns) join(t *turn, stop error) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.awakeLocked(); err != nil {
 		return err
 	}
 	switch {
-	case t.execution != "" && slices.ContainsFunc(s.queue, func(other *turn) bool { return other.execution == t.execution }):
+	case t.execution != "" && q.hasLocked(t.execution):
 		return errAlreadyRunning(t.execution)
 	case stop != nil:
-		s.stopLocked(stop, "")
-	case len(s.queue) > maxWaiting:
+		q.stopLocked(stop, "")
+	case len(q.queue) > maxWaiting:
 		full := *fault.New(fault.Exhausted, "%d executions are waiting in this session already", maxWaiting).WithHint("wait for them, cancel some, or use another session")
 		full.RetryAfter = time.Second
 		return &full
 	}
-	s.record.LastUsedAt = time.Now()
-	s.queue = append(s.queue, t)
-	if s.phase == free {
-		s.beginLocked(t)
+	q.used()
+	q.queue = append(q.queue, t)
+	if q.phase == free {
+		q.beginLocked(t)
 	}
 	return nil
 }
 
+// try takes a turn if nobody is in the queue; nil when somebody is.
+func (q *turns) try(ctx context.Context) *turn {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.phase != free {
+		return nil
+	}
+	t := &turn{ready: make(chan struct{})}
+	t.ctx, t.cancel = context.WithCancelCause(ctx)
+	q.queue = append(q.queue, t)
+	q.beginLocked(t)
+	return t
+}
+
 // beginLocked gives the first in the queue its turn.
-func (s *session) beginLocked(t *turn) {
-	s.shiftLocked(working)
+func (q *turns) beginLocked(t *turn) {
+	q.shiftLocked(working)
 	t.since = time.Now()
 	close(t.ready)
 }
@@ -109,62 +162,83 @@ func (s *session) beginLocked(t *turn) {
 // errBusy refuses to wait for an execution that has been running for longer than that: its
 // client may have given up without a word, and nobody else would stop it. Zero waits for
 // any.
-func (s *session) errBusy(timeout time.Duration) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if timeout <= 0 || s.phase != working || s.queue[0].execution == "" || s.queue[0].over {
+func (q *turns) errBusy(timeout time.Duration) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if timeout <= 0 || q.phase != working || q.queue[0].execution == "" || q.queue[0].over {
 		return nil
 	}
-	running := time.Since(s.queue[0].since)
+	running := time.Since(q.queue[0].since)
 	if running < timeout {
 		return nil
 	}
-	f := *fault.New(fault.Conflict, "the session is busy: the execution %s has been running for %s", s.queue[0].execution, running.Round(time.Second)).
+	f := *fault.New(fault.Conflict, "the session is busy: the execution %s has been running for %s", q.queue[0].execution, running.Round(time.Second)).
 		WithHint("call again with interrupt: true to stop it, keeping the variables, or wait for it, or use another session")
 	f.RetryAfter = timeout
 	return &f
 }
 
 // leave gives the turn to the next in the queue, or steps out of it.
-func (s *session) leave(t *turn) {
+func (q *turns) leave(t *turn) {
 	t.cancel(nil)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	first := s.queue[0] == t
-	s.queue = slices.DeleteFunc(s.queue, func(other *turn) bool { return other == t })
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	first := q.queue[0] == t
+	q.queue = slices.DeleteFunc(q.queue, func(other *turn) bool { return other == t })
 	if first && t.execution != "" {
-		s.record.LastUsedAt = time.Now()
+		q.used()
 	}
 	switch {
-	case s.phase == leaving:
-		if len(s.queue) == 0 {
-			close(s.drained)
+	case q.phase == leaving:
+		if len(q.queue) == 0 {
+			close(q.drained)
 		}
-	case len(s.queue) == 0:
-		s.shiftLocked(free)
+	case len(q.queue) == 0:
+		q.shiftLocked(free)
 	case first:
-		s.beginLocked(s.queue[0])
+		q.beginLocked(q.queue[0])
 	}
 }
 
+// finish ends a turn, after what is left to do in it.
+func (q *turns) finish(t *turn) {
+	if t.later == nil {
+		q.leave(t)
+		return
+	}
+	go func() { // the session's end waits for the turn's
+		t.later()
+		q.leave(t)
+	}()
+}
+
 // setUncancellable marks a turn as one that can no longer be stopped.
-func (s *session) setUncancellable(t *turn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (q *turns) setUncancellable(t *turn) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	t.over = true
 }
 
 // setCancellable takes setUncancellable back.
-func (s *session) setCancellable(t *turn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (q *turns) setCancellable(t *turn) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	t.over = t.ctx.Err() != nil
 }
 
-// stopLocked stops the executions in the queue: one, or all when execution is "".
-// It gives how many were stopped that had not been before.
-func (s *session) stopLocked(cause error, execution string) (n int) {
-	for _, t := range s.queue {
+// stop stops the executions in the queue: one, or all when execution is "". It gives how
+// many were stopped that had not been before.
+func (q *turns) stop(cause error, execution string) (n int, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.awakeLocked(); err != nil {
+		return 0, err
+	}
+	return q.stopLocked(cause, execution), nil
+}
+
+func (q *turns) stopLocked(cause error, execution string) (n int) {
+	for _, t := range q.queue {
 		if t.over || t.execution == "" || execution != "" && t.execution != execution {
 			continue
 		}
@@ -178,35 +252,119 @@ func (s *session) stopLocked(cause error, execution string) (n int) {
 // end orders the end of the session when it may end and still says yes to
 // allow (nil: always), which is asked under the lock. It tells whether the
 // caller is the one who has to dismantle it.
-func (s *session) end(cause error, allow func() bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.phase != free && s.phase != working || allow != nil && !allow() {
+func (q *turns) end(cause error, allow func() bool) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.phase != free && q.phase != working || allow != nil && !allow() {
 		return false
 	}
-	s.shiftLocked(leaving)
-	for _, t := range s.queue {
+	q.shiftLocked(leaving)
+	for _, t := range q.queue {
 		t.over = true
 		t.cancel(cause)
 	}
-	if len(s.queue) == 0 {
-		close(s.drained)
+	if len(q.queue) == 0 {
+		close(q.drained)
 	}
 	return true
 }
 
-// tryTurn takes a turn if nobody is in the queue; nil when somebody is.
-func (s *session) tryTurn(ctx context.Context) *turn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.phase != free {
-		return nil
+// hold keeps an open session awake until done is called, which works twice.
+func (q *turns) hold() (done func(), err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.awakeLocked(); err != nil {
+		return nil, err
 	}
-	t := &turn{ready: make(chan struct{})}
-	t.ctx, t.cancel = context.WithCancelCause(ctx)
-	s.queue = append(s.queue, t)
-	s.beginLocked(t)
-	return t
+	q.used()
+	q.users++
+	held := true
+	return func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if held {
+			held = false
+			q.users--
+			q.used()
+		}
+	}, nil
+}
+
+// awakeLocked tells why a session cannot be used; nil: it can.
+func (q *turns) awakeLocked() error {
+	switch {
+	case q.phase == free || q.phase == working:
+		return nil
+	case q.sleeping:
+		return errAsleep
+	}
+	return errNotFound(q.id)
+}
+
+// unusedLocked reports whether nobody works in the session or uses its files.
+func (q *turns) unusedLocked() bool { return q.phase == free && q.users == 0 }
+
+// isSleeping reports whether a session is going to sleep, or has.
+func (q *turns) isSleeping() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.sleeping && (q.phase == leaving || q.phase == gone)
+}
+
+// isIdle reports whether nobody works in the session.
+func (q *turns) isIdle() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.phase == free
+}
+
+// isEnding reports whether the session's end was ordered, or it has ended.
+func (q *turns) isEnding() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.phase == leaving || q.phase == gone
+}
+
+// isOpen reports whether turns can be taken.
+func (q *turns) isOpen() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.phase == free || q.phase == working
+}
+
+// hasWaiters reports whether somebody waits for the one whose turn it is, be it to end the
+// session.
+func (q *turns) hasWaiters() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.queue) > 1 || q.phase == leaving
+}
+
+// has reports whether an execution is in the queue.
+func (q *turns) has(execution string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.hasLocked(execution)
+}
+
+func (q *turns) hasLocked(execution string) bool {
+	return slices.ContainsFunc(q.queue, func(t *turn) bool { return t.execution == execution })
+}
+
+// counts are how many executions are at work, which is one at most, and wait.
+func (q *turns) counts() (running, queued int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for n, t := range q.queue {
+		switch {
+		case t.execution == "":
+		case n == 0:
+			running++
+		default:
+			queued++
+		}
+	}
+	return running, queued
 }
 
 // Cancel stops an execution, running or in the queue, or all of the session when
@@ -224,7 +382,7 @@ func (m *Manager) Cancel(owner Owner, id ID, execution string) (int, error) {
 			if n, err := s.cancel(execution); !errors.Is(err, errAsleep) {
 				return n, err
 			}
-			<-s.closed
+			<-s.turns.closed
 		}
 	}
 	i, err := m.infoOnDisk(key{owner, id})
@@ -247,13 +405,7 @@ func (m *Manager) Cancel(owner Owner, id ID, execution string) (int, error) {
 
 // cancel is Cancel for a session that is open.
 func (s *session) cancel(execution string) (int, error) {
-	s.mu.Lock()
-	err := s.awakeLocked()
-	n := 0
-	if err == nil {
-		n = s.stopLocked(errStopped, execution)
-	}
-	s.mu.Unlock()
+	n, err := s.turns.stop(errStopped, execution)
 	if err != nil {
 		return 0, err
 	}

@@ -28,7 +28,7 @@ func (m *Manager) admit(ctx context.Context, o Owner) (release func(), err error
 // reserveMemory makes sure that there is memory for an interpreter to run with:
 // sessions that nobody uses just now are put to sleep for it.
 func (s *session) reserveMemory(runtime string, bytes int64) error {
-	m, h := s.manager, s.holder(runtime)
+	m, h := s.manager, s.residence.holder(runtime)
 	grow := func() (alone, ok bool) {
 		return m.memory.Grow(h, bytes, m.config.OwnerMemoryBytes, m.config.TotalMemoryBytes)
 	}
@@ -68,18 +68,11 @@ func (s *session) reserveMemory(runtime string, bytes int64) error {
 // forgetEnded stops counting interpreters that ended by themselves.
 func (m *Manager) forgetEnded() {
 	for _, s := range m.open("") {
-		s.mu.Lock()
-		lives := s.liveLocked()
-		for runtime, in := range s.interpreters {
-			select {
-			case <-in.Done():
-				if !lives || !hasMachines(s.backend) { // a machine is there for the others
-					m.memory.Set(s.holder(runtime), 0)
-				}
-			default:
+		s.instances.eachEnded(func(runtime string, othersLive bool) {
+			if !s.residence.outlives(othersLive) {
+				m.memory.Set(s.residence.holder(runtime), 0)
 			}
-		}
-		s.mu.Unlock()
+		})
 	}
 }
 
@@ -94,11 +87,7 @@ func (m *Manager) open(o Owner) []*session {
 		}
 	}
 	m.mu.Unlock()
-	return slices.DeleteFunc(all, func(s *session) bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.phase != free && s.phase != working
-	})
+	return slices.DeleteFunc(all, func(s *session) bool { return !s.turns.isOpen() })
 }
 
 // newDisk makes what measures the disk of a Manager's owners.
@@ -182,7 +171,6 @@ func (m *Manager) noteDiskUse(s *session) {
 	bytes := s.tree.Used() + s.tmp.Used()
 	s.mu.Lock()
 	s.record.TreeBytes = bytes
-	leaves := s.phase == leaving || s.phase == gone
 	s.mu.Unlock()
 	m.mu.Lock()
 	there := m.sessions[s.key] == s
@@ -190,7 +178,7 @@ func (m *Manager) noteDiskUse(s *session) {
 	if there && s.isEphemeral() { // else its checkpoints tell the index
 		m.index.PutSession(s.rowNow())
 	}
-	m.disk.Note(string(s.owner), string(s.id), bytes, leaves)
+	m.disk.Note(string(s.owner), string(s.id), bytes, s.turns.isEnding())
 }
 
 // checkDisk refuses what would make what an owner has on disk grow beyond what

@@ -38,7 +38,7 @@ func (s *session) recoverState(clean bool) error {
 		s.record.LastUsedAt = head.At
 	}
 	for _, runtime := range s.record.Unkept {
-		if s.machineSaver() != nil && head.Holds(runtime) {
+		if s.residence.comesBack(head, runtime) {
 			continue
 		}
 		s.lostReasons[runtime] = "its machine was stopped meanwhile, and " + filesOnly
@@ -55,7 +55,7 @@ func (s *session) recoverState(clean bool) error {
 	case partly:
 		s.addNotice("The server ended unexpectedly, and not all files could be brought back: some are as they were found.")
 	case !changed || unlisted || skipped != nil: // that it is another state was said already
-	case hasMachines(s.backend):
+	case !s.residence.keepsVariables():
 		s.addNotice("The server ended unexpectedly: files are as they were after the last call that was answered.")
 	default:
 		s.addNotice("The server ended unexpectedly: files and variables are as they were after the last call that was answered.")
@@ -133,7 +133,7 @@ func (s *session) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refreshTime)
 	defer cancel()
 	s.repo.NeedsRepair() // it is done now
-	for runtime, in := range s.live() {
+	for runtime, in := range s.instances.list() {
 		snapshotter, ok := in.(sandbox.Snapshotter)
 		if !ok {
 			continue

@@ -32,7 +32,7 @@ func (m *Manager) Checkpoint(ctx context.Context, owner Owner, id ID, label stri
 	if err != nil {
 		return Checkpoint{}, fmt.Errorf("waiting to make a checkpoint: %w", err)
 	}
-	defer s.leave(t)
+	defer s.turns.leave(t)
 	if s.isEphemeral() {
 		return Checkpoint{}, errEphemeral
 	}
@@ -43,16 +43,13 @@ func (m *Manager) Checkpoint(ctx context.Context, owner Owner, id ID, label stri
 	}
 	lasting, cancel := lasting(t.ctx)
 	defer cancel()
-	n, notice := checkpoint.Note{Cause: history.CauseAsked, Label: label, Always: true, Save: s.saveMachine()}, ""
-	if n.Save != nil {
-		s.dropPrestarted() // of which nobody has anything to keep
-	}
-	_, err = s.keep(lasting, n, s.live())
+	n, notice := checkpoint.Note{Cause: history.CauseAsked, Label: label, Always: true, Save: s.residence.saver()}, ""
+	_, err = s.keep(lasting, n, s.instances.list())
 	if err != nil && n.Save != nil {
 		s.manager.log.WarnContext(t.ctx, "a machine could not be saved", "session", s.id, "cause", fault.CauseOf(err))
 		notice = "Only files are in this checkpoint: " + fault.Of(err).Message + "."
 		n.Save = nil
-		_, err = s.keep(lasting, n, s.live())
+		_, err = s.keep(lasting, n, s.instances.list())
 	}
 	if err != nil {
 		return Checkpoint{}, err
@@ -87,13 +84,6 @@ func (s *session) checkLabels(label string) error {
 		return fault.New(fault.Exhausted, "the session has %d checkpoints with labels, and no more are allowed", n).WithHint("leave the label away, or take one off: paddock session checkpoint %s --remove LABEL", s.id)
 	}
 	return nil
-}
-
-// live are the interpreters that live now.
-func (s *session) live() map[string]sandbox.Instance {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.interpreters)
 }
 
 // recordAction tells of an action that is over.
@@ -151,7 +141,7 @@ func (m *Manager) restoreTo(ctx context.Context, owner Owner, id ID, choose func
 	if err != nil {
 		return Restored{}, fmt.Errorf("waiting to restore the session: %w", err)
 	}
-	defer s.leave(t)
+	defer s.turns.leave(t)
 	if s.isEphemeral() {
 		return Restored{}, errEphemeral
 	}
@@ -184,15 +174,8 @@ func (s *session) restoreTo(ctx context.Context, choose func(*checkpoint.Repo) (
 	if err := s.repo.Verify(target); err != nil {
 		return Restored{}, err
 	}
-	was, stopped := s.repo.Head(), ""
-	var back map[string]history.Interpreter // interpreters that come back with their machine
-	if hasMachines(s.backend) {
-		// First: what its programs write meanwhile would be among the files.
-		if target.Machine != nil && s.machineSaver() != nil {
-			back = target.Machine.Interpreters
-		}
-		stopped = s.endMachine("its machine was stopped to go back to an earlier state, and "+onlyFilesIn(target), back)
-	}
+	was := s.repo.Head()
+	back, stopped := s.residence.beforeRestore(target)
 	files, err := s.repo.RestoreTo(ctx, target, s.dirtyRuntimes)
 	if err != nil {
 		s.addNotice(stopped)
@@ -205,7 +188,7 @@ func (s *session) restoreTo(ctx context.Context, choose func(*checkpoint.Repo) (
 	}
 	maps.DeleteFunc(s.lostReasons, func(runtime, _ string) bool { _, comes := back[runtime]; return comes })
 	notice = joinNotices(joinNotices(notice, stopped), notInCheckpoint(s.repo.Missing()))
-	s.applyRestored(ctx, was, target)
+	s.residence.afterRestore(ctx, was, target)
 	s.disconnect() // connections are not what the interpreters of then take them for
 	s.refresh(ctx)
 	s.setKept(nil)
@@ -232,7 +215,7 @@ func (s *session) undone(ctx context.Context) {
 // discardDirty ends the live interpreters that are not what head says, but for
 // one: the next call begins from what is on disk. The caller holds s.keeping.
 func (s *session) discardDirty(but string) {
-	for runtime, in := range s.live() {
+	for runtime, in := range s.instances.list() {
 		if s.dirtyRuntimes[runtime] && runtime != but {
 			s.drop(runtime, in)
 			s.mustReseed[runtime] = true
@@ -253,32 +236,6 @@ func (s *session) repairFiles(ctx context.Context) error {
 		s.refresh(ctx)
 	}
 	return nil
-}
-
-// applyRestored brings the live interpreters to where the session is now. One that
-// cannot go there by itself ends: the next call begins from what is on disk.
-func (s *session) applyRestored(ctx context.Context, was, target *history.Manifest) {
-	if hasMachines(s.backend) {
-		return // none lives, and what is lost has to be told
-	}
-	for runtime, in := range s.live() {
-		want, there := target.Interpreters[runtime]
-		if there && !s.dirtyRuntimes[runtime] && want.Same(was.Interpreters[runtime]) {
-			continue
-		}
-		delete(s.lostReasons, runtime)
-		delete(s.dirtyRuntimes, runtime)
-		snapshotter, ok := in.(sandbox.Snapshotter)
-		if there && ok {
-			_, err := guard("rewinding", func() (struct{}, error) { return struct{}{}, snapshotter.Rewind(ctx, want.Mark) })
-			if err == nil {
-				continue
-			}
-		}
-		s.drop(runtime, in)
-	}
-	clear(s.dirtyRuntimes)
-	clear(s.lostReasons) // what was gone is here again, or was not here yet
 }
 
 // changesOf are changes as results show them.

@@ -48,7 +48,7 @@ func (s *session) runProgram(t *turn, p plan, req Request) (Result, error) {
 	s.refreshMounts(context.WithValue(t.ctx, programKey{}, req.Code))
 	r := &run{s: s, t: t, p: p, req: req, in: in, began: s.traffic()}
 	r.calls = hostCalls{answer: r.answering(), pending: map[int]*pendingCall{}, changed: make(chan struct{}, 1)}
-	r.inPlace = s.manager.config.WaitInPlace < 0 || s.isEphemeral() || !keeps(in) && !s.canSaveMachines()
+	r.inPlace = s.manager.config.WaitInPlace < 0 || s.isEphemeral() || !s.residence.suspends(in)
 	if s.manager.config.AsyncCheckpoint || s.isEphemeral() {
 		if r.before, err = s.tree.Snapshot(); err != nil {
 			return Result{}, fmt.Errorf("looking at the workspace: %w", err)
@@ -106,7 +106,7 @@ func (r *run) runUntilDone() (Result, error) {
 	for {
 		var reasons map[int]string
 		exit, reasons, err = r.runOnce(ctx)
-		s.setUncancellable(t)
+		s.turns.setUncancellable(t)
 		if err != nil {
 			err = s.broken(t, r.p.runtime.Name, r.in, err)
 			r.noteLost()
@@ -125,7 +125,7 @@ func (r *run) runUntilDone() (Result, error) {
 			s.addNotice("The run had to wait for a person, could not be kept for that, and was stopped.")
 			cancel()
 		}
-		s.setCancellable(t)
+		s.turns.setCancellable(t)
 		r.inPlace = true
 		r.p.command.Continue = &sandbox.Continuation{Calls: exit.Calls, Open: exit.Open}
 	}

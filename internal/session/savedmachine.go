@@ -27,41 +27,43 @@ import (
 // slow disk that others write to.
 const saveTime = 4 * time.Minute
 
-// machineSaver is the session's isolation, where that saves machines; nil: it does not.
-func (s *session) machineSaver() sandbox.MachineSaver {
-	k, _ := s.backend.(sandbox.MachineSaver)
-	return k
+// canSave reports whether machines like this one are saved.
+func (r *machineResidence) canSave() bool {
+	return r.snapshot != nil && r.s.manager.config.MachineStateBytes >= 0
 }
 
-// canSaveMachines tells whether machines of sessions like this one are saved.
-func (s *session) canSaveMachines() bool {
-	return s.machineSaver() != nil && s.manager.config.MachineStateBytes >= 0
+// saver ends what no program used: there is nothing in it to be saved.
+func (r *machineResidence) saver() checkpoint.SaveMachine {
+	save := r.saveMachine()
+	if save != nil {
+		r.dropPrestarted()
+	}
+	return save
 }
 
-// saveMachine gives what saves the session's machine; nil: there is nothing to be saved.
-// It is the caller's turn.
-func (s *session) saveMachine() checkpoint.SaveMachine {
-	k, live := s.machineSaver(), s.live()
-	if len(live) == 0 || !s.canSaveMachines() {
+// saveMachine gives what saves the machine; nil: there is nothing to be saved.
+func (r *machineResidence) saveMachine() checkpoint.SaveMachine {
+	s, live := r.s, r.s.instances.list()
+	if len(live) == 0 || !r.canSave() {
 		return nil
 	}
-	room := s.manager.checkDisk(s.owner, s.memoryNow(0)) // it may not become smaller on disk
+	room := s.manager.checkDisk(s.owner, r.memoryNow(0)) // it may not become smaller on disk
 	return func(ctx context.Context, w io.Writer, still func() error) ([]byte, map[string]*sandbox.Inspection, error) {
 		if room != nil {
 			return nil, nil, room
 		}
 		ctx, cancel := context.WithTimeout(ctx, saveTime)
 		defer cancel()
-		held := s.inspectAll(ctx, live)
+		held := inspectAll(ctx, live)
 		got, err := guard("saving a machine", func() (sandbox.SavedMachine, error) {
-			return k.SaveMachine(ctx, string(s.owner), string(s.id), s.manager.config.MachineStateBytes, w, still)
+			return r.snapshot.SaveMachine(ctx, string(s.owner), string(s.id), s.manager.config.MachineStateBytes, w, still)
 		})
 		return got.State, held, err
 	}
 }
 
 // inspectAll is what interpreters hold; nil for those that do not say.
-func (s *session) inspectAll(ctx context.Context, live map[string]sandbox.Instance) map[string]*sandbox.Inspection {
+func inspectAll(ctx context.Context, live map[string]sandbox.Instance) map[string]*sandbox.Inspection {
 	ctx, cancel := context.WithTimeout(ctx, inspectTime)
 	defer cancel()
 	all := map[string]*sandbox.Inspection{}
@@ -94,28 +96,29 @@ func (m *Manager) SavedMachines(visit func(state []byte)) error {
 	return nil
 }
 
-// machineKey is what session.again has for the machine: its state has been gone on
+// machineKey is what session.mustReseed has for the machine: its state has been gone on
 // from. No runtime is called so.
 const machineKey = "(machine)"
 
-// machineState gives what a machine is to begin as; nil: afresh.
-func (s *session) machineState() *sandbox.MachineState {
+// savedState gives what the machine is to begin as; nil: afresh.
+func (r *machineResidence) savedState() *sandbox.MachineState {
+	s := r.s
 	s.checkpointMu.Lock()
 	defer s.checkpointMu.Unlock()
-	if s.machineSaver() == nil || len(s.live()) > 0 {
+	if r.snapshot == nil || s.instances.count() > 0 {
 		return nil
 	}
 	state := s.repo.Machine()
-	if state != nil && !s.waitsInMachine() {
+	if state != nil && !r.waitsInHead() {
 		state.Reseed = state.Reseed || s.mustReseed[machineKey]
 	}
 	return state
 }
 
-// waitsInMachine tells whether the head's machine has a run in it that waits: then
-// nothing has run in its interpreter since. The caller holds s.keeping.
-func (s *session) waitsInMachine() bool {
-	head := s.repo.Head()
+// waitsInHead reports whether the head's machine has a run in it that waits: then
+// nothing has run in its interpreter since. The caller holds checkpointMu.
+func (r *machineResidence) waitsInHead() bool {
+	head := r.s.repo.Head()
 	w := head.Waits()
 	return w != nil && head.Machine.Holds(w.Runtime)
 }
@@ -123,7 +126,8 @@ func (s *session) waitsInMachine() bool {
 // adoptRestored deals with a machine that began as what was saved, of which in is an
 // interpreter: the others that it holds are taken over, and of those that it does
 // not the next result tells.
-func (s *session) adoptRestored(ctx context.Context, spec sandbox.Spec, in sandbox.Instance) {
+func (r *machineResidence) adoptRestored(ctx context.Context, spec sandbox.Spec, in sandbox.Instance) {
+	s := r.s
 	s.mustReseed[machineKey] = true
 	s.checkpointMu.Lock()
 	held := s.repo.Head().Machine.Interpreters
@@ -133,12 +137,10 @@ func (s *session) adoptRestored(ctx context.Context, spec sandbox.Spec, in sandb
 		if runtime != spec.Runtime {
 			spec := s.spec(runtime)
 			var err error
-			if other, err = guard("going on", func() (sandbox.Instance, error) { return s.backend.Start(ctx, spec) }); err != nil {
+			if other, err = guard("going on", func() (sandbox.Instance, error) { return r.backend.Start(ctx, spec) }); err != nil {
 				s.manager.log.WarnContext(ctx, "an interpreter is not in its machine any more", "session", s.id, "runtime", runtime, "cause", fault.CauseOf(err))
 			} else {
-				s.mu.Lock()
-				s.interpreters[runtime] = other
-				s.mu.Unlock()
+				s.instances.put(runtime, other)
 			}
 		}
 		one, ok := other.(sandbox.RestoredInstance)
@@ -151,7 +153,8 @@ func (s *session) adoptRestored(ctx context.Context, spec sandbox.Spec, in sandb
 }
 
 // restoreFailed notes that what was saved of the machine cannot be gone on with.
-func (s *session) restoreFailed(why string) {
+func (r *machineResidence) restoreFailed(why string) {
+	s := r.s
 	s.checkpointMu.Lock()
 	defer s.checkpointMu.Unlock()
 	for runtime := range s.repo.Head().Machine.Interpreters {
@@ -161,17 +164,18 @@ func (s *session) restoreFailed(why string) {
 	}
 }
 
-// checkpointMachine makes a checkpoint with the machine before that ends, and tells
-// whether it did: then nothing of it is lost. It is the caller's turn.
-func (s *session) checkpointMachine(ctx context.Context, n checkpoint.Note) bool {
-	n.Save, n.MachineMoved, n.Resting = s.saveMachine(), true, true
+// checkpoint makes a checkpoint with the machine before that ends, and reports whether it
+// did: then nothing of it is lost. It is the caller's turn.
+func (r *machineResidence) checkpoint(ctx context.Context, n checkpoint.Note) bool {
+	s := r.s
+	n.Save, n.MachineMoved, n.Resting = r.saveMachine(), true, true
 	switch {
 	case n.Save == nil || s.isEphemeral():
 		return false
 	case n.Cause == history.CauseIdle:
-		n.Save = s.unlessWaiters(n.Save)
+		n.Save = s.turns.unlessWaiters(n.Save)
 	default:
-		s.dropPrestarted() // of which nobody has anything to keep
+		r.dropPrestarted() // of which nobody has anything to keep
 	}
 	if _, err := s.keep(ctx, n, nil); errors.Is(err, errTurnAwaited) {
 		return false
@@ -183,26 +187,36 @@ func (s *session) checkpointMachine(ctx context.Context, n checkpoint.Note) bool
 	return true
 }
 
-// checkpointForFork makes a checkpoint with the machine for a fork that begins now, where
-// nobody is at work in the session.
-func (s *session) checkpointForFork(ctx context.Context) {
-	if s.machineSaver() == nil {
+// saved says that nothing has run since the machine was saved.
+func (r *machineResidence) saved() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unsavedSince = time.Time{}
+}
+
+func (r *machineResidence) saveLast(ctx context.Context) bool {
+	return r.checkpoint(ctx, checkpoint.Note{Cause: history.CauseSleep})
+}
+
+// saveForFork saves the machine where nobody is at work in the session.
+func (r *machineResidence) saveForFork(ctx context.Context) {
+	if r.snapshot == nil {
 		return
 	}
-	t := s.tryTurn(ctx)
+	t := r.s.turns.try(ctx)
 	if t == nil {
 		return // a program runs, which has no part in the fork
 	}
-	defer s.leave(t)
+	defer r.s.turns.leave(t)
 	ctx, cancel := lasting(t.ctx)
 	defer cancel()
-	s.reapDead(ctx)
-	s.checkpointMachine(ctx, checkpoint.Note{Cause: history.CauseFork})
+	r.s.reapDead(ctx)
+	r.checkpoint(ctx, checkpoint.Note{Cause: history.CauseFork})
 }
 
-// dropMachineState has the next interpreter begin in a fresh machine. None lives, and
-// it is the caller's turn.
-func (s *session) dropMachineState(ctx context.Context) error {
+// forgetSaved has the next interpreter begin in a fresh machine.
+func (r *machineResidence) forgetSaved(ctx context.Context) error {
+	s := r.s
 	s.checkpointMu.Lock()
 	there := s.repo.Head().Machine != nil
 	s.checkpointMu.Unlock()

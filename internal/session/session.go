@@ -10,7 +10,6 @@ import (
 
 	"paddock/internal/checkpoint"
 	"paddock/internal/fault"
-	"paddock/internal/loopback"
 	"paddock/internal/sandbox"
 	"paddock/internal/workspace"
 )
@@ -23,21 +22,21 @@ type session struct {
 
 	opened  chan struct{} // closed when opening is over
 	openErr error         // set before
-	drained chan struct{} // closed when the queue is empty after the end was ordered
-	closed  chan struct{} // closed at gone
+	turns   *turns        // who may work in it
 
 	// Set while it is opened:
 	backend    sandbox.Backend
-	backendErr error // why there is none
+	backendErr error     // why there is none
+	residence  residence // where its interpreters live
 	tree, tmp  *workspace.Tree
 	release    func() error // lets go of the lock; nil: it is not held
+
+	instances instances // the interpreters that it has
 
 	// Of the first in the queue, the opening and the end:
 	notices                    // what the next result has to tell
 	mustReseed map[string]bool // runtimes whose state on disk has been gone on from
-	ports      *loopback.Ports // of its machine
 	ended      string          // the run that waited and was given up when it was opened; empty: none
-	prestarted *prestarted     // that nobody has used; nil: there is none
 	// unsavedPlaces is in how many places files were not kept when results last told of it.
 	unsavedPlaces int
 
@@ -47,28 +46,48 @@ type session struct {
 	dirtyRuntimes     map[string]bool  // runtimes whose live interpreter is not what the head says
 	needsFullSnapshot map[string]bool  // those whose live interpreter wrote what is in no checkpoint: what it writes next has to be whole
 
-	mu           sync.Mutex // guards what follows
-	phase        phase
-	sleeping     bool    // it leaves only to be opened again
-	dirty        bool    // what lives is not on disk as it is: it does not sleep
-	users        int     // who uses its files: it does not sleep meanwhile
-	queue        []*turn // in order of arrival; the first is at work
-	record       record
-	number       int64                       // of the execution that is at work
-	interpreters map[string]sandbox.Instance // by runtime; changed by the first in the queue
-	endErr       error                       // what was left undone at the end
-	metered      metered                     // what its machine had used when somebody last looked
-	booted       time.Time                   // when its machine began; zero: it has none
-	unsavedSince time.Time                   // when something last ran in its machine, and was not saved; zero: nothing did
+	mu     sync.Mutex // guards what follows
+	dirty  bool       // what lives is not on disk as it is: it does not sleep
+	record record
+	number int64 // of the execution that is at work
+	endErr error // what was left undone at the end
 }
 
 func newSession(m *Manager, k key) *session {
-	return &session{
-		key: k, manager: m, dir: m.folder(k),
-		opened: make(chan struct{}), drained: make(chan struct{}), closed: make(chan struct{}),
-		interpreters: map[string]sandbox.Instance{}, notices: notices{lostReasons: map[string]string{}}, mustReseed: map[string]bool{},
+	s := &session{
+		key: k, manager: m, dir: m.folder(k), opened: make(chan struct{}),
+		notices: notices{lostReasons: map[string]string{}}, mustReseed: map[string]bool{},
 		dirtyRuntimes: map[string]bool{}, needsFullSnapshot: map[string]bool{},
 	}
+	s.turns = newTurns(k.id, s.noteUsed)
+	s.setBackend(nil, nil)
+	return s
+}
+
+// setBackend says what runs the session's programs, or why nothing does.
+func (s *session) setBackend(b sandbox.Backend, err error) {
+	s.backend, s.backendErr, s.residence = b, err, newResidence(s, b)
+}
+
+// noteUsed has the record say that the session was used just now.
+func (s *session) noteUsed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.record.LastUsedAt = time.Now()
+}
+
+// lastUsed is when the session was used last.
+func (s *session) lastUsed() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.record.LastUsedAt
+}
+
+// expiresAt is when the session expires if it is not used until then.
+func (s *session) expiresAt() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.manager.expiresAt(s.record)
 }
 
 var idPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
@@ -100,36 +119,26 @@ func errNotFound(id ID) error {
 }
 
 func (s *session) info() (Info, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.awakeLocked(); err != nil {
+	s.turns.mu.Lock()
+	defer s.turns.mu.Unlock()
+	if err := s.turns.awakeLocked(); err != nil {
 		return Info{}, err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	i := s.manager.describe(s.record)
 	i.State, i.Checkpoints = Idle, int(s.record.checkpoints)
 	switch {
-	case len(s.queue) > 1:
+	case len(s.turns.queue) > 1:
 		i.State = Queued
-	case len(s.queue) == 1:
+	case len(s.turns.queue) == 1:
 		i.State = Running
 	case i.Waiting != nil:
 		i.State = Waiting
-	case s.liveLocked():
+	case s.instances.anyLives():
 		i.State = Live
 	}
 	return i, nil
-}
-
-// liveLocked tells whether any interpreter lives.
-func (s *session) liveLocked() bool {
-	for _, in := range s.interpreters {
-		select {
-		case <-in.Done():
-		default:
-			return true
-		}
-	}
-	return false
 }
 
 // enumerate gives names as a sentence holds them.

@@ -15,18 +15,18 @@ import (
 var errAsleep = errors.New("session: it is asleep")
 
 // takeTurn finds a session and waits for a turn in it that is not an execution. See
-// [session.takeTurn].
+// [turns.take].
 func (m *Manager) takeTurn(ctx context.Context, owner Owner, id ID, stop error) (*session, *turn, error) {
 	for {
 		s, err := m.find(owner, id)
 		if err != nil {
 			return nil, nil, err
 		}
-		t, err := s.takeTurn(ctx, "", stop)
+		t, err := s.turns.take(ctx, "", stop)
 		if !errors.Is(err, errAsleep) {
 			return s, t, err
 		}
-		<-s.closed
+		<-s.turns.closed
 	}
 }
 
@@ -37,59 +37,39 @@ func (m *Manager) use(owner Owner, id ID) (s *session, done func(), err error) {
 		if s, err = m.find(owner, id); err != nil {
 			return nil, nil, err
 		}
-		if done, err = s.hold(); !errors.Is(err, errAsleep) {
+		if done, err = s.turns.hold(); !errors.Is(err, errAsleep) {
 			return s, done, err
 		}
-		<-s.closed
+		<-s.turns.closed
 	}
 }
 
-// hold keeps an open session awake.
-func (s *session) hold() (done func(), err error) {
+// canSleepLocked reports whether a session may be put to sleep: nothing runs or waits,
+// nobody uses its files, and all of it is on disk. The caller holds turns.mu.
+func (s *session) canSleepLocked() bool {
+	if !s.turns.unusedLocked() {
+		return false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.awakeLocked(); err != nil {
-		return nil, err
-	}
-	s.record.LastUsedAt = time.Now()
-	s.users++
-	held := true
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if held {
-			held = false
-			s.users--
-			s.record.LastUsedAt = time.Now()
-		}
-	}, nil
+	return !s.dirty && !s.record.Settings.Ephemeral
 }
 
-// awakeLocked tells why a session cannot be used; nil: it can.
-func (s *session) awakeLocked() error {
-	switch {
-	case s.phase == free || s.phase == working:
-		return nil
-	case s.sleeping:
-		return errAsleep
-	}
-	return errNotFound(s.id)
-}
-
-// restful tells under the lock whether a session may be put to sleep: nothing
-// runs or waits, nobody uses its files, and all of it is on disk.
-func (s *session) canSleepLocked() bool {
-	return s.phase == free && s.users == 0 && !s.dirty && !s.record.Settings.Ephemeral
+// canSleep is canSleepLocked for who does not hold the lock.
+func (s *session) canSleep() bool {
+	s.turns.mu.Lock()
+	defer s.turns.mu.Unlock()
+	return s.canSleepLocked()
 }
 
 // sleep lets go of a session that may rest: its interpreters end, and what it
 // is stays on disk. It tells whether it did, and has waited for it.
 func (m *Manager) sleep(s *session, allow func() bool) bool {
-	if !s.end(nil, func() bool {
+	if !s.turns.end(nil, func() bool {
 		if !s.canSleepLocked() || allow != nil && !allow() {
 			return false
 		}
-		s.sleeping = true
+		s.turns.sleeping = true
 		return true
 	}) {
 		return false
@@ -130,21 +110,19 @@ func (m *Manager) sleepIdle(now time.Time) time.Duration {
 		return next
 	}
 	for _, s := range m.open("") {
-		due := func() time.Time { return s.record.LastUsedAt.Add(m.config.SleepAfter) }
-		if s.hasBackgroundWork(m.ctx, func() bool { return s.canSleepLocked() && !now.Before(due()) }) {
+		due := func() time.Time { return s.lastUsed().Add(m.config.SleepAfter) }
+		if s.canSleep() && !now.Before(due()) && s.hasBackgroundWork(m.ctx) {
 			next = min(next, m.config.SleepAfter) // it may be done by then
 			continue
 		}
 		if m.sleep(s, func() bool { return !now.Before(due()) }) {
 			continue
 		}
-		s.mu.Lock()
-		if s.canSleepLocked() {
+		if s.canSleep() {
 			next = min(next, due().Sub(now))
-		} else if !s.record.Settings.Ephemeral {
+		} else if !s.isEphemeral() {
 			next = min(next, m.config.SleepAfter) // it is in use, and may rest by then
 		}
-		s.mu.Unlock()
 	}
 	return next
 }
@@ -155,9 +133,7 @@ func (m *Manager) makeRoom(o Owner, but *session) bool {
 	all := slices.DeleteFunc(m.open(o), func(s *session) bool { return s == but })
 	used := map[*session]time.Time{}
 	for _, s := range all {
-		s.mu.Lock()
-		used[s] = s.record.LastUsedAt
-		s.mu.Unlock()
+		used[s] = s.lastUsed()
 	}
 	slices.SortFunc(all, func(a, b *session) int { return cmp.Or(used[a].Compare(used[b]), cmp.Compare(a.id, b.id)) })
 	return slices.ContainsFunc(all, func(s *session) bool { return m.sleep(s, nil) })
@@ -213,11 +189,4 @@ func (m *Manager) checkStored(o Owner) error {
 	}
 	return fault.New(fault.Exhausted, "there are %d sessions already, and no more are allowed", u.Sessions).
 		WithHint("destroy those that are no longer needed; the operator can raise sessions.max_stored_per_client")
-}
-
-// isSleeping tells whether a session is going to sleep, or has.
-func (s *session) isSleeping() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sleeping && (s.phase == leaving || s.phase == gone)
 }

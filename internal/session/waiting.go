@@ -89,8 +89,7 @@ func (r *run) wait(exit sandbox.Exit, reasons map[int]string, wall time.Duration
 		n := r.p.note(t)
 		n.Content = content
 		if !keeps(r.in) { // the program waits on in its machine, as that is saved
-			s.dropPrestarted() // of which nobody has anything to keep
-			n.Save, n.MachineMoved = s.saveMachine(), true
+			n.Save, n.MachineMoved = s.residence.saver(), true
 		}
 		n.Waiting = &history.Waiting{
 			Execution: t.execution, Runtime: r.p.runtime.Name, Language: r.p.command.Language, Since: time.Now().UTC(), Reasons: res.Waiting,
@@ -191,10 +190,7 @@ func (s *session) waits() *history.Waiting {
 
 // checkContinue gives the run that a request goes on with.
 func (s *session) checkContinue(execution string) (*history.Waiting, error) {
-	s.mu.Lock()
-	busy := slices.ContainsFunc(s.queue, func(t *turn) bool { return t.execution == execution })
-	s.mu.Unlock()
-	if busy {
+	if s.turns.has(execution) {
 		return nil, errAlreadyRunning(execution)
 	}
 	if w := s.waits(); w != nil && w.Execution == execution {

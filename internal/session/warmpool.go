@@ -40,9 +40,11 @@ func newPool(m *Manager) *pool.Pool {
 		Log: m.log,
 	})
 	s := newSession(m, key{})
-	s.backend = m.config.Backends[0]
-	if w, ok := s.wanted(); ok {
-		p.Expect(w)
+	s.setBackend(m.config.Backends[0], nil)
+	if r, ok := s.residence.(*machineResidence); ok {
+		if w, ok := r.wanted(); ok {
+			p.Expect(w)
+		}
 	}
 	return p
 }
@@ -56,7 +58,8 @@ func (m *Manager) sweepPools() {
 
 // wanted is the machine that a new session wants. It is false where none can be booted
 // ahead: what is in the machine beside the session's folders is its owner's.
-func (s *session) wanted() (pool.Want, bool) {
+func (r *machineResidence) wanted() (pool.Want, bool) {
+	s := r.s
 	w := pool.Want{Backend: s.backend, Spec: s.bare("")}
 	if len(w.Spec.Mounts) != len(s.own()) || w.Spec.Limits.Metered {
 		return pool.Want{}, false
@@ -81,13 +84,13 @@ func (s *session) own() []string {
 	return all
 }
 
-// takePooled gives a machine that was booted ahead; nil: there is none.
-func (s *session) takePooled() *pool.Slot {
-	w, ok := s.wanted()
+// takePooled gives a machine that was booted ahead.
+func (r *machineResidence) takePooled() *pool.Slot {
+	w, ok := r.wanted()
 	if !ok {
 		return nil
 	}
-	return s.manager.pool.Take(w)
+	return r.s.manager.pool.Take(w)
 }
 
 // makeFolder makes one of a new session's: the slot's, where there is one.
@@ -115,15 +118,14 @@ type prestarted struct {
 	in      sandbox.Instance
 }
 
-// adopt makes a slot's machine the session's, which has its folders already. Where
-// that does not work, or there is not the memory, the slot is given up, and the
+// adopt gives the slot up where its machine cannot be used, or there is not the memory: the
 // first call boots a machine.
-func (s *session) adopt(from *pool.Slot) {
+func (r *machineResidence) adopt(from *pool.Slot) {
 	if from == nil {
 		return
 	}
-	m, runtime := s.manager, from.Runtime()
-	h := s.holder(runtime)
+	s, m, runtime := r.s, r.s.manager, from.Runtime()
+	h := r.holder(runtime)
 	in, err := from.Adopt(m.ctx, s.spec(runtime), func(bytes int64) bool {
 		_, ok := m.memory.Grow(h, bytes, m.config.OwnerMemoryBytes, m.config.TotalMemoryBytes)
 		return ok
@@ -133,20 +135,17 @@ func (s *session) adopt(from *pool.Slot) {
 		m.memory.Set(h, 0)
 		return
 	}
-	s.prestarted = &prestarted{runtime, in}
-	s.mu.Lock()
-	s.booted = time.Now()
-	s.mu.Unlock()
+	r.prestarted = &prestarted{runtime, in}
+	r.mu.Lock()
+	r.booted = time.Now()
+	r.mu.Unlock()
 	m.onMachineBooted()
 }
 
-// markReseed gives a session that was emptied a machine that was booted ahead, with its
-// folders, where there is one: else its next call boots one. It is the caller's turn.
-func (s *session) markReseed() {
-	if s.backend == nil || !hasMachines(s.backend) {
-		return
-	}
-	from := s.takePooled()
+// refill gives an emptied session a machine that was booted ahead, where there is one: else
+// its next call boots one.
+func (r *machineResidence) refill() {
+	s, from := r.s, r.takePooled()
 	if from == nil {
 		return
 	}
@@ -162,37 +161,35 @@ func (s *session) markReseed() {
 		from.Discard()
 		return
 	}
-	s.adopt(from)
+	r.adopt(from)
 }
 
 // usePrestarted gives the interpreter that was started before the session was made, once;
 // nil where there is none, or it is another runtime's.
-func (s *session) usePrestarted(runtime string) sandbox.Instance {
-	spare := s.prestarted
+func (r *machineResidence) usePrestarted(runtime string) sandbox.Instance {
+	spare := r.prestarted
 	if spare == nil || spare.runtime != runtime {
 		return nil
 	}
-	select {
-	case <-spare.in.Done():
-		s.dropPrestarted()
+	if hasEnded(spare.in) {
+		r.dropPrestarted()
 		return nil
-	default:
 	}
-	s.prestarted = nil
+	r.prestarted = nil
 	return spare.in
 }
 
 // dropPrestarted ends the interpreter that nobody used, and the session's machine where
 // nobody else is in it.
-func (s *session) dropPrestarted() {
-	spare := s.prestarted
+func (r *machineResidence) dropPrestarted() {
+	s, spare := r.s, r.prestarted
 	if spare == nil {
 		return
 	}
-	s.prestarted = nil
+	r.prestarted = nil
 	if err := closeInstance(spare.in); err != nil {
 		s.manager.log.Warn("an interpreter did not close well", "session", s.id, "cause", fault.CauseOf(err))
 	}
 	s.releaseMemory(spare.runtime)
-	s.onMachineGone()
+	r.ended()
 }
