@@ -12,7 +12,7 @@
 // exported and imported (export.go, import.go).
 //
 // A call goes through plan.go (what it asks for), queue.go (its turn), execute.go, run.go,
-// interpreter.go (what it runs in), hostcalls.go (its calls to the host), notice.go (what
+// interpreter.go (what it runs in), package hostcalls (its calls to the host), notice.go (what
 // its result says in addition) and checkpointing.go; a call that waits for a person also
 // through waiting.go. Packages checkpoint, pool, quota and sessionfile know no session.
 //

@@ -13,11 +13,16 @@ import (
 	"paddock/internal/fault"
 	"paddock/internal/pool"
 	"paddock/internal/sandbox"
+	"paddock/internal/session/hostcalls"
 	"paddock/internal/workspace"
 )
 
 // What programs find and ask beyond their session is given by functions of the
 // Config's: a session does not know what it is.
+
+// ErrSuspended is why the ctx of a call ends that waits for a person when its run is
+// suspended: the call is made again, with the same number. See [Run.Suspend].
+var ErrSuspended = sandbox.ErrWaiting
 
 // Run is whose call Tools.Call answers.
 type Run struct {
@@ -216,7 +221,7 @@ func (s *session) adoptOrCreateMounts(from *pool.Slot) error {
 }
 
 // answering gives what answers the calls of a run's program; nil: nothing does.
-func (r *run) answering() func(context.Context, sandbox.Call, func(string)) []byte {
+func (r *run) answering() hostcalls.Answer {
 	s, t := r.s, r.t
 	tools := s.manager.config.Tools
 	if tools == nil {
@@ -229,7 +234,7 @@ func (r *run) answering() func(context.Context, sandbox.Call, func(string)) []by
 				s.manager.log.ErrorContext(ctx, "answering a call panicked", "session", s.id, "execution", t.execution, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			}
 		}()
-		return tools.Call(ctx, Run{Owner: s.owner, Session: s.id, Execution: t.execution, Put: s.putFile, Suspend: suspend, InBackground: func() { r.background.Add(1) }}, c)
+		return tools.Call(ctx, Run{Owner: s.owner, Session: s.id, Execution: t.execution, Put: s.putFile, Suspend: suspend, InBackground: r.calls.CountBackground}, c)
 	}
 }
 

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
+	"paddock/internal/session/hostcalls"
 	"paddock/internal/workspace"
 )
 
@@ -20,20 +20,19 @@ type run struct {
 	req    Request
 	in     sandbox.Instance
 	before workspace.Snapshot // where nothing is kept right after the run
-	calls  hostCalls
+	calls  *hostcalls.Calls
 
-	from       *suspended // what it goes on from; nil: it begins
-	counted    bool       // among the session's executions
-	inPlace    bool       // it waits for a person where it is
-	stdout     recorder
-	stderr     recorder
-	earlier    [2]string // what an earlier result had of the two
-	shown      displays
-	used       sandbox.Usage // of what has run, but for what an earlier call saw
-	waited     time.Duration // at its end, for a person
-	began      Traffic       // of the session, when it began, or went on
-	refused    string        // what it was refused, as far as that was asked for
-	background atomic.Int64  // calls that are none of tools
+	from    *suspended // what it goes on from; nil: it begins
+	counted bool       // among the session's executions
+	inPlace bool       // it waits for a person where it is
+	stdout  recorder
+	stderr  recorder
+	earlier [2]string // what an earlier result had of the two
+	shown   displays
+	used    sandbox.Usage // of what has run, but for what an earlier call saw
+	waited  time.Duration // at its end, for a person
+	began   Traffic       // of the session, when it began, or went on
+	refused string        // what it was refused, as far as that was asked for
 }
 
 // runProgram runs the program, or goes on with it; it is the caller's turn.
@@ -47,7 +46,7 @@ func (s *session) runProgram(t *turn, p plan, req Request) (Result, error) {
 	}
 	s.refreshMounts(context.WithValue(t.ctx, programKey{}, req.Code))
 	r := &run{s: s, t: t, p: p, req: req, in: in, began: s.traffic()}
-	r.calls = hostCalls{answer: r.answering(), pending: map[int]*pendingCall{}, changed: make(chan struct{}, 1)}
+	r.calls = hostcalls.New(r.answering())
 	r.inPlace = s.manager.config.WaitInPlace < 0 || s.isEphemeral() || !s.residence.suspends(in)
 	if s.manager.config.AsyncCheckpoint || s.isEphemeral() {
 		if r.before, err = s.tree.Snapshot(); err != nil {
@@ -82,7 +81,7 @@ func (r *run) begin() error {
 	c := &r.p.command
 	c.Stdout, c.Stderr, c.Display = &r.stdout, &r.stderr, r.shown.add
 	if s.manager.config.Tools != nil {
-		c.Call = r.calls.call
+		c.Call = r.calls.Call
 	}
 	if r.from != nil {
 		r.resume()
@@ -134,19 +133,19 @@ func (r *run) runUntilDone() (Result, error) {
 // runOnce runs the program until it has ended or does nothing but wait for a person, and
 // gives for what, by the numbers of its calls.
 func (r *run) runOnce(ctx context.Context) (exit sandbox.Exit, reasons map[int]string, err error) {
-	defer r.calls.end(nil)
+	defer r.calls.End(nil)
 	for {
 		cmd := r.p.command
 		cmd.Limits = r.remaining(cmd.Limits)
 		if !r.inPlace {
-			cmd.Suspend = r.calls.next(func() time.Duration { return r.waitInPlace(ctx) })
+			cmd.Suspend = r.calls.Begin(func() time.Duration { return r.waitInPlace(ctx) })
 		}
 		exit, err = guard("running", func() (sandbox.Exit, error) { return r.in.Run(ctx, cmd) })
 		r.addEarlier(&exit)
 		if err != nil || exit.Cause != sandbox.Waiting {
 			return exit, nil, err
 		}
-		reasons, r.waited = r.calls.drain(ctx, exit.Open)
+		reasons, r.waited = r.calls.Drain(ctx, exit.Open)
 		if len(reasons) > 0 {
 			return exit, reasons, nil
 		}

@@ -155,7 +155,7 @@ func (r *run) resume() {
 
 // backgroundCalls is how many calls of the run were none of tools.
 func (r *run) backgroundCalls() int {
-	n := int(r.background.Load())
+	n := r.calls.Background()
 	if r.from != nil {
 		n += r.from.Beside
 	}
