@@ -4,10 +4,8 @@ import (
 	"context"
 	"io"
 	"maps"
-	"path/filepath"
 	"time"
 
-	"paddock/internal/blob"
 	"paddock/internal/checkpoint"
 	"paddock/internal/fault"
 	"paddock/internal/history"
@@ -22,13 +20,13 @@ const keepTime = 5 * time.Minute
 // openKept opens what is on disk of the session's line.
 func (s *session) openKept() error {
 	m := s.manager
-	store, err := m.blobs(s.owner)
+	store, err := m.local.Blobs(string(s.owner))
 	if err != nil {
 		return err
 	}
 	s.repo, err = checkpoint.Open(checkpoint.Config{
 		Owner: string(s.owner), Session: string(s.id),
-		Store: store, Folder: m.checkpointsFolder(s.key), Files: m.config.files(),
+		Store: store, Folder: m.local.Checkpoints(s.stored()), Files: m.local.Files(),
 		Trees: map[string]*workspace.Tree{workspaceFolder: s.tree, tmpFolder: s.tmp}, Shown: workspaceFolder,
 		Ephemeral: s.isEphemeral(), Most: m.config.Checkpoints,
 		Record: s.encodeRecord, Moved: s.moved, Undone: s.undone, Littered: func(bytes int64) { m.noteGarbageBytes(s.owner, bytes) },
@@ -215,29 +213,4 @@ func (s *session) resume(runtime string) *sandbox.Resume {
 		r.Reseed = r.Reseed || s.mustReseed[runtime]
 	}
 	return r
-}
-
-// checkpointsFolder is where the manifests of a session lie; blobsFolder where
-// an owner's blobs do.
-func (m *Manager) checkpointsFolder(k key) string {
-	return filepath.Join(m.config.Dir, "checkpoints", filepath.Base(m.ownerFolder(k.owner)), string(k.id))
-}
-
-func (m *Manager) blobsFolder(o Owner) string {
-	return filepath.Join(m.config.Dir, "blobs", filepath.Base(m.ownerFolder(o)))
-}
-
-// blobs gives an owner's store, opening it when it is first asked for.
-func (m *Manager) blobs(o Owner) (*blob.Store, error) {
-	m.storing.Lock()
-	defer m.storing.Unlock()
-	if b := m.stores[o]; b != nil {
-		return b, nil
-	}
-	b, err := blob.Open(m.blobsFolder(o), blob.Options{Files: m.config.Files})
-	if err != nil {
-		return nil, unusable(err)
-	}
-	m.stores[o] = b
-	return b, nil
 }

@@ -57,7 +57,7 @@ const mostReadings = 10
 // open: the one that has it may be giving some up just now.
 func (m *Manager) checkpointsOnDisk(k key) (all []Checkpoint, err error) {
 	for range mostReadings {
-		if _, err := m.readRecord(k); err != nil {
+		if _, err := m.store.Read(k.stored()); err != nil {
 			return nil, err
 		}
 		s := newSession(m, k)
@@ -78,7 +78,7 @@ func (m *Manager) checkpointsOnDisk(k key) (all []Checkpoint, err error) {
 	return nil, fault.New(fault.Conflict, "the checkpoints of the session %q change while they are read", k.id).WithHint("try again")
 }
 
-// describeKept describes all that can be gone back to. The caller holds s.keeping.
+// describeKept describes all that can be gone back to. The caller holds s.checkpointMu.
 func (s *session) describeKept() (all []Checkpoint, err error) {
 	steps, err := s.repo.History()
 	for _, c := range steps {

@@ -2,13 +2,8 @@ package session
 
 import (
 	"context"
-	"errors"
-	"io/fs"
-	"path/filepath"
 
 	"paddock/internal/fault"
-	"paddock/internal/history"
-	"paddock/internal/workspace"
 )
 
 // Destroy stops what runs or waits and removes the session with its files and
@@ -53,47 +48,37 @@ func (m *Manager) Destroy(ctx context.Context, owner Owner, id ID) error {
 // remove removes a session that nobody has open, unless allow says no when its
 // record is read. It need not be whole for that.
 func (m *Manager) remove(ctx context.Context, k key, cause error, allow func(record) bool) (err error) {
-	s := newSession(m, k)
-	if s.record, err = m.readRecord(k); err != nil && fault.KindOf(err) == fault.NotFound {
+	claim, err := m.store.Claim(k.stored())
+	if err != nil {
 		return err
 	}
-	if err := s.acquire(); err != nil {
-		return err
-	}
-	r, err := m.readRecord(k) // it may have been removed, or used, just now
-	if fault.KindOf(err) == fault.NotFound || allow != nil && (err != nil || !allow(r)) {
-		s.unlock()
+	r, err := m.records.read(k) // it may have been used just now
+	if allow != nil && (err != nil || !allow(r)) {
+		claim.Release()
 		return errNotFound(k.id)
 	}
-	s.record = r
+	s := newSession(m, k)
+	s.claim, s.record = claim, r
 	err = s.erase()
 	m.record(ctx, Event{Action: Destroying, Expired: cause == errExpired, Owner: k.owner, Session: k.id, Isolation: r.Isolation, Err: err})
 	return err
 }
 
-// erase removes what is on disk of a session whose lock we hold, and lets go of
-// that. The record goes first: from then on the session does not exist, whatever
-// is left of it.
+// erase removes what is on disk of a session that this process has claimed, and releases
+// it. The record goes first: from then on the session does not exist, whatever is left of
+// it.
 func (s *session) erase() error {
 	m := s.manager
-	err := m.config.files().Remove(filepath.Join(s.dir, recordFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	if err == nil { // or it might come back, without what belongs to it
-		err = m.config.files().SyncDir(s.dir)
-	}
+	err := s.claim.Remove()
 	if w := s.record.Waiting; w != nil {
 		s.notifyAbandoned(w.Execution)
 	}
 	if err != nil {
-		s.unlock()
+		s.claim.Release()
 	} else {
 		s.notifyRemoved() // while no other session can have its name
-		err = history.RemoveAll(m.checkpointsFolder(s.key), m.config.files())
-		err = errors.Join(err, workspace.RemoveLocked(s.dir, lockFile, s.unlock))
+		err = s.claim.Discard()
 	}
-	m.index.DeleteSession(string(s.owner), string(s.id))
 	m.disk.Forget(string(s.owner))
 	m.noteGarbage(s.owner)
 	if err != nil {
@@ -141,7 +126,7 @@ func (m *Manager) dismantle(s *session, remove bool) {
 			m.log.Warn("a session was not ended cleanly", "session", s.id, "cause", err)
 		}
 		if !s.isEphemeral() {
-			m.index.PutSession(s.rowNow())
+			m.store.Index(s.rowNow())
 		}
 		s.unlock()
 	}

@@ -2,16 +2,10 @@ package session
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
 	"paddock/internal/fault"
-	"paddock/internal/history"
-	"paddock/internal/workspace"
 )
 
 const (
@@ -136,89 +130,32 @@ func (m *Manager) expire(now time.Time) time.Duration {
 	return rest
 }
 
-// sweep destroys the expired sessions that nobody has open, which the index
-// names, or a search through the folders where it does not know or whole is
-// asked for; that removes folders that hold no session any more, too. It gives
+// sweep destroys the expired sessions that no process has open, which the index names, or
+// a search through all of them where it does not know or whole is asked for. It returns
 // how many sessions it destroyed.
 func (m *Manager) sweep(now time.Time, whole bool) (expired int) {
-	rows, err := m.index.Expired(now, mostExpired)
-	if whole || err != nil {
-		return m.search(now)
-	}
-	for _, r := range rows {
-		if m.ctx.Err() != nil {
-			break
-		}
-		if m.removeExpired(key{Owner(r.Owner), ID(r.ID)}, now) {
+	for k := range m.store.Expired(m.ctx, now, whole) {
+		if m.removeExpired(keyOf(k), now) {
 			expired++
-		} else if _, err := os.Lstat(m.folder(key{Owner(r.Owner), ID(r.ID)})); errors.Is(err, fs.ErrNotExist) {
-			m.index.DeleteSession(r.Owner, r.ID)
 		}
 	}
 	return expired
 }
 
-// mostExpired bounds what one sweep destroys by the index.
-const mostExpired = 10_000
-
 func (m *Manager) removeExpired(k key, now time.Time) bool {
-	if held(m.folder(k)) {
+	if m.store.Held(k.stored()) {
 		return false
 	}
 	err := m.remove(m.ctx, k, errExpired, func(r record) bool {
 		// The record does not know of what was written from outside of programs
 		// before a crash.
-		if at, err := history.Latest(m.checkpointsFolder(k), m.config.files()); err == nil && at.After(r.LastUsedAt) {
-			r.LastUsedAt = at
+		if newest, err := m.store.Newest(k.stored()); err == nil && newest != nil && newest.At.After(r.LastUsedAt) {
+			r.LastUsedAt = newest.At
 		}
-		return !now.Before(m.expiresAt(r))
+		return !now.Before(m.records.expiresAt(r))
 	})
 	if err == nil {
 		m.log.Info("session expired", "session", k.id)
 	}
 	return err == nil
-}
-
-func (m *Manager) search(now time.Time) (expired int) {
-	locks, err := filepath.Glob(filepath.Join(m.config.Dir, "owners", "*", "*", lockFile))
-	if err != nil {
-		m.log.Error("the state folder cannot be searched", "cause", err)
-	}
-	for _, path := range locks {
-		if m.ctx.Err() != nil {
-			return expired
-		}
-		dir := filepath.Dir(path)
-		r, there := m.recordIn(dir)
-		if !there {
-			m.sweepRest(dir, now)
-			continue
-		}
-		if r.ID == "" || now.Before(m.expiresAt(r)) {
-			continue
-		}
-		if k := (key{r.Owner, r.ID}); m.folder(k) == dir && m.removeExpired(k, now) {
-			expired++
-		}
-	}
-	return expired
-}
-
-// sweepRest removes what is left of a session whose removal was interrupted.
-func (m *Manager) sweepRest(dir string, now time.Time) {
-	info, err := os.Stat(dir)
-	if err != nil || now.Sub(info.ModTime()) < sweepEvery {
-		return // it may be in the making
-	}
-	unlock, err := tryLock(filepath.Join(dir, lockFile), os.O_RDWR)
-	if err != nil || unlock == nil {
-		return
-	}
-	if _, there := m.recordIn(dir); there {
-		unlock()
-		return
-	}
-	if err := workspace.RemoveLocked(dir, lockFile, unlock); err != nil {
-		m.log.Warn("the rest of a session cannot be removed", "cause", err)
-	}
 }

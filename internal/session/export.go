@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"path/filepath"
 	"time"
 
 	"paddock/internal/blob"
@@ -21,7 +20,7 @@ import (
 const scratchFolder = "scratch"
 
 func (m *Manager) scratch() sessionfile.Scratch {
-	return sessionfile.Scratch{Files: m.config.files(), Dir: filepath.Join(m.config.Dir, scratchFolder)}
+	return sessionfile.Scratch{Files: m.local.Files(), Dir: m.local.Of(scratchFolder)}
 }
 
 // sweepScratch removes what processes left there that are gone.
@@ -103,7 +102,7 @@ func (p *parcel) take(ctx context.Context) error {
 	if s.backend == nil {
 		return s.backendErr
 	}
-	if p.store, err = s.manager.blobs(s.owner); err == nil {
+	if p.store, err = s.manager.local.Blobs(string(s.owner)); err == nil {
 		p.batch, err = p.store.Begin(t.ctx)
 	}
 	if err != nil {

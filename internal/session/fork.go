@@ -12,6 +12,7 @@ import (
 	"paddock/internal/fault"
 	"paddock/internal/history"
 	"paddock/internal/sandbox"
+	"paddock/internal/sessionstore"
 )
 
 // maxForks bounds how many sessions one Fork makes.
@@ -40,7 +41,7 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 		s.residence.saveForFork(ctx)
 	}
 	// While it is held, nothing that the checkpoint refers to is collected.
-	store, err := m.blobs(owner)
+	store, err := m.local.Blobs(string(owner))
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +57,7 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 	group := ""
 	if count > 1 {
 		group = newID("g-")
-		done, err := m.making(owner, group)
+		done, err := m.store.BeginGroup(string(owner), group)
 		if err != nil {
 			return nil, err
 		}
@@ -71,7 +72,7 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 			err = m.removeForks(ctx, owner, made, err)
 		}
 	}()
-	if err := m.commit(owner, group); err != nil {
+	if err := m.store.CommitGroup(string(owner), group); err != nil {
 		return nil, err
 	}
 	for _, one := range made {
@@ -85,6 +86,23 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 		forks = append(forks, i)
 	}
 	return forks, nil
+}
+
+// leaveGroup has a fork whose group is committed exist by itself, as far as the disk
+// takes that now.
+func (s *session) leaveGroup() {
+	t := s.turns.try(context.Background())
+	if t == nil {
+		return // it is asleep or in use, and does so later
+	}
+	defer s.turns.leave(t)
+	s.mu.Lock()
+	s.record.Group = ""
+	s.mu.Unlock()
+	// Durably: the marker goes when no record names it.
+	if err := s.write(true); err != nil {
+		s.manager.log.Warn("a session's record cannot be written", "session", s.id, "cause", err)
+	}
 }
 
 // forkAll makes the forks of a session: all of them, or none.
@@ -203,7 +221,10 @@ func (m *Manager) newSessionAt(k key, b sandbox.Backend, backendErr error, setti
 		return nil, err
 	}
 	now := time.Now()
-	s.record = record{Version: recordVersion, ID: k.id, Owner: k.owner, Settings: settings, Isolation: b.Name(), CreatedAt: now, LastUsedAt: now, Group: group}
+	s.record = record{
+		Identity: sessionstore.Identity{Version: sessionstore.RecordVersion, ID: string(k.id), Owner: string(k.owner)},
+		Settings: settings, Isolation: b.Name(), CreatedAt: now, LastUsedAt: now, Signature: sessionstore.Signature{Group: group},
+	}
 	s.setBackend(b, nil)
 	err = s.create(from)
 	for _, w := range wait {

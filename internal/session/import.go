@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -31,7 +30,7 @@ func (m *Manager) Import(ctx context.Context, owner Owner, id ID, r io.Reader) (
 		return Info{}, "", err
 	}
 	k := key{owner, id}
-	if _, err := m.readRecord(k); err == nil {
+	if _, err := m.store.Read(k.stored()); err == nil {
 		return Info{}, "", errExists(id)
 	}
 	if err := cmp.Or(m.reclaimDisk(ctx, owner), m.checkStored(owner)); err != nil {
@@ -68,7 +67,7 @@ func (m *Manager) archiveLimits(owner Owner) sessionfile.Limits {
 // unpack makes a session of an archive. Until it is there nothing is collected;
 // where it cannot be made, what was put is.
 func (m *Manager) unpack(ctx context.Context, k key, r io.Reader, limits sessionfile.Limits) (s *session, notice string, err error) {
-	store, err := m.blobs(k.owner)
+	store, err := m.local.Blobs(string(k.owner))
 	if err != nil {
 		return nil, "", err
 	}
@@ -100,7 +99,7 @@ const giveBackTime = 5 * time.Second
 func (m *Manager) giveBack(ctx context.Context, o Owner) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTime)
 	defer cancel()
-	if _, _, err := m.collectOwner(ctx, filepath.Base(m.ownerFolder(o))); err != nil {
+	if err := m.removeContents(ctx, o); err != nil {
 		m.noteGarbage(o)
 	}
 	m.disk.Forget(string(o))

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"path/filepath"
 	"strconv"
 
 	"paddock/internal/fault"
@@ -36,7 +35,7 @@ type ipcResponse struct {
 	Printed   []Printed `json:"printed,omitempty"`
 }
 
-func (m *Manager) ipcFolder() string { return filepath.Join(m.config.Dir, "desks") }
+func (m *Manager) ipcFolder() string { return m.local.Of("desks") }
 
 // ipcName is where the process is asked that signed a record.
 func ipcName(life string, pid int) string { return cmp.Or(life, strconv.Itoa(pid)) }

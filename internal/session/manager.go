@@ -26,20 +26,16 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
-	"paddock/internal/blob"
 	"paddock/internal/fault"
 	"paddock/internal/ipc"
-	"paddock/internal/lock"
 	"paddock/internal/pool"
 	"paddock/internal/quota"
 	"paddock/internal/sandbox"
-	"paddock/internal/store"
+	"paddock/internal/sessionstore"
 	"paddock/internal/workspace"
 )
 
@@ -58,18 +54,18 @@ type Manager struct {
 	disk   *quota.Disk
 	pool   *pool.Pool // nil: no machines are booted ahead
 
-	index *store.Store
+	store   sessionStore
+	local   *sessionstore.Local // what this machine's state folder has of sessions
+	records *records
 
-	storing sync.Mutex // guards what follows
-	stores  map[Owner]*blob.Store
+	storing sync.Mutex          // guards what follows
 	sheds   map[Owner]time.Time // when it was last tried to make room on whose disk
 	garbage map[Owner]int       // how much was removed of whose, since it was collected
 
-	mu         sync.Mutex // guards what follows
-	closed     bool
-	sessions   map[key]*session
-	rebuilding bool        // the index is
-	ipcServer  *ipc.Server // where other processes ask; nil: they cannot
+	mu        sync.Mutex // guards what follows
+	closed    bool
+	sessions  map[key]*session
+	ipcServer *ipc.Server // where other processes ask; nil: they cannot
 
 	deskOnce sync.Once
 }
@@ -100,24 +96,36 @@ func New(config Config) (*Manager, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(filepath.Join(config.Dir, "owners"), 0o700); err != nil {
-		return nil, lock.ErrFolder(config.Dir, err)
-	}
-	if err := checkFormat(config.Dir, config.files()); err != nil {
+	m.config, m.log, m.wake = config, config.Log, make(chan struct{}, 1)
+	m.sessions, m.garbage, m.sheds = map[key]*session{}, map[Owner]int{}, map[Owner]time.Time{}
+	if err := m.openStore(); err != nil {
 		return nil, err
 	}
-	m.config, m.log, m.wake = config, config.Log, make(chan struct{}, 1)
-	m.sessions, m.stores, m.garbage, m.sheds = map[key]*session{}, map[Owner]*blob.Store{}, map[Owner]int{}, map[Owner]time.Time{}
-	m.index = store.Open(filepath.Join(config.Dir, indexFile), config.Log)
-	m.disk = newDisk(m)
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	m.jobs.Go(m.janitor)
-	m.rebuildSoon()
 	m.sweepPools()
 	if m.pool = newPool(m); m.pool != nil {
 		m.jobs.Go(func() { m.pool.Run(m.ctx) })
 	}
 	return m, nil
+}
+
+// openStore opens what keeps the sessions: the state folder of this machine.
+func (m *Manager) openStore() error {
+	m.records = &records{idleTTL: m.config.IdleTTL, log: m.log}
+	opened, err := sessionstore.Open(sessionstore.Config{
+		Dir: m.config.Dir, Files: m.config.Files, Life: m.config.Life, Log: m.log,
+		Describe: func(stored sessionstore.Record) (sessionstore.Row, error) {
+			r, err := decodeRecord(stored)
+			return m.records.row(r), err
+		},
+	})
+	if err != nil {
+		return err
+	}
+	m.store, m.local, m.records.store = opened, opened.Local(), opened
+	m.disk = quota.NewDisk(opened.DiskConfig())
+	return nil
 }
 
 // backend gives the backend of a name; "" names the first.
@@ -221,10 +229,6 @@ func (m *Manager) lookupLocked(k key) (s *session, closed bool) {
 	return s, false
 }
 
-func errExists(id ID) error {
-	return fault.New(fault.Conflict, "there is already a session %q", id).WithHint("use it, destroy it, or choose another id")
-}
-
 // opened tells everyone who waits for the session how its opening went.
 func (m *Manager) opened(s *session, err error) error {
 	m.mu.Lock()
@@ -261,7 +265,7 @@ func (m *Manager) find(owner Owner, id ID) (*session, error) {
 			return made, m.opened(made, made.load())
 		case s == nil:
 			// Before others are put to sleep for it.
-			if _, err := m.readRecord(k); err != nil {
+			if _, err := m.store.Read(k.stored()); err != nil {
 				return nil, err
 			}
 			if err := m.room(owner); err != nil {
@@ -295,7 +299,7 @@ func (m *Manager) Info(owner Owner, id ID) (Info, error) {
 			}
 		}
 	}
-	return m.infoOnDisk(k)
+	return m.records.info(k)
 }
 
 // List tells about all sessions of the owner, in the order of their making:
@@ -320,13 +324,13 @@ func (m *Manager) List(owner Owner) ([]Info, error) {
 			delete(open, s.id) // its opening failed: another process may have it
 		}
 	}
-	records, err := m.records(owner)
+	records, err := m.records.list(owner)
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range records {
-		if !open[r.ID] {
-			all = append(all, m.describeOnDisk(r))
+		if !open[r.key().id] {
+			all = append(all, m.records.describeClosed(r))
 		}
 	}
 	slices.SortFunc(all, func(a, b Info) int {
@@ -379,5 +383,5 @@ func (m *Manager) Close() error {
 		<-s.turns.closed
 	}
 	m.jobs.Wait()
-	return m.index.Close()
+	return m.store.Close()
 }

@@ -112,18 +112,13 @@ func (s *session) isShared(f Folder) bool {
 	return shared
 }
 
-// mountFolder is where a folder lies.
+// mountFolder is where a folder lies. A backend has to know the one of what an owner's
+// sessions share (wasm.Config.SharedDir).
 func (s *session) mountFolder(f Folder) string {
 	if s.isShared(f) {
-		return s.manager.sharedFolder(s.owner)
+		return s.manager.local.Shared(string(s.owner))
 	}
 	return s.dir
-}
-
-// sharedFolder is where the folders lie that all sessions of an owner are shown: a
-// backend has to know of it (wasm.Config.SharedDir).
-func (m *Manager) sharedFolder(o Owner) string {
-	return filepath.Join(m.config.Dir, "shared", filepath.Base(m.ownerFolder(o)))
 }
 
 // createMounts makes those folders where they are missing: what they hold can be made
@@ -155,7 +150,7 @@ func (s *session) createMounts() error {
 // makeShared makes the folder that holds what the owner's sessions share. Sessions of
 // several processes may do so at once.
 func (s *session) makeShared() error {
-	dir := s.manager.sharedFolder(s.owner)
+	dir := s.manager.local.Shared(string(s.owner))
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return err
 	}

@@ -77,8 +77,9 @@ func (m *Manager) withProcesses(ctx context.Context, owner Owner, id ID, q ipcRe
 		defer done()
 		return here(s)
 	}
-	r, err := m.readRecord(key{owner, id})
-	awake := r.Process != 0 && held(m.folder(key{owner, id}))
+	k := key{owner, id}
+	r, err := m.records.read(k)
+	awake := r.Process != 0 && m.store.Held(k.stored())
 	switch {
 	case err != nil:
 		return err

@@ -385,7 +385,7 @@ func (m *Manager) Cancel(owner Owner, id ID, execution string) (int, error) {
 			<-s.turns.closed
 		}
 	}
-	i, err := m.infoOnDisk(key{owner, id})
+	i, err := m.records.info(key{owner, id})
 	if err != nil {
 		return 0, err
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -90,35 +89,6 @@ func (m *Manager) open(o Owner) []*session {
 	return slices.DeleteFunc(all, func(s *session) bool { return !s.turns.isOpen() })
 }
 
-// newDisk makes what measures the disk of a Manager's owners.
-func newDisk(m *Manager) *quota.Disk {
-	return quota.NewDisk(quota.DiskConfig{
-		Index:  m.index,
-		Folder: func(owner string) string { return m.ownerFolder(Owner(owner)) },
-		IDs: func(owner string) (names []string, err error) {
-			ids, err := m.idsOnDisk(Owner(owner))
-			for _, id := range ids {
-				names = append(names, string(id))
-			}
-			return names, err
-		},
-		Bytes: func(owner, id string) (int64, error) {
-			r, err := m.readRecord(key{Owner(owner), ID(id)})
-			return r.TreeBytes, err
-		},
-		All: func(owner string) (map[string]int64, error) {
-			all, err := m.records(Owner(owner))
-			sizes := map[string]int64{}
-			for _, r := range all {
-				sizes[string(r.ID)] = r.TreeBytes
-			}
-			return sizes, err
-		},
-		Incomplete: m.rebuildSoon,
-		Log:        m.log,
-	})
-}
-
 // diskUse is what an owner has on disk, asleep or not.
 type diskUse struct {
 	quota.Taken
@@ -146,7 +116,7 @@ func (m *Manager) measureDisk(o Owner) (diskUse, map[string]int64, error) {
 }
 
 func (m *Manager) addStored(o Owner, t quota.Taken) (diskUse, error) {
-	blobs, err := m.blobs(o)
+	blobs, err := m.local.Blobs(string(o))
 	if err != nil {
 		return diskUse{}, err
 	}
@@ -176,7 +146,7 @@ func (m *Manager) noteDiskUse(s *session) {
 	there := m.sessions[s.key] == s
 	m.mu.Unlock()
 	if there && s.isEphemeral() { // else its checkpoints tell the index
-		m.index.PutSession(s.rowNow())
+		m.store.Index(s.rowNow())
 	}
 	m.disk.Note(string(s.owner), string(s.id), bytes, s.turns.isEnding())
 }
@@ -216,7 +186,7 @@ func (m *Manager) reclaimDisk(ctx context.Context, o Owner) error {
 		if keep == fewCheckpoints {
 			m.pruneAsleep(o, keep)
 		}
-		if _, _, err := m.collectOwner(ctx, filepath.Base(m.ownerFolder(o))); err != nil {
+		if err := m.removeContents(ctx, o); err != nil {
 			m.log.InfoContext(ctx, "what is no longer needed was not collected", "cause", fault.CauseOf(err))
 		}
 		m.disk.Forget(string(o))
@@ -242,27 +212,28 @@ func (m *Manager) mayReclaimDisk(o Owner) bool {
 
 // pruneAsleep gives up old checkpoints of the sessions that no process has open.
 func (m *Manager) pruneAsleep(o Owner, most int) {
-	ids, err := m.idsOnDisk(o)
+	ids, err := m.store.IDs(string(o))
 	if err != nil {
 		return // the next call tries again
 	}
 	for _, id := range ids {
-		if k := (key{o, id}); !held(m.folder(k)) {
-			m.pruneOnDisk(k, most)
+		if k := (key{o, ID(id)}); !m.store.Held(k.stored()) {
+			m.pruneClosed(k, most)
 		}
 	}
 }
 
-// pruneOnDisk prunes one, if nobody opens it meanwhile.
-func (m *Manager) pruneOnDisk(k key, most int) {
-	if _, err := m.readRecord(k); err != nil {
+// pruneClosed prunes one, if no process opens it meanwhile.
+func (m *Manager) pruneClosed(k key, most int) {
+	if _, err := m.store.Read(k.stored()); err != nil {
 		return
 	}
+	claim, err := m.store.Claim(k.stored())
+	if err != nil {
+		return
+	}
+	defer claim.Release()
 	s := newSession(m, k)
-	if s.acquire() != nil {
-		return
-	}
-	defer s.unlock()
 	s.checkpointMu.Lock()
 	defer s.checkpointMu.Unlock()
 	if s.openKept() != nil {

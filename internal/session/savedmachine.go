@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -82,16 +81,13 @@ func inspectAll(ctx context.Context, live map[string]sandbox.Instance) map[strin
 // SavedMachines calls visit with the state of every machine that a checkpoint holds, of
 // whomever and whatever process: a sandbox.MachineState's.
 func (m *Manager) SavedMachines(visit func(state []byte)) error {
-	for _, folder := range m.ownerFolders() {
-		err := history.Each(filepath.Join(m.config.Dir, "checkpoints", folder), m.config.files(), func(c *history.Manifest, _ bool) error {
-			if c.Machine != nil {
-				visit(c.Machine.State)
-			}
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("looking for saved machines: %w", err)
+	err := m.store.EachCheckpoint(func(c *history.Manifest) {
+		if c.Machine != nil {
+			visit(c.Machine.State)
 		}
+	})
+	if err != nil {
+		return fmt.Errorf("looking for saved machines: %w", err)
 	}
 	return nil
 }

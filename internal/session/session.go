@@ -3,14 +3,13 @@ package session
 import (
 	"crypto/rand"
 	"encoding/base32"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
 
 	"paddock/internal/checkpoint"
-	"paddock/internal/fault"
 	"paddock/internal/sandbox"
+	"paddock/internal/sessionstore"
 	"paddock/internal/workspace"
 )
 
@@ -29,7 +28,7 @@ type session struct {
 	backendErr error     // why there is none
 	residence  residence // where its interpreters live
 	tree, tmp  *workspace.Tree
-	release    func() error // lets go of the lock; nil: it is not held
+	claim      sessionstore.Claim // nil: it is not claimed
 
 	instances instances // the interpreters that it has
 
@@ -55,7 +54,7 @@ type session struct {
 
 func newSession(m *Manager, k key) *session {
 	s := &session{
-		key: k, manager: m, dir: m.folder(k), opened: make(chan struct{}),
+		key: k, manager: m, dir: m.local.Session(k.stored()), opened: make(chan struct{}),
 		notices: notices{lostReasons: map[string]string{}}, mustReseed: map[string]bool{},
 		dirtyRuntimes: map[string]bool{}, needsFullSnapshot: map[string]bool{},
 	}
@@ -87,16 +86,7 @@ func (s *session) lastUsed() time.Time {
 func (s *session) expiresAt() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.manager.expiresAt(s.record)
-}
-
-var idPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
-
-func (id ID) check() error {
-	if !idPattern.MatchString(string(id)) {
-		return fault.New(fault.Invalid, "a session id has 1 to 100 letters, digits, - and _")
-	}
-	return nil
+	return s.manager.records.expiresAt(s.record)
 }
 
 var lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
@@ -112,12 +102,6 @@ func newID(prefix string) string {
 	return prefix + lower.EncodeToString(random)[:26]
 }
 
-// errNotFound says the same whether a session never was, is gone, or belongs
-// to somebody else.
-func errNotFound(id ID) error {
-	return fault.New(fault.NotFound, "there is no session %q", id).WithHint("it may have expired or been destroyed; create a new session")
-}
-
 func (s *session) info() (Info, error) {
 	s.turns.mu.Lock()
 	defer s.turns.mu.Unlock()
@@ -126,7 +110,7 @@ func (s *session) info() (Info, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := s.manager.describe(s.record)
+	i := s.manager.records.describe(s.record)
 	i.State, i.Checkpoints = Idle, int(s.record.checkpoints)
 	switch {
 	case len(s.turns.queue) > 1:

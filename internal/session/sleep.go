@@ -90,7 +90,7 @@ func (m *Manager) Sleep(owner Owner, id ID) error {
 	s := m.sessions[key{owner, id}]
 	m.mu.Unlock()
 	if s == nil {
-		_, err := m.infoOnDisk(key{owner, id})
+		_, err := m.records.info(key{owner, id})
 		return err
 	}
 	if <-s.opened; s.openErr != nil {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"paddock/internal/blob"
 	"paddock/internal/checkpoint"
 	"paddock/internal/fault"
 	"paddock/internal/history"
@@ -345,27 +344,6 @@ func describeWaiting(w *history.Waiting) *WaitingRun {
 		return nil
 	}
 	return &WaitingRun{Execution: w.Execution, Language: w.Language, Since: w.Since, Reasons: w.Reasons}
-}
-
-// waitingOnDisk gives what waits in a session that this process does not have open, by
-// its newest checkpoint: its record says the same where its last process let go of it.
-func (m *Manager) waitingOnDisk(r record) *WaitingRun {
-	line, err := history.Open(m.checkpointsFolder(key{r.Owner, r.ID}), m.config.files())
-	if err != nil {
-		return r.Waiting
-	}
-	numbers := line.Numbers()
-	if len(numbers) == 0 {
-		return nil
-	}
-	newest, err := line.Get(numbers[len(numbers)-1])
-	switch {
-	case errors.Is(err, history.ErrDamaged) || errors.Is(err, blob.ErrDamaged):
-		return nil // it would not go on
-	case err != nil:
-		return r.Waiting // it changes just now
-	}
-	return describeWaiting(newest.Waits())
 }
 
 // WaitingRuns lists the runs that wait for a person in an owner's sessions, the one that

@@ -16,7 +16,7 @@ import (
 // A session that is made may get a machine that was booted before anybody asked for
 // it, upon empty folders that become the session's: package pool.
 
-func (m *Manager) poolFolder() string { return filepath.Join(m.config.Dir, "pool") }
+func (m *Manager) poolFolder() string { return m.local.Of("pool") }
 
 // newPool makes the Manager's pool, which expects sessions like the default; nil: none
 // is kept.

@@ -1,4 +1,4 @@
-package session
+package sessionstore
 
 import (
 	"errors"
@@ -19,14 +19,6 @@ import (
 const formatVersion = 2
 
 const formatFile = "format"
-
-// files are the file operations of what has to last.
-func (c *Config) files() blob.Files {
-	if c.Files == nil {
-		return blob.OS
-	}
-	return c.Files
-}
 
 // checkFormat makes sure that this paddock knows the state folder, and brings
 // an older one forward.
