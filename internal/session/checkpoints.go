@@ -17,11 +17,9 @@ func (m *Manager) Checkpoints(owner Owner, id ID) ([]Checkpoint, error) {
 		return nil, err
 	}
 	k := key{owner, id}
-	m.mu.Lock()
-	s, closed := m.sessions[k], m.closed
-	m.mu.Unlock()
-	if closed {
-		return nil, errShutdown
+	s, err := m.sessions.lookup(k)
+	if err != nil {
+		return nil, err
 	}
 	if s != nil {
 		if <-s.opened; s.openErr == nil {

@@ -14,11 +14,9 @@ func (m *Manager) Destroy(ctx context.Context, owner Owner, id ID) error {
 	}
 	k := key{owner, id}
 	for {
-		m.mu.Lock()
-		s, closed := m.sessions[k], m.closed
-		m.mu.Unlock()
-		if closed {
-			return errShutdown
+		s, err := m.sessions.lookup(k)
+		if err != nil {
+			return err
 		}
 		if s == nil {
 			return m.remove(ctx, k, errDestroyed, nil)
@@ -33,7 +31,6 @@ func (m *Manager) Destroy(ctx context.Context, owner Owner, id ID) error {
 			<-s.turns.closed
 			continue
 		}
-		var err error
 		select {
 		case <-s.turns.closed:
 			err = s.endErr
@@ -94,13 +91,9 @@ func (m *Manager) destroy(s *session, cause error, allow func() bool) bool {
 	if !s.turns.end(cause, allow) {
 		return false
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		// Close waits for s.turns.closed, but may be past adding jobs.
-		go m.dismantle(s, true)
-	} else {
-		m.jobs.Go(func() { m.dismantle(s, true) })
+	dismantle := func() { m.dismantle(s, true) }
+	if !m.sessions.unlessClosed(func() { m.jobs.Go(dismantle) }) {
+		go dismantle() // Close waits for the session, but may be past adding jobs
 	}
 	return true
 }
@@ -130,9 +123,7 @@ func (m *Manager) dismantle(s *session, remove bool) {
 		}
 		s.unlock()
 	}
-	m.mu.Lock()
-	delete(m.sessions, s.key)
-	m.mu.Unlock()
+	m.sessions.remove(s)
 	s.mu.Lock()
 	s.endErr = err
 	s.mu.Unlock()

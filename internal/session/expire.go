@@ -110,14 +110,8 @@ func (m *Manager) janitor() {
 // expire destroys the open sessions whose time is over, and gives the time
 // until it should look again.
 func (m *Manager) expire(now time.Time) time.Duration {
-	m.mu.Lock()
-	var all []*session
-	for _, s := range m.sessions {
-		all = append(all, s)
-	}
-	m.mu.Unlock()
 	rest := maxRest
-	for _, s := range all {
+	for _, s := range m.sessions.list("") {
 		overdue := func() bool { return s.turns.unusedLocked() && !now.Before(s.expiresAt()) }
 		if m.destroy(s, errExpired, overdue) {
 			m.expired(s)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"strconv"
+	"sync"
 
 	"paddock/internal/fault"
 	"paddock/internal/ipc"
@@ -35,51 +36,61 @@ type ipcResponse struct {
 	Printed   []Printed `json:"printed,omitempty"`
 }
 
-func (m *Manager) ipcFolder() string { return m.local.Of("desks") }
+// peers lets the processes of a state folder ask each other about their machines. It is
+// safe for concurrent use.
+type peers struct {
+	m    *Manager
+	once sync.Once
+
+	mu     sync.Mutex // guards the fields below; nothing else is locked while it is held
+	closed bool
+	server *ipc.Server // nil: other processes cannot ask
+}
+
+func (p *peers) folder() string { return p.m.local.Of("desks") }
 
 // ipcName is where the process is asked that signed a record.
 func ipcName(life string, pid int) string { return cmp.Or(life, strconv.Itoa(pid)) }
 
-// openIPC lets other processes ask about this one's machines, from the first
-// machine on.
-func (m *Manager) openIPC() {
-	m.deskOnce.Do(func() {
-		d, err := ipc.Open(m.ipcFolder(), ipcName(m.config.Life.Name(), os.Getpid()), m.answerIPC)
+// open lets other processes ask about this one's machines, from the first machine on.
+func (p *peers) open() {
+	p.once.Do(func() {
+		server, err := ipc.Open(p.folder(), ipcName(p.m.config.Life.Name(), os.Getpid()), p.answer)
 		if err != nil {
-			m.log.Warn("other processes cannot ask what runs in this one's sessions", "cause", err)
+			p.m.log.Warn("other processes cannot ask what runs in this one's sessions", "cause", err)
 			return
 		}
-		m.mu.Lock()
-		closed := m.closed
+		p.mu.Lock()
+		closed := p.closed
 		if !closed {
-			m.ipcServer = d
+			p.server = server
 		}
-		m.mu.Unlock()
+		p.mu.Unlock()
 		if closed {
-			d.Close()
+			server.Close()
 		}
 	})
 }
 
-// closeIPC ends the answering. Manager.closed is set.
-func (m *Manager) closeIPC() {
-	m.mu.Lock()
-	d := m.ipcServer
-	m.mu.Unlock()
-	if d != nil {
-		d.Close()
+// close ends the answering.
+func (p *peers) close() {
+	p.mu.Lock()
+	p.closed = true
+	server := p.server
+	p.mu.Unlock()
+	if server != nil {
+		server.Close()
 	}
 }
 
-// answerIPC answers for the sessions that are open here.
-func (m *Manager) answerIPC(ctx context.Context, text json.RawMessage) (any, error) {
+// answer answers for the sessions that are open here.
+func (p *peers) answer(ctx context.Context, text json.RawMessage) (any, error) {
+	m := p.m
 	var q ipcRequest
 	if err := json.Unmarshal(text, &q); err != nil {
 		return nil, fault.New(fault.Invalid, "this is not a request").WithCause(err)
 	}
-	m.mu.Lock()
-	s := m.sessions[key{q.Owner, q.ID}]
-	m.mu.Unlock()
+	s := m.sessions.get(key{q.Owner, q.ID})
 	var a ipcResponse
 	var err error
 	switch {
@@ -98,10 +109,10 @@ func (m *Manager) answerIPC(ctx context.Context, text json.RawMessage) (any, err
 	return a, err
 }
 
-// askOpener asks the process that has a session open. One that has no machine has no desk,
+// ask asks the process that has a session open. One that has no machine has no desk,
 // and nothing works in its sessions.
-func (m *Manager) askOpener(ctx context.Context, r record, q ipcRequest) (a ipcResponse, err error) {
-	err = ipc.Call(ctx, m.ipcFolder(), ipcName(r.Life, r.Process), q, &a)
+func (p *peers) ask(ctx context.Context, r record, q ipcRequest) (a ipcResponse, err error) {
+	err = ipc.Call(ctx, p.folder(), ipcName(r.Life, r.Process), q, &a)
 	var f *fault.Error
 	switch {
 	case errors.Is(err, ipc.ErrNoServer) && q.Op == opSignal:

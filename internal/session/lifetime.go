@@ -12,7 +12,7 @@ import (
 
 // onMachineBooted does what there is to do when a machine has been booted.
 func (m *Manager) onMachineBooted() {
-	m.openIPC()
+	m.peers.open()
 	select {
 	case m.wake <- struct{}{}: // the janitor has to know when it has to end
 	default:

@@ -189,9 +189,7 @@ func (m *Manager) Usage(ctx context.Context, owner Owner, id ID) (Usage, error) 
 		return Usage{}, err
 	}
 	u := Usage{Disk: i.DiskBytes}
-	m.mu.Lock()
-	s := m.sessions[key{owner, id}]
-	m.mu.Unlock()
+	s := m.sessions.get(key{owner, id})
 	if s == nil {
 		return u, nil
 	}

@@ -25,13 +25,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"paddock/internal/fault"
-	"paddock/internal/ipc"
 	"paddock/internal/pool"
 	"paddock/internal/quota"
 	"paddock/internal/sandbox"
@@ -62,12 +60,8 @@ type Manager struct {
 	sheds   map[Owner]time.Time // when it was last tried to make room on whose disk
 	garbage map[Owner]int       // how much was removed of whose, since it was collected
 
-	mu        sync.Mutex // guards what follows
-	closed    bool
-	sessions  map[key]*session
-	ipcServer *ipc.Server // where other processes ask; nil: they cannot
-
-	deskOnce sync.Once
+	sessions *directory // that are open here
+	peers    *peers
 }
 
 type key struct {
@@ -97,7 +91,8 @@ func New(config Config) (*Manager, error) {
 		return nil, err
 	}
 	m.config, m.log, m.wake = config, config.Log, make(chan struct{}, 1)
-	m.sessions, m.garbage, m.sheds = map[key]*session{}, map[Owner]int{}, map[Owner]time.Time{}
+	m.sessions, m.peers = newDirectory(config.MaxPerOwner, config.MaxSessions), &peers{m: m}
+	m.garbage, m.sheds = map[Owner]int{}, map[Owner]time.Time{}
 	if err := m.openStore(); err != nil {
 		return nil, err
 	}
@@ -190,13 +185,10 @@ func (m *Manager) Create(ctx context.Context, owner Owner, id ID, settings Setti
 // reserve puts a session that is being made into the table.
 func (m *Manager) reserve(k key) (*session, error) {
 	for {
-		m.mu.Lock()
-		there := m.sessions[k]
-		s, closed := m.lookupLocked(k)
-		m.mu.Unlock()
+		there, s, err := m.sessions.add(k, func() *session { return newSession(m, k) })
 		switch {
-		case closed:
-			return nil, errShutdown
+		case err != nil:
+			return nil, err
 		case there != nil:
 			if there.turns.isSleeping() {
 				<-there.turns.closed // on disk it is there all the same, as the caller will see
@@ -212,30 +204,11 @@ func (m *Manager) reserve(k key) (*session, error) {
 	}
 }
 
-// lookupLocked puts a session into the table where it is not there and there is
-// room for it; else it gives nil.
-func (m *Manager) lookupLocked(k key) (s *session, closed bool) {
-	mine := 0
-	for other := range m.sessions {
-		if other.owner == k.owner {
-			mine++
-		}
-	}
-	if m.closed || m.sessions[k] != nil || mine >= m.config.MaxPerOwner || len(m.sessions) >= m.config.MaxSessions {
-		return nil, m.closed
-	}
-	s = newSession(m, k)
-	m.sessions[k] = s
-	return s, false
-}
-
 // opened tells everyone who waits for the session how its opening went.
 func (m *Manager) opened(s *session, err error) error {
-	m.mu.Lock()
 	if err != nil {
-		delete(m.sessions, s.key)
+		m.sessions.remove(s)
 	}
-	m.mu.Unlock()
 	s.openErr = err
 	s.turns.open(err != nil)
 	close(s.opened)
@@ -254,13 +227,10 @@ func (m *Manager) find(owner Owner, id ID) (*session, error) {
 	}
 	k := key{owner, id}
 	for {
-		m.mu.Lock()
-		s := m.sessions[k]
-		made, closed := m.lookupLocked(k)
-		m.mu.Unlock()
+		s, made, err := m.sessions.add(k, func() *session { return newSession(m, k) })
 		switch {
-		case closed:
-			return nil, errShutdown
+		case err != nil:
+			return nil, err
 		case made != nil:
 			return made, m.opened(made, made.load())
 		case s == nil:
@@ -286,11 +256,9 @@ func (m *Manager) Info(owner Owner, id ID) (Info, error) {
 		return Info{}, err
 	}
 	k := key{owner, id}
-	m.mu.Lock()
-	s, closed := m.sessions[k], m.closed
-	m.mu.Unlock()
-	if closed {
-		return Info{}, errShutdown
+	s, err := m.sessions.lookup(k)
+	if err != nil {
+		return Info{}, err
 	}
 	if s != nil {
 		if <-s.opened; s.openErr == nil {
@@ -305,16 +273,11 @@ func (m *Manager) Info(owner Owner, id ID) (Info, error) {
 // List tells about all sessions of the owner, in the order of their making:
 // those of this process, of others, and those that nobody has open.
 func (m *Manager) List(owner Owner) ([]Info, error) {
-	m.mu.Lock()
 	open := map[ID]bool{}
-	var mine []*session
-	for k, s := range m.sessions {
-		if k.owner == owner {
-			mine = append(mine, s)
-			open[k.id] = true
-		}
+	mine := m.sessions.list(owner)
+	for _, s := range mine {
+		open[s.id] = true
 	}
-	m.mu.Unlock()
 	var all []Info
 	for _, s := range mine {
 		<-s.opened
@@ -357,12 +320,9 @@ const atOnce = 16
 // Close cancels what runs, ends every interpreter, and lets go of the
 // sessions, whose files stay. It waits, and works twice.
 func (m *Manager) Close() error {
-	m.mu.Lock()
-	m.closed = true
-	all := slices.Collect(maps.Values(m.sessions))
-	m.mu.Unlock()
+	all := m.sessions.close()
 	m.stop()
-	m.closeIPC()
+	m.peers.close()
 	var mine []*session
 	for _, s := range all {
 		if <-s.opened; s.turns.end(errShutdown, nil) {

@@ -81,7 +81,7 @@ type Stats struct {
 // Stats counts what this process has open. It asks no interpreter and looks at
 // no file.
 func (m *Manager) Stats() Stats {
-	all := m.open("")
+	all := m.sessions.open("")
 	sum := Stats{Sessions: len(all)}
 	sum.Memory = m.memory.Total()
 	sum.Pooled, sum.PoolHits, sum.PoolMisses = m.pool.Counts()

@@ -66,10 +66,8 @@ func (m *Manager) withProcesses(ctx context.Context, owner Owner, id ID, q ipcRe
 	}
 	ctx, cancel := context.WithTimeout(ctx, ipc.Timeout)
 	defer cancel()
-	m.mu.Lock()
-	_, open := m.sessions[key{owner, id}]
-	m.mu.Unlock()
-	if open {
+	k := key{owner, id}
+	if m.sessions.get(k) != nil {
 		s, done, err := m.use(owner, id)
 		if err != nil {
 			return err
@@ -77,7 +75,6 @@ func (m *Manager) withProcesses(ctx context.Context, owner Owner, id ID, q ipcRe
 		defer done()
 		return here(s)
 	}
-	k := key{owner, id}
 	r, err := m.records.read(k)
 	awake := r.Process != 0 && m.store.Held(k.stored())
 	switch {
@@ -89,7 +86,7 @@ func (m *Manager) withProcesses(ctx context.Context, owner Owner, id ID, q ipcRe
 		return nil
 	}
 	q.Owner, q.ID = owner, id
-	a, err := m.askOpener(ctx, r, q)
+	a, err := m.peers.ask(ctx, r, q)
 	if err == nil {
 		there(a)
 	}

@@ -374,9 +374,7 @@ func (m *Manager) Cancel(owner Owner, id ID, execution string) (int, error) {
 	if err := id.check(); err != nil {
 		return 0, err
 	}
-	m.mu.Lock()
-	s := m.sessions[key{owner, id}]
-	m.mu.Unlock()
+	s := m.sessions.get(key{owner, id})
 	if s != nil {
 		if <-s.opened; s.openErr == nil {
 			if n, err := s.cancel(execution); !errors.Is(err, errAsleep) {

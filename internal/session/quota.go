@@ -66,27 +66,13 @@ func (s *session) reserveMemory(runtime string, bytes int64) error {
 
 // forgetEnded stops counting interpreters that ended by themselves.
 func (m *Manager) forgetEnded() {
-	for _, s := range m.open("") {
+	for _, s := range m.sessions.open("") {
 		s.instances.eachEnded(func(runtime string, othersLive bool) {
 			if !s.residence.outlives(othersLive) {
 				m.memory.Set(s.residence.holder(runtime), 0)
 			}
 		})
 	}
-}
-
-// open gives the sessions of an owner, or of all when it is "", that this
-// process has open.
-func (m *Manager) open(o Owner) []*session {
-	m.mu.Lock()
-	var all []*session
-	for k, s := range m.sessions {
-		if o == "" || k.owner == o {
-			all = append(all, s)
-		}
-	}
-	m.mu.Unlock()
-	return slices.DeleteFunc(all, func(s *session) bool { return !s.turns.isOpen() })
 }
 
 // diskUse is what an owner has on disk, asleep or not.
@@ -130,7 +116,7 @@ func (m *Manager) addStored(o Owner, t quota.Taken) (diskUse, error) {
 // openBytes is what the sessions take now that are open here.
 func (m *Manager) openBytes(o Owner) map[string]int64 {
 	open := map[string]int64{}
-	for _, s := range m.open(o) {
+	for _, s := range m.sessions.open(o) {
 		open[string(s.id)] = s.tree.Used() + s.tmp.Used()
 	}
 	return open
@@ -142,10 +128,7 @@ func (m *Manager) noteDiskUse(s *session) {
 	s.mu.Lock()
 	s.record.TreeBytes = bytes
 	s.mu.Unlock()
-	m.mu.Lock()
-	there := m.sessions[s.key] == s
-	m.mu.Unlock()
-	if there && s.isEphemeral() { // else its checkpoints tell the index
+	if m.sessions.holds(s) && s.isEphemeral() { // else its checkpoints tell the index
 		m.store.Index(s.rowNow())
 	}
 	m.disk.Note(string(s.owner), string(s.id), bytes, s.turns.isEnding())
@@ -160,7 +143,7 @@ func (m *Manager) checkDisk(o Owner, growth int64) error {
 	if err != nil || u.Bytes+u.kept+growth <= most {
 		return err
 	}
-	for _, s := range m.open(o) { // what is known may be old: look again
+	for _, s := range m.sessions.open(o) { // what is known may be old: look again
 		_, _ = s.tree.DiskBytes() // one that is ending takes what it took
 	}
 	u, sizes, err := m.measureDisk(o)
@@ -180,7 +163,7 @@ func (m *Manager) reclaimDisk(ctx context.Context, o Owner) error {
 		return err
 	}
 	for _, keep := range []int{m.config.Checkpoints, fewCheckpoints} {
-		for _, s := range m.open(o) {
+		for _, s := range m.sessions.open(o) {
 			s.pruneTo(keep)
 		}
 		if keep == fewCheckpoints {

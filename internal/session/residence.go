@@ -127,7 +127,7 @@ func newResidence(s *session, b sandbox.Backend) residence {
 // the time until it should do so again.
 func (m *Manager) eachResidence(due func(residence, time.Time) time.Duration, now time.Time) time.Duration {
 	next := maxRest
-	for _, s := range m.open("") {
+	for _, s := range m.sessions.open("") {
 		next = min(next, due(s.residence, now))
 	}
 	return next

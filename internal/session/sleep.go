@@ -86,9 +86,7 @@ func (m *Manager) Sleep(owner Owner, id ID) error {
 	if err := id.check(); err != nil {
 		return err
 	}
-	m.mu.Lock()
-	s := m.sessions[key{owner, id}]
-	m.mu.Unlock()
+	s := m.sessions.get(key{owner, id})
 	if s == nil {
 		_, err := m.records.info(key{owner, id})
 		return err
@@ -109,7 +107,7 @@ func (m *Manager) sleepIdle(now time.Time) time.Duration {
 	if m.config.SleepAfter < 0 {
 		return next
 	}
-	for _, s := range m.open("") {
+	for _, s := range m.sessions.open("") {
 		due := func() time.Time { return s.lastUsed().Add(m.config.SleepAfter) }
 		if s.canSleep() && !now.Before(due()) && s.hasBackgroundWork(m.ctx) {
 			next = min(next, m.config.SleepAfter) // it may be done by then
@@ -130,7 +128,7 @@ func (m *Manager) sleepIdle(now time.Time) time.Duration {
 // makeRoom puts the session to sleep that was not used for longest, of an owner
 // or of all when it is "", and tells whether there was one.
 func (m *Manager) makeRoom(o Owner, but *session) bool {
-	all := slices.DeleteFunc(m.open(o), func(s *session) bool { return s == but })
+	all := slices.DeleteFunc(m.sessions.open(o), func(s *session) bool { return s == but })
 	used := map[*session]time.Time{}
 	for _, s := range all {
 		used[s] = s.lastUsed()
@@ -143,7 +141,7 @@ func (m *Manager) makeRoom(o Owner, but *session) bool {
 // for it. It does not hold the place.
 func (m *Manager) room(o Owner) error {
 	for {
-		mine, all := m.counts(o)
+		mine, all := m.sessions.count(o)
 		switch {
 		case mine >= m.config.MaxPerOwner:
 			if m.makeRoom(o, nil) {
@@ -164,18 +162,6 @@ func (m *Manager) room(o Owner) error {
 		}
 		return nil
 	}
-}
-
-// counts tells how many sessions are open, of an owner and of all.
-func (m *Manager) counts(o Owner) (mine, all int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for k := range m.sessions {
-		if k.owner == o {
-			mine++
-		}
-	}
-	return mine, len(m.sessions)
 }
 
 // checkStored refuses one session more than an owner may have, asleep or not.
