@@ -29,7 +29,7 @@ func (s *session) openKept() error {
 		Store: store, Folder: m.local.Checkpoints(s.stored()), Files: m.local.Files(),
 		Trees: map[string]*workspace.Tree{workspaceFolder: s.tree, tmpFolder: s.tmp}, Shown: workspaceFolder,
 		Ephemeral: s.isEphemeral(), Most: m.config.Checkpoints,
-		Record: s.encodeRecord, Moved: s.moved, Undone: s.undone, Littered: func(bytes int64) { m.noteGarbageBytes(s.owner, bytes) },
+		Record: s.encodeRecord, Moved: s.moved, Undone: s.undone, Littered: func(bytes int64) { m.janitor.noteBytes(s.owner, bytes) },
 		Log: m.log.With("session", s.id),
 	})
 	return err

@@ -85,6 +85,14 @@ func (s *session) describeKept() (all []Checkpoint, err error) {
 	return all, err
 }
 
+// pruneTo gives up the oldest checkpoints that have no label, where there are more
+// than most.
+func (s *session) pruneTo(most int) {
+	s.checkpointMu.Lock()
+	defer s.checkpointMu.Unlock()
+	s.repo.Prune(most)
+}
+
 // Unlabel takes a label off: of all checkpoints that have it, or of the one that
 // is named by its id. From then on they may be given up as others are. It gives
 // their ids, the oldest first, and waits for no program.

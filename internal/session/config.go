@@ -180,6 +180,14 @@ func (c *Config) complete() error {
 	return errors.Join(errs...)
 }
 
+// admit waits until an owner may run one more program.
+func (c *Config) admit(ctx context.Context, o Owner) (release func(), err error) {
+	if c.Admit == nil {
+		return func() {}, nil
+	}
+	return c.Admit(ctx, o)
+}
+
 // merge takes from other what l leaves zero.
 func merge(l, other sandbox.RunLimits) sandbox.RunLimits {
 	return sandbox.RunLimits{

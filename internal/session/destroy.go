@@ -76,8 +76,8 @@ func (s *session) erase() error {
 		s.notifyRemoved() // while no other session can have its name
 		err = s.claim.Discard()
 	}
-	m.disk.Forget(string(s.owner))
-	m.noteGarbage(s.owner)
+	m.disk.forget(s.owner)
+	m.janitor.note(s.owner)
 	if err != nil {
 		m.log.Warn("a session was not removed whole", "session", s.id, "cause", err)
 		return fault.New(fault.Unavailable, "the session's files cannot be removed").WithHint("the server's log says more").WithCause(err)
@@ -106,7 +106,7 @@ func (m *Manager) dismantle(s *session, remove bool) {
 		if clean, saved = s.atLast(); !saved {
 			s.noteStoppedProcesses("The session left memory")
 		}
-		m.noteDiskUse(s)
+		m.disk.note(s)
 	}
 	s.dropAll()
 	s.disconnect()

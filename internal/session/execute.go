@@ -62,10 +62,10 @@ func (s *session) executeInTurn(ctx context.Context, req Request) (Result, error
 		return Result{}, fmt.Errorf("waiting in the session: %w", err)
 	}
 	defer func() { s.turns.finish(t) }()
-	if err := cmp.Or(s.checkNotHalted(), m.reclaimDisk(t.ctx, s.owner)); err != nil { // it may have been stopped meanwhile
+	if err := cmp.Or(s.checkNotHalted(), m.disk.reclaim(t.ctx, s.owner)); err != nil { // it may have been stopped meanwhile
 		return Result{}, err
 	}
-	release, err := m.admit(t.ctx, s.owner)
+	release, err := m.config.admit(t.ctx, s.owner)
 	if err != nil {
 		return Result{}, fmt.Errorf("waiting to run: %w", err)
 	}

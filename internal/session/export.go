@@ -23,9 +23,6 @@ func (m *Manager) scratch() sessionfile.Scratch {
 	return sessionfile.Scratch{Files: m.local.Files(), Dir: m.local.Of(scratchFolder)}
 }
 
-// sweepScratch removes what processes left there that are gone.
-func (m *Manager) sweepScratch() { m.scratch().Sweep() }
-
 // Export writes a session as one archive that another paddock can import, also
 // on another system: its files and variables as they are now, without its
 // earlier checkpoints. It waits for its turn, and puts the archive together on

@@ -34,7 +34,7 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 		return nil, errEphemeral
 	}
 	defer func() { m.recordAction(ctx, Forking, s, err) }()
-	if err := m.reclaimDisk(ctx, owner); err != nil {
+	if err := m.disk.reclaim(ctx, owner); err != nil {
 		return nil, err
 	}
 	if checkpoint == "" {
@@ -213,7 +213,7 @@ func (m *Manager) newSessionAt(k key, b sandbox.Backend, backendErr error, setti
 	if b == nil {
 		return nil, backendErr
 	}
-	if err := cmp.Or(m.checkDisk(k.owner, 1), m.checkStored(k.owner)); err != nil {
+	if err := cmp.Or(m.disk.check(k.owner, 1), m.disk.checkSessions(k.owner)); err != nil {
 		return nil, err
 	}
 	s, err := m.reserve(k)
@@ -234,7 +234,7 @@ func (m *Manager) newSessionAt(k key, b sandbox.Backend, backendErr error, setti
 		s.dropAll()
 	}
 	if err = m.opened(s, err); err == nil {
-		m.noteDiskUse(s)
+		m.disk.note(s)
 	}
 	return s, err
 }

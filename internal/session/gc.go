@@ -9,14 +9,6 @@ import (
 	"paddock/internal/sessionstore"
 )
 
-// pruneTo gives up the oldest checkpoints that have no label, where there are more
-// than most.
-func (s *session) pruneTo(most int) {
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
-	s.repo.Prune(most)
-}
-
 // muchLitter is how many checkpoints and sessions of an owner are removed before
 // it is tidied up after them, at most every tidyEvery; fewer wait for the sweep.
 const (
@@ -28,30 +20,27 @@ const (
 // than a GiB of such is left until the next sweep.
 const gcThreshold = 1 << 20
 
-// noteGarbage notes that an owner has something to collect.
-func (m *Manager) noteGarbage(o Owner) { m.noteGarbageBytes(o, 0) }
+// note notes that an owner has something to collect.
+func (j *janitor) note(o Owner) { j.noteBytes(o, 0) }
 
-// noteGarbageBytes is littered with so many bytes of a saved machine.
-func (m *Manager) noteGarbageBytes(o Owner, bytes int64) {
+// noteBytes is note of so many bytes of a saved machine.
+func (j *janitor) noteBytes(o Owner, bytes int64) {
 	n := 1 + int(bytes/gcThreshold)
-	m.storing.Lock()
-	was := m.garbage[o]
-	m.garbage[o] += n
+	j.mu.Lock()
+	was := j.garbage[o]
+	j.garbage[o] += n
 	much := was < muchLitter && was+n >= muchLitter
-	m.storing.Unlock()
+	j.mu.Unlock()
 	if much {
-		select {
-		case m.wake <- struct{}{}:
-		default:
-		}
+		j.wakeUp()
 	}
 }
 
 // needsGC tells whether somebody has much to collect.
-func (m *Manager) needsGC() bool {
-	m.storing.Lock()
-	defer m.storing.Unlock()
-	for _, n := range m.garbage {
+func (j *janitor) needsGC() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, n := range j.garbage {
 		if n >= muchLitter {
 			return true
 		}
@@ -61,17 +50,18 @@ func (m *Manager) needsGC() bool {
 
 // gc collects what this process left of those who have something to collect;
 // whole: what any process left. What does not work now is done the next time.
-func (m *Manager) gc(whole bool) {
-	m.storing.Lock()
-	litter := m.garbage
-	m.garbage = map[Owner]int{}
-	m.storing.Unlock()
+func (j *janitor) gc(whole bool) {
+	m := j.m
+	j.mu.Lock()
+	litter := j.garbage
+	j.garbage = map[Owner]int{}
+	j.mu.Unlock()
 	places := map[sessionstore.Place]bool{}
 	for o := range litter {
 		places[m.store.PlaceOf(string(o))] = true
 	}
 	if whole {
-		m.sweepScratch()
+		m.scratch().Sweep()
 		m.sweepPools()
 		for _, p := range m.store.Places() {
 			places[p] = true
@@ -87,16 +77,19 @@ func (m *Manager) gc(whole bool) {
 		}
 	}
 	for o := range litter {
-		m.disk.Forget(string(o))
+		m.disk.forget(o)
 	}
 }
 
 // Collect removes expired sessions and what no checkpoint refers to any more,
 // beside running processes, which it lets in between where there is much.
-func (m *Manager) Collect(ctx context.Context) (Collected, error) {
+func (m *Manager) Collect(ctx context.Context) (Collected, error) { return m.janitor.collect(ctx) }
+
+func (j *janitor) collect(ctx context.Context) (Collected, error) {
+	m := j.m
 	var sum Collected
-	sum.Sessions = m.sweep(time.Now(), true)
-	m.sweepScratch()
+	sum.Sessions = j.sweep(time.Now(), true)
+	m.scratch().Sweep()
 	m.sweepPools()
 	var errs []error
 	for _, place := range m.store.Places() {
@@ -118,11 +111,4 @@ func (m *Manager) Collect(ctx context.Context) (Collected, error) {
 		}
 	}
 	return sum, errors.Join(errs...)
-}
-
-// removeContents removes what no checkpoint of an owner names, as much as it can without
-// keeping others waiting for long.
-func (m *Manager) removeContents(ctx context.Context, o Owner) error {
-	_, _, _, err := m.store.RemoveContents(ctx, m.store.PlaceOf(string(o)))
-	return err
 }

@@ -27,10 +27,7 @@ func (r *machineResidence) afterRun() {
 	if !first || r.snapshot == nil {
 		return
 	}
-	select {
-	case r.s.manager.wake <- struct{}{}: // the janitor has to know when it is due
-	default:
-	}
+	r.s.manager.janitor.wakeUp() // it has to know when the machine is due
 }
 
 // saveIdle saves the machine when nothing has run in it for Config.SaveAfter. One in which

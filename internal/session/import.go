@@ -33,7 +33,7 @@ func (m *Manager) Import(ctx context.Context, owner Owner, id ID, r io.Reader) (
 	if _, err := m.store.Read(k.stored()); err == nil {
 		return Info{}, "", errExists(id)
 	}
-	if err := cmp.Or(m.reclaimDisk(ctx, owner), m.checkStored(owner)); err != nil {
+	if err := cmp.Or(m.disk.reclaim(ctx, owner), m.disk.checkSessions(owner)); err != nil {
 		return Info{}, "", err
 	}
 	file, err := m.scratch().File()
@@ -58,7 +58,7 @@ func (m *Manager) Import(ctx context.Context, owner Owner, id ID, r io.Reader) (
 func (m *Manager) archiveLimits(owner Owner) sessionfile.Limits {
 	return sessionfile.Limits{
 		Bytes:   m.config.OwnerDiskBytes,
-		Room:    func(bytes int64) error { return m.checkDisk(owner, bytes) },
+		Room:    func(bytes int64) error { return m.disk.check(owner, bytes) },
 		Trees:   map[string]int64{workspaceFolder: m.config.DiskBytes, tmpFolder: m.config.DiskBytes / 4},
 		Listing: checkpoint.MaxListing, Layers: checkpoint.MaxLayers, Memory: m.config.MemoryBytes,
 	}
@@ -99,10 +99,10 @@ const giveBackTime = 5 * time.Second
 func (m *Manager) giveBack(ctx context.Context, o Owner) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTime)
 	defer cancel()
-	if err := m.removeContents(ctx, o); err != nil {
-		m.noteGarbage(o)
+	if err := m.disk.removeContents(ctx, o); err != nil {
+		m.janitor.note(o)
 	}
-	m.disk.Forget(string(o))
+	m.disk.forget(o)
 }
 
 // makeFromArchive makes the session of an archive whose contents are in the store.

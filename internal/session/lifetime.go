@@ -13,10 +13,7 @@ import (
 // onMachineBooted does what there is to do when a machine has been booted.
 func (m *Manager) onMachineBooted() {
 	m.peers.open()
-	select {
-	case m.wake <- struct{}{}: // the janitor has to know when it has to end
-	default:
-	}
+	m.janitor.wakeUp() // it has to know when the machine has to end
 }
 
 // ended does what is left to do when no interpreter lives any more, and the machine with

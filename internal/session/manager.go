@@ -8,7 +8,7 @@
 // After every run, and after every write to its files, a session has a new checkpoint on
 // disk: its files and the state of its interpreters at one moment (checkpointing.go,
 // package checkpoint). So it can sleep when it is unused (sleep.go), be opened by the next
-// process when this one has ended (disk.go), and be restored (restore.go), forked (fork.go),
+// process when this one has ended (open.go), and be restored (restore.go), forked (fork.go),
 // exported and imported (export.go, import.go).
 //
 // A call goes through plan.go (what it asks for), queue.go (its turn), execute.go, run.go,
@@ -45,23 +45,19 @@ type Manager struct {
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
-	wake chan struct{} // holds a token when the janitor should look again
 	jobs sync.WaitGroup
 
 	memory quota.Memory
-	disk   *quota.Disk
+	disk   *diskQuota
 	pool   *pool.Pool // nil: no machines are booted ahead
 
 	store   sessionStore
 	local   *sessionstore.Local // what this machine's state folder has of sessions
 	records *records
 
-	storing sync.Mutex          // guards what follows
-	sheds   map[Owner]time.Time // when it was last tried to make room on whose disk
-	garbage map[Owner]int       // how much was removed of whose, since it was collected
-
 	sessions *directory // that are open here
 	peers    *peers
+	janitor  *janitor
 }
 
 type key struct {
@@ -90,14 +86,14 @@ func New(config Config) (*Manager, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	m.config, m.log, m.wake = config, config.Log, make(chan struct{}, 1)
+	m.config, m.log = config, config.Log
 	m.sessions, m.peers = newDirectory(config.MaxPerOwner, config.MaxSessions), &peers{m: m}
-	m.garbage, m.sheds = map[Owner]int{}, map[Owner]time.Time{}
+	m.janitor = newJanitor(m)
 	if err := m.openStore(); err != nil {
 		return nil, err
 	}
 	m.ctx, m.stop = context.WithCancel(context.Background())
-	m.jobs.Go(m.janitor)
+	m.jobs.Go(m.janitor.run)
 	m.sweepPools()
 	if m.pool = newPool(m); m.pool != nil {
 		m.jobs.Go(func() { m.pool.Run(m.ctx) })
@@ -119,7 +115,7 @@ func (m *Manager) openStore() error {
 		return err
 	}
 	m.store, m.local, m.records.store = opened, opened.Local(), opened
-	m.disk = quota.NewDisk(opened.DiskConfig())
+	m.disk = &diskQuota{m: m, measured: quota.NewDisk(opened.DiskConfig()), reclaimed: map[Owner]time.Time{}}
 	return nil
 }
 
@@ -170,7 +166,7 @@ func (m *Manager) Create(ctx context.Context, owner Owner, id ID, settings Setti
 	if err != nil {
 		return Info{}, err
 	}
-	if err := m.reclaimDisk(ctx, owner); err != nil {
+	if err := m.disk.reclaim(ctx, owner); err != nil {
 		return Info{}, err
 	}
 	s, err := m.newSessionAt(key{owner, id}, b, nil, settings, "", nil)
@@ -212,10 +208,7 @@ func (m *Manager) opened(s *session, err error) error {
 	s.openErr = err
 	s.turns.open(err != nil)
 	close(s.opened)
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
+	m.janitor.wakeUp()
 	return err
 }
 
@@ -309,7 +302,7 @@ func (m *Manager) Files(owner Owner, id ID) (tree *workspace.Tree, done func(), 
 	if err != nil {
 		return nil, nil, err
 	}
-	_ = m.reclaimDisk(m.ctx, owner) // reading needs no room; who writes is told
+	_ = m.disk.reclaim(m.ctx, owner) // reading needs no room; who writes is told
 	return s.tree, done, nil
 }
 

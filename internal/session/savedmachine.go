@@ -46,7 +46,7 @@ func (r *machineResidence) saveMachine() checkpoint.SaveMachine {
 	if len(live) == 0 || !r.canSave() {
 		return nil
 	}
-	room := s.manager.checkDisk(s.owner, r.memoryNow(0)) // it may not become smaller on disk
+	room := s.manager.disk.check(s.owner, r.memoryNow(0)) // it may not become smaller on disk
 	return func(ctx context.Context, w io.Writer, still func() error) ([]byte, map[string]*sandbox.Inspection, error) {
 		if room != nil {
 			return nil, nil, room

@@ -100,31 +100,6 @@ func (m *Manager) Sleep(owner Owner, id ID) error {
 	return nil
 }
 
-// sleepIdle puts those to sleep that nobody has used for long, and gives the time
-// until it should look again.
-func (m *Manager) sleepIdle(now time.Time) time.Duration {
-	next := maxRest
-	if m.config.SleepAfter < 0 {
-		return next
-	}
-	for _, s := range m.sessions.open("") {
-		due := func() time.Time { return s.lastUsed().Add(m.config.SleepAfter) }
-		if s.canSleep() && !now.Before(due()) && s.hasBackgroundWork(m.ctx) {
-			next = min(next, m.config.SleepAfter) // it may be done by then
-			continue
-		}
-		if m.sleep(s, func() bool { return !now.Before(due()) }) {
-			continue
-		}
-		if s.canSleep() {
-			next = min(next, due().Sub(now))
-		} else if !s.isEphemeral() {
-			next = min(next, m.config.SleepAfter) // it is in use, and may rest by then
-		}
-	}
-	return next
-}
-
 // makeRoom puts the session to sleep that was not used for longest, of an owner
 // or of all when it is "", and tells whether there was one.
 func (m *Manager) makeRoom(o Owner, but *session) bool {
@@ -162,17 +137,4 @@ func (m *Manager) room(o Owner) error {
 		}
 		return nil
 	}
-}
-
-// checkStored refuses one session more than an owner may have, asleep or not.
-func (m *Manager) checkStored(o Owner) error {
-	u, err := m.diskUse(o)
-	if err != nil || u.Sessions < m.config.MaxStored {
-		return err
-	}
-	if u, _, err = m.measureDisk(o); err != nil || u.Sessions < m.config.MaxStored {
-		return err
-	}
-	return fault.New(fault.Exhausted, "there are %d sessions already, and no more are allowed", u.Sessions).
-		WithHint("destroy those that are no longer needed; the operator can raise sessions.max_stored_per_client")
 }
