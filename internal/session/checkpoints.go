@@ -30,7 +30,7 @@ func (m *Manager) Checkpoints(owner Owner, id ID) ([]Checkpoint, error) {
 			<-s.turns.closed
 		}
 	}
-	return m.checkpointsOnDisk(k)
+	return readCheckpoints(m, k)
 }
 
 func (s *session) checkpoints() ([]Checkpoint, error) {
@@ -51,9 +51,9 @@ func (s *session) checkpoints() ([]Checkpoint, error) {
 // mostReadings bounds how often a line is read that somebody changes meanwhile.
 const mostReadings = 10
 
-// checkpointsOnDisk is Checkpoints for a session that this process does not have
+// readCheckpoints is Checkpoints for a session that this process does not have
 // open: the one that has it may be giving some up just now.
-func (m *Manager) checkpointsOnDisk(k key) (all []Checkpoint, err error) {
+func readCheckpoints(m *Manager, k key) (all []Checkpoint, err error) {
 	for range mostReadings {
 		if _, err := m.store.Read(k.stored()); err != nil {
 			return nil, err

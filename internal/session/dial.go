@@ -86,7 +86,7 @@ func (m *Manager) Listens(owner Owner, id ID) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	b, err := m.backend(i.Isolation)
+	b, err := m.backends.named(i.Isolation)
 	if err == nil {
 		_, err = m.traitsOf(b).dialer()
 	}

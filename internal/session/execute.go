@@ -25,7 +25,7 @@ var errStopped = fault.New(fault.Cancelled, "the execution was cancelled before 
 // What the program left is on disk when Execute returns, but for
 // Config.KeepLater; where it could not be kept, the result's notice says so.
 func (m *Manager) Execute(ctx context.Context, owner Owner, id ID, req Request) (Result, error) {
-	if err := m.checkRequest(req); err != nil {
+	if err := m.config.checkRequest(req); err != nil {
 		return Result{}, err
 	}
 	for {

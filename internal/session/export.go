@@ -19,10 +19,6 @@ import (
 // state folder.
 const scratchFolder = "scratch"
 
-func (m *Manager) scratch() sessionfile.Scratch {
-	return sessionfile.Scratch{Files: m.local.Files(), Dir: m.local.Of(scratchFolder)}
-}
-
 // Export writes a session as one archive that another paddock can import, also
 // on another system: its files and variables as they are now, without its
 // earlier checkpoints. It waits for its turn, and puts the archive together on
@@ -37,7 +33,7 @@ func (m *Manager) Export(ctx context.Context, owner Owner, id ID, w io.Writer) (
 		return errEphemeral
 	}
 	defer func() { m.recordAction(ctx, Exporting, s, err) }()
-	file, err := m.scratch().File()
+	file, err := m.scratch.File()
 	if err == nil {
 		defer file.Close()
 		err = s.pack(ctx, file)
@@ -137,7 +133,7 @@ func (p *parcel) carry(t *turn, runtime string, was history.Interpreter) (histor
 	if !ok {
 		return was, fault.New(fault.Unsupported, "the isolation %q cannot give its interpreters away", s.backendName())
 	}
-	layer, err := s.manager.scratch().Layer()
+	layer, err := s.manager.scratch.Layer()
 	if err != nil {
 		return was, err
 	}

@@ -54,38 +54,71 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 	if err != nil {
 		return nil, err
 	}
-	group := ""
+	f := &forking{m: m, from: s, target: target}
+	return f.fork(ctx, count)
+}
+
+// forking is one Fork.
+type forking struct {
+	m      *Manager
+	from   *session
+	target *history.Manifest // of which the forks begin
+	group  string            // in which the forks are; "": there is one
+	made   []*session
+}
+
+// fork makes the forks: all of them, or none.
+func (f *forking) fork(ctx context.Context, count int) (forks []Info, err error) {
+	owner := f.from.owner
 	if count > 1 {
-		group = newID("g-")
-		done, err := m.store.BeginGroup(string(owner), group)
+		f.group = newID("g-")
+		end, err := f.m.store.BeginGroup(string(owner), f.group)
 		if err != nil {
 			return nil, err
 		}
-		defer done()
-	}
-	made, err := m.forkAll(ctx, s, target, group, count)
-	if err != nil {
-		return nil, err
+		defer end()
 	}
 	defer func() {
 		if err != nil {
-			err = m.removeForks(ctx, owner, made, err)
+			forks, err = nil, f.undo(ctx, err)
 		}
 	}()
-	if err := m.store.CommitGroup(string(owner), group); err != nil {
+	for range count {
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+		one, err := f.one(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("forking the session: %w", err)
+		}
+		f.made = append(f.made, one)
+	}
+	if err := f.m.store.CommitGroup(string(owner), f.group); err != nil {
 		return nil, err
 	}
-	for _, one := range made {
-		if group != "" {
+	for _, one := range f.made {
+		if f.group != "" {
 			one.leaveGroup()
 		}
-		i, err := m.Info(owner, one.id) // it may be asleep already
+		i, err := f.m.Info(owner, one.id) // it may be asleep already
 		if err != nil {
 			return nil, err
 		}
 		forks = append(forks, i)
 	}
 	return forks, nil
+}
+
+// undo destroys the forks when not all came to be, and returns why, with what of them is
+// left. One that is asleep by now does not exist without its group, and is collected.
+func (f *forking) undo(ctx context.Context, err error) error {
+	for _, one := range f.made {
+		left := f.m.Destroy(context.WithoutCancel(ctx), f.from.owner, one.id)
+		if fault.KindOf(left) != fault.NotFound {
+			err = errors.Join(err, left)
+		}
+	}
+	return err
 }
 
 // leaveGroup has a fork whose group is committed exist by itself, as far as the disk
@@ -103,32 +136,6 @@ func (s *session) leaveGroup() {
 	if err := s.write(true); err != nil {
 		s.manager.log.Warn("a session's record cannot be written", "session", s.id, "cause", err)
 	}
-}
-
-// forkAll makes the forks of a session: all of them, or none.
-func (m *Manager) forkAll(ctx context.Context, s *session, target *history.Manifest, group string, count int) (made []*session, err error) {
-	for range count {
-		if err := context.Cause(ctx); err != nil {
-			return nil, m.removeForks(ctx, s.owner, made, err)
-		}
-		one, err := m.forkOf(ctx, s, target, group)
-		if err != nil {
-			return nil, m.removeForks(ctx, s.owner, made, fmt.Errorf("forking the session: %w", err))
-		}
-		made = append(made, one)
-	}
-	return made, nil
-}
-
-// removeForks destroys forks of which not all came to be, and gives why, with what of them is
-// left. One that is asleep by now is not there without its group, and is swept.
-func (m *Manager) removeForks(ctx context.Context, owner Owner, made []*session, err error) error {
-	for _, one := range made {
-		if left := m.Destroy(context.WithoutCancel(ctx), owner, one.id); fault.KindOf(left) != fault.NotFound {
-			err = errors.Join(err, left)
-		}
-	}
-	return err
 }
 
 // target is the checkpoint to fork from, checked for being whole.
@@ -149,8 +156,9 @@ func (s *session) target(name string) (*history.Manifest, error) {
 	return target, s.repo.Verify(target)
 }
 
-// forkOf makes one.
-func (m *Manager) forkOf(ctx context.Context, from *session, target *history.Manifest, group string) (*session, error) {
+// one makes one fork.
+func (f *forking) one(ctx context.Context) (*session, error) {
+	m, from, target := f.m, f.from, f.target
 	from.mu.Lock()
 	settings := from.record.Settings
 	forgotten := slices.Clone(from.record.Unkept) // of which nobody was told yet
@@ -173,7 +181,7 @@ func (m *Manager) forkOf(ctx context.Context, from *session, target *history.Man
 		}
 		doubling.Go(func() { s.copyInterpreters(ctx, from, target) }) // while the disk is waited for
 	}}
-	s, err := m.newSessionAt(key{from.owner, ID(newID("s-"))}, from.backend, from.backendErr, settings, group, begin, doubling.Wait)
+	s, err := m.newSessionAt(key{from.owner, ID(newID("s-"))}, from.backend, from.backendErr, settings, f.group, begin, doubling.Wait)
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ func (j *janitor) gc(whole bool) {
 		places[m.store.PlaceOf(string(o))] = true
 	}
 	if whole {
-		m.scratch().Sweep()
+		m.scratch.Sweep()
 		m.sweepPools()
 		for _, p := range m.store.Places() {
 			places[p] = true
@@ -89,7 +89,7 @@ func (j *janitor) collect(ctx context.Context) (Collected, error) {
 	m := j.m
 	var sum Collected
 	sum.Sessions = j.sweep(time.Now(), true)
-	m.scratch().Sweep()
+	m.scratch.Sweep()
 	m.sweepPools()
 	var errs []error
 	for _, place := range m.store.Places() {

@@ -36,29 +36,37 @@ func (m *Manager) Import(ctx context.Context, owner Owner, id ID, r io.Reader) (
 	if err := cmp.Or(m.disk.reclaim(ctx, owner), m.disk.checkSessions(owner)); err != nil {
 		return Info{}, "", err
 	}
-	file, err := m.scratch().File()
+	file, err := m.scratch.File()
 	if err != nil {
 		return Info{}, "", err
 	}
 	defer file.Close()
-	limits := m.archiveLimits(owner)
-	if err := file.Spool(ctx, r, limits); err != nil {
+	i := &importing{m: m, key: k}
+	if err := file.Spool(ctx, r, i.limits()); err != nil {
 		return Info{}, "", err
 	}
-	s, notice, err := m.unpack(ctx, k, file.Reader(), limits)
+	s, err := i.unpack(ctx, file.Reader())
 	if err != nil {
 		return Info{}, "", fmt.Errorf("importing the session: %w", err)
 	}
 	m.recordAction(ctx, Importing, s, nil)
 	info, err = m.Info(owner, s.id)
-	return info, notice, err
+	return info, strings.Join(i.omitted, "; "), err
 }
 
-// archiveLimits are what an archive may bring that an owner imports.
-func (m *Manager) archiveLimits(owner Owner) sessionfile.Limits {
+// importing is one import of an archive.
+type importing struct {
+	m *Manager
+	key
+	omitted []string // what of the archive is not taken over
+}
+
+// limits are what an archive may bring.
+func (i *importing) limits() sessionfile.Limits {
+	m := i.m
 	return sessionfile.Limits{
 		Bytes:   m.config.OwnerDiskBytes,
-		Room:    func(bytes int64) error { return m.disk.check(owner, bytes) },
+		Room:    func(bytes int64) error { return m.disk.check(i.owner, bytes) },
 		Trees:   map[string]int64{workspaceFolder: m.config.DiskBytes, tmpFolder: m.config.DiskBytes / 4},
 		Listing: checkpoint.MaxListing, Layers: checkpoint.MaxLayers, Memory: m.config.MemoryBytes,
 	}
@@ -66,29 +74,30 @@ func (m *Manager) archiveLimits(owner Owner) sessionfile.Limits {
 
 // unpack makes a session of an archive. Until it is there nothing is collected;
 // where it cannot be made, what was put is.
-func (m *Manager) unpack(ctx context.Context, k key, r io.Reader, limits sessionfile.Limits) (s *session, notice string, err error) {
-	store, err := m.local.Blobs(string(k.owner))
+func (i *importing) unpack(ctx context.Context, r io.Reader) (*session, error) {
+	store, err := i.m.local.Blobs(string(i.owner))
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	batch, err := store.Begin(ctx)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	defer batch.Close()
-	head, err := sessionfile.Read(ctx, r, batch, limits)
+	head, err := sessionfile.Read(ctx, r, batch, i.limits())
 	if err != nil {
-		return nil, "", err // closing the batch takes away what it put
+		return nil, err // closing the batch takes away what it put
 	}
+	var s *session
 	if err = batch.Sync(ctx); err == nil {
-		s, notice, err = m.makeFromArchive(ctx, k, head)
+		s, err = i.create(ctx, head)
 	}
 	if err != nil {
 		_ = batch.Close() // its contents are not wanted
-		m.giveBack(ctx, k.owner)
-		return nil, "", err
+		i.giveBack(ctx)
+		return nil, err
 	}
-	return s, notice, nil
+	return s, nil
 }
 
 // giveBackTime bounds how long what a refused import put is being removed.
@@ -96,64 +105,70 @@ const giveBackTime = 5 * time.Second
 
 // giveBack removes what nothing of an owner's refers to, now or, where others
 // write just then, later.
-func (m *Manager) giveBack(ctx context.Context, o Owner) {
+func (i *importing) giveBack(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTime)
 	defer cancel()
-	if err := m.disk.removeContents(ctx, o); err != nil {
-		m.janitor.note(o)
+	if err := i.m.disk.removeContents(ctx, i.owner); err != nil {
+		i.m.janitor.note(i.owner)
 	}
-	m.disk.forget(o)
+	i.m.disk.forget(i.owner)
 }
 
-// makeFromArchive makes the session of an archive whose contents are in the store.
-func (m *Manager) makeFromArchive(ctx context.Context, k key, a sessionfile.Head) (s *session, notice string, err error) {
-	set, notice := m.settingsOf(a)
-	b, err := m.checkSettings(ctx, set)
+// create makes the session of an archive whose contents are in the store.
+func (i *importing) create(ctx context.Context, a sessionfile.Head) (*session, error) {
+	set := i.settingsOf(a)
+	b, err := i.m.checkSettings(ctx, set)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	s, err = m.newSessionAt(k, b, nil, set, "", &beginning{cause: history.CauseImport, state: &a.Checkpoint})
+	s, err := i.m.newSessionAt(i.key, b, nil, set, "", &beginning{cause: history.CauseImport, state: &a.Checkpoint})
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	if err := s.tryAll(ctx, a.Checkpoint.Interpreters); err != nil {
-		if m.destroy(s, errDestroyed, nil) {
+		if i.m.destroy(s, errDestroyed, nil) {
 			<-s.turns.closed
 		}
-		return nil, "", err
+		return nil, err
 	}
-	return s, notice, nil
+	return s, nil
 }
 
-// settingsOf gives what is taken over of an archive's settings, and says what is
-// not. How long it may live and what it may take is decided here.
-func (m *Manager) settingsOf(a sessionfile.Head) (Settings, string) {
-	was := a.Settings
-	set := Settings{Name: was.Name, Dir: was.Dir, Language: was.Language, Isolation: a.Isolation, MemoryBytes: was.MemoryBytes, TTL: was.TTL, Servers: was.Servers, Machine: was.Machine.Portable()}
-	var not []string
+// settingsOf gives what is taken over of an archive's settings, and notes what is not. How
+// long the session may live and what it may take is decided here.
+func (i *importing) settingsOf(a sessionfile.Head) Settings {
+	m, was := i.m, a.Settings
+	set := Settings{
+		Name: was.Name, Dir: was.Dir, Language: was.Language, Isolation: a.Isolation, MemoryBytes: was.MemoryBytes,
+		TTL: was.TTL, Servers: was.Servers, Machine: was.Machine.Portable(),
+	}
 	most := m.config.MemoryBytes
-	if b, err := m.backend(set.Isolation); err == nil { // else no session is made of it
+	if b, err := m.backends.named(set.Isolation); err == nil { // else no session is made of it
 		traits := m.traitsOf(b)
 		if _, most = traits.memoryLimits(); !traits.keepsVariables() {
-			not = append(not, "there are no variables in it: "+filesOnly)
+			i.omit("there are no variables in it: %s", filesOnly)
 		}
 	}
 	if set.MemoryBytes < 0 || set.MemoryBytes > most {
 		set.MemoryBytes = 0
-		not = append(not, fmt.Sprintf("%d MiB of memory are the most that there are here, and not %d", most>>20, was.MemoryBytes>>20))
+		i.omit("%d MiB of memory are the most that there are here, and not %d", most>>20, was.MemoryBytes>>20)
 	}
 	var no string
-	if set.Network, no = m.imported(was.Network); no != "" {
-		not = append(not, no)
+	if set.Network, no = m.config.importedNetwork(was.Network); no != "" {
+		i.omit("%s", no)
 	}
 	if was.Secrets != nil && len(*was.Secrets) > 0 {
-		not = append(not, "it has none of the secrets that it had, and what its programs remember of them is worth nothing")
+		i.omit("it has none of the secrets that it had, and what its programs remember of them is worth nothing")
 	}
 	if most := m.config.IdleTTL; set.TTL < 0 || set.TTL > most {
 		set.TTL = 0
-		not = append(not, fmt.Sprintf("it expires when it was not used for %v, and not for %v", most, was.TTL))
+		i.omit("it expires when it was not used for %v, and not for %v", most, was.TTL)
 	}
-	return set, strings.Join(not, "; ")
+	return set
+}
+
+func (i *importing) omit(format string, args ...any) {
+	i.omitted = append(i.omitted, fmt.Sprintf(format, args...))
 }
 
 // tryAll starts every interpreter of a new session, to see that it can be gone

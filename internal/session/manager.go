@@ -2,8 +2,9 @@
 // checkpoints, resets, expires and destroys them.
 //
 // A session is a workspace of files and one live interpreter for each language runtime.
-// It belongs to an owner; for everybody else it does not exist. On disk it is a folder
-// below its owner's. A lock that dies with its process makes it one process's at a time.
+// It belongs to an owner; for everybody else it does not exist. Package sessionstore has it
+// on disk: a claim that ends with its process makes it one process's at a time. What is
+// asked of the store is in store.go.
 //
 // After every run, and after every write to its files, a session has a new checkpoint on
 // disk: its files and the state of its interpreters at one moment (checkpointing.go,
@@ -14,10 +15,16 @@
 // A call goes through plan.go (what it asks for), queue.go (its turn), execute.go, run.go,
 // interpreter.go (what it runs in), package hostcalls (its calls to the host), notice.go (what
 // its result says in addition) and checkpointing.go; a call that waits for a person also
-// through waiting.go. Packages checkpoint, pool, quota and sessionfile know no session.
+// through waiting.go. Packages checkpoint, pool, quota, sessionfile and sessionstore know no
+// session.
 //
-// Locks, outermost first: session.checkpointMu, Manager.mu, turns.mu, session.mu, Manager.storing.
-// Only checkpointMu and storing are held during disk access or while a backend is called.
+// The Manager is made of parts, each with its own files: directory (the sessions that are
+// open), janitor (what expires, sleeps and is collected: janitor.go, expire.go, gc.go),
+// diskQuota, records (sessions that are not open here), backends and peers (ipc.go).
+//
+// Locks, outermost first: session.checkpointMu, turns.mu, session.mu. Those of the
+// Manager's parts are leaves: nothing else is locked while one is held. Only checkpointMu
+// is held during disk access or while a backend is called.
 package session
 
 import (
@@ -33,6 +40,7 @@ import (
 	"paddock/internal/pool"
 	"paddock/internal/quota"
 	"paddock/internal/sandbox"
+	"paddock/internal/sessionfile"
 	"paddock/internal/sessionstore"
 	"paddock/internal/workspace"
 )
@@ -47,13 +55,15 @@ type Manager struct {
 	stop context.CancelFunc
 	jobs sync.WaitGroup
 
-	memory quota.Memory
-	disk   *diskQuota
-	pool   *pool.Pool // nil: no machines are booted ahead
+	backends *backends
+	memory   quota.Memory
+	disk     *diskQuota
+	pool     *pool.Pool // nil: no machines are booted ahead
 
 	store   sessionStore
 	local   *sessionstore.Local // what this machine's state folder has of sessions
 	records *records
+	scratch sessionfile.Scratch
 
 	sessions *directory // that are open here
 	peers    *peers
@@ -87,6 +97,7 @@ func New(config Config) (*Manager, error) {
 		return nil, err
 	}
 	m.config, m.log = config, config.Log
+	m.backends = &backends{config.Backends, config.Log}
 	m.sessions, m.peers = newDirectory(config.MaxPerOwner, config.MaxSessions), &peers{m: m}
 	m.janitor = newJanitor(m)
 	if err := m.openStore(); err != nil {
@@ -115,37 +126,13 @@ func (m *Manager) openStore() error {
 		return err
 	}
 	m.store, m.local, m.records.store = opened, opened.Local(), opened
+	m.scratch = sessionfile.Scratch{Files: m.local.Files(), Dir: m.local.Of(scratchFolder)}
 	m.disk = &diskQuota{m: m, measured: quota.NewDisk(opened.DiskConfig()), reclaimed: map[Owner]time.Time{}}
 	return nil
 }
 
-// backend gives the backend of a name; "" names the first.
-func (m *Manager) backend(name string) (sandbox.Backend, error) {
-	var names []string
-	for _, b := range m.config.Backends {
-		if name == "" || b.Name() == name {
-			return b, nil
-		}
-		names = append(names, b.Name())
-	}
-	return nil, fault.New(fault.Unsupported, "there is no isolation called %q here", name).WithHint("there is %s", enumerate(names))
-}
-
 // Runtimes lists what can run here, by backend in their order.
-func (m *Manager) Runtimes(ctx context.Context) []Runtime {
-	var all []Runtime
-	for _, b := range m.config.Backends {
-		p, err := guard("probing", func() (sandbox.Probe, error) { return b.Probe(ctx), nil })
-		if err != nil {
-			m.log.Error("a backend cannot be probed", "isolation", b.Name(), "cause", fault.CauseOf(err))
-			continue
-		}
-		for _, r := range p.Runtimes {
-			all = append(all, Runtime{Runtime: r, Isolation: b.Name()})
-		}
-	}
-	return all
-}
+func (m *Manager) Runtimes(ctx context.Context) []Runtime { return m.backends.runtimes(ctx) }
 
 // Create opens a new session. An empty id is replaced by an unguessable one;
 // one that the owner has already is a fault.Conflict.
@@ -158,10 +145,10 @@ func (m *Manager) Create(ctx context.Context, owner Owner, id ID, settings Setti
 	}
 	b, err := m.checkSettings(ctx, settings)
 	if err == nil {
-		err = m.checkNetwork(settings.Network)
+		err = m.config.checkNetwork(settings.Network)
 	}
 	if err == nil {
-		settings.Secrets, err = m.chooseSecrets(owner, settings.Secrets)
+		settings.Secrets, err = m.config.chooseSecrets(owner, settings.Secrets)
 	}
 	if err != nil {
 		return Info{}, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"paddock/internal/fault"
+	"paddock/internal/quota"
 )
 
 // retrySoon is when to try again what others' sessions stand in the way of.
@@ -22,7 +23,7 @@ func (s *session) reserveMemory(runtime string, bytes int64) error {
 	}
 	alone, ok := grow()
 	if !ok {
-		m.forgetEnded()
+		forgetEnded(&m.memory, m.sessions.open(""))
 		alone, ok = grow()
 	}
 	for !ok {
@@ -54,11 +55,11 @@ func (s *session) reserveMemory(runtime string, bytes int64) error {
 }
 
 // forgetEnded stops counting the memory of interpreters that ended by themselves.
-func (m *Manager) forgetEnded() {
-	for _, s := range m.sessions.open("") {
+func forgetEnded(memory *quota.Memory, open []*session) {
+	for _, s := range open {
 		s.instances.eachEnded(func(runtime string, othersLive bool) {
 			if !s.residence.outlives(othersLive) {
-				m.memory.Set(s.residence.holder(runtime), 0)
+				memory.Set(s.residence.holder(runtime), 0)
 			}
 		})
 	}

@@ -96,7 +96,7 @@ func (s *session) load() error {
 		return err
 	}
 	// Without its backend the session can still be read and destroyed.
-	s.setBackend(s.manager.backend(r.Isolation))
+	s.setBackend(s.manager.backends.named(r.Isolation))
 	s.record, s.pending, s.calls = r, r.News, r.Calls
 	s.record.Group = "" // it is there, so the others of it are
 	for _, runtime := range r.Anew {

@@ -33,7 +33,8 @@ func (p *plan) note(t *turn) checkpoint.Note {
 	return checkpoint.Note{Cause: history.CauseExecute, Execution: t.execution, Language: p.command.Language, Code: p.code}
 }
 
-func (m *Manager) checkRequest(req Request) error {
+// checkRequest says what is wrong with a request.
+func (c *Config) checkRequest(req Request) error {
 	args := 0
 	for _, a := range slices.Concat(req.Command, req.Args) {
 		args += len(a) + 1
@@ -57,8 +58,8 @@ func (m *Manager) checkRequest(req Request) error {
 		return fault.New(fault.Invalid, "the arguments have more than %d bytes", maxArgs).WithHint("write them to a file in the workspace")
 	case slices.ContainsFunc(req.Args, func(a string) bool { return strings.ContainsRune(a, 0) }):
 		return fault.New(fault.Invalid, "an argument holds a NUL")
-	case req.Timeout < 0 || req.Timeout > m.config.MaxTimeout:
-		return fault.New(fault.Invalid, "the timeout lies between 0 and %v", m.config.MaxTimeout).WithHint("zero stands for %v", m.config.DefaultTimeout)
+	case req.Timeout < 0 || req.Timeout > c.MaxTimeout:
+		return fault.New(fault.Invalid, "the timeout lies between 0 and %v", c.MaxTimeout).WithHint("zero stands for %v", c.DefaultTimeout)
 	case negative(req.Limits):
 		return fault.New(fault.Invalid, "limits are not negative")
 	}
@@ -67,7 +68,7 @@ func (m *Manager) checkRequest(req Request) error {
 
 // checkSettings gives the backend that the settings ask for.
 func (m *Manager) checkSettings(ctx context.Context, set Settings) (sandbox.Backend, error) {
-	b, err := m.backend(set.Isolation)
+	b, err := m.backends.named(set.Isolation)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +88,7 @@ func (m *Manager) checkSettings(ctx context.Context, set Settings) (sandbox.Back
 		return nil, err
 	}
 	if set.Language != "" {
-		_, err = m.runtimeFor(ctx, b, set.Language)
+		_, err = m.backends.runtimeFor(ctx, b, set.Language)
 	}
 	return b, err
 }
@@ -117,7 +118,7 @@ func (s *session) plan(ctx context.Context, req Request) (plan, error) {
 			language, req.Code, req.Args = r.Name, req.Command[0], req.Command[1:]
 		}
 	} else {
-		r, err = s.manager.runtimeFor(ctx, s.backend, language)
+		r, err = s.manager.backends.runtimeFor(ctx, s.backend, language)
 	}
 	if err != nil {
 		return plan{}, err
@@ -149,37 +150,4 @@ func (s *session) language() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.record.Settings.Language
-}
-
-// runtimeFor finds the backend's runtime of a language; "" stands for the first.
-func (m *Manager) runtimeFor(ctx context.Context, b sandbox.Backend, language string) (sandbox.Runtime, error) {
-	probe, err := guard("probing", func() (sandbox.Probe, error) { return b.Probe(ctx), nil })
-	if err != nil {
-		return sandbox.Runtime{}, err
-	}
-	if !probe.Available {
-		return sandbox.Runtime{}, fault.New(fault.Unavailable, "the isolation %q does not work here: %s", b.Name(), probe.Reason).WithHint("%s", probe.Hint)
-	}
-	var known []string
-	for _, r := range probe.Runtimes {
-		if language == "" || slices.Contains(r.Languages, language) {
-			return r, nil
-		}
-		known = append(known, r.Languages...)
-	}
-	f := fault.New(fault.Unsupported, "the isolation %q does not run %q", b.Name(), language)
-	if other := m.whoRuns(ctx, language); other != "" {
-		return sandbox.Runtime{}, f.WithHint("the isolation %q does: create a session with it; this one runs %s", other, enumerate(known))
-	}
-	return sandbox.Runtime{}, f.WithHint("it runs %s", enumerate(known))
-}
-
-// whoRuns names another isolation that runs a language here; empty: none.
-func (m *Manager) whoRuns(ctx context.Context, language string) string {
-	for _, r := range m.Runtimes(ctx) {
-		if language != "" && slices.Contains(r.Languages, language) {
-			return r.Isolation
-		}
-	}
-	return ""
 }

@@ -12,8 +12,8 @@ import (
 const maxSecretNames = 100
 
 // chooseSecrets gives what a session has of secrets that is made with a wish.
-func (m *Manager) chooseSecrets(owner Owner, wish *[]string) (*[]string, error) {
-	secrets := m.config.Secrets
+func (c *Config) chooseSecrets(owner Owner, wish *[]string) (*[]string, error) {
+	secrets := c.Secrets
 	switch {
 	case wish != nil && len(*wish) > maxSecretNames:
 		return nil, fault.New(fault.Invalid, "a session has at most %d secrets", maxSecretNames)

@@ -17,8 +17,8 @@ type Traffic struct {
 const maxRules = 1000
 
 // checkNetwork tells what is wrong with the rules that a session is to be made with.
-func (m *Manager) checkNetwork(rules *[]string) error {
-	switch network := m.config.Network; {
+func (c *Config) checkNetwork(rules *[]string) error {
+	switch network := c.Network; {
 	case rules == nil || len(*rules) == 0:
 		return nil
 	case len(*rules) > maxRules:
@@ -31,10 +31,10 @@ func (m *Manager) checkNetwork(rules *[]string) error {
 	}
 }
 
-// imported gives the rules of a session that is imported, and why it has not those that
+// importedNetwork gives the rules of a session that is imported, and why it has not those that
 // it had; those that are not allowed here now may be later.
-func (m *Manager) imported(rules *[]string) (*[]string, string) {
-	switch err := m.checkNetwork(rules); {
+func (c *Config) importedNetwork(rules *[]string) (*[]string, string) {
+	switch err := c.checkNetwork(rules); {
 	case err == nil:
 		return rules, ""
 	case fault.KindOf(err) == fault.Denied && len(*rules) <= maxRules:

@@ -27,7 +27,7 @@ func newPool(m *Manager) *pool.Pool {
 	// Its memory is nobody's who could have a session.
 	holder := func(box string) quota.Holder { return quota.Holder{Session: box} }
 	p := pool.New(pool.Config{
-		Most: m.config.Pool, Dir: m.poolFolder(), Runtime: m.runtimeFor,
+		Most: m.config.Pool, Dir: m.poolFolder(), Runtime: m.backends.runtimeFor,
 		Start: func(ctx context.Context, b sandbox.Backend, spec sandbox.Spec) (sandbox.Instance, error) {
 			return guard("booting ahead", func() (sandbox.Instance, error) { return b.Start(ctx, spec) })
 		},

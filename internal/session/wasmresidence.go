@@ -52,7 +52,7 @@ func (w *wasmResidence) describe(*sandbox.Spec, Settings) {}
 
 // boot starts an interpreter of the session's language.
 func (w *wasmResidence) boot(t *turn) error {
-	r, err := w.s.manager.runtimeFor(t.ctx, w.backend, w.s.language())
+	r, err := w.s.manager.backends.runtimeFor(t.ctx, w.backend, w.s.language())
 	if err == nil {
 		_, err = w.s.interpreter(t, r)
 	}
