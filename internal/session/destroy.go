@@ -109,7 +109,8 @@ func (m *Manager) dismantle(s *session, remove bool) {
 		m.disk.note(s)
 	}
 	s.dropAll()
-	s.disconnect()
+	s.noteTraffic()
+	s.egress.disconnect()
 	s.closeTrees()
 	var err error
 	if remove {

@@ -168,7 +168,7 @@ func (s *session) bare(runtime string) sandbox.Spec {
 			{Guest: "/tmp", Host: filepath.Join(s.dir, tmpFolder), DiskBytes: c.DiskBytes / 4},
 		},
 	}
-	spec.Mounts = append(spec.Mounts, s.readOnlyMounts()...)
+	spec.Mounts = append(spec.Mounts, s.mounts.readOnly()...)
 	maps.Copy(env, c.Env)
 	s.residence.describe(&spec, settings)
 	return spec
@@ -199,21 +199,6 @@ func (s *session) dropAll() {
 		s.drop(runtime, in)
 	}
 	s.residence.dropPrestarted()
-}
-
-// broken deals with a run that did not come to an end, and gives the fault.
-func (s *session) broken(t *turn, runtime string, in sandbox.Instance, err error) error {
-	s.drop(runtime, in)
-	s.interpreterLost(t.ctx, runtime, "its interpreter failed in an earlier call")
-	s.mustReseed[runtime] = true
-	rolledBack := s.rollBackFiles(t, sandbox.Exit{Cause: sandbox.Crashed, State: sandbox.Restored})
-	s.manager.log.WarnContext(t.ctx, "an interpreter failed", "session", s.id, "execution", t.execution, "runtime", runtime, "cause", fault.CauseOf(err))
-	err = s.failed("running a program", err)
-	var f *fault.Error
-	if _, lost := s.lostReasons[runtime]; rolledBack && !lost && errors.As(err, &f) {
-		err = f.WithHint("run it again: variables and files are as they were before this call")
-	}
-	return err
 }
 
 // failed makes sure that what a backend returned is a fault.

@@ -5,15 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime/debug"
-	"slices"
 
 	"paddock/internal/fault"
-	"paddock/internal/pool"
 	"paddock/internal/sandbox"
-	"paddock/internal/session/hostcalls"
 	"paddock/internal/workspace"
 )
 
@@ -83,64 +80,76 @@ func checkFolders(all []Folder) error {
 	return nil
 }
 
-// folders are those of Config.Folders that the session is shown.
-func (s *session) folders() []Folder {
-	hidden := func(f Folder) bool {
-		shown, _ := s.residence.shows(f)
-		return !shown
-	}
-	all := s.manager.config.Folders
-	if !slices.ContainsFunc(all, hidden) {
-		return all
-	}
-	return slices.DeleteFunc(slices.Clone(all), hidden)
+// mounts are the folders of a Config that one session's programs see and cannot change:
+// the session's own, and those that all sessions of the owner are shown. It has no state of
+// its own. What it makes lies on disk: refresh is for the first in the queue, create and
+// adopt for who is alone with the session's folder.
+type mounts struct {
+	key
+	own, shared string // folders of the session's, and of its owner's
+	folders     []mount
+	uid         int // as whom guests look; zero: as us
+	log         *slog.Logger
 }
 
-// readOnlyMounts are the folders that programs see and cannot change.
-func (s *session) readOnlyMounts() (mounts []sandbox.Mount) {
-	for _, f := range s.folders() {
-		mounts = append(mounts, sandbox.Mount{
-			Guest: "/" + f.Name, Aliases: f.Aliases, Host: filepath.Join(s.mountFolder(f), f.Name), ReadOnly: true,
-		})
-	}
-	return mounts
+// mount is one of mounts.
+type mount struct {
+	Folder
+	shared bool // all sessions of the owner are shown it
 }
 
-// isShared tells whether the session is shown a folder that is its owner's.
-func (s *session) isShared(f Folder) bool {
-	_, shared := s.residence.shows(f)
-	return shared
+// newMounts gives those that a session in a residence is shown.
+func newMounts(s *session, of traits) mounts {
+	m := mounts{key: s.key, own: s.dir, shared: s.manager.local.Shared(string(s.owner)), log: s.manager.log}
+	m.uid, _ = fileOwner(s.backend)
+	for _, f := range s.manager.config.Folders {
+		if shown, shared := of.shows(f); shown {
+			m.folders = append(m.folders, mount{f, shared})
+		}
+	}
+	return m
 }
 
-// mountFolder is where a folder lies. A backend has to know the one of what an owner's
-// sessions share (wasm.Config.SharedDir).
-func (s *session) mountFolder(f Folder) string {
-	if s.isShared(f) {
-		return s.manager.local.Shared(string(s.owner))
+// names are those of the session's folders that its programs see.
+func (m *mounts) names() []string {
+	all := []string{workspaceFolder, tmpFolder}
+	for _, f := range m.folders {
+		all = append(all, f.Name)
 	}
-	return s.dir
+	return all
 }
 
-// createMounts makes those folders where they are missing: what they hold can be made
-// again, so nobody has kept them. The caller is alone with the session's folder.
-func (s *session) createMounts() error {
-	s.mu.Lock()
-	machine := s.record.Settings.Machine
-	s.mu.Unlock()
-	if err := makeScripts(s.dir, machine); err != nil {
-		return err
+// path is where a folder lies. A backend has to know the one of what an owner's sessions
+// share (wasm.Config.SharedDir).
+func (m *mounts) path(f mount) string {
+	if f.shared {
+		return filepath.Join(m.shared, f.Name)
 	}
-	for _, f := range s.folders() {
-		if s.isShared(f) {
+	return filepath.Join(m.own, f.Name)
+}
+
+// readOnly describes them for a sandbox.
+func (m *mounts) readOnly() (all []sandbox.Mount) {
+	for _, f := range m.folders {
+		all = append(all, sandbox.Mount{Guest: "/" + f.Name, Aliases: f.Aliases, Host: m.path(f), ReadOnly: true})
+	}
+	return all
+}
+
+// create makes them where they are missing: what they hold can be made again, so nobody
+// has kept them.
+func (m *mounts) create() error {
+	for _, f := range m.folders {
+		if f.shared {
 			// A session that an earlier paddock made has one of its own.
-			if err := workspace.RemoveAll(filepath.Join(s.dir, f.Name)); err != nil {
+			if err := workspace.RemoveAll(filepath.Join(m.own, f.Name)); err != nil {
 				return err
 			}
-			if err := s.makeShared(); err != nil {
+			if err := m.makeShared(); err != nil {
 				return err
 			}
 		}
-		if err := makeVisible(filepath.Join(s.mountFolder(f), f.Name)); err != nil {
+		if err := makeVisible(m.path(f)); err != nil {
 			return err
 		}
 	}
@@ -149,23 +158,44 @@ func (s *session) createMounts() error {
 
 // makeShared makes the folder that holds what the owner's sessions share. Sessions of
 // several processes may do so at once.
-func (s *session) makeShared() error {
-	dir := s.manager.local.Shared(string(s.owner))
-	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+func (m *mounts) makeShared() error {
+	if err := os.MkdirAll(filepath.Dir(m.shared), 0o700); err != nil {
 		return err
 	}
-	if uid, _ := fileOwner(s.backend); uid != 0 {
-		return makeVisible(dir) // the guest's user opens it on the way
+	if m.uid != 0 {
+		return makeVisible(m.shared) // the guest's user opens it on the way
 	}
-	return os.MkdirAll(dir, 0o700)
+	return os.MkdirAll(m.shared, 0o700)
 }
 
-// makeVisible makes a folder that everybody may read, where it is missing.
-func makeVisible(dir string) error {
-	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+// refresh brings them up to date for a program.
+func (m *mounts) refresh(ctx context.Context, program string) {
+	ctx = context.WithValue(ctx, programKey{}, program)
+	for _, f := range m.folders {
+		id := m.id
+		if f.shared {
+			id = ""
+		}
+		_, err := guard("filling a folder", func() (struct{}, error) { return struct{}{}, f.Refresh(ctx, m.owner, id, m.path(f)) })
+		if err != nil && ctx.Err() == nil {
+			m.log.WarnContext(ctx, "a folder that programs see is not up to date", "session", m.id, "folder", f.Name, "cause", fault.CauseOf(err))
+		}
 	}
-	return os.Chmod(dir, 0o755) // whatever the umask is
+}
+
+// adopt has the session's folders be those of a slot, in whose machine they are; folder
+// gives where one lies.
+func (m *mounts) adopt(folder func(name string) string) error {
+	for _, f := range m.folders {
+		dir := filepath.Join(m.own, f.Name)
+		if err := workspace.RemoveAll(dir); err != nil {
+			return err
+		}
+		if err := os.Rename(folder(f.Name), dir); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // programKey is under what the context of a Fill has the program that is to run.
@@ -177,68 +207,10 @@ func ProgramOf(ctx context.Context) string {
 	return program
 }
 
-// refreshMounts brings those folders up to date. It is the caller's turn.
-func (s *session) refreshMounts(ctx context.Context) {
-	for _, f := range s.folders() {
-		id := s.id
-		if s.isShared(f) {
-			id = ""
-		}
-		_, err := guard("filling a folder", func() (struct{}, error) {
-			return struct{}{}, f.Refresh(ctx, s.owner, id, filepath.Join(s.mountFolder(f), f.Name))
-		})
-		if err != nil && ctx.Err() == nil {
-			s.manager.log.WarnContext(ctx, "a folder that programs see is not up to date", "session", s.id, "folder", f.Name, "cause", fault.CauseOf(err))
-		}
+// makeVisible makes a folder that everybody may read, where it is missing.
+func makeVisible(dir string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
 	}
-}
-
-// adoptMounts has the session's folders be the slot's, in whose machine they are.
-func (s *session) adoptMounts(folder func(name string) string) error {
-	for _, f := range s.folders() {
-		dir := filepath.Join(s.dir, f.Name)
-		if err := workspace.RemoveAll(dir); err != nil {
-			return err
-		}
-		if err := os.Rename(folder(f.Name), dir); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// adoptOrCreateMounts has a new session have them; from nil: there is no slot.
-func (s *session) adoptOrCreateMounts(from *pool.Slot) error {
-	if from != nil {
-		return s.adoptMounts(from.Folder)
-	}
-	return s.createMounts()
-}
-
-// answering gives what answers the calls of a run's program; nil: nothing does.
-func (r *run) answering() hostcalls.Answer {
-	s, t := r.s, r.t
-	tools := s.manager.config.Tools
-	if tools == nil {
-		return nil
-	}
-	return func(ctx context.Context, c sandbox.Call, suspend func(string)) (answer []byte) {
-		defer func() {
-			if p := recover(); p != nil {
-				answer = nil
-				s.manager.log.ErrorContext(ctx, "answering a call panicked", "session", s.id, "execution", t.execution, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			}
-		}()
-		return tools.Call(ctx, Run{Owner: s.owner, Session: s.id, Execution: t.execution, Put: s.putFile, Suspend: suspend, InBackground: r.calls.CountBackground}, c)
-	}
-}
-
-// notifyRemoved tells the observers that the session is no more.
-func (s *session) notifyRemoved() {
-	for _, o := range s.manager.config.Observers {
-		_, err := guard("forgetting a session", func() (struct{}, error) { o.Removed(s.owner, s.id); return struct{}{}, nil })
-		if err != nil {
-			s.manager.log.Error("a session's resources were not released", "session", s.id, "cause", fault.CauseOf(err))
-		}
-	}
+	return os.Chmod(dir, 0o755) // whatever the umask is
 }

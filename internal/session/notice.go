@@ -1,7 +1,6 @@
 package session
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -87,12 +86,6 @@ func overtaken(cause error) string {
 
 // joinNotices puts two notices into one.
 func joinNotices(a, b string) string { return strings.TrimSpace(a + " " + b) }
-
-// noticeNotSaved deals with a failure to keep after a run.
-func (s *session) noticeNotSaved(t *turn, err error) string {
-	s.manager.log.ErrorContext(t.ctx, "a checkpoint could not be kept", "session", s.id, "execution", t.execution, "cause", errors.Join(err, fault.CauseOf(err)))
-	return describeUnsaved(err)
-}
 
 // notInCheckpoints tells of files that lie where nothing is kept, when there are more
 // places of them than at the last call.

@@ -160,3 +160,13 @@ func (m *Manager) record(ctx context.Context, e Event) {
 		}
 	}
 }
+
+// notifyRemoved tells the observers that the session is no more.
+func (s *session) notifyRemoved() {
+	for _, o := range s.manager.config.Observers {
+		_, err := guard("forgetting a session", func() (struct{}, error) { o.Removed(s.owner, s.id); return struct{}{}, nil })
+		if err != nil {
+			s.manager.log.Error("a session's resources were not released", "session", s.id, "cause", fault.CauseOf(err))
+		}
+	}
+}

@@ -51,7 +51,7 @@ func (s *session) create(from *beginning) (err error) {
 			return unusable(err)
 		}
 	}
-	err = s.adoptOrCreateMounts(ahead)
+	err = s.createMounts(ahead)
 	if err == nil {
 		err = s.openTrees()
 	}
@@ -97,12 +97,12 @@ func (s *session) load() error {
 	}
 	// Without its backend the session can still be read and destroyed.
 	s.setBackend(s.manager.backends.named(r.Isolation))
-	s.record, s.pending, s.calls = r, r.News, r.Calls
+	s.record, s.pending, s.calls, s.egress.last = r, r.News, r.Calls, r.Traffic
 	s.record.Group = "" // it is there, so the others of it are
 	for _, runtime := range r.Anew {
 		s.mustReseed[runtime] = true
 	}
-	if err = errors.Join(s.createMounts(), s.openTrees()); err == nil {
+	if err = errors.Join(s.createMounts(nil), s.openTrees()); err == nil {
 		err = s.openKept()
 	}
 	if err == nil {

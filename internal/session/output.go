@@ -112,9 +112,9 @@ type spool struct {
 	problem string // why there is none
 }
 
-// spool is where all is kept that a run of the session prints on a stream.
-func (s *session) spool() spool {
-	return spool{dir: s.dir, most: s.manager.config.DiskBytes}
+// spool is where all is kept that the run prints on a stream.
+func (r *run) spool() spool {
+	return spool{dir: r.s.dir, most: r.s.manager.config.DiskBytes}
 }
 
 // write adds more to it, after head where it is new.
@@ -165,20 +165,20 @@ func (s *spool) close() {
 
 // file makes a file of the workspace of what was printed on a stream, where that is more
 // than the result has.
-func (s *session) file(r *recorder, p *Stream, name, text string) {
-	if !r.more() || s.isEphemeral() {
+func (r *run) file(from *recorder, p *Stream, name, text string) {
+	if !from.more() || r.s.isEphemeral() {
 		return
 	}
 	err := error(nil)
-	p.Problem = r.spool.problem
-	if r.spool.file != nil {
-		p.Path, err = s.putFileFrom(name, io.NewSectionReader(r.spool.file, 0, r.spool.bytes), r.spool.bytes)
+	p.Problem = from.spool.problem
+	if from.spool.file != nil {
+		p.Path, err = r.putFileFrom(name, io.NewSectionReader(from.spool.file, 0, from.spool.bytes), from.spool.bytes)
 	}
 	if p.Path == "" {
 		if err != nil {
 			p.Problem = fault.ProblemOf(err).Message
 		}
-		p.Path, _ = s.putFile(name, []byte(text)) // the same problem may be one here
+		p.Path, _ = r.putFile(name, []byte(text)) // the same problem may be one here
 	}
 }
 

@@ -106,26 +106,6 @@ func (s *session) askInterruptedCalls() (told func()) {
 	return told
 }
 
-// rollBackFiles makes the files what they were before a run that was stopped by
-// force or crashed, as its interpreter is, and tells whether it did. A program
-// that ended its interpreter by itself meant to leave what it wrote.
-func (s *session) rollBackFiles(t *turn, exit sandbox.Exit) bool {
-	if exit.State == sandbox.Kept || exit.Cause == sandbox.Exited || s.isEphemeral() {
-		return false
-	}
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
-	if s.checkpointErr != nil {
-		return false // the head is older than what the interpreter went back to
-	}
-	if err := s.repo.RestoreFiles(); err != nil {
-		s.manager.log.ErrorContext(t.ctx, "files could not be brought back after a run", "session", s.id, "execution", t.execution, "cause", fault.CauseOf(err))
-		return false
-	}
-	s.refresh(t.ctx)
-	return true
-}
-
 // refresh has live interpreters open their files again, after files were brought
 // back: what they have open may be what lay there before. One that cannot ends,
 // and the next call goes on from the checkpoint. The caller holds s.keeping.

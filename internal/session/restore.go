@@ -189,7 +189,8 @@ func (s *session) restoreTo(ctx context.Context, choose func(*checkpoint.Repo) (
 	maps.DeleteFunc(s.lostReasons, func(runtime, _ string) bool { _, comes := back[runtime]; return comes })
 	notice = joinNotices(joinNotices(notice, stopped), notInCheckpoint(s.repo.Missing()))
 	s.residence.afterRestore(ctx, was, target)
-	s.disconnect() // connections are not what the interpreters of then take them for
+	s.noteTraffic()
+	s.egress.disconnect() // connections are not what the interpreters of then take them for
 	s.refresh(ctx)
 	s.setKept(nil)
 	notice = joinNotices(s.drainNotices(), notice)

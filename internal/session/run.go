@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"paddock/internal/fault"
@@ -20,7 +21,8 @@ type run struct {
 	req    Request
 	in     sandbox.Instance
 	before workspace.Snapshot // where nothing is kept right after the run
-	calls  *hostcalls.Calls
+	calls  *hostcalls.Calls   // nil: nothing answers them, so it never waits for a person
+	number int64              // among the session's executions
 
 	from    *suspended // what it goes on from; nil: it begins
 	counted bool       // among the session's executions
@@ -44,9 +46,11 @@ func (s *session) runProgram(t *turn, p plan, req Request) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	s.refreshMounts(context.WithValue(t.ctx, programKey{}, req.Code))
-	r := &run{s: s, t: t, p: p, req: req, in: in, began: s.traffic()}
-	r.calls = hostcalls.New(r.answering())
+	s.mounts.refresh(t.ctx, req.Code)
+	r := &run{s: s, t: t, p: p, req: req, in: in, began: s.egress.total()}
+	if answer := r.answering(); answer != nil {
+		r.calls = hostcalls.New(answer)
+	}
 	r.inPlace = s.manager.config.WaitInPlace < 0 || s.isEphemeral() || !s.residence.suspends(in)
 	if s.manager.config.AsyncCheckpoint || s.isEphemeral() {
 		if r.before, err = s.tree.Snapshot(); err != nil {
@@ -73,14 +77,14 @@ func (r *run) begin() error {
 	if err != nil {
 		return err
 	}
-	r.stdout = recorder{limit: limits.StdoutBytes, also: r.req.Stdout, spool: s.spool()}
-	r.stderr = recorder{limit: limits.StderrBytes, also: r.req.Stderr, spool: s.spool()}
+	r.stdout = recorder{limit: limits.StdoutBytes, also: r.req.Stdout, spool: r.spool()}
+	r.stderr = recorder{limit: limits.StderrBytes, also: r.req.Stderr, spool: r.spool()}
 	s.mu.Lock()
-	s.number = s.record.Executions + 1
+	r.number = s.record.Executions + 1
 	s.mu.Unlock()
 	c := &r.p.command
 	c.Stdout, c.Stderr, c.Display = &r.stdout, &r.stderr, r.shown.add
-	if s.manager.config.Tools != nil {
+	if r.calls != nil {
 		c.Call = r.calls.Call
 	}
 	if r.from != nil {
@@ -107,7 +111,7 @@ func (r *run) runUntilDone() (Result, error) {
 		exit, reasons, err = r.runOnce(ctx)
 		s.turns.setUncancellable(t)
 		if err != nil {
-			err = s.broken(t, r.p.runtime.Name, r.in, err)
+			err = r.broken(err)
 			r.noteLost()
 			return Result{}, err
 		}
@@ -133,16 +137,18 @@ func (r *run) runUntilDone() (Result, error) {
 // runOnce runs the program until it has ended or does nothing but wait for a person, and
 // gives for what, by the numbers of its calls.
 func (r *run) runOnce(ctx context.Context) (exit sandbox.Exit, reasons map[int]string, err error) {
-	defer r.calls.End(nil)
+	if r.calls != nil {
+		defer r.calls.End(nil)
+	}
 	for {
 		cmd := r.p.command
 		cmd.Limits = r.remaining(cmd.Limits)
-		if !r.inPlace {
+		if r.calls != nil && !r.inPlace {
 			cmd.Suspend = r.calls.Begin(func() time.Duration { return r.waitInPlace(ctx) })
 		}
 		exit, err = guard("running", func() (sandbox.Exit, error) { return r.in.Run(ctx, cmd) })
 		r.addEarlier(&exit)
-		if err != nil || exit.Cause != sandbox.Waiting {
+		if err != nil || exit.Cause != sandbox.Waiting || r.calls == nil {
 			return exit, nil, err
 		}
 		reasons, r.waited = r.calls.Drain(ctx, exit.Open)
@@ -188,11 +194,11 @@ func (r *run) addEarlier(exit *sandbox.Exit) {
 
 // result is what there is to tell of the program.
 func (r *run) result(exit sandbox.Exit, wall time.Duration, notice string) Result {
-	r.refused = lines(r.refused, r.s.refused())
+	r.refused = lines(r.refused, r.s.egress.refused())
 	res := Result{
 		Session: r.s.id, Execution: r.t.execution, Isolation: r.s.backend.Name(), Exit: exit,
 		Displays: r.shown.take(), Wall: wall, Notice: notice,
-		Egress: r.s.traffic().since(r.began), Refused: r.refused, ToolCalls: max(exit.Calls-r.backgroundCalls(), 0),
+		Egress: r.s.egress.total().since(r.began), Refused: r.refused, ToolCalls: max(exit.Calls-r.backgroundCalls(), 0),
 	}
 	res.Stdout, res.StdoutStream = r.stdout.text()
 	res.Stderr, res.StderrStream = r.stderr.text()
@@ -202,35 +208,20 @@ func (r *run) result(exit sandbox.Exit, wall time.Duration, notice string) Resul
 	return res
 }
 
-// ended puts away what the result has no room for.
-func (r *run) ended(res *Result) {
-	r.s.file(&r.stdout, &res.StdoutStream, "stdout.txt", res.Stdout)
-	r.s.file(&r.stderr, &res.StderrStream, "stderr.txt", res.Stderr)
-	if r.req.Ended != nil {
-		r.req.Ended(*res, r.s.putFile)
-	}
-}
-
-// end deals with a program that has ended.
-func (r *run) end(exit sandbox.Exit, wall time.Duration) Result {
+// answering gives what answers the calls of a run's program; nil: nothing does.
+func (r *run) answering() hostcalls.Answer {
 	s, t := r.s, r.t
-	gone, notice := overtaken(context.Cause(t.ctx)), ""
-	if gone == "" {
-		notice = s.notice(r.p.runtime.Name, exit, s.rollBackFiles(t, exit))
-		switch context.Cause(t.ctx) {
-		case errRestored:
-			notice = joinNotices(notice, "The session was then taken back to an earlier state.")
-		case errHalted:
-			notice = joinNotices(notice, "The session was then stopped: nothing runs in it any more. Files in /workspace are there.")
-		}
-	} else {
-		exit.State, notice = sandbox.Fresh, gone
+	tools := s.manager.config.Tools
+	if tools == nil {
+		return nil
 	}
-	res := r.result(exit, wall, notice)
-	live := s.accountFor(r, exit)
-	if gone == "" {
-		r.ended(&res)
-		s.checkpointRun(t, r.p, live, r.before, &res)
+	return func(ctx context.Context, c sandbox.Call, suspend func(string)) (answer []byte) {
+		defer func() {
+			if p := recover(); p != nil {
+				answer = nil
+				s.manager.log.ErrorContext(ctx, "answering a call panicked", "session", s.id, "execution", t.execution, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			}
+		}()
+		return tools.Call(ctx, Run{Owner: s.owner, Session: s.id, Execution: t.execution, Put: r.putFile, Suspend: suspend, InBackground: r.calls.CountBackground}, c)
 	}
-	return res
 }

@@ -27,10 +27,12 @@ type session struct {
 	backend    sandbox.Backend
 	backendErr error     // why there is none
 	residence  residence // where its interpreters live
+	mounts     mounts    // what they see beside the workspace
 	tree, tmp  *workspace.Tree
 	claim      sessionstore.Claim // nil: it is not claimed
 
 	instances instances // the interpreters that it has
+	egress    egress    // what its programs send and receive
 
 	// Of the first in the queue, the opening and the end:
 	notices                    // what the next result has to tell
@@ -48,7 +50,6 @@ type session struct {
 	mu     sync.Mutex // guards what follows
 	dirty  bool       // what lives is not on disk as it is: it does not sleep
 	record record
-	number int64 // of the execution that is at work
 	endErr error // what was left undone at the end
 }
 
@@ -59,6 +60,7 @@ func newSession(m *Manager, k key) *session {
 		dirtyRuntimes: map[string]bool{}, needsFullSnapshot: map[string]bool{},
 	}
 	s.turns = newTurns(k.id, s.noteUsed)
+	s.egress.key, s.egress.network, s.egress.log = k, m.config.Network, m.log
 	s.setBackend(nil, nil)
 	return s
 }
@@ -66,6 +68,7 @@ func newSession(m *Manager, k key) *session {
 // setBackend says what runs the session's programs, or why nothing does.
 func (s *session) setBackend(b sandbox.Backend, err error) {
 	s.backend, s.backendErr, s.residence = b, err, newResidence(s, b)
+	s.mounts = newMounts(s, s.residence)
 }
 
 // noteUsed has the record say that the session was used just now.

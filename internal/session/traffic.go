@@ -2,6 +2,8 @@ package session
 
 import (
 	"cmp"
+	"log/slog"
+	"sync"
 
 	"paddock/internal/fault"
 )
@@ -44,59 +46,76 @@ func (c *Config) importedNetwork(rules *[]string) (*[]string, string) {
 	}
 }
 
-// traffic is what the session has sent and received in all.
-func (s *session) traffic() Traffic {
-	s.mu.Lock()
-	t := s.record.Traffic
-	s.mu.Unlock()
-	network := s.manager.config.Network
-	if network == nil {
-		return t
+// egress is what one session's programs send and receive, as the Config's Network counts it.
+// Any goroutine may call its methods.
+type egress struct {
+	key
+	network Network // nil: there is none, and nothing is counted
+	log     *slog.Logger
+
+	mu   sync.Mutex // guards what follows; taken last
+	last Traffic    // what was counted when somebody last looked, in any process
+}
+
+// total is what the session has sent and received in all.
+func (e *egress) total() Traffic {
+	e.mu.Lock()
+	last := e.last
+	e.mu.Unlock()
+	if e.network == nil {
+		return last
 	}
 	now, err := guard("counting what was sent", func() (Traffic, error) {
-		if n, ok := network.Used(s.owner, s.id); ok {
+		if n, ok := e.network.Used(e.owner, e.id); ok {
 			return n, nil
 		}
-		return t, nil
+		return last, nil
 	})
 	if err != nil {
-		s.manager.log.Error("what a session sent is not counted", "session", s.id, "cause", fault.CauseOf(err))
-		return t
+		e.log.Error("what a session sent is not counted", "session", e.id, "cause", fault.CauseOf(err))
+		return last
 	}
 	return now
 }
 
-// noteTraffic has the record tell it.
-func (s *session) noteTraffic() Traffic {
-	t := s.traffic()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.record.Traffic = t
-	return t
+// note remembers the total, for when the Network does not know it any more, and gives it.
+func (e *egress) note() Traffic {
+	now := e.total()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.last = now
+	return now
 }
 
 // refused is what the session's programs were refused since it was last asked for.
-func (s *session) refused() string {
-	network := s.manager.config.Network
-	if network == nil {
+func (e *egress) refused() string {
+	if e.network == nil {
 		return ""
 	}
-	text, err := guard("asking what was refused", func() (string, error) { return network.Refused(s.owner, s.id), nil })
+	text, err := guard("asking what was refused", func() (string, error) { return e.network.Refused(e.owner, e.id), nil })
 	if err != nil {
-		s.manager.log.Error("what a session was refused is not known", "session", s.id, "cause", fault.CauseOf(err))
+		e.log.Error("what a session was refused is not known", "session", e.id, "cause", fault.CauseOf(err))
 	}
 	return text
 }
 
 // disconnect ends what the session's programs are connected to.
-func (s *session) disconnect() {
-	s.noteTraffic()
-	if network := s.manager.config.Network; network != nil {
-		_, err := guard("closing a network", func() (struct{}, error) { network.Disconnect(s.owner, s.id); return struct{}{}, nil })
-		if err != nil {
-			s.manager.log.Error("a session's network was not closed", "session", s.id, "cause", fault.CauseOf(err))
-		}
+func (e *egress) disconnect() {
+	if e.network == nil {
+		return
 	}
+	_, err := guard("closing a network", func() (struct{}, error) { e.network.Disconnect(e.owner, e.id); return struct{}{}, nil })
+	if err != nil {
+		e.log.Error("a session's network was not closed", "session", e.id, "cause", fault.CauseOf(err))
+	}
+}
+
+// noteTraffic has the record tell what was sent and received.
+func (s *session) noteTraffic() {
+	t := s.egress.note()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.record.Traffic = t
 }
 
 // since is what was sent and received after an earlier moment, in bytes.

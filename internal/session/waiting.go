@@ -78,7 +78,7 @@ func (r *run) wait(exit sandbox.Exit, reasons map[int]string, wall time.Duration
 			res.Waiting = append(res.Waiting, why)
 		}
 	}
-	live := s.accountFor(r, exit)
+	live := r.accountFor(exit)
 	r.ended(&res)
 	content, err := json.Marshal(r.suspended(exit, wall))
 	if err == nil && len(content) > checkpoint.MaxContent {
@@ -93,11 +93,11 @@ func (r *run) wait(exit sandbox.Exit, reasons map[int]string, wall time.Duration
 		n.Waiting = &history.Waiting{
 			Execution: t.execution, Runtime: r.p.runtime.Name, Language: r.p.command.Language, Since: time.Now().UTC(), Reasons: res.Waiting,
 		}
-		res.Changes, err = s.checkpointNow(t, n, live)
+		res.Changes, err = r.checkpoint(n, live)
 	}
 	if err != nil {
 		s.addNotice(notice) // with the result that there will be
-		err = s.notSuspended(t, err)
+		err = r.notSuspended(err)
 	}
 	return res, err
 }
@@ -108,7 +108,8 @@ var errMustNotContinue = errors.New("session: the run may be found waiting, and 
 
 // notSuspended makes sure that a run which could not be kept is not found waiting after
 // a crash; err is why it could not.
-func (s *session) notSuspended(t *turn, err error) error {
+func (r *run) notSuspended(err error) error {
+	s, t := r.s, r.t
 	if !errors.Is(err, history.ErrPerhaps) {
 		return err
 	}
@@ -124,22 +125,18 @@ func (s *session) notSuspended(t *turn, err error) error {
 
 // suspended is what the run needs to go on.
 func (r *run) suspended(exit sandbox.Exit, wall time.Duration) suspended {
-	w := suspended{
-		Code: r.p.code, Limits: r.p.command.Limits, Left: max(r.p.timeout-wall+r.waited, time.Second), Fuel: r.used.Fuel + r.fuel(), Shown: r.displayed(),
+	return suspended{
+		Number: r.number, Code: r.p.code, Limits: r.p.command.Limits, Left: max(r.p.timeout-wall+r.waited, time.Second), Fuel: r.used.Fuel + r.fuel(), Shown: r.displayed(),
 		Stdout: r.stdout.head, StdoutTail: r.stdout.tail, StdoutBytes: r.stdout.bytes, StdoutCut: r.stdout.cut,
 		Stderr: r.stderr.head, StderrTail: r.stderr.tail, StderrBytes: r.stderr.bytes, StderrCut: r.stderr.cut,
 		Calls: exit.Calls, Beside: r.backgroundCalls(), Open: exit.Open,
 	}
-	r.s.mu.Lock()
-	defer r.s.mu.Unlock()
-	w.Number = r.s.number
-	return w
 }
 
 // resumeWaiting makes the run what it was when it was suspended.
 func (r *run) resume() {
-	from, s := r.from, r.s
-	r.counted = true
+	from := r.from
+	r.counted, r.number = true, from.Number
 	r.p.code, r.p.command.Limits = from.Code, from.Limits
 	r.p.timeout = min(cmp.Or(r.req.Timeout, from.Left), from.Left)
 	r.p.command.Continue = &sandbox.Continuation{Calls: from.Calls, Open: from.Open}
@@ -147,14 +144,14 @@ func (r *run) resume() {
 	r.stderr.begin(from.Stderr, from.StderrTail, from.StderrBytes, from.StderrCut)
 	r.earlier[0], _ = r.stdout.text()
 	r.earlier[1], _ = r.stderr.text()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.number = from.Number
 }
 
 // backgroundCalls is how many calls of the run were none of tools.
 func (r *run) backgroundCalls() int {
-	n := r.calls.Background()
+	n := 0
+	if r.calls != nil {
+		n = r.calls.Background()
+	}
 	if r.from != nil {
 		n += r.from.Beside
 	}

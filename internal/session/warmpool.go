@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"time"
@@ -61,7 +62,7 @@ func (m *Manager) sweepPools() {
 func (r *machineResidence) wanted() (pool.Want, bool) {
 	s := r.s
 	w := pool.Want{Backend: s.backend, Spec: s.bare("")}
-	if len(w.Spec.Mounts) != len(s.own()) || w.Spec.Limits.Metered {
+	if len(w.Spec.Mounts) != len(s.mounts.names()) || w.Spec.Limits.Metered {
 		return pool.Want{}, false
 	}
 	w.UID, w.GID = fileOwner(s.backend)
@@ -73,15 +74,6 @@ func (r *machineResidence) wanted() (pool.Want, bool) {
 		w.Own = string(s.owner) // others must not find out what its variables are
 	}
 	return w, true
-}
-
-// own are the names of the session's folders that its programs see.
-func (s *session) own() []string {
-	all := []string{workspaceFolder, tmpFolder}
-	for _, f := range s.folders() {
-		all = append(all, f.Name)
-	}
-	return all
 }
 
 // takePooled gives a machine that was booted ahead.
@@ -110,6 +102,18 @@ func (s *session) makeFolder(name string, from *pool.Slot) error {
 		return os.Chown(dir, uid, gid)
 	}
 	return nil
+}
+
+// createMounts makes what programs see beside the workspace, or takes the slot's; nil: there
+// is none.
+func (s *session) createMounts(from *pool.Slot) error {
+	if from != nil {
+		return s.mounts.adopt(from.Folder)
+	}
+	s.mu.Lock()
+	machine := s.record.Settings.Machine
+	s.mu.Unlock()
+	return errors.Join(makeScripts(s.dir, machine), s.mounts.create())
 }
 
 // prestarted is an interpreter that was started before its session was made.
@@ -156,7 +160,7 @@ func (r *machineResidence) refill() {
 			return
 		}
 	}
-	if err := s.adoptMounts(from.Folder); err != nil {
+	if err := s.mounts.adopt(from.Folder); err != nil {
 		s.manager.log.Info("a machine that was kept ready could not be used", "session", s.id, "cause", fault.CauseOf(err))
 		from.Discard()
 		return
