@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"maps"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"paddock/internal/checkpoint"
@@ -17,28 +19,47 @@ import (
 // disk.
 const keepTime = 5 * time.Minute
 
-// openKept opens what is on disk of the session's line.
-func (s *session) openKept() error {
-	m := s.manager
+// checkpoints is what of a session is on disk, and what is not there yet. Making and reading
+// checkpoints takes mu, and may take long: it is held while the disk is waited for and
+// interpreters are asked. Whoever makes one of interpreters has the turn.
+type checkpoints struct {
+	s *session
+
+	// unsaved reports that what lives is not on disk as it is: the session does not sleep.
+	unsaved atomic.Bool
+	// missing is in how many places files were not kept when results last told of it. It
+	// belongs to the first in the queue.
+	missing int
+
+	mu        sync.Mutex       // taken before all others; guards what follows
+	repo      *checkpoint.Repo // set while the session is opened
+	err       error            // why what lives could not be kept; nil: it is on disk
+	dirty     map[string]bool  // runtimes whose live interpreter is not what the head says
+	needsFull map[string]bool  // those that wrote what is in no checkpoint: what they write next has to be whole
+}
+
+// open opens what is on disk of the session's line.
+func (c *checkpoints) open() error {
+	s, m := c.s, c.s.manager
 	store, err := m.local.Blobs(string(s.owner))
 	if err != nil {
 		return err
 	}
-	s.repo, err = checkpoint.Open(checkpoint.Config{
+	c.repo, err = checkpoint.Open(checkpoint.Config{
 		Owner: string(s.owner), Session: string(s.id),
 		Store: store, Folder: m.local.Checkpoints(s.stored()), Files: m.local.Files(),
 		Trees: map[string]*workspace.Tree{workspaceFolder: s.tree, tmpFolder: s.tmp}, Shown: workspaceFolder,
 		Ephemeral: s.isEphemeral(), Most: m.config.Checkpoints,
-		Record: s.encodeRecord, Moved: s.moved, Undone: s.undone, Littered: func(bytes int64) { m.janitor.noteBytes(s.owner, bytes) },
+		Record: s.encodeRecord, Moved: s.moved, Undone: c.undone, Littered: func(bytes int64) { m.janitor.noteBytes(s.owner, bytes) },
 		Log: m.log.With("session", s.id),
 	})
 	return err
 }
 
-// moved deals with a new head. The caller holds s.keeping.
+// moved deals with a new head. The caller holds checkpoints.mu.
 func (s *session) moved() {
 	s.mu.Lock()
-	s.record.Head = s.repo.Head().Number
+	s.record.Head = s.checkpoints.repo.Head().Number
 	s.mu.Unlock()
 	s.noteWaiting()
 	s.index()
@@ -60,17 +81,18 @@ func (b *beginning) fresh() bool {
 	return b == nil || b.state.Machine == nil && len(b.state.Interpreters) == 0
 }
 
-// firstCheckpoint makes a new session's; from nil: it begins empty.
-func (s *session) firstCheckpoint(from *beginning) error {
+// begin makes the first checkpoint of a new session; from nil: it begins empty.
+func (c *checkpoints) begin(from *beginning) error {
+	s := c.s
 	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
 	defer cancel()
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if from == nil {
-		return s.repo.Begin(ctx, history.CauseCreate, nil, nil)
+		return c.repo.Begin(ctx, history.CauseCreate, nil, nil)
 	}
-	return s.repo.Begin(ctx, from.cause, from.state, func() {
-		if told := notInCheckpoint(s.repo.Missing()); told != "" {
+	return c.repo.Begin(ctx, from.cause, from.state, func() {
+		if told := notInCheckpoint(c.repo.Missing()); told != "" {
 			s.addNotice(told)
 		}
 		if from.then != nil {
@@ -80,31 +102,32 @@ func (s *session) firstCheckpoint(from *beginning) error {
 }
 
 // keep makes a checkpoint of the files and of these live interpreters, by their
-// runtimes; see [checkpoint.Kept.Keep]. It is the caller's turn.
-func (s *session) keep(ctx context.Context, n checkpoint.Note, live map[string]sandbox.Instance) ([]workspace.Change, error) {
+// runtimes; see [checkpoint.Repo.Commit]. It is the caller's turn.
+func (c *checkpoints) keep(ctx context.Context, n checkpoint.Note, live map[string]sandbox.Instance) ([]workspace.Change, error) {
+	s := c.s
 	if s.isEphemeral() {
 		return nil, nil
 	}
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	live = maps.Clone(live)
-	for runtime, in := range s.instances.list() { // what an earlier call could not keep
-		if _, there := live[runtime]; !there && s.dirtyRuntimes[runtime] {
+	for runtime, in := range s.interpreters.list() { // what an earlier call could not keep
+		if _, there := live[runtime]; !there && c.dirty[runtime] {
 			live[runtime] = in
 		}
 	}
-	n.MachineMoved = n.MachineMoved || n.Cause == history.CauseExecute || s.instances.count() > 0
-	files, err := s.repo.Commit(ctx, n, s.snapshots(live))
+	n.MachineMoved = n.MachineMoved || n.Cause == history.CauseExecute || s.interpreters.count() > 0
+	files, err := c.repo.Commit(ctx, n, c.snapshots(live))
 	for runtime, in := range live {
 		if err != nil {
-			s.dirtyRuntimes[runtime] = in == nil || keeps(in) // of others the head says nothing
+			c.dirty[runtime] = in == nil || keeps(in) // of others the head says nothing
 			continue
 		}
-		delete(s.dirtyRuntimes, runtime)
-		delete(s.needsFullSnapshot, runtime)
+		delete(c.dirty, runtime)
+		delete(c.needsFull, runtime)
 	}
 	if err == nil || n.Save == nil { // without the machine it may work
-		s.setKept(err)
+		c.setKept(err)
 	}
 	if err == nil && n.Save != nil {
 		s.residence.saved()
@@ -113,8 +136,8 @@ func (s *session) keep(ctx context.Context, n checkpoint.Note, live map[string]s
 }
 
 // snapshots are what takes interpreters up whose state can be kept. The caller holds
-// s.keeping.
-func (s *session) snapshots(live map[string]sandbox.Instance) map[string]checkpoint.Snapshot {
+// checkpoints.mu.
+func (c *checkpoints) snapshots(live map[string]sandbox.Instance) map[string]checkpoint.Snapshot {
 	all := map[string]checkpoint.Snapshot{}
 	for runtime, in := range live {
 		if in == nil {
@@ -125,7 +148,7 @@ func (s *session) snapshots(live map[string]sandbox.Instance) map[string]checkpo
 		if !ok {
 			continue
 		}
-		whole := s.dirtyRuntimes[runtime] || s.needsFullSnapshot[runtime]
+		whole := c.dirty[runtime] || c.needsFull[runtime]
 		all[runtime] = func(ctx context.Context, w io.Writer, o sandbox.SnapshotOptions) (sandbox.Snapshot, error) {
 			o.Whole = o.Whole || whole
 			return guard("keeping an interpreter", func() (sandbox.Snapshot, error) { return snapshotter.Snapshot(ctx, w, o) })
@@ -136,12 +159,12 @@ func (s *session) snapshots(live map[string]sandbox.Instance) map[string]checkpo
 
 // keepPaths makes a checkpoint of files that were written from outside of
 // programs; one may be running.
-func (s *session) keepPaths(paths []string) error {
+func (c *checkpoints) keepPaths(paths []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
 	defer cancel()
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
-	return s.repo.CommitPaths(ctx, paths)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.repo.CommitPaths(ctx, paths)
 }
 
 // isEphemeral tells whether nothing of the session is kept.
@@ -157,25 +180,20 @@ func lasting(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // setKept says whether what lives is on disk as it is; err is why not. The
-// caller holds s.keeping.
-func (s *session) setKept(err error) {
-	s.checkpointErr = err
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.dirty = err != nil
+// caller holds checkpoints.mu.
+func (c *checkpoints) setKept(err error) {
+	c.err = err
+	c.unsaved.Store(err != nil)
 }
 
-// lastKeep tries again to keep what an earlier call could not, before the
+// keepLast tries again to keep what an earlier call could not, before the
 // interpreters end.
-func (s *session) lastKeep(ctx context.Context) error {
-	s.reapDead(ctx)
-	s.mu.Lock()
-	loose := s.dirty
-	s.mu.Unlock()
-	if !loose {
+func (c *checkpoints) keepLast(ctx context.Context) error {
+	c.s.interpreters.reapDead(ctx)
+	if !c.unsaved.Load() {
 		return nil
 	}
-	_, err := s.keep(ctx, checkpoint.Note{Cause: history.CauseAsked}, s.instances.list())
+	_, err := c.keep(ctx, checkpoint.Note{Cause: history.CauseAsked}, c.s.interpreters.list())
 	return err
 }
 
@@ -183,20 +201,20 @@ func (s *session) lastKeep(ctx context.Context) error {
 // lost, and a disk that others write to takes its time for a machine's memory.
 const lastTime = saveTime + 20*time.Second
 
-// atLast is lastKeep before a session is let go of, and saves its machine, where it
+// atLast is keepLast before a session is let go of, and saves its machine, where it
 // can. It tells whether what is on disk is what the session was; where it is not, the
 // next result says so.
 func (s *session) atLast() (clean, saved bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), lastTime)
 	defer cancel()
-	err := s.lastKeep(ctx)
+	err := s.checkpoints.keepLast(ctx)
 	if err == nil {
 		saved = s.residence.saveLast(ctx)
 	}
 	s.noteUnsaved()
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
-	whole := s.repo.Close(errNotFound(s.id))
+	s.checkpoints.mu.Lock()
+	defer s.checkpoints.mu.Unlock()
+	whole := s.checkpoints.repo.Close(errNotFound(s.id))
 	if err != nil {
 		s.manager.log.Error("the last state of a session is lost", "session", s.id, "cause", fault.CauseOf(err))
 		s.addNotice("What the last call left could not be kept: files and variables are as they were before it.")
@@ -205,12 +223,12 @@ func (s *session) atLast() (clean, saved bool) {
 }
 
 // resume gives the state that an interpreter is to begin with; nil: none.
-func (s *session) resume(runtime string) *sandbox.Resume {
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
-	r := s.repo.Resume(runtime)
+func (c *checkpoints) resume(runtime string) *sandbox.Resume {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.repo.Resume(runtime)
 	if r != nil {
-		r.Reseed = r.Reseed || s.mustReseed[runtime]
+		r.Reseed = r.Reseed || c.s.interpreters.mustReseed[runtime]
 	}
 	return r
 }

@@ -23,7 +23,7 @@ func (m *Manager) Checkpoints(owner Owner, id ID) ([]Checkpoint, error) {
 	}
 	if s != nil {
 		if <-s.opened; s.openErr == nil {
-			all, err := s.checkpoints()
+			all, err := s.checkpoints.list()
 			if !errors.Is(err, errAsleep) {
 				return all, err
 			}
@@ -33,15 +33,16 @@ func (m *Manager) Checkpoints(owner Owner, id ID) ([]Checkpoint, error) {
 	return readCheckpoints(m, k)
 }
 
-func (s *session) checkpoints() ([]Checkpoint, error) {
+func (c *checkpoints) list() ([]Checkpoint, error) {
+	s := c.s
 	done, err := s.turns.hold()
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
-	all, err := s.describeKept()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all, err := c.describe()
 	if err != nil {
 		return nil, unusable(err)
 	}
@@ -59,12 +60,12 @@ func readCheckpoints(m *Manager, k key) (all []Checkpoint, err error) {
 			return nil, err
 		}
 		s := newSession(m, k)
-		if err := s.openKept(); err != nil {
+		if err := s.checkpoints.open(); err != nil {
 			return nil, unusable(err)
 		}
-		err := s.repo.Check()
+		err := s.checkpoints.repo.Check()
 		if err == nil {
-			all, err = s.describeKept()
+			all, err = s.checkpoints.describe()
 		}
 		switch {
 		case err == nil:
@@ -76,21 +77,21 @@ func readCheckpoints(m *Manager, k key) (all []Checkpoint, err error) {
 	return nil, fault.New(fault.Conflict, "the checkpoints of the session %q change while they are read", k.id).WithHint("try again")
 }
 
-// describeKept describes all that can be gone back to. The caller holds s.checkpointMu.
-func (s *session) describeKept() (all []Checkpoint, err error) {
-	steps, err := s.repo.History()
-	for _, c := range steps {
-		all = append(all, describeCheckpoint(c, s.repo.Head()))
+// describe describes all that can be gone back to. The caller holds s.checkpoints.mu.
+func (c *checkpoints) describe() (all []Checkpoint, err error) {
+	steps, err := c.repo.History()
+	for _, step := range steps {
+		all = append(all, describeCheckpoint(step, c.repo.Head()))
 	}
 	return all, err
 }
 
-// pruneTo gives up the oldest checkpoints that have no label, where there are more
+// prune gives up the oldest checkpoints that have no label, where there are more
 // than most.
-func (s *session) pruneTo(most int) {
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
-	s.repo.Prune(most)
+func (c *checkpoints) prune(most int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.repo.Prune(most)
 }
 
 // Unlabel takes a label off: of all checkpoints that have it, or of the one that
@@ -109,9 +110,9 @@ func (m *Manager) Unlabel(ctx context.Context, owner Owner, id ID, name string) 
 		return nil, errEphemeral
 	}
 	defer func() { m.recordAction(ctx, Unlabelling, s, err) }()
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
-	numbers, err := s.repo.Unlabel(name)
+	s.checkpoints.mu.Lock()
+	defer s.checkpoints.mu.Unlock()
+	numbers, err := s.checkpoints.repo.Unlabel(name)
 	for _, n := range numbers {
 		ids = append(ids, strconv.FormatInt(n, 10))
 	}

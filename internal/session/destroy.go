@@ -108,7 +108,7 @@ func (m *Manager) dismantle(s *session, remove bool) {
 		}
 		m.disk.note(s)
 	}
-	s.dropAll()
+	s.interpreters.dropAll()
 	s.noteTraffic()
 	s.egress.disconnect()
 	s.closeTrees()

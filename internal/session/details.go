@@ -40,7 +40,7 @@ func (m *Manager) Details(ctx context.Context, owner Owner, id ID) (Details, err
 	s.inspectProcesses(ctx, &d)
 	if t := s.turns.try(ctx); t != nil {
 		defer s.turns.leave(t)
-		s.inspect(t.ctx, &d)
+		s.interpreters.inspect(t.ctx, &d)
 	} else {
 		d.Notice = "The session is busy: its variables, imports and memory can be seen when what runs has ended."
 	}
@@ -49,10 +49,11 @@ func (m *Manager) Details(ctx context.Context, owner Owner, id ID) (Details, err
 
 // inspect asks every live interpreter what it holds; of the others the last
 // checkpoint tells. The notice names those that cannot say.
-func (s *session) inspect(ctx context.Context, d *Details) {
+func (i *interpreters) inspect(ctx context.Context, d *Details) {
+	s := i.s
 	ctx, cancel := context.WithTimeout(ctx, inspectTime)
 	defer cancel()
-	all := s.instances.list()
+	all := i.list()
 	var silent, ended []string
 	for _, runtime := range slices.Sorted(maps.Keys(all)) {
 		found, err := guard("inspecting", func() (sandbox.Inspection, error) { return all[runtime].Inspect(ctx) })
@@ -69,7 +70,7 @@ func (s *session) inspect(ctx context.Context, d *Details) {
 		d.Imports = append(d.Imports, found.Imports...)
 		d.Memory += found.Memory
 	}
-	ended = s.recall(d, all, ended)
+	ended = s.checkpoints.recall(d, all, ended)
 	var notices []string
 	if len(ended) > 0 {
 		notices = append(notices, fmt.Sprintf("An interpreter (%s) has ended unexpectedly: its variables and imports are gone.", enumerate(ended)))
@@ -82,18 +83,18 @@ func (s *session) inspect(ctx context.Context, d *Details) {
 
 // recall adds what the last checkpoint knows of interpreters that do not live,
 // and gives those of ended of which it knows nothing.
-func (s *session) recall(d *Details, live map[string]sandbox.Instance, ended []string) (unknown []string) {
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
-	held := s.repo.Head().Interpreters
-	if m := s.repo.Head().Machine; m != nil && len(live) == len(ended) {
+func (c *checkpoints) recall(d *Details, live map[string]sandbox.Instance, ended []string) (unknown []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	held := c.repo.Head().Interpreters
+	if m := c.repo.Head().Machine; m != nil && len(live) == len(ended) {
 		held = m.Interpreters
 	}
 	for runtime, in := range held {
 		if _, there := live[runtime]; there && !slices.Contains(ended, runtime) {
 			continue
 		}
-		if s.dirtyRuntimes[runtime] {
+		if c.dirty[runtime] {
 			continue
 		}
 		ended = slices.DeleteFunc(ended, func(other string) bool { return other == runtime })

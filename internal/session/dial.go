@@ -123,7 +123,7 @@ func (r *machineResidence) wake(ctx context.Context) error {
 	if err := s.reconcile(t.ctx); err != nil {
 		return err
 	}
-	if s.instances.count() > 0 {
+	if s.interpreters.count() > 0 {
 		return nil
 	}
 	if r.savedState() == nil {
@@ -139,7 +139,7 @@ func (r *machineResidence) wake(ctx context.Context) error {
 // waitsAsleep tells whether the machine that was saved has a run in it that waits: only
 // that goes on in it.
 func (r *machineResidence) waitsAsleep() bool {
-	r.s.checkpointMu.Lock()
-	defer r.s.checkpointMu.Unlock()
+	r.s.checkpoints.mu.Lock()
+	defer r.s.checkpoints.mu.Unlock()
 	return r.waitsInHead()
 }

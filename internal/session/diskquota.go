@@ -110,7 +110,7 @@ func (d *diskQuota) reclaim(ctx context.Context, o Owner) error {
 	}
 	for _, keep := range []int{d.m.config.Checkpoints, fewCheckpoints} {
 		for _, s := range d.m.sessions.open(o) {
-			s.pruneTo(keep)
+			s.checkpoints.prune(keep)
 		}
 		if keep == fewCheckpoints {
 			d.pruneAsleep(o, keep)
@@ -173,13 +173,13 @@ func (d *diskQuota) pruneClosed(k key, most int) {
 	}
 	defer claim.Release()
 	s := newSession(d.m, k)
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
-	if s.openKept() != nil {
+	s.checkpoints.mu.Lock()
+	defer s.checkpoints.mu.Unlock()
+	if s.checkpoints.open() != nil {
 		return
 	}
-	if s.repo.Check() == nil && s.repo.Head().Number > 0 {
-		s.repo.Prune(most)
+	if s.checkpoints.repo.Check() == nil && s.checkpoints.repo.Head().Number > 0 {
+		s.checkpoints.repo.Prune(most)
 	}
 }
 

@@ -76,7 +76,7 @@ func (s *session) executeInTurn(ctx context.Context, req Request) (Result, error
 // reconcile deals with what ended or failed since the last call: after that a program
 // finds interpreters and files that belong together.
 func (s *session) reconcile(ctx context.Context) error {
-	s.reapDead(ctx)
+	s.interpreters.reapDead(ctx)
 	s.residence.beforeRun(ctx)
-	return s.repairFiles(ctx)
+	return s.checkpoints.repairFiles(ctx)
 }

@@ -89,7 +89,7 @@ func (p *parcel) take(ctx context.Context) error {
 		return err
 	}
 	defer s.turns.leave(t)
-	if err := s.lastKeep(t.ctx); err != nil {
+	if err := s.checkpoints.keepLast(t.ctx); err != nil {
 		return err
 	}
 	if s.backend == nil {
@@ -105,10 +105,10 @@ func (p *parcel) take(ctx context.Context) error {
 	p.head = sessionfile.Head{ExportedAt: time.Now().UTC(), Isolation: s.record.Isolation, Settings: sessionfile.Settings(s.record.Settings)}
 	p.head.Settings.Machine = p.head.Settings.Machine.Portable()
 	s.mu.Unlock()
-	s.checkpointMu.Lock()
-	c := s.repo.Head().Clone()
+	s.checkpoints.mu.Lock()
+	c := s.checkpoints.repo.Head().Clone()
 	c.Machine, c.Waiting = nil, nil // they fit nowhere but here
-	s.checkpointMu.Unlock()
+	s.checkpoints.mu.Unlock()
 	for runtime, in := range c.Interpreters {
 		if in, err = p.carry(t, runtime, in); err != nil {
 			return err
@@ -122,7 +122,7 @@ func (p *parcel) take(ctx context.Context) error {
 // carry takes an interpreter's whole state up.
 func (p *parcel) carry(t *turn, runtime string, was history.Interpreter) (history.Interpreter, error) {
 	s := p.s
-	live, err := s.interpreter(t, sandbox.Runtime{Name: runtime})
+	live, err := s.interpreters.live(t, sandbox.Runtime{Name: runtime})
 	if err != nil {
 		return was, err
 	}
@@ -138,9 +138,9 @@ func (p *parcel) carry(t *turn, runtime string, was history.Interpreter) (histor
 		return was, err
 	}
 	p.layers = append(p.layers, layer)
-	s.checkpointMu.Lock()
-	s.needsFullSnapshot[runtime] = true
-	s.checkpointMu.Unlock()
+	s.checkpoints.mu.Lock()
+	s.checkpoints.needsFull[runtime] = true
+	s.checkpoints.mu.Unlock()
 	got, err := guard("exporting", func() (sandbox.Snapshot, error) {
 		return snapshotter.Snapshot(t.ctx, layer, sandbox.SnapshotOptions{Portable: true})
 	})

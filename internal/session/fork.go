@@ -50,7 +50,7 @@ func (m *Manager) Fork(ctx context.Context, owner Owner, id ID, checkpoint strin
 		return nil, err
 	}
 	defer batch.Close()
-	target, err := s.target(checkpoint)
+	target, err := s.checkpoints.target(checkpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -139,21 +139,21 @@ func (s *session) leaveGroup() {
 }
 
 // target is the checkpoint to fork from, checked for being whole.
-func (s *session) target(name string) (*history.Manifest, error) {
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
-	if name == "" && s.checkpointErr != nil {
+func (c *checkpoints) target(name string) (*history.Manifest, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if name == "" && c.err != nil {
 		return nil, fault.New(fault.Unavailable, "the session's last call could not be kept, so it cannot be forked").
-			WithHint("run something in it, which tries again, or fork an earlier checkpoint").WithCause(s.checkpointErr)
+			WithHint("run something in it, which tries again, or fork an earlier checkpoint").WithCause(c.err)
 	}
-	target := s.repo.Head()
+	target := c.repo.Head()
 	if name != "" {
 		var err error
-		if target, err = s.repo.Find(name); err != nil {
+		if target, err = c.repo.Find(name); err != nil {
 			return nil, unusable(err)
 		}
 	}
-	return target, s.repo.Verify(target)
+	return target, c.repo.Verify(target)
 }
 
 // one makes one fork.
@@ -164,7 +164,7 @@ func (f *forking) one(ctx context.Context) (*session, error) {
 	forgotten := slices.Clone(from.record.Unkept) // of which nobody was told yet
 	from.mu.Unlock()
 	settings.Machine = settings.Machine.Another()
-	for _, runtime := range from.instances.unsavable() {
+	for _, runtime := range from.interpreters.unsavable() {
 		if !slices.Contains(forgotten, runtime) {
 			forgotten = append(forgotten, runtime)
 		}
@@ -179,7 +179,7 @@ func (f *forking) one(ctx context.Context) (*session, error) {
 		if w := target.Waits(); w != nil {
 			s.addNotice(fmt.Sprintf("The session is a fork: the run %s, which waits for a person, does so in the session that it was forked from.", w.Execution))
 		}
-		doubling.Go(func() { s.copyInterpreters(ctx, from, target) }) // while the disk is waited for
+		doubling.Go(func() { s.interpreters.copyFrom(ctx, from, target) }) // while the disk is waited for
 	}}
 	s, err := m.newSessionAt(key{from.owner, ID(newID("s-"))}, from.backend, from.backendErr, settings, f.group, begin, doubling.Wait)
 	if err != nil {
@@ -189,27 +189,28 @@ func (f *forking) one(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// copyInterpreters doubles the live interpreters of the session that this one is forked
+// copyFrom doubles the live interpreters of the session that this one is forked
 // from, so that the first call need not wait for them. What cannot be doubled is
 // read from disk then. Nobody else has the session yet.
-func (s *session) copyInterpreters(ctx context.Context, from *session, target *history.Manifest) {
-	for runtime, in := range from.instances.list() {
+func (i *interpreters) copyFrom(ctx context.Context, from *session, target *history.Manifest) {
+	s := i.s
+	for runtime, in := range from.interpreters.list() {
 		want, there := target.Interpreters[runtime]
 		forker, can := in.(sandbox.Forker)
-		spec := s.spec(runtime)
-		if !there || !can || s.reserveMemory(runtime, spec.Limits.MemoryBytes) != nil {
+		spec := i.spec(runtime)
+		if !there || !can || i.reserveMemory(runtime, spec.Limits.MemoryBytes) != nil {
 			continue
 		}
 		spec.Resume = nil
 		double, err := guard("forking", func() (sandbox.Instance, error) { return forker.Fork(ctx, want.Mark, spec) })
 		if err != nil {
-			s.releaseMemory(runtime)
+			i.releaseMemory(runtime)
 			if fault.KindOf(err) != fault.NotFound && fault.KindOf(err) != fault.Conflict && !errors.Is(err, context.Canceled) {
 				s.manager.log.Warn("an interpreter could not be doubled", "session", s.id, "cause", fault.CauseOf(err))
 			}
 			continue
 		}
-		s.instances.put(runtime, double)
+		i.put(runtime, double)
 		s.manager.memory.Set(s.residence.holder(runtime), max(want.Memory, 1))
 	}
 }
@@ -239,7 +240,7 @@ func (m *Manager) newSessionAt(k key, b sandbox.Backend, backendErr error, setti
 		w()
 	}
 	if err != nil {
-		s.dropAll()
+		s.interpreters.dropAll()
 	}
 	if err = m.opened(s, err); err == nil {
 		m.disk.note(s)

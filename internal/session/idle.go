@@ -62,11 +62,11 @@ func (r *machineResidence) saveNow(t *turn) {
 	s := r.s
 	ctx, cancel := lasting(t.ctx)
 	defer cancel()
-	s.reapDead(ctx)
+	s.interpreters.reapDead(ctx)
 	again := time.Now()
-	if len(s.backgroundProcesses(ctx)) == 0 {
+	if len(s.interpreters.background(ctx)) == 0 {
 		// What a thread wrote is a step of its own, which keeps no machine.
-		if _, err := s.keep(ctx, checkpoint.Note{Cause: history.CauseFiles}, nil); err != nil {
+		if _, err := s.checkpoints.keep(ctx, checkpoint.Note{Cause: history.CauseFiles}, nil); err != nil {
 			s.manager.log.WarnContext(ctx, "files could not be kept", "session", s.id, "cause", fault.CauseOf(err))
 		}
 		again = time.Time{} // one that cannot be saved is not tried again until something runs in it

@@ -180,7 +180,7 @@ func (s *session) tryAll(ctx context.Context, all map[string]history.Interpreter
 	}
 	defer s.turns.leave(t)
 	for runtime := range all {
-		if _, err := s.interpreter(t, sandbox.Runtime{Name: runtime}); err != nil {
+		if _, err := s.interpreters.live(t, sandbox.Runtime{Name: runtime}); err != nil {
 			return err
 		}
 		if why, lost := s.lostReasons[runtime]; lost {

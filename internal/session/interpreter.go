@@ -32,31 +32,42 @@ func closeInstance(in sandbox.Instance) error {
 	return err
 }
 
+// interpreters starts, ends and brings back what a session's programs run in. Its methods
+// are for the first in the queue, the opening and the end, but for those of instances and
+// those that describe one (spec, bare).
+type interpreters struct {
+	s *session
+	instances
+	mustReseed map[string]bool // runtimes whose state on disk has been gone on from
+}
+
 // reapDead deals with interpreters that ended since the last call.
-func (s *session) reapDead(ctx context.Context) {
-	for runtime, in := range s.instances.list() {
+func (i *interpreters) reapDead(ctx context.Context) {
+	s := i.s
+	for runtime, in := range i.list() {
 		if hasEnded(in) {
-			s.drop(runtime, in)
-			s.interpreterLost(ctx, runtime, "the interpreter ended unexpectedly")
+			i.drop(runtime, in)
+			i.lost(ctx, runtime, "the interpreter ended unexpectedly")
 			s.manager.log.WarnContext(ctx, "an interpreter ended by itself", "session", s.id, "runtime", runtime)
 		}
 	}
 }
 
-// interpreter gives the live one of a runtime, starting it where there is none.
-// The dead are buried.
-func (s *session) interpreter(t *turn, r sandbox.Runtime) (sandbox.Instance, error) {
-	if in := s.instances.get(r.Name); in != nil {
-		if err := s.reserveMemory(r.Name, s.spec(r.Name).Limits.MemoryBytes); err != nil {
+// live gives the interpreter of a runtime, starting it where there is none. Those that had
+// ended are gone already (reapDead).
+func (i *interpreters) live(t *turn, r sandbox.Runtime) (sandbox.Instance, error) {
+	s := i.s
+	if in := i.get(r.Name); in != nil {
+		if err := i.reserveMemory(r.Name, i.spec(r.Name).Limits.MemoryBytes); err != nil {
 			return nil, err
 		}
 		return in, nil
 	}
-	spec := s.spec(r.Name)
+	spec := i.spec(r.Name)
 	if err := s.residence.prepare(t.ctx); err != nil {
 		return nil, err
 	}
-	if err := s.reserveMemory(r.Name, spec.Limits.MemoryBytes); err != nil {
+	if err := i.reserveMemory(r.Name, spec.Limits.MemoryBytes); err != nil {
 		s.residence.ended()
 		return nil, err
 	}
@@ -66,37 +77,38 @@ func (s *session) interpreter(t *turn, r sandbox.Runtime) (sandbox.Instance, err
 	t.start = time.Since(began)
 	endSpan(starting, err)
 	if err != nil {
-		s.releaseMemory(r.Name)
+		i.releaseMemory(r.Name)
 		s.residence.ended()
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, s.failed("starting an interpreter", err)
+		return nil, failed("starting an interpreter", err)
 	}
-	s.instances.put(r.Name, in)
+	i.put(r.Name, in)
 	return in, nil
 }
 
-// startInstance starts an interpreter as it is described.
-func (s *session) startInstance(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
-	return guard("starting", func() (sandbox.Instance, error) { return s.backend.Start(ctx, spec) })
+// start starts an interpreter as it is described.
+func (i *interpreters) start(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
+	return guard("starting", func() (sandbox.Instance, error) { return i.s.backend.Start(ctx, spec) })
 }
 
 // startResumed starts an interpreter with what a checkpoint holds of it alone. One that
 // cannot be resumed is replaced by a fresh one, and the next result says so.
-func (s *session) startResumed(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
-	spec.Resume = s.resume(spec.Runtime)
-	in, err := s.startInstance(ctx, spec)
+func (i *interpreters) startResumed(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
+	s := i.s
+	spec.Resume = s.checkpoints.resume(spec.Runtime)
+	in, err := i.start(ctx, spec)
 	if spec.Resume == nil || !unresumable(err) {
 		if err == nil {
-			delete(s.mustReseed, spec.Runtime)
+			delete(i.mustReseed, spec.Runtime)
 		}
 		return in, err
 	}
 	s.manager.log.Warn("an interpreter's state cannot be resumed", "session", s.id, "runtime", spec.Runtime, "cause", err)
 	why := fault.Of(err).Message
 	spec.Resume = nil
-	if in, err = s.startInstance(ctx, spec); err == nil {
+	if in, err = i.start(ctx, spec); err == nil {
 		s.lostReasons[spec.Runtime] = "what was kept of it cannot be resumed (" + why + ")"
 	}
 	return in, err
@@ -108,55 +120,59 @@ func unresumable(err error) bool {
 	return fault.KindOf(err) == fault.Unsupported || errors.Is(err, blob.ErrMissing) || errors.Is(err, blob.ErrDamaged)
 }
 
-// interpreterLost notes that an interpreter is gone by itself, and why. The next call goes on
+// lost notes that an interpreter is gone by itself, and why. The next call goes on
 // from the last checkpoint; where that lacks a call that was answered, its files go
 // back as well, and the next result says so.
-func (s *session) interpreterLost(ctx context.Context, runtime, why string) {
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
-	if !s.residence.comesBack(s.repo.Head(), runtime) {
+func (i *interpreters) lost(ctx context.Context, runtime, why string) {
+	s := i.s
+	s.checkpoints.mu.Lock()
+	defer s.checkpoints.mu.Unlock()
+	if !s.residence.comesBack(s.checkpoints.repo.Head(), runtime) {
 		s.lostReasons[runtime] = why
 	}
-	if !s.dirtyRuntimes[runtime] {
+	if !s.checkpoints.dirty[runtime] {
 		return
 	}
-	s.mustReseed[runtime] = true
-	s.discardDirty(runtime) // all that is newer than the checkpoint goes with it, whosever it is
+	i.mustReseed[runtime] = true
+	i.discardDirty(runtime) // all that is newer than the checkpoint goes with it, whosever it is
 	s.addNotice("What an earlier call left could not be kept, and its interpreter has ended: variables and files are as they were before that call.")
-	s.rollBackInterpreters(ctx)
+	i.rollBack(ctx)
 }
 
 // discardUnsaved gives up what an earlier call left and could not be kept, before all
 // interpreters end. Where only files are kept they stay: they are all there is.
-func (s *session) discardUnsaved(ctx context.Context) {
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
-	if !s.residence.keepsVariables() || s.checkpointErr == nil {
+func (i *interpreters) discardUnsaved(ctx context.Context) {
+	s := i.s
+	s.checkpoints.mu.Lock()
+	defer s.checkpoints.mu.Unlock()
+	if !s.residence.keepsVariables() || s.checkpoints.err == nil {
 		return
 	}
-	s.discardDirty("")
+	i.discardDirty("")
 	s.addNotice("What an earlier call left could not be kept, and is gone: variables and files are as they were before that call.")
-	s.rollBackInterpreters(ctx)
+	i.rollBack(ctx)
 }
 
-// rollBackInterpreters makes the files what head says, as nothing that is newer lives any
-// more. Where they cannot be brought back they are torn. The caller holds s.keeping.
-func (s *session) rollBackInterpreters(ctx context.Context) {
-	if err := s.repo.RestoreFiles(); err != nil {
+// rollBack makes the files what head says, as nothing that is newer lives any
+// more. Where they cannot be brought back they are torn. The caller holds checkpoints.mu.
+func (i *interpreters) rollBack(ctx context.Context) {
+	s := i.s
+	if err := s.checkpoints.repo.RestoreFiles(); err != nil {
 		s.manager.log.ErrorContext(ctx, "files could not be brought back", "session", s.id, "cause", fault.CauseOf(err))
 		return
 	}
-	s.refresh(ctx)
-	s.setKept(nil)
+	i.refresh(ctx)
+	s.checkpoints.setKept(nil)
 }
 
 // bare describes an interpreter of the session, without what is only this session's in
 // its environment.
-func (s *session) bare(runtime string) sandbox.Spec {
+func (i *interpreters) bare(runtime string) sandbox.Spec {
+	s := i.s
 	c := &s.manager.config
 	env := map[string]string{"HOME": "/workspace", "TMPDIR": "/tmp", "TZ": "UTC", "LANG": "C.UTF-8"}
-	s.mu.Lock()
 	usual, _ := s.residence.memoryLimits()
+	s.mu.Lock()
 	settings := s.record.Settings
 	s.mu.Unlock()
 	memory, passing := cmp.Or(settings.MemoryBytes, usual), settings.Ephemeral
@@ -175,34 +191,35 @@ func (s *session) bare(runtime string) sandbox.Spec {
 }
 
 // releaseMemory stops counting an interpreter that is gone.
-func (s *session) releaseMemory(runtime string) {
-	bytes := int64(0)
-	if s.residence.outlives(s.instances.count() > 0) {
-		bytes = s.residence.memoryNow(1)
+func (i *interpreters) releaseMemory(runtime string) {
+	home, bytes := i.s.residence, int64(0)
+	if home.outlives(i.count() > 0) {
+		bytes = home.memoryNow(1)
 	}
-	s.manager.memory.Set(s.residence.holder(runtime), bytes)
+	i.s.manager.memory.Set(home.holder(runtime), bytes)
 }
 
-// drop closes an interpreter and forgets it.
-func (s *session) drop(runtime string, in sandbox.Instance) {
+// drop closes an interpreter and removes it.
+func (i *interpreters) drop(runtime string, in sandbox.Instance) {
+	s := i.s
 	if err := closeInstance(in); err != nil {
 		s.manager.log.Warn("an interpreter did not close well", "session", s.id, "cause", fault.CauseOf(err))
 	}
-	s.instances.remove(runtime)
-	s.releaseMemory(runtime)
+	i.remove(runtime)
+	i.releaseMemory(runtime)
 	s.residence.ended()
 }
 
 // dropAll closes every interpreter.
-func (s *session) dropAll() {
-	for runtime, in := range s.instances.list() {
-		s.drop(runtime, in)
+func (i *interpreters) dropAll() {
+	for runtime, in := range i.list() {
+		i.drop(runtime, in)
 	}
-	s.residence.dropPrestarted()
+	i.s.residence.dropPrestarted()
 }
 
 // failed makes sure that what a backend returned is a fault.
-func (s *session) failed(doing string, err error) error {
+func failed(doing string, err error) error {
 	var f *fault.Error
 	if errors.As(err, &f) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%s: %w", doing, err)

@@ -19,7 +19,7 @@ func (m *Manager) onMachineBooted() {
 // ended does what is left to do when no interpreter lives any more, and the machine with
 // it has ended.
 func (r *machineResidence) ended() {
-	if r.s.instances.count() > 0 {
+	if r.s.interpreters.count() > 0 {
 		return
 	}
 	r.dropPrestarted()
@@ -38,9 +38,9 @@ func (r *machineResidence) stopAll(why string) (notice string) { return r.end(wh
 // back. It is the caller's turn.
 func (r *machineResidence) end(why string, back map[string]history.Interpreter) string {
 	s := r.s
-	variables := slices.DeleteFunc(s.instances.unsavable(), func(runtime string) bool { _, comes := back[runtime]; return comes })
+	variables := slices.DeleteFunc(s.interpreters.unsavable(), func(runtime string) bool { _, comes := back[runtime]; return comes })
 	processes := s.namedProcesses()
-	s.dropAll()
+	s.interpreters.dropAll()
 	for _, runtime := range variables {
 		s.lostReasons[runtime] = why
 	}

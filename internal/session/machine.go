@@ -49,10 +49,10 @@ func (s *session) noteUnsaved() {
 	if s.backend == nil {
 		return // nothing lived; what there was to tell still is
 	}
-	all := s.instances.unsavable()
-	s.checkpointMu.Lock()
-	all = slices.DeleteFunc(all, s.repo.Head().Holds)
-	s.checkpointMu.Unlock()
+	all := s.interpreters.unsavable()
+	s.checkpoints.mu.Lock()
+	all = slices.DeleteFunc(all, s.checkpoints.repo.Head().Holds)
+	s.checkpoints.mu.Unlock()
 	for runtime := range s.lostReasons { // nobody was told yet
 		if !s.residence.keepsVariables() && !slices.Contains(all, runtime) {
 			all = append(all, runtime)
@@ -109,10 +109,10 @@ func (m *Manager) Halt(ctx context.Context, owner Owner, id ID) error {
 	// What has begun is done whole, whoever hangs up.
 	ctx, cancel := lasting(t.ctx)
 	defer cancel()
-	if err = s.lastKeep(ctx); err != nil {
-		s.discardUnsaved(ctx)
+	if err = s.checkpoints.keepLast(ctx); err != nil {
+		s.interpreters.discardUnsaved(ctx)
 	}
-	s.dropAll()
+	s.interpreters.dropAll()
 	err = errors.Join(err, s.residence.forgetSaved(t.ctx))
 	clear(s.lostReasons) // whoever stops it does not miss them
 	s.mu.Lock()
@@ -138,8 +138,8 @@ func (s *session) checkSettled() error {
 	if err := s.write(true); err != nil {
 		return unusable(err)
 	}
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
+	s.checkpoints.mu.Lock()
+	defer s.checkpoints.mu.Unlock()
 	s.index()
 	return nil
 }
@@ -156,7 +156,7 @@ func (m *Manager) Configure(ctx context.Context, owner Owner, id ID, settings Se
 	if _, err := m.checkSettings(ctx, asked); err != nil {
 		return Info{}, err
 	}
-	lives := s.instances.anyLives()
+	lives := s.interpreters.anyLives()
 	s.mu.Lock()
 	if !lives {
 		s.record.Settings.MemoryBytes, s.record.Settings.Machine = settings.MemoryBytes, settings.Machine

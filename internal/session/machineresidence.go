@@ -108,7 +108,7 @@ func (r *machineResidence) describe(spec *sandbox.Spec, settings Settings) {
 func (r *machineResidence) boot(t *turn) error {
 	runtime, err := r.commands()
 	if err == nil {
-		_, err = r.s.interpreter(t, runtime)
+		_, err = r.s.interpreters.live(t, runtime)
 	}
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (r *machineResidence) startInMachine(ctx context.Context, spec sandbox.Spec
 			return in, nil
 		}
 		// It was started without them. Its machine lasts as long as it does.
-		own, err := s.startInstance(ctx, spec)
+		own, err := s.interpreters.start(ctx, spec)
 		if left := closeInstance(in); left != nil {
 			s.manager.log.Warn("an interpreter did not close well", "session", s.id, "cause", fault.CauseOf(left))
 		}
@@ -155,9 +155,9 @@ func (r *machineResidence) startInMachine(ctx context.Context, spec sandbox.Spec
 	}
 	defer s.manager.pool.Starting()()
 	if spec.Machine = r.savedState(); spec.Machine == nil {
-		return s.startResumed(ctx, spec)
+		return s.interpreters.startResumed(ctx, spec)
 	}
-	in, err := s.startInstance(ctx, spec)
+	in, err := s.interpreters.start(ctx, spec)
 	if err == nil {
 		r.adoptRestored(ctx, spec, in)
 	}
@@ -167,13 +167,13 @@ func (r *machineResidence) startInMachine(ctx context.Context, spec sandbox.Spec
 	s.manager.log.Warn("a machine's state cannot be gone on with", "session", s.id, "cause", err)
 	r.restoreFailed(fault.Of(err).Message)
 	spec.Machine = nil
-	return s.startResumed(ctx, spec)
+	return s.interpreters.startResumed(ctx, spec)
 }
 
 // comesBack counts what was saved of the machine: that is there again when the machine has
 // ended as a whole.
 func (r *machineResidence) comesBack(head *history.Manifest, runtime string) bool {
-	if r.s.instances.count() > 0 {
+	if r.s.interpreters.count() > 0 {
 		return false
 	}
 	_, there := head.Interpreters[runtime]

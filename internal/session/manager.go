@@ -22,8 +22,8 @@
 // open), janitor (what expires, sleeps and is collected: janitor.go, expire.go, gc.go),
 // diskQuota, records (sessions that are not open here), backends and peers (ipc.go).
 //
-// Locks, outermost first: session.checkpointMu, turns.mu, session.mu. Those of the
-// Manager's parts are leaves: nothing else is locked while one is held. Only checkpointMu
+// Locks, outermost first: checkpoints.mu, turns.mu, session.mu. Those of the
+// Manager's parts are leaves: nothing else is locked while one is held. Only checkpoints.mu
 // is held during disk access or while a backend is called.
 package session
 

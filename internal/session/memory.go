@@ -16,7 +16,8 @@ const retrySoon = 5 * time.Second
 
 // reserveMemory makes sure that there is memory for an interpreter to run with:
 // sessions that nobody uses just now are put to sleep for it.
-func (s *session) reserveMemory(runtime string, bytes int64) error {
+func (i *interpreters) reserveMemory(runtime string, bytes int64) error {
+	s := i.s
 	m, h := s.manager, s.residence.holder(runtime)
 	grow := func() (alone, ok bool) {
 		return m.memory.Grow(h, bytes, m.config.OwnerMemoryBytes, m.config.TotalMemoryBytes)
@@ -57,7 +58,7 @@ func (s *session) reserveMemory(runtime string, bytes int64) error {
 // forgetEnded stops counting the memory of interpreters that ended by themselves.
 func forgetEnded(memory *quota.Memory, open []*session) {
 	for _, s := range open {
-		s.instances.eachEnded(func(runtime string, othersLive bool) {
+		s.interpreters.eachEnded(func(runtime string, othersLive bool) {
 			if !s.residence.outlives(othersLive) {
 				memory.Set(s.residence.holder(runtime), 0)
 			}

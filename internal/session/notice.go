@@ -87,14 +87,14 @@ func overtaken(cause error) string {
 // joinNotices puts two notices into one.
 func joinNotices(a, b string) string { return strings.TrimSpace(a + " " + b) }
 
-// notInCheckpoints tells of files that lie where nothing is kept, when there are more
+// noteMissing tells of files that lie where nothing is kept, when there are more
 // places of them than at the last call.
-func (s *session) notInCheckpoints() string {
-	s.checkpointMu.Lock()
-	u := s.repo.Unsaved()
-	s.checkpointMu.Unlock()
-	more := u.Count > s.unsavedPlaces
-	s.unsavedPlaces = u.Count
+func (c *checkpoints) noteMissing() string {
+	c.mu.Lock()
+	u := c.repo.Unsaved()
+	c.mu.Unlock()
+	more := u.Count > c.missing
+	c.missing = u.Count
 	if !more {
 		return ""
 	}

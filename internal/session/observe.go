@@ -87,7 +87,7 @@ func (m *Manager) Stats() Stats {
 	sum.Pooled, sum.PoolHits, sum.PoolMisses = m.pool.Counts()
 	for _, s := range all {
 		sum.Disk += s.tree.Used()
-		sum.Interpreters += s.instances.count()
+		sum.Interpreters += s.interpreters.count()
 		running, queued := s.turns.counts()
 		sum.Running, sum.Queued = sum.Running+running, sum.Queued+queued
 	}

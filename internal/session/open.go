@@ -56,10 +56,10 @@ func (s *session) create(from *beginning) (err error) {
 		err = s.openTrees()
 	}
 	if err == nil {
-		err = s.openKept()
+		err = s.checkpoints.open()
 	}
 	if err == nil {
-		err = s.firstCheckpoint(from)
+		err = s.checkpoints.begin(from)
 	}
 	if err == nil {
 		err = s.writeOpened() // from now on it exists
@@ -100,10 +100,10 @@ func (s *session) load() error {
 	s.record, s.pending, s.calls, s.egress.last = r, r.News, r.Calls, r.Traffic
 	s.record.Group = "" // it is there, so the others of it are
 	for _, runtime := range r.Anew {
-		s.mustReseed[runtime] = true
+		s.interpreters.mustReseed[runtime] = true
 	}
 	if err = errors.Join(s.createMounts(nil), s.openTrees()); err == nil {
-		err = s.openKept()
+		err = s.checkpoints.open()
 	}
 	if err == nil {
 		if err := s.sweep(); err != nil {
@@ -129,13 +129,15 @@ func (s *session) load() error {
 
 // sweep removes what the writes of a process that was killed left in the session's
 // folders. It is for who opens them: nobody else writes there.
-func (s *session) sweep() error { return errors.Join(s.tree.Sweep(), s.tmp.Sweep(), s.repo.Sweep()) }
+func (s *session) sweep() error {
+	return errors.Join(s.tree.Sweep(), s.tmp.Sweep(), s.checkpoints.repo.Sweep())
+}
 
 // openTrees opens the session's folders of files.
 func (s *session) openTrees() (err error) {
 	disk := s.manager.config.DiskBytes
 	options := s.treeOptions(disk)
-	options.Keep = s.keepPaths
+	options.Keep = s.checkpoints.keepPaths
 	if s.tree, err = workspace.Open(filepath.Join(s.dir, workspaceFolder), options); err != nil {
 		return err
 	}

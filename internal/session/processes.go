@@ -36,7 +36,7 @@ type Printed struct {
 // waits for no program, and wakes no session: in one that is asleep nothing works.
 func (m *Manager) Processes(ctx context.Context, owner Owner, id ID) (all []Process, err error) {
 	err = m.withProcesses(ctx, owner, id, ipcRequest{Op: opProcesses}, func(s *session) (err error) {
-		all, err = s.instances.processes(ctx)
+		all, err = s.interpreters.processes(ctx)
 		return err
 	}, func(a ipcResponse) { all = a.Processes })
 	return all, err
@@ -45,14 +45,14 @@ func (m *Manager) Processes(ctx context.Context, owner Owner, id ID) (all []Proc
 // Signal sends a signal, by its name, to one of a session's processes.
 func (m *Manager) Signal(ctx context.Context, owner Owner, id ID, pid int, signal string) error {
 	return m.withProcesses(ctx, owner, id, ipcRequest{Op: opSignal, PID: pid, Signal: signal}, func(s *session) error {
-		return s.instances.signal(ctx, pid, signal)
+		return s.interpreters.signal(ctx, pid, signal)
 	}, func(ipcResponse) {})
 }
 
 // Printed gives what a session's programs printed in the background, by runtime.
 func (m *Manager) Printed(ctx context.Context, owner Owner, id ID) (all []Printed, err error) {
 	err = m.withProcesses(ctx, owner, id, ipcRequest{Op: opPrinted}, func(s *session) (err error) {
-		all, err = s.instances.printed(ctx)
+		all, err = s.interpreters.printed(ctx)
 		return err
 	}, func(a ipcResponse) { all = a.Printed })
 	return all, err
@@ -150,7 +150,7 @@ func (i *instances) printed(ctx context.Context) ([]Printed, error) {
 // hasBackgroundWork reports whether programs of the session work on in the background: then
 // it does not fall asleep by itself.
 func (s *session) hasBackgroundWork(ctx context.Context) bool {
-	return len(s.backgroundProcesses(ctx)) > 0
+	return len(s.interpreters.background(ctx)) > 0
 }
 
 // noteStoppedProcesses has the next result name the processes that are about to be
@@ -166,7 +166,7 @@ const mostNamed = 5
 
 // namedProcesses names what works in the background; "" where nothing does.
 func (s *session) namedProcesses() string {
-	all := s.backgroundProcesses(context.Background())
+	all := s.interpreters.background(context.Background())
 	var names []string
 	for _, p := range all[:min(len(all), mostNamed)] {
 		name := p.Command
@@ -198,10 +198,11 @@ func (i *instances) processManagers() map[string]sandbox.ProcessManager {
 	return all
 }
 
-// backgroundProcesses lists what works in the background of a machine, as far as it answers in
+// background lists what works in the background of a machine, as far as it answers in
 // time. It waits for no program.
-func (s *session) backgroundProcesses(ctx context.Context) []Process {
-	all, err := s.instances.processes(ctx)
+func (i *interpreters) background(ctx context.Context) []Process {
+	s := i.s
+	all, err := i.processes(ctx)
 	if err != nil && fault.KindOf(err) != fault.Unavailable {
 		s.manager.log.Debug("a machine does not tell what runs in it", "session", s.id, "cause", fault.CauseOf(err))
 	}
@@ -214,10 +215,10 @@ const mostPrinted = 4 << 10
 
 // inspectProcesses fills in what works in the background of the session.
 func (s *session) inspectProcesses(ctx context.Context, d *Details) {
-	d.Processes = s.backgroundProcesses(ctx)
+	d.Processes = s.interpreters.background(ctx)
 	ctx, cancel := context.WithTimeout(ctx, backgroundCheckTime)
 	defer cancel()
-	all, _ := s.instances.printed(ctx) // what does not tell is left out, as with variables
+	all, _ := s.interpreters.printed(ctx) // what does not tell is left out, as with variables
 	var texts []string
 	for _, p := range all {
 		data := p.Data[max(0, len(p.Data)-mostPrinted/len(all)):]

@@ -90,7 +90,7 @@ func (s *session) save() error { return s.write(false) }
 // write writes the record: durably, or so that only a power cut can take it back.
 func (s *session) write(durably bool) error {
 	s.mu.Lock()
-	s.record.News, s.record.Calls, s.record.Anew = s.pending, s.calls, slices.Sorted(maps.Keys(s.mustReseed))
+	s.record.News, s.record.Calls, s.record.Anew = s.pending, s.calls, slices.Sorted(maps.Keys(s.interpreters.mustReseed))
 	data, err := json.MarshalIndent(s.record, "", "  ")
 	s.mu.Unlock()
 	if err != nil {

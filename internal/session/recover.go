@@ -16,14 +16,14 @@ import (
 // different were changed by a person, and are taken up. Else a program may have
 // been running: what it wrote is taken back.
 func (s *session) recoverState(clean bool) error {
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
+	s.checkpoints.mu.Lock()
+	defer s.checkpoints.mu.Unlock()
 	if s.isEphemeral() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
 	defer cancel()
-	skipped, unlisted, err := s.repo.OpenHead(s.record.Head)
+	skipped, unlisted, err := s.checkpoints.repo.OpenHead(s.record.Head)
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (s *session) recoverState(clean bool) error {
 	case skipped != nil:
 		s.addNotice("The session's newest checkpoint is damaged: this is its state of an earlier call, as far as that is there.")
 	}
-	head := s.repo.Head()
+	head := s.checkpoints.repo.Head()
 	if head.At.After(s.record.LastUsedAt) { // or it expires before the call that opens it
 		s.record.LastUsedAt = head.At
 	}
@@ -48,7 +48,7 @@ func (s *session) recoverState(clean bool) error {
 			s.lostReasons[runtime] = "no checkpoint of it is there"
 		}
 	}
-	changed, partly, err := s.repo.Recover(ctx, clean && skipped == nil)
+	changed, partly, err := s.checkpoints.repo.Recover(ctx, clean && skipped == nil)
 	s.noteWaiting()
 	s.interrupted(head)
 	switch {
@@ -64,10 +64,10 @@ func (s *session) recoverState(clean bool) error {
 }
 
 // interrupted deals with a run that waited, or was gone on with, at the checkpoint that
-// the session was opened at, if there was one. The caller holds s.keeping.
+// the session was opened at, if there was one. The caller holds checkpoints.mu.
 func (s *session) interrupted(head *history.Manifest) {
 	w := head.Waiting
-	if w == nil || s.repo.Head().Waits() != nil {
+	if w == nil || s.checkpoints.repo.Head().Waits() != nil {
 		return
 	}
 	s.ended = w.Execution
@@ -108,12 +108,13 @@ func (s *session) askInterruptedCalls() (told func()) {
 
 // refresh has live interpreters open their files again, after files were brought
 // back: what they have open may be what lay there before. One that cannot ends,
-// and the next call goes on from the checkpoint. The caller holds s.keeping.
-func (s *session) refresh(ctx context.Context) {
+// and the next call goes on from the checkpoint. The caller holds checkpoints.mu.
+func (i *interpreters) refresh(ctx context.Context) {
+	s := i.s
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refreshTime)
 	defer cancel()
-	s.repo.NeedsRepair() // it is done now
-	for runtime, in := range s.instances.list() {
+	s.checkpoints.repo.NeedsRepair() // it is done now
+	for runtime, in := range i.list() {
 		snapshotter, ok := in.(sandbox.Snapshotter)
 		if !ok {
 			continue
@@ -123,13 +124,13 @@ func (s *session) refresh(ctx context.Context) {
 			continue
 		}
 		s.manager.log.WarnContext(ctx, "an interpreter could not reopen its files", "session", s.id, "runtime", runtime, "cause", fault.CauseOf(err))
-		if s.dirtyRuntimes[runtime] {
+		if s.checkpoints.dirty[runtime] {
 			s.addNotice("What the last call left in an interpreter (" + runtime + ") is gone: its variables are as they were before it.")
-			delete(s.dirtyRuntimes, runtime)
+			delete(s.checkpoints.dirty, runtime)
 		}
-		s.drop(runtime, in)
-		if w := s.repo.Head().Waits(); w == nil || w.Runtime != runtime { // else nothing has run in it
-			s.mustReseed[runtime] = true
+		i.drop(runtime, in)
+		if w := s.checkpoints.repo.Head().Waits(); w == nil || w.Runtime != runtime { // else nothing has run in it
+			i.mustReseed[runtime] = true
 		}
 	}
 }

@@ -24,7 +24,7 @@ func (m *Manager) Reset(ctx context.Context, owner Owner, id ID) (files int, err
 	defer func() { m.recordAction(ctx, Resetting, s, err) }()
 	waited := s.waits()
 	stopped := s.residence.stopAll("its machine was stopped to reset the session, and " + filesOnly)
-	if files, err = s.empty(t.ctx); err != nil {
+	if files, err = s.checkpoints.empty(t.ctx); err != nil {
 		s.addNotice(stopped)
 		return files, fmt.Errorf("clearing the workspace: %w", err)
 	}
@@ -43,16 +43,17 @@ func (m *Manager) Reset(ctx context.Context, owner Owner, id ID) (files int, err
 
 // empty deletes all files and makes that a checkpoint, which can be undone. It
 // gives the number of files of the workspace. All interpreters have ended.
-func (s *session) empty(ctx context.Context) (int, error) {
+func (c *checkpoints) empty(ctx context.Context) (int, error) {
+	s := c.s
 	ctx, cancel := lasting(ctx)
 	defer cancel()
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
-	files, err := s.repo.Empty(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	files, err := c.repo.Empty(ctx)
 	if err != nil || s.isEphemeral() {
 		return len(files), err
 	}
-	clear(s.dirtyRuntimes)
-	s.setKept(nil)
+	clear(c.dirty)
+	c.setKept(nil)
 	return len(files), nil
 }

@@ -37,31 +37,31 @@ func (m *Manager) Checkpoint(ctx context.Context, owner Owner, id ID, label stri
 		return Checkpoint{}, errEphemeral
 	}
 	defer func() { m.recordAction(ctx, Checkpointing, s, err) }()
-	s.reapDead(t.ctx)
-	if err := s.checkLabels(label); err != nil {
+	s.interpreters.reapDead(t.ctx)
+	if err := s.checkpoints.checkLabels(label); err != nil {
 		return Checkpoint{}, err
 	}
 	lasting, cancel := lasting(t.ctx)
 	defer cancel()
 	n, notice := checkpoint.Note{Cause: history.CauseAsked, Label: label, Always: true, Save: s.residence.saver()}, ""
-	_, err = s.keep(lasting, n, s.instances.list())
+	_, err = s.checkpoints.keep(lasting, n, s.interpreters.list())
 	if err != nil && n.Save != nil {
 		s.manager.log.WarnContext(t.ctx, "a machine could not be saved", "session", s.id, "cause", fault.CauseOf(err))
 		notice = "Only files are in this checkpoint: " + fault.Of(err).Message + "."
 		n.Save = nil
-		_, err = s.keep(lasting, n, s.instances.list())
+		_, err = s.checkpoints.keep(lasting, n, s.interpreters.list())
 	}
 	if err != nil {
 		return Checkpoint{}, err
 	}
-	s.mustReseed[machineKey] = true // it goes on, so that what was saved is never simply gone on with
+	s.interpreters.mustReseed[machineKey] = true // it goes on, so that what was saved is never simply gone on with
 	s.noteUnsaved()
 	if err := s.save(); err != nil {
 		s.manager.log.WarnContext(t.ctx, "a session's record cannot be written", "session", s.id, "cause", err)
 	}
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
-	c = describeCheckpoint(s.repo.Head(), s.repo.Head())
+	s.checkpoints.mu.Lock()
+	defer s.checkpoints.mu.Unlock()
+	c = describeCheckpoint(s.checkpoints.repo.Head(), s.checkpoints.repo.Head())
 	c.Notice = notice
 	return c, nil
 }
@@ -73,13 +73,14 @@ const (
 	maxLabels = 200
 )
 
-func (s *session) checkLabels(label string) error {
+func (c *checkpoints) checkLabels(label string) error {
+	s := c.s
 	if label == "" {
 		return nil
 	}
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
-	n := s.repo.Labels()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.repo.Labels()
 	if n >= maxLabels {
 		return fault.New(fault.Exhausted, "the session has %d checkpoints with labels, and no more are allowed", n).WithHint("leave the label away, or take one off: paddock session checkpoint %s --remove LABEL", s.id)
 	}
@@ -162,79 +163,82 @@ func (m *Manager) restoreTo(ctx context.Context, owner Owner, id ID, choose func
 // restoreTo is restoreTo's where what has begun is done.
 func (s *session) restoreTo(ctx context.Context, choose func(*checkpoint.Repo) (*history.Manifest, error)) (r Restored, err error) {
 	notice := ""
-	if s.lastKeep(ctx) != nil { // else undo leads to before what was done last
+	if s.checkpoints.keepLast(ctx) != nil { // else undo leads to before what was done last
 		notice = "What the call before this left could not be kept: it is gone, and cannot be restored."
 	}
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
-	target, err := choose(s.repo)
+	s.checkpoints.mu.Lock()
+	defer s.checkpoints.mu.Unlock()
+	target, err := choose(s.checkpoints.repo)
 	if err != nil {
 		return Restored{}, unusable(err)
 	}
-	if err := s.repo.Verify(target); err != nil {
+	if err := s.checkpoints.repo.Verify(target); err != nil {
 		return Restored{}, err
 	}
-	was := s.repo.Head()
+	was := s.checkpoints.repo.Head()
 	back, stopped := s.residence.beforeRestore(target)
-	files, err := s.repo.RestoreTo(ctx, target, s.dirtyRuntimes)
+	files, err := s.checkpoints.repo.RestoreTo(ctx, target, s.checkpoints.dirty)
 	if err != nil {
 		s.addNotice(stopped)
 		for runtime := range back {
-			if !s.repo.Head().Holds(runtime) && runtime != sandbox.CommandRuntime {
+			if !s.checkpoints.repo.Head().Holds(runtime) && runtime != sandbox.CommandRuntime {
 				s.lostReasons[runtime] = "its machine was stopped to go back to an earlier state, which did not work"
 			}
 		}
 		return Restored{}, err
 	}
 	maps.DeleteFunc(s.lostReasons, func(runtime, _ string) bool { _, comes := back[runtime]; return comes })
-	notice = joinNotices(joinNotices(notice, stopped), notInCheckpoint(s.repo.Missing()))
+	notice = joinNotices(joinNotices(notice, stopped), notInCheckpoint(s.checkpoints.repo.Missing()))
 	s.residence.afterRestore(ctx, was, target)
 	s.noteTraffic()
 	s.egress.disconnect() // connections are not what the interpreters of then take them for
-	s.refresh(ctx)
-	s.setKept(nil)
+	s.interpreters.refresh(ctx)
+	s.checkpoints.setKept(nil)
 	notice = joinNotices(s.drainNotices(), notice)
-	r = Restored{Checkpoint: describeCheckpoint(target, s.repo.Head()), Undone: strconv.FormatInt(was.Of, 10), Changes: changesOf(files), Variables: variableChangesOf(s.repo.Head().Variables), Notice: notice}
+	r = Restored{Checkpoint: describeCheckpoint(target, s.checkpoints.repo.Head()), Undone: strconv.FormatInt(was.Of, 10), Changes: changesOf(files), Variables: variableChangesOf(s.checkpoints.repo.Head().Variables), Notice: notice}
 	return r, nil
 }
 
 // undone deals with files that were made different and are the head's again, or torn,
 // as going elsewhere failed. What an earlier call left is not in the head, so it is
-// not in the files either: it is given up. The caller holds s.keeping.
-func (s *session) undone(ctx context.Context) {
-	if s.repo.NeedsRepair() {
-		defer s.refresh(ctx)
+// not in the files either: it is given up. The caller holds checkpoints.mu.
+func (c *checkpoints) undone(ctx context.Context) {
+	s := c.s
+	if c.repo.NeedsRepair() {
+		defer s.interpreters.refresh(ctx)
 	}
-	if s.checkpointErr == nil {
+	if c.err == nil {
 		return
 	}
-	s.discardDirty("")
+	s.interpreters.discardDirty("")
 	s.addNotice("What an earlier call left could not be kept, and is gone: variables and files are as they were before that call.")
-	s.setKept(nil)
+	c.setKept(nil)
 }
 
 // discardDirty ends the live interpreters that are not what head says, but for
-// one: the next call begins from what is on disk. The caller holds s.keeping.
-func (s *session) discardDirty(but string) {
-	for runtime, in := range s.instances.list() {
-		if s.dirtyRuntimes[runtime] && runtime != but {
-			s.drop(runtime, in)
-			s.mustReseed[runtime] = true
+// one: the next call begins from what is on disk. The caller holds checkpoints.mu.
+func (i *interpreters) discardDirty(but string) {
+	s := i.s
+	for runtime, in := range i.list() {
+		if s.checkpoints.dirty[runtime] && runtime != but {
+			i.drop(runtime, in)
+			i.mustReseed[runtime] = true
 		}
 	}
-	clear(s.dirtyRuntimes)
+	clear(s.checkpoints.dirty)
 }
 
 // repairFiles brings files back to the head that a failure left torn, and has live
 // interpreters see them.
-func (s *session) repairFiles(ctx context.Context) error {
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
-	if err := s.repo.RepairFiles(); err != nil {
+func (c *checkpoints) repairFiles(ctx context.Context) error {
+	s := c.s
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.repo.RepairFiles(); err != nil {
 		return err
 	}
-	if s.repo.NeedsRepair() {
-		s.refresh(ctx)
+	if c.repo.NeedsRepair() {
+		s.interpreters.refresh(ctx)
 	}
 	return nil
 }

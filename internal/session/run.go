@@ -42,7 +42,7 @@ func (s *session) runProgram(t *turn, p plan, req Request) (Result, error) {
 	if err := s.reconcile(t.ctx); err != nil {
 		return Result{}, err
 	}
-	in, err := s.interpreter(t, p.runtime)
+	in, err := s.interpreters.live(t, p.runtime)
 	if err != nil {
 		return Result{}, err
 	}

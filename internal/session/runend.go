@@ -59,7 +59,7 @@ func (r *run) keep(live map[string]sandbox.Instance, res *Result) {
 		t.later = func() {
 			if _, err := r.checkpointOver(live); err != nil {
 				s.addNotice(r.noticeNotSaved(err))
-			} else if told := s.notInCheckpoints(); told != "" {
+			} else if told := s.checkpoints.noteMissing(); told != "" {
 				s.addNotice(told)
 			}
 		}
@@ -69,7 +69,7 @@ func (r *run) keep(live map[string]sandbox.Instance, res *Result) {
 	res.Changes = changes
 	switch {
 	case err == nil:
-		res.Notice = joinNotices(res.Notice, s.notInCheckpoints())
+		res.Notice = joinNotices(res.Notice, s.checkpoints.noteMissing())
 	case !r.interpreterDied(live, res):
 		res.Notice = joinNotices(res.Notice, r.noticeNotSaved(err))
 	}
@@ -98,7 +98,7 @@ func (r *run) checkpoint(n checkpoint.Note, live map[string]sandbox.Instance) ([
 	_, keeping := s.span(t.ctx, "checkpoint")
 	ctx, cancel := lasting(t.ctx)
 	defer cancel()
-	files, err := s.keep(ctx, n, live)
+	files, err := s.checkpoints.keep(ctx, n, live)
 	endSpan(keeping, err)
 	s.noteUnsaved()
 	s.noteTraffic()
@@ -116,9 +116,9 @@ func (r *run) interpreterDied(live map[string]sandbox.Instance, res *Result) boo
 	if in == nil || !hasEnded(in) {
 		return false
 	}
-	s.drop(runtime, in)
-	s.mustReseed[runtime] = true
-	s.interpreterLost(t.ctx, runtime, "its interpreter ended before what it held was kept")
+	s.interpreters.drop(runtime, in)
+	s.interpreters.mustReseed[runtime] = true
+	s.interpreters.lost(t.ctx, runtime, "its interpreter ended before what it held was kept")
 	s.pending = ""
 	res.Exit.Cause, res.Exit.Code, res.Exit.State = sandbox.Crashed, max(res.Exit.Code, 1), sandbox.Restored
 	res.Changes = nil
@@ -143,13 +143,13 @@ func (r *run) accountFor(exit sandbox.Exit) map[string]sandbox.Instance {
 	live := map[string]sandbox.Instance{runtime: in}
 	if exit.State == sandbox.Fresh {
 		if keeps(in) {
-			s.checkpointMu.Lock()
-			s.dirtyRuntimes[runtime] = true
-			s.checkpointMu.Unlock()
+			s.checkpoints.mu.Lock()
+			s.checkpoints.dirty[runtime] = true
+			s.checkpoints.mu.Unlock()
 		}
 		if hasEnded(in) { // the run took the interpreter with it
-			s.drop(runtime, in)
-			s.mustReseed[runtime] = true
+			s.interpreters.drop(runtime, in)
+			s.interpreters.mustReseed[runtime] = true
 			live[runtime] = nil
 		}
 	}
@@ -176,28 +176,28 @@ func (r *run) rollBackFiles(exit sandbox.Exit) bool {
 	if exit.State == sandbox.Kept || exit.Cause == sandbox.Exited || s.isEphemeral() {
 		return false
 	}
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
-	if s.checkpointErr != nil {
+	s.checkpoints.mu.Lock()
+	defer s.checkpoints.mu.Unlock()
+	if s.checkpoints.err != nil {
 		return false // the head is older than what the interpreter went back to
 	}
-	if err := s.repo.RestoreFiles(); err != nil {
+	if err := s.checkpoints.repo.RestoreFiles(); err != nil {
 		s.manager.log.ErrorContext(t.ctx, "files could not be brought back after a run", "session", s.id, "execution", t.execution, "cause", fault.CauseOf(err))
 		return false
 	}
-	s.refresh(t.ctx)
+	s.interpreters.refresh(t.ctx)
 	return true
 }
 
 // broken deals with a run that did not come to an end, and gives the fault.
 func (r *run) broken(err error) error {
 	s, t, runtime := r.s, r.t, r.p.runtime.Name
-	s.drop(runtime, r.in)
-	s.interpreterLost(t.ctx, runtime, "its interpreter failed in an earlier call")
-	s.mustReseed[runtime] = true
+	s.interpreters.drop(runtime, r.in)
+	s.interpreters.lost(t.ctx, runtime, "its interpreter failed in an earlier call")
+	s.interpreters.mustReseed[runtime] = true
 	rolledBack := r.rollBackFiles(sandbox.Exit{Cause: sandbox.Crashed, State: sandbox.Restored})
 	s.manager.log.WarnContext(t.ctx, "an interpreter failed", "session", s.id, "execution", t.execution, "runtime", runtime, "cause", fault.CauseOf(err))
-	err = s.failed("running a program", err)
+	err = failed("running a program", err)
 	var f *fault.Error
 	if _, lost := s.lostReasons[runtime]; rolledBack && !lost && errors.As(err, &f) {
 		err = f.WithHint("run it again: variables and files are as they were before this call")

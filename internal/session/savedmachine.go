@@ -42,7 +42,7 @@ func (r *machineResidence) saver() checkpoint.SaveMachine {
 
 // saveMachine gives what saves the machine; nil: there is nothing to be saved.
 func (r *machineResidence) saveMachine() checkpoint.SaveMachine {
-	s, live := r.s, r.s.instances.list()
+	s, live := r.s, r.s.interpreters.list()
 	if len(live) == 0 || !r.canSave() {
 		return nil
 	}
@@ -99,22 +99,22 @@ const machineKey = "(machine)"
 // savedState gives what the machine is to begin as; nil: afresh.
 func (r *machineResidence) savedState() *sandbox.MachineState {
 	s := r.s
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
-	if r.snapshot == nil || s.instances.count() > 0 {
+	s.checkpoints.mu.Lock()
+	defer s.checkpoints.mu.Unlock()
+	if r.snapshot == nil || s.interpreters.count() > 0 {
 		return nil
 	}
-	state := s.repo.Machine()
+	state := s.checkpoints.repo.Machine()
 	if state != nil && !r.waitsInHead() {
-		state.Reseed = state.Reseed || s.mustReseed[machineKey]
+		state.Reseed = state.Reseed || s.interpreters.mustReseed[machineKey]
 	}
 	return state
 }
 
 // waitsInHead reports whether the head's machine has a run in it that waits: then
-// nothing has run in its interpreter since. The caller holds checkpointMu.
+// nothing has run in its interpreter since. The caller holds checkpoints.mu.
 func (r *machineResidence) waitsInHead() bool {
-	head := r.s.repo.Head()
+	head := r.s.checkpoints.repo.Head()
 	w := head.Waits()
 	return w != nil && head.Machine.Holds(w.Runtime)
 }
@@ -124,19 +124,19 @@ func (r *machineResidence) waitsInHead() bool {
 // not the next result tells.
 func (r *machineResidence) adoptRestored(ctx context.Context, spec sandbox.Spec, in sandbox.Instance) {
 	s := r.s
-	s.mustReseed[machineKey] = true
-	s.checkpointMu.Lock()
-	held := s.repo.Head().Machine.Interpreters
-	s.checkpointMu.Unlock()
+	s.interpreters.mustReseed[machineKey] = true
+	s.checkpoints.mu.Lock()
+	held := s.checkpoints.repo.Head().Machine.Interpreters
+	s.checkpoints.mu.Unlock()
 	for _, runtime := range slices.Sorted(maps.Keys(held)) {
 		other := in
 		if runtime != spec.Runtime {
-			spec := s.spec(runtime)
+			spec := s.interpreters.spec(runtime)
 			var err error
 			if other, err = guard("going on", func() (sandbox.Instance, error) { return r.backend.Start(ctx, spec) }); err != nil {
 				s.manager.log.WarnContext(ctx, "an interpreter is not in its machine any more", "session", s.id, "runtime", runtime, "cause", fault.CauseOf(err))
 			} else {
-				s.instances.put(runtime, other)
+				s.interpreters.put(runtime, other)
 			}
 		}
 		one, ok := other.(sandbox.RestoredInstance)
@@ -151,9 +151,9 @@ func (r *machineResidence) adoptRestored(ctx context.Context, spec sandbox.Spec,
 // restoreFailed notes that what was saved of the machine cannot be gone on with.
 func (r *machineResidence) restoreFailed(why string) {
 	s := r.s
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
-	for runtime := range s.repo.Head().Machine.Interpreters {
+	s.checkpoints.mu.Lock()
+	defer s.checkpoints.mu.Unlock()
+	for runtime := range s.checkpoints.repo.Head().Machine.Interpreters {
 		if runtime != sandbox.CommandRuntime {
 			s.lostReasons[runtime] = "what was kept of its machine cannot be gone on with (" + why + ")"
 		}
@@ -173,13 +173,13 @@ func (r *machineResidence) checkpoint(ctx context.Context, n checkpoint.Note) bo
 	default:
 		r.dropPrestarted() // of which nobody has anything to keep
 	}
-	if _, err := s.keep(ctx, n, nil); errors.Is(err, errTurnAwaited) {
+	if _, err := s.checkpoints.keep(ctx, n, nil); errors.Is(err, errTurnAwaited) {
 		return false
 	} else if err != nil {
 		s.manager.log.WarnContext(ctx, "a machine could not be saved", "session", s.id, "cause", fault.CauseOf(err))
 		return false
 	}
-	s.mustReseed[machineKey] = n.Cause != history.CauseSleep // then it goes on meanwhile
+	s.interpreters.mustReseed[machineKey] = n.Cause != history.CauseSleep // then it goes on meanwhile
 	return true
 }
 
@@ -206,19 +206,19 @@ func (r *machineResidence) saveForFork(ctx context.Context) {
 	defer r.s.turns.leave(t)
 	ctx, cancel := lasting(t.ctx)
 	defer cancel()
-	r.s.reapDead(ctx)
+	r.s.interpreters.reapDead(ctx)
 	r.checkpoint(ctx, checkpoint.Note{Cause: history.CauseFork})
 }
 
 // forgetSaved has the next interpreter begin in a fresh machine.
 func (r *machineResidence) forgetSaved(ctx context.Context) error {
 	s := r.s
-	s.checkpointMu.Lock()
-	there := s.repo.Head().Machine != nil
-	s.checkpointMu.Unlock()
+	s.checkpoints.mu.Lock()
+	there := s.checkpoints.repo.Head().Machine != nil
+	s.checkpoints.mu.Unlock()
 	if !there {
 		return nil
 	}
-	_, err := s.keep(ctx, checkpoint.Note{Cause: history.CauseFiles, MachineMoved: true, Resting: true}, nil)
+	_, err := s.checkpoints.keep(ctx, checkpoint.Note{Cause: history.CauseFiles, MachineMoved: true, Resting: true}, nil)
 	return err
 }

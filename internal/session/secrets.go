@@ -57,8 +57,9 @@ func (s *session) hasSecrets() bool {
 }
 
 // spec describes an interpreter of the session.
-func (s *session) spec(runtime string) sandbox.Spec {
-	spec := s.bare(runtime)
+func (i *interpreters) spec(runtime string) sandbox.Spec {
+	s := i.s
+	spec := i.bare(runtime)
 	if !s.hasSecrets() {
 		return spec
 	}

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"paddock/internal/checkpoint"
 	"paddock/internal/sandbox"
 	"paddock/internal/sessionstore"
 	"paddock/internal/workspace"
@@ -31,24 +30,15 @@ type session struct {
 	tree, tmp  *workspace.Tree
 	claim      sessionstore.Claim // nil: it is not claimed
 
-	instances instances // the interpreters that it has
-	egress    egress    // what its programs send and receive
+	interpreters interpreters
+	checkpoints  checkpoints
+	egress       egress // what its programs send and receive
 
 	// Of the first in the queue, the opening and the end:
-	notices                    // what the next result has to tell
-	mustReseed map[string]bool // runtimes whose state on disk has been gone on from
-	ended      string          // the run that waited and was given up when it was opened; empty: none
-	// unsavedPlaces is in how many places files were not kept when results last told of it.
-	unsavedPlaces int
-
-	checkpointMu      sync.Mutex       // held by whoever makes a checkpoint or reads them; guards what follows
-	repo              *checkpoint.Repo // set while it is opened
-	checkpointErr     error            // why what lives could not be kept; nil: it is on disk
-	dirtyRuntimes     map[string]bool  // runtimes whose live interpreter is not what the head says
-	needsFullSnapshot map[string]bool  // those whose live interpreter wrote what is in no checkpoint: what it writes next has to be whole
+	notices        // what the next result has to tell
+	ended   string // the run that waited and was given up when it was opened; empty: none
 
 	mu     sync.Mutex // guards what follows
-	dirty  bool       // what lives is not on disk as it is: it does not sleep
 	record record
 	endErr error // what was left undone at the end
 }
@@ -56,9 +46,10 @@ type session struct {
 func newSession(m *Manager, k key) *session {
 	s := &session{
 		key: k, manager: m, dir: m.local.Session(k.stored()), opened: make(chan struct{}),
-		notices: notices{lostReasons: map[string]string{}}, mustReseed: map[string]bool{},
-		dirtyRuntimes: map[string]bool{}, needsFullSnapshot: map[string]bool{},
+		notices: notices{lostReasons: map[string]string{}},
 	}
+	s.interpreters = interpreters{s: s, mustReseed: map[string]bool{}}
+	s.checkpoints = checkpoints{s: s, dirty: map[string]bool{}, needsFull: map[string]bool{}}
 	s.turns = newTurns(k.id, s.noteUsed)
 	s.egress.key, s.egress.network, s.egress.log = k, m.config.Network, m.log
 	s.setBackend(nil, nil)
@@ -122,7 +113,7 @@ func (s *session) info() (Info, error) {
 		i.State = Running
 	case i.Waiting != nil:
 		i.State = Waiting
-	case s.instances.anyLives():
+	case s.interpreters.anyLives():
 		i.State = Live
 	}
 	return i, nil

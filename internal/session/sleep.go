@@ -52,7 +52,7 @@ func (s *session) canSleepLocked() bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.dirty && !s.record.Settings.Ephemeral
+	return !s.checkpoints.unsaved.Load() && !s.record.Settings.Ephemeral
 }
 
 // canSleep is canSleepLocked for who does not hold the lock.

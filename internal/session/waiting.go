@@ -115,9 +115,9 @@ func (r *run) notSuspended(err error) error {
 	}
 	ctx, cancel := lasting(t.ctx)
 	defer cancel()
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
-	if again := s.repo.Suspend(ctx); again != nil {
+	s.checkpoints.mu.Lock()
+	defer s.checkpoints.mu.Unlock()
+	if again := s.checkpoints.repo.Suspend(ctx); again != nil {
 		return errors.Join(errMustNotContinue, err, again)
 	}
 	return err
@@ -179,9 +179,9 @@ func (r *run) displayed() (bytes int64) {
 
 // waits gives the run that waits in the session; nil: none does.
 func (s *session) waits() *history.Waiting {
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
-	return s.repo.Head().Waits()
+	s.checkpoints.mu.Lock()
+	defer s.checkpoints.mu.Unlock()
+	return s.checkpoints.repo.Head().Waits()
 }
 
 // checkContinue gives the run that a request goes on with.
@@ -218,9 +218,9 @@ func (s *session) resumeWaiting(ctx context.Context, execution string) (*suspend
 func (s *session) takeWaiting(ctx context.Context, execution string) (from *suspended, lost bool, err error) {
 	ctx, cancel := lasting(ctx)
 	defer cancel()
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
-	w := s.repo.Head().Waits()
+	s.checkpoints.mu.Lock()
+	defer s.checkpoints.mu.Unlock()
+	w := s.checkpoints.repo.Head().Waits()
 	if w == nil || w.Execution != execution {
 		return nil, false, errNotWaiting(execution)
 	}
@@ -228,7 +228,7 @@ func (s *session) takeWaiting(ctx context.Context, execution string) (from *susp
 	if !gone {
 		from = new(suspended)
 		var data []byte
-		if data, err = s.repo.Content(); err == nil {
+		if data, err = s.checkpoints.repo.Content(); err == nil {
 			err = json.Unmarshal(data, from)
 		}
 		var syntax *json.SyntaxError
@@ -238,12 +238,12 @@ func (s *session) takeWaiting(ctx context.Context, execution string) (from *susp
 		why = "what it waited for is damaged"
 	}
 	if !gone {
-		if err := s.repo.GoOn(ctx); err != nil {
+		if err := s.checkpoints.repo.GoOn(ctx); err != nil {
 			return nil, false, fmt.Errorf("noting that the run goes on: %w", err)
 		}
 		return from, false, nil
 	}
-	if err := s.repo.Abandon(ctx); err != nil {
+	if err := s.checkpoints.repo.Abandon(ctx); err != nil {
 		return nil, false, fmt.Errorf("giving up a run that cannot go on: %w", err)
 	}
 	return nil, true, fault.New(fault.Unsupported, "the run %q cannot go on: %s", execution, why).WithHint("run its code again where it is still wanted")
@@ -271,14 +271,14 @@ func (s *session) supersede(ctx context.Context, runtime string) error {
 func (s *session) abandonWaiting(ctx context.Context, execution string) (*history.Waiting, error) {
 	ctx, cancel := lasting(ctx)
 	defer cancel()
-	s.checkpointMu.Lock()
-	w := s.repo.Head().Waits()
+	s.checkpoints.mu.Lock()
+	w := s.checkpoints.repo.Head().Waits()
 	if w == nil || execution != "" && w.Execution != execution {
-		s.checkpointMu.Unlock()
+		s.checkpoints.mu.Unlock()
 		return nil, nil
 	}
-	err := s.repo.Abandon(ctx)
-	s.checkpointMu.Unlock()
+	err := s.checkpoints.repo.Abandon(ctx)
+	s.checkpoints.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
@@ -313,24 +313,24 @@ func (r *run) noteLost() {
 	}
 	ctx, cancel := lasting(r.t.ctx)
 	defer cancel()
-	r.s.checkpointMu.Lock()
-	defer r.s.checkpointMu.Unlock()
-	if err := r.s.repo.Abandon(ctx); err != nil {
+	r.s.checkpoints.mu.Lock()
+	defer r.s.checkpoints.mu.Unlock()
+	if err := r.s.checkpoints.repo.Abandon(ctx); err != nil {
 		r.s.manager.log.WarnContext(ctx, "that a run is over cannot be noted", "session", r.s.id, "execution", r.t.execution, "cause", fault.CauseOf(err))
 	}
 }
 
 // waitsIn tells whether a run waits, or was gone on with, in an interpreter.
 func (s *session) waitsIn(runtime string) bool {
-	s.checkpointMu.Lock()
-	defer s.checkpointMu.Unlock()
-	w := s.repo.Head().Waiting
+	s.checkpoints.mu.Lock()
+	defer s.checkpoints.mu.Unlock()
+	w := s.checkpoints.repo.Head().Waiting
 	return w != nil && w.Runtime == runtime
 }
 
-// noteWaiting has the record say what waits. The caller holds s.keeping.
+// noteWaiting has the record say what waits. The caller holds checkpoints.mu.
 func (s *session) noteWaiting() {
-	w := s.repo.Head().Waits()
+	w := s.checkpoints.repo.Head().Waits()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.record.Waiting = describeWaiting(w)

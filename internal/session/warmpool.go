@@ -61,7 +61,7 @@ func (m *Manager) sweepPools() {
 // ahead: what is in the machine beside the session's folders is its owner's.
 func (r *machineResidence) wanted() (pool.Want, bool) {
 	s := r.s
-	w := pool.Want{Backend: s.backend, Spec: s.bare("")}
+	w := pool.Want{Backend: s.backend, Spec: s.interpreters.bare("")}
 	if len(w.Spec.Mounts) != len(s.mounts.names()) || w.Spec.Limits.Metered {
 		return pool.Want{}, false
 	}
@@ -130,7 +130,7 @@ func (r *machineResidence) adopt(from *pool.Slot) {
 	}
 	s, m, runtime := r.s, r.s.manager, from.Runtime()
 	h := r.holder(runtime)
-	in, err := from.Adopt(m.ctx, s.spec(runtime), func(bytes int64) bool {
+	in, err := from.Adopt(m.ctx, s.interpreters.spec(runtime), func(bytes int64) bool {
 		_, ok := m.memory.Grow(h, bytes, m.config.OwnerMemoryBytes, m.config.TotalMemoryBytes)
 		return ok
 	})
@@ -194,6 +194,6 @@ func (r *machineResidence) dropPrestarted() {
 	if err := closeInstance(spare.in); err != nil {
 		s.manager.log.Warn("an interpreter did not close well", "session", s.id, "cause", fault.CauseOf(err))
 	}
-	s.releaseMemory(spare.runtime)
+	s.interpreters.releaseMemory(spare.runtime)
 	r.ended()
 }

@@ -54,7 +54,7 @@ func (w *wasmResidence) describe(*sandbox.Spec, Settings) {}
 func (w *wasmResidence) boot(t *turn) error {
 	r, err := w.s.manager.backends.runtimeFor(t.ctx, w.backend, w.s.language())
 	if err == nil {
-		_, err = w.s.interpreter(t, r)
+		_, err = w.s.interpreters.live(t, r)
 	}
 	return err
 }
@@ -63,7 +63,7 @@ func (w *wasmResidence) prepare(context.Context) error { return nil }
 
 func (w *wasmResidence) start(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
 	defer w.s.manager.pool.Starting()()
-	return w.s.startResumed(ctx, spec)
+	return w.s.interpreters.startResumed(ctx, spec)
 }
 
 func (w *wasmResidence) ended() {}
@@ -98,7 +98,7 @@ func (w *wasmResidence) saveForFork(context.Context) {}
 func (w *wasmResidence) forgetSaved(context.Context) error { return nil }
 
 func (w *wasmResidence) stopAll(string) (notice string) {
-	w.s.dropAll()
+	w.s.interpreters.dropAll()
 	return ""
 }
 
@@ -110,13 +110,13 @@ func (w *wasmResidence) beforeRestore(*history.Manifest) (map[string]history.Int
 // begins from what is on disk.
 func (w *wasmResidence) afterRestore(ctx context.Context, was, target *history.Manifest) {
 	s := w.s
-	for runtime, in := range s.instances.list() {
+	for runtime, in := range s.interpreters.list() {
 		want, there := target.Interpreters[runtime]
-		if there && !s.dirtyRuntimes[runtime] && want.Same(was.Interpreters[runtime]) {
+		if there && !s.checkpoints.dirty[runtime] && want.Same(was.Interpreters[runtime]) {
 			continue
 		}
 		delete(s.lostReasons, runtime)
-		delete(s.dirtyRuntimes, runtime)
+		delete(s.checkpoints.dirty, runtime)
 		snapshotter, ok := in.(sandbox.Snapshotter)
 		if there && ok {
 			_, err := guard("rewinding", func() (struct{}, error) { return struct{}{}, snapshotter.Rewind(ctx, want.Mark) })
@@ -124,9 +124,9 @@ func (w *wasmResidence) afterRestore(ctx context.Context, was, target *history.M
 				continue
 			}
 		}
-		s.drop(runtime, in)
+		s.interpreters.drop(runtime, in)
 	}
-	clear(s.dirtyRuntimes)
+	clear(s.checkpoints.dirty)
 	clear(s.lostReasons) // what was gone is here again, or was not here yet
 }
 
