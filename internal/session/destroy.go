@@ -68,7 +68,7 @@ func (s *session) erase() error {
 	m := s.manager
 	err := s.claim.Remove()
 	if w := s.record.Waiting; w != nil {
-		s.notifyAbandoned(w.Execution)
+		s.suspension.notifyAbandoned(w.Execution)
 	}
 	if err != nil {
 		s.claim.Release()

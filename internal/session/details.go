@@ -37,7 +37,7 @@ func (m *Manager) Details(ctx context.Context, owner Owner, id ID) (Details, err
 	for _, f := range files {
 		d.Files = append(d.Files, File{Path: f.Path, Size: f.Size, Modified: f.Modified})
 	}
-	s.inspectProcesses(ctx, &d)
+	s.interpreters.inspectProcesses(ctx, &d)
 	if t := s.turns.try(ctx); t != nil {
 		defer s.turns.leave(t)
 		s.interpreters.inspect(t.ctx, &d)

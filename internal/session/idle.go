@@ -24,7 +24,7 @@ func (r *machineResidence) afterRun() {
 	first := r.unsavedSince.IsZero()
 	r.unsavedSince = time.Now()
 	r.mu.Unlock()
-	if !first || r.snapshot == nil {
+	if !first || r.machineSaver == nil {
 		return
 	}
 	r.s.manager.janitor.wakeUp() // it has to know when the machine is due

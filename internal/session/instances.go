@@ -104,7 +104,7 @@ func hasEnded(in sandbox.Instance) bool {
 	}
 }
 
-// keeps tells whether an interpreter's state can be kept.
+// keeps reports whether an interpreter's state can be kept.
 func keeps(in sandbox.Instance) bool {
 	_, ok := in.(sandbox.Snapshotter)
 	return ok

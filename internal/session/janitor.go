@@ -84,7 +84,7 @@ func (j *janitor) sleepIdle(now time.Time) time.Duration {
 	}
 	for _, s := range m.sessions.open("") {
 		due := func() time.Time { return s.lastUsed().Add(m.config.SleepAfter) }
-		if s.canSleep() && !now.Before(due()) && s.hasBackgroundWork(m.ctx) {
+		if s.canSleep() && !now.Before(due()) && len(s.interpreters.background(m.ctx)) > 0 {
 			next = min(next, m.config.SleepAfter) // it may be done by then
 			continue
 		}

@@ -30,16 +30,16 @@ func (r *machineResidence) ended() {
 }
 
 // stopAll ends the machine, with all that lives in it.
-func (r *machineResidence) stopAll(why string) (notice string) { return r.end(why, nil) }
+func (r *machineResidence) stopAll(why string) (notice string) { return r.stop(why, nil) }
 
-// end ends the machine with all that lives in it. The next result of each
+// stop ends the machine with all that lives in it. The next result of each
 // interpreter says that its variables are gone, because of why; what is given says
 // that they are, and which processes were stopped; those of the runtimes in back come
 // back. It is the caller's turn.
-func (r *machineResidence) end(why string, back map[string]history.Interpreter) string {
+func (r *machineResidence) stop(why string, back map[string]history.Interpreter) string {
 	s := r.s
 	variables := slices.DeleteFunc(s.interpreters.unsavable(), func(runtime string) bool { _, comes := back[runtime]; return comes })
-	processes := s.namedProcesses()
+	processes := s.interpreters.nameProcesses()
 	s.interpreters.dropAll()
 	for _, runtime := range variables {
 		s.lostReasons[runtime] = why
@@ -77,7 +77,7 @@ func (r *machineResidence) endOverdue(ctx context.Context, now time.Time) {
 	s, most := r.s, r.s.manager.config.MaxLifetime
 	s.manager.log.InfoContext(ctx, "a machine has run for as long as it may", "session", s.id)
 	s.noteStoppedProcesses(fmt.Sprintf("The session's machine was stopped when it had run for %v, the most that is allowed", most))
-	r.end(fmt.Sprintf("its machine had run for %v, the most that is allowed", most), nil) // the next result tells
+	r.stop(fmt.Sprintf("its machine had run for %v, the most that is allowed", most), nil) // the next result tells
 	if err := r.forgetSaved(ctx); err != nil {
 		s.manager.log.WarnContext(ctx, "a machine's state cannot be given up", "session", s.id, "cause", fault.CauseOf(err))
 	}

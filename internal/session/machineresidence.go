@@ -27,12 +27,15 @@ var _ residence = (*machineResidence)(nil)
 // sleeps and at a fork (savedmachine.go). How long a machine runs is in lifetime.go; machines
 // that are booted ahead in warmpool.go; connections to its ports in dial.go and ports.go.
 //
+// It is a type of this package because it needs most of what a session has: turns,
+// interpreters, checkpoints and notices.
+//
 // ports and prestarted belong to the first in the session's queue. mu is taken last.
 type machineResidence struct {
-	s        *session
-	backend  sandbox.Backend
-	machines sandbox.Machines     // the backend
-	snapshot sandbox.MachineSaver // the backend; nil: it cannot save machines
+	s            *session
+	backend      sandbox.Backend
+	machines     sandbox.Machines     // the backend
+	machineSaver sandbox.MachineSaver // the backend; nil: it cannot save machines
 
 	ports      *loopback.Ports // nil: none is open
 	prestarted *prestarted     // that no program used yet; nil: there is none
@@ -44,8 +47,8 @@ type machineResidence struct {
 }
 
 func newMachineResidence(s *session, b sandbox.Backend, machines sandbox.Machines) *machineResidence {
-	snapshot, _ := b.(sandbox.MachineSaver)
-	return &machineResidence{s: s, backend: b, machines: machines, snapshot: snapshot}
+	saver, _ := b.(sandbox.MachineSaver)
+	return &machineResidence{s: s, backend: b, machines: machines, machineSaver: saver}
 }
 
 func (r *machineResidence) memoryLimits() (usual, most int64) {
@@ -177,7 +180,7 @@ func (r *machineResidence) comesBack(head *history.Manifest, runtime string) boo
 		return false
 	}
 	_, there := head.Interpreters[runtime]
-	return there || r.snapshot != nil && head.Machine.Holds(runtime)
+	return there || r.machineSaver != nil && head.Machine.Holds(runtime)
 }
 
 // holder is one for all interpreters: the machine.
@@ -199,10 +202,10 @@ func (r *machineResidence) suspends(in sandbox.Instance) bool { return keeps(in)
 // beforeRestore ends the machine first: what its programs write meanwhile would be among
 // the files.
 func (r *machineResidence) beforeRestore(target *history.Manifest) (back map[string]history.Interpreter, notice string) {
-	if target.Machine != nil && r.snapshot != nil {
+	if target.Machine != nil && r.machineSaver != nil {
 		back = target.Machine.Interpreters
 	}
-	return back, r.end("its machine was stopped to go back to an earlier state, and "+onlyFilesIn(target), back)
+	return back, r.stop("its machine was stopped to go back to an earlier state, and "+onlyFilesIn(target), back)
 }
 
 // afterRestore has nothing to do: none lives, and what is lost has to be told.

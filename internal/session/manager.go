@@ -14,17 +14,23 @@
 //
 // A call goes through plan.go (what it asks for), queue.go (its turn), execute.go, run.go,
 // interpreter.go (what it runs in), package hostcalls (its calls to the host), notice.go (what
-// its result says in addition) and checkpointing.go; a call that waits for a person also
-// through waiting.go. Packages checkpoint, pool, quota, sessionfile and sessionstore know no
+// its result says in addition), runend.go and checkpointing.go; a call that waits for a person
+// also through waiting.go and suspension.go. Packages checkpoint, pool, quota, sessionfile and sessionstore know no
 // session.
 //
 // The Manager is made of parts, each with its own files: directory (the sessions that are
 // open), janitor (what expires, sleeps and is collected: janitor.go, expire.go, gc.go),
 // diskQuota, records (sessions that are not open here), backends and peers (ipc.go).
 //
-// Locks, outermost first: checkpoints.mu, turns.mu, session.mu. Those of the
-// Manager's parts are leaves: nothing else is locked while one is held. Only checkpoints.mu
-// is held during disk access or while a backend is called.
+// A session is made of parts, too, each with the state that is its own: turns (who may work
+// in it), interpreters (what lives), checkpoints (what is on disk), suspension (the run that
+// waits for a person), notices (what the next result tells), mounts and egress. What sessions
+// with a machine and sessions in WebAssembly do differently is their residence.
+//
+// Locks, outermost first: checkpoints.mu, turns.mu, session.mu. Those of the Manager's
+// parts, of instances, of machineResidence and of egress are leaves: nothing else is locked
+// while one is held. Only checkpoints.mu is held during disk access or while a backend is
+// called.
 package session
 
 import (

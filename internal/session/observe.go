@@ -145,7 +145,7 @@ func (s *session) executeAudited(t *turn, p plan, req Request) (Result, error) {
 	res, err := s.runProgram(t, p, req)
 	e.Begun, e.Start, e.Wall, e.Exit, e.Egress, e.Err = false, t.start, res.Wall, res.Exit, res.Egress, err
 	if err != nil || res.Exit.Cause == sandbox.Waiting {
-		w := s.waits()
+		w := s.suspension.waits()
 		e.Waits = w != nil && w.Execution == t.execution
 	}
 	s.manager.record(t.ctx, e)

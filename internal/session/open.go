@@ -122,7 +122,7 @@ func (s *session) load() error {
 	}
 	told()
 	if s.ended != "" {
-		s.notifyAbandoned(s.ended)
+		s.suspension.notifyAbandoned(s.ended)
 	}
 	return nil
 }

@@ -138,7 +138,7 @@ func (s *session) plan(ctx context.Context, req Request) (plan, error) {
 
 // planResume is plan for a run that waits.
 func (s *session) planResume(req Request) (plan, error) {
-	w, err := s.checkContinue(req.Continue)
+	w, err := s.suspension.find(req.Continue)
 	if err != nil {
 		return plan{}, err
 	}

@@ -147,16 +147,10 @@ func (i *instances) printed(ctx context.Context) ([]Printed, error) {
 	return all, errors.Join(errs...)
 }
 
-// hasBackgroundWork reports whether programs of the session work on in the background: then
-// it does not fall asleep by itself.
-func (s *session) hasBackgroundWork(ctx context.Context) bool {
-	return len(s.interpreters.background(ctx)) > 0
-}
-
 // noteStoppedProcesses has the next result name the processes that are about to be
 // stopped; what is said before that.
 func (s *session) noteStoppedProcesses(what string) {
-	if names := s.namedProcesses(); names != "" {
+	if names := s.interpreters.nameProcesses(); names != "" {
 		s.addNotice(what + ": processes in the background were stopped (" + names + ").")
 	}
 }
@@ -164,9 +158,9 @@ func (s *session) noteStoppedProcesses(what string) {
 // mostNamed is how many processes a notice names.
 const mostNamed = 5
 
-// namedProcesses names what works in the background; "" where nothing does.
-func (s *session) namedProcesses() string {
-	all := s.interpreters.background(context.Background())
+// nameProcesses names what works in the background; "" where nothing does.
+func (i *interpreters) nameProcesses() string {
+	all := i.background(context.Background())
 	var names []string
 	for _, p := range all[:min(len(all), mostNamed)] {
 		name := p.Command
@@ -214,11 +208,11 @@ func (i *interpreters) background(ctx context.Context) []Process {
 const mostPrinted = 4 << 10
 
 // inspectProcesses fills in what works in the background of the session.
-func (s *session) inspectProcesses(ctx context.Context, d *Details) {
-	d.Processes = s.interpreters.background(ctx)
+func (i *interpreters) inspectProcesses(ctx context.Context, d *Details) {
+	d.Processes = i.background(ctx)
 	ctx, cancel := context.WithTimeout(ctx, backgroundCheckTime)
 	defer cancel()
-	all, _ := s.interpreters.printed(ctx) // what does not tell is left out, as with variables
+	all, _ := i.printed(ctx) // what does not tell is left out, as with variables
 	var texts []string
 	for _, p := range all {
 		data := p.Data[max(0, len(p.Data)-mostPrinted/len(all)):]

@@ -407,7 +407,7 @@ func (s *session) cancel(execution string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	w, err := s.abandonWaiting(s.manager.ctx, execution)
+	w, err := s.suspension.abandon(s.manager.ctx, execution)
 	if w != nil {
 		n++
 	}

@@ -89,7 +89,7 @@ func (s *session) askInterruptedCalls() (told func()) {
 		return func() {}
 	}
 	waiting := ""
-	if w := s.waits(); w != nil {
+	if w := s.suspension.waits(); w != nil {
 		waiting = w.Execution
 	}
 	told, err := guard("asking for runs that were cut short", func() (func(), error) {

@@ -22,13 +22,15 @@ func (m *Manager) Reset(ctx context.Context, owner Owner, id ID) (files int, err
 	}
 	defer s.turns.leave(t)
 	defer func() { m.recordAction(ctx, Resetting, s, err) }()
-	waited := s.waits()
+	waited := s.suspension.waits()
 	stopped := s.residence.stopAll("its machine was stopped to reset the session, and " + filesOnly)
 	if files, err = s.checkpoints.empty(t.ctx); err != nil {
 		s.addNotice(stopped)
 		return files, fmt.Errorf("clearing the workspace: %w", err)
 	}
-	s.over(waited)
+	if waited != nil {
+		s.suspension.notifyAbandoned(waited.Execution)
+	}
 	clear(s.lostReasons)
 	s.pending = "" // of what was before
 	s.mu.Lock()

@@ -150,11 +150,12 @@ func (m *Manager) restoreTo(ctx context.Context, owner Owner, id ID, choose func
 	// What has begun is done whole, whoever hangs up.
 	ctx, cancel := lasting(t.ctx)
 	defer cancel()
-	waited := s.waits()
+	waited := s.suspension.waits()
 	if r, err = s.restoreTo(ctx, choose); err != nil {
 		return Restored{}, err
 	}
-	if s.over(waited) {
+	if waited != nil {
+		s.suspension.notifyAbandoned(waited.Execution)
 		r.Notice = joinNotices(r.Notice, fmt.Sprintf("The run %s, which waited for a person, was given up.", waited.Execution))
 	}
 	return r, nil

@@ -70,8 +70,8 @@ func (r *run) begin() error {
 	s, limits := r.s, r.p.command.Limits
 	var err error
 	if r.req.Continue == "" {
-		err = s.supersede(r.t.ctx, r.p.runtime.Name)
-	} else if r.from, err = s.resumeWaiting(r.t.ctx, r.req.Continue); err == nil {
+		err = r.supersede()
+	} else if r.from, err = s.suspension.resume(r.t.ctx, r.req.Continue, s.lostReasons); err == nil {
 		limits = r.from.Limits
 	}
 	if err != nil {

@@ -88,7 +88,7 @@ func (r *run) noteChanges(res *Result) {
 // checkpointOver makes the checkpoint of a run that is over.
 func (r *run) checkpointOver(live map[string]sandbox.Instance) ([]Change, error) {
 	n := r.p.note(r.t)
-	n.Over = r.s.waitsIn(r.p.runtime.Name)
+	n.Over = r.s.suspension.isIn(r.p.runtime.Name)
 	return r.checkpoint(n, live)
 }
 
@@ -108,7 +108,7 @@ func (r *run) checkpoint(n checkpoint.Note, live map[string]sandbox.Instance) ([
 	return changesOf(files), err
 }
 
-// interpreterDied tells whether an interpreter ended before what its run left was kept. Then
+// interpreterDied reports whether an interpreter ended before what its run left was kept. Then
 // all is as it was before the run, and the result says so.
 func (r *run) interpreterDied(live map[string]sandbox.Instance, res *Result) bool {
 	s, t, runtime := r.s, r.t, r.p.runtime.Name

@@ -28,7 +28,7 @@ const saveTime = 4 * time.Minute
 
 // canSave reports whether machines like this one are saved.
 func (r *machineResidence) canSave() bool {
-	return r.snapshot != nil && r.s.manager.config.MachineStateBytes >= 0
+	return r.machineSaver != nil && r.s.manager.config.MachineStateBytes >= 0
 }
 
 // saver ends what no program used: there is nothing in it to be saved.
@@ -55,7 +55,7 @@ func (r *machineResidence) saveMachine() checkpoint.SaveMachine {
 		defer cancel()
 		held := inspectAll(ctx, live)
 		got, err := guard("saving a machine", func() (sandbox.SavedMachine, error) {
-			return r.snapshot.SaveMachine(ctx, string(s.owner), string(s.id), s.manager.config.MachineStateBytes, w, still)
+			return r.machineSaver.SaveMachine(ctx, string(s.owner), string(s.id), s.manager.config.MachineStateBytes, w, still)
 		})
 		return got.State, held, err
 	}
@@ -101,7 +101,7 @@ func (r *machineResidence) savedState() *sandbox.MachineState {
 	s := r.s
 	s.checkpoints.mu.Lock()
 	defer s.checkpoints.mu.Unlock()
-	if r.snapshot == nil || s.interpreters.count() > 0 {
+	if r.machineSaver == nil || s.interpreters.count() > 0 {
 		return nil
 	}
 	state := s.checkpoints.repo.Machine()
@@ -196,7 +196,7 @@ func (r *machineResidence) saveLast(ctx context.Context) bool {
 
 // saveForFork saves the machine where nobody is at work in the session.
 func (r *machineResidence) saveForFork(ctx context.Context) {
-	if r.snapshot == nil {
+	if r.machineSaver == nil {
 		return
 	}
 	t := r.s.turns.try(ctx)

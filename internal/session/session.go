@@ -12,7 +12,9 @@ import (
 	"paddock/internal/workspace"
 )
 
-// session is one session that this process has open.
+// session is one session that this process has open. Four may touch its state: who opens it,
+// the first in the queue, who makes or reads checkpoints, and anybody with mu. Each part says
+// to whom it belongs.
 type session struct {
 	key
 	manager *Manager
@@ -20,7 +22,6 @@ type session struct {
 
 	opened  chan struct{} // closed when opening is over
 	openErr error         // set before
-	turns   *turns        // who may work in it
 
 	// Set while it is opened:
 	backend    sandbox.Backend
@@ -30,13 +31,14 @@ type session struct {
 	tree, tmp  *workspace.Tree
 	claim      sessionstore.Claim // nil: it is not claimed
 
-	interpreters interpreters
-	checkpoints  checkpoints
-	egress       egress // what its programs send and receive
+	turns        *turns       // who may work in it
+	interpreters interpreters // what lives in it
+	checkpoints  checkpoints  // what of it is on disk
+	suspension   suspension   // the run that waits for a person
+	egress       egress       // what its programs send and receive
+	notices                   // what the next result has to tell
 
-	// Of the first in the queue, the opening and the end:
-	notices        // what the next result has to tell
-	ended   string // the run that waited and was given up when it was opened; empty: none
+	ended string // the run that waited and was given up when it was opened; empty: none
 
 	mu     sync.Mutex // guards what follows
 	record record
@@ -51,6 +53,7 @@ func newSession(m *Manager, k key) *session {
 	s.interpreters = interpreters{s: s, mustReseed: map[string]bool{}}
 	s.checkpoints = checkpoints{s: s, dirty: map[string]bool{}, needsFull: map[string]bool{}}
 	s.turns = newTurns(k.id, s.noteUsed)
+	s.suspension = suspension{k, &s.checkpoints, s.turns, m.config.Tools, m.log}
 	s.egress.key, s.egress.network, s.egress.log = k, m.config.Network, m.log
 	s.setBackend(nil, nil)
 	return s

@@ -2,7 +2,6 @@ package session
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -177,133 +176,19 @@ func (r *run) displayed() (bytes int64) {
 	return bytes
 }
 
-// waits gives the run that waits in the session; nil: none does.
-func (s *session) waits() *history.Waiting {
-	s.checkpoints.mu.Lock()
-	defer s.checkpoints.mu.Unlock()
-	return s.checkpoints.repo.Head().Waits()
-}
-
-// checkContinue gives the run that a request goes on with.
-func (s *session) checkContinue(execution string) (*history.Waiting, error) {
-	if s.turns.has(execution) {
-		return nil, errAlreadyRunning(execution)
-	}
-	if w := s.waits(); w != nil && w.Execution == execution {
-		return w, nil
-	}
-	return nil, errNotWaiting(execution)
-}
-
-func errAlreadyRunning(execution string) error {
-	return fault.New(fault.Conflict, "the run %q is going on already", execution).WithHint("its result goes to who waits for it")
-}
-
-func errNotWaiting(execution string) error {
-	return fault.New(fault.NotFound, "no run %q waits in this session", execution).
-		WithHint("it has ended, was given up, or was interrupted when the server ended; run the code again where it is still wanted")
-}
-
-// resumeWaiting notes on disk that the run which waits is gone on with, and gives what it needs.
-// Its interpreter lives. It is the caller's turn.
-func (s *session) resumeWaiting(ctx context.Context, execution string) (*suspended, error) {
-	from, lost, err := s.takeWaiting(ctx, execution)
-	if lost {
-		s.notifyAbandoned(execution)
-	}
-	return from, err
-}
-
-// takeWaiting is resume's; lost tells that the run was given up, as it cannot go on.
-func (s *session) takeWaiting(ctx context.Context, execution string) (from *suspended, lost bool, err error) {
-	ctx, cancel := lasting(ctx)
-	defer cancel()
-	s.checkpoints.mu.Lock()
-	defer s.checkpoints.mu.Unlock()
-	w := s.checkpoints.repo.Head().Waits()
-	if w == nil || w.Execution != execution {
-		return nil, false, errNotWaiting(execution)
-	}
-	why, gone := s.lostReasons[w.Runtime]
-	if !gone {
-		from = new(suspended)
-		var data []byte
-		if data, err = s.checkpoints.repo.Content(); err == nil {
-			err = json.Unmarshal(data, from)
-		}
-		var syntax *json.SyntaxError
-		if gone = unresumable(err) || errors.As(err, &syntax); err != nil && !gone {
-			return nil, false, unusable(fmt.Errorf("reading what a run waits for: %w", err))
-		}
-		why = "what it waited for is damaged"
-	}
-	if !gone {
-		if err := s.checkpoints.repo.GoOn(ctx); err != nil {
-			return nil, false, fmt.Errorf("noting that the run goes on: %w", err)
-		}
-		return from, false, nil
-	}
-	if err := s.checkpoints.repo.Abandon(ctx); err != nil {
-		return nil, false, fmt.Errorf("giving up a run that cannot go on: %w", err)
-	}
-	return nil, true, fault.New(fault.Unsupported, "the run %q cannot go on: %s", execution, why).WithHint("run its code again where it is still wanted")
-}
-
-// supersede gives up the run that waits in an interpreter, as another is about to run
-// there. It is the caller's turn.
-func (s *session) supersede(ctx context.Context, runtime string) error {
-	if w := s.waits(); w == nil || w.Runtime != runtime {
+// supersede gives up the run that waits in the interpreter in which this one is about to run.
+func (r *run) supersede() error {
+	if w := r.s.suspension.waits(); w == nil || w.Runtime != r.p.runtime.Name {
 		return nil
 	}
-	w, err := s.abandonWaiting(ctx, "")
+	w, err := r.s.suspension.abandon(r.t.ctx, "")
 	if err != nil {
 		return fmt.Errorf("giving up the run that waits: %w", err)
 	}
 	if w != nil { // nobody cancelled it just now
-		s.addNotice(fmt.Sprintf("The run %s waited for a person in this interpreter (%s), and was given up for this call.", w.Execution, enumerate(w.Reasons)))
+		r.s.addNotice(fmt.Sprintf("The run %s waited for a person in this interpreter (%s), and was given up for this call.", w.Execution, enumerate(w.Reasons)))
 	}
 	return nil
-}
-
-// abandonWaiting gives up the run that waits, if it is this execution; "": whichever it
-// is. It tells who wants to know, and gives what it gave up; nil: there was nothing. It
-// waits for no program.
-func (s *session) abandonWaiting(ctx context.Context, execution string) (*history.Waiting, error) {
-	ctx, cancel := lasting(ctx)
-	defer cancel()
-	s.checkpoints.mu.Lock()
-	w := s.checkpoints.repo.Head().Waits()
-	if w == nil || execution != "" && w.Execution != execution {
-		s.checkpoints.mu.Unlock()
-		return nil, nil
-	}
-	err := s.checkpoints.repo.Abandon(ctx)
-	s.checkpoints.mu.Unlock()
-	if err != nil {
-		return nil, err
-	}
-	s.notifyAbandoned(w.Execution)
-	return w, nil
-}
-
-// notifyAbandoned tells that a run which waited will never go on. The caller holds no lock.
-func (s *session) notifyAbandoned(execution string) {
-	if tools := s.manager.config.Tools; tools != nil {
-		_, err := guard("giving up a run", func() (struct{}, error) { tools.Abandoned(s.owner, s.id, execution); return struct{}{}, nil })
-		if err != nil {
-			s.manager.log.Error("the callback for an abandoned run failed", "session", s.id, "execution", execution, "cause", fault.CauseOf(err))
-		}
-	}
-}
-
-// over tells of a run that waited, and that the session does not have any more; nil:
-// none did. It is false where there is nothing to be told.
-func (s *session) over(w *history.Waiting) bool {
-	if w == nil {
-		return false
-	}
-	s.notifyAbandoned(w.Execution)
-	return true
 }
 
 // noteLost deals with a run that was gone on with and that the sandbox lost.
@@ -318,14 +203,6 @@ func (r *run) noteLost() {
 	if err := r.s.checkpoints.repo.Abandon(ctx); err != nil {
 		r.s.manager.log.WarnContext(ctx, "that a run is over cannot be noted", "session", r.s.id, "execution", r.t.execution, "cause", fault.CauseOf(err))
 	}
-}
-
-// waitsIn tells whether a run waits, or was gone on with, in an interpreter.
-func (s *session) waitsIn(runtime string) bool {
-	s.checkpoints.mu.Lock()
-	defer s.checkpoints.mu.Unlock()
-	w := s.checkpoints.repo.Head().Waiting
-	return w != nil && w.Runtime == runtime
 }
 
 // noteWaiting has the record say what waits. The caller holds checkpoints.mu.
