@@ -79,7 +79,7 @@ func (a *approvals) withdraw(owner session.Owner, id session.ID, execution strin
 }
 
 // approvalsAPI serves them over HTTP.
-func (a *App) approvalsAPI(beyond func(http.ResponseWriter, *http.Request, string) bool) (http.Handler, error) {
+func (a *App) approvalsAPI(beyond beyondFunc) (http.Handler, error) {
 	h, err := webapprovals.New(webapprovals.Config{Store: a.approvals.store, Beyond: beyond, Log: a.Log})
 	if err != nil {
 		return nil, err

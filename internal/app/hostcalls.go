@@ -20,31 +20,46 @@ type answer func(ctx context.Context, run session.Run, c sandbox.Call) []byte
 // hostCalls answers what programs ask of the host: it implements [session.Tools].
 type hostCalls struct {
 	*tools
-	// families are who answers, by what stands before the dot in an operation's name; ""
-	// answers the others.
-	families map[string]answer
+	families families
 }
 
-// newHostCalls joins who answers. What tools answer goes through the redaction last: it is
-// the outermost layer. What the network answers was redacted by the proxy.
+// families are who answers, by what is before the dot in an operation's name. "" answers the
+// others.
+type families map[string]answer
+
+// newHostCalls joins who answers. declared, when it is set, limits the tools that programs
+// may call.
 func newHostCalls(t *tools, n *network, s *sessionSecrets, declared *skill.Manifest) *hostCalls {
 	call := t.call
 	if declared != nil {
 		call = declaredOnly(*declared, call)
 	}
-	return &hostCalls{tools: t, families: map[string]answer{
-		"net": n.answer,
-		"":    s.redacted(call),
-	}}
+	return &hostCalls{tools: t, families: newFamilies(n.answer, s.redacted, families{"": call})}
+}
+
+// newFamilies joins the families. redact is the outermost layer of all but the network's,
+// whose answers the proxy has redacted. There is no other way into the table.
+func newFamilies(network answer, redact func(answer) answer, others families) families {
+	all := families{}
+	for name, a := range others {
+		all[name] = redact(a)
+	}
+	all["net"] = network
+	return all
 }
 
 // Call implements [session.Tools].
 func (h *hostCalls) Call(ctx context.Context, run session.Run, c sandbox.Call) []byte {
-	family, _, dotted := strings.Cut(operation(c.Body), ".")
-	if a := h.families[family]; dotted && a != nil {
-		return a(ctx, run, c)
+	return h.families.of(operation(c.Body))(ctx, run, c)
+}
+
+// of gives who answers an operation.
+func (f families) of(operation string) answer {
+	family, _, dotted := strings.Cut(operation, ".")
+	if a := f[family]; dotted && a != nil {
+		return a
 	}
-	return h.families[""](ctx, run, c)
+	return f[""]
 }
 
 // operation is the value of "op", the member that says what a request is for; "": it has

@@ -94,47 +94,110 @@ func document(v any) http.Handler {
 	})
 }
 
-// AddHandlers puts in what lies behind the paths; what it gives ends it.
-func (a *App) AddHandlers(wc *web.Config, ready *Ready, refuse func(http.ResponseWriter, *http.Request, error)) (end func(), err error) {
+// HTTP is the HTTP server with all that paddock serves.
+type HTTP struct {
+	*web.Server
+	previews *previews
+	ends     []func() // what its handlers run, the last one first
+}
+
+// NewHTTP makes the server that wc describes, with what is behind its paths. draining, if it
+// is not nil, is called when the server begins to end. Close ends the server's handlers.
+func (a *App) NewHTTP(wc web.Config, ready *Ready, draining func()) (_ *HTTP, err error) {
+	h := &HTTP{previews: a.previews}
+	defer func() {
+		if err != nil {
+			h.Close()
+		}
+	}()
+	// Requests come when there is a Server: until then the handlers ask for nothing of it.
+	beyond := beyondScope(func(w http.ResponseWriter, r *http.Request, err error) { h.Refuse(w, r, err) })
+	shown, err := a.newPreviewHandler(func(id string) string { return h.PreviewURL(id) }, beyond, wc.RequestTimeout)
+	if err != nil {
+		return nil, err
+	}
+	wc.Preview, wc.Previews = shown.ServePreview, telemetry.Joined(shown)
 	links, err := files.OpenLinks(a.StateDir)
 	if err != nil {
 		return nil, err
 	}
-	server, err := a.NewMCP(bindHTTP, a.linkWith(links))
+	server, err := a.newMCP(bindHTTP, a.linkWith(links), previewMaker(shown))
 	if err != nil {
 		return nil, err
 	}
-	stopResuming := Resume(server, "")
-	handler, err := server.Handler(mcpserver.HTTPConfig{Path: a.Config.HTTP.Path, MaxBody: wc.MaxBodyBytes, Tools: toolsOf, TasksDir: filepath.Join(a.StateDir, "tasks"), Beyond: beyondScope(refuse), Grace: wc.Grace})
-	if err != nil {
-		stopResuming()
-		return nil, fmt.Errorf("making the MCP endpoint: %w", err)
-	}
-	end = func() { handler.Close(); stopResuming() }
-	moved, err := files.New(files.Config{
-		Named:    server.Named,
-		Sessions: a.Sessions, Links: links, Base: web.BaseURL, Log: a.Log, Moved: a.movedFile, Alive: a.alive(), Beyond: beyondScope(refuse),
-		Admit: func(owner session.Owner) (func(), error) { return a.admit(context.Background(), string(owner), false) },
+	h.ends = append(h.ends, Resume(server, ""))
+	handler, err := server.Handler(mcpserver.HTTPConfig{
+		Path: a.Config.HTTP.Path, MaxBody: wc.MaxBodyBytes, Tools: toolsOf, TasksDir: filepath.Join(a.StateDir, "tasks"),
+		Beyond: beyond, Grace: wc.Grace,
 	})
 	if err != nil {
-		end()
+		return nil, fmt.Errorf("making the MCP endpoint: %w", err)
+	}
+	h.ends = append(h.ends, handler.Close)
+	wc.MCP = telemetry.Joined(handler)
+	wc.OnDrain = func() {
+		if draining != nil {
+			draining()
+		}
+		handler.Drain()
+	}
+	if err := a.addFiles(&wc, server, links, beyond); err != nil {
 		return nil, err
 	}
-	if wc.Approvals, err = a.approvalsAPI(beyondScope(refuse)); err != nil {
-		end()
+	if wc.Approvals, err = a.approvalsAPI(beyond); err != nil {
 		return nil, err
 	}
-	wc.MCP, wc.Files = telemetry.Joined(handler), telemetry.Joined(moved)
-	wc.Metrics, wc.Ready, wc.Answered, wc.OnDrain = a.telemetry.Handler(), ready.reasons, a.answered, handler.Drain
+	a.addOperation(&wc, ready)
+	if h.Server, err = web.New(wc); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// addFiles adds the files of sessions. server hears which sessions requests name.
+func (a *App) addFiles(wc *web.Config, server *mcpserver.Server, links *files.Links, beyond beyondFunc) error {
+	moved, err := files.New(files.Config{
+		Named: server.Named, Sessions: a.Sessions, Links: links, Base: web.BaseURL, Log: a.Log,
+		Moved: a.movedFile, Alive: a.alive(), Beyond: beyond,
+		Admit: func(owner session.Owner) (func(), error) { return a.admit(context.Background(), string(owner), false) },
+	})
+	if err == nil {
+		wc.Files = telemetry.Joined(moved)
+	}
+	return err
+}
+
+// addOperation adds what watches and bounds requests, and the paths for operators and for
+// microsandbox's clients.
+func (a *App) addOperation(wc *web.Config, ready *Ready) {
+	wc.Metrics, wc.Ready, wc.Answered, wc.Failed = a.telemetry.Handler(), ready.reasons, a.answered, a.failed
 	if slices.Contains(a.Config.Tools.Enabled, sandboxSet) {
-		wc.RPC, wc.Health = telemetry.Joined(a.sandboxes.RPC(sandboxOwner, a.memory)), http.HandlerFunc(microsandbox.Health)
+		wc.RPC = telemetry.Joined(a.sandboxes.RPC(sandboxOwner, a.memory))
+		wc.Health = http.HandlerFunc(microsandbox.Health)
 	}
 	path := wc.Path
-	wc.Failed, wc.Listens = a.failed, listens
+	wc.Listens = listens
 	wc.Admit = func(ctx context.Context, who *auth.Principal, r *http.Request) (func(), error) {
 		return a.admit(ctx, who.ID, r.URL.Path == path && listens(r))
 	}
-	return end, nil
+}
+
+// Run serves until ctx ends, and then as web.Server.Run. While it does, commands know where
+// this server's previews are. listening is called with the address once it listens.
+func (h *HTTP) Run(ctx context.Context, listening func(url string)) error {
+	defer h.previews.unannounce()
+	return h.Server.Run(ctx, func(url string) {
+		h.previews.announce(h.PreviewURL)
+		listening(url)
+	})
+}
+
+// Close ends the handlers. The server does not run any more.
+func (h *HTTP) Close() {
+	for _, end := range slices.Backward(h.ends) {
+		end()
+	}
+	h.ends = nil
 }
 
 // sandboxSet is the set of tools that microsandbox's JSON-RPC belongs to.
@@ -162,28 +225,28 @@ func listens(r *http.Request) bool {
 }
 
 // admit counts one request of a principal, and takes it in hand.
-func (a *App) admit(ctx context.Context, principal string, listens bool) (release func(), err error) {
-	if err := a.gate.Request(principal); err != nil {
-		a.telemetry.Rejected(ctx, "requests")
+func (b *base) admit(ctx context.Context, principal string, listens bool) (release func(), err error) {
+	if err := b.gate.Request(principal); err != nil {
+		b.telemetry.Rejected(ctx, "requests")
 		return nil, err
 	}
-	take, of := a.gate.Hold, "concurrent_requests"
+	take, of := b.gate.Hold, "concurrent_requests"
 	if listens {
-		take, of = a.gate.Listen, "streams"
+		take, of = b.gate.Listen, "streams"
 	}
 	if release, err = take(principal); err != nil {
-		a.telemetry.Rejected(ctx, of)
+		b.telemetry.Rejected(ctx, of)
 	}
 	return release, err
 }
 
 // answered measures a request.
-func (a *App) answered(ctx context.Context, r web.Answered) {
-	a.telemetry.Request(ctx, r.Method, r.Route, r.Status, r.Took)
+func (b *base) answered(ctx context.Context, r web.Answered) {
+	b.telemetry.Request(ctx, r.Method, r.Route, r.Status, r.Took)
 }
 
 // failed records from where somebody could not come in, and how often.
-func (a *App) failed(ctx context.Context, f web.Failures) {
+func (b *base) failed(ctx context.Context, f web.Failures) {
 	r := audit.Record{Action: audit.AuthFailure, Outcome: audit.Error, ErrorType: string(fault.KindOf(f.Last))}
 	if f.From.IsValid() {
 		r.Target = f.From.String()
@@ -191,11 +254,11 @@ func (a *App) failed(ctx context.Context, f web.Failures) {
 	if f.Count > 1 {
 		r.Count = f.Count
 	}
-	a.note(ctx, r)
+	b.note(ctx, r)
 }
 
 // movedFile records who read or changed a file, or made a link to it.
-func (a *App) movedFile(ctx context.Context, m files.Moved) {
+func (b *base) movedFile(ctx context.Context, m files.Moved) {
 	r := audit.Record{Action: audit.FileRead, Principal: string(m.Owner), Session: string(m.Session), Target: m.Path, Outcome: audit.Success}
 	switch {
 	case m.Link:
@@ -206,17 +269,17 @@ func (a *App) movedFile(ctx context.Context, m files.Moved) {
 	if m.Err != nil {
 		r.Outcome, r.ErrorType = audit.Error, string(fault.KindOf(m.Err))
 	}
-	a.note(ctx, r)
+	b.note(ctx, r)
 }
 
 // touchedFile records which file a tool or a resource read or changed.
-func (a *App) touchedFile(ctx context.Context, owner session.Owner, id session.ID, path string, write bool, err error) {
-	a.movedFile(ctx, files.Moved{Owner: owner, Session: id, Path: path, Write: write, Err: err})
+func (b *base) touchedFile(ctx context.Context, owner session.Owner, id session.ID, path string, write bool, err error) {
+	b.movedFile(ctx, files.Moved{Owner: owner, Session: id, Path: path, Write: write, Err: err})
 }
 
 // note records what has happened already.
-func (a *App) note(ctx context.Context, r audit.Record) {
-	if err := a.Audit.Write(ctx, r); err != nil {
-		a.Log.WarnContext(ctx, "the audit log did not take a record", "action", r.Action, "cause", err)
+func (b *base) note(ctx context.Context, r audit.Record) {
+	if err := b.Audit.Write(ctx, r); err != nil {
+		b.Log.WarnContext(ctx, "the audit log did not take a record", "action", r.Action, "cause", err)
 	}
 }

@@ -51,7 +51,7 @@ func TestWhoListensKeepsItsCallsIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &App{gate: g}
+	o := &base{gate: g}
 	stream := httptest.NewRequest("POST", "/mcp", nil)
 	stream.Header.Set("Mcp-Method", "subscriptions/listen")
 	for _, r := range []*http.Request{httptest.NewRequest("GET", "/mcp", nil), stream} {
@@ -73,7 +73,7 @@ func TestWhoListensKeepsItsCallsIn(t *testing.T) {
 
 func TestWhatHappensToFilesAndAtTheProxyIsRecorded(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "audit")
-	o := &App{Audit: audit.New(audit.Config{Dir: dir})}
+	o := &App{base: &base{Audit: audit.New(audit.Config{Dir: dir})}}
 	defer o.Audit.Close()
 	ctx := t.Context()
 	denied := fault.New(fault.Denied, "no")

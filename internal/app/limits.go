@@ -28,10 +28,10 @@ func (env *Env) CheckLimits() error {
 }
 
 // admitRun waits until one more program of an owner may run. It is [session.Config].Admit.
-func (a *App) admitRun(ctx context.Context, owner session.Owner) (release func(), err error) {
-	release, err = a.gate.Enter(ctx, string(owner))
+func (b *base) admitRun(ctx context.Context, owner session.Owner) (release func(), err error) {
+	release, err = b.gate.Enter(ctx, string(owner))
 	if fault.KindOf(err) == fault.Exhausted {
-		a.telemetry.Rejected(ctx, "executions")
+		b.telemetry.Rejected(ctx, "executions")
 	}
 	return release, err
 }

@@ -22,7 +22,7 @@ func TestAnExecutionThatALimitKeepsOutIsCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &App{telemetry: metrics, gate: gate}
+	a := &base{telemetry: metrics, gate: gate}
 	release, err := a.admitRun(t.Context(), "alice")
 	if err != nil {
 		t.Fatal(err)

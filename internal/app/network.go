@@ -23,22 +23,20 @@ import (
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/linux/proxyenv"
 	"paddock/internal/session"
-	"paddock/internal/telemetry"
 	"paddock/internal/trust"
 )
 
 // network is how what sessions' programs send leaves this host: by one proxy for each
 // session that this process has open.
 type network struct {
-	sessions  *session.Manager
-	secrets   *sessionSecrets
-	first     operatorPolicy // machines have a way out where these leave one
-	budgets   proxy.Budgets
-	packages  *pkgproxy.Packages // what sessions reach whatever the rules say; nil: nothing
-	seeds     caSeeds
-	audit     *audit.Log
-	telemetry *telemetry.Telemetry
-	log       *slog.Logger
+	sessions *session.Manager
+	secrets  *sessionSecrets
+	first    operatorPolicy // machines have a way out where these leave one
+	budgets  proxy.Budgets
+	packages *pkgproxy.Packages // what sessions reach whatever the rules say; nil: nothing
+	seeds    caSeeds
+	record   func(session.Owner, proxy.Record)
+	log      *slog.Logger
 
 	// now is what the operator allows now. Proxies are made and changed under changing, so
 	// that each has the newest.
@@ -77,17 +75,18 @@ type sessionProxy struct {
 // allowance says in refusals where a person allows a host.
 const allowance = "in the configuration's network.allow, by --net-allow or PADDOCK_NET_ALLOW"
 
-// newNetwork makes the sessions' network, where the operator allows first at the beginning.
-func (a *App) newNetwork(sessions *session.Manager, first operatorPolicy) *network {
-	c := a.Config.Network
+// newNetwork makes the sessions' network. first is what the operator allows when the process
+// begins; secrets are put into requests and taken out of answers.
+func (b *base) newNetwork(sessions *session.Manager, secrets *sessionSecrets, first operatorPolicy) *network {
+	c := b.Config.Network
 	n := &network{
-		sessions: sessions, secrets: a.secrets, first: first, packages: a.packages, audit: a.Audit, telemetry: a.telemetry, log: a.Log,
-		proxies: map[sessionKey]*sessionProxy{}, ofProject: a.Config.OfProject,
-		seeds:   caSeeds{dir: a.StateDir, vault: a.Vault()},
+		sessions: sessions, secrets: secrets, first: first, packages: b.packages, record: b.recordRequest, log: b.Log,
+		proxies: map[sessionKey]*sessionProxy{}, ofProject: b.Config.OfProject,
+		seeds:   caSeeds{dir: b.StateDir, vault: b.Vault()},
 		budgets: proxy.Budgets{Sent: c.SentBytes, Received: c.ReceivedBytes, Requests: c.Requests},
 	}
 	n.now.Store(&first)
-	n.follow(a.Source, filepath.Join(a.StateDir, trust.File))
+	n.follow(b.Source, filepath.Join(b.StateDir, trust.File))
 	return n
 }
 
@@ -96,8 +95,8 @@ func (n *network) folder() session.Folder {
 	return session.Folder{Name: proxyenv.Folder, Machines: true, Refresh: n.fill}
 }
 
-// operatorOf reads the operator's rules.
-func operatorOf(rules []string) (operatorPolicy, error) {
+// parseOperatorPolicy reads the operator's rules.
+func parseOperatorPolicy(rules []string) (operatorPolicy, error) {
 	policy, err := egress.Parse(rules, egress.Rights{All: true, Private: true, Requests: true})
 	return operatorPolicy{rules, policy}, err
 }
@@ -397,13 +396,11 @@ func (n *network) Close() error {
 	return nil
 }
 
-// record passes a request on to who records and who measures it.
-func (n *network) record(owner session.Owner, r proxy.Record) {
+// recordRequest records and measures a request that a session's program sent.
+func (b *base) recordRequest(owner session.Owner, r proxy.Record) {
 	ctx := context.Background()
-	n.telemetry.Egress(ctx, string(r.Decision), r.Duration, r.Sent, r.Received)
-	if err := n.audit.Write(ctx, recordedRequest(owner, r)); err != nil {
-		n.log.Warn("the audit log did not take a record", "action", audit.Egress, "cause", err)
-	}
+	b.telemetry.Egress(ctx, string(r.Decision), r.Duration, r.Sent, r.Received)
+	b.note(ctx, recordedRequest(owner, r))
 }
 
 func recordedRequest(owner session.Owner, r proxy.Record) audit.Record {

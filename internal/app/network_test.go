@@ -240,8 +240,10 @@ func TestAProxyGoesWithItsSession(t *testing.T) {
 // the secret for that is on disk sealed alone.
 func TestAnOwnersAuthoritiesHaveOneKey(t *testing.T) {
 	state := t.TempDir()
-	seal := func() *lateVault {
-		return &lateVault{open: func() (*vault.Vault, error) { return vault.Open(state) }}
+	seal := func() vault.Sealer {
+		c := new(config.Config)
+		c.Vault.Keyring = "off"
+		return (&Env{StateDir: state, Config: c}).Vault()
 	}
 	one := caSeeds{state, seal()}
 	first, err := one.of("alice")

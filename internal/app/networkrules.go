@@ -96,7 +96,7 @@ func (n *network) change(rules []string) error {
 	if slices.Equal(rules, n.now.Load().rules) {
 		return nil
 	}
-	next, err := operatorOf(rules)
+	next, err := parseOperatorPolicy(rules)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -20,17 +19,16 @@ import (
 	"paddock/internal/audit"
 	"paddock/internal/fault"
 	"paddock/internal/session"
-	"paddock/internal/telemetry"
 	"paddock/internal/web"
 	"paddock/internal/web/preview"
 )
 
-// previews are those of a state folder, which a server opens and commands make.
+// previews are those of a state folder: a server serves them, and commands make them too. It
+// observes sessions ([session.Observer]), whose previews end with them.
 type previews struct {
-	store   *preview.Store
-	dir     string
-	log     *slog.Logger
-	handler *preview.Handler // nil: this process serves none
+	store *preview.Store
+	dir   string
+	log   *slog.Logger
 }
 
 // previewKeyBytes is how long the key is that signs them.
@@ -59,32 +57,31 @@ func (v *previews) Removed(owner session.Owner, id session.ID) {
 	}
 }
 
-// AddPreviews puts in what serves previews, and makes them.
-func (a *App) AddPreviews(wc *web.Config, refuse func(http.ResponseWriter, *http.Request, error), url func(id string) string) (err error) {
-	a.previews.handler, err = preview.New(preview.Config{
-		Sessions: a.Sessions, Store: a.previews.store, URL: url, Alive: a.alive(), Beyond: beyondScope(refuse),
-		Told: a.previewed, AnswerTimeout: wc.RequestTimeout, Log: a.Log,
+// newPreviewHandler makes what serves previews. url gives the address of one by its id.
+func (a *App) newPreviewHandler(url func(id string) string, beyond beyondFunc, answerTimeout time.Duration) (*preview.Handler, error) {
+	h, err := preview.New(preview.Config{
+		Sessions: a.Sessions, Store: a.previews.store, URL: url, Alive: a.alive(), Beyond: beyond,
+		Told: a.previewed, AnswerTimeout: answerTimeout, Log: a.Log,
 	})
 	if err != nil {
-		return fmt.Errorf("making the previews: %w", err)
+		return nil, fmt.Errorf("making the previews: %w", err)
 	}
-	wc.Preview, wc.Previews = a.previews.handler.ServePreview, telemetry.Joined(a.previews.handler)
-	return nil
+	return h, nil
 }
 
-// forModels gives what makes previews for tools; nil where nobody serves them.
-func (v *previews) forModels() func(context.Context, session.Owner, session.ID, uint16, string) (string, time.Time, error) {
-	if v.handler == nil {
-		return nil
-	}
+// makePreview makes a preview for a tool: the URL that opens it, and until when.
+type makePreview = func(context.Context, session.Owner, session.ID, uint16, string) (string, time.Time, error)
+
+// previewMaker makes previews that h serves.
+func previewMaker(h *preview.Handler) makePreview {
 	return func(ctx context.Context, _ session.Owner, id session.ID, port uint16, path string) (string, time.Time, error) {
-		made, err := v.handler.New(ctx, id, port, path, 0)
+		made, err := h.New(ctx, id, port, path, 0)
 		return made.URL, made.Expires, err
 	}
 }
 
 // previewed records who made, opened or ended a preview.
-func (a *App) previewed(ctx context.Context, e preview.Event) {
+func (b *base) previewed(ctx context.Context, e preview.Event) {
 	r := audit.Record{Principal: string(e.Preview.Owner), Session: string(e.Preview.Session), Outcome: audit.Success, Target: "port " + strconv.Itoa(int(e.Preview.Port))}
 	if e.Preview.ID != "" {
 		r.Target += " " + e.Preview.ID
@@ -103,23 +100,18 @@ func (a *App) previewed(ctx context.Context, e preview.Event) {
 	if e.Err != nil {
 		r.Outcome, r.ErrorType = audit.Error, string(fault.KindOf(e.Err))
 	}
-	a.note(ctx, r)
+	b.note(ctx, r)
 }
 
-// announced is what a server tells commands of where its previews are.
+// announced tells commands where a server's previews are.
 type announced struct {
 	Process int    `json:"process"`
-	URL     string `json:"url"` // of every one: its id stands where the * is
+	URL     string `json:"url"` // of each preview, with * in place of its id
 }
 
 func (v *previews) announcement() string { return filepath.Join(v.dir, "server.json") }
 
-// AnnouncePreviews tells commands where this server's previews are, until UnannouncePreviews.
-func (a *App) AnnouncePreviews(url func(id string) string) { a.previews.announce(url) }
-
-// UnannouncePreviews takes that back.
-func (a *App) UnannouncePreviews() { a.previews.unannounce() }
-
+// announce tells commands where this server's previews are, until unannounce.
 func (v *previews) announce(url func(id string) string) {
 	text, err := json.Marshal(announced{os.Getpid(), url("*")})
 	if err == nil {
@@ -139,20 +131,21 @@ func (v *previews) unannounce() {
 	}
 }
 
-// server is the last server that announced itself; an error: none did, or it has ended.
+// server gives the last server that announced itself. It is an error if none did, or if it
+// has ended.
 func (v *previews) server() (a announced, err error) {
 	text, err := os.ReadFile(v.announcement())
 	if err == nil {
 		err = json.Unmarshal(text, &a)
 	}
-	if err == nil && !lives(a.Process) {
+	if err == nil && !processExists(a.Process) {
 		err = os.ErrProcessDone // it was killed, and took nothing back
 	}
 	return a, err
 }
 
-// lives tells whether there is a process of that number.
-func lives(pid int) bool {
+// processExists reports whether there is a process of that number.
+func processExists(pid int) bool {
 	p, err := os.FindProcess(pid)
 	if err != nil {
 		return false
@@ -167,7 +160,7 @@ func (a *App) Previews(i session.Info) ([]preview.Preview, error) {
 	return a.previews.store.List(i.Owner, i.ID)
 }
 
-// RevokePreviews ends those previews of a session that chosen is true for.
+// RevokePreviews ends the previews of a session for which chosen is true.
 func (a *App) RevokePreviews(ctx context.Context, i session.Info, chosen func(preview.Preview) bool) ([]preview.Preview, error) {
 	revoked, err := a.previews.store.Revoke(i.Owner, i.ID, chosen)
 	for _, one := range revoked {
@@ -188,8 +181,8 @@ func (a *App) MakePreview(ctx context.Context, i session.Info, port uint16, path
 	return made, link, err
 }
 
-// PreviewServer is the process that serves this state folder's previews, and the address of
-// a preview there; an error: none does.
+// PreviewServer gives the process that serves this state folder's previews, and the address
+// of a preview there. It is an error if none does.
 func (a *App) PreviewServer(id string) (process int, url string, err error) {
 	s, err := a.previews.server()
 	return s.Process, strings.Replace(s.URL, "*", id, 1), err

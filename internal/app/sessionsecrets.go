@@ -37,10 +37,10 @@ type sessionSecrets struct {
 const allowSecret = "in the configuration's secrets.allow, by --secret or PADDOCK_SECRETS_ALLOW"
 
 // newSessionSecrets makes it, where programs reach what policy allows.
-func (a *App) newSessionSecrets(sessions *session.Manager, policy egress.Policy) *sessionSecrets {
+func (b *base) newSessionSecrets(sessions *session.Manager, policy egress.Policy) *sessionSecrets {
 	return &sessionSecrets{
-		sessions: sessions, store: a.Env.Secrets(), allow: a.Config.Secrets.Allow, policy: policy, warn: a.Log.Warn, audit: a.Audit, stop: func() {},
-		engines: map[sessionKey]*secret.Engine{},
+		sessions: sessions, store: b.Secrets(), allow: b.Config.Secrets.Allow, policy: policy, warn: b.Log.Warn, audit: b.Audit,
+		stop: func() {}, engines: map[sessionKey]*secret.Engine{},
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
-	"paddock/internal/telemetry"
 )
 
 // sitePackages is where programs written for Mayflower Sandbox find skills and servers.
@@ -31,13 +30,16 @@ type tools struct {
 	servers   []*Server
 	approvals *approvals
 	log       *slog.Logger
-	sessions  *session.Manager
 }
+
+// cleaner takes the values of a session's secrets out of a text. After an error there is no
+// text that may be kept.
+type cleaner = func(session.Owner, session.ID, []byte) ([]byte, error)
 
 // cleanJournal writes down answers without the values of the session's secrets.
 type cleanJournal struct {
 	*journal.Journal
-	clean func(session.Owner, session.ID, []byte) ([]byte, error)
+	clean cleaner
 }
 
 // End implements [broker.Journal].
@@ -48,58 +50,61 @@ func (j *cleanJournal) End(ctx context.Context, c journal.Call, o journal.Outcom
 	return j.Journal.End(ctx, c, o)
 }
 
-func (a *App) openJournal() (*cleanJournal, error) {
-	calls, err := journal.Open(filepath.Join(a.ServersFolder(), "calls"))
+// openJournal opens the journal of calls. What it writes down has gone through clean.
+func (env *Env) openJournal(clean cleaner) (*cleanJournal, error) {
+	calls, err := journal.Open(filepath.Join(env.ServersFolder(), "calls"))
 	if err != nil {
 		return nil, err
 	}
-	return &cleanJournal{calls, a.secrets.clean}, nil
+	return &cleanJournal{calls, clean}, nil
 }
 
-// newTools makes the broker of other servers. Servers that cannot be used are left out and
-// told of in the log: no session waits for them.
-func (a *App) newTools(sessions *session.Manager) (*tools, error) {
-	all, err := a.Servers()
+// newTools makes the broker of other servers. The journal has answers as clean leaves them.
+// Servers that cannot be used are left out, which the log says: no session waits for them.
+func (b *base) newTools(sessions *session.Manager, clean cleaner) (*tools, error) {
+	calls, err := b.openJournal(clean)
 	if err != nil {
-		a.Log.Error("the servers that were added are not used", "cause", err, "hint", fault.Of(err).Hint)
-	}
-	t := &tools{servers: all, approvals: a.approvals, log: a.Log, sessions: sessions}
-	if t.broker, err = a.newBroker(t); err != nil {
-		t.closeServers()
 		return nil, err
 	}
-	return t, nil
+	all, err := b.Servers()
+	if err != nil {
+		b.Log.Error("the servers that were added are not used", "cause", err, "hint", fault.Of(err).Hint)
+	}
+	of, err := b.newBroker(all, calls, chosenServers(sessions))
+	if err != nil {
+		closeServers(all)
+		return nil, err
+	}
+	return &tools{broker: of, servers: all, approvals: b.approvals, log: b.Log}, nil
 }
 
-func (a *App) newBroker(t *tools) (*broker.Broker, error) {
+// newBroker makes the broker of these servers. chosen gives the operator's servers that a
+// session has; nil: all.
+func (b *base) newBroker(all []*Server, calls *cleanJournal, chosen func(broker.Session) (*[]string, error)) (*broker.Broker, error) {
 	var usable []broker.Definition
-	for _, k := range t.servers {
+	for _, k := range all {
 		if k.Err != nil {
-			a.Log.Warn("a server is not used", "server", k.Name, "from", k.Origin, "cause", k.Err)
+			b.Log.Warn("a server is not used", "server", k.Name, "from", k.Origin, "cause", k.Err)
 			continue
 		}
 		usable = append(usable, k.definition)
 	}
-	c := a.Config.MCP
+	c := b.Config.MCP
 	bindable, err := broker.ParseAllowlist(c.Allowlist)
 	if err != nil {
 		return nil, err
 	}
-	calls, err := a.openJournal()
-	if err != nil {
-		return nil, err
-	}
-	b, err := broker.New(broker.Config{
-		Servers: usable, Bindable: bindable, Bound: broker.Policy(c.Tools), Chosen: t.chosen, CallsPerRun: int(c.CallsPerRun),
-		Dial: a.dialOptions(broker.Definition{}), Dir: a.ServersFolder(), Seal: a.Vault(), Instance: a.instance(),
+	of, err := broker.New(broker.Config{
+		Servers: usable, Bindable: bindable, Bound: broker.Policy(c.Tools), Chosen: chosen, CallsPerRun: int(c.CallsPerRun),
+		Dial: b.dialOptions(broker.Definition{}), Dir: b.ServersFolder(), Seal: b.Vault(), Instance: b.instance(),
 		Journal: calls,
 		Pool:    upstream.PoolConfig{Idle: c.SessionTTL, Interval: c.CallInterval},
-		Approve: a.approvals.approve, Memory: a.memory, Record: toolRecorder(a.Audit, a.telemetry, a.Log.Warn), Log: a.Log,
+		Approve: b.approvals.approve, Memory: b.memory, Record: b.recordToolCall, Log: b.Log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the broker of other servers: %w", err)
 	}
-	return b, nil
+	return of, nil
 }
 
 // folder shows programs the servers as modules.
@@ -164,14 +169,16 @@ func brokered(owner session.Owner, id session.ID) broker.Session {
 	return broker.Session{Owner: string(owner), ID: string(id)}
 }
 
-// chosen tells which of the operator's servers a session has; nil: all.
-func (t *tools) chosen(s broker.Session) (*[]string, error) {
-	info, err := t.sessions.Info(session.Owner(s.Owner), session.ID(s.ID))
-	return info.Settings.Servers, err
+// chosenServers gives which of the operator's servers a session has; nil: all.
+func chosenServers(sessions *session.Manager) func(broker.Session) (*[]string, error) {
+	return func(s broker.Session) (*[]string, error) {
+		info, err := sessions.Info(session.Owner(s.Owner), session.ID(s.ID))
+		return info.Settings.Servers, err
+	}
 }
 
-func (t *tools) closeServers() {
-	for _, k := range t.servers {
+func closeServers(all []*Server) {
+	for _, k := range all {
 		k.Close()
 	}
 }
@@ -179,20 +186,16 @@ func (t *tools) closeServers() {
 // Close ends the calls and the connections.
 func (t *tools) Close() error {
 	err := t.broker.Close()
-	t.closeServers()
+	closeServers(t.servers)
 	return err
 }
 
-// toolRecorder passes a call of another server's tool on to who records and who
-// measures it. Neither its arguments nor its result are in what they are told.
-func toolRecorder(log *audit.Log, t *telemetry.Telemetry, warn func(string, ...any)) func(context.Context, broker.Event) {
-	return func(ctx context.Context, e broker.Event) {
-		r := recordedCall(e)
-		t.ToolCall(ctx, r.Outcome, e.Took)
-		if err := log.Write(ctx, r); err != nil {
-			warn("the audit log did not take a record", "action", r.Action, "cause", err)
-		}
-	}
+// recordToolCall records and measures a call of another server's tool. Neither its
+// arguments nor its result are in that.
+func (b *base) recordToolCall(ctx context.Context, e broker.Event) {
+	r := recordedCall(e)
+	b.telemetry.ToolCall(ctx, r.Outcome, e.Took)
+	b.note(ctx, r)
 }
 
 func recordedCall(e broker.Event) audit.Record {

@@ -57,7 +57,7 @@ func (cmd mcpCommand) mcp(c *cobra.Command) error {
 			cmd.Log.Error("the interpreters cannot be prepared", "cause", err)
 		}
 	})
-	server, err := a.NewMCP(nil, nil)
+	server, err := a.NewMCP()
 	if err != nil {
 		return err
 	}

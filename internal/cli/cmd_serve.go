@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"path/filepath"
 	"strings"
 
@@ -83,29 +82,14 @@ func (cmd serveCommand) serve(c *cobra.Command, dev bool) error {
 	// Calls that run while the server ends may wait for it still.
 	ready := a.PrepareWith(context.WithoutCancel(c.Context()), func(ctx context.Context) error { return cmd.prepare(ctx, a.Backends) })
 	defer ready.Wait()
-	var server *web.Server
-	refuse := func(w http.ResponseWriter, r *http.Request, err error) { server.Refuse(w, r, err) }
-	if err := a.AddPreviews(&wc, refuse, func(id string) string { return server.PreviewURL(id) }); err != nil {
-		return err
-	}
-	closeMCP, err := a.AddHandlers(&wc, ready, refuse)
+	server, err := a.NewHTTP(wc, ready, func() { cmd.tellEnding(a.Sessions.Stats()) })
 	if err != nil {
 		return err
 	}
-	defer closeMCP()
-	defer a.UnannouncePreviews()
-	drain := wc.OnDrain
-	wc.OnDrain = func() {
-		cmd.tellEnding(a.Sessions.Stats())
-		drain()
-	}
-	if server, err = web.New(wc); err != nil {
-		return err
-	}
+	defer server.Close()
 	ctx, stop := context.WithCancelCause(c.Context())
 	defer stop(nil)
 	err = server.Run(ctx, func(url string) {
-		a.AnnouncePreviews(server.PreviewURL)
 		if err := cmd.tellServing(url, local, dev); err != nil {
 			stop(err)
 		}

@@ -42,11 +42,11 @@ func (env *Env) openAudit(t *telemetry.Telemetry) *audit.Log {
 
 // record passes on what happens in sessions to the audit log and to telemetry. The audit
 // log's error is the program's.
-func (a *App) record(ctx context.Context, e session.Event) error {
+func (b *base) record(ctx context.Context, e session.Event) error {
 	if e.Action == session.Executing && !e.Begun {
-		a.telemetry.Execution(ctx, measured(e))
+		b.telemetry.Execution(ctx, measured(e))
 	}
-	return a.Audit.Write(ctx, recorded(e))
+	return b.Audit.Write(ctx, recorded(e))
 }
 
 // outcome says how an action ended, in one word.

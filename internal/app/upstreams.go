@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"paddock/internal/bindings/broker"
 	"paddock/internal/bindings/oauth"
@@ -313,48 +312,6 @@ func (m misplaced) faults() (all []error) {
 		all = append(all, fault.New(fault.Invalid, "%s: %s: %s", m.origin, m.key, f.Message).WithHint("%s", f.Hint))
 	}
 	return all
-}
-
-// lateVault is a vault that is opened when something is to be sealed or unsealed: most
-// commands need none, and a keyring may ask a person.
-type lateVault struct {
-	open func() (*vault.Vault, error)
-
-	mu sync.Mutex // guards what follows
-	v  *vault.Vault
-}
-
-// opened gives the vault. What went wrong is tried again the next time.
-func (l *lateVault) opened() (*vault.Vault, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.v != nil {
-		return l.v, nil
-	}
-	v, err := l.open()
-	if err != nil {
-		return nil, err
-	}
-	l.v = v
-	return v, nil
-}
-
-// Seal implements [vault.Sealer].
-func (l *lateVault) Seal(purpose string, plain []byte) ([]byte, error) {
-	v, err := l.opened()
-	if err != nil {
-		return nil, err
-	}
-	return v.Seal(purpose, plain)
-}
-
-// Unseal implements [vault.Sealer].
-func (l *lateVault) Unseal(purpose string, sealed []byte) ([]byte, error) {
-	v, err := l.opened()
-	if err != nil {
-		return nil, err
-	}
-	return v.Unseal(purpose, sealed)
 }
 
 // Dial connects to a server, apart from all sessions.
