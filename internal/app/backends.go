@@ -14,14 +14,14 @@ import (
 	"paddock/internal/session"
 )
 
-// MakeBackends makes what programs run in, as an Env says. Life is nil where nothing will
+// MakeBackends makes what programs run in, as an Env says. life is nil if no program will
 // run.
 type MakeBackends func(env *Env, life *session.Life) (Backends, error)
 
 // Backends are those that programs run in, the default isolation first.
 type Backends []sandbox.Backend
 
-// runs tells whether one of them has this name.
+// runs reports whether one of them has this name.
 func (all Backends) runs(name string) bool {
 	return slices.ContainsFunc(all, func(b sandbox.Backend) bool { return b.Name() == name })
 }
@@ -108,10 +108,10 @@ func (env *Env) newLinux(life *session.Life) (sandbox.Backend, error) {
 	return b, nil
 }
 
-// preparer is a backend that has something to make once for each machine.
+// preparer is a backend that makes something once for each machine.
 type preparer interface{ Prepare(context.Context) error }
 
-// NeedPreparing tells whether one of them has something to make once for each machine.
+// NeedPreparing reports whether one of them makes something once for each machine.
 func (all Backends) NeedPreparing() bool {
 	return slices.ContainsFunc(all, func(b sandbox.Backend) bool { _, ok := b.(preparer); return ok })
 }

@@ -30,7 +30,7 @@ func newHelpers() (*helper.Runner, error) {
 const (
 	callersMemory = 1 << 30
 	ownerMemory   = callersMemory / 8
-	// ownMemory is what the server needs besides: its code's data, the index, the SDK's
+	// ownMemory is what the server needs in addition: its code's data, the index, the SDK's
 	// sessions, what is kept for clients that come back.
 	ownMemory = 512 << 20
 	// unseen of that is what Go's collector does not count: the program's code and data.

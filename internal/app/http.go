@@ -21,9 +21,9 @@ import (
 	"paddock/internal/web/files"
 )
 
-// WebConfig is what the configuration says of the HTTP server; what lies behind
-// its paths is missing. Where nothing else was set up for clients to come in
-// with, this machine's user may: local is to be opened then, else it is nil.
+// WebConfig is what the configuration says of the HTTP server, without what is behind its
+// paths (see [App.NewHTTP]). If no other way to authenticate is configured, this machine's
+// user may come in: local is opened once the server listens. Otherwise local is nil.
 func (env *Env) WebConfig(dev bool) (wc web.Config, local *LocalUser, err error) {
 	h := env.Config.HTTP
 	wc = web.Config{
@@ -66,11 +66,11 @@ func (env *Env) WebConfig(dev bool) (wc web.Config, local *LocalUser, err error)
 	return wc, local, nil
 }
 
-// configured is the ID of whoever comes in with the configuration's token.
+// configured is the ID of a client that has the configuration's token.
 const configured = auth.OfToken + "auth-token"
 
-// alive says whether an owner may still act. Of an issuer's nobody knows that
-// without their token.
+// alive gives an error for an owner that may act no more. For an issuer's clients that cannot
+// be known without their token: they may.
 func (env *Env) alive() func(session.Owner) error {
 	tokens := auth.OpenTokens(env.StateDir)
 	return func(owner session.Owner) error {
@@ -86,11 +86,11 @@ func (env *Env) alive() func(session.Owner) error {
 func document(v any) http.Handler {
 	text, err := json.Marshal(v)
 	if err != nil {
-		panic("cli: " + err.Error()) // of paddock's own types
+		panic("app: " + err.Error()) // of paddock's own types
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(text) // whoever does not read has gone
+		_, _ = w.Write(text) // a client that does not read has gone
 	})
 }
 
@@ -206,7 +206,8 @@ const sandboxSet = "sandbox"
 // sandboxIsolation is what named sandboxes run in.
 const sandboxIsolation = microsandbox.Isolation
 
-// sandboxOwner says whose request it is, of those who may use the set.
+// sandboxOwner gives the owner that a request is from. It is an error if its token does not
+// reach the set.
 func sandboxOwner(r *http.Request) (session.Owner, error) {
 	who := auth.From(r.Context())
 	if who == nil {
@@ -218,13 +219,13 @@ func sandboxOwner(r *http.Request) (session.Owner, error) {
 	return session.Owner(who.ID), nil
 }
 
-// listens tells whether a request to the MCP endpoint is for a stream that its
-// client only listens to. A call that says so is counted and ended like one.
+// listens reports whether a request to the MCP endpoint is for a stream that its client only
+// listens to. A call that claims so is counted and ended like one.
 func listens(r *http.Request) bool {
 	return r.Method == http.MethodGet || r.Method == http.MethodPost && r.Header.Get("Mcp-Method") == "subscriptions/listen"
 }
 
-// admit counts one request of a principal, and takes it in hand.
+// admit counts one request of a principal, or refuses it. release is called when it ends.
 func (b *base) admit(ctx context.Context, principal string, listens bool) (release func(), err error) {
 	if err := b.gate.Request(principal); err != nil {
 		b.telemetry.Rejected(ctx, "requests")

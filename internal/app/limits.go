@@ -21,7 +21,7 @@ func newGate(c *config.Config) (*limit.Gate, error) {
 	})
 }
 
-// CheckLimits tells what is wrong with the configuration's limits.
+// CheckLimits says what is wrong with the configuration's limits.
 func (env *Env) CheckLimits() error {
 	_, err := newGate(env.Config)
 	return err

@@ -33,7 +33,7 @@ type network struct {
 	secrets  *sessionSecrets
 	first    operatorPolicy // machines have a way out where these leave one
 	budgets  proxy.Budgets
-	packages *pkgproxy.Packages // what sessions reach whatever the rules say; nil: nothing
+	packages *pkgproxy.Packages // reached whatever the rules say; nil: no packages
 	seeds    caSeeds
 	record   func(session.Owner, proxy.Record)
 	log      *slog.Logger
@@ -56,7 +56,7 @@ type operatorPolicy struct {
 	policy egress.Policy
 }
 
-// sessionKey is whose proxy it is.
+// sessionKey names a session.
 type sessionKey struct {
 	owner session.Owner
 	id    session.ID
@@ -101,8 +101,8 @@ func parseOperatorPolicy(rules []string) (operatorPolicy, error) {
 	return operatorPolicy{rules, policy}, err
 }
 
-// Machine implements [session.Network]; nil: nothing may leave the machine, so nobody
-// listens there. That is decided by the rules of the process's beginning: a machine that is
+// Machine implements [session.Network]. It is nil where nothing may leave the machine, which
+// then has no proxy. The rules at the beginning of the process decide that: a machine that is
 // booted keeps what it has.
 func (n *network) Machine(owner session.Owner, id session.ID, set session.Settings) *session.MachineNetwork {
 	if policy, err := n.first.narrowed(set.Network); n.packages == nil && (err != nil || policy.Empty()) {
@@ -135,7 +135,7 @@ func (n *network) Check(rules []string) error {
 	return nil
 }
 
-// wishes are the rights of whoever makes a session.
+// wishes are the rights of a client that creates a session.
 var wishes = egress.Rights{Requests: true}
 
 // ruleHost is the host that a rule names; "": what it names are many.
@@ -162,8 +162,8 @@ func shortList(rules []string) string {
 	return strings.Join(rules, ", ")
 }
 
-// narrowed is what the operator's rules leave of a session's; nil: the session has all of
-// them.
+// narrowed is what the operator's rules leave of a session's. A session without rules of its
+// own (nil) has all of them.
 func (o operatorPolicy) narrowed(wished *[]string) (egress.Policy, error) {
 	if wished == nil {
 		return o.policy, nil
@@ -175,7 +175,8 @@ func (o operatorPolicy) narrowed(wished *[]string) (egress.Policy, error) {
 	return o.policy.Narrow(wish), nil
 }
 
-// Reaches are the rules that say what a session reaches; nil: one that was made without.
+// Reaches are the rules that say what a session reaches. wished is nil for a session that was
+// created without rules.
 func (n *network) Reaches(wished *[]string) []string {
 	now := n.now.Load()
 	if wished == nil {
@@ -314,7 +315,7 @@ func (n *network) Used(owner session.Owner, id session.ID) (session.Traffic, boo
 	return session.Traffic{Requests: u.Requests, Sent: u.Sent, Received: u.Received}, true
 }
 
-// made tells whether there is a proxy in it. It waits for one that is being made.
+// made reports whether there is a proxy in it. It waits for one that is being made.
 func (d *sessionProxy) made() bool {
 	if d == nil {
 		return false
@@ -373,7 +374,7 @@ func (n *network) Disconnect(owner session.Owner, id session.ID) {
 	n.secrets.release(owner, id)
 }
 
-// shut closes a proxy, once nobody finds it any more.
+// shut closes a proxy that is in the table no more.
 func (n *network) shut(d *sessionProxy) {
 	if !d.made() {
 		return

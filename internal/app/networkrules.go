@@ -12,19 +12,19 @@ import (
 	"paddock/internal/fault"
 )
 
-// rereadEvery is how often is looked whether the configuration's file is another one now:
-// two seconds are soon for who has changed it, and a look takes microseconds.
+// rereadEvery is how often the configuration's file is checked for changes. Two seconds are
+// soon for a person who changed it, and a check takes microseconds.
 const rereadEvery = 2 * time.Second
 
-// follower looks after the configuration's file while the process runs. The zero one
-// follows nothing.
+// follower watches the configuration's file while the process runs. The zero value watches
+// nothing.
 type follower struct {
 	end  chan struct{}
 	done sync.WaitGroup
 }
 
-// follow has changes of network.allow in the configuration's file count at once. What the
-// environment or a flag says goes before it, as at the beginning; a file with mistakes
+// follow applies changes of network.allow in the configuration's file at once. The
+// environment and flags override the file, as when the process begins; a file with mistakes
 // changes nothing, and neither does a change of a project's file that is not trusted yet.
 // others are further files that it depends on.
 func (n *network) follow(src config.Source, others ...string) {

@@ -23,8 +23,8 @@ import (
 // packagesFolder is where the cache of packages is, in the cache folder.
 const packagesFolder = "packages"
 
-// openPackages makes the front that sessions have their packages from; nil: nobody has
-// said where those come from.
+// openPackages makes the front that sessions get their packages from; nil if no index is
+// configured.
 func (env *Env) openPackages(memory *membudget.Budget, helpers *helper.Runner) (*pkgproxy.Packages, error) {
 	c := env.Config.Packages
 	set := pkgproxy.Config{
@@ -77,7 +77,7 @@ func ecosystem(c config.Packages, one config.PackageIndex) pkgproxy.Ecosystem {
 }
 
 // believing is a client's configuration that believes the authorities of files as well as
-// the system's; nil: those alone.
+// the system's; nil if there are no files.
 func believing(files []string) (*tls.Config, error) {
 	var pool *x509.CertPool
 	for _, file := range files {

@@ -93,7 +93,7 @@ func pipOf(env func(string) string, read func(string) ([]byte, error)) (m machin
 			m.cert = global["cert"]
 		}
 	}
-	if first == "" { // an extra one comes beside pip's own, which nobody has named
+	if first == "" { // an extra one is in addition to pip's own, which is not named
 		return machineIndexes{}
 	}
 	for _, at := range append([]string{first}, strings.Fields(more)...) {

@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// Ready is whether the interpreters have been prepared, and whether the state folder can be
-// written.
+// Ready says whether the interpreters have been prepared and the state folder can be written.
 type Ready struct {
-	reason atomic.Pointer[string] // nil: they have
+	reason atomic.Pointer[string] // why not; nil: they have
 	state  stateWriter
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -55,8 +54,8 @@ func (r *Ready) reasons(context.Context) (reasons []string) {
 	return reasons
 }
 
-// lookFor is how long a look at the state folder counts: whoever asks whether
-// the server is ready needs no token.
+// lookFor is how long a check of the state folder counts: asking whether the server is ready
+// needs no token.
 const lookFor = 3 * time.Second
 
 // stateWriter is whether files can be written in it. It is safe for concurrent use.

@@ -62,7 +62,7 @@ func outcome(e session.Event) string {
 	return audit.Success
 }
 
-// ranWell tells whether a program did what it could: one that waits for a person has.
+// ranWell reports whether a program ended without an error, or waits for a person.
 func ranWell(e sandbox.Exit) bool {
 	return (e.Cause == sandbox.Exited || e.Cause == sandbox.Waiting) && e.Code == 0 && e.Error == nil
 }
@@ -115,7 +115,7 @@ func recorded(e session.Event) audit.Record {
 	return r
 }
 
-// live tells what there is. Who waits at the gate is first in a session's line.
+// live counts what there is now. Calls that wait at the gate are first in a session's queue.
 func live(s session.Stats, g limit.Load) telemetry.Live {
 	return telemetry.Live{
 		Sessions: s.Sessions, Interpreters: s.Interpreters, Running: g.Running, Queued: s.Queued + g.Waiting, MemoryBytes: s.Memory, DiskBytes: s.Disk,

@@ -21,9 +21,9 @@ import (
 type sessionSecrets struct {
 	sessions *session.Manager
 	store    *secret.Store
-	allow    []string                      // names
-	policy   egress.Policy                 // what programs reach
-	warn     func(msg string, args ...any) // logs what nobody else is told
+	allow    []string      // names
+	policy   egress.Policy // what programs reach
+	warn     func(msg string, args ...any)
 	audit    *audit.Log
 
 	jobs sync.WaitGroup

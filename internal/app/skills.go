@@ -27,8 +27,8 @@ type Skills struct {
 	log       *slog.Logger
 }
 
-// NewSkills opens the store of skills. more are hosts that may be reached besides those
-// of the configuration, on the public Internet. helpers may be nil: it has its own then.
+// NewSkills opens the store of skills. more are hosts on the public Internet that may be
+// reached in addition to those of the configuration. Without helpers (nil) it starts its own.
 func (env *Env) NewSkills(helpers *helper.Runner, more ...string) (*Skills, error) {
 	if helpers == nil {
 		var err error

@@ -25,16 +25,16 @@ import (
 	"paddock/internal/vault"
 )
 
-// Server is another MCP server that this machine's user or paddock.toml names.
+// Server is another MCP server, which paddock.toml or this machine's user defines.
 type Server struct {
 	Name    string
-	Origin  string        // who set it: "paddock.toml:3", or Added
+	Origin  string        // where it is defined: "paddock.toml:3", or Added
 	Written config.Server // as it is written
 	Ready   config.Server // with variables put in
 	// Err says why it cannot be used; then there is no definition.
 	Err        error
 	definition broker.Definition
-	Login      *oauth.Client     // nil: it is used without one
+	Login      *oauth.Client     // nil: it needs none
 	Issuers    *egress.Transport // where logins lead
 	transports []*egress.Transport
 }
@@ -373,7 +373,7 @@ func TransportOf(s config.Server) string {
 	return s.Transport
 }
 
-// IsLoopback tells whether a URL's host is this machine.
+// IsLoopback reports whether a URL's host is this machine.
 func IsLoopback(u *url.URL) bool {
 	ip := net.ParseIP(u.Hostname())
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
@@ -382,8 +382,8 @@ func IsLoopback(u *url.URL) bool {
 // Policy says which of the server's tools may be called.
 func (k *Server) Policy() broker.Policy { return k.definition.Policy }
 
-// CheckNewServer tells what is wrong with a server that is to be added to others. What
-// depends on a variable that is not there is not looked at.
+// CheckNewServer says what is wrong with a server that will be added to others. What depends
+// on a variable that is not set is not checked.
 func (env *Env) CheckNewServer(name string, s config.Server, to []serverstore.Entry) error {
 	if _, err := s.Expand(func(string) (string, bool) { return "", false }); err == nil {
 		d := definitionOf(name, s)

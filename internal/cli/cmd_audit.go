@@ -87,7 +87,7 @@ func (cmd auditCommand) listAudit(c *cobra.Command, f audit.Filter, asJSON bool)
 	if err := cmd.load(c); err != nil {
 		return err
 	}
-	var by []string // nil: whoever it was
+	var by []string // nil: of all principals
 	if f.Principal != "" {
 		var err error
 		if by, err = cmd.principals(f.Principal); err != nil {

@@ -51,7 +51,7 @@ func (cmd mcpCommand) mcp(c *cobra.Command) error {
 	defer preparing.Wait()
 	defer cancel()
 	preparing.Go(func() {
-		// Whoever calls before it is done waits for it. Its failure is theirs
+		// A call that comes before it is done waits for it, and gets its failure
 		// too: here it is only seen early.
 		if err := cmd.prepare(ctx, a.Backends); err != nil && ctx.Err() == nil {
 			cmd.Log.Error("the interpreters cannot be prepared", "cause", err)

@@ -14,15 +14,15 @@ import (
 // runCommand is paddock run.
 type runCommand struct{ *cli }
 
-// runOutput is how much of what a program prints run passes on when nobody
-// says: people's pipes take more than models.
+// runOutput is how much of what a program prints run passes on when no key
+// is set: people's pipes take more than models.
 const runOutput = 64 << 20
 
 // runFlags are the flags of run that set no key of the configuration.
 type runFlags struct {
 	code, language, session string
 	keep, json              bool
-	network, secrets        *[]string // of its session; nil: nobody says
+	network, secrets        *[]string // of its session; nil: what sessions have by default
 }
 
 func (cmd runCommand) command() *cobra.Command {
@@ -91,7 +91,7 @@ func (cmd runCommand) run(c *cobra.Command, f runFlags, args []string) error {
 	}
 	defer cmd.outlastSignals()()
 	a, err := cmd.Open(app.Options{Change: func(sc *session.Config) {
-		sc.WaitInPlace = -1 // whoever started the program waits with it
+		sc.WaitInPlace = -1 // the person who started the program waits with it
 		if !cmd.Config.IsSet("policy.stdout_max_bytes") {
 			sc.Limits.StdoutBytes = runOutput
 		}

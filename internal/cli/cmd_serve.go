@@ -100,8 +100,8 @@ func (cmd serveCommand) serve(c *cobra.Command, dev bool) error {
 	return err
 }
 
-// tellServing says where it is served, when this machine's user can come in; nil: nobody
-// is to be let in so.
+// tellServing says where MCP is served. First it opens local, the way in for this machine's
+// user, if it is not nil.
 func (cmd serveCommand) tellServing(url string, local *app.LocalUser, dev bool) error {
 	if local != nil {
 		if err := cmd.openLocal(local); err != nil {

@@ -235,7 +235,7 @@ func same(a, b config.Server) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// isPaddock tells whether a client's server is this program.
+// isPaddock reports whether a client's server is this program.
 func (cmd serverCommand) isPaddock(f setup.Found) bool {
 	command := strings.TrimSuffix(strings.ToLower(f.Command[strings.LastIndexAny(f.Command, `/\`)+1:]), ".exe")
 	return command == "paddock" || f.URL != "" && f.URL == servedURL(cmd.Config) ||

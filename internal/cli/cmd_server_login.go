@@ -184,7 +184,7 @@ func (w *browser) expect(address string) {
 	}
 }
 
-// ends tells whether an address is the end of the login: it names what nobody else
+// ends reports whether an address is the end of the login: it names what nobody else
 // knows, so that no other page can end it.
 func (w *browser) ends(q url.Values) bool {
 	state := w.state.Load()

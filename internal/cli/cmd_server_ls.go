@@ -39,7 +39,7 @@ type serverJSON struct {
 
 // The states of a server.
 const (
-	usable      = "usable" // nobody has looked
+	usable      = "usable" // not connected to
 	unusable    = "unusable"
 	answers     = "ok"
 	wantsLogin  = "login"

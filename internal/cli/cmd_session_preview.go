@@ -104,7 +104,7 @@ func (cmd sessionCommand) makePreview(ctx context.Context, a *app.App, i session
 }
 
 // previewURL is the address of a preview: that of the server which runs, or the one that
-// the configuration's would have. A person is told when nobody would answer there.
+// the configuration's would have. A warning says when no server would answer there.
 func (cmd sessionCommand) previewURL(a *app.App, i session.Info, id string) (string, error) {
 	process, url, err := a.PreviewServer(id)
 	if err != nil {
@@ -113,7 +113,7 @@ func (cmd sessionCommand) previewURL(a *app.App, i session.Info, id string) (str
 		if err != nil {
 			return "", err
 		}
-		wc.Dev, wc.Verifier = false, auth.OpenTokens(cmd.StateDir) // nobody comes in
+		wc.Dev, wc.Verifier = false, auth.OpenTokens(cmd.StateDir) // it is never run
 		server, err := web.New(wc)
 		if err != nil {
 			return "", err

@@ -30,7 +30,7 @@ type setupCommand struct{ *cli }
 // servedHere is --http without a URL: the paddock serve of this configuration.
 const servedHere = "default"
 
-// defaultEntry is what the entry is called when nobody says.
+// defaultEntry is what the entry is called without --name.
 const defaultEntry = "paddock"
 
 // hiddenToken stands where a token would be.

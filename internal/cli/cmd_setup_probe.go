@@ -15,9 +15,9 @@ import (
 // probeTime bounds each question to a server of this machine.
 const probeTime = time.Second
 
-// refusesToken tells whether a paddock serve answers at the endpoint and refuses
+// refusesToken reports whether a paddock serve answers at the endpoint and refuses
 // the token. Only this machine is asked, and nothing but a paddock gets the
-// token; whoever does not answer in time refuses nothing.
+// token; a server that does not answer in time refuses nothing.
 func refusesToken(ctx context.Context, endpoint, token string) bool {
 	u, err := url.Parse(endpoint)
 	if err != nil || !app.IsLoopback(u) {

@@ -89,7 +89,7 @@ func (cl *cli) main(ctx context.Context, args []string) (code int) {
 	return ownFailure(running, err)
 }
 
-// isBrokenPipe tells that nobody reads what is printed any more, as head does not. Other
+// isBrokenPipe reports whether the reader of what is printed has gone, as head does. Other
 // broken connections are in faults.
 func isBrokenPipe(err error) bool {
 	var f *fault.Error
@@ -107,5 +107,5 @@ func ownFailure(running bool, err error) int {
 	return exitFailed
 }
 
-// isUsageError tells whether there is a mistake in the command line itself.
+// isUsageError reports whether there is a mistake in the command line itself.
 func isUsageError(err error) bool { return errors.Is(err, errUsage) || errors.Is(err, config.ErrFlag) }

@@ -52,7 +52,7 @@ func (cl *cli) report(err error) {
 			}
 		case errors.Is(e, context.Canceled):
 			cl.say("error", "cancelled")
-		default: // whoever types commands may know where it went wrong
+		default: // a person who types commands may know where it went wrong
 			cl.say("error", e.Error())
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 func (cl *cli) trustedFiles() trust.Files { return trust.Files{Dir: cl.StateDir} }
 
-// trusted tells whether a working folder's file counts. Where that cannot be told it does
+// trusted reports whether a working folder's file counts. Where that cannot be told it does
 // not.
 func (cl *cli) trusted(path string, text []byte) bool {
 	ok, err := cl.trustedFiles().Trusts(path, text)

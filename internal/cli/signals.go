@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// terminationSignals are the signals that end what runs, without those that whoever
-// started paddock wants ignored (nohup, a shell's background).
+// terminationSignals are the signals that end what runs, without those that
+// paddock was started to ignore (nohup, a shell's background).
 func terminationSignals() []os.Signal {
 	return slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}, signal.Ignored)
 }

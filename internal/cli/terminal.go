@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// terminal tells whether a person looks at w.
+// terminal reports whether w is a terminal.
 func terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -15,7 +15,7 @@ func terminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// person tells whether somebody types or looks at a stream.
+// person reports whether a person may be at a stream: it is a terminal.
 func person(stream any) bool {
 	f, ok := stream.(*os.File)
 	if !ok || !terminal(f) {
