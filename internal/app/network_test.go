@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -121,12 +122,29 @@ func TestAMachinesProgramsReachWhatIsAllowedAndNothingElse(t *testing.T) {
 	// A request is recorded when its connection ends, which may be after the next one.
 	slices.SortFunc(records, func(a, b audit.Record) int { return cmp.Compare(a.Verdict, b.Verdict) })
 	r := records[0]
-	if r.Principal != "local" || r.Session != string(id) || r.Target != "http://"+address || r.Verdict != "allowed" || r.Outcome != audit.Success || r.Sent.Method != "GET" || r.Sent.Status != 200 || r.Sent.BytesReceived == 0 || !strings.HasPrefix(r.Sent.Rule, "GET ") {
-		t.Errorf("the first is %+v, %+v", r, r.Sent)
+	got := []string{r.Principal, r.Session, r.Target, r.Verdict, r.Outcome, r.Sent.Method}
+	if want := []string{"local", string(id), "http://" + address, "allowed", audit.Success, "GET"}; !slices.Equal(got, want) {
+		t.Errorf("the first record has %q, want %q", got, want)
+	}
+	if r.Sent.Status != 200 {
+		t.Errorf("the first record's status is %d, want 200", r.Sent.Status)
+	}
+	if r.Sent.BytesReceived == 0 {
+		t.Error("the first record has no received bytes")
+	}
+	if !strings.HasPrefix(r.Sent.Rule, "GET ") {
+		t.Errorf("the first record's rule is %q, want one for GET", r.Sent.Rule)
 	}
 	for _, r := range records[1:] {
-		if r.Verdict != "denied" || r.Outcome != audit.Error || r.ErrorType != "denied" || r.Reason == "" || r.Sent.Status != 403 {
-			t.Errorf("a refusal is %+v, %+v", r, r.Sent)
+		got := []string{r.Verdict, r.Outcome, r.ErrorType}
+		if want := []string{"denied", audit.Error, "denied"}; !slices.Equal(got, want) {
+			t.Errorf("a refusal has %q, want %q", got, want)
+		}
+		if r.Reason == "" {
+			t.Errorf("the refusal %+v has no reason", r)
+		}
+		if r.Sent.Status != 403 {
+			t.Errorf("a refusal's status is %d, want 403", r.Sent.Status)
 		}
 	}
 }
@@ -253,8 +271,14 @@ func TestAnOwnersAuthoritiesHaveOneKey(t *testing.T) {
 	later := caSeeds{state, seal()}
 	again, err := later.of("alice")
 	other, err2 := later.of("bob")
-	if err != nil || err2 != nil || !bytes.Equal(first, again) || bytes.Equal(first, other) {
-		t.Errorf("they are %x, %x and %x: %v, %v", first, again, other, err, err2)
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(first, again) {
+		t.Errorf("later the key is %x, want %x as before", again, first)
+	}
+	if bytes.Equal(first, other) {
+		t.Errorf("another owner has the same key %x", other)
 	}
 	secret, err := one.secret()
 	if err != nil {
@@ -288,8 +312,13 @@ func TestARequestIsRecordedWithoutWhatWasSaid(t *testing.T) {
 		changed := r
 		test.change(&changed)
 		got := recordedRequest("alice", changed)
-		if got.Principal != "alice" || got.Target != test.target || got.Outcome != test.outcome || got.ErrorType != test.errorType || *got.Sent != (audit.Sent{Method: "GET", PathDigest: "0a1b", Rule: "a.test", Status: 200, BytesSent: 10, BytesReceived: 20}) {
-			t.Errorf("%+v gives %+v", changed, got)
+		told := []string{got.Principal, got.Target, got.Outcome, got.ErrorType}
+		if want := []string{"alice", test.target, test.outcome, test.errorType}; !slices.Equal(told, want) {
+			t.Errorf("%+v gives %q, want %q", changed, told, want)
+		}
+		want := audit.Sent{Method: "GET", PathDigest: "0a1b", Rule: "a.test", Status: 200, BytesSent: 10, BytesReceived: 20}
+		if *got.Sent != want {
+			t.Errorf("%+v gives %+v, want %+v", changed, *got.Sent, want)
 		}
 	}
 	var none *telemetry.Telemetry

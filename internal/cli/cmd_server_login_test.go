@@ -269,8 +269,17 @@ func TestNobodyLogsInWhereATokenIsGiven(t *testing.T) {
 		t.Errorf("its tools are %+v", r)
 	}
 	g.valid = "another"
-	if r := again(t, "server", "ls", "--check"); r.code != exitFailed || !strings.Contains(r.stdout, " refused ") || !strings.Contains(r.stdout, "does not take what its Authorization header has") || strings.Contains(r.stdout, "server login") {
-		t.Errorf("where it is refused it is %+v", r)
+	r := again(t, "server", "ls", "--check")
+	if r.code != exitFailed {
+		t.Errorf("where it is refused the exit code is %d, want %d", r.code, exitFailed)
+	}
+	for _, want := range []string{" refused ", "does not take what its Authorization header has"} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("where it is refused stdout is %q, want %q in it", r.stdout, want)
+		}
+	}
+	if strings.Contains(r.stdout, "server login") {
+		t.Errorf("where it is refused stdout is %q, want no login", r.stdout)
 	}
 }
 

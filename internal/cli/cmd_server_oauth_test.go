@@ -81,8 +81,14 @@ func TestALoginEndsAtTheAddressOfTheConfiguration(t *testing.T) {
 			}
 			return visit(t, address, follow)
 		})
-		if r.code != 0 || r.stdout != "docs: logged in\n" || strings.Contains(r.stderr, "hush") || strings.Contains(r.stderr, "cannot wait at") == follow {
-			t.Fatalf("%s: the login gives %+v", name, r)
+		if r.code != 0 || r.stdout != "docs: logged in\n" {
+			t.Fatalf("%s: the login ends with %d and %q, want 0 and docs: logged in: %s", name, r.code, r.stdout, r.stderr)
+		}
+		if strings.Contains(r.stderr, "hush") {
+			t.Fatalf("%s: stderr is %q, want no secret in it", name, r.stderr)
+		}
+		if got := strings.Contains(r.stderr, "cannot wait at"); got != !follow {
+			t.Fatalf("%s: stderr is %q, want it to say that it cannot wait: %v", name, r.stderr, !follow)
 		}
 		if g.sent.Get("client_secret") != "hush-hush-known" || g.sent.Get("redirect_uri") != redirect {
 			t.Errorf("%s: the issuer got %v", name, g.sent)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -41,12 +42,25 @@ func TestMCPRecordsAndTracesItsCalls(t *testing.T) {
 		}
 		all = append(all, r)
 	}
-	if len(all) != 3 || all[1].Phase != audit.Begin || all[2].Phase != audit.End || all[2].Usage == nil {
-		t.Fatalf("the records are %+v", all)
+	if len(all) != 3 {
+		t.Fatalf("there are %d records, want 3: %+v", len(all), all)
+	}
+	if all[1].Phase != audit.Begin {
+		t.Errorf("the second record's phase is %q, want %q", all[1].Phase, audit.Begin)
+	}
+	if all[2].Phase != audit.End {
+		t.Errorf("the third record's phase is %q, want %q", all[2].Phase, audit.End)
+	}
+	if all[2].Usage == nil {
+		t.Error("the third record says nothing of what the run used")
 	}
 	for _, r := range all {
-		if r.Transport != "stdio" || r.Client != "t" || r.Principal != "local" || r.TraceID != parent || r.Session == "" {
-			t.Errorf("the record is %+v", r)
+		got := []string{r.Transport, r.Client, r.Principal, r.TraceID}
+		if want := []string{"stdio", "t", "local", parent}; !slices.Equal(got, want) {
+			t.Errorf("transport, client, principal and trace of a record are %q, want %q", got, want)
+		}
+		if r.Session == "" {
+			t.Errorf("the record %+v has no session", r)
 		}
 	}
 	mu.Lock()
