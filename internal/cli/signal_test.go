@@ -84,7 +84,8 @@ func TestSignalsEndAProgramGently(t *testing.T) {
 func TestTwoInterruptsLeaveNothing(t *testing.T) {
 	there, reason := guests(t)
 	sandboxtest.Require(t, "wasm", slices.Contains(there, "python"), reason)
-	stubborn := "import time\nprint('started', flush=True)\nwhile True:\n    try:\n        time.sleep(1)\n    except KeyboardInterrupt:\n        print('no', flush=True)\n"
+	// It prints inside of the try: an interrupt that came before that would end it.
+	stubborn := "import time\nsay = True\nwhile True:\n    try:\n        if say:\n            say = False\n            print('started', flush=True)\n        time.sleep(1)\n    except KeyboardInterrupt:\n        print('no', flush=True)\n"
 	cmd := paddock(t, false, "run", "-c", stubborn)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
