@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -150,7 +149,7 @@ func (h *Handler) Close() {
 	}
 	if h.tasks != nil {
 		h.tasks.running.Wait()
-		_ = errors.Join(h.tasks.lock.Unlock(), os.Remove(h.tasks.lock.Path())) // the next process does it too
+		h.tasks.close()
 	}
 }
 

@@ -17,11 +17,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gofrs/flock"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"paddock/internal/blob"
 	"paddock/internal/fault"
+	"paddock/internal/lock"
 	"paddock/internal/session"
 )
 
@@ -37,12 +38,16 @@ const (
 	mostTaskBytes = 64 << 20
 )
 
-// What is not a task begins so, and goes on with the name of its process: a file
-// that is being written, and a lock.
-const (
-	newTask  = "new-"
-	taskLock = "lock-"
-)
+// taskLock begins the names of processes' locks, and goes on with the process's name. One
+// is held while its process lives.
+const taskLock = "lock-"
+
+// oldTemp begins the names of files that an earlier version of paddock was writing.
+const oldTemp = "new-"
+
+// writingTime is longer than it takes to write a task: a file that is still being written
+// then is one that was left behind.
+const writingTime = time.Hour
 
 // The states of a task.
 const (
@@ -70,7 +75,7 @@ type tasks struct {
 	ctx context.Context // what runs is cancelled at its end
 
 	writer  string         // this process's name in records
-	lock    *flock.Flock   // writer's, held while this process lives
+	unlock  func()         // lets go of writer's lock
 	running sync.WaitGroup // those that have not settled
 
 	mu   sync.Mutex // guards what follows, and the files
@@ -113,8 +118,8 @@ func openTasks(ctx context.Context, dir string, log *slog.Logger) (*tasks, error
 		return nil, fmt.Errorf("making the tasks' folder: %w", err)
 	}
 	t := &tasks{dir: dir, log: log, ctx: ctx, byID: map[string]*task{}, writer: rand.Text()}
-	t.lock = flock.New(t.lockOf(t.writer))
-	if ok, err := t.lock.TryLock(); err != nil || !ok {
+	var err error
+	if t.unlock, err = lock.Try(t.lockOf(t.writer), os.O_CREATE|os.O_RDWR); err != nil || t.unlock == nil {
 		return nil, fault.New(fault.Unavailable, "the tasks' folder cannot be used").WithHint("check that %s can be written", dir).WithCause(err)
 	}
 	entries, err := os.ReadDir(dir)
@@ -124,9 +129,7 @@ func openTasks(ctx context.Context, dir string, log *slog.Logger) (*tasks, error
 	for _, e := range entries {
 		id, ok := strings.CutSuffix(e.Name(), ".json")
 		if !ok || !taskID.MatchString(id) {
-			if writer := writerOf(e.Name()); writer != "" && t.dead(writer) {
-				_ = os.Remove(filepath.Join(dir, e.Name())) // what it has left
-			}
+			t.removeLeft(e)
 			continue
 		}
 		k := &task{}
@@ -152,20 +155,21 @@ func openTasks(ctx context.Context, dir string, log *slog.Logger) (*tasks, error
 	return t, nil
 }
 
-// writerOf gives the process that a file which is not a task belongs to; empty: none.
-func writerOf(name string) string {
-	for _, prefix := range []string{newTask, taskLock} {
-		if rest, ok := strings.CutPrefix(name, prefix); ok {
-			writer, _, _ := strings.Cut(rest, "-")
-			return writer
-		}
+// removeLeft removes a file that is not a task, if its process has ended.
+func (t *tasks) removeLeft(e fs.DirEntry) {
+	if writer, ok := strings.CutPrefix(e.Name(), taskLock); ok {
+		t.dead(writer) // removes it
+		return
 	}
-	return ""
+	temp := strings.HasPrefix(e.Name(), blob.TempPrefix) || strings.HasPrefix(e.Name(), oldTemp)
+	if info, err := e.Info(); err == nil && temp && time.Since(info.ModTime()) > writingTime {
+		_ = os.Remove(filepath.Join(t.dir, e.Name())) // the next process does it too
+	}
 }
 
 func (t *tasks) lockOf(writer string) string { return filepath.Join(t.dir, taskLock+writer) }
 
-// dead tells whether a process has ended: its lock can be had.
+// dead reports whether a process has ended: its lock can be had. The lock's file goes.
 func (t *tasks) dead(writer string) bool {
 	if writer == t.writer {
 		return false
@@ -173,12 +177,19 @@ func (t *tasks) dead(writer string) bool {
 	if !taskID.MatchString(writer) {
 		return true
 	}
-	l := flock.New(t.lockOf(writer))
-	ok, err := l.TryLock()
-	if ok {
-		_ = errors.Join(l.Unlock(), os.Remove(t.lockOf(writer))) // nobody asks for it again
+	unlock, err := lock.Try(t.lockOf(writer), os.O_CREATE|os.O_RDWR)
+	if err != nil || unlock == nil {
+		return false
 	}
-	return ok && err == nil
+	unlock()
+	_ = os.Remove(t.lockOf(writer)) // each name is one process's
+	return true
+}
+
+// close lets go of what shows that this process lives.
+func (t *tasks) close() {
+	t.unlock()
+	_ = os.Remove(t.lockOf(t.writer)) // the next process does it too
 }
 
 // create makes a task of a call that runs: done gives its result, once, and asks what it
@@ -313,33 +324,7 @@ func (t *tasks) read(id string) (r taskRecord, err error) {
 }
 
 // write puts a record in place, whole or not at all.
-func (t *tasks) write(r taskRecord) error {
-	f, err := os.CreateTemp(t.dir, newTask+t.writer+"-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(encoded(r))
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), t.path(r.ID))
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return syncDir(t.dir)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrPermission) { // Windows cannot
-		return err
-	}
-	return nil
-}
+func (t *tasks) write(r taskRecord) error { return blob.WriteFile(blob.OS, t.path(r.ID), encoded(r)) }
 
 // fields are what every answer about a task holds.
 func (k *task) fields() map[string]any {
