@@ -18,6 +18,7 @@ import (
 
 	"paddock/internal/fault"
 	"paddock/internal/session"
+	"paddock/internal/textsafe"
 )
 
 // param is one argument of a tool. Its schema and how it is decoded come from
@@ -76,7 +77,7 @@ func choice(name string, to *string, words []string, about string) param {
 			return err
 		}
 		if !slices.Contains(words, v) {
-			return fmt.Errorf("is one of %s, not %s", strings.Join(words, ", "), shortQuote(v))
+			return fmt.Errorf("is one of %s, not %s", strings.Join(words, ", "), textsafe.Quote(v))
 		}
 		*to = v
 		return nil
@@ -173,7 +174,7 @@ func named(name string, to *map[string]string, most, longest int, separator, abo
 		for _, field := range slices.Sorted(maps.Keys(fields)) {
 			v, err := stringOf(fields[field])
 			if err != nil || len(v) > longest {
-				return fmt.Errorf("holds %s, which is not text of at most %d bytes", shortQuote(field), longest)
+				return fmt.Errorf("holds %s, which is not text of at most %d bytes", textsafe.Quote(field), longest)
 			}
 			all[field] = v
 		}
@@ -336,7 +337,7 @@ func fieldsOf(raw json.RawMessage) (map[string]json.RawMessage, error) {
 		}
 		name, _ := key.(string)
 		if _, twice := fields[name]; twice {
-			return nil, fmt.Errorf("hold %s twice", shortQuote(name))
+			return nil, fmt.Errorf("hold %s twice", textsafe.Quote(name))
 		}
 		var v json.RawMessage
 		if err := dec.Decode(&v); err != nil {
@@ -375,16 +376,7 @@ func unknown(name string, params []param) string {
 		}
 	}
 	if best == "" {
-		return "there is no argument " + shortQuote(name)
+		return "there is no argument " + textsafe.Quote(name)
 	}
-	return fmt.Sprintf("there is no argument %s (did you mean %q?)", shortQuote(name), best)
-}
-
-// shortQuote quotes what somebody else wrote, cut to a length that can be read.
-func shortQuote(s string) string {
-	const most = 60
-	if len(s) > most {
-		s = cutAt(s, most) + "…"
-	}
-	return strconv.Quote(s)
+	return fmt.Sprintf("there is no argument %s (did you mean %q?)", textsafe.Quote(name), best)
 }

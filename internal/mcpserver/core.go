@@ -12,6 +12,7 @@ import (
 	"paddock/internal/pkgproxy/install"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
+	"paddock/internal/textsafe"
 )
 
 // aboutSession describes the session_id of most tools.
@@ -290,7 +291,7 @@ func workspaceInfo(ctx context.Context, c *call, in sessionInput) (out sessionIn
 	}
 	for _, p := range d.Processes[:min(len(d.Processes), maxProcesses)] {
 		out.Processes = append(out.Processes, process{
-			PID: p.PID, Command: cutAt(p.Command, 200), StartedAt: timestamp(p.Started), CPUMS: p.CPU.Milliseconds(), MemoryBytes: p.Memory,
+			PID: p.PID, Command: textsafe.Cut(p.Command, 200), StartedAt: timestamp(p.Started), CPUMS: p.CPU.Milliseconds(), MemoryBytes: p.Memory,
 		})
 	}
 	if out.Background = d.Printed; d.Settings.Machine != nil {
@@ -300,7 +301,7 @@ func workspaceInfo(ctx context.Context, c *call, in sessionInput) (out sessionIn
 }
 
 func variableOf(v sandbox.Variable) variable {
-	return variable{Name: cutAt(v.Name, 100), Type: cutAt(v.Type, 100), Preview: cutAt(v.Preview, 200)}
+	return variable{Name: textsafe.Cut(v.Name, 100), Type: textsafe.Cut(v.Type, 100), Preview: textsafe.Cut(v.Preview, 200)}
 }
 
 type reset struct {

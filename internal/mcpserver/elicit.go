@@ -169,7 +169,7 @@ func shortened(text string, n int, id string) string {
 	if len(text) <= n {
 		return text
 	}
-	return fmt.Sprintf("%s… (%d bytes; before somebody allows it: paddock approvals show %s)", cutAt(text, n), len(text), id)
+	return fmt.Sprintf("%s… (%d bytes; before somebody allows it: paddock approvals show %s)", textsafe.Cut(text, n), len(text), id)
 }
 
 // unansweredHint is for a program that waited in a call of the tool until its time was up.

@@ -12,6 +12,7 @@ import (
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
+	"paddock/internal/textsafe"
 )
 
 type executeInput struct {
@@ -324,8 +325,8 @@ func errorOf(exit sandbox.Exit) *ProgramError {
 		return &why
 	}
 	return &ProgramError{
-		Type: cutAt(e.Type, 200), Message: cmp.Or(cutMiddle(e.Message, maxResult), why.Message),
-		Line: e.Line, Hint: cmp.Or(cutAt(e.Hint, 1000), why.Hint),
+		Type: textsafe.Cut(e.Type, 200), Message: cmp.Or(cutMiddle(e.Message, maxResult), why.Message),
+		Line: e.Line, Hint: cmp.Or(textsafe.Cut(e.Hint, 1000), why.Hint),
 	}
 }
 

@@ -169,7 +169,7 @@ func (out *readOutput) fillText(got workspace.Content) []string {
 	data := got.Data
 	counted := got.FirstLine > 0
 	if len(data) > maxReadText {
-		data = []byte(cutAt(string(data), maxReadText))
+		data = []byte(textsafe.Cut(string(data), maxReadText))
 		if k := bytes.LastIndexByte(data, '\n'); counted && k >= 0 {
 			data = data[:k+1]
 		}

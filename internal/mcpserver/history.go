@@ -9,6 +9,7 @@ import (
 
 	"paddock/internal/fault"
 	"paddock/internal/session"
+	"paddock/internal/textsafe"
 )
 
 // Bounds of the history tools.
@@ -165,10 +166,10 @@ func worthTelling(all []session.Checkpoint) []session.Checkpoint {
 func checkpointOf(p session.Checkpoint) checkpoint {
 	out := checkpoint{
 		Checkpoint: p.ID, Label: p.Label, Current: p.Current, CreatedAt: timestamp(p.CreatedAt), Cause: p.Cause, Previous: p.Previous,
-		ExecutionID: p.Execution, Language: p.Language, Code: cutAt(p.Code, maxCodeLine), Variables: variableWords(p.Variables, maxTold), Files: []string{}, Bytes: p.Bytes, Memory: p.Memory,
+		ExecutionID: p.Execution, Language: p.Language, Code: textsafe.Cut(p.Code, maxCodeLine), Variables: variableWords(p.Variables, maxTold), Files: []string{}, Bytes: p.Bytes, Memory: p.Memory,
 	}
 	for _, f := range p.Files[:min(len(p.Files), maxTold)] {
-		word := signs[f.Change] + cutAt(f.Path, 200)
+		word := signs[f.Change] + textsafe.Cut(f.Path, 200)
 		if f.Change != "removed" {
 			word += fmt.Sprintf(" (%d bytes)", f.Size)
 		}
@@ -182,7 +183,7 @@ func checkpointOf(p session.Checkpoint) checkpoint {
 func variableWords(list []session.VariableChange, most int) []string {
 	words := []string{}
 	for _, v := range list[:min(len(list), most)] {
-		words = append(words, signs[v.Change]+cutAt(v.Name, 100))
+		words = append(words, signs[v.Change]+textsafe.Cut(v.Name, 100))
 	}
 	return words
 }

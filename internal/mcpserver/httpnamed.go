@@ -7,6 +7,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"paddock/internal/fault"
+	"paddock/internal/textsafe"
 )
 
 // headerKept names the session of requests that name none in their arguments, as what
@@ -33,7 +34,7 @@ func (h *Handler) named(r *http.Request) *refusal {
 		name = given[0]
 	}
 	if !sessionName.MatchString(name) {
-		no := fault.New(fault.Invalid, "%s is not a session's name", shortQuote(name)).WithHint("a name has 1 to 100 letters, digits, - and _")
+		no := fault.New(fault.Invalid, "%s is not a session's name", textsafe.Quote(name)).WithHint("a name has 1 to 100 letters, digits, - and _")
 		return refuse(nil, jsonrpc.CodeInvalidRequest, "%s", fault.ProblemOf(no).Line())
 	}
 	r.Header.Set(headerKept, name)

@@ -12,6 +12,7 @@ import (
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
+	"paddock/internal/textsafe"
 )
 
 // inputResponses is how a client is asked that has no connection to be asked over: the answer to
@@ -85,7 +86,7 @@ func (c *call) sessionOf(given session.ID, execution string) (session.ID, error)
 			return w.Session, nil
 		}
 	}
-	return "", fault.New(fault.NotFound, "no execution %s waits", shortQuote(execution)).
+	return "", fault.New(fault.NotFound, "no execution %s waits", textsafe.Quote(execution)).
 		WithHint("it has ended, or was given up when other code ran in its session; get_workspace_info tells what is there")
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"paddock/internal/session"
+	"paddock/internal/textsafe"
 )
 
 // describe tells a model what it has here, the important first: some clients
@@ -35,7 +36,7 @@ func (s *Server) describe(runtimes []session.Runtime, alone bool) string {
 		b.WriteString("- Other MCP servers are functions in programs: search_tools finds them" + imports(languages(runtimes)) + ". Their files are in /servers. Filter and combine results in code, and print what matters.\n")
 	}
 	if names := s.config.Secrets; len(names) > 0 {
-		b.WriteString("- Secrets: the environment variables " + cutAt(strings.Join(names, ", "), maxHosts) + " hold placeholders. Use them as if they were the values: in requests to the hosts that each is for, the value is put in outside. Anywhere else a placeholder is refused.\n")
+		b.WriteString("- Secrets: the environment variables " + textsafe.Cut(strings.Join(names, ", "), maxHosts) + " hold placeholders. Use them as if they were the values: in requests to the hosts that each is for, the value is put in outside. Anywhere else a placeholder is refused.\n")
 	}
 	subprocess := "no subprocess, "
 	if isos := isolations(runtimes); slices.Contains(isos, imaged) {
@@ -47,7 +48,7 @@ func (s *Server) describe(runtimes []session.Runtime, alone bool) string {
 - Output beyond about 60 KB, long texts and large pictures become files below .paddock, and the result shows a part: go on with read_file (offset, limit) or search_files.
 `, seconds(s.config.DefaultTimeout), seconds(s.config.MaxTimeout))
 	for _, r := range runtimes {
-		fmt.Fprintf(&b, "%s (%s): %s.\n", r.Name, r.Isolation, cutAt(strings.TrimSuffix(r.Description, "."), 200))
+		fmt.Fprintf(&b, "%s (%s): %s.\n", r.Name, r.Isolation, textsafe.Cut(strings.TrimSuffix(r.Description, "."), 200))
 	}
 	text := b.String()
 	for len([]rune(text)) > maxInstructions { // many runtimes: the last lines go

@@ -16,6 +16,7 @@ import (
 	"paddock/internal/picture"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
+	"paddock/internal/textsafe"
 )
 
 // Bounds of what is shown of something that became a file.
@@ -210,7 +211,7 @@ func previewOf(kind string, data []byte) string {
 	if kind == "text/html" {
 		text = textOf(text)
 	}
-	short := cutAt(strings.ToValidUTF8(text, ""), previewDocument)
+	short := textsafe.Cut(strings.ToValidUTF8(text, ""), previewDocument)
 	if len(short) < len(data) {
 		short += "…"
 	}

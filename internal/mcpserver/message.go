@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"paddock/internal/jsonbound"
+	"paddock/internal/textsafe"
 )
 
 // Bounds of what one line may hold.
@@ -182,7 +183,7 @@ func (s *scan) members(depth int) error {
 		s.space()
 		from := s.at
 		if known.has(key) {
-			return fmt.Errorf("%w: the key %s stands twice in an object", errNotStrict, shortQuote(string(key)))
+			return fmt.Errorf("%w: the key %s stands twice in an object", errNotStrict, textsafe.Quote(string(key)))
 		}
 		if err := s.value(depth + 1); err != nil {
 			return err

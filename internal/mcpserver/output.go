@@ -14,18 +14,8 @@ import (
 
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
+	"paddock/internal/textsafe"
 )
-
-// cutAt gives the first bytes of s, at most n, cut at a whole character.
-func cutAt(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
-}
 
 // cutMiddle makes s about most bytes long: what begins and what ends it stays,
 // and a note says what is missing and how to get at it.
@@ -42,7 +32,7 @@ func cutWith(s string, all int64, most int, how string) string {
 	if len(s) <= most {
 		return s
 	}
-	head := cutAt(s, most*2/3)
+	head := textsafe.Cut(s, most*2/3)
 	if k := strings.LastIndexByte(head, '\n'); k > len(head)/2 {
 		head = head[:k+1]
 	}
@@ -90,7 +80,7 @@ func showAll(id session.ID, execution string, displays []sandbox.Display, forPic
 	count, room := 0, maxDocument
 	for k, d := range displays {
 		s := shown{
-			Display: Display{MIMEType: cutAt(strings.ToValidUTF8(d.MIME, "?"), 100), Size: len(d.Data)},
+			Display: Display{MIMEType: textsafe.Cut(strings.ToValidUTF8(d.MIME, "?"), 100), Size: len(d.Data)},
 			uri:     fmt.Sprintf("paddock://sessions/%s/executions/%s/displays/%d", id, execution, k+1),
 		}
 		switch {
@@ -106,7 +96,7 @@ func showAll(id session.ID, execution string, displays []sandbox.Display, forPic
 			}
 			s.small = s.large && count <= maxPictures
 		case !utf8.Valid(d.Data):
-			s.Problem = fmt.Sprintf("%s is neither text nor a picture that clients show", shortQuote(s.MIMEType))
+			s.Problem = fmt.Sprintf("%s is neither text nor a picture that clients show", textsafe.Quote(s.MIMEType))
 			s.large = len(d.Data) > 0
 		case room <= 0:
 			s.Problem, s.large = "the documents of one call are too long; write them to files", len(d.Data) > 0

@@ -12,6 +12,7 @@ import (
 	"paddock/internal/fault"
 	"paddock/internal/session"
 	"paddock/internal/skill"
+	"paddock/internal/textsafe"
 )
 
 // Bounds of what the skills' tools take and tell.
@@ -283,7 +284,7 @@ func (s *Server) tellAll(owner string, r skill.Record, to *skillFound) error {
 	for _, f := range in.Files[:min(len(in.Files), maxListed)] {
 		to.Files = append(to.Files, f.Path)
 	}
-	to.Instructions = cutAt(in.Skill.Instructions, maxSkillText)
+	to.Instructions = textsafe.Cut(in.Skill.Instructions, maxSkillText)
 	return nil
 }
 

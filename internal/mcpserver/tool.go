@@ -19,6 +19,7 @@ import (
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
 	"paddock/internal/telemetry"
+	"paddock/internal/textsafe"
 )
 
 // tool is one tool: its definition as clients see it, and what it does.
@@ -175,7 +176,7 @@ func (c *call) serve(ctx context.Context, t tool, from Caller, arguments json.Ra
 	began := time.Now()
 	ctx, span := c.server.config.Telemetry.StartCall(ctx, t.definition.Name, from.Header, c.meta)
 	if c.client != nil {
-		ctx = telemetry.WithClient(ctx, cutAt(c.client.Name, 100))
+		ctx = telemetry.WithClient(ctx, textsafe.Cut(c.client.Name, 100))
 	}
 	a, err := c.attempt(ctx, t, from, arguments)
 	if touched := c.server.config.Touched; touched != nil && c.path != "" {
@@ -214,7 +215,7 @@ func (c *call) attempt(ctx context.Context, t tool, from Caller, arguments json.
 func (s *Server) record(ctx context.Context, name string, c *call, took time.Duration, err error) {
 	attrs := []slog.Attr{slog.String("tool", name), slog.Duration("took", took)}
 	if c.client != nil {
-		attrs = append(attrs, slog.String("client", cutAt(c.client.Name, 100)))
+		attrs = append(attrs, slog.String("client", textsafe.Cut(c.client.Name, 100)))
 	}
 	if c.session != "" {
 		attrs = append(attrs, slog.String("session", string(c.session)))
