@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"paddock/internal/fault"
+	"paddock/internal/mcpserver/execution"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
 	"paddock/internal/textsafe"
@@ -72,80 +73,90 @@ func executeCode(ctx context.Context, c *call, in executeInput) (Execution, answ
 	case in.execution != "" && (in.code != "" || in.language != "" || in.isolation != ""):
 		return Execution{}, answer{}, fault.New(fault.Invalid, "an execution that waits goes on with the code that it has").WithHint("give execution_id without code, language and isolation")
 	case c.inputs != nil && c.server.canElicit():
-		return c.executeInputRequired(ctx, in)
+		return c.executeInRounds(ctx, in)
 	}
 	before, err := c.claim(ctx, &in)
 	if err != nil {
 		return Execution{}, answer{}, err
 	}
-	if before != nil && !isWaiting(before) {
-		return c.outcome(before)
+	if before != nil && !before.Waits() {
+		return c.outcome(before.Outcome())
 	}
-	p := c.newExecution(ctx)
-	p.follow(before)
-	p.execute(in)
-	p.leave()
-	return c.outcome(p)
+	return c.outcome(c.server.executions.Run(ctx, c.request(before), func(ctx context.Context) (execution.Part, error) {
+		return c.begin(ctx, in)
+	}))
 }
 
 // begin runs a program, or goes on with one.
-func (c *call) begin(ctx context.Context, in executeInput) (r partialResult, err error) {
+func (c *call) begin(ctx context.Context, in executeInput) (p execution.Part, err error) {
+	defer c.noteIn(&p)
 	if in.execution != "" {
-		r, err = c.goOn(ctx, in.session, in.execution, in.timeout)
-		r.told = r.res.Earlier
-		return r, err
+		p, err = c.goOn(ctx, in.session, in.execution, in.timeout)
+		p.Told = p.Result.Earlier
+		return p, err
 	}
 	settings := session.Settings{Language: in.language, Isolation: in.isolation}
 	if err := c.ensure(ctx, in.session, settings); err != nil {
-		return r, err
+		return p, err
 	}
 	err = c.inSession(ctx, in.session, settings, func(id session.ID) (err error) {
-		r, err = c.execute(ctx, id, session.Request{
+		p, err = c.execute(ctx, id, session.Request{
 			Code: in.code, Language: in.language, Isolation: in.isolation, Timeout: time.Duration(in.timeout) * time.Second,
 			QueueTimeout: queueTimeout, Interrupt: in.interrupt,
 		})
 		return err
 	})
-	return r, err
+	return p, err
 }
 
+// Continue implements [execution.Program].
+func (c *call) Continue(ctx context.Context, id session.ID, execution string) (p execution.Part, err error) {
+	defer c.noteIn(&p)
+	return c.goOn(ctx, id, execution, 0)
+}
+
+// noteIn adds to what came of a program what the call has found out about its session.
+func (c *call) noteIn(p *execution.Part) { p.Session, p.Named, p.Notice = c.session, c.named, c.notice }
+
 // goOn goes on with an execution that waits.
-func (c *call) goOn(ctx context.Context, id session.ID, execution string, timeout int64) (partialResult, error) {
+func (c *call) goOn(ctx context.Context, id session.ID, execution string, timeout int64) (execution.Part, error) {
 	return c.execute(ctx, id, session.Request{Continue: execution, Timeout: time.Duration(timeout) * time.Second})
 }
 
 // execute has a session run something, and tells the client what it prints.
-func (c *call) execute(ctx context.Context, id session.ID, req session.Request) (r partialResult, err error) {
+func (c *call) execute(ctx context.Context, id session.ID, req session.Request) (p execution.Part, err error) {
 	req.Started = func(execution string) { c.execution = execution }
-	req.Ended = func(res session.Result, put session.PutFunc) { r.kept = c.server.putAway(ctx, c.bound.Owner, res, put) }
+	req.Ended = func(res session.Result, put session.PutFunc) {
+		p.Filed = c.server.putAway(ctx, c.bound.Owner, res, put)
+	}
 	err = reporting(c.notify, func(stdout, stderr io.Writer) error {
 		req.Stdout, req.Stderr = stdout, stderr
-		r.res, err = c.server.config.Sessions.Execute(ctx, c.bound.Owner, id, req)
+		p.Result, err = c.server.config.Sessions.Execute(ctx, c.bound.Owner, id, req)
 		return err
 	})
-	return r, err
+	return p, err
 }
 
 // outcome makes of what came of an execution what its client is told.
-func (c *call) outcome(p *execution) (Execution, answer, error) {
-	c.named = c.named || p.call.named
-	if c.session = p.call.session; p.err != nil {
-		return Execution{}, answer{}, p.err
+func (c *call) outcome(p execution.Part, err error) (Execution, answer, error) {
+	c.named = c.named || p.Named
+	if c.session = cmp.Or(p.Session, c.session); err != nil {
+		return Execution{}, answer{}, err
 	}
-	r := p.out
-	c.execution, c.session = r.res.Execution, r.res.Session
-	if notice := p.call.notice; notice != "" {
-		r.res.Notice = strings.TrimSpace(notice + " " + r.res.Notice)
+	res := p.Result
+	c.execution, c.session = res.Execution, res.Session
+	if p.Notice != "" {
+		res.Notice = strings.TrimSpace(p.Notice + " " + res.Notice)
 	}
-	r.res.Stdout, r.res.StdoutStream.Bytes = r.res.Stdout[r.told.Stdout:], r.res.StdoutStream.Bytes-int64(r.told.Stdout)
-	r.res.Stderr, r.res.StderrStream.Bytes = r.res.Stderr[r.told.Stderr:], r.res.StderrStream.Bytes-int64(r.told.Stderr)
-	out, shown := describe(r.res, r.kept)
+	res.Stdout, res.StdoutStream.Bytes = res.Stdout[p.Told.Stdout:], res.StdoutStream.Bytes-int64(p.Told.Stdout)
+	res.Stderr, res.StderrStream.Bytes = res.Stderr[p.Told.Stderr:], res.StderrStream.Bytes-int64(p.Told.Stderr)
+	out, shown := describe(res, p.Filed)
 	c.server.advise(out.Error)
-	switch r.res.Exit.Cause {
+	switch res.Exit.Cause {
 	case sandbox.Waiting:
-		out.Waiting = c.server.waitingFor(r, string(p.owner))
+		out.Waiting = c.server.waitingFor(res, string(c.bound.Owner))
 	case sandbox.TimedOut:
-		if called := c.server.describeUnanswered(r.res, string(p.owner)); called != "" && out.Error != nil {
+		if called := c.server.describeUnanswered(res, string(c.bound.Owner)); called != "" && out.Error != nil {
 			out.Error.Hint = fmt.Sprintf(unansweredHint, called)
 		}
 	}
@@ -233,11 +244,11 @@ const (
 
 // Describe makes of a run what clients see: bounded, and telling what was cut.
 func Describe(res session.Result) Execution {
-	out, _ := describe(res, filed{})
+	out, _ := describe(res, execution.Filed{})
 	return out
 }
 
-func describe(res session.Result, kept filed) (Execution, []shown) {
+func describe(res session.Result, kept execution.Filed) (Execution, []shown) {
 	exit := res.Exit
 	out := Execution{
 		ExitCode: exit.Code, Success: exit.Cause == sandbox.Exited && exit.Code == 0 && exit.Error == nil,
@@ -255,9 +266,9 @@ func describe(res session.Result, kept filed) (Execution, []shown) {
 	changes := fold(res.Changes)
 	out.FilesChanged = append(out.FilesChanged, changes[:min(len(changes), maxChanges)]...)
 	out.FilesOmitted = len(changes) - len(out.FilesChanged)
-	list := showAll(res.Session, res.Execution, res.Displays, kept.roomForPictures())
+	list := showAll(res.Session, res.Execution, res.Displays, roomForPictures(kept))
 	for k := range list {
-		kept.displays[k].apply(&list[k], res.Displays[k])
+		showFiled(kept.Displays[k], &list[k], res.Displays[k])
 		out.Displays = append(out.Displays, list[k].Display)
 	}
 	return out, list
@@ -289,16 +300,16 @@ func shares(stdout, stderr string, room int) (forOut, forErr int) {
 
 // fillOutput puts what was printed in, within the bounds that the two streams share.
 // Bytes that are no UTF-8 are replaced. What is in a file is shown in extracts.
-func (e *Execution) fillOutput(res session.Result, kept filed) {
+func (e *Execution) fillOutput(res session.Result, kept execution.Filed) {
 	stdout, stderr := strings.ToValidUTF8(res.Stdout, "\uFFFD"), strings.ToValidUTF8(res.Stderr, "\uFFFD")
 	forOut, forErr := shares(stdout, stderr, maxOutput)
-	if kept.stdout.path != "" {
+	if kept.Stdout.Path != "" {
 		forOut = min(forOut, previewOutput)
 	}
-	if kept.stderr.path != "" {
+	if kept.Stderr.Path != "" {
 		forErr = min(forErr, previewOutput)
 	}
-	e.Stdout, e.Stderr = kept.stdout.cut(stdout, res.StdoutStream.Bytes, forOut), kept.stderr.cut(stderr, res.StderrStream.Bytes, forErr)
+	e.Stdout, e.Stderr = cutFiled(kept.Stdout, stdout, res.StdoutStream.Bytes, forOut), cutFiled(kept.Stderr, stderr, res.StderrStream.Bytes, forErr)
 	e.StdoutTruncated = e.StdoutTruncated || e.Stdout != stdout
 	e.StderrTruncated = e.StderrTruncated || e.Stderr != stderr
 }

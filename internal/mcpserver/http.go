@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/fault"
+	"paddock/internal/mcpserver/execution"
 	"paddock/internal/session"
 )
 
@@ -75,7 +76,7 @@ type Handler struct {
 	sessions sessions
 	bodies   bodies
 	kept     archive
-	tasks    *tasks // nil: there are none
+	tasks    *execution.Tasks // nil: there are none
 
 	legacy, modern, plain http.Handler // the SDK's
 
@@ -102,7 +103,7 @@ func (s *Server) Handler(config HTTPConfig) (*Handler, error) {
 	h.draining, h.drain = context.WithCancelCause(h.ctx)
 	if config.TasksDir != "" {
 		var err error
-		if h.tasks, err = openTasks(h.ctx, config.TasksDir, s.log); err != nil {
+		if h.tasks, err = execution.OpenTasks(h.ctx, config.TasksDir, s.log); err != nil {
 			return nil, err
 		}
 	}
@@ -132,7 +133,7 @@ func changed(o mcp.StreamableHTTPOptions, change func(*mcp.StreamableHTTPOptions
 
 // Drain ends the streams by which clients only listen. Calls go on.
 func (h *Handler) Drain() {
-	h.drain(errDraining)
+	h.drain(execution.ErrDraining)
 	h.drained.Store(time.Now().UnixNano())
 }
 
@@ -141,15 +142,14 @@ func (h *Handler) Drain() {
 // sessions. It waits until the tasks are on disk.
 func (h *Handler) Close() {
 	if at := h.drained.Load(); h.tasks != nil && at != 0 {
-		h.tasks.waitUntil(time.Unix(0, at).Add(h.config.Grace))
+		h.tasks.WaitUntil(time.Unix(0, at).Add(h.config.Grace))
 	}
-	h.close(errDraining)
+	h.close(execution.ErrDraining)
 	for _, m := range h.sessions.all() {
 		h.end(m)
 	}
 	if h.tasks != nil {
-		h.tasks.running.Wait()
-		h.tasks.close()
+		h.tasks.Close()
 	}
 }
 
@@ -255,7 +255,7 @@ func (h *Handler) postModern(w http.ResponseWriter, r *http.Request, m *message,
 	case h.callsOurs(r, m):
 		h.call(w, r, m, nil)
 	case h.tasks != nil && taskMethods[m.Method]:
-		h.tasks.serve(w, r, m, owner)
+		h.serveTask(w, r, m, owner)
 	case m.Method == "subscriptions/listen":
 		h.listen(w, r, h.modern)
 	default:

@@ -9,6 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/fault"
+	"paddock/internal/mcpserver/execution"
 )
 
 const (
@@ -58,7 +59,7 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request, m *message, ms *m
 	case ms != nil && ms.asks && a.canStream:
 		c.asker = h.server.elicitOverStream(a)
 	case m.isModern() && m.Params.Meta.Capabilities.elicits():
-		c.inputs = &inputResponses{}
+		c.inputs = &execution.InputResponses{}
 	}
 	defer context.AfterFunc(r.Context(), func() {
 		if cause := context.Cause(r.Context()); cause != context.Canceled { // the server has a reason: the client is there
@@ -81,7 +82,7 @@ func (h *Handler) asTask(ctx context.Context, a *reply, c *call, t tool, from Ca
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	c.notify, c.inputs = nil, nil // a task has its status instead
-	c.task = &taskAsks{news: make(chan struct{}, 1), elicits: m.Params.Meta.Capabilities.elicits() && h.server.config.AskClient}
+	c.task = execution.NewTaskQuestions(m.Params.Meta.Capabilities.elicits() && h.server.config.AskClient)
 	done := make(chan *mcp.CallToolResult, 1)
 	go func() { done <- c.serve(work, t, from, m.Params.Arguments) }()
 	timeout := h.config.TaskAfter
@@ -96,7 +97,7 @@ func (h *Handler) asTask(ctx context.Context, a *reply, c *call, t tool, from Ca
 		a.result(res)
 		return
 	case <-timer.C:
-	case <-c.task.news: // a person may take their time
+	case <-c.task.News(): // a person may take their time
 	}
 	if !stop() { // it is being stopped
 		a.result(<-done)
@@ -108,7 +109,8 @@ func (h *Handler) asTask(ctx context.Context, a *reply, c *call, t tool, from Ca
 		a.result(failure(err))
 		return
 	}
-	created, err := h.tasks.create(owner.Owner, t.definition.Name, cancel, done, c.task)
+	result := func() json.RawMessage { return wireOf(<-done).appendTo(nil) }
+	created, err := h.tasks.Create(owner.Owner, t.definition.Name, cancel, result, c.task)
 	if err != nil { // then the client waits for it after all
 		h.server.log.Warn("a call cannot become a task", "cause", err)
 		defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()

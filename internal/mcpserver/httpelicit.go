@@ -5,7 +5,30 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"paddock/internal/approval"
+	"paddock/internal/mcpserver/execution"
 )
+
+// elicitOverStream asks on the stream of an HTTP reply.
+func (s *Server) elicitOverStream(r *reply) execution.Elicitor {
+	return func(ctx context.Context, a approval.Approval) execution.Verdict {
+		data, err := r.ask(ctx, "elicitation/create", execution.Question(a))
+		var res mcp.ElicitResult
+		if err == nil {
+			err = json.Unmarshal(data, &res)
+		}
+		if err != nil {
+			if ctx.Err() == nil {
+				s.log.InfoContext(ctx, "a client could not be asked", "approval", a.ID, "cause", err)
+			}
+			return execution.Dismissed
+		}
+		return execution.VerdictOf(a, &res)
+	}
+}
 
 // reaction is what a client answers to a request of ours.
 type reaction struct {

@@ -9,6 +9,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	parsing "github.com/segmentio/encoding/json"
+
+	"paddock/internal/mcpserver/execution"
 )
 
 // tasksExtension is what a client declares that knows tasks.
@@ -74,7 +76,7 @@ func (c *capabilities) quirks(i *mcp.Implementation) quirks {
 }
 
 // elicits tells whether a client that declares this can ask its user.
-func (c *capabilities) elicits() bool { return c != nil && supportsElicitation(c.Elicitation) }
+func (c *capabilities) elicits() bool { return c != nil && execution.CanElicit(c.Elicitation) }
 
 func (m *message) isModern() bool { return isModern(m.Params.Meta.Version) }
 

@@ -306,7 +306,7 @@ func (h *Handler) sweep() {
 		case now := <-tick.C:
 			h.kept.sweep(now)
 			if h.tasks != nil {
-				h.tasks.sweep(now)
+				h.tasks.Sweep(now)
 			}
 			for _, m := range h.sessions.all() {
 				m.forgetStreams(now)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/html"
 
 	"paddock/internal/fault"
+	"paddock/internal/mcpserver/execution"
 	"paddock/internal/membudget"
 	"paddock/internal/picture"
 	"paddock/internal/sandbox"
@@ -27,13 +28,6 @@ const (
 	// of the largest that are read takes a tenth of it.
 	previewTime = 3 * time.Second
 )
-
-// filed is what of a run's output became files.
-type filed struct {
-	displays       map[int]place // by their place in the list
-	noPictures     bool          // pictures are in files alone
-	stdout, stderr place
-}
 
 // lostIn tells of a stream that something of it is gone; "": nothing is. stopped: the
 // program was, because it printed so much.
@@ -51,39 +45,31 @@ func lostIn(stream string, p session.Stream, stopped bool) string {
 	return fmt.Sprintf("The program printed %d bytes to %s: %s. Write large output to a file in /workspace.", p.Bytes, stream, kept)
 }
 
-// place tells where something is; the zero value: nowhere.
-type place struct {
-	path    string
-	problem string // why it could not be written
-	smaller []byte // a picture as a smaller PNG; nil: there is none
-	part    bool   // of a stream it has the beginning and the end
-}
-
 // holds says what of a stream is there.
-func (f place) holds() string {
-	if f.part {
+func holds(f execution.Place) string {
+	if f.Part {
 		return "its beginning and its end are"
 	}
 	return "all of it is"
 }
 
 // roomForPictures is how many bytes of pictures are shown.
-func (f filed) roomForPictures() int {
-	if f.noPictures {
+func roomForPictures(f execution.Filed) int {
+	if f.NoPictures {
 		return 0
 	}
 	return maxPicturesRoom
 }
 
-// cut makes what is kept of a stream of so many bytes about most bytes long, and says where
+// cutFiled makes what is kept of a stream of so many bytes about most bytes long, and says where
 // all of it is.
-func (f place) cut(s string, all int64, most int) string {
+func cutFiled(f execution.Place, s string, all int64, most int) string {
 	how := seeAll
 	switch {
-	case f.path != "":
-		how = f.holds() + " in " + f.path + ": read_file it in parts (offset, limit), or search_files"
-	case f.problem != "":
-		how = "it could not be written to a file: " + f.problem
+	case f.Path != "":
+		how = holds(f) + " in " + f.Path + ": read_file it in parts (offset, limit), or search_files"
+	case f.Problem != "":
+		how = "it could not be written to a file: " + f.Problem
 	}
 	return cutWith(s, all, most, how)
 }
@@ -93,7 +79,7 @@ type shrinkFunc func(data []byte) []byte
 
 // putAway has what of a run's output is too large for its result written into files,
 // and the owner's pictures made smaller.
-func (s *Server) putAway(ctx context.Context, owner session.Owner, res session.Result, put session.PutFunc) filed {
+func (s *Server) putAway(ctx context.Context, owner session.Owner, res session.Result, put session.PutFunc) execution.Filed {
 	noPictures := false
 	if err := membudget.Hold(ctx, heldBy(res)); err != nil {
 		s.log.Warn("the pictures of a result are in files alone", "owner", owner, "cause", fault.CauseOf(err))
@@ -123,41 +109,41 @@ func heldBy(res session.Result) int64 {
 }
 
 // putAway writes what of a run's output is too large for its result into files.
-func putAway(res session.Result, put session.PutFunc, noPictures bool, shrink shrinkFunc) filed {
-	kept := filed{displays: map[int]place{}, noPictures: noPictures}
-	write := func(name string, data []byte) (f place) {
+func putAway(res session.Result, put session.PutFunc, noPictures bool, shrink shrinkFunc) execution.Filed {
+	kept := execution.Filed{Displays: map[int]execution.Place{}, NoPictures: noPictures}
+	write := func(name string, data []byte) (f execution.Place) {
 		var err error
-		if f.path, err = put(name, data); err != nil {
-			f.problem = fault.ProblemOf(err).Message
+		if f.Path, err = put(name, data); err != nil {
+			f.Problem = fault.ProblemOf(err).Message
 		}
 		return f
 	}
-	printed := func(name, text string, most int, p session.Stream) place {
+	printed := func(name, text string, most int, p session.Stream) execution.Place {
 		switch {
 		case p.Path != "":
-			return place{path: p.Path, part: p.Problem != ""}
+			return execution.Place{Path: p.Path, Part: p.Problem != ""}
 		case p.Problem != "":
-			return place{problem: p.Problem}
+			return execution.Place{Problem: p.Problem}
 		case len(text) > most:
 			f := write(name, []byte(text))
-			f.part = p.LeftOut > 0
+			f.Part = p.LeftOut > 0
 			return f
 		}
-		return place{}
+		return execution.Place{}
 	}
 	forOut, forErr := shares(res.Stdout, res.Stderr, maxOutput)
-	kept.stdout = printed("stdout.txt", res.Stdout, forOut, res.StdoutStream)
-	kept.stderr = printed("stderr.txt", res.Stderr, forErr, res.StderrStream)
-	for k, s := range showAll(res.Session, res.Execution, res.Displays, kept.roomForPictures()) {
+	kept.Stdout = printed("stdout.txt", res.Stdout, forOut, res.StdoutStream)
+	kept.Stderr = printed("stderr.txt", res.Stderr, forErr, res.StderrStream)
+	for k, s := range showAll(res.Session, res.Execution, res.Displays, roomForPictures(kept)) {
 		if !s.large {
 			continue
 		}
 		data := res.Displays[k].Data
 		f := write(fmt.Sprintf("%d%s", k+1, extension(s.MIMEType)), data)
-		if f.path != "" && s.small {
-			f.smaller = shrink(data)
+		if f.Path != "" && s.small {
+			f.Smaller = shrink(data)
 		}
-		kept.displays[k] = f
+		kept.Displays[k] = f
 	}
 	return kept
 }
@@ -185,16 +171,16 @@ func extension(kind string) string {
 	return "." + sub
 }
 
-// apply makes of a display that is too large what is shown of one in a file.
-func (f place) apply(s *shown, d sandbox.Display) {
-	if f.problem != "" {
-		s.Problem += "; it could not be written to a file: " + f.problem
+// showFiled makes of a display that is too large what is shown of one in a file.
+func showFiled(f execution.Place, s *shown, d sandbox.Display) {
+	if f.Problem != "" {
+		s.Problem += "; it could not be written to a file: " + f.Problem
 	}
-	if f.path == "" {
+	if f.Path == "" {
 		return
 	}
-	s.Path, s.Problem, s.Text, s.image = f.path, "", "", f.smaller
-	if f.smaller != nil {
+	s.Path, s.Problem, s.Text, s.image = f.Path, "", "", f.Smaller
+	if f.Smaller != nil {
 		s.shownAs = "image/png"
 	} else if !s.small {
 		s.Text = previewOf(s.MIMEType, d.Data)

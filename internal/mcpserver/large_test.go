@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"paddock/internal/fault"
+	"paddock/internal/mcpserver/execution"
 	"paddock/internal/picture"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
@@ -37,7 +38,7 @@ func shrink(data []byte) []byte {
 }
 
 // away is putAway into a map.
-func away(res session.Result) (filed, map[string][]byte) {
+func away(res session.Result) (execution.Filed, map[string][]byte) {
 	files := map[string][]byte{}
 	return putAway(res, func(name string, data []byte) (string, error) {
 		files[name] = data

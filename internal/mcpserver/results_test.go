@@ -14,6 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"paddock/internal/mcpserver/execution"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
 )
@@ -209,7 +210,7 @@ func TestEachClientGetsTheFormItShows(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			e, shown := describe(ran("printed\n", "", test.displays...), filed{})
+			e, shown := describe(ran("printed\n", "", test.displays...), execution.Filed{})
 			a := answer{data: encoded(e), texts: e.texts(), shown: shown}
 			extensions := map[string]any{appsExtension: map[string]any{"mimeTypes": []any{"text/html;profile=mcp-app"}}}
 			if test.client == "mastra" { // its name is its user's to choose

@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/fault"
+	"paddock/internal/mcpserver/execution"
 	"paddock/internal/microsandbox"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
@@ -156,7 +157,7 @@ func (c *call) runInSandbox(ctx context.Context, name microsandbox.Name, req mic
 	if err != nil {
 		return res, a, err
 	}
-	var kept filed
+	var kept execution.Filed
 	req.Limit, req.QueueTimeout = maxOutput, queueTimeout
 	req.Started = func(execution string) { c.execution = execution }
 	req.Ended = func(res session.Result, put session.PutFunc) { kept = c.server.putAway(ctx, c.bound.Owner, res, put) }
@@ -174,12 +175,12 @@ func (c *call) runInSandbox(ctx context.Context, name microsandbox.Name, req mic
 	ran := res.Result
 	for _, s := range []struct {
 		name   string
-		file   place
+		file   execution.Place
 		text   string
 		stream session.Stream
-	}{{"stdout", kept.stdout, ran.Stdout, ran.StdoutStream}, {"stderr", kept.stderr, ran.Stderr, ran.StderrStream}} {
-		if s.file.path != "" {
-			res.Output = append(res.Output, microsandbox.Line{Stream: "stderr", Text: fmt.Sprintf("[%d bytes were printed to %s: %s in %s]", max(s.stream.Bytes, int64(len(s.text))), s.name, s.file.holds(), s.file.path)})
+	}{{"stdout", kept.Stdout, ran.Stdout, ran.StdoutStream}, {"stderr", kept.Stderr, ran.Stderr, ran.StderrStream}} {
+		if s.file.Path != "" {
+			res.Output = append(res.Output, microsandbox.Line{Stream: "stderr", Text: fmt.Sprintf("[%d bytes were printed to %s: %s in %s]", max(s.stream.Bytes, int64(len(s.text))), s.name, holds(s.file), s.file.Path)})
 		}
 		if lost := lostIn(s.name, s.stream, ran.Exit.Cause == sandbox.OutputExceeded); lost != "" {
 			res.Output = append(res.Output, microsandbox.Line{Stream: "stderr", Text: "[" + lost + "]"})

@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -26,6 +25,7 @@ import (
 	"paddock/internal/bindings/broker"
 	"paddock/internal/fault"
 	"paddock/internal/helper"
+	"paddock/internal/mcpserver/execution"
 	"paddock/internal/membudget"
 	"paddock/internal/microsandbox"
 	"paddock/internal/pkgproxy/install"
@@ -117,12 +117,7 @@ type Server struct {
 	defaults   defaults
 	passing    passing
 	skills     skillEntries
-	executions executions
-	resuming   atomic.Bool // somebody is there for what waits
-
-	ctx  context.Context // ends with Close
-	stop context.CancelCauseFunc
-	jobs sync.WaitGroup // begun with mu held, so that none is after Close
+	executions *execution.Registry
 
 	mu       sync.Mutex // guards what follows
 	variants map[string]*mcp.Server
@@ -138,7 +133,12 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{config: config, log: config.Log, tools: map[string]tool{}, sets: map[string][]string{}, variants: map[string]*mcp.Server{}}
-	s.ctx, s.stop = context.WithCancelCause(context.Background())
+	s.executions = execution.NewRegistry(execution.Config{
+		Approvals: config.Approvals, Waiting: config.Sessions.WaitingRuns, Log: s.log,
+		Unattended: func(owner session.Owner, id session.ID, execution string) execution.Unattended {
+			return unattended{&call{server: s, bound: Bound{Owner: owner}, session: id, execution: execution}}
+		},
+	})
 	runtimes := config.Sessions.Runtimes(context.Background())
 	if s.instructions, s.aloneInstructions = config.Instructions, config.Instructions; s.instructions == "" {
 		s.instructions, s.aloneInstructions = s.describe(runtimes, false), s.describe(runtimes, true)

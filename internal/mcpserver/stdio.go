@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/fault"
+	"paddock/internal/mcpserver/execution"
 	"paddock/internal/session"
 )
 
@@ -30,8 +31,6 @@ const lastAnswersTime = 30 * time.Second
 // listenerRest is how often it is looked in that time whether anybody can still
 // read the answers.
 const listenerRest = 100 * time.Millisecond
-
-var errDraining = fault.New(fault.Cancelled, "paddock is shutting down")
 
 // ServeStdio serves the local user over a pair of streams, one message on each
 // line, and closes both. It returns nil when the input has ended and what came
@@ -57,7 +56,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteC
 	case <-l.ended: // the input, and what came is answered: the SDK cancels the rest
 	case <-ctx.Done():
 		l.deafen()
-		drain(errDraining)
+		drain(execution.ErrDraining)
 		l.waitAnswered(drainTime, listenerRest)
 		go ss.Close() // waits for handlers, so it is not waited for
 	}
@@ -285,7 +284,7 @@ func (l *lines) pass(m jsonrpc.Message) bool {
 	case <-l.deaf:
 	}
 	if req, ok := m.(*jsonrpc.Request); ok && req.IsCall() {
-		no := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fault.ProblemOf(errDraining).Line()}
+		no := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fault.ProblemOf(execution.ErrDraining).Line()}
 		return l.Write(context.Background(), &jsonrpc.Response{ID: req.ID, Error: no}) == nil
 	}
 	return true

@@ -125,12 +125,16 @@ func TestATaskIsItsOwners(t *testing.T) {
 func TestATaskSurvivesARestart(t *testing.T) {
 	dir := t.TempDir()
 	c := HTTPConfig{TasksDir: dir, TaskAfter: 20 * time.Millisecond}
-	s, h, url, release := held(t, c)
+	s, _, url, release := held(t, c)
 	done, cut := asTask(t, url, "x = call('wait', '')\nprint('kept')"), asTask(t, url, "sleep(600)")
 	release()
 	settled(t, url, done)
 	if err := os.WriteFile(filepath.Join(dir, strings.Repeat("A", 26)+".json"), []byte(`{"id":`), 0o600); err != nil {
 		t.Fatal(err)
+	}
+	locks, err := filepath.Glob(filepath.Join(dir, "lock-*"))
+	if err != nil || len(locks) != 1 {
+		t.Fatalf("the process has the locks %v, %v", locks, err)
 	}
 	_, beside := overHTTP(t, s, c) // another process on the folder
 	if _, res, _ := ofTask(t, url, "tasks/get", cut); res["status"] != "working" {
@@ -139,7 +143,9 @@ func TestATaskSurvivesARestart(t *testing.T) {
 	if _, res, _ := ofTask(t, beside, "tasks/get", done); res["status"] != "completed" {
 		t.Errorf("to another process it is %v", res)
 	}
-	h.tasks.unlock() // as when it is killed
+	if err := os.Remove(locks[0]); err != nil { // then it is nobody's, as when its process is killed
+		t.Fatal(err)
+	}
 	_, again := overHTTP(t, s, c)
 	if res := settled(t, again, done); res["status"] != "completed" || !strings.Contains(fmt.Sprint(res["result"]), "kept") {
 		t.Errorf("the one that had ended is %v", res)

@@ -16,6 +16,7 @@ import (
 
 	"paddock/internal/bindings/broker"
 	"paddock/internal/fault"
+	"paddock/internal/mcpserver/execution"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
 	"paddock/internal/telemetry"
@@ -131,10 +132,10 @@ type call struct {
 	quirks quirks
 	// notify tells the client how far the call has come; nil: nobody asked.
 	notify func(done float64, message string)
-	meta   map[string]any  // the request's _meta
-	asker  elicitor        // how its user is asked while the call is answered; nil: not so
-	inputs *inputResponses // how else; nil: not so either
-	task   *taskAsks       // what a call that may become a task asks; nil: it cannot
+	meta   map[string]any            // the request's _meta
+	asker  execution.Elicitor        // how its user is asked while the call is answered; nil: not so
+	inputs *execution.InputResponses // how else; nil: not so either
+	task   *execution.TaskQuestions  // what a call that may become a task asks; nil: it cannot
 
 	session   session.ID // for the log, once it is known
 	execution string
@@ -155,18 +156,6 @@ func (s *Server) handler(t tool) mcp.ToolHandler {
 		}
 		s.askBy(c, req)
 		return c.serve(ctx, t, callerOf(req), req.Params.Arguments), nil
-	}
-}
-
-// askBy says how a request's client can be asked about calls, if it can.
-func (s *Server) askBy(c *call, req *mcp.CallToolRequest) {
-	can := req.ClientCapabilities()
-	switch {
-	case can == nil || !supportsElicitation(can.Elicitation):
-	case isModern(req.ProtocolVersion()):
-		c.inputs = &inputResponses{responses: req.Params.InputResponses, state: req.Params.RequestState}
-	default:
-		c.asker = s.elicitOverSession(req.Session)
 	}
 }
 

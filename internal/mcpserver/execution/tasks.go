@@ -1,4 +1,4 @@
-package mcpserver
+package execution
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,7 +17,6 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/blob"
 	"paddock/internal/fault"
@@ -57,19 +55,16 @@ const (
 	taskCancelled = "cancelled"
 )
 
-// taskMethods are those of the tasks extension.
-var taskMethods = map[string]bool{"tasks/get": true, "tasks/update": true, "tasks/cancel": true}
-
 var (
 	errTaskCancelled = fault.New(fault.Cancelled, "the task was cancelled")
 	taskID           = regexp.MustCompile(`^[A-Z2-7]{26}$`)
 )
 
-// tasks are the calls that took longer than their clients waited for (the
+// Tasks are the calls that took longer than their clients waited for (the
 // extension io.modelcontextprotocol/tasks). Each is a file: a task that a client
 // has heard of is there after a restart, with its result or as one that failed.
 // It is safe for concurrent use.
-type tasks struct {
+type Tasks struct {
 	dir string
 	log *slog.Logger
 	ctx context.Context // what runs is cancelled at its end
@@ -87,8 +82,8 @@ type task struct {
 	taskRecord
 	cancel    context.CancelCauseFunc // nil: it has ended
 	cancelled bool
-	bytes     int64     // of its file
-	asks      *taskAsks // what it asks while it runs; nil: nothing
+	bytes     int64          // of its file
+	asks      *TaskQuestions // what it asks while it runs; nil: nothing
 }
 
 // taskRecord is a task's file.
@@ -110,14 +105,14 @@ type taskError struct {
 	Message string `json:"message"`
 }
 
-// openTasks reads the tasks of a folder, which is made when it is not there.
+// OpenTasks reads the tasks of a folder, which is made when it is not there.
 // What ran in a process that has ended has failed; what runs in another one is
 // that one's.
-func openTasks(ctx context.Context, dir string, log *slog.Logger) (*tasks, error) {
+func OpenTasks(ctx context.Context, dir string, log *slog.Logger) (*Tasks, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the tasks' folder: %w", err)
 	}
-	t := &tasks{dir: dir, log: log, ctx: ctx, byID: map[string]*task{}, writer: rand.Text()}
+	t := &Tasks{dir: dir, log: log, ctx: ctx, byID: map[string]*task{}, writer: rand.Text()}
 	var err error
 	if t.unlock, err = lock.Try(t.lockOf(t.writer), os.O_CREATE|os.O_RDWR); err != nil || t.unlock == nil {
 		return nil, fault.New(fault.Unavailable, "the tasks' folder cannot be used").WithHint("check that %s can be written", dir).WithCause(err)
@@ -156,7 +151,7 @@ func openTasks(ctx context.Context, dir string, log *slog.Logger) (*tasks, error
 }
 
 // removeLeft removes a file that is not a task, if its process has ended.
-func (t *tasks) removeLeft(e fs.DirEntry) {
+func (t *Tasks) removeLeft(e fs.DirEntry) {
 	if writer, ok := strings.CutPrefix(e.Name(), taskLock); ok {
 		t.dead(writer) // removes it
 		return
@@ -167,10 +162,10 @@ func (t *tasks) removeLeft(e fs.DirEntry) {
 	}
 }
 
-func (t *tasks) lockOf(writer string) string { return filepath.Join(t.dir, taskLock+writer) }
+func (t *Tasks) lockOf(writer string) string { return filepath.Join(t.dir, taskLock+writer) }
 
 // dead reports whether a process has ended: its lock can be had. The lock's file goes.
-func (t *tasks) dead(writer string) bool {
+func (t *Tasks) dead(writer string) bool {
 	if writer == t.writer {
 		return false
 	}
@@ -186,16 +181,18 @@ func (t *tasks) dead(writer string) bool {
 	return true
 }
 
-// close lets go of what shows that this process lives.
-func (t *tasks) close() {
+// Close waits for what runs, which the end of the context stops, and lets go of what shows
+// that this process lives.
+func (t *Tasks) Close() {
+	t.running.Wait()
 	t.unlock()
 	_ = os.Remove(t.lockOf(t.writer)) // the next process does it too
 }
 
-// create makes a task of a call that runs: done gives its result, once, and asks what it
-// asks meanwhile. When
-// create returns, the task is on disk.
-func (t *tasks) create(owner session.Owner, tool string, cancel context.CancelCauseFunc, done <-chan *mcp.CallToolResult, asks *taskAsks) (map[string]any, error) {
+// Create makes a task of a call that runs: result waits for its result, as JSON, and asks
+// are its questions meanwhile. It gives what the call is answered. When Create returns, the
+// task is on disk.
+func (t *Tasks) Create(owner session.Owner, tool string, cancel context.CancelCauseFunc, result func() json.RawMessage, asks *TaskQuestions) (map[string]any, error) {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	k := &task{taskRecord: taskRecord{ID: rand.Text(), Owner: owner, Writer: t.writer, Tool: tool, Status: taskWorking, Created: now, Updated: now}, cancel: cancel, asks: asks}
 	t.mu.Lock()
@@ -207,40 +204,37 @@ func (t *tasks) create(owner session.Owner, tool string, cancel context.CancelCa
 		return nil, fault.New(fault.Unavailable, "the task cannot be kept").WithCause(err)
 	}
 	t.byID[k.ID] = k
-	t.running.Go(func() { t.follow(k, done) })
+	t.running.Go(func() { t.follow(k, result) })
 	res := k.fields()
 	res["resultType"] = "task"
 	return res, nil
 }
 
 // follow waits for a task's result.
-func (t *tasks) follow(k *task, done <-chan *mcp.CallToolResult) {
+func (t *Tasks) follow(k *task, result func() json.RawMessage) {
 	cancel := k.cancel
 	stop := context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })
-	res := <-done
+	res := result()
 	stop()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	cancel(nil)
 	k.cancel = nil
-	status, result := taskCompleted, wireOf(res)
-	out := &result
+	status := taskCompleted
 	if k.cancelled {
-		status, out = taskCancelled, nil
+		status, res = taskCancelled, nil
 	}
-	if err := t.settle(k, status, out); err != nil {
+	if err := t.settle(k, status, res); err != nil {
 		t.log.Error("a task's result cannot be kept", "task", k.ID, "cause", err)
 		k.Status, k.Error = taskFailed, &taskError{jsonrpc.CodeInternalError, "the result could not be kept"}
 	}
 }
 
 // settle writes how a task ended; t.mu is held, or nobody else has t yet.
-func (t *tasks) settle(k *task, status string, result *wireResult) error {
+func (t *Tasks) settle(k *task, status string, result json.RawMessage) error {
 	k.Status, k.Updated = status, time.Now().UTC().Truncate(time.Millisecond)
 	record := k.taskRecord
-	if result != nil {
-		record.Result = result.appendTo(nil)
-	}
+	record.Result = result
 	k.bytes = int64(len(record.Result))
 	t.fit(k)
 	return t.write(record)
@@ -248,7 +242,7 @@ func (t *tasks) settle(k *task, status string, result *wireResult) error {
 
 // fit forgets the oldest ended tasks of k's owner that are too many bytes with
 // it.
-func (t *tasks) fit(k *task) {
+func (t *Tasks) fit(k *task) {
 	var ended []*task
 	bytes := k.bytes
 	for _, other := range t.byID {
@@ -266,8 +260,8 @@ func (t *tasks) fit(k *task) {
 	}
 }
 
-// sweep forgets what is over its time.
-func (t *tasks) sweep(now time.Time) {
+// Sweep forgets what is over its time.
+func (t *Tasks) Sweep(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, k := range t.byID {
@@ -277,8 +271,8 @@ func (t *tasks) sweep(now time.Time) {
 	}
 }
 
-// waitUntil waits for what runs, but not beyond that time.
-func (t *tasks) waitUntil(end time.Time) {
+// WaitUntil waits for what runs, but not beyond that time.
+func (t *Tasks) WaitUntil(end time.Time) {
 	done := make(chan struct{})
 	go func() { t.running.Wait(); close(done) }()
 	select {
@@ -288,7 +282,7 @@ func (t *tasks) waitUntil(end time.Time) {
 }
 
 // makeRoom forgets what is over its time, and refuses more than mostTasks.
-func (t *tasks) makeRoom(owner session.Owner, now time.Time) error {
+func (t *Tasks) makeRoom(owner session.Owner, now time.Time) error {
 	var own []*task
 	for _, k := range t.byID {
 		if k.cancel == nil && now.Sub(k.Created) > taskTTL {
@@ -306,16 +300,16 @@ func (t *tasks) makeRoom(owner session.Owner, now time.Time) error {
 	return f
 }
 
-func (t *tasks) forget(k *task) {
+func (t *Tasks) forget(k *task) {
 	delete(t.byID, k.ID)
 	if err := os.Remove(t.path(k.ID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.log.Warn("a task cannot be removed", "task", k.ID, "cause", err)
 	}
 }
 
-func (t *tasks) path(id string) string { return filepath.Join(t.dir, id+".json") }
+func (t *Tasks) path(id string) string { return filepath.Join(t.dir, id+".json") }
 
-func (t *tasks) read(id string) (r taskRecord, err error) {
+func (t *Tasks) read(id string) (r taskRecord, err error) {
 	data, err := os.ReadFile(t.path(id))
 	if err == nil {
 		err = json.Unmarshal(data, &r)
@@ -324,7 +318,13 @@ func (t *tasks) read(id string) (r taskRecord, err error) {
 }
 
 // write puts a record in place, whole or not at all.
-func (t *tasks) write(r taskRecord) error { return blob.WriteFile(blob.OS, t.path(r.ID), encoded(r)) }
+func (t *Tasks) write(r taskRecord) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encoding a task: %w", err)
+	}
+	return blob.WriteFile(blob.OS, t.path(r.ID), data)
+}
 
 // fields are what every answer about a task holds.
 func (k *task) fields() map[string]any {
@@ -334,71 +334,64 @@ func (k *task) fields() map[string]any {
 	}
 }
 
-// serve answers one request of the extension.
-func (t *tasks) serve(w http.ResponseWriter, r *http.Request, m *message, owner session.Owner) {
-	result, no := t.answer(r, m, owner)
-	w.Header().Set("Content-Type", "application/json")
-	if no != nil {
-		w.WriteHeader(http.StatusBadRequest)
-		_, _ = w.Write(encoded(map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": no})) // who is gone needs no answer
-		return
-	}
-	result["resultType"] = "complete"
-	_, _ = w.Write(encoded(response{JSONRPC: "2.0", ID: m.ID, Result: result}))
-}
-
-func (t *tasks) answer(r *http.Request, m *message, owner session.Owner) (map[string]any, *jsonrpc.Error) {
-	meta := m.Params.Meta
-	switch {
-	case m.ID == nil:
-		return nil, &jsonrpc.Error{Code: codeInvalidRequest, Message: "invalid request: it has no id"}
-	case meta.Version != modern, meta.Capabilities == nil:
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid params: _meta says neither the protocol's version nor the client's capabilities"}
-	case r.Header.Get(headerVersion) != modern, r.Header.Get(headerMethod) != m.Method, r.Header.Get(headerName) != m.Params.TaskID:
-		return nil, &jsonrpc.Error{Code: mcp.CodeHeaderMismatch, Message: fmt.Sprintf("%s, %s and %s do not repeat what the body says", headerVersion, headerMethod, headerName)}
-	case !m.knowsTasks():
-		return nil, &jsonrpc.Error{
-			Code: mcp.CodeMissingRequiredClientCapabilities, Message: "the client did not declare " + tasksExtension,
-			Data: encoded(map[string]any{"requiredCapabilities": map[string]any{"extensions": map[string]any{tasksExtension: map[string]any{}}}}),
-		}
-	}
+// Get is a task with what came of it, as tasks/get answers.
+func (t *Tasks) Get(owner session.Owner, id string) (map[string]any, *jsonrpc.Error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	k := t.find(m.Params.TaskID)
-	if k == nil || k.Owner != owner { // what is another owner's does not exist
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no such task"}
+	k := t.findLocked(owner, id)
+	if k == nil {
+		return nil, noTask()
 	}
-	switch m.Method {
-	case "tasks/get":
-		return t.get(k)
-	case "tasks/update":
-		if no := k.asks.hear(m.Params.Responses); no != nil {
-			return nil, no
-		}
-	case "tasks/cancel":
-		if k.cancel != nil {
-			k.cancelled = true
-			k.cancel(errTaskCancelled)
-		}
-	}
-	return map[string]any{}, nil
+	return t.getLocked(k)
 }
 
-// find gives a task, also one of another process's, which only that one can
-// cancel; nil: there is none. t.mu is held.
-func (t *tasks) find(id string) *task {
-	if k := t.byID[id]; k != nil || !taskID.MatchString(id) {
-		return k
+// Answer takes what the client's user said about what a task asks, as tasks/update gives it.
+func (t *Tasks) Answer(owner session.Owner, id string, responses json.RawMessage) *jsonrpc.Error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := t.findLocked(owner, id)
+	if k == nil {
+		return noTask()
 	}
-	r, err := t.read(id)
-	if err != nil || r.ID != id {
+	return k.asks.hear(responses)
+}
+
+// Cancel stops what a task runs.
+func (t *Tasks) Cancel(owner session.Owner, id string) *jsonrpc.Error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := t.findLocked(owner, id)
+	if k == nil {
+		return noTask()
+	}
+	if k.cancel != nil {
+		k.cancelled = true
+		k.cancel(errTaskCancelled)
+	}
+	return nil
+}
+
+func noTask() *jsonrpc.Error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no such task"}
+}
+
+// findLocked gives an owner's task, also one of another process's, which only that one can
+// cancel; nil: there is none. What is another owner's does not exist.
+func (t *Tasks) findLocked(owner session.Owner, id string) *task {
+	k := t.byID[id]
+	if k == nil && taskID.MatchString(id) {
+		if r, err := t.read(id); err == nil && r.ID == id {
+			k = &task{taskRecord: r}
+		}
+	}
+	if k == nil || k.Owner != owner {
 		return nil
 	}
-	return &task{taskRecord: r}
+	return k
 }
 
-// get is a task with what came of it; t.mu is held.
-func (t *tasks) get(k *task) (map[string]any, *jsonrpc.Error) {
+// getLocked is Get of a task.
+func (t *Tasks) getLocked(k *task) (map[string]any, *jsonrpc.Error) {
 	res := k.fields()
 	switch k.Status {
 	case taskWorking:

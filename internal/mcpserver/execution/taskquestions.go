@@ -1,4 +1,4 @@
-package mcpserver
+package execution
 
 import (
 	"encoding/json"
@@ -15,28 +15,36 @@ import (
 // taskInput is the state of a task that a person is needed for.
 const taskInput = "input_required"
 
-// taskAsks are the questions of a call that may become a task. A task goes on for as long
+// TaskQuestions are the questions of a call that may become a task. A task goes on for as long
 // as it takes somebody to decide.
-type taskAsks struct {
-	news    chan struct{} // holds a token when there is a new one
-	elicits bool          // the client can ask its user
-	pursuit atomic.Pointer[execution]
+type TaskQuestions struct {
+	news      chan struct{} // holds a token when there is a new one
+	elicits   bool          // the client can ask its user
+	execution atomic.Pointer[Execution]
 }
 
+// NewTaskQuestions makes those of one call, whose client can ask its user or not.
+func NewTaskQuestions(elicits bool) *TaskQuestions {
+	return &TaskQuestions{news: make(chan struct{}, 1), elicits: elicits}
+}
+
+// News holds a token when there is a new question.
+func (t *TaskQuestions) News() <-chan struct{} { return t.news }
+
 // open are the calls that wait for a person now.
-func (t *taskAsks) open() []approval.Approval {
+func (t *TaskQuestions) open() []approval.Approval {
 	if t == nil {
 		return nil
 	}
-	p := t.pursuit.Load()
-	if p == nil || p.hasEnded() {
+	x := t.execution.Load()
+	if x == nil || x.hasEnded() {
 		return nil
 	}
-	return p.server.pending(p.open())
+	return x.registry.pending(x.open())
 }
 
 // describe adds to a task that runs what it waits for.
-func (t *taskAsks) describe(fields map[string]any) {
+func (t *TaskQuestions) describe(fields map[string]any) {
 	open := t.open()
 	if len(open) == 0 {
 		return
@@ -52,7 +60,7 @@ func (t *taskAsks) describe(fields map[string]any) {
 }
 
 // hear takes what a client's user said about what a task asked.
-func (t *taskAsks) hear(raw json.RawMessage) *jsonrpc.Error {
+func (t *TaskQuestions) hear(raw json.RawMessage) *jsonrpc.Error {
 	var said map[string]*mcp.ElicitResult
 	if len(raw) == 0 {
 		return nil
@@ -64,8 +72,8 @@ func (t *taskAsks) hear(raw json.RawMessage) *jsonrpc.Error {
 		return nil // nothing was asked
 	}
 	for _, a := range t.open() {
-		p := t.pursuit.Load()
-		p.server.decide(p.ctx, a, verdictOf(a, said[a.ID]))
+		x := t.execution.Load()
+		x.registry.decide(x.ctx, a, VerdictOf(a, said[a.ID]))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package mcpserver
+package execution
 
 import (
 	"fmt"
@@ -12,13 +12,13 @@ import (
 // TestWhatRunsLeftIsBounded enters executions that have ended, each with pictures, as
 // those do that go on without a request.
 func TestWhatRunsLeftIsBounded(t *testing.T) {
-	var r executions
+	var r Registry
 	shared := make([]byte, 1<<20)
 	began := time.Now()
 	end := func(owner session.Owner, n, megabytes int) {
-		p := &execution{done: make(chan struct{}), ended: began.Add(time.Duration(n) * time.Millisecond)}
+		p := &Execution{done: make(chan struct{}), ended: began.Add(time.Duration(n) * time.Millisecond)}
 		for range megabytes {
-			p.out.res.Displays = append(p.out.res.Displays, sandbox.Display{Data: shared})
+			p.out.Result.Displays = append(p.out.Result.Displays, sandbox.Display{Data: shared})
 		}
 		close(p.done)
 		r.enter(runKey{owner, fmt.Sprint(n)}, p)
