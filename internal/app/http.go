@@ -14,6 +14,7 @@ import (
 	"paddock/internal/config"
 	"paddock/internal/fault"
 	"paddock/internal/mcpserver"
+	"paddock/internal/mcpserver/transport"
 	"paddock/internal/microsandbox"
 	"paddock/internal/session"
 	"paddock/internal/telemetry"
@@ -126,7 +127,7 @@ func (a *App) NewHTTP(wc web.Config, ready *Ready, draining func()) (_ *HTTP, er
 		return nil, err
 	}
 	h.ends = append(h.ends, Resume(server, ""))
-	handler, err := server.Handler(mcpserver.HTTPConfig{
+	handler, err := server.Handler(transport.Config{
 		Path: a.Config.HTTP.Path, MaxBody: wc.MaxBodyBytes, Tools: toolsOf, TasksDir: filepath.Join(a.StateDir, "tasks"),
 		Beyond: beyond, Grace: wc.Grace,
 	})

@@ -11,6 +11,7 @@ import (
 	"paddock/internal/auth"
 	"paddock/internal/fault"
 	"paddock/internal/mcpserver"
+	"paddock/internal/mcpserver/transport"
 	"paddock/internal/session"
 	"paddock/internal/web"
 	"paddock/internal/web/files"
@@ -56,7 +57,7 @@ func (a *App) linkWith(links *files.Links) linkMaker {
 }
 
 // bindHTTP gives a client's MCP session one workspace of its principal's.
-func bindHTTP(ctx context.Context, from mcpserver.Caller) (mcpserver.Bound, error) {
+func bindHTTP(ctx context.Context, from transport.Caller) (mcpserver.Bound, error) {
 	who := auth.From(ctx)
 	if who == nil {
 		return mcpserver.Bound{}, fault.New(fault.Denied, "the request has no principal")

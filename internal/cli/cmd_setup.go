@@ -20,7 +20,7 @@ import (
 	"paddock/internal/auth"
 	"paddock/internal/config"
 	"paddock/internal/fault"
-	"paddock/internal/mcpserver"
+	"paddock/internal/mcpserver/transport"
 	"paddock/internal/setup"
 )
 
@@ -157,13 +157,13 @@ func (cmd setupCommand) checkLocalToken() error {
 // protocol it speaks: in the newest no other thing says that calls belong together. Two
 // entries of a client have a session each. A URL that names one already stays.
 func keptURL(base, client, entry string) string {
-	if strings.Contains(base, mcpserver.KeptPath) || strings.ContainsAny(base, "?#") {
+	if strings.Contains(base, transport.KeptPath) || strings.ContainsAny(base, "?#") {
 		return base
 	}
 	if entry != defaultEntry {
 		client += "-" + entry
 	}
-	return strings.TrimSuffix(base, "/") + mcpserver.KeptPath + client
+	return strings.TrimSuffix(base, "/") + transport.KeptPath + client
 }
 
 // servedURL is where a client on this machine reaches the paddock serve of a

@@ -13,6 +13,7 @@ import (
 
 	"paddock/internal/approval"
 	"paddock/internal/fault"
+	"paddock/internal/mcpserver/transport"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
 	"paddock/internal/session/sessiontest"
@@ -42,7 +43,7 @@ func newApprovalRigIn(t *testing.T, config Config, approvals string) *approvalRi
 	}})
 	config.Approvals, config.AskClient = d.store, true
 	if config.Binding == nil {
-		config.Binding = func(_ context.Context, c Caller) (Bound, error) {
+		config.Binding = func(_ context.Context, c transport.Caller) (Bound, error) {
 			return Bound{Owner: "ann", Default: c.SessionID}, nil
 		}
 	}
@@ -65,14 +66,14 @@ func (d *approvalRig) call(ctx context.Context, run session.Run, c sandbox.Call)
 		Call: approval.Call{Server: "mail", Definition: "d", Tool: body.Tool, Arguments: body.Arguments},
 	}, session.ErrSuspended)
 	if err != nil {
-		return encoded(map[string]any{"error": map[string]any{"kind": fault.KindOf(err), "message": err.Error()}})
+		return transport.Encoded(map[string]any{"error": map[string]any{"kind": fault.KindOf(err), "message": err.Error()}})
 	}
 	d.made.Add(1)
 	var arguments struct{ Text string }
 	if json.Unmarshal(body.Arguments, &arguments) != nil {
 		return nil
 	}
-	return encoded(map[string]any{"value": arguments.Text})
+	return transport.Encoded(map[string]any{"value": arguments.Text})
 }
 
 func (d *approvalRig) decide(id string, grant bool) {
@@ -105,7 +106,7 @@ func (d *approvalRig) connect(over, era string, answer func(*mcp.ElicitParams) *
 
 func (d *approvalRig) transport(over string) mcp.Transport {
 	if over == "http" {
-		return &mcp.StreamableClientTransport{Endpoint: d.serveHTTP(HTTPConfig{}), DisableStandaloneSSE: true}
+		return &mcp.StreamableClientTransport{Endpoint: d.serveHTTP(transport.Config{}), DisableStandaloneSSE: true}
 	}
 	in, toServer := io.Pipe()
 	fromServer, out := io.Pipe()
@@ -116,7 +117,7 @@ func (d *approvalRig) transport(over string) mcp.Transport {
 	return &mcp.IOTransport{Reader: fromServer, Writer: toServer}
 }
 
-func (d *approvalRig) serveHTTP(c HTTPConfig) (url string) {
+func (d *approvalRig) serveHTTP(c transport.Config) (url string) {
 	d.t.Helper()
 	h, err := d.server.Handler(c)
 	if err != nil {
@@ -144,6 +145,15 @@ func execute(t *testing.T, cs *mcp.ClientSession, args map[string]any) (out Exec
 	}
 	return out, text
 }
+
+// What clients write, spelled here once more.
+const (
+	modern        = "2026-07-28"
+	headerVersion = "Mcp-Protocol-Version"
+	headerMethod  = "Mcp-Method"
+	headerName    = "Mcp-Name"
+	headerSession = "Mcp-Session-Id"
+)
 
 var eras = []string{"2025-06-18", "2025-11-25", modern}
 

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -17,6 +16,7 @@ import (
 	"paddock/internal/approval"
 	"paddock/internal/bindings/broker"
 	"paddock/internal/bindings/catalog"
+	"paddock/internal/mcpserver/transport"
 	"paddock/internal/session"
 )
 
@@ -179,8 +179,8 @@ func TestAnswersAreBoundToTheirQuestion(t *testing.T) {
 	owner := atomic.Pointer[session.Owner]{}
 	ann, eve := session.Owner("ann"), session.Owner("eve")
 	owner.Store(&ann)
-	d := newApprovalRig(t, Config{Binding: func(context.Context, Caller) (Bound, error) { return Bound{Owner: *owner.Load()}, nil }})
-	url := d.serveHTTP(HTTPConfig{})
+	d := newApprovalRig(t, Config{Binding: func(context.Context, transport.Caller) (Bound, error) { return Bound{Owner: *owner.Load()}, nil }})
+	url := d.serveHTTP(transport.Config{})
 	first := postModern(t, url, `"name":"execute_code","arguments":{"language":"python","code":"x = gather(\"send\", 1)\nprint(x)"}`)
 	var asked struct {
 		Result struct {
@@ -234,24 +234,6 @@ func TestAnswersAreBoundToTheirQuestion(t *testing.T) {
 	}
 }
 
-func TestAnAnswerIsTakenOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // a second one would wait here for ever
-		m := &mcpSession{}
-		came := m.expect(`"a"`)
-		one := reaction{json.RawMessage(`"a"`), json.RawMessage(`{}`)}
-		if m.take(nil) || m.take(&reaction{id: json.RawMessage(`"b"`)}) || !m.take(&one) || m.take(&one) {
-			t.Error("another answer is taken, or the one is not, or twice")
-		}
-		if got := <-came; string(got.result) != "{}" {
-			t.Errorf("it is %s", got.result)
-		}
-		m.expect(`"c"`)
-		if m.unexpect(`"c"`); m.take(&reaction{id: json.RawMessage(`"c"`)}) {
-			t.Error("an answer that nobody waits for is taken")
-		}
-	})
-}
-
 // postModern sends one tools/call of the newest era, from a client that can ask its user.
 func postModern(t *testing.T, url, params string) string {
 	t.Helper()
@@ -276,8 +258,8 @@ func postModern(t *testing.T, url, params string) string {
 
 // A process that knows nothing of the question takes the answer all the same.
 func TestAnAnswerAfterARestart(t *testing.T) {
-	d := newApprovalRig(t, Config{Binding: func(context.Context, Caller) (Bound, error) { return Bound{Owner: "ann"}, nil }})
-	url := d.serveHTTP(HTTPConfig{})
+	d := newApprovalRig(t, Config{Binding: func(context.Context, transport.Caller) (Bound, error) { return Bound{Owner: "ann"}, nil }})
+	url := d.serveHTTP(transport.Config{})
 	first := postModern(t, url, `"name":"execute_code","arguments":{"language":"python","code":"x = gather(\"send\", 1)\nprint(x)"}`)
 	id := <-d.asked
 	_, state, _ := strings.Cut(first, `"requestState":"`)
@@ -295,7 +277,7 @@ func TestAnAnswerAfterARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer another.Close()
-	h, err := another.Handler(HTTPConfig{})
+	h, err := another.Handler(transport.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,8 +352,8 @@ func TestWhatIsWaitedForIsToldAsData(t *testing.T) {
 // A task waits for as long as it takes, and its client answers by tasks/update.
 func TestATaskNeedsInput(t *testing.T) {
 	d := newApprovalRig(t, Config{})
-	url := d.serveHTTP(HTTPConfig{TasksDir: t.TempDir(), TaskAfter: time.Hour})
-	capable := `"clientCapabilities":{"elicitation":{},"extensions":{"` + tasksExtension + `":{}}}`
+	url := d.serveHTTP(transport.Config{TasksDir: t.TempDir(), TaskAfter: time.Hour})
+	capable := `"clientCapabilities":{"elicitation":{},"extensions":{"` + transport.TasksExtension + `":{}}}`
 	made := postTask(t, url, "tools/call", "execute_code", capable, `"name":"execute_code","arguments":{"language":"python","code":"x = gather(\"send\", 2)\nprint(x)"}`)
 	id, _ := made["taskId"].(string)
 	if made["resultType"] != "task" || id == "" {
@@ -407,7 +389,7 @@ func TestATaskNeedsInput(t *testing.T) {
 
 // What a task's client says without having been asked decides nothing.
 func TestATasksClientThatIsNotAskedDecidesNothing(t *testing.T) {
-	extension := `"extensions":{"` + tasksExtension + `":{}}}`
+	extension := `"extensions":{"` + transport.TasksExtension + `":{}}}`
 	for name, c := range map[string]struct {
 		capable string
 		ask     bool
@@ -418,7 +400,7 @@ func TestATasksClientThatIsNotAskedDecidesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newApprovalRig(t, Config{})
 			d.server.config.AskClient = c.ask
-			url := d.serveHTTP(HTTPConfig{TasksDir: t.TempDir(), TaskAfter: time.Hour})
+			url := d.serveHTTP(transport.Config{TasksDir: t.TempDir(), TaskAfter: time.Hour})
 			made := postTask(t, url, "tools/call", "execute_code", c.capable, `"name":"execute_code","arguments":{"language":"python","code":"x = gather(\"send\", 1)\nprint(x)"}`)
 			id, _ := made["taskId"].(string)
 			asked := <-d.asked

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +15,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"paddock/internal/fault"
+	"paddock/internal/mcpserver/transport"
 	"paddock/internal/session"
 	"paddock/internal/textsafe"
 )
@@ -89,7 +88,7 @@ func number(name string, to *int64, least, most int64, about string) param {
 	low, high := float64(least), float64(most)
 	s := &jsonschema.Schema{Type: "integer", Description: about, Minimum: &low, Maximum: &high}
 	return param{name: name, schema: s, set: func(raw json.RawMessage) error {
-		v, ok := wholeNumber(string(raw))
+		v, ok := transport.WholeNumber(string(raw))
 		if !ok || v < least || v > most {
 			return fmt.Errorf("is a whole number from %d to %d", least, most)
 		}
@@ -97,21 +96,6 @@ func number(name string, to *int64, least, most int64, about string) param {
 		return nil
 	}}
 }
-
-// wholeNumber reads a JSON number without losing digits.
-func wholeNumber(raw string) (int64, bool) {
-	if v, err := strconv.ParseInt(raw, 10, 64); err == nil {
-		return v, true
-	}
-	f, err := strconv.ParseFloat(raw, 64)
-	if err != nil || f != math.Trunc(f) || math.Abs(f) > maxExact {
-		return 0, false
-	}
-	return int64(f), true
-}
-
-// maxExact is the largest whole number that every JSON reader keeps exactly.
-const maxExact = 1 << 53
 
 // boolean is true or false.
 func boolean(name string, to *bool, about string) param {
@@ -195,19 +179,15 @@ func nested(name string, params []param, about string) param {
 	}}
 }
 
-const sessionPattern = `^[\w-]{1,100}$`
-
-var sessionName = regexp.MustCompile(sessionPattern)
-
 // sessionID names a session.
 func sessionID(to *session.ID, about string) param {
-	s := &jsonschema.Schema{Type: "string", Description: about, Pattern: sessionPattern, Extra: map[string]any{"x-mcp-header": sessionHeader}}
+	s := &jsonschema.Schema{Type: "string", Description: about, Pattern: transport.SessionPattern, Extra: map[string]any{"x-mcp-header": transport.SessionHeader}}
 	return param{name: "session_id", schema: s, set: func(raw json.RawMessage) error {
 		v, err := stringOf(raw)
 		if err != nil {
 			return err
 		}
-		if !sessionName.MatchString(v) {
+		if !transport.IsSessionName(v) {
 			return fmt.Errorf("has 1 to 100 letters, digits, - and _")
 		}
 		*to = session.ID(v)

@@ -9,6 +9,7 @@ import (
 
 	"paddock/internal/approval"
 	"paddock/internal/mcpserver/execution"
+	"paddock/internal/mcpserver/transport"
 	"paddock/internal/session"
 	"paddock/internal/textsafe"
 )
@@ -21,10 +22,10 @@ func (s *Server) askBy(c *call, req *mcp.CallToolRequest) {
 	can := req.ClientCapabilities()
 	switch {
 	case can == nil || !execution.CanElicit(can.Elicitation):
-	case isModern(req.ProtocolVersion()):
-		c.inputs = &execution.InputResponses{Responses: req.Params.InputResponses, State: req.Params.RequestState}
+	case transport.IsModern(req.ProtocolVersion()):
+		c.Inputs = &execution.InputResponses{Responses: req.Params.InputResponses, State: req.Params.RequestState}
 	default:
-		c.asker = s.elicitOverSession(req.Session)
+		c.Elicitor = s.elicitOverSession(req.Session)
 	}
 }
 
@@ -45,9 +46,9 @@ func (s *Server) elicitOverSession(session *mcp.ServerSession) execution.Elicito
 // request is what the call's execution is made for, when it has to be; before is its
 // earlier part, nil when there is none.
 func (c *call) request(before *execution.Execution) execution.Request {
-	q := execution.Request{Owner: c.bound.Owner, Program: c, Task: c.task, Before: before}
+	q := execution.Request{Owner: c.bound.Owner, Program: c, Task: c.Task, Before: before}
 	if c.server.config.AskClient {
-		q.Elicitor = c.asker
+		q.Elicitor = c.Elicitor
 	}
 	return q
 }
@@ -98,14 +99,14 @@ func (c *call) executeInRounds(ctx context.Context, in executeInput) (Execution,
 
 // nextRound begins an execution, or takes in what the client's user said and goes on.
 func (c *call) nextRound(ctx context.Context, in executeInput) (*execution.Execution, error) {
-	if c.inputs.State == "" {
+	if c.Inputs.State == "" {
 		before, err := c.claim(ctx, &in)
 		if err != nil || before != nil && !before.Waits() {
 			return before, err
 		}
 		return c.startRound(ctx, in, before, nil), nil
 	}
-	turn, err := c.server.executions.Answer(c.bound.Owner, *c.inputs)
+	turn, err := c.server.executions.Answer(c.bound.Owner, *c.Inputs)
 	if err != nil || turn.Running != nil {
 		return turn.Running, err
 	}
@@ -121,7 +122,7 @@ func (c *call) nextRound(ctx context.Context, in executeInput) (*execution.Execu
 // startRound runs an execution beside its request.
 func (c *call) startRound(ctx context.Context, in executeInput, before *execution.Execution, decided []approval.Approval) *execution.Execution {
 	own := *c // the request may be answered before the run has ended
-	return c.server.executions.StartRound(ctx, own.request(before), decided, c.inputs.State == "", func(ctx context.Context) (execution.Part, error) {
+	return c.server.executions.StartRound(ctx, own.request(before), decided, c.Inputs.State == "", func(ctx context.Context) (execution.Part, error) {
 		return own.begin(ctx, in)
 	})
 }

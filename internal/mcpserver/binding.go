@@ -4,24 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/fault"
+	"paddock/internal/mcpserver/transport"
 	"paddock/internal/session"
 )
-
-// Caller is what a transport tells about who sent a request. What it put into
-// the context, such as a token's owner, is there as well.
-type Caller struct {
-	// SessionID is the transport's, such as Mcp-Session-Id; empty: none.
-	SessionID string
-	// Header is the HTTP request's; nil: there was none.
-	Header http.Header
-}
 
 // Bound is whose request it is and which session it has when it names none.
 type Bound struct {
@@ -36,26 +27,21 @@ type Bound struct {
 }
 
 // Binding decides about a request. Its error is the call's.
-type Binding func(context.Context, Caller) (Bound, error)
+type Binding func(context.Context, transport.Caller) (Bound, error)
 
-// connection is one stdio connection.
-type connection struct {
-	bound    Bound
-	draining context.Context // ends when what runs shall stop
-}
+// stdioKey is under what a request over stdio finds whose it is.
+type stdioKey struct{}
 
-type connectionKey struct{}
-
-func (s *Server) bind(ctx context.Context, from Caller) (Bound, error) {
-	if c, ok := ctx.Value(connectionKey{}).(*connection); ok {
-		return c.bound, nil
+func (s *Server) bind(ctx context.Context, from transport.Caller) (Bound, error) {
+	if b, ok := ctx.Value(stdioKey{}).(Bound); ok {
+		return b, nil
 	}
 	if s.config.Binding == nil {
 		return Bound{}, fault.New(fault.Denied, "the request has no principal")
 	}
 	b, err := s.config.Binding(ctx, from)
-	if name := from.Header.Get(headerKept); err == nil && name != "" { // Handler has checked it
-		b.Session = session.ID(name)
+	if id := transport.NamedSession(from); err == nil && id != "" {
+		b.Session = id
 	}
 	return b, err
 }
@@ -72,7 +58,7 @@ func (s *Server) defaultOf(b Bound) session.ID {
 }
 
 // callerOf is who the SDK says a request is from.
-func callerOf(req mcp.Request) (c Caller) {
+func callerOf(req mcp.Request) (c transport.Caller) {
 	if ss, ok := req.GetSession().(*mcp.ServerSession); ok && ss != nil {
 		c.SessionID = ss.ID()
 	}
@@ -328,7 +314,7 @@ func (c *call) ensure(ctx context.Context, id session.ID, settings session.Setti
 
 // sessionLine is what a result's text says of the session that the call made; "": it
 // made none. Many clients show their models the texts alone.
-func (c *call) sessionLine(arguments json.RawMessage) string {
+func (c *call) sessionLine() string {
 	switch {
 	case c.session == "":
 		return ""
@@ -340,7 +326,7 @@ func (c *call) sessionLine(arguments json.RawMessage) string {
 	var given struct {
 		ID json.RawMessage `json:"session_id"`
 	}
-	if json.Unmarshal(arguments, &given) == nil && len(given.ID) > 0 {
+	if json.Unmarshal(c.Arguments, &given) == nil && len(given.ID) > 0 {
 		return ""
 	}
 	return fmt.Sprintf("session: %s (pass session_id to go on)", c.session)

@@ -2,10 +2,11 @@ package mcpserver
 
 import (
 	"cmp"
-	"encoding/json"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"paddock/internal/mcpserver/transport"
 )
 
 // quirks are what a client needs that others do not. The zero quirks are the
@@ -34,35 +35,30 @@ var clients = []struct {
 	{"codex", quirks{structuredHidesImages: true, noResources: true}},
 }
 
-// appsExtension is how a client says that it shows applications of servers, and of which
-// types. Mastra, whose name is its user's to choose, lists no types.
-const appsExtension = "io.modelcontextprotocol/ui"
-
-// quirksOf are those of a client by its name, if it gave one, and by the extensions that
-// it declared.
-func quirksOf(i *mcp.Implementation, extensions map[string]any) quirks {
-	if apps, ok := extensions[appsExtension].(map[string]any); ok && len(apps) == 0 {
+// quirksOf are those of a client.
+func quirksOf(c transport.Client) quirks {
+	if c.UntypedApps {
 		return quirks{blocksOnly: true}
 	}
-	if i != nil {
-		for _, c := range clients {
-			if strings.HasPrefix(strings.ToLower(i.Name), c.prefix) {
-				return c.quirks
+	if c.Info != nil {
+		for _, known := range clients {
+			if strings.HasPrefix(strings.ToLower(c.Info.Name), known.prefix) {
+				return known.quirks
 			}
 		}
 	}
 	return quirks{}
 }
 
-// quirksFor are those of the client that makes a request.
-func quirksFor(req interface {
+// clientOf is the client that makes a request.
+func clientOf(req interface {
 	ClientInfo() *mcp.Implementation
 	ClientCapabilities() *mcp.ClientCapabilities
-}) quirks {
+}) transport.Client {
 	if can := req.ClientCapabilities(); can != nil {
-		return quirksOf(req.ClientInfo(), can.Extensions)
+		return transport.ClientOf(req.ClientInfo(), can.Extensions)
 	}
-	return quirksOf(req.ClientInfo(), nil)
+	return transport.ClientOf(req.ClientInfo(), nil)
 }
 
 // result makes of an answer what this client shows best.
@@ -124,13 +120,4 @@ func (q quirks) definitions(tools []*mcp.Tool) []*mcp.Tool {
 		own[i] = &without
 	}
 	return own
-}
-
-// encoded is JSON of what cannot fail to be encoded.
-func encoded(v any) json.RawMessage {
-	data, err := json.Marshal(v)
-	if err != nil {
-		panic("mcpserver: " + err.Error())
-	}
-	return data
 }

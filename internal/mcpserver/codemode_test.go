@@ -19,6 +19,7 @@ import (
 	"paddock/internal/bindings/broker"
 	"paddock/internal/bindings/upstream"
 	"paddock/internal/fault"
+	"paddock/internal/mcpserver/transport"
 	"paddock/internal/session"
 )
 
@@ -153,8 +154,8 @@ func TestWhatMayNotBeBoundIsSaid(t *testing.T) {
 			if hint, _ := problem["hint"].(string); problem["code"] != c.code || !strings.Contains(hint, c.hints) {
 				t.Errorf("got %v", problem)
 			}
-			if strings.Contains(string(encoded(res)), "hidden") {
-				t.Errorf("it tells what is secret: %s", encoded(res))
+			if strings.Contains(string(transport.Encoded(res)), "hidden") {
+				t.Errorf("it tells what is secret: %s", transport.Encoded(res))
 			}
 		})
 	}
@@ -206,7 +207,7 @@ func TestHeadersOfABoundServerAreToldToNobodyElse(t *testing.T) {
 		{"mcp_bind_http", map[string]any{"name": "a", "url": o.url + "/elsewhere", "headers": map[string]any{"Authorization": secret, "Bad Name": secret}}},
 		{"mcp_unbind", map[string]any{"name": "a"}},
 	} {
-		told = append(told, encoded(use(t, cs, c.tool, c.args))...)
+		told = append(told, transport.Encoded(use(t, cs, c.tool, c.args))...)
 	}
 	if o.mu.Lock(); len(o.sent) == 0 || slices.ContainsFunc(o.sent, func(v string) bool { return v != secret }) {
 		t.Errorf("the server was sent %q", o.sent)
@@ -225,7 +226,7 @@ func TestTheListOfToolsDoesNotGrowWithServers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return string(encoded(all.Tools))
+		return string(transport.Encoded(all.Tools))
 	}
 	before := listed()
 	res := use(t, cs, "mcp_bind_http", map[string]any{"name": "many", "url": o.url})

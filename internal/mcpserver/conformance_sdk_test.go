@@ -11,6 +11,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"paddock/internal/mcpserver/transport"
 )
 
 // fixtureOptions are what the suite wants of a server and paddock has no use for.
@@ -50,7 +52,7 @@ func addQuestions(s *mcp.Server) {
 		if err != nil {
 			return nil, err
 		}
-		return words("LLM response: %s", encoded(res.Content)), nil
+		return words("LLM response: %s", transport.Encoded(res.Content)), nil
 	})
 	for name, schema := range map[string]any{"test_elicitation": object("username", "string"), "test_elicitation_sep1034_defaults": defaultsSchema, "test_elicitation_sep1330_enums": enumsSchema} {
 		add(s, name, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -58,7 +60,7 @@ func addQuestions(s *mcp.Server) {
 			if err != nil {
 				return nil, err
 			}
-			return words("Elicitation result: action=%s, content=%s", res.Action, encoded(res.Content)), nil
+			return words("Elicitation result: action=%s, content=%s", res.Action, transport.Encoded(res.Content)), nil
 		})
 	}
 	add(s, "test_reconnection", func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -126,7 +128,7 @@ func addRounds(s *mcp.Server) {
 					return &mcp.CallToolResult{InputRequests: c.wants, RequestState: c.state}, nil
 				}
 			}
-			return words("state-ok: %s", encoded(req.Params.InputResponses)), nil
+			return words("state-ok: %s", transport.Encoded(req.Params.InputResponses)), nil
 		})
 	}
 	add(s, "test_input_required_result_multi_round", func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -192,7 +194,7 @@ func addNotices(s *mcp.Server) {
 			return words("done"), nil
 		}
 		needs := mcp.MissingRequiredClientCapabilityData{RequiredCapabilities: &mcp.ClientCapabilities{Sampling: &mcp.SamplingCapabilities{}}}
-		return nil, &jsonrpc.Error{Code: mcp.CodeMissingRequiredClientCapabilities, Message: "sampling is not declared", Data: encoded(needs)}
+		return nil, &jsonrpc.Error{Code: mcp.CodeMissingRequiredClientCapabilities, Message: "sampling is not declared", Data: transport.Encoded(needs)}
 	})
 	add(s, "test_trigger_tool_change", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		add(s, "test_streaming_elicitation", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return words("done"), nil })

@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/fault"
+	"paddock/internal/mcpserver/transport"
 	"paddock/internal/session"
 	"paddock/internal/web"
 	"paddock/tests/mcp/suite"
@@ -37,9 +38,11 @@ func serveFixtures(t *testing.T) (url string) {
 	sets["fixtures"] = func(*Server, []session.Runtime) []tool { return append(fixtures(), taskFixtures()...) }
 	t.Cleanup(func() { delete(sets, "fixtures") })
 	// All requests share a session, so that there is a file to be listed.
-	mine := func(context.Context, Caller) (Bound, error) { return Bound{Owner: "suite", Default: "suite"}, nil }
+	mine := func(context.Context, transport.Caller) (Bound, error) {
+		return Bound{Owner: "suite", Default: "suite"}, nil
+	}
 	s := newServer(t, Config{Tools: append(slices.Clone(usual), "fixtures"), Skills: skillsFor(t, "suite"), Binding: mine, options: fixtureOptions, extend: addFixtures}, session.Config{})
-	h, err := s.Handler(HTTPConfig{TasksDir: t.TempDir(), TaskAfter: 30 * time.Millisecond})
+	h, err := s.Handler(transport.Config{TasksDir: t.TempDir(), TaskAfter: 30 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +54,7 @@ func serveFixtures(t *testing.T) (url string) {
 }
 
 // serveWeb puts paddock's own web server before it, which checks hosts.
-func serveWeb(t *testing.T, h *Handler) (url string) {
+func serveWeb(t *testing.T, h *transport.Handler) (url string) {
 	t.Helper()
 	server, err := web.New(web.Config{Dev: true, MCP: h})
 	if err != nil {
@@ -103,8 +106,8 @@ func fixtures() []tool {
 		define("test_tool_with_progress", "Takes a while", "A tool that tells how far it is", hints{readOnly: true}, func(*struct{}) []param { return nil },
 			func(_ context.Context, c *call, _ struct{}) (said, answer, error) {
 				for _, done := range []float64{0, 50, 100} {
-					if c.notify != nil {
-						c.notify(done, fmt.Sprintf("%.0f of 100", done))
+					if c.Notify != nil {
+						c.Notify(done, fmt.Sprintf("%.0f of 100", done))
 					}
 				}
 				return said{"done"}, answer{}, nil
@@ -121,7 +124,7 @@ func fixtures() []tool {
 		{
 			definition: &mcp.Tool{Name: "json_schema_2020_12_tool", Description: "A tool with much of JSON Schema", InputSchema: json.RawMessage(fullSchema)},
 			run: func(_ context.Context, _ *call, raw json.RawMessage) (answer, error) {
-				return answer{texts: []string{string(raw)}, data: encoded(said{string(raw)})}, nil
+				return answer{texts: []string{string(raw)}, data: transport.Encoded(said{string(raw)})}, nil
 			},
 		},
 	}

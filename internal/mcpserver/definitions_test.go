@@ -12,6 +12,7 @@ import (
 
 	"paddock/internal/approval"
 	"paddock/internal/fault"
+	"paddock/internal/mcpserver/transport"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
 )
@@ -64,7 +65,7 @@ func TestDefinitionsTakeFewTokens(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			total := 0
 			for _, tool := range toolsWith(new(approval.Store), test.sets...) {
-				n := len(encoded(tool.definition))
+				n := len(transport.Encoded(tool.definition))
 				t.Logf("%s: %d characters", tool.definition.Name, n)
 				total += n
 			}
@@ -90,7 +91,7 @@ func TestModelsReadLittle(t *testing.T) {
 			total := 0
 			for _, tool := range toolsWith(new(approval.Store), test.sets...) {
 				d := tool.definition
-				total += len(encoded(map[string]any{"name": d.Name, "description": d.Description, "input_schema": d.InputSchema}))
+				total += len(transport.Encoded(map[string]any{"name": d.Name, "description": d.Description, "input_schema": d.InputSchema}))
 			}
 			if t.Logf("%d characters", total); total == 0 || total/4 >= test.most {
 				t.Errorf("the definitions take about %d tokens", total/4)
@@ -194,7 +195,7 @@ func TestDecodingSaysWhatIsWrong(t *testing.T) {
 func TestDecodingKeepsEveryDigitAndCharacter(t *testing.T) {
 	var n int64
 	var s string
-	params := []param{number("n", &n, -maxExact*512, maxExact*512, ""), text("s", &s, 0, 100, "")}
+	params := []param{number("n", &n, -1<<62, 1<<62, ""), text("s", &s, 0, 100, "")}
 	if err := decode(json.RawMessage(`{"n":4503599627370497001,"s":"\ud83d\ude00\\ud800"}`), params); err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +234,7 @@ func FuzzArguments(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var in executeInput
 		err := decode(data, in.params(&Server{config: Config{MaxTimeout: 3600e9}}, []string{"python"}, nil))
-		if err == nil && (in.code == "" || !utf8.ValidString(in.code) || in.timeout < 0 || in.timeout > 3600 || in.session != "" && !sessionName.MatchString(string(in.session))) {
+		if err == nil && (in.code == "" || !utf8.ValidString(in.code) || in.timeout < 0 || in.timeout > 3600 || in.session != "" && !transport.IsSessionName(string(in.session))) {
 			t.Errorf("%q was decoded as %+v", data, in)
 		}
 	})

@@ -72,7 +72,7 @@ func executeCode(ctx context.Context, c *call, in executeInput) (Execution, answ
 		return Execution{}, answer{}, fault.New(fault.Invalid, "code is missing").WithHint("give the program's text, or the execution_id of one that waits")
 	case in.execution != "" && (in.code != "" || in.language != "" || in.isolation != ""):
 		return Execution{}, answer{}, fault.New(fault.Invalid, "an execution that waits goes on with the code that it has").WithHint("give execution_id without code, language and isolation")
-	case c.inputs != nil && c.server.canElicit():
+	case c.Inputs != nil && c.server.canElicit():
 		return c.executeInRounds(ctx, in)
 	}
 	before, err := c.claim(ctx, &in)
@@ -129,7 +129,7 @@ func (c *call) execute(ctx context.Context, id session.ID, req session.Request) 
 	req.Ended = func(res session.Result, put session.PutFunc) {
 		p.Filed = c.server.putAway(ctx, c.bound.Owner, res, put)
 	}
-	err = reporting(c.notify, func(stdout, stderr io.Writer) error {
+	err = reporting(c.Notify, func(stdout, stderr io.Writer) error {
 		req.Stdout, req.Stderr = stdout, stderr
 		p.Result, err = c.server.config.Sessions.Execute(ctx, c.bound.Owner, id, req)
 		return err

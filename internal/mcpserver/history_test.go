@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/fault"
+	"paddock/internal/mcpserver/transport"
 	"paddock/internal/session"
 )
 
@@ -115,7 +116,7 @@ func TestWhatACheckpointChangedIsBounded(t *testing.T) {
 		p.Files = append(p.Files, session.Change{Path: fmt.Sprint("f", k, strings.Repeat("y", 4000)), Change: "modified", Size: 3})
 	}
 	got := checkpointOf(p)
-	if n := len(encoded(got)); n > 8000 || got.Omitted != 2*(300-maxTold) {
+	if n := len(transport.Encoded(got)); n > 8000 || got.Omitted != 2*(300-maxTold) {
 		t.Errorf("it has %d characters and tells of %d more", n, got.Omitted)
 	}
 	if text := got.line(); strings.Contains(text, "\n") || !strings.Contains(text, fmt.Sprintf("and %d more", got.Omitted)) {
@@ -163,7 +164,7 @@ func TestASleepingSessionIsWokenByEachTool(t *testing.T) {
 			t.Fatalf("before %s: %v", call.tool, err)
 		}
 		res := use(t, cs, call.tool, call.args)
-		if got := string(encoded(res.StructuredContent)); res.IsError || !strings.Contains(got, call.want) {
+		if got := string(transport.Encoded(res.StructuredContent)); res.IsError || !strings.Contains(got, call.want) {
 			t.Errorf("%s gives %s", call.tool, got)
 		}
 	}

@@ -3,7 +3,6 @@ package mcpserver
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"paddock/internal/mcpserver/transport"
 	"paddock/internal/session"
 )
 
@@ -24,7 +23,7 @@ const handshake = `{"jsonrpc":"2.0","id":"init","method":"initialize","params":{
 `
 
 func calling(tool, arguments string) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":%s,"arguments":%s}}`, encoded(tool), arguments)
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":%s,"arguments":%s}}`, transport.Encoded(tool), arguments)
 }
 
 // TestHostileLinesAreContained sends one line after a handshake, looks at the
@@ -143,8 +142,8 @@ func TestAPanicCostsOneCall(t *testing.T) {
 	})
 	cs := connect(t, s, "test", nil)
 	res, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "panics"})
-	if err != nil || !res.IsError || strings.Contains(string(encoded(res)), "secret") {
-		t.Errorf("the tool gave %s, %v", encoded(res), err)
+	if err != nil || !res.IsError || strings.Contains(string(transport.Encoded(res)), "secret") {
+		t.Errorf("the tool gave %s, %v", transport.Encoded(res), err)
 	}
 	if problem := field[map[string]any](t, res, "error"); problem["code"] != "internal" {
 		t.Errorf("the error is %v", problem)
@@ -229,8 +228,12 @@ func TestServingEndsEvenIfACallDoesNot(t *testing.T) {
 		synctest.Wait()
 		w.in.Close()
 		began := time.Now()
-		if err := <-w.ended; err == nil || time.Since(began) != lastAnswersTime+drainTime {
-			t.Errorf("after %v serving ended with %v", time.Since(began), err)
+		if err := <-w.ended; err == nil {
+			t.Error("serving ended as if the call had been answered")
+		}
+		// Half a minute for answers, and a few seconds for what runs to stop.
+		if got, want := time.Since(began), 35*time.Second; got != want {
+			t.Errorf("serving ended after %v, want %v", got, want)
 		}
 		close(release)
 	})
@@ -255,34 +258,6 @@ func TestAClientThatDoesNotReadIsLeft(t *testing.T) {
 		toServer.Close()
 		if err := <-ended; err == nil {
 			t.Error("it ended as if the answers had been taken")
-		}
-	})
-}
-
-func FuzzMessages(f *testing.F) {
-	for _, line := range strings.Split(handshake, "\n") {
-		f.Add([]byte(line))
-	}
-	f.Add([]byte(`{"jsonrpc":"2.0","id":1.0,"method":"a","params":{"b":[{"c":1},{"c":2}]}}`))
-	f.Add([]byte(`{"jsonrpc":"2.0","method":""}`))
-	f.Add([]byte(`{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		m, no := decodeMessage(data)
-		if m != nil && no != nil {
-			t.Fatal("a message was taken and refused")
-		}
-		if no != nil && !json.Valid(no.line()) {
-			t.Errorf("the answer %s is not JSON", no.line())
-		}
-		if m == nil {
-			return
-		}
-		again, err := jsonrpc.EncodeMessage(m)
-		if err != nil {
-			t.Fatalf("%q cannot be encoded again: %v", data, err)
-		}
-		if _, no := decodeMessage(again); no != nil {
-			t.Errorf("%q became %q, which is refused: %s", data, again, no.line())
 		}
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"paddock/internal/mcpserver/transport"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
@@ -65,7 +66,7 @@ func BenchmarkHTTP(b *testing.B) {
 	}
 }
 
-func benchHandler(b *testing.B) *Handler {
+func benchHandler(b *testing.B) *transport.Handler {
 	backend := sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "wasm"})
 	m, err := session.New(session.Config{Dir: b.TempDir(), Backends: []sandbox.Backend{backend}})
 	if err != nil {
@@ -80,7 +81,7 @@ func benchHandler(b *testing.B) *Handler {
 		func(i *in) []param { return []param{text("text", &i.text, 0, 100, "Text")} },
 		func(context.Context, *call, in) (struct{}, answer, error) { return struct{}{}, answer{}, nil })
 	s.tools["noop"], s.sets["core"] = t, append(s.sets["core"], "noop")
-	h, err := s.Handler(HTTPConfig{})
+	h, err := s.Handler(transport.Config{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -101,7 +102,7 @@ func benchRequest(body, url string, header http.Header, n int) *http.Request {
 }
 
 // openBench opens a legacy session and gives the headers that go with it.
-func openBench(b *testing.B, h *Handler) http.Header {
+func openBench(b *testing.B, h *transport.Handler) http.Header {
 	w := httptest.NewRecorder()
 	r := benchRequest(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"b","version":"1"}}}`, "http://localhost/", nil, 1)
 	h.ServeHTTP(w, r)

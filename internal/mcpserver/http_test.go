@@ -8,17 +8,15 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/fault"
+	"paddock/internal/mcpserver/transport"
 	"paddock/internal/membudget"
 	"paddock/internal/session"
 )
@@ -26,7 +24,7 @@ import (
 type testOwner struct{}
 
 // overHTTP serves a server's Handler. The header Owner says whose a request is.
-func overHTTP(t *testing.T, s *Server, c HTTPConfig) (*Handler, string) {
+func overHTTP(t *testing.T, s *Server, c transport.Config) (*transport.Handler, string) {
 	t.Helper()
 	h, err := s.Handler(c)
 	if err != nil {
@@ -40,7 +38,7 @@ func overHTTP(t *testing.T, s *Server, c HTTPConfig) (*Handler, string) {
 }
 
 // ownedByHeader is a Binding for overHTTP; nobody has no sessions.
-func ownedByHeader(ctx context.Context, c Caller) (Bound, error) {
+func ownedByHeader(ctx context.Context, c transport.Caller) (Bound, error) {
 	owner, _ := ctx.Value(testOwner{}).(string)
 	if owner == "nobody" {
 		return Bound{}, fault.New(fault.Denied, "nobody may do nothing")
@@ -48,7 +46,7 @@ func ownedByHeader(ctx context.Context, c Caller) (Bound, error) {
 	return Bound{Owner: session.Owner(owner), Default: c.SessionID}, nil
 }
 
-func newHTTP(t *testing.T, c HTTPConfig) (*Server, *Handler, string) {
+func newHTTP(t *testing.T, c transport.Config) (*Server, *transport.Handler, string) {
 	t.Helper()
 	s := newServer(t, Config{Binding: ownedByHeader}, session.Config{})
 	h, url := overHTTP(t, s, c)
@@ -115,7 +113,7 @@ func initialize(t *testing.T, url string, headers ...string) []string {
 }
 
 func TestAPlainClientGetsItsAnswerAsJSON(t *testing.T) {
-	_, _, url := newHTTP(t, HTTPConfig{})
+	_, _, url := newHTTP(t, transport.Config{})
 	for name, headers := range map[string][]string{"nothing but a type": nil, "anything": {"Accept: */*"}, "a charset": {"Accept: application/json; charset=utf-8"}} {
 		r := post(t, url, called(7, "print('hi')\nx = 5", ""), headers...)
 		body := bodyOf(t, r)
@@ -147,7 +145,7 @@ func TestAPlainClientGetsItsAnswerAsJSON(t *testing.T) {
 }
 
 func TestRequestsThatAreNone(t *testing.T) {
-	_, _, url := newHTTP(t, HTTPConfig{MaxBody: 4096})
+	_, _, url := newHTTP(t, transport.Config{MaxBody: 4096})
 	for name, c := range map[string]struct {
 		body   string
 		status int
@@ -170,9 +168,6 @@ func TestRequestsThatAreNone(t *testing.T) {
 			t.Errorf("%s: %s %s", name, r.Status, body)
 		}
 	}
-	if _, err := inspect([]byte(`[` + strings.Repeat("1,", maxParts) + "1,1]")); err == nil || !strings.Contains(err.Error(), "parts") {
-		t.Errorf("too many parts: %v", err)
-	}
 	if r := send(t, http.MethodPost, url, called(1, "x = 1", ""), "Content-Type: text/plain"); r.StatusCode != http.StatusUnsupportedMediaType {
 		t.Errorf("text/plain: %s", r.Status)
 	}
@@ -185,7 +180,7 @@ func TestRequestsThatAreNone(t *testing.T) {
 }
 
 func TestALegacySession(t *testing.T) {
-	s, h, url := newHTTP(t, HTTPConfig{})
+	s, _, url := newHTTP(t, transport.Config{})
 	one, two := initialize(t, url, "Owner: one"), initialize(t, url, "Owner: two")
 	bodyOf(t, post(t, url, called(1, "x = 5", ""), one...)) // a stream may begin before the call ends
 	if body := bodyOf(t, post(t, url, called(2, "x", ""), one...)); !strings.Contains(body, `"result":"5"`) {
@@ -206,8 +201,8 @@ func TestALegacySession(t *testing.T) {
 	if r := post(t, url, called(4, "x", ""), one...); r.StatusCode != http.StatusNotFound {
 		t.Errorf("a call after the session's end: %s", r.Status)
 	}
-	if n := len(h.sessions.all()); n != 1 {
-		t.Errorf("%d sessions are left", n)
+	if r := post(t, url, called(4, "x", ""), two...); r.StatusCode != http.StatusOK {
+		t.Errorf("a call in the session that is left: got %s, want 200", r.Status)
 	}
 	if all, err := s.config.Sessions.List("one"); err != nil || len(all) != 1 {
 		t.Errorf("the workspace went with the session: %v, %v", all, err)
@@ -215,16 +210,16 @@ func TestALegacySession(t *testing.T) {
 }
 
 func TestTheLongestUnusedSessionMakesRoom(t *testing.T) {
-	_, h, url := newHTTP(t, HTTPConfig{MaxSessions: 2})
+	_, _, url := newHTTP(t, transport.Config{MaxSessions: 2})
 	first := initialize(t, url)
-	initialize(t, url, "Owner: else")
-	initialize(t, url)
-	initialize(t, url)
+	others := [][]string{initialize(t, url, "Owner: else"), initialize(t, url), initialize(t, url)}
 	if r := post(t, url, called(1, "x = 1", ""), first...); r.StatusCode != http.StatusNotFound {
 		t.Errorf("the first one: %s", r.Status)
 	}
-	if n := len(h.sessions.all()); n != 3 {
-		t.Errorf("there are %d", n)
+	for n, other := range others {
+		if r := post(t, url, called(1, "x = 1", ""), other...); r.StatusCode != http.StatusOK {
+			t.Errorf("session %d of those that stay: got %s, want 200", n+1, r.Status)
+		}
 	}
 }
 
@@ -252,7 +247,7 @@ func (e events) next() (id, data string) {
 }
 
 func TestACallThatTakesTimeIsAStream(t *testing.T) {
-	_, _, url := newHTTP(t, HTTPConfig{})
+	_, _, url := newHTTP(t, transport.Config{})
 	session := initialize(t, url)
 	for name, c := range map[string]struct {
 		body    string
@@ -276,7 +271,7 @@ func TestACallThatTakesTimeIsAStream(t *testing.T) {
 }
 
 func TestABrokenStreamIsResumed(t *testing.T) {
-	_, _, url := newHTTP(t, HTTPConfig{})
+	_, _, url := newHTTP(t, transport.Config{})
 	session := initialize(t, url)
 	ctx, hangUp := context.WithCancel(t.Context())
 	r, _ := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(called(1, "print('a')\nsleep(1)\nprint('b')", `,"_meta":{"progressToken":1}`)))
@@ -318,7 +313,7 @@ func waitFor(t *testing.T, what string, is func() bool) {
 }
 
 func TestWhatStopsACall(t *testing.T) {
-	s, _, url := newHTTP(t, HTTPConfig{})
+	s, _, url := newHTTP(t, transport.Config{})
 	running := func(owner session.Owner) func() bool {
 		return func() bool {
 			all, err := s.config.Sessions.List(owner)
@@ -371,7 +366,7 @@ func TestWhatStopsACall(t *testing.T) {
 }
 
 func TestTwoCallsWithOneIDAreRefused(t *testing.T) {
-	s, _, url := newHTTP(t, HTTPConfig{})
+	s, _, url := newHTTP(t, transport.Config{})
 	session := initialize(t, url)
 	go func() {
 		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(called(1, "sleep(20)", "")))
@@ -391,7 +386,7 @@ func TestTwoCallsWithOneIDAreRefused(t *testing.T) {
 }
 
 func TestModernRequests(t *testing.T) {
-	_, _, url := newHTTP(t, HTTPConfig{})
+	_, _, url := newHTTP(t, transport.Config{})
 	good := called(1, "x = 5", fmt.Sprintf(modernMeta, ""))
 	r := post(t, url, good, modernHeaders("tools/call", "execute_code")...)
 	if body := bodyOf(t, r); r.StatusCode != 200 || !strings.Contains(body, `"resultType":"complete"`) || !strings.Contains(body, "io.modelcontextprotocol/serverInfo") || r.Header.Get("Mcp-Session-Id") != "" {
@@ -431,7 +426,7 @@ func TestModernRequests(t *testing.T) {
 }
 
 func TestTheSDKsClient(t *testing.T) {
-	_, _, url := newHTTP(t, HTTPConfig{})
+	_, _, url := newHTTP(t, transport.Config{})
 	for _, version := range []string{"2025-06-18", "2025-11-25", "2026-07-28"} {
 		t.Run(version, func(t *testing.T) {
 			progress := make(chan string, 10)
@@ -460,7 +455,7 @@ func TestTheSDKsClient(t *testing.T) {
 }
 
 func TestScopesDecideWhichToolsThereAre(t *testing.T) {
-	_, _, url := newHTTP(t, HTTPConfig{Tools: func(ctx context.Context) []string {
+	_, _, url := newHTTP(t, transport.Config{Tools: func(ctx context.Context) []string {
 		if owner, _ := ctx.Value(testOwner{}).(string); owner == "files" {
 			return []string{"files"}
 		}
@@ -477,7 +472,7 @@ func TestScopesDecideWhichToolsThereAre(t *testing.T) {
 }
 
 func TestClosingCancelsWhatRuns(t *testing.T) {
-	s, h, url := newHTTP(t, HTTPConfig{})
+	s, h, url := newHTTP(t, transport.Config{})
 	answer := make(chan string, 1)
 	go func() {
 		resp, err := http.Post(url, "application/json", strings.NewReader(called(1, "x = 1\nsleep(20)", "")))
@@ -499,41 +494,10 @@ func TestClosingCancelsWhatRuns(t *testing.T) {
 	}
 }
 
-// What is written by hand is what encoding/json makes of it.
-func TestTheResultsJSON(t *testing.T) {
-	for name, r := range map[string]wireResult{
-		"nothing":    {Content: []mcp.Content{}},
-		"texts":      {Content: []mcp.Content{&mcp.TextContent{Text: "a\"b\n<é\u2028>"}, &mcp.TextContent{}}, Structured: json.RawMessage(`{"x":[1,2]}`)},
-		"an error":   {Content: []mcp.Content{&mcp.TextContent{Text: "x", Meta: mcp.Meta{"a": 1}}}, Structured: map[string]any{"error": 1}, IsError: true},
-		"a picture":  {Content: []mcp.Content{&mcp.ImageContent{MIMEType: "image/png", Data: []byte{1, 2}}, &mcp.TextContent{Text: "y"}}, Type: "complete", Meta: map[string]any{"k": "v"}},
-		"no content": {Content: []mcp.Content{}, Structured: json.RawMessage(nil)},
-	} {
-		var got, want any
-		if err := json.Unmarshal(r.appendTo(nil), &got); err != nil {
-			t.Errorf("%s: %v in %s", name, err, r.appendTo(nil))
-			continue
-		}
-		if data, ok := r.Structured.(json.RawMessage); ok && len(data) == 0 {
-			r.Structured = nil
-		}
-		if err := json.Unmarshal(encoded(r), &want); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: it is %s, want %s", name, r.appendTo(nil), encoded(r))
-		}
-	}
-}
-
-func TestASessionIsItsScopes(t *testing.T) {
-	h := &sessions{}
-	h.add(&mcpSession{id: "a", owner: "o", scope: "*"}, 10)
-	if h.use("a", "o", "files") != nil || h.use("a", "o", "*") == nil {
-		t.Error("a session of one scope is used with another")
-	}
-}
-
 // What the SDK runs for a session ends with it too: the taskId is of another
 // type than the short way takes.
 func TestTheSDKsCallsEndWithTheSession(t *testing.T) {
-	s, _, url := newHTTP(t, HTTPConfig{})
+	s, _, url := newHTTP(t, transport.Config{})
 	headers := initialize(t, url)
 	go func() {
 		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(strings.Replace(called(1, "sleep(20)", ""), `"name"`, `"taskId":5,"name"`, 1)))
@@ -557,88 +521,11 @@ func TestTheSDKsCallsEndWithTheSession(t *testing.T) {
 	})
 }
 
-func TestAnIDIsTheSameHoweverItIsWritten(t *testing.T) {
-	m := &mcpSession{}
-	cancelled := false
-	m.begin(idOf([]byte(`"a&b"`)), func(error) { cancelled = true })
-	if !m.cancel(json.RawMessage("\"a\\u0026b\"")) || !cancelled {
-		t.Error("a call is not found by its id")
-	}
-}
-
-func TestAnAbandonedStreamIsGivenUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, gone := newStream(), atomic.Bool{}
-		s.abandoned(func() { gone.Store(true) })
-		time.Sleep(resumeTime - time.Second)
-		s.reading(1)
-		time.Sleep(resumeTime)
-		if synctest.Wait(); gone.Load() {
-			t.Fatal("it was given up while somebody read")
-		}
-		s.reading(-1)
-		time.Sleep(resumeTime - time.Second)
-		if synctest.Wait(); gone.Load() {
-			t.Fatal("it was given up early")
-		}
-		time.Sleep(2 * time.Second)
-		if synctest.Wait(); !gone.Load() {
-			t.Error("it was not given up")
-		}
-	})
-}
-
-func TestKeptStreamsAreBounded(t *testing.T) {
-	var a archive
-	var all []*stream
-	for n := range 100 {
-		s := newStream()
-		s.add(make([]byte, 1<<20))
-		s.end()
-		a.keep(session.Owner(fmt.Sprint(n%2)), s)
-		all = append(all, s)
-	}
-	bytes := 0
-	for _, s := range all {
-		bytes += s.size()
-	}
-	if last := all[99].size(); bytes > 2*ownerKept || last != 1<<20 {
-		t.Errorf("%d bytes are kept, %d of the last", bytes, last)
-	}
-	if a.sweep(time.Now().Add(2 * keptFor)); a.all != 0 || len(a.owner) != 0 || len(a.streams) != 0 {
-		t.Errorf("afterwards: %+v", &a)
-	}
-}
-
-func TestLargeBodiesAreCounted(t *testing.T) {
-	var b bodies
-	var releases []func()
-	for {
-		release, ok := b.take("one", 10<<20, 1)
-		if !ok {
-			break
-		}
-		releases = append(releases, release)
-	}
-	if _, ok := b.take("two", 10<<20, 1); len(releases) != 3 || !ok {
-		t.Errorf("%d of 10 MiB are in hand, another owner's: %v", len(releases), ok)
-	}
-	if _, ok := b.take("one", 1000, 1); !ok {
-		t.Error("a small one is refused")
-	}
-	for _, release := range releases {
-		release()
-	}
-	if _, ok := b.take("one", -1, 10<<20); !ok {
-		t.Error("nothing was given back")
-	}
-}
-
 func TestLargeBodiesTakeOfTheirOwnersMemory(t *testing.T) {
 	memory := membudget.New(4<<20, 2<<20)
 	s := newServer(t, Config{Binding: ownedByHeader, Memory: memory}, session.Config{})
-	_, url := overHTTP(t, s, HTTPConfig{})
-	for size, want := range map[int]int{smallBody / 2: http.StatusOK, 256 << 10: http.StatusOK, 1 << 20: http.StatusTooManyRequests} {
+	_, url := overHTTP(t, s, transport.Config{})
+	for size, want := range map[int]int{32 << 10: http.StatusOK, 256 << 10: http.StatusOK, 1 << 20: http.StatusTooManyRequests} {
 		resp := post(t, url, called(1, "# "+strings.Repeat("x", size), ""))
 		if body := bodyOf(t, resp); resp.StatusCode != want || want != http.StatusOK && !strings.Contains(body, "memory") {
 			t.Errorf("a body of %d bytes: %d %.300s", size, resp.StatusCode, body)
@@ -650,7 +537,7 @@ func TestLargeBodiesTakeOfTheirOwnersMemory(t *testing.T) {
 // A client that names no session on needs none of those that it got.
 func TestPlainCallsNeverRunOutOfSessions(t *testing.T) {
 	s := newServer(t, Config{Binding: ownedByHeader}, session.Config{MaxPerOwner: 2, MaxStored: 4})
-	_, url := overHTTP(t, s, HTTPConfig{})
+	_, url := overHTTP(t, s, transport.Config{})
 	kept := bodyOf(t, post(t, url, called(1, "x = 1", "")))
 	_, rest, _ := strings.Cut(kept, `"session_id":"`)
 	id, _, _ := strings.Cut(rest, `"`)
@@ -668,7 +555,7 @@ func TestPlainCallsNeverRunOutOfSessions(t *testing.T) {
 
 func TestNoCallLosesItsSessionToAnother(t *testing.T) {
 	s := newServer(t, Config{Binding: ownedByHeader}, session.Config{MaxPerOwner: 4, MaxStored: 8})
-	_, url := overHTTP(t, s, HTTPConfig{})
+	_, url := overHTTP(t, s, transport.Config{})
 	var all sync.WaitGroup
 	for range 3 {
 		all.Go(func() {
@@ -687,7 +574,7 @@ func TestNoCallLosesItsSessionToAnother(t *testing.T) {
 // in use.
 func TestWhatIsNamedMakesNoRoom(t *testing.T) {
 	s := newServer(t, Config{Binding: ownedByHeader}, session.Config{MaxPerOwner: 2, MaxStored: 3})
-	_, url := overHTTP(t, s, HTTPConfig{})
+	_, url := overHTTP(t, s, transport.Config{})
 	write := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write_file","arguments":{"path":"a","content":"b"%s}}}`
 	idOfResult := func(body string) string {
 		_, rest, _ := strings.Cut(body, `"session_id":"`)
@@ -712,29 +599,9 @@ func TestWhatIsNamedMakesNoRoom(t *testing.T) {
 	}
 }
 
-func TestABodyOfUnknownLengthIsHeldForWhatItIs(t *testing.T) {
-	s, h, url := newHTTP(t, HTTPConfig{})
-	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, url, io.MultiReader(strings.NewReader(called(1, "sleep(20)", ""))))
-	r.Header.Set("Content-Type", "application/json")
-	go func() {
-		if resp, err := http.DefaultClient.Do(r); err == nil {
-			resp.Body.Close()
-		}
-	}()
-	waitFor(t, "it runs", func() bool {
-		all, _ := s.config.Sessions.List("")
-		return len(all) == 1 && all[0].State == session.Running
-	})
-	h.bodies.mu.Lock()
-	defer h.bodies.mu.Unlock()
-	if h.bodies.all != 0 {
-		t.Errorf("%d bytes are in hand", h.bodies.all)
-	}
-}
-
 func TestTheServersEndIsToldToClients(t *testing.T) {
 	s := newServer(t, Config{Binding: ownedByHeader}, session.Config{})
-	h, err := s.Handler(HTTPConfig{})
+	h, err := s.Handler(transport.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

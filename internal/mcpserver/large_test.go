@@ -12,6 +12,7 @@ import (
 
 	"paddock/internal/fault"
 	"paddock/internal/mcpserver/execution"
+	"paddock/internal/mcpserver/transport"
 	"paddock/internal/picture"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
@@ -195,7 +196,7 @@ func TestAFileOfARunIsReadAndUndoneWithIt(t *testing.T) {
 	res := use(t, cs, "execute_code", map[string]any{"code": fmt.Sprintf("display('text/html', '%s')", page)})
 	const path = ".paddock/2-1.html"
 	var out Execution
-	if err := json.Unmarshal(encoded(res.StructuredContent), &out); err != nil {
+	if err := json.Unmarshal(transport.Encoded(res.StructuredContent), &out); err != nil {
 		t.Fatal(err)
 	}
 	if shown := out.Displays; len(shown) != 1 || shown[0].Path != path || !strings.HasPrefix(shown[0].Text, "word word") {

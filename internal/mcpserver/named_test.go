@@ -9,6 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"paddock/internal/mcpserver/transport"
 	"paddock/internal/session"
 )
 
@@ -51,7 +52,7 @@ func modernCall(t *testing.T, url, code, more string, headers ...string) (r spok
 }
 
 func TestACallThatMadeItsSessionSaysSoInItsText(t *testing.T) {
-	_, _, url := newHTTP(t, HTTPConfig{})
+	_, _, url := newHTTP(t, transport.Config{})
 	first := modernCall(t, url, "x = 1", "")
 	line := fmt.Sprintf("session: %s (pass session_id to go on)", first.Result.Data.SessionID)
 	if !strings.Contains(first.texts(), line) {
@@ -73,7 +74,7 @@ func TestACallThatMadeItsSessionSaysSoInItsText(t *testing.T) {
 }
 
 func TestAnAddressNamesASession(t *testing.T) {
-	s, _, url := newHTTP(t, HTTPConfig{})
+	s, _, url := newHTTP(t, transport.Config{})
 	mine, hers := "Owner: ann", "Owner: eve"
 	first := modernCall(t, url+"/s/work", "x = 41", "", mine)
 	if first.Result.Data.SessionID != "work" || !strings.Contains(first.texts(), "session: work (new") {
@@ -114,7 +115,7 @@ func TestAnAddressNamesASession(t *testing.T) {
 }
 
 func TestANameThatACallGivesMakesASession(t *testing.T) {
-	s, _, url := newHTTP(t, HTTPConfig{})
+	s, _, url := newHTTP(t, transport.Config{})
 	call := func(tool, arguments, owner string) (r spokenReply) {
 		body := bodyOf(t, post(t, url, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, tool, arguments), "Owner: "+owner))
 		if err := json.Unmarshal([]byte(body), &r); err != nil {
@@ -157,7 +158,7 @@ func TestANameThatACallGivesMakesASession(t *testing.T) {
 }
 
 func TestHostileNamesInAddressesAreRefused(t *testing.T) {
-	s, _, url := newHTTP(t, HTTPConfig{})
+	s, _, url := newHTTP(t, transport.Config{})
 	for name, to := range map[string][]string{
 		"none": {"/s/"}, "dots": {"/s/%2e%2e"}, "slash": {"/s/a%2Fb"}, "below": {"/s/a/b"}, "slash at the end": {"/s/a/"},
 		"zero": {"/s/a%00"}, "newline": {"/s/a%0A"}, "long": {"/s/" + strings.Repeat("a", 101)}, "other letters": {"/s/%C3%A4"}, "markup": {"/s/%3Cb%3E"},
@@ -175,7 +176,7 @@ func TestHostileNamesInAddressesAreRefused(t *testing.T) {
 }
 
 func TestWhatIsSaidOfSessionsIsTrueForTheClient(t *testing.T) {
-	_, _, url := newHTTP(t, HTTPConfig{})
+	_, _, url := newHTTP(t, transport.Config{})
 	for _, test := range []struct {
 		version, path string
 		alone         bool
@@ -191,7 +192,7 @@ func TestWhatIsSaidOfSessionsIsTrueForTheClient(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, tool := range tools.Tools {
-			text := string(encoded(tool))
+			text := string(transport.Encoded(tool))
 			if strings.Contains(text, staying) == test.alone && tool.Name == "execute_code" || strings.Contains(text, aboutSession) && test.alone {
 				t.Errorf("%+v: %s", test, text)
 			}
@@ -203,7 +204,7 @@ func TestWhatIsSaidOfSessionsIsTrueForTheClient(t *testing.T) {
 }
 
 func TestCodeInAMarkdownBlockRuns(t *testing.T) {
-	_, _, url := newHTTP(t, HTTPConfig{})
+	_, _, url := newHTTP(t, transport.Config{})
 	if r := modernCall(t, url, "```python\nx = 41\n```\n", ""); r.Result.Data.Error.Code != "" || !strings.Contains(r.texts(), "session:") {
 		t.Errorf("a block: %+v", r)
 	}

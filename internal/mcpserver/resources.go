@@ -9,6 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/fault"
+	"paddock/internal/mcpserver/transport"
 	"paddock/internal/membudget"
 	"paddock/internal/session"
 )
@@ -47,7 +48,7 @@ func fileURI(id session.ID, p string) string {
 func parseURI(uri string) (session.ID, string, error) {
 	rest, ok := strings.CutPrefix(uri, uriPrefix)
 	id, file, found := strings.Cut(rest, uriFiles)
-	if !ok || !found || !sessionName.MatchString(id) {
+	if !ok || !found || !transport.IsSessionName(id) {
 		return "", "", fault.New(fault.Invalid, "there is no such resource").WithHint("a file's address is %s<session_id>%s<path>", uriPrefix, uriFiles)
 	}
 	parts := strings.Split(file, "/")

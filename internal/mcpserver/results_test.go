@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/mcpserver/execution"
+	"paddock/internal/mcpserver/transport"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
 )
@@ -211,12 +212,12 @@ func TestEachClientGetsTheFormItShows(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			e, shown := describe(ran("printed\n", "", test.displays...), execution.Filed{})
-			a := answer{data: encoded(e), texts: e.texts(), shown: shown}
-			extensions := map[string]any{appsExtension: map[string]any{"mimeTypes": []any{"text/html;profile=mcp-app"}}}
+			a := answer{data: transport.Encoded(e), texts: e.texts(), shown: shown}
+			extensions := map[string]any{"io.modelcontextprotocol/ui": map[string]any{"mimeTypes": []any{"text/html;profile=mcp-app"}}}
 			if test.client == "mastra" { // its name is its user's to choose
-				extensions[appsExtension] = map[string]any{}
+				extensions["io.modelcontextprotocol/ui"] = map[string]any{}
 			}
-			res := quirksOf(&mcp.Implementation{Name: test.client}, extensions).result(a)
+			res := quirksOf(transport.ClientOf(&mcp.Implementation{Name: test.client}, extensions)).result(a)
 			if got := kinds(res); got != test.kinds || (res.StructuredContent != nil) != test.structured {
 				t.Errorf("got %q, structured %v", got, res.StructuredContent != nil)
 			}

@@ -161,8 +161,8 @@ func (c *call) runInSandbox(ctx context.Context, name microsandbox.Name, req mic
 	req.Limit, req.QueueTimeout = maxOutput, queueTimeout
 	req.Started = func(execution string) { c.execution = execution }
 	req.Ended = func(res session.Result, put session.PutFunc) { kept = c.server.putAway(ctx, c.bound.Owner, res, put) }
-	err = reporting(c.notify, func(stdout, stderr io.Writer) (err error) {
-		if c.notify != nil {
+	err = reporting(c.Notify, func(stdout, stderr io.Writer) (err error) {
+		if c.Notify != nil {
 			req.Stdout, req.Stderr = stdout, stderr
 		}
 		res, err = boxes.Run(ctx, c.bound.Owner, name, req)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"paddock/internal/mcpserver/transport"
 	"paddock/internal/microsandbox"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
@@ -59,16 +60,16 @@ func TestASandboxShowsPicturesAndPutsLargeOutputIntoAFile(t *testing.T) {
 		return useTool(t, c, "sandbox_run_code", string(args))
 	}
 	out, _ := run("print('" + strings.Repeat("long ", 20_000) + "')")
-	if text := encoded(out); len(text) > 2*maxOutput || !strings.Contains(string(text), "all of it is in .paddock/") && !strings.Contains(string(text), "all of it is in /workspace/.paddock/") {
+	if text := transport.Encoded(out); len(text) > 2*maxOutput || !strings.Contains(string(text), "all of it is in .paddock/") && !strings.Contains(string(text), "all of it is in /workspace/.paddock/") {
 		t.Errorf("the result has %d bytes and ends with %s", len(text), text[max(0, len(text)-300):])
 	}
 	run("print('told')")
 	for message := ""; !strings.Contains(message, "told"); message = <-said {
 	}
-	if out, res := run("display('image/png', 'x')"); !strings.Contains(string(encoded(out)), "[not shown: ") || !strings.Contains(string(encoded(res.Content)), "[not shown: ") {
-		t.Errorf("of no picture it says %v, %s", out, encoded(res.Content))
+	if out, res := run("display('image/png', 'x')"); !strings.Contains(string(transport.Encoded(out)), "[not shown: ") || !strings.Contains(string(transport.Encoded(res.Content)), "[not shown: ") {
+		t.Errorf("of no picture it says %v, %s", out, transport.Encoded(res.Content))
 	}
-	if out, res := run("display('text/html', '" + strings.Repeat("long ", 20_000) + "')"); len(res.Content) != 2 || !strings.Contains(string(encoded(out)), "[in a file: .paddock/") {
+	if out, res := run("display('text/html', '" + strings.Repeat("long ", 20_000) + "')"); len(res.Content) != 2 || !strings.Contains(string(transport.Encoded(out)), "[in a file: .paddock/") {
 		t.Errorf("of a long document it says %v", out)
 	}
 }
@@ -76,7 +77,7 @@ func TestASandboxShowsPicturesAndPutsLargeOutputIntoAFile(t *testing.T) {
 func TestBashIsWhereASessionHasAMachine(t *testing.T) {
 	c := withMachines(t, nil)
 	_, res := useTool(t, c, "execute_code", `{"language":"bash","code":"1"}`)
-	if text := string(encoded(res)); !res.IsError || !strings.Contains(text, `isolation \"linux\" does`) {
+	if text := string(transport.Encoded(res)); !res.IsError || !strings.Contains(text, `isolation \"linux\" does`) {
 		t.Errorf("in wasm: %s", text)
 	}
 	made, _ := useTool(t, c, "create_session", `{"image":"some","language":"bash"}`)
@@ -86,7 +87,7 @@ func TestBashIsWhereASessionHasAMachine(t *testing.T) {
 	id := made["session_id"].(string)
 	useTool(t, c, "execute_code", `{"session_id":"`+id+`","code":"spawn server 8000"}`)
 	info, _ := useTool(t, c, "get_workspace_info", `{"session_id":"`+id+`"}`)
-	if text := string(encoded(info)); info["image"] != "some" || !strings.Contains(text, `"command":"server 8000"`) || !strings.Contains(text, "server 8000 has begun") {
+	if text := string(transport.Encoded(info)); info["image"] != "some" || !strings.Contains(text, `"command":"server 8000"`) || !strings.Contains(text, "server 8000 has begun") {
 		t.Errorf("the session is %s", text)
 	}
 	_, res = useTool(t, c, "create_session", `{"image":"some","isolation":"wasm"}`)

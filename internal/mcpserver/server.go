@@ -1,6 +1,9 @@
-// Package mcpserver offers sessions to MCP clients: tools, resources and
-// instructions over the official SDK, on stdio now and over HTTP later. It
-// holds no state but which session is whose default.
+// Package mcpserver offers sessions to MCP clients: tools, resources, prompts and
+// instructions, over the official SDK. What carries requests is mcpserver/transport, and what
+// takes a program to its end through its waits for a person is mcpserver/execution.
+//
+// In memory it holds which session is whose default one, which sessions no call has named
+// (they make room for others), and what the resources of skills were made from.
 //
 // A program that fails is a result; what paddock could not do is a result with
 // isError and a typed error. A handler's panic costs one call.
@@ -26,6 +29,7 @@ import (
 	"paddock/internal/fault"
 	"paddock/internal/helper"
 	"paddock/internal/mcpserver/execution"
+	"paddock/internal/mcpserver/transport"
 	"paddock/internal/membudget"
 	"paddock/internal/microsandbox"
 	"paddock/internal/pkgproxy/install"
@@ -145,18 +149,18 @@ func New(config Config) (*Server, error) {
 	}
 	for _, set := range config.Tools {
 		for _, t := range sets[set](s, runtimes) {
+			t.set = set
 			s.tools[t.definition.Name] = t
 			s.sets[set] = append(s.sets[set], t.definition.Name)
 		}
 	}
-	s.mcp = s.with(nil, false, false)
+	s.mcp = s.SDK(nil, false, false)
 	return s, nil
 }
 
-// with gives the SDK's server that offers these sets, as far as there are any;
-// nil: all; with tasks, for clients that know them; with texts that are true where each
-// call is alone, as nothing says which session it goes on in.
-func (s *Server) with(only []string, tasks, alone bool) *mcp.Server {
+// SDK implements [transport.Server]. Where each call is alone the texts say so, as nothing
+// says which session it goes on in.
+func (s *Server) SDK(only []string, tasks, alone bool) *mcp.Server {
 	var offered []string
 	for _, set := range s.config.Tools {
 		if only == nil || slices.Contains(only, set) {
@@ -176,7 +180,7 @@ func (s *Server) with(only []string, tasks, alone bool) *mcp.Server {
 		// Neither list changes while the server runs, and nothing is subscribed to.
 		Capabilities: capabilitiesWith(tasks, files, skills),
 		SetCacheable: cacheable,
-		Logger:       slog.New(ofSDK{s.log.Handler()}),
+		Logger:       transport.SDKLog(s.log),
 	}
 	if s.config.options != nil {
 		s.config.options(options)
@@ -237,7 +241,7 @@ func capabilitiesWith(tasks, files, skills bool) *mcp.ServerCapabilities {
 		c.AddExtension(skillsExtension, map[string]any{"directoryRead": true})
 	}
 	if tasks {
-		c.AddExtension(tasksExtension, map[string]any{})
+		c.AddExtension(transport.TasksExtension, map[string]any{})
 	}
 	return c
 }
@@ -312,7 +316,7 @@ func (s *Server) protect(next mcp.MethodHandler, files, skills bool) mcp.MethodH
 				res, err = failure(mistake), nil
 			}
 		}()
-		if ending := endingOf(ctx); ending != nil {
+		if ending := transport.Ending(ctx); ending != nil {
 			cancellable, cancel := context.WithCancelCause(ctx)
 			defer cancel(nil)
 			defer context.AfterFunc(ending, func() { cancel(context.Cause(ending)) })()
@@ -327,7 +331,7 @@ func (s *Server) protect(next mcp.MethodHandler, files, skills bool) mcp.MethodH
 		res, err = next(ctx, method, req)
 		if list, ok := req.(*mcp.ListToolsRequest); ok && err == nil {
 			all := *res.(*mcp.ListToolsResult)
-			all.Tools = quirksFor(list).definitions(all.Tools)
+			all.Tools = quirksOf(clientOf(list)).definitions(all.Tools)
 			return &all, nil
 		}
 		return res, err
@@ -340,16 +344,6 @@ func (s *Server) mistake(ctx context.Context, handler string, p any) error {
 	return fault.Of(fmt.Errorf("panic: %v", p))
 }
 
-// endingOf gives the context at whose end a request of this connection shall
-// stop; nil: there is none.
-func endingOf(ctx context.Context) context.Context {
-	if c, ok := ctx.Value(connectionKey{}).(*connection); ok {
-		return c.draining
-	}
-	ending, _ := ctx.Value(endingKey{}).(context.Context)
-	return ending
-}
-
 // wireError is a fault as a protocol error, for what is not a tool.
 func wireError(err error) error {
 	p := fault.ProblemOf(err)
@@ -358,29 +352,5 @@ func wireError(err error) error {
 	case fault.Invalid, fault.NotFound, fault.Denied, fault.Exhausted, fault.Unsupported:
 		code = jsonrpc.CodeInvalidParams
 	}
-	return &jsonrpc.Error{Code: code, Message: p.Line(), Data: encoded(map[string]fault.Problem{"error": p})}
-}
-
-// ofSDK keeps the SDK's chatter out of the log, and a client's mistakes too
-// unless everything is logged.
-type ofSDK struct{ slog.Handler }
-
-// clientMistakes are what the SDK calls errors and a client can bring about.
-var clientMistakes = []string{
-	"method invalid during initialization", "initialized before initialize", "duplicate initialized notification",
-	"duplicate initialize request", "method removed in the new protocol",
-}
-
-func (h ofSDK) Enabled(ctx context.Context, l slog.Level) bool {
-	return l >= slog.LevelError && h.Handler.Enabled(ctx, l)
-}
-
-func (h ofSDK) Handle(ctx context.Context, r slog.Record) error {
-	if slices.Contains(clientMistakes, r.Message) {
-		if !h.Handler.Enabled(ctx, slog.LevelDebug) {
-			return nil
-		}
-		r.Level = slog.LevelDebug
-	}
-	return h.Handler.Handle(ctx, r)
+	return &jsonrpc.Error{Code: code, Message: p.Line(), Data: transport.Encoded(map[string]fault.Problem{"error": p})}
 }

@@ -18,6 +18,7 @@ import (
 
 	"paddock/internal/approval"
 	"paddock/internal/bindings/broker"
+	"paddock/internal/mcpserver/transport"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
@@ -152,7 +153,7 @@ var outputSchemas = func() func(*testing.T) map[string][]*jsonschema.Resolved {
 			for _, tool := range allTools() {
 				for _, schema := range []any{tool.definition.OutputSchema, tool.results} {
 					var s jsonschema.Schema
-					if err := json.Unmarshal(encoded(schema), &s); err != nil {
+					if err := json.Unmarshal(transport.Encoded(schema), &s); err != nil {
 						t.Fatal(err)
 					}
 					r, err := s.Resolve(nil)

@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/fault"
+	"paddock/internal/mcpserver/transport"
 	"paddock/internal/session"
 )
 
@@ -78,7 +79,7 @@ func TestRequestsThatNobodyBindsAreDenied(t *testing.T) {
 func TestTheBindingDecidesWhoseSessionsThereAre(t *testing.T) {
 	var bound Bound
 	var refused error
-	s := newServer(t, Config{Binding: func(context.Context, Caller) (Bound, error) { return bound, refused }}, session.Config{})
+	s := newServer(t, Config{Binding: func(context.Context, transport.Caller) (Bound, error) { return bound, refused }}, session.Config{})
 	cs := inMemory(t, s)
 	bound = Bound{Owner: "alice", Default: "a"}
 	made := use(t, cs, "write_file", map[string]any{"path": "a.txt", "content": "hers"})

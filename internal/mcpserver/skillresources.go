@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/fault"
+	"paddock/internal/mcpserver/transport"
 	"paddock/internal/skill"
 )
 
@@ -125,7 +126,7 @@ func (s *Server) addSkills(to *mcp.Server) {
 // asOwner makes what the SDK calls of a method.
 func asOwner[P, R any](s *Server, do func(owner string, params P) (R, error)) func(context.Context, *mcp.ServerSession, P) (R, error) {
 	return func(ctx context.Context, _ *mcp.ServerSession, params P) (none R, err error) {
-		from, _ := ctx.Value(callerKey{}).(Caller)
+		from, _ := ctx.Value(callerKey{}).(transport.Caller)
 		b, err := s.bind(ctx, from)
 		if err != nil {
 			return none, wireError(err)

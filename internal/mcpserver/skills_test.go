@@ -19,6 +19,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"paddock/internal/mcpserver/transport"
 	"paddock/internal/session"
 	"paddock/internal/skill"
 )
@@ -140,12 +141,12 @@ func TestASkillIsInstalledUpdatedFoundAndRemoved(t *testing.T) {
 		"description": `{"description":"Counts the words of a text.","name":"words","package":"skills.words","path":"/skills/words","successes":0,"uses":0}`,
 	} {
 		res := use(t, cs, "skill_search", map[string]any{"query": "words of a text", "detail_level": level})
-		if found := field[[]any](t, res, "skills"); len(found) != 1 || string(encoded(found[0])) != want {
-			t.Errorf("%s gives %s", level, encoded(found))
+		if found := field[[]any](t, res, "skills"); len(found) != 1 || string(transport.Encoded(found[0])) != want {
+			t.Errorf("%s gives %s", level, transport.Encoded(found))
 		}
 	}
 	res = use(t, cs, "skill_search", map[string]any{"query": "words", "detail_level": "full"})
-	if full := string(encoded(res.StructuredContent)); !strings.Contains(full, `"instructions":"# Words`) || !strings.Contains(full, `"tools":["github/*"]`) || !strings.Contains(full, url) {
+	if full := string(transport.Encoded(res.StructuredContent)); !strings.Contains(full, `"instructions":"# Words`) || !strings.Contains(full, `"tools":["github/*"]`) || !strings.Contains(full, url) {
 		t.Errorf("all of it is %s", full)
 	}
 	if res := use(t, cs, "skill_remove", map[string]any{"name": "words"}); res.IsError {
@@ -179,7 +180,7 @@ func TestADamagedSkillKeepsNoOtherFromBeingToldOf(t *testing.T) {
 	}
 	res := use(t, cs, "skill_search", map[string]any{"query": "numbers", "detail_level": "full"})
 	if res.IsError {
-		t.Fatalf("it gives %s", encoded(res.StructuredContent))
+		t.Fatalf("it gives %s", transport.Encoded(res.StructuredContent))
 	}
 	for _, one := range field[[]any](t, res, "skills") {
 		one := one.(map[string]any)
@@ -187,7 +188,7 @@ func TestADamagedSkillKeepsNoOtherFromBeingToldOf(t *testing.T) {
 		good := strings.Contains(text, "def good") && one["problem"] == nil
 		bad := one["instructions"] == nil && strings.HasPrefix(problem, "what it holds is left out: the skill ")
 		if one["name"] == "good" && !good || one["name"] == "bad" && !bad {
-			t.Errorf("it gives %s", encoded(one))
+			t.Errorf("it gives %s", transport.Encoded(one))
 		}
 	}
 	if n := len(field[[]any](t, res, "skills")); n != 2 {
@@ -231,7 +232,7 @@ func TestHostileBundlesAreRefused(t *testing.T) {
 }
 
 func TestAnotherOnesSkillsAreNotSeen(t *testing.T) {
-	s := newServer(t, Config{Skills: skillsFor(t, "alice"), Binding: func(context.Context, Caller) (Bound, error) { return Bound{Owner: "bob"}, nil }}, session.Config{})
+	s := newServer(t, Config{Skills: skillsFor(t, "alice"), Binding: func(context.Context, transport.Caller) (Bound, error) { return Bound{Owner: "bob"}, nil }}, session.Config{})
 	cs := inMemory(t, s)
 	if res := use(t, cs, "skill_search", map[string]any{}); len(field[[]any](t, res, "skills")) != 0 {
 		t.Errorf("there are %v", res.StructuredContent)
@@ -291,24 +292,24 @@ func TestManySkillsAreListedInPages(t *testing.T) {
 	}
 	second, err := s.listSkills("local", &listSkillsParams{Cursor: first.NextCursor})
 	if err != nil || len(second.Skills) != 3 || second.NextCursor != "" || second.Skills[0].URI != "skill://s050/SKILL.md" {
-		t.Errorf("the second page has %s, %v", encoded(second), err)
+		t.Errorf("the second page has %s, %v", transport.Encoded(second), err)
 	}
 	var raw map[string]json.RawMessage
-	if err := json.Unmarshal(encoded(second), &raw); err != nil || string(raw["ttlMs"]) != "0" || string(raw["cacheScope"]) != `"private"` || string(raw["resultType"]) != `"complete"` {
-		t.Errorf("it is %s", encoded(second))
+	if err := json.Unmarshal(transport.Encoded(second), &raw); err != nil || string(raw["ttlMs"]) != "0" || string(raw["cacheScope"]) != `"private"` || string(raw["resultType"]) != `"complete"` {
+		t.Errorf("it is %s", transport.Encoded(second))
 	}
 }
 
 // A token without the set reads no skill.
 func TestSkillsAreOfTheirSet(t *testing.T) {
 	s := newServer(t, Config{Skills: skillsFor(t, "local")}, session.Config{})
-	if s.with([]string{"core", "files"}, false, false) == s.with(nil, false, false) {
+	if s.SDK([]string{"core", "files"}, false, false) == s.SDK(nil, false, false) {
 		t.Fatal("they are one server")
 	}
 	for _, only := range [][]string{{"core"}, {"core", "files"}} {
 		client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
 		to, from := mcp.NewInMemoryTransports()
-		if _, err := s.with(only, false, false).Connect(t.Context(), from, nil); err != nil {
+		if _, err := s.SDK(only, false, false).Connect(t.Context(), from, nil); err != nil {
 			t.Fatal(err)
 		}
 		cs, err := client.Connect(t.Context(), to, nil)
@@ -337,7 +338,7 @@ func TestSkillsAreSavedInEachLanguageAndChecked(t *testing.T) {
 		{"none", "perl", "sub add {}", "language"},
 	} {
 		res := save(c.name, c.language, c.code)
-		if text := string(encoded(res)); res.IsError != (c.wrong != "") || !strings.Contains(text, c.wrong) {
+		if text := string(transport.Encoded(res)); res.IsError != (c.wrong != "") || !strings.Contains(text, c.wrong) {
 			t.Errorf("%s: %s", c.name, text)
 		}
 	}

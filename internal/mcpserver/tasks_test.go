@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"paddock/internal/mcpserver/transport"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
 	"paddock/internal/session/sessiontest"
@@ -55,7 +56,7 @@ func settled(t *testing.T, url, id string) (result map[string]any) {
 }
 
 // held serves programs that go on behind a call when release has been called.
-func held(t *testing.T, c HTTPConfig) (s *Server, h *Handler, url string, release func()) {
+func held(t *testing.T, c transport.Config) (s *Server, h *transport.Handler, url string, release func()) {
 	free := make(chan struct{})
 	s = newServer(t, Config{Binding: ownedByHeader}, session.Config{Tools: &sessiontest.Tools{OnCall: func(ctx context.Context, _ session.Run, _ sandbox.Call) []byte {
 		select {
@@ -69,7 +70,7 @@ func held(t *testing.T, c HTTPConfig) (s *Server, h *Handler, url string, releas
 }
 
 func TestACallThatTakesLongBecomesATask(t *testing.T) {
-	_, _, url, release := held(t, HTTPConfig{TasksDir: t.TempDir(), TaskAfter: 20 * time.Millisecond})
+	_, _, url, release := held(t, transport.Config{TasksDir: t.TempDir(), TaskAfter: 20 * time.Millisecond})
 	id := asTask(t, url, "print('a')\nx = call('wait', '')\nprint('b')")
 	if status, res, _ := ofTask(t, url, "tasks/get", id); status != 200 || res["taskId"] != id || res["resultType"] != "complete" || res["result"] != nil {
 		t.Errorf("while it runs: %d %v", status, res)
@@ -85,7 +86,7 @@ func TestACallThatTakesLongBecomesATask(t *testing.T) {
 }
 
 func TestATaskIsCancelled(t *testing.T) {
-	s, _, url := newHTTP(t, HTTPConfig{TasksDir: t.TempDir(), TaskAfter: 20 * time.Millisecond})
+	s, _, url := newHTTP(t, transport.Config{TasksDir: t.TempDir(), TaskAfter: 20 * time.Millisecond})
 	id := asTask(t, url, "x = 1\nsleep(600)")
 	if _, res, _ := ofTask(t, url, "tasks/cancel", id); res["resultType"] != "complete" || len(res) != 1 {
 		t.Errorf("the answer is %v", res)
@@ -99,7 +100,7 @@ func TestATaskIsCancelled(t *testing.T) {
 }
 
 func TestATaskIsItsOwners(t *testing.T) {
-	_, _, url := newHTTP(t, HTTPConfig{TasksDir: t.TempDir(), TaskAfter: 20 * time.Millisecond})
+	_, _, url := newHTTP(t, transport.Config{TasksDir: t.TempDir(), TaskAfter: 20 * time.Millisecond})
 	id := asTask(t, url, "sleep(600)")
 	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
 		if status, _, code := ofTask(t, url, method, id, "Owner: else"); status != 400 || code != -32602 {
@@ -124,7 +125,7 @@ func TestATaskIsItsOwners(t *testing.T) {
 
 func TestATaskSurvivesARestart(t *testing.T) {
 	dir := t.TempDir()
-	c := HTTPConfig{TasksDir: dir, TaskAfter: 20 * time.Millisecond}
+	c := transport.Config{TasksDir: dir, TaskAfter: 20 * time.Millisecond}
 	s, _, url, release := held(t, c)
 	done, cut := asTask(t, url, "x = call('wait', '')\nprint('kept')"), asTask(t, url, "sleep(600)")
 	release()
@@ -157,12 +158,12 @@ func TestATaskSurvivesARestart(t *testing.T) {
 }
 
 func TestWithoutTheExtensionThereAreNoTasks(t *testing.T) {
-	_, _, url := newHTTP(t, HTTPConfig{TasksDir: t.TempDir(), TaskAfter: time.Millisecond})
+	_, _, url := newHTTP(t, transport.Config{TasksDir: t.TempDir(), TaskAfter: time.Millisecond})
 	body := bodyOf(t, post(t, url, called(1, "sleep(0.1)\nx = 1", fmt.Sprintf(modernMeta, "")), modernHeaders("tools/call", "execute_code")...))
 	if strings.Contains(body, "taskId") || !strings.Contains(body, `"resultType":"complete"`) {
 		t.Errorf("it is %s", body)
 	}
-	_, _, without := newHTTP(t, HTTPConfig{})
+	_, _, without := newHTTP(t, transport.Config{})
 	if status, _, code := ofTask(t, without, "tasks/get", "x"); status != http.StatusNotFound || code != -32601 {
 		t.Errorf("where there are none: %d %d", status, code)
 	}

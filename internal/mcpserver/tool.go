@@ -16,7 +16,7 @@ import (
 
 	"paddock/internal/bindings/broker"
 	"paddock/internal/fault"
-	"paddock/internal/mcpserver/execution"
+	"paddock/internal/mcpserver/transport"
 	"paddock/internal/sandbox"
 	"paddock/internal/session"
 	"paddock/internal/telemetry"
@@ -28,7 +28,8 @@ type tool struct {
 	definition  *mcp.Tool
 	results     *jsonschema.Schema // all that its structured content has
 	run         func(context.Context, *call, json.RawMessage) (answer, error)
-	mayTakeLong bool // so that a call may become a task
+	mayTakeLong bool   // so that a call may become a task
+	set         string // that it is in
 }
 
 // hints tell what a tool does to its surroundings. One that reaches beyond paddock's
@@ -126,16 +127,9 @@ type answer struct {
 
 // call is one request of a tool on its way through this package.
 type call struct {
+	transport.Call
 	server *Server
-	client *mcp.Implementation // nil: it did not say
 	bound  Bound
-	quirks quirks
-	// notify tells the client how far the call has come; nil: nobody asked.
-	notify func(done float64, message string)
-	meta   map[string]any            // the request's _meta
-	asker  execution.Elicitor        // how its user is asked while the call is answered; nil: not so
-	inputs *execution.InputResponses // how else; nil: not so either
-	task   *execution.TaskQuestions  // what a call that may become a task asks; nil: it cannot
 
 	session   session.ID // for the log, once it is known
 	execution string
@@ -147,27 +141,29 @@ type call struct {
 // handler makes what the SDK calls from a tool.
 func (s *Server) handler(t tool) mcp.ToolHandler {
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		c := &call{server: s, client: req.ClientInfo(), quirks: quirksFor(req), meta: req.Params.GetMeta()}
+		c := &call{server: s, Call: transport.Call{
+			Tool: t.definition.Name, Arguments: req.Params.Arguments, Caller: callerOf(req), Client: clientOf(req), Meta: req.Params.GetMeta(),
+		}}
 		if token := req.Params.GetProgressToken(); token != nil {
-			c.notify = func(done float64, message string) {
+			c.Notify = func(done float64, message string) {
 				// A client that is gone gets its result as little as this.
 				_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: done, Message: message})
 			}
 		}
 		s.askBy(c, req)
-		return c.serve(ctx, t, callerOf(req), req.Params.Arguments), nil
+		return c.serve(ctx, t), nil
 	}
 }
 
 // serve runs a tool. Whatever happens, the answer is a result: only checks
 // before this are protocol errors.
-func (c *call) serve(ctx context.Context, t tool, from Caller, arguments json.RawMessage) *mcp.CallToolResult {
+func (c *call) serve(ctx context.Context, t tool) *mcp.CallToolResult {
 	began := time.Now()
-	ctx, span := c.server.config.Telemetry.StartCall(ctx, t.definition.Name, from.Header, c.meta)
-	if c.client != nil {
-		ctx = telemetry.WithClient(ctx, textsafe.Cut(c.client.Name, 100))
+	ctx, span := c.server.config.Telemetry.StartCall(ctx, t.definition.Name, c.Caller.Header, c.Meta)
+	if c.Client.Info != nil {
+		ctx = telemetry.WithClient(ctx, textsafe.Cut(c.Client.Info.Name, 100))
 	}
-	a, err := c.attempt(ctx, t, from, arguments)
+	a, err := c.attempt(ctx, t)
 	if touched := c.server.config.Touched; touched != nil && c.path != "" {
 		touched(ctx, c.bound.Owner, c.session, c.path, !t.definition.Annotations.ReadOnlyHint, err)
 	}
@@ -176,35 +172,35 @@ func (c *call) serve(ctx context.Context, t tool, from Caller, arguments json.Ra
 	if err != nil {
 		return failure(err)
 	}
-	a.andSession(c.sessionLine(arguments))
-	return c.quirks.result(a)
+	a.andSession(c.sessionLine())
+	return quirksOf(c.Client).result(a)
 }
 
 // attempt runs a tool; a panic is a failure like others.
-func (c *call) attempt(ctx context.Context, t tool, from Caller, arguments json.RawMessage) (a answer, err error) {
+func (c *call) attempt(ctx context.Context, t tool) (a answer, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = c.server.mistake(ctx, t.definition.Name, p)
 		}
 	}()
-	if c.bound, err = c.server.bind(ctx, from); err != nil {
+	if c.bound, err = c.server.bind(ctx, c.Caller); err != nil {
 		return answer{}, err
 	}
 	if servers := c.server.config.Servers; servers != nil { // one of them may be calling back
-		in, err := servers.Inherit(c.meta)
+		in, err := servers.Inherit(c.Meta)
 		if err != nil {
 			return answer{}, err
 		}
 		ctx = broker.WithInherited(ctx, in)
 	}
-	return t.run(ctx, c, arguments)
+	return t.run(ctx, c, c.Arguments)
 }
 
 // record logs a call once it is over: never what ran or what it printed.
 func (s *Server) record(ctx context.Context, name string, c *call, took time.Duration, err error) {
 	attrs := []slog.Attr{slog.String("tool", name), slog.Duration("took", took)}
-	if c.client != nil {
-		attrs = append(attrs, slog.String("client", textsafe.Cut(c.client.Name, 100)))
+	if c.Client.Info != nil {
+		attrs = append(attrs, slog.String("client", textsafe.Cut(c.Client.Info.Name, 100)))
 	}
 	if c.session != "" {
 		attrs = append(attrs, slog.String("session", string(c.session)))

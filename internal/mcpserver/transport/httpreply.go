@@ -1,4 +1,4 @@
-package mcpserver
+package transport
 
 import (
 	"encoding/json"
@@ -88,7 +88,7 @@ func (a *reply) openLocked() {
 
 // progress tells how far the call has come.
 func (a *reply) progress(done float64, message string) {
-	data := encoded(map[string]any{"jsonrpc": "2.0", "method": "notifications/progress",
+	data := Encoded(map[string]any{"jsonrpc": "2.0", "method": "notifications/progress",
 		"params": map[string]any{"progressToken": a.token, "progress": done, "message": message}})
 	a.mu.Lock()
 	defer a.mu.Unlock()

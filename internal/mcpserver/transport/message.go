@@ -1,4 +1,4 @@
-package mcpserver
+package transport
 
 import (
 	"bufio"
@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -43,7 +45,7 @@ func (r *refusal) line() json.RawMessage {
 	if id == nil {
 		id = json.RawMessage("null")
 	}
-	return encoded(struct {
+	return Encoded(struct {
 		JSONRPC string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id"`
 		Error   wire            `json:"error"`
@@ -87,11 +89,26 @@ func usable(id json.RawMessage) json.RawMessage {
 	if id[0] == '"' {
 		return id
 	}
-	if n, ok := wholeNumber(string(id)); ok && n >= -maxExact && n <= maxExact {
+	if n, ok := WholeNumber(string(id)); ok && n >= -maxExact && n <= maxExact {
 		return id
 	}
 	return nil
 }
+
+// WholeNumber reads a JSON number without losing digits.
+func WholeNumber(raw string) (int64, bool) {
+	if v, err := strconv.ParseInt(raw, 10, 64); err == nil {
+		return v, true
+	}
+	f, err := strconv.ParseFloat(raw, 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > maxExact {
+		return 0, false
+	}
+	return int64(f), true
+}
+
+// maxExact is the largest whole number that every JSON reader keeps exactly.
+const maxExact = 1 << 53
 
 // errNotStrict is about JSON that is well-formed and still not accepted.
 var errNotStrict = errors.New("not strict JSON")
@@ -285,7 +302,7 @@ func (h *head) take(key, value []byte) {
 func idOf(value []byte) json.RawMessage {
 	switch c := value[0]; {
 	case c == '"':
-		return encoded(string(keyOf(value)))
+		return Encoded(string(keyOf(value)))
 	case c == '-', '0' <= c && c <= '9':
 		return json.RawMessage(value)
 	}

@@ -1,4 +1,4 @@
-package mcpserver
+package transport
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 )
 
 // elicitOverStream asks on the stream of an HTTP reply.
-func (s *Server) elicitOverStream(r *reply) execution.Elicitor {
+func (h *Handler) elicitOverStream(r *reply) execution.Elicitor {
 	return func(ctx context.Context, a approval.Approval) execution.Verdict {
 		data, err := r.ask(ctx, "elicitation/create", execution.Question(a))
 		var res mcp.ElicitResult
@@ -22,7 +22,7 @@ func (s *Server) elicitOverStream(r *reply) execution.Elicitor {
 		}
 		if err != nil {
 			if ctx.Err() == nil {
-				s.log.InfoContext(ctx, "a client could not be asked", "approval", a.ID, "cause", err)
+				h.base.Log.InfoContext(ctx, "a client could not be asked", "approval", a.ID, "cause", err)
 			}
 			return execution.Dismissed
 		}
@@ -42,10 +42,10 @@ var errNotAsked = errors.New("the client was not asked, or gave an error")
 // ask sends the client a request on the stream of this reply, and waits for its answer.
 // When ctx ends the client is told that nobody waits for it any more.
 func (a *reply) ask(ctx context.Context, method string, params any) (json.RawMessage, error) {
-	id := encoded("paddock-" + rand.Text())
+	id := Encoded("paddock-" + rand.Text())
 	came := a.session.expect(string(id))
 	defer a.session.unexpect(string(id))
-	if !a.tell(encoded(map[string]any{"jsonrpc": "2.0", "id": id, "method": method, "params": params})) {
+	if !a.tell(Encoded(map[string]any{"jsonrpc": "2.0", "id": id, "method": method, "params": params})) {
 		return nil, errNotAsked
 	}
 	select {
@@ -55,7 +55,7 @@ func (a *reply) ask(ctx context.Context, method string, params any) (json.RawMes
 		}
 		return one.result, nil
 	case <-ctx.Done():
-		a.tell(encoded(map[string]any{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": map[string]any{"requestId": id}}))
+		a.tell(Encoded(map[string]any{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": map[string]any{"requestId": id}}))
 		return nil, context.Cause(ctx)
 	}
 }

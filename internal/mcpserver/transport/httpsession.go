@@ -1,4 +1,4 @@
-package mcpserver
+package transport
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"paddock/internal/fault"
 	"paddock/internal/session"
@@ -29,8 +28,7 @@ type mcpSession struct {
 	id     string
 	owner  session.Owner
 	scope  string // of the token that opened it, see scopeOf
-	client *mcp.Implementation
-	quirks quirks
+	client Client
 	asks   bool                    // its user can be asked
 	end    context.CancelCauseFunc // of what the SDK runs for it
 
@@ -228,10 +226,6 @@ func (o *opening) begin() {
 	})
 }
 
-// endingKey is under what a request finds the context whose end is that of its
-// MCP session.
-type endingKey struct{}
-
 // initialize has the SDK open a session.
 func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, m *message, owner session.Owner) {
 	acceptBoth(r)
@@ -240,12 +234,12 @@ func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, m *message,
 	h.legacy.ServeHTTP(&opening{ResponseWriter: w, opened: func(id string) {
 		opened = true
 		surplus := h.sessions.add(&mcpSession{
-			id: id, owner: owner, scope: h.scopeOf(r.Context()), client: m.Params.Client, quirks: m.Params.Capabilities.quirks(m.Params.Client), asks: m.Params.Capabilities.elicits(), end: end, used: time.Now(),
+			id: id, owner: owner, scope: h.scopeOf(r.Context()), client: m.Params.Capabilities.client(m.Params.Client), asks: m.Params.Capabilities.elicits(), end: end, used: time.Now(),
 		}, h.config.MaxSessions)
 		if surplus != nil {
 			go h.end(surplus)
 		}
-	}}, r.WithContext(context.WithValue(r.Context(), endingKey{}, ending)))
+	}}, r.WithContext(withEnding(r.Context(), ending)))
 	if !opened {
 		end(nil)
 	}
@@ -274,9 +268,7 @@ func (h *Handler) end(m *mcpSession) {
 	}
 	m.mu.Unlock()
 	m.end(errEnded)
-	if id := h.server.defaults.drop(Bound{Owner: m.owner, Default: m.id}); id != "" {
-		h.server.passing.add(m.owner, id)
-	}
+	h.server.SessionEnded(m.owner, m.id)
 	r, err := http.NewRequestWithContext(context.Background(), http.MethodDelete, "/", http.NoBody)
 	if err != nil {
 		return

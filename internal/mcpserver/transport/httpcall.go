@@ -1,4 +1,4 @@
-package mcpserver
+package transport
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"paddock/internal/fault"
 	"paddock/internal/mcpserver/execution"
+	"paddock/internal/session"
 )
 
 const (
@@ -26,19 +27,18 @@ const (
 var errGone = fault.New(fault.Cancelled, "the client went away")
 
 // call runs one of paddock's own tools for a request. ms is the client's MCP
-// session; nil: it has none.
+// session; nil: it has none. The request is owner's.
 //
 // A client that goes away stops the run, at once or, where its stream could be
 // resumed, after resumeTime.
-func (h *Handler) call(w http.ResponseWriter, r *http.Request, m *message, ms *mcpSession) {
-	t := h.server.tools[m.Params.Name]
+func (h *Handler) call(w http.ResponseWriter, r *http.Request, m *message, ms *mcpSession, owner session.Owner) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
 	defer cancel(nil)
 	defer context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })()
 	a := newReply(w, r, m, ms)
 	a.kept = &h.kept
 	if m.isModern() {
-		a.serverInfo = h.server.implementation()
+		a.serverInfo = h.base.Implementation
 	}
 	if ms != nil {
 		if !ms.begin(m.ID, cancel) {
@@ -47,20 +47,7 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request, m *message, ms *m
 		}
 		defer ms.done(m.ID)
 	}
-	c := &call{server: h.server, client: m.Params.Meta.Client, quirks: m.Params.Meta.Capabilities.quirks(m.Params.Meta.Client), meta: m.Params.Meta.trace()}
-	from := Caller{Header: r.Header}
-	if ms != nil {
-		c.client, c.quirks, from.SessionID = ms.client, ms.quirks, ms.id
-	}
-	if len(m.Params.Meta.Token) > 0 && a.canStream {
-		c.notify = a.progress
-	}
-	switch {
-	case ms != nil && ms.asks && a.canStream:
-		c.asker = h.server.elicitOverStream(a)
-	case m.isModern() && m.Params.Meta.Capabilities.elicits():
-		c.inputs = &execution.InputResponses{}
-	}
+	c := h.callOf(r, m, ms, a)
 	defer context.AfterFunc(r.Context(), func() {
 		if cause := context.Cause(r.Context()); cause != context.Canceled { // the server has a reason: the client is there
 			cancel(cause)
@@ -68,23 +55,45 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request, m *message, ms *m
 		}
 		a.lost(func() { cancel(errGone) })
 	})()
-	if h.tasks != nil && m.knowsTasks() && t.mayTakeLong {
-		h.asTask(ctx, a, c, t, from, m)
+	if t, ok := h.server.Tool(c.Tool); ok && t.MayTakeLong && h.tasks != nil && m.knowsTasks() {
+		h.asTask(ctx, a, c, m, owner)
 		return
 	}
 	a.waitAtMost(streamAfter)
-	a.result(c.serve(ctx, t, from, m.Params.Arguments))
+	a.result(h.server.Call(ctx, c))
+}
+
+// callOf is the call that a request makes, which a answers.
+func (h *Handler) callOf(r *http.Request, m *message, ms *mcpSession, a *reply) Call {
+	meta := &m.Params.Meta
+	c := Call{
+		Tool: m.Params.Name, Arguments: m.Params.Arguments, Caller: Caller{Header: r.Header},
+		Client: meta.Capabilities.client(meta.Client), Meta: meta.trace(),
+	}
+	if ms != nil {
+		c.Client, c.Caller.SessionID = ms.client, ms.id
+	}
+	if len(meta.Token) > 0 && a.canStream {
+		c.Notify = a.progress
+	}
+	switch {
+	case ms != nil && ms.asks && a.canStream:
+		c.Elicitor = h.elicitOverStream(a)
+	case m.isModern() && meta.Capabilities.elicits():
+		c.Inputs = &execution.InputResponses{}
+	}
+	return c
 }
 
 // asTask runs a tool that may become a task: then the run goes on without its
 // request.
-func (h *Handler) asTask(ctx context.Context, a *reply, c *call, t tool, from Caller, m *message) {
+func (h *Handler) asTask(ctx context.Context, a *reply, c Call, m *message, owner session.Owner) {
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-	c.notify, c.inputs = nil, nil // a task has its status instead
-	c.task = execution.NewTaskQuestions(m.Params.Meta.Capabilities.elicits() && h.server.config.AskClient)
+	c.Notify, c.Inputs = nil, nil // a task has its status instead
+	c.Task = execution.NewTaskQuestions(m.Params.Meta.Capabilities.elicits() && h.base.AskClient)
 	done := make(chan *mcp.CallToolResult, 1)
-	go func() { done <- c.serve(work, t, from, m.Params.Arguments) }()
+	go func() { done <- h.server.Call(work, c) }()
 	timeout := h.config.TaskAfter
 	if timeout == 0 {
 		timeout = taskAfter
@@ -97,27 +106,21 @@ func (h *Handler) asTask(ctx context.Context, a *reply, c *call, t tool, from Ca
 		a.result(res)
 		return
 	case <-timer.C:
-	case <-c.task.News(): // a person may take their time
+	case <-c.Task.News(): // a person may take their time
 	}
 	if !stop() { // it is being stopped
 		a.result(<-done)
 		return
 	}
-	owner, err := h.server.bind(ctx, from)
-	if err != nil {
-		cancel(err)
-		a.result(failure(err))
-		return
-	}
 	result := func() json.RawMessage { return wireOf(<-done).appendTo(nil) }
-	created, err := h.tasks.Create(owner.Owner, t.definition.Name, cancel, result, c.task)
+	created, err := h.tasks.Create(owner, c.Tool, cancel, result, c.Task)
 	if err != nil { // then the client waits for it after all
-		h.server.log.Warn("a call cannot become a task", "cause", err)
+		h.base.Log.Warn("a call cannot become a task", "cause", err)
 		defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
 		a.result(<-done)
 		return
 	}
-	a.write(encoded(created))
+	a.write(Encoded(created))
 }
 
 // wireResult is a CallToolResult as it goes over the wire. The SDK keeps to
@@ -137,11 +140,11 @@ type wireResult struct {
 // nearly everything, are not looked at twice.
 func (r wireResult) appendTo(b []byte) json.RawMessage {
 	if r.Inputs != nil {
-		return append(b, encoded(map[string]any{"_meta": r.Meta, "resultType": r.Type, "inputRequests": r.Inputs, "requestState": r.State})...)
+		return append(b, Encoded(map[string]any{"_meta": r.Meta, "resultType": r.Type, "inputRequests": r.Inputs, "requestState": r.State})...)
 	}
 	b = append(b, '{')
 	if r.Meta != nil {
-		b = append(append(append(b, `"_meta":`...), encoded(r.Meta)...), ',')
+		b = append(append(append(b, `"_meta":`...), Encoded(r.Meta)...), ',')
 	}
 	b = append(b, `"content":[`...)
 	for k, c := range r.Content {
@@ -149,16 +152,16 @@ func (r wireResult) appendTo(b []byte) json.RawMessage {
 			b = append(b, ',')
 		}
 		if t, ok := c.(*mcp.TextContent); ok && t.Meta == nil && t.Annotations == nil {
-			b = append(append(append(b, `{"type":"text","text":`...), encoded(t.Text)...), '}')
+			b = append(append(append(b, `{"type":"text","text":`...), Encoded(t.Text)...), '}')
 		} else {
-			b = append(b, encoded(c)...)
+			b = append(b, Encoded(c)...)
 		}
 	}
 	b = append(b, ']')
 	if data, ok := r.Structured.(json.RawMessage); ok && len(data) > 0 {
 		b = append(append(b, `,"structuredContent":`...), data...)
 	} else if !ok && r.Structured != nil {
-		b = append(append(b, `,"structuredContent":`...), encoded(r.Structured)...)
+		b = append(append(b, `,"structuredContent":`...), Encoded(r.Structured)...)
 	}
 	if r.IsError {
 		b = append(b, `,"isError":true`...)

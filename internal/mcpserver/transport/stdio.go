@@ -1,9 +1,8 @@
-package mcpserver
+package transport
 
 import (
 	"bufio"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 
 	"paddock/internal/fault"
 	"paddock/internal/mcpserver/execution"
-	"paddock/internal/session"
 )
 
 // drainTime is how long what runs may take to stop at the end of a connection.
@@ -32,19 +30,17 @@ const lastAnswersTime = 30 * time.Second
 // read the answers.
 const listenerRest = 100 * time.Millisecond
 
-// ServeStdio serves the local user over a pair of streams, one message on each
+// ServeStdio serves one client over a pair of streams, one message on each
 // line, and closes both. It returns nil when the input has ended and what came
 // before is answered; what takes longer than half a minute is cancelled then,
-// and what nobody can read the answer of (unheard) at once. When ctx has ended what runs is cancelled, and its results are still sent, a
-// few seconds later at most. The requests of one ServeStdio share a default
-// session. A line that is not a message is answered with an error and costs
+// and what nobody can read the answer of (peerClosed) at once. When ctx has ended what runs
+// is cancelled, and its results are still sent, a few seconds later at most. A line that is not a message is answered with an error and costs
 // nothing else.
-func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
+func ServeStdio(ctx context.Context, server *mcp.Server, in io.ReadCloser, out io.WriteCloser) error {
 	draining, drain := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer drain(nil)
-	owner := &connection{bound: Bound{Owner: session.Local, Default: "stdio-" + rand.Text()}, draining: draining}
 	l := newLines(in, out)
-	ss, err := s.mcp.Connect(context.WithValue(ctx, connectionKey{}, owner), l, nil)
+	ss, err := server.Connect(withEnding(ctx, draining), l, nil)
 	if err != nil {
 		return errors.Join(fmt.Errorf("connecting over stdio: %w", err), l.Close())
 	}
@@ -252,7 +248,7 @@ func (b *batch) settle(answer json.RawMessage) json.RawMessage {
 	if b.waiting--; b.waiting > 0 || len(b.answers) == 0 {
 		return nil
 	}
-	return encoded(b.answers)
+	return Encoded(b.answers)
 }
 
 // expect remembers that a request needs an answer. An id that is still in use
@@ -265,7 +261,7 @@ func (l *lines) expect(m jsonrpc.Message, b *batch) *refusal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, used := l.open[req.ID]; used {
-		return refuse(encoded(req.ID.Raw()), jsonrpc.CodeInvalidRequest, "invalid request: the id is that of a request without an answer yet")
+		return refuse(Encoded(req.ID.Raw()), jsonrpc.CodeInvalidRequest, "invalid request: the id is that of a request without an answer yet")
 	}
 	if l.open[req.ID] = b; b != nil {
 		b.waiting++

@@ -1,4 +1,4 @@
-package mcpserver
+package transport
 
 import (
 	"bytes"
@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -20,9 +19,9 @@ import (
 	"paddock/internal/session"
 )
 
-// modern is the first version of the protocol without sessions: each request
+// Modern is the first version of the protocol without sessions: each request
 // stands for itself. What came before is called legacy here.
-const modern = "2026-07-28"
+const Modern = "2026-07-28"
 
 // The headers of the protocol.
 const (
@@ -34,8 +33,8 @@ const (
 	headerLast    = "Last-Event-ID"
 )
 
-// HTTPConfig sets a Handler up.
-type HTTPConfig struct {
+// Config sets a [Handler] up.
+type Config struct {
 	// MaxBody bounds a request's body, in bytes; zero: 16 MiB.
 	MaxBody int64
 	// Tools gives the sets that a request may use; nil, or a nil list: all.
@@ -65,14 +64,15 @@ type HTTPConfig struct {
 // legacy ones with a session, streams that can be resumed and a stream for
 // notifications; modern ones; and plain ones, which send one tools/call and
 // nothing before it. Who makes a request must be settled before: by
-// Config.Binding, from the request's context.
+// Server.Owner, from the request's context.
 //
 // Calls of paddock's own tools take a short way (httpcall.go): a run is worth
 // more than the SDK's decoding of it. All else, and whatever is unusual about
 // such a call, is the SDK's.
 type Handler struct {
-	server   *Server
-	config   HTTPConfig
+	server   Server
+	base     Base
+	config   Config
 	sessions sessions
 	bodies   bodies
 	kept     archive
@@ -87,8 +87,8 @@ type Handler struct {
 	drained  atomic.Int64 // when, in nanoseconds since 1970; 0: not yet
 }
 
-// Handler makes one. It ends with Close.
-func (s *Server) Handler(config HTTPConfig) (*Handler, error) {
+// NewHandler makes one. It ends with Close.
+func NewHandler(server Server, base Base, config Config) (*Handler, error) {
 	if config.MaxBody == 0 {
 		config.MaxBody = maxLine
 	}
@@ -98,27 +98,27 @@ func (s *Server) Handler(config HTTPConfig) (*Handler, error) {
 	if config.MaxSessions == 0 {
 		config.MaxSessions = 100
 	}
-	h := &Handler{server: s, config: config}
+	h := &Handler{server: server, base: base, config: config}
 	h.ctx, h.close = context.WithCancelCause(context.Background())
 	h.draining, h.drain = context.WithCancelCause(h.ctx)
 	if config.TasksDir != "" {
 		var err error
-		if h.tasks, err = execution.OpenTasks(h.ctx, config.TasksDir, s.log); err != nil {
+		if h.tasks, err = execution.OpenTasks(h.ctx, config.TasksDir, base.Log); err != nil {
 			return nil, err
 		}
 	}
 	offering := func(alone bool) func(*http.Request) *mcp.Server {
 		return func(r *http.Request) *mcp.Server {
-			return s.with(h.allowed(r.Context()), h.tasks != nil, alone && r.Header.Get(headerKept) == "")
+			return server.SDK(h.allowed(r.Context()), h.tasks != nil, alone && r.Header.Get(headerKept) == "")
 		}
 	}
-	server := offering(true)
+	lone := offering(true)
 	options := mcp.StreamableHTTPOptions{
 		MaxRequestBodyBytes: config.MaxBody, DisableLocalhostProtection: true, // both are the web server's
-		Logger: slog.New(ofSDK{s.log.Handler()}), PropagateRequestCancellation: true,
+		Logger: SDKLog(base.Log), PropagateRequestCancellation: true,
 	}
-	h.plain = mcp.NewStreamableHTTPHandler(server, changed(options, func(o *mcp.StreamableHTTPOptions) { o.Stateless, o.JSONResponse = true, true }))
-	h.modern = mcp.NewStreamableHTTPHandler(server, changed(options, func(o *mcp.StreamableHTTPOptions) { o.Stateless = true }))
+	h.plain = mcp.NewStreamableHTTPHandler(lone, changed(options, func(o *mcp.StreamableHTTPOptions) { o.Stateless, o.JSONResponse = true, true }))
+	h.modern = mcp.NewStreamableHTTPHandler(lone, changed(options, func(o *mcp.StreamableHTTPOptions) { o.Stateless = true }))
 	store := mcp.NewMemoryEventStore(nil)
 	store.SetMaxBytes(64 << 20)
 	h.legacy = mcp.NewStreamableHTTPHandler(offering(false), changed(options, func(o *mcp.StreamableHTTPOptions) { o.EventStore = store }))
@@ -163,9 +163,9 @@ func (h *Handler) allowed(ctx context.Context) []string {
 
 // ServeHTTP serves one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if isModern(r.Header.Get(headerVersion)) && r.Method != http.MethodPost {
+	if IsModern(r.Header.Get(headerVersion)) && r.Method != http.MethodPost {
 		w.Header().Set("Allow", "POST")
-		refuseHTTP(w, http.StatusMethodNotAllowed, refuse(nil, jsonrpc.CodeInvalidRequest, "invalid request: %s has POST only", modern))
+		refuseHTTP(w, http.StatusMethodNotAllowed, refuse(nil, jsonrpc.CodeInvalidRequest, "invalid request: %s has POST only", Modern))
 		return
 	}
 	if no := h.named(r); no != nil {
@@ -173,7 +173,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if owner, err := h.owner(r); err == nil { // else it is refused below
-		ctx, end := h.server.config.Memory.Scope(r.Context(), string(owner))
+		ctx, end := h.base.Memory.Scope(r.Context(), string(owner))
 		defer end() // the answer is on its way
 		r = r.WithContext(ctx)
 	}
@@ -188,8 +188,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// isModern compares versions, which are dates.
-func isModern(version string) bool { return version >= modern }
+// IsModern compares versions, which are dates.
+func IsModern(version string) bool { return version >= Modern }
 
 func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 	if mediaType(r.Header.Get("Content-Type")) != "application/json" {
@@ -233,19 +233,25 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	if set := h.server.setOf(m.Params.Name); m.Method == "tools/call" && set != "" && h.config.Beyond != nil && !mayUse(h.allowed(r.Context()), set) && h.config.Beyond(w, r, set) {
+	if m.Method == "tools/call" && h.refusedBeyond(w, r, m.Params.Name) {
 		return
 	}
-	if isModern(r.Header.Get(headerVersion)) || m.isModern() {
+	if IsModern(r.Header.Get(headerVersion)) || m.isModern() {
 		h.postModern(w, r, m, owner)
 		return
 	}
 	h.postLegacy(w, r, m, owner)
 }
 
+// refusedBeyond reports whether a call of a tool that the request may not use is answered.
+func (h *Handler) refusedBeyond(w http.ResponseWriter, r *http.Request, tool string) bool {
+	t, ok := h.server.Tool(tool)
+	return ok && h.config.Beyond != nil && !mayUse(h.allowed(r.Context()), t.Set) && h.config.Beyond(w, r, t.Set)
+}
+
 func (h *Handler) postModern(w http.ResponseWriter, r *http.Request, m *message, owner session.Owner) {
 	r.Header.Del(headerSession) // it means nothing there
-	for _, name := range []string{headerVersion, headerMethod, headerName, headerParam + sessionHeader} {
+	for _, name := range []string{headerVersion, headerMethod, headerName, headerParam + SessionHeader} {
 		if len(r.Header.Values(name)) > 1 { // who passes requests on may read another one
 			refuseHTTP(w, http.StatusBadRequest, refuse(m.ID, mcp.CodeHeaderMismatch, "invalid request: the header %s stands twice", name))
 			return
@@ -253,7 +259,7 @@ func (h *Handler) postModern(w http.ResponseWriter, r *http.Request, m *message,
 	}
 	switch {
 	case h.callsOurs(r, m):
-		h.call(w, r, m, nil)
+		h.call(w, r, m, nil, owner)
 	case h.tasks != nil && taskMethods[m.Method]:
 		h.serveTask(w, r, m, owner)
 	case m.Method == "subscriptions/listen":
@@ -270,7 +276,7 @@ func (h *Handler) alone(w http.ResponseWriter, r *http.Request, m *message, sdk 
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })()
-	sdk.ServeHTTP(&spoken{ResponseWriter: w, id: m.ID}, r.WithContext(context.WithValue(ctx, endingKey{}, ctx)))
+	sdk.ServeHTTP(&spoken{ResponseWriter: w, id: m.ID}, r.WithContext(withEnding(ctx, ctx)))
 }
 
 func (h *Handler) postLegacy(w http.ResponseWriter, r *http.Request, m *message, owner session.Owner) {
@@ -280,7 +286,7 @@ func (h *Handler) postLegacy(w http.ResponseWriter, r *http.Request, m *message,
 		case m.Method == "initialize":
 			h.initialize(w, r, m, owner)
 		case h.callsOurs(r, m):
-			h.call(w, r, m, nil)
+			h.call(w, r, m, nil, owner)
 		default:
 			h.alone(w, r, m, h.plain)
 		}
@@ -296,7 +302,7 @@ func (h *Handler) postLegacy(w http.ResponseWriter, r *http.Request, m *message,
 	case m.Method == "notifications/cancelled" && ms.cancel(m.Params.RequestID), ms.take(m.answer):
 		w.WriteHeader(http.StatusAccepted)
 	case h.callsOurs(r, m):
-		h.call(w, r, m, ms)
+		h.call(w, r, m, ms, owner)
 	default:
 		acceptBoth(r)
 		h.legacy.ServeHTTP(&spoken{ResponseWriter: w, id: m.ID}, r)
@@ -372,10 +378,9 @@ func noSession(w http.ResponseWriter, id []byte) {
 	refuseHTTP(w, http.StatusNotFound, refuse(id, jsonrpc.CodeInvalidRequest, "session not found: initialize again"))
 }
 
-// owner tells whose request it is.
+// owner says whose request it is.
 func (h *Handler) owner(r *http.Request) (session.Owner, error) {
-	b, err := h.server.bind(r.Context(), Caller{Header: r.Header})
-	return b.Owner, err
+	return h.server.Owner(r.Context(), Caller{Header: r.Header})
 }
 
 // read takes a request's body.

@@ -1,4 +1,4 @@
-package mcpserver
+package transport
 
 import (
 	"fmt"
@@ -19,11 +19,11 @@ func (h *Handler) serveTask(w http.ResponseWriter, r *http.Request, m *message, 
 	w.Header().Set("Content-Type", "application/json")
 	if no != nil {
 		w.WriteHeader(http.StatusBadRequest)
-		_, _ = w.Write(encoded(map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": no})) // who is gone needs no answer
+		_, _ = w.Write(Encoded(map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": no})) // who is gone needs no answer
 		return
 	}
 	result["resultType"] = "complete"
-	_, _ = w.Write(encoded(response{JSONRPC: "2.0", ID: m.ID, Result: result}))
+	_, _ = w.Write(Encoded(response{JSONRPC: "2.0", ID: m.ID, Result: result}))
 }
 
 func (h *Handler) answerTask(r *http.Request, m *message, owner session.Owner) (map[string]any, *jsonrpc.Error) {
@@ -31,14 +31,14 @@ func (h *Handler) answerTask(r *http.Request, m *message, owner session.Owner) (
 	switch {
 	case m.ID == nil:
 		return nil, &jsonrpc.Error{Code: codeInvalidRequest, Message: "invalid request: it has no id"}
-	case meta.Version != modern, meta.Capabilities == nil:
+	case meta.Version != Modern, meta.Capabilities == nil:
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid params: _meta says neither the protocol's version nor the client's capabilities"}
-	case r.Header.Get(headerVersion) != modern, r.Header.Get(headerMethod) != m.Method, r.Header.Get(headerName) != m.Params.TaskID:
+	case r.Header.Get(headerVersion) != Modern, r.Header.Get(headerMethod) != m.Method, r.Header.Get(headerName) != m.Params.TaskID:
 		return nil, &jsonrpc.Error{Code: mcp.CodeHeaderMismatch, Message: fmt.Sprintf("%s, %s and %s do not repeat what the body says", headerVersion, headerMethod, headerName)}
 	case !m.knowsTasks():
 		return nil, &jsonrpc.Error{
-			Code: mcp.CodeMissingRequiredClientCapabilities, Message: "the client did not declare " + tasksExtension,
-			Data: encoded(map[string]any{"requiredCapabilities": map[string]any{"extensions": map[string]any{tasksExtension: map[string]any{}}}}),
+			Code: mcp.CodeMissingRequiredClientCapabilities, Message: "the client did not declare " + TasksExtension,
+			Data: Encoded(map[string]any{"requiredCapabilities": map[string]any{"extensions": map[string]any{TasksExtension: map[string]any{}}}}),
 		}
 	}
 	id := m.Params.TaskID

@@ -1,4 +1,4 @@
-package mcpserver
+package transport
 
 import (
 	"encoding/json"
@@ -13,8 +13,8 @@ import (
 	"paddock/internal/mcpserver/execution"
 )
 
-// tasksExtension is what a client declares that knows tasks.
-const tasksExtension = "io.modelcontextprotocol/tasks"
+// TasksExtension is what a client declares that knows tasks.
+const TasksExtension = "io.modelcontextprotocol/tasks"
 
 // message is what the short way has to know of a request. Of a batch, and of
 // what is not shaped like this, it is empty: the SDK has it.
@@ -67,23 +67,23 @@ type capabilities struct {
 	Elicitation *mcp.ElicitationCapabilities `json:"elicitation"`
 }
 
-// quirks are what a client needs that declares this.
-func (c *capabilities) quirks(i *mcp.Implementation) quirks {
+// client is one that declares this.
+func (c *capabilities) client(i *mcp.Implementation) Client {
 	if c == nil {
-		return quirksOf(i, nil)
+		return ClientOf(i, nil)
 	}
-	return quirksOf(i, c.Extensions)
+	return ClientOf(i, c.Extensions)
 }
 
-// elicits tells whether a client that declares this can ask its user.
+// elicits reports whether a client that declares this can ask its user.
 func (c *capabilities) elicits() bool { return c != nil && execution.CanElicit(c.Elicitation) }
 
-func (m *message) isModern() bool { return isModern(m.Params.Meta.Version) }
+func (m *message) isModern() bool { return IsModern(m.Params.Meta.Version) }
 
 // knowsTasks tells whether the client declared tasks with this very request.
 func (m *message) knowsTasks() bool {
 	c := m.Params.Meta.Capabilities
-	return c != nil && c.Extensions[tasksExtension] != nil
+	return c != nil && c.Extensions[TasksExtension] != nil
 }
 
 // decode checks a body as stdio checks a line, and gives its message.
@@ -149,14 +149,14 @@ func (h *Handler) callsOurs(r *http.Request, m *message) bool {
 	if m.Method != "tools/call" || m.ID == nil || m.Params.Responses != nil || m.Params.State != nil {
 		return false
 	}
-	if !h.server.offers(m.Params.Name, h.allowed(r.Context())) {
+	if t, ok := h.server.Tool(m.Params.Name); !ok || !mayUse(h.allowed(r.Context()), t.Set) {
 		return false
 	}
 	version := r.Header.Get(headerVersion)
-	if !isModern(version) {
+	if !IsModern(version) {
 		return m.Params.Meta.Version == "" && (version == "" || legacyVersions[version])
 	}
-	return version == modern && m.Params.Meta.Version == modern && m.Params.Meta.Capabilities != nil &&
+	return version == Modern && m.Params.Meta.Version == Modern && m.Params.Meta.Capabilities != nil &&
 		r.Header.Get(headerMethod) == m.Method && r.Header.Get(headerName) == m.Params.Name && sameParams(r.Header, m.Params.Arguments)
 }
 
@@ -168,9 +168,9 @@ func sameParams(h http.Header, arguments json.RawMessage) bool {
 	var in struct {
 		Session *string `json:"session_id"`
 	}
-	given := h.Values(headerParam + sessionHeader)
+	given := h.Values(headerParam + SessionHeader)
 	for name := range h {
-		if strings.HasPrefix(name, headerParam) && name != headerParam+sessionHeader {
+		if strings.HasPrefix(name, headerParam) && name != headerParam+SessionHeader {
 			return false
 		}
 	}
@@ -185,24 +185,9 @@ func sameParams(h http.Header, arguments json.RawMessage) bool {
 	return len(given) == 1 && given[0] == *in.Session
 }
 
-// sessionHeader is under what name a modern client repeats a call's session in
+// SessionHeader is under what name a modern client repeats a call's session in
 // a header, for whoever passes requests on by it.
-const sessionHeader = "Session-Id"
+const SessionHeader = "Session-Id"
 
-// offers tells whether a tool is in one of these sets; nil: all.
-func (s *Server) offers(name string, only []string) bool {
-	set := s.setOf(name)
-	return set != "" && mayUse(only, set)
-}
-
-// setOf is the set that a tool is in; empty: there is no such tool.
-func (s *Server) setOf(name string) string {
-	for set, names := range s.sets {
-		if slices.Contains(names, name) {
-			return set
-		}
-	}
-	return ""
-}
-
+// mayUse reports whether a set is one of these; nil: all are.
 func mayUse(only []string, set string) bool { return only == nil || slices.Contains(only, set) }
