@@ -31,12 +31,14 @@ var update = flag.Bool("update", false, "write the transcripts anew from what th
 //	! the client closes its end
 //
 // and ids that differ from run to run are numbered: SESSION1, EXECUTION1. A line
-// "tools: SETS" at a file's top offers these sets in place of the usual ones.
+// "tools: SETS" at a file's top offers these sets in place of the usual ones. The answers
+// to initialize, server/discover and tools/list stand in testdata/golden ([goldens]).
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("there are no transcripts: %v", err)
 	}
+	said := openGoldens(t)
 	for _, name := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {
 			archive, err := txtar.ParseFile(name)
@@ -47,7 +49,7 @@ func TestTranscripts(t *testing.T) {
 				talk := &archive.Files[k]
 				t.Run(talk.Name, func(t *testing.T) {
 					var got string
-					inBubble(t, func(t *testing.T) { got = play(t, setsIn(archive.Comment), string(talk.Data)) })
+					inBubble(t, func(t *testing.T) { got = play(t, said, setsIn(archive.Comment), string(talk.Data)) })
 					if *update {
 						talk.Data = []byte(got)
 					} else if got != string(talk.Data) {
@@ -61,6 +63,9 @@ func TestTranscripts(t *testing.T) {
 				}
 			}
 		})
+	}
+	if !t.Failed() || *update {
+		said.finish()
 	}
 }
 
@@ -89,7 +94,7 @@ func setsIn(comment []byte) []string {
 }
 
 // play gives the transcript as it came out.
-func play(t *testing.T, tools []string, script string) string {
+func play(t *testing.T, g *goldens, tools []string, script string) string {
 	config := Config{Version: "1.0.0", Tools: tools}
 	if slices.Contains(tools, "skills") {
 		config.Skills = skill.NewStore(skill.Config{Dir: t.TempDir()})
@@ -124,7 +129,7 @@ func play(t *testing.T, tools []string, script string) string {
 		synctest.Wait()
 		for _, said := range inOrder(w.received()) {
 			checkResult(t, called, said)
-			fmt.Fprintf(&b, "< %s\n", n.stable(said))
+			fmt.Fprintf(&b, "< %s\n", n.stable(g.shorten(tools, said)))
 		}
 	}
 	w.in.Close()
