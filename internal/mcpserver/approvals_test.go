@@ -49,9 +49,10 @@ func TestAClientIsAskedInTheWayOfItsEra(t *testing.T) {
 				}
 				all, err := d.store.List(ownerOver(over))
 				for _, a := range all {
-					if err != nil || a.State != approval.Used || a.By != ownerOver(over) || a.Reason != approval.ThroughClient {
-						t.Errorf("it is kept as %+v, %v", a, err)
-					}
+					wantEqual(t, "the error of listing", err, nil)
+					wantEqual(t, "its state", a.State, approval.Used)
+					wantEqual(t, "who decided", a.By, ownerOver(over))
+					wantEqual(t, "the way", a.Reason, approval.ThroughClient)
 				}
 			})
 		}
@@ -102,9 +103,12 @@ func TestAProgramThatWaitedForNobodyIsToldSo(t *testing.T) {
 	d := newApprovalRig(t, Config{})
 	cs := d.connect("stdio", "2025-11-25", nil)
 	out, text := execute(t, cs, map[string]any{"language": "python", "code": blocking["code"], "timeout": 1})
-	if out.StoppedBy != "timeout" || out.Error == nil || !strings.Contains(out.Error.Hint, "it waited for a person to allow mail.send") || !strings.Contains(text, "hint: it waited for a person") {
-		t.Errorf("it says %+v, %s", out.Error, text)
+	wantEqual(t, "what stopped it", out.StoppedBy, "timeout")
+	if out.Error == nil {
+		t.Fatalf("it has no error: %+v", out)
 	}
+	wantPart(t, "the hint", out.Error.Hint, "it waited for a person to allow mail.send")
+	wantPart(t, "the text", text, "hint: it waited for a person")
 	out, _ = execute(t, cs, map[string]any{"language": "python", "code": "loop", "timeout": 1})
 	if out.StoppedBy != "timeout" || out.Error == nil || strings.Contains(out.Error.Hint, "a person") {
 		t.Errorf("one that called nothing is told %+v", out.Error)
@@ -117,23 +121,35 @@ func TestAProgramThatWaitsIsGoneOnWith(t *testing.T) {
 	d := newApprovalRig(t, Config{})
 	cs := d.connect("http", "2025-11-25", nil)
 	out, text := execute(t, cs, map[string]any{"language": "python", "code": "print(\"before\")\nx = gather(\"send\", 2)\nprint(x)"})
-	if out.Success || out.Error != nil || out.StoppedBy != "" || out.Stdout != "before\n" || out.Waiting == nil || out.Waiting.ExecutionID != out.ExecutionID || len(out.Waiting.Approvals) != 2 {
-		t.Fatalf("it says %+v, %s", out, text)
+	if out.Waiting == nil || len(out.Waiting.Approvals) != 2 {
+		t.Fatalf("it waits for %+v, want two approvals; it says %s", out.Waiting, text)
 	}
+	wantEqual(t, "its success", out.Success, false)
+	wantEqual(t, "its error", out.Error, nil)
+	wantEqual(t, "what stopped it", out.StoppedBy, "")
+	wantEqual(t, "its output", out.Stdout, "before\n")
+	wantEqual(t, "the execution that waits", out.Waiting.ExecutionID, out.ExecutionID)
 	one, two := out.Waiting.Approvals[0], out.Waiting.Approvals[1]
-	if one.Server != "mail" || one.Tool != "send" || one.Arguments != `{"text":"0"}` || !strings.Contains(text, "paddock approvals grant "+one.ID+" "+two.ID) || !strings.Contains(text, fmt.Sprintf("execution_id %q", out.ExecutionID)) {
-		t.Errorf("it waits for %+v, and says %s", one, text)
-	}
+	wantEqual(t, "the server", one.Server, "mail")
+	wantEqual(t, "the tool", one.Tool, "send")
+	wantEqual(t, "the arguments", one.Arguments, `{"text":"0"}`)
+	wantPart(t, "the text", text, "paddock approvals grant "+one.ID+" "+two.ID)
+	wantPart(t, "the text", text, fmt.Sprintf("execution_id %q", out.ExecutionID))
 	d.decide(one.ID, true)
 	half, _ := execute(t, cs, map[string]any{"execution_id": out.ExecutionID})
-	if half.Waiting == nil || len(half.Waiting.Approvals) != 1 || half.Waiting.Approvals[0].ID != two.ID || half.Stdout != "" || d.made.Load() != 1 {
-		t.Errorf("with one of two it says %+v, after %d calls", half, d.made.Load())
+	if half.Waiting == nil || len(half.Waiting.Approvals) != 1 {
+		t.Fatalf("with one of two decided it waits for %+v, want one approval", half.Waiting)
 	}
+	wantEqual(t, "what it still waits for", half.Waiting.Approvals[0].ID, two.ID)
+	wantEqual(t, "its output with one of two decided", half.Stdout, "")
+	wantEqual(t, "the calls with one of two decided", d.made.Load(), 1)
 	d.decide(two.ID, true)
 	whole, _ := execute(t, cs, map[string]any{"execution_id": out.ExecutionID, "session_id": string(out.SessionID)})
-	if !whole.Success || whole.Stdout != "1\n" || whole.ExecutionID != out.ExecutionID || whole.SessionID != out.SessionID || d.made.Load() != 2 {
-		t.Errorf("in the end it says %+v, after %d calls", whole, d.made.Load())
-	}
+	wantEqual(t, "its success in the end", whole.Success, true)
+	wantEqual(t, "its output in the end", whole.Stdout, "1\n")
+	wantEqual(t, "the execution in the end", whole.ExecutionID, out.ExecutionID)
+	wantEqual(t, "the session in the end", whole.SessionID, out.SessionID)
+	wantEqual(t, "the calls in the end", d.made.Load(), 2)
 	for name, args := range map[string]map[string]any{
 		"it has ended":      {"execution_id": out.ExecutionID},
 		"there is none":     {"execution_id": "x-nothing"},
@@ -382,9 +398,9 @@ func TestATaskNeedsInput(t *testing.T) {
 	for end["status"] == "working" || end["status"] == "input_required" {
 		end = get()
 	}
-	if data, err := json.Marshal(end["result"]); err != nil || end["status"] != "completed" || !strings.Contains(string(data), `"stdout":"1\n"`) || d.made.Load() != 2 {
-		t.Errorf("it ends as %v, %s", end, data)
-	}
+	wantEqual(t, "its status", end["status"], any("completed"))
+	wantPart(t, "its result", string(transport.Encoded(end["result"])), `"stdout":"1\n"`)
+	wantEqual(t, "the calls", d.made.Load(), 2)
 }
 
 // What a task's client says without having been asked decides nothing.

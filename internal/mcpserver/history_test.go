@@ -133,9 +133,10 @@ func TestWhatACheckpointChangedIsBounded(t *testing.T) {
 
 func TestManyChangesOfARestoreAreCounted(t *testing.T) {
 	r := restoredTo("s", session.Restored{Changes: make([]session.Change, 1000), Variables: make([]session.VariableChange, 300)})
-	if len(r.FilesChanged) != maxChanges || r.FilesOmitted != 800 || len(r.VariablesChanged) != maxChanges || r.VariablesOmitted != 100 {
-		t.Errorf("%d files are listed and %d are not, %d variables and %d", len(r.FilesChanged), r.FilesOmitted, len(r.VariablesChanged), r.VariablesOmitted)
-	}
+	wantEqual(t, "the files that are listed", len(r.FilesChanged), maxChanges)
+	wantEqual(t, "the files that are not", r.FilesOmitted, 800)
+	wantEqual(t, "the variables that are listed", len(r.VariablesChanged), maxChanges)
+	wantEqual(t, "the variables that are not", r.VariablesOmitted, 100)
 }
 
 // TestASleepingSessionIsWokenByEachTool: what a client sees is no different.

@@ -117,8 +117,11 @@ func TestAPlainClientGetsItsAnswerAsJSON(t *testing.T) {
 	for name, headers := range map[string][]string{"nothing but a type": nil, "anything": {"Accept: */*"}, "a charset": {"Accept: application/json; charset=utf-8"}} {
 		r := post(t, url, called(7, "print('hi')\nx = 5", ""), headers...)
 		body := bodyOf(t, r)
-		if r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "application/json" || !strings.HasPrefix(body, `{"jsonrpc":"2.0","id":7,"result":{`) || !strings.Contains(body, `"stdout":"hi\n"`) {
-			t.Errorf("%s: %s %s", name, r.Status, body)
+		wantEqual(t, name+": the status", r.StatusCode, http.StatusOK)
+		wantEqual(t, name+": the content type", r.Header.Get("Content-Type"), "application/json")
+		wantPart(t, name, body, `"stdout":"hi\n"`)
+		if want := `{"jsonrpc":"2.0","id":7,"result":{`; !strings.HasPrefix(body, want) {
+			t.Errorf("%s: got %s, want %s at its beginning", name, body, want)
 		}
 	}
 	first := bodyOf(t, post(t, url, called(1, "y = 41", "")))
@@ -263,9 +266,12 @@ func TestACallThatTakesTimeIsAStream(t *testing.T) {
 				t.Fatalf("%s: %s", r.Status, bodyOf(t, r))
 			}
 			all := bodyOf(t, r)
-			if strings.Count(all, `"progressToken":"p"`) < 2 || !strings.Contains(all, `"message":"a"`) || !strings.Contains(all, `"stdout":"a\nb\n"`) || strings.Contains(all, "id: ") != c.ids {
-				t.Errorf("%s", all)
+			if got := strings.Count(all, `"progressToken":"p"`); got < 2 {
+				t.Errorf("got %d notifications, want at least 2: %s", got, all)
 			}
+			wantPart(t, "the notifications", all, `"message":"a"`)
+			wantPart(t, "the result", all, `"stdout":"a\nb\n"`)
+			wantEqual(t, "events have ids", strings.Contains(all, "id: "), c.ids)
 		})
 	}
 }
@@ -389,9 +395,11 @@ func TestModernRequests(t *testing.T) {
 	_, _, url := newHTTP(t, transport.Config{})
 	good := called(1, "x = 5", fmt.Sprintf(modernMeta, ""))
 	r := post(t, url, good, modernHeaders("tools/call", "execute_code")...)
-	if body := bodyOf(t, r); r.StatusCode != 200 || !strings.Contains(body, `"resultType":"complete"`) || !strings.Contains(body, "io.modelcontextprotocol/serverInfo") || r.Header.Get("Mcp-Session-Id") != "" {
-		t.Errorf("%s %s", r.Status, body)
-	}
+	body := bodyOf(t, r)
+	wantEqual(t, "the status", r.StatusCode, http.StatusOK)
+	wantPart(t, "the result", body, `"resultType":"complete"`)
+	wantPart(t, "the result", body, "io.modelcontextprotocol/serverInfo")
+	wantEqual(t, "the MCP session", r.Header.Get("Mcp-Session-Id"), "")
 	for name, c := range map[string]struct {
 		body    string
 		headers []string

@@ -116,8 +116,14 @@ func TestASkillIsInstalledUpdatedFoundAndRemoved(t *testing.T) {
 	cs, _ := withSkills(t)
 	url := web.put(t, "words.zip", "words/SKILL.md", exampleSkill, "words/scripts/count.py", "print(1)\n", "words/old.md", "Old.\n")
 	res := use(t, cs, "skill_install", map[string]any{"source": url})
-	if res.IsError || field[string](t, res, "package") != "skills.words" || field[string](t, res, "path") != "/skills/words" || len(field[[]any](t, res, "files")) != 3 || !strings.HasPrefix(field[string](t, res, "digest"), "sha256:") {
+	if res.IsError {
 		t.Fatalf("it gives %v", res.StructuredContent)
+	}
+	wantEqual(t, "the package", field[string](t, res, "package"), "skills.words")
+	wantEqual(t, "the path", field[string](t, res, "path"), "/skills/words")
+	wantEqual(t, "how many files there are", len(field[[]any](t, res, "files")), 3)
+	if got, want := field[string](t, res, "digest"), "sha256:"; !strings.HasPrefix(got, want) {
+		t.Errorf("the digest: got %s, want %s at its beginning", got, want)
 	}
 	if notes := fmt.Sprint(field[[]any](t, res, "notes")); !strings.Contains(notes, "has the rights of the program's session") || !strings.Contains(notes, "it uses: github/*.") {
 		t.Errorf("it notes %s", notes)
@@ -291,13 +297,21 @@ func TestManySkillsAreListedInPages(t *testing.T) {
 		t.Fatalf("the first page has %d and %q, %v", len(first.Skills), first.NextCursor, err)
 	}
 	second, err := s.listSkills("local", &listSkillsParams{Cursor: first.NextCursor})
-	if err != nil || len(second.Skills) != 3 || second.NextCursor != "" || second.Skills[0].URI != "skill://s050/SKILL.md" {
-		t.Errorf("the second page has %s, %v", transport.Encoded(second), err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	if len(second.Skills) != 3 {
+		t.Fatalf("the second page has %d skills, want 3: %s", len(second.Skills), transport.Encoded(second))
+	}
+	wantEqual(t, "the next page", second.NextCursor, "")
+	wantEqual(t, "the first of the second page", second.Skills[0].URI, "skill://s050/SKILL.md")
 	var raw map[string]json.RawMessage
-	if err := json.Unmarshal(transport.Encoded(second), &raw); err != nil || string(raw["ttlMs"]) != "0" || string(raw["cacheScope"]) != `"private"` || string(raw["resultType"]) != `"complete"` {
-		t.Errorf("it is %s", transport.Encoded(second))
+	if err := json.Unmarshal(transport.Encoded(second), &raw); err != nil {
+		t.Fatal(err)
 	}
+	wantEqual(t, "ttlMs", string(raw["ttlMs"]), "0")
+	wantEqual(t, "cacheScope", string(raw["cacheScope"]), `"private"`)
+	wantEqual(t, "resultType", string(raw["resultType"]), `"complete"`)
 }
 
 // A token without the set reads no skill.
