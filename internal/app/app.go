@@ -17,6 +17,7 @@ import (
 	"paddock/internal/microsandbox"
 	"paddock/internal/pkgproxy"
 	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/typescript"
 	"paddock/internal/session"
 	"paddock/internal/skill"
 	"paddock/internal/telemetry"
@@ -120,6 +121,7 @@ func (env *Env) openBase() (_ *base, err error) {
 	if err != nil {
 		return nil, err
 	}
+	b.Helpers = helpers
 	gate, err := newGate(env.Config)
 	if err != nil {
 		return nil, err
@@ -136,7 +138,7 @@ func (env *Env) openBase() (_ *base, err error) {
 		return nil, err
 	}
 	b.life = life
-	if b.Backends, err = env.newBackends(life); err != nil {
+	if b.Backends, err = env.newBackends(life, typescript.NewTranslator(helpers)); err != nil {
 		return nil, fmt.Errorf("making the backends: %w", err)
 	}
 	if b.packages, err = env.openPackages(memory, helpers); err != nil {
@@ -145,7 +147,7 @@ func (env *Env) openBase() (_ *base, err error) {
 	if b.skills, err = env.NewSkills(helpers); err != nil {
 		return nil, err
 	}
-	b.memory, b.Helpers, b.gate = memory, helpers, gate
+	b.memory, b.gate = memory, gate
 	b.approvals, b.previews = env.newApprovals(log), env.newPreviews()
 	return b, nil
 }
@@ -225,6 +227,7 @@ func (b *base) close() {
 			b.Log.Warn("closing a part failed", "cause", err)
 		}
 	}
+	closePart(b.Log, b.Helpers)
 	closePart(b.Log, b.life)
 	closePart(b.Log, b.Audit)
 	closePart(b.Log, b.telemetry)

@@ -14,9 +14,9 @@ import (
 	"paddock/internal/session"
 )
 
-// MakeBackends makes what programs run in, as an Env says. life is nil if no program will
-// run.
-type MakeBackends func(env *Env, life *session.Life) (Backends, error)
+// MakeBackends makes what programs run in, as an Env says. life and translate are nil if no
+// program will run.
+type MakeBackends func(env *Env, life *session.Life, translate sandbox.Translator) (Backends, error)
 
 // Backends are those that programs run in, the default isolation first.
 type Backends []sandbox.Backend
@@ -41,23 +41,23 @@ func (all Backends) Close() error {
 }
 
 // MakeBackends makes what programs run in, for a command that runs none.
-func (env *Env) MakeBackends() (Backends, error) { return env.newBackends(nil) }
+func (env *Env) MakeBackends() (Backends, error) { return env.newBackends(nil, nil) }
 
-func (env *Env) newBackends(life *session.Life) (Backends, error) {
+func (env *Env) newBackends(life *session.Life, translate sandbox.Translator) (Backends, error) {
 	if env.NewBackends != nil {
-		return env.NewBackends(env, life)
+		return env.NewBackends(env, life, translate)
 	}
-	return NewBackends(env, life)
+	return NewBackends(env, life, translate)
 }
 
 // NewBackends makes both kinds of isolation; what does not work on this machine
 // says so when it is asked.
-func NewBackends(env *Env, life *session.Life) (Backends, error) {
-	w, err := env.newWasm(life)
+func NewBackends(env *Env, life *session.Life, translate sandbox.Translator) (Backends, error) {
+	w, err := env.newWasm(life, translate)
 	if err != nil {
 		return nil, err
 	}
-	l, err := env.newLinux(life)
+	l, err := env.newLinux(life, translate)
 	if err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
@@ -68,8 +68,11 @@ func NewBackends(env *Env, life *session.Life) (Backends, error) {
 	return all, nil
 }
 
-func (env *Env) newWasm(life *session.Life) (sandbox.Backend, error) {
-	c := wasm.Config{CacheDir: env.CacheDir, OwnersDir: filepath.Join(env.StateDir, "owners"), SharedDir: filepath.Join(env.StateDir, "shared"), Inherit: life.File(), Log: env.Log}
+func (env *Env) newWasm(life *session.Life, translate sandbox.Translator) (sandbox.Backend, error) {
+	c := wasm.Config{
+		CacheDir: env.CacheDir, OwnersDir: filepath.Join(env.StateDir, "owners"), SharedDir: filepath.Join(env.StateDir, "shared"),
+		Inherit: life.File(), TypeScript: translate, Log: env.Log,
+	}
 	if env.Config.Policy.Fuel > 0 { // every session will be metered
 		c.Engine = wasm.Wazero
 	}
@@ -80,7 +83,7 @@ func (env *Env) newWasm(life *session.Life) (sandbox.Backend, error) {
 	return b, nil
 }
 
-func (env *Env) newLinux(life *session.Life) (sandbox.Backend, error) {
+func (env *Env) newLinux(life *session.Life, translate sandbox.Translator) (sandbox.Backend, error) {
 	names := env.ImageNames()
 	find := func(ctx context.Context, called string) (linux.Image, error) {
 		store, err := env.Images()
@@ -98,7 +101,7 @@ func (env *Env) newLinux(life *session.Life) (sandbox.Backend, error) {
 		return linux.Image{Dir: root.Dir, ID: root.ID, Env: root.Settings.Env, Release: release}, nil
 	}
 	c := linux.Config{
-		Dir: filepath.Join(env.StateDir, "boxes"), CacheDir: env.CacheDir, Image: names.Resolve(""), Images: find, Inherit: life.File(), Log: env.Log,
+		Dir: filepath.Join(env.StateDir, "boxes"), CacheDir: env.CacheDir, Image: names.Resolve(""), Images: find, Inherit: life.File(), TypeScript: translate, Log: env.Log,
 		CPUs: float64(env.Config.Sandbox.CPUs), Processes: int(env.Config.Sandbox.Processes), RootBytes: env.Config.Sandbox.RootBytes,
 	}
 	b, err := linux.New(c)

@@ -9,11 +9,14 @@ import (
 	"paddock/internal/membudget"
 	"paddock/internal/picture"
 	"paddock/internal/pkgproxy"
+	"paddock/internal/sandbox/typescript"
 	"paddock/internal/skill"
 )
 
 // Jobs are what helpers' processes of this program do (package helper).
-func Jobs() []helper.Job { return []helper.Job{pkgproxy.Bundle, picture.Preview, skill.Pack} }
+func Jobs() []helper.Job {
+	return []helper.Job{pkgproxy.Bundle, picture.Preview, skill.Pack, skill.Script, typescript.Job}
+}
 
 // newHelpers makes what starts helpers of this program.
 func newHelpers() (*helper.Runner, error) {

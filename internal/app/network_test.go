@@ -20,6 +20,7 @@ import (
 	"paddock/internal/config"
 	"paddock/internal/egress/proxy"
 	"paddock/internal/fault"
+	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
 	"paddock/internal/telemetry"
@@ -36,7 +37,7 @@ func reaching(t *testing.T, state string, rules ...string) *App {
 // reachingBy follows a source of the configuration besides.
 func reachingBy(t *testing.T, state string, src config.Source, rules ...string) *App {
 	t.Helper()
-	fake := func(*Env, *session.Life) (Backends, error) {
+	fake := func(*Env, *session.Life, sandbox.Translator) (Backends, error) {
 		return Backends{sandboxtest.NewFakeMachines(sandboxtest.FakeConfig{Name: "linux"}), sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "wasm"})}, nil
 	}
 	c, err := config.Load(config.Source{Environ: []string{"PADDOCK_VAULT_KEYRING=off"}})

@@ -11,6 +11,7 @@ import (
 
 	"paddock/internal/config"
 	"paddock/internal/pkgproxy"
+	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
 )
@@ -85,7 +86,7 @@ func TestSessionsReachPackagesAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fake := func(*Env, *session.Life) (Backends, error) {
+	fake := func(*Env, *session.Life, sandbox.Translator) (Backends, error) {
 		return Backends{sandboxtest.NewFakeMachines(sandboxtest.FakeConfig{Name: "linux"})}, nil
 	}
 	p := &Env{NewBackends: fake, Config: c, StateDir: t.TempDir(), CacheDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}

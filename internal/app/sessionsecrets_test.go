@@ -34,7 +34,7 @@ func keeping(t *testing.T, state string, allow ...string) (*Env, *App) {
 	}
 	c.Network.Allow, c.Secrets.Allow = []string{"api.example.com", "other.example.com"}, allow
 	p := &Env{Config: c, StateDir: state, CacheDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
-	p.NewBackends = func(*Env, *session.Life) (Backends, error) {
+	p.NewBackends = func(*Env, *session.Life, sandbox.Translator) (Backends, error) {
 		return Backends{sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "wasm"})}, nil
 	}
 	for _, e := range []secret.Entry{{Owner: "local", Name: "ONE"}, {Owner: "local", Name: "FAR"}, {Owner: "bob", Name: "ONE"}} {

@@ -24,24 +24,26 @@ import (
 type Skills struct {
 	*skill.Store
 	transport *egress.Transport
+	helpers   *helper.Runner // nil: they are another part's
 	log       *slog.Logger
 }
 
 // NewSkills opens the store of skills. more are hosts on the public Internet that may be
 // reached in addition to those of the configuration. Without helpers (nil) it starts its own.
 func (env *Env) NewSkills(helpers *helper.Runner, more ...string) (*Skills, error) {
+	s := &Skills{log: env.Log}
 	if helpers == nil {
 		var err error
 		if helpers, err = newHelpers(); err != nil {
 			return nil, err
 		}
+		s.helpers = helpers
 	}
 	c := env.Config.Skills
 	policy, err := egress.Parse(append(withGitHub(c.Allow), more...), egress.Rights{All: true, Private: true})
 	if err != nil {
 		return nil, err // config has looked at its part of it
 	}
-	s := &Skills{log: env.Log}
 	names, digests := readySkills()
 	sc := skill.Config{
 		Dir: filepath.Join(env.StateDir, "skills"), BuiltinDigests: digests,
@@ -107,7 +109,7 @@ func (s *Skills) Close() error {
 	if s.transport != nil {
 		s.transport.CloseIdleConnections()
 	}
-	return nil
+	return s.helpers.Close()
 }
 
 // folder shows programs the skills as modules.

@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 	}})
 }
 
-func newFake(*app.Env, *session.Life) (app.Backends, error) {
+func newFake(*app.Env, *session.Life, sandbox.Translator) (app.Backends, error) {
 	return app.Backends{sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "wasm"})}, nil
 }
 
@@ -91,7 +91,7 @@ func run(t *testing.T, newBackends app.MakeBackends, args ...string) result {
 }
 
 func TestAPanicPrintsAShortMessage(t *testing.T) {
-	panics := func(*app.Env, *session.Life) (app.Backends, error) { panic("a mistake") }
+	panics := func(*app.Env, *session.Life, sandbox.Translator) (app.Backends, error) { panic("a mistake") }
 	for _, test := range []struct {
 		name  string
 		args  []string
@@ -283,7 +283,7 @@ func (p prepares) Prepare(context.Context) error { *p.times++; return nil }
 
 func TestRunPreparesWhatTheProgramRunsInAndNothingElse(t *testing.T) {
 	var first, second int
-	both := func(*app.Env, *session.Life) (app.Backends, error) {
+	both := func(*app.Env, *session.Life, sandbox.Translator) (app.Backends, error) {
 		fake := func(name string) sandbox.Backend { return sandboxtest.NewFake(sandboxtest.FakeConfig{Name: name}) }
 		return app.Backends{prepares{fake("wasm"), &first}, prepares{fake("linux"), &second}}, nil
 	}

@@ -9,7 +9,8 @@
 // below the folders that the call names, makes no connections, and starts no programs.
 //
 // A process costs some 20 ms; work whose cost can be told beforehand stays in the
-// server.
+// server. Work that is short and comes often is done by a process that stays for its
+// owner's next call ([Job.Keep]); its crash costs the call that it was doing.
 package helper
 
 import (
@@ -35,6 +36,10 @@ type Job struct {
 	Time time.Duration
 	// MaxOutput bounds the result, in bytes; zero: 16 MiB.
 	MaxOutput int64
+	// Keep is how long a process stays for the next call of the same owner after one;
+	// zero: it ends with its call. The calls of a job that is kept name no folders, and
+	// its Run keeps nothing of one call for the next.
+	Keep time.Duration
 	// Doing says what the job does, for messages: "reading the picture".
 	Doing string
 }

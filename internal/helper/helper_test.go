@@ -94,7 +94,7 @@ var (
 		}
 		return nil
 	})
-	jobs = []helper.Job{upper, refuses, fails, panics, overflows, hoards, floods, hangs, waits, reads, escapes}
+	jobs = []helper.Job{upper, refuses, fails, panics, overflows, hoards, floods, hangs, waits, reads, escapes, does}
 )
 
 // depth calls itself for as long as n is positive, so without end in practice.
@@ -240,6 +240,14 @@ func BenchmarkRun(b *testing.B) {
 	b.Run("in a process", func(b *testing.B) {
 		for b.Loop() {
 			if _, err := r.Run(b.Context(), upper, helper.Call{In: strings.NewReader("a")}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("in a process that is kept", func(b *testing.B) {
+		defer r.Close()
+		for b.Loop() {
+			if _, err := r.Run(b.Context(), does, helper.Call{In: strings.NewReader("process")}); err != nil {
 				b.Fatal(err)
 			}
 		}

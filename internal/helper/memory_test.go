@@ -16,7 +16,7 @@ func init() {
 	if os.Getenv(greedyEnv) == "" {
 		return
 	}
-	go watchMemory(200 << 20)
+	go watchMemory(200<<20, nil)
 	var all [][]byte
 	for range 400 {
 		all = append(all, make([]byte, 1<<20))

@@ -41,21 +41,35 @@ func serve(job Job) int {
 		fmt.Fprintln(os.Stderr, err)
 		return exitFailed
 	}
-	go watchMemory(uint64(job.Memory)) // until the process ends
+	if job.Keep > 0 {
+		if err := serveCalls(job, in, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return exitFailed
+		}
+		return exitDone
+	}
+	go watchMemory(uint64(job.Memory), nil) // until the process ends
 	out := bufio.NewWriter(os.Stdout)
 	err := job.Run(context.Background(), in, out)
 	if err == nil {
 		err = out.Flush()
 	}
+	code, said := codeOf(err)
+	_, _ = os.Stderr.Write(said)
+	return code
+}
+
+// codeOf gives a process's exit code after a job's error, and what it says of that.
+func codeOf(err error) (code int, said []byte) {
+	if err == nil {
+		return exitDone, nil
+	}
 	if f := (*fault.Error)(nil); errors.As(err, &f) {
-		_ = json.NewEncoder(os.Stderr).Encode(fault.ProblemOf(f))
-		return exitFault
+		if text, err := json.Marshal(fault.ProblemOf(f)); err == nil {
+			return exitFault, text
+		}
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return exitFailed
-	}
-	return exitDone
+	return exitFailed, []byte(err.Error())
 }
 
 // prepare reads how the process is set up, and puts its walls up.

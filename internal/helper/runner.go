@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"sync"
 	"time"
 
 	"paddock/internal/fault"
@@ -31,14 +32,21 @@ const killDelay = 5 * time.Second
 
 // Runner starts helpers. Its methods may be called by several goroutines.
 type Runner struct {
-	program string
-	places  *share.Pool
+	program    string
+	places     *share.Pool
+	keptPlaces *share.Pool // of jobs that are kept: they do not wait for long ones
+
+	ending sync.WaitGroup // what ends kept processes
+
+	mu     sync.Mutex // guards what follows
+	idle   []*keptProcess
+	closed bool
 }
 
 // NewRunner makes a runner whose helpers are processes of a program whose main function
 // calls [Main] where it is [Requested].
 func NewRunner(program string) *Runner {
-	return &Runner{program: program, places: share.New(allHelpers(), ownerHelpers)}
+	return &Runner{program: program, places: share.New(allHelpers(), ownerHelpers), keptPlaces: share.New(allHelpers(), ownerHelpers)}
 }
 
 // Call is one request for a job.
@@ -64,6 +72,9 @@ func (r *Runner) Run(ctx context.Context, job Job, call Call) ([]byte, error) {
 			return nil, err
 		}
 		return out.kept.Bytes(), nil
+	}
+	if job.Keep > 0 {
+		return r.runKept(ctx, job, call)
 	}
 	leave, err := r.places.Take(ctx, call.Owner, 1)
 	if err != nil {
@@ -132,19 +143,18 @@ func failure(job Job, err error, late, tooMuch bool, said []byte) error {
 		code = exit.ExitCode()
 	}
 	cause := ended{fmt.Errorf("the helper for %s: %w: %s", job.Name, err, said)}
-	var p fault.Problem
+	if code == exitFault {
+		if f := faultOf(said); f != nil {
+			return f
+		}
+	}
 	switch {
-	case code == exitFault && json.Unmarshal(said, &p) == nil:
-		f := fault.New(p.Code, "%s", p.Message).WithHint("%s", p.Hint)
-		f.RetryAfter = time.Duration(p.RetryAfter) * time.Second
-		return f
 	case late:
 		return fault.New(fault.Exhausted, "%s took longer than %v", job.Doing, job.Time).WithHint("do it with less at once").WithCause(cause)
 	case tooMuch:
 		return fault.New(fault.Exhausted, "%s gave more than %d MiB", job.Doing, job.MaxOutput>>20).WithHint("do it with less at once").WithCause(cause)
 	case code == exitFailed:
-		cause := cause.error
-		return fault.New(fault.Internal, "%s did not work", job.Doing).WithHint("the server's log says more").WithCause(cause)
+		return failed(job, cause.error)
 	}
 	return fault.New(fault.Unsupported, "%s needed more memory than %d MiB, or crashed", job.Doing, job.Memory>>20).
 		WithHint("the input may be too large, or made to do harm").WithCause(cause)

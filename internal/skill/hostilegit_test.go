@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if helper.Requested(os.Args) {
-		os.Exit(helper.Main(os.Args, Pack))
+		os.Exit(helper.Main(os.Args, Pack, Script))
 	}
 	os.Exit(m.Run())
 }

@@ -139,14 +139,22 @@ const library = ".lib"
 // lib are names of the package as well; lib is executed when one is used. Modules in
 // the skill's own folder are modules of the package, too. Everything that is text of
 // a skill's stands in escaped literals, but for its code.
+//
+// Modules reads the JavaScript in this process: it is for skills that are trusted. See
+// [Script].
 func (s *Skill) Modules() Folder {
+	script, _ := s.script()
+	return s.modules(script)
+}
+
+// modules are the Modules of which lib.js is script.
+func (s *Skill) modules(script string) Folder {
 	of := s.Package()
 	at := library + "/" + of + "/"
 	var files []File
 	if !s.has("lib.py") && !s.has("lib/__init__.py") {
 		files = s.fencedLib(at)
 	}
-	script, _ := s.script()
 	files = append(files,
 		File{Path: of + ".py", Data: []byte(s.modulePy())},
 		File{Path: at + "lib.js", Data: []byte(script)},
@@ -280,9 +288,7 @@ var (
 	quoted   = regexp.MustCompile(`"([A-Za-z_$][A-Za-z0-9_$]*)"`)
 )
 
-// maxScript bounds the JavaScript of a skill's instructions, in bytes: it is read
-// by a parser in this process, whose stack and time grow with what lies in something
-// else. [typescript.TooDeep] bounds that as well.
+// maxScript bounds the JavaScript of a skill's instructions, in bytes.
 const maxScript = 32 << 10
 
 // untyped is TypeScript without its types; why says why it is none.
@@ -329,15 +335,26 @@ func (f fence) declarations() string {
 	return kept.String()
 }
 
+// What a module of a skill's JavaScript begins with, and one that has nothing.
+const (
+	scriptHead = "// The JavaScript of a skill's instructions, in their order.\n"
+	noScript   = scriptHead + "export {};\n"
+)
+
+// scripts are the pieces of JavaScript and TypeScript in the instructions.
+func (s *Skill) scripts() []fence {
+	return fences(s.Instructions, slices.Concat(scriptNames, typedNames))
+}
+
 // script makes a module of the JavaScript of the instructions, which exports what
-// it declares. Where that is no module, it is left out, and why says why.
+// it declares. Where that is no module, it is left out, and why says why. There is code
+// that ends the process, or that it does not end with: see [Script].
 func (s *Skill) script() (module, why string) {
-	const head = "// The JavaScript of a skill's instructions, in their order.\n"
 	var all, b strings.Builder
-	b.WriteString(head)
+	b.WriteString(scriptHead)
 	var names []string
 	leftOut := "" // why a piece of TypeScript is
-	for _, f := range fences(s.Instructions, slices.Concat(scriptNames, typedNames)) {
+	for _, f := range s.scripts() {
 		if f.typed() {
 			js, wrong := untyped(f.code)
 			if wrong != "" {
@@ -359,10 +376,7 @@ func (s *Skill) script() (module, why string) {
 	names = slices.Compact(names)
 	code := b.String()
 	if len(code) > maxScript || all.Len() > maxScript {
-		return head + "export {};\n", fmt.Sprintf("it has more than %d KiB; put it into scripts/", maxScript>>10)
-	}
-	if line := typescript.TooDeep(all.String()); line > 0 {
-		return head + "export {};\n", fmt.Sprintf("line %d is nested too deeply", line)
+		return noScript, fmt.Sprintf("it has more than %d KiB; put it into scripts/", maxScript>>10)
 	}
 	for range 3 { // each time without the names that were none
 		module = code
@@ -384,5 +398,5 @@ func (s *Skill) script() (module, why string) {
 			break
 		}
 	}
-	return head + "export {};\n", why
+	return noScript, why
 }

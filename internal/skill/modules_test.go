@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"paddock/internal/helper"
 	"paddock/internal/sandbox/sandboxtest"
 )
 
@@ -205,19 +206,42 @@ func TestTextsThatGrowWithTheirSquareDoNot(t *testing.T) {
 	}
 }
 
-// The deepest that JavaScript may be does not end this process.
+// JavaScript that ends a process, or that it does not end with, costs the skill its module.
 func TestDeepJavaScriptIsLeftOut(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	helpers := helper.NewRunner(program)
+	defer helpers.Close()
+	store := NewStore(Config{Dir: t.TempDir(), Helpers: helpers})
+	script := func(s *Skill) (module, why string) {
+		t.Helper()
+		module, why, err := store.script(t.Context(), "ann", s, Saved)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return module, why
+	}
 	for _, part := range []string{"(", "[", "`${", "a=>", "!", "if(a)", "{", "class a extends ", "new ", "x?"} {
 		for _, size := range []int{maxScript - 200, 4 * maxScript} {
 			s := &Skill{Instructions: "```js\n" + strings.Repeat(part, size/len(part)) + "\n```\n"}
-			if module, why := s.script(); why == "" && strings.Contains(module, part) || len(module) > 200 {
-				t.Errorf("%q is a module: %.100s", part, module)
+			module, why := script(s)
+			if why == "" && strings.Contains(module, part) {
+				t.Errorf("%d times %q is a module: %.100s", size/len(part), part, module)
+			}
+			if len(module) > 200 {
+				t.Errorf("%d times %q: got a module of %d bytes, want none", size/len(part), part, len(module))
 			}
 		}
 	}
-	// Nothing is wrong with this, but that reading it takes minutes.
-	s := &Skill{Instructions: "```js\nx=" + strings.Repeat("a=>", maxScript/4) + "a\n```\n"}
-	if module, why := s.script(); !strings.Contains(why, "nested too deeply") || len(module) > 200 {
-		t.Errorf("functions in one another: %q, %.100s", why, module)
+	// Nothing is wrong with this, but that reading it takes years.
+	s := &Skill{Instructions: "```ts\nx=" + strings.Repeat("a?(b):c=>", maxScript/10) + "d\n```\n"}
+	module, why := script(s)
+	if want := "nested too deeply"; !strings.Contains(why, want) {
+		t.Errorf("functions in one another: got %q, want it to say %q", why, want)
+	}
+	if module != noScript {
+		t.Errorf("functions in one another: got the module %.100q, want %q", module, noScript)
 	}
 }

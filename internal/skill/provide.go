@@ -144,7 +144,7 @@ func (s *Store) provide(ctx context.Context, owner string, v view, was, is stamp
 			return context.Cause(ctx)
 		}
 		if was.Shown[r.Name] != nameOfShown(r.Digest) {
-			if err := s.show(owner, v, r, was.empty); err != nil {
+			if err := s.show(ctx, owner, v, r, was.empty); err != nil {
 				errs = append(errs, fmt.Errorf("showing the skill %s: %w", r.Name, err))
 				is.Shown[r.Name] = dirty
 				continue
@@ -231,8 +231,8 @@ func (s *Store) hide(v view, name string) error {
 
 // show puts a skill into a view, in the place of what is there of it; fresh says that
 // nothing is. A skill that cannot be shown is hidden.
-func (s *Store) show(owner string, v view, r Record, fresh bool) error {
-	from, err := s.shown(owner, r)
+func (s *Store) show(ctx context.Context, owner string, v view, r Record, fresh bool) error {
+	from, err := s.shown(ctx, owner, r)
 	switch {
 	case err != nil:
 	case fresh && !v.shared:
@@ -254,7 +254,7 @@ func (s *Store) show(owner string, v view, r Record, fresh bool) error {
 
 // shown gives the folder in which all that programs see of a skill lies, as it lies
 // below /skills, and makes it where it is missing. The lock is held.
-func (s *Store) shown(owner string, r Record) (string, error) {
+func (s *Store) shown(ctx context.Context, owner string, r Record) (string, error) {
 	final := filepath.Join(s.folder(owner, shownFolder), nameOfShown(r.Digest))
 	if _, err := os.Stat(final); err == nil {
 		return final, nil
@@ -266,7 +266,11 @@ func (s *Store) shown(owner string, r Record) (string, error) {
 	if in.Source.Kind == Builtin && in.Skill.Folder.Digest() != r.Digest { // what is installed, Open has looked at
 		return "", fault.New(fault.Internal, "paddock's own skill %q is not what it was built with", r.Name).WithHint("build paddock again, with make").WithCause(ErrDamaged)
 	}
-	files := in.Skill.Modules()
+	script, _, err := s.script(ctx, owner, in.Skill, in.Source.Kind)
+	if err != nil {
+		return "", err
+	}
+	files := in.Skill.modules(script)
 	instead := in.Skill.instead()
 	for _, f := range in.Skill.Folder {
 		if _, other := instead[f.Path]; !other {

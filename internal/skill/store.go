@@ -42,7 +42,7 @@ type Config struct {
 	// BuiltinDigests are the digests of all that Builtin gives, in any order that stays
 	// the same, where they are known without it; nil: Builtin tells them.
 	BuiltinDigests []string
-	// Helpers do what could take a server's memory (the job Pack); nil: it is done in this
+	// Helpers do what could take a server's memory (the jobs Pack and Script); nil: it is done in this
 	// process, for tests.
 	Helpers *helper.Runner
 	// Skills is how many an owner may have; zero: 500.
@@ -140,7 +140,7 @@ func (s *Store) Install(ctx context.Context, owner string, from Source) (*Result
 	if err != nil {
 		return nil, err
 	}
-	return s.keep(owner, checked, origin)
+	return s.keep(ctx, owner, checked, origin)
 }
 
 // Save makes a skill of a program that a model wrote; language is one of Languages,
@@ -155,15 +155,20 @@ func (s *Store) Save(owner, name, language, code, description string, tags []str
 	if err != nil {
 		return nil, err
 	}
-	if _, why := checked.script(); why != "" {
+	ctx := context.Background() // what is done is short
+	if _, why, err := s.script(ctx, owner, checked, Saved); err != nil {
+		return nil, err
+	} else if why != "" {
 		return nil, fault.New(fault.Invalid, "the code cannot be imported: %.200s", why)
 	}
-	return s.keep(owner, checked, Provenance{Kind: Saved, Text: string(Saved), Origin: string(Saved)})
+	return s.keep(ctx, owner, checked, Provenance{Kind: Saved, Text: string(Saved), Origin: string(Saved)})
 }
 
 // keep writes a checked skill.
-func (s *Store) keep(owner string, checked *Skill, from Provenance) (*Result, error) {
-	if _, why := checked.script(); why != "" {
+func (s *Store) keep(ctx context.Context, owner string, checked *Skill, from Provenance) (*Result, error) {
+	if _, why, err := s.script(ctx, owner, checked, from.Kind); err != nil {
+		return nil, err
+	} else if why != "" {
 		checked.Warnings = append(checked.Warnings, Warning{MainFile, 0, "its JavaScript cannot be imported: " + textsafe.Escape(why)})
 	}
 	unlock, err := s.lock(owner)

@@ -228,7 +228,7 @@ type machine struct {
 
 func newMachine(key string, spec sandbox.Spec) *machine {
 	m := &machine{key: key, booted: make(chan struct{}), state: spec.Machine}
-	m.spec = sandbox.Spec{Image: spec.Image, CPUs: spec.CPUs, Mounts: slices.Clone(spec.Mounts), Limits: spec.Limits, Proxy: spec.Proxy}
+	m.spec = sandbox.Spec{Owner: spec.Owner, Image: spec.Image, CPUs: spec.CPUs, Mounts: slices.Clone(spec.Mounts), Limits: spec.Limits, Proxy: spec.Proxy}
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	return m
 }
@@ -369,7 +369,18 @@ func (m *machine) begin(ctx context.Context, b *Backend, p *plan, cg *cgroup) (e
 		return fmt.Errorf("the box's first program is not ready: %w %s", err, said)
 	}
 	m.client.Accept(m.spec.Proxy) // nothing runs in it that could connect before
+	m.client.Translate(b.translator(m.spec.Owner))
 	return nil
+}
+
+// translator translates TypeScript of an owner's machine; nil: it is not available.
+func (b *Backend) translator(owner string) func(context.Context, sandbox.Source) (sandbox.Translation, error) {
+	if b.config.TypeScript == nil {
+		return nil
+	}
+	return func(ctx context.Context, s sandbox.Source) (sandbox.Translation, error) {
+		return b.config.TypeScript(ctx, owner, s)
+	}
 }
 
 // listens is the port at which programs find the machine's proxy; 0: there is none.

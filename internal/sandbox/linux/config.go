@@ -13,6 +13,8 @@ import (
 	"context"
 	"log/slog"
 	"os"
+
+	"paddock/internal/sandbox"
 )
 
 // Name is the isolation's name.
@@ -52,6 +54,9 @@ type Config struct {
 	// Inherit is a file that every box has open for as long as it lives, so that a
 	// lock on it shows that one does; nil: none.
 	Inherit *os.File
+	// TypeScript translates an owner's TypeScript; nil: programs in TypeScript and imports
+	// of it fail, with an error that says that it is not available.
+	TypeScript sandbox.Translator
 	// Log takes what boxes complain about; nil: nothing is logged.
 	Log *slog.Logger
 }

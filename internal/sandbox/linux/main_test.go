@@ -17,17 +17,19 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/internal/helper"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/linux/agent"
 	"paddock/internal/sandbox/sandboxtest"
+	"paddock/internal/sandbox/typescript"
 )
 
 // commandRole is the name of the test binary as a box's first program that runs
 // one command.
 const commandRole = "paddock-test-command"
 
-// TestMain lets the test binary be the parts of a box, its first program, and a
-// server that will be killed.
+// TestMain lets the test binary be the parts of a box, its first program, a helper, and
+// a server that will be killed.
 func TestMain(m *testing.M) {
 	switch {
 	case os.Args[0] == sentryRole && filepath.Base(selfPath()) == deafProgram:
@@ -36,6 +38,8 @@ func TestMain(m *testing.M) {
 		os.Exit(Main(os.Args))
 	case agent.Requested(os.Args):
 		os.Exit(agent.Main(os.Args))
+	case helper.Requested(os.Args):
+		os.Exit(helper.Main(os.Args, typescript.Job))
 	case os.Args[0] == commandRole:
 		os.Exit(commandMain(os.Args[1:]))
 	case os.Args[0] == refusedRole:
@@ -176,6 +180,9 @@ func openBackend(t testing.TB, c Config) *Backend {
 		c.Dir = t.TempDir()
 	}
 	c.Log = logger(t)
+	if c.TypeScript == nil {
+		c.TypeScript = translator(t)
+	}
 	b, err := New(c)
 	if err != nil {
 		t.Fatal(err)
@@ -183,6 +190,18 @@ func openBackend(t testing.TB, c Config) *Backend {
 	p := b.Probe(t.Context())
 	sandboxtest.Require(t, "linux", p.Available, p.Reason+": "+p.Hint)
 	return b
+}
+
+// translator has helpers of this test binary translate.
+func translator(t testing.TB) sandbox.Translator {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	helpers := helper.NewRunner(program)
+	t.Cleanup(func() { helpers.Close() })
+	return typescript.NewTranslator(helpers)
 }
 
 // newBackend makes one that the test's end closes.

@@ -43,8 +43,9 @@ func (b *Backend) Adopt(ctx context.Context, in sandbox.Instance, spec sandbox.S
 	if b.machines[m.key] == m {
 		delete(b.machines, m.key)
 	}
-	m.key, m.spec.Mounts, m.spec.Proxy = key, slices.Clone(spec.Mounts), spec.Proxy
+	m.key, m.spec.Owner, m.spec.Mounts, m.spec.Proxy = key, spec.Owner, slices.Clone(spec.Mounts), spec.Proxy
 	m.client.Accept(spec.Proxy)
+	m.client.Translate(b.translator(spec.Owner))
 	b.machines[key] = m
 	m.watch.follow(m.spec.Mounts)
 	m.box.wake()

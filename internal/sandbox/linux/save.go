@@ -207,7 +207,7 @@ func (b *Backend) spool(p *plan, state *sandbox.MachineState) (*os.File, error) 
 func (m *machine) resume(ctx context.Context, b *Backend, p *plan, cg *cgroup) (err error) {
 	defer p.state.Close()
 	if m.box, err = b.launcher.boot(ctx, p, cg); err == nil {
-		m.client, m.survivors, err = wire.NewRestoredClient(ctx, m.box.stream, wire.RestoredBody{Reseed: m.state.Reseed, Listen: m.listens()}, m.spec.Proxy)
+		m.client, m.survivors, err = wire.NewRestoredClient(ctx, m.box.stream, wire.RestoredBody{Reseed: m.state.Reseed, Listen: m.listens()}, m.spec.Proxy, b.translator(m.spec.Owner))
 		if err != nil {
 			err = errors.Join(err, errors.New(m.box.close()))
 		}

@@ -125,14 +125,18 @@ func (c Cell) Check(t *testing.T, in sandbox.Instance) {
 
 func (c Cell) compare(t *testing.T, r Ran) {
 	t.Helper()
+	wrong := func(what string, got, want any) {
+		t.Helper()
+		t.Errorf("%.1000q: got %s %+v, want %+v (stderr %.1000q)", c.Code, what, got, want, r.Err)
+	}
 	failed := ""
 	if r.Error != nil {
 		failed = r.Error.Type + ": " + r.Error.Message
 		if c.Line != 0 && r.Error.Line != c.Line {
-			t.Errorf("%q: the error is in line %d, want %d (stderr %q)", c.Code, r.Error.Line, c.Line, r.Err)
+			wrong("the error's line", r.Error.Line, c.Line)
 		}
 		if !strings.Contains(r.Error.Hint, c.Hint) {
-			t.Errorf("%q: the hint is %q, want %q", c.Code, r.Error.Hint, c.Hint)
+			wrong("the hint", r.Error.Hint, c.Hint)
 		}
 	}
 	if c.Cause == 0 {
@@ -144,16 +148,29 @@ func (c Cell) compare(t *testing.T, r Ran) {
 	if c.Exit == 0 && c.Fails != "" && r.Code != 0 {
 		c.Exit = r.Code
 	}
-	if r.Cause != c.Cause || r.State != c.State || r.Code != c.Exit || !matches(failed, c.Fails) {
-		t.Errorf("%q: it %v with code %d, state %v, error %q (stderr %q); want %v, %d, %v, %q",
-			c.Code, r.Cause, r.Code, r.State, failed, r.Err, c.Cause, c.Exit, c.State, c.Fails)
+	if r.Cause != c.Cause {
+		wrong("the cause", r.Cause, c.Cause)
 	}
-	if !matches(strings.TrimRight(r.Out, "\n"), c.Out) || !matches(r.Result, c.Result) || !matches(r.Displays, c.Displays) {
-		t.Errorf("%q: it printed %q, result %q, displays %q; want %q, %q, %q (stderr %q)",
-			c.Code, r.Out, r.Result, r.Displays, c.Out, c.Result, c.Displays, r.Err)
+	if r.State != c.State {
+		wrong("the state", r.State, c.State)
+	}
+	if r.Code != c.Exit {
+		wrong("the exit code", r.Code, c.Exit)
+	}
+	if !matches(failed, c.Fails) {
+		wrong("the error", failed, c.Fails)
+	}
+	if got := strings.TrimRight(r.Out, "\n"); !matches(got, c.Out) {
+		wrong("the output", got, c.Out)
+	}
+	if !matches(r.Result, c.Result) {
+		wrong("the result", r.Result, c.Result)
+	}
+	if !matches(r.Displays, c.Displays) {
+		wrong("the displays", r.Displays, c.Displays)
 	}
 	if !strings.Contains(r.Err, c.Err) || c.Err == "" && c.Fails == "" && r.Err != "" {
-		t.Errorf("%q: stderr is %q, want %q", c.Code, r.Err, c.Err)
+		wrong("the output for errors", r.Err, c.Err)
 	}
 }
 

@@ -1,6 +1,8 @@
 package sandboxtest
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"paddock/internal/sandbox"
@@ -225,6 +227,14 @@ var JavaScriptPrograms = map[string][]Cell{
 		{Language: "typescript", Code: "type Q = number;\n\ng({ x: 1 as Q })", Fails: "Error: at 1", Line: 3, Err: "at g (<cell 5>:4:"},
 		{Language: "python", Code: "print(1)", Fails: "…"},
 	},
+	"TypeScript that cannot be read": {
+		{Language: "typescript", Code: "const kept: number = 1; kept", Result: "1"},
+		{Language: "typescript", Code: strings.Repeat("(", 1<<18), Fails: "SyntaxError: the program is nested too deeply…"},
+		{Language: "typescript", Code: doublingEnum(40), Fails: "SyntaxError: the program is nested too deeply…"},
+		{Code: "require('fs').writeFileSync('deep.ts', '('.repeat(2 ** 18)); kept", Result: "1"},
+		{Code: "await import('./deep.ts')", Fails: "SyntaxError: TypeScript in /workspace/deep.ts: the program is nested too deeply…"},
+		{Language: "typescript", Code: "kept as number", Result: "1"},
+	},
 	"interrupts": {
 		{Code: "let i = 0; console.log('on'); for (;;) i++", Out: "on", Told: true, Wall: 100 * time.Millisecond, Cause: sandbox.TimedOut, Fails: "Interrupted: …"},
 		{Code: "i > 0", Result: "true"},
@@ -237,4 +247,13 @@ var JavaScriptPrograms = map[string][]Cell{
 		{Code: "require('fs').readFileSync('/dev/stdin', 'utf8')", Result: "''"},
 		{Code: "const rl = require('readline').createInterface({ input: process.stdin }); const lines = []; for await (const l of rl) lines.push(l); lines", Stdin: "1\n2\n", Result: "[ '1', '2' ]"},
 	},
+}
+
+// doublingEnum is an enum of so many members: each of them is the one before twice.
+func doublingEnum(n int) string {
+	text := "enum E {\n  A0 = '0123456789abcdef',\n"
+	for k := range n {
+		text += fmt.Sprintf("  A%d = A%d + A%d,\n", k+1, k, k)
+	}
+	return text + "}\n"
 }

@@ -45,6 +45,9 @@ type Config struct {
 	// Inherit is a file that every worker has open for as long as it lives, so that
 	// a lock on it shows that one does; nil: none.
 	Inherit *os.File
+	// TypeScript translates an owner's TypeScript; nil: programs in TypeScript and imports
+	// of it fail, with an error that says that it is not available.
+	TypeScript sandbox.Translator
 	// Log takes what the workers complain about; nil: nothing is logged.
 	Log *slog.Logger
 }
@@ -314,6 +317,11 @@ func (b *Backend) worker(ctx context.Context, e *engine, owner, folder string) (
 	}
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, "the worker process did not start").WithHint("paddock doctor says what is missing").WithCause(err)
+	}
+	if b.config.TypeScript != nil {
+		p.client.Translate(func(ctx context.Context, s sandbox.Source) (sandbox.Translation, error) {
+			return b.config.TypeScript(ctx, owner, s)
+		})
 	}
 	for _, w := range p.ready.Protections {
 		if !w.Active {

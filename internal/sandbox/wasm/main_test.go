@@ -10,18 +10,23 @@ import (
 	"runtime"
 	"testing"
 
+	"paddock/internal/helper"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
+	"paddock/internal/sandbox/typescript"
 	"paddock/internal/sandbox/wasm"
 	"paddock/internal/sandbox/wasm/worker"
 )
 
 var engine = flag.String("engine", "", "the engine to test: native or wazero; empty: the backend's own choice")
 
-// TestMain lets the test binary be its own worker.
+// TestMain lets the test binary be its own worker and helper.
 func TestMain(m *testing.M) {
 	if worker.Requested(os.Args) {
 		os.Exit(worker.Main(os.Args))
+	}
+	if helper.Requested(os.Args) {
+		os.Exit(helper.Main(os.Args, typescript.Job))
 	}
 	if len(os.Args) > 0 && os.Args[0] == serverRole {
 		os.Exit(serverMain(os.Args[1:]))
@@ -73,13 +78,28 @@ func newBackend(t testing.TB, owners string) *wasm.Backend {
 // openBackend makes a backend whose owners' folders lie in owners.
 func openBackend(t testing.TB, owners string) *wasm.Backend {
 	t.Helper()
-	b, err := wasm.New(wasm.Config{CacheDir: sandboxtest.PreparedCache(t), OwnersDir: owners, Engine: *engine, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	b, err := wasm.New(wasm.Config{
+		CacheDir: sandboxtest.PreparedCache(t), OwnersDir: owners, Engine: *engine, TypeScript: translator(t),
+		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := b.Probe(t.Context())
 	sandboxtest.Require(t, "wasm", p.Available && len(p.Runtimes) == 2, p.Reason)
 	return b
+}
+
+// translator has helpers of this test binary translate.
+func translator(t testing.TB) sandbox.Translator {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	helpers := helper.NewRunner(program)
+	t.Cleanup(func() { helpers.Close() })
+	return typescript.NewTranslator(helpers)
 }
 
 // folder makes a folder for an owner's files, which the worker may change.

@@ -25,7 +25,7 @@ type Client struct {
 	ready   chan Ready
 	// survived takes what a restored child holds; nil: it was not restored.
 	survived chan<- SurvivedBody
-	// What serves streams that the child opened: their context, and their goroutines.
+	// What serves the child's streams and translations: their context, and their goroutines.
 	ctx     context.Context
 	stop    context.CancelFunc
 	serving sync.WaitGroup
@@ -41,7 +41,10 @@ type Client struct {
 	holdNumber uint32
 	serve      func(context.Context, net.Conn) // see Accept
 	served     int                             // streams that it serves
-	cause      error                           // why the connection ended
+	translate  func(context.Context, sandbox.Source) (sandbox.Translation, error)
+	// translating is how many translations are under way.
+	translating int
+	cause       error // why the connection ended
 
 	untold atomic.Int64 // streams that the child opened, of whose end it cannot know yet
 }
@@ -98,7 +101,7 @@ func (c *Client) Err() error {
 }
 
 // Close ends the connection and with it every instance, and waits for what serves the
-// child's streams. It works twice.
+// child's streams and translations. It works twice.
 func (c *Client) Close() {
 	c.fail(errors.New("the connection was closed"))
 	<-c.ended
@@ -160,6 +163,8 @@ func (c *Client) dispatch(f Frame) error {
 		return c.answered(f)
 	case KindOpened:
 		return c.opened(f.ID)
+	case KindTranslate:
+		return c.wantTranslation(f)
 	case KindStreamData, KindStreamEnd, KindStreamCredit, KindStreamClose:
 		return c.streams.Deliver(f)
 	}

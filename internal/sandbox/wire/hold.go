@@ -10,6 +10,7 @@ import (
 	"net"
 
 	"paddock/internal/fault"
+	"paddock/internal/sandbox"
 )
 
 // RestoredBody tells a child that it has been restored: what it goes on with was
@@ -143,14 +144,18 @@ func (c *Client) held(f Frame) error {
 
 // NewRestoredClient tells a child over stream that it was restored, and waits as
 // long as ctx allows until it has answered. The instances that it still holds can
-// be taken over once each. serve is as for [Client.Accept].
-func NewRestoredClient(ctx context.Context, stream io.ReadWriteCloser, body RestoredBody, serve func(context.Context, net.Conn)) (*Client, []Survivor, error) {
+// be taken over once each. serve is as for [Client.Accept], translate as for
+// [Client.Translate].
+func NewRestoredClient(
+	ctx context.Context, stream io.ReadWriteCloser, body RestoredBody,
+	serve func(context.Context, net.Conn), translate func(context.Context, sandbox.Source) (sandbox.Translation, error),
+) (*Client, []Survivor, error) {
 	body.Version = Version
 	c := newClient(stream)
 	// What the child was about to answer when it was saved is for nobody: its numbers
 	// are not those of this connection.
 	c.question, c.dialled = rand.Uint32(), rand.Uint32()&^fromChild
-	c.serve = serve
+	c.serve, c.translate = serve, translate
 	answer := make(chan SurvivedBody, 1)
 	c.survived = answer
 	go c.read()

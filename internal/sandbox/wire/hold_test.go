@@ -121,7 +121,7 @@ func restored(t *testing.T, says any) (*Client, []Survivor, error) {
 			}
 		}
 	}()
-	client, all, err := NewRestoredClient(t.Context(), ours, RestoredBody{Reseed: true}, nil)
+	client, all, err := NewRestoredClient(t.Context(), ours, RestoredBody{Reseed: true}, nil, nil)
 	t.Cleanup(func() {
 		if client != nil {
 			client.Close()

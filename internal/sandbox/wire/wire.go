@@ -12,10 +12,11 @@
 //
 //	server → guest   hello, start, run, stdin, credit, interrupt, inspect, close,
 //	                 layer, snapshot, taken, rewind, refresh, manage, dial, hold,
-//	                 goOn, restored, reply, suspend
+//	                 goOn, restored, reply, suspend, translated
 //	guest → server   ready, started, stdout, stderr, display, wantStdin, done,
 //	                 inspected, gone, wantLayer, data, saved, rewound, refreshed,
-//	                 managed, dialed, held, survived, call, giveUp, opened
+//	                 managed, dialed, held, survived, call, giveUp, opened,
+//	                 translate
 //	both ways        streamData, streamEnd, streamCredit, streamClose
 //
 // Output is bounded by credit: the guest's end may have [Window] bytes of
@@ -33,6 +34,10 @@
 // (wantLayer); when it has an answer to the start it sends no more. A snapshot
 // is data frames and then saved, under the same kind of credit (taken); an
 // interrupt gives it up.
+//
+// What takes the types out of TypeScript lies at the server's end, for its cost is not
+// known beforehand: the child may ask for that at any time (translate, with a number of its
+// own), [TranslationsAtOnce] times at once.
 //
 // Where the child has a machine of its own, a dial connects a stream of bytes to
 // a port of the machine: see [Stream]. What connects to the child in the machine is a
@@ -57,7 +62,7 @@ import (
 
 // Version is the protocol's version; both ends must have the same, and do,
 // being the same binary.
-const Version = 8
+const Version = 9
 
 // Window is how many bytes of output may be under way in one run, of a snapshot,
 // and of a state's layers.
@@ -134,6 +139,9 @@ const (
 	// nobody serves it, it is closed. The server says KindStreamClose once for each, also
 	// where the child has said it: until it has, the stream is one of those at once.
 	KindOpened
+	// What follows is about TypeScript; the frame's ID is the child's number of it.
+	KindTranslate  // a [sandbox.Source]
+	KindTranslated // a [sandbox.Translation]
 )
 
 // Frame is one message.
@@ -282,6 +290,9 @@ type GoneBody struct {
 
 const headerSize = 9
 
+// errTooLong is for a frame that is longer than it may be; the connection goes on.
+var errTooLong = errors.New("a frame is too long")
+
 // Conn reads and writes frames. Write may be called from several goroutines,
 // Read from one.
 type Conn struct {
@@ -341,7 +352,7 @@ func (c *Conn) writeLocked(kind Kind, id uint32, parts ...[]byte) error {
 		size += len(p)
 	}
 	if size > maxBody {
-		return fmt.Errorf("a frame of %d bytes is over the limit of %d", size, maxBody)
+		return fmt.Errorf("%w: its %d bytes are over the limit of %d", errTooLong, size, maxBody)
 	}
 	c.buffer = binary.LittleEndian.AppendUint32(c.buffer[:0], uint32(size))
 	c.buffer = append(c.buffer, byte(kind))

@@ -19,9 +19,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/internal/fault"
+	"paddock/internal/helper"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/linux/agent"
 	"paddock/internal/sandbox/sandboxtest"
+	"paddock/internal/sandbox/typescript"
 	"paddock/internal/sandbox/wire"
 )
 
@@ -38,8 +40,16 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(agent.Main(os.Args))
 	}
-	os.Exit(m.Run())
+	if helper.Requested(os.Args) {
+		os.Exit(helper.Main(os.Args, typescript.Job))
+	}
+	code := m.Run()
+	helpers.Close()
+	os.Exit(code)
 }
+
+// helpers translate what the tests run.
+var helpers = helper.NewRunner(os.Args[0])
 
 // root is a file system made of folders of the host: not a wall, but enough for
 // programs to find what they look for. It takes the place of a box.
@@ -206,6 +216,10 @@ func startAgent(ctx context.Context, r *root) (*process, error) {
 		p.close()
 		return nil, fmt.Errorf("%w\n%s", err, p.log)
 	}
+	translate := typescript.NewTranslator(helpers)
+	p.client.Translate(func(ctx context.Context, s sandbox.Source) (sandbox.Translation, error) {
+		return translate(ctx, "o", s)
+	})
 	return p, nil
 }
 

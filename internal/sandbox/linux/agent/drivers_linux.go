@@ -10,7 +10,6 @@ import (
 
 	"paddock/guest"
 	"paddock/internal/sandbox"
-	"paddock/internal/sandbox/typescript"
 )
 
 var (
@@ -56,30 +55,22 @@ func javascriptDriver() ([]byte, error) {
 
 func bashDriver() ([]byte, error) { return bootBash, nil }
 
-// stripped answers a kernel that asks for the JavaScript of a file in TypeScript.
-func stripped(name, text string) []byte {
+// translated answers a kernel that asks for the JavaScript of a file in TypeScript.
+func (in *instance) translated(name, text string, stop <-chan struct{}) []byte {
 	var answer struct {
 		Code  string  `json:"code"`
 		Map   string  `json:"map"`
 		Error *failed `json:"error,omitempty"`
 	}
-	code, sourceMap, problem := typescript.Strip(text, path.Base(name))
-	if answer.Code, answer.Map = code, sourceMap; problem != nil {
-		answer.Error = &failed{Type: problem.Type, Message: problem.Message, Line: problem.Line}
+	t, ok := in.agent.loop.Translate(sandbox.Source{Code: text, Name: path.Base(name)}, stop)
+	if answer.Code, answer.Map = t.Code, t.Map; !ok {
+		answer.Error = &failed{Type: stopped, Message: "the program was stopped"}
+	} else if t.Error != nil {
+		answer.Error = &failed{Type: t.Error.Type, Message: t.Error.Message, Line: t.Error.Line}
 	}
 	reply, err := json.Marshal(answer)
 	if err != nil {
 		return nil
 	}
 	return reply
-}
-
-// typescriptRequest is a request for a program in TypeScript.
-func typescriptRequest(r request) (request, *sandbox.ProgramError) {
-	code, sourceMap, failed := typescript.Strip(r.Code, r.Name)
-	if failed != nil {
-		return r, failed
-	}
-	r.Code, r.Map = code, sourceMap
-	return r, nil
 }

@@ -279,29 +279,37 @@ func (in *instance) message(message []byte, stop <-chan struct{}) []byte {
 		}
 		return []byte(`{}`)
 	case "typescript":
-		return stripped(m.Name, string(data))
+		either, done := in.interruptedOr(stop)
+		defer done()
+		return in.translated(m.Name, string(data), either)
 	case "interrupted":
 		if soft, _ := in.ends.Control.Stops(); isClosed(soft) {
 			return []byte("yes")
 		}
 		return []byte("no")
 	case "stdin":
-		soft, _ := in.ends.Control.Stops()
-		either := make(chan struct{})
-		done := make(chan struct{})
-		defer close(done)
-		go func() {
-			defer close(either)
-			select {
-			case <-soft:
-			case <-stop:
-			case <-done:
-			}
-		}()
+		either, done := in.interruptedOr(stop)
+		defer done()
 		p, _ := in.ends.In.Next(either)
 		return p
 	}
 	return []byte(`{"error":"the message is of an unknown kind"}`)
+}
+
+// interruptedOr gives what is closed when the run is interrupted, when stop is, or when
+// done is called, which has to be.
+func (in *instance) interruptedOr(stop <-chan struct{}) (either <-chan struct{}, done func()) {
+	soft, _ := in.ends.Control.Stops()
+	ends, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ends)
+		select {
+		case <-soft:
+		case <-stop:
+		case <-over:
+		}
+	}()
+	return ends, func() { close(over) }
 }
 
 // Inspect answers the server's question about the interpreter.

@@ -49,6 +49,7 @@ func (a *agent) restored(f wire.Frame, programs map[string]mark, write func(wire
 		return fmt.Errorf("reading about the restoring: %w", err)
 	}
 	a.streams.Cut(errHungUp) // the server of then had their other ends
+	a.loop.CutTranslations()
 	answer := wire.SurvivedBody{Version: wire.Version}
 	if body.Version != wire.Version {
 		answer.Error = fmt.Sprintf("the server speaks version %d of the protocol", body.Version)

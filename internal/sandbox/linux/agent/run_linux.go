@@ -33,9 +33,7 @@ func (in *instance) Run(body wire.RunBody) {
 	}
 	switch {
 	case isClosed(soft):
-		exit = sandbox.Exit{Cause: in.ends.Control.End(), State: sandbox.Kept, Code: 1, Error: &sandbox.ProgramError{
-			Type: "Stopped", Message: "the program was stopped before it began",
-		}}
+		exit = sandbox.Exit{Cause: in.ends.Control.End(), State: sandbox.Kept, Code: 1, Error: neverBegun()}
 	case in.language == nil:
 		exit = in.command(body)
 	case in.kernel == nil || in.kernel.dead():
@@ -59,6 +57,14 @@ func (in *instance) Run(body wire.RunBody) {
 		return
 	}
 	in.setInterpreter(k)
+}
+
+// stopped is the type of the error of a program that was stopped.
+const stopped = "Stopped"
+
+// neverBegun is the error of a program that was stopped before it began.
+func neverBegun() *sandbox.ProgramError {
+	return &sandbox.ProgramError{Type: stopped, Message: "the program was stopped before it began"}
 }
 
 // measure is what a run costs, as it goes.
@@ -110,8 +116,11 @@ func (in *instance) execute(body wire.RunBody) (sandbox.Exit, []uint32) {
 	if failed != nil {
 		in.out.write(1, []byte(failed.Traceback))
 		in.out.End()
-		in.ends.Control.End()
-		return sandbox.Exit{Cause: sandbox.Exited, Code: 1, State: sandbox.Kept, Error: failed}, nil
+		exit := sandbox.Exit{Cause: sandbox.Exited, Code: 1, State: sandbox.Kept, Error: failed}
+		if cause := in.ends.Control.End(); cause != 0 && failed.Type == stopped {
+			exit.Cause = cause
+		}
+		return exit, nil
 	}
 	k := in.kernel
 	in.ends.In.Begin(body.Stdin)
@@ -313,7 +322,7 @@ func (in *instance) explain(exit *sandbox.Exit, k *interpreter, m *measure, err 
 	status := k.child.status
 	switch {
 	case errors.Is(err, errKilled):
-		exit.Error = &sandbox.ProgramError{Type: "Stopped", Message: "the program did not end when it was interrupted and was stopped by force"}
+		exit.Error = &sandbox.ProgramError{Type: stopped, Message: "the program did not end when it was interrupted and was stopped by force"}
 	case errors.Is(err, errBroken):
 		exit.Cause = sandbox.Crashed
 		exit.Error = &sandbox.ProgramError{Type: "Crash", Message: errBroken.Error()}
@@ -344,7 +353,13 @@ func (in *instance) translate(body wire.RunBody) (request, *sandbox.ProgramError
 	case body.Language == "" || body.Language == in.language.name:
 		return r, nil
 	case body.Language == "typescript" && in.language.name == "javascript":
-		return typescriptRequest(r)
+		soft, _ := in.ends.Control.Stops()
+		t, ok := in.agent.loop.Translate(sandbox.Source{Code: r.Code, Name: r.Name}, soft)
+		if !ok {
+			return r, neverBegun()
+		}
+		r.Code, r.Map = t.Code, t.Map
+		return r, t.Error
 	}
 	return r, &sandbox.ProgramError{
 		Type: "Unsupported", Message: fmt.Sprintf("the %s runtime does not run %s", in.language.name, body.Language),

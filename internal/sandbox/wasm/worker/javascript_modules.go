@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"strings"
 
-	"paddock/internal/sandbox/typescript"
+	"paddock/internal/sandbox"
 )
 
 // hostNormalize gives a module's full name: a file's path with its time, so
@@ -189,12 +189,16 @@ func (in *instance) moduleSource(m machine, name string) (string, bool) {
 	case ".json":
 		return "export default " + text, json.Valid(b)
 	case ".ts", ".mts":
-		code, sourceMap, failed := typescript.Strip(text, path.Base(file))
-		if failed != nil {
-			return notTypeScript(file, failed.Line, failed.Message), true
+		t, ok := in.worker.loop.Translate(sandbox.Source{Code: text, Name: path.Base(file)}, in.mustEnd())
+		switch {
+		case !ok:
+			in.interruptHere()
+			return "", false
+		case t.Error != nil:
+			return notTypeScript(file, t.Error.Line, t.Error.Message), true
 		}
-		in.tell(m, map[string]string{"op": "translated", "name": file, "map": sourceMap})
-		return code, true
+		in.tell(m, map[string]string{"op": "translated", "name": file, "map": t.Map})
+		return t.Code, true
 	}
 	return text, true
 }
@@ -202,7 +206,10 @@ func (in *instance) moduleSource(m machine, name string) (string, bool) {
 // notTypeScript is a module whose import fails and says why: it is the name of one that
 // there is not, which the driver knows by how it begins.
 func notTypeScript(file string, line int, why string) string {
-	text, err := json.Marshal(strings.ReplaceAll(fmt.Sprintf("TypeScript in %s, line %d: %s", file, line, why), "'", "’"))
+	if line > 0 {
+		file = fmt.Sprintf("%s, line %d", file, line)
+	}
+	text, err := json.Marshal(strings.ReplaceAll(fmt.Sprintf("TypeScript in %s: %s", file, why), "'", "’"))
 	if err != nil {
 		return ""
 	}

@@ -134,9 +134,11 @@ func neverBegun(cause sandbox.Cause) sandbox.Exit {
 func (in *instance) execute(body wire.RunBody) (exit sandbox.Exit, waits []uint32, err error) {
 	code, sourceMap, failed := in.translate(body)
 	if failed != nil {
-		in.begin(body)
-		in.ends.Out.Write(1, []byte(failed.Error.Traceback))
-		in.end()
+		if failed.Cause == sandbox.Exited {
+			in.begin(body)
+			in.ends.Out.Write(1, []byte(failed.Error.Traceback))
+			in.end()
+		}
 		return *failed, nil, nil
 	}
 	runtime.LockOSThread()

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"paddock/internal/sandbox"
-	"paddock/internal/sandbox/typescript"
 	"paddock/internal/sandbox/wire"
 )
 
@@ -19,11 +18,16 @@ func (in *instance) translate(body wire.RunBody) (code, sourceMap string, failed
 		if in.program.guest.Name != "javascript" {
 			break
 		}
-		code, sourceMap, problem := typescript.Strip(body.Code, body.Name)
-		if problem != nil {
-			return "", "", &sandbox.Exit{Cause: sandbox.Exited, Code: 1, State: sandbox.Kept, Error: problem}
+		soft, _ := in.ends.Control.Stops()
+		t, ok := in.worker.loop.Translate(sandbox.Source{Code: body.Code, Name: body.Name}, soft)
+		switch {
+		case !ok:
+			exit := neverBegun(in.ends.Control.End())
+			return "", "", &exit
+		case t.Error != nil:
+			return "", "", &sandbox.Exit{Cause: sandbox.Exited, Code: 1, State: sandbox.Kept, Error: t.Error}
 		}
-		return code, sourceMap, nil
+		return t.Code, t.Map, nil
 	}
 	return "", "", &sandbox.Exit{Cause: sandbox.Exited, Code: 1, State: sandbox.Kept, Error: &sandbox.ProgramError{
 		Type: "Unsupported", Message: fmt.Sprintf("the %s runtime does not run %s", in.program.guest.Name, body.Language),

@@ -3,7 +3,7 @@
 // what the server asks for and hands it to the process's instances; each of them
 // has [Ends]: what stops its runs ([Control]), and what its programs print and
 // read ([Output], [Input]), as fast as the server allows ([Window]), and what they ask
-// of it ([Calls]).
+// of it ([Calls]). TypeScript is translated at the server's end ([Loop.Translate]).
 //
 // Nothing here knows what an instance is made of.
 package serve
@@ -68,6 +68,8 @@ type Loop[I Instance] struct {
 	process Process[I]
 	work    sync.WaitGroup // what has a goroutine of its own
 
+	translations *translations
+
 	mu        sync.Mutex // guards what follows
 	instances map[uint32]I
 	opening   map[uint32]bool // true: not wanted any more
@@ -76,7 +78,7 @@ type Loop[I Instance] struct {
 
 // NewLoop makes the loop of a process with one connection.
 func NewLoop[I Instance](conn *wire.Conn, process Process[I]) *Loop[I] {
-	return &Loop[I]{conn: conn, process: process, instances: map[uint32]I{}, opening: map[uint32]bool{}}
+	return &Loop[I]{conn: conn, process: process, translations: newTranslations(conn), instances: map[uint32]I{}, opening: map[uint32]bool{}}
 }
 
 // Run says hello and answers until the server hangs up: nil. An error says that
@@ -127,6 +129,9 @@ func (l *Loop[I]) dispatch(f wire.Frame) error {
 		open := l.process.Start(f.ID, body)
 		l.Go(func() { l.start(f.ID, open) })
 		return nil
+	}
+	if f.Kind == wire.KindTranslated {
+		return l.translations.translated(f)
 	}
 	if taken, err := l.process.Frame(f); taken || err != nil {
 		return err

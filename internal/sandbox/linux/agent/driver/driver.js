@@ -193,7 +193,7 @@ const note = (name) => { if (imports.size < IMPORTS) imports.add(brief(String(na
 function translate(text, file) {
   if (text.length > MODULE) throw new world.SyntaxError(`TypeScript in ${file}: it is too large`);
   const { code, map, error } = parse(call({ op: "typescript", name: file }, bufferFrom(text)).toString("utf8"));
-  if (error) throw new world.SyntaxError(`TypeScript in ${file}, line ${error.line}: ${error.message}`);
+  if (error) throw new world.SyntaxError(`TypeScript in ${file}${error.line ? `, line ${error.line}` : ""}: ${error.message}`);
   maps.set(file, map);
   if (maps.size > 200) maps.delete(maps.keys().next().value);
   return code;
