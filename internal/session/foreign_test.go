@@ -18,8 +18,11 @@ import (
 func line(t *testing.T, dir string, id session.ID) (folder string, newest int) {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, "checkpoints", "*", string(id), "*"))
-	if err != nil || len(found) == 0 {
-		t.Fatalf("%v, %v", found, err)
+	if err != nil {
+		t.Fatalf("looking for checkpoints of %s: %v", id, err)
+	}
+	if len(found) == 0 {
+		t.Fatalf("session %s has no checkpoints", id)
 	}
 	for _, path := range found {
 		n, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(path), ".kept"))
@@ -109,9 +112,7 @@ func TestAnArchiveNamesNobodyElsesBlobs(t *testing.T) {
 	bare := withoutBlobs(t, archive.Bytes())
 	_, _, err := m.Import(t.Context(), "bob", "", bytes.NewReader(bare))
 	wantKind(t, err, fault.Invalid)
-	if all, err := m.List("bob"); err != nil || len(all) != 0 {
-		t.Errorf("bob has %+v, %v", all, err)
-	}
+	wantSessions(t, m, "bob", 0)
 	if err := m.Destroy(t.Context(), alice, id); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +153,7 @@ func TestSleepingSessionsCountTowardsTheQuota(t *testing.T) {
 	}
 	wantKind(t, full, fault.Exhausted)
 	if filled != 1 { // with what is kept of it, it takes twice of 3 MiB
-		t.Errorf("%d sessions were filled", filled)
+		t.Errorf("sessions that were filled: got %d, want 1", filled)
 	}
 	m = reopened(t, m, dir, config)
 	for range 2 { // at once, and when what is known is measured again

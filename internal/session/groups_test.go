@@ -43,8 +43,11 @@ func TestACollectionLeavesForksInTheMakingAlone(t *testing.T) {
 		_, _ = m.Collect(ctx)
 	}
 	forks, err := m.Fork(t.Context(), alice, id, "", 2)
-	if err != nil || !collected {
-		t.Fatalf("%v; collected: %v", err, collected)
+	if err != nil {
+		t.Fatalf("forking: got error %v, want none", err)
+	}
+	if !collected {
+		t.Fatal("nothing was collected while the forks were made")
 	}
 	for _, one := range forks {
 		prints(t, m, one.ID, "print(x)", "1")
@@ -88,13 +91,28 @@ func TestForksThatCouldNotBeMadeGoTogether(t *testing.T) {
 	files := &halfway{Files: blob.OS}
 	m := manager(t, session.Config{Files: files}, sandboxtest.FakeConfig{})
 	id := create(t, m, alice, "")
-	if _, err := m.Fork(t.Context(), alice, id, "", 3); err == nil || strings.Contains(err.Error(), "there is no session") {
-		t.Errorf("forking gave %v", err)
+	if _, err := m.Fork(t.Context(), alice, id, "", 3); err == nil {
+		t.Error("forking: got no error, want one")
+	} else if strings.Contains(err.Error(), "there is no session") {
+		t.Errorf("forking: got error %v, want one that does not speak of the forks", err)
 	}
-	if !files.looked || !os.IsNotExist(files.there) {
-		t.Errorf("when they went their marker was there (%v, %v)", files.looked, files.there)
+	if !files.looked {
+		t.Error("no fork was removed")
 	}
-	if all, err := m.List(alice); err != nil || len(all) != 1 {
-		t.Errorf("there are %+v, %v", all, err)
+	if !os.IsNotExist(files.there) {
+		t.Errorf("the marker when the first fork is removed: got error %v, want that it does not exist", files.there)
+	}
+	wantSessions(t, m, alice, 1)
+}
+
+// wantSessions checks how many sessions an owner has.
+func wantSessions(t *testing.T, m *session.Manager, owner session.Owner, want int) {
+	t.Helper()
+	all, err := m.List(owner)
+	if err != nil {
+		t.Errorf("listing the sessions of %s: got error %v, want none", owner, err)
+	}
+	if len(all) != want {
+		t.Errorf("sessions of %s: got %d, want %d: %+v", owner, len(all), want, all)
 	}
 }

@@ -19,18 +19,32 @@ func TestResetClearsFilesAndVariablesAndKeepsTheSession(t *testing.T) {
 	id := create(t, m, alice, "")
 	execute(t, m, id, "x = 1\nwrite('a', '')\nwrite('b', '')\nwrite('/tmp/c', '')")
 	n, err := m.Reset(t.Context(), alice, id)
-	if n != 2 || err != nil {
-		t.Errorf("%d, %v", n, err)
+	if err != nil {
+		t.Errorf("resetting: got error %v, want none", err)
 	}
-	r := execute(t, m, id, "print(x)")
-	if r.Exit.Error == nil || r.Notice != "" {
-		t.Errorf("%+v", r)
+	if n != 2 {
+		t.Errorf("files that were deleted: got %d, want 2", n)
 	}
+	wantFresh(t, execute(t, m, id, "print(x)"))
 	if r := execute(t, m, id, "read('/tmp/c')"); r.Exit.Error == nil {
 		t.Error("the temporary file is still there")
 	}
-	if i, err := m.Info(alice, id); err != nil || i.Executions != 3 {
-		t.Errorf("%+v, %v", i, err)
+	if i, err := m.Info(alice, id); err != nil {
+		t.Errorf("looking at the session: got error %v, want none", err)
+	} else if i.Executions != 3 {
+		t.Errorf("executions: got %d, want 3", i.Executions)
+	}
+}
+
+// wantFresh checks that a program did not find what it looked for, and that no notice says
+// that it is gone.
+func wantFresh(t *testing.T, r session.Result) {
+	t.Helper()
+	if r.Exit.Error == nil {
+		t.Errorf("the program's error: got none, want one; it printed %q", r.Stdout)
+	}
+	if r.Notice != "" {
+		t.Errorf("notice: got %q, want none", r.Notice)
 	}
 }
 
@@ -48,17 +62,18 @@ func TestDestroyRemovesEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	left, err := filepath.Glob(filepath.Join(dir, "owners", "*", "*"))
-	if err != nil || len(left) != 0 {
-		t.Errorf("left %v, %v", left, err)
+	if err != nil {
+		t.Fatalf("looking at what is left: %v", err)
+	}
+	if len(left) != 0 {
+		t.Errorf("left: got %v, want nothing", left)
 	}
 	wantKind(t, m.Destroy(t.Context(), alice, id), fault.NotFound)
 	_, err = m.Execute(t.Context(), alice, id, session.Request{})
 	wantKind(t, err, fault.NotFound)
 	_, err = tree.Stat("a")
 	wantKind(t, err, fault.NotFound)
-	if r := execute(t, m, create(t, m, alice, "gone"), "read('a')"); r.Exit.Error == nil || r.Notice != "" {
-		t.Errorf("the next session of that name is not fresh: %+v", r)
-	}
+	wantFresh(t, execute(t, m, create(t, m, alice, "gone"), "read('a')")) // the next session of that name
 }
 
 func TestFoldersAreReadableByTheirOwnerAlone(t *testing.T) {
@@ -69,8 +84,10 @@ func TestFoldersAreReadableByTheirOwnerAlone(t *testing.T) {
 	m := manager(t, session.Config{Dir: dir}, sandboxtest.FakeConfig{})
 	create(t, m, session.Local, "s")
 	for p, want := range map[string]os.FileMode{"": 0o700, "owners/local": 0o700, "owners/local/s": 0o700, "owners/local/s/workspace": 0o700, "owners/local/s/session.json": 0o600} {
-		if info, err := os.Stat(filepath.Join(dir, p)); err != nil || info.Mode().Perm() != want {
-			t.Errorf("%s: %v, %v", p, info, err)
+		if info, err := os.Stat(filepath.Join(dir, p)); err != nil {
+			t.Errorf("looking at %q: %v", p, err)
+		} else if got := info.Mode().Perm(); got != want {
+			t.Errorf("mode of %q: got %v, want %v", p, got, want)
 		}
 	}
 }
@@ -126,12 +143,25 @@ func TestListTellsAllOfAnOwnersSessions(t *testing.T) {
 	create(t, m, "bob", "b")
 	execute(t, m, "s1", "1")
 	all, err := m.List(alice)
-	if err != nil || len(all) != 3 {
-		t.Fatal(all, err)
+	if err != nil {
+		t.Fatalf("listing: got error %v, want none", err)
 	}
-	for k, want := range []session.State{session.Idle, session.Live, session.Idle} {
-		if i := all[k]; i.ID != session.ID(fmt.Sprint("s", k)) || i.State != want || i.Process != os.Getpid() || i.Owner != alice {
-			t.Errorf("%+v", i)
+	if len(all) != 3 {
+		t.Fatalf("sessions: got %d, want 3: %+v", len(all), all)
+	}
+	for k, state := range []session.State{session.Idle, session.Live, session.Idle} {
+		got := all[k]
+		if want := session.ID(fmt.Sprint("s", k)); got.ID != want {
+			t.Errorf("id of session %d: got %q, want %q", k, got.ID, want)
+		}
+		if got.State != state {
+			t.Errorf("state of %s: got %q, want %q", got.ID, got.State, state)
+		}
+		if got.Process != os.Getpid() {
+			t.Errorf("process of %s: got %d, want %d", got.ID, got.Process, os.Getpid())
+		}
+		if got.Owner != alice {
+			t.Errorf("owner of %s: got %q, want %q", got.ID, got.Owner, alice)
 		}
 	}
 }

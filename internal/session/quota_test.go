@@ -21,13 +21,19 @@ const mib = 1 << 20
 func refused(t *testing.T, m *session.Manager, owner session.Owner, id session.ID, hints ...string) {
 	t.Helper()
 	_, err := m.Execute(t.Context(), owner, id, session.Request{Code: "1"})
-	f := fault.Of(err)
-	if f == nil || f.Kind != fault.Exhausted {
+	if fault.KindOf(err) != fault.Exhausted {
 		t.Fatalf("got %v, want a fault.Exhausted", err)
 	}
-	for _, hint := range hints {
-		if !strings.Contains(f.Hint, hint) {
-			t.Errorf("the hint is %q, and does not say %q", f.Hint, hint)
+	wantHint(t, err, hints...)
+}
+
+// wantHint checks that a fault's hint says all of this.
+func wantHint(t *testing.T, err error, hints ...string) {
+	t.Helper()
+	got := fault.Of(err).Hint
+	for _, want := range hints {
+		if !strings.Contains(got, want) {
+			t.Errorf("hint: got %q, want one that says %q", got, want)
 		}
 	}
 }
@@ -103,9 +109,10 @@ func TestSessionsOfAllAreBounded(t *testing.T) {
 	defer inUse(t, m, "bob", id)()
 	_, err := m.Create(t.Context(), "carol", "", session.Settings{})
 	wantKind(t, err, fault.Exhausted)
-	if f := fault.Of(err); f.RetryAfter == 0 || !strings.Contains(f.Hint, "limits.max_sessions") {
-		t.Errorf("the fault is %+v", f)
+	if f := fault.Of(err); f.RetryAfter == 0 {
+		t.Error("retry after: got none, want some time")
 	}
+	wantHint(t, err, "limits.max_sessions")
 	if err := m.Destroy(t.Context(), "bob", id); err != nil {
 		t.Fatal(err)
 	}
@@ -130,9 +137,7 @@ func TestFilesOfAnOwnerAreBoundedTogether(t *testing.T) {
 	defer done()
 	_, err = files.Write("more", make([]byte, 5*mib))
 	wantKind(t, err, fault.Exhausted)
-	if f := fault.Of(err); !strings.Contains(f.Hint, "first (6 MiB)") || !strings.Contains(f.Hint, "limits.max_disk_per_client_mb") {
-		t.Errorf("the hint is %q", f.Hint)
-	}
+	wantHint(t, err, "first (6 MiB)", "limits.max_disk_per_client_mb")
 	execute(t, m, second, "fill('big')") // a program is not stopped: the next one is
 	refused(t, m, alice, first, "second (")
 	_, err = m.Create(t.Context(), alice, "", session.Settings{})
@@ -149,10 +154,17 @@ func TestWhoIsNotAdmittedDoesNotRun(t *testing.T) {
 	id := create(t, m, alice, "")
 	_, err := m.Execute(t.Context(), alice, id, session.Request{Code: "1", Started: func(string) { t.Error("it started") }})
 	if !errors.Is(err, full) {
-		t.Errorf("got %v", err)
+		t.Errorf("running: got error %v, want %v", err, full)
 	}
-	if i, err := m.Info(alice, id); err != nil || i.State != session.Idle || i.Executions != 0 {
-		t.Errorf("the session is %+v, %v", i, err)
+	i, err := m.Info(alice, id)
+	if err != nil {
+		t.Fatalf("looking at the session: %v", err)
+	}
+	if i.State != session.Idle {
+		t.Errorf("state: got %q, want %q", i.State, session.Idle)
+	}
+	if i.Executions != 0 {
+		t.Errorf("executions: got %d, want 0", i.Executions)
 	}
 }
 
@@ -183,8 +195,10 @@ func TestAnExecutionThatWaitsToBeAdmittedCanBeCancelledAndGivesItsPlaceBack(t *t
 		}()
 		synctest.Wait()
 		began := time.Now()
-		if n, err := m.Cancel(alice, second, ""); n != 1 || err != nil {
-			t.Fatalf("%d were cancelled, %v", n, err)
+		if n, err := m.Cancel(alice, second, ""); err != nil {
+			t.Fatalf("cancelling: got error %v, want none", err)
+		} else if n != 1 {
+			t.Fatalf("cancelled: got %d, want 1", n)
 		}
 		wantKind(t, <-waiting, fault.Cancelled)
 		if took := time.Since(began); took != 0 {
@@ -194,7 +208,7 @@ func TestAnExecutionThatWaitsToBeAdmittedCanBeCancelledAndGivesItsPlaceBack(t *t
 			t.Error(err)
 		}
 		if held != 0 {
-			t.Errorf("%d places are held", held)
+			t.Errorf("places that are held: got %d, want 0", held)
 		}
 	})
 }

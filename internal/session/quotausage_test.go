@@ -133,7 +133,5 @@ func TestSessionsOfOneProgramCountWhileTheyAreThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	create(t, m, alice, "")
-	if all, err := m.List(alice); err != nil || len(all) != 2 {
-		t.Errorf("%+v, %v", all, err)
-	}
+	wantSessions(t, m, alice, 2)
 }
