@@ -175,9 +175,11 @@ func (s *Store) holder(k Key) int {
 
 func (s *Store) errHeld(k Key) error {
 	if pid := s.holder(k); pid != 0 {
-		return fault.New(fault.Conflict, "the session %q is open in another process (pid %d)", k.ID, pid).WithHint("end that process, or create a new session")
+		return fault.New(fault.Conflict, "the session %q is open in another process (pid %d)", k.ID, pid).
+			WithHint("end that process, or create a new session")
 	}
-	return fault.New(fault.Conflict, "the session %q is being opened or removed by another process", k.ID).WithHint("try again, or create a new session")
+	return fault.New(fault.Conflict, "the session %q is being opened or removed by another process", k.ID).
+		WithHint("try again, or create a new session")
 }
 
 // awaitEnd waits until nothing is left of the process that had a session.

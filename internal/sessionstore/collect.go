@@ -116,7 +116,8 @@ func (s *Store) removeOrphan(home, checkpoints string) (int, error) {
 	}
 	err = errors.Join(err, workspace.RemoveLocked(home, lockFile, unlock))
 	if err != nil {
-		return 0, fault.New(fault.Unavailable, "the rest of a removed session cannot be removed").WithHint("the server's log says more").WithCause(err)
+		return 0, fault.New(fault.Unavailable, "the rest of a removed session cannot be removed").
+			WithHint("the server's log says more").WithCause(err)
 	}
 	return n, nil
 }

@@ -20,12 +20,14 @@ func CheckID(id string) error {
 // NotFound says the same whether a session never was, is gone, or belongs to another
 // owner.
 func NotFound(id string) error {
-	return fault.New(fault.NotFound, "there is no session %q", id).WithHint("it may have expired or been destroyed; create a new session")
+	return fault.New(fault.NotFound, "there is no session %q", id).
+		WithHint("it may have expired or been destroyed; create a new session")
 }
 
 // Exists says that an id is taken.
 func Exists(id string) error {
-	return fault.New(fault.Conflict, "there is already a session %q", id).WithHint("use it, destroy it, or choose another id")
+	return fault.New(fault.Conflict, "there is already a session %q", id).
+		WithHint("use it, destroy it, or choose another id")
 }
 
 // Unusable makes a fault of an error of the disk; what is one already stays as it is.
@@ -34,5 +36,6 @@ func Unusable(err error) error {
 	if errors.As(err, &f) && f.Kind != fault.Internal {
 		return err
 	}
-	return fault.New(fault.Unavailable, "the session's folder cannot be used").WithHint("the server's log says more").WithCause(err)
+	return fault.New(fault.Unavailable, "the session's folder cannot be used").
+		WithHint("the server's log says more").WithCause(err)
 }

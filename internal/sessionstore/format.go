@@ -29,7 +29,8 @@ func checkFormat(dir string, files blob.Files) error {
 	case errors.Is(err, fs.ErrNotExist):
 		version = 1
 	case err != nil:
-		return fault.New(fault.Unavailable, "the state folder's format cannot be read").WithHint("%s holds the number %d; write it there if it is damaged", path, formatVersion).WithCause(err)
+		return fault.New(fault.Unavailable, "the state folder's format cannot be read").
+			WithHint("%s holds the number %d; write it there if it is damaged", path, formatVersion).WithCause(err)
 	}
 	switch {
 	case version > formatVersion:

@@ -63,7 +63,8 @@ func decode(data []byte) (Record, error) {
 
 // Unreadable says that a session's record is damaged.
 func Unreadable(id string, cause error) error {
-	return fault.New(fault.Internal, "the session %q cannot be read", id).WithHint("create a new session; the server's log says more").WithCause(cause)
+	return fault.New(fault.Internal, "the session %q cannot be read", id).
+		WithHint("create a new session; the server's log says more").WithCause(cause)
 }
 
 // Read reads a session's record, whoever has the session; a fault.NotFound says that
@@ -88,7 +89,8 @@ func (s *Store) Read(k Key) (Record, error) {
 	case err != nil:
 		return r, Unreadable(k.ID, err)
 	case r.Version > RecordVersion:
-		return r, fault.New(fault.Unsupported, "the session %q was made by a newer paddock", k.ID).WithHint("update paddock, or create a new session")
+		return r, fault.New(fault.Unsupported, "the session %q was made by a newer paddock", k.ID).
+			WithHint("update paddock, or create a new session")
 	case r.ID != k.ID || r.Owner != k.Owner || !s.committed(r):
 		return r, NotFound(k.ID)
 	}
