@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"archive/zip"
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"testing"
 
 	"paddock/internal/archive"
+	"paddock/internal/archive/archivetest"
 	"paddock/internal/fault"
 )
 
@@ -41,40 +41,11 @@ func contents(data []byte, limits archive.Limits) (lines []string, comment strin
 
 func tarOf(t testing.TB, headers ...*tar.Header) []byte {
 	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
+	var entries []archivetest.Entry
 	for _, h := range headers {
-		if err := w.WriteHeader(h); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.CopyN(w, zeros{}, h.Size); err != nil {
-			t.Fatal(err)
-		}
+		entries = append(entries, archivetest.Entry{Header: *h})
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) {
-	clear(p)
-	return len(p), nil
-}
-
-func gzipped(t testing.TB, data []byte) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	if _, err := w.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
+	return archivetest.Tar(t, entries...)
 }
 
 func zipOf(t testing.TB, size int64, names ...string) []byte {
@@ -86,7 +57,7 @@ func zipOf(t testing.TB, size int64, names ...string) []byte {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.CopyN(f, zeros{}, size); err != nil {
+		if _, err := io.CopyN(f, archivetest.Zeros{}, size); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -100,7 +71,7 @@ func TestEveryKindOfArchiveIsRead(t *testing.T) {
 	comment := &tar.Header{Typeflag: tar.TypeXGlobalHeader, Name: "pax_global_header", PAXRecords: map[string]string{"comment": "0123abcd"}}
 	all := tarOf(t, comment, &tar.Header{Name: "a/", Typeflag: tar.TypeDir, Mode: 0o755}, &tar.Header{Name: "../b", Mode: 0o755},
 		&tar.Header{Name: "l", Linkname: "x", Typeflag: tar.TypeLink}, &tar.Header{Name: "s", Linkname: "x", Typeflag: tar.TypeSymlink}, &tar.Header{Name: "d", Typeflag: tar.TypeChar})
-	for name, data := range map[string][]byte{"tar": all, "tar.gz": gzipped(t, all)} {
+	for name, data := range map[string][]byte{"tar": all, "tar.gz": archivetest.Gzip(t, all)} {
 		lines, said, err := contents(data, limits)
 		if want := "[a/ drwxr-xr-x  ../b -rwxr-xr-x  l ?---------  s L"; err != nil || !strings.HasPrefix(fmt.Sprint(lines), want) || len(lines) != 5 || said != "0123abcd" {
 			t.Errorf("%s: %q, %q, %v", name, lines, said, err)
@@ -115,10 +86,10 @@ func TestEveryKindOfArchiveIsRead(t *testing.T) {
 // left out, as gzip and npm do.
 func TestPaddedArchivesAreWhole(t *testing.T) {
 	tarball := tarOf(t, &tar.Header{Name: "a", Size: 3}, &tar.Header{Name: "b", Size: 3})
-	packed := gzipped(t, tarball)
+	packed := archivetest.Gzip(t, tarball)
 	for name, data := range map[string][]byte{
 		"zeros": append(bytes.Clone(packed), make([]byte, 10_240)...), "one zero": append(bytes.Clone(packed), 0), "text": append(bytes.Clone(packed), "rest"...),
-		"parts": append(gzipped(t, tarball[:700]), gzipped(t, tarball[700:])...), "a padded tar": gzipped(t, append(bytes.Clone(tarball), make([]byte, 1<<20)...)),
+		"parts": append(archivetest.Gzip(t, tarball[:700]), archivetest.Gzip(t, tarball[700:])...), "a padded tar": archivetest.Gzip(t, append(bytes.Clone(tarball), make([]byte, 1<<20)...)),
 	} {
 		if lines, _, err := contents(data, archive.Limits{Entries: 10, Ratio: 1000, Free: 8 << 20}); err != nil || len(lines) != 2 {
 			t.Errorf("%s: %q, %v", name, lines, err)
@@ -146,15 +117,15 @@ func TestBombsEnd(t *testing.T) {
 		data   []byte
 		limits archive.Limits
 	}{
-		"a tar.gz of zeros":          {gzipped(t, tarOf(t, &tar.Header{Name: "z", Size: 2 << 20})), limits},
-		"zeros after the end":        {gzipped(t, append(tarOf(t, &tar.Header{Name: "z"}), make([]byte, 2<<20)...)), limits},
+		"a tar.gz of zeros":          {archivetest.Gzip(t, tarOf(t, &tar.Header{Name: "z", Size: 2 << 20})), limits},
+		"zeros after the end":        {archivetest.Gzip(t, append(tarOf(t, &tar.Header{Name: "z"}), make([]byte, 2<<20)...)), limits},
 		"a zip of zeros":             {zipOf(t, 2<<20, "z"), limits},
 		"too many entries":           {tarOf(t, many...), limits},
 		"a large zip":                {append(zipOf(t, 1, "a"), make([]byte, 2<<20)...), limits},
 		"a large table":              {zipOf(t, 0, names...), large},
 		"anything, without a limit":  {tarOf(t, &tar.Header{Name: "a"}), archive.Limits{}},
 		"a zip, without a limit":     {zipOf(t, 0, "a"), archive.Limits{}},
-		"zeros, without being asked": {gzipped(t, tarOf(t, &tar.Header{Name: "a", Size: 1 << 20})), archive.Limits{Entries: 1}},
+		"zeros, without being asked": {archivetest.Gzip(t, tarOf(t, &tar.Header{Name: "a", Size: 1 << 20})), archive.Limits{Entries: 1}},
 	} {
 		_, _, err := contents(c.data, c.limits)
 		var much archive.Excess
@@ -191,7 +162,7 @@ func TestAFileOfHolesEnds(t *testing.T) {
 
 // What is skipped counts as what is read does.
 func TestABombThatNobodyReadsEnds(t *testing.T) {
-	data := gzipped(t, tarOf(t, &tar.Header{Name: "z", Size: 2 << 20}))
+	data := archivetest.Gzip(t, tarOf(t, &tar.Header{Name: "z", Size: 2 << 20}))
 	err := archive.Read(bytes.NewReader(data), limits, archive.Receiver{Entry: func(string, fs.FileMode, io.Reader) error { return nil }})
 	if fault.KindOf(err) != fault.Exhausted {
 		t.Errorf("got %v", err)
@@ -199,7 +170,7 @@ func TestABombThatNobodyReadsEnds(t *testing.T) {
 }
 
 func TestDamagedArchivesAreErrors(t *testing.T) {
-	whole := gzipped(t, tarOf(t, &tar.Header{Name: "a", Size: 5000}))
+	whole := archivetest.Gzip(t, tarOf(t, &tar.Header{Name: "a", Size: 5000}))
 	for name, data := range map[string][]byte{
 		"nothing": nil, "text": []byte("hello"), "zeros": make([]byte, 2048), "cut": whole[:40], "without its sum": whole[:len(whole)-8],
 		"a tar that is cut": tarOf(t, &tar.Header{Name: "a", Size: 5000})[:4000], "a zip that is cut": zipOf(t, 9, "a")[:30],
@@ -221,7 +192,7 @@ func TestDamagedArchivesAreErrors(t *testing.T) {
 // Whatever the bytes are, what comes out is bounded.
 func FuzzRead(f *testing.F) {
 	f.Add(tarOf(f, &tar.Header{Name: "a", Size: 10}))
-	f.Add(gzipped(f, tarOf(f, &tar.Header{Name: "a", Size: 1000})))
+	f.Add(archivetest.Gzip(f, tarOf(f, &tar.Header{Name: "a", Size: 1000})))
 	f.Add(zipOf(f, 100, "a", "b"))
 	f.Add(holes(100))
 	f.Fuzz(func(t *testing.T, data []byte) {

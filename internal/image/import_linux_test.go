@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
+	"paddock/internal/archive/archivetest"
 	"paddock/internal/fault"
 )
 
@@ -86,13 +87,13 @@ func TestWhatCanBeImported(t *testing.T) {
 		want []string
 	}{
 		"docker save":                             {written(t, saved), twoLayersTree},
-		"docker save, with gzip":                  {written(t, gzipped(t, saved)), twoLayersTree},
+		"docker save, with gzip":                  {written(t, archivetest.Gzip(t, saved)), twoLayersTree},
 		"docker save, with zstd":                  {written(t, zstded(t, saved)), twoLayersTree},
 		"a folder with an OCI layout":             {dir, twoLayersTree},
 		"a tar of an OCI layout":                  {written(t, packedLayout), twoLayersTree},
-		"a tar of an OCI layout, with gzip":       {written(t, gzipped(t, packedLayout)), twoLayersTree},
+		"a tar of an OCI layout, with gzip":       {written(t, archivetest.Gzip(t, packedLayout)), twoLayersTree},
 		"a root file system":                      {written(t, root), rootLines},
-		"a root file system, with gzip":           {written(t, gzipped(t, root)), rootLines},
+		"a root file system, with gzip":           {written(t, archivetest.Gzip(t, root)), rootLines},
 		"a root file system, with zstd":           {written(t, zstded(t, root)), rootLines},
 		"a root file system with an odd index":    {written(t, tarOf(t, dirOf("index.json"), file("a", "x"))), []string{"a -rw-r--r-- x", "index.json drwxr-xr-x"}},
 		"a root file system with a manifest deep": {written(t, tarOf(t, file("d/manifest.json", "x"))), []string{"d drwxr-xr-x", "d/manifest.json -rw-r--r-- x"}},
@@ -202,7 +203,7 @@ func TestWhatCannotBeImported(t *testing.T) {
 		"nothing":                               {written(t, nil), fault.Invalid},
 		"a text":                                {written(t, []byte(strings.Repeat("text ", 1000))), fault.Invalid},
 		"half of it":                            {written(t, saved[:len(saved)/2]), fault.Invalid},
-		"half of it, compressed":                {written(t, gzipped(t, saved)[:len(saved)/20]), fault.Invalid},
+		"half of it, compressed":                {written(t, archivetest.Gzip(t, saved)[:len(saved)/20]), fault.Invalid},
 		"xz":                                    {written(t, []byte("\xfd7zXZ\x00rest of it")), fault.Unsupported},
 		"a FIFO":                                {fifo(t), fault.Invalid},
 		"a folder that is none":                 {t.TempDir(), fault.Invalid},
@@ -313,7 +314,7 @@ func TestAnImportThatIsCancelledLeavesNothing(t *testing.T) {
 // FuzzImport has any bytes as a file that is imported.
 func FuzzImport(f *testing.F) {
 	img := imageWith(f, tarOf(f, file("a", "x")))
-	for _, data := range [][]byte{savedBy(f, img), packed(f, layoutOf(f, img)), tarOf(f, file("a", "x"), hardlink("b", "a")), gzipped(f, tarOf(f, file("a", "x")))} {
+	for _, data := range [][]byte{savedBy(f, img), packed(f, layoutOf(f, img)), tarOf(f, file("a", "x"), hardlink("b", "a")), archivetest.Gzip(f, tarOf(f, file("a", "x")))} {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

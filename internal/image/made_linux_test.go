@@ -21,9 +21,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
-	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
+	"paddock/internal/archive/archivetest"
 	"paddock/internal/fault"
 )
 
@@ -60,36 +60,14 @@ func (e entry) with(change func(*tar.Header)) entry {
 
 func tarOf(t testing.TB, entries ...entry) []byte {
 	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
+	var all []archivetest.Entry
 	for _, e := range entries {
 		if e.ModTime.IsZero() && e.Typeflag != tar.TypeXGlobalHeader {
 			e.ModTime = moment
 		}
-		if err := w.WriteHeader(&e.Header); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(w, e.content); err != nil {
-			t.Fatal(err)
-		}
+		all = append(all, archivetest.Entry{Header: e.Header, Content: strings.NewReader(e.content)})
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
-func gzipped(t testing.TB, data []byte) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	if _, err := w.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
+	return archivetest.Tar(t, all...)
 }
 
 func zstded(t testing.TB, data []byte) []byte {

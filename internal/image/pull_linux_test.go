@@ -24,6 +24,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
+	"paddock/internal/archive/archivetest"
 	"paddock/internal/fault"
 )
 
@@ -335,7 +336,7 @@ func wrongAnswers(t *testing.T) []wrongAnswer {
 			_, _ = w.Write(data)
 		}), fault.Invalid},
 		{"layers of others", onLayers(func(w http.ResponseWriter, data []byte) {
-			_, _ = w.Write(gzipped(t, tarOf(t, file("evil", "x"))))
+			_, _ = w.Write(archivetest.Gzip(t, tarOf(t, file("evil", "x"))))
 		}), fault.Invalid},
 		{"layers that never end", onLayers(func(w http.ResponseWriter, data []byte) {
 			w.(http.Flusher).Flush()

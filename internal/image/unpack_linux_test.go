@@ -16,6 +16,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"paddock/internal/archive/archivetest"
 	"paddock/internal/fault"
 )
 
@@ -199,7 +200,7 @@ func TestATarThatLiesAboutItself(t *testing.T) {
 		{"a file that is cut", tarOf(t, file("a", strings.Repeat("x", 5000)))[:3000], fault.Invalid},
 		{"a header that is cut", tarOf(t, file("a", "x"))[:300], fault.Invalid},
 		{"no tar at all", bytes.Repeat([]byte("text"), 1000), fault.Invalid},
-		{"compressed twice", gzipped(t, gzipped(t, tarOf(t, file("a", "x")))), fault.Invalid},
+		{"compressed twice", archivetest.Gzip(t, archivetest.Gzip(t, tarOf(t, file("a", "x")))), fault.Invalid},
 		{"a PAX record without an end", func() []byte {
 			var b bytes.Buffer
 			writeRaw(&b, 'x', "pax", "999 path=../a\n")

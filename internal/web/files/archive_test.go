@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"archive/zip"
 	"bytes"
-	"compress/gzip"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"paddock/internal/archive/archivetest"
 	"paddock/internal/fault"
 )
 
@@ -20,44 +20,20 @@ import (
 // otherwise.
 func tarOf(t *testing.T, headers ...tar.Header) []byte {
 	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
+	var entries []archivetest.Entry
 	for _, h := range headers {
-		content := io.Reader(strings.NewReader(h.Name))
-		if h.Typeflag == 0 || h.Typeflag == tar.TypeReg {
-			h.Typeflag = tar.TypeReg
-			if h.Size == 0 {
-				h.Size = int64(len(h.Name))
-			} else {
-				content = io.LimitReader(zero{}, h.Size)
-			}
-		} else {
-			content = strings.NewReader("")
+		e := archivetest.Entry{Header: h}
+		if e.Typeflag == 0 {
+			e.Typeflag = tar.TypeReg
 		}
-		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
+		if e.Typeflag == tar.TypeReg && e.Size == 0 {
+			e.Size, e.Content = int64(len(e.Name)), strings.NewReader(e.Name)
+		} else if e.Typeflag != tar.TypeReg {
+			e.Content = strings.NewReader("")
 		}
-		if _, err := io.Copy(w, content); err != nil {
-			t.Fatal(err)
-		}
+		entries = append(entries, e)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
-func gzipped(t *testing.T, data []byte) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	if _, err := w.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
+	return archivetest.Tar(t, entries...)
 }
 
 // zipOf packs files whose content is their name; mode holds what they are.
@@ -184,12 +160,12 @@ func TestArchivesThatAreRefusedLeaveNothing(t *testing.T) {
 		"a file below a file":      {entry(tar.Header{Name: "good/below"}), 400, fault.Invalid},
 		"a file for a folder":      {entry(tar.Header{Name: "there"}), 400, fault.Invalid},
 		"too many entries":         {tarOf(t, many...), 413, fault.Exhausted},
-		"a bomb":                   {gzipped(t, entry(tar.Header{Name: "zeros", Size: 10 << 20})), 413, fault.Exhausted},
-		"zeros after the end":      {gzipped(t, append(entry(tar.Header{Name: "b"}), make([]byte, 10<<20)...)), 413, fault.Exhausted},
+		"a bomb":                   {archivetest.Gzip(t, entry(tar.Header{Name: "zeros", Size: 10 << 20})), 413, fault.Exhausted},
+		"zeros after the end":      {archivetest.Gzip(t, append(entry(tar.Header{Name: "b"}), make([]byte, 10<<20)...)), 413, fault.Exhausted},
 		"more than the disk":       {tarOf(t, good, tar.Header{Name: "zeros", Size: disk}), 507, fault.Exhausted},
 		"a tar cut off":            {entry(tar.Header{Name: "b", Size: 5000})[:4000], 400, fault.Invalid},
-		"a tar.gz cut off":         {gzipped(t, entry(tar.Header{Name: "b"}))[:80], 400, fault.Invalid},
-		"a tar.gz without its sum": {gzipped(t, entry(tar.Header{Name: "b"}))[:len(gzipped(t, entry(tar.Header{Name: "b"})))-8], 400, fault.Invalid},
+		"a tar.gz cut off":         {archivetest.Gzip(t, entry(tar.Header{Name: "b"}))[:80], 400, fault.Invalid},
+		"a tar.gz without its sum": {archivetest.Gzip(t, entry(tar.Header{Name: "b"}))[:len(archivetest.Gzip(t, entry(tar.Header{Name: "b"})))-8], 400, fault.Invalid},
 		"no archive":               {[]byte("hello"), 400, fault.Invalid},
 		"nothing":                  {nil, 400, fault.Invalid},
 		"a zip with a path out":    {zipOf(t, 0, "good", "../evil"), 403, fault.Denied},
@@ -221,7 +197,7 @@ func zipBomb(t *testing.T, size int64) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.CopyN(f, zero{}, size); err != nil {
+	if _, err := io.CopyN(f, archivetest.Zeros{}, size); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"paddock/internal/archive/archivetest"
 	"paddock/internal/auth"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
@@ -275,7 +276,7 @@ func TestALargeFileMovesWithLittleMemory(t *testing.T) {
 	const size = 20 << 20
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	s.want(s.do("PUT", "/v1/sessions/s/files/large", io.LimitReader(zero{}, size)), 201, "") // chunked
+	s.want(s.do("PUT", "/v1/sessions/s/files/large", io.LimitReader(archivetest.Zeros{}, size)), 201, "") // chunked
 	r, err := http.NewRequestWithContext(t.Context(), "GET", s.url+"/v1/sessions/s/files/large", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -296,18 +297,11 @@ func TestALargeFileMovesWithLittleMemory(t *testing.T) {
 	}
 }
 
-type zero struct{}
-
-func (zero) Read(p []byte) (int, error) {
-	clear(p)
-	return len(p), nil
-}
-
 func TestAnUploadThatReachesTheDiskLimitLeavesTheOldFile(t *testing.T) {
 	s := serve(t, nil)
 	s.put("f", "old")
 	for name, body := range map[string]io.Reader{
-		"unannounced": io.LimitReader(zero{}, disk+1),
+		"unannounced": io.LimitReader(archivetest.Zeros{}, disk+1),
 		"announced":   bytes.NewReader(make([]byte, disk+1)),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -320,7 +314,7 @@ func TestAnUploadThatReachesTheDiskLimitLeavesTheOldFile(t *testing.T) {
 			}
 		})
 	}
-	s.want(s.do("PUT", "/v1/sessions/s/files/g", io.LimitReader(zero{}, disk/2)), 201, "") // nothing was left behind
+	s.want(s.do("PUT", "/v1/sessions/s/files/g", io.LimitReader(archivetest.Zeros{}, disk/2)), 201, "") // nothing was left behind
 }
 
 func (s *server) tryPut(path string, body io.Reader) (answered, error) {
@@ -356,7 +350,7 @@ func TestABodyThatBreaksOffLeavesTheOldFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, path := range []string{"files/f", "archive"} {
-				r := httptest.NewRequest("PUT", "/v1/sessions/s/"+path, io.MultiReader(io.LimitReader(zero{}, 100), broken{c.err}))
+				r := httptest.NewRequest("PUT", "/v1/sessions/s/"+path, io.MultiReader(io.LimitReader(archivetest.Zeros{}, 100), broken{c.err}))
 				w := httptest.NewRecorder()
 				h.ServeHTTP(w, r.WithContext(auth.With(t.Context(), &auth.Principal{ID: "alice"})))
 				if w.Code != c.status {

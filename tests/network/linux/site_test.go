@@ -3,10 +3,8 @@
 package linux
 
 import (
-	"archive/tar"
 	"archive/zip"
 	"bytes"
-	"compress/gzip"
 	"crypto/sha1"
 	"crypto/sha256"
 	"crypto/sha512"
@@ -21,6 +19,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"paddock/internal/pkgproxy/pkgproxytest"
 )
 
 // newSite serves a text, an echo, a package index, an npm registry and a Git repository.
@@ -39,7 +39,9 @@ func newSite(t *testing.T) http.Handler {
 		fmt.Fprintf(w, "<!DOCTYPE html><html><body><a href=\"/files/%s#sha256=%x\">%[1]s</a></body></html>", wheelName, sum)
 	})
 	mux.HandleFunc("/files/"+wheelName, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(wheel) })
-	tarball := tarball(t)
+	tarball := pkgproxytest.Tarball(t,
+		pkgproxytest.File{Name: "package/package.json", Text: `{"name":"hello","version":"1.2.3","main":"index.js"}`},
+		pkgproxytest.File{Name: "package/index.js", Text: "module.exports = 'from a tarball';\n"})
 	mux.HandleFunc("/npm/hello", func(w http.ResponseWriter, r *http.Request) {
 		scheme := "http://"
 		if r.TLS != nil {
@@ -82,31 +84,6 @@ func wheel(t *testing.T) []byte {
 		}
 	}
 	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
-func tarball(t *testing.T) []byte {
-	var b bytes.Buffer
-	g := gzip.NewWriter(&b)
-	w := tar.NewWriter(g)
-	for name, text := range map[string]string{
-		"package/package.json": `{"name":"hello","version":"1.2.3","main":"index.js"}`,
-		"package/index.js":     "module.exports = 'from a tarball';\n",
-	} {
-		err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text))})
-		if err == nil {
-			_, err = io.WriteString(w, text)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Close(); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
