@@ -8,6 +8,7 @@ import (
 	"paddock/internal/fault"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
+	"paddock/internal/session/sessiontest"
 )
 
 // dials sends a text to a port, and gives what comes back until the end.
@@ -84,7 +85,7 @@ func TestOnlyAMachineThatWasSavedIsWokenByWhoConnects(t *testing.T) {
 
 func TestProgramsWithoutAMachineListenNowhere(t *testing.T) {
 	b := sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "wasm"})
-	m := over(t, session.Config{}, b)
+	m := sessiontest.Open(t, session.Config{}, b)
 	id := create(t, m, alice, "")
 	_, err := dials(t, m, id, 80)
 	wantKind(t, err, fault.Unsupported)

@@ -15,6 +15,7 @@ import (
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
+	"paddock/internal/session/sessiontest"
 	"paddock/internal/sessionfile/sessionfiletest"
 )
 
@@ -22,7 +23,7 @@ import (
 func machines(t *testing.T, config session.Config) (*session.Manager, *sandboxtest.FakeMachines) {
 	t.Helper()
 	b := sandboxtest.NewFakeMachines(sandboxtest.FakeConfig{Name: "machines"})
-	return over(t, config, b), b
+	return sessiontest.Open(t, config, b), b
 }
 
 // waitFor asks until the answer is yes.
@@ -213,7 +214,7 @@ func TestAMachineIsChangedOnlyWhileNothingLives(t *testing.T) {
 	b := sandboxtest.NewFakeMachines(sandboxtest.FakeConfig{OnStart: func(s sandbox.Spec) error { last = s; return nil }})
 	plain := sandboxtest.NewFake(sandboxtest.FakeConfig{Name: "plain"}) // the default has no machines
 	defer plain.Close()
-	m := over(t, session.Config{Backends: []sandbox.Backend{plain}}, b)
+	m := sessiontest.Open(t, session.Config{Backends: []sandbox.Backend{plain}}, b)
 	i, err := m.Create(t.Context(), alice, "", session.Settings{Isolation: b.Name()})
 	if err != nil {
 		t.Fatal(err)

@@ -47,7 +47,7 @@ func TestASessionsMachineHasTheWayOutThatItWasGiven(t *testing.T) {
 	prints(t, m, closed.ID, `print(proxied("here"), len(env("HTTP_PROXY")))`, "refused 0")
 	none, _ := machines(t, session.Config{})
 	prints(t, none, create(t, none, alice, ""), `print(proxied("here"))`, "refused")
-	plain := over(t, session.Config{Network: &sessiontest.Network{OnMachine: named}}, sandboxtest.NewFake(sandboxtest.FakeConfig{}))
+	plain := sessiontest.Open(t, session.Config{Network: &sessiontest.Network{OnMachine: named}}, sandboxtest.NewFake(sandboxtest.FakeConfig{}))
 	prints(t, plain, create(t, plain, alice, ""), `print(proxied("here"), len(env("HTTP_PROXY")))`, "refused 0")
 }
 

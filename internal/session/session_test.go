@@ -15,6 +15,7 @@ import (
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
+	"paddock/internal/session/sessiontest"
 )
 
 const alice = session.Owner("alice")
@@ -22,38 +23,7 @@ const alice = session.Owner("alice")
 // manager makes a Manager over a fake; both are closed at the test's end.
 func manager(t *testing.T, config session.Config, fake sandboxtest.FakeConfig) *session.Manager {
 	t.Helper()
-	return over(t, config, sandboxtest.NewFake(fake))
-}
-
-// living is a backend that tells how many interpreters live in it.
-type living interface {
-	sandbox.Backend
-	Live() int
-	Close() error
-}
-
-// over makes a Manager over a backend, after those that config has; both are closed
-// at the test's end.
-func over(t *testing.T, config session.Config, backend living) *session.Manager {
-	t.Helper()
-	if config.Dir == "" {
-		config.Dir = t.TempDir()
-	}
-	config.Backends = append(config.Backends, backend)
-	m, err := session.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-		if n := backend.Live(); n != 0 {
-			t.Errorf("%d interpreters live on", n)
-		}
-		backend.Close()
-	})
-	return m
+	return sessiontest.Open(t, config, sandboxtest.NewFake(fake))
 }
 
 func create(t *testing.T, m *session.Manager, owner session.Owner, id session.ID) session.ID {

@@ -17,9 +17,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"paddock/internal/fault"
-	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
+	"paddock/internal/session/sessiontest"
 	"paddock/internal/telemetry"
 )
 
@@ -42,13 +42,7 @@ func open(t testing.TB, c telemetry.Config) *telemetry.Telemetry {
 
 func manager(t testing.TB, c session.Config) *session.Manager {
 	t.Helper()
-	c.Dir, c.Backends = t.TempDir(), []sandbox.Backend{sandboxtest.NewFake(sandboxtest.FakeConfig{})}
-	m, err := session.New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close() })
-	return m
+	return sessiontest.Open(t, c, sandboxtest.NewFake(sandboxtest.FakeConfig{}))
 }
 
 func TestTheSpansOfACallArriveBelowTheClientsOwn(t *testing.T) {

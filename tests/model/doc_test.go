@@ -11,35 +11,17 @@ import (
 	"path/filepath"
 	"testing"
 
-	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/sandboxtest"
 	"paddock/internal/session"
+	"paddock/internal/session/sessiontest"
 )
 
 const alice session.Owner = "alice"
 
-// manager makes a Manager over a fake; both are closed at the test's end, when no
-// interpreter lives.
+// manager makes a Manager over a fake.
 func manager(t *testing.T, config session.Config, fake sandboxtest.FakeConfig) *session.Manager {
 	t.Helper()
-	backend := sandboxtest.NewFake(fake)
-	config.Backends = []sandbox.Backend{backend}
-	m, err := session.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-		if n := backend.Live(); n != 0 {
-			t.Errorf("%d interpreters live on", n)
-		}
-		if err := backend.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return m
+	return sessiontest.Open(t, config, sandboxtest.NewFake(fake))
 }
 
 // count is how many files are below a folder.
