@@ -1,4 +1,4 @@
-// Package archivetest takes session archives apart for tests, and puts them together
+// Package sessionfiletest takes session archives apart for tests, and puts them together
 // as nobody should.
 package sessionfiletest
 
