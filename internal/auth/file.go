@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -11,9 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/gofrs/flock"
-
 	"paddock/internal/fault"
+	"paddock/internal/lock"
 )
 
 // lockFile is held by whoever changes a file of this package. Who reads needs
@@ -38,13 +36,11 @@ func locked(dir string, timeout time.Duration, f func() error) error {
 	if err := CheckFolder(dir); err != nil {
 		return err
 	}
-	lock := flock.New(filepath.Join(dir, lockFile), flock.SetPermissions(0o600))
-	defer lock.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	if _, err := lock.TryLockContext(ctx, 5*time.Millisecond); err != nil {
+	unlock, err := lock.Acquire(filepath.Join(dir, lockFile), timeout)
+	if err != nil {
 		return unusable(fmt.Errorf("locking the tokens: %w", err))
 	}
+	defer unlock()
 	return f()
 }
 

@@ -6,19 +6,14 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"sync"
-	"time"
-
-	"github.com/gofrs/flock"
 
 	"paddock/internal/fault"
+	"paddock/internal/lock"
 )
 
 const (
-	// lockDelay is how often a lock that somebody holds is tried.
-	lockDelay = 2 * time.Millisecond
 	// maxOpen is how many written files wait for their sync with a descriptor.
 	maxOpen = 64
 	// syncers is how many files are synced at once: the disk makes one flush
@@ -32,7 +27,7 @@ const (
 // concurrent use.
 type Batch struct {
 	store *Store
-	lock  *flock.Flock
+	lock  *lock.Lock
 
 	mu      sync.Mutex
 	items   map[Digest]*item
@@ -56,13 +51,10 @@ type item struct {
 // Begin starts a batch. It waits for a collection to end, at most until ctx
 // does or the store's timeout: then it is a fault.Unavailable.
 func (s *Store) Begin(ctx context.Context) (*Batch, error) {
-	lock := s.fileLock()
-	wait, cancel := context.WithTimeout(ctx, s.lockTimeout)
-	defer cancel()
-	ok, err := lock.TryRLockContext(wait, lockDelay)
+	held, err := s.takeLock(ctx, lock.Shared)
 	switch {
-	case ok:
-		return &Batch{store: s, lock: lock, items: map[Digest]*item{}, temps: map[string]bool{}}, nil
+	case err == nil:
+		return &Batch{store: s, lock: held, items: map[Digest]*item{}, temps: map[string]bool{}}, nil
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case errors.Is(err, context.DeadlineExceeded):
@@ -71,10 +63,12 @@ func (s *Store) Begin(ctx context.Context) (*Batch, error) {
 	return nil, Explain(err, "locking the stored state")
 }
 
-// fileLock is the store's lock: of the operating system whatever Options.Files
-// is, so that it dies with who holds it.
-func (s *Store) fileLock() *flock.Flock {
-	return flock.New(filepath.Join(s.dir, lockFile), flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
+// takeLock takes the store's lock, which is of the operating system whatever
+// Options.Files is, so that it dies with who holds it. It waits for the store's timeout.
+func (s *Store) takeLock(ctx context.Context, mode lock.Mode) (*lock.Lock, error) {
+	wait, cancel := context.WithTimeout(ctx, s.lockTimeout)
+	defer cancel()
+	return lock.Take(wait, filepath.Join(s.dir, lockFile), mode)
 }
 
 // Put keeps a content, compressed if that helps. One that the store has already

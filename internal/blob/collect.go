@@ -23,13 +23,10 @@ import (
 // reached in half of the store's timeout, as others may be waiting: [Store.Unfinished]
 // tells of it.
 func (s *Store) Collect(ctx context.Context, live func(keep func(Digest)) error) (n int, bytes int64, err error) {
-	lock := s.fileLock()
-	wait, cancel := context.WithTimeout(ctx, s.lockTimeout)
-	defer cancel()
-	ok, err := lock.TryLockContext(wait, lockDelay)
+	held, err := s.takeLock(ctx, 0)
 	switch {
-	case ok:
-		defer func() { err = errors.Join(err, Explain(lock.Close(), "unlocking the stored state")) }()
+	case err == nil:
+		defer func() { err = errors.Join(err, Explain(held.Close(), "unlocking the stored state")) }()
 	case ctx.Err() != nil:
 		return 0, 0, context.Cause(ctx)
 	case errors.Is(err, context.DeadlineExceeded):

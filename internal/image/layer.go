@@ -13,12 +13,12 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/gofrs/flock"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
 	"paddock/internal/blob"
 	"paddock/internal/fault"
+	"paddock/internal/lock"
 )
 
 // source is an image that is to be put into the store.
@@ -45,16 +45,16 @@ const tries = 3
 // addLayer unpacks a layer unless it is there, or is being unpacked by another
 // process, which it waits for. It gives what the layer takes.
 func (s *Store) addLayer(ctx context.Context, l layer, room *room, p *meter) (contents, error) {
-	lock := flock.New(s.path(locksFolder, hexOf(l.digest)), flock.SetPermissions(0o600))
-	defer lock.Close()
-	if _, err := lock.TryLockContext(ctx, pollDelay); err != nil {
+	unlock, err := lock.AcquireIn(ctx, s.path(locksFolder, hexOf(l.digest)))
+	if err != nil {
 		if ctx.Err() != nil {
 			return contents{}, context.Cause(ctx)
 		}
 		return contents{}, blob.Explain(err, "locking a layer")
 	}
+	defer unlock()
 	var c contents
-	err := readJSON(filepath.Join(s.layer(l.digest), layerFile), &c)
+	err = readJSON(filepath.Join(s.layer(l.digest), layerFile), &c)
 	if err == nil {
 		p.skip(l.size)
 		return c, room.add(c)

@@ -122,7 +122,7 @@ func (s *Store) catalog() (catalog, error) {
 
 // rename changes the catalog; change tells whether it did.
 func (s *Store) rename(ctx context.Context, change func(*catalog) (bool, error)) error {
-	lock, err := s.lock(ctx, namesLock, lockTimeout)
+	lock, err := s.take(ctx, namesLock, lockTimeout, 0)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func (s *Store) Remove(ctx context.Context, called string) (Removed, error) {
 	if err != nil {
 		return Removed{}, err
 	}
-	alone, err := s.lock(ctx, contentLock, 10*pollDelay)
+	alone, err := s.take(ctx, contentLock, briefly, 0)
 	if err == nil {
 		defer alone.Close()
 	} else if ctx.Err() != nil || fault.KindOf(err) != fault.Conflict {
@@ -90,17 +90,17 @@ func (c *catalog) toRemove(called, id string) ([]string, error) {
 // dropImage removes an image that has no name any more, or only finds out that it
 // could be.
 func (s *Store) dropImage(id string, really bool, out *Removed) error {
-	lock, err := s.unused(id)
+	unlock, err := s.unused(id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return blob.Explain(err, "removing an image")
 	}
-	if lock == nil {
+	if unlock == nil {
 		return fault.New(fault.Conflict, "the image %s is in use", shortOf(id)).WithHint("end the sandboxes that run in it first")
 	}
-	defer lock.Close()
+	defer unlock()
 	if !really {
 		return nil
 	}
@@ -165,7 +165,7 @@ func (s *Store) Prune(ctx context.Context, keep func(id string) bool) (Removed, 
 	if _, err := os.Stat(s.config.Dir); errors.Is(err, fs.ErrNotExist) {
 		return out, nil
 	}
-	alone, err := s.lock(ctx, contentLock, pruneTime)
+	alone, err := s.take(ctx, contentLock, pruneTime, 0)
 	if err != nil {
 		return out, err
 	}

@@ -1,10 +1,10 @@
 // Package lock says which process has what in a folder that several share, by
 // locks on files that die with who holds them.
 //
-// A lock on a file that may be removed ([Acquire], [AcquireIn], [Try], [Held]) is one
-// process's. A [Life] is this process's and that of all that it started: whoever
-// takes over what a dead one had waits with [Await] until nothing of that one is
-// left that might still write.
+// A lock on a file that may be removed ([Take], [Acquire], [AcquireIn], [Try], [Held]) is
+// one process's, or with [Shared] several ones'. A [Liveness] is this process's and that
+// of all that it started: a process that takes over what a dead one had waits with [Await]
+// until nothing of that one is left that might still write.
 package lock
 
 import (
@@ -20,14 +20,62 @@ import (
 // ErrHeld says that somebody else has the lock.
 var ErrHeld = errors.New("lock: somebody else has it")
 
-// again is how often a lock is tried that somebody has.
-const again = 10 * time.Millisecond
+// retryDelay is how often a lock is tried that another process has.
+const retryDelay = 2 * time.Millisecond
 
-// Acquire locks a file, which it makes where it is missing, and waits for as
-// long as timeout for who has it: then it is an ErrHeld. Where the folder is
-// missing it is an fs.ErrNotExist. unlock lets go of it, and works twice. Whoever
-// holds a lock may remove its file: nobody who waited gets a lock that others
-// would not find.
+// Mode says how [Take] locks a file; modes can be combined. The zero Mode locks it for
+// the caller alone, and makes the file where it is missing.
+type Mode int
+
+const (
+	// Shared locks a file together with others that do the same.
+	Shared Mode = 1 << iota
+	// Existing makes no file: where it is missing Take fails with an fs.ErrNotExist.
+	Existing
+)
+
+// Lock is a file that is locked by this process. Its methods may be called from several
+// goroutines.
+type Lock struct {
+	file *flock.Flock
+	path string
+}
+
+// Take locks a file and waits until ctx ends for others to unlock it; the error is ctx's
+// then. A lock that is free is taken whatever ctx is. Where the folder is missing the error
+// is an fs.ErrNotExist. The holder of a lock may remove its file: a process that waited
+// locks the file that others find at path, or makes it again.
+func Take(ctx context.Context, path string, mode Mode) (*Lock, error) {
+	flag := os.O_CREATE | os.O_RDONLY
+	if mode&Existing != 0 {
+		flag = os.O_RDONLY
+	}
+	l := &Lock{path: path, file: flock.New(path, flock.SetFlag(flag), flock.SetPermissions(0o600))}
+	try, wait := l.file.TryLock, l.file.TryLockContext
+	if mode&Shared != 0 {
+		try, wait = l.file.TryRLock, l.file.TryRLockContext
+	}
+	ok, err := try()
+	if !ok && err == nil {
+		ok, err = wait(ctx, retryDelay)
+	}
+	for ok && !l.Current() {
+		_ = l.file.Close() // the file was removed: no other process finds this lock
+		ok, err = wait(ctx, retryDelay)
+	}
+	if !ok {
+		return nil, err
+	}
+	return l, nil
+}
+
+// Close unlocks the file. It works twice.
+func (l *Lock) Close() error { return l.file.Close() }
+
+// Current reports whether the locked file is the one that others find at its path.
+func (l *Lock) Current() bool { return isAt(l.file, l.path) }
+
+// Acquire is [AcquireIn] that waits as long as timeout; then the error is ErrHeld.
 func Acquire(path string, timeout time.Duration) (unlock func() error, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -38,23 +86,13 @@ func Acquire(path string, timeout time.Duration) (unlock func() error, err error
 	return unlock, err
 }
 
-// AcquireIn is [Acquire] that waits until ctx ends; its error is ctx's then. A lock that
-// nobody has is not waited for, and had whatever ctx is.
+// AcquireIn locks a file as [Take] does in the zero Mode. unlock works twice.
 func AcquireIn(ctx context.Context, path string) (unlock func() error, err error) {
-	l := flock.New(path, flock.SetPermissions(0o600))
-	ok, err := l.TryLock()
-	if !ok && err == nil {
-		ok, err = l.TryLockContext(ctx, again)
+	l, err := Take(ctx, path, 0)
+	if err != nil {
+		return nil, err
 	}
-	for ok && !isAt(l, path) {
-		_ = l.Close() // the file is no longer there: nobody misses the lock
-		l = flock.New(path, flock.SetPermissions(0o600))
-		ok, err = l.TryLockContext(ctx, again)
-	}
-	if ok {
-		return l.Close, nil
-	}
-	return nil, err
+	return l.Close, nil
 }
 
 // Try locks a file that nobody has; a nil unlock says that somebody has it, or

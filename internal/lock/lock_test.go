@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -89,4 +90,53 @@ func TestWhoRemovesALockTakesNobodyIn(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+func TestASharedLockKeepsOutOnlyThoseThatWantItAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	first, err := lock.Take(t.Context(), path, lock.Shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := lock.Take(t.Context(), path, lock.Shared|lock.Existing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock.Acquire(path, timeout); !errors.Is(err, lock.ErrHeld) {
+		t.Errorf("locking it alone gave %v, want %v", err, lock.ErrHeld)
+	}
+	if err := errors.Join(first.Close(), second.Close(), second.Close()); err != nil {
+		t.Errorf("unlocking: %v", err)
+	}
+	alone, err := lock.Take(t.Context(), path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer alone.Close()
+	short, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	if _, err := lock.Take(short, path, lock.Shared); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("sharing it gave %v, want %v", err, context.DeadlineExceeded)
+	}
+}
+
+func TestALockOnAFileThatIsGoneIsNotCurrent(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	if _, err := lock.Take(t.Context(), path, lock.Existing); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("locking what is not there gave %v, want %v", err, fs.ErrNotExist)
+	}
+	l, err := lock.Take(t.Context(), path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if !l.Current() {
+		t.Error("a lock that was just taken is not current")
+	}
+	if err := os.Remove(path); err != nil {
+		t.Skip("this system removes no open file: ", err)
+	}
+	if l.Current() {
+		t.Error("the lock is current, and its file is gone")
+	}
 }

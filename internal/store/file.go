@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gofrs/flock"
+	"paddock/internal/lock"
 )
 
 // lockTimeout is how long the lock is tried: others hold it for milliseconds.
@@ -21,31 +21,14 @@ const lockTimeout = 2 * time.Second
 // index. Transactions do not need it. Where somebody deletes the lock's file
 // meanwhile that is no longer so, and held is false.
 func (s *Store) locked(f func(held func() bool) error) error {
-	path := s.path + ".lock"
 	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)
 	defer cancel()
-	for ctx.Err() == nil {
-		lock := flock.New(path, flock.SetPermissions(0o600))
-		if ok, err := lock.TryLockContext(ctx, 2*time.Millisecond); err != nil || !ok {
-			_ = lock.Close() // nothing was locked
-			return fmt.Errorf("locking the index: %w", err)
-		}
-		if isAt(lock, path) {
-			defer lock.Close() // which lets go of it
-			return f(func() bool { return isAt(lock, path) })
-		}
-		_ = lock.Close() // somebody deleted the file: nobody else has this lock
-	}
-	return fmt.Errorf("locking the index: %w", ctx.Err())
-}
-
-func isAt(lock *flock.Flock, path string) bool {
-	mine, err := lock.Stat()
+	l, err := lock.Take(ctx, s.path+".lock", 0)
 	if err != nil {
-		return false
+		return fmt.Errorf("locking the index: %w", err)
 	}
-	there, err := os.Stat(path)
-	return err == nil && os.SameFile(mine, there)
+	defer l.Close()
+	return f(l.Current)
 }
 
 // connect opens the index, and makes it again where it is missing or no good.

@@ -14,8 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gofrs/flock"
-
+	"paddock/internal/lock"
 	"paddock/internal/sandbox/sandboxtest"
 )
 
@@ -45,11 +44,11 @@ func Folder(t testing.TB) string {
 	}
 	layouts := strings.TrimSpace(string(out))
 	dir := filepath.Join(sandboxtest.BuildCache(t), "imported-"+digest(t, root, filepath.Base(layouts)))
-	lock := flock.New(filepath.Join(sandboxtest.BuildCache(t), "imported.lock"))
-	if err := lock.Lock(); err != nil {
+	unlock, err := lock.AcquireIn(context.WithoutCancel(t.Context()), filepath.Join(sandboxtest.BuildCache(t), "imported.lock"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	defer lock.Close()
+	defer unlock()
 	if now := time.Now(); os.Chtimes(dir, now, now) == nil {
 		return filepath.Join(dir, "images")
 	}
