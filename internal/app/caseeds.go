@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"paddock/internal/atomicfile"
 	"paddock/internal/fault"
 	"paddock/internal/session"
 	"paddock/internal/vault"
@@ -62,16 +63,9 @@ func (s *caSeeds) create(path string) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(s.dir, authorityFile+"-")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(sealed)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Link(f.Name(), path)
-	}
+	err = atomicfile.WriteNew(path, sealed, atomicfile.Options{Durable: true, Prefix: authorityFile + "-"})
 	if errors.Is(err, fs.ErrExist) {
-		err = nil // another process was quicker
+		return nil // another process was quicker
 	}
-	return errors.Join(err, os.Remove(f.Name()))
+	return err
 }

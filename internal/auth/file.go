@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"paddock/internal/atomicfile"
 	"paddock/internal/fault"
 	"paddock/internal/lock"
 )
@@ -99,22 +99,10 @@ func damaged(name string, err error) *fault.Error {
 
 // replace writes a file whole, so that after a crash there is the old or the
 // new one. The caller has the lock.
-func replace(path string, data []byte) (err error) {
+func replace(path string, data []byte) error {
 	removeLeftovers(path)
-	temp := path + "." + rand.Text()
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return unusable(err)
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(temp, path)
-	}
-	if err != nil {
-		_ = os.Remove(temp)
-		return unusable(err)
-	}
-	if err := syncFolder(filepath.Dir(path)); err != nil {
+	o := atomicfile.Options{Durable: true, Prefix: filepath.Base(path) + "."}
+	if err := atomicfile.WriteFile(path, data, o); err != nil {
 		return unusable(err)
 	}
 	return nil

@@ -57,12 +57,3 @@ func CheckFolder(dir string) error {
 	return fault.New(fault.Denied, "the state folder belongs to the user %s, and files that root makes there are of no use to it", owner).
 		WithHint("do it as that user: runuser -u %s -- paddock …", owner)
 }
-
-// syncFolder makes a rename in dir last.
-func syncFolder(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
-}

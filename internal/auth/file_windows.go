@@ -16,6 +16,3 @@ func OfAnother(fs.FileInfo) bool { return false }
 
 // CheckFolder has nothing to refuse: there is no root.
 func CheckFolder(string) error { return nil }
-
-// syncFolder has nothing to do: a folder cannot be flushed.
-func syncFolder(string) error { return nil }

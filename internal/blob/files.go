@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"paddock/internal/atomicfile"
 	"paddock/internal/fault"
 )
 
@@ -68,7 +69,7 @@ func (system) Remove(name string) error                   { return os.Remove(nam
 func (system) Mkdir(name string) error                    { return os.Mkdir(name, 0o700) }
 func (system) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) }
 func (system) Stat(name string) (fs.FileInfo, error)      { return os.Stat(name) }
-func (system) SyncDir(name string) error                  { return syncDir(name) }
+func (system) SyncDir(name string) error                  { return atomicfile.SyncDir(name) }
 
 // opened keeps a nil *os.File from becoming a File that is not nil.
 func opened(f *os.File, err error) (File, error) {
@@ -80,7 +81,7 @@ func opened(f *os.File, err error) (File, error) {
 
 // TempPrefix begins the names of files that [WriteFile] did not bring to an
 // end. Who knows that nobody writes in their folder may remove them.
-const TempPrefix = ".new-"
+const TempPrefix = atomicfile.TempPrefix
 
 // WriteFile makes data the content of a file, durably: once it returned nil the
 // file outlasts a power cut, and whatever happens before, there is the old file
@@ -89,24 +90,17 @@ const TempPrefix = ".new-"
 // its own; an error of that is one of WriteFile.
 func WriteFile(files Files, name string, data []byte, before ...func() error) error {
 	const doing = "writing a part of the state"
-	dir := filepath.Dir(name)
-	temp := filepath.Join(dir, TempPrefix+rand.Text())
+	temp := filepath.Join(filepath.Dir(name), TempPrefix+rand.Text())
 	f, err := files.Create(temp)
 	if err != nil {
 		return Explain(err, doing)
 	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = each(append([]func() error{f.Sync}, before...), func(do func() error) error { return do() })
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = files.Rename(temp, name)
-	}
-	if err != nil {
-		_ = files.Remove(temp) // it may have been renamed after all
-		return Explain(err, doing)
-	}
-	return Explain(files.SyncDir(dir), doing)
+	return Explain(atomicfile.Finish(files, f, temp, name, true, func() error {
+		if _, err := f.Write(data); err != nil {
+			return err
+		}
+		return each(append([]func() error{f.Sync}, before...), func(do func() error) error { return do() })
+	}), doing)
 }
 
 // MakeFolder makes a folder, with those above it that are missing, durably.

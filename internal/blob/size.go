@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"path/filepath"
+
+	"paddock/internal/atomicfile"
 )
 
 // The file changesFile tells every process how large the store is: a head that
@@ -100,13 +101,12 @@ func (s *Store) tellLocked(sum int64) {
 	if err != nil {
 		return
 	}
-	_, err = log.Write(head)
-	if err = errors.Join(err, log.Close()); err == nil {
-		err = s.files.Rename(temp, filepath.Join(s.dir, changesFile))
-	}
+	err = atomicfile.Finish(s.files, log, temp, filepath.Join(s.dir, changesFile), false, func() error {
+		_, err := log.Write(head)
+		return err
+	})
 	if err != nil {
-		_ = s.files.Remove(temp) // a collection removes it, too
-		return
+		return // what may be left of it, a collection removes
 	}
 	s.tally = tally{id: [idBytes]byte(head[len(changesMagic):]), bytes: sum, read: int64(changesHead)}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"paddock/internal/atomicfile"
 	"paddock/internal/fault"
 	"paddock/internal/session"
 )
@@ -69,21 +70,15 @@ func writeWhole(file string, write func(io.Writer) error) error {
 	if info, err := os.Stat(place); err == nil && !info.Mode().IsRegular() {
 		return fault.New(fault.Invalid, "%s is not an ordinary file", file).WithHint("give the name of one, or - and redirect stdout")
 	}
-	temp, err := os.CreateTemp(filepath.Dir(place), ".paddock-export-*")
+	fresh, err := atomicfile.Create(place, atomicfile.Options{Durable: true, Prefix: ".paddock-export-"})
 	if err != nil {
 		return unwritable(file, err, nil)
 	}
-	defer os.Remove(temp.Name()) // it is there after an error alone
-	out := &sink{to: temp}
+	defer fresh.Discard()
+	out := &sink{to: fresh}
 	err = write(out)
 	if out.err == nil && err == nil {
-		out.err = temp.Sync()
-	}
-	if closed := temp.Close(); out.err == nil && err == nil {
-		out.err = closed
-	}
-	if out.err == nil && err == nil {
-		out.err = os.Rename(temp.Name(), place)
+		out.err = fresh.Commit()
 	}
 	if out.err != nil || err != nil {
 		return unwritable(file, out.err, err)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"paddock/internal/atomicfile"
 	"paddock/internal/fault"
 )
 
@@ -134,7 +135,7 @@ func backup(path string, old []byte, info fs.FileInfo) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if err := fill(f, old, info.Mode().Perm(), info); err != nil {
+		if err := errors.Join(fill(f, old, info.Mode().Perm(), info), f.Close()); err != nil {
 			os.Remove(to)
 			return "", err
 		}
@@ -145,25 +146,25 @@ func backup(path string, old []byte, info fs.FileInfo) (string, error) {
 // replace writes a file beside target and puts it into its place, unless
 // somebody else has written there since old was read.
 func replace(target string, old, changed []byte, mode fs.FileMode, info fs.FileInfo) error {
-	f, err := os.CreateTemp(filepath.Dir(target), ".paddock-*")
+	p, err := atomicfile.Create(target, atomicfile.Options{Prefix: ".paddock-"})
 	if err != nil {
 		return unwritable(target, err)
 	}
-	defer os.Remove(f.Name()) // there is none after the rename
-	if err := fill(f, changed, mode, info); err != nil {
+	defer p.Discard()
+	if err := fill(p.File, changed, mode, info); err != nil {
 		return unwritable(target, err)
 	}
 	if now, _, err := read(target); err != nil || !bytes.Equal(now, old) {
 		return fault.New(fault.Conflict, "%s was changed meanwhile by another program", target).
 			WithHint("close the client, then run the same again; nothing was changed").WithCause(err)
 	}
-	if err := os.Rename(f.Name(), target); err != nil {
+	if err := p.Commit(); err != nil {
 		return unwritable(target, err)
 	}
 	return nil
 }
 
-// fill writes and closes a new file, with the owner of the one it is for.
+// fill writes and syncs a new file, with the owner of the one it is for.
 func fill(f *os.File, content []byte, mode fs.FileMode, info fs.FileInfo) error {
 	_, err := f.Write(content)
 	if err == nil {
@@ -175,5 +176,5 @@ func fill(f *os.File, content []byte, mode fs.FileMode, info fs.FileInfo) error 
 	if err == nil {
 		err = f.Sync()
 	}
-	return errors.Join(err, f.Close())
+	return err
 }

@@ -9,9 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 
+	"paddock/internal/atomicfile"
 	"paddock/internal/fault"
 )
 
@@ -221,8 +221,8 @@ func (r *run) addLocked(l line) (end int64, err error) {
 	if fresh {
 		// The folders' own names have to last as the lines do.
 		for _, dir := range []string{filepath.Dir(r.path), filepath.Dir(filepath.Dir(r.path))} {
-			if err := syncFolder(dir); err != nil {
-				return 0, err
+			if err := atomicfile.SyncDir(dir); err != nil {
+				return 0, fmt.Errorf("bringing a folder to the disk: %w", err)
 			}
 		}
 	}
@@ -250,21 +250,5 @@ func (r *run) sync(end int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.synced = max(r.synced, size)
-	return nil
-}
-
-// syncFolder brings a folder's names to the disk, where the system can.
-func syncFolder(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil // it does so itself, and cannot be asked to
-	}
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	err = f.Sync()
-	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("bringing a folder to the disk: %w", err)
-	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"paddock/internal/atomicfile"
 	"paddock/internal/sandbox"
 )
 
@@ -72,20 +73,7 @@ func (b *Backend) remember(path string, f findings) {
 			_ = os.Remove(name) // another process may have
 		}
 	}
-	file, err := os.CreateTemp(dir, probePrefix+"new-")
-	if err != nil {
-		return
-	}
-	_, err = file.Write(data)
-	if closeErr := file.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(file.Name())
-	}
+	_ = atomicfile.WriteFile(path, data, atomicfile.Options{Prefix: probePrefix + "new-"})
 }
 
 // probePath names all that the findings depend on: the machine since its boot, this

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"paddock/internal/atomicfile"
 	"paddock/internal/auth"
 	"paddock/internal/fault"
 	"paddock/internal/session"
@@ -106,18 +107,9 @@ func readKey(file string) ([]byte, error) {
 }
 
 func makeKey(file string) error {
-	temp, err := os.CreateTemp(filepath.Dir(file), keyFile+".") // 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temp.Name())
 	key := make([]byte, keyBytes)
 	rand.Read(key) // never fails
-	_, err = temp.Write(key)
-	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
-		return err
-	}
-	return os.Link(temp.Name(), file) // fails where there is one
+	return atomicfile.WriteNew(file, key, atomicfile.Options{Durable: true, Prefix: keyFile + "."})
 }
 
 // New makes a link to a file that may be there or not yet: method is GET or

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"paddock/internal/atomicfile"
 	"paddock/internal/fault"
 	"paddock/internal/session"
 )
@@ -113,16 +114,7 @@ func (s *Store) put(p Preview) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return s.unusable(err)
 	}
-	f, err := os.CreateTemp(s.dir, "new-") // 0600
-	if err != nil {
-		return s.unusable(err)
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), s.file(p.ID))
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
+	if err := atomicfile.WriteFile(s.file(p.ID), text, atomicfile.Options{Prefix: "new-"}); err != nil {
 		return s.unusable(err)
 	}
 	return nil

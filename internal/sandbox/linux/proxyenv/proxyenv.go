@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"paddock/internal/atomicfile"
 	"paddock/internal/sandbox"
 )
 
@@ -92,20 +93,5 @@ func replace(path string, data []byte) error {
 	if now, err := os.ReadFile(path); err == nil && string(now) == string(data) {
 		return nil
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Chmod(f.Name(), 0o644)
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name()) // what went wrong is said
-	}
-	return err
+	return atomicfile.WriteFile(path, data, atomicfile.Options{Mode: 0o644})
 }

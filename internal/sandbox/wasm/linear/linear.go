@@ -20,6 +20,8 @@ import (
 	"path/filepath"
 	"sync"
 	"unsafe"
+
+	"paddock/internal/atomicfile"
 )
 
 // PageSize is the unit in which memory is compared and saved, in bytes. It is
@@ -78,12 +80,11 @@ func Write(path string, memory []byte, notes Notes) error {
 	if len(begin) > headRoom {
 		return errors.New("the image's notes are too long")
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".image-*")
+	f, err := atomicfile.Create(path, atomicfile.Options{Mode: 0o444, Durable: true, Prefix: ".image-"})
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // a no-op once it has its name
-	defer f.Close()
+	defer f.Discard()
 	if err := f.Truncate(int64(headRoom + len(memory))); err != nil {
 		return err
 	}
@@ -99,16 +100,7 @@ func Write(path string, memory []byte, notes Notes) error {
 			return err
 		}
 	}
-	if err := f.Chmod(0o444); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return f.Commit()
 }
 
 // digest names a memory and its notes.

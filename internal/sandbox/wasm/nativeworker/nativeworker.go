@@ -16,6 +16,8 @@ import (
 	"syscall"
 
 	"github.com/klauspost/compress/zstd"
+
+	"paddock/internal/atomicfile"
 )
 
 // Digest is the program's SHA-256 in hex; empty when this binary carries none.
@@ -62,23 +64,25 @@ func Install(cacheDir string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(filepath.Dir(path), ".worker-*")
+	p, err := atomicfile.Create(path, atomicfile.Options{Mode: 0o555, Prefix: ".worker-"})
 	if err != nil {
 		return err
 	}
-	defer os.Remove(temp.Name()) // a no-op once it has its name
-	defer temp.Close()
-	if err := unpack(temp); err != nil {
+	defer p.Discard()
+	if err := unpack(p); err != nil {
+		return err
+	}
+	if err := p.Sync(); err != nil { // before the lock, as it may take long
 		return err
 	}
 	// A process that was being started as it was written has it open until its own
 	// program begins: it could not be executed as long as that ("text file busy").
 	syscall.ForkLock.Lock()
 	defer syscall.ForkLock.Unlock()
-	return os.Rename(temp.Name(), path)
+	return p.Commit()
 }
 
-func unpack(to *os.File) error {
+func unpack(to io.Writer) error {
 	packed, err := dist.Open(folder + "/worker.zst")
 	if err != nil {
 		return err
@@ -96,5 +100,5 @@ func unpack(to *os.File) error {
 	if hex.EncodeToString(sum.Sum(nil)) != Digest() {
 		return fmt.Errorf("the carried worker: %w", errDamaged)
 	}
-	return errors.Join(to.Chmod(0o555), to.Sync(), to.Close())
+	return nil
 }
