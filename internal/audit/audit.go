@@ -35,6 +35,7 @@ import (
 	"paddock/internal/auth"
 	"paddock/internal/fault"
 	"paddock/internal/telemetry"
+	"paddock/internal/textsafe"
 )
 
 // Mode says what a record that cannot be written means.
@@ -319,7 +320,7 @@ func seal(r Record) (line []byte, digest string, err error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("encoding a record: %w", err)
 	}
-	body = telemetry.Escape(body)
+	body = textsafe.EscapeBytes(body)
 	sum := sha256.Sum256(body)
 	digest = hex.EncodeToString(sum[:])
 	line = append(body[:len(body)-1], digestKey...)

@@ -11,12 +11,12 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"paddock/internal/fault"
+	"paddock/internal/textsafe"
 )
 
 // Scope is the OAuth scope of everything; with a colon and a tool set behind it
@@ -254,12 +254,7 @@ func (c claims) name() string {
 	if name == "" {
 		name = c.Subject
 	}
-	name = strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, name)
+	name = textsafe.Mask(name)
 	if long := []rune(name); len(long) > 100 {
 		return string(long[:100])
 	}

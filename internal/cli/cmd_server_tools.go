@@ -12,6 +12,7 @@ import (
 	"paddock/internal/bindings/stub"
 	"paddock/internal/bindings/upstream"
 	"paddock/internal/fault"
+	"paddock/internal/textsafe"
 )
 
 func (cmd serverCommand) toolsCommand() *cobra.Command {
@@ -100,7 +101,7 @@ func (cmd serverCommand) printTools(list []toolJSON) error {
 		}
 		rows = append(rows, []string{may, plain(t.Signature)})
 		if t.Description != "" {
-			rows = append(rows, []string{"", "  " + plain(stub.Line(t.Description, 120))})
+			rows = append(rows, []string{"", "  " + plain(textsafe.Line(t.Description, 120))})
 		}
 	}
 	return cmd.printTable(rows)

@@ -3,16 +3,13 @@ package telemetry
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
-	"unicode"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/trace"
 
 	"paddock/internal/auth"
+	"paddock/internal/textsafe"
 )
 
 // ids are what a request is known by.
@@ -122,48 +119,12 @@ type lineWriter struct{ to io.Writer }
 
 func (w lineWriter) Write(line []byte) (int, error) {
 	body, _ := bytes.CutSuffix(line, []byte("\n"))
-	if printable(body) {
+	shown := textsafe.EscapeBytes(body)
+	if len(shown) == len(body) {
 		return w.to.Write(line)
 	}
-	if _, err := w.to.Write(append(Escape(body), '\n')); err != nil {
+	if _, err := w.to.Write(append(shown, '\n')); err != nil {
 		return 0, err
 	}
 	return len(line), nil
-}
-
-func printable(b []byte) bool {
-	for i := 0; i < len(b); {
-		r, n := rune(b[i]), 1
-		if r >= utf8.RuneSelf {
-			r, n = utf8.DecodeRune(b[i:])
-		}
-		if !unicode.IsPrint(r) || r == utf8.RuneError && n == 1 {
-			return false
-		}
-		i += n
-	}
-	return true
-}
-
-// Escape writes what does not print as JSON's \u escapes: control characters,
-// those that change the direction of text, line separators, bytes that are no
-// UTF-8. JSON without white space but spaces means the same afterwards.
-func Escape(b []byte) []byte {
-	out := make([]byte, 0, len(b)+32)
-	for len(b) > 0 {
-		r, n := utf8.DecodeRune(b)
-		switch {
-		case r == utf8.RuneError && n == 1:
-			out = append(out, `\ufffd`...)
-		case unicode.IsPrint(r):
-			out = append(out, b[:n]...)
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
-		default:
-			out = fmt.Appendf(out, `\u%04x`, r)
-		}
-		b = b[n:]
-	}
-	return out
 }

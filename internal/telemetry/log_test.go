@@ -13,6 +13,7 @@ import (
 
 	"paddock/internal/auth"
 	"paddock/internal/telemetry"
+	"paddock/internal/textsafe"
 )
 
 // hostile is what somebody may call a session, a tool, a file.
@@ -28,6 +29,7 @@ var hostile = map[string]string{
 	"a NUL":                   "x\x00forged",
 	"what is not UTF-8":       "x\xff\xfe\x9bforged",
 	"a character beyond":      "x\U000e0001forged",
+	"characters of no ink":    "x \u3164\u2800\ufe0f\u034fforged",
 }
 
 // valuer, an error and a text are other ways for the same.
@@ -44,7 +46,7 @@ func TestNoValueForgesALine(t *testing.T) {
 				ctx := auth.With(telemetry.WithSession(telemetry.WithRequestID(t.Context(), s), s, s), &auth.Principal{ID: s})
 				log.With(s, s).WithGroup("g").InfoContext(ctx, s, s, s, "error", errors.New(s), "text", text(s), "any", map[string]string{s: s}, "group", slog.GroupValue(slog.String(s, s)))
 				line, ok := strings.CutSuffix(out.String(), "\n")
-				if !ok || strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar && !structured }) {
+				if !ok || strings.ContainsFunc(line, func(r rune) bool { return !textsafe.Visible(r) || r == unicode.ReplacementChar && !structured }) {
 					t.Errorf("the line is %q", out.String())
 				}
 				var decoded map[string]any

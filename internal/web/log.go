@@ -6,7 +6,8 @@ import (
 	"log/slog"
 	"net/netip"
 	"strings"
-	"unicode"
+
+	"paddock/internal/textsafe"
 )
 
 type senderKey struct{}
@@ -48,14 +49,4 @@ func saneID(id string) bool {
 }
 
 // printable makes a stranger's text fit for a line of a log or a terminal.
-func printable(s string) string {
-	if len(s) > 200 {
-		s = s[:200] + "…"
-	}
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, s)
-}
+func printable(s string) string { return textsafe.Mask(textsafe.Cut(s, 200)) }

@@ -22,6 +22,7 @@ import (
 	"paddock/internal/bindings/schema"
 	"paddock/internal/bindings/stub"
 	"paddock/internal/fault"
+	"paddock/internal/textsafe"
 )
 
 // Catalog is an index of tools in memory. It may be used by several goroutines;
@@ -168,7 +169,7 @@ func parameters(t bindings.Tool) string {
 	}
 	names := []string{}
 	for _, m := range v.Get("properties").Members {
-		if names = append(names, schema.Cut(m.Name, 60)); len(names) == 40 {
+		if names = append(names, textsafe.Cut(m.Name, 60)); len(names) == 40 {
 			break
 		}
 	}
@@ -216,7 +217,7 @@ func (c *Catalog) Search(ctx context.Context, q Query) ([]Hit, error) {
 	switch q.Level {
 	case "", Names, Descriptions, Full:
 	default:
-		return nil, fault.New(fault.Invalid, "there is no level of detail %s", schema.Quote(schema.Cut(string(q.Level), 40))).
+		return nil, fault.New(fault.Invalid, "there is no level of detail %s", textsafe.Quote(textsafe.Cut(string(q.Level), 40))).
 			WithHint(`it is "name", "description" or "full"`)
 	}
 	if q.Limit <= 0 {
@@ -323,7 +324,7 @@ func (s scored) hit(q Query) Hit {
 	if strings.TrimSpace(told) == "" {
 		told = t.Title
 	}
-	h.Description = stub.Line(told, 240)
+	h.Description = textsafe.Line(told, 240)
 	h.Signature, h.Import = s.tool.Signature(q.Language), s.tool.Import(s.server, q.Language)
 	if q.Level == Full {
 		h.Description = stub.Text(told, 4000)

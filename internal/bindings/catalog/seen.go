@@ -15,9 +15,9 @@ import (
 	"strings"
 	"time"
 
-	"paddock/internal/bindings/schema"
 	"paddock/internal/blob"
 	"paddock/internal/fault"
+	"paddock/internal/textsafe"
 )
 
 // Store is a Seen in a folder, which several processes may share. A record is on the
@@ -77,7 +77,7 @@ func (s *Store) Load(_ context.Context, server, tool string) ([]byte, error) {
 		return nil, err
 	}
 	if k.Server != server || k.Tool != tool {
-		return nil, fault.New(fault.Internal, "what the tool %s of %s was cannot be read", schema.Quote(tool), server)
+		return nil, fault.New(fault.Internal, "what the tool %s of %s was cannot be read", textsafe.Quote(tool), server)
 	}
 	return k.Record, nil
 }
@@ -145,7 +145,7 @@ func (s *Store) Notice(_ context.Context, c *Change) error {
 	}
 	k := kept{Record: record, Before: c.Before, Parts: c.Parts, Noticed: time.Now().UTC()}
 	if err := s.write(c.Server, c.Tool, changeEnd, k); err != nil {
-		return fmt.Errorf("keeping that the tool %s of %s changed: %w", schema.Quote(c.Tool), c.Server, err)
+		return fmt.Errorf("keeping that the tool %s of %s changed: %w", textsafe.Quote(c.Tool), c.Server, err)
 	}
 	return nil
 }
@@ -196,9 +196,9 @@ func (s *Store) Accept(_ context.Context, server, tool, fingerprint string, vary
 	case err != nil:
 		return err
 	case k == nil || k.Server != server || k.Tool != tool:
-		return fault.New(fault.NotFound, "no change of a tool %s of %s waits to be accepted", schema.Quote(schema.Cut(tool, 100)), schema.Quote(schema.Cut(server, 100)))
+		return fault.New(fault.NotFound, "no change of a tool %s of %s waits to be accepted", textsafe.Quote(textsafe.Cut(tool, 100)), textsafe.Quote(textsafe.Cut(server, 100)))
 	case fingerprint != "" && fingerprintOf(k.Record) != fingerprint:
-		return fault.New(fault.Conflict, "the tool %s of %s is not what was looked at", schema.Quote(schema.Cut(tool, 100)), server).
+		return fault.New(fault.Conflict, "the tool %s of %s is not what was looked at", textsafe.Quote(textsafe.Cut(tool, 100)), server).
 			WithHint("look at what it is now, and accept that")
 	}
 	record, err := s.varying(server, tool, k.Record, vary)

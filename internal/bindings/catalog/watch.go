@@ -12,8 +12,8 @@ import (
 
 	"paddock/internal/bindings"
 	"paddock/internal/bindings/schema"
-	"paddock/internal/bindings/stub"
 	"paddock/internal/fault"
+	"paddock/internal/textsafe"
 )
 
 // Fingerprint names what a server says of a tool: its title, its description, its
@@ -118,7 +118,7 @@ func record(t bindings.Tool) saved {
 	for _, p := range partsOf(t) {
 		sum := sha256.Sum256([]byte(p.text))
 		s.Digests[p.name] = hex.EncodeToString(sum[:])
-		s.Texts[p.name] = schema.Cut(strings.ToValidUTF8(p.text, "\ufffd"), maxSaved)
+		s.Texts[p.name] = textsafe.Cut(strings.ToValidUTF8(p.text, "\ufffd"), maxSaved)
 	}
 	return s
 }
@@ -132,7 +132,7 @@ func (w *Watch) Use(ctx context.Context, server string, t bindings.Tool) (*Chang
 	defer w.mu.Unlock()
 	text, err := w.Seen.Load(ctx, server, t.Name)
 	if err != nil {
-		return nil, fmt.Errorf("reading what the tool %s of %s was: %w", schema.Quote(t.Name), server, err)
+		return nil, fmt.Errorf("reading what the tool %s of %s was: %w", textsafe.Quote(t.Name), server, err)
 	}
 	now := record(t)
 	if text == nil {
@@ -140,7 +140,7 @@ func (w *Watch) Use(ctx context.Context, server string, t bindings.Tool) (*Chang
 	}
 	var before saved
 	if err := json.Unmarshal(text, &before); err != nil || before.Fingerprint == "" {
-		return nil, fault.New(fault.Internal, "what the tool %s of %s was cannot be read", schema.Quote(t.Name), server).WithCause(err)
+		return nil, fault.New(fault.Internal, "what the tool %s of %s was cannot be read", textsafe.Quote(t.Name), server).WithCause(err)
 	}
 	if before.Fingerprint == now.Fingerprint {
 		return nil, nil
@@ -166,7 +166,7 @@ func (w *Watch) Accept(ctx context.Context, server string, t bindings.Tool, fing
 	defer w.mu.Unlock()
 	now := record(t)
 	if now.Fingerprint != fingerprint {
-		return fault.New(fault.Conflict, "the tool %s of %s is not what was looked at", schema.Quote(t.Name), server).
+		return fault.New(fault.Conflict, "the tool %s of %s is not what was looked at", textsafe.Quote(t.Name), server).
 			WithHint("look at what it is now, and accept that")
 	}
 	return w.save(ctx, server, t.Name, now)
@@ -178,7 +178,7 @@ func (w *Watch) save(ctx context.Context, server, tool string, s saved) error {
 		return err
 	}
 	if err := w.Seen.Save(ctx, server, tool, text); err != nil {
-		return fmt.Errorf("remembering the tool %s of %s: %w", schema.Quote(tool), server, err)
+		return fmt.Errorf("remembering the tool %s of %s: %w", textsafe.Quote(tool), server, err)
 	}
 	return nil
 }
@@ -190,8 +190,8 @@ func (c *Change) Fault() *fault.Error {
 		parts = append(parts, p.Part)
 	}
 	return fault.New(fault.Denied, "the tool %s of %s is not what it was when it was first used: its %s changed",
-		schema.Quote(schema.Cut(c.Tool, 100)), c.Server, strings.Join(parts, ", ")).
-		WithHint("an operator has to look at the change and accept it: paddock server accept %s %s", argument(c.Server), argument(schema.Cut(c.Tool, 100)))
+		textsafe.Quote(textsafe.Cut(c.Tool, 100)), c.Server, strings.Join(parts, ", ")).
+		WithHint("an operator has to look at the change and accept it: paddock server accept %s %s", argument(c.Server), argument(textsafe.Cut(c.Tool, 100)))
 }
 
 // argument is a text as a shell takes it.
@@ -199,7 +199,7 @@ func argument(s string) string {
 	odd := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_./:@", r)
 	}
-	if s = stub.Line(s, 200); s != "" && s[0] != '-' && strings.IndexFunc(s, odd) < 0 {
+	if s = textsafe.Line(s, 200); s != "" && s[0] != '-' && strings.IndexFunc(s, odd) < 0 {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
@@ -220,7 +220,7 @@ func parted(before, now string) (string, string) {
 		if from > 0 {
 			s = "…" + s
 		}
-		return stub.Line(s, maxTold)
+		return textsafe.Line(s, maxTold)
 	}
 	return tell(before), tell(now)
 }

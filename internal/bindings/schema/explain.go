@@ -10,7 +10,6 @@ import (
 	"sort"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
@@ -183,7 +182,7 @@ func describe(k jsonschema.ErrorKind) string {
 	case *kind.Const:
 		return "expected " + values([]any{k.Want}) + ", got " + values([]any{k.Got})
 	case *kind.Pattern:
-		return "expected what matches " + Quote(Cut(k.Want, 200)) + ", got " + Quote(Cut(k.Got, 60))
+		return "expected what matches " + textsafe.Quote(textsafe.Cut(k.Want, 200)) + ", got " + textsafe.Quote(textsafe.Cut(k.Got, 60))
 	case *kind.FalseSchema:
 		return "nothing is allowed here"
 	case *kind.Minimum:
@@ -205,7 +204,7 @@ func describe(k jsonschema.ErrorKind) string {
 	case *kind.MaxItems:
 		return fmt.Sprintf("expected at most %d items, got %d", k.Want, k.Got)
 	}
-	return visible(Cut(k.LocalizedString(english), 300))
+	return textsafe.Escape(textsafe.Cut(k.LocalizedString(english), 300))
 }
 
 // values lists a few values as JSON.
@@ -216,7 +215,7 @@ func values(list []any) string {
 			texts = append(texts, fmt.Sprintf("and %d more", len(list)-20))
 			break
 		}
-		texts = append(texts, visible(Cut(fmt.Sprint(jsonOf(v)), 60)))
+		texts = append(texts, textsafe.Escape(textsafe.Cut(fmt.Sprint(jsonOf(v)), 60)))
 	}
 	return strings.Join(texts, ", ")
 }
@@ -243,7 +242,7 @@ func place(path []string, value Value) string {
 			b.WriteString("." + step)
 			value = value.Get(step)
 		default:
-			b.WriteString("[" + Quote(Cut(step, 60)) + "]")
+			b.WriteString("[" + textsafe.Quote(textsafe.Cut(step, 60)) + "]")
 			value = value.Get(step)
 		}
 	}
@@ -268,40 +267,9 @@ func quoteAll(names []string) string {
 			quoted = append(quoted, "…")
 			break
 		}
-		quoted = append(quoted, Quote(Cut(name, 60)))
+		quoted = append(quoted, textsafe.Quote(textsafe.Cut(name, 60)))
 	}
 	return strings.Join(quoted, ", ")
-}
-
-// Quote gives s in quotation marks with everything escaped that is not visible.
-func Quote(s string) string { return `"` + strings.ReplaceAll(visible(s), `"`, `\"`) + `"` }
-
-// visible escapes what does not show, and what changes how the rest shows.
-func visible(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		switch {
-		case textsafe.Visible(r) && r != utf8.RuneError:
-			b.WriteRune(r)
-		case r > 0xffff:
-			fmt.Fprintf(&b, `\U%08x`, r)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.String()
-}
-
-// Cut gives the first bytes of s, whole characters, with an ellipsis where
-// something is gone.
-func Cut(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit] + "…"
 }
 
 func jsonOf(v any) string {
@@ -315,7 +283,7 @@ func jsonOf(v any) string {
 // number writes an exact number as people do.
 func number(r *big.Rat) string {
 	if r.IsInt() {
-		return Cut(r.Num().String(), 60)
+		return textsafe.Cut(r.Num().String(), 60)
 	}
 	return strings.TrimRight(r.FloatString(12), "0")
 }

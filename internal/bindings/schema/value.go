@@ -16,6 +16,8 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+
+	"paddock/internal/textsafe"
 )
 
 // Kind is what a [Value] is.
@@ -149,7 +151,7 @@ func (d *decoder) object(depth int) (Value, error) {
 			return Value{}, errors.New("it is not JSON: a name is missing")
 		}
 		if names[name] {
-			return Value{}, fmt.Errorf("the name %s is there twice", Quote(name))
+			return Value{}, fmt.Errorf("the name %s is there twice", textsafe.Quote(name))
 		}
 		names[name] = true
 		member, err := d.value(depth)

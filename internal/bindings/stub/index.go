@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"paddock/internal/bindings/schema"
+	"paddock/internal/textsafe"
 )
 
 // initFile writes the package: no tool is loaded before it is used.
@@ -18,7 +19,7 @@ func toolsFile(server string, tools []Named) string {
 
 func lazyFile(doc string, tools []Named) string {
 	var b strings.Builder
-	docstring(&b, "", prose(doc, 500))
+	docstring(&b, "", textsafe.Lines(doc, 500))
 	// One text is compiled in no time; a dictionary with 500 entries takes 5 ms.
 	b.WriteString("from servers import lazy\n\n__all__ = \"\"\"\n")
 	for _, n := range tools {
@@ -82,7 +83,7 @@ func indexText(server string, tools []Named, left int) string {
 			told = n.Tool.Title
 		}
 		fmt.Fprintf(&b, "- `%s`", n.Python)
-		if line := oneLine(told, 160); line != "" {
+		if line := textsafe.Line(told, 160); line != "" {
 			b.WriteString(": " + markdown(line))
 		}
 		b.WriteByte('\n')
@@ -107,7 +108,7 @@ func schemasFile(server string, tools []Named) string {
 			b.WriteByte(',')
 		}
 		fmt.Fprintf(&b, "\n{\"name\": %s, \"python\": %s, \"javascript\": %s, \"description\": %s,\n \"inputSchema\": %s,\n \"outputSchema\": %s,\n \"learned\": %t}",
-			jsonText(n.Tool.Name), jsonText(n.Python), jsonText(n.JavaScript), jsonText(schema.Cut(n.Tool.Description, maxFile)),
+			jsonText(n.Tool.Name), jsonText(n.Python), jsonText(n.JavaScript), jsonText(textsafe.Cut(n.Tool.Description, maxFile)),
 			raw(n.Tool.Input), raw(n.Tool.Output), schema.Learned(n.Tool.Output))
 	}
 	b.WriteString("\n]}\n")

@@ -1,5 +1,7 @@
 package stub
 
+import "paddock/internal/textsafe"
+
 // maxWhy bounds what is said about a server that has no tools here, in bytes.
 const maxWhy = 500
 
@@ -7,7 +9,7 @@ const maxWhy = 500
 // says why. In JavaScript that is the name of a module which is not there, as names that
 // are imported are looked for before anything of a module runs.
 func Missing(server, why string) []File {
-	text := oneLine("the tools of the MCP server "+server+" are not known: "+why, maxWhy)
+	text := textsafe.Line("the tools of the MCP server "+server+" are not known: "+why, maxWhy)
 	return []File{
 		{"__init__.py", []byte("raise ImportError(" + pythonText(text) + ", name=__name__)\n")},
 		{"index.js", []byte("export * from " + scriptText(text) + ";\n")},

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"paddock/internal/bindings/schema"
+	"paddock/internal/textsafe"
 )
 
 // python writes a type as Python does in an annotation, which is never evaluated:
@@ -207,7 +208,7 @@ func (f *function) pythonRecord(b *strings.Builder, rec *record) {
 		return
 	}
 	fmt.Fprintf(b, "\nclass %s(TypedDict%s):\n", rec.name, total)
-	docstring(b, "    ", prose(rec.doc, 500))
+	docstring(b, "    ", textsafe.Lines(rec.doc, 500))
 	for _, fd := range rec.fields {
 		fmt.Fprintf(b, "    %s: %s%s\n", fd.name, annotation(fd), remark(fd.doc))
 	}
@@ -217,7 +218,7 @@ func (f *function) pythonRecord(b *strings.Builder, rec *record) {
 }
 
 func remark(doc string) string {
-	if line := oneLine(doc, 200); line != "" {
+	if line := textsafe.Line(doc, 200); line != "" {
 		return "  # " + line
 	}
 	return ""

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"paddock/internal/bindings/schema"
+	"paddock/internal/textsafe"
 )
 
 // The bounds of what is read of a schema. What goes beyond is Any; the schema
@@ -282,7 +283,7 @@ func widened(parts []*shape, values []schema.Value) *shape {
 			note += "… (" + strconv.Itoa(len(values)) + " values, all in schemas.json)"
 			break
 		}
-		note += schema.Cut(v.JSON(), 40) + ", "
+		note += textsafe.Cut(v.JSON(), 40) + ", "
 	}
 	for _, v := range values {
 		parts = append(parts, &shape{form: map[schema.Kind]form{schema.Null: null, schema.Bool: boolean, schema.Number: integer, schema.String: text}[v.Kind]})

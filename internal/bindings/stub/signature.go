@@ -3,7 +3,7 @@ package stub
 import (
 	"strings"
 
-	"paddock/internal/bindings/schema"
+	"paddock/internal/textsafe"
 )
 
 // Language is one that programs are written in.
@@ -23,9 +23,9 @@ const maxSignature = 400
 func (n Named) Signature(l Language) string {
 	f := newFunction(n, whole)
 	if l == TypeScript {
-		return schema.Cut(n.JavaScript+f.scriptSignature(), maxSignature)
+		return textsafe.Cut(n.JavaScript+f.scriptSignature(), maxSignature)
 	}
-	return schema.Cut(n.Python+f.signature(), maxSignature)
+	return textsafe.Cut(n.Python+f.signature(), maxSignature)
 }
 
 func (f *function) scriptSignature() string {

@@ -28,6 +28,7 @@ import (
 
 	"paddock/internal/bindings"
 	"paddock/internal/bindings/schema"
+	"paddock/internal/textsafe"
 )
 
 // File is one file of a tree.
@@ -138,8 +139,8 @@ func (f *function) fields(in *reader, args *shape) {
 // doc gives the lines that say what the tool does, as its server says it.
 func (f *function) doc() []string {
 	t := f.tool.Tool
-	lines := prose(t.Title, 200)
-	if told := prose(t.Description, 6000); len(told) > 0 {
+	lines := textsafe.Lines(t.Title, 200)
+	if told := textsafe.Lines(t.Description, 6000); len(told) > 0 {
 		if len(lines) > 0 && !slices.Equal(lines, told) {
 			lines = append(append(lines, ""), told...)
 		} else {
@@ -150,7 +151,7 @@ func (f *function) doc() []string {
 		lines = []string{"The server says nothing of this tool."}
 	}
 	for _, note := range f.notes {
-		lines = append(append(lines, ""), prose(note, 300)...)
+		lines = append(append(lines, ""), textsafe.Lines(note, 300)...)
 	}
 	return lines
 }
@@ -167,9 +168,9 @@ func (f *function) resultDoc() []string {
 
 // fieldDoc gives one line about a field: what it is and its default.
 func fieldDoc(f field) string {
-	line := oneLine(f.doc, 400)
+	line := textsafe.Line(f.doc, 400)
 	if f.value.Kind != schema.None {
-		line += " (default: " + oneLine(schema.Cut(f.value.JSON(), 80), 80) + ")"
+		line += " (default: " + textsafe.Line(textsafe.Cut(f.value.JSON(), 80), 80) + ")"
 	}
 	return strings.TrimSpace(line)
 }

@@ -3,10 +3,8 @@ package stub
 import (
 	"fmt"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
-	"paddock/internal/bindings/schema"
 	"paddock/internal/textsafe"
 )
 
@@ -51,53 +49,11 @@ func literal(s, small, large string) string {
 	return b.String()
 }
 
-// prose gives lines of a foreign text that show what they are: no control
-// characters, none that have no width or turn the direction, no more than limit
-// bytes and maxLines lines.
-func prose(s string, limit int) []string {
-	s = schema.Cut(s, limit)
-	s = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u2028", "\n", "\u2029", "\n", "\u0085", "\n", "\t", "    ").Replace(s)
-	lines := []string{}
-	for line := range strings.SplitSeq(s, "\n") {
-		line = strings.TrimRight(clean(line), " ")
-		if line == "" && (len(lines) == 0 || lines[len(lines)-1] == "") {
-			continue
-		}
-		if lines = append(lines, line); len(lines) == maxLines {
-			break
-		}
-	}
-	for len(lines) > 0 && lines[len(lines)-1] == "" {
-		lines = lines[:len(lines)-1]
-	}
-	return lines
-}
+// Line is [textsafe.Line].
+func Line(s string, limit int) string { return textsafe.Line(s, limit) }
 
-const maxLines = 120
-
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case shown(r):
-			return r
-		case unicode.IsSpace(r):
-			return ' '
-		}
-		return -1
-	}, s)
-}
-
-// Line gives the beginning of a foreign text on one line, without characters that
-// do not show or that change how others show; limit is in bytes.
-func Line(s string, limit int) string { return oneLine(s, limit) }
-
-// Text gives the beginning of a foreign text as [Line] does, on lines of its own.
-func Text(s string, limit int) string { return strings.Join(prose(s, limit), "\n") }
-
-// oneLine gives a foreign text on one line.
-func oneLine(s string, limit int) string {
-	return schema.Cut(strings.Join(strings.Fields(clean(strings.NewReplacer("\n", " ", "\r", " ", "\u2028", " ", "\u2029", " ").Replace(schema.Cut(s, 4*limit)))), " "), limit)
-}
+// Text gives the beginning of a foreign text as [textsafe.Lines] does, in one piece.
+func Text(s string, limit int) string { return strings.Join(textsafe.Lines(s, limit), "\n") }
 
 // docstring writes lines as one of Python's, with an indent.
 func docstring(b *strings.Builder, indent string, lines []string) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"paddock/internal/bindings/schema"
+	"paddock/internal/textsafe"
 )
 
 // script writes a type as TypeScript does.
@@ -89,7 +90,7 @@ func (f *function) scriptFile(server string) string {
 
 func scriptRecord(b *strings.Builder, rec *record) {
 	b.WriteByte('\n')
-	comment(b, "", prose(rec.doc, 500))
+	comment(b, "", textsafe.Lines(rec.doc, 500))
 	if rec.alias != nil {
 		fmt.Fprintf(b, "export type %s = %s;\n", rec.name, script(rec.alias))
 		return

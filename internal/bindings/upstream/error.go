@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"paddock/internal/fault"
 	"paddock/internal/textsafe"
@@ -171,7 +169,7 @@ func (w words) clean(clean func([]byte) []byte) string {
 	args := slices.Clone(w.args)
 	for i, a := range args {
 		if s, ok := a.(said); ok {
-			shown := printable(string(clean([]byte(s.text))), maxSaid)
+			shown := textsafe.Line(string(clean([]byte(s.text))), maxSaid)
 			args[i] = said{string(clean([]byte(shown))), s.limit}
 		}
 	}
@@ -197,7 +195,7 @@ func saying(text string, limit int) said {
 }
 
 // String is what is shown.
-func (s said) String() string { return printable(s.text, s.limit) }
+func (s said) String() string { return textsafe.Line(s.text, s.limit) }
 
 // Error is the text and the cause, for the log.
 func (p *problem) Error() string {
@@ -253,7 +251,7 @@ func report(s Server, tool, stderr string, err error) error {
 	}
 	subject := fmt.Sprintf("the server %q", s.Name)
 	if tool != "" {
-		subject = fmt.Sprintf("the tool %q of the server %q", printable(tool, 128), s.Name)
+		subject = fmt.Sprintf("the tool %q of the server %q", textsafe.Line(tool, 128), s.Name)
 	}
 	f := fault.New(kind, "%s: %s", subject, p.text).WithCause(p.cause)
 	f.Hint, f.RetryAfter = p.hint, p.after
@@ -264,34 +262,4 @@ func report(s Server, tool, stderr string, err error) error {
 		Server: s.Name, Tool: tool, Reason: p.reason, Sent: p.sent, Answered: p.answered, Code: p.code, Data: p.data, Stderr: stderr,
 		err: f, subject: subject, words: p.words,
 	}
-}
-
-// printable makes a server's text fit for a message: one line, no control
-// characters or invisible ones, at most limit bytes.
-func printable(text string, limit int) string {
-	cut := len(text) > limit
-	if cut {
-		text = text[:limit]
-		if r, n := utf8.DecodeLastRuneInString(text); r == utf8.RuneError && n == 1 {
-			i := len(text) - 1
-			for i > 0 && !utf8.RuneStart(text[i]) {
-				i--
-			}
-			text = text[:i] // half a character
-		}
-	}
-	text = strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
-			return ' '
-		case !textsafe.Visible(r):
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(text, "�"))
-	text = strings.TrimSpace(text)
-	if cut {
-		text += " …"
-	}
-	return text
 }

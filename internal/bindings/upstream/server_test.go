@@ -115,24 +115,14 @@ func TestACallThatIsCancelledWhileItIsSentIsTakenBack(t *testing.T) {
 	})
 }
 
-func TestAServersWordsFitIntoAMessage(t *testing.T) {
-	for text, want := range map[string]string{
-		"a\nb\tc": "a b c", "\x1b[31mred": "[31mred", "\u202eevil\u200b": "evil", "\xff": "�", strings.Repeat("ü", 9): "üüüüüü …", "": "",
-	} {
-		if got := printable(text, 12); got != want {
-			t.Errorf("%q becomes %q", text, got)
-		}
-	}
-}
-
 func TestWhatAServerSaysIsCleanedBeforeItIsCut(t *testing.T) {
 	clean := func(text []byte) []byte { return bytes.ReplaceAll(text, []byte("s3cret"), []byte("<x>")) }
 	long := strings.Repeat("a", maxRefusal-3) + "s3cret and more"
 	for want, err := range map[string]error{
-		`the tool "do" of the server "a": it refused: ` + long[:maxRefusal-3] + "<x> …":          newProblem(Refused, true, nil, "it refused: %s", saying(long, maxRefusal)),
-		`the tool "do" of the server "a": it answered with the type "text/<x>"`:                  malformed(nil, "it answered with the type %q", saying("text/s3cret", 8)),
-		`the tool "do" of the server "a": it wants a token`:                                      newProblem(Refused, true, nil, "%s s3cret", "x").say("it wants a token"),
-		`the tool "do" of the server "a": it answered with ` + strings.Repeat("<x>", 33) + "< …": newProblem(Refused, true, nil, "it answered with %s", saying(strings.Repeat("s3cret", maxSaid), 100)),
+		`the tool "do" of the server "a": it refused: ` + long[:maxRefusal-3] + "<x>…":          newProblem(Refused, true, nil, "it refused: %s", saying(long, maxRefusal)),
+		`the tool "do" of the server "a": it answered with the type "text/<x>"`:                 malformed(nil, "it answered with the type %q", saying("text/s3cret", 8)),
+		`the tool "do" of the server "a": it wants a token`:                                     newProblem(Refused, true, nil, "%s s3cret", "x").say("it wants a token"),
+		`the tool "do" of the server "a": it answered with ` + strings.Repeat("<x>", 33) + "<…": newProblem(Refused, true, nil, "it answered with %s", saying(strings.Repeat("s3cret", maxSaid), 100)),
 	} {
 		var e *Error
 		if !errors.As(report(Server{Name: "a"}, "do", "", err), &e) {

@@ -12,6 +12,7 @@ import (
 
 	"paddock/internal/bindings"
 	"paddock/internal/membudget"
+	"paddock/internal/textsafe"
 )
 
 const (
@@ -237,7 +238,7 @@ func (g *gathering) leftOut() []string {
 func (g *gathering) take(raw json.RawMessage, mirrored bool) {
 	number := len(g.tools) + g.outs + 1
 	t, ok := readTool(raw)
-	name := printable(t.Name, 128)
+	name := textsafe.Line(t.Name, 128)
 	switch _, err := mirrors(t.Input); {
 	case !ok:
 		g.nobody++
