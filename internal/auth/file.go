@@ -3,7 +3,6 @@ package auth
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"paddock/internal/atomicfile"
 	"paddock/internal/fault"
 	"paddock/internal/lock"
+	"paddock/internal/privatefile"
 )
 
 // lockFile is held by whoever changes a file of this package. Who reads needs
@@ -22,18 +22,13 @@ const lockFile = "auth.lock"
 // others hold it for milliseconds.
 const lockTimeout = 5 * time.Second
 
-// MaxPrivate bounds in bytes what [ReadPrivate] reads. A thousand tokens take half of it.
-const MaxPrivate = 1 << 20
-
-const maxFile = MaxPrivate
-
 // locked calls f while no other process and nobody else here changes a file of
 // dir, which it makes if it is not there. It tries for as long as timeout.
 func locked(dir string, timeout time.Duration, f func() error) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return unusable(err)
 	}
-	if err := CheckFolder(dir); err != nil {
+	if err := privatefile.CheckFolder(dir); err != nil {
 		return err
 	}
 	unlock, err := lock.Acquire(filepath.Join(dir, lockFile), timeout)
@@ -53,41 +48,12 @@ func unusable(err error) error {
 
 // readPrivate reads a file of this package; fs.ErrNotExist: there is none.
 func readPrivate(path string) ([]byte, fs.FileInfo, error) {
-	data, info, err := ReadPrivate(path)
+	data, info, err := privatefile.Read(path)
 	var said *fault.Error
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.As(err, &said) {
 		err = unusable(err)
 	}
 	return data, info, err
-}
-
-// ReadPrivate reads a file of the state folder that holds a secret. One that
-// others can read or change, that belongs to somebody else or that is larger than
-// MaxPrivate is a fault.Unavailable; that it cannot be read is the system's own error.
-func ReadPrivate(path string) ([]byte, fs.FileInfo, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, nil, err
-	}
-	name := filepath.Base(path)
-	if why := exposed(info); why != "" {
-		return nil, nil, fault.New(fault.Unavailable, "the file %s in the state folder %s", name, why).
-			WithHint("if no other user can have used it, make it private with chown and chmod 600; otherwise remove it")
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(data) > maxFile {
-		return nil, nil, fault.New(fault.Unavailable, "the file %s in the state folder is damaged: it is larger than %d KiB", name, maxFile>>10).
-			WithHint("put a copy back, or remove it and make again what it held")
-	}
-	return data, info, nil
 }
 
 // damaged is the fault of a file that is not what this package wrote. Nobody is

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"paddock/internal/fault"
+	"paddock/internal/privatefile"
 )
 
 func create(t *testing.T, s *Tokens, token Token) (string, Token) {
@@ -335,7 +336,7 @@ func TestADamagedFileRefusesEverybody(t *testing.T) {
 		{"a short hash", strings.Replace(string(whole), `"sha256": "`, `"sha256": "","x": "`, 1)},
 		{"a hash that is none", strings.Replace(string(whole), `"sha256": "`, `"sha256": "zz`, 1)},
 		{"one id twice", twice},
-		{"huge", string(whole) + strings.Repeat(" ", maxFile)},
+		{"huge", string(whole) + strings.Repeat(" ", privatefile.MaxBytes)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if err := os.WriteFile(path, []byte(test.content), 0o600); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"paddock/internal/app"
-	"paddock/internal/auth"
 	"paddock/internal/image"
+	"paddock/internal/privatefile"
 )
 
 // imageCommand is paddock image and its subcommands.
@@ -139,7 +139,7 @@ func (cmd imageCommand) withImages(c *cobra.Command, change bool, f func(context
 		return err
 	}
 	if change {
-		if err := auth.CheckFolder(cmd.StateDir); err != nil {
+		if err := privatefile.CheckFolder(cmd.StateDir); err != nil {
 			return err // what root unpacks there its owner could not remove
 		}
 	}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"paddock/internal/auth"
 	"paddock/internal/fault"
+	"paddock/internal/privatefile"
 	"paddock/internal/session"
 )
 
@@ -262,7 +262,7 @@ func (cmd sessionCommand) removeSessions(c *cobra.Command, principal string, ids
 		if err != nil {
 			return err
 		}
-		if err := auth.CheckFolder(cmd.StateDir); err != nil {
+		if err := privatefile.CheckFolder(cmd.StateDir); err != nil {
 			return err // what root records there its owner could not go on with
 		}
 		removed := []string{}
@@ -306,7 +306,7 @@ func (cmd sessionCommand) withSession(c *cobra.Command, t *target, f func(contex
 		if err != nil {
 			return err
 		}
-		if err := auth.CheckFolder(cmd.StateDir); err != nil {
+		if err := privatefile.CheckFolder(cmd.StateDir); err != nil {
 			return err
 		}
 		var owner session.Owner

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"paddock/internal/auth"
+	"paddock/internal/privatefile"
 	"paddock/internal/session"
 )
 
@@ -22,7 +22,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		Args: count(0, 0, ""),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return cmd.withSessions(c, func(ctx context.Context, m *session.Manager) error {
-				if err := auth.CheckFolder(cmd.StateDir); err != nil {
+				if err := privatefile.CheckFolder(cmd.StateDir); err != nil {
 					return err
 				}
 				sum, err := m.Collect(ctx)

@@ -13,6 +13,7 @@ import (
 
 	"paddock/internal/auth"
 	"paddock/internal/fault"
+	"paddock/internal/privatefile"
 	"paddock/internal/session"
 )
 
@@ -45,7 +46,7 @@ func (cmd sessionCommand) importSession(c *cobra.Command, t target, file string)
 		if err != nil {
 			return err
 		}
-		if err := auth.CheckFolder(cmd.StateDir); err != nil {
+		if err := privatefile.CheckFolder(cmd.StateDir); err != nil {
 			return err
 		}
 		info, notice, err := m.Import(ctx, owner, t.id, in)

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"paddock/internal/app"
-	"paddock/internal/auth"
 	"paddock/internal/fault"
+	"paddock/internal/privatefile"
 	"paddock/internal/skill"
 )
 
@@ -163,7 +163,7 @@ func (cmd skillCommand) withSkills(c *cobra.Command, f skillFlags, change bool, 
 		return err
 	}
 	if change {
-		if err := auth.CheckFolder(cmd.StateDir); err != nil {
+		if err := privatefile.CheckFolder(cmd.StateDir); err != nil {
 			return err // what root writes there its owner could not remove
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"paddock/internal/auth"
 	"paddock/internal/config"
 	"paddock/internal/fault"
+	"paddock/internal/privatefile"
 )
 
 // tokenCommand is paddock token and its subcommands.
@@ -113,7 +114,7 @@ func (cmd tokenCommand) tokens(c *cobra.Command) (*auth.Tokens, error) {
 	if err := cmd.load(c); err != nil {
 		return nil, err
 	}
-	if err := auth.CheckFolder(cmd.StateDir); err != nil {
+	if err := privatefile.CheckFolder(cmd.StateDir); err != nil {
 		return nil, cmd.explainTokens(err)
 	}
 	return auth.OpenTokens(cmd.StateDir), nil

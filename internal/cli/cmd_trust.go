@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"paddock/internal/audit"
-	"paddock/internal/auth"
 	"paddock/internal/config"
 	"paddock/internal/fault"
+	"paddock/internal/privatefile"
 	"paddock/internal/telemetry"
 	"paddock/internal/trust"
 )
@@ -215,7 +215,7 @@ func ofOthers(path, place string) error {
 	if err != nil {
 		return fault.New(fault.NotFound, "%s is gone", place)
 	}
-	if auth.OfAnother(info) {
+	if privatefile.OfAnother(info) {
 		return fault.New(fault.Denied, "%s belongs to another user of this machine", place).
 			WithHint("have your own copy of the folder, or name the file with --config each time")
 	}

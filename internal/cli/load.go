@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"paddock/internal/auth"
 	"paddock/internal/config"
 	"paddock/internal/fault"
+	"paddock/internal/privatefile"
 	"paddock/internal/telemetry"
 	"paddock/internal/trust"
 )
@@ -187,7 +187,7 @@ func (cl *cli) loadServers(c *cobra.Command) error {
 	if err := cl.load(c); err != nil {
 		return err
 	}
-	return cl.explainFolder(auth.CheckFolder(cl.StateDir))
+	return cl.explainFolder(privatefile.CheckFolder(cl.StateDir))
 }
 
 // explainFolder says which the state folder is, where it cannot be used.

@@ -12,10 +12,10 @@ import (
 	"slices"
 	"sort"
 
-	"paddock/internal/auth"
 	"paddock/internal/blob"
 	"paddock/internal/fault"
 	"paddock/internal/lock"
+	"paddock/internal/privatefile"
 )
 
 const (
@@ -190,7 +190,7 @@ func (s *Store) grantOf(session string) (*grantRecord, error) {
 }
 
 func readGrant(path string) (*grantRecord, error) {
-	data, _, err := auth.ReadPrivate(path)
+	data, _, err := privatefile.Read(path)
 	if err != nil {
 		return nil, err
 	}

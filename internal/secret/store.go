@@ -15,10 +15,10 @@ import (
 	"syscall"
 	"time"
 
-	"paddock/internal/auth"
 	"paddock/internal/blob"
 	"paddock/internal/fault"
 	"paddock/internal/lock"
+	"paddock/internal/privatefile"
 	"paddock/internal/vault"
 )
 
@@ -241,7 +241,7 @@ func same(a, b fs.FileInfo) bool {
 
 func (s *Store) read() (*content, fs.FileInfo, error) {
 	c := &content{Version: version}
-	data, info, err := auth.ReadPrivate(s.path())
+	data, info, err := privatefile.Read(s.path())
 	var said *fault.Error
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -19,11 +19,11 @@ import (
 	"syscall"
 	"time"
 
-	"paddock/internal/auth"
 	"paddock/internal/blob"
 	"paddock/internal/config"
 	"paddock/internal/fault"
 	"paddock/internal/lock"
+	"paddock/internal/privatefile"
 	"paddock/internal/vault"
 )
 
@@ -196,7 +196,7 @@ func (s *Servers) path() string { return filepath.Join(s.Dir, File) }
 
 func (s *Servers) read() (content, error) {
 	c := content{Version: version, Servers: map[string]*written{}}
-	data, _, err := auth.ReadPrivate(s.path())
+	data, _, err := privatefile.Read(s.path())
 	var said *fault.Error
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -246,8 +246,8 @@ func (s *Servers) change(f func(*content) error) error {
 	if err != nil {
 		return err
 	}
-	if len(text) >= auth.MaxPrivate { // or nobody could read it again
-		return fault.New(fault.Exhausted, "all servers together may take %d KiB, and with this one they take %d KiB", auth.MaxPrivate>>10, len(text)>>10).
+	if len(text) >= privatefile.MaxBytes { // or nobody could read it again
+		return fault.New(fault.Exhausted, "all servers together may take %d KiB, and with this one they take %d KiB", privatefile.MaxBytes>>10, len(text)>>10).
 			WithHint("paddock server rm removes one; put long values into variables, as ${NAME}")
 	}
 	if err := blob.WriteFile(blob.OS, s.path(), append(text, '\n')); err != nil {

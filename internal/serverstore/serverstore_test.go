@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"paddock/internal/auth"
 	"paddock/internal/config"
 	"paddock/internal/fault"
+	"paddock/internal/privatefile"
 	"paddock/internal/vault"
 )
 
@@ -150,8 +150,8 @@ func TestWhatCouldNotBeReadAgainIsNotAdded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, large := range map[string]config.Server{
-		"in the open": {Command: strings.Repeat("x", auth.MaxPrivate)},
-		"sealed":      {Command: "x", Env: map[string]string{"A": strings.Repeat("x", auth.MaxPrivate)}},
+		"in the open": {Command: strings.Repeat("x", privatefile.MaxBytes)},
+		"sealed":      {Command: "x", Env: map[string]string{"A": strings.Repeat("x", privatefile.MaxBytes)}},
 	} {
 		if err := s.Add("large", large, false); fault.KindOf(err) != fault.Exhausted {
 			t.Errorf("%s: %v", name, err)

@@ -17,10 +17,10 @@ import (
 	"strings"
 	"time"
 
-	"paddock/internal/auth"
 	"paddock/internal/blob"
 	"paddock/internal/fault"
 	"paddock/internal/lock"
+	"paddock/internal/privatefile"
 )
 
 const (
@@ -30,7 +30,7 @@ const (
 	lockFile    = "trusted.lock"
 	lockTimeout = 5 * time.Second
 	version     = 1
-	// maxFiles bounds how many are trusted: half of what auth.ReadPrivate reads.
+	// maxFiles bounds how many are trusted: half of what privatefile.Read reads.
 	maxFiles = 1000
 )
 
@@ -135,7 +135,7 @@ func (f Files) path() string { return filepath.Join(f.Dir, File) }
 
 func (f Files) read() (content, error) {
 	c := content{Version: version, Files: []Entry{}}
-	data, _, err := auth.ReadPrivate(f.path())
+	data, _, err := privatefile.Read(f.path())
 	var said *fault.Error
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -157,7 +157,7 @@ func (f Files) read() (content, error) {
 
 // change has alter change the content, and writes it whole.
 func (f Files) change(alter func(*content) error) error {
-	if err := auth.CheckFolder(f.Dir); err != nil {
+	if err := privatefile.CheckFolder(f.Dir); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
@@ -179,8 +179,8 @@ func (f Files) change(alter func(*content) error) error {
 	if err != nil {
 		return err
 	}
-	if len(text) >= auth.MaxPrivate { // or nobody could read it again
-		return fault.New(fault.Exhausted, "the paths of all trusted files take more than %d KiB", auth.MaxPrivate>>10).WithHint("paddock trust rm FILE forgets one")
+	if len(text) >= privatefile.MaxBytes { // or nobody could read it again
+		return fault.New(fault.Exhausted, "the paths of all trusted files take more than %d KiB", privatefile.MaxBytes>>10).WithHint("paddock trust rm FILE forgets one")
 	}
 	if err := blob.WriteFile(blob.OS, f.path(), append(text, '\n')); err != nil {
 		return unusable(err)

@@ -26,10 +26,10 @@ import (
 
 	"golang.org/x/crypto/chacha20poly1305"
 
-	"paddock/internal/auth"
 	"paddock/internal/blob"
 	"paddock/internal/fault"
 	"paddock/internal/lock"
+	"paddock/internal/privatefile"
 )
 
 // KeyFile is the file of the state folder that holds the key, or says which keyring does.
@@ -129,7 +129,7 @@ func (l line) kept() string {
 }
 
 func readLine(dir string) (line, error) {
-	data, _, err := auth.ReadPrivate(filepath.Join(dir, KeyFile))
+	data, _, err := privatefile.Read(filepath.Join(dir, KeyFile))
 	var said *fault.Error
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -20,8 +20,8 @@ import (
 	"time"
 
 	"paddock/internal/atomicfile"
-	"paddock/internal/auth"
 	"paddock/internal/fault"
+	"paddock/internal/privatefile"
 	"paddock/internal/session"
 	"paddock/internal/workspace"
 )
@@ -99,7 +99,7 @@ func readKey(file string) ([]byte, error) {
 			return nil, err
 		}
 	}
-	key, _, err := auth.ReadPrivate(file)
+	key, _, err := privatefile.Read(file)
 	if err == nil && len(key) != keyBytes {
 		err = fmt.Errorf("it has %d bytes and not %d", len(key), keyBytes)
 	}

@@ -1,4 +1,4 @@
-package auth
+package privatefile
 
 import "io/fs"
 

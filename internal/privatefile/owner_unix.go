@@ -1,6 +1,6 @@
 //go:build unix
 
-package auth
+package privatefile
 
 import (
 	"errors"
@@ -26,15 +26,14 @@ func exposed(info fs.FileInfo) string {
 	return ""
 }
 
-// OfAnother tells whether a file belongs neither to this user nor to root.
+// OfAnother reports whether a file belongs neither to this user nor to root.
 func OfAnother(info fs.FileInfo) bool {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(s.Uid) != os.Geteuid() && s.Uid != 0
 }
 
-// CheckFolder refuses to have root write into a state folder of another user's,
-// who could not read the files then and would let nobody in. One that is not
-// there is nobody's.
+// CheckFolder refuses to have root write into a state folder of another user's, who could
+// not read the files then and would let no client in. A folder that is not there is fine.
 func CheckFolder(dir string) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -44,7 +43,7 @@ func CheckFolder(dir string) error {
 		return nil
 	}
 	if err != nil {
-		return unusable(err)
+		return fault.New(fault.Unavailable, "the state folder cannot be read").WithHint("the server's log says why").WithCause(err)
 	}
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || s.Uid == 0 {
