@@ -142,6 +142,7 @@ var outside = map[string][]string{
 	"github.com/BurntSushi/toml":                    {"internal/config", "internal/setup"},
 	"github.com/andybalholm/brotli":                 {"internal/secret"},
 	"github.com/bmatcuk/doublestar":                 {"internal/pattern"},
+	"github.com/cenkalti/backoff/v5":                {"internal/auth", "internal/bindings/upstream", "internal/loopback", "internal/sandbox/linux/agent"},
 	"github.com/evanw/esbuild":                      {"internal/pkgproxy", "internal/sandbox/typescript", "internal/skill"},
 	"deps.dev/util/pypi":                            {"internal/pkgproxy"},
 	"deps.dev/util/semver":                          {"internal/pkgproxy"},

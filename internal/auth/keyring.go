@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/go-jose/go-jose/v4"
 
 	"paddock/internal/fault"
@@ -42,15 +43,19 @@ type keyring struct {
 	now    func() time.Time
 	asking chan struct{} // holds one value while somebody asks
 
-	mu       sync.Mutex
-	keys     []jose.JSONWebKey
-	asked    time.Time // when keys came last
-	next     time.Time // when to ask again at the earliest
-	failures int       // since keys came last
+	mu      sync.Mutex
+	keys    []jose.JSONWebKey
+	asked   time.Time // when keys came last
+	next    time.Time // when to ask again at the earliest
+	failing bool      // since keys came last
+	pauses  backoff.ExponentialBackOff
 }
 
 func newKeyring(url string, allowHTTP bool, log *slog.Logger) *keyring {
-	return &keyring{issuer: newIssuer(url, allowHTTP), log: log.With("issuer", url), now: time.Now, asking: make(chan struct{}, 1)}
+	return &keyring{
+		issuer: newIssuer(url, allowHTTP), log: log.With("issuer", url), now: time.Now, asking: make(chan struct{}, 1),
+		pauses: backoff.ExponentialBackOff{InitialInterval: time.Second, Multiplier: 2, MaxInterval: mostPause},
+	}
 }
 
 // find gives the keys that may have made a signature: those of the id, or all
@@ -98,7 +103,7 @@ func (k *keyring) look(id, algorithm string) (found []jose.JSONWebKey, ask bool,
 		return found, true, nil
 	case len(found) > 0:
 		return found, false, nil
-	case usable && k.failures == 0:
+	case usable && !k.failing:
 		return nil, false, invalid("the token's key is not one of the issuer's")
 	}
 	return nil, false, unavailable(k.next.Sub(now))
@@ -134,13 +139,14 @@ func (k *keyring) ask(ctx context.Context) {
 	defer k.mu.Unlock()
 	now := k.now()
 	if err != nil {
-		pause := min(time.Second<<min(k.failures, 10), mostPause)
-		k.failures++
+		pause := k.pauses.NextBackOff()
+		k.failing = true
 		k.next = now.Add(pause)
 		k.log.Warn("the issuer's keys cannot be had", "cause", err, "again_in", pause, "keys_from", k.asked)
 		return
 	}
-	k.keys, k.asked, k.next, k.failures = keys, now, now.Add(askPause), 0
+	k.keys, k.asked, k.next, k.failing = keys, now, now.Add(askPause), false
+	k.pauses.Reset()
 }
 
 // parseKeys reads a JSON Web Key Set. What is in it and is not a key to verify

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
+
 	"paddock/internal/fault"
 )
 
@@ -86,11 +88,11 @@ func (p *Ports) Close() {
 const firstPause, longestPause = 5 * time.Millisecond, time.Second
 
 func (p *Ports) accept(next func() (*net.TCPConn, error), port uint16) {
-	pause := firstPause
+	pauses := backoff.ExponentialBackOff{InitialInterval: firstPause, Multiplier: 2, MaxInterval: longestPause}
 	for p.take() {
 		conn, err := next()
 		if err == nil {
-			pause = firstPause
+			pauses.Reset()
 			p.all.Go(func() {
 				defer p.give()
 				p.forward(conn, port)
@@ -101,12 +103,12 @@ func (p *Ports) accept(next func() (*net.TCPConn, error), port uint16) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
+		pause := pauses.NextBackOff()
 		if pause == firstPause {
 			p.log.Warn("a published port takes no connections just now", "cause", err)
 		}
 		select {
 		case <-time.After(pause):
-			pause = min(2*pause, longestPause)
 		case <-p.ctx.Done():
 			return
 		}

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/cenkalti/backoff/v5"
 )
 
 // Info is what a server says about itself, and how it is spoken to.
@@ -262,7 +264,7 @@ const (
 // watch keeps a stream of notifications open for as long as the connection lives.
 // What was missed between two of them is made good by a new list.
 func (c *Conn) watch() {
-	pause := firstRest
+	pauses := backoff.ExponentialBackOff{InitialInterval: firstRest, Multiplier: 2, MaxInterval: longestPause}
 	for {
 		began := time.Now()
 		r := outgoing{id: c.ids.Add(1)}
@@ -278,16 +280,15 @@ func (c *Conn) watch() {
 		}
 		c.list.spoil()
 		if time.Since(began) > healthy {
-			pause = firstRest
+			pauses.Reset()
 		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(pauses.NextBackOff()):
 		case <-c.life.Done():
 			return
 		case <-c.link.gone():
 			return
 		}
-		pause = min(2*pause, longestPause)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
+
 	"paddock/internal/bindings"
 	"paddock/internal/fault"
 )
@@ -83,7 +85,8 @@ type entry struct {
 	conn     *Conn
 	born     time.Time
 	next     time.Time // when the next call may begin
-	failures int
+	failures int       // since the last success
+	pauses   backoff.ExponentialBackOff
 	rests    time.Time // until when the server is left alone
 	dropped  bool
 }
@@ -173,7 +176,10 @@ func (p *Pool) enter(key Key) (*entry, error) {
 			f := fault.New(fault.Exhausted, "there are %d connections to servers already, and all of them are in use", p.config.Conns)
 			return nil, &Error{Server: key.Server, Reason: Resting, err: f}
 		}
-		e = &entry{key: key, turn: make(chan struct{}, 1), slots: make(chan struct{}, p.config.Concurrent)}
+		e = &entry{
+			key: key, turn: make(chan struct{}, 1), slots: make(chan struct{}, p.config.Concurrent),
+			pauses: backoff.ExponentialBackOff{InitialInterval: firstBackoff, Multiplier: 2, MaxInterval: longestBackoff},
+		}
 		p.entries[key] = e
 	}
 	e.users++
@@ -411,7 +417,7 @@ func (e *entry) failed() {
 	defer e.mu.Unlock()
 	e.failures++
 	if e.failures > 1 { // the first one is free: servers are restarted
-		e.rests = time.Now().Add(min(firstBackoff<<min(e.failures-2, 20), longestBackoff))
+		e.rests = time.Now().Add(e.pauses.NextBackOff())
 	}
 }
 
@@ -419,6 +425,7 @@ func (e *entry) succeeded() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.failures = 0
+	e.pauses.Reset()
 }
 
 // rested tells whether the server may be bothered again.

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
+
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/wire"
 )
@@ -73,11 +75,11 @@ func (a *agent) isProxy(port uint16) bool {
 }
 
 func (p *proxy) accept() {
-	pause := firstPause
+	pauses := backoff.ExponentialBackOff{InitialInterval: firstPause, Multiplier: 2, MaxInterval: longestPause}
 	for p.take() {
 		conn, err := p.listener.AcceptTCP()
 		if err == nil {
-			pause = firstPause
+			pauses.Reset()
 			p.agent.passing.Go(func() {
 				defer p.give()
 				p.pass(conn)
@@ -89,8 +91,7 @@ func (p *proxy) accept() {
 			return
 		}
 		select {
-		case <-time.After(pause):
-			pause = min(2*pause, longestPause)
+		case <-time.After(pauses.NextBackOff()):
 		case <-p.ended:
 			return
 		}
