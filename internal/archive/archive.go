@@ -15,6 +15,7 @@ import (
 	"io/fs"
 
 	"paddock/internal/fault"
+	"paddock/internal/iolimit"
 )
 
 // Excess is the error for an archive that is more than the limits allow. It
@@ -67,7 +68,10 @@ type Receiver struct {
 // and any other error that the archive is damaged, or none.
 func Read(src io.Reader, limits Limits, to Receiver) error {
 	u := &unpacker{limits: limits, to: to}
-	in := bufio.NewReader(counted{src, &u.packed})
+	in := bufio.NewReader(iolimit.Watch(src, func(n int) error {
+		u.packed += int64(n)
+		return nil
+	}))
 	magic, err := in.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
@@ -135,7 +139,7 @@ type unpacker struct {
 }
 
 func (u *unpacker) tar(src io.Reader) error {
-	src = bomb{src, u, &u.raw}
+	src = u.bomb(src, &u.raw)
 	for in := tar.NewReader(src); ; {
 		h, err := in.Next()
 		if errors.Is(err, io.EOF) {
@@ -159,7 +163,7 @@ func (u *unpacker) tar(src io.Reader) error {
 		default:
 			mode |= fs.ModeIrregular // a hard link looks like a file
 		}
-		if err := u.entry(h.Name, mode, bomb{in, u, &u.unpacked}); err != nil {
+		if err := u.entry(h.Name, mode, u.bomb(in, &u.unpacked)); err != nil {
 			return err
 		}
 	}
@@ -177,16 +181,16 @@ func (u *unpacker) zip(src io.Reader) error {
 	if size > u.limits.Zip {
 		return excess("send a tar.gz", "the zip is larger than %d bytes", u.limits.Zip)
 	}
-	table := &readAt{file, u.limits.Table}
+	table := &iolimit.ReaderAt{R: file, Left: u.limits.Table, Over: excess("send several archives, or a tar.gz", "the zip's table of contents is too large")}
 	in, err := zip.NewReader(table, size)
 	if err != nil {
 		return err
 	}
-	table.left = 1 << 62
+	table.Left = 1 << 62
 	for _, f := range in.File {
 		content, err := f.Open()
 		if err == nil {
-			err = errors.Join(u.entry(f.Name, f.Mode(), bomb{content, u, &u.unpacked}), content.Close())
+			err = errors.Join(u.entry(f.Name, f.Mode(), u.bomb(content, &u.unpacked)), content.Close())
 		}
 		if err != nil {
 			return err
@@ -202,43 +206,13 @@ func (u *unpacker) entry(name string, mode fs.FileMode, content io.Reader) error
 	return u.to.Entry(name, mode, content)
 }
 
-// bomb counts what comes out of an archive, and ends one.
-type bomb struct {
-	io.Reader
-	of  *unpacker
-	sum *int64
-}
-
-func (b bomb) Read(p []byte) (int, error) {
-	n, err := b.Reader.Read(p)
-	*b.sum += int64(n)
-	if sum := *b.sum; sum > b.of.limits.Free && sum/max(b.of.limits.Ratio, 1) > b.of.packed {
-		return n, excess("send such files one by one", "the archive unpacks to more than %d times its size", b.of.limits.Ratio)
-	}
-	return n, err
-}
-
-// counted adds up what is read.
-type counted struct {
-	io.Reader
-	sum *int64
-}
-
-func (c counted) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	*c.sum += int64(n)
-	return n, err
-}
-
-// readAt reads so much and no more.
-type readAt struct {
-	io.ReaderAt
-	left int64
-}
-
-func (r *readAt) ReadAt(p []byte, at int64) (int, error) {
-	if r.left -= int64(len(p)); r.left < 0 {
-		return 0, excess("send several archives, or a tar.gz", "the zip's table of contents is too large")
-	}
-	return r.ReaderAt.ReadAt(p, at)
+// bomb adds what comes out of an archive to sum, and ends an archive that becomes too large.
+func (u *unpacker) bomb(r io.Reader, sum *int64) io.Reader {
+	return iolimit.Watch(r, func(n int) error {
+		*sum += int64(n)
+		if *sum > u.limits.Free && *sum/max(u.limits.Ratio, 1) > u.packed {
+			return excess("send such files one by one", "the archive unpacks to more than %d times its size", u.limits.Ratio)
+		}
+		return nil
+	})
 }

@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
 
 	"paddock/internal/fault"
+	"paddock/internal/iolimit"
 )
 
 // maxDocument bounds in bytes what an issuer may answer.
@@ -157,10 +157,7 @@ func (i issuer) fetch(ctx context.Context, at string) ([]byte, error) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s answers %s", at, resp.Status)
 	}
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument+1))
-	if err == nil && len(data) > maxDocument {
-		err = errors.New("it is too large")
-	}
+	data, err := iolimit.ReadAll(resp.Body, maxDocument, errors.New("it is too large"))
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", at, err)
 	}

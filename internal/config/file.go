@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"paddock/internal/fault"
+	"paddock/internal/iolimit"
 )
 
 // maxFile bounds what is read: a configuration is a page or two.
@@ -127,14 +127,12 @@ func read(path string, ordinary bool) ([]byte, error) {
 	if info, err := f.Stat(); ordinary && (err != nil || !info.Mode().IsRegular()) {
 		return nil, fault.New(fault.Invalid, "%s is not an ordinary file", path)
 	}
-	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
+	tooLarge := fault.New(fault.Invalid, "%s: it is larger than %s", path, sizeText(maxFile))
+	b, err := iolimit.ReadAll(f, maxFile, tooLarge)
+	if err != nil && !errors.Is(err, tooLarge) {
 		return nil, fault.New(fault.Unavailable, "%v", err).WithCause(err)
 	}
-	if len(b) > maxFile {
-		return nil, fault.New(fault.Invalid, "%s: it is larger than %s", path, sizeText(maxFile))
-	}
-	return b, nil
+	return b, err
 }
 
 // file is a configuration file while its keys are taken.

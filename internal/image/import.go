@@ -15,6 +15,7 @@ import (
 
 	"paddock/internal/blob"
 	"paddock/internal/fault"
+	"paddock/internal/iolimit"
 )
 
 // Import takes an image from a file or folder: what docker save wrote, an OCI
@@ -107,7 +108,7 @@ func (s *Store) expand(ctx context.Context, f *os.File) (*os.File, error) {
 	}
 	_ = os.Remove(path) // it lives for as long as it is open
 	room := &room{maxBytes: s.config.Bytes, maxEntries: s.config.Entries}
-	_, err = io.Copy(out, &stopped{ctx, &marked{room.bound(in)}})
+	_, err = io.Copy(out, iolimit.WithContext(ctx, &marked{room.bound(in)}))
 	if err == nil {
 		_, err = out.Seek(0, io.SeekStart)
 	}
@@ -116,20 +117,6 @@ func (s *Store) expand(ctx context.Context, f *os.File) (*os.File, error) {
 		return nil, explainEntry(nil, err)
 	}
 	return out, nil
-}
-
-// stopped reads until the context ends.
-type stopped struct {
-	ctx context.Context
-	in  io.Reader
-}
-
-// Read implements [io.Reader].
-func (s *stopped) Read(p []byte) (int, error) {
-	if s.ctx.Err() != nil {
-		return 0, context.Cause(s.ctx)
-	}
-	return s.in.Read(p)
 }
 
 // importTree takes the tar of a root file system as an image of one layer that

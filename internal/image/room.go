@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"paddock/internal/fault"
+	"paddock/internal/iolimit"
 )
 
 // room is what an image may take, of which its layers take shares at the same
@@ -60,28 +61,12 @@ func errTooLarge(format string, args ...any) error {
 // digest says.
 var errBroken = errors.New("a layer breaks off")
 
-// bounded ends what decompresses to more than fits into any image.
-type bounded struct {
-	in   io.Reader
-	left int64
-	room *room
-}
-
 // slack is what a tar has besides what it unpacks to, for each entry that may be.
 const slack = 2 << 10
 
-func (r *room) bound(in io.Reader) *bounded {
-	return &bounded{in: in, left: r.maxBytes + slack*r.maxEntries, room: r}
-}
-
-// Read implements [io.Reader].
-func (b *bounded) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		return 0, b.room.tooMuch()
-	}
-	n, err := b.in.Read(p[:min(int64(len(p)), b.left)])
-	b.left -= int64(n)
-	return n, err
+// bound ends what decompresses to more than fits into any image.
+func (r *room) bound(in io.Reader) io.Reader {
+	return &iolimit.Reader{R: in, Left: r.maxBytes + slack*r.maxEntries, Over: r.tooMuch()}
 }
 
 // add takes the room of a layer that was unpacked before.

@@ -22,6 +22,7 @@ import (
 	"deps.dev/util/semver"
 
 	"paddock/internal/fault"
+	"paddock/internal/iolimit"
 )
 
 // folder is an index that is a folder of this machine. Its files are looked at when
@@ -267,12 +268,12 @@ const maxTable = 32 << 20
 
 // wheelMetadata reads the METADATA of a wheel's one .dist-info folder.
 func wheelMetadata(file io.ReaderAt, size int64) ([]byte, error) {
-	table := &atMost{file, maxTable}
+	table := &iolimit.ReaderAt{R: file, Left: maxTable, Over: fault.New(fault.Exhausted, "a wheel's table of contents is too large")}
 	in, err := zip.NewReader(table, size)
 	if err != nil {
 		return nil, err
 	}
-	table.left = maxMetadata * 2
+	table.Left = maxMetadata * 2
 	for _, f := range in.File {
 		if dir, name := path.Split(f.Name); name == "METADATA" && strings.HasSuffix(dir, ".dist-info/") && strings.Count(dir, "/") == 1 {
 			content, err := f.Open()
@@ -284,18 +285,4 @@ func wheelMetadata(file io.ReaderAt, size int64) ([]byte, error) {
 		}
 	}
 	return nil, errors.New("packages: a wheel without metadata")
-}
-
-// atMost reads so much and no more.
-type atMost struct {
-	io.ReaderAt
-	left int64
-}
-
-// ReadAt implements [io.ReaderAt].
-func (r *atMost) ReadAt(b []byte, at int64) (int, error) {
-	if r.left -= int64(len(b)); r.left < 0 {
-		return 0, fault.New(fault.Exhausted, "a wheel's table of contents is too large")
-	}
-	return r.ReaderAt.ReadAt(b, at)
 }

@@ -18,6 +18,7 @@ import (
 	"deps.dev/util/semver"
 
 	"paddock/internal/fault"
+	"paddock/internal/iolimit"
 )
 
 // pythonIndex is where Python packages come from: a simple index, or a folder.
@@ -183,11 +184,7 @@ var errMetadata = fault.New(fault.Exhausted, "a description of a package is larg
 
 // readBounded reads all of something that is no larger than that.
 func readBounded(from io.Reader, most int64) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(from, most+1))
-	if err == nil && int64(len(data)) > most {
-		return nil, fault.New(fault.Exhausted, "a description of a package is larger than %d bytes", most)
-	}
-	return data, err
+	return iolimit.ReadAll(from, most, fault.New(fault.Exhausted, "a description of a package is larger than %d bytes", most))
 }
 
 // shownProject is a Python package of which some files may be shown.

@@ -3,12 +3,12 @@
 package privatefile
 
 import (
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 
 	"paddock/internal/fault"
+	"paddock/internal/iolimit"
 )
 
 // MaxBytes bounds in bytes what [Read] reads. A thousand tokens take half of it.
@@ -32,13 +32,11 @@ func Read(path string) ([]byte, fs.FileInfo, error) {
 		return nil, nil, fault.New(fault.Unavailable, "the file %s in the state folder %s", name, why).
 			WithHint("if no other user can have used it, make it private with chown and chmod 600; otherwise remove it")
 	}
-	data, err := io.ReadAll(io.LimitReader(f, MaxBytes+1))
+	tooLarge := fault.New(fault.Unavailable, "the file %s in the state folder is damaged: it is larger than %d KiB", name, MaxBytes>>10).
+		WithHint("put a copy back, or remove it and make again what it held")
+	data, err := iolimit.ReadAll(f, MaxBytes, tooLarge)
 	if err != nil {
 		return nil, nil, err
-	}
-	if len(data) > MaxBytes {
-		return nil, nil, fault.New(fault.Unavailable, "the file %s in the state folder is damaged: it is larger than %d KiB", name, MaxBytes>>10).
-			WithHint("put a copy back, or remove it and make again what it held")
 	}
 	return data, info, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"paddock/internal/fault"
+	"paddock/internal/iolimit"
 )
 
 const (
@@ -92,7 +93,7 @@ func decoded(src io.Reader, names []string) (r io.Reader, closes func(), err err
 		}
 	}
 	if len(names) > 0 {
-		r = &bounded{r: r, left: maxDecoded}
+		r = &iolimit.Reader{R: r, Left: maxDecoded, Over: errEndless}
 	}
 	return r, closes, nil
 }
@@ -136,34 +137,10 @@ const (
 	freeGrowth = 64 << 20
 )
 
-// counted counts what is read.
-type counted struct {
-	r io.Reader
-	n int64
-}
+// tooMuch reports whether what was read has become more than it is worth looking into.
+func tooMuch(read, decoded int64) bool { return decoded > freeGrowth+maxRatio*read }
 
-func (c *counted) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n += int64(n)
-	return n, err
-}
-
-// grew tells that what was read has become more than it is worth looking into.
-func (c *counted) grew(decoded int64) bool { return decoded > freeGrowth+maxRatio*c.n }
-
-// bounded ends what has no end.
-type bounded struct {
-	r    io.Reader
-	left int64
-}
-
-func (b *bounded) Read(p []byte) (int, error) {
-	n, err := b.r.Read(p)
-	if b.left -= int64(n); b.left < 0 {
-		return 0, fault.New(fault.Exhausted, "a body has more than %d GiB when it is decoded", maxDecoded>>30)
-	}
-	return n, err
-}
+var errEndless = fault.New(fault.Exhausted, "a body has more than %d GiB when it is decoded", maxDecoded>>30)
 
 // sniffed is the encoding that a body shows by its first bytes; "": none.
 func sniffed(head string) string {
@@ -240,7 +217,11 @@ func (p *peek) startLocked() {
 
 // search decodes a body and looks for a placeholder.
 func search(src io.Reader, names []string) bool {
-	from := &counted{r: src}
+	read := int64(0)
+	from := iolimit.Watch(src, func(n int) error {
+		read += int64(n)
+		return nil
+	})
 	r, closes, err := decoded(from, names)
 	if err != nil {
 		return false
@@ -252,7 +233,7 @@ func search(src io.Reader, names []string) bool {
 		if w.Saw(buffer[:n]) || err != nil && w.End() {
 			return true
 		}
-		if total += int64(n); err != nil || from.grew(total) {
+		if total += int64(n); err != nil || tooMuch(read, total) {
 			return false
 		}
 	}

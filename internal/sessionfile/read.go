@@ -15,6 +15,7 @@ import (
 
 	"paddock/internal/blob"
 	"paddock/internal/fault"
+	"paddock/internal/iolimit"
 	"paddock/internal/workspace"
 )
 
@@ -77,7 +78,7 @@ func Read(ctx context.Context, from io.Reader, to *blob.Batch, limits Limits) (H
 	}
 	defer z.Close()
 	r := &reader{limits: limits, batch: to, want: map[blob.Digest]int64{}, got: map[blob.Digest]blob.Ref{}}
-	r.bytes = &bounded{ctx, z, maxHead + slack}
+	r.bytes = &iolimit.Reader{R: iolimit.WithContext(ctx, z), Left: maxHead + slack, Over: errTooLong}
 	r.in = tar.NewReader(r.bytes)
 	for _, step := range []func() error{r.readHead, r.readLists, r.readContents, r.readEnd} {
 		if err := step(); err != nil {
@@ -93,7 +94,7 @@ func Read(ctx context.Context, from io.Reader, to *blob.Batch, limits Limits) (H
 type reader struct {
 	limits Limits
 	batch  *blob.Batch
-	bytes  *bounded // what tar reads
+	bytes  *iolimit.Reader // what tar reads
 	in     *tar.Reader
 
 	head  Head
@@ -179,7 +180,7 @@ func (r *reader) readLists() error {
 			return err
 		}
 	}
-	r.bytes.left += int64(len(r.want)) * (r.limits.Listing + entryBytes)
+	r.bytes.Left += int64(len(r.want)) * (r.limits.Listing + entryBytes)
 	lists := map[blob.Digest]*workspace.Listing{}
 	for len(r.want) > 0 {
 		var data bytes.Buffer
@@ -253,7 +254,7 @@ func (r *reader) readContents() error {
 		if sum += max(size, blockBytes); sum > r.limits.Bytes {
 			return r.limits.exceeded()
 		}
-		r.bytes.left += size + entryBytes
+		r.bytes.Left += size + entryBytes
 	}
 	if err := r.limits.room(sum + r.files); err != nil {
 		return err
@@ -311,7 +312,7 @@ func (r *reader) readEnd() error {
 	if _, err := r.in.Next(); !errors.Is(err, io.EOF) {
 		return errNotWhole("something follows its end").WithCause(err)
 	}
-	r.bytes.left = slack
+	r.bytes.Left = slack
 	if _, err := io.Copy(io.Discard, r.bytes); err != nil { // the checksum comes last
 		return errNotWhole("its end is missing, or something follows it").WithCause(err)
 	}

@@ -9,10 +9,10 @@ import (
 	"hash"
 	"io"
 	"io/fs"
-	"math"
 	"path/filepath"
 
 	"paddock/internal/blob"
+	"paddock/internal/iolimit"
 )
 
 // Scratch is a folder where archives and their parts lie while they are written
@@ -75,7 +75,7 @@ func (f *File) Reader() io.Reader { return io.NewSectionReader(f.file, 0, f.size
 
 // Copy gives to w what was written, until ctx ends.
 func (f *File) Copy(ctx context.Context, w io.Writer) error {
-	_, err := io.Copy(w, &bounded{ctx, f.Reader(), math.MaxInt64})
+	_, err := io.Copy(w, iolimit.WithContext(ctx, f.Reader()))
 	return err
 }
 
@@ -85,10 +85,10 @@ const spoolBytes = 1 << 20
 // Spool reads an archive into the file, to its end: as far as Limits.Bytes and
 // Limits.Room allow, and until ctx ends.
 func (f *File) Spool(ctx context.Context, r io.Reader, limits Limits) error {
-	from := &bounded{ctx, r, limits.Bytes + 1}
+	from := &iolimit.Reader{R: iolimit.WithContext(ctx, r), Left: limits.Bytes, Over: errTooLong}
 	for {
 		_, err := io.CopyN(f, from, spoolBytes)
-		if errors.Is(err, errTooLong) || f.size > limits.Bytes {
+		if errors.Is(err, errTooLong) {
 			return limits.exceeded()
 		}
 		if err != nil && !errors.Is(err, io.EOF) {

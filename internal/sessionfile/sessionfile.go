@@ -11,9 +11,7 @@
 package sessionfile
 
 import (
-	"context"
 	"errors"
-	"io"
 	"time"
 
 	"paddock/internal/fault"
@@ -73,23 +71,4 @@ func errNotWhole(format string, args ...any) *fault.Error {
 	return fault.New(fault.Invalid, "this is not a whole session archive: "+format, args...).WithHint("export the session again, and copy the file whole")
 }
 
-// bounded reads until ctx ends, and so many bytes at most: more is an error.
-type bounded struct {
-	ctx  context.Context
-	from io.Reader
-	left int64
-}
-
 var errTooLong = errors.New("archive: there is more than there may be")
-
-func (b *bounded) Read(p []byte) (int, error) {
-	if err := context.Cause(b.ctx); err != nil {
-		return 0, err
-	}
-	if b.left <= 0 {
-		return 0, errTooLong
-	}
-	n, err := b.from.Read(p[:min(int64(len(p)), b.left)])
-	b.left -= int64(n)
-	return n, err
-}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 
 	"paddock/internal/blob"
 	"paddock/internal/fault"
+	"paddock/internal/iolimit"
 	"paddock/internal/workspace"
 )
 
@@ -137,7 +137,7 @@ func (w *writer) content(digest blob.Digest, size int64, from io.Reader) error {
 	if err := w.begin(blobFolder+digest.String(), size); err != nil {
 		return err
 	}
-	_, err := io.Copy(w.out, &bounded{w.ctx, from, math.MaxInt64})
+	_, err := io.Copy(w.out, iolimit.WithContext(w.ctx, from))
 	return err
 }
 

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"paddock/internal/fault"
+	"paddock/internal/iolimit"
 )
 
 const (
@@ -96,12 +97,9 @@ func (t *Tree) ReadAll(name string, limit int64) (Content, error) {
 		return Content{}, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	data, err := iolimit.ReadAll(f, limit, fault.New(fault.Exhausted, "%s is larger than %d bytes", p, limit).WithHint("read a part of it"))
 	if err != nil {
 		return Content{}, explain(err, p)
-	}
-	if int64(len(data)) > limit {
-		return Content{}, fault.New(fault.Exhausted, "%s is larger than %d bytes", p, limit).WithHint("read a part of it")
 	}
 	return Content{File: fileOf(p, info), Data: data, Text: isText(data, false)}, nil
 }

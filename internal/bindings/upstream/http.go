@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
 	"paddock/internal/fault"
+	"paddock/internal/iolimit"
 )
 
 // TokenSource gives the bearer tokens for one server. It is called for each request
@@ -321,7 +322,7 @@ func kindOf(resp *http.Response) string {
 
 // readMessage reads a whole body as one message.
 func readMessage(ctx context.Context, resp *http.Response, limit int) (message, error) {
-	data, err := io.ReadAll(io.LimitReader(weighed(ctx, resp.Body, limit), int64(limit)+1))
+	data, err := iolimit.ReadAll(weighed(ctx, resp.Body, limit), int64(limit), newProblem(TooLarge, true, nil, "it sent a message of more than %d bytes", limit))
 	var p *problem
 	switch {
 	case errors.As(err, &p):
@@ -330,8 +331,6 @@ func readMessage(ctx context.Context, resp *http.Response, limit int) (message, 
 		return message{}, asProblem(ctx.Err(), true)
 	case err != nil:
 		return message{}, newProblem(Closed, true, err, "its answer broke off")
-	case len(data) > limit:
-		return message{}, newProblem(TooLarge, true, nil, "it sent a message of more than %d bytes", limit)
 	}
 	m, err := decode(data)
 	if err != nil {

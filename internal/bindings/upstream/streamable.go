@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"paddock/internal/iolimit"
 )
 
 const (
@@ -244,7 +246,10 @@ type stream struct {
 // read reads one body up to the answer. io.EOF is its end before that.
 func (s *stream) read(body io.Reader) (message, error) {
 	limit := s.link.server.limit()
-	next := events(&countingReader{body, &s.size}, limit)
+	next := events(iolimit.Watch(body, func(n int) error {
+		s.size += int64(n)
+		return nil
+	}), limit)
 	for {
 		e, err := next()
 		var p *problem
@@ -373,16 +378,4 @@ func (l *streamable) close() error {
 	}
 	discard(resp)
 	return nil
-}
-
-type countingReader struct {
-	io.Reader
-	n *int64
-}
-
-// Read counts what it reads.
-func (c *countingReader) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	*c.n += int64(n)
-	return n, err
 }

@@ -16,6 +16,7 @@ import (
 	"gvisor.dev/gvisor/runsc/boot"
 
 	"paddock/internal/fault"
+	"paddock/internal/iolimit"
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/wire"
 )
@@ -58,7 +59,7 @@ func (b *Backend) SaveMachine(ctx context.Context, owner, box string, most int64
 	if err != nil {
 		return sandbox.SavedMachine{}, err
 	}
-	out := &bounded{w: w, left: min(most, m.box.plan.memory) + m.box.plan.overlayBytes + savedBeyond}
+	out := &iolimit.Writer{W: w, Left: min(most, m.box.plan.memory) + m.box.plan.overlayBytes + savedBeyond, Over: errTooLarge}
 	err = m.client.Hold(ctx, func() error {
 		return m.box.still(ctx, func() error {
 			if err := still(); err != nil {
@@ -71,12 +72,12 @@ func (b *Backend) SaveMachine(ctx context.Context, owner, box string, most int64
 		m.box.close() // nobody knows in which state it is
 	}
 	if errors.Is(err, errTooLarge) {
-		err = tooLarge(out.n, most)
+		err = tooLarge(out.N, most)
 	}
 	if err != nil {
 		return sandbox.SavedMachine{}, fmt.Errorf("saving a machine: %w", err)
 	}
-	return sandbox.SavedMachine{State: state, Bytes: out.n}, nil
+	return sandbox.SavedMachine{State: state, Bytes: out.N}, nil
 }
 
 func tooLarge(has, most int64) error {
@@ -85,21 +86,6 @@ func tooLarge(has, most int64) error {
 }
 
 var errTooLarge = errors.New("the box is larger than it may be")
-
-// bounded passes on so many bytes and no more.
-type bounded struct {
-	w       io.Writer
-	n, left int64
-}
-
-func (b *bounded) Write(p []byte) (int, error) {
-	if int64(len(p)) > b.left {
-		return 0, errTooLarge
-	}
-	n, err := b.w.Write(p)
-	b.n, b.left = b.n+int64(n), b.left-int64(n)
-	return n, err
-}
 
 // call asks the sentry for something. When ctx ends before it has answered, the sentry
 // does, and with it the box: nothing else ends a call.
@@ -192,7 +178,7 @@ func (b *Backend) spool(p *plan, state *sandbox.MachineState) (*os.File, error) 
 	if err != nil {
 		return nil, err
 	}
-	out := &bounded{w: f, left: p.memory + p.overlayBytes + savedBeyond}
+	out := &iolimit.Writer{W: f, Left: p.memory + p.overlayBytes + savedBeyond, Over: errTooLarge}
 	if _, err = io.CopyBuffer(out, struct{ io.Reader }{r}, make([]byte, savePiece)); err == nil {
 		_, err = f.Seek(0, io.SeekStart)
 	}
