@@ -73,7 +73,7 @@ var mayImport = map[string][]string{
 	"internal/pool":                        {"internal/fault", "internal/lock", "internal/sandbox", "internal/workspace"},
 	"internal/quota":                       {"internal/fault", "internal/store"},
 	"internal/sandbox":                     {},
-	"internal/sandbox/linux":               {"internal/fault", "internal/sandbox", "internal/sandbox/linux/agent", "internal/sandbox/linux/proxyenv", "internal/sandbox/linux/paging", "internal/sandbox/wire", "internal/atomicfile", "internal/iolimit"},
+	"internal/sandbox/linux":               {"internal/fault", "internal/sandbox", "internal/sandbox/linux/agent", "internal/sandbox/linux/proxyenv", "internal/sandbox/linux/paging", "internal/sandbox/wire", "internal/atomicfile", "internal/iolimit", "internal/ipc"},
 	"internal/sandbox/linux/proxyenv":      {"internal/sandbox", "internal/atomicfile"},
 	"internal/sandbox/linux/paging":        {},
 	"internal/sandbox/linux/agent":         {"guest", "internal/fault", "internal/sandbox", "internal/sandbox/wire", "internal/sandbox/wire/serve"},

@@ -64,7 +64,7 @@ func Open(dir, name string, answer Handler) (*Server, error) {
 	sweep(dir)
 	d := &Server{path: filepath.Join(dir, name+suffix), answer: answer}
 	_ = os.Remove(d.path) // a leftover of an ended process
-	err := short(d.path, func(path string) (err error) {
+	err := ShortPath(d.path, func(path string) (err error) {
 		d.listener, err = net.Listen("unix", path)
 		return err
 	})
@@ -97,7 +97,7 @@ func sweep(dir string) {
 		if info, err := os.Lstat(path); err != nil || time.Since(info.ModTime()) < age {
 			continue
 		}
-		err := short(path, func(path string) error {
+		err := ShortPath(path, func(path string) error {
 			conn, err := net.Dial("unix", path)
 			if err == nil {
 				conn.Close()
@@ -110,8 +110,9 @@ func sweep(dir string) {
 	}
 }
 
-// short calls f with a path that fits into a socket's address.
-func short(path string, f func(path string) error) error {
+// ShortPath calls f with a path of a Unix socket that fits into a socket's address, which
+// holds some 100 bytes. Longer paths work on Linux only. The path is good until f returns.
+func ShortPath(path string, f func(path string) error) error {
 	const longest = 100 // bytes, on all systems
 	if len(path) <= longest {
 		return f(path)
@@ -174,7 +175,7 @@ func Call(ctx context.Context, dir, name string, request, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	var conn net.Conn
-	err := short(filepath.Join(dir, name+suffix), func(path string) (err error) {
+	err := ShortPath(filepath.Join(dir, name+suffix), func(path string) (err error) {
 		conn, err = new(net.Dialer).DialContext(ctx, "unix", path)
 		return err
 	})

@@ -20,6 +20,7 @@ import (
 	"gvisor.dev/gvisor/pkg/urpc"
 	"gvisor.dev/gvisor/runsc/boot"
 
+	"paddock/internal/ipc"
 	"paddock/internal/sandbox/linux/paging"
 )
 
@@ -263,7 +264,7 @@ func (l *launcher) listen(id string) (socket *os.File, path string, err error) {
 	}
 	socket = os.NewFile(uintptr(fd), "control")
 	path = filepath.Join(l.dir, id+".sock")
-	if err = l.short(path, func(short string) error { return unix.Bind(fd, &unix.SockaddrUnix{Name: short}) }); err != nil {
+	if err = ipc.ShortPath(path, func(short string) error { return unix.Bind(fd, &unix.SockaddrUnix{Name: short}) }); err != nil {
 		socket.Close()
 		return nil, "", fmt.Errorf("making the control socket: %w", err)
 	}
@@ -272,20 +273,9 @@ func (l *launcher) listen(id string) (socket *os.File, path string, err error) {
 
 func (l *launcher) connect(path string) (c *urpc.Client, err error) {
 	err = ownFiles(func() error {
-		return l.short(path, func(short string) error { c, err = client.ConnectTo(short); return err })
+		return ipc.ShortPath(path, func(short string) error { c, err = client.ConnectTo(short); return err })
 	})
 	return c, err
-}
-
-// short gives f a name for a path of the launcher's folder that is short enough
-// for a socket.
-func (l *launcher) short(path string, f func(short string) error) error {
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return f(fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)))
 }
 
 // nameless is an empty file in the launcher's folder that is gone when it is closed.
