@@ -76,7 +76,7 @@ func choice(name string, to *string, words []string, about string) param {
 			return err
 		}
 		if !slices.Contains(words, v) {
-			return fmt.Errorf("is one of %s, not %s", strings.Join(words, ", "), textsafe.Quote(v))
+			return fmt.Errorf("is one of %s, not %s", strings.Join(words, ", "), textsafe.QuoteShort(v))
 		}
 		*to = v
 		return nil
@@ -158,7 +158,7 @@ func named(name string, to *map[string]string, most, longest int, separator, abo
 		for _, field := range slices.Sorted(maps.Keys(fields)) {
 			v, err := stringOf(fields[field])
 			if err != nil || len(v) > longest {
-				return fmt.Errorf("holds %s, which is not text of at most %d bytes", textsafe.Quote(field), longest)
+				return fmt.Errorf("holds %s, which is not text of at most %d bytes", textsafe.QuoteShort(field), longest)
 			}
 			all[field] = v
 		}
@@ -317,7 +317,7 @@ func fieldsOf(raw json.RawMessage) (map[string]json.RawMessage, error) {
 		}
 		name, _ := key.(string)
 		if _, twice := fields[name]; twice {
-			return nil, fmt.Errorf("hold %s twice", textsafe.Quote(name))
+			return nil, fmt.Errorf("hold %s twice", textsafe.QuoteShort(name))
 		}
 		var v json.RawMessage
 		if err := dec.Decode(&v); err != nil {
@@ -356,7 +356,7 @@ func unknown(name string, params []param) string {
 		}
 	}
 	if best == "" {
-		return "there is no argument " + textsafe.Quote(name)
+		return "there is no argument " + textsafe.QuoteShort(name)
 	}
-	return fmt.Sprintf("there is no argument %s (did you mean %q?)", textsafe.Quote(name), best)
+	return fmt.Sprintf("there is no argument %s (did you mean %q?)", textsafe.QuoteShort(name), best)
 }

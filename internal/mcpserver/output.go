@@ -96,7 +96,7 @@ func showAll(id session.ID, execution string, displays []sandbox.Display, forPic
 			}
 			s.small = s.large && count <= maxPictures
 		case !utf8.Valid(d.Data):
-			s.Problem = fmt.Sprintf("%s is neither text nor a picture that clients show", textsafe.Quote(s.MIMEType))
+			s.Problem = fmt.Sprintf("%s is neither text nor a picture that clients show", textsafe.QuoteShort(s.MIMEType))
 			s.large = len(d.Data) > 0
 		case room <= 0:
 			s.Problem, s.large = "the documents of one call are too long; write them to files", len(d.Data) > 0

@@ -15,7 +15,7 @@ func TestAQuoteIsShortAndHidesNothing(t *testing.T) {
 		"what is not UTF-8":   {"a\xffb", `"a\xffb"`},
 		"as long as it shows": {strings.Repeat("x", 60), `"` + strings.Repeat("x", 60) + `"`},
 	} {
-		if got := Quote(c.text); got != c.want {
+		if got := QuoteShort(c.text); got != c.want {
 			t.Errorf("%s: got %s, want %s", name, got, c.want)
 		}
 	}

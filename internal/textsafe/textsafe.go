@@ -84,22 +84,19 @@ func Mask(s string) string {
 	}, s)
 }
 
-// Cut gives the first bytes of s, whole characters, with an ellipsis where something is
-// gone.
-func Cut(s string, limit int) string {
+// Shorten gives the first bytes of s, whole characters, with an ellipsis where something
+// is gone.
+func Shorten(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit] + "…"
+	return Cut(s, limit) + "…"
 }
 
 // Line gives the beginning of s on one line, with one space for each piece of white space
-// and without characters that are not visible; limit is in bytes, as [Cut] has it.
+// and without characters that are not visible; limit is in bytes, as [Shorten] has it.
 func Line(s string, limit int) string {
-	return Cut(strings.Join(strings.Fields(clean(Cut(s, 4*limit))), " "), limit)
+	return Shorten(strings.Join(strings.Fields(clean(Shorten(s, 4*limit))), " "), limit)
 }
 
 // maxLines bounds what [Lines] gives.
@@ -111,7 +108,7 @@ var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u2028", "\n", "\u
 // are not visible, and without empty lines at both ends or after one another.
 func Lines(s string, limit int) []string {
 	lines := []string{}
-	for line := range strings.SplitSeq(lineEnds.Replace(Cut(s, limit)), "\n") {
+	for line := range strings.SplitSeq(lineEnds.Replace(Shorten(s, limit)), "\n") {
 		line = strings.TrimRight(clean(line), " ")
 		if line == "" && (len(lines) == 0 || lines[len(lines)-1] == "") {
 			continue

@@ -49,4 +49,4 @@ func saneID(id string) bool {
 }
 
 // printable makes a stranger's text fit for a line of a log or a terminal.
-func printable(s string) string { return textsafe.Mask(textsafe.Cut(s, 200)) }
+func printable(s string) string { return textsafe.Mask(textsafe.Shorten(s, 200)) }

@@ -169,7 +169,7 @@ func parameters(t bindings.Tool) string {
 	}
 	names := []string{}
 	for _, m := range v.Get("properties").Members {
-		if names = append(names, textsafe.Cut(m.Name, 60)); len(names) == 40 {
+		if names = append(names, textsafe.Shorten(m.Name, 60)); len(names) == 40 {
 			break
 		}
 	}
@@ -217,7 +217,7 @@ func (c *Catalog) Search(ctx context.Context, q Query) ([]Hit, error) {
 	switch q.Level {
 	case "", Names, Descriptions, Full:
 	default:
-		return nil, fault.New(fault.Invalid, "there is no level of detail %s", textsafe.Quote(textsafe.Cut(string(q.Level), 40))).
+		return nil, fault.New(fault.Invalid, "there is no level of detail %s", textsafe.Quote(textsafe.Shorten(string(q.Level), 40))).
 			WithHint(`it is "name", "description" or "full"`)
 	}
 	if q.Limit <= 0 {

@@ -196,9 +196,9 @@ func (s *Store) Accept(_ context.Context, server, tool, fingerprint string, vary
 	case err != nil:
 		return err
 	case k == nil || k.Server != server || k.Tool != tool:
-		return fault.New(fault.NotFound, "no change of a tool %s of %s waits to be accepted", textsafe.Quote(textsafe.Cut(tool, 100)), textsafe.Quote(textsafe.Cut(server, 100)))
+		return fault.New(fault.NotFound, "no change of a tool %s of %s waits to be accepted", textsafe.Quote(textsafe.Shorten(tool, 100)), textsafe.Quote(textsafe.Shorten(server, 100)))
 	case fingerprint != "" && fingerprintOf(k.Record) != fingerprint:
-		return fault.New(fault.Conflict, "the tool %s of %s is not what was looked at", textsafe.Quote(textsafe.Cut(tool, 100)), server).
+		return fault.New(fault.Conflict, "the tool %s of %s is not what was looked at", textsafe.Quote(textsafe.Shorten(tool, 100)), server).
 			WithHint("look at what it is now, and accept that")
 	}
 	record, err := s.varying(server, tool, k.Record, vary)

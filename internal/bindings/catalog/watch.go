@@ -118,7 +118,7 @@ func record(t bindings.Tool) saved {
 	for _, p := range partsOf(t) {
 		sum := sha256.Sum256([]byte(p.text))
 		s.Digests[p.name] = hex.EncodeToString(sum[:])
-		s.Texts[p.name] = textsafe.Cut(strings.ToValidUTF8(p.text, "\ufffd"), maxSaved)
+		s.Texts[p.name] = textsafe.Shorten(strings.ToValidUTF8(p.text, "\ufffd"), maxSaved)
 	}
 	return s
 }
@@ -190,8 +190,8 @@ func (c *Change) Fault() *fault.Error {
 		parts = append(parts, p.Part)
 	}
 	return fault.New(fault.Denied, "the tool %s of %s is not what it was when it was first used: its %s changed",
-		textsafe.Quote(textsafe.Cut(c.Tool, 100)), c.Server, strings.Join(parts, ", ")).
-		WithHint("an operator has to look at the change and accept it: paddock server accept %s %s", argument(c.Server), argument(textsafe.Cut(c.Tool, 100)))
+		textsafe.Quote(textsafe.Shorten(c.Tool, 100)), c.Server, strings.Join(parts, ", ")).
+		WithHint("an operator has to look at the change and accept it: paddock server accept %s %s", argument(c.Server), argument(textsafe.Shorten(c.Tool, 100)))
 }
 
 // argument is a text as a shell takes it.

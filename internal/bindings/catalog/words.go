@@ -51,7 +51,7 @@ const maxRead = 400
 // not said before, and no more of them than a number.
 func indexed(s string, bytes, most int, said map[string]bool) string {
 	words := []string{}
-	for _, w := range split(textsafe.Cut(s, bytes)) {
+	for _, w := range split(textsafe.Shorten(s, bytes)) {
 		if !said[w] {
 			said[w] = true
 			if words = append(words, w); len(words) == most {
@@ -67,7 +67,7 @@ func indexed(s string, bytes, most int, said map[string]bool) string {
 // four are.
 func stuffed(t bindings.Tool) bool {
 	for _, text := range []string{t.Title, t.Description} {
-		words := split(textsafe.Cut(text, maxRead))
+		words := split(textsafe.Shorten(text, maxRead))
 		if len(words) < 20 {
 			continue
 		}
@@ -87,7 +87,7 @@ var idle = strings.Fields(`a an and any are as at be by can do for from how i in
 // there is nothing else.
 func queryWords(s string) []string {
 	all, kept := []string{}, []string{}
-	for _, w := range split(textsafe.Cut(s, 1000)) {
+	for _, w := range split(textsafe.Shorten(s, 1000)) {
 		if slices.Contains(all, w) {
 			continue
 		}
@@ -136,7 +136,7 @@ func fit(words []string, r row) float64 {
 	if r.stuffed {
 		return 0.5
 	}
-	name := split(textsafe.Cut(r.tool.Tool.Name, 64))
+	name := split(textsafe.Shorten(r.tool.Tool.Name, 64))
 	if len(name) == 0 {
 		return 1
 	}

@@ -54,7 +54,7 @@ func (c *compiled) compile(input json.RawMessage) {
 			first = err
 		}
 	}
-	c.ignore("the schema is not checked: %s", textsafe.Cut(strings.Join(strings.Fields(first.Error()), " "), 300))
+	c.ignore("the schema is not checked: %s", textsafe.Shorten(strings.Join(strings.Fields(first.Error()), " "), 300))
 }
 
 func (c *compiled) ignore(format string, args ...any) {
@@ -98,7 +98,7 @@ func (c *compiled) compileAs(value Value, draft *jsonschema.Draft) (one *instanc
 type noLoader struct{}
 
 func (noLoader) Load(url string) (any, error) {
-	return nil, fmt.Errorf("%s is not fetched", textsafe.Quote(textsafe.Cut(url, 100)))
+	return nil, fmt.Errorf("%s is not fetched", textsafe.Quote(textsafe.Shorten(url, 100)))
 }
 
 // What the parts of a validation cost, in the steps of package pattern.
@@ -216,10 +216,10 @@ func (c *compiled) tidy(v Value) Value {
 	for _, m := range v.Members {
 		switch {
 		case m.Name == "$ref" && !strings.HasPrefix(m.Value.Text, "#"):
-			c.ignore("the reference to %s is not followed", textsafe.Quote(textsafe.Cut(m.Value.Text, 100)))
+			c.ignore("the reference to %s is not followed", textsafe.Quote(textsafe.Shorten(m.Value.Text, 100)))
 			continue
 		case m.Name == "pattern" && m.Value.Kind == String && !c.supported(m.Value.Text):
-			c.ignore("the pattern %s is not checked: RE2 does not have it, or it is too large", textsafe.Quote(textsafe.Cut(m.Value.Text, 100)))
+			c.ignore("the pattern %s is not checked: RE2 does not have it, or it is too large", textsafe.Quote(textsafe.Shorten(m.Value.Text, 100)))
 			continue
 		case m.Name == "patternProperties":
 			m.Value, open = c.tidyPatterns(m.Value)
@@ -259,7 +259,7 @@ func (c *compiled) tidyPatterns(v Value) (kept Value, open bool) {
 	kept = Value{Kind: v.Kind}
 	for _, m := range v.Members {
 		if !c.supported(m.Name) {
-			c.ignore("names that match %s are not checked: RE2 does not have it, or it is too large", textsafe.Quote(textsafe.Cut(m.Name, 100)))
+			c.ignore("names that match %s are not checked: RE2 does not have it, or it is too large", textsafe.Quote(textsafe.Shorten(m.Name, 100)))
 			open = true
 			continue
 		}

@@ -182,7 +182,7 @@ func describe(k jsonschema.ErrorKind) string {
 	case *kind.Const:
 		return "expected " + values([]any{k.Want}) + ", got " + values([]any{k.Got})
 	case *kind.Pattern:
-		return "expected what matches " + textsafe.Quote(textsafe.Cut(k.Want, 200)) + ", got " + textsafe.Quote(textsafe.Cut(k.Got, 60))
+		return "expected what matches " + textsafe.Quote(textsafe.Shorten(k.Want, 200)) + ", got " + textsafe.Quote(textsafe.Shorten(k.Got, 60))
 	case *kind.FalseSchema:
 		return "nothing is allowed here"
 	case *kind.Minimum:
@@ -204,7 +204,7 @@ func describe(k jsonschema.ErrorKind) string {
 	case *kind.MaxItems:
 		return fmt.Sprintf("expected at most %d items, got %d", k.Want, k.Got)
 	}
-	return textsafe.Escape(textsafe.Cut(k.LocalizedString(english), 300))
+	return textsafe.Escape(textsafe.Shorten(k.LocalizedString(english), 300))
 }
 
 // values lists a few values as JSON.
@@ -215,7 +215,7 @@ func values(list []any) string {
 			texts = append(texts, fmt.Sprintf("and %d more", len(list)-20))
 			break
 		}
-		texts = append(texts, textsafe.Escape(textsafe.Cut(fmt.Sprint(jsonOf(v)), 60)))
+		texts = append(texts, textsafe.Escape(textsafe.Shorten(fmt.Sprint(jsonOf(v)), 60)))
 	}
 	return strings.Join(texts, ", ")
 }
@@ -242,7 +242,7 @@ func place(path []string, value Value) string {
 			b.WriteString("." + step)
 			value = value.Get(step)
 		default:
-			b.WriteString("[" + textsafe.Quote(textsafe.Cut(step, 60)) + "]")
+			b.WriteString("[" + textsafe.Quote(textsafe.Shorten(step, 60)) + "]")
 			value = value.Get(step)
 		}
 	}
@@ -267,7 +267,7 @@ func quoteAll(names []string) string {
 			quoted = append(quoted, "…")
 			break
 		}
-		quoted = append(quoted, textsafe.Quote(textsafe.Cut(name, 60)))
+		quoted = append(quoted, textsafe.Quote(textsafe.Shorten(name, 60)))
 	}
 	return strings.Join(quoted, ", ")
 }
@@ -283,7 +283,7 @@ func jsonOf(v any) string {
 // number writes an exact number as people do.
 func number(r *big.Rat) string {
 	if r.IsInt() {
-		return textsafe.Cut(r.Num().String(), 60)
+		return textsafe.Shorten(r.Num().String(), 60)
 	}
 	return strings.TrimRight(r.FloatString(12), "0")
 }

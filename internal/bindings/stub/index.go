@@ -108,7 +108,7 @@ func schemasFile(server string, tools []Named) string {
 			b.WriteByte(',')
 		}
 		fmt.Fprintf(&b, "\n{\"name\": %s, \"python\": %s, \"javascript\": %s, \"description\": %s,\n \"inputSchema\": %s,\n \"outputSchema\": %s,\n \"learned\": %t}",
-			jsonText(n.Tool.Name), jsonText(n.Python), jsonText(n.JavaScript), jsonText(textsafe.Cut(n.Tool.Description, maxFile)),
+			jsonText(n.Tool.Name), jsonText(n.Python), jsonText(n.JavaScript), jsonText(textsafe.Shorten(n.Tool.Description, maxFile)),
 			raw(n.Tool.Input), raw(n.Tool.Output), schema.Learned(n.Tool.Output))
 	}
 	b.WriteString("\n]}\n")

@@ -283,7 +283,7 @@ func widened(parts []*shape, values []schema.Value) *shape {
 			note += "… (" + strconv.Itoa(len(values)) + " values, all in schemas.json)"
 			break
 		}
-		note += textsafe.Cut(v.JSON(), 40) + ", "
+		note += textsafe.Shorten(v.JSON(), 40) + ", "
 	}
 	for _, v := range values {
 		parts = append(parts, &shape{form: map[schema.Kind]form{schema.Null: null, schema.Bool: boolean, schema.Number: integer, schema.String: text}[v.Kind]})

@@ -23,9 +23,9 @@ const maxSignature = 400
 func (n Named) Signature(l Language) string {
 	f := newFunction(n, whole)
 	if l == TypeScript {
-		return textsafe.Cut(n.JavaScript+f.scriptSignature(), maxSignature)
+		return textsafe.Shorten(n.JavaScript+f.scriptSignature(), maxSignature)
 	}
-	return textsafe.Cut(n.Python+f.signature(), maxSignature)
+	return textsafe.Shorten(n.Python+f.signature(), maxSignature)
 }
 
 func (f *function) scriptSignature() string {

@@ -170,7 +170,7 @@ func (f *function) resultDoc() []string {
 func fieldDoc(f field) string {
 	line := textsafe.Line(f.doc, 400)
 	if f.value.Kind != schema.None {
-		line += " (default: " + textsafe.Line(textsafe.Cut(f.value.JSON(), 80), 80) + ")"
+		line += " (default: " + textsafe.Line(textsafe.Shorten(f.value.JSON(), 80), 80) + ")"
 	}
 	return strings.TrimSpace(line)
 }

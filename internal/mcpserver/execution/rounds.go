@@ -67,7 +67,7 @@ func (r *Registry) SessionOf(owner session.Owner, given session.ID, execution st
 			return w.Session, nil
 		}
 	}
-	return "", fault.New(fault.NotFound, "no execution %s waits", textsafe.Quote(execution)).
+	return "", fault.New(fault.NotFound, "no execution %s waits", textsafe.QuoteShort(execution)).
 		WithHint("it has ended, or was given up when other code ran in its session; get_workspace_info tells what is there")
 }
 

@@ -48,7 +48,7 @@ func (h *Handler) named(r *http.Request) *refusal {
 		name = given[0]
 	}
 	if !IsSessionName(name) {
-		no := fault.New(fault.Invalid, "%s is not a session's name", textsafe.Quote(name)).WithHint("a name has 1 to 100 letters, digits, - and _")
+		no := fault.New(fault.Invalid, "%s is not a session's name", textsafe.QuoteShort(name)).WithHint("a name has 1 to 100 letters, digits, - and _")
 		return refuse(nil, jsonrpc.CodeInvalidRequest, "%s", fault.ProblemOf(no).Line())
 	}
 	r.Header.Set(headerKept, name)

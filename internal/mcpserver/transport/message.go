@@ -200,7 +200,7 @@ func (s *scan) members(depth int) error {
 		s.space()
 		from := s.at
 		if known.has(key) {
-			return fmt.Errorf("%w: the key %s stands twice in an object", errNotStrict, textsafe.Quote(string(key)))
+			return fmt.Errorf("%w: the key %s stands twice in an object", errNotStrict, textsafe.QuoteShort(string(key)))
 		}
 		if err := s.value(depth + 1); err != nil {
 			return err
