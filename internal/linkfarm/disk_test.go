@@ -49,7 +49,7 @@ func TestFilesHaveTheModesOfTheirDisk(t *testing.T) {
 // What a power cut leaves at any operation is the old tree, none, or the new one.
 func TestADurableTreeIsWholeAfterAPowerCut(t *testing.T) {
 	old := []File{{Path: "old.txt", Data: []byte("old")}}
-	make := func(files blob.Files, root string, of []File) error {
+	build := func(files blob.Files, root string, of []File) error {
 		d := Disk{Files: files, Durable: true}
 		return d.Make(filepath.Join(root, "trees", "tree"), func(fresh string) error { return d.Fill(fresh, of) }, nil)
 	}
@@ -60,11 +60,11 @@ func TestADurableTreeIsWholeAfterAPowerCut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := make(disk, root, old); err != nil {
+		if err := build(disk, root, old); err != nil {
 			t.Fatal(err)
 		}
 		disk.SetFault(blobtest.From(disk.Ops()+n, blobtest.ErrCut))
-		err = make(disk, root, example)
+		err = build(disk, root, example)
 		done = err == nil
 		if err := disk.Cut(rand.New(rand.NewPCG(uint64(n), 1))); err != nil {
 			t.Fatal(err)
@@ -76,7 +76,7 @@ func TestADurableTreeIsWholeAfterAPowerCut(t *testing.T) {
 		case has(final, "old.txt"):
 			wantFiles(t, "the old tree", final, map[string]string{"old.txt": "old"})
 		default: // the old one was being removed
-			if err := make(disk, root, example); err != nil {
+			if err := build(disk, root, example); err != nil {
 				t.Errorf("cut at operation %d, it cannot be made again: %v", n, err)
 			}
 			wantFiles(t, "the tree, made again", final, exampleTexts)
