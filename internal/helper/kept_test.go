@@ -1,6 +1,7 @@
 package helper_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,7 @@ import (
 
 // does is a kept job whose input says what it does.
 var does = helper.Job{
-	Name: "does", Doing: "doing it", Memory: 256 << 20, MaxOutput: 1 << 20, Time: 10 * time.Second, Keep: time.Minute,
+	Name: "does", Doing: "doing it", Memory: 256 << 20, MaxOutput: 1 << 20, Time: time.Minute, Keep: time.Minute,
 	Run: func(_ context.Context, in io.Reader, out io.Writer) error {
 		text, err := io.ReadAll(in)
 		if err != nil {
@@ -37,17 +38,11 @@ var does = helper.Job{
 		case "hoard":
 			var all [][]byte
 			for range 1000 {
-				all = append(all, make([]byte, 16<<20))
-				for k := range all[len(all)-1] {
-					all[len(all)-1][k] = 1
-				}
+				all = append(all, bytes.Repeat([]byte{1}, 16<<20))
 			}
 			fmt.Fprint(out, len(all))
 		case "take":
-			taken := make([]byte, 128<<20)
-			for k := range taken {
-				taken[k] = 1
-			}
+			taken := bytes.Repeat([]byte{1}, 128<<20)
 			fmt.Fprint(out, os.Getpid())
 			runtime.KeepAlive(taken)
 		case "flood":
