@@ -14,7 +14,7 @@ func TuneForServing() {
 }
 
 // relaxCollector trades memory for time, unless the environment says how: little lives
-// here and much comes and goes, so that the heap may grow to five times what lives, up to
+// here and much comes and goes, so that the heap may grow to five times the live data, up to
 // what [newMemory] allows.
 func relaxCollector() {
 	if os.Getenv("GOGC") == "" {

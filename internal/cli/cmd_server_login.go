@@ -184,8 +184,8 @@ func (w *browser) expect(address string) {
 	}
 }
 
-// ends reports whether an address is the end of the login: it names what nobody else
-// knows, so that no other page can end it.
+// ends reports whether an address is the end of the login: it has the state that
+// only this login knows, so that no other page can end it.
 func (w *browser) ends(q url.Values) bool {
 	state := w.state.Load()
 	return state != nil && q.Get("state") == *state && (q.Get("code") != "" || q.Get("error") != "")

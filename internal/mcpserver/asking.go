@@ -185,7 +185,7 @@ func shortened(text string, n int, id string) string {
 const unansweredHint = "it waited for a person to allow %s until its time was up: call it as await NAME.aio(...), which waits without a limit, or give a larger timeout and decide meanwhile with paddock approvals ls"
 
 // describeUnanswered names the tool of a call that a run which has ended waited for last, and
-// that nobody decided about; empty: there is none.
+// that is still undecided; it is empty where there is none.
 func (s *Server) describeUnanswered(res session.Result, owner string) (called string) {
 	if s.config.Approvals == nil {
 		return ""

@@ -41,7 +41,7 @@ func (r *Registry) decide(ctx context.Context, a approval.Approval, v Verdict) {
 // read at a glance they read elsewhere, and decide there.
 const maxShown = 4000
 
-// shownWhole tells whether a question shows all that its call is. Of any other one the
+// shownWhole reports whether a question shows its whole call. Of any other one the
 // client's user can only deny: a person allows what they have seen.
 func shownWhole(a approval.Approval) bool {
 	return utf8.RuneCountInString(textsafe.Escape(a.Server)+textsafe.Escape(a.Tool)+textsafe.Escape(string(a.Arguments))) <= maxShown
