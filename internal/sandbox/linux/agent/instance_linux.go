@@ -274,10 +274,7 @@ func (in *instance) message(message []byte, stop <-chan struct{}) []byte {
 	}
 	switch m.Op {
 	case "display":
-		if !in.out.Display(m.MIME, data) {
-			return []byte(`{"error":"the pictures and documents shown in one call are over their limit"}`)
-		}
-		return []byte(`{}`)
+		return in.ends.Display(m.MIME, data)
 	case "typescript":
 		either, done := in.interruptedOr(stop)
 		defer done()

@@ -8,6 +8,9 @@ import (
 	"paddock/internal/sandbox/wire/serve"
 )
 
+// calls are what a program asks of the host, as the guest's driver takes it.
+type calls struct{ *serve.Ends }
+
 // call has the host answer a call while the guest waits in it. Without an answer
 // nobody answers, or the program has to end: then it is told so as well.
 func (in *instance) call(body []byte) []byte {
@@ -27,7 +30,7 @@ func (in *instance) await(seconds *float64) []json.RawMessage {
 	case <-in.mustEnd():
 		in.interruptHere()
 	}
-	return in.replies()
+	return calls{in.ends}.replies()
 }
 
 // after is a timer of so many seconds; nil: none, which never fires.
@@ -61,9 +64,9 @@ func (in *instance) interruptHere() {
 
 // replies are those that came, as the driver takes them: pairs of a call's number and
 // its answer; null where nothing answered.
-func (in *instance) replies() []json.RawMessage {
+func (c calls) replies() []json.RawMessage {
 	var all []json.RawMessage
-	for _, r := range in.ends.Calls.Take() {
+	for _, r := range c.Calls.Take() {
 		body := json.RawMessage(r.Body)
 		if len(body) == 0 {
 			body = json.RawMessage("null")
@@ -77,10 +80,10 @@ func (in *instance) replies() []json.RawMessage {
 	return all
 }
 
-// suspended tells whether the run may be left as it waits now.
-func (in *instance) suspended() bool {
+// suspended reports whether the run may be left as it waits now.
+func (c calls) suspended() bool {
 	select {
-	case <-in.quiet():
+	case <-c.quiet():
 		return true
 	default:
 		return false
@@ -89,9 +92,9 @@ func (in *instance) suspended() bool {
 
 // quiet is closed when the run may be left as it waits now, for calls; nil: it waits
 // for none.
-func (in *instance) quiet() <-chan struct{} {
-	if len(in.ends.Calls.Waits()) == 0 {
+func (c calls) quiet() <-chan struct{} {
+	if len(c.Calls.Waits()) == 0 {
 		return nil
 	}
-	return in.ends.Control.Suspended()
+	return c.Control.Suspended()
 }

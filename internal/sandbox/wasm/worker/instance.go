@@ -59,12 +59,8 @@ type instance struct {
 	began  time.Duration  // the thread's CPU time when this run began
 	cpu    time.Duration  // what the runs before it took
 	answer []byte         // the host's answer that the guest will take
-	// exiting is set by a JavaScript program that ends itself.
-	exiting bool
-	// draining is set while what such a program left behind runs out: it can
-	// do nothing any more.
-	draining bool
-	closed   bool
+	script scriptHost     // what a JavaScript program asks
+	closed bool
 }
 
 // connect gives the instance its ends of a connection.
@@ -107,7 +103,7 @@ func (in *instance) instantiate(memory *linear.Memory) (err error) {
 			return err
 		}
 	}
-	if in.system, err = in.newSystem(); err != nil {
+	if err = in.openSystem(); err != nil {
 		memory.Free()
 		return err
 	}
@@ -223,10 +219,7 @@ func (in *instance) message(message []byte) ([]byte, error) {
 	}
 	switch m.Op {
 	case "display":
-		if !in.ends.Out.Display(m.MIME, data) {
-			return []byte(`{"error":"the pictures and documents shown in one call are over their limit"}`), nil
-		}
-		return []byte(`{}`), nil
+		return in.ends.Display(m.MIME, data), nil
 	case "call":
 		return in.call(data), nil
 	case "begin":

@@ -65,9 +65,9 @@ func hostInterrupt(in *instance, stack []uint64) {
 		return
 	}
 	stack[0] = 0
-	if in.draining {
+	if in.script.draining {
 		stack[0] = 1
-	} else if in.exiting || in.ends.Control.Level() == serve.Interrupted && in.raised == 0 {
+	} else if in.script.exiting || in.ends.Control.Level() == serve.Interrupted && in.raised == 0 {
 		in.raised++
 		stack[0] = 1
 	}
@@ -218,7 +218,7 @@ func (j javascript) exec(m machine, driver uint64, request []byte) ([]byte, erro
 // by an exception that nothing catches.
 func stopped(m machine) bool {
 	v, ok := m.(*vm)
-	return ok && (v.in.exiting || v.in.raised > 0 || v.in.ends.Control.Level() != serve.Going)
+	return ok && (v.in.script.exiting || v.in.raised > 0 || v.in.ends.Control.Level() != serve.Going)
 }
 
 // stop has the driver conclude a program that was ended.
@@ -227,7 +227,7 @@ func (j javascript) stop(m machine, driver uint64) ([]byte, error) {
 	exiting := false
 	if v, ok := m.(*vm); ok {
 		v.in.raised++ // nothing interrupts the driver now
-		exiting, v.in.exiting = v.in.exiting, false
+		exiting, v.in.script.exiting = v.in.script.exiting, false
 	}
 	if exiting {
 		op = `{"op":"exited"}`
@@ -259,8 +259,8 @@ const maxDrained = 20_000
 // next program. It tells whether nothing is left.
 func drain(m machine, bounded bool) (dry bool, err error) {
 	if v, ok := m.(*vm); ok {
-		v.in.draining = true
-		defer func() { v.in.draining = false }()
+		v.in.script.draining = true
+		defer func() { v.in.script.draining = false }()
 	}
 	for n := 0; n < maxDrained || !bounded; n++ {
 		ran, err := m.call("qjs_execute_pending_job")

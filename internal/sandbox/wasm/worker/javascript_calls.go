@@ -8,47 +8,10 @@ import (
 	"crypto/sha512"
 	"encoding/binary"
 	"hash"
-	"strconv"
 	"strings"
 
 	"github.com/tetratelabs/wazero/api"
-
-	wasi "paddock/internal/sandbox/wasm/wasi"
 )
-
-// maxPiece bounds one read from a descriptor.
-const maxPiece = 16 << 20
-
-// descriptor serves the calls of the fs module on open files.
-func (in *instance) descriptor(m hostMessage, payload string) (string, error) {
-	s := in.system
-	offset := int64(-1)
-	if m.Offset != nil && *m.Offset >= 0 {
-		offset = *m.Offset
-	}
-	switch m.Call {
-	case "open":
-		has := func(flag string) bool { return strings.Contains(m.Flags, flag) }
-		fd, err := s.OpenFile(m.Path, wasi.OpenMode{
-			Read: has("r"), Write: has("w"), Append: has("a"), Create: has("c"), Exclusive: has("x"), Truncate: has("t"),
-		})
-		return strconv.FormatUint(uint64(fd), 10), err
-	case "close":
-		return "", s.CloseFD(m.FD)
-	case "fread":
-		b, err := s.ReadFD(m.FD, int(min(max(m.Size, 0), maxPiece)), offset)
-		return string(b), err
-	case "fwrite":
-		n, err := s.WriteFD(m.FD, []byte(payload), offset)
-		return strconv.Itoa(n), err
-	case "fsize":
-		n, err := s.SizeFD(m.FD)
-		return strconv.FormatInt(n, 10), err
-	case "ftruncate":
-		return "", s.TruncateFD(m.FD, m.Size)
-	}
-	return "", wasi.ErrUnknown
-}
 
 var hashes = map[string]func() hash.Hash{
 	"md5": md5.New, "sha1": sha1.New, "sha224": sha256.New224, "sha256": sha256.New, "sha384": sha512.New384, "sha512": sha512.New,

@@ -4,9 +4,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
-
-	"paddock/internal/sandbox/wasm/wasi"
 )
 
 // nested is the machine for calls into a guest that is itself in a call to
@@ -43,7 +40,7 @@ func hostCall(in *instance, stack []uint64) {
 			}
 			return
 		} else if asked.Op != "" {
-			answer = in.serve(asked, payload)
+			answer = in.script.serve(asked, payload)
 		}
 	}
 	var value uint64
@@ -109,122 +106,6 @@ type hostMessage struct {
 	Key    []byte  `json:"key"`    // of hash: an HMAC with this key
 }
 
-// serve gives "=" and the answer, or "!" and an error's name.
-func (in *instance) serve(m hostMessage, payload string) string {
-	if in.draining {
-		return "!EINTR"
-	}
-	switch m.Op {
-	case "print":
-		if m.FD == 1 || m.FD == 2 {
-			in.forwardOutput(int(m.FD)-1, []byte(payload))
-		}
-	case "exit":
-		in.exiting = true
-	case "random":
-		b := make([]byte, min(max(m.Bytes, 0), 1<<20))
-		in.system.Random(b)
-		return "=" + string(b)
-	case "encode": // text to bytes and back: what the door does anyway
-		return "=" + payload
-	case "decode":
-		return "=" + string(validUTF8([]byte(payload)))
-	case "now":
-		return fmt.Sprintf("=%d", in.system.Monotonic())
-	case "display":
-		message, err := json.Marshal(map[string]string{"op": "display", "mime": m.MIME})
-		if err != nil {
-			return "!EINVAL"
-		}
-		answer, err := in.message(append(append(message, '\n'), payload...))
-		if err != nil {
-			return "!EINVAL"
-		}
-		return "=" + string(answer)
-	case "begin":
-		number, _ := in.ends.Calls.Begin([]byte(payload))
-		return fmt.Sprintf("=%d", number)
-	case "stdin":
-		return in.readAll()
-	case "hash":
-		return digest(m, []byte(payload))
-	case "fs":
-		answer, err := in.file(m, payload)
-		if err != nil {
-			return "!" + err.Error()
-		}
-		return "=" + answer
-	default:
-		return "!ENOSYS"
-	}
-	return "="
-}
-
-func (in *instance) readAll() string {
-	var all []byte
-	piece := make([]byte, 64<<10)
-	for {
-		n, ok := in.in.read(piece)
-		if !ok {
-			return "!EINTR"
-		}
-		if n == 0 {
-			break
-		}
-		if all = append(all, piece[:n]...); len(all) > maxStdin {
-			return "!EFBIG"
-		}
-	}
-	return "=" + string(all)
-}
-
-// maxStdin bounds what is read of the input in one piece.
-const maxStdin = 64 << 20
-
-// file serves one call of the fs module, on the same files and by the same
-// rules as WASI's calls.
-func (in *instance) file(m hostMessage, payload string) (string, error) {
-	s := in.system
-	switch m.Call {
-	case "read":
-		b, err := s.ReadFile(m.Path)
-		return string(b), err
-	case "write":
-		return "", s.WriteFile(m.Path, []byte(payload), wasi.WriteMode{Append: m.Append, Exclusive: m.Create})
-	case "stat":
-		info, err := s.Stat(m.Path, m.Follow)
-		return encode(info), err
-	case "readdir":
-		entries, err := s.ReadDir(m.Path)
-		return encode(entries), err
-	case "mkdir":
-		return "", s.Mkdir(m.Path)
-	case "unlink":
-		return "", s.Unlink(m.Path)
-	case "rmdir":
-		return "", s.Rmdir(m.Path)
-	case "rename":
-		return "", s.Rename(m.Path, m.To)
-	case "symlink":
-		return "", s.Symlink(m.To, m.Path)
-	case "readlink":
-		return s.Readlink(m.Path)
-	case "truncate":
-		return "", s.Truncate(m.Path, m.Size)
-	case "utimes":
-		return "", s.SetTimes(m.Path, int64(m.Atime*1e6), int64(m.Mtime*1e6))
-	}
-	return in.descriptor(m, payload)
-}
-
-func encode(v any) string {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return "null"
-	}
-	return string(b)
-}
-
 // hostRejection tells the driver of a promise that was rejected and that
 // nobody handles, or that somebody handles after all.
 func hostRejection(in *instance, stack []uint64) {
@@ -233,7 +114,7 @@ func hostRejection(in *instance, stack []uint64) {
 	if uint32(stack[2]) != 0 {
 		verb = "handled"
 	}
-	driver := in.driver()
+	driver := in.program.driver()
 	if driver == 0 {
 		return
 	}
@@ -245,22 +126,22 @@ func hostRejection(in *instance, stack []uint64) {
 	}
 }
 
-// driver is the driver's function; 0 while the image is captured.
-func (in *instance) driver() uint64 {
-	if in.program.image == nil || len(in.program.image.State) == 0 {
+// driver is the function of a JavaScript driver; 0 while the image is captured.
+func (p *program) driver() uint64 {
+	if p.image == nil || len(p.image.State) == 0 {
 		return 0
 	}
-	return in.program.image.State[0]
+	return p.image.State[0]
 }
 
-// tell hands a request to the driver while it is itself waiting for the host.
+// askDriver hands a request to the driver while it is itself waiting for the host.
 // What fails has no answer.
-func (in *instance) tell(m machine, request any) []byte {
+func (p *program) askDriver(m machine, request any) []byte {
 	text, err := json.Marshal(request)
-	if err != nil || in.driver() == 0 {
+	if err != nil || p.driver() == 0 {
 		return nil
 	}
-	answer, err := (javascript{}).ask(m, in.driver(), "handle", string(text))
+	answer, err := (javascript{}).ask(m, p.driver(), "handle", string(text))
 	if err != nil {
 		return nil
 	}

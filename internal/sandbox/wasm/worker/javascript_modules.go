@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/wasm/wasi"
 )
 
 // hostNormalize gives a module's full name: a file's path with its time, so
@@ -16,57 +17,86 @@ import (
 func hostNormalize(in *instance, stack []uint64) {
 	base, name := cString(in.bytes(), uint32(stack[0])), cString(in.bytes(), uint32(stack[1]))
 	m := nested{in.vm}
-	p, err := putString(m, in.moduleName(m, base, name))
+	p, err := putString(m, in.modules(m).name(base, name))
 	if err != nil {
 		p = 0
 	}
 	stack[0] = p
 }
 
+// modules finds and reads what a JavaScript program imports: files of the guest's, files
+// in packs of packages, which the driver knows, and built-ins, which the driver has. The
+// full name of a file has its time, so that one that was changed is another module.
+type modules struct {
+	files *wasi.System
+	dir   string // the program's working folder
+	// driver asks the driver, while it is itself waiting for the host. What fails has no
+	// answer.
+	driver func(request any) (answer []byte)
+	// translate takes the types out of TypeScript; false: the program has to end.
+	translate func(sandbox.Source) (sandbox.Translation, bool)
+}
+
+// modules are those of the guest, which is in a call to the host.
+func (in *instance) modules(m machine) modules {
+	return modules{
+		files: in.system, dir: path.Clean("/" + in.start.Dir),
+		driver: func(request any) []byte { return in.program.askDriver(m, request) },
+		translate: func(s sandbox.Source) (sandbox.Translation, bool) {
+			t, ok := in.worker.loop.Translate(s, in.mustEnd())
+			if !ok {
+				in.interruptHere()
+			}
+			return t, ok
+		},
+	}
+}
+
 // serversModule is the built-in module that has the servers which are bound.
 const serversModule = "servers"
 
-func (in *instance) moduleName(m machine, base, name string) string {
+// name gives the full name of a module that base imports; what is not found keeps its own.
+func (l modules) name(base, name string) string {
 	name = strings.TrimPrefix(name, "file://")
 	base, _, _ = strings.Cut(base, "?")
 	file := name
 	switch {
 	case strings.HasPrefix(base, installedFolder+"/"):
-		if found := in.packaged(m, base, name); found != "" {
+		if found := l.packaged(base, name); found != "" {
 			return found
 		}
 		return name
 	case strings.HasPrefix(name, "/"):
 	case strings.HasPrefix(name, "."):
-		dir := path.Clean("/" + in.start.Dir)
+		dir := l.dir
 		if strings.HasPrefix(base, "/") {
 			dir = path.Dir(base)
 		}
 		file = path.Join(dir, name)
 	case name == serversModule:
 		// What it has changes with the folder.
-		if info, err := in.system.Stat("/"+serversModule, true); err == nil {
+		if info, err := l.files.Stat("/"+serversModule, true); err == nil {
 			return fmt.Sprintf("%s?%d", name, info.Modified)
 		}
 		return name
 	default:
-		if file = in.provided(name); file == "" {
-			if found := in.packaged(m, base, name); found != "" {
+		if file = l.provided(name); file == "" {
+			if found := l.packaged(base, name); found != "" {
 				return found
 			}
-			file = in.installed(name)
+			file = l.installed(name)
 		}
 		if file == "" {
 			return strings.TrimPrefix(name, "node:")
 		}
 	}
 	for _, candidate := range candidates(path.Clean(file)) {
-		if modified, ok := in.isFile(candidate); ok {
+		if modified, ok := l.isFile(candidate); ok {
 			return fmt.Sprintf("%s?%d", candidate, modified)
 		}
 	}
-	if provided := in.provided(name); provided != "" {
-		modified, _ := in.isFile(provided)
+	if provided := l.provided(name); provided != "" {
+		modified, _ := l.isFile(provided)
 		return fmt.Sprintf("%s?%d", provided, modified)
 	}
 	return path.Clean(file)
@@ -89,8 +119,8 @@ func candidates(file string) []string {
 }
 
 // isFile tells whether there is a file, and when it was changed.
-func (in *instance) isFile(name string) (modified int64, ok bool) {
-	info, err := in.system.Stat(name, true)
+func (l modules) isFile(name string) (modified int64, ok bool) {
+	info, err := l.files.Stat(name, true)
 	if err != nil || info.Kind != "file" {
 		return 0, false
 	}
@@ -105,7 +135,7 @@ var providers = regexp.MustCompile(`^(?:\.{0,2}/)*(servers|skills)/([^/]+)(/.+)?
 var notPlain = regexp.MustCompile(`[^A-Za-z0-9_]`)
 
 // provided gives the file of a module such as servers/github; empty: there is none.
-func (in *instance) provided(name string) string {
+func (l modules) provided(name string) string {
 	parts := providers.FindStringSubmatch(name)
 	if parts == nil {
 		return ""
@@ -113,7 +143,7 @@ func (in *instance) provided(name string) string {
 	for _, of := range []string{parts[2], notPlain.ReplaceAllString(parts[2], "_")} {
 		for _, end := range []string{"/index.js", "", ".js", ".ts"} {
 			file := path.Join("/", parts[1], of+parts[3]+end)
-			if _, ok := in.isFile(file); ok {
+			if _, ok := l.isFile(file); ok {
 				return file
 			}
 		}
@@ -127,11 +157,11 @@ const installedFolder = "/workspace/.paddock/node_modules"
 
 // packaged gives the driver's name of a module of such a package: a file that lies in a
 // pack, or a built-in's name; empty: it knows of none.
-func (in *instance) packaged(m machine, base, name string) (found string) {
-	if _, ok := in.isFile(installedFolder + "/.tree.json"); !ok {
+func (l modules) packaged(base, name string) (found string) {
+	if _, ok := l.isFile(installedFolder + "/.tree.json"); !ok {
 		return ""
 	}
-	if json.Unmarshal(in.tell(m, map[string]string{"op": "module", "name": name, "base": base}), &found) != nil {
+	if json.Unmarshal(l.driver(map[string]string{"op": "module", "name": name, "base": base}), &found) != nil {
 		return ""
 	}
 	return found
@@ -139,13 +169,13 @@ func (in *instance) packaged(m machine, base, name string) (found string) {
 
 // installed gives the file of a module of a package that an earlier paddock installed,
 // which made a file of each; empty: there is none.
-func (in *instance) installed(name string) string {
+func (l modules) installed(name string) string {
 	base := path.Join(installedFolder, name)
 	if !strings.HasPrefix(base, installedFolder+"/") {
 		return ""
 	}
 	for _, end := range []string{"/index.js", "", ".js"} {
-		if _, ok := in.isFile(base + end); ok {
+		if _, ok := l.isFile(base + end); ok {
 			return base + end
 		}
 	}
@@ -155,7 +185,7 @@ func (in *instance) installed(name string) string {
 // hostLoad gives a module's source.
 func hostLoad(in *instance, stack []uint64) {
 	m := nested{in.vm}
-	source, ok := in.moduleSource(m, cString(in.bytes(), uint32(stack[0])))
+	source, ok := in.modules(m).source(cString(in.bytes(), uint32(stack[0])))
 	if !ok {
 		stack[0] = 0
 		return
@@ -169,18 +199,19 @@ func hostLoad(in *instance, stack []uint64) {
 	stack[0] = 0
 }
 
-func (in *instance) moduleSource(m machine, name string) (string, bool) {
+// source gives the source of the module with this full name; false: it cannot be imported.
+func (l modules) source(name string) (string, bool) {
 	file, _, _ := strings.Cut(name, "?")
-	_, old := in.isFile(file)
+	_, old := l.isFile(file)
 	if !strings.HasPrefix(name, "/") || strings.HasPrefix(name, installedFolder+"/") && !old {
 		var source string
-		answer := in.tell(m, map[string]string{"op": "builtin", "name": file})
+		answer := l.driver(map[string]string{"op": "builtin", "name": file})
 		if json.Unmarshal(answer, &source) != nil || source == "" {
 			return "", false
 		}
 		return source, true
 	}
-	b, err := in.system.ReadFile(file)
+	b, err := l.files.ReadFile(file)
 	if err != nil {
 		return "", false
 	}
@@ -189,15 +220,14 @@ func (in *instance) moduleSource(m machine, name string) (string, bool) {
 	case ".json":
 		return "export default " + text, json.Valid(b)
 	case ".ts", ".mts":
-		t, ok := in.worker.loop.Translate(sandbox.Source{Code: text, Name: path.Base(file)}, in.mustEnd())
+		t, ok := l.translate(sandbox.Source{Code: text, Name: path.Base(file)})
 		switch {
 		case !ok:
-			in.interruptHere()
 			return "", false
 		case t.Error != nil:
 			return notTypeScript(file, t.Error.Line, t.Error.Message), true
 		}
-		in.tell(m, map[string]string{"op": "translated", "name": file, "map": t.Map})
+		l.driver(map[string]string{"op": "translated", "name": file, "map": t.Map})
 		return t.Code, true
 	}
 	return text, true

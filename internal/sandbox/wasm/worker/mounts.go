@@ -90,8 +90,8 @@ func (w *worker) closeMounts(mounts []mount) {
 	}
 }
 
-// newSystem makes the guest's world: its folders, and its language's library.
-func (in *instance) newSystem() (*wasi.System, error) {
+// openSystem makes the guest's world: its folders, and its language's library.
+func (in *instance) openSystem() (err error) {
 	var mounts []wasi.Mount
 	if in.program.library != nil {
 		mounts = append(mounts, wasi.Mount{Guest: libraryPath, Archive: in.program.library})
@@ -114,7 +114,9 @@ func (in *instance) newSystem() (*wasi.System, error) {
 	if in.program.image == nil {
 		still(&config)
 	}
-	return wasi.New(config)
+	in.system, err = wasi.New(config)
+	in.script = scriptHost{system: in.system, ends: in.ends, stdin: &in.in, print: in.forwardOutput}
+	return err
 }
 
 // forwardOutput takes what the guest prints: the server's, but for what it prints

@@ -150,7 +150,7 @@ func (l *loader) capture(p *program, path string) error {
 	copy(memory.Bytes(), initial)
 	in := &instance{program: p, log: os.Stderr}
 	in.connect(nil)
-	if in.system, err = in.newSystem(); err != nil {
+	if err = in.openSystem(); err != nil {
 		return err
 	}
 	defer in.system.Close()

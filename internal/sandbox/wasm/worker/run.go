@@ -22,7 +22,7 @@ func (in *instance) begin(body wire.RunBody) {
 	in.ends.Out.Begin(body.Limits)
 	in.in.begin(body.Stdin)
 	in.meter = meter{limit: body.Limits.Fuel}
-	in.raised, in.exiting = 0, false
+	in.raised, in.script.exiting = 0, false
 	in.nudge = &interruptFlag{}
 	in.vm.memory.Refused()
 	in.vm.forget(in.words) // an interrupt that came too late for the last run
@@ -214,14 +214,15 @@ func memoryError() *sandbox.ProgramError {
 // replies to calls, and leaves one that waits for calls when it has been suspended.
 func (in *instance) runToCompletion(request any) (outcome, error) {
 	soft, hard := in.ends.Control.Stops()
+	asked := calls{in.ends}
 	for {
 		o, err := in.ask(request)
 		if err != nil || o.Status != "waiting" {
 			return o, err
 		}
 		interrupted := in.interruptedIn(o.Timeout, soft, hard)
-		replies := in.replies()
-		if !interrupted && len(replies) == 0 && in.suspended() {
+		replies := asked.replies()
+		if !interrupted && len(replies) == 0 && asked.suspended() {
 			return o, nil
 		}
 		request = map[string]any{"op": "resume", "replies": replies}
@@ -250,7 +251,7 @@ func (in *instance) interruptedIn(seconds *float64, soft, hard <-chan struct{}) 
 		return false
 	case <-in.ends.Calls.News():
 		return false
-	case <-in.quiet():
+	case <-calls{in.ends}.quiet():
 		return false
 	case <-soft:
 		in.nudge.done = true

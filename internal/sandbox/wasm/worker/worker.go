@@ -3,8 +3,10 @@
 // the interpreters of one owner, and speaks the guest protocol of package wire
 // over its standard input.
 //
-// The life of a call here: serve.Loop reads a frame, instance.Run executes it, instance.pursue asks the guest's driver, a language calls into the
-// WebAssembly module through an engine, control.go stops it when it must.
+// The life of a call here: serve.Loop reads a frame, instance.Run executes it,
+// instance.runToCompletion asks the guest's driver, a language calls into the WebAssembly
+// module through an engine, control.go stops it when it must. What a JavaScript program
+// asks meanwhile is answered by a scriptHost, what it imports is found by its modules.
 package worker
 
 import (

@@ -35,6 +35,15 @@ func NewEnds(conn *wire.Conn, id uint32) *Ends {
 	return e
 }
 
+// Display shows something that a driver's message has, and gives what the driver is
+// answered.
+func (e *Ends) Display(mime string, data []byte) (answer []byte) {
+	if !e.Out.Display(mime, data) {
+		return []byte(`{"error":"the pictures and documents shown in one call are over their limit"}`)
+	}
+	return []byte(`{}`)
+}
+
 // Instance is one interpreter. Run, Inspect and Close have a goroutine each: the
 // instance has them take turns, and answers the server itself.
 type Instance interface {
