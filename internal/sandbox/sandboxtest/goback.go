@@ -11,7 +11,7 @@ import (
 
 // marked makes an instance with the snapshots "m1" to "m3", at which x is 1 to 3,
 // and gives the line at each of them.
-func (k *kit) marked(t *testing.T) (in sandbox.Instance, lines [4]*line) {
+func (k snapshotKit) marked(t *testing.T) (in keptInstance, lines [4]*line) {
 	t.Helper()
 	in, l := k.keeper(t), &line{}
 	for n := 1; n <= 3; n++ {
@@ -22,14 +22,14 @@ func (k *kit) marked(t *testing.T) (in sandbox.Instance, lines [4]*line) {
 	return in, lines
 }
 
-func rewind(t *testing.T, in sandbox.Instance, mark string) {
+func rewind(t *testing.T, in keptInstance, mark string) {
 	t.Helper()
-	if err := in.(sandbox.Snapshotter).Rewind(t.Context(), mark); err != nil {
+	if err := in.Rewind(t.Context(), mark); err != nil {
 		t.Fatalf("going back to %s: %v", mark, err)
 	}
 }
 
-func (k *kit) testGoingBack(t *testing.T) {
+func (k snapshotKit) testGoingBack(t *testing.T) {
 	t.Run("to each of several snapshots, and forward again", func(t *testing.T) {
 		in, _ := k.marked(t)
 		works(t, in, lines(k.Set("x", 4), k.Set("y", 4)), "")
@@ -65,7 +65,7 @@ func (k *kit) testGoingBack(t *testing.T) {
 		in, all := k.marked(t)
 		works(t, in, k.Set("x", 4), "")
 		for _, mark := range []string{"unknown", ""} {
-			wantFault(t, in.(sandbox.Snapshotter).Rewind(t.Context(), mark), fault.NotFound)
+			wantFault(t, in.Rewind(t.Context(), mark), fault.NotFound)
 		}
 		works(t, in, k.Show("x"), "4")
 		all[3].snapshot(t, in, sandbox.SnapshotOptions{})
@@ -81,7 +81,7 @@ func (k *kit) testGoingBack(t *testing.T) {
 	t.Run("a resumed one goes back to what it makes itself", func(t *testing.T) {
 		_, all := k.marked(t)
 		in := k.resumed(t, all[2])
-		wantFault(t, in.(sandbox.Snapshotter).Rewind(t.Context(), "m1"), fault.NotFound)
+		wantFault(t, in.Rewind(t.Context(), "m1"), fault.NotFound)
 		all[2].snapshot(t, in, sandbox.SnapshotOptions{Mark: "here"})
 		works(t, in, k.Set("x", 8), "")
 		rewind(t, in, "here")
@@ -91,7 +91,7 @@ func (k *kit) testGoingBack(t *testing.T) {
 }
 
 // testWhatGoesBack looks at what else than variables there is.
-func (k *kit) testWhatGoesBack(t *testing.T) {
+func (k snapshotKit) testWhatGoesBack(t *testing.T) {
 	t.Run("random numbers do not come again", func(t *testing.T) {
 		in, l := k.keeper(t), &line{}
 		run(t, in, code(k.Random))
@@ -110,9 +110,8 @@ func (k *kit) testWhatGoesBack(t *testing.T) {
 			t.Skip("the language opens no files")
 		}
 		spec := k.spec(k.folder(t))
-		spec.Snapshots = true
 		k.put(t, spec.Mounts[0].Host+"/f.txt", "one two")
-		in, l := k.start(t, spec), &line{}
+		in, l := k.startKept(t, spec), &line{}
 		works(t, in, k.Open("f.txt"), "")
 		l.snapshot(t, in, sandbox.SnapshotOptions{Mark: "m"})
 		works(t, in, k.ReadOn, "two")
@@ -138,15 +137,14 @@ func (k *kit) testWhatGoesBack(t *testing.T) {
 
 // testRefresh puts other files in the place of those that a program has open, as
 // going back does: by new ones that take their names.
-func (k *kit) testRefresh(t *testing.T) {
+func (k snapshotKit) testRefresh(t *testing.T) {
 	if k.Open == nil {
 		t.Skip("the language opens no files")
 	}
 	spec := k.spec(k.folder(t))
-	spec.Snapshots = true
 	path := spec.Mounts[0].Host + "/f.txt"
 	k.put(t, path, "one ") // nothing that the language could read ahead
-	in, l := k.start(t, spec), &line{}
+	in, l := k.startKept(t, spec), &line{}
 	works(t, in, k.Set("x", 1), "")
 	works(t, in, k.Open("f.txt"), "")
 	l.snapshot(t, in, sandbox.SnapshotOptions{})
@@ -156,7 +154,7 @@ func (k *kit) testRefresh(t *testing.T) {
 		if err := os.Rename(path+".new", path); err != nil {
 			t.Fatal(err)
 		}
-		if err := in.(sandbox.Snapshotter).Refresh(t.Context()); err != nil {
+		if err := in.Refresh(t.Context()); err != nil {
 			t.Fatalf("reopening its files: %v", err)
 		}
 	}
@@ -171,7 +169,7 @@ func (k *kit) testRefresh(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if err := in.(sandbox.Snapshotter).Refresh(t.Context()); err != nil {
+	if err := in.Refresh(t.Context()); err != nil {
 		t.Fatalf("where the file is gone: %v", err)
 	}
 	fails(t, in, k.ReadOn)
@@ -179,9 +177,9 @@ func (k *kit) testRefresh(t *testing.T) {
 }
 
 // fork makes one that the test's end closes.
-func (k *kit) fork(t *testing.T, in sandbox.Instance, mark string) sandbox.Instance {
+func (k snapshotKit) fork(t *testing.T, in keptInstance, mark string) keptInstance {
 	t.Helper()
-	f, ok := in.(sandbox.Forker)
+	f, ok := in.Instance.(sandbox.Forker)
 	if !ok {
 		t.Skip("this backend forks nothing")
 	}
@@ -192,10 +190,10 @@ func (k *kit) fork(t *testing.T, in sandbox.Instance, mark string) sandbox.Insta
 		t.Fatalf("forking at %s: %v", mark, err)
 	}
 	t.Cleanup(func() { child.Close() })
-	return child
+	return kept(t, child)
 }
 
-func (k *kit) testForks(t *testing.T) {
+func (k snapshotKit) testForks(t *testing.T) {
 	t.Run("go their own ways", func(t *testing.T) {
 		in, all := k.marked(t)
 		a, b := k.fork(t, in, "m2"), k.fork(t, in, "m3")
@@ -217,11 +215,11 @@ func (k *kit) testForks(t *testing.T) {
 	t.Run("at what is not there", func(t *testing.T) {
 		in, _ := k.marked(t)
 		k.fork(t, in, "m1")
-		_, err := in.(sandbox.Forker).Fork(t.Context(), "unknown", k.spec(""))
+		_, err := in.Instance.(sandbox.Forker).Fork(t.Context(), "unknown", k.spec(""))
 		wantFault(t, err, fault.NotFound)
 		other := k.spec("")
 		other.Owner = "bob"
-		_, err = in.(sandbox.Forker).Fork(t.Context(), "m1", other)
+		_, err = in.Instance.(sandbox.Forker).Fork(t.Context(), "m1", other)
 		wantFault(t, err, fault.Invalid)
 	})
 	t.Run("draw other random numbers", func(t *testing.T) {

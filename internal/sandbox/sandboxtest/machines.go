@@ -13,6 +13,23 @@ import (
 	"paddock/internal/sandbox"
 )
 
+// machineKit is a kit whose backend saves machines.
+type machineKit struct {
+	*kit
+	saver sandbox.MachineSaver
+}
+
+// withMachines skips a test where the backend saves no machines.
+func (k *kit) withMachines(test func(k machineKit, t *testing.T)) func(t *testing.T) {
+	return func(t *testing.T) {
+		saver, ok := k.backend.(sandbox.MachineSaver)
+		if !ok {
+			t.Skip("this backend saves no machines")
+		}
+		test(machineKit{k, saver}, t)
+	}
+}
+
 // boxed describes an interpreter in a box with a folder that holds a file "in".
 func (k *kit) boxed(t *testing.T) sandbox.Spec {
 	t.Helper()
@@ -24,24 +41,30 @@ func (k *kit) boxed(t *testing.T) sandbox.Spec {
 }
 
 // save saves the box of a Spec.
-func (k *kit) save(t *testing.T, spec sandbox.Spec) *sandbox.MachineState {
+func (k machineKit) save(t *testing.T, spec sandbox.Spec) *sandbox.MachineState {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	var data bytes.Buffer
 	stood := 0
-	s, err := k.backend.(sandbox.MachineSaver).SaveMachine(ctx, spec.Owner, spec.Box, 1<<40, &data, func() error { stood++; return nil })
+	s, err := k.saver.SaveMachine(ctx, spec.Owner, spec.Box, 1<<40, &data, func() error { stood++; return nil })
 	if err != nil {
 		t.Fatalf("saving a machine: %v", err)
 	}
-	if stood != 1 || len(s.State) == 0 || len(s.State) > 4<<10 || s.Bytes != int64(data.Len()) || s.Bytes == 0 {
-		t.Errorf("it stood still %d times, wrote %d bytes and says %d, with a state of %d", stood, data.Len(), s.Bytes, len(s.State))
+	if stood != 1 {
+		t.Errorf("it stood still %d times, want 1", stood)
+	}
+	if n := len(s.State); n == 0 || n > 4<<10 {
+		t.Errorf("its state has %d bytes, want 1 to %d", n, 4<<10)
+	}
+	if s.Bytes == 0 || s.Bytes != int64(data.Len()) {
+		t.Errorf("it says that it wrote %d bytes, and wrote %d", s.Bytes, data.Len())
 	}
 	return &sandbox.MachineState{State: s.State, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data.Bytes())), nil }}
 }
 
 // again starts an interpreter in a machine that begins as what was saved.
-func (k *kit) again(t *testing.T, spec sandbox.Spec, state *sandbox.MachineState) sandbox.Instance {
+func (k machineKit) again(t *testing.T, spec sandbox.Spec, state *sandbox.MachineState) sandbox.Instance {
 	t.Helper()
 	spec.Machine = state
 	in := k.start(t, spec)
@@ -52,10 +75,7 @@ func (k *kit) again(t *testing.T, spec sandbox.Spec, state *sandbox.MachineState
 }
 
 // testMachines is about machines that are saved with all that is in them.
-func (k *kit) testMachines(t *testing.T) {
-	if _, ok := k.backend.(sandbox.MachineSaver); !ok {
-		t.Skip("this backend saves no machines")
-	}
+func (k machineKit) testMachines(t *testing.T) {
 	t.Run("what was there is there again", func(t *testing.T) {
 		spec := k.boxed(t)
 		in := k.start(t, spec)
@@ -98,7 +118,7 @@ func (k *kit) testMachines(t *testing.T) {
 	t.Run("what cannot be gone on with", k.testUnfitMachine)
 }
 
-func (k *kit) testClaims(t *testing.T) {
+func (k machineKit) testClaims(t *testing.T) {
 	spec := k.boxed(t)
 	in := k.start(t, spec)
 	works(t, in, k.Set("x", 41), "")
@@ -114,7 +134,7 @@ func (k *kit) testClaims(t *testing.T) {
 }
 
 // testElsewhere restores a machine upon another folder with the same files.
-func (k *kit) testElsewhere(t *testing.T) {
+func (k machineKit) testElsewhere(t *testing.T) {
 	spec := k.boxed(t)
 	in := k.start(t, spec)
 	works(t, in, k.Set("x", 41), "")
@@ -134,11 +154,10 @@ func (k *kit) testElsewhere(t *testing.T) {
 	works(t, in, k.Show("x"), "41")
 }
 
-func (k *kit) testUnsaved(t *testing.T) {
-	keeper := k.backend.(sandbox.MachineSaver)
+func (k machineKit) testUnsaved(t *testing.T) {
 	spec := k.boxed(t)
 	save := func(most int64, w io.Writer, still func() error) error {
-		_, err := keeper.SaveMachine(t.Context(), spec.Owner, spec.Box, most, w, still)
+		_, err := k.saver.SaveMachine(t.Context(), spec.Owner, spec.Box, most, w, still)
 		return err
 	}
 	nothing := func() error { return nil }
@@ -165,7 +184,7 @@ func (k *kit) testUnsaved(t *testing.T) {
 	works(t, k.again(t, spec, state), k.Show("x"), "41")
 }
 
-func (k *kit) testUnfitMachine(t *testing.T) {
+func (k machineKit) testUnfitMachine(t *testing.T) {
 	spec := k.boxed(t)
 	in := k.start(t, spec)
 	state := k.save(t, spec)

@@ -57,10 +57,7 @@ func (k *kit) testProxy(t *testing.T) {
 		wantFault(t, err, fault.Conflict)
 	})
 	t.Run("its connections keep deadlines and end with ctx", func(t *testing.T) { k.testProxyConn(t, boxed) })
-	t.Run("what is saved has none until it is given one", func(t *testing.T) {
-		if _, ok := k.backend.(sandbox.MachineSaver); !ok {
-			t.Skip("this backend saves no machines")
-		}
+	t.Run("what is saved has none until it is given one", k.withMachines(func(k machineKit, t *testing.T) {
 		spec := boxed(t, answering("first"))
 		in := k.start(t, spec)
 		works(t, in, k.Proxied("one"), "first one")
@@ -76,7 +73,7 @@ func (k *kit) testProxy(t *testing.T) {
 		}
 		spec.Proxy = nil
 		works(t, k.again(t, spec, state), k.Proxied("here"), "refused")
-	})
+	}))
 	t.Run("what is booted ahead has that of whom it was given to", func(t *testing.T) {
 		adopter, ok := k.backend.(sandbox.Adopter)
 		if !ok {

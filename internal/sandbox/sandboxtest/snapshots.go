@@ -12,6 +12,45 @@ import (
 	"paddock/internal/sandbox"
 )
 
+// snapshotKit is a kit whose backend makes snapshots.
+type snapshotKit struct{ *kit }
+
+// keptInstance is an instance whose state is kept by snapshots.
+type keptInstance struct {
+	sandbox.Instance
+	sandbox.Snapshotter
+}
+
+// withSnapshots skips a test where the backend makes no snapshots.
+func (k *kit) withSnapshots(test func(k snapshotKit, t *testing.T)) func(t *testing.T) {
+	return func(t *testing.T) {
+		spec := k.beside()
+		spec.Snapshots = true
+		in := k.start(t, spec)
+		if _, ok := in.(sandbox.Snapshotter); !ok {
+			t.Skip("this backend makes no snapshots")
+		}
+		in.Close()
+		test(snapshotKit{k}, t)
+	}
+}
+
+// startKept makes an instance whose state is kept, and that the test's end closes.
+func (k snapshotKit) startKept(t *testing.T, spec sandbox.Spec) keptInstance {
+	t.Helper()
+	spec.Snapshots = true
+	return kept(t, k.start(t, spec))
+}
+
+func kept(t *testing.T, in sandbox.Instance) keptInstance {
+	t.Helper()
+	s, ok := in.(sandbox.Snapshotter)
+	if !ok {
+		t.Fatalf("the instance is a %T, of which there are no snapshots", in)
+	}
+	return keptInstance{in, s}
+}
+
 // line is what the snapshots of one instance have written, as a session keeps it.
 type line struct {
 	layers [][]byte
@@ -19,20 +58,26 @@ type line struct {
 }
 
 // snapshot makes one and adds it to the line.
-func (l *line) snapshot(t *testing.T, in sandbox.Instance, o sandbox.SnapshotOptions) sandbox.Snapshot {
+func (l *line) snapshot(t *testing.T, in keptInstance, o sandbox.SnapshotOptions) sandbox.Snapshot {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	var written bytes.Buffer
-	s, err := in.(sandbox.Snapshotter).Snapshot(ctx, &written, o)
+	s, err := in.Snapshot(ctx, &written, o)
 	if err != nil {
 		t.Fatalf("making a snapshot: %v", err)
 	}
 	if s.Whole {
 		l.layers = nil
 	}
-	if (s.Whole || s.Bytes > 0) != (written.Len() > 0) || s.Bytes < 0 || len(s.State) == 0 {
-		t.Errorf("whole %v, with %d bytes and a state of %d, it wrote %d", s.Whole, s.Bytes, len(s.State), written.Len())
+	if len(s.State) == 0 {
+		t.Error("a snapshot has no state")
+	}
+	if s.Bytes < 0 {
+		t.Errorf("a snapshot has %d bytes", s.Bytes)
+	}
+	if wrote := written.Len() > 0; wrote != (s.Whole || s.Bytes > 0) {
+		t.Errorf("a snapshot wrote %d bytes, and says %d, whole %v", written.Len(), s.Bytes, s.Whole)
 	}
 	if written.Len() > 0 {
 		l.layers = append(l.layers, written.Bytes())
@@ -52,33 +97,21 @@ func (l *line) resume() *sandbox.Resume {
 
 func (l *line) clone() *line { return &line{slices.Clone(l.layers), l.state} }
 
-// keeper makes an instance whose state is kept by snapshots; where the backend
-// has none, the tests of them are skipped.
-func (k *kit) keeper(t *testing.T) sandbox.Instance {
+// keeper makes an instance without folders whose state is kept.
+func (k snapshotKit) keeper(t *testing.T) keptInstance {
 	t.Helper()
-	spec := k.spec("")
-	spec.Snapshots = true
-	return k.keeperOf(t, spec)
-}
-
-func (k *kit) keeperOf(t *testing.T, spec sandbox.Spec) sandbox.Instance {
-	t.Helper()
-	in := k.start(t, spec)
-	if _, ok := in.(sandbox.Snapshotter); !ok {
-		t.Skip("this backend makes no snapshots")
-	}
-	return in
+	return k.startKept(t, k.spec(""))
 }
 
 // resumed makes an instance that goes on from a line.
-func (k *kit) resumed(t *testing.T, l *line) sandbox.Instance {
+func (k snapshotKit) resumed(t *testing.T, l *line) keptInstance {
 	t.Helper()
 	spec := k.spec("")
-	spec.Snapshots, spec.Resume = true, l.resume()
-	return k.start(t, spec)
+	spec.Resume = l.resume()
+	return k.startKept(t, spec)
 }
 
-func (k *kit) testSnapshots(t *testing.T) {
+func (k snapshotKit) testSnapshots(t *testing.T) {
 	t.Run("what was there is there again", func(t *testing.T) {
 		in, l := k.keeper(t), &line{}
 		works(t, in, lines(k.Set("x", 41), k.Import), "")
@@ -117,10 +150,10 @@ func (k *kit) testSnapshots(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		ended := background(ctx, t, in, k.Print("on")+"\n"+k.Sleep, sandbox.RunLimits{})
-		_, err := in.(sandbox.Snapshotter).Snapshot(t.Context(), io.Discard, sandbox.SnapshotOptions{})
+		_, err := in.Snapshot(t.Context(), io.Discard, sandbox.SnapshotOptions{})
 		wantFault(t, err, fault.Conflict)
-		wantFault(t, in.(sandbox.Snapshotter).Rewind(t.Context(), "m"), fault.Conflict)
-		wantFault(t, in.(sandbox.Snapshotter).Refresh(t.Context()), fault.Conflict)
+		wantFault(t, in.Rewind(t.Context(), "m"), fault.Conflict)
+		wantFault(t, in.Refresh(t.Context()), fault.Conflict)
 		cancel()
 		await(t, "the end of the run", ended)
 	})
@@ -130,7 +163,7 @@ func (k *kit) testSnapshots(t *testing.T) {
 	t.Run("what is stopped by force goes back to the last one", k.testForcedBack)
 }
 
-func (k *kit) testPortable(t *testing.T) {
+func (k snapshotKit) testPortable(t *testing.T) {
 	in, l := k.keeper(t), &line{}
 	works(t, in, k.Set("x", 1), "")
 	l.snapshot(t, in, sandbox.SnapshotOptions{})
@@ -143,7 +176,7 @@ func (k *kit) testPortable(t *testing.T) {
 		t.Error("the next one is whole")
 	}
 	works(t, k.resumed(t, l), k.Show("x"), "2")
-	other := &kit{harness: newHarness(t, k.suite), Programs: k.Programs, runtime: k.runtime}
+	other := snapshotKit{&kit{harness: newHarness(t, k.suite), Programs: k.Programs, runtime: k.runtime}}
 	again := other.resumed(t, portable)
 	works(t, again, k.Show("x"), "1")
 	works(t, again, k.Set("y", 3), "")
@@ -155,7 +188,7 @@ func (k *kit) testPortable(t *testing.T) {
 	works(t, again, k.Show("y"), "3")
 }
 
-func (k *kit) testForcedBack(t *testing.T) {
+func (k snapshotKit) testForcedBack(t *testing.T) {
 	in, l := k.keeper(t), &line{}
 	works(t, in, k.Set("x", 1), "")
 	l.snapshot(t, in, sandbox.SnapshotOptions{})
@@ -174,7 +207,7 @@ func (k *kit) testForcedBack(t *testing.T) {
 	}
 }
 
-func (k *kit) testChain(t *testing.T) {
+func (k snapshotKit) testChain(t *testing.T) {
 	in, l := k.keeper(t), &line{}
 	works(t, in, k.Set("first", 1), "")
 	whole := l.snapshot(t, in, sandbox.SnapshotOptions{})
@@ -204,7 +237,7 @@ func (k *kit) testChain(t *testing.T) {
 	works(t, last, k.Show("x"), "7")
 }
 
-func (k *kit) testGoesOn(t *testing.T) {
+func (k snapshotKit) testGoesOn(t *testing.T) {
 	t.Run("its random numbers are those that would have come", func(t *testing.T) {
 		in, l := k.keeper(t), &line{}
 		run(t, in, code(k.Random))
@@ -234,14 +267,13 @@ func (k *kit) testGoesOn(t *testing.T) {
 			t.Skip("the language opens no files")
 		}
 		spec := k.spec(k.folder(t))
-		spec.Snapshots = true
 		k.put(t, spec.Mounts[0].Host+"/f.txt", "one two")
-		in, l := k.start(t, spec), &line{}
+		in, l := k.startKept(t, spec), &line{}
 		works(t, in, k.Open("f.txt"), "")
 		l.snapshot(t, in, sandbox.SnapshotOptions{})
 		in.Close()
 		spec.Resume = l.resume()
-		works(t, k.start(t, spec), k.ReadOn, "two")
+		works(t, k.startKept(t, spec), k.ReadOn, "two")
 	})
 }
 
@@ -257,8 +289,8 @@ func (b *broken) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (k *kit) testTorn(t *testing.T) {
-	goesOn := func(t *testing.T, in sandbox.Instance) {
+func (k snapshotKit) testTorn(t *testing.T) {
+	goesOn := func(t *testing.T, in keptInstance) {
 		t.Helper()
 		works(t, in, k.Set("y", 2), "")
 		l := &line{}
@@ -269,23 +301,23 @@ func (k *kit) testTorn(t *testing.T) {
 		works(t, again, k.Show("x"), "1")
 		works(t, again, k.Show("y"), "2")
 	}
-	begun := func(t *testing.T) (sandbox.Instance, sandbox.Snapshotter) {
+	begun := func(t *testing.T) keptInstance {
 		in := k.keeper(t)
 		(&line{}).snapshot(t, in, sandbox.SnapshotOptions{})
 		works(t, in, k.Set("x", 1), "")
-		return in, in.(sandbox.Snapshotter)
+		return in
 	}
 	t.Run("for want of room", func(t *testing.T) {
-		in, s := begun(t)
-		if _, err := s.Snapshot(t.Context(), &broken{10}, sandbox.SnapshotOptions{Mark: "torn"}); !errors.Is(err, errBroken) {
+		in := begun(t)
+		if _, err := in.Snapshot(t.Context(), &broken{10}, sandbox.SnapshotOptions{Mark: "torn"}); !errors.Is(err, errBroken) {
 			t.Errorf("it gives %v", err)
 		}
 		goesOn(t, in)
 	})
 	t.Run("because its context ends", func(t *testing.T) {
-		in, s := begun(t)
+		in := begun(t)
 		ctx, cancel := context.WithCancelCause(t.Context())
-		_, err := s.Snapshot(ctx, writer(func(p []byte) (int, error) { cancel(errBroken); return len(p), nil }), sandbox.SnapshotOptions{Whole: true})
+		_, err := in.Snapshot(ctx, writer(func(p []byte) (int, error) { cancel(errBroken); return len(p), nil }), sandbox.SnapshotOptions{Whole: true})
 		if err != nil && !errors.Is(err, errBroken) {
 			t.Errorf("it gives %v", err)
 		}
@@ -294,18 +326,18 @@ func (k *kit) testTorn(t *testing.T) {
 		}
 	})
 	t.Run("because its context has ended", func(t *testing.T) {
-		in, s := begun(t)
+		in := begun(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := s.Snapshot(ctx, io.Discard, sandbox.SnapshotOptions{}); err != nil && !errors.Is(err, context.Canceled) {
+		if _, err := in.Snapshot(ctx, io.Discard, sandbox.SnapshotOptions{}); err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("it gives %v", err)
 		}
 		works(t, in, k.Show("x"), "1")
 	})
 	t.Run("because the instance is closed", func(t *testing.T) {
-		in, s := begun(t)
+		in := begun(t)
 		closing := false
-		_, err := s.Snapshot(t.Context(), writer(func(p []byte) (int, error) {
+		_, err := in.Snapshot(t.Context(), writer(func(p []byte) (int, error) {
 			if !closing {
 				go in.Close()
 				closing = true
@@ -316,7 +348,7 @@ func (k *kit) testTorn(t *testing.T) {
 			wantFault(t, err, fault.Unavailable)
 		}
 		await(t, "the end of the instance", in.Done())
-		_, err = s.Snapshot(t.Context(), io.Discard, sandbox.SnapshotOptions{})
+		_, err = in.Snapshot(t.Context(), io.Discard, sandbox.SnapshotOptions{})
 		wantFault(t, err, fault.Unavailable)
 	})
 }
@@ -325,7 +357,7 @@ type writer func(p []byte) (int, error)
 
 func (w writer) Write(p []byte) (int, error) { return w(p) }
 
-func (k *kit) testUnresumable(t *testing.T) {
+func (k snapshotKit) testUnresumable(t *testing.T) {
 	in, l := k.keeper(t), &line{}
 	for n := range 3 {
 		works(t, in, k.Set("x", n), "")
@@ -371,7 +403,7 @@ func (k *kit) testUnresumable(t *testing.T) {
 }
 
 // testUnfit tries to resume what is whole where it does not fit.
-func (k *kit) testUnfit(t *testing.T, l *line) {
+func (k snapshotKit) testUnfit(t *testing.T, l *line) {
 	t.Run("a layer cannot be read", func(t *testing.T) {
 		spec := k.spec("")
 		spec.Resume = l.resume()

@@ -58,10 +58,10 @@ func Run(t *testing.T, s Suite) {
 			t.Run("life", k.testLife)
 			t.Run("run", k.testRun)
 			t.Run("state", k.testState)
-			t.Run("snapshots", k.kept(k.testSnapshots))
-			t.Run("going back", k.kept(k.testGoingBack))
-			t.Run("forks", k.kept(k.testForks))
-			t.Run("machines", k.testMachines)
+			t.Run("snapshots", k.withSnapshots(snapshotKit.testSnapshots))
+			t.Run("going back", k.withSnapshots(snapshotKit.testGoingBack))
+			t.Run("forks", k.withSnapshots(snapshotKit.testForks))
+			t.Run("machines", k.withMachines(machineKit.testMachines))
 			t.Run("proxy", k.testProxy)
 			t.Run("calls", k.testCalls)
 			t.Run("suspending", k.testSuspending)
@@ -125,16 +125,6 @@ type kit struct {
 	*harness
 	Programs
 	runtime string
-}
-
-// kept skips a test where the backend makes no snapshots.
-func (k *kit) kept(test func(t *testing.T)) func(t *testing.T) {
-	return func(t *testing.T) {
-		spec := k.beside()
-		spec.Snapshots = true
-		k.keeperOf(t, spec).Close()
-		test(t)
-	}
 }
 
 // folder makes a folder of the host for a mount.

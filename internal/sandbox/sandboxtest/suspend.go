@@ -29,16 +29,31 @@ func (k *kit) suspended(t *testing.T, in sandbox.Instance, n int) output {
 			return nil
 		},
 	})
-	if o.Cause != sandbox.Waiting || o.State != sandbox.Kept || o.Code != 0 || o.Error != nil || len(o.Open) != n || o.Calls != n {
-		t.Fatalf("it %v, state %v, code %d, error %+v, and waits for %d calls", o.Cause, o.State, o.Code, o.Error, len(o.Open))
+	if o.Cause != sandbox.Waiting {
+		t.Fatalf("it %v, want %v (code %d, error %+v)", o.Cause, sandbox.Waiting, o.Code, o.Error)
+	}
+	if o.State != sandbox.Kept {
+		t.Errorf("its state is %v, want %v", o.State, sandbox.Kept)
+	}
+	if o.Code != 0 || o.Error != nil {
+		t.Errorf("it has the code %d and the error %+v, want neither", o.Code, o.Error)
+	}
+	if len(o.Open) != n || o.Calls != n {
+		t.Fatalf("it waits for %d of %d calls, want %d of %[3]d", len(o.Open), o.Calls, n)
 	}
 	for at, one := range o.Open {
-		if one.Number != at+1 || !strings.Contains(string(one.Body), fmt.Sprintf(`"%d"`, at)) || one.Answer != nil {
-			t.Errorf("the call %d that is open is %d: %.200q, answered %q", at, one.Number, one.Body, one.Answer)
+		if one.Number != at+1 {
+			t.Errorf("the open call at %d has the number %d, want %d", at, one.Number, at+1)
+		}
+		if want := fmt.Sprintf(`"%d"`, at); !strings.Contains(string(one.Body), want) {
+			t.Errorf("the open call at %d is %.200q, want %s in it", at, one.Body, want)
+		}
+		if one.Answer != nil {
+			t.Errorf("the open call at %d is answered: %q", at, one.Answer)
 		}
 	}
-	if strings.TrimSpace(o.stdout) != "before" {
-		t.Errorf("it printed %q", o.stdout)
+	if got := strings.TrimSpace(o.stdout); got != "before" {
+		t.Errorf("it printed %q, want %q", got, "before")
 	}
 	return o
 }
@@ -50,8 +65,11 @@ func (k *kit) goesOn(t *testing.T, in sandbox.Instance, from output, want string
 		Continue: &sandbox.Continuation{Calls: from.Calls, Open: from.Open},
 		Call:     answers(t, func(_ context.Context, number int, a asked) string { return fmt.Sprint(number * 10) }),
 	})
-	if o.Cause != sandbox.Exited || o.Error != nil || strings.TrimSpace(o.stdout) != want {
-		t.Errorf("it %v, error %+v, printed %q, want %q", o.Cause, o.Error, o.stdout, want)
+	if o.Cause != sandbox.Exited || o.Error != nil {
+		t.Errorf("it %v with the error %+v, want %v without one", o.Cause, o.Error, sandbox.Exited)
+	}
+	if got := strings.TrimSpace(o.stdout); got != want {
+		t.Errorf("it printed %q, want %q", got, want)
 	}
 }
 
@@ -64,11 +82,8 @@ func (k *kit) isGivenUp(t *testing.T, in sandbox.Instance, from output) {
 	}
 }
 
-// testSuspendingMachines saves a machine with a program in it that waits.
-func (k *kit) testSuspendingMachines(t *testing.T) {
-	if _, ok := k.backend.(sandbox.MachineSaver); !ok {
-		t.Skip("this backend saves no machines")
-	}
+// testSavedWaiting saves a machine with a program in it that waits.
+func (k machineKit) testSavedWaiting(t *testing.T) {
 	spec := k.boxed(t)
 	in := k.start(t, spec)
 	works(t, in, k.Set("kept", 42), "")
@@ -105,7 +120,7 @@ func (k *kit) testSuspending(t *testing.T) {
 		k.goesOn(t, in, o, "60")
 		works(t, in, k.Show("kept"), "42")
 	})
-	t.Run("it goes on in another instance", k.kept(func(t *testing.T) {
+	t.Run("it goes on in another instance", k.withSnapshots(func(k snapshotKit, t *testing.T) {
 		in, l := k.keeper(t), &line{}
 		works(t, in, k.Set("kept", 42), "")
 		o := k.suspended(t, in, 3)
@@ -117,7 +132,7 @@ func (k *kit) testSuspending(t *testing.T) {
 			works(t, other, k.Show("kept"), "42")
 		}
 	}))
-	t.Run("it goes on in another machine", k.testSuspendingMachines)
+	t.Run("it goes on in another machine", k.withMachines(machineKit.testSavedWaiting))
 	t.Run("answers that came meanwhile are given, and it may wait again", func(t *testing.T) {
 		in := k.start(t, k.beside())
 		o := k.suspended(t, in, 3)
