@@ -21,6 +21,12 @@ const (
 	maxImport    = 200
 )
 
+// InspectedBody answers a request for an inspection.
+type InspectedBody struct {
+	sandbox.Inspection
+	Error string // why there is none; empty: there is one
+}
+
 // Brief cuts what is longer in an inspection than any has to be. It changes the
 // lists of i.
 func Brief(i sandbox.Inspection) sandbox.Inspection {
@@ -53,10 +59,7 @@ func cut(text string, limit int) string {
 
 // Inspect tells what the interpreter holds.
 func (in *Instance) Inspect(ctx context.Context) (sandbox.Inspection, error) {
-	var found struct {
-		sandbox.Inspection
-		Error string
-	}
+	var found InspectedBody
 	body, err := in.ask(ctx, KindInspect, struct{}{}, KindInspected)
 	if err != nil {
 		return sandbox.Inspection{}, err

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/wire/serve"
 )
 
 // shellBlock is how much the shell's driver reads at first, in bytes: most requests,
@@ -121,7 +122,7 @@ func variable(name, attributes, value string) sandbox.Variable {
 
 // shellAnswer is a driver's answer, as the others give it.
 func shellAnswer(status, pid, how string, variables []sandbox.Variable) ([]byte, error) {
-	o := outcome{Status: "done", Variables: variables}
+	o := outcome{Outcome: serve.Outcome{Status: "done", Variables: variables}}
 	var err error
 	if o.ExitCode, err = strconv.Atoi(status); err != nil {
 		return nil, err
@@ -131,9 +132,9 @@ func shellAnswer(status, pid, how string, variables []sandbox.Variable) ([]byte,
 	}
 	switch {
 	case how == "interrupted":
-		o.Error = &failed{Type: "Interrupted", Message: "the program was interrupted", Kind: "interrupted"}
+		o.Error = &serve.Failure{Type: "Interrupted", Message: "the program was interrupted", Kind: "interrupted"}
 	case how != "exit" && how != "inspected" && o.ExitCode != 0:
-		o.Error = &failed{Type: "CommandError", Message: fmt.Sprintf("the last command ended with status %d", o.ExitCode)}
+		o.Error = &serve.Failure{Type: "CommandError", Message: fmt.Sprintf("the last command ended with status %d", o.ExitCode)}
 	}
 	return json.Marshal(o)
 }

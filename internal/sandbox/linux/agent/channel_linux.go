@@ -35,14 +35,12 @@ const (
 	frameSuspend = 's' // to it, with a request's number: answer that when its program does nothing but wait for calls
 )
 
-// A kernel that has answered a request by a status of "waiting" does nothing of its
+// A kernel that has answered a request by serve.StatusWaiting does nothing of its
 // program until it gets one to resume or to interrupt it, which that program's answer is
 // for then. It reads requests where it reads replies to messages.
 const (
 	opResume    = "resume"
 	opInterrupt = "interrupt"
-
-	statusWaiting = "waiting"
 )
 
 const frameHeader = 9
@@ -302,23 +300,9 @@ func frame(kind byte, number uint32, body []byte) []byte {
 
 // outcome is a driver's answer.
 type outcome struct {
-	Status   string  `json:"status"` // "ok", "done", "waiting"
-	ExitCode int     `json:"exit_code"`
-	Result   string  `json:"result"`
-	Error    *failed `json:"error"`
+	serve.Outcome
 	// PID is the kernel's process, where that is another one now.
-	PID       int                `json:"pid"`
-	Variables []sandbox.Variable `json:"variables"`
-	Imports   []string           `json:"imports"`
-}
-
-type failed struct {
-	Type      string `json:"type"`
-	Message   string `json:"message"`
-	Line      int    `json:"line"`
-	Hint      string `json:"hint"`
-	Traceback string `json:"traceback"`
-	Kind      string `json:"kind"` // "interrupted", "memory", "space"
+	PID int `json:"pid"`
 }
 
 // What an outcome says at most, in bytes. The drivers stay below that.

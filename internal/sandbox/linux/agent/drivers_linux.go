@@ -10,6 +10,7 @@ import (
 
 	"paddock/guest"
 	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/wire/serve"
 )
 
 var (
@@ -58,15 +59,15 @@ func bashDriver() ([]byte, error) { return bootBash, nil }
 // translated answers a kernel that asks for the JavaScript of a file in TypeScript.
 func (in *instance) translated(name, text string, stop <-chan struct{}) []byte {
 	var answer struct {
-		Code  string  `json:"code"`
-		Map   string  `json:"map"`
-		Error *failed `json:"error,omitempty"`
+		Code  string         `json:"code"`
+		Map   string         `json:"map"`
+		Error *serve.Failure `json:"error,omitempty"`
 	}
 	t, ok := in.agent.loop.Translate(sandbox.Source{Code: text, Name: path.Base(name)}, stop)
 	if answer.Code, answer.Map = t.Code, t.Map; !ok {
-		answer.Error = &failed{Type: stopped, Message: "the program was stopped"}
+		answer.Error = &serve.Failure{Type: serve.Stopped, Message: "the program was stopped"}
 	} else if t.Error != nil {
-		answer.Error = &failed{Type: t.Error.Type, Message: t.Error.Message, Line: t.Error.Line}
+		answer.Error = &serve.Failure{Type: t.Error.Type, Message: t.Error.Message, Line: t.Error.Line}
 	}
 	reply, err := json.Marshal(answer)
 	if err != nil {

@@ -316,10 +316,7 @@ func (in *instance) Inspect() {
 	if in.closed {
 		return
 	}
-	var found struct {
-		sandbox.Inspection
-		Error string
-	}
+	var found wire.InspectedBody
 	k := in.kernel
 	switch {
 	case k == nil && in.language == nil:
@@ -333,7 +330,7 @@ func (in *instance) Inspect() {
 		if err != nil {
 			found.Error = err.Error()
 		}
-		found.Inspection = wire.Brief(sandbox.Inspection{Variables: o.Variables, Imports: o.Imports})
+		found.Inspection = o.Inspection()
 		if p, err := readProc(k.child.pid); err == nil {
 			found.Memory = p.memory
 		}

@@ -13,6 +13,7 @@ import (
 
 	"paddock/internal/sandbox"
 	"paddock/internal/sandbox/wire"
+	"paddock/internal/sandbox/wire/serve"
 )
 
 // Run executes one command and tells the server how it ended. A kernel that did
@@ -33,7 +34,7 @@ func (in *instance) Run(body wire.RunBody) {
 	}
 	switch {
 	case isClosed(soft):
-		exit = sandbox.Exit{Cause: in.ends.Control.End(), State: sandbox.Kept, Code: 1, Error: neverBegun()}
+		exit = serve.NeverBegun(in.ends.Control.End())
 	case in.language == nil:
 		exit = in.command(body)
 	case in.kernel == nil || in.kernel.dead():
@@ -57,14 +58,6 @@ func (in *instance) Run(body wire.RunBody) {
 		return
 	}
 	in.setInterpreter(k)
-}
-
-// stopped is the type of the error of a program that was stopped.
-const stopped = "Stopped"
-
-// neverBegun is the error of a program that was stopped before it began.
-func neverBegun() *sandbox.ProgramError {
-	return &sandbox.ProgramError{Type: stopped, Message: "the program was stopped before it began"}
 }
 
 // measure is what a run costs, as it goes.
@@ -111,17 +104,11 @@ func cpuOf(pid int) time.Duration {
 // execute runs one command in the kernel. Where the exit's state is not kept,
 // the kernel has yet to be replaced. A Waiting one waits for some calls.
 func (in *instance) execute(body wire.RunBody) (sandbox.Exit, []uint32) {
-	r, failed := in.translate(body)
-	in.out.Begin(body.Limits)
+	r, failed := in.requestFor(body)
 	if failed != nil {
-		in.out.write(1, []byte(failed.Traceback))
-		in.out.End()
-		exit := sandbox.Exit{Cause: sandbox.Exited, Code: 1, State: sandbox.Kept, Error: failed}
-		if cause := in.ends.Control.End(); cause != 0 && failed.Type == stopped {
-			exit.Cause = cause
-		}
-		return exit, nil
+		return *failed, nil
 	}
+	in.out.Begin(body.Limits)
 	k := in.kernel
 	in.ends.In.Begin(body.Stdin)
 	begun := k.channel.expect()
@@ -157,14 +144,9 @@ func (in *instance) execute(body wire.RunBody) (sandbox.Exit, []uint32) {
 	if m.over.Load() && (exit.Error != nil || exit.Code != 0) {
 		exit.Cause = sandbox.OutOfMemory
 	}
-	if cause := in.ends.Control.End(); cause != 0 && (told || exit.Cause == sandbox.Crashed || err != nil) {
-		exit.Cause = cause
-	}
-	switch {
-	case waits != nil && exit.Cause == sandbox.Exited:
+	serve.Conclude(&exit, in.ends.Control.End(), told || err != nil)
+	if waits != nil && exit.Cause == sandbox.Exited {
 		exit.Cause = sandbox.Waiting
-	case exit.Cause != sandbox.Exited && exit.Code == 0:
-		exit.Code = 1
 	}
 	return exit, waits
 }
@@ -301,15 +283,7 @@ func report(exit *sandbox.Exit, o outcome, tail string, l *language) {
 		l.explain(&o, tail)
 		exit.Code = o.ExitCode
 	}
-	exit.Error = &sandbox.ProgramError{
-		Type: o.Error.Type, Message: o.Error.Message, Line: o.Error.Line, Hint: o.Error.Hint, Traceback: o.Error.Traceback,
-	}
-	switch o.Error.Kind {
-	case "memory":
-		exit.Cause = sandbox.OutOfMemory
-	case "space":
-		exit.Cause = sandbox.OutOfSpace
-	}
+	o.Report(exit)
 }
 
 // explain says how a run ended that the kernel did not survive, and ends what
@@ -322,7 +296,7 @@ func (in *instance) explain(exit *sandbox.Exit, k *interpreter, m *measure, err 
 	status := k.child.status
 	switch {
 	case errors.Is(err, errKilled):
-		exit.Error = &sandbox.ProgramError{Type: stopped, Message: "the program did not end when it was interrupted and was stopped by force"}
+		exit.Error = serve.StoppedByForce()
 	case errors.Is(err, errBroken):
 		exit.Cause = sandbox.Crashed
 		exit.Error = &sandbox.ProgramError{Type: "Crash", Message: errBroken.Error()}
@@ -342,27 +316,17 @@ func ranOut(tail string) bool {
 	return strings.Contains(tail, "heap out of memory") || strings.Contains(tail, ": out of memory") || strings.Contains(tail, "cannot allocate")
 }
 
-// translate makes the driver's request of a run, or says why there is none.
-func (in *instance) translate(body wire.RunBody) (request, *sandbox.ProgramError) {
-	r := request{Op: "exec", Code: body.Code, Name: body.Name, Args: body.Args}
+// requestFor makes the driver's request of a run. Where there is none, the run has ended,
+// as failed says.
+func (in *instance) requestFor(body wire.RunBody) (r request, failed *sandbox.Exit) {
 	switch {
 	case body.Continue != nil && in.kernel.waits:
 		return request{Op: opResume}, nil
 	case body.Continue != nil:
-		return r, &sandbox.ProgramError{Type: "Unsupported", Message: "there is no program that waits", Traceback: "there is no program that waits\n"}
-	case body.Language == "" || body.Language == in.language.name:
-		return r, nil
-	case body.Language == "typescript" && in.language.name == "javascript":
-		soft, _ := in.ends.Control.Stops()
-		t, ok := in.agent.loop.Translate(sandbox.Source{Code: r.Code, Name: r.Name}, soft)
-		if !ok {
-			return r, neverBegun()
-		}
-		r.Code, r.Map = t.Code, t.Map
-		return r, t.Error
+		const why = "there is no program that waits"
+		exit := in.ends.Refuse(body, &sandbox.ProgramError{Type: "Unsupported", Message: why, Traceback: why + "\n"})
+		return r, &exit
 	}
-	return r, &sandbox.ProgramError{
-		Type: "Unsupported", Message: fmt.Sprintf("the %s runtime does not run %s", in.language.name, body.Language),
-		Traceback: "this runtime does not run " + body.Language + "\n",
-	}
+	code, sourceMap, failed := in.agent.loop.Program(in.ends, body, in.language.name)
+	return request{Op: "exec", Code: code, Map: sourceMap, Name: body.Name, Args: body.Args}, failed
 }

@@ -1,6 +1,10 @@
 package agent
 
-import "time"
+import (
+	"time"
+
+	"paddock/internal/sandbox/wire/serve"
+)
 
 // A program that does nothing but wait for answers to its calls is left where it is, on
 // the kernel's stack or in its loop: the kernel answers the request that ran it, and
@@ -48,7 +52,7 @@ func (in *instance) runToCompletion(k *interpreter, m *measure, r request, begun
 		o, err = k.ask(r, hard)
 		leave()
 		told = told || interrupted.Load()
-		if err != nil || o.Status != statusWaiting {
+		if err != nil || o.Status != serve.StatusWaiting {
 			return o, nil, told, err
 		}
 		if !isClosed(in.ends.Control.Suspended()) {

@@ -5,8 +5,6 @@ import (
 	"math"
 	"testing"
 	"time"
-
-	"paddock/internal/sandbox/wire"
 )
 
 // BenchmarkFresh is what a new interpreter, its first program and its end cost
@@ -51,7 +49,7 @@ func benchmarkFresh(b *testing.B, p *program, code string, parts *[5]time.Durati
 	in.words = in.program.language.interrupts(in.vm)
 	step(1, in.initGuest())
 	in.ends.Control.Begin(math.MaxInt64)
-	_, _, err = in.execute(wire.RunBody{Code: code})
+	_, _, err = in.runCode(code)
 	step(2, err)
 	step(3, in.take())
 	in.drop()

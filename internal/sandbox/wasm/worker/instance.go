@@ -170,20 +170,10 @@ func (in *instance) bytes() []byte { return in.vm.bytes() }
 
 // outcome is the driver's answer.
 type outcome struct {
-	Status   string   `json:"status"` // "ok", "done", "waiting"
-	Timeout  *float64 `json:"timeout"`
-	ExitCode int      `json:"exit_code"`
-	Result   string   `json:"result"`
-	Error    *struct {
-		Type      string `json:"type"`
-		Message   string `json:"message"`
-		Line      int    `json:"line"`
-		Hint      string `json:"hint"`
-		Traceback string `json:"traceback"`
-		Kind      string `json:"kind"`
-	} `json:"error"`
-	Variables []sandbox.Variable `json:"variables"`
-	Imports   []string           `json:"imports"`
+	serve.Outcome
+	// Timeout is for how many seconds a program that waits has nothing to do; nil: until
+	// a call is answered.
+	Timeout *float64 `json:"timeout"`
 }
 
 // ask sends one request to the driver.
@@ -248,17 +238,14 @@ func (in *instance) Inspect() {
 	if in.closed {
 		return
 	}
-	var found struct {
-		sandbox.Inspection
-		Error string
-	}
+	var found wire.InspectedBody
 	o, err := in.askWithTimeout(map[string]any{"op": "inspect"}, inspectTime)
 	if err != nil {
 		found.Error = err.Error()
 		err = in.rollBackAfter(err)
 	}
 	if err == nil {
-		found.Inspection = wire.Brief(sandbox.Inspection{Variables: o.Variables, Imports: o.Imports})
+		found.Inspection = o.Inspection()
 		if dirty, e := in.vm.memory.Dirty(nil); e == nil {
 			found.Memory = int64(len(dirty)) * linear.PageSize
 		}

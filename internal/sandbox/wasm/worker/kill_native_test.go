@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"paddock/internal/sandbox"
-	"paddock/internal/sandbox/wire"
 )
 
 // A guest is stopped wherever the interrupt and the signal find it: in its own
@@ -29,7 +28,7 @@ func TestAGuestIsStoppedWhereverItIs(t *testing.T) {
 			"import asyncio\nwhile True:\n  try:\n    await asyncio.sleep(0.00001)\n  except BaseException: pass",
 			"while True:\n  try:\n    while True: bytearray(300000)\n  except BaseException: pass",
 		}[n%4]
-		exit, _, err := in.execute(wire.RunBody{Code: code})
+		exit, _, err := in.runCode(code)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +57,7 @@ func TestASessionGoesOnAfterAnInterruptAnywhere(t *testing.T) {
 		in.ends.Control.Begin(time.Minute)
 		fired := make(chan struct{})
 		time.AfterFunc(after, func() { defer close(fired); in.ends.Control.Interrupt(sandbox.TimedOut) })
-		exit, _, err := in.execute(wire.RunBody{Code: code})
+		exit, _, err := in.runCode(code)
 		if err != nil {
 			t.Fatal(err)
 		}

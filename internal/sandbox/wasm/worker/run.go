@@ -94,7 +94,7 @@ func (in *instance) Run(body wire.RunBody) {
 		return
 	}
 	if in.ends.Control.Level() != serve.Going { // it was stopped while the last one was being saved
-		in.worker.send(wire.KindDone, in.id, neverBegun(in.ends.Control.End()))
+		in.worker.send(wire.KindDone, in.id, serve.NeverBegun(in.ends.Control.End()))
 		return
 	}
 	if in.unkept { // nobody asked for a snapshot of the last one
@@ -103,7 +103,7 @@ func (in *instance) Run(body wire.RunBody) {
 			return
 		}
 	}
-	exit, waits, err := in.execute(body)
+	exit, waits, err := in.runProgram(body)
 	if err != nil {
 		in.gone(err)
 		return
@@ -121,34 +121,31 @@ func (in *instance) Run(body wire.RunBody) {
 	}
 }
 
-// neverBegun is how a run ends that was stopped before it began.
-func neverBegun(cause sandbox.Cause) sandbox.Exit {
-	return sandbox.Exit{Cause: cause, Code: 1, State: sandbox.Kept, Error: &sandbox.ProgramError{
-		Type: "Stopped", Message: "the program was stopped before it began",
-	}}
-}
-
-// execute runs one command to its end. When the state is not kept, the
-// interpreter has yet to be made again. An error means that it is lost. A Waiting one
-// waits for some calls.
-func (in *instance) execute(body wire.RunBody) (exit sandbox.Exit, waits []uint32, err error) {
-	code, sourceMap, failed := in.translate(body)
+// runProgram has the driver execute the run's program, or go on with it.
+func (in *instance) runProgram(body wire.RunBody) (exit sandbox.Exit, waits []uint32, err error) {
+	if body.Continue != nil {
+		return in.execute(body, map[string]any{"op": "resume"})
+	}
+	code, sourceMap, failed := in.worker.loop.Program(in.ends, body, in.program.guest.Name)
 	if failed != nil {
-		if failed.Cause == sandbox.Exited {
-			in.begin(body)
-			in.ends.Out.Write(1, []byte(failed.Error.Traceback))
-			in.end()
-		}
 		return *failed, nil, nil
 	}
+	return in.execute(body, execRequest(code, sourceMap, body))
+}
+
+// execRequest is the driver's request to execute a program.
+func execRequest(code, sourceMap string, body wire.RunBody) map[string]any {
+	return map[string]any{"op": "exec", "code": code, "map": sourceMap, "name": body.Name, "args": body.Args}
+}
+
+// execute has the driver do what request says, to its end. When the state is not kept,
+// the interpreter has yet to be made again. An error means that it is lost. A Waiting one
+// waits for some calls.
+func (in *instance) execute(body wire.RunBody, request any) (exit sandbox.Exit, waits []uint32, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	in.began = threadTime()
 	in.begin(body)
-	request := map[string]any{"op": "exec", "code": code, "map": sourceMap, "name": body.Name, "args": body.Args}
-	if body.Continue != nil {
-		request = map[string]any{"op": "resume"}
-	}
 	o, err := in.runToCompletion(request)
 	waits = in.ends.Calls.Waits()
 	in.ends.Calls.End()
@@ -162,20 +159,15 @@ func (in *instance) execute(body wire.RunBody) (exit sandbox.Exit, waits []uint3
 	switch {
 	case err != nil:
 		in.explain(&exit, err, refused)
-	case o.Status == "waiting":
+	case o.Status == serve.StatusWaiting:
 		exit.Cause = sandbox.Waiting
 	default:
-		in.report(&exit, o)
+		o.Report(&exit)
 	}
 	if exit.State == sandbox.Kept && (refused || in.vm.memory.Room() < reserve) {
 		in.checkHeadroom(&exit)
 	}
-	if cause != 0 && (in.raised > 0 || exit.Cause == sandbox.Crashed || err != nil) {
-		exit.Cause = cause
-	}
-	if exit.Cause != sandbox.Exited && exit.Cause != sandbox.Waiting && exit.Code == 0 {
-		exit.Code = 1
-	}
+	serve.Conclude(&exit, cause, in.raised > 0 || err != nil)
 	if exit.Cause == sandbox.Crashed {
 		if err := in.rollBack(); err != nil {
 			return exit, nil, err
@@ -217,7 +209,7 @@ func (in *instance) runToCompletion(request any) (outcome, error) {
 	asked := calls{in.ends}
 	for {
 		o, err := in.ask(request)
-		if err != nil || o.Status != "waiting" {
+		if err != nil || o.Status != serve.StatusWaiting {
 			return o, err
 		}
 		interrupted := in.interruptedIn(o.Timeout, soft, hard)
@@ -260,29 +252,13 @@ func (in *instance) interruptedIn(seconds *float64, soft, hard <-chan struct{}) 
 	}
 }
 
-// report fills in what the driver said.
-func (in *instance) report(exit *sandbox.Exit, o outcome) {
-	if o.Error == nil {
-		return
-	}
-	exit.Error = &sandbox.ProgramError{
-		Type: o.Error.Type, Message: o.Error.Message, Line: o.Error.Line, Hint: o.Error.Hint, Traceback: o.Error.Traceback,
-	}
-	switch o.Error.Kind {
-	case "memory":
-		exit.Cause = sandbox.OutOfMemory
-	case "space":
-		exit.Cause = sandbox.OutOfSpace
-	}
-}
-
 // explain says how a run ended that the interpreter did not survive.
 func (in *instance) explain(exit *sandbox.Exit, err error, refused bool) {
 	var ended *wasi.ExitError
 	exit.State = sandbox.Restored
 	switch {
 	case errors.Is(err, errKilled):
-		exit.Error = &sandbox.ProgramError{Type: "Stopped", Message: "the program did not end when it was interrupted and was stopped by force"}
+		exit.Error = serve.StoppedByForce()
 	case errors.As(err, &ended):
 		exit.Code = int(ended.Code)
 		return

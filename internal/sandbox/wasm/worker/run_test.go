@@ -69,7 +69,13 @@ func newScripted(t *testing.T, answer script) (*instance, *scripted) {
 	return in, s
 }
 
-// use lets the guest run until it ticks.
+// runCode executes a program as it is.
+func (in *instance) runCode(code string) (sandbox.Exit, []uint32, error) {
+	body := wire.RunBody{Code: code}
+	return in.execute(body, execRequest(code, "", body))
+}
+
+// useUp takes so much of the guest's fuel.
 func (in *instance) useUp(n int32) {
 	in.vm.setCounter(in.counter() - n)
 }
@@ -168,7 +174,7 @@ func TestAWaitingProgramIsResumedWhenItsTimeHasCome(t *testing.T) {
 			return `{"status":"done","result":"5"}`, nil
 		})
 		in.ends.Control.Begin(0)
-		exit, _, err := in.execute(wire.RunBody{Code: "x"})
+		exit, _, err := in.runCode("x")
 		if err != nil || exit.Cause != sandbox.Exited || exit.Result != "5" || exit.State != sandbox.Kept {
 			t.Errorf("%+v, %v", exit, err)
 		}
@@ -191,7 +197,7 @@ func TestAWaitingProgramIsInterruptedThroughItsDriver(t *testing.T) {
 				in.words = []word{{address: 16, bits: 1}}
 				in.ends.Control.Begin(time.Hour)
 				time.AfterFunc(time.Minute, func() { in.ends.Control.Interrupt(sandbox.TimedOut) })
-				exit, _, err := in.execute(wire.RunBody{Code: "x"})
+				exit, _, err := in.runCode("x")
 				if err != nil || exit.Cause != sandbox.TimedOut || exit.Code != 130 || exit.Error.Type != "KeyboardInterrupt" || exit.State != sandbox.Kept {
 					t.Errorf("%+v, %v", exit, err)
 				}
@@ -233,7 +239,7 @@ func TestAProgramIsInterruptedOnce(t *testing.T) {
 				in.words = []word{{address: 16, bits: 1}}
 				in.bytes()[16] = 1 // left from the last run
 				in.ends.Control.Begin(time.Hour)
-				exit, _, err := in.execute(wire.RunBody{Code: "x"})
+				exit, _, err := in.runCode("x")
 				if err != nil || exit.Cause != sandbox.TimedOut || exit.Code != 130 || exit.State != sandbox.Kept {
 					t.Errorf("%+v, %v", exit, err)
 				}
@@ -287,7 +293,7 @@ func TestHowARunEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in, _ := newScripted(t, c.answer)
 			in.ends.Control.Begin(time.Hour)
-			exit, _, err := in.execute(wire.RunBody{Code: "x"})
+			exit, _, err := in.runCode("x")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -323,7 +329,7 @@ func TestARunThatLeavesNoMemoryIsTakenBack(t *testing.T) {
 				t.Fatal("there is no memory")
 			}
 			in.ends.Control.Begin(0)
-			exit, _, err := in.execute(wire.RunBody{Code: "x"})
+			exit, _, err := in.runCode("x")
 			if err != nil || exit.State != c.state || exit.Cause != c.cause {
 				t.Fatalf("it is %+v, %v", exit, err)
 			}

@@ -217,7 +217,7 @@ func (in *instance) inspectQuickly(out *sandbox.Snapshot) error {
 		if err != nil {
 			return in.rollBackAfter(err)
 		}
-		found := wire.Brief(sandbox.Inspection{Variables: o.Variables, Imports: o.Imports})
+		found := o.Inspection()
 		in.found = &found
 	}
 	out.Inspection, out.Known = *in.found, true

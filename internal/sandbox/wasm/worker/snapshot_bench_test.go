@@ -77,7 +77,7 @@ func (n *benched) report() {
 
 func (n *benched) exec(code string) {
 	n.ends.Control.Begin(math.MaxInt64)
-	exit, _, err := n.execute(wire.RunBody{Code: code})
+	exit, _, err := n.runCode(code)
 	n.must(err)
 	if exit.Error != nil {
 		n.b.Fatal(exit.Error)

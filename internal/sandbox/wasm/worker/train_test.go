@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 
 	"paddock/internal/sandbox/wasm/native"
-	"paddock/internal/sandbox/wire"
 )
 
 // TestTrain executes the programs for guest/build/native.sh, which sets
@@ -55,7 +54,7 @@ func train(t *testing.T, l *loader, path string) {
 		t.Fatal(err)
 	}
 	in.ends.Control.Begin(0)
-	exit, _, err := in.execute(wire.RunBody{Code: string(code)})
+	exit, _, err := in.runCode(string(code))
 	if err != nil || exit.Error != nil {
 		t.Fatalf("%s: %v %+v", path, err, exit.Error)
 	}

@@ -3,7 +3,9 @@
 // what the server asks for and hands it to the process's instances; each of them
 // has [Ends]: what stops its runs ([Control]), and what its programs print and
 // read ([Output], [Input]), as fast as the server allows ([Window]), and what they ask
-// of it ([Calls]). TypeScript is translated at the server's end ([Loop.Translate]).
+// of it ([Calls]). TypeScript is translated at the server's end ([Loop.Translate]), as
+// part of finding what a run is to execute ([Loop.Program]). What a driver answers is an
+// [Outcome], and how runs that were stopped end is the same in both ([Conclude]).
 //
 // Nothing here knows what an instance is made of.
 package serve

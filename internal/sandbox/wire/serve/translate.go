@@ -32,6 +32,33 @@ func (l *Loop[I]) Translate(s sandbox.Source, stop <-chan struct{}) (t sandbox.T
 	return l.translations.ask(s, stop)
 }
 
+// Program gives the code that a runtime executes for a run, and the source map that leads
+// back from it; empty: it is the code as it came. Where there is none, the run has ended,
+// as failed says.
+func (l *Loop[I]) Program(e *Ends, body wire.RunBody, runtime string) (code, sourceMap string, failed *sandbox.Exit) {
+	switch {
+	case body.Language == "" || body.Language == runtime:
+		return body.Code, "", nil
+	case body.Language != "typescript" || runtime != "javascript":
+		exit := e.Refuse(body, &sandbox.ProgramError{
+			Type: "Unsupported", Message: fmt.Sprintf("the %s runtime does not run %s", runtime, body.Language),
+			Traceback: "this runtime does not run " + body.Language + "\n",
+		})
+		return "", "", &exit
+	}
+	soft, _ := e.Control.Stops()
+	t, ok := l.Translate(sandbox.Source{Code: body.Code, Name: body.Name}, soft)
+	switch {
+	case !ok:
+		exit := NeverBegun(e.Control.End())
+		return "", "", &exit
+	case t.Error != nil:
+		exit := e.Refuse(body, t.Error)
+		return "", "", &exit
+	}
+	return t.Code, t.Map, nil
+}
+
 // CutTranslations is called when what the server was asked for will not be answered.
 func (l *Loop[I]) CutTranslations() { l.translations.cut() }
 
