@@ -78,7 +78,7 @@ func New(config Config) (*Backend, error) {
 	}
 	b := &Backend{config: config, home: h, rhythm: defaultSuspendPolicy, booting: make(chan struct{}, bootsAtOnce()), cgroups: findCgroups(h.name), machines: map[string]*machine{}, all: map[*machine]struct{}{}}
 	b.cgroups.sweep(dead)
-	b.launcher = launcher{dir: h.dir, uid: config.UID, gid: config.GID, parent: parent{hasten: config.Platform != "kvm"}, platform: config.Platform, inherit: config.Inherit}
+	b.launcher = launcher{dir: h.dir, uid: config.UID, gid: config.GID, parent: parent{skipMembarrier: config.Platform != "kvm"}, platform: config.Platform, inherit: config.Inherit}
 	return b, nil
 }
 

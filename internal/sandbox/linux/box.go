@@ -21,7 +21,7 @@ import (
 	"gvisor.dev/gvisor/runsc/boot"
 
 	"paddock/internal/ipc"
-	"paddock/internal/sandbox/linux/paging"
+	"paddock/internal/sandbox/linux/gvisorfix"
 )
 
 // wireFD is the descriptor on which a box's first program finds the server.
@@ -166,7 +166,7 @@ func (b *box) startSentry(l *launcher, folders []*os.File, control *os.File) (bo
 // bootArgs are the command line of gVisor's boot.
 func (b *box) bootArgs(l *launcher, files []string) []string {
 	args := append(settings(l.platform, l.debug != nil), "boot", "--bundle=/", "--gofer-mount-confs="+b.plan.mountConfs())
-	shmem, defrag := paging.Host()
+	shmem, defrag := gvisorfix.HugePageSettings()
 	args = append(args, "--host-thp-shmem-enabled="+shmem, "--host-thp-defrag="+defrag)
 	args = append(args, files...)
 	if b.plan.cpus > 0 {
@@ -272,7 +272,7 @@ func (l *launcher) listen(id string) (socket *os.File, path string, err error) {
 }
 
 func (l *launcher) connect(path string) (c *urpc.Client, err error) {
-	err = ownFiles(func() error {
+	err = gvisorfix.OwnFiles(func() error {
 		return ipc.ShortPath(path, func(short string) error { c, err = client.ConnectTo(short); return err })
 	})
 	return c, err

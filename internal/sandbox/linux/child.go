@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"paddock/internal/sandbox/linux/gvisorfix"
 )
 
 // guestID is the user and group of everything inside a box, and of the sentry and
@@ -33,10 +35,13 @@ var executable = "/proc/self/exe"
 // thread that starts them, so it is one that does nothing else; its zero value
 // works. It is safe for concurrent use.
 type parent struct {
-	hasten bool // what it starts has no use for private barriers of memory; see hasten
-	once   sync.Once
-	start  chan func()
-	ended  chan struct{}
+	// skipMembarrier says that what it starts has no use for private barriers of memory;
+	// see gvisorfix.SkipMembarrier.
+	skipMembarrier bool
+
+	once  sync.Once
+	start chan func()
+	ended chan struct{}
 }
 
 // run calls f on the thread, one f at a time.
@@ -46,8 +51,8 @@ func (p *parent) run(f func()) {
 		go func() {
 			defer close(p.ended)
 			runtime.LockOSThread() // for good: the thread ends with the goroutine
-			if p.hasten {
-				skipMembarrier()
+			if p.skipMembarrier {
+				gvisorfix.SkipMembarrier()
 			}
 			for f := range p.start {
 				f()

@@ -7,47 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"runtime"
-	"strconv"
 	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 	"kernel.org/pub/linux/libs/security/libcap/psx"
+
+	"paddock/internal/sandbox/linux/gvisorfix"
 )
 
-// gVisor's gofer client opens a pipe when its package is initialized, without
-// closing it in children: each program that paddock or an agent starts would have
-// it. Nothing that is open now is meant for a child.
-func init() { closeAllOnExec() }
-
-// closeAllOnExec keeps every open file from children that are not given it.
-func closeAllOnExec() {
-	if unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) == nil {
-		return
-	}
-	names, err := os.ReadDir("/proc/self/fd") // Linux before 5.11
-	if err != nil {
-		return
-	}
-	for _, n := range names {
-		if fd, err := strconv.Atoi(n.Name()); err == nil && fd >= 3 {
-			unix.CloseOnExec(fd)
-		}
-	}
-}
-
-// ownFiles calls f, in which gVisor makes or receives files: those it leaves open in
-// children, so that another box would have this one's memory and its control. No
-// process is started meanwhile, and so f must not take long.
-func ownFiles(f func() error) error {
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	defer closeAllOnExec()
-	return f()
-}
+// Nothing that is open now is meant for a child.
+func init() { gvisorfix.CloseFilesOnExec() }
 
 // The names (argv[0]) of the paddock binary as a part of a box.
 const (

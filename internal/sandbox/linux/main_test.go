@@ -133,7 +133,7 @@ func logger(t testing.TB) *slog.Logger {
 // newLauncher is one for boxes without a backend.
 func newLauncher(t testing.TB) *launcher {
 	t.Helper()
-	l := &launcher{dir: t.TempDir(), uid: 65534, gid: 65534, platform: "systrap", parent: parent{hasten: true}}
+	l := &launcher{dir: t.TempDir(), uid: 65534, gid: 65534, platform: "systrap", parent: parent{skipMembarrier: true}}
 	t.Cleanup(l.parent.close)
 	if os.Getenv("PADDOCK_TEST_DEBUG") != "" {
 		l.debug = os.Stderr

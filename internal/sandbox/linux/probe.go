@@ -16,7 +16,7 @@ import (
 
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
-	"paddock/internal/sandbox/linux/paging"
+	"paddock/internal/sandbox/linux/gvisorfix"
 )
 
 // Probe tells what works here. The first time it boots a box, as long as ctx
@@ -95,10 +95,10 @@ func (b *Backend) walls() []sandbox.Protection {
 
 // hugePages are no protection, but what memory costs depends on them.
 func hugePages() sandbox.Protection {
-	p := sandbox.Protection{Name: "huge pages", Active: paging.Works(), Detail: "the kernel makes pages of 2 MiB of memory that programs fill"}
+	p := sandbox.Protection{Name: "huge pages", Active: gvisorfix.HugePagesWork(), Detail: "the kernel makes pages of 2 MiB of memory that programs fill"}
 	if !p.Active {
 		p.Detail = "the kernel makes none by itself of memory that programs fill, so that it costs them up to four times as much: it is older than 6.1, or " +
-			paging.Setting + " is \"deny\"; where that is \"advise\", and " + paging.Defrag + " is \"defer\", gVisor asks for them"
+			gvisorfix.ShmemSetting + " is \"deny\"; where that is \"advise\", and " + gvisorfix.DefragSetting + " is \"defer\", gVisor asks for them"
 	}
 	return p
 }

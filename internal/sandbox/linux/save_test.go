@@ -51,12 +51,6 @@ func saved(t testing.TB, b *Backend) *sandbox.MachineState {
 	return &sandbox.MachineState{State: s.State, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data.Bytes())), nil }}
 }
 
-func TestTheSetsOfEpollAreKnown(t *testing.T) {
-	if !setsAreKnown() {
-		t.Error("gVisor keeps them in another way than withoutGhosts knows")
-	}
-}
-
 // Two interests that were found not to be ready together, of which one is removed: the
 // other one still points to it in what is saved.
 func TestASetOfARestoredBoxTellsOfNothingThatWasRemoved(t *testing.T) {

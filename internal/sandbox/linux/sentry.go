@@ -18,7 +18,7 @@ import (
 	"gvisor.dev/gvisor/runsc/cli"
 	"gvisor.dev/gvisor/runsc/cmd"
 
-	"paddock/internal/sandbox/linux/paging"
+	"paddock/internal/sandbox/linux/gvisorfix"
 )
 
 // sentrySetup is what a sentry is told.
@@ -71,8 +71,8 @@ func runSentry(socket *os.File) error {
 	}
 	signal.Ignore(unix.SIGXFSZ) // a write beyond a limit is an error, see watch.shutLocked
 	withoutReserving()
-	dropStaleEpollInterests()
-	if err := paging.Register(setup.Ahead); err != nil {
+	gvisorfix.DropStaleEpollInterests()
+	if err := gvisorfix.RegisterPlatform(setup.Ahead); err != nil {
 		return err
 	}
 	os.Args = append([]string{"runsc-sandbox"}, setup.Args...)

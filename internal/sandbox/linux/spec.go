@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/internal/sandbox/linux/agent"
-	"paddock/internal/sandbox/linux/paging"
+	"paddock/internal/sandbox/linux/gvisorfix"
 	"paddock/internal/sandbox/linux/proxyenv"
 )
 
@@ -44,10 +44,10 @@ type plan struct {
 // ahead is how many huge pages a process of the box may be given before it has filled
 // them.
 func (p *plan) ahead() int {
-	if !paging.Works() {
+	if !gvisorfix.HugePagesWork() {
 		return 0
 	}
-	return paging.Ahead(cmp.Or(p.memory, defaultMemory))
+	return gvisorfix.HugePagesAhead(cmp.Or(p.memory, defaultMemory))
 }
 
 // Where a box has its first program, and what Node loads: in a folder of gVisor's own
@@ -187,8 +187,8 @@ func (h *hand) pass(f *os.File, guest int) {
 // loopback, nothing of the host's cgroups and settings is touched, and no
 // descriptors of the host's sockets and FIFOs.
 func settings(platform string, debug bool) []string {
-	if platform == paging.Beneath {
-		platform = paging.Name
+	if platform == gvisorfix.Beneath {
+		platform = gvisorfix.Platform
 	}
 	all := []string{
 		"--root=/", "--platform=" + platform, "--network=none", "--ignore-cgroups", "--host-settings=ignore",

@@ -16,6 +16,7 @@ import (
 	"gvisor.dev/gvisor/runsc/boot"
 
 	"paddock/internal/sandbox"
+	"paddock/internal/sandbox/linux/gvisorfix"
 )
 
 // What gVisor does not bound, a watch does: the sum of the files in a folder of
@@ -182,7 +183,7 @@ func (b *box) memoryFile(ctx context.Context) (*os.File, error) {
 	var answer control.MemoryUsageFile
 	late := time.AfterFunc(answerTime, func() { _ = b.sentry.cmd.Process.Kill() })
 	defer late.Stop()
-	err := ownFiles(func() error {
+	err := gvisorfix.OwnFiles(func() error {
 		return b.control.Call(boot.UsageUsageFD, &control.MemoryUsageFileOpts{Version: 1}, &answer)
 	})
 	if err != nil {

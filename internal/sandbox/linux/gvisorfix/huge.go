@@ -1,6 +1,6 @@
 //go:build linux && (amd64 || arm64)
 
-package paging
+package gvisorfix
 
 import (
 	"os"
@@ -19,17 +19,18 @@ const (
 	pages = unit / hostarch.PageSize
 )
 
-// Setting is the kernel's for huge pages of memory files, and Defrag that for how hard
-// it looks for them.
+// ShmemSetting is the kernel's for huge pages of memory files, and DefragSetting that for
+// how hard it looks for them.
 const (
-	Setting = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
-	Defrag  = "/sys/kernel/mm/transparent_hugepage/defrag"
+	ShmemSetting  = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
+	DefragSetting = "/sys/kernel/mm/transparent_hugepage/defrag"
 )
 
-// Host tells what gVisor is to believe of this machine's settings for huge pages.
-func Host() (shmem, defrag string) {
-	shmem, defrag = chosen(Setting), chosen(Defrag)
-	if Works() && (shmem == "never" || shmem == "advise") {
+// HugePageSettings are what gVisor is to believe of this machine's settings for huge
+// pages.
+func HugePageSettings() (shmem, defrag string) {
+	shmem, defrag = chosen(ShmemSetting), chosen(DefragSetting)
+	if HugePagesWork() && (shmem == "never" || shmem == "advise") {
 		shmem = "force" // gVisor makes room for them, and leaves the rest to us
 	}
 	return shmem, defrag
@@ -43,9 +44,9 @@ func chosen(path string) string {
 	return value
 }
 
-// Works tells whether the kernel makes a huge page of a memory file's, which it does
-// since 6.1 unless Setting says deny. It tries, once.
-var Works = sync.OnceValue(func() bool {
+// HugePagesWork reports whether the kernel makes a huge page of a memory file's, which it
+// does since 6.1 unless ShmemSetting says deny. It tries, once.
+var HugePagesWork = sync.OnceValue(func() bool {
 	fd, err := unix.MemfdCreate("huge", unix.MFD_CLOEXEC)
 	if err != nil {
 		return false
@@ -73,9 +74,9 @@ type trust struct {
 	probe  piece // the last unit that was left as it is
 }
 
-// Ahead is how many units a process may be lent at once in a box with so much memory,
-// in bytes: a sixty-fourth of it, at most 64 MiB.
-func Ahead(memory int64) int { return int(min(memory/64, 64<<20) / unit) }
+// HugePagesAhead is how many units a process may be lent at once in a box with so much
+// memory, in bytes: a sixty-fourth of it, at most 64 MiB.
+func HugePagesAhead(memory int64) int { return int(min(memory/64, 64<<20) / unit) }
 
 // lend tells whether a unit that is touched for the first time may become huge at once.
 // full looks at an earlier one.

@@ -1,6 +1,6 @@
 //go:build linux && (amd64 || arm64)
 
-package linux
+package gvisorfix
 
 import (
 	"reflect"
@@ -13,14 +13,15 @@ import (
 	"gvisor.dev/gvisor/pkg/sync"
 )
 
-// dropStaleEpollInterests has the sets of epoll(7) of a restored box tell of what is in them only.
+// DropStaleEpollInterests has the sets of epoll(7) of a restored box tell of what is in
+// them only. A sentry calls it before its box begins.
 //
 // gVisor saves an interest that was removed from its set as well, where another one
 // of the set still points to it, as those do that were found not to be ready together;
 // and it takes every interest that it loads for ready. Such a set tells for ever that a
 // file that was closed has hung up, under a descriptor's number that may be another
 // file's by now: Node took it for the end of its next connection.
-func dropStaleEpollInterests() {
+func DropStaleEpollInterests() {
 	if !setsAreKnown() {
 		return
 	}
@@ -84,7 +85,7 @@ func forget(ep *vfs.EpollInstance) {
 	}
 }
 
-// setsAreKnown tells whether gVisor's sets are what forget takes them for. If they are
+// setsAreKnown reports whether gVisor's sets are what forget takes them for. If they are
 // not, it is left alone, and TestTheSetsOfEpollAreKnown fails.
 func setsAreKnown() bool {
 	set := reflect.TypeFor[vfs.EpollInstance]()

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"paddock/internal/sandbox"
-	"paddock/internal/sandbox/linux/paging"
+	"paddock/internal/sandbox/linux/gvisorfix"
 	"paddock/internal/sandbox/sandboxtest"
 )
 
@@ -47,7 +47,7 @@ wrong`
 
 func TestMemoryThatIsFilledIsHugeAndWhatItWas(t *testing.T) {
 	b := newBackend(t)
-	sandboxtest.Require(t, "linux", paging.Works(), "this kernel makes no huge pages of memory files")
+	sandboxtest.Require(t, "linux", gvisorfix.HugePagesWork(), "this kernel makes no huge pages of memory files")
 	in := start(t, b, sandbox.Spec{Owner: "alice", Runtime: "python"})
 	if got := says(t, in, filled); got != "[]" {
 		t.Errorf("wrong: %s", got)

@@ -1,6 +1,6 @@
 //go:build linux && (amd64 || arm64)
 
-package linux
+package gvisorfix
 
 import (
 	"unsafe"
@@ -9,13 +9,13 @@ import (
 	"gvisor.dev/gvisor/pkg/abi/linux"
 )
 
-// skipMembarrier spares the processes that this thread starts from here on a wait of 8 to
+// SkipMembarrier spares the processes that this thread starts from here on a wait of 8 to
 // 13 ms, for as long as the thread lives. One of gVisor's packages, when it is
 // initialized, has the kernel wait until every processor has passed a point, for
 // barriers that no platform but KVM uses. The kernel now answers that one request
 // with success, and does nothing. Only root may ask for that without giving up new
 // privileges, which profiles of AppArmor take amiss; without it they wait.
-func skipMembarrier() {
+func SkipMembarrier() {
 	// seccomp_data: the number of the call is at 0, its first argument's lower half
 	// at 16. The architecture does not matter: another one's call of that number
 	// and argument is not made, for the same binary is what is started.

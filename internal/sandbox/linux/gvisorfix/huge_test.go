@@ -1,6 +1,6 @@
 //go:build linux && (amd64 || arm64)
 
-package paging
+package gvisorfix
 
 import (
 	"testing"
@@ -62,14 +62,14 @@ func TestAUnitIsLookedAtBeforeItIsUnmapped(t *testing.T) {
 
 func TestWhatMayBeLentIsAPartOfTheMemory(t *testing.T) {
 	for memory, want := range map[int64]int{64 << 20: 0, 128 << 20: 1, 1 << 30: 8, 4 << 30: 32, 1 << 40: 32} {
-		if got := Ahead(memory); got != want {
+		if got := HugePagesAhead(memory); got != want {
 			t.Errorf("%d MiB: %d units, not %d", memory>>20, got, want)
 		}
 	}
 }
 
 func TestAUnitBecomesAHugePageAndKeepsItsBytes(t *testing.T) {
-	sandboxtest.Require(t, "linux", Works(), "this kernel makes no huge pages of memory files")
+	sandboxtest.Require(t, "linux", HugePagesWork(), "this kernel makes no huge pages of memory files")
 	f, w := memoryFile(t, 4*unit), newWindow()
 	defer w.release()
 	there := func(u piece) int {
@@ -109,7 +109,7 @@ func TestAUnitBecomesAHugePageAndKeepsItsBytes(t *testing.T) {
 
 // Only units that may be written, whole and at an address that fits are touched.
 func TestOnlyWholeUnitsBecomeHuge(t *testing.T) {
-	sandboxtest.Require(t, "linux", Works(), "this kernel makes no huge pages of memory files")
+	sandboxtest.Require(t, "linux", HugePagesWork(), "this kernel makes no huge pages of memory files")
 	f, w := memoryFile(t, 16*unit), newWindow()
 	defer w.release()
 	s := &space{AddressSpace: &shown{pages: map[hostarch.Addr]string{}}, window: w, trust: trust{most: 100, lent: 50, left: 100}}

@@ -21,7 +21,7 @@ func TestThePartsOfABoxAreSparedAWaitAndNothingElse(t *testing.T) {
 	if os.Geteuid() != 0 || filtered() {
 		t.Skip("only root may filter its own thread, and only where that is not done already")
 	}
-	p := parent{hasten: true}
+	p := parent{skipMembarrier: true}
 	defer p.close()
 	p.run(func() {
 		if !filtered() {

@@ -1,13 +1,6 @@
 //go:build linux && (amd64 || arm64)
 
-// Package paging is gVisor's platform systrap with cheaper memory: what a process
-// touches for the first time is backed by huge pages where that pays, and what it
-// has mapped already is not mapped once more.
-//
-// It stands between gVisor's memory manager and the platform, and says nothing that
-// gVisor does not: each address shows the file, the place in it and the rights that
-// the memory manager asked for, from the return of MapFile to the call of Unmap.
-package paging
+package gvisorfix
 
 import (
 	pkgcontext "gvisor.dev/gvisor/pkg/context"
@@ -18,22 +11,26 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/platform"
 )
 
-// Name is what the platform is called on gVisor's command line; Beneath is the one
-// that it stands upon.
+// Platform is what the platform with cheaper memory is called on gVisor's command line;
+// Beneath is the one that it stands upon.
+//
+// It stands between gVisor's memory manager and the platform beneath, and says nothing
+// that gVisor does not: each address shows the file, the place in it and the rights that
+// the memory manager asked for, from the return of MapFile to the call of Unmap.
 const (
-	Name    = "paddock"
-	Beneath = "systrap"
+	Platform = "paddock"
+	Beneath  = "systrap"
 )
 
-// Register makes the platform known to gVisor. It may be called once in a process,
-// before gVisor looks for a platform. ahead is how many huge pages a process may be
-// given before it has filled them, see Ahead; 0: there are none.
-func Register(ahead int) error {
+// RegisterPlatform makes the platform known to gVisor. It may be called once in a
+// process, before gVisor looks for a platform. ahead is how many huge pages a process may
+// be given before it has filled them, see HugePagesAhead; 0: there are none.
+func RegisterPlatform(ahead int) error {
 	beneath, err := platform.Lookup(Beneath)
 	if err != nil {
 		return err
 	}
-	platform.Register(Name, constructor{Constructor: beneath, ahead: ahead})
+	platform.Register(Platform, constructor{Constructor: beneath, ahead: ahead})
 	return nil
 }
 
@@ -58,7 +55,7 @@ func (c constructor) New(options platform.Options) (platform.Platform, error) {
 // paged is the platform.
 type paged struct {
 	platform.Platform
-	ahead  int     // see Ahead
+	ahead  int     // see HugePagesAhead
 	window *window // nil: no huge pages
 }
 
