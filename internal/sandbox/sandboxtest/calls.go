@@ -151,8 +151,14 @@ func (k *kit) testCallsThatWait(t *testing.T, in sandbox.Instance, prints prints
 			})})
 			over.Wait() // it has ended already: Run has returned
 			cancel()
-			if o.Cause != sandbox.Cancelled || o.State != sandbox.Kept || strings.Contains(o.stdout, "too late") {
-				t.Errorf("%s: it %v, state %v, printed %q", name, o.Cause, o.State, o.stdout)
+			if o.Cause != sandbox.Cancelled {
+				t.Errorf("%s: it %v, want %v", name, o.Cause, sandbox.Cancelled)
+			}
+			if o.State != sandbox.Kept {
+				t.Errorf("%s: its state is %v, want %v", name, o.State, sandbox.Kept)
+			}
+			if strings.Contains(o.stdout, "too late") {
+				t.Errorf("%s: it printed an answer that came too late: %q", name, o.stdout)
 			}
 		}
 		works(t, in, k.Show("kept"), "42")

@@ -137,8 +137,11 @@ func (k *kit) testConcurrency(t *testing.T) {
 			t.Fatal(err)
 		}
 		at := slices.IndexFunc(found.Variables, func(v sandbox.Variable) bool { return v.Name == "answer" })
-		if at < 0 || found.Variables[at].Type == "" || found.Variables[at].Preview != "42" {
-			t.Errorf("the variables are %+v", found.Variables)
+		if at < 0 {
+			t.Fatalf("answer is not among the variables %+v", found.Variables)
+		}
+		if v := found.Variables[at]; v.Type == "" || v.Preview != "42" {
+			t.Errorf("the variable is %+v, want a type and the preview 42", v)
 		}
 		if len(found.Imports) == 0 && strings.HasPrefix(k.Import, "import") {
 			t.Errorf("there are no imports")

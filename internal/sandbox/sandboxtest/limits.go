@@ -59,9 +59,11 @@ func (k *kit) testCancelled(t *testing.T, in sandbox.Instance, src string, stdin
 	}()
 	await(t, "the first output", printed)
 	cancel()
-	if r := await(t, "the end of the run", ended); r.err != nil || r.exit.Cause != sandbox.Cancelled || r.exit.Code == 0 {
-		t.Errorf("it ended as %+v, %v", r.exit, r.err)
+	r := await(t, "the end of the run", ended)
+	if r.err != nil {
+		t.Errorf("running it: %v", r.err)
 	}
+	output{Exit: r.exit}.wantFailure(t, sandbox.Cancelled)
 	works(t, in, k.Print("goes on"), "goes on")
 }
 
@@ -79,15 +81,14 @@ func (k *kit) testLimits(t *testing.T) {
 			in := k.start(t, k.beside())
 			works(t, in, k.Set("before", 1), "")
 			o := k.timed(t, in, k.Set("during", 2), c.src, c.mercy)
-			if o.Cause != sandbox.TimedOut || o.Code == 0 || o.Error == nil {
-				t.Errorf("it ended as %+v, error %+v", o.Exit, o.Error)
+			o.wantFailure(t, sandbox.TimedOut)
+			if o.Error == nil {
+				t.Error("it has no error")
 			}
 			if !c.kept {
 				return
 			}
-			if o.State != sandbox.Kept {
-				t.Errorf("its state is %v", o.State)
-			}
+			o.wantState(t, sandbox.Kept)
 			works(t, in, k.Show("before"), "1")
 			works(t, in, k.Show("during"), "2")
 		})
@@ -120,8 +121,12 @@ func (k *kit) testBudgets(t *testing.T) {
 		}
 		in := k.start(t, spec)
 		o := run(t, in, sandbox.Command{Code: lines(k.Set("x", 1), k.Loop), Limits: sandbox.RunLimits{Fuel: 5_000_000, Grace: gentle}})
-		if o.Cause != sandbox.OutOfFuel || o.Code == 0 || o.Usage.Fuel < 5_000_000 || o.Usage.FuelLimit != 5_000_000 {
-			t.Errorf("it ended as %+v", o.Exit)
+		o.wantFailure(t, sandbox.OutOfFuel)
+		if o.Usage.Fuel < 5_000_000 {
+			t.Errorf("it used %d of fuel, want 5,000,000 or more", o.Usage.Fuel)
+		}
+		if o.Usage.FuelLimit != 5_000_000 {
+			t.Errorf("its limit of fuel is %d, want 5,000,000", o.Usage.FuelLimit)
 		}
 		works(t, in, k.Show("x"), "1")
 	})
@@ -133,8 +138,9 @@ func (k *kit) testBudgets(t *testing.T) {
 		works(t, in, k.Print("goes on"), "goes on")
 	})
 	t.Run("a result names its engine", func(t *testing.T) {
-		if o := run(t, k.start(t, k.beside()), code(k.Print("on"))); o.Engine != k.backend.Probe(t.Context()).Engine || o.Engine == "" {
-			t.Errorf("it ended as %+v", o.Exit)
+		o := run(t, k.start(t, k.beside()), code(k.Print("on")))
+		if want := k.backend.Probe(t.Context()).Engine; o.Engine != want || o.Engine == "" {
+			t.Errorf("its engine is %q, want %q", o.Engine, want)
 		}
 	})
 	t.Run("a program that uses up its memory stops and keeps its state", func(t *testing.T) {
@@ -146,8 +152,9 @@ func (k *kit) testBudgets(t *testing.T) {
 		in := k.start(t, spec)
 		works(t, in, k.Set("x", 1), "")
 		o := run(t, in, code(k.Alloc(256<<20)))
-		if o.Cause != sandbox.OutOfMemory || o.Code == 0 || o.Error == nil {
-			t.Errorf("it ended as %+v, error %+v", o.Exit, o.Error)
+		o.wantFailure(t, sandbox.OutOfMemory)
+		if o.Error == nil {
+			t.Error("it has no error")
 		}
 		if k.suite.Machine && o.State == sandbox.Fresh {
 			fails(t, in, k.Show("x"))
@@ -167,12 +174,13 @@ func (k *kit) testDiskLimit(t *testing.T) {
 		spec.Mounts[0].DiskBytes = 1 << 20
 		in := k.start(t, spec)
 		o := run(t, in, code(k.Fill("full")))
-		if o.Cause != sandbox.OutOfSpace || o.Code == 0 {
-			t.Errorf("it ended as %+v, error %+v", o.Exit, o.Error)
-		}
+		o.wantFailure(t, sandbox.OutOfSpace)
 		info, err := os.Stat(filepath.Join(dir, "full"))
-		if err != nil || info.Size() > 1<<20 || info.Size() == 0 {
-			t.Errorf("the file has %v, %v", info, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := info.Size(); n == 0 || n > 1<<20 {
+			t.Errorf("the file has %d bytes, want 1 to %d", n, 1<<20)
 		}
 		works(t, in, k.Print("goes on"), "goes on")
 	})
@@ -180,10 +188,19 @@ func (k *kit) testDiskLimit(t *testing.T) {
 		spec := k.spec(k.folder(t))
 		spec.Mounts[0].DiskBytes = 0
 		o := run(t, k.start(t, spec), code(k.Write("f", "x")))
-		if o.Cause != sandbox.OutOfSpace || o.Code == 0 {
-			t.Errorf("it ended as %+v, error %+v", o.Exit, o.Error)
-		}
+		o.wantFailure(t, sandbox.OutOfSpace)
 	})
+}
+
+// wantCut checks what of a program's output is said to be cut.
+func (o output) wantCut(t *testing.T, stdout, stderr bool) {
+	t.Helper()
+	if o.StdoutTruncated != stdout {
+		t.Errorf("stdout is cut: %v, want %v", o.StdoutTruncated, stdout)
+	}
+	if o.StderrTruncated != stderr {
+		t.Errorf("stderr is cut: %v, want %v", o.StderrTruncated, stderr)
+	}
 }
 
 func (k *kit) testOutputLimits(t *testing.T) {
@@ -194,30 +211,42 @@ func (k *kit) testOutputLimits(t *testing.T) {
 			Code:   lines(k.PrintErr("short"), k.Print(long), k.Print(long)),
 			Limits: sandbox.RunLimits{StdoutBytes: 300, StderrBytes: 300},
 		})
+		if want := (long + "\n" + long + "\n")[:300]; o.stdout != want {
+			t.Errorf("stdout is %q, want %q", o.stdout, want)
+		}
+		if !o.StdoutTruncated { // its stderr may have an error that is cut as well
+			t.Error("stdout is not said to be cut")
+		}
 		// It is told to stop, and may have come to its end by then.
-		if want := (long + "\n" + long + "\n")[:300]; o.stdout != want || !o.StdoutTruncated || o.Cause != sandbox.Exited && o.Cause != sandbox.OutputExceeded {
-			t.Errorf("stdout %q, %+v", o.stdout, o.Exit)
+		if o.Cause != sandbox.Exited {
+			o.wantEnd(t, sandbox.OutputExceeded)
 		}
 		if !strings.HasPrefix(o.stderr, "short\n") {
-			t.Errorf("stderr %q, %+v", o.stderr, o.Exit)
+			t.Errorf("stderr is %q, want short at first", o.stderr)
 		}
 	})
 	t.Run("output up to the limit is whole and not flagged", func(t *testing.T) {
 		o := run(t, in, sandbox.Command{Code: k.Print(long), Limits: sandbox.RunLimits{StdoutBytes: 201}})
-		if o.stdout != long+"\n" || o.StdoutTruncated {
-			t.Errorf("stdout %q, %+v", o.stdout, o.Exit)
+		if want := long + "\n"; o.stdout != want {
+			t.Errorf("stdout is %q, want %q", o.stdout, want)
 		}
+		o.wantCut(t, false, false)
 	})
 	t.Run("stderr is cut as well", func(t *testing.T) {
 		o := run(t, in, sandbox.Command{Code: k.PrintErr(long), Limits: sandbox.RunLimits{StderrBytes: 10}})
-		if o.stderr != long[:10] || !o.StderrTruncated || o.StdoutTruncated {
-			t.Errorf("stderr %q, %+v", o.stderr, o.Exit)
+		if want := long[:10]; o.stderr != want {
+			t.Errorf("stderr is %q, want %q", o.stderr, want)
 		}
+		o.wantCut(t, false, true)
 	})
 	t.Run("more output than the limit stops the program", func(t *testing.T) {
 		o := run(t, in, sandbox.Command{Code: lines(k.Set("x", 1), k.Flood), Limits: sandbox.RunLimits{StdoutBytes: 10_000, Grace: grace}})
-		if o.Cause != sandbox.OutputExceeded || len(o.stdout) != 10_000 || !o.StdoutTruncated {
-			t.Errorf("%d bytes, %+v", len(o.stdout), o.Exit)
+		o.wantEnd(t, sandbox.OutputExceeded)
+		if len(o.stdout) != 10_000 {
+			t.Errorf("stdout has %d bytes, want 10,000", len(o.stdout))
+		}
+		if !o.StdoutTruncated {
+			t.Error("stdout is not said to be cut")
 		}
 		works(t, in, k.Print("goes on"), "goes on")
 	})

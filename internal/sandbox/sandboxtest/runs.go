@@ -18,11 +18,19 @@ func (k *kit) testRun(t *testing.T) {
 	in := k.start(t, k.spec(""))
 	t.Run("stdout and stderr come apart and each in order", func(t *testing.T) {
 		o := run(t, in, code(lines(k.Print("a"), k.PrintErr("x"), k.Print("b"), k.PrintErr("y"))))
-		if o.stdout != "a\nb\n" || o.stderr != "x\ny\n" {
-			t.Errorf("stdout %q, stderr %q", o.stdout, o.stderr)
+		if want := "a\nb\n"; o.stdout != want {
+			t.Errorf("stdout is %q, want %q", o.stdout, want)
 		}
-		if o.Cause != sandbox.Exited || o.Code != 0 || o.State != sandbox.Kept || o.Usage.Memory <= 0 {
-			t.Errorf("it ended as %+v", o.Exit)
+		if want := "x\ny\n"; o.stderr != want {
+			t.Errorf("stderr is %q, want %q", o.stderr, want)
+		}
+		o.wantEnd(t, sandbox.Exited)
+		o.wantState(t, sandbox.Kept)
+		if o.Code != 0 {
+			t.Errorf("its code is %d, want 0", o.Code)
+		}
+		if o.Usage.Memory <= 0 {
+			t.Errorf("it used %d bytes of memory, want some", o.Usage.Memory)
 		}
 	})
 	t.Run("output without a reader is dropped", func(t *testing.T) {
@@ -32,8 +40,12 @@ func (k *kit) testRun(t *testing.T) {
 		}
 	})
 	t.Run("the last expression's value is the result", func(t *testing.T) {
-		if o := run(t, in, code(k.Value)); o.Result != k.ValueResult || o.stdout != "" {
-			t.Errorf("result %q, stdout %q, error %+v", o.Result, o.stdout, o.Error)
+		o := run(t, in, code(k.Value))
+		if o.Result != k.ValueResult {
+			t.Errorf("the result is %q, want %q (error %+v)", o.Result, k.ValueResult, o.Error)
+		}
+		if o.stdout != "" {
+			t.Errorf("it printed %q, want nothing", o.stdout)
 		}
 	})
 	t.Run("a statement has no result", func(t *testing.T) {
@@ -43,8 +55,21 @@ func (k *kit) testRun(t *testing.T) {
 	})
 	t.Run("an uncaught error has type, message and line", func(t *testing.T) {
 		o := fails(t, in, k.Raise)
-		if e := o.Error; e == nil || e.Type != k.RaiseType || !strings.Contains(e.Message, "on purpose") || e.Line != 3 || o.Code != 1 || o.State != sandbox.Kept {
-			t.Errorf("%+v, error %+v", o.Exit, e)
+		o.wantState(t, sandbox.Kept)
+		if o.Code != 1 {
+			t.Errorf("its code is %d, want 1", o.Code)
+		}
+		if o.Error == nil {
+			t.Fatal("it has no error")
+		}
+		if o.Error.Type != k.RaiseType {
+			t.Errorf("the error's type is %q, want %q", o.Error.Type, k.RaiseType)
+		}
+		if want := "on purpose"; !strings.Contains(o.Error.Message, want) {
+			t.Errorf("the error's message is %q, want %q in it", o.Error.Message, want)
+		}
+		if o.Error.Line != 3 {
+			t.Errorf("the error's line is %d, want 3", o.Error.Line)
 		}
 		if !strings.Contains(o.stderr, "on purpose") {
 			t.Errorf("stderr has no traceback: %q", o.stderr)
@@ -55,8 +80,12 @@ func (k *kit) testRun(t *testing.T) {
 	t.Run("an exit code is the program's own choice", func(t *testing.T) {
 		for _, want := range []int{0, 7} {
 			o := run(t, in, code(k.Exit(want)))
-			if o.Cause != sandbox.Exited || o.Code != want || o.Error != nil || o.stdout != "" {
-				t.Errorf("exit(%d): %+v, error %+v, stdout %q", want, o.Exit, o.Error, o.stdout)
+			o.wantEnd(t, sandbox.Exited)
+			if o.Code != want {
+				t.Errorf("the code is %d, want %d", o.Code, want)
+			}
+			if o.Error != nil || o.stdout != "" {
+				t.Errorf("exit(%d) has the error %+v and prints %q, want neither", want, o.Error, o.stdout)
 			}
 		}
 		works(t, in, k.Print("goes on"), "goes on")
@@ -88,8 +117,10 @@ func (k *kit) testEnvironment(t *testing.T) {
 			return
 		}
 		names := strings.Fields(run(t, in, code(k.Envs)).stdout)
-		if !slices.Contains(names, "EMPTY") || !slices.Contains(names, "PATH") || slices.Contains(names, "PADDOCK_SUITE_SECRET") {
-			t.Errorf("the variables are %q", names)
+		for name, want := range map[string]bool{"EMPTY": true, "PATH": true, "PADDOCK_SUITE_SECRET": false} {
+			if got := slices.Contains(names, name); got != want {
+				t.Errorf("it has the variable %s: %v, want %v (of %q)", name, got, want, names)
+			}
 		}
 	})
 }

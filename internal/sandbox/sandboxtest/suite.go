@@ -105,8 +105,13 @@ func testBackend(t *testing.T, h *harness, probe sandbox.Probe) {
 		t.Errorf("it is called %q and has the runtimes %v", h.backend.Name(), probe.Runtimes)
 	}
 	for _, r := range probe.Runtimes {
-		if r.Name == "" || len(r.Languages) == 0 || r.Version == "" || r.Description == "" {
-			t.Errorf("the runtime %+v lacks something", r)
+		for what, text := range map[string]string{"name": r.Name, "version": r.Version, "description": r.Description} {
+			if text == "" {
+				t.Errorf("the runtime %+v has no %s", r, what)
+			}
+		}
+		if len(r.Languages) == 0 {
+			t.Errorf("the runtime %q runs no language", r.Name)
 		}
 	}
 	_, err := h.backend.Start(t.Context(), sandbox.Spec{Owner: "alice", Runtime: "cobol"})
@@ -222,6 +227,31 @@ type output struct {
 	stdout, stderr string
 }
 
+// wantEnd checks why a program ended.
+func (o output) wantEnd(t *testing.T, want sandbox.Cause) {
+	t.Helper()
+	if o.Cause != want {
+		t.Errorf("it %v, want %v (code %d, state %v, error %+v)", o.Cause, want, o.Code, o.State, o.Error)
+	}
+}
+
+// wantFailure checks why a program ended that does not end well.
+func (o output) wantFailure(t *testing.T, want sandbox.Cause) {
+	t.Helper()
+	o.wantEnd(t, want)
+	if o.Code == 0 {
+		t.Error("its code is 0, want another one")
+	}
+}
+
+// wantState checks what became of a program's state.
+func (o output) wantState(t *testing.T, want sandbox.State) {
+	t.Helper()
+	if o.State != want {
+		t.Errorf("its state is %v, want %v", o.State, want)
+	}
+}
+
 // run executes a program that must not take the instance with it.
 func run(t *testing.T, in sandbox.Instance, cmd sandbox.Command) output {
 	t.Helper()
@@ -252,8 +282,10 @@ func code(src string) sandbox.Command { return sandbox.Command{Code: src} }
 func works(t *testing.T, in sandbox.Instance, src, want string) {
 	t.Helper()
 	o := run(t, in, code(src))
-	if o.Cause != sandbox.Exited || o.Code != 0 || o.Error != nil || o.State != sandbox.Kept {
-		t.Errorf("it %v with code %d, state %v, error %+v", o.Cause, o.Code, o.State, o.Error)
+	o.wantEnd(t, sandbox.Exited)
+	o.wantState(t, sandbox.Kept)
+	if o.Code != 0 || o.Error != nil {
+		t.Errorf("it has the code %d and the error %+v, want neither", o.Code, o.Error)
 	}
 	if got := strings.TrimRight(o.stdout, "\n"); got != want {
 		t.Errorf("it printed %q, want %q (stderr %q)", got, want, o.stderr)
@@ -264,8 +296,9 @@ func works(t *testing.T, in sandbox.Instance, src, want string) {
 func fails(t *testing.T, in sandbox.Instance, src string) output {
 	t.Helper()
 	o := run(t, in, code(src))
-	if o.Cause != sandbox.Exited || o.Code == 0 || o.Error == nil || o.Error.Type == "" {
-		t.Errorf("it %v with code %d and error %+v (stdout %.200q)", o.Cause, o.Code, o.Error, o.stdout)
+	o.wantFailure(t, sandbox.Exited)
+	if o.Error == nil || o.Error.Type == "" {
+		t.Errorf("its error is %+v, want one with a type (stdout %.200q)", o.Error, o.stdout)
 	}
 	return o
 }

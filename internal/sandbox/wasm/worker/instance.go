@@ -73,8 +73,8 @@ func (in *instance) connect(conn *wire.Conn) {
 func (in *instance) Ends() *serve.Ends { return in.ends }
 
 // open makes the interpreter: from the image, or as it was at the moment from
-// which it goes on. One that has been there before is told so with again.
-func (in *instance) open(anew bool) error {
+// which it goes on. One that has been there before, reseed, gets seeds of its own.
+func (in *instance) open(reseed bool) error {
 	in.touched = !in.saved.taken()
 	if !in.touched {
 		in.cpu = in.saved.newest.cpu
@@ -86,7 +86,7 @@ func (in *instance) open(anew bool) error {
 	switch {
 	case !in.saved.taken():
 		return in.initGuest()
-	case anew:
+	case reseed:
 		return in.reseed()
 	}
 	return nil

@@ -75,6 +75,36 @@ func (in *instance) runCode(code string) (sandbox.Exit, []uint32, error) {
 	return in.execute(body, execRequest(code, "", body))
 }
 
+// runs executes the program "x", which must end so; Error and Usage are not looked at.
+func (in *instance) runs(t *testing.T, want sandbox.Exit) sandbox.Exit {
+	t.Helper()
+	exit, _, err := in.runCode("x")
+	if err != nil {
+		t.Fatalf("running it: %v", err)
+	}
+	if exit.Cause != want.Cause {
+		t.Errorf("it %v, want %v (error %+v)", exit.Cause, want.Cause, exit.Error)
+	}
+	if exit.State != want.State {
+		t.Errorf("its state is %v, want %v", exit.State, want.State)
+	}
+	if exit.Code != want.Code {
+		t.Errorf("its code is %d, want %d", exit.Code, want.Code)
+	}
+	if exit.Result != want.Result {
+		t.Errorf("its result is %q, want %q", exit.Result, want.Result)
+	}
+	return exit
+}
+
+// wantAsked checks what the driver was asked for.
+func (s *scripted) wantAsked(t *testing.T, want string) {
+	t.Helper()
+	if got := fmt.Sprint(s.asked); got != want {
+		t.Errorf("the driver was asked for %s, want %s", got, want)
+	}
+}
+
 // useUp takes so much of the guest's fuel.
 func (in *instance) useUp(n int32) {
 	in.vm.setCounter(in.counter() - n)
@@ -89,8 +119,11 @@ func TestFuelIsCountedAtEveryTickAndAtTheEnd(t *testing.T) {
 		in.tick()
 	}
 	in.useUp(100)
-	if cause := in.end(); cause != 0 || in.meter.used != 3*quantum+100 {
-		t.Errorf("%d were counted, stopped because of %v", in.meter.used, cause)
+	if cause := in.end(); cause != 0 {
+		t.Errorf("it was stopped because of %v", cause)
+	}
+	if got, want := in.meter.used, uint64(3*quantum+100); got != want {
+		t.Errorf("%d were counted, want %d", got, want)
 	}
 	if in.counter() < 1<<30 {
 		t.Error("the guest could tick outside of a run")
@@ -106,35 +139,35 @@ func TestAProgramWithoutFuelIsInterruptedOnce(t *testing.T) {
 	}
 	in.words = []word{{address: 16, bits: 1}, {address: 20, bits: 0x80000100}}
 	binary.LittleEndian.PutUint32(in.bytes()[20:], 0x40)
-	raised := func() (uint32, uint32) {
-		return binary.LittleEndian.Uint32(in.bytes()[16:]), binary.LittleEndian.Uint32(in.bytes()[20:])
+	raised := func() [2]uint32 {
+		return [2]uint32{binary.LittleEndian.Uint32(in.bytes()[16:]), binary.LittleEndian.Uint32(in.bytes()[20:])}
 	}
 	in.ends.Control.Begin(time.Hour)
 	in.begin(wire.RunBody{Limits: sandbox.RunLimits{Fuel: quantum + 10}})
 	in.useUp(quantum)
 	in.tick()
-	if a, b := raised(); a != 0 || b != 0x40 {
-		t.Errorf("memory is %#x, %#x before the fuel is used up", a, b)
+	if got, want := raised(), [2]uint32{0, 0x40}; got != want {
+		t.Errorf("before the fuel is used up memory is %#x, want %#x", got, want)
 	}
 	in.useUp(10)
 	in.tick()
-	if a, b := raised(); a != 1 || b != 0x80000140 {
-		t.Errorf("memory is %#x, %#x", a, b)
+	if got, want := raised(), [2]uint32{1, 0x80000140}; got != want {
+		t.Errorf("when it is used up memory is %#x, want %#x", got, want)
 	}
 	clear(in.bytes()[:64]) // the guest has seen it
 	in.useUp(quantum)
 	in.tick()
-	if a, b := raised(); a != 0 || b != 0 {
-		t.Error("a program that cleans up is interrupted again")
+	if got, want := raised(), [2]uint32{}; got != want {
+		t.Errorf("a program that cleans up is interrupted again: memory is %#x", got)
 	}
 	if cause := in.end(); cause != sandbox.OutOfFuel {
-		t.Errorf("it was stopped because of %v", cause)
+		t.Errorf("it was stopped because of %v, want %v", cause, sandbox.OutOfFuel)
 	}
 	in.ends.Control.Begin(0)
 	in.begin(wire.RunBody{})
 	in.ends.Control.Interrupt(sandbox.Cancelled)
 	in.poll()
-	if a, _ := raised(); a != 1 {
+	if raised()[0] != 1 {
 		t.Error("the next run cannot be interrupted")
 	}
 	in.end()
@@ -174,12 +207,10 @@ func TestAWaitingProgramIsResumedWhenItsTimeHasCome(t *testing.T) {
 			return `{"status":"done","result":"5"}`, nil
 		})
 		in.ends.Control.Begin(0)
-		exit, _, err := in.runCode("x")
-		if err != nil || exit.Cause != sandbox.Exited || exit.Result != "5" || exit.State != sandbox.Kept {
-			t.Errorf("%+v, %v", exit, err)
-		}
-		if fmt.Sprint(s.asked) != "[exec resume resume resume]" || fmt.Sprint(resumed) != "[0s 1.5s 1.5s 1.5s]" {
-			t.Errorf("the driver was asked for %v at %v", s.asked, resumed)
+		in.runs(t, sandbox.Exit{Cause: sandbox.Exited, State: sandbox.Kept, Result: "5"})
+		s.wantAsked(t, "[exec resume resume resume]")
+		if got, want := fmt.Sprint(resumed), "[0s 1.5s 1.5s 1.5s]"; got != want {
+			t.Errorf("it was asked at %s, want %s", got, want)
 		}
 	})
 }
@@ -197,13 +228,11 @@ func TestAWaitingProgramIsInterruptedThroughItsDriver(t *testing.T) {
 				in.words = []word{{address: 16, bits: 1}}
 				in.ends.Control.Begin(time.Hour)
 				time.AfterFunc(time.Minute, func() { in.ends.Control.Interrupt(sandbox.TimedOut) })
-				exit, _, err := in.runCode("x")
-				if err != nil || exit.Cause != sandbox.TimedOut || exit.Code != 130 || exit.Error.Type != "KeyboardInterrupt" || exit.State != sandbox.Kept {
-					t.Errorf("%+v, %v", exit, err)
+				exit := in.runs(t, sandbox.Exit{Cause: sandbox.TimedOut, State: sandbox.Kept, Code: 130})
+				if exit.Error == nil || exit.Error.Type != "KeyboardInterrupt" {
+					t.Errorf("its error is %+v, want a KeyboardInterrupt", exit.Error)
 				}
-				if fmt.Sprint(s.asked) != "[exec interrupt]" {
-					t.Errorf("the driver was asked for %v", s.asked)
-				}
+				s.wantAsked(t, "[exec interrupt]")
 				if in.bytes()[16] != 0 {
 					t.Error("the interrupt lies in memory as well, and would hit the next run")
 				}
@@ -239,13 +268,8 @@ func TestAProgramIsInterruptedOnce(t *testing.T) {
 				in.words = []word{{address: 16, bits: 1}}
 				in.bytes()[16] = 1 // left from the last run
 				in.ends.Control.Begin(time.Hour)
-				exit, _, err := in.runCode("x")
-				if err != nil || exit.Cause != sandbox.TimedOut || exit.Code != 130 || exit.State != sandbox.Kept {
-					t.Errorf("%+v, %v", exit, err)
-				}
-				if fmt.Sprint(s.asked) != c.want {
-					t.Errorf("the driver was asked for %v", s.asked)
-				}
+				in.runs(t, sandbox.Exit{Cause: sandbox.TimedOut, State: sandbox.Kept, Code: 130})
+				s.wantAsked(t, c.want)
 				if in.bytes()[16] != 0 {
 					t.Error("the interrupt would hit the next run")
 				}
@@ -329,12 +353,13 @@ func TestARunThatLeavesNoMemoryIsTakenBack(t *testing.T) {
 				t.Fatal("there is no memory")
 			}
 			in.ends.Control.Begin(0)
-			exit, _, err := in.runCode("x")
-			if err != nil || exit.State != c.state || exit.Cause != c.cause {
-				t.Fatalf("it is %+v, %v", exit, err)
+			want := sandbox.Exit{Cause: c.cause, State: c.state, Result: "1"}
+			failed := c.state != sandbox.Kept
+			if failed {
+				want.Code, want.Result = 1, ""
 			}
-			if failed := c.state != sandbox.Kept; failed != (exit.Code == 1) || failed != (exit.Result == "") || failed != (exit.Error != nil) {
-				t.Errorf("it is %+v", exit)
+			if exit := in.runs(t, want); failed != (exit.Error != nil) {
+				t.Errorf("its error is %+v, want one: %v", exit.Error, failed)
 			}
 		})
 	}
@@ -360,11 +385,24 @@ func TestWhatTheInterpreterDoesNotSurvive(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var exit sandbox.Exit
 			(&instance{}).explain(&exit, c.err, c.refused)
-			if exit.State != sandbox.Restored || exit.Cause != c.cause || exit.Code != c.code {
-				t.Errorf("it is %+v", exit)
+			if exit.State != sandbox.Restored {
+				t.Errorf("its state is %v, want %v", exit.State, sandbox.Restored)
 			}
-			if got := exit.Error; c.kind == "" && got != nil || c.kind != "" && (got == nil || got.Type != c.kind || got.Message != c.message) {
-				t.Errorf("the error is %+v", got)
+			if exit.Cause != c.cause {
+				t.Errorf("its cause is %v, want %v", exit.Cause, c.cause)
+			}
+			if exit.Code != c.code {
+				t.Errorf("its code is %d, want %d", exit.Code, c.code)
+			}
+			if got, want := exit.Error != nil, c.kind != ""; got != want {
+				t.Errorf("it has an error: %v, want %v", got, want)
+			}
+			var got sandbox.ProgramError
+			if exit.Error != nil {
+				got = *exit.Error
+			}
+			if want := (sandbox.ProgramError{Type: c.kind, Message: c.message}); got != want {
+				t.Errorf("the error is %+v, want %+v", got, want)
 			}
 		})
 	}
@@ -395,8 +433,11 @@ func TestMessagesFromTheGuest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer, err := in.message([]byte(c.message))
-			if string(answer) != c.answer || (err == nil) != (c.answer != "") {
-				t.Errorf("it was answered with %q, %v", answer, err)
+			if string(answer) != c.answer {
+				t.Errorf("it was answered with %q, want %q", answer, c.answer)
+			}
+			if got, want := err != nil, c.answer == ""; got != want {
+				t.Errorf("there is an error: %v (%v), want %v", got, err, want)
 			}
 		})
 	}

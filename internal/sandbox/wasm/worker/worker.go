@@ -198,11 +198,11 @@ func (w *worker) open(id uint32, body wire.StartBody, layers *arriving) (*instan
 	in := &instance{worker: w, id: id, program: p, start: body, log: io.Discard}
 	in.saved.pages = w.pages
 	in.connect(w.conn)
-	anew := body.Fork != nil
+	reseed := body.Fork != nil
 	if body.Resume != nil {
-		anew = body.Resume.Reseed
+		reseed = body.Resume.Reseed
 		err = in.resumeFrom(*body.Resume, layers)
-	} else if anew {
+	} else if reseed {
 		err = in.forkFrom(*body.Fork)
 	}
 	in.start.Resume = nil // it may be long
@@ -210,7 +210,7 @@ func (w *worker) open(id uint32, body wire.StartBody, layers *arriving) (*instan
 		in.mounts, err = w.openMounts(body.Mounts)
 	}
 	if err == nil {
-		err = in.open(anew)
+		err = in.open(reseed)
 	}
 	if err != nil {
 		in.discard()
