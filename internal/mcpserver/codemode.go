@@ -15,6 +15,7 @@ import (
 	"paddock/internal/bindings/upstream"
 	"paddock/internal/fault"
 	"paddock/internal/session"
+	"paddock/internal/textsafe"
 )
 
 // codeModeTools are those by which programs get at other MCP servers. They are the
@@ -137,7 +138,7 @@ func bindServer(ctx context.Context, c *call, in bindInput) (out boundServer, a 
 			out.Notice = strings.TrimSpace(out.Notice + " It is bound until paddock ends.")
 		}
 		for _, name := range offer.Tools[:min(len(offer.Tools), maxNamed)] {
-			out.Tools = append(out.Tools, stub.Line(name, 128))
+			out.Tools = append(out.Tools, textsafe.Line(name, 128))
 		}
 		out.More = len(offer.Tools) - len(out.Tools)
 		return nil
@@ -231,7 +232,7 @@ func found(tools []broker.Result) string {
 	var b strings.Builder
 	for _, t := range tools {
 		if t.Import == "" {
-			fmt.Fprintf(&b, "%s: %s\n", t.Server, stub.Line(t.Tool, 128))
+			fmt.Fprintf(&b, "%s: %s\n", t.Server, textsafe.Line(t.Tool, 128))
 			continue
 		}
 		fmt.Fprintf(&b, "%s\n  %s\n", t.Import, t.Signature)

@@ -123,6 +123,9 @@ func Lines(s string, limit int) []string {
 	return lines
 }
 
+// Text gives the beginning of s as [Lines] does, in one piece.
+func Text(s string, limit int) string { return strings.Join(Lines(s, limit), "\n") }
+
 // clean gives s without what is not visible, and a blank for white space of other kinds.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {

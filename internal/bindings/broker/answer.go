@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	"paddock/internal/bindings/schema"
-	"paddock/internal/bindings/stub"
 	"paddock/internal/bindings/upstream"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
+	"paddock/internal/textsafe"
 )
 
 // answer is what a program is told; guest/README.md describes it.
@@ -116,7 +116,7 @@ func (a answer) asFile(name string, put PutFunc) ([]byte, error) {
 	case binary:
 		data, f.MIME = v.Base64, v.MIME
 	case string:
-		data, f.MIME, f.Preview = []byte(v), "text/plain", stub.Text(v, previewed)
+		data, f.MIME, f.Preview = []byte(v), "text/plain", textsafe.Text(v, previewed)
 		if a.Parse {
 			f.MIME = "application/json"
 		}
@@ -125,7 +125,7 @@ func (a answer) asFile(name string, put PutFunc) ([]byte, error) {
 		if data, err = json.Marshal(v); err != nil {
 			return nil, err
 		}
-		f.MIME, f.Preview = "application/json", stub.Text(string(data), previewed)
+		f.MIME, f.Preview = "application/json", textsafe.Text(string(data), previewed)
 	}
 	var err error
 	if f.Path, err = put(name+extension(f.MIME), data); err != nil {
@@ -259,7 +259,7 @@ func complaint(r upstream.Result) string {
 	if text == "" {
 		return "the tool did not work, and does not say why"
 	}
-	return stub.Text(text, maxMessage)
+	return textsafe.Text(text, maxMessage)
 }
 
 // failed is what a program is told about an error.

@@ -39,6 +39,7 @@ import (
 	"paddock/internal/membudget"
 	"paddock/internal/secret"
 	"paddock/internal/secret/redact"
+	"paddock/internal/textsafe"
 )
 
 // Definition is a server that programs may call.
@@ -220,7 +221,7 @@ func newServerBinding(d Definition, owner *Session) *serverBinding {
 	one := &serverBinding{Definition: d, key: d.Key() + "/" + d.Identity, known: d.Name, rules: []rule{{keyOfTools(d.Name), d.Policy}}}
 	if owner != nil {
 		one.rules[0].key = ""
-		one.known = fmt.Sprintf("%s of %s at %s", stub.Line(d.Name, maxName), owner.Owner, d.Place()[:16])
+		one.known = fmt.Sprintf("%s of %s at %s", textsafe.Line(d.Name, maxName), owner.Owner, d.Place()[:16])
 	}
 	one.signed()
 	return one

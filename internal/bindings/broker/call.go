@@ -18,6 +18,7 @@ import (
 	"paddock/internal/bindings/upstream"
 	"paddock/internal/fault"
 	"paddock/internal/sandbox"
+	"paddock/internal/textsafe"
 )
 
 // Run is whose call it is.
@@ -199,7 +200,7 @@ func (b *Broker) tell(ctx context.Context, e *Event, d decided, o outcome, put P
 		b.config.Record(context.WithoutCancel(ctx), *e)
 	}
 	if o.err != nil {
-		b.config.Log.InfoContext(ctx, "a call of a tool failed", "session", e.ID, "server", stub.Line(e.Server, 100), "tool", stub.Line(e.Tool, 100), "cause", logged(o.err))
+		b.config.Log.InfoContext(ctx, "a call of a tool failed", "session", e.ID, "server", textsafe.Line(e.Server, 100), "tool", textsafe.Line(e.Tool, 100), "cause", logged(o.err))
 		return failed(o.err).encode("", nil)
 	}
 	o.result = cleaned(ctx, o.result)
@@ -247,7 +248,7 @@ func (b *Broker) decide(ctx context.Context, e *Event, a *activity, arguments js
 		return d, err
 	}
 	if now.one.sign != d.one.sign || digestOf(now.tool) != digestOf(d.tool) {
-		return d, fault.New(fault.Denied, "the tool %q of %q changed while somebody was asked about it", stub.Line(e.Tool, 100), e.Server).
+		return d, fault.New(fault.Denied, "the tool %q of %q changed while somebody was asked about it", textsafe.Line(e.Tool, 100), e.Server).
 			WithHint("call it again: somebody will be asked again")
 	}
 	return d, nil
@@ -267,7 +268,7 @@ func (b *Broker) examine(ctx context.Context, e *Event) (decided, error) {
 	}
 	at := slices.IndexFunc(tools, func(t bindings.Tool) bool { return t.Name == e.Tool })
 	if at < 0 {
-		return d, fault.New(fault.NotFound, "the server %q has no tool %q", one.Name, stub.Line(e.Tool, 100)).
+		return d, fault.New(fault.NotFound, "the server %q has no tool %q", one.Name, textsafe.Line(e.Tool, 100)).
 			WithHint("search_tools finds tools, and /servers/%s/index.md lists them", stub.Package(one.Name))
 	}
 	d.tool = tools[at]

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 
-	"paddock/internal/bindings/stub"
 	"paddock/internal/fault"
+	"paddock/internal/textsafe"
 )
 
 // The names under which a call's _meta says through which paddocks it has come, and
@@ -52,7 +52,7 @@ func (b *Broker) Inherit(meta map[string]any) (Inherited, error) {
 	if value, ok := meta[callsLeftKey]; ok {
 		in.Limited = true
 		if err := reread(value, &in.CallsLeft); err != nil || in.CallsLeft < 0 {
-			return Inherited{}, fault.New(fault.Invalid, "_meta[%q] is %s, not a number of calls", callsLeftKey, stub.Line(string(encoded(value)), 40))
+			return Inherited{}, fault.New(fault.Invalid, "_meta[%q] is %s, not a number of calls", callsLeftKey, textsafe.Line(string(encoded(value)), 40))
 		}
 	}
 	return in, nil

@@ -9,8 +9,8 @@ import (
 
 	"paddock/internal/bindings"
 	"paddock/internal/bindings/journal"
-	"paddock/internal/bindings/stub"
 	"paddock/internal/bindings/upstream"
+	"paddock/internal/textsafe"
 )
 
 // A run that ends with the process leaves what its calls did behind, and nobody was told
@@ -37,7 +37,7 @@ func (b *Broker) noteBegun(ctx context.Context, e *Event, d decided) bool {
 	if !matters(e, d.tool) {
 		return false
 	}
-	name := d.one.Name + "/" + stub.Line(e.Tool, maxToldName)
+	name := d.one.Name + "/" + textsafe.Line(e.Tool, maxToldName)
 	err := b.config.Journal.Note(runOf(e.Run), e.Number, name)
 	if err != nil {
 		b.config.Log.WarnContext(ctx, "a call cannot be noted", "session", e.ID, "cause", err)
@@ -86,7 +86,7 @@ func cutShort(s Session, left []journal.Left) string {
 	for _, l := range left[:min(len(left), maxToldRuns)] {
 		name := "a run"
 		if l.Execution != "" {
-			name = "the run " + stub.Line(l.Execution, maxToldName)
+			name = "the run " + textsafe.Line(l.Execution, maxToldName)
 		}
 		runs = append(runs, "The server ended during "+name+": "+madeBy(l.Calls)+".")
 	}
@@ -105,7 +105,7 @@ func madeBy(calls []journal.Made) string {
 	for _, c := range calls {
 		name := fmt.Sprintf("call %d", c.Number)
 		if c.Name != "" {
-			name = fmt.Sprintf("%q (%s)", stub.Line(c.Name, maxToldName), name)
+			name = fmt.Sprintf("%q (%s)", textsafe.Line(c.Name, maxToldName), name)
 		}
 		if c.Answered {
 			made = append(made, name)

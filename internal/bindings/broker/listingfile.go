@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"paddock/internal/bindings"
-	"paddock/internal/bindings/stub"
 	"paddock/internal/blob"
 	"paddock/internal/fault"
+	"paddock/internal/textsafe"
 )
 
 // What is on the disk is bounded as what servers send is: whoever can write there could
@@ -81,7 +81,7 @@ func (p *cacheEntry) loadLocked() {
 	p.retryAt, p.slow = earlier(s.Rests, now.Add(maxBackoff)), earlier(s.Slow, now.Add(slowFor))
 	p.fails = min(max(s.Fails, 0), 100)
 	if s.Why != "" && p.err == nil && p.listing == nil {
-		p.err = fault.New(fault.Unavailable, "%s", stub.Line(s.Why, maxWhy))
+		p.err = fault.New(fault.Unavailable, "%s", textsafe.Line(s.Why, maxWhy))
 	}
 }
 
@@ -117,7 +117,7 @@ func (p *cacheEntry) saveLocked(log *slog.Logger) {
 		}
 	}
 	if p.err != nil {
-		s.Why = stub.Line(failed(p.err).Error.Message, maxWhy)
+		s.Why = textsafe.Line(failed(p.err).Error.Message, maxWhy)
 	}
 	text, err := json.Marshal(s)
 	if err == nil && len(text) > maxListing {

@@ -12,6 +12,7 @@ import (
 	"paddock/internal/bindings/stub"
 	"paddock/internal/bindings/upstream"
 	"paddock/internal/fault"
+	"paddock/internal/textsafe"
 )
 
 // Bind gives a session a server of its own, in the place of one of the same name, and
@@ -113,7 +114,7 @@ func (b *Broker) only(names []string) map[string]*serverBinding {
 func (b *Broker) CheckChosen(entry string) error {
 	name, pattern, narrowed := strings.Cut(entry, "/")
 	if common := b.Common(); b.common[name] == nil {
-		f := fault.New(fault.NotFound, "there is no MCP server %q", stub.Line(name, 100))
+		f := fault.New(fault.NotFound, "there is no MCP server %q", textsafe.Line(name, 100))
 		if len(common) == 0 {
 			return f.WithHint("none is configured; mcp_bind_http binds one to a session")
 		}
@@ -223,7 +224,7 @@ func (b *Broker) find(s Session, name string) (*serverBinding, error) {
 
 // notBound is the fault of a name that no server of a session has.
 func (b *Broker) notBound(s Session, name string) error {
-	f := fault.New(fault.NotFound, "no server %q is bound", stub.Line(name, 100))
+	f := fault.New(fault.NotFound, "no server %q is bound", textsafe.Line(name, 100))
 	names := b.Names(s)
 	if len(names) == 0 {
 		return f.WithHint("mcp_bind_http binds one")

@@ -12,10 +12,10 @@ import (
 	"sync"
 	"time"
 
-	"paddock/internal/bindings/stub"
 	"paddock/internal/bindings/upstream"
 	"paddock/internal/fault"
 	"paddock/internal/lock"
+	"paddock/internal/textsafe"
 )
 
 const (
@@ -151,7 +151,7 @@ func (o *sessionServers) decode(s Session, text []byte) (map[string]*serverBindi
 			err = check(all, d)
 		}
 		if err != nil {
-			o.broker.config.Log.Warn("a session's server was not released", "session", s.ID, "server", stub.Line(d.Name, maxName), "cause", fault.CauseOf(err))
+			o.broker.config.Log.Warn("a session's server was not released", "session", s.ID, "server", textsafe.Line(d.Name, maxName), "cause", fault.CauseOf(err))
 			continue
 		}
 		all[d.Name] = o.broker.newOwn(d, &s)

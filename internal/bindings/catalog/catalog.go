@@ -327,7 +327,7 @@ func (s scored) hit(q Query) Hit {
 	h.Description = textsafe.Line(told, 240)
 	h.Signature, h.Import = s.tool.Signature(q.Language), s.tool.Import(s.server, q.Language)
 	if q.Level == Full {
-		h.Description = stub.Text(told, 4000)
+		h.Description = textsafe.Text(told, 4000)
 		t.Input, t.Output = slices.Clone(whole(t.Input)), slices.Clone(whole(t.Output))
 		h.Found = &t
 	}

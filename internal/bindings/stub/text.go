@@ -49,12 +49,6 @@ func literal(s, small, large string) string {
 	return b.String()
 }
 
-// Line is [textsafe.Line].
-func Line(s string, limit int) string { return textsafe.Line(s, limit) }
-
-// Text gives the beginning of a foreign text as [textsafe.Lines] does, in one piece.
-func Text(s string, limit int) string { return strings.Join(textsafe.Lines(s, limit), "\n") }
-
 // docstring writes lines as one of Python's, with an indent.
 func docstring(b *strings.Builder, indent string, lines []string) {
 	if len(lines) == 0 {
