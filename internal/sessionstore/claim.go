@@ -1,7 +1,6 @@
 package sessionstore
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"paddock/internal/atomicfile"
 	"paddock/internal/blob"
 	"paddock/internal/fault"
 	"paddock/internal/history"
@@ -227,7 +227,7 @@ func (c *fileClaim) Write(record []byte, durably bool) error {
 	if durably {
 		err = blob.WriteFile(c.store.files, path, record)
 	} else {
-		err = replace(path, record)
+		err = atomicfile.WriteFile(path, record, atomicfile.Options{Prefix: recordFile + "."})
 	}
 	if err != nil && fresh {
 		_ = c.store.files.Remove(path) // it may have its name already
@@ -236,19 +236,6 @@ func (c *fileClaim) Write(record []byte, durably bool) error {
 		c.mu.Lock()
 		c.fresh = false
 		c.mu.Unlock()
-	}
-	return err
-}
-
-// replace replaces a file without waiting for the disk.
-func replace(path string, data []byte) error {
-	temp := path + "." + rand.Text()
-	err := os.WriteFile(temp, data, 0o600)
-	if err == nil {
-		err = os.Rename(temp, path)
-	}
-	if err != nil {
-		_ = os.Remove(temp) // a full disk may hold a part of it
 	}
 	return err
 }

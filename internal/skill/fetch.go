@@ -16,6 +16,7 @@ import (
 
 	"paddock/internal/fault"
 	"paddock/internal/helper"
+	"paddock/internal/iolimit"
 )
 
 // Limits bound what is fetched. A zero field is the default that its comment names.
@@ -164,7 +165,7 @@ func (f *fetcher) get(ctx context.Context, at string, most int64, header http.He
 		defer resp.Body.Close()
 		return nil, errStatus(r.URL.Hostname(), resp)
 	}
-	return bounded{resp.Body, &most}, nil
+	return boundedBody(resp.Body, &most), nil
 }
 
 // errStatus makes a fault of an answer that is not 200.
@@ -182,24 +183,23 @@ func errStatus(host string, resp *http.Response) error {
 	}
 }
 
-// bounded is a body of so many bytes at most.
-type bounded struct {
-	io.ReadCloser
+// body is that of an answer. What it and others that share left give is bounded together.
+type body struct {
+	io.Closer
+	in   *iolimit.Reader
 	left *int64
 }
 
-func (b bounded) Read(p []byte) (int, error) {
-	if *b.left < 0 {
-		return 0, errTooLarge()
-	}
-	if int64(len(p)) > *b.left+1 {
-		p = p[:*b.left+1] // one more than may be, to see it
-	}
-	n, err := b.ReadCloser.Read(p)
-	if *b.left -= int64(n); *b.left < 0 {
-		return 0, errTooLarge()
-	}
-	if err != nil && err != io.EOF && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+// boundedBody makes a body of what an answer holds, which ends with a fault after left bytes.
+func boundedBody(of io.ReadCloser, left *int64) body {
+	return body{of, &iolimit.Reader{R: of, Over: errTooLarge()}, left}
+}
+
+func (b body) Read(p []byte) (int, error) {
+	b.in.Left = *b.left
+	n, err := b.in.Read(p)
+	*b.left = b.in.Left
+	if err != nil && err != io.EOF && err != b.in.Over && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 		err = fault.New(fault.Unavailable, "the connection broke off while the skill was fetched").WithHint("try again").WithCause(err)
 	}
 	return n, err

@@ -91,7 +91,7 @@ type boundedTransport struct {
 func (b boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := b.RoundTripper.RoundTrip(r)
 	if err == nil {
-		resp.Body = bounded{resp.Body, b.left}
+		resp.Body = boundedBody(resp.Body, b.left)
 	}
 	return resp, err
 }

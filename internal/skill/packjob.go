@@ -13,6 +13,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"paddock/internal/helper"
+	"paddock/internal/iolimit"
 )
 
 // Pack is the job that takes a skill out of a repository's pack. The library that reads
@@ -70,12 +71,9 @@ func readPack(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err := json.Unmarshal(head, &req); err != nil {
 		return fmt.Errorf("reading what is wanted of a pack: %w", err)
 	}
-	pack, err := io.ReadAll(io.LimitReader(lines, req.Limits.Download+1))
+	pack, err := iolimit.ReadAll(lines, req.Limits.Download, errTooLarge())
 	if err != nil {
 		return err
-	}
-	if int64(len(pack)) > req.Limits.Download {
-		return errTooLarge()
 	}
 	var got fetched
 	f := fetcher{limits: req.Limits}

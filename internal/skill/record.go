@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"paddock/internal/blob"
 	"paddock/internal/fault"
+	"paddock/internal/iolimit"
 	"paddock/internal/linkfarm"
 )
 
@@ -88,11 +88,7 @@ func (s *Store) read(name string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(data)) > most {
-		err = fmt.Errorf("%w: %s is too long", ErrDamaged, filepath.Base(name))
-	}
-	return data, err
+	return iolimit.ReadAll(f, most, fmt.Errorf("%w: %s is too long", ErrDamaged, filepath.Base(name)))
 }
 
 // record reads one; a fault.NotFound says that there is none.

@@ -12,6 +12,7 @@ import (
 
 	"paddock/internal/archive"
 	"paddock/internal/fault"
+	"paddock/internal/iolimit"
 	"paddock/internal/textsafe"
 )
 
@@ -103,12 +104,11 @@ func (u *unpacker) add(name string, mode fs.FileMode, content io.Reader) error {
 	if part := gits(name); part != "" {
 		return fault.New(fault.Denied, "the skill holds %.100q, which git would take for a repository's own", part).WithHint("pack it without its repository")
 	}
-	most := u.limits.Bytes - u.bytes
-	data, err := io.ReadAll(io.LimitReader(content, most+1))
+	data, err := iolimit.ReadAll(content, u.limits.Bytes-u.bytes, errTooLarge())
 	if err != nil {
 		return err
 	}
-	if int64(len(data)) > most || len(u.files) == u.limits.Files {
+	if len(u.files) == u.limits.Files {
 		return errTooLarge()
 	}
 	u.bytes += int64(len(data))
