@@ -8,7 +8,6 @@ import (
 
 	"paddock/internal/app"
 	"paddock/internal/bindings/broker"
-	"paddock/internal/bindings/catalog"
 	"paddock/internal/bindings/stub"
 	"paddock/internal/bindings/upstream"
 	"paddock/internal/fault"
@@ -70,7 +69,7 @@ func (cmd serverCommand) serverTools(c *cobra.Command, name, language string, as
 	}
 	list := []toolJSON{}
 	for _, n := range stub.Names(listing.Tools) {
-		change, err := changeOf(c.Context(), seen, k, n)
+		change, err := seen.ChangeOf(c.Context(), k.Name, n.Tool)
 		if err != nil {
 			return err
 		}
@@ -132,18 +131,4 @@ func (cmd serverCommand) withLogin(k *app.Server, err error) error {
 		return err
 	}
 	return fault.New(fault.Denied, "%s", fault.Of(err).Message).WithHint("paddock server login %s", k.Name).WithCause(err)
-}
-
-// changeOf tells what of a tool is not what it was when it was first used; nil: nothing,
-// or it was not used yet, which this is not. A change can be accepted then.
-func changeOf(ctx context.Context, seen *catalog.Store, k *app.Server, n stub.Named) (*catalog.Change, error) {
-	before, err := seen.Load(ctx, k.Name, n.Tool.Name)
-	if err != nil || before == nil {
-		return nil, err
-	}
-	change, err := (&catalog.Watch{Seen: seen}).Use(ctx, k.Name, n.Tool)
-	if err == nil && change != nil {
-		err = seen.Notice(ctx, change)
-	}
-	return change, err
 }

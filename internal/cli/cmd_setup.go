@@ -303,7 +303,7 @@ func (cmd setupCommand) updateClient(ctx context.Context, client *setup.Client, 
 		cmd.say("warning", did.File+" has a token now, and other users of this machine may read it")
 		cmd.say("hint", "chmod 600 "+did.File)
 	}
-	if server.Token != "" && refusesToken(ctx, server.URL, server.Token) {
+	if server.Token != "" && app.RefusesToken(ctx, server.URL, server.Token) {
 		cmd.say("warning", "the paddock that answers at "+server.URL+" refuses this token")
 		cmd.say("hint", "its state folder is another one: say which with --state-dir, or have paddock token create make a token there and give its variable with --token-env")
 	}

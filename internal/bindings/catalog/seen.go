@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"paddock/internal/bindings"
 	"paddock/internal/blob"
 	"paddock/internal/fault"
 	"paddock/internal/textsafe"
@@ -126,6 +127,21 @@ func (s *Store) write(server, tool, end string, k kept) error {
 		}
 	}
 	return blob.WriteFile(blob.OS, path, text)
+}
+
+// ChangeOf gives how a server's tool is not what it was at its first use, and keeps the change
+// so that it can be accepted. It gives nil for a tool that is unchanged, and for one that was
+// never used: that ChangeOf looks at a tool is not a use.
+func (s *Store) ChangeOf(ctx context.Context, server string, t bindings.Tool) (*Change, error) {
+	before, err := s.Load(ctx, server, t.Name)
+	if err != nil || before == nil {
+		return nil, err
+	}
+	change, err := (&Watch{Seen: s}).Use(ctx, server, t)
+	if err == nil && change != nil {
+		err = s.Notice(ctx, change)
+	}
+	return change, err
 }
 
 // Noticed is a change that nobody has accepted.

@@ -1,4 +1,4 @@
-package cli
+package app
 
 import (
 	"context"
@@ -8,19 +8,17 @@ import (
 	"net/url"
 	"strings"
 	"time"
-
-	"paddock/internal/app"
 )
 
 // probeTime bounds each question to a server of this machine.
 const probeTime = time.Second
 
-// refusesToken reports whether a paddock serve answers at the endpoint and refuses
+// RefusesToken reports whether a paddock serve answers at the endpoint and refuses
 // the token. Only this machine is asked, and nothing but a paddock gets the
 // token; a server that does not answer in time refuses nothing.
-func refusesToken(ctx context.Context, endpoint, token string) bool {
+func RefusesToken(ctx context.Context, endpoint, token string) bool {
 	u, err := url.Parse(endpoint)
-	if err != nil || !app.IsLoopback(u) {
+	if err != nil || !IsLoopback(u) {
 		return false
 	}
 	health := *u
