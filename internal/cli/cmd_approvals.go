@@ -127,10 +127,7 @@ func (cmd approvalsCommand) listApprovals(c *cobra.Command, principal string, al
 				beginning(plain(string(a.Arguments)), 60), moment(a.Created), moment(a.Expires),
 			})
 		}
-		if asJSON {
-			return cmd.printJSON(map[string]any{"approvals": list})
-		}
-		return cmd.printTable(rows)
+		return cmd.printList(asJSON, "approvals", list, rows)
 	})
 }
 

@@ -114,9 +114,6 @@ func (cmd auditCommand) listAudit(c *cobra.Command, f audit.Filter, asJSON bool)
 		}
 		records = append(records, r)
 	}
-	if asJSON {
-		return cmd.printJSON(map[string]any{"records": records})
-	}
 	rows := [][]string{{"TIME", "ACTION", "OUTCOME", "PRINCIPAL", "OVER", "SESSION", "EXECUTION", "LANGUAGE", "CODE", "ABOUT"}}
 	for _, r := range records {
 		rows = append(rows, []string{
@@ -124,7 +121,7 @@ func (cmd auditCommand) listAudit(c *cobra.Command, f audit.Filter, asJSON bool)
 			orDash(r.Language), orDash(r.CodeSHA256[:min(12, len(r.CodeSHA256))]), orDash(about(r)),
 		})
 	}
-	return cmd.printTable(rows)
+	return cmd.printList(asJSON, "records", records, rows)
 }
 
 // about is what a record is about, besides who and where.

@@ -189,9 +189,6 @@ func (cmd imageCommand) listImages(c *cobra.Command, asJSON bool) error {
 		if err != nil {
 			return err
 		}
-		if asJSON {
-			return cmd.printJSON(map[string]any{"images": slices.Concat([]image.Image{}, all)})
-		}
 		rows := [][]string{{"NAME", "ID", "ADDED", "LAYERS", "SIZE", "DIGEST"}}
 		for _, img := range all {
 			names := img.Names
@@ -206,7 +203,7 @@ func (cmd imageCommand) listImages(c *cobra.Command, asJSON bool) error {
 				rows = append(rows, []string{plain(name), img.ID[:19], moment(img.Added), strconv.Itoa(len(img.Layers)), amount(img.Bytes), orDash(digest)})
 			}
 		}
-		return cmd.printTable(rows)
+		return cmd.printList(asJSON, "images", slices.Concat([]image.Image{}, all), rows)
 	})
 }
 

@@ -148,11 +148,8 @@ func (cmd secretCommand) listSecrets(c *cobra.Command, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		if list == nil {
-			list = []secret.Entry{}
-		}
-		return cmd.printJSON(map[string]any{"secrets": list})
+	if list == nil {
+		list = []secret.Entry{} // which JSON shows as such
 	}
 	rows := [][]string{{"NAME", "OWNER", "HOSTS", "IN", "SET", "USED"}}
 	for _, e := range list {
@@ -162,7 +159,7 @@ func (cmd secretCommand) listSecrets(c *cobra.Command, asJSON bool) error {
 		}
 		rows = append(rows, []string{e.Name, plain(e.Owner), plain(strings.Join(e.Hosts, ", ")), plain(strings.Join(e.Places, ", ")), day(set), moment(e.Used)})
 	}
-	return cmd.printTable(rows)
+	return cmd.printList(asJSON, "secrets", list, rows)
 }
 
 // day is a time of which the day matters.

@@ -120,10 +120,7 @@ func (cmd sessionCommand) listSessions(c *cobra.Command, principal string, all, 
 				list = append(list, sessionOf(i))
 			}
 		}
-		if asJSON {
-			return cmd.printJSON(map[string]any{"sessions": list})
-		}
-		return cmd.printTable(sessionRows(list, all || principal != ""))
+		return cmd.printList(asJSON, "sessions", list, sessionRows(list, all || principal != ""))
 	})
 }
 

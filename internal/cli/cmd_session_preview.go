@@ -148,8 +148,5 @@ func (cmd sessionCommand) printPreviews(name string, all []preview.Preview, asJS
 		list = append(list, preview.Show(one))
 		rows = append(rows, []string{one.ID, strconv.Itoa(int(one.Port)), moment(one.Expires)})
 	}
-	if asJSON {
-		return cmd.printJSON(map[string]any{name: list})
-	}
-	return cmd.printTable(rows)
+	return cmd.printList(asJSON, name, list, rows)
 }

@@ -103,10 +103,7 @@ func (cmd sessionCommand) listProcesses(c *cobra.Command, principal string, id s
 				strconv.Itoa(one.PID), moment(one.Started), one.CPU.Round(10 * time.Millisecond).String(), amount(one.Memory), orDash(one.Runtime), plain(one.Command),
 			})
 		}
-		if asJSON {
-			return cmd.printJSON(map[string]any{"processes": list})
-		}
-		return cmd.printTable(rows)
+		return cmd.printList(asJSON, "processes", list, rows)
 	})
 }
 

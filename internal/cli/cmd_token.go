@@ -187,10 +187,7 @@ func (cmd tokenCommand) listTokens(c *cobra.Command, asJSON bool) error {
 			t.ID, plain(t.Name), one.State, orAll(t.Tools), orAll(t.Namespaces), moment(t.Created), moment(t.Expires), moment(t.LastUsed),
 		})
 	}
-	if asJSON {
-		return cmd.printJSON(map[string]any{"tokens": list})
-	}
-	return cmd.printTable(rows)
+	return cmd.printList(asJSON, "tokens", list, rows)
 }
 
 func orAll(names []string) string {

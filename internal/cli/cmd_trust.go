@@ -253,10 +253,7 @@ func (cmd trustCommand) listTrusted(c *cobra.Command, asJSON bool) (err error) {
 		list = append(list, entry{e, state})
 		rows = append(rows, []string{plain(e.Path), state, moment(e.Trusted), e.SHA256})
 	}
-	if asJSON {
-		return cmd.printJSON(map[string]any{"files": list})
-	}
-	return cmd.printTable(rows)
+	return cmd.printList(asJSON, "files", list, rows)
 }
 
 func (cmd trustCommand) forgetTrusted(c *cobra.Command, args []string, asJSON bool) error {

@@ -95,6 +95,14 @@ func (cl *cli) printTable(rows [][]string) error {
 	return w.Flush()
 }
 
+// printList prints a list: as one object that has it under a name, or as a table.
+func (cl *cli) printList(asJSON bool, name string, list any, rows [][]string) error {
+	if asJSON {
+		return cl.printJSON(map[string]any{name: list})
+	}
+	return cl.printTable(rows)
+}
+
 // plain makes text from a program or a file's name safe for a terminal and a
 // table: what does not print is shown as an escape.
 func plain(s string) string { return textsafe.Escape(s) }
