@@ -78,7 +78,7 @@ var mayImport = map[string][]string{
 	"internal/sandbox/linux/gvisorfix":     {},
 	"internal/sandbox/linux/agent":         {"guest", "internal/fault", "internal/sandbox", "internal/sandbox/wire", "internal/sandbox/wire/serve"},
 	"internal/sandbox/sandboxtest":         {"internal/fault", "internal/sandbox"},
-	"internal/sandbox/typescript":          {"internal/sandbox", "internal/helper"},
+	"internal/sandbox/typescript":          {"internal/sandbox", "internal/helper", "internal/textsafe"},
 	"internal/sandbox/wasm":                {"guest", "internal/fault", "internal/sandbox", "internal/sandbox/wasm/confine", "internal/sandbox/wasm/nativeworker", "internal/sandbox/wasm/worker", "internal/sandbox/wire"},
 	"internal/sandbox/wasm/confine":        {"internal/sandbox"},
 	"internal/sandbox/wasm/linear":         {"internal/atomicfile"},

@@ -133,6 +133,9 @@ func TestWhatEndsAKeptProcessCostsOneCall(t *testing.T) {
 			if got := helper.Ended(err); got != c.ended {
 				t.Errorf("Ended(%v) is %v, want %v", err, got, c.ended)
 			}
+			if got, want := helper.TimedOut(err), c.what == "hang"; got != want {
+				t.Errorf("TimedOut(%v) is %v, want %v", err, got, want)
+			}
 			if after := processOf(t, r, "ann"); (after != before) != c.ended {
 				t.Errorf("the process was %s and is %s; it should have ended: %v", before, after, c.ended)
 			}

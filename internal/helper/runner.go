@@ -124,7 +124,10 @@ func run(cmd *exec.Cmd) error {
 }
 
 // ended is the cause of a fault where the process did not come to its end by itself.
-type ended struct{ error }
+type ended struct {
+	error
+	late bool // it took longer than its job's Time
+}
 
 func (e ended) Unwrap() error { return e.error }
 
@@ -135,6 +138,13 @@ func Ended(err error) bool {
 	return errors.As(err, &e)
 }
 
+// TimedOut reports whether an error of [Runner.Run] is that the process took longer than its
+// job's Time. Such an error is one of those that [Ended] tells of.
+func TimedOut(err error) bool {
+	var e ended
+	return errors.As(err, &e) && e.late
+}
+
 // failure says why a helper did not come to its end.
 func failure(job Job, err error, late, tooMuch bool, said []byte) error {
 	var exit *exec.ExitError
@@ -142,7 +152,7 @@ func failure(job Job, err error, late, tooMuch bool, said []byte) error {
 	if errors.As(err, &exit) {
 		code = exit.ExitCode()
 	}
-	cause := ended{fmt.Errorf("the helper for %s: %w: %s", job.Name, err, said)}
+	cause := ended{fmt.Errorf("the helper for %s: %w: %s", job.Name, err, said), late}
 	if code == exitFault {
 		if f := faultOf(said); f != nil {
 			return f

@@ -41,6 +41,9 @@ func (s *Store) script(ctx context.Context, owner string, of *Skill, from Kind) 
 		return module, why, nil
 	}
 	out, err := s.config.Helpers.Run(ctx, Script, helper.Call{Owner: owner, In: strings.NewReader(of.Instructions)})
+	if helper.TimedOut(err) {
+		return noScript, fmt.Sprintf("reading it took longer than %v; split it into smaller parts that are nested less", Script.Time), nil
+	}
 	if helper.Ended(err) {
 		return noScript, "it is nested too deeply, or an expression in it is too long", nil
 	}

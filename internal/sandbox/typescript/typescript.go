@@ -15,11 +15,13 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/evanw/esbuild/pkg/api"
 
 	"paddock/internal/helper"
 	"paddock/internal/sandbox"
+	"paddock/internal/textsafe"
 )
 
 // Job translates a [sandbox.Source] in a helper's process, which is kept: a program of
@@ -61,7 +63,10 @@ func translate(ctx context.Context, helpers *helper.Runner, job helper.Job, owne
 	}
 	out, err := helpers.Run(ctx, job, helper.Call{Owner: owner, In: &in})
 	if helper.Ended(err) {
-		const why = "the program is nested too deeply, or an expression in it is too long; give parts of it names of their own"
+		why := "the program is nested too deeply, or an expression in it is too long; give parts of it names of their own"
+		if helper.TimedOut(err) {
+			why = fmt.Sprintf("translating the TypeScript took longer than %v; split the program into smaller parts that are nested less, or write it in JavaScript", job.Time)
+		}
 		return sandbox.Translation{Error: &sandbox.ProgramError{Type: "SyntaxError", Message: why, Traceback: "SyntaxError: " + why + "\n"}}, nil
 	}
 	if err != nil {
@@ -84,14 +89,40 @@ func Strip(code, name string) (js, sourceMap string, failed *sandbox.ProgramErro
 		return string(r.Code), string(r.Map), nil
 	}
 	first := r.Errors[0]
-	failed = &sandbox.ProgramError{Type: "SyntaxError", Message: first.Text}
-	failed.Traceback = fmt.Sprintf("SyntaxError: %s\n", first.Text)
+	message := textsafe.Shorten(first.Text, maxMessage)
+	failed = &sandbox.ProgramError{Type: "SyntaxError", Message: message}
+	failed.Traceback = fmt.Sprintf("SyntaxError: %s\n", message)
 	if strings.HasPrefix(first.Text, "Top-level return") {
 		failed.Hint = "a program's result is the value of its last line: write the expression alone, without return"
 	}
 	if at := first.Location; at != nil {
 		failed.Line = at.Line
-		failed.Traceback = fmt.Sprintf("  %s\n  %s^\nSyntaxError: %s (line %d)\n", at.LineText, strings.Repeat(" ", min(at.Column, 200)), first.Text, at.Line)
+		shown, indent := excerpt(at.LineText, at.Column)
+		failed.Traceback = fmt.Sprintf("  %s\n  %s^\nSyntaxError: %s (line %d)\n", shown, indent, message, at.Line)
 	}
 	return "", "", failed
+}
+
+const (
+	// maxMessage bounds what is told of a mistake, in bytes: it may hold a name of the program.
+	maxMessage = 1000
+	// maxBefore and maxAfter bound what a traceback shows of a line before the mistake and
+	// from there on, in bytes.
+	maxBefore, maxAfter = 100, 200
+)
+
+// excerpt gives the part of a line that is around a column, in bytes, and the blanks that
+// lead to the column below it.
+func excerpt(line string, column int) (shown, indent string) {
+	column = min(max(column, 0), len(line))
+	visible := func(s string) string { return textsafe.Escape(strings.ReplaceAll(s, "\t", " ")) }
+	from := max(column-maxBefore, 0)
+	for from > 0 && from < column && !utf8.RuneStart(line[from]) {
+		from++
+	}
+	before := visible(line[from:column])
+	if from > 0 {
+		before = "…" + before
+	}
+	return before + visible(textsafe.Shorten(line[column:], maxAfter)), strings.Repeat(" ", utf8.RuneCountInString(before))
 }

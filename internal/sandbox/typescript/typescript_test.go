@@ -113,6 +113,63 @@ func TestAProgramThatEndsTheHelperIsToldWhy(t *testing.T) {
 	}
 }
 
+func TestAProgramThatTakesTooLongIsToldThat(t *testing.T) {
+	r, job := helpers(t), Job
+	job.Time = 300 * time.Millisecond
+	for name, code := range map[string]string{
+		"names that are declared again": repeated("", "let a\n", "", megabyte),
+		"functions of conditions":       hostile["functions of conditions"],
+	} {
+		got, err := translate(t.Context(), r, job, "ann", sandbox.Source{Code: code, Name: "x.ts"})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got.Error == nil {
+			t.Fatalf("%s: got a translation, want an error", name)
+		}
+		if want := "took longer than 300ms; split the program"; !strings.Contains(got.Error.Message, want) {
+			t.Errorf("%s: got %q, want it to say %q", name, got.Error.Message, want)
+		}
+	}
+}
+
+// A mistake's line, and a name in its message, may be as long as the program.
+func TestAMistakeInALongLineIsToldInAFewBytes(t *testing.T) {
+	long := strings.Repeat("x", megabyte)
+	for name, c := range map[string]struct{ code, traceback string }{
+		"what comes before": {
+			"let s = '" + long + "'; let b: = 2",
+			"  …" + strings.Repeat("x", 90) + "'; let b: = 2\n" + strings.Repeat(" ", 103) + "^\nSyntaxError: Unexpected \"=\" (line 1)\n",
+		},
+		"what comes after": {
+			"let b: = '" + long + "'",
+			"  let b: = '" + strings.Repeat("x", 197) + "…\n         ^\nSyntaxError: Unexpected \"=\" (line 1)\n",
+		},
+		"a tab and what does not show": {
+			"\tlet ä\u200b: = 2",
+			"",
+		},
+		"a name": {"let " + long + "; let " + long, ""},
+	} {
+		_, _, failed := Strip(c.code, "x.ts")
+		if failed == nil {
+			t.Fatalf("%s: got no error", name)
+		}
+		if got := failed.Traceback; c.traceback != "" && got != c.traceback {
+			t.Errorf("%s: got the traceback %q, want %q", name, got, c.traceback)
+		}
+		if most := 2000; len(failed.Traceback) > most {
+			t.Errorf("%s: got a traceback of %d bytes, want at most %d", name, len(failed.Traceback), most)
+		}
+		if most := 1100; len(failed.Message) > most {
+			t.Errorf("%s: got a message of %d bytes, want at most %d", name, len(failed.Message), most)
+		}
+		if strings.ContainsAny(failed.Traceback, "\t\u200b") {
+			t.Errorf("%s: the traceback %q holds what does not show", name, failed.Traceback)
+		}
+	}
+}
+
 // TestProgramsThatPeopleWriteAreRead are large, and within the bounds.
 func TestProgramsThatPeopleWriteAreRead(t *testing.T) {
 	r, job := helpers(t), Job
