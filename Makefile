@@ -100,7 +100,7 @@ package: bin/paddock ## an MCPB bundle and the registry's server.json, in dist/
 	@for t in linux-amd64 darwin-arm64 windows-amd64; do \
 		CGO_ENABLED=0 GOOS=$${t%-*} GOARCH=$${t#*-} go build -trimpath -ldflags '$(LDFLAGS)' -o dist/bin/$$t ./cmd/paddock || exit 1; \
 	done
-	@bash package/build.sh dist $(RELEASE) dist/bin/linux-amd64 dist/bin/darwin-arm64 dist/bin/windows-amd64
+	@bash packaging/build.sh dist $(RELEASE) dist/bin/linux-amd64 dist/bin/darwin-arm64 dist/bin/windows-amd64
 
 ## Tests ----------------------------------------------------------------------
 

@@ -41,6 +41,6 @@ sed "s|@VERSION@|$version|; s|@NAME@|$name|; s|@URL@|$url|" "$here/server.json" 
 
 "$mcpb" validate "$work/bundle/manifest.json" >"$work/log" || { cat "$work/log" >&2; die "mcpb refuses the manifest"; }
 "$mcpb" pack "$work/bundle" "$work/packed.mcpb" >"$work/log" || { cat "$work/log" >&2; die "mcpb cannot pack the bundle"; }
-(cd "$here/.." && go run ./package/bundle "$work/packed.mcpb" "$out/paddock.mcpb" "$work/server.json" "$out/server.json" "$schema")
+(cd "$here/.." && go run ./packaging/bundle "$work/packed.mcpb" "$out/paddock.mcpb" "$work/server.json" "$out/server.json" "$schema")
 "$mcpb" info "$out/paddock.mcpb" >"$work/log" || { cat "$work/log" >&2; die "mcpb cannot read the bundle"; }
 [[ $name != *.example/* ]] || say "server.json names io.github.example: set PADDOCK_REGISTRY_NAME and PADDOCK_RELEASE_URL before you publish it"
