@@ -159,8 +159,7 @@ func (a *App) NewHTTP(wc web.Config, ready *Ready, draining func()) (_ *HTTP, er
 func (a *App) addFiles(wc *web.Config, server *mcpserver.Server, links *files.Links, beyond beyondFunc) error {
 	moved, err := files.New(files.Config{
 		Named: server.Named, Sessions: a.Sessions, Links: links, Base: web.BaseURL, Log: a.Log,
-		Moved: a.movedFile, Alive: a.alive(), Beyond: beyond,
-		Admit: func(owner session.Owner) (func(), error) { return a.admit(context.Background(), string(owner), false) },
+		Moved: a.movedFile, Access: &fileAccess{base: a.base, alive: a.alive(), beyond: beyond},
 	})
 	if err == nil {
 		wc.Files = telemetry.Joined(moved)
@@ -171,16 +170,12 @@ func (a *App) addFiles(wc *web.Config, server *mcpserver.Server, links *files.Li
 // addOperation adds what watches and bounds requests, and the paths for operators and for
 // microsandbox's clients.
 func (a *App) addOperation(wc *web.Config, ready *Ready) {
-	wc.Metrics, wc.Ready, wc.Answered, wc.Failed = a.telemetry.Handler(), ready.reasons, a.answered, a.failed
+	wc.Metrics, wc.Ready = a.telemetry.Handler(), ready.reasons
 	if slices.Contains(a.Config.Tools.Enabled, sandboxSet) {
 		wc.RPC = telemetry.Joined(a.sandboxes.RPC(sandboxOwner, a.memory))
 		wc.Health = http.HandlerFunc(microsandbox.Health)
 	}
-	path := wc.Path
-	wc.Listens = listens
-	wc.Admit = func(ctx context.Context, who *auth.Principal, r *http.Request) (func(), error) {
-		return a.admit(ctx, who.ID, r.URL.Path == path && listens(r))
-	}
+	wc.Gate, wc.Observer = &requestGate{base: a.base, endpoint: wc.Path}, requestObserver{a.base}
 }
 
 // Run serves until ctx ends, and then as web.Server.Run. While it does, commands know where
@@ -220,12 +215,6 @@ func sandboxOwner(r *http.Request) (session.Owner, error) {
 	return session.Owner(who.ID), nil
 }
 
-// listens reports whether a request to the MCP endpoint is for a stream that its client only
-// listens to. A call that claims so is counted and ended like one.
-func listens(r *http.Request) bool {
-	return r.Method == http.MethodGet || r.Method == http.MethodPost && r.Header.Get("Mcp-Method") == "subscriptions/listen"
-}
-
 // admit counts one request of a principal, or refuses it. release is called when it ends.
 func (b *base) admit(ctx context.Context, principal string, listens bool) (release func(), err error) {
 	if err := b.gate.Request(principal); err != nil {
@@ -242,13 +231,59 @@ func (b *base) admit(ctx context.Context, principal string, listens bool) (relea
 	return release, err
 }
 
-// answered measures a request.
-func (b *base) answered(ctx context.Context, r web.Answered) {
+// requestGate bounds requests to the HTTP server, whose MCP endpoint is at a path.
+type requestGate struct {
+	*base
+	endpoint string
+}
+
+var _ web.Gate = (*requestGate)(nil)
+
+// Admit implements [web.Gate].
+func (g *requestGate) Admit(ctx context.Context, who *auth.Principal, r *http.Request) (release func(), err error) {
+	return g.admit(ctx, who.ID, r.URL.Path == g.endpoint && g.Listens(r))
+}
+
+// Listens implements [web.Gate]. A call that claims to be a stream is counted and ended like
+// one.
+func (*requestGate) Listens(r *http.Request) bool {
+	return r.Method == http.MethodGet || r.Method == http.MethodPost && r.Header.Get("Mcp-Method") == "subscriptions/listen"
+}
+
+// fileAccess decides who may move files, by one-time links too.
+type fileAccess struct {
+	*base
+	alive  func(session.Owner) error
+	beyond beyondFunc
+}
+
+var _ files.Access = (*fileAccess)(nil)
+
+// Alive implements [files.Access].
+func (a *fileAccess) Alive(owner session.Owner) error { return a.alive(owner) }
+
+// Admit implements [files.Access].
+func (a *fileAccess) Admit(owner session.Owner) (release func(), err error) {
+	return a.admit(context.Background(), string(owner), false)
+}
+
+// Beyond implements [files.Access].
+func (a *fileAccess) Beyond(w http.ResponseWriter, r *http.Request, set string) bool {
+	return a.beyond(w, r, set)
+}
+
+// requestObserver measures and records requests to the HTTP server.
+type requestObserver struct{ *base }
+
+var _ web.Observer = requestObserver{}
+
+// RequestAnswered measures a request.
+func (b requestObserver) RequestAnswered(ctx context.Context, r web.Answered) {
 	b.telemetry.Request(ctx, r.Method, r.Route, r.Status, r.Took)
 }
 
-// failed records from where somebody could not come in, and how often.
-func (b *base) failed(ctx context.Context, f web.Failures) {
+// RequestsFailed records from where requests had no valid token, and how many.
+func (b requestObserver) RequestsFailed(ctx context.Context, f web.Failures) {
 	r := audit.Record{Action: audit.AuthFailure, Outcome: audit.Error, ErrorType: string(fault.KindOf(f.Last))}
 	if f.From.IsValid() {
 		r.Target = f.From.String()

@@ -51,22 +51,23 @@ func TestWhoListensKeepsItsCallsIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &base{gate: g}
+	o := &requestGate{base: &base{gate: g}, endpoint: "/mcp"}
+	who := &auth.Principal{ID: "a"}
 	stream := httptest.NewRequest("POST", "/mcp", nil)
 	stream.Header.Set("Mcp-Method", "subscriptions/listen")
 	for _, r := range []*http.Request{httptest.NewRequest("GET", "/mcp", nil), stream} {
-		if _, err := o.admit(t.Context(), "a", listens(r)); err != nil {
+		if _, err := o.Admit(t.Context(), who, r); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := o.admit(t.Context(), "a", listens(stream)); fault.KindOf(err) != fault.Exhausted {
+	if _, err := o.Admit(t.Context(), who, stream); fault.KindOf(err) != fault.Exhausted {
 		t.Errorf("one stream too many: %v", err)
 	}
-	call := listens(httptest.NewRequest("POST", "/mcp", nil))
-	if _, err := o.admit(t.Context(), "a", call); err != nil {
+	call := httptest.NewRequest("POST", "/mcp", nil)
+	if _, err := o.Admit(t.Context(), who, call); err != nil {
 		t.Errorf("a call: %v", err)
 	}
-	if _, err := o.admit(t.Context(), "a", call); fault.KindOf(err) != fault.Exhausted {
+	if _, err := o.Admit(t.Context(), who, call); fault.KindOf(err) != fault.Exhausted {
 		t.Errorf("one call too many: %v", err)
 	}
 }
@@ -77,7 +78,7 @@ func TestWhatHappensToFilesAndAtTheProxyIsRecorded(t *testing.T) {
 	defer o.Audit.Close()
 	ctx := t.Context()
 	denied := fault.New(fault.Denied, "no")
-	o.failed(ctx, web.Failures{From: netip.MustParseAddr("192.0.2.1"), Count: 25, Last: denied})
+	requestObserver{o.base}.RequestsFailed(ctx, web.Failures{From: netip.MustParseAddr("192.0.2.1"), Count: 25, Last: denied})
 	o.touchedFile(ctx, "alice", "s", "f", false, nil)
 	o.touchedFile(ctx, "alice", "s", "f", true, denied)
 	o.movedFile(ctx, files.Moved{Owner: "alice", Session: "s", Path: "f", Write: true, Link: true})
@@ -119,7 +120,7 @@ func TestFilesBeyondAnIssuersTokenNameTheScope(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	h, err := files.New(files.Config{Sessions: m, Beyond: beyond})
+	h, err := files.New(files.Config{Sessions: m, Access: &fileAccess{beyond: beyond}})
 	if err != nil {
 		t.Fatal(err)
 	}

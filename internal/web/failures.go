@@ -133,8 +133,8 @@ func (f *failures) keyLocked(from netip.Addr) netip.Prefix {
 // failed counts a request of which nobody could say whose it is, and tells of
 // it now or later.
 func (s *Server) failed(ctx context.Context, from *sender, err error) {
-	if told := s.failures.add(from.client, err, time.Now()); told.Count > 0 && s.config.Failed != nil {
-		s.config.Failed(ctx, told)
+	if told := s.failures.add(from.client, err, time.Now()); told.Count > 0 {
+		s.config.Observer.RequestsFailed(ctx, told)
 	}
 }
 
@@ -150,9 +150,7 @@ func (s *Server) tellFailures(ctx context.Context) {
 			ending = true
 		}
 		for _, told := range s.failures.due(time.Now(), ending) {
-			if s.config.Failed != nil {
-				s.config.Failed(context.WithoutCancel(ctx), told)
-			}
+			s.config.Observer.RequestsFailed(context.WithoutCancel(ctx), told)
 		}
 	}
 }

@@ -31,15 +31,21 @@ func (s *Server) from(t *testing.T, address, authorization string) *httptest.Res
 	return w
 }
 
+// failuresFunc is an Observer of failures alone.
+type failuresFunc func(Failures)
+
+func (failuresFunc) RequestAnswered(context.Context, Answered)       {}
+func (f failuresFunc) RequestsFailed(_ context.Context, of Failures) { f(of) }
+
 func TestFailuresOfAnAddressAreToldTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var told []string
-		s := create(t, Config{Failed: func(_ context.Context, f Failures) {
+		s := create(t, Config{Observer: failuresFunc(func(f Failures) {
 			mu.Lock()
 			defer mu.Unlock()
 			told = append(told, fmt.Sprint(f.From, " ", f.Count, " ", fault.KindOf(f.Last)))
-		}})
+		})})
 		ctx, end := context.WithCancel(t.Context())
 		var telling sync.WaitGroup
 		telling.Go(func() { s.tellFailures(ctx) })

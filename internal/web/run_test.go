@@ -204,12 +204,17 @@ func (b brief) Verify(context.Context, string) (*auth.Principal, error) {
 	return &auth.Principal{ID: "token:1", Name: "ann", Expires: b.until}, nil
 }
 
+// headerListens is a Gate to which requests listen that have a header.
+type headerListens struct{ openGate }
+
+func (headerListens) Listens(r *http.Request) bool { return r.Header.Get("X-Listen") != "" }
+
 func TestAStreamEndsWithItsToken(t *testing.T) {
 	k := &works{}
-	for method, listens := range map[string]func(*http.Request) bool{"GET": nil, "POST": func(r *http.Request) bool { return r.Header.Get("X-Listen") != "" }} {
+	for method, gate := range map[string]Gate{"GET": nil, "POST": headerListens{}} {
 		synctest.Test(t, func(t *testing.T) {
 			k.inside()
-			s := create(t, Config{MCP: k, Verifier: brief{time.Now().Add(time.Hour)}, Listens: listens})
+			s := create(t, Config{MCP: k, Verifier: brief{time.Now().Add(time.Hour)}, Gate: gate})
 			s.listensAt(80)
 			r, err := http.NewRequestWithContext(t.Context(), method, "http://localhost/mcp", nil)
 			if err != nil {

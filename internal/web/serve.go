@@ -224,8 +224,8 @@ func (s *Server) handle(w *response, r *http.Request, rt route, from *sender) {
 		from.who = p.Name
 		ctx = auth.With(ctx, p)
 	}
-	if s.config.Admit != nil && p != nil && !rt.own {
-		release, err := s.config.Admit(ctx, p, r)
+	if p != nil && !rt.own {
+		release, err := s.config.Gate.Admit(ctx, p, r)
 		if err != nil {
 			s.fail(w, r, rt, err)
 			return
@@ -252,7 +252,7 @@ func (s *Server) within(ctx context.Context, w *response, r *http.Request, rt ro
 		w.until = time.Now().Add(s.config.RequestTimeout)
 		return context.WithDeadlineCause(ctx, w.until, errTooLong)
 	}
-	listens := s.config.Listens(r)
+	listens := s.config.Gate.Listens(r)
 	nothing := func() bool { return false }
 	expiry, stop, unwatched := func() {}, nothing, nothing
 	if listens && !p.Expires.IsZero() {
@@ -303,9 +303,7 @@ func (s *Server) finish(w *response, r *http.Request, rt route, began time.Time)
 		s.log.InfoContext(r.Context(), "request", Attr(r.Context()), "principal", printable(from.who), "method", r.Method, "path", s.shown(r, rt),
 			"status", w.outcome(r.Context()), "bytes", w.bytes, "duration", time.Since(began), "client", from.client)
 	}
-	if s.config.Answered != nil {
-		s.config.Answered(r.Context(), Answered{Route: s.pattern(r.URL.Path, rt), Method: r.Method, Status: w.outcome(r.Context()), Took: time.Since(began)})
-	}
+	s.config.Observer.RequestAnswered(r.Context(), Answered{Route: s.pattern(r.URL.Path, rt), Method: r.Method, Status: w.outcome(r.Context()), Took: time.Since(began)})
 	if broken || v == http.ErrAbortHandler {
 		panic(http.ErrAbortHandler) // the client has to see that it is not whole
 	}

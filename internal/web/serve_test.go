@@ -99,15 +99,24 @@ func TestWithoutATokenWhoeverCallsIsTheLocalUser(t *testing.T) {
 	}
 }
 
+// admitFunc is a Gate to which GET requests listen.
+type admitFunc func(*auth.Principal) (release func(), err error)
+
+func (f admitFunc) Admit(_ context.Context, p *auth.Principal, _ *http.Request) (func(), error) {
+	return f(p)
+}
+
+func (admitFunc) Listens(r *http.Request) bool { return openGate{}.Listens(r) }
+
 func TestAnErrorOnTheEndpointIsJSONRPC(t *testing.T) {
 	full := fault.New(fault.Exhausted, "too much").WithHint("wait")
 	full.RetryAfter = 1500 * time.Millisecond
-	s := start(t, Config{Admit: func(_ context.Context, p *auth.Principal, _ *http.Request) (func(), error) {
+	s := start(t, Config{Gate: admitFunc(func(p *auth.Principal) (func(), error) {
 		if p.Name != "ann" {
 			t.Errorf("it was asked about %v", p)
 		}
 		return nil, full
-	}})
+	})})
 	got := s.raw(t, post("", "{}"))
 	want := `{"error":{"code":-32000,"data":{"code":"exhausted","message":"too much","hint":"wait","retryable":true,"retry_after":2},"message":"too much"},"id":null,"jsonrpc":"2.0"}`
 	switch {
@@ -130,9 +139,9 @@ func TestAnErrorOnTheEndpointIsJSONRPC(t *testing.T) {
 func TestWhatWasTakenIsGivenBack(t *testing.T) {
 	var released atomic.Int32
 	s := start(t, Config{
-		Admit: func(context.Context, *auth.Principal, *http.Request) (func(), error) {
+		Gate: admitFunc(func(*auth.Principal) (func(), error) {
 			return func() { released.Add(1) }, nil
-		},
+		}),
 		MCP: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a mistake") }),
 	})
 	s.raw(t, post("", "{}"))
@@ -146,10 +155,10 @@ func TestASignedRequestNeedsNoToken(t *testing.T) {
 	s := start(t, Config{
 		Log:    log.logger(),
 		Signed: func(r *http.Request) bool { return strings.HasPrefix(r.URL.EscapedPath(), "/v1/links/") },
-		Admit: func(_ context.Context, p *auth.Principal, _ *http.Request) (func(), error) {
+		Gate: admitFunc(func(p *auth.Principal) (func(), error) {
 			t.Errorf("it was asked about %v", p)
 			return func() {}, nil
-		},
+		}),
 	})
 	if got := s.raw(t, "GET /v1/links/the-secret "+to+"\n"); got.status != 200 || got.body != "nobody: " {
 		t.Errorf("got %+v", got)

@@ -61,10 +61,8 @@ type Config struct {
 	// Scopes are what a client without a token is told to ask its issuer for;
 	// nil: nothing.
 	Scopes []string
-	// Admit says whether there is room for a request of p, and is told by release
-	// when it has ended; nil: there always is. It is not asked about requests that
-	// nobody makes: open paths and signed ones.
-	Admit func(ctx context.Context, p *auth.Principal, r *http.Request) (release func(), err error)
+	// Gate bounds requests; nil: there is always room, and GET requests listen.
+	Gate Gate
 	// Context gives a context of the request with this id to what logs and traces;
 	// nil: only [RequestID] knows it.
 	Context func(ctx context.Context, requestID string) context.Context
@@ -74,15 +72,8 @@ type Config struct {
 	// Signed tells whether a request below /v1/ carries its own permission in the
 	// last part of its path, so that no token is asked for; nil: none does.
 	Signed func(*http.Request) bool
-	// Listens tells whether a request to Path is for a stream that its client
-	// only listens to; nil: GET requests are.
-	Listens func(*http.Request) bool
-	// Answered is told of each request that has been answered; nil: nobody is.
-	Answered func(context.Context, Answered)
-	// Failed is told of requests that had no valid token: of an address's first
-	// one at once, and of those that follow within a minute together; nil: nobody
-	// is.
-	Failed func(context.Context, Failures)
+	// Observer is told what came of requests; nil: none is.
+	Observer Observer
 	// OnDrain is called once when the server begins to end, to end streams that
 	// it does not know of as such; nil: nothing.
 	OnDrain func()
@@ -133,6 +124,51 @@ type Config struct {
 	// level; nil: nothing is logged.
 	Log *slog.Logger
 }
+
+// Gate bounds the requests of principals. Its methods are called by many goroutines at once.
+type Gate interface {
+	// Admit takes the room for a request of p, until release is called, or is the error that
+	// there is none. It is not asked about requests without a principal, on open paths and
+	// signed ones.
+	Admit(ctx context.Context, p *auth.Principal, r *http.Request) (release func(), err error)
+	// Listens reports whether a request to Config.Path is for a stream that its client only
+	// listens to.
+	Listens(r *http.Request) bool
+}
+
+// Observer is told what came of requests. Its methods are called by many goroutines at once,
+// and requests wait for them.
+type Observer interface {
+	// RequestAnswered is told of each request that has been answered.
+	RequestAnswered(ctx context.Context, a Answered)
+	// RequestsFailed is told of requests that had no valid token: of an address's first one
+	// at once, and of those that follow within a minute together.
+	RequestsFailed(ctx context.Context, f Failures)
+}
+
+// openGate is the Gate of a server that has none.
+type openGate struct{}
+
+var _ Gate = openGate{}
+
+// Admit implements [Gate].
+func (openGate) Admit(context.Context, *auth.Principal, *http.Request) (release func(), err error) {
+	return func() {}, nil
+}
+
+// Listens implements [Gate].
+func (openGate) Listens(r *http.Request) bool { return r.Method == http.MethodGet }
+
+// unobserved is the Observer of a server that has none.
+type unobserved struct{}
+
+var _ Observer = unobserved{}
+
+// RequestAnswered implements [Observer].
+func (unobserved) RequestAnswered(context.Context, Answered) {}
+
+// RequestsFailed implements [Observer].
+func (unobserved) RequestsFailed(context.Context, Failures) {}
 
 // Answered is how a request ended, in words of which there are few.
 type Answered struct {
@@ -212,8 +248,11 @@ func (c *Config) complete() {
 	set(&c.IdleTimeout, 2*time.Minute)
 	set(&c.RequestTimeout, 10*time.Minute)
 	set(&c.Grace, 30*time.Second)
-	if c.Listens == nil {
-		c.Listens = func(r *http.Request) bool { return r.Method == http.MethodGet }
+	if c.Gate == nil {
+		c.Gate = openGate{}
+	}
+	if c.Observer == nil {
+		c.Observer = unobserved{}
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

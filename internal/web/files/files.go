@@ -35,15 +35,8 @@ type Config struct {
 	// Base gives the address that the request's client knows this server by, such
 	// as https://host; nil: links are told without it.
 	Base func(context.Context) string
-	// Admit says whether there is room for a request by link, which is its
-	// owner's; nil: there always is. Other requests were let in before.
-	Admit func(owner session.Owner) (release func(), err error)
-	// Alive says whether an owner may still act, whose link is used: what they
-	// made with a token that was revoked since is refused. Nil: all may.
-	Alive func(owner session.Owner) error
-	// Beyond answers a request that needs a tool set which its token does not
-	// reach, and tells whether it has; nil: nobody does, and it is refused here.
-	Beyond func(w http.ResponseWriter, r *http.Request, set string) bool
+	// Access decides about owners; nil: all may act, and there is always room.
+	Access Access
 	// Named is told of each session that a request is about, before it is served;
 	// nil: nobody is.
 	Named func(session.Owner, session.ID)
@@ -53,6 +46,33 @@ type Config struct {
 	// Log takes what went wrong on this side; nil: nothing is logged.
 	Log *slog.Logger
 }
+
+// Access decides which owners may act. Its methods are called by many goroutines at once.
+type Access interface {
+	// Alive is an error if an owner whose link is used may act no more: what they made with
+	// a token that was revoked since is refused.
+	Alive(owner session.Owner) error
+	// Admit takes the room for a request by link, which is its owner's, until release is
+	// called, or is the error that there is none. Other requests were let in before.
+	Admit(owner session.Owner) (release func(), err error)
+	// Beyond answers a request that needs a tool set which its token does not reach, and
+	// reports whether it did; else the request is refused here.
+	Beyond(w http.ResponseWriter, r *http.Request, set string) bool
+}
+
+// openAccess is the Access of a handler that has none.
+type openAccess struct{}
+
+var _ Access = openAccess{}
+
+// Alive implements [Access].
+func (openAccess) Alive(session.Owner) error { return nil }
+
+// Admit implements [Access].
+func (openAccess) Admit(session.Owner) (release func(), err error) { return func() {}, nil }
+
+// Beyond implements [Access].
+func (openAccess) Beyond(http.ResponseWriter, *http.Request, string) bool { return false }
 
 // Moved is one request for a session's files, or for a link to one.
 type Moved struct {
@@ -80,6 +100,9 @@ var _ http.Handler = (*Handler)(nil)
 func New(config Config) (*Handler, error) {
 	if config.Sessions == nil {
 		return nil, errors.New("files: sessions are needed")
+	}
+	if config.Access == nil {
+		config.Access = openAccess{}
 	}
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
@@ -116,7 +139,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 		return errNowhere
 	}
 	owner, err := ownerOf(r.Context())
-	if errors.Is(err, errBeyond) && h.config.Beyond != nil && h.config.Beyond(w, r, toolSet) {
+	if errors.Is(err, errBeyond) && h.config.Access.Beyond(w, r, toolSet) {
 		return nil
 	}
 	if err != nil {

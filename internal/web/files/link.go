@@ -73,24 +73,20 @@ func (h *Handler) serveLink(w http.ResponseWriter, r *http.Request, token string
 	if err != nil {
 		return err
 	}
-	if h.config.Alive != nil {
-		switch err := h.config.Alive(permit.Owner); {
-		case fault.KindOf(err) == fault.Denied:
-			return errLink
-		case err != nil:
-			return err
-		}
+	switch err := h.config.Access.Alive(permit.Owner); {
+	case fault.KindOf(err) == fault.Denied:
+		return errLink
+	case err != nil:
+		return err
 	}
 	if err := only(w, r, permit.Method); err != nil {
 		return err
 	}
-	if h.config.Admit != nil {
-		release, err := h.config.Admit(permit.Owner)
-		if err != nil {
-			return err
-		}
-		defer release()
+	release, err := h.config.Access.Admit(permit.Owner)
+	if err != nil {
+		return err
 	}
+	defer release()
 	t := target{Handler: h, owner: permit.Owner, id: permit.Session, path: permit.Path}
 	tree, done, err := t.files()
 	if err != nil {

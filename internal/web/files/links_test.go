@@ -258,11 +258,39 @@ func TestALinkOutlivesNeitherItsMakerNorItsSession(t *testing.T) {
 	s.want(s.anyone("GET", mine.URL, ""), 404, fault.NotFound)
 }
 
+// access is an Access that may have a say of its own in each question; nil: all may.
+type access struct {
+	alive  func(session.Owner) error
+	admit  func(session.Owner) (release func(), err error)
+	beyond func(w http.ResponseWriter, set string) bool
+}
+
+func (a access) Alive(o session.Owner) error {
+	if a.alive == nil {
+		return openAccess{}.Alive(o)
+	}
+	return a.alive(o)
+}
+
+func (a access) Admit(o session.Owner) (func(), error) {
+	if a.admit == nil {
+		return openAccess{}.Admit(o)
+	}
+	return a.admit(o)
+}
+
+func (a access) Beyond(w http.ResponseWriter, r *http.Request, set string) bool {
+	if a.beyond == nil {
+		return openAccess{}.Beyond(w, r, set)
+	}
+	return a.beyond(w, set)
+}
+
 func TestALinkOfARevokedTokenIsRefused(t *testing.T) {
 	var alive error
 	var asked session.Owner
 	s := serve(t, func(c *Config) {
-		c.Alive = func(o session.Owner) error { asked = o; return alive }
+		c.Access = access{alive: func(o session.Owner) error { asked = o; return alive }}
 	})
 	s.put("f", "x")
 	l := s.link(`{"path":"f"}`)
@@ -297,12 +325,12 @@ func TestTheMakingOfALinkIsTold(t *testing.T) {
 func TestATokenThatDoesNotReachFilesIsAnsweredByWhoKnowsIt(t *testing.T) {
 	known := true
 	s := serve(t, func(c *Config) {
-		c.Beyond = func(w http.ResponseWriter, _ *http.Request, set string) bool {
+		c.Access = access{beyond: func(w http.ResponseWriter, set string) bool {
 			if known {
 				http.Error(w, set, http.StatusTeapot)
 			}
 			return known
-		}
+		}}
 	})
 	ask := func() answered { return s.do("GET", "/v1/sessions/s/files/f", nil, "X-Principal", "no files") }
 	if got := ask(); got.status != http.StatusTeapot || strings.TrimSpace(got.body) != toolSet {
@@ -342,7 +370,7 @@ func TestALinkCountsForItsOwner(t *testing.T) {
 	full.RetryAfter = 1500 * time.Millisecond
 	var asked session.Owner
 	s := serve(t, func(c *Config) {
-		c.Admit = func(o session.Owner) (func(), error) { asked = o; return nil, &full }
+		c.Access = access{admit: func(o session.Owner) (func(), error) { asked = o; return nil, &full }}
 	})
 	s.put("f", "x")
 	l := s.link(`{"path":"f"}`)
