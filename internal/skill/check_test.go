@@ -25,26 +25,36 @@ func TestTheWholeFormatIsRead(t *testing.T) {
 		Metadata: map[string]string{"author": "somebody", "version": "1.0", "paddock.tags": "a b"},
 		Manifest: Manifest{AllowedTools: []string{"Bash(git add:*)", "Read", "mcp__git-hub__create_issue", "mcp__files__*"},
 			Tools: []string{"files/*", "files/read_file", "git-hub/create_issue", "search/*"}, Hosts: []string{".cdn.example.com", "api.example.com"}, Secrets: []string{"API_TOKEN"}}}
-	if fmt.Sprintf("%+v", s.FrontMatter) != fmt.Sprintf("%+v", want) || s.Instructions != "# Do it" || len(s.Warnings) != 0 {
-		t.Errorf("got %+v, %q, %v", s.FrontMatter, s.Instructions, s.Warnings)
-	}
+	wantEqual(t, `fmt.Sprintf("%+v", s.FrontMatter)`, fmt.Sprintf("%+v", s.FrontMatter), fmt.Sprintf("%+v", want))
+	wantEqual(t, "s.Instructions", s.Instructions, "# Do it")
+	wantEqual(t, "len(s.Warnings)", len(s.Warnings), 0)
 	m := s.Manifest
-	if !m.UsesTool("search", "anything") || !m.UsesTool("git-hub", "create_issue") || m.UsesTool("git-hub", "delete") || m.UsesTool("searching", "x") || (Manifest{}).UsesTool("a", "b") {
-		t.Error("the declared tools are others")
-	}
-	if p, err := m.Network(); err != nil || !p.Allows("x.cdn.example.com", 443) || p.Allows("example.com", 443) {
-		t.Errorf("the declared hosts are others: %v", err)
+	wantEqual(t, `m.UsesTool("search", "anything")`, m.UsesTool("search", "anything"), true)
+	wantEqual(t, `m.UsesTool("git-hub", "create_issue")`, m.UsesTool("git-hub", "create_issue"), true)
+	wantEqual(t, `m.UsesTool("git-hub", "delete")`, m.UsesTool("git-hub", "delete"), false)
+	wantEqual(t, `m.UsesTool("searching", "x")`, m.UsesTool("searching", "x"), false)
+	wantEqual(t, `(Manifest{}).UsesTool("a", "b")`, (Manifest{}).UsesTool("a", "b"), false)
+	if p, err := m.Network(); err != nil {
+		t.Error(err)
+	} else {
+		wantEqual(t, `p.Allows("x.cdn.example.com", 443)`, p.Allows("x.cdn.example.com", 443), true)
+		wantEqual(t, `p.Allows("example.com", 443)`, p.Allows("example.com", 443), false)
 	}
 	declared, err := check(t, mainOf("words", "metadata:\n  paddock.hosts: GET api.example.com/v1/*, b.example\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	part := declared.Manifest
-	if p, err := part.Network(); err != nil || p.Allows("api.example.com", 443) || p.Reach("api.example.com", 443) != nil {
-		t.Errorf("requests to a host are not declared: %v", err)
+	if p, err := part.Network(); err != nil {
+		t.Error(err)
+	} else {
+		wantEqual(t, `p.Allows("api.example.com", 443)`, p.Allows("api.example.com", 443), false)
+		wantEqual(t, `p.Reach("api.example.com", 443)`, p.Reach("api.example.com", 443), nil)
 	}
-	if p, err := (Manifest{}).Network(); err != nil || !p.Empty() {
-		t.Error("who declares nothing reaches something")
+	if p, err := (Manifest{}).Network(); err != nil {
+		t.Errorf("an empty manifest: got error %v, want none", err)
+	} else if !p.Empty() {
+		t.Error("an empty manifest: p.Empty(): got false, want true")
 	}
 }
 
@@ -88,8 +98,11 @@ func TestMistakesInTheFormatAreNamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := check(t, "---\n"+c.matter+"---\nbody\n")
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %+v, %v", s, err)
+			if err == nil {
+				t.Fatalf("got no error and %+v, want an error", s)
+			}
+			if !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got error %v, want %q in it", err, c.want)
 			}
 		})
 	}
@@ -98,8 +111,11 @@ func TestMistakesInTheFormatAreNamed(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, s, err)
 		}
 	}
-	if _, err := Check(folderOf(t, File{Path: "skill.md"}), "", false); err == nil || !strings.Contains(fault.Of(err).Hint, "skill.md") {
-		t.Errorf("a file of nearly that name is not told: %v", err)
+	if _, err := Check(folderOf(t, File{Path: "skill.md"}), "", false); err == nil {
+		t.Error("a file of nearly that name: got no error, want one")
+	} else if !strings.Contains(fault.Of(err).Hint, "skill.md") {
+		t.Errorf("a file of nearly that name: fault.Of(err).Hint: got %q, want %q in it",
+			fault.Of(err).Hint, "skill.md")
 	}
 }
 
@@ -111,8 +127,10 @@ func TestABombOfAnchorsIsRefusedUnread(t *testing.T) {
 		fmt.Fprintf(&b, "  a%d: &a%d [%s]\n", k, k, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", k-1), 9), ","))
 	}
 	b.WriteString("---\n")
-	if _, err := check(t, b.String()); err == nil || !strings.Contains(err.Error(), "refers to itself") {
-		t.Errorf("got %v", err)
+	if _, err := check(t, b.String()); err == nil {
+		t.Error("got no error, want one")
+	} else if !strings.Contains(err.Error(), "refers to itself") {
+		t.Errorf("got error %v, want %q in it", err, "refers to itself")
 	}
 }
 
@@ -127,8 +145,12 @@ func TestWhatOthersMayRefuseIsWarnedOf(t *testing.T) {
 			t.Errorf("%q is not in %s", want, text)
 		}
 	}
-	if fmt.Sprint(s.Manifest.AllowedTools, s.Manifest.Hosts) != "[Read Write] [a.example]" || s.Metadata["version"] != "1.0" {
-		t.Errorf("got %+v", s.FrontMatter)
+	if fmt.Sprint(s.Manifest.AllowedTools, s.Manifest.Hosts) != "[Read Write] [a.example]" {
+		t.Errorf("s.Manifest.AllowedTools, s.Manifest.Hosts: got %q, want %q",
+			fmt.Sprint(s.Manifest.AllowedTools, s.Manifest.Hosts), "[Read Write] [a.example]")
+	}
+	if s.Metadata["version"] != "1.0" {
+		t.Errorf(`s.Metadata["version"]: got %q, want %q`, s.Metadata["version"], "1.0")
 	}
 }
 
@@ -140,8 +162,10 @@ func TestTheFolderIsCalledAsTheSkillIs(t *testing.T) {
 	if _, err := Check(f, "other", true); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("got %v", err)
 	}
-	if s, err := Check(f, "other-repo", false); err != nil || len(s.Warnings) != 1 {
-		t.Errorf("got %v, %v", s.Warnings, err)
+	if s, err := Check(f, "other-repo", false); err != nil {
+		t.Error(err)
+	} else if len(s.Warnings) != 1 {
+		t.Errorf("len(s.Warnings): got %d, want 1: %v", len(s.Warnings), s.Warnings)
 	}
 }
 
@@ -168,12 +192,22 @@ func TestWhatNobodySeesIsShown(t *testing.T) {
 		t.Errorf("there are %d: %s", len(s.Warnings), text)
 	}
 	s, err = check(t, "---\nname: a\ndescription: \"x \\u202e \\U000E0041\\U000E0042\"\nmetadata:\n  \"k\\u200b\": v\n---\nbody\n")
-	if err != nil || len(s.Warnings) != 2 || !strings.Contains(s.Warnings[0].Text, "description holds") {
-		t.Errorf("what YAML's escapes hide gives %v, %v", s.Warnings, err)
+	if err != nil {
+		t.Fatalf("what YAML's escapes hide: got error %v, want none", err)
+	}
+	if len(s.Warnings) != 2 {
+		t.Fatalf("what YAML's escapes hide: len(s.Warnings): got %d, want 2: %v", len(s.Warnings), s.Warnings)
+	}
+	if !strings.Contains(s.Warnings[0].Text, "description holds") {
+		t.Errorf("what YAML's escapes hide: s.Warnings[0].Text: got %q, want %q in it",
+			s.Warnings[0].Text, "description holds")
 	}
 	many, err := check(t, mainOf("a")+strings.Repeat("\u200b\n", 1000))
-	if err != nil || len(many.Warnings) != maxWarnings+1 {
-		t.Errorf("there are %d, %v", len(many.Warnings), err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(many.Warnings) != maxWarnings+1 {
+		t.Errorf("len(many.Warnings): got %d, want %d: %v", len(many.Warnings), maxWarnings+1, many.Warnings)
 	}
 }
 
@@ -228,8 +262,10 @@ func TestADigestIsOfAllThatAFolderIs(t *testing.T) {
 		"nested": folderOf(t, File{Path: "a/b", Data: []byte("x")}),
 	} {
 		d := f.Digest()
-		if other := digests[d]; other != "" || len(d) != 71 {
-			t.Errorf("%s and %s are both %s", name, other, d)
+		if other := digests[d]; other != "" {
+			t.Errorf("%s: got %q, want none", name, other)
+		} else if len(d) != 71 {
+			t.Errorf("%s: len(d): got %d, want 71: %v", name, len(d), d)
 		}
 		digests[d] = name
 	}
@@ -255,7 +291,16 @@ func FuzzCheck(f *testing.F) {
 			}
 			return
 		}
-		if checkName(s.Name) != nil || s.Description == "" || len([]rune(s.Description)) > maxDescription || !pythonIdentifier.MatchString(s.Package()) {
+		if checkName(s.Name) != nil {
+			t.Error("checkName(s.Name): got an error, want none")
+		}
+		if s.Description == "" {
+			t.Error("s.Description: got none, want one")
+		}
+		if len([]rune(s.Description)) > maxDescription {
+			t.Errorf("len([]rune(s.Description)): got %v, want at most %v", len([]rune(s.Description)), maxDescription)
+		}
+		if !pythonIdentifier.MatchString(s.Package()) {
 			t.Errorf("it is %+v", s.FrontMatter)
 		}
 		if _, err := s.Manifest.Network(); err != nil {
@@ -275,10 +320,18 @@ func TestADescriptionThatIsTooLongIsAWarning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := utf8.RuneCountInString(s.Description); n != 1024 || !strings.HasSuffix(s.Description, "ä…") || utf8.RuneCountInString(s.Compatibility) != 500 {
-		t.Errorf("the description has %d characters", n)
+	n := utf8.RuneCountInString(s.Description)
+	wantEqual(t, "the description", n, 1024)
+	if !strings.HasSuffix(s.Description, "ä…") {
+		t.Errorf("the description: s.Description: got %q, want it to end with %q", s.Description, "ä…")
 	}
-	if len(s.Warnings) != 2 || !strings.Contains(fmt.Sprint(s.Warnings), "description has 1025 characters; the format allows 1024") {
-		t.Errorf("the warnings are %v", s.Warnings)
+	wantEqual(t, "the description: utf8.RuneCountInString(s.Compatibility)",
+		utf8.RuneCountInString(s.Compatibility), 500)
+	if len(s.Warnings) != 2 {
+		t.Fatalf("the warnings: len(s.Warnings): got %d, want 2: %v", len(s.Warnings), s.Warnings)
+	}
+	if !strings.Contains(fmt.Sprint(s.Warnings), "description has 1025 characters; the format allows 1024") {
+		t.Errorf("the warnings: s.Warnings: got %q, want %q in it",
+			fmt.Sprint(s.Warnings), "description has 1025 characters; the format allows 1024")
 	}
 }

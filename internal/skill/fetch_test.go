@@ -64,19 +64,32 @@ func TestASkillComesFromWhereverItIs(t *testing.T) {
 			continue
 		}
 		got, from, err := s.get(t, text, text == dir)
-		if err != nil || paths(got.Folder) != examplePaths && runtime.GOOS != "windows" || got.Folder.Digest() != want && runtime.GOOS != "windows" {
-			t.Errorf("%s gives %v, %v", text, from, err)
+		if err != nil {
+			t.Errorf("%s gives %v: got error %v, want none: %s", text, from, err, text)
+			continue
+		}
+		if p := paths(got.Folder); p != examplePaths && runtime.GOOS != "windows" {
+			t.Errorf("%s: got the files %q, want %q", text, p, examplePaths)
+			continue
+		}
+		if d := got.Folder.Digest(); d != want && runtime.GOOS != "windows" {
+			t.Errorf("%s: got the digest %s, want %s", text, d, want)
 			continue
 		}
 		if fromGit := strings.Contains(text, "github") || strings.Contains(text, ".tar.gz"); fromGit != (from.commit == commit) {
 			t.Errorf("%s is of the commit %q", text, from.commit)
 		}
 	}
-	if got, _, err := s.get(t, web.URL+"/words/SKILL.md", false); err != nil || paths(got.Folder) != MainFile || len(got.Warnings) != 0 {
-		t.Errorf("a page gives %v", err)
+	if got, _, err := s.get(t, web.URL+"/words/SKILL.md", false); err != nil {
+		t.Errorf("a page: got error %v, want none", err)
+	} else {
+		wantEqual(t, "a page: paths(got.Folder)", paths(got.Folder), MainFile)
+		wantEqual(t, "a page: len(got.Warnings)", len(got.Warnings), 0)
 	}
-	if got, _, err := s.get(t, "github:owner/repo@v1/x", false); err != nil || got.Name != "repo" {
-		t.Errorf("a ref gives %v", err)
+	if got, _, err := s.get(t, "github:owner/repo@v1/x", false); err != nil {
+		t.Errorf("a ref: got error %v, want none", err)
+	} else if got.Name != "repo" {
+		t.Errorf("a ref: got.Name: got %q, want %q", got.Name, "repo")
 	}
 }
 
@@ -116,8 +129,11 @@ func TestFetchesThatFailSayWhy(t *testing.T) {
 		if f := fault.Of(err); f != nil {
 			told = f.Message + " " + f.Hint
 		}
-		if fault.KindOf(err) != c.kind || !strings.Contains(told, c.want) {
-			t.Errorf("%s gives %v: %s", text, fault.KindOf(err), told)
+		if fault.KindOf(err) != c.kind {
+			t.Errorf("%s: got %v, want one of kind %v", text, err, c.kind)
+		}
+		if !strings.Contains(told, c.want) {
+			t.Errorf("%s: told: got %q, want %q in it", text, told, c.want)
 		}
 	}
 	if _, _, err := s.get(t, filepath.Join(t.TempDir(), "none"), true); fault.KindOf(err) != fault.NotFound {
@@ -151,8 +167,12 @@ func TestAFetchThatBreaksOffIsToBeTriedAgain(t *testing.T) {
 	}
 	for name := range whole {
 		_, _, err := s.get(t, web.URL+name, false)
-		if f := fault.Of(err); f == nil || f.Kind != fault.Unavailable || !strings.Contains(f.Message, "broke off") || f.Hint != "try again" {
-			t.Errorf("%s gives %v", name, err)
+		if f := fault.Of(err); f == nil {
+			t.Errorf("%s: got nil, want one", name)
+		} else {
+			wantEqual(t, fmt.Sprintf("%s: f.Kind", name), f.Kind, fault.Unavailable)
+			wantPart(t, fmt.Sprintf("%s: f.Message", name), f.Message, "broke off")
+			wantEqual(t, fmt.Sprintf("%s: f.Hint", name), f.Hint, "try again")
 		}
 	}
 }
@@ -238,15 +258,21 @@ func TestTheTokenGoesToGitHubAlone(t *testing.T) {
 	if _, _, err := s.get(t, "github:a/b/words@main", false); err != nil {
 		t.Fatal(err)
 	}
-	if got := api.asked[0]; got.Header.Get("Authorization") != "Bearer secret" || got.URL.Path != "/repos/a/b/tarball/main" {
-		t.Errorf("the API was asked for %s with %v", got.URL, got.Header)
+	if got := api.asked[0]; got.Header.Get("Authorization") != "Bearer secret" {
+		t.Errorf(`the API: got.Header.Get("Authorization"): got %q, want %q`,
+			got.Header.Get("Authorization"), "Bearer secret")
+	} else if got.URL.Path != "/repos/a/b/tarball/main" {
+		t.Errorf("the API: got.URL.Path: got %q, want %q", got.URL.Path, "/repos/a/b/tarball/main")
 	}
 	if got := store.asked[0].Header; got.Get("Authorization") != "" {
 		t.Errorf("the token went on: %v", got)
 	}
 	store.put("/a.zip", zipOf(t, entriesOf("", example("words"))...))
-	if _, _, err := s.get(t, store.URL+"/a.zip", false); err != nil || store.asked[1].Header.Get("Authorization") != "" {
-		t.Errorf("another source got %v, %v", store.asked[1].Header, err)
+	if _, _, err := s.get(t, store.URL+"/a.zip", false); err != nil {
+		t.Errorf("another source: got error %v, want none", err)
+	} else if store.asked[1].Header.Get("Authorization") != "" {
+		t.Errorf(`another source: store.asked[1].Header.Get("Authorization"): got %q, want none`,
+			store.asked[1].Header.Get("Authorization"))
 	}
 }
 
@@ -335,8 +361,10 @@ func TestAServerThatSendsNothingIsGivenUp(t *testing.T) {
 				if took := time.Since(began); took != 15*time.Second {
 					t.Errorf("%s is given up after %v", text, took)
 				}
-				if f := fault.Of(err); f.Kind != fault.Unavailable || !strings.Contains(f.Message, "has sent nothing for 15s") {
-					t.Errorf("%s gives %v", text, err)
+				if f := fault.Of(err); f.Kind != fault.Unavailable {
+					t.Errorf("%s: f.Kind: got %v, want %v", text, f.Kind, fault.Unavailable)
+				} else if !strings.Contains(f.Message, "has sent nothing for 15s") {
+					t.Errorf("%s: f.Message: got %q, want %q in it", text, f.Message, "has sent nothing for 15s")
 				}
 			})
 		}
@@ -357,8 +385,11 @@ func TestALocalArchiveIsASource(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, _, err := s.get(t, at, true)
-		if err != nil || got.Folder.Digest() != want {
-			t.Errorf("%s gives %v", name, err)
+		if err != nil {
+			t.Fatalf("%s: got error %v, want none", name, err)
+		}
+		if got.Folder.Digest() != want {
+			t.Errorf("%s: got.Folder.Digest(): got %v, want %v", name, got.Folder.Digest(), want)
 		}
 		if _, err := ParseSource(at, false); fault.KindOf(err) != fault.Denied {
 			t.Errorf("for a model %s gives %v", name, err)

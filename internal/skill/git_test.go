@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/cgi"
@@ -110,9 +111,12 @@ func TestASkillComesByGit(t *testing.T) {
 		url + "@v1#subdirectory=/skills/words/": {first, example("words")},
 	} {
 		got, from, err := s.get(t, text, false)
-		if err != nil || from.commit != want.commit || got.Folder.Digest() != folderOf(t, want.files...).Digest() {
-			t.Errorf("%s gives the commit %q, %v", text, from.commit, err)
+		if err != nil {
+			t.Fatalf("%s: got error %v, want none: %s", text, err, text)
 		}
+		wantEqual(t, fmt.Sprintf("%s: from.commit", text), from.commit, want.commit)
+		wantEqual(t, fmt.Sprintf("%s: got.Folder.Digest()", text),
+			got.Folder.Digest(), folderOf(t, want.files...).Digest())
 	}
 	for text, kind := range map[string]fault.Kind{
 		url + "@missing": fault.NotFound, url + "#missing": fault.NotFound, url + "#skills": fault.NotFound, "git+" + web.URL + "/none/.git": fault.NotFound,

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha1"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -215,8 +214,10 @@ func TestARepositoryLeadsNowhereElse(t *testing.T) {
 	web.serve = func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, strings.Replace(other.URL, "127.0.0.1", "localhost", 1)+r.URL.RequestURI(), http.StatusFound)
 	}
-	if _, err := install(t, web, Limits{}); err == nil || asked {
-		t.Errorf("a host that is not allowed was asked: %v", err)
+	if _, err := install(t, web, Limits{}); err == nil {
+		t.Error("a host that is not allowed: got no error, want one")
+	} else if asked {
+		t.Error("a host that is not allowed: asked: got true, want false")
 	}
 	for _, text := range []string{
 		"git+ext::sh -c touch% /tmp/x", "ext::sh -c x", "git+file:///etc", "file:///etc", "git+ssh://a/b", "ssh://a/b", "git@a:b", "git://a/b", "--upload-pack=x", "git+https://-oProxyCommand=x/a.git@--upload-pack=x", "git+https://a/b.git@-x",
@@ -237,8 +238,11 @@ func TestAPackIsReadInAProcess(t *testing.T) {
 	head := []byte(`{"Want":"` + hex.EncodeToString(o.last[:]) + `","Source":{"Kind":"git"},"Limits":{"Bytes":16777216,"Files":1000,"Download":67108864,"Unpacked":268435456,"Entries":1000}}` + "\n")
 	in := io.MultiReader(bytes.NewReader(head), bytes.NewReader(packOf(o.all...)))
 	out, err := helper.NewRunner(program).Run(t.Context(), Pack, helper.Call{Owner: "ann", In: in})
-	if err != nil || !bytes.Contains(out, []byte("SKILL.md")) {
-		t.Errorf("got %q, %v (%v)", out, err, errors.Unwrap(err))
+	if err != nil {
+		t.Fatalf("got error %v, want none: %s", err, out)
+	}
+	if !bytes.Contains(out, []byte("SKILL.md")) {
+		t.Errorf("out: got %q, want %q in it", out, "SKILL.md")
 	}
 }
 

@@ -19,7 +19,9 @@ var pythonIdentifier = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 
 func TestEveryNameHasAModuleOfItsOwn(t *testing.T) {
 	for name, want := range map[string]string{"pdf": "pdf", "pdf-tools": "pdf_tools", "3d-models": "_3d_models", "import": "import_", "class": "class_", "lib": "lib", "index": "index"} {
-		if got := (FrontMatter{Name: name}).Package(); got != want || !pythonIdentifier.MatchString(got) {
+		if got := (FrontMatter{Name: name}).Package(); got != want {
+			t.Errorf("%s: got %v, want %v", name, got, want)
+		} else if !pythonIdentifier.MatchString(got) {
 			t.Errorf("%s is %s, want %s", name, got, want)
 		}
 	}
@@ -160,7 +162,9 @@ func TestExamplesInJavaScriptAreNotRun(t *testing.T) {
 	} {
 		s := &Skill{Instructions: "```" + info + "\n" + code + "```\n"}
 		module, why := s.script()
-		if why != "" || !strings.Contains(module, want+"\nexport {") || strings.Contains(module, "example") != (want == code) {
+		wantEqual(t, fmt.Sprintf("%s: why", info), why, "")
+		wantPart(t, fmt.Sprintf("%s: module", info), module, want+"\nexport {")
+		if strings.Contains(module, "example") != (want == code) {
 			t.Errorf("%s: %s\n%s", info, why, module)
 		}
 	}
@@ -200,7 +204,9 @@ func TestTextsThatGrowWithTheirSquareDoNot(t *testing.T) {
 		if deep := name == "quotes" || name == "lists"; deep != strings.Contains(fmt.Sprint(s.Warnings), "too deep") {
 			t.Errorf("%s gives %v", name, s.Warnings)
 		}
-		if n := len(fences(s.Instructions, pythonNames)); n > maxFences || name == "emphasis" && n != 2 {
+		if n := len(fences(s.Instructions, pythonNames)); n > maxFences {
+			t.Errorf("len(fences(s.Instructions, pythonNames)): got %v, want at most %v", n, maxFences)
+		} else if name == "emphasis" && n != 2 {
 			t.Errorf("%s has %d pieces of code", name, n)
 		}
 	}

@@ -73,12 +73,21 @@ func TestAFolderShowsTheOwnersSkillsAsTheyAre(t *testing.T) {
 	script := filepath.Join("word-count", "scripts", "run.sh")
 	a, errA := os.Stat(filepath.Join(one, script))
 	b, errB := os.Stat(filepath.Join(two, script))
-	if errA != nil || errB != nil || !os.SameFile(a, b) || a.Mode().Perm() != 0o755 {
+	if errA != nil {
+		t.Fatalf("the script: errA: got error %v, want none", errA)
+	}
+	if errB != nil {
+		t.Fatalf("the script: errB: got error %v, want none", errB)
+	}
+	if !os.SameFile(a, b) {
 		t.Errorf("the script is %v, %v and %v, %v", a, errA, b, errB)
 	}
+	wantEqual(t, "the script: a.Mode().Perm()", a.Mode().Perm(), 0o755)
 
-	if info, err := os.Stat(filepath.Join(one, "word-count", MainFile)); err != nil || info.Mode().Perm() != 0o644 {
-		t.Errorf("a text is %v, %v", info, err)
+	if info, err := os.Stat(filepath.Join(one, "word-count", MainFile)); err != nil {
+		t.Errorf("a text: got error %v, want none", err)
+	} else if info.Mode().Perm() != 0o644 {
+		t.Errorf("a text: info.Mode().Perm(): got %#o, want 0o644", info.Mode().Perm())
 	}
 
 	save(t, s, "alice", "mine", "x = 1")
@@ -90,14 +99,26 @@ func TestAFolderShowsTheOwnersSkillsAsTheyAre(t *testing.T) {
 		t.Errorf("what a session sees changed under it: %v", err)
 	}
 	next := provided(t, s, "alice", one)
-	if !slices.Contains(next, "mine.py") || !slices.Contains(next, "word-count/scripts/new.py") || slices.Contains(next, "word-count/references/REFERENCE.md") {
-		t.Errorf("after an update there are %v", next)
+	if !slices.Contains(next, "mine.py") {
+		t.Errorf("after an update: next: got %q, want %q among them", next, "mine.py")
+	}
+	if !slices.Contains(next, "word-count/scripts/new.py") {
+		t.Errorf("after an update: next: got %q, want %q among them", next, "word-count/scripts/new.py")
+	}
+	if slices.Contains(next, "word-count/references/REFERENCE.md") {
+		t.Errorf("after an update: next: got %q, want no %q among them", next, "word-count/references/REFERENCE.md")
 	}
 	var listed map[string]indexEntry
 	data, err := os.ReadFile(filepath.Join(one, indexFile))
-	if err != nil || json.Unmarshal(data, &listed) != nil || fmt.Sprint(slices.Sorted(maps.Keys(listed))) != "[mine word-count]" || listed["mine"].Package != "skills.mine" {
-		t.Errorf("the index is %s, %v", data, err)
+	if err != nil {
+		t.Fatalf("the index: got error %v, want none", err)
 	}
+	if json.Unmarshal(data, &listed) != nil {
+		t.Error("the index: json.Unmarshal(data, &listed): got an error, want none")
+	}
+	wantEqual(t, "the index: slices.Sorted(maps.Keys(listed))",
+		fmt.Sprint(slices.Sorted(maps.Keys(listed))), "[mine word-count]")
+	wantEqual(t, `the index: listed["mine"].Package`, listed["mine"].Package, "skills.mine")
 	for _, name := range []string{"mine", "word-count"} {
 		if err := s.Remove("alice", name); err != nil {
 			t.Fatal(err)
@@ -106,8 +127,10 @@ func TestAFolderShowsTheOwnersSkillsAsTheyAre(t *testing.T) {
 	if left := provided(t, s, "alice", one); !slices.Equal(left, []string{indexFile}) {
 		t.Errorf("after all were removed there are %v", left)
 	}
-	if entries, err := os.ReadDir(s.folder("alice", shownFolder)); err != nil || len(entries) > 0 {
-		t.Errorf("what nobody needs stays: %v, %v", entries, err)
+	if entries, err := os.ReadDir(s.folder("alice", shownFolder)); err != nil {
+		t.Error(err)
+	} else if len(entries) > 0 {
+		t.Errorf(`os.ReadDir(s.folder("alice", shownFolder)): got %v, want none`, entries)
 	}
 }
 
@@ -165,7 +188,9 @@ func TestADamagedSkillIsLeftOutOfFolders(t *testing.T) {
 	if err := s.Provide(t.Context(), "alice", dir); !errors.Is(err, ErrDamaged) {
 		t.Errorf("it gives %v", err)
 	}
-	if there := shownIn(t, dir); !slices.Contains(there, "good.py") || slices.ContainsFunc(there, func(name string) bool { return strings.HasPrefix(name, "bad") }) {
+	if there := shownIn(t, dir); !slices.Contains(there, "good.py") {
+		t.Errorf("shownIn(t, dir): got %q, want %q among them", there, "good.py")
+	} else if slices.ContainsFunc(there, func(name string) bool { return strings.HasPrefix(name, "bad") }) {
 		t.Errorf("there are %v beside %s", there, good.Name)
 	}
 	save(t, s, "alice", "bad", "x = 2")
@@ -189,8 +214,12 @@ func TestOwnFilesDoNotKeepASkillFromBeingImported(t *testing.T) {
 		}
 	}
 	res, err := s.Install(t.Context(), "alice", source(t, own, true))
-	if err != nil || !strings.Contains(fmt.Sprint(res.Warnings), "__init__.py: programs see paddock's file") {
-		t.Fatalf("it is %+v, %v", res, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(fmt.Sprint(res.Warnings), "__init__.py: programs see paddock's file") {
+		t.Fatalf("res.Warnings: got %q, want %q in it",
+			fmt.Sprint(res.Warnings), "__init__.py: programs see paddock's file")
 	}
 	dir := filepath.Join(t.TempDir(), "skills")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -215,15 +244,20 @@ func TestEverybodyHasWhatIsBuiltIn(t *testing.T) {
 		"words": {MainFile: {Data: []byte(mainOf("words"))}},
 	} {
 		in, err := ReadBuiltin(name, folder, "")
-		if err != nil || name == "files" && !in.Files[1].Executable {
-			t.Fatalf("%s is %+v, %v", name, in, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == "files" && !in.Files[1].Executable {
+			t.Fatalf("%s: got %+v, want its second file executable", name, in.Files[1])
 		}
 		all = append(all, in)
 	}
 	s := NewStore(Config{Dir: t.TempDir(), Builtin: func() []*Installed { return all }})
 	dir := t.TempDir()
-	if there := provided(t, s, "alice", dir); !slices.Contains(there, "files/scripts/find.py") || !slices.Contains(there, "words.py") {
-		t.Errorf("there are %v", there)
+	if there := provided(t, s, "alice", dir); !slices.Contains(there, "files/scripts/find.py") {
+		t.Errorf(`provided(t, s, "alice", dir): got %q, want %q among them`, there, "files/scripts/find.py")
+	} else if !slices.Contains(there, "words.py") {
+		t.Errorf(`provided(t, s, "alice", dir): got %q, want %q among them`, there, "words.py")
 	}
 	if _, err := s.Save("alice", "words", "", "x = 1", "Mine.", nil); fault.KindOf(err) != fault.Conflict {
 		t.Errorf("one of its name gives %v", err)
@@ -236,11 +270,22 @@ func TestEverybodyHasWhatIsBuiltIn(t *testing.T) {
 	}
 	save(t, s, "alice", "apples", "x = 1")
 	list, err := s.List("alice")
-	if err != nil || len(list) != 3 || list[0].Name != "apples" || list[2].Counts.Used != 1 || list[2].Source.Kind != Builtin {
-		t.Errorf("there are %+v, %v", list, err)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if in, err := s.Open("alice", "words"); err != nil || in.Counts.Succeeded != 1 || in.Skill.Instructions == "" {
-		t.Errorf("it is %+v, %v", in, err)
+	if len(list) != 3 {
+		t.Fatalf("len(list): got %d, want 3: %v", len(list), list)
+	}
+	wantEqual(t, "list[0].Name", list[0].Name, "apples")
+	wantEqual(t, "list[2].Counts.Used", list[2].Counts.Used, 1)
+	wantEqual(t, "list[2].Source.Kind", list[2].Source.Kind, Builtin)
+	if in, err := s.Open("alice", "words"); err != nil {
+		t.Error(err)
+	} else {
+		wantEqual(t, "in.Counts.Succeeded", in.Counts.Succeeded, 1)
+		if in.Skill.Instructions == "" {
+			t.Error("in.Skill.Instructions: got none, want one")
+		}
 	}
 	if _, err := ReadBuiltin("other", fstest.MapFS{MainFile: {Data: []byte(mainOf("words"))}}, ""); err == nil {
 		t.Error("one with another name than its folder's was taken")
@@ -278,8 +323,11 @@ func TestFrontMatterIsWhatOthersReadToo(t *testing.T) {
 	}
 	got, err := s.FrontMatterJSON()
 	const want = `{"name":"words","description":"Counts <words> & more","license":"MIT","metadata":{"version":1,"n":12,"hex":16,"yes":"yes","on":true,"none":null,"date":"2026-01-02","text":"12"},"allowed-tools":["Read","Bash(git:*)"],"extra":[{"a":[1,2]}]}`
-	if err != nil || string(got) != want {
-		t.Errorf("it is %s, %v", got, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("got %q, want %q", string(got), want)
 	}
 }
 
@@ -301,11 +349,20 @@ func TestSkillsAreFoundByWords(t *testing.T) {
 	}
 	for words, want := range map[string]string{"count words": "word-count", "invoice": "tax", "finance": "tax", "converting to feet": "unit-change", "": "stuffed"} {
 		found, err := s.Search(t.Context(), "alice", words, 2)
-		if err != nil || len(found) == 0 || found[0].Name != want || len(found) > 2 {
-			t.Errorf("%q finds %+v, %v", words, found, err)
+		if err != nil {
+			t.Fatalf("%q: got error %v, want none", words, err)
+		}
+		if len(found) == 0 {
+			t.Fatalf("%q: len(found): got 0, want more", words)
+		}
+		wantEqual(t, fmt.Sprintf("%q: found[0].Name", words), found[0].Name, want)
+		if len(found) > 2 {
+			t.Errorf("%q: len(found): got %v, want at most 2", words, len(found))
 		}
 	}
-	if found, err := s.Search(t.Context(), "bob", "count", 10); err != nil || len(found) > 0 {
-		t.Errorf("another one finds %+v, %v", found, err)
+	if found, err := s.Search(t.Context(), "bob", "count", 10); err != nil {
+		t.Errorf("another one: got error %v, want none", err)
+	} else if len(found) > 0 {
+		t.Errorf("another one: got %v, want none", found)
 	}
 }

@@ -53,8 +53,14 @@ func TestASharedFolderIsWhatASessionsWouldBe(t *testing.T) {
 		for _, name := range got {
 			a, errA := os.ReadFile(filepath.Join(dir, name))
 			b, errB := os.ReadFile(filepath.Join(own, name))
-			if errA != nil || errB != nil || string(a) != string(b) {
-				t.Errorf("after step %d %s is %q, %v, and should be %q, %v", k, name, a, errA, b, errB)
+			if errA != nil {
+				t.Fatalf("after step %d %s: errA: got error %v, want none", k, name, errA)
+			}
+			if errB != nil {
+				t.Fatalf("after step %d %s: errB: got error %v, want none", k, name, errB)
+			}
+			if string(a) != string(b) {
+				t.Errorf("after step %d %s: a: got %q, want %q", k, name, string(a), string(b))
 			}
 		}
 	}
@@ -85,7 +91,7 @@ func TestASharedFolderCanBeReadByEverybody(t *testing.T) {
 	}
 }
 
-// Nobody is waited for where nothing has changed.
+// Where nothing has changed, there is no wait.
 func TestASharedFolderThatIsUpToDateNeedsNoLock(t *testing.T) {
 	s := storeOf(t, nil)
 	dir := t.TempDir()
@@ -133,8 +139,10 @@ func TestASharedFolderMends(t *testing.T) {
 			if got := shared(t, s, "alice", dir); !slices.Equal(got, want) {
 				t.Errorf("there are %v, and were %v", got, want)
 			}
-			if now, err := os.ReadFile(filepath.Join(dir, "a_b.py")); err != nil || string(now) != string(module) {
-				t.Errorf("the module is %q, %v", now, err)
+			if now, err := os.ReadFile(filepath.Join(dir, "a_b.py")); err != nil {
+				t.Errorf("the module: got error %v, want none", err)
+			} else if string(now) != string(module) {
+				t.Errorf("the module: got %q, want %q", string(now), string(module))
 			}
 			if _, err := os.Stat(filepath.Join(dir, library, "evil")); err == nil {
 				t.Error("the stranger stays")
@@ -143,7 +151,7 @@ func TestASharedFolderMends(t *testing.T) {
 	}
 }
 
-// Who is cut short between a change and its note leaves what nobody takes for another.
+// A writer that is cut short between a change and its note leaves nothing that passes for another version.
 func TestASharedFolderThatWasCutShortIsMadeAnew(t *testing.T) {
 	s := storeOf(t, nil)
 	dir := t.TempDir()
@@ -181,7 +189,9 @@ func TestADamagedSkillIsLeftOutOfSharedFolders(t *testing.T) {
 		if err := s.Share(t.Context(), "alice", dir); !errors.Is(err, ErrDamaged) {
 			t.Errorf("it gives %v", err)
 		}
-		if there := shownIn(t, dir); !slices.Contains(there, "good.py") || slices.ContainsFunc(there, func(name string) bool { return strings.HasPrefix(name, "bad") }) {
+		if there := shownIn(t, dir); !slices.Contains(there, "good.py") {
+			t.Errorf("shownIn(t, dir): got %q, want %q among them", there, "good.py")
+		} else if slices.ContainsFunc(there, func(name string) bool { return strings.HasPrefix(name, "bad") }) {
 			t.Errorf("there are %v", there)
 		}
 	}
@@ -256,8 +266,11 @@ func readsWhole(t *testing.T, dir string) bool {
 		_, version, _ := strings.Cut(string(data), "x = ")
 		versions = append(versions, strings.TrimSpace(version))
 	}
-	if versions[0] != versions[1] || versions[0] == "" {
-		t.Errorf("one folder holds %q", versions)
+	if versions[0] != versions[1] {
+		t.Errorf("one folder: versions[0]: got %v, want %v", versions[0], versions[1])
+	}
+	if versions[0] == "" {
+		t.Error("one folder: versions[0]: got none, want one")
 	}
 	return true
 }
@@ -285,8 +298,11 @@ func TestWrittenDigestsAreBelievedUntilASkillIsShown(t *testing.T) {
 
 	lie := digestPrefix + strings.Repeat("0", 64)
 	bad, err := ReadBuiltin("words", folder, lie)
-	if err != nil || bad.Digest != lie {
-		t.Fatalf("it is %+v, %v", bad, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bad.Digest != lie {
+		t.Fatalf("bad.Digest: got %v, want %v", bad.Digest, lie)
 	}
 	wrong := NewStore(Config{Dir: place, Builtin: func() []*Installed { return []*Installed{bad} }, BuiltinDigests: []string{lie}})
 	if err := wrong.Share(t.Context(), "alice", dir); !errors.Is(err, ErrDamaged) {
@@ -334,15 +350,20 @@ func TestWhoProvidesWaitsForOthersAndComesInTurn(t *testing.T) {
 	}
 	unlock()
 	all.Wait()
-	if !slices.IsSorted(order) || len(order) != 5 {
+	if !slices.IsSorted(order) {
 		t.Errorf("they came in the order %v", order)
 	}
-	if err := s.Provide(t.Context(), "alice", dir); err != nil || len(s.turns.lines) != 0 {
-		t.Errorf("afterwards: %v, %d lines", err, len(s.turns.lines))
+	if len(order) != 5 {
+		t.Errorf("they came in the order: len(order): got %d, want 5: %v", len(order), order)
+	}
+	if err := s.Provide(t.Context(), "alice", dir); err != nil {
+		t.Errorf("afterwards: got error %v, want none", err)
+	} else if len(s.turns.lines) != 0 {
+		t.Errorf("afterwards: s.turns.lines: got %v, want none", s.turns.lines)
 	}
 }
 
-// wait waits until so many stand in an owner's line.
+// wait waits until so many are in an owner's line.
 func (t *turns) wait(of *testing.T, owner string, n int) {
 	of.Helper()
 	for {

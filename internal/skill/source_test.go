@@ -1,6 +1,7 @@
 package skill
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -26,12 +27,18 @@ func TestSourcesThatAreOnes(t *testing.T) {
 	} {
 		got, err := ParseSource(text, false)
 		want.Text = text
-		if err != nil || got != want {
-			t.Errorf("%s is %+v, %v", text, got, err)
+		if err != nil {
+			t.Fatalf("%s: got error %v, want none: %s", text, err, text)
+		}
+		if got != want {
+			t.Errorf("%s: got %v, want %v", text, got, want)
 		}
 	}
-	if got, err := ParseSource("./some/folder", true); err != nil || got.Kind != Local || got.URL != "./some/folder" {
-		t.Errorf("a folder is %+v, %v", got, err)
+	if got, err := ParseSource("./some/folder", true); err != nil {
+		t.Errorf("a folder: got error %v, want none", err)
+	} else {
+		wantEqual(t, "a folder: got.Kind", got.Kind, Local)
+		wantEqual(t, "a folder: got.URL", got.URL, "./some/folder")
 	}
 }
 
@@ -70,9 +77,17 @@ func FuzzSource(f *testing.F) {
 			}
 			return
 		}
-		if s.Kind == Local || strings.Contains("/"+s.Path+"/", "/../") || strings.HasPrefix(s.Path, "/") || strings.HasPrefix(s.Ref, "-") || strings.Contains(s.Ref, "..") {
-			t.Errorf("%q is %+v", text, s)
+		if s.Kind == Local {
+			t.Errorf("%q: s.Kind: got %v, want another", text, s.Kind)
 		}
+		wantNoPart(t, fmt.Sprintf(`%q: "/"+s.Path+"/"`, text), "/"+s.Path+"/", "/../")
+		if strings.HasPrefix(s.Path, "/") {
+			t.Errorf("%q: s.Path: got %q, want it not to begin with %q", text, s.Path, "/")
+		}
+		if strings.HasPrefix(s.Ref, "-") {
+			t.Errorf("%q: s.Ref: got %q, want it not to begin with %q", text, s.Ref, "-")
+		}
+		wantNoPart(t, fmt.Sprintf("%q: s.Ref", text), s.Ref, "..")
 		if s.Kind == GitHub && (strings.Count(s.Repo, "/") != 1 || strings.ContainsAny(s.Repo, "?#@%\\: ")) {
 			t.Errorf("%q is the repository %q", text, s.Repo)
 		}

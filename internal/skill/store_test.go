@@ -40,32 +40,61 @@ func TestASecondInstallationUpdatesAndSaysWhatChanged(t *testing.T) {
 	s := NewStore(Config{Dir: t.TempDir(), Transport: reach(t), Now: func() time.Time { return now }})
 	url := versions(t, web, "words", example("words"))
 	first, err := s.Install(t.Context(), "alice", source(t, url, false))
-	if err != nil || first.Diff != nil {
-		t.Fatalf("the first gives %+v, %v", first, err)
+	if err != nil {
+		t.Fatalf("the first: got error %v, want none", err)
+	}
+	if first.Diff != nil {
+		t.Fatalf("the first: first.Diff: got %+v, want nil", first.Diff)
 	}
 	want := Provenance{Kind: Archive, Text: url, Commit: commit, Origin: "https:" + strings.TrimPrefix(web.URL, "http://"), At: now}
-	if first.Source != want || first.Digest != folderOf(t, example("words")...).Digest() {
-		t.Errorf("it came from %+v", first.Source)
+	if first.Source != want {
+		t.Errorf("first.Source: got %v, want %v", first.Source, want)
+	}
+	if first.Digest != folderOf(t, example("words")...).Digest() {
+		t.Errorf("first.Digest: got %v, want %v", first.Digest, folderOf(t, example("words")...).Digest())
 	}
 	same, err := s.Install(t.Context(), "alice", source(t, url, false))
-	if err != nil || same.Diff == nil || !same.Diff.Same() || len(same.Diff.Added)+len(same.Diff.Changed)+len(same.Diff.Removed) > 0 {
-		t.Errorf("the same again gives %+v, %v", same, err)
+	if err != nil {
+		t.Fatalf("the same again: got error %v, want none", err)
+	}
+	if same.Diff == nil {
+		t.Fatal("the same again: same.Diff: got nil, want one")
+	}
+	wantEqual(t, "the same again: same.Diff.Same()", same.Diff.Same(), true)
+	if len(same.Diff.Added)+len(same.Diff.Changed)+len(same.Diff.Removed) > 0 {
+		t.Errorf("the same again: len(same.Diff.Added)+len(same.Diff.Changed)+len(same.Diff.Removed): got %v, want 0",
+			len(same.Diff.Added)+len(same.Diff.Changed)+len(same.Diff.Removed))
 	}
 	versions(t, web, "words", second("words"))
 	next, err := s.Install(t.Context(), "alice", source(t, url, false))
-	if err != nil || fmt.Sprint(next.Diff.Added, next.Diff.Changed, next.Diff.Removed) != "[scripts/new.py] [scripts/run.sh] [references/REFERENCE.md]" || next.Diff.Before != first.Digest || next.Diff.After != next.Digest || next.Diff.Same() {
-		t.Errorf("an update gives %+v, %v", next.Diff, err)
+	if err != nil {
+		t.Fatalf("an update: got error %v, want none", err)
 	}
+	wantEqual(t, "an update: next.Diff.Added, next.Diff.Changed, next.Diff.Removed",
+		fmt.Sprint(next.Diff.Added, next.Diff.Changed, next.Diff.Removed), "[scripts/new.py] [scripts/run.sh] [references/REFERENCE.md]")
+	wantEqual(t, "an update: next.Diff.Before", next.Diff.Before, first.Digest)
+	wantEqual(t, "an update: next.Diff.After", next.Diff.After, next.Digest)
+	wantEqual(t, "an update: next.Diff.Same()", next.Diff.Same(), false)
 	got, err := s.Open("alice", "words")
-	if err != nil || got.Digest != next.Digest || paths(got.Skill.Folder) != "SKILL.md assets/logo.bin scripts/new.py scripts/run.sh*" {
-		t.Errorf("it is %+v, %v", got, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	wantEqual(t, "got.Digest", got.Digest, next.Digest)
+	wantEqual(t, "paths(got.Skill.Folder)",
+		paths(got.Skill.Folder), "SKILL.md assets/logo.bin scripts/new.py scripts/run.sh*")
 	for _, f := range second("words") {
 		name := filepath.Join(s.dir("alice", next.Record), filepath.FromSlash(f.Path))
 		data, err := os.ReadFile(name)
 		info, statErr := os.Stat(name)
-		if err != nil || statErr != nil || string(data) != string(f.Data) || runtime.GOOS != "windows" && f.Executable != (info.Mode()&0o100 != 0) {
-			t.Errorf("%s is %q, %v", f.Path, data, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if statErr != nil {
+			t.Fatalf("statErr: got error %v, want none", statErr)
+		}
+		wantEqual(t, "data", string(data), string(f.Data))
+		if runtime.GOOS != "windows" && f.Executable != (info.Mode()&0o100 != 0) {
+			t.Errorf("%s: got the mode %v, want executable: %v", f.Path, info.Mode(), f.Executable)
 		}
 	}
 	if _, err := os.Stat(s.dir("alice", first.Record)); !errors.Is(err, os.ErrNotExist) {
@@ -85,11 +114,16 @@ func TestAPinHolds(t *testing.T) {
 		t.Error(err)
 	}
 	versions(t, web, "words", second("words"))
-	if _, err := s.Install(t.Context(), "alice", source(t, url+pin, false)); fault.KindOf(err) != fault.Conflict || !strings.Contains(fault.Of(err).Hint, folderOf(t, second("words")...).Digest()) {
-		t.Errorf("what is not pinned gives %v", err)
+	if _, err := s.Install(t.Context(), "alice", source(t, url+pin, false)); fault.KindOf(err) != fault.Conflict {
+		t.Errorf("what is not pinned: got %v, want one of kind %v", err, fault.Conflict)
+	} else if !strings.Contains(fault.Of(err).Hint, folderOf(t, second("words")...).Digest()) {
+		t.Errorf("what is not pinned: fault.Of(err).Hint: got %q, want %q in it",
+			fault.Of(err).Hint, folderOf(t, second("words")...).Digest())
 	}
-	if got, err := s.Open("alice", "words"); err != nil || got.Digest != folderOf(t, example("words")...).Digest() {
-		t.Errorf("it changed: %v", err)
+	if got, err := s.Open("alice", "words"); err != nil {
+		t.Error(err)
+	} else if got.Digest != folderOf(t, example("words")...).Digest() {
+		t.Errorf("got.Digest: got %v, want %v", got.Digest, folderOf(t, example("words")...).Digest())
 	}
 }
 
@@ -111,8 +145,10 @@ func TestNobodyTakesAnothersName(t *testing.T) {
 	if _, err := s.Save("alice", "words", "", "evil()", "Counts words.", nil); fault.KindOf(err) != fault.Conflict {
 		t.Errorf("what a model writes gives %v", err)
 	}
-	if got, err := s.Open("alice", "words"); err != nil || got.Digest != folderOf(t, example("words")...).Digest() {
-		t.Errorf("it changed: %v", err)
+	if got, err := s.Open("alice", "words"); err != nil {
+		t.Error(err)
+	} else if got.Digest != folderOf(t, example("words")...).Digest() {
+		t.Errorf("got.Digest: got %v, want %v", got.Digest, folderOf(t, example("words")...).Digest())
 	}
 	if err := s.Remove("alice", "words"); err != nil {
 		t.Error(err)
@@ -121,8 +157,10 @@ func TestNobodyTakesAnothersName(t *testing.T) {
 		t.Errorf("after it was removed: %v", err)
 	}
 	for _, owner := range []string{"bob", "../alice", ""} {
-		if list, err := s.List(owner); err != nil || len(list) != 0 {
-			t.Errorf("%q has %v, %v", owner, list, err)
+		if list, err := s.List(owner); err != nil {
+			t.Errorf("%q: got error %v, want none", owner, err)
+		} else if len(list) != 0 {
+			t.Errorf("%q: got %v, want none", owner, list)
 		}
 		if _, err := s.Open(owner, "words"); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("%q opens it: %v", owner, err)
@@ -134,24 +172,42 @@ func TestWhatAModelSavesIsASkill(t *testing.T) {
 	s := storeOf(t, nil)
 	code := "def shout(text):\n    \"\"\"```\n    ```` \"\"\"\n    return text.upper()\n"
 	saved, err := s.Save("alice", "shout-it", "", code, "Shouts: \"loud\" # not\n", []string{"text", "fun"})
-	if err != nil || saved.Diff != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := s.Open("alice", "shout-it")
-	if err != nil || got.Skill.Description != `Shouts: "loud" # not` || got.Metadata["paddock.tags"] != "text fun" || got.Source.Kind != Saved {
-		t.Fatalf("it is %+v, %v", got, err)
+	if saved.Diff != nil {
+		t.Fatalf("saved.Diff: got %+v, want nil", saved.Diff)
 	}
-	if f := fences(got.Skill.Instructions, pythonNames); len(f) != 1 || f[0].code != code {
-		t.Errorf("its code is %v", f)
+	got, err := s.Open("alice", "shout-it")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "got.Skill.Description", got.Skill.Description, `Shouts: "loud" # not`)
+	wantEqual(t, `got.Metadata["paddock.tags"]`, got.Metadata["paddock.tags"], "text fun")
+	wantEqual(t, "got.Source.Kind", got.Source.Kind, Saved)
+	if t.Failed() {
+		t.FailNow()
+	}
+	if f := fences(got.Skill.Instructions, pythonNames); len(f) != 1 {
+		t.Errorf("its code: len(f): got %d, want 1: %v", len(f), f)
+	} else if f[0].code != code {
+		t.Errorf("its code: f[0].code: got %q, want %q", f[0].code, code)
 	}
 	if fmt.Sprint(got.Manifest) != fmt.Sprint(Manifest{}) {
 		t.Errorf("it declares %+v", got.Manifest)
 	}
-	if again, err := s.Save("alice", "shout-it", "", code+"x = 1\n", "Shouts.", nil); err != nil || again.Diff == nil || again.Diff.Same() {
-		t.Errorf("a second time gives %+v, %v", again, err)
+	if again, err := s.Save("alice", "shout-it", "", code+"x = 1\n", "Shouts.", nil); err != nil {
+		t.Errorf("a second time: got error %v, want none", err)
+	} else if again.Diff == nil {
+		t.Error("a second time: again.Diff: got nil, want one")
+	} else if again.Diff.Same() {
+		t.Error("a second time: again.Diff.Same(): got true, want false")
 	}
-	if js, err := s.Save("alice", "js", "javascript", "export const a = 1", "A.", nil); err != nil || len(fences(js.Skill.Instructions, scriptNames)) != 1 {
-		t.Errorf("JavaScript gives %v", err)
+	if js, err := s.Save("alice", "js", "javascript", "export const a = 1", "A.", nil); err != nil {
+		t.Errorf("JavaScript: got error %v, want none", err)
+	} else if len(fences(js.Skill.Instructions, scriptNames)) != 1 {
+		t.Errorf("JavaScript: len(fences(js.Skill.Instructions, scriptNames)): got %d, want 1: %v",
+			len(fences(js.Skill.Instructions, scriptNames)), fences(js.Skill.Instructions, scriptNames))
 	}
 	for name, save := range map[string]func() (*Result, error){
 		"a bad name":     func() (*Result, error) { return s.Save("alice", "../x", "", "a", "b", nil) },
@@ -187,14 +243,24 @@ func TestUsesAreCounted(t *testing.T) {
 	}
 	all.Wait()
 	list, err := s.List("alice")
-	if err != nil || len(list) != 2 || list[0].Name != "a" || list[0].Counts.Used != 8 || list[0].Counts.Succeeded != 4 || list[0].Counts.Last.IsZero() || list[1].Counts != (Counts{}) {
-		t.Errorf("got %+v, %v", list, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	if len(list) != 2 {
+		t.Fatalf("len(list): got %d, want 2: %v", len(list), list)
+	}
+	wantEqual(t, "list[0].Name", list[0].Name, "a")
+	wantEqual(t, "list[0].Counts.Used", list[0].Counts.Used, 8)
+	wantEqual(t, "list[0].Counts.Succeeded", list[0].Counts.Succeeded, 4)
+	wantEqual(t, "list[0].Counts.Last.IsZero()", list[0].Counts.Last.IsZero(), false)
+	wantEqual(t, "list[1].Counts", list[1].Counts, (Counts{}))
 	if _, err := s.Save("alice", "a", "", "x = 2", "Nothing.", nil); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := s.Open("alice", "a"); err != nil || got.Counts.Used != 8 {
-		t.Errorf("after an update: %+v, %v", got, err)
+	if got, err := s.Open("alice", "a"); err != nil {
+		t.Errorf("after an update: got error %v, want none", err)
+	} else if got.Counts.Used != 8 {
+		t.Errorf("after an update: got.Counts.Used: got %v, want 8", got.Counts.Used)
 	}
 	if err := s.Used("alice", "none", true); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("got %v", err)
@@ -208,8 +274,10 @@ func TestUsesAreCounted(t *testing.T) {
 	if _, err := s.Save("alice", "a", "", "x = 2", "Nothing.", nil); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := s.Open("alice", "a"); err != nil || got.Counts.Used != 0 {
-		t.Errorf("a new one was used: %+v, %v", got, err)
+	if got, err := s.Open("alice", "a"); err != nil {
+		t.Errorf("a new one: got error %v, want none", err)
+	} else if got.Counts.Used != 0 {
+		t.Errorf("a new one: got.Counts.Used: got %v, want 0", got.Counts.Used)
 	}
 	few := NewStore(Config{Dir: s.config.Dir, Skills: 2})
 	if _, err := few.Save("alice", "c", "", "x", "Nothing.", nil); fault.KindOf(err) != fault.Exhausted {
@@ -252,14 +320,18 @@ func TestADamagedSkillIsNotServedAndCanBeInstalledAgain(t *testing.T) {
 			if err := damage(t, s, first.Record); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := s.Open("alice", "words"); !errors.Is(err, ErrDamaged) || fault.Of(err).Hint == "" {
-				t.Errorf("it is served: %v", err)
+			if _, err := s.Open("alice", "words"); !errors.Is(err, ErrDamaged) {
+				t.Errorf("got %v, want %v", err, ErrDamaged)
+			} else if fault.Of(err).Hint == "" {
+				t.Error("fault.Of(err).Hint: got none, want one")
 			}
 			if _, err := s.Install(t.Context(), "alice", from); err != nil {
 				t.Fatal(err)
 			}
-			if got, err := s.Open("alice", "words"); err != nil || got.Digest != first.Digest {
-				t.Errorf("afterwards: %v", err)
+			if got, err := s.Open("alice", "words"); err != nil {
+				t.Errorf("afterwards: got error %v, want none", err)
+			} else if got.Digest != first.Digest {
+				t.Errorf("afterwards: got.Digest: got %v, want %v", got.Digest, first.Digest)
 			}
 		})
 	}
@@ -300,13 +372,18 @@ func TestACrashLeavesTheOldSkillOrTheNewOne(t *testing.T) {
 			default:
 				t.Fatalf("cut at operation %d (first: %v, finished: %v) there is %+v, %v", n, first, finished, got, err)
 			}
-			if again, err := s.Install(t.Context(), "alice", source(t, url, false)); err != nil || again.Digest != fresh {
-				t.Fatalf("after a cut at %d: %v", n, err)
+			if again, err := s.Install(t.Context(), "alice", source(t, url, false)); err != nil {
+				t.Fatalf("after a cut at %d: got error %v, want none", n, err)
+			} else if again.Digest != fresh {
+				t.Fatalf("after a cut at %d: again.Digest: got %v, want %v", n, again.Digest, fresh)
 			}
 			for _, folder := range []string{"", recordsFolder, treesFolder} {
 				entries, err := os.ReadDir(s.folder("alice", folder))
-				if err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), blob.TempPrefix) }) {
-					t.Fatalf("after a cut at %d %q holds %v, %v", n, folder, entries, err)
+				if err != nil {
+					t.Fatalf("after a cut at %d %q: got error %v, want none", n, folder, err)
+				}
+				if slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), blob.TempPrefix) }) {
+					t.Fatalf("after a cut at %d %q: got %v, want no temporary files", n, folder, entries)
 				}
 			}
 			if finished {
@@ -341,8 +418,17 @@ func TestAFullDiskChangesNothing(t *testing.T) {
 		if err == nil {
 			t.Fatalf("it fits: %d", n)
 		}
-		if fault.KindOf(err) != fault.Exhausted || !errors.Is(err, syscall.ENOSPC) || openErr != nil || got.Digest != first.Digest {
-			t.Errorf("%d: %v, then %v", n, err, openErr)
+		if fault.KindOf(err) != fault.Exhausted {
+			t.Fatalf("%d: got %v, want one of kind %v", n, err, fault.Exhausted)
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Fatalf("%d: got %v, want %v", n, err, syscall.ENOSPC)
+		}
+		if openErr != nil {
+			t.Fatalf("%d: openErr: got error %v, want none", n, openErr)
+		}
+		if got.Digest != first.Digest {
+			t.Errorf("%d: got.Digest: got %v, want %v", n, got.Digest, first.Digest)
 		}
 	}
 }
@@ -363,7 +449,9 @@ func TestTwoStoresInstallAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	s := NewStore(Config{Dir: dir})
-	if list, err := s.List("alice"); err != nil || len(list) != 2 {
-		t.Errorf("there are %v, %v", list, err)
+	if list, err := s.List("alice"); err != nil {
+		t.Error(err)
+	} else if len(list) != 2 {
+		t.Errorf("len(list): got %d, want 2: %v", len(list), list)
 	}
 }
