@@ -48,14 +48,17 @@ func TestAnyTreeIsMadeOfAnyOther(t *testing.T) {
 			if r.IntN(2) == 0 {
 				continue
 			}
-			g.mutate(r, names) // what nobody has looked at
+			g.mutate(r, names) // what has not been looked at
 			to := moments[r.IntN(len(moments))]
 			if r.IntN(3) == 0 {
 				now = nil
 			}
 			now, _ = g.apply(to.listing, now)
-			if got := describe(t, g.dir); withoutSpecial(got) != withoutSpecial(to.tree) || got != withoutSpecial(got) {
-				t.Fatalf("seed %d: the tree became\n%s, want\n%s", seed, got, to.tree)
+			if got := describe(t, g.dir); withoutSpecial(got) != withoutSpecial(to.tree) {
+				t.Fatalf("seed %d: the tree: withoutSpecial(got): got %v, want %v",
+					seed, withoutSpecial(got), withoutSpecial(to.tree))
+			} else if got != withoutSpecial(got) {
+				t.Fatalf("seed %d: the tree: got %v, want %v", seed, got, withoutSpecial(got))
 			}
 			if !now.Same(to.listing) {
 				t.Fatalf("seed %d: the listing that was given is not the one that was wanted", seed)
@@ -134,14 +137,21 @@ func TestADamagedContentLeavesTheOldFile(t *testing.T) {
 			want, _ := g.capture(nil)
 			g.plant("d/file", "the old one")
 			_, _, err := g.Apply(want, nil, func(r blob.Ref) (io.ReadCloser, error) { return open(g, r) })
-			if !errors.Is(err, blob.ErrDamaged) || !strings.Contains(fault.Of(err).Message, "d/file") {
-				t.Errorf("got %v", err)
+			if !errors.Is(err, blob.ErrDamaged) {
+				t.Fatalf("got %v, want %v", err, blob.ErrDamaged)
 			}
-			if data, err := os.ReadFile(g.path("d/file")); err != nil || string(data) != "the old one" {
-				t.Errorf("the file is %q, %v", data, err)
+			if !strings.Contains(fault.Of(err).Message, "d/file") {
+				t.Errorf("fault.Of(err).Message: got %q, want %q in it", fault.Of(err).Message, "d/file")
 			}
-			if names, err := os.ReadDir(g.path("d")); err != nil || len(names) != 1 {
-				t.Errorf("there are %v, %v", names, err)
+			if data, err := os.ReadFile(g.path("d/file")); err != nil {
+				t.Errorf("the file: got error %v, want none", err)
+			} else if string(data) != "the old one" {
+				t.Errorf("the file: got %q, want %q", string(data), "the old one")
+			}
+			if names, err := os.ReadDir(g.path("d")); err != nil {
+				t.Error(err)
+			} else if len(names) != 1 {
+				t.Errorf("len(names): got %d, want 1: %v", len(names), names)
 			}
 		})
 	}
@@ -182,8 +192,10 @@ func TestAnApplyCanBeInterruptedAndDoneAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		used := g.Used()
-		if really, err := g.DiskBytes(); err != nil || used != really {
-			t.Errorf("%d bytes are counted, and there are %d, %v", used, really, err)
+		if really, err := g.DiskBytes(); err != nil {
+			t.Error(err)
+		} else if used != really {
+			t.Errorf("used: got %v, want %v", used, really)
 		}
 		if k%2 == 0 {
 			last, _ = g.apply(two, last) // somewhere else, with what was known before
@@ -195,8 +207,11 @@ func TestAnApplyCanBeInterruptedAndDoneAgain(t *testing.T) {
 		}
 		last, _ = g.apply(two, last)
 	}
-	if stopped < 4 || stopped == 8 {
-		t.Errorf("it was interrupted %d times", stopped)
+	if stopped < 4 {
+		t.Errorf("stopped: got %v, want at least 4", stopped)
+	}
+	if stopped == 8 {
+		t.Errorf("stopped: got %v, want another", stopped)
 	}
 }
 
@@ -219,7 +234,7 @@ func TestNoLimitRefusesToGoBack(t *testing.T) {
 	}
 }
 
-// A guest that swaps a folder for a link all the time leads nobody outside.
+// A guest that swaps a folder for a link all the time does not lead outside.
 func TestNobodyIsLedOutside(t *testing.T) {
 	g := newTestTree(t, Options{})
 	g.plant("d/secret", "inside")
@@ -260,8 +275,10 @@ func TestNobodyIsLedOutside(t *testing.T) {
 	guest.Wait()
 	g.checkOutside()
 	g.apply(want, nil)
-	if data, err := os.ReadFile(g.path("d/secret")); err != nil || string(data) != "inside" {
-		t.Errorf("it became %q, %v", data, err)
+	if data, err := os.ReadFile(g.path("d/secret")); err != nil {
+		t.Error(err)
+	} else if string(data) != "inside" {
+		t.Errorf(`os.ReadFile(g.path("d/secret")): got %q, want %q`, string(data), "inside")
 	}
 }
 
@@ -274,14 +291,18 @@ func TestDeepFoldersAreBroughtBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, _ := g.capture(nil)
-	if unknown := want.unknown(); !slices.Equal(unknown, []string{deep + "/d"}) || want.files() != 2 {
-		t.Errorf("unknown are %q of %d files", unknown, want.files())
+	if unknown := want.unknown(); !slices.Equal(unknown, []string{deep + "/d"}) {
+		t.Errorf("unknown: got %q, want %q", unknown, []string{deep + "/d"})
+	} else if want.files() != 2 {
+		t.Errorf("unknown: want.files(): got %v, want 2", want.files())
 	}
 	g.plant(deep+"/d/d/kept", "x")
 	g.plant(deep+"/at", "other")
 	g.apply(again(t, want), nil)
-	if data, err := os.ReadFile(g.path(deep + "/at")); err != nil || string(data) != "the deepest" {
-		t.Errorf("it became %q, %v", data, err)
+	if data, err := os.ReadFile(g.path(deep + "/at")); err != nil {
+		t.Error(err)
+	} else if string(data) != "the deepest" {
+		t.Errorf(`os.ReadFile(g.path(deep + "/at")): got %q, want %q`, string(data), "the deepest")
 	}
 	if _, err := os.Stat(g.path(deep + "/d/d/kept")); err != nil {
 		t.Errorf("what is too deep to be known: %v", err)
@@ -290,8 +311,11 @@ func TestDeepFoldersAreBroughtBack(t *testing.T) {
 		t.Errorf("the changes are %v", changes)
 	}
 	back, _ := g.apply(again(t, want), nil)
-	if back.files() != 2 || len(back.unknown()) != 0 {
-		t.Errorf("from nothing: %d files, unknown %v", back.files(), back.unknown())
+	if back.files() != 2 {
+		t.Errorf("from nothing: back.files(): got %v, want 2", back.files())
+	}
+	if len(back.unknown()) != 0 {
+		t.Errorf("from nothing: back.unknown(): got %v, want none", back.unknown())
 	}
 }
 
@@ -314,8 +338,11 @@ func TestManyFilesAreBroughtBack(t *testing.T) {
 		}
 	}
 	l, changes := g.capture(nil)
-	if l.files() != many || len(changes) != MaxFiles {
-		t.Errorf("there are %d files and %d changes", l.files(), len(changes))
+	if l.files() != many {
+		t.Errorf("l.files(): got %v, want %v", l.files(), many)
+	}
+	if len(changes) != MaxFiles {
+		t.Errorf("len(changes): got %d, want %d", len(changes), MaxFiles)
 	}
 	if err := os.RemoveAll(g.path("3")); err != nil {
 		t.Fatal(err)
@@ -327,7 +354,9 @@ func TestManyFilesAreBroughtBack(t *testing.T) {
 	if _, changes := g.apply(again(t, l), nil); len(changes) != many/10+1 {
 		t.Errorf("there are %d changes", len(changes))
 	}
-	if after, changes := g.capture(settle(l)); len(changes) != 0 || !after.Same(l) {
-		t.Errorf("there are %d changes", len(changes))
+	if after, changes := g.capture(settle(l)); len(changes) != 0 {
+		t.Errorf("changes: got %v, want none", changes)
+	} else if !after.Same(l) {
+		t.Error("after.Same(l): got false, want true")
 	}
 }

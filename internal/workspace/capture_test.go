@@ -76,11 +76,15 @@ func newTestTree(t *testing.T, o Options) *testTree {
 func (g *testTree) checkOutside() {
 	g.t.Helper()
 	outside := filepath.Join(filepath.Dir(g.dir), "outside")
-	if data, err := os.ReadFile(filepath.Join(outside, "secret")); err != nil || string(data) != "outside" {
-		g.t.Errorf("what lies outside became %q, %v", data, err)
+	if data, err := os.ReadFile(filepath.Join(outside, "secret")); err != nil {
+		g.t.Errorf("what lies outside: got error %v, want none", err)
+	} else if string(data) != "outside" {
+		g.t.Errorf("what lies outside: got %q, want %q", string(data), "outside")
 	}
-	if names, err := os.ReadDir(outside); err != nil || len(names) != 1 {
-		g.t.Errorf("outside there are %v, %v", names, err)
+	if names, err := os.ReadDir(outside); err != nil {
+		g.t.Errorf("outside: got error %v, want none", err)
+	} else if len(names) != 1 {
+		g.t.Errorf("outside: len(names): got %d, want 1: %v", len(names), names)
 	}
 }
 
@@ -187,38 +191,27 @@ func wantFault(t *testing.T, err error, want fault.Kind) {
 	}
 }
 
-func TestATreeIsBroughtBack(t *testing.T) {
-	g := newTestTree(t, Options{})
+// plantMuch makes a tree with files, folders and links of all kinds; some of it is as old as it says.
+func (g *testTree) plantMuch(old time.Time) {
+	g.t.Helper()
 	g.plant("a.txt", "first")
 	g.plant("empty", "")
 	g.plant("data/deep/b.bin", strings.Repeat("\x00\xff", 70_000))
 	g.plant("data-2/c", "sorts after the folder data, and not between it and what is in it")
 	g.plant("odd/new\nline", "x")
 	g.plant("odd/\x1b[31mred", "x")
-	old := time.Date(2001, 2, 3, 4, 5, 6, 789_000_000, time.UTC)
 	err := errors.Join(os.Mkdir(g.path("nothing"), 0o700), os.Chmod(g.path("a.txt"), 0o640), os.Chmod(g.path("data"), 0o711),
 		os.Chmod(g.path("empty"), 0), os.Chtimes(g.path("a.txt"), old, old),
 		os.Symlink("../outside/secret", g.path("out")), os.Symlink("a.txt", g.path("data/in")), os.Symlink("nowhere", g.path("odd/dangling")),
 		os.Chtimes(g.path("data"), old, old))
 	if err != nil {
-		t.Fatal(err)
+		g.t.Fatal(err)
 	}
-	want, changes := g.capture(nil)
-	before := describe(t, g.dir)
-	if len(changes) != 6 || changes[0] != (Change{Path: "a.txt", Change: Added, Size: 5}) {
-		t.Errorf("the first listing has the changes %v", changes)
-	}
-	switch {
-	case want.files() != 6:
-		t.Errorf("the listing tells of: want.files() = %v, want 6: %v",
-			want.files(), want.unknown())
-	case want.bytes() != 5+140_000+65+2:
-		t.Errorf("the listing tells of: want.bytes() = %v, want %v: %v",
-			want.bytes(), 5+140_000+65+2, want.unknown())
-	case len(want.unknown()) != 0:
-		t.Errorf("the listing tells of: want.unknown() = %v, want none", want.unknown())
-	}
-	for name, wreck := range map[string]func() error{
+}
+
+// wrecks are what may happen to the tree that plantMuch makes.
+func (g *testTree) wrecks(old time.Time) map[string]func() error {
+	return map[string]func() error{
 		"nothing changed":    func() error { return nil },
 		"all was removed":    g.empty,
 		"a file was changed": func() error { return os.WriteFile(g.path("a.txt"), []byte("other"), 0o644) },
@@ -251,7 +244,33 @@ func TestATreeIsBroughtBack(t *testing.T) {
 			return errors.Join(os.MkdirAll(g.path("x/y/z"), 0o755), os.WriteFile(g.path("x/y/z/f"), []byte("x"), 0o644),
 				os.WriteFile(g.path("data/deep/f"), []byte("x"), 0), os.Chmod(g.path("x/y"), 0))
 		},
-	} {
+	}
+}
+
+func TestATreeIsBroughtBack(t *testing.T) {
+	g := newTestTree(t, Options{})
+	old := time.Date(2001, 2, 3, 4, 5, 6, 789_000_000, time.UTC)
+	g.plantMuch(old)
+	want, changes := g.capture(nil)
+	before := describe(t, g.dir)
+	if len(changes) != 6 {
+		t.Fatalf("the first listing: len(changes): got %d, want 6: %v", len(changes), changes)
+	}
+	if changes[0] != (Change{Path: "a.txt", Change: Added, Size: 5}) {
+		t.Errorf("the first listing: changes[0]: got %v, want %v",
+			changes[0], (Change{Path: "a.txt", Change: Added, Size: 5}))
+	}
+	switch {
+	case want.files() != 6:
+		t.Errorf("the listing tells of: want.files() = %v, want 6: %v",
+			want.files(), want.unknown())
+	case want.bytes() != 5+140_000+65+2:
+		t.Errorf("the listing tells of: want.bytes() = %v, want %v: %v",
+			want.bytes(), 5+140_000+65+2, want.unknown())
+	case len(want.unknown()) != 0:
+		t.Errorf("the listing tells of: want.unknown() = %v, want none", want.unknown())
+	}
+	for name, wreck := range g.wrecks(old) {
 		for _, known := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, known %t", name, known), func(t *testing.T) {
 				now, _ := g.capture(nil)
@@ -271,15 +290,22 @@ func TestATreeIsBroughtBack(t *testing.T) {
 					t.Error("the listing that was given is not the one that was wanted")
 				}
 				seen, changes := g.capture(settle(after))
-				if len(changes) != 0 || !seen.Same(after) {
-					t.Errorf("the listing that was given is not of this tree: %v", changes)
+				if len(changes) != 0 {
+					t.Errorf("the listing that was given: changes: got %v, want none", changes)
 				}
-				if info, err := os.Stat(g.path("data")); err != nil || !info.ModTime().Equal(old) {
-					t.Errorf("the folder is of %v, %v", info.ModTime(), err)
+				if !seen.Same(after) {
+					t.Error("the listing that was given: seen.Same(after): got false, want true")
+				}
+				if info, err := os.Stat(g.path("data")); err != nil {
+					t.Errorf("the folder: got error %v, want none", err)
+				} else if !info.ModTime().Equal(old) {
+					t.Errorf("the folder's time: got %v, want %v", info.ModTime(), old)
 				}
 				used := g.Used()
-				if really, err := g.DiskBytes(); err != nil || used != really {
-					t.Errorf("%d bytes are counted, and there are %d, %v", used, really, err)
+				if really, err := g.DiskBytes(); err != nil {
+					t.Error(err)
+				} else if used != really {
+					t.Errorf("used: got %v, want %v", used, really)
 				}
 				g.checkOutside()
 			})
@@ -297,8 +323,11 @@ func TestWhatDidNotChangeIsNotRead(t *testing.T) {
 	g.plant("d/b", "three")
 	g.puts = nil
 	second, changes := g.capture(again(t, first))
-	if !slices.Equal(g.puts, []string{"d/b"}) || !reflect.DeepEqual(changes, []Change{{Path: "d/b", Change: Modified, Size: 5}}) {
-		t.Errorf("kept were %v, the changes are %v", g.puts, changes)
+	if !slices.Equal(g.puts, []string{"d/b"}) {
+		t.Errorf("kept: g.puts: got %q, want %q", g.puts, []string{"d/b"})
+	}
+	if !reflect.DeepEqual(changes, []Change{{Path: "d/b", Change: Modified, Size: 5}}) {
+		t.Errorf("kept: changes: got %v, want %v", changes, []Change{{Path: "d/b", Change: Modified, Size: 5}})
 	}
 	settle(second)
 	inode := func(p string) fs.FileInfo {
@@ -322,8 +351,10 @@ func TestWhatDidNotChangeIsNotRead(t *testing.T) {
 			changes, []Change{{Path: "d/b", Change: Modified, Size: 3}}, g.opens)
 	}
 	g.opens = 0
-	if _, changes = g.apply(first, nil); g.opens != 0 || len(changes) != 0 {
-		t.Errorf("with nothing known %d contents were opened, the changes are %v", g.opens, changes)
+	if _, changes = g.apply(first, nil); g.opens != 0 {
+		t.Errorf("with nothing known: g.opens: got %v, want 0", g.opens)
+	} else if len(changes) != 0 {
+		t.Errorf("with nothing known: got %v, want none", changes)
 	}
 }
 
@@ -351,7 +382,9 @@ func TestAStampIsTrustedWhenItCannotLie(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			l.entries[0].racy, l.boot = c.racy, c.boot
 			after, changes := g.capture(again(t, l))
-			if trusted := after.entries[0].ref == ref; trusted != c.trusted || (len(changes) == 0) != c.trusted {
+			if trusted := after.entries[0].ref == ref; trusted != c.trusted {
+				t.Errorf("trusted: got %v, want %v", trusted, c.trusted)
+			} else if (len(changes) == 0) != c.trusted {
 				t.Errorf("trusted: %t, the changes are %v", trusted, changes)
 			}
 			copied := *l
@@ -411,8 +444,11 @@ func TestAFileThatChangesWhileItIsReadIsLookedAtAgain(t *testing.T) {
 	case !l.entries[0].racy:
 		t.Fatalf("it was read: l.entries[0].racy = false, want true: %d, %+v", n, l)
 	}
-	if l.entries[0].ref.Size != 4 || g.contents[l.entries[0].ref.Digest] == "" {
-		t.Errorf("nothing is kept of it: %v", l.entries[0])
+	if l.entries[0].ref.Size != 4 {
+		t.Errorf("l.entries[0].ref.Size: got %v, want 4", l.entries[0].ref.Size)
+	}
+	if g.contents[l.entries[0].ref.Digest] == "" {
+		t.Error("g.contents[l.entries[0].ref.Digest]: got none, want one")
 	}
 	after, _ := g.capture(again(t, l))
 	if got, want := g.contents[after.entries[0].ref.Digest], fmt.Sprintf("%04d", attempts); got != want {
@@ -431,8 +467,10 @@ func TestAFileThatChangesWhileItIsReadIsLookedAtAgain(t *testing.T) {
 			return r.Read(b)
 		}))
 	}
-	if l, _, err = g.Capture(nil, grow); err != nil || !l.entries[0].racy {
-		t.Errorf("a file that grows for ever: %v, %v", l, err)
+	if l, _, err = g.Capture(nil, grow); err != nil {
+		t.Errorf("a file that grows for ever: got error %v, want none", err)
+	} else if !l.entries[0].racy {
+		t.Error("a file that grows for ever: l.entries[0].racy: got false, want true")
 	}
 }
 
@@ -450,8 +488,11 @@ func TestWhatVanishesIsLeftOut(t *testing.T) {
 		}
 		return g.put(p, r)
 	})
-	if err != nil || l.files() != 1 {
-		t.Errorf("got %d files, %v", l.files(), err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.files() != 1 {
+		t.Errorf("l.files(): got %v, want 1", l.files())
 	}
 }
 
@@ -465,8 +506,11 @@ func TestAnErrorOfTheStoreEndsACapture(t *testing.T) {
 		t.Errorf("the file is not named: %v", err)
 	}
 	l, changes := g.capture(nil)
-	if l.files() != 1 || len(changes) != 1 {
-		t.Errorf("afterwards: %v", changes)
+	if l.files() != 1 {
+		t.Errorf("afterwards: l.files(): got %v, want 1", l.files())
+	}
+	if len(changes) != 1 {
+		t.Errorf("afterwards: len(changes): got %d, want 1: %v", len(changes), changes)
 	}
 }
 

@@ -30,8 +30,11 @@ func TestFIFOsAndSocketsAreNeitherWaitedForNorKept(t *testing.T) {
 		l.Close()
 	}
 	want, changes := g.capture(nil)
-	if want.files() != 1 || !reflect.DeepEqual(changes, []Change{{Path: "d/a", Change: Added, Size: 1}}) {
-		t.Errorf("there are the changes %v", changes)
+	if want.files() != 1 {
+		t.Errorf("want.files(): got %v, want 1", want.files())
+	}
+	if !reflect.DeepEqual(changes, []Change{{Path: "d/a", Change: Added, Size: 1}}) {
+		t.Errorf("changes: got %v, want %v", changes, []Change{{Path: "d/a", Change: Added, Size: 1}})
 	}
 	g.plant("f", "a file where a FIFO will be")
 	with, _ := g.capture(nil)
@@ -128,8 +131,10 @@ func asUser(t *testing.T) (there bool) {
 	cmd.Dir = filepath.Join(dir, "tmp")
 	cmd.Env = append(cmd.Environ(), "TMPDIR="+cmd.Dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
-		t.Errorf("as an ordinary user: %v\n%s", err, out)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("as an ordinary user: got error %v, want none: %s", err, out)
+	} else if !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
+		t.Errorf("as an ordinary user: got %q, want %q in it", out, "--- PASS: "+t.Name())
 	}
 	return false
 }
@@ -192,23 +197,29 @@ func TestWhatItsOwnerMayNotReadIsKeptAllTheSame(t *testing.T) {
 	if want := "closed/d/f closed/d/g file file/more/f"; paths(changes) != want {
 		t.Errorf("the changes are %v", changes)
 	}
-	if got := modes(); !slices.Equal(got, []os.FileMode{0, 0}) || !after.Same(want) {
-		t.Errorf("the modes became %v", got)
+	if got := modes(); !slices.Equal(got, []os.FileMode{0, 0}) {
+		t.Errorf("the modes: got %v, want %v", got, []os.FileMode{0, 0})
+	} else if !after.Same(want) {
+		t.Error("the modes: after.Same(want): got false, want true")
 	}
 	if err := allow(); err != nil {
 		t.Fatal(err)
 	}
 	for p, text := range map[string]string{"closed/d/f": "in a closed folder", "file": "that nobody may read"} {
-		if data, err := os.ReadFile(g.path(p)); err != nil || string(data) != text {
-			t.Errorf("%s became %q, %v", p, data, err)
+		if data, err := os.ReadFile(g.path(p)); err != nil {
+			t.Errorf("%s: got error %v, want none", p, err)
+		} else if string(data) != text {
+			t.Errorf("%s: got %q, want %q", p, string(data), text)
 		}
 	}
 	if err := forbid(); err != nil {
 		t.Fatal(err)
 	}
 	g.apply(nil, nil)
-	if left, err := os.ReadDir(g.dir); err != nil || len(left) != 0 {
-		t.Errorf("there is left %v, %v", left, err)
+	if left, err := os.ReadDir(g.dir); err != nil {
+		t.Error(err)
+	} else if len(left) != 0 {
+		t.Errorf("os.ReadDir(g.dir): got %v, want none", left)
 	}
 	if err := errors.Join(os.Mkdir(g.path("closed"), 0o700), os.Mkdir(g.path("closed/d"), 0o700), os.WriteFile(g.path("file"), nil, 0o600)); err != nil {
 		t.Fatal(err) // for allow
@@ -242,8 +253,10 @@ func TestWhatNobodyCanReadIsSaidToBeUnknown(t *testing.T) {
 	// thread alone, which the runtime gives up afterwards.
 	asThread(t, nobody, func() {
 		want, _ := g.capture(nil)
-		if unknown := want.unknown(); !slices.Equal(unknown, []string{"folder", "theirs"}) || want.files() != 2 {
-			t.Errorf("unknown are %q of %d files", unknown, want.files())
+		if unknown := want.unknown(); !slices.Equal(unknown, []string{"folder", "theirs"}) {
+			t.Errorf("unknown: got %q, want %q", unknown, []string{"folder", "theirs"})
+		} else if want.files() != 2 {
+			t.Errorf("unknown: want.files(): got %v, want 2", want.files())
 		}
 		want = again(t, want)
 		if _, changes := g.capture(want); len(changes) != 0 {
@@ -251,12 +264,17 @@ func TestWhatNobodyCanReadIsSaidToBeUnknown(t *testing.T) {
 		}
 		g.plant("new", "x")
 		after, changes := g.apply(want, want)
-		if paths(changes) != "new" || !slices.Equal(after.unknown(), []string{"folder", "theirs"}) {
-			t.Errorf("the changes are %v, unknown are %q", changes, after.unknown())
+		if paths(changes) != "new" {
+			t.Errorf("paths(changes): got %q, want %q", paths(changes), "new")
+		}
+		if !slices.Equal(after.unknown(), []string{"folder", "theirs"}) {
+			t.Errorf("after.unknown(): got %q, want %q", after.unknown(), []string{"folder", "theirs"})
 		}
 	})
-	if data, err := os.ReadFile(g.path("folder/f")); err != nil || string(data) != "secret" {
-		t.Errorf("it became %q, %v", data, err)
+	if data, err := os.ReadFile(g.path("folder/f")); err != nil {
+		t.Error(err)
+	} else if string(data) != "secret" {
+		t.Errorf(`os.ReadFile(g.path("folder/f")): got %q, want %q`, string(data), "secret")
 	}
 }
 
@@ -278,15 +296,21 @@ func TestWhatIsBroughtBackBelongsToTheGuest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if st := info.Sys().(*syscall.Stat_t); st.Uid != guest || st.Gid != guest+1 {
-			t.Errorf("%s belongs to %d:%d", p, st.Uid, st.Gid)
+		if st := info.Sys().(*syscall.Stat_t); st.Uid != guest {
+			t.Errorf("%s belongs: st.Uid: got %v, want %v", p, st.Uid, guest)
+		} else if st.Gid != guest+1 {
+			t.Errorf("%s belongs: st.Gid: got %v, want %v", p, st.Gid, guest+1)
 		}
 		if info.Mode()&(os.ModeSetuid|os.ModeSetgid|os.ModeSticky) != 0 {
 			t.Errorf("%s is %v", p, info.Mode())
 		}
 	}
 	info, err := os.Stat(filepath.Join(filepath.Dir(g.dir), "outside", "secret"))
-	if err != nil || info.Sys().(*syscall.Stat_t).Uid != 0 {
-		t.Errorf("what a link leads to was given away: %v, %v", info, err)
+	if err != nil {
+		t.Fatalf("what a link leads to: got error %v, want none", err)
+	}
+	if info.Sys().(*syscall.Stat_t).Uid != 0 {
+		t.Errorf("what a link leads to: info.Sys().(*syscall.Stat_t).Uid: got %v, want 0",
+			info.Sys().(*syscall.Stat_t).Uid)
 	}
 }

@@ -119,14 +119,21 @@ func TestWriteReplacesAFileWhole(t *testing.T) {
 		t.Fatalf("f.Size = %v, want 3: %+v", f.Size, f)
 	}
 	got, err := os.ReadFile(filepath.Join(dir, "script.sh"))
-	if err != nil || string(got) != "new" {
-		t.Errorf("wrote %q, %v", got, err)
+	if err != nil {
+		t.Fatalf("wrote: got error %v, want none", err)
 	}
-	if info, err := os.Stat(filepath.Join(dir, "script.sh")); err != nil || info.Mode().Perm()&0o100 == 0 && filepath.Separator == '/' {
-		t.Errorf("it is no longer executable: %v, %v", info.Mode(), err)
+	if string(got) != "new" {
+		t.Errorf("wrote: got %q, want %q", string(got), "new")
 	}
-	if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
-		t.Errorf("left %v, %v", names, err)
+	if info, err := os.Stat(filepath.Join(dir, "script.sh")); err != nil {
+		t.Error(err)
+	} else if info.Mode().Perm()&0o100 == 0 && filepath.Separator == '/' {
+		t.Errorf("the mode: got %v, want it to be executable", info.Mode())
+	}
+	if names, err := os.ReadDir(dir); err != nil {
+		t.Error(err)
+	} else if len(names) != 1 {
+		t.Errorf("len(names): got %d, want 1: %v", len(names), names)
 	}
 }
 
@@ -210,8 +217,11 @@ func TestSearchFindsLinesInTexts(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, err := tree.Search(t.Context(), c.pattern, c.glob, 0)
-			if err != nil || m.More {
-				t.Fatal(m, err)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.More {
+				t.Fatal("m.More: got true, want false")
 			}
 			if got := render(m); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
@@ -231,8 +241,11 @@ func TestSearchFindsLinesInTexts(t *testing.T) {
 	})
 	t.Run("a long line is cut around the hit", func(t *testing.T) {
 		m, err := tree.Search(t.Context(), "needle", "", 0)
-		if err != nil || len(m.Matches) != 1 {
-			t.Fatal(m, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(m.Matches) != 1 {
+			t.Fatalf("len(m.Matches): got %d, want 1: %v", len(m.Matches), m.Matches)
 		}
 		switch s := m.Matches[0].Text; {
 		case len(s) > 310:

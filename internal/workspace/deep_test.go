@@ -92,11 +92,15 @@ func TestTheDepthOfFoldersHidesNothing(t *testing.T) {
 				want += int64(c.depth) * blockBytes
 			}
 			few(t, 130)
-			if got, err := tree.DiskBytes(); got != want || err != nil {
-				t.Errorf("it counts %d bytes, %v, want %d", got, err, want)
+			if got, err := tree.DiskBytes(); err != nil {
+				t.Error(err)
+			} else if got != want {
+				t.Errorf("tree.DiskBytes(): got %v, want %v", got, want)
 			}
-			if _, more, err := tree.List(t.Context(), ""); !more || err != nil {
-				t.Errorf("that files are left out of the list is told as %v, %v", more, err)
+			if _, more, err := tree.List(t.Context(), ""); err != nil {
+				t.Errorf("that files are left out of the list: got error %v, want none", err)
+			} else if !more {
+				t.Error("that files are left out of the list: got false, want true")
 			}
 			if err := RemoveAll(dir); err != nil {
 				t.Error(err)
@@ -128,8 +132,10 @@ func TestWhatLiesTooDeepIsTold(t *testing.T) {
 	g := newTestTree(t, Options{DiskBytes: 1 << 30})
 	g.plant("a", "kept")
 	empty, _ := g.capture(nil)
-	if u := empty.Unkept(); u.Count != 0 || u.First != "" {
-		t.Errorf("nothing is missing, and it is told as %+v", u)
+	if u := empty.Unkept(); u.Count != 0 {
+		t.Errorf("nothing is missing: u.Count: got %v, want 0", u.Count)
+	} else if u.First != "" {
+		t.Errorf("nothing is missing: u.First: got %q, want none", u.First)
 	}
 	dig(t, g.dir, "d", 300, false)
 	with, _ := g.capture(empty)
@@ -149,20 +155,26 @@ func TestWhatLiesTooDeepIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := ReadListing(data, 1<<30); err != nil || again.Unkept() != u {
-		t.Errorf("read again it tells of %+v, %v", again.Unkept(), err)
+	if again, err := ReadListing(data, 1<<30); err != nil {
+		t.Errorf("read again: got error %v, want none", err)
+	} else if again.Unkept() != u {
+		t.Errorf("read again: again.Unkept(): got %v, want %v", again.Unkept(), u)
 	}
 	g.apply(with, nil)
 	if want := int64(301)*blockBytes + 1<<20; g.Used() != want {
 		t.Errorf("after going to where it is, it counts %d bytes, want %d", g.Used(), want)
 	}
 	g.apply(empty, nil)
-	if got, err := g.DiskBytes(); got != blockBytes || err != nil {
-		t.Errorf("after going back there are %d bytes, %v", got, err)
+	if got, err := g.DiskBytes(); err != nil {
+		t.Errorf("after going back: got error %v, want none", err)
+	} else if got != blockBytes {
+		t.Errorf("after going back: got %v, want %v", got, blockBytes)
 	}
 	g.apply(with, nil)
-	if got, err := g.DiskBytes(); got != 202*blockBytes || err != nil {
-		t.Errorf("elsewhere there are %d bytes, %v", got, err)
+	if got, err := g.DiskBytes(); err != nil {
+		t.Errorf("elsewhere: got error %v, want none", err)
+	} else if got != 202*blockBytes {
+		t.Errorf("elsewhere: got %v, want %v", got, 202*blockBytes)
 	}
 }
 
@@ -182,8 +194,10 @@ func TestWhatIsMovedDeeperCounts(t *testing.T) {
 	if err := os.Rename(filepath.Join(dir, "a"), filepath.Join(dir, "b", strings.Repeat("d/", 150), "a")); err != nil {
 		t.Fatal(err)
 	}
-	if now, err := tree.DiskBytes(); now != was || err != nil {
-		t.Errorf("it counts %d bytes, %v, and %d before", now, err, was)
+	if now, err := tree.DiskBytes(); err != nil {
+		t.Error(err)
+	} else if now != was {
+		t.Errorf("tree.DiskBytes(): got %v, want %v", now, was)
 	}
 	if _, err := tree.Write("f", make([]byte, 1<<30)); fault.KindOf(err) == "" {
 		t.Error("there is room for what is over the limit")

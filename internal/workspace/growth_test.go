@@ -20,8 +20,10 @@ func TestNothingIsWrittenDeeperThanIsKept(t *testing.T) {
 		t.Error(err)
 	}
 	var f *fault.Error
-	if _, err := tree.Write("d/"+deep, nil); !errors.As(err, &f) || f.Kind != fault.Invalid {
-		t.Errorf("deeper: %v", err)
+	if _, err := tree.Write("d/"+deep, nil); !errors.As(err, &f) {
+		t.Errorf("deeper: got %v, want an error of another type", err)
+	} else if f.Kind != fault.Invalid {
+		t.Errorf("deeper: f.Kind: got %v, want %v", f.Kind, fault.Invalid)
 	}
 }
 

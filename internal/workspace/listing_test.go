@@ -47,8 +47,11 @@ func TestAListingIsEncodedTheSameWayEachTime(t *testing.T) {
 	for r := range back.Refs() {
 		refs = append(refs, r)
 	}
-	if len(refs) != 2 || refs[0] != l.entries[0].ref {
-		t.Errorf("it refers to %v", refs)
+	if len(refs) != 2 {
+		t.Fatalf("len(refs): got %d, want 2: %v", len(refs), refs)
+	}
+	if refs[0] != l.entries[0].ref {
+		t.Errorf("refs[0]: got %v, want %v", refs[0], l.entries[0].ref)
 	}
 	// A listing that is on a disk has to be readable for ever.
 	const want = "70647472656531097468697320626f6f74040361ff0a00a40305aab4aed8c7bfce972fd6d3ff488080808080200102030000" +
@@ -169,8 +172,10 @@ func FuzzListing(f *testing.F) {
 			t.Errorf("%x came back as: back.Changes(l) = %v, want none: %+v",
 				data, back.Changes(l), back)
 		}
-		if second, err := back.MarshalBinary(); err != nil || !bytes.Equal(first, second) {
-			t.Errorf("%x became %x, then %x", data, first, second)
+		if second, err := back.MarshalBinary(); err != nil {
+			t.Errorf("got error %v, want none: %s", err, first)
+		} else if !bytes.Equal(first, second) {
+			t.Errorf("first: got %q, want %q", first, second)
 		}
 	})
 }

@@ -55,12 +55,16 @@ func TestAListingOfTooMuchIsNotReadOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l, err := ReadListing(data, 26*26*blockBytes); err != nil || !l.Same(many) {
-		t.Errorf("what may be gives %v", err)
+	if l, err := ReadListing(data, 26*26*blockBytes); err != nil {
+		t.Errorf("what may be: got error %v, want none", err)
+	} else if !l.Same(many) {
+		t.Error("what may be: l.Same(many): got false, want true")
 	}
 	d := decoder{rest: string(data[len(listingMagic)+1:]), most: 10}
-	if d.folder(0); len(d.entries) != 10 || d.err == nil {
-		t.Errorf("%d entries were read, %v", len(d.entries), d.err)
+	if d.folder(0); len(d.entries) != 10 {
+		t.Errorf("len(d.entries): got %d, want 10: %v", len(d.entries), d.entries)
+	} else if d.err == nil {
+		t.Error("d.err: got no error, want one")
 	}
 	if _, err := ReadListing([]byte("nonsense"), 1<<30); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("what is none gives %v", err)

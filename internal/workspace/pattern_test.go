@@ -44,8 +44,10 @@ func TestAnEditThatMultipliesIsRefusedBeforeItIsMade(t *testing.T) {
 	}
 	t.Run("what stays within the bound is made", func(t *testing.T) {
 		put(t, dir, "f", strings.Repeat("a", 1<<10))
-		if n, err := tree.Edit("f", "a", strings.Repeat("b", 16<<10), true); err != nil || n != 1<<10 {
-			t.Error(n, err)
+		if n, err := tree.Edit("f", "a", strings.Repeat("b", 16<<10), true); err != nil {
+			t.Error(err)
+		} else if n != 1<<10 {
+			t.Errorf("n: got %v, want %v", n, 1<<10)
 		}
 		put(t, dir, "f", strings.Repeat("a", 1<<10)+"b")
 		_, err := tree.Edit("f", "a", strings.Repeat("b", 16<<10), true)
@@ -124,7 +126,9 @@ func TestASearchHoldsTheFilesThatItReads(t *testing.T) {
 	}
 	ctx, end = membudget.New(8<<20, 8<<20).Scope(t.Context(), "ann")
 	defer end()
-	if got, err := tree.Search(ctx, "line", "", 0); err != nil || len(got.Matches) == 0 {
-		t.Errorf("one that there is some for: %d, %v", len(got.Matches), err)
+	if got, err := tree.Search(ctx, "line", "", 0); err != nil {
+		t.Errorf("one that there is some for: got error %v, want none", err)
+	} else if len(got.Matches) == 0 {
+		t.Error("one that there is some for: len(got.Matches): got 0, want more")
 	}
 }

@@ -32,8 +32,10 @@ func TestWhatAGuestLockedIsRemoved(t *testing.T) {
 	if _, err := os.Lstat(dir); err == nil {
 		t.Error("it is still there")
 	}
-	if info, err := os.Stat(outside); err != nil || info.Mode().Perm() == 0 {
-		t.Errorf("what a link leads to: %v, %v", info, err)
+	if info, err := os.Stat(outside); err != nil {
+		t.Errorf("what a link leads to: got error %v, want none", err)
+	} else if info.Mode().Perm() == 0 {
+		t.Error("what a link leads to: info.Mode().Perm(): got 0, want more")
 	}
 	if err := RemoveAll(dir); err != nil {
 		t.Error(err)

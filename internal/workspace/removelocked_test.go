@@ -31,8 +31,11 @@ func TestAFolderGoesWithTheLockThatIsHeldInIt(t *testing.T) {
 					_ = os.WriteFile(filepath.Join(dir, "another"), nil, 0o600)
 				}
 			})
-			if err != nil || unlocked != 1 {
-				t.Errorf("%v; unlocked %d times", err, unlocked)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if unlocked != 1 {
+				t.Errorf("unlocked: got %v, want 1", unlocked)
 			}
 			if _, err := os.Lstat(dir); os.IsNotExist(err) == comes {
 				t.Errorf("the folder: %v", err)
@@ -40,7 +43,9 @@ func TestAFolderGoesWithTheLockThatIsHeldInIt(t *testing.T) {
 		})
 	}
 	called := false
-	if err := workspace.RemoveLocked(filepath.Join(t.TempDir(), "none"), "lock", func() { called = true }); err == nil || !called {
-		t.Errorf("a folder that there is not: %v, let go of: %v", err, called)
+	if err := workspace.RemoveLocked(filepath.Join(t.TempDir(), "none"), "lock", func() { called = true }); err == nil {
+		t.Error("a folder that there is not: got no error, want one")
+	} else if !called {
+		t.Error("a folder that there is not: called: got false, want true")
 	}
 }

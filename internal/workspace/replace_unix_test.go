@@ -44,7 +44,9 @@ func TestAnEmptyFolderIsReplacedByAnotherAndAFullOneIsNot(t *testing.T) {
 	if _, err := tree.Stat("f"); err != nil {
 		t.Error(err)
 	}
-	if entries, err := os.ReadDir(top); err != nil || len(entries) != 2 {
-		t.Errorf("there are %v, %v", entries, err)
+	if entries, err := os.ReadDir(top); err != nil {
+		t.Error(err)
+	} else if len(entries) != 2 {
+		t.Errorf("len(entries): got %d, want 2: %v", len(entries), entries)
 	}
 }

@@ -79,8 +79,11 @@ func TestReceivingAFile(t *testing.T) {
 		t.Fatalf("g.Tag() = %v, want other than %v: %+v, %v", g.Tag(), f.Tag(), g, created)
 	}
 	info, err := os.Stat(filepath.Join(dir, "a/b.bin"))
-	if err != nil || info.Mode().Perm()&0o100 == 0 && filepath.Separator == '/' {
-		t.Errorf("the mode is %v, %v", info.Mode(), err)
+	if err != nil {
+		t.Fatalf("the mode: got error %v, want none", err)
+	}
+	if info.Mode().Perm()&0o100 == 0 && filepath.Separator == '/' {
+		t.Errorf("the mode: got %v, want it to be executable", info.Mode())
 	}
 	wantOnly(t, dir, "a")
 	if n := tree.leased.Load(); n != 0 {
@@ -119,11 +122,16 @@ func TestWhatIsNotReceivedWholeLeavesTheOldFile(t *testing.T) {
 				}
 			}
 			_, _, err := tree.Receive(c.path, c.src, c.size, c.allow)
-			if fault.KindOf(err) != c.kind || c.want != nil && !errors.Is(err, c.want) {
+			if fault.KindOf(err) != c.kind {
+				t.Fatalf("got %v, want one of kind %v", err, c.kind)
+			}
+			if c.want != nil && !errors.Is(err, c.want) {
 				t.Errorf("got %v (%s), want %s", err, fault.KindOf(err), c.kind)
 			}
-			if old, err := tree.ReadAll("old", 100); err != nil || string(old.Data) != "content" {
-				t.Errorf("the old file has %q, %v", old.Data, err)
+			if old, err := tree.ReadAll("old", 100); err != nil {
+				t.Errorf("the old file: got error %v, want none", err)
+			} else if string(old.Data) != "content" {
+				t.Errorf("the old file: old.Data: got %q, want %q", string(old.Data), "content")
 			}
 			wantOnly(t, dir, "folder", "old")
 			if n := tree.leased.Load(); n != 0 {
@@ -185,8 +193,10 @@ func TestSomebodyElseMayBoundTheGrowth(t *testing.T) {
 		}
 		return nil
 	}})
-	if _, err := tree.Write("small", []byte("x")); err != nil || asked != blockBytes {
-		t.Errorf("asked for %d, %v", asked, err)
+	if _, err := tree.Write("small", []byte("x")); err != nil {
+		t.Error(err)
+	} else if asked != blockBytes {
+		t.Errorf("asked: got %v, want %v", asked, blockBytes)
 	}
 	if _, err := tree.Write("large", make([]byte, 2<<20)); !errors.Is(err, no) {
 		t.Errorf("writing: %v", err)
@@ -261,8 +271,10 @@ func TestWhatAnInterruptedWriterLeftIsNotSeenAndSweptAway(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if files, _, err := tree.List(t.Context(), ""); err != nil || len(files) != 1 {
-		t.Errorf("%+v are seen, %v", files, err)
+	if files, _, err := tree.List(t.Context(), ""); err != nil {
+		t.Error(err)
+	} else if len(files) != 1 {
+		t.Errorf("len(files): got %d, want 1: %v", len(files), files)
 	}
 	if err := tree.Sweep(); err != nil {
 		t.Fatal(err)
@@ -275,13 +287,18 @@ func TestATagChangesWithTheFile(t *testing.T) {
 	seen := map[string]bool{}
 	for k := range 20 {
 		f, err := tree.Write("a", bytes.Repeat([]byte("x"), k+1))
-		if err != nil || seen[f.Tag()] {
-			t.Fatalf("the tag %s comes again, %v", f.Tag(), err)
+		if err != nil {
+			t.Fatalf("the tag: got error %v, want none", err)
+		}
+		if seen[f.Tag()] {
+			t.Fatal("the tag: seen[f.Tag()]: got true, want false")
 		}
 		seen[f.Tag()] = true
 		seen[f.Tag()] = true
-		if g, err := tree.Stat("a"); err != nil || g.Tag() != f.Tag() {
-			t.Fatalf("the tag is %s and then %s, %v", f.Tag(), g.Tag(), err)
+		if g, err := tree.Stat("a"); err != nil {
+			t.Fatalf("the tag: got error %v, want none", err)
+		} else if g.Tag() != f.Tag() {
+			t.Fatalf("the tag: g.Tag(): got %v, want %v", g.Tag(), f.Tag())
 		}
 	}
 }
@@ -341,8 +358,10 @@ func TestAStageTakesFilesAwayInOneChange(t *testing.T) {
 	if err := s.Remove("../outside"); err == nil {
 		t.Error("what is outside is removed")
 	}
-	if files, _, err := tree.List(t.Context(), ""); err != nil || len(files) != 3 {
-		t.Errorf("before: %v, %v", files, err)
+	if files, _, err := tree.List(t.Context(), ""); err != nil {
+		t.Errorf("before: got error %v, want none", err)
+	} else if len(files) != 3 {
+		t.Errorf("before: len(files): got %d, want 3: %v", len(files), files)
 	}
 	if err := s.Commit(nil); err != nil {
 		t.Fatal(err)

@@ -105,8 +105,10 @@ func FuzzClean(f *testing.F) {
 		if !filepath.IsLocal(filepath.FromSlash(p)) {
 			t.Errorf("%q became %q, which is not local", name, p)
 		}
-		if again, err := workspace.Clean(p); err != nil || again != p {
-			t.Errorf("%q became %q, then %q (%v)", name, p, again, err)
+		if again, err := workspace.Clean(p); err != nil {
+			t.Errorf("%q: got error %v, want none", name, err)
+		} else if again != p {
+			t.Errorf("%q: got %v, want %v", name, again, p)
 		}
 	})
 }
@@ -130,8 +132,11 @@ func TestListGivesTheFilesThatAGlobChooses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			files, more, err := tree.List(t.Context(), c.glob)
-			if err != nil || more {
-				t.Fatal(more, err)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if more {
+				t.Fatal("more: got true, want false")
 			}
 			var got []string
 			for _, f := range files {
@@ -203,8 +208,11 @@ func TestNothingLeavesTheFolderThroughLinks(t *testing.T) {
 	}
 	t.Run("a link is not listed or followed", func(t *testing.T) {
 		files, _, err := tree.List(t.Context(), "")
-		if err != nil || len(files) != 0 {
-			t.Errorf("got %v, %v", files, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(files) != 0 {
+			t.Errorf("files: got %v, want none", files)
 		}
 	})
 	t.Run("writing through a linked folder is denied", func(t *testing.T) {
@@ -231,8 +239,10 @@ func TestNothingLeavesTheFolderThroughLinks(t *testing.T) {
 			}
 		}
 	})
-	if got, err := os.ReadFile(filepath.Join(filepath.Dir(dir), "secret")); err != nil || string(got) != "outside" {
-		t.Errorf("the secret is %q, %v", got, err)
+	if got, err := os.ReadFile(filepath.Join(filepath.Dir(dir), "secret")); err != nil {
+		t.Errorf("the secret: got error %v, want none", err)
+	} else if string(got) != "outside" {
+		t.Errorf("the secret: got %q, want %q", string(got), "outside")
 	}
 }
 
@@ -277,8 +287,10 @@ func TestSpecialFilesAreNeitherOpenedNorListed(t *testing.T) {
 	wantKind(t, err, fault.Denied)
 	_, err = tree.Edit("pipe", "a", "b", false)
 	wantKind(t, err, fault.Denied)
-	if files, _, err := tree.List(t.Context(), ""); err != nil || len(files) != 0 {
-		t.Errorf("listed %v, %v", files, err)
+	if files, _, err := tree.List(t.Context(), ""); err != nil {
+		t.Error(err)
+	} else if len(files) != 0 {
+		t.Errorf(`tree.List(t.Context(), ""): got %v, want none`, files)
 	}
 }
 
@@ -311,8 +323,10 @@ func TestANewFileBelongsToTheOwnerThatWasGiven(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if uid, gid := ownerOf(info); uid != 4321 || gid != 1234 {
-			t.Errorf("%s belongs to %d:%d", p, uid, gid)
+		if uid, gid := ownerOf(info); uid != 4321 {
+			t.Errorf("%s belongs: uid: got %v, want 4321", p, uid)
+		} else if gid != 1234 {
+			t.Errorf("%s belongs: gid: got %v, want 1234", p, gid)
 		}
 	}
 }
