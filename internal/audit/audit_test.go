@@ -85,8 +85,11 @@ func verify(t *testing.T, dir string) audit.Report {
 func today(t *testing.T, dir string) string {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
-	if err != nil || len(all) != 1 {
-		t.Fatalf("the files are %v, %v", all, err)
+	if err != nil {
+		t.Fatalf("the files: got error %v, want none", err)
+	}
+	if len(all) != 1 {
+		t.Fatalf("the files: len(all): got %d, want 1: %v", len(all), all)
 	}
 	return all[0]
 }
@@ -121,12 +124,19 @@ func TestARecordSaysWhoRanWhat(t *testing.T) {
 			t.Errorf("the record: r.CodeBytes = %v, want %v: %+v", r.CodeBytes, len(code), r)
 		}
 		text, err := os.ReadFile(today(t, dir))
-		if err != nil || bytes.Contains(text, []byte("a secret")) != include {
-			t.Errorf("with include_code %v the file is %s, %v", include, text, err)
+		if err != nil {
+			t.Fatalf("with include_code: got error %v, want none: %s", err, text)
+		}
+		if bytes.Contains(text, []byte("a secret")) != include {
+			t.Errorf(`with include_code: bytes.Contains(text, []byte("a secret")): got %v, want %v`,
+				bytes.Contains(text, []byte("a secret")), include)
 		}
 		info, err := os.Stat(today(t, dir))
-		if err != nil || info.Mode().Perm() != 0o600 && os.PathSeparator == '/' {
-			t.Errorf("the file is %v, %v", info, err)
+		if err != nil {
+			t.Fatalf("the file: got error %v, want none", err)
+		}
+		if info.Mode().Perm() != 0o600 && os.PathSeparator == '/' {
+			t.Errorf("the file's mode: got %v, want 0600", info.Mode())
 		}
 	}
 }
@@ -146,8 +156,10 @@ func TestNoValueForgesARecord(t *testing.T) {
 		t.Errorf(`the file: bytes.ContainsAny(text, "\x1b\u009b\u202e\u2028") = true, want false: %q`,
 			text)
 	}
-	if all := read(t, dir, audit.Filter{}); len(all) != 1 || all[0].Target != forged {
-		t.Errorf("the records are %+v", all)
+	if all := read(t, dir, audit.Filter{}); len(all) != 1 {
+		t.Errorf("the records: len(all): got %d, want 1: %v", len(all), all)
+	} else if all[0].Target != forged {
+		t.Errorf("the records: all[0].Target: got %v, want %v", all[0].Target, forged)
 	}
 }
 
@@ -207,8 +219,13 @@ func TestWhatWasChangedShows(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := verify(t, dir)
-			if test.want == "" && len(r.Problems) > 0 || test.want != "" && (len(r.Problems) == 0 || !strings.Contains(fmt.Sprint(r.Problems), test.want)) {
-				t.Errorf("the problems are %v, want %q", r.Problems, test.want)
+			switch problems := fmt.Sprint(r.Problems); {
+			case test.want == "" && len(r.Problems) > 0:
+				t.Errorf("the problems: got %s, want none", problems)
+			case test.want != "" && len(r.Problems) == 0:
+				t.Errorf("the problems: got none, want %q", test.want)
+			case !strings.Contains(problems, test.want):
+				t.Errorf("the problems: got %s, want %q in them", problems, test.want)
 			}
 			if len(r.Torn) != test.torn {
 				t.Errorf("torn are %v", r.Torn)
@@ -242,8 +259,11 @@ func TestWhoeverWritesAfterACrashBeginsALineOfTheirOwn(t *testing.T) {
 	case len(r.Heads) != 2:
 		t.Errorf("the report: len(r.Heads) = %d, want 2: %+v", len(r.Heads), r.Heads)
 	}
-	if len(r.Unfinished) != 1 || r.Unfinished[0] != "x-1" {
-		t.Errorf("unfinished are %v", r.Unfinished)
+	if len(r.Unfinished) != 1 {
+		t.Fatalf("unfinished: len(r.Unfinished): got %d, want 1: %v", len(r.Unfinished), r.Unfinished)
+	}
+	if r.Unfinished[0] != "x-1" {
+		t.Errorf("unfinished: r.Unfinished[0]: got %q, want %q", r.Unfinished[0], "x-1")
 	}
 	write(t, l, t.Context(), audit.Record{Action: audit.Execute, Phase: audit.End, Execution: "x-1"})
 	if r := verify(t, dir); len(r.Unfinished) != 0 {
@@ -325,8 +345,10 @@ func TestAFullDisk(t *testing.T) {
 	}
 	c.Mode = audit.Off
 	off := audit.New(c)
-	if err := errors.Join(off.Write(t.Context(), audit.Record{}), off.Close()); off != nil || err != nil {
-		t.Errorf("off is %v, %v", off, err)
+	if err := errors.Join(off.Write(t.Context(), audit.Record{}), off.Close()); err != nil {
+		t.Errorf("off: got error %v, want none", err)
+	} else if off != nil {
+		t.Errorf("off: got %+v, want nil", off)
 	}
 }
 
@@ -336,8 +358,10 @@ func TestAFolderThatCannotBeMadeIsAFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := audit.New(audit.Config{Dir: filepath.Join(file, "audit")})
-	if err := l.Write(t.Context(), audit.Record{Action: audit.Execute}); fault.KindOf(err) != fault.Unavailable || strings.Contains(err.Error(), file) {
-		t.Errorf("it says %v", err)
+	if err := l.Write(t.Context(), audit.Record{Action: audit.Execute}); fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("got %v, want one of kind %v", err, fault.Unavailable)
+	} else if strings.Contains(err.Error(), file) {
+		t.Errorf("got error %v, want no %q in it", err, file)
 	}
 }
 
@@ -346,8 +370,10 @@ func TestWhetherItCanBeWrittenIsKnownAhead(t *testing.T) {
 	if err := l.Check(); err != nil {
 		t.Error(err)
 	}
-	if n, err := count(dir); n != 0 || err != nil {
-		t.Errorf("there are %d records, %v", n, err)
+	if n, err := count(dir); err != nil {
+		t.Error(err)
+	} else if n != 0 {
+		t.Errorf("count(dir): got %v, want 0", n)
 	}
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -388,18 +414,27 @@ func TestDaysGoOnAndOldOnesAreRemoved(t *testing.T) {
 		}
 	})
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil || len(files) != 3 {
-		t.Fatalf("the files are %v, %v", files, err)
+	if err != nil {
+		t.Fatalf("the files: got error %v, want none", err)
+	}
+	if len(files) != 3 {
+		t.Fatalf("the files: len(files): got %d, want 3: %v", len(files), files)
 	}
 	r := verify(t, dir)
-	if r.Records != 6 || len(r.Problems) != 0 {
-		t.Errorf("the report is %+v", r)
+	if r.Records != 6 {
+		t.Errorf("the report: r.Records: got %v, want 6", r.Records)
+	}
+	if len(r.Problems) != 0 {
+		t.Errorf("the report: r.Problems: got %v, want none", r.Problems)
 	}
 	if err := os.Remove(files[1]); err != nil {
 		t.Fatal(err)
 	}
-	if r := verify(t, dir); len(r.Problems) != 1 || !strings.Contains(r.Problems[0].What, "2 are missing") {
-		t.Errorf("without a day the problems are %v", r.Problems)
+	if r := verify(t, dir); len(r.Problems) != 1 {
+		t.Errorf("without a day the problems: len(r.Problems): got %d, want 1: %v", len(r.Problems), r.Problems)
+	} else if !strings.Contains(r.Problems[0].What, "2 are missing") {
+		t.Errorf("without a day the problems: r.Problems[0].What: got %q, want %q in it",
+			r.Problems[0].What, "2 are missing")
 	}
 }
 
@@ -415,7 +450,9 @@ func TestAFileThatIsTakenAwayShows(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, l, t.Context(), audit.Record{Action: audit.Reset})
-	if all := read(t, dir, audit.Filter{}); len(all) != 1 || !strings.HasSuffix(all[0].ID, "-3") {
-		t.Errorf("the records are %+v", all)
+	if all := read(t, dir, audit.Filter{}); len(all) != 1 {
+		t.Errorf("the records: len(all): got %d, want 1: %v", len(all), all)
+	} else if !strings.HasSuffix(all[0].ID, "-3") {
+		t.Errorf("the records: all[0].ID: got %q, want it to end with %q", all[0].ID, "-3")
 	}
 }

@@ -50,12 +50,17 @@ func TestCheckpointsAreGivenUpFromTheOldestOn(t *testing.T) {
 	case done[0] != 2:
 		t.Errorf("it took the label off: done[0] = %v, want 2: %v", done[0], done)
 	}
-	if again.Count() != 2 || again.Labels() != 0 {
-		t.Errorf("what has no label any more is among %d", again.Count())
+	if again.Count() != 2 {
+		t.Errorf("again.Count(): got %v, want 2", again.Count())
+	}
+	if again.Labels() != 0 {
+		t.Errorf("again.Labels(): got %v, want 0", again.Labels())
 	}
 	b.Prune(0)
-	if h, err := b.Previous(); err != nil || h.Number != 5 {
-		t.Errorf("undo leads to %+v, %v", h, err)
+	if h, err := b.Previous(); err != nil {
+		t.Errorf("undo: got error %v, want none", err)
+	} else if h.Number != 5 {
+		t.Errorf("undo: h.Number: got %v, want 5", h.Number)
 	}
 }
 
@@ -66,11 +71,15 @@ func TestALabelThatWasTakenOffIsNowhere(t *testing.T) {
 	if _, err := b.Unlabel("none"); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("a label that there is not is %v", err)
 	}
-	if done, err := b.Unlabel("1"); len(done) != 1 || err != nil {
-		t.Errorf("by its number it was taken off %v, %v", done, err)
+	if done, err := b.Unlabel("1"); err != nil {
+		t.Errorf("by its number it was taken off: got error %v, want none", err)
+	} else if len(done) != 1 {
+		t.Errorf("by its number it was taken off: len(done): got %d, want 1: %v", len(done), done)
 	}
-	if found, err := b.Find("twice"); err != nil || found.Number != 2 {
-		t.Errorf("it is found at %+v, %v", found, err)
+	if found, err := b.Find("twice"); err != nil {
+		t.Error(err)
+	} else if found.Number != 2 {
+		t.Errorf("found.Number: got %v, want 2", found.Number)
 	}
 	switch steps, err := b.History(); {
 	case err != nil:

@@ -101,8 +101,11 @@ func (b *bench) step(data, label string) *history.Manifest {
 func (b *bench) wantFile(name, want string) {
 	b.t.Helper()
 	data, err := os.ReadFile(filepath.Join(b.dir, "files", name))
-	if err != nil && !errors.Is(err, os.ErrNotExist) || string(data) != want {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		b.t.Errorf("%s holds %q, %v, want %q", name, data, err, want)
+	}
+	if string(data) != want {
+		b.t.Errorf("%s: data: got %q, want %q", name, string(data), want)
 	}
 }
 
@@ -161,8 +164,10 @@ func TestAnInterpretersStateIsItsLayers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer layer.Close()
-	if text, err := io.ReadAll(layer); string(text) != "2" || err != nil {
-		t.Errorf("the layer holds %q, %v", text, err)
+	if text, err := io.ReadAll(layer); err != nil {
+		t.Errorf("the layer: got error %v, want none: %s", err, text)
+	} else if string(text) != "2" {
+		t.Errorf("the layer: got %q, want %q", string(text), "2")
 	}
 	previous, err := b.Previous()
 	if err == nil {
@@ -177,7 +182,10 @@ func TestAnInterpretersStateIsItsLayers(t *testing.T) {
 		t.Errorf("gone back: r.Reseed = false, want true: %+v", r)
 	}
 	b.keep(checkpoint.Note{Cause: history.CauseExecute}, map[string]checkpoint.Snapshot{"python": nil})
-	if b.Resume("python") != nil || b.Head().Holds("python") {
+	if b.Resume("python") != nil {
+		t.Errorf(`b.Resume("python"): got %+v, want nil`, b.Resume("python"))
+	}
+	if b.Head().Holds("python") {
 		t.Error("one that is gone is still kept")
 	}
 }
@@ -273,11 +281,16 @@ func TestANewSessionBeginsAsAnotherIs(t *testing.T) {
 		then = fork.Head().Number == 0
 		b.wantFile("f", "one")
 	})
-	if err != nil || !then {
-		t.Fatalf("%v; told in time: %v", err, then)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if r := fork.Resume("python"); len(r.Layers) != 1 || !r.Reseed {
-		t.Errorf("it begins with %+v", r)
+	if !then {
+		t.Fatal("then: got false, want true")
+	}
+	if r := fork.Resume("python"); len(r.Layers) != 1 {
+		t.Errorf("len(r.Layers): got %d, want 1: %v", len(r.Layers), r.Layers)
+	} else if !r.Reseed {
+		t.Error("r.Reseed: got false, want true")
 	}
 	switch h := fork.Head(); {
 	case h.Session != "fork":
@@ -322,7 +335,9 @@ func TestNothingIsWrittenOfWhatIsClosedOrPassing(t *testing.T) {
 			t.Errorf("it is written: %v", err)
 		}
 	}
-	if b.Prune(0); b.Count() != 1 || b.undone != 0 {
-		t.Errorf("%d are left; told to undo %d times", b.Count(), b.undone)
+	if b.Prune(0); b.Count() != 1 {
+		t.Errorf("b.Count(): got %v, want 1", b.Count())
+	} else if b.undone != 0 {
+		t.Errorf("b.undone: got %v, want 0", b.undone)
 	}
 }

@@ -16,8 +16,10 @@ import (
 
 func TestWhatIsKeptCanBeGoneBackTo(t *testing.T) {
 	b := newBench(t)
-	if h := b.Head(); h.Number != 0 || b.Count() != 0 {
-		t.Errorf("before anything is kept the head is %+v", h)
+	if h := b.Head(); h.Number != 0 {
+		t.Errorf("before anything is kept the head: h.Number: got %v, want 0", h.Number)
+	} else if b.Count() != 0 {
+		t.Errorf("before anything is kept the head: b.Count(): got %v, want 0", b.Count())
 	}
 	b.write("f", "one")
 	b.keep(checkpoint.Note{Cause: history.CauseCreate, Label: "first"}, nil)
@@ -25,8 +27,11 @@ func TestWhatIsKeptCanBeGoneBackTo(t *testing.T) {
 	b.write("g", "new")
 	b.keep(checkpoint.Note{Cause: history.CauseExecute, Execution: "x-1", Code: "\n print(1) \nmore"}, nil)
 	b.keep(checkpoint.Note{Cause: history.CauseExecute}, nil) // nothing changed
-	if len(b.heads) != 2 || len(b.numbers()) != 2 {
-		t.Errorf("it was told of %v, and has %v", b.heads, b.numbers())
+	if len(b.heads) != 2 {
+		t.Errorf("len(b.heads): got %d, want 2: %v", len(b.heads), b.heads)
+	}
+	if len(b.numbers()) != 2 {
+		t.Errorf("len(b.numbers()): got %d, want 2: %v", len(b.numbers()), b.numbers())
 	}
 	switch h := b.Head(); {
 	case h.Code != "print(1)":
@@ -44,12 +49,17 @@ func TestWhatIsKeptCanBeGoneBackTo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if previous, err := b.Previous(); err != nil || previous.Number != first.Number {
-		t.Errorf("before the head is %+v, %v", previous, err)
+	if previous, err := b.Previous(); err != nil {
+		t.Errorf("before the head: got error %v, want none", err)
+	} else if previous.Number != first.Number {
+		t.Errorf("before the head: previous.Number: got %v, want %v", previous.Number, first.Number)
 	}
 	changes, err := b.RestoreTo(t.Context(), first, nil)
-	if err != nil || len(changes) != 2 {
-		t.Fatalf("going back changes %v, %v", changes, err)
+	if err != nil {
+		t.Fatalf("going back: got error %v, want none", err)
+	}
+	if len(changes) != 2 {
+		t.Fatalf("going back: len(changes): got %d, want 2: %v", len(changes), changes)
 	}
 	b.wantFile("f", "one")
 	b.wantFile("g", "")
@@ -82,23 +92,30 @@ func TestWhatWasTornIsMendedBeforeAnythingIsKept(t *testing.T) {
 		b.wantFile("f", "one") // the files are there; the checkpoint will not be
 		return nil, errors.Join(broken, os.Rename(filepath.Join(b.dir, "blobs"), hidden))
 	}
-	if _, err := b.RestoreTo(t.Context(), first, nil); !errors.Is(err, broken) || b.undone != 1 {
-		t.Fatalf("it went back: %v; that it did not was told %d times", err, b.undone)
+	if _, err := b.RestoreTo(t.Context(), first, nil); !errors.Is(err, broken) {
+		t.Fatalf("got %v, want %v", err, broken)
+	} else if b.undone != 1 {
+		t.Fatalf("b.undone: got %v, want 1", b.undone)
 	}
 	if _, err := os.Stat(hidden); err != nil {
 		t.Skipf("a folder in use cannot be moved here: %v", err)
 	}
 	b.record = func() ([]byte, error) { return nil, nil }
-	if err := b.RepairFiles(); fault.KindOf(err) != fault.Unavailable || b.NeedsRepair() {
-		t.Errorf("files that cannot be brought back are mended: %v", err)
+	if err := b.RepairFiles(); fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("files that cannot be brought back: got %v, want one of kind %v", err, fault.Unavailable)
+	} else if b.NeedsRepair() {
+		t.Error("files that cannot be brought back: b.NeedsRepair(): got true, want false")
 	}
 	if err := os.Rename(hidden, filepath.Join(b.dir, "blobs")); err != nil {
 		t.Fatal(err)
 	}
 	b.keep(checkpoint.Note{Cause: history.CauseAsked, Always: true}, nil)
 	b.wantFile("f", "two")
-	if !b.NeedsRepair() || b.NeedsRepair() {
-		t.Error("that they were mended is not told once")
+	if !b.NeedsRepair() {
+		t.Error("b.NeedsRepair(): got false, want true")
+	}
+	if b.NeedsRepair() {
+		t.Error("b.NeedsRepair(): got true, want false")
 	}
 	if !b.Close(errors.New("closed")) {
 		t.Error("they are not whole")
@@ -132,22 +149,28 @@ func TestWhoOpensItNextIsWhereTheLastOneWas(t *testing.T) {
 		t.Errorf("rolling back: partly = true, want false: %v", changed)
 	}
 	b.wantFile("f", "two")
-	if h := again.Head(); h.Number != 3 || h.Of != 2 {
-		t.Errorf("it is at %+v then", h)
+	if h := again.Head(); h.Number != 3 {
+		t.Errorf("h.Number: got %v, want 3", h.Number)
+	} else if h.Of != 2 {
+		t.Errorf("h.Of: got %v, want 2", h.Of)
 	}
 	later := b.open(nil)
-	if skipped, _, err := later.OpenHead(7); !errors.Is(skipped, history.ErrDamaged) || err != nil {
-		t.Errorf("that checkpoint 7 is missing is told as %v, %v", skipped, err)
+	if skipped, _, err := later.OpenHead(7); err != nil {
+		t.Errorf("that checkpoint 7 is missing: got error %v, want none", err)
+	} else if !errors.Is(skipped, history.ErrDamaged) {
+		t.Errorf("that checkpoint 7 is missing: got %v, want %v", skipped, history.ErrDamaged)
 	}
 }
 
-// What a person changed while nobody had the session is a step of its own.
+// What a person changed while no process had the session is a step of its own.
 func TestWhatSomebodyChangedMeanwhileIsTakenUp(t *testing.T) {
 	b := newBench(t)
 	b.step("one", "")
 	b.write("f", "changed")
-	if changed, _, err := b.Recover(t.Context(), true); changed || err != nil {
-		t.Errorf("rolling back: %v, %v", changed, err)
+	if changed, _, err := b.Recover(t.Context(), true); err != nil {
+		t.Errorf("rolling back: got error %v, want none", err)
+	} else if changed {
+		t.Error("rolling back: got true, want false")
 	}
 	b.wantFile("f", "changed")
 	switch h := b.Head(); {
@@ -198,8 +221,10 @@ func TestAFolderIsBroughtBackWhateverBecameOfAnother(t *testing.T) {
 		case !partly:
 			t.Errorf("rolling back: partly = false, want true: %v", changed)
 		}
-		if data, err := os.ReadFile(filepath.Join(b.dir, "tmp", "t")); string(data) != "one" || err != nil {
-			t.Fatalf("what could be brought back is %q, %v", data, err)
+		if data, err := os.ReadFile(filepath.Join(b.dir, "tmp", "t")); err != nil {
+			t.Fatalf("what could be brought back: got error %v, want none", err)
+		} else if string(data) != "one" {
+			t.Fatalf("what could be brought back: got %q, want %q", string(data), "one")
 		}
 	}
 }
@@ -257,8 +282,10 @@ func TestFilesAreAsTheyWereFoundWhereAListIsDamaged(t *testing.T) {
 func TestWhatIsEmptiedCanBeUndone(t *testing.T) {
 	b := newBench(t)
 	b.step("one", "")
-	if gone, err := b.Empty(t.Context()); len(gone) != 1 || err != nil {
-		t.Errorf("it deleted %v, %v", gone, err)
+	if gone, err := b.Empty(t.Context()); err != nil {
+		t.Error(err)
+	} else if len(gone) != 1 {
+		t.Errorf("len(gone): got %d, want 1: %v", len(gone), gone)
 	}
 	b.wantFile("f", "")
 	previous, err := b.Previous()

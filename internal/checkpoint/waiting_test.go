@@ -27,16 +27,20 @@ func (b *bench) waits(execution, state, content string) {
 
 func (b *bench) wantContent(want string) {
 	b.t.Helper()
-	if data, err := b.Content(); string(data) != want || err != nil {
-		b.t.Errorf("it waits with %q, %v; want %q", data, err, want)
+	if data, err := b.Content(); err != nil {
+		b.t.Error(err)
+	} else if string(data) != want {
+		b.t.Errorf("b.Content(): got %q, want %q", string(data), want)
 	}
 }
 
 func TestARunWaitsUntilItIsGoneOnWithOrGivenUp(t *testing.T) {
 	b := newBench(t)
 	b.step("one", "")
-	if err := errors.Join(b.GoOn(t.Context()), b.Abandon(t.Context())); err != nil || b.Head().Number != 1 {
-		t.Errorf("where nothing waits the head is %+v, %v", b.Head(), err)
+	if err := errors.Join(b.GoOn(t.Context()), b.Abandon(t.Context())); err != nil {
+		t.Errorf("where nothing waits the head: got error %v, want none", err)
+	} else if b.Head().Number != 1 {
+		t.Errorf("where nothing waits the head: b.Head().Number: got %v, want 1", b.Head().Number)
 	}
 	b.waits("x-1", "1", "content")
 	step := b.Head().Number
@@ -55,8 +59,13 @@ func TestARunWaitsUntilItIsGoneOnWithOrGivenUp(t *testing.T) {
 		t.Fatalf("it waits: b.Count() = %v, want %v: %+v", b.Count(), step+1, b.Head())
 	}
 	b.wantContent("content")
-	if !slices.Contains(slices.Collect(b.Head().Refs()), b.Head().Waiting.Content) || slices.Contains(slices.Collect(b.Head().Needs()), b.Head().Waiting.Content) {
-		t.Error("what it waits with would be collected, or is needed for the rest")
+	if !slices.Contains(slices.Collect(b.Head().Refs()), b.Head().Waiting.Content) {
+		t.Errorf("the references, which keep it: got %v, want %v among them",
+			slices.Collect(b.Head().Refs()), b.Head().Waiting.Content)
+	}
+	if slices.Contains(slices.Collect(b.Head().Needs()), b.Head().Waiting.Content) {
+		t.Errorf("what the rest needs: got %v, want no %v among them",
+			slices.Collect(b.Head().Needs()), b.Head().Waiting.Content)
 	}
 	if err := b.GoOn(t.Context()); err != nil {
 		t.Fatal(err)
@@ -78,14 +87,23 @@ func TestARunWaitsUntilItIsGoneOnWithOrGivenUp(t *testing.T) {
 		t.Errorf("when it is over there is %+v", h.Waiting)
 	}
 	b.waits("x-2", "2", "more")
-	if err := b.Abandon(t.Context()); err != nil || b.Head().Waiting != nil {
-		t.Errorf("given up, there is %+v, %v", b.Head().Waiting, err)
+	if err := b.Abandon(t.Context()); err != nil {
+		t.Errorf("given up: got error %v, want none", err)
+	} else if b.Head().Waiting != nil {
+		t.Errorf("given up: b.Head().Waiting: got %+v, want nil", b.Head().Waiting)
 	}
 	b.waits("x-3", "3", "more")
-	if back, err := b.Find(strconv.FormatInt(step, 10)); err != nil || back.Waiting == nil {
-		t.Fatalf("%+v, %v", back, err)
-	} else if _, err := b.RestoreTo(t.Context(), back, nil); err != nil || b.Head().Waiting != nil {
-		t.Errorf("gone back to where it waited it is %+v, %v", b.Head().Waiting, err)
+	back, err := b.Find(strconv.FormatInt(step, 10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back.Waiting == nil {
+		t.Fatalf("the checkpoint at which it waited: got %+v, want one that waits", back)
+	}
+	if _, err := b.RestoreTo(t.Context(), back, nil); err != nil {
+		t.Errorf("going back to where it waited: got error %v, want none", err)
+	} else if b.Head().Waiting != nil {
+		t.Errorf("what waits after going back to it: got %+v, want nil", b.Head().Waiting)
 	}
 }
 

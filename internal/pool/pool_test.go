@@ -48,8 +48,10 @@ func pooled(t *testing.T, most int, test func(t *testing.T, b *bench)) {
 		test(t, b)
 		stop()
 		running.Wait()
-		if n := b.machines.Live(); n != 0 || len(b.memory) != 0 {
-			t.Errorf("%d interpreters live on, and %v is taken", n, b.memory)
+		if n := b.machines.Live(); n != 0 {
+			t.Errorf("b.machines.Live(): got %v, want 0", n)
+		} else if len(b.memory) != 0 {
+			t.Errorf("b.memory: got %v, want none", b.memory)
 		}
 		if left := b.slots(); len(left) != 0 {
 			t.Errorf("there is %v", left)
@@ -169,8 +171,10 @@ func (b *bench) wantReady(after time.Duration, want int) {
 	b.t.Helper()
 	time.Sleep(after)
 	synctest.Wait()
-	if got, _, _ := b.Counts(); got != want || len(b.slots()) != want {
-		b.t.Errorf("%d machines are ready, in %v, want %d", got, b.slots(), want)
+	if got, _, _ := b.Counts(); got != want {
+		b.t.Errorf("b.Counts(): got %v, want %v", got, want)
+	} else if len(b.slots()) != want {
+		b.t.Errorf("len(b.slots()): got %d, want %d: %v", len(b.slots()), want, b.slots())
 	}
 }
 
@@ -180,8 +184,11 @@ func TestASlotIsOneBoxsAtMost(t *testing.T) {
 		b.Expect(b.want("python"))
 		b.wantReady(time.Second, 1)
 		sl := b.Take(b.want("python"))
-		if sl == nil || b.Take(b.want("python")) != nil {
-			t.Fatalf("it gave %v, and that twice", sl)
+		if sl == nil {
+			t.Fatal("sl: got nil, want one")
+		}
+		if b.Take(b.want("python")) != nil {
+			t.Fatal("a second one: got one, want none")
 		}
 		in, err := b.adopt(sl, "mine", true)
 		if err != nil {
@@ -191,8 +198,10 @@ func TestASlotIsOneBoxsAtMost(t *testing.T) {
 		if n := b.machines.Memory("alice", "mine"); n != 1<<20 {
 			t.Errorf("its machine has %d bytes", n)
 		}
-		if _, hits, misses := b.Counts(); hits != 1 || misses != 1 {
-			t.Errorf("%d got one, and %d none", hits, misses)
+		if _, hits, misses := b.Counts(); hits != 1 {
+			t.Errorf("hits: got %v, want 1", hits)
+		} else if misses != 1 {
+			t.Errorf("misses: got %v, want 1", misses)
 		}
 		b.wantReady(time.Second, 2)
 	})
@@ -208,9 +217,9 @@ func TestAPoolFollowsTheDemand(t *testing.T) {
 		}
 		b.wantReady(time.Second, 3)
 		b.wantReady(9*time.Minute, 3)
-		b.wantReady(2*time.Minute, 1) // nobody asked lately
+		b.wantReady(2*time.Minute, 1) // there was no request lately
 		b.wantReady(18*time.Minute, 1)
-		b.wantReady(2*time.Minute, 0) // nobody asks any more
+		b.wantReady(2*time.Minute, 0) // there are no requests any more
 		booted := b.tried()
 		b.wantReady(2*time.Hour, 0)
 		if n := b.tried(); n != booted {
@@ -234,8 +243,11 @@ func TestMachinesAreOneKindWhateverTheirLanguage(t *testing.T) {
 		b.Expect(b.want("python"))
 		b.wantReady(time.Second, 1)
 		sl := b.Take(b.want("javascript"))
-		if sl == nil || sl.Runtime() != "python" {
-			t.Fatalf("who wants another language gets %+v", sl)
+		if sl == nil {
+			t.Fatal("who wants another language: sl: got nil, want one")
+		}
+		if sl.Runtime() != "python" {
+			t.Fatalf("who wants another language: sl.Runtime(): got %q, want %q", sl.Runtime(), "python")
 		}
 		sl.Discard()
 		b.wantReady(time.Second, 2) // as one was asked for, and one taken
@@ -268,8 +280,11 @@ func TestMemoryThatIsNeededIsGivenUp(t *testing.T) {
 		}
 		b.Expect(b.want("python"))
 		b.wantReady(time.Second, 1)
-		if !b.GiveUp() || b.GiveUp() {
-			t.Error("it did not give up what it had")
+		if !b.GiveUp() {
+			t.Error("giving up what it had: got false, want true")
+		}
+		if b.GiveUp() {
+			t.Error("giving up with nothing left: got true, want false")
 		}
 		b.wantReady(50*time.Second, 0)
 		b.wantReady(20*time.Second, 1)
@@ -284,8 +299,8 @@ func TestMemoryThatIsNeededIsGivenUp(t *testing.T) {
 	})
 }
 
-// A machine that is not what would be booted now is nobody's, and neither are those
-// like it.
+// A machine that is not what would be booted now goes to no session, and neither do
+// those like it.
 func TestMachinesLikeOneThatCannotBeUsedAreReplaced(t *testing.T) {
 	pooled(t, 3, func(t *testing.T, b *bench) {
 		b.ask(b.want("python"), 4)
@@ -325,8 +340,16 @@ func TestMachinesAheadWaitForThoseOfSessions(t *testing.T) {
 func TestTheNilPoolKeepsNone(t *testing.T) {
 	var p *pool.Pool
 	p.Starting()()
-	if ready, hits, misses := p.Counts(); p.Take(pool.Want{}) != nil || p.GiveUp() || ready != 0 || hits != 0 || misses != 0 {
-		t.Error("it does")
+	if ready, hits, misses := p.Counts(); p.Take(pool.Want{}) != nil {
+		t.Error("p.Take(pool.Want{}): got one, want none")
+	} else if p.GiveUp() {
+		t.Error("p.GiveUp(): got true, want false")
+	} else if ready != 0 {
+		t.Errorf("ready: got %v, want 0", ready)
+	} else if hits != 0 {
+		t.Errorf("hits: got %v, want 0", hits)
+	} else if misses != 0 {
+		t.Errorf("misses: got %v, want 0", misses)
 	}
 	pooled(t, 1, func(t *testing.T, b *bench) {
 		w := b.want("")
@@ -356,7 +379,11 @@ func TestWhatAProcessThatEndedKeptReadyIsSwept(t *testing.T) {
 	if err := pool.Sweep(dir); err != nil {
 		t.Error(err)
 	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 || left[0].Name() != "p-making" {
-		t.Errorf("there is left %v, %v", left, err)
+	if left, err := os.ReadDir(dir); err != nil {
+		t.Error(err)
+	} else if len(left) != 1 {
+		t.Errorf("len(left): got %d, want 1: %v", len(left), left)
+	} else if left[0].Name() != "p-making" {
+		t.Errorf("left[0].Name(): got %q, want %q", left[0].Name(), "p-making")
 	}
 }
